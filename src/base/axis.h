@@ -1,0 +1,24 @@
+/* The axes that a mesh may have, and what a tensor is over each of them. */
+#ifndef TSR_BASE_AXIS_H
+#define TSR_BASE_AXIS_H
+
+typedef enum { TSR_DP, TSR_PP, TSR_EP, TSR_CP, TSR_TP, TSR_AXES } tsr_axis;
+
+static inline const char *tsr_axis_name(int axis) {
+  static const char *const names[TSR_AXES] = {"dp", "pp", "ep", "cp", "tp"};
+  return names[axis];
+}
+
+/* One tensor over one axis: every member holds it whole; each holds its block of dimension `dim`; or
+ * each holds a summand, and the sum is still owed. */
+typedef enum { TSR_REPLICATE, TSR_SHARD, TSR_PARTIAL } tsr_placement_kind;
+typedef struct {
+  tsr_placement_kind kind;
+  int dim; /* of TSR_SHARD, else 0 */
+} tsr_placement;
+
+static inline int tsr_placement_equal(tsr_placement a, tsr_placement b) {
+  return a.kind == b.kind && a.dim == b.dim;
+}
+
+#endif

@@ -1,0 +1,65 @@
+/* Located diagnostics: what is wrong, where, and what would be right.
+ *
+ * Printed form (the hint line only where there is a hint):
+ *
+ *   run.yaml:4:3: error: unknown key 'bach_size' in training_config
+ *       4 |   bach_size: 8
+ *         |   ^~~~~~~~~
+ *         = did you mean 'batch_size'?
+ *
+ * Functions collect; only main prints. A place with line 0 prints as `file: error: …`, one without a
+ * file as `error: …`. */
+#ifndef TSR_BASE_DIAG_H
+#define TSR_BASE_DIAG_H
+#include "base/arena.h"
+#include <stdbool.h>
+#include <stdio.h>
+
+typedef struct {
+  const char *file; /* as the user named it; NULL: nowhere in a file */
+  int line, col;    /* from 1, the column in bytes; 0: unknown */
+  int length;       /* bytes to underline; 0 or 1: just the caret */
+} tsr_place;
+
+typedef enum {
+  TSR_NOTE,
+  TSR_WARNING,
+  TSR_ERROR, /* the user's mistake: exit code 2 */
+  TSR_FAILURE, /* the world's: file, disk, peer, memory, device: exit code 1 */
+} tsr_severity;
+
+typedef struct tsr_diags tsr_diags;
+
+/* Owns nothing of its own: lives in `arena`. */
+tsr_diags *tsr_diags_new(tsr_arena *arena);
+
+/* Remembers a file's text, so that diagnostics can quote its lines. Both are copied. */
+void tsr_diags_source(tsr_diags *diags, const char *file, const char *text, size_t length);
+
+/* Adds one diagnostic. Returns false, so that a check may end with `return tsr_diag_error(…)`. At
+ * most TSR_DIAGS_MAX are kept; the rest are counted. */
+enum { TSR_DIAGS_MAX = 200 };
+bool tsr_diag(tsr_diags *diags, tsr_severity severity, tsr_place place, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+#define tsr_diag_error(diags, ...) tsr_diag((diags), TSR_ERROR, __VA_ARGS__)
+#define tsr_diag_failure(diags, ...) tsr_diag((diags), TSR_FAILURE, __VA_ARGS__)
+#define tsr_diag_warning(diags, ...) tsr_diag((diags), TSR_WARNING, __VA_ARGS__)
+#define tsr_diag_note(diags, ...) tsr_diag((diags), TSR_NOTE, __VA_ARGS__)
+
+/* Adds a hint line ("= …") to the newest diagnostic. */
+void tsr_diag_hint(tsr_diags *diags, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Hint "did you mean 'x'?" when one of the candidates is near `word`, else "valid: a, b, c" when there
+ * are at most 12 of them, else nothing. */
+void tsr_diag_nearest(tsr_diags *diags, const char *word, const char *const *candidates, int count);
+
+int tsr_diags_errors(const tsr_diags *diags); /* of TSR_ERROR and TSR_FAILURE */
+/* 0 without errors, 1 if any is the world's failure, else 2. */
+int tsr_diags_exit_code(const tsr_diags *diags);
+/* Prints all in the order they were added, then forgets the diagnostics (not the sources) so that
+ * main may print in stages; the error counts stay. */
+void tsr_diags_print(tsr_diags *diags, FILE *stream);
+
+#define TSR_NOWHERE ((tsr_place){0})
+
+#endif

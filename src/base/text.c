@@ -1,0 +1,104 @@
+#include "base/text.h"
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void reserve(tsr_text *text, size_t extra) {
+  size_t need = text->length + extra + 1;
+  if (need <= text->capacity) return;
+  size_t capacity = text->capacity ? text->capacity : 128;
+  while (capacity < need) capacity *= 2;
+  text->data = realloc(text->data, capacity);
+  if (!text->data) {
+    fprintf(stderr, "tessera-train: out of memory: %zu bytes of text\n", capacity);
+    exit(1);
+  }
+  text->capacity = capacity;
+}
+
+void tsr_text_add_bytes(tsr_text *text, const void *bytes, size_t length) {
+  reserve(text, length);
+  memcpy(text->data + text->length, bytes, length);
+  text->length += length;
+  text->data[text->length] = 0;
+}
+
+void tsr_text_add(tsr_text *text, const char *format, ...) {
+  va_list args, again;
+  va_start(args, format);
+  va_copy(again, args);
+  int length = vsnprintf(NULL, 0, format, args);
+  va_end(args);
+  reserve(text, (size_t)length);
+  vsnprintf(text->data + text->length, (size_t)length + 1, format, again);
+  va_end(again);
+  text->length += (size_t)length;
+}
+
+void tsr_text_free(tsr_text *text) {
+  free(text->data);
+  *text = (tsr_text){0};
+}
+
+enum { WORD_MAX = 64 };
+
+static int min3(int a, int b, int c) { return a < b ? (a < c ? a : c) : (b < c ? b : c); }
+
+/* Damerau-Levenshtein distance with adjacent swaps (optimal string alignment). */
+static int distance(const char *a, const char *b) {
+  int n = (int)strlen(a), m = (int)strlen(b);
+  if (n >= WORD_MAX || m >= WORD_MAX) return WORD_MAX;
+  int d[WORD_MAX][WORD_MAX];
+  for (int i = 0; i <= n; i++) d[i][0] = i;
+  for (int j = 0; j <= m; j++) d[0][j] = j;
+  for (int i = 1; i <= n; i++)
+    for (int j = 1; j <= m; j++) {
+      int ai = tolower((unsigned char)a[i - 1]), bj = tolower((unsigned char)b[j - 1]);
+      d[i][j] = min3(d[i - 1][j] + 1, d[i][j - 1] + 1, d[i - 1][j - 1] + (ai != bj));
+      if (i > 1 && j > 1 && ai == tolower((unsigned char)b[j - 2]) &&
+          tolower((unsigned char)a[i - 2]) == bj && d[i - 2][j - 2] + 1 < d[i][j])
+        d[i][j] = d[i - 2][j - 2] + 1;
+    }
+  return d[n][m];
+}
+
+const char *tsr_nearest(const char *word, const char *const *candidates, int count) {
+  int limit = (int)strlen(word) / 3;
+  if (limit < 1) limit = 1;
+  if (limit > 3) limit = 3;
+  const char *best = NULL;
+  for (int i = 0; i < count; i++) {
+    int d = distance(word, candidates[i]);
+    if (d <= limit && (limit = d, !best || d < distance(word, best))) best = candidates[i];
+  }
+  return best;
+}
+
+static char *ring(void) {
+  static char buffers[8][40];
+  static int next;
+  return buffers[next++ % 8];
+}
+
+const char *tsr_text_count(int64_t value) {
+  char digits[24], *out = ring();
+  int n = snprintf(digits, sizeof digits, "%lld", (long long)value), k = 0;
+  for (int i = 0; i < n; i++) {
+    out[k++] = digits[i];
+    int left = n - 1 - i;
+    if (left && left % 3 == 0 && digits[i] != '-') out[k++] = ',';
+  }
+  out[k] = 0;
+  return out;
+}
+
+const char *tsr_text_bytes(int64_t bytes) {
+  static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
+  double value = (double)bytes;
+  int u = 0;
+  while (value >= 1024 && u < 5) value /= 1024, u++;
+  char *out = ring();
+  snprintf(out, 40, u ? "%.1f %s" : "%.0f %s", value, units[u]);
+  return out;
+}

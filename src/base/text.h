@@ -1,0 +1,27 @@
+/* Text that grows, and the nearest word. */
+#ifndef TSR_BASE_TEXT_H
+#define TSR_BASE_TEXT_H
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* A growing, always NUL-terminated text on the heap; start with {0}. `data` is NULL while empty. */
+typedef struct {
+  char *data;
+  size_t length, capacity;
+} tsr_text;
+
+void tsr_text_add(tsr_text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void tsr_text_add_bytes(tsr_text *text, const void *bytes, size_t length);
+void tsr_text_free(tsr_text *text);
+
+/* The candidate within an edit distance (insert, delete, replace, swap) of a third of the word's
+ * length (at least 1, at most 3), upper and lower case alike; the first of the nearest; or NULL. */
+const char *tsr_nearest(const char *word, const char *const *candidates, int count);
+
+/* "81,920,000,000" and "76.3 GiB"; each call's result lives in a ring of 8 static buffers. */
+const char *tsr_text_count(int64_t value);
+const char *tsr_text_bytes(int64_t bytes);
+
+#endif

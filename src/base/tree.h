@@ -1,0 +1,47 @@
+/* The one binary tree that fixes the order of every sum that a mesh axis can split.
+ *
+ * Units 0..n-1 are pushed in order onto a stack; after unit i, the two topmost entries are merged
+ * `tsr_tree_merges(n, i)` times (lower + upper). For n = odd * 2^k the tree halves n while it is
+ * even and adds the odd rest as a binary counter does, so that a rank that owns an aligned block of
+ * units computes exactly a subtree, and ranks go on with `tsr_tree_merges(ranks, rank)`. */
+#ifndef TSR_BASE_TREE_H
+#define TSR_BASE_TREE_H
+#include <stdbool.h>
+#include <stdint.h>
+
+static inline int64_t tsr_tree_odd(int64_t n) {
+  while (n > 1 && n % 2 == 0) n /= 2;
+  return n;
+}
+
+static inline int tsr_tree_merges(int64_t n, int64_t i) {
+  int64_t odd = tsr_tree_odd(n), in_run = i % odd;
+  int merges = 0;
+  for (int64_t m = in_run + 1; m % 2 == 0; m /= 2) merges++; /* the counter inside a run */
+  if (in_run == odd - 1) {
+    int left = 0; /* entries of this run still on the stack: the ones of `odd` in binary */
+    for (int64_t m = odd; m; m /= 2) left += (int)(m & 1);
+    merges += left - 1;
+    for (int64_t m = i / odd + 1; m % 2 == 0; m /= 2) merges++; /* the counter over runs */
+  }
+  return merges;
+}
+
+/* Stack entries needed at most. */
+static inline int tsr_tree_depth(int64_t n) {
+  int depth = 0, depth_max = 0;
+  for (int64_t i = 0; i < n; i++) {
+    depth++;
+    if (depth > depth_max) depth_max = depth;
+    depth -= tsr_tree_merges(n, i);
+  }
+  return depth_max;
+}
+
+/* Whether a block of `local` units is a subtree of n units wherever it is aligned. */
+static inline bool tsr_tree_is_subtree(int64_t n, int64_t local) {
+  return local > 0 && n % local == 0 &&
+         (local == 1 || local == n || local % tsr_tree_odd(n) == 0);
+}
+
+#endif
