@@ -1,0 +1,115 @@
+/* Rows of a table by token, and the gradient of the table. */
+#include "base/tree.h"
+#include "kernels/cpu/level.h"
+#include <assert.h>
+#include <string.h>
+
+void LEVEL(embedding)(
+    float *out, const int32_t *tokens, const float *table, int64_t C, int64_t v_begin,
+    int64_t v_end, int64_t begin, int64_t end) {
+  for (int64_t r = begin; r < end; r++) {
+    float *row = out + r * C;
+    if (tokens[r] < v_begin || tokens[r] >= v_end) {
+      memset(row, 0, (size_t)C * sizeof *row);
+      continue;
+    }
+    const float *from = table + (tokens[r] - v_begin) * C;
+#pragma omp simd
+    for (int64_t c = 0; c < C; c++) row[c] = from[c] + 0.0f; /* -0 + 0 = +0 */
+  }
+}
+
+/* Scratch: starts (V+1), the rows sorted by token (R), then each thread's stack of unit sums. */
+typedef struct {
+  int64_t *starts;
+  int32_t *rows;
+  float *stack;
+} embedding_parts;
+
+static int64_t round_up(int64_t bytes) { return (bytes + 63) / 64 * 64; }
+
+static int64_t starts_bytes(int64_t V) { return round_up((V + 1) * (int64_t)sizeof(int64_t)); }
+
+static int64_t rows_bytes(int64_t R) { return round_up(R * (int64_t)sizeof(int32_t)); }
+
+static int64_t stack_bytes(int64_t C, int64_t units) {
+  return round_up(tsr_tree_depth(units) * C * (int64_t)sizeof(float));
+}
+
+int64_t LEVEL(embedding_scratch)(
+    int64_t R, int64_t v_begin, int64_t v_end, int64_t C, int64_t units, int threads) {
+  return starts_bytes(v_end - v_begin) + rows_bytes(R) + threads * stack_bytes(C, units);
+}
+
+static embedding_parts scratch_parts(void *scratch, int64_t R, int64_t V) {
+  char *bytes = scratch;
+  return (embedding_parts){
+      (int64_t *)bytes, (int32_t *)(bytes + starts_bytes(V)),
+      (float *)(bytes + starts_bytes(V) + rows_bytes(R))};
+}
+
+void LEVEL(embedding_sort)(
+    void *scratch, const int32_t *tokens, int64_t R, int64_t v_begin, int64_t v_end) {
+  int64_t V = v_end - v_begin;
+  embedding_parts parts = scratch_parts(scratch, R, V);
+  int64_t *starts = parts.starts;
+  memset(starts, 0, (size_t)(V + 1) * sizeof *starts);
+  for (int64_t r = 0; r < R; r++)
+    if (tokens[r] >= v_begin && tokens[r] < v_end) starts[tokens[r] - v_begin]++;
+  int64_t total = 0;
+  for (int64_t v = 0; v <= V; v++) { /* now starts[v] is where v's rows end */
+    total += starts[v];
+    starts[v] = total;
+  }
+  for (int64_t r = R - 1; r >= 0;
+       r--) /* filled from the back, each start comes down to its place */
+    if (tokens[r] >= v_begin && tokens[r] < v_end)
+      parts.rows[--starts[tokens[r] - v_begin]] = (int32_t)r;
+}
+
+static void add_into(float *sum, const float *x, int64_t C) {
+#pragma omp simd
+  for (int64_t c = 0; c < C; c++) sum[c] += x[c];
+}
+
+/* The tree over units for one token. A unit without it is a zero that is not written down: sums
+ * start from +0 and so are never -0, and adding +0 to them changes no bit. */
+static void sum_token(
+    float *out, float *stack, const float *dout, const int32_t *rows, int64_t count, int64_t C,
+    int64_t rows_per_unit, int64_t units) {
+  bool filled[128]; /* the tree's depth is at most 2 log2(units) */
+  int depth = 0;
+  int64_t next = 0;
+  for (int64_t unit = 0; unit < units; unit++) {
+    float *top = stack + depth * C;
+    filled[depth] = next < count && rows[next] < (unit + 1) * rows_per_unit;
+    if (filled[depth]) memset(top, 0, (size_t)C * sizeof *top);
+    for (; next < count && rows[next] < (unit + 1) * rows_per_unit; next++)
+      add_into(top, dout + rows[next] * C, C);
+    depth++;
+    for (int merges = tsr_tree_merges(units, unit); merges > 0; merges--) {
+      depth--;
+      float *lower = stack + (depth - 1) * C, *upper = stack + depth * C;
+      if (filled[depth] && filled[depth - 1]) add_into(lower, upper, C);
+      else if (filled[depth]) memcpy(lower, upper, (size_t)C * sizeof *lower);
+      filled[depth - 1] |= filled[depth];
+    }
+  }
+  assert(depth == 1 && filled[0]);
+  memcpy(out, stack, (size_t)C * sizeof *out);
+}
+
+void LEVEL(embedding_backward)(
+    float *dtable, const float *dout, void *scratch, int thread, int64_t R, int64_t C,
+    int64_t v_begin, int64_t v_end, int64_t units, int64_t begin, int64_t end) {
+  assert(units > 0 && R % units == 0);
+  embedding_parts parts = scratch_parts(scratch, R, v_end - v_begin);
+  float *stack = parts.stack + thread * (stack_bytes(C, units) / (int64_t)sizeof(float));
+  for (int64_t v = begin; v < end; v++) {
+    int64_t count = parts.starts[v + 1] - parts.starts[v];
+    if (count == 0) memset(dtable + v * C, 0, (size_t)C * sizeof *dtable);
+    else
+      sum_token(
+          dtable + v * C, stack, dout, parts.rows + parts.starts[v], count, C, R / units, units);
+  }
+}

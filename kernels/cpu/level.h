@@ -1,0 +1,30 @@
+/* One source, several instruction-set levels: every kernel is named LEVEL(name) and compiled once
+ * per level with TSR_LEVEL (the suffix) and TSR_LEVEL_NAME (the table's name) defined by the build.
+ * The list below declares each with the type of its slot in tsr_kernels and fills the table in
+ * table.c. */
+#ifndef TSR_KERNELS_CPU_LEVEL_H
+#define TSR_KERNELS_CPU_LEVEL_H
+#include "kernels/kernels.h"
+
+#define LEVEL_PASTE2(name, level) tsr_##name##_##level
+#define LEVEL_PASTE(name, level) LEVEL_PASTE2(name, level)
+#define LEVEL(name) LEVEL_PASTE(name, TSR_LEVEL)
+
+/* clang-format off */
+#define TSR_KERNEL_LIST(X)                                                                         \
+  X(fill) X(copy) X(add) X(sub) X(mul) X(scale) X(unary) X(unary_backward) X(swiglu)               \
+  X(swiglu_backward) X(add_row) X(mul_row) X(layernorm) X(layernorm_backward) X(rmsnorm)           \
+  X(rmsnorm_backward) X(softmax) X(softmax_backward) X(sum_rows) X(norm_dw) X(embedding)           \
+  X(embedding_scratch) X(embedding_sort) X(embedding_backward) X(rope_table) X(rope)               \
+  X(attention_scratch) X(attention) X(attention_backward) X(softmax_stats) X(softmax_loss)         \
+  X(softmax_loss_backward) X(squared_error) X(squared_error_backward) X(sum) X(sum_squares)        \
+  X(random_normal) X(random_uniform) X(dropout) X(adamw) X(sgd)
+/* clang-format on */
+
+#define LEVEL_DECLARE(name) __typeof__(*((tsr_kernels *)0)->name) LEVEL(name);
+TSR_KERNEL_LIST(LEVEL_DECLARE)
+#undef LEVEL_DECLARE
+
+extern const tsr_kernels LEVEL(table);
+
+#endif

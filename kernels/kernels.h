@@ -1,0 +1,244 @@
+/* The CPU's kernels: math on plain pointers; they know nothing of graphs or ranks.
+ *
+ * One source is compiled for several instruction-set levels; each gives a table like this one, and
+ * `tsr_kernels_get` picks a level. All tensors are contiguous and row-major unless strides are
+ * given. Every kernel works on a range [begin, end) of independent items (rows, columns, heads…),
+ * so that a caller may split the items over threads: an output element is computed in an order that
+ * depends on neither the split nor the other items, so the bits are the same for every split. No
+ * kernel allocates; scratch is the caller's, and its size is given by a function beside the kernel.
+ *
+ * Letters: B batch, T sequence, C embedding, V vocabulary, H query heads, G key/value heads, D head
+ * size, R rows (any leading dimensions), U units. */
+#ifndef TSR_KERNELS_H
+#define TSR_KERNELS_H
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Where a local tensor lies in the global one; random numbers are a function of the global index.
+ */
+enum { TSR_BOX_DIMS_MAX = 4 };
+typedef struct {
+  int ndim;                         /* 1..4 */
+  int64_t shape[TSR_BOX_DIMS_MAX];  /* local */
+  int64_t global[TSR_BOX_DIMS_MAX]; /* whole */
+  int64_t offset[TSR_BOX_DIMS_MAX]; /* of the local part's first element */
+} tsr_box;
+
+typedef enum {
+  TSR_UNARY_GELU_TANH, /* 0.5x(1+tanh(sqrt(2/pi)(x+0.044715x^3))), GPT-2's gelu_new */
+  TSR_UNARY_GELU_ERF,  /* x*Phi(x) */
+  TSR_UNARY_RELU,
+  TSR_UNARY_SILU, /* x*sigmoid(x) */
+  TSR_UNARY_TANH,
+  TSR_UNARY_SIGMOID,
+  TSR_UNARY_COUNT
+} tsr_unary;
+
+/* Attention over whole sequences. q (B,T,H*D), k and v (B,T,G*D), out (B,T,H*D); query head h reads
+ * key/value head h/(H/G). stats (B,H,T,2): a row's maximum and its sum of exp(score - maximum).
+ * score = q.k * scale; causal: key j is seen by query i when j <= i. Dropout of the probabilities:
+ * keep with 1-p, scale kept ones by 1/(1-p); the element index in the stream `key` is
+ * (((b + batch_offset) * heads_global + h + head_offset) * T + i) * T + j; p = 0 switches it off.
+ * stats are those of the softmax before dropout. */
+typedef struct {
+  int64_t B, T, H, G, D;
+  float scale;
+  bool causal;
+  float dropout;
+  uint64_t key;
+  int64_t batch_offset, head_offset, heads_global;
+} tsr_attention;
+
+typedef struct {
+  float lr, beta1, beta2, eps, weight_decay;
+  float correction1, correction2; /* 1 - beta^t */
+  bool amsgrad;
+} tsr_adamw;
+
+typedef struct {
+  float lr, momentum, dampening, weight_decay;
+  bool nesterov, first; /* first: the momentum buffer takes the gradient as it is */
+} tsr_sgd;
+
+typedef struct {
+  const char *isa; /* "x86-64", "x86-64-v3", "x86-64-v4", "generic" */
+
+  /* ---- elementwise: items are elements; an output may be one of the inputs ---- */
+  void (*fill)(float *out, float value, int64_t begin, int64_t end);
+  void (*copy)(float *out, const float *x, int64_t begin, int64_t end);
+  void (*add)(float *out, const float *a, const float *b, int64_t begin, int64_t end);
+  void (*sub)(float *out, const float *a, const float *b, int64_t begin, int64_t end);
+  void (*mul)(float *out, const float *a, const float *b, int64_t begin, int64_t end);
+  void (*scale)(float *out, const float *x, float factor, int64_t begin, int64_t end);
+  void (*unary)(tsr_unary kind, float *out, const float *x, int64_t begin, int64_t end);
+  void (*unary_backward)(
+      tsr_unary kind, float *dx, const float *dy, const float *x, int64_t begin, int64_t end);
+  /* out = silu(gate) * up; dgate and dup from dout */
+  void (*swiglu)(float *out, const float *gate, const float *up, int64_t begin, int64_t end);
+  void (*swiglu_backward)(
+      float *dgate, float *dup, const float *dout, const float *gate, const float *up,
+      int64_t begin, int64_t end);
+
+  /* ---- rows (R, C): items are rows; y may be x, dx may be dy ---- */
+  /* x (R,C) + row (C), x * row */
+  void (*add_row)(
+      float *out, const float *x, const float *row, int64_t C, int64_t begin, int64_t end);
+  void (*mul_row)(
+      float *out, const float *x, const float *row, int64_t C, int64_t begin, int64_t end);
+  /* y = (x - mean) * rstd * w + b; mean, rstd (R); b may be NULL. Two passes, fixed order. */
+  void (*layernorm)(
+      float *y, float *mean, float *rstd, const float *x, const float *w, const float *b, int64_t C,
+      float eps, int64_t begin, int64_t end);
+  void (*layernorm_backward)(
+      float *dx, const float *dy, const float *x, const float *w, const float *mean,
+      const float *rstd, int64_t C, int64_t begin, int64_t end);
+  /* y = x * rstd * w, rstd = 1/sqrt(mean(x^2) + eps) */
+  void (*rmsnorm)(
+      float *y, float *rstd, const float *x, const float *w, int64_t C, float eps, int64_t begin,
+      int64_t end);
+  void (*rmsnorm_backward)(
+      float *dx, const float *dy, const float *x, const float *w, const float *rstd, int64_t C,
+      int64_t begin, int64_t end);
+  void (*softmax)(float *y, const float *x, int64_t C, int64_t begin, int64_t end);
+  void (*softmax_backward)(
+      float *dx, const float *dy, const float *y, int64_t C, int64_t begin, int64_t end);
+
+  /* ---- sums over rows: items are columns; rows are added in their order, one running sum per
+   * column. Row r of the sum is row row_first + r*row_step of the tensor, so that one head of
+   * (R,H,D) can be summed: `rows` of them. ---- */
+  void (*sum_rows)(
+      float *out, const float *x, int64_t C, int64_t row_first, int64_t row_step, int64_t rows,
+      int64_t begin, int64_t end);
+  /* out = sum of dy * (x - mean) * rstd; mean NULL for rmsnorm */
+  void (*norm_dw)(
+      float *out, const float *dy, const float *x, const float *mean, const float *rstd, int64_t C,
+      int64_t row_first, int64_t row_step, int64_t rows, int64_t begin, int64_t end);
+
+  /* ---- embedding ---- */
+  /* out (R,C): table row tokens[r] - v_begin where v_begin <= tokens[r] < v_end, else zeros; -0
+   * becomes +0, so that adding the other shards' zeros changes no bit. Items are rows. */
+  void (*embedding)(
+      float *out, const int32_t *tokens, const float *table, int64_t C, int64_t v_begin,
+      int64_t v_end, int64_t begin, int64_t end);
+  /* dtable (v_end - v_begin, C), wholly written: row v is the sum of dout rows r (in their order)
+   * with tokens[r] == v_begin + v, over `units` equal runs of rows, unit sums merged by
+   * base/tree.h's stack machine (fixed tree over units; a unit without that token adds 0). Items
+   * are table rows. Scratch per call: embedding_scratch() bytes; it holds a counting sort of the
+   * tokens made by embedding_sort, which runs once per op before the ranges. */
+  int64_t (*embedding_scratch)(
+      int64_t R, int64_t v_begin, int64_t v_end, int64_t C, int64_t units, int threads);
+  void (*embedding_sort)(
+      void *scratch, const int32_t *tokens, int64_t R, int64_t v_begin, int64_t v_end);
+  void (*embedding_backward)(
+      float *dtable, const float *dout, void *scratch, int thread, int64_t R, int64_t C,
+      int64_t v_begin, int64_t v_end, int64_t units, int64_t begin, int64_t end);
+
+  /* ---- rotary positions (rotate-half, as Hugging Face's Llama) ---- */
+  /* table (T, D/2, 2) cos and sin, for positions position_offset..; scaling_factor 0: none; else
+   * Llama 3's wavelength rule (low_freq, high_freq, original_context). Computed in double. */
+  void (*rope_table)(
+      float *table, int64_t T, int64_t D, int64_t position_offset, double theta,
+      double scaling_factor, double low_freq_factor, double high_freq_factor,
+      double original_context);
+  /* x (B,T,H*D); sign 1 turns, -1 turns back (the backward). Items are (b,t) rows. y may be x. */
+  void (*rope)(
+      float *y, const float *x, const float *table, int64_t T, int64_t H, int64_t D, float sign,
+      int64_t begin, int64_t end);
+
+  /* ---- attention: items are b*H + h (forward) or b*G + g (backward) ---- */
+  /* bytes per thread, both directions */
+  int64_t (*attention_scratch)(const tsr_attention *a);
+  void (*attention)(
+      const tsr_attention *a, float *out, float *stats, const float *q, const float *k,
+      const float *v, void *scratch, int64_t begin, int64_t end);
+  void (*attention_backward)(
+      const tsr_attention *a, float *dq, float *dk, float *dv, const float *dout, const float *q,
+      const float *k, const float *v, const float *out, const float *stats, void *scratch,
+      int64_t begin, int64_t end);
+
+  /* ---- losses. targets < 0 (ignore_index -100) give 0 loss and gradient ---- */
+  /* logits (R, V_local), columns v_begin.. of the vocabulary, of which those below v_valid count
+   * (the rest is padding). For each of `units` equal runs of columns: stats (R, units, 3) =
+   * maximum, sum of exp(x - maximum), and the target's logit (0 where the target lies elsewhere). A
+   * unit that is all padding: maximum -INFINITY, sum 0. Items are rows. */
+  void (*softmax_stats)(
+      float *stats, const float *logits, const int32_t *targets, int64_t V_local, int64_t v_begin,
+      int64_t v_valid, int64_t units, int64_t begin, int64_t end);
+  /* stats (R, units, 3) of all units, combined by the tree of base/tree.h:
+   * (m,s,t)+(m',s',t') = (M, s*exp(m-M)+s'*exp(m'-M), t+t'). row_loss (R) = M + log(s) - t, 0 if
+   * ignored; row_stats (R,2) = M, s. Items are rows. */
+  void (*softmax_loss)(
+      float *row_loss, float *row_stats, const float *stats, const int32_t *targets, int64_t units,
+      int64_t begin, int64_t end);
+  /* dlogits (R, V_local) = (exp(x - M)/s - [column == target]) * factor; padding and ignored rows
+   * are 0. dlogits may be logits. */
+  void (*softmax_loss_backward)(
+      float *dlogits, const float *logits, const float *row_stats, const int32_t *targets,
+      float factor, int64_t V_local, int64_t v_begin, int64_t v_valid, int64_t begin, int64_t end);
+  /* row_loss (R) = sum over C of (x - y)^2, in a fixed order; dx = 2 (x - y) * factor */
+  void (*squared_error)(
+      float *row_loss, const float *x, const float *y, int64_t C, int64_t begin, int64_t end);
+  void (*squared_error_backward)(
+      float *dx, const float *x, const float *y, float factor, int64_t begin, int64_t end);
+
+  /* ---- sums to one number: in blocks of TSR_SUM_BLOCK elements, blocks added by the tree ---- */
+  /* x is (rows, cols) with row stride `stride`; sums in double, in blocks of the row-major order of
+   * (rows, cols): the stride changes no bit. */
+  double (*sum)(const float *x, int64_t rows, int64_t cols, int64_t stride);
+  double (*sum_squares)(const float *x, int64_t rows, int64_t cols, int64_t stride);
+
+  /* ---- random: Philox4x32-10, element index = row-major index in box->global; items are rows of
+   * the box (all dims but the last) ---- */
+  void (*random_normal)(
+      float *out, float mean, float std, uint64_t key, const tsr_box *box, int64_t begin,
+      int64_t end);
+  void (*random_uniform)(
+      float *out, float low, float high, uint64_t key, const tsr_box *box, int64_t begin,
+      int64_t end);
+  /* keep with 1-p, scaled by 1/(1-p); the backward is the same call on dy. y may be x. */
+  void (*dropout)(
+      float *y, const float *x, float p, uint64_t key, const tsr_box *box, int64_t begin,
+      int64_t end);
+
+  /* ---- optimizer: items are elements; the gradient is multiplied by grad_scale first ---- */
+  /* PyTorch's AdamW: w -= lr*weight_decay*w; m, v; w -= lr/correction1 * m /
+   * (sqrt(v)/sqrt(correction2) + eps). v_max is NULL without amsgrad. */
+  void (*adamw)(
+      const tsr_adamw *o, float *w, float *m, float *v, float *v_max, const float *grad,
+      float grad_scale, int64_t begin, int64_t end);
+  /* PyTorch's SGD; buffer NULL when momentum is 0 */
+  void (*sgd)(
+      const tsr_sgd *o, float *w, float *buffer, const float *grad, float grad_scale, int64_t begin,
+      int64_t end);
+} tsr_kernels;
+
+enum { TSR_SUM_BLOCK = 4096 };
+
+/* The table of a level ("x86-64", "x86-64-v3", …), or the best that this CPU runs when `isa` is
+ * NULL; NULL when the level is unknown or the CPU lacks it. tsr_kernels_levels lists those built
+ * in, best first, NULL-terminated. */
+const tsr_kernels *tsr_kernels_get(const char *isa);
+const char *const *tsr_kernels_levels(void);
+
+/* C (M,N) = alpha * A (M,K) * B (K,N) + beta * C, element (i,j) at i*rs + j*cs. BLIS on one thread
+ * with its small-matrix path off, so each element's bits do not depend on how M or N is split into
+ * calls. beta = 0 does not read C. A BLIS of one thread may be called from many threads at once. */
+typedef struct {
+  const float *data;
+  int64_t rs, cs;
+} tsr_matrix;
+void tsr_gemm(
+    int64_t M, int64_t N, int64_t K, float alpha, tsr_matrix a, tsr_matrix b, float beta, float *c,
+    int64_t c_rs, int64_t c_cs);
+
+/* Products with the BLIS kernels of that level from now on; the best level's if a product comes
+ * first. Call it at the start, before there are threads (it sets an environment variable that BLIS
+ * reads); a second call changes nothing. */
+void tsr_gemm_select(const tsr_kernels *level);
+
+/* Philox4x32-10 (Salmon et al., SC11): 4 words from a 128-bit counter and a 64-bit key. */
+void tsr_philox(uint64_t counter_low, uint64_t counter_high, uint64_t key, uint32_t ret_words[4]);
+/* A stream's key from the seed, a name and a number (a step, say): FNV-1a 64 folded by splitmix. */
+uint64_t tsr_random_key(uint64_t seed, const char *name, uint64_t number);
+
+#endif

@@ -1,0 +1,199 @@
+/* Attention against the formula in double; its gradients against central differences of that. */
+#include "kernel_check.h"
+
+typedef struct {
+  tsr_attention a;
+  double *tensors; /* q (B,T,H*D), k (B,T,G*D), v (B,T,G*D), one after the other */
+  const float *dout;
+  double *out, *stats;
+} attention_reference;
+
+static int64_t q_size(const tsr_attention *a) { return a->B * a->T * a->H * a->D; }
+static int64_t k_size(const tsr_attention *a) { return a->B * a->T * a->G * a->D; }
+
+static double dropout_factor(const tsr_attention *a, int64_t b, int64_t h, int64_t i, int64_t j) {
+  if (a->dropout == 0) return 1;
+  uint64_t line = (uint64_t)((b + a->batch_offset) * a->heads_global + h + a->head_offset);
+  uint64_t element = (line * (uint64_t)a->T + (uint64_t)i) * (uint64_t)a->T + (uint64_t)j;
+  uint32_t words[4];
+  tsr_philox(element / 4, 0, a->key, words);
+  return (words[element % 4] >> 8) * 0x1p-24 < a->dropout ? 0 : 1 / (1 - (double)a->dropout);
+}
+
+static void reference_row(
+    const attention_reference *f, const double *x, int64_t b, int64_t h, int64_t i, double *out,
+    double stats[2]) {
+  const tsr_attention *a = &f->a;
+  static double score[1024];
+  int64_t g = h / (a->H / a->G), seen = a->causal ? i + 1 : a->T;
+  const double *q = x + ((b * a->T + i) * a->H + h) * a->D;
+  const double *k = x + q_size(a), *v = k + k_size(a);
+  stats[0] = -INFINITY, stats[1] = 0;
+  for (int64_t j = 0; j < seen; j++) {
+    score[j] = 0;
+    for (int64_t d = 0; d < a->D; d++) score[j] += q[d] * k[((b * a->T + j) * a->G + g) * a->D + d];
+    score[j] *= a->scale;
+    stats[0] = fmax(stats[0], score[j]);
+  }
+  for (int64_t j = 0; j < seen; j++) stats[1] += score[j] = exp(score[j] - stats[0]);
+  for (int64_t d = 0; d < a->D; d++) out[d] = 0;
+  for (int64_t j = 0; j < seen; j++) {
+    double p = score[j] / stats[1] * dropout_factor(a, b, h, i, j);
+    for (int64_t d = 0; d < a->D; d++) out[d] += p * v[((b * a->T + j) * a->G + g) * a->D + d];
+  }
+}
+
+/* Sum of out * dout; keeps out and stats where they are wanted. */
+static double reference_loss(const double *x, void *context) {
+  attention_reference *f = context;
+  const tsr_attention *a = &f->a;
+  double loss = 0, row[256], stats[2];
+  for (int64_t b = 0; b < a->B; b++)
+    for (int64_t h = 0; h < a->H; h++)
+      for (int64_t i = 0; i < a->T; i++) {
+        int64_t at = ((b * a->T + i) * a->H + h) * a->D;
+        reference_row(f, x, b, h, i, row, stats);
+        for (int64_t d = 0; d < a->D; d++) loss += row[d] * f->dout[at + d];
+        if (f->out) memcpy(f->out + at, row, (size_t)a->D * sizeof *row);
+        if (f->stats) memcpy(f->stats + ((b * a->H + h) * a->T + i) * 2, stats, sizeof stats);
+      }
+  return loss;
+}
+
+typedef struct {
+  tsr_attention a;
+  float *q, *k, *v, *dout;
+  double *out, *stats, *gradients; /* of q, k, v; NAN where it was not computed */
+} attention_case;
+
+/* Central differences at about `samples` places of q, k and v. */
+static attention_case case_new(tsr_attention a, int64_t samples) {
+  int64_t nq = q_size(&a), nk = k_size(&a), total = nq + 2 * nk;
+  attention_case c = {
+      a,
+      input_new(nq, 2),
+      input_new(nk, 2),
+      input_new(nk, 2),
+      input_new(nq, 1),
+      reference_new(nq),
+      reference_new(2 * a.B * a.H * a.T),
+      reference_new(total)};
+  double *x = reference_new(total);
+  for (int64_t i = 0; i < nq; i++) x[i] = c.q[i];
+  for (int64_t i = 0; i < nk; i++) x[nq + i] = c.k[i], x[nq + nk + i] = c.v[i];
+  attention_reference f = {a, x, c.dout, c.out, c.stats};
+  reference_loss(x, &f);
+  f.out = f.stats = NULL;
+  int64_t step = total / samples + 1;
+  for (int64_t i = 0; i < total; i++)
+    c.gradients[i] = i % step ? NAN : slope_at(reference_loss, x, i, &f);
+  free(x);
+  return c;
+}
+
+static void case_free(attention_case *c) {
+  free(c->q), free(c->k), free(c->v), free(c->dout), free(c->out), free(c->stats);
+  free(c->gradients);
+}
+
+/* Where no difference was taken, only the bits are compared. */
+static void
+check_gradient(const tsr_kernels *k, const output *o, const double *want, const char *what) {
+  output_check(o, NULL, 0, 0, what, k->isa, __FILE__, __LINE__);
+  for (int64_t i = 0; i < o->n; i++)
+    if (!isnan(want[i]))
+      CHECK_AT(
+          fabs(o->pass[0][i] - want[i]) <= 2e-5 * fmax(1, fabs(want[i])),
+          "%s (%s) at %lld: %.9g, want %.9g", what, k->isa, (long long)i, o->pass[0][i], want[i]);
+}
+
+static void case_check(const tsr_kernels *k, const attention_case *c) {
+  const tsr_attention *a = &c->a;
+  int64_t nq = q_size(a), nk = k_size(a), bytes = k->attention_scratch(a);
+  output out = output_new(nq), stats = output_new(2 * a->B * a->H * a->T), dq = output_new(nq);
+  output dk = output_new(nk), dv = output_new(nk), scratch = output_new((bytes + 3) / 4);
+  RUN(a->B * a->H,
+      k->attention(
+          a, out.pass[pass], stats.pass[pass], c->q, c->k, c->v, scratch.pass[pass], begin, end));
+  RUN(a->B * a->G, k->attention_backward(
+                       a, dq.pass[pass], dk.pass[pass], dv.pass[pass], c->dout, c->q, c->k, c->v,
+                       out.pass[0], stats.pass[0], scratch.pass[pass], begin, end));
+  CHECK_OUTPUT(out, c->out, 3e-6, 1);
+  CHECK_OUTPUT(stats, c->stats, 3e-6, 1);
+  check_gradient(k, &dq, c->gradients, "dq");
+  check_gradient(k, &dk, c->gradients + nq, "dk");
+  check_gradient(k, &dv, c->gradients + nq + nk, "dv");
+  CHECK(guard_intact(scratch.pass[0] - GUARD) && guard_intact(scratch.pass[0] + scratch.n));
+  output_free(&out), output_free(&stats), output_free(&dq), output_free(&dk), output_free(&dv);
+  output_free(&scratch);
+}
+
+/* One sequence alone, and one head alone, give the bits that they have in the whole. */
+static void check_shards(const tsr_kernels *k, const attention_case *c) {
+  const tsr_attention *a = &c->a;
+  int64_t nq = q_size(a), bytes = k->attention_scratch(a), width = a->H * a->D, h = a->H - 1;
+  float *whole = input_new(nq, 1), *part = input_new(nq, 1), *stats = input_new(2 * nq, 1);
+  void *scratch = check_alloc((size_t)bytes);
+  k->attention(a, whole, stats, c->q, c->k, c->v, scratch, 0, a->B * a->H);
+  tsr_attention last = *a;
+  last.B = 1, last.batch_offset = a->batch_offset + a->B - 1;
+  int64_t q_at = (a->B - 1) * a->T * width, k_at = (a->B - 1) * a->T * a->G * a->D;
+  k->attention(&last, part, stats, c->q + q_at, c->k + k_at, c->v + k_at, scratch, 0, a->H);
+  CHECK(!memcmp(part, whole + q_at, (size_t)(a->T * width) * sizeof *part));
+
+  tsr_attention head = *a; /* with G = 1 every head reads all of k and v */
+  CHECK_INT(a->G, 1);
+  head.H = 1, head.head_offset = a->head_offset + h;
+  float *q = input_new(a->B * a->T * a->D, 1);
+  for (int64_t i = 0; i < a->B * a->T * a->D; i++)
+    q[i] = c->q[i / a->D * width + h * a->D + i % a->D];
+  k->attention(&head, part, stats, q, c->k, c->v, scratch, 0, a->B);
+  for (int64_t i = 0; i < a->B * a->T; i++)
+    CHECK(!memcmp(part + i * a->D, whole + i * width + h * a->D, (size_t)a->D * sizeof *part));
+  free(whole), free(part), free(stats), free(scratch), free(q);
+}
+
+static attention_case cases[8];
+static int case_count;
+
+static void test_cases(const tsr_kernels *k) {
+  for (int i = 0; i < case_count; i++) case_check(k, &cases[i]);
+  check_shards(k, &cases[4]);
+}
+
+int main(void) {
+  const tsr_attention list[] = {
+      {.B = 1, .T = 1, .H = 1, .G = 1, .D = 1, .scale = 1, .causal = true},
+      {.B = 2, .T = 7, .H = 2, .G = 2, .D = 3, .scale = 0.5f, .causal = true},
+      {.B = 1, .T = 17, .H = 4, .G = 2, .D = 8, .scale = 0.35f, .causal = false},
+      {.B = 1, .T = 70, .H = 3, .G = 1, .D = 5, .scale = 0.4f, .causal = true},
+      {.B = 2,
+       .T = 33,
+       .H = 2,
+       .G = 1,
+       .D = 7,
+       .scale = 0.4f,
+       .causal = true,
+       .dropout = 0.25f,
+       .key = 77,
+       .batch_offset = 3,
+       .head_offset = 2,
+       .heads_global = 6},
+      {.B = 1, .T = 131, .H = 2, .G = 2, .D = 16, .scale = 0.25f, .causal = true},
+      {.B = 1,
+       .T = 100,
+       .H = 1,
+       .G = 1,
+       .D = 33,
+       .scale = 0.2f,
+       .causal = false,
+       .dropout = 0.1f,
+       .key = 5,
+       .heads_global = 1},
+  };
+  case_count = (int)(sizeof list / sizeof list[0]);
+  for (int i = 0; i < case_count; i++) cases[i] = case_new(list[i], i < 3 ? 2000 : 300);
+  each_level(test_cases);
+  for (int i = 0; i < case_count; i++) case_free(&cases[i]);
+  return check_done("kernels.attention");
+}

@@ -1,0 +1,141 @@
+/* Embedding forward and backward, its shards, and rotary positions. */
+#include "kernel_check.h"
+#include "base/tree.h"
+
+static int32_t *tokens_new(int64_t R, int64_t V) {
+  int32_t *tokens = check_alloc((size_t)R * sizeof *tokens);
+  for (int64_t r = 0; r < R; r++)
+    tokens[r] = (int32_t)(check_random() % (uint64_t)(r % 3 ? V : V < 5 ? V : 5)); /* some often */
+  return tokens;
+}
+
+static void check_forward(const tsr_kernels *k, int64_t R, int64_t C, int64_t V) {
+  int64_t v_begin = V / 3, v_end = V - V / 4;
+  int32_t *tokens = tokens_new(R, V);
+  float *table = input_new((v_end - v_begin) * C, 1);
+  table[0] = -0.0f;
+  double *want = reference_new(R * C);
+  for (int64_t i = 0; i < R * C; i++) {
+    int64_t v = tokens[i / C];
+    want[i] = v >= v_begin && v < v_end ? table[(v - v_begin) * C + i % C] : 0;
+  }
+  output out = output_new(R * C);
+  RUN(R, k->embedding(out.pass[pass], tokens, table, C, v_begin, v_end, begin, end));
+  CHECK_OUTPUT(out, want, 0, 0);
+  for (int64_t i = 0; i < R * C; i++)
+    if (out.pass[0][i] == 0) CHECK(!signbit(out.pass[0][i]));
+  output_free(&out);
+  free(tokens), free(table), free(want);
+}
+
+/* The contract in scalar float: zeros, rows in order, units by the stack machine. */
+static float table_gradient(
+    const int32_t *tokens, const float *dout, int64_t R, int64_t C, int64_t v, int64_t c,
+    int64_t units) {
+  float stack[64];
+  int depth = 0;
+  for (int64_t unit = 0; unit < units; unit++) {
+    float sum = 0;
+    for (int64_t r = unit * (R / units); r < (unit + 1) * (R / units); r++)
+      if (tokens[r] == v) sum += dout[r * C + c];
+    stack[depth++] = sum;
+    for (int m = tsr_tree_merges(units, unit); m > 0; m--, depth--)
+      stack[depth - 2] += stack[depth - 1];
+  }
+  return stack[0];
+}
+
+static void check_backward(const tsr_kernels *k, int64_t R, int64_t C, int64_t V, int64_t units) {
+  int64_t v_begin = V / 3, v_end = V, rows = v_end - v_begin;
+  int32_t *tokens = tokens_new(R, V);
+  float *dout = input_new(R * C, 1);
+  dout[0] = -0.0f;
+  double *want = reference_new(rows * C);
+  for (int64_t i = 0; i < rows * C; i++)
+    want[i] = table_gradient(tokens, dout, R, C, v_begin + i / C, i % C, units);
+  int64_t bytes = k->embedding_scratch(R, v_begin, v_end, C, units, 2);
+  output scratch = output_new((bytes + 3) / 4), dtable = output_new(rows * C);
+  k->embedding_sort(scratch.pass[0], tokens, R, v_begin, v_end);
+  RUN(rows, k->embedding_backward(
+                dtable.pass[pass], dout, scratch.pass[0], begin % 2, R, C, v_begin, v_end, units,
+                begin, end));
+  CHECK_OUTPUT(dtable, want, 0, 0);
+  CHECK(guard_intact(scratch.pass[0] - GUARD) && guard_intact(scratch.pass[0] + scratch.n));
+  output_free(&scratch), output_free(&dtable);
+  free(tokens), free(dout), free(want);
+}
+
+static void test_embedding(const tsr_kernels *k) {
+  check_forward(k, 1, 1, 1);
+  check_forward(k, 37, 7, 20);
+  check_forward(k, 100, 65, 50);
+  static const int64_t units[] = {1, 2, 3, 4, 5, 6, 8, 12, 16};
+  for (int i = 0; i < 9; i++) {
+    check_backward(k, units[i], 3, 4, units[i]);
+    check_backward(k, 10 * units[i], 17, 30, units[i]);
+    check_backward(k, 24 * units[i], 33, 11, units[i]);
+  }
+}
+
+static double llama3_frequency(double f) {
+  double wavelength = 2 * M_PI / f;
+  if (wavelength < 8192 / 4.0) return f;
+  if (wavelength > 8192 / 1.0) return f / 8;
+  double smooth = (8192 / wavelength - 1) / (4 - 1);
+  return (1 - smooth) * f / 8 + smooth * f;
+}
+
+static void check_table(const tsr_kernels *k, int64_t D, bool scaled) {
+  int64_t T = 9, offset = 5, n = T * D;
+  double *want = reference_new(n);
+  for (int64_t i = 0; i < n; i++) {
+    double f = pow(500000, -2.0 * (double)(i % D / 2) / (double)D);
+    double angle = (double)(i / D + offset) * (scaled ? llama3_frequency(f) : f);
+    want[i] = i % 2 ? sin(angle) : cos(angle);
+  }
+  output table = output_new(n);
+  for (int pass = 0; pass < 2; pass++)
+    k->rope_table(table.pass[pass], T, D, offset, 500000, scaled ? 8 : 0, 1, 4, 8192);
+  CHECK_OUTPUT(table, want, 1e-7, 1);
+  output_free(&table);
+  free(want);
+}
+
+static void check_rope(const tsr_kernels *k, int64_t T, int64_t H, int64_t D) {
+  int64_t B = 2, n = B * T * H * D;
+  float *x = input_new(n, 3), *table = input_new(T * D, 1);
+  double *want = reference_new(n);
+  for (int sign = -1; sign <= 1; sign += 2) {
+    for (int64_t i = 0; i < n; i++) {
+      int64_t d = i % D, t = i / (H * D) % T, half = D / 2;
+      double cosine = table[t * D + d % half * 2], sine = sign * table[t * D + d % half * 2 + 1];
+      want[i] = x[i] * cosine + (d < half ? -x[i + half] : x[i - half]) * sine;
+    }
+    output y = output_new(n), in_place = output_from(x, n);
+    RUN(B * T, k->rope(y.pass[pass], x, table, T, H, D, (float)sign, begin, end));
+    RUN(B * T,
+        k->rope(in_place.pass[pass], in_place.pass[pass], table, T, H, D, (float)sign, begin, end));
+    CHECK_OUTPUT(y, want, 1e-6, 1);
+    CHECK_OUTPUT(in_place, want, 1e-6, 1);
+    output_free(&y), output_free(&in_place);
+  }
+  free(x), free(table), free(want);
+}
+
+static void test_rope(const tsr_kernels *k) {
+  for (int scaled = 0; scaled < 2; scaled++) {
+    check_table(k, 2, scaled);
+    check_table(k, 64, scaled);
+    check_table(k, 128, scaled);
+  }
+  check_rope(k, 1, 1, 2);
+  check_rope(k, 7, 3, 6);
+  check_rope(k, 5, 2, 64);
+  check_rope(k, 3, 1, 70);
+}
+
+int main(void) {
+  each_level(test_embedding);
+  each_level(test_rope);
+  return check_done("kernels.embedding");
+}
