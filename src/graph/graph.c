@@ -1,0 +1,195 @@
+#include "graph/graph.h"
+#include "graph/infer.h"
+#include <assert.h>
+#include <string.h>
+
+const char *tsr_op_name(tsr_op op) {
+  static const char *const names[] = {
+#define OP(id, name, ...) name,
+#include "graph/ops.def"
+#undef OP
+  };
+  return names[op];
+}
+
+int tsr_op_outputs(tsr_op op) {
+  static const int outputs[] = {
+#define OP(id, name, min, max, outputs, ...) outputs,
+#include "graph/ops.def"
+#undef OP
+  };
+  return outputs[op];
+}
+
+tsr_graph *tsr_graph_new(tsr_arena *arena, const char *name, tsr_units units) {
+  tsr_graph *g = tsr_arena_alloc(arena, sizeof *g);
+  *g = (tsr_graph){.arena = arena, .name = name, .hyper = -1, .loss = -1, .units = units};
+  return g;
+}
+
+static int add_value(tsr_graph *g, const tsr_value *value) {
+  tsr_arena_grow(
+      g->arena, (void **)&g->values, sizeof *g->values, g->values_count, &g->values_capacity);
+  g->values[g->values_count] = *value;
+  g->values[g->values_count].name = tsr_arena_strdup(g->arena, value->name);
+  return g->values_count++;
+}
+
+static tsr_value make_value(
+    const char *name, tsr_value_kind kind, tsr_dtype dtype, int ndim, const int64_t *shape,
+    tsr_place place) {
+  assert(ndim >= 1 && ndim <= TSR_DIMS_MAX);
+  tsr_value v = {
+      .name = name,
+      .kind = kind,
+      .dtype = dtype,
+      .ndim = ndim,
+      .node = -1,
+      .param = -1,
+      .place = place};
+  memcpy(v.shape, shape, sizeof *shape * (size_t)ndim);
+  return v;
+}
+
+int tsr_graph_input(
+    tsr_graph *g, const char *name, tsr_dtype dtype, int ndim, const int64_t *shape,
+    tsr_place place) {
+  tsr_value v = make_value(name, TSR_VALUE_INPUT, dtype, ndim, shape, place);
+  return add_value(g, &v);
+}
+
+int tsr_graph_param(tsr_graph *g, const tsr_param *param) {
+  tsr_arena_grow(
+      g->arena, (void **)&g->params, sizeof *g->params, g->params_count, &g->params_capacity);
+  tsr_value v =
+      make_value(param->name, TSR_VALUE_PARAM, TSR_F32, param->ndim, param->shape, param->place);
+  v.param = g->params_count;
+  memcpy(v.placement, param->placement, sizeof v.placement);
+  int id = add_value(g, &v);
+  tsr_param *p = &g->params[g->params_count++];
+  *p = *param;
+  p->name = g->values[id].name;
+  if (param->hf_name) p->hf_name = tsr_arena_strdup(g->arena, param->hf_name);
+  if (!p->valid0) p->valid0 = p->shape[0];
+  return id;
+}
+
+int tsr_graph_const(
+    tsr_graph *g, const char *name, const tsr_init *init, int ndim, const int64_t *shape,
+    tsr_place place) {
+  tsr_value v = make_value(name, TSR_VALUE_CONST, TSR_F32, ndim, shape, place);
+  v.init = *init;
+  return add_value(g, &v);
+}
+
+int tsr_graph_state(tsr_graph *g, const char *name, int param) {
+  const tsr_param *p = &g->params[param];
+  tsr_value v = make_value(name, TSR_VALUE_STATE, TSR_F32, p->ndim, p->shape, p->place);
+  v.param = param;
+  memcpy(v.placement, p->placement, sizeof v.placement);
+  return add_value(g, &v);
+}
+
+int tsr_graph_hyper(tsr_graph *g) {
+  if (g->hyper < 0) {
+    int64_t shape[] = {TSR_HYPERS};
+    tsr_value v = make_value("hyper", TSR_VALUE_HYPER, TSR_F32, 1, shape, TSR_NOWHERE);
+    g->hyper = add_value(g, &v);
+  }
+  return g->hyper;
+}
+
+void tsr_graph_output(tsr_graph *g, const char *name, int value) {
+  assert(g->outputs_count < (int)(sizeof g->outputs / sizeof *g->outputs));
+  g->outputs[g->outputs_count].name = tsr_arena_strdup(g->arena, name);
+  g->outputs[g->outputs_count++].value = value;
+}
+
+int tsr_graph_find_output(const tsr_graph *g, const char *name) {
+  for (int i = 0; i < g->outputs_count; i++)
+    if (!strcmp(g->outputs[i].name, name)) return g->outputs[i].value;
+  return -1;
+}
+
+/* Adds a node whose outputs have these types. */
+static int add_node(tsr_graph *g, const tsr_node *node, const tsr_type *types) {
+  tsr_arena_grow(
+      g->arena, (void **)&g->nodes, sizeof *g->nodes, g->nodes_count, &g->nodes_capacity);
+  int id = g->nodes_count++;
+  tsr_node *n = &g->nodes[id];
+  *n = *node;
+  n->name = n->stream = tsr_arena_strdup(g->arena, node->name);
+  n->inputs = tsr_arena_array(g->arena, int, n->inputs_count);
+  memcpy(n->inputs, node->inputs, sizeof(int) * (size_t)n->inputs_count);
+  n->outputs_count = tsr_op_outputs(n->op);
+  for (int i = 0; i < n->outputs_count; i++) {
+    static const char *const suffix[] = {"", ".1", ".2"};
+    const char *name = tsr_arena_printf(g->arena, "%s%s", n->name, suffix[i]);
+    tsr_value v =
+        make_value(name, TSR_VALUE_NODE, types[i].dtype, types[i].ndim, types[i].shape, n->place);
+    v.node = id;
+    v.output = i;
+    int value = add_value(g, &v);
+    g->nodes[id].outputs[i] = value;
+  }
+  return n->outputs_count ? g->nodes[id].outputs[0] : id;
+}
+
+static tsr_node make_node(
+    tsr_op op, tsr_section section, const char *name, tsr_place place, int inputs_count,
+    const int *inputs, const double *attr) {
+  tsr_node n = {
+      .op = op,
+      .section = section,
+      .name = name,
+      .inputs_count = inputs_count,
+      .inputs = (int *)inputs,
+      .place = place};
+  if (attr) memcpy(n.attr, attr, sizeof n.attr);
+  else tsr_op_defaults(op, n.attr);
+  return n;
+}
+
+int tsr_graph_add(
+    tsr_graph *g, tsr_op op, tsr_section section, const char *name, tsr_place place,
+    int inputs_count, const int *inputs, const double *attr) {
+  tsr_node node = make_node(op, section, name, place, inputs_count, inputs, attr);
+  tsr_type types[TSR_OUTPUTS_MAX];
+  const char *wrong = tsr_infer(g, &node, types);
+  if (wrong) fprintf(stderr, "%s (%s): %s\n", name, tsr_op_name(op), wrong);
+  assert(!wrong);
+  return add_node(g, &node, types);
+}
+
+int tsr_graph_add_shaped(
+    tsr_graph *g, tsr_op op, tsr_section section, const char *name, tsr_place place,
+    int inputs_count, const int *inputs, const double *attr, int ndim, const int64_t *shape) {
+  tsr_node node = make_node(op, section, name, place, inputs_count, inputs, attr);
+  tsr_type type = {.dtype = TSR_F32, .ndim = ndim};
+  memcpy(type.shape, shape, sizeof *shape * (size_t)ndim);
+  assert(tsr_op_outputs(op) == 1);
+  return add_node(g, &node, &type);
+}
+
+int tsr_graph_copy_value(tsr_graph *g, const tsr_value *value) { return add_value(g, value); }
+
+int tsr_graph_copy_node(tsr_graph *g, const tsr_graph *from, int node, const int *inputs) {
+  tsr_node copy = from->nodes[node];
+  copy.inputs = (int *)inputs;
+  tsr_type types[TSR_OUTPUTS_MAX] = {0};
+  for (int i = 0; i < copy.outputs_count; i++) {
+    const tsr_value *v = &from->values[copy.outputs[i]];
+    types[i].dtype = v->dtype;
+    types[i].ndim = v->ndim;
+    memcpy(types[i].shape, v->shape, sizeof v->shape);
+  }
+  int id = add_node(g, &copy, types);
+  g->nodes[g->nodes_count - 1].stream = from->nodes[node].stream;
+  return id;
+}
+
+int64_t tsr_value_elements(const tsr_value *value) {
+  int64_t n = 1;
+  for (int i = 0; i < value->ndim; i++) n *= value->shape[i];
+  return n;
+}

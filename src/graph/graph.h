@@ -1,0 +1,183 @@
+/* The graph: what is computed, as nodes and values, without devices and (before the placement pass)
+ * without collectives.
+ *
+ * Values and nodes stand in arrays and refer to each other by index; nodes are in an order in which
+ * every input is ready. A value's shape is the global one of one microbatch; its placement says which
+ * part of it each rank holds. Everything lives in the graph's arena and carries a name and the place in
+ * the YAML it came from. */
+#ifndef TSR_GRAPH_GRAPH_H
+#define TSR_GRAPH_GRAPH_H
+#include "base/arena.h"
+#include "base/axis.h"
+#include "base/diag.h"
+#include "base/text.h"
+#include <stdint.h>
+
+typedef enum {
+#define OP(id, ...) TSR_OP_##id,
+#include "graph/ops.def"
+#undef OP
+  TSR_OPS
+} tsr_op;
+
+typedef enum { TSR_F32, TSR_I32 } tsr_dtype; /* 4 bytes each */
+enum { TSR_DIMS_MAX = 5, TSR_ATTRS_MAX = 6, TSR_OUTPUTS_MAX = 3 };
+
+typedef enum {
+  TSR_VALUE_INPUT, /* written anew for every microbatch: tokens, targets, features */
+  TSR_VALUE_HYPER, /* a few numbers written for every step: tsr_hyper */
+  TSR_VALUE_CONST, /* computed once before the first step: a rope table */
+  TSR_VALUE_PARAM,
+  TSR_VALUE_STATE, /* optimizer state, zero at the start */
+  TSR_VALUE_NODE   /* a node's output */
+} tsr_value_kind;
+
+typedef enum { TSR_INIT_ZEROS, TSR_INIT_ONES, TSR_INIT_NORMAL, TSR_INIT_UNIFORM, TSR_INIT_ROPE } tsr_init_kind;
+typedef struct {
+  tsr_init_kind kind;
+  double a, b;    /* normal: mean, std; uniform: low, high; rope: head_dim, theta */
+  double scaling[4]; /* rope: factor (0 = none), low_freq, high_freq, original_context */
+} tsr_init;
+
+/* What a parameter is besides its shape. */
+typedef struct {
+  const char *name;    /* unique, as in graph and metrics: block.0.attn.wq */
+  const char *hf_name; /* in Hugging Face checkpoints, or NULL */
+  bool hf_transposed;  /* there the two dimensions are swapped (GPT-2's Conv1D) */
+  int ndim;
+  int64_t shape[TSR_DIMS_MAX];
+  int64_t valid0; /* rows of dimension 0 that are real; the rest is padding (0: all) */
+  tsr_init init;
+  bool decay;     /* weight decay applies */
+  tsr_placement placement[TSR_AXES]; /* asked for: replicate or shard(dim) */
+  tsr_place place;
+} tsr_param;
+
+typedef struct {
+  const char *name;
+  tsr_value_kind kind;
+  tsr_dtype dtype;
+  int ndim;
+  int64_t shape[TSR_DIMS_MAX]; /* global, of one microbatch */
+  int node, output;            /* of TSR_VALUE_NODE */
+  int param;                   /* index into graph->params for PARAM and its STATE, else -1 */
+  tsr_init init;               /* of TSR_VALUE_CONST */
+  tsr_placement placement[TSR_AXES];
+  int64_t units; /* > 0: a leading dimension of that many units (global) stands before `shape`, one
+                    summand each; split over tp when placement[TSR_TP] is partial, else whole */
+  tsr_place place;
+} tsr_value;
+
+/* Forward and backward run once for every microbatch, update once for every step. */
+typedef enum { TSR_FORWARD, TSR_BACKWARD, TSR_UPDATE } tsr_section;
+
+typedef struct {
+  tsr_op op;
+  tsr_section section;
+  const char *name;
+  int inputs_count, *inputs;
+  int outputs_count, outputs[TSR_OUTPUTS_MAX];
+  double attr[TSR_ATTRS_MAX]; /* in the order of the op's attribute names */
+  const char *stream;         /* of its random numbers: the forward node's name */
+  tsr_place place;
+} tsr_node;
+
+/* What the recipe fixes and shapes depend on (base/tree.h, DESIGN: the contract on bits). */
+typedef struct {
+  int64_t batch;    /* units of one step's samples, over ranks and microbatches */
+  int64_t sequence; /* of a sample's positions; 0 or 1: positions are not split */
+  int64_t tp;       /* of heads, hidden features and the vocabulary */
+} tsr_units;
+
+typedef struct tsr_graph {
+  tsr_arena *arena;
+  const char *name;
+  tsr_value *values;
+  int values_count, values_capacity;
+  tsr_node *nodes;
+  int nodes_count, nodes_capacity;
+  tsr_param *params;
+  int params_count, params_capacity;
+  struct { const char *name; int value; } outputs[16]; /* what the user asked to see: loss, logits, … */
+  int outputs_count;
+  int hyper; /* the TSR_VALUE_HYPER value, -1 before it is first needed */
+  int loss;  /* -1: none */
+  int grads_count, *grads; /* per parameter after autodiff: its gradient's value, -1 none */
+  tsr_units units;
+} tsr_graph;
+
+/* The numbers of one step, in the hyper value. */
+typedef enum {
+  TSR_HYPER_LR, TSR_HYPER_CORRECTION1, TSR_HYPER_CORRECTION2, TSR_HYPER_INV_COUNT, TSR_HYPER_FIRST, TSR_HYPERS
+} tsr_hyper;
+
+tsr_graph *tsr_graph_new(tsr_arena *arena, const char *name, tsr_units units);
+
+/* Each returns the new value's index. Shapes are copied; names too. */
+int tsr_graph_input(tsr_graph *g, const char *name, tsr_dtype dtype, int ndim, const int64_t *shape, tsr_place place);
+int tsr_graph_param(tsr_graph *g, const tsr_param *param);
+int tsr_graph_const(tsr_graph *g, const char *name, const tsr_init *init, int ndim, const int64_t *shape, tsr_place place);
+int tsr_graph_state(tsr_graph *g, const char *name, int param);
+int tsr_graph_hyper(tsr_graph *g);
+void tsr_graph_output(tsr_graph *g, const char *name, int value);
+int tsr_graph_find_output(const tsr_graph *g, const char *name); /* a value, or -1 */
+
+/* Adds a node without checks, for the passes: outputs get the shapes that the op's rule infers (assert
+ * that it can). `attr` may be NULL (the defaults). Returns the first output's value, or the node's index
+ * for ops without outputs. */
+int tsr_graph_add(
+    tsr_graph *g, tsr_op op, tsr_section section, const char *name, tsr_place place, int inputs_count,
+    const int *inputs, const double *attr);
+/* The same for ops whose output shape is not their inputs' matter (reshape). */
+int tsr_graph_add_shaped(
+    tsr_graph *g, tsr_op op, tsr_section section, const char *name, tsr_place place, int inputs_count,
+    const int *inputs, const double *attr, int ndim, const int64_t *shape);
+
+/* Copies a value without a node, or a node with other inputs, from another graph of the same arena; the
+ * new value's (first output's) index, or the node's for ops without outputs. */
+int tsr_graph_copy_value(tsr_graph *g, const tsr_value *value);
+int tsr_graph_copy_node(tsr_graph *g, const tsr_graph *from, int node, const int *inputs);
+
+/* A call as a graph file writes it: `q: linear(h, wq, bq)`, `y: dropout(x, p: 0.1)`. */
+enum { TSR_CALL_INPUTS_MAX = 8, TSR_CALL_ATTRS_MAX = 12 };
+typedef struct {
+  const char *name;
+  double value;
+  const char *word;  /* an identifier value (axis: dp), else NULL */
+  int64_t list[TSR_DIMS_MAX];
+  int list_count;    /* > 0: a list value (shape: [2, 3]) */
+  tsr_place place;
+} tsr_call_attr;
+typedef struct {
+  const char *op, *result; /* result: the name that the outputs get */
+  tsr_place op_place, place;
+  int inputs_count, inputs[TSR_CALL_INPUTS_MAX];
+  tsr_place input_places[TSR_CALL_INPUTS_MAX];
+  int attrs_count;
+  tsr_call_attr attrs[TSR_CALL_ATTRS_MAX];
+} tsr_call;
+
+/* Checks and adds a call: the op's name (nearest one in the error), the number of inputs, attribute names
+ * and values, shapes. Beside the ops of ops.def there are the short forms
+ *   linear(x, w, b)            the product, then the bias (after the reduction, when there is one)
+ *   rope(x, head_dim: d, theta: t, scaling_factor: f, low_freq_factor:, high_freq_factor:,
+ *        original_context_length:, max_sequence_length:)   with its table made and shared
+ *   split(x, sections: n, dim: d)   n results
+ *   cross_entropy(logits, targets, valid: v)   mean over targets that are not the ignored -100
+ *   mse(x, y)                  mean over all elements
+ * Results: the user-visible values (one, but for split). */
+bool tsr_graph_call(
+    tsr_graph *g, const tsr_call *call, int ret_values[TSR_CALL_INPUTS_MAX], int *ret_count, tsr_diags *diags);
+/* All names that tsr_graph_call knows, for messages; NULL-terminated. */
+const char *const *tsr_graph_call_names(int *ret_count);
+
+const char *tsr_op_name(tsr_op op);
+/* "(4, 16, 32)", in one of a few static buffers. */
+const char *tsr_shape_text(int ndim, const int64_t *shape);
+int64_t tsr_value_elements(const tsr_value *value); /* global, units left out */
+
+/* The text of --dump graph and --dump placement: one line a node, with names, shapes, placements that
+ * are not replicate, and attributes that are not the default. */
+void tsr_graph_print(const tsr_graph *g, bool placements, tsr_text *text);
+
+#endif

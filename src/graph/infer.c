@@ -1,0 +1,302 @@
+#include "graph/infer.h"
+#include <stdarg.h>
+#include <string.h>
+
+typedef struct {
+  tsr_arena *arena;
+  const tsr_graph *graph;
+  const tsr_node *node;
+  const tsr_value *in[TSR_CALL_INPUTS_MAX]; /* the first few inputs */
+  tsr_type *out;
+} inference;
+
+typedef const char *infer_rule(const inference *i);
+
+static tsr_type type_of(const tsr_value *v) {
+  tsr_type t = {.dtype = v->dtype, .ndim = v->ndim};
+  memcpy(t.shape, v->shape, sizeof t.shape);
+  return t;
+}
+
+static const char *wrong(const inference *i, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+static const char *wrong(const inference *i, const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  const char *text = tsr_arena_vprintf(i->arena, format, args);
+  va_end(args);
+  return text;
+}
+
+static const char *shape_of(const tsr_value *v) { return tsr_shape_text(v->ndim, v->shape); }
+
+static bool same_shape(const tsr_value *a, const tsr_value *b) {
+  if (a->ndim != b->ndim) return false;
+  return !memcmp(a->shape, b->shape, sizeof *a->shape * (size_t)a->ndim);
+}
+
+static int64_t last_dim(const tsr_value *v) { return v->shape[v->ndim - 1]; }
+
+static const char *infer_none(const inference *i) {
+  (void)i;
+  return NULL;
+}
+
+static const char *infer_same(const inference *i) {
+  for (int o = 0; o < tsr_op_outputs(i->node->op); o++) i->out[o] = type_of(i->in[0]);
+  return NULL;
+}
+
+static const char *infer_same2(const inference *i) {
+  if (!same_shape(i->in[0], i->in[1]))
+    return wrong(
+        i, "'%s' is %s but '%s' is %s", i->in[0]->name, shape_of(i->in[0]), i->in[1]->name,
+        shape_of(i->in[1]));
+  return infer_same(i);
+}
+
+/* The second input's shape is the first one's, or its last dimensions. */
+static const char *infer_broadcast(const inference *i) {
+  const tsr_value *a = i->in[0], *b = i->in[1];
+  bool fits = b->ndim <= a->ndim;
+  for (int d = 1; fits && d <= b->ndim; d++) fits = a->shape[a->ndim - d] == b->shape[b->ndim - d];
+  if (!fits)
+    return wrong(
+        i, "'%s' %s does not fit '%s' %s: it must have the same last dimensions", b->name,
+        shape_of(b), a->name, shape_of(a));
+  return infer_same(i);
+}
+
+static const char *infer_linear(const inference *i) {
+  const tsr_value *x = i->in[0], *w = i->in[1];
+  if (w->ndim != 2)
+    return wrong(
+        i, "the weight '%s' must have 2 dimensions (out, in), not %s", w->name, shape_of(w));
+  if (last_dim(x) != w->shape[1])
+    return wrong(
+        i, "'%s' has %lld features but the weight '%s' %s takes %lld", x->name,
+        (long long)last_dim(x), w->name, shape_of(w), (long long)w->shape[1]);
+  i->out[0] = type_of(x);
+  i->out[0].shape[x->ndim - 1] = w->shape[0];
+  return NULL;
+}
+
+static const char *infer_linear_dx(const inference *i) {
+  i->out[0] = type_of(i->in[0]);
+  i->out[0].shape[i->in[0]->ndim - 1] = i->in[1]->shape[1];
+  return NULL;
+}
+
+static const char *infer_linear_dw(const inference *i) {
+  i->out[0] = type_of(i->in[2]);
+  return NULL;
+}
+
+static const char *infer_matmul(const inference *i) {
+  const tsr_value *a = i->in[0], *b = i->in[1];
+  bool ta = i->node->attr[0] != 0, tb = i->node->attr[1] != 0;
+  if (a->ndim < 2 || b->ndim != a->ndim ||
+      memcmp(a->shape, b->shape, sizeof *a->shape * (size_t)(a->ndim - 2)))
+    return wrong(
+        i, "'%s' %s and '%s' %s must agree in all but the last two dimensions", a->name,
+        shape_of(a), b->name, shape_of(b));
+  int n = a->ndim;
+  int64_t ka = a->shape[ta ? n - 2 : n - 1], kb = b->shape[tb ? n - 1 : n - 2];
+  if (ka != kb)
+    return wrong(
+        i, "'%s' %s has %lld to sum over but '%s' %s has %lld", a->name, shape_of(a), (long long)ka,
+        b->name, shape_of(b), (long long)kb);
+  i->out[0] = type_of(a);
+  i->out[0].shape[n - 2] = a->shape[ta ? n - 1 : n - 2];
+  i->out[0].shape[n - 1] = b->shape[tb ? n - 2 : n - 1];
+  return NULL;
+}
+
+static const char *infer_embedding(const inference *i) {
+  const tsr_value *tokens = i->in[0], *table = i->in[1];
+  if (tokens->dtype != TSR_I32) return wrong(i, "'%s' holds numbers, not tokens", tokens->name);
+  if (table->ndim != 2 || tokens->ndim >= TSR_DIMS_MAX)
+    return wrong(i, "the table '%s' must have 2 dimensions, not %s", table->name, shape_of(table));
+  i->out[0] = type_of(tokens);
+  i->out[0].dtype = TSR_F32;
+  i->out[0].shape[i->out[0].ndim++] = table->shape[1];
+  return NULL;
+}
+
+static const char *check_norm_weight(const inference *i, int input) {
+  const tsr_value *x = i->in[0], *w = i->in[input];
+  if (w->ndim == 1 && w->shape[0] == last_dim(x)) return NULL;
+  return wrong(
+      i, "'%s' is %s but '%s' has rows of %lld", w->name, shape_of(w), x->name,
+      (long long)last_dim(x));
+}
+
+static tsr_type row_numbers(const tsr_value *x) {
+  tsr_type t = type_of(x);
+  if (t.ndim > 1) t.ndim--;
+  else t.shape[0] = 1;
+  return t;
+}
+
+static const char *infer_rmsnorm(const inference *i) {
+  i->out[0] = type_of(i->in[0]);
+  i->out[1] = row_numbers(i->in[0]);
+  return check_norm_weight(i, 1);
+}
+
+static const char *infer_layernorm(const inference *i) {
+  i->out[0] = type_of(i->in[0]);
+  i->out[1] = i->out[2] = row_numbers(i->in[0]);
+  const char *bad = check_norm_weight(i, 1);
+  return bad || i->node->inputs_count == 2 ? bad : check_norm_weight(i, 2);
+}
+
+static const char *check_heads(const inference *i, int input, int64_t head_dim) {
+  const tsr_value *x = i->in[input];
+  if (x->ndim != 3)
+    return wrong(
+        i, "'%s' must be (batch, sequence, heads * head_dim), not %s", x->name, shape_of(x));
+  if (head_dim < 1 || last_dim(x) % head_dim)
+    return wrong(
+        i, "head_dim %lld does not divide the %lld features of '%s'", (long long)head_dim,
+        (long long)last_dim(x), x->name);
+  return NULL;
+}
+
+static const char *infer_rope(const inference *i) {
+  int64_t head_dim = (int64_t)i->node->attr[0];
+  const char *bad = check_heads(i, 0, head_dim);
+  if (bad) return bad;
+  if (head_dim % 2) return wrong(i, "head_dim %lld must be even", (long long)head_dim);
+  const tsr_value *table = i->in[1];
+  if (table->ndim != 3 || table->shape[0] < i->in[0]->shape[1] || table->shape[1] != head_dim / 2)
+    return wrong(
+        i, "the table '%s' is %s, too small for '%s' %s", table->name, shape_of(table),
+        i->in[0]->name, shape_of(i->in[0]));
+  return infer_same(i);
+}
+
+static const char *infer_attention(const inference *i) {
+  int64_t d = (int64_t)i->node->attr[0];
+  for (int k = 0; k < 3; k++) {
+    const char *bad = check_heads(i, k, d);
+    if (bad) return bad;
+  }
+  const tsr_value *q = i->in[0], *k = i->in[1], *v = i->in[2];
+  if (!same_shape(k, v))
+    return wrong(i, "'%s' is %s but '%s' is %s", k->name, shape_of(k), v->name, shape_of(v));
+  if (q->shape[0] != k->shape[0] || q->shape[1] != k->shape[1])
+    return wrong(
+        i, "'%s' %s and '%s' %s differ in batch or sequence", q->name, shape_of(q), k->name,
+        shape_of(k));
+  int64_t heads = last_dim(q) / d, groups = last_dim(k) / d;
+  if (heads % groups)
+    return wrong(
+        i, "%lld key/value heads do not divide %lld query heads", (long long)groups,
+        (long long)heads);
+  i->out[0] = type_of(q);
+  i->out[1] = (tsr_type){TSR_F32, 4, {q->shape[0], heads, q->shape[1], 2}};
+  return NULL;
+}
+
+static const char *infer_attention_dx(const inference *i) {
+  for (int o = 0; o < 3; o++) i->out[o] = type_of(i->in[1 + o]);
+  return NULL;
+}
+
+static const char *infer_swiglu_dx(const inference *i) {
+  i->out[0] = i->out[1] = type_of(i->in[0]);
+  return NULL;
+}
+
+static const char *infer_reshape(const inference *i) { return wrong(i, "its shape must be given"); }
+
+static const char *infer_transpose(const inference *i) {
+  int a = (int)i->node->attr[0], b = (int)i->node->attr[1], n = i->in[0]->ndim;
+  if (a < 0 || b < 0 || a >= n || b >= n)
+    return wrong(
+        i, "dimensions %d and %d of '%s' %s: it has 0 to %d", a, b, i->in[0]->name,
+        shape_of(i->in[0]), n - 1);
+  i->out[0] = type_of(i->in[0]);
+  i->out[0].shape[a] = i->in[0]->shape[b];
+  i->out[0].shape[b] = i->in[0]->shape[a];
+  return NULL;
+}
+
+static const char *infer_slice(const inference *i) {
+  const tsr_value *x = i->in[0];
+  int dim = (int)i->node->attr[0];
+  int64_t begin = (int64_t)i->node->attr[1], end = (int64_t)i->node->attr[2];
+  if (dim < 0 || dim >= x->ndim || begin < 0 || end <= begin || end > x->shape[dim])
+    return wrong(
+        i, "[%lld, %lld) of dimension %d is not inside '%s' %s", (long long)begin, (long long)end,
+        dim, x->name, shape_of(x));
+  i->out[0] = type_of(x);
+  i->out[0].shape[dim] = end - begin;
+  return NULL;
+}
+
+static const char *infer_unslice(const inference *i) {
+  i->out[0] = type_of(i->in[0]);
+  i->out[0].shape[(int)i->node->attr[0]] = (int64_t)i->node->attr[2];
+  return NULL;
+}
+
+static const char *check_targets(const inference *i, int targets) {
+  const tsr_value *x = i->in[0], *t = i->in[targets];
+  bool fits = t->dtype == TSR_I32 && t->ndim == x->ndim - 1 &&
+              !memcmp(t->shape, x->shape, sizeof *t->shape * (size_t)t->ndim);
+  if (fits) return NULL;
+  return wrong(
+      i, "targets '%s' %s do not fit logits '%s' %s", t->name, shape_of(t), x->name, shape_of(x));
+}
+
+static const char *infer_ce_stats(const inference *i) {
+  i->out[0] = type_of(i->in[0]);
+  if (i->out[0].ndim == TSR_DIMS_MAX) return wrong(i, "too many dimensions");
+  int64_t *vocab = &i->out[0].shape[i->out[0].ndim - 1], units = i->graph->units.tp;
+  *vocab = *vocab % units ? 1 : units; /* what does not divide is not cut, so nobody shards it */
+  i->out[0].shape[i->out[0].ndim++] = 3;
+  return check_targets(i, 1);
+}
+
+static const char *infer_ce_loss(const inference *i) {
+  i->out[0] = (tsr_type){TSR_F32, 1, {1}};
+  i->out[1] = type_of(i->in[0]);
+  i->out[1].shape[i->out[1].ndim - 1] = 2;
+  return check_targets(i, 2);
+}
+
+static const char *infer_squared(const inference *i) {
+  const char *bad = infer_same2(i);
+  i->out[0] = (tsr_type){TSR_F32, 1, {1}};
+  return bad;
+}
+
+static const char *infer_like_last(const inference *i) {
+  i->out[0] = type_of(&i->graph->values[i->node->inputs[i->node->inputs_count - 1]]);
+  return NULL;
+}
+
+static const char *infer_norm_stats(const inference *i) {
+  i->out[0] = (tsr_type){TSR_F32, 1, {i->node->inputs_count}};
+  return NULL;
+}
+
+static const char *infer_clip(const inference *i) {
+  i->out[0] = (tsr_type){TSR_F32, 1, {2}};
+  return NULL;
+}
+
+static infer_rule *const rules[] = {
+#define OP(id, name, min, max, outputs, attrs, infer, ...) infer_##infer,
+#include "graph/ops.def"
+#undef OP
+};
+
+const char *tsr_infer(const tsr_graph *g, const tsr_node *node, tsr_type *ret_types) {
+  inference i = {.arena = g->arena, .graph = g, .node = node, .out = ret_types};
+  for (int k = 0; k < node->inputs_count && k < TSR_CALL_INPUTS_MAX; k++)
+    i.in[k] = &g->values[node->inputs[k]];
+  return rules[node->op](&i);
+}

@@ -1,0 +1,79 @@
+#include "graph/graph.h"
+#include "graph/infer.h"
+#include <string.h>
+
+const char *tsr_shape_text(int ndim, const int64_t *shape) {
+  static char buffers[8][96];
+  static int next;
+  char *out = buffers[next++ % 8];
+  int n = snprintf(out, sizeof *buffers, "(");
+  for (int i = 0; i < ndim; i++)
+    n += snprintf(
+        out + n, sizeof *buffers - (size_t)n, "%s%lld", i ? ", " : "", (long long)shape[i]);
+  snprintf(out + n, sizeof *buffers - (size_t)n, ")");
+  return out;
+}
+
+static void print_placement(const tsr_value *v, tsr_text *text) {
+  for (int a = 0; a < TSR_AXES; a++) {
+    tsr_placement p = v->placement[a];
+    if (p.kind == TSR_SHARD) tsr_text_add(text, " %s:shard(%d)", tsr_axis_name(a), p.dim);
+    if (p.kind == TSR_PARTIAL) tsr_text_add(text, " %s:partial", tsr_axis_name(a));
+  }
+  if (v->units) tsr_text_add(text, " units:%lld", (long long)v->units);
+}
+
+static void print_attrs(const tsr_node *n, tsr_text *text) {
+  const char *names[TSR_ATTRS_MAX];
+  double defaults[TSR_ATTRS_MAX];
+  bool required[TSR_ATTRS_MAX];
+  int count = tsr_op_attrs(n->op, names, defaults, required);
+  for (int i = 0; i < count; i++) {
+    if (!required[i] && n->attr[i] == defaults[i]) continue;
+    if (!strcmp(names[i], "axis")) tsr_text_add(text, ", axis: %s", tsr_axis_name((int)n->attr[i]));
+    else if (n->op == TSR_OP_UNARY_DX)
+      tsr_text_add(text, ", op: %s", tsr_op_name((tsr_op)n->attr[i]));
+    else tsr_text_add(text, ", %s: %.9g", names[i], n->attr[i]);
+  }
+}
+
+static const char *dtype_name(tsr_dtype dtype) { return dtype == TSR_F32 ? "f32" : "i32"; }
+
+static void print_value(const tsr_value *v, bool placements, tsr_text *text) {
+  tsr_text_add(text, "%s %s %s", v->name, dtype_name(v->dtype), tsr_shape_text(v->ndim, v->shape));
+  if (placements) print_placement(v, text);
+}
+
+static void print_node(const tsr_graph *g, const tsr_node *n, bool placements, tsr_text *text) {
+  tsr_text_add(text, "  ");
+  for (int i = 0; i < n->outputs_count; i++) {
+    if (i) tsr_text_add(text, ", ");
+    print_value(&g->values[n->outputs[i]], placements, text);
+  }
+  tsr_text_add(text, "%s%s(", n->outputs_count ? " = " : "", tsr_op_name(n->op));
+  for (int i = 0; i < n->inputs_count; i++)
+    tsr_text_add(text, "%s%s", i ? ", " : "", g->values[n->inputs[i]].name);
+  print_attrs(n, text);
+  tsr_text_add(text, ")\n");
+}
+
+void tsr_graph_print(const tsr_graph *g, bool placements, tsr_text *text) {
+  static const char *const kinds[] = {"input", "hyper", "const", "param", "state"};
+  static const char *const sections[] = {"forward", "backward", "update"};
+  tsr_text_add(text, "graph %s\n", g->name);
+  for (int i = 0; i < g->values_count; i++) {
+    const tsr_value *v = &g->values[i];
+    if (v->kind == TSR_VALUE_NODE) continue;
+    tsr_text_add(text, "  %s ", kinds[v->kind]);
+    print_value(v, placements, text);
+    tsr_text_add(text, "\n");
+  }
+  for (int i = 0; i < g->nodes_count; i++) {
+    const tsr_node *n = &g->nodes[i];
+    if (!i || n->section != g->nodes[i - 1].section)
+      tsr_text_add(text, "%s\n", sections[n->section]);
+    print_node(g, n, placements, text);
+  }
+  for (int i = 0; i < g->outputs_count; i++)
+    tsr_text_add(text, "output %s = %s\n", g->outputs[i].name, g->values[g->outputs[i].value].name);
+}
