@@ -1,0 +1,133 @@
+/* needs: the calls written out. gives: the Graph, with only what its outputs need. */
+#include "model/build.h"
+#include <stdlib.h>
+#include <string.h>
+
+/* Calls stand in order, so one sweep from the end finds all that is needed. */
+static void mark_needed(tsr_flat *f) {
+  for (int i = 0; i < f->outputs_count; i++) {
+    const tsr_flat_value *v = &f->values[f->output_values[i]];
+    if (v->kind == TSR_FLAT_CALL) f->calls[v->index].needed = true;
+  }
+  for (int i = f->calls_count; i-- > 0;) {
+    tsr_flat_call *c = &f->calls[i];
+    if (!c->needed) continue;
+    c->statement->needed = true;
+    for (int k = 0; k < c->call.inputs_count; k++) {
+      const tsr_flat_value *v = &f->values[c->call.inputs[k]];
+      if (v->kind == TSR_FLAT_CALL) f->calls[v->index].needed = true;
+    }
+  }
+}
+
+static bool emit_input(tsr_flat *f, tsr_graph *g, const tsr_input_decl *d, int *ret_value) {
+  int64_t shape[TSR_DIMS_MAX];
+  int ndim;
+  const char *what = tsr_arena_printf(f->arena, "the shape of '%s'", d->name);
+  if (!tsr_expr_shape(d->shape, f->scope, what, 1, TSR_DIMS_MAX, shape, &ndim, f->diags))
+    return false;
+  *ret_value = tsr_graph_input(g, d->name, d->dtype, ndim, shape, d->place);
+  for (int axis = 0; axis < TSR_AXES; axis++) {
+    if (d->layout[axis].kind == TSR_SHARD && d->layout[axis].dim >= ndim)
+      return tsr_diag_error(
+          f->diags, d->place, "input '%s' %s has no dimension %d to split over %s", d->name,
+          tsr_shape_text(ndim, shape), d->layout[axis].dim, tsr_axis_name(axis));
+    g->values[*ret_value].placement[axis] = d->layout[axis];
+  }
+  return true;
+}
+
+/* Inputs and parameters come to be where they are first used. */
+static bool value_of(tsr_flat *f, tsr_graph *g, int index, int *ret_value) {
+  tsr_flat_value *v = &f->values[index];
+  if (v->value == -1 && v->kind == TSR_FLAT_PARAM) {
+    f->params[v->index].decl->used = true;
+    v->value = tsr_graph_param(g, &f->params[v->index].param);
+  } else if (v->value == -1 && v->kind == TSR_FLAT_INPUT) {
+    if (!emit_input(f, g, &f->file->inputs[v->index], &v->value)) v->value = -2;
+  }
+  *ret_value = v->value;
+  return v->value >= 0;
+}
+
+static bool emit_call(tsr_flat *f, tsr_graph *g, tsr_flat_call *c) {
+  tsr_call call = c->call;
+  int values[TSR_CALL_INPUTS_MAX], count = 0;
+  bool ok = true;
+  for (int i = 0; i < call.inputs_count; i++)
+    ok &= value_of(f, g, c->call.inputs[i], &call.inputs[i]);
+  ok = ok && !c->statement->failed;
+  if (ok && !tsr_graph_call(g, &call, values, &count, f->diags)) {
+    c->statement->failed = true; /* its other repetitions would fail the same way */
+    ok = false;
+  }
+  if (ok && count != c->outputs_count)
+    ok = tsr_diag_error(
+        f->diags, call.op_place, "%s gives %d result%s, not %d", call.op, count,
+        count == 1 ? "" : "s", c->outputs_count);
+  for (int i = 0; i < c->outputs_count; i++) f->values[c->outputs + i].value = ok ? values[i] : -2;
+  return ok;
+}
+
+static bool emit_outputs(tsr_flat *f, tsr_graph *g) {
+  bool ok = true;
+  for (int i = 0; i < f->outputs_count; i++) {
+    int value;
+    if (!value_of(f, g, f->output_values[i], &value)) return false;
+    tsr_graph_output(g, f->outputs[i].name, value);
+    if (strcmp(f->outputs[i].name, "loss")) continue;
+    const tsr_value *v = &g->values[value];
+    g->loss = value;
+    if (tsr_value_elements(v) != 1 || v->dtype != TSR_F32)
+      ok = tsr_diag_error(
+          f->diags, f->outputs[i].place, "the loss '%s' is %s, not one number", f->outputs[i].value,
+          tsr_shape_text(v->ndim, v->shape));
+  }
+  return ok;
+}
+
+static int compare_names(const void *a, const void *b) {
+  const tsr_param *const *x = a, *const *y = b;
+  return strcmp((*x)->name, (*y)->name);
+}
+
+/* Checkpoints and random numbers go by parameter name. */
+static bool check_names(const tsr_flat *f, const tsr_graph *g) {
+  const tsr_param **params = tsr_arena_array(f->arena, const tsr_param *, g->params_count + 1);
+  for (int i = 0; i < g->params_count; i++) params[i] = &g->params[i];
+  qsort(params, (size_t)g->params_count, sizeof *params, compare_names);
+  bool ok = true;
+  for (int i = 1; i < g->params_count; i++)
+    if (!strcmp(params[i]->name, params[i - 1]->name))
+      ok = tsr_diag_error(
+          f->diags, params[i]->place, "two parameters have the name '%s'", params[i]->name);
+  return ok;
+}
+
+static bool check_unused(const tsr_flat *f) {
+  bool ok = true;
+  for (int i = 0; i < f->params_count; i++) {
+    tsr_param_decl *d = f->params[i].decl;
+    if (d->used) continue;
+    d->used = true; /* once, not for every repetition */
+    ok = tsr_diag_error(
+        f->diags, d->place, "parameter '%s' is not used, so it could not be trained",
+        f->params[i].param.name);
+  }
+  for (int i = 0; i < f->calls_count; i++) {
+    tsr_statement *s = f->calls[i].statement;
+    if (s->needed) continue;
+    s->needed = true;
+    tsr_diag_warning(f->diags, s->place, "no output needs '%s'", s->results[0]);
+  }
+  return ok;
+}
+
+bool tsr_flat_emit(tsr_flat *flat, tsr_graph *g) {
+  bool ok = true;
+  mark_needed(flat);
+  for (int i = 0; i < flat->calls_count; i++)
+    if (flat->calls[i].needed) ok &= emit_call(flat, g, &flat->calls[i]);
+  if (!ok || !emit_outputs(flat, g) || !check_names(flat, g)) return false;
+  return !(flat->options->training && g->loss >= 0) || check_unused(flat);
+}

@@ -1,0 +1,314 @@
+/* needs: an expression and the names it may use. gives: a number, word, list or term. */
+#include "base/text.h"
+#include "model/expr.h"
+#include <math.h>
+#include <string.h>
+
+static const double WHOLE_MAX = 9007199254740992.0; /* 2^53: doubles are exact up to here */
+
+static bool is_whole(double x) { return x == floor(x) && fabs(x) <= WHOLE_MAX; }
+
+void tsr_scope_push(tsr_scope *scope, const tsr_name *name) {
+  tsr_arena_grow(
+      scope->arena, (void **)&scope->names, sizeof *scope->names, scope->count, &scope->capacity);
+  scope->names[scope->count++] = *name;
+}
+
+void tsr_scope_push_number(tsr_scope *scope, const char *name, double number) {
+  tsr_name n = {.name = name, .value = {.kind = TSR_EVAL_NUMBER, .number = number}};
+  tsr_scope_push(scope, &n);
+}
+
+static bool has_word(const tsr_scope *scope, const char *word) {
+  for (int i = 0; i < scope->words_count; i++)
+    if (!strcmp(scope->words[i], word)) return true;
+  return false;
+}
+
+void tsr_scope_word(tsr_scope *scope, const char *word) {
+  if (has_word(scope, word)) return;
+  tsr_arena_grow(
+      scope->arena, (void **)&scope->words, sizeof *scope->words, scope->words_count,
+      &scope->words_capacity);
+  scope->words[scope->words_count++] = word;
+}
+
+const tsr_name *tsr_scope_find(const tsr_scope *scope, const char *name) {
+  for (int i = scope->count; i-- > 0;)
+    if (!strcmp(scope->names[i].name, name)) return &scope->names[i];
+  return NULL;
+}
+
+static tsr_eval number_of(double number) {
+  return (tsr_eval){.kind = TSR_EVAL_NUMBER, .number = number};
+}
+
+static void hint_names(const tsr_scope *scope, const char *name, tsr_diags *diags) {
+  int most = scope->count + scope->words_count + scope->terms_count, count = 0;
+  const char **names = tsr_arena_array(scope->arena, const char *, most + 1);
+  for (int i = 0; i < scope->terms_count; i++) names[count++] = scope->terms[i].name;
+  for (int i = 0; i < scope->count; i++) names[count++] = scope->names[i].name;
+  for (int i = 0; i < scope->words_count; i++) names[count++] = scope->words[i];
+  tsr_diag_nearest(diags, name, names, count);
+}
+
+static const tsr_term *find_term(const tsr_scope *scope, const char *name) {
+  for (int i = 0; i < scope->terms_count; i++)
+    if (!strcmp(scope->terms[i].name, name)) return &scope->terms[i];
+  return NULL;
+}
+
+static bool eval_name(const tsr_expr *e, tsr_scope *scope, tsr_eval *ret, tsr_diags *diags) {
+  const tsr_name *n = tsr_scope_find(scope, e->name);
+  if (n) return *ret = n->value, !n->bad;
+  const tsr_term *term = find_term(scope, e->name);
+  if (term && term->args_min == 0)
+    return *ret = (tsr_eval){.kind = TSR_EVAL_TERM, .word = e->name}, true;
+  if (term)
+    return tsr_diag_error(diags, e->place, "'%s' needs its numbers: %s(…)", e->name, e->name);
+  if (!strcmp(e->name, "true")) return *ret = number_of(1), true;
+  if (!strcmp(e->name, "false")) return *ret = number_of(0), true;
+  if (has_word(scope, e->name))
+    return *ret = (tsr_eval){.kind = TSR_EVAL_WORD, .word = e->name}, true;
+  tsr_diag_error(diags, e->place, "unknown name '%s'", e->name);
+  hint_names(scope, e->name, diags);
+  return false;
+}
+
+static const char *describe(tsr_arena *arena, const tsr_eval *v) {
+  const char *text = tsr_eval_text(arena, v);
+  if (v->kind == TSR_EVAL_NUMBER) return tsr_arena_printf(arena, "the number %s", text);
+  if (v->kind == TSR_EVAL_WORD) return tsr_arena_printf(arena, "the word '%s'", text);
+  if (v->kind == TSR_EVAL_LIST) return tsr_arena_printf(arena, "the list %s", text);
+  return tsr_arena_printf(arena, "'%s'", text);
+}
+
+static bool
+need_number(const tsr_expr *e, tsr_scope *scope, const tsr_eval *v, double *ret, tsr_diags *diags) {
+  *ret = v->number;
+  if (v->kind == TSR_EVAL_NUMBER) return true;
+  return tsr_diag_error(
+      diags, e->place, "'%s' is %s, not a number", e->text, describe(scope->arena, v));
+}
+
+static bool eval_number(const tsr_expr *e, tsr_scope *scope, double *ret, tsr_diags *diags) {
+  tsr_eval v;
+  return tsr_expr_eval(e, scope, &v, diags) && need_number(e, scope, &v, ret, diags);
+}
+
+static bool eval_list(const tsr_expr *e, tsr_scope *scope, tsr_eval *ret, tsr_diags *diags) {
+  double *list = tsr_arena_array(scope->arena, double, e->count);
+  for (int i = 0; i < e->count; i++)
+    if (!eval_number(e->args[i], scope, &list[i], diags)) return false;
+  *ret = (tsr_eval){.kind = TSR_EVAL_LIST, .count = e->count, .list = list};
+  return true;
+}
+
+static bool eval_index(const tsr_expr *e, tsr_scope *scope, tsr_eval *ret, tsr_diags *diags) {
+  tsr_eval list;
+  double index;
+  if (!tsr_expr_eval(e->args[0], scope, &list, diags)) return false;
+  if (list.kind != TSR_EVAL_LIST)
+    return tsr_diag_error(
+        diags, e->args[0]->place, "'%s' is %s, not a list", e->args[0]->text,
+        describe(scope->arena, &list));
+  if (!eval_number(e->args[1], scope, &index, diags)) return false;
+  if (!is_whole(index) || index < 0 || index >= list.count)
+    return tsr_diag_error(
+        diags, e->args[1]->place, "index %g is outside '%s', which has %d items", index,
+        e->args[0]->text, list.count);
+  *ret = number_of(list.list[(int)index]);
+  return true;
+}
+
+static double round_up(double x, double m) { return ceil(x / m) * m; }
+
+static bool
+eval_function(const tsr_expr *e, tsr_scope *scope, int index, tsr_eval *ret, tsr_diags *diags) {
+  double x[2] = {0, 0};
+  tsr_eval list;
+  if (index == 6) { /* len */
+    if (!tsr_expr_eval(e->args[0], scope, &list, diags)) return false;
+    if (list.kind != TSR_EVAL_LIST)
+      return tsr_diag_error(
+          diags, e->args[0]->place, "'%s' is %s, not a list", e->args[0]->text,
+          describe(scope->arena, &list));
+    return *ret = number_of(list.count), true;
+  }
+  for (int i = 0; i < e->count; i++)
+    if (!eval_number(e->args[i], scope, &x[i], diags)) return false;
+  if (index == 5 && x[1] <= 0)
+    return tsr_diag_error(diags, e->place, "round_up needs a multiple above 0, not %g", x[1]);
+  if (index == 4 && x[0] < 0)
+    return tsr_diag_error(diags, e->place, "the square root of %g is not a number", x[0]);
+  switch (index) {
+  case 0:
+    *ret = number_of(fmin(x[0], x[1]));
+    break;
+  case 1:
+    *ret = number_of(fmax(x[0], x[1]));
+    break;
+  case 2:
+    *ret = number_of(ceil(x[0]));
+    break;
+  case 3:
+    *ret = number_of(floor(x[0]));
+    break;
+  case 4:
+    *ret = number_of(sqrt(x[0]));
+    break;
+  default:
+    *ret = number_of(round_up(x[0], x[1]));
+    break;
+  }
+  if (index == 2 || index == 3 || index == 5) scope->rest.expr = NULL; /* rounded on purpose */
+  return true;
+}
+
+static bool eval_term(const tsr_expr *e, tsr_scope *scope, tsr_eval *ret, tsr_diags *diags) {
+  const tsr_term *terms = scope->terms;
+  int terms_count = scope->terms_count;
+  scope->terms_count = 0;
+  bool ok = eval_list(e, scope, ret, diags);
+  scope->terms = terms;
+  scope->terms_count = terms_count;
+  ret->kind = TSR_EVAL_TERM;
+  ret->word = e->name;
+  return ok;
+}
+
+static bool check_arguments(const tsr_expr *e, int min, int max, tsr_diags *diags) {
+  for (int i = 0; i < e->count; i++)
+    if (e->keys[i])
+      return tsr_diag_error(
+          diags, e->key_places[i], "%s takes no named argument '%s'", e->name, e->keys[i]);
+  if (e->count >= min && e->count <= max) return true;
+  if (min == max)
+    return tsr_diag_error(
+        diags, e->place, "%s takes %d argument%s, not %d", e->name, min, min == 1 ? "" : "s",
+        e->count);
+  return tsr_diag_error(
+      diags, e->place, "%s takes %d to %d arguments, not %d", e->name, min, max, e->count);
+}
+
+static bool eval_call(const tsr_expr *e, tsr_scope *scope, tsr_eval *ret, tsr_diags *diags) {
+  static const tsr_term functions[] = {{"min", 2, 2},   {"max", 2, 2},  {"ceil", 1, 1},
+                                       {"floor", 1, 1}, {"sqrt", 1, 1}, {"round_up", 2, 2},
+                                       {"len", 1, 1}};
+  const tsr_term *term = find_term(scope, e->name);
+  if (term)
+    return check_arguments(e, term->args_min, term->args_max, diags) &&
+           eval_term(e, scope, ret, diags);
+  const char *names[32];
+  int count = 0;
+  for (int i = 0; i < 7; i++) {
+    names[count++] = functions[i].name;
+    if (strcmp(e->name, functions[i].name)) continue;
+    return check_arguments(e, functions[i].args_min, functions[i].args_max, diags) &&
+           eval_function(e, scope, i, ret, diags);
+  }
+  for (int i = 0; i < scope->terms_count && count < 32; i++) names[count++] = scope->terms[i].name;
+  tsr_diag_error(diags, e->name_place, "unknown function '%s'", e->name);
+  tsr_diag_nearest(diags, e->name, names, count);
+  return false;
+}
+
+static bool
+divide(const tsr_expr *e, tsr_scope *scope, double a, double b, double *ret, tsr_diags *diags) {
+  if (b == 0) return tsr_diag_error(diags, e->place, "'%s' divides by zero", e->text);
+  if (e->name[0] == '%') {
+    *ret = a - b * floor(a / b);
+  } else if (e->name[1]) {
+    *ret = floor(a / b);
+  } else {
+    *ret = a / b;
+    if (!scope->rest.expr && is_whole(a) && is_whole(b) && !is_whole(*ret)) {
+      scope->rest.expr = e;
+      scope->rest.left = a;
+      scope->rest.right = b;
+    }
+  }
+  return true;
+}
+
+static bool eval_equality(
+    const tsr_expr *e, tsr_scope *scope, const tsr_eval *a, const tsr_eval *b, tsr_eval *ret,
+    tsr_diags *diags) {
+  if (a->kind != b->kind || a->kind > TSR_EVAL_WORD)
+    return tsr_diag_error(
+        diags, e->place, "%s cannot be compared with %s", describe(scope->arena, a),
+        describe(scope->arena, b));
+  bool equal = a->kind == TSR_EVAL_WORD ? !strcmp(a->word, b->word) : a->number == b->number;
+  *ret = number_of(equal == (e->name[0] == '='));
+  return true;
+}
+
+static bool eval_logic(const tsr_expr *e, tsr_scope *scope, tsr_eval *ret, tsr_diags *diags) {
+  double a;
+  if (!eval_number(e->args[0], scope, &a, diags)) return false;
+  bool decided = e->name[0] == 'a' ? a == 0 : a != 0;
+  if (!decided && !eval_number(e->args[1], scope, &a, diags)) return false;
+  *ret = number_of(a != 0);
+  return true;
+}
+
+static bool eval_binary(const tsr_expr *e, tsr_scope *scope, tsr_eval *ret, tsr_diags *diags) {
+  if (e->name[0] == 'a' || e->name[0] == 'o') return eval_logic(e, scope, ret, diags);
+  tsr_eval a, b;
+  if (!tsr_expr_eval(e->args[0], scope, &a, diags) || !tsr_expr_eval(e->args[1], scope, &b, diags))
+    return false;
+  if (!strcmp(e->name, "==") || !strcmp(e->name, "!="))
+    return eval_equality(e, scope, &a, &b, ret, diags);
+  double x, y, z = 0;
+  if (!need_number(e->args[0], scope, &a, &x, diags) ||
+      !need_number(e->args[1], scope, &b, &y, diags))
+    return false;
+  switch (e->name[0]) {
+  case '+':
+    z = x + y;
+    break;
+  case '-':
+    z = x - y;
+    break;
+  case '*':
+    z = x * y;
+    break;
+  case '<':
+    z = e->name[1] ? x <= y : x < y;
+    break;
+  case '>':
+    z = e->name[1] ? x >= y : x > y;
+    break;
+  default:
+    if (!divide(e, scope, x, y, &z, diags)) return false;
+  }
+  if (!isfinite(z)) return tsr_diag_error(diags, e->place, "'%s' is too large", e->text);
+  *ret = number_of(z);
+  return true;
+}
+
+bool tsr_expr_eval(const tsr_expr *e, tsr_scope *scope, tsr_eval *ret_value, tsr_diags *diags) {
+  double x;
+  switch (e->kind) {
+  case TSR_EXPR_NUMBER:
+    return *ret_value = number_of(e->number), true;
+  case TSR_EXPR_NAME:
+    return eval_name(e, scope, ret_value, diags);
+  case TSR_EXPR_LIST:
+    return eval_list(e, scope, ret_value, diags);
+  case TSR_EXPR_CALL:
+    return eval_call(e, scope, ret_value, diags);
+  case TSR_EXPR_INDEX:
+    return eval_index(e, scope, ret_value, diags);
+  case TSR_EXPR_BINARY:
+    return eval_binary(e, scope, ret_value, diags);
+  case TSR_EXPR_UNARY:
+    if (!eval_number(e->args[0], scope, &x, diags)) return false;
+    *ret_value = number_of(e->name[0] == '-' ? -x : x == 0);
+    return true;
+  case TSR_EXPR_IF:
+    if (!eval_number(e->args[1], scope, &x, diags)) return false;
+    return tsr_expr_eval(e->args[x != 0 ? 0 : 2], scope, ret_value, diags);
+  }
+  return false;
+}

@@ -1,0 +1,146 @@
+/* What readers of graph files ask of an expression: a whole number, a condition, a shape, a text.
+ */
+#include "base/text.h"
+#include "model/expr.h"
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+bool tsr_expr_number(const tsr_expr *e, tsr_scope *scope, double *ret_number, tsr_diags *diags) {
+  tsr_eval v;
+  if (!tsr_expr_eval(e, scope, &v, diags)) return false;
+  *ret_number = v.number;
+  if (v.kind == TSR_EVAL_NUMBER) return true;
+  return tsr_diag_error(
+      diags, e->place, "'%s' is '%s', not a number", e->text, tsr_eval_text(scope->arena, &v));
+}
+
+bool tsr_expr_true(const tsr_expr *e, tsr_scope *scope, bool *ret_true, tsr_diags *diags) {
+  double x;
+  if (!tsr_expr_number(e, scope, &x, diags)) return false;
+  *ret_true = x != 0;
+  return true;
+}
+
+/* "num_heads 6", or just "6" for what is not a name. */
+static const char *operand(tsr_arena *arena, const tsr_expr *e, double value) {
+  if (e->kind == TSR_EXPR_NUMBER) return tsr_arena_printf(arena, "%.15g", value);
+  return tsr_arena_printf(arena, "%s %.15g", e->text, value);
+}
+
+/* Where the user wrote one of the two numbers, if he did. */
+static tsr_place operand_place(const tsr_expr *division, const tsr_scope *scope) {
+  for (int i = 1; i >= 0; i--) {
+    const tsr_expr *e = division->args[i];
+    const tsr_name *n = e->kind == TSR_EXPR_NAME ? tsr_scope_find(scope, e->name) : NULL;
+    if (n && n->given) return n->place;
+  }
+  return division->place;
+}
+
+static bool check_whole(
+    const tsr_expr *e, tsr_scope *scope, const char *what, double x, int64_t min,
+    tsr_diags *diags) {
+  if (x == floor(x) && fabs(x) < 9e15) {
+    if (x >= (double)min) return true;
+    return tsr_diag_error(
+        diags, e->place, "%s must be at least %" PRId64 ", not %.15g", what, min, x);
+  }
+  const tsr_expr *d = scope->rest.expr;
+  if (d)
+    return tsr_diag_error(
+        diags, operand_place(d, scope), "%s does not divide %s",
+        operand(scope->arena, d->args[1], scope->rest.right),
+        operand(scope->arena, d->args[0], scope->rest.left));
+  return tsr_diag_error(diags, e->place, "%s must be a whole number, not %.15g", what, x);
+}
+
+bool tsr_expr_whole(
+    const tsr_expr *e, tsr_scope *scope, const char *what, int64_t min, int64_t *ret_whole,
+    tsr_diags *diags) {
+  double x;
+  scope->rest.expr = NULL;
+  if (!tsr_expr_number(e, scope, &x, diags) || !check_whole(e, scope, what, x, min, diags))
+    return false;
+  *ret_whole = (int64_t)x;
+  return true;
+}
+
+bool tsr_expr_shape(
+    const tsr_expr *e, tsr_scope *scope, const char *what, int64_t min, int max, int64_t *ret_shape,
+    int *ret_ndim, tsr_diags *diags) {
+  bool ok = true;
+  tsr_eval v;
+  if (e->kind != TSR_EXPR_LIST) {
+    scope->rest.expr = NULL;
+    if (!tsr_expr_eval(e, scope, &v, diags)) return false;
+    if (v.kind != TSR_EVAL_LIST)
+      return tsr_diag_error(diags, e->place, "%s must be a list, not '%s'", what, e->text);
+  }
+  int count = e->kind == TSR_EXPR_LIST ? e->count : v.count;
+  if (count < 1 || count > max)
+    return tsr_diag_error(
+        diags, e->place, "%s must have 1 to %d dimensions, not %d", what, max, count);
+  for (int i = 0; i < count; i++) {
+    if (e->kind == TSR_EXPR_LIST) {
+      const tsr_expr *a = e->args[i];
+      const char *name = a->kind == TSR_EXPR_NUMBER ? "a dimension" : a->text;
+      ok &= tsr_expr_whole(a, scope, name, min, &ret_shape[i], diags);
+    } else {
+      ok &= check_whole(e, scope, what, v.list[i], min, diags);
+      if (ok) ret_shape[i] = (int64_t)v.list[i];
+    }
+  }
+  double elements = 1;
+  for (int i = 0; ok && i < count; i++) elements *= fabs((double)ret_shape[i]);
+  if (ok && elements > 1e15)
+    return tsr_diag_error(diags, e->place, "%s has more than 10^15 elements", what);
+  *ret_ndim = count;
+  return ok;
+}
+
+const char *tsr_eval_text(tsr_arena *arena, const tsr_eval *value) {
+  if (value->kind == TSR_EVAL_NUMBER) return tsr_arena_printf(arena, "%.15g", value->number);
+  if (value->kind == TSR_EVAL_WORD) return value->word;
+  tsr_text text = {0};
+  bool term = value->kind == TSR_EVAL_TERM;
+  tsr_text_add(&text, "%s", term ? value->word : "[");
+  for (int i = 0; i < value->count; i++)
+    tsr_text_add(&text, "%s%.15g", i ? ", " : term ? "(" : "", value->list[i]);
+  tsr_text_add(&text, "%s", !term ? "]" : value->count ? ")" : "");
+  char *copy = tsr_arena_strdup(arena, text.data);
+  tsr_text_free(&text);
+  return copy;
+}
+
+static bool
+fill(tsr_scope *scope, const char *text, tsr_place place, tsr_text *out, tsr_diags *diags) {
+  for (const char *open; (open = strchr(text, '{'));) {
+    const char *close = strchr(open, '}');
+    if (!close) return tsr_diag_error(diags, place, "'{' without '}' in '%s'", text);
+    tsr_text_add_bytes(out, text, (size_t)(open - text));
+    const char *name = tsr_arena_strndup(scope->arena, open + 1, (size_t)(close - open - 1));
+    const tsr_name *n = tsr_scope_find(scope, name);
+    if (!n) {
+      tsr_diag_error(diags, place, "unknown name '%s' in braces", name);
+      const char **names = tsr_arena_array(scope->arena, const char *, scope->count + 1);
+      for (int i = 0; i < scope->count; i++) names[i] = scope->names[i].name;
+      tsr_diag_nearest(diags, name, names, scope->count);
+      return false;
+    }
+    if (n->bad) return false;
+    tsr_text_add(out, "%s", tsr_eval_text(scope->arena, &n->value));
+    text = close + 1;
+  }
+  tsr_text_add(out, "%s", text);
+  return true;
+}
+
+bool tsr_scope_fill(
+    tsr_scope *scope, const char *text, tsr_place place, const char **ret_text, tsr_diags *diags) {
+  tsr_text out = {0};
+  bool ok = fill(scope, text, place, &out, diags);
+  *ret_text = ok ? tsr_arena_strdup(scope->arena, out.data) : NULL;
+  tsr_text_free(&out);
+  return ok;
+}

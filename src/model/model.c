@@ -1,0 +1,117 @@
+/* needs: a configuration. gives: its model's graph, from the shipped folder, the user's file or the
+ * training file itself. */
+#include "model/model.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "model/build.h"
+#include <dirent.h>
+#include <string.h>
+
+enum { GRAPHS_MAX = 64 };
+
+/* "x.yaml" files of a folder as "x". */
+static int list_graphs(tsr_arena *arena, const char *folder, const char *names[GRAPHS_MAX]) {
+  DIR *dir = opendir(folder);
+  int count = 0;
+  for (struct dirent *e; dir && count < GRAPHS_MAX && (e = readdir(dir));) {
+    size_t length = strlen(e->d_name);
+    if (length > 5 && !strcmp(e->d_name + length - 5, ".yaml"))
+      names[count++] = tsr_arena_strndup(arena, e->d_name, length - 5);
+  }
+  if (dir) closedir(dir);
+  return count;
+}
+
+static bool find_graph(
+    tsr_arena *arena, const tsr_config_model *model, const char *folder, const char **ret_path,
+    tsr_place *ret_place, tsr_diags *diags) {
+  *ret_path = model->graph_file;
+  *ret_place = model->graph_place;
+  if (model->graph_file) return true;
+  *ret_place = model->place;
+  const char *type = model->model_type ? model->model_type : "";
+  *ret_path = tsr_path_join(arena, folder, tsr_arena_printf(arena, "%s.yaml", type));
+  if (*type && !strchr(type, '/') && tsr_file_exists(*ret_path)) return true;
+  const char *names[GRAPHS_MAX];
+  int count = list_graphs(arena, folder, names);
+  tsr_diag_error(diags, model->place, "there is no graph for the model type '%s'", type);
+  tsr_diag_nearest(diags, type, names, count);
+  tsr_diag_hint(diags, "looked for '%s'; 'graph: FILE' names one of your own", *ret_path);
+  return false;
+}
+
+typedef struct {
+  tsr_arena *arena;
+  tsr_yaml *map;
+  tsr_diags *diags;
+} joiner;
+
+static bool join(const joiner *j, const char *key, const tsr_yaml *value) {
+  if (!value) return true;
+  if (tsr_yaml_get(j->map, key))
+    return tsr_diag_error(
+        j->diags, value->place, "'%s' stands here and in the graph file too", key);
+  tsr_yaml *name = tsr_arena_alloc(j->arena, sizeof *name);
+  *name = (tsr_yaml){.kind = TSR_YAML_SCALAR, .place = value->place, .text = key};
+  name->text_length = strlen(key);
+  j->map->keys[j->map->count] = name;
+  j->map->items[j->map->count++] = (tsr_yaml *)value;
+  return true;
+}
+
+/* The graph file's sections, then those of the training file that it does not have itself. */
+static bool join_sections(
+    tsr_arena *arena, const tsr_config *config, const tsr_yaml *file, tsr_yaml **ret_root,
+    tsr_diags *diags) {
+  enum { SECTIONS = 5 };
+  const tsr_yaml *base = file;
+  bool whole = !file && config->graph && config->graph->kind == TSR_YAML_MAP;
+  if (whole) base = config->graph;
+  int count = base ? base->count : 0;
+  tsr_yaml *root = tsr_arena_alloc(arena, sizeof *root);
+  *root = (tsr_yaml){.kind = TSR_YAML_MAP, .text = "", .count = count};
+  root->place = base ? base->place : config->graph ? config->graph->place : config->model.place;
+  root->keys = tsr_arena_array(arena, tsr_yaml *, count + SECTIONS);
+  root->items = tsr_arena_array(arena, tsr_yaml *, count + SECTIONS);
+  for (int i = 0; i < count; i++) root->keys[i] = base->keys[i], root->items[i] = base->items[i];
+  joiner j = {arena, root, diags};
+  *ret_root = root;
+  bool ok = whole || join(&j, "graph", config->graph);
+  ok &= join(&j, "tensors", config->tensors);
+  ok &= join(&j, "inputs", config->inputs);
+  ok &= join(&j, "parameters", config->parameters);
+  return join(&j, "outputs", config->outputs) && ok;
+}
+
+static bool read_root(
+    tsr_arena *arena, const tsr_config *config, const char *folder, tsr_yaml **ret_root,
+    tsr_diags *diags) {
+  const tsr_config_model *model = &config->model;
+  const char *path;
+  tsr_place place;
+  if (!model->map && !model->graph_file && !model->model_type)
+    return join_sections(arena, config, NULL, ret_root, diags);
+  if (!find_graph(arena, model, folder, &path, &place, diags) ||
+      !tsr_yaml_read(arena, path, place, ret_root, diags))
+    return false;
+  if ((*ret_root)->kind != TSR_YAML_MAP)
+    return tsr_diag_error(
+        diags, (*ret_root)->place, "a graph file must be a map, not %s",
+        tsr_yaml_describe(arena, *ret_root));
+  return join_sections(arena, config, *ret_root, ret_root, diags);
+}
+
+bool tsr_model_read(
+    tsr_arena *arena, const tsr_config *config, const tsr_model_options *options,
+    tsr_model **ret_model, tsr_diags *diags) {
+  const char *folder = options->graphs_folder ? options->graphs_folder : "configs/graphs";
+  tsr_model_source source = {
+      .name = config->model.model_type,
+      .map = config->model.map,
+      .map_name = config->model.map_name ? config->model.map_name : "the model",
+      .place = config->model.place};
+  tsr_yaml *root;
+  if (!read_root(arena, config, folder, &root, diags)) return false;
+  source.root = root;
+  return tsr_model_build(arena, &source, options, ret_model, diags);
+}

@@ -1,0 +1,32 @@
+/* Reads a graph file with a model's sizes into a Graph (forward only; no collectives but those that
+ * the file writes out; no ranks).
+ *
+ * Which file: `model_config: {graph: FILE}` of the user's, else configs/graphs/<model_type>.yaml in
+ * `graphs_folder`. docs/graph_files.md describes the format. */
+#ifndef TSR_MODEL_MODEL_H
+#define TSR_MODEL_MODEL_H
+#include "config/config.h"
+#include "graph/graph.h"
+
+typedef struct {
+  int64_t batch;          /* global samples of a microbatch */
+  int64_t sequence;       /* 0: the model's own max_sequence_length */
+  int64_t vocab_detected; /* of a character tokenizer, for a vocab_size of 0 or none; 0: unknown */
+  bool training;          /* false: dropout is left out */
+  bool loss;              /* false: stop at the logits (generation) */
+  tsr_units units;        /* vocabulary is padded to a multiple of units.tp */
+  const char *graphs_folder;
+} tsr_model_options;
+
+typedef struct {
+  tsr_graph *graph;
+  /* sizes the trainer needs; 0 where the model has none */
+  int64_t vocab_size, vocab_padded, max_sequence_length, sequence, features, classes;
+} tsr_model;
+
+/* All errors of model and graph file in one run, with their places. */
+bool tsr_model_read(
+    tsr_arena *arena, const tsr_config *config, const tsr_model_options *options,
+    tsr_model **ret_model, tsr_diags *diags);
+
+#endif

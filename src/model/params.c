@@ -1,0 +1,109 @@
+/* needs: a parameter's declaration, sizes and loop variables. gives: the graph's parameter. */
+#include "model/build.h"
+#include <string.h>
+
+typedef struct {
+  tsr_scope *scope;
+  tsr_param_decl *decl;
+  tsr_param *param;
+  int64_t tp_units;
+  tsr_diags *diags;
+} maker;
+
+static bool eval_term(
+    const maker *m, const tsr_expr *e, const tsr_term *terms, int count, const char *what,
+    tsr_eval *ret) {
+  m->scope->terms = terms;
+  m->scope->terms_count = count;
+  bool ok = tsr_expr_eval(e, m->scope, ret, m->diags);
+  m->scope->terms = NULL;
+  m->scope->terms_count = 0;
+  if (!ok || ret->kind == TSR_EVAL_TERM) return ok;
+  const char *names[8];
+  for (int i = 0; i < count; i++) names[i] = terms[i].name;
+  tsr_diag_error(m->diags, e->place, "'%s' is not %s of '%s'", e->text, what, m->param->name);
+  tsr_diag_nearest(m->diags, e->text, names, count);
+  return false;
+}
+
+static bool make_init(const maker *m) {
+  static const tsr_term terms[] = {
+      {"zeros", 0, 0}, {"ones", 0, 0}, {"normal", 1, 2}, {"uniform", 2, 2}};
+  static const tsr_init_kind kinds[] = {
+      TSR_INIT_ZEROS, TSR_INIT_ONES, TSR_INIT_NORMAL, TSR_INIT_UNIFORM};
+  tsr_init *init = &m->param->init;
+  tsr_eval v;
+  if (!m->decl->init) return true;
+  if (!eval_term(m, m->decl->init, terms, 4, "an init", &v)) return false;
+  for (int i = 0; i < 4; i++)
+    if (!strcmp(v.word, terms[i].name)) init->kind = kinds[i];
+  if (v.count == 2) init->a = v.list[0];
+  if (v.count) init->b = v.list[v.count - 1];
+  if (init->kind == TSR_INIT_NORMAL && init->b < 0)
+    return tsr_diag_error(
+        m->diags, m->decl->init->place, "the spread of normal must not be below 0, is %g", init->b);
+  if (init->kind == TSR_INIT_UNIFORM && init->a > init->b)
+    return tsr_diag_error(
+        m->diags, m->decl->init->place, "uniform(%g, %g) has its ends the wrong way round", init->a,
+        init->b);
+  return true;
+}
+
+static bool make_placement(const maker *m, int axis) {
+  static const tsr_term terms[] = {{"replicate", 0, 0}, {"shard", 1, 1}};
+  const tsr_expr *e = m->decl->placement[axis];
+  tsr_placement *p = &m->param->placement[axis];
+  *p = m->decl->layout[axis];
+  if (!e) return true;
+  tsr_eval v;
+  if (!eval_term(m, e, terms, 2, "a placement", &v)) return false;
+  if (!v.count) return true;
+  double dim = v.list[0] < 0 ? v.list[0] + m->param->ndim : v.list[0];
+  *p = (tsr_placement){TSR_SHARD, dim >= 0 && dim < TSR_DIMS_MAX ? (int)dim : TSR_DIMS_MAX};
+  if (p->dim != dim)
+    return tsr_diag_error(
+        m->diags, e->place, "parameter '%s' has no dimension %g", m->param->name, v.list[0]);
+  return true;
+}
+
+static bool check_placement(const maker *m, int axis) {
+  const tsr_placement *p = &m->param->placement[axis];
+  const tsr_expr *e = m->decl->placement[axis];
+  if (p->kind != TSR_SHARD) return true;
+  if (p->dim >= m->param->ndim)
+    return tsr_diag_error(
+        m->diags, e ? e->place : m->decl->place,
+        "parameter '%s' %s has no dimension %d to split over %s", m->param->name,
+        tsr_shape_text(m->param->ndim, m->param->shape), p->dim, tsr_axis_name(axis));
+  int64_t size = m->param->shape[p->dim];
+  if (axis != TSR_TP || size % m->tp_units == 0) return true;
+  tsr_diag_error(
+      m->diags, m->decl->place,
+      "parameter '%s': %lld tp units do not divide its dimension %d of %lld", m->param->name,
+      (long long)m->tp_units, p->dim, (long long)size);
+  tsr_diag_hint(m->diags, "tp units are numerics.units.tp, else the mesh's tp size");
+  return false;
+}
+
+bool tsr_param_make(
+    tsr_scope *scope, tsr_param_decl *decl, const char *prefix, int64_t tp_units,
+    tsr_param *ret_param, tsr_diags *diags) {
+  *ret_param = (tsr_param){.hf_transposed = decl->hf_transposed, .place = decl->place};
+  ret_param->name = tsr_arena_printf(scope->arena, "%s%s", prefix, decl->name);
+  maker m = {scope, decl, ret_param, tp_units, diags};
+  const char *what = tsr_arena_printf(scope->arena, "the shape of '%s'", ret_param->name);
+  if (!tsr_expr_shape(
+          decl->shape, scope, what, 1, TSR_DIMS_MAX, ret_param->shape, &ret_param->ndim, diags))
+    return false;
+  ret_param->decay = decl->decay < 0 ? ret_param->ndim >= 2 : decl->decay;
+  bool ok = make_init(&m);
+  for (int axis = 0; axis < TSR_AXES; axis++)
+    ok &= make_placement(&m, axis) && check_placement(&m, axis);
+  if (decl->hf) ok &= tsr_scope_fill(scope, decl->hf, decl->hf_place, &ret_param->hf_name, diags);
+  if (!decl->valid0) return ok;
+  if (!tsr_expr_whole(decl->valid0, scope, "valid0", 0, &ret_param->valid0, diags)) return false;
+  if (ret_param->valid0 <= ret_param->shape[0]) return ok;
+  return tsr_diag_error(
+      diags, decl->valid0->place, "'%s' has %lld rows, so %lld cannot be valid", ret_param->name,
+      (long long)ret_param->shape[0], (long long)ret_param->valid0);
+}

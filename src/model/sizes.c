@@ -1,0 +1,282 @@
+/* needs: size declarations and the user's model map. gives: every size's value. */
+#include "base/text.h"
+#include "model/build.h"
+#include <math.h>
+#include <string.h>
+
+typedef struct {
+  const char *name; /* with dots for nested maps */
+  const tsr_yaml *key, *value;
+  bool used;
+} given;
+
+typedef struct {
+  tsr_scope *scope;
+  const tsr_graph_file *file;
+  const tsr_model_source *source;
+  const tsr_model_options *options;
+  tsr_diags *diags;
+  given *items;
+  int count, capacity;
+} reader;
+
+/* Keys of a model map that are not sizes: they choose the graph or how it is run. */
+static bool is_common_key(const char *name) {
+  static const char *const keys[] = {"model_type", "model_path", "graph", "runner_type"};
+  for (int i = 0; i < 4; i++)
+    if (!strcmp(name, keys[i])) return true;
+  return false;
+}
+
+static bool is_declared(const reader *r, const char *name, bool prefix) {
+  size_t length = strlen(name);
+  for (int i = 0; i < r->file->sizes_count; i++) {
+    const tsr_size_decl *d = &r->file->sizes[i];
+    if (prefix && !strncmp(d->name, name, length) && d->name[length] == '.') return true;
+    if (!prefix && (!strcmp(d->name, name) || (d->alias && !strcmp(d->alias, name)))) return true;
+  }
+  return false;
+}
+
+static bool unknown_key(const reader *r, const char *map_name, const char *name, const given *g) {
+  const char **names = tsr_arena_array(r->scope->arena, const char *, 2 * r->file->sizes_count + 1);
+  const char *dot = strrchr(name, '.');
+  size_t skip = dot ? (size_t)(dot + 1 - name) : 0;
+  int count = 0;
+  for (int i = 0; i < r->file->sizes_count; i++) {
+    const tsr_size_decl *d = &r->file->sizes[i];
+    if (!strncmp(d->name, name, skip)) names[count++] = d->name + skip;
+    if (d->alias && !skip) names[count++] = d->alias;
+  }
+  tsr_diag_error(
+      r->diags, g->key->place, "unknown key '%s' in %s of the %s graph", g->key->text, map_name,
+      r->file->name);
+  tsr_diag_nearest(r->diags, g->key->text, names, count);
+  if (!dot && !tsr_yaml_get(r->source->map, "model_type"))
+    tsr_diag_hint(r->diags, "%s names no model_type, so its graph is %s", map_name, r->file->name);
+  return false;
+}
+
+/* The entries of the user's map, nested maps with dots. */
+static bool collect(reader *r, const tsr_yaml *map, const char *prefix) {
+  bool ok = true;
+  for (int i = 0; i < map->count; i++) {
+    if (!*prefix && is_common_key(map->keys[i]->text)) continue;
+    tsr_arena_grow(r->scope->arena, (void **)&r->items, sizeof *r->items, r->count, &r->capacity);
+    given *g = &r->items[r->count];
+    const char *name = tsr_arena_printf(r->scope->arena, "%s%s", prefix, map->keys[i]->text);
+    *g = (given){.name = name, .key = map->keys[i], .value = map->items[i]};
+    if (g->value->kind == TSR_YAML_MAP && is_declared(r, name, true)) {
+      const tsr_yaml *nested = g->value;
+      ok &= collect(r, nested, tsr_arena_printf(r->scope->arena, "%s.", name));
+    } else if (is_declared(r, name, false)) {
+      r->count++;
+    } else {
+      const char *map_name = *prefix
+                                 ? tsr_arena_strndup(r->scope->arena, prefix, strlen(prefix) - 1)
+                                 : r->source->map_name;
+      ok = unknown_key(r, map_name, name, g);
+    }
+  }
+  return ok;
+}
+
+static given *find_given(reader *r, const char *name) {
+  for (int i = 0; name && i < r->count; i++)
+    if (!strcmp(r->items[i].name, name)) return &r->items[i];
+  return NULL;
+}
+
+static const char *kind_text(tsr_size_kind kind) {
+  static const char *const texts[] = {
+      "a whole number", "a number", "true or false", "a word", "a list of whole numbers"};
+  return texts[kind];
+}
+
+static bool wrong_kind(const reader *r, const tsr_size_decl *d, const tsr_yaml *node) {
+  return tsr_diag_error(
+      r->diags, node->place, "'%s' must be %s, not %s", d->name, kind_text(d->kind),
+      tsr_yaml_describe(r->scope->arena, node));
+}
+
+static bool check_limits(const reader *r, const tsr_size_decl *d, double x, tsr_place place) {
+  if (x >= d->min && x <= d->max) return true;
+  return tsr_diag_error(
+      r->diags, place, "'%s' must be at %s %.15g, not %.15g", d->name,
+      x < d->min ? "least" : "most", x < d->min ? d->min : d->max, x);
+}
+
+static bool
+read_number(const reader *r, const tsr_size_decl *d, const tsr_yaml *node, double *ret) {
+  int64_t whole;
+  bool truth;
+  if (d->kind == TSR_SIZE_BOOLEAN) {
+    if (!tsr_yaml_bool(node, &truth)) return wrong_kind(r, d, node);
+    return *ret = truth, true;
+  }
+  bool ok = tsr_yaml_int(node, &whole);
+  if (ok) *ret = (double)whole;
+  else ok = d->kind == TSR_SIZE_REAL && tsr_yaml_float(node, ret) && isfinite(*ret);
+  if (!ok) return wrong_kind(r, d, node);
+  return check_limits(r, d, *ret, node->place);
+}
+
+static bool
+read_list(const reader *r, const tsr_size_decl *d, const tsr_yaml *node, tsr_eval *ret) {
+  if (node->kind != TSR_YAML_LIST) return wrong_kind(r, d, node);
+  double *list = tsr_arena_array(r->scope->arena, double, node->count);
+  for (int i = 0; i < node->count; i++)
+    if (!read_number(r, d, node->items[i], &list[i])) return false;
+  *ret = (tsr_eval){.kind = TSR_EVAL_LIST, .count = node->count, .list = list};
+  return true;
+}
+
+static bool
+read_choice(const reader *r, const tsr_size_decl *d, const tsr_yaml *node, tsr_eval *ret) {
+  *ret = (tsr_eval){.kind = TSR_EVAL_WORD};
+  if (node->kind != TSR_YAML_SCALAR) return wrong_kind(r, d, node);
+  for (int i = 0; i < d->choices_count; i++)
+    if (!strcmp(node->text, d->choices[i])) return ret->word = d->choices[i], true;
+  tsr_diag_error(r->diags, node->place, "'%s' cannot be '%s'", d->name, node->text);
+  tsr_diag_nearest(r->diags, node->text, d->choices, d->choices_count);
+  return false;
+}
+
+static bool
+read_given(const reader *r, const tsr_size_decl *d, const tsr_yaml *node, tsr_eval *ret) {
+  if (d->kind == TSR_SIZE_LIST) return read_list(r, d, node, ret);
+  if (d->kind == TSR_SIZE_CHOICE) return read_choice(r, d, node, ret);
+  ret->kind = TSR_EVAL_NUMBER;
+  return read_number(r, d, node, &ret->number);
+}
+
+static bool eval_default(const reader *r, const tsr_size_decl *d, tsr_eval *ret) {
+  if (d->kind == TSR_SIZE_CHOICE && d->word)
+    return *ret = (tsr_eval){.kind = TSR_EVAL_WORD, .word = d->word}, true;
+  if (!d->value)
+    return tsr_diag_error(
+        r->diags, r->source->map ? r->source->place : d->place,
+        "'%s' is missing in %s: the %s graph needs it", d->name, r->source->map_name,
+        r->file->name);
+  if (d->kind == TSR_SIZE_LIST) return tsr_expr_eval(d->value, r->scope, ret, r->diags);
+  ret->kind = TSR_EVAL_NUMBER;
+  if (d->kind != TSR_SIZE_INTEGER)
+    return tsr_expr_number(d->value, r->scope, &ret->number, r->diags) &&
+           check_limits(r, d, ret->number, d->value->place);
+  int64_t whole, min = d->min > -9e15 ? (int64_t)d->min : -9000000000000000;
+  if (!tsr_expr_whole(d->value, r->scope, d->name, min, &whole, r->diags)) return false;
+  ret->number = (double)whole;
+  return check_limits(r, d, ret->number, d->value->place);
+}
+
+/* A vocabulary of 0 is counted in the data, as tt-train does for character tokenizers. */
+static bool detect_vocab(const reader *r, tsr_name *n) {
+  int64_t detected = r->options->vocab_detected;
+  if (strcmp(n->name, "vocab_size") || n->value.kind != TSR_EVAL_NUMBER) return true;
+  if (n->value.number == 0) n->value.number = (double)detected;
+  if (n->value.number > 0 && n->value.number >= (double)detected) return true;
+  if (detected)
+    return tsr_diag_error(
+        r->diags, n->place, "vocab_size %.15g is less than the %lld tokens of the tokenizer",
+        n->value.number, (long long)detected);
+  return tsr_diag_error(
+      r->diags, n->given ? n->place : r->source->place,
+      "vocab_size is %s, and there is no tokenizer to count it from", n->given ? "0" : "not given");
+}
+
+static bool read_size(reader *r, const tsr_size_decl *d) {
+  given *g = find_given(r, d->name), *other = find_given(r, d->alias);
+  if (g && other)
+    tsr_diag_error(
+        r->diags, other->key->place, "'%s' and '%s' are the same size; give one", other->name,
+        g->name);
+  bool ok = !(g && other);
+  if (!g) g = other;
+  tsr_name n = {.name = d->name, .given = g != NULL, .place = g ? g->value->place : d->place};
+  if (d->bad) ok = false;
+  else ok &= g ? read_given(r, d, g->value, &n.value) : eval_default(r, d, &n.value);
+  ok = ok && detect_vocab(r, &n);
+  n.bad = !ok;
+  tsr_scope_push(r->scope, &n);
+  return ok;
+}
+
+int64_t tsr_sizes_get(const tsr_scope *scope, const char *name) {
+  const tsr_name *n = tsr_scope_find(scope, name);
+  bool usable = n && !n->bad && n->value.kind == TSR_EVAL_NUMBER && fabs(n->value.number) < 9e15;
+  return usable ? (int64_t)n->value.number : 0;
+}
+
+static bool push_sequence(const reader *r) {
+  const tsr_name *longest = tsr_scope_find(r->scope, "max_sequence_length");
+  int64_t max = tsr_sizes_get(r->scope, "max_sequence_length"), sequence = r->options->sequence;
+  if (!sequence) sequence = max;
+  tsr_name n = {.name = "sequence", .value.number = (double)sequence, .bad = sequence < 1};
+  tsr_scope_push(r->scope, &n);
+  if (!longest || longest->bad || sequence <= max) return true;
+  return tsr_diag_error(
+      r->diags, longest->given ? longest->place : r->source->place,
+      "the sequence length %lld is longer than max_sequence_length %lld", (long long)sequence,
+      (long long)max);
+}
+
+bool tsr_sizes_read(
+    tsr_scope *scope, const tsr_graph_file *file, const tsr_model_source *source,
+    const tsr_model_options *options, tsr_diags *diags) {
+  reader r = {.scope = scope, .file = file, .source = source, .options = options, .diags = diags};
+  for (int axis = 0; axis < TSR_AXES; axis++) tsr_scope_word(scope, tsr_axis_name(axis));
+  for (int i = 0; i < file->sizes_count; i++)
+    for (int k = 0; k < file->sizes[i].choices_count; k++)
+      tsr_scope_word(scope, file->sizes[i].choices[k]);
+  tsr_scope_push_number(scope, "batch", (double)options->batch);
+  tsr_scope_push_number(scope, "training", options->training);
+  tsr_scope_push_number(scope, "tp_units", (double)options->units.tp);
+  bool ok = !source->map || collect(&r, source->map, "");
+  for (int i = 0; i < file->sizes_count; i++) ok &= read_size(&r, &file->sizes[i]);
+  int64_t vocab = tsr_sizes_get(scope, "vocab_size"), tp = options->units.tp;
+  tsr_name padded = {.name = "vocab_padded", .bad = vocab < 1};
+  padded.value.number = (double)((vocab + tp - 1) / tp * tp);
+  tsr_scope_push(scope, &padded);
+  return push_sequence(&r) && ok;
+}
+
+/* The first name in the expression that the user has given. */
+static const tsr_name *find_given_name(const tsr_scope *scope, const tsr_expr *e) {
+  const tsr_name *n = e->kind == TSR_EXPR_NAME ? tsr_scope_find(scope, e->name) : NULL;
+  if (n) return n->given ? n : NULL;
+  for (int i = 0; i < e->count; i++)
+    if ((n = find_given_name(scope, e->args[i]))) return n;
+  return NULL;
+}
+
+/* Where to change what a check is about: the size itself if it was given, else what it came from.
+ */
+static tsr_place
+check_place(const tsr_scope *scope, const tsr_graph_file *file, const tsr_check *check) {
+  const tsr_name *at = check->at ? tsr_scope_find(scope, check->at) : NULL;
+  if (!at) return check->that->place;
+  for (int i = 0; !at->given && i < file->sizes_count; i++) {
+    const tsr_size_decl *d = &file->sizes[i];
+    if (strcmp(d->name, at->name) || !d->value) continue;
+    const tsr_name *source = find_given_name(scope, d->value);
+    return source ? source->place : at->place;
+  }
+  return at->place;
+}
+
+static bool
+run_check(tsr_scope *scope, const tsr_graph_file *file, const tsr_check *check, tsr_diags *diags) {
+  bool holds;
+  const char *text;
+  if (!tsr_expr_true(check->that, scope, &holds, diags)) return false;
+  if (holds) return true;
+  if (!tsr_scope_fill(scope, check->otherwise, check->place, &text, diags)) return false;
+  return tsr_diag_error(diags, check_place(scope, file, check), "%s", text);
+}
+
+bool tsr_checks_run(tsr_scope *scope, const tsr_graph_file *file, tsr_diags *diags) {
+  bool ok = true;
+  for (int i = 0; i < file->checks_count; i++)
+    ok &= run_check(scope, file, &file->checks[i], diags);
+  return ok;
+}
