@@ -1,0 +1,46 @@
+/* The CPU as a device: how each op's task runs on kernels/. Execution over threads and ranks is run/'s. */
+#ifndef TSR_DEVICE_CPU_H
+#define TSR_DEVICE_CPU_H
+#include "kernels/kernels.h"
+#include "schedule/program.h"
+
+/* What a task sees of the rank that it runs for. */
+typedef struct {
+  char *base[TSR_SEGMENTS];
+  int coord[TSR_AXES];
+} tsr_rank_memory;
+
+typedef struct {
+  uint64_t seed;
+  int64_t step, microbatch;
+} tsr_moment;
+
+typedef struct {
+  const tsr_kernels *k;
+  const tsr_program *program;
+  const tsr_task *task;
+  const tsr_rank_memory *rank;
+  tsr_moment moment;
+  int threads;
+} tsr_cpu_call;
+
+/* One op on the CPU. `before` and `after` run once per rank on one thread, around the ranges of `run`. */
+typedef struct {
+  int64_t (*items)(const tsr_task *task);
+  int64_t (*scratch)(const tsr_kernels *k, const tsr_program *program, const tsr_task *task, int threads); /* bytes, or NULL */
+  void (*before)(const tsr_cpu_call *call);
+  void (*run)(const tsr_cpu_call *call, int64_t begin, int64_t end, int thread);
+  void (*after)(const tsr_cpu_call *call);
+} tsr_cpu_op;
+
+/* NULL for collectives, which comm/ runs. */
+const tsr_cpu_op *tsr_cpu_find(tsr_op op);
+
+typedef struct {
+  const tsr_kernels *k;
+  int threads;
+} tsr_cpu_context;
+/* A tsr_scratch_rule; the context is a tsr_cpu_context. */
+int64_t tsr_cpu_scratch(const tsr_task *task, const tsr_program *program, const void *context);
+
+#endif

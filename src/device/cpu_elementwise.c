@@ -1,0 +1,138 @@
+/* Ops whose element i depends on element i. */
+#include "device/cpu_ops.h"
+#include <assert.h>
+
+/* x with a row, or a whole tensor, that has x's last dimensions: items are blocks of that size. */
+static int64_t broadcast_items(const tsr_task *t) {
+  int64_t row = tsr_tensor_elements(&t->inputs[1]), all = tsr_tensor_elements(&t->outputs[0]);
+  return row == all ? all : all / row;
+}
+
+static void add_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
+  (void)thread;
+  int64_t row = tsr_tensor_elements(&c->task->inputs[1]);
+  if (row == tsr_tensor_elements(&c->task->outputs[0]))
+    c->k->add(cpu_out(c, 0), cpu_in(c, 0), cpu_in(c, 1), begin, end);
+  else c->k->add_row(cpu_out(c, 0), cpu_in(c, 0), cpu_in(c, 1), row, begin, end);
+}
+const tsr_cpu_op cpu_add = {.items = broadcast_items, .run = add_run};
+
+static void mul_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
+  (void)thread;
+  int64_t row = tsr_tensor_elements(&c->task->inputs[1]);
+  if (row == tsr_tensor_elements(&c->task->outputs[0]))
+    c->k->mul(cpu_out(c, 0), cpu_in(c, 0), cpu_in(c, 1), begin, end);
+  else c->k->mul_row(cpu_out(c, 0), cpu_in(c, 0), cpu_in(c, 1), row, begin, end);
+}
+const tsr_cpu_op cpu_mul = {.items = broadcast_items, .run = mul_run};
+
+static void sub_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
+  (void)thread;
+  c->k->sub(cpu_out(c, 0), cpu_in(c, 0), cpu_in(c, 1), begin, end);
+}
+const tsr_cpu_op cpu_sub = {.items = cpu_items_elements, .run = sub_run};
+
+static void scale_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
+  (void)thread;
+  c->k->scale(cpu_out(c, 0), cpu_in(c, 0), (float)cpu_attr(c, 0), begin, end);
+}
+const tsr_cpu_op cpu_scale = {.items = cpu_items_elements, .run = scale_run};
+
+static tsr_unary unary_of(tsr_op op) {
+  switch ((int)op) {
+  case TSR_OP_GELU:
+    return TSR_UNARY_GELU_TANH;
+  case TSR_OP_GELU_ERF:
+    return TSR_UNARY_GELU_ERF;
+  case TSR_OP_RELU:
+    return TSR_UNARY_RELU;
+  case TSR_OP_SILU:
+    return TSR_UNARY_SILU;
+  case TSR_OP_TANH:
+    return TSR_UNARY_TANH;
+  default:
+    assert(op == TSR_OP_SIGMOID);
+    return TSR_UNARY_SIGMOID;
+  }
+}
+
+static void unary_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
+  (void)thread;
+  c->k->unary(unary_of(c->task->op), cpu_out(c, 0), cpu_in(c, 0), begin, end);
+}
+const tsr_cpu_op cpu_unary = {.items = cpu_items_elements, .run = unary_run};
+
+static void unary_dx_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
+  (void)thread;
+  tsr_unary kind = unary_of((tsr_op)cpu_attr(c, 0));
+  c->k->unary_backward(kind, cpu_out(c, 0), cpu_in(c, 0), cpu_in(c, 1), begin, end);
+}
+const tsr_cpu_op cpu_unary_dx = {.items = cpu_items_elements, .run = unary_dx_run};
+
+static void swiglu_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
+  (void)thread;
+  c->k->swiglu(cpu_out(c, 0), cpu_in(c, 0), cpu_in(c, 1), begin, end);
+}
+const tsr_cpu_op cpu_swiglu = {.items = cpu_items_elements, .run = swiglu_run};
+
+static void swiglu_dx_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
+  (void)thread;
+  c->k->swiglu_backward(
+      cpu_out(c, 0), cpu_out(c, 1), cpu_in(c, 0), cpu_in(c, 1), cpu_in(c, 2), begin, end);
+}
+const tsr_cpu_op cpu_swiglu_dx = {.items = cpu_items_elements, .run = swiglu_dx_run};
+
+static void dropout_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
+  (void)thread;
+  tsr_box box = cpu_sample_box(c, &c->task->outputs[0]);
+  const char *stream = c->program->graph->nodes[c->task->node].stream;
+  uint64_t key = tsr_random_key(c->moment.seed, stream, (uint64_t)c->moment.step);
+  c->k->dropout(cpu_out(c, 0), cpu_in(c, 0), (float)cpu_attr(c, 0), key, &box, begin, end);
+}
+const tsr_cpu_op cpu_dropout = {.items = cpu_items_rows, .run = dropout_run};
+
+static void copy_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
+  (void)thread;
+  c->k->copy(cpu_out(c, 0), cpu_in(c, 0), begin, end);
+}
+const tsr_cpu_op cpu_copy = {.items = cpu_items_elements, .run = copy_run};
+
+/* One microbatch's gradient onto the stack of partial sums; entry 0 is the output. */
+static void accumulate_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
+  (void)thread;
+  int64_t n = c->program->lowering.microbatches, at = c->moment.microbatch, top = 0;
+  for (int64_t i = 0; i < at; i++) top += 1 - tsr_tree_merges(n, i);
+  int64_t stride = (tsr_tensor_elements(&c->task->outputs[0]) + 15) / 16 * 16;
+  float *stack = cpu_out(c, 0);
+  int merges = tsr_tree_merges(n, at);
+  if (!merges) {
+    c->k->copy(stack + top * stride, cpu_in(c, 0), begin, end);
+    return;
+  }
+  c->k->add(stack + (top - 1) * stride, stack + (top - 1) * stride, cpu_in(c, 0), begin, end);
+  for (top--, merges--; merges; merges--, top--)
+    c->k->add(
+        stack + (top - 1) * stride, stack + (top - 1) * stride, stack + top * stride, begin, end);
+}
+const tsr_cpu_op cpu_accumulate = {.items = cpu_items_elements, .run = accumulate_run};
+
+static void copy_unit(const cpu_call *c, void *context, int64_t unit, float *into) {
+  const int64_t *range = context, size = tsr_tensor_elements(&c->task->outputs[0]);
+  c->k->copy(into, cpu_in(c, 0) + unit * size, range[0], range[1]);
+}
+
+static void sum_units_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
+  (void)thread;
+  int64_t size = tsr_tensor_elements(&c->task->outputs[0]), range[2] = {begin, end};
+  cpu_add_units(
+      c, c->task->inputs[0].units, cpu_out(c, 0), cpu_scratch(c), size, begin, end, copy_unit,
+      range);
+}
+
+static int64_t
+sum_units_scratch(const tsr_kernels *k, const tsr_program *p, const tsr_task *t, int threads) {
+  (void)k, (void)p, (void)threads;
+  return cpu_stack_bytes(t->inputs[0].units, tsr_tensor_elements(&t->outputs[0]));
+}
+const tsr_cpu_op cpu_sum_units = {
+    .items = cpu_items_elements, .scratch = sum_units_scratch, .run = sum_units_run};

@@ -1,0 +1,86 @@
+/* Losses: a loss per row, then one number, added over batch units by the tree. */
+#include "device/cpu_ops.h"
+
+static int64_t rows_of_input(const tsr_task *t) { return cpu_rows(&t->inputs[0]); }
+
+static void ce_stats_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
+  (void)thread;
+  const tsr_tensor *logits = &c->task->inputs[0];
+  c->k->softmax_stats(
+      cpu_out(c, 0), cpu_in(c, 0), cpu_tokens(c, 1), cpu_last(logits),
+      cpu_offset(c, logits, logits->ndim - 1), (int64_t)cpu_attr(c, 0), c->task->units, begin, end);
+}
+const tsr_cpu_op cpu_ce_stats = {.items = rows_of_input, .run = ce_stats_run};
+
+static int64_t
+row_loss_scratch(const tsr_kernels *k, const tsr_program *p, const tsr_task *t, int threads) {
+  (void)k, (void)p, (void)threads;
+  return cpu_rows(&t->inputs[0]) * 4 + cpu_stack_bytes(t->units, 1);
+}
+
+typedef struct {
+  int64_t rows;
+  double factor;
+} mean;
+
+static void loss_unit(const cpu_call *c, void *context, int64_t unit, float *into) {
+  const mean *m = context;
+  int64_t rows = m->rows / c->task->units;
+  const float *row_loss = cpu_scratch(c);
+  *into = (float)(c->k->sum(row_loss + unit * rows, 1, rows, rows) * m->factor);
+}
+
+static void add_rows(const cpu_call *c, double factor) {
+  mean m = {cpu_rows(&c->task->inputs[0]), factor};
+  float *stack = (float *)cpu_scratch(c) + m.rows;
+  cpu_add_units(c, c->task->units, cpu_out(c, 0), stack, 1, 0, 1, loss_unit, &m);
+}
+
+/* inputs: logits, stats (…, units, 3), targets, hyper */
+static void ce_loss_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
+  (void)thread;
+  const tsr_tensor *stats = &c->task->inputs[1];
+  c->k->softmax_loss(
+      cpu_scratch(c), cpu_out(c, 1), cpu_in(c, 1), cpu_tokens(c, 2), stats->shape[stats->ndim - 2],
+      begin, end);
+}
+static void ce_loss_after(const cpu_call *c) { add_rows(c, cpu_hyper(c, 3, TSR_HYPER_INV_COUNT)); }
+const tsr_cpu_op cpu_ce_loss = {
+    .items = rows_of_input,
+    .scratch = row_loss_scratch,
+    .run = ce_loss_run,
+    .after = ce_loss_after};
+
+static void ce_loss_dx_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
+  (void)thread;
+  const tsr_tensor *logits = &c->task->inputs[0];
+  c->k->softmax_loss_backward(
+      cpu_out(c, 0), cpu_in(c, 0), cpu_in(c, 1), cpu_tokens(c, 2),
+      cpu_hyper(c, 3, TSR_HYPER_INV_COUNT), cpu_last(logits),
+      cpu_offset(c, logits, logits->ndim - 1), (int64_t)cpu_attr(c, 0), begin, end);
+}
+const tsr_cpu_op cpu_ce_loss_dx = {.items = rows_of_input, .run = ce_loss_dx_run};
+
+/* The mean over all elements: 1/count is over rows, so the columns are divided by here. */
+static double squared_factor(const cpu_call *c) {
+  return cpu_hyper(c, 2, TSR_HYPER_INV_COUNT) / (double)cpu_last(&c->task->inputs[0]);
+}
+
+static void squared_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
+  (void)thread;
+  c->k->squared_error(
+      cpu_scratch(c), cpu_in(c, 0), cpu_in(c, 1), cpu_last(&c->task->inputs[0]), begin, end);
+}
+static void squared_after(const cpu_call *c) { add_rows(c, squared_factor(c)); }
+const tsr_cpu_op cpu_squared = {
+    .items = rows_of_input,
+    .scratch = row_loss_scratch,
+    .run = squared_run,
+    .after = squared_after};
+
+static void squared_dx_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
+  (void)thread;
+  c->k->squared_error_backward(
+      cpu_out(c, 0), cpu_in(c, 0), cpu_in(c, 1), (float)squared_factor(c), begin, end);
+}
+const tsr_cpu_op cpu_squared_dx = {.items = cpu_items_elements, .run = squared_dx_run};

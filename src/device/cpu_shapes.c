@@ -1,0 +1,94 @@
+/* Ops that move elements: slices, transposes, and the local part of a tensor that all ranks hold
+ * whole. */
+#include "device/cpu_ops.h"
+#include <string.h>
+
+/* The output's element (i0, i1, …) is the input's at start + i0*step[0] + i1*step[1] + … */
+typedef struct {
+  int ndim;
+  int64_t shape[TSR_DIMS_MAX], step[TSR_DIMS_MAX], start;
+} view;
+
+static void strides_of(const tsr_tensor *t, int64_t step[TSR_DIMS_MAX]) {
+  int64_t stride = 1;
+  for (int d = t->ndim - 1; d >= 0; d--) {
+    step[d] = stride;
+    stride *= t->shape[d];
+  }
+}
+
+static view view_of(const cpu_call *c) {
+  view v = {.ndim = c->task->inputs[0].ndim};
+  memcpy(v.shape, c->task->outputs[0].shape, sizeof v.shape);
+  strides_of(&c->task->inputs[0], v.step);
+  return v;
+}
+
+/* Items are the output's rows (all dimensions but the last). */
+static void copy_view(const cpu_call *c, const view *v, int64_t begin, int64_t end) {
+  int64_t cols = v->shape[v->ndim - 1], step = v->step[v->ndim - 1];
+  float *out = cpu_out(c, 0);
+  for (int64_t row = begin; row < end; row++) {
+    int64_t at = v->start, rest = row;
+    for (int d = v->ndim - 2; d >= 0; d--) {
+      at += rest % v->shape[d] * v->step[d];
+      rest /= v->shape[d];
+    }
+    const float *x = cpu_in(c, 0) + at;
+    if (step == 1) memcpy(out + row * cols, x, sizeof *x * (size_t)cols);
+    else
+      for (int64_t i = 0; i < cols; i++) out[row * cols + i] = x[i * step];
+  }
+}
+
+static void transpose_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
+  (void)thread;
+  view v = view_of(c);
+  int a = (int)cpu_attr(c, 0), b = (int)cpu_attr(c, 1);
+  int64_t step = v.step[a];
+  v.step[a] = v.step[b];
+  v.step[b] = step;
+  copy_view(c, &v, begin, end);
+}
+const tsr_cpu_op cpu_transpose = {.items = cpu_items_rows, .run = transpose_run};
+
+static void slice_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
+  (void)thread;
+  view v = view_of(c);
+  v.start = (int64_t)cpu_attr(c, 1) * v.step[(int)cpu_attr(c, 0)];
+  copy_view(c, &v, begin, end);
+}
+const tsr_cpu_op cpu_slice = {.items = cpu_items_rows, .run = slice_run};
+
+/* attributes: axis, dim */
+static void scatter_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
+  (void)thread;
+  view v = view_of(c);
+  int axis = (int)cpu_attr(c, 0), dim = (int)cpu_attr(c, 1);
+  v.start = c->rank->coord[axis] * v.shape[dim] * v.step[dim];
+  copy_view(c, &v, begin, end);
+}
+const tsr_cpu_op cpu_scatter = {.items = cpu_items_rows, .run = scatter_run};
+
+/* Zeros around the input along one dimension: the gradient of a slice. Items are (dimensions before
+ * it). */
+static int64_t unslice_items(const tsr_task *t) { return t->outputs[0].shape[0]; }
+
+static void unslice_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
+  (void)thread;
+  const tsr_tensor *x = &c->task->inputs[0], *y = &c->task->outputs[0];
+  int dim = (int)cpu_attr(c, 0);
+  int64_t first = (int64_t)cpu_attr(c, 1), outer = 1, inner = 1,
+          block = tsr_tensor_elements(y) / y->shape[0];
+  memset(cpu_out(c, 0) + begin * block, 0, sizeof(float) * (size_t)((end - begin) * block));
+  for (int d = 0; d < dim; d++) outer *= x->shape[d];
+  for (int d = dim + 1; d < x->ndim; d++) inner *= x->shape[d];
+  int64_t run = x->shape[dim] * inner;
+  for (int64_t o = 0; o < outer; o++)
+    for (int64_t i = 0; i < x->shape[dim]; i++) {
+      int64_t to = (o * y->shape[dim] + first + i) * inner;
+      if (to / block < begin || to / block >= end) continue;
+      memcpy(cpu_out(c, 0) + to, cpu_in(c, 0) + o * run + i * inner, sizeof(float) * (size_t)inner);
+    }
+}
+const tsr_cpu_op cpu_unslice = {.items = unslice_items, .run = unslice_run};

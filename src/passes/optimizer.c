@@ -1,0 +1,81 @@
+/* needs: gradients (after autodiff)
+ * gives: accumulation over microbatches, gradient norm, clipping, one update a parameter
+ * breaks: nothing */
+#include "passes/passes.h"
+#include <assert.h>
+
+typedef struct {
+  tsr_graph *g;
+  const tsr_optimizer *o;
+  int clip;
+} updates;
+
+static int state(const updates *u, int param, const char *what) {
+  const char *name = tsr_arena_printf(u->g->arena, "%s.%s", u->g->params[param].name, what);
+  return tsr_graph_state(u->g, name, param);
+}
+
+static const char *update_name(const updates *u, int param) {
+  return tsr_arena_printf(u->g->arena, "update.%s", u->g->params[param].name);
+}
+
+static void add_adamw(const updates *u, int param, int weight, int grad) {
+  const tsr_optimizer *o = u->o;
+  double decay = u->g->params[param].decay ? o->weight_decay : 0;
+  double attr[TSR_ATTRS_MAX] = {o->beta1, o->beta2, o->eps, decay, o->amsgrad};
+  int inputs[7] = {weight, grad, state(u, param, "m"), state(u, param, "v"), tsr_graph_hyper(u->g),
+                   u->clip};
+  if (o->amsgrad) inputs[6] = state(u, param, "v_max");
+  tsr_graph_add(
+      u->g, TSR_OP_ADAMW, TSR_UPDATE, update_name(u, param), u->g->params[param].place,
+      o->amsgrad ? 7 : 6, inputs, attr);
+}
+
+static void add_sgd(const updates *u, int param, int weight, int grad) {
+  const tsr_optimizer *o = u->o;
+  double decay = u->g->params[param].decay ? o->weight_decay : 0;
+  double attr[TSR_ATTRS_MAX] = {o->momentum, o->dampening, decay, o->nesterov};
+  int inputs[5] = {weight, grad, tsr_graph_hyper(u->g), u->clip};
+  if (o->momentum != 0) inputs[4] = state(u, param, "momentum");
+  tsr_graph_add(
+      u->g, TSR_OP_SGD, TSR_UPDATE, update_name(u, param), u->g->params[param].place,
+      o->momentum != 0 ? 5 : 4, inputs, attr);
+}
+
+static int accumulated(const updates *u, int value, const char *name) {
+  if (u->o->microbatches <= 1) return value;
+  return tsr_graph_add(
+      u->g, TSR_OP_ACCUMULATE, TSR_BACKWARD, tsr_arena_printf(u->g->arena, "sum.%s", name),
+      u->g->values[value].place, 1, &value, NULL);
+}
+
+/* The norm over all gradients (parameters in their order) and the factor that clips it. */
+static int add_clip(const updates *u, const int *grads, int count) {
+  int stats = tsr_graph_add(
+      u->g, TSR_OP_NORM_STATS, TSR_UPDATE, "norm_stats", TSR_NOWHERE, count, grads, NULL);
+  double attr[TSR_ATTRS_MAX] = {u->o->clip_max_norm};
+  return tsr_graph_add(u->g, TSR_OP_CLIP, TSR_UPDATE, "clip", TSR_NOWHERE, 1, &stats, attr);
+}
+
+void tsr_pass_optimizer(tsr_graph *g, const tsr_optimizer *optimizer) {
+  updates u = {.g = g, .o = optimizer};
+  int *grads = tsr_arena_array(g->arena, int, g->params_count), count = 0;
+  int loss = g->loss;
+  g->loss = accumulated(&u, loss, "loss");
+  for (int i = 0; i < g->outputs_count; i++)
+    if (g->outputs[i].value == loss) g->outputs[i].value = g->loss;
+  for (int p = 0; p < g->params_count; p++)
+    if (g->grads[p] >= 0)
+      grads[count++] = g->grads[p] = accumulated(&u, g->grads[p], g->params[p].name);
+  if (!count) return;
+  u.clip = add_clip(&u, grads, count);
+  tsr_graph_output(g, "clip", u.clip);
+  int values = g->values_count;
+  for (int v = 0; v < values; v++) {
+    if (g->values[v].kind != TSR_VALUE_PARAM) continue;
+    int p = g->values[v].param;
+    if (g->grads[p] < 0) continue;
+    if (optimizer->kind == TSR_RULE_ADAMW) add_adamw(&u, p, v, g->grads[p]);
+    if (optimizer->kind == TSR_RULE_SGD) add_sgd(&u, p, v, g->grads[p]);
+  }
+}

@@ -1,0 +1,377 @@
+/* The placement rules, one per op (ops.def, place column): from what the inputs are over one axis
+ * to what they must become and what the outputs then are. Only linear maps may carry a partial
+ * through; everything else asks for it to be completed first. */
+#include "passes/rules.h"
+#include <string.h>
+
+typedef tsr_rule_call call;
+typedef void place_rule(call *c);
+
+static const tsr_placement whole = {TSR_REPLICATE, 0}, partial = {TSR_PARTIAL, 0};
+static tsr_placement shard(int dim) { return (tsr_placement){TSR_SHARD, dim}; }
+
+static const tsr_value *input(const call *c, int i) { return &c->g->values[c->node->inputs[i]]; }
+static int ndim(const call *c, int i) { return input(c, i)->ndim; }
+static bool is_shard(tsr_placement p, int dim) { return p.kind == TSR_SHARD && p.dim == dim; }
+static bool is_last(const call *c, int i) { return is_shard(c->in[i], ndim(c, i) - 1); }
+/* Split along a dimension before the last: rows, whatever they mean. */
+static bool is_rows(const call *c, int i) { return c->in[i].kind == TSR_SHARD && !is_last(c, i); }
+
+static void want_all(call *c, tsr_placement p) {
+  for (int i = 0; i < c->node->inputs_count; i++) c->in[i] = p;
+}
+static void give_all(call *c, tsr_placement p) {
+  for (int i = 0; i < TSR_OUTPUTS_MAX; i++) c->out[i] = p;
+}
+
+static void place_none(call *c) { give_all(c, whole); }
+
+/* What a sum over tp becomes when it is completed: everywhere whole, or with sequence parallelism
+ * each rank's slice of the sequence. */
+static tsr_placement completed(const call *c, int i) {
+  bool slice = c->sequence_parallel && c->axis == TSR_TP && ndim(c, i) == 3;
+  return c->in[i].kind == TSR_PARTIAL && slice ? shard(1) : whole;
+}
+
+/* How many summands a sum over rows keeps apart: one per unit of the dimension that tp splits.
+ * Where the recipe cuts the sequence, sums over positions are made of its units whether or not they
+ * are split here. */
+static int64_t row_units(const call *c, tsr_placement rows) {
+  const tsr_units *u = &c->g->units;
+  if (c->axis != TSR_TP) return 0;
+  bool sequence = ndim(c, 0) == 3 && u->sequence > 1;
+  if (rows.kind != TSR_SHARD) return sequence ? u->sequence : 0;
+  return sequence && rows.dim == 1 ? u->sequence : u->tp > 1 ? u->tp : 0;
+}
+
+/* Element i of every output depends on element i of every input. */
+static void place_elementwise(call *c) {
+  tsr_placement p = whole;
+  for (int i = 0; i < c->node->inputs_count && p.kind != TSR_SHARD; i++)
+    if (c->in[i].kind == TSR_SHARD) p = c->in[i];
+  want_all(c, p);
+  give_all(c, p);
+}
+
+static void place_linear_map(call *c) { give_all(c, c->in[0]); }
+
+/* The second input may lack leading dimensions of the first. */
+static void place_broadcast(call *c) {
+  int missing = ndim(c, 0) - ndim(c, 1);
+  tsr_placement p = whole;
+  if (c->in[0].kind == TSR_SHARD) p = c->in[0];
+  else if (c->in[1].kind == TSR_SHARD) p = shard(c->in[1].dim + missing);
+  c->in[0] = p;
+  c->in[1] = p.kind == TSR_SHARD && p.dim >= missing ? shard(p.dim - missing) : whole;
+  give_all(c, p);
+}
+
+static void place_add(call *c) { place_broadcast(c); }
+static void place_mul(call *c) { place_broadcast(c); }
+
+/* y = x w^T, w (out, in). Megatron's pair: a column-parallel weight is shard(0), a row-parallel one
+ * shard(1). A weight that is split over the axis that splits the batch is gathered just before use.
+ */
+static void place_linear(call *c) {
+  int last = ndim(c, 0) - 1;
+  bool rows = is_rows(c, 0) && c->axis == TSR_DP;
+  if (rows || (is_rows(c, 0) && c->in[1].kind != TSR_SHARD)) {
+    c->in[1] = whole;
+    give_all(c, c->in[0]);
+  } else if (is_shard(c->in[1], 0)) {
+    c->in[0] = whole;
+    give_all(c, shard(last));
+  } else if (is_shard(c->in[1], 1)) {
+    c->in[0] = shard(last);
+    give_all(c, partial);
+  } else {
+    want_all(c, whole);
+    give_all(c, whole);
+  }
+}
+
+/* Inputs are pairs (dy, w); dx is their sum, so all pairs must agree. */
+static void place_linear_dx(call *c) {
+  int last = ndim(c, 0) - 1, pairs = c->node->inputs_count / 2;
+  bool columns = false, rows_weight = pairs > 0;
+  tsr_placement rows = whole;
+  for (int i = 0; i < 2 * pairs; i += 2) {
+    if (is_rows(c, i) && (c->axis == TSR_DP || c->in[i + 1].kind != TSR_SHARD)) rows = c->in[i];
+    columns |= is_shard(c->in[i + 1], 0);
+    rows_weight &= is_shard(c->in[i + 1], 1);
+  }
+  bool by_rows = rows.kind == TSR_SHARD && (c->axis == TSR_DP || !columns);
+  for (int i = 0; i < 2 * pairs; i += 2) {
+    c->in[i] = by_rows ? rows : columns ? shard(last) : whole;
+    c->in[i + 1] = by_rows ? whole : columns ? shard(0) : rows_weight ? shard(1) : whole;
+  }
+  give_all(c, by_rows ? rows : columns ? partial : rows_weight ? shard(last) : whole);
+}
+
+/* dw (out, in) = dy^T x, summed over rows; the third input is w itself, for its placement. */
+static void place_linear_dw(call *c) {
+  tsr_placement w = c->in[2];
+  if ((is_rows(c, 0) || is_rows(c, 1)) && (c->axis == TSR_DP || w.kind != TSR_SHARD)) {
+    c->in[0] = c->in[1] = is_rows(c, 0) ? c->in[0] : c->in[1];
+    give_all(c, partial);
+  } else if (is_shard(w, 0)) {
+    c->in[0] = shard(ndim(c, 0) - 1);
+    c->in[1] = whole;
+    give_all(c, w);
+  } else if (is_shard(w, 1)) {
+    c->in[0] = whole;
+    c->in[1] = shard(ndim(c, 1) - 1);
+    give_all(c, w);
+  } else {
+    c->in[0] = c->in[1] = whole;
+    give_all(c, whole);
+  }
+}
+
+static void place_matmul(call *c) {
+  int n = ndim(c, 0);
+  bool ta = c->node->attr[0] != 0, tb = c->node->attr[1] != 0;
+  int m_dim = ta ? n - 1 : n - 2, ka = ta ? n - 2 : n - 1, kb = tb ? n - 1 : n - 2,
+      n_dim = tb ? n - 2 : n - 1;
+  tsr_placement a = c->in[0], b = c->in[1];
+  if (a.kind == TSR_SHARD && a.dim < n - 2) {
+    c->in[1] = a;
+    give_all(c, a);
+  } else if (is_shard(a, ka) || is_shard(b, kb)) {
+    c->in[0] = shard(ka);
+    c->in[1] = shard(kb);
+    give_all(c, partial);
+  } else if (is_shard(a, m_dim)) {
+    c->in[1] = whole;
+    give_all(c, shard(n - 2));
+  } else if (is_shard(b, n_dim)) {
+    c->in[0] = whole;
+    give_all(c, shard(n - 1));
+  } else {
+    want_all(c, whole);
+    give_all(c, whole);
+  }
+}
+
+static void place_embedding(call *c) {
+  if (c->in[0].kind == TSR_SHARD) {
+    c->in[1] = whole;
+    give_all(c, c->in[0]);
+  } else if (is_shard(c->in[1], 0)) {
+    give_all(c, partial);
+  } else if (is_shard(c->in[1], 1)) {
+    give_all(c, shard(ndim(c, 0)));
+  } else {
+    want_all(c, whole);
+    give_all(c, whole);
+  }
+}
+
+static void place_embedding_dw(call *c) {
+  tsr_placement tokens = c->in[0], table = c->in[2];
+  if (tokens.kind == TSR_SHARD) {
+    c->in[1] = tokens;
+    give_all(c, partial);
+  } else if (is_shard(table, 0)) {
+    c->in[1] = whole;
+    give_all(c, table);
+  } else if (is_shard(table, 1)) {
+    c->in[1] = shard(ndim(c, 1) - 1);
+    give_all(c, table);
+  } else {
+    c->in[0] = c->in[1] = whole;
+    give_all(c, whole);
+  }
+}
+
+/* Which input of a row op is a vector over the last dimension, not rows; -1: none. */
+static bool is_vector(const call *c, int i) {
+  switch ((int)c->node->op) {
+  case TSR_OP_LAYERNORM:
+    return i >= 1;
+  case TSR_OP_RMSNORM:
+    return i == 1;
+  case TSR_OP_LAYERNORM_DX:
+  case TSR_OP_RMSNORM_DX:
+    return i == 2;
+  case TSR_OP_NORM_DW:
+    return i == c->node->inputs_count - 1;
+  default:
+    return false;
+  }
+}
+
+/* The dimension by which the rows of a row op are split; whole if none is. */
+static tsr_placement rows_of(const call *c) {
+  for (int i = 0; i < c->node->inputs_count; i++)
+    if (!is_vector(c, i) && ndim(c, i) == ndim(c, 0) && is_rows(c, i)) return c->in[i];
+  return whole;
+}
+
+/* Every row is for itself, so rows may be split but not cut. */
+static void place_rows(call *c) {
+  tsr_placement p = rows_of(c);
+  if (p.kind != TSR_SHARD) p = completed(c, 0);
+  for (int i = 0; i < c->node->inputs_count; i++) c->in[i] = is_vector(c, i) ? whole : p;
+  give_all(c, p);
+}
+
+static void place_norm_dw(call *c) {
+  tsr_placement p = rows_of(c);
+  for (int i = 0; i < c->node->inputs_count; i++) c->in[i] = is_vector(c, i) ? whole : p;
+  give_all(c, p.kind == TSR_SHARD ? partial : whole);
+  c->units = row_units(c, p);
+}
+
+static void place_sum_to(call *c) {
+  int missing = ndim(c, 0) - ndim(c, 1);
+  tsr_placement p = c->in[0].kind == TSR_SHARD ? c->in[0] : whole;
+  bool kept = p.kind == TSR_SHARD && p.dim >= missing; /* split along what remains */
+  c->in[0] = p;
+  c->units = kept || missing < 2 ? 0 : row_units(c, p);
+  give_all(c, kept ? shard(p.dim - missing) : p.kind == TSR_SHARD ? partial : whole);
+}
+
+/* x (batch, sequence, heads * head_dim): batches and heads are independent. */
+static void place_rope(call *c) {
+  if (is_shard(c->in[0], 1) || c->in[0].kind == TSR_PARTIAL) c->in[0] = whole;
+  c->in[1] = whole;
+  give_all(c, c->in[0]);
+}
+
+static void place_attention(call *c) {
+  tsr_placement p = whole;
+  for (int i = 0; i < c->node->inputs_count && p.kind != TSR_SHARD; i++)
+    if (ndim(c, i) == 3 && (is_shard(c->in[i], 0) || is_shard(c->in[i], 2))) p = c->in[i];
+  tsr_placement stats = is_shard(p, 2) ? shard(1) : p; /* (batch, heads, sequence, 2) */
+  for (int i = 0; i < c->node->inputs_count; i++) c->in[i] = ndim(c, i) == 4 ? stats : p;
+  give_all(c, p);
+  if (c->node->op == TSR_OP_ATTENTION) c->out[1] = stats;
+}
+
+/* A split dimension survives a reshape when it stays the outermost part of one of the new ones. */
+static void place_reshape(call *c) {
+  const tsr_value *x = input(c, 0), *y = &c->g->values[c->node->outputs[0]];
+  if (c->in[0].kind != TSR_SHARD) {
+    give_all(c, c->in[0]);
+    return;
+  }
+  int64_t before = 1, before_out = 1;
+  for (int d = 0; d < c->in[0].dim; d++) before *= x->shape[d];
+  int e = 0;
+  while (e < y->ndim && before_out < before) before_out *= y->shape[e++];
+  while (e < y->ndim - 1 && y->shape[e] == 1 && x->shape[c->in[0].dim] != 1) e++;
+  bool fits =
+      e < y->ndim && before_out == before && y->shape[e] % c->parts == 0 &&
+      (y->shape[e] % x->shape[c->in[0].dim] == 0 || x->shape[c->in[0].dim] % y->shape[e] == 0);
+  if (!fits) c->in[0] = whole;
+  give_all(c, fits ? shard(e) : whole);
+}
+
+static void place_transpose(call *c) {
+  int a = (int)c->node->attr[0], b = (int)c->node->attr[1], dim = c->in[0].dim;
+  if (c->in[0].kind == TSR_SHARD) dim = dim == a ? b : dim == b ? a : dim;
+  else c->in[0] = whole;
+  give_all(c, (tsr_placement){c->in[0].kind, dim});
+}
+
+static void place_slice(call *c) {
+  if (c->in[0].kind != TSR_SHARD || is_shard(c->in[0], (int)c->node->attr[0])) c->in[0] = whole;
+  give_all(c, c->in[0]);
+}
+
+/* logits (…, V), targets (…) → stats (…, units, 3) */
+static void place_ce_stats(call *c) {
+  if (c->in[0].kind == TSR_PARTIAL) c->in[0] = whole;
+  c->in[1] = is_rows(c, 0) ? c->in[0] : whole;
+  give_all(c, c->in[0]); /* the vocabulary's dimension is the units' */
+}
+
+/* logits (for their gradient only), stats, targets, hyper → loss, row_stats */
+static void place_ce_loss(call *c) {
+  bool rows = is_rows(c, 0);
+  c->in[1] = c->in[2] = rows ? c->in[0] : whole;
+  c->in[3] = whole;
+  c->out[0] = rows ? partial : whole;
+  c->out[1] = rows ? c->in[0] : whole;
+}
+
+static void place_ce_loss_dx(call *c) {
+  c->in[1] = c->in[2] = is_rows(c, 0) ? c->in[0] : whole;
+  c->in[3] = whole;
+  give_all(c, c->in[0]);
+}
+
+static void place_squared(call *c) {
+  tsr_placement p = is_rows(c, 0) ? c->in[0] : is_rows(c, 1) ? c->in[1] : whole;
+  c->in[0] = c->in[1] = p;
+  c->in[2] = whole;
+  bool loss = c->node->op == TSR_OP_SQUARED_ERROR;
+  give_all(c, loss && p.kind == TSR_SHARD ? partial : p);
+}
+
+static void place_norm_stats(call *c) {
+  bool split = false;
+  for (int i = 0; i < c->node->inputs_count; i++) {
+    if (c->in[i].kind == TSR_PARTIAL) c->in[i] = whole;
+    split |= c->in[i].kind == TSR_SHARD;
+  }
+  give_all(c, split ? partial : whole);
+  c->units = split && c->axis == TSR_TP && c->g->units.tp > 1 ? c->g->units.tp : 0;
+}
+
+static void place_clip(call *c) {
+  want_all(c, whole);
+  give_all(c, whole);
+}
+
+/* The parameter stays where it is; gradient and state come to it; hyper and clip are everywhere. */
+static void place_optimizer(call *c) {
+  int hyper = c->node->op == TSR_OP_ADAMW ? 4 : 2;
+  for (int i = 1; i < c->node->inputs_count; i++)
+    c->in[i] = i == hyper || i == hyper + 1 ? whole : c->in[0];
+}
+
+static const char *wrong_input(const call *c, const char *must) {
+  return tsr_arena_printf(
+      c->g->arena, "%s over %s: '%s' is not %s there", tsr_op_name(c->node->op),
+      tsr_axis_name(c->axis), input(c, 0)->name, must);
+}
+
+/* A collective that the user wrote: on its axis it completes what is there, elsewhere it changes
+ * nothing. */
+static void place_collective(call *c) {
+  const double *attr = c->node->attr;
+  tsr_placement in = c->in[0];
+  give_all(c, in);
+  if ((int)attr[0] != c->axis) return;
+  switch ((int)c->node->op) {
+  case TSR_OP_ALL_REDUCE:
+    if (in.kind != TSR_PARTIAL) c->error = wrong_input(c, "partial");
+    give_all(c, whole);
+    return;
+  case TSR_OP_ALL_GATHER:
+    if (in.kind != TSR_SHARD) c->error = wrong_input(c, "split");
+    give_all(c, whole);
+    return;
+  case TSR_OP_REDUCE_SCATTER:
+    if (in.kind != TSR_PARTIAL) c->error = wrong_input(c, "partial");
+    give_all(c, shard((int)attr[1]));
+    return;
+  case TSR_OP_ALL_TO_ALL:
+    if (!is_shard(in, (int)attr[1])) c->error = wrong_input(c, "split along 'from'");
+    give_all(c, shard((int)attr[2]));
+    return;
+  default: /* scatter */
+    if (in.kind != TSR_REPLICATE) c->error = wrong_input(c, "whole");
+    give_all(c, shard((int)attr[1]));
+  }
+}
+
+static place_rule *const rules[] = {
+#define OP(id, name, min, max, outputs, attrs, infer, gradient, place, ...) place_##place,
+#include "graph/ops.def"
+#undef OP
+};
+
+void tsr_rule_apply(tsr_rule_call *c) { rules[c->node->op](c); }

@@ -1,0 +1,20 @@
+/* What a placement rule sees: one node on one axis. */
+#ifndef TSR_PASSES_RULES_H
+#define TSR_PASSES_RULES_H
+#include "passes/passes.h"
+
+typedef struct {
+  const tsr_graph *g; /* the graph being read */
+  const tsr_node *node;
+  int axis;
+  int64_t parts;      /* into how many pieces the axis (or its units) splits a dimension, at least */
+  tsr_placement *in;  /* in: what each input is; out: what the op wants it to be */
+  tsr_placement out[TSR_OUTPUTS_MAX];
+  bool sequence_parallel; /* between tp's products, activations are split along the sequence */
+  int64_t units;      /* out: the result keeps so many summands apart (tsr_value.units); 0: none */
+  const char *error;  /* out: why it cannot be, or NULL */
+} tsr_rule_call;
+
+void tsr_rule_apply(tsr_rule_call *call);
+
+#endif

@@ -1,0 +1,60 @@
+/* What each op costs, one rule per op (ops.def, cost column), in floating-point operations on one
+ * rank. */
+#include "plan/plan.h"
+#include <math.h>
+
+typedef double cost_rule(const tsr_task *t);
+
+static double elements(const tsr_tensor *t) { return (double)tsr_tensor_elements(t); }
+static double last(const tsr_tensor *t) { return (double)t->shape[t->ndim - 1]; }
+
+/* 2 R K N for each product that the task is made of. */
+static double cost_linear(const tsr_task *t) {
+  if (t->op == TSR_OP_LINEAR) return 2 * elements(&t->outputs[0]) * last(&t->inputs[0]);
+  if (t->op == TSR_OP_LINEAR_DW) return 2 * elements(&t->inputs[0]) * last(&t->inputs[1]);
+  double flops = 0;
+  for (int i = 0; i < t->inputs_count; i += 2)
+    flops += 2 * elements(&t->outputs[0]) * last(&t->inputs[i]);
+  return flops;
+}
+
+/* a (…, M, K) holds M K, the result M N: 2 M N K. */
+static double cost_matmul(const tsr_task *t) {
+  const tsr_tensor *a = &t->inputs[0], *b = &t->inputs[1], *y = &t->outputs[0];
+  double batch = elements(y) / (last(y) * (double)y->shape[y->ndim - 2]);
+  double mk = elements(a) / batch, kn = elements(b) / batch, mn = elements(y) / batch;
+  return 2 * mn * sqrt(mk * kn / mn) * batch;
+}
+
+static double cost_elementwise(const tsr_task *t) {
+  double most = 0;
+  for (int i = 0; i < t->inputs_count; i++)
+    if (elements(&t->inputs[i]) > most) most = elements(&t->inputs[i]);
+  return most;
+}
+
+static double cost_bytes(const tsr_task *t) {
+  (void)t;
+  return 0;
+}
+
+static double cost_collective(const tsr_task *t) {
+  return t->op == TSR_OP_ALL_REDUCE || t->op == TSR_OP_REDUCE_SCATTER ? elements(&t->inputs[0]) : 0;
+}
+
+/* Two products over the pairs of positions (half of them when causal; the products are counted
+ * whole, as is the field's custom): 4 B T T H D. */
+static double cost_attention(const tsr_task *t) {
+  return 4 * elements(&t->inputs[0]) * (double)t->inputs[0].shape[1];
+}
+static double cost_attention_dx(const tsr_task *t) {
+  return 10 * elements(&t->inputs[1]) * (double)t->inputs[1].shape[1];
+}
+
+static cost_rule *const rules[] = {
+#define OP(id, name, min, max, outputs, attrs, infer, gradient, place, lower, cost) cost_##cost,
+#include "graph/ops.def"
+#undef OP
+};
+
+double tsr_task_flops(const tsr_task *task) { return rules[task->op](task); }

@@ -1,0 +1,18 @@
+/* The worker's threads: one loop at a time, its jobs dealt round-robin, so which thread runs a job is
+ * fixed. The caller is thread 0. */
+#ifndef TSR_RUN_POOL_H
+#define TSR_RUN_POOL_H
+#include "base/diag.h"
+
+typedef struct tsr_pool tsr_pool;
+typedef void tsr_pool_job(void *context, int job);
+
+bool tsr_pool_open(tsr_arena *arena, int threads, tsr_pool **ret_pool, tsr_diags *diags);
+void tsr_pool_close(tsr_pool *pool);
+/* Runs job(context, 0 .. jobs-1) and returns when all are done. */
+void tsr_pool_run(tsr_pool *pool, tsr_pool_job *job, void *context, int jobs);
+int tsr_pool_threads(const tsr_pool *pool);
+/* Cores that this process may use (its affinity mask). */
+int tsr_pool_cores(void);
+
+#endif

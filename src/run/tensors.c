@@ -1,0 +1,151 @@
+/* Whole tensors in and out of the ranks' parts, and their first values. */
+#include "run/internal.h"
+#include <assert.h>
+#include <string.h>
+
+tsr_box tsr_bound_box(const tsr_bound *b, int value, int rank) {
+  const tsr_value *v = &b->program->graph->values[value];
+  const tsr_tensor *t = &b->program->tensors[value];
+  tsr_box box = {.ndim = v->ndim};
+  assert(v->ndim <= TSR_BOX_DIMS_MAX);
+  for (int d = 0; d < v->ndim; d++) {
+    box.shape[d] = t->shape[d];
+    box.global[d] = v->shape[d];
+  }
+  for (int a = 0; a < TSR_AXES; a++)
+    if (v->placement[a].kind == TSR_SHARD)
+      box.offset[v->placement[a].dim] += b->ranks[rank].coord[a] * t->shape[v->placement[a].dim];
+  return box;
+}
+
+static int64_t box_rows(const tsr_box *box) {
+  int64_t rows = 1;
+  for (int d = 0; d < box->ndim - 1; d++) rows *= box->shape[d];
+  return rows;
+}
+
+/* The whole tensor's index of the first element of a local row. */
+static int64_t whole_index(const tsr_box *box, int64_t row) {
+  int64_t index[TSR_BOX_DIMS_MAX] = {0}, at = 0;
+  for (int d = box->ndim - 2; d >= 0; d--) {
+    index[d] = row % box->shape[d];
+    row /= box->shape[d];
+  }
+  for (int d = 0; d < box->ndim; d++) at = at * box->global[d] + index[d] + box->offset[d];
+  return at;
+}
+
+void tsr_bound_read(const tsr_bound *b, int value, float *out) {
+  for (int r = 0; r < b->worker->options.parallel->ranks; r++) {
+    tsr_box box = tsr_bound_box(b, value, r);
+    const float *part = tsr_bound_address(b, value, r);
+    int64_t cols = box.shape[box.ndim - 1], rows = box_rows(&box);
+    for (int64_t i = 0; i < rows; i++)
+      memcpy(out + whole_index(&box, i), part + i * cols, sizeof(float) * (size_t)cols);
+  }
+}
+
+void tsr_bound_read_row(const tsr_bound *b, int value, int64_t row, float *out) {
+  for (int r = 0; r < b->worker->options.parallel->ranks; r++) {
+    tsr_box box = tsr_bound_box(b, value, r);
+    const float *part = tsr_bound_address(b, value, r);
+    int64_t cols = box.shape[box.ndim - 1], whole_cols = box.global[box.ndim - 1], rows = box_rows(&box);
+    for (int64_t i = 0; i < rows; i++) {
+      int64_t at = whole_index(&box, i);
+      if (at / whole_cols == row) memcpy(out + at % whole_cols, part + i * cols, sizeof(float) * (size_t)cols);
+    }
+  }
+}
+
+void tsr_bound_write(tsr_bound *b, int value, const float *whole) {
+  for (int r = 0; r < b->worker->options.parallel->ranks; r++) {
+    tsr_box box = tsr_bound_box(b, value, r);
+    float *part = tsr_bound_address(b, value, r);
+    int64_t cols = box.shape[box.ndim - 1], rows = box_rows(&box);
+    for (int64_t i = 0; i < rows; i++)
+      memcpy(part + i * cols, whole + whole_index(&box, i), sizeof(float) * (size_t)cols);
+  }
+}
+
+int tsr_bound_param(const tsr_bound *b, int param) { return b->param_values[param]; }
+
+bool tsr_bound_replicas_agree(const tsr_bound *b, const char **ret_param) {
+  const tsr_graph *g = b->program->graph;
+  for (int p = 0; p < g->params_count; p++) {
+    int v = b->param_values[p];
+    size_t bytes = sizeof(float) * (size_t)tsr_tensor_elements(&b->program->tensors[v]);
+    for (int r = 1; r < b->worker->options.parallel->ranks; r++) {
+      tsr_box box = tsr_bound_box(b, v, r);
+      int first = 0; /* the first rank that holds the same part */
+      while (first < r) {
+        tsr_box other = tsr_bound_box(b, v, first);
+        if (!memcmp(box.offset, other.offset, sizeof box.offset)) break;
+        first++;
+      }
+      if (!memcmp(tsr_bound_address(b, v, first), tsr_bound_address(b, v, r), bytes)) continue;
+      *ret_param = g->params[p].name;
+      return false;
+    }
+  }
+  return true;
+}
+
+/* ---- first values ---- */
+
+static void set_padding(const tsr_param *p, const tsr_box *box, float *part) {
+  int64_t row = 1;
+  for (int d = 1; d < box->ndim; d++) row *= box->shape[d];
+  for (int64_t i = 0; i < box->shape[0]; i++)
+    if (box->offset[0] + i >= p->valid0) memset(part + i * row, 0, sizeof(float) * (size_t)row);
+}
+
+/* Parameters are a function of seed, name and global index, so every mesh starts from the same. */
+static void initialise(
+    const tsr_bound *b, const tsr_init *init, const char *name, const tsr_box *box, float *part) {
+  const tsr_kernels *k = b->worker->options.kernels;
+  int64_t rows = box_rows(box), elements = rows * box->shape[box->ndim - 1];
+  uint64_t key = tsr_random_key(b->worker->options.seed, name, 0);
+  switch (init->kind) {
+  case TSR_INIT_ZEROS:
+    k->fill(part, 0, 0, elements);
+    return;
+  case TSR_INIT_ONES:
+    k->fill(part, 1, 0, elements);
+    return;
+  case TSR_INIT_NORMAL:
+    k->random_normal(part, (float)init->a, (float)init->b, key, box, 0, rows);
+    return;
+  case TSR_INIT_UNIFORM:
+    k->random_uniform(part, (float)init->a, (float)init->b, key, box, 0, rows);
+    return;
+  case TSR_INIT_ROPE:
+    k->rope_table(
+        part, box->shape[0], (int64_t)init->a, 0, init->b, init->scaling[0], init->scaling[1],
+        init->scaling[2], init->scaling[3]);
+  }
+}
+
+typedef struct {
+  tsr_bound *bound;
+  bool parameters;
+} initialisation;
+
+static void initialise_rank(void *context, int rank) {
+  const initialisation *i = context;
+  const tsr_graph *g = i->bound->program->graph;
+  for (int v = 0; v < g->values_count; v++) {
+    const tsr_value *value = &g->values[v];
+    bool param = value->kind == TSR_VALUE_PARAM && i->parameters;
+    if (!param && value->kind != TSR_VALUE_CONST) continue;
+    tsr_box box = tsr_bound_box(i->bound, v, rank);
+    float *part = tsr_bound_address(i->bound, v, rank);
+    initialise(
+        i->bound, param ? &g->params[value->param].init : &value->init, value->name, &box, part);
+    if (param) set_padding(&g->params[value->param], &box, part);
+  }
+}
+
+void tsr_bound_initialise(tsr_bound *bound, bool parameters) {
+  initialisation i = {bound, parameters};
+  tsr_pool_run(bound->worker->pool, initialise_rank, &i, bound->worker->options.parallel->ranks);
+}

@@ -1,0 +1,53 @@
+/* A worker: one process that hosts ranks on one device, their memory, and the executor that steps them in
+ * lockstep through a program. This one hosts all ranks of the mesh on the CPU. */
+#ifndef TSR_RUN_WORKER_H
+#define TSR_RUN_WORKER_H
+#include "device/cpu.h"
+#include "parallel/parallel.h"
+#include "run/pool.h"
+
+typedef struct {
+  const tsr_parallel *parallel;
+  const tsr_kernels *kernels;
+  int threads;
+  uint64_t seed;
+  int64_t memory_limit; /* bytes that may be allocated in all; 0: what the machine has available */
+} tsr_worker_options;
+
+typedef struct tsr_worker tsr_worker;
+typedef struct tsr_bound tsr_bound; /* a program with memory */
+
+/* Allocates every segment of every rank for `programs[0]`, with a work segment that is large enough for all
+ * of `programs` and constants and inputs for each. Refused with the sizes before anything is allocated when
+ * it does not fit. Parameters are then initialised, state is zero. The programs share parameters, so their
+ * graphs must have the same. */
+bool tsr_worker_open(
+    tsr_arena *arena, const tsr_worker_options *options, const tsr_program *const *programs, int programs_count,
+    tsr_worker **ret_worker, tsr_bound **ret_bound, tsr_diags *diags);
+void tsr_worker_close(tsr_worker *worker);
+int64_t tsr_worker_bytes(const tsr_worker *worker); /* allocated for tensors, all ranks */
+
+/* Writes one sample's row of an input (elements of one index of dimension 0). `sample` counts over the whole
+ * step: 0 .. batch * microbatches - 1. */
+typedef void tsr_fill_row(void *context, const char *input, int64_t sample, void *row);
+
+/* One microbatch: fills the inputs, then runs the body. Graphs whose inputs no `fill` is given for get
+ * random numbers by name. */
+void tsr_bound_run_body(tsr_bound *bound, int64_t step, int64_t microbatch, tsr_fill_row *fill, void *context);
+/* The update, once after all microbatches. */
+void tsr_bound_run_update(tsr_bound *bound, int64_t step);
+/* The step's numbers, for all ranks. */
+void tsr_bound_set_hyper(tsr_bound *bound, const float hyper[TSR_HYPERS]);
+
+/* Copies a value out whole, from wherever its parts are; `out` has tsr_value_elements() floats. */
+void tsr_bound_read(const tsr_bound *bound, int value, float *out);
+/* One row of it (an index over all dimensions but the last). */
+void tsr_bound_read_row(const tsr_bound *bound, int value, int64_t row, float *out);
+/* Copies a whole value in, to all ranks' parts. */
+void tsr_bound_write(tsr_bound *bound, int value, const float *whole);
+/* The value of a parameter, by its index. */
+int tsr_bound_param(const tsr_bound *bound, int param);
+/* Whether every rank that should hold the same bytes of every parameter does. */
+bool tsr_bound_replicas_agree(const tsr_bound *bound, const char **ret_param);
+
+#endif
