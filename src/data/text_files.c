@@ -1,0 +1,66 @@
+#include "data/text_files.h"
+#include "base/file.h"
+#include <errno.h>
+#include <glob.h>
+#include <string.h>
+
+static const size_t FILE_BYTES_MAX = (size_t)1 << 40;
+static const size_t QUOTED_BYTES_MAX = (size_t)1 << 24; /* quoting copies the text */
+
+typedef struct {
+  tsr_text_file *items;
+  int count, capacity;
+} file_list;
+
+static bool
+add_file(tsr_arena *arena, file_list *list, const char *path, tsr_place place, tsr_diags *diags) {
+  tsr_text_file file = {.path = tsr_arena_strdup(arena, path)};
+  char *text;
+  if (!tsr_file_read(arena, path, FILE_BYTES_MAX, place, &text, &file.length, diags)) return false;
+  file.text = text;
+  tsr_arena_grow(arena, (void **)&list->items, sizeof file, list->count, &list->capacity);
+  list->items[list->count++] = file;
+  return true;
+}
+
+static bool add_matches(
+    tsr_arena *arena, file_list *list, const char *pattern, tsr_place place, tsr_diags *diags) {
+  glob_t found;
+  int status = glob(pattern, 0, NULL, &found);
+  if (status == GLOB_NOMATCH) return tsr_diag_error(diags, place, "no file matches '%s'", pattern);
+  if (status)
+    return tsr_diag_failure(diags, place, "cannot list '%s': %s", pattern, strerror(errno));
+  bool ok = true;
+  for (size_t i = 0; i < found.gl_pathc && ok; i++)
+    ok = add_file(arena, list, found.gl_pathv[i], place, diags);
+  globfree(&found);
+  return ok;
+}
+
+bool tsr_text_files_read(
+    tsr_arena *arena, const char *const *patterns, int count, tsr_place place,
+    tsr_text_file **ret_files, int *ret_count, tsr_diags *diags) {
+  file_list list = {0};
+  for (int i = 0; i < count; i++) {
+    /* A file whose name holds a bracket is a file all the same. */
+    bool is_pattern = strpbrk(patterns[i], "*?[") && !tsr_file_exists(patterns[i]);
+    bool ok = is_pattern ? add_matches(arena, &list, patterns[i], place, diags)
+                         : add_file(arena, &list, patterns[i], place, diags);
+    if (!ok) return false;
+  }
+  *ret_files = list.items;
+  *ret_count = list.count;
+  return true;
+}
+
+tsr_place
+tsr_text_file_place(const tsr_text_file *file, size_t offset, int length, tsr_diags *diags) {
+  tsr_place place = {.file = file->path, .line = 1, .length = length};
+  const char *start = file->text, *end = file->text + offset;
+  for (const char *at; (at = memchr(start, '\n', (size_t)(end - start))); start = at + 1)
+    place.line++;
+  place.col = (int)(end - start) + 1;
+  if (file->length <= QUOTED_BYTES_MAX)
+    tsr_diags_source(diags, file->path, file->text, file->length);
+  return place;
+}

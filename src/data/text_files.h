@@ -1,0 +1,24 @@
+/* The text files of a data set, by path or by pattern. */
+#ifndef TSR_DATA_TEXT_FILES_H
+#define TSR_DATA_TEXT_FILES_H
+#include "base/diag.h"
+
+/* A text and the name that diagnostics give it: a file's path, or "--prompt", say. */
+typedef struct {
+  const char *path, *text;
+  size_t length;
+} tsr_text_file;
+
+/* Reads files in the order of `patterns`: each is the path of a file, or a glob(3) pattern whose
+ * matches are taken sorted by byte value. Errors stand at `place` (where the user named them): a
+ * file that cannot be read, a pattern without a match. The texts live in `arena`. */
+bool tsr_text_files_read(
+    tsr_arena *arena, const char *const *patterns, int count, tsr_place place,
+    tsr_text_file **ret_files, int *ret_count, tsr_diags *diags);
+
+/* The place of the byte at `offset`, with `length` bytes to underline. Makes the file's lines known
+ * to `diags`, so call it only to report an error. */
+tsr_place
+tsr_text_file_place(const tsr_text_file *file, size_t offset, int length, tsr_diags *diags);
+
+#endif

@@ -1,0 +1,154 @@
+#include "data/tokenizer.h"
+#include "data/utf8.h"
+#include <assert.h>
+#include <string.h>
+
+static bool bad_utf8(const tsr_text_file *file, size_t offset, tsr_diags *diags) {
+  tsr_diag_error(
+      diags, tsr_text_file_place(file, offset, 1, diags), "invalid UTF-8: byte 0x%02x",
+      (unsigned char)file->text[offset]);
+  tsr_diag_hint(diags, "tokenizer_type: byte takes any file");
+  return false;
+}
+
+/* Sets the bit of each character in the text. */
+static bool mark_chars(const tsr_text_file *file, uint8_t *bits, tsr_diags *diags) {
+  for (size_t at = 0; at < file->length;) {
+    uint32_t code;
+    int bytes = tsr_utf8_next(file->text + at, file->length - at, &code);
+    if (!bytes) return bad_utf8(file, at, diags);
+    bits[code / 8] |= (uint8_t)(1u << code % 8);
+    at += (size_t)bytes;
+  }
+  return true;
+}
+
+static void collect_chars(tsr_arena *arena, const uint8_t *bits, tsr_tokenizer *tokenizer) {
+  int32_t count = 0;
+  for (int i = 0; i < TSR_UTF8_CODES / 8; i++) count += __builtin_popcount(bits[i]);
+  uint32_t *chars = tsr_arena_array(arena, uint32_t, count);
+  int32_t token = 0;
+  for (uint32_t code = 0; code < TSR_UTF8_CODES; code++) {
+    bool is_found = bits[code / 8] >> code % 8 & 1;
+    if (code < 128) tokenizer->ascii[code] = is_found ? token : -1;
+    if (is_found) chars[token++] = code;
+  }
+  tokenizer->chars = chars;
+  tokenizer->vocab_size = count;
+}
+
+bool tsr_tokenizer_char(
+    tsr_arena *arena, const tsr_text_file *files, int count, tsr_tokenizer *ret_tokenizer,
+    tsr_diags *diags) {
+  tsr_arena *scratch = tsr_arena_new();
+  uint8_t *bits = tsr_arena_alloc(scratch, TSR_UTF8_CODES / 8);
+  bool ok = true;
+  for (int i = 0; i < count; i++) ok &= mark_chars(&files[i], bits, diags);
+  *ret_tokenizer = (tsr_tokenizer){.kind = TSR_TOKENIZER_CHAR};
+  if (ok) collect_chars(arena, bits, ret_tokenizer);
+  tsr_arena_free(scratch);
+  return ok;
+}
+
+tsr_tokenizer tsr_tokenizer_byte(void) {
+  return (tsr_tokenizer){.kind = TSR_TOKENIZER_BYTE, .vocab_size = 256};
+}
+
+tsr_tokenizer tsr_tokenizer_ids(int32_t vocab_size) {
+  assert(vocab_size > 0);
+  return (tsr_tokenizer){.kind = TSR_TOKENIZER_IDS, .vocab_size = vocab_size};
+}
+
+/* The character's token, or -1. */
+static int32_t find_char(const tsr_tokenizer *tokenizer, uint32_t code) {
+  if (code < 128) return tokenizer->ascii[code];
+  int32_t low = 0, high = tokenizer->vocab_size;
+  while (low < high) {
+    int32_t middle = low + (high - low) / 2;
+    if (tokenizer->chars[middle] < code) low = middle + 1;
+    else high = middle;
+  }
+  return low < tokenizer->vocab_size && tokenizer->chars[low] == code ? low : -1;
+}
+
+static bool encode_chars(
+    const tsr_tokenizer *tokenizer, const tsr_text_file *file, int32_t *ret_tokens,
+    int64_t *ret_count, tsr_diags *diags) {
+  int64_t count = 0;
+  for (size_t at = 0; at < file->length;) {
+    uint32_t code;
+    int bytes = tsr_utf8_next(file->text + at, file->length - at, &code);
+    if (!bytes) return bad_utf8(file, at, diags);
+    int32_t token = find_char(tokenizer, code);
+    if (token < 0) {
+      bool is_visible = code > ' ' && code != 0x7f;
+      return tsr_diag_error(
+          diags, tsr_text_file_place(file, at, bytes, diags),
+          "character %s%.*s%sU+%04X%s is not in the vocabulary of %d characters",
+          is_visible ? "'" : "", is_visible ? bytes : 0, file->text + at, is_visible ? "' (" : "",
+          code, is_visible ? ")" : "", tokenizer->vocab_size);
+    }
+    ret_tokens[count++] = token;
+    at += (size_t)bytes;
+  }
+  *ret_count = count;
+  return true;
+}
+
+static bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+
+static bool encode_ids(
+    const tsr_tokenizer *tokenizer, const tsr_text_file *file, int32_t *ret_tokens,
+    int64_t *ret_count, tsr_diags *diags) {
+  int64_t count = 0;
+  for (size_t at = 0, end; at < file->length; at = end) {
+    end = at + 1;
+    if (is_space(file->text[at])) continue;
+    int64_t number = 0;
+    bool is_number = true;
+    for (end = at; end < file->length && !is_space(file->text[end]); end++) {
+      char c = file->text[end];
+      is_number &= c >= '0' && c <= '9';
+      if (is_number && number <= INT32_MAX) number = number * 10 + (c - '0');
+    }
+    if (is_number && number < tokenizer->vocab_size) {
+      ret_tokens[count++] = (int32_t)number;
+      continue;
+    }
+    int length = end - at < 40 ? (int)(end - at) : 40;
+    tsr_place place = tsr_text_file_place(file, at, length, diags);
+    const char *word = file->text + at;
+    return is_number ? tsr_diag_error(
+                           diags, place, "token %.*s is outside the vocabulary of %d tokens",
+                           length, word, tokenizer->vocab_size)
+                     : tsr_diag_error(diags, place, "'%.*s' is not a token number", length, word);
+  }
+  *ret_count = count;
+  return true;
+}
+
+bool tsr_tokenizer_encode(
+    const tsr_tokenizer *tokenizer, const tsr_text_file *file, int32_t *ret_tokens,
+    int64_t *ret_count, tsr_diags *diags) {
+  if (tokenizer->kind == TSR_TOKENIZER_CHAR)
+    return encode_chars(tokenizer, file, ret_tokens, ret_count, diags);
+  if (tokenizer->kind == TSR_TOKENIZER_IDS)
+    return encode_ids(tokenizer, file, ret_tokens, ret_count, diags);
+  for (size_t i = 0; i < file->length; i++) ret_tokens[i] = (unsigned char)file->text[i];
+  *ret_count = (int64_t)file->length;
+  return true;
+}
+
+void tsr_tokenizer_decode(
+    const tsr_tokenizer *tokenizer, const int32_t *tokens, int64_t count, tsr_text *text) {
+  for (int64_t i = 0; i < count; i++) {
+    assert(tokens[i] >= 0 && tokens[i] < tokenizer->vocab_size);
+    char bytes[16] = {(char)tokens[i]};
+    int length = 1;
+    if (tokenizer->kind == TSR_TOKENIZER_CHAR)
+      length = tsr_utf8_put(tokenizer->chars[tokens[i]], bytes);
+    else if (tokenizer->kind == TSR_TOKENIZER_IDS)
+      length = snprintf(bytes, sizeof bytes, "%s%d", i ? " " : "", tokens[i]);
+    tsr_text_add_bytes(text, bytes, (size_t)length);
+  }
+}

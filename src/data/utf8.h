@@ -1,0 +1,15 @@
+/* UTF-8 as RFC 3629 has it: no overlong forms, no surrogates, nothing above U+10FFFF. */
+#ifndef TSR_DATA_UTF8_H
+#define TSR_DATA_UTF8_H
+#include <stddef.h>
+#include <stdint.h>
+
+enum { TSR_UTF8_CODES = 0x110000, TSR_UTF8_BYTES_MAX = 4 };
+
+/* The bytes of the character at `text` (1..4) and its code point, or 0 when it is not valid. */
+int tsr_utf8_next(const char *text, size_t length, uint32_t *ret_code);
+
+/* Writes the character's bytes and returns how many they are. */
+int tsr_utf8_put(uint32_t code, char ret_bytes[TSR_UTF8_BYTES_MAX]);
+
+#endif

@@ -1,0 +1,57 @@
+/* The run's numbers as JSON lines: one object per line, its kind in "event".
+ *
+ *   start   config, mesh, ranks, parameters, seed, policy, isa, threads
+ *   step    step, loss, grad_norm, lr, tokens, tokens_per_s, ms
+ *   eval    step, loss, perplexity
+ *   sample  step, text
+ *   end     step, loss, weights_sha256
+ *
+ * A step's number is how many updates are done with it, from 1. Numbers are written so that they
+ * read back as the same double; NaN and infinities are null. Each line is written whole, by one
+ * write, so that a reader who follows the file and a crash at any time see whole lines. */
+#ifndef TSR_REPORT_METRICS_H
+#define TSR_REPORT_METRICS_H
+#include "base/diag.h"
+#include <stdint.h>
+
+typedef struct tsr_metrics tsr_metrics;
+
+typedef struct {
+  const char *config, *mesh; /* the mesh as text, "dp=2 tp=4", say */
+  int64_t ranks;
+  int64_t parameters; /* numbers in all parameters */
+  uint64_t seed;
+  const char *policy, *isa;
+  int threads;
+} tsr_metrics_start;
+
+typedef struct {
+  int64_t step;
+  double loss;
+  double grad_norm; /* before clipping; NaN when it was not computed */
+  double lr;
+  int64_t tokens;          /* seen since the run's first step */
+  double tokens_per_s, ms; /* of this step */
+} tsr_metrics_step;
+
+/* Opens the file, emptied unless `append` (a resumed run goes on in its file). `path` NULL: nothing
+ * is written. A file that cannot be opened is an error. `path` must outlive the metrics. */
+bool tsr_metrics_open(
+    tsr_arena *arena, const char *path, bool append, tsr_metrics **ret_metrics, tsr_diags *diags);
+void tsr_metrics_close(tsr_metrics *metrics);
+
+/* Each writes one line. The first write that fails is a failure that names the file and the step,
+ * and returns false; the file is then closed and later calls do nothing, so the caller decides
+ * whether the run goes on without. */
+bool tsr_metrics_write_start(
+    tsr_metrics *metrics, const tsr_metrics_start *start, tsr_diags *diags);
+bool tsr_metrics_write_step(tsr_metrics *metrics, const tsr_metrics_step *step, tsr_diags *diags);
+/* The perplexity is exp(loss). */
+bool tsr_metrics_write_eval(tsr_metrics *metrics, int64_t step, double loss, tsr_diags *diags);
+/* Bytes of the text that are not UTF-8, and NUL, become U+FFFD. */
+bool tsr_metrics_write_sample(
+    tsr_metrics *metrics, int64_t step, const char *text, size_t length, tsr_diags *diags);
+bool tsr_metrics_write_end(
+    tsr_metrics *metrics, int64_t step, double loss, const char *weights_sha256, tsr_diags *diags);
+
+#endif

@@ -1,0 +1,140 @@
+#include "report/progress.h"
+#include "base/text.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+static const double RENEW_S = 0.1;
+enum { WIDTH_DEFAULT = 80, BAR_MIN = 8, BAR_MAX = 24 };
+
+void tsr_progress_format_time(double seconds, char ret_text[32]) {
+  if (!(seconds >= 0 && seconds < 1e9)) {
+    strcpy(ret_text, "--:--");
+    return;
+  }
+  long long s = (long long)(seconds + 0.5), days = s / 86400;
+  int hours = (int)(s / 3600 % 24), minutes = (int)(s / 60 % 60), rest = (int)(s % 60);
+  if (days) snprintf(ret_text, 32, "%lldd %02d:%02d:%02d", days, hours, minutes, rest);
+  else if (hours) snprintf(ret_text, 32, "%d:%02d:%02d", hours, minutes, rest);
+  else snprintf(ret_text, 32, "%d:%02d", minutes, rest);
+}
+
+static int add(char *line, int length, int width, const char *part) {
+  int more = (int)strlen(part);
+  if (length + more > width) return length;
+  memcpy(line + length, part, (size_t)more + 1);
+  return length + more;
+}
+
+/* " [####----]" in what room there is, or nothing. */
+static void format_fill(const tsr_progress_state *state, int room, char *ret_text) {
+  int cells = room - 3 < BAR_MAX ? room - 3 : BAR_MAX;
+  ret_text[0] = 0;
+  if (cells < BAR_MIN || state->steps <= 0) return;
+  double done = (double)state->step / (double)state->steps;
+  int full = (int)(fmin(fmax(done, 0), 1) * cells);
+  strcpy(ret_text, " [");
+  for (int i = 0; i < cells; i++) strcat(ret_text, i < full ? "#" : "-");
+  strcat(ret_text, "]");
+}
+
+int tsr_progress_format_bar(
+    const tsr_progress_state *state, int width, char ret_line[TSR_PROGRESS_LINE_BYTES]) {
+  char step[64], loss[64], speed[64] = "", eta[64], time[32], fill[BAR_MAX + 4];
+  if (width > TSR_PROGRESS_LINE_BYTES - 1) width = TSR_PROGRESS_LINE_BYTES - 1;
+  snprintf(step, sizeof step, "step %lld/%lld", (long long)state->step, (long long)state->steps);
+  snprintf(loss, sizeof loss, "  loss %.4f", state->loss);
+  if (state->tokens_per_s > 0)
+    snprintf(
+        speed, sizeof speed, "  %s tok/s", tsr_text_count((int64_t)(state->tokens_per_s + 0.5)));
+  tsr_progress_format_time(state->eta_s, time);
+  snprintf(eta, sizeof eta, "  ETA %s", time);
+
+  /* Room is given by importance, which is not the order on the line. */
+  char *parts[] = {step, loss, eta, speed};
+  int used = 0;
+  for (int i = 0; i < 4; i++) {
+    int more = (int)strlen(parts[i]);
+    if (used + more <= width) used += more;
+    else parts[i][0] = 0;
+  }
+  format_fill(state, width - used, fill);
+  ret_line[0] = 0;
+  int length = add(ret_line, 0, width, step);
+  length = add(ret_line, length, width, fill);
+  length = add(ret_line, length, width, loss);
+  length = add(ret_line, length, width, speed);
+  return add(ret_line, length, width, eta);
+}
+
+int tsr_progress_format_step(
+    const tsr_progress_state *state, char ret_line[TSR_PROGRESS_LINE_BYTES]) {
+  char speed[64] = "", norm[64] = "";
+  if (state->tokens_per_s > 0)
+    snprintf(
+        speed, sizeof speed, ", %s tokens/s", tsr_text_count((int64_t)(state->tokens_per_s + 0.5)));
+  if (!isnan(state->grad_norm)) snprintf(norm, sizeof norm, ", grad norm %.4f", state->grad_norm);
+  return snprintf(
+      ret_line, TSR_PROGRESS_LINE_BYTES, "Step %lld: Loss = %.4f%s, lr %.4e%s",
+      (long long)state->step, state->loss, speed, state->lr, norm);
+}
+
+tsr_progress
+tsr_progress_start(FILE *plain, bool quiet, int64_t log_every, int64_t first_step, double now_s) {
+  const char *term = getenv("TERM"), *no_color = getenv("NO_COLOR");
+  bool is_terminal = isatty(STDERR_FILENO) && term && term[0] && strcmp(term, "dumb");
+  return (tsr_progress){
+      .bar = !quiet && is_terminal ? stderr : NULL,
+      .plain = quiet ? NULL : plain,
+      .color = !(no_color && no_color[0]),
+      .log_every = log_every,
+      .first_step = first_step,
+      .start_s = now_s,
+      .shown_s = now_s - 1,
+  };
+}
+
+static int terminal_width(FILE *terminal) {
+  struct winsize size;
+  int fd = fileno(terminal);
+  return fd >= 0 && ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col ? size.ws_col : WIDTH_DEFAULT;
+}
+
+static void show_bar(tsr_progress *progress, const tsr_progress_state *state, double now_s) {
+  char line[TSR_PROGRESS_LINE_BYTES];
+  /* The last column stays free: some terminals break the line when it is written. */
+  tsr_progress_format_bar(state, terminal_width(progress->bar) - 1, line);
+  const char *on = progress->color ? "\033[36m" : "", *off = progress->color ? "\033[0m" : "";
+  fprintf(progress->bar, "\r\033[K%s%s%s", on, line, off);
+  fflush(progress->bar);
+  progress->shown_s = now_s;
+  progress->is_shown = true;
+}
+
+void tsr_progress_clear(tsr_progress *progress) {
+  if (!progress->is_shown) return;
+  fputs("\r\033[K", progress->bar);
+  fflush(progress->bar);
+  progress->is_shown = false;
+}
+
+void tsr_progress_show(tsr_progress *progress, tsr_progress_state state, double now_s) {
+  int64_t done = state.step - progress->first_step;
+  bool is_last = state.step == state.steps;
+  state.eta_s =
+      done > 0 ? (now_s - progress->start_s) / (double)done * (double)(state.steps - state.step)
+               : -1;
+  if (progress->plain && progress->log_every > 0 &&
+      (state.step % progress->log_every == 0 || is_last)) {
+    char line[TSR_PROGRESS_LINE_BYTES];
+    tsr_progress_clear(progress);
+    tsr_progress_format_step(&state, line);
+    fprintf(progress->plain, "%s\n", line);
+    fflush(progress->plain);
+    progress->shown_s = now_s - 1; /* the renewing line comes back at once */
+  }
+  if (progress->bar && (is_last || now_s - progress->shown_s >= RENEW_S))
+    show_bar(progress, &state, now_s);
+}

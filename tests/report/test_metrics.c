@@ -1,0 +1,104 @@
+/* The metrics file: exact lines, numbers that keep their bits, and what happens when it cannot be
+ * written. */
+#include "report/metrics.h"
+#include "tests/check.h"
+#include "tests/data/scratch.h"
+
+static const char *file_text(const char *path) {
+  static char text[4096];
+  FILE *file = fopen(path, "rb");
+  size_t length = file ? fread(text, 1, sizeof text - 1, file) : 0;
+  if (file) fclose(file);
+  text[length] = 0;
+  return text;
+}
+
+static void test_lines(tsr_arena *arena, tsr_diags *diags) {
+  tsr_metrics *metrics;
+  CHECK(tsr_metrics_open(arena, "m.jsonl", false, &metrics, diags));
+  CHECK(tsr_metrics_write_start(
+      metrics,
+      &(tsr_metrics_start){
+          "a \"b\".yaml", "dp=2 tp=4", 8, 10000000001, UINT64_MAX, "deterministic", "x86-64-v3", 2},
+      diags));
+  tsr_metrics_step step = {1, 4.25, 0.1, 3e-4, 9007199254740993, 12345.5, NAN};
+  CHECK(tsr_metrics_write_step(metrics, &step, diags));
+  step = (tsr_metrics_step){2, NAN, INFINITY, 0, 64, -INFINITY, 1.0 / 3};
+  CHECK(tsr_metrics_write_step(metrics, &step, diags));
+  CHECK(tsr_metrics_write_eval(metrics, 2, 0, diags));
+  CHECK(tsr_metrics_write_eval(metrics, 2, 1000, diags));
+  CHECK(tsr_metrics_write_sample(metrics, 2, "\xc3\xa9\"\n\xff\0z", 7, diags));
+  CHECK(tsr_metrics_write_sample(metrics, 2, "", 0, diags));
+  CHECK_STR(/* whole before it is closed */
+            file_text("m.jsonl"),
+            "{\"event\":\"start\",\"config\":\"a \\\"b\\\".yaml\",\"mesh\":\"dp=2 "
+            "tp=4\",\"ranks\":8,"
+            "\"parameters\":10000000001,\"seed\":18446744073709551615,\"policy\":\"deterministic\","
+            "\"isa\":\"x86-64-v3\",\"threads\":2}\n"
+            "{\"event\":\"step\",\"step\":1,\"loss\":4.25,\"grad_norm\":0.1,\"lr\":0.0003,"
+            "\"tokens\":9007199254740993,\"tokens_per_s\":12345.5,\"ms\":null}\n"
+            "{\"event\":\"step\",\"step\":2,\"loss\":null,\"grad_norm\":null,\"lr\":0,\"tokens\":"
+            "64,"
+            "\"tokens_per_s\":null,\"ms\":0.33333333333333331}\n"
+            "{\"event\":\"eval\",\"step\":2,\"loss\":0,\"perplexity\":1}\n"
+            "{\"event\":\"eval\",\"step\":2,\"loss\":1000,\"perplexity\":null}\n"
+            "{\"event\":\"sample\",\"step\":2,\"text\":"
+            "\"\xc3\xa9\\\"\\n\xef\xbf\xbd\xef\xbf\xbdz\"}\n"
+            "{\"event\":\"sample\",\"step\":2,\"text\":\"\"}\n");
+  tsr_metrics_close(metrics);
+  tsr_metrics_close(metrics);
+}
+
+static void test_append(tsr_arena *arena, tsr_diags *diags) {
+  tsr_metrics *metrics;
+  scratch_text("old.jsonl", "{\"event\":\"st"); /* cut off by a crash */
+  for (int i = 0; i < 2; i++) {
+    CHECK(tsr_metrics_open(arena, "old.jsonl", true, &metrics, diags));
+    CHECK(tsr_metrics_write_end(metrics, 5 + i, 0.5, i ? "ab12" : NULL, diags));
+    tsr_metrics_close(metrics);
+  }
+  CHECK_STR(
+      file_text("old.jsonl"),
+      "{\"event\":\"st\n"
+      "{\"event\":\"end\",\"step\":5,\"loss\":0.5,\"weights_sha256\":null}\n"
+      "{\"event\":\"end\",\"step\":6,\"loss\":0.5,\"weights_sha256\":\"ab12\"}\n");
+  CHECK(tsr_metrics_open(arena, "old.jsonl", false, &metrics, diags));
+  tsr_metrics_close(metrics);
+  CHECK_STR(file_text("old.jsonl"), "");
+}
+
+static void test_failures(tsr_arena *arena, tsr_diags *diags) {
+  tsr_metrics *metrics;
+  CHECK(!tsr_metrics_open(arena, "no/such/m.jsonl", false, &metrics, diags));
+  CHECK_STR(
+      scratch_diags(diags),
+      "no/such/m.jsonl: error: cannot write the metrics: No such file or directory\n");
+  CHECK_INT(tsr_diags_exit_code(diags), 2);
+  CHECK(tsr_metrics_write_eval(metrics, 1, 1, diags)); /* closed: nothing to do */
+
+  CHECK(tsr_metrics_open(arena, NULL, false, &metrics, diags));
+  CHECK(tsr_metrics_write_eval(metrics, 1, 1, diags));
+  tsr_metrics_close(metrics);
+
+  if (access("/dev/full", W_OK)) return;
+  CHECK(tsr_metrics_open(arena, "/dev/full", false, &metrics, diags));
+  CHECK(!tsr_metrics_write_step(metrics, &(tsr_metrics_step){.step = 12}, diags));
+  CHECK(tsr_metrics_write_step(metrics, &(tsr_metrics_step){.step = 13}, diags));
+  CHECK_STR(
+      scratch_diags(diags),
+      "/dev/full: error: cannot write the metrics of step 12: No space left on device\n");
+  CHECK_INT(tsr_diags_exit_code(diags), 1);
+}
+
+int main(void) {
+  tsr_arena *arena = tsr_arena_new();
+  tsr_diags *diags = tsr_diags_new(arena);
+  char folder[64];
+  scratch_enter(folder);
+  test_lines(arena, diags);
+  test_append(arena, diags);
+  test_failures(arena, diags);
+  scratch_leave(folder);
+  tsr_arena_free(arena);
+  return check_done("metrics");
+}
