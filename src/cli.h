@@ -1,0 +1,24 @@
+/* The command line. */
+#ifndef TSR_CLI_H
+#define TSR_CLI_H
+#include "base/diag.h"
+
+typedef enum { TSR_COMMAND_TRAIN, TSR_COMMAND_CHECK, TSR_COMMAND_INSPECT } tsr_command;
+
+enum { TSR_SETS_MAX = 64 };
+typedef struct {
+  tsr_command command;
+  const char *config, *mesh, *metrics, *out;
+  const char *sets[TSR_SETS_MAX];
+  int sets_count;
+  const char *dump; /* comma-separated: mesh,groups,graph,placement,program,memory; NULL: nothing */
+  bool quiet, print_config, print_schema, print_manual, version, help;
+} tsr_cli;
+
+/* All mistakes of the line in one run; --help and --version ask for nothing else. */
+bool tsr_cli_parse(int argc, char **argv, tsr_cli *ret_cli, tsr_diags *diags);
+/* Whether `what` is in the --dump list. */
+bool tsr_cli_dumps(const tsr_cli *cli, const char *what);
+extern const char tsr_cli_help[];
+
+#endif

@@ -1,0 +1,290 @@
+/* The way of the data, as straight-line calls: configuration, mesh, parallelism context, graph, program,
+ * then a report or a run. Only this file prints diagnostics and decides the exit code. */
+#include "base/file.h"
+#include "cli.h"
+#include "config/manual.h"
+#include "config/print.h"
+#include "config/schema.h"
+#include "plan/plan.h"
+#include "train/trainer.h"
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+typedef struct {
+  tsr_arena *arena;
+  tsr_diags *diags;
+  tsr_cli cli;
+  const char *share; /* the folder that holds configs/ and mesh_descriptors/ */
+  tsr_config *config;
+  tsr_mesh *mesh;
+  const char *mesh_why;
+  tsr_parallel *parallel;
+  const tsr_kernels *kernels;
+  tsr_cpu_context device;
+  int64_t batch_units, tp_units;
+  tsr_source source;
+  bool has_source;
+  tsr_compiled training, evaluation, generation;
+} app;
+
+static volatile sig_atomic_t stop;
+static void on_signal(int number) { stop = number; }
+
+/* ---- where the shipped files are: beside the build folder, or installed ---- */
+
+static const char *find_share(tsr_arena *arena) {
+  const char *named = getenv("TESSERA_SHARE");
+  if (named) return named;
+  char exe[4096];
+  ssize_t n = readlink("/proc/self/exe", exe, sizeof exe - 1);
+  if (n < 0) return ".";
+  exe[n] = 0;
+  const char *folder = tsr_path_folder(arena, exe);
+  for (int i = 0; i < 2; i++) {
+    char path[4200];
+    snprintf(path, sizeof path, i ? "%s/../share/tessera-train" : "%s/..", folder);
+    const char *probe = tsr_arena_printf(arena, "%s/configs/graphs", path);
+    if (tsr_file_exists(probe)) return tsr_arena_strdup(arena, path);
+  }
+  return ".";
+}
+
+static void print_text(tsr_text *text) {
+  if (text->data) fputs(text->data, stdout);
+  tsr_text_free(text);
+}
+
+/* ---- stages ---- */
+
+static bool load_config(app *a) {
+  return tsr_config_load(a->arena, a->cli.config, a->cli.sets, a->cli.sets_count, &a->config, a->diags);
+}
+
+static bool open_mesh(app *a) {
+  const char *file = a->cli.mesh ? a->cli.mesh : a->config->device.mesh_graph_descriptor;
+  if (file[0]) {
+    a->mesh_why = file;
+    return tsr_mesh_read(a->arena, file, (tsr_place){0}, &a->mesh, a->diags);
+  }
+  int one = 1;
+  a->mesh_why = "made up";
+  a->mesh = a->config->device.mesh_ndim ? tsr_mesh_make_cpu(a->arena, a->config->device.mesh_shape, a->config->device.mesh_ndim)
+                                        : tsr_mesh_make_cpu(a->arena, &one, 1);
+  return true;
+}
+
+static bool build_context(app *a) {
+  return tsr_parallel_make(a->arena, a->config, a->mesh, &a->parallel, a->diags) &&
+         tsr_parallelism_context_open(a->parallel, a->diags);
+}
+
+static bool choose_device(app *a) {
+  const char *isa = a->config->numerics.isa[0] ? a->config->numerics.isa : NULL;
+  a->kernels = tsr_kernels_get(isa);
+  if (!a->kernels) {
+    int count = 0;
+    const char *const *levels = tsr_kernels_levels();
+    while (levels[count]) count++;
+    tsr_diag_error(
+        a->diags, tsr_config_place(a->config, "numerics.isa"), "this machine does not run the level '%s'", isa);
+    tsr_diag_nearest(a->diags, isa, levels, count);
+    return false;
+  }
+  tsr_gemm_select(a->kernels);
+  int64_t threads = a->config->numerics.threads;
+  a->device = (tsr_cpu_context){a->kernels, threads > 0 ? (int)threads : tsr_pool_cores()};
+  return true;
+}
+
+/* Data is read before the model when the model's vocabulary comes from it. */
+static bool open_source(app *a) {
+  if (!a->config->model.kind || !strcmp(a->config->model.kind, "graph")) return true;
+  bool wanted = a->cli.command == TSR_COMMAND_TRAIN || a->config->training.data_path[0];
+  if (!wanted) return true;
+  tsr_diags *diags = a->diags;
+  a->has_source = tsr_source_open(a->arena, a->config, &a->source, diags);
+  return a->has_source;
+}
+
+static bool compile(app *a) {
+  tsr_compile_options o = {.config = a->config, .parallel = a->parallel};
+  if (!tsr_parallel_trainable(a->parallel, a->config, a->diags) ||
+      !tsr_parallel_units(a->parallel, a->config, &a->batch_units, &a->tp_units, a->diags))
+    return false;
+  o.batch_units = a->batch_units;
+  o.tp_units = a->tp_units;
+  o.vocab_detected = a->has_source ? a->source.dataset.tokenizer.vocab_size : 0;
+  o.graphs_folder = tsr_arena_printf(a->arena, "%s/configs/graphs", a->share);
+  o.scratch = tsr_cpu_scratch;
+  o.scratch_context = &a->device;
+  if (!tsr_compile(a->arena, &o, TSR_COMPILE_TRAIN, &a->training, a->diags)) return false;
+  if (a->cli.command != TSR_COMMAND_TRAIN || a->training.graph->loss < 0) return true;
+  const tsr_config_training *t = &a->config->training;
+  if (t->eval_every && t->validation_fraction > 0 && !tsr_compile(a->arena, &o, TSR_COMPILE_EVALUATE, &a->evaluation, a->diags))
+    return false;
+  bool text = a->has_source && a->source.dataset.kind == TSR_DATASET_TEXT;
+  return !text || !t->sample_tokens || tsr_compile(a->arena, &o, TSR_COMPILE_GENERATE, &a->generation, a->diags);
+}
+
+static bool check_source(app *a) {
+  if (!a->has_source) return true;
+  const tsr_model *m = a->training.model;
+  a->source.sequence = m->sequence;
+  return tsr_source_check(&a->source, m->sequence, m->vocab_size, m->features, m->classes, a->diags);
+}
+
+/* ---- what is printed ---- */
+
+static void print_dumps(const app *a) {
+  tsr_text text = {0};
+  if (tsr_cli_dumps(&a->cli, "mesh")) tsr_mesh_print(a->mesh, &text);
+  if (tsr_cli_dumps(&a->cli, "groups")) tsr_parallel_print(a->parallel, &text);
+  if (tsr_cli_dumps(&a->cli, "graph")) tsr_graph_print(a->training.graph, false, &text);
+  if (tsr_cli_dumps(&a->cli, "placement")) tsr_graph_print(a->training.placed, true, &text);
+  if (tsr_cli_dumps(&a->cli, "program")) tsr_program_print(a->training.program, &text);
+  if (tsr_cli_dumps(&a->cli, "memory")) tsr_program_print_memory(a->training.program, &text);
+  print_text(&text);
+}
+
+static void print_start(const app *a) {
+  tsr_text text = {0};
+  tsr_parallel_startup(a->parallel, a->config, a->mesh, a->mesh_why, &text);
+  tsr_text_add(
+      &text, "recipe: seed %llu, %s, units.batch %lld, units.tp %lld; cpu %s, %d thread%s\n",
+      (unsigned long long)a->config->training.seed,
+      a->config->numerics.policy == TSR_NUMERICS_FAST ? "fast" : "deterministic", (long long)a->batch_units,
+      (long long)a->tp_units, a->kernels->isa, a->device.threads, a->device.threads == 1 ? "" : "s");
+  print_text(&text);
+}
+
+static void print_plan(const app *a) {
+  tsr_plan plan;
+  tsr_text text = {0};
+  tsr_plan_make(a->training.program, &plan);
+  tsr_plan_print(&plan, a->training.program, a->parallel, &text);
+  print_text(&text);
+}
+
+static int finish(app *a) {
+  tsr_diags_print(a->diags, stderr);
+  return tsr_diags_exit_code(a->diags);
+}
+
+/* ---- commands ---- */
+
+static int run_inspect_mesh(app *a) {
+  tsr_text text = {0};
+  if (tsr_mesh_read(a->arena, a->cli.mesh, (tsr_place){0}, &a->mesh, a->diags)) tsr_mesh_print(a->mesh, &text);
+  print_text(&text);
+  return finish(a);
+}
+
+static int run_inspect(app *a) {
+  if (!a->cli.config) return run_inspect_mesh(a);
+  tsr_text text = {0};
+  if (load_config(a) && open_mesh(a) && build_context(a)) {
+    tsr_text_add(&text, "descriptor: %s\n", a->mesh_why);
+    tsr_parallel_print(a->parallel, &text);
+  }
+  print_text(&text);
+  return finish(a);
+}
+
+static int run_check(app *a) {
+  bool ok = load_config(a) && open_mesh(a) && build_context(a) && choose_device(a) &&
+            tsr_config_require_model(a->config, a->diags) && open_source(a) && compile(a) && check_source(a);
+  if (ok && !a->cli.quiet && !a->cli.dump) {
+    print_start(a);
+    print_plan(a);
+  }
+  if (ok) print_dumps(a);
+  return finish(a);
+}
+
+static bool open_out(app *a, const char **ret_metrics) {
+  *ret_metrics = a->cli.metrics;
+  if (!a->cli.out) return true;
+  if (mkdir(a->cli.out, 0777) && !tsr_file_exists(a->cli.out))
+    return tsr_diag_error(a->diags, TSR_NOWHERE, "cannot make the folder '%s' of --out", a->cli.out);
+  if (!a->cli.metrics) *ret_metrics = tsr_arena_printf(a->arena, "%s/metrics.jsonl", a->cli.out);
+  tsr_text text = {0};
+  tsr_config_print(a->config, &text);
+  bool ok = tsr_file_write(tsr_arena_printf(a->arena, "%s/config.yaml", a->cli.out), text.data, text.length, a->diags);
+  tsr_text_free(&text);
+  return ok;
+}
+
+static const char *mesh_text(app *a) {
+  tsr_text text = {0};
+  for (int i = 0; i < TSR_AXES; i++)
+    if (a->parallel->size[i] > 1)
+      tsr_text_add(&text, "%s%s=%d", text.length ? " " : "", tsr_axis_name(i), a->parallel->size[i]);
+  const char *copy = tsr_arena_strdup(a->arena, text.data ? text.data : "1 rank");
+  tsr_text_free(&text);
+  return copy;
+}
+
+static bool train(app *a, int *ret_signal) {
+  const char *metrics;
+  tsr_trainer_options o = {.arena = a->arena, .config = a->config, .parallel = a->parallel, .source = &a->source};
+  o.kernels = a->kernels;
+  o.threads = a->device.threads;
+  o.quiet = a->cli.quiet;
+  o.out_folder = a->cli.out;
+  o.mesh_text = mesh_text(a);
+  o.stop = &stop;
+  if (!open_out(a, &metrics) || !tsr_metrics_open(a->arena, metrics, false, &o.metrics, a->diags)) return false;
+  const tsr_compiled *evaluation = a->evaluation.program ? &a->evaluation : NULL;
+  const tsr_compiled *generation = a->generation.program ? &a->generation : NULL;
+  bool ok = a->training.graph->loss < 0 ? tsr_run_graph(&o, &a->training, a->diags)
+                                        : tsr_train(&o, &a->training, evaluation, generation, ret_signal, a->diags);
+  tsr_metrics_close(o.metrics);
+  return ok;
+}
+
+static int run_train(app *a) {
+  int ended_by = 0;
+  bool ok = load_config(a) && open_mesh(a) && build_context(a) && choose_device(a) &&
+            tsr_config_require_model(a->config, a->diags) && open_source(a) && compile(a) && check_source(a);
+  tsr_diags_print(a->diags, stderr); /* warnings and notes before the run, not after it */
+  if (!ok) return finish(a);
+  print_dumps(a);
+  if (!a->cli.quiet) print_start(a);
+  fflush(stdout);
+  signal(SIGINT, on_signal);
+  signal(SIGTERM, on_signal);
+  signal(SIGPIPE, SIG_IGN);
+  train(a, &ended_by);
+  int code = finish(a);
+  return code ? code : ended_by ? 128 + ended_by : 0;
+}
+
+static int print_config(app *a) {
+  tsr_text text = {0};
+  if (load_config(a)) tsr_config_print(a->config, &text);
+  print_text(&text);
+  return finish(a);
+}
+
+static int run(app *a) {
+  tsr_text text = {0};
+  if (a->cli.help) return fputs(tsr_cli_help, stdout), 0;
+  if (a->cli.version) return printf("tessera-train %s\n", TSR_VERSION), 0;
+  if (a->cli.print_schema) return tsr_config_schema(&text), print_text(&text), 0;
+  if (a->cli.print_manual) return tsr_config_manual(&text), print_text(&text), 0;
+  if (a->cli.print_config) return print_config(a);
+  if (a->cli.command == TSR_COMMAND_INSPECT) return run_inspect(a);
+  return a->cli.command == TSR_COMMAND_CHECK ? run_check(a) : run_train(a);
+}
+
+int main(int argc, char **argv) {
+  app a = {.arena = tsr_arena_new()};
+  a.diags = tsr_diags_new(a.arena);
+  a.share = find_share(a.arena);
+  int code = tsr_cli_parse(argc, argv, &a.cli, a.diags) ? run(&a) : finish(&a);
+  tsr_arena_free(a.arena);
+  return code;
+}

@@ -1,0 +1,106 @@
+#include "train/compile.h"
+#include "base/tree.h"
+
+static int64_t batch_of(const tsr_compile_options *o, tsr_compile_purpose purpose) {
+  int64_t dp = o->parallel->size[TSR_DP], batch = o->config->training.batch_size;
+  if (purpose == TSR_COMPILE_EVALUATE) batch = o->config->training.validation_batch_size;
+  if (purpose == TSR_COMPILE_GENERATE) batch = 1;
+  return (batch + dp - 1) / dp * dp;
+}
+
+/* Training's batch units are the recipe's. An evaluation's unit is one sample where the tree allows
+ * it, so its loss does not depend on dp either. */
+static tsr_lowering
+lowering_of(const tsr_compile_options *o, tsr_compile_purpose purpose, int64_t batch) {
+  tsr_lowering l = {.microbatches = 1, .batch_units = 1};
+  for (int a = 0; a < TSR_AXES; a++) l.size[a] = o->parallel->size[a];
+  l.tp_units = o->tp_units / l.size[TSR_TP];
+  if (purpose == TSR_COMPILE_TRAIN) {
+    l.microbatches = o->config->training.gradient_accumulation_steps;
+    l.batch_units = o->batch_units / (l.size[TSR_DP] * l.microbatches);
+  } else if (tsr_tree_is_subtree(batch, batch / l.size[TSR_DP])) {
+    l.batch_units = batch / l.size[TSR_DP];
+  }
+  return l;
+}
+
+static tsr_optimizer optimizer_of(const tsr_config *c) {
+  tsr_optimizer o = {
+      .beta1 = c->optimizer.beta1, .beta2 = c->optimizer.beta2, .eps = c->optimizer.epsilon};
+  o.kind = c->optimizer.type == TSR_OPTIMIZER_ADAMW ? TSR_RULE_ADAMW
+           : c->optimizer.type == TSR_OPTIMIZER_SGD ? TSR_RULE_SGD
+                                                    : TSR_RULE_NONE;
+  o.weight_decay = c->optimizer.weight_decay;
+  o.amsgrad = c->optimizer.amsgrad;
+  o.momentum = c->optimizer.momentum;
+  o.dampening = c->optimizer.dampening;
+  o.nesterov = c->optimizer.nesterov;
+  o.clip_max_norm = c->training.use_clip_grad_norm ? c->training.clip_grad_norm_max_norm : 0;
+  o.microbatches = c->training.gradient_accumulation_steps;
+  return o;
+}
+
+/* Of a training graph only the loss is asked for: other outputs would keep their memory to the end.
+ */
+static void keep_only_loss(tsr_graph *g) {
+  int kept = 0;
+  for (int i = 0; i < g->outputs_count; i++)
+    if (g->outputs[i].value == g->loss) g->outputs[kept++] = g->outputs[i];
+  g->outputs_count = kept;
+}
+
+/* The recipe's units of a sample's positions; with sequence parallelism at least one a tp rank. */
+static int64_t sequence_units(const tsr_compile_options *o) {
+  int64_t given = o->config->numerics.units_sequence, tp = o->parallel->size[TSR_TP];
+  return given ? given : o->config->device.enable_sp ? tp : 1;
+}
+
+static bool check_sequence(const tsr_compile_options *o, int64_t sequence, tsr_diags *diags) {
+  int64_t units = sequence_units(o), tp = o->parallel->size[TSR_TP];
+  if (units <= 1 || sequence <= 0) return true;
+  tsr_place place = tsr_config_place(o->config, "numerics.units.sequence");
+  if (!place.file) place = tsr_config_place(o->config, "device_config.enable_sp");
+  if (sequence % units)
+    return tsr_diag_error(
+        diags, place, "%lld sequence units do not divide sequence_length %lld", (long long)units,
+        (long long)sequence);
+  if (!o->config->device.enable_sp || (units % tp == 0 && tsr_tree_is_subtree(units, units / tp)))
+    return true;
+  return tsr_diag_error(
+      diags, place, "%lld sequence units cannot be split over tp = %lld ranks", (long long)units,
+      (long long)tp);
+}
+
+bool tsr_compile(
+    tsr_arena *arena, const tsr_compile_options *o, tsr_compile_purpose purpose, tsr_compiled *ret,
+    tsr_diags *diags) {
+  int64_t batch = batch_of(o, purpose);
+  tsr_model_options model = {.batch = batch, .sequence = o->config->training.sequence_length};
+  model.vocab_detected = o->vocab_detected;
+  model.training = purpose == TSR_COMPILE_TRAIN;
+  model.loss = purpose != TSR_COMPILE_GENERATE;
+  model.units =
+      (tsr_units){.batch = o->batch_units, .sequence = sequence_units(o), .tp = o->tp_units};
+  model.graphs_folder = o->graphs_folder;
+  *ret = (tsr_compiled){.batch = batch};
+  if (!tsr_model_read(arena, o->config, &model, &ret->model, diags)) return false;
+  ret->graph = ret->model->graph;
+  if (!check_sequence(o, ret->model->sequence, diags)) return false;
+  if (ret->graph->loss < 0) purpose = TSR_COMPILE_GENERATE;
+  if (purpose != TSR_COMPILE_GENERATE) keep_only_loss(ret->graph);
+  if (purpose == TSR_COMPILE_TRAIN) {
+    tsr_optimizer optimizer = optimizer_of(o->config);
+    tsr_pass_autodiff(ret->graph);
+    tsr_pass_optimizer(ret->graph, &optimizer);
+  }
+  tsr_lowering lowering = lowering_of(o, purpose, batch);
+  tsr_placing placing = {.units = {1, 1, 1, 1, 1}};
+  for (int a = 0; a < TSR_AXES; a++) placing.size[a] = o->parallel->size[a];
+  placing.units[TSR_DP] = lowering.batch_units * lowering.microbatches * lowering.size[TSR_DP];
+  placing.units[TSR_TP] = o->tp_units;
+  placing.sequence_units = ret->graph->units.sequence;
+  placing.sequence_parallel = o->config->device.enable_sp;
+  if (!tsr_pass_placement(ret->graph, &placing, &ret->placed, diags)) return false;
+  ret->program = tsr_program_make(ret->placed, &lowering, o->scratch, o->scratch_context);
+  return true;
+}

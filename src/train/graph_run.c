@@ -1,0 +1,71 @@
+/* A hand-written graph without a loss: once forward, its outputs printed and written as NumPy
+ * files. */
+#include "train/trainer.h"
+#include "base/file.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* NumPy's format 1.0: magic, header length, a header padded to 64 bytes, the numbers. */
+static bool write_npy(
+    tsr_arena *arena, const char *folder, const char *name, const tsr_value *v, const float *data,
+    tsr_diags *diags) {
+  tsr_text shape = {0}, file = {0};
+  for (int d = 0; d < v->ndim; d++) tsr_text_add(&shape, "%lld,", (long long)v->shape[d]);
+  char header[256];
+  int n = snprintf(
+      header, sizeof header, "{'descr': '<f4', 'fortran_order': False, 'shape': (%s), }",
+      shape.data);
+  int padded = (n + 1 + 10 + 63) / 64 * 64 - 10;
+  tsr_text_add_bytes(&file, "\x93NUMPY\x01\x00", 8);
+  unsigned char length[2] = {(unsigned char)(padded & 255), (unsigned char)(padded >> 8)};
+  tsr_text_add_bytes(&file, length, 2);
+  tsr_text_add(&file, "%-*s\n", padded - 1, header);
+  tsr_text_add_bytes(&file, data, sizeof *data * (size_t)tsr_value_elements(v));
+  const char *path = tsr_arena_printf(arena, "%s/%s.npy", folder, name);
+  bool ok = tsr_file_write(path, file.data, file.length, diags);
+  tsr_text_free(&shape);
+  tsr_text_free(&file);
+  return ok;
+}
+
+static bool report_output(
+    const tsr_trainer_options *o, const tsr_bound *bound, const tsr_graph *g, int i,
+    tsr_diags *diags) {
+  const tsr_value *v = &g->values[g->outputs[i].value];
+  int64_t n = tsr_value_elements(v);
+  float *data = malloc(sizeof *data * (size_t)n);
+  if (!data)
+    return tsr_diag_failure(
+        diags, TSR_NOWHERE, "out of memory: %s for '%s'", tsr_text_bytes(4 * n), v->name);
+  tsr_bound_read(bound, g->outputs[i].value, data);
+  double sum = 0, squares = 0;
+  for (int64_t k = 0; k < n; k++) {
+    sum += data[k];
+    squares += (double)data[k] * data[k];
+  }
+  if (!o->quiet)
+    printf(
+        "%s %s: sum %.9g, norm %.9g\n", g->outputs[i].name, tsr_shape_text(v->ndim, v->shape), sum,
+        sqrt(squares));
+  bool ok =
+      !o->out_folder || write_npy(o->arena, o->out_folder, g->outputs[i].name, v, data, diags);
+  free(data);
+  return ok;
+}
+
+bool tsr_run_graph(const tsr_trainer_options *o, const tsr_compiled *graph, tsr_diags *diags) {
+  const tsr_program *program = graph->program;
+  tsr_worker_options options = {
+      o->parallel, o->kernels, o->threads, o->config->training.seed,
+      o->config->device.memory_limit};
+  tsr_worker *worker = NULL;
+  tsr_bound *bound = NULL;
+  if (!tsr_worker_open(o->arena, &options, &program, 1, &worker, &bound, diags)) return false;
+  tsr_bound_run_body(bound, 0, 0, NULL, NULL);
+  bool ok = true;
+  for (int i = 0; i < graph->placed->outputs_count; i++)
+    ok &= report_output(o, bound, graph->placed, i, diags);
+  tsr_worker_close(worker);
+  return ok;
+}

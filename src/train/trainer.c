@@ -1,0 +1,247 @@
+#include "train/trainer.h"
+#include "report/sha256.h"
+#include "train/learning_rate.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+typedef struct {
+  const tsr_trainer_options *o;
+  const tsr_compiled *training, *evaluation, *generation;
+  tsr_bound *train, *eval, *generate;
+  tsr_lr_curve curve;
+  tsr_progress progress;
+  tsr_diags *diags;
+  int64_t step, samples; /* samples of a step */
+  double loss, norm, lr;
+} trainer;
+
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* ---- weights ---- */
+
+static int by_name(const void *a, const void *b) {
+  return strcmp((*(const tsr_param *const *)a)->name, (*(const tsr_param *const *)b)->name);
+}
+
+void tsr_weights_sha256(
+    tsr_arena *arena, const tsr_bound *bound, const tsr_graph *g, char ret_text[65]) {
+  const tsr_param **sorted = tsr_arena_array(arena, const tsr_param *, g->params_count);
+  int64_t most = 1;
+  for (int i = 0; i < g->params_count; i++) {
+    sorted[i] = &g->params[i];
+    int64_t n = 1;
+    for (int d = 0; d < g->params[i].ndim; d++) n *= g->params[i].shape[d];
+    if (n > most) most = n;
+  }
+  qsort(sorted, (size_t)g->params_count, sizeof *sorted, by_name);
+  float *whole = malloc(sizeof(float) * (size_t)most);
+  tsr_sha256 *sha = tsr_sha256_new(arena);
+  for (int i = 0; whole && i < g->params_count; i++) {
+    const tsr_param *p = sorted[i];
+    size_t n = (size_t)p->valid0;
+    for (int d = 1; d < p->ndim; d++) n *= (size_t)p->shape[d];
+    tsr_bound_read(bound, tsr_bound_param(bound, (int)(p - g->params)), whole);
+    tsr_sha256_update(sha, whole, n * sizeof *whole);
+  }
+  tsr_sha256_final(sha, ret_text);
+  free(whole);
+}
+
+/* ---- one step ---- */
+
+static float read_number(const tsr_bound *bound, int value, int index) {
+  float numbers[8];
+  tsr_bound_read(bound, value, numbers);
+  return numbers[index];
+}
+
+static void set_hyper(trainer *t, const tsr_source_step *step) {
+  const tsr_config_optimizer *o = &t->o->config->optimizer;
+  double n = (double)(t->step + 1);
+  int64_t count = tsr_source_targets(step, t->samples);
+  float hyper[TSR_HYPERS] = {0};
+  hyper[TSR_HYPER_LR] = (float)t->lr;
+  hyper[TSR_HYPER_CORRECTION1] = (float)(1 - pow(o->beta1, n));
+  hyper[TSR_HYPER_CORRECTION2] = (float)(1 - pow(o->beta2, n));
+  hyper[TSR_HYPER_INV_COUNT] = count ? (float)(1 / (double)count) : 0;
+  hyper[TSR_HYPER_FIRST] = t->step == 0;
+  tsr_bound_set_hyper(t->train, hyper);
+}
+
+static void run_step(trainer *t) {
+  tsr_source_step step = {t->o->source, TSR_SPLIT_TRAIN, t->step * t->samples};
+  const tsr_graph *g = t->training->placed;
+  t->lr = tsr_learning_rate(&t->curve, t->step);
+  set_hyper(t, &step);
+  for (int64_t m = 0; m < t->training->program->lowering.microbatches; m++)
+    tsr_bound_run_body(t->train, t->step, m, tsr_source_fill, &step);
+  tsr_bound_run_update(t->train, t->step);
+  t->loss = read_number(t->train, g->loss, 0);
+  int clip = tsr_graph_find_output(g, "clip");
+  t->norm = clip < 0 ? NAN : read_number(t->train, clip, 0);
+  t->step++;
+}
+
+/* ---- evaluation and samples ---- */
+
+enum { EVALUATION_BATCHES = 10 };
+
+static double evaluate(trainer *t) {
+  const tsr_graph *g = t->evaluation->placed;
+  int64_t batch = t->evaluation->batch;
+  double sum = 0;
+  for (int i = 0; i < EVALUATION_BATCHES; i++) {
+    tsr_source_step step = {t->o->source, TSR_SPLIT_VALIDATION, i * batch};
+    float hyper[TSR_HYPERS] = {0};
+    int64_t count = tsr_source_targets(&step, batch);
+    hyper[TSR_HYPER_INV_COUNT] = count ? (float)(1 / (double)count) : 0;
+    tsr_bound_set_hyper(t->eval, hyper);
+    tsr_bound_run_body(t->eval, 0, 0, tsr_source_fill, &step);
+    sum += read_number(t->eval, g->loss, 0);
+  }
+  return sum / EVALUATION_BATCHES;
+}
+
+static bool report_evaluation(trainer *t) {
+  double loss = evaluate(t);
+  tsr_progress_clear(&t->progress);
+  if (!t->o->quiet) printf("Step %lld: Validation loss = %.4f\n", (long long)t->step, loss);
+  return tsr_metrics_write_eval(t->o->metrics, t->step, loss, t->diags);
+}
+
+static bool report_sample(trainer *t) {
+  tsr_text text = {0};
+  bool ok = tsr_generate(
+      t->o, t->generation, t->generate, t->o->config->training.sample_tokens, &text, t->diags);
+  tsr_progress_clear(&t->progress);
+  if (ok && !t->o->quiet)
+    printf("--- sample after step %lld\n%s\n---\n", (long long)t->step, text.data ? text.data : "");
+  ok = ok && tsr_metrics_write_sample(
+                 t->o->metrics, t->step, text.data ? text.data : "", text.length, t->diags);
+  tsr_text_free(&text);
+  return ok;
+}
+
+/* ---- the loop ---- */
+
+static bool report_step(trainer *t, double seconds) {
+  int64_t each = t->o->source->dataset.kind == TSR_DATASET_TEXT ? t->o->source->sequence : 1;
+  double rate = seconds > 0 ? (double)(t->samples * each) / seconds : 0;
+  tsr_metrics_step line = {t->step, t->loss,      t->norm, t->lr, t->step * t->samples * each,
+                           rate,    seconds * 1e3};
+  tsr_progress_state state = {t->step, t->curve.total_steps, t->loss, t->lr, t->norm, rate, -1};
+  tsr_progress_show(&t->progress, state, now());
+  return tsr_metrics_write_step(t->o->metrics, &line, t->diags);
+}
+
+static bool is_due(int64_t every, int64_t step) { return every > 0 && step % every == 0; }
+
+static bool run_loop(trainer *t, int *ret_signal) {
+  const tsr_config_training *c = &t->o->config->training;
+  while (t->step < t->curve.total_steps && !*t->o->stop) {
+    double start = now();
+    run_step(t);
+    if (!report_step(t, now() - start)) return false;
+    if (!isfinite(t->loss))
+      return tsr_diag_failure(
+          t->diags, TSR_NOWHERE, "step %lld: the loss is %g", (long long)t->step, t->loss);
+    bool last = t->step == t->curve.total_steps;
+    if (t->eval && (is_due(c->eval_every, t->step) || last) && !report_evaluation(t)) return false;
+    if (t->generate && (is_due(c->sample_every, t->step) || last) && !report_sample(t))
+      return false;
+  }
+  *ret_signal = t->step < t->curve.total_steps ? (int)*t->o->stop : 0;
+  return true;
+}
+
+static tsr_lr_curve curve_of(const tsr_config *c, int64_t steps) {
+  return (tsr_lr_curve){
+      .kind = (tsr_lr_kind)c->scheduler.type,
+      .base = c->scheduler.max_lr,
+      .min = c->scheduler.min_lr,
+      .total_steps = steps,
+      .warmup_steps = c->scheduler.warmup_steps,
+      .stable_steps = c->scheduler.stable_steps};
+}
+
+/* max_steps, or what num_epochs over the training part are, whichever is less. */
+static int64_t steps_of(const trainer *t) {
+  const tsr_config_training *c = &t->o->config->training;
+  int64_t samples =
+      tsr_dataset_samples(&t->o->source->dataset, TSR_SPLIT_TRAIN, t->o->source->sequence);
+  int64_t per_epoch = samples / t->samples;
+  int64_t steps = per_epoch > 0 && c->num_epochs > 0 ? per_epoch * c->num_epochs : c->max_steps;
+  return steps < c->max_steps ? steps : c->max_steps;
+}
+
+static bool write_start(const trainer *t) {
+  const tsr_config *c = t->o->config;
+  int64_t parameters = 0;
+  for (int i = 0; i < t->training->graph->params_count; i++) {
+    const tsr_param *p = &t->training->graph->params[i];
+    int64_t n = p->valid0;
+    for (int d = 1; d < p->ndim; d++) n *= p->shape[d];
+    parameters += n;
+  }
+  tsr_metrics_start start = {
+      c->file,
+      t->o->mesh_text,
+      t->o->parallel->ranks,
+      parameters,
+      c->training.seed,
+      c->numerics.policy == TSR_NUMERICS_FAST ? "fast" : "deterministic",
+      t->o->kernels->isa,
+      t->o->threads};
+  return tsr_metrics_write_start(t->o->metrics, &start, t->diags);
+}
+
+static bool write_end(trainer *t) {
+  char sha[65];
+  const char *param;
+  tsr_weights_sha256(t->o->arena, t->train, t->training->placed, sha);
+  tsr_progress_clear(&t->progress);
+  if (!tsr_bound_replicas_agree(t->train, &param))
+    return tsr_diag_failure(
+        t->diags, TSR_NOWHERE, "the replicas of '%s' differ after step %lld", param,
+        (long long)t->step);
+  if (!t->o->quiet)
+    printf("done: step %lld, loss %.4f, weights sha256 %s\n", (long long)t->step, t->loss, sha);
+  return tsr_metrics_write_end(t->o->metrics, t->step, t->loss, sha, t->diags);
+}
+
+bool tsr_train(
+    const tsr_trainer_options *o, const tsr_compiled *training, const tsr_compiled *evaluation,
+    const tsr_compiled *generation, int *ret_signal, tsr_diags *diags) {
+  trainer t = {
+      .o = o,
+      .training = training,
+      .evaluation = evaluation,
+      .generation = generation,
+      .diags = diags};
+  const tsr_program *programs[3] = {training->program};
+  tsr_bound *bound[3] = {0};
+  int count = 1, eval_at = 0, generate_at = 0;
+  if (evaluation) programs[eval_at = count++] = evaluation->program;
+  if (generation) programs[generate_at = count++] = generation->program;
+  tsr_worker_options options = {
+      o->parallel, o->kernels, o->threads, o->config->training.seed,
+      o->config->device.memory_limit};
+  tsr_worker *worker = NULL;
+  if (!tsr_worker_open(o->arena, &options, programs, count, &worker, bound, diags)) return false;
+  t.train = bound[0];
+  t.eval = evaluation ? bound[eval_at] : NULL;
+  t.generate = generation ? bound[generate_at] : NULL;
+  t.samples = training->batch * training->program->lowering.microbatches;
+  t.curve = curve_of(o->config, steps_of(&t));
+  t.progress = tsr_progress_start(stdout, o->quiet, o->config->training.log_every, 0, now());
+  bool ok = write_start(&t) && run_loop(&t, ret_signal);
+  ok = write_end(&t) && ok;
+  tsr_worker_close(worker);
+  return ok;
+}

@@ -1,0 +1,126 @@
+/* Drawing tokens: exact answers, distributions and the edges. */
+#include "tests/check.h"
+#include "train/sampling.h"
+#include <stdalign.h>
+#include <stdlib.h>
+
+enum { V = 8 };
+static const float LOGITS[V] = {0.5f, 2.0f, -1.0f, 1.5f, 2.0f, 0.0f, -3.0f, 1.0f};
+static alignas(double) char scratch[V * 12];
+
+static const tsr_sampling PLAIN = {
+    .repetition_penalty = 1, .temperature = 1, .top_k = -1, .top_p = 1, .seed = 1234};
+
+static int32_t sample(
+    const tsr_sampling *sampling, const float *logits, const int32_t *history, int count,
+    uint64_t position) {
+  return tsr_sample_token(sampling, logits, V, history, count, position, scratch);
+}
+
+/* Worked out apart from this code: Philox from the paper, softmax and cuts by sorted lists. */
+static void test_known(void) {
+  static const struct {
+    int64_t top_k;
+    double top_p, temperature, penalty;
+    int tokens[16];
+  } cases[] = {
+      {-1, 1, 1, 1, {4, 4, 3, 3, 4, 3, 7, 1, 4, 1, 1, 3, 4, 3, 7, 3}},
+      {3, 1, 1, 1, {4, 4, 4, 4, 4, 4, 3, 1, 4, 1, 1, 4, 3, 4, 3, 4}},
+      {0, 0.7, 0.8, 1, {4, 4, 4, 4, 4, 4, 3, 1, 4, 1, 1, 4, 4, 4, 3, 4}},
+      {5, 0.9, 1.5, 1.3, {3, 7, 3, 1, 3, 1, 0, 4, 3, 4, 4, 1, 7, 1, 0, 1}},
+  };
+  const int32_t history[] = {1, 1, 2};
+  for (int i = 0; i < 4; i++) {
+    tsr_sampling s = PLAIN;
+    s.top_k = cases[i].top_k, s.top_p = cases[i].top_p;
+    s.temperature = cases[i].temperature, s.repetition_penalty = cases[i].penalty;
+    for (int position = 0; position < 16; position++)
+      CHECK_INT(sample(&s, LOGITS, history, 3, (uint64_t)position), cases[i].tokens[position]);
+  }
+}
+
+static void test_greedy(void) {
+  tsr_sampling s = PLAIN;
+  s.temperature = 0.0099;
+  CHECK_INT(sample(&s, LOGITS, NULL, 0, 0), 1); /* of two equal ones the lower */
+  s.repetition_penalty = 2;
+  CHECK_INT(sample(&s, LOGITS, (const int32_t[]){1, 1, 1}, 3, 0), 4);
+  CHECK_INT(sample(&s, LOGITS, (const int32_t[]){1, 4}, 2, 0), 3);
+  const float below[V] = {-2, -1, -1.5f, -9, -9, -9, -9, -9};
+  CHECK_INT(sample(&s, below, (const int32_t[]){1}, 1, 0), 2);            /* -1 * 2 is below -1.5 */
+  CHECK_INT(tsr_sample_token(&s, LOGITS + 5, 2, NULL, 0, 0, scratch), 0); /* the rest is padding */
+}
+
+/* Draws per token, over 20,000 positions, against the probabilities. */
+static void check_shares(const tsr_sampling *s, const double *shares) {
+  enum { DRAWS = 20000 };
+  int counts[V] = {0};
+  for (uint64_t position = 0; position < DRAWS; position++)
+    counts[sample(s, LOGITS, NULL, 0, position)]++;
+  for (int i = 0; i < V; i++) {
+    double expected = shares[i] * DRAWS;
+    CHECK(fabs(counts[i] - expected) <= 5 * sqrt(expected)); /* and none where there is no chance */
+  }
+}
+
+static void softmax(double temperature, int kept_mask, double *ret_shares) {
+  double sum = 0;
+  for (int i = 0; i < V; i++) {
+    ret_shares[i] = kept_mask >> i & 1 ? exp(LOGITS[i] / temperature) : 0;
+    sum += ret_shares[i];
+  }
+  for (int i = 0; i < V; i++) ret_shares[i] /= sum;
+}
+
+static void test_distribution(void) {
+  double shares[V];
+  tsr_sampling s = PLAIN;
+  softmax(1, 0xff, shares);
+  check_shares(&s, shares);
+  s.temperature = 2;
+  s.top_k = V; /* as good as off */
+  softmax(2, 0xff, shares);
+  check_shares(&s, shares);
+  s.top_k = 3;
+  softmax(2, 1 << 1 | 1 << 4 | 1 << 3, shares);
+  check_shares(&s, shares);
+  s.temperature = 1, s.top_k = 0, s.top_p = 0.75; /* 0.306 + 0.306 + 0.186 */
+  softmax(1, 1 << 1 | 1 << 4 | 1 << 3, shares);
+  check_shares(&s, shares);
+}
+
+static void test_edges(void) {
+  tsr_sampling s = PLAIN;
+  float logits[V];
+  for (int i = 0; i < V; i++) logits[i] = -INFINITY;
+  CHECK_INT(sample(&s, logits, NULL, 0, 0), -1);
+  logits[2] = NAN;
+  CHECK_INT(sample(&s, logits, (const int32_t[]){2, 3}, 2, 0), -1);
+  logits[6] = -80;
+  s.repetition_penalty = 1.5;
+  for (int cut = 0; cut < 3; cut++) {
+    s.top_k = cut == 1 ? 3 : 0, s.top_p = cut == 2 ? 0.9 : 1;
+    for (uint64_t position = 0; position < 50; position++)
+      CHECK_INT(sample(&s, logits, (const int32_t[]){2, 6}, 2, position), 6);
+  }
+  logits[3] = INFINITY;
+  CHECK_INT(sample(&s, logits, NULL, 0, 0), 3);
+
+  tsr_sampling one = PLAIN;
+  one.top_k = 1;
+  for (uint64_t position = 0; position < 50; position++)
+    CHECK_INT(sample(&one, LOGITS, NULL, 0, position), 1);
+  one.top_k = 0, one.top_p = 0;
+  for (uint64_t position = 0; position < 50; position++)
+    CHECK_INT(sample(&one, LOGITS, NULL, 0, position), 1);
+  CHECK_INT(tsr_sample_token(&PLAIN, LOGITS, 1, NULL, 0, 0, scratch), 0);
+}
+
+int main(void) {
+  CHECK_INT(tsr_sampling_scratch_bytes(V), sizeof scratch);
+  test_known();
+  test_greedy();
+  test_distribution();
+  test_edges();
+  return check_done("sampling");
+}
