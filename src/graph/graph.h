@@ -104,6 +104,7 @@ typedef struct tsr_graph {
   int loss;  /* -1: none */
   int grads_count, *grads; /* per parameter after autodiff: its gradient's value, -1 none */
   tsr_units units;
+  int64_t microbatches; /* of a step: > 1 makes autodiff accumulate; set before it */
 } tsr_graph;
 
 /* The numbers of one step, in the hyper value. */

@@ -1,5 +1,5 @@
 /* needs: a forward graph with g->loss
- * gives: backward nodes after the forward ones, g->grads
+ * gives: backward nodes after the forward ones, accumulation over microbatches, g->grads
  * breaks: nothing; forward nodes keep their indices */
 #include "passes/autodiff.h"
 #include "graph/infer.h"
@@ -39,39 +39,60 @@ static const char *gradient_name(tsr_graph *g, int of, const char *suffix) {
   return tsr_arena_printf(g->arena, "d.%s%s", g->values[of].name, suffix);
 }
 
-/* All products owed to `of` as one node, or -1. */
-static int gather_products(tsr_gradients *grads, int of, bool alone) {
+/* Makes all products owed to `of` one node, and that the first of its parts. */
+static void join_products(tsr_gradients *grads, int of) {
   tsr_graph *g = grads->g;
-  int count = 0;
+  part *others = NULL, **end = &others;
+  int *inputs = NULL, count = 0, n = 0;
   for (part *p = grads->parts[of]; p; p = p->next) count += p->w >= 0;
-  if (!count) return -1;
-  int *inputs = tsr_arena_array(g->arena, int, 2 * count), n = 0;
-  for (part *p = grads->parts[of]; p; p = p->next)
-    if (p->w >= 0) inputs[n++] = p->value, inputs[n++] = p->w;
-  return tsr_graph_add(
-      g, TSR_OP_LINEAR_DX, TSR_BACKWARD, gradient_name(g, of, alone ? "" : ".products"),
-      g->values[of].place, n, inputs, NULL);
+  if (!count) return;
+  inputs = tsr_arena_array(g->arena, int, 2 * count);
+  for (part *p = grads->parts[of], *next; p; p = next) {
+    next = p->next;
+    if (p->w >= 0) {
+      inputs[n++] = p->value;
+      inputs[n++] = p->w;
+    } else {
+      *end = p;
+      end = &p->next;
+    }
+  }
+  *end = NULL;
+  part *joined = tsr_arena_alloc(g->arena, sizeof *joined);
+  const char *name = gradient_name(g, of, others ? ".products" : "");
+  int value =
+      tsr_graph_add(g, TSR_OP_LINEAR_DX, TSR_BACKWARD, name, g->values[of].place, n, inputs, NULL);
+  *joined = (part){others, value, -1};
+  grads->parts[of] = joined;
 }
 
-/* The gradient of a value from all that was given to it, or -1. */
-static int total(tsr_gradients *grads, int of) {
+/* The gradient of a value: the sum of all that was given to it, or -1. */
+static int total(tsr_gradients *grads, int of, tsr_section section) {
   tsr_graph *g = grads->g;
-  int others = 0;
-  for (part *p = grads->parts[of]; p; p = p->next) others += p->w < 0;
-  int sum = gather_products(grads, of, !others), k = 0;
-  for (part *p = grads->parts[of]; p; p = p->next) {
-    if (p->w >= 0) continue;
-    k++;
-    if (sum < 0) {
-      sum = p->value;
-      continue;
-    }
-    const char *suffix = k == others ? "" : tsr_arena_printf(g->arena, ".sum%d", k);
+  join_products(grads, of);
+  if (!grads->parts[of]) return -1;
+  int sum = grads->parts[of]->value, k = 0;
+  for (part *p = grads->parts[of]->next; p; p = p->next) {
+    const char *suffix = p->next ? tsr_arena_printf(g->arena, ".sum%d", ++k) : "";
     sum = tsr_graph_add(
-        g, TSR_OP_ADD, TSR_BACKWARD, gradient_name(g, of, suffix), g->values[of].place, 2,
+        g, TSR_OP_ADD, section, gradient_name(g, of, suffix), g->values[of].place, 2,
         (int[]){sum, p->value}, NULL);
   }
   return sum;
+}
+
+static int accumulated(tsr_graph *g, int value) {
+  if (g->microbatches <= 1) return value;
+  const char *name = tsr_arena_printf(g->arena, "sum.%s", g->values[value].name);
+  return tsr_graph_add(
+      g, TSR_OP_ACCUMULATE, TSR_BACKWARD, name, g->values[value].place, 1, &value, NULL);
+}
+
+/* Each part is accumulated by itself, so that its units are added in the tree's order, over
+ * microbatches and then over ranks; the parts are added when they are complete. */
+static void accumulate_parts(tsr_gradients *grads, int of) {
+  join_products(grads, of);
+  for (part *p = grads->parts[of]; p; p = p->next) p->value = accumulated(grads->g, p->value);
 }
 
 /* A value is wanted when a parameter flows into it. */
@@ -86,6 +107,13 @@ static void mark_wanted(tsr_gradients *grads) {
   }
 }
 
+static void accumulate_loss(tsr_graph *g) {
+  int loss = g->loss;
+  g->loss = accumulated(g, loss);
+  for (int i = 0; i < g->outputs_count; i++)
+    if (g->outputs[i].value == loss) g->outputs[i].value = g->loss;
+}
+
 void tsr_pass_autodiff(tsr_graph *g) {
   assert(g->loss >= 0);
   tsr_gradients grads = {.g = g, .values = g->values_count};
@@ -98,13 +126,17 @@ void tsr_pass_autodiff(tsr_graph *g) {
     bool any = i == loss_node;
     for (int k = 0; k < g->nodes[i].outputs_count; k++) {
       int value = g->nodes[i].outputs[k];
-      call.dy[k] = grads.wanted[value] ? total(&grads, value) : -1;
+      call.dy[k] = grads.wanted[value] ? total(&grads, value, TSR_BACKWARD) : -1;
       any |= call.dy[k] >= 0;
     }
     if (any) tsr_gradient_apply(&call);
   }
+  accumulate_loss(g);
+  for (int i = 0; i < grads.values; i++)
+    if (g->values[i].kind == TSR_VALUE_PARAM) accumulate_parts(&grads, i);
   g->grads_count = g->params_count;
   g->grads = tsr_arena_array(g->arena, int, g->params_count);
   for (int i = 0; i < grads.values; i++)
-    if (g->values[i].kind == TSR_VALUE_PARAM) g->grads[g->values[i].param] = total(&grads, i);
+    if (g->values[i].kind == TSR_VALUE_PARAM)
+      g->grads[g->values[i].param] = total(&grads, i, TSR_UPDATE);
 }

@@ -1,5 +1,5 @@
 /* needs: gradients (after autodiff)
- * gives: accumulation over microbatches, gradient norm, clipping, one update a parameter
+ * gives: the gradients' norm, clipping, one update a parameter
  * breaks: nothing */
 #include "passes/passes.h"
 #include <assert.h>
@@ -42,13 +42,6 @@ static void add_sgd(const updates *u, int param, int weight, int grad) {
       o->momentum != 0 ? 5 : 4, inputs, attr);
 }
 
-static int accumulated(const updates *u, int value, const char *name) {
-  if (u->o->microbatches <= 1) return value;
-  return tsr_graph_add(
-      u->g, TSR_OP_ACCUMULATE, TSR_BACKWARD, tsr_arena_printf(u->g->arena, "sum.%s", name),
-      u->g->values[value].place, 1, &value, NULL);
-}
-
 /* The norm over all gradients (parameters in their order) and the factor that clips it. */
 static int add_clip(const updates *u, const int *grads, int count) {
   int stats = tsr_graph_add(
@@ -60,13 +53,8 @@ static int add_clip(const updates *u, const int *grads, int count) {
 void tsr_pass_optimizer(tsr_graph *g, const tsr_optimizer *optimizer) {
   updates u = {.g = g, .o = optimizer};
   int *grads = tsr_arena_array(g->arena, int, g->params_count), count = 0;
-  int loss = g->loss;
-  g->loss = accumulated(&u, loss, "loss");
-  for (int i = 0; i < g->outputs_count; i++)
-    if (g->outputs[i].value == loss) g->outputs[i].value = g->loss;
   for (int p = 0; p < g->params_count; p++)
-    if (g->grads[p] >= 0)
-      grads[count++] = g->grads[p] = accumulated(&u, g->grads[p], g->params[p].name);
+    if (g->grads[p] >= 0) grads[count++] = g->grads[p];
   if (!count) return;
   u.clip = add_clip(&u, grads, count);
   tsr_graph_output(g, "clip", u.clip);

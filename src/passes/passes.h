@@ -4,8 +4,9 @@
 #define TSR_PASSES_PASSES_H
 #include "graph/graph.h"
 
-/* Adds the backward nodes of g->loss; g->grads gets each parameter's gradient (-1: the loss does not
- * depend on it). */
+/* Adds the backward nodes of g->loss, and accumulation over g->microbatches of the loss and of all that is
+ * owed to a parameter; what several uses of one parameter owe to it is added once, after that. g->grads gets
+ * each parameter's gradient (-1: the loss does not depend on it). */
 void tsr_pass_autodiff(tsr_graph *g);
 
 typedef enum { TSR_RULE_ADAMW, TSR_RULE_SGD, TSR_RULE_NONE } tsr_optimizer_kind;
@@ -16,11 +17,9 @@ typedef struct {
   double momentum, dampening;
   bool nesterov;
   double clip_max_norm;  /* 0: only measure the norm */
-  int64_t microbatches;  /* > 1: gradients and loss are accumulated over them */
 } tsr_optimizer;
 
-/* Adds accumulation, the global gradient norm, clipping and one update node a parameter; outputs
- * `loss` and `clip` (norm, scale). */
+/* Adds the global gradient norm, clipping and one update node a parameter; output `clip` (norm, scale). */
 void tsr_pass_optimizer(tsr_graph *g, const tsr_optimizer *optimizer);
 
 /* How often a value is split over an axis, and in how many units the recipe splits its sums. */

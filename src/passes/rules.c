@@ -2,6 +2,7 @@
  * to what they must become and what the outputs then are. Only linear maps may carry a partial
  * through; everything else asks for it to be completed first. */
 #include "passes/rules.h"
+#include <math.h>
 #include <string.h>
 
 typedef tsr_rule_call call;
@@ -54,6 +55,14 @@ static void place_elementwise(call *c) {
 }
 
 static void place_linear_map(call *c) { give_all(c, c->in[0]); }
+
+/* A factor distributes over a sum's bits only when multiplying by it is exact: a power of two. */
+static void place_scale(call *c) {
+  int exponent;
+  bool exact = fabs(frexp(c->node->attr[0], &exponent)) == 0.5;
+  if (c->in[0].kind == TSR_PARTIAL && !exact) c->in[0] = whole;
+  give_all(c, c->in[0]);
+}
 
 /* The second input may lack leading dimensions of the first. */
 static void place_broadcast(call *c) {
@@ -108,10 +117,11 @@ static void place_linear_dx(call *c) {
   give_all(c, by_rows ? rows : columns ? partial : rows_weight ? shard(last) : whole);
 }
 
-/* dw (out, in) = dy^T x, summed over rows; the third input is w itself, for its placement. */
+/* dw (out, in) = dy^T x, summed over rows; the third input is w itself, for its placement. Only dp's rows
+ * are summed where they are: they come in units. */
 static void place_linear_dw(call *c) {
   tsr_placement w = c->in[2];
-  if ((is_rows(c, 0) || is_rows(c, 1)) && (c->axis == TSR_DP || w.kind != TSR_SHARD)) {
+  if ((is_rows(c, 0) || is_rows(c, 1)) && c->axis == TSR_DP) {
     c->in[0] = c->in[1] = is_rows(c, 0) ? c->in[0] : c->in[1];
     give_all(c, partial);
   } else if (is_shard(w, 0)) {
@@ -290,6 +300,7 @@ static void place_ce_stats(call *c) {
 /* logits (for their gradient only), stats, targets, hyper → loss, row_stats */
 static void place_ce_loss(call *c) {
   bool rows = is_rows(c, 0);
+  if (c->in[0].kind == TSR_PARTIAL) c->in[0] = whole;
   c->in[1] = c->in[2] = rows ? c->in[0] : whole;
   c->in[3] = whole;
   c->out[0] = rows ? partial : whole;
@@ -297,6 +308,7 @@ static void place_ce_loss(call *c) {
 }
 
 static void place_ce_loss_dx(call *c) {
+  if (c->in[0].kind == TSR_PARTIAL) c->in[0] = whole;
   c->in[1] = c->in[2] = is_rows(c, 0) ? c->in[0] : whole;
   c->in[3] = whole;
   give_all(c, c->in[0]);

@@ -36,7 +36,6 @@ static tsr_optimizer optimizer_of(const tsr_config *c) {
   o.dampening = c->optimizer.dampening;
   o.nesterov = c->optimizer.nesterov;
   o.clip_max_norm = c->training.use_clip_grad_norm ? c->training.clip_grad_norm_max_norm : 0;
-  o.microbatches = c->training.gradient_accumulation_steps;
   return o;
 }
 
@@ -90,6 +89,7 @@ bool tsr_compile(
   if (purpose != TSR_COMPILE_GENERATE) keep_only_loss(ret->graph);
   if (purpose == TSR_COMPILE_TRAIN) {
     tsr_optimizer optimizer = optimizer_of(o->config);
+    ret->graph->microbatches = o->config->training.gradient_accumulation_steps;
     tsr_pass_autodiff(ret->graph);
     tsr_pass_optimizer(ret->graph, &optimizer);
   }

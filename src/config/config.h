@@ -1,0 +1,165 @@
+/* The configuration of a run: tt-train's YAML, read into one struct with every value resolved.
+ *
+ * A file has the sections training_config, device_config, scheduler_config, eval_config, … and names
+ * its model by `model_config: path` or holds it (transformer_config, mlp_config). The one table of
+ * keys is fields.c: reading, checks, defaults, printing, the manual page and the JSON Schema all come
+ * from it. Defaults are tt-train's where it has the key.
+ *
+ * Paths of other YAML files are taken, with ${NAME} from the environment, relative to the file that
+ * names them, to that file's parents, or to the working directory; when a variable of the path is not
+ * set, the path's tails are tried there. */
+#ifndef TSR_CONFIG_CONFIG_H
+#define TSR_CONFIG_CONFIG_H
+#include "base/axis.h"
+#include "config/yaml.h"
+
+enum { TSR_MESH_NDIM_MAX = 4 };
+
+typedef enum { TSR_TOKENS_CHAR, TSR_TOKENS_BYTE, TSR_TOKENS_BPE } tsr_tokenizer_type;
+typedef enum { TSR_OPTIMIZER_ADAMW, TSR_OPTIMIZER_SGD, TSR_OPTIMIZER_NOOP } tsr_optimizer_type;
+typedef enum { TSR_NUMERICS_DETERMINISTIC, TSR_NUMERICS_FAST } tsr_numerics_policy;
+typedef enum { TSR_RUNNER_DEFAULT, TSR_RUNNER_MEMORY_EFFICIENT } tsr_runner;
+
+/* In the order of tsr_lr_kind (train/learning_rate.h), which defines the curves. */
+typedef enum {
+  TSR_SCHEDULER_CONSTANT,
+  TSR_SCHEDULER_LINEAR,
+  TSR_SCHEDULER_WARMUP_LINEAR,
+  TSR_SCHEDULER_COSINE,
+  TSR_SCHEDULER_WSD,
+} tsr_scheduler_type;
+
+typedef struct {
+  const char *project_name;
+  uint64_t seed;
+  int64_t batch_size;          /* samples of a microbatch, over all of dp; never 0 */
+  int64_t batch_size_per_rank; /* 0: not given; then batch_size is the default unless given too */
+  bool batch_size_given;
+  int64_t gradient_accumulation_steps;
+  int64_t max_steps;       /* optimizer steps */
+  int64_t num_epochs;      /* training ends after so many, if max_steps is not reached before */
+  int64_t sequence_length; /* 0: the model's max_sequence_length */
+  const char *data_path;   /* "": not given; as written, with ${NAME} expanded */
+  tsr_tokenizer_type tokenizer_type;
+  const char *tokenizer_path; /* "": not given */
+  bool use_clip_grad_norm;
+  double clip_grad_norm_max_norm; /* > 0 */
+  int64_t validation_batch_size;  /* never 0 */
+  int64_t eval_every;             /* steps; 0: never */
+  double validation_fraction;     /* of the data, [0, 1) */
+  int64_t log_every;              /* steps, >= 1 */
+  const char *checkpoint_dir;
+  int64_t model_save_interval; /* steps; 0: never */
+  int64_t ignore_index;        /* targets of this value have no loss */
+  int64_t sample_every;        /* steps between generated samples; 0: only at the end */
+  int64_t sample_tokens;
+  tsr_runner runner; /* memory_efficient: recompute each block's activations */
+  bool mixed_precision;
+} tsr_config_training;
+
+typedef struct {
+  tsr_optimizer_type type;
+  const char *type_name; /* as tt-train calls it */
+  double lr, beta1, beta2, epsilon, weight_decay;
+  bool amsgrad;
+  double momentum, dampening; /* sgd */
+  bool nesterov;
+  bool stochastic_rounding, kahan_summation; /* without effect: parameters are stored in f32 */
+} tsr_config_optimizer;
+
+typedef struct {
+  tsr_scheduler_type type;
+  double max_lr; /* the curve's base; optimizer.lr unless given */
+  double min_lr;
+  int64_t warmup_steps; /* at most max_steps */
+  int64_t stable_steps; /* wsd: at max_lr after the warm-up */
+  int64_t decay_steps;  /* wsd: warmup + stable + decay = max_steps */
+} tsr_config_scheduler;
+
+typedef struct {
+  int mesh_shape[TSR_MESH_NDIM_MAX], mesh_ndim; /* 0: no shape was given */
+  int axes[TSR_MESH_NDIM_MAX], axes_count;      /* tsr_axis of each dimension; 0: not named */
+  int devices; /* mesh.devices or mesh.axes with a count only: to be factorised; else 0 */
+  bool mesh_auto;
+  const int *device_ids; /* NULL: not given */
+  int device_ids_count;
+  bool enable_ddp, enable_fsdp, enable_tp, enable_pp, enable_cp, enable_ep, enable_sp;
+  const char *mesh_graph_descriptor; /* "": not given */
+  int64_t memory_limit;              /* bytes a worker may use; 0: what the machine has */
+} tsr_config_device;
+
+typedef struct {
+  const tsr_yaml *map;   /* the transformer_config or mlp_config mapping; NULL: none */
+  const char *map_name;  /* "transformer_config", "mlp_config"; NULL: none */
+  const char *kind;      /* "transformer", "mlp", "graph" (hand-written sections); NULL: no model */
+  const char *model_type; /* "gpt2", "llama", "qwen3", "mlp", or the user's own with graph_file */
+  tsr_place place;        /* of model_type, else of the map */
+  const char *graph_file; /* `graph: path`, found as other YAML paths are; NULL: the shipped one */
+  tsr_place graph_place;
+  const char *file; /* the file that holds the map */
+} tsr_config_model;
+
+typedef struct {
+  double repetition_penalty, temperature; /* below 0.01: greedy */
+  int64_t top_k;                          /* -1 or 0: off */
+  double top_p;
+  uint64_t seed;
+  const char *prompt;
+  int64_t max_new_tokens;
+} tsr_config_eval;
+
+typedef struct {
+  tsr_numerics_policy policy;
+  int64_t units_batch, units_sequence, units_tp; /* 0: what mesh and microbatches need */
+  int64_t threads;                               /* 0: all cores */
+  const char *isa;                               /* "": the best of this machine */
+} tsr_config_numerics;
+
+typedef struct {
+  bool all_reduce_overlap;
+  int64_t pipeline_microbatches; /* 0: gradient_accumulation_steps */
+} tsr_config_schedule;
+
+typedef struct tsr_config {
+  const char *file;
+  tsr_yaml *root; /* with the --set values in it */
+  tsr_config_training training;
+  tsr_config_optimizer optimizer;
+  tsr_config_scheduler scheduler;
+  tsr_config_device device;
+  tsr_config_model model;
+  tsr_config_eval eval;
+  tsr_config_numerics numerics;
+  tsr_config_schedule schedule;
+  /* A hand-written graph's sections, as they stand in the file; NULL where there is none. */
+  const tsr_yaml *graph, *tensors, *inputs, *parameters, *outputs;
+  const struct tsr_config_origins *origins; /* of every value: private to src/config */
+} tsr_config;
+
+/* Reads a file and applies `sets` ("training_config.batch_size=8"). All errors of the file, of those
+ * that it names and of the overrides are reported in one call. */
+bool tsr_config_load(
+    tsr_arena *arena, const char *path, const char *const *sets, int sets_count,
+    tsr_config **ret_config, tsr_diags *diags);
+
+/* The same from a text that is in memory. Files that it names are read only if `read_files`. */
+bool tsr_config_parse(
+    tsr_arena *arena, const char *file, const char *text, size_t length, const char *const *sets,
+    int sets_count, bool read_files, tsr_config **ret_config, tsr_diags *diags);
+
+/* Where a value came from: "training_config.batch_size", "training_config.optimizer.lr" (also
+ * "optimizer.lr"), "transformer_config.num_heads". TSR_NOWHERE for a default. */
+tsr_place tsr_config_place(const tsr_config *config, const char *dotted_key);
+
+/* The error "no model: …" when there is none. */
+bool tsr_config_require_model(const tsr_config *config, tsr_diags *diags);
+
+/* The struct from defaults alone, with its origins, for tests and programs that build their own. */
+tsr_config *tsr_config_default(tsr_arena *arena);
+
+/* `name` as a path from `from_file`, by the rules above; false with the error of a missing file. */
+bool tsr_config_find_file(
+    tsr_arena *arena, const char *name, const char *from_file, tsr_place place,
+    const char **ret_path, tsr_diags *diags);
+
+#endif

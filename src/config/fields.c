@@ -1,0 +1,159 @@
+#include "config/fields.h"
+#include <math.h>
+#include <stddef.h>
+#include <string.h>
+
+static const tsr_field_choice tokenizers[] = {
+    {"char", TSR_TOKENS_CHAR}, {"byte", TSR_TOKENS_BYTE}, {"bpe", TSR_TOKENS_BPE}, {0}};
+static const tsr_field_choice runners[] = {
+    {"default", TSR_RUNNER_DEFAULT}, {"memory_efficient", TSR_RUNNER_MEMORY_EFFICIENT}, {0}};
+static const tsr_field_choice schedulers[] = {
+    {"constant", TSR_SCHEDULER_CONSTANT},
+    {"identity", TSR_SCHEDULER_CONSTANT},
+    {"linear", TSR_SCHEDULER_LINEAR},
+    {"warmup_linear", TSR_SCHEDULER_WARMUP_LINEAR},
+    {"cosine", TSR_SCHEDULER_COSINE},
+    {"wsd", TSR_SCHEDULER_WSD},
+    {0}};
+static const tsr_field_choice lr_schedules[] = {
+    {"constant", TSR_SCHEDULER_CONSTANT},
+    {"warmup_constant", TSR_SCHEDULER_WSD},
+    {"linear", TSR_SCHEDULER_LINEAR},
+    {"cosine", TSR_SCHEDULER_COSINE},
+    {0}};
+static const tsr_field_choice optimizers[] = {
+    {"AdamW", TSR_OPTIMIZER_ADAMW},
+    {"adamw", TSR_OPTIMIZER_ADAMW},
+    {"MorehAdamW", TSR_OPTIMIZER_ADAMW},
+    {"AdamWComposite", TSR_OPTIMIZER_ADAMW},
+    {"AdamWFullPrecision", TSR_OPTIMIZER_ADAMW},
+    {"SGD", TSR_OPTIMIZER_SGD},
+    {"SGDComposite", TSR_OPTIMIZER_SGD},
+    {"NoOp", TSR_OPTIMIZER_NOOP},
+    {"Muon", TSR_OPTIMIZER_NOOP, "the Muon optimizer"},
+    {"MuonWithAdamW", TSR_OPTIMIZER_NOOP, "the Muon optimizer"},
+    {0}};
+static const tsr_field_choice policies[] = {
+    {"deterministic", TSR_NUMERICS_DETERMINISTIC}, {"fast", TSR_NUMERICS_FAST}, {0}};
+static const tsr_field_choice trees[] = {
+    {"binary", 0}, {"ring", 1, "sums in ring order"}, {"flat", 2, "sums in flat order"}, {0}};
+static const tsr_field_choice positions[] = {
+    {"trainable", 0}, {"fixed", 1, "fixed positional embeddings"}, {0}};
+static const tsr_field_choice cp_backwards[] = {
+    {"two_pass", 0}, {"cyclic", 1}, {"cyclic_in_place", 2}, {0}};
+static const tsr_field_choice cp_transports[] = {{"direct", 0}, {0}};
+static const tsr_field_choice cp_layouts[] = {{"contiguous", 0}, {"zigzag", 1}, {0}};
+
+#define T "training_config"
+#define O "training_config.optimizer"
+#define S "scheduler_config"
+#define D "device_config"
+#define M "mesh"
+#define E "eval_config"
+#define N "numerics"
+#define U "numerics.units"
+#define C "schedule"
+#define L "logging_config"
+#define F "transformer_config"
+#define P "mlp_config"
+
+#define INT TSR_FIELD_INT
+#define SEED TSR_FIELD_SEED
+#define FLOAT TSR_FIELD_FLOAT
+#define BOOL TSR_FIELD_BOOL
+#define TEXT TSR_FIELD_TEXT
+#define CHOICE TSR_FIELD_CHOICE
+#define BYTES TSR_FIELD_BYTES
+#define SHAPE TSR_FIELD_SHAPE
+#define IDS TSR_FIELD_IDS
+#define AXES TSR_FIELD_AXES
+#define SECTION TSR_FIELD_SECTION
+#define FREE TSR_FIELD_FREE
+
+#define AT(member) offsetof(tsr_config, member)
+#define AT_LEAST_(low) {(low), INFINITY, false, true}
+#define AT_LEAST(low) .range = AT_LEAST_(low)
+#define ABOVE(low) .range = {(low), INFINITY, true, true}
+#define FROM_TO(low, high) .range = {(low), (high), false, false}
+#define FROM_TO_OPEN(low, high) .range = {(low), (high), false, true}
+#define OPEN_TO(low, high) .range = {(low), (high), true, false}
+#define ANY .range = {-INFINITY, INFINITY, true, true}
+#define NO_EFFECT(reason) .verdict = TSR_FIELD_NO_EFFECT, .why = (reason)
+#define UNSUPPORTED(feature) .verdict = TSR_FIELD_UNSUPPORTED, .why = (feature)
+#define LEGACY(now) .legacy = true, .why = (now), .doc = "An old key of tt-train: " now "."
+#define MODEL_DOC .doc = "The model: a file with transformer_config or mlp_config, or such sections."
+#define NO_EXPERTS "there are no mixture-of-experts models"
+#define NO_FSDP "it tunes tt-train's own collectives"
+#define NO_DIFFUSION "it belongs to diffusion training"
+
+const tsr_field tsr_fields[] = {
+#include "config/fields.def"
+};
+const int tsr_fields_count = sizeof tsr_fields / sizeof *tsr_fields;
+_Static_assert(sizeof tsr_fields / sizeof *tsr_fields <= TSR_FIELDS_MAX, "TSR_FIELDS_MAX");
+
+int tsr_field_find(const char *section, size_t section_length, const char *key) {
+  for (int i = 0; i < tsr_fields_count; i++) {
+    const tsr_field *f = &tsr_fields[i];
+    if (!strcmp(f->key, key) && strlen(f->section) == section_length &&
+        !memcmp(f->section, section, section_length))
+      return i;
+  }
+  return -1;
+}
+
+int tsr_field_find_dotted(const char *dotted_key) {
+  const char *dot = strrchr(dotted_key, '.');
+  return dot ? tsr_field_find(dotted_key, (size_t)(dot - dotted_key), dot + 1)
+             : tsr_field_find("", 0, dotted_key);
+}
+
+const char *tsr_field_choice_name(const tsr_field *field, int value) {
+  for (const tsr_field_choice *c = field->choices; c->name; c++)
+    if (c->value == value) return c->name;
+  return "";
+}
+
+/* A row without a range has zeros in it. */
+static bool has_range(const tsr_field *f) { return f->range.min < f->range.max; }
+
+void tsr_field_range_describe(const tsr_field *field, tsr_text *text) {
+  const tsr_field_range *r = &field->range;
+  if (!has_range(field)) return;
+  bool low = isfinite(r->min), high = isfinite(r->max);
+  if (low) tsr_text_add(text, "%s %g", r->min_open ? "above" : "at least", r->min);
+  if (low && high) tsr_text_add(text, " and ");
+  if (high) tsr_text_add(text, "%s %g", r->max_open ? "below" : "at most", r->max);
+}
+
+static void describe_choices(const tsr_field *f, tsr_text *text) {
+  tsr_text_add(text, "one of ");
+  bool first = true;
+  for (const tsr_field_choice *c = f->choices; c->name; c++) {
+    if (c->unsupported) continue;
+    tsr_text_add(text, "%s%s", first ? "" : ", ", c->name);
+    first = false;
+  }
+}
+
+void tsr_field_describe(const tsr_field *field, tsr_text *text) {
+  static const char *const words[] = {
+      [INT] = "an integer",
+      [SEED] = "an integer",
+      [FLOAT] = "a number",
+      [BOOL] = "true or false",
+      [TEXT] = "a text",
+      [CHOICE] = "",
+      [BYTES] = "a count of bytes or a text like 8GiB",
+      [SHAPE] = "a list of 1 to 4 integers",
+      [IDS] = "a list of integers",
+      [AXES] = "a list of axis names",
+      [SECTION] = "a map",
+      [FREE] = "a value",
+  };
+  if (field->type == CHOICE) {
+    describe_choices(field, text);
+    return;
+  }
+  tsr_text_add(text, "%s", words[field->type]);
+}

@@ -1,0 +1,74 @@
+/* The table of all keys. One row gives a key's reading, type, range, default, printing, its entry of
+ * the manual page and its part of the JSON Schema. */
+#ifndef TSR_CONFIG_FIELDS_H
+#define TSR_CONFIG_FIELDS_H
+#include "base/text.h"
+#include "config/config.h"
+
+typedef enum {
+  TSR_FIELD_INT,     /* int64_t */
+  TSR_FIELD_SEED,    /* uint64_t */
+  TSR_FIELD_FLOAT,   /* double */
+  TSR_FIELD_BOOL,    /* bool */
+  TSR_FIELD_TEXT,    /* const char * */
+  TSR_FIELD_CHOICE,  /* int, one of `choices` */
+  TSR_FIELD_BYTES,   /* int64_t: a count, or a text like 8GiB */
+  TSR_FIELD_SHAPE,   /* a list of counts: device.mesh_shape */
+  TSR_FIELD_IDS,     /* a list of numbers from 0: device.device_ids */
+  TSR_FIELD_AXES,    /* a list of axis names: device.axes */
+  TSR_FIELD_SECTION, /* a map whose keys are rows of this table */
+  TSR_FIELD_FREE,    /* a map that other parts read, or a value that is read by hand */
+} tsr_field_type;
+
+typedef enum {
+  TSR_FIELD_USED,
+  TSR_FIELD_MODEL,       /* read with the model's graph file; the row is there for documents */
+  TSR_FIELD_NO_EFFECT,   /* a value other than the default gives a warning that says `why` */
+  TSR_FIELD_UNSUPPORTED, /* a value other than the default is an error that names the feature */
+} tsr_field_verdict;
+
+typedef struct {
+  const char *name;
+  int value;
+  const char *unsupported; /* the feature that is missing; NULL: fine */
+} tsr_field_choice;
+
+typedef struct {
+  double min, max;
+  bool min_open, max_open; /* the bound itself is out */
+} tsr_field_range;
+
+typedef struct {
+  const char *section, *key; /* section "": the top level; "training_config.optimizer": nested */
+  tsr_field_type type;
+  size_t at;            /* offset in tsr_config; 0: no member */
+  const char *standard; /* the default, as YAML text; NULL: none */
+  tsr_field_range range;
+  const tsr_field_choice *choices; /* ends with a NULL name */
+  const char *same_as;             /* another spelling of this "section.key" */
+  tsr_field_verdict verdict;
+  const char *why; /* the feature, or why there is no effect */
+  bool file;       /* a section that may stand in a file of its own, named by a path */
+  bool legacy;     /* tt-train's old optimizer keys */
+  bool unprinted;  /* `--print-config` shows what it resolves to instead */
+  const char *doc;
+} tsr_field;
+
+extern const tsr_field tsr_fields[];
+extern const int tsr_fields_count;
+enum { TSR_FIELDS_MAX = 224 };
+
+/* The row of a key in a section, or -1; `section_length` bytes of `section` count. */
+int tsr_field_find(const char *section, size_t section_length, const char *key);
+/* The row of "section.key" ("key" alone: of the top level), or -1. */
+int tsr_field_find_dotted(const char *dotted_key);
+
+/* The canonical name of a choice's value. */
+const char *tsr_field_choice_name(const tsr_field *field, int value);
+
+/* "an integer, at least 1", "one of char, byte, bpe", …: for messages and documents. */
+void tsr_field_describe(const tsr_field *field, tsr_text *text);
+/* "at least 1", "above 0 and below 1"; nothing without a range. */
+void tsr_field_range_describe(const tsr_field *field, tsr_text *text);
+
+#endif

@@ -1,0 +1,73 @@
+/* Sections that stand in files of their own: the path in the tree gives way to the file's contents,
+ * so that everything after this reads one tree. */
+#include "config/loader.h"
+#include <string.h>
+
+/* A map with the value of one key replaced: nodes may be shared by aliases, so none is changed. */
+static tsr_yaml *with_value(tsr_arena *arena, const tsr_yaml *map, int index, tsr_yaml *value) {
+  tsr_yaml *copy = tsr_arena_alloc(arena, sizeof *copy);
+  *copy = *map;
+  copy->items = tsr_arena_array(arena, tsr_yaml *, map->count);
+  memcpy(copy->items, map->items, sizeof *copy->items * (size_t)map->count);
+  copy->items[index] = value;
+  return copy;
+}
+
+/* The section itself, where the file wraps it as `section: {…}`. */
+static tsr_yaml *unwrap(tsr_loader *l, tsr_yaml *doc, const tsr_field *f, const char *path) {
+  const char *section = !strcmp(f->key, "optimizer_config") ? "optimizer" : f->key;
+  tsr_yaml *inner = tsr_yaml_get(doc, f->key);
+  if (!inner) inner = tsr_yaml_get(doc, section);
+  if (!inner) return doc;
+  for (int i = 0; i < doc->count; i++)
+    if (doc->items[i] != inner)
+      tsr_diag_error(
+          l->diags, doc->keys[i]->place, "'%s' stands beside %s in '%s'", doc->keys[i]->text, f->key,
+          path);
+  return inner;
+}
+
+static bool is_file_section(const tsr_field *f) {
+  return f->file || !strcmp(f->key, "model_config") || !strcmp(f->key, "optimizer_config");
+}
+
+static tsr_yaml *read_section_file(tsr_loader *l, const tsr_field *f, const tsr_yaml *node) {
+  const char *path;
+  tsr_yaml *doc;
+  if (!tsr_config_find_file(l->arena, node->text, node->place.file, node->place, &path, l->diags) ||
+      !tsr_yaml_read(l->arena, path, node->place, &doc, l->diags))
+    return NULL;
+  if (doc->kind != TSR_YAML_MAP) {
+    tsr_diag_error(
+        l->diags, doc->place, "'%s' must be a map, found %s", path, tsr_yaml_describe(l->arena, doc));
+    return NULL;
+  }
+  return strcmp(f->key, "model_config") ? unwrap(l, doc, f, path) : doc;
+}
+
+/* A path whose file cannot be read becomes a null: the error has been said. */
+static tsr_yaml *include_into(tsr_loader *l, const char *section, tsr_yaml *map) {
+  for (int i = 0; i < map->count; i++) {
+    int row = tsr_field_find(section, strlen(section), map->keys[i]->text);
+    tsr_yaml *node = map->items[i];
+    if (row < 0 || !is_file_section(&tsr_fields[row]) || node->kind != TSR_YAML_SCALAR) continue;
+    tsr_yaml *got = l->read_files ? read_section_file(l, &tsr_fields[row], node) : NULL;
+    if (!got) {
+      got = tsr_arena_alloc(l->arena, sizeof *got);
+      *got = (tsr_yaml){.place = node->place, .text = ""};
+    }
+    map = with_value(l->arena, map, i, got);
+  }
+  return map;
+}
+
+void tsr_include_files(tsr_loader *l, tsr_yaml **root) {
+  *root = include_into(l, "", *root);
+  for (int i = 0; i < (*root)->count; i++) {
+    if (strcmp((*root)->keys[i]->text, "training_config")) continue;
+    tsr_yaml *training = (*root)->items[i];
+    if (training->kind != TSR_YAML_MAP) continue;
+    tsr_yaml *included = include_into(l, "training_config", training);
+    if (included != training) *root = with_value(l->arena, *root, i, included);
+  }
+}

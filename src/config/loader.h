@@ -1,0 +1,56 @@
+/* What the parts of the configuration's reader share. Private to src/config. */
+#ifndef TSR_CONFIG_LOADER_H
+#define TSR_CONFIG_LOADER_H
+#include "config/fields.h"
+
+/* The nodes that the values came from, by row; NULL: the default. */
+typedef struct tsr_config_origins {
+  const tsr_yaml *values[TSR_FIELDS_MAX];
+  const tsr_yaml *keys[TSR_FIELDS_MAX];
+} tsr_config_origins;
+
+typedef struct {
+  tsr_arena *arena;
+  tsr_diags *diags;
+  tsr_config *config;
+  tsr_config_origins *origins; /* config->origins, to be written */
+  bool read_files;
+} tsr_loader;
+
+/* What was given for "section.key" (or for another name of it), or NULL. */
+const tsr_yaml *tsr_loader_value(const tsr_loader *loader, const char *dotted_key);
+const tsr_yaml *tsr_loader_key(const tsr_loader *loader, const char *dotted_key);
+
+/* --- value.c --- */
+/* Checks a node against a row and writes it into the row's member of `config`, if it has one. `key`
+ * is the word to use in messages. */
+bool tsr_value_read(
+    tsr_loader *loader, const tsr_field *field, const char *key, const tsr_yaml *node);
+/* Writes the defaults of all rows. */
+void tsr_value_defaults(tsr_loader *loader);
+/* "unsupported feature: …" at the place. */
+bool tsr_value_unsupported(tsr_loader *loader, tsr_place place, const char *feature);
+
+/* --- section.c --- */
+/* Reads all entries of a map as rows of a section; every unknown key is an error. */
+void tsr_section_read(tsr_loader *loader, const char *section, const tsr_yaml *map);
+/* The error of a key that a section does not have. */
+void tsr_section_unknown(tsr_loader *loader, const char *section, const tsr_yaml *key);
+
+/* --- include.c --- */
+/* Puts the contents of the files that sections are named by into the tree. */
+void tsr_include_files(tsr_loader *loader, tsr_yaml **root);
+/* The name with ${NAME} taken from the environment; a variable that is not set stays as it is, and
+ * `ret_unset` is its name, else NULL. */
+char *tsr_include_expand(tsr_arena *arena, const char *name, const char **ret_unset);
+
+/* --- model_section.c --- */
+void tsr_model_section_read(tsr_loader *loader);
+
+/* --- resolve.c --- */
+/* The rules over several keys: optimizer, schedule, mesh, clipping. */
+void tsr_config_resolve(tsr_loader *loader);
+/* Whether an optimizer reads the key of its section. */
+bool tsr_optimizer_uses(tsr_optimizer_type type, const char *key);
+
+#endif

@@ -1,0 +1,111 @@
+#include "config/override.h"
+#include "base/text.h"
+#include <string.h>
+
+static const char file_name[] = "--set";
+
+/* The value's text stands after blank lines and blanks, so that its places are those in the list of
+ * all overrides, which is what diagnostics quote. */
+static bool parse_value(
+    tsr_arena *arena, const char *value, int index, int col, tsr_yaml **ret_value, tsr_diags *diags) {
+  tsr_text padded = {0};
+  for (int i = 0; i < index; i++) tsr_text_add(&padded, "\n");
+  tsr_text_add(&padded, "%*s%s", col, "", value);
+  bool ok = tsr_yaml_parse(arena, file_name, padded.data, padded.length, ret_value, diags);
+  tsr_text_free(&padded);
+  return ok;
+}
+
+static bool check_path(const char *path, tsr_place place, tsr_diags *diags) {
+  size_t length = strlen(path);
+  if (length && path[0] != '.' && path[length - 1] != '.' && !strstr(path, "..")) return true;
+  return tsr_diag_error(diags, place, "'%s' is not a key", path);
+}
+
+static bool parse_one(
+    tsr_arena *arena, const char *set, int index, tsr_override *ret_override, tsr_diags *diags) {
+  const char *equals = strchr(set, '=');
+  tsr_place place = {file_name, index + 1, 1, equals ? (int)(equals - set) : (int)strlen(set)};
+  *ret_override = (tsr_override){.place = place};
+  if (strchr(set, '\n')) return tsr_diag_error(diags, place, "an override is one line");
+  if (!equals) {
+    tsr_diag_error(diags, place, "an override is section.key=value");
+    tsr_diag_hint(diags, "such as training_config.batch_size=8");
+    return false;
+  }
+  ret_override->path = tsr_arena_strndup(arena, set, (size_t)(equals - set));
+  return check_path(ret_override->path, place, diags) &&
+         parse_value(arena, equals + 1, index, (int)(equals - set) + 1, &ret_override->value, diags);
+}
+
+bool tsr_overrides_parse(
+    tsr_arena *arena, const char *const *sets, int count, tsr_override **ret_overrides,
+    tsr_diags *diags) {
+  bool ok = true;
+  tsr_text all = {0};
+  *ret_overrides = tsr_arena_array(arena, tsr_override, count + 1);
+  for (int i = 0; i < count; i++) {
+    if (!parse_one(arena, sets[i], i, &(*ret_overrides)[i], diags)) {
+      (*ret_overrides)[i].done = true;
+      ok = false;
+    }
+    tsr_text_add(&all, "%s\n", sets[i]);
+  }
+  if (count) tsr_diags_source(diags, file_name, all.data, all.length);
+  tsr_text_free(&all);
+  return ok;
+}
+
+/* The index of the key in a copy of the map, which has it added if it was not there. The last key of
+ * a path takes the override's place. */
+static int copy_with_key(
+    tsr_arena *arena, const tsr_yaml *map, const char *name, tsr_place place, bool last,
+    tsr_yaml **ret_copy) {
+  tsr_yaml *copy = tsr_arena_alloc(arena, sizeof *copy);
+  *copy = *map;
+  copy->kind = TSR_YAML_MAP;
+  copy->keys = tsr_arena_array(arena, tsr_yaml *, map->count + 1);
+  copy->items = tsr_arena_array(arena, tsr_yaml *, map->count + 1);
+  int index = 0;
+  for (int i = 0; i < map->count; i++) {
+    copy->keys[i] = map->keys[i];
+    copy->items[i] = map->items[i];
+  }
+  while (index < map->count && strcmp(map->keys[index]->text, name)) index++;
+  if (index == map->count || last) {
+    tsr_yaml *key = tsr_arena_alloc(arena, sizeof *key);
+    *key = (tsr_yaml){.kind = TSR_YAML_SCALAR, .place = place, .text = name};
+    key->text_length = strlen(name);
+    copy->keys[index] = key;
+    if (index == map->count) copy->count++;
+  }
+  *ret_copy = copy;
+  return index;
+}
+
+bool tsr_override_apply(
+    tsr_arena *arena, tsr_override *override, const char *path, tsr_yaml **root, tsr_diags *diags) {
+  tsr_yaml **slot = root;
+  int shift = (int)strlen(path) - (int)strlen(override->path); /* of a longer way to the same key */
+  override->done = true;
+  for (const char *at = path;;) {
+    const char *dot = strchr(at, '.');
+    const char *name = dot ? tsr_arena_strndup(arena, at, (size_t)(dot - at)) : at;
+    tsr_place place = override->place;
+    place.col = (int)(at - path) - shift + 1;
+    place.length = (int)strlen(name);
+    if (place.col < 1) place = override->place;
+    if (*slot && (*slot)->kind != TSR_YAML_MAP && (*slot)->kind != TSR_YAML_NULL)
+      return tsr_diag_error(
+          diags, place, "'%.*s' is %s, it has no key '%s'", at == path ? 0 : (int)(at - path) - 1,
+          path, tsr_yaml_describe(arena, *slot), name);
+    tsr_yaml empty = {.kind = TSR_YAML_MAP, .place = place, .text = ""}, *copy;
+    int index = copy_with_key(arena, *slot ? *slot : &empty, name, place, !dot, &copy);
+    *slot = copy;
+    slot = &copy->items[index];
+    if (!dot) break;
+    at = dot + 1;
+  }
+  *slot = override->value;
+  return true;
+}

@@ -1,0 +1,24 @@
+/* `--set a.b=v`: values that replace a file's, as if they stood in it. */
+#ifndef TSR_CONFIG_OVERRIDE_H
+#define TSR_CONFIG_OVERRIDE_H
+#include "config/yaml.h"
+
+typedef struct {
+  const char *path; /* "training_config.batch_size" */
+  tsr_place place;  /* of the path: file "--set", the line counts the overrides */
+  tsr_yaml *value;
+  bool done;
+} tsr_override;
+
+/* Splits at the first '=' and reads the values as YAML. */
+bool tsr_overrides_parse(
+    tsr_arena *arena, const char *const *sets, int count, tsr_override **ret_overrides,
+    tsr_diags *diags);
+
+/* Puts a value into the tree; maps that are missing on the way are made. Nodes are not changed but
+ * copied on the way, because aliases may share them. False with an error when something on the way is
+ * not a map. */
+bool tsr_override_apply(
+    tsr_arena *arena, tsr_override *override, const char *path, tsr_yaml **root, tsr_diags *diags);
+
+#endif

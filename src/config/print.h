@@ -1,0 +1,13 @@
+/* `--print-config`: the configuration with every value resolved, as YAML that loads again. */
+#ifndef TSR_CONFIG_PRINT_H
+#define TSR_CONFIG_PRINT_H
+#include "base/text.h"
+#include "config/config.h"
+
+/* Each line ends with where its value came from: "# default", "# run.yaml:4", "# --set". */
+void tsr_config_print(const tsr_config *config, tsr_text *text);
+
+/* The shortest decimal that reads back as the same double, with a point or an exponent. */
+void tsr_config_print_float(double value, tsr_text *text);
+
+#endif

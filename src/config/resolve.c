@@ -1,0 +1,349 @@
+/* The rules over several keys, after each was read by itself. */
+#include "config/loader.h"
+#include <string.h>
+
+static bool given(const tsr_loader *l, const char *dotted_key) {
+  return tsr_loader_value(l, dotted_key) != NULL;
+}
+
+static bool is_true(const tsr_loader *l, const char *dotted_key) {
+  bool value;
+  return tsr_yaml_bool(tsr_loader_value(l, dotted_key), &value) && value;
+}
+
+/* A value that another key gave comes from there. */
+static void take_origin(tsr_loader *l, const char *to, const char *from) {
+  int row = tsr_field_find_dotted(to);
+  if (l->origins->values[row] || !given(l, from)) return;
+  l->origins->keys[row] = tsr_loader_key(l, from);
+  l->origins->values[row] = tsr_loader_value(l, from);
+}
+
+/* --- optimizer --- */
+
+static void set_optimizer(tsr_config *config, const char *name, tsr_optimizer_type type) {
+  config->optimizer.type = type;
+  config->optimizer.type_name = name;
+}
+
+/* tt-train's old keys are another way to write the whole section, not a way to change it. */
+static bool check_legacy(tsr_loader *l) {
+  const tsr_yaml *section = tsr_loader_key(l, "training_config.optimizer");
+  if (!section) section = tsr_loader_key(l, "training_config.optimizer_config");
+  if (!section) section = tsr_loader_key(l, "optimizer_config");
+  bool any = false;
+  for (int i = 0; i < tsr_fields_count; i++) {
+    const tsr_yaml *key = tsr_fields[i].legacy ? l->origins->keys[i] : NULL;
+    if (!key) continue;
+    any = true;
+    if (!section) continue;
+    tsr_diag_error(
+        l->diags, key->place, "the old key '%s' stands beside an optimizer section", key->text);
+    tsr_diag_hint(l->diags, "write it there as %s", tsr_fields[i].why);
+  }
+  return any;
+}
+
+static void read_legacy_type(tsr_loader *l) {
+  bool no_op = is_true(l, "training_config.use_no_op");
+  if (no_op && is_true(l, "training_config.use_moreh_adamw"))
+    tsr_diag_error(
+        l->diags, tsr_loader_key(l, "training_config.use_no_op")->place,
+        "'use_no_op' and 'use_moreh_adamw' are both true");
+  take_origin(
+      l, "training_config.optimizer.type",
+      no_op ? "training_config.use_no_op" : "training_config.use_moreh_adamw");
+  if (no_op) set_optimizer(l->config, "NoOp", TSR_OPTIMIZER_NOOP);
+  else if (given(l, "training_config.momentum"))
+    set_optimizer(l->config, "SGD", TSR_OPTIMIZER_SGD);
+}
+
+bool tsr_optimizer_uses(tsr_optimizer_type type, const char *key) {
+  static const char *const adamw[] = {"beta1", "beta2", "epsilon", "amsgrad"};
+  static const char *const sgd[] = {"momentum", "dampening", "nesterov"};
+  for (int i = 0; i < 4; i++)
+    if (!strcmp(key, adamw[i])) return type == TSR_OPTIMIZER_ADAMW;
+  for (int i = 0; i < 3; i++)
+    if (!strcmp(key, sgd[i])) return type == TSR_OPTIMIZER_SGD;
+  return type != TSR_OPTIMIZER_NOOP || !strcmp(key, "type") || !strcmp(key, "lr");
+}
+
+/* Values of another rule than the chosen one, unless they are off. */
+static void warn_other_rules(tsr_loader *l) {
+  const tsr_config_optimizer *o = &l->config->optimizer;
+  for (int i = 0; i < tsr_fields_count && o->type != TSR_OPTIMIZER_NOOP; i++) {
+    const tsr_yaml *key = l->origins->keys[i], *node = l->origins->values[i];
+    bool optimizer = !strcmp(tsr_fields[i].section, "training_config.optimizer");
+    if (!key || !optimizer || tsr_fields[i].same_as || tsr_optimizer_uses(o->type, tsr_fields[i].key))
+      continue;
+    double number;
+    bool truth;
+    if ((tsr_yaml_float(node, &number) && number == 0) || (tsr_yaml_bool(node, &truth) && !truth))
+      continue;
+    tsr_diag_warning(
+        l->diags, key->place, "'%s' has no effect: %s has no such value", key->text, o->type_name);
+  }
+}
+
+static void note_rounding(tsr_loader *l, const char *key, bool on) {
+  if (!on) return;
+  const tsr_yaml *node =
+      tsr_loader_key(l, tsr_arena_printf(l->arena, "training_config.optimizer.%s", key));
+  tsr_diag_note(
+      l->diags, node ? node->place : TSR_NOWHERE,
+      "'%s' changes nothing: parameters are stored in f32", node ? node->text : key);
+}
+
+static void resolve_optimizer(tsr_loader *l) {
+  tsr_config_optimizer *o = &l->config->optimizer;
+  const tsr_yaml *type = tsr_loader_value(l, "training_config.optimizer.type");
+  o->type_name = type && type->text ? type->text : "AdamW";
+  if (!strcmp(o->type_name, "adamw")) o->type_name = "AdamW";
+  if (check_legacy(l)) read_legacy_type(l);
+  bool decay_given = given(l, "training_config.optimizer.weight_decay");
+  if (o->type == TSR_OPTIMIZER_SGD && !decay_given) o->weight_decay = 0;
+  if (given(l, "training_config.optimizer.type")) warn_other_rules(l);
+  if (o->type == TSR_OPTIMIZER_SGD && o->nesterov && (o->momentum <= 0 || o->dampening != 0))
+    tsr_diag_error(
+        l->diags, tsr_loader_key(l, "training_config.optimizer.nesterov")->place,
+        "'nesterov' needs a momentum above 0 and no dampening");
+  note_rounding(l, "stochastic_rounding", o->stochastic_rounding);
+  note_rounding(l, "kahan_summation", o->kahan_summation);
+}
+
+/* --- learning rate --- */
+
+static bool contradict(tsr_loader *l, const char *a, const char *b) {
+  const tsr_yaml *ka = tsr_loader_key(l, a), *kb = tsr_loader_key(l, b);
+  tsr_diag_error(l->diags, kb->place, "'%s' contradicts '%s'", kb->text, ka->text);
+  tsr_diag_hint(l->diags, "'%s' stands in %s:%d", ka->text, ka->place.file, ka->place.line);
+  return false;
+}
+
+/* The type may be written in three places; they must agree. */
+static void resolve_scheduler_type(tsr_loader *l) {
+  static const char *const keys[] = {
+      "scheduler_config.type", "training_config.scheduler_type", "training_config.lr_schedule"};
+  tsr_config_scheduler *s = &l->config->scheduler;
+  const char *from = NULL;
+  for (int i = 0; i < 3; i++) {
+    const tsr_yaml *node = tsr_loader_value(l, keys[i]);
+    if (!node) continue;
+    const tsr_field *f = &tsr_fields[tsr_field_find_dotted(keys[i])];
+    int type = -1;
+    for (const tsr_field_choice *c = f->choices; c->name; c++)
+      if (!strcmp(c->name, node->text)) type = c->value;
+    if (type < 0) continue;
+    if (from && (int)s->type != type) contradict(l, from, keys[i]);
+    s->type = (tsr_scheduler_type)type;
+    from = from ? from : keys[i];
+  }
+  const tsr_yaml *section = tsr_loader_value(l, "scheduler_config");
+  if (!from && section && section->kind == TSR_YAML_MAP && section->count) {
+    s->type = TSR_SCHEDULER_WSD;
+    from = "scheduler_config";
+  }
+  if (from) take_origin(l, "scheduler_config.type", from);
+}
+
+static bool is_warmup_constant(const tsr_loader *l) {
+  const tsr_yaml *node = tsr_loader_value(l, "training_config.lr_schedule");
+  return node && !strcmp(node->text, "warmup_constant");
+}
+
+static void resolve_wsd(tsr_loader *l) {
+  tsr_config_scheduler *s = &l->config->scheduler;
+  int64_t rest = l->config->training.max_steps - s->warmup_steps;
+  bool hold = given(l, "scheduler_config.hold_steps"), decay = given(l, "scheduler_config.decay_steps");
+  if (is_warmup_constant(l) && !hold && !decay) s->stable_steps = rest;
+  if (decay && !hold) s->stable_steps = rest - s->decay_steps;
+  if (s->stable_steps < 0 || s->stable_steps > rest) {
+    const tsr_yaml *key =
+        tsr_loader_key(l, decay && !hold ? "scheduler_config.decay_steps" : "scheduler_config.hold_steps");
+    tsr_diag(
+        l->diags, decay ? TSR_ERROR : TSR_WARNING, key ? key->place : TSR_NOWHERE,
+        "'%s' does not fit: %lld of %lld steps are left after the warm-up", key ? key->text : "",
+        (long long)rest, (long long)l->config->training.max_steps);
+    s->stable_steps = s->stable_steps < 0 ? 0 : rest;
+  }
+  if (hold && decay && s->stable_steps + s->decay_steps != rest)
+    tsr_diag_error(
+        l->diags, tsr_loader_key(l, "scheduler_config.decay_steps")->place,
+        "warm-up, hold and decay make %lld steps, but max_steps is %lld",
+        (long long)(s->warmup_steps + s->stable_steps + s->decay_steps),
+        (long long)l->config->training.max_steps);
+  s->decay_steps = rest - s->stable_steps;
+}
+
+static void resolve_scheduler(tsr_loader *l) {
+  tsr_config_scheduler *s = &l->config->scheduler;
+  int64_t steps = l->config->training.max_steps;
+  resolve_scheduler_type(l);
+  if (s->max_lr == 0) s->max_lr = l->config->optimizer.lr;
+  if (s->min_lr > s->max_lr) {
+    const tsr_yaml *node = tsr_loader_value(l, "scheduler_config.min_lr");
+    tsr_diag_error(
+        l->diags, node ? node->place : TSR_NOWHERE, "'min_lr' is above the maximum, which is %g",
+        s->max_lr);
+  }
+  if (s->warmup_steps > steps) {
+    const tsr_yaml *node = tsr_loader_value(l, "scheduler_config.warmup_steps");
+    if (node)
+      tsr_diag_error(
+          l->diags, node->place, "'warmup_steps' is more than max_steps, which is %lld",
+          (long long)steps);
+    s->warmup_steps = steps;
+  }
+  if (s->type == TSR_SCHEDULER_WSD) resolve_wsd(l);
+}
+
+/* --- training --- */
+
+static void resolve_clipping(tsr_loader *l) {
+  static const char both[] = "training_config.gradient_clip_norm";
+  tsr_config_training *t = &l->config->training;
+  double norm;
+  if (!tsr_yaml_float(tsr_loader_value(l, both), &norm)) return;
+  if (given(l, "training_config.use_clip_grad_norm") && t->use_clip_grad_norm != (norm > 0))
+    contradict(l, "training_config.use_clip_grad_norm", both);
+  if (given(l, "training_config.clip_grad_norm_max_norm") && norm > 0 &&
+      norm != t->clip_grad_norm_max_norm)
+    contradict(l, "training_config.clip_grad_norm_max_norm", both);
+  t->use_clip_grad_norm = norm > 0;
+  take_origin(l, "training_config.use_clip_grad_norm", both);
+  if (norm > 0) take_origin(l, "training_config.clip_grad_norm_max_norm", both);
+  if (norm > 0) t->clip_grad_norm_max_norm = norm;
+}
+
+static void resolve_runner(tsr_loader *l) {
+  static const char recompute[] = "training_config.gradient_checkpointing";
+  tsr_config_training *t = &l->config->training;
+  if (!given(l, recompute)) return;
+  tsr_runner runner = is_true(l, recompute) ? TSR_RUNNER_MEMORY_EFFICIENT : TSR_RUNNER_DEFAULT;
+  if (given(l, "training_config.runner") && t->runner != runner)
+    contradict(l, "training_config.runner", recompute);
+  t->runner = runner;
+  take_origin(l, "training_config.runner", recompute);
+}
+
+static void resolve_training(tsr_loader *l) {
+  tsr_config_training *t = &l->config->training;
+  const char *unset;
+  t->data_path = tsr_include_expand(l->arena, t->data_path, &unset);
+  t->tokenizer_path = tsr_include_expand(l->arena, t->tokenizer_path, &unset);
+  t->batch_size_given = given(l, "training_config.batch_size");
+  if (t->validation_batch_size == 0) t->validation_batch_size = t->batch_size / 2;
+  if (t->validation_batch_size == 0) t->validation_batch_size = 1;
+  if (!given(l, "eval_config.seed")) l->config->eval.seed = t->seed;
+  resolve_clipping(l);
+  resolve_runner(l);
+}
+
+/* --- mesh --- */
+
+/* A nested list fixes the shape: [[0, 1], [2, 3]] is 2 × 2. Writes the shape of the first branch. */
+static bool devices_shape(tsr_loader *l, const tsr_yaml *node, int depth, tsr_config_device *d) {
+  if (node->kind != TSR_YAML_LIST) return true;
+  if (depth == TSR_MESH_NDIM_MAX)
+    return tsr_diag_error(
+        l->diags, node->place, "'devices' is nested deeper than %d dimensions", TSR_MESH_NDIM_MAX);
+  d->mesh_shape[depth] = node->count;
+  d->mesh_ndim = depth + 1;
+  if (node->count == 0) return tsr_diag_error(l->diags, node->place, "'devices' has an empty row");
+  return devices_shape(l, node->items[0], depth + 1, d);
+}
+
+static bool devices_read(
+    tsr_loader *l, const tsr_yaml *node, int depth, const tsr_config_device *d, int *ids, int *count) {
+  if (depth == d->mesh_ndim) {
+    int64_t id;
+    if (!tsr_yaml_int(node, &id) || id < 0 || id > 1 << 24)
+      return tsr_diag_error(
+          l->diags, node->place, "a device is an integer from 0, found %s",
+          tsr_yaml_describe(l->arena, node));
+    for (int i = 0; i < *count; i++)
+      if (ids[i] == id)
+        return tsr_diag_error(l->diags, node->place, "'devices' names device %d twice", (int)id);
+    ids[(*count)++] = (int)id;
+    return true;
+  }
+  if (node->kind != TSR_YAML_LIST || node->count != d->mesh_shape[depth]) {
+    tsr_diag_error(
+        l->diags, node->place, "'devices' is ragged: this row has %s, the first has %d devices",
+        node->kind == TSR_YAML_LIST ? tsr_arena_printf(l->arena, "%d", node->count)
+                                    : tsr_yaml_describe(l->arena, node),
+        d->mesh_shape[depth]);
+    return false;
+  }
+  bool ok = true;
+  for (int i = 0; i < node->count; i++)
+    ok = devices_read(l, node->items[i], depth + 1, d, ids, count) && ok;
+  return ok;
+}
+
+static int64_t leaves(const tsr_yaml *node) {
+  int64_t count = node->kind != TSR_YAML_LIST;
+  for (int i = 0; i < node->count && node->kind == TSR_YAML_LIST; i++) count += leaves(node->items[i]);
+  return count;
+}
+
+static void resolve_devices(tsr_loader *l, const tsr_yaml *node) {
+  tsr_config_device *d = &l->config->device;
+  int64_t number;
+  if (tsr_yaml_int(node, &number)) {
+    if (number < 1 || number > 1 << 24)
+      tsr_diag_error(
+          l->diags, node->place, "'devices' must be from 1 to %d, found %s", 1 << 24,
+          tsr_yaml_describe(l->arena, node));
+    else d->devices = (int)number;
+    return;
+  }
+  if (node->kind != TSR_YAML_LIST) {
+    tsr_diag_error(
+        l->diags, node->place, "'devices' must be a count or a nested list, found %s",
+        tsr_yaml_describe(l->arena, node));
+    return;
+  }
+  int count = 0, *ids = tsr_arena_array(l->arena, int, leaves(node) + 1);
+  tsr_config_device made = *d;
+  if (!devices_shape(l, node, 0, &made) || !devices_read(l, node, 0, &made, ids, &count)) return;
+  if (made.mesh_ndim == 1 && d->axes_count > 1) {
+    d->devices = count; /* a flat list over several axes is factorised */
+  } else {
+    memcpy(d->mesh_shape, made.mesh_shape, sizeof d->mesh_shape);
+    d->mesh_ndim = made.mesh_ndim;
+  }
+  take_origin(l, "device_config.mesh_shape", "mesh.devices");
+  take_origin(l, "device_config.device_ids", "mesh.devices");
+  d->device_ids = ids;
+  d->device_ids_count = count;
+}
+
+static void resolve_mesh(tsr_loader *l) {
+  tsr_config_device *d = &l->config->device;
+  const tsr_yaml *mesh = tsr_loader_value(l, "mesh");
+  const tsr_yaml *devices = tsr_loader_value(l, "mesh.devices");
+  d->mesh_auto = mesh && mesh->kind == TSR_YAML_SCALAR && !strcmp(mesh->text, "auto");
+  if (given(l, "mesh.shape") && given(l, "device_config.mesh_shape"))
+    contradict(l, "device_config.mesh_shape", "mesh.shape");
+  take_origin(l, "device_config.mesh_shape", "mesh.shape");
+  if (devices && devices->kind == TSR_YAML_LIST && given(l, "device_config.mesh_shape"))
+    contradict(l, "device_config.mesh_shape", "mesh.devices");
+  else if (devices) resolve_devices(l, devices);
+  if (d->axes_count && d->mesh_ndim && d->axes_count != d->mesh_ndim)
+    tsr_diag_error(
+        l->diags, tsr_loader_value(l, "mesh.axes")->place,
+        "%d axes are named for a mesh of %d dimensions", d->axes_count, d->mesh_ndim);
+  if (d->axes_count && !d->mesh_ndim && !d->devices && !d->mesh_auto) {
+    tsr_diag_error(
+        l->diags, tsr_loader_value(l, "mesh.axes")->place, "the axes have neither shape nor devices");
+    tsr_diag_hint(l->diags, "write shape: [2, 2], or devices: 4");
+  }
+}
+
+void tsr_config_resolve(tsr_loader *l) {
+  resolve_training(l);
+  resolve_optimizer(l);
+  resolve_scheduler(l);
+  resolve_mesh(l);
+}

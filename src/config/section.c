@@ -1,0 +1,120 @@
+/* The entries of a section against the table. */
+#include "config/loader.h"
+#include <string.h>
+
+const tsr_yaml *tsr_loader_value(const tsr_loader *l, const char *dotted_key) {
+  int row = tsr_field_find_dotted(dotted_key);
+  return row < 0 ? NULL : l->origins->values[row];
+}
+
+const tsr_yaml *tsr_loader_key(const tsr_loader *l, const char *dotted_key) {
+  int row = tsr_field_find_dotted(dotted_key);
+  return row < 0 ? NULL : l->origins->keys[row];
+}
+
+/* "in training_config", "at the top level" */
+static const char *where(tsr_arena *arena, const char *section) {
+  return *section ? tsr_arena_printf(arena, "in %s", section) : "at the top level";
+}
+
+void tsr_section_unknown(tsr_loader *l, const char *section, const tsr_yaml *key) {
+  const char *keys[TSR_FIELDS_MAX];
+  const tsr_field *elsewhere = NULL;
+  int count = 0;
+  for (int i = 0; i < tsr_fields_count; i++) {
+    const tsr_field *f = &tsr_fields[i];
+    bool here = !strcmp(f->section, section);
+    if (here && f->verdict != TSR_FIELD_UNSUPPORTED) keys[count++] = f->key;
+    if (!here && !elsewhere && !strcmp(f->key, key->text)) elsewhere = f;
+  }
+  tsr_diag_error(
+      l->diags, key->place, "unknown key '%s' %s", key->text, where(l->arena, section));
+  if (elsewhere && !tsr_nearest(key->text, keys, count))
+    tsr_diag_hint(l->diags, "'%s' belongs %s", key->text, where(l->arena, elsewhere->section));
+  else tsr_diag_nearest(l->diags, key->text, keys, count);
+}
+
+static bool is_standard(const tsr_field *f, const tsr_yaml *node) {
+  if (!f->standard || node->kind != TSR_YAML_SCALAR) return false;
+  if (f->type == TSR_FIELD_TEXT || f->type == TSR_FIELD_CHOICE)
+    return !strcmp(node->text, f->standard);
+  tsr_yaml standard = {.kind = TSR_YAML_SCALAR, .text = f->standard};
+  double a, b;
+  bool x, y;
+  if (tsr_yaml_float(node, &a) && tsr_yaml_float(&standard, &b)) return a == b;
+  return tsr_yaml_bool(node, &x) && tsr_yaml_bool(&standard, &y) && x == y;
+}
+
+/* tt-train's multihost_config says by itself whether it is on. */
+static bool is_switched_off(const tsr_yaml *node) {
+  bool enabled;
+  return tsr_yaml_bool(tsr_yaml_get(node, "enabled"), &enabled) && !enabled;
+}
+
+static bool check_verdict(
+    tsr_loader *l, const tsr_field *f, const tsr_yaml *key, const tsr_yaml *node) {
+  if (f->verdict == TSR_FIELD_USED || f->verdict == TSR_FIELD_MODEL || is_standard(f, node))
+    return true;
+  if (f->verdict == TSR_FIELD_UNSUPPORTED && !is_switched_off(node))
+    return tsr_value_unsupported(l, key->place, f->why);
+  tsr_diag_warning(
+      l->diags, key->place, "'%s' has no effect: %s", key->text,
+      f->verdict == TSR_FIELD_UNSUPPORTED ? "it is not enabled" : f->why);
+  return true;
+}
+
+/* Remembers where a row's value comes from; it may be given once, under one of its names. */
+static bool note_origin(tsr_loader *l, int row, const tsr_yaml *key, const tsr_yaml *node) {
+  const tsr_yaml *before = l->origins->keys[row];
+  if (before) {
+    if (!strcmp(before->text, key->text))
+      tsr_diag_error(l->diags, key->place, "'%s' is given twice", key->text);
+    else
+      tsr_diag_error(l->diags, key->place, "'%s' says the same as '%s'", key->text, before->text);
+    tsr_diag_hint(
+        l->diags, "'%s' stands in %s:%d", before->text, before->place.file, before->place.line);
+    return false;
+  }
+  l->origins->keys[row] = key;
+  l->origins->values[row] = node;
+  return true;
+}
+
+static void read_subsection(
+    tsr_loader *l, const tsr_field *f, const tsr_yaml *key, const tsr_yaml *node) {
+  if (f->verdict == TSR_FIELD_MODEL || node->kind == TSR_YAML_NULL) return;
+  const char *name =
+      *f->section ? tsr_arena_printf(l->arena, "%s.%s", f->section, f->key) : f->key;
+  if (!strcmp(name, "mesh") && node->kind == TSR_YAML_SCALAR && !strcmp(node->text, "auto")) return;
+  if (node->kind == TSR_YAML_MAP) tsr_section_read(l, name, node);
+  else if (!f->file || node->kind != TSR_YAML_SCALAR)
+    tsr_diag_error(
+        l->diags, node->place, "'%s' must be a map, found %s", key->text,
+        tsr_yaml_describe(l->arena, node));
+}
+
+static void read_entry(tsr_loader *l, const char *section, const tsr_yaml *key, const tsr_yaml *node) {
+  int row = tsr_field_find(section, strlen(section), key->text);
+  if (row < 0) {
+    tsr_section_unknown(l, section, key);
+    return;
+  }
+  const tsr_field *f = &tsr_fields[row];
+  if (!note_origin(l, row, key, node)) return;
+  if (!check_verdict(l, f, key, node)) return;
+  if (f->type == TSR_FIELD_SECTION) {
+    read_subsection(l, f, key, node);
+    return;
+  }
+  const tsr_field *target = f;
+  if (f->same_as) {
+    row = tsr_field_find_dotted(f->same_as);
+    target = &tsr_fields[row];
+    if (!note_origin(l, row, key, node)) return;
+  }
+  tsr_value_read(l, target, key->text, node);
+}
+
+void tsr_section_read(tsr_loader *l, const char *section, const tsr_yaml *map) {
+  for (int i = 0; i < map->count; i++) read_entry(l, section, map->keys[i], map->items[i]);
+}

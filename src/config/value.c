@@ -1,0 +1,252 @@
+/* One value against one row of the table. */
+#include "config/loader.h"
+
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+static void *member(const tsr_loader *l, const tsr_field *f) {
+  return f->at ? (char *)l->config + f->at : NULL;
+}
+
+static bool wrong_type(
+    tsr_loader *l, const tsr_field *f, const char *key, const tsr_yaml *node) {
+  tsr_text want = {0};
+  tsr_field_describe(f, &want);
+  tsr_diag_error(
+      l->diags, node->place, "'%s' must be %s, found %s", key, want.data,
+      tsr_yaml_describe(l->arena, node));
+  tsr_text_free(&want);
+  double number;
+  tsr_yaml plain = *node;
+  plain.quoted = false;
+  bool numeric = f->type == TSR_FIELD_INT || f->type == TSR_FIELD_SEED || f->type == TSR_FIELD_FLOAT;
+  if (!numeric || !tsr_yaml_float(&plain, &number)) return false;
+  if (node->quoted) tsr_diag_hint(l->diags, "without quotes it is a number");
+  else if (f->type != TSR_FIELD_FLOAT && number == floor(number) && fabs(number) < 1e15)
+    tsr_diag_hint(l->diags, "write %.0f", number);
+  return false;
+}
+
+static bool in_range(tsr_loader *l, const tsr_field *f, const char *key, const tsr_yaml *node, double v) {
+  const tsr_field_range *r = &f->range;
+  if (!(r->min < r->max)) return true;
+  bool low = r->min_open ? v > r->min : v >= r->min;
+  bool high = r->max_open ? v < r->max : v <= r->max;
+  if ((low && high) || (isinf(r->min) && isinf(r->max))) return true;
+  tsr_text want = {0};
+  tsr_field_range_describe(f, &want);
+  tsr_diag_error(
+      l->diags, node->place, "'%s' must be %s, found %s", key, want.data,
+      tsr_yaml_describe(l->arena, node));
+  tsr_text_free(&want);
+  return false;
+}
+
+static bool read_int(tsr_loader *l, const tsr_field *f, const char *key, const tsr_yaml *node) {
+  int64_t value;
+  if (!tsr_yaml_int(node, &value)) return wrong_type(l, f, key, node);
+  if (!in_range(l, f, key, node, (double)value)) return false;
+  int64_t *to = member(l, f);
+  if (to) *to = value; /* a seed's uint64_t has the same bytes */
+  return true;
+}
+
+static bool read_float(tsr_loader *l, const tsr_field *f, const char *key, const tsr_yaml *node) {
+  double value;
+  if (!tsr_yaml_float(node, &value)) return wrong_type(l, f, key, node);
+  if (!isfinite(value) && f->at) return wrong_type(l, f, key, node);
+  if (!in_range(l, f, key, node, value)) return false;
+  double *to = member(l, f);
+  if (to) *to = value;
+  return true;
+}
+
+static bool read_bool(tsr_loader *l, const tsr_field *f, const char *key, const tsr_yaml *node) {
+  bool value;
+  if (!tsr_yaml_bool(node, &value)) {
+    wrong_type(l, f, key, node);
+    const char *text = node->kind == TSR_YAML_SCALAR ? node->text : "";
+    if (!strcasecmp(text, "yes") || !strcasecmp(text, "on") || !strcasecmp(text, "true"))
+      tsr_diag_hint(l->diags, "write true");
+    if (!strcasecmp(text, "no") || !strcasecmp(text, "off") || !strcasecmp(text, "false"))
+      tsr_diag_hint(l->diags, "write false");
+    return false;
+  }
+  bool *to = member(l, f);
+  if (to) *to = value;
+  return true;
+}
+
+static bool read_text(tsr_loader *l, const tsr_field *f, const char *key, const tsr_yaml *node) {
+  if (node->kind != TSR_YAML_SCALAR) return wrong_type(l, f, key, node);
+  const char **to = member(l, f);
+  if (to) *to = node->text;
+  return true;
+}
+
+static bool read_choice(tsr_loader *l, const tsr_field *f, const char *key, const tsr_yaml *node) {
+  if (node->kind != TSR_YAML_SCALAR) return wrong_type(l, f, key, node);
+  const char *names[16];
+  int count = 0;
+  for (const tsr_field_choice *c = f->choices; c->name; c++) {
+    if (!strcmp(c->name, node->text)) {
+      if (c->unsupported) return tsr_value_unsupported(l, node->place, c->unsupported);
+      int *to = member(l, f);
+      if (to) *to = c->value;
+      return true;
+    }
+    if (!c->unsupported && count < 16) names[count++] = c->name;
+  }
+  tsr_diag_error(
+      l->diags, node->place, "unknown %s: %s", key, tsr_yaml_describe(l->arena, node));
+  tsr_diag_nearest(l->diags, node->text, names, count);
+  return false;
+}
+
+static bool scale_bytes(const char *unit, double *ret_scale) {
+  static const struct {
+    const char *name;
+    double scale;
+  } units[] = {{"", 1},         {"B", 1},         {"kB", 1e3},       {"KB", 1e3},
+               {"MB", 1e6},     {"GB", 1e9},      {"TB", 1e12},      {"KiB", 1024.0},
+               {"MiB", 1048576.0}, {"GiB", 1073741824.0}, {"TiB", 1099511627776.0}};
+  for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
+    if (strcmp(unit, units[i].name)) continue;
+    *ret_scale = units[i].scale;
+    return true;
+  }
+  return false;
+}
+
+static bool read_bytes(tsr_loader *l, const tsr_field *f, const char *key, const tsr_yaml *node) {
+  if (node->kind != TSR_YAML_SCALAR) return wrong_type(l, f, key, node);
+  char *end;
+  double scale, value = strtod(node->text, &end);
+  if (end == node->text || !isfinite(value)) return wrong_type(l, f, key, node);
+  while (*end == ' ') end++;
+  if (!scale_bytes(end, &scale)) return wrong_type(l, f, key, node);
+  value *= scale;
+  if (value > 9e18 || !in_range(l, f, key, node, value)) return value > 9e18 ? wrong_type(l, f, key, node) : false;
+  int64_t *to = member(l, f);
+  if (to) *to = (int64_t)value;
+  return true;
+}
+
+/* A list of integers into a new array. A null is an empty list, as Python's None. */
+static bool read_ints(
+    tsr_loader *l, const tsr_field *f, const char *key, const tsr_yaml *node, int **ret_items) {
+  if (node->kind == TSR_YAML_NULL) return true;
+  if (node->kind != TSR_YAML_LIST) return wrong_type(l, f, key, node);
+  *ret_items = tsr_arena_array(l->arena, int, node->count + 1);
+  bool ok = true;
+  tsr_field item = {.type = TSR_FIELD_INT, .range = f->range};
+  for (int i = 0; i < node->count; i++) {
+    const char *name = tsr_arena_printf(l->arena, "%s[%d]", key, i);
+    int64_t value = 0;
+    if (!tsr_yaml_int(node->items[i], &value)) ok = wrong_type(l, &item, name, node->items[i]);
+    else if (!in_range(l, &item, name, node->items[i], (double)value)) ok = false;
+    else if (value > 1 << 24)
+      ok = tsr_diag_error(
+          l->diags, node->items[i]->place, "'%s' must be at most %d, found the integer %lld", name,
+          1 << 24, (long long)value);
+    (*ret_items)[i] = (int)value;
+  }
+  return ok;
+}
+
+static bool read_shape(tsr_loader *l, const tsr_field *f, const char *key, const tsr_yaml *node) {
+  int *items = NULL;
+  if (!read_ints(l, f, key, node, &items)) return false;
+  if (node->count > TSR_MESH_NDIM_MAX)
+    return tsr_diag_error(
+        l->diags, node->place, "'%s' has %d dimensions, a mesh has at most %d", key, node->count,
+        TSR_MESH_NDIM_MAX);
+  int64_t ranks = 1;
+  for (int i = 0; i < node->count; i++) ranks = ranks > INT_MAX ? ranks : ranks * items[i];
+  if (ranks > 1 << 24)
+    return tsr_diag_error(
+        l->diags, node->place, "'%s' makes more than %d ranks", key, 1 << 24);
+  l->config->device.mesh_ndim = node->count;
+  for (int i = 0; i < node->count; i++) l->config->device.mesh_shape[i] = items[i];
+  return true;
+}
+
+static bool read_ids(tsr_loader *l, const tsr_field *f, const char *key, const tsr_yaml *node) {
+  int *items = NULL;
+  if (!read_ints(l, f, key, node, &items)) return false;
+  bool ok = true;
+  for (int i = 1; i < node->count; i++)
+    for (int k = 0; ok && k < i; k++)
+      if (items[k] == items[i])
+        ok = tsr_diag_error(
+            l->diags, node->items[i]->place, "'%s' names device %d twice", key, items[i]);
+  l->config->device.device_ids = node->count ? items : NULL;
+  l->config->device.device_ids_count = node->count;
+  return ok;
+}
+
+static bool read_axes(tsr_loader *l, const tsr_field *f, const char *key, const tsr_yaml *node) {
+  if (node->kind == TSR_YAML_NULL) return true;
+  if (node->kind != TSR_YAML_LIST) return wrong_type(l, f, key, node);
+  if (node->count > TSR_MESH_NDIM_MAX)
+    return tsr_diag_error(
+        l->diags, node->place, "'%s' names %d axes, a mesh has at most %d dimensions", key,
+        node->count, TSR_MESH_NDIM_MAX);
+  const char *names[TSR_AXES];
+  for (int a = 0; a < TSR_AXES; a++) names[a] = tsr_axis_name(a);
+  bool ok = true;
+  tsr_config_device *device = &l->config->device;
+  for (int i = 0; i < node->count; i++) {
+    const tsr_yaml *item = node->items[i];
+    int axis = 0;
+    while (axis < TSR_AXES && strcmp(item->text, names[axis])) axis++;
+    if (axis == TSR_AXES) {
+      ok = tsr_diag_error(
+          l->diags, item->place, "unknown axis: %s", tsr_yaml_describe(l->arena, item));
+      tsr_diag_hint(l->diags, "valid: dp, pp, ep, cp, tp");
+    }
+    for (int k = 0; k < i; k++)
+      if (axis < TSR_AXES && device->axes[k] == axis)
+        ok = tsr_diag_error(l->diags, item->place, "axis '%s' is named twice", item->text);
+    device->axes[i] = axis;
+  }
+  device->axes_count = ok ? node->count : 0;
+  return ok;
+}
+
+static bool read_any(tsr_loader *l, const tsr_field *f, const char *key, const tsr_yaml *node) {
+  (void)l, (void)f, (void)key, (void)node;
+  return true;
+}
+
+bool tsr_value_unsupported(tsr_loader *l, tsr_place place, const char *feature) {
+  return tsr_diag_error(l->diags, place, "unsupported feature: %s", feature);
+}
+
+bool tsr_value_read(tsr_loader *l, const tsr_field *f, const char *key, const tsr_yaml *node) {
+  static bool (*const readers[])(
+      tsr_loader *, const tsr_field *, const char *, const tsr_yaml *) = {
+      [TSR_FIELD_INT] = read_int,       [TSR_FIELD_SEED] = read_int,
+      [TSR_FIELD_FLOAT] = read_float,   [TSR_FIELD_BOOL] = read_bool,
+      [TSR_FIELD_TEXT] = read_text,     [TSR_FIELD_CHOICE] = read_choice,
+      [TSR_FIELD_BYTES] = read_bytes,   [TSR_FIELD_SHAPE] = read_shape,
+      [TSR_FIELD_IDS] = read_ids,       [TSR_FIELD_AXES] = read_axes,
+      [TSR_FIELD_SECTION] = read_any,   [TSR_FIELD_FREE] = read_any,
+  };
+  return readers[f->type](l, f, key, node);
+}
+
+void tsr_value_defaults(tsr_loader *l) {
+  for (int i = 0; i < tsr_fields_count; i++) {
+    const tsr_field *f = &tsr_fields[i];
+    if (!f->at || !f->standard) continue;
+    tsr_yaml node = {.kind = TSR_YAML_SCALAR, .text = f->standard};
+    node.text_length = strlen(f->standard);
+    if (!strcmp(f->standard, "[]")) node.kind = TSR_YAML_NULL;
+    bool ok = tsr_value_read(l, f, f->key, &node);
+    if (!ok) abort(); /* the table contradicts itself */
+  }
+}

@@ -1,0 +1,81 @@
+#include "parallel/rules.h"
+
+/* Gives every strategy its dimension. ddp and fsdp stand side by side, and share dp. */
+static void axes_assign(tsr_parallel *p, const tsr_layout *layout) {
+  int dim_size[TSR_AXES];
+  for (int i = 0; i < layout->strategies_count; i++) {
+    const tsr_strategy *strategy = &layout->strategies[i];
+    int axis = strategy->axis;
+    if (strategy->fsdp) p->fsdp = true, p->fsdp_size = layout->shape[i];
+    p->size[axis] *= layout->shape[i];
+    if (!p->enabled[axis]) p->axis_of_dim[p->ndim++] = axis;
+    p->enabled[axis] = true;
+    dim_size[p->ndim - 1] = p->size[axis];
+  }
+  int stride = 1;
+  for (int dim = p->ndim - 1; dim >= 0; dim--) {
+    p->stride[p->axis_of_dim[dim]] = stride;
+    stride *= dim_size[dim];
+  }
+}
+
+static tsr_parallel *
+parallel_new(tsr_arena *arena, const tsr_config *config, const tsr_layout *layout) {
+  tsr_parallel *p = tsr_arena_array(arena, tsr_parallel, 1);
+  p->ranks = (int)layout->ranks;
+  p->fsdp_size = 1;
+  for (int axis = 0; axis < TSR_AXES; axis++) p->size[axis] = 1;
+  if (config->device.device_ids_count) p->device_ids = config->device.device_ids;
+  axes_assign(p, layout);
+  return p;
+}
+
+bool tsr_parallel_make(
+    tsr_arena *arena, const tsr_config *config, const tsr_mesh *mesh, tsr_parallel **ret_parallel,
+    tsr_diags *diags) {
+  if (!tsr_rule_mesh_kind(config, mesh, diags)) return false;
+  tsr_layout layout = tsr_layout_make(config, mesh);
+  bool good = tsr_rule_axis_names(config, diags);
+  good &= tsr_rule_device_ids(config, &layout, diags);
+  good &= tsr_rule_descriptor(config, &layout, diags);
+  if (!tsr_rule_axes(config, &layout, diags) || !good) return false;
+  *ret_parallel = parallel_new(arena, config, &layout);
+  tsr_rule_idle_devices(config, &layout, diags);
+  return tsr_rule_batch(config, *ret_parallel, diags);
+}
+
+/* Refuses an axis of size > 1, at the key that turned it on. */
+static bool axis_refuse(
+    const tsr_parallel *p, const tsr_config *config, int axis, const char *what, tsr_diags *diags) {
+  static const char *const keys[TSR_AXES] = {
+      "device_config.enable_ddp", "device_config.enable_pp", "device_config.enable_ep",
+      "device_config.enable_cp", "device_config.enable_tp"};
+  if (p->size[axis] == 1) return true;
+  tsr_place place = tsr_config_place(config, keys[axis]);
+  tsr_diag_error(
+      diags, place.line ? place : tsr_layout_place(config),
+      "%s (%s = %d) can be inspected, but this trainer runs dp × tp meshes", what,
+      tsr_axis_name(axis), p->size[axis]);
+  tsr_diag_hint(diags, "lay the ranks out over dp and tp");
+  return false;
+}
+
+bool tsr_parallel_trainable(const tsr_parallel *p, const tsr_config *config, tsr_diags *diags) {
+  bool good = axis_refuse(p, config, TSR_PP, "pipeline parallelism", diags);
+  good &= axis_refuse(p, config, TSR_EP, "expert parallelism", diags);
+  good &= axis_refuse(p, config, TSR_CP, "context parallelism", diags);
+  if (p->fsdp) {
+    good = tsr_diag_error(
+        diags, tsr_config_place(config, "device_config.enable_fsdp"),
+        "'enable_fsdp' (parameters sharded over dp) can be inspected, but this trainer keeps them "
+        "whole on dp");
+    tsr_diag_hint(diags, "use enable_ddp, with enable_tp where parameters must be split");
+  }
+  if (config->device.enable_sp) {
+    good = tsr_diag_error(
+        diags, tsr_config_place(config, "device_config.enable_sp"),
+        "'enable_sp' (sequences sharded over tp between blocks): this trainer keeps them whole");
+    tsr_diag_hint(diags, "turn it off; the numbers are the same");
+  }
+  return good;
+}

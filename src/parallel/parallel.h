@@ -1,0 +1,80 @@
+/* ParallelismContext: how the ranks of a mesh share the work.
+ *
+ * Axes take the mesh's dimensions in the order ddp (and fsdp), cp, tp, pp, ep, or as `mesh.axes`
+ * names them. A rank's coordinates are row-major over the dimensions; the group of a rank over an
+ * axis are the ranks that differ from it on that axis only, in the order of their coordinate. ddp
+ * and fsdp together are hybrid sharding: dp is then the product of both dimensions, and each run of
+ * `fsdp_size` neighbours on dp shards the parameters that the runs replicate. */
+#ifndef TSR_PARALLEL_PARALLEL_H
+#define TSR_PARALLEL_PARALLEL_H
+#include "base/axis.h"
+#include "base/diag.h"
+#include "base/text.h"
+#include "config/config.h"
+#include "mesh/mesh.h"
+
+typedef struct tsr_parallel {
+  int ranks;
+  int ndim; /* mesh dimensions that carry an axis */
+  int axis_of_dim[TSR_AXES];
+  int size[TSR_AXES]; /* 1 for axes that are off */
+  bool enabled[TSR_AXES];
+  int stride[TSR_AXES];     /* rank distance of neighbours on the axis; 0 for axes that are off */
+  const int *device_ids;    /* per rank, or NULL: 0..ranks-1 */
+  bool fsdp;                /* dp shards parameters, gradients and state */
+  int fsdp_size;            /* ranks of one shard group; 1 without fsdp */
+  int64_t batch_size;       /* global samples of a microbatch */
+  int64_t batch_size_local; /* of them, a rank's */
+} tsr_parallel;
+
+/* Checks config × mesh (one small function per rule, all errors of a run) and builds the context.
+ */
+bool tsr_parallel_make(
+    tsr_arena *arena, const tsr_config *config, const tsr_mesh *mesh, tsr_parallel **ret_parallel,
+    tsr_diags *diags);
+
+/* Refuses, by name and place, to train over what the trainer does not run: pp, ep and cp of size >
+ * 1, fsdp and sequence parallelism. Such meshes can still be inspected. */
+bool tsr_parallel_trainable(const tsr_parallel *p, const tsr_config *config, tsr_diags *diags);
+
+/* numerics.units, with the defaults filled in: units.batch is dp × gradient_accumulation_steps,
+ * units.tp is the tp size. Counts that were given must let every rank and microbatch compute whole
+ * units, and a subtree of base/tree.h's tree; else an error there that names the nearest counts
+ * that would. The defaults are never an error: each rank's share of a microbatch is then one unit.
+ */
+bool tsr_parallel_units(
+    const tsr_parallel *p, const tsr_config *config, int64_t *ret_batch, int64_t *ret_tp,
+    tsr_diags *diags);
+
+static inline int tsr_parallel_coord(const tsr_parallel *p, int rank, int axis) {
+  return p->stride[axis] ? rank / p->stride[axis] % p->size[axis] : 0;
+}
+/* The rank at position `index` of the group that `rank` belongs to over `axis`. */
+static inline int tsr_parallel_member(const tsr_parallel *p, int rank, int axis, int index) {
+  return rank + (index - tsr_parallel_coord(p, rank, axis)) * p->stride[axis];
+}
+
+/* The shape for `devices` over `ndim` axes when only a count is given: never increasing, and as
+ * balanced as can be (least sum): 48 over three is 4, 4, 3. */
+void tsr_parallel_factorize(int devices, int ndim, int *ret_shape);
+
+/* "tp × dp mesh, 4 × 4", without a newline. */
+void tsr_parallel_topology(const tsr_parallel *p, tsr_text *text);
+/* What `inspect` prints: topology, axes and sizes, then every rank's coordinates (the first 64
+ * ranks), then the groups of each axis (the first 64 members of the first 16 groups). */
+void tsr_parallel_print(const tsr_parallel *p, tsr_text *text);
+/* The six lines of a start: mesh shape, devices, descriptor, context, parameters, batches.
+ * `descriptor_why`: which descriptor was taken, and why. */
+void tsr_parallel_startup(
+    const tsr_parallel *p, const tsr_config *config, const tsr_mesh *mesh,
+    const char *descriptor_why, tsr_text *text);
+
+/* tt-train's process-wide context, for those who know its calls. Opening twice and reading before
+ * it is open are errors with its words: "ParallelismContext is already initialized." and
+ * "ParallelismContext is not initialized." */
+bool tsr_parallelism_context_open(const tsr_parallel *p, tsr_diags *diags);
+bool tsr_parallelism_context_get(const tsr_parallel **ret_parallel, tsr_diags *diags);
+bool tsr_parallelism_context_size(tsr_axis axis, int *ret_size, tsr_diags *diags);
+void tsr_parallelism_context_close(void);
+
+#endif

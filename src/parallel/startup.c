@@ -1,0 +1,40 @@
+#include "parallel/rules.h"
+#include <ctype.h>
+
+static void context_add(const tsr_parallel *p, tsr_text *text) {
+  tsr_text_add(text, "ParallelismContext: ");
+  for (int dim = 0; dim < p->ndim; dim++) {
+    const char *name = tsr_axis_name(p->axis_of_dim[dim]);
+    tsr_text_add(
+        text, "%s%c%c axis %d (size %d)", dim ? ", " : "", toupper(name[0]), toupper(name[1]), dim,
+        p->size[p->axis_of_dim[dim]]);
+  }
+  tsr_text_add(text, "%s\n", p->ndim ? "" : "a single rank, no axes");
+}
+
+static void parameters_add(const tsr_parallel *p, tsr_text *text) {
+  tsr_text_add(text, "parameters: ");
+  if (p->size[TSR_TP] > 1) tsr_text_add(text, "sharded over tp = %d, ", p->size[TSR_TP]);
+  if (p->fsdp) tsr_text_add(text, "sharded over fsdp = %d, ", p->fsdp_size);
+  tsr_text_add(text, "replicated over dp = %d\n", p->size[TSR_DP] / p->fsdp_size);
+}
+
+void tsr_parallel_startup(
+    const tsr_parallel *p, const tsr_config *config, const tsr_mesh *mesh,
+    const char *descriptor_why, tsr_text *text) {
+  tsr_layout layout = tsr_layout_make(config, mesh);
+  tsr_text_add(
+      text, "mesh_shape: %s, %d rank%s\n", tsr_layout_text(layout.asked, layout.asked_ndim),
+      p->ranks, p->ranks == 1 ? "" : "s");
+  tsr_text_add(
+      text, "devices: %d of %d%s\n", p->ranks, layout.devices,
+      p->device_ids ? ", those that device_ids names" : "");
+  tsr_text_add(
+      text, "descriptor: mesh %s fits (%s)\n", tsr_layout_text(layout.have, layout.have_ndim),
+      descriptor_why);
+  context_add(p, text);
+  parameters_add(p, text);
+  tsr_text_add(
+      text, "batches: %lld samples over dp = %d, %lld a rank\n", (long long)p->batch_size,
+      p->size[TSR_DP], (long long)p->batch_size_local);
+}

@@ -1,0 +1,91 @@
+#include "parallel/parallel.h"
+#include "base/tree.h"
+
+enum { SEARCHED_MAX = 1 << 20 };
+
+/* How many units of the batch fit: `ranks` × `microbatches` blocks, each with a whole number of
+ * units that divides its `rows`, and a rank's blocks together a subtree. */
+static bool batch_units_fit(int64_t units, int64_t ranks, int64_t microbatches, int64_t rows) {
+  if (units <= 0 || units % (ranks * microbatches)) return false;
+  int64_t block = units / (ranks * microbatches);
+  return rows % block == 0 && tsr_tree_is_subtree(units, block) &&
+         tsr_tree_is_subtree(units, block * microbatches);
+}
+
+static bool tp_units_fit(int64_t units, int64_t ranks) {
+  return units > 0 && units % ranks == 0 && tsr_tree_is_subtree(units, units / ranks);
+}
+
+/* The counts that fit nearest to `wanted`, below and above it; 0: none. */
+typedef struct {
+  int64_t below, above;
+} near_counts;
+
+static near_counts
+batch_units_near(int64_t wanted, int64_t ranks, int64_t microbatches, int64_t rows) {
+  near_counts near = {0, 0};
+  for (int64_t block = 1; block <= rows && block <= SEARCHED_MAX; block++) {
+    int64_t units = block * ranks * microbatches;
+    if (!batch_units_fit(units, ranks, microbatches, rows)) continue;
+    if (units < wanted) near.below = units;
+    if (units > wanted) return (near_counts){near.below, units};
+  }
+  return near;
+}
+
+static near_counts tp_units_near(int64_t wanted, int64_t ranks) {
+  int64_t tries[] = {ranks, wanted - wanted % ranks, wanted - wanted % ranks + ranks};
+  near_counts near = {0, 0};
+  for (int i = 0; i < 3; i++) {
+    if (!tp_units_fit(tries[i], ranks)) continue;
+    if (tries[i] < wanted) near.below = tries[i];
+    if (tries[i] > wanted && !near.above) near.above = tries[i];
+  }
+  return near;
+}
+
+static bool near_hint(near_counts near, const char *key, tsr_diags *diags) {
+  if (near.below && near.above) {
+    tsr_diag_hint(
+        diags, "%s: %lld or %lld would work", key, (long long)near.below, (long long)near.above);
+  } else if (near.below || near.above) {
+    tsr_diag_hint(
+        diags, "%s: %lld would work", key, (long long)(near.below ? near.below : near.above));
+  } else {
+    tsr_diag_hint(diags, "leave '%s' out, and each rank's share is one unit", key);
+  }
+  return false;
+}
+
+static bool
+batch_units(const tsr_parallel *p, const tsr_config *config, int64_t *ret_units, tsr_diags *diags) {
+  int64_t microbatches = config->training.gradient_accumulation_steps, ranks = p->size[TSR_DP];
+  int64_t units = config->numerics.units_batch;
+  *ret_units = units ? units : ranks * microbatches;
+  if (!units || batch_units_fit(units, ranks, microbatches, p->batch_size_local)) return true;
+  tsr_diag_error(
+      diags, tsr_config_place(config, "numerics.units.batch"),
+      "%lld batch units do not fit dp = %lld with %lld microbatch%s of %lld row%s a rank",
+      (long long)units, (long long)ranks, (long long)microbatches, microbatches == 1 ? "" : "es",
+      (long long)p->batch_size_local, p->batch_size_local == 1 ? "" : "s");
+  return near_hint(
+      batch_units_near(units, ranks, microbatches, p->batch_size_local), "batch", diags);
+}
+
+static bool
+tp_units(const tsr_parallel *p, const tsr_config *config, int64_t *ret_units, tsr_diags *diags) {
+  int64_t units = config->numerics.units_tp, ranks = p->size[TSR_TP];
+  *ret_units = units ? units : ranks;
+  if (!units || tp_units_fit(units, ranks)) return true;
+  tsr_diag_error(
+      diags, tsr_config_place(config, "numerics.units.tp"), "%lld tp units do not fit tp = %lld",
+      (long long)units, (long long)ranks);
+  return near_hint(tp_units_near(units, ranks), "tp", diags);
+}
+
+bool tsr_parallel_units(
+    const tsr_parallel *p, const tsr_config *config, int64_t *ret_batch, int64_t *ret_tp,
+    tsr_diags *diags) {
+  bool good = batch_units(p, config, ret_batch, diags);
+  return tp_units(p, config, ret_tp, diags) && good;
+}
