@@ -5,6 +5,7 @@
 #include "config/manual.h"
 #include "config/print.h"
 #include "config/schema.h"
+#include "mesh/choose.h"
 #include "plan/plan.h"
 #include "train/trainer.h"
 #include <signal.h>
@@ -64,16 +65,21 @@ static bool load_config(app *a) {
 }
 
 static bool open_mesh(app *a) {
-  const char *file = a->cli.mesh ? a->cli.mesh : a->config->device.mesh_graph_descriptor;
-  if (file[0]) {
-    a->mesh_why = file;
-    return tsr_mesh_read(a->arena, file, (tsr_place){0}, &a->mesh, a->diags);
+  const tsr_config_device *d = &a->config->device;
+  tsr_mesh_wish wish = {.option = a->cli.mesh, .config_value = d->mesh_graph_descriptor};
+  wish.config_file = a->config->file;
+  wish.config_place = tsr_config_place(a->config, "device_config.mesh_graph_descriptor");
+  wish.environment = getenv("TT_MESH_GRAPH_DESC_PATH");
+  wish.tt_metal_home = getenv("TT_METAL_HOME");
+  wish.shipped_folder = tsr_arena_printf(a->arena, "%s/mesh_descriptors", a->share);
+  wish.ndim = d->mesh_ndim;
+  wish.devices = d->devices > 0 ? d->devices : 1;
+  for (int i = 0; i < d->mesh_ndim; i++) {
+    wish.dims[i] = d->mesh_shape[i];
+    wish.devices *= d->mesh_shape[i];
   }
-  int one = 1;
-  a->mesh_why = "made up";
-  a->mesh = a->config->device.mesh_ndim ? tsr_mesh_make_cpu(a->arena, a->config->device.mesh_shape, a->config->device.mesh_ndim)
-                                        : tsr_mesh_make_cpu(a->arena, &one, 1);
-  return true;
+  wish.arch = TSR_ARCH_CPU;
+  return tsr_mesh_choose(a->arena, &wish, &a->mesh, &a->mesh_why, a->diags);
 }
 
 static bool build_context(app *a) {
@@ -186,7 +192,7 @@ static int run_inspect(app *a) {
   if (!a->cli.config) return run_inspect_mesh(a);
   tsr_text text = {0};
   if (load_config(a) && open_mesh(a) && build_context(a)) {
-    tsr_text_add(&text, "descriptor: %s\n", a->mesh_why);
+    tsr_text_add(&text, "%s\n", a->mesh_why);
     tsr_parallel_print(a->parallel, &text);
   }
   print_text(&text);

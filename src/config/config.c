@@ -41,8 +41,8 @@ static const char *find_way(tsr_arena *arena, const char *path, const tsr_yaml *
   if (model && !tsr_yaml_get(root, "transformer_config") && !tsr_yaml_get(root, "mlp_config")) {
     bool inner = tsr_yaml_get(training, "model_config") != NULL;
     if (!inner && !tsr_yaml_get(root, "model_config")) return path;
-    const tsr_yaml *doc = inner ? tsr_yaml_get(training, "model_config")
-                                : tsr_yaml_get(root, "model_config");
+    const tsr_yaml *doc =
+        inner ? tsr_yaml_get(training, "model_config") : tsr_yaml_get(root, "model_config");
     if (doc->kind != TSR_YAML_MAP) return path;
     const char *prefix = inner ? "training_config.model_config" : "model_config";
     bool bare = !tsr_yaml_get(doc, "transformer_config") && !tsr_yaml_get(doc, "mlp_config");
@@ -95,8 +95,7 @@ static void read_optimizer_files(tsr_loader *l) {
     if (first) {
       tsr_diag_error(l->diags, key->place, "a second optimizer: '%s'", key->text);
       tsr_diag_hint(l->diags, "the first stands in %s:%d", first->place.file, first->place.line);
-    } else if (node->kind == TSR_YAML_MAP)
-      tsr_section_read(l, "training_config.optimizer", node);
+    } else if (node->kind == TSR_YAML_MAP) tsr_section_read(l, "training_config.optimizer", node);
     else if (node->kind != TSR_YAML_NULL)
       tsr_diag_error(
           l->diags, node->place, "'%s' must be a path or a map, found %s", key->text,
@@ -142,8 +141,8 @@ bool tsr_config_parse(
   bool parsed = tsr_yaml_parse(arena, file, text, length, &root, diags);
   tsr_overrides_parse(arena, sets, sets_count, &overrides, diags);
   if (!parsed && !root) return false;
-  /* After a mistake such as a key given twice the rest can still be checked; after one of syntax the
-   * tree is empty. */
+  /* After a mistake such as a key given twice the rest can still be checked; after one of syntax
+   * the tree is empty. */
   if (!parsed && root->kind != TSR_YAML_MAP) return false;
   if (root->kind == TSR_YAML_MAP || root->kind == TSR_YAML_NULL) {
     apply_overrides(&l, overrides, sets_count, true, &root);
@@ -162,8 +161,7 @@ bool tsr_config_load(
   size_t length;
   *ret_config = NULL;
   return tsr_file_read(arena, path, FILE_BYTES_MAX, TSR_NOWHERE, &text, &length, diags) &&
-         tsr_config_parse(
-             arena, path, text, length, sets, sets_count, true, ret_config, diags);
+         tsr_config_parse(arena, path, text, length, sets, sets_count, true, ret_config, diags);
 }
 
 tsr_place tsr_config_place(const tsr_config *config, const char *dotted_key) {
@@ -175,8 +173,7 @@ tsr_place tsr_config_place(const tsr_config *config, const char *dotted_key) {
   if (map && dot && strlen(name) == (size_t)(dot - dotted_key) && starts_with(dotted_key, name))
     node = tsr_yaml_get(map, dot + 1);
   if (starts_with(dotted_key, "optimizer."))
-    row = tsr_field_find(
-        "training_config.optimizer", strlen("training_config.optimizer"), dot + 1);
+    row = tsr_field_find("training_config.optimizer", strlen("training_config.optimizer"), dot + 1);
   else row = tsr_field_find_dotted(dotted_key);
   if (!node && row >= 0) node = config->origins->values[row];
   return node ? node->place : TSR_NOWHERE;

@@ -1,13 +1,13 @@
 /* The configuration of a run: tt-train's YAML, read into one struct with every value resolved.
  *
- * A file has the sections training_config, device_config, scheduler_config, eval_config, … and names
- * its model by `model_config: path` or holds it (transformer_config, mlp_config). The one table of
- * keys is fields.c: reading, checks, defaults, printing, the manual page and the JSON Schema all come
- * from it. Defaults are tt-train's where it has the key.
+ * A file has the sections training_config, device_config, scheduler_config, eval_config and others,
+ * and names its model by `model_config: path` or holds it (transformer_config, mlp_config). The one
+ * table of keys is fields.def: reading, checks, defaults, printing, the manual page and the JSON
+ * Schema all come from it. Defaults are tt-train's where it has the key.
  *
  * Paths of other YAML files are taken, with ${NAME} from the environment, relative to the file that
- * names them, to that file's parents, or to the working directory; when a variable of the path is not
- * set, the path's tails are tried there. */
+ * names them, to that file's parents, or to the working directory; when a variable of the path is
+ * not set, the path's tails are tried there. */
 #ifndef TSR_CONFIG_CONFIG_H
 #define TSR_CONFIG_CONFIG_H
 #include "base/axis.h"
@@ -136,8 +136,8 @@ typedef struct tsr_config {
   const struct tsr_config_origins *origins; /* of every value: private to src/config */
 } tsr_config;
 
-/* Reads a file and applies `sets` ("training_config.batch_size=8"). All errors of the file, of those
- * that it names and of the overrides are reported in one call. */
+/* Reads a file and applies `sets` ("training_config.batch_size=8"). All errors of the file, of
+ * those that it names and of the overrides are reported in one call. */
 bool tsr_config_load(
     tsr_arena *arena, const char *path, const char *const *sets, int sets_count,
     tsr_config **ret_config, tsr_diags *diags);

@@ -71,7 +71,8 @@ static const tsr_field_choice cp_layouts[] = {{"contiguous", 0}, {"zigzag", 1}, 
 #define FREE TSR_FIELD_FREE
 
 #define AT(member) offsetof(tsr_config, member)
-#define AT_LEAST_(low) {(low), INFINITY, false, true}
+#define AT_LEAST_(low)                                                                             \
+  { (low), INFINITY, false, true }
 #define AT_LEAST(low) .range = AT_LEAST_(low)
 #define ABOVE(low) .range = {(low), INFINITY, true, true}
 #define FROM_TO(low, high) .range = {(low), (high), false, false}
@@ -81,7 +82,8 @@ static const tsr_field_choice cp_layouts[] = {{"contiguous", 0}, {"zigzag", 1}, 
 #define NO_EFFECT(reason) .verdict = TSR_FIELD_NO_EFFECT, .why = (reason)
 #define UNSUPPORTED(feature) .verdict = TSR_FIELD_UNSUPPORTED, .why = (feature)
 #define LEGACY(now) .legacy = true, .why = (now), .doc = "An old key of tt-train: " now "."
-#define MODEL_DOC .doc = "The model: a file with transformer_config or mlp_config, or such sections."
+#define MODEL_DOC                                                                                  \
+  .doc = "The model: a file with transformer_config or mlp_config, or such sections."
 #define NO_EXPERTS "there are no mixture-of-experts models"
 #define NO_FSDP "it tunes tt-train's own collectives"
 #define NO_DIFFUSION "it belongs to diffusion training"

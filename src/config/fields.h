@@ -1,5 +1,5 @@
-/* The table of all keys. One row gives a key's reading, type, range, default, printing, its entry of
- * the manual page and its part of the JSON Schema. */
+/* The table of all keys. One row gives a key's reading, type, range, default, printing, its entry
+ * of the manual page and its part of the JSON Schema. */
 #ifndef TSR_CONFIG_FIELDS_H
 #define TSR_CONFIG_FIELDS_H
 #include "base/text.h"

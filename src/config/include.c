@@ -22,8 +22,8 @@ static tsr_yaml *unwrap(tsr_loader *l, tsr_yaml *doc, const tsr_field *f, const 
   for (int i = 0; i < doc->count; i++)
     if (doc->items[i] != inner)
       tsr_diag_error(
-          l->diags, doc->keys[i]->place, "'%s' stands beside %s in '%s'", doc->keys[i]->text, f->key,
-          path);
+          l->diags, doc->keys[i]->place, "'%s' stands beside %s in '%s'", doc->keys[i]->text,
+          f->key, path);
   return inner;
 }
 
@@ -32,14 +32,16 @@ static bool is_file_section(const tsr_field *f) {
 }
 
 static tsr_yaml *read_section_file(tsr_loader *l, const tsr_field *f, const tsr_yaml *node) {
-  const char *path;
+  const char *path, *from = tsr_loader_file_of(l, node);
   tsr_yaml *doc;
-  if (!tsr_config_find_file(l->arena, node->text, node->place.file, node->place, &path, l->diags) ||
-      !tsr_yaml_read(l->arena, path, node->place, &doc, l->diags))
-    return NULL;
+  if (!tsr_config_find_file(l->arena, node->text, from, node->place, &path, l->diags)) return NULL;
+  bool ok = tsr_yaml_read(l->arena, path, node->place, &doc, l->diags);
+  /* After a key that is given twice the rest can still be checked. */
+  if (!doc || (!ok && doc->kind != TSR_YAML_MAP)) return NULL;
   if (doc->kind != TSR_YAML_MAP) {
     tsr_diag_error(
-        l->diags, doc->place, "'%s' must be a map, found %s", path, tsr_yaml_describe(l->arena, doc));
+        l->diags, doc->place, "'%s' must be a map, found %s", path,
+        tsr_yaml_describe(l->arena, doc));
     return NULL;
   }
   return strcmp(f->key, "model_config") ? unwrap(l, doc, f, path) : doc;

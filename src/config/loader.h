@@ -20,6 +20,8 @@ typedef struct {
 /* What was given for "section.key" (or for another name of it), or NULL. */
 const tsr_yaml *tsr_loader_value(const tsr_loader *loader, const char *dotted_key);
 const tsr_yaml *tsr_loader_key(const tsr_loader *loader, const char *dotted_key);
+/* The file beside which the files are that a value names; an override stands for the run's file. */
+const char *tsr_loader_file_of(const tsr_loader *loader, const tsr_yaml *node);
 
 /* --- value.c --- */
 /* Checks a node against a row and writes it into the row's member of `config`, if it has one. `key`

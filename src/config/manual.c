@@ -4,8 +4,8 @@
 
 enum { LINE_MAX_BYTES = 78 };
 
-/* Text lines of mdoc: at most 80 bytes, each sentence on its own, backslashes doubled. No word begins
- * with a dot. */
+/* Text lines of mdoc: at most 80 bytes, each sentence on its own, backslashes doubled. No word
+ * begins with a dot. */
 static void add_lines(tsr_text *text, const char *words) {
   size_t column = 0;
   while (*words) {

@@ -1,5 +1,5 @@
-/* Finds the model: the sizes' map, its type and its graph file. The sizes themselves are read with the
- * graph file that gives them their meaning. */
+/* Finds the model: the sizes' map, its type and its graph file. The sizes themselves are read with
+ * the graph file that gives them their meaning. */
 #include "base/file.h"
 #include "config/loader.h"
 #include <string.h>
@@ -15,8 +15,8 @@ static const struct {
     {"qwen38", "gated delta nets (model_type: qwen38)"},
 };
 
-static bool use_map(
-    tsr_loader *l, const tsr_yaml *map, const char *name, const char *kind, tsr_place place) {
+static bool
+use_map(tsr_loader *l, const tsr_yaml *map, const char *name, const char *kind, tsr_place place) {
   tsr_config_model *m = &l->config->model;
   if (m->map) {
     tsr_diag_error(l->diags, place, "a second model: '%s'", name);
@@ -48,7 +48,7 @@ static void use_graph_file(tsr_loader *l, const tsr_yaml *node) {
   m->graph_file = node->text;
   if (l->read_files)
     tsr_config_find_file(
-        l->arena, node->text, node->place.file, node->place, &m->graph_file, l->diags);
+        l->arena, node->text, tsr_loader_file_of(l, node), node->place, &m->graph_file, l->diags);
 }
 
 /* A file of tt-train's BERT has the sizes at its top, and some that only BERT has. */
@@ -73,11 +73,8 @@ static void read_document_key(tsr_loader *l, const tsr_yaml *key, const tsr_yaml
   else if (!strcmp(key->text, "multihost_config")) {
     bool enabled;
     if (tsr_yaml_bool(tsr_yaml_get(value, "enabled"), &enabled) && !enabled)
-      tsr_diag_warning(
-          l->diags, key->place, "'multihost_config' has no effect: it is not enabled");
-    else
-      tsr_value_unsupported(
-          l, key->place, "a pipeline over processes (multihost_config)");
+      tsr_diag_warning(l->diags, key->place, "'multihost_config' has no effect: it is not enabled");
+    else tsr_value_unsupported(l, key->place, "a pipeline over processes (multihost_config)");
   } else {
     tsr_diag_error(l->diags, key->place, "unknown key '%s' in a model", key->text);
     tsr_diag_nearest(l->diags, key->text, keys, 3);
@@ -204,7 +201,9 @@ void tsr_model_section_read(tsr_loader *l) {
     const tsr_yaml *node = tsr_loader_value(l, maps[i]), *key = tsr_loader_key(l, maps[i]);
     bool mlp = i == 1;
     if (node)
-      use_map(l, node, mlp ? "mlp_config" : "transformer_config", mlp ? "mlp" : "transformer", key->place);
+      use_map(
+          l, node, mlp ? "mlp_config" : "transformer_config", mlp ? "mlp" : "transformer",
+          key->place);
   }
   if (!m->map && l->config->graph) {
     m->kind = "graph";

@@ -7,7 +7,8 @@ static const char file_name[] = "--set";
 /* The value's text stands after blank lines and blanks, so that its places are those in the list of
  * all overrides, which is what diagnostics quote. */
 static bool parse_value(
-    tsr_arena *arena, const char *value, int index, int col, tsr_yaml **ret_value, tsr_diags *diags) {
+    tsr_arena *arena, const char *value, int index, int col, tsr_yaml **ret_value,
+    tsr_diags *diags) {
   tsr_text padded = {0};
   for (int i = 0; i < index; i++) tsr_text_add(&padded, "\n");
   tsr_text_add(&padded, "%*s%s", col, "", value);
@@ -35,7 +36,8 @@ static bool parse_one(
   }
   ret_override->path = tsr_arena_strndup(arena, set, (size_t)(equals - set));
   return check_path(ret_override->path, place, diags) &&
-         parse_value(arena, equals + 1, index, (int)(equals - set) + 1, &ret_override->value, diags);
+         parse_value(
+             arena, equals + 1, index, (int)(equals - set) + 1, &ret_override->value, diags);
 }
 
 bool tsr_overrides_parse(
@@ -56,8 +58,8 @@ bool tsr_overrides_parse(
   return ok;
 }
 
-/* The index of the key in a copy of the map, which has it added if it was not there. The last key of
- * a path takes the override's place. */
+/* The index of the key in a copy of the map, which has it added if it was not there. The last key
+ * of a path takes the override's place. */
 static int copy_with_key(
     tsr_arena *arena, const tsr_yaml *map, const char *name, tsr_place place, bool last,
     tsr_yaml **ret_copy) {

@@ -16,8 +16,8 @@ bool tsr_overrides_parse(
     tsr_diags *diags);
 
 /* Puts a value into the tree; maps that are missing on the way are made. Nodes are not changed but
- * copied on the way, because aliases may share them. False with an error when something on the way is
- * not a map. */
+ * copied on the way, because aliases may share them. False with an error when something on the way
+ * is not a map. */
 bool tsr_override_apply(
     tsr_arena *arena, tsr_override *override, const char *path, tsr_yaml **root, tsr_diags *diags);
 

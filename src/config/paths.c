@@ -34,15 +34,14 @@ static char *parent_folder(tsr_arena *arena, const char *folder) {
 }
 
 static const char *find_in_folder(tsr_arena *arena, const char *name, const char *folder) {
-  char *path = !strcmp(folder, ".") ? tsr_arena_strdup(arena, name)
-                                    : tsr_path_join(arena, folder, name);
+  char *path =
+      !strcmp(folder, ".") ? tsr_arena_strdup(arena, name) : tsr_path_join(arena, folder, name);
   return tsr_file_exists(path) ? path : NULL;
 }
 
-/* The names that a path may go by: itself, or the tails of "${UNSET}/a/b.yaml", a/b.yaml and b.yaml;
- * and a bare name also in tt-train's model_configs. */
-static const char *find_names(
-    tsr_arena *arena, const char *path, bool tails, const char *folder) {
+/* The names that a path may go by: itself, or the tails of "${UNSET}/a/b.yaml", a/b.yaml and
+ * b.yaml; and a bare name also in tt-train's model_configs. */
+static const char *find_names(tsr_arena *arena, const char *path, bool tails, const char *folder) {
   const char *found = NULL;
   if (!tails) found = find_in_folder(arena, path, folder);
   for (const char *at = tails ? strchr(path, '/') : NULL; at && !found; at = strchr(at, '/'))
@@ -52,8 +51,8 @@ static const char *find_names(
   return found;
 }
 
-static const char *find_in_parents(
-    tsr_arena *arena, const char *path, bool tails, const char *folder) {
+static const char *
+find_in_parents(tsr_arena *arena, const char *path, bool tails, const char *folder) {
   for (int i = 0; i < PARENTS_MAX; i++) {
     const char *found = find_names(arena, path, tails, folder);
     if (found) return found;

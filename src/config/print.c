@@ -147,16 +147,30 @@ static void print_value(const tsr_config *config, const tsr_field *f, tsr_text *
   const tsr_config_device *d = &config->device;
   switch (f->type) {
   case TSR_FIELD_INT:
-  case TSR_FIELD_BYTES: tsr_text_add(text, "%lld", (long long)*(const int64_t *)at); break;
-  case TSR_FIELD_SEED: tsr_text_add(text, "%llu", (unsigned long long)*(const uint64_t *)at); break;
-  case TSR_FIELD_FLOAT: tsr_config_print_float(*(const double *)at, text); break;
-  case TSR_FIELD_BOOL: tsr_text_add(text, "%s", *(const bool *)at ? "true" : "false"); break;
-  case TSR_FIELD_TEXT: print_string(*(const char *const *)at, text); break;
+  case TSR_FIELD_BYTES:
+    tsr_text_add(text, "%lld", (long long)*(const int64_t *)at);
+    break;
+  case TSR_FIELD_SEED:
+    tsr_text_add(text, "%llu", (unsigned long long)*(const uint64_t *)at);
+    break;
+  case TSR_FIELD_FLOAT:
+    tsr_config_print_float(*(const double *)at, text);
+    break;
+  case TSR_FIELD_BOOL:
+    tsr_text_add(text, "%s", *(const bool *)at ? "true" : "false");
+    break;
+  case TSR_FIELD_TEXT:
+    print_string(*(const char *const *)at, text);
+    break;
   case TSR_FIELD_CHOICE:
     tsr_text_add(text, "%s", tsr_field_choice_name(f, *(const int *)at));
     break;
-  case TSR_FIELD_SHAPE: print_ints(d->mesh_shape, d->mesh_ndim, text); break;
-  case TSR_FIELD_IDS: print_ints(d->device_ids, d->device_ids_count, text); break;
+  case TSR_FIELD_SHAPE:
+    print_ints(d->mesh_shape, d->mesh_ndim, text);
+    break;
+  case TSR_FIELD_IDS:
+    print_ints(d->device_ids, d->device_ids_count, text);
+    break;
   case TSR_FIELD_AXES:
     tsr_text_add(text, "[");
     for (int i = 0; i < d->axes_count; i++)
@@ -164,7 +178,8 @@ static void print_value(const tsr_config *config, const tsr_field *f, tsr_text *
     tsr_text_add(text, "]");
     break;
   case TSR_FIELD_SECTION:
-  case TSR_FIELD_FREE: break;
+  case TSR_FIELD_FREE:
+    break;
   }
 }
 
@@ -176,7 +191,8 @@ static bool is_printed(const tsr_config *config, const tsr_field *f) {
   return !batch || config->training.batch_size_given || !config->training.batch_size_per_rank;
 }
 
-static void print_section(const tsr_config *config, const char *section, int indent, tsr_text *text);
+static void
+print_section(const tsr_config *config, const char *section, int indent, tsr_text *text);
 
 static void print_mesh(const tsr_config *config, tsr_text *text) {
   const tsr_config_device *d = &config->device;
@@ -199,7 +215,8 @@ static bool has_rows(const tsr_config *config, const char *section) {
   return false;
 }
 
-static void print_section(const tsr_config *config, const char *section, int indent, tsr_text *text) {
+static void
+print_section(const tsr_config *config, const char *section, int indent, tsr_text *text) {
   for (int i = 0; i < tsr_fields_count; i++) {
     const tsr_field *f = &tsr_fields[i];
     if (strcmp(f->section, section)) continue;
@@ -227,7 +244,8 @@ static void print_model(const tsr_config *config, tsr_text *text) {
   if (!tsr_yaml_get(m->map, "model_type") && !strcmp(m->kind, "transformer")) {
     tsr_text_add(text, "  model_type: ");
     print_string(m->model_type, text);
-    print_origin(config->origins->values[tsr_field_find_dotted("training_config.model_type")], text);
+    print_origin(
+        config->origins->values[tsr_field_find_dotted("training_config.model_type")], text);
   }
   if (m->graph_file) {
     tsr_yaml node = {.place = m->graph_place};

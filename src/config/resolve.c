@@ -54,8 +54,7 @@ static void read_legacy_type(tsr_loader *l) {
       l, "training_config.optimizer.type",
       no_op ? "training_config.use_no_op" : "training_config.use_moreh_adamw");
   if (no_op) set_optimizer(l->config, "NoOp", TSR_OPTIMIZER_NOOP);
-  else if (given(l, "training_config.momentum"))
-    set_optimizer(l->config, "SGD", TSR_OPTIMIZER_SGD);
+  else if (given(l, "training_config.momentum")) set_optimizer(l->config, "SGD", TSR_OPTIMIZER_SGD);
 }
 
 bool tsr_optimizer_uses(tsr_optimizer_type type, const char *key) {
@@ -74,7 +73,8 @@ static void warn_other_rules(tsr_loader *l) {
   for (int i = 0; i < tsr_fields_count && o->type != TSR_OPTIMIZER_NOOP; i++) {
     const tsr_yaml *key = l->origins->keys[i], *node = l->origins->values[i];
     bool optimizer = !strcmp(tsr_fields[i].section, "training_config.optimizer");
-    if (!key || !optimizer || tsr_fields[i].same_as || tsr_optimizer_uses(o->type, tsr_fields[i].key))
+    if (!key || !optimizer || tsr_fields[i].same_as ||
+        tsr_optimizer_uses(o->type, tsr_fields[i].key))
       continue;
     double number;
     bool truth;
@@ -154,12 +154,13 @@ static bool is_warmup_constant(const tsr_loader *l) {
 static void resolve_wsd(tsr_loader *l) {
   tsr_config_scheduler *s = &l->config->scheduler;
   int64_t rest = l->config->training.max_steps - s->warmup_steps;
-  bool hold = given(l, "scheduler_config.hold_steps"), decay = given(l, "scheduler_config.decay_steps");
+  bool hold = given(l, "scheduler_config.hold_steps"),
+       decay = given(l, "scheduler_config.decay_steps");
   if (is_warmup_constant(l) && !hold && !decay) s->stable_steps = rest;
   if (decay && !hold) s->stable_steps = rest - s->decay_steps;
   if (s->stable_steps < 0 || s->stable_steps > rest) {
-    const tsr_yaml *key =
-        tsr_loader_key(l, decay && !hold ? "scheduler_config.decay_steps" : "scheduler_config.hold_steps");
+    const tsr_yaml *key = tsr_loader_key(
+        l, decay && !hold ? "scheduler_config.decay_steps" : "scheduler_config.hold_steps");
     tsr_diag(
         l->diags, decay ? TSR_ERROR : TSR_WARNING, key ? key->place : TSR_NOWHERE,
         "'%s' does not fit: %lld of %lld steps are left after the warm-up", key ? key->text : "",
@@ -241,7 +242,8 @@ static void resolve_training(tsr_loader *l) {
 
 /* --- mesh --- */
 
-/* A nested list fixes the shape: [[0, 1], [2, 3]] is 2 × 2. Writes the shape of the first branch. */
+/* A nested list fixes the shape: [[0, 1], [2, 3]] is 2 × 2. Writes the shape of the first branch.
+ */
 static bool devices_shape(tsr_loader *l, const tsr_yaml *node, int depth, tsr_config_device *d) {
   if (node->kind != TSR_YAML_LIST) return true;
   if (depth == TSR_MESH_NDIM_MAX)
@@ -253,37 +255,42 @@ static bool devices_shape(tsr_loader *l, const tsr_yaml *node, int depth, tsr_co
   return devices_shape(l, node->items[0], depth + 1, d);
 }
 
+static bool device_read(tsr_loader *l, const tsr_yaml *node, int *ids, int *count) {
+  int64_t id;
+  if (!tsr_yaml_int(node, &id) || id < 0 || id > 1 << 24)
+    return tsr_diag_error(
+        l->diags, node->place, "a device is an integer from 0, found %s",
+        tsr_yaml_describe(l->arena, node));
+  for (int i = 0; i < *count; i++)
+    if (ids[i] == id)
+      return tsr_diag_error(l->diags, node->place, "'devices' names device %d twice", (int)id);
+  ids[(*count)++] = (int)id;
+  return true;
+}
+
+/* `row` counts the rows of this depth inside the one around it. */
 static bool devices_read(
-    tsr_loader *l, const tsr_yaml *node, int depth, const tsr_config_device *d, int *ids, int *count) {
-  if (depth == d->mesh_ndim) {
-    int64_t id;
-    if (!tsr_yaml_int(node, &id) || id < 0 || id > 1 << 24)
-      return tsr_diag_error(
-          l->diags, node->place, "a device is an integer from 0, found %s",
-          tsr_yaml_describe(l->arena, node));
-    for (int i = 0; i < *count; i++)
-      if (ids[i] == id)
-        return tsr_diag_error(l->diags, node->place, "'devices' names device %d twice", (int)id);
-    ids[(*count)++] = (int)id;
-    return true;
-  }
-  if (node->kind != TSR_YAML_LIST || node->count != d->mesh_shape[depth]) {
-    tsr_diag_error(
-        l->diags, node->place, "'devices' is ragged: this row has %s, the first has %d devices",
-        node->kind == TSR_YAML_LIST ? tsr_arena_printf(l->arena, "%d", node->count)
-                                    : tsr_yaml_describe(l->arena, node),
-        d->mesh_shape[depth]);
-    return false;
-  }
+    tsr_loader *l, const tsr_yaml *node, int depth, int row, const tsr_config_device *d, int *ids,
+    int *count) {
+  if (depth == d->mesh_ndim) return device_read(l, node, ids, count);
+  if (node->kind != TSR_YAML_LIST)
+    return tsr_diag_error(
+        l->diags, node->place, "'devices' is ragged: row %d is %s, row 0 is a list", row,
+        tsr_yaml_describe(l->arena, node));
+  if (node->count != d->mesh_shape[depth])
+    return tsr_diag_error(
+        l->diags, node->place, "'devices' is ragged: row %d has %d entries, row 0 has %d", row,
+        node->count, d->mesh_shape[depth]);
   bool ok = true;
   for (int i = 0; i < node->count; i++)
-    ok = devices_read(l, node->items[i], depth + 1, d, ids, count) && ok;
+    ok = devices_read(l, node->items[i], depth + 1, i, d, ids, count) && ok;
   return ok;
 }
 
 static int64_t leaves(const tsr_yaml *node) {
   int64_t count = node->kind != TSR_YAML_LIST;
-  for (int i = 0; i < node->count && node->kind == TSR_YAML_LIST; i++) count += leaves(node->items[i]);
+  for (int i = 0; i < node->count && node->kind == TSR_YAML_LIST; i++)
+    count += leaves(node->items[i]);
   return count;
 }
 
@@ -306,7 +313,7 @@ static void resolve_devices(tsr_loader *l, const tsr_yaml *node) {
   }
   int count = 0, *ids = tsr_arena_array(l->arena, int, leaves(node) + 1);
   tsr_config_device made = *d;
-  if (!devices_shape(l, node, 0, &made) || !devices_read(l, node, 0, &made, ids, &count)) return;
+  if (!devices_shape(l, node, 0, &made) || !devices_read(l, node, 0, 0, &made, ids, &count)) return;
   if (made.mesh_ndim == 1 && d->axes_count > 1) {
     d->devices = count; /* a flat list over several axes is factorised */
   } else {
@@ -334,9 +341,10 @@ static void resolve_mesh(tsr_loader *l) {
     tsr_diag_error(
         l->diags, tsr_loader_value(l, "mesh.axes")->place,
         "%d axes are named for a mesh of %d dimensions", d->axes_count, d->mesh_ndim);
-  if (d->axes_count && !d->mesh_ndim && !d->devices && !d->mesh_auto) {
+  if (d->axes_count && !d->mesh_ndim && !devices && !d->mesh_auto) {
     tsr_diag_error(
-        l->diags, tsr_loader_value(l, "mesh.axes")->place, "the axes have neither shape nor devices");
+        l->diags, tsr_loader_value(l, "mesh.axes")->place,
+        "the axes have neither shape nor devices");
     tsr_diag_hint(l->diags, "write shape: [2, 2], or devices: 4");
   }
 }

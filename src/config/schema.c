@@ -46,10 +46,18 @@ static void add_type(const tsr_field *f, tsr_text *text) {
     tsr_text_add(text, "\"type\": \"number\"");
     add_range(f, text);
     break;
-  case TSR_FIELD_BOOL: tsr_text_add(text, "\"type\": \"boolean\""); break;
-  case TSR_FIELD_TEXT: tsr_text_add(text, "\"type\": \"string\""); break;
-  case TSR_FIELD_CHOICE: add_choices(f, text); break;
-  case TSR_FIELD_BYTES: tsr_text_add(text, "\"type\": [\"integer\", \"string\"]"); break;
+  case TSR_FIELD_BOOL:
+    tsr_text_add(text, "\"type\": \"boolean\"");
+    break;
+  case TSR_FIELD_TEXT:
+    tsr_text_add(text, "\"type\": \"string\"");
+    break;
+  case TSR_FIELD_CHOICE:
+    add_choices(f, text);
+    break;
+  case TSR_FIELD_BYTES:
+    tsr_text_add(text, "\"type\": [\"integer\", \"string\"]");
+    break;
   case TSR_FIELD_SHAPE:
   case TSR_FIELD_IDS:
     tsr_text_add(text, "\"type\": [\"array\", \"null\"], \"items\": {\"type\": \"integer\"");
@@ -64,8 +72,12 @@ static void add_type(const tsr_field *f, tsr_text *text) {
       tsr_text_add(text, "%s\"%s\"", a ? ", " : "", tsr_axis_name(a));
     tsr_text_add(text, "]}, \"maxItems\": %d, \"uniqueItems\": true", TSR_MESH_NDIM_MAX);
     break;
-  case TSR_FIELD_SECTION: tsr_text_add(text, "\"type\": \"object\""); break;
-  case TSR_FIELD_FREE: tsr_text_add(text, "\"$comment\": \"any value\""); break;
+  case TSR_FIELD_SECTION:
+    tsr_text_add(text, "\"type\": \"object\"");
+    break;
+  case TSR_FIELD_FREE:
+    tsr_text_add(text, "\"$comment\": \"any value\"");
+    break;
   }
 }
 

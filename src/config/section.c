@@ -12,6 +12,10 @@ const tsr_yaml *tsr_loader_key(const tsr_loader *l, const char *dotted_key) {
   return row < 0 ? NULL : l->origins->keys[row];
 }
 
+const char *tsr_loader_file_of(const tsr_loader *l, const tsr_yaml *node) {
+  return strcmp(node->place.file, "--set") ? node->place.file : l->config->file;
+}
+
 /* "in training_config", "at the top level" */
 static const char *where(tsr_arena *arena, const char *section) {
   return *section ? tsr_arena_printf(arena, "in %s", section) : "at the top level";
@@ -27,8 +31,7 @@ void tsr_section_unknown(tsr_loader *l, const char *section, const tsr_yaml *key
     if (here && f->verdict != TSR_FIELD_UNSUPPORTED) keys[count++] = f->key;
     if (!here && !elsewhere && !strcmp(f->key, key->text)) elsewhere = f;
   }
-  tsr_diag_error(
-      l->diags, key->place, "unknown key '%s' %s", key->text, where(l->arena, section));
+  tsr_diag_error(l->diags, key->place, "unknown key '%s' %s", key->text, where(l->arena, section));
   if (elsewhere && !tsr_nearest(key->text, keys, count))
     tsr_diag_hint(l->diags, "'%s' belongs %s", key->text, where(l->arena, elsewhere->section));
   else tsr_diag_nearest(l->diags, key->text, keys, count);
@@ -51,8 +54,8 @@ static bool is_switched_off(const tsr_yaml *node) {
   return tsr_yaml_bool(tsr_yaml_get(node, "enabled"), &enabled) && !enabled;
 }
 
-static bool check_verdict(
-    tsr_loader *l, const tsr_field *f, const tsr_yaml *key, const tsr_yaml *node) {
+static bool
+check_verdict(tsr_loader *l, const tsr_field *f, const tsr_yaml *key, const tsr_yaml *node) {
   if (f->verdict == TSR_FIELD_USED || f->verdict == TSR_FIELD_MODEL || is_standard(f, node))
     return true;
   if (f->verdict == TSR_FIELD_UNSUPPORTED && !is_switched_off(node))
@@ -63,9 +66,17 @@ static bool check_verdict(
   return true;
 }
 
+static bool is_legacy(const tsr_loader *l, const tsr_yaml *key) {
+  for (int i = 0; i < tsr_fields_count; i++)
+    if (tsr_fields[i].legacy && l->origins->keys[i] == key) return true;
+  return false;
+}
+
 /* Remembers where a row's value comes from; it may be given once, under one of its names. */
 static bool note_origin(tsr_loader *l, int row, const tsr_yaml *key, const tsr_yaml *node) {
   const tsr_yaml *before = l->origins->keys[row];
+  /* An old key beside an optimizer section: said once, for all of them. */
+  if (before && is_legacy(l, before) != is_legacy(l, key)) return false;
   if (before) {
     if (!strcmp(before->text, key->text))
       tsr_diag_error(l->diags, key->place, "'%s' is given twice", key->text);
@@ -80,11 +91,10 @@ static bool note_origin(tsr_loader *l, int row, const tsr_yaml *key, const tsr_y
   return true;
 }
 
-static void read_subsection(
-    tsr_loader *l, const tsr_field *f, const tsr_yaml *key, const tsr_yaml *node) {
+static void
+read_subsection(tsr_loader *l, const tsr_field *f, const tsr_yaml *key, const tsr_yaml *node) {
   if (f->verdict == TSR_FIELD_MODEL || node->kind == TSR_YAML_NULL) return;
-  const char *name =
-      *f->section ? tsr_arena_printf(l->arena, "%s.%s", f->section, f->key) : f->key;
+  const char *name = *f->section ? tsr_arena_printf(l->arena, "%s.%s", f->section, f->key) : f->key;
   if (!strcmp(name, "mesh") && node->kind == TSR_YAML_SCALAR && !strcmp(node->text, "auto")) return;
   if (node->kind == TSR_YAML_MAP) tsr_section_read(l, name, node);
   else if (!f->file || node->kind != TSR_YAML_SCALAR)
@@ -93,7 +103,8 @@ static void read_subsection(
         tsr_yaml_describe(l->arena, node));
 }
 
-static void read_entry(tsr_loader *l, const char *section, const tsr_yaml *key, const tsr_yaml *node) {
+static void
+read_entry(tsr_loader *l, const char *section, const tsr_yaml *key, const tsr_yaml *node) {
   int row = tsr_field_find(section, strlen(section), key->text);
   if (row < 0) {
     tsr_section_unknown(l, section, key);

@@ -11,8 +11,7 @@ static void *member(const tsr_loader *l, const tsr_field *f) {
   return f->at ? (char *)l->config + f->at : NULL;
 }
 
-static bool wrong_type(
-    tsr_loader *l, const tsr_field *f, const char *key, const tsr_yaml *node) {
+static bool wrong_type(tsr_loader *l, const tsr_field *f, const char *key, const tsr_yaml *node) {
   tsr_text want = {0};
   tsr_field_describe(f, &want);
   tsr_diag_error(
@@ -22,7 +21,8 @@ static bool wrong_type(
   double number;
   tsr_yaml plain = *node;
   plain.quoted = false;
-  bool numeric = f->type == TSR_FIELD_INT || f->type == TSR_FIELD_SEED || f->type == TSR_FIELD_FLOAT;
+  bool numeric =
+      f->type == TSR_FIELD_INT || f->type == TSR_FIELD_SEED || f->type == TSR_FIELD_FLOAT;
   if (!numeric || !tsr_yaml_float(&plain, &number)) return false;
   if (node->quoted) tsr_diag_hint(l->diags, "without quotes it is a number");
   else if (f->type != TSR_FIELD_FLOAT && number == floor(number) && fabs(number) < 1e15)
@@ -30,7 +30,8 @@ static bool wrong_type(
   return false;
 }
 
-static bool in_range(tsr_loader *l, const tsr_field *f, const char *key, const tsr_yaml *node, double v) {
+static bool
+in_range(tsr_loader *l, const tsr_field *f, const char *key, const tsr_yaml *node, double v) {
   const tsr_field_range *r = &f->range;
   if (!(r->min < r->max)) return true;
   bool low = r->min_open ? v > r->min : v >= r->min;
@@ -100,8 +101,7 @@ static bool read_choice(tsr_loader *l, const tsr_field *f, const char *key, cons
     }
     if (!c->unsupported && count < 16) names[count++] = c->name;
   }
-  tsr_diag_error(
-      l->diags, node->place, "unknown %s: %s", key, tsr_yaml_describe(l->arena, node));
+  tsr_diag_error(l->diags, node->place, "unknown %s: %s", key, tsr_yaml_describe(l->arena, node));
   tsr_diag_nearest(l->diags, node->text, names, count);
   return false;
 }
@@ -110,9 +110,18 @@ static bool scale_bytes(const char *unit, double *ret_scale) {
   static const struct {
     const char *name;
     double scale;
-  } units[] = {{"", 1},         {"B", 1},         {"kB", 1e3},       {"KB", 1e3},
-               {"MB", 1e6},     {"GB", 1e9},      {"TB", 1e12},      {"KiB", 1024.0},
-               {"MiB", 1048576.0}, {"GiB", 1073741824.0}, {"TiB", 1099511627776.0}};
+  } units[] = {
+      {"", 1},
+      {"B", 1},
+      {"kB", 1e3},
+      {"KB", 1e3},
+      {"MB", 1e6},
+      {"GB", 1e9},
+      {"TB", 1e12},
+      {"KiB", 1024.0},
+      {"MiB", 1048576.0},
+      {"GiB", 1073741824.0},
+      {"TiB", 1099511627776.0}};
   for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
     if (strcmp(unit, units[i].name)) continue;
     *ret_scale = units[i].scale;
@@ -129,7 +138,8 @@ static bool read_bytes(tsr_loader *l, const tsr_field *f, const char *key, const
   while (*end == ' ') end++;
   if (!scale_bytes(end, &scale)) return wrong_type(l, f, key, node);
   value *= scale;
-  if (value > 9e18 || !in_range(l, f, key, node, value)) return value > 9e18 ? wrong_type(l, f, key, node) : false;
+  if (value > 9e18 || !in_range(l, f, key, node, value))
+    return value > 9e18 ? wrong_type(l, f, key, node) : false;
   int64_t *to = member(l, f);
   if (to) *to = (int64_t)value;
   return true;
@@ -167,8 +177,7 @@ static bool read_shape(tsr_loader *l, const tsr_field *f, const char *key, const
   int64_t ranks = 1;
   for (int i = 0; i < node->count; i++) ranks = ranks > INT_MAX ? ranks : ranks * items[i];
   if (ranks > 1 << 24)
-    return tsr_diag_error(
-        l->diags, node->place, "'%s' makes more than %d ranks", key, 1 << 24);
+    return tsr_diag_error(l->diags, node->place, "'%s' makes more than %d ranks", key, 1 << 24);
   l->config->device.mesh_ndim = node->count;
   for (int i = 0; i < node->count; i++) l->config->device.mesh_shape[i] = items[i];
   return true;
@@ -206,7 +215,7 @@ static bool read_axes(tsr_loader *l, const tsr_field *f, const char *key, const 
     if (axis == TSR_AXES) {
       ok = tsr_diag_error(
           l->diags, item->place, "unknown axis: %s", tsr_yaml_describe(l->arena, item));
-      tsr_diag_hint(l->diags, "valid: dp, pp, ep, cp, tp");
+      tsr_diag_nearest(l->diags, item->text, names, TSR_AXES);
     }
     for (int k = 0; k < i; k++)
       if (axis < TSR_AXES && device->axes[k] == axis)
@@ -229,12 +238,12 @@ bool tsr_value_unsupported(tsr_loader *l, tsr_place place, const char *feature) 
 bool tsr_value_read(tsr_loader *l, const tsr_field *f, const char *key, const tsr_yaml *node) {
   static bool (*const readers[])(
       tsr_loader *, const tsr_field *, const char *, const tsr_yaml *) = {
-      [TSR_FIELD_INT] = read_int,       [TSR_FIELD_SEED] = read_int,
-      [TSR_FIELD_FLOAT] = read_float,   [TSR_FIELD_BOOL] = read_bool,
-      [TSR_FIELD_TEXT] = read_text,     [TSR_FIELD_CHOICE] = read_choice,
-      [TSR_FIELD_BYTES] = read_bytes,   [TSR_FIELD_SHAPE] = read_shape,
-      [TSR_FIELD_IDS] = read_ids,       [TSR_FIELD_AXES] = read_axes,
-      [TSR_FIELD_SECTION] = read_any,   [TSR_FIELD_FREE] = read_any,
+      [TSR_FIELD_INT] = read_int,     [TSR_FIELD_SEED] = read_int,
+      [TSR_FIELD_FLOAT] = read_float, [TSR_FIELD_BOOL] = read_bool,
+      [TSR_FIELD_TEXT] = read_text,   [TSR_FIELD_CHOICE] = read_choice,
+      [TSR_FIELD_BYTES] = read_bytes, [TSR_FIELD_SHAPE] = read_shape,
+      [TSR_FIELD_IDS] = read_ids,     [TSR_FIELD_AXES] = read_axes,
+      [TSR_FIELD_SECTION] = read_any, [TSR_FIELD_FREE] = read_any,
   };
   return readers[f->type](l, f, key, node);
 }

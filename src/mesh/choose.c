@@ -30,8 +30,9 @@ const char *tsr_mesh_auto_name(int64_t devices) {
 
 static bool metal_home_unset(const chooser *c, const choice *by) {
   tsr_diag_error(
-      c->diags, by->place, "TT_METAL_HOME is not set, but the mesh descriptor '%s' (from %s) needs it",
-      by->value, by->source);
+      c->diags, by->place,
+      "TT_METAL_HOME is not set, but the mesh descriptor '%s' (from %s) needs it", by->value,
+      by->source);
   tsr_diag_hint(c->diags, "export TT_METAL_HOME=/path/to/tt-metal");
   tsr_diag_hint(c->diags, "or name a file by --mesh or device_config.mesh_graph_descriptor");
   return false;
@@ -52,8 +53,8 @@ static const char *behind_variable(const char *value) {
 static const char *find_in_metal(const chooser *c, const char *name) {
   if (!is_given(c->wish->tt_metal_home)) return NULL;
   for (int i = 0; i < METAL_FOLDERS; i++) {
-    const char *path = tsr_arena_printf(
-        c->arena, "%s/%s/%s", c->wish->tt_metal_home, metal_folders[i], name);
+    const char *path =
+        tsr_arena_printf(c->arena, "%s/%s/%s", c->wish->tt_metal_home, metal_folders[i], name);
     if (tsr_file_exists(path)) return path;
   }
   return NULL;
@@ -120,16 +121,15 @@ static const char *find_automatic(const chooser *c, const choice *by) {
   return NULL;
 }
 
-static bool read_choice(
-    const chooser *c, const choice *by, tsr_mesh **ret_mesh, const char **ret_why) {
+static bool
+read_choice(const chooser *c, const choice *by, tsr_mesh **ret_mesh, const char **ret_why) {
   bool automatic = !strcmp(by->value, "auto");
   const char *path = automatic ? find_automatic(c, by) : find_named(c, by);
   if (!path) return false;
-  *ret_why = automatic
-                 ? tsr_arena_printf(
-                       c->arena, "mesh: %s (%s: auto, for %lld devices)", path, by->source,
-                       (long long)c->wish->devices)
-                 : tsr_arena_printf(c->arena, "mesh: %s (from %s)", path, by->source);
+  *ret_why = automatic ? tsr_arena_printf(
+                             c->arena, "mesh: %s (%s: auto, for %lld devices)", path, by->source,
+                             (long long)c->wish->devices)
+                       : tsr_arena_printf(c->arena, "mesh: %s (from %s)", path, by->source);
   return tsr_mesh_read(c->arena, path, by->place, ret_mesh, c->diags);
 }
 
@@ -144,7 +144,8 @@ static const char *find_by_count(const chooser *c, const char **ret_why) {
     where = "shipped";
   }
   *ret_why = tsr_arena_printf(
-      c->arena, "mesh: %s (for %lld devices, %s)", path ? path : name, (long long)w->devices, where);
+      c->arena, "mesh: %s (for %lld devices, %s)", path ? path : name, (long long)w->devices,
+      where);
   return path;
 }
 

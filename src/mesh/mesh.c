@@ -7,10 +7,14 @@ enum { FILE_BYTES_MAX = 16 << 20 };
 
 const char *tsr_mesh_arch_name(tsr_mesh_arch arch) {
   switch (arch) {
-  case TSR_ARCH_WORMHOLE_B0: return "WORMHOLE_B0";
-  case TSR_ARCH_BLACKHOLE: return "BLACKHOLE";
-  case TSR_ARCH_CPU: return "CPU";
-  case TSR_ARCH_CUDA: return "CUDA";
+  case TSR_ARCH_WORMHOLE_B0:
+    return "WORMHOLE_B0";
+  case TSR_ARCH_BLACKHOLE:
+    return "BLACKHOLE";
+  case TSR_ARCH_CPU:
+    return "CPU";
+  case TSR_ARCH_CUDA:
+    return "CUDA";
   }
   return "INVALID_ARCHITECTURE";
 }
@@ -46,7 +50,11 @@ tsr_mesh *tsr_mesh_make(tsr_arena *arena, tsr_mesh_arch arch, const int *dims, i
   assert(ndim >= 1 && ndim <= tsr_mesh_arch_dims_max((int)arch));
   tsr_mesh *mesh = tsr_arena_alloc(arena, sizeof *mesh);
   tsr_mesh_shape shape = {
-      .name = tsr_mesh_arch_name(arch), .arch = arch, .ndim = ndim, .devices = 1, .hosts = 1,
+      .name = tsr_mesh_arch_name(arch),
+      .arch = arch,
+      .ndim = ndim,
+      .devices = 1,
+      .hosts = 1,
       .channels = {1, TSR_MESH_RELAXED}};
   for (int i = 0; i < ndim; i++) {
     assert(dims[i] > 0);
@@ -56,7 +64,11 @@ tsr_mesh *tsr_mesh_make(tsr_arena *arena, tsr_mesh_arch arch, const int *dims, i
     shape.devices *= dims[i];
   }
   *mesh = (tsr_mesh){
-      .shape = shape, .is_uniform = true, .meshes = 1, .devices = shape.devices, .hosts = 1,
+      .shape = shape,
+      .is_uniform = true,
+      .meshes = 1,
+      .devices = shape.devices,
+      .hosts = 1,
       .instances_count = 1};
   tsr_mesh_instance *instance = tsr_arena_alloc(arena, sizeof *instance);
   *instance = (tsr_mesh_instance){
@@ -81,7 +93,8 @@ bool tsr_mesh_read(
     tsr_diag_error(diags, place, "a mesh descriptor's name ends in .textproto, not '%s'", file);
     if (has_ending(file, ".yaml") || has_ending(file, ".yml"))
       tsr_diag_hint(
-          diags, "the YAML form of mesh graph descriptors (1.0) is gone; convert it to a textproto");
+          diags,
+          "the YAML form of mesh graph descriptors (1.0) is gone; convert it to a textproto");
     return false;
   }
   char *text;
@@ -103,7 +116,10 @@ bool tsr_mesh_parse(
       places, diags);
   if (!message) return false;
   tsr_mesh_source source = {
-      .arena = arena, .file = file, .root = (const pb_root *)message, .places = places,
+      .arena = arena,
+      .file = file,
+      .root = (const pb_root *)message,
+      .places = places,
       .diags = diags};
   if (!tsr_mesh_check_structure(&source) || !tsr_mesh_check_names(&source)) return false;
   bool sound = tsr_mesh_check_topology(&source);

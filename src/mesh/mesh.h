@@ -62,13 +62,13 @@ typedef struct {
 } tsr_mesh_connection;
 
 typedef struct tsr_mesh {
-  const char *file;      /* as the user named it; NULL: made up */
-  tsr_mesh_shape shape;  /* of the first mesh; of the first switch where there is no mesh */
-  bool is_switch_only;   /* no mesh at all: nothing can be trained on it */
-  bool is_uniform;       /* all meshes have the shape above */
-  int meshes;            /* how many there are, without switches */
-  int64_t devices;       /* of all meshes together */
-  int64_t hosts;         /* of all meshes together */
+  const char *file;     /* as the user named it; NULL: made up */
+  tsr_mesh_shape shape; /* of the first mesh; of the first switch where there is no mesh */
+  bool is_switch_only;  /* no mesh at all: nothing can be trained on it */
+  bool is_uniform;      /* all meshes have the shape above */
+  int meshes;           /* how many there are, without switches */
+  int64_t devices;      /* of all meshes together */
+  int64_t hosts;        /* of all meshes together */
   const tsr_mesh_instance *instances;
   int instances_count;
   const tsr_mesh_connection *connections;
@@ -85,7 +85,8 @@ bool tsr_mesh_parse(
     tsr_arena *arena, const char *file, const char *text, size_t length, tsr_mesh **ret_mesh,
     tsr_diags *diags);
 
-/* A made-up descriptor of CPU ranks (or GPUs) in rings, on one host. ndim from 1 to 4, dims positive. */
+/* A made-up descriptor of CPU ranks (or GPUs) in rings, on one host. ndim from 1 to 4, dims
+ * positive. */
 tsr_mesh *tsr_mesh_make(tsr_arena *arena, tsr_mesh_arch arch, const int *dims, int ndim);
 tsr_mesh *tsr_mesh_make_cpu(tsr_arena *arena, const int *dims, int ndim);
 
@@ -100,7 +101,8 @@ const char *tsr_mesh_dims_text(tsr_arena *arena, const int *dims, int ndim);
 const char *tsr_mesh_arch_name(tsr_mesh_arch arch);
 const char *tsr_mesh_policy_name(tsr_mesh_policy policy);
 
-/* What `inspect --mesh` says: shape, architecture, hosts, links, devices, instances, connections. */
+/* What `inspect --mesh` says: shape, architecture, hosts, links, devices, instances, connections.
+ */
 void tsr_mesh_print(const tsr_mesh *mesh, tsr_text *text);
 
 #endif

@@ -46,8 +46,11 @@ static int64_t express_links(const tsr_mesh_block *block, int64_t devices) {
 
 static tsr_mesh_shape shape_of(const tsr_mesh_source *source, const tsr_mesh_block *block) {
   tsr_mesh_shape shape = {
-      .name = block->name, .arch = (tsr_mesh_arch)block->arch, .ndim = (int)block->devices->n_dims,
-      .devices = 1, .hosts = 1,
+      .name = block->name,
+      .arch = (tsr_mesh_arch)block->arch,
+      .ndim = (int)block->devices->n_dims,
+      .devices = 1,
+      .hosts = 1,
       .channels = tsr_mesh_channels_of(
           block->channels, block->has_hosts_field ? TSR_MESH_RELAXED : TSR_MESH_STRICT),
       .place = tsr_mesh_place(source, block->message, "device_topology", 0)};
@@ -74,29 +77,50 @@ typedef struct {
   const void *message;
   const char *descriptor; /* "" when missing */
   int id;
-  int64_t device; /* -1: none, -2: none that exists */
+  bool has_device;
+  int device;
   const pb_node *sub;
 } reference;
-
-static int64_t device_of(bool is_given, int id) { return !is_given ? -1 : id < 0 ? -2 : id; }
 
 static bool read_reference(const builder *b, const pb_node *node, reference *ret_reference) {
   reference r = {0};
   int kind = (int)node->node_case;
   if (kind == PB_NODE_MESH)
     r = (reference){
-        TSR_MESH_IS_MESH, "mesh", "mesh_descriptor", "mesh_id", node->mesh,
-        node->mesh->mesh_descriptor, node->mesh->mesh_id,
-        device_of(node->mesh->has_device_id, node->mesh->device_id), NULL};
+        TSR_MESH_IS_MESH,
+        "mesh",
+        "mesh_descriptor",
+        "mesh_id",
+        node->mesh,
+        node->mesh->mesh_descriptor,
+        node->mesh->mesh_id,
+        node->mesh->has_device_id,
+        node->mesh->device_id,
+        NULL};
   else if (kind == PB_NODE_SWITCH)
     r = (reference){
-        TSR_MESH_IS_SWITCH, "switch", "switch_descriptor", "switch_id", node->switch_,
-        node->switch_->switch_descriptor, node->switch_->switch_id,
-        device_of(node->switch_->has_device_id, node->switch_->device_id), NULL};
+        TSR_MESH_IS_SWITCH,
+        "switch",
+        "switch_descriptor",
+        "switch_id",
+        node->switch_,
+        node->switch_->switch_descriptor,
+        node->switch_->switch_id,
+        node->switch_->has_device_id,
+        node->switch_->device_id,
+        NULL};
   else if (kind == PB_NODE_GRAPH)
     r = (reference){
-        TSR_MESH_IS_GRAPH, "graph", "graph_descriptor", "graph_id", node->graph,
-        node->graph->graph_descriptor, node->graph->graph_id, -1, node->graph->sub_ref};
+        TSR_MESH_IS_GRAPH,
+        "graph",
+        "graph_descriptor",
+        "graph_id",
+        node->graph,
+        node->graph->graph_descriptor,
+        node->graph->graph_id,
+        false,
+        0,
+        node->graph->sub_ref};
   else
     return tsr_diag_error(
         b->source->diags, tsr_mesh_place(b->source, node, NULL, 0),
@@ -125,8 +149,7 @@ static int find_descriptor(const builder *b, const reference *r) {
     names[count++] = name;
   }
   tsr_place place = tsr_mesh_place(b->source, r->message, r->field, 0);
-  if (!*r->descriptor)
-    tsr_diag_error(b->source->diags, place, "%s is missing", r->field);
+  if (!*r->descriptor) tsr_diag_error(b->source->diags, place, "%s is missing", r->field);
   else
     tsr_diag_error(b->source->diags, place, "%s descriptor '%s' not found", r->word, r->descriptor);
   tsr_diag_nearest(b->source->diags, r->descriptor, names, (int)count);
@@ -165,15 +188,14 @@ static bool collect_children(builder *b, level *l) {
   return ok;
 }
 
-/* Types must differ on the way up, which also keeps a graph from containing itself; and child graphs of
- * one graph share theirs. */
+/* Types must differ on the way up, which also keeps a graph from containing itself; and child
+ * graphs of one graph share theirs. */
 static bool check_type(const builder *b, const pb_graph *graph, int parent, tsr_place place) {
   for (int at = parent; at >= 0; at = b->instances[at].parent)
     if (!strcmp(b->instances[at].type, graph->type))
       return tsr_diag_error(
-          b->source->diags, place,
-          "graph type '%s' of '%s' already exists above it, in '%s'", graph->type, graph->name,
-          b->instances[at].descriptor);
+          b->source->diags, place, "graph type '%s' of '%s' already exists above it, in '%s'",
+          graph->type, graph->name, b->instances[at].descriptor);
   if (parent < 0) return true;
   for (int i = b->instances_count - 1; i > parent; i--) {
     const tsr_mesh_instance *other = &b->instances[i];
@@ -234,8 +256,8 @@ static int find_child(const builder *b, int parent, const level *l, int id) {
     found = l->children + low;
     return found < end && found->id == id ? found->instance : -1;
   }
-  for (int i = parent + 1; i < b->instances_count && b->instances[i].depth > b->instances[parent].depth;
-       i++)
+  for (int i = parent + 1;
+       i < b->instances_count && b->instances[i].depth > b->instances[parent].depth; i++)
     if (b->instances[i].parent == parent && b->instances[i].id == id) return i;
   return -1;
 }
@@ -261,13 +283,13 @@ static bool resolve(
         r.descriptor, r.id, b->instances[parent].descriptor, words[found->kind], found->descriptor);
   }
   if (r.sub) return resolve(b, at, NULL, r.sub, ret_instance, ret_device);
-  if (r.device < -1 || (found->shape && r.device >= found->shape->devices))
+  if (r.has_device && (r.device < 0 || r.device >= found->shape->devices))
     return tsr_diag_error(
         b->source->diags, tsr_mesh_place(b->source, r.message, "device_id", 0),
-        "device id not found: %s '%s' has devices 0 to %lld", r.word, r.descriptor,
+        "device id %d not found: %s '%s' has devices 0 to %lld", r.device, r.word, r.descriptor,
         (long long)found->shape->devices - 1);
   *ret_instance = at;
-  *ret_device = (int)r.device;
+  *ret_device = r.has_device ? r.device : -1;
   return true;
 }
 
@@ -315,7 +337,8 @@ static bool build_graph(builder *b, const pb_graph *graph, int instance, int dep
   level l = {.graph = graph, .instance = instance};
   if (!ok || !collect_children(b, &l)) return false;
   if (graph->graph_topology) ok = add_topology(b, &l);
-  for (size_t i = 0; i < graph->n_connections; i++) ok &= add_explicit(b, &l, graph->connections[i]);
+  for (size_t i = 0; i < graph->n_connections; i++)
+    ok &= add_explicit(b, &l, graph->connections[i]);
   return ok;
 }
 
@@ -325,7 +348,10 @@ static bool build_instance(builder *b, const pb_node *node, int parent, int dept
   int index = find_descriptor(b, &r);
   if (index < 0) return false;
   tsr_mesh_instance instance = {
-      .kind = r.kind, .id = r.id, .parent = parent, .depth = depth,
+      .kind = r.kind,
+      .id = r.id,
+      .parent = parent,
+      .depth = depth,
       .place = tsr_mesh_place(b->source, r.message, r.id_field, 0)};
   const pb_graph *graph = NULL;
   if (r.kind == TSR_MESH_IS_GRAPH) {

@@ -1,5 +1,5 @@
-/* Groups 1 and 2 of the checks of a mesh descriptor. Rules that tt-metal has too use its words where
- * these are known, so that a search finds both. */
+/* Groups 1 and 2 of the checks of a mesh descriptor. Rules that tt-metal has too use its words
+ * where these are known, so that a search finds both. */
 #include "mesh/mesh_internal.h"
 #include <string.h>
 
@@ -11,24 +11,50 @@ tsr_mesh_block tsr_mesh_block_at(const tsr_mesh_source *source, size_t i) {
   if (i < source->root->n_mesh_descriptors) {
     const pb_mesh *m = source->root->mesh_descriptors[i];
     return (tsr_mesh_block){
-        m, "mesh", "Mesh", m->name, m->has_arch, (int)m->arch, m->device_topology,
-        m->host_topology, true, m->channels, m->n_express_connections, m->n_express_links,
-        m->express_connections, m->express_links};
+        m,
+        "mesh",
+        "Mesh",
+        m->name,
+        m->has_arch,
+        (int)m->arch,
+        m->device_topology,
+        m->host_topology,
+        true,
+        m->channels,
+        m->n_express_connections,
+        m->n_express_links,
+        m->express_connections,
+        m->express_links};
   }
   const pb_switch *s = source->root->switch_descriptors[i - source->root->n_mesh_descriptors];
   return (tsr_mesh_block){
-      s, "switch", "Switch", s->name, s->has_arch, (int)s->arch, s->device_topology, NULL, false,
-      s->channels, s->n_express_connections, s->n_express_links, s->express_connections,
+      s,
+      "switch",
+      "Switch",
+      s->name,
+      s->has_arch,
+      (int)s->arch,
+      s->device_topology,
+      NULL,
+      false,
+      s->channels,
+      s->n_express_connections,
+      s->n_express_links,
+      s->express_connections,
       s->express_links};
 }
 
 int tsr_mesh_arch_dims_max(int arch) {
   switch (arch) {
-  case TSR_ARCH_WORMHOLE_B0: return 2;
-  case TSR_ARCH_BLACKHOLE: return 3;
+  case TSR_ARCH_WORMHOLE_B0:
+    return 2;
+  case TSR_ARCH_BLACKHOLE:
+    return 3;
   case TSR_ARCH_CPU:
-  case TSR_ARCH_CUDA: return TSR_MESH_DIMS_MAX;
-  default: return 0;
+  case TSR_ARCH_CUDA:
+    return TSR_MESH_DIMS_MAX;
+  default:
+    return 0;
   }
 }
 
@@ -79,8 +105,8 @@ static void check_unique(const tsr_mesh_source *source, const named *all) {
     if (!name) {
       if (!tsr_places_is_damaged(source->places, message))
         tsr_diag_error(
-            source->diags, tsr_mesh_place(source, message, NULL, 0), "%s descriptor %zu has no name",
-            all->Kind, i + 1);
+            source->diags, tsr_mesh_place(source, message, NULL, 0),
+            "%s descriptor %zu has no name", all->Kind, i + 1);
       continue;
     }
     for (size_t k = 0; k < i; k++) {
@@ -109,8 +135,8 @@ static void check_names(const tsr_mesh_source *source) {
 
 /* `owner`'s field `channels`; `what` is how the message begins, `of` names the owner. */
 static void check_channels(
-    const tsr_mesh_source *source, const void *owner, const pb_channels *channels,
-    const char *what, const char *of) {
+    const tsr_mesh_source *source, const void *owner, const pb_channels *channels, const char *what,
+    const char *of) {
   if (tsr_places_is_damaged(source->places, owner)) return;
   if (!channels) {
     tsr_diag_error(
@@ -135,8 +161,7 @@ static const char *shown(const char *name) { return tsr_mesh_is_empty(name) ? "?
 static void check_all_channels(const tsr_mesh_source *source) {
   for (size_t i = 0; i < tsr_mesh_blocks_count(source); i++) {
     tsr_mesh_block b = tsr_mesh_block_at(source, i);
-    const char *of =
-        tsr_arena_printf(source->arena, "%s descriptor '%s'", b.kind, shown(b.name));
+    const char *of = tsr_arena_printf(source->arena, "%s descriptor '%s'", b.kind, shown(b.name));
     check_channels(source, b.message, b.channels, "channel count", of);
   }
   for (size_t i = 0; i < source->root->n_graph_descriptors; i++) {

@@ -1,4 +1,5 @@
-/* What the files of src/mesh that judge a descriptor share: the message and where its parts stand. */
+/* What the files of src/mesh that judge a descriptor share: the message and where its parts stand.
+ */
 #ifndef TSR_MESH_MESH_INTERNAL_H
 #define TSR_MESH_MESH_INTERNAL_H
 #include "mesh/mesh.h"
@@ -28,8 +29,8 @@ enum {
   PB_ALL_TO_ALL = TT__TT_FABRIC__PROTO__GRAPH_TOPOLOGY__LAYOUT_TYPE__ALL_TO_ALL,
   PB_RING = TT__TT_FABRIC__PROTO__GRAPH_TOPOLOGY__LAYOUT_TYPE__RING,
   TSR_MESH_DESCRIPTORS_MAX = 4096,
-  TSR_MESH_DEVICES_MAX = 1 << 24,    /* of one descriptor */
-  TSR_MESH_INSTANCES_MAX = 1 << 20,  /* graphs of graphs can multiply */
+  TSR_MESH_DEVICES_MAX = 1 << 24,   /* of one descriptor */
+  TSR_MESH_INSTANCES_MAX = 1 << 20, /* graphs of graphs can multiply */
   TSR_MESH_CONNECTIONS_MAX = 1 << 22
 };
 
@@ -74,7 +75,8 @@ bool tsr_mesh_check_structure(const tsr_mesh_source *source); /* 1: there is som
 bool tsr_mesh_check_names(const tsr_mesh_source *source);     /* 2: names, channels, architecture */
 bool tsr_mesh_check_topology(const tsr_mesh_source *source);  /* 3: dims, hosts, graphs */
 bool tsr_mesh_check_pinnings(const tsr_mesh_source *source);  /* 3 too: their form */
-/* Fills `mesh` with shapes, instances and connections; references and ids are checked on the way. */
+/* Fills `mesh` with shapes, instances and connections; references and ids are checked on the way.
+ */
 bool tsr_mesh_build(const tsr_mesh_source *source, tsr_mesh *mesh);
 /* Pinned ids exist. */
 bool tsr_mesh_check_pinned(const tsr_mesh_source *source, const tsr_mesh *mesh);

@@ -1,5 +1,5 @@
-/* What Tenstorrent's fabric refuses although the format allows it ("MGD 1.0 compatibility"). We open
- * such meshes, so these are notes; and only for their architectures. */
+/* What Tenstorrent's fabric refuses although the format allows it ("MGD 1.0 compatibility"). We
+ * open such meshes, so these are notes; and only for their architectures. */
 #include "mesh/mesh_internal.h"
 #include <stdlib.h>
 #include <string.h>

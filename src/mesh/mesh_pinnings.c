@@ -37,13 +37,14 @@ static bool range_list_ok(const char *pattern, const char **ret_why) {
   }
 }
 
-/* The C library's compiler recurses on brackets and unrolls counted repeats: long or counted patterns
- * could exhaust it, and no id needs them. */
+/* The C library's compiler recurses on brackets and unrolls counted repeats: long or counted
+ * patterns could exhaust it, and no id needs them. */
 static bool is_modest(const char *pattern) {
   return strlen(pattern) <= 128 && !strchr(pattern, '{');
 }
 
-static void check_pattern(const tsr_mesh_source *source, const void *message, const id_or_regex *x) {
+static void
+check_pattern(const tsr_mesh_source *source, const void *message, const id_or_regex *x) {
   tsr_place place = tsr_mesh_place(source, message, x->regex_field, 0);
   const char *why = NULL;
   char text[128];
@@ -60,8 +61,7 @@ static void check_pattern(const tsr_mesh_source *source, const void *message, co
     }
   }
   if (!why) return;
-  tsr_diag_error(
-      source->diags, place, "invalid %s '%.60s': %s", x->regex_field, x->regex, why);
+  tsr_diag_error(source->diags, place, "invalid %s '%.60s': %s", x->regex_field, x->regex, why);
   tsr_diag_hint(source->diags, "valid: \"0-31\", \"0,2,4-6\", or a regular expression");
 }
 
@@ -130,7 +130,8 @@ typedef struct {
 
 static int compare_sizes(const void *a, const void *b) {
   const mesh_size *x = a, *y = b;
-  return x->id != y->id ? (x->id < y->id ? -1 : 1) : (x->devices > y->devices) - (x->devices < y->devices);
+  return x->id != y->id ? (x->id < y->id ? -1 : 1)
+                        : (x->devices > y->devices) - (x->devices < y->devices);
 }
 
 static void check_node(

@@ -2,8 +2,7 @@
 #include "mesh/mesh_internal.h"
 #include <string.h>
 
-static const char *
-dims_list(const tsr_mesh_source *source, const int32_t *dims, size_t count) {
+static const char *dims_list(const tsr_mesh_source *source, const int32_t *dims, size_t count) {
   const char *text = "";
   for (size_t i = 0; i < count; i++)
     text = tsr_arena_printf(source->arena, "%s%s%d", text, i ? ", " : "", dims[i]);
@@ -52,8 +51,8 @@ static void check_hosts(const tsr_mesh_source *source, const tsr_mesh_block *b) 
         source->diags, tsr_mesh_place(source, b->message, "host_topology", 0),
         "device and host topology dims must be the same size: device dims %s, host dims %s in mesh "
         "descriptor '%s'",
-        dims_list(source, t->dims, t->n_dims), count ? dims_list(source, b->hosts->dims, count) : "none",
-        b->name);
+        dims_list(source, t->dims, t->n_dims),
+        count ? dims_list(source, b->hosts->dims, count) : "none", b->name);
     if (!b->hosts) tsr_diag_hint(source->diags, "host_topology { dims: [ 1, 1 ] } is one host");
     return;
   }
@@ -131,8 +130,8 @@ static void check_graph(const tsr_mesh_source *source, const pb_graph *g) {
   bool damaged = tsr_places_is_damaged(source->places, g);
   if (!g->n_instances && !damaged)
     tsr_diag_error(
-        source->diags, place, "graph must have at least one instance: graph descriptor '%s' has none",
-        name);
+        source->diags, place,
+        "graph must have at least one instance: graph descriptor '%s' has none", name);
   if (tsr_mesh_is_empty(g->type) && !damaged) {
     tsr_diag_error(
         source->diags, place, "graph must have a type: graph descriptor '%s' has none", name);
@@ -142,8 +141,7 @@ static void check_graph(const tsr_mesh_source *source, const pb_graph *g) {
       !tsr_places_is_damaged(source->places, g->graph_topology))
     tsr_diag_error(
         source->diags, tsr_mesh_place(source, g->graph_topology, "layout_type", 0),
-        "graph topology must have layout_type ALL_TO_ALL or RING in graph descriptor '%s'",
-        name);
+        "graph topology must have layout_type ALL_TO_ALL or RING in graph descriptor '%s'", name);
   for (size_t i = 0; i < g->n_connections; i++) {
     const pb_connection *c = g->connections[i];
     if (c->n_nodes < 2 && !tsr_places_is_damaged(source->places, c))

@@ -11,18 +11,25 @@ static size_t value_bytes(ProtobufCType type) {
   case PROTOBUF_C_TYPE_SINT64:
   case PROTOBUF_C_TYPE_SFIXED64:
   case PROTOBUF_C_TYPE_UINT64:
-  case PROTOBUF_C_TYPE_FIXED64: return sizeof(int64_t);
-  case PROTOBUF_C_TYPE_DOUBLE: return sizeof(double);
-  case PROTOBUF_C_TYPE_BOOL: return sizeof(protobuf_c_boolean);
-  case PROTOBUF_C_TYPE_STRING: return sizeof(char *);
-  case PROTOBUF_C_TYPE_BYTES: return sizeof(ProtobufCBinaryData);
-  case PROTOBUF_C_TYPE_MESSAGE: return sizeof(ProtobufCMessage *);
-  default: return sizeof(int32_t); /* the 32-bit numbers, float and enums */
+  case PROTOBUF_C_TYPE_FIXED64:
+    return sizeof(int64_t);
+  case PROTOBUF_C_TYPE_DOUBLE:
+    return sizeof(double);
+  case PROTOBUF_C_TYPE_BOOL:
+    return sizeof(protobuf_c_boolean);
+  case PROTOBUF_C_TYPE_STRING:
+    return sizeof(char *);
+  case PROTOBUF_C_TYPE_BYTES:
+    return sizeof(ProtobufCBinaryData);
+  case PROTOBUF_C_TYPE_MESSAGE:
+    return sizeof(ProtobufCMessage *);
+  default:
+    return sizeof(int32_t); /* the 32-bit numbers, float and enums */
   }
 }
 
-static tsr_field_record *field_values(
-    const tsr_record *record, const ProtobufCFieldDescriptor *field) {
+static tsr_field_record *
+field_values(const tsr_record *record, const ProtobufCFieldDescriptor *field) {
   return &record->fields[field - record->message->descriptor->fields];
 }
 
@@ -63,8 +70,7 @@ static void remember(
     tsr_textproto *in, tsr_record *record, const ProtobufCFieldDescriptor *field, tsr_place place) {
   tsr_field_record *values = field_values(record, field);
   void *places = values->places;
-  tsr_arena_grow(
-      in->arena, &places, sizeof(tsr_place), values->count, &values->places_capacity);
+  tsr_arena_grow(in->arena, &places, sizeof(tsr_place), values->count, &values->places_capacity);
   values->places = places;
   values->places[values->count++] = place;
 }
@@ -113,8 +119,8 @@ static bool spend(tsr_textproto *in) {
       in->diags, in->token.place, "more than %d fields and values", TSR_TEXTPROTO_FIELDS_MAX);
 }
 
-static tsr_record *message_new(
-    tsr_textproto *in, const ProtobufCMessageDescriptor *descriptor, tsr_place place) {
+static tsr_record *
+message_new(tsr_textproto *in, const ProtobufCMessageDescriptor *descriptor, tsr_place place) {
   ProtobufCMessage *message = tsr_arena_alloc(in->arena, descriptor->sizeof_message);
   protobuf_c_message_init(descriptor, message);
   tsr_record *record = tsr_places_add(in->places, message, (int)descriptor->n_fields);
@@ -143,8 +149,8 @@ static bool is_open(const tsr_token *token) {
   return tsr_token_is(token, '{') || tsr_token_is(token, '<');
 }
 
-/* One message or scalar for the field of the record; with field NULL it is only skipped. `name`: where
- * the field's name stands, which is the place of messages. */
+/* One message or scalar for the field of the record; with field NULL it is only skipped. `name`:
+ * where the field's name stands, which is the place of messages. */
 static tsr_read read_value(
     tsr_textproto *in, tsr_record *record, const ProtobufCFieldDescriptor *field, tsr_place name) {
   if (!spend(in)) return TSR_READ_LOST;
@@ -242,6 +248,15 @@ static tsr_read read_bracket_name(tsr_textproto *in, tsr_record *record) {
   return TSR_READ_OK;
 }
 
+static const ProtobufCFieldDescriptor *
+find_field(const ProtobufCMessageDescriptor *d, const tsr_token *name) {
+  for (unsigned i = 0; i < d->n_fields; i++)
+    if (strlen(d->fields[i].name) == name->length &&
+        !memcmp(d->fields[i].name, name->start, name->length))
+      return &d->fields[i];
+  return NULL;
+}
+
 static void unknown_field(tsr_textproto *in, tsr_record *record, const tsr_token *name) {
   const ProtobufCMessageDescriptor *d = record->message->descriptor;
   const char *word = tsr_arena_strndup(in->arena, name->start, name->length);
@@ -249,35 +264,37 @@ static void unknown_field(tsr_textproto *in, tsr_record *record, const tsr_token
   tsr_diag_error(
       in->diags, name->place, "unknown field '%s' in '%s'", word,
       tsr_record_path(in->arena, record));
+  for (const tsr_record *outer = record->parent; outer; outer = outer->parent)
+    if (find_field(outer->message->descriptor, name)) {
+      tsr_diag_hint(
+          in->diags, "'%s' belongs to '%s': is a closing bracket missing before it?", word,
+          tsr_record_path(in->arena, outer));
+      return;
+    }
   const char **names = tsr_arena_array(in->arena, const char *, d->n_fields + 1);
   for (unsigned i = 0; i < d->n_fields; i++) names[i] = d->fields[i].name;
   tsr_diag_nearest(in->diags, word, names, (int)d->n_fields);
 }
 
 /* The name; *ret_field NULL when it is none of the record's (reported) or there is no record. */
-static tsr_read read_name(
-    tsr_textproto *in, tsr_record *record, const ProtobufCFieldDescriptor **ret_field) {
+static tsr_read
+read_name(tsr_textproto *in, tsr_record *record, const ProtobufCFieldDescriptor **ret_field) {
   *ret_field = NULL;
   if (tsr_token_is(&in->token, '[')) return read_bracket_name(in, record);
   tsr_token name = in->token;
-  bool is_number = name.kind == TSR_TOKEN_DEC || name.kind == TSR_TOKEN_OCT ||
-                   name.kind == TSR_TOKEN_HEX;
+  bool is_number =
+      name.kind == TSR_TOKEN_DEC || name.kind == TSR_TOKEN_OCT || name.kind == TSR_TOKEN_HEX;
   if (is_number) {
     if (record) {
       record->is_damaged = true;
       tsr_diag_error(
           in->diags, name.place, "field number '%.*s' in '%s': fields are written by name",
-          name.length > 40 ? 40 : (int)name.length, name.start,
-          tsr_record_path(in->arena, record));
+          name.length > 40 ? 40 : (int)name.length, name.start, tsr_record_path(in->arena, record));
     }
   } else if (name.kind != TSR_TOKEN_IDENT) {
     return tsr_textproto_unexpected(in, "a field name");
   } else if (record) {
-    const ProtobufCMessageDescriptor *d = record->message->descriptor;
-    for (unsigned i = 0; i < d->n_fields && !*ret_field; i++)
-      if (strlen(d->fields[i].name) == name.length &&
-          !memcmp(d->fields[i].name, name.start, name.length))
-        *ret_field = &d->fields[i];
+    *ret_field = find_field(record->message->descriptor, &name);
     if (!*ret_field) unknown_field(in, record, &name);
   }
   tsr_textproto_advance(in);
@@ -293,9 +310,9 @@ static tsr_read read_field(tsr_textproto *in, tsr_record *record) {
   if (has_colon) tsr_textproto_advance(in);
   if (!has_colon && !is_open(&in->token) && !tsr_token_is(&in->token, '['))
     return tsr_textproto_unexpected(
-        in, !field                                     ? "':' or a message"
+        in, !field                                   ? "':' or a message"
             : field->type == PROTOBUF_C_TYPE_MESSAGE ? "'{'"
-                                                       : "':'");
+                                                     : "':'");
   tsr_read read = tsr_token_is(&in->token, '[') ? read_list(in, record, field, name, has_colon)
                                                 : read_value(in, record, field, name);
   if (read == TSR_READ_LOST) return read;
@@ -303,8 +320,8 @@ static tsr_read read_field(tsr_textproto *in, tsr_record *record) {
   return TSR_READ_OK;
 }
 
-/* After a syntax error: on to the next line that starts with a name at this depth, to the bracket that
- * closes this message, or to the end. */
+/* After a syntax error: on to the next line that starts with a name at this depth, to the bracket
+ * that closes this message, or to the end. */
 static void recover(tsr_textproto *in, char closing) {
   int depth = 0;
   while (in->token.kind != TSR_TOKEN_END) {
@@ -328,8 +345,7 @@ static void check_required(tsr_textproto *in, const tsr_record *record) {
 /* Told only where nothing before explains it. */
 static void unclosed(tsr_textproto *in, char closing, tsr_place opened) {
   if (!in->is_lost) {
-    tsr_diag_error(
-        in->diags, in->token.place, "expected '%c' before the end of the file", closing);
+    tsr_diag_error(in->diags, in->token.place, "expected '%c' before the end of the file", closing);
     tsr_diag_hint(in->diags, "opened at line %d, column %d", opened.line, opened.col);
   }
   in->is_stopped = in->is_lost = true;

@@ -55,14 +55,15 @@ typedef union {
   ProtobufCMessage *message;
 } tsr_textproto_value;
 
-/* `TSR_READ_BAD`: reported, the value is consumed, go on behind it. `TSR_READ_LOST`: the text cannot be
- * followed from here (reported too). */
+/* `TSR_READ_BAD`: reported, the value is consumed, go on behind it. `TSR_READ_LOST`: the text
+ * cannot be followed from here (reported too). */
 typedef enum { TSR_READ_OK, TSR_READ_BAD, TSR_READ_LOST } tsr_read;
 
 /* One scalar value of the field; with field NULL any scalar, only to get past it. */
 tsr_read tsr_textproto_scalar(
     tsr_textproto *in, const ProtobufCFieldDescriptor *field, tsr_textproto_value *ret_value);
-/* All adjacent string literals from the current token on, unescaped, NUL-terminated, in the arena. */
+/* All adjacent string literals from the current token on, unescaped, NUL-terminated, in the arena.
+ */
 tsr_read tsr_textproto_string(
     tsr_textproto *in, bool is_bytes, const char *field, char **ret_text, size_t *ret_length);
 /* Reports that `wanted` should stand where the current token is. */

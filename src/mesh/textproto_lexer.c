@@ -46,7 +46,12 @@ static void newline(tsr_lexer *lexer) {
 bool tsr_lexer_start(
     tsr_lexer *lexer, const char *file, const char *text, size_t length, tsr_diags *diags) {
   tsr_lexer scan = {
-      .file = file, .at = text, .end = text + length, .line_start = text, .line = 1, .diags = diags};
+      .file = file,
+      .at = text,
+      .end = text + length,
+      .line_start = text,
+      .line = 1,
+      .diags = diags};
   *lexer = scan;
   if (length >= 3 && !memcmp(text, "\xef\xbb\xbf", 3))
     return tsr_diag_error(
@@ -92,7 +97,8 @@ static tsr_token bad_number(tsr_lexer *lexer, tsr_token token, const char *why) 
   while (is_ident(peek(lexer, 0)) || peek(lexer, 0) == '.') lexer->at++;
   token = token_end(lexer, token, TSR_TOKEN_BAD);
   tsr_diag_error(
-      lexer->diags, token.place, "malformed number '%.*s': %s", (int)token.length, token.start, why);
+      lexer->diags, token.place, "malformed number '%.*s': %s", (int)token.length, token.start,
+      why);
   return token;
 }
 
@@ -146,8 +152,7 @@ static tsr_token lex_string(tsr_lexer *lexer, tsr_token token) {
     if (peek(lexer, 0) == '\\' && peek(lexer, 1) && peek(lexer, 1) != '\n') lexer->at++;
     if (peek(lexer, 0) && peek(lexer, 0) != '\n') continue;
     token = token_end(lexer, token, TSR_TOKEN_BAD);
-    tsr_diag_error(
-        lexer->diags, token.place, "this string has no closing %c on its line", quote);
+    tsr_diag_error(lexer->diags, token.place, "this string has no closing %c on its line", quote);
     return token;
   }
   lexer->at++;
@@ -172,8 +177,7 @@ static tsr_token lex_stray(tsr_lexer *lexer, tsr_token token) {
 
 tsr_token tsr_lexer_next(tsr_lexer *lexer) {
   bool first = skip_space(lexer);
-  tsr_token token = {
-      .start = lexer->at, .place = place_here(lexer), .is_first_of_line = first};
+  tsr_token token = {.start = lexer->at, .place = place_here(lexer), .is_first_of_line = first};
   int c = peek(lexer, 0);
   if (!c) {
     token.kind = TSR_TOKEN_END;

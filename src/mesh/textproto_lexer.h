@@ -1,4 +1,5 @@
-/* Tokens of the protobuf text format (the Text Format Language Specification, "Lexical Elements"). */
+/* Tokens of the protobuf text format (the Text Format Language Specification, "Lexical Elements").
+ */
 #ifndef TSR_MESH_TEXTPROTO_LEXER_H
 #define TSR_MESH_TEXTPROTO_LEXER_H
 #include "base/diag.h"

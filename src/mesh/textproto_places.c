@@ -2,7 +2,8 @@
 #include <assert.h>
 #include <string.h>
 
-/* An open-addressing table from message to record; capacity is a power of two, at most half full. */
+/* An open-addressing table from message to record; capacity is a power of two, at most half full.
+ */
 struct tsr_places {
   tsr_arena *arena;
   tsr_record **slots;

@@ -69,7 +69,8 @@ static bool read_unicode(unescaper *u, const char *start, int digits) {
   uint32_t code;
   if (read_hex(u, digits, &code) != digits)
     return bad_escape(
-        u, start, digits == 4 ? "\\u needs 4 hexadecimal digits" : "\\U needs 8 hexadecimal digits");
+        u, start,
+        digits == 4 ? "\\u needs 4 hexadecimal digits" : "\\U needs 8 hexadecimal digits");
   if (code > 0x10ffff) return bad_escape(u, start, "the last code point is 10ffff");
   if (code >= 0xd800 && code <= 0xdfff)
     return bad_escape(u, start, "surrogates are not characters; write \\U and the code point");
@@ -104,8 +105,10 @@ static bool read_escape(unescaper *u) {
     if (!read_hex(u, 2, &value)) return bad_escape(u, start, "\\x needs a hexadecimal digit");
     u->out[u->length++] = (char)value;
     return true;
-  case 'u': return read_unicode(u, start, 4);
-  case 'U': return read_unicode(u, start, 8);
+  case 'u':
+    return read_unicode(u, start, 4);
+  case 'U':
+    return read_unicode(u, start, 8);
   default:
     bad_escape(u, start, "there is no such escape");
     tsr_diag_hint(

@@ -65,8 +65,9 @@ read_signed(tsr_textproto *in, const literal *l, int bits, tsr_textproto_value *
   uint64_t value, limit = (uint64_t)1 << (bits - 1);
   if (!magnitude(&l->token, &value) || value > limit - !l->is_negative)
     return bad(
-        in, l, bits == 32 ? "an integer from -2147483648 to 2147483647"
-                          : "an integer from -9223372036854775808 to 9223372036854775807");
+        in, l,
+        bits == 32 ? "an integer from -2147483648 to 2147483647"
+                   : "an integer from -9223372036854775808 to 9223372036854775807");
   int64_t result = l->is_negative ? -(int64_t)(value - (value > 0)) - (value > 0) : (int64_t)value;
   if (bits == 32) ret_value->i32 = (int32_t)result;
   else ret_value->i64 = result;
@@ -79,8 +80,9 @@ read_unsigned(tsr_textproto *in, const literal *l, int bits, tsr_textproto_value
   uint64_t value;
   if (l->is_negative || !magnitude(&l->token, &value) || (bits == 32 && value > UINT32_MAX))
     return bad(
-        in, l, bits == 32 ? "an integer from 0 to 4294967295"
-                          : "an integer from 0 to 18446744073709551615");
+        in, l,
+        bits == 32 ? "an integer from 0 to 4294967295"
+                   : "an integer from 0 to 18446744073709551615");
   if (bits == 32) ret_value->u32 = (uint32_t)value;
   else ret_value->u64 = value;
   return TSR_READ_OK;
@@ -101,8 +103,9 @@ read_real(tsr_textproto *in, const literal *l, bool is_double, tsr_textproto_val
   double value;
   const tsr_token *t = &l->token;
   if (t->kind == TSR_TOKEN_DEC || t->kind == TSR_TOKEN_FLOAT) value = to_double(in->arena, t);
-  else if (t->kind == TSR_TOKEN_IDENT &&
-           (token_equals_any_case(t, "inf") || token_equals_any_case(t, "infinity")))
+  else if (
+      t->kind == TSR_TOKEN_IDENT &&
+      (token_equals_any_case(t, "inf") || token_equals_any_case(t, "infinity")))
     value = INFINITY;
   else if (t->kind == TSR_TOKEN_IDENT && token_equals_any_case(t, "nan")) value = NAN;
   else return bad(in, l, "a decimal number, inf or nan");
@@ -126,9 +129,11 @@ static tsr_read read_bool(tsr_textproto *in, const literal *l, tsr_textproto_val
   return TSR_READ_OK;
 }
 
-static tsr_read bad_enum_name(tsr_textproto *in, const literal *l, const ProtobufCEnumDescriptor *e) {
+static tsr_read
+bad_enum_name(tsr_textproto *in, const literal *l, const ProtobufCEnumDescriptor *e) {
   const char *word = tsr_arena_strndup(in->arena, l->token.start, l->token.length);
-  tsr_diag_error(in->diags, l->place, "unknown %s '%s' in field '%s'", e->short_name, word, l->field);
+  tsr_diag_error(
+      in->diags, l->place, "unknown %s '%s' in field '%s'", e->short_name, word, l->field);
   const char **names = tsr_arena_array(in->arena, const char *, e->n_value_names);
   int count = 0;
   for (unsigned i = 0; i < e->n_values; i++)
@@ -179,21 +184,31 @@ static tsr_read read_plain(
   switch (field->type) {
   case PROTOBUF_C_TYPE_INT32:
   case PROTOBUF_C_TYPE_SINT32:
-  case PROTOBUF_C_TYPE_SFIXED32: return read_signed(in, l, 32, ret_value);
+  case PROTOBUF_C_TYPE_SFIXED32:
+    return read_signed(in, l, 32, ret_value);
   case PROTOBUF_C_TYPE_INT64:
   case PROTOBUF_C_TYPE_SINT64:
-  case PROTOBUF_C_TYPE_SFIXED64: return read_signed(in, l, 64, ret_value);
+  case PROTOBUF_C_TYPE_SFIXED64:
+    return read_signed(in, l, 64, ret_value);
   case PROTOBUF_C_TYPE_UINT32:
-  case PROTOBUF_C_TYPE_FIXED32: return read_unsigned(in, l, 32, ret_value);
+  case PROTOBUF_C_TYPE_FIXED32:
+    return read_unsigned(in, l, 32, ret_value);
   case PROTOBUF_C_TYPE_UINT64:
-  case PROTOBUF_C_TYPE_FIXED64: return read_unsigned(in, l, 64, ret_value);
-  case PROTOBUF_C_TYPE_FLOAT: return read_real(in, l, false, ret_value);
-  case PROTOBUF_C_TYPE_DOUBLE: return read_real(in, l, true, ret_value);
-  case PROTOBUF_C_TYPE_BOOL: return read_bool(in, l, ret_value);
-  case PROTOBUF_C_TYPE_ENUM: return read_enum(in, l, field->descriptor, ret_value);
+  case PROTOBUF_C_TYPE_FIXED64:
+    return read_unsigned(in, l, 64, ret_value);
+  case PROTOBUF_C_TYPE_FLOAT:
+    return read_real(in, l, false, ret_value);
+  case PROTOBUF_C_TYPE_DOUBLE:
+    return read_real(in, l, true, ret_value);
+  case PROTOBUF_C_TYPE_BOOL:
+    return read_bool(in, l, ret_value);
+  case PROTOBUF_C_TYPE_ENUM:
+    return read_enum(in, l, field->descriptor, ret_value);
   case PROTOBUF_C_TYPE_STRING:
-  case PROTOBUF_C_TYPE_BYTES: return bad(in, l, "a string in quotes");
-  case PROTOBUF_C_TYPE_MESSAGE: break; /* textproto.c reads those */
+  case PROTOBUF_C_TYPE_BYTES:
+    return bad(in, l, "a string in quotes");
+  case PROTOBUF_C_TYPE_MESSAGE:
+    break; /* textproto.c reads those */
   }
   return bad(in, l, "a message in braces");
 }
@@ -214,8 +229,8 @@ tsr_read tsr_textproto_scalar(
     tsr_textproto *in, const ProtobufCFieldDescriptor *field, tsr_textproto_value *ret_value) {
   literal l = {.token = in->token, .place = in->token.place, .field = field ? field->name : ""};
   if (in->token.kind == TSR_TOKEN_STRING) {
-    bool is_text = field && (field->type == PROTOBUF_C_TYPE_STRING ||
-                             field->type == PROTOBUF_C_TYPE_BYTES);
+    bool is_text =
+        field && (field->type == PROTOBUF_C_TYPE_STRING || field->type == PROTOBUF_C_TYPE_BYTES);
     return is_text ? read_text(in, field, ret_value) : skip_strings(in, field, &l);
   }
   if (tsr_token_is(&in->token, '-')) {

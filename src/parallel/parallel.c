@@ -71,11 +71,9 @@ bool tsr_parallel_trainable(const tsr_parallel *p, const tsr_config *config, tsr
         "whole on dp");
     tsr_diag_hint(diags, "use enable_ddp, with enable_tp where parameters must be split");
   }
-  if (config->device.enable_sp) {
-    good = tsr_diag_error(
+  if (config->device.enable_sp && p->size[TSR_TP] == 1)
+    tsr_diag_warning(
         diags, tsr_config_place(config, "device_config.enable_sp"),
-        "'enable_sp' (sequences sharded over tp between blocks): this trainer keeps them whole");
-    tsr_diag_hint(diags, "turn it off; the numbers are the same");
-  }
+        "'enable_sp' has no effect: sequences are split over tp, and there is none");
   return good;
 }

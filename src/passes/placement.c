@@ -194,23 +194,6 @@ static int complete(placer *p, int value, tsr_section section) {
   return sum_units(p, value, section);
 }
 
-/* Backward nodes that nothing reads (another node took their place) are left out. */
-static const bool *find_needed(const tsr_graph *g) {
-  bool *read = tsr_arena_array(g->arena, bool, g->values_count);
-  bool *needed = tsr_arena_array(g->arena, bool, g->nodes_count);
-  for (int i = 0; i < g->outputs_count; i++) read[g->outputs[i].value] = true;
-  for (int i = 0; i < g->grads_count; i++)
-    if (g->grads[i] >= 0) read[g->grads[i]] = true;
-  if (g->loss >= 0) read[g->loss] = true;
-  for (int i = g->nodes_count - 1; i >= 0; i--) {
-    const tsr_node *n = &g->nodes[i];
-    needed[i] = n->section != TSR_BACKWARD;
-    for (int o = 0; o < n->outputs_count; o++) needed[i] |= read[n->outputs[o]];
-    for (int k = 0; needed[i] && k < n->inputs_count; k++) read[n->inputs[k]] = true;
-  }
-  return needed;
-}
-
 bool tsr_pass_placement(
     const tsr_graph *old, const tsr_placing *placing, tsr_graph **ret_graph, tsr_diags *diags) {
   placer p = {.old = old, .placing = placing, .diags = diags, .ok = true};
@@ -221,9 +204,7 @@ bool tsr_pass_placement(
   p.map = tsr_arena_array(old->arena, int, old->values_count);
   for (int i = 0; i < old->values_count; i++)
     if (old->values[i].kind != TSR_VALUE_NODE) place_source(&p, i);
-  const bool *needed = find_needed(old);
-  for (int i = 0; i < old->nodes_count; i++)
-    if (needed[i]) place_node(&p, i);
+  for (int i = 0; i < old->nodes_count; i++) place_node(&p, i);
   tsr_section last = old->nodes_count ? old->nodes[old->nodes_count - 1].section : TSR_FORWARD;
   for (int i = 0; i < old->outputs_count; i++)
     tsr_graph_output(p.g, old->outputs[i].name, complete(&p, p.map[old->outputs[i].value], last));

@@ -67,7 +67,7 @@ static void place_scale(call *c) {
 /* The second input may lack leading dimensions of the first. */
 static void place_broadcast(call *c) {
   int missing = ndim(c, 0) - ndim(c, 1);
-  tsr_placement p = whole;
+  tsr_placement p = completed(c, c->in[0].kind == TSR_PARTIAL ? 0 : 1);
   if (c->in[0].kind == TSR_SHARD) p = c->in[0];
   else if (c->in[1].kind == TSR_SHARD) p = shard(c->in[1].dim + missing);
   c->in[0] = p;
@@ -235,7 +235,7 @@ static void place_norm_dw(call *c) {
 
 static void place_sum_to(call *c) {
   int missing = ndim(c, 0) - ndim(c, 1);
-  tsr_placement p = c->in[0].kind == TSR_SHARD ? c->in[0] : whole;
+  tsr_placement p = c->in[0].kind == TSR_SHARD ? c->in[0] : completed(c, 0);
   bool kept = p.kind == TSR_SHARD && p.dim >= missing; /* split along what remains */
   c->in[0] = p;
   c->units = kept || missing < 2 ? 0 : row_units(c, p);
@@ -281,11 +281,14 @@ static void place_reshape(call *c) {
 static void place_transpose(call *c) {
   int a = (int)c->node->attr[0], b = (int)c->node->attr[1], dim = c->in[0].dim;
   if (c->in[0].kind == TSR_SHARD) dim = dim == a ? b : dim == b ? a : dim;
-  else c->in[0] = whole;
+  else if (c->in[0].kind != TSR_PARTIAL || c->axis != TSR_DP) c->in[0] = whole;
   give_all(c, (tsr_placement){c->in[0].kind, dim});
 }
 
+/* What is owed over dp goes through: the gradient of a part of a parameter is added up over
+ * microbatches and ranks like any other. */
 static void place_slice(call *c) {
+  if (c->in[0].kind == TSR_PARTIAL && c->axis == TSR_DP) return give_all(c, c->in[0]);
   if (c->in[0].kind != TSR_SHARD || is_shard(c->in[0], (int)c->node->attr[0])) c->in[0] = whole;
   give_all(c, c->in[0]);
 }

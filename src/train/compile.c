@@ -2,7 +2,7 @@
 #include "base/tree.h"
 
 static int64_t batch_of(const tsr_compile_options *o, tsr_compile_purpose purpose) {
-  int64_t dp = o->parallel->size[TSR_DP], batch = o->config->training.batch_size;
+  int64_t dp = o->parallel->size[TSR_DP], batch = o->parallel->batch_size;
   if (purpose == TSR_COMPILE_EVALUATE) batch = o->config->training.validation_batch_size;
   if (purpose == TSR_COMPILE_GENERATE) batch = 1;
   return (batch + dp - 1) / dp * dp;
