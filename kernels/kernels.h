@@ -16,9 +16,9 @@
 
 /* Where a local tensor lies in the global one; random numbers are a function of the global index.
  */
-enum { TSR_BOX_DIMS_MAX = 4 };
+enum { TSR_BOX_DIMS_MAX = 5 };
 typedef struct {
-  int ndim;                         /* 1..4 */
+  int ndim;                         /* 1..5 */
   int64_t shape[TSR_BOX_DIMS_MAX];  /* local */
   int64_t global[TSR_BOX_DIMS_MAX]; /* whole */
   int64_t offset[TSR_BOX_DIMS_MAX]; /* of the local part's first element */

@@ -1,5 +1,5 @@
-/* The way of the data, as straight-line calls: configuration, mesh, parallelism context, graph, program,
- * then a report or a run. Only this file prints diagnostics and decides the exit code. */
+/* The way of the data, as straight-line calls: configuration, mesh, parallelism context, graph,
+ * program, then a report or a run. Only this file prints diagnostics and decides the exit code. */
 #include "base/file.h"
 #include "cli.h"
 #include "config/manual.h"
@@ -61,7 +61,8 @@ static void print_text(tsr_text *text) {
 /* ---- stages ---- */
 
 static bool load_config(app *a) {
-  return tsr_config_load(a->arena, a->cli.config, a->cli.sets, a->cli.sets_count, &a->config, a->diags);
+  return tsr_config_load(
+      a->arena, a->cli.config, a->cli.sets, a->cli.sets_count, &a->config, a->diags);
 }
 
 static bool open_mesh(app *a) {
@@ -87,6 +88,11 @@ static bool build_context(app *a) {
          tsr_parallelism_context_open(a->parallel, a->diags);
 }
 
+static bool fix_recipe(app *a) {
+  return tsr_parallel_trainable(a->parallel, a->config, a->diags) &&
+         tsr_parallel_units(a->parallel, a->config, &a->batch_units, &a->tp_units, a->diags);
+}
+
 static bool choose_device(app *a) {
   const char *isa = a->config->numerics.isa[0] ? a->config->numerics.isa : NULL;
   a->kernels = tsr_kernels_get(isa);
@@ -95,7 +101,8 @@ static bool choose_device(app *a) {
     const char *const *levels = tsr_kernels_levels();
     while (levels[count]) count++;
     tsr_diag_error(
-        a->diags, tsr_config_place(a->config, "numerics.isa"), "this machine does not run the level '%s'", isa);
+        a->diags, tsr_config_place(a->config, "numerics.isa"),
+        "this machine does not run the level '%s'", isa);
     tsr_diag_nearest(a->diags, isa, levels, count);
     return false;
   }
@@ -105,41 +112,50 @@ static bool choose_device(app *a) {
   return true;
 }
 
-/* Data is read before the model when the model's vocabulary comes from it. */
+/* tt-train's vocabulary when a plan must do without the text that characters are counted in. */
+enum { CHARACTERS_UNSEEN = 96 };
+
+/* Data is read before the model, whose vocabulary may come from it. A check makes do without. */
 static bool open_source(app *a) {
-  if (!a->config->model.kind || !strcmp(a->config->model.kind, "graph")) return true;
-  bool wanted = a->cli.command == TSR_COMMAND_TRAIN || a->config->training.data_path[0];
-  if (!wanted) return true;
-  tsr_diags *diags = a->diags;
-  a->has_source = tsr_source_open(a->arena, a->config, &a->source, diags);
+  const tsr_config *c = a->config;
+  if (!strcmp(c->model.kind, "graph")) return true;
+  if (a->cli.command == TSR_COMMAND_CHECK && !tsr_source_exists(a->arena, c)) {
+    if (c->training.data_path[0])
+      tsr_diag_warning(
+          a->diags, tsr_config_place(c, "training_config.data_path"),
+          "'%s' is not there: planned without it", c->training.data_path);
+    return true;
+  }
+  a->has_source = tsr_source_open(a->arena, c, &a->source, a->diags);
   return a->has_source;
 }
 
 static bool compile(app *a) {
   tsr_compile_options o = {.config = a->config, .parallel = a->parallel};
-  if (!tsr_parallel_trainable(a->parallel, a->config, a->diags) ||
-      !tsr_parallel_units(a->parallel, a->config, &a->batch_units, &a->tp_units, a->diags))
-    return false;
   o.batch_units = a->batch_units;
   o.tp_units = a->tp_units;
   o.vocab_detected = a->has_source ? a->source.dataset.tokenizer.vocab_size : 0;
+  o.vocab_assumed = a->config->training.tokenizer_type == TSR_TOKENS_CHAR ? CHARACTERS_UNSEEN : 0;
   o.graphs_folder = tsr_arena_printf(a->arena, "%s/configs/graphs", a->share);
   o.scratch = tsr_cpu_scratch;
   o.scratch_context = &a->device;
   if (!tsr_compile(a->arena, &o, TSR_COMPILE_TRAIN, &a->training, a->diags)) return false;
   if (a->cli.command != TSR_COMMAND_TRAIN || a->training.graph->loss < 0) return true;
   const tsr_config_training *t = &a->config->training;
-  if (t->eval_every && t->validation_fraction > 0 && !tsr_compile(a->arena, &o, TSR_COMPILE_EVALUATE, &a->evaluation, a->diags))
+  if (t->eval_every && t->validation_fraction > 0 &&
+      !tsr_compile(a->arena, &o, TSR_COMPILE_EVALUATE, &a->evaluation, a->diags))
     return false;
   bool text = a->has_source && a->source.dataset.kind == TSR_DATASET_TEXT;
-  return !text || !t->sample_tokens || tsr_compile(a->arena, &o, TSR_COMPILE_GENERATE, &a->generation, a->diags);
+  return !text || !t->sample_tokens ||
+         tsr_compile(a->arena, &o, TSR_COMPILE_GENERATE, &a->generation, a->diags);
 }
 
 static bool check_source(app *a) {
   if (!a->has_source) return true;
   const tsr_model *m = a->training.model;
   a->source.sequence = m->sequence;
-  return tsr_source_check(&a->source, m->sequence, m->vocab_size, m->features, m->classes, a->diags);
+  return tsr_source_check(
+      &a->source, m->sequence, m->vocab_size, m->features, m->classes, a->diags);
 }
 
 /* ---- what is printed ---- */
@@ -161,8 +177,9 @@ static void print_start(const app *a) {
   tsr_text_add(
       &text, "recipe: seed %llu, %s, units.batch %lld, units.tp %lld; cpu %s, %d thread%s\n",
       (unsigned long long)a->config->training.seed,
-      a->config->numerics.policy == TSR_NUMERICS_FAST ? "fast" : "deterministic", (long long)a->batch_units,
-      (long long)a->tp_units, a->kernels->isa, a->device.threads, a->device.threads == 1 ? "" : "s");
+      a->config->numerics.policy == TSR_NUMERICS_FAST ? "fast" : "deterministic",
+      (long long)a->batch_units, (long long)a->tp_units, a->kernels->isa, a->device.threads,
+      a->device.threads == 1 ? "" : "s");
   print_text(&text);
 }
 
@@ -183,7 +200,8 @@ static int finish(app *a) {
 
 static int run_inspect_mesh(app *a) {
   tsr_text text = {0};
-  if (tsr_mesh_read(a->arena, a->cli.mesh, (tsr_place){0}, &a->mesh, a->diags)) tsr_mesh_print(a->mesh, &text);
+  if (tsr_mesh_read(a->arena, a->cli.mesh, (tsr_place){0}, &a->mesh, a->diags))
+    tsr_mesh_print(a->mesh, &text);
   print_text(&text);
   return finish(a);
 }
@@ -199,9 +217,27 @@ static int run_inspect(app *a) {
   return finish(a);
 }
 
+/* Everything that is decided before the first step, from a loaded configuration. */
+static bool prepare(app *a) {
+  return open_mesh(a) && build_context(a) && choose_device(a) && fix_recipe(a) &&
+         tsr_config_require_model(a->config, a->diags) && open_source(a) && compile(a) &&
+         check_source(a);
+}
+
+/* A file without a model (a device_config alone, say) is checked as far as it goes. */
+static int check_without_model(app *a) {
+  if (open_mesh(a) && build_context(a) && choose_device(a) && fix_recipe(a)) {
+    tsr_diag_warning(
+        a->diags, (tsr_place){.file = a->config->file}, "no model: there is nothing to plan");
+    if (!a->cli.quiet) print_start(a);
+  }
+  return finish(a);
+}
+
 static int run_check(app *a) {
-  bool ok = load_config(a) && open_mesh(a) && build_context(a) && choose_device(a) &&
-            tsr_config_require_model(a->config, a->diags) && open_source(a) && compile(a) && check_source(a);
+  if (!load_config(a)) return finish(a);
+  if (!a->config->model.kind) return check_without_model(a);
+  bool ok = prepare(a);
   if (ok && !a->cli.quiet && !a->cli.dump) {
     print_start(a);
     print_plan(a);
@@ -214,11 +250,13 @@ static bool open_out(app *a, const char **ret_metrics) {
   *ret_metrics = a->cli.metrics;
   if (!a->cli.out) return true;
   if (mkdir(a->cli.out, 0777) && !tsr_file_exists(a->cli.out))
-    return tsr_diag_error(a->diags, TSR_NOWHERE, "cannot make the folder '%s' of --out", a->cli.out);
+    return tsr_diag_error(
+        a->diags, TSR_NOWHERE, "cannot make the folder '%s' of --out", a->cli.out);
   if (!a->cli.metrics) *ret_metrics = tsr_arena_printf(a->arena, "%s/metrics.jsonl", a->cli.out);
   tsr_text text = {0};
   tsr_config_print(a->config, &text);
-  bool ok = tsr_file_write(tsr_arena_printf(a->arena, "%s/config.yaml", a->cli.out), text.data, text.length, a->diags);
+  bool ok = tsr_file_write(
+      tsr_arena_printf(a->arena, "%s/config.yaml", a->cli.out), text.data, text.length, a->diags);
   tsr_text_free(&text);
   return ok;
 }
@@ -227,7 +265,8 @@ static const char *mesh_text(app *a) {
   tsr_text text = {0};
   for (int i = 0; i < TSR_AXES; i++)
     if (a->parallel->size[i] > 1)
-      tsr_text_add(&text, "%s%s=%d", text.length ? " " : "", tsr_axis_name(i), a->parallel->size[i]);
+      tsr_text_add(
+          &text, "%s%s=%d", text.length ? " " : "", tsr_axis_name(i), a->parallel->size[i]);
   const char *copy = tsr_arena_strdup(a->arena, text.data ? text.data : "1 rank");
   tsr_text_free(&text);
   return copy;
@@ -235,26 +274,28 @@ static const char *mesh_text(app *a) {
 
 static bool train(app *a, int *ret_signal) {
   const char *metrics;
-  tsr_trainer_options o = {.arena = a->arena, .config = a->config, .parallel = a->parallel, .source = &a->source};
+  tsr_trainer_options o = {
+      .arena = a->arena, .config = a->config, .parallel = a->parallel, .source = &a->source};
   o.kernels = a->kernels;
   o.threads = a->device.threads;
   o.quiet = a->cli.quiet;
   o.out_folder = a->cli.out;
   o.mesh_text = mesh_text(a);
   o.stop = &stop;
-  if (!open_out(a, &metrics) || !tsr_metrics_open(a->arena, metrics, false, &o.metrics, a->diags)) return false;
+  if (!open_out(a, &metrics) || !tsr_metrics_open(a->arena, metrics, false, &o.metrics, a->diags))
+    return false;
   const tsr_compiled *evaluation = a->evaluation.program ? &a->evaluation : NULL;
   const tsr_compiled *generation = a->generation.program ? &a->generation : NULL;
-  bool ok = a->training.graph->loss < 0 ? tsr_run_graph(&o, &a->training, a->diags)
-                                        : tsr_train(&o, &a->training, evaluation, generation, ret_signal, a->diags);
+  bool ok = a->training.graph->loss < 0
+                ? tsr_run_graph(&o, &a->training, a->diags)
+                : tsr_train(&o, &a->training, evaluation, generation, ret_signal, a->diags);
   tsr_metrics_close(o.metrics);
   return ok;
 }
 
 static int run_train(app *a) {
   int ended_by = 0;
-  bool ok = load_config(a) && open_mesh(a) && build_context(a) && choose_device(a) &&
-            tsr_config_require_model(a->config, a->diags) && open_source(a) && compile(a) && check_source(a);
+  bool ok = load_config(a) && prepare(a);
   tsr_diags_print(a->diags, stderr); /* warnings and notes before the run, not after it */
   if (!ok) return finish(a);
   print_dumps(a);

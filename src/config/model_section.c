@@ -182,6 +182,9 @@ static void read_type(tsr_loader *l) {
   }
   m->model_type = mlp ? "mlp" : "gpt2";
   const tsr_yaml *type = own ? own : outer;
+  /* tt-train's older files name no type; grouped heads are Llama's */
+  if (!type && !mlp && !m->graph_file && tsr_yaml_get(m->map, "num_groups"))
+    m->model_type = "llama";
   if (!type) return;
   if (m->map || own) m->place = type->place;
   if (mlp && !strcmp(type->text, "mlp")) return;

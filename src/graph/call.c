@@ -1,6 +1,7 @@
 /* A graph file's calls: checked, then added as one node or a few. */
 #include "graph/graph.h"
 #include "graph/infer.h"
+#include <math.h>
 #include <string.h>
 
 typedef struct {
@@ -45,7 +46,33 @@ static double number(const tsr_call *call, const char *name, double otherwise) {
   return a ? a->value : otherwise;
 }
 
-/* Every attribute's name is one of `names`, and those that `required` marks are there. */
+static bool is_one_of(const char *name, const char *const *names) {
+  while (*names && strcmp(*names, name)) names++;
+  return *names != NULL;
+}
+
+/* An axis is a word, a shape a list, all else a number; what counts or names a dimension is whole. */
+static bool check_kind(const builder *b, const tsr_call_attr *a) {
+  static const char *const words[] = {"axis", NULL}, *const lists[] = {"shape", NULL};
+  static const char *const reals[] = {"factor",         "p",
+                                      "eps",            "scale",
+                                      "dropout",        "theta",
+                                      "scaling_factor", "low_freq_factor",
+                                      "high_freq_factor", NULL};
+  if (is_one_of(a->name, words)) return true; /* read_axis has the words */
+  bool list = is_one_of(a->name, lists);
+  if (list ? !a->list_count : a->word || a->list_count)
+    return tsr_diag_error(
+        b->diags, a->place, "%s: '%s' must be a %s", b->call->op, a->name,
+        list ? "list of sizes" : "number");
+  if (list || is_one_of(a->name, reals) || a->value == floor(a->value)) return true;
+  return tsr_diag_error(
+      b->diags, a->place, "%s: '%s' must be a whole number, not %g", b->call->op, a->name,
+      a->value);
+}
+
+/* Every attribute's name is one of `names`, its value of the right kind, and those that `required`
+ * marks are there. */
 static bool
 check_attrs(const builder *b, int count, const char *const *names, const bool *required) {
   bool ok = true;
@@ -53,7 +80,10 @@ check_attrs(const builder *b, int count, const char *const *names, const bool *r
     const tsr_call_attr *a = &b->call->attrs[i];
     bool known = false;
     for (int k = 0; k < count; k++) known |= !strcmp(a->name, names[k]);
-    if (known) continue;
+    if (known) {
+      ok &= check_kind(b, a);
+      continue;
+    }
     ok = tsr_diag_error(b->diags, a->place, "%s has no attribute '%s'", b->call->op, a->name);
     tsr_diag_nearest(b->diags, a->name, names, count);
   }
@@ -68,8 +98,9 @@ static bool read_axis(const builder *b, const tsr_call_attr *a, double *ret_axis
   static const char *const names[] = {"dp", "pp", "ep", "cp", "tp"};
   for (int i = 0; a->word && i < TSR_AXES; i++)
     if (!strcmp(a->word, names[i])) return *ret_axis = i, true;
-  tsr_diag_error(b->diags, a->place, "'%s' is not an axis", a->word ? a->word : "a number");
-  tsr_diag_nearest(b->diags, a->word ? a->word : "", names, TSR_AXES);
+  if (!a->word) return tsr_diag_error(b->diags, a->place, "%s: 'axis' must be an axis's name", b->call->op);
+  tsr_diag_error(b->diags, a->place, "'%s' is not an axis", a->word);
+  tsr_diag_nearest(b->diags, a->word, names, TSR_AXES);
   return false;
 }
 
@@ -85,13 +116,11 @@ static bool read_attrs(const builder *b, tsr_op op, double attr[TSR_ATTRS_MAX]) 
     if (!a) continue;
     if (!strcmp(names[i], "axis")) {
       ok &= read_axis(b, a, &attr[i]);
-    } else if (a->word || a->list_count) {
-      ok = tsr_diag_error(b->diags, a->place, "%s: '%s' must be a number", b->call->op, a->name);
     } else {
       attr[i] = a->value;
       int64_t ndim = b->g->values[b->call->inputs[0]].ndim;
-      if (!strncmp(names[i], "dim", 3) && strlen(names[i]) < 5 && attr[i] < 0)
-        attr[i] += (double)ndim;
+      static const char *const dims[] = {"dim", "dim0", "dim1", "from", NULL};
+      if (is_one_of(names[i], dims) && attr[i] < 0) attr[i] += (double)ndim;
     }
   }
   return ok;
@@ -100,8 +129,11 @@ static bool read_attrs(const builder *b, tsr_op op, double attr[TSR_ATTRS_MAX]) 
 static bool call_op(const builder *b, tsr_op op) {
   double attr[TSR_ATTRS_MAX];
   if (!read_attrs(b, op, attr)) return false;
-  if (op == TSR_OP_DROPOUT && !(attr[0] >= 0 && attr[0] < 1))
-    return tsr_diag_error(b->diags, b->call->op_place, "dropout: p %g is not in [0, 1)", attr[0]);
+  int p = op == TSR_OP_DROPOUT ? 0 : op == TSR_OP_ATTENTION ? 3 : -1;
+  if (p >= 0 && !(attr[p] >= 0 && attr[p] < 1))
+    return tsr_diag_error(
+        b->diags, b->call->op_place, "%s: %s %g is not in [0, 1)", b->call->op, p ? "dropout" : "p",
+        attr[p]);
   return give(b, checked(b, op, b->call->result, b->call->inputs_count, b->call->inputs, attr));
 }
 
@@ -167,8 +199,10 @@ static bool call_split(const builder *b) {
   const tsr_value *x = &b->g->values[c->inputs[0]];
   int sections = (int)number(c, "sections", 0), dim = (int)number(c, "dim", -1);
   if (dim < 0) dim += x->ndim;
-  if (dim < 0 || dim >= x->ndim || sections < 1 || sections > TSR_CALL_INPUTS_MAX ||
-      x->shape[dim] % sections)
+  if (sections < 1 || sections > TSR_CALL_INPUTS_MAX)
+    return tsr_diag_error(
+        b->diags, c->op_place, "split: %d sections, not 1 to %d", sections, TSR_CALL_INPUTS_MAX);
+  if (dim < 0 || dim >= x->ndim || x->shape[dim] % sections)
     return tsr_diag_error(
         b->diags, c->op_place, "split: %d sections do not divide dimension %d of '%s' %s", sections,
         dim, x->name, tsr_shape_text(x->ndim, x->shape));
@@ -187,7 +221,12 @@ static bool call_cross_entropy(const builder *b) {
   const tsr_call *c = b->call;
   if (!check_attrs(b, 1, names, required)) return false;
   const tsr_value *x = &b->g->values[c->inputs[0]];
-  double attr[TSR_ATTRS_MAX] = {number(c, "valid", (double)x->shape[x->ndim - 1])};
+  int64_t vocabulary = x->shape[x->ndim - 1];
+  double attr[TSR_ATTRS_MAX] = {number(c, "valid", (double)vocabulary)};
+  if (attr[0] < 1 || attr[0] > (double)vocabulary)
+    return tsr_diag_error(
+        b->diags, c->op_place, "cross_entropy: valid %g is not between 1 and the %lld logits of '%s'",
+        attr[0], (long long)vocabulary, x->name);
   const char *name = tsr_arena_printf(b->g->arena, "%s.stats", c->result);
   int stats = checked(b, TSR_OP_CE_STATS, name, 2, c->inputs, attr);
   if (stats < 0) return false;
@@ -209,8 +248,14 @@ static bool call_reshape(const builder *b) {
   const tsr_call_attr *a = find_attr(c, "shape");
   const tsr_value *x = &b->g->values[c->inputs[0]];
   int64_t have = tsr_value_elements(x), want = 1;
-  for (int i = 0; i < a->list_count; i++) want *= a->list[i];
-  if (!a->list_count || want != have)
+  for (int i = 0; i < a->list_count; i++) {
+    if (a->list[i] < 1 || a->list[i] > have)
+      return tsr_diag_error(
+          b->diags, a->place, "reshape: a size of %lld does not fit '%s' %s", (long long)a->list[i], x->name,
+          tsr_shape_text(x->ndim, x->shape));
+    want *= a->list[i];
+  }
+  if (want != have)
     return tsr_diag_error(
         b->diags, a->place, "reshape: '%s' %s has %lld elements, %s has %lld", x->name,
         tsr_shape_text(x->ndim, x->shape), (long long)have, tsr_shape_text(a->list_count, a->list),

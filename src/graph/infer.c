@@ -236,6 +236,23 @@ static const char *infer_slice(const inference *i) {
   return NULL;
 }
 
+/* The dimensions that a written-out collective names; -1: it need not be said. */
+static const char *infer_collective(const inference *i) {
+  const tsr_value *x = i->in[0];
+  const char *const names[] = {"dim", "from"};
+  for (int k = 0; k < 2; k++) {
+    int at = tsr_op_attr(i->node->op, names[k]);
+    int dim = at < 0 ? 0 : (int)i->node->attr[at];
+    bool free = i->node->op == TSR_OP_ALL_GATHER && dim == -1;
+    if (at >= 0 && !free && (dim < 0 || dim >= x->ndim))
+      return wrong(
+          i, "'%s' %s has no dimension %d: it has 0 to %d", x->name, shape_of(x), dim, x->ndim - 1);
+  }
+  if (i->node->op == TSR_OP_ALL_TO_ALL && i->node->attr[1] == i->node->attr[2])
+    return wrong(i, "'from' and 'dim' are both %d", (int)i->node->attr[1]);
+  return infer_same(i);
+}
+
 static const char *infer_unslice(const inference *i) {
   i->out[0] = type_of(i->in[0]);
   i->out[0].shape[(int)i->node->attr[0]] = (int64_t)i->node->attr[2];
@@ -253,7 +270,12 @@ static const char *check_targets(const inference *i, int targets) {
 
 static const char *infer_ce_stats(const inference *i) {
   i->out[0] = type_of(i->in[0]);
-  if (i->out[0].ndim == TSR_DIMS_MAX) return wrong(i, "too many dimensions");
+  if (i->out[0].ndim == TSR_DIMS_MAX)
+    return wrong(i, "'%s' %s has too many dimensions", i->in[0]->name, shape_of(i->in[0]));
+  if (last_dim(i->in[0]) % i->graph->units.tp)
+    return wrong(
+        i, "the %lld logits of '%s' cannot be split into %lld tp units", (long long)last_dim(i->in[0]),
+        i->in[0]->name, (long long)i->graph->units.tp);
   int64_t *vocab = &i->out[0].shape[i->out[0].ndim - 1], units = i->graph->units.tp;
   *vocab = *vocab % units ? 1 : units; /* what does not divide is not cut, so nobody shards it */
   i->out[0].shape[i->out[0].ndim++] = 3;

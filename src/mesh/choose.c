@@ -1,11 +1,13 @@
 #include "mesh/choose.h"
 #include "base/file.h"
-#include <assert.h>
 #include <string.h>
 
 static const char *const metal_folders[] = {
     "tests/tt_metal/tt_fabric/custom_mesh_descriptors", "tt_metal/fabric/mesh_graph_descriptors"};
-enum { METAL_FOLDERS = sizeof metal_folders / sizeof *metal_folders };
+enum {
+  METAL_FOLDERS = sizeof metal_folders / sizeof *metal_folders,
+  RANKS_MAX = 1 << 24 /* of a made-up mesh; as many as a descriptor may have */
+};
 
 typedef struct {
   tsr_arena *arena;
@@ -165,7 +167,6 @@ static tsr_mesh *make_up(const chooser *c, const char **ret_why) {
 bool tsr_mesh_choose(
     tsr_arena *arena, const tsr_mesh_wish *wish, tsr_mesh **ret_mesh, const char **ret_why,
     tsr_diags *diags) {
-  assert(wish->devices >= 1 && wish->devices <= INT32_MAX);
   chooser c = {arena, wish, diags};
   *ret_mesh = NULL;
   *ret_why = "";
@@ -185,6 +186,10 @@ bool tsr_mesh_choose(
   if (by.value) return read_choice(&c, &by, ret_mesh, ret_why);
   const char *path = find_by_count(&c, ret_why);
   if (path) return tsr_mesh_read(arena, path, TSR_NOWHERE, ret_mesh, diags);
+  if (wish->devices > RANKS_MAX)
+    return tsr_diag_error(
+        diags, by.place, "a mesh of %s ranks; at most %s", tsr_text_count(wish->devices),
+        tsr_text_count(RANKS_MAX));
   *ret_mesh = make_up(&c, ret_why);
   return true;
 }

@@ -19,7 +19,9 @@ static void print_shape(tsr_text *text, const tsr_mesh_shape *s, const char *ind
       text, "\n%slinks     %d per pair of neighbours, %s\n", indent, s->channels.count,
       tsr_mesh_policy_name(s->channels.policy));
   if (s->express_links)
-    tsr_text_add(text, "%sexpress   %s links\n", indent, tsr_text_count(s->express_links));
+    tsr_text_add(
+        text, "%sexpress   %s %s\n", indent, tsr_text_count(s->express_links),
+        s->express_links == 1 ? "link" : "links");
 }
 
 static const char *kind_name(tsr_mesh_kind kind) {
@@ -41,8 +43,11 @@ static void print_instances(const tsr_mesh *mesh, tsr_text *text) {
   }
 }
 
-static void print_end(const tsr_mesh *mesh, tsr_text *text, int at, int device) {
-  tsr_text_add(text, "%s %d", kind_name(mesh->instances[at].kind), mesh->instances[at].id);
+static void print_end(const tsr_mesh *mesh, tsr_text *text, bool with_graph, int at, int device) {
+  const tsr_mesh_instance *end = &mesh->instances[at];
+  if (with_graph) tsr_text_add(text, "graph %d ", mesh->instances[end->parent].id);
+
+  tsr_text_add(text, "%s %d", kind_name(end->kind), end->id);
   if (device >= 0) tsr_text_add(text, " device %d", device);
 }
 
@@ -54,11 +59,9 @@ static void print_connections(const tsr_mesh *mesh, tsr_text *text) {
   for (int i = 0; i < mesh->connections_count; i++) {
     const tsr_mesh_connection *c = &mesh->connections[i];
     tsr_text_add(text, "  ");
-    if (graphs > 1)
-      tsr_text_add(text, "'%s': ", mesh->instances[mesh->instances[c->from].parent].descriptor);
-    print_end(mesh, text, c->from, c->from_device);
+    print_end(mesh, text, graphs > 1, c->from, c->from_device);
     tsr_text_add(text, " - ");
-    print_end(mesh, text, c->to, c->to_device);
+    print_end(mesh, text, graphs > 1, c->to, c->to_device);
     tsr_text_add(
         text, ", %d %s, %s%s\n", c->channels.count, c->channels.count == 1 ? "link" : "links",
         tsr_mesh_policy_name(c->channels.policy), c->assign_z_direction ? ", z direction" : "");

@@ -173,6 +173,13 @@ static bool eval_default(const reader *r, const tsr_size_decl *d, tsr_eval *ret)
 static bool detect_vocab(const reader *r, tsr_name *n) {
   int64_t detected = r->options->vocab_detected;
   if (strcmp(n->name, "vocab_size") || n->value.kind != TSR_EVAL_NUMBER) return true;
+  if (n->value.number == 0 && !detected && r->options->vocab_assumed) {
+    n->value.number = (double)r->options->vocab_assumed;
+    tsr_diag_warning(
+        r->diags, n->given ? n->place : r->source->place,
+        "vocab_size is not given, and the data is not there to count it: planned with %lld",
+        (long long)r->options->vocab_assumed);
+  }
   if (n->value.number == 0) n->value.number = (double)detected;
   if (n->value.number > 0 && n->value.number >= (double)detected) return true;
   if (detected)

@@ -36,6 +36,12 @@ static void check_divides(placer *p, const tsr_value *v) {
   for (int a = 0; a < TSR_AXES; a++) {
     if (v->placement[a].kind != TSR_SHARD) continue;
     int64_t size = v->shape[v->placement[a].dim], n = parts(p->placing, a);
+    for (int b = a + 1; b < TSR_AXES; b++)
+      if (tsr_placement_equal(v->placement[a], v->placement[b]) && p->placing->size[a] > 1 &&
+          p->placing->size[b] > 1)
+        p->ok = tsr_diag_error(
+            p->diags, v->place, "'%s' %s cannot be split along dimension %d over both %s and %s", v->name,
+            tsr_shape_text(v->ndim, v->shape), v->placement[a].dim, tsr_axis_name(a), tsr_axis_name(b));
     if (size % n == 0) continue;
     p->ok = tsr_diag_error(
         p->diags, v->place,

@@ -242,10 +242,20 @@ static void place_sum_to(call *c) {
   give_all(c, kept ? shard(p.dim - missing) : p.kind == TSR_SHARD ? partial : whole);
 }
 
+/* Where (batch, sequence, heads * head_dim) is split along its last dimension, whole heads are. */
+static void check_heads(call *c, int i) {
+  int64_t head_dim = (int64_t)c->node->attr[0], heads = input(c, i)->shape[2] / head_dim;
+  if (ndim(c, i) != 3 || !is_last(c, i) || heads % c->parts == 0) return;
+  c->error = tsr_arena_printf(
+      c->g->arena, "%s: the %lld heads of '%s' cannot be split over %s into %lld", tsr_op_name(c->node->op),
+      (long long)heads, input(c, i)->name, tsr_axis_name(c->axis), (long long)c->parts);
+}
+
 /* x (batch, sequence, heads * head_dim): batches and heads are independent. */
 static void place_rope(call *c) {
   if (is_shard(c->in[0], 1) || c->in[0].kind == TSR_PARTIAL) c->in[0] = whole;
   c->in[1] = whole;
+  check_heads(c, 0);
   give_all(c, c->in[0]);
 }
 
@@ -254,7 +264,10 @@ static void place_attention(call *c) {
   for (int i = 0; i < c->node->inputs_count && p.kind != TSR_SHARD; i++)
     if (ndim(c, i) == 3 && (is_shard(c->in[i], 0) || is_shard(c->in[i], 2))) p = c->in[i];
   tsr_placement stats = is_shard(p, 2) ? shard(1) : p; /* (batch, heads, sequence, 2) */
-  for (int i = 0; i < c->node->inputs_count; i++) c->in[i] = ndim(c, i) == 4 ? stats : p;
+  for (int i = 0; i < c->node->inputs_count; i++) {
+    c->in[i] = ndim(c, i) == 4 ? stats : p;
+    if (ndim(c, i) == 3) check_heads(c, i);
+  }
   give_all(c, p);
   if (c->node->op == TSR_OP_ATTENTION) c->out[1] = stats;
 }
@@ -367,6 +380,8 @@ static void place_collective(call *c) {
     return;
   case TSR_OP_ALL_GATHER:
     if (in.kind != TSR_SHARD) c->error = wrong_input(c, "split");
+    else if (attr[1] >= 0 && in.dim != (int)attr[1])
+      c->error = wrong_input(c, tsr_arena_printf(c->g->arena, "split along dimension %d", (int)attr[1]));
     give_all(c, whole);
     return;
   case TSR_OP_REDUCE_SCATTER:

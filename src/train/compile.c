@@ -76,6 +76,7 @@ bool tsr_compile(
   int64_t batch = batch_of(o, purpose);
   tsr_model_options model = {.batch = batch, .sequence = o->config->training.sequence_length};
   model.vocab_detected = o->vocab_detected;
+  model.vocab_assumed = o->vocab_assumed;
   model.training = purpose == TSR_COMPILE_TRAIN;
   model.loss = purpose != TSR_COMPILE_GENERATE;
   model.units =

@@ -11,10 +11,10 @@ typedef enum { TSR_COMPILE_TRAIN, TSR_COMPILE_EVALUATE, TSR_COMPILE_GENERATE } t
 typedef struct {
   const tsr_config *config;
   const tsr_parallel *parallel;
-  int64_t batch_units, tp_units; /* the recipe's (tsr_parallel_units) */
-  int64_t vocab_detected;        /* of a character tokenizer, or 0 */
+  int64_t batch_units, tp_units;         /* the recipe's (tsr_parallel_units) */
+  int64_t vocab_detected, vocab_assumed; /* as in tsr_model_options */
   const char *graphs_folder;
-  tsr_scratch_rule *scratch;     /* what tasks need on the device */
+  tsr_scratch_rule *scratch; /* what tasks need on the device */
   const void *scratch_context;
 } tsr_compile_options;
 
@@ -23,13 +23,13 @@ typedef struct {
   tsr_graph *graph; /* before placement: forward, and for training backward and updates */
   tsr_graph *placed;
   tsr_program *program;
-  int64_t batch;    /* samples of a microbatch, over all of dp */
+  int64_t batch; /* samples of a microbatch, over all of dp */
 } tsr_compiled;
 
 /* Without a loss (a hand-written graph) there is nothing to train: the program is the graph once
  * forward, whatever the purpose. */
 bool tsr_compile(
-    tsr_arena *arena, const tsr_compile_options *options, tsr_compile_purpose purpose, tsr_compiled *ret_compiled,
-    tsr_diags *diags);
+    tsr_arena *arena, const tsr_compile_options *options, tsr_compile_purpose purpose,
+    tsr_compiled *ret_compiled, tsr_diags *diags);
 
 #endif

@@ -19,20 +19,32 @@ static bool open_text(
   return tsr_dataset_text(arena, &path, 1, &tokenizer, place, ret, diags);
 }
 
-/* A path as written, or relative to the configuration's folder or one of its parents. */
-static const char *find_path(tsr_arena *arena, const tsr_config *c, const char *path) {
-  if (path[0] == '/' || tsr_file_exists(path)) return path;
+/* Whether a path is there; of a pattern, the folder before its first wildcard. */
+static bool is_there(tsr_arena *arena, const char *path) {
+  size_t plain = strcspn(path, "*?[");
+  if (!path[plain]) return tsr_file_exists(path);
+  char *start = tsr_arena_strndup(arena, path, plain);
+  char *slash = strrchr(start, '/');
+  if (slash) *slash = 0;
+  return tsr_file_exists(slash ? (*start ? start : "/") : ".");
+}
+
+/* As written, or relative to the configuration's folder or one of its parents; NULL: nowhere. */
+static const char *find_path(tsr_arena *arena, const tsr_config *c) {
+  const char *path = c->training.data_path;
+  if (!path[0]) return NULL;
+  if (is_there(arena, path)) return path;
   const char *folder = tsr_path_folder(arena, c->file);
-  for (int up = 0; up < 6; up++) {
+  for (int up = 0; up < 6 && path[0] != '/'; up++) {
     const char *tried = tsr_arena_printf(arena, "%s/%s", folder, path);
-    if (tsr_file_exists(tried)) return tried;
-    if (strpbrk(path, "*?[")) {
-      const char *parent = tsr_path_folder(arena, tried);
-      if (tsr_file_exists(parent)) return tried;
-    }
+    if (is_there(arena, tried)) return tried;
     folder = tsr_arena_printf(arena, "%s/..", folder);
   }
-  return path;
+  return NULL;
+}
+
+bool tsr_source_exists(tsr_arena *arena, const tsr_config *config) {
+  return find_path(arena, config) != NULL;
 }
 
 static bool is_folder(const char *path) {
@@ -49,7 +61,8 @@ bool tsr_source_open(tsr_arena *arena, const tsr_config *c, tsr_source *ret, tsr
     tsr_diag_hint(diags, "a text file or pattern, a .csv table, or a folder of MNIST's IDX files");
     return false;
   }
-  const char *path = find_path(arena, c, c->training.data_path);
+  const char *path = find_path(arena, c);
+  if (!path) path = c->training.data_path; /* the error of a missing file */
   bool ok;
   if (ends_with(path, ".csv") && c->model.kind && strcmp(c->model.kind, "transformer")) {
     bool labels = !strcmp(c->model.model_type, "mlp");

@@ -14,6 +14,8 @@ typedef struct {
 /* Text for the transformers, a CSV table or a folder of MNIST's IDX files for the others. Paths as the
  * configuration's other paths. */
 bool tsr_source_open(tsr_arena *arena, const tsr_config *config, tsr_source *ret_source, tsr_diags *diags);
+/* Whether data_path is given and there. */
+bool tsr_source_exists(tsr_arena *arena, const tsr_config *config);
 /* Both parts are long enough, and tokens and features fit the model. */
 bool tsr_source_check(
     const tsr_source *source, int64_t sequence, int64_t vocab_size, int64_t features, int64_t classes,

@@ -1,0 +1,167 @@
+/* What --print-config shows, and that it loads again to the same. */
+#include "config/print.h"
+#include "helper.h"
+
+static void check_float(double value, const char *want) {
+  tsr_text text = {0};
+  tsr_config_print_float(value, &text);
+  CHECK_STR(text.data, want);
+  tsr_text_free(&text);
+}
+
+/* The lines without their comments. */
+static void strip_comments(char *text) {
+  char *to = text;
+  for (char *at = text; *at;) {
+    char *end = strchr(at, '\n'), *comment = strstr(at, "  # ");
+    if (!comment || comment > end) comment = end;
+    memmove(to, at, (size_t)(comment - at));
+    to += comment - at;
+    *to++ = '\n';
+    at = end + 1;
+  }
+  *to = 0;
+}
+
+static void check_round_trip(const char *text) {
+  loaded first = load(text);
+  CHECK(first.ok);
+  tsr_text a = {0}, b = {0};
+  tsr_config_print(first.config, &a);
+  loaded second = load(a.data);
+  CHECK_AT(second.ok, "%s\nprints as\n%s\nwhich gives\n%s", text, a.data, second.said);
+  if (second.ok) {
+    tsr_config_print(second.config, &b);
+    strip_comments(a.data);
+    strip_comments(b.data);
+    CHECK_STR(b.data, a.data);
+  }
+  tsr_text_free(&a);
+  tsr_text_free(&b);
+  unload(&first);
+  unload(&second);
+}
+
+static const char default_text[] = "training_config:\n"
+                                   "  project_name: tt_train_nano_gpt  # default\n"
+                                   "  seed: 5489  # default\n"
+                                   "  batch_size: 8  # run.yaml:2\n"
+                                   "  batch_size_per_rank: 0  # default\n"
+                                   "  gradient_accumulation_steps: 1  # default\n"
+                                   "  max_steps: 40  # --set\n"
+                                   "  num_epochs: 1  # default\n"
+                                   "  sequence_length: 0  # default\n"
+                                   "  data_path: \"\"  # default\n"
+                                   "  tokenizer_type: char  # default\n"
+                                   "  tokenizer_path: \"\"  # default\n"
+                                   "  use_clip_grad_norm: true  # run.yaml:3\n"
+                                   "  clip_grad_norm_max_norm: 0.5  # run.yaml:3\n"
+                                   "  validation_batch_size: 4  # default\n"
+                                   "  validation_fraction: 0.1  # default\n"
+                                   "  eval_every: 200  # default\n"
+                                   "  log_every: 100  # default\n"
+                                   "  checkpoint_dir: checkpoints  # default\n"
+                                   "  model_save_interval: 500  # default\n"
+                                   "  ignore_index: -100  # default\n"
+                                   "  sample_every: 0  # default\n"
+                                   "  sample_tokens: 256  # default\n"
+                                   "  runner: default  # default\n"
+                                   "  mixed_precision: false  # default\n"
+                                   "  optimizer:\n"
+                                   "    type: SGD  # run.yaml:4\n"
+                                   "    lr: 0.001  # default\n"
+                                   "    weight_decay: 0.0  # default\n"
+                                   "    momentum: 0.9  # run.yaml:4\n"
+                                   "    dampening: 0.0  # default\n"
+                                   "    nesterov: false  # default\n"
+                                   "    stochastic_rounding: false  # default\n"
+                                   "    kahan_summation: false  # default\n"
+                                   "scheduler_config:\n"
+                                   "  type: constant  # default\n"
+                                   "  max_lr: 0.001  # default\n"
+                                   "  min_lr: 0.0  # default\n"
+                                   "  warmup_steps: 40  # default\n"
+                                   "  hold_steps: 0  # default\n"
+                                   "  decay_steps: 0  # default\n"
+                                   "device_config:\n"
+                                   "  mesh_shape: [2, 1]  # run.yaml:5\n"
+                                   "  device_ids: []  # default\n"
+                                   "  enable_ddp: false  # default\n"
+                                   "  enable_fsdp: false  # default\n"
+                                   "  enable_cp: false  # default\n"
+                                   "  enable_tp: false  # default\n"
+                                   "  enable_pp: false  # default\n"
+                                   "  enable_ep: false  # default\n"
+                                   "  enable_sp: false  # default\n"
+                                   "  mesh_graph_descriptor: \"\"  # default\n"
+                                   "  memory_limit: 8589934592  # run.yaml:6\n"
+                                   "mesh:\n"
+                                   "  axes: [dp, tp]  # run.yaml:5\n"
+                                   "eval_config:\n"
+                                   "  repetition_penalty: 1.0  # default\n"
+                                   "  temperature: 1.0  # default\n"
+                                   "  top_k: -1  # default\n"
+                                   "  top_p: 1.0  # default\n"
+                                   "  seed: 5489  # default\n"
+                                   "  prompt: \"two\\nlines: 1\"  # run.yaml:7\n"
+                                   "  max_new_tokens: 256  # default\n"
+                                   "numerics:\n"
+                                   "  policy: deterministic  # default\n"
+                                   "  threads: 0  # default\n"
+                                   "  isa: \"\"  # default\n"
+                                   "  units:\n"
+                                   "    batch: 0  # default\n"
+                                   "    sequence: 0  # default\n"
+                                   "    tp: 0  # default\n"
+                                   "schedule:\n"
+                                   "  all_reduce_overlap: false  # default\n"
+                                   "  pipeline_microbatches: 0  # default\n"
+                                   "transformer_config:\n"
+                                   "  model_type: gpt2  # default\n"
+                                   "  num_heads: 6  # run.yaml:8\n"
+                                   "  rope_scaling:\n"
+                                   "    scaling_factor: 8.0  # run.yaml:8\n"
+                                   "  list: [1, \"2\", a b]  # run.yaml:8\n";
+
+static void test_text(void) {
+  const char *set = "training_config.max_steps=40";
+  loaded l = load_with(
+      "training_config:\n  batch_size: 8\n  gradient_clip_norm: 0.5\n"
+      "  optimizer: {type: SGD, momentum: 0.9}\nmesh: {axes: [dp, tp], shape: [2, 1]}\n"
+      "device_config: {memory_limit: 8GiB}\neval_config: {prompt: \"two\\nlines: 1\"}\n"
+      "transformer_config: {num_heads: 6, rope_scaling: {scaling_factor: 8.0}, list: [1, \"2\", a "
+      "b]}\n",
+      &set, 1);
+  CHECK_STR(l.said, "");
+  tsr_text text = {0};
+  tsr_config_print(l.config, &text);
+  CHECK_STR(text.data, default_text);
+  tsr_text_free(&text);
+  unload(&l);
+}
+
+int main(void) {
+  check_float(1, "1.0");
+  check_float(3e-5, "3e-05");
+  check_float(0.1, "0.1");
+  check_float(1.0 / 3, "0.3333333333333333");
+  check_float(-0.0, "-0.0");
+  check_float(1e300, "1e+300");
+  test_text();
+  check_round_trip("");
+  check_round_trip("mesh: auto\n");
+  check_round_trip("mesh: {axes: [dp, tp], devices: 16}\n");
+  check_round_trip("mesh: {axes: [dp, tp], devices: [[0, 1], [2, 3]]}\n");
+  check_round_trip(
+      "training_config: {batch_size_per_rank: 4, project_name: '~', data_path: 'true'}\n");
+  check_round_trip("training_config: {project_name: \"a # b: 'c' \\\" \\\\ \\u2028 \\x07\"}\n");
+  check_round_trip("training_config: {learning_rate: 0.3, use_no_op: true, model_type: llama}\n"
+                   "transformer_config: {num_heads: 3}\n");
+  check_round_trip("scheduler_config: {hold_steps: 40, min_lr: 1e-5}\n");
+  check_round_trip("training_config: {lr_schedule: warmup_constant, warmup_steps: 7}\n");
+  check_round_trip(
+      "mlp_config: {input_features: 784, hidden_features: [128, 128], output_features: 10}\n");
+  check_round_trip("graph:\n- y: matmul(x, w, transpose_b)\n- [a, [b, c]]\n- {}\n- ~\n"
+                   "tensors: {x: {shape: [2, 3], dtype: f32}}\ninputs: {x: [batch, 4]}\n");
+  return check_done("config.print");
+}

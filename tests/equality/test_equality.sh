@@ -1,0 +1,71 @@
+#!/usr/bin/env bash
+# The recipe fixes the bits: the weights after 50 steps have one hash on any number of threads, on any
+# mesh and with any accumulation that the recipe's units allow. Runs in the source root.
+# usage: test_equality.sh PROGRAM MODEL
+set -euo pipefail
+
+program=$1
+config=tests/equality/$2.yaml
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+failed=0
+runs=0
+
+# One run; prints the hash of its weights.
+train() {
+  local args=() set
+  for set in "$@"; do args+=(--set "$set"); done
+  "$program" --config "$config" --quiet --metrics "$scratch/metrics" "${args[@]}" &&
+    tail -n 1 "$scratch/metrics" | sed -n 's/.*"weights_sha256":"\([0-9a-f]\{64\}\)".*/\1/p'
+}
+
+mesh() { # the words that set dp and tp
+  local words=()
+  [ "$1" -gt 1 ] && words+=(device_config.enable_ddp=true)
+  [ "$2" -gt 1 ] && words+=(device_config.enable_tp=true)
+  printf '%s\n' "${words[@]}" "device_config.mesh_shape=[$1, $2]"
+}
+
+accumulation() { # microbatches of a step of 8 samples
+  printf '%s\n' "training_config.gradient_accumulation_steps=$1" "training_config.batch_size=$((8 / $1))"
+}
+
+# The same hash as the first run, or (with "not") another one.
+check() {
+  local relation=$1 what=$2 hash
+  shift 2
+  hash=$(train "$@") || hash="no end"
+  runs=$((runs + 1))
+  if [ -z "$hash" ] || [ "$hash" = "no end" ] || { [ "$relation" = same ] && [ "$hash" != "$want" ]; } ||
+    { [ "$relation" = not ] && [ "$hash" = "$want" ]; }; then
+    echo "$config: $what: weights $hash, but on one rank $want"
+    failed=$((failed + 1))
+  fi
+}
+
+want=$(train numerics.threads=2)
+[ -n "$want" ] || { echo "$config: no hash at the end of the metrics"; exit 1; }
+
+check same 'a second run' numerics.threads=2
+check same 'one thread' numerics.threads=1
+check same 'three threads' numerics.threads=3
+for shape in '2 1' '4 1' '8 1' '1 2' '1 4' '2 2' '4 2' '2 4'; do
+  read -r dp tp <<<"$shape"
+  mapfile -t words < <(mesh "$dp" "$tp")
+  check same "dp $dp, tp $tp" "${words[@]}"
+done
+for microbatches in 2 4 8; do
+  mapfile -t words < <(accumulation "$microbatches")
+  check same "$microbatches microbatches" "${words[@]}"
+done
+mapfile -t words < <(mesh 2 2; accumulation 2)
+check same 'dp 2, tp 2, 2 microbatches, one thread' "${words[@]}" numerics.threads=1
+mapfile -t words < <(mesh 2 1; accumulation 4)
+check same 'dp 2, 4 microbatches' "${words[@]}"
+
+check not 'another seed' training_config.seed=10
+check not 'other units of the batch' numerics.units.batch=2
+check not 'other units of tp' numerics.units.tp=2
+
+echo "$config: $runs runs compared, $failed failed; $want"
+[ "$failed" = 0 ]

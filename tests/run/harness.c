@@ -1,0 +1,273 @@
+#include "harness.h"
+#include <ctype.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- graphs from text ---- */
+
+static int read_shape(const char *text, int64_t *shape, const char **ret_rest) {
+  int ndim = 0;
+  char *end;
+  for (;;) {
+    shape[ndim++] = strtoll(text, &end, 10);
+    if (*end != ',') break;
+    text = end + 1;
+  }
+  *ret_rest = end + strspn(end, " ");
+  return ndim;
+}
+
+int harness_input(tsr_graph *g, const char *text) {
+  int64_t shape[TSR_DIMS_MAX];
+  size_t name = strcspn(text, " ");
+  const char *rest;
+  int ndim = read_shape(text + name, shape, &rest);
+  tsr_dtype dtype = strcmp(rest, "tokens") ? TSR_F32 : TSR_I32;
+  return tsr_graph_input(
+      g, tsr_arena_strndup(g->arena, text, name), dtype, ndim, shape, TSR_NOWHERE);
+}
+
+int harness_param(tsr_graph *g, const char *text) {
+  size_t name = strcspn(text, " ");
+  const char *rest;
+  tsr_param p = {.name = tsr_arena_strndup(g->arena, text, name)};
+  p.ndim = read_shape(text + name, p.shape, &rest);
+  p.init = (tsr_init){.kind = TSR_INIT_NORMAL, .b = 0.5};
+  p.decay = p.ndim > 1;
+  if (*rest) p.placement[TSR_TP] = (tsr_placement){TSR_SHARD, atoi(rest)};
+  return tsr_graph_param(g, &p);
+}
+
+int harness_find(const tsr_graph *g, const char *name) {
+  for (int i = g->values_count - 1; i >= 0; i--)
+    if (!strcmp(g->values[i].name, name)) return i;
+  fprintf(stderr, "the test's graph has no '%s'\n", name);
+  abort();
+}
+
+static char *word(tsr_graph *g, const char **at, const char *stop) {
+  *at += strspn(*at, " ");
+  size_t n = strcspn(*at, stop);
+  char *out = tsr_arena_strndup(g->arena, *at, n);
+  *at += n;
+  while (n && out[n - 1] == ' ') out[--n] = '\0';
+  return out;
+}
+
+static tsr_place place_at(const char *text, const char *at, size_t length) {
+  at += strspn(at, " ");
+  return (tsr_place){"call", 1, (int)(at - text) + 1, (int)length};
+}
+
+static void read_attr(tsr_graph *g, tsr_call_attr *a, const char **at) {
+  *at += strspn(*at, ": ");
+  if (**at == '[') {
+    const char *rest;
+    a->list_count = read_shape(*at + 1, a->list, &rest);
+    *at = rest + 1;
+    return;
+  }
+  char *text = word(g, at, ",)"), *end;
+  a->value = strtod(text, &end);
+  if (*end) a->word = text;
+}
+
+static tsr_call read_call(tsr_graph *g, const char *text) {
+  const char *at = text;
+  tsr_call c = {.place = place_at(text, text, 1)};
+  c.result = word(g, &at, ":");
+  at++;
+  const char *op = at;
+  c.op = word(g, &at, "(");
+  c.op_place = place_at(text, op, strlen(c.op));
+  at++;
+  while (*at && *at != ')') {
+    const char *begin = at;
+    char *name = word(g, &at, ":,)");
+    tsr_place place = place_at(text, begin, strlen(name));
+    if (*at == ':') {
+      tsr_call_attr *a = &c.attrs[c.attrs_count++];
+      *a = (tsr_call_attr){.name = name, .place = place};
+      read_attr(g, a, &at);
+    } else if (*name) {
+      c.input_places[c.inputs_count] = place;
+      c.inputs[c.inputs_count++] = harness_find(g, name);
+    }
+    at += *at == ',';
+  }
+  return c;
+}
+
+bool harness_try(tsr_graph *g, const char *text, int *ret_value, tsr_diags *diags) {
+  tsr_call c = read_call(g, text);
+  int values[TSR_CALL_INPUTS_MAX], count;
+  tsr_diags_source(diags, "call", text, strlen(text));
+  bool ok = tsr_graph_call(g, &c, values, &count, diags);
+  *ret_value = ok ? values[0] : -1;
+  return ok;
+}
+
+int harness_call(tsr_graph *g, const char *text) {
+  tsr_diags *diags = tsr_diags_new(g->arena);
+  int value;
+  if (harness_try(g, text, &value, diags)) return value;
+  tsr_diags_print(diags, stderr);
+  abort();
+}
+
+static void each(tsr_graph *g, const char *text, int (*add)(tsr_graph *g, const char *text)) {
+  for (const char *at = text; *at;) {
+    at += strspn(at, " \n;");
+    size_t n = strcspn(at, "\n;");
+    if (n) add(g, tsr_arena_strndup(g->arena, at, n));
+    at += n;
+  }
+}
+
+void harness_inputs(tsr_graph *g, const char *text) { each(g, text, harness_input); }
+void harness_params(tsr_graph *g, const char *text) { each(g, text, harness_param); }
+void harness_calls(tsr_graph *g, const char *text) { each(g, text, harness_call); }
+
+/* ---- mesh and program ---- */
+
+tsr_parallel harness_parallel(int dp, int tp) {
+  tsr_parallel p = {.ranks = dp * tp, .ndim = 2, .fsdp_size = 1};
+  for (int a = 0; a < TSR_AXES; a++) p.size[a] = 1;
+  p.axis_of_dim[0] = TSR_DP;
+  p.axis_of_dim[1] = TSR_TP;
+  p.size[TSR_DP] = dp;
+  p.size[TSR_TP] = tp;
+  p.enabled[TSR_DP] = p.enabled[TSR_TP] = true;
+  p.stride[TSR_DP] = tp;
+  p.stride[TSR_TP] = 1;
+  return p;
+}
+
+static void show_gradients(tsr_graph *g) {
+  for (int p = 0; p < g->params_count; p++)
+    if (g->grads[p] >= 0)
+      tsr_graph_output(g, tsr_arena_printf(g->arena, "d.%s", g->params[p].name), g->grads[p]);
+}
+
+bool harness_compile(tsr_graph *g, const harness_options *o, harness *ret, tsr_diags *diags) {
+  *ret = (harness){.options = *o, .graph = g, .parallel = harness_parallel(o->dp, o->tp)};
+  ret->cpu = (tsr_cpu_context){tsr_kernels_get(NULL), o->threads};
+  g->microbatches = o->microbatches;
+  if (g->loss >= 0) tsr_pass_autodiff(g);
+  if (g->loss >= 0 && o->optimizer) {
+    tsr_pass_optimizer(g, o->optimizer);
+  } else if (g->loss >= 0) {
+    show_gradients(g);
+  }
+  tsr_placing placing = {.units = {1, 1, 1, 1, 1}};
+  memcpy(placing.size, ret->parallel.size, sizeof placing.size);
+  placing.units[TSR_DP] = o->batch_units;
+  placing.units[TSR_TP] = o->tp_units;
+  if (!tsr_pass_placement(g, &placing, &ret->placed, diags)) return false;
+  tsr_lowering lowering = {.microbatches = o->microbatches};
+  for (int a = 0; a < TSR_AXES; a++) lowering.size[a] = ret->parallel.size[a];
+  lowering.batch_units = o->batch_units / (o->dp * o->microbatches);
+  lowering.tp_units = o->tp_units / o->tp;
+  ret->program = tsr_program_make(ret->placed, &lowering, tsr_cpu_scratch, &ret->cpu);
+  return true;
+}
+
+harness harness_open(tsr_arena *arena, tsr_graph *g, const harness_options *o) {
+  tsr_diags *diags = tsr_diags_new(arena);
+  harness h;
+  bool ok = harness_compile(g, o, &h, diags);
+  if (ok) {
+    /* the worker keeps a pointer to it */
+    tsr_parallel *parallel = tsr_arena_alloc(arena, sizeof *parallel);
+    *parallel = h.parallel;
+    tsr_worker_options options = {.parallel = parallel, .kernels = h.cpu.k, .threads = o->threads};
+    options.seed = HARNESS_SEED;
+    const tsr_program *programs[] = {h.program};
+    ok = tsr_worker_open(arena, &options, programs, 1, &h.worker, &h.bound, diags);
+  }
+  if (ok) return h;
+  tsr_diags_print(diags, stderr);
+  abort();
+}
+
+void harness_close(harness *h) { tsr_worker_close(h->worker); }
+
+/* ---- steps ---- */
+
+/* Any function with scattered values does; this is splitmix64 over FNV-1a. */
+static uint64_t scatter(const char *name, int64_t sample, int64_t i) {
+  uint64_t x = 1469598103934665603u;
+  for (; *name; name++) x = (x ^ (unsigned char)*name) * 1099511628211u;
+  x += (uint64_t)sample * 0x9e3779b97f4a7c15u + (uint64_t)i * 0xd1b54a32d192ed03u;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  return x ^ (x >> 31);
+}
+
+double harness_number(
+    const harness_options *o, const char *name, bool tokens, int64_t sample, int64_t i) {
+  uint64_t x = scatter(name, sample, i);
+  if (!tokens) return (float)((double)(x >> 11) / 4503599627370496.0 - 1); /* in [-1, 1) */
+  if (o->ignore_some && !strcmp(name, "targets") && x % 5 == 0) return -100;
+  return (double)(x / 5 % (uint64_t)o->vocabulary);
+}
+
+static void fill(void *context, const char *input, int64_t sample, void *row) {
+  const harness *h = context;
+  const tsr_value *v = &h->placed->values[harness_find(h->placed, input)];
+  int64_t n = tsr_value_elements(v) / v->shape[0];
+  bool tokens = v->dtype == TSR_I32;
+  for (int64_t i = 0; i < n; i++) {
+    double x = harness_number(&h->options, input, tokens, sample, i);
+    if (tokens) ((int32_t *)row)[i] = (int32_t)x;
+    else ((float *)row)[i] = (float)x;
+  }
+}
+
+/* Rows that the loss is the mean of, over the step. */
+static int64_t count_rows(const harness *h) {
+  const tsr_graph *g = h->graph;
+  int64_t rows = 1;
+  for (int i = 0; i < g->nodes_count; i++) {
+    const tsr_node *n = &g->nodes[i];
+    if (n->op != TSR_OP_SQUARED_ERROR && n->op != TSR_OP_CE_LOSS) continue;
+    const tsr_value *x = &g->values[n->inputs[0]];
+    rows = tsr_value_elements(x) / x->shape[x->ndim - 1] * h->options.microbatches;
+  }
+  return rows;
+}
+
+void harness_hyper(const harness *h, int64_t step, float hyper[TSR_HYPERS]) {
+  hyper[TSR_HYPER_LR] = 0.01f;
+  hyper[TSR_HYPER_CORRECTION1] = (float)(1 - pow(0.9, (double)step + 1));
+  hyper[TSR_HYPER_CORRECTION2] = (float)(1 - pow(0.999, (double)step + 1));
+  hyper[TSR_HYPER_INV_COUNT] = 1.0f / (float)count_rows(h);
+  hyper[TSR_HYPER_FIRST] = step == 0;
+}
+
+void harness_step(harness *h, int64_t step) {
+  float hyper[TSR_HYPERS];
+  harness_hyper(h, step, hyper);
+  tsr_bound_set_hyper(h->bound, hyper);
+  for (int64_t m = 0; m < h->options.microbatches; m++)
+    tsr_bound_run_body(h->bound, step, m, fill, h);
+  tsr_bound_run_update(h->bound, step);
+}
+
+static float *read_value(tsr_arena *arena, const harness *h, int value, int64_t *ret_count) {
+  *ret_count = tsr_value_elements(&h->placed->values[value]);
+  float *out = tsr_arena_array(arena, float, *ret_count);
+  tsr_bound_read(h->bound, value, out);
+  return out;
+}
+
+float *harness_read(tsr_arena *arena, const harness *h, const char *name, int64_t *ret_count) {
+  int value = tsr_graph_find_output(h->placed, name);
+  if (value < 0) return NULL;
+  return read_value(arena, h, value, ret_count);
+}
+
+float *harness_read_param(tsr_arena *arena, const harness *h, int param, int64_t *ret_count) {
+  return read_value(arena, h, tsr_bound_param(h->bound, param), ret_count);
+}

@@ -1,0 +1,63 @@
+/* What the tests of the core share: graphs written as short texts, a mesh made by hand, and a worker that
+ * trains on numbers that are a function of an input's name, the sample and the element. */
+#ifndef TSR_TESTS_HARNESS_H
+#define TSR_TESTS_HARNESS_H
+#include "passes/passes.h"
+#include "run/worker.h"
+
+/* "x 4,3,5" as an input, "t 4,3 tokens" as one that holds tokens. */
+int harness_input(tsr_graph *g, const char *text);
+/* "w 8,4" as a parameter; "w 8,4 0" is split over tp along dimension 0. First values are normal with deviation
+ * 0.5; vectors (one dimension) are decayed no more than norms and biases are. */
+int harness_param(tsr_graph *g, const char *text);
+/* "y: linear(x, w, b)": as a graph file writes it, names as the values have them. The first result. Prints
+ * the errors and ends the process when the call is wrong. */
+int harness_call(tsr_graph *g, const char *text);
+/* The same, for calls that are expected to fail; places count columns of the text in line 1. */
+bool harness_try(tsr_graph *g, const char *text, int *ret_value, tsr_diags *diags);
+/* Several of them, separated by newlines or ';'. */
+void harness_inputs(tsr_graph *g, const char *text);
+void harness_params(tsr_graph *g, const char *text);
+void harness_calls(tsr_graph *g, const char *text);
+int harness_find(const tsr_graph *g, const char *name);
+
+/* A mesh of dp × tp ranks, row-major, dp outermost. */
+tsr_parallel harness_parallel(int dp, int tp);
+
+typedef struct {
+  int dp, tp, threads;
+  int64_t microbatches, batch_units, tp_units;
+  const tsr_optimizer *optimizer; /* NULL: none; then gradients become outputs d.<param> */
+  int vocabulary;                 /* tokens are below it */
+  bool ignore_some;               /* every fifth target is -100 */
+} harness_options;
+
+typedef struct {
+  harness_options options;
+  tsr_graph *graph, *placed;
+  tsr_parallel parallel;
+  tsr_cpu_context cpu;
+  tsr_program *program;
+  tsr_worker *worker;
+  tsr_bound *bound;
+} harness;
+
+enum { HARNESS_SEED = 1234 };
+
+/* The forward graph through the passes to a program; false with diags printed to the caller's. */
+bool harness_compile(tsr_graph *g, const harness_options *options, harness *ret, tsr_diags *diags);
+/* The same, then memory and threads. Ends the process on errors. */
+harness harness_open(tsr_arena *arena, tsr_graph *g, const harness_options *options);
+void harness_close(harness *h);
+/* One whole step: every microbatch, then the update. */
+void harness_step(harness *h, int64_t step);
+/* The hyper numbers of a step; INV_COUNT counts what `inv_count` was set to count. */
+void harness_hyper(const harness *h, int64_t step, float hyper[TSR_HYPERS]);
+/* An output or a parameter by name, whole; in `arena`. */
+float *harness_read(tsr_arena *arena, const harness *h, const char *name, int64_t *ret_count);
+float *harness_read_param(tsr_arena *arena, const harness *h, int param, int64_t *ret_count);
+
+/* What input `name` holds: element i of a sample; tokens as integers. */
+double harness_number(const harness_options *o, const char *name, bool tokens, int64_t sample, int64_t i);
+
+#endif

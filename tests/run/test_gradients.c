@@ -1,0 +1,206 @@
+/* Every op that a graph file can call: its result against the same in double, and the gradient of every
+ * parameter against differences of a loss in double. Sizes are odd on purpose. */
+#include "double_ops.h"
+#include "harness.h"
+#include "tests/check.h"
+#include <stdlib.h>
+
+typedef struct {
+  const char *op;     /* as tsr_graph_call_names gives it */
+  const char *inputs; /* separated by ';'; gradients are those of parameters */
+  const char *params;
+  const char *calls;  /* the result is y, or the loss `loss` */
+} op_case;
+
+static const op_case cases[] = {
+    {"linear", "", "x 2,3,5; w 7,5", "y: linear(x, w)"},
+    {"linear", "", "x 4,5; w 7,5; b 7", "y: linear(x, w, b)"},
+    {"linear", "", "x 4,6; w 6,6", "h: linear(x, w); t: tanh(h); y: linear(t, w)"}, /* used twice */
+    {"matmul", "", "a 3,5; b 5,4", "y: matmul(a, b)"},
+    {"matmul", "", "a 5,3; b 5,4", "y: matmul(a, b, transpose_a: 1)"},
+    {"matmul", "", "a 3,5; b 4,5", "y: matmul(a, b, transpose_b: 1)"},
+    {"matmul", "", "a 5,3; b 4,5", "y: matmul(a, b, transpose_a: 1, transpose_b: 1)"},
+    {"matmul", "", "a 2,3,3,5; b 2,3,5,4", "y: matmul(a, b)"},
+    {"matmul", "", "a 3,5,3; b 3,5,4", "y: matmul(a, b, transpose_a: 1)"},
+    {"matmul", "", "a 3,3,5; b 3,4,5", "y: matmul(a, b, transpose_b: 1)"},
+    {"matmul", "", "a 3,5,3; b 3,4,5", "y: matmul(a, b, transpose_a: 1, transpose_b: 1)"},
+    {"matmul", "", "a 3,3", "y: matmul(a, a)"},
+    {"embedding", "t 3,5 tokens", "w 11,7", "y: embedding(t, w)"},
+    {"embedding", "t 9 tokens", "w 11,3", "y: embedding(t, w)"},
+    {"add", "", "a 2,3,5; b 2,3,5", "y: add(a, b)"},
+    {"add", "", "a 2,3,5; b 3,5", "y: add(a, b)"},
+    {"add", "", "a 2,3,5; b 5", "y: add(a, b)"},
+    {"add", "", "a 3,5", "y: add(a, a)"},
+    {"sub", "", "a 3,5; b 3,5", "y: sub(a, b)"},
+    {"mul", "", "a 3,5; b 3,5", "y: mul(a, b)"},
+    {"mul", "", "a 2,3,5; b 3,5", "y: mul(a, b)"},
+    {"mul", "", "a 2,3,5; b 5", "y: mul(a, b)"},
+    {"mul", "", "a 3,5", "y: mul(a, a)"},
+    {"scale", "", "x 3,5", "y: scale(x, factor: -1.7)"},
+    {"gelu", "", "x 7,9", "y: gelu(x)"},
+    {"gelu_erf", "", "x 7,9", "y: gelu_erf(x)"},
+    {"relu", "", "x 7,9", "y: relu(x)"},
+    {"silu", "", "x 7,9", "y: silu(x)"},
+    {"tanh", "", "x 7,9", "y: tanh(x)"},
+    {"sigmoid", "", "x 7,9", "y: sigmoid(x)"},
+    {"swiglu", "", "a 7,9; b 7,9", "y: swiglu(a, b)"},
+    {"dropout", "", "x 5,3,7", "y: dropout(x, p: 0.3)"},
+    {"dropout", "", "x 5,3,7", "y: dropout(x, p: 0)"},
+    {"dropout", "", "x 3,2,2,3,3", "y: dropout(x, p: 0.3)"}, /* as many dimensions as there may be */
+    {"layernorm", "", "x 3,2,9; w 9", "y: layernorm(x, w)"},
+    {"layernorm", "", "x 5,9; w 9; b 9", "y: layernorm(x, w, b, eps: 0.01)"},
+    {"rmsnorm", "", "x 3,2,9; w 9", "y: rmsnorm(x, w)"},
+    {"rmsnorm", "", "x 2,3,2,5; w 5", "y: rmsnorm(x, w, eps: 0.1)"},
+    {"softmax", "", "x 3,2,9", "y: softmax(x)"},
+    {"rope", "", "x 2,5,18", "y: rope(x, head_dim: 6)"},
+    {"rope", "", "x 2,9,12",
+     "y: rope(x, head_dim: 12, theta: 50, scaling_factor: 8, low_freq_factor: 1, high_freq_factor: 4, "
+     "original_context_length: 64)"},
+    {"attention", "", "q 2,5,6; k 2,5,6; v 2,5,6", "y: attention(q, k, v, head_dim: 3)"},
+    {"attention", "", "q 2,5,6; k 2,5,6; v 2,5,6", "y: attention(q, k, v, head_dim: 3, causal: 0)"},
+    {"attention", "", "q 2,7,20; k 2,7,10; v 2,7,10", "y: attention(q, k, v, head_dim: 5, scale: 0.7)"},
+    {"attention", "", "q 1,7,12; k 1,7,3; v 1,7,3", "y: attention(q, k, v, head_dim: 3, causal: 0)"},
+    {"attention", "", "q 2,5,12; k 2,5,6; v 2,5,6", "y: attention(q, k, v, head_dim: 3, dropout: 0.25)"},
+    {"attention", "", "q 2,5,6", "y: attention(q, q, q, head_dim: 3)"},
+    {"reshape", "", "x 2,3,10", "r: reshape(x, shape: [6,5,2]); y: softmax(r)"},
+    {"transpose", "", "x 2,3,5", "t: transpose(x, dim0: 0, dim1: 2); y: softmax(t)"},
+    {"transpose", "", "x 2,3,5", "t: transpose(x, dim0: -1, dim1: 1); y: softmax(t)"},
+    {"slice", "", "x 2,7,5", "t: slice(x, dim: 1, begin: 2, end: 5); y: softmax(t)"},
+    {"slice", "", "x 7,5", "a: slice(x, dim: 0, begin: 0, end: 3); b: slice(x, dim: 0, begin: 3, end: 6); y: mul(a, b)"},
+    {"slice", "", "x 3,9", "t: slice(x, dim: -1, begin: 4, end: 9); y: softmax(t)"},
+    {"split", "", "x 3,9", "s: split(x, sections: 3); a: mul(s.0, s.1); y: mul(a, s.2)"},
+    {"split", "", "x 3,4,5", "s: split(x, sections: 2, dim: 1); y: swiglu(s.0, s.1)"},
+    {"cross_entropy", "targets 3,5 tokens", "x 3,5,11", "loss: cross_entropy(x, targets)"},
+    {"cross_entropy", "targets 7 tokens", "x 7,16", "loss: cross_entropy(x, targets, valid: 11)"},
+    {"mse", "", "x 5,7; z 5,7", "loss: mse(x, z)"},
+    {"all_reduce", "", "x 3,5", "y: all_reduce(x, axis: tp)"},
+    {"allreduce", "", "x 3,5", "y: allreduce(x, axis: dp)"},
+    {"all_gather", "", "x 3,5", "y: all_gather(x, axis: tp, dim: 1)"},
+    {"gather", "", "x 3,5", "y: gather(x, axis: tp)"},
+    {"reduce_scatter", "", "x 3,5", "y: reduce_scatter(x, axis: dp, dim: 0)"},
+    {"all_to_all", "", "x 3,5", "y: all_to_all(x, axis: tp, from: 0, dim: 1)"},
+    {"scatter", "", "x 3,5", "y: scatter(x, axis: tp, dim: 1)"},
+};
+enum { CASES = sizeof cases / sizeof *cases };
+
+/* y times fixed numbers, so that every element counts differently, then squares. */
+static void add_loss(tsr_graph *g) {
+  int y = harness_find(g, "y");
+  const tsr_value v = g->values[y];
+  tsr_graph_input(g, "weights", TSR_F32, v.ndim, v.shape, TSR_NOWHERE);
+  tsr_graph_input(g, "goal", TSR_F32, v.ndim, v.shape, TSR_NOWHERE);
+  harness_calls(g, "z: mul(y, weights); loss: mse(z, goal)");
+  tsr_graph_output(g, "y", y);
+}
+
+static double largest(const double *x, int64_t n) {
+  double max = 0;
+  for (int64_t i = 0; i < n; i++) max = fabs(x[i]) > max ? fabs(x[i]) : max;
+  return max;
+}
+
+/* Inputs as the program gets them; parameters as the program was given them. */
+static void fill_doubles(const doubles *d, const harness *h) {
+  tsr_arena *arena = h->graph->arena;
+  for (int v = 0; v < d->g->values_count; v++) {
+    const tsr_value *value = &d->g->values[v];
+    int64_t n = tsr_value_elements(value), row = n / value->shape[0];
+    if (value->kind == TSR_VALUE_INPUT)
+      for (int64_t i = 0; i < n; i++)
+        d->values[v][i] = harness_number(&h->options, value->name, value->dtype == TSR_I32, i / row, i % row);
+    if (value->kind != TSR_VALUE_PARAM) continue;
+    float *w = harness_read_param(arena, h, value->param, &n);
+    for (int64_t i = 0; i < n; i++) d->values[v][i] = (double)w[i];
+  }
+}
+
+static double slope(const doubles *d, int loss, double *x, double h) {
+  double keep = *x;
+  *x = keep + h;
+  doubles_run(d);
+  double up = d->values[loss][0];
+  *x = keep - h;
+  doubles_run(d);
+  double down = d->values[loss][0];
+  *x = keep;
+  return (up - down) / (2 * h);
+}
+
+/* One parameter: the float gradient against central differences, which must have converged first. */
+static void check_gradient(const op_case *c, const harness *h, const doubles *d, int loss, int value) {
+  const tsr_value *v = &d->g->values[value];
+  tsr_arena *arena = h->graph->arena;
+  int64_t n = tsr_value_elements(v), count = 0;
+  float *got = harness_read(arena, h, tsr_arena_printf(arena, "d.%s", v->name), &count);
+  double *want = tsr_arena_array(arena, double, n), *coarse = tsr_arena_array(arena, double, n);
+  CHECK_AT(got && count == n, "%s: '%s' has no gradient", c->calls, v->name);
+  if (!got) return;
+  for (int64_t i = 0; i < n; i++) {
+    want[i] = slope(d, loss, &d->values[value][i], 1e-5);
+    coarse[i] = slope(d, loss, &d->values[value][i], 4e-5);
+  }
+  double scale = largest(want, n);
+  CHECK_AT(scale > 1e-5, "%s: the gradient of '%s' is all but zero", c->calls, v->name);
+  for (int64_t i = 0; i < n; i++) {
+    CHECK_AT(fabs(want[i] - coarse[i]) < 1e-5 * scale, "%s: no limit for '%s' at %d", c->calls, v->name, (int)i);
+    CHECK_AT(
+        fabs((double)got[i] - want[i]) < 2e-4 * scale, "%s: the gradient of '%s' at %d is %.9g, not %.9g", c->calls,
+        v->name, (int)i, (double)got[i], want[i]);
+  }
+}
+
+static void check_output(const op_case *c, const harness *h, const doubles *d, const char *name) {
+  int64_t n;
+  float *got = harness_read(h->graph->arena, h, name, &n);
+  if (!got) return; /* a case that ends in its own loss */
+  int value = harness_find(d->g, name);
+  double scale = largest(d->values[value], n);
+  for (int64_t i = 0; i < n; i++)
+    CHECK_AT(
+        fabs((double)got[i] - d->values[value][i]) <= 5e-6 * (scale > 1 ? scale : 1), "%s: '%s' at %d is %.9g, not %.9g",
+        c->calls, name, (int)i, (double)got[i], d->values[value][i]);
+}
+
+/* Over how many ranks and units does not matter: whatever the case allows. */
+static void run_case(const op_case *c) {
+  tsr_arena *arena = tsr_arena_new();
+  tsr_graph *g = tsr_graph_new(arena, c->op, (tsr_units){.batch = 1, .tp = 1});
+  harness_inputs(g, c->inputs);
+  harness_params(g, c->params);
+  harness_calls(g, c->calls);
+  if (!strstr(c->calls, "loss:")) add_loss(g);
+  g->loss = harness_find(g, "loss");
+  tsr_graph_output(g, "loss", g->loss);
+  harness_options o = {.dp = 1, .tp = 1, .threads = 2, .microbatches = 1, .batch_units = 1, .tp_units = 1};
+  o.vocabulary = 11;
+  o.ignore_some = true;
+  harness h = harness_open(arena, g, &o);
+  harness_step(&h, 0);
+  float hyper[TSR_HYPERS];
+  harness_hyper(&h, 0, hyper);
+  doubles d = doubles_make(g, h.cpu.k, HARNESS_SEED, (double)hyper[TSR_HYPER_INV_COUNT]);
+  fill_doubles(&d, &h);
+  doubles_run(&d);
+  check_output(c, &h, &d, "y");
+  check_output(c, &h, &d, "loss");
+  for (int v = 0; v < g->values_count; v++)
+    if (g->values[v].kind == TSR_VALUE_PARAM) check_gradient(c, &h, &d, g->loss, v);
+  harness_close(&h);
+  tsr_arena_free(arena);
+}
+
+static void check_all_named(void) {
+  int count;
+  const char *const *names = tsr_graph_call_names(&count);
+  for (int i = 0; i < count; i++) {
+    bool found = false;
+    for (int k = 0; k < CASES; k++) found |= !strcmp(cases[k].op, names[i]);
+    CHECK_AT(found, "no case for the op '%s'", names[i]);
+  }
+}
+
+int main(void) {
+  check_all_named();
+  for (int i = 0; i < CASES; i++) run_case(&cases[i]);
+  return check_done("gradients");
+}
