@@ -74,7 +74,7 @@ static bool open_mesh(app *a) {
   wish.tt_metal_home = getenv("TT_METAL_HOME");
   wish.shipped_folder = tsr_arena_printf(a->arena, "%s/mesh_descriptors", a->share);
   wish.ndim = d->mesh_ndim;
-  wish.devices = d->devices > 0 ? d->devices : 1;
+  wish.devices = d->mesh_ndim || d->devices < 1 ? 1 : d->devices;
   for (int i = 0; i < d->mesh_ndim; i++) {
     wish.dims[i] = d->mesh_shape[i];
     wish.devices *= d->mesh_shape[i];

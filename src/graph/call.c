@@ -51,14 +51,20 @@ static bool is_one_of(const char *name, const char *const *names) {
   return *names != NULL;
 }
 
-/* An axis is a word, a shape a list, all else a number; what counts or names a dimension is whole. */
+/* An axis is a word, a shape a list, all else a number; what counts or names a dimension is whole.
+ */
 static bool check_kind(const builder *b, const tsr_call_attr *a) {
   static const char *const words[] = {"axis", NULL}, *const lists[] = {"shape", NULL};
-  static const char *const reals[] = {"factor",         "p",
-                                      "eps",            "scale",
-                                      "dropout",        "theta",
-                                      "scaling_factor", "low_freq_factor",
-                                      "high_freq_factor", NULL};
+  static const char *const reals[] = {"factor",
+                                      "p",
+                                      "eps",
+                                      "scale",
+                                      "dropout",
+                                      "theta",
+                                      "scaling_factor",
+                                      "low_freq_factor",
+                                      "high_freq_factor",
+                                      NULL};
   if (is_one_of(a->name, words)) return true; /* read_axis has the words */
   bool list = is_one_of(a->name, lists);
   if (list ? !a->list_count : a->word || a->list_count)
@@ -98,7 +104,8 @@ static bool read_axis(const builder *b, const tsr_call_attr *a, double *ret_axis
   static const char *const names[] = {"dp", "pp", "ep", "cp", "tp"};
   for (int i = 0; a->word && i < TSR_AXES; i++)
     if (!strcmp(a->word, names[i])) return *ret_axis = i, true;
-  if (!a->word) return tsr_diag_error(b->diags, a->place, "%s: 'axis' must be an axis's name", b->call->op);
+  if (!a->word)
+    return tsr_diag_error(b->diags, a->place, "%s: 'axis' must be an axis's name", b->call->op);
   tsr_diag_error(b->diags, a->place, "'%s' is not an axis", a->word);
   tsr_diag_nearest(b->diags, a->word, names, TSR_AXES);
   return false;
@@ -120,7 +127,8 @@ static bool read_attrs(const builder *b, tsr_op op, double attr[TSR_ATTRS_MAX]) 
       attr[i] = a->value;
       int64_t ndim = b->g->values[b->call->inputs[0]].ndim;
       static const char *const dims[] = {"dim", "dim0", "dim1", "from", NULL};
-      if (is_one_of(names[i], dims) && attr[i] < 0) attr[i] += (double)ndim;
+      if (is_one_of(names[i], dims) && attr[i] < 0 && attr[i] >= -(double)ndim)
+        attr[i] += (double)ndim;
     }
   }
   return ok;
@@ -225,8 +233,9 @@ static bool call_cross_entropy(const builder *b) {
   double attr[TSR_ATTRS_MAX] = {number(c, "valid", (double)vocabulary)};
   if (attr[0] < 1 || attr[0] > (double)vocabulary)
     return tsr_diag_error(
-        b->diags, c->op_place, "cross_entropy: valid %g is not between 1 and the %lld logits of '%s'",
-        attr[0], (long long)vocabulary, x->name);
+        b->diags, c->op_place,
+        "cross_entropy: valid %g is not between 1 and the %lld logits of '%s'", attr[0],
+        (long long)vocabulary, x->name);
   const char *name = tsr_arena_printf(b->g->arena, "%s.stats", c->result);
   int stats = checked(b, TSR_OP_CE_STATS, name, 2, c->inputs, attr);
   if (stats < 0) return false;
@@ -251,8 +260,8 @@ static bool call_reshape(const builder *b) {
   for (int i = 0; i < a->list_count; i++) {
     if (a->list[i] < 1 || a->list[i] > have)
       return tsr_diag_error(
-          b->diags, a->place, "reshape: a size of %lld does not fit '%s' %s", (long long)a->list[i], x->name,
-          tsr_shape_text(x->ndim, x->shape));
+          b->diags, a->place, "reshape: a size of %lld does not fit '%s' %s", (long long)a->list[i],
+          x->name, tsr_shape_text(x->ndim, x->shape));
     want *= a->list[i];
   }
   if (want != have)

@@ -111,6 +111,17 @@ int tsr_graph_find_output(const tsr_graph *g, const char *name) {
   return -1;
 }
 
+int tsr_graph_find_loss(const tsr_graph *g, int value) {
+  for (;;) {
+    int node = g->values[value].node;
+    if (node < 0) return -1;
+    tsr_op op = g->nodes[node].op;
+    if (op == TSR_OP_CE_LOSS || op == TSR_OP_SQUARED_ERROR) return value;
+    if (op != TSR_OP_ALL_REDUCE) return -1;
+    value = g->nodes[node].inputs[0];
+  }
+}
+
 /* Adds a node whose outputs have these types. */
 static int add_node(tsr_graph *g, const tsr_node *node, const tsr_type *types) {
   tsr_arena_grow(

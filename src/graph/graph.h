@@ -122,6 +122,9 @@ int tsr_graph_state(tsr_graph *g, const char *name, int param);
 int tsr_graph_hyper(tsr_graph *g);
 void tsr_graph_output(tsr_graph *g, const char *name, int value);
 int tsr_graph_find_output(const tsr_graph *g, const char *name); /* a value, or -1 */
+/* The result of cross_entropy or mse that a value is, before collectives that a file wrote out: what autodiff
+ * can begin from; or -1. */
+int tsr_graph_find_loss(const tsr_graph *g, int value);
 
 /* Adds a node without checks, for the passes: outputs get the shapes that the op's rule infers (assert
  * that it can). `attr` may be NULL (the defaults). Returns the first output's value, or the node's index

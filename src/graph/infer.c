@@ -272,12 +272,8 @@ static const char *infer_ce_stats(const inference *i) {
   i->out[0] = type_of(i->in[0]);
   if (i->out[0].ndim == TSR_DIMS_MAX)
     return wrong(i, "'%s' %s has too many dimensions", i->in[0]->name, shape_of(i->in[0]));
-  if (last_dim(i->in[0]) % i->graph->units.tp)
-    return wrong(
-        i, "the %lld logits of '%s' cannot be split into %lld tp units", (long long)last_dim(i->in[0]),
-        i->in[0]->name, (long long)i->graph->units.tp);
   int64_t *vocab = &i->out[0].shape[i->out[0].ndim - 1], units = i->graph->units.tp;
-  *vocab = *vocab % units ? 1 : units; /* what does not divide is not cut, so nobody shards it */
+  *vocab = *vocab % units ? 1 : units; /* what does not divide stays whole on every rank */
   i->out[0].shape[i->out[0].ndim++] = 3;
   return check_targets(i, 1);
 }

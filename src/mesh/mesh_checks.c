@@ -13,7 +13,6 @@ tsr_mesh_block tsr_mesh_block_at(const tsr_mesh_source *source, size_t i) {
     return (tsr_mesh_block){
         m,
         "mesh",
-        "Mesh",
         m->name,
         m->has_arch,
         (int)m->arch,
@@ -30,7 +29,6 @@ tsr_mesh_block tsr_mesh_block_at(const tsr_mesh_source *source, size_t i) {
   return (tsr_mesh_block){
       s,
       "switch",
-      "Switch",
       s->name,
       s->has_arch,
       (int)s->arch,

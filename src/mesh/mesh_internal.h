@@ -45,7 +45,7 @@ typedef struct {
 /* A mesh descriptor, or a switch descriptor, which is one without host_topology. */
 typedef struct {
   const void *message;
-  const char *kind, *Kind; /* "mesh", "Mesh" */
+  const char *kind; /* "mesh" */
   const char *name;        /* NULL: none */
   bool has_arch;
   int arch;

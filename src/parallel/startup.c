@@ -1,4 +1,5 @@
 #include "parallel/rules.h"
+#include <string.h>
 #include <ctype.h>
 
 static void context_add(const tsr_parallel *p, tsr_text *text) {
@@ -29,8 +30,10 @@ void tsr_parallel_startup(
   tsr_text_add(
       text, "devices: %d of %d%s\n", p->ranks, layout.devices,
       p->device_ids ? ", those that device_ids names" : "");
+  static const char prefix[] = "mesh: "; /* of the line that says it alone */
+  if (!strncmp(descriptor_why, prefix, strlen(prefix))) descriptor_why += strlen(prefix);
   tsr_text_add(
-      text, "descriptor: mesh %s fits (%s)\n", tsr_layout_text(layout.have, layout.have_ndim),
+      text, "descriptor: mesh %s fits; %s\n", tsr_layout_text(layout.have, layout.have_ndim),
       descriptor_why);
   context_add(p, text);
   parameters_add(p, text);

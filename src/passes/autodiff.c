@@ -107,20 +107,22 @@ static void mark_wanted(tsr_gradients *grads) {
   }
 }
 
+/* A reduction that a file wrote after the loss is left aside: it comes after the microbatches. */
 static void accumulate_loss(tsr_graph *g) {
   int loss = g->loss;
-  g->loss = accumulated(g, loss);
+  g->loss = accumulated(g, tsr_graph_find_loss(g, loss));
   for (int i = 0; i < g->outputs_count; i++)
     if (g->outputs[i].value == loss) g->outputs[i].value = g->loss;
 }
 
 void tsr_pass_autodiff(tsr_graph *g) {
-  assert(g->loss >= 0);
+  int loss = tsr_graph_find_loss(g, g->loss);
+  assert(loss >= 0);
   tsr_gradients grads = {.g = g, .values = g->values_count};
   grads.parts = tsr_arena_array(g->arena, part *, g->values_count);
   grads.wanted = tsr_arena_array(g->arena, bool, g->values_count);
   mark_wanted(&grads);
-  int loss_node = g->values[g->loss].node;
+  int loss_node = g->values[loss].node;
   for (int i = g->nodes_count - 1; i >= 0; i--) {
     tsr_gradient_call call = {.g = g, .grads = &grads, .node = i};
     bool any = i == loss_node;

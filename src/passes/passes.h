@@ -4,9 +4,10 @@
 #define TSR_PASSES_PASSES_H
 #include "graph/graph.h"
 
-/* Adds the backward nodes of g->loss, and accumulation over g->microbatches of the loss and of all that is
- * owed to a parameter; what several uses of one parameter owe to it is added once, after that. g->grads gets
- * each parameter's gradient (-1: the loss does not depend on it). */
+/* Adds the backward nodes of g->loss (one that tsr_graph_find_loss knows), and accumulation over
+ * g->microbatches of the loss and of all that is owed to a parameter; what several uses of one parameter owe
+ * to it is added once, after that. g->grads gets each parameter's gradient (-1: the loss does not depend on
+ * it). */
 void tsr_pass_autodiff(tsr_graph *g);
 
 typedef enum { TSR_RULE_ADAMW, TSR_RULE_SGD, TSR_RULE_NONE } tsr_optimizer_kind;

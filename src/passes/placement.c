@@ -40,8 +40,9 @@ static void check_divides(placer *p, const tsr_value *v) {
       if (tsr_placement_equal(v->placement[a], v->placement[b]) && p->placing->size[a] > 1 &&
           p->placing->size[b] > 1)
         p->ok = tsr_diag_error(
-            p->diags, v->place, "'%s' %s cannot be split along dimension %d over both %s and %s", v->name,
-            tsr_shape_text(v->ndim, v->shape), v->placement[a].dim, tsr_axis_name(a), tsr_axis_name(b));
+            p->diags, v->place, "'%s' %s cannot be split along dimension %d over both %s and %s",
+            v->name, tsr_shape_text(v->ndim, v->shape), v->placement[a].dim, tsr_axis_name(a),
+            tsr_axis_name(b));
     if (size % n == 0) continue;
     p->ok = tsr_diag_error(
         p->diags, v->place,

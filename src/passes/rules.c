@@ -117,8 +117,8 @@ static void place_linear_dx(call *c) {
   give_all(c, by_rows ? rows : columns ? partial : rows_weight ? shard(last) : whole);
 }
 
-/* dw (out, in) = dy^T x, summed over rows; the third input is w itself, for its placement. Only dp's rows
- * are summed where they are: they come in units. */
+/* dw (out, in) = dy^T x, summed over rows; the third input is w itself, for its placement. Only
+ * dp's rows are summed where they are: they come in units. */
 static void place_linear_dw(call *c) {
   tsr_placement w = c->in[2];
   if ((is_rows(c, 0) || is_rows(c, 1)) && c->axis == TSR_DP) {
@@ -138,6 +138,17 @@ static void place_linear_dw(call *c) {
   }
 }
 
+/* A product's sum over a split dimension is made of the recipe's units, so they must divide it. */
+static void check_units(call *c, int64_t size) {
+  const tsr_units *u = &c->g->units;
+  int64_t microbatches = c->g->microbatches > 1 ? c->g->microbatches : 1;
+  int64_t units = c->axis == TSR_DP ? u->batch / microbatches : u->tp;
+  if (units > 1 && size % units)
+    c->error = tsr_arena_printf(
+        c->g->arena, "%s sums over %lld elements, which %lld units over %s do not divide",
+        c->node->name, (long long)size, (long long)units, tsr_axis_name(c->axis));
+}
+
 static void place_matmul(call *c) {
   int n = ndim(c, 0);
   bool ta = c->node->attr[0] != 0, tb = c->node->attr[1] != 0;
@@ -151,6 +162,7 @@ static void place_matmul(call *c) {
     c->in[0] = shard(ka);
     c->in[1] = shard(kb);
     give_all(c, partial);
+    check_units(c, input(c, 0)->shape[ka]);
   } else if (is_shard(a, m_dim)) {
     c->in[1] = whole;
     give_all(c, shard(n - 2));
@@ -245,10 +257,11 @@ static void place_sum_to(call *c) {
 /* Where (batch, sequence, heads * head_dim) is split along its last dimension, whole heads are. */
 static void check_heads(call *c, int i) {
   int64_t head_dim = (int64_t)c->node->attr[0], heads = input(c, i)->shape[2] / head_dim;
-  if (ndim(c, i) != 3 || !is_last(c, i) || heads % c->parts == 0) return;
+  if (c->error || !is_last(c, i) || heads % c->parts == 0) return;
   c->error = tsr_arena_printf(
-      c->g->arena, "%s: the %lld heads of '%s' cannot be split over %s into %lld", tsr_op_name(c->node->op),
-      (long long)heads, input(c, i)->name, tsr_axis_name(c->axis), (long long)c->parts);
+      c->g->arena, "%s: the %lld heads of '%s' cannot be split over %s into %lld",
+      tsr_op_name(c->node->op), (long long)heads, input(c, i)->name, tsr_axis_name(c->axis),
+      (long long)c->parts);
 }
 
 /* x (batch, sequence, heads * head_dim): batches and heads are independent. */
@@ -381,7 +394,8 @@ static void place_collective(call *c) {
   case TSR_OP_ALL_GATHER:
     if (in.kind != TSR_SHARD) c->error = wrong_input(c, "split");
     else if (attr[1] >= 0 && in.dim != (int)attr[1])
-      c->error = wrong_input(c, tsr_arena_printf(c->g->arena, "split along dimension %d", (int)attr[1]));
+      c->error =
+          wrong_input(c, tsr_arena_printf(c->g->arena, "split along dimension %d", (int)attr[1]));
     give_all(c, whole);
     return;
   case TSR_OP_REDUCE_SCATTER:

@@ -18,6 +18,8 @@ lowering_of(const tsr_compile_options *o, tsr_compile_purpose purpose, int64_t b
   if (purpose == TSR_COMPILE_TRAIN) {
     l.microbatches = o->config->training.gradient_accumulation_steps;
     l.batch_units = o->batch_units / (l.size[TSR_DP] * l.microbatches);
+  } else if (purpose == TSR_COMPILE_GENERATE) {
+    l.batch_units = o->batch_units >= l.size[TSR_DP] ? o->batch_units / l.size[TSR_DP] : 1;
   } else if (tsr_tree_is_subtree(batch, batch / l.size[TSR_DP])) {
     l.batch_units = batch / l.size[TSR_DP];
   }
@@ -70,6 +72,19 @@ static bool check_sequence(const tsr_compile_options *o, int64_t sequence, tsr_d
       (long long)tp);
 }
 
+/* Keys that change nothing here but memory or speed are said, so that no key is silent. */
+static void note_runner(const tsr_config *c, tsr_diags *diags) {
+  if (c->training.runner != TSR_RUNNER_MEMORY_EFFICIENT) return;
+  static const char *const keys[] = {
+      "transformer_config.runner_type", "training_config.gradient_checkpointing"};
+  tsr_place place = tsr_config_place(c, keys[0]);
+  if (!place.file) place = tsr_config_place(c, keys[1]);
+  tsr_diag_note(
+      diags, place,
+      "activations are kept, not recomputed: the weights are the same, the memory is what the plan "
+      "says");
+}
+
 bool tsr_compile(
     tsr_arena *arena, const tsr_compile_options *o, tsr_compile_purpose purpose, tsr_compiled *ret,
     tsr_diags *diags) {
@@ -89,6 +104,7 @@ bool tsr_compile(
   if (ret->graph->loss < 0) purpose = TSR_COMPILE_GENERATE;
   if (purpose != TSR_COMPILE_GENERATE) keep_only_loss(ret->graph);
   if (purpose == TSR_COMPILE_TRAIN) {
+    note_runner(o->config, diags);
     tsr_optimizer optimizer = optimizer_of(o->config);
     ret->graph->microbatches = o->config->training.gradient_accumulation_steps;
     tsr_pass_autodiff(ret->graph);

@@ -174,7 +174,7 @@ static void startup_test(void) {
   CHECK_STR(
       text.data, "mesh_shape: [4, 8], 32 ranks\n"
                  "devices: 32 of 32\n"
-                 "descriptor: mesh [1, 32] fits (line.textproto, by --mesh)\n"
+                 "descriptor: mesh [1, 32] fits; line.textproto, by --mesh\n"
                  "ParallelismContext: DP axis 0 (size 4), TP axis 1 (size 8)\n"
                  "parameters: sharded over tp = 8, replicated over dp = 4\n"
                  "batches: 8 samples over dp = 4, 2 a rank\n");

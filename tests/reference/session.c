@@ -10,7 +10,9 @@ enum { SETS_MAX = 32, THREADS = 2 };
 
 static void require(const session *s, bool ok, const char *what) {
   if (ok) return;
-  fprintf(stderr, "%s on dp %d, tp %d: cannot %s\n", s->options.name, s->options.dp, s->options.tp, what);
+  fprintf(
+      stderr, "%s on dp %d, tp %d: cannot %s\n", s->options.name, s->options.dp, s->options.tp,
+      what);
   tsr_diags_print(s->diags, stderr);
   abort();
 }
@@ -79,9 +81,10 @@ static void load_config(session *s) {
     sets[count++] = tsr_arena_printf(
         s->arena, "device_config.mesh_shape=[%d, %d]", s->options.dp, s->options.tp);
   for (int i = 0; s->options.sets[i]; i++) sets[count++] = s->options.sets[i];
-  const char *folder = strcmp(s->options.name, "linear_regression") ? "/tests/reference/data/"
-                                                                    : "/tests/reference/";
-  const char *path = tsr_arena_printf(s->arena, TSR_SOURCE_ROOT "%s%s.yaml", folder, s->options.name);
+  const char *folder =
+      strcmp(s->options.name, "linear_regression") ? "/tests/reference/data/" : "/tests/reference/";
+  const char *path =
+      tsr_arena_printf(s->arena, TSR_SOURCE_ROOT "%s%s.yaml", folder, s->options.name);
   require(s, tsr_config_load(s->arena, path, sets, count, &s->config, s->diags), "load");
 }
 
@@ -126,7 +129,8 @@ static void write_parameters(session *s) {
 
 static void read_batch(session *s) {
   static const char *const inputs[] = {"inputs", "tokens"};
-  bool labels = strcmp(s->options.name, "linear_regression") != 0, text = tsr_reference_has(s->ref, "tokens");
+  bool labels = strcmp(s->options.name, "linear_regression") != 0,
+       text = tsr_reference_has(s->ref, "tokens");
   s->samples = text ? 4 : 16;
   const char *names[] = {inputs[text], "targets"};
   for (int i = 0; i < 2; i++) {
@@ -145,13 +149,14 @@ session *session_open(const session_options *options) {
   tsr_arena *arena = tsr_arena_new();
   session *s = tsr_arena_alloc(arena, sizeof *s);
   *s = (session){.options = *options, .arena = arena, .diags = tsr_diags_new(arena)};
-  s->ref = tsr_reference_open(
-      tsr_arena_printf(arena, TSR_SOURCE_ROOT "/tests/reference/data/%s.safetensors", options->name));
+  s->ref = tsr_reference_open(tsr_arena_printf(
+      arena, TSR_SOURCE_ROOT "/tests/reference/data/%s.safetensors", options->name));
   read_batch(s);
   const tsr_kernels *kernels = tsr_kernels_get(NULL);
   load_config(s);
   compile(s, kernels);
-  tsr_worker_options w = {.parallel = s->parallel, .kernels = kernels, .threads = THREADS, .seed = 1};
+  tsr_worker_options w = {
+      .parallel = s->parallel, .kernels = kernels, .threads = THREADS, .seed = 1};
   const tsr_program *programs[] = {s->training.program, s->generation.program};
   tsr_bound *bound[2] = {0};
   int count = options->generation ? 2 : 1;

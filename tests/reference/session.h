@@ -1,5 +1,5 @@
-/* A model of tests/reference/data, compiled and bound on a mesh of CPU ranks, for the comparison with
- * what PyTorch computed. */
+/* A model of tests/reference/data, compiled and bound on a mesh of CPU ranks, for the comparison
+ * with what PyTorch computed. */
 #ifndef TSR_TESTS_REFERENCE_SESSION_H
 #define TSR_TESTS_REFERENCE_SESSION_H
 #include "run/worker.h"
@@ -23,14 +23,14 @@ typedef struct {
   tsr_compiled training, generation;
   tsr_worker *worker;
   tsr_bound *train, *generate;
-  const void *rows[2];   /* the batch's inputs and targets, of 4 bytes an element */
+  const void *rows[2]; /* the batch's inputs and targets, of 4 bytes an element */
   int64_t row_bytes[2];
   int64_t samples, counted; /* counted: targets that are not -100; samples of a table */
   int64_t first;            /* the sample that the program's first row is filled with */
 } session;
 
-/* Prints the diagnostics and aborts when something refuses: every case here must run. The parameters
- * are the reference's. Weight decay applies to every parameter, as in the reference. */
+/* Prints the diagnostics and aborts when something refuses: every case here must run. The
+ * parameters are the reference's. Weight decay applies to every parameter, as in the reference. */
 session *session_open(const session_options *options);
 void session_close(session *s);
 

@@ -57,7 +57,8 @@ int main(int argc, char **argv) {
   tsr_table table;
   tsr_table_columns columns = {0};
   bool ok = tsr_table_read(
-      arena, TSR_SOURCE_ROOT "/configs/data/linear_regression.csv", &columns, TSR_NOWHERE, &table, diags);
+      arena, TSR_SOURCE_ROOT "/configs/data/linear_regression.csv", &columns, TSR_NOWHERE, &table,
+      diags);
   char path[] = "/tmp/least_squares_XXXXXX";
   int file = mkstemp(path);
   CHECK(ok && file >= 0 && argc == 2 && table.features < COEFFICIENTS_MAX);

@@ -18,11 +18,13 @@ static int64_t promised(tsr_arena *arena, const char *path, tsr_diags *diags) {
   return mark ? atoll(mark + strlen("# parameters: ")) : 0;
 }
 
-static bool compile(tsr_arena *arena, const tsr_config *config, tsr_compiled *ret, tsr_diags *diags) {
+static bool
+compile(tsr_arena *arena, const tsr_config *config, tsr_compiled *ret, tsr_diags *diags) {
   tsr_parallel *parallel;
   tsr_mesh *mesh = tsr_mesh_make_cpu(arena, (int[]){1}, 1);
   tsr_cpu_context device = {tsr_kernels_get(NULL), 1};
-  tsr_compile_options o = {.config = config, .vocab_detected = CHARACTERS, .scratch = tsr_cpu_scratch};
+  tsr_compile_options o = {
+      .config = config, .vocab_detected = CHARACTERS, .scratch = tsr_cpu_scratch};
   if (!tsr_parallel_make(arena, config, mesh, &parallel, diags) ||
       !tsr_parallel_units(parallel, config, &o.batch_units, &o.tp_units, diags))
     return false;
@@ -34,14 +36,16 @@ static bool compile(tsr_arena *arena, const tsr_config *config, tsr_compiled *re
 
 static void check_model(const char *file) {
   static const char *const sets[] = {
-      "training_config.batch_size=1", "training_config.sequence_length=8", "training_config.eval_every=0"};
+      "training_config.batch_size=1", "training_config.sequence_length=8",
+      "training_config.eval_every=0"};
   tsr_arena *arena = tsr_arena_new();
   tsr_diags *diags = tsr_diags_new(arena);
   const char *path = tsr_arena_printf(arena, TSR_SOURCE_ROOT "/configs/models/%s", file);
   tsr_config *config;
   tsr_compiled compiled;
   tsr_plan plan = {0};
-  bool ok = tsr_config_load(arena, path, sets, 3, &config, diags) && compile(arena, config, &compiled, diags);
+  bool ok = tsr_config_load(arena, path, sets, 3, &config, diags) &&
+            compile(arena, config, &compiled, diags);
   if (ok) tsr_plan_make(compiled.program, &plan);
   tsr_diags_print(diags, stderr);
   CHECK_AT(ok, "%s does not compile", file);

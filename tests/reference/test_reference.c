@@ -11,8 +11,8 @@ static const char *const batches[2][3] = {
     {"training_config.batch_size=4", "training_config.batch_size=2"},
     {"training_config.batch_size=16", "training_config.batch_size=8"}};
 static const char *const adamw[] = {
-    "training_config.optimizer.type=AdamW",   "training_config.optimizer.beta1=0.9",
-    "training_config.optimizer.beta2=0.95",   "training_config.optimizer.epsilon=1.0e-8",
+    "training_config.optimizer.type=AdamW",       "training_config.optimizer.beta1=0.9",
+    "training_config.optimizer.beta2=0.95",       "training_config.optimizer.epsilon=1.0e-8",
     "training_config.optimizer.weight_decay=0.1", NULL};
 static const char *const sgd[] = {
     "training_config.optimizer.type=SGD", "training_config.optimizer.momentum=0.9", NULL};
@@ -52,8 +52,8 @@ open_run(const char *model, int side, int accumulation, const run *r, bool gener
 
 /* Differences relative to `scale`. */
 static void compare(
-    const session *s, const char *what, const float *got, const float *want, int64_t n, double scale,
-    double bound) {
+    const session *s, const char *what, const float *got, const float *want, int64_t n,
+    double scale, double bound) {
   double worst = 0;
   int64_t at = 0;
   for (int64_t i = 0; i < n; i++) {
@@ -61,9 +61,9 @@ static void compare(
     if (!(d <= worst)) worst = d, at = i;
   }
   CHECK_AT(
-      worst <= bound * scale, "%s, dp %d x tp %d: %s differs by %.3g of %.3g: [%lld] is %.9g, not %.9g",
-      s->options.name, s->options.dp, s->options.tp, what, worst, scale, (long long)at, got[at],
-      want[at]);
+      worst <= bound * scale,
+      "%s, dp %d x tp %d: %s differs by %.3g of %.3g: [%lld] is %.9g, not %.9g", s->options.name,
+      s->options.dp, s->options.tp, what, worst, scale, (long long)at, got[at], want[at]);
 }
 
 static double largest(const float *x, int64_t n) {

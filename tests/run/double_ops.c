@@ -37,7 +37,8 @@ static void run_matmul(const call *c) {
       for (int64_t j = 0; j < N; j++) {
         double sum = 0;
         for (int64_t k = 0; k < K; k++)
-          sum += c->in[0][b * M * K + (ta ? k * M + i : i * K + k)] * c->in[1][b * K * N + (tb ? j * K + k : k * N + j)];
+          sum += c->in[0][b * M * K + (ta ? k * M + i : i * K + k)] *
+                 c->in[1][b * K * N + (tb ? j * K + k : k * N + j)];
         c->out[(b * M + i) * N + j] = sum;
       }
 }
@@ -86,9 +87,12 @@ static void run_unary(const call *c) {
   for (int64_t i = 0; i < size(c, 0); i++) c->out[i] = unary(c->n->op, c->in[0][i]);
 }
 static void run_swiglu(const call *c) {
-  for (int64_t i = 0; i < size(c, 0); i++) c->out[i] = c->in[0][i] * sigmoid(c->in[0][i]) * c->in[1][i];
+  for (int64_t i = 0; i < size(c, 0); i++)
+    c->out[i] = c->in[0][i] * sigmoid(c->in[0][i]) * c->in[1][i];
 }
-static void run_same(const call *c) { memcpy(c->out, c->in[0], sizeof(double) * (size_t)size(c, 0)); }
+static void run_same(const call *c) {
+  memcpy(c->out, c->in[0], sizeof(double) * (size_t)size(c, 0));
+}
 
 /* Ones dropped out: the mask with its factor, as the stream of this node gives it. */
 static double *mask(const call *c, double p, int ndim, const int64_t *shape) {
@@ -119,7 +123,8 @@ static void run_norm(const call *c) {
     for (int64_t i = 0; i < C; i++) square += (x[i] - mean) * (x[i] - mean) / (double)C;
     double rstd = 1 / sqrt(square + (double)(float)c->n->attr[0]);
     for (int64_t i = 0; i < C; i++)
-      c->out[r * C + i] = (x[i] - mean) * rstd * c->in[1][i] + (c->n->inputs_count == 3 ? c->in[2][i] : 0);
+      c->out[r * C + i] =
+          (x[i] - mean) * rstd * c->in[1][i] + (c->n->inputs_count == 3 ? c->in[2][i] : 0);
   }
 }
 
@@ -140,7 +145,8 @@ static void run_rope(const call *c) {
   for (int64_t r = 0; r < rows(c, 0); r++)
     for (int64_t h = 0; h < C / D; h++)
       for (int64_t i = 0; i < D / 2; i++) {
-        const double *x = c->in[0] + r * C + h * D + i, *turn = c->in[1] + ((r % T) * (D / 2) + i) * 2;
+        const double *x = c->in[0] + r * C + h * D + i,
+                     *turn = c->in[1] + ((r % T) * (D / 2) + i) * 2;
         double *y = c->out + r * C + h * D + i;
         y[0] = x[0] * turn[0] - x[D / 2] * turn[1];
         y[D / 2] = x[D / 2] * turn[0] + x[0] * turn[1];
@@ -149,23 +155,26 @@ static void run_rope(const call *c) {
 
 static void run_attention(const call *c) {
   const double *attr = c->n->attr;
-  int64_t B = c->type[0]->shape[0], T = c->type[0]->shape[1], D = (int64_t)attr[0], H = last(c->type[0]) / D,
-          G = last(c->type[1]) / D;
+  int64_t B = c->type[0]->shape[0], T = c->type[0]->shape[1], D = (int64_t)attr[0],
+          H = last(c->type[0]) / D, G = last(c->type[1]) / D;
   double scale = attr[2] != 0 ? attr[2] : 1 / sqrt((double)D);
   const double *kept = mask(c, attr[3], 4, (int64_t[]){B, H, T, T});
   double *p = tsr_arena_array(c->d->g->arena, double, T);
   for (int64_t at = 0; at < B * H * T; at++) {
-    int64_t i = at % T, h = at / T % H, b = at / T / H, g = h / (H / G), n = attr[1] != 0 ? i + 1 : T;
+    int64_t i = at % T, h = at / T % H, b = at / T / H, g = h / (H / G),
+            n = attr[1] != 0 ? i + 1 : T;
     const double *q = c->in[0] + (b * T + i) * H * D + h * D;
     double *out = c->out + (b * T + i) * H * D + h * D;
     for (int64_t j = 0; j < n; j++) {
       p[j] = 0;
-      for (int64_t d = 0; d < D; d++) p[j] += scale * q[d] * c->in[1][(b * T + j) * G * D + g * D + d];
+      for (int64_t d = 0; d < D; d++)
+        p[j] += scale * q[d] * c->in[1][(b * T + j) * G * D + g * D + d];
     }
     softmax(p, p, n);
     for (int64_t d = 0; d < D; d++) {
       out[d] = 0;
-      for (int64_t j = 0; j < n; j++) out[d] += p[j] * kept[at * T + j] * c->in[2][(b * T + j) * G * D + g * D + d];
+      for (int64_t j = 0; j < n; j++)
+        out[d] += p[j] * kept[at * T + j] * c->in[2][(b * T + j) * G * D + g * D + d];
     }
   }
 }
@@ -218,43 +227,63 @@ static void run_squared(const call *c) {
 
 static double_op *find(tsr_op op) {
   switch ((int)op) {
-  case TSR_OP_LINEAR: return run_linear;
-  case TSR_OP_MATMUL: return run_matmul;
-  case TSR_OP_EMBEDDING: return run_embedding;
-  case TSR_OP_ADD: return run_add;
-  case TSR_OP_SUB: return run_sub;
-  case TSR_OP_MUL: return run_mul;
-  case TSR_OP_SCALE: return run_scale;
+  case TSR_OP_LINEAR:
+    return run_linear;
+  case TSR_OP_MATMUL:
+    return run_matmul;
+  case TSR_OP_EMBEDDING:
+    return run_embedding;
+  case TSR_OP_ADD:
+    return run_add;
+  case TSR_OP_SUB:
+    return run_sub;
+  case TSR_OP_MUL:
+    return run_mul;
+  case TSR_OP_SCALE:
+    return run_scale;
   case TSR_OP_GELU:
   case TSR_OP_GELU_ERF:
   case TSR_OP_RELU:
   case TSR_OP_SILU:
   case TSR_OP_TANH:
-  case TSR_OP_SIGMOID: return run_unary;
-  case TSR_OP_SWIGLU: return run_swiglu;
-  case TSR_OP_DROPOUT: return run_dropout;
+  case TSR_OP_SIGMOID:
+    return run_unary;
+  case TSR_OP_SWIGLU:
+    return run_swiglu;
+  case TSR_OP_DROPOUT:
+    return run_dropout;
   case TSR_OP_LAYERNORM:
-  case TSR_OP_RMSNORM: return run_norm;
-  case TSR_OP_SOFTMAX: return run_softmax;
-  case TSR_OP_ROPE: return run_rope;
-  case TSR_OP_ATTENTION: return run_attention;
+  case TSR_OP_RMSNORM:
+    return run_norm;
+  case TSR_OP_SOFTMAX:
+    return run_softmax;
+  case TSR_OP_ROPE:
+    return run_rope;
+  case TSR_OP_ATTENTION:
+    return run_attention;
   case TSR_OP_TRANSPOSE:
-  case TSR_OP_SLICE: return run_moved;
+  case TSR_OP_SLICE:
+    return run_moved;
   case TSR_OP_RESHAPE:
   case TSR_OP_ALL_REDUCE:
   case TSR_OP_ALL_GATHER:
   case TSR_OP_REDUCE_SCATTER:
   case TSR_OP_ALL_TO_ALL:
-  case TSR_OP_SCATTER: return run_same;
-  case TSR_OP_CE_STATS: return run_nothing;
-  case TSR_OP_CE_LOSS: return run_ce_loss;
-  case TSR_OP_SQUARED_ERROR: return run_squared;
-  default: return NULL;
+  case TSR_OP_SCATTER:
+    return run_same;
+  case TSR_OP_CE_STATS:
+    return run_nothing;
+  case TSR_OP_CE_LOSS:
+    return run_ce_loss;
+  case TSR_OP_SQUARED_ERROR:
+    return run_squared;
+  default:
+    return NULL;
   }
 }
 
-/* Angles position * theta^(-2i/D); Llama 3 divides slow ones by `factor`, with a smooth passage between
- * wavelengths context/high and context/low. */
+/* Angles position * theta^(-2i/D); Llama 3 divides slow ones by `factor`, with a smooth passage
+ * between wavelengths context/high and context/low. */
 static void fill_rope(double *out, const tsr_value *v) {
   static const double pi = 3.14159265358979323846;
   const double *s = v->init.scaling;
@@ -271,7 +300,8 @@ static void fill_rope(double *out, const tsr_value *v) {
     }
 }
 
-doubles doubles_make(const tsr_graph *g, const tsr_kernels *kernels, uint64_t seed, double inv_count) {
+doubles
+doubles_make(const tsr_graph *g, const tsr_kernels *kernels, uint64_t seed, double inv_count) {
   doubles d = {.g = g, .kernels = kernels, .seed = seed, .inv_count = inv_count};
   d.values = tsr_arena_array(g->arena, double *, g->values_count);
   for (int v = 0; v < g->values_count; v++) {
@@ -285,7 +315,8 @@ void doubles_run(const doubles *d) {
   for (int i = 0; i < d->g->nodes_count; i++) {
     const tsr_node *n = &d->g->nodes[i];
     if (n->section != TSR_FORWARD) continue;
-    call c = {.d = d, .n = n, .out = d->values[n->outputs[0]], .out_type = &d->g->values[n->outputs[0]]};
+    call c = {
+        .d = d, .n = n, .out = d->values[n->outputs[0]], .out_type = &d->g->values[n->outputs[0]]};
     for (int k = 0; k < n->inputs_count; k++) {
       c.in[k] = d->values[n->inputs[k]];
       c.type[k] = &d->g->values[n->inputs[k]];

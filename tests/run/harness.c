@@ -164,6 +164,8 @@ bool harness_compile(tsr_graph *g, const harness_options *o, harness *ret, tsr_d
   memcpy(placing.size, ret->parallel.size, sizeof placing.size);
   placing.units[TSR_DP] = o->batch_units;
   placing.units[TSR_TP] = o->tp_units;
+  placing.sequence_units = o->sequence_units;
+  placing.sequence_parallel = o->sequence_parallel;
   if (!tsr_pass_placement(g, &placing, &ret->placed, diags)) return false;
   tsr_lowering lowering = {.microbatches = o->microbatches};
   for (int a = 0; a < TSR_AXES; a++) lowering.size[a] = ret->parallel.size[a];
@@ -205,8 +207,8 @@ static uint64_t scatter(const char *name, int64_t sample, int64_t i) {
   return x ^ (x >> 31);
 }
 
-double harness_number(
-    const harness_options *o, const char *name, bool tokens, int64_t sample, int64_t i) {
+double
+harness_number(const harness_options *o, const char *name, bool tokens, int64_t sample, int64_t i) {
   uint64_t x = scatter(name, sample, i);
   if (!tokens) return (float)((double)(x >> 11) / 4503599627370496.0 - 1); /* in [-1, 1) */
   if (o->ignore_some && !strcmp(name, "targets") && x % 5 == 0) return -100;

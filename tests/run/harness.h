@@ -1,5 +1,6 @@
-/* What the tests of the core share: graphs written as short texts, a mesh made by hand, and a worker that
- * trains on numbers that are a function of an input's name, the sample and the element. */
+/* What the tests of the core share: graphs written as short texts, a mesh made by hand, and a
+ * worker that trains on numbers that are a function of an input's name, the sample and the element.
+ */
 #ifndef TSR_TESTS_HARNESS_H
 #define TSR_TESTS_HARNESS_H
 #include "passes/passes.h"
@@ -7,11 +8,11 @@
 
 /* "x 4,3,5" as an input, "t 4,3 tokens" as one that holds tokens. */
 int harness_input(tsr_graph *g, const char *text);
-/* "w 8,4" as a parameter; "w 8,4 0" is split over tp along dimension 0. First values are normal with deviation
- * 0.5; vectors (one dimension) are decayed no more than norms and biases are. */
+/* "w 8,4" as a parameter; "w 8,4 0" is split over tp along dimension 0. First values are normal
+ * with deviation 0.5; vectors (one dimension) are decayed no more than norms and biases are. */
 int harness_param(tsr_graph *g, const char *text);
-/* "y: linear(x, w, b)": as a graph file writes it, names as the values have them. The first result. Prints
- * the errors and ends the process when the call is wrong. */
+/* "y: linear(x, w, b)": as a graph file writes it, names as the values have them. The first result.
+ * Prints the errors and ends the process when the call is wrong. */
 int harness_call(tsr_graph *g, const char *text);
 /* The same, for calls that are expected to fail; places count columns of the text in line 1. */
 bool harness_try(tsr_graph *g, const char *text, int *ret_value, tsr_diags *diags);
@@ -27,6 +28,8 @@ tsr_parallel harness_parallel(int dp, int tp);
 typedef struct {
   int dp, tp, threads;
   int64_t microbatches, batch_units, tp_units;
+  int64_t sequence_units; /* 0: positions are not split */
+  bool sequence_parallel;
   const tsr_optimizer *optimizer; /* NULL: none; then gradients become outputs d.<param> */
   int vocabulary;                 /* tokens are below it */
   bool ignore_some;               /* every fifth target is -100 */
@@ -58,6 +61,7 @@ float *harness_read(tsr_arena *arena, const harness *h, const char *name, int64_
 float *harness_read_param(tsr_arena *arena, const harness *h, int param, int64_t *ret_count);
 
 /* What input `name` holds: element i of a sample; tokens as integers. */
-double harness_number(const harness_options *o, const char *name, bool tokens, int64_t sample, int64_t i);
+double
+harness_number(const harness_options *o, const char *name, bool tokens, int64_t sample, int64_t i);
 
 #endif

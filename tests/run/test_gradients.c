@@ -1,5 +1,5 @@
-/* Every op that a graph file can call: its result against the same in double, and the gradient of every
- * parameter against differences of a loss in double. Sizes are odd on purpose. */
+/* Every op that a graph file can call: its result against the same in double, and the gradient of
+ * every parameter against differences of a loss in double. Sizes are odd on purpose. */
 #include "double_ops.h"
 #include "harness.h"
 #include "tests/check.h"
@@ -9,7 +9,7 @@ typedef struct {
   const char *op;     /* as tsr_graph_call_names gives it */
   const char *inputs; /* separated by ';'; gradients are those of parameters */
   const char *params;
-  const char *calls;  /* the result is y, or the loss `loss` */
+  const char *calls; /* the result is y, or the loss `loss` */
 } op_case;
 
 static const op_case cases[] = {
@@ -46,7 +46,8 @@ static const op_case cases[] = {
     {"swiglu", "", "a 7,9; b 7,9", "y: swiglu(a, b)"},
     {"dropout", "", "x 5,3,7", "y: dropout(x, p: 0.3)"},
     {"dropout", "", "x 5,3,7", "y: dropout(x, p: 0)"},
-    {"dropout", "", "x 3,2,2,3,3", "y: dropout(x, p: 0.3)"}, /* as many dimensions as there may be */
+    {"dropout", "", "x 3,2,2,3,3",
+     "y: dropout(x, p: 0.3)"}, /* as many dimensions as there may be */
     {"layernorm", "", "x 3,2,9; w 9", "y: layernorm(x, w)"},
     {"layernorm", "", "x 5,9; w 9; b 9", "y: layernorm(x, w, b, eps: 0.01)"},
     {"rmsnorm", "", "x 3,2,9; w 9", "y: rmsnorm(x, w)"},
@@ -54,19 +55,24 @@ static const op_case cases[] = {
     {"softmax", "", "x 3,2,9", "y: softmax(x)"},
     {"rope", "", "x 2,5,18", "y: rope(x, head_dim: 6)"},
     {"rope", "", "x 2,9,12",
-     "y: rope(x, head_dim: 12, theta: 50, scaling_factor: 8, low_freq_factor: 1, high_freq_factor: 4, "
+     "y: rope(x, head_dim: 12, theta: 50, scaling_factor: 8, low_freq_factor: 1, high_freq_factor: "
+     "4, "
      "original_context_length: 64)"},
     {"attention", "", "q 2,5,6; k 2,5,6; v 2,5,6", "y: attention(q, k, v, head_dim: 3)"},
     {"attention", "", "q 2,5,6; k 2,5,6; v 2,5,6", "y: attention(q, k, v, head_dim: 3, causal: 0)"},
-    {"attention", "", "q 2,7,20; k 2,7,10; v 2,7,10", "y: attention(q, k, v, head_dim: 5, scale: 0.7)"},
-    {"attention", "", "q 1,7,12; k 1,7,3; v 1,7,3", "y: attention(q, k, v, head_dim: 3, causal: 0)"},
-    {"attention", "", "q 2,5,12; k 2,5,6; v 2,5,6", "y: attention(q, k, v, head_dim: 3, dropout: 0.25)"},
+    {"attention", "", "q 2,7,20; k 2,7,10; v 2,7,10",
+     "y: attention(q, k, v, head_dim: 5, scale: 0.7)"},
+    {"attention", "", "q 1,7,12; k 1,7,3; v 1,7,3",
+     "y: attention(q, k, v, head_dim: 3, causal: 0)"},
+    {"attention", "", "q 2,5,12; k 2,5,6; v 2,5,6",
+     "y: attention(q, k, v, head_dim: 3, dropout: 0.25)"},
     {"attention", "", "q 2,5,6", "y: attention(q, q, q, head_dim: 3)"},
     {"reshape", "", "x 2,3,10", "r: reshape(x, shape: [6,5,2]); y: softmax(r)"},
     {"transpose", "", "x 2,3,5", "t: transpose(x, dim0: 0, dim1: 2); y: softmax(t)"},
     {"transpose", "", "x 2,3,5", "t: transpose(x, dim0: -1, dim1: 1); y: softmax(t)"},
     {"slice", "", "x 2,7,5", "t: slice(x, dim: 1, begin: 2, end: 5); y: softmax(t)"},
-    {"slice", "", "x 7,5", "a: slice(x, dim: 0, begin: 0, end: 3); b: slice(x, dim: 0, begin: 3, end: 6); y: mul(a, b)"},
+    {"slice", "", "x 7,5",
+     "a: slice(x, dim: 0, begin: 0, end: 3); b: slice(x, dim: 0, begin: 3, end: 6); y: mul(a, b)"},
     {"slice", "", "x 3,9", "t: slice(x, dim: -1, begin: 4, end: 9); y: softmax(t)"},
     {"split", "", "x 3,9", "s: split(x, sections: 3); a: mul(s.0, s.1); y: mul(a, s.2)"},
     {"split", "", "x 3,4,5", "s: split(x, sections: 2, dim: 1); y: swiglu(s.0, s.1)"},
@@ -107,7 +113,8 @@ static void fill_doubles(const doubles *d, const harness *h) {
     int64_t n = tsr_value_elements(value), row = n / value->shape[0];
     if (value->kind == TSR_VALUE_INPUT)
       for (int64_t i = 0; i < n; i++)
-        d->values[v][i] = harness_number(&h->options, value->name, value->dtype == TSR_I32, i / row, i % row);
+        d->values[v][i] =
+            harness_number(&h->options, value->name, value->dtype == TSR_I32, i / row, i % row);
     if (value->kind != TSR_VALUE_PARAM) continue;
     float *w = harness_read_param(arena, h, value->param, &n);
     for (int64_t i = 0; i < n; i++) d->values[v][i] = (double)w[i];
@@ -126,8 +133,10 @@ static double slope(const doubles *d, int loss, double *x, double h) {
   return (up - down) / (2 * h);
 }
 
-/* One parameter: the float gradient against central differences, which must have converged first. */
-static void check_gradient(const op_case *c, const harness *h, const doubles *d, int loss, int value) {
+/* One parameter: the float gradient against central differences, which must have converged first.
+ */
+static void
+check_gradient(const op_case *c, const harness *h, const doubles *d, int loss, int value) {
   const tsr_value *v = &d->g->values[value];
   tsr_arena *arena = h->graph->arena;
   int64_t n = tsr_value_elements(v), count = 0;
@@ -142,10 +151,13 @@ static void check_gradient(const op_case *c, const harness *h, const doubles *d,
   double scale = largest(want, n);
   CHECK_AT(scale > 1e-5, "%s: the gradient of '%s' is all but zero", c->calls, v->name);
   for (int64_t i = 0; i < n; i++) {
-    CHECK_AT(fabs(want[i] - coarse[i]) < 1e-5 * scale, "%s: no limit for '%s' at %d", c->calls, v->name, (int)i);
     CHECK_AT(
-        fabs((double)got[i] - want[i]) < 2e-4 * scale, "%s: the gradient of '%s' at %d is %.9g, not %.9g", c->calls,
-        v->name, (int)i, (double)got[i], want[i]);
+        fabs(want[i] - coarse[i]) < 1e-5 * scale, "%s: no limit for '%s' at %d", c->calls, v->name,
+        (int)i);
+    CHECK_AT(
+        fabs((double)got[i] - want[i]) < 2e-4 * scale,
+        "%s: the gradient of '%s' at %d is %.9g, not %.9g", c->calls, v->name, (int)i,
+        (double)got[i], want[i]);
   }
 }
 
@@ -157,8 +169,9 @@ static void check_output(const op_case *c, const harness *h, const doubles *d, c
   double scale = largest(d->values[value], n);
   for (int64_t i = 0; i < n; i++)
     CHECK_AT(
-        fabs((double)got[i] - d->values[value][i]) <= 5e-6 * (scale > 1 ? scale : 1), "%s: '%s' at %d is %.9g, not %.9g",
-        c->calls, name, (int)i, (double)got[i], d->values[value][i]);
+        fabs((double)got[i] - d->values[value][i]) <= 5e-6 * (scale > 1 ? scale : 1),
+        "%s: '%s' at %d is %.9g, not %.9g", c->calls, name, (int)i, (double)got[i],
+        d->values[value][i]);
 }
 
 /* Over how many ranks and units does not matter: whatever the case allows. */
@@ -171,7 +184,8 @@ static void run_case(const op_case *c) {
   if (!strstr(c->calls, "loss:")) add_loss(g);
   g->loss = harness_find(g, "loss");
   tsr_graph_output(g, "loss", g->loss);
-  harness_options o = {.dp = 1, .tp = 1, .threads = 2, .microbatches = 1, .batch_units = 1, .tp_units = 1};
+  harness_options o = {
+      .dp = 1, .tp = 1, .threads = 2, .microbatches = 1, .batch_units = 1, .tp_units = 1};
   o.vocabulary = 11;
   o.ignore_some = true;
   harness h = harness_open(arena, g, &o);

@@ -1,5 +1,6 @@
-/* The contract on bits: the same recipe gives the same bits of every weight, of the loss and of the gradient norm
- * after every step, on any mesh, number of threads and accumulation that the recipe allows. */
+/* The contract on bits: the same recipe gives the same bits of every weight, of the loss and of the
+ * gradient norm after every step, on any mesh, number of threads and accumulation that the recipe
+ * allows. */
 #include "harness.h"
 #include "tests/check.h"
 #include <stdlib.h>
@@ -8,40 +9,51 @@ enum { STEPS = 3 };
 
 /* Megatron's placements: columns then rows, the vocabulary split, head and embedding tied. */
 static void gpt2(tsr_graph *g, int64_t batch) {
-  harness_inputs(g, tsr_arena_printf(g->arena, "tokens %d,6 tokens; targets %d,6 tokens", (int)batch, (int)batch));
+  harness_inputs(
+      g, tsr_arena_printf(
+             g->arena, "tokens %d,6 tokens; targets %d,6 tokens", (int)batch, (int)batch));
   harness_params(
       g, "wte 24,16 0; wpe 6,16; ln1 16; ln1b 16; wqkv_q 16,16 0; wqkv_k 16,16 0; wqkv_v 16,16 0;"
-         "bq 16 0; bk 16 0; bv 16 0; wo 16,16 1; bo 16; ln2 16; ln2b 16; up 32,16 0; upb 32 0; down 16,32 1;"
+         "bq 16 0; bk 16 0; bv 16 0; wo 16,16 1; bo 16; ln2 16; ln2b 16; up 32,16 0; upb 32 0; "
+         "down 16,32 1;"
          "downb 16; lnf 16; lnfb 16");
   harness_calls(
-      g, "e: embedding(tokens, wte); x0: add(e, wpe); x1: dropout(x0, p: 0.1)\n"
-         "h: layernorm(x1, ln1, ln1b); q: linear(h, wqkv_q, bq); k: linear(h, wqkv_k, bk)\n"
-         "v: linear(h, wqkv_v, bv); a: attention(q, k, v, head_dim: 4, dropout: 0.1)\n"
-         "o: linear(a, wo, bo); od: dropout(o, p: 0.1); x2: add(x1, od)\n"
-         "h2: layernorm(x2, ln2, ln2b); u: linear(h2, up, upb); ug: gelu(u); ud: dropout(ug, p: 0.2)\n"
-         "d: linear(ud, down, downb); dd: dropout(d, p: 0.1); x3: add(x2, dd)\n"
-         "hf: layernorm(x3, lnf, lnfb); logits: linear(hf, wte)\n"
-         "loss: cross_entropy(logits, targets, valid: 21)");
+      g,
+      "e: embedding(tokens, wte); x0: add(e, wpe); x1: dropout(x0, p: 0.1)\n"
+      "h: layernorm(x1, ln1, ln1b); q: linear(h, wqkv_q, bq); k: linear(h, wqkv_k, bk)\n"
+      "v: linear(h, wqkv_v, bv); a: attention(q, k, v, head_dim: 4, dropout: 0.1)\n"
+      "o: linear(a, wo, bo); od: dropout(o, p: 0.1); x2: add(x1, od)\n"
+      "h2: layernorm(x2, ln2, ln2b); u: linear(h2, up, upb); ug: gelu(u); ud: dropout(ug, p: 0.2)\n"
+      "d: linear(ud, down, downb); dd: dropout(d, p: 0.1); x3: add(x2, dd)\n"
+      "hf: layernorm(x3, lnf, lnfb); logits: linear(hf, wte)\n"
+      "loss: cross_entropy(logits, targets, valid: 21)");
 }
 
-/* Grouped heads, rotary positions, norms of q and k by head, no biases, head and embedding apart. */
+/* Grouped heads, rotary positions, norms of q and k by head, no biases, head and embedding apart.
+ */
 static void llama(tsr_graph *g, int64_t batch) {
-  harness_inputs(g, tsr_arena_printf(g->arena, "tokens %d,5 tokens; targets %d,5 tokens", (int)batch, (int)batch));
+  harness_inputs(
+      g, tsr_arena_printf(
+             g->arena, "tokens %d,5 tokens; targets %d,5 tokens", (int)batch, (int)batch));
   harness_params(
-      g, "wte 24,20 1; n1 20; wq 32,20 0; wk 16,20 0; wv 16,20 0; qn 4; kn 4; wo 20,32 1; n2 20; gate 28,20 0;"
+      g, "wte 24,20 1; n1 20; wq 32,20 0; wk 16,20 0; wv 16,20 0; qn 4; kn 4; wo 20,32 1; n2 20; "
+         "gate 28,20 0;"
          "up 28,20 0; down 20,28 1; nf 20; head 24,20 0");
   harness_calls(
-      g, tsr_arena_printf(
-             g->arena,
-             "x0: embedding(tokens, wte); h: rmsnorm(x0, n1); q: linear(h, wq); k: linear(h, wk)\n"
-             "v: linear(h, wv); q4: reshape(q, shape: [%d,5,8,4]); k4: reshape(k, shape: [%d,5,4,4])\n"
-             "qn4: rmsnorm(q4, qn); kn4: rmsnorm(k4, kn)\n"
-             "q3: reshape(qn4, shape: [%d,5,32]); k3: reshape(kn4, shape: [%d,5,16])\n"
-             "qr: rope(q3, head_dim: 4); kr: rope(k3, head_dim: 4); a: attention(qr, kr, v, head_dim: 4)\n"
-             "o: linear(a, wo); x1: add(x0, o); h2: rmsnorm(x1, n2); g: linear(h2, gate); u: linear(h2, up)\n"
-             "s: swiglu(g, u); d: linear(s, down); x2: add(x1, d); hf: rmsnorm(x2, nf)\n"
-             "logits: linear(hf, head); loss: cross_entropy(logits, targets, valid: 23)",
-             (int)batch, (int)batch, (int)batch, (int)batch));
+      g,
+      tsr_arena_printf(
+          g->arena,
+          "x0: embedding(tokens, wte); h: rmsnorm(x0, n1); q: linear(h, wq); k: linear(h, wk)\n"
+          "v: linear(h, wv); q4: reshape(q, shape: [%d,5,8,4]); k4: reshape(k, shape: [%d,5,4,4])\n"
+          "qn4: rmsnorm(q4, qn); kn4: rmsnorm(k4, kn)\n"
+          "q3: reshape(qn4, shape: [%d,5,32]); k3: reshape(kn4, shape: [%d,5,16])\n"
+          "qr: rope(q3, head_dim: 4); kr: rope(k3, head_dim: 4); a: attention(qr, kr, v, head_dim: "
+          "4)\n"
+          "o: linear(a, wo); x1: add(x0, o); h2: rmsnorm(x1, n2); g: linear(h2, gate); u: "
+          "linear(h2, up)\n"
+          "s: swiglu(g, u); d: linear(s, down); x2: add(x1, d); hf: rmsnorm(x2, nf)\n"
+          "logits: linear(hf, head); loss: cross_entropy(logits, targets, valid: 23)",
+          (int)batch, (int)batch, (int)batch, (int)batch));
 }
 
 /* A net for features: batch units without a vocabulary, a weight that nothing splits. */
@@ -49,8 +61,9 @@ static void mlp(tsr_graph *g, int64_t batch) {
   harness_inputs(g, tsr_arena_printf(g->arena, "x %d,7; y %d,3", (int)batch, (int)batch));
   harness_params(g, "w1 12,7 0; b1 12 0; w2 9,12 1; b2 9; w3 3,9; b3 3");
   harness_calls(
-      g, "h: linear(x, w1, b1); r: relu(h); h2: linear(r, w2, b2); t: tanh(h2); z: linear(t, w3, b3);"
-         "loss: mse(z, y)");
+      g,
+      "h: linear(x, w1, b1); r: relu(h); h2: linear(r, w2, b2); t: tanh(h2); z: linear(t, w3, b3);"
+      "loss: mse(z, y)");
 }
 
 typedef struct {
@@ -60,7 +73,8 @@ typedef struct {
   tsr_optimizer optimizer;
 } recipe;
 
-/* Everything that must be equal, one after the other: per step loss, norm and scale, then all weights. */
+/* Everything that must be equal, one after the other: per step loss, norm and scale, then all
+ * weights. */
 typedef struct {
   float *data;
   int64_t count;
@@ -79,7 +93,8 @@ static trace train(tsr_arena *arena, const recipe *r, harness_options o) {
   o.tp_units = 4;
   o.optimizer = &r->optimizer;
   o.vocabulary = 21;
-  tsr_graph *g = tsr_graph_new(arena, r->name, (tsr_units){.batch = o.batch_units, .tp = o.tp_units});
+  tsr_graph *g =
+      tsr_graph_new(arena, r->name, (tsr_units){.batch = o.batch_units, .tp = o.tp_units});
   r->build(g, r->samples / o.microbatches);
   g->loss = harness_find(g, "loss");
   tsr_graph_output(g, "loss", g->loss);
@@ -100,18 +115,23 @@ static trace train(tsr_arena *arena, const recipe *r, harness_options o) {
     keep(arena, &t, w, n);
   }
   const char *differs = NULL;
-  CHECK_AT(tsr_bound_replicas_agree(h.bound, &differs), "%s: replicas of '%s' differ", r->name, differs);
+  CHECK_AT(
+      tsr_bound_replicas_agree(h.bound, &differs), "%s: replicas of '%s' differ", r->name, differs);
   harness_close(&h);
   return t;
 }
 
 /* What differs first, in words. */
-static const char *first_difference(tsr_arena *arena, const recipe *r, const trace *a, const trace *b) {
+static const char *
+first_difference(tsr_arena *arena, const recipe *r, const trace *a, const trace *b) {
   int64_t i = 0;
   while (i < a->count && !memcmp(a->data + i, b->data + i, sizeof *a->data)) i++;
   if (i < 3 * STEPS)
     return tsr_arena_printf(
-        arena, "step %d's %s: %.9g and %.9g", (int)i / 3, i % 3 == 0 ? "loss" : i % 3 == 1 ? "norm" : "scale",
+        arena, "step %d's %s: %.9g and %.9g", (int)i / 3,
+        i % 3 == 0   ? "loss"
+        : i % 3 == 1 ? "norm"
+                     : "scale",
         (double)a->data[i], (double)b->data[i]);
   tsr_graph *g = tsr_graph_new(arena, r->name, (tsr_units){.batch = 1, .tp = 4});
   r->build(g, r->samples);
@@ -121,8 +141,8 @@ static const char *first_difference(tsr_arena *arena, const recipe *r, const tra
     for (int d = 0; d < g->params[p].ndim; d++) n *= g->params[p].shape[d];
     if (i < at + n)
       return tsr_arena_printf(
-          arena, "'%s' at %lld: %.9g and %.9g", g->params[p].name, (long long)(i - at), (double)a->data[i],
-          (double)b->data[i]);
+          arena, "'%s' at %lld: %.9g and %.9g", g->params[p].name, (long long)(i - at),
+          (double)a->data[i], (double)b->data[i]);
     at += n;
   }
   return "nothing";
@@ -132,7 +152,8 @@ static void compare(const recipe *r, const trace *want, harness_options o) {
   tsr_arena *arena = tsr_arena_new();
   trace got = train(arena, r, o);
   CHECK_INT(got.count, want->count);
-  bool same = got.count == want->count && !memcmp(got.data, want->data, sizeof *got.data * (size_t)got.count);
+  bool same = got.count == want->count &&
+              !memcmp(got.data, want->data, sizeof *got.data * (size_t)got.count);
   CHECK_AT(
       same, "%s, dp %d tp %d, %d threads, %d microbatches: %s", r->name, o.dp, o.tp, o.threads,
       (int)o.microbatches, first_difference(arena, r, want, &got));
@@ -141,7 +162,8 @@ static void compare(const recipe *r, const trace *want, harness_options o) {
 
 static void run_recipe(const recipe *r, const int (*meshes)[2], const int *microbatches) {
   tsr_arena *arena = tsr_arena_new();
-  trace want = train(arena, r, (harness_options){.dp = 1, .tp = 1, .threads = 1, .microbatches = 1});
+  trace want =
+      train(arena, r, (harness_options){.dp = 1, .tp = 1, .threads = 1, .microbatches = 1});
   CHECK(want.data[3 * (STEPS - 1)] < want.data[0]); /* it learns */
   for (int i = 0; meshes[i][0]; i++)
     for (int k = 0; microbatches[k]; k++)
@@ -149,7 +171,10 @@ static void run_recipe(const recipe *r, const int (*meshes)[2], const int *micro
         int64_t blocks = meshes[i][0] * microbatches[k];
         if (r->batch_units % blocks) continue;
         harness_options o = {
-            .dp = meshes[i][0], .tp = meshes[i][1], .threads = threads, .microbatches = microbatches[k]};
+            .dp = meshes[i][0],
+            .tp = meshes[i][1],
+            .threads = threads,
+            .microbatches = microbatches[k]};
         compare(r, &want, o);
       }
   tsr_arena_free(arena);
@@ -157,11 +182,20 @@ static void run_recipe(const recipe *r, const int (*meshes)[2], const int *micro
 
 int main(void) {
   static const int meshes[][2] = {{1, 1}, {2, 1}, {4, 1}, {1, 2}, {1, 4}, {2, 2}, {4, 2}, {0, 0}};
-  static const int accumulations[] = {1, 2, 4, 0}, odd_accumulations[] = {1, 2, 12, 0}, thirds[] = {3, 0};
-  static const int odd_meshes[][2] = {{1, 1}, {2, 2}, {4, 1}, {0, 0}}, four[][2] = {{4, 1}, {4, 2}, {0, 0}};
+  static const int accumulations[] = {1, 2, 4, 0}, odd_accumulations[] = {1, 2, 12, 0},
+                   thirds[] = {3, 0};
+  static const int odd_meshes[][2] = {{1, 1}, {2, 2}, {4, 1}, {0, 0}},
+                   four[][2] = {{4, 1}, {4, 2}, {0, 0}};
   tsr_optimizer adamw = {
-      .kind = TSR_RULE_ADAMW, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.1, .clip_max_norm = 0.25};
-  tsr_optimizer amsgrad = adamw, sgd = {.kind = TSR_RULE_SGD, .momentum = 0.9, .nesterov = true, .weight_decay = 0.01};
+      .kind = TSR_RULE_ADAMW,
+      .beta1 = 0.9,
+      .beta2 = 0.999,
+      .eps = 1e-8,
+      .weight_decay = 0.1,
+      .clip_max_norm = 0.25};
+  tsr_optimizer amsgrad = adamw,
+                sgd = {
+                    .kind = TSR_RULE_SGD, .momentum = 0.9, .nesterov = true, .weight_decay = 0.01};
   amsgrad.amsgrad = true;
   sgd.clip_max_norm = 1;
   run_recipe(&(recipe){"gpt2", gpt2, 16, 8, adamw}, meshes, accumulations);

@@ -1,0 +1,267 @@
+/* What the placement pass makes of small graphs, in its own text. */
+#include "tests/check.h"
+#include "tests/run/harness.h"
+#include <stdlib.h>
+
+typedef struct {
+  const char *inputs, *params, *calls;
+  int dp, tp;
+  bool forward; /* without the loss's gradient */
+} placing_case;
+
+static char *print_diags(tsr_arena *arena, tsr_diags *diags) {
+  char *text = NULL;
+  size_t length = 0;
+  FILE *stream = open_memstream(&text, &length);
+  tsr_diags_print(diags, stream);
+  fclose(stream);
+  char *out = tsr_arena_strdup(arena, text);
+  free(text);
+  return out;
+}
+
+/* The nodes of a section ("forward", "backward"), or what was wrong. */
+static char *place(tsr_arena *arena, const placing_case *c, harness *ret) {
+  tsr_graph *g = tsr_graph_new(arena, "test", (tsr_units){.batch = c->dp, .tp = c->tp});
+  harness_inputs(g, c->inputs);
+  harness_params(g, c->params);
+  harness_calls(g, c->calls);
+  if (strstr(c->calls, "loss:") && !c->forward) g->loss = harness_find(g, "loss");
+  harness_options o = {
+      .dp = c->dp,
+      .tp = c->tp,
+      .threads = 1,
+      .microbatches = 1,
+      .batch_units = c->dp,
+      .tp_units = c->tp};
+  tsr_diags *diags = tsr_diags_new(arena);
+  if (!harness_compile(g, &o, ret, diags)) return print_diags(arena, diags);
+  tsr_text text = {0};
+  tsr_graph_print(ret->placed, true, &text);
+  char *out = tsr_arena_strdup(arena, text.data);
+  tsr_text_free(&text);
+  return out;
+}
+
+static void expect(const placing_case *c, const char *want) {
+  tsr_arena *arena = tsr_arena_new();
+  harness h;
+  CHECK_STR(place(arena, c, &h), want);
+  tsr_arena_free(arena);
+}
+
+/* Only what moves data, in order: "all_reduce tp o; …", backward after '|'. */
+static void expect_moves(const placing_case *c, const char *want) {
+  tsr_arena *arena = tsr_arena_new();
+  harness h;
+  char *text = place(arena, c, &h), *moves = tsr_arena_strdup(arena, "");
+  if (!strncmp(text, "graph", 5)) {
+    bool backward = false;
+    for (int i = 0; i < h.placed->nodes_count; i++) {
+      const tsr_node *n = &h.placed->nodes[i];
+      if (n->section != TSR_FORWARD && !backward) moves = tsr_arena_printf(arena, "%s|", moves);
+      backward |= n->section != TSR_FORWARD;
+      if (!tsr_op_is_collective(n->op) && n->op != TSR_OP_SCATTER) continue;
+      moves = tsr_arena_printf(
+          arena, "%s %s %s %s;", moves, tsr_op_name(n->op), tsr_axis_name((int)n->attr[0]),
+          h.placed->values[n->inputs[0]].name);
+    }
+  } else {
+    moves = text;
+  }
+  CHECK_STR(moves, want);
+  tsr_arena_free(arena);
+}
+
+static void test_megatron(void) {
+  /* columns, then rows: one reduction forward, one backward */
+  expect(
+      &(placing_case){
+          "x 4,6; z 4,6", "n 6; up 8,6 0; down 6,8 1",
+          "h: rmsnorm(x, n); u: linear(h, up); g: gelu(u); y: linear(g, down); loss: mse(y, z)", 1,
+          2, false},
+      "graph test\n"
+      "  input x f32 (4, 6)\n"
+      "  input z f32 (4, 6)\n"
+      "  param n f32 (6)\n"
+      "  param up f32 (8, 6) tp:shard(0)\n"
+      "  param down f32 (6, 8) tp:shard(1)\n"
+      "  hyper hyper f32 (5)\n"
+      "forward\n"
+      "  h f32 (4, 6), h.1 f32 (4) = rmsnorm(x, n)\n"
+      "  u f32 (4, 8) tp:shard(1) = linear(h, up)\n"
+      "  g f32 (4, 8) tp:shard(1) = gelu(u)\n"
+      "  y f32 (4, 6) tp:partial = linear(g, down)\n"
+      "  y.reduced_tp f32 (4, 6) = all_reduce(y, axis: tp)\n"
+      "  loss f32 (1) = squared_error(y.reduced_tp, z, hyper)\n"
+      "backward\n"
+      "  d.y@loss f32 (4, 6) = squared_error_dx(y.reduced_tp, z, hyper)\n"
+      "  d.down@y f32 (6, 8) tp:shard(1) = linear_dw(d.y@loss, g, down)\n"
+      "  d.g f32 (4, 8) tp:shard(1) = linear_dx(d.y@loss, down)\n"
+      "  d.u@g f32 (4, 8) tp:shard(1) = unary_dx(d.g, u, op: gelu)\n"
+      "  d.up@u f32 (8, 6) tp:shard(0) = linear_dw(d.u@g, h, up)\n"
+      "  d.h f32 (4, 6) tp:partial = linear_dx(d.u@g, up)\n"
+      "  d.h.reduced_tp f32 (4, 6) = all_reduce(d.h, axis: tp)\n"
+      "  d.n@h f32 (6) = norm_dw(d.h.reduced_tp, x, h.1, n)\n"
+      "output d.n = d.n@h\n"
+      "output d.up = d.up@u\n"
+      "output d.down = d.down@y\n");
+  /* every tp member sees a part of the vocabulary; only the rows' statistics travel */
+  expect(
+      &(placing_case){
+          "t 4,3 tokens; u 4,3 tokens", "w 8,6 0",
+          "e: embedding(t, w); l: linear(e, w); loss: cross_entropy(l, u)", 2, 2, true},
+      "graph test\n"
+      "  input t i32 (4, 3) dp:shard(0)\n"
+      "  input u i32 (4, 3) dp:shard(0)\n"
+      "  param w f32 (8, 6) tp:shard(0)\n"
+      "  hyper hyper f32 (5)\n"
+      "forward\n"
+      "  e f32 (4, 3, 6) dp:shard(0) tp:partial = embedding(t, w)\n"
+      "  e.reduced_tp f32 (4, 3, 6) dp:shard(0) = all_reduce(e, axis: tp)\n"
+      "  l f32 (4, 3, 8) dp:shard(0) tp:shard(2) = linear(e.reduced_tp, w)\n"
+      "  loss.stats f32 (4, 3, 2, 3) dp:shard(0) tp:shard(2) = softmax_stats(l, u, valid: 8)\n"
+      "  loss.stats.gathered_tp f32 (4, 3, 2, 3) dp:shard(0) = all_gather(loss.stats, axis: tp, "
+      "dim: 2)\n"
+      "  loss f32 (1) dp:partial, loss.1 f32 (4, 3, 2) dp:shard(0) = softmax_loss(l, "
+      "loss.stats.gathered_tp, u, hyper, valid: 8)\n");
+  /* q, k and v owe their input's gradient together */
+  placing_case qkv = {
+      "x 2,3,8; z 2,3,8",
+      "n 8; q 8,8 0; k 4,8 0; v 4,8 0; o 8,8 1; b 8",
+      "h: rmsnorm(x, n); hq: linear(h, q); hk: linear(h, k); hv: linear(h, v)\n"
+      "a: attention(hq, hk, hv, head_dim: 2); y: linear(a, o, b); loss: mse(y, z)",
+      2,
+      2,
+      false};
+  expect_moves(
+      &qkv, " all_reduce tp y.product;| all_reduce tp d.h; all_reduce dp d.n@h; all_reduce dp "
+            "d.q@hq; all_reduce dp d.k@hk; all_reduce dp d.v@hv; all_reduce dp d.o@y.product; "
+            "all_reduce dp d.b@y; all_reduce dp loss;");
+}
+
+static void test_completion(void) {
+  /* a split weight that meets whole numbers, and the other way round */
+  expect_moves(
+      &(placing_case){"x 4,6", "w 8,6 0; n 8", "y: linear(x, w); z: rmsnorm(y, n)", 1, 2, true},
+      " all_gather tp y;");
+  expect_moves(
+      &(placing_case){
+          "x 4,6", "w 8,6 1; n 8", "y: linear(x, w); z: rmsnorm(y, n); g: gelu(y)", 1, 2, true},
+      " scatter tp x; all_reduce tp y;");
+  expect_moves(
+      &(placing_case){"x 4,6", "w 8,6 1", "y: linear(x, w); z: scale(y, factor: 3)", 1, 2, true},
+      " scatter tp x; all_reduce tp y;");
+  expect_moves(
+      &(placing_case){
+          "x 4,6", "w 8,6 1", "y: linear(x, w); z: scale(y, factor: 0.5); r: relu(z)", 1, 2, true},
+      " scatter tp x; all_reduce tp z;");
+  expect_moves(
+      &(placing_case){
+          "x 4,6; t 4 tokens", "w 8,6 1", "l: linear(x, w); loss: cross_entropy(l, t)", 1, 2,
+          false},
+      " scatter tp x; all_reduce tp l;|");
+  /* on one rank the same collectives stand in the graph where the recipe has units, and none where
+   * it has none */
+  expect_moves(
+      &(placing_case){"x 4,6; z 4,8", "w 8,6 1", "y: linear(x, w); loss: mse(y, z)", 1, 1, false},
+      "|");
+  expect_moves(
+      &(placing_case){"x 4,6; z 4,8", "w 8,6", "y: linear(x, w); loss: mse(y, z)", 4, 1, false},
+      "| all_reduce dp d.w@y; all_reduce dp loss;");
+}
+
+static void test_written(void) {
+  /* heads survive a reshape */
+  expect(
+      &(placing_case){
+          "x 2,3,8", "q 8,8 0; n 2",
+          "h: linear(x, q); r: reshape(h, shape: [2,3,4,2]); m: rmsnorm(r, n)\n"
+          "f: reshape(m, shape: [6,8]); g: reshape(h, shape: [2,24])",
+          2, 2, true},
+      "graph test\n"
+      "  input x f32 (2, 3, 8) dp:shard(0)\n"
+      "  param q f32 (8, 8) tp:shard(0)\n"
+      "  param n f32 (2)\n"
+      "forward\n"
+      "  h f32 (2, 3, 8) dp:shard(0) tp:shard(2) = linear(x, q)\n"
+      "  r f32 (2, 3, 4, 2) dp:shard(0) tp:shard(2) = reshape(h)\n"
+      "  m f32 (2, 3, 4, 2) dp:shard(0) tp:shard(2), m.1 f32 (2, 3, 4) dp:shard(0) tp:shard(2) = "
+      "rmsnorm(r, n)\n"
+      "  f f32 (6, 8) dp:shard(0) tp:shard(1) = reshape(m)\n"
+      "  h.gathered_tp f32 (2, 3, 8) dp:shard(0) = all_gather(h, axis: tp, dim: 2)\n"
+      "  g f32 (2, 24) dp:shard(0) = reshape(h.gathered_tp)\n");
+  /* written-out collectives */
+  expect(
+      &(placing_case){
+          "x 4,8", "c 8,8 0; r 6,8 1",
+          "h: linear(x, c); y: linear(h, r); s: all_reduce(y, axis: tp); g: all_gather(h, axis: "
+          "tp, dim: 1)\n"
+          "p: reduce_scatter(y, axis: tp, dim: 1); t: all_to_all(h, axis: tp, from: 1, dim: 0); u: "
+          "scatter(x, axis: tp, dim: 1)",
+          1, 2, true},
+      "graph test\n"
+      "  input x f32 (4, 8)\n"
+      "  param c f32 (8, 8) tp:shard(0)\n"
+      "  param r f32 (6, 8) tp:shard(1)\n"
+      "forward\n"
+      "  h f32 (4, 8) tp:shard(1) = linear(x, c)\n"
+      "  y f32 (4, 6) tp:partial = linear(h, r)\n"
+      "  s f32 (4, 6) = all_reduce(y, axis: tp)\n"
+      "  g f32 (4, 8) = all_gather(h, axis: tp, dim: 1)\n"
+      "  p f32 (4, 6) tp:shard(1) = reduce_scatter(y, axis: tp, dim: 1)\n"
+      "  t f32 (4, 8) tp:shard(0) = all_to_all(h, axis: tp, from: 1, dim: 0)\n"
+      "  u f32 (4, 8) tp:shard(1) = scatter(x, axis: tp, dim: 1)\n");
+}
+
+static void test_refused(void) {
+  expect(
+      &(placing_case){"x 4,8", "", "s: all_reduce(x, axis: tp)", 1, 2, true},
+      "call:1:1: error: all_reduce over tp: 'x' is not partial there\n");
+  expect(
+      &(placing_case){"x 4,8", "", "s: all_gather(x, axis: tp)", 1, 2, true},
+      "call:1:1: error: all_gather over tp: 'x' is not split there\n");
+  expect(
+      &(placing_case){"x 4,8", "", "s: all_gather(x, axis: dp, dim: 1)", 2, 2, true},
+      "call:1:1: error: all_gather over dp: 'x' is not split along dimension 1 there\n");
+  expect(
+      &(placing_case){"x 4,8", "", "s: reduce_scatter(x, axis: tp, dim: 0)", 1, 2, true},
+      "call:1:1: error: reduce_scatter over tp: 'x' is not partial there\n");
+  expect(
+      &(placing_case){"x 4,8", "", "s: all_to_all(x, axis: dp, from: 1, dim: 0)", 2, 1, true},
+      "call:1:1: error: all_to_all over dp: 'x' is not split along 'from' there\n");
+  expect(
+      &(placing_case){"x 4,8", "", "s: scatter(x, axis: dp, dim: 1)", 2, 1, true},
+      "call:1:1: error: scatter over dp: 'x' is not whole there\n");
+  expect(
+      &(placing_case){"x 4,8", "", "s: scatter(x, axis: tp, dim: 0)", 2, 2, true},
+      "call:1:1: error: 's' (4, 8) cannot be split along dimension 0 over both dp and tp\n");
+  /* what cannot be split */
+  expect(
+      &(placing_case){"x 4,6", "w 7,6 0", "y: linear(x, w)", 1, 2, true},
+      "error: 'w' (7, 6) cannot be split over tp: dimension 0 has 7, which 2 does not divide\n"
+      "call:1:1: error: 'y' (4, 7) cannot be split over tp: dimension 1 has 7, which 2 does not "
+      "divide\n");
+  expect(
+      &(placing_case){"x 4,6", "", "s: scatter(x, axis: tp, dim: 1)", 1, 4, true},
+      "call:1:1: error: 's' (4, 6) cannot be split over tp: dimension 1 has 6, which 4 does not "
+      "divide\n");
+  expect(
+      &(placing_case){
+          "x 2,3,8", "q 8,8 0; k 4,8 0",
+          "h: linear(x, q); k2: linear(x, k); v2: linear(x, k)\n"
+          "a: attention(h, k2, v2, head_dim: 2)",
+          1, 4, true},
+      "call:1:1: error: attention: the 2 heads of 'k2' cannot be split over tp into 4\n");
+  expect(
+      &(placing_case){"x 2,3,8", "q 8,8 0", "h: linear(x, q); r: rope(h, head_dim: 4)", 1, 4, true},
+      "call:1:1: error: rope: the 2 heads of 'h' cannot be split over tp into 4\n");
+}
+
+int main(void) {
+  test_megatron();
+  test_completion();
+  test_written();
+  test_refused();
+  return check_done("placement");
+}
