@@ -7,69 +7,73 @@
 
 enum { STEPS = 3 };
 
+typedef struct {
+  const char *name, *inputs, *params, *calls; /* $B: samples of a microbatch; $T: positions */
+} model;
+
 /* Megatron's placements: columns then rows, the vocabulary split, head and embedding tied. */
-static void gpt2(tsr_graph *g, int64_t batch) {
-  harness_inputs(
-      g, tsr_arena_printf(
-             g->arena, "tokens %d,6 tokens; targets %d,6 tokens", (int)batch, (int)batch));
-  harness_params(
-      g, "wte 24,16 0; wpe 6,16; ln1 16; ln1b 16; wqkv_q 16,16 0; wqkv_k 16,16 0; wqkv_v 16,16 0;"
-         "bq 16 0; bk 16 0; bv 16 0; wo 16,16 1; bo 16; ln2 16; ln2b 16; up 32,16 0; upb 32 0; "
-         "down 16,32 1;"
-         "downb 16; lnf 16; lnfb 16");
-  harness_calls(
-      g,
-      "e: embedding(tokens, wte); x0: add(e, wpe); x1: dropout(x0, p: 0.1)\n"
-      "h: layernorm(x1, ln1, ln1b); q: linear(h, wqkv_q, bq); k: linear(h, wqkv_k, bk)\n"
-      "v: linear(h, wqkv_v, bv); a: attention(q, k, v, head_dim: 4, dropout: 0.1)\n"
-      "o: linear(a, wo, bo); od: dropout(o, p: 0.1); x2: add(x1, od)\n"
-      "h2: layernorm(x2, ln2, ln2b); u: linear(h2, up, upb); ug: gelu(u); ud: dropout(ug, p: 0.2)\n"
-      "d: linear(ud, down, downb); dd: dropout(d, p: 0.1); x3: add(x2, dd)\n"
-      "hf: layernorm(x3, lnf, lnfb); logits: linear(hf, wte)\n"
-      "loss: cross_entropy(logits, targets, valid: 21)");
-}
+static const model gpt2 = {
+    "gpt2", "tokens $B,$T tokens; targets $B,$T tokens",
+    "wte 24,16 0; wpe $T,16; ln1 16; ln1b 16; wq 16,16 0; wk 16,16 0; wv 16,16 0; bq 16 0; bk 16 "
+    "0; bv 16 0\n"
+    "wo 16,16 1; bo 16; ln2 16; ln2b 16; up 32,16 0; upb 32 0; down 16,32 1; downb 16; lnf 16; "
+    "lnfb 16",
+    "e: embedding(tokens, wte); x0: add(e, wpe); x1: dropout(x0, p: 0.1)\n"
+    "h: layernorm(x1, ln1, ln1b); q: linear(h, wq, bq); k: linear(h, wk, bk); v: linear(h, wv, "
+    "bv)\n"
+    "a: attention(q, k, v, head_dim: 4, dropout: 0.1)\n"
+    "o: linear(a, wo, bo); od: dropout(o, p: 0.1); x2: add(x1, od)\n"
+    "h2: layernorm(x2, ln2, ln2b); u: linear(h2, up, upb); ug: gelu(u); ud: dropout(ug, p: 0.2)\n"
+    "d: linear(ud, down, downb); dd: dropout(d, p: 0.1); x3: add(x2, dd)\n"
+    "hf: layernorm(x3, lnf, lnfb); logits: linear(hf, wte)\n"
+    "loss: cross_entropy(logits, targets, valid: 21)"};
 
 /* Grouped heads, rotary positions, norms of q and k by head, no biases, head and embedding apart.
  */
-static void llama(tsr_graph *g, int64_t batch) {
-  harness_inputs(
-      g, tsr_arena_printf(
-             g->arena, "tokens %d,5 tokens; targets %d,5 tokens", (int)batch, (int)batch));
-  harness_params(
-      g, "wte 24,20 1; n1 20; wq 32,20 0; wk 16,20 0; wv 16,20 0; qn 4; kn 4; wo 20,32 1; n2 20; "
-         "gate 28,20 0;"
-         "up 28,20 0; down 20,28 1; nf 20; head 24,20 0");
-  harness_calls(
-      g,
-      tsr_arena_printf(
-          g->arena,
-          "x0: embedding(tokens, wte); h: rmsnorm(x0, n1); q: linear(h, wq); k: linear(h, wk)\n"
-          "v: linear(h, wv); q4: reshape(q, shape: [%d,5,8,4]); k4: reshape(k, shape: [%d,5,4,4])\n"
-          "qn4: rmsnorm(q4, qn); kn4: rmsnorm(k4, kn)\n"
-          "q3: reshape(qn4, shape: [%d,5,32]); k3: reshape(kn4, shape: [%d,5,16])\n"
-          "qr: rope(q3, head_dim: 4); kr: rope(k3, head_dim: 4); a: attention(qr, kr, v, head_dim: "
-          "4)\n"
-          "o: linear(a, wo); x1: add(x0, o); h2: rmsnorm(x1, n2); g: linear(h2, gate); u: "
-          "linear(h2, up)\n"
-          "s: swiglu(g, u); d: linear(s, down); x2: add(x1, d); hf: rmsnorm(x2, nf)\n"
-          "logits: linear(hf, head); loss: cross_entropy(logits, targets, valid: 23)",
-          (int)batch, (int)batch, (int)batch, (int)batch));
+static const model llama = {
+    "llama", "tokens $B,$T tokens; targets $B,$T tokens",
+    "wte 24,20 1; n1 20; wq 32,20 0; wk 16,20 0; wv 16,20 0; qn 4; kn 4; wo 20,32 1; n2 20; gate "
+    "28,20 0\n"
+    "up 28,20 0; down 20,28 1; nf 20; head 24,20 0",
+    "x0: embedding(tokens, wte); h: rmsnorm(x0, n1); q: linear(h, wq); k: linear(h, wk); v: "
+    "linear(h, wv)\n"
+    "q4: reshape(q, shape: [$B,$T,8,4]); k4: reshape(k, shape: [$B,$T,4,4])\n"
+    "qn4: rmsnorm(q4, qn); kn4: rmsnorm(k4, kn)\n"
+    "q3: reshape(qn4, shape: [$B,$T,32]); k3: reshape(kn4, shape: [$B,$T,16])\n"
+    "qr: rope(q3, head_dim: 4); kr: rope(k3, head_dim: 4); a: attention(qr, kr, v, head_dim: 4)\n"
+    "o: linear(a, wo); x1: add(x0, o); h2: rmsnorm(x1, n2); g: linear(h2, gate); u: linear(h2, "
+    "up)\n"
+    "s: swiglu(g, u); d: linear(s, down); x2: add(x1, d); hf: rmsnorm(x2, nf)\n"
+    "logits: linear(hf, head); loss: cross_entropy(logits, targets, valid: 23)"};
+
+/* A net for features: batch units without a vocabulary, a weight that nothing splits, one that is
+ * used twice in different ways, and a reduction that the file wrote itself. */
+static const model mlp = {
+    "mlp", "x $B,7; y $B,3", "w1 12,7 0; b1 12 0; w2 9,12 1; b2 9; w3 3,9; b3 3; w4 9,9",
+    "h: linear(x, w1, b1); r: relu(h); h2: linear(r, w2, b2); t: tanh(h2)\n"
+    "w5: transpose(w4, dim0: 0, dim1: 1); w6: scale(w5, factor: 0.3); f: linear(t, w4); g: "
+    "linear(f, w6)\n"
+    "z: linear(g, w3, b3); parts: mse(z, y); loss: all_reduce(parts, axis: dp)"};
+
+/* The text with sizes for $B and $T. */
+static const char *sized(tsr_arena *arena, const char *text, int64_t batch, int64_t sequence) {
+  char *out = tsr_arena_alloc(arena, strlen(text) * 4 + 1), *to = out;
+  for (; *text; text++)
+    if (*text != '$') *to++ = *text;
+    else to += sprintf(to, "%d", (int)(*++text == 'B' ? batch : sequence));
+  return out;
 }
 
-/* A net for features: batch units without a vocabulary, a weight that nothing splits. */
-static void mlp(tsr_graph *g, int64_t batch) {
-  harness_inputs(g, tsr_arena_printf(g->arena, "x %d,7; y %d,3", (int)batch, (int)batch));
-  harness_params(g, "w1 12,7 0; b1 12 0; w2 9,12 1; b2 9; w3 3,9; b3 3");
-  harness_calls(
-      g,
-      "h: linear(x, w1, b1); r: relu(h); h2: linear(r, w2, b2); t: tanh(h2); z: linear(t, w3, b3);"
-      "loss: mse(z, y)");
+static void build(tsr_graph *g, const model *m, int64_t batch, int64_t sequence) {
+  harness_inputs(g, sized(g->arena, m->inputs, batch, sequence));
+  harness_params(g, sized(g->arena, m->params, batch, sequence));
+  harness_calls(g, sized(g->arena, m->calls, batch, sequence));
 }
 
 typedef struct {
   const char *name;
-  void (*build)(tsr_graph *g, int64_t batch);
-  int64_t samples, batch_units;
+  const model *model;
+  int64_t samples, sequence, batch_units, sequence_units;
   tsr_optimizer optimizer;
 } recipe;
 
@@ -91,11 +95,12 @@ static void keep(tsr_arena *arena, trace *t, const float *data, int64_t count) {
 static trace train(tsr_arena *arena, const recipe *r, harness_options o) {
   o.batch_units = r->batch_units;
   o.tp_units = 4;
+  o.sequence_units = r->sequence_units;
   o.optimizer = &r->optimizer;
   o.vocabulary = 21;
   tsr_graph *g =
-      tsr_graph_new(arena, r->name, (tsr_units){.batch = o.batch_units, .tp = o.tp_units});
-  r->build(g, r->samples / o.microbatches);
+      tsr_graph_new(arena, r->name, (tsr_units){o.batch_units, o.sequence_units, o.tp_units});
+  build(g, r->model, r->samples / o.microbatches, r->sequence);
   g->loss = harness_find(g, "loss");
   tsr_graph_output(g, "loss", g->loss);
   harness h = harness_open(arena, g, &o);
@@ -133,8 +138,8 @@ first_difference(tsr_arena *arena, const recipe *r, const trace *a, const trace 
         : i % 3 == 1 ? "norm"
                      : "scale",
         (double)a->data[i], (double)b->data[i]);
-  tsr_graph *g = tsr_graph_new(arena, r->name, (tsr_units){.batch = 1, .tp = 4});
-  r->build(g, r->samples);
+  tsr_graph *g = tsr_graph_new(arena, r->name, (tsr_units){1, 1, 4});
+  build(g, r->model, r->samples, r->sequence);
   int64_t at = 3 * STEPS;
   for (int p = 0; p < g->params_count; p++) {
     int64_t n = 1;
@@ -155,9 +160,18 @@ static void compare(const recipe *r, const trace *want, harness_options o) {
   bool same = got.count == want->count &&
               !memcmp(got.data, want->data, sizeof *got.data * (size_t)got.count);
   CHECK_AT(
-      same, "%s, dp %d tp %d, %d threads, %d microbatches: %s", r->name, o.dp, o.tp, o.threads,
-      (int)o.microbatches, first_difference(arena, r, want, &got));
+      same, "%s, dp %d tp %d, %d threads, %d microbatches%s: %s", r->name, o.dp, o.tp, o.threads,
+      (int)o.microbatches, o.sequence_parallel ? ", sequence parallel" : "",
+      first_difference(arena, r, want, &got));
   tsr_arena_free(arena);
+}
+
+static void run_mesh(const recipe *r, const trace *want, harness_options o) {
+  if (r->batch_units % (o.dp * o.microbatches)) return;
+  for (o.threads = 1; o.threads <= 3; o.threads++) compare(r, want, o);
+  o.threads = 1;
+  o.sequence_parallel = true;
+  if (r->sequence_units && o.tp > 1) compare(r, want, o);
 }
 
 static void run_recipe(const recipe *r, const int (*meshes)[2], const int *microbatches) {
@@ -167,16 +181,10 @@ static void run_recipe(const recipe *r, const int (*meshes)[2], const int *micro
   CHECK(want.data[3 * (STEPS - 1)] < want.data[0]); /* it learns */
   for (int i = 0; meshes[i][0]; i++)
     for (int k = 0; microbatches[k]; k++)
-      for (int threads = 1; threads <= 3; threads++) {
-        int64_t blocks = meshes[i][0] * microbatches[k];
-        if (r->batch_units % blocks) continue;
-        harness_options o = {
-            .dp = meshes[i][0],
-            .tp = meshes[i][1],
-            .threads = threads,
-            .microbatches = microbatches[k]};
-        compare(r, &want, o);
-      }
+      run_mesh(
+          r, &want,
+          (harness_options){
+              .dp = meshes[i][0], .tp = meshes[i][1], .microbatches = microbatches[k]});
   tsr_arena_free(arena);
 }
 
@@ -198,10 +206,12 @@ int main(void) {
                     .kind = TSR_RULE_SGD, .momentum = 0.9, .nesterov = true, .weight_decay = 0.01};
   amsgrad.amsgrad = true;
   sgd.clip_max_norm = 1;
-  run_recipe(&(recipe){"gpt2", gpt2, 16, 8, adamw}, meshes, accumulations);
-  run_recipe(&(recipe){"llama", llama, 16, 8, amsgrad}, meshes, accumulations);
-  run_recipe(&(recipe){"mlp", mlp, 16, 8, sgd}, meshes, accumulations);
-  recipe odd = {"gpt2 in 12 units", gpt2, 12, 12, adamw};
+  run_recipe(&(recipe){"gpt2", &gpt2, 16, 6, 8, 0, adamw}, meshes, accumulations);
+  run_recipe(&(recipe){"llama", &llama, 16, 5, 8, 0, amsgrad}, meshes, accumulations);
+  run_recipe(&(recipe){"mlp", &mlp, 16, 1, 8, 0, sgd}, meshes, accumulations);
+  run_recipe(&(recipe){"gpt2 by sequence", &gpt2, 16, 8, 8, 4, adamw}, meshes, accumulations);
+  run_recipe(&(recipe){"llama by sequence", &llama, 16, 12, 8, 4, adamw}, meshes, accumulations);
+  recipe odd = {"gpt2 in 12 units", &gpt2, 12, 6, 12, 0, adamw};
   run_recipe(&odd, odd_meshes, odd_accumulations);
   run_recipe(&odd, four, thirds);
   return check_done("meshes");
