@@ -21,7 +21,7 @@ typedef enum {
 } tsr_op;
 
 typedef enum { TSR_F32, TSR_I32 } tsr_dtype; /* 4 bytes each */
-enum { TSR_DIMS_MAX = 5, TSR_ATTRS_MAX = 6, TSR_OUTPUTS_MAX = 3 };
+enum { TSR_DIMS_MAX = 5, TSR_ATTRS_MAX = 6, TSR_OUTPUTS_MAX = 3, TSR_GRAPH_OUTPUTS_MAX = 16 };
 
 typedef enum {
   TSR_VALUE_INPUT, /* written anew for every microbatch: tokens, targets, features */
@@ -98,7 +98,7 @@ typedef struct tsr_graph {
   int nodes_count, nodes_capacity;
   tsr_param *params;
   int params_count, params_capacity;
-  struct { const char *name; int value; } outputs[16]; /* what the user asked to see: loss, logits, … */
+  struct { const char *name; int value; } outputs[TSR_GRAPH_OUTPUTS_MAX]; /* asked for: loss, logits, … */
   int outputs_count;
   int hyper; /* the TSR_VALUE_HYPER value, -1 before it is first needed */
   int loss;  /* -1: none */

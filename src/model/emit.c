@@ -69,19 +69,33 @@ static bool emit_call(tsr_flat *f, tsr_graph *g, tsr_flat_call *c) {
   return ok;
 }
 
+/* Autodiff begins at a loss that an op for losses gives. */
+static bool check_loss(const tsr_flat *f, const tsr_graph *g, int output, int value) {
+  const tsr_value *v = &g->values[value];
+  const char *name = f->outputs[output].value;
+  if (tsr_value_elements(v) != 1 || v->dtype != TSR_F32)
+    return tsr_diag_error(
+        f->diags, f->outputs[output].place, "the loss '%s' is %s, not one number", name,
+        tsr_shape_text(v->ndim, v->shape));
+  if (!f->options->training || tsr_graph_find_loss(g, value) >= 0) return true;
+  return tsr_diag_error(
+      f->diags, f->outputs[output].place, "the loss '%s' must be what cross_entropy or mse gives",
+      name);
+}
+
 static bool emit_outputs(tsr_flat *f, tsr_graph *g) {
   bool ok = true;
+  if (f->outputs_count > TSR_GRAPH_OUTPUTS_MAX)
+    return tsr_diag_error(
+        f->diags, f->outputs[TSR_GRAPH_OUTPUTS_MAX].place, "%d outputs: a graph has %d at most",
+        f->outputs_count, TSR_GRAPH_OUTPUTS_MAX);
   for (int i = 0; i < f->outputs_count; i++) {
     int value;
     if (!value_of(f, g, f->output_values[i], &value)) return false;
     tsr_graph_output(g, f->outputs[i].name, value);
     if (strcmp(f->outputs[i].name, "loss")) continue;
-    const tsr_value *v = &g->values[value];
     g->loss = value;
-    if (tsr_value_elements(v) != 1 || v->dtype != TSR_F32)
-      ok = tsr_diag_error(
-          f->diags, f->outputs[i].place, "the loss '%s' is %s, not one number", f->outputs[i].value,
-          tsr_shape_text(v->ndim, v->shape));
+    ok &= check_loss(f, g, i, value);
   }
   return ok;
 }

@@ -16,6 +16,7 @@ struct tsr_gradients {
   tsr_graph *g;
   part **parts; /* per value of the forward graph, in the order they were given */
   bool *wanted;
+  bool *fixed; /* the same for every microbatch: no input flows in */
   int values;
 };
 
@@ -40,7 +41,7 @@ static const char *gradient_name(tsr_graph *g, int of, const char *suffix) {
 }
 
 /* Makes all products owed to `of` one node, and that the first of its parts. */
-static void join_products(tsr_gradients *grads, int of) {
+static void join_products(tsr_gradients *grads, int of, tsr_section section) {
   tsr_graph *g = grads->g;
   part *others = NULL, **end = &others;
   int *inputs = NULL, count = 0, n = 0;
@@ -61,7 +62,7 @@ static void join_products(tsr_gradients *grads, int of) {
   part *joined = tsr_arena_alloc(g->arena, sizeof *joined);
   const char *name = gradient_name(g, of, others ? ".products" : "");
   int value =
-      tsr_graph_add(g, TSR_OP_LINEAR_DX, TSR_BACKWARD, name, g->values[of].place, n, inputs, NULL);
+      tsr_graph_add(g, TSR_OP_LINEAR_DX, section, name, g->values[of].place, n, inputs, NULL);
   *joined = (part){others, value, -1};
   grads->parts[of] = joined;
 }
@@ -69,7 +70,7 @@ static void join_products(tsr_gradients *grads, int of) {
 /* The gradient of a value: the sum of all that was given to it, or -1. */
 static int total(tsr_gradients *grads, int of, tsr_section section) {
   tsr_graph *g = grads->g;
-  join_products(grads, of);
+  join_products(grads, of, section);
   if (!grads->parts[of]) return -1;
   int sum = grads->parts[of]->value, k = 0;
   for (part *p = grads->parts[of]->next; p; p = p->next) {
@@ -91,19 +92,48 @@ static int accumulated(tsr_graph *g, int value) {
 /* Each part is accumulated by itself, so that its units are added in the tree's order, over
  * microbatches and then over ranks; the parts are added when they are complete. */
 static void accumulate_parts(tsr_gradients *grads, int of) {
-  join_products(grads, of);
+  join_products(grads, of, TSR_BACKWARD);
   for (part *p = grads->parts[of]; p; p = p->next) p->value = accumulated(grads->g, p->value);
 }
 
-/* A value is wanted when a parameter flows into it. */
-static void mark_wanted(tsr_gradients *grads) {
+/* A value is wanted when a parameter flows into it, fixed when nothing does that changes with the
+ * microbatch. */
+static void mark_values(tsr_gradients *grads) {
   tsr_graph *g = grads->g;
-  for (int i = 0; i < grads->values; i++) grads->wanted[i] = g->values[i].kind == TSR_VALUE_PARAM;
+  for (int i = 0; i < grads->values; i++) {
+    grads->wanted[i] = g->values[i].kind == TSR_VALUE_PARAM;
+    grads->fixed[i] = g->values[i].kind != TSR_VALUE_INPUT;
+  }
   for (int i = 0; i < g->nodes_count; i++) {
     const tsr_node *n = &g->nodes[i];
-    bool any = false;
-    for (int k = 0; k < n->inputs_count; k++) any |= grads->wanted[n->inputs[k]];
-    for (int k = 0; k < n->outputs_count; k++) grads->wanted[n->outputs[k]] = any;
+    bool any = false, random = n->op == TSR_OP_DROPOUT || n->op == TSR_OP_ATTENTION,
+         loss = n->op == TSR_OP_CE_LOSS || n->op == TSR_OP_SQUARED_ERROR, fixed = !random && !loss;
+    for (int k = 0; k < n->inputs_count; k++) {
+      any |= grads->wanted[n->inputs[k]];
+      fixed &= grads->fixed[n->inputs[k]];
+    }
+    for (int k = 0; k < n->outputs_count; k++) {
+      grads->wanted[n->outputs[k]] = any;
+      grads->fixed[n->outputs[k]] = fixed;
+    }
+  }
+}
+
+/* The gradients of the forward nodes' inputs, last node first: of those that are fixed, or of the
+ * rest. */
+static void go_back(tsr_gradients *grads, int nodes, int loss_node, bool fixed) {
+  tsr_graph *g = grads->g;
+  for (int i = nodes - 1; i >= 0; i--) {
+    if (grads->fixed[g->nodes[i].outputs[0]] != fixed) continue;
+    tsr_gradient_call call = {.g = g, .grads = grads, .node = i};
+    call.section = fixed ? TSR_UPDATE : TSR_BACKWARD;
+    bool any = i == loss_node;
+    for (int k = 0; k < g->nodes[i].outputs_count; k++) {
+      int value = g->nodes[i].outputs[k];
+      call.dy[k] = grads->wanted[value] ? total(grads, value, call.section) : -1;
+      any |= call.dy[k] >= 0;
+    }
+    if (any) tsr_gradient_apply(&call);
   }
 }
 
@@ -121,21 +151,15 @@ void tsr_pass_autodiff(tsr_graph *g) {
   tsr_gradients grads = {.g = g, .values = g->values_count};
   grads.parts = tsr_arena_array(g->arena, part *, g->values_count);
   grads.wanted = tsr_arena_array(g->arena, bool, g->values_count);
-  mark_wanted(&grads);
-  int loss_node = g->values[loss].node;
-  for (int i = g->nodes_count - 1; i >= 0; i--) {
-    tsr_gradient_call call = {.g = g, .grads = &grads, .node = i};
-    bool any = i == loss_node;
-    for (int k = 0; k < g->nodes[i].outputs_count; k++) {
-      int value = g->nodes[i].outputs[k];
-      call.dy[k] = grads.wanted[value] ? total(&grads, value, TSR_BACKWARD) : -1;
-      any |= call.dy[k] >= 0;
-    }
-    if (any) tsr_gradient_apply(&call);
-  }
+  grads.fixed = tsr_arena_array(g->arena, bool, g->values_count);
+  mark_values(&grads);
+  int nodes = g->nodes_count, loss_node = g->values[loss].node;
+  go_back(&grads, nodes, loss_node, false);
   accumulate_loss(g);
+  /* what parameters alone are made of is gone through once, with complete gradients */
   for (int i = 0; i < grads.values; i++)
-    if (g->values[i].kind == TSR_VALUE_PARAM) accumulate_parts(&grads, i);
+    if (grads.fixed[i]) accumulate_parts(&grads, i);
+  go_back(&grads, nodes, loss_node, true);
   g->grads_count = g->params_count;
   g->grads = tsr_arena_array(g->arena, int, g->params_count);
   for (int i = 0; i < grads.values; i++)

@@ -15,6 +15,7 @@ bool tsr_gradient_wanted(const tsr_gradients *grads, int value);
 typedef struct {
   tsr_graph *g;
   tsr_gradients *grads;
+  tsr_section section;      /* of the nodes that the rule adds */
   int node;                 /* index: the array may move while nodes are added */
   int dy[TSR_OUTPUTS_MAX];  /* -1: nothing flows back through this output */
 } tsr_gradient_call;

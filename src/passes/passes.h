@@ -6,7 +6,7 @@
 
 /* Adds the backward nodes of g->loss (one that tsr_graph_find_loss knows), and accumulation over
  * g->microbatches of the loss and of all that is owed to a parameter; what several uses of one parameter owe
- * to it is added once, after that. g->grads gets each parameter's gradient (-1: the loss does not depend on
+ * to it is added once, after that, as is gone through once what parameters alone are made of. g->grads gets each parameter's gradient (-1: the loss does not depend on
  * it). */
 void tsr_pass_autodiff(tsr_graph *g);
 

@@ -175,12 +175,31 @@ static bool place_inputs(placer *p, const tsr_node *n, int *inputs, placed *ret)
   return true;
 }
 
+/* A sum over rows is made of equal runs of them, one a batch unit; so the batch must come first.
+ * Products sum over a dimension of their own, wherever it is. */
+static void check_batch_first(placer *p, const tsr_node *n, const int *inputs, tsr_placement out) {
+  bool product = n->op == TSR_OP_LINEAR || n->op == TSR_OP_MATMUL || n->op == TSR_OP_LINEAR_DX;
+  if (out.kind != TSR_PARTIAL || product || n->section == TSR_UPDATE) return;
+  for (int i = 0; i < n->inputs_count; i++) {
+    const tsr_value *v = &p->g->values[inputs[i]];
+    int64_t before = 1;
+    if (v->placement[TSR_DP].kind != TSR_SHARD) continue;
+    for (int d = 0; d < v->placement[TSR_DP].dim; d++) before *= v->shape[d];
+    if (before == 1) continue;
+    p->ok = tsr_diag_error(
+        p->diags, n->place, "'%s' adds up the batch, which is not the first dimension of '%s' %s",
+        n->name, v->name, tsr_shape_text(v->ndim, v->shape));
+    return;
+  }
+}
+
 static void place_node(placer *p, int index) {
   const tsr_node *n = &p->old->nodes[index];
   int *inputs = tsr_arena_array(p->g->arena, int, n->inputs_count);
   for (int i = 0; i < n->inputs_count; i++) inputs[i] = p->map[n->inputs[i]];
   placed out = {0};
   if (!place_inputs(p, n, inputs, &out)) p->ok = false;
+  check_batch_first(p, n, inputs, out.out[0][TSR_DP]);
   int64_t units = keeps_units(n->op) ? p->g->values[inputs[0]].units : out.units;
   tsr_graph_copy_node(p->g, p->old, index, inputs);
   const tsr_node *fresh = &p->g->nodes[p->g->nodes_count - 1];

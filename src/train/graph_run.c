@@ -54,7 +54,19 @@ static bool report_output(
   return ok;
 }
 
+/* Inputs are random numbers; there are no random tokens. */
+static bool check_inputs(const tsr_graph *g, tsr_diags *diags) {
+  bool ok = true;
+  for (int i = 0; i < g->values_count; i++)
+    if (g->values[i].kind == TSR_VALUE_INPUT && g->values[i].dtype == TSR_I32)
+      ok = tsr_diag_error(
+          diags, g->values[i].place, "'%s' needs data, which only a graph with a loss is given",
+          g->values[i].name);
+  return ok;
+}
+
 bool tsr_run_graph(const tsr_trainer_options *o, const tsr_compiled *graph, tsr_diags *diags) {
+  if (!check_inputs(graph->placed, diags)) return false;
   const tsr_program *program = graph->program;
   tsr_worker_options options = {
       o->parallel, o->kernels, o->threads, o->config->training.seed,
