@@ -48,28 +48,33 @@ static void print_row(tsr_text *text, const char *what, int64_t bytes) {
   tsr_text_add(text, "  %-20s %22s  %10s\n", what, tsr_text_count(bytes), tsr_text_bytes(bytes));
 }
 
+/* WORK holds by turns what its kinds need; shown is the moment when it holds the most. */
+static void print_fullest(const tsr_program *p, tsr_text *text) {
+  static const char *const kinds[TSR_USES] = {
+      "activations", "gradients", "communication", "scratch"};
+  int64_t resident = 0;
+  for (int u = 0; u < TSR_USES; u++) resident += p->peak_bytes[u];
+  if (!p->tasks_count) return;
+  tsr_text_add(
+      text, "work at its fullest, task %d of %d, %s:\n", p->peak_task, p->tasks_count,
+      p->graph->nodes[p->tasks[p->peak_task].node].name);
+  for (int u = 0; u < TSR_USES; u++) print_row(text, kinds[u], p->peak_bytes[u]);
+  print_row(text, "gaps", p->bytes[TSR_SEGMENT_WORK] - resident);
+}
+
 void tsr_plan_print(
     const tsr_plan *plan, const tsr_program *program, const tsr_parallel *parallel,
     tsr_text *text) {
-  int64_t resident = 0, rank = tsr_program_bytes(program);
-  for (int u = 0; u < TSR_USES; u++) resident += program->peak_bytes[u];
   tsr_text_add(text, "parameters: %s\n", tsr_text_count(plan->parameters));
   tsr_text_add(text, "memory of each of %s ranks, bytes:\n", tsr_text_count(parallel->ranks));
   print_row(text, "parameters", program->bytes[TSR_SEGMENT_PARAM]);
   print_row(text, "optimizer state", program->bytes[TSR_SEGMENT_STATE]);
-  print_row(text, "gradients", program->peak_bytes[TSR_USE_GRADIENT]);
-  print_row(text, "activations", program->peak_bytes[TSR_USE_ACTIVATION]);
-  print_row(text, "communication", program->peak_bytes[TSR_USE_COMMUNICATION]);
-  print_row(text, "scratch", program->peak_bytes[TSR_USE_SCRATCH]);
-  print_row(text, "gaps", program->bytes[TSR_SEGMENT_WORK] - resident);
   print_row(
       text, "constants and inputs",
       program->bytes[TSR_SEGMENT_CONST] + program->bytes[TSR_SEGMENT_INPUT]);
-  print_row(text, "total", rank);
-  if (program->tasks_count)
-    tsr_text_add(
-        text, "fullest at task %d of %d: %s\n", program->peak_task, program->tasks_count,
-        program->graph->nodes[program->tasks[program->peak_task].node].name);
+  print_row(text, "work", program->bytes[TSR_SEGMENT_WORK]);
+  print_row(text, "total", tsr_program_bytes(program));
+  print_fullest(program, text);
   tsr_text_add(text, "work of each rank and step: %.4g FLOP\n", plan->flops);
   tsr_text_add(text, "collectives of each rank and step:%s\n", plan->traffic_count ? "" : " none");
   for (int i = 0; i < plan->traffic_count; i++) {

@@ -48,7 +48,8 @@ int tsr_progress_format_bar(
   snprintf(loss, sizeof loss, "  loss %.4f", state->loss);
   if (state->tokens_per_s > 0)
     snprintf(
-        speed, sizeof speed, "  %s tok/s", tsr_text_count((int64_t)(state->tokens_per_s + 0.5)));
+        speed, sizeof speed, "  %s %s/s", tsr_text_count((int64_t)(state->tokens_per_s + 0.5)),
+        state->is_samples ? "samples" : "tok");
   tsr_progress_format_time(state->eta_s, time);
   snprintf(eta, sizeof eta, "  ETA %s", time);
 
@@ -74,7 +75,8 @@ int tsr_progress_format_step(
   char speed[64] = "", norm[64] = "";
   if (state->tokens_per_s > 0)
     snprintf(
-        speed, sizeof speed, ", %s tokens/s", tsr_text_count((int64_t)(state->tokens_per_s + 0.5)));
+        speed, sizeof speed, ", %s %s/s", tsr_text_count((int64_t)(state->tokens_per_s + 0.5)),
+        state->is_samples ? "samples" : "tokens");
   if (!isnan(state->grad_norm)) snprintf(norm, sizeof norm, ", grad norm %.4f", state->grad_norm);
   return snprintf(
       ret_line, TSR_PROGRESS_LINE_BYTES, "Step %lld: Loss = %.4f%s, lr %.4e%s",

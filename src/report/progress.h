@@ -15,6 +15,7 @@ typedef struct {
   double grad_norm;    /* NaN: not computed, and not shown */
   double tokens_per_s; /* 0: unknown, and not shown */
   double eta_s;        /* until the last step; below 0: unknown */
+  bool is_samples;     /* the data are rows, so tokens_per_s counts them */
 } tsr_progress_state;
 
 enum { TSR_PROGRESS_LINE_BYTES = 512 };
