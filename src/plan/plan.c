@@ -66,7 +66,8 @@ void tsr_plan_print(
     const tsr_plan *plan, const tsr_program *program, const tsr_parallel *parallel,
     tsr_text *text) {
   tsr_text_add(text, "parameters: %s\n", tsr_text_count(plan->parameters));
-  tsr_text_add(text, "memory of each of %s ranks, bytes:\n", tsr_text_count(parallel->ranks));
+  if (parallel->ranks == 1) tsr_text_add(text, "memory of the one rank, bytes:\n");
+  else tsr_text_add(text, "memory of each of %s ranks, bytes:\n", tsr_text_count(parallel->ranks));
   print_row(text, "parameters", program->bytes[TSR_SEGMENT_PARAM]);
   print_row(text, "optimizer state", program->bytes[TSR_SEGMENT_STATE]);
   print_row(

@@ -1,5 +1,6 @@
 #include "train/compile.h"
 #include "base/tree.h"
+#include <string.h>
 
 static int64_t batch_of(const tsr_compile_options *o, tsr_compile_purpose purpose) {
   int64_t dp = o->parallel->size[TSR_DP], batch = o->parallel->batch_size;
@@ -72,13 +73,29 @@ static bool check_sequence(const tsr_compile_options *o, int64_t sequence, tsr_d
       (long long)tp);
 }
 
-/* Keys that change nothing here but memory or speed are said, so that no key is silent. */
-static void note_runner(const tsr_config *c, tsr_diags *diags) {
+/* Keys that are read and change nothing here are said, so that no key is silent. */
+static void warn_without_effect(const tsr_config *c, tsr_diags *diags) {
+  static const struct {
+    const char *key, *why;
+  } keys[] = {
+      {"training_config.model_save_interval",
+       "weights are not written; their SHA-256 is in the metrics"},
+      {"training_config.checkpoint_dir",
+       "weights are not written; their SHA-256 is in the metrics"},
+      {"training_config.tokenizer_path", "tokens are characters or bytes"},
+      {"schedule.all_reduce_overlap",
+       "gradients are reduced after the backward pass; the bits are the same"},
+      {"schedule.pipeline_microbatches",
+       "there is no pipeline; gradient_accumulation_steps makes microbatches"},
+  };
+  for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+    tsr_place place = tsr_config_place(c, keys[i].key);
+    const char *name = strrchr(keys[i].key, '.') + 1;
+    if (place.file) tsr_diag_warning(diags, place, "'%s' has no effect: %s", name, keys[i].why);
+  }
   if (c->training.runner != TSR_RUNNER_MEMORY_EFFICIENT) return;
-  static const char *const keys[] = {
-      "transformer_config.runner_type", "training_config.gradient_checkpointing"};
-  tsr_place place = tsr_config_place(c, keys[0]);
-  if (!place.file) place = tsr_config_place(c, keys[1]);
+  tsr_place place = tsr_config_place(c, "transformer_config.runner_type");
+  if (!place.file) place = tsr_config_place(c, "training_config.gradient_checkpointing");
   tsr_diag_note(
       diags, place,
       "activations are kept, not recomputed: the weights are the same, the memory is what the plan "
@@ -104,7 +121,7 @@ bool tsr_compile(
   if (ret->graph->loss < 0) purpose = TSR_COMPILE_GENERATE;
   if (purpose != TSR_COMPILE_GENERATE) keep_only_loss(ret->graph);
   if (purpose == TSR_COMPILE_TRAIN) {
-    note_runner(o->config, diags);
+    warn_without_effect(o->config, diags);
     tsr_optimizer optimizer = optimizer_of(o->config);
     ret->graph->microbatches = o->config->training.gradient_accumulation_steps;
     tsr_pass_autodiff(ret->graph);
