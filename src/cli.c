@@ -74,6 +74,8 @@ static void parse_option(int argc, char **argv, int *at, tsr_cli *c, tsr_diags *
     *flag = true;
   } else if (flag) {
     tsr_diag_error(diags, TSR_NOWHERE, "%s takes no value", name);
+  } else if (!value && !strcmp(name, "--set")) {
+    tsr_diag_error(diags, TSR_NOWHERE, "more than %d --set", TSR_SETS_MAX);
   } else if (!value) {
     tsr_diag_error(diags, TSR_NOWHERE, "there is no option '%s'", name);
     tsr_diag_nearest(diags, name, words, sizeof words / sizeof *words);

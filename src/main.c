@@ -1,6 +1,7 @@
 /* The way of the data, as straight-line calls: configuration, mesh, parallelism context, graph,
  * program, then a report or a run. Only this file prints diagnostics and decides the exit code. */
 #include "base/file.h"
+#include "base/tree.h"
 #include "cli.h"
 #include "config/manual.h"
 #include "config/print.h"
@@ -8,6 +9,7 @@
 #include "mesh/choose.h"
 #include "plan/plan.h"
 #include "train/trainer.h"
+#include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +29,7 @@ typedef struct {
   tsr_cpu_context device;
   int64_t batch_units, tp_units;
   tsr_source source;
-  bool has_source;
+  bool has_source, has_read_model;
   tsr_compiled training, evaluation, generation;
 } app;
 
@@ -115,10 +117,9 @@ static bool choose_device(app *a) {
 /* tt-train's vocabulary when a plan must do without the text that characters are counted in. */
 enum { CHARACTERS_UNSEEN = 96 };
 
-/* Data is read before the model, whose vocabulary may come from it. A check makes do without. */
-static bool open_source(app *a) {
+/* A check makes do without data. */
+static bool open_data(app *a, const tsr_source_needs *needs) {
   const tsr_config *c = a->config;
-  if (!strcmp(c->model.kind, "graph")) return true;
   if (a->cli.command == TSR_COMMAND_CHECK && !tsr_source_exists(a->arena, c)) {
     if (c->training.data_path[0])
       tsr_diag_warning(
@@ -126,8 +127,18 @@ static bool open_source(app *a) {
           "'%s' is not there: planned without it", c->training.data_path);
     return true;
   }
-  a->has_source = tsr_source_open(a->arena, c, &a->source, a->diags);
+  a->has_source = tsr_source_open(a->arena, c, needs, &a->source, a->diags);
   return a->has_source;
+}
+
+/* A text is read before the model, whose vocabulary may come from it. */
+static bool open_text(app *a) {
+  tsr_source_needs text = {.text = true};
+  return strcmp(a->config->model.kind, "transformer") || open_data(a, &text);
+}
+
+static const char *graphs_folder(const app *a) {
+  return tsr_arena_printf(a->arena, "%s/configs/graphs", a->share);
 }
 
 static bool compile(app *a) {
@@ -136,7 +147,8 @@ static bool compile(app *a) {
   o.tp_units = a->tp_units;
   o.vocab_detected = a->has_source ? a->source.dataset.tokenizer.vocab_size : 0;
   o.vocab_assumed = a->config->training.tokenizer_type == TSR_TOKENS_CHAR ? CHARACTERS_UNSEEN : 0;
-  o.graphs_folder = tsr_arena_printf(a->arena, "%s/configs/graphs", a->share);
+  o.graphs_folder = graphs_folder(a);
+  a->has_read_model = true;
   o.scratch = tsr_cpu_scratch;
   o.scratch_context = &a->device;
   if (!tsr_compile(a->arena, &o, TSR_COMPILE_TRAIN, &a->training, a->diags)) return false;
@@ -150,12 +162,17 @@ static bool compile(app *a) {
          tsr_compile(a->arena, &o, TSR_COMPILE_GENERATE, &a->generation, a->diags);
 }
 
+/* Other data are read when the graph says what it takes. */
 static bool check_source(app *a) {
+  tsr_source_needs needs;
+  if (a->training.graph->loss < 0) return true;
+  if (!tsr_source_needs_of(a->training.graph, &needs, a->diags)) return false;
+  bool is_read = !strcmp(a->config->model.kind, "transformer");
+  if (!is_read && !open_data(a, &needs)) return false;
   if (!a->has_source) return true;
-  const tsr_model *m = a->training.model;
-  a->source.sequence = m->sequence;
-  return tsr_source_check(
-      &a->source, m->sequence, m->vocab_size, m->features, m->classes, a->diags);
+  a->source.sequence = needs.sequence;
+  return tsr_source_check(&a->source, &needs, a->diags) &&
+         tsr_source_check_prompt(a->arena, &a->source, a->diags);
 }
 
 /* ---- what is printed ---- */
@@ -171,14 +188,30 @@ static void print_dumps(const app *a) {
   print_text(&text);
 }
 
+/* The units of which sums are made. By default a mesh may add them in an order that no other mesh
+ * has. */
+static void add_units(const app *a, tsr_text *text) {
+  int64_t dp = a->parallel->size[TSR_DP], step = a->batch_units / dp;
+  int64_t microbatch = step / a->config->training.gradient_accumulation_steps;
+  bool common =
+      tsr_tree_is_subtree(a->batch_units, step) && tsr_tree_is_subtree(a->batch_units, microbatch);
+  int64_t sequence = a->training.graph ? a->training.graph->units.sequence : 1;
+  tsr_text_add(
+      text, "units.batch %lld%s", (long long)a->batch_units,
+      common ? "" : " in this mesh's own order");
+  if (sequence > 1) tsr_text_add(text, ", units.sequence %lld", (long long)sequence);
+  tsr_text_add(text, ", units.tp %lld", (long long)a->tp_units);
+}
+
 static void print_start(const app *a) {
   tsr_text text = {0};
   tsr_parallel_startup(a->parallel, a->config, a->mesh, a->mesh_why, &text);
   tsr_text_add(
-      &text, "recipe: seed %llu, %s, units.batch %lld, units.tp %lld; cpu %s, %d thread%s\n",
-      (unsigned long long)a->config->training.seed,
-      a->config->numerics.policy == TSR_NUMERICS_FAST ? "fast" : "deterministic",
-      (long long)a->batch_units, (long long)a->tp_units, a->kernels->isa, a->device.threads,
+      &text, "recipe: seed %llu, %s, ", (unsigned long long)a->config->training.seed,
+      a->config->numerics.policy == TSR_NUMERICS_FAST ? "fast" : "deterministic");
+  add_units(a, &text);
+  tsr_text_add(
+      &text, "; cpu %s, %d thread%s\n", a->kernels->isa, a->device.threads,
       a->device.threads == 1 ? "" : "s");
   print_text(&text);
 }
@@ -192,6 +225,9 @@ static void print_plan(const app *a) {
 }
 
 static int finish(app *a) {
+  if (fflush(stdout) || ferror(stdout))
+    tsr_diag_failure(
+        a->diags, TSR_NOWHERE, "cannot write to the standard output: %s", strerror(errno));
   tsr_diags_print(a->diags, stderr);
   return tsr_diags_exit_code(a->diags);
 }
@@ -217,10 +253,30 @@ static int run_inspect(app *a) {
   return finish(a);
 }
 
+/* Whether the configuration's mistakes leave the model's section as the user wrote it. */
+static bool has_sound_model(const tsr_config_model *m) {
+  const tsr_yaml *type = tsr_yaml_get(m->map, "model_type");
+  bool own_graph = tsr_yaml_get(m->map, "graph") != NULL;
+  return m->kind && m->model_type && m->model_type[0] &&
+         (!type || !strcmp(type->text, m->model_type)) && own_graph == (m->graph_file != NULL);
+}
+
+/* When an earlier stage has failed: the model's own mistakes, so that one run shows them too. */
+static void explain_model(app *a) {
+  if (!a->config || a->has_read_model || !has_sound_model(&a->config->model)) return;
+  tsr_model_options o = {
+      .batch = 1, .sequence = a->config->training.sequence_length, .training = true, .loss = true};
+  o.vocab_detected = 1;
+  o.units = (tsr_units){1, 1, 1};
+  o.graphs_folder = graphs_folder(a);
+  tsr_model *model = NULL;
+  tsr_model_read(a->arena, a->config, &o, &model, a->diags);
+}
+
 /* Everything that is decided before the first step, from a loaded configuration. */
 static bool prepare(app *a) {
   return open_mesh(a) && build_context(a) && choose_device(a) && fix_recipe(a) &&
-         tsr_config_require_model(a->config, a->diags) && open_source(a) && compile(a) &&
+         tsr_config_require_model(a->config, a->diags) && open_text(a) && compile(a) &&
          check_source(a);
 }
 
@@ -235,9 +291,10 @@ static int check_without_model(app *a) {
 }
 
 static int run_check(app *a) {
-  if (!load_config(a)) return finish(a);
-  if (!a->config->model.kind) return check_without_model(a);
-  bool ok = prepare(a);
+  bool ok = load_config(a);
+  if (ok && !a->config->model.kind) return check_without_model(a);
+  ok = ok && prepare(a);
+  if (!ok) explain_model(a);
   if (ok && !a->cli.quiet && !a->cli.dump) {
     print_start(a);
     print_plan(a);
@@ -246,12 +303,26 @@ static int run_check(app *a) {
   return finish(a);
 }
 
+/* --metrics empties its file, so that must not be one that the run reads. */
+static bool check_metrics(app *a, const char *metrics) {
+  struct stat out, in;
+  const char *const inputs[] = {
+      a->cli.config, a->cli.mesh, a->config->training.data_path, a->config->model.file};
+  if (!metrics || stat(metrics, &out) || !S_ISREG(out.st_mode)) return true;
+  for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++)
+    if (inputs[i] && !stat(inputs[i], &in) && in.st_ino == out.st_ino && in.st_dev == out.st_dev)
+      return tsr_diag_error(
+          a->diags, TSR_NOWHERE, "--metrics '%s' would overwrite what the run reads", metrics);
+  return true;
+}
+
 static bool open_out(app *a, const char **ret_metrics) {
   *ret_metrics = a->cli.metrics;
   if (!a->cli.out) return true;
   if (mkdir(a->cli.out, 0777) && !tsr_file_exists(a->cli.out))
-    return tsr_diag_error(
-        a->diags, TSR_NOWHERE, "cannot make the folder '%s' of --out", a->cli.out);
+    return tsr_diag(
+        a->diags, errno == ENOSPC || errno == EROFS || errno == EIO ? TSR_FAILURE : TSR_ERROR,
+        TSR_NOWHERE, "cannot make the folder '%s' of --out", a->cli.out);
   if (!a->cli.metrics) *ret_metrics = tsr_arena_printf(a->arena, "%s/metrics.jsonl", a->cli.out);
   tsr_text text = {0};
   tsr_config_print(a->config, &text);
@@ -282,7 +353,8 @@ static bool train(app *a, int *ret_signal) {
   o.out_folder = a->cli.out;
   o.mesh_text = mesh_text(a);
   o.stop = &stop;
-  if (!open_out(a, &metrics) || !tsr_metrics_open(a->arena, metrics, false, &o.metrics, a->diags))
+  if (!open_out(a, &metrics) || !check_metrics(a, metrics) ||
+      !tsr_metrics_open(a->arena, metrics, false, &o.metrics, a->diags))
     return false;
   const tsr_compiled *evaluation = a->evaluation.program ? &a->evaluation : NULL;
   const tsr_compiled *generation = a->generation.program ? &a->generation : NULL;
@@ -296,6 +368,7 @@ static bool train(app *a, int *ret_signal) {
 static int run_train(app *a) {
   int ended_by = 0;
   bool ok = load_config(a) && prepare(a);
+  if (!ok) explain_model(a);
   tsr_diags_print(a->diags, stderr); /* warnings and notes before the run, not after it */
   if (!ok) return finish(a);
   print_dumps(a);
@@ -318,10 +391,10 @@ static int print_config(app *a) {
 
 static int run(app *a) {
   tsr_text text = {0};
-  if (a->cli.help) return fputs(tsr_cli_help, stdout), 0;
-  if (a->cli.version) return printf("tessera-train %s\n", TSR_VERSION), 0;
-  if (a->cli.print_schema) return tsr_config_schema(&text), print_text(&text), 0;
-  if (a->cli.print_manual) return tsr_config_manual(&text), print_text(&text), 0;
+  if (a->cli.help) return fputs(tsr_cli_help, stdout), finish(a);
+  if (a->cli.version) return printf("tessera-train %s\n", TSR_VERSION), finish(a);
+  if (a->cli.print_schema) return tsr_config_schema(&text), print_text(&text), finish(a);
+  if (a->cli.print_manual) return tsr_config_manual(&text), print_text(&text), finish(a);
   if (a->cli.print_config) return print_config(a);
   if (a->cli.command == TSR_COMMAND_INSPECT) return run_inspect(a);
   return a->cli.command == TSR_COMMAND_CHECK ? run_check(a) : run_train(a);

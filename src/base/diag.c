@@ -63,6 +63,7 @@ void tsr_diag_hint(tsr_diags *diags, const char *format, ...) {
 
 void tsr_diag_nearest(
     tsr_diags *diags, const char *word, const char *const *candidates, int count) {
+  if (!diags->count || diags->dropped) return; /* a file of mistakes: searching takes its time */
   const char *near = tsr_nearest(word, candidates, count);
   if (near) {
     tsr_diag_hint(diags, "did you mean '%s'?", near);
@@ -99,24 +100,65 @@ static const char *find_line(const tsr_diags *diags, tsr_place place, int *ret_l
   return at;
 }
 
+/* Of a line: the bytes from `begin` to before `end` are shown. */
+typedef struct {
+  int begin, end;
+} window;
+
+static bool is_inside(const char *line, int i) { return ((unsigned char)line[i] & 0xc0) == 0x80; }
+
+/* Up to `columns` characters to the left or to the right of *at, which moves there; a character is a
+ * byte and at most 3 that go on with it in UTF-8. Returns how many there were. */
+static int walk_left(const char *line, int columns, int *at) {
+  int count = 0;
+  for (; count < columns && *at > 0; count++) {
+    --*at;
+    for (int more = 0; more < 3 && *at > 0 && is_inside(line, *at); more++) --*at;
+  }
+  return count;
+}
+
+static int walk_right(const char *line, int length, int columns, int *at) {
+  int count = 0;
+  for (; count < columns && *at < length; count++) {
+    ++*at;
+    for (int more = 0; more < 3 && *at < length && is_inside(line, *at); more++) ++*at;
+  }
+  return count;
+}
+
+/* The whole line if it is short, else what is around the byte `at`. */
+static window choose_window(const char *line, int length, int at) {
+  enum { COLUMNS_MAX = 160 };
+  window w = {at, at};
+  int left = walk_left(line, COLUMNS_MAX, &w.begin);
+  int right = walk_right(line, length, COLUMNS_MAX, &w.end);
+  if (left + right <= COLUMNS_MAX && w.begin == 0 && w.end == length) return w;
+  if (right > COLUMNS_MAX / 2) right = left < COLUMNS_MAX / 2 ? COLUMNS_MAX - left : COLUMNS_MAX / 2;
+  if (left > COLUMNS_MAX - right) left = COLUMNS_MAX - right;
+  w = (window){at, at};
+  walk_left(line, left, &w.begin);
+  walk_right(line, length, right, &w.end);
+  return w;
+}
+
 static void print_line(const tsr_diags *diags, tsr_place place, FILE *stream) {
   int length = 0;
   const char *line = find_line(diags, place, &length);
   if (!line || place.col < 1 || place.col > length + 1) return;
-  fprintf(stream, "%5d | ", place.line);
-  for (int i = 0; i < length; i++) {
+  window w = choose_window(line, length, place.col - 1);
+  fprintf(stream, "%5d | %s", place.line, w.begin ? "…" : "");
+  for (int i = w.begin; i < w.end; i++) {
     unsigned char c = (unsigned char)line[i];
     fputc(c == '\t' || (c >= 0x20 && c != 0x7f) ? c : '?', stream);
   }
-  fputs("\n      | ", stream);
-  for (int i = 0; i < place.col - 1; i++) {
-    /* A tab keeps its width; a byte inside a UTF-8 sequence takes none. */
-    unsigned char c = (unsigned char)line[i];
-    if ((c & 0xc0) != 0x80) fputc(c == '\t' ? '\t' : ' ', stream);
-  }
+  fprintf(stream, "%s\n      | %s", w.end < length ? "…" : "", w.begin ? " " : "");
+  /* A tab keeps its width; a byte inside a UTF-8 sequence takes none. */
+  for (int i = w.begin; i < place.col - 1; i++)
+    if (!is_inside(line, i)) fputc(line[i] == '\t' ? '\t' : ' ', stream);
   fputc('^', stream);
-  for (int i = 1; i < place.length && place.col - 1 + i < length; i++)
-    if (((unsigned char)line[place.col - 1 + i] & 0xc0) != 0x80) fputc('~', stream);
+  for (int i = place.col; i < place.col - 1 + place.length && i < w.end; i++)
+    if (!is_inside(line, i)) fputc('~', stream);
   fputc('\n', stream);
 }
 

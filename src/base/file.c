@@ -23,9 +23,10 @@ bool tsr_file_read(
   int fd = open(path, O_RDONLY | O_CLOEXEC);
   if (fd < 0) return cannot("read", path, errno, place, diags);
   struct stat info;
-  if (fstat(fd, &info) == 0 && S_ISDIR(info.st_mode)) {
+  int error = fstat(fd, &info) ? errno : S_ISDIR(info.st_mode) ? EISDIR : 0;
+  if (error) {
     close(fd);
-    return cannot("read", path, EISDIR, place, diags);
+    return cannot("read", path, error, place, diags);
   }
   size_t capacity = info.st_size > 0 ? (size_t)info.st_size + 1 : 65536, length = 0;
   if (capacity > bytes_max + 1) capacity = bytes_max + 1;
@@ -40,7 +41,7 @@ bool tsr_file_read(
     ssize_t got = read(fd, text + length, capacity - length);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) {
-      int error = errno;
+      error = errno;
       close(fd);
       return cannot("read", path, error, place, diags);
     }

@@ -378,6 +378,8 @@ static bool read_stream(reader *r, tsr_yaml **ret_root) {
 bool tsr_yaml_parse(
     tsr_arena *arena, const char *file, const char *text, size_t length, tsr_yaml **ret_root,
     tsr_diags *diags) {
+  static const char byte_order_mark[] = "\xef\xbb\xbf"; /* of UTF-8; editors do not show it */
+  if (length >= 3 && !memcmp(text, byte_order_mark, 3)) text += 3, length -= 3;
   reader r = {.arena = arena, .diags = diags, .text = text, .length = length, .at = {.line = 1}};
   r.file = tsr_arena_strdup(arena, file);
   *ret_root = NULL;

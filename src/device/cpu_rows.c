@@ -1,6 +1,7 @@
 /* Ops on rows: norms, softmax, rope, attention, and the sums over rows that their weights'
  * gradients are. */
 #include "device/cpu_ops.h"
+#include <assert.h>
 #include <math.h>
 
 static void layernorm_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
@@ -173,6 +174,7 @@ static void sum_strided(
 
 static void row_sum_unit(const cpu_call *c, void *context, int64_t unit, float *into) {
   const row_sum *r = context;
+  assert(r->outer % c->task->units == 0);
   int64_t outer = r->outer / c->task->units, size = r->split / r->tp_units,
           step = r->split * r->inner;
   for (int64_t i = 0; i < size * r->inner; i++) {

@@ -245,8 +245,7 @@ static bool call_cross_entropy(const builder *b) {
 
 static bool call_mse(const builder *b) {
   if (!check_attrs(b, 0, NULL, NULL)) return false;
-  int inputs[] = {b->call->inputs[0], b->call->inputs[1], tsr_graph_hyper(b->g)};
-  return give(b, checked(b, TSR_OP_SQUARED_ERROR, b->call->result, 3, inputs, NULL));
+  return give(b, checked(b, TSR_OP_SQUARED_ERROR, b->call->result, 2, b->call->inputs, NULL));
 }
 
 static bool call_reshape(const builder *b) {

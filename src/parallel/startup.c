@@ -36,6 +36,10 @@ void tsr_parallel_startup(
       text, "descriptor: mesh %s fits; %s\n", tsr_layout_text(layout.have, layout.have_ndim),
       descriptor_why);
   context_add(p, text);
+  if (config->model.kind && !strcmp(config->model.kind, "graph")) {
+    tsr_text_add(text, "parameters: as the graph places them\nbatches: as its inputs say\n");
+    return;
+  }
   parameters_add(p, text);
   tsr_text_add(
       text, "batches: %lld samples over dp = %d, %lld a rank\n", (long long)p->batch_size,

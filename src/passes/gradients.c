@@ -191,9 +191,9 @@ static void grad_ce_loss(const call *c) {
 }
 
 static void grad_squared(const call *c) {
-  int x = input(c, 0), y = input(c, 1), hyper = input(c, 2);
-  if (wanted(c, 0)) give(c, 0, add(c, TSR_OP_SQUARED_DX, 0, 3, (int[]){x, y, hyper}, NULL));
-  if (wanted(c, 1)) give(c, 1, add(c, TSR_OP_SQUARED_DX, 1, 3, (int[]){y, x, hyper}, NULL));
+  int x = input(c, 0), y = input(c, 1);
+  if (wanted(c, 0)) give(c, 0, add(c, TSR_OP_SQUARED_DX, 0, 2, (int[]){x, y}, NULL));
+  if (wanted(c, 1)) give(c, 1, add(c, TSR_OP_SQUARED_DX, 1, 2, (int[]){y, x}, NULL));
 }
 
 /* Written-out collectives say where data is, not what it is: as functions of the whole tensor they

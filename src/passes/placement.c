@@ -126,12 +126,20 @@ static int sum_units(placer *p, int value, tsr_section section) {
   return at;
 }
 
+static const tsr_placement whole = {TSR_REPLICATE, 0};
+
 static int redistribute(placer *p, int value, int axis, tsr_placement to, tsr_section section) {
   tsr_placement from = p->g->values[value].placement[axis];
   if (tsr_placement_equal(from, to)) return value;
   for (moved *m = *find_moved(p, value); m; m = m->next)
     if (m->axis == axis && tsr_placement_equal(m->to, to)) return m->value;
-  int at = from.kind == TSR_PARTIAL && axis == TSR_TP ? sum_units(p, value, section) : value;
+  bool kept = axis != TSR_TP && from.kind == TSR_PARTIAL && to.kind == TSR_REPLICATE;
+  int at = value;
+  if (p->g->values[at].units && !kept) {
+    if (axis != TSR_TP && from.kind == TSR_PARTIAL) at = redistribute(p, at, axis, whole, section);
+    at = sum_units(p, at, section);
+    from = p->g->values[at].placement[axis];
+  }
   double attr[TSR_ATTRS_MAX];
   const char *suffix;
   tsr_op op = collective_for(from, to, axis, attr, &suffix);
@@ -162,6 +170,8 @@ static bool place_inputs(placer *p, const tsr_node *n, int *inputs, placed *ret)
       in[i] = p->g->values[p->map[n->inputs[i]]].placement[a];
     tsr_rule_call call = {
         .g = p->old, .node = n, .axis = a, .parts = parts(p->placing, a), .in = in};
+    int64_t microbatches = a == TSR_DP && p->old->microbatches > 1 ? p->old->microbatches : 1;
+    call.sum_units = p->placing->units[a] / microbatches;
     call.sequence_parallel = p->placing->sequence_parallel;
     tsr_rule_apply(&call);
     if (call.error) return tsr_diag_error(p->diags, n->place, "%s", call.error);

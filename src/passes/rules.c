@@ -37,11 +37,14 @@ static tsr_placement completed(const call *c, int i) {
 /* How many summands a sum over rows keeps apart: one per unit of the dimension that tp splits.
  * Where the recipe cuts the sequence, sums over positions are made of its units whether or not they
  * are split here. */
-static int64_t row_units(const call *c, tsr_placement rows) {
+static int64_t row_units(call *c, tsr_placement rows) {
   const tsr_units *u = &c->g->units;
   if (c->axis != TSR_TP) return 0;
   bool sequence = ndim(c, 0) == 3 && u->sequence > 1;
   if (rows.kind != TSR_SHARD) return sequence ? u->sequence : 0;
+  if (rows.dim == 0)
+    c->error = tsr_arena_printf(
+        c->g->arena, "%s sums over rows whose batch is split over tp", c->node->name);
   return sequence && rows.dim == 1 ? u->sequence : u->tp > 1 ? u->tp : 0;
 }
 
@@ -140,9 +143,7 @@ static void place_linear_dw(call *c) {
 
 /* A product's sum over a split dimension is made of the recipe's units, so they must divide it. */
 static void check_units(call *c, int64_t size) {
-  const tsr_units *u = &c->g->units;
-  int64_t microbatches = c->g->microbatches > 1 ? c->g->microbatches : 1;
-  int64_t units = c->axis == TSR_DP ? u->batch / microbatches : u->tp;
+  int64_t units = c->sum_units;
   if (units > 1 && size % units)
     c->error = tsr_arena_printf(
         c->g->arena, "%s sums over %lld elements, which %lld units over %s do not divide",
@@ -328,7 +329,7 @@ static void place_ce_stats(call *c) {
 
 /* logits (for their gradient only), stats, targets, hyper → loss, row_stats */
 static void place_ce_loss(call *c) {
-  bool rows = is_rows(c, 0);
+  bool rows = is_rows(c, 0) && c->axis == TSR_DP;
   if (c->in[0].kind == TSR_PARTIAL) c->in[0] = whole;
   c->in[1] = c->in[2] = rows ? c->in[0] : whole;
   c->in[3] = whole;
@@ -345,9 +346,9 @@ static void place_ce_loss_dx(call *c) {
 
 static void place_squared(call *c) {
   tsr_placement p = is_rows(c, 0) ? c->in[0] : is_rows(c, 1) ? c->in[1] : whole;
-  c->in[0] = c->in[1] = p;
-  c->in[2] = whole;
   bool loss = c->node->op == TSR_OP_SQUARED_ERROR;
+  if (loss && c->axis != TSR_DP) p = whole; /* its units are the batch's */
+  c->in[0] = c->in[1] = p;
   give_all(c, loss && p.kind == TSR_SHARD ? partial : p);
 }
 

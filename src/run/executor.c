@@ -5,8 +5,6 @@
 #include <assert.h>
 #include <string.h>
 
-enum { MEMBERS_MAX = 4096 };
-
 typedef struct {
   tsr_bound *bound;
   const tsr_task *task;
@@ -63,7 +61,6 @@ static void run_op(task_run *t) {
 
 typedef struct {
   tsr_collective collective;
-  float *in[MEMBERS_MAX], *out[MEMBERS_MAX];
   int ranges;
   int64_t items;
 } group_run;
@@ -83,7 +80,8 @@ static void describe(const task_run *t, tsr_collective *c) {
   c->k = t->bound->worker->options.kernels;
   c->members = t->bound->worker->options.parallel->size[t->task->axis];
   memcpy(c->shape, in->shape, sizeof c->shape);
-  if (t->task->op == TSR_OP_ALL_REDUCE && in->units) c->shape[0] *= in->units;
+  assert(!in->units || t->task->op == TSR_OP_ALL_REDUCE);
+  if (in->units) c->shape[0] *= in->units;
   if (t->task->op == TSR_OP_REDUCE_SCATTER) c->to = (int)attr[1];
   if (t->task->op == TSR_OP_ALL_TO_ALL) c->to = (int)attr[2];
   const tsr_value *v = &t->bound->program->graph->values[in->value];
@@ -94,11 +92,10 @@ static void describe(const task_run *t, tsr_collective *c) {
 static void run_collective(const task_run *t) {
   tsr_worker *w = t->bound->worker;
   const tsr_parallel *p = w->options.parallel;
-  static group_run g; /* one collective at a time; too large for the stack */
+  group_run g;
   describe(t, &g.collective);
-  assert(g.collective.members <= MEMBERS_MAX);
-  g.collective.in = g.in;
-  g.collective.out = g.out;
+  g.collective.in = w->in;
+  g.collective.out = w->out;
   g.items = tsr_collective_items(&g.collective);
   g.ranges = w->options.threads;
   for (int rank = 0; rank < p->ranks; rank++) {
@@ -106,8 +103,8 @@ static void run_collective(const task_run *t) {
       continue; /* a group is run by its first member */
     for (int m = 0; m < g.collective.members; m++) {
       int member = tsr_parallel_member(p, rank, t->task->axis, m);
-      g.in[m] = tsr_bound_address(t->bound, t->task->inputs[0].value, member);
-      g.out[m] = tsr_bound_address(t->bound, t->task->outputs[0].value, member);
+      w->in[m] = tsr_bound_address(t->bound, t->task->inputs[0].value, member);
+      w->out[m] = tsr_bound_address(t->bound, t->task->outputs[0].value, member);
     }
     tsr_pool_run(w->pool, run_group_range, &g, g.ranges);
   }

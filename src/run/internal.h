@@ -8,6 +8,7 @@ struct tsr_worker {
   tsr_bound *bound;
   int bound_count;
   int64_t bytes;
+  float **in, **out; /* a collective's members' buffers */
   struct tsr_block { void *memory; size_t size; } *blocks; /* what was allocated */
   int blocks_count;
 };

@@ -19,14 +19,14 @@ struct tsr_pool {
   void *context;
   int jobs;
   bool stop;
-  atomic_int round; /* grows by one with every loop */
-  atomic_int busy;  /* members still in the loop */
+  atomic_uint round; /* grows by one with every loop */
+  atomic_int busy;   /* members still in the loop */
   pthread_mutex_t lock;
   pthread_cond_t wake, done;
 };
 
 /* Spins a little (loops follow each other closely), then sleeps. */
-static void wait_for_round(tsr_pool *p, int seen) {
+static void wait_for_round(tsr_pool *p, unsigned seen) {
   for (int i = 0; i < SPINS; i++)
     if (atomic_load_explicit(&p->round, memory_order_acquire) != seen) return;
   pthread_mutex_lock(&p->lock);
@@ -38,7 +38,7 @@ static void wait_for_round(tsr_pool *p, int seen) {
 static void *member_main(void *argument) {
   member *m = argument;
   tsr_pool *p = m->pool;
-  for (int seen = 0;; seen++) {
+  for (unsigned seen = 0;; seen++) {
     wait_for_round(p, seen);
     if (p->stop) return NULL;
     for (int j = m->index; j < p->jobs; j += p->threads) p->job(p->context, j);
@@ -107,8 +107,6 @@ void tsr_pool_run(tsr_pool *p, tsr_pool_job *job, void *context, int jobs) {
     pthread_cond_wait(&p->done, &p->lock);
   pthread_mutex_unlock(&p->lock);
 }
-
-int tsr_pool_threads(const tsr_pool *pool) { return pool->threads; }
 
 int tsr_pool_cores(void) {
   cpu_set_t set;

@@ -11,7 +11,6 @@ bool tsr_pool_open(tsr_arena *arena, int threads, tsr_pool **ret_pool, tsr_diags
 void tsr_pool_close(tsr_pool *pool);
 /* Runs job(context, 0 .. jobs-1) and returns when all are done. */
 void tsr_pool_run(tsr_pool *pool, tsr_pool_job *job, void *context, int jobs);
-int tsr_pool_threads(const tsr_pool *pool);
 /* Cores that this process may use (its affinity mask). */
 int tsr_pool_cores(void);
 

@@ -49,10 +49,12 @@ void tsr_bound_read_row(const tsr_bound *b, int value, int64_t row, float *out) 
   for (int r = 0; r < b->worker->options.parallel->ranks; r++) {
     tsr_box box = tsr_bound_box(b, value, r);
     const float *part = tsr_bound_address(b, value, r);
-    int64_t cols = box.shape[box.ndim - 1], whole_cols = box.global[box.ndim - 1], rows = box_rows(&box);
+    int64_t cols = box.shape[box.ndim - 1], whole_cols = box.global[box.ndim - 1],
+            rows = box_rows(&box);
     for (int64_t i = 0; i < rows; i++) {
       int64_t at = whole_index(&box, i);
-      if (at / whole_cols == row) memcpy(out + at % whole_cols, part + i * cols, sizeof(float) * (size_t)cols);
+      if (at / whole_cols == row)
+        memcpy(out + at % whole_cols, part + i * cols, sizeof(float) * (size_t)cols);
     }
   }
 }

@@ -123,6 +123,8 @@ bool tsr_worker_open(
   tsr_worker *w = tsr_arena_alloc(arena, sizeof *w);
   *w = (tsr_worker){.options = *options, .bound_count = programs_count};
   w->bound = tsr_arena_array(arena, tsr_bound, programs_count);
+  w->in = tsr_arena_array(arena, float *, options->parallel->ranks);
+  w->out = tsr_arena_array(arena, float *, options->parallel->ranks);
   w->blocks =
       tsr_arena_array(arena, struct tsr_block, options->parallel->ranks * (3 + 2 * programs_count));
   for (int i = 0; i < programs_count; i++) {

@@ -101,12 +101,11 @@ static void bind_tensors(lowering *l) {
     tsr_tensor *to = &l->p->tensors[n->outputs[0]];
     to->segment = from->segment;
     to->offset = from->offset;
-    if (n->op == TSR_OP_SUM_UNITS) to->units = 0;
   }
   for (int i = 0; i < l->p->tasks_count; i++) {
     tsr_task *t = &l->p->tasks[i];
     const tsr_node *n = &l->g->nodes[t->node];
-    t->inputs = tsr_arena_array(l->arena, tsr_tensor, n->inputs_count);
+    if (!t->inputs) t->inputs = tsr_arena_array(l->arena, tsr_tensor, n->inputs_count);
     for (int k = 0; k < n->inputs_count; k++) t->inputs[k] = l->p->tensors[n->inputs[k]];
     for (int k = 0; k < n->outputs_count; k++) t->outputs[k] = l->p->tensors[n->outputs[k]];
   }

@@ -12,16 +12,17 @@ static int64_t batch_of(const tsr_compile_options *o, tsr_compile_purpose purpos
 /* Training's batch units are the recipe's. An evaluation's unit is one sample where the tree allows
  * it, so its loss does not depend on dp either. */
 static tsr_lowering
-lowering_of(const tsr_compile_options *o, tsr_compile_purpose purpose, int64_t batch) {
+lowering_of(const tsr_compile_options *o, tsr_compile_purpose purpose, int64_t batch, bool alone) {
   tsr_lowering l = {.microbatches = 1, .batch_units = 1};
   for (int a = 0; a < TSR_AXES; a++) l.size[a] = o->parallel->size[a];
   l.tp_units = o->tp_units / l.size[TSR_TP];
   if (purpose == TSR_COMPILE_TRAIN) {
     l.microbatches = o->config->training.gradient_accumulation_steps;
     l.batch_units = o->batch_units / (l.size[TSR_DP] * l.microbatches);
-  } else if (purpose == TSR_COMPILE_GENERATE) {
+  } else if (alone) {
     l.batch_units = o->batch_units >= l.size[TSR_DP] ? o->batch_units / l.size[TSR_DP] : 1;
-  } else if (tsr_tree_is_subtree(batch, batch / l.size[TSR_DP])) {
+  } else if (
+      purpose == TSR_COMPILE_EVALUATE && tsr_tree_is_subtree(batch, batch / l.size[TSR_DP])) {
     l.batch_units = batch / l.size[TSR_DP];
   }
   return l;
@@ -118,7 +119,8 @@ bool tsr_compile(
   if (!tsr_model_read(arena, o->config, &model, &ret->model, diags)) return false;
   ret->graph = ret->model->graph;
   if (!check_sequence(o, ret->model->sequence, diags)) return false;
-  if (ret->graph->loss < 0) purpose = TSR_COMPILE_GENERATE;
+  bool alone = ret->graph->loss < 0 && purpose != TSR_COMPILE_GENERATE;
+  if (alone) purpose = TSR_COMPILE_GENERATE;
   if (purpose != TSR_COMPILE_GENERATE) keep_only_loss(ret->graph);
   if (purpose == TSR_COMPILE_TRAIN) {
     warn_without_effect(o->config, diags);
@@ -127,7 +129,7 @@ bool tsr_compile(
     tsr_pass_autodiff(ret->graph);
     tsr_pass_optimizer(ret->graph, &optimizer);
   }
-  tsr_lowering lowering = lowering_of(o, purpose, batch);
+  tsr_lowering lowering = lowering_of(o, purpose, batch, alone);
   tsr_placing placing = {.units = {1, 1, 1, 1, 1}};
   for (int a = 0; a < TSR_AXES; a++) placing.size[a] = o->parallel->size[a];
   placing.units[TSR_DP] = lowering.batch_units * lowering.microbatches * lowering.size[TSR_DP];

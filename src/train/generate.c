@@ -48,7 +48,11 @@ bool tsr_generate(
   float *row = calloc((size_t)V, sizeof *row);
   void *scratch = malloc(tsr_sampling_scratch_bytes(vocab));
   tsr_sampling sampling = sampling_of(&o->config->eval);
-  bool ok = tokens && row && scratch && start_tokens(o, tokens, &at, diags);
+  bool ok = tokens && row && scratch;
+  if (!ok)
+    tsr_diag_failure(
+        diags, TSR_NOWHERE, "out of memory for a sample of %lld tokens", (long long)count);
+  ok = ok && start_tokens(o, tokens, &at, diags);
   bool blank = !o->config->eval.prompt[0];
   for (int64_t i = 0; ok && i < count && !*o->stop; i++) {
     int64_t n = at < T ? at : T;

@@ -6,6 +6,57 @@
 #include <string.h>
 #include <strings.h>
 
+/* ---- what a graph takes ---- */
+
+static int64_t least(int64_t a, int64_t b) { return !a || b < a ? b : a; }
+
+/* Tokens are looked up, targets and labels compared with logits: none may lie outside. */
+static int64_t token_limit(const tsr_graph *g, int value) {
+  int64_t limit = 0;
+  for (int i = 0; i < g->nodes_count; i++) {
+    const tsr_node *n = &g->nodes[i];
+    if (n->op == TSR_OP_CE_LOSS && n->inputs[2] == value) limit = least(limit, (int64_t)n->attr[0]);
+    if (n->op != TSR_OP_EMBEDDING || n->inputs[0] != value) continue;
+    const tsr_value *table = &g->values[n->inputs[1]];
+    limit = least(
+        limit, table->kind == TSR_VALUE_PARAM ? g->params[table->param].valid0 : table->shape[0]);
+  }
+  return limit;
+}
+
+bool tsr_source_needs_of(const tsr_graph *g, tsr_source_needs *ret, tsr_diags *diags) {
+  static const char *const names[] = {"tokens", "targets", "features", "labels", "values"};
+  *ret = (tsr_source_needs){0};
+  bool ok = true;
+  for (int i = 0; i < g->values_count; i++) {
+    const tsr_value *v = &g->values[i];
+    if (v->kind != TSR_VALUE_INPUT) continue;
+    int64_t last = v->ndim > 1 ? v->shape[v->ndim - 1] : 1;
+    if (!strcmp(v->name, "tokens") || !strcmp(v->name, "targets")) {
+      ret->text = true;
+      ret->sequence = last;
+      if (token_limit(g, i)) ret->vocab = least(ret->vocab, token_limit(g, i));
+    } else if (!strcmp(v->name, "features")) {
+      ret->features = last;
+    } else if (!strcmp(v->name, "labels")) {
+      ret->labels = true;
+      ret->classes = token_limit(g, i);
+    } else if (!strcmp(v->name, "values")) {
+      ret->classes = last;
+    } else {
+      ok = tsr_diag_error(diags, v->place, "no data is called '%s'", v->name);
+      tsr_diag_nearest(diags, v->name, names, 5);
+    }
+  }
+  if (ok && ret->text == (ret->features > 0))
+    return tsr_diag_error(
+        diags, TSR_NOWHERE,
+        "a graph with a loss takes tokens and targets, or features with labels or values");
+  return ok;
+}
+
+/* ---- opening ---- */
+
 static bool ends_with(const char *text, const char *end) {
   size_t n = strlen(text), m = strlen(end);
   return n >= m && !strcasecmp(text + n - m, end);
@@ -53,7 +104,9 @@ static bool is_folder(const char *path) {
   return d != NULL;
 }
 
-bool tsr_source_open(tsr_arena *arena, const tsr_config *c, tsr_source *ret, tsr_diags *diags) {
+bool tsr_source_open(
+    tsr_arena *arena, const tsr_config *c, const tsr_source_needs *needs, tsr_source *ret,
+    tsr_diags *diags) {
   *ret = (tsr_source){.config = c};
   tsr_place place = tsr_config_place(c, "training_config.data_path");
   if (!c->training.data_path[0]) {
@@ -64,9 +117,8 @@ bool tsr_source_open(tsr_arena *arena, const tsr_config *c, tsr_source *ret, tsr
   const char *path = find_path(arena, c);
   if (!path) path = c->training.data_path; /* the error of a missing file */
   bool ok;
-  if (ends_with(path, ".csv") && c->model.kind && strcmp(c->model.kind, "transformer")) {
-    bool labels = !strcmp(c->model.model_type, "mlp");
-    tsr_table_columns columns = {.is_label = labels};
+  if (ends_with(path, ".csv") && !needs->text) {
+    tsr_table_columns columns = {.is_label = needs->labels};
     ok = tsr_dataset_table(arena, path, &columns, place, &ret->dataset, diags);
   } else if (is_folder(path)) {
     const char *images = tsr_path_join(arena, path, "train-images-idx3-ubyte");
@@ -87,31 +139,67 @@ bool tsr_source_open(tsr_arena *arena, const tsr_config *c, tsr_source *ret, tsr
   return ok;
 }
 
-bool tsr_source_check(
-    const tsr_source *s, int64_t sequence, int64_t vocab_size, int64_t features, int64_t classes,
-    tsr_diags *diags) {
-  const tsr_dataset *d = &s->dataset;
-  tsr_place place = tsr_config_place(s->config, "training_config.data_path");
-  if (!tsr_dataset_check(d, TSR_SPLIT_TRAIN, sequence, place, diags)) return false;
-  if (s->config->training.eval_every && s->config->training.validation_fraction > 0 &&
-      !tsr_dataset_check(d, TSR_SPLIT_VALIDATION, sequence, place, diags)) {
-    tsr_diag_hint(diags, "training_config.eval_every: 0 switches evaluation off");
-    return false;
-  }
-  if (d->kind == TSR_DATASET_TEXT && d->tokenizer.vocab_size > vocab_size)
-    return tsr_diag_error(
-        diags, place, "'%s' has a vocabulary of %d, but the model's vocab_size is %lld", d->name,
-        d->tokenizer.vocab_size, (long long)vocab_size);
-  if (d->kind != TSR_DATASET_TEXT && d->table.features != features)
+static bool
+check_lengths(const tsr_source *s, int64_t sequence, tsr_place place, tsr_diags *diags) {
+  const tsr_config_training *c = &s->config->training;
+  if (!tsr_dataset_check(&s->dataset, TSR_SPLIT_TRAIN, sequence, place, diags)) return false;
+  bool evaluates = c->eval_every && c->validation_fraction > 0;
+  if (!evaluates || tsr_dataset_check(&s->dataset, TSR_SPLIT_VALIDATION, sequence, place, diags))
+    return true;
+  tsr_diag_hint(diags, "training_config.eval_every: 0 switches evaluation off");
+  return false;
+}
+
+static bool
+check_text(const tsr_dataset *d, const tsr_source_needs *needs, tsr_place place, tsr_diags *diags) {
+  if (d->tokenizer.vocab_size <= needs->vocab) return true;
+  return tsr_diag_error(
+      diags, place, "'%s' has a vocabulary of %d, but the model's vocab_size is %lld", d->name,
+      d->tokenizer.vocab_size, (long long)needs->vocab);
+}
+
+static bool
+check_rows(const tsr_dataset *d, const tsr_source_needs *needs, tsr_place place, tsr_diags *diags) {
+  if (d->table.features != needs->features)
     return tsr_diag_error(
         diags, place, "'%s' has %lld features a row, but the model takes %lld", d->name,
-        (long long)d->table.features, (long long)features);
+        (long long)d->table.features, (long long)needs->features);
   int64_t given = d->table.classes ? d->table.classes : d->table.targets;
-  bool fits = d->table.classes ? given <= classes : given == classes;
-  if (d->kind == TSR_DATASET_TEXT || fits) return true;
+  if (needs->labels != (d->table.classes > 0))
+    return tsr_diag_error(
+        diags, place, "'%s' has %s, but the model takes %s", d->name,
+        d->table.classes ? "class labels" : "target values",
+        needs->labels ? "class labels" : "target values");
+  if (needs->labels ? given <= needs->classes : given == needs->classes) return true;
   return tsr_diag_error(
       diags, place, "'%s' has %lld %s, but the model gives %lld outputs", d->name, (long long)given,
-      d->table.classes ? "classes" : "target columns", (long long)classes);
+      needs->labels ? "classes" : "target columns", (long long)needs->classes);
+}
+
+bool tsr_source_check(const tsr_source *s, const tsr_source_needs *needs, tsr_diags *diags) {
+  const tsr_dataset *d = &s->dataset;
+  tsr_place place = tsr_config_place(s->config, "training_config.data_path");
+  bool text = d->kind == TSR_DATASET_TEXT;
+  if (text != needs->text)
+    return tsr_diag_error(
+        diags, place, "'%s' is %s, but the model takes %s", d->name,
+        text ? "a text" : "a table of numbers", needs->text ? "a text" : "numbers");
+  if (!check_lengths(s, needs->sequence, place, diags)) return false;
+  return text ? check_text(d, needs, place, diags) : check_rows(d, needs, place, diags);
+}
+
+bool tsr_source_check_prompt(tsr_arena *arena, const tsr_source *s, tsr_diags *diags) {
+  const char *prompt = s->config->eval.prompt;
+  if (s->dataset.kind != TSR_DATASET_TEXT || !prompt[0]) return true;
+  int32_t *tokens = tsr_arena_array(arena, int32_t, strlen(prompt));
+  int64_t count;
+  tsr_text_file file = {"eval_config.prompt", prompt, strlen(prompt)};
+  tsr_diags *unplaced = tsr_diags_new(arena); /* its place would be inside the prompt's text */
+  if (tsr_tokenizer_encode(&s->dataset.tokenizer, &file, tokens, &count, unplaced)) return true;
+  return tsr_diag_error(
+      diags, tsr_config_place(s->config, "eval_config.prompt"),
+      "the prompt '%s' has a character that is not in the vocabulary of '%s'", prompt,
+      s->dataset.name);
 }
 
 static int64_t sample_index(const tsr_source_step *s, int64_t sample) {
@@ -126,6 +214,10 @@ static void ignore_targets(const tsr_source *s, int32_t *targets, int64_t count)
     if (targets[i] == ignored) targets[i] = -100;
 }
 
+static void ignore_all(int32_t *targets, int64_t count) {
+  for (int64_t i = 0; i < count; i++) targets[i] = -100;
+}
+
 /* A text sample is its tokens and its targets; each input asks for one of them. */
 static void fill_text(const tsr_source_step *s, bool targets, int64_t index, int32_t *row) {
   const tsr_dataset *d = &s->source->dataset;
@@ -137,14 +229,17 @@ static void fill_text(const tsr_source_step *s, bool targets, int64_t index, int
 void tsr_source_fill(void *context, const char *input, int64_t sample, void *row) {
   const tsr_source_step *s = context;
   const tsr_dataset *d = &s->source->dataset;
-  int64_t index = sample_index(s, sample);
+  bool padding = sample >= s->samples;
+  int64_t index = sample_index(s, padding ? 0 : sample);
   if (d->kind == TSR_DATASET_TEXT) {
     fill_text(s, !strcmp(input, "targets"), index, row);
+    if (padding && !strcmp(input, "targets")) ignore_all(row, s->source->sequence);
   } else if (!strcmp(input, "features")) {
     tsr_dataset_fill_features(d, s->split, index, row);
   } else if (d->table.classes) {
     tsr_dataset_fill_label(d, s->split, index, row);
     ignore_targets(s->source, row, 1);
+    if (padding) ignore_all(row, 1);
   } else {
     tsr_dataset_fill_targets(d, s->split, index, row);
   }

@@ -11,21 +11,34 @@ typedef struct {
   int64_t sequence; /* of text */
 } tsr_source;
 
-/* Text for the transformers, a CSV table or a folder of MNIST's IDX files for the others. Paths as the
+/* What a graph takes from the data, by the names of its inputs: tokens and targets, or features with labels
+ * or values. */
+typedef struct {
+  bool text, labels;
+  int64_t sequence, vocab;   /* of text; vocab: the least that an embedding or a loss knows */
+  int64_t features, classes; /* of rows; classes: or the number of values */
+} tsr_source_needs;
+/* Errors: an input of another name, inputs of which no data has all. */
+bool tsr_source_needs_of(const tsr_graph *graph, tsr_source_needs *ret_needs, tsr_diags *diags);
+
+/* A text, a CSV table or a folder of MNIST's IDX files; of `needs` only text and labels matter. Paths as the
  * configuration's other paths. */
-bool tsr_source_open(tsr_arena *arena, const tsr_config *config, tsr_source *ret_source, tsr_diags *diags);
+bool tsr_source_open(
+    tsr_arena *arena, const tsr_config *config, const tsr_source_needs *needs, tsr_source *ret_source,
+    tsr_diags *diags);
 /* Whether data_path is given and there. */
 bool tsr_source_exists(tsr_arena *arena, const tsr_config *config);
-/* Both parts are long enough, and tokens and features fit the model. */
-bool tsr_source_check(
-    const tsr_source *source, int64_t sequence, int64_t vocab_size, int64_t features, int64_t classes,
-    tsr_diags *diags);
+/* Both parts are long enough, and tokens and features fit what is needed. */
+bool tsr_source_check(const tsr_source *source, const tsr_source_needs *needs, tsr_diags *diags);
+/* eval_config.prompt can be encoded. */
+bool tsr_source_check_prompt(tsr_arena *arena, const tsr_source *source, tsr_diags *diags);
 
 /* The context of tsr_source_fill: one step of one part. */
 typedef struct {
   const tsr_source *source;
   tsr_split split;
-  int64_t first; /* position of the step's sample 0 in the global order */
+  int64_t first;   /* position of the step's sample 0 in the global order */
+  int64_t samples; /* of the step; rows beyond them are padding, whose targets are ignored */
 } tsr_source_step;
 void tsr_source_fill(void *context, const char *input, int64_t sample, void *row);
 /* Targets of a step that count (are not ignore_index). */

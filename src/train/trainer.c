@@ -29,8 +29,9 @@ static int by_name(const void *a, const void *b) {
   return strcmp((*(const tsr_param *const *)a)->name, (*(const tsr_param *const *)b)->name);
 }
 
-void tsr_weights_sha256(
-    tsr_arena *arena, const tsr_bound *bound, const tsr_graph *g, char ret_text[65]) {
+bool tsr_weights_sha256(
+    tsr_arena *arena, const tsr_bound *bound, const tsr_graph *g, char ret_text[65],
+    tsr_diags *diags) {
   const tsr_param **sorted = tsr_arena_array(arena, const tsr_param *, g->params_count);
   int64_t most = 1;
   for (int i = 0; i < g->params_count; i++) {
@@ -41,8 +42,12 @@ void tsr_weights_sha256(
   }
   qsort(sorted, (size_t)g->params_count, sizeof *sorted, by_name);
   float *whole = malloc(sizeof(float) * (size_t)most);
+  if (!whole)
+    return tsr_diag_failure(
+        diags, TSR_NOWHERE, "out of memory: %s to take the weights' SHA-256",
+        tsr_text_bytes(4 * most));
   tsr_sha256 *sha = tsr_sha256_new(arena);
-  for (int i = 0; whole && i < g->params_count; i++) {
+  for (int i = 0; i < g->params_count; i++) {
     const tsr_param *p = sorted[i];
     size_t n = (size_t)p->valid0;
     for (int d = 1; d < p->ndim; d++) n *= (size_t)p->shape[d];
@@ -51,6 +56,7 @@ void tsr_weights_sha256(
   }
   tsr_sha256_final(sha, ret_text);
   free(whole);
+  return true;
 }
 
 /* ---- one step ---- */
@@ -75,7 +81,7 @@ static void set_hyper(trainer *t, const tsr_source_step *step) {
 }
 
 static void run_step(trainer *t) {
-  tsr_source_step step = {t->o->source, TSR_SPLIT_TRAIN, t->step * t->samples};
+  tsr_source_step step = {t->o->source, TSR_SPLIT_TRAIN, t->step * t->samples, t->samples};
   const tsr_graph *g = t->training->placed;
   t->lr = tsr_learning_rate(&t->curve, t->step);
   set_hyper(t, &step);
@@ -94,10 +100,14 @@ enum { EVALUATION_BATCHES = 10 };
 
 static double evaluate(trainer *t) {
   const tsr_graph *g = t->evaluation->placed;
-  int64_t batch = t->evaluation->batch;
+  /* The program's batch is a multiple of dp; what it has too many is padding, where targets can be
+   * ignored. */
+  bool can_ignore =
+      t->o->source->dataset.kind == TSR_DATASET_TEXT || t->o->source->dataset.table.classes;
+  int64_t batch = can_ignore ? t->o->config->training.validation_batch_size : t->evaluation->batch;
   double sum = 0;
   for (int i = 0; i < EVALUATION_BATCHES; i++) {
-    tsr_source_step step = {t->o->source, TSR_SPLIT_VALIDATION, i * batch};
+    tsr_source_step step = {t->o->source, TSR_SPLIT_VALIDATION, i * batch, batch};
     float hyper[TSR_HYPERS] = {0};
     int64_t count = tsr_source_targets(&step, batch);
     hyper[TSR_HYPER_INV_COUNT] = count ? (float)(1 / (double)count) : 0;
@@ -206,7 +216,7 @@ static bool write_start(const trainer *t) {
 static bool write_end(trainer *t) {
   char sha[65];
   const char *param;
-  tsr_weights_sha256(t->o->arena, t->train, t->training->placed, sha);
+  if (!tsr_weights_sha256(t->o->arena, t->train, t->training->placed, sha, t->diags)) return false;
   tsr_progress_clear(&t->progress);
   if (!tsr_bound_replicas_agree(t->train, &param))
     return tsr_diag_failure(
@@ -241,9 +251,14 @@ bool tsr_train(
   t.generate = generation ? bound[generate_at] : NULL;
   t.samples = training->batch * training->program->lowering.microbatches;
   t.curve = curve_of(o->config, steps_of(&t));
+  if (!o->quiet && t.curve.total_steps < o->config->training.max_steps)
+    printf(
+        "steps: %lld, not max_steps %lld: num_epochs %lld of the data are over then\n",
+        (long long)t.curve.total_steps, (long long)o->config->training.max_steps,
+        (long long)o->config->training.num_epochs);
   t.progress = tsr_progress_start(stdout, o->quiet, o->config->training.log_every, 0, now());
-  bool ok = write_start(&t) && run_loop(&t, ret_signal);
-  ok = write_end(&t) && ok;
+  bool ok = write_start(&t) && run_loop(&t, ret_signal) && write_end(&t);
+  tsr_progress_clear(&t.progress);
   tsr_worker_close(worker);
   return ok;
 }

@@ -31,7 +31,8 @@ bool tsr_train(
 bool tsr_run_graph(const tsr_trainer_options *options, const tsr_compiled *graph, tsr_diags *diags);
 
 /* SHA-256 over all parameters, unsharded and without padding, f32 little-endian, in the order of their names. */
-void tsr_weights_sha256(tsr_arena *arena, const tsr_bound *bound, const tsr_graph *graph, char ret_text[65]);
+bool tsr_weights_sha256(
+    tsr_arena *arena, const tsr_bound *bound, const tsr_graph *graph, char ret_text[65], tsr_diags *diags);
 
 /* Continues `prompt` by `count` tokens; appends the text of both. */
 bool tsr_generate(
