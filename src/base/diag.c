@@ -107,11 +107,11 @@ typedef struct {
 
 static bool is_inside(const char *line, int i) { return ((unsigned char)line[i] & 0xc0) == 0x80; }
 
-/* Up to `columns` characters to the left or to the right of *at, which moves there; a character is a
- * byte and at most 3 that go on with it in UTF-8. Returns how many there were. */
+/* Up to `columns` characters to the left or to the right of *at, which moves there; a character is
+ * a byte and at most 3 that go on with it in UTF-8. Returns how many there were. */
 static int walk_left(const char *line, int columns, int *at) {
   int count = 0;
-  for (; count < columns && *at > 0; count++) {
+  for (; count<columns && * at> 0; count++) {
     --*at;
     for (int more = 0; more < 3 && *at > 0 && is_inside(line, *at); more++) --*at;
   }
@@ -134,7 +134,8 @@ static window choose_window(const char *line, int length, int at) {
   int left = walk_left(line, COLUMNS_MAX, &w.begin);
   int right = walk_right(line, length, COLUMNS_MAX, &w.end);
   if (left + right <= COLUMNS_MAX && w.begin == 0 && w.end == length) return w;
-  if (right > COLUMNS_MAX / 2) right = left < COLUMNS_MAX / 2 ? COLUMNS_MAX - left : COLUMNS_MAX / 2;
+  if (right > COLUMNS_MAX / 2)
+    right = left < COLUMNS_MAX / 2 ? COLUMNS_MAX - left : COLUMNS_MAX / 2;
   if (left > COLUMNS_MAX - right) left = COLUMNS_MAX - right;
   w = (window){at, at};
   walk_left(line, left, &w.begin);

@@ -26,10 +26,20 @@ static bool starts_with(const char *text, const char *prefix) {
   return !strncmp(text, prefix, strlen(prefix));
 }
 
-/* Overrides of the names of files come before the files are read. */
-static bool names_a_file(const char *path) {
-  return !strcmp(path, "model_config") || !strcmp(path, "training_config.model_config") ||
-         !strcmp(path, "optimizer_config") || !strcmp(path, "training_config.optimizer_config");
+/* Whether the override names a file for a section that may stand in one. */
+static bool names_a_file(const tsr_override *o) {
+  int row = tsr_field_find_dotted(o->path);
+  return row >= 0 && o->value && o->value->kind == TSR_YAML_SCALAR &&
+         tsr_section_has_file(&tsr_fields[row]);
+}
+
+/* Whether all around the path's last key are maps, or not there yet. */
+static bool is_within_maps(tsr_arena *arena, const char *path, const tsr_yaml *root) {
+  for (const char *dot; root && root->kind == TSR_YAML_MAP && (dot = strchr(path, '.'));) {
+    root = tsr_yaml_get(root, tsr_arena_strndup(arena, path, (size_t)(dot - path)));
+    path = dot + 1;
+  }
+  return !root || root->kind == TSR_YAML_MAP || root->kind == TSR_YAML_NULL;
 }
 
 /* The whole way to a key whose section came from a file: `transformer_config.num_heads` is found in
@@ -58,12 +68,21 @@ static const char *find_way(tsr_arena *arena, const char *path, const tsr_yaml *
   return path;
 }
 
-static void apply_overrides(
-    tsr_loader *l, tsr_override *overrides, int count, bool files_only, tsr_yaml **root) {
+/* Names of files come first, so that the files are not read that they stand for; then the others,
+ * each into what the files hold. Such a value may name files again: `training_config={optimizer:
+ * sgd.yaml}`. */
+static void apply_overrides(tsr_loader *l, tsr_override *overrides, int count, tsr_yaml **root) {
   for (int i = 0; i < count; i++) {
     tsr_override *o = &overrides[i];
-    if (o->done || (files_only && !names_a_file(o->path))) continue;
+    if (o->done || !names_a_file(o) || !is_within_maps(l->arena, o->path, *root)) continue;
+    tsr_override_apply(l->arena, o, o->path, root, l->diags);
+  }
+  tsr_include_files(l, root);
+  for (int i = 0; i < count; i++) {
+    tsr_override *o = &overrides[i];
+    if (o->done) continue;
     tsr_override_apply(l->arena, o, find_way(l->arena, o->path, *root), root, l->diags);
+    tsr_include_files(l, root);
   }
 }
 
@@ -144,11 +163,8 @@ bool tsr_config_parse(
   /* After a mistake such as a key given twice the rest can still be checked; after one of syntax
    * the tree is empty. */
   if (!parsed && root->kind != TSR_YAML_MAP) return false;
-  if (root->kind == TSR_YAML_MAP || root->kind == TSR_YAML_NULL) {
-    apply_overrides(&l, overrides, sets_count, true, &root);
-    if (root->kind == TSR_YAML_MAP) tsr_include_files(&l, &root);
-    apply_overrides(&l, overrides, sets_count, false, &root);
-  }
+  if (root->kind == TSR_YAML_MAP || root->kind == TSR_YAML_NULL)
+    apply_overrides(&l, overrides, sets_count, &root);
   config->root = root;
   interpret(&l, root);
   return tsr_diags_errors(diags) == errors_before;

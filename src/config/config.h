@@ -71,7 +71,7 @@ typedef struct {
   tsr_scheduler_type type;
   double max_lr; /* the curve's base; optimizer.lr unless given */
   double min_lr;
-  int64_t warmup_steps; /* at most max_steps */
+  int64_t warmup_steps; /* at most max_steps; not of warmup_linear */
   int64_t stable_steps; /* wsd: at max_lr after the warm-up */
   int64_t decay_steps;  /* wsd: warmup + stable + decay = max_steps */
 } tsr_config_scheduler;

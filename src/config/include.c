@@ -27,7 +27,7 @@ static tsr_yaml *unwrap(tsr_loader *l, tsr_yaml *doc, const tsr_field *f, const 
   return inner;
 }
 
-static bool is_file_section(const tsr_field *f) {
+bool tsr_section_has_file(const tsr_field *f) {
   return f->file || !strcmp(f->key, "model_config") || !strcmp(f->key, "optimizer_config");
 }
 
@@ -52,7 +52,8 @@ static tsr_yaml *include_into(tsr_loader *l, const char *section, tsr_yaml *map)
   for (int i = 0; i < map->count; i++) {
     int row = tsr_field_find(section, strlen(section), map->keys[i]->text);
     tsr_yaml *node = map->items[i];
-    if (row < 0 || !is_file_section(&tsr_fields[row]) || node->kind != TSR_YAML_SCALAR) continue;
+    if (row < 0 || !tsr_section_has_file(&tsr_fields[row]) || node->kind != TSR_YAML_SCALAR)
+      continue;
     tsr_yaml *got = l->read_files ? read_section_file(l, &tsr_fields[row], node) : NULL;
     if (!got) {
       got = tsr_arena_alloc(l->arena, sizeof *got);
@@ -64,6 +65,7 @@ static tsr_yaml *include_into(tsr_loader *l, const char *section, tsr_yaml *map)
 }
 
 void tsr_include_files(tsr_loader *l, tsr_yaml **root) {
+  if ((*root)->kind != TSR_YAML_MAP) return;
   *root = include_into(l, "", *root);
   for (int i = 0; i < (*root)->count; i++) {
     if (strcmp((*root)->keys[i]->text, "training_config")) continue;

@@ -40,7 +40,10 @@ void tsr_section_read(tsr_loader *loader, const char *section, const tsr_yaml *m
 void tsr_section_unknown(tsr_loader *loader, const char *section, const tsr_yaml *key);
 
 /* --- include.c --- */
-/* Puts the contents of the files that sections are named by into the tree. */
+/* Whether the row's section may stand in a file of its own, named by a path. */
+bool tsr_section_has_file(const tsr_field *field);
+/* Puts the contents of the files that sections are named by into the tree, once: no path is left.
+ */
 void tsr_include_files(tsr_loader *loader, tsr_yaml **root);
 /* The name with ${NAME} taken from the environment; a variable that is not set stays as it is, and
  * `ret_unset` is its name, else NULL. */
@@ -54,5 +57,7 @@ void tsr_model_section_read(tsr_loader *loader);
 void tsr_config_resolve(tsr_loader *loader);
 /* Whether an optimizer reads the key of its section. */
 bool tsr_optimizer_uses(tsr_optimizer_type type, const char *key);
+/* Whether a curve reads the key of scheduler_config; true of keys that no curve shares. */
+bool tsr_scheduler_uses(tsr_scheduler_type type, const char *key);
 
 #endif

@@ -187,6 +187,8 @@ static bool is_printed(const tsr_config *config, const tsr_field *f) {
   if (!f->at || f->unprinted || f->same_as) return false;
   if (!strcmp(f->section, "training_config.optimizer"))
     return tsr_optimizer_uses(config->optimizer.type, f->key);
+  if (!strcmp(f->section, "scheduler_config"))
+    return tsr_scheduler_uses(config->scheduler.type, f->key);
   bool batch = f->at == offsetof(tsr_config, training.batch_size);
   return !batch || config->training.batch_size_given || !config->training.batch_size_per_rank;
 }

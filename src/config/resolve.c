@@ -146,6 +146,44 @@ static void resolve_scheduler_type(tsr_loader *l) {
   if (from) take_origin(l, "scheduler_config.type", from);
 }
 
+bool tsr_scheduler_uses(tsr_scheduler_type type, const char *key) {
+  if (!strcmp(key, "hold_steps") || !strcmp(key, "decay_steps")) return type == TSR_SCHEDULER_WSD;
+  return strcmp(key, "warmup_steps") || type != TSR_SCHEDULER_WARMUP_LINEAR;
+}
+
+static void warn_other_curves(tsr_loader *l) {
+  static const char *const keys[] = {"warmup_steps", "hold_steps", "decay_steps"};
+  tsr_scheduler_type type = l->config->scheduler.type;
+  for (int i = 0; i < 3; i++) {
+    const tsr_yaml *key =
+        tsr_loader_key(l, tsr_arena_printf(l->arena, "scheduler_config.%s", keys[i]));
+    if (!key || tsr_scheduler_uses(type, keys[i])) continue;
+    const tsr_field *f = &tsr_fields[tsr_field_find_dotted("scheduler_config.type")];
+    tsr_diag_warning(
+        l->diags, key->place, "'%s' has no effect: the curve '%s' does not read it", key->text,
+        tsr_field_choice_name(f, (int)type));
+    if (type == TSR_SCHEDULER_WARMUP_LINEAR && i == 0)
+      tsr_diag_hint(l->diags, "it warms up for a tenth of max_steps; linear reads warmup_steps");
+  }
+}
+
+/* Unless it is given, the warm-up leaves most of a short run to the curve. */
+static void resolve_warmup(tsr_loader *l) {
+  enum { WARMUP_STEPS = 100 };
+  tsr_config_scheduler *s = &l->config->scheduler;
+  int64_t steps = l->config->training.max_steps;
+  const tsr_yaml *node = tsr_loader_value(l, "scheduler_config.warmup_steps");
+  if (!node) {
+    s->warmup_steps = steps / 10 < WARMUP_STEPS ? steps / 10 : WARMUP_STEPS;
+    if (s->type == TSR_SCHEDULER_CONSTANT) s->warmup_steps = 0;
+  } else if (s->warmup_steps > steps) {
+    tsr_diag_error(
+        l->diags, node->place, "'warmup_steps' is more than max_steps, which is %lld",
+        (long long)steps);
+    s->warmup_steps = steps;
+  }
+}
+
 static bool is_warmup_constant(const tsr_loader *l) {
   const tsr_yaml *node = tsr_loader_value(l, "training_config.lr_schedule");
   return node && !strcmp(node->text, "warmup_constant");
@@ -178,7 +216,6 @@ static void resolve_wsd(tsr_loader *l) {
 
 static void resolve_scheduler(tsr_loader *l) {
   tsr_config_scheduler *s = &l->config->scheduler;
-  int64_t steps = l->config->training.max_steps;
   resolve_scheduler_type(l);
   if (s->max_lr == 0) s->max_lr = l->config->optimizer.lr;
   if (s->min_lr > s->max_lr) {
@@ -187,14 +224,8 @@ static void resolve_scheduler(tsr_loader *l) {
         l->diags, node ? node->place : TSR_NOWHERE, "'min_lr' is above the maximum, which is %g",
         s->max_lr);
   }
-  if (s->warmup_steps > steps) {
-    const tsr_yaml *node = tsr_loader_value(l, "scheduler_config.warmup_steps");
-    if (node)
-      tsr_diag_error(
-          l->diags, node->place, "'warmup_steps' is more than max_steps, which is %lld",
-          (long long)steps);
-    s->warmup_steps = steps;
-  }
+  resolve_warmup(l);
+  warn_other_curves(l);
   if (s->type == TSR_SCHEDULER_WSD) resolve_wsd(l);
 }
 
@@ -326,6 +357,23 @@ static void resolve_devices(tsr_loader *l, const tsr_yaml *node) {
   d->device_ids_count = count;
 }
 
+/* A count beside a shape must be the shape's; the shape says it all then. */
+static void check_devices_count(tsr_loader *l) {
+  tsr_config_device *d = &l->config->device;
+  if (!d->devices || !d->mesh_ndim) return;
+  int64_t ranks = 1;
+  for (int i = 0; i < d->mesh_ndim; i++) ranks *= d->mesh_shape[i];
+  const tsr_yaml *shape = tsr_loader_key(l, "device_config.mesh_shape");
+  if (ranks != d->devices) {
+    tsr_diag_error(
+        l->diags, tsr_loader_value(l, "mesh.devices")->place,
+        "'devices' is %d, but '%s' makes %lld", d->devices, shape->text, (long long)ranks);
+    tsr_diag_hint(
+        l->diags, "'%s' stands in %s:%d", shape->text, shape->place.file, shape->place.line);
+  }
+  d->devices = 0;
+}
+
 static void resolve_mesh(tsr_loader *l) {
   tsr_config_device *d = &l->config->device;
   const tsr_yaml *mesh = tsr_loader_value(l, "mesh");
@@ -337,6 +385,7 @@ static void resolve_mesh(tsr_loader *l) {
   if (devices && devices->kind == TSR_YAML_LIST && given(l, "device_config.mesh_shape"))
     contradict(l, "device_config.mesh_shape", "mesh.devices");
   else if (devices) resolve_devices(l, devices);
+  check_devices_count(l);
   if (d->axes_count && d->mesh_ndim && d->axes_count != d->mesh_ndim)
     tsr_diag_error(
         l->diags, tsr_loader_value(l, "mesh.axes")->place,

@@ -47,9 +47,34 @@ in_range(tsr_loader *l, const tsr_field *f, const char *key, const tsr_yaml *nod
   return false;
 }
 
+/* Of what is no int64_t: whether it is written as an integer all the same. */
+static bool is_huge_integer(const tsr_yaml *node) {
+  if (node->kind != TSR_YAML_SCALAR || node->quoted) return false;
+  const char *at = node->text + (*node->text == '-' || *node->text == '+');
+  const char *digits = "0123456789";
+  if (!strncmp(at, "0x", 2)) at += 2, digits = "0123456789abcdefABCDEF";
+  else if (!strncmp(at, "0o", 2)) at += 2, digits = "01234567";
+  return *at && !at[strspn(at, digits)];
+}
+
+static bool out_of_range(tsr_loader *l, const char *key, const tsr_yaml *node) {
+  return tsr_diag_error(
+      l->diags, node->place, "'%s' is out of range, found %s", key,
+      tsr_yaml_describe(l->arena, node));
+}
+
+static bool
+wrong_integer(tsr_loader *l, const tsr_field *f, const char *key, const tsr_yaml *node) {
+  if (!is_huge_integer(node)) return wrong_type(l, f, key, node);
+  out_of_range(l, key, node);
+  tsr_diag_hint(
+      l->diags, "integers are from %lld to %lld", (long long)INT64_MIN, (long long)INT64_MAX);
+  return false;
+}
+
 static bool read_int(tsr_loader *l, const tsr_field *f, const char *key, const tsr_yaml *node) {
   int64_t value;
-  if (!tsr_yaml_int(node, &value)) return wrong_type(l, f, key, node);
+  if (!tsr_yaml_int(node, &value)) return wrong_integer(l, f, key, node);
   if (!in_range(l, f, key, node, (double)value)) return false;
   int64_t *to = member(l, f);
   if (to) *to = value; /* a seed's uint64_t has the same bytes */
@@ -59,7 +84,10 @@ static bool read_int(tsr_loader *l, const tsr_field *f, const char *key, const t
 static bool read_float(tsr_loader *l, const tsr_field *f, const char *key, const tsr_yaml *node) {
   double value;
   if (!tsr_yaml_float(node, &value)) return wrong_type(l, f, key, node);
-  if (!isfinite(value) && f->at) return wrong_type(l, f, key, node);
+  if (!isfinite(value) && f->at)
+    return tsr_diag_error(
+        l->diags, node->place, "'%s' must be a finite number, found %s", key,
+        tsr_yaml_describe(l->arena, node));
   if (!in_range(l, f, key, node, value)) return false;
   double *to = member(l, f);
   if (to) *to = value;
@@ -89,6 +117,19 @@ static bool read_text(tsr_loader *l, const tsr_field *f, const char *key, const 
   return true;
 }
 
+/* tt-train says "Unknown optimizer type" and "Unknown scheduler type", whatever the key is. */
+static void
+unknown_choice(tsr_loader *l, const tsr_field *f, const char *key, const tsr_yaml *node) {
+  static const char text[] = "the text ";
+  const char *found = tsr_yaml_describe(l->arena, node), *noun = NULL;
+  if (!strcmp(f->key, "scheduler_type") || !strcmp(f->section, "scheduler_config"))
+    noun = "scheduler type";
+  else if (!strcmp(f->section, "training_config.optimizer")) noun = "optimizer type";
+  if (noun && !strncmp(found, text, strlen(text))) found += strlen(text);
+  if (noun) tsr_diag_error(l->diags, node->place, "unknown %s %s", noun, found);
+  else tsr_diag_error(l->diags, node->place, "unknown %s: %s", key, found);
+}
+
 static bool read_choice(tsr_loader *l, const tsr_field *f, const char *key, const tsr_yaml *node) {
   if (node->kind != TSR_YAML_SCALAR) return wrong_type(l, f, key, node);
   const char *names[16];
@@ -102,7 +143,7 @@ static bool read_choice(tsr_loader *l, const tsr_field *f, const char *key, cons
     }
     if (!c->unsupported && count < 16) names[count++] = c->name;
   }
-  tsr_diag_error(l->diags, node->place, "unknown %s: %s", key, tsr_yaml_describe(l->arena, node));
+  unknown_choice(l, f, key, node);
   tsr_diag_nearest(l->diags, node->text, names, count);
   return false;
 }
@@ -139,8 +180,8 @@ static bool read_bytes(tsr_loader *l, const tsr_field *f, const char *key, const
   while (*end == ' ') end++;
   if (!scale_bytes(end, &scale)) return wrong_type(l, f, key, node);
   value *= scale;
-  if (value > 9e18 || !in_range(l, f, key, node, value))
-    return value > 9e18 ? wrong_type(l, f, key, node) : false;
+  if (value > 9e18) return out_of_range(l, key, node);
+  if (!in_range(l, f, key, node, value)) return false;
   int64_t *to = member(l, f);
   if (to) *to = (int64_t)value;
   return true;
@@ -157,7 +198,7 @@ static bool read_ints(
   for (int i = 0; i < node->count; i++) {
     const char *name = tsr_arena_printf(l->arena, "%s[%d]", key, i);
     int64_t value = 0;
-    if (!tsr_yaml_int(node->items[i], &value)) ok = wrong_type(l, &item, name, node->items[i]);
+    if (!tsr_yaml_int(node->items[i], &value)) ok = wrong_integer(l, &item, name, node->items[i]);
     else if (!in_range(l, &item, name, node->items[i], (double)value)) ok = false;
     else if (value > 1 << 24)
       ok = tsr_diag_error(

@@ -51,16 +51,20 @@ next_line(const tsr_text_file *file, size_t *offset, const char **ret_line, cons
   return false;
 }
 
-static bool parse_number(field f, float *ret_value) {
+/* A number in form; one like 1e99 is infinite. */
+static bool read_number(field f, float *ret_value) {
   char word[64];
   if (f.length == 0 || f.length >= (int)sizeof word) return false;
   memcpy(word, f.at, (size_t)f.length);
   word[f.length] = 0;
   if (strspn(word, "0123456789+-.eE") != (size_t)f.length) return false;
   char *end;
-  float value = strtof(word, &end);
-  *ret_value = value;
-  return *end == 0 && isfinite(value);
+  *ret_value = strtof(word, &end);
+  return end > word && *end == 0;
+}
+
+static bool parse_number(field f, float *ret_value) {
+  return read_number(f, ret_value) && isfinite(*ret_value);
 }
 
 static int find_column(const reader *r, const char *name) {
@@ -120,17 +124,36 @@ static bool choose_columns(
   return true;
 }
 
+static tsr_place place_of(const reader *r, const char *at, int length, tsr_diags *diags) {
+  return tsr_text_file_place(&r->file, (size_t)(at - r->file.text), length, diags);
+}
+
+static bool not_a_number(const reader *r, field f, tsr_diags *diags) {
+  return tsr_diag_error(
+      diags, place_of(r, f.at, f.length, diags), "'%.*s' is not a finite number",
+      f.length < 40 ? f.length : 40, f.at);
+}
+
 /* Counts the columns by the first line, and takes it as the header when it is one. */
 static bool read_header(tsr_arena *arena, reader *r, tsr_diags *diags) {
   size_t offset = 0;
   const char *line, *end;
   if (!next_line(&r->file, &offset, &line, &end))
     return tsr_diag_error(diags, (tsr_place){.file = r->file.path}, "the table is empty");
-  bool is_header = false;
-  float value;
-  for (const char *at = line; at; r->columns++)
-    is_header |= !parse_number(next_field(&at, end), &value);
-  if (!is_header) return true;
+  int numbers = 0;
+  field word = {0};
+  for (const char *at = line; at; r->columns++) {
+    float value;
+    field f = next_field(&at, end);
+    if (read_number(f, &value)) numbers++;
+    else if (!word.at) word = f;
+  }
+  if (!word.at) return true;
+  if (numbers) {
+    not_a_number(r, word, diags);
+    tsr_diag_hint(diags, "the first line is a header only if none of its fields is a number");
+    return false;
+  }
   r->data_begin = offset;
   r->names = tsr_arena_array(arena, const char *, r->columns);
   int column = 0;
@@ -141,10 +164,6 @@ static bool read_header(tsr_arena *arena, reader *r, tsr_diags *diags) {
   return true;
 }
 
-static tsr_place place_of(const reader *r, const char *at, int length, tsr_diags *diags) {
-  return tsr_text_file_place(&r->file, (size_t)(at - r->file.text), length, diags);
-}
-
 static bool read_row(
     const reader *r, const char *line, const char *end, float *ret_values, field *ret_fields,
     tsr_diags *diags) {
@@ -153,10 +172,7 @@ static bool read_row(
     field f = next_field(&at, end);
     if (width >= r->columns) continue;
     ret_fields[width] = f;
-    if (!parse_number(f, &ret_values[width]))
-      return tsr_diag_error(
-          diags, place_of(r, f.at, f.length, diags), "'%.*s' is not a finite number",
-          f.length < 40 ? f.length : 40, f.at);
+    if (!parse_number(f, &ret_values[width])) return not_a_number(r, f, diags);
   }
   if (width == r->columns) return true;
   return tsr_diag_error(
@@ -207,7 +223,8 @@ bool tsr_table_read(
     tsr_table *ret_table, tsr_diags *diags) {
   reader r = {.file.path = tsr_arena_strdup(arena, path)};
   char *text;
-  if (!tsr_file_read(arena, path, (size_t)1 << 40, place, &text, &r.file.length, diags))
+  if (!tsr_text_file_check(path, place, diags) ||
+      !tsr_file_read(arena, path, (size_t)1 << 40, place, &text, &r.file.length, diags))
     return false;
   r.file.text = text;
   if (!read_header(arena, &r, diags) || !choose_columns(arena, &r, columns, place, diags))

@@ -23,7 +23,7 @@ typedef struct {
   bool is_label; /* the one target column holds class numbers 0, 1, … */
 } tsr_table_columns;
 
-/* Reads comma-separated numbers. The first line is a header if any of its fields is not a number;
+/* Reads comma-separated numbers. The first line is a header if none of its fields is a number;
  * fields may be quoted; empty lines are skipped. Errors, located in the file: a row of another
  * width, a field that is not a finite number, a label that is not a class number. At `place`: a
  * file that cannot be read, a column that does not exist. The table lives in `arena`. */

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <glob.h>
 #include <string.h>
+#include <sys/stat.h>
 
 static const size_t FILE_BYTES_MAX = (size_t)1 << 40;
 static const size_t QUOTED_BYTES_MAX = (size_t)1 << 24; /* quoting copies the text */
@@ -12,10 +13,18 @@ typedef struct {
   int count, capacity;
 } file_list;
 
+bool tsr_text_file_check(const char *path, tsr_place place, tsr_diags *diags) {
+  struct stat info;
+  if (stat(path, &info) || !S_ISCHR(info.st_mode)) return true;
+  return tsr_diag_error(
+      diags, place, "cannot read '%s': it is a character device, not a file", path);
+}
+
 static bool
 add_file(tsr_arena *arena, file_list *list, const char *path, tsr_place place, tsr_diags *diags) {
   tsr_text_file file = {.path = tsr_arena_strdup(arena, path)};
   char *text;
+  if (!tsr_text_file_check(path, place, diags)) return false;
   if (!tsr_file_read(arena, path, FILE_BYTES_MAX, place, &text, &file.length, diags)) return false;
   file.text = text;
   tsr_arena_grow(arena, (void **)&list->items, sizeof file, list->count, &list->capacity);

@@ -9,9 +9,14 @@ typedef struct {
   size_t length;
 } tsr_text_file;
 
+/* Whether it is worth reading: a character device such as /dev/zero has no end. Says so at `place`;
+ * what does not exist is left to the reader. */
+bool tsr_text_file_check(const char *path, tsr_place place, tsr_diags *diags);
+
 /* Reads files in the order of `patterns`: each is the path of a file, or a glob(3) pattern whose
  * matches are taken sorted by byte value. Errors stand at `place` (where the user named them): a
- * file that cannot be read, a pattern without a match. The texts live in `arena`. */
+ * file that cannot be read, a character device, a pattern without a match. The texts live in
+ * `arena`. */
 bool tsr_text_files_read(
     tsr_arena *arena, const char *const *patterns, int count, tsr_place place,
     tsr_text_file **ret_files, int *ret_count, tsr_diags *diags);

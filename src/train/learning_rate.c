@@ -17,12 +17,12 @@ double tsr_learning_rate(const tsr_lr_curve *curve, int64_t step) {
   assert(step >= 0);
   double base = curve->base, min = curve->min;
   int64_t total = curve->total_steps, warmup = curve->warmup_steps;
-  if (curve->kind == TSR_LR_CONSTANT) return base;
   if (curve->kind == TSR_LR_WARMUP_LINEAR) {
     warmup = total / 10;
     min = TT_TRAIN_LAST * base;
   }
   if (step < warmup) return base * ((double)step / (double)warmup);
+  if (curve->kind == TSR_LR_CONSTANT) return base;
   if (curve->kind == TSR_LR_COSINE)
     return min + (base - min) * (0.5 * (1 + cos(PI * share(step, warmup, total))));
   int64_t decay_begin = curve->kind == TSR_LR_WSD ? warmup + curve->stable_steps : warmup;

@@ -1,16 +1,17 @@
 /* The learning rate as a function of the step.
  *
  * Step s counts from 0: tsr_learning_rate(curve, s) is what update number s+1 uses, as torch's
- * LambdaLR sets it before that update. W, N: warmup_steps, total_steps. Every curve but `constant`
- * and `warmup_linear` begins with the warm-up, rate(s) = base * s / W for s < W, so with a warm-up
- * the first update's rate is 0, as in transformers' get_cosine_schedule_with_warmup. After step N
- * the rate stays what it is at N. */
+ * LambdaLR sets it before that update. W, N: warmup_steps, total_steps. Every curve but
+ * `warmup_linear` begins with the warm-up, rate(s) = base * s / W for s < W, so with a warm-up the
+ * first update's rate is 0, as in transformers' get_cosine_schedule_with_warmup. After step N the
+ * rate stays what it is at N. */
 #ifndef TSR_TRAIN_LEARNING_RATE_H
 #define TSR_TRAIN_LEARNING_RATE_H
 #include <stdint.h>
 
 typedef enum {
-  /* base; tt-train's `identity` */
+  /* base from W on, transformers' get_constant_schedule_with_warmup; with W = 0 tt-train's
+     `identity` */
   TSR_LR_CONSTANT,
   /* from base at W to min at N in a straight line; with min 0 transformers'
      get_linear_schedule_with_warmup */

@@ -69,5 +69,15 @@ check not 'another seed' training_config.seed=10
 check not 'other units of the batch' numerics.units.batch=2
 check not 'other units of tp' numerics.units.tp=2
 
+# Sums over positions made of units of their own: with sequence parallelism and without.
+want=$(train numerics.units.sequence=4)
+for shape in '2 1' '1 2' '1 4' '2 2'; do
+  read -r dp tp <<<"$shape"
+  mapfile -t words < <(mesh "$dp" "$tp")
+  check same "dp $dp, tp $tp, sequence units" numerics.units.sequence=4 "${words[@]}"
+  [ "$tp" = 1 ] || check same "dp $dp, tp $tp, sequence parallel" numerics.units.sequence=4 \
+    device_config.enable_sp=true "${words[@]}"
+done
+
 echo "$config: $runs runs compared, $failed failed; $want"
 [ "$failed" = 0 ]
