@@ -141,6 +141,13 @@ static const char *graphs_folder(const app *a) {
   return tsr_arena_printf(a->arena, "%s/configs/graphs", a->share);
 }
 
+/* The same model for another purpose; what was said of it is not said again. */
+static bool compile_other(
+    app *a, const tsr_compile_options *o, tsr_compile_purpose purpose, tsr_compiled *ret) {
+  return tsr_compile(a->arena, o, purpose, ret, tsr_diags_new(a->arena)) ||
+         tsr_compile(a->arena, o, purpose, ret, a->diags);
+}
+
 static bool compile(app *a) {
   tsr_compile_options o = {.config = a->config, .parallel = a->parallel};
   o.batch_units = a->batch_units;
@@ -152,14 +159,12 @@ static bool compile(app *a) {
   o.scratch = tsr_cpu_scratch;
   o.scratch_context = &a->device;
   if (!tsr_compile(a->arena, &o, TSR_COMPILE_TRAIN, &a->training, a->diags)) return false;
-  if (a->cli.command != TSR_COMMAND_TRAIN || a->training.graph->loss < 0) return true;
+  if (a->training.graph->loss < 0) return true;
   const tsr_config_training *t = &a->config->training;
-  if (t->eval_every && t->validation_fraction > 0 &&
-      !tsr_compile(a->arena, &o, TSR_COMPILE_EVALUATE, &a->evaluation, a->diags))
-    return false;
-  bool text = a->has_source && a->source.dataset.kind == TSR_DATASET_TEXT;
-  return !text || !t->sample_tokens ||
-         tsr_compile(a->arena, &o, TSR_COMPILE_GENERATE, &a->generation, a->diags);
+  bool evaluates = t->eval_every && t->validation_fraction > 0;
+  bool samples = a->has_source && t->sample_tokens && a->training.has_logits;
+  return (!evaluates || compile_other(a, &o, TSR_COMPILE_EVALUATE, &a->evaluation)) &&
+         (!samples || compile_other(a, &o, TSR_COMPILE_GENERATE, &a->generation));
 }
 
 /* Other data are read when the graph says what it takes. */

@@ -16,7 +16,7 @@ void tsr_arena_free(tsr_arena *arena); /* NULL is fine */
 /* Zeroed memory, aligned for any type. Never NULL: out of memory ends the process with a message,
  * because metadata is a few megabytes and nothing sensible can follow its failure. */
 void *tsr_arena_alloc(tsr_arena *arena, size_t size_bytes);
-#define tsr_arena_array(arena, type, count) \
+#define tsr_arena_array(arena, type, count)                                                        \
   ((type *)tsr_arena_alloc((arena), sizeof(type) * (size_t)(count)))
 
 /* Grows `*items` (elements of `item_bytes`) so that index `count` may be written; the old array

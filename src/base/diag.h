@@ -9,8 +9,8 @@
  *
  * Of a line longer than 160 columns what is around the caret is shown, with … where it is cut.
  *
- * Functions collect; only main prints. A place with line 0 prints as `file: error: …`, one without a
- * file as `error: …`. */
+ * Functions collect; only main prints. A place with line 0 prints as `file: error: …`, one without
+ * a file as `error: …`. */
 #ifndef TSR_BASE_DIAG_H
 #define TSR_BASE_DIAG_H
 #include "base/arena.h"
@@ -26,7 +26,7 @@ typedef struct {
 typedef enum {
   TSR_NOTE,
   TSR_WARNING,
-  TSR_ERROR, /* the user's mistake: exit code 2 */
+  TSR_ERROR,   /* the user's mistake: exit code 2 */
   TSR_FAILURE, /* the world's: file, disk, peer, memory, device: exit code 1 */
 } tsr_severity;
 
@@ -51,8 +51,9 @@ bool tsr_diag(tsr_diags *diags, tsr_severity severity, tsr_place place, const ch
 /* Adds a hint line ("= …") to the newest diagnostic. */
 void tsr_diag_hint(tsr_diags *diags, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Hint "did you mean 'x'?" when one of the candidates is near `word`, else "valid: a, b, c" when there
- * are at most 12 of them, else nothing; nothing either for a diagnostic that is only counted. */
+/* Hint "did you mean 'x'?" when one of the candidates is near `word`, else "valid: a, b, c" when
+ * there are at most 12 of them, else nothing; nothing either for a diagnostic that is only counted.
+ */
 void tsr_diag_nearest(tsr_diags *diags, const char *word, const char *const *candidates, int count);
 
 int tsr_diags_errors(const tsr_diags *diags); /* of TSR_ERROR and TSR_FAILURE */

@@ -10,7 +10,8 @@ bool tsr_file_read(
     tsr_arena *arena, const char *path, size_t bytes_max, tsr_place place, char **ret_text,
     size_t *ret_length, tsr_diags *diags);
 
-/* Writes path.tmp, flushes it to disk and renames it over `path`; on failure nothing is left behind. */
+/* Writes path.tmp, flushes it to disk and renames it over `path`; on failure nothing is left
+ * behind. */
 bool tsr_file_write(const char *path, const void *bytes, size_t length, tsr_diags *diags);
 
 bool tsr_file_exists(const char *path);

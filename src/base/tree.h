@@ -40,8 +40,7 @@ static inline int tsr_tree_depth(int64_t n) {
 
 /* Whether a block of `local` units is a subtree of n units wherever it is aligned. */
 static inline bool tsr_tree_is_subtree(int64_t n, int64_t local) {
-  return local > 0 && n % local == 0 &&
-         (local == 1 || local == n || local % tsr_tree_odd(n) == 0);
+  return local > 0 && n % local == 0 && (local == 1 || local == n || local % tsr_tree_odd(n) == 0);
 }
 
 #endif

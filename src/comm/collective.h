@@ -1,12 +1,13 @@
-/* Collectives between ranks of one worker: the members' buffers are at hand, so an operation is a loop over
- * items that may be split over threads. Sums are added in the tree of base/tree.h over the members'
- * order, which is what makes them equal to the same sum inside one rank.
+/* Collectives between ranks of one worker: the members' buffers are at hand, so an operation is a
+ * loop over items that may be split over threads. Sums are added in the tree of base/tree.h over
+ * the members' order, which is what makes them equal to the same sum inside one rank.
  *
  * Before and after, with m members and a tensor seen as (outer, dim, inner):
  *   all_reduce       each holds a summand                     → each holds the sum
- *   reduce_scatter   each holds a summand                     → member i holds slice i of dim of the sum
- *   all_gather       member i holds slice i of dim            → each holds the whole
- *   all_to_all       member i holds slice i of dimension from → member i holds slice i of dimension to */
+ *   reduce_scatter   each holds a summand                     → member i holds slice i of dim of
+ * the sum all_gather       member i holds slice i of dim            → each holds the whole
+ *   all_to_all       member i holds slice i of dimension from → member i holds slice i of dimension
+ * to */
 #ifndef TSR_COMM_COLLECTIVE_H
 #define TSR_COMM_COLLECTIVE_H
 #include "graph/graph.h"
@@ -18,7 +19,8 @@ typedef struct {
   float *const *in;
   float *const *out;
   int ndim;
-  int64_t shape[TSR_DIMS_MAX]; /* whole over this axis; local on the others; units in dimension 0's front */
+  int64_t shape[TSR_DIMS_MAX]; /* whole over this axis; local on the others; units in dimension 0's
+                                  front */
   int from, to;                /* split dimension before, after; -1 none */
   const tsr_kernels *k;
 } tsr_collective;

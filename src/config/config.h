@@ -89,9 +89,9 @@ typedef struct {
 } tsr_config_device;
 
 typedef struct {
-  const tsr_yaml *map;   /* the transformer_config or mlp_config mapping; NULL: none */
-  const char *map_name;  /* "transformer_config", "mlp_config"; NULL: none */
-  const char *kind;      /* "transformer", "mlp", "graph" (hand-written sections); NULL: no model */
+  const tsr_yaml *map;  /* the transformer_config or mlp_config mapping; NULL: none */
+  const char *map_name; /* "transformer_config", "mlp_config"; NULL: none */
+  const char *kind;     /* "transformer", "mlp", "graph" (hand-written sections); NULL: no model */
   const char *model_type; /* "gpt2", "llama", "qwen3", "mlp", or the user's own with graph_file */
   tsr_place place;        /* of model_type, else of the map */
   const char *graph_file; /* `graph: path`, found as other YAML paths are; NULL: the shipped one */

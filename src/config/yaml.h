@@ -13,13 +13,13 @@ typedef enum { TSR_YAML_NULL, TSR_YAML_SCALAR, TSR_YAML_LIST, TSR_YAML_MAP } tsr
 typedef struct tsr_yaml tsr_yaml;
 struct tsr_yaml {
   tsr_yaml_kind kind;
-  tsr_place place;    /* of the value's first byte */
-  const char *text;   /* scalar: its text; "" for null */
+  tsr_place place;  /* of the value's first byte */
+  const char *text; /* scalar: its text; "" for null */
   size_t text_length;
-  bool quoted;        /* scalar: written with quotes or as a block, so it is a string */
-  int count;          /* list: items; map: entries, in file order, merge keys resolved */
-  tsr_yaml **items;   /* list items or map values */
-  tsr_yaml **keys;    /* map keys (scalars), with places */
+  bool quoted;      /* scalar: written with quotes or as a block, so it is a string */
+  int count;        /* list: items; map: entries, in file order, merge keys resolved */
+  tsr_yaml **items; /* list items or map values */
+  tsr_yaml **keys;  /* map keys (scalars), with places */
 };
 
 /* Parses `text` (registers it as a source of `diags` under the name `file`). */

@@ -1,4 +1,5 @@
-/* The CPU as a device: how each op's task runs on kernels/. Execution over threads and ranks is run/'s. */
+/* The CPU as a device: how each op's task runs on kernels/. Execution over threads and ranks is
+ * run/'s. */
 #ifndef TSR_DEVICE_CPU_H
 #define TSR_DEVICE_CPU_H
 #include "kernels/kernels.h"
@@ -24,10 +25,13 @@ typedef struct {
   int threads;
 } tsr_cpu_call;
 
-/* One op on the CPU. `before` and `after` run once per rank on one thread, around the ranges of `run`. */
+/* One op on the CPU. `before` and `after` run once per rank on one thread, around the ranges of
+ * `run`. */
 typedef struct {
   int64_t (*items)(const tsr_task *task);
-  int64_t (*scratch)(const tsr_kernels *k, const tsr_program *program, const tsr_task *task, int threads); /* bytes, or NULL */
+  int64_t (*scratch)(
+      const tsr_kernels *k, const tsr_program *program, const tsr_task *task,
+      int threads); /* bytes, or NULL */
   void (*before)(const tsr_cpu_call *call);
   void (*run)(const tsr_cpu_call *call, int64_t begin, int64_t end, int thread);
   void (*after)(const tsr_cpu_call *call);

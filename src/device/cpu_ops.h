@@ -10,29 +10,43 @@ typedef tsr_cpu_call cpu_call;
 static inline float *cpu_address(const cpu_call *c, const tsr_tensor *t) {
   return (float *)(void *)(c->rank->base[t->segment] + t->offset);
 }
-static inline float *cpu_in(const cpu_call *c, int i) { return cpu_address(c, &c->task->inputs[i]); }
-static inline const int32_t *cpu_tokens(const cpu_call *c, int i) { return (const int32_t *)(const void *)cpu_in(c, i); }
-static inline float *cpu_out(const cpu_call *c, int i) { return cpu_address(c, &c->task->outputs[i]); }
-static inline void *cpu_scratch(const cpu_call *c) { return c->rank->base[TSR_SEGMENT_WORK] + c->task->scratch_offset; }
-static inline double cpu_attr(const cpu_call *c, int i) { return c->program->graph->nodes[c->task->node].attr[i]; }
-static inline float cpu_hyper(const cpu_call *c, int input, tsr_hyper which) { return cpu_in(c, input)[which]; }
+static inline float *cpu_in(const cpu_call *c, int i) {
+  return cpu_address(c, &c->task->inputs[i]);
+}
+static inline const int32_t *cpu_tokens(const cpu_call *c, int i) {
+  return (const int32_t *)(const void *)cpu_in(c, i);
+}
+static inline float *cpu_out(const cpu_call *c, int i) {
+  return cpu_address(c, &c->task->outputs[i]);
+}
+static inline void *cpu_scratch(const cpu_call *c) {
+  return c->rank->base[TSR_SEGMENT_WORK] + c->task->scratch_offset;
+}
+static inline double cpu_attr(const cpu_call *c, int i) {
+  return c->program->graph->nodes[c->task->node].attr[i];
+}
+static inline float cpu_hyper(const cpu_call *c, int input, tsr_hyper which) {
+  return cpu_in(c, input)[which];
+}
 
 static inline int64_t cpu_last(const tsr_tensor *t) { return t->shape[t->ndim - 1]; }
 static inline int64_t cpu_rows(const tsr_tensor *t) { return tsr_tensor_elements(t) / cpu_last(t); }
-static inline const tsr_value *cpu_value(const cpu_call *c, const tsr_tensor *t) { return &c->program->graph->values[t->value]; }
+static inline const tsr_value *cpu_value(const cpu_call *c, const tsr_tensor *t) {
+  return &c->program->graph->values[t->value];
+}
 
 /* Where this rank's part of a tensor begins along a dimension. */
 int64_t cpu_offset(const cpu_call *c, const tsr_tensor *t, int dim);
 /* The same for activations, whose dimension 0 counts the samples of the whole step. */
 tsr_box cpu_sample_box(const cpu_call *c, const tsr_tensor *t);
 
-/* Adds `units` partial results, made one after the other by `make`, in the tree's order. The result ends in
- * `out`; `scratch` holds the other stack entries, `stride` floats apart. Only elements [begin, end) of each
- * are touched by the additions. */
+/* Adds `units` partial results, made one after the other by `make`, in the tree's order. The result
+ * ends in `out`; `scratch` holds the other stack entries, `stride` floats apart. Only elements
+ * [begin, end) of each are touched by the additions. */
 typedef void cpu_make_unit(const cpu_call *c, void *context, int64_t unit, float *into);
 void cpu_add_units(
-    const cpu_call *c, int64_t units, float *out, float *scratch, int64_t stride, int64_t begin, int64_t end,
-    cpu_make_unit *make, void *context);
+    const cpu_call *c, int64_t units, float *out, float *scratch, int64_t stride, int64_t begin,
+    int64_t end, cpu_make_unit *make, void *context);
 /* Scratch for it, in bytes. */
 static inline int64_t cpu_stack_bytes(int64_t units, int64_t elements) {
   return (tsr_tree_depth(units) - 1) * elements * 4;
@@ -41,12 +55,14 @@ static inline int64_t cpu_stack_bytes(int64_t units, int64_t elements) {
 int64_t cpu_items_elements(const tsr_task *task); /* of output 0 */
 int64_t cpu_items_rows(const tsr_task *task);     /* of output 0 */
 
-#define CPU_OPS(X)                                                                                              \
-  X(linear) X(matmul) X(embedding) X(add) X(sub) X(mul) X(scale) X(unary) X(swiglu) X(dropout) X(layernorm)      \
-  X(rmsnorm) X(softmax) X(rope) X(attention) X(copy) X(transpose) X(slice) X(unslice) X(ce_stats) X(ce_loss)     \
-  X(squared) X(scatter) X(linear_dx) X(linear_dw) X(embedding_dw) X(sum_to) X(norm_dw) X(layernorm_dx)           \
-  X(rmsnorm_dx) X(softmax_dx) X(unary_dx) X(swiglu_dx) X(attention_dx) X(ce_loss_dx) X(squared_dx)               \
-  X(accumulate) X(sum_units) X(norm_stats) X(clip) X(adamw) X(sgd)
+#define CPU_OPS(X)                                                                                 \
+  X(linear)                                                                                        \
+  X(matmul) X(embedding) X(add) X(sub) X(mul) X(scale) X(unary) X(swiglu) X(dropout) X(layernorm)  \
+      X(rmsnorm) X(softmax) X(rope) X(attention) X(copy) X(transpose) X(slice) X(unslice)          \
+          X(ce_stats) X(ce_loss) X(squared) X(scatter) X(linear_dx) X(linear_dw) X(embedding_dw)   \
+              X(sum_to) X(norm_dw) X(layernorm_dx) X(rmsnorm_dx) X(softmax_dx) X(unary_dx)         \
+                  X(swiglu_dx) X(attention_dx) X(ce_loss_dx) X(squared_dx) X(accumulate)           \
+                      X(sum_units) X(norm_stats) X(clip) X(adamw) X(sgd)
 #define X(name) extern const tsr_cpu_op cpu_##name;
 CPU_OPS(X)
 #undef X

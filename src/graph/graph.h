@@ -2,9 +2,9 @@
  * without collectives.
  *
  * Values and nodes stand in arrays and refer to each other by index; nodes are in an order in which
- * every input is ready. A value's shape is the global one of one microbatch; its placement says which
- * part of it each rank holds. Everything lives in the graph's arena and carries a name and the place in
- * the YAML it came from. */
+ * every input is ready. A value's shape is the global one of one microbatch; its placement says
+ * which part of it each rank holds. Everything lives in the graph's arena and carries a name and
+ * the place in the YAML it came from. */
 #ifndef TSR_GRAPH_GRAPH_H
 #define TSR_GRAPH_GRAPH_H
 #include "base/arena.h"
@@ -32,10 +32,16 @@ typedef enum {
   TSR_VALUE_NODE   /* a node's output */
 } tsr_value_kind;
 
-typedef enum { TSR_INIT_ZEROS, TSR_INIT_ONES, TSR_INIT_NORMAL, TSR_INIT_UNIFORM, TSR_INIT_ROPE } tsr_init_kind;
+typedef enum {
+  TSR_INIT_ZEROS,
+  TSR_INIT_ONES,
+  TSR_INIT_NORMAL,
+  TSR_INIT_UNIFORM,
+  TSR_INIT_ROPE
+} tsr_init_kind;
 typedef struct {
   tsr_init_kind kind;
-  double a, b;    /* normal: mean, std; uniform: low, high; rope: head_dim, theta */
+  double a, b;       /* normal: mean, std; uniform: low, high; rope: head_dim, theta */
   double scaling[4]; /* rope: factor (0 = none), low_freq, high_freq, original_context */
 } tsr_init;
 
@@ -48,7 +54,7 @@ typedef struct {
   int64_t shape[TSR_DIMS_MAX];
   int64_t valid0; /* rows of dimension 0 that are real; the rest is padding (0: all) */
   tsr_init init;
-  bool decay;     /* weight decay applies */
+  bool decay;                        /* weight decay applies */
   tsr_placement placement[TSR_AXES]; /* asked for: replicate or shard(dim) */
   tsr_place place;
 } tsr_param;
@@ -98,10 +104,13 @@ typedef struct tsr_graph {
   int nodes_count, nodes_capacity;
   tsr_param *params;
   int params_count, params_capacity;
-  struct { const char *name; int value; } outputs[TSR_GRAPH_OUTPUTS_MAX]; /* asked for: loss, logits, … */
+  struct {
+    const char *name;
+    int value;
+  } outputs[TSR_GRAPH_OUTPUTS_MAX]; /* asked for: loss, logits, … */
   int outputs_count;
-  int hyper; /* the TSR_VALUE_HYPER value, -1 before it is first needed */
-  int loss;  /* -1: none */
+  int hyper;               /* the TSR_VALUE_HYPER value, -1 before it is first needed */
+  int loss;                /* -1: none */
   int grads_count, *grads; /* per parameter after autodiff: its gradient's value, -1 none */
   tsr_units units;
   int64_t microbatches; /* of a step: > 1 makes autodiff accumulate; set before it */
@@ -109,36 +118,45 @@ typedef struct tsr_graph {
 
 /* The numbers of one step, in the hyper value. */
 typedef enum {
-  TSR_HYPER_LR, TSR_HYPER_CORRECTION1, TSR_HYPER_CORRECTION2, TSR_HYPER_INV_COUNT, TSR_HYPER_FIRST, TSR_HYPERS
+  TSR_HYPER_LR,
+  TSR_HYPER_CORRECTION1,
+  TSR_HYPER_CORRECTION2,
+  TSR_HYPER_INV_COUNT,
+  TSR_HYPER_FIRST,
+  TSR_HYPERS
 } tsr_hyper;
 
 tsr_graph *tsr_graph_new(tsr_arena *arena, const char *name, tsr_units units);
 
 /* Each returns the new value's index. Shapes are copied; names too. */
-int tsr_graph_input(tsr_graph *g, const char *name, tsr_dtype dtype, int ndim, const int64_t *shape, tsr_place place);
+int tsr_graph_input(
+    tsr_graph *g, const char *name, tsr_dtype dtype, int ndim, const int64_t *shape,
+    tsr_place place);
 int tsr_graph_param(tsr_graph *g, const tsr_param *param);
-int tsr_graph_const(tsr_graph *g, const char *name, const tsr_init *init, int ndim, const int64_t *shape, tsr_place place);
+int tsr_graph_const(
+    tsr_graph *g, const char *name, const tsr_init *init, int ndim, const int64_t *shape,
+    tsr_place place);
 int tsr_graph_state(tsr_graph *g, const char *name, int param);
 int tsr_graph_hyper(tsr_graph *g);
 void tsr_graph_output(tsr_graph *g, const char *name, int value);
 int tsr_graph_find_output(const tsr_graph *g, const char *name); /* a value, or -1 */
-/* The result of cross_entropy or mse that a value is, before collectives that a file wrote out: what autodiff
- * can begin from; or -1. */
+/* The result of cross_entropy or mse that a value is, before collectives that a file wrote out:
+ * what autodiff can begin from; or -1. */
 int tsr_graph_find_loss(const tsr_graph *g, int value);
 
-/* Adds a node without checks, for the passes: outputs get the shapes that the op's rule infers (assert
- * that it can). `attr` may be NULL (the defaults). Returns the first output's value, or the node's index
- * for ops without outputs. */
+/* Adds a node without checks, for the passes: outputs get the shapes that the op's rule infers
+ * (assert that it can). `attr` may be NULL (the defaults). Returns the first output's value, or the
+ * node's index for ops without outputs. */
 int tsr_graph_add(
-    tsr_graph *g, tsr_op op, tsr_section section, const char *name, tsr_place place, int inputs_count,
-    const int *inputs, const double *attr);
+    tsr_graph *g, tsr_op op, tsr_section section, const char *name, tsr_place place,
+    int inputs_count, const int *inputs, const double *attr);
 /* The same for ops whose output shape is not their inputs' matter (reshape). */
 int tsr_graph_add_shaped(
-    tsr_graph *g, tsr_op op, tsr_section section, const char *name, tsr_place place, int inputs_count,
-    const int *inputs, const double *attr, int ndim, const int64_t *shape);
+    tsr_graph *g, tsr_op op, tsr_section section, const char *name, tsr_place place,
+    int inputs_count, const int *inputs, const double *attr, int ndim, const int64_t *shape);
 
-/* Copies a value without a node, or a node with other inputs, from another graph of the same arena; the
- * new value's (first output's) index, or the node's for ops without outputs. */
+/* Copies a value without a node, or a node with other inputs, from another graph of the same arena;
+ * the new value's (first output's) index, or the node's for ops without outputs. */
 int tsr_graph_copy_value(tsr_graph *g, const tsr_value *value);
 int tsr_graph_copy_node(tsr_graph *g, const tsr_graph *from, int node, const int *inputs);
 
@@ -147,9 +165,9 @@ enum { TSR_CALL_INPUTS_MAX = 8, TSR_CALL_ATTRS_MAX = 12 };
 typedef struct {
   const char *name;
   double value;
-  const char *word;  /* an identifier value (axis: dp), else NULL */
+  const char *word; /* an identifier value (axis: dp), else NULL */
   int64_t list[TSR_DIMS_MAX];
-  int list_count;    /* > 0: a list value (shape: [2, 3]) */
+  int list_count; /* > 0: a list value (shape: [2, 3]) */
   tsr_place place;
 } tsr_call_attr;
 typedef struct {
@@ -161,17 +179,17 @@ typedef struct {
   tsr_call_attr attrs[TSR_CALL_ATTRS_MAX];
 } tsr_call;
 
-/* Checks and adds a call: the op's name (nearest one in the error), the number of inputs, attribute names
- * and values, shapes. Beside the ops of ops.def there are the short forms
- *   linear(x, w, b)            the product, then the bias (after the reduction, when there is one)
- *   rope(x, head_dim: d, theta: t, scaling_factor: f, low_freq_factor:, high_freq_factor:,
- *        original_context_length:, max_sequence_length:)   with its table made and shared
- *   split(x, sections: n, dim: d)   n results
+/* Checks and adds a call: the op's name (nearest one in the error), the number of inputs, attribute
+ * names and values, shapes. Beside the ops of ops.def there are the short forms linear(x, w, b) the
+ * product, then the bias (after the reduction, when there is one) rope(x, head_dim: d, theta: t,
+ * scaling_factor: f, low_freq_factor:, high_freq_factor:, original_context_length:,
+ * max_sequence_length:)   with its table made and shared split(x, sections: n, dim: d)   n results
  *   cross_entropy(logits, targets, valid: v)   mean over targets that are not the ignored -100
  *   mse(x, y)                  mean over all elements
  * Results: the user-visible values (one, but for split). */
 bool tsr_graph_call(
-    tsr_graph *g, const tsr_call *call, int ret_values[TSR_CALL_INPUTS_MAX], int *ret_count, tsr_diags *diags);
+    tsr_graph *g, const tsr_call *call, int ret_values[TSR_CALL_INPUTS_MAX], int *ret_count,
+    tsr_diags *diags);
 /* All names that tsr_graph_call knows, for messages; NULL-terminated. */
 const char *const *tsr_graph_call_names(int *ret_count);
 
@@ -180,8 +198,8 @@ const char *tsr_op_name(tsr_op op);
 const char *tsr_shape_text(int ndim, const int64_t *shape);
 int64_t tsr_value_elements(const tsr_value *value); /* global, units left out */
 
-/* The text of --dump graph and --dump placement: one line a node, with names, shapes, placements that
- * are not replicate, and attributes that are not the default. */
+/* The text of --dump graph and --dump placement: one line a node, with names, shapes, placements
+ * that are not replicate, and attributes that are not the default. */
 void tsr_graph_print(const tsr_graph *g, bool placements, tsr_text *text);
 
 #endif

@@ -46,7 +46,7 @@ typedef struct {
 typedef struct {
   const void *message;
   const char *kind; /* "mesh" */
-  const char *name;        /* NULL: none */
+  const char *name; /* NULL: none */
   bool has_arch;
   int arch;
   const pb_torus *devices;

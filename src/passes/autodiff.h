@@ -1,4 +1,5 @@
-/* What a gradient rule sees: one node, the gradients of its outputs, and where to put its inputs'. */
+/* What a gradient rule sees: one node, the gradients of its outputs, and where to put its inputs'.
+ */
 #ifndef TSR_PASSES_AUTODIFF_H
 #define TSR_PASSES_AUTODIFF_H
 #include "graph/graph.h"
@@ -7,17 +8,17 @@ typedef struct tsr_gradients tsr_gradients;
 
 /* Adds `value` to the gradient owed to `of`. */
 void tsr_gradient_give(tsr_gradients *grads, int of, int value);
-/* The same for the product dy * w: products owed to one value become a single node, so that the sum over
- * a sharded dimension is completed once for q, k and v together. */
+/* The same for the product dy * w: products owed to one value become a single node, so that the sum
+ * over a sharded dimension is completed once for q, k and v together. */
 void tsr_gradient_give_product(tsr_gradients *grads, int of, int dy, int w);
 bool tsr_gradient_wanted(const tsr_gradients *grads, int value);
 
 typedef struct {
   tsr_graph *g;
   tsr_gradients *grads;
-  tsr_section section;      /* of the nodes that the rule adds */
-  int node;                 /* index: the array may move while nodes are added */
-  int dy[TSR_OUTPUTS_MAX];  /* -1: nothing flows back through this output */
+  tsr_section section;     /* of the nodes that the rule adds */
+  int node;                /* index: the array may move while nodes are added */
+  int dy[TSR_OUTPUTS_MAX]; /* -1: nothing flows back through this output */
 } tsr_gradient_call;
 
 /* Runs the rule of the node's op (ops.def, gradient column). */

@@ -1,13 +1,13 @@
-/* The passes from a forward graph to one that a program can be lowered from. Each is one function; each
- * file says what it needs, gives and breaks. */
+/* The passes from a forward graph to one that a program can be lowered from. Each is one function;
+ * each file says what it needs, gives and breaks. */
 #ifndef TSR_PASSES_PASSES_H
 #define TSR_PASSES_PASSES_H
 #include "graph/graph.h"
 
 /* Adds the backward nodes of g->loss (one that tsr_graph_find_loss knows), and accumulation over
- * g->microbatches of the loss and of all that is owed to a parameter; what several uses of one parameter owe
- * to it is added once, after that, as is gone through once what parameters alone are made of. g->grads gets each parameter's gradient (-1: the loss does not depend on
- * it). */
+ * g->microbatches of the loss and of all that is owed to a parameter; what several uses of one
+ * parameter owe to it is added once, after that, as is gone through once what parameters alone are
+ * made of. g->grads gets each parameter's gradient (-1: the loss does not depend on it). */
 void tsr_pass_autodiff(tsr_graph *g);
 
 typedef enum { TSR_RULE_ADAMW, TSR_RULE_SGD, TSR_RULE_NONE } tsr_optimizer_kind;
@@ -17,10 +17,11 @@ typedef struct {
   bool amsgrad;
   double momentum, dampening;
   bool nesterov;
-  double clip_max_norm;  /* 0: only measure the norm */
+  double clip_max_norm; /* 0: only measure the norm */
 } tsr_optimizer;
 
-/* Adds the global gradient norm, clipping and one update node a parameter; output `clip` (norm, scale). */
+/* Adds the global gradient norm, clipping and one update node a parameter; output `clip` (norm,
+ * scale). */
 void tsr_pass_optimizer(tsr_graph *g, const tsr_optimizer *optimizer);
 
 /* How often a value is split over an axis, and in how many units the recipe splits its sums. */
@@ -28,12 +29,14 @@ typedef struct {
   int size[TSR_AXES];
   int64_t units[TSR_AXES]; /* 1 where the axis has none */
   int64_t sequence_units;  /* the recipe's, 0 or 1: none */
-  bool sequence_parallel;  /* Korthikanti et al., 2022: norms and dropout on a slice of the sequence */
+  bool sequence_parallel;  /* Korthikanti et al., 2022: norms and dropout on a slice of the sequence
+                            */
 } tsr_placing;
 
-/* Gives every value a placement on every axis, and inserts the collectives that make each op's inputs
- * what its rule wants. The result is a new graph in the same arena. Errors: a dimension that does not
- * divide, a written-out collective that has nothing to complete. */
-bool tsr_pass_placement(const tsr_graph *g, const tsr_placing *placing, tsr_graph **ret_graph, tsr_diags *diags);
+/* Gives every value a placement on every axis, and inserts the collectives that make each op's
+ * inputs what its rule wants. The result is a new graph in the same arena. Errors: a dimension that
+ * does not divide, a written-out collective that has nothing to complete. */
+bool tsr_pass_placement(
+    const tsr_graph *g, const tsr_placing *placing, tsr_graph **ret_graph, tsr_diags *diags);
 
 #endif

@@ -7,13 +7,13 @@ typedef struct {
   const tsr_graph *g; /* the graph being read */
   const tsr_node *node;
   int axis;
-  int64_t parts;      /* into how many pieces the axis (or its units) splits a dimension, at least */
-  tsr_placement *in;  /* in: what each input is; out: what the op wants it to be */
+  int64_t parts;     /* into how many pieces the axis (or its units) splits a dimension, at least */
+  tsr_placement *in; /* in: what each input is; out: what the op wants it to be */
   tsr_placement out[TSR_OUTPUTS_MAX];
-  int64_t sum_units;  /* of which a microbatch's sum over the axis is made */
+  int64_t sum_units;      /* of which a microbatch's sum over the axis is made */
   bool sequence_parallel; /* between tp's products, activations are split along the sequence */
-  int64_t units;      /* out: the result keeps so many summands apart (tsr_value.units); 0: none */
-  const char *error;  /* out: why it cannot be, or NULL */
+  int64_t units;     /* out: the result keeps so many summands apart (tsr_value.units); 0: none */
+  const char *error; /* out: why it cannot be, or NULL */
 } tsr_rule_call;
 
 void tsr_rule_apply(tsr_rule_call *call);

@@ -7,12 +7,13 @@
 typedef struct {
   const char *op; /* all_reduce, … */
   int axis;
-  int64_t count, elements_bytes, wire_bytes; /* per step of one rank; wire: sent by one rank, ring or tree alike */
+  int64_t count, elements_bytes,
+      wire_bytes; /* per step of one rank; wire: sent by one rank, ring or tree alike */
 } tsr_traffic;
 
 typedef struct {
-  int64_t parameters;        /* unsharded, padding left out */
-  double flops;              /* of one rank's step */
+  int64_t parameters; /* unsharded, padding left out */
+  double flops;       /* of one rank's step */
   tsr_traffic traffic[4 * TSR_AXES];
   int traffic_count;
 } tsr_plan;
@@ -22,6 +23,7 @@ void tsr_plan_make(const tsr_program *program, tsr_plan *ret_plan);
 double tsr_task_flops(const tsr_task *task);
 
 /* The report of `check`: memory by kind, work, collectives. */
-void tsr_plan_print(const tsr_plan *plan, const tsr_program *program, const tsr_parallel *parallel, tsr_text *text);
+void tsr_plan_print(
+    const tsr_plan *plan, const tsr_program *program, const tsr_parallel *parallel, tsr_text *text);
 
 #endif

@@ -9,7 +9,10 @@ struct tsr_worker {
   int bound_count;
   int64_t bytes;
   float **in, **out; /* a collective's members' buffers */
-  struct tsr_block { void *memory; size_t size; } *blocks; /* what was allocated */
+  struct tsr_block {
+    void *memory;
+    size_t size;
+  } * blocks; /* what was allocated */
   int blocks_count;
 };
 

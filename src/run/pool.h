@@ -1,5 +1,5 @@
-/* The worker's threads: one loop at a time, its jobs dealt round-robin, so which thread runs a job is
- * fixed. The caller is thread 0. */
+/* The worker's threads: one loop at a time, its jobs dealt round-robin, so which thread runs a job
+ * is fixed. The caller is thread 0. */
 #ifndef TSR_RUN_POOL_H
 #define TSR_RUN_POOL_H
 #include "base/diag.h"

@@ -121,6 +121,7 @@ bool tsr_compile(
   if (!check_sequence(o, ret->model->sequence, diags)) return false;
   bool alone = ret->graph->loss < 0 && purpose != TSR_COMPILE_GENERATE;
   if (alone) purpose = TSR_COMPILE_GENERATE;
+  ret->has_logits = tsr_graph_find_output(ret->graph, "logits") >= 0;
   if (purpose != TSR_COMPILE_GENERATE) keep_only_loss(ret->graph);
   if (purpose == TSR_COMPILE_TRAIN) {
     warn_without_effect(o->config, diags);

@@ -23,7 +23,8 @@ typedef struct {
   tsr_graph *graph; /* before placement: forward, and for training backward and updates */
   tsr_graph *placed;
   tsr_program *program;
-  int64_t batch; /* samples of a microbatch, over all of dp */
+  int64_t batch;   /* samples of a microbatch, over all of dp */
+  bool has_logits; /* the graph file has an output of that name, which text is drawn from */
 } tsr_compiled;
 
 /* Without a loss (a hand-written graph) there is nothing to train: the program is the graph once

@@ -11,8 +11,8 @@ typedef struct {
   int64_t sequence; /* of text */
 } tsr_source;
 
-/* What a graph takes from the data, by the names of its inputs: tokens and targets, or features with labels
- * or values. */
+/* What a graph takes from the data, by the names of its inputs: tokens and targets, or features
+ * with labels or values. */
 typedef struct {
   bool text, labels;
   int64_t sequence, vocab;   /* of text; vocab: the least that an embedding or a loss knows */
@@ -21,11 +21,11 @@ typedef struct {
 /* Errors: an input of another name, inputs of which no data has all. */
 bool tsr_source_needs_of(const tsr_graph *graph, tsr_source_needs *ret_needs, tsr_diags *diags);
 
-/* A text, a CSV table or a folder of MNIST's IDX files; of `needs` only text and labels matter. Paths as the
- * configuration's other paths. */
+/* A text, a CSV table or a folder of MNIST's IDX files; of `needs` only text and labels matter.
+ * Paths as the configuration's other paths. */
 bool tsr_source_open(
-    tsr_arena *arena, const tsr_config *config, const tsr_source_needs *needs, tsr_source *ret_source,
-    tsr_diags *diags);
+    tsr_arena *arena, const tsr_config *config, const tsr_source_needs *needs,
+    tsr_source *ret_source, tsr_diags *diags);
 /* Whether data_path is given and there. */
 bool tsr_source_exists(tsr_arena *arena, const tsr_config *config);
 /* Both parts are long enough, and tokens and features fit what is needed. */

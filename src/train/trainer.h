@@ -15,28 +15,31 @@ typedef struct {
   const tsr_kernels *kernels;
   int threads;
   bool quiet;
-  const char *out_folder;      /* NULL: nothing is written */
+  const char *out_folder; /* NULL: nothing is written */
   tsr_metrics *metrics;
   const char *mesh_text;       /* "dp=2 tp=2", for the metrics */
   volatile sig_atomic_t *stop; /* a signal's number ends the run after the step */
 } tsr_trainer_options;
 
-/* Evaluation and generation may be NULL. Returns false on failure; `ret_signal` is the signal that ended the
- * run early, or 0. */
+/* Evaluation and generation may be NULL. Returns false on failure; `ret_signal` is the signal that
+ * ended the run early, or 0. */
 bool tsr_train(
-    const tsr_trainer_options *options, const tsr_compiled *training, const tsr_compiled *evaluation,
-    const tsr_compiled *generation, int *ret_signal, tsr_diags *diags);
+    const tsr_trainer_options *options, const tsr_compiled *training,
+    const tsr_compiled *evaluation, const tsr_compiled *generation, int *ret_signal,
+    tsr_diags *diags);
 
 /* Runs a graph without a loss once and prints its outputs; into out_folder as .npy files. */
 bool tsr_run_graph(const tsr_trainer_options *options, const tsr_compiled *graph, tsr_diags *diags);
 
-/* SHA-256 over all parameters, unsharded and without padding, f32 little-endian, in the order of their names. */
+/* SHA-256 over all parameters, unsharded and without padding, f32 little-endian, in the order of
+ * their names. */
 bool tsr_weights_sha256(
-    tsr_arena *arena, const tsr_bound *bound, const tsr_graph *graph, char ret_text[65], tsr_diags *diags);
+    tsr_arena *arena, const tsr_bound *bound, const tsr_graph *graph, char ret_text[65],
+    tsr_diags *diags);
 
 /* Continues `prompt` by `count` tokens; appends the text of both. */
 bool tsr_generate(
-    const tsr_trainer_options *options, const tsr_compiled *generation, tsr_bound *bound, int64_t count,
-    tsr_text *text, tsr_diags *diags);
+    const tsr_trainer_options *options, const tsr_compiled *generation, tsr_bound *bound,
+    int64_t count, tsr_text *text, tsr_diags *diags);
 
 #endif
