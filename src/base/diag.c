@@ -111,9 +111,9 @@ static bool is_inside(const char *line, int i) { return ((unsigned char)line[i] 
  * a byte and at most 3 that go on with it in UTF-8. Returns how many there were. */
 static int walk_left(const char *line, int columns, int *at) {
   int count = 0;
-  for (; count<columns && * at> 0; count++) {
+  for (; count < columns && *at; count++) {
     --*at;
-    for (int more = 0; more < 3 && *at > 0 && is_inside(line, *at); more++) --*at;
+    for (int more = 0; more < 3 && *at && is_inside(line, *at); more++) --*at;
   }
   return count;
 }

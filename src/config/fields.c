@@ -97,7 +97,7 @@ _Static_assert(sizeof tsr_fields / sizeof *tsr_fields <= TSR_FIELDS_MAX, "TSR_FI
 int tsr_field_find(const char *section, size_t section_length, const char *key) {
   for (int i = 0; i < tsr_fields_count; i++) {
     const tsr_field *f = &tsr_fields[i];
-    if (!strcmp(f->key, key) && strlen(f->section) == section_length &&
+    if (*f->key == *key && !strcmp(f->key, key) && strlen(f->section) == section_length &&
         !memcmp(f->section, section, section_length))
       return i;
   }

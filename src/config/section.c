@@ -25,13 +25,14 @@ void tsr_section_unknown(tsr_loader *l, const char *section, const tsr_yaml *key
   const char *keys[TSR_FIELDS_MAX];
   const tsr_field *elsewhere = NULL;
   int count = 0;
+  tsr_diag_error(l->diags, key->place, "unknown key '%s' %s", key->text, where(l->arena, section));
+  if (tsr_diags_errors(l->diags) > TSR_DIAGS_MAX) return; /* it is only counted */
   for (int i = 0; i < tsr_fields_count; i++) {
     const tsr_field *f = &tsr_fields[i];
     bool here = !strcmp(f->section, section);
     if (here && f->verdict != TSR_FIELD_UNSUPPORTED) keys[count++] = f->key;
     if (!here && !elsewhere && !strcmp(f->key, key->text)) elsewhere = f;
   }
-  tsr_diag_error(l->diags, key->place, "unknown key '%s' %s", key->text, where(l->arena, section));
   if (elsewhere && !tsr_nearest(key->text, keys, count))
     tsr_diag_hint(l->diags, "'%s' belongs %s", key->text, where(l->arena, elsewhere->section));
   else tsr_diag_nearest(l->diags, key->text, keys, count);

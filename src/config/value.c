@@ -125,9 +125,9 @@ unknown_choice(tsr_loader *l, const tsr_field *f, const char *key, const tsr_yam
   if (!strcmp(f->key, "scheduler_type") || !strcmp(f->section, "scheduler_config"))
     noun = "scheduler type";
   else if (!strcmp(f->section, "training_config.optimizer")) noun = "optimizer type";
-  if (noun && !strncmp(found, text, strlen(text))) found += strlen(text);
-  if (noun) tsr_diag_error(l->diags, node->place, "unknown %s %s", noun, found);
-  else tsr_diag_error(l->diags, node->place, "unknown %s: %s", key, found);
+  bool is_text = noun && !strncmp(found, text, strlen(text));
+  if (is_text) tsr_diag_error(l->diags, node->place, "unknown %s %s", noun, found + strlen(text));
+  else tsr_diag_error(l->diags, node->place, "unknown %s: %s", noun ? noun : key, found);
 }
 
 static bool read_choice(tsr_loader *l, const tsr_field *f, const char *key, const tsr_yaml *node) {

@@ -43,11 +43,12 @@ typedef struct {
 static uint64_t hash_text(const char *text) {
   uint64_t hash = 14695981039346656037u; /* FNV-1a */
   for (; *text; text++) hash = (hash ^ (unsigned char)*text) * 1099511628211u;
-  return hash;
+  hash = (hash ^ hash >> 32) * 11400714819323198485u; /* FNV leaves the last bytes in few bits */
+  return hash >> 32;
 }
 
 static int table_slot(const table *t, const char *key) {
-  int mask = t->capacity - 1, slot = (int)(hash_text(key) >> 20) & mask;
+  int mask = t->capacity - 1, slot = (int)(hash_text(key) & (uint64_t)mask);
   while (t->keys[slot] && strcmp(t->keys[slot], key)) slot = (slot + 1) & mask;
   return slot;
 }

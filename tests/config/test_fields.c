@@ -63,6 +63,21 @@ static void test_types(void) {
       "    1 | training_config: {tokenizer_type: words}\n"
       "      |                                   ^~~~~\n      = valid: char, byte, bpe\n");
   CHECK_SAID(
+      T "optimizer: {type: AdamX}}", false,
+      "run.yaml:1:37: error: unknown optimizer type 'AdamX'\n"
+      "    1 | training_config: {optimizer: {type: AdamX}}\n"
+      "      |                                     ^~~~~\n      = did you mean 'AdamW'?\n");
+  CHECK_SAID(
+      "scheduler_config: {type: 3}", false,
+      "run.yaml:1:26: error: unknown scheduler type: the integer 3\n"
+      "    1 | scheduler_config: {type: 3}\n      |                          ^\n"
+      "      = valid: constant, identity, linear, warmup_linear, cosine, wsd\n");
+  CHECK_SAID(
+      T "scheduler_type: wsx}", false,
+      "run.yaml:1:35: error: unknown scheduler type 'wsx'\n"
+      "    1 | training_config: {scheduler_type: wsx}\n"
+      "      |                                   ^~~\n      = did you mean 'wsd'?\n");
+  CHECK_SAID(
       D "memory_limit: 8 gigs}", false,
       "run.yaml:1:31: error: 'memory_limit' must be a count of bytes or a text like 8GiB, found "
       "the "
@@ -112,9 +127,37 @@ static void test_ranges(void) {
       "    1 | eval_config: {top_p: 0}\n      |                      ^\n");
   CHECK_SAID(
       T "optimizer: {lr: .inf}}", false,
-      "run.yaml:1:35: error: 'lr' must be a number, found the number .inf\n"
+      "run.yaml:1:35: error: 'lr' must be a finite number, found the number .inf\n"
       "    1 | training_config: {optimizer: {lr: .inf}}\n"
       "      |                                   ^~~~\n");
+  CHECK_SAID(
+      T "optimizer: {lr: .nan}}", false,
+      "run.yaml:1:35: error: 'lr' must be a finite number, found the number .nan\n"
+      "    1 | training_config: {optimizer: {lr: .nan}}\n"
+      "      |                                   ^~~~\n");
+  CHECK_SAID(
+      T "learning_rate: -1e400}", false,
+      "run.yaml:1:34: error: 'learning_rate' must be a finite number, found the number -1e400\n"
+      "    1 | training_config: {learning_rate: -1e400}\n"
+      "      |                                  ^~~~~~\n");
+  CHECK_SAID(
+      T "max_steps: 9223372036854775808}", false,
+      "run.yaml:1:30: error: 'max_steps' is out of range, found the number 9223372036854775808\n"
+      "    1 | training_config: {max_steps: 9223372036854775808}\n"
+      "      |                              ^~~~~~~~~~~~~~~~~~~\n"
+      "      = integers are from -9223372036854775808 to 9223372036854775807\n");
+  CHECK_SAID(
+      D "device_ids: [1, 0x1ffffffffffffffff]}", false,
+      "run.yaml:1:33: error: 'device_ids[1]' is out of range, found the text "
+      "'0x1ffffffffffffffff'\n"
+      "    1 | device_config: {device_ids: [1, 0x1ffffffffffffffff]}\n"
+      "      |                                 ^~~~~~~~~~~~~~~~~~~\n"
+      "      = integers are from -9223372036854775808 to 9223372036854775807\n");
+  CHECK_SAID(
+      D "memory_limit: 10000000 TiB}", false,
+      "run.yaml:1:31: error: 'memory_limit' is out of range, found the text '10000000 TiB'\n"
+      "    1 | device_config: {memory_limit: 10000000 TiB}\n"
+      "      |                               ^~~~~~~~~~~~\n");
   CHECK_SAID(
       D "mesh_shape: [2, 0]}", false,
       "run.yaml:1:33: error: 'mesh_shape[1]' must be at least 1, found the integer 0\n"

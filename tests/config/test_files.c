@@ -77,6 +77,37 @@ static void test_sections(void) {
   CHECK_STR(tsr_yaml_get(config->model.map, "num_heads")->text, "2");
 }
 
+/* Overrides that name files, and overrides into what these hold. */
+static void test_set_files(void) {
+  char *said;
+  write_file(
+      "train.yaml", "training_config: {optimizer: none.yaml, seed: 3, model_config: model.yaml}\n");
+  write_file("run7.yaml", "device_config: none.yaml\n");
+  const char *sets[] = {
+      "training_config.optimizer.momentum=0.25", "training_config.optimizer=sgd.yaml",
+      "device_config=device.yaml", "device_config.enable_ddp=true",
+      "model_config=runs/beside.yaml"};
+  tsr_config *config = load_file("run7.yaml", sets, 5, &said);
+  CHECK_STR(said, "");
+  CHECK_NEAR(config->optimizer.lr, 0.5, 0);
+  CHECK_NEAR(config->optimizer.momentum, 0.25, 0);
+  CHECK(config->device.enable_tp && config->device.enable_ddp);
+  CHECK_STR(tsr_yaml_get(config->model.map, "num_heads")->text, "2");
+
+  const char *inner[] = {"device_config=", "training_config={optimizer: sgd.yaml}"};
+  config = load_file("run7.yaml", inner, 2, &said);
+  CHECK(strstr(said, "run7.yaml:1:16: error: cannot find 'none.yaml'"));
+  CHECK_NEAR(config->optimizer.lr, 0.5, 0);
+
+  /* Within a section that is itself in a file. */
+  write_file("run8.yaml", "training_config: train.yaml\n");
+  const char *deep = "training_config.model_config=runs/beside.yaml";
+  config = load_file("run8.yaml", &deep, 1, &said);
+  CHECK(strstr(said, "train.yaml:1:30: error: cannot find 'none.yaml'"));
+  CHECK_INT(config->training.seed, 3);
+  CHECK_STR(tsr_yaml_get(config->model.map, "num_heads")->text, "2");
+}
+
 static void test_graph(void) {
   char *said;
   write_file("own.yaml", "graph: []\n");
@@ -107,11 +138,15 @@ static void test_missing(void) {
 }
 
 static void remove_all(void) {
-  static const char *const names[] = {
-      "runs/run.yaml", "runs/beside.yaml", "runs",      "model_configs/nested.yaml",
-      "model_configs", "model.yaml",       "sgd.yaml",  "device.yaml",
-      "own.yaml",      "run2.yaml",        "run3.yaml", "run4.yaml",
-      "run5.yaml",     "run6.yaml",        ""};
+  static const char *const names[] = {"runs/run.yaml", "runs/beside.yaml",
+                                      "runs",          "model_configs/nested.yaml",
+                                      "model_configs", "model.yaml",
+                                      "sgd.yaml",      "device.yaml",
+                                      "own.yaml",      "run2.yaml",
+                                      "run3.yaml",     "run4.yaml",
+                                      "run5.yaml",     "run6.yaml",
+                                      "run7.yaml",     "run8.yaml",
+                                      "train.yaml",    ""};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++)
     remove(tsr_arena_printf(arena, "%s/%s", root, names[i]));
 }
@@ -124,6 +159,7 @@ int main(void) {
   make_folder("model_configs");
   test_places();
   test_sections();
+  test_set_files();
   test_graph();
   test_missing();
   remove_all();

@@ -90,10 +90,55 @@ static void test_errors(void) {
       "    1 | device_config.mesh_shape=[1, 2\n      |                               ^\n");
 }
 
+static const char looked[] =
+    "      = looked beside run.yaml, in the folders above it and in the working directory\n";
+
+/* A section's override is what the same line in the file is. */
+static void check_no_file(const char *set, const char *value) {
+  loaded l = load_with("", &set, 1);
+  int col = (int)(strstr(set, value) - set) + 1;
+  CHECK_STR(
+      l.said,
+      tsr_arena_printf(
+          l.arena, "--set:1:%d: error: cannot find '%s'\n    1 | %s\n      | %*s^%.*s\n%s", col,
+          value, set, col - 1, "", (int)strlen(value) - 1, "~~~~~~~~~~~~~~~~", looked));
+  unload(&l);
+}
+
+static void test_sections(void) {
+  check_no_file("device_config=devf.yaml", "devf.yaml");
+  check_no_file("training_config=3", "3");
+  check_no_file("training_config.optimizer=3", "3");
+  check_no_file("training_config.optimizer_config=3", "3");
+  check_no_file("scheduler_config=nope.yaml", "nope.yaml");
+  check_no_file("eval_config=foo", "foo");
+  check_no_file("model_config=foo", "foo");
+  check_no_file("training_config={optimizer: sgd.yml}", "sgd.yml");
+  check_sets(
+      "", "numerics=3", false,
+      "--set:1:10: error: 'numerics' must be a map, found the integer 3\n    1 | numerics=3\n"
+      "      |          ^\n");
+  check_sets(
+      "", "transformer_config=3", false,
+      "--set:1:20: error: 'transformer_config' must be a map, found the integer 3\n"
+      "    1 | transformer_config=3\n      |                    ^\n");
+  /* Whole sections, in the order of the overrides. */
+  const char *sets[] = {
+      "training_config.seed=1", "training_config={batch_size: 2}", "training_config.max_steps=3"};
+  loaded l = load_with("training_config: {sequence_length: 4}\n", sets, 3);
+  CHECK_STR(l.said, "");
+  CHECK_INT(l.config->training.seed, 5489);
+  CHECK_INT(l.config->training.batch_size, 2);
+  CHECK_INT(l.config->training.max_steps, 3);
+  CHECK_INT(l.config->training.sequence_length, 0);
+  unload(&l);
+}
+
 int main(void) {
   test_values();
   test_aliases();
   test_inner_files();
   test_errors();
+  test_sections();
   return check_done("config.override");
 }

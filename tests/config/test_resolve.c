@@ -53,7 +53,12 @@ static void test_scheduler(void) {
   CHECK_VALUE(T "optimizer: {lr: 0.5}}", scheduler.max_lr, 0.5);
   CHECK_VALUE(T "scheduler_type: identity}", scheduler.type, TSR_SCHEDULER_CONSTANT);
   CHECK_VALUE(T "scheduler_type: warmup_linear}", scheduler.type, TSR_SCHEDULER_WARMUP_LINEAR);
-  CHECK_VALUE(T "max_steps: 10}", scheduler.warmup_steps, 10);
+  CHECK_VALUE(T "max_steps: 10}", scheduler.warmup_steps, 0);
+  CHECK_VALUE(T "max_steps: 10, warmup_steps: 7}", scheduler.warmup_steps, 7);
+  CHECK_VALUE(T "max_steps: 59, scheduler_type: linear}", scheduler.warmup_steps, 5);
+  CHECK_VALUE(T "max_steps: 9, scheduler_type: cosine}", scheduler.warmup_steps, 0);
+  CHECK_VALUE(T "max_steps: 9000, scheduler_type: cosine}", scheduler.warmup_steps, 100);
+  CHECK_VALUE(T "max_steps: 50, lr_schedule: warmup_constant}", scheduler.stable_steps, 45);
   CHECK_VALUE("scheduler_config: {hold_steps: 1000}", scheduler.type, TSR_SCHEDULER_WSD);
   CHECK_VALUE("scheduler_config: {hold_steps: 1000}", scheduler.decay_steps, 3900);
   CHECK_VALUE("scheduler_config: {decay_steps: 1000}", scheduler.stable_steps, 3900);
@@ -82,6 +87,21 @@ static void test_scheduler(void) {
       "run.yaml:2:52: error: warm-up, hold and decay make 6 steps, but max_steps is 10\n"
       "    2 | scheduler_config: {warmup_steps: 2, hold_steps: 2, decay_steps: 2}\n"
       "      |                                                    ^~~~~~~~~~~\n");
+  CHECK_SAID(
+      "scheduler_config: {type: cosine, stable_steps: 3, decay_steps: 4, warmup_steps: 5}\n", true,
+      "run.yaml:1:34: warning: 'stable_steps' has no effect: the curve 'cosine' does not read it\n"
+      "    1 | scheduler_config: {type: cosine, stable_steps: 3, decay_steps: 4, warmup_steps: 5}\n"
+      "      |                                  ^~~~~~~~~~~~\n"
+      "run.yaml:1:51: warning: 'decay_steps' has no effect: the curve 'cosine' does not read it\n"
+      "    1 | scheduler_config: {type: cosine, stable_steps: 3, decay_steps: 4, warmup_steps: 5}\n"
+      "      |                                                   ^~~~~~~~~~~\n");
+  CHECK_SAID(
+      T "scheduler_type: warmup_linear, warmup_steps: 5}\n", true,
+      "run.yaml:1:50: warning: 'warmup_steps' has no effect: the curve 'warmup_linear' does not "
+      "read it\n"
+      "    1 | training_config: {scheduler_type: warmup_linear, warmup_steps: 5}\n"
+      "      |                                                  ^~~~~~~~~~~~\n"
+      "      = it warms up for a tenth of max_steps; linear reads warmup_steps\n");
   CHECK_SAID(
       "scheduler_config: {type: cosine, max_lr: 0.1, min_lr: 0.2}\n", false,
       "run.yaml:1:55: error: 'min_lr' is above the maximum, which is 0.1\n"
@@ -125,6 +145,19 @@ static void test_mesh(void) {
       "mesh: {axes: [tp, dp], shape: [2]}", false,
       "run.yaml:1:14: error: 2 axes are named for a mesh of 1 dimensions\n"
       "    1 | mesh: {axes: [tp, dp], shape: [2]}\n      |              ^\n");
+  CHECK_VALUE("mesh: {axes: [dp, tp], shape: [2, 4], devices: 8}", device.devices, 0);
+  CHECK_VALUE("mesh: {axes: [dp, tp], shape: [2, 4], devices: 8}", device.mesh_shape[1], 4);
+  CHECK_SAID(
+      "mesh: {axes: [dp, tp], shape: [2, 2], devices: 8}", false,
+      "run.yaml:1:48: error: 'devices' is 8, but 'shape' makes 4\n"
+      "    1 | mesh: {axes: [dp, tp], shape: [2, 2], devices: 8}\n"
+      "      |                                                ^\n"
+      "      = 'shape' stands in run.yaml:1\n");
+  CHECK_SAID(
+      "device_config: {mesh_shape: [2]}\nmesh: {axes: [dp], devices: 1}\n", false,
+      "run.yaml:2:29: error: 'devices' is 1, but 'mesh_shape' makes 2\n"
+      "    2 | mesh: {axes: [dp], devices: 1}\n      |                             ^\n"
+      "      = 'mesh_shape' stands in run.yaml:1\n");
   CHECK_SAID(
       "mesh: {axes: [tp]}", false,
       "run.yaml:1:14: error: the axes have neither shape nor devices\n"

@@ -131,6 +131,27 @@ static void test_places(void) {
   CHECK_STR(tsr_yaml_key(root, "b")->text, "b");
 }
 
+/* Columns are those that an editor shows, which hides a byte order mark. */
+static void test_byte_order_mark(void) {
+  const tsr_yaml *root = parse_clean("\xef\xbb\xbf"
+                                     "a: 1\nb: 2\n");
+  check_place(root->keys[0], 1, 1, 1);
+  check_place(root->items[0], 1, 4, 1);
+  check_place(root->items[1], 2, 4, 1);
+  CHECK_STR(root->keys[0]->text, "a");
+  CHECK_INT(parse_clean("\xef\xbb\xbf")->kind, TSR_YAML_NULL);
+  check_said(
+      "\xef\xbb\xbf"
+      "a: *b\n",
+      "a.yaml:1:4: error: unknown anchor 'b'\n    1 | a: *b\n"
+      "      |    ^~\n      = an anchor '&b' must end before '*b' names it\n");
+  check_said(
+      "\xef\xbb\xbf"
+      "a: \xff\n",
+      "a.yaml:1:4: error: not YAML: invalid leading UTF-8 octet\n"
+      "    1 | a: \xff\n      |    ^\n");
+}
+
 static void test_merge(void) {
   const tsr_yaml *root = parse_clean("a: &a {x: 1, y: 2}\nb: &b {y: 3, z: 4}\nc:\n  z: 5\n  <<: "
                                      "[*a, *b]\n  w: 6\nd: {<<: *a, x: 9}\n"
@@ -231,6 +252,7 @@ int main(void) {
   test_numbers();
   test_words();
   test_places();
+  test_byte_order_mark();
   test_merge();
   test_errors();
   test_limits();

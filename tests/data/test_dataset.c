@@ -72,6 +72,12 @@ static void test_files(tsr_arena *arena, tsr_diags *diags) {
       scratch_diags(diags),
       "run.yaml:3:14: error: no file matches 'none-*.txt'\n"
       "run.yaml:3:14: error: cannot read 'none.txt': No such file or directory\n");
+  CHECK(!load(arena, (const char *[]){"/dev/zero"}, 1, &dataset, diags));
+  CHECK(!load(arena, (const char *[]){"/dev/zer?"}, 1, &dataset, diags));
+  CHECK_STR(
+      scratch_diags(diags),
+      "run.yaml:3:14: error: cannot read '/dev/zero': it is a character device, not a file\n"
+      "run.yaml:3:14: error: cannot read '/dev/zero': it is a character device, not a file\n");
   scratch_text("latin.txt", "caf\xe9");
   CHECK(!load(arena, (const char *[]){"part-1.txt", "latin.*"}, 2, &dataset, diags));
   CHECK(scratch_diags_start(diags, "latin.txt:1:4: error: invalid UTF-8: byte 0xe9\n"));

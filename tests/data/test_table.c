@@ -75,6 +75,22 @@ static void test_table_errors(tsr_arena *arena, tsr_diags *diags) {
   CHECK(scratch_diags_start(diags, "t.csv:2:3: error: '1e99' is not a finite number\n"));
   CHECK(!load(arena, "1,2\n3,0.5\n", &label, &dataset, diags));
   CHECK(scratch_diags_start(diags, "t.csv:2:3: error: '0.5' is not a class number (0, 1, …)\n"));
+  /* One word among numbers makes no header: the row is not lost without a word. */
+  CHECK(!load(arena, "1,x\n3,4\n", &last, &dataset, diags));
+  CHECK_STR(
+      scratch_diags(diags),
+      "t.csv:1:3: error: 'x' is not a finite number\n"
+      "    1 | 1,x\n"
+      "      |   ^\n"
+      "      = the first line is a header only if none of its fields is a number\n");
+  CHECK(!load(arena, "\n1,,2\n", &last, &dataset, diags));
+  CHECK(scratch_diags_start(diags, "t.csv:2:3: error: '' is not a finite number\n"));
+  CHECK(!load(arena, "1e99,2\n3,4\n", &last, &dataset, diags));
+  CHECK(scratch_diags_start(diags, "t.csv:1:1: error: '1e99' is not a finite number\n"));
+  CHECK(!load(arena, "1e99,1e99\n3,4\n", &last, &dataset, diags));
+  CHECK(scratch_diags_start(diags, "t.csv:1:1: error: '1e99' is not a finite number\n"));
+  CHECK(!load(arena, "id,2020,2021\n3,4,5\n", &last, &dataset, diags));
+  CHECK(scratch_diags_start(diags, "t.csv:1:1: error: 'id' is not a finite number\n"));
   CHECK(!load(arena, "size,price\n1,2\n", &misspelled, &dataset, diags));
   CHECK(!load(arena, "1,2\n", &number, &dataset, diags));
   CHECK(!load(arena, "1,2\n", &both, &dataset, diags));
@@ -94,6 +110,15 @@ static void test_table_errors(tsr_arena *arena, tsr_diags *diags) {
   CHECK(!load(arena, "1,2,3\n", &both, &dataset, diags));
   CHECK_STR(
       scratch_diags(diags), "run.yaml:3:14: error: class labels need one target column, not 2\n");
+}
+
+static void test_endless(tsr_arena *arena, tsr_diags *diags) {
+  tsr_dataset dataset;
+  tsr_table_columns last = {0};
+  CHECK(!tsr_dataset_table(arena, "/dev/zero", &last, PLACE, &dataset, diags));
+  CHECK_STR(
+      scratch_diags(diags),
+      "run.yaml:3:14: error: cannot read '/dev/zero': it is a character device, not a file\n");
 }
 
 static const uint8_t IMAGES[] = {0, 0, 8, 3, 0, 0, 0,  2,   0, 0, 0,
@@ -160,6 +185,7 @@ int main(void) {
   test_values(arena, diags);
   test_columns(arena, diags);
   test_table_errors(arena, diags);
+  test_endless(arena, diags);
   test_images(arena, diags);
   test_image_errors(arena, diags);
   scratch_leave(folder);

@@ -19,7 +19,9 @@ static void check_curve(const tsr_lr_curve *curve, const point *points, int coun
 
 int main(void) {
   tsr_lr_curve constant = {
-      .kind = TSR_LR_CONSTANT, .base = 3, .total_steps = 10, .warmup_steps = 5};
+      .kind = TSR_LR_CONSTANT, .base = 3, .total_steps = 10, .warmup_steps = 6};
+  CHECK_CURVE(constant, {0, 0}, {1, 0.5}, {5, 2.5}, {6, 3}, {9, 3}, {1000, 3});
+  constant.warmup_steps = 0;
   CHECK_CURVE(constant, {0, 3}, {9, 3}, {1000, 3});
 
   tsr_lr_curve linear = {.kind = TSR_LR_LINEAR, .base = 8, .total_steps = 12, .warmup_steps = 4};
