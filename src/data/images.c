@@ -1,4 +1,5 @@
 #include "data/images.h"
+#include "data/text_files.h"
 #include "base/file.h"
 
 enum { MAGIC_LABELS = 0x801, MAGIC_IMAGES = 0x803 }; /* unsigned bytes of 1 and of 3 dimensions */
@@ -28,7 +29,9 @@ static bool read_idx(
   int ndim = (int)(magic & 0xff);
   char *text;
   size_t length, header = 4 + 4 * (size_t)ndim;
-  if (!tsr_file_read(arena, path, (size_t)1 << 40, place, &text, &length, diags)) return false;
+  if (!tsr_text_file_check(path, place, diags) ||
+      !tsr_file_read(arena, path, (size_t)1 << 40, place, &text, &length, diags))
+    return false;
   const uint8_t *bytes = (const uint8_t *)text;
   if (length < header || big_endian(bytes) != magic) {
     tsr_diag_error(
