@@ -79,6 +79,11 @@ static void parse_option(int argc, char **argv, int *at, tsr_cli *c, tsr_diags *
   } else if (!value) {
     tsr_diag_error(diags, TSR_NOWHERE, "there is no option '%s'", name);
     tsr_diag_nearest(diags, name, words, sizeof words / sizeof *words);
+    if (!equals && *at + 1 < argc && argv[*at + 1][0] != '-')
+      ++*at; /* what seems to be its value */
+  } else if (*value) {
+    tsr_diag_error(diags, TSR_NOWHERE, "%s is given twice", name);
+    *at += !equals;
   } else if (equals) {
     *value = equals + 1;
   } else if (*at + 1 < argc) {

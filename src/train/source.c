@@ -109,6 +109,7 @@ bool tsr_source_open(
     tsr_diags *diags) {
   *ret = (tsr_source){.config = c};
   tsr_place place = tsr_config_place(c, "training_config.data_path");
+  if (!place.file) place.file = c->file;
   if (!c->training.data_path[0]) {
     tsr_diag_error(diags, place, "no data: training_config.data_path is not given");
     tsr_diag_hint(diags, "a text file or pattern, a .csv table, or a folder of MNIST's IDX files");
