@@ -5,7 +5,8 @@
 static const tsr_cpu_op cpu_collective = {0};
 
 static const tsr_cpu_op *const table[] = {
-#define OP(id, name, min, max, outputs, attrs, infer, gradient, place, lower, cost) &cpu_##lower,
+#define OP(id, name, min, max, outputs, attrs, facts, infer, gradient, place, lower, cost)         \
+  &cpu_##lower,
 #include "graph/ops.def"
 #undef OP
 };

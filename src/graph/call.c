@@ -299,10 +299,7 @@ static const callable plain[] = {
 #undef OP
 };
 
-static bool is_internal(tsr_op op) {
-  return op == TSR_OP_CE_STATS || op == TSR_OP_CE_LOSS || op == TSR_OP_SQUARED_ERROR ||
-         op == TSR_OP_UNSLICE || op >= TSR_OP_LINEAR_DX;
-}
+static bool is_internal(tsr_op op) { return tsr_op_facts(op) & TSR_FACT_INTERNAL; }
 
 static const callable *find_callable(const char *name) {
   for (int i = 0; i < FORMS; i++)

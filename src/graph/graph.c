@@ -21,6 +21,25 @@ int tsr_op_outputs(tsr_op op) {
   return outputs[op];
 }
 
+unsigned tsr_op_facts(tsr_op op) {
+  enum {
+    INTERNAL = TSR_FACT_INTERNAL,
+    LOSS = TSR_FACT_LOSS,
+    RANDOM = TSR_FACT_RANDOM,
+    PRODUCT = TSR_FACT_PRODUCT,
+    GRADIENT = TSR_FACT_GRADIENT,
+    SUMMANDS = TSR_FACT_SUMMANDS,
+    COLLECTIVE = TSR_FACT_COLLECTIVE,
+    LOCAL_CUT = TSR_FACT_LOCAL_CUT
+  };
+  static const unsigned facts_of[] = {
+#define OP(id, name, min, max, outputs, attrs, facts, ...) facts,
+#include "graph/ops.def"
+#undef OP
+  };
+  return facts_of[op];
+}
+
 tsr_graph *tsr_graph_new(tsr_arena *arena, const char *name, tsr_units units) {
   tsr_graph *g = tsr_arena_alloc(arena, sizeof *g);
   *g = (tsr_graph){.arena = arena, .name = name, .hyper = -1, .loss = -1, .units = units};
@@ -116,7 +135,7 @@ int tsr_graph_find_loss(const tsr_graph *g, int value) {
     int node = g->values[value].node;
     if (node < 0) return -1;
     tsr_op op = g->nodes[node].op;
-    if (op == TSR_OP_CE_LOSS || op == TSR_OP_SQUARED_ERROR) return value;
+    if (tsr_op_facts(op) & TSR_FACT_LOSS) return value;
     if (op != TSR_OP_ALL_REDUCE) return -1;
     value = g->nodes[node].inputs[0];
   }

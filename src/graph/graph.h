@@ -20,6 +20,19 @@ typedef enum {
   TSR_OPS
 } tsr_op;
 
+/* What passes need to know of an op beside its rules. */
+enum tsr_op_facts {
+  TSR_FACT_INTERNAL = 1,    /* made by short forms and passes; a graph file cannot call it */
+  TSR_FACT_LOSS = 2,        /* gives one number, and autodiff can begin there */
+  TSR_FACT_RANDOM = 4,      /* may draw other numbers for every microbatch */
+  TSR_FACT_PRODUCT = 8,     /* sums over a dimension of its own, not over rows */
+  TSR_FACT_GRADIENT = 16,   /* its result is (part of) a parameter's gradient */
+  TSR_FACT_SUMMANDS = 32,   /* treats every summand alike, so units may stay apart through it */
+  TSR_FACT_COLLECTIVE = 64, /* moves data between the members of the axis in its first attribute */
+  TSR_FACT_LOCAL_CUT = 128  /* takes a rank's part along that axis, without moving data */
+};
+unsigned tsr_op_facts(tsr_op op);
+
 typedef enum { TSR_F32, TSR_I32 } tsr_dtype; /* 4 bytes each */
 enum { TSR_DIMS_MAX = 5, TSR_ATTRS_MAX = 6, TSR_OUTPUTS_MAX = 3, TSR_GRAPH_OUTPUTS_MAX = 16 };
 

@@ -307,7 +307,7 @@ static const char *infer_clip(const inference *i) {
 }
 
 static infer_rule *const rules[] = {
-#define OP(id, name, min, max, outputs, attrs, infer, ...) infer_##infer,
+#define OP(id, name, min, max, outputs, attrs, facts, infer, ...) infer_##infer,
 #include "graph/ops.def"
 #undef OP
 };

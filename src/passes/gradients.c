@@ -204,7 +204,7 @@ static void grad_identity(const call *c) {
 }
 
 static gradient_rule *const rules[] = {
-#define OP(id, name, min, max, outputs, attrs, infer, gradient, ...) grad_##gradient,
+#define OP(id, name, min, max, outputs, attrs, facts, infer, gradient, ...) grad_##gradient,
 #include "graph/ops.def"
 #undef OP
 };

@@ -110,7 +110,7 @@ static tsr_op collective_for(
 }
 
 /* Ops that treat every summand alike, so that units may stay apart through them. */
-static bool keeps_units(tsr_op op) { return op == TSR_OP_ACCUMULATE || op == TSR_OP_SCALE; }
+static bool keeps_units(tsr_op op) { return tsr_op_facts(op) & TSR_FACT_SUMMANDS; }
 
 enum { UNITS_SUMMED = -1 }; /* stands for the axis in the list of what exists */
 
@@ -188,7 +188,7 @@ static bool place_inputs(placer *p, const tsr_node *n, int *inputs, placed *ret)
 /* A sum over rows is made of equal runs of them, one a batch unit; so the batch must come first.
  * Products sum over a dimension of their own, wherever it is. */
 static void check_batch_first(placer *p, const tsr_node *n, const int *inputs, tsr_placement out) {
-  bool product = n->op == TSR_OP_LINEAR || n->op == TSR_OP_MATMUL || n->op == TSR_OP_LINEAR_DX;
+  bool product = tsr_op_facts(n->op) & TSR_FACT_PRODUCT;
   if (out.kind != TSR_PARTIAL || product || n->section == TSR_UPDATE) return;
   for (int i = 0; i < n->inputs_count; i++) {
     const tsr_value *v = &p->g->values[inputs[i]];

@@ -414,7 +414,7 @@ static void place_collective(call *c) {
 }
 
 static place_rule *const rules[] = {
-#define OP(id, name, min, max, outputs, attrs, infer, gradient, place, ...) place_##place,
+#define OP(id, name, min, max, outputs, attrs, facts, infer, gradient, place, ...) place_##place,
 #include "graph/ops.def"
 #undef OP
 };

@@ -52,7 +52,8 @@ static double cost_attention_dx(const tsr_task *t) {
 }
 
 static cost_rule *const rules[] = {
-#define OP(id, name, min, max, outputs, attrs, infer, gradient, place, lower, cost) cost_##cost,
+#define OP(id, name, min, max, outputs, attrs, facts, infer, gradient, place, lower, cost)         \
+  cost_##cost,
 #include "graph/ops.def"
 #undef OP
 };

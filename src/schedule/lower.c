@@ -11,10 +11,7 @@ typedef struct {
   tsr_arena *arena;
 } lowering;
 
-bool tsr_op_is_collective(tsr_op op) {
-  return op == TSR_OP_ALL_REDUCE || op == TSR_OP_ALL_GATHER || op == TSR_OP_REDUCE_SCATTER ||
-         op == TSR_OP_ALL_TO_ALL;
-}
+bool tsr_op_is_collective(tsr_op op) { return tsr_op_facts(op) & TSR_FACT_COLLECTIVE; }
 
 int64_t tsr_tensor_elements(const tsr_tensor *t) {
   int64_t n = t->units ? t->units : 1;
@@ -45,7 +42,7 @@ static tsr_tensor local_tensor(const lowering *l, int value) {
 
 /* The axis that a collective (or the local cut of scatter) works on. */
 static int axis_of(const tsr_node *n) {
-  return tsr_op_is_collective(n->op) || n->op == TSR_OP_SCATTER ? (int)n->attr[0] : -1;
+  return tsr_op_facts(n->op) & (TSR_FACT_COLLECTIVE | TSR_FACT_LOCAL_CUT) ? (int)n->attr[0] : -1;
 }
 
 bool tsr_program_is_alias(const tsr_program *p, int node) {

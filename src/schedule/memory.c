@@ -85,17 +85,7 @@ static void give_back(planner *m, int64_t offset, int64_t size) {
 
 static tsr_use use_of(const tsr_task *t) {
   if (t->axis >= 0) return TSR_USE_COMMUNICATION;
-  switch ((int)t->op) {
-  case TSR_OP_ACCUMULATE:
-  case TSR_OP_LINEAR_DW:
-  case TSR_OP_EMBEDDING_DW:
-  case TSR_OP_NORM_DW:
-  case TSR_OP_SUM_TO:
-  case TSR_OP_SUM_UNITS:
-    return TSR_USE_GRADIENT;
-  default:
-    return TSR_USE_ACTIVATION;
-  }
+  return tsr_op_facts(t->op) & TSR_FACT_GRADIENT ? TSR_USE_GRADIENT : TSR_USE_ACTIVATION;
 }
 
 /* An accumulator keeps a stack of partial sums; its total ends up in the first. */
