@@ -122,8 +122,8 @@ void tsr_dataset_fill_tokens(
   assert(dataset->kind == TSR_DATASET_TEXT);
   assert(index >= 0 && index < tsr_dataset_samples(dataset, split, T));
   const int32_t *window = dataset->tokens + part_begin(dataset, split) + index;
-  memcpy(ret_tokens, window, sizeof *window * (size_t)T);
-  memcpy(ret_targets, window + 1, sizeof *window * (size_t)T);
+  if (ret_tokens) memcpy(ret_tokens, window, sizeof *window * (size_t)T);
+  if (ret_targets) memcpy(ret_targets, window + 1, sizeof *window * (size_t)T);
 }
 
 static int64_t find_row(const tsr_dataset *dataset, tsr_split split, int64_t index) {

@@ -46,8 +46,8 @@ int64_t tsr_dataset_samples(const tsr_dataset *dataset, tsr_split split, int64_t
 bool tsr_dataset_check(
     const tsr_dataset *dataset, tsr_split split, int64_t T, tsr_place place, tsr_diags *diags);
 
-/* One sample, `index` in [0, samples): T tokens and T targets; the features (features); the label;
- * the targets (targets). */
+/* One sample, `index` in [0, samples): T tokens and T targets (either may be NULL); the features
+ * (features); the label; the targets (targets). */
 void tsr_dataset_fill_tokens(
     const tsr_dataset *dataset, tsr_split split, int64_t index, int64_t T, int32_t *ret_tokens,
     int32_t *ret_targets);

@@ -220,10 +220,11 @@ static void ignore_all(int32_t *targets, int64_t count) {
 }
 
 /* A text sample is its tokens and its targets; each input asks for one of them. */
-static void fill_text(const tsr_source_step *s, bool targets, int64_t index, int32_t *row) {
-  const tsr_dataset *d = &s->source->dataset;
-  int64_t T = s->source->sequence, start = s->split == TSR_SPLIT_TRAIN ? 0 : d->validation_at;
-  memcpy(row, d->tokens + start + index + targets, sizeof *row * (size_t)T);
+static void fill_text(const tsr_source_step *s, const char *input, int64_t index, int32_t *row) {
+  int64_t T = s->source->sequence;
+  bool targets = !strcmp(input, "targets");
+  tsr_dataset_fill_tokens(
+      &s->source->dataset, s->split, index, T, targets ? NULL : row, targets ? row : NULL);
   if (targets) ignore_targets(s->source, row, T);
 }
 
@@ -233,7 +234,7 @@ void tsr_source_fill(void *context, const char *input, int64_t sample, void *row
   bool padding = sample >= s->samples;
   int64_t index = sample_index(s, padding ? 0 : sample);
   if (d->kind == TSR_DATASET_TEXT) {
-    fill_text(s, !strcmp(input, "targets"), index, row);
+    fill_text(s, input, index, row);
     if (padding && !strcmp(input, "targets")) ignore_all(row, s->source->sequence);
   } else if (!strcmp(input, "features")) {
     tsr_dataset_fill_features(d, s->split, index, row);
