@@ -278,11 +278,15 @@ static void explain_model(app *a) {
   tsr_model_read(a->arena, a->config, &o, &model, a->diags);
 }
 
-/* Everything that is decided before the first step, from a loaded configuration. */
+/* Everything that is decided before the first step, from a loaded configuration. What does not
+ * depend on a stage that failed is looked at all the same, so that one run shows as many mistakes
+ * as it can. */
 static bool prepare(app *a) {
-  return open_mesh(a) && build_context(a) && choose_device(a) && fix_recipe(a) &&
-         tsr_config_require_model(a->config, a->diags) && open_text(a) && compile(a) &&
-         check_source(a);
+  bool ok = choose_device(a) & (open_mesh(a) && build_context(a));
+  if (a->parallel) ok &= fix_recipe(a);
+  if (!tsr_config_require_model(a->config, a->diags)) return false;
+  ok &= open_text(a);
+  return ok && compile(a) && check_source(a);
 }
 
 /* A file without a model (a device_config alone, say) is checked as far as it goes. */
