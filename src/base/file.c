@@ -59,7 +59,8 @@ bool tsr_file_read(
   return true;
 }
 
-static bool write_all(int fd, const char *bytes, size_t length) {
+bool tsr_file_write_all(int fd, const void *data, size_t length) {
+  const char *bytes = data;
   while (length) {
     ssize_t put = write(fd, bytes, length);
     if (put < 0 && errno == EINTR) continue;
@@ -77,7 +78,7 @@ bool tsr_file_write(const char *path, const void *bytes, size_t length, tsr_diag
     return cannot("write", path, ENAMETOOLONG, place, diags);
   int fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (fd < 0) return cannot("write", path, errno, place, diags);
-  bool ok = write_all(fd, bytes, length) && fsync(fd) == 0;
+  bool ok = tsr_file_write_all(fd, bytes, length) && fsync(fd) == 0;
   int error = errno;
   if (close(fd) != 0 && ok) ok = false, error = errno;
   if (ok && rename(temporary, path) != 0) ok = false, error = errno;

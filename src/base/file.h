@@ -14,6 +14,9 @@ bool tsr_file_read(
  * behind. */
 bool tsr_file_write(const char *path, const void *bytes, size_t length, tsr_diags *diags);
 
+/* Writes all bytes to an open file, going on after interruptions; false with errno set. */
+bool tsr_file_write_all(int fd, const void *data, size_t length);
+
 bool tsr_file_exists(const char *path);
 /* The folder of a path ("." for a bare name), and folder/name joined ("name" if it is absolute). */
 char *tsr_path_folder(tsr_arena *arena, const char *path);

@@ -15,13 +15,6 @@ static tsr_config *new_config(tsr_arena *arena, tsr_diags *diags, tsr_loader *re
   return config;
 }
 
-tsr_config *tsr_config_default(tsr_arena *arena) {
-  tsr_loader l;
-  tsr_config *config = new_config(arena, tsr_diags_new(arena), &l);
-  tsr_config_resolve(&l);
-  return config;
-}
-
 static bool starts_with(const char *text, const char *prefix) {
   return !strncmp(text, prefix, strlen(prefix));
 }

@@ -154,9 +154,6 @@ tsr_place tsr_config_place(const tsr_config *config, const char *dotted_key);
 /* The error "no model: …" when there is none. */
 bool tsr_config_require_model(const tsr_config *config, tsr_diags *diags);
 
-/* The struct from defaults alone, with its origins, for tests and programs that build their own. */
-tsr_config *tsr_config_default(tsr_arena *arena);
-
 /* `name` as a path from `from_file`, by the rules above; false with the error of a missing file. */
 bool tsr_config_find_file(
     tsr_arena *arena, const char *name, const char *from_file, tsr_place place,

@@ -29,23 +29,6 @@ const char *tsr_mesh_dims_text(tsr_arena *arena, const int *dims, int ndim) {
   return text;
 }
 
-bool tsr_mesh_is_line(const tsr_mesh_shape *shape) {
-  int long_dims = 0;
-  for (int i = 0; i < shape->ndim; i++) long_dims += shape->dims[i] > 1;
-  return long_dims <= 1;
-}
-
-bool tsr_mesh_fits(const tsr_mesh_shape *shape, const int *dims, int ndim) {
-  int64_t ranks = 1;
-  bool same = ndim == shape->ndim;
-  for (int i = 0; i < ndim; i++) {
-    assert(dims[i] > 0);
-    if (ranks <= TSR_MESH_DEVICES_MAX) ranks *= dims[i];
-    same = same && dims[i] == shape->dims[i];
-  }
-  return same || (tsr_mesh_is_line(shape) && ranks == shape->devices);
-}
-
 tsr_mesh *tsr_mesh_make(tsr_arena *arena, tsr_mesh_arch arch, const int *dims, int ndim) {
   assert(ndim >= 1 && ndim <= tsr_mesh_arch_dims_max((int)arch));
   tsr_mesh *mesh = tsr_arena_alloc(arena, sizeof *mesh);

@@ -90,12 +90,6 @@ bool tsr_mesh_parse(
 tsr_mesh *tsr_mesh_make(tsr_arena *arena, tsr_mesh_arch arch, const int *dims, int ndim);
 tsr_mesh *tsr_mesh_make_cpu(tsr_arena *arena, const int *dims, int ndim);
 
-/* Whether the devices form one line or ring (1×N, N×1, N): at most one dim above 1. Such a mesh may
- * be laid out as any shape of N ranks; every other must equal the mesh shape, in its order. */
-bool tsr_mesh_is_line(const tsr_mesh_shape *shape);
-/* Whether ranks in the shape `dims` fit: the same dims, or a line with as many devices. */
-bool tsr_mesh_fits(const tsr_mesh_shape *shape, const int *dims, int ndim);
-
 /* "4 × 8"; lives in the arena. */
 const char *tsr_mesh_dims_text(tsr_arena *arena, const int *dims, int ndim);
 const char *tsr_mesh_arch_name(tsr_mesh_arch arch);

@@ -1,4 +1,5 @@
 #include "report/metrics.h"
+#include "base/file.h"
 #include "base/text.h"
 #include "data/utf8.h"
 #include <assert.h>
@@ -22,17 +23,6 @@ static bool ends_a_line(int fd) {
   return size <= 0 || pread(fd, &last, 1, size - 1) != 1 || last == '\n';
 }
 
-static bool write_all(int fd, const char *bytes, size_t length) {
-  while (length) {
-    ssize_t put = write(fd, bytes, length);
-    if (put < 0 && errno == EINTR) continue;
-    if (put < 0) return false;
-    bytes += put;
-    length -= (size_t)put;
-  }
-  return true;
-}
-
 bool tsr_metrics_open(
     tsr_arena *arena, const char *path, bool append, tsr_metrics **ret_metrics, tsr_diags *diags) {
   tsr_metrics *metrics = *ret_metrics = tsr_arena_alloc(arena, sizeof *metrics);
@@ -41,7 +31,7 @@ bool tsr_metrics_open(
   int flags = O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | (append ? 0 : O_TRUNC);
   metrics->fd = open(path, flags, 0666);
   bool ok = metrics->fd >= 0;
-  if (ok && append && !ends_a_line(metrics->fd)) ok = write_all(metrics->fd, "\n", 1);
+  if (ok && append && !ends_a_line(metrics->fd)) ok = tsr_file_write_all(metrics->fd, "\n", 1);
   if (ok) return true;
   tsr_diag_error(diags, (tsr_place){.file = path}, "cannot write the metrics: %s", strerror(errno));
   tsr_metrics_close(metrics);
@@ -91,7 +81,7 @@ static bool end_line(tsr_metrics *metrics, cJSON *line, int64_t step, tsr_diags 
   assert(json); /* only without memory */
   size_t length = strlen(json);
   json[length] = '\n'; /* in place of the NUL */
-  bool ok = write_all(metrics->fd, json, length + 1);
+  bool ok = tsr_file_write_all(metrics->fd, json, length + 1);
   int error = errno;
   cJSON_free(json);
   if (ok) return true;

@@ -2,27 +2,16 @@
 #include "base/diag.h"
 #include "base/text.h"
 #include "tests/check.h"
-#include <stdlib.h>
+#include "tests/printed.h"
 
 static tsr_arena *arena;
-
-static char *printed(tsr_diags *diags) {
-  char *text = NULL;
-  size_t length = 0;
-  FILE *stream = open_memstream(&text, &length);
-  tsr_diags_print(diags, stream);
-  fclose(stream);
-  char *copy = tsr_arena_strdup(arena, text);
-  free(text);
-  return copy;
-}
 
 /* The error "m" at the place in the text. */
 static char *print_at(const char *text, int line, int col, int length) {
   tsr_diags *diags = tsr_diags_new(arena);
   tsr_diags_source(diags, "f", text, strlen(text));
   tsr_diag_error(diags, (tsr_place){"f", line, col, length}, "m");
-  return printed(diags);
+  return printed_diags(arena, diags);
 }
 
 static void test_places(void) {
@@ -40,7 +29,7 @@ static void test_places(void) {
   tsr_diags *diags = tsr_diags_new(arena);
   tsr_diag_warning(diags, TSR_NOWHERE, "w %d", 3);
   tsr_diag_failure(diags, (tsr_place){"unread", 2, 3, 1}, "m");
-  CHECK_STR(printed(diags), "warning: w 3\nunread:2:3: error: m\n");
+  CHECK_STR(printed_diags(arena, diags), "warning: w 3\nunread:2:3: error: m\n");
   CHECK_INT(tsr_diags_exit_code(diags), 1);
 }
 
@@ -100,14 +89,14 @@ static void test_hints(void) {
   tsr_diags *diags = tsr_diags_new(arena);
   tsr_diag_hint(diags, "of nothing");
   tsr_diag_nearest(diags, "lr", names, 3);
-  CHECK_STR(printed(diags), "");
+  CHECK_STR(printed_diags(arena, diags), "");
   tsr_diag_error(diags, TSR_NOWHERE, "a");
   tsr_diag_hint(diags, "one");
   tsr_diag_nearest(diags, "bta2", names, 3);
   tsr_diag_error(diags, TSR_NOWHERE, "b");
   tsr_diag_nearest(diags, "zzzzzz", names, 3);
   CHECK_STR(
-      printed(diags), "error: a\n      = one\n      = did you mean 'beta2'?\n"
+      printed_diags(arena, diags), "error: a\n      = one\n      = did you mean 'beta2'?\n"
                       "error: b\n      = valid: lr, beta1, beta2\n");
   CHECK_INT(tsr_diags_errors(diags), 2);
 }
@@ -121,7 +110,7 @@ static void test_many(void) {
     tsr_diag_nearest(diags, "lt", names, 1);
   }
   static const char end[] = "error: e199\n      = did you mean 'lr'?\n… and 5 more\n";
-  const char *said = printed(diags);
+  const char *said = printed_diags(arena, diags);
   CHECK_STR(said + strlen(said) - strlen(end), end);
   CHECK_INT(tsr_diags_errors(diags), TSR_DIAGS_MAX + 5);
 }

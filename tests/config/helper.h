@@ -3,6 +3,7 @@
 #define TSR_TESTS_CONFIG_HELPER_H
 #include "config/config.h"
 #include "tests/check.h"
+#include "tests/printed.h"
 #include <stdlib.h>
 
 typedef struct {
@@ -13,23 +14,12 @@ typedef struct {
   char *said; /* the printed diagnostics */
 } loaded;
 
-static inline char *print_diags(tsr_arena *arena, tsr_diags *diags) {
-  char *text = NULL;
-  size_t length = 0;
-  FILE *stream = open_memstream(&text, &length);
-  tsr_diags_print(diags, stream);
-  fclose(stream);
-  char *copy = tsr_arena_strdup(arena, text);
-  free(text);
-  return copy;
-}
-
 static inline loaded load_with(const char *text, const char *const *sets, int count) {
   loaded l = {.arena = tsr_arena_new()};
   l.diags = tsr_diags_new(l.arena);
   l.ok = tsr_config_parse(
       l.arena, "run.yaml", text, strlen(text), sets, count, true, &l.config, l.diags);
-  l.said = print_diags(l.arena, l.diags);
+  l.said = printed_diags(l.arena, l.diags);
   return l;
 }
 

@@ -67,6 +67,9 @@ static void test_types(void) {
       "run.yaml:1:37: error: unknown optimizer type 'AdamX'\n"
       "    1 | training_config: {optimizer: {type: AdamX}}\n"
       "      |                                     ^~~~~\n      = did you mean 'AdamW'?\n");
+}
+
+static void test_types_of_sections(void) {
   CHECK_SAID(
       "scheduler_config: {type: 3}", false,
       "run.yaml:1:26: error: unknown scheduler type: the integer 3\n"
@@ -125,6 +128,9 @@ static void test_ranges(void) {
       "eval_config: {top_p: 0}", false,
       "run.yaml:1:22: error: 'top_p' must be above 0 and at most 1, found the integer 0\n"
       "    1 | eval_config: {top_p: 0}\n      |                      ^\n");
+}
+
+static void test_numbers_that_do_not_fit(void) {
   CHECK_SAID(
       T "optimizer: {lr: .inf}}", false,
       "run.yaml:1:35: error: 'lr' must be a finite number, found the number .inf\n"
@@ -236,7 +242,9 @@ static void test_verdicts(void) {
 int main(void) {
   test_values();
   test_types();
+  test_types_of_sections();
   test_ranges();
+  test_numbers_that_do_not_fit();
   test_keys();
   test_verdicts();
   return check_done("config.fields");

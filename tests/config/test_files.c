@@ -22,7 +22,7 @@ load_file(const char *name, const char *const *sets, int count, char **ret_said)
   tsr_diags *diags = tsr_diags_new(arena);
   tsr_config *config = NULL;
   tsr_config_load(arena, tsr_arena_printf(arena, "%s/%s", root, name), sets, count, &config, diags);
-  *ret_said = print_diags(arena, diags);
+  *ret_said = printed_diags(arena, diags);
   return config;
 }
 

@@ -221,7 +221,7 @@ static void test_model(void) {
   loaded l = load("training_config: {seed: 1}\n");
   CHECK(l.ok && !tsr_config_require_model(l.config, l.diags));
   CHECK_STR(
-      print_diags(l.arena, l.diags),
+      printed_diags(l.arena, l.diags),
       "run.yaml: error: no model: the configuration has neither model_config nor "
       "transformer_config\n"
       "      = such as training_config: {model_config: configs/models/nanogpt.yaml}\n");

@@ -70,7 +70,7 @@ static void check_file(const char *folder, const char *name, const char *want) {
   tsr_config *config;
   bool ok = tsr_config_load(
       arena, tsr_arena_printf(arena, "%s/%s", folder, name), NULL, 0, &config, diags);
-  const char *said = print_diags(arena, diags);
+  const char *said = printed_diags(arena, diags);
   if (want) CHECK_AT(!ok && strstr(said, want), "%s: %s", name, said);
   else CHECK_AT(ok, "%s: %s", name, said);
   CHECK_AT(!strstr(said, "unknown key"), "%s: %s", name, said);

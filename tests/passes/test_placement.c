@@ -1,5 +1,6 @@
 /* What the placement pass makes of small graphs, in its own text. */
 #include "tests/check.h"
+#include "tests/printed.h"
 #include "tests/run/harness.h"
 #include <stdlib.h>
 
@@ -8,17 +9,6 @@ typedef struct {
   int dp, tp;
   bool forward; /* without the loss's gradient */
 } placing_case;
-
-static char *print_diags(tsr_arena *arena, tsr_diags *diags) {
-  char *text = NULL;
-  size_t length = 0;
-  FILE *stream = open_memstream(&text, &length);
-  tsr_diags_print(diags, stream);
-  fclose(stream);
-  char *out = tsr_arena_strdup(arena, text);
-  free(text);
-  return out;
-}
 
 /* The nodes of a section ("forward", "backward"), or what was wrong. */
 static char *place(tsr_arena *arena, const placing_case *c, harness *ret) {
@@ -35,7 +25,7 @@ static char *place(tsr_arena *arena, const placing_case *c, harness *ret) {
       .batch_units = c->dp,
       .tp_units = c->tp};
   tsr_diags *diags = tsr_diags_new(arena);
-  if (!harness_compile(g, &o, ret, diags)) return print_diags(arena, diags);
+  if (!harness_compile(g, &o, ret, diags)) return printed_diags(arena, diags);
   tsr_text text = {0};
   tsr_graph_print(ret->placed, true, &text);
   char *out = tsr_arena_strdup(arena, text.data);
