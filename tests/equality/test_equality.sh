@@ -79,5 +79,23 @@ for shape in '2 1' '1 2' '1 4' '2 2'; do
     device_config.enable_sp=true "${words[@]}"
 done
 
+# The validation loss is of the same samples on every mesh, also where dp does not divide the batch.
+validation() {
+  train training_config.max_steps=6 training_config.eval_every=6 \
+    training_config.validation_batch_size=4 "$@" >/dev/null &&
+    sed -n 's/.*"event":"eval".*"loss":\([0-9.e-]*\),.*/\1/p' "$scratch/metrics"
+}
+first=$(validation)
+for shape in '2 1' '8 1' '2 2'; do
+  read -r dp tp <<<"$shape"
+  mapfile -t words < <(mesh "$dp" "$tp")
+  loss=$(validation "${words[@]}")
+  runs=$((runs + 1))
+  if [ -z "$first" ] || [ "$loss" != "$first" ]; then
+    echo "$config: dp $dp, tp $tp: validation loss $loss, but on one rank $first"
+    failed=$((failed + 1))
+  fi
+done
+
 echo "$config: $runs runs compared, $failed failed; $want"
 [ "$failed" = 0 ]
