@@ -94,6 +94,10 @@ static void warn_without_effect(const tsr_config *c, tsr_diags *diags) {
     const char *name = strrchr(keys[i].key, '.') + 1;
     if (place.file) tsr_diag_warning(diags, place, "'%s' has no effect: %s", name, keys[i].why);
   }
+  if (c->numerics.policy == TSR_NUMERICS_FAST)
+    tsr_diag_note(
+        diags, tsr_config_place(c, "numerics.policy"),
+        "'fast' runs as 'deterministic' does: sums are always in the recipe's order");
   if (c->training.runner != TSR_RUNNER_MEMORY_EFFICIENT) return;
   tsr_place place = tsr_config_place(c, "transformer_config.runner_type");
   if (!place.file) place = tsr_config_place(c, "training_config.gradient_checkpointing");
