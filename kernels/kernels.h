@@ -49,6 +49,23 @@ typedef struct {
   int64_t batch_offset, head_offset, heads_global;
 } tsr_attention;
 
+/* Context-parallel attention (ring attention, Liu et al. 2023): a sequence of `length` positions,
+ * of which each of `members` holds a.T = length/members, as `units` equal runs (kernels/ring.h has
+ * the layouts and who holds what at which step). A sum over keys (softmax, out, dq) or over queries
+ * (dk, dv) is made of one partial result per unit, computed by calls of fixed shape, and merged in
+ * base/tree.h's tree over the units; a unit that causality hides wholly is left out. So the bits
+ * depend on length, units and data, and not on members, zigzag or items; with one unit they are
+ * those of `attention`. Dropout's elements are those of a sequence of `length`. */
+typedef struct {
+  tsr_attention a; /* T: positions of a member, in q as in k and v */
+  int64_t length, units;
+  int members, coord, step;
+  bool zigzag;
+} tsr_attention_ring;
+
+/* The sums that wait between the steps: of queries softmax and out, or dq; of keys dk and dv. */
+typedef enum { TSR_ATTENTION_OUT, TSR_ATTENTION_DQ, TSR_ATTENTION_DKV } tsr_attention_sum;
+
 typedef struct {
   float lr, beta1, beta2, eps, weight_decay;
   float correction1, correction2; /* 1 - beta^t */
@@ -59,6 +76,26 @@ typedef struct {
   float lr, momentum, dampening, weight_decay;
   bool nesterov, first; /* first: the momentum buffer takes the gradient as it is */
 } tsr_sgd;
+
+/* How an update ends in a weight w that is kept in bf16 alone, without a copy in f32. The optimizer
+ * computes the new value x in f32 from w, with the bits that it has for an f32 weight; then
+ *   nearest:    w = bf16(x). Changes below 2^-9 |w| are always lost, above 2^-8 |w| never.
+ *   stochastic: w = x rounded up or down by chance, as f32_to_bf16_stochastic does, so that w is x
+ *               on average. `key` must be another one in every step.
+ *   kahan:      (Kahan 1965, as in low-precision AdamW) c, zeros at first, is bf16 too:
+ *                 t  = c + (x - w)           the update goes to the compensation first
+ *                 w' = bf16(w + t)
+ *                 c' = bf16(t - (w' - w))    c carries what the rounding lost
+ *               with f32 between. w + c is the weight to 16 bits: a step's error in it is at most
+ *               2^-17 |w| (and f32's own), so changes below that may be lost. Gradients and decay
+ *               are those of w. */
+typedef enum { TSR_ROUND_NEAREST, TSR_ROUND_STOCHASTIC, TSR_ROUND_KAHAN } tsr_rounding_kind;
+typedef struct {
+  tsr_rounding_kind kind;
+  uint64_t key;           /* stochastic */
+  const tsr_box *box;     /* stochastic: where w lies */
+  uint16_t *compensation; /* kahan: c, one for each weight */
+} tsr_rounding;
 
 typedef struct {
   const char *isa; /* "x86-64", "x86-64-v3", "x86-64-v4", "generic" */
@@ -156,6 +193,41 @@ typedef struct {
       const float *k, const float *v, const float *out, const float *stats, void *scratch,
       int64_t begin, int64_t end);
 
+  /* ---- context-parallel attention. `acc` is kept from step 0, which begins the sum, through step
+   * members-1 to `finish`; it holds every item's parts at fixed places. ---- */
+  /* bytes of an acc, the same for every coord and step; bytes of scratch per thread, all passes */
+  int64_t (*attention_ring_acc)(const tsr_attention_ring *r, tsr_attention_sum sum);
+  int64_t (*attention_ring_scratch)(const tsr_attention_ring *r);
+  /* q is the member's own, k and v those of member (coord - step) mod members, in that member's
+   * order. Items are b*H + h. */
+  void (*attention_ring)(
+      const tsr_attention_ring *r, float *acc, const float *q, const float *k, const float *v,
+      void *scratch, int64_t begin, int64_t end);
+  void (*attention_ring_finish)(
+      const tsr_attention_ring *r, float *out, float *stats, const float *acc, int64_t begin,
+      int64_t end);
+  /* rows (B,H,T,3) = maximum, sum, delta = dout . out, which the gradients need. Items are b*H + h.
+   */
+  void (*attention_ring_rows)(
+      const tsr_attention_ring *r, float *rows, const float *dout, const float *out,
+      const float *stats, int64_t begin, int64_t end);
+  /* dout, q and rows are the member's own, k and v those of member (coord - step) mod members.
+   * Items are b*H + h. */
+  void (*attention_ring_dq)(
+      const tsr_attention_ring *r, float *acc, const float *dout, const float *q, const float *k,
+      const float *v, const float *rows, void *scratch, int64_t begin, int64_t end);
+  void (*attention_ring_dq_finish)(
+      const tsr_attention_ring *r, float *dq, const float *acc, int64_t begin, int64_t end);
+  /* k and v are the member's own, dout, q and rows those of member (coord + step) mod members.
+   * Items are b*G + g; inside a unit the group's heads are added in their order. */
+  void (*attention_ring_dkv)(
+      const tsr_attention_ring *r, float *acc, const float *dout, const float *q,
+      const float *rows, const float *k, const float *v, void *scratch, int64_t begin,
+      int64_t end);
+  void (*attention_ring_dkv_finish)(
+      const tsr_attention_ring *r, float *dk, float *dv, const float *acc, int64_t begin,
+      int64_t end);
+
   /* ---- losses. targets < 0 (ignore_index -100) give 0 loss and gradient ---- */
   /* logits (R, V_local), columns v_begin.. of the vocabulary, of which those below v_valid count
    * (the rest is padding). For each of `units` equal runs of columns: stats (R, units, 3) =
@@ -210,6 +282,31 @@ typedef struct {
   void (*sgd)(
       const tsr_sgd *o, float *w, float *buffer, const float *grad, float grad_scale, int64_t begin,
       int64_t end);
+  /* The same on weights in bf16; everything else stays in f32. */
+  void (*adamw_bf16)(
+      const tsr_adamw *o, const tsr_rounding *rounding, uint16_t *w, float *m, float *v,
+      float *v_max, const float *grad, float grad_scale, int64_t begin, int64_t end);
+  void (*sgd_bf16)(
+      const tsr_sgd *o, const tsr_rounding *rounding, uint16_t *w, float *buffer, const float *grad,
+      float grad_scale, int64_t begin, int64_t end);
+
+  /* ---- half precision: items are elements; out and x must not overlap; the bits are the same on
+   * every level. To a narrower type: to nearest, ties to even; subnormal numbers are exact; a NaN
+   * stays a (quiet) NaN with its sign; what is too large becomes infinity. ---- */
+  void (*bf16_to_f32)(float *out, const uint16_t *x, int64_t begin, int64_t end);
+  void (*f32_to_bf16)(uint16_t *out, const float *x, int64_t begin, int64_t end);
+  /* Away from zero with a probability that is the discarded part of the fraction, else towards
+   * zero: the upper 16 bits of the element's Philox word are added below the last bit that stays.
+   * Element index as for `random_normal`; items are elements in the box's local row-major order. */
+  void (*f32_to_bf16_stochastic)(
+      uint16_t *out, const float *x, uint64_t key, const tsr_box *box, int64_t begin, int64_t end);
+  void (*fp16_to_f32)(float *out, const uint16_t *x, int64_t begin, int64_t end);
+  void (*f32_to_fp16)(uint16_t *out, const float *x, int64_t begin, int64_t end);
+  /* FP8 E4M3 (OCP's: no infinities). Saturating: above 448, infinity too, becomes 448; a NaN of
+   * either sign becomes 0x7F. */
+  void (*e4m3_to_f32)(float *out, const uint8_t *x, int64_t begin, int64_t end);
+  void (*f32_to_e4m3)(uint8_t *out, const float *x, int64_t begin, int64_t end);
+  /* ---- end of half precision ---- */
 } tsr_kernels;
 
 enum { TSR_SUM_BLOCK = 4096 };

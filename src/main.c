@@ -160,6 +160,8 @@ static bool compile(app *a) {
   o.scratch_context = &a->device;
   if (!tsr_compile(a->arena, &o, TSR_COMPILE_TRAIN, &a->training, a->diags)) return false;
   if (a->training.graph->loss < 0) return true;
+  o.cut = &a->training.cut;
+  o.order_of_training = a->training.programs.order;
   const tsr_config_training *t = &a->config->training;
   bool evaluates = t->eval_every && t->validation_fraction > 0;
   bool samples = a->has_source && t->sample_tokens && a->training.has_logits;
@@ -188,8 +190,11 @@ static void print_dumps(const app *a) {
   if (tsr_cli_dumps(&a->cli, "groups")) tsr_parallel_print(a->parallel, &text);
   if (tsr_cli_dumps(&a->cli, "graph")) tsr_graph_print(a->training.graph, false, &text);
   if (tsr_cli_dumps(&a->cli, "placement")) tsr_graph_print(a->training.placed, true, &text);
-  if (tsr_cli_dumps(&a->cli, "program")) tsr_program_print(a->training.program, &text);
-  if (tsr_cli_dumps(&a->cli, "memory")) tsr_program_print_memory(a->training.program, &text);
+  const tsr_programs *p = &a->training.programs;
+  for (int s = 0; tsr_cli_dumps(&a->cli, "program") && s < p->order->stages; s++)
+    tsr_program_print(p->of_stage[s], &text);
+  for (int s = 0; tsr_cli_dumps(&a->cli, "memory") && s < p->order->stages; s++)
+    tsr_program_print_memory(p->of_stage[s], &text);
   print_text(&text);
 }
 
@@ -197,7 +202,7 @@ static void print_dumps(const app *a) {
  * has. */
 static void add_units(const app *a, tsr_text *text) {
   int64_t dp = a->parallel->size[TSR_DP], step = a->batch_units / dp;
-  int64_t microbatch = step / a->config->training.gradient_accumulation_steps;
+  int64_t microbatch = step / a->parallel->microbatches;
   bool common =
       tsr_tree_is_subtree(a->batch_units, step) && tsr_tree_is_subtree(a->batch_units, microbatch);
   int64_t sequence = a->training.graph ? a->training.graph->units.sequence : 1;
@@ -224,8 +229,8 @@ static void print_start(const app *a) {
 static void print_plan(const app *a) {
   tsr_plan plan;
   tsr_text text = {0};
-  tsr_plan_make(a->training.program, &plan);
-  tsr_plan_print(&plan, a->training.program, a->parallel, &text);
+  tsr_plan_make(a->training.programs.of_stage[0], &plan);
+  tsr_plan_print(&plan, a->training.programs.of_stage[0], a->parallel, &text);
   print_text(&text);
 }
 
@@ -365,8 +370,8 @@ static bool train(app *a, int *ret_signal) {
   if (!open_out(a, &metrics) || !check_metrics(a, metrics) ||
       !tsr_metrics_open(a->arena, metrics, false, &o.metrics, a->diags))
     return false;
-  const tsr_compiled *evaluation = a->evaluation.program ? &a->evaluation : NULL;
-  const tsr_compiled *generation = a->generation.program ? &a->generation : NULL;
+  const tsr_compiled *evaluation = a->evaluation.placed ? &a->evaluation : NULL;
+  const tsr_compiled *generation = a->generation.placed ? &a->generation : NULL;
   bool ok = a->training.graph->loss < 0
                 ? tsr_run_graph(&o, &a->training, a->diags)
                 : tsr_train(&o, &a->training, evaluation, generation, ret_signal, a->diags);

@@ -1,5 +1,7 @@
 /* AdamW (Loshchilov & Hutter 2019) and SGD with PyTorch's order of operations. */
+#include "kernels/cpu/half.h"
 #include "kernels/cpu/level.h"
+#include <assert.h>
 #include <math.h>
 #include <stddef.h>
 
@@ -56,5 +58,62 @@ void LEVEL(sgd)(
     float b = first ? g : momentum * buffer[i] + fresh * g;
     buffer[i] = b;
     w[i] = w[i] - lr * (nesterov ? g + momentum * b : b);
+  }
+}
+
+/* ---- weights in bf16: blocks of them are widened, updated as f32 weights are, and rounded ---- */
+
+enum { BLOCK = 1024 };
+
+static void kahan_store(uint16_t *w, uint16_t *c, const float *x, int64_t n) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    float old = bf16_value(w[i]);
+    float t = bf16_value(c[i]) + (x[i] - old);
+    uint16_t rounded = bf16_nearest(old + t);
+    w[i] = rounded;
+    c[i] = bf16_nearest(t - (bf16_value(rounded) - old));
+  }
+}
+
+/* The new values x of the n weights from element `at` on; w is still the old ones. */
+static void
+weights_store(const tsr_rounding *rounding, uint16_t *w, const float *x, int64_t at, int64_t n) {
+  switch (rounding->kind) {
+  case TSR_ROUND_NEAREST:
+    LEVEL(f32_to_bf16)(w + at, x, 0, n);
+    return;
+  case TSR_ROUND_STOCHASTIC:
+    bf16_stochastic(w + at, x, rounding->key, rounding->box, at, n);
+    return;
+  case TSR_ROUND_KAHAN:
+    kahan_store(w + at, rounding->compensation + at, x, n);
+    return;
+  }
+  assert(!"a rounding");
+}
+
+void LEVEL(adamw_bf16)(
+    const tsr_adamw *o, const tsr_rounding *rounding, uint16_t *w, float *m, float *v, float *v_max,
+    const float *grad, float grad_scale, int64_t begin, int64_t end) {
+  float x[BLOCK];
+  for (int64_t at = begin, n; at < end; at += n) {
+    n = end - at < BLOCK ? end - at : BLOCK;
+    LEVEL(bf16_to_f32)(x, w + at, 0, n);
+    float *seen = o->amsgrad ? v_max + at : NULL;
+    LEVEL(adamw)(o, x, m + at, v + at, seen, grad + at, grad_scale, 0, n);
+    weights_store(rounding, w, x, at, n);
+  }
+}
+
+void LEVEL(sgd_bf16)(
+    const tsr_sgd *o, const tsr_rounding *rounding, uint16_t *w, float *buffer, const float *grad,
+    float grad_scale, int64_t begin, int64_t end) {
+  float x[BLOCK];
+  for (int64_t at = begin, n; at < end; at += n) {
+    n = end - at < BLOCK ? end - at : BLOCK;
+    LEVEL(bf16_to_f32)(x, w + at, 0, n);
+    LEVEL(sgd)(o, x, buffer ? buffer + at : NULL, grad + at, grad_scale, 0, n);
+    weights_store(rounding, w, x, at, n);
   }
 }

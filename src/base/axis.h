@@ -14,11 +14,21 @@ static inline const char *tsr_axis_name(int axis) {
 typedef enum { TSR_REPLICATE, TSR_SHARD, TSR_PARTIAL } tsr_placement_kind;
 typedef struct {
   tsr_placement_kind kind;
-  int dim; /* of TSR_SHARD, else 0 */
+  int dim;    /* of TSR_SHARD, else 0 */
+  int groups; /* of TSR_SHARD, > 1: the members are so many groups of neighbours, and each group
+                 holds all blocks (hybrid sharding); else 0 */
 } tsr_placement;
 
 static inline int tsr_placement_equal(tsr_placement a, tsr_placement b) {
-  return a.kind == b.kind && a.dim == b.dim;
+  return a.kind == b.kind && a.dim == b.dim && a.groups == b.groups;
+}
+
+/* Into how many blocks a dimension is cut over an axis of `size`, and which one a coord holds. */
+static inline int tsr_placement_blocks(tsr_placement p, int size) {
+  return p.groups > 1 ? size / p.groups : size;
+}
+static inline int tsr_placement_block(tsr_placement p, int size, int coord) {
+  return coord % tsr_placement_blocks(p, size);
 }
 
 #endif

@@ -6,6 +6,7 @@
  *   all_reduce       each holds a summand                     → each holds the sum
  *   reduce_scatter   each holds a summand                     → member i holds slice i of dim of
  * the sum all_gather       member i holds slice i of dim            → each holds the whole
+ * with g groups each slice is one of m / g, and all_gather stays inside the group
  *   all_to_all       member i holds slice i of dimension from → member i holds slice i of dimension
  * to */
 #ifndef TSR_COMM_COLLECTIVE_H
@@ -16,6 +17,7 @@
 typedef struct {
   tsr_op op;
   int members;
+  int groups; /* 1, or so many groups of neighbours each hold all blocks */
   float *const *in;
   float *const *out;
   int ndim;

@@ -41,23 +41,26 @@ static void all_reduce(const tsr_collective *c, int64_t begin, int64_t end) {
 
 /* Items are (outer, member): the member's slice of one outer row. */
 static void reduce_scatter(const tsr_collective *c, int64_t begin, int64_t end) {
-  int64_t whole = product(c, c->to, c->ndim), part = whole / c->members;
+  int64_t blocks = c->members / c->groups;
+  int64_t whole = product(c, c->to, c->ndim), part = whole / blocks;
   for (int64_t i = begin; i < end; i++) {
     int64_t outer = i / c->members, member = i % c->members;
     for (int64_t at = 0; at < part; at += BLOCK)
       sum_block(
-          c, c->out[member] + outer * part + at, outer * whole + member * part + at,
+          c, c->out[member] + outer * part + at, outer * whole + member % blocks * part + at,
           part - at < BLOCK ? part - at : BLOCK);
   }
 }
 
 static void all_gather(const tsr_collective *c, int64_t begin, int64_t end) {
-  int64_t whole = product(c, c->from, c->ndim), part = whole / c->members;
+  int64_t blocks = c->members / c->groups;
+  int64_t whole = product(c, c->from, c->ndim), part = whole / blocks;
   for (int64_t i = begin; i < end; i++) {
-    int64_t outer = i / c->members, member = i % c->members;
+    int64_t outer = i / c->members, member = i % c->members, first = member / blocks * blocks;
     const float *slice = c->in[member] + outer * part;
-    for (int m = 0; m < c->members; m++)
-      memcpy(c->out[m] + outer * whole + member * part, slice, sizeof(float) * (size_t)part);
+    for (int64_t m = first; m < first + blocks; m++)
+      memcpy(
+          c->out[m] + outer * whole + member % blocks * part, slice, sizeof(float) * (size_t)part);
   }
 }
 

@@ -58,6 +58,10 @@ static const char *find_way(tsr_arena *arena, const char *path, const tsr_yaml *
     if (tsr_yaml_get(root, "optimizer_config"))
       return tsr_arena_printf(arena, "optimizer_config.%s", key);
   }
+  bool multihost =
+      starts_with(path, "multihost_config.") && !tsr_yaml_get(root, "multihost_config");
+  if (multihost && tsr_yaml_get(training, "multihost_config"))
+    return tsr_arena_printf(arena, "training_config.%s", path);
   return path;
 }
 
@@ -116,6 +120,13 @@ static void read_optimizer_files(tsr_loader *l) {
   }
 }
 
+/* tt-train names it in training_config, or writes it there. */
+static void read_multihost_file(tsr_loader *l) {
+  static const char name[] = "training_config.multihost_config";
+  const tsr_yaml *node = tsr_loader_value(l, name);
+  if (node) tsr_multihost_read(l, tsr_loader_key(l, name), node);
+}
+
 static void keep_graph_sections(tsr_loader *l) {
   tsr_config *c = l->config;
   c->graph = tsr_loader_value(l, "graph");
@@ -134,6 +145,7 @@ static void interpret(tsr_loader *l, const tsr_yaml *root) {
   }
   if (!read_rootless(l, root)) tsr_section_read(l, "", root);
   read_optimizer_files(l);
+  read_multihost_file(l);
   keep_graph_sections(l);
   tsr_model_section_read(l);
   tsr_config_resolve(l);

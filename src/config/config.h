@@ -13,12 +13,17 @@
 #include "base/axis.h"
 #include "config/yaml.h"
 
-enum { TSR_MESH_NDIM_MAX = 4 };
+enum { TSR_MESH_NDIM_MAX = 4, TSR_STAGES_MAX = 4096 };
 
 typedef enum { TSR_TOKENS_CHAR, TSR_TOKENS_BYTE, TSR_TOKENS_BPE } tsr_tokenizer_type;
 typedef enum { TSR_OPTIMIZER_ADAMW, TSR_OPTIMIZER_SGD, TSR_OPTIMIZER_NOOP } tsr_optimizer_type;
 typedef enum { TSR_NUMERICS_DETERMINISTIC, TSR_NUMERICS_FAST } tsr_numerics_policy;
 typedef enum { TSR_RUNNER_DEFAULT, TSR_RUNNER_MEMORY_EFFICIENT } tsr_runner;
+typedef enum { TSR_PRECISION_F32, TSR_PRECISION_BF16, TSR_PRECISION_FP16 } tsr_precision;
+typedef enum { TSR_RECOMPUTE_NONE, TSR_RECOMPUTE_FULL, TSR_RECOMPUTE_SELECTIVE } tsr_recompute;
+typedef enum { TSR_OFFLOAD_NONE, TSR_OFFLOAD_FILE } tsr_offload;
+typedef enum { TSR_BALANCE_FLOPS, TSR_BALANCE_MEMORY } tsr_balance;
+typedef enum { TSR_CP_CONTIGUOUS, TSR_CP_ZIGZAG } tsr_cp_layout;
 
 /* In the order of tsr_lr_kind (train/learning_rate.h), which defines the curves. */
 typedef enum {
@@ -28,6 +33,9 @@ typedef enum {
   TSR_SCHEDULER_COSINE,
   TSR_SCHEDULER_WSD,
 } tsr_scheduler_type;
+
+/* The first two in the order of tsr_loss_scale_mode (train/loss_scale.h); static: it stays. */
+typedef enum { TSR_SCALE_TESSERA, TSR_SCALE_INTERVAL, TSR_SCALE_STATIC } tsr_scale_mode;
 
 typedef struct {
   const char *project_name;
@@ -53,8 +61,12 @@ typedef struct {
   int64_t ignore_index;        /* targets of this value have no loss */
   int64_t sample_every;        /* steps between generated samples; 0: only at the end */
   int64_t sample_tokens;
-  tsr_runner runner; /* memory_efficient: recompute each block's activations */
-  bool mixed_precision;
+  tsr_runner runner;           /* memory_efficient if, and only if, schedule.recompute is full */
+  bool mixed_precision;        /* whether precision is not f32 */
+  tsr_precision precision;     /* of what is computed between the f32 parameters and the loss */
+  tsr_scale_mode loss_scale;   /* read with fp16 only */
+  double loss_scale_init;      /* at least 1; of tessera at most 65536 */
+  int64_t loss_scale_interval; /* good steps, >= 1 */
 } tsr_config_training;
 
 typedef struct {
@@ -64,7 +76,8 @@ typedef struct {
   bool amsgrad;
   double momentum, dampening; /* sgd */
   bool nesterov;
-  bool stochastic_rounding, kahan_summation; /* without effect: parameters are stored in f32 */
+  /* At most one; with precision bf16: parameters are stored in bf16, and there is no f32 copy. */
+  bool stochastic_rounding, kahan_summation;
 } tsr_config_optimizer;
 
 typedef struct {
@@ -86,6 +99,7 @@ typedef struct {
   bool enable_ddp, enable_fsdp, enable_tp, enable_pp, enable_cp, enable_ep, enable_sp;
   const char *mesh_graph_descriptor; /* "": not given */
   int64_t memory_limit;              /* bytes a worker may use; 0: what the machine has */
+  tsr_cp_layout cp_layout;           /* which parts of the sequence a rank of cp holds */
 } tsr_config_device;
 
 typedef struct {
@@ -118,7 +132,37 @@ typedef struct {
 typedef struct {
   bool all_reduce_overlap;
   int64_t pipeline_microbatches; /* 0: gradient_accumulation_steps */
+  tsr_recompute recompute;
+  int64_t recompute_every; /* of full: every so many blocks one is computed again */
+  int64_t bucket_size;     /* bytes, >= 1 */
 } tsr_config_schedule;
+
+typedef struct {
+  const char *name;  /* "": it has none */
+  const char *begin; /* the node that it begins with; "": the first stage, which begins the model */
+  tsr_place place;
+} tsr_config_stage;
+
+/* At most one of stages and blocks_per_rank is given. Whether the counts are those of pp, and the
+ * nodes those of the model, is not known here. */
+typedef struct {
+  const char *schedule;      /* as it is written: "1f1b", "ZB-H1", "file:PATH" */
+  const char *schedule_file; /* that PATH, found as other YAML paths are; NULL: a named order */
+  int64_t virtual_stages;    /* 0: one, or two where the order needs them */
+  const tsr_config_stage *stages;
+  int stages_count; /* 0: not given */
+  const int *blocks_per_rank;
+  int blocks_count; /* 0: not given */
+  tsr_place blocks_place;
+  tsr_balance balance;
+  int64_t workers; /* above 0: so many stages, the mesh's outermost axis, not in mesh_shape */
+} tsr_config_pipeline;
+
+typedef struct {
+  int64_t stage; /* 0 to 3 */
+  tsr_offload offload;
+  const char *offload_path; /* "": not given; with ${NAME} expanded */
+} tsr_config_zero;
 
 typedef struct tsr_config {
   const char *file;
@@ -131,6 +175,8 @@ typedef struct tsr_config {
   tsr_config_eval eval;
   tsr_config_numerics numerics;
   tsr_config_schedule schedule;
+  tsr_config_pipeline pipeline;
+  tsr_config_zero zero;
   /* A hand-written graph's sections, as they stand in the file; NULL where there is none. */
   const tsr_yaml *graph, *tensors, *inputs, *parameters, *outputs;
   const struct tsr_config_origins *origins; /* of every value: private to src/config */

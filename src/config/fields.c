@@ -42,7 +42,39 @@ static const tsr_field_choice positions[] = {
 static const tsr_field_choice cp_backwards[] = {
     {"two_pass", 0}, {"cyclic", 1}, {"cyclic_in_place", 2}, {0}};
 static const tsr_field_choice cp_transports[] = {{"direct", 0}, {0}};
-static const tsr_field_choice cp_layouts[] = {{"contiguous", 0}, {"zigzag", 1}, {0}};
+static const tsr_field_choice cp_layouts[] = {
+    {"contiguous", TSR_CP_CONTIGUOUS}, {"zigzag", TSR_CP_ZIGZAG}, {0}};
+static const tsr_field_choice precisions[] = {
+    {"f32", TSR_PRECISION_F32}, {"bf16", TSR_PRECISION_BF16}, {"fp16", TSR_PRECISION_FP16}, {0}};
+static const tsr_field_choice scale_modes[] = {
+    {"tessera", TSR_SCALE_TESSERA},
+    {"interval", TSR_SCALE_INTERVAL},
+    {"static", TSR_SCALE_STATIC},
+    {0}};
+static const tsr_field_choice recomputes[] = {
+    {"none", TSR_RECOMPUTE_NONE},
+    {"full", TSR_RECOMPUTE_FULL},
+    {"selective", TSR_RECOMPUTE_SELECTIVE},
+    {0}};
+static const tsr_field_choice balances[] = {
+    {"flops", TSR_BALANCE_FLOPS}, {"memory", TSR_BALANCE_MEMORY}, {"auto", TSR_BALANCE_FLOPS}, {0}};
+static const tsr_field_choice pipeline_axes[] = {{"pp", TSR_PP}, {0}};
+static const tsr_field_choice offloads[] = {
+    {"none", TSR_OFFLOAD_NONE},
+    {"file", TSR_OFFLOAD_FILE},
+    {"cpu", TSR_OFFLOAD_FILE},
+    {"nvme", TSR_OFFLOAD_FILE},
+    {0}};
+static const tsr_field_choice partitions[] = {
+    {"dimension", 0},
+    {"owner_hash", 1,
+     "an owner for each whole parameter, by its name's hash (owner_hash); "
+     "dimension splits every parameter over dp"},
+    {"flat", 2,
+     "one flat array of all parameters, cut into equal parts (flat); dimension splits "
+     "every parameter over dp"},
+    {0}};
+static const tsr_field_choice sockets[] = {{"mpi", 0}, {"fabric", 1}, {0}};
 
 #define T "training_config"
 #define O "training_config.optimizer"
@@ -56,6 +88,11 @@ static const tsr_field_choice cp_layouts[] = {{"contiguous", 0}, {"zigzag", 1}, 
 #define L "logging_config"
 #define F "transformer_config"
 #define P "mlp_config"
+#define PIPE "pipeline"
+#define Z "zero"
+#define SCALE "training_config.loss_scale"
+#define HOSTS "multihost_config"
+#define HOSTS_PIPE "multihost_config.pipeline_parallel_config"
 
 #define INT TSR_FIELD_INT
 #define SEED TSR_FIELD_SEED
@@ -67,6 +104,8 @@ static const tsr_field_choice cp_layouts[] = {{"contiguous", 0}, {"zigzag", 1}, 
 #define SHAPE TSR_FIELD_SHAPE
 #define IDS TSR_FIELD_IDS
 #define AXES TSR_FIELD_AXES
+#define STAGES TSR_FIELD_STAGES
+#define BLOCKS TSR_FIELD_BLOCKS
 #define SECTION TSR_FIELD_SECTION
 #define FREE TSR_FIELD_FREE
 
@@ -150,6 +189,8 @@ void tsr_field_describe(const tsr_field *field, tsr_text *text) {
       [SHAPE] = "a list of 1 to 4 integers",
       [IDS] = "a list of integers",
       [AXES] = "a list of axis names",
+      [STAGES] = "a list of nodes or of maps {name, begin}",
+      [BLOCKS] = "a list of integers or a map {rank: integer}",
       [SECTION] = "a map",
       [FREE] = "a value",
   };

@@ -16,6 +16,8 @@ typedef enum {
   TSR_FIELD_SHAPE,   /* a list of counts: device.mesh_shape */
   TSR_FIELD_IDS,     /* a list of numbers from 0: device.device_ids */
   TSR_FIELD_AXES,    /* a list of axis names: device.axes */
+  TSR_FIELD_STAGES,  /* a list of nodes, or of maps {name, begin}: pipeline.stages */
+  TSR_FIELD_BLOCKS,  /* a list of counts, or a map {rank: count}: pipeline.blocks_per_rank */
   TSR_FIELD_SECTION, /* a map whose keys are rows of this table */
   TSR_FIELD_FREE,    /* a map that other parts read, or a value that is read by hand */
 } tsr_field_type;
@@ -47,16 +49,17 @@ typedef struct {
   const tsr_field_choice *choices; /* ends with a NULL name */
   const char *same_as;             /* another spelling of this "section.key" */
   tsr_field_verdict verdict;
-  const char *why; /* the feature, or why there is no effect */
-  bool file;       /* a section that may stand in a file of its own, named by a path */
-  bool legacy;     /* tt-train's old optimizer keys */
-  bool unprinted;  /* `--print-config` shows what it resolves to instead */
+  const char *why;  /* the feature, or why there is no effect */
+  bool file;        /* a section that may stand in a file of its own, named by a path */
+  const char *word; /* of a section: the key that a word in place of the map means */
+  bool legacy;      /* tt-train's old optimizer keys */
+  bool unprinted;   /* `--print-config` shows what it resolves to instead */
   const char *doc;
 } tsr_field;
 
 extern const tsr_field tsr_fields[];
 extern const int tsr_fields_count;
-enum { TSR_FIELDS_MAX = 224 };
+enum { TSR_FIELDS_MAX = 256 };
 
 /* The row of a key in a section, or -1; `section_length` bytes of `section` count. */
 int tsr_field_find(const char *section, size_t section_length, const char *key);

@@ -20,6 +20,10 @@ typedef struct {
 /* What was given for "section.key" (or for another name of it), or NULL. */
 const tsr_yaml *tsr_loader_value(const tsr_loader *loader, const char *dotted_key);
 const tsr_yaml *tsr_loader_key(const tsr_loader *loader, const char *dotted_key);
+/* What `from` gave where `to` was not given comes from there. */
+void tsr_loader_take_origin(tsr_loader *loader, const char *to, const char *from);
+/* The error, at `b`, that two keys which were given do not go together; returns false. */
+bool tsr_loader_contradict(tsr_loader *loader, const char *a, const char *b);
 /* The file beside which the files are that a value names; an override stands for the run's file. */
 const char *tsr_loader_file_of(const tsr_loader *loader, const tsr_yaml *node);
 
@@ -30,6 +34,9 @@ bool tsr_value_read(
     tsr_loader *loader, const tsr_field *field, const char *key, const tsr_yaml *node);
 /* Writes the defaults of all rows. */
 void tsr_value_defaults(tsr_loader *loader);
+/* "'key' must be an integer, found …"; returns false. */
+bool tsr_value_wrong_type(
+    tsr_loader *loader, const tsr_field *field, const char *key, const tsr_yaml *node);
 /* "unsupported feature: …" at the place. */
 bool tsr_value_unsupported(tsr_loader *loader, tsr_place place, const char *feature);
 
@@ -38,6 +45,16 @@ bool tsr_value_unsupported(tsr_loader *loader, tsr_place place, const char *feat
 void tsr_section_read(tsr_loader *loader, const char *section, const tsr_yaml *map);
 /* The error of a key that a section does not have. */
 void tsr_section_unknown(tsr_loader *loader, const char *section, const tsr_yaml *key);
+
+/* --- pipeline_section.c --- */
+/* As tsr_value_read, of the types STAGES and BLOCKS. */
+bool tsr_stages_read(
+    tsr_loader *loader, const tsr_field *field, const char *key, const tsr_yaml *node);
+bool tsr_blocks_read(
+    tsr_loader *loader, const tsr_field *field, const char *key, const tsr_yaml *node);
+/* Reads a multihost_config, wherever it stands; there may be one. */
+void tsr_multihost_read(tsr_loader *loader, const tsr_yaml *key, const tsr_yaml *node);
+void tsr_pipeline_resolve(tsr_loader *loader);
 
 /* --- include.c --- */
 /* Whether the row's section may stand in a file of its own, named by a path. */
@@ -51,6 +68,10 @@ char *tsr_include_expand(tsr_arena *arena, const char *name, const char **ret_un
 
 /* --- model_section.c --- */
 void tsr_model_section_read(tsr_loader *loader);
+
+/* --- resolve_step.c --- */
+/* How a step is computed: precision, loss scale, recompute, ZeRO. */
+void tsr_step_resolve(tsr_loader *loader);
 
 /* --- resolve.c --- */
 /* The rules over several keys: optimizer, schedule, mesh, clipping. */

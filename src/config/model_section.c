@@ -70,12 +70,8 @@ static void read_document_key(tsr_loader *l, const tsr_yaml *key, const tsr_yaml
   else if (!strcmp(key->text, "graph")) use_graph_file(l, value);
   else if (!strcmp(key->text, "dit_config"))
     tsr_value_unsupported(l, key->place, "diffusion transformers (dit_config)");
-  else if (!strcmp(key->text, "multihost_config")) {
-    bool enabled;
-    if (tsr_yaml_bool(tsr_yaml_get(value, "enabled"), &enabled) && !enabled)
-      tsr_diag_warning(l->diags, key->place, "'multihost_config' has no effect: it is not enabled");
-    else tsr_value_unsupported(l, key->place, "a pipeline over processes (multihost_config)");
-  } else {
+  else if (!strcmp(key->text, "multihost_config")) tsr_multihost_read(l, key, value);
+  else {
     tsr_diag_error(l->diags, key->place, "unknown key '%s' in a model", key->text);
     tsr_diag_nearest(l->diags, key->text, keys, 3);
   }

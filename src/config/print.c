@@ -51,14 +51,14 @@ static void print_quoted(const char *string, tsr_text *text) {
 }
 
 /* A text that must stay a text. */
-static void print_string(const char *string, tsr_text *text) {
+static void print_string(const char *string, bool flow, tsr_text *text) {
   tsr_yaml node = {.kind = TSR_YAML_SCALAR, .text = string, .text_length = strlen(string)};
   int64_t integer;
   double number;
   bool truth;
   bool other = tsr_yaml_int(&node, &integer) || tsr_yaml_float(&node, &number) ||
                tsr_yaml_bool(&node, &truth) || !strcasecmp(string, "null") || *string == '~';
-  if (other || !is_plain(string, false)) print_quoted(string, text);
+  if (other || !is_plain(string, flow)) print_quoted(string, text);
   else tsr_text_add(text, "%s", string);
 }
 
@@ -142,6 +142,25 @@ static void print_ints(const int *items, int count, tsr_text *text) {
   tsr_text_add(text, "]");
 }
 
+/* Stages without names as a list of nodes, which is of those behind the first. */
+static void print_stages(const tsr_config_pipeline *p, tsr_text *text) {
+  bool named = p->stages_count && *p->stages[0].name;
+  int first = named ? 0 : 1;
+  tsr_text_add(text, "[");
+  for (int i = first; i < p->stages_count; i++) {
+    const tsr_config_stage *s = &p->stages[i];
+    tsr_text_add(text, "%s", i > first ? ", " : "");
+    if (named) {
+      tsr_text_add(text, "{name: ");
+      print_string(s->name, true, text);
+      tsr_text_add(text, "%s", *s->begin ? ", begin: " : "");
+    }
+    if (*s->begin) print_string(s->begin, true, text);
+    tsr_text_add(text, "%s", named ? "}" : "");
+  }
+  tsr_text_add(text, "]");
+}
+
 static void print_value(const tsr_config *config, const tsr_field *f, tsr_text *text) {
   const void *at = (const char *)config + f->at;
   const tsr_config_device *d = &config->device;
@@ -160,7 +179,7 @@ static void print_value(const tsr_config *config, const tsr_field *f, tsr_text *
     tsr_text_add(text, "%s", *(const bool *)at ? "true" : "false");
     break;
   case TSR_FIELD_TEXT:
-    print_string(*(const char *const *)at, text);
+    print_string(*(const char *const *)at, false, text);
     break;
   case TSR_FIELD_CHOICE:
     tsr_text_add(text, "%s", tsr_field_choice_name(f, *(const int *)at));
@@ -176,6 +195,12 @@ static void print_value(const tsr_config *config, const tsr_field *f, tsr_text *
     for (int i = 0; i < d->axes_count; i++)
       tsr_text_add(text, "%s%s", i ? ", " : "", tsr_axis_name(d->axes[i]));
     tsr_text_add(text, "]");
+    break;
+  case TSR_FIELD_STAGES:
+    print_stages(&config->pipeline, text);
+    break;
+  case TSR_FIELD_BLOCKS:
+    print_ints(config->pipeline.blocks_per_rank, config->pipeline.blocks_count, text);
     break;
   case TSR_FIELD_SECTION:
   case TSR_FIELD_FREE:
@@ -245,14 +270,14 @@ static void print_model(const tsr_config *config, tsr_text *text) {
   tsr_text_add(text, "%s:\n", m->map_name);
   if (!tsr_yaml_get(m->map, "model_type") && !strcmp(m->kind, "transformer")) {
     tsr_text_add(text, "  model_type: ");
-    print_string(m->model_type, text);
+    print_string(m->model_type, false, text);
     print_origin(
         config->origins->values[tsr_field_find_dotted("training_config.model_type")], text);
   }
   if (m->graph_file) {
     tsr_yaml node = {.place = m->graph_place};
     tsr_text_add(text, "  graph: ");
-    print_string(m->graph_file, text);
+    print_string(m->graph_file, false, text);
     print_origin(&node, text);
   }
   for (int i = 0; i < m->map->count; i++) {

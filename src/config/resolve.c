@@ -11,14 +11,6 @@ static bool is_true(const tsr_loader *l, const char *dotted_key) {
   return tsr_yaml_bool(tsr_loader_value(l, dotted_key), &value) && value;
 }
 
-/* A value that another key gave comes from there. */
-static void take_origin(tsr_loader *l, const char *to, const char *from) {
-  int row = tsr_field_find_dotted(to);
-  if (l->origins->values[row] || !given(l, from)) return;
-  l->origins->keys[row] = tsr_loader_key(l, from);
-  l->origins->values[row] = tsr_loader_value(l, from);
-}
-
 /* --- optimizer --- */
 
 static void set_optimizer(tsr_config *config, const char *name, tsr_optimizer_type type) {
@@ -50,7 +42,7 @@ static void read_legacy_type(tsr_loader *l) {
     tsr_diag_error(
         l->diags, tsr_loader_key(l, "training_config.use_no_op")->place,
         "'use_no_op' and 'use_moreh_adamw' are both true");
-  take_origin(
+  tsr_loader_take_origin(
       l, "training_config.optimizer.type",
       no_op ? "training_config.use_no_op" : "training_config.use_moreh_adamw");
   if (no_op) set_optimizer(l->config, "NoOp", TSR_OPTIMIZER_NOOP);
@@ -85,8 +77,9 @@ static void warn_other_rules(tsr_loader *l) {
   }
 }
 
+/* They are for parameters that are stored in bf16, as tt-train's are. */
 static void note_rounding(tsr_loader *l, const char *key, bool on) {
-  if (!on) return;
+  if (!on || l->config->training.precision == TSR_PRECISION_BF16) return;
   const tsr_yaml *node =
       tsr_loader_key(l, tsr_arena_printf(l->arena, "training_config.optimizer.%s", key));
   tsr_diag_note(
@@ -107,18 +100,15 @@ static void resolve_optimizer(tsr_loader *l) {
     tsr_diag_error(
         l->diags, tsr_loader_key(l, "training_config.optimizer.nesterov")->place,
         "'nesterov' needs a momentum above 0 and no dampening");
+  if (o->stochastic_rounding && o->kahan_summation)
+    tsr_loader_contradict(
+        l, "training_config.optimizer.stochastic_rounding",
+        "training_config.optimizer.kahan_summation");
   note_rounding(l, "stochastic_rounding", o->stochastic_rounding);
   note_rounding(l, "kahan_summation", o->kahan_summation);
 }
 
 /* --- learning rate --- */
-
-static bool contradict(tsr_loader *l, const char *a, const char *b) {
-  const tsr_yaml *ka = tsr_loader_key(l, a), *kb = tsr_loader_key(l, b);
-  tsr_diag_error(l->diags, kb->place, "'%s' contradicts '%s'", kb->text, ka->text);
-  tsr_diag_hint(l->diags, "'%s' stands in %s:%d", ka->text, ka->place.file, ka->place.line);
-  return false;
-}
 
 /* The type may be written in three places; they must agree. */
 static void resolve_scheduler_type(tsr_loader *l) {
@@ -134,7 +124,7 @@ static void resolve_scheduler_type(tsr_loader *l) {
     for (const tsr_field_choice *c = f->choices; c->name; c++)
       if (!strcmp(c->name, node->text)) type = c->value;
     if (type < 0) continue;
-    if (from && (int)s->type != type) contradict(l, from, keys[i]);
+    if (from && (int)s->type != type) tsr_loader_contradict(l, from, keys[i]);
     s->type = (tsr_scheduler_type)type;
     from = from ? from : keys[i];
   }
@@ -143,7 +133,7 @@ static void resolve_scheduler_type(tsr_loader *l) {
     s->type = TSR_SCHEDULER_WSD;
     from = "scheduler_config";
   }
-  if (from) take_origin(l, "scheduler_config.type", from);
+  if (from) tsr_loader_take_origin(l, "scheduler_config.type", from);
 }
 
 bool tsr_scheduler_uses(tsr_scheduler_type type, const char *key) {
@@ -237,13 +227,13 @@ static void resolve_clipping(tsr_loader *l) {
   double norm;
   if (!tsr_yaml_float(tsr_loader_value(l, both), &norm)) return;
   if (given(l, "training_config.use_clip_grad_norm") && t->use_clip_grad_norm != (norm > 0))
-    contradict(l, "training_config.use_clip_grad_norm", both);
+    tsr_loader_contradict(l, "training_config.use_clip_grad_norm", both);
   if (given(l, "training_config.clip_grad_norm_max_norm") && norm > 0 &&
       norm != t->clip_grad_norm_max_norm)
-    contradict(l, "training_config.clip_grad_norm_max_norm", both);
+    tsr_loader_contradict(l, "training_config.clip_grad_norm_max_norm", both);
   t->use_clip_grad_norm = norm > 0;
-  take_origin(l, "training_config.use_clip_grad_norm", both);
-  if (norm > 0) take_origin(l, "training_config.clip_grad_norm_max_norm", both);
+  tsr_loader_take_origin(l, "training_config.use_clip_grad_norm", both);
+  if (norm > 0) tsr_loader_take_origin(l, "training_config.clip_grad_norm_max_norm", both);
   if (norm > 0) t->clip_grad_norm_max_norm = norm;
 }
 
@@ -253,9 +243,9 @@ static void resolve_runner(tsr_loader *l) {
   if (!given(l, recompute)) return;
   tsr_runner runner = is_true(l, recompute) ? TSR_RUNNER_MEMORY_EFFICIENT : TSR_RUNNER_DEFAULT;
   if (given(l, "training_config.runner") && t->runner != runner)
-    contradict(l, "training_config.runner", recompute);
+    tsr_loader_contradict(l, "training_config.runner", recompute);
   t->runner = runner;
-  take_origin(l, "training_config.runner", recompute);
+  tsr_loader_take_origin(l, "training_config.runner", recompute);
 }
 
 static void resolve_training(tsr_loader *l) {
@@ -351,8 +341,8 @@ static void resolve_devices(tsr_loader *l, const tsr_yaml *node) {
     memcpy(d->mesh_shape, made.mesh_shape, sizeof d->mesh_shape);
     d->mesh_ndim = made.mesh_ndim;
   }
-  take_origin(l, "device_config.mesh_shape", "mesh.devices");
-  take_origin(l, "device_config.device_ids", "mesh.devices");
+  tsr_loader_take_origin(l, "device_config.mesh_shape", "mesh.devices");
+  tsr_loader_take_origin(l, "device_config.device_ids", "mesh.devices");
   d->device_ids = ids;
   d->device_ids_count = count;
 }
@@ -380,10 +370,10 @@ static void resolve_mesh(tsr_loader *l) {
   const tsr_yaml *devices = tsr_loader_value(l, "mesh.devices");
   d->mesh_auto = mesh && mesh->kind == TSR_YAML_SCALAR && !strcmp(mesh->text, "auto");
   if (given(l, "mesh.shape") && given(l, "device_config.mesh_shape"))
-    contradict(l, "device_config.mesh_shape", "mesh.shape");
-  take_origin(l, "device_config.mesh_shape", "mesh.shape");
+    tsr_loader_contradict(l, "device_config.mesh_shape", "mesh.shape");
+  tsr_loader_take_origin(l, "device_config.mesh_shape", "mesh.shape");
   if (devices && devices->kind == TSR_YAML_LIST && given(l, "device_config.mesh_shape"))
-    contradict(l, "device_config.mesh_shape", "mesh.devices");
+    tsr_loader_contradict(l, "device_config.mesh_shape", "mesh.devices");
   else if (devices) resolve_devices(l, devices);
   check_devices_count(l);
   if (d->axes_count && d->mesh_ndim && d->axes_count != d->mesh_ndim)
@@ -400,7 +390,9 @@ static void resolve_mesh(tsr_loader *l) {
 
 void tsr_config_resolve(tsr_loader *l) {
   resolve_training(l);
+  tsr_step_resolve(l);
   resolve_optimizer(l);
   resolve_scheduler(l);
   resolve_mesh(l);
+  tsr_pipeline_resolve(l);
 }

@@ -72,6 +72,20 @@ static void add_type(const tsr_field *f, tsr_text *text) {
       tsr_text_add(text, "%s\"%s\"", a ? ", " : "", tsr_axis_name(a));
     tsr_text_add(text, "]}, \"maxItems\": %d, \"uniqueItems\": true", TSR_MESH_NDIM_MAX);
     break;
+  case TSR_FIELD_STAGES:
+    tsr_text_add(
+        text, "\"type\": [\"array\", \"null\"], \"items\": {\"type\": [\"string\", \"object\"], "
+              "\"properties\": {\"name\": {\"type\": \"string\"}, \"begin\": {\"type\": "
+              "\"string\"}}, \"required\": [\"name\"], \"additionalProperties\": false}");
+    break;
+  case TSR_FIELD_BLOCKS:
+    tsr_text_add(text, "\"type\": [\"array\", \"object\", \"null\"]");
+    for (int i = 0; i < 2; i++) {
+      tsr_text_add(text, ", \"%s\": {\"type\": \"integer\"", i ? "additionalProperties" : "items");
+      add_range(f, text);
+      tsr_text_add(text, "}");
+    }
+    break;
   case TSR_FIELD_SECTION:
     tsr_text_add(text, "\"type\": \"object\"");
     break;
@@ -83,11 +97,7 @@ static void add_type(const tsr_field *f, tsr_text *text) {
 
 /* What may stand for a feature that is missing: only its being switched off. */
 static void add_unsupported(const tsr_field *f, tsr_text *text) {
-  if (!strcmp(f->key, "multihost_config") && !*f->section)
-    tsr_text_add(
-        text, "\"type\": \"object\", \"properties\": {\"enabled\": {\"const\": false}}, "
-              "\"required\": [\"enabled\"]");
-  else if (!f->standard) tsr_text_add(text, "\"not\": {}");
+  if (!f->standard) tsr_text_add(text, "\"not\": {}");
   else if (f->type == TSR_FIELD_TEXT) tsr_text_add(text, "\"const\": \"%s\"", f->standard);
   else tsr_text_add(text, "\"const\": %s", f->standard);
 }
@@ -106,7 +116,7 @@ static void add_nested(const tsr_field *f, int indent, tsr_text *text) {
   char name[64];
   snprintf(name, sizeof name, "%s%s%s", f->section, *f->section ? "." : "", f->key);
   bool mesh = !strcmp(name, "mesh");
-  if (mesh || f->file) {
+  if (mesh || f->file || f->word) {
     tsr_text_add(text, "\"anyOf\": [\n%*s", indent + 2, "");
     tsr_text_add(
         text, mesh ? "{\"const\": \"auto\"},\n%*s{" : "{\"type\": [\"string\", \"null\"]},\n%*s{",

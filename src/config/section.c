@@ -12,6 +12,20 @@ const tsr_yaml *tsr_loader_key(const tsr_loader *l, const char *dotted_key) {
   return row < 0 ? NULL : l->origins->keys[row];
 }
 
+void tsr_loader_take_origin(tsr_loader *l, const char *to, const char *from) {
+  int row = tsr_field_find_dotted(to);
+  if (l->origins->values[row] || !tsr_loader_value(l, from)) return;
+  l->origins->keys[row] = tsr_loader_key(l, from);
+  l->origins->values[row] = tsr_loader_value(l, from);
+}
+
+bool tsr_loader_contradict(tsr_loader *l, const char *a, const char *b) {
+  const tsr_yaml *ka = tsr_loader_key(l, a), *kb = tsr_loader_key(l, b);
+  tsr_diag_error(l->diags, kb->place, "'%s' contradicts '%s'", kb->text, ka->text);
+  tsr_diag_hint(l->diags, "'%s' stands in %s:%d", ka->text, ka->place.file, ka->place.line);
+  return false;
+}
+
 const char *tsr_loader_file_of(const tsr_loader *l, const tsr_yaml *node) {
   return strcmp(node->place.file, "--set") ? node->place.file : l->config->file;
 }
@@ -49,7 +63,7 @@ static bool is_standard(const tsr_field *f, const tsr_yaml *node) {
   return tsr_yaml_bool(node, &x) && tsr_yaml_bool(&standard, &y) && x == y;
 }
 
-/* tt-train's multihost_config says by itself whether it is on. */
+/* Some sections of tt-train say by themselves whether they are on. */
 static bool is_switched_off(const tsr_yaml *node) {
   bool enabled;
   return tsr_yaml_bool(tsr_yaml_get(node, "enabled"), &enabled) && !enabled;
@@ -92,12 +106,20 @@ static bool note_origin(tsr_loader *l, int row, const tsr_yaml *key, const tsr_y
   return true;
 }
 
+/* A value that is written at `key` for a row that may go by other names too. */
+static void read_row(tsr_loader *l, int row, const tsr_yaml *key, const tsr_yaml *node) {
+  if (note_origin(l, row, key, node)) tsr_value_read(l, &tsr_fields[row], key->text, node);
+}
+
 static void
 read_subsection(tsr_loader *l, const tsr_field *f, const tsr_yaml *key, const tsr_yaml *node) {
   if (f->verdict == TSR_FIELD_MODEL || node->kind == TSR_YAML_NULL) return;
   const char *name = *f->section ? tsr_arena_printf(l->arena, "%s.%s", f->section, f->key) : f->key;
   if (!strcmp(name, "mesh") && node->kind == TSR_YAML_SCALAR && !strcmp(node->text, "auto")) return;
-  if (node->kind == TSR_YAML_MAP) tsr_section_read(l, name, node);
+  if (!strcmp(name, "multihost_config")) tsr_multihost_read(l, key, node);
+  else if (f->word && node->kind == TSR_YAML_SCALAR)
+    read_row(l, tsr_field_find_dotted(f->word), key, node);
+  else if (node->kind == TSR_YAML_MAP) tsr_section_read(l, name, node);
   else if (!f->file || node->kind != TSR_YAML_SCALAR)
     tsr_diag_error(
         l->diags, node->place, "'%s' must be a map, found %s", key->text,
@@ -118,13 +140,8 @@ read_entry(tsr_loader *l, const char *section, const tsr_yaml *key, const tsr_ya
     read_subsection(l, f, key, node);
     return;
   }
-  const tsr_field *target = f;
-  if (f->same_as) {
-    row = tsr_field_find_dotted(f->same_as);
-    target = &tsr_fields[row];
-    if (!note_origin(l, row, key, node)) return;
-  }
-  tsr_value_read(l, target, key->text, node);
+  if (f->same_as) read_row(l, tsr_field_find_dotted(f->same_as), key, node);
+  else tsr_value_read(l, f, key->text, node);
 }
 
 void tsr_section_read(tsr_loader *l, const char *section, const tsr_yaml *map) {

@@ -12,7 +12,8 @@ static void *member(const tsr_loader *l, const tsr_field *f) {
   return f->at ? (char *)l->config + f->at : NULL;
 }
 
-static bool wrong_type(tsr_loader *l, const tsr_field *f, const char *key, const tsr_yaml *node) {
+bool tsr_value_wrong_type(
+    tsr_loader *l, const tsr_field *f, const char *key, const tsr_yaml *node) {
   tsr_text want = {0};
   tsr_field_describe(f, &want);
   tsr_diag_error(
@@ -65,7 +66,7 @@ static bool out_of_range(tsr_loader *l, const char *key, const tsr_yaml *node) {
 
 static bool
 wrong_integer(tsr_loader *l, const tsr_field *f, const char *key, const tsr_yaml *node) {
-  if (!is_huge_integer(node)) return wrong_type(l, f, key, node);
+  if (!is_huge_integer(node)) return tsr_value_wrong_type(l, f, key, node);
   out_of_range(l, key, node);
   tsr_diag_hint(
       l->diags, "integers are from %lld to %lld", (long long)INT64_MIN, (long long)INT64_MAX);
@@ -83,7 +84,7 @@ static bool read_int(tsr_loader *l, const tsr_field *f, const char *key, const t
 
 static bool read_float(tsr_loader *l, const tsr_field *f, const char *key, const tsr_yaml *node) {
   double value;
-  if (!tsr_yaml_float(node, &value)) return wrong_type(l, f, key, node);
+  if (!tsr_yaml_float(node, &value)) return tsr_value_wrong_type(l, f, key, node);
   if (!isfinite(value) && f->at)
     return tsr_diag_error(
         l->diags, node->place, "'%s' must be a finite number, found %s", key,
@@ -97,7 +98,7 @@ static bool read_float(tsr_loader *l, const tsr_field *f, const char *key, const
 static bool read_bool(tsr_loader *l, const tsr_field *f, const char *key, const tsr_yaml *node) {
   bool value;
   if (!tsr_yaml_bool(node, &value)) {
-    wrong_type(l, f, key, node);
+    tsr_value_wrong_type(l, f, key, node);
     const char *text = node->kind == TSR_YAML_SCALAR ? node->text : "";
     if (!strcasecmp(text, "yes") || !strcasecmp(text, "on") || !strcasecmp(text, "true"))
       tsr_diag_hint(l->diags, "write true");
@@ -111,7 +112,7 @@ static bool read_bool(tsr_loader *l, const tsr_field *f, const char *key, const 
 }
 
 static bool read_text(tsr_loader *l, const tsr_field *f, const char *key, const tsr_yaml *node) {
-  if (node->kind != TSR_YAML_SCALAR) return wrong_type(l, f, key, node);
+  if (node->kind != TSR_YAML_SCALAR) return tsr_value_wrong_type(l, f, key, node);
   const char **to = member(l, f);
   if (to) *to = node->text;
   return true;
@@ -122,6 +123,10 @@ static void
 unknown_choice(tsr_loader *l, const tsr_field *f, const char *key, const tsr_yaml *node) {
   static const char text[] = "the text ";
   const char *found = tsr_yaml_describe(l->arena, node), *noun = NULL;
+  if (!strcmp(f->key, "socket_type")) { /* its words, as they are */
+    tsr_diag_error(l->diags, node->place, "Unknown socket type: %s", node->text);
+    return;
+  }
   if (!strcmp(f->key, "scheduler_type") || !strcmp(f->section, "scheduler_config"))
     noun = "scheduler type";
   else if (!strcmp(f->section, "training_config.optimizer")) noun = "optimizer type";
@@ -131,7 +136,7 @@ unknown_choice(tsr_loader *l, const tsr_field *f, const char *key, const tsr_yam
 }
 
 static bool read_choice(tsr_loader *l, const tsr_field *f, const char *key, const tsr_yaml *node) {
-  if (node->kind != TSR_YAML_SCALAR) return wrong_type(l, f, key, node);
+  if (node->kind != TSR_YAML_SCALAR) return tsr_value_wrong_type(l, f, key, node);
   const char *names[16];
   int count = 0;
   for (const tsr_field_choice *c = f->choices; c->name; c++) {
@@ -173,12 +178,12 @@ static bool scale_bytes(const char *unit, double *ret_scale) {
 }
 
 static bool read_bytes(tsr_loader *l, const tsr_field *f, const char *key, const tsr_yaml *node) {
-  if (node->kind != TSR_YAML_SCALAR) return wrong_type(l, f, key, node);
+  if (node->kind != TSR_YAML_SCALAR) return tsr_value_wrong_type(l, f, key, node);
   char *end;
   double scale, value = strtod(node->text, &end);
-  if (end == node->text || !isfinite(value)) return wrong_type(l, f, key, node);
+  if (end == node->text || !isfinite(value)) return tsr_value_wrong_type(l, f, key, node);
   while (*end == ' ') end++;
-  if (!scale_bytes(end, &scale)) return wrong_type(l, f, key, node);
+  if (!scale_bytes(end, &scale)) return tsr_value_wrong_type(l, f, key, node);
   value *= scale;
   if (value > 9e18) return out_of_range(l, key, node);
   if (!in_range(l, f, key, node, value)) return false;
@@ -191,7 +196,7 @@ static bool read_bytes(tsr_loader *l, const tsr_field *f, const char *key, const
 static bool read_ints(
     tsr_loader *l, const tsr_field *f, const char *key, const tsr_yaml *node, int **ret_items) {
   if (node->kind == TSR_YAML_NULL) return true;
-  if (node->kind != TSR_YAML_LIST) return wrong_type(l, f, key, node);
+  if (node->kind != TSR_YAML_LIST) return tsr_value_wrong_type(l, f, key, node);
   *ret_items = tsr_arena_array(l->arena, int, node->count + 1);
   bool ok = true;
   tsr_field item = {.type = TSR_FIELD_INT, .range = f->range};
@@ -241,7 +246,7 @@ static bool read_ids(tsr_loader *l, const tsr_field *f, const char *key, const t
 
 static bool read_axes(tsr_loader *l, const tsr_field *f, const char *key, const tsr_yaml *node) {
   if (node->kind == TSR_YAML_NULL) return true;
-  if (node->kind != TSR_YAML_LIST) return wrong_type(l, f, key, node);
+  if (node->kind != TSR_YAML_LIST) return tsr_value_wrong_type(l, f, key, node);
   if (node->count > TSR_MESH_NDIM_MAX)
     return tsr_diag_error(
         l->diags, node->place, "'%s' names %d axes, a mesh has at most %d dimensions", key,
@@ -280,12 +285,13 @@ bool tsr_value_unsupported(tsr_loader *l, tsr_place place, const char *feature) 
 bool tsr_value_read(tsr_loader *l, const tsr_field *f, const char *key, const tsr_yaml *node) {
   static bool (*const readers[])(
       tsr_loader *, const tsr_field *, const char *, const tsr_yaml *) = {
-      [TSR_FIELD_INT] = read_int,     [TSR_FIELD_SEED] = read_int,
-      [TSR_FIELD_FLOAT] = read_float, [TSR_FIELD_BOOL] = read_bool,
-      [TSR_FIELD_TEXT] = read_text,   [TSR_FIELD_CHOICE] = read_choice,
-      [TSR_FIELD_BYTES] = read_bytes, [TSR_FIELD_SHAPE] = read_shape,
-      [TSR_FIELD_IDS] = read_ids,     [TSR_FIELD_AXES] = read_axes,
-      [TSR_FIELD_SECTION] = read_any, [TSR_FIELD_FREE] = read_any,
+      [TSR_FIELD_INT] = read_int,           [TSR_FIELD_SEED] = read_int,
+      [TSR_FIELD_FLOAT] = read_float,       [TSR_FIELD_BOOL] = read_bool,
+      [TSR_FIELD_TEXT] = read_text,         [TSR_FIELD_CHOICE] = read_choice,
+      [TSR_FIELD_BYTES] = read_bytes,       [TSR_FIELD_SHAPE] = read_shape,
+      [TSR_FIELD_IDS] = read_ids,           [TSR_FIELD_AXES] = read_axes,
+      [TSR_FIELD_STAGES] = tsr_stages_read, [TSR_FIELD_BLOCKS] = tsr_blocks_read,
+      [TSR_FIELD_SECTION] = read_any,       [TSR_FIELD_FREE] = read_any,
   };
   return readers[f->type](l, f, key, node);
 }

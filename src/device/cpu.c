@@ -26,21 +26,24 @@ int64_t cpu_offset(const cpu_call *c, const tsr_tensor *t, int dim) {
   int64_t offset = 0;
   for (int a = 0; a < TSR_AXES; a++)
     if (v->placement[a].kind == TSR_SHARD && v->placement[a].dim == dim)
-      offset = c->rank->coord[a] * t->shape[dim];
+      offset = tsr_placement_block(
+                   v->placement[a], (int)c->program->lowering.size[a], c->rank->coord[a]) *
+               t->shape[dim];
   return offset;
 }
 
 tsr_box cpu_sample_box(const cpu_call *c, const tsr_tensor *t) {
   const tsr_value *v = cpu_value(c, t);
-  int64_t microbatches = c->program->lowering.microbatches;
+  const tsr_lowering *l = &c->program->lowering;
   tsr_box box = {.ndim = t->ndim};
   for (int d = 0; d < t->ndim; d++) {
     box.shape[d] = t->shape[d];
     box.global[d] = v->shape[d];
     box.offset[d] = cpu_offset(c, t, d);
   }
-  box.global[0] *= microbatches;
-  box.offset[0] = box.offset[0] * microbatches + c->moment.microbatch * t->shape[0];
+  box.offset[0] =
+      tsr_sample_offset(l, box.offset[0], v->shape[0], t->shape[0], c->moment.microbatch);
+  box.global[0] *= l->microbatches;
   return box;
 }
 

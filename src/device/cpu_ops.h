@@ -8,7 +8,8 @@
 typedef tsr_cpu_call cpu_call;
 
 static inline float *cpu_address(const cpu_call *c, const tsr_tensor *t) {
-  return (float *)(void *)(c->rank->base[t->segment] + t->offset);
+  int64_t offset = tsr_tensor_offset(c->program, t, c->moment.microbatch);
+  return (float *)(void *)(c->rank->base[t->segment] + offset);
 }
 static inline float *cpu_in(const cpu_call *c, int i) {
   return cpu_address(c, &c->task->inputs[i]);
@@ -57,12 +58,13 @@ int64_t cpu_items_rows(const tsr_task *task);     /* of output 0 */
 
 #define CPU_OPS(X)                                                                                 \
   X(linear)                                                                                        \
-  X(matmul) X(embedding) X(add) X(sub) X(mul) X(scale) X(unary) X(swiglu) X(dropout) X(layernorm)  \
-      X(rmsnorm) X(softmax) X(rope) X(attention) X(copy) X(transpose) X(slice) X(unslice)          \
-          X(ce_stats) X(ce_loss) X(squared) X(scatter) X(linear_dx) X(linear_dw) X(embedding_dw)   \
-              X(sum_to) X(norm_dw) X(layernorm_dx) X(rmsnorm_dx) X(softmax_dx) X(unary_dx)         \
-                  X(swiglu_dx) X(attention_dx) X(ce_loss_dx) X(squared_dx) X(accumulate)           \
-                      X(sum_units) X(norm_stats) X(clip) X(adamw) X(sgd)
+  X(matmul)                                                                                        \
+  X(embedding) X(add) X(sub) X(mul) X(scale) X(unary) X(swiglu) X(dropout) X(layernorm) X(rmsnorm) \
+      X(softmax) X(rope) X(attention) X(copy) X(transpose) X(slice) X(unslice) X(ce_stats)         \
+          X(ce_loss) X(squared) X(scatter) X(linear_dx) X(linear_dw) X(embedding_dw) X(sum_to)     \
+              X(norm_dw) X(layernorm_dx) X(rmsnorm_dx) X(softmax_dx) X(unary_dx) X(swiglu_dx)      \
+                  X(attention_dx) X(ce_loss_dx) X(squared_dx) X(accumulate) X(sum_units)           \
+                      X(norm_stats) X(clip) X(adamw) X(sgd)
 #define X(name) extern const tsr_cpu_op cpu_##name;
 CPU_OPS(X)
 #undef X

@@ -65,7 +65,10 @@ static void scatter_run(const cpu_call *c, int64_t begin, int64_t end, int threa
   (void)thread;
   view v = view_of(c);
   int axis = (int)cpu_attr(c, 0), dim = (int)cpu_attr(c, 1);
-  v.start = c->rank->coord[axis] * v.shape[dim] * v.step[dim];
+  int block = tsr_placement_block(
+      cpu_value(c, &c->task->outputs[0])->placement[axis], (int)c->program->lowering.size[axis],
+      c->rank->coord[axis]);
+  v.start = block * v.shape[dim] * v.step[dim];
   copy_view(c, &v, begin, end);
 }
 const tsr_cpu_op cpu_scatter = {.items = cpu_items_rows, .run = scatter_run};

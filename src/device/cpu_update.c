@@ -4,38 +4,88 @@
 #include <string.h>
 
 /* Whether this rank's copy of input `i` counts in a sum that is owed over the output's partial
- * axes: where the input is split over such an axis every rank counts, where it is not only the
- * first does. */
+ * axes: another stage's does not; where the input is split over such an axis every rank counts,
+ * where it is not only the first does. */
 static bool counts(const cpu_call *c, int i) {
   const tsr_value *in = cpu_value(c, &c->task->inputs[i]),
                   *out = cpu_value(c, &c->task->outputs[0]);
+  if (c->task->inputs[i].segment == TSR_SEGMENT_ABSENT) return false;
   for (int a = 0; a < TSR_AXES; a++)
-    if (out->placement[a].kind == TSR_PARTIAL && in->placement[a].kind != TSR_SHARD &&
-        c->rank->coord[a])
+    if (a != TSR_PP && out->placement[a].kind == TSR_PARTIAL &&
+        in->placement[a].kind != TSR_SHARD && c->rank->coord[a])
       return false;
+  tsr_placement dp = in->placement[TSR_DP];
+  int size = (int)c->program->lowering.size[TSR_DP];
+  if (dp.kind == TSR_SHARD && c->rank->coord[TSR_DP] >= tsr_placement_blocks(dp, size))
+    return false; /* another group's copy */
   return true;
 }
 
 static int64_t stats_items(const tsr_task *t) { return t->inputs_count; }
 
-/* out (units, n): the sum of squares of gradient i, for each tp unit of this rank */
+/* The dimension along which a gradient's norm is made of pieces, which is that of ZeRO
+ * (tsr_zero_dim in passes/). */
+static int piece_dim(const tsr_tensor *x, tsr_placement tp) {
+  if (tp.kind != TSR_SHARD || tp.dim > 0) return 0;
+  return x->ndim == 2 ? 1 : -1;
+}
+
+/* A rectangle of a gradient: rows of dimensions [0, split), columns of the rest. */
+typedef struct {
+  int64_t start, rows, cols, stride;
+} rectangle;
+
+/* Elements [begin, end) along the pieces' dimension and `part` of `parts` along tp's. */
+static rectangle rectangle_of(
+    const tsr_tensor *x, int dim, int64_t begin, int64_t end, int tp, int64_t part, int64_t parts) {
+  int64_t inner = 1, cols = 1, rows = 1;
+  if (dim == 1) { /* (tp, pieces) */
+    rows = x->shape[0] / parts;
+    return (rectangle){part * rows * x->shape[1] + begin, rows, end - begin, x->shape[1]};
+  }
+  int split = tp > 0 ? tp : 1;
+  for (int d = 1; d < x->ndim; d++) {
+    inner *= x->shape[d];
+    *(d < split ? &rows : &cols) *= x->shape[d];
+  }
+  rectangle r = {begin * inner + part * (cols / parts), (end - begin) * rows, cols / parts, cols};
+  if (inner == 1) r.cols = r.stride = r.rows, r.rows = 1; /* a vector is one row */
+  return r;
+}
+
+/* The sums of squares of one gradient: out (units, pieces, n), each piece a run of its dimension,
+ * of which this rank has those of its block. */
+static void
+norm_stats_of(const cpu_call *c, int i, int64_t unit, float *out, int64_t pieces, int64_t n) {
+  const tsr_tensor *x = &c->task->inputs[i], *y = &c->task->outputs[0];
+  const tsr_value *v = cpu_value(c, x);
+  tsr_placement tp = v->placement[TSR_TP];
+  int dim = piece_dim(x, tp);
+  bool split = tp.kind == TSR_SHARD && y->units;
+  int64_t parts = split ? y->units : 1, first = dim < 0 ? 0 : cpu_offset(c, x, dim);
+  for (int64_t k = 0; k < pieces; k++) out[k * n + i] = 0;
+  if (unit >= parts || !counts(c, i)) return;
+  if (dim < 0) { /* in one piece */
+    int64_t cols = tsr_tensor_elements(x) / parts;
+    out[i] = (float)c->k->sum_squares(cpu_in(c, i) + unit * cols, 1, cols, cols);
+    return;
+  }
+  for (int64_t k = 0; k < pieces; k++) {
+    int64_t begin = k * v->shape[dim] / pieces - first,
+            end = (k + 1) * v->shape[dim] / pieces - first;
+    if (begin < 0 || end > x->shape[dim] || begin == end) continue;
+    rectangle r = rectangle_of(x, dim, begin, end, split ? tp.dim : 0, unit, parts);
+    out[k * n + i] = (float)c->k->sum_squares(cpu_in(c, i) + r.start, r.rows, r.cols, r.stride);
+  }
+}
+
 static void norm_stats_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
   (void)thread;
   const tsr_tensor *out = &c->task->outputs[0];
-  int64_t units = out->units ? out->units : 1, n = out->shape[0];
-  for (int64_t i = begin; i < end; i++) {
-    const tsr_tensor *x = &c->task->inputs[i];
-    tsr_placement tp = cpu_value(c, x)->placement[TSR_TP];
-    bool split = tp.kind == TSR_SHARD && out->units;
-    int64_t pieces = split ? units : 1, rows = 1, cols = 1;
-    for (int d = 0; d < x->ndim; d++) *(split && d < tp.dim ? &rows : &cols) *= x->shape[d];
-    for (int64_t u = 0; u < units; u++) {
-      double sum = 0;
-      if (u < pieces && counts(c, (int)i))
-        sum = c->k->sum_squares(cpu_in(c, (int)i) + u * (cols / pieces), rows, cols / pieces, cols);
-      cpu_out(c, 0)[u * n + i] = (float)sum;
-    }
-  }
+  int64_t units = out->units ? out->units : 1, pieces = out->shape[0], n = out->shape[1];
+  for (int64_t i = begin; i < end; i++)
+    for (int64_t u = 0; u < units; u++)
+      norm_stats_of(c, (int)i, u, cpu_out(c, 0) + u * pieces * n, pieces, n);
 }
 const tsr_cpu_op cpu_norm_stats = {.items = stats_items, .run = norm_stats_run};
 
@@ -44,11 +94,24 @@ static int64_t one_item(const tsr_task *t) {
   return 1;
 }
 
+/* One gradient's pieces, added by the tree. */
+static double add_pieces(const float *x, int64_t pieces, int64_t stride) {
+  double stack[64];
+  int top = 0;
+  for (int64_t k = 0; k < pieces; k++) {
+    stack[top++] = x[k * stride];
+    for (int merges = tsr_tree_merges(pieces, k); merges; merges--, top--)
+      stack[top - 2] += stack[top - 1];
+  }
+  return stack[0];
+}
+
 /* (norm, scale): PyTorch's clip_grad_norm_ */
 static void clip_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
   (void)begin, (void)end, (void)thread;
   double sum = 0, max_norm = cpu_attr(c, 0);
-  for (int64_t i = 0; i < c->task->inputs[0].shape[0]; i++) sum += cpu_in(c, 0)[i];
+  int64_t pieces = c->task->inputs[0].shape[0], n = c->task->inputs[0].shape[1];
+  for (int64_t i = 0; i < n; i++) sum += add_pieces(cpu_in(c, 0) + i, pieces, n);
   double norm = sqrt(sum), scale = max_norm > 0 ? max_norm / (norm + 1e-6) : 1;
   cpu_out(c, 0)[0] = (float)norm;
   cpu_out(c, 0)[1] = (float)(scale < 1 ? scale : 1);

@@ -30,7 +30,8 @@ unsigned tsr_op_facts(tsr_op op) {
     GRADIENT = TSR_FACT_GRADIENT,
     SUMMANDS = TSR_FACT_SUMMANDS,
     COLLECTIVE = TSR_FACT_COLLECTIVE,
-    LOCAL_CUT = TSR_FACT_LOCAL_CUT
+    LOCAL_CUT = TSR_FACT_LOCAL_CUT,
+    EVERYWHERE = TSR_FACT_EVERYWHERE
   };
   static const unsigned facts_of[] = {
 #define OP(id, name, min, max, outputs, attrs, facts, ...) facts,
@@ -40,9 +41,22 @@ unsigned tsr_op_facts(tsr_op op) {
   return facts_of[op];
 }
 
+int64_t tsr_dtype_bytes(tsr_dtype dtype) { return dtype == TSR_BF16 || dtype == TSR_F16 ? 2 : 4; }
+
+const char *tsr_dtype_name(tsr_dtype dtype) {
+  static const char *const names[] = {"f32", "i32", "bf16", "f16"};
+  return names[dtype];
+}
+
+const char *tsr_section_name(tsr_section section) {
+  static const char *const names[] = {"prologue", "forward", "backward", "weights", "update"};
+  return names[section];
+}
+
 tsr_graph *tsr_graph_new(tsr_arena *arena, const char *name, tsr_units units) {
   tsr_graph *g = tsr_arena_alloc(arena, sizeof *g);
   *g = (tsr_graph){.arena = arena, .name = name, .hyper = -1, .loss = -1, .units = units};
+  g->block = g->of = -1;
   return g;
 }
 
@@ -166,8 +180,8 @@ static int add_node(tsr_graph *g, const tsr_node *node, const tsr_type *types) {
 }
 
 static tsr_node make_node(
-    tsr_op op, tsr_section section, const char *name, tsr_place place, int inputs_count,
-    const int *inputs, const double *attr) {
+    const tsr_graph *g, tsr_op op, tsr_section section, const char *name, tsr_place place,
+    int inputs_count, const int *inputs, const double *attr) {
   tsr_node n = {
       .op = op,
       .section = section,
@@ -175,6 +189,9 @@ static tsr_node make_node(
       .inputs_count = inputs_count,
       .inputs = (int *)inputs,
       .place = place};
+  n.block = g->block;
+  n.of = g->of;
+  if (tsr_op_facts(op) & TSR_FACT_EVERYWHERE) n.stage = TSR_EVERY_STAGE;
   if (attr) memcpy(n.attr, attr, sizeof n.attr);
   else tsr_op_defaults(op, n.attr);
   return n;
@@ -183,7 +200,7 @@ static tsr_node make_node(
 int tsr_graph_add(
     tsr_graph *g, tsr_op op, tsr_section section, const char *name, tsr_place place,
     int inputs_count, const int *inputs, const double *attr) {
-  tsr_node node = make_node(op, section, name, place, inputs_count, inputs, attr);
+  tsr_node node = make_node(g, op, section, name, place, inputs_count, inputs, attr);
   tsr_type types[TSR_OUTPUTS_MAX];
   const char *wrong = tsr_infer(g, &node, types);
   if (wrong) fprintf(stderr, "%s (%s): %s\n", name, tsr_op_name(op), wrong);
@@ -194,7 +211,7 @@ int tsr_graph_add(
 int tsr_graph_add_shaped(
     tsr_graph *g, tsr_op op, tsr_section section, const char *name, tsr_place place,
     int inputs_count, const int *inputs, const double *attr, int ndim, const int64_t *shape) {
-  tsr_node node = make_node(op, section, name, place, inputs_count, inputs, attr);
+  tsr_node node = make_node(g, op, section, name, place, inputs_count, inputs, attr);
   tsr_type type = {.dtype = TSR_F32, .ndim = ndim};
   memcpy(type.shape, shape, sizeof *shape * (size_t)ndim);
   assert(tsr_op_outputs(op) == 1);
@@ -216,6 +233,32 @@ int tsr_graph_copy_node(tsr_graph *g, const tsr_graph *from, int node, const int
   int id = add_node(g, &copy, types);
   g->nodes[g->nodes_count - 1].stream = from->nodes[node].stream;
   return id;
+}
+
+tsr_graph *tsr_graph_derive(const tsr_graph *old) {
+  tsr_graph *g = tsr_graph_new(old->arena, old->name, old->units);
+  g->params = old->params;
+  g->params_count = g->params_capacity = old->params_count;
+  g->microbatches = old->microbatches;
+  return g;
+}
+
+void tsr_graph_map_ends(tsr_graph *g, const tsr_graph *old, const int *map) {
+  for (int i = 0; i < old->outputs_count; i++)
+    tsr_graph_output(g, old->outputs[i].name, map[old->outputs[i].value]);
+  g->loss = old->loss < 0 ? -1 : map[old->loss];
+  g->hyper = old->hyper < 0 ? -1 : map[old->hyper];
+  if (!old->grads) return;
+  g->grads_count = old->grads_count;
+  g->grads = tsr_arena_array(old->arena, int, old->grads_count);
+  for (int i = 0; i < old->grads_count; i++)
+    g->grads[i] = old->grads[i] < 0 ? -1 : map[old->grads[i]];
+}
+
+int tsr_value_stage(const tsr_graph *g, int value) {
+  const tsr_value *v = &g->values[value];
+  if (v->kind == TSR_VALUE_NODE) return g->nodes[v->node].stage;
+  return v->param >= 0 ? g->params[v->param].stage : TSR_EVERY_STAGE;
 }
 
 int64_t tsr_value_elements(const tsr_value *value) {

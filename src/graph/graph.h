@@ -29,11 +29,14 @@ enum tsr_op_facts {
   TSR_FACT_GRADIENT = 16,   /* its result is (part of) a parameter's gradient */
   TSR_FACT_SUMMANDS = 32,   /* treats every summand alike, so units may stay apart through it */
   TSR_FACT_COLLECTIVE = 64, /* moves data between the members of the axis in its first attribute */
-  TSR_FACT_LOCAL_CUT = 128  /* takes a rank's part along that axis, without moving data */
+  TSR_FACT_LOCAL_CUT = 128, /* takes a rank's part along that axis, without moving data */
+  TSR_FACT_EVERYWHERE = 256 /* every stage of a pipeline runs it, on the inputs that it has */
 };
 unsigned tsr_op_facts(tsr_op op);
 
-typedef enum { TSR_F32, TSR_I32 } tsr_dtype; /* 4 bytes each */
+typedef enum { TSR_F32, TSR_I32, TSR_BF16, TSR_F16 } tsr_dtype;
+int64_t tsr_dtype_bytes(tsr_dtype dtype);
+const char *tsr_dtype_name(tsr_dtype dtype);
 enum { TSR_DIMS_MAX = 5, TSR_ATTRS_MAX = 6, TSR_OUTPUTS_MAX = 3, TSR_GRAPH_OUTPUTS_MAX = 16 };
 
 typedef enum {
@@ -69,6 +72,7 @@ typedef struct {
   tsr_init init;
   bool decay;                        /* weight decay applies */
   tsr_placement placement[TSR_AXES]; /* asked for: replicate or shard(dim) */
+  int stage;                         /* virtual stage that owns it */
   tsr_place place;
 } tsr_param;
 
@@ -87,8 +91,18 @@ typedef struct {
   tsr_place place;
 } tsr_value;
 
-/* Forward and backward run once for every microbatch, update once for every step. */
-typedef enum { TSR_FORWARD, TSR_BACKWARD, TSR_UPDATE } tsr_section;
+/* Forward and backward run once for every microbatch, prologue and update once for every step.
+ * Weights is the part of the backward pass that no other node of it waits for, where a pipeline's
+ * order has it apart. */
+typedef enum {
+  TSR_PROLOGUE,
+  TSR_FORWARD,
+  TSR_BACKWARD,
+  TSR_WEIGHTS,
+  TSR_UPDATE,
+  TSR_SECTIONS
+} tsr_section;
+const char *tsr_section_name(tsr_section section);
 
 typedef struct {
   tsr_op op;
@@ -98,8 +112,13 @@ typedef struct {
   int outputs_count, outputs[TSR_OUTPUTS_MAX];
   double attr[TSR_ATTRS_MAX]; /* in the order of the op's attribute names */
   const char *stream;         /* of its random numbers: the forward node's name */
+  int block; /* which repetition of the graph file's outermost repeats it stands in; -1: none */
+  int of;    /* of a backward node: the forward node that it is for; else -1 */
+  int stage; /* virtual stage of the pipeline; TSR_EVERY_STAGE */
   tsr_place place;
 } tsr_node;
+
+enum { TSR_EVERY_STAGE = -1 };
 
 /* What the recipe fixes and shapes depend on (base/tree.h, DESIGN: the contract on bits). */
 typedef struct {
@@ -127,6 +146,7 @@ typedef struct tsr_graph {
   int grads_count, *grads; /* per parameter after autodiff: its gradient's value, -1 none */
   tsr_units units;
   int64_t microbatches; /* of a step: > 1 makes autodiff accumulate; set before it */
+  int block, of;        /* what nodes are stamped with as they are added */
 } tsr_graph;
 
 /* The numbers of one step, in the hyper value. */
@@ -173,6 +193,11 @@ int tsr_graph_add_shaped(
 int tsr_graph_copy_value(tsr_graph *g, const tsr_value *value);
 int tsr_graph_copy_node(tsr_graph *g, const tsr_graph *from, int node, const int *inputs);
 
+/* An empty graph with another one's parameters, for passes that copy it; and, when that is done,
+ * its outputs, loss, gradients and hyper value by the copies (`map`: old value → new). */
+tsr_graph *tsr_graph_derive(const tsr_graph *old);
+void tsr_graph_map_ends(tsr_graph *g, const tsr_graph *old, const int *map);
+
 /* A call as a graph file writes it: `q: linear(h, wq, bq)`, `y: dropout(x, p: 0.1)`. */
 enum { TSR_CALL_INPUTS_MAX = 8, TSR_CALL_ATTRS_MAX = 12 };
 typedef struct {
@@ -210,6 +235,8 @@ const char *tsr_op_name(tsr_op op);
 /* "(4, 16, 32)", in one of a few static buffers. */
 const char *tsr_shape_text(int ndim, const int64_t *shape);
 int64_t tsr_value_elements(const tsr_value *value); /* global, units left out */
+/* Where a value is made or kept: a virtual stage, or TSR_EVERY_STAGE. */
+int tsr_value_stage(const tsr_graph *g, int value);
 
 /* The text of --dump graph and --dump placement: one line a node, with names, shapes, placements
  * that are not replicate, and attributes that are not the default. */

@@ -297,7 +297,8 @@ static const char *infer_like_last(const inference *i) {
 }
 
 static const char *infer_norm_stats(const inference *i) {
-  i->out[0] = (tsr_type){TSR_F32, 1, {i->node->inputs_count}};
+  int64_t pieces = i->graph->units.batch > 1 ? i->graph->units.batch : 1;
+  i->out[0] = (tsr_type){TSR_F32, 2, {pieces, i->node->inputs_count}};
   return NULL;
 }
 

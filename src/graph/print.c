@@ -37,10 +37,9 @@ static void print_attrs(const tsr_node *n, tsr_text *text) {
   }
 }
 
-static const char *dtype_name(tsr_dtype dtype) { return dtype == TSR_F32 ? "f32" : "i32"; }
-
 static void print_value(const tsr_value *v, bool placements, tsr_text *text) {
-  tsr_text_add(text, "%s %s %s", v->name, dtype_name(v->dtype), tsr_shape_text(v->ndim, v->shape));
+  tsr_text_add(
+      text, "%s %s %s", v->name, tsr_dtype_name(v->dtype), tsr_shape_text(v->ndim, v->shape));
   if (placements) print_placement(v, text);
 }
 
@@ -59,7 +58,8 @@ static void print_node(const tsr_graph *g, const tsr_node *n, bool placements, t
 
 void tsr_graph_print(const tsr_graph *g, bool placements, tsr_text *text) {
   static const char *const kinds[] = {"input", "hyper", "const", "param", "state"};
-  static const char *const sections[] = {"forward", "backward", "update"};
+  bool stages = false;
+  for (int i = 0; i < g->nodes_count; i++) stages |= g->nodes[i].stage > 0;
   tsr_text_add(text, "graph %s\n", g->name);
   for (int i = 0; i < g->values_count; i++) {
     const tsr_value *v = &g->values[i];
@@ -70,8 +70,11 @@ void tsr_graph_print(const tsr_graph *g, bool placements, tsr_text *text) {
   }
   for (int i = 0; i < g->nodes_count; i++) {
     const tsr_node *n = &g->nodes[i];
-    if (!i || n->section != g->nodes[i - 1].section)
-      tsr_text_add(text, "%s\n", sections[n->section]);
+    if (!i || n->section != g->nodes[i - 1].section || n->stage != g->nodes[i - 1].stage) {
+      tsr_text_add(text, "%s", tsr_section_name(n->section));
+      if (stages && n->stage >= 0) tsr_text_add(text, ", stage %d", n->stage);
+      tsr_text_add(text, "\n");
+    }
     print_node(g, n, placements, text);
   }
   for (int i = 0; i < g->outputs_count; i++)

@@ -44,6 +44,7 @@ typedef struct {
   tsr_call call;              /* inputs: indices of flat values */
   int outputs, outputs_count; /* flat values */
   bool needed;
+  int block; /* as in tsr_node */
 } tsr_flat_call;
 
 typedef struct {

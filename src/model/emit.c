@@ -57,6 +57,7 @@ static bool emit_call(tsr_flat *f, tsr_graph *g, tsr_flat_call *c) {
   for (int i = 0; i < call.inputs_count; i++)
     ok &= value_of(f, g, c->call.inputs[i], &call.inputs[i]);
   ok = ok && !c->statement->failed;
+  g->block = c->block;
   if (ok && !tsr_graph_call(g, &call, values, &count, f->diags)) {
     c->statement->failed = true; /* its other repetitions would fail the same way */
     ok = false;
@@ -142,6 +143,7 @@ bool tsr_flat_emit(tsr_flat *flat, tsr_graph *g) {
   mark_needed(flat);
   for (int i = 0; i < flat->calls_count; i++)
     if (flat->calls[i].needed) ok &= emit_call(flat, g, &flat->calls[i]);
+  g->block = -1;
   if (!ok || !emit_outputs(flat, g) || !check_names(flat, g)) return false;
   return !(flat->options->training && g->loss >= 0) || check_unused(flat);
 }

@@ -28,6 +28,7 @@ typedef struct {
   int used_from; /* names are unique within one prefix */
   const char *prefix;
   int work, block_depth;
+  int repeat, repeats; /* the outermost repetition that is expanded, and how many there were */
 } expander;
 
 static bool expand_body(expander *x, const tsr_body *body);
@@ -207,7 +208,7 @@ static bool expand_call(
   tsr_arena_grow(
       f->arena, (void **)&f->calls, sizeof *f->calls, f->calls_count, &f->calls_capacity);
   tsr_flat_call *c = &f->calls[f->calls_count];
-  *c = (tsr_flat_call){.statement = s, .call = call, .outputs_count = outputs};
+  *c = (tsr_flat_call){.statement = s, .call = call, .outputs_count = outputs, .block = x->repeat};
   for (int i = 0; i < outputs; i++) ret_values[i] = add_value(f, TSR_FLAT_CALL, f->calls_count, i);
   c->outputs = ret_values[0];
   f->calls_count++;
@@ -226,11 +227,14 @@ read_input(expander *x, tsr_statement *s, const tsr_expr *e, const char *result,
 typedef struct {
   int bindings_count, visible_from, used_from, scope_count;
   const char *prefix;
+  int repeat;
 } frame;
 
 static frame enter(expander *x, const char *as, int64_t index) {
   tsr_flat *f = x->flat;
-  frame saved = {x->bindings_count, x->visible_from, x->used_from, f->scope->count, x->prefix};
+  frame saved = {x->bindings_count, x->visible_from, x->used_from,
+                 f->scope->count,   x->prefix,       x->repeat};
+  if (index >= 0 && x->repeat < 0) x->repeat = x->repeats++;
   if (index >= 0) {
     x->prefix = tsr_arena_printf(f->arena, "%s%s.%lld.", saved.prefix, as, (long long)index);
     tsr_scope_push_number(f->scope, as, (double)index);
@@ -247,6 +251,7 @@ static void leave(expander *x, const frame *saved) {
   x->used_count = x->used_from;
   x->used_from = saved->used_from;
   x->prefix = saved->prefix;
+  x->repeat = saved->repeat;
   x->flat->scope->count = saved->scope_count;
 }
 
@@ -397,7 +402,7 @@ static bool find_outputs(expander *x) {
 }
 
 bool tsr_flat_expand(tsr_flat *flat) {
-  expander x = {.flat = flat, .prefix = ""};
+  expander x = {.flat = flat, .prefix = "", .repeat = -1};
   bool ok = push_inputs(&x);
   ok &= push_params(&x, &flat->file->params);
   ok = expand_body(&x, &flat->file->body) && ok;

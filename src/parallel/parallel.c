@@ -61,16 +61,8 @@ static bool axis_refuse(
 }
 
 bool tsr_parallel_trainable(const tsr_parallel *p, const tsr_config *config, tsr_diags *diags) {
-  bool good = axis_refuse(p, config, TSR_PP, "pipeline parallelism", diags);
-  good &= axis_refuse(p, config, TSR_EP, "expert parallelism", diags);
+  bool good = axis_refuse(p, config, TSR_EP, "expert parallelism", diags);
   good &= axis_refuse(p, config, TSR_CP, "context parallelism", diags);
-  if (p->fsdp) {
-    good = tsr_diag_error(
-        diags, tsr_config_place(config, "device_config.enable_fsdp"),
-        "'enable_fsdp' (parameters sharded over dp) can be inspected, but this trainer keeps them "
-        "whole on dp");
-    tsr_diag_hint(diags, "use enable_ddp, with enable_tp where parameters must be split");
-  }
   if (config->device.enable_sp && p->size[TSR_TP] == 1)
     tsr_diag_warning(
         diags, tsr_config_place(config, "device_config.enable_sp"),

@@ -23,6 +23,7 @@ typedef struct tsr_parallel {
   const int *device_ids;    /* per rank, or NULL: 0..ranks-1 */
   bool fsdp;                /* dp shards parameters, gradients and state */
   int fsdp_size;            /* ranks of one shard group; 1 without fsdp */
+  int64_t microbatches;     /* of a step: accumulated ones, each cut for the pipeline */
   int64_t batch_size;       /* global samples of a microbatch */
   int64_t batch_size_local; /* of them, a rank's */
 } tsr_parallel;
@@ -37,7 +38,7 @@ bool tsr_parallel_make(
  * 1, and fsdp. Such meshes can still be inspected. Warns of sequence parallelism without tp. */
 bool tsr_parallel_trainable(const tsr_parallel *p, const tsr_config *config, tsr_diags *diags);
 
-/* numerics.units, with the defaults filled in: units.batch is dp × gradient_accumulation_steps,
+/* numerics.units, with the defaults filled in: units.batch is dp × microbatches,
  * units.tp is the tp size. Counts that were given must let every rank and microbatch compute whole
  * units, and a subtree of base/tree.h's tree; else an error there that names the nearest counts
  * that would. The defaults are never an error: each rank's share of a microbatch is then one unit.

@@ -49,10 +49,31 @@ bool tsr_rule_axis_names(const tsr_config *config, tsr_diags *diags) {
   return good;
 }
 
+/* A pipeline cuts what each rank has of the batch into microbatches. */
+static bool rule_microbatches(const tsr_config *config, tsr_parallel *p, tsr_diags *diags) {
+  int64_t cuts = config->schedule.pipeline_microbatches, local = p->batch_size_local, below = 1;
+  if (cuts <= 1) return true;
+  p->microbatches *= cuts;
+  p->batch_size /= cuts;
+  p->batch_size_local /= cuts;
+  if (local % cuts == 0) return true;
+  tsr_diag_error(
+      diags, tsr_config_place(config, "schedule.pipeline_microbatches"),
+      "%lld pipeline microbatches do not divide the batch of %lld sample%s a rank", (long long)cuts,
+      (long long)local, local == 1 ? "" : "s");
+  for (int64_t i = 2; i <= local && i < cuts; i++)
+    if (local % i == 0) below = i;
+  tsr_diag_hint(
+      diags, "%lld would; or a batch_size of %lld", (long long)below,
+      (long long)((local / cuts + 1) * cuts * p->size[TSR_DP]));
+  return false;
+}
+
 /* The global batch: what is given, or what batch_size_per_rank makes of dp. */
 bool tsr_rule_batch(const tsr_config *config, tsr_parallel *p, tsr_diags *diags) {
   const tsr_config_training *training = &config->training;
   int64_t dp = p->size[TSR_DP], per_rank = training->batch_size_per_rank;
+  p->microbatches = training->gradient_accumulation_steps;
   tsr_place place = tsr_config_place(config, "training_config.batch_size");
   if (!place.line) place.file = config->file;
   p->batch_size = per_rank && !training->batch_size_given ? per_rank * dp : training->batch_size;
@@ -69,7 +90,7 @@ bool tsr_rule_batch(const tsr_config *config, tsr_parallel *p, tsr_diags *diags)
     }
     return false;
   }
-  if (!per_rank || p->batch_size_local == per_rank) return true;
+  if (!per_rank || p->batch_size_local == per_rank) return rule_microbatches(config, p, diags);
   tsr_diag_error(
       diags, tsr_config_place(config, "training_config.batch_size_per_rank"),
       "batch_size_per_rank %lld over dp = %lld makes %lld, but batch_size is %lld",

@@ -59,7 +59,7 @@ static bool near_hint(near_counts near, const char *key, tsr_diags *diags) {
 
 static bool
 batch_units(const tsr_parallel *p, const tsr_config *config, int64_t *ret_units, tsr_diags *diags) {
-  int64_t microbatches = config->training.gradient_accumulation_steps, ranks = p->size[TSR_DP];
+  int64_t microbatches = p->microbatches, ranks = p->size[TSR_DP];
   int64_t units = config->numerics.units_batch;
   *ret_units = units ? units : ranks * microbatches;
   if (!units || batch_units_fit(units, ranks, microbatches, p->batch_size_local)) return true;

@@ -10,6 +10,7 @@
 typedef struct part {
   struct part *next;
   int value, w; /* w >= 0: the product value * w */
+  int of;       /* the forward node that gave it */
 } part;
 
 struct tsr_gradients {
@@ -29,7 +30,7 @@ void tsr_gradient_give_product(tsr_gradients *grads, int of, int dy, int w) {
   part **end = &grads->parts[of];
   while (*end) end = &(*end)->next;
   *end = tsr_arena_alloc(grads->g->arena, sizeof **end);
-  **end = (part){NULL, dy, w};
+  **end = (part){NULL, dy, w, grads->g->of};
 }
 
 void tsr_gradient_give(tsr_gradients *grads, int of, int value) {
@@ -40,6 +41,17 @@ static const char *gradient_name(tsr_graph *g, int of, const char *suffix) {
   return tsr_arena_printf(g->arena, "d.%s%s", g->values[of].name, suffix);
 }
 
+/* What is added from here on belongs to a forward node. */
+static void stamp(tsr_graph *g, int of) {
+  g->of = of;
+  g->block = of < 0 ? -1 : g->nodes[of].block;
+}
+
+static const part *first_product(const part *p) {
+  while (p && p->w < 0) p = p->next;
+  return p;
+}
+
 /* Makes all products owed to `of` one node, and that the first of its parts. */
 static void join_products(tsr_gradients *grads, int of, tsr_section section) {
   tsr_graph *g = grads->g;
@@ -47,6 +59,7 @@ static void join_products(tsr_gradients *grads, int of, tsr_section section) {
   int *inputs = NULL, count = 0, n = 0;
   for (part *p = grads->parts[of]; p; p = p->next) count += p->w >= 0;
   if (!count) return;
+  int of_node = first_product(grads->parts[of])->of, saved = g->of;
   inputs = tsr_arena_array(g->arena, int, 2 * count);
   for (part *p = grads->parts[of], *next; p; p = next) {
     next = p->next;
@@ -61,9 +74,11 @@ static void join_products(tsr_gradients *grads, int of, tsr_section section) {
   *end = NULL;
   part *joined = tsr_arena_alloc(g->arena, sizeof *joined);
   const char *name = gradient_name(g, of, others ? ".products" : "");
+  if (saved < 0) stamp(g, of_node);
   int value =
       tsr_graph_add(g, TSR_OP_LINEAR_DX, section, name, g->values[of].place, n, inputs, NULL);
-  *joined = (part){others, value, -1};
+  stamp(g, saved);
+  *joined = (part){others, value, -1, of_node};
   grads->parts[of] = joined;
 }
 
@@ -93,11 +108,15 @@ static int accumulated(tsr_graph *g, int value) {
  * microbatches and then over ranks; the parts are added when they are complete. */
 static void accumulate_parts(tsr_gradients *grads, int of) {
   join_products(grads, of, TSR_BACKWARD);
-  for (part *p = grads->parts[of]; p; p = p->next) p->value = accumulated(grads->g, p->value);
+  for (part *p = grads->parts[of]; p; p = p->next) {
+    stamp(grads->g, p->of);
+    p->value = accumulated(grads->g, p->value);
+  }
+  stamp(grads->g, -1);
 }
 
 /* A value is wanted when a parameter flows into it, fixed when nothing does that changes with the
- * microbatch. */
+ * microbatch; then it is made once a step. */
 static void mark_values(tsr_gradients *grads) {
   tsr_graph *g = grads->g;
   for (int i = 0; i < grads->values; i++) {
@@ -105,7 +124,7 @@ static void mark_values(tsr_gradients *grads) {
     grads->fixed[i] = g->values[i].kind != TSR_VALUE_INPUT;
   }
   for (int i = 0; i < g->nodes_count; i++) {
-    const tsr_node *n = &g->nodes[i];
+    tsr_node *n = &g->nodes[i];
     bool any = false, fixed = !(tsr_op_facts(n->op) & (TSR_FACT_RANDOM | TSR_FACT_LOSS));
     for (int k = 0; k < n->inputs_count; k++) {
       any |= grads->wanted[n->inputs[k]];
@@ -115,6 +134,7 @@ static void mark_values(tsr_gradients *grads) {
       grads->wanted[n->outputs[k]] = any;
       grads->fixed[n->outputs[k]] = fixed;
     }
+    if (fixed) n->section = TSR_PROLOGUE;
   }
 }
 
@@ -125,6 +145,7 @@ static void go_back(tsr_gradients *grads, int nodes, int loss_node, bool fixed) 
   for (int i = nodes - 1; i >= 0; i--) {
     if (grads->fixed[g->nodes[i].outputs[0]] != fixed) continue;
     tsr_gradient_call call = {.g = g, .grads = grads, .node = i};
+    stamp(g, i);
     call.section = fixed ? TSR_UPDATE : TSR_BACKWARD;
     bool any = i == loss_node;
     for (int k = 0; k < g->nodes[i].outputs_count; k++) {
@@ -134,12 +155,15 @@ static void go_back(tsr_gradients *grads, int nodes, int loss_node, bool fixed) 
     }
     if (any) tsr_gradient_apply(&call);
   }
+  stamp(g, -1);
 }
 
 /* A reduction that a file wrote after the loss is left aside: it comes after the microbatches. */
 static void accumulate_loss(tsr_graph *g) {
   int loss = g->loss;
+  stamp(g, g->values[tsr_graph_find_loss(g, loss)].node);
   g->loss = accumulated(g, tsr_graph_find_loss(g, loss));
+  stamp(g, -1);
   for (int i = 0; i < g->outputs_count; i++)
     if (g->outputs[i].value == loss) g->outputs[i].value = g->loss;
 }

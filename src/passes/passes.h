@@ -24,6 +24,32 @@ typedef struct {
  * scale). */
 void tsr_pass_optimizer(tsr_graph *g, const tsr_optimizer *optimizer);
 
+/* What the backward pass computes again instead of keeping it: nothing, every `every`-th block, or
+ * every block's attention. */
+typedef enum { TSR_KEEP_ALL, TSR_RECOMPUTE_BLOCKS, TSR_RECOMPUTE_ATTENTION } tsr_recompute_kind;
+typedef struct {
+  tsr_recompute_kind kind;
+  int64_t every; /* >= 1 */
+} tsr_recomputing;
+
+/* After autodiff; of a kind other than none. */
+tsr_graph *tsr_pass_recompute(const tsr_graph *graph, tsr_recomputing how);
+
+/* Where the forward graph is cut: virtual stage i + 1 begins at node first[i]. */
+typedef struct {
+  int count;
+  const char **first;
+  tsr_place place; /* where the user asked for it */
+} tsr_cut;
+
+/* Gives every node its virtual stage, every parameter its owner: the first stage that uses it.
+ * Errors: a node that is not there, or out of order. */
+bool tsr_pass_stages(tsr_graph *g, const tsr_cut *cut, tsr_diags *diags);
+
+/* Puts the weights' gradients into a section of their own (TSR_WEIGHTS), for orders that run it
+ * apart from the rest of the backward pass. */
+void tsr_pass_weights(tsr_graph *g);
+
 /* How often a value is split over an axis, and in how many units the recipe splits its sums. */
 typedef struct {
   int size[TSR_AXES];
@@ -31,7 +57,13 @@ typedef struct {
   int64_t sequence_units;  /* the recipe's, 0 or 1: none */
   bool sequence_parallel;  /* Korthikanti et al., 2022: norms and dropout on a slice of the sequence
                             */
+  int zero; /* Rajbhandari et al., 2020: 1 state, 2 and gradients, 3 and parameters over dp */
+  int zero_groups; /* > 1: dp is so many groups, and each shards for itself */
 } tsr_placing;
+
+/* The dimension along which ZeRO splits a parameter (and the norm of its gradient is made of
+ * pieces) if it divides: one that tp does not split; -1: none. */
+int tsr_zero_dim(const tsr_param *param);
 
 /* Gives every value a placement on every axis, and inserts the collectives that make each op's
  * inputs what its rule wants. The result is a new graph in the same arena. Errors: a dimension that

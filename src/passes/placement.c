@@ -6,10 +6,19 @@
 #include "passes/rules.h"
 #include <string.h>
 
+/* Where in the step a node is put. */
+typedef struct {
+  tsr_section section;
+  int stage, block;
+} where;
+
+/* A value that another one was made into: over an axis, or by one of the moves below. */
+enum { UNITS_SUMMED = -1, RECEIVED = -2 };
 typedef struct moved {
   struct moved *next;
   int axis, value;
   tsr_placement to;
+  where at;
 } moved;
 
 typedef struct {
@@ -20,12 +29,15 @@ typedef struct {
   int *map;     /* old value → new value */
   moved **done; /* per new value: the redistributions that exist */
   int done_capacity;
+  tsr_placement *wanted; /* per old value: what ZeRO makes of a gradient over dp; else whole */
   bool ok;
 } placer;
 
 static bool is_active(const tsr_placing *p, int axis) {
   return p->size[axis] > 1 || p->units[axis] > 1 || (axis == TSR_TP && p->sequence_units > 1);
 }
+
+static const tsr_placement whole = {TSR_REPLICATE, 0};
 
 /* A dimension must divide by the ranks, and where units cut it (tp) by the units. */
 static int64_t parts(const tsr_placing *p, int axis) {
@@ -36,6 +48,7 @@ static void check_divides(placer *p, const tsr_value *v) {
   for (int a = 0; a < TSR_AXES; a++) {
     if (v->placement[a].kind != TSR_SHARD) continue;
     int64_t size = v->shape[v->placement[a].dim], n = parts(p->placing, a);
+    if (v->placement[a].groups > 1) n = tsr_placement_blocks(v->placement[a], (int)n);
     for (int b = a + 1; b < TSR_AXES; b++)
       if (tsr_placement_equal(v->placement[a], v->placement[b]) && p->placing->size[a] > 1 &&
           p->placing->size[b] > 1)
@@ -52,6 +65,21 @@ static void check_divides(placer *p, const tsr_value *v) {
   }
 }
 
+int tsr_zero_dim(const tsr_param *param) {
+  tsr_placement tp = param->placement[TSR_TP];
+  if (tp.kind != TSR_SHARD || tp.dim > 0) return 0;
+  return param->ndim == 2 ? 1 : -1;
+}
+
+/* Where ZeRO keeps a parameter, its state and its gradient over dp. */
+static tsr_placement zero_placement(const placer *p, int param) {
+  const tsr_param *q = &p->old->params[param];
+  int dim = tsr_zero_dim(q), groups = p->placing->zero_groups > 1 ? p->placing->zero_groups : 0;
+  tsr_placement shard = {TSR_SHARD, dim, groups};
+  if (!p->placing->zero || p->placing->size[TSR_DP] == 1 || dim < 0) return whole;
+  return q->shape[dim] % tsr_placement_blocks(shard, p->placing->size[TSR_DP]) ? whole : shard;
+}
+
 static void place_source(placer *p, int old) {
   tsr_value v = p->old->values[old];
   for (int a = 0; a < TSR_AXES; a++) {
@@ -63,17 +91,22 @@ static void place_source(placer *p, int old) {
     else if (v.kind == TSR_VALUE_INPUT && a == TSR_DP && v.shape[0] % p->placing->size[a] == 0)
       v.placement[a] = (tsr_placement){TSR_SHARD, 0};
   }
+  tsr_placement zero = v.param < 0 ? whole : zero_placement(p, v.param);
+  if (zero.kind == TSR_SHARD) v.placement[TSR_DP] = zero;
   check_divides(p, &v);
   p->map[old] = tsr_graph_copy_value(p->g, &v);
 }
 
 /* ---- redistribution ---- */
 
-static int add_moved(
-    placer *p, tsr_op op, tsr_section section, int value, const char *suffix, const double *attr) {
+static int
+add_moved(placer *p, tsr_op op, where at, int value, const char *suffix, const double *attr) {
   const tsr_value v = p->g->values[value];
   const char *name = tsr_arena_printf(p->g->arena, "%s.%s", v.name, suffix);
-  int id = tsr_graph_add_shaped(p->g, op, section, name, v.place, 1, &value, attr, v.ndim, v.shape);
+  int id =
+      tsr_graph_add_shaped(p->g, op, at.section, name, v.place, 1, &value, attr, v.ndim, v.shape);
+  p->g->nodes[p->g->nodes_count - 1].stage = at.stage;
+  p->g->nodes[p->g->nodes_count - 1].block = at.block;
   tsr_value *out = &p->g->values[id];
   memcpy(out->placement, v.placement, sizeof v.placement);
   out->units = v.units;
@@ -112,46 +145,87 @@ static tsr_op collective_for(
 /* Ops that treat every summand alike, so that units may stay apart through them. */
 static bool keeps_units(tsr_op op) { return tsr_op_facts(op) & TSR_FACT_SUMMANDS; }
 
-enum { UNITS_SUMMED = -1 }; /* stands for the axis in the list of what exists */
+static void remember(placer *p, int value, moved m) {
+  moved *fresh = tsr_arena_alloc(p->g->arena, sizeof *fresh), **list = find_moved(p, value);
+  *fresh = m;
+  fresh->next = *list;
+  *list = fresh;
+}
 
-static int sum_units(placer *p, int value, tsr_section section) {
-  if (!p->g->values[value].units) return value;
-  for (moved *m = *find_moved(p, value); m; m = m->next)
-    if (m->axis == UNITS_SUMMED) return m->value;
-  int at = add_moved(p, TSR_OP_SUM_UNITS, section, value, "units", NULL);
-  p->g->values[at].units = 0;
-  moved *m = tsr_arena_alloc(p->g->arena, sizeof *m), **list = find_moved(p, value);
-  *m = (moved){.next = *list, .axis = UNITS_SUMMED, .value = at};
-  *list = m;
+/* A weight's gradient may be the first to ask for what other nodes of the backward pass need as
+ * well, and those run before it. */
+static where not_late(const placer *p, int value, where at) {
+  const tsr_value *v = &p->g->values[value];
+  bool late = v->kind == TSR_VALUE_NODE && p->g->nodes[v->node].section == TSR_WEIGHTS;
+  if (at.section == TSR_WEIGHTS && !late) at.section = TSR_BACKWARD;
   return at;
 }
 
-static const tsr_placement whole = {TSR_REPLICATE, 0};
+/* What is added to complete a value is added where the value is. */
+static where home(const placer *p, int value, where at) {
+  at = not_late(p, value, at);
+  int stage = tsr_value_stage(p->g, value);
+  if (stage >= 0) at.stage = stage;
+  return at;
+}
 
-static int redistribute(placer *p, int value, int axis, tsr_placement to, tsr_section section) {
+static int sum_units(placer *p, int value, where at) {
+  if (!p->g->values[value].units) return value;
+  for (moved *m = *find_moved(p, value); m; m = m->next)
+    if (m->axis == UNITS_SUMMED) return m->value;
+  int sum = add_moved(p, TSR_OP_SUM_UNITS, home(p, value, at), value, "units", NULL);
+  p->g->values[sum].units = 0;
+  remember(p, value, (moved){.axis = UNITS_SUMMED, .value = sum});
+  return sum;
+}
+
+/* The value on another stage of the pipeline. What is there before the first microbatch is sent
+ * then. */
+static int receive(placer *p, int value, where at) {
+  int from = tsr_value_stage(p->g, value);
+  if (from < 0 || at.stage < 0 || from == at.stage) return value;
+  for (moved *m = *find_moved(p, value); m; m = m->next)
+    if (m->axis == RECEIVED && m->at.stage == at.stage) return m->value;
+  const tsr_value *v = &p->g->values[value];
+  bool early = v->kind != TSR_VALUE_NODE || p->g->nodes[v->node].section == TSR_PROLOGUE;
+  if (early && at.section != TSR_UPDATE) at.section = TSR_PROLOGUE;
+  at = not_late(p, value, at);
+  const char *suffix = tsr_arena_printf(p->g->arena, "stage%d", at.stage);
+  int there = add_moved(p, TSR_OP_RECEIVE, at, value, suffix, NULL);
+  remember(p, value, (moved){.axis = RECEIVED, .value = there, .at = at});
+  return there;
+}
+
+/* What is gathered is gathered again where it is needed in another pass or on another stage, rather
+ * than kept. */
+static bool is_found(const moved *m, int axis, tsr_placement from, tsr_placement to, where at) {
+  if (m->axis != axis || !tsr_placement_equal(m->to, to)) return false;
+  return from.kind != TSR_SHARD || (m->at.section == at.section && m->at.stage == at.stage);
+}
+
+static int redistribute(placer *p, int value, int axis, tsr_placement to, where at) {
   tsr_placement from = p->g->values[value].placement[axis];
   if (tsr_placement_equal(from, to)) return value;
+  if (from.kind == TSR_PARTIAL) at = home(p, value, at);
+  else value = receive(p, value, at);
   for (moved *m = *find_moved(p, value); m; m = m->next)
-    if (m->axis == axis && tsr_placement_equal(m->to, to)) return m->value;
+    if (is_found(m, axis, from, to, at)) return m->value;
   bool kept = axis != TSR_TP && from.kind == TSR_PARTIAL && to.kind == TSR_REPLICATE;
-  int at = value;
-  if (p->g->values[at].units && !kept) {
-    if (axis != TSR_TP && from.kind == TSR_PARTIAL) at = redistribute(p, at, axis, whole, section);
-    at = sum_units(p, at, section);
-    from = p->g->values[at].placement[axis];
+  int id = value;
+  if (p->g->values[id].units && !kept) {
+    if (axis != TSR_TP && from.kind == TSR_PARTIAL) id = redistribute(p, id, axis, whole, at);
+    id = sum_units(p, id, at);
+    from = p->g->values[id].placement[axis];
   }
   double attr[TSR_ATTRS_MAX];
   const char *suffix;
   tsr_op op = collective_for(from, to, axis, attr, &suffix);
   const char *name = tsr_arena_printf(p->g->arena, "%s_%s", suffix, tsr_axis_name(axis));
-  at = add_moved(p, op, section, at, name, attr);
-  p->g->values[at].placement[axis] = to;
-  check_divides(p, &p->g->values[at]);
-  moved *m = tsr_arena_alloc(p->g->arena, sizeof *m);
-  moved **list = find_moved(p, value);
-  *m = (moved){*list, axis, at, to};
-  *list = m;
-  return at;
+  id = add_moved(p, op, at, id, name, attr);
+  p->g->values[id].placement[axis] = to;
+  check_divides(p, &p->g->values[id]);
+  remember(p, value, (moved){.axis = axis, .value = id, .to = to, .at = at});
+  return id;
 }
 
 /* ---- nodes ---- */
@@ -161,13 +235,79 @@ typedef struct {
   int64_t units; /* kept apart in the outputs */
 } placed;
 
+/* ---- ZeRO ---- */
+
+/* Goes back from the updates to all that is only added up on its way to them. */
+static void find_wanted(placer *p) {
+  const tsr_graph *g = p->old;
+  p->wanted = tsr_arena_array(g->arena, tsr_placement, g->values_count);
+  for (int i = g->nodes_count - 1; i >= 0 && p->placing->zero; i--) {
+    const tsr_node *n = &g->nodes[i];
+    bool update = n->op == TSR_OP_ADAMW || n->op == TSR_OP_SGD;
+    bool sum = n->op == TSR_OP_ADD && n->section == TSR_UPDATE;
+    if (update) p->wanted[n->inputs[1]] = zero_placement(p, g->values[n->inputs[0]].param);
+    if (!sum && n->op != TSR_OP_ACCUMULATE) continue;
+    for (int k = 0; k < n->inputs_count; k++) p->wanted[n->inputs[k]] = p->wanted[n->outputs[0]];
+  }
+}
+
+/* The input that an op reads for its shape alone, or -1. */
+static int shape_input(const tsr_node *n) {
+  switch ((int)n->op) {
+  case TSR_OP_LINEAR_DW:
+  case TSR_OP_EMBEDDING_DW:
+    return 2;
+  case TSR_OP_SUM_TO:
+    return 1;
+  case TSR_OP_NORM_DW:
+    return n->inputs_count - 1;
+  default:
+    return -1;
+  }
+}
+
+/* What an op's rule is shown of an input over dp, where ZeRO has moved things: parameters come
+ * whole to everything but their update; sums of gradients are added up where they will be needed.
+ * From stage 2 on that is done for each microbatch, and then for all that is accumulated. */
+static tsr_placement zero_input(const placer *p, const tsr_node *n, int input) {
+  const tsr_value *v = &p->g->values[p->map[n->inputs[input]]];
+  tsr_placement is = v->placement[TSR_DP], wanted = p->wanted[n->inputs[input]];
+  bool update = n->op == TSR_OP_ADAMW || n->op == TSR_OP_SGD;
+  if (!p->placing->zero) return is;
+  if (v->kind == TSR_VALUE_PARAM && !update) return whole;
+  if (is.kind != TSR_PARTIAL) return is;
+  if (n->op == TSR_OP_ADD && n->section == TSR_UPDATE && !v->units) return wanted;
+  if (n->op != TSR_OP_ACCUMULATE || p->placing->zero < 2) return is;
+  return v->units ? whole : wanted;
+}
+
+/* From stage 2 on a gradient is no longer whole once it is made. */
+static void scatter_gradients(placer *p, const tsr_node *n) {
+  where at = {n->section, n->stage, n->block};
+  for (int o = 0; o < n->outputs_count && p->placing->zero >= 2; o++) {
+    const tsr_value *v = &p->g->values[p->map[n->outputs[o]]];
+    tsr_placement wanted = p->wanted[n->outputs[o]];
+    if (v->placement[TSR_DP].kind == TSR_PARTIAL && wanted.kind == TSR_SHARD && !v->units)
+      redistribute(p, p->map[n->outputs[o]], TSR_DP, wanted, at);
+  }
+}
+
+/* Parameters are gathered once a step, or with stage 3 where they are needed. */
+static where gather_place(const placer *p, const tsr_node *n, int value, where at) {
+  bool param = p->g->values[value].kind == TSR_VALUE_PARAM;
+  if (param && p->placing->zero && p->placing->zero < 3 && n->section != TSR_UPDATE)
+    at.section = TSR_PROLOGUE;
+  return at;
+}
+
 /* Asks the op's rule for every axis, moves the inputs, and says what the outputs will be. */
 static bool place_inputs(placer *p, const tsr_node *n, int *inputs, placed *ret) {
   tsr_placement *in = tsr_arena_array(p->g->arena, tsr_placement, n->inputs_count);
+  where at = {n->section, n->stage, n->block};
   for (int a = 0; a < TSR_AXES; a++) {
     if (!is_active(p->placing, a)) continue;
     for (int i = 0; i < n->inputs_count; i++)
-      in[i] = p->g->values[p->map[n->inputs[i]]].placement[a];
+      in[i] = a == TSR_DP ? zero_input(p, n, i) : p->g->values[p->map[n->inputs[i]]].placement[a];
     tsr_rule_call call = {
         .g = p->old, .node = n, .axis = a, .parts = parts(p->placing, a), .in = in};
     int64_t microbatches = a == TSR_DP && p->old->microbatches > 1 ? p->old->microbatches : 1;
@@ -176,12 +316,15 @@ static bool place_inputs(placer *p, const tsr_node *n, int *inputs, placed *ret)
     tsr_rule_apply(&call);
     if (call.error) return tsr_diag_error(p->diags, n->place, "%s", call.error);
     for (int i = 0; i < n->inputs_count; i++)
-      inputs[i] = redistribute(p, inputs[i], a, in[i], n->section);
+      if (a != TSR_DP || i != shape_input(n) || !p->placing->zero)
+        inputs[i] = redistribute(p, inputs[i], a, in[i], gather_place(p, n, inputs[i], at));
     for (int o = 0; o < n->outputs_count; o++) ret->out[o][a] = call.out[o];
     if (call.units) ret->units = call.units;
   }
-  if (keeps_units(n->op)) return true;
-  for (int i = 0; i < n->inputs_count; i++) inputs[i] = sum_units(p, inputs[i], n->section);
+  for (int i = 0; i < n->inputs_count; i++) {
+    if (!keeps_units(n->op)) inputs[i] = sum_units(p, inputs[i], at);
+    inputs[i] = receive(p, inputs[i], at);
+  }
   return true;
 }
 
@@ -193,7 +336,7 @@ static void check_batch_first(placer *p, const tsr_node *n, const int *inputs, t
   for (int i = 0; i < n->inputs_count; i++) {
     const tsr_value *v = &p->g->values[inputs[i]];
     int64_t before = 1;
-    if (v->placement[TSR_DP].kind != TSR_SHARD) continue;
+    if (v->placement[TSR_DP].kind != TSR_SHARD || i == shape_input(n)) continue;
     for (int d = 0; d < v->placement[TSR_DP].dim; d++) before *= v->shape[d];
     if (before == 1) continue;
     p->ok = tsr_diag_error(
@@ -220,38 +363,32 @@ static void place_node(placer *p, int index) {
     p->map[n->outputs[o]] = fresh->outputs[o];
     check_divides(p, v);
   }
+  scatter_gradients(p, n);
 }
 
 /* What the user asked to see is complete: no partial values. */
 static int complete(placer *p, int value, tsr_section section) {
+  where at = home(p, value, (where){section, TSR_EVERY_STAGE, -1});
   for (int a = 0; a < TSR_AXES; a++)
     if (p->g->values[value].placement[a].kind == TSR_PARTIAL)
-      value = redistribute(p, value, a, (tsr_placement){TSR_REPLICATE, 0}, section);
-  return sum_units(p, value, section);
+      value = redistribute(p, value, a, (tsr_placement){TSR_REPLICATE, 0}, at);
+  return sum_units(p, value, at);
 }
 
 bool tsr_pass_placement(
     const tsr_graph *old, const tsr_placing *placing, tsr_graph **ret_graph, tsr_diags *diags) {
   placer p = {.old = old, .placing = placing, .diags = diags, .ok = true};
-  p.g = tsr_graph_new(old->arena, old->name, old->units);
-  p.g->params = old->params;
-  p.g->params_count = old->params_count;
-  p.g->params_capacity = old->params_count;
+  p.g = tsr_graph_derive(old);
   p.map = tsr_arena_array(old->arena, int, old->values_count);
+  find_wanted(&p);
   for (int i = 0; i < old->values_count; i++)
     if (old->values[i].kind != TSR_VALUE_NODE) place_source(&p, i);
   for (int i = 0; i < old->nodes_count; i++) place_node(&p, i);
   tsr_section last = old->nodes_count ? old->nodes[old->nodes_count - 1].section : TSR_FORWARD;
   for (int i = 0; i < old->outputs_count; i++)
-    tsr_graph_output(p.g, old->outputs[i].name, complete(&p, p.map[old->outputs[i].value], last));
-  if (old->loss >= 0) p.g->loss = complete(&p, p.map[old->loss], last);
-  p.g->hyper = old->hyper < 0 ? -1 : p.map[old->hyper];
-  if (old->grads) {
-    p.g->grads_count = old->grads_count;
-    p.g->grads = tsr_arena_array(old->arena, int, old->grads_count);
-    for (int i = 0; i < old->grads_count; i++)
-      p.g->grads[i] = old->grads[i] < 0 ? -1 : p.map[old->grads[i]];
-  }
+    p.map[old->outputs[i].value] = complete(&p, p.map[old->outputs[i].value], last);
+  if (old->loss >= 0) p.map[old->loss] = complete(&p, p.map[old->loss], last);
+  tsr_graph_map_ends(p.g, old, p.map);
   *ret_graph = p.g;
   return p.ok;
 }

@@ -72,9 +72,10 @@ static void place_broadcast(call *c) {
   int missing = ndim(c, 0) - ndim(c, 1);
   tsr_placement p = completed(c, c->in[0].kind == TSR_PARTIAL ? 0 : 1);
   if (c->in[0].kind == TSR_SHARD) p = c->in[0];
-  else if (c->in[1].kind == TSR_SHARD) p = shard(c->in[1].dim + missing);
+  else if (c->in[1].kind == TSR_SHARD) p = c->in[1], p.dim += missing;
   c->in[0] = p;
-  c->in[1] = p.kind == TSR_SHARD && p.dim >= missing ? shard(p.dim - missing) : whole;
+  c->in[1] = p.kind == TSR_SHARD && p.dim >= missing ? p : whole;
+  if (c->in[1].kind == TSR_SHARD) c->in[1].dim -= missing;
   give_all(c, p);
 }
 
@@ -358,6 +359,7 @@ static void place_norm_stats(call *c) {
     if (c->in[i].kind == TSR_PARTIAL) c->in[i] = whole;
     split |= c->in[i].kind == TSR_SHARD;
   }
+  if (c->axis == TSR_PP) split = true; /* every stage has its own parameters' */
   give_all(c, split ? partial : whole);
   c->units = split && c->axis == TSR_TP && c->g->units.tp > 1 ? c->g->units.tp : 0;
 }

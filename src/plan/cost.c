@@ -59,3 +59,31 @@ static cost_rule *const rules[] = {
 };
 
 double tsr_task_flops(const tsr_task *task) { return rules[task->op](task); }
+
+static tsr_tensor whole_tensor(const tsr_graph *g, int value) {
+  const tsr_value *v = &g->values[value];
+  tsr_tensor t = {.value = value, .dtype = v->dtype, .ndim = v->ndim};
+  for (int d = 0; d < v->ndim; d++) t.shape[d] = v->shape[d];
+  return t;
+}
+
+double tsr_node_flops(const tsr_graph *g, int node) {
+  const tsr_node *n = &g->nodes[node];
+  tsr_tensor outputs[TSR_OUTPUTS_MAX],
+      *inputs = tsr_arena_array(g->arena, tsr_tensor, n->inputs_count);
+  tsr_task t = {.op = n->op, .inputs_count = n->inputs_count, .outputs_count = n->outputs_count};
+  for (int i = 0; i < n->inputs_count; i++) inputs[i] = whole_tensor(g, n->inputs[i]);
+  for (int i = 0; i < n->outputs_count; i++) outputs[i] = whole_tensor(g, n->outputs[i]);
+  t.inputs = inputs;
+  t.outputs = outputs;
+  return tsr_task_flops(&t);
+}
+
+double tsr_node_bytes(const tsr_graph *g, int node) {
+  double bytes = 0;
+  for (int i = 0; i < g->nodes[node].outputs_count; i++) {
+    tsr_tensor t = whole_tensor(g, g->nodes[node].outputs[i]);
+    bytes += (double)tsr_tensor_bytes(&t);
+  }
+  return bytes;
+}

@@ -34,7 +34,7 @@ void tsr_plan_make(const tsr_program *program, tsr_plan *plan) {
   }
   for (int i = 0; i < program->tasks_count; i++) {
     const tsr_task *t = &program->tasks[i];
-    int64_t times = i < program->update_begin ? program->lowering.microbatches : 1;
+    int64_t times = tsr_program_times(program, i);
     plan->flops += tsr_task_flops(t) * (double)times;
     if (!tsr_op_is_collective(t->op)) continue;
     tsr_traffic *traffic = find_traffic(plan, tsr_op_name(t->op), t->axis);

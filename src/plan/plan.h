@@ -22,6 +22,10 @@ void tsr_plan_make(const tsr_program *program, tsr_plan *ret_plan);
 /* Floating-point operations of one task on one rank, by the rule of ops.def's cost column. */
 double tsr_task_flops(const tsr_task *task);
 
+/* The same of a node before placement, whole; and the bytes that its outputs are. */
+double tsr_node_flops(const tsr_graph *graph, int node);
+double tsr_node_bytes(const tsr_graph *graph, int node);
+
 /* The report of `check`: memory by kind, work, collectives. */
 void tsr_plan_print(
     const tsr_plan *plan, const tsr_program *program, const tsr_parallel *parallel, tsr_text *text);

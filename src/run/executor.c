@@ -1,5 +1,7 @@
-/* Steps all ranks through the program, task by task. A task's work is dealt as (rank, range) jobs;
- * a collective first has all its inputs, because every rank has finished the task before it. */
+/* Steps the ranks of each stage through its program in lockstep, task by task. A task's work is
+ * dealt as (rank, range) jobs; a collective first has all its inputs, because every rank has
+ * finished the task before it. Stages take turns: one goes on until it needs what another has not
+ * sent yet. */
 #include "comm/collective.h"
 #include "run/internal.h"
 #include <assert.h>
@@ -7,6 +9,8 @@
 
 typedef struct {
   tsr_bound *bound;
+  const tsr_program *program;
+  const int *ranks; /* of the stage */
   const tsr_task *task;
   const tsr_cpu_op *op;
   tsr_moment moment;
@@ -16,7 +20,7 @@ typedef struct {
 
 static tsr_cpu_call call_for(const task_run *t, int rank) {
   const tsr_worker_options *o = &t->bound->worker->options;
-  return (tsr_cpu_call){o->kernels, t->bound->program, t->task, &t->bound->ranks[rank],
+  return (tsr_cpu_call){o->kernels, t->program, t->task, &t->bound->ranks[rank],
                         t->moment,  o->threads};
 }
 
@@ -29,27 +33,27 @@ static int64_t cut(int64_t items, int index, int ranges) {
 
 static void run_range(void *context, int job) {
   const task_run *t = context;
-  tsr_cpu_call call = call_for(t, job / t->ranges);
+  tsr_cpu_call call = call_for(t, t->ranks[job / t->ranges]);
   int range = job % t->ranges;
   int64_t begin = cut(t->items, range, t->ranges), end = cut(t->items, range + 1, t->ranges);
   if (begin < end) t->op->run(&call, begin, end, range);
 }
 
-static void run_before(void *context, int rank) {
+static void run_before(void *context, int job) {
   const task_run *t = context;
-  tsr_cpu_call call = call_for(t, rank);
+  tsr_cpu_call call = call_for(t, t->ranks[job]);
   t->op->before(&call);
 }
 
-static void run_after(void *context, int rank) {
+static void run_after(void *context, int job) {
   const task_run *t = context;
-  tsr_cpu_call call = call_for(t, rank);
+  tsr_cpu_call call = call_for(t, t->ranks[job]);
   t->op->after(&call);
 }
 
 static void run_op(task_run *t) {
   tsr_worker *w = t->bound->worker;
-  int ranks = w->options.parallel->ranks;
+  int ranks = t->bound->ranks_per_stage;
   t->items = t->op->items(t->task);
   t->ranges = ranks % w->options.threads ? w->options.threads : 1;
   if (t->op->before) tsr_pool_run(w->pool, run_before, t, ranks);
@@ -75,7 +79,7 @@ static void run_group_range(void *context, int job) {
  * front. */
 static void describe(const task_run *t, tsr_collective *c) {
   const tsr_tensor *in = &t->task->inputs[0];
-  const double *attr = t->bound->program->graph->nodes[t->task->node].attr;
+  const double *attr = t->program->graph->nodes[t->task->node].attr;
   *c = (tsr_collective){.op = t->task->op, .ndim = in->ndim, .from = -1, .to = -1};
   c->k = t->bound->worker->options.kernels;
   c->members = t->bound->worker->options.parallel->size[t->task->axis];
@@ -84,45 +88,117 @@ static void describe(const task_run *t, tsr_collective *c) {
   if (in->units) c->shape[0] *= in->units;
   if (t->task->op == TSR_OP_REDUCE_SCATTER) c->to = (int)attr[1];
   if (t->task->op == TSR_OP_ALL_TO_ALL) c->to = (int)attr[2];
-  const tsr_value *v = &t->bound->program->graph->values[in->value];
-  if (v->placement[t->task->axis].kind == TSR_SHARD) c->from = v->placement[t->task->axis].dim;
-  if (c->from >= 0) c->shape[c->from] *= c->members;
+  const tsr_value *v = &t->program->graph->values[in->value];
+  tsr_placement before = v->placement[t->task->axis];
+  tsr_placement after =
+      t->program->graph->values[t->task->outputs[0].value].placement[t->task->axis];
+  c->groups = before.groups > 1 ? before.groups : after.groups > 1 ? after.groups : 1;
+  if (before.kind == TSR_SHARD) c->from = before.dim;
+  if (c->from >= 0) c->shape[c->from] *= tsr_placement_blocks(before, c->members);
 }
 
+/* A group is run by its first member, which over pp is on the first stage. */
 static void run_collective(const task_run *t) {
   tsr_worker *w = t->bound->worker;
   const tsr_parallel *p = w->options.parallel;
+  int stage = t->task->axis == TSR_PP ? 0 : t->program->stage;
+  int64_t microbatch = t->moment.microbatch;
   group_run g;
   describe(t, &g.collective);
   g.collective.in = w->in;
   g.collective.out = w->out;
   g.items = tsr_collective_items(&g.collective);
   g.ranges = w->options.threads;
-  for (int rank = 0; rank < p->ranks; rank++) {
-    if (tsr_parallel_coord(p, rank, t->task->axis))
-      continue; /* a group is run by its first member */
+  for (int i = 0; i < t->bound->ranks_per_stage; i++) {
+    int rank = t->bound->ranks_of_stage[stage][i];
+    if (tsr_parallel_coord(p, rank, t->task->axis)) continue;
     for (int m = 0; m < g.collective.members; m++) {
       int member = tsr_parallel_member(p, rank, t->task->axis, m);
-      w->in[m] = tsr_bound_address(t->bound, t->task->inputs[0].value, member);
-      w->out[m] = tsr_bound_address(t->bound, t->task->outputs[0].value, member);
+      w->in[m] = tsr_bound_address(t->bound, t->task->inputs[0].value, member, microbatch);
+      w->out[m] = tsr_bound_address(t->bound, t->task->outputs[0].value, member, microbatch);
     }
     tsr_pool_run(w->pool, run_group_range, &g, g.ranges);
   }
 }
 
-static void run_tasks(tsr_bound *b, int begin, int end, tsr_moment moment) {
-  for (int i = begin; i < end; i++) {
-    task_run t = {.bound = b, .task = &b->program->tasks[i], .moment = moment};
-    t.op = tsr_cpu_find(t.task->op);
-    if (t.op) run_op(&t);
-    else run_collective(&t);
+/* ---- between stages ---- */
+
+/* The copies between two stages' ranks that differ on pp alone. */
+static void run_receive_rank(void *context, int job) {
+  const task_run *t = context;
+  const tsr_parallel *p = t->bound->worker->options.parallel;
+  const tsr_tensor *in = &t->task->inputs[0];
+  int rank = t->ranks[job], stage, chunk;
+  tsr_order_locate(
+      t->program->order, tsr_value_stage(t->program->graph, in->value), &stage, &chunk);
+  int from = tsr_parallel_member(p, rank, TSR_PP, stage);
+  memcpy(
+      tsr_bound_address(t->bound, t->task->outputs[0].value, rank, t->moment.microbatch),
+      tsr_bound_address(t->bound, in->value, from, t->moment.microbatch),
+      (size_t)tsr_tensor_bytes(in));
+}
+
+/* The microbatch that a transfer is for; what is made once a step counts as the first one's. */
+static int64_t transfer_microbatch(const task_run *t) {
+  const tsr_graph *g = t->program->graph;
+  const tsr_value *v = &g->values[g->nodes[t->task->node].inputs[0]];
+  tsr_section made = v->kind == TSR_VALUE_NODE ? g->nodes[v->node].section : TSR_PROLOGUE;
+  bool once = made == TSR_PROLOGUE || g->nodes[t->task->node].section == TSR_UPDATE;
+  return once ? 0 : t->moment.microbatch;
+}
+
+static bool has_arrived(const task_run *t, const tsr_transfer *of) {
+  int64_t microbatch = transfer_microbatch(t), from = microbatch - t->task->lag, to = from;
+  if (t->task->lag == TSR_WAIT_ALL) from = 0, to = t->program->order->microbatches - 1;
+  for (int64_t m = from; m <= to; m++)
+    if (m >= 0 && of[m].sent && !of[m].received) return false;
+  return true;
+}
+
+/* Sends, receives and waits; false when the stage has to wait. */
+static bool run_transfer(task_run *t) {
+  tsr_transfer *of = t->bound->transfers[t->task->node];
+  int64_t microbatch = transfer_microbatch(t);
+  if (t->task->op == TSR_OP_WAIT) return has_arrived(t, of);
+  if (t->task->op == TSR_OP_SEND) return of[microbatch].sent = true;
+  if (!of[microbatch].sent) return false;
+  tsr_pool_run(t->bound->worker->pool, run_receive_rank, t, t->bound->ranks_per_stage);
+  return of[microbatch].received = true;
+}
+
+/* A collective over pp is run by the stage that comes last, for all. */
+static bool run_meeting(task_run *t) {
+  tsr_bound *b = t->bound;
+  int stages = t->program->order->stages;
+  b->at[t->program->stage].meets = t->task->node;
+  for (int s = 0; s < stages; s++)
+    if (b->at[s].meets != t->task->node) return false;
+  run_collective(t);
+  for (int s = 0; s < stages; s++) {
+    b->at[s].meets = -1;
+    if (s != t->program->stage) b->at[s].task++;
   }
+  return true;
+}
+
+static bool run_task(task_run *t) {
+  switch ((int)t->task->op) {
+  case TSR_OP_SEND:
+  case TSR_OP_RECEIVE:
+  case TSR_OP_WAIT:
+    return run_transfer(t);
+  }
+  t->op = tsr_cpu_find(t->task->op);
+  if (t->op) return run_op(t), true;
+  if (t->task->axis == TSR_PP) return run_meeting(t);
+  return run_collective(t), true;
 }
 
 /* ---- inputs ---- */
 
 typedef struct {
   tsr_bound *bound;
+  const int *ranks;
   tsr_moment moment;
   tsr_fill_row *fill;
   void *context;
@@ -130,9 +206,10 @@ typedef struct {
 
 /* Rows of dimension 0 come from the data; an input that no data is for is random by its name. */
 static void fill_input(const filling *f, int value, int rank) {
-  const tsr_value *v = &f->bound->program->graph->values[value];
+  const tsr_program *p = tsr_bound_program(f->bound, rank);
+  const tsr_value *v = &p->graph->values[value];
   tsr_box box = tsr_bound_box(f->bound, value, rank);
-  char *part = (char *)tsr_bound_address(f->bound, value, rank);
+  char *part = tsr_bound_address(f->bound, value, rank, f->moment.microbatch);
   int64_t row = 4;
   for (int d = 1; d < box.ndim; d++) row *= box.shape[d];
   if (!f->fill) {
@@ -143,33 +220,87 @@ static void fill_input(const filling *f, int value, int rank) {
     o->kernels->random_normal((float *)(void *)part, 0, 1, key, &box, 0, rows);
     return;
   }
-  int64_t microbatches = f->bound->program->lowering.microbatches;
-  int64_t first = box.offset[0] * microbatches + f->moment.microbatch * box.shape[0];
+  int64_t first = tsr_sample_offset(
+      &p->lowering, box.offset[0], box.global[0], box.shape[0], f->moment.microbatch);
   for (int64_t i = 0; i < box.shape[0]; i++)
     f->fill(f->context, v->name, first + i, part + i * row);
 }
 
-static void fill_rank(void *context, int rank) {
+static void fill_rank(void *context, int job) {
   const filling *f = context;
-  const tsr_graph *g = f->bound->program->graph;
+  int rank = f->ranks[job];
+  const tsr_graph *g = f->bound->programs->graph;
   for (int v = 0; v < g->values_count; v++)
-    if (g->values[v].kind == TSR_VALUE_INPUT) fill_input(f, v, rank);
+    if (g->values[v].kind == TSR_VALUE_INPUT && tsr_bound_has(f->bound, v, rank))
+      fill_input(f, v, rank);
 }
 
-void tsr_bound_run_body(
-    tsr_bound *b, int64_t step, int64_t microbatch, tsr_fill_row *fill, void *context) {
-  filling f = {b, {b->worker->options.seed, step, microbatch}, fill, context};
-  tsr_pool_run(b->worker->pool, fill_rank, &f, b->worker->options.parallel->ranks);
-  run_tasks(b, 0, b->program->update_begin, f.moment);
+/* ---- a step ---- */
+
+typedef struct {
+  tsr_bound *bound;
+  int64_t step;
+  tsr_fill_row *fill;
+  void *context;
+} step_run;
+
+static void begin_run(const step_run *s, const tsr_program *p, const tsr_run *run) {
+  if (p->parts[run->part].section != TSR_FORWARD) return;
+  tsr_worker *w = s->bound->worker;
+  filling f = {
+      s->bound,
+      s->bound->ranks_of_stage[p->stage],
+      {w->options.seed, s->step, run->microbatch},
+      s->fill,
+      s->context};
+  tsr_pool_run(w->pool, fill_rank, &f, s->bound->ranks_per_stage);
 }
 
-void tsr_bound_run_update(tsr_bound *b, int64_t step) {
-  tsr_moment moment = {b->worker->options.seed, step, b->program->lowering.microbatches - 1};
-  run_tasks(b, b->program->update_begin, b->program->tasks_count, moment);
+/* Goes on until the stage is done or waits; whether it got anywhere. */
+static bool run_stage(const step_run *s, int stage) {
+  tsr_bound *b = s->bound;
+  const tsr_program *p = b->programs->of_stage[stage];
+  tsr_stage_at *at = &b->at[stage];
+  bool moved = false;
+  for (; at->run < p->runs_count; at->run++, at->task = -1) {
+    const tsr_run *run = &p->runs[at->run];
+    const tsr_part *part = &p->parts[run->part];
+    if (at->task < 0) {
+      begin_run(s, p, run);
+      at->task = part->begin;
+      moved = true;
+    }
+    for (; at->task < part->end; at->task++, moved = true) {
+      task_run t = {.bound = b, .program = p, .ranks = b->ranks_of_stage[stage]};
+      t.task = &p->tasks[at->task];
+      t.moment = (tsr_moment){b->worker->options.seed, s->step, run->microbatch};
+      if (!run_task(&t)) return moved;
+    }
+  }
+  return moved;
+}
+
+void tsr_bound_run(tsr_bound *b, int64_t step, tsr_fill_row *fill, void *context) {
+  step_run s = {b, step, fill, context};
+  const tsr_graph *g = b->programs->graph;
+  int stages = b->programs->order->stages, done = 0;
+  for (int i = 0; i < stages; i++) b->at[i] = (tsr_stage_at){.task = -1, .meets = -1};
+  for (int i = 0; i < g->nodes_count; i++)
+    if (b->transfers[i])
+      memset(b->transfers[i], 0, sizeof(tsr_transfer) * (size_t)b->programs->order->microbatches);
+  while (done < stages) {
+    bool moved = false;
+    done = 0;
+    for (int i = 0; i < stages; i++) {
+      moved |= run_stage(&s, i);
+      done += b->at[i].run == b->programs->of_stage[i]->runs_count;
+    }
+    assert(moved || done == stages); /* the verifier has proved that no circle of waits closes */
+  }
 }
 
 void tsr_bound_set_hyper(tsr_bound *b, const float hyper[TSR_HYPERS]) {
-  if (b->program->graph->hyper < 0) return;
-  for (int r = 0; r < b->worker->options.parallel->ranks; r++)
-    memcpy(tsr_bound_address(b, b->program->graph->hyper, r), hyper, sizeof(float) * TSR_HYPERS);
+  int value = b->programs->graph->hyper;
+  for (int r = 0; value >= 0 && r < b->worker->options.parallel->ranks; r++)
+    memcpy(tsr_bound_address(b, value, r, 0), hyper, sizeof(float) * TSR_HYPERS);
 }

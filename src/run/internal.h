@@ -16,18 +16,43 @@ struct tsr_worker {
   int blocks_count;
 };
 
+/* What a value that goes from one stage to another has done for each microbatch. */
+typedef struct {
+  bool sent, received;
+} tsr_transfer;
+
+/* Where a stage is in its step. */
+typedef struct {
+  int run, task; /* of the program's lists */
+  int meets;     /* the node of a collective over pp that it waits in, or -1 */
+} tsr_stage_at;
+
 struct tsr_bound {
   tsr_worker *worker;
-  const tsr_program *program;
+  const tsr_programs *programs;
   tsr_rank_memory *ranks;
-  int *param_values; /* per parameter: its value */
+  int **ranks_of_stage; /* per stage: its ranks, ascending */
+  int ranks_per_stage;
+  int *param_values;        /* per parameter: its value */
+  tsr_transfer **transfers; /* per node: of a receive node its microbatches, else NULL */
+  tsr_stage_at *at;         /* per stage */
 };
+
+static inline const tsr_program *tsr_bound_program(const tsr_bound *bound, int rank) {
+  return bound->programs->of_stage[bound->ranks[rank].coord[TSR_PP]];
+}
+/* Whether the rank holds (a part of) the value. */
+static inline bool tsr_bound_has(const tsr_bound *bound, int value, int rank) {
+  return tsr_bound_program(bound, rank)->tensors[value].segment != TSR_SEGMENT_ABSENT;
+}
 
 /* The part of a whole tensor that a rank holds. */
 tsr_box tsr_bound_box(const tsr_bound *bound, int value, int rank);
-static inline float *tsr_bound_address(const tsr_bound *bound, int value, int rank) {
-  const tsr_tensor *t = &bound->program->tensors[value];
-  return (float *)(void *)(bound->ranks[rank].base[t->segment] + t->offset);
+static inline void *
+tsr_bound_address(const tsr_bound *bound, int value, int rank, int64_t microbatch) {
+  const tsr_program *p = tsr_bound_program(bound, rank);
+  const tsr_tensor *t = &p->tensors[value];
+  return bound->ranks[rank].base[t->segment] + tsr_tensor_offset(p, t, microbatch);
 }
 void tsr_bound_initialise(tsr_bound *bound, bool parameters);
 

@@ -4,8 +4,8 @@
 #include <string.h>
 
 tsr_box tsr_bound_box(const tsr_bound *b, int value, int rank) {
-  const tsr_value *v = &b->program->graph->values[value];
-  const tsr_tensor *t = &b->program->tensors[value];
+  const tsr_value *v = &b->programs->graph->values[value];
+  const tsr_tensor *t = &tsr_bound_program(b, rank)->tensors[value];
   tsr_box box = {.ndim = v->ndim};
   assert(v->ndim <= TSR_BOX_DIMS_MAX);
   for (int d = 0; d < v->ndim; d++) {
@@ -14,7 +14,10 @@ tsr_box tsr_bound_box(const tsr_bound *b, int value, int rank) {
   }
   for (int a = 0; a < TSR_AXES; a++)
     if (v->placement[a].kind == TSR_SHARD)
-      box.offset[v->placement[a].dim] += b->ranks[rank].coord[a] * t->shape[v->placement[a].dim];
+      box.offset[v->placement[a].dim] +=
+          t->shape[v->placement[a].dim] *
+          tsr_placement_block(
+              v->placement[a], b->worker->options.parallel->size[a], b->ranks[rank].coord[a]);
   return box;
 }
 
@@ -37,8 +40,9 @@ static int64_t whole_index(const tsr_box *box, int64_t row) {
 
 void tsr_bound_read(const tsr_bound *b, int value, float *out) {
   for (int r = 0; r < b->worker->options.parallel->ranks; r++) {
+    if (!tsr_bound_has(b, value, r)) continue;
     tsr_box box = tsr_bound_box(b, value, r);
-    const float *part = tsr_bound_address(b, value, r);
+    const float *part = tsr_bound_address(b, value, r, 0);
     int64_t cols = box.shape[box.ndim - 1], rows = box_rows(&box);
     for (int64_t i = 0; i < rows; i++)
       memcpy(out + whole_index(&box, i), part + i * cols, sizeof(float) * (size_t)cols);
@@ -47,8 +51,9 @@ void tsr_bound_read(const tsr_bound *b, int value, float *out) {
 
 void tsr_bound_read_row(const tsr_bound *b, int value, int64_t row, float *out) {
   for (int r = 0; r < b->worker->options.parallel->ranks; r++) {
+    if (!tsr_bound_has(b, value, r)) continue;
     tsr_box box = tsr_bound_box(b, value, r);
-    const float *part = tsr_bound_address(b, value, r);
+    const float *part = tsr_bound_address(b, value, r, 0);
     int64_t cols = box.shape[box.ndim - 1], whole_cols = box.global[box.ndim - 1],
             rows = box_rows(&box);
     for (int64_t i = 0; i < rows; i++) {
@@ -61,8 +66,9 @@ void tsr_bound_read_row(const tsr_bound *b, int value, int64_t row, float *out) 
 
 void tsr_bound_write(tsr_bound *b, int value, const float *whole) {
   for (int r = 0; r < b->worker->options.parallel->ranks; r++) {
+    if (!tsr_bound_has(b, value, r)) continue;
     tsr_box box = tsr_bound_box(b, value, r);
-    float *part = tsr_bound_address(b, value, r);
+    float *part = tsr_bound_address(b, value, r, 0);
     int64_t cols = box.shape[box.ndim - 1], rows = box_rows(&box);
     for (int64_t i = 0; i < rows; i++)
       memcpy(part + i * cols, whole + whole_index(&box, i), sizeof(float) * (size_t)cols);
@@ -71,20 +77,27 @@ void tsr_bound_write(tsr_bound *b, int value, const float *whole) {
 
 int tsr_bound_param(const tsr_bound *b, int param) { return b->param_values[param]; }
 
+/* The first rank that holds the same part as `rank`. */
+static int first_holder(const tsr_bound *b, int value, int rank) {
+  tsr_box box = tsr_bound_box(b, value, rank);
+  for (int r = 0; r < rank; r++) {
+    if (!tsr_bound_has(b, value, r)) continue;
+    tsr_box other = tsr_bound_box(b, value, r);
+    if (!memcmp(box.offset, other.offset, sizeof box.offset)) return r;
+  }
+  return rank;
+}
+
 bool tsr_bound_replicas_agree(const tsr_bound *b, const char **ret_param) {
-  const tsr_graph *g = b->program->graph;
+  const tsr_graph *g = b->programs->graph;
   for (int p = 0; p < g->params_count; p++) {
     int v = b->param_values[p];
-    size_t bytes = sizeof(float) * (size_t)tsr_tensor_elements(&b->program->tensors[v]);
     for (int r = 1; r < b->worker->options.parallel->ranks; r++) {
-      tsr_box box = tsr_bound_box(b, v, r);
-      int first = 0; /* the first rank that holds the same part */
-      while (first < r) {
-        tsr_box other = tsr_bound_box(b, v, first);
-        if (!memcmp(box.offset, other.offset, sizeof box.offset)) break;
-        first++;
-      }
-      if (!memcmp(tsr_bound_address(b, v, first), tsr_bound_address(b, v, r), bytes)) continue;
+      if (!tsr_bound_has(b, v, r)) continue;
+      size_t bytes = (size_t)tsr_tensor_bytes(&tsr_bound_program(b, r)->tensors[v]);
+      int first = first_holder(b, v, r);
+      if (!memcmp(tsr_bound_address(b, v, first, 0), tsr_bound_address(b, v, r, 0), bytes))
+        continue;
       *ret_param = g->params[p].name;
       return false;
     }
@@ -134,13 +147,14 @@ typedef struct {
 
 static void initialise_rank(void *context, int rank) {
   const initialisation *i = context;
-  const tsr_graph *g = i->bound->program->graph;
+  const tsr_graph *g = i->bound->programs->graph;
   for (int v = 0; v < g->values_count; v++) {
     const tsr_value *value = &g->values[v];
     bool param = value->kind == TSR_VALUE_PARAM && i->parameters;
     if (!param && value->kind != TSR_VALUE_CONST) continue;
+    if (!tsr_bound_has(i->bound, v, rank)) continue;
     tsr_box box = tsr_bound_box(i->bound, v, rank);
-    float *part = tsr_bound_address(i->bound, v, rank);
+    float *part = tsr_bound_address(i->bound, v, rank, 0);
     initialise(
         i->bound, param ? &g->params[value->param].init : &value->init, value->name, &box, part);
     if (param) set_padding(&g->params[value->param], &box, part);

@@ -29,18 +29,39 @@ static int64_t own_bytes(const tsr_program *p) {
   return p->bytes[TSR_SEGMENT_CONST] + p->bytes[TSR_SEGMENT_INPUT];
 }
 
-static int64_t planned_bytes(const tsr_program *const *programs, int count) {
-  int64_t bytes = shared_bytes(programs[0]), work = 0;
+/* The work segment that is enough for all programs of a stage. */
+static int64_t work_bytes(const tsr_programs *programs, int count, int stage) {
+  int64_t work = 0;
   for (int i = 0; i < count; i++) {
-    bytes += own_bytes(programs[i]);
-    if (programs[i]->bytes[TSR_SEGMENT_WORK] > work) work = programs[i]->bytes[TSR_SEGMENT_WORK];
+    int64_t bytes = programs[i].of_stage[stage]->bytes[TSR_SEGMENT_WORK];
+    if (bytes > work) work = bytes;
   }
-  return bytes + work;
+  return work;
 }
 
-static bool check_fits(
-    const tsr_worker_options *o, const tsr_program *const *programs, int count, tsr_diags *diags) {
-  int64_t rank = planned_bytes(programs, count), need = rank * o->parallel->ranks;
+/* Of one rank of a stage. */
+static int64_t planned_bytes(const tsr_programs *programs, int count, int stage) {
+  int64_t bytes = shared_bytes(programs[0].of_stage[stage]) + work_bytes(programs, count, stage);
+  for (int i = 0; i < count; i++) bytes += own_bytes(programs[i].of_stage[stage]);
+  return bytes;
+}
+
+/* Of all ranks; and which stage's ranks need the most. */
+static int64_t planned_bytes_of_all(
+    const tsr_parallel *p, const tsr_programs *programs, int count, int *ret_stage) {
+  int64_t sum = 0, most = -1;
+  for (int s = 0; s < programs->order->stages; s++) {
+    int64_t bytes = planned_bytes(programs, count, s);
+    sum += bytes * (p->ranks / programs->order->stages);
+    if (bytes > most) most = bytes, *ret_stage = s;
+  }
+  return sum;
+}
+
+static bool
+check_fits(const tsr_worker_options *o, const tsr_programs *programs, int count, tsr_diags *diags) {
+  int stage = 0;
+  int64_t need = planned_bytes_of_all(o->parallel, programs, count, &stage);
   int64_t have = o->memory_limit ? o->memory_limit : available_bytes();
   if (!have || need <= have) return true;
   tsr_diag_failure(
@@ -48,10 +69,12 @@ static bool check_fits(
       tsr_text_bytes(need), o->parallel->ranks, o->parallel->ranks == 1 ? "" : "s",
       tsr_text_bytes(have),
       o->memory_limit ? "allowed by device_config.memory_limit" : "available");
-  const tsr_program *p = programs[0];
+  const tsr_program *p = programs[0].of_stage[stage];
   tsr_diag_hint(
       diags,
-      "a rank needs %s of parameters, %s of optimizer state, %s of activations and gradients",
+      "a rank%s needs %s of parameters, %s of optimizer state, %s of activations and gradients",
+      programs->order->stages > 1 ? tsr_arena_printf(programs->graph->arena, " of stage %d", stage)
+                                  : "",
       tsr_text_bytes(p->bytes[TSR_SEGMENT_PARAM]), tsr_text_bytes(p->bytes[TSR_SEGMENT_STATE]),
       tsr_text_bytes(p->bytes[TSR_SEGMENT_WORK]));
   tsr_diag_hint(
@@ -76,48 +99,73 @@ allocate(tsr_worker *w, int rank, const char *what, int64_t bytes, char **ret, t
   return true;
 }
 
-static bool allocate_rank(
-    tsr_worker *w, int rank, const tsr_program *const *programs, int count, tsr_diags *diags) {
-  int64_t work = 0;
-  for (int i = 0; i < count; i++)
-    if (programs[i]->bytes[TSR_SEGMENT_WORK] > work) work = programs[i]->bytes[TSR_SEGMENT_WORK];
+static bool
+allocate_rank(tsr_worker *w, int rank, const tsr_programs *programs, int count, tsr_diags *diags) {
+  int stage = tsr_parallel_coord(w->options.parallel, rank, TSR_PP);
+  const tsr_program *first = programs[0].of_stage[stage];
   char *base[TSR_SEGMENTS] = {0};
   if (!allocate(
-          w, rank, "parameters", programs[0]->bytes[TSR_SEGMENT_PARAM], &base[TSR_SEGMENT_PARAM],
+          w, rank, "parameters", first->bytes[TSR_SEGMENT_PARAM], &base[TSR_SEGMENT_PARAM],
           diags) ||
       !allocate(
-          w, rank, "optimizer state", programs[0]->bytes[TSR_SEGMENT_STATE],
-          &base[TSR_SEGMENT_STATE], diags) ||
-      !allocate(w, rank, "activations and gradients", work, &base[TSR_SEGMENT_WORK], diags))
+          w, rank, "optimizer state", first->bytes[TSR_SEGMENT_STATE], &base[TSR_SEGMENT_STATE],
+          diags) ||
+      !allocate(
+          w, rank, "activations and gradients", work_bytes(programs, count, stage),
+          &base[TSR_SEGMENT_WORK], diags))
     return false;
   for (int i = 0; i < count; i++) {
+    const tsr_program *p = programs[i].of_stage[stage];
     tsr_rank_memory *m = &w->bound[i].ranks[rank];
+    assert(p->bytes[TSR_SEGMENT_PARAM] == first->bytes[TSR_SEGMENT_PARAM]);
     memcpy(m->base, base, sizeof base);
     if (!allocate(
-            w, rank, "constants", programs[i]->bytes[TSR_SEGMENT_CONST],
-            &m->base[TSR_SEGMENT_CONST], diags) ||
+            w, rank, "constants", p->bytes[TSR_SEGMENT_CONST], &m->base[TSR_SEGMENT_CONST],
+            diags) ||
         !allocate(
-            w, rank, "inputs", programs[i]->bytes[TSR_SEGMENT_INPUT], &m->base[TSR_SEGMENT_INPUT],
-            diags))
+            w, rank, "inputs", p->bytes[TSR_SEGMENT_INPUT], &m->base[TSR_SEGMENT_INPUT], diags))
       return false;
-    for (int a = 0; a < TSR_AXES; a++)
-      m->coord[a] = tsr_parallel_coord(w->options.parallel, rank, a);
   }
   return true;
 }
 
-static void bind_program(tsr_arena *arena, tsr_worker *w, int index, const tsr_program *program) {
+static void find_ranks_of_stages(tsr_arena *arena, tsr_bound *b) {
+  const tsr_parallel *p = b->worker->options.parallel;
+  int stages = b->programs->order->stages, *count = tsr_arena_array(arena, int, stages);
+  b->ranks_per_stage = p->ranks / stages;
+  b->ranks_of_stage = tsr_arena_array(arena, int *, stages);
+  for (int s = 0; s < stages; s++)
+    b->ranks_of_stage[s] = tsr_arena_array(arena, int, b->ranks_per_stage);
+  for (int r = 0; r < p->ranks; r++) {
+    for (int a = 0; a < TSR_AXES; a++) b->ranks[r].coord[a] = tsr_parallel_coord(p, r, a);
+    int stage = b->ranks[r].coord[TSR_PP];
+    b->ranks_of_stage[stage][count[stage]++] = r;
+  }
+}
+
+static void
+bind_programs(tsr_arena *arena, tsr_worker *w, int index, const tsr_programs *programs) {
   tsr_bound *b = &w->bound[index];
-  *b = (tsr_bound){.worker = w, .program = program};
+  const tsr_graph *g = programs->graph;
+  int microbatches = programs->order->microbatches;
+  assert(programs->order->stages == w->options.parallel->size[TSR_PP]);
+  tsr_programs *copy = tsr_arena_alloc(arena, sizeof *copy);
+  *copy = *programs;
+  *b = (tsr_bound){.worker = w, .programs = copy};
   b->ranks = tsr_arena_array(arena, tsr_rank_memory, w->options.parallel->ranks);
-  b->param_values = tsr_arena_array(arena, int, program->graph->params_count);
-  for (int v = 0; v < program->graph->values_count; v++)
-    if (program->graph->values[v].kind == TSR_VALUE_PARAM)
-      b->param_values[program->graph->values[v].param] = v;
+  find_ranks_of_stages(arena, b);
+  b->param_values = tsr_arena_array(arena, int, g->params_count);
+  for (int v = 0; v < g->values_count; v++)
+    if (g->values[v].kind == TSR_VALUE_PARAM) b->param_values[g->values[v].param] = v;
+  b->transfers = tsr_arena_array(arena, tsr_transfer *, g->nodes_count);
+  for (int i = 0; i < g->nodes_count; i++)
+    if (g->nodes[i].op == TSR_OP_RECEIVE)
+      b->transfers[i] = tsr_arena_array(arena, tsr_transfer, microbatches);
+  b->at = tsr_arena_array(arena, tsr_stage_at, programs->order->stages);
 }
 
 bool tsr_worker_open(
-    tsr_arena *arena, const tsr_worker_options *options, const tsr_program *const *programs,
+    tsr_arena *arena, const tsr_worker_options *options, const tsr_programs *programs,
     int programs_count, tsr_worker **ret_worker, tsr_bound **ret_bound, tsr_diags *diags) {
   if (!check_fits(options, programs, programs_count, diags)) return false;
   tsr_worker *w = tsr_arena_alloc(arena, sizeof *w);
@@ -127,10 +175,7 @@ bool tsr_worker_open(
   w->out = tsr_arena_array(arena, float *, options->parallel->ranks);
   w->blocks =
       tsr_arena_array(arena, struct tsr_block, options->parallel->ranks * (3 + 2 * programs_count));
-  for (int i = 0; i < programs_count; i++) {
-    assert(programs[i]->bytes[TSR_SEGMENT_PARAM] == programs[0]->bytes[TSR_SEGMENT_PARAM]);
-    bind_program(arena, w, i, programs[i]);
-  }
+  for (int i = 0; i < programs_count; i++) bind_programs(arena, w, i, &programs[i]);
   bool ok = tsr_pool_open(arena, options->threads, &w->pool, diags);
   for (int r = 0; ok && r < options->parallel->ranks; r++)
     ok = allocate_rank(w, r, programs, programs_count, diags);
@@ -138,7 +183,8 @@ bool tsr_worker_open(
     tsr_worker_close(w);
     return false;
   }
-  assert(w->bytes == planned_bytes(programs, programs_count) * options->parallel->ranks);
+  int stage;
+  assert(w->bytes == planned_bytes_of_all(options->parallel, programs, programs_count, &stage));
   for (int i = 0; i < programs_count; i++) tsr_bound_initialise(&w->bound[i], i == 0);
   *ret_worker = w;
   for (int i = 0; i < programs_count; i++) ret_bound[i] = &w->bound[i];

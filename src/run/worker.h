@@ -17,12 +17,13 @@ typedef struct {
 typedef struct tsr_worker tsr_worker;
 typedef struct tsr_bound tsr_bound; /* a program with memory */
 
-/* Allocates every segment of every rank for `programs[0]`, with a work segment that is large enough
- * for all of `programs` and constants and inputs for each. Refused with the sizes before anything
- * is allocated when it does not fit. Parameters are then initialised, state is zero. The programs
- * share parameters, so their graphs must have the same. */
+/* Allocates every segment of every rank for its stage's program of `programs[0]`, with a work
+ * segment that is large enough for all of `programs` and constants and inputs for each. Refused
+ * with the sizes before anything is allocated when it does not fit. Parameters are then
+ * initialised, state is zero. The programs share parameters, so their graphs must have the same on
+ * the same stages. */
 bool tsr_worker_open(
-    tsr_arena *arena, const tsr_worker_options *options, const tsr_program *const *programs,
+    tsr_arena *arena, const tsr_worker_options *options, const tsr_programs *programs,
     int programs_count, tsr_worker **ret_worker, tsr_bound **ret_bound, tsr_diags *diags);
 void tsr_worker_close(tsr_worker *worker);
 int64_t tsr_worker_bytes(const tsr_worker *worker); /* allocated for tensors, all ranks */
@@ -31,12 +32,10 @@ int64_t tsr_worker_bytes(const tsr_worker *worker); /* allocated for tensors, al
  * the whole step: 0 .. batch * microbatches - 1. */
 typedef void tsr_fill_row(void *context, const char *input, int64_t sample, void *row);
 
-/* One microbatch: fills the inputs, then runs the body. Graphs whose inputs no `fill` is given for
- * get random numbers by name. */
-void tsr_bound_run_body(
-    tsr_bound *bound, int64_t step, int64_t microbatch, tsr_fill_row *fill, void *context);
-/* The update, once after all microbatches. */
-void tsr_bound_run_update(tsr_bound *bound, int64_t step);
+/* One step: all stages run through their programs, each until it waits for another one. A
+ * microbatch's inputs are filled when its forward pass begins; graphs whose inputs no `fill` is
+ * given for get random numbers by name. */
+void tsr_bound_run(tsr_bound *bound, int64_t step, tsr_fill_row *fill, void *context);
 /* The step's numbers, for all ranks. */
 void tsr_bound_set_hyper(tsr_bound *bound, const float hyper[TSR_HYPERS]);
 

@@ -1,5 +1,6 @@
-/* needs: a graph with placements
- * gives: tasks in the graph's order, with local shapes and the units that split their sums
+/* needs: a graph with placements and stages, a pipeline's order
+ * gives: one stage's tasks in the graph's order, with local shapes and the units that split their
+ * sums; the two ends of what moves between stages; the order in which the parts run
  * breaks: nothing */
 #include "schedule/program.h"
 #include <assert.h>
@@ -9,6 +10,8 @@ typedef struct {
   tsr_program *p;
   const tsr_graph *g;
   tsr_arena *arena;
+  const tsr_order_starts *starts;
+  int capacity;
 } lowering;
 
 bool tsr_op_is_collective(tsr_op op) { return tsr_op_facts(op) & TSR_FACT_COLLECTIVE; }
@@ -19,10 +22,19 @@ int64_t tsr_tensor_elements(const tsr_tensor *t) {
   return n;
 }
 
+int64_t tsr_tensor_bytes(const tsr_tensor *t) {
+  return tsr_tensor_elements(t) * tsr_dtype_bytes(t->dtype);
+}
+
 int64_t tsr_program_bytes(const tsr_program *program) {
   int64_t sum = 0;
   for (int s = 0; s < TSR_SEGMENTS; s++) sum += program->bytes[s];
   return sum;
+}
+
+int64_t tsr_program_times(const tsr_program *program, int task) {
+  tsr_section section = program->tasks[task].section;
+  return section == TSR_PROLOGUE || section == TSR_UPDATE ? 1 : program->lowering.microbatches;
 }
 
 static tsr_tensor local_tensor(const lowering *l, int value) {
@@ -31,10 +43,18 @@ static tsr_tensor local_tensor(const lowering *l, int value) {
       [TSR_VALUE_INPUT] = TSR_SEGMENT_INPUT, [TSR_VALUE_HYPER] = TSR_SEGMENT_INPUT,
       [TSR_VALUE_CONST] = TSR_SEGMENT_CONST, [TSR_VALUE_PARAM] = TSR_SEGMENT_PARAM,
       [TSR_VALUE_STATE] = TSR_SEGMENT_STATE, [TSR_VALUE_NODE] = TSR_SEGMENT_WORK};
-  tsr_tensor t = {.value = value, .segment = segments[v->kind], .offset = -1, .ndim = v->ndim};
+  tsr_tensor t = {
+      .value = value,
+      .dtype = v->dtype,
+      .segment = segments[v->kind],
+      .frame = -1,
+      .offset = -1,
+      .ndim = v->ndim};
   memcpy(t.shape, v->shape, sizeof t.shape);
   for (int a = 0; a < TSR_AXES; a++)
-    if (v->placement[a].kind == TSR_SHARD) t.shape[v->placement[a].dim] /= l->p->lowering.size[a];
+    if (v->placement[a].kind == TSR_SHARD)
+      t.shape[v->placement[a].dim] /=
+          tsr_placement_blocks(v->placement[a], (int)l->p->lowering.size[a]);
   t.units = v->units;
   if (v->placement[TSR_TP].kind == TSR_PARTIAL) t.units /= l->p->lowering.size[TSR_TP];
   return t;
@@ -65,59 +85,265 @@ static int64_t units_of(const lowering *l, const tsr_node *n) {
   return 1;
 }
 
-static void lower_node(lowering *l, int index) {
+/* ---- which part a node is in ---- */
+
+static int part_index(tsr_section section, int chunk, int chunks) {
+  if (section == TSR_PROLOGUE) return 0;
+  if (section == TSR_UPDATE) return 1 + 3 * chunks;
+  return 1 + 3 * chunk + (int)(section - TSR_FORWARD);
+}
+
+static bool is_here(const tsr_program *p, int virtual_stage, int *ret_chunk) {
+  int stage;
+  *ret_chunk = 0;
+  if (virtual_stage == TSR_EVERY_STAGE) return true;
+  tsr_order_locate(p->order, virtual_stage, &stage, ret_chunk);
+  return stage == p->stage;
+}
+
+bool tsr_program_has_node(const tsr_program *p, int node) {
+  int chunk;
+  return is_here(p, p->graph->nodes[node].stage, &chunk);
+}
+
+static int part_of(const lowering *l, tsr_section section, int virtual_stage) {
+  int chunk;
+  if (!is_here(l->p, virtual_stage, &chunk)) return -1;
+  return part_index(section, chunk, l->p->order->chunks);
+}
+
+/* Where a value is made on this stage: before the first microbatch when no node makes it. */
+static int part_of_value(const lowering *l, int value) {
+  const tsr_value *v = &l->g->values[value];
+  tsr_section section = v->kind == TSR_VALUE_NODE ? l->g->nodes[v->node].section : TSR_PROLOGUE;
+  return part_of(l, section, tsr_value_stage(l->g, value));
+}
+
+/* ---- tasks ---- */
+
+static tsr_task *add_task(lowering *l, tsr_op op, tsr_section section, int node) {
+  tsr_arena_grow(
+      l->arena, (void **)&l->p->tasks, sizeof *l->p->tasks, l->p->tasks_count, &l->capacity);
+  tsr_task *t = &l->p->tasks[l->p->tasks_count++];
+  *t = (tsr_task){.node = node, .op = op, .section = section, .units = 1, .axis = -1};
+  return t;
+}
+
+static void add_node(lowering *l, int index) {
   const tsr_node *n = &l->g->nodes[index];
   for (int o = 0; o < n->outputs_count; o++)
     l->p->tensors[n->outputs[o]] = local_tensor(l, n->outputs[o]);
   if (tsr_program_is_alias(l->p, index)) return;
-  tsr_task *t = &l->p->tasks[l->p->tasks_count++];
-  *t = (tsr_task){
-      .node = index, .op = n->op, .section = n->section, .inputs_count = n->inputs_count};
+  tsr_task *t = add_task(l, n->op, n->section, index);
+  t->inputs_count = n->inputs_count;
+  t->outputs_count = n->outputs_count;
   t->axis = axis_of(n);
   t->units = units_of(l, n);
-  if (n->section != TSR_UPDATE) l->p->update_begin = l->p->tasks_count;
 }
 
-/* Segments that live as long as the run: every value its place, in the graph's order. */
-static void place_sources(lowering *l) {
-  for (int i = 0; i < l->g->values_count; i++) {
-    if (l->g->values[i].kind == TSR_VALUE_NODE) continue;
-    tsr_tensor *t = &l->p->tensors[i];
-    *t = local_tensor(l, i);
-    t->offset = l->p->bytes[t->segment];
-    l->p->bytes[t->segment] += (tsr_tensor_elements(t) * 4 + 63) / 64 * 64;
+/* What leaves this stage: one for every receive node elsewhere (or in another chunk). */
+typedef struct send {
+  struct send *next;
+  int node, value, part;
+} send;
+
+static void add_send(lowering *l, const send *s, tsr_section section) {
+  add_task(l, TSR_OP_SEND, section, s->node)->inputs_count = 1;
+}
+
+static void add_wait(lowering *l, const send *s, tsr_section section, int lag) {
+  tsr_task *t = add_task(l, TSR_OP_WAIT, section, s->node);
+  t->inputs_count = 1;
+  t->lag = lag;
+}
+
+/* A part of the body that its own virtual stage runs, as an action's kind. */
+static bool is_body(tsr_section s) { return s >= TSR_FORWARD && s <= TSR_WEIGHTS; }
+static tsr_action_kind kind_of(tsr_section s) { return (tsr_action_kind)(s - TSR_FORWARD); }
+
+/* How many microbatches later what is sent is asked for. */
+static int lag_of(const lowering *l, const send *s) {
+  const tsr_node *to = &l->g->nodes[s->node];
+  const tsr_section from = l->p->parts[s->part].section;
+  if (!is_body(to->section)) return l->p->order->microbatches;
+  return tsr_order_lag(
+      l->starts, kind_of(from), tsr_value_stage(l->g, s->value), kind_of(to->section), to->stage);
+}
+
+/* Before its bytes are used again, what a part sent must have arrived. A forward value is asked for
+ * when the backward pass of its microbatch begins, which nobody has to wait for: that pass needs
+ * what the receivers made of it. Others are asked for some microbatches later. */
+static void add_waits(lowering *l, const send *sends, int part, int last_part) {
+  bool forward_only = l->p->order->forward_only;
+  tsr_section section = l->p->parts[part].section;
+  for (const send *s = sends; s; s = s->next) {
+    tsr_section from = l->p->parts[s->part].section;
+    bool lagging = is_body(from) && (from != TSR_FORWARD || forward_only);
+    if (lagging && s->part == part) add_wait(l, s, section, lag_of(l, s));
+    if (from == TSR_FORWARD && !lagging && part == s->part + 1) add_wait(l, s, section, 0);
+    if (part == last_part && (lagging || from == TSR_PROLOGUE))
+      add_wait(l, s, section, TSR_WAIT_ALL);
   }
 }
 
-/* Copies the tensors, now with offsets, into the tasks; aliases take their source's offset. */
+static send *find_sends(const lowering *l, send **ret_of_value) {
+  send *all = NULL, **end = &all;
+  for (int i = 0; i < l->g->nodes_count; i++) {
+    const tsr_node *n = &l->g->nodes[i];
+    if (n->op != TSR_OP_RECEIVE) continue;
+    int value = n->inputs[0], part = part_of_value(l, value);
+    if (part < 0) continue;
+    if (n->section == TSR_UPDATE) part = l->p->parts_count - 1; /* a sum that is complete then */
+    send *s = tsr_arena_alloc(l->arena, sizeof *s), *copy = tsr_arena_alloc(l->arena, sizeof *s);
+    *s = *copy = (send){NULL, i, value, part};
+    *end = s;
+    end = &s->next;
+    copy->next = ret_of_value[value];
+    ret_of_value[value] = copy;
+  }
+  return all;
+}
+
+static void add_sends(lowering *l, const send *of_value, int part) {
+  for (const send *s = of_value; s; s = s->next)
+    if (s->part == part) add_send(l, s, l->p->parts[part].section);
+}
+
+/* Nodes of each part in the graph's order, as lists. */
+static int *sort_nodes(const lowering *l, int *begin) {
+  int *part = tsr_arena_array(l->arena, int, l->g->nodes_count + 1);
+  int *sorted = tsr_arena_array(l->arena, int, l->g->nodes_count + 1);
+  for (int i = 0; i < l->g->nodes_count; i++) {
+    part[i] = part_of(l, l->g->nodes[i].section, l->g->nodes[i].stage);
+    if (part[i] >= 0) begin[part[i] + 1]++;
+  }
+  for (int k = 0; k < l->p->parts_count; k++) begin[k + 1] += begin[k];
+  int *at = tsr_arena_array(l->arena, int, l->p->parts_count + 1);
+  memcpy(at, begin, sizeof *at * (size_t)l->p->parts_count);
+  for (int i = 0; i < l->g->nodes_count; i++)
+    if (part[i] >= 0) sorted[at[part[i]]++] = i;
+  return sorted;
+}
+
+static void add_parts(lowering *l) {
+  tsr_program *p = l->p;
+  int last = p->parts_count - 1;
+  int *begin = tsr_arena_array(l->arena, int, p->parts_count + 1);
+  int *nodes = sort_nodes(l, begin);
+  send **of_value = tsr_arena_array(l->arena, send *, l->g->values_count);
+  send *sends = find_sends(l, of_value);
+  for (int k = 0; k < p->parts_count; k++) {
+    tsr_section section = p->parts[k].section;
+    p->parts[k].begin = p->tasks_count;
+    add_waits(l, sends, k, last);
+    for (const send *s = sends; s; s = s->next) /* of what was there before the part */
+      if (s->part == k && part_of_value(l, s->value) != k) add_send(l, s, section);
+    for (int v = 0; k == 0 && v < l->g->values_count; v++)
+      if (l->g->values[v].kind != TSR_VALUE_NODE) add_sends(l, of_value[v], k);
+    for (int i = begin[k]; i < begin[k + 1]; i++) {
+      const tsr_node *n = &l->g->nodes[nodes[i]];
+      add_node(l, nodes[i]);
+      for (int o = 0; o < n->outputs_count; o++) add_sends(l, of_value[n->outputs[o]], k);
+    }
+    for (const send *s = sends; s && k == last; s = s->next)
+      if (s->part == last) add_wait(l, s, section, TSR_WAIT_ALL);
+    p->parts[k].end = p->tasks_count;
+  }
+}
+
+static void make_parts(lowering *l) {
+  tsr_program *p = l->p;
+  int chunks = p->order->chunks;
+  p->parts_count = 2 + 3 * chunks;
+  p->parts = tsr_arena_array(l->arena, tsr_part, p->parts_count);
+  p->parts[0].section = TSR_PROLOGUE;
+  p->parts[p->parts_count - 1].section = TSR_UPDATE;
+  for (int c = 0; c < chunks; c++)
+    for (int s = TSR_FORWARD; s <= TSR_WEIGHTS; s++)
+      p->parts[part_index((tsr_section)s, c, chunks)] =
+          (tsr_part){.section = (tsr_section)s, .chunk = c};
+  add_parts(l);
+}
+
+static void make_runs(lowering *l) {
+  tsr_program *p = l->p;
+  int actions = p->order->counts[p->stage];
+  p->runs = tsr_arena_array(l->arena, tsr_run, actions + 2);
+  p->runs[p->runs_count++] = (tsr_run){0, 0};
+  for (int i = 0; i < actions; i++) {
+    const tsr_action *a = &p->order->actions[p->stage][i];
+    tsr_section section = (tsr_section)(TSR_FORWARD + (int)a->kind);
+    p->runs[p->runs_count++] =
+        (tsr_run){part_index(section, a->chunk, p->order->chunks), a->microbatch};
+  }
+  p->runs[p->runs_count++] = (tsr_run){p->parts_count - 1, p->order->microbatches - 1};
+}
+
+/* ---- values that no node makes ---- */
+
+static void mark_used(const lowering *l, bool *used) {
+  for (int i = 0; i < l->g->nodes_count; i++) {
+    const tsr_node *n = &l->g->nodes[i];
+    if (!tsr_program_has_node(l->p, i) || n->op == TSR_OP_RECEIVE) continue;
+    for (int k = 0; k < n->inputs_count; k++) used[n->inputs[k]] = true;
+  }
+}
+
+/* Segments that live as long as the run: every value that this stage uses (and every parameter that
+ * it owns) its place, in the graph's order. Inputs are in frames, which memory.c makes. */
+static void place_sources(lowering *l) {
+  bool *used = tsr_arena_array(l->arena, bool, l->g->values_count);
+  mark_used(l, used);
+  for (int i = 0; i < l->g->values_count; i++) {
+    const tsr_value *v = &l->g->values[i];
+    tsr_tensor *t = &l->p->tensors[i];
+    int chunk, stage = tsr_value_stage(l->g, i);
+    *t = (tsr_tensor){.value = i, .segment = TSR_SEGMENT_ABSENT, .frame = -1, .offset = -1};
+    if (v->kind == TSR_VALUE_NODE || !is_here(l->p, stage, &chunk)) continue;
+    if (!used[i] && stage == TSR_EVERY_STAGE && v->kind != TSR_VALUE_HYPER) continue;
+    *t = local_tensor(l, i);
+    if (v->kind == TSR_VALUE_INPUT) continue;
+    t->offset = l->p->bytes[t->segment];
+    l->p->bytes[t->segment] += (tsr_tensor_bytes(t) + 63) / 64 * 64;
+  }
+}
+
+/* Copies the tensors, now with offsets, into the tasks; aliases take their source's place. */
 static void bind_tensors(lowering *l) {
   for (int i = 0; i < l->g->nodes_count; i++) {
     const tsr_node *n = &l->g->nodes[i];
-    if (!tsr_program_is_alias(l->p, i)) continue;
+    if (!tsr_program_has_node(l->p, i) || !tsr_program_is_alias(l->p, i)) continue;
     const tsr_tensor *from = &l->p->tensors[n->inputs[0]];
     tsr_tensor *to = &l->p->tensors[n->outputs[0]];
     to->segment = from->segment;
     to->offset = from->offset;
+    to->frame = from->frame;
   }
   for (int i = 0; i < l->p->tasks_count; i++) {
     tsr_task *t = &l->p->tasks[i];
     const tsr_node *n = &l->g->nodes[t->node];
-    if (!t->inputs) t->inputs = tsr_arena_array(l->arena, tsr_tensor, n->inputs_count);
-    for (int k = 0; k < n->inputs_count; k++) t->inputs[k] = l->p->tensors[n->inputs[k]];
-    for (int k = 0; k < n->outputs_count; k++) t->outputs[k] = l->p->tensors[n->outputs[k]];
+    if (!t->inputs) t->inputs = tsr_arena_array(l->arena, tsr_tensor, t->inputs_count + 1);
+    if (!t->outputs) t->outputs = tsr_arena_array(l->arena, tsr_tensor, t->outputs_count + 1);
+    const int *values = t->values ? t->values : n->inputs;
+    for (int k = 0; k < t->inputs_count; k++) t->inputs[k] = l->p->tensors[values[k]];
+    for (int k = 0; k < t->outputs_count; k++) t->outputs[k] = l->p->tensors[n->outputs[k]];
+    if (t->op != TSR_OP_RECEIVE) continue;
+    t->inputs[0] = local_tensor(l, n->inputs[0]);
+    t->inputs[0].segment = TSR_SEGMENT_ABSENT;
   }
 }
 
-tsr_program *tsr_program_make(
-    const tsr_graph *graph, const tsr_lowering *how, tsr_scratch_rule *scratch,
-    const void *context) {
+static tsr_program *make_program(
+    const tsr_graph *graph, const tsr_lowering *how, const tsr_order *order,
+    const tsr_order_starts *starts, int stage, tsr_scratch_rule *scratch, const void *context) {
+  assert(order->microbatches == how->microbatches && stage < order->stages);
   tsr_program *p = tsr_arena_alloc(graph->arena, sizeof *p);
-  *p = (tsr_program){.graph = graph, .lowering = *how};
-  p->tasks = tsr_arena_array(graph->arena, tsr_task, graph->nodes_count);
+  *p = (tsr_program){.graph = graph, .lowering = *how, .order = order, .stage = stage};
   p->tensors = tsr_arena_array(graph->arena, tsr_tensor, graph->values_count);
-  lowering l = {.p = p, .g = graph, .arena = graph->arena};
+  lowering l = {.p = p, .g = graph, .arena = graph->arena, .starts = starts};
   place_sources(&l);
-  for (int i = 0; i < graph->nodes_count; i++) lower_node(&l, i);
+  make_parts(&l);
+  make_runs(&l);
   bind_tensors(&l); /* shapes, for the scratch rule */
   if (scratch)
     for (int i = 0; i < p->tasks_count; i++)
@@ -125,4 +351,15 @@ tsr_program *tsr_program_make(
   tsr_program_plan_memory(p);
   bind_tensors(&l); /* offsets */
   return p;
+}
+
+tsr_programs tsr_programs_make(
+    const tsr_graph *graph, const tsr_lowering *how, const tsr_order *order,
+    tsr_scratch_rule *scratch, const void *context) {
+  tsr_programs all = {.graph = graph, .order = order};
+  tsr_order_starts starts = tsr_order_find_starts(graph->arena, order);
+  all.of_stage = tsr_arena_array(graph->arena, tsr_program *, order->stages);
+  for (int s = 0; s < order->stages; s++)
+    all.of_stage[s] = make_program(graph, how, order, &starts, s, scratch, context);
+  return all;
 }

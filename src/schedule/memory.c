@@ -1,98 +1,285 @@
-/* needs: tasks with local shapes
- * gives: an offset in WORK for every tensor that a task writes, and for every task's scratch
+/* needs: tasks with local shapes, and the order in which their parts run
+ * gives: an offset in WORK for every tensor that a task writes and for every task's scratch, and
+ * frames for what lives from one action to another
  * breaks: nothing
  *
- * Tasks are walked in their order. A tensor takes the smallest free block that holds it when it is
- * written and gives it back after its last use. What must outlive a microbatch (accumulated
- * gradients and what the update reads) is taken before the first task, so that the body can run
- * again under it. */
+ * Tasks are walked in an order in which they may run. A tensor takes the smallest free block that
+ * holds it when it is written and gives it back after its last use. Where the body runs for several
+ * microbatches, what comes out of it (accumulated gradients) and the frames are taken before its
+ * first task, so that it can run again under them; what goes into it is given back after its last.
+ * Frames are needed when several microbatches are alive at once: where each is done before the next
+ * one begins, lifetimes inside the body say it all. */
 #include "base/tree.h"
+#include "schedule/blocks.h"
 #include "schedule/program.h"
 #include <assert.h>
 #include <string.h>
 
+/* What the tasks say of a value. */
 typedef struct {
-  int64_t offset, size;
-} block;
+  int owner;       /* the value whose bytes it names */
+  int first, last; /* times of the walk: when it is written, and read last; -1: never */
+  int task;        /* that writes it; -1: none */
+  uint64_t parts;  /* of the body that write or read it, as in tsr_frame */
+  int lag;
+  bool out_of; /* written in the body and read after it */
+  bool taken;
+} life;
 
 typedef struct {
   tsr_program *p;
   tsr_arena *arena;
-  block *free; /* sorted by offset, never touching one another */
-  int free_count, free_capacity;
-  int64_t top;
-  int *owner;   /* per value: the value whose bytes it names */
-  int *last;    /* per value: the last task that reads it */
-  int *task_of; /* per node */
-  int64_t used[TSR_USES];
-  int64_t used_peak;
+  tsr_blocks work;
+  int *walk, walk_count;    /* tasks in the order of the plan */
+  int body_begin, body_end; /* of the walk */
+  bool repeats;             /* the body runs for several microbatches */
+  bool straight;            /* and each is done before the next begins */
+  life *lives;              /* per value */
+  int *dead, *next_dead;    /* per time: the values that nobody reads after it, as lists */
+  int frames_end;           /* the time after which nobody needs the frames */
+  int64_t used[TSR_USES], used_peak;
 } planner;
 
 static int64_t aligned(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
-static void insert_free(planner *m, int at, block b) {
-  tsr_arena_grow(m->arena, (void **)&m->free, sizeof *m->free, m->free_count, &m->free_capacity);
-  memmove(m->free + at + 1, m->free + at, sizeof *m->free * (size_t)(m->free_count - at));
-  m->free[at] = b;
-  m->free_count++;
-}
-
-static void remove_free(planner *m, int at) {
-  memmove(m->free + at, m->free + at + 1, sizeof *m->free * (size_t)(m->free_count - at - 1));
-  m->free_count--;
-}
-
-static int64_t take(planner *m, int64_t size) {
-  int best = -1;
-  for (int i = 0; i < m->free_count; i++)
-    if (m->free[i].size >= size && (best < 0 || m->free[i].size < m->free[best].size)) best = i;
-  if (best >= 0) {
-    int64_t offset = m->free[best].offset;
-    m->free[best].offset += size;
-    m->free[best].size -= size;
-    if (!m->free[best].size) remove_free(m, best);
-    return offset;
-  }
-  int64_t offset = m->top;
-  if (m->free_count &&
-      m->free[m->free_count - 1].offset + m->free[m->free_count - 1].size == m->top)
-    offset = m->free[--m->free_count].offset; /* grow the last free block */
-  m->top = offset + size;
-  return offset;
-}
-
-static void give_back(planner *m, int64_t offset, int64_t size) {
-  int at = 0, high = m->free_count;
-  while (at < high) {
-    int mid = (at + high) / 2;
-    if (m->free[mid].offset < offset) at = mid + 1;
-    else high = mid;
-  }
-  bool before = at > 0 && m->free[at - 1].offset + m->free[at - 1].size == offset;
-  bool after = at < m->free_count && offset + size == m->free[at].offset;
-  if (before && after) {
-    m->free[at - 1].size += size + m->free[at].size;
-    remove_free(m, at);
-  } else if (before) {
-    m->free[at - 1].size += size;
-  } else if (after) {
-    m->free[at].offset -= size;
-    m->free[at].size += size;
-  } else {
-    insert_free(m, at, (block){offset, size});
-  }
-}
-
 static tsr_use use_of(const tsr_task *t) {
-  if (t->axis >= 0) return TSR_USE_COMMUNICATION;
+  if (t->axis >= 0 || t->op == TSR_OP_RECEIVE) return TSR_USE_COMMUNICATION;
   return tsr_op_facts(t->op) & TSR_FACT_GRADIENT ? TSR_USE_GRADIENT : TSR_USE_ACTIVATION;
 }
 
 /* An accumulator keeps a stack of partial sums; its total ends up in the first. */
-static int64_t bytes_of(const planner *m, const tsr_task *t, int output) {
-  int64_t bytes = aligned(tsr_tensor_elements(&t->outputs[output]) * 4);
-  return t->op == TSR_OP_ACCUMULATE ? bytes * tsr_tree_depth(m->p->lowering.microbatches) : bytes;
+static int64_t bytes_of(const planner *m, int value) {
+  int64_t bytes = aligned(tsr_tensor_bytes(&m->p->tensors[value]));
+  int task = m->lives[value].task;
+  bool stack = task >= 0 && m->p->tasks[task].op == TSR_OP_ACCUMULATE;
+  return stack ? bytes * tsr_tree_depth(m->p->lowering.microbatches) : bytes;
 }
+
+/* ---- the walk ---- */
+
+static void walk_part(planner *m, int part) {
+  for (int i = m->p->parts[part].begin; i < m->p->parts[part].end; i++)
+    m->walk[m->walk_count++] = i;
+}
+
+/* A step of one microbatch is walked as it runs; of several, the body's parts stand for all. */
+static void find_walk(planner *m) {
+  const tsr_program *p = m->p;
+  int last = p->parts_count - 1;
+  m->walk = tsr_arena_array(m->arena, int, p->tasks_count + 1);
+  m->repeats = p->lowering.microbatches > 1;
+  m->straight =
+      m->repeats && p->order->chunks == 1 && tsr_order_alive(p->order, p->stage, true) <= 1;
+  walk_part(m, 0);
+  m->body_begin = m->walk_count;
+  if (m->repeats)
+    for (int k = 1; k < last; k++) walk_part(m, k);
+  else
+    for (int r = 1; r < p->runs_count - 1; r++) walk_part(m, p->runs[r].part);
+  m->body_end = m->walk_count;
+  walk_part(m, last);
+}
+
+/* ---- lifetimes ---- */
+
+static bool is_body(const planner *m, int time) {
+  return time >= m->body_begin && time < m->body_end;
+}
+
+static uint64_t bit_of(const tsr_part *part) {
+  return (uint64_t)1 << (3 * part->chunk + (int)(part->section - TSR_FORWARD));
+}
+
+static void read_value(planner *m, int value, int time, const tsr_task *t, const tsr_part *part) {
+  life *v = &m->lives[m->lives[value].owner];
+  v->last = time;
+  if (t->lag > v->lag) v->lag = t->lag;
+  if (is_body(m, time)) v->parts |= bit_of(part);
+  else if (is_body(m, v->first) && t->op != TSR_OP_WAIT) v->out_of = true;
+  if (t->op == TSR_OP_WAIT && !is_body(m, time)) m->frames_end = time;
+}
+
+static void write_value(planner *m, int value, int time, int task, const tsr_part *part) {
+  life *v = &m->lives[value];
+  v->first = v->last = time;
+  v->task = task;
+  if (is_body(m, time)) v->parts |= bit_of(part);
+}
+
+static void keep_to_the_end(planner *m, int value) {
+  if (value < 0 || m->p->tensors[value].segment == TSR_SEGMENT_ABSENT) return;
+  life *v = &m->lives[m->lives[value].owner];
+  v->last = m->walk_count;
+  if (is_body(m, v->first)) v->out_of = true;
+}
+
+static void find_owners(planner *m) {
+  const tsr_program *p = m->p;
+  for (int v = 0; v < p->graph->values_count; v++) {
+    int node = p->graph->values[v].node;
+    bool alias = node >= 0 && tsr_program_has_node(p, node) && tsr_program_is_alias(p, node);
+    m->lives[v] = (life){.owner = v, .first = -1, .last = -1, .task = -1};
+    if (alias) m->lives[v].owner = m->lives[p->graph->nodes[node].inputs[0]].owner;
+  }
+}
+
+/* What goes into a body that runs again must be there until its end. */
+static void extend_into(planner *m) {
+  for (int v = 0; v < m->p->graph->values_count; v++) {
+    life *l = &m->lives[v];
+    if (m->repeats && l->task >= 0 && l->first < m->body_begin && l->parts &&
+        l->last < m->body_end - 1)
+      l->last = m->body_end - 1;
+  }
+}
+
+static void find_lifetimes(planner *m) {
+  const tsr_program *p = m->p;
+  find_owners(m);
+  m->frames_end = m->body_end - 1;
+  for (int time = 0, part = 0; time < m->walk_count; time++) {
+    int i = m->walk[time];
+    const tsr_task *t = &p->tasks[i];
+    while (i < p->parts[part].begin || i >= p->parts[part].end) part = (part + 1) % p->parts_count;
+    for (int k = 0; k < t->inputs_count && t->op != TSR_OP_RECEIVE; k++)
+      read_value(m, t->inputs[k].value, time, t, &p->parts[part]);
+    for (int k = 0; k < t->outputs_count; k++)
+      write_value(m, t->outputs[k].value, time, i, &p->parts[part]);
+  }
+  extend_into(m);
+  for (int i = 0; i < p->graph->outputs_count; i++) keep_to_the_end(m, p->graph->outputs[i].value);
+  keep_to_the_end(m, p->graph->loss);
+}
+
+static void list_dead(planner *m) {
+  m->dead = tsr_arena_array(m->arena, int, m->walk_count + 2);
+  m->next_dead = tsr_arena_array(m->arena, int, m->p->graph->values_count + 1);
+  for (int t = 0; t <= m->walk_count; t++) m->dead[t] = -1;
+  for (int v = 0; v < m->p->graph->values_count; v++) {
+    if (m->lives[v].task < 0) continue;
+    m->next_dead[v] = m->dead[m->lives[v].last];
+    m->dead[m->lives[v].last] = v;
+  }
+}
+
+/* ---- frames ---- */
+
+/* Values of the body that must be kept for each microbatch by itself. */
+static bool is_framed(const planner *m, int value) {
+  const life *v = &m->lives[value];
+  if (m->p->graph->values[value].kind == TSR_VALUE_INPUT)
+    return m->p->tensors[value].segment == TSR_SEGMENT_INPUT;
+  if (v->task < 0 || v->out_of || !m->repeats || v->first < m->body_begin) return false;
+  bool several = v->parts & (v->parts - 1);
+  return v->lag > 0 || (several && !m->straight);
+}
+
+static int find_frame(planner *m, uint64_t parts, int lag, tsr_segment segment) {
+  tsr_program *p = m->p;
+  for (int i = 0; i < p->frames_count; i++)
+    if (p->frames[i].parts == parts && p->frames[i].lag == lag && p->frames[i].segment == segment)
+      return i;
+  tsr_frame *frames = tsr_arena_array(m->arena, tsr_frame, p->frames_count + 1);
+  if (p->frames_count) memcpy(frames, p->frames, sizeof *frames * (size_t)p->frames_count);
+  p->frames = frames;
+  frames[p->frames_count] = (tsr_frame){.parts = parts, .lag = lag, .segment = segment};
+  return p->frames_count++;
+}
+
+/* When each microbatch needs a frame: from the first run of its parts to the last one. */
+static void find_spans(const planner *m, const tsr_frame *f, int *begin, int *end) {
+  const tsr_program *p = m->p;
+  int microbatches = (int)p->lowering.microbatches;
+  for (int k = 0; k < microbatches; k++) begin[k] = p->runs_count, end[k] = -1;
+  for (int r = 0; r < p->runs_count; r++) {
+    const tsr_part *part = &p->parts[p->runs[r].part];
+    int k = p->runs[r].microbatch;
+    if (part->section == TSR_PROLOGUE || part->section == TSR_UPDATE) continue;
+    if (!(f->parts & bit_of(part))) continue;
+    if (r < begin[k]) begin[k] = r;
+    if (r > end[k]) end[k] = r;
+  }
+  for (int k = 0; k < microbatches && f->lag; k++) {
+    int until = k + f->lag < microbatches ? end[k + f->lag] : p->runs_count;
+    if (until > end[k]) end[k] = until;
+  }
+}
+
+/* Each microbatch takes the first slot that is free when it begins. */
+static void find_slots(const planner *m, tsr_frame *f) {
+  const tsr_program *p = m->p;
+  int count = (int)p->lowering.microbatches;
+  int *begin = tsr_arena_array(m->arena, int, count), *end = tsr_arena_array(m->arena, int, count);
+  int *busy_until = tsr_arena_array(m->arena, int, count);
+  f->slot_of = tsr_arena_array(m->arena, int, count);
+  find_spans(m, f, begin, end);
+  for (int r = 0; r < p->runs_count; r++) {
+    int k = p->runs[r].microbatch, s = 0;
+    if (begin[k] != r) continue;
+    while (s < f->slots && busy_until[s] >= r) s++;
+    if (s == f->slots) f->slots++;
+    f->slot_of[k] = s;
+    busy_until[s] = end[k];
+  }
+}
+
+static void make_frames(planner *m) {
+  tsr_program *p = m->p;
+  for (int v = 0; v < p->graph->values_count; v++) {
+    if (m->lives[v].owner != v || !is_framed(m, v)) continue;
+    tsr_tensor *t = &p->tensors[v];
+    uint64_t parts = m->lives[v].parts;
+    if (t->segment == TSR_SEGMENT_INPUT && !parts) parts = 1; /* it is only handed on */
+    if (t->segment == TSR_SEGMENT_INPUT) /* written when the forward pass begins */
+      for (int c = 0; c < p->order->chunks; c++)
+        if (parts >> (3 * c) & 7) parts |= (uint64_t)1 << (3 * c);
+    t->frame = find_frame(m, parts, m->lives[v].lag, t->segment);
+    t->offset = p->frames[t->frame].bytes;
+    p->frames[t->frame].bytes += aligned(tsr_tensor_bytes(t));
+  }
+  for (int i = 0; i < p->frames_count; i++) {
+    tsr_frame *f = &p->frames[i];
+    find_slots(m, f);
+    f->offset = p->bytes[f->segment];
+    if (f->segment == TSR_SEGMENT_INPUT) p->bytes[f->segment] += f->bytes * f->slots;
+  }
+}
+
+static tsr_use use_of_value(const planner *m, int value) {
+  return use_of(&m->p->tasks[m->lives[value].task]);
+}
+
+/* Takes or gives back the room of all frames. */
+static void count_frames(planner *m, int sign) {
+  const tsr_program *p = m->p;
+  for (int v = 0; v < p->graph->values_count; v++) {
+    const tsr_tensor *t = &p->tensors[v];
+    if (m->lives[v].task < 0 || m->lives[v].owner != v || t->frame < 0) continue;
+    int64_t bytes = aligned(tsr_tensor_bytes(t)) * p->frames[t->frame].slots;
+    m->used[use_of_value(m, v)] += sign * bytes;
+    if (sign > 0) m->p->unplanned_bytes += bytes;
+  }
+}
+
+static void take_frames(planner *m) {
+  tsr_program *p = m->p;
+  for (int i = 0; i < p->frames_count; i++) {
+    tsr_frame *f = &p->frames[i];
+    if (f->segment == TSR_SEGMENT_WORK) f->offset = tsr_blocks_take(&m->work, f->bytes * f->slots);
+  }
+  count_frames(m, 1);
+}
+
+static void give_back_frames(planner *m) {
+  for (int i = 0; i < m->p->frames_count; i++) {
+    const tsr_frame *f = &m->p->frames[i];
+    if (f->segment == TSR_SEGMENT_WORK)
+      tsr_blocks_give_back(&m->work, f->offset, f->bytes * f->slots);
+  }
+  count_frames(m, -1);
+}
+
+/* ---- the plan ---- */
 
 static void count_peak(planner *m, int task) {
   int64_t sum = 0;
@@ -103,75 +290,63 @@ static void count_peak(planner *m, int task) {
   memcpy(m->p->peak_bytes, m->used, sizeof m->used);
 }
 
-static void take_output(planner *m, const tsr_task *t, int output) {
-  tsr_tensor *tensor = &m->p->tensors[t->outputs[output].value];
-  int64_t bytes = bytes_of(m, t, output);
-  tensor->offset = take(m, bytes);
-  m->used[use_of(t)] += bytes;
+static void take_value(planner *m, int value) {
+  life *v = &m->lives[value];
+  if (v->taken || m->p->tensors[value].frame >= 0) return;
+  int64_t bytes = bytes_of(m, value);
+  m->p->tensors[value].offset = tsr_blocks_take(&m->work, bytes);
+  m->used[use_of_value(m, value)] += bytes;
   m->p->unplanned_bytes += bytes;
+  v->taken = true;
 }
 
-/* Who owns each value's bytes, and after which task they are free. */
-static void find_lifetimes(planner *m) {
-  const tsr_program *p = m->p;
-  for (int v = 0; v < p->graph->values_count; v++) {
-    int node = p->graph->values[v].node;
-    m->owner[v] =
-        node >= 0 && tsr_program_is_alias(p, node) ? m->owner[p->graph->nodes[node].inputs[0]] : v;
-    m->last[v] = -1;
-  }
-  for (int i = 0; i < p->tasks_count; i++) {
-    const tsr_node *n = &p->graph->nodes[p->tasks[i].node];
-    m->task_of[p->tasks[i].node] = i;
-    for (int k = 0; k < n->inputs_count; k++) m->last[m->owner[n->inputs[k]]] = i;
-    for (int k = 0; k < n->outputs_count; k++)
-      if (m->last[n->outputs[k]] < i) m->last[n->outputs[k]] = i;
-  }
-  for (int i = 0; i < p->graph->outputs_count; i++)
-    m->last[m->owner[p->graph->outputs[i].value]] = p->tasks_count;
-  if (p->graph->loss >= 0) m->last[m->owner[p->graph->loss]] = p->tasks_count;
-}
-
-static void give_back_dead(planner *m, int task) {
-  const tsr_task *t = &m->p->tasks[task];
-  const tsr_node *n = &m->p->graph->nodes[t->node];
-  for (int k = 0; k < n->inputs_count + n->outputs_count; k++) {
-    int v = m->owner[k < n->inputs_count ? n->inputs[k] : n->outputs[k - n->inputs_count]];
-    const tsr_value *value = &m->p->graph->values[v];
-    if (m->last[v] != task || value->kind != TSR_VALUE_NODE) continue;
-    m->last[v] = -2; /* given back: the same value may stand twice among the inputs */
-    const tsr_task *by = &m->p->tasks[m->task_of[value->node]];
-    int64_t bytes = bytes_of(m, by, value->output);
-    give_back(m, m->p->tensors[v].offset, bytes);
-    m->used[use_of(by)] -= bytes;
+static void take_what_comes_out(planner *m) {
+  for (int time = m->body_begin; time < m->body_end; time++) {
+    const tsr_task *t = &m->p->tasks[m->walk[time]];
+    for (int o = 0; o < t->outputs_count; o++)
+      if (m->repeats && m->lives[t->outputs[o].value].out_of) take_value(m, t->outputs[o].value);
   }
 }
 
-static bool outlives_body(const planner *m, const tsr_task *t, int output) {
-  return m->p->lowering.microbatches > 1 && t->section != TSR_UPDATE &&
-         m->last[t->outputs[output].value] >= m->p->update_begin;
+static void give_back_dead(planner *m, int time) {
+  for (int v = m->dead[time]; v >= 0; v = m->next_dead[v]) {
+    if (!m->lives[v].taken) continue;
+    int64_t bytes = bytes_of(m, v);
+    tsr_blocks_give_back(&m->work, m->p->tensors[v].offset, bytes);
+    m->used[use_of_value(m, v)] -= bytes;
+  }
+}
+
+static void plan_task(planner *m, int time) {
+  tsr_task *t = &m->p->tasks[m->walk[time]];
+  for (int o = 0; o < t->outputs_count; o++) take_value(m, t->outputs[o].value);
+  int64_t scratch = aligned(t->scratch_bytes);
+  t->scratch_offset = scratch ? tsr_blocks_take(&m->work, scratch) : 0;
+  m->used[TSR_USE_SCRATCH] += scratch;
+  count_peak(m, m->walk[time]);
+  if (scratch) tsr_blocks_give_back(&m->work, t->scratch_offset, scratch);
+  m->used[TSR_USE_SCRATCH] -= scratch;
+  give_back_dead(m, time);
 }
 
 void tsr_program_plan_memory(tsr_program *program) {
   planner m = {.p = program, .arena = program->graph->arena};
-  m.owner = tsr_arena_array(m.arena, int, program->graph->values_count);
-  m.last = tsr_arena_array(m.arena, int, program->graph->values_count);
-  m.task_of = tsr_arena_array(m.arena, int, program->graph->nodes_count);
+  m.work.arena = m.arena;
+  m.lives = tsr_arena_array(m.arena, life, program->graph->values_count);
+  find_walk(&m);
   find_lifetimes(&m);
-  for (int i = 0; i < program->update_begin; i++)
-    for (int o = 0; o < program->graph->nodes[program->tasks[i].node].outputs_count; o++)
-      if (outlives_body(&m, &program->tasks[i], o)) take_output(&m, &program->tasks[i], o);
-  for (int i = 0; i < program->tasks_count; i++) {
-    tsr_task *t = &program->tasks[i];
-    for (int o = 0; o < program->graph->nodes[t->node].outputs_count; o++)
-      if (!outlives_body(&m, t, o)) take_output(&m, t, o);
-    int64_t scratch = aligned(t->scratch_bytes);
-    t->scratch_offset = scratch ? take(&m, scratch) : 0;
-    m.used[TSR_USE_SCRATCH] += scratch;
-    count_peak(&m, i);
-    if (scratch) give_back(&m, t->scratch_offset, scratch);
-    m.used[TSR_USE_SCRATCH] -= scratch;
-    give_back_dead(&m, i);
+  make_frames(&m);
+  list_dead(&m);
+  for (int time = 0; time < m.walk_count; time++) {
+    if (time == m.body_begin) {
+      take_what_comes_out(&m);
+      take_frames(&m);
+    }
+    plan_task(&m, time);
+    if (time == m.frames_end && m.body_end > m.body_begin) give_back_frames(&m);
   }
-  program->bytes[TSR_SEGMENT_WORK] = m.top;
+  for (int v = 0; v < program->graph->values_count; v++)
+    if (m.lives[v].owner == v && program->tensors[v].frame >= 0)
+      program->tensors[v].offset += program->frames[program->tensors[v].frame].offset;
+  program->bytes[TSR_SEGMENT_WORK] = m.work.top;
 }

@@ -4,10 +4,19 @@
 static void print_tensor(const tsr_program *p, const tsr_tensor *t, tsr_text *text) {
   static const char *const segments[] = {"param", "state", "const", "input", "work"};
   tsr_text_add(text, "%s ", p->graph->values[t->value].name);
+  if (t->dtype == TSR_BF16 || t->dtype == TSR_F16)
+    tsr_text_add(text, "%s ", tsr_dtype_name(t->dtype));
   if (t->units) tsr_text_add(text, "%lld×", (long long)t->units);
   tsr_text_add(
       text, "%s @%s+%lld", tsr_shape_text(t->ndim, t->shape), segments[t->segment],
       (long long)t->offset);
+  if (t->frame >= 0 && p->frames[t->frame].slots > 1) tsr_text_add(text, " frame %d", t->frame);
+}
+
+/* Which virtual stage the other end of a send, receive or wait is on. */
+static int peer_of(const tsr_program *p, const tsr_task *t) {
+  const tsr_node *n = &p->graph->nodes[t->node];
+  return t->op == TSR_OP_RECEIVE ? tsr_value_stage(p->graph, n->inputs[0]) : n->stage;
 }
 
 static void print_task(const tsr_program *p, int index, tsr_text *text) {
@@ -16,26 +25,70 @@ static void print_task(const tsr_program *p, int index, tsr_text *text) {
   tsr_text_add(text, "%5d  %-16s", index, tsr_op_name(t->op));
   if (t->axis >= 0) tsr_text_add(text, " over %s", tsr_axis_name(t->axis));
   if (t->units > 1) tsr_text_add(text, " in %lld units", (long long)t->units);
-  for (int i = 0; i < n->outputs_count; i++) {
+  if (t->op == TSR_OP_SEND) tsr_text_add(text, " to stage %d", peer_of(p, t));
+  if (t->op == TSR_OP_RECEIVE) tsr_text_add(text, " from stage %d", peer_of(p, t));
+  if (t->op == TSR_OP_WAIT && t->lag == TSR_WAIT_ALL)
+    tsr_text_add(text, " for all that was sent of");
+  else if (t->op == TSR_OP_WAIT && t->lag)
+    tsr_text_add(text, " for what was sent %d microbatches before of", t->lag);
+  else if (t->op == TSR_OP_WAIT) tsr_text_add(text, " for what was sent of");
+  for (int i = 0; i < t->outputs_count; i++) {
     tsr_text_add(text, i ? ", " : "  ");
     print_tensor(p, &t->outputs[i], text);
   }
-  if (!n->outputs_count) tsr_text_add(text, "  %s", n->name);
-  tsr_text_add(text, " <-");
-  for (int i = 0; i < n->inputs_count; i++)
+  bool ends = t->op == TSR_OP_SEND || t->op == TSR_OP_WAIT;
+  if (!t->outputs_count && !ends) tsr_text_add(text, "  %s", n->name);
+  if (!ends) tsr_text_add(text, " <-");
+  for (int i = 0; i < t->inputs_count; i++)
     tsr_text_add(text, "%s %s", i ? "," : "", p->graph->values[n->inputs[i]].name);
   if (n->place.file && n->place.line) tsr_text_add(text, "  # %s:%d", n->place.file, n->place.line);
   tsr_text_add(text, "\n");
 }
 
-void tsr_program_print(const tsr_program *p, tsr_text *text) {
-  tsr_text_add(text, "program %s: %d tasks\n", p->graph->name, p->tasks_count);
-  for (int i = 0; i < p->tasks_count; i++) {
-    if (i == 0)
-      tsr_text_add(text, "each of %lld microbatches\n", (long long)p->lowering.microbatches);
-    if (i == p->update_begin) tsr_text_add(text, "update\n");
-    print_task(p, i, text);
+static void print_part(const tsr_program *p, const tsr_part *part, tsr_text *text) {
+  if (part->begin == part->end) return;
+  tsr_text_add(text, "%s", tsr_section_name(part->section));
+  if (p->order->chunks > 1 && part->section != TSR_PROLOGUE && part->section != TSR_UPDATE)
+    tsr_text_add(text, " of chunk %d", part->chunk);
+  tsr_text_add(text, "\n");
+  for (int i = part->begin; i < part->end; i++) print_task(p, i, text);
+}
+
+static void print_frames(const tsr_program *p, tsr_text *text) {
+  for (int i = 0; i < p->frames_count; i++) {
+    const tsr_frame *f = &p->frames[i];
+    if (f->slots < 2) continue;
+    tsr_text_add(text, "frame %d: %d × %s bytes, for", i, f->slots, tsr_text_count(f->bytes));
+    for (int k = 0; k < 3 * p->order->chunks; k++)
+      if (f->parts >> k & 1) {
+        tsr_text_add(text, " %c", "FBW"[k % 3]);
+        if (p->order->chunks > 1) tsr_text_add(text, ".%d", k / 3);
+      }
+    if (f->lag) tsr_text_add(text, ", until %d microbatches later", f->lag);
+    tsr_text_add(text, "\n");
   }
+}
+
+static void print_runs(const tsr_program *p, tsr_text *text) {
+  tsr_text_add(text, "runs:");
+  for (int r = 0; r < p->runs_count; r++) {
+    const tsr_part *part = &p->parts[p->runs[r].part];
+    if (part->section == TSR_PROLOGUE && part->begin < part->end) tsr_text_add(text, " prologue");
+    if (part->section == TSR_UPDATE && part->begin < part->end) tsr_text_add(text, " update");
+    if (part->section == TSR_PROLOGUE || part->section == TSR_UPDATE) continue;
+    tsr_text_add(text, " %c%d", "FBW"[part->section - TSR_FORWARD], p -> runs[r].microbatch);
+    if (p->order->chunks > 1) tsr_text_add(text, ".%d", part->chunk);
+  }
+  tsr_text_add(text, "\n");
+}
+
+void tsr_program_print(const tsr_program *p, tsr_text *text) {
+  tsr_text_add(text, "program %s", p->graph->name);
+  if (p->order->stages > 1) tsr_text_add(text, ", stage %d of %d", p->stage, p->order->stages);
+  tsr_text_add(text, ": %d tasks\n", p->tasks_count);
+  print_runs(p, text);
+  print_frames(p, text);
+  for (int k = 0; k < p->parts_count; k++) print_part(p, &p->parts[k], text);
 }
 
 void tsr_program_print_memory(const tsr_program *p, tsr_text *text) {

@@ -1,18 +1,21 @@
-/* The program: the ordered list of tasks that every rank runs for one step, with buffer offsets. It
- * knows no device; all ranks run the same list and only their coords differ. */
+/* The program: what the ranks of one stage of the pipeline do in a step, as lists of tasks with
+ * buffer offsets, and the order in which the lists run. It knows no device; all ranks of a stage
+ * run the same program and only their coords differ. */
 #ifndef TSR_SCHEDULE_PROGRAM_H
 #define TSR_SCHEDULE_PROGRAM_H
 #include "graph/graph.h"
+#include "schedule/order.h"
 
-/* A rank's memory: one buffer a segment. The first five live as long as the run and are laid out in
- * the order of the graph's values; WORK is planned by lifetimes. */
+/* A rank's memory: one buffer a segment. The first four are laid out in the order of the graph's
+ * values; WORK is planned by lifetimes. */
 typedef enum {
   TSR_SEGMENT_PARAM,
   TSR_SEGMENT_STATE,
   TSR_SEGMENT_CONST,
   TSR_SEGMENT_INPUT,
   TSR_SEGMENT_WORK,
-  TSR_SEGMENTS
+  TSR_SEGMENTS,
+  TSR_SEGMENT_ABSENT = TSR_SEGMENTS /* of a value that this stage does not hold */
 } tsr_segment;
 
 /* What bytes in WORK are for, for the report. */
@@ -24,63 +27,132 @@ typedef enum {
   TSR_USES
 } tsr_use;
 
+/* Values that live from one action of the pipeline's order to another one have a place for every
+ * microbatch that is alive at once: `slots` blocks of `bytes`, one after the other. */
+typedef struct {
+  uint64_t parts; /* that write or read it: bit 3 * chunk + action kind */
+  int lag;        /* > 0: it lives until the last of them for the microbatch that much later */
+  tsr_segment segment;
+  int64_t offset, bytes; /* of the first slot; of one */
+  int slots;
+  int *slot_of; /* per microbatch */
+} tsr_frame;
+
 typedef struct {
   int value; /* of the graph */
+  tsr_dtype dtype;
   tsr_segment segment;
-  int64_t offset; /* bytes, a multiple of 64 */
+  int frame;      /* index into the program's frames, or -1 */
+  int64_t offset; /* bytes, a multiple of 64; in a frame, of its first slot */
   int ndim;
   int64_t shape[TSR_DIMS_MAX]; /* local */
   int64_t units;               /* local summands that stand before `shape`; 0: none */
 } tsr_tensor;
 
 typedef struct {
-  int node; /* of the graph */
+  int node; /* of the graph; of a send or a wait the receive node */
   tsr_op op;
   tsr_section section;
-  int inputs_count;
-  tsr_tensor *inputs, outputs[TSR_OUTPUTS_MAX];
+  int inputs_count, outputs_count;
+  tsr_tensor *inputs, *outputs;
   int64_t units; /* equal pieces of the summed dimension, added by base/tree.h; 1: not split */
   int axis;      /* of a collective, else -1 */
+  int lag;       /* of a wait: it is for the microbatch so many before; TSR_WAIT_ALL */
+  int bucket; /* > 0: a collective that only begins here, and the wait for it; those of one number
+                 follow each other and move together */
+  bool last_only;    /* of a task of the body: only the last microbatch runs it */
+  const int *values; /* what the inputs are; NULL: what the node's are */
   int64_t scratch_offset, scratch_bytes; /* in WORK, for this task alone */
 } tsr_task;
+enum { TSR_WAIT_ALL = -1 };
+
+/* Tasks [begin, end) are one section of one chunk; chunk 0 of prologue and update is all there is.
+ */
+typedef struct {
+  tsr_section section;
+  int chunk, begin, end;
+} tsr_part;
+
+/* A step is these, one after the other. */
+typedef struct {
+  int part, microbatch; /* microbatch: 0 for the prologue, the last one for the update */
+} tsr_run;
 
 typedef struct {
   int64_t size[TSR_AXES];
   int64_t batch_units; /* of one rank's microbatch */
   int64_t tp_units;    /* of one rank */
   int64_t microbatches;
+  bool microbatch_first; /* a step's samples go to microbatches first, then to dp's ranks */
 } tsr_lowering;
 
 typedef struct {
   const tsr_graph *graph;
   tsr_lowering lowering;
+  const tsr_order *order;
+  int stage;
   tsr_task *tasks;
-  int tasks_count, update_begin; /* tasks before it run once a microbatch */
-  tsr_tensor *tensors;           /* per graph value */
+  int tasks_count;
+  tsr_part *parts;
+  int parts_count;
+  tsr_run *runs;
+  int runs_count;
+  tsr_frame *frames;
+  int frames_count;
+  tsr_tensor *tensors; /* per graph value; TSR_SEGMENT_ABSENT where this stage has none */
   int64_t bytes[TSR_SEGMENTS];
   int64_t peak_bytes[TSR_USES]; /* of WORK at its fullest moment, fragmentation apart */
   int peak_task;
   int64_t unplanned_bytes; /* WORK without reuse, to show what the plan saves */
 } tsr_program;
 
+/* What a mesh runs: a program for each stage of the pipeline. */
+typedef struct {
+  const tsr_graph *graph;
+  const tsr_order *order;
+  tsr_program **of_stage; /* order->stages of them */
+} tsr_programs;
+
 /* Bytes of private memory that a task needs on the device. */
 typedef int64_t
 tsr_scratch_rule(const tsr_task *task, const tsr_program *program, const void *context);
 
-/* Turns a placed graph into a program: local shapes, tasks, units, then offsets (memory.c).
- * Collectives over an axis of size 1, and reshapes, become other names of the same bytes. */
-tsr_program *tsr_program_make(
-    const tsr_graph *graph, const tsr_lowering *lowering, tsr_scratch_rule *scratch,
-    const void *context);
+/* Turns each stage's part of a placed graph into a program: local shapes, tasks, units, then
+ * offsets (memory.c). Collectives over an axis of size 1, and reshapes, become other names of the
+ * same bytes. The order's microbatches are the lowering's. */
+tsr_programs tsr_programs_make(
+    const tsr_graph *graph, const tsr_lowering *lowering, const tsr_order *order,
+    tsr_scratch_rule *scratch, const void *context);
 
 /* Gives every tensor of WORK an offset such that no two that are alive at once overlap. */
 void tsr_program_plan_memory(tsr_program *program);
 
 int64_t tsr_program_bytes(const tsr_program *program); /* of one rank, all segments */
 int64_t tsr_tensor_elements(const tsr_tensor *tensor); /* local, units included */
+int64_t tsr_tensor_bytes(const tsr_tensor *tensor);
 bool tsr_op_is_collective(tsr_op op);
+/* How often a step runs a task. */
+int64_t tsr_program_times(const tsr_program *program, int task);
 /* A node that needs no task: its output is its input's bytes under another name. */
 bool tsr_program_is_alias(const tsr_program *program, int node);
+/* Whether this stage runs a node. */
+bool tsr_program_has_node(const tsr_program *program, int node);
+
+/* Where a tensor lies in its segment for a microbatch. */
+static inline int64_t
+tsr_tensor_offset(const tsr_program *p, const tsr_tensor *t, int64_t microbatch) {
+  if (t->frame < 0) return t->offset;
+  const tsr_frame *f = &p->frames[t->frame];
+  return t->offset + f->bytes * f->slot_of[microbatch];
+}
+
+/* Of a step's samples, the first that a rank's part of a microbatch holds; `offset` is where the
+ * part begins in a microbatch of `global` samples, `local` its size. */
+static inline int64_t tsr_sample_offset(
+    const tsr_lowering *l, int64_t offset, int64_t global, int64_t local, int64_t microbatch) {
+  if (l->microbatch_first) return microbatch * global + offset;
+  return offset * l->microbatches + microbatch * local;
+}
 
 /* --dump program and --dump memory */
 void tsr_program_print(const tsr_program *program, tsr_text *text);

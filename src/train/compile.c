@@ -17,8 +17,9 @@ lowering_of(const tsr_compile_options *o, tsr_compile_purpose purpose, int64_t b
   for (int a = 0; a < TSR_AXES; a++) l.size[a] = o->parallel->size[a];
   l.tp_units = o->tp_units / l.size[TSR_TP];
   if (purpose == TSR_COMPILE_TRAIN) {
-    l.microbatches = o->config->training.gradient_accumulation_steps;
+    l.microbatches = o->parallel->microbatches;
     l.batch_units = o->batch_units / (l.size[TSR_DP] * l.microbatches);
+    l.microbatch_first = o->config->zero.stage >= 2 && l.size[TSR_DP] > 1;
   } else if (alone) {
     l.batch_units = o->batch_units >= l.size[TSR_DP] ? o->batch_units / l.size[TSR_DP] : 1;
   } else if (
@@ -84,10 +85,6 @@ static void warn_without_effect(const tsr_config *c, tsr_diags *diags) {
       {"training_config.checkpoint_dir",
        "weights are not written; their SHA-256 is in the metrics"},
       {"training_config.tokenizer_path", "tokens are characters or bytes"},
-      {"schedule.all_reduce_overlap",
-       "gradients are reduced after the backward pass; the bits are the same"},
-      {"schedule.pipeline_microbatches",
-       "there is no pipeline; gradient_accumulation_steps makes microbatches"},
   };
   for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
     tsr_place place = tsr_config_place(c, keys[i].key);
@@ -98,20 +95,38 @@ static void warn_without_effect(const tsr_config *c, tsr_diags *diags) {
     tsr_diag_note(
         diags, tsr_config_place(c, "numerics.policy"),
         "'fast' runs as 'deterministic' does: sums are always in the recipe's order");
-  if (c->training.runner != TSR_RUNNER_MEMORY_EFFICIENT) return;
-  tsr_place place = tsr_config_place(c, "transformer_config.runner_type");
-  if (!place.file) place = tsr_config_place(c, "training_config.gradient_checkpointing");
-  tsr_diag_note(
-      diags, place,
-      "activations are kept, not recomputed: the weights are the same, the memory is what the plan "
-      "says");
 }
 
-bool tsr_compile(
+/* Training runs in the configuration's order, everything else forward alone. */
+static bool choose_order(
+    tsr_arena *arena, const tsr_compile_options *o, bool training, const tsr_order **ret,
+    tsr_diags *diags) {
+  if (training) return tsr_pipeline_order(arena, o->config, o->parallel, ret, diags);
+  int stages = o->parallel->size[TSR_PP], chunks = 1;
+  if (o->cut) chunks = (o->cut->count + 1) / stages;
+  tsr_order *order = tsr_order_make(arena, TSR_ORDER_FORWARD, stages, chunks, 1);
+  order->v_shaped = o->order_of_training && o->order_of_training->v_shaped;
+  *ret = order;
+  return true;
+}
+
+static tsr_placing
+placing_of(const tsr_compile_options *o, const tsr_lowering *l, const tsr_graph *g) {
+  tsr_placing p = {.units = {1, 1, 1, 1, 1}};
+  for (int a = 0; a < TSR_AXES; a++) p.size[a] = o->parallel->size[a];
+  p.units[TSR_DP] = l->batch_units * l->microbatches * l->size[TSR_DP];
+  p.units[TSR_TP] = o->tp_units;
+  p.sequence_units = g->units.sequence;
+  p.sequence_parallel = o->config->device.enable_sp;
+  p.zero = (int)o->config->zero.stage;
+  p.zero_groups = o->parallel->fsdp ? o->parallel->size[TSR_DP] / o->parallel->fsdp_size : 1;
+  return p;
+}
+
+static bool read_model(
     tsr_arena *arena, const tsr_compile_options *o, tsr_compile_purpose purpose, tsr_compiled *ret,
     tsr_diags *diags) {
-  int64_t batch = batch_of(o, purpose);
-  tsr_model_options model = {.batch = batch, .sequence = o->config->training.sequence_length};
+  tsr_model_options model = {.batch = ret->batch, .sequence = o->config->training.sequence_length};
   model.vocab_detected = o->vocab_detected;
   model.vocab_assumed = o->vocab_assumed;
   model.training = purpose == TSR_COMPILE_TRAIN;
@@ -119,29 +134,44 @@ bool tsr_compile(
   model.units =
       (tsr_units){.batch = o->batch_units, .sequence = sequence_units(o), .tp = o->tp_units};
   model.graphs_folder = o->graphs_folder;
-  *ret = (tsr_compiled){.batch = batch};
   if (!tsr_model_read(arena, o->config, &model, &ret->model, diags)) return false;
   ret->graph = ret->model->graph;
-  if (!check_sequence(o, ret->model->sequence, diags)) return false;
+  ret->has_logits = tsr_graph_find_output(ret->graph, "logits") >= 0;
+  return check_sequence(o, ret->model->sequence, diags);
+}
+
+static tsr_graph *add_training(const tsr_compile_options *o, tsr_graph *g) {
+  const tsr_config_schedule *s = &o->config->schedule;
+  tsr_optimizer optimizer = optimizer_of(o->config);
+  g->microbatches = o->parallel->microbatches;
+  tsr_pass_autodiff(g);
+  tsr_pass_optimizer(g, &optimizer);
+  if (s->recompute == TSR_RECOMPUTE_NONE) return g;
+  bool all = s->recompute == TSR_RECOMPUTE_FULL;
+  tsr_recomputing how = {all ? TSR_RECOMPUTE_BLOCKS : TSR_RECOMPUTE_ATTENTION, s->recompute_every};
+  return tsr_pass_recompute(g, how);
+}
+
+bool tsr_compile(
+    tsr_arena *arena, const tsr_compile_options *o, tsr_compile_purpose purpose, tsr_compiled *ret,
+    tsr_diags *diags) {
+  *ret = (tsr_compiled){.batch = batch_of(o, purpose)};
+  if (!read_model(arena, o, purpose, ret, diags)) return false;
   bool alone = ret->graph->loss < 0 && purpose != TSR_COMPILE_GENERATE;
   if (alone) purpose = TSR_COMPILE_GENERATE;
-  ret->has_logits = tsr_graph_find_output(ret->graph, "logits") >= 0;
   if (purpose != TSR_COMPILE_GENERATE) keep_only_loss(ret->graph);
-  if (purpose == TSR_COMPILE_TRAIN) {
-    warn_without_effect(o->config, diags);
-    tsr_optimizer optimizer = optimizer_of(o->config);
-    ret->graph->microbatches = o->config->training.gradient_accumulation_steps;
-    tsr_pass_autodiff(ret->graph);
-    tsr_pass_optimizer(ret->graph, &optimizer);
-  }
-  tsr_lowering lowering = lowering_of(o, purpose, batch, alone);
-  tsr_placing placing = {.units = {1, 1, 1, 1, 1}};
-  for (int a = 0; a < TSR_AXES; a++) placing.size[a] = o->parallel->size[a];
-  placing.units[TSR_DP] = lowering.batch_units * lowering.microbatches * lowering.size[TSR_DP];
-  placing.units[TSR_TP] = o->tp_units;
-  placing.sequence_units = ret->graph->units.sequence;
-  placing.sequence_parallel = o->config->device.enable_sp;
+  bool training = purpose == TSR_COMPILE_TRAIN;
+  if (training) warn_without_effect(o->config, diags);
+  const tsr_order *order;
+  if (!choose_order(arena, o, training, &order, diags)) return false;
+  ret->cut = o->cut ? *o->cut : (tsr_cut){0};
+  if (!o->cut && !tsr_pipeline_cut(ret->graph, o->config, order, &ret->cut, diags)) return false;
+  if (training) ret->graph = add_training(o, ret->graph);
+  if (!tsr_pass_stages(ret->graph, &ret->cut, diags)) return false;
+  if (order->splits_backward) tsr_pass_weights(ret->graph);
+  tsr_lowering lowering = lowering_of(o, purpose, ret->batch, alone);
+  tsr_placing placing = placing_of(o, &lowering, ret->graph);
   if (!tsr_pass_placement(ret->graph, &placing, &ret->placed, diags)) return false;
-  ret->program = tsr_program_make(ret->placed, &lowering, o->scratch, o->scratch_context);
+  ret->programs = tsr_programs_make(ret->placed, &lowering, order, o->scratch, o->scratch_context);
   return true;
 }

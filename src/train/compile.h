@@ -5,6 +5,7 @@
 #include "parallel/parallel.h"
 #include "passes/passes.h"
 #include "schedule/program.h"
+#include "train/pipeline.h"
 
 typedef enum { TSR_COMPILE_TRAIN, TSR_COMPILE_EVALUATE, TSR_COMPILE_GENERATE } tsr_compile_purpose;
 
@@ -14,7 +15,9 @@ typedef struct {
   int64_t batch_units, tp_units;         /* the recipe's (tsr_parallel_units) */
   int64_t vocab_detected, vocab_assumed; /* as in tsr_model_options */
   const char *graphs_folder;
-  tsr_scratch_rule *scratch; /* what tasks need on the device */
+  const tsr_cut *cut; /* of the training graph, for the others to share its stages; NULL: find it */
+  const tsr_order *order_of_training; /* and its virtual stages' places */
+  tsr_scratch_rule *scratch;          /* what tasks need on the device */
   const void *scratch_context;
 } tsr_compile_options;
 
@@ -22,9 +25,10 @@ typedef struct {
   tsr_model *model;
   tsr_graph *graph; /* before placement: forward, and for training backward and updates */
   tsr_graph *placed;
-  tsr_program *program;
-  int64_t batch;   /* samples of a microbatch, over all of dp */
-  bool has_logits; /* the graph file has an output of that name, which text is drawn from */
+  tsr_cut cut;
+  tsr_programs programs; /* one a stage */
+  int64_t batch;         /* samples of a microbatch, over all of dp */
+  bool has_logits;       /* the graph file has an output of that name, which text is drawn from */
 } tsr_compiled;
 
 /* Without a loss (a hand-written graph) there is nothing to train: the program is the graph once

@@ -57,7 +57,7 @@ bool tsr_generate(
   for (int64_t i = 0; ok && i < count && !*o->stop; i++) {
     int64_t n = at < T ? at : T;
     window w = {tokens + at - n, n, T};
-    tsr_bound_run_body(bound, 0, 0, fill_window, &w);
+    tsr_bound_run(bound, 0, fill_window, &w);
     tsr_bound_read_row(bound, logits, n - 1, row);
     int32_t next = tsr_sample_token(&sampling, row, vocab, tokens, at, (uint64_t)at, scratch);
     if (next < 0)

@@ -67,14 +67,13 @@ static bool check_inputs(const tsr_graph *g, tsr_diags *diags) {
 
 bool tsr_run_graph(const tsr_trainer_options *o, const tsr_compiled *graph, tsr_diags *diags) {
   if (!check_inputs(graph->placed, diags)) return false;
-  const tsr_program *program = graph->program;
   tsr_worker_options options = {
       o->parallel, o->kernels, o->threads, o->config->training.seed,
       o->config->device.memory_limit};
   tsr_worker *worker = NULL;
   tsr_bound *bound = NULL;
-  if (!tsr_worker_open(o->arena, &options, &program, 1, &worker, &bound, diags)) return false;
-  tsr_bound_run_body(bound, 0, 0, NULL, NULL);
+  if (!tsr_worker_open(o->arena, &options, &graph->programs, 1, &worker, &bound, diags)) return false;
+  tsr_bound_run(bound, 0, NULL, NULL);
   bool ok = true;
   for (int i = 0; i < graph->placed->outputs_count; i++)
     ok &= report_output(o, bound, graph->placed, i, diags);

@@ -85,9 +85,7 @@ static void run_step(trainer *t) {
   const tsr_graph *g = t->training->placed;
   t->lr = tsr_learning_rate(&t->curve, t->step);
   set_hyper(t, &step);
-  for (int64_t m = 0; m < t->training->program->lowering.microbatches; m++)
-    tsr_bound_run_body(t->train, t->step, m, tsr_source_fill, &step);
-  tsr_bound_run_update(t->train, t->step);
+  tsr_bound_run(t->train, t->step, tsr_source_fill, &step);
   t->loss = read_number(t->train, g->loss, 0);
   int clip = tsr_graph_find_output(g, "clip");
   t->norm = clip < 0 ? NAN : read_number(t->train, clip, 0);
@@ -112,7 +110,7 @@ static double evaluate(trainer *t) {
     int64_t count = tsr_source_targets(&step, batch);
     hyper[TSR_HYPER_INV_COUNT] = count ? (float)(1 / (double)count) : 0;
     tsr_bound_set_hyper(t->eval, hyper);
-    tsr_bound_run_body(t->eval, 0, 0, tsr_source_fill, &step);
+    tsr_bound_run(t->eval, 0, tsr_source_fill, &step);
     sum += read_number(t->eval, g->loss, 0);
   }
   return sum / EVALUATION_BATCHES;
@@ -236,11 +234,11 @@ bool tsr_train(
       .evaluation = evaluation,
       .generation = generation,
       .diags = diags};
-  const tsr_program *programs[3] = {training->program};
+  tsr_programs programs[3] = {training->programs};
   tsr_bound *bound[3] = {0};
   int count = 1, eval_at = 0, generate_at = 0;
-  if (evaluation) programs[eval_at = count++] = evaluation->program;
-  if (generation) programs[generate_at = count++] = generation->program;
+  if (evaluation) programs[eval_at = count++] = evaluation->programs;
+  if (generation) programs[generate_at = count++] = generation->programs;
   tsr_worker_options options = {
       o->parallel, o->kernels, o->threads, o->config->training.seed,
       o->config->device.memory_limit};
@@ -249,7 +247,7 @@ bool tsr_train(
   t.train = bound[0];
   t.eval = evaluation ? bound[eval_at] : NULL;
   t.generate = generation ? bound[generate_at] : NULL;
-  t.samples = training->batch * training->program->lowering.microbatches;
+  t.samples = training->batch * training->programs.order->microbatches;
   t.curve = curve_of(o->config, steps_of(&t));
   if (!o->quiet && t.curve.total_steps < o->config->training.max_steps)
     printf(

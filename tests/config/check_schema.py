@@ -25,11 +25,19 @@ REFUSED = [
     "training_config: {optimizer: {type: Muon}}", "training_config: {optimizer: {beta1: 1.0}}",
     "device_config: {mesh_shape: [0, 2]}", "device_config: {enable_ddp: 1}", "mesh: automatic",
     "mesh: {axes: [dp, xp]}", "lora_config: {r: 8}", "training_config: {tokenizer_type: words}",
-    "training_config: {model_path: x}", "multihost_config: {enabled: true}", "[]",
+    "training_config: {model_path: x}", "[]", "multihost_config: {enabled: 1}", "zero: {stage: 4}",
+    "multihost_config: {socket_type: tcp}", "zero: {partition: flat}", "schedule: [1f1b]",
+    "pipeline: {stages: [{begin: x}]}", "pipeline: {blocks_per_rank: [0]}", "pipeline: {axis: dp}",
+    "pipeline: {blocks_per_rank: {0: 0}}", "training_config: {precision: fp8}",
 ]
 ACCEPTED = ["{}", "training_config:", "mesh: auto", "multihost_config: {enabled: false}",
             "training_config: {model_config: x.yaml, learning_rate: 3e-4}",
-            "transformer_config: {own_size: 3}", "device_config: other.yaml"]
+            "transformer_config: {own_size: 3}", "device_config: other.yaml", "schedule: file:own.sched",
+            "schedule: {recompute: full}", "pipeline: {stages: [a, b], schedule: 1F1B}",
+            "pipeline: {stages: [{name: a}, {name: b, begin: c}]}", "pipeline: {blocks_per_rank: {0: 6, 1: 7}}",
+            "training_config: {multihost_config: hosts.yaml, loss_scale: {mode: interval}}",
+            "multihost_config: {enabled: true, num_workers: 2, socket_type: fabric, "
+            "pipeline_parallel_config: {num_blocks: 2, blocks_per_rank: {0: 1, 1: 1}}}"]
 
 failed = 0
 for text in REFUSED:

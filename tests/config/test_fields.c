@@ -229,10 +229,10 @@ static void test_verdicts(void) {
       "    1 | training_config: {optimizer: {type: Muon}}\n"
       "      |                                     ^~~~\n");
   CHECK_SAID(
-      D "cp_layout: zigzag}", true,
-      "run.yaml:1:17: warning: 'cp_layout' has no effect: ranks hold contiguous tokens\n"
-      "    1 | device_config: {cp_layout: zigzag}\n      |                 ^~~~~~~~~\n");
-  CHECK_SAID(D "cp_layout: contiguous, cp_rows_per_block_tiles: 0}", true, "");
+      D "cp_backward: cyclic}", true,
+      "run.yaml:1:17: warning: 'cp_backward' has no effect: the backward pass is two_pass\n"
+      "    1 | device_config: {cp_backward: cyclic}\n      |                 ^~~~~~~~~~~\n");
+  CHECK_SAID(D "cp_backward: two_pass, cp_rows_per_block_tiles: 0}", true, "");
   CHECK_SAID(
       "multihost_config: {enabled: false}\n", true,
       "run.yaml:1:1: warning: 'multihost_config' has no effect: it is not enabled\n"

@@ -124,6 +124,35 @@ static void test_graph(void) {
   CHECK_STR(config->model.kind, "transformer");
 }
 
+/* The order of a pipeline, and tt-train's multihost_config, which may be named in two places. */
+static void test_pipeline(void) {
+  char *said;
+  write_file("own.sched", "stages: 1\n");
+  write_file(
+      "hosts.yaml", "multihost_config:\n  enabled: true\n  num_workers: 2\n"
+                    "  pipeline_parallel_config: {num_blocks: 5, blocks_per_rank: {0: 2, 1: 3}}\n");
+  write_file(
+      "run9.yaml", "schedule: file:own.sched\ntraining_config: {multihost_config: hosts.yaml}\n");
+  tsr_config *config = load_file("run9.yaml", NULL, 0, &said);
+  CHECK_STR(said, "");
+  CHECK_STR(config->pipeline.schedule, "file:own.sched");
+  CHECK_STR(config->pipeline.schedule_file, tsr_arena_printf(arena, "%s/own.sched", root));
+  CHECK_INT(config->pipeline.workers, 2);
+  CHECK_INT(config->pipeline.blocks_per_rank[1], 3);
+  CHECK(strstr(tsr_config_place(config, "pipeline.workers").file, "hosts.yaml"));
+  const char *sets[] = {
+      "training_config.multihost_config=", "multihost_config=hosts.yaml", "schedule=gpipe"};
+  config = load_file("run9.yaml", sets, 3, &said);
+  CHECK(strstr(said, "error: a second 'multihost_config'"));
+  const char *other[] = {
+      "training_config={}", "multihost_config=hosts.yaml", "pipeline.schedule=file:own.sched",
+      "schedule={}"};
+  config = load_file("run9.yaml", other, 4, &said);
+  CHECK_STR(said, "");
+  CHECK_INT(config->pipeline.workers, 2);
+  CHECK_STR(config->pipeline.schedule_file, tsr_arena_printf(arena, "%s/own.sched", root));
+}
+
 static void test_missing(void) {
   char *said;
   write_file("run5.yaml", "device_config: none.yaml\n");
@@ -138,15 +167,28 @@ static void test_missing(void) {
 }
 
 static void remove_all(void) {
-  static const char *const names[] = {"runs/run.yaml", "runs/beside.yaml",
-                                      "runs",          "model_configs/nested.yaml",
-                                      "model_configs", "model.yaml",
-                                      "sgd.yaml",      "device.yaml",
-                                      "own.yaml",      "run2.yaml",
-                                      "run3.yaml",     "run4.yaml",
-                                      "run5.yaml",     "run6.yaml",
-                                      "run7.yaml",     "run8.yaml",
-                                      "train.yaml",    ""};
+  static const char *const names[] = {
+      "runs/run.yaml",
+      "runs/beside.yaml",
+      "runs",
+      "model_configs/nested.yaml",
+      "model_configs",
+      "model.yaml",
+      "sgd.yaml",
+      "device.yaml",
+      "own.yaml",
+      "run2.yaml",
+      "run3.yaml",
+      "run4.yaml",
+      "run5.yaml",
+      "run6.yaml",
+      "run7.yaml",
+      "run8.yaml",
+      "train.yaml",
+      "own.sched",
+      "hosts.yaml",
+      "run9.yaml",
+      ""};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++)
     remove(tsr_arena_printf(arena, "%s/%s", root, names[i]));
 }
@@ -161,6 +203,7 @@ int main(void) {
   test_sections();
   test_set_files();
   test_graph();
+  test_pipeline();
   test_missing();
   remove_all();
   tsr_arena_free(arena);

@@ -67,6 +67,11 @@ static const char default_text[] = "training_config:\n"
                                    "  sample_tokens: 256  # default\n"
                                    "  runner: default  # default\n"
                                    "  mixed_precision: false  # default\n"
+                                   "  precision: f32  # default\n"
+                                   "  loss_scale:\n"
+                                   "    mode: tessera  # default\n"
+                                   "    init: 65536.0  # default\n"
+                                   "    interval: 2000  # default\n"
                                    "  optimizer:\n"
                                    "    type: SGD  # run.yaml:4\n"
                                    "    lr: 0.001  # default\n"
@@ -93,6 +98,7 @@ static const char default_text[] = "training_config:\n"
                                    "  enable_sp: false  # default\n"
                                    "  mesh_graph_descriptor: \"\"  # default\n"
                                    "  memory_limit: 8589934592  # run.yaml:6\n"
+                                   "  cp_layout: contiguous  # default\n"
                                    "mesh:\n"
                                    "  axes: [dp, tp]  # run.yaml:5\n"
                                    "eval_config:\n"
@@ -113,7 +119,22 @@ static const char default_text[] = "training_config:\n"
                                    "    tp: 0  # default\n"
                                    "schedule:\n"
                                    "  all_reduce_overlap: false  # default\n"
-                                   "  pipeline_microbatches: 0  # default\n"
+                                   "  pipeline_microbatches: 16  # run.yaml:9\n"
+                                   "  recompute: none  # default\n"
+                                   "  recompute_every: 1  # default\n"
+                                   "  bucket_size: 26214400  # default\n"
+                                   "pipeline:\n"
+                                   "  schedule: ZB-V  # run.yaml:9\n"
+                                   "  virtual_stages: 0  # default\n"
+                                   "  stages: [{name: a b}, {name: \"c, d\", begin: block.3}]"
+                                   "  # run.yaml:10\n"
+                                   "  blocks_per_rank: []  # default\n"
+                                   "  balance: flops  # default\n"
+                                   "  workers: 0  # default\n"
+                                   "zero:\n"
+                                   "  stage: 2  # run.yaml:11\n"
+                                   "  offload: file  # run.yaml:11\n"
+                                   "  offload_path: \"\"  # default\n"
                                    "transformer_config:\n"
                                    "  model_type: gpt2  # default\n"
                                    "  num_heads: 6  # run.yaml:8\n"
@@ -128,7 +149,10 @@ static void test_text(void) {
       "  optimizer: {type: SGD, momentum: 0.9}\nmesh: {axes: [dp, tp], shape: [2, 1]}\n"
       "device_config: {memory_limit: 8GiB}\neval_config: {prompt: \"two\\nlines: 1\"}\n"
       "transformer_config: {num_heads: 6, rope_scaling: {scaling_factor: 8.0}, list: [1, \"2\", a "
-      "b]}\n",
+      "b]}\n"
+      "schedule: {pipeline: ZB-V, pipeline_microbatches: 16}\n"
+      "pipeline: {stages: [{name: a b}, {name: 'c, d', begin: block.3}]}\n"
+      "zero: {stage: 2, offload: nvme}\n",
       &set, 1);
   CHECK_STR(l.said, "");
   tsr_text text = {0};
@@ -159,6 +183,18 @@ int main(void) {
   check_round_trip("training_config: {lr_schedule: warmup_constant, warmup_steps: 7}\n");
   check_round_trip(
       "mlp_config: {input_features: 784, hidden_features: [128, 128], output_features: 10}\n");
+  check_round_trip(
+      "schedule: 1F1B\npipeline: {stages: [a.b, '3', 'x, y', \"\\\"\"], workers: 2}\n");
+  check_round_trip("pipeline: {stages: [{name: '{', begin: '~'}, {begin: 'a: b', name: ']'}]}\n");
+  check_round_trip("pipeline: {blocks_per_rank: {1: 3, 0: 4}, balance: auto}\n");
+  check_round_trip("multihost_config: {enabled: true, num_workers: 2, pipeline_parallel_config: "
+                   "{num_blocks: 7, blocks_per_rank: {1: 3, 0: 4}}}\n");
+  check_round_trip("device_config: {enable_fsdp: true}\nschedule: {recompute: full}\n"
+                   "training_config: {mixed_precision: true}\n");
+  check_round_trip("transformer_config: {runner_type: memory_efficient}\n"
+                   "schedule: {recompute: none}\n");
+  check_round_trip("training_config: {gradient_checkpointing: true, loss_scale_mode: static, "
+                   "loss_scale_init: 1e9}\n");
   check_round_trip("graph:\n- y: matmul(x, w, transpose_b)\n- [a, [b, c]]\n- {}\n- ~\n"
                    "tensors: {x: {shape: [2, 3], dtype: f32}}\ninputs: {x: [batch, 4]}\n");
   return check_done("config.print");

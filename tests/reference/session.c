@@ -157,7 +157,7 @@ session *session_open(const session_options *options) {
   compile(s, kernels);
   tsr_worker_options w = {
       .parallel = s->parallel, .kernels = kernels, .threads = THREADS, .seed = 1};
-  const tsr_program *programs[] = {s->training.program, s->generation.program};
+  const tsr_programs programs[] = {s->training.programs, s->generation.programs};
   tsr_bound *bound[2] = {0};
   int count = options->generation ? 2 : 1;
   require(s, tsr_worker_open(arena, &w, programs, count, &s->worker, bound, s->diags), "open");
@@ -215,9 +215,7 @@ int session_state(const session *s, int param) {
 void session_step(session *s, int64_t step, float *ret_loss, float *ret_norm) {
   s->first = 0;
   set_hyper(s, step);
-  for (int64_t m = 0; m < s->training.program->lowering.microbatches; m++)
-    tsr_bound_run_body(s->train, step, m, fill_row, s);
-  tsr_bound_run_update(s->train, step);
+  tsr_bound_run(s->train, step, fill_row, s);
   float *loss = session_value(s, s->training.placed->loss);
   float *clip = session_value(s, tsr_graph_find_output(s->training.placed, "clip"));
   *ret_loss = loss[0];
@@ -236,7 +234,7 @@ float *session_logits(session *s) {
   int64_t rows = tsr_value_elements(v) / padded / batch, cols = each / rows;
   float *out = malloc(sizeof *out * (size_t)all);
   for (s->first = 0; s->first < s->samples; s->first += batch) {
-    tsr_bound_run_body(s->generate, 0, 0, fill_row, s);
+    tsr_bound_run(s->generate, 0, fill_row, s);
     float *part = read_value(s->generate, g, value);
     for (int64_t r = 0; r < batch * rows; r++)
       memcpy(out + (s->first * rows + r) * cols, part + r * padded, sizeof *out * (size_t)cols);

@@ -46,7 +46,7 @@ static void check_model(const char *file) {
   tsr_plan plan = {0};
   bool ok = tsr_config_load(arena, path, sets, 3, &config, diags) &&
             compile(arena, config, &compiled, diags);
-  if (ok) tsr_plan_make(compiled.program, &plan);
+  if (ok) tsr_plan_make(compiled.programs.of_stage[0], &plan);
   tsr_diags_print(diags, stderr);
   CHECK_AT(ok, "%s does not compile", file);
   int64_t want = promised(arena, path, diags);

@@ -314,7 +314,7 @@ doubles_make(const tsr_graph *g, const tsr_kernels *kernels, uint64_t seed, doub
 void doubles_run(const doubles *d) {
   for (int i = 0; i < d->g->nodes_count; i++) {
     const tsr_node *n = &d->g->nodes[i];
-    if (n->section != TSR_FORWARD) continue;
+    if (n->section > TSR_FORWARD) continue;
     call c = {
         .d = d, .n = n, .out = d->values[n->outputs[0]], .out_type = &d->g->values[n->outputs[0]]};
     for (int k = 0; k < n->inputs_count; k++) {

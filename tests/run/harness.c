@@ -131,16 +131,17 @@ void harness_calls(tsr_graph *g, const char *text) { each(g, text, harness_call)
 
 /* ---- mesh and program ---- */
 
-tsr_parallel harness_parallel(int dp, int tp) {
-  tsr_parallel p = {.ranks = dp * tp, .ndim = 2, .fsdp_size = 1};
+tsr_parallel harness_parallel(int pp, int dp, int tp) {
+  int axes[] = {TSR_PP, TSR_DP, TSR_TP}, sizes[] = {pp ? pp : 1, dp, tp};
+  tsr_parallel p = {.ranks = 1, .ndim = 3, .fsdp_size = 1};
   for (int a = 0; a < TSR_AXES; a++) p.size[a] = 1;
-  p.axis_of_dim[0] = TSR_DP;
-  p.axis_of_dim[1] = TSR_TP;
-  p.size[TSR_DP] = dp;
-  p.size[TSR_TP] = tp;
-  p.enabled[TSR_DP] = p.enabled[TSR_TP] = true;
-  p.stride[TSR_DP] = tp;
-  p.stride[TSR_TP] = 1;
+  for (int d = 2; d >= 0; d--) {
+    p.axis_of_dim[d] = axes[d];
+    p.size[axes[d]] = sizes[d];
+    p.enabled[axes[d]] = true;
+    p.stride[axes[d]] = p.ranks;
+    p.ranks *= sizes[d];
+  }
   return p;
 }
 
@@ -150,28 +151,56 @@ static void show_gradients(tsr_graph *g) {
       tsr_graph_output(g, tsr_arena_printf(g->arena, "d.%s", g->params[p].name), g->grads[p]);
 }
 
+/* The graphs of tests have no repeats: every run of six nodes is a block. */
+static tsr_graph *recomputed(tsr_graph *g, const harness_options *o, int forward) {
+  for (int i = 0; i < forward - 3; i++) g->nodes[i].block = i / 6;
+  for (int i = forward; i < g->nodes_count; i++)
+    if (g->nodes[i].of >= 0) g->nodes[i].block = g->nodes[g->nodes[i].of].block;
+  return tsr_pass_recompute(g, o->recompute);
+}
+
+/* Stages of equally many forward nodes. */
+static tsr_cut even_cut(const tsr_graph *g, int stages) {
+  tsr_cut cut = {.count = stages - 1, .first = tsr_arena_array(g->arena, const char *, stages)};
+  int nodes = 0;
+  while (nodes < g->nodes_count && g->nodes[nodes].section <= TSR_FORWARD) nodes++;
+  for (int i = 1; i < stages; i++) cut.first[i - 1] = g->nodes[nodes * i / stages].name;
+  return cut;
+}
+
 bool harness_compile(tsr_graph *g, const harness_options *o, harness *ret, tsr_diags *diags) {
-  *ret = (harness){.options = *o, .graph = g, .parallel = harness_parallel(o->dp, o->tp)};
+  *ret = (harness){.options = *o, .graph = g, .parallel = harness_parallel(o->pp, o->dp, o->tp)};
+  int stages = o->pp ? o->pp : 1, chunks = o->chunks ? o->chunks : 1;
+  tsr_order_kind kind = o->pp > 1 ? o->order : TSR_ORDER_1F1B;
   ret->cpu = (tsr_cpu_context){tsr_kernels_get(NULL), o->threads};
   g->microbatches = o->microbatches;
+  int forward = g->nodes_count;
   if (g->loss >= 0) tsr_pass_autodiff(g);
   if (g->loss >= 0 && o->optimizer) {
     tsr_pass_optimizer(g, o->optimizer);
   } else if (g->loss >= 0) {
     show_gradients(g);
   }
+  if (o->recompute.kind) g = recomputed(g, o, forward);
+  const tsr_order *order = tsr_order_make(g->arena, kind, stages, chunks, (int)o->microbatches);
+  tsr_cut cut = even_cut(g, stages * chunks);
+  if (!tsr_pass_stages(g, &cut, diags)) return false;
+  if (order->splits_backward) tsr_pass_weights(g);
   tsr_placing placing = {.units = {1, 1, 1, 1, 1}};
   memcpy(placing.size, ret->parallel.size, sizeof placing.size);
   placing.units[TSR_DP] = o->batch_units;
   placing.units[TSR_TP] = o->tp_units;
   placing.sequence_units = o->sequence_units;
   placing.sequence_parallel = o->sequence_parallel;
+  placing.zero = o->zero;
+  placing.zero_groups = o->zero_groups;
   if (!tsr_pass_placement(g, &placing, &ret->placed, diags)) return false;
   tsr_lowering lowering = {.microbatches = o->microbatches};
+  lowering.microbatch_first = o->zero >= 2;
   for (int a = 0; a < TSR_AXES; a++) lowering.size[a] = ret->parallel.size[a];
   lowering.batch_units = o->batch_units / (o->dp * o->microbatches);
   lowering.tp_units = o->tp_units / o->tp;
-  ret->program = tsr_program_make(ret->placed, &lowering, tsr_cpu_scratch, &ret->cpu);
+  ret->programs = tsr_programs_make(ret->placed, &lowering, order, tsr_cpu_scratch, &ret->cpu);
   return true;
 }
 
@@ -185,8 +214,7 @@ harness harness_open(tsr_arena *arena, tsr_graph *g, const harness_options *o) {
     *parallel = h.parallel;
     tsr_worker_options options = {.parallel = parallel, .kernels = h.cpu.k, .threads = o->threads};
     options.seed = HARNESS_SEED;
-    const tsr_program *programs[] = {h.program};
-    ok = tsr_worker_open(arena, &options, programs, 1, &h.worker, &h.bound, diags);
+    ok = tsr_worker_open(arena, &options, &h.programs, 1, &h.worker, &h.bound, diags);
   }
   if (ok) return h;
   tsr_diags_print(diags, stderr);
@@ -252,9 +280,7 @@ void harness_step(harness *h, int64_t step) {
   float hyper[TSR_HYPERS];
   harness_hyper(h, step, hyper);
   tsr_bound_set_hyper(h->bound, hyper);
-  for (int64_t m = 0; m < h->options.microbatches; m++)
-    tsr_bound_run_body(h->bound, step, m, fill, h);
-  tsr_bound_run_update(h->bound, step);
+  tsr_bound_run(h->bound, step, fill, h);
 }
 
 static float *read_value(tsr_arena *arena, const harness *h, int value, int64_t *ret_count) {

@@ -22,11 +22,15 @@ void harness_params(tsr_graph *g, const char *text);
 void harness_calls(tsr_graph *g, const char *text);
 int harness_find(const tsr_graph *g, const char *name);
 
-/* A mesh of dp × tp ranks, row-major, dp outermost. */
-tsr_parallel harness_parallel(int dp, int tp);
+/* A mesh of pp × dp × tp ranks, row-major, pp outermost; 0 counts as 1. */
+tsr_parallel harness_parallel(int pp, int dp, int tp);
 
 typedef struct {
   int dp, tp, threads;
+  int pp, chunks;        /* 0: 1. The forward nodes are cut into runs of equal number */
+  tsr_order_kind order;  /* of a pipeline */
+  int zero, zero_groups; /* ZeRO's stage; groups of dp that each shard for themselves */
+  tsr_recomputing recompute;
   int64_t microbatches, batch_units, tp_units;
   int64_t sequence_units; /* 0: positions are not split */
   bool sequence_parallel;
@@ -40,7 +44,7 @@ typedef struct {
   tsr_graph *graph, *placed;
   tsr_parallel parallel;
   tsr_cpu_context cpu;
-  tsr_program *program;
+  tsr_programs programs;
   tsr_worker *worker;
   tsr_bound *bound;
 } harness;

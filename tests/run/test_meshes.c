@@ -160,9 +160,9 @@ static void compare(const recipe *r, const trace *want, harness_options o) {
   bool same = got.count == want->count &&
               !memcmp(got.data, want->data, sizeof *got.data * (size_t)got.count);
   CHECK_AT(
-      same, "%s, dp %d tp %d, %d threads, %d microbatches%s: %s", r->name, o.dp, o.tp, o.threads,
-      (int)o.microbatches, o.sequence_parallel ? ", sequence parallel" : "",
-      first_difference(arena, r, want, &got));
+      same, "%s, dp %d tp %d pp %d %s, zero %d, %d threads, %d microbatches%s: %s", r->name, o.dp,
+      o.tp, o.pp, o.pp ? tsr_order_name(o.order) : "", o.zero, o.threads, (int)o.microbatches,
+      o.sequence_parallel ? ", sequence parallel" : "", first_difference(arena, r, want, &got));
   tsr_arena_free(arena);
 }
 
@@ -185,6 +185,81 @@ static void run_recipe(const recipe *r, const int (*meshes)[2], const int *micro
           r, &want,
           (harness_options){
               .dp = meshes[i][0], .tp = meshes[i][1], .microbatches = microbatches[k]});
+  tsr_arena_free(arena);
+}
+
+/* The backward pass may compute blocks again, alone, over ranks and through stages. */
+static void run_recomputed(const recipe *r) {
+  static const int meshes[][3] = {{1, 1, 1}, {1, 2, 2}, {2, 1, 1}, {2, 2, 1}};
+  static const tsr_recomputing hows[] = {
+      {TSR_RECOMPUTE_BLOCKS, 1}, {TSR_RECOMPUTE_BLOCKS, 2}, {TSR_RECOMPUTE_ATTENTION, 1}};
+  tsr_arena *arena = tsr_arena_new();
+  trace want =
+      train(arena, r, (harness_options){.dp = 1, .tp = 1, .threads = 1, .microbatches = 1});
+  for (size_t i = 0; i < sizeof hows / sizeof *hows; i++)
+    for (size_t k = 0; k < sizeof meshes / sizeof *meshes; k++)
+      for (int order = TSR_ORDER_1F1B; order <= TSR_ORDER_ZB_H1; order += 2) {
+        harness_options o = {.pp = meshes[k][0], .dp = meshes[k][1], .tp = meshes[k][2]};
+        o.threads = 1;
+        o.microbatches = 4;
+        o.order = (tsr_order_kind)order;
+        o.recompute = hows[i];
+        compare(r, &want, o);
+      }
+  tsr_arena_free(arena);
+}
+
+/* State, gradients and parameters sharded over dp, or over groups of it. */
+static void run_sharded(const recipe *r) {
+  static const int meshes[][3] = {{1, 2, 1}, {1, 4, 1}, {1, 2, 2}, {2, 2, 1}, {2, 2, 2}};
+  tsr_arena *arena = tsr_arena_new();
+  trace want =
+      train(arena, r, (harness_options){.dp = 1, .tp = 1, .threads = 1, .microbatches = 1});
+  for (int zero = 1; zero <= 3; zero++)
+    for (size_t k = 0; k < sizeof meshes / sizeof *meshes; k++)
+      for (int microbatches = 1; microbatches <= 4; microbatches *= 2) {
+        if (r->batch_units % (meshes[k][1] * microbatches)) continue;
+        harness_options o = {.pp = meshes[k][0], .dp = meshes[k][1], .tp = meshes[k][2]};
+        o.threads = 1 + (int)k % 2;
+        o.order = microbatches == 4 ? TSR_ORDER_ZB_H1 : TSR_ORDER_1F1B;
+        o.microbatches = microbatches;
+        o.zero = zero;
+        compare(r, &want, o);
+        o.recompute = (tsr_recomputing){TSR_RECOMPUTE_BLOCKS, 1};
+        if (zero == 3) compare(r, &want, o);
+        o.zero_groups = 2;
+        if (o.dp == 4) compare(r, &want, o);
+      }
+  tsr_arena_free(arena);
+}
+
+/* Every order on pipelines of two and four stages, alone and with dp and tp. */
+static void run_pipelines(const recipe *r) {
+  static const struct {
+    tsr_order_kind kind;
+    int chunks;
+  } orders[] = {
+      {TSR_ORDER_GPIPE, 1},
+      {TSR_ORDER_1F1B, 1},
+      {TSR_ORDER_INTERLEAVED, 2},
+      {TSR_ORDER_ZB_H1, 1},
+      {TSR_ORDER_ZB_V, 2}};
+  static const int meshes[][3] = {{2, 1, 1}, {4, 1, 1}, {2, 2, 1}, {2, 1, 2}, {2, 2, 2}};
+  tsr_arena *arena = tsr_arena_new();
+  trace want =
+      train(arena, r, (harness_options){.dp = 1, .tp = 1, .threads = 1, .microbatches = 1});
+  for (size_t i = 0; i < sizeof orders / sizeof *orders; i++)
+    for (size_t k = 0; k < sizeof meshes / sizeof *meshes; k++) {
+      harness_options o = {.dp = meshes[k][1], .tp = meshes[k][2], .threads = 1 + (int)(i + k) % 2};
+      o.pp = meshes[k][0];
+      o.order = orders[i].kind;
+      o.chunks = orders[i].chunks;
+      o.microbatches = 4;
+      compare(r, &want, o);
+      if (o.order == TSR_ORDER_INTERLEAVED) continue; /* takes whole rounds of microbatches */
+      o.microbatches = 2;
+      compare(r, &want, o);
+    }
   tsr_arena_free(arena);
 }
 
@@ -211,6 +286,14 @@ int main(void) {
   run_recipe(&(recipe){"mlp", &mlp, 16, 1, 8, 0, sgd}, meshes, accumulations);
   run_recipe(&(recipe){"gpt2 by sequence", &gpt2, 16, 8, 8, 4, adamw}, meshes, accumulations);
   run_recipe(&(recipe){"llama by sequence", &llama, 16, 12, 8, 4, adamw}, meshes, accumulations);
+  run_pipelines(&(recipe){"gpt2", &gpt2, 16, 6, 8, 0, adamw});
+  run_pipelines(&(recipe){"llama by sequence", &llama, 16, 12, 8, 4, amsgrad});
+  run_pipelines(&(recipe){"mlp", &mlp, 16, 1, 8, 0, sgd});
+  run_recomputed(&(recipe){"gpt2", &gpt2, 16, 6, 8, 0, adamw});
+  run_recomputed(&(recipe){"llama by sequence", &llama, 16, 12, 8, 4, amsgrad});
+  run_sharded(&(recipe){"gpt2", &gpt2, 16, 6, 8, 0, adamw});
+  run_sharded(&(recipe){"llama by sequence", &llama, 16, 12, 8, 4, amsgrad});
+  run_sharded(&(recipe){"mlp", &mlp, 16, 1, 8, 0, sgd});
   recipe odd = {"gpt2 in 12 units", &gpt2, 12, 6, 12, 0, adamw};
   run_recipe(&odd, odd_meshes, odd_accumulations);
   run_recipe(&odd, four, thirds);

@@ -1,5 +1,5 @@
-/* The memory plan against an analysis of its own: a whole step is unrolled (every microbatch, then
- * the update), each write and read of a tensor widens the time that its bytes are taken, and no two
+/* The memory plan against an analysis of its own: a whole step is unrolled (every run of every
+ * part), each write and read of a tensor widens the time that its bytes are taken, and no two
  * tensors that are taken at once may share a byte. Every pair is looked at. */
 #include "base/tree.h"
 #include "tests/check.h"
@@ -15,7 +15,7 @@ typedef struct {
   const tsr_program *p;
   span *spans;
   int count;
-  int *newest; /* per value: the span of its bytes, -1 none yet */
+  int *newest; /* per value and microbatch: the span of its bytes, -1 none yet */
 } unrolled;
 
 static int64_t round_up(int64_t bytes) { return (bytes + 63) / 64 * 64; }
@@ -29,56 +29,70 @@ static int owner(const tsr_program *p, int value) {
   }
 }
 
-static void
-write_tensor(unrolled *u, const tsr_task *t, const tsr_tensor *x, int64_t now, int64_t microbatch) {
-  CHECK(x->segment == TSR_SEGMENT_WORK && x->offset >= 0 && x->offset % 64 == 0);
-  int64_t bytes = round_up(tsr_tensor_elements(x) * 4);
-  if (t->op == TSR_OP_ACCUMULATE) bytes *= tsr_tree_depth(u->p->lowering.microbatches);
-  CHECK(x->offset + bytes <= u->p->bytes[TSR_SEGMENT_WORK]);
-  if (t->op == TSR_OP_ACCUMULATE && microbatch > 0) { /* the same bytes, added to */
-    u->spans[u->newest[x->value]].last = now;
-    return;
-  }
-  u->newest[x->value] = u->count;
-  u->spans[u->count++] =
-      (span){u->p->graph->values[x->value].name, x->offset, x->offset + bytes, now, now};
+/* The newest span of a value for a microbatch; what is made once a step, and sums over the
+ * microbatches, have one. */
+static int *newest(unrolled *u, int value, int64_t microbatch) {
+  const tsr_node *n = &u->p->graph->nodes[u->p->graph->values[value].node];
+  bool once = n->op == TSR_OP_ACCUMULATE || n->section == TSR_PROLOGUE || n->section == TSR_UPDATE;
+  return &u->newest[value * u->p->lowering.microbatches + (once ? 0 : microbatch)];
 }
 
-static void read_tensor(unrolled *u, const tsr_tensor *x, int64_t now) {
-  CHECK(x->segment < TSR_SEGMENTS && x->offset >= 0);
-  CHECK(x->offset + tsr_tensor_elements(x) * 4 <= u->p->bytes[x->segment]);
+static void
+write_tensor(unrolled *u, const tsr_task *t, const tsr_tensor *x, int64_t now, int64_t microbatch) {
+  int64_t offset = tsr_tensor_offset(u->p, x, microbatch);
+  CHECK(x->segment == TSR_SEGMENT_WORK && offset >= 0 && offset % 64 == 0);
+  int64_t bytes = round_up(tsr_tensor_bytes(x));
+  if (t->op == TSR_OP_ACCUMULATE) bytes *= tsr_tree_depth(u->p->lowering.microbatches);
+  CHECK(offset + bytes <= u->p->bytes[TSR_SEGMENT_WORK]);
+  int *at = newest(u, x->value, microbatch);
+  if (t->op == TSR_OP_ACCUMULATE && *at >= 0) { /* the same bytes, added to */
+    u->spans[*at].last = now;
+    return;
+  }
+  *at = u->count;
+  u->spans[u->count++] =
+      (span){u->p->graph->values[x->value].name, offset, offset + bytes, now, now};
+}
+
+static void read_tensor(unrolled *u, const tsr_tensor *x, int64_t now, int64_t microbatch) {
+  if (x->segment == TSR_SEGMENT_ABSENT) return; /* another stage's, of a norm over all */
+  int64_t offset = tsr_tensor_offset(u->p, x, microbatch);
+  CHECK(offset >= 0 && offset + tsr_tensor_bytes(x) <= u->p->bytes[x->segment]);
   if (x->segment != TSR_SEGMENT_WORK) return;
   int from = owner(u->p, x->value);
-  CHECK_INT(x->offset, u->p->tensors[from].offset);
-  CHECK_AT(
-      u->newest[from] >= 0, "'%s' is read before it is written", u->p->graph->values[from].name);
-  if (u->newest[from] >= 0) u->spans[u->newest[from]].last = now;
+  CHECK_INT(offset, tsr_tensor_offset(u->p, &u->p->tensors[from], microbatch));
+  int *at = newest(u, from, microbatch);
+  CHECK_AT(*at >= 0, "'%s' is read before it is written", u->p->graph->values[from].name);
+  if (*at >= 0) u->spans[*at].last = now;
 }
 
 static void run_task(unrolled *u, const tsr_task *t, int64_t now, int64_t microbatch) {
-  const tsr_node *n = &u->p->graph->nodes[t->node];
-  for (int i = 0; i < t->inputs_count; i++) read_tensor(u, &t->inputs[i], now);
-  for (int i = 0; i < n->outputs_count; i++) write_tensor(u, t, &t->outputs[i], now, microbatch);
+  if (t->op == TSR_OP_WAIT && (t->lag == TSR_WAIT_ALL || t->lag > microbatch)) return;
+  if (t->op == TSR_OP_WAIT) microbatch -= t->lag;
+  for (int i = 0; i < t->inputs_count && t->op != TSR_OP_RECEIVE; i++)
+    read_tensor(u, &t->inputs[i], now, microbatch);
+  for (int i = 0; i < t->outputs_count; i++) write_tensor(u, t, &t->outputs[i], now, microbatch);
   if (!t->scratch_bytes) return;
   CHECK(
       t->scratch_offset >= 0 &&
       t->scratch_offset + t->scratch_bytes <= u->p->bytes[TSR_SEGMENT_WORK]);
-  u->spans[u->count++] =
-      (span){n->name, t->scratch_offset, t->scratch_offset + t->scratch_bytes, now, now};
+  u->spans[u->count++] = (span){
+      u->p->graph->nodes[t->node].name, t->scratch_offset, t->scratch_offset + t->scratch_bytes,
+      now, now};
 }
 
 static unrolled unroll(tsr_arena *arena, const tsr_program *p) {
   int64_t microbatches = p->lowering.microbatches, now = 0;
-  unrolled u = {.p = p, .newest = tsr_arena_array(arena, int, p->graph->values_count)};
+  int64_t entries = p->graph->values_count * microbatches;
+  unrolled u = {.p = p, .newest = tsr_arena_array(arena, int, entries)};
   u.spans = tsr_arena_array(arena, span, p->tasks_count * (TSR_OUTPUTS_MAX + 1) * microbatches);
-  for (int v = 0; v < p->graph->values_count; v++) u.newest[v] = -1;
-  for (int64_t m = 0; m < microbatches; m++)
-    for (int i = 0; i < p->update_begin; i++) run_task(&u, &p->tasks[i], now++, m);
-  for (int i = p->update_begin; i < p->tasks_count; i++)
-    run_task(&u, &p->tasks[i], now++, microbatches);
+  for (int64_t i = 0; i < entries; i++) u.newest[i] = -1;
+  for (int r = 0; r < p->runs_count; r++)
+    for (int i = p->parts[p->runs[r].part].begin; i < p->parts[p->runs[r].part].end; i++)
+      run_task(&u, &p->tasks[i], now++, p->runs[r].microbatch);
   for (int i = 0; i < p->graph->outputs_count; i++) { /* what the user reads afterwards */
-    int from = owner(p, p->graph->outputs[i].value);
-    if (p->tensors[from].segment == TSR_SEGMENT_WORK) u.spans[u.newest[from]].last = now;
+    const tsr_tensor *x = &p->tensors[p->graph->outputs[i].value];
+    if (x->segment == TSR_SEGMENT_WORK) read_tensor(&u, x, now, microbatches - 1);
   }
   return u;
 }
@@ -98,7 +112,7 @@ static void check_plan(tsr_arena *arena, const char *name, const tsr_program *p)
           b->name, (long long)b->begin, (long long)b->end, (long long)b->first, (long long)b->last);
     }
   CHECK_INT(overlaps, 0);
-  CHECK(u.count > p->tasks_count / 2);
+  CHECK(u.count > p->tasks_count / 4);
 }
 
 /* At no moment may more be taken than the plan says is taken at its fullest. */
@@ -186,16 +200,44 @@ run(tsr_graph *(*build)(tsr_arena *arena, int64_t batch), harness_options o, con
   tsr_graph_output(g, "loss", g->loss);
   if (output) tsr_graph_output(g, output, harness_find(g, output));
   harness h = harness_open(arena, g, &o);
-  const char *name = tsr_arena_printf(
-      arena, "%s dp %d tp %d microbatches %d", g->name, o.dp, o.tp, (int)o.microbatches);
-  check_plan(arena, name, h.program);
-  check_peak(h.program);
-  CHECK_INT(tsr_worker_bytes(h.worker), tsr_program_bytes(h.program) * o.dp * o.tp);
+  int64_t bytes = 0;
+  for (int i = 0; i < h.programs.order->stages; i++) {
+    const char *name = tsr_arena_printf(
+        arena, "%s dp %d tp %d microbatches %d, %s stage %d of %d", g->name, o.dp, o.tp,
+        (int)o.microbatches, h.programs.order->name, i, h.programs.order->stages);
+    check_plan(arena, name, h.programs.of_stage[i]);
+    check_peak(h.programs.of_stage[i]);
+    bytes += tsr_program_bytes(h.programs.of_stage[i]) * o.dp * o.tp;
+  }
+  CHECK_INT(tsr_worker_bytes(h.worker), bytes);
   harness_close(&h);
   tsr_arena_free(arena);
 }
 
+static void run_pipelines(void) {
+  static const struct {
+    tsr_order_kind kind;
+    int chunks;
+  } orders[] = {
+      {TSR_ORDER_GPIPE, 1},
+      {TSR_ORDER_1F1B, 1},
+      {TSR_ORDER_INTERLEAVED, 2},
+      {TSR_ORDER_ZB_H1, 1},
+      {TSR_ORDER_ZB_V, 2}};
+  for (size_t i = 0; i < sizeof orders / sizeof *orders; i++)
+    for (int pp = 2; pp <= 4; pp *= 2)
+      for (int microbatches = 4; microbatches <= 8; microbatches *= 2) {
+        harness_options o = {.dp = 1, .tp = 1, .threads = 1, .optimizer = &adamw};
+        o.pp = pp;
+        o.chunks = orders[i].chunks;
+        o.order = orders[i].kind;
+        o.microbatches = microbatches;
+        run(transformer, o, NULL);
+      }
+}
+
 int main(void) {
+  run_pipelines();
   for (int microbatches = 1; microbatches <= 4; microbatches *= 2) {
     harness_options one = {
         .dp = 1, .tp = 1, .threads = 2, .microbatches = microbatches, .optimizer = &adamw};

@@ -1,0 +1,92 @@
+/* Conversions between f32 and the narrower types. The bits are computed with integers, and one f32
+ * addition where the result is subnormal: adding a power of two whose last bit is the smallest
+ * number of the narrow type makes the addition round (F. Giesen, "Float->half variants", 2012). */
+#include "kernels/cpu/half.h"
+#include "kernels/cpu/level.h"
+#if defined(__F16C__)
+#include <immintrin.h>
+#endif
+
+#define EACH _Pragma("omp simd") for (int64_t i = begin; i < end; i++)
+
+void LEVEL(bf16_to_f32)(float *out, const uint16_t *x, int64_t begin, int64_t end) {
+  EACH out[i] = bf16_value(x[i]);
+}
+
+void LEVEL(f32_to_bf16)(uint16_t *out, const float *x, int64_t begin, int64_t end) {
+  EACH out[i] = bf16_nearest(x[i]);
+}
+
+void LEVEL(f32_to_bf16_stochastic)(
+    uint16_t *out, const float *x, uint64_t key, const tsr_box *box, int64_t begin, int64_t end) {
+  if (begin < end) bf16_stochastic(out + begin, x + begin, key, box, begin, end - begin);
+}
+
+/* 1 sign, 5 exponent bits of bias 15, 10 of fraction; the biases are 112 apart. */
+static inline float fp16_value(uint16_t x) {
+  int32_t magnitude = (x & 0x7FFF) << 13, sign = (int32_t)((uint32_t)(x & 0x8000) << 16);
+  int32_t normal = magnitude + (112 << 23);
+  int32_t subnormal = float_bits(bits_float(magnitude + (113 << 23)) - 0x1p-14f);
+  int32_t special = magnitude | F32_INFINITY | ((x & 0x3FF) > 0 ? F32_QUIET : 0);
+  int32_t bits = magnitude < 1 << 23 ? subnormal : normal;
+  return bits_float((magnitude >= 31 << 23 ? special : bits) | sign);
+}
+
+static inline uint16_t fp16_nearest(float x) {
+  uint32_t bits = (uint32_t)float_bits(x);
+  int32_t magnitude = (int32_t)(bits & F32_MAGNITUDE), sign = (int32_t)(bits >> 16 & 0x8000);
+  int32_t normal = (magnitude - (112 << 23) + 0xFFF + (magnitude >> 13 & 1)) >> 13;
+  int32_t subnormal = float_bits(bits_float(magnitude) + 0.5f) - float_bits(0.5f);
+  int32_t special = magnitude > F32_INFINITY ? 0x7E00 | (magnitude >> 13 & 0x3FF) : 0x7C00;
+  int32_t half = magnitude < float_bits(0x1p-14f) ? subnormal : normal;
+  return (uint16_t)((magnitude >= float_bits(0x1p16f) ? special : half) | sign);
+}
+
+/* The CPU's own conversion, where it has one, gives the same bits; the rest of a range is not a
+ * vector. */
+void LEVEL(fp16_to_f32)(float *out, const uint16_t *x, int64_t begin, int64_t end) {
+#if defined(__F16C__)
+  for (; end - begin >= 8; begin += 8)
+    _mm256_storeu_ps(out + begin, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(x + begin))));
+#endif
+  EACH out[i] = fp16_value(x[i]);
+}
+
+void LEVEL(f32_to_fp16)(uint16_t *out, const float *x, int64_t begin, int64_t end) {
+#if defined(__F16C__)
+  for (; end - begin >= 8; begin += 8)
+    _mm_storeu_si128(
+        (__m128i *)(out + begin),
+        _mm256_cvtps_ph(_mm256_loadu_ps(x + begin), _MM_FROUND_TO_NEAREST_INT));
+#endif
+  EACH out[i] = fp16_nearest(x[i]);
+}
+
+/* 1 sign, 4 exponent bits of bias 7, 3 of fraction; the biases are 120 apart. Of the largest
+ * exponent only the largest fraction is special (Micikevicius et al., "FP8 formats for deep
+ * learning", 2022). */
+static inline float e4m3_value(uint8_t x) {
+  int32_t magnitude = (x & 0x7F) << 20, sign = (int32_t)((uint32_t)(x & 0x80) << 24);
+  int32_t normal = magnitude + (120 << 23);
+  int32_t subnormal = float_bits(bits_float(magnitude + (121 << 23)) - 0x1p-6f);
+  int32_t bits = magnitude < 1 << 23 ? subnormal : normal;
+  return bits_float(((x & 0x7F) == 0x7F ? F32_INFINITY | F32_QUIET : bits) | sign);
+}
+
+static inline uint8_t e4m3_nearest(float x) {
+  uint32_t bits = (uint32_t)float_bits(x);
+  int32_t whole = (int32_t)(bits & F32_MAGNITUDE), sign = (int32_t)(bits >> 24 & 0x80);
+  int32_t magnitude = whole > float_bits(448) ? float_bits(448) : whole;
+  int32_t normal = (magnitude - (120 << 23) + 0x7FFFF + (magnitude >> 20 & 1)) >> 20;
+  int32_t subnormal = float_bits(bits_float(magnitude) + 0x1p14f) - float_bits(0x1p14f);
+  int32_t small = magnitude < float_bits(0x1p-6f) ? subnormal : normal;
+  return (uint8_t)(whole > F32_INFINITY ? 0x7F : small | sign);
+}
+
+void LEVEL(e4m3_to_f32)(float *out, const uint8_t *x, int64_t begin, int64_t end) {
+  EACH out[i] = e4m3_value(x[i]);
+}
+
+void LEVEL(f32_to_e4m3)(uint8_t *out, const float *x, int64_t begin, int64_t end) {
+  EACH out[i] = e4m3_nearest(x[i]);
+}

@@ -1,0 +1,80 @@
+/* needs: forward and backward nodes, before stages and placement
+ * gives: a graph whose backward pass reads copies of forward nodes, made when it first needs them,
+ * instead of what would have been kept
+ * breaks: indices; the new graph has its own
+ *
+ * A block's copies read what the block was given, which is kept; they draw the same random numbers,
+ * since those are a function of the forward node's name. (Chen et al. 2016; selective: Korthikanti
+ * et al. 2022) */
+#include "passes/passes.h"
+#include <string.h>
+
+typedef struct {
+  const tsr_graph *old;
+  tsr_graph *g;
+  tsr_recomputing how;
+  int *map, *again; /* per old value: the new one; its copy in the backward pass, or -1 */
+  int *node_map;    /* per old node */
+} recompute;
+
+/* Whether what a forward node makes is made again rather than kept. */
+static bool is_chosen(const recompute *r, int node) {
+  const tsr_node *n = &r->old->nodes[node];
+  unsigned facts = tsr_op_facts(n->op);
+  if (n->section != TSR_FORWARD || n->block < 0 || facts & TSR_FACT_LOSS) return false;
+  if (r->how.kind == TSR_RECOMPUTE_ATTENTION) return n->op == TSR_OP_ATTENTION;
+  return n->block % r->how.every == 0;
+}
+
+static void copy_outputs(const recompute *r, int old, int *map) {
+  const tsr_node *from = &r->old->nodes[old], *to = &r->g->nodes[r->g->nodes_count - 1];
+  for (int o = 0; o < from->outputs_count; o++) map[from->outputs[o]] = to->outputs[o];
+}
+
+/* The value as a node of the backward pass of `block` reads it. */
+static int read_back(recompute *r, int value, int block) {
+  int node = r->old->values[value].node;
+  if (node < 0 || r->old->nodes[node].block != block || !is_chosen(r, node)) return r->map[value];
+  if (r->again[value] >= 0) return r->again[value];
+  const tsr_node *n = &r->old->nodes[node];
+  int *inputs = tsr_arena_array(r->g->arena, int, n->inputs_count);
+  for (int i = 0; i < n->inputs_count; i++) inputs[i] = read_back(r, n->inputs[i], block);
+  tsr_graph_copy_node(r->g, r->old, node, inputs);
+  tsr_node *copy = &r->g->nodes[r->g->nodes_count - 1];
+  copy->section = TSR_BACKWARD;
+  copy->of = r->node_map[node];
+  copy->name = tsr_arena_printf(r->g->arena, "again.%s", n->name);
+  for (int o = 0; o < copy->outputs_count; o++)
+    r->g->values[copy->outputs[o]].name =
+        tsr_arena_printf(r->g->arena, "again.%s", r->old->values[n->outputs[o]].name);
+  copy_outputs(r, node, r->again);
+  return r->again[value];
+}
+
+static void copy_node(recompute *r, int old) {
+  const tsr_node *n = &r->old->nodes[old];
+  int *inputs = tsr_arena_array(r->g->arena, int, n->inputs_count);
+  for (int i = 0; i < n->inputs_count; i++)
+    inputs[i] =
+        n->section == TSR_BACKWARD ? read_back(r, n->inputs[i], n->block) : r->map[n->inputs[i]];
+  tsr_graph_copy_node(r->g, r->old, old, inputs);
+  r->node_map[old] = r->g->nodes_count - 1;
+  tsr_node *copy = &r->g->nodes[r->g->nodes_count - 1];
+  if (copy->of >= 0) copy->of = r->node_map[copy->of];
+  copy_outputs(r, old, r->map);
+}
+
+tsr_graph *tsr_pass_recompute(const tsr_graph *old, tsr_recomputing how) {
+  recompute r = {.old = old, .g = tsr_graph_derive(old), .how = how};
+  r.map = tsr_arena_array(old->arena, int, old->values_count);
+  r.again = tsr_arena_array(old->arena, int, old->values_count);
+  r.node_map = tsr_arena_array(old->arena, int, old->nodes_count);
+  for (int v = 0; v < old->values_count; v++) {
+    r.again[v] = -1;
+    if (old->values[v].kind == TSR_VALUE_NODE) continue;
+    r.map[v] = tsr_graph_copy_value(r.g, &old->values[v]);
+  }
+  for (int i = 0; i < old->nodes_count; i++) copy_node(&r, i);
+  tsr_graph_map_ends(r.g, old, r.map);
+  return r.g;
+}

@@ -1,0 +1,107 @@
+/* needs: a whole graph, before placement
+ * gives: a virtual stage for every node and parameter
+ * breaks: nothing
+ *
+ * Forward nodes are cut in their order. A backward node belongs to the stage of the forward node
+ * that it is for, a parameter to the first stage that uses it, an update to its parameter. */
+#include "passes/passes.h"
+#include <string.h>
+
+static int find_node(const tsr_graph *g, const char *name) {
+  for (int i = 0; i < g->nodes_count; i++)
+    if (g->nodes[i].section <= TSR_FORWARD && !strcmp(g->nodes[i].name, name)) return i;
+  return -1;
+}
+
+static void own(tsr_graph *g, int value, int stage, bool *owned) {
+  int param = g->values[value].param;
+  if (param < 0 || (owned[param] && g->params[param].stage <= stage)) return;
+  g->params[param].stage = stage;
+  owned[param] = true;
+}
+
+static void cut_forward(tsr_graph *g, const int *first, int cuts, bool *owned) {
+  int stage = 0;
+  for (int i = 0; i < g->nodes_count; i++) {
+    tsr_node *n = &g->nodes[i];
+    if (n->section > TSR_FORWARD) return;
+    while (stage < cuts && i >= first[stage]) stage++;
+    n->stage = stage;
+    for (int k = 0; k < n->inputs_count; k++) own(g, n->inputs[k], stage, owned);
+  }
+}
+
+/* Sums of what several uses of a parameter owe to it belong where they are used, which is behind
+ * them. */
+static void follow_users(tsr_graph *g) {
+  int *user = tsr_arena_array(g->arena, int, g->values_count);
+  for (int i = 0; i < g->values_count; i++) user[i] = -1;
+  for (int i = g->nodes_count - 1; i >= 0; i--) {
+    tsr_node *n = &g->nodes[i];
+    if (n->section <= TSR_FORWARD) return;
+    if (tsr_op_facts(n->op) & TSR_FACT_EVERYWHERE) continue;
+    if (n->of >= 0) n->stage = g->nodes[n->of].stage;
+    else if (!n->outputs_count) n->stage = tsr_value_stage(g, n->inputs[0]);
+    else if (user[n->outputs[0]] >= 0) n->stage = user[n->outputs[0]];
+    else n->stage = -2; /* nobody behind it says: its inputs do */
+    for (int k = 0; k < n->inputs_count && n->stage >= 0; k++) user[n->inputs[k]] = n->stage;
+  }
+}
+
+static void follow_inputs(tsr_graph *g) {
+  for (int i = 0; i < g->nodes_count; i++)
+    if (g->nodes[i].stage == -2) {
+      int stage = tsr_value_stage(g, g->nodes[i].inputs[0]);
+      g->nodes[i].stage = stage < 0 ? 0 : stage;
+    }
+}
+
+bool tsr_pass_stages(tsr_graph *g, const tsr_cut *cut, tsr_diags *diags) {
+  int *first = tsr_arena_array(g->arena, int, cut->count + 1);
+  bool *owned = tsr_arena_array(g->arena, bool, g->params_count + 1), ok = true;
+  for (int i = 0; i < cut->count; i++) {
+    first[i] = find_node(g, cut->first[i]);
+    if (first[i] < 0)
+      ok = tsr_diag_error(
+          diags, cut->place, "a stage begins at '%s', which the graph does not have",
+          cut->first[i]);
+    else if (i > 0 && first[i] <= first[i - 1])
+      ok = tsr_diag_error(
+          diags, cut->place, "stage %d begins at '%s', which does not come after '%s'", i + 1,
+          cut->first[i], cut->first[i - 1]);
+  }
+  if (!ok) return false;
+  cut_forward(g, first, cut->count, owned);
+  follow_users(g);
+  follow_inputs(g);
+  return true;
+}
+
+/* Puts back what a node of the backward pass, or of another stage, waits for after all. */
+static void keep_awaited(tsr_graph *g) {
+  bool *awaited = tsr_arena_array(g->arena, bool, g->values_count);
+  for (int i = g->nodes_count - 1; i >= 0; i--) {
+    tsr_node *n = &g->nodes[i];
+    if (n->section != TSR_BACKWARD && n->section != TSR_WEIGHTS) continue;
+    for (int k = 0; k < n->outputs_count; k++)
+      if (awaited[n->outputs[k]]) n->section = TSR_BACKWARD;
+    for (int k = 0; k < n->inputs_count; k++)
+      if (n->section == TSR_BACKWARD || tsr_value_stage(g, n->inputs[k]) != n->stage)
+        awaited[n->inputs[k]] = true;
+  }
+}
+
+/* The weights' gradients, and what only they need: nobody upstream waits for it. */
+void tsr_pass_weights(tsr_graph *g) {
+  for (int i = 0; i < g->nodes_count; i++) {
+    tsr_node *n = &g->nodes[i];
+    if (n->section != TSR_BACKWARD) continue;
+    bool late = tsr_op_facts(n->op) & TSR_FACT_GRADIENT;
+    for (int k = 0; k < n->inputs_count; k++) {
+      int from = g->values[n->inputs[k]].node;
+      late |= from >= 0 && g->nodes[from].section == TSR_WEIGHTS;
+    }
+    if (late) n->section = TSR_WEIGHTS;
+  }
+  keep_awaited(g);
+}

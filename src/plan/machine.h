@@ -1,0 +1,147 @@
+/* A machine as the planner sees it: devices that are all alike, and the links between them.
+ *
+ * What a description (configs/machines/NAME.yaml) holds; quantities as in machine_units.h:
+ *
+ *   name: h100                        # must be there
+ *   doc: NVIDIA H100 SXM              # any text, or absent
+ *   device:
+ *     memory: 80GiB
+ *     memory_bandwidth: 3.35TB/s
+ *     flops: {f32: 67TFLOP/s, tf32: …, bf16: …, fp16: …}   # only f32 must be there
+ *     overhead: 5us                   # of each task; 0 when absent
+ *     efficiency: {products: 0.7, attention: 0.5, memory: 0.9} # of the peaks; each 1 when absent
+ *   links:                            # levels, from the inside out; absent: one device alone
+ *   - {name: nvlink, devices: 8, bandwidth: 450GB/s, latency: 2us, efficiency: 0.8}
+ *   - {name: infiniband, bandwidth: 50GB/s, latency: 5us}
+ *   rates:                            # measured: they stand above the roofline
+ *     linear: {flops: 41TFLOP/s, bytes: 2TB/s, overhead: 4us}
+ *     linear.bf16: {flops: 600TFLOP/s}
+ *
+ * A level joins each run of `devices` consecutive devices, those of the levels inside it included;
+ * so its count is a multiple of theirs. ~ or none, on the last level: any number. `bandwidth` is
+ * what one device sends over the level, while it receives as much; all devices can do so at once. A
+ * rate's key is an op of graph/ops.def, alone for every type that has no entry of its own; of its
+ * three figures those that are absent are the roofline's. */
+#ifndef TSR_PLAN_MACHINE_H
+#define TSR_PLAN_MACHINE_H
+#include "base/diag.h"
+#include "base/text.h"
+#include <stdint.h>
+
+/* What products compute in. tf32: f32 operands on matrix units that round them. */
+typedef enum {
+  TSR_MACHINE_F32,
+  TSR_MACHINE_TF32,
+  TSR_MACHINE_BF16,
+  TSR_MACHINE_FP16,
+  TSR_MACHINE_DTYPES,
+  TSR_MACHINE_EVERY_DTYPE = -1 /* of a rate */
+} tsr_machine_dtype;
+
+typedef struct {
+  const char *name;
+  int64_t devices; /* 0: any number */
+  double bandwidth, latency, efficiency;
+} tsr_machine_link;
+
+typedef struct {
+  const char *op;
+  int dtype;           /* or TSR_MACHINE_EVERY_DTYPE */
+  double flops, bytes; /* per second; 0: the roofline's */
+  double overhead;     /* < 0: the device's */
+} tsr_machine_rate;
+
+enum { TSR_MACHINE_LINKS_MAX = 8 };
+typedef struct tsr_machine {
+  const char *name, *doc; /* doc: "" when there is none */
+  int64_t memory;         /* bytes */
+  double memory_bandwidth;
+  double flops[TSR_MACHINE_DTYPES]; /* 0: not given, and f32's holds */
+  double overhead;
+  double efficiency_products, efficiency_attention, efficiency_memory;
+  tsr_machine_link links[TSR_MACHINE_LINKS_MAX];
+  int links_count;
+  tsr_machine_rate *rates;
+  int rates_count, rates_capacity;
+} tsr_machine;
+
+/* ---- files ---- */
+
+/* The description that a user names: `h100` is SHARE/configs/machines/h100.yaml; what is no shipped
+ * name is a path. Else an error that lists the shipped ones. */
+bool tsr_machine_find(
+    tsr_arena *arena, const char *share_folder, const char *name, tsr_place place,
+    const char **ret_path, tsr_diags *diags);
+/* Reports all mistakes of the file in one call; `place`: who asked for it. */
+bool tsr_machine_read(
+    tsr_arena *arena, const char *path, tsr_place place, tsr_machine **ret_machine,
+    tsr_diags *diags);
+bool tsr_machine_parse(
+    tsr_arena *arena, const char *file, const char *text, size_t length, tsr_machine **ret_machine,
+    tsr_diags *diags);
+/* YAML that reads back as the very same machine. */
+void tsr_machine_write(const tsr_machine *m, tsr_text *text);
+/* A few lines for people. */
+void tsr_machine_print(const tsr_machine *m, tsr_text *text);
+/* Adds a measured rate, in place of one of the same op and type. */
+void tsr_machine_set_rate(tsr_arena *arena, tsr_machine *m, const tsr_machine_rate *rate);
+
+const char *tsr_machine_dtype_name(int dtype);
+
+/* ---- work ---- */
+
+/* The roofline (Williams, Waterman, Patterson 2009), with overhead:
+ *   max(flops / (peak efficiency), bytes / (memory_bandwidth efficiency)) + overhead
+ * Products and attention compute in `dtype` with their efficiency; every other op computes at f32's
+ * whole peak, since it does not run on matrix units, and is bound by memory in practice. An op with
+ * a measured rate takes that. `op_name`: of graph/ops.def. */
+double tsr_machine_task_seconds(
+    const tsr_machine *m, const char *op_name, tsr_machine_dtype dtype, double flops, double bytes);
+
+/* ---- links ---- */
+
+/* Ranks r + i stride, i < members, with rank = device. Meshes are row-major, so a group lies in an
+ * aligned run of members × stride ranks. */
+typedef struct {
+  int64_t members, stride;
+  int64_t ranks; /* of the whole mesh, a multiple of members × stride; 0: just that many */
+} tsr_machine_group;
+
+/* The innermost level that joins every such group of the mesh; false when none does. */
+bool tsr_machine_level(const tsr_machine *m, tsr_machine_group group, int *ret_level);
+
+typedef enum {
+  TSR_MACHINE_ALL_REDUCE,
+  TSR_MACHINE_ALL_GATHER,
+  TSR_MACHINE_REDUCE_SCATTER,
+  TSR_MACHINE_ALL_TO_ALL,
+  TSR_MACHINE_SEND,
+  TSR_MACHINE_BROADCAST
+} tsr_machine_collective;
+
+/* How long a collective takes, without the device's overhead per task. `bytes`: what one member
+ * holds before (the root of a broadcast, the sender of a send): of an all_gather its slice, of a
+ * reduce_scatter the whole. A send goes to the next member; its time is that of the slowest pair.
+ *
+ * Say n members, of which c_l lie in each block of level l (c_0 = 1), and B_l and L_l the bandwidth
+ * times efficiency and the latency of level l, never better than those of the levels inside it:
+ *   all_gather, reduce_scatter   V Σ (1/c_(l-1) - 1/c_l) / B_l + Σ (n/c_(l-1) - n/c_l) L_l
+ *     Rings as NCCL lays them: over a level goes what the blocks inside it have not exchanged yet,
+ *     each device having its own way out, and a piece travels n - 1 edges. V is the whole: bytes of
+ *     a reduce_scatter, n bytes of an all_gather. On one level: V (n - 1) / (n B) + (n - 1) L.
+ *   all_reduce                   a reduce_scatter and an all_gather of V = bytes; or, where that
+ *     is less (small messages), two trees: 2 bytes / B + 2 Σ ceil(log2(c_l / c_(l-1))) L_l, B of
+ *     the farthest level (Sanders, Speck, Träff 2009)
+ *   all_to_all                   Σ (c_l - c_(l-1)) (bytes / (n B_l) + L_l): each to each directly
+ *   broadcast                    one tree: bytes / B + Σ ceil(log2(c_l / c_(l-1))) L_l
+ *   send                         bytes / B + L, of the farthest level
+ * Where members lie unevenly in a level's blocks, the level gains nothing and all goes over the
+ * next level outside.
+ *
+ * ret_path (may be NULL): the name of the farthest level crossed. One member: 0 and "". A group
+ * that no level joins: INFINITY and "". */
+double tsr_machine_collective_seconds(
+    const tsr_machine *m, tsr_machine_collective kind, double bytes, tsr_machine_group group,
+    const char **ret_path);
+
+#endif

@@ -1,0 +1,151 @@
+#include "schedule/order.h"
+#include "schedule/order_walk.h"
+#include <assert.h>
+#include <ctype.h>
+#include <string.h>
+
+const char *tsr_order_name(tsr_order_kind kind) {
+  static const char *const names[TSR_ORDERS] = {"gpipe", "1f1b", "interleaved",
+                                                "zb_h1", "zb_v", "forward"};
+  assert(kind >= 0 && kind < TSR_ORDERS);
+  return names[kind];
+}
+
+/* Whether they differ only in capitals, blanks, '-' and '_'. */
+static bool is_spelling(const char *a, const char *b) {
+  for (;;) {
+    a += strspn(a, "-_ ");
+    b += strspn(b, "-_ ");
+    if (tolower((unsigned char)*a) != tolower((unsigned char)*b)) return false;
+    if (!*a) return true;
+    a++, b++;
+  }
+}
+
+tsr_order_kind tsr_order_find(const char *name) {
+  /* The last two as PyTorch calls them. */
+  static const struct {
+    const char *name;
+    tsr_order_kind kind;
+  } spellings[] = {
+      {"gpipe", TSR_ORDER_GPIPE},
+      {"1f1b", TSR_ORDER_1F1B},
+      {"interleaved", TSR_ORDER_INTERLEAVED},
+      {"zbh1", TSR_ORDER_ZB_H1},
+      {"zbv", TSR_ORDER_ZB_V},
+      {"interleaved1f1b", TSR_ORDER_INTERLEAVED},
+      {"zbvzerobubble", TSR_ORDER_ZB_V},
+  };
+  for (size_t i = 0; i < sizeof spellings / sizeof *spellings; i++)
+    if (is_spelling(name, spellings[i].name)) return spellings[i].kind;
+  return TSR_ORDERS;
+}
+
+const char *tsr_action_text(tsr_action action) {
+  static char ring[8][32];
+  static int next;
+  char *text = ring[next++ % 8];
+  int length = snprintf(text, sizeof *ring, "%c%d", "FBW"[action.kind], action.microbatch);
+  if (action.chunk) snprintf(text + length, sizeof *ring - (size_t)length, ".%d", action.chunk);
+  return text;
+}
+
+/* ---- virtual stages -------------------------------------------------------------------------- */
+
+/* Of every other chunk of a v; it is its own inverse. */
+static int turned(const tsr_order *order, int stage, int chunk) {
+  return order->v_shaped && chunk % 2 ? order->stages - 1 - stage : stage;
+}
+
+int tsr_order_virtual(const tsr_order *order, int stage, int chunk) {
+  return chunk * order->stages + turned(order, stage, chunk);
+}
+
+void tsr_order_locate(const tsr_order *order, int virtual_stage, int *ret_stage, int *ret_chunk) {
+  assert(virtual_stage >= 0 && virtual_stage < order->stages * order->chunks);
+  *ret_chunk = virtual_stage / order->stages;
+  *ret_stage = turned(order, virtual_stage % order->stages, *ret_chunk);
+}
+
+bool tsr_order_needs(const tsr_order *order, int stage, tsr_action action, tsr_need *ret_need) {
+  if (action.kind == TSR_ACTION_WEIGHTS) return false;
+  int from = tsr_order_virtual(order, stage, action.chunk);
+  from += action.kind == TSR_ACTION_FORWARD ? -1 : 1;
+  if (from < 0 || from == order->stages * order->chunks) return false;
+  ret_need->action = action;
+  tsr_order_locate(order, from, &ret_need->stage, &ret_need->action.chunk);
+  return true;
+}
+
+int tsr_order_alive(const tsr_order *order, int stage, bool until_weights) {
+  if (order->forward_only) return 1;
+  tsr_action_kind last =
+      until_weights && order->splits_backward ? TSR_ACTION_WEIGHTS : TSR_ACTION_BACKWARD;
+  int alive = 0, most = 0;
+  for (int i = 0; i < order->counts[stage]; i++) {
+    tsr_action_kind kind = order->actions[stage][i].kind;
+    if (kind == TSR_ACTION_FORWARD && ++alive > most) most = alive;
+    if (kind == last) alive--;
+  }
+  return most;
+}
+
+/* ---- the walk -------------------------------------------------------------------------------- */
+
+int64_t tsr_order_slots(const tsr_order *order) {
+  return (int64_t)order->stages * order->chunks * order->microbatches;
+}
+
+int64_t tsr_order_slot(const tsr_order *order, int stage, tsr_action action) {
+  return ((int64_t)stage * order->chunks + action.chunk) * order->microbatches + action.microbatch;
+}
+
+static void wake(tsr_order_walk *walk, int stage) {
+  if (walk->is_ready[stage]) return;
+  walk->is_ready[stage] = true;
+  walk->ready[walk->ready_count++] = stage;
+}
+
+void tsr_order_walk_begin(tsr_arena *arena, const tsr_order *order, tsr_order_walk *ret_walk) {
+  tsr_order_walk *w = ret_walk;
+  *w = (tsr_order_walk){.order = order};
+  w->next = tsr_arena_array(arena, int, order->stages);
+  w->ready = tsr_arena_array(arena, int, order->stages);
+  w->is_ready = tsr_arena_array(arena, bool, order->stages);
+  for (int kind = 0; kind < 2; kind++)
+    w->done[kind] = tsr_arena_array(arena, bool, tsr_order_slots(order));
+  for (int s = order->stages - 1; s >= 0; s--) wake(w, s);
+}
+
+/* The stage that an action may have kept waiting: the one behind for F, the one before for B. */
+static void wake_next(tsr_order_walk *w, int stage, tsr_action action) {
+  int last = w->order->stages * w->order->chunks - 1, chunk;
+  int to = tsr_order_virtual(w->order, stage, action.chunk);
+  to += action.kind == TSR_ACTION_FORWARD ? 1 : -1;
+  if (to < 0 || to > last) return;
+  tsr_order_locate(w->order, to, &stage, &chunk);
+  wake(w, stage);
+}
+
+bool tsr_order_walk_next(tsr_order_walk *w, int *ret_stage, int *ret_index) {
+  while (w->ready_count) {
+    int s = w->ready[w->ready_count - 1], i = w->next[s];
+    const tsr_action *a = i < w->order->counts[s] ? &w->order->actions[s][i] : NULL;
+    tsr_need need;
+    if (!a || (tsr_order_needs(w->order, s, *a, &need) &&
+               !w->done[a->kind][tsr_order_slot(w->order, need.stage, need.action)])) {
+      w->is_ready[s] = false;
+      w->ready_count--;
+      continue;
+    }
+    w->next[s]++;
+    if (a->kind != TSR_ACTION_WEIGHTS) {
+      w->done[a->kind][tsr_order_slot(w->order, s, *a)] = true;
+      wake_next(w, s, *a);
+    }
+    *ret_stage = s;
+    *ret_index = i;
+    return true;
+  }
+  return false;
+}
