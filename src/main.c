@@ -7,8 +7,11 @@
 #include "config/print.h"
 #include "config/schema.h"
 #include "mesh/choose.h"
-#include "plan/plan.h"
-#include "train/trainer.h"
+#include "plan/report.h"
+#include "report/lowering.h"
+#include "train/calibrate.h"
+#include "train/plan_command.h"
+#include "train/profile.h"
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -31,6 +34,8 @@ typedef struct {
   tsr_source source;
   bool has_source, has_read_model;
   tsr_compiled training, evaluation, generation;
+  tsr_machine *machine; /* that a plan is for */
+  const char *machine_why;
 } app;
 
 static volatile sig_atomic_t stop;
@@ -96,7 +101,7 @@ static bool fix_recipe(app *a) {
 }
 
 static bool choose_device(app *a) {
-  const char *isa = a->config->numerics.isa[0] ? a->config->numerics.isa : NULL;
+  const char *isa = a->config && a->config->numerics.isa[0] ? a->config->numerics.isa : NULL;
   a->kernels = tsr_kernels_get(isa);
   if (!a->kernels) {
     int count = 0;
@@ -109,7 +114,7 @@ static bool choose_device(app *a) {
     return false;
   }
   tsr_gemm_select(a->kernels);
-  int64_t threads = a->config->numerics.threads;
+  int64_t threads = a->config ? a->config->numerics.threads : 0;
   a->device = (tsr_cpu_context){a->kernels, threads > 0 ? (int)threads : tsr_pool_cores()};
   return true;
 }
@@ -117,10 +122,11 @@ static bool choose_device(app *a) {
 /* tt-train's vocabulary when a plan must do without the text that characters are counted in. */
 enum { CHARACTERS_UNSEEN = 96 };
 
-/* A check makes do without data. */
+/* Checks and traces make do without data. */
 static bool open_data(app *a, const tsr_source_needs *needs) {
   const tsr_config *c = a->config;
-  if (a->cli.command == TSR_COMMAND_CHECK && !tsr_source_exists(a->arena, c)) {
+  bool trains = a->cli.command == TSR_COMMAND_TRAIN || a->cli.command == TSR_COMMAND_PROFILE;
+  if (!trains && !tsr_source_exists(a->arena, c)) {
     if (c->training.data_path[0])
       tsr_diag_warning(
           a->diags, tsr_config_place(c, "training_config.data_path"),
@@ -164,7 +170,8 @@ static bool compile(app *a) {
   o.order_of_training = a->training.programs.order;
   const tsr_config_training *t = &a->config->training;
   bool evaluates = t->eval_every && t->validation_fraction > 0;
-  bool samples = a->has_source && t->sample_tokens && a->training.has_logits;
+  bool trains = a->cli.command == TSR_COMMAND_TRAIN || a->cli.command == TSR_COMMAND_PROFILE;
+  bool samples = (a->has_source || !trains) && t->sample_tokens && a->training.has_logits;
   return (!evaluates || compile_other(a, &o, TSR_COMPILE_EVALUATE, &a->evaluation)) &&
          (!samples || compile_other(a, &o, TSR_COMPILE_GENERATE, &a->generation));
 }
@@ -227,10 +234,10 @@ static void print_start(const app *a) {
 }
 
 static void print_plan(const app *a) {
-  tsr_plan plan;
+  tsr_programs programs[3];
   tsr_text text = {0};
-  tsr_plan_make(a->training.programs.of_stage[0], &plan);
-  tsr_plan_print(&plan, a->training.programs.of_stage[0], a->parallel, &text);
+  int count = tsr_plan_programs(&a->training, &a->evaluation, &a->generation, programs);
+  tsr_plan_print(programs, count, a->parallel, &text);
   print_text(&text);
 }
 
@@ -283,6 +290,17 @@ static void explain_model(app *a) {
   tsr_model_read(a->arena, a->config, &o, &model, a->diags);
 }
 
+/* Where a plan is for other devices, what tasks need does not depend on this machine's. */
+static bool choose_machine(app *a) {
+  if (a->cli.command != TSR_COMMAND_PLAN) return true;
+  if (!tsr_machine_choose(
+          a->arena, a->share, a->cli.machine, a->mesh->shape.arch, &a->machine, &a->machine_why,
+          a->diags))
+    return false;
+  if (!a->machine->threads) a->device = tsr_plan_device();
+  return true;
+}
+
 /* Everything that is decided before the first step, from a loaded configuration. What does not
  * depend on a stage that failed is looked at all the same, so that one run shows as many mistakes
  * as it can. */
@@ -291,7 +309,7 @@ static bool prepare(app *a) {
   if (a->parallel) ok &= fix_recipe(a);
   if (!tsr_config_require_model(a->config, a->diags)) return false;
   ok &= open_text(a);
-  return ok && compile(a) && check_source(a);
+  return ok && choose_machine(a) && compile(a) && check_source(a);
 }
 
 /* A file without a model (a device_config alone, say) is checked as far as it goes. */
@@ -309,11 +327,50 @@ static int run_check(app *a) {
   if (ok && !a->config->model.kind) return check_without_model(a);
   ok = ok && prepare(a);
   if (!ok) explain_model(a);
+  if (ok) tsr_plan_lint(a->config, a->parallel, a->training.graph, a->diags);
   if (ok && !a->cli.quiet && !a->cli.dump) {
     print_start(a);
     print_plan(a);
   }
   if (ok) print_dumps(a);
+  return finish(a);
+}
+
+/* With --config the plan is then for what was measured. */
+static bool calibrate(app *a) {
+  const char *file = a->cli.machine = a->cli.calibration;
+  if (!choose_device(a) ||
+      !tsr_calibrate_to_file(a->arena, a->share, a->device, file, a->diags))
+    return false;
+  return printf("measured this machine into %s\n", file) > 0;
+}
+
+static int run_plan(app *a) {
+  tsr_text text = {0};
+  bool ok = !a->cli.config || load_config(a);
+  ok = ok && (!a->cli.calibration || calibrate(a));
+  if (!a->cli.config) return finish(a);
+  ok = ok && prepare(a);
+  if (!ok) explain_model(a);
+  if (ok) tsr_plan_lint(a->config, a->parallel, a->training.graph, a->diags);
+  tsr_plan_request r = {
+      a->arena,     a->config,      a->parallel,    a->machine,       a->machine_why,
+      &a->training, &a->evaluation, &a->generation, a->device.threads};
+  ok = ok && tsr_plan_command(&r, a->cli.gantt, a->cli.svg, &text, a->diags);
+  print_text(&text);
+  return finish(a);
+}
+
+static int run_trace(app *a) {
+  tsr_text text = {0};
+  bool ok = load_config(a) && prepare(a);
+  if (!ok) explain_model(a);
+  const tsr_compiled *c = &a->training;
+  tsr_lowering_request r = {c->graph, c->placed, &c->programs, a->parallel, a->cli.rank};
+  r.graphs = tsr_cli_emits(&a->cli, "graph-ir");
+  r.program = tsr_cli_emits(&a->cli, "schedule-ir");
+  if (ok) tsr_lowering_print(&r, &text, a->diags);
+  print_text(&text);
   return finish(a);
 }
 
@@ -372,7 +429,9 @@ static bool train(app *a, int *ret_signal) {
     return false;
   const tsr_compiled *evaluation = a->evaluation.placed ? &a->evaluation : NULL;
   const tsr_compiled *generation = a->generation.placed ? &a->generation : NULL;
-  bool ok = a->training.graph->loss < 0
+  bool ok = a->cli.command == TSR_COMMAND_PROFILE
+                ? tsr_profile_run(&o, &a->training, a->cli.steps, ret_signal, a->diags)
+            : a->training.graph->loss < 0
                 ? tsr_run_graph(&o, &a->training, a->diags)
                 : tsr_train(&o, &a->training, evaluation, generation, ret_signal, a->diags);
   tsr_metrics_close(o.metrics);
@@ -411,6 +470,8 @@ static int run(app *a) {
   if (a->cli.print_manual) return tsr_config_manual(&text), print_text(&text), finish(a);
   if (a->cli.print_config) return print_config(a);
   if (a->cli.command == TSR_COMMAND_INSPECT) return run_inspect(a);
+  if (a->cli.command == TSR_COMMAND_TRACE) return run_trace(a);
+  if (a->cli.command == TSR_COMMAND_PLAN) return run_plan(a);
   return a->cli.command == TSR_COMMAND_CHECK ? run_check(a) : run_train(a);
 }
 

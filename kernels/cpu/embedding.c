@@ -75,8 +75,8 @@ static void add_into(float *sum, const float *x, int64_t C) {
 /* The tree over units for one token. A unit without it is a zero that is not written down: sums
  * start from +0 and so are never -0, and adding +0 to them changes no bit. */
 static void sum_token(
-    float *out, float *stack, const float *dout, const int32_t *rows, int64_t count, int64_t C,
-    int64_t rows_per_unit, int64_t units) {
+    float *out, float *stack, const float *dout, const int32_t *row_of, const int32_t *rows,
+    int64_t count, int64_t C, int64_t rows_per_unit, int64_t units) {
   bool filled[128]; /* the tree's depth is at most 2 log2(units) */
   int depth = 0;
   int64_t next = 0;
@@ -85,7 +85,7 @@ static void sum_token(
     filled[depth] = next < count && rows[next] < (unit + 1) * rows_per_unit;
     if (filled[depth]) memset(top, 0, (size_t)C * sizeof *top);
     for (; next < count && rows[next] < (unit + 1) * rows_per_unit; next++)
-      add_into(top, dout + rows[next] * C, C);
+      add_into(top, dout + (row_of ? row_of[rows[next]] : rows[next]) * C, C);
     depth++;
     for (int merges = tsr_tree_merges(units, unit); merges > 0; merges--) {
       depth--;
@@ -100,8 +100,8 @@ static void sum_token(
 }
 
 void LEVEL(embedding_backward)(
-    float *dtable, const float *dout, void *scratch, int thread, int64_t R, int64_t C,
-    int64_t v_begin, int64_t v_end, int64_t units, int64_t begin, int64_t end) {
+    float *dtable, const float *dout, const int32_t *row_of, void *scratch, int thread, int64_t R,
+    int64_t C, int64_t v_begin, int64_t v_end, int64_t units, int64_t begin, int64_t end) {
   assert(units > 0 && R % units == 0);
   embedding_parts parts = scratch_parts(scratch, R, v_end - v_begin);
   float *stack = parts.stack + thread * (stack_bytes(C, units) / (int64_t)sizeof(float));
@@ -110,6 +110,7 @@ void LEVEL(embedding_backward)(
     if (count == 0) memset(dtable + v * C, 0, (size_t)C * sizeof *dtable);
     else
       sum_token(
-          dtable + v * C, stack, dout, parts.rows + parts.starts[v], count, C, R / units, units);
+          dtable + v * C, stack, dout, row_of, parts.rows + parts.starts[v], count, C, R / units,
+          units);
   }
 }

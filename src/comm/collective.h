@@ -7,6 +7,7 @@
  *   reduce_scatter   each holds a summand                     → member i holds slice i of dim of
  * the sum all_gather       member i holds slice i of dim            → each holds the whole
  * with g groups each slice is one of m / g, and all_gather stays inside the group
+ *   ring_shift       each holds a tensor                      → member i holds member i - by's
  *   all_to_all       member i holds slice i of dimension from → member i holds slice i of dimension
  * to */
 #ifndef TSR_COMM_COLLECTIVE_H
@@ -24,6 +25,8 @@ typedef struct {
   int64_t shape[TSR_DIMS_MAX]; /* whole over this axis; local on the others; units in dimension 0's
                                   front */
   int from, to;                /* split dimension before, after; -1 none */
+  int by;                      /* ring_shift: from the member so many before, round the ring */
+  bool zigzag;                 /* of `from`: a member's slice is two runs (base/sequence.h) */
   const tsr_kernels *k;
 } tsr_collective;
 

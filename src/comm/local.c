@@ -1,3 +1,4 @@
+#include "base/sequence.h"
 #include "base/tree.h"
 #include "comm/collective.h"
 #include <assert.h>
@@ -58,9 +59,19 @@ static void all_gather(const tsr_collective *c, int64_t begin, int64_t end) {
   for (int64_t i = begin; i < end; i++) {
     int64_t outer = i / c->members, member = i % c->members, first = member / blocks * blocks;
     const float *slice = c->in[member] + outer * part;
-    for (int64_t m = first; m < first + blocks; m++)
-      memcpy(
-          c->out[m] + outer * whole + member % blocks * part, slice, sizeof(float) * (size_t)part);
+    int64_t runs = c->zigzag ? 2 : 1, run = part / runs;
+    for (int64_t r = 0; r < runs; r++) {
+      int64_t at = tsr_sequence_position(c->zigzag, (int)blocks, (int)(member % blocks), part, r * run);
+      for (int64_t m = first; m < first + blocks; m++)
+        memcpy(c->out[m] + outer * whole + at, slice + r * run, sizeof(float) * (size_t)run);
+    }
+  }
+}
+
+static void ring_shift(const tsr_collective *c, int64_t begin, int64_t end) {
+  for (int m = 0; m < c->members; m++) {
+    int from = ((m - c->by) % c->members + c->members) % c->members;
+    memcpy(c->out[m] + begin, c->in[from] + begin, sizeof(float) * (size_t)(end - begin));
   }
 }
 
@@ -102,6 +113,9 @@ void tsr_collective_run(const tsr_collective *c, int64_t begin, int64_t end) {
     return;
   case TSR_OP_ALL_GATHER:
     all_gather(c, begin, end);
+    return;
+  case TSR_OP_RING_SHIFT:
+    ring_shift(c, begin, end);
     return;
   default:
     assert(c->op == TSR_OP_ALL_TO_ALL);

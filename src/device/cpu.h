@@ -32,6 +32,8 @@ typedef struct {
   int64_t (*scratch)(
       const tsr_kernels *k, const tsr_program *program, const tsr_task *task,
       int threads); /* bytes, or NULL */
+  /* bytes of the first output, of an op with TSR_FACT_SIZED */
+  int64_t (*output)(const tsr_kernels *k, const tsr_program *program, const tsr_task *task);
   void (*before)(const tsr_cpu_call *call);
   void (*run)(const tsr_cpu_call *call, int64_t begin, int64_t end, int thread);
   void (*after)(const tsr_cpu_call *call);
@@ -45,6 +47,7 @@ typedef struct {
   int threads;
 } tsr_cpu_context;
 /* A tsr_scratch_rule; the context is a tsr_cpu_context. */
-int64_t tsr_cpu_scratch(const tsr_task *task, const tsr_program *program, const void *context);
+int64_t tsr_cpu_scratch(
+    const tsr_task *task, const tsr_program *program, bool output, const void *context);
 
 #endif

@@ -84,10 +84,33 @@ const tsr_cpu_op cpu_swiglu_dx = {.items = cpu_items_elements, .run = swiglu_dx_
 
 static void dropout_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
   (void)thread;
-  tsr_box box = cpu_sample_box(c, &c->task->outputs[0]);
+  const tsr_tensor *y = &c->task->outputs[0];
+  tsr_box box = cpu_sample_box(c, y);
   const char *stream = c->program->graph->nodes[c->task->node].stream;
   uint64_t key = tsr_random_key(c->moment.seed, stream, (uint64_t)c->moment.step);
-  c->k->dropout(cpu_out(c, 0), cpu_in(c, 0), (float)cpu_attr(c, 0), key, &box, begin, end);
+  float p = (float)cpu_attr(c, 0);
+  if (!cpu_is_zigzag(c, y, 1)) {
+    c->k->dropout(cpu_out(c, 0), cpu_in(c, 0), p, key, &box, begin, end);
+    return;
+  }
+  int64_t rest = 1; /* rows of one position */
+  for (int d = 2; d < y->ndim - 1; d++) rest *= y->shape[d];
+  int64_t half = y->shape[1] / 2 * rest, cols = cpu_last(y);
+  for (int64_t row = begin; row < end;) { /* each half of a sample's positions is a box of its own */
+    int64_t sample = row / (2 * half), side = row / half % 2, first = (2 * sample + side) * half;
+    int64_t last = first + half < end ? first + half : end;
+    tsr_box part = box;
+    part.shape[0] = 1;
+    part.offset[0] = box.offset[0] + sample;
+    part.shape[1] = y->shape[1] / 2;
+    part.offset[1] = tsr_sequence_position(
+        true, (int)c->program->lowering.size[TSR_CP], c->rank->coord[TSR_CP], y->shape[1],
+        side * part.shape[1]);
+    c->k->dropout(
+        cpu_out(c, 0) + first * cols, cpu_in(c, 0) + first * cols, p, key, &part, row - first,
+        last - first);
+    row = last;
+  }
 }
 const tsr_cpu_op cpu_dropout = {.items = cpu_items_rows, .run = dropout_run};
 

@@ -30,9 +30,12 @@ typedef struct {
 
 static void loss_unit(const cpu_call *c, void *context, int64_t unit, float *into) {
   const mean *m = context;
-  int64_t rows = m->rows / c->task->units;
   const float *row_loss = cpu_scratch(c);
-  *into = (float)(c->k->sum(row_loss + unit * rows, 1, rows, rows) * m->factor);
+  double sum = 0;
+  cpu_run_of_rows run;
+  for (int64_t k = 0; cpu_rows_of_unit(c, m->rows, unit, k, &run); k++)
+    sum += c->k->sum(row_loss + run.first, 1, run.rows, run.rows);
+  *into = (float)(sum * m->factor);
 }
 
 static void add_rows(const cpu_call *c, double factor) {

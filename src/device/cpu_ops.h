@@ -1,6 +1,7 @@
 /* Shared by the files that bind tasks to kernels. */
 #ifndef TSR_DEVICE_CPU_OPS_H
 #define TSR_DEVICE_CPU_OPS_H
+#include "base/sequence.h"
 #include "base/tree.h"
 #include "device/cpu.h"
 #include "graph/infer.h"
@@ -41,6 +42,18 @@ int64_t cpu_offset(const cpu_call *c, const tsr_tensor *t, int dim);
 /* The same for activations, whose dimension 0 counts the samples of the whole step. */
 tsr_box cpu_sample_box(const cpu_call *c, const tsr_tensor *t);
 
+/* Whether a dimension is split over cp and lies there in two runs (base/sequence.h). */
+bool cpu_is_zigzag(const cpu_call *c, const tsr_tensor *t, int dim);
+
+/* The rows of a unit of a sum over rows (`rows` in all, samples by positions): its k-th run of
+ * neighbours; false when there are no more. A unit is whole samples, or where the recipe cuts the
+ * sequence a piece of each of them, in the order of the tree's leaves (base/sequence.h). */
+typedef struct {
+  int64_t first, rows;
+} cpu_run_of_rows;
+bool cpu_rows_of_unit(
+    const cpu_call *c, int64_t rows, int64_t unit, int64_t k, cpu_run_of_rows *ret_run);
+
 /* Adds `units` partial results, made one after the other by `make`, in the tree's order. The result
  * ends in `out`; `scratch` holds the other stack entries, `stride` floats apart. Only elements
  * [begin, end) of each are touched by the additions. */
@@ -64,7 +77,7 @@ int64_t cpu_items_rows(const tsr_task *task);     /* of output 0 */
           X(ce_loss) X(squared) X(scatter) X(linear_dx) X(linear_dw) X(embedding_dw) X(sum_to)     \
               X(norm_dw) X(layernorm_dx) X(rmsnorm_dx) X(softmax_dx) X(unary_dx) X(swiglu_dx)      \
                   X(attention_dx) X(ce_loss_dx) X(squared_dx) X(accumulate) X(sum_units)           \
-                      X(norm_stats) X(clip) X(adamw) X(sgd)
+                      X(norm_stats) X(clip) X(adamw) X(sgd) X(ring_attention) X(ring_out) X(ring_rows) X(ring_dq) X(ring_dq_out) X(ring_dkv) X(ring_dkv_out)
 #define X(name) extern const tsr_cpu_op cpu_##name;
 CPU_OPS(X)
 #undef X

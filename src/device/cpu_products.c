@@ -69,10 +69,14 @@ const tsr_cpu_op cpu_linear_dx = {
 static void linear_dw_unit(const cpu_call *c, void *context, int64_t unit, float *into) {
   const range *r = context;
   int64_t N = cpu_last(&c->task->inputs[0]), K = cpu_last(&c->task->inputs[1]);
-  int64_t rows = cpu_rows(&c->task->inputs[0]) / c->task->units;
-  const float *dy = cpu_in(c, 0) + unit * rows * N + r->begin, *x = cpu_in(c, 1) + unit * rows * K;
-  tsr_gemm(
-      r->end - r->begin, K, rows, 1, turned(dy, N), rows_of(x, K), 0, into + r->begin * K, K, 1);
+  cpu_run_of_rows rows;
+  for (int64_t k = 0; cpu_rows_of_unit(c, cpu_rows(&c->task->inputs[0]), unit, k, &rows); k++) {
+    const float *dy = cpu_in(c, 0) + rows.first * N + r->begin,
+                *x = cpu_in(c, 1) + rows.first * K;
+    tsr_gemm(
+        r->end - r->begin, K, rows.rows, 1, turned(dy, N), rows_of(x, K), k ? 1 : 0,
+        into + r->begin * K, K, 1);
+  }
 }
 
 static void linear_dw_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
@@ -138,24 +142,45 @@ static int64_t
 embedding_dw_scratch(const tsr_kernels *k, const tsr_program *p, const tsr_task *t, int threads) {
   (void)p;
   const tsr_tensor *table = &t->outputs[0];
-  return k->embedding_scratch(
-      tsr_tensor_elements(&t->inputs[0]), 0, table->shape[0], table->shape[1], t->units, threads);
+  int64_t rows = tsr_tensor_elements(&t->inputs[0]), bytes = k->embedding_scratch(
+      rows, 0, table->shape[0], table->shape[1], t->units, threads);
+  return t->sequence_units > 1 ? bytes + 2 * 4 * rows : bytes;
+}
+
+/* Where units are pieces of samples: the tokens unit by unit, and which row each one is of. */
+static int32_t *unit_rows(const cpu_call *c, int32_t **ret_tokens) {
+  int64_t rows = tsr_tensor_elements(&c->task->inputs[0]);
+  char *end = (char *)cpu_scratch(c) + c->task->scratch_bytes;
+  *ret_tokens = (int32_t *)(void *)end - 2 * rows;
+  return c->task->sequence_units > 1 ? *ret_tokens + rows : NULL;
+}
+
+static void sort_by_units(const cpu_call *c, int32_t *tokens, int32_t *row) {
+  int64_t rows = tsr_tensor_elements(&c->task->inputs[0]), n = 0;
+  cpu_run_of_rows run;
+  for (int64_t u = 0; u < c->task->units; u++)
+    for (int64_t k = 0; cpu_rows_of_unit(c, rows, u, k, &run); k++)
+      for (int64_t i = 0; i < run.rows; i++) row[n++] = (int32_t)(run.first + i);
+  for (int64_t i = 0; i < rows; i++) tokens[i] = cpu_tokens(c, 0)[row[i]];
 }
 
 static void embedding_dw_before(const cpu_call *c) {
   const tsr_tensor *table = &c->task->outputs[0];
   int64_t first = cpu_offset(c, table, 0);
+  int32_t *tokens, *row = unit_rows(c, &tokens);
+  if (row) sort_by_units(c, tokens, row);
   c->k->embedding_sort(
-      cpu_scratch(c), cpu_tokens(c, 0), tsr_tensor_elements(&c->task->inputs[0]), first,
-      first + table->shape[0]);
+      cpu_scratch(c), row ? tokens : cpu_tokens(c, 0), tsr_tensor_elements(&c->task->inputs[0]),
+      first, first + table->shape[0]);
 }
 
 static void embedding_dw_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
   const tsr_tensor *table = &c->task->outputs[0];
   int64_t first = cpu_offset(c, table, 0);
+  int32_t *tokens;
   c->k->embedding_backward(
-      cpu_out(c, 0), cpu_in(c, 1), cpu_scratch(c), thread, tsr_tensor_elements(&c->task->inputs[0]),
-      table->shape[1], first, first + table->shape[0], c->task->units, begin, end);
+      cpu_out(c, 0), cpu_in(c, 1), unit_rows(c, &tokens), cpu_scratch(c), thread,
+      tsr_tensor_elements(&c->task->inputs[0]), table->shape[1], first, first + table->shape[0], c->task->units, begin, end);
 }
 
 const tsr_cpu_op cpu_embedding_dw = {

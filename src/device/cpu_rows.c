@@ -1,8 +1,5 @@
-/* Ops on rows: norms, softmax, rope, attention, and the sums over rows that their weights'
- * gradients are. */
+/* Ops on rows: norms, softmax, rope, and the sums over rows that their weights' gradients are. */
 #include "device/cpu_ops.h"
-#include <assert.h>
-#include <math.h>
 
 static void layernorm_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
   (void)thread;
@@ -60,77 +57,11 @@ static void rope_run(const cpu_call *c, int64_t begin, int64_t end, int thread) 
 }
 const tsr_cpu_op cpu_rope = {.items = cpu_items_rows, .run = rope_run};
 
-/* ---- attention ---- */
-
-/* Sizes alone: q (B,T,H*D) and k (B,T,G*D) of this rank. */
-static tsr_attention attention_sizes(const tsr_program *p, const tsr_task *t, int q_input) {
-  const double *attr = p->graph->nodes[t->node].attr;
-  const tsr_tensor *q = &t->inputs[q_input], *k = &t->inputs[q_input + 1];
-  int64_t D = (int64_t)attr[0];
-  tsr_attention a = {
-      .B = q->shape[0], .T = q->shape[1], .H = q->shape[2] / D, .G = k->shape[2] / D, .D = D};
-  a.causal = attr[1] != 0;
-  a.scale = attr[2] != 0 ? (float)attr[2] : (float)(1 / sqrt((double)D));
-  a.dropout = (float)attr[3];
-  return a;
-}
-
-static tsr_attention attention_of(const cpu_call *c, int q_input) {
-  tsr_attention a = attention_sizes(c->program, c->task, q_input);
-  const tsr_tensor *q = &c->task->inputs[q_input];
-  tsr_box box = cpu_sample_box(c, q);
-  a.batch_offset = box.offset[0];
-  a.head_offset = box.offset[2] / a.D;
-  a.heads_global = box.global[2] / a.D;
-  a.key = tsr_random_key(
-      c->moment.seed, c->program->graph->nodes[c->task->node].stream, (uint64_t)c->moment.step);
-  return a;
-}
-
-static int64_t attention_items(const tsr_task *t) {
-  return t->outputs[1].shape[0] * t->outputs[1].shape[1];
-}
-
-static int64_t
-attention_scratch(const tsr_kernels *k, const tsr_program *p, const tsr_task *t, int threads) {
-  tsr_attention a = attention_sizes(p, t, t->op == TSR_OP_ATTENTION ? 0 : 1);
-  return (k->attention_scratch(&a) + 63) / 64 * 64 * threads;
-}
-
-static void *attention_thread_scratch(const cpu_call *c, const tsr_attention *a, int thread) {
-  return (char *)cpu_scratch(c) + (c->k->attention_scratch(a) + 63) / 64 * 64 * thread;
-}
-
-static void attention_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
-  tsr_attention a = attention_of(c, 0);
-  c->k->attention(
-      &a, cpu_out(c, 0), cpu_out(c, 1), cpu_in(c, 0), cpu_in(c, 1), cpu_in(c, 2),
-      attention_thread_scratch(c, &a, thread), begin, end);
-}
-const tsr_cpu_op cpu_attention = {
-    .items = attention_items, .scratch = attention_scratch, .run = attention_run};
-
-/* Items are key/value heads: (batch, groups) of stats (batch, heads, sequence, 2) over heads per
- * group. */
-static int64_t attention_dx_items(const tsr_task *t) {
-  int64_t per_group = t->inputs[1].shape[2] / t->inputs[2].shape[2];
-  return t->inputs[5].shape[0] * t->inputs[5].shape[1] / per_group;
-}
-
-static void attention_dx_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
-  tsr_attention a = attention_of(c, 1);
-  c->k->attention_backward(
-      &a, cpu_out(c, 0), cpu_out(c, 1), cpu_out(c, 2), cpu_in(c, 0), cpu_in(c, 1), cpu_in(c, 2),
-      cpu_in(c, 3), cpu_in(c, 4), cpu_in(c, 5), attention_thread_scratch(c, &a, thread), begin,
-      end);
-}
-const tsr_cpu_op cpu_attention_dx = {
-    .items = attention_dx_items, .scratch = attention_scratch, .run = attention_dx_run};
-
 /* ---- sums over rows ----
  * x is (…, C). Its rows belong to batch units (equal runs of dimension 0) and, when the result
- * keeps its tp units apart, to one tp unit by their index along the dimension that tp splits. A tp
- * unit's rows are summed index by index, in their order; batch units are added by the tree. */
+ * keeps units apart, to one of these by their index along the dimension that is cut. Such a unit's
+ * rows are summed index by index, in their order; batch units (and in them units of positions) are
+ * added by the tree. */
 
 typedef struct {
   int64_t outer, split,
@@ -150,7 +81,7 @@ static row_sum row_sum_of(const cpu_call *c) {
   r.norm = c->task->op == TSR_OP_NORM_DW;
   if (!out->units) return r;
   r.tp_units = out->units;
-  int dim = tp.kind == TSR_SHARD ? tp.dim : 1; /* the sequence, when the recipe alone cuts it */
+  int dim = cpu_value(c, out)->units_of_sequence ? 1 : tp.dim;
   r.split = x->shape[dim];
   r.outer = 1;
   for (int d = 0; d < dim; d++) r.outer *= x->shape[d];
@@ -174,14 +105,19 @@ static void sum_strided(
 
 static void row_sum_unit(const cpu_call *c, void *context, int64_t unit, float *into) {
   const row_sum *r = context;
-  assert(r->outer % c->task->units == 0);
-  int64_t outer = r->outer / c->task->units, size = r->split / r->tp_units,
-          step = r->split * r->inner;
-  for (int64_t i = 0; i < size * r->inner; i++) {
-    int64_t first = unit * outer * step + r->tp_unit * size * r->inner + i;
-    sum_strided(c, r, i ? r->part : into, first, step, outer);
-    if (i) c->k->add(into, into, r->part, r->begin, r->end);
-  }
+  const tsr_lowering *l = &c->program->lowering;
+  bool folded = l->zigzag && c->task->outputs[0].units && cpu_value(c, &c->task->outputs[0])->units_of_sequence;
+  int64_t kept = tsr_sequence_unit(folded, r->tp_units, r->tp_unit);
+  int64_t size = r->split / r->tp_units, step = r->split * r->inner;
+  bool first_sum = true;
+  cpu_run_of_rows run;
+  for (int64_t k = 0; cpu_rows_of_unit(c, r->outer, unit, k, &run); k++)
+    for (int64_t i = 0; i < size * r->inner; i++) {
+      int64_t first = run.first * step + kept * size * r->inner + i;
+      sum_strided(c, r, first_sum ? into : r->part, first, step, run.rows);
+      if (!first_sum) c->k->add(into, into, r->part, r->begin, r->end);
+      first_sum = false;
+    }
 }
 
 static void row_sum_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {

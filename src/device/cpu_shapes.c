@@ -60,11 +60,31 @@ static void slice_run(const cpu_call *c, int64_t begin, int64_t end, int thread)
 }
 const tsr_cpu_op cpu_slice = {.items = cpu_items_rows, .run = slice_run};
 
+/* Rows whose positions lie in two runs. */
+static void scatter_zigzag(const cpu_call *c, int dim, int64_t begin, int64_t end) {
+  const tsr_tensor *x = &c->task->inputs[0], *y = &c->task->outputs[0];
+  int64_t cols = cpu_last(y), inner = 1;
+  for (int d = dim + 1; d < y->ndim - 1; d++) inner *= y->shape[d];
+  for (int64_t row = begin; row < end; row++) {
+    int64_t outer = row / inner / y->shape[dim], i = row / inner % y->shape[dim];
+    int64_t from = tsr_sequence_position(
+        true, (int)c->program->lowering.size[TSR_CP], c->rank->coord[TSR_CP], y->shape[dim], i);
+    memcpy(
+        cpu_out(c, 0) + row * cols,
+        cpu_in(c, 0) + ((outer * x->shape[dim] + from) * inner + row % inner) * cols,
+        sizeof(float) * (size_t)cols);
+  }
+}
+
 /* attributes: axis, dim */
 static void scatter_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
   (void)thread;
   view v = view_of(c);
   int axis = (int)cpu_attr(c, 0), dim = (int)cpu_attr(c, 1);
+  if (axis == TSR_CP && cpu_is_zigzag(c, &c->task->outputs[0], dim)) {
+    scatter_zigzag(c, dim, begin, end);
+    return;
+  }
   int block = tsr_placement_block(
       cpu_value(c, &c->task->outputs[0])->placement[axis], (int)c->program->lowering.size[axis],
       c->rank->coord[axis]);

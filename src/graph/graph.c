@@ -31,7 +31,9 @@ unsigned tsr_op_facts(tsr_op op) {
     SUMMANDS = TSR_FACT_SUMMANDS,
     COLLECTIVE = TSR_FACT_COLLECTIVE,
     LOCAL_CUT = TSR_FACT_LOCAL_CUT,
-    EVERYWHERE = TSR_FACT_EVERYWHERE
+    EVERYWHERE = TSR_FACT_EVERYWHERE,
+    SIZED = TSR_FACT_SIZED,
+    ADDS = TSR_FACT_ADDS
   };
   static const unsigned facts_of[] = {
 #define OP(id, name, min, max, outputs, attrs, facts, ...) facts,

@@ -30,7 +30,9 @@ enum tsr_op_facts {
   TSR_FACT_SUMMANDS = 32,   /* treats every summand alike, so units may stay apart through it */
   TSR_FACT_COLLECTIVE = 64, /* moves data between the members of the axis in its first attribute */
   TSR_FACT_LOCAL_CUT = 128, /* takes a rank's part along that axis, without moving data */
-  TSR_FACT_EVERYWHERE = 256 /* every stage of a pipeline runs it, on the inputs that it has */
+  TSR_FACT_EVERYWHERE = 256, /* every stage of a pipeline runs it, on the inputs that it has */
+  TSR_FACT_SIZED = 512,      /* the device says how large its first output is */
+  TSR_FACT_ADDS = 1024       /* its first output is its last input's bytes, where it has that one */
 };
 unsigned tsr_op_facts(tsr_op op);
 
@@ -88,6 +90,7 @@ typedef struct {
   tsr_placement placement[TSR_AXES];
   int64_t units; /* > 0: a leading dimension of that many units (global) stands before `shape`, one
                     summand each; split over tp when placement[TSR_TP] is partial, else whole */
+  bool units_of_sequence; /* these are units of positions, split over cp too when it is partial */
   tsr_place place;
 } tsr_value;
 

@@ -307,6 +307,36 @@ static const char *infer_clip(const inference *i) {
   return NULL;
 }
 
+/* An accumulator, whose size the device says. */
+static const char *infer_ring_acc(const inference *i) {
+  i->out[0] = (tsr_type){TSR_F32, 1, {1}};
+  return NULL;
+}
+
+static tsr_type rows_type(const inference *i, const tsr_value *q, int64_t numbers) {
+  int64_t head_dim = (int64_t)i->node->attr[0];
+  return (tsr_type){TSR_F32, 4, {q->shape[0], q->shape[2] / head_dim, q->shape[1], numbers}};
+}
+
+/* q, k, acc → out (B, T, H*D), stats (B, H, T, 2) */
+static const char *infer_ring_out(const inference *i) {
+  i->out[0] = type_of(i->in[0]);
+  i->out[1] = rows_type(i, i->in[0], 2);
+  return NULL;
+}
+
+/* dout, out, stats → rows (B, H, T, 3) */
+static const char *infer_ring_rows(const inference *i) {
+  i->out[0] = rows_type(i, i->in[0], 3);
+  return NULL;
+}
+
+/* q, k, acc → dk, dv */
+static const char *infer_ring_dkv_out(const inference *i) {
+  i->out[0] = i->out[1] = type_of(i->in[1]);
+  return NULL;
+}
+
 static infer_rule *const rules[] = {
 #define OP(id, name, min, max, outputs, attrs, facts, infer, ...) infer_##infer,
 #include "graph/ops.def"

@@ -54,15 +54,14 @@ static bool axis_refuse(
   tsr_place place = tsr_config_place(config, keys[axis]);
   tsr_diag_error(
       diags, place.line ? place : tsr_layout_place(config),
-      "%s (%s = %d) can be inspected, but this trainer runs dp × tp meshes", what,
+      "%s (%s = %d) can be inspected, but this trainer does not run it", what,
       tsr_axis_name(axis), p->size[axis]);
-  tsr_diag_hint(diags, "lay the ranks out over dp and tp");
+  tsr_diag_hint(diags, "lay the ranks out over dp, pp, cp and tp");
   return false;
 }
 
 bool tsr_parallel_trainable(const tsr_parallel *p, const tsr_config *config, tsr_diags *diags) {
   bool good = axis_refuse(p, config, TSR_EP, "expert parallelism", diags);
-  good &= axis_refuse(p, config, TSR_CP, "context parallelism", diags);
   if (config->device.enable_sp && p->size[TSR_TP] == 1)
     tsr_diag_warning(
         diags, tsr_config_place(config, "device_config.enable_sp"),

@@ -34,8 +34,8 @@ bool tsr_parallel_make(
     tsr_arena *arena, const tsr_config *config, const tsr_mesh *mesh, tsr_parallel **ret_parallel,
     tsr_diags *diags);
 
-/* Refuses, by name and place, to train over what the trainer does not run: pp, ep and cp of size >
- * 1, and fsdp. Such meshes can still be inspected. Warns of sequence parallelism without tp. */
+/* Refuses, by name and place, to train over what the trainer does not run: ep of size > 1. Such
+ * meshes can still be inspected. Warns of sequence parallelism without tp. */
 bool tsr_parallel_trainable(const tsr_parallel *p, const tsr_config *config, tsr_diags *diags);
 
 /* numerics.units, with the defaults filled in: units.batch is dp × microbatches,

@@ -57,12 +57,27 @@ static bool near_hint(near_counts near, const char *key, tsr_diags *diags) {
   return false;
 }
 
+/* The policy 'fast' would rather run than keep the recipe's bits. */
+static bool takes_own(
+    const tsr_config *config, const char *key, int64_t units, int64_t own, int64_t *ret_units,
+    tsr_diags *diags) {
+  if (config->numerics.policy != TSR_NUMERICS_FAST) return false;
+  tsr_diag_note(
+      diags, tsr_config_place(config, key),
+      "%lld units do not fit this mesh: with policy 'fast' it takes its own %lld, and other bits",
+      (long long)units, (long long)own);
+  *ret_units = own;
+  return true;
+}
+
 static bool
 batch_units(const tsr_parallel *p, const tsr_config *config, int64_t *ret_units, tsr_diags *diags) {
   int64_t microbatches = p->microbatches, ranks = p->size[TSR_DP];
   int64_t units = config->numerics.units_batch;
   *ret_units = units ? units : ranks * microbatches;
   if (!units || batch_units_fit(units, ranks, microbatches, p->batch_size_local)) return true;
+  if (takes_own(config, "numerics.units.batch", units, ranks * microbatches, ret_units, diags))
+    return true;
   tsr_diag_error(
       diags, tsr_config_place(config, "numerics.units.batch"),
       "%lld batch units do not fit dp = %lld with %lld microbatch%s of %lld row%s a rank",
@@ -77,6 +92,7 @@ tp_units(const tsr_parallel *p, const tsr_config *config, int64_t *ret_units, ts
   int64_t units = config->numerics.units_tp, ranks = p->size[TSR_TP];
   *ret_units = units ? units : ranks;
   if (!units || tp_units_fit(units, ranks)) return true;
+  if (takes_own(config, "numerics.units.tp", units, ranks, ret_units, diags)) return true;
   tsr_diag_error(
       diags, tsr_config_place(config, "numerics.units.tp"), "%lld tp units do not fit tp = %lld",
       (long long)units, (long long)ranks);

@@ -53,13 +53,19 @@ void tsr_pass_weights(tsr_graph *g);
 /* How often a value is split over an axis, and in how many units the recipe splits its sums. */
 typedef struct {
   int size[TSR_AXES];
-  int64_t units[TSR_AXES]; /* 1 where the axis has none */
+  int64_t units[TSR_AXES]; /* 1 where the axis has none; those of cp are the sequence's */
   int64_t sequence_units;  /* the recipe's, 0 or 1: none */
   bool sequence_parallel;  /* Korthikanti et al., 2022: norms and dropout on a slice of the sequence
                             */
   int zero; /* Rajbhandari et al., 2020: 1 state, 2 and gradients, 3 and parameters over dp */
   int zero_groups; /* > 1: dp is so many groups, and each shards for itself */
 } tsr_placing;
+
+/* The nodes of context-parallel attention in place of `node` of `from` (attention, or its gradient),
+ * whose inputs in g are `inputs`; the results, in the order of the node's outputs. */
+void tsr_pass_ring_attention(
+    tsr_graph *g, const tsr_graph *from, int node, const int *inputs, int members,
+    int ret_outputs[TSR_OUTPUTS_MAX]);
 
 /* The dimension along which ZeRO splits a parameter (and the norm of its gradient is made of
  * pieces) if it divides: one that tp does not split; -1: none. */

@@ -39,9 +39,10 @@ static bool is_active(const tsr_placing *p, int axis) {
 
 static const tsr_placement whole = {TSR_REPLICATE, 0};
 
-/* A dimension must divide by the ranks, and where units cut it (tp) by the units. */
+/* A dimension must divide by the ranks, and where units cut it (tp, cp) by the units. */
 static int64_t parts(const tsr_placing *p, int axis) {
-  return axis == TSR_TP && p->units[axis] > p->size[axis] ? p->units[axis] : p->size[axis];
+  bool cut = axis == TSR_TP || axis == TSR_CP;
+  return cut && p->units[axis] > p->size[axis] ? p->units[axis] : p->size[axis];
 }
 
 static void check_divides(placer *p, const tsr_value *v) {
@@ -51,7 +52,7 @@ static void check_divides(placer *p, const tsr_value *v) {
     if (v->placement[a].groups > 1) n = tsr_placement_blocks(v->placement[a], (int)n);
     for (int b = a + 1; b < TSR_AXES; b++)
       if (tsr_placement_equal(v->placement[a], v->placement[b]) && p->placing->size[a] > 1 &&
-          p->placing->size[b] > 1)
+          p->placing->size[b] > 1 && !(a == TSR_CP && b == TSR_TP)) /* tp cuts what cp leaves */
         p->ok = tsr_diag_error(
             p->diags, v->place, "'%s' %s cannot be split along dimension %d over both %s and %s",
             v->name, tsr_shape_text(v->ndim, v->shape), v->placement[a].dim, tsr_axis_name(a),
@@ -90,6 +91,10 @@ static void place_source(placer *p, int old) {
     if (v.kind == TSR_VALUE_INPUT && asked.kind == TSR_SHARD) v.placement[a] = asked;
     else if (v.kind == TSR_VALUE_INPUT && a == TSR_DP && v.shape[0] % p->placing->size[a] == 0)
       v.placement[a] = (tsr_placement){TSR_SHARD, 0};
+    else if (v.kind == TSR_VALUE_INPUT && a == TSR_CP && v.ndim == 2 && v.dtype == TSR_I32)
+      v.placement[a] = (tsr_placement){TSR_SHARD, 1};
+    else if (v.kind == TSR_VALUE_CONST && a == TSR_CP && v.init.kind == TSR_INIT_ROPE)
+      v.placement[a] = (tsr_placement){TSR_SHARD, 0};
   }
   tsr_placement zero = v.param < 0 ? whole : zero_placement(p, v.param);
   if (zero.kind == TSR_SHARD) v.placement[TSR_DP] = zero;
@@ -110,6 +115,7 @@ add_moved(placer *p, tsr_op op, where at, int value, const char *suffix, const d
   tsr_value *out = &p->g->values[id];
   memcpy(out->placement, v.placement, sizeof v.placement);
   out->units = v.units;
+  out->units_of_sequence = v.units_of_sequence;
   out->dtype = v.dtype;
   return id;
 }
@@ -175,6 +181,7 @@ static int sum_units(placer *p, int value, where at) {
     if (m->axis == UNITS_SUMMED) return m->value;
   int sum = add_moved(p, TSR_OP_SUM_UNITS, home(p, value, at), value, "units", NULL);
   p->g->values[sum].units = 0;
+  p->g->values[sum].units_of_sequence = false;
   remember(p, value, (moved){.axis = UNITS_SUMMED, .value = sum});
   return sum;
 }
@@ -203,9 +210,32 @@ static bool is_found(const moved *m, int axis, tsr_placement from, tsr_placement
   return from.kind != TSR_SHARD || (m->at.section == at.section && m->at.stage == at.stage);
 }
 
+static int redistribute(placer *p, int value, int axis, tsr_placement to, where at);
+
+/* Sums owed over several axes are completed in the order of the units: what a batch unit's positions
+ * make before the batch units, but where positions are kept apart those come last. */
+static int complete_before(placer *p, int value, int axis, where at) {
+  const tsr_value *v = &p->g->values[value];
+  bool cp = v->placement[TSR_CP].kind == TSR_PARTIAL;
+  if (axis == TSR_DP && cp && !v->units_of_sequence)
+    return redistribute(p, value, TSR_CP, whole, at);
+  if (axis != TSR_CP || !v->units_of_sequence) return value;
+  value = redistribute(p, value, TSR_DP, whole, at);
+  if (p->g->values[value].placement[TSR_TP].kind == TSR_PARTIAL)
+    return redistribute(p, value, TSR_TP, whole, at);
+  return sum_units(p, value, home(p, value, at));
+}
+
 static int redistribute(placer *p, int value, int axis, tsr_placement to, where at) {
   tsr_placement from = p->g->values[value].placement[axis];
   if (tsr_placement_equal(from, to)) return value;
+  if (from.kind == TSR_PARTIAL) value = complete_before(p, value, axis, at);
+  const tsr_placement cp = p->g->values[value].placement[TSR_CP],
+                      tp = p->g->values[value].placement[TSR_TP];
+  if (axis == TSR_CP && cp.kind == TSR_SHARD && tsr_placement_equal(cp, tp)) /* tp's cut is inside */
+    value = redistribute(p, value, TSR_TP, whole, at);
+  if (axis == TSR_DP && to.kind == TSR_SHARD && cp.kind == TSR_SHARD && cp.dim == to.dim)
+    value = redistribute(p, value, TSR_CP, whole, at);
   if (from.kind == TSR_PARTIAL) at = home(p, value, at);
   else value = receive(p, value, at);
   for (moved *m = *find_moved(p, value); m; m = m->next)
@@ -233,6 +263,7 @@ static int redistribute(placer *p, int value, int axis, tsr_placement to, where 
 typedef struct {
   tsr_placement out[TSR_OUTPUTS_MAX][TSR_AXES];
   int64_t units; /* kept apart in the outputs */
+  bool units_of_sequence;
 } placed;
 
 /* ---- ZeRO ---- */
@@ -276,9 +307,20 @@ static tsr_placement zero_input(const placer *p, const tsr_node *n, int input) {
   if (!p->placing->zero) return is;
   if (v->kind == TSR_VALUE_PARAM && !update) return whole;
   if (is.kind != TSR_PARTIAL) return is;
+  if (tsr_placement_equal(v->placement[TSR_CP], (tsr_placement){TSR_SHARD, wanted.dim, 0}))
+    wanted = whole; /* the rows of a part of the positions */
   if (n->op == TSR_OP_ADD && n->section == TSR_UPDATE && !v->units) return wanted;
   if (n->op != TSR_OP_ACCUMULATE || p->placing->zero < 2) return is;
   return v->units ? whole : wanted;
+}
+
+/* What an op's rule is shown of an input over an axis. What positions owe to a sum over microbatches
+ * is added up for each of them. */
+static tsr_placement shown_input(const placer *p, const tsr_node *n, int input, int axis) {
+  const tsr_value *v = &p->g->values[p->map[n->inputs[input]]];
+  if (axis == TSR_DP) return zero_input(p, n, input);
+  bool sum = axis == TSR_CP && n->op == TSR_OP_ACCUMULATE && !v->units_of_sequence;
+  return sum && v->placement[axis].kind == TSR_PARTIAL ? whole : v->placement[axis];
 }
 
 /* From stage 2 on a gradient is no longer whole once it is made. */
@@ -287,7 +329,8 @@ static void scatter_gradients(placer *p, const tsr_node *n) {
   for (int o = 0; o < n->outputs_count && p->placing->zero >= 2; o++) {
     const tsr_value *v = &p->g->values[p->map[n->outputs[o]]];
     tsr_placement wanted = p->wanted[n->outputs[o]];
-    if (v->placement[TSR_DP].kind == TSR_PARTIAL && wanted.kind == TSR_SHARD && !v->units)
+    bool cut = v->placement[TSR_CP].kind == TSR_SHARD && v->placement[TSR_CP].dim == wanted.dim;
+    if (v->placement[TSR_DP].kind == TSR_PARTIAL && wanted.kind == TSR_SHARD && !v->units && !cut)
       redistribute(p, p->map[n->outputs[o]], TSR_DP, wanted, at);
   }
 }
@@ -306,8 +349,7 @@ static bool place_inputs(placer *p, const tsr_node *n, int *inputs, placed *ret)
   where at = {n->section, n->stage, n->block};
   for (int a = 0; a < TSR_AXES; a++) {
     if (!is_active(p->placing, a)) continue;
-    for (int i = 0; i < n->inputs_count; i++)
-      in[i] = a == TSR_DP ? zero_input(p, n, i) : p->g->values[p->map[n->inputs[i]]].placement[a];
+    for (int i = 0; i < n->inputs_count; i++) in[i] = shown_input(p, n, i, a);
     tsr_rule_call call = {
         .g = p->old, .node = n, .axis = a, .parts = parts(p->placing, a), .in = in};
     int64_t microbatches = a == TSR_DP && p->old->microbatches > 1 ? p->old->microbatches : 1;
@@ -320,6 +362,7 @@ static bool place_inputs(placer *p, const tsr_node *n, int *inputs, placed *ret)
         inputs[i] = redistribute(p, inputs[i], a, in[i], gather_place(p, n, inputs[i], at));
     for (int o = 0; o < n->outputs_count; o++) ret->out[o][a] = call.out[o];
     if (call.units) ret->units = call.units;
+    ret->units_of_sequence |= call.units_of_sequence;
   }
   for (int i = 0; i < n->inputs_count; i++) {
     if (!keeps_units(n->op)) inputs[i] = sum_units(p, inputs[i], at);
@@ -346,6 +389,22 @@ static void check_batch_first(placer *p, const tsr_node *n, const int *inputs, t
   }
 }
 
+/* The node as it is, or what stands for attention where cp splits its positions. */
+static void copy_node(placer *p, int index, const int *inputs, int *ret_outputs) {
+  const tsr_node *n = &p->old->nodes[index];
+  bool attention = n->op == TSR_OP_ATTENTION || n->op == TSR_OP_ATTENTION_DX;
+  if (attention && p->placing->size[TSR_CP] > 1 &&
+      p->g->values[inputs[0]].placement[TSR_CP].kind == TSR_SHARD) {
+    tsr_pass_ring_attention(
+        p->g, p->old, index, inputs, p->placing->size[TSR_CP], ret_outputs);
+    return;
+  }
+  tsr_graph_copy_node(p->g, p->old, index, inputs);
+  memcpy(
+      ret_outputs, p->g->nodes[p->g->nodes_count - 1].outputs,
+      sizeof *ret_outputs * (size_t)n->outputs_count);
+}
+
 static void place_node(placer *p, int index) {
   const tsr_node *n = &p->old->nodes[index];
   int *inputs = tsr_arena_array(p->g->arena, int, n->inputs_count);
@@ -353,14 +412,18 @@ static void place_node(placer *p, int index) {
   placed out = {0};
   if (!place_inputs(p, n, inputs, &out)) p->ok = false;
   check_batch_first(p, n, inputs, out.out[0][TSR_DP]);
-  int64_t units = keeps_units(n->op) ? p->g->values[inputs[0]].units : out.units;
-  tsr_graph_copy_node(p->g, p->old, index, inputs);
-  const tsr_node *fresh = &p->g->nodes[p->g->nodes_count - 1];
-  for (int o = 0; o < fresh->outputs_count; o++) {
-    tsr_value *v = &p->g->values[fresh->outputs[o]];
+  if (keeps_units(n->op)) {
+    out.units = p->g->values[inputs[0]].units;
+    out.units_of_sequence = p->g->values[inputs[0]].units_of_sequence;
+  }
+  int outputs[TSR_OUTPUTS_MAX];
+  copy_node(p, index, inputs, outputs);
+  for (int o = 0; o < n->outputs_count; o++) {
+    tsr_value *v = &p->g->values[outputs[o]];
     memcpy(v->placement, out.out[o], sizeof v->placement);
-    v->units = units;
-    p->map[n->outputs[o]] = fresh->outputs[o];
+    v->units = out.units;
+    v->units_of_sequence = out.units && out.units_of_sequence;
+    p->map[n->outputs[o]] = outputs[o];
     check_divides(p, v);
   }
   scatter_gradients(p, n);

@@ -18,6 +18,9 @@ static bool is_last(const call *c, int i) { return is_shard(c->in[i], ndim(c, i)
 /* Split along a dimension before the last: rows, whatever they mean. */
 static bool is_rows(const call *c, int i) { return c->in[i].kind == TSR_SHARD && !is_last(c, i); }
 
+/* The axes over which a sum of rows is made of units, batch's or sequence's. */
+static bool splits_rows(const call *c) { return c->axis == TSR_DP || c->axis == TSR_CP; }
+
 static void want_all(call *c, tsr_placement p) {
   for (int i = 0; i < c->node->inputs_count; i++) c->in[i] = p;
 }
@@ -34,13 +37,15 @@ static tsr_placement completed(const call *c, int i) {
   return c->in[i].kind == TSR_PARTIAL && slice ? shard(1) : whole;
 }
 
-/* How many summands a sum over rows keeps apart: one per unit of the dimension that tp splits.
+/* How many summands a sum over rows keeps apart: one per unit of the dimension that tp or cp splits.
  * Where the recipe cuts the sequence, sums over positions are made of its units whether or not they
  * are split here. */
 static int64_t row_units(call *c, tsr_placement rows) {
   const tsr_units *u = &c->g->units;
-  if (c->axis != TSR_TP) return 0;
   bool sequence = ndim(c, 0) == 3 && u->sequence > 1;
+  if (c->axis == TSR_CP || (c->axis == TSR_TP && sequence)) c->units_of_sequence = sequence;
+  if (c->axis == TSR_CP) return sequence ? u->sequence : 0;
+  if (c->axis != TSR_TP) return 0;
   if (rows.kind != TSR_SHARD) return sequence ? u->sequence : 0;
   if (rows.dim == 0)
     c->error = tsr_arena_printf(
@@ -121,11 +126,11 @@ static void place_linear_dx(call *c) {
   give_all(c, by_rows ? rows : columns ? partial : rows_weight ? shard(last) : whole);
 }
 
-/* dw (out, in) = dy^T x, summed over rows; the third input is w itself, for its placement. Only
- * dp's rows are summed where they are: they come in units. */
+/* dw (out, in) = dy^T x, summed over rows; the third input is w itself, for its placement. Only rows
+ * of dp and cp are summed where they are: they come in units. */
 static void place_linear_dw(call *c) {
   tsr_placement w = c->in[2];
-  if ((is_rows(c, 0) || is_rows(c, 1)) && c->axis == TSR_DP) {
+  if ((is_rows(c, 0) || is_rows(c, 1)) && splits_rows(c)) {
     c->in[0] = c->in[1] = is_rows(c, 0) ? c->in[0] : c->in[1];
     give_all(c, partial);
   } else if (is_shard(w, 0)) {
@@ -266,19 +271,24 @@ static void check_heads(call *c, int i) {
       (long long)c->parts);
 }
 
-/* x (batch, sequence, heads * head_dim): batches and heads are independent. */
+/* x (batch, sequence, heads * head_dim): batches and heads are independent, and over cp each rank
+ * has its positions' part of the table. */
 static void place_rope(call *c) {
-  if (is_shard(c->in[0], 1) || c->in[0].kind == TSR_PARTIAL) c->in[0] = whole;
-  c->in[1] = whole;
+  bool context = is_shard(c->in[0], 1) && c->axis == TSR_CP;
+  if ((is_shard(c->in[0], 1) && !context) || c->in[0].kind == TSR_PARTIAL) c->in[0] = whole;
+  c->in[1] = context ? shard(0) : whole; /* the table (T, D/2, 2) */
   check_heads(c, 0);
   give_all(c, c->in[0]);
 }
 
+/* Over cp positions are split as well: the members' parts then go round (tsr_ring_attention). */
 static void place_attention(call *c) {
   tsr_placement p = whole;
   for (int i = 0; i < c->node->inputs_count && p.kind != TSR_SHARD; i++)
-    if (ndim(c, i) == 3 && (is_shard(c->in[i], 0) || is_shard(c->in[i], 2))) p = c->in[i];
-  tsr_placement stats = is_shard(p, 2) ? shard(1) : p; /* (batch, heads, sequence, 2) */
+    if (ndim(c, i) == 3 && (c->in[i].dim != 1 || c->axis == TSR_CP) && c->in[i].kind == TSR_SHARD)
+      p = c->in[i];
+  /* (batch, heads, sequence, 2) */
+  tsr_placement stats = is_shard(p, 2) ? shard(1) : is_shard(p, 1) ? shard(2) : p;
   for (int i = 0; i < c->node->inputs_count; i++) {
     c->in[i] = ndim(c, i) == 4 ? stats : p;
     if (ndim(c, i) == 3) check_heads(c, i);
@@ -330,7 +340,7 @@ static void place_ce_stats(call *c) {
 
 /* logits (for their gradient only), stats, targets, hyper → loss, row_stats */
 static void place_ce_loss(call *c) {
-  bool rows = is_rows(c, 0) && c->axis == TSR_DP;
+  bool rows = is_rows(c, 0) && splits_rows(c);
   if (c->in[0].kind == TSR_PARTIAL) c->in[0] = whole;
   c->in[1] = c->in[2] = rows ? c->in[0] : whole;
   c->in[3] = whole;

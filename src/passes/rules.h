@@ -13,6 +13,7 @@ typedef struct {
   int64_t sum_units;      /* of which a microbatch's sum over the axis is made */
   bool sequence_parallel; /* between tp's products, activations are split along the sequence */
   int64_t units;     /* out: the result keeps so many summands apart (tsr_value.units); 0: none */
+  bool units_of_sequence; /* out: as in tsr_value */
   const char *error; /* out: why it cannot be, or NULL */
 } tsr_rule_call;
 

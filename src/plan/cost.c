@@ -51,6 +51,19 @@ static double cost_attention_dx(const tsr_task *t) {
   return 10 * elements(&t->inputs[1]) * (double)t->inputs[1].shape[1];
 }
 
+/* A step sees one member's part of the other side: the same products over T of its positions. Pass
+ * 1 makes three products of the five that the gradient has, pass 2 four, since both make the
+ * scores. */
+static double cost_ring_attention(const tsr_task *t) {
+  return 4 * elements(&t->inputs[0]) * (double)t->inputs[1].shape[1];
+}
+static double cost_ring_dq(const tsr_task *t) {
+  return 6 * elements(&t->inputs[1]) * (double)t->inputs[2].shape[1];
+}
+static double cost_ring_dkv(const tsr_task *t) {
+  return 8 * elements(&t->inputs[1]) * (double)t->inputs[3].shape[1];
+}
+
 static cost_rule *const rules[] = {
 #define OP(id, name, min, max, outputs, attrs, facts, infer, gradient, place, lower, cost)         \
   cost_##cost,
@@ -59,6 +72,40 @@ static cost_rule *const rules[] = {
 };
 
 double tsr_task_flops(const tsr_task *task) { return rules[task->op](task); }
+
+/* ---- what a task takes beside operations ---- */
+
+/* The queries of attention and of its gradients, in whatever way they are computed; else NULL. */
+static const tsr_tensor *queries_of(const tsr_task *t) {
+  switch ((int)t->op) {
+  case TSR_OP_ATTENTION:
+  case TSR_OP_RING_ATTENTION:
+    return &t->inputs[0];
+  case TSR_OP_ATTENTION_DX:
+  case TSR_OP_RING_DQ:
+  case TSR_OP_RING_DKV:
+    return &t->inputs[1];
+  }
+  return NULL;
+}
+
+static double calls_of(const tsr_task *t, const tsr_node *n) {
+  const tsr_tensor *q = queries_of(t);
+  double units = t->units > 1 ? (double)t->units : 1;
+  if (q) return (double)q->shape[0] * last(q) / n->attr[0];
+  if (t->op == TSR_OP_LINEAR_DX) return units * t->inputs_count / 2;
+  return tsr_op_facts(t->op) & TSR_FACT_PRODUCT || t->op == TSR_OP_LINEAR_DW ? units : 1;
+}
+
+tsr_machine_work tsr_task_work(const tsr_program *p, const tsr_task *t) {
+  const tsr_node *n = &p->graph->nodes[t->node];
+  tsr_machine_work w = {.flops = tsr_task_flops(t), .calls = calls_of(t, n)};
+  if (queries_of(t) && n->attr[1] != 0) w.flops /= 2;
+  if (t->op == TSR_OP_SEND || t->op == TSR_OP_WAIT) return w;
+  for (int i = 0; i < t->inputs_count; i++) w.bytes += (double)tsr_tensor_bytes(&t->inputs[i]);
+  for (int i = 0; i < t->outputs_count; i++) w.bytes += (double)tsr_tensor_bytes(&t->outputs[i]);
+  return w;
+}
 
 static tsr_tensor whole_tensor(const tsr_graph *g, int value) {
   const tsr_value *v = &g->values[value];
@@ -86,4 +133,17 @@ double tsr_node_bytes(const tsr_graph *g, int node) {
     bytes += (double)tsr_tensor_bytes(&t);
   }
   return bytes;
+}
+
+tsr_model_work tsr_model_work_of(const tsr_graph *g, int64_t microbatches) {
+  tsr_model_work w = {.trained = g->loss >= 0 ? 3 : 1};
+  double times = w.trained * (double)microbatches;
+  for (int i = 0; i < g->nodes_count; i++) {
+    const tsr_node *n = &g->nodes[i];
+    if (n->section > TSR_FORWARD) continue;
+    if (tsr_op_facts(n->op) & TSR_FACT_PRODUCT) w.products += times * tsr_node_flops(g, i);
+    if (n->op == TSR_OP_ATTENTION)
+      w.attention += times * tsr_node_flops(g, i) * (n->attr[1] != 0 ? 0.5 : 1);
+  }
+  return w;
 }

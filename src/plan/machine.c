@@ -20,6 +20,9 @@ enum {
   bound_matmul = BOUND_PRODUCTS,
   bound_attention = BOUND_ATTENTION,
   bound_attention_dx = BOUND_ATTENTION,
+  bound_ring_attention = BOUND_ATTENTION,
+  bound_ring_dq = BOUND_ATTENTION,
+  bound_ring_dkv = BOUND_ATTENTION,
   bound_elementwise = BOUND_MEMORY,
   bound_bytes = BOUND_MEMORY,
   bound_collective = BOUND_MEMORY,
@@ -58,20 +61,29 @@ void tsr_machine_set_rate(tsr_arena *arena, tsr_machine *m, const tsr_machine_ra
   m->rates[m->rates_count++] = *rate;
 }
 
+double tsr_machine_peak(const tsr_machine *m, tsr_machine_dtype dtype) {
+  return m->flops[dtype] ? m->flops[dtype] : m->flops[TSR_MACHINE_F32];
+}
+
+static double
+measured_seconds(const tsr_machine *m, const tsr_machine_rate *rate, tsr_machine_work work) {
+  double seconds = rate->overhead >= 0 ? rate->overhead : m->overhead;
+  if (rate->flops) seconds += work.flops / rate->flops;
+  if (rate->bytes) seconds += work.bytes / rate->bytes;
+  return seconds + work.calls * rate->call;
+}
+
 double tsr_machine_task_seconds(
-    const tsr_machine *m, const char *op_name, tsr_machine_dtype dtype, double flops,
-    double bytes) {
-  double peak = m->flops[dtype] ? m->flops[dtype] : m->flops[TSR_MACHINE_F32];
+    const tsr_machine *m, const char *op_name, tsr_machine_dtype dtype, tsr_machine_work work) {
+  const tsr_machine_rate *rate = find_rate(m, op_name, dtype);
+  if (rate) return measured_seconds(m, rate, work);
+  double peak = tsr_machine_peak(m, dtype);
   bound b = find_bound(op_name);
   double flops_rate = b == BOUND_PRODUCTS    ? peak * m->efficiency_products
                       : b == BOUND_ATTENTION ? peak * m->efficiency_attention
                                              : m->flops[TSR_MACHINE_F32];
-  double bytes_rate = m->memory_bandwidth * m->efficiency_memory, overhead = m->overhead;
-  const tsr_machine_rate *rate = find_rate(m, op_name, dtype);
-  if (rate && rate->flops) flops_rate = rate->flops;
-  if (rate && rate->bytes) bytes_rate = rate->bytes;
-  if (rate && rate->overhead >= 0) overhead = rate->overhead;
-  return fmax(flops / flops_rate, bytes / bytes_rate) + overhead;
+  double bytes_rate = m->memory_bandwidth * m->efficiency_memory;
+  return fmax(work.flops / flops_rate, work.bytes / bytes_rate) + m->overhead;
 }
 
 /* ---- links ---- */
@@ -185,4 +197,39 @@ double tsr_machine_collective_seconds(
   if (!spread_group(m, group, &s)) return INFINITY;
   *ret_path = m->links[s.count - 1].name;
   return spread_seconds(&s, kind, bytes);
+}
+
+/* ring_seconds without the time. */
+static void add_ring_bytes(const spread *s, double whole, double *bytes) {
+  for (int l = 0; l < s->count; l++) {
+    double before = s->level[l].before, after = s->level[l].after;
+    bytes[l] += whole * (after - before) / (before * after);
+  }
+}
+
+void tsr_machine_collective_bytes(
+    const tsr_machine *m, tsr_machine_collective kind, double bytes, tsr_machine_group group,
+    double ret_bytes[TSR_MACHINE_LINKS_MAX]) {
+  spread s;
+  for (int l = 0; l < TSR_MACHINE_LINKS_MAX; l++) ret_bytes[l] = 0;
+  if (group.members == 1 || !spread_group(m, group, &s)) return;
+  switch (kind) {
+  case TSR_MACHINE_ALL_REDUCE:
+    add_ring_bytes(&s, 2 * bytes, ret_bytes);
+    return;
+  case TSR_MACHINE_ALL_GATHER:
+    add_ring_bytes(&s, bytes * s.members, ret_bytes);
+    return;
+  case TSR_MACHINE_REDUCE_SCATTER:
+    add_ring_bytes(&s, bytes, ret_bytes);
+    return;
+  case TSR_MACHINE_ALL_TO_ALL:
+    for (int l = 0; l < s.count; l++)
+      ret_bytes[l] = (s.level[l].after - s.level[l].before) * bytes / s.members;
+    return;
+  case TSR_MACHINE_SEND:
+  case TSR_MACHINE_BROADCAST:
+    break;
+  }
+  ret_bytes[s.count - 1] = bytes;
 }

@@ -9,23 +9,28 @@
  *     memory_bandwidth: 3.35TB/s
  *     flops: {f32: 67TFLOP/s, tf32: …, bf16: …, fp16: …}   # only f32 must be there
  *     overhead: 5us                   # of each task; 0 when absent
+ *     threads: 2                      # one host, whose threads do the work of all ranks in turn;
+ *                                     # absent: a device for each rank
  *     efficiency: {products: 0.7, attention: 0.5, memory: 0.9} # of the peaks; each 1 when absent
  *   links:                            # levels, from the inside out; absent: one device alone
  *   - {name: nvlink, devices: 8, bandwidth: 450GB/s, latency: 2us, efficiency: 0.8}
  *   - {name: infiniband, bandwidth: 50GB/s, latency: 5us}
- *   rates:                            # measured: they stand above the roofline
- *     linear: {flops: 41TFLOP/s, bytes: 2TB/s, overhead: 4us}
+ *   rates:                            # measured: they stand in place of the roofline
+ *     linear: {flops: 41TFLOP/s, bytes: 2TB/s, call: 1us, overhead: 4us}
  *     linear.bf16: {flops: 600TFLOP/s}
  *
  * A level joins each run of `devices` consecutive devices, those of the levels inside it included;
  * so its count is a multiple of theirs. ~ or none, on the last level: any number. `bandwidth` is
  * what one device sends over the level, while it receives as much; all devices can do so at once. A
- * rate's key is an op of graph/ops.def, alone for every type that has no entry of its own; of its
- * three figures those that are absent are the roofline's. */
+ * rate's key is an op of graph/ops.def, alone for every type that has no entry of its own; what its
+ * figures say adds up, `call` for each time that a kernel is called and `overhead` once a task (the
+ * device's when it is absent). With `threads` collectives are the host's work and may have rates
+ * too. */
 #ifndef TSR_PLAN_MACHINE_H
 #define TSR_PLAN_MACHINE_H
 #include "base/diag.h"
 #include "base/text.h"
+#include "mesh/mesh.h"
 #include <stdint.h>
 
 /* What products compute in. tf32: f32 operands on matrix units that round them. */
@@ -47,7 +52,8 @@ typedef struct {
 typedef struct {
   const char *op;
   int dtype;           /* or TSR_MACHINE_EVERY_DTYPE */
-  double flops, bytes; /* per second; 0: the roofline's */
+  double flops, bytes; /* per second; 0: they take no time */
+  double call;         /* seconds */
   double overhead;     /* < 0: the device's */
 } tsr_machine_rate;
 
@@ -58,6 +64,7 @@ typedef struct tsr_machine {
   double memory_bandwidth;
   double flops[TSR_MACHINE_DTYPES]; /* 0: not given, and f32's holds */
   double overhead;
+  int threads; /* 0: a device for each rank */
   double efficiency_products, efficiency_attention, efficiency_memory;
   tsr_machine_link links[TSR_MACHINE_LINKS_MAX];
   int links_count;
@@ -72,6 +79,11 @@ typedef struct tsr_machine {
 bool tsr_machine_find(
     tsr_arena *arena, const char *share_folder, const char *name, tsr_place place,
     const char **ret_path, tsr_diags *diags);
+/* The machine of --machine, else the shipped one for devices of that kind: cpu, galaxy for
+ * Wormhole, else h100. *ret_why: which of the two. */
+bool tsr_machine_choose(
+    tsr_arena *arena, const char *share_folder, const char *option, tsr_mesh_arch arch,
+    tsr_machine **ret_machine, const char **ret_why, tsr_diags *diags);
 /* Reports all mistakes of the file in one call; `place`: who asked for it. */
 bool tsr_machine_read(
     tsr_arena *arena, const char *path, tsr_place place, tsr_machine **ret_machine,
@@ -90,13 +102,20 @@ const char *tsr_machine_dtype_name(int dtype);
 
 /* ---- work ---- */
 
+typedef struct {
+  double flops, bytes, calls;
+} tsr_machine_work;
+
 /* The roofline (Williams, Waterman, Patterson 2009), with overhead:
  *   max(flops / (peak efficiency), bytes / (memory_bandwidth efficiency)) + overhead
  * Products and attention compute in `dtype` with their efficiency; every other op computes at f32's
  * whole peak, since it does not run on matrix units, and is bound by memory in practice. An op with
- * a measured rate takes that. `op_name`: of graph/ops.def. */
+ * a measured rate takes that: flops / rate + bytes / rate + calls × call + overhead. `op_name`: of
+ * graph/ops.def. */
 double tsr_machine_task_seconds(
-    const tsr_machine *m, const char *op_name, tsr_machine_dtype dtype, double flops, double bytes);
+    const tsr_machine *m, const char *op_name, tsr_machine_dtype dtype, tsr_machine_work work);
+/* What the products of a type can do at best: the peak. */
+double tsr_machine_peak(const tsr_machine *m, tsr_machine_dtype dtype);
 
 /* ---- links ---- */
 
@@ -143,5 +162,9 @@ typedef enum {
 double tsr_machine_collective_seconds(
     const tsr_machine *m, tsr_machine_collective kind, double bytes, tsr_machine_group group,
     const char **ret_path);
+/* What one member sends over each level then; of an all_reduce as rings do it. */
+void tsr_machine_collective_bytes(
+    const tsr_machine *m, tsr_machine_collective kind, double bytes, tsr_machine_group group,
+    double ret_bytes[TSR_MACHINE_LINKS_MAX]);
 
 #endif

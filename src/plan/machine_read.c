@@ -14,6 +14,8 @@ typedef struct {
   tsr_diags *diags;
 } reader;
 
+enum { THREADS_MAX = 65536 };
+
 #define COUNT(array) (int)(sizeof(array) / sizeof *(array))
 
 /* ---- keys ---- */
@@ -107,9 +109,21 @@ static bool read_efficiency(const reader *r, const tsr_yaml *device, tsr_machine
   return ok;
 }
 
+static bool read_threads(const reader *r, const tsr_yaml *device, int *ret_threads) {
+  const tsr_yaml *node = tsr_yaml_get(device, "threads");
+  int64_t threads = 0;
+  if (!node || node->kind == TSR_YAML_NULL) return true;
+  if (!tsr_yaml_int(node, &threads) || threads < 1 || threads > THREADS_MAX)
+    return tsr_diag_error(
+        r->diags, node->place, "'threads' must be an integer from 1 to %d, found %s", THREADS_MAX,
+        tsr_yaml_describe(r->arena, node));
+  *ret_threads = (int)threads;
+  return true;
+}
+
 static bool read_device(const reader *r, const tsr_yaml *root, tsr_machine *m) {
-  static const char *const keys[] = {
-      "memory", "memory_bandwidth", "flops", "overhead", "efficiency"};
+  static const char *const keys[] = {"memory",   "memory_bandwidth", "flops",
+                                     "overhead", "threads",          "efficiency"};
   const tsr_yaml *node = get_section(r, root, "device");
   if (!node)
     return missing(
@@ -123,6 +137,7 @@ static bool read_device(const reader *r, const tsr_yaml *root, tsr_machine *m) {
       r, node, "'device'", "memory_bandwidth", TSR_QUANTITY_RATE, "3.35TB/s", &m->memory_bandwidth);
   ok &= read_flops(r, node, m->flops);
   ok &= read_optional(r, node, "overhead", TSR_QUANTITY_SECONDS, &m->overhead);
+  ok &= read_threads(r, node, &m->threads);
   ok &= read_efficiency(r, node, m);
   return ok;
 }
@@ -206,7 +221,8 @@ static bool read_links(const reader *r, const tsr_yaml *root, tsr_machine *m) {
 /* ---- rates ---- */
 
 /* "linear" or "linear.bf16". */
-static bool read_rate_key(const reader *r, const tsr_yaml *key, tsr_machine_rate *rate) {
+static bool
+read_rate_key(const reader *r, const tsr_yaml *key, const tsr_machine *m, tsr_machine_rate *rate) {
   const char *dot = strchr(key->text, '.');
   rate->op = dot ? tsr_arena_strndup(r->arena, key->text, (size_t)(dot - key->text)) : key->text;
   rate->dtype = TSR_MACHINE_EVERY_DTYPE;
@@ -219,7 +235,7 @@ static bool read_rate_key(const reader *r, const tsr_yaml *key, tsr_machine_rate
     tsr_diag_nearest(r->diags, rate->op, names, TSR_OPS);
     return false;
   }
-  if (tsr_op_facts(op) & TSR_FACT_COLLECTIVE) {
+  if (tsr_op_facts(op) & TSR_FACT_COLLECTIVE && !m->threads) {
     tsr_diag_error(r->diags, key->place, "'%s' is no work of one device", rate->op);
     tsr_diag_hint(r->diags, "what collectives take follows from 'links'");
     return false;
@@ -235,14 +251,15 @@ static bool read_rate_key(const reader *r, const tsr_yaml *key, tsr_machine_rate
 }
 
 static bool read_rate(const reader *r, const tsr_yaml *key, const tsr_yaml *node, tsr_machine *m) {
-  static const char *const keys[] = {"flops", "bytes", "overhead"};
+  static const char *const keys[] = {"flops", "bytes", "call", "overhead"};
   tsr_machine_rate rate = {.overhead = -1};
-  bool ok = read_rate_key(r, key, &rate);
+  bool ok = read_rate_key(r, key, m, &rate);
   if (!check_map(r, node, "a rate", keys, COUNT(keys))) return false;
   if (!node->count)
-    return missing(r, key->place, "the rate", "flops", "41TFLOP/s, or bytes, or overhead");
+    return missing(r, key->place, "the rate", "flops", "41TFLOP/s, or bytes, call or overhead");
   ok &= read_optional(r, node, "flops", TSR_QUANTITY_FLOPS, &rate.flops);
   ok &= read_optional(r, node, "bytes", TSR_QUANTITY_RATE, &rate.bytes);
+  ok &= read_optional(r, node, "call", TSR_QUANTITY_SECONDS, &rate.call);
   ok &= read_optional(r, node, "overhead", TSR_QUANTITY_SECONDS, &rate.overhead);
   if (ok) tsr_machine_set_rate(r->arena, m, &rate);
   return ok;

@@ -59,6 +59,7 @@ static void write_device(const tsr_machine *m, tsr_text *text) {
       write_pair(tsr_machine_dtype_name(t), TSR_QUANTITY_FLOPS, m->flops[t], t == 0, text);
   tsr_text_add(text, "}\n  ");
   write_pair("overhead", TSR_QUANTITY_SECONDS, m->overhead, true, text);
+  if (m->threads) tsr_text_add(text, "\n  threads: %d", m->threads);
   tsr_text_add(text, "\n  efficiency: {");
   write_pair("products", TSR_QUANTITY_FRACTION, m->efficiency_products, true, text);
   write_pair("attention", TSR_QUANTITY_FRACTION, m->efficiency_attention, false, text);
@@ -84,6 +85,7 @@ static void write_rate(const tsr_machine_rate *rate, tsr_text *text) {
   bool first = true;
   if (rate->flops) write_pair("flops", TSR_QUANTITY_FLOPS, rate->flops, first, text), first = false;
   if (rate->bytes) write_pair("bytes", TSR_QUANTITY_RATE, rate->bytes, first, text), first = false;
+  if (rate->call) write_pair("call", TSR_QUANTITY_SECONDS, rate->call, first, text), first = false;
   if (rate->overhead >= 0)
     write_pair("overhead", TSR_QUANTITY_SECONDS, rate->overhead, first, text);
   tsr_text_add(text, "}\n");
@@ -131,6 +133,10 @@ void tsr_machine_print(const tsr_machine *m, tsr_text *text) {
       m->efficiency_products, m->efficiency_attention, m->efficiency_memory);
   tsr_quantity_print(TSR_QUANTITY_SECONDS, m->overhead, text);
   tsr_text_add(text, "\n");
+  if (m->threads)
+    tsr_text_add(
+        text, "  host        its %d thread%s the work of all ranks, one task after another\n",
+        m->threads, m->threads == 1 ? " does" : "s do");
   for (int l = 0; l < m->links_count; l++) print_link(&m->links[l], text);
   if (!m->links_count) tsr_text_add(text, "  links       none: one device alone\n");
   if (m->rates_count)

@@ -2,32 +2,61 @@
 #ifndef TSR_PLAN_PLAN_H
 #define TSR_PLAN_PLAN_H
 #include "parallel/parallel.h"
+#include "plan/machine.h"
 #include "schedule/program.h"
 
 typedef struct {
-  const char *op; /* all_reduce, … */
+  const char *op; /* all_reduce, …, send */
   int axis;
   int64_t count, elements_bytes,
       wire_bytes; /* per step of one rank; wire: sent by one rank, ring or tree alike */
 } tsr_traffic;
 
+enum { TSR_TRAFFIC_MAX = 8 * TSR_AXES };
 typedef struct {
   int64_t parameters; /* unsharded, padding left out */
   double flops;       /* of one rank's step */
-  tsr_traffic traffic[4 * TSR_AXES];
+  tsr_traffic traffic[TSR_TRAFFIC_MAX];
   int traffic_count;
 } tsr_plan;
 
 void tsr_plan_make(const tsr_program *program, tsr_plan *ret_plan);
+/* How often one rank runs a task in a step: tasks for the last microbatch alone, once. */
+int64_t tsr_task_times(const tsr_program *program, int task);
 /* Floating-point operations of one task on one rank, by the rule of ops.def's cost column. */
 double tsr_task_flops(const tsr_task *task);
+/* Bytes that it reads and writes, and times that it calls its kernel (a product once for each
+ * unit, attention for each head of a sample). Of causal attention the flops are the half that is
+ * not masked. */
+tsr_machine_work tsr_task_work(const tsr_program *program, const tsr_task *task);
 
 /* The same of a node before placement, whole; and the bytes that its outputs are. */
 double tsr_node_flops(const tsr_graph *graph, int node);
 double tsr_node_bytes(const tsr_graph *graph, int node);
 
-/* The report of `check`: memory by kind, work, collectives. */
+/* The work of a step's model, however it is computed, in a graph before placement: the forward
+ * pass's products and attention, of which causal attention counts by its half, times three where
+ * the graph has a loss (the backward pass makes two gradients of each product). What is computed
+ * again does not count. */
+typedef struct {
+  double products, attention; /* flops of all microbatches, times three or not */
+  double trained;             /* 3 or 1 */
+} tsr_model_work;
+tsr_model_work tsr_model_work_of(const tsr_graph *graph, int64_t microbatches);
+
+/* Bytes of each rank of a stage: all segments of the first of `programs`, the largest work segment
+ * of any, constants and inputs of each. That is what tsr_worker_open allocates for them. */
+typedef struct {
+  int64_t parameters, state, sources /* constants and inputs */, work, total;
+  const tsr_program *fullest; /* whose work segment is the largest */
+} tsr_memory;
+void tsr_memory_of(const tsr_programs *programs, int count, int stage, tsr_memory *ret_memory);
+
+/* The report of `check`: memory by kind, work, collectives. Of several stages memory as a table,
+ * work and collectives of the stage that has the most to do. */
 void tsr_plan_print(
-    const tsr_plan *plan, const tsr_program *program, const tsr_parallel *parallel, tsr_text *text);
+    const tsr_programs *programs, int count, const tsr_parallel *parallel, tsr_text *text);
+/* That table: a row for each stage; neighbours that are alike share one. */
+void tsr_memory_print(const tsr_programs *programs, int count, tsr_text *text);
 
 #endif

@@ -51,14 +51,22 @@ static void run_after(void *context, int job) {
   t->op->after(&call);
 }
 
+/* Jobs of which `each` are for a rank of the stage. */
+static void run_jobs(task_run *t, tsr_pool_job *job, int each) {
+  tsr_bound *b = t->bound;
+  int jobs = b->ranks_per_stage * each;
+  if (b->recording) tsr_recorder_run(b->recording, b->worker->pool, job, t, jobs, t->ranks, each);
+  else tsr_pool_run(b->worker->pool, job, t, jobs);
+}
+
 static void run_op(task_run *t) {
   tsr_worker *w = t->bound->worker;
   int ranks = t->bound->ranks_per_stage;
   t->items = t->op->items(t->task);
   t->ranges = ranks % w->options.threads ? w->options.threads : 1;
-  if (t->op->before) tsr_pool_run(w->pool, run_before, t, ranks);
-  tsr_pool_run(w->pool, run_range, t, ranks * t->ranges);
-  if (t->op->after) tsr_pool_run(w->pool, run_after, t, ranks);
+  if (t->op->before) run_jobs(t, run_before, 1);
+  run_jobs(t, run_range, t->ranges);
+  if (t->op->after) run_jobs(t, run_after, 1);
 }
 
 /* ---- collectives ---- */
@@ -87,13 +95,15 @@ static void describe(const task_run *t, tsr_collective *c) {
   assert(!in->units || t->task->op == TSR_OP_ALL_REDUCE);
   if (in->units) c->shape[0] *= in->units;
   if (t->task->op == TSR_OP_REDUCE_SCATTER) c->to = (int)attr[1];
+  if (t->task->op == TSR_OP_RING_SHIFT) c->by = (int)attr[1];
   if (t->task->op == TSR_OP_ALL_TO_ALL) c->to = (int)attr[2];
   const tsr_value *v = &t->program->graph->values[in->value];
   tsr_placement before = v->placement[t->task->axis];
   tsr_placement after =
       t->program->graph->values[t->task->outputs[0].value].placement[t->task->axis];
   c->groups = before.groups > 1 ? before.groups : after.groups > 1 ? after.groups : 1;
-  if (before.kind == TSR_SHARD) c->from = before.dim;
+  if (before.kind == TSR_SHARD && t->task->op != TSR_OP_RING_SHIFT) c->from = before.dim;
+  c->zigzag = t->task->axis == TSR_CP && t->program->lowering.zigzag;
   if (c->from >= 0) c->shape[c->from] *= tsr_placement_blocks(before, c->members);
 }
 
@@ -117,7 +127,11 @@ static void run_collective(const task_run *t) {
       w->in[m] = tsr_bound_address(t->bound, t->task->inputs[0].value, member, microbatch);
       w->out[m] = tsr_bound_address(t->bound, t->task->outputs[0].value, member, microbatch);
     }
+    int64_t begin = t->bound->recording ? tsr_recorder_now(t->bound->recording) : 0;
     tsr_pool_run(w->pool, run_group_range, &g, g.ranges);
+    for (int m = 0; t->bound->recording && m < g.collective.members; m++)
+      tsr_recorder_extend(
+          t->bound->recording, tsr_parallel_member(p, rank, t->task->axis, m), begin);
   }
 }
 
@@ -157,13 +171,25 @@ static bool has_arrived(const task_run *t, const tsr_transfer *of) {
 
 /* Sends, receives and waits; false when the stage has to wait. */
 static bool run_transfer(task_run *t) {
+  if (t->task->bucket) return true; /* inside a worker a collective is done when it has begun */
   tsr_transfer *of = t->bound->transfers[t->task->node];
   int64_t microbatch = transfer_microbatch(t);
   if (t->task->op == TSR_OP_WAIT) return has_arrived(t, of);
   if (t->task->op == TSR_OP_SEND) return of[microbatch].sent = true;
   if (!of[microbatch].sent) return false;
-  tsr_pool_run(t->bound->worker->pool, run_receive_rank, t, t->bound->ranks_per_stage);
+  run_jobs(t, run_receive_rank, 1);
   return of[microbatch].received = true;
+}
+
+/* What the recorder knows of the task that a stage is at; rank and span are not said here. */
+static tsr_event event_at(const tsr_bound *b, int stage) {
+  const tsr_program *p = b->programs->of_stage[stage];
+  const tsr_stage_at *at = &b->at[stage];
+  tsr_event event = {.task = at->task, .microbatch = p->runs[at->run].microbatch};
+  tsr_op op = p->tasks[at->task].op;
+  bool moves = op == TSR_OP_SEND || op == TSR_OP_RECEIVE || tsr_op_is_collective(op);
+  event.kind = moves ? TSR_EVENT_COMMUNICATION : TSR_EVENT_COMPUTE;
+  return event;
 }
 
 /* A collective over pp is run by the stage that comes last, for all. */
@@ -176,7 +202,10 @@ static bool run_meeting(task_run *t) {
   run_collective(t);
   for (int s = 0; s < stages; s++) {
     b->at[s].meets = -1;
-    if (s != t->program->stage) b->at[s].task++;
+    if (s == t->program->stage) continue;
+    if (b->recording)
+      tsr_recorder_end(b->recording, s, tsr_recorder_now(b->recording), event_at(b, s));
+    b->at[s].task++;
   }
   return true;
 }
@@ -192,6 +221,17 @@ static bool run_task(task_run *t) {
   if (t->op) return run_op(t), true;
   if (t->task->axis == TSR_PP) return run_meeting(t);
   return run_collective(t), true;
+}
+
+/* The same with its events. */
+static bool run_recorded(task_run *t) {
+  tsr_bound *b = t->bound;
+  int stage = t->program->stage;
+  int64_t begin = tsr_recorder_now(b->recording);
+  if (!run_task(t)) return tsr_recorder_wait(b->recording, stage), false;
+  for (int i = 0; t->task->op == TSR_OP_SEND && i < b->ranks_per_stage; i++)
+    tsr_recorder_extend(b->recording, t->ranks[i], begin);
+  return tsr_recorder_end(b->recording, stage, begin, event_at(b, stage)), true;
 }
 
 /* ---- inputs ---- */
@@ -222,8 +262,16 @@ static void fill_input(const filling *f, int value, int rank) {
   }
   int64_t first = tsr_sample_offset(
       &p->lowering, box.offset[0], box.global[0], box.shape[0], f->moment.microbatch);
-  for (int64_t i = 0; i < box.shape[0]; i++)
-    f->fill(f->context, v->name, first + i, part + i * row);
+  bool split = box.ndim > 1 && box.shape[1] != box.global[1];
+  char *whole = f->bound->rows[rank];
+  int64_t each = split ? row / box.shape[1] : 0; /* bytes of a position */
+  for (int64_t i = 0; i < box.shape[0]; i++) {
+    f->fill(f->context, v->name, first + i, split ? whole : part + i * row);
+    for (int64_t k = 0; split && k < box.shape[1]; k++)
+      memcpy(
+          part + i * row + k * each,
+          whole + tsr_bound_position(f->bound, &box, value, rank, 1, k) * each, (size_t)each);
+  }
 }
 
 static void fill_rank(void *context, int job) {
@@ -253,7 +301,15 @@ static void begin_run(const step_run *s, const tsr_program *p, const tsr_run *ru
       {w->options.seed, s->step, run->microbatch},
       s->fill,
       s->context};
-  tsr_pool_run(w->pool, fill_rank, &f, s->bound->ranks_per_stage);
+  int ranks = s->bound->ranks_per_stage;
+  tsr_recorder *r = s->bound->recording;
+  if (!r) {
+    tsr_pool_run(w->pool, fill_rank, &f, ranks);
+    return;
+  }
+  tsr_event event = {.kind = TSR_EVENT_INPUT, .task = -1, .microbatch = run->microbatch};
+  tsr_recorder_run(r, w->pool, fill_rank, &f, ranks, f.ranks, 1);
+  tsr_recorder_end(r, p->stage, tsr_recorder_now(r), event);
 }
 
 /* Goes on until the stage is done or waits; whether it got anywhere. */
@@ -274,7 +330,8 @@ static bool run_stage(const step_run *s, int stage) {
       task_run t = {.bound = b, .program = p, .ranks = b->ranks_of_stage[stage]};
       t.task = &p->tasks[at->task];
       t.moment = (tsr_moment){b->worker->options.seed, s->step, run->microbatch};
-      if (!run_task(&t)) return moved;
+      if (t.task->last_only && run->microbatch + 1 < p->order->microbatches) continue;
+      if (!(b->recording ? run_recorded(&t) : run_task(&t))) return moved;
     }
   }
   return moved;
@@ -284,6 +341,8 @@ void tsr_bound_run(tsr_bound *b, int64_t step, tsr_fill_row *fill, void *context
   step_run s = {b, step, fill, context};
   const tsr_graph *g = b->programs->graph;
   int stages = b->programs->order->stages, done = 0;
+  bool recorded = b->recorder && tsr_recorder_begin_step(b->recorder, step);
+  b->recording = recorded ? b->recorder : NULL;
   for (int i = 0; i < stages; i++) b->at[i] = (tsr_stage_at){.task = -1, .meets = -1};
   for (int i = 0; i < g->nodes_count; i++)
     if (b->transfers[i])
@@ -297,6 +356,7 @@ void tsr_bound_run(tsr_bound *b, int64_t step, tsr_fill_row *fill, void *context
     }
     assert(moved || done == stages); /* the verifier has proved that no circle of waits closes */
   }
+  if (b->recording) tsr_recorder_end_step(b->recorder);
 }
 
 void tsr_bound_set_hyper(tsr_bound *b, const float hyper[TSR_HYPERS]) {

@@ -1,6 +1,6 @@
 #ifndef TSR_RUN_INTERNAL_H
 #define TSR_RUN_INTERNAL_H
-#include "run/worker.h"
+#include "run/recorder.h"
 
 struct tsr_worker {
   tsr_worker_options options;
@@ -36,6 +36,9 @@ struct tsr_bound {
   int *param_values;        /* per parameter: its value */
   tsr_transfer **transfers; /* per node: of a receive node its microbatches, else NULL */
   tsr_stage_at *at;         /* per stage */
+  char **rows;              /* per rank: a sample's row of an input that cp splits, whole */
+  tsr_recorder *recorder;   /* NULL: none */
+  tsr_recorder *recording;  /* the same in a step that is recorded, else NULL */
 };
 
 static inline const tsr_program *tsr_bound_program(const tsr_bound *bound, int rank) {
@@ -54,6 +57,9 @@ tsr_bound_address(const tsr_bound *bound, int value, int rank, int64_t microbatc
   const tsr_tensor *t = &p->tensors[value];
   return bound->ranks[rank].base[t->segment] + tsr_tensor_offset(p, t, microbatch);
 }
+/* The place in the whole tensor of index i along a dimension of a rank's part. */
+int64_t tsr_bound_position(
+    const tsr_bound *bound, const tsr_box *box, int value, int rank, int dim, int64_t i);
 void tsr_bound_initialise(tsr_bound *bound, bool parameters);
 
 #endif

@@ -1,4 +1,5 @@
 /* Whole tensors in and out of the ranks' parts, and their first values. */
+#include "base/sequence.h"
 #include "run/internal.h"
 #include <assert.h>
 #include <string.h>
@@ -12,12 +13,15 @@ tsr_box tsr_bound_box(const tsr_bound *b, int value, int rank) {
     box.shape[d] = t->shape[d];
     box.global[d] = v->shape[d];
   }
-  for (int a = 0; a < TSR_AXES; a++)
-    if (v->placement[a].kind == TSR_SHARD)
-      box.offset[v->placement[a].dim] +=
-          t->shape[v->placement[a].dim] *
-          tsr_placement_block(
-              v->placement[a], b->worker->options.parallel->size[a], b->ranks[rank].coord[a]);
+  int64_t block[TSR_BOX_DIMS_MAX] = {0};
+  for (int a = 0; a < TSR_AXES; a++) {
+    tsr_placement p = v->placement[a];
+    int size = b->worker->options.parallel->size[a];
+    if (p.kind != TSR_SHARD) continue;
+    block[p.dim] = block[p.dim] * tsr_placement_blocks(p, size) +
+                   tsr_placement_block(p, size, b->ranks[rank].coord[a]);
+  }
+  for (int d = 0; d < v->ndim; d++) box.offset[d] = block[d] * box.shape[d];
   return box;
 }
 
@@ -27,14 +31,24 @@ static int64_t box_rows(const tsr_box *box) {
   return rows;
 }
 
-/* The whole tensor's index of the first element of a local row. */
-static int64_t whole_index(const tsr_box *box, int64_t row) {
+int64_t tsr_bound_position(const tsr_bound *b, const tsr_box *box, int value, int rank, int dim, int64_t i) {
+  const tsr_program *p = tsr_bound_program(b, rank);
+  tsr_placement cp = p->graph->values[value].placement[TSR_CP];
+  int members = b->worker->options.parallel->size[TSR_CP];
+  bool zigzag = p->lowering.zigzag && members > 1 && cp.kind == TSR_SHARD && cp.dim == dim;
+  if (!zigzag) return box->offset[dim] + i;
+  return tsr_sequence_position(true, members, b->ranks[rank].coord[TSR_CP], box->shape[dim], i);
+}
+
+/* The whole tensor's index of the first element of a rank's local row. */
+static int64_t whole_index(const tsr_bound *b, const tsr_box *box, int value, int rank, int64_t row) {
   int64_t index[TSR_BOX_DIMS_MAX] = {0}, at = 0;
   for (int d = box->ndim - 2; d >= 0; d--) {
     index[d] = row % box->shape[d];
     row /= box->shape[d];
   }
-  for (int d = 0; d < box->ndim; d++) at = at * box->global[d] + index[d] + box->offset[d];
+  for (int d = 0; d < box->ndim; d++)
+    at = at * box->global[d] + tsr_bound_position(b, box, value, rank, d, index[d]);
   return at;
 }
 
@@ -45,7 +59,7 @@ void tsr_bound_read(const tsr_bound *b, int value, float *out) {
     const float *part = tsr_bound_address(b, value, r, 0);
     int64_t cols = box.shape[box.ndim - 1], rows = box_rows(&box);
     for (int64_t i = 0; i < rows; i++)
-      memcpy(out + whole_index(&box, i), part + i * cols, sizeof(float) * (size_t)cols);
+      memcpy(out + whole_index(b, &box, value, r, i), part + i * cols, sizeof(float) * (size_t)cols);
   }
 }
 
@@ -57,7 +71,7 @@ void tsr_bound_read_row(const tsr_bound *b, int value, int64_t row, float *out) 
     int64_t cols = box.shape[box.ndim - 1], whole_cols = box.global[box.ndim - 1],
             rows = box_rows(&box);
     for (int64_t i = 0; i < rows; i++) {
-      int64_t at = whole_index(&box, i);
+      int64_t at = whole_index(b, &box, value, r, i);
       if (at / whole_cols == row)
         memcpy(out + at % whole_cols, part + i * cols, sizeof(float) * (size_t)cols);
     }
@@ -71,7 +85,7 @@ void tsr_bound_write(tsr_bound *b, int value, const float *whole) {
     float *part = tsr_bound_address(b, value, r, 0);
     int64_t cols = box.shape[box.ndim - 1], rows = box_rows(&box);
     for (int64_t i = 0; i < rows; i++)
-      memcpy(part + i * cols, whole + whole_index(&box, i), sizeof(float) * (size_t)cols);
+      memcpy(part + i * cols, whole + whole_index(b, &box, value, r, i), sizeof(float) * (size_t)cols);
   }
 }
 
@@ -135,8 +149,8 @@ static void initialise(
     return;
   case TSR_INIT_ROPE:
     k->rope_table(
-        part, box->shape[0], (int64_t)init->a, 0, init->b, init->scaling[0], init->scaling[1],
-        init->scaling[2], init->scaling[3]);
+        part, box->shape[0], (int64_t)init->a, box->offset[0], init->b, init->scaling[0],
+        init->scaling[1], init->scaling[2], init->scaling[3]);
   }
 }
 
@@ -155,8 +169,19 @@ static void initialise_rank(void *context, int rank) {
     if (!tsr_bound_has(i->bound, v, rank)) continue;
     tsr_box box = tsr_bound_box(i->bound, v, rank);
     float *part = tsr_bound_address(i->bound, v, rank, 0);
-    initialise(
-        i->bound, param ? &g->params[value->param].init : &value->init, value->name, &box, part);
+    const tsr_init *init = param ? &g->params[value->param].init : &value->init;
+    int64_t half = box.shape[0] / 2, upper = tsr_bound_position(i->bound, &box, v, rank, 0, half);
+    if (half && upper != box.offset[0] + half) { /* two runs of positions */
+      tsr_box run = box;
+      run.shape[0] = half;
+      run.offset[0] = tsr_bound_position(i->bound, &box, v, rank, 0, 0);
+      initialise(i->bound, init, value->name, &run, part);
+      part += half * (box_rows(&box) / box.shape[0]) * box.shape[box.ndim - 1];
+      run.offset[0] = upper;
+      initialise(i->bound, init, value->name, &run, part);
+      continue;
+    }
+    initialise(i->bound, init, value->name, &box, part);
     if (param) set_padding(&g->params[value->param], &box, part);
   }
 }

@@ -162,6 +162,15 @@ bind_programs(tsr_arena *arena, tsr_worker *w, int index, const tsr_programs *pr
     if (g->nodes[i].op == TSR_OP_RECEIVE)
       b->transfers[i] = tsr_arena_array(arena, tsr_transfer, microbatches);
   b->at = tsr_arena_array(arena, tsr_stage_at, programs->order->stages);
+  b->rows = tsr_arena_array(arena, char *, w->options.parallel->ranks);
+  int64_t row = 1;
+  for (int v = 0; v < g->values_count; v++) {
+    int64_t bytes = 4 * tsr_value_elements(&g->values[v]) / g->values[v].shape[0];
+    bool split = g->values[v].placement[TSR_CP].kind == TSR_SHARD;
+    if (g->values[v].kind == TSR_VALUE_INPUT && split && bytes > row) row = bytes;
+  }
+  for (int r = 0; r < w->options.parallel->ranks; r++)
+    b->rows[r] = tsr_arena_array(arena, char, row);
 }
 
 bool tsr_worker_open(

@@ -2,6 +2,7 @@
  * gives: one stage's tasks in the graph's order, with local shapes and the units that split their
  * sums; the two ends of what moves between stages; the order in which the parts run
  * breaks: nothing */
+#include "schedule/overlap.h"
 #include "schedule/program.h"
 #include <assert.h>
 #include <string.h>
@@ -57,12 +58,25 @@ static tsr_tensor local_tensor(const lowering *l, int value) {
           tsr_placement_blocks(v->placement[a], (int)l->p->lowering.size[a]);
   t.units = v->units;
   if (v->placement[TSR_TP].kind == TSR_PARTIAL) t.units /= l->p->lowering.size[TSR_TP];
+  if (v->units_of_sequence && v->placement[TSR_CP].kind == TSR_PARTIAL)
+    t.units /= l->p->lowering.size[TSR_CP];
   return t;
 }
 
 /* The axis that a collective (or the local cut of scatter) works on. */
 static int axis_of(const tsr_node *n) {
   return tsr_op_facts(n->op) & (TSR_FACT_COLLECTIVE | TSR_FACT_LOCAL_CUT) ? (int)n->attr[0] : -1;
+}
+
+int tsr_program_in_place(const tsr_program *p, int node) {
+  const tsr_node *n = &p->graph->nodes[node];
+  bool adds = tsr_op_facts(n->op) & TSR_FACT_ADDS, sums = n->op == TSR_OP_ALL_REDUCE;
+  if ((!adds && !sums) || tsr_program_is_alias(p, node)) return -1;
+  int value = n->inputs[n->inputs_count - 1], from = p->graph->values[value].node;
+  if (from < 0 || !tsr_program_has_node(p, from)) return -1;
+  if (adds) return p->graph->nodes[from].op == n->op ? value : -1;
+  bool own = !tsr_program_is_alias(p, from) && p->graph->nodes[from].op != TSR_OP_RECEIVE;
+  return own && p->readers[value] == 1 ? value : -1;
 }
 
 bool tsr_program_is_alias(const tsr_program *p, int node) {
@@ -73,6 +87,20 @@ bool tsr_program_is_alias(const tsr_program *p, int node) {
   return axis >= 0 && p->lowering.size[axis] == 1;
 }
 
+/* Owed over the axes that split samples or positions: a sum over rows. */
+static bool sums_rows(const tsr_value *v) {
+  return v->placement[TSR_DP].kind == TSR_PARTIAL || v->placement[TSR_CP].kind == TSR_PARTIAL;
+}
+
+/* The positions of a batch unit are units of their own where the recipe cuts the sequence, unless
+ * the result keeps them apart. */
+static int64_t sequence_units_of(const lowering *l, const tsr_node *n) {
+  if (!n->outputs_count || l->p->lowering.sequence_units <= 1) return 1;
+  const tsr_value *out = &l->g->values[n->outputs[0]];
+  bool sum = out->placement[TSR_CP].kind == TSR_PARTIAL && !out->units_of_sequence;
+  return sum ? l->p->lowering.sequence_units : 1;
+}
+
 /* How many units the sum that a task computes is made of on this rank: over the batch when it is
  * owed over dp, over tp's units when it is owed over tp in one piece. */
 static int64_t units_of(const lowering *l, const tsr_node *n) {
@@ -80,7 +108,7 @@ static int64_t units_of(const lowering *l, const tsr_node *n) {
   const tsr_value *out = &l->g->values[n->outputs[0]];
   if (n->op == TSR_OP_CE_STATS) return l->p->tensors[n->outputs[0]].shape[out->ndim - 2];
   if (n->op == TSR_OP_NORM_STATS || n->op == TSR_OP_EMBEDDING) return 1;
-  if (out->placement[TSR_DP].kind == TSR_PARTIAL) return l->p->lowering.batch_units;
+  if (sums_rows(out)) return l->p->lowering.batch_units * sequence_units_of(l, n);
   if (out->placement[TSR_TP].kind == TSR_PARTIAL && !out->units) return l->p->lowering.tp_units;
   return 1;
 }
@@ -125,7 +153,7 @@ static tsr_task *add_task(lowering *l, tsr_op op, tsr_section section, int node)
   tsr_arena_grow(
       l->arena, (void **)&l->p->tasks, sizeof *l->p->tasks, l->p->tasks_count, &l->capacity);
   tsr_task *t = &l->p->tasks[l->p->tasks_count++];
-  *t = (tsr_task){.node = node, .op = op, .section = section, .units = 1, .axis = -1};
+  *t = (tsr_task){.node = node, .op = op, .section = section, .units = 1, .sequence_units = 1, .axis = -1};
   return t;
 }
 
@@ -139,6 +167,7 @@ static void add_node(lowering *l, int index) {
   t->outputs_count = n->outputs_count;
   t->axis = axis_of(n);
   t->units = units_of(l, n);
+  t->sequence_units = tsr_op_is_collective(n->op) ? 1 : sequence_units_of(l, n);
 }
 
 /* What leaves this stage: one for every receive node elsewhere (or in another chunk). */
@@ -308,12 +337,16 @@ static void place_sources(lowering *l) {
   }
 }
 
-/* Copies the tensors, now with offsets, into the tasks; aliases take their source's place. */
+/* Copies the tensors, now with offsets, into the tasks; what is made in place, and aliases, take
+ * their source's place. */
 static void bind_tensors(lowering *l) {
   for (int i = 0; i < l->g->nodes_count; i++) {
     const tsr_node *n = &l->g->nodes[i];
-    if (!tsr_program_has_node(l->p, i) || !tsr_program_is_alias(l->p, i)) continue;
-    const tsr_tensor *from = &l->p->tensors[n->inputs[0]];
+    if (!tsr_program_has_node(l->p, i) || !n->outputs_count) continue;
+    bool alias = tsr_program_is_alias(l->p, i);
+    int source = alias ? n->inputs[0] : tsr_program_in_place(l->p, i);
+    if (source < 0) continue;
+    const tsr_tensor *from = &l->p->tensors[source];
     tsr_tensor *to = &l->p->tensors[n->outputs[0]];
     to->segment = from->segment;
     to->offset = from->offset;
@@ -333,6 +366,26 @@ static void bind_tensors(lowering *l) {
   }
 }
 
+static const int *count_readers(const tsr_graph *g) {
+  int *readers = tsr_arena_array(g->arena, int, g->values_count + 1);
+  for (int i = 0; i < g->nodes_count; i++)
+    for (int k = 0; k < g->nodes[i].inputs_count; k++) readers[g->nodes[i].inputs[k]]++;
+  for (int i = 0; i < g->outputs_count; i++) readers[g->outputs[i].value]++;
+  if (g->loss >= 0) readers[g->loss]++;
+  return readers;
+}
+
+/* Outputs of which only the device knows how large they are. */
+static void size_outputs(lowering *l, tsr_scratch_rule *scratch, const void *context) {
+  for (int i = 0; i < l->p->tasks_count; i++) {
+    tsr_task *t = &l->p->tasks[i];
+    if (!(tsr_op_facts(t->op) & TSR_FACT_SIZED)) continue;
+    t->outputs[0].shape[0] = scratch(t, l->p, true, context) / 4;
+    l->p->tensors[t->outputs[0].value].shape[0] = t->outputs[0].shape[0];
+  }
+  bind_tensors(l);
+}
+
 static tsr_program *make_program(
     const tsr_graph *graph, const tsr_lowering *how, const tsr_order *order,
     const tsr_order_starts *starts, int stage, tsr_scratch_rule *scratch, const void *context) {
@@ -341,13 +394,16 @@ static tsr_program *make_program(
   *p = (tsr_program){.graph = graph, .lowering = *how, .order = order, .stage = stage};
   p->tensors = tsr_arena_array(graph->arena, tsr_tensor, graph->values_count);
   lowering l = {.p = p, .g = graph, .arena = graph->arena, .starts = starts};
+  p->readers = count_readers(graph);
   place_sources(&l);
   make_parts(&l);
+  if (how->overlap) tsr_program_overlap(p, how->bucket_bytes);
   make_runs(&l);
   bind_tensors(&l); /* shapes, for the scratch rule */
+  if (scratch) size_outputs(&l, scratch, context);
   if (scratch)
     for (int i = 0; i < p->tasks_count; i++)
-      p->tasks[i].scratch_bytes = scratch(&p->tasks[i], p, context);
+      p->tasks[i].scratch_bytes = scratch(&p->tasks[i], p, false, context);
   tsr_program_plan_memory(p);
   bind_tensors(&l); /* offsets */
   return p;

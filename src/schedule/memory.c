@@ -95,15 +95,17 @@ static void read_value(planner *m, int value, int time, const tsr_task *t, const
   v->last = time;
   if (t->lag > v->lag) v->lag = t->lag;
   if (is_body(m, time)) v->parts |= bit_of(part);
-  else if (is_body(m, v->first) && t->op != TSR_OP_WAIT) v->out_of = true;
-  if (t->op == TSR_OP_WAIT && !is_body(m, time)) m->frames_end = time;
+  else if (is_body(m, v->first) && (t->op != TSR_OP_WAIT || t->bucket)) v->out_of = true;
+  if (t->op == TSR_OP_WAIT && !t->bucket && !is_body(m, time)) m->frames_end = time;
 }
 
 static void write_value(planner *m, int value, int time, int task, const tsr_part *part) {
   life *v = &m->lives[value];
+  if (v->owner != value) return; /* read_value has seen it */
   v->first = v->last = time;
   v->task = task;
   if (is_body(m, time)) v->parts |= bit_of(part);
+  if (m->p->tasks[task].op == TSR_OP_ACCUMULATE) v->out_of = true; /* of one microbatch into the next */
 }
 
 static void keep_to_the_end(planner *m, int value) {
@@ -120,6 +122,9 @@ static void find_owners(planner *m) {
     bool alias = node >= 0 && tsr_program_has_node(p, node) && tsr_program_is_alias(p, node);
     m->lives[v] = (life){.owner = v, .first = -1, .last = -1, .task = -1};
     if (alias) m->lives[v].owner = m->lives[p->graph->nodes[node].inputs[0]].owner;
+    bool first = node >= 0 && p->graph->values[v].output == 0 && tsr_program_has_node(p, node);
+    int in_place = first ? tsr_program_in_place(p, node) : -1;
+    if (in_place >= 0) m->lives[v].owner = m->lives[in_place].owner;
   }
 }
 
@@ -292,6 +297,7 @@ static void count_peak(planner *m, int task) {
 
 static void take_value(planner *m, int value) {
   life *v = &m->lives[value];
+  if (v->owner != value) return;
   if (v->taken || m->p->tensors[value].frame >= 0) return;
   int64_t bytes = bytes_of(m, value);
   m->p->tensors[value].offset = tsr_blocks_take(&m->work, bytes);

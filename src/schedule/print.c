@@ -25,9 +25,13 @@ static void print_task(const tsr_program *p, int index, tsr_text *text) {
   tsr_text_add(text, "%5d  %-16s", index, tsr_op_name(t->op));
   if (t->axis >= 0) tsr_text_add(text, " over %s", tsr_axis_name(t->axis));
   if (t->units > 1) tsr_text_add(text, " in %lld units", (long long)t->units);
+  if (t->bucket && t->op != TSR_OP_WAIT)
+    tsr_text_add(
+        text, " begins with bucket %d%s", t->bucket, t->last_only ? ", last microbatch" : "");
   if (t->op == TSR_OP_SEND) tsr_text_add(text, " to stage %d", peer_of(p, t));
   if (t->op == TSR_OP_RECEIVE) tsr_text_add(text, " from stage %d", peer_of(p, t));
-  if (t->op == TSR_OP_WAIT && t->lag == TSR_WAIT_ALL)
+  if (t->op == TSR_OP_WAIT && t->bucket) tsr_text_add(text, " for bucket %d:", t->bucket);
+  else if (t->op == TSR_OP_WAIT && t->lag == TSR_WAIT_ALL)
     tsr_text_add(text, " for all that was sent of");
   else if (t->op == TSR_OP_WAIT && t->lag)
     tsr_text_add(text, " for what was sent %d microbatches before of", t->lag);
@@ -39,8 +43,9 @@ static void print_task(const tsr_program *p, int index, tsr_text *text) {
   bool ends = t->op == TSR_OP_SEND || t->op == TSR_OP_WAIT;
   if (!t->outputs_count && !ends) tsr_text_add(text, "  %s", n->name);
   if (!ends) tsr_text_add(text, " <-");
-  for (int i = 0; i < t->inputs_count; i++)
-    tsr_text_add(text, "%s %s", i ? "," : "", p->graph->values[n->inputs[i]].name);
+  const int *values = t->values ? t->values : n->inputs;
+  for (int i = 0; i < t->inputs_count; i += t->bucket && ends ? 2 : 1)
+    tsr_text_add(text, "%s %s", i ? "," : "", p->graph->values[values[i]].name);
   if (n->place.file && n->place.line) tsr_text_add(text, "  # %s:%d", n->place.file, n->place.line);
   tsr_text_add(text, "\n");
 }

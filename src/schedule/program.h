@@ -56,6 +56,7 @@ typedef struct {
   int inputs_count, outputs_count;
   tsr_tensor *inputs, *outputs;
   int64_t units; /* equal pieces of the summed dimension, added by base/tree.h; 1: not split */
+  int64_t sequence_units; /* of a sum over positions: so many of them are one batch unit's; else 1 */
   int axis;      /* of a collective, else -1 */
   int lag;       /* of a wait: it is for the microbatch so many before; TSR_WAIT_ALL */
   int bucket; /* > 0: a collective that only begins here, and the wait for it; those of one number
@@ -82,7 +83,11 @@ typedef struct {
   int64_t size[TSR_AXES];
   int64_t batch_units; /* of one rank's microbatch */
   int64_t tp_units;    /* of one rank */
+  int64_t sequence_units; /* of one rank's positions; 0 or 1: they are not cut */
+  bool zigzag;            /* over cp (base/sequence.h) */
   int64_t microbatches;
+  bool overlap;           /* collectives over dp run beside other tasks */
+  int64_t bucket_bytes;   /* of which so many bytes begin together */
   bool microbatch_first; /* a step's samples go to microbatches first, then to dp's ranks */
 } tsr_lowering;
 
@@ -99,6 +104,7 @@ typedef struct {
   int runs_count;
   tsr_frame *frames;
   int frames_count;
+  const int *readers;  /* per graph value: how many inputs of nodes, outputs of the graph */
   tsr_tensor *tensors; /* per graph value; TSR_SEGMENT_ABSENT where this stage has none */
   int64_t bytes[TSR_SEGMENTS];
   int64_t peak_bytes[TSR_USES]; /* of WORK at its fullest moment, fragmentation apart */
@@ -113,9 +119,10 @@ typedef struct {
   tsr_program **of_stage; /* order->stages of them */
 } tsr_programs;
 
-/* Bytes of private memory that a task needs on the device. */
-typedef int64_t
-tsr_scratch_rule(const tsr_task *task, const tsr_program *program, const void *context);
+/* Bytes of private memory that a task needs on the device; with `output`, those of its first output,
+ * where its op says that the device knows (TSR_FACT_SIZED). */
+typedef int64_t tsr_scratch_rule(
+    const tsr_task *task, const tsr_program *program, bool output, const void *context);
 
 /* Turns each stage's part of a placed graph into a program: local shapes, tasks, units, then
  * offsets (memory.c). Collectives over an axis of size 1, and reshapes, become other names of the
@@ -133,6 +140,9 @@ int64_t tsr_tensor_bytes(const tsr_tensor *tensor);
 bool tsr_op_is_collective(tsr_op op);
 /* How often a step runs a task. */
 int64_t tsr_program_times(const tsr_program *program, int task);
+/* The value whose bytes a task's first output is: it adds to them (TSR_FACT_ADDS), or it is an
+ * all-reduce of what nobody else reads; -1: its output has its own bytes. */
+int tsr_program_in_place(const tsr_program *program, int node);
 /* A node that needs no task: its output is its input's bytes under another name. */
 bool tsr_program_is_alias(const tsr_program *program, int node);
 /* Whether this stage runs a node. */

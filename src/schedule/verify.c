@@ -167,6 +167,19 @@ static void find_moves(tsr_verify *v, tsr_verify_subject *s) {
   }
 }
 
+/* One program by itself; whether the others may rely on it. */
+static bool check_subject(tsr_verify *v, tsr_verify_subject *s) {
+  v->brief = tsr_arena_new();
+  bool sound = tsr_verify_lists(v, s) && tsr_verify_tensors(v, s) && tsr_verify_tasks(v, s);
+  if (sound) {
+    find_moves(v, s);
+    tsr_verify_memory(v, s);
+  }
+  tsr_arena_free(v->brief);
+  s->owner = NULL;
+  return sound;
+}
+
 bool tsr_programs_verify(
     tsr_arena *arena, const tsr_programs *programs, const tsr_verify_mesh *mesh,
     tsr_diags *diags) {
@@ -181,15 +194,8 @@ bool tsr_programs_verify(
   find_transfers(&v);
   if (!find_subjects(&v)) return false;
   bool sound = true;
-  for (int i = 0; i < v.subjects_count && !tsr_verify_is_full(&v); i++) {
-    tsr_verify_subject *s = &v.subjects[i];
-    bool own = tsr_verify_lists(&v, s) && tsr_verify_tensors(&v, s);
-    own = own && tsr_verify_tasks(&v, s);
-    sound = sound && own;
-    if (!own) continue;
-    find_moves(&v, s);
-    tsr_verify_memory(&v, s);
-  }
+  for (int i = 0; i < v.subjects_count && !tsr_verify_is_full(&v); i++)
+    sound = check_subject(&v, &v.subjects[i]) && sound;
   if (sound && !tsr_verify_is_full(&v) && tsr_verify_moves(&v)) tsr_verify_waits(&v);
   return v.found == 0;
 }

@@ -7,13 +7,14 @@
 typedef struct {
   const tsr_program *p;
   int rank;                  /* the lowest that runs it */
-  int *owner;                /* per value: the value whose bytes it names */
+  int *owner;                /* per value: the value whose bytes it names; brief */
   int *part_of;              /* per task */
   int **moves, *moves_count; /* per part: its tasks that deal with other ranks */
 } tsr_verify_subject;
 
 typedef struct {
   tsr_arena *arena;
+  tsr_arena *brief; /* for what the check of one program needs */
   const tsr_programs *programs;
   const tsr_graph *graph;
   const tsr_verify_mesh *mesh;
@@ -74,6 +75,23 @@ int tsr_verify_source(const tsr_verify *v, int node);
 int tsr_verify_target(const tsr_verify *v, int node);
 /* The microbatch that a transfer counts as: what moves once a step, as the first one. */
 int tsr_verify_transfer_microbatch(const tsr_graph *g, int node, int microbatch);
+
+/* A program's memory, cut at every begin and end of a tensor or scratch. */
+typedef struct {
+  int first, end;
+} tsr_verify_cells;
+typedef struct {
+  int64_t base[TSR_SEGMENTS]; /* where a segment begins */
+  int64_t *edges;             /* cell i is bytes edges[i] to before edges[i + 1] */
+  int edges_count;
+  int *place_of;             /* per value: the first of its places, one a slot of its frame */
+  tsr_verify_cells *places;  /* of values that have bytes of their own */
+  tsr_verify_cells *scratch; /* per task */
+} tsr_verify_map;
+tsr_verify_map tsr_verify_map_make(tsr_arena *arena, const tsr_verify_subject *s);
+const char *tsr_verify_cell_address(tsr_verify *v, const tsr_verify_map *map, int cell);
+/* Whether a value is here and no other name of another one. */
+bool tsr_verify_has_bytes(const tsr_verify_subject *s, int value);
 
 /* A program's tasks that deal with other ranks, one after the other through the step. */
 typedef struct {

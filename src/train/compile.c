@@ -1,5 +1,6 @@
 #include "train/compile.h"
 #include "base/tree.h"
+#include "train/sequence.h"
 #include <string.h>
 
 static int64_t batch_of(const tsr_compile_options *o, tsr_compile_purpose purpose) {
@@ -12,18 +13,24 @@ static int64_t batch_of(const tsr_compile_options *o, tsr_compile_purpose purpos
 /* Training's batch units are the recipe's. An evaluation's unit is one sample where the tree allows
  * it, so its loss does not depend on dp either. */
 static tsr_lowering
-lowering_of(const tsr_compile_options *o, tsr_compile_purpose purpose, int64_t batch, bool alone) {
+lowering_of(
+    const tsr_compile_options *o, tsr_compile_purpose purpose, const tsr_graph *g, int64_t batch,
+    bool alone) {
   tsr_lowering l = {.microbatches = 1, .batch_units = 1};
   for (int a = 0; a < TSR_AXES; a++) l.size[a] = o->parallel->size[a];
+  l.sequence_units = g->units.sequence / l.size[TSR_CP];
+  l.zigzag = o->config->device.cp_layout == TSR_CP_ZIGZAG;
   l.tp_units = o->tp_units / l.size[TSR_TP];
   if (purpose == TSR_COMPILE_TRAIN) {
     l.microbatches = o->parallel->microbatches;
     l.batch_units = o->batch_units / (l.size[TSR_DP] * l.microbatches);
+    l.overlap = o->config->schedule.all_reduce_overlap;
+    l.bucket_bytes = o->config->schedule.bucket_size;
     l.microbatch_first = o->config->zero.stage >= 2 && l.size[TSR_DP] > 1;
   } else if (alone) {
     l.batch_units = o->batch_units >= l.size[TSR_DP] ? o->batch_units / l.size[TSR_DP] : 1;
   } else if (
-      purpose == TSR_COMPILE_EVALUATE && tsr_tree_is_subtree(batch, batch / l.size[TSR_DP])) {
+      purpose == TSR_COMPILE_EVALUATE && l.size[TSR_CP] == 1 && tsr_tree_is_subtree(batch, batch / l.size[TSR_DP])) {
     l.batch_units = batch / l.size[TSR_DP];
   }
   return l;
@@ -53,28 +60,6 @@ static void keep_only_loss(tsr_graph *g) {
   g->outputs_count = kept;
 }
 
-/* The recipe's units of a sample's positions; with sequence parallelism at least one a tp rank. */
-static int64_t sequence_units(const tsr_compile_options *o) {
-  int64_t given = o->config->numerics.units_sequence, tp = o->parallel->size[TSR_TP];
-  return given ? given : o->config->device.enable_sp ? tp : 1;
-}
-
-static bool check_sequence(const tsr_compile_options *o, int64_t sequence, tsr_diags *diags) {
-  int64_t units = sequence_units(o), tp = o->parallel->size[TSR_TP];
-  if (units <= 1 || sequence <= 0) return true;
-  tsr_place place = tsr_config_place(o->config, "numerics.units.sequence");
-  if (!place.file) place = tsr_config_place(o->config, "device_config.enable_sp");
-  if (sequence % units)
-    return tsr_diag_error(
-        diags, place, "%lld sequence units do not divide sequence_length %lld", (long long)units,
-        (long long)sequence);
-  if (!o->config->device.enable_sp || (units % tp == 0 && tsr_tree_is_subtree(units, units / tp)))
-    return true;
-  return tsr_diag_error(
-      diags, place, "%lld sequence units cannot be split over tp = %lld ranks", (long long)units,
-      (long long)tp);
-}
-
 /* Keys that are read and change nothing here are said, so that no key is silent. */
 static void warn_without_effect(const tsr_config *c, tsr_diags *diags) {
   static const struct {
@@ -91,10 +76,6 @@ static void warn_without_effect(const tsr_config *c, tsr_diags *diags) {
     const char *name = strrchr(keys[i].key, '.') + 1;
     if (place.file) tsr_diag_warning(diags, place, "'%s' has no effect: %s", name, keys[i].why);
   }
-  if (c->numerics.policy == TSR_NUMERICS_FAST)
-    tsr_diag_note(
-        diags, tsr_config_place(c, "numerics.policy"),
-        "'fast' runs as 'deterministic' does: sums are always in the recipe's order");
 }
 
 /* Training runs in the configuration's order, everything else forward alone. */
@@ -116,6 +97,7 @@ placing_of(const tsr_compile_options *o, const tsr_lowering *l, const tsr_graph 
   for (int a = 0; a < TSR_AXES; a++) p.size[a] = o->parallel->size[a];
   p.units[TSR_DP] = l->batch_units * l->microbatches * l->size[TSR_DP];
   p.units[TSR_TP] = o->tp_units;
+  p.units[TSR_CP] = g->units.sequence > 1 ? g->units.sequence : 1;
   p.sequence_units = g->units.sequence;
   p.sequence_parallel = o->config->device.enable_sp;
   p.zero = (int)o->config->zero.stage;
@@ -132,12 +114,14 @@ static bool read_model(
   model.training = purpose == TSR_COMPILE_TRAIN;
   model.loss = purpose != TSR_COMPILE_GENERATE;
   model.units =
-      (tsr_units){.batch = o->batch_units, .sequence = sequence_units(o), .tp = o->tp_units};
+      (tsr_units){.batch = o->batch_units, .sequence = tsr_sequence_units(o->config, o->parallel), .tp = o->tp_units};
   model.graphs_folder = o->graphs_folder;
   if (!tsr_model_read(arena, o->config, &model, &ret->model, diags)) return false;
   ret->graph = ret->model->graph;
   ret->has_logits = tsr_graph_find_output(ret->graph, "logits") >= 0;
-  return check_sequence(o, ret->model->sequence, diags);
+  return tsr_sequence_check(
+      o->config, o->parallel, o->batch_units, ret->model->sequence, &ret->graph->units.sequence,
+      diags);
 }
 
 static tsr_graph *add_training(const tsr_compile_options *o, tsr_graph *g) {
@@ -169,7 +153,7 @@ bool tsr_compile(
   if (training) ret->graph = add_training(o, ret->graph);
   if (!tsr_pass_stages(ret->graph, &ret->cut, diags)) return false;
   if (order->splits_backward) tsr_pass_weights(ret->graph);
-  tsr_lowering lowering = lowering_of(o, purpose, ret->batch, alone);
+  tsr_lowering lowering = lowering_of(o, purpose, ret->graph, ret->batch, alone);
   tsr_placing placing = placing_of(o, &lowering, ret->graph);
   if (!tsr_pass_placement(ret->graph, &placing, &ret->placed, diags)) return false;
   ret->programs = tsr_programs_make(ret->placed, &lowering, order, o->scratch, o->scratch_context);

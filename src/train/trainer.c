@@ -14,6 +14,7 @@ typedef struct {
   tsr_progress progress;
   tsr_diags *diags;
   int64_t step, samples; /* samples of a step */
+  int64_t steps;         /* to train: the curve's, or fewer */
   double loss, norm, lr;
 } trainer;
 
@@ -144,8 +145,7 @@ static bool report_step(trainer *t, double seconds) {
   double rate = seconds > 0 ? (double)(t->samples * each) / seconds : 0;
   tsr_metrics_step line = {t->step, t->loss,      t->norm, t->lr, t->step * t->samples * each,
                            rate,    seconds * 1e3};
-  tsr_progress_state state = {t->step, t->curve.total_steps, t->loss, t->lr, t->norm, rate, -1,
-                              !text};
+  tsr_progress_state state = {t->step, t->steps, t->loss, t->lr, t->norm, rate, -1, !text};
   tsr_progress_show(&t->progress, state, now());
   return tsr_metrics_write_step(t->o->metrics, &line, t->diags);
 }
@@ -154,19 +154,19 @@ static bool is_due(int64_t every, int64_t step) { return every > 0 && step % eve
 
 static bool run_loop(trainer *t, int *ret_signal) {
   const tsr_config_training *c = &t->o->config->training;
-  while (t->step < t->curve.total_steps && !*t->o->stop) {
+  while (t->step < t->steps && !*t->o->stop) {
     double start = now();
     run_step(t);
     if (!report_step(t, now() - start)) return false;
     if (!isfinite(t->loss))
       return tsr_diag_failure(
           t->diags, TSR_NOWHERE, "step %lld: the loss is %g", (long long)t->step, t->loss);
-    bool last = t->step == t->curve.total_steps;
+    bool last = t->step == t->steps;
     if (t->eval && (is_due(c->eval_every, t->step) || last) && !report_evaluation(t)) return false;
     if (t->generate && (is_due(c->sample_every, t->step) || last) && !report_sample(t))
       return false;
   }
-  *ret_signal = t->step < t->curve.total_steps ? (int)*t->o->stop : 0;
+  *ret_signal = t->step < t->steps ? (int)*t->o->stop : 0;
   return true;
 }
 
@@ -225,6 +225,26 @@ static bool write_end(trainer *t) {
   return tsr_metrics_write_end(t->o->metrics, t->step, t->loss, sha, t->diags);
 }
 
+/* Makes the recorder, and ends the run behind what it records. */
+static bool start_recording(trainer *t) {
+  tsr_recording *r = t->o->recording;
+  if (!r) return true;
+  t->steps = r->first_step + r->steps;
+  if (t->steps > t->curve.total_steps) {
+    tsr_diag_error(
+        t->diags, tsr_config_place(t->o->config, "training_config.max_steps"),
+        "the run has %lld step%s; %lld to warm up and %d that are recorded are %lld",
+        (long long)t->curve.total_steps, t->curve.total_steps == 1 ? "" : "s",
+        (long long)r->first_step, r->steps, (long long)t->steps);
+    if (t->curve.total_steps > r->first_step)
+      tsr_diag_hint(
+          t->diags, "--steps %lld would do", (long long)(t->curve.total_steps - r->first_step));
+    return false;
+  }
+  r->recorder = tsr_bound_record(t->o->arena, t->train, r->first_step, r->steps, r->events);
+  return true;
+}
+
 bool tsr_train(
     const tsr_trainer_options *o, const tsr_compiled *training, const tsr_compiled *evaluation,
     const tsr_compiled *generation, int *ret_signal, tsr_diags *diags) {
@@ -249,13 +269,14 @@ bool tsr_train(
   t.generate = generation ? bound[generate_at] : NULL;
   t.samples = training->batch * training->programs.order->microbatches;
   t.curve = curve_of(o->config, steps_of(&t));
+  t.steps = t.curve.total_steps;
   if (!o->quiet && t.curve.total_steps < o->config->training.max_steps)
     printf(
         "steps: %lld, not max_steps %lld: num_epochs %lld of the data are over then\n",
         (long long)t.curve.total_steps, (long long)o->config->training.max_steps,
         (long long)o->config->training.num_epochs);
   t.progress = tsr_progress_start(stdout, o->quiet, o->config->training.log_every, 0, now());
-  bool ok = write_start(&t) && run_loop(&t, ret_signal) && write_end(&t);
+  bool ok = start_recording(&t) && write_start(&t) && run_loop(&t, ret_signal) && write_end(&t);
   tsr_progress_clear(&t.progress);
   tsr_worker_close(worker);
   return ok;

@@ -3,9 +3,18 @@
 #define TSR_TRAIN_TRAINER_H
 #include "report/metrics.h"
 #include "report/progress.h"
+#include "run/recorder.h"
 #include "train/compile.h"
 #include "train/source.h"
 #include <signal.h>
+
+/* A run that ends with the last of some recorded steps. */
+typedef struct {
+  int64_t first_step;
+  int steps;
+  int64_t events;         /* room for so many */
+  tsr_recorder *recorder; /* made by tsr_train; can be read after it */
+} tsr_recording;
 
 typedef struct {
   tsr_arena *arena;
@@ -19,6 +28,7 @@ typedef struct {
   tsr_metrics *metrics;
   const char *mesh_text;       /* "dp=2 tp=2", for the metrics */
   volatile sig_atomic_t *stop; /* a signal's number ends the run after the step */
+  tsr_recording *recording;    /* NULL: none */
 } tsr_trainer_options;
 
 /* Evaluation and generation may be NULL. Returns false on failure; `ret_signal` is the signal that

@@ -71,7 +71,7 @@ static void bench_tokens(const tsr_kernels *k) {
   if (!scratch) exit(1);
   GB("embedding backward", N + 4096 * WIDTH, {
     k->embedding_sort(scratch, tokens, ROWS, 0, 4096);
-    k->embedding_backward(logits, out, scratch, 0, ROWS, WIDTH, 0, 4096, 8, 0, 4096);
+    k->embedding_backward(logits, out, NULL, scratch, 0, ROWS, WIDTH, 0, 4096, 8, 0, 4096);
   });
   free(scratch);
   GB("softmax_stats", LOGITS,

@@ -57,7 +57,7 @@ static void check_backward(const tsr_kernels *k, int64_t R, int64_t C, int64_t V
   output scratch = output_new((bytes + 3) / 4), dtable = output_new(rows * C);
   k->embedding_sort(scratch.pass[0], tokens, R, v_begin, v_end);
   RUN(rows, k->embedding_backward(
-                dtable.pass[pass], dout, scratch.pass[0], begin % 2, R, C, v_begin, v_end, units,
+                dtable.pass[pass], dout, NULL, scratch.pass[0], begin % 2, R, C, v_begin, v_end, units,
                 begin, end));
   CHECK_OUTPUT(dtable, want, 0, 0);
   CHECK(guard_intact(scratch.pass[0] - GUARD) && guard_intact(scratch.pass[0] + scratch.n));

@@ -50,39 +50,46 @@ static void test_values(tsr_arena *arena) {
   CHECK(m->links[1].bandwidth == 10 && m->links[1].latency == 5);
 }
 
+static double
+task(const tsr_machine *m, const char *op, tsr_machine_dtype dtype, double flops, double bytes) {
+  return tsr_machine_task_seconds(m, op, dtype, (tsr_machine_work){flops, bytes, 4});
+}
+
 static void test_tasks(tsr_arena *arena) {
   tsr_machine *m = small_machine(arena, "");
-  CHECK(tsr_machine_task_seconds(m, "linear", TSR_MACHINE_F32, 100, 1) == 100 / 50. + 1);
-  CHECK(tsr_machine_task_seconds(m, "linear", TSR_MACHINE_BF16, 100, 5) == 5 / 5. + 1);
-  CHECK(tsr_machine_task_seconds(m, "linear", TSR_MACHINE_BF16, 1000, 5) == 1000 / 500. + 1);
-  CHECK(tsr_machine_task_seconds(m, "linear", TSR_MACHINE_FP16, 100, 1) == 100 / 50. + 1);
-  CHECK(tsr_machine_task_seconds(m, "linear_dw", TSR_MACHINE_F32, 100, 1) == 100 / 50. + 1);
-  CHECK(tsr_machine_task_seconds(m, "matmul", TSR_MACHINE_TF32, 100, 1) == 100 / 50. + 1);
-  CHECK(tsr_machine_task_seconds(m, "attention", TSR_MACHINE_BF16, 1000, 5) == 1000 / 250. + 1);
-  CHECK(tsr_machine_task_seconds(m, "attention_dx", TSR_MACHINE_F32, 100, 1) == 100 / 25. + 1);
-  CHECK(tsr_machine_task_seconds(m, "gelu", TSR_MACHINE_BF16, 1000, 1) == 1000 / 100. + 1);
-  CHECK(tsr_machine_task_seconds(m, "reshape", TSR_MACHINE_F32, 0, 50) == 50 / 5. + 1);
+  CHECK(task(m, "linear", TSR_MACHINE_F32, 100, 1) == 100 / 50. + 1);
+  CHECK(task(m, "linear", TSR_MACHINE_BF16, 100, 5) == 5 / 5. + 1);
+  CHECK(task(m, "linear", TSR_MACHINE_BF16, 1000, 5) == 1000 / 500. + 1);
+  CHECK(task(m, "linear", TSR_MACHINE_FP16, 100, 1) == 100 / 50. + 1);
+  CHECK(task(m, "linear_dw", TSR_MACHINE_F32, 100, 1) == 100 / 50. + 1);
+  CHECK(task(m, "matmul", TSR_MACHINE_TF32, 100, 1) == 100 / 50. + 1);
+  CHECK(task(m, "attention", TSR_MACHINE_BF16, 1000, 5) == 1000 / 250. + 1);
+  CHECK(task(m, "attention_dx", TSR_MACHINE_F32, 100, 1) == 100 / 25. + 1);
+  CHECK(task(m, "gelu", TSR_MACHINE_BF16, 1000, 1) == 1000 / 100. + 1);
+  CHECK(task(m, "reshape", TSR_MACHINE_F32, 0, 50) == 50 / 5. + 1);
 
   m = small_machine(
       arena, "rates:\n"
              "  linear: {flops: 200FLOP/s}\n"
              "  linear.bf16: {overhead: 0}\n"
+             "  add: {flops: 10, bytes: 100B/s, call: 250ms}\n"
              "  gelu: {bytes: 100B/s, overhead: 500ms}\n");
-  CHECK_INT(m->rates_count, 3);
-  CHECK(tsr_machine_task_seconds(m, "linear", TSR_MACHINE_F32, 100, 1) == 100 / 200. + 1);
-  CHECK(tsr_machine_task_seconds(m, "linear", TSR_MACHINE_FP16, 100, 1) == 100 / 200. + 1);
-  CHECK(tsr_machine_task_seconds(m, "linear", TSR_MACHINE_BF16, 1000, 5) == 1000 / 500.);
-  CHECK(tsr_machine_task_seconds(m, "linear_dx", TSR_MACHINE_F32, 100, 1) == 100 / 50. + 1);
-  CHECK(tsr_machine_task_seconds(m, "gelu", TSR_MACHINE_F32, 50, 200) == 200 / 100. + 0.5);
+  CHECK_INT(m->rates_count, 4);
+  CHECK(task(m, "linear", TSR_MACHINE_F32, 100, 1) == 100 / 200. + 1);
+  CHECK(task(m, "linear", TSR_MACHINE_FP16, 100, 1) == 100 / 200. + 1);
+  CHECK(task(m, "linear", TSR_MACHINE_BF16, 1000, 5) == 0);
+  CHECK(task(m, "add", TSR_MACHINE_F32, 100, 50) == 100 / 10. + 50 / 100. + 4 * 0.25 + 1);
+  CHECK(task(m, "linear_dx", TSR_MACHINE_F32, 100, 1) == 100 / 50. + 1);
+  CHECK(task(m, "gelu", TSR_MACHINE_F32, 50, 200) == 200 / 100. + 0.5);
 
   tsr_machine_rate rate = {.op = "linear", .dtype = TSR_MACHINE_EVERY_DTYPE, .overhead = 0};
   rate.flops = 400;
   tsr_machine_set_rate(arena, m, &rate);
   rate.op = "matmul";
   tsr_machine_set_rate(arena, m, &rate);
-  CHECK_INT(m->rates_count, 4);
-  CHECK(tsr_machine_task_seconds(m, "linear", TSR_MACHINE_F32, 100, 1) == 100 / 400.);
-  CHECK(tsr_machine_task_seconds(m, "matmul", TSR_MACHINE_F32, 100, 1) == 100 / 400.);
+  CHECK_INT(m->rates_count, 5);
+  CHECK(task(m, "linear", TSR_MACHINE_F32, 100, 1) == 100 / 400.);
+  CHECK(task(m, "matmul", TSR_MACHINE_F32, 100, 1) == 100 / 400.);
 }
 
 static void test_levels(tsr_arena *arena) {
@@ -190,6 +197,7 @@ static tsr_machine random_machine(tsr_arena *arena) {
   for (int t = 0; t < TSR_MACHINE_DTYPES; t++)
     if (t == 0 || random_below(2)) m.flops[t] = random_positive(random_below(2) ? 1e15 : 1e300);
   m.overhead = random_below(3) ? random_positive(1e-3) : 0;
+  m.threads = random_below(3);
   m.efficiency_products = random_positive(1);
   m.efficiency_attention = random_positive(1);
   m.efficiency_memory = 1;
@@ -208,6 +216,7 @@ static tsr_machine random_machine(tsr_arena *arena) {
     rate.dtype = random_below(TSR_MACHINE_DTYPES + 1) - 1;
     rate.flops = random_positive(1e15);
     if (random_below(2)) rate.bytes = random_positive(1e13);
+    if (random_below(2)) rate.call = random_positive(1e-3);
     if (random_below(2)) rate.overhead = random_positive(1e-3);
     tsr_machine_set_rate(arena, &m, &rate);
   }
@@ -216,8 +225,8 @@ static tsr_machine random_machine(tsr_arena *arena) {
 
 static bool same_machine(const tsr_machine *a, const tsr_machine *b) {
   bool same = !strcmp(a->name, b->name) && !strcmp(a->doc, b->doc) && a->memory == b->memory &&
-              a->memory_bandwidth == b->memory_bandwidth && a->overhead == b->overhead &&
-              !memcmp(a->flops, b->flops, sizeof a->flops) &&
+              a->memory_bandwidth == b->memory_bandwidth && a->threads == b->threads &&
+              a->overhead == b->overhead && !memcmp(a->flops, b->flops, sizeof a->flops) &&
               a->efficiency_products == b->efficiency_products &&
               a->efficiency_attention == b->efficiency_attention &&
               a->efficiency_memory == b->efficiency_memory && a->links_count == b->links_count &&
@@ -230,7 +239,7 @@ static bool same_machine(const tsr_machine *a, const tsr_machine *b) {
   for (int i = 0; same && i < a->rates_count; i++) {
     const tsr_machine_rate *x = &a->rates[i], *y = &b->rates[i];
     same = !strcmp(x->op, y->op) && x->dtype == y->dtype && x->flops == y->flops &&
-           x->bytes == y->bytes && x->overhead == y->overhead;
+           x->bytes == y->bytes && x->call == y->call && x->overhead == y->overhead;
   }
   return same;
 }
@@ -262,6 +271,47 @@ static double seconds(const tsr_machine *m, int kind, double bytes, int64_t n, i
       m, (tsr_machine_collective)kind, bytes, GROUP(n, stride), NULL);
 }
 
+/* What a group's members send over all levels is what the field's formulas say, however many levels
+ * they lie in; and only what leaves a block goes over the next level. */
+static void test_bytes(tsr_arena *arena) {
+  tsr_machine *m = small_machine(arena, "");
+  double sent[TSR_MACHINE_LINKS_MAX];
+  tsr_machine_collective_bytes(m, TSR_MACHINE_ALL_REDUCE, 100, GROUP(4, 1), sent);
+  CHECK(sent[0] == 150 && sent[1] == 0);
+  tsr_machine_collective_bytes(m, TSR_MACHINE_ALL_REDUCE, 100, GROUP(8, 1), sent);
+  CHECK(sent[0] == 150 && sent[1] == 25);
+  tsr_machine_collective_bytes(m, TSR_MACHINE_ALL_REDUCE, 100, GROUP(4, 4), sent);
+  CHECK(sent[0] == 0 && sent[1] == 150);
+  tsr_machine_collective_bytes(m, TSR_MACHINE_ALL_GATHER, 10, GROUP(8, 1), sent);
+  CHECK(sent[0] == 60 && sent[1] == 10);
+  tsr_machine_collective_bytes(m, TSR_MACHINE_REDUCE_SCATTER, 80, GROUP(8, 1), sent);
+  CHECK(sent[0] == 60 && sent[1] == 10);
+  tsr_machine_collective_bytes(m, TSR_MACHINE_ALL_TO_ALL, 80, GROUP(8, 1), sent);
+  CHECK(sent[0] == 30 && sent[1] == 40);
+  tsr_machine_collective_bytes(m, TSR_MACHINE_SEND, 80, GROUP(2, 4), sent);
+  CHECK(sent[0] == 0 && sent[1] == 80);
+  tsr_machine_collective_bytes(m, TSR_MACHINE_SEND, 80, GROUP(1, 4), sent);
+  CHECK(sent[0] == 0 && sent[1] == 0);
+}
+
+/* A host whose threads do all ranks' work: collectives are work too, and may have rates. */
+static void test_threads(tsr_arena *arena, tsr_diags *diags) {
+  static const char host[] =
+      "name: host\n"
+      "device: {memory: 1KiB, memory_bandwidth: 10, flops: {f32: 100}, threads: 3}\n"
+      "rates: {all_reduce: {bytes: 4, call: 1s}}\n";
+  tsr_machine *m = parse(arena, host, diags);
+  CHECK_STR(printed_diags(arena, diags), "");
+  CHECK_INT(m->threads, 3);
+  CHECK(task(m, "all_reduce", TSR_MACHINE_F32, 9, 8) == 2 + 4);
+  tsr_text text = {0};
+  tsr_machine_print(m, &text);
+  CHECK(strstr(
+      text.data, "  host        its 3 threads do the work of all ranks, one task after "
+                 "another\n"));
+  tsr_text_free(&text);
+}
+
 /* More bytes, more members and farther members never take less. Counts are powers of two: an uneven
  * group may well take longer than a bigger even one. */
 static void test_monotony(void) {
@@ -278,10 +328,10 @@ static void test_monotony(void) {
       CHECK(seconds(&m, kind, bytes, n, 2 * stride) >= limit);
     }
     double flops = random_positive(1e12), work = random_positive(1e9);
-    double task = tsr_machine_task_seconds(&m, "linear", TSR_MACHINE_BF16, flops, work);
-    CHECK(task > 0 && isfinite(task));
-    CHECK(tsr_machine_task_seconds(&m, "linear", TSR_MACHINE_BF16, flops * 2, work) >= task);
-    CHECK(tsr_machine_task_seconds(&m, "linear", TSR_MACHINE_BF16, flops, work * 2) >= task);
+    double taken = task(&m, "linear", TSR_MACHINE_BF16, flops, work);
+    CHECK(taken > 0 && isfinite(taken));
+    CHECK(task(&m, "linear", TSR_MACHINE_BF16, flops * 2, work) >= taken);
+    CHECK(task(&m, "linear", TSR_MACHINE_BF16, flops, work * 2) >= taken);
   }
   tsr_arena_free(arena);
 }
@@ -317,7 +367,7 @@ static void test_shipped(tsr_arena *arena) {
   CHECK_NEAR(eight, 2 * (1e9 * 7 / 8 / 360e9 + 7 * 2e-6), 1e-12);
   double far =
       tsr_machine_collective_seconds(h100, TSR_MACHINE_ALL_REDUCE, 1e9, GROUP(8, 8), &path);
-  CHECK_STR(path, "infiniband");
+  CHECK_STR(path, "ib");
   CHECK(far > 5 * eight);
   tsr_text text = {0};
   tsr_machine_print(h100, &text);
@@ -328,7 +378,7 @@ static void test_shipped(tsr_arena *arena) {
       "  compute     f32 67TFLOP/s, tf32 494.7TFLOP/s, bf16 989.4TFLOP/s, fp16 989.4TFLOP/s\n"
       "  efficiency  products 0.7, attention 0.5, memory 0.85; a task's overhead 3us\n"
       "  link        nvlink: 8 devices, 450GB/s each way, 2us, efficiency 0.8\n"
-      "  link        infiniband: any number of devices, 50GB/s each way, 5us, efficiency 0.9\n");
+      "  link        ib: any number of devices, 50GB/s each way, 5us, efficiency 0.9\n");
   tsr_text_free(&text);
 }
 
@@ -451,6 +501,14 @@ static void test_device_errors(tsr_arena *arena) {
       "      |       ^\n");
 }
 
+static void test_threads_errors(tsr_arena *arena) {
+  CHECK_STR(
+      complain(arena, "overhead: 1", "threads: 0"),
+      "m.yaml:7:12: error: 'threads' must be an integer from 1 to 65536, found the integer 0\n"
+      "    7 |   threads: 0\n"
+      "      |            ^\n");
+}
+
 static void test_unit_errors(tsr_arena *arena) {
   CHECK_STR(
       complain(arena, "1KiB", "3.35GHz"),
@@ -557,7 +615,7 @@ static void test_rate_errors(tsr_arena *arena) {
       "m.yaml:9:9: error: the rate has no flops\n"
       "    9 | rates: {linear: {}}\n"
       "      |         ^~~~~~\n"
-      "      = such as flops: 41TFLOP/s, or bytes, or overhead\n");
+      "      = such as flops: 41TFLOP/s, or bytes, call or overhead\n");
 }
 
 static void test_whole_errors(tsr_arena *arena, tsr_diags *diags) {
@@ -626,12 +684,15 @@ int main(void) {
   test_tasks(arena);
   test_levels(arena);
   test_collectives(arena);
+  test_bytes(arena);
+  test_threads(arena, diags);
   test_round_trip();
   test_monotony();
   test_shipped(arena);
   test_find(arena, diags);
   test_write(arena);
   test_device_errors(arena);
+  test_threads_errors(arena);
   test_unit_errors(arena);
   test_link_errors(arena);
   test_rate_errors(arena);

@@ -131,11 +131,11 @@ void harness_calls(tsr_graph *g, const char *text) { each(g, text, harness_call)
 
 /* ---- mesh and program ---- */
 
-tsr_parallel harness_parallel(int pp, int dp, int tp) {
-  int axes[] = {TSR_PP, TSR_DP, TSR_TP}, sizes[] = {pp ? pp : 1, dp, tp};
-  tsr_parallel p = {.ranks = 1, .ndim = 3, .fsdp_size = 1};
+tsr_parallel harness_parallel(int pp, int dp, int cp, int tp) {
+  int axes[] = {TSR_PP, TSR_DP, TSR_CP, TSR_TP}, sizes[] = {pp ? pp : 1, dp, cp ? cp : 1, tp};
+  tsr_parallel p = {.ranks = 1, .ndim = 4, .fsdp_size = 1};
   for (int a = 0; a < TSR_AXES; a++) p.size[a] = 1;
-  for (int d = 2; d >= 0; d--) {
+  for (int d = 3; d >= 0; d--) {
     p.axis_of_dim[d] = axes[d];
     p.size[axes[d]] = sizes[d];
     p.enabled[axes[d]] = true;
@@ -169,7 +169,7 @@ static tsr_cut even_cut(const tsr_graph *g, int stages) {
 }
 
 bool harness_compile(tsr_graph *g, const harness_options *o, harness *ret, tsr_diags *diags) {
-  *ret = (harness){.options = *o, .graph = g, .parallel = harness_parallel(o->pp, o->dp, o->tp)};
+  *ret = (harness){.options = *o, .graph = g, .parallel = harness_parallel(o->pp, o->dp, o->cp, o->tp)};
   int stages = o->pp ? o->pp : 1, chunks = o->chunks ? o->chunks : 1;
   tsr_order_kind kind = o->pp > 1 ? o->order : TSR_ORDER_1F1B;
   ret->cpu = (tsr_cpu_context){tsr_kernels_get(NULL), o->threads};
@@ -191,15 +191,20 @@ bool harness_compile(tsr_graph *g, const harness_options *o, harness *ret, tsr_d
   placing.units[TSR_DP] = o->batch_units;
   placing.units[TSR_TP] = o->tp_units;
   placing.sequence_units = o->sequence_units;
+  placing.units[TSR_CP] = o->sequence_units ? o->sequence_units : 1;
   placing.sequence_parallel = o->sequence_parallel;
   placing.zero = o->zero;
   placing.zero_groups = o->zero_groups;
   if (!tsr_pass_placement(g, &placing, &ret->placed, diags)) return false;
   tsr_lowering lowering = {.microbatches = o->microbatches};
   lowering.microbatch_first = o->zero >= 2;
+  lowering.overlap = o->overlap;
+  lowering.bucket_bytes = 2000;
   for (int a = 0; a < TSR_AXES; a++) lowering.size[a] = ret->parallel.size[a];
   lowering.batch_units = o->batch_units / (o->dp * o->microbatches);
   lowering.tp_units = o->tp_units / o->tp;
+  lowering.sequence_units = o->sequence_units / (o->cp ? o->cp : 1);
+  lowering.zigzag = o->zigzag;
   ret->programs = tsr_programs_make(ret->placed, &lowering, order, tsr_cpu_scratch, &ret->cpu);
   return true;
 }

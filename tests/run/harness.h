@@ -22,15 +22,18 @@ void harness_params(tsr_graph *g, const char *text);
 void harness_calls(tsr_graph *g, const char *text);
 int harness_find(const tsr_graph *g, const char *name);
 
-/* A mesh of pp × dp × tp ranks, row-major, pp outermost; 0 counts as 1. */
-tsr_parallel harness_parallel(int pp, int dp, int tp);
+/* A mesh of pp × dp × cp × tp ranks, row-major, pp outermost; 0 counts as 1. */
+tsr_parallel harness_parallel(int pp, int dp, int cp, int tp);
 
 typedef struct {
   int dp, tp, threads;
+  int cp;
+  bool zigzag;
   int pp, chunks;        /* 0: 1. The forward nodes are cut into runs of equal number */
   tsr_order_kind order;  /* of a pipeline */
   int zero, zero_groups; /* ZeRO's stage; groups of dp that each shard for themselves */
   tsr_recomputing recompute;
+  bool overlap;
   int64_t microbatches, batch_units, tp_units;
   int64_t sequence_units; /* 0: positions are not split */
   bool sequence_parallel;

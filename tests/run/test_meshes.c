@@ -160,8 +160,8 @@ static void compare(const recipe *r, const trace *want, harness_options o) {
   bool same = got.count == want->count &&
               !memcmp(got.data, want->data, sizeof *got.data * (size_t)got.count);
   CHECK_AT(
-      same, "%s, dp %d tp %d pp %d %s, zero %d, %d threads, %d microbatches%s: %s", r->name, o.dp,
-      o.tp, o.pp, o.pp ? tsr_order_name(o.order) : "", o.zero, o.threads, (int)o.microbatches,
+      same, "%s, dp %d tp %d cp %d%s pp %d %s, zero %d, %d threads, %d microbatches%s: %s", r->name, o.dp,
+      o.tp, o.cp, o.zigzag ? " zigzag" : "", o.pp, o.pp ? tsr_order_name(o.order) : "", o.zero, o.threads, (int)o.microbatches,
       o.sequence_parallel ? ", sequence parallel" : "", first_difference(arena, r, want, &got));
   tsr_arena_free(arena);
 }
@@ -215,7 +215,7 @@ static void run_sharded(const recipe *r) {
   tsr_arena *arena = tsr_arena_new();
   trace want =
       train(arena, r, (harness_options){.dp = 1, .tp = 1, .threads = 1, .microbatches = 1});
-  for (int zero = 1; zero <= 3; zero++)
+  for (int zero = 0; zero <= 3; zero++)
     for (size_t k = 0; k < sizeof meshes / sizeof *meshes; k++)
       for (int microbatches = 1; microbatches <= 4; microbatches *= 2) {
         if (r->batch_units % (meshes[k][1] * microbatches)) continue;
@@ -225,11 +225,40 @@ static void run_sharded(const recipe *r) {
         o.microbatches = microbatches;
         o.zero = zero;
         compare(r, &want, o);
+        o.overlap = true;
+        compare(r, &want, o);
         o.recompute = (tsr_recomputing){TSR_RECOMPUTE_BLOCKS, 1};
         if (zero == 3) compare(r, &want, o);
         o.zero_groups = 2;
         if (o.dp == 4) compare(r, &want, o);
       }
+  tsr_arena_free(arena);
+}
+
+/* Positions split over cp, in both layouts; the layout is part of the recipe. */
+static void run_contexts(const recipe *r) {
+  static const int meshes[][4] = {/* pp, dp, cp, tp */ {1, 1, 1, 1}, {1, 1, 2, 1}, {1, 2, 2, 1},
+                                  {1, 1, 2, 2},        {2, 1, 2, 1}, {1, 2, 1, 2}};
+  tsr_arena *arena = tsr_arena_new();
+  for (int zigzag = 0; zigzag < 2; zigzag++) {
+    harness_options one = {.dp = 1, .tp = 1, .threads = 1, .microbatches = 1, .zigzag = zigzag};
+    trace want = train(arena, r, one);
+    for (size_t k = 0; k < sizeof meshes / sizeof *meshes; k++) {
+      harness_options o = {.pp = meshes[k][0], .dp = meshes[k][1], .cp = meshes[k][2]};
+      o.tp = meshes[k][3];
+      o.zigzag = zigzag;
+      o.threads = 1 + (int)k % 2;
+      o.order = TSR_ORDER_1F1B;
+      o.microbatches = r->batch_units / o.dp; /* one unit of the batch each */
+      compare(r, &want, o);
+      o.zero = 3;
+      o.recompute = (tsr_recomputing){TSR_RECOMPUTE_BLOCKS, 1};
+      compare(r, &want, o);
+      o.zero = 0;
+      o.sequence_parallel = !zigzag && o.tp > 1;
+      if (o.sequence_parallel) compare(r, &want, o);
+    }
+  }
   tsr_arena_free(arena);
 }
 
@@ -294,6 +323,8 @@ int main(void) {
   run_sharded(&(recipe){"gpt2", &gpt2, 16, 6, 8, 0, adamw});
   run_sharded(&(recipe){"llama by sequence", &llama, 16, 12, 8, 4, amsgrad});
   run_sharded(&(recipe){"mlp", &mlp, 16, 1, 8, 0, sgd});
+  run_contexts(&(recipe){"gpt2", &gpt2, 16, 8, 8, 4, adamw});
+  run_contexts(&(recipe){"llama", &llama, 16, 16, 8, 8, adamw});
   recipe odd = {"gpt2 in 12 units", &gpt2, 12, 6, 12, 0, adamw};
   run_recipe(&odd, odd_meshes, odd_accumulations);
   run_recipe(&odd, four, thirds);

@@ -24,8 +24,10 @@ static int64_t round_up(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 static int owner(const tsr_program *p, int value) {
   for (;;) {
     int node = p->graph->values[value].node;
-    if (node < 0 || !tsr_program_is_alias(p, node)) return value;
-    value = p->graph->nodes[node].inputs[0];
+    bool here = node >= 0 && tsr_program_has_node(p, node);
+    int in_place = here ? tsr_program_in_place(p, node) : -1;
+    if (in_place < 0 && (!here || !tsr_program_is_alias(p, node))) return value;
+    value = in_place >= 0 ? in_place : p->graph->nodes[node].inputs[0];
   }
 }
 
@@ -44,7 +46,8 @@ write_tensor(unrolled *u, const tsr_task *t, const tsr_tensor *x, int64_t now, i
   int64_t bytes = round_up(tsr_tensor_bytes(x));
   if (t->op == TSR_OP_ACCUMULATE) bytes *= tsr_tree_depth(u->p->lowering.microbatches);
   CHECK(offset + bytes <= u->p->bytes[TSR_SEGMENT_WORK]);
-  int *at = newest(u, x->value, microbatch);
+  int *at = newest(u, owner(u->p, x->value), microbatch);
+  if (owner(u->p, x->value) != x->value) return; /* the bytes that it read */
   if (t->op == TSR_OP_ACCUMULATE && *at >= 0) { /* the same bytes, added to */
     u->spans[*at].last = now;
     return;
@@ -89,7 +92,8 @@ static unrolled unroll(tsr_arena *arena, const tsr_program *p) {
   for (int64_t i = 0; i < entries; i++) u.newest[i] = -1;
   for (int r = 0; r < p->runs_count; r++)
     for (int i = p->parts[p->runs[r].part].begin; i < p->parts[p->runs[r].part].end; i++)
-      run_task(&u, &p->tasks[i], now++, p->runs[r].microbatch);
+      if (!p->tasks[i].last_only || p->runs[r].microbatch == microbatches - 1)
+        run_task(&u, &p->tasks[i], now++, p->runs[r].microbatch);
   for (int i = 0; i < p->graph->outputs_count; i++) { /* what the user reads afterwards */
     const tsr_tensor *x = &p->tensors[p->graph->outputs[i].value];
     if (x->segment == TSR_SEGMENT_WORK) read_tensor(&u, x, now, microbatches - 1);
@@ -233,6 +237,9 @@ static void run_pipelines(void) {
         o.order = orders[i].kind;
         o.microbatches = microbatches;
         run(transformer, o, NULL);
+        o.dp = 2;
+        o.overlap = true;
+        for (o.zero = 0; o.zero <= 3 && microbatches == 4; o.zero++) run(transformer, o, NULL);
       }
 }
 

@@ -1,0 +1,21 @@
+/* From measured tasks to a machine's figures. */
+#ifndef TSR_PLAN_FIT_H
+#define TSR_PLAN_FIT_H
+#include "graph/graph.h"
+#include "plan/machine.h"
+
+typedef struct {
+  tsr_op op;
+  tsr_machine_work work;
+  double seconds; /* > 0 */
+} tsr_fit_sample;
+
+/* Sets the device's figures: overhead is what the shortest tasks take, peaks are the best that any
+ * task reached, efficiencies what ops of a kind reach on the whole. Then a rate for each op that
+ * there are samples of: after that overhead, those seconds a byte, an operation and a call, none
+ * below 0, for which the sum of the squares of the relative errors is the least (non-negative least
+ * squares, by coordinate descent). Memory, threads and links are left as they are. */
+void tsr_machine_fit(
+    tsr_arena *arena, tsr_machine *machine, const tsr_fit_sample *samples, int count);
+
+#endif

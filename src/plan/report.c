@@ -1,0 +1,282 @@
+#include "plan/report.h"
+#include <math.h>
+#include <string.h>
+
+enum { SECONDS_TEXTS = 8 };
+
+/* "9.51 s", "3.2 ms", "12 us"; in one of a few static buffers. */
+static const char *seconds_text(double seconds) {
+  static char ring[SECONDS_TEXTS][32];
+  static int next;
+  static const char *const units[] = {"s", "ms", "us"};
+  char *text = ring[next++ % SECONDS_TEXTS];
+  int unit = 0;
+  for (; unit < 2 && seconds < 0.9995; unit++) seconds *= 1000;
+  if (seconds == 0) unit = 0;
+  snprintf(
+      text, sizeof ring[0], "%.*f %s",
+      seconds >= 99.95   ? 0
+      : seconds >= 9.995 ? 1
+                         : 2,
+      seconds, units[unit]);
+  return text;
+}
+
+static double percent(double part, double of) { return of > 0 ? 100 * part / of : 0; }
+
+/* ---- machine and mesh ---- */
+
+static void add_groups(const tsr_parallel *p, tsr_text *text) {
+  const char *between = "groups: ";
+  for (int i = 0; i < p->ndim; i++, between = ", ") {
+    int axis = p->axis_of_dim[i];
+    tsr_text_add(
+        text, "%s%s %s of %d", between, tsr_axis_name(axis),
+        tsr_text_count(p->ranks / p->size[axis]), p->size[axis]);
+  }
+  tsr_text_add(text, "%s\n", p->ndim ? "" : "groups: none");
+}
+
+static void add_mesh(const tsr_report *r, tsr_text *text) {
+  const tsr_parallel *p = r->parallel;
+  const tsr_order *order = r->programs->order;
+  tsr_text_add(text, "mesh: ");
+  if (p->ndim) tsr_parallel_topology(p, text);
+  tsr_text_add(
+      text, "%s%s rank%s; ", p->ndim ? ", " : "", tsr_text_count(p->ranks),
+      p->ranks == 1 ? "" : "s");
+  add_groups(p, text);
+  tsr_text_add(
+      text, "a step: %d microbatch%s of %s sample%s", order->microbatches,
+      order->microbatches == 1 ? "" : "es", tsr_text_count(p->batch_size),
+      p->batch_size == 1 ? "" : "s");
+  if (order->stages > 1)
+    tsr_text_add(text, " through %d stages, order %s", order->stages, order->name);
+  if (order->chunks > 1) tsr_text_add(text, " with %d chunks a stage", order->chunks);
+  tsr_text_add(text, "\n");
+}
+
+/* ---- memory ---- */
+
+static void add_memory(const tsr_report *r, tsr_text *text) {
+  const tsr_machine *m = r->machine;
+  int64_t most = 0, all = 0;
+  int stages = r->programs->order->stages;
+  tsr_text_add(text, "memory of each rank, its work at its fullest:\n");
+  tsr_memory_print(r->programs, r->programs_count, text);
+  for (int s = 0; s < stages; s++) {
+    tsr_memory memory;
+    tsr_memory_of(r->programs, r->programs_count, s, &memory);
+    if (memory.total > most) most = memory.total;
+    all += memory.total * (r->parallel->ranks / stages);
+  }
+  int64_t need = m->threads ? all : most;
+  tsr_text_add(
+      text, "  %s %s of the %s that a device has: it %s\n", m->threads ? "all ranks:" : "that is",
+      tsr_text_bytes(need), tsr_text_bytes(m->memory), need <= m->memory ? "fits" : "does not fit");
+}
+
+/* ---- work ---- */
+
+static bool is_alike(const tsr_estimate_stage *a, const tsr_estimate_stage *b) {
+  return a->flops == b->flops && a->compute == b->compute && a->waits == b->waits &&
+         a->communication == b->communication;
+}
+
+static void add_stage(
+    const tsr_report *r, const tsr_estimate_stage *s, const char *label, double mean,
+    tsr_text *text) {
+  tsr_text_add(
+      text, "  %-7s %10.4g %8.2f %10s %14s", label, s->flops, mean > 0 ? s->flops / mean : 1,
+      seconds_text(s->compute), seconds_text(s->communication));
+  if (!r->machine->threads)
+    tsr_text_add(text, " %10s %10s", seconds_text(s->waits), seconds_text(s->idle));
+  tsr_text_add(text, "\n");
+}
+
+static void add_work(const tsr_report *r, tsr_text *text) {
+  const tsr_estimate_stage *stages = r->estimate->stages;
+  int count = r->programs->order->stages, begin = 0, most = 0;
+  double sum = 0;
+  for (int s = 0; s < count; s++) {
+    sum += stages[s].flops;
+    if (stages[s].flops > stages[most].flops) most = s;
+  }
+  double mean = sum / count;
+  tsr_text_add(
+      text, "work of each rank and step%s:\n",
+      r->machine->threads ? "; times of all ranks together, on one host" : "");
+  tsr_text_add(
+      text, "  %-7s %10s %8s %10s %14s", "stage", "FLOP", "of mean", "compute", "communication");
+  if (!r->machine->threads) tsr_text_add(text, " %10s %10s", "of it open", "idle");
+  tsr_text_add(text, "\n");
+  for (int s = 1; s <= count; s++) {
+    if (s < count && is_alike(&stages[begin], &stages[s])) continue;
+    char label[32];
+    snprintf(label, sizeof label, s - begin > 1 ? "%d-%d" : "%d", begin, s - 1);
+    add_stage(r, &stages[begin], label, mean, text);
+    begin = s;
+  }
+  if (count > 1)
+    tsr_text_add(
+        text, "  skew: stage %d does %.2f times the mean\n", most,
+        mean > 0 ? stages[most].flops / mean : 1);
+}
+
+/* ---- communication ---- */
+
+static void add_transfer(const tsr_estimate_transfer *t, tsr_text *text) {
+  tsr_text_add(
+      text, "  %-14s %-4s %-10s %8s %12s %12s %10s\n", tsr_op_name(t->op), tsr_axis_name(t->axis),
+      *t->path ? t->path : "none", tsr_text_count(t->count), tsr_text_bytes((int64_t)t->bytes),
+      tsr_text_bytes((int64_t)t->sent), seconds_text(t->seconds));
+}
+
+static void add_sums(const tsr_report *r, const tsr_estimate_stage *s, tsr_text *text) {
+  const char *between = "  sent over axes: ";
+  for (int a = 0; a < TSR_AXES; a++) {
+    double sent = 0;
+    for (int i = 0; i < s->transfers_count; i++)
+      if (s->transfers[i].axis == a) sent += s->transfers[i].sent;
+    if (sent == 0) continue;
+    tsr_text_add(text, "%s%s %s", between, tsr_axis_name(a), tsr_text_bytes((int64_t)sent));
+    between = ", ";
+  }
+  between = "; over links: ";
+  for (int l = 0; l < r->machine->links_count; l++) {
+    double sent = 0;
+    for (int i = 0; i < s->transfers_count; i++) sent += s->transfers[i].sent_over[l];
+    if (sent == 0) continue;
+    tsr_text_add(
+        text, "%s%s %s", between, r->machine->links[l].name, tsr_text_bytes((int64_t)sent));
+    between = ", ";
+  }
+  tsr_text_add(text, "\n");
+}
+
+/* Of the stage whose ranks spend the most time on it. */
+static void add_communication(const tsr_report *r, tsr_text *text) {
+  int stages = r->programs->order->stages, most = 0;
+  for (int s = 1; s < stages; s++)
+    if (r->estimate->stages[s].communication > r->estimate->stages[most].communication) most = s;
+  const tsr_estimate_stage *s = &r->estimate->stages[most];
+  tsr_text_add(text, "communication of each rank");
+  if (stages > 1) tsr_text_add(text, " of stage %d, which has the most,", most);
+  tsr_text_add(text, " and step:%s\n", s->transfers_count ? "" : " none");
+  if (!s->transfers_count) return;
+  tsr_text_add(
+      text, "  %-14s %-4s %-10s %8s %12s %12s %10s\n", "collective", "axis", "path", "times",
+      "bytes", "sent", "time");
+  for (int i = 0; i < s->transfers_count; i++) add_transfer(&s->transfers[i], text);
+  add_sums(r, s, text);
+}
+
+/* ---- the step ---- */
+
+static void add_shares(const tsr_report *r, tsr_text *text) {
+  const tsr_estimate *e = r->estimate;
+  int stages = r->programs->order->stages;
+  double compute = 0, waits = 0, idle = 0;
+  for (int s = 0; s < stages; s++) {
+    compute += e->stages[s].compute;
+    waits += e->stages[s].waits;
+    idle += e->stages[s].idle;
+  }
+  if (r->machine->threads) {
+    tsr_text_add(
+        text, "  compute %.1f%%, communication %.1f%%\n", percent(compute, e->step),
+        percent(waits, e->step));
+    return;
+  }
+  double all = e->step * stages;
+  tsr_text_add(
+      text, "  mean of the ranks: compute %.1f%%, open communication %.1f%%, idle %.1f%%\n",
+      percent(compute, all), percent(waits, all), percent(idle, all));
+}
+
+static void add_step(const tsr_report *r, tsr_text *text) {
+  const tsr_estimate *e = r->estimate;
+  int stages = r->programs->order->stages;
+  tsr_text_add(text, "step: %s", seconds_text(e->step));
+  if (r->machine->threads) tsr_text_add(text, ", all tasks one after another on one host");
+  else if (stages > 1)
+    tsr_text_add(
+        text, " = %s before the pipeline + %s in it + %s after it", seconds_text(e->before),
+        seconds_text(e->step - e->before - e->after), seconds_text(e->after));
+  tsr_text_add(text, "\n");
+  add_shares(r, text);
+  if (stages > 1)
+    tsr_text_add(
+        text, "  bubble of the pipeline: %.1f%%%s\n", fmax(0, 100 * e->times.bubble),
+        r->machine->threads ? ", if each stage had a device of its own" : "");
+  if (e->step > 0)
+    tsr_text_add(
+        text, "  %s %s a step, %.4g a second\n", tsr_text_count(r->tokens),
+        r->has_positions ? "tokens" : "samples", (double)r->tokens / e->step);
+}
+
+static void add_utilization(const tsr_report *r, tsr_text *text) {
+  const tsr_estimate *e = r->estimate;
+  double tokens = (double)r->tokens, flops = e->model.products + e->model.attention;
+  if (flops == 0 || e->step <= 0 || tokens == 0) return;
+  tsr_text_add(
+      text, "MFU: %.1f%% = %.4g FLOP of the model / (%s device%s x %.4g FLOP/s of %s x %.4g s)\n",
+      100 * e->utilization, flops, tsr_text_count(e->devices), e->devices == 1 ? "" : "s",
+      tsr_machine_peak(r->machine, e->dtype), tsr_machine_dtype_name(e->dtype), e->step);
+  double weights = e->model.products / tokens / 2 / e->model.trained;
+  tsr_text_add(
+      text,
+      "  of the model: %.0f N %s, N = %s weights of its products, and %.4g of attention (causal: "
+      "its half)\n",
+      2 * e->model.trained, r->has_positions ? "tokens" : "samples",
+      tsr_text_count((int64_t)(weights + 0.5)), e->model.attention);
+}
+
+void tsr_report_print(const tsr_report *r, tsr_text *text) {
+  tsr_plan plan;
+  tsr_plan_make(r->programs->of_stage[0], &plan);
+  tsr_machine_print(r->machine, text);
+  tsr_text_add(text, "  taken       %s\n", r->machine_why);
+  add_mesh(r, text);
+  tsr_text_add(
+      text, "model: %s parameters, products in %s\n", tsr_text_count(plan.parameters),
+      tsr_machine_dtype_name(r->estimate->dtype));
+  add_memory(r, text);
+  add_work(r, text);
+  add_communication(r, text);
+  add_step(r, text);
+  add_utilization(r, text);
+  tsr_report_advise(r, text);
+}
+
+/* ---- the chart ---- */
+
+/* The same pipeline in milliseconds. */
+static tsr_order_times in_milliseconds(tsr_arena *arena, const tsr_report *r) {
+  const tsr_order *order = r->programs->order;
+  const tsr_order_costs *costs = &r->estimate->costs;
+  int count = order->stages * order->chunks;
+  const double *from[] = {costs->forward, costs->backward, costs->weights};
+  double *to[3];
+  for (int k = 0; k < 3; k++) {
+    to[k] = tsr_arena_array(arena, double, count);
+    for (int i = 0; i < count; i++) to[k][i] = 1e3 * from[k][i];
+  }
+  tsr_order_costs scaled = {to[0], to[1], to[2], 1e3 * costs->send};
+  tsr_order_times times;
+  tsr_order_time(arena, order, &scaled, &times);
+  return times;
+}
+
+void tsr_report_gantt(tsr_arena *arena, const tsr_report *r, int columns, tsr_text *text) {
+  tsr_order_times times = in_milliseconds(arena, r);
+  tsr_text_add(
+      text, "the pipeline over time, ms%s:\n",
+      r->machine->threads ? ", as if each stage had a device of its own" : "");
+  tsr_order_gantt(r->programs->order, &times, columns, text);
+}
+
+void tsr_report_gantt_svg(tsr_arena *arena, const tsr_report *r, tsr_text *text) {
+  tsr_order_times times = in_milliseconds(arena, r);
+  tsr_order_gantt_svg(r->programs->order, &times, text);
+}

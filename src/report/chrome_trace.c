@@ -1,0 +1,165 @@
+#include "report/chrome_trace.h"
+#include "base/file.h"
+#include "data/utf8.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { TRACKS = 4, FLUSH_BYTES = 1 << 20 };
+
+typedef struct {
+  const tsr_record *record;
+  int fd;
+  tsr_text text; /* not written yet */
+  bool any;      /* event before this one */
+  int error;     /* an errno; 0: all is well */
+} writing;
+
+/* As a JSON string; what is no UTF-8 becomes U+FFFD. */
+static void add_string(tsr_text *text, const char *string) {
+  size_t length = strlen(string);
+  tsr_text_add(text, "\"");
+  for (size_t at = 0; at < length;) {
+    uint32_t code = 0;
+    int bytes = tsr_utf8_next(string + at, length - at, &code);
+    if (!bytes) tsr_text_add(text, "\xef\xbf\xbd");
+    else if (code < 0x20) tsr_text_add(text, "\\u%04x", code);
+    else if (code == '"' || code == '\\') tsr_text_add(text, "\\%c", (char)code);
+    else tsr_text_add_bytes(text, string + at, (size_t)bytes);
+    at += bytes ? (size_t)bytes : 1;
+  }
+  tsr_text_add(text, "\"");
+}
+
+static void flush(writing *w) {
+  if (!w->error && w->text.length && !tsr_file_write_all(w->fd, w->text.data, w->text.length))
+    w->error = errno;
+  w->text.length = 0;
+}
+
+static void begin_event(writing *w) {
+  if (w->text.length > FLUSH_BYTES) flush(w);
+  tsr_text_add(&w->text, w->any ? ",\n" : "\n");
+  w->any = true;
+}
+
+/* ---- names of ranks and tracks ---- */
+
+static void add_name(writing *w, const char *what, int pid, int tid, const char *name) {
+  begin_event(w);
+  tsr_text_add(
+      &w->text, "{\"ph\":\"M\",\"name\":\"%s\",\"pid\":%d,\"tid\":%d,\"args\":{\"name\":", what,
+      pid, tid);
+  add_string(&w->text, name);
+  tsr_text_add(&w->text, "}}");
+}
+
+static void name_rank(writing *w, int rank) {
+  static const char *const tracks[TRACKS] = {
+      "compute", "communication", "communication in the background", "waiting"};
+  const tsr_parallel *p = w->record->parallel;
+  tsr_text name = {0};
+  tsr_text_add(&name, "rank %d", rank);
+  for (int a = 0; a < TSR_AXES; a++)
+    if (p->size[a] > 1)
+      tsr_text_add(&name, " %s %d", tsr_axis_name(a), tsr_parallel_coord(p, rank, a));
+  add_name(w, "process_name", rank, 0, name.data);
+  for (int t = 0; t < TRACKS; t++) add_name(w, "thread_name", rank, t, tracks[t]);
+  tsr_text_free(&name);
+}
+
+/* ---- events ---- */
+
+static void add_span(writing *w, const char *name, const char *kind, int64_t begin, int64_t end) {
+  begin_event(w);
+  tsr_text_add(&w->text, "{\"ph\":\"X\",\"name\":");
+  add_string(&w->text, name);
+  tsr_text_add(
+      &w->text, ",\"cat\":\"%s\",\"ts\":%lld.%03d,\"dur\":%lld.%03d", kind,
+      (long long)(begin / 1000), (int)(begin % 1000), (long long)((end - begin) / 1000),
+      (int)((end - begin) % 1000));
+}
+
+/* The rank at the other end. */
+static int peer_of(const tsr_record *r, const tsr_program *p, const tsr_task *t, int rank) {
+  const tsr_node *n = &p->graph->nodes[t->node];
+  bool takes = t->op == TSR_OP_RECEIVE;
+  int stage, chunk;
+  tsr_order_locate(
+      p->order, takes ? tsr_value_stage(p->graph, n->inputs[0]) : n->stage, &stage, &chunk);
+  return tsr_parallel_member(r->parallel, rank, TSR_PP, stage);
+}
+
+static void add_communication(writing *w, const tsr_program *p, const tsr_task *t, int rank) {
+  bool between = t->op == TSR_OP_SEND || t->op == TSR_OP_RECEIVE;
+  int64_t bytes = t->inputs_count ? tsr_tensor_bytes(&t->inputs[0]) : 0;
+  if (between) tsr_text_add(&w->text, ",\"peer\":%d", peer_of(w->record, p, t, rank));
+  else tsr_text_add(&w->text, ",\"axis\":\"%s\"", tsr_axis_name(t->axis));
+  tsr_text_add(&w->text, ",\"bytes\":%lld", (long long)bytes);
+}
+
+static void add_task(writing *w, const tsr_event *e) {
+  const tsr_parallel *parallel = w->record->parallel;
+  const tsr_program *p =
+      w->record->programs->of_stage[tsr_parallel_coord(parallel, e->rank, TSR_PP)];
+  const tsr_task *t = e->task < 0 ? NULL : &p->tasks[e->task];
+  const tsr_node *n = t ? &p->graph->nodes[t->node] : NULL;
+  int track = e->kind == TSR_EVENT_WAIT            ? 3
+              : e->kind != TSR_EVENT_COMMUNICATION ? 0
+              : e->background                      ? 2
+                                                   : 1;
+  add_span(w, n ? n->name : "inputs", tsr_event_kind_name(e->kind), e->begin, e->end);
+  tsr_text_add(
+      &w->text, ",\"pid\":%d,\"tid\":%d,\"args\":{\"step\":%d,\"microbatch\":%d", e->rank, track,
+      e->step, e->microbatch);
+  if (t)
+    tsr_text_add(
+        &w->text, ",\"op\":\"%s\",\"section\":\"%s\"", tsr_op_name(t->op),
+        tsr_section_name(t->section));
+  if (e->kind == TSR_EVENT_COMMUNICATION) add_communication(w, p, t, e->rank);
+  if (n && n->place.file && n->place.line) {
+    tsr_text place = {0};
+    tsr_text_add(&place, "%s:%d", n->place.file, n->place.line);
+    tsr_text_add(&w->text, ",\"place\":");
+    add_string(&w->text, place.data);
+    tsr_text_free(&place);
+  }
+  tsr_text_add(&w->text, "}}");
+}
+
+static void add_all(writing *w) {
+  const tsr_record *r = w->record;
+  int ranks = r->parallel->ranks;
+  tsr_text_add(&w->text, "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[");
+  for (int i = 0; i < ranks; i++) name_rank(w, i);
+  add_name(w, "process_name", ranks, 0, "steps");
+  for (int i = 0; i < r->steps_count; i++) {
+    char name[32];
+    snprintf(name, sizeof name, "step %d", i);
+    add_span(w, name, "step", r->steps[i].begin, r->steps[i].end);
+    tsr_text_add(&w->text, ",\"pid\":%d,\"tid\":0,\"args\":{\"step\":%d}}", ranks, i);
+  }
+  for (int64_t i = 0; i < r->events_count && !w->error; i++) add_task(w, &r->events[i]);
+  tsr_text_add(&w->text, "\n]}\n");
+  flush(w);
+}
+
+bool tsr_chrome_trace_write(const char *path, const tsr_record *record, tsr_diags *diags) {
+  writing w = {.record = record};
+  tsr_text tmp = {0};
+  tsr_text_add(&tmp, "%s.tmp", path);
+  w.fd = open(tmp.data, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (w.fd < 0) w.error = errno;
+  else add_all(&w);
+  if (w.fd >= 0 && close(w.fd) && !w.error) w.error = errno;
+  if (!w.error && rename(tmp.data, path)) w.error = errno;
+  if (w.error && w.fd >= 0) unlink(tmp.data);
+  tsr_text_free(&w.text);
+  tsr_text_free(&tmp);
+  if (!w.error) return true;
+  bool world = w.error == ENOSPC || w.error == EROFS || w.error == EIO;
+  return tsr_diag(
+      diags, world ? TSR_FAILURE : TSR_ERROR, (tsr_place){.file = path},
+      "cannot write the trace: %s", strerror(w.error));
+}

@@ -1,0 +1,217 @@
+/* needs: a stage's tasks in their parts
+ * gives: collectives over dp that only begin where their input is complete, in buckets, and waits where
+ * their results are first used
+ * breaks: the tasks' indices
+ *
+ * Three kinds move: sums of gradients that the update asks for begin in the last microbatch's
+ * backward pass; sums that each microbatch makes (ZeRO 2 and 3) are waited for when the next bucket
+ * begins; and the parameters of a block (ZeRO 3) are asked for when the block before it is waited for.
+ * What is computed, and from what, is the same. */
+#include "schedule/overlap.h"
+#include <string.h>
+
+/* A task that is put somewhere: one that stood elsewhere, or a wait. */
+typedef struct entry {
+  struct entry *next;
+  tsr_task task;
+} entry;
+
+typedef struct {
+  tsr_program *p;
+  tsr_arena *arena;
+  int *writer;     /* per value: the task that writes it, or -1 */
+  entry **before;  /* per task: what is put before it */
+  entry **at_end;  /* per part: what is put at its end */
+  bool *is_moved;  /* per task */
+  int buckets;
+} overlap;
+
+/* Before a task of a part, or at the part's end. */
+typedef struct {
+  int part, task;
+} spot;
+
+/* Collectives that begin together. */
+typedef struct {
+  int count, *tasks;
+  int64_t bytes;
+} bucket;
+
+static void put(overlap *o, spot at, const tsr_task *task) {
+  bool end = at.task >= o->p->parts[at.part].end;
+  entry **list = end ? &o->at_end[at.part] : &o->before[at.task];
+  entry *e = tsr_arena_alloc(o->arena, sizeof *e);
+  *e = (entry){NULL, *task};
+  e->task.section = o->p->parts[at.part].section;
+  while (*list) list = &(*list)->next;
+  *list = e;
+}
+
+static void move(overlap *o, spot at, int task) {
+  put(o, at, &o->p->tasks[task]);
+  o->is_moved[task] = true;
+}
+
+static const tsr_node *node_of(const overlap *o, int task) {
+  return &o->p->graph->nodes[o->p->tasks[task].node];
+}
+
+static bucket new_bucket(const overlap *o) {
+  return (bucket){.tasks = tsr_arena_array(o->arena, int, o->p->tasks_count + 1)};
+}
+
+static void add_to(const overlap *o, bucket *b, int task) {
+  b->tasks[b->count++] = task;
+  b->bytes += tsr_tensor_bytes(&o->p->tensors[node_of(o, task)->inputs[0]]);
+}
+
+static void begin_bucket(overlap *o, const bucket *b, spot begin, bool last_only, spot wait) {
+  int *values = tsr_arena_array(o->arena, int, 2 * b->count), number = ++o->buckets;
+  for (int i = 0; i < b->count; i++) {
+    tsr_task *t = &o->p->tasks[b->tasks[i]];
+    t->bucket = number;
+    t->last_only = last_only;
+    values[2 * i] = node_of(o, b->tasks[i])->inputs[0];
+    values[2 * i + 1] = node_of(o, b->tasks[i])->outputs[0];
+    move(o, begin, b->tasks[i]);
+  }
+  tsr_task w = {
+      .node = o->p->tasks[b->tasks[0]].node,
+      .op = TSR_OP_WAIT,
+      .inputs_count = 2 * b->count,
+      .units = 1,
+      .sequence_units = 1,
+      .axis = -1,
+      .bucket = number,
+      .values = values};
+  put(o, wait, &w);
+}
+
+/* Where the input of a collective over dp is complete: the task that writes it, or -1. */
+static int source_of(const overlap *o, int task) {
+  const tsr_task *t = &o->p->tasks[task];
+  if (t->axis != TSR_DP || !tsr_op_is_collective(t->op)) return -1;
+  return o->writer[node_of(o, task)->inputs[0]];
+}
+
+/* ---- sums that the update asks for ---- */
+
+static void begin_sums_of_update(overlap *o, int part, int64_t bucket_bytes) {
+  const tsr_program *p = o->p;
+  int last = p->parts_count - 1, begin = p->parts[part].begin, end = p->parts[part].end;
+  bool last_only = p->lowering.microbatches > 1;
+  int *reader = tsr_arena_array(o->arena, int, end - begin + 1); /* per task of the part, from 1 */
+  for (int i = p->parts[last].end - 1; i >= p->parts[last].begin; i--) {
+    int w = source_of(o, i);
+    if (w >= begin && w < end) reader[w - begin] = i + 1;
+  }
+  bucket b = new_bucket(o);
+  int first = p->tasks_count;
+  for (int w = begin; w < end; w++) {
+    int i = reader[w - begin] - 1;
+    if (i >= 0) add_to(o, &b, i);
+    if (i >= 0 && i < first) first = i;
+    if (!b.count || (b.bytes < bucket_bytes && w + 1 < end)) continue;
+    begin_bucket(o, &b, (spot){part, w + 1}, last_only, (spot){last, first});
+    b = new_bucket(o);
+    first = p->tasks_count;
+  }
+}
+
+/* ---- sums that each microbatch makes ---- */
+
+/* The task of this part that adds a sum to those of other microbatches, or -1. */
+static int adder_of(const overlap *o, int part, int task) {
+  int value = node_of(o, task)->outputs[0];
+  for (int i = task + 1; i < o->p->parts[part].end; i++)
+    if (o->p->tasks[i].op == TSR_OP_ACCUMULATE && node_of(o, i)->inputs[0] == value) return i;
+  return -1;
+}
+
+static void begin_sums(overlap *o, int part, const bucket *b, int begin, int wait) {
+  spot update = {o->p->parts_count - 1, o->p->parts[o->p->parts_count - 1].begin};
+  bool here = adder_of(o, part, b->tasks[0]) >= 0;
+  begin_bucket(o, b, (spot){part, begin}, false, here ? (spot){part, wait} : update);
+  for (int i = 0; i < b->count && here; i++)
+    move(o, (spot){part, wait}, adder_of(o, part, b->tasks[i]));
+}
+
+static void begin_sums_of_microbatch(overlap *o, int part, int64_t bucket_bytes) {
+  const tsr_program *p = o->p;
+  bucket b = new_bucket(o), before = {0};
+  int begin = 0, end = p->parts[part].end;
+  for (int i = p->parts[part].begin; i < end; i++) {
+    if (p->tasks[i].op == TSR_OP_REDUCE_SCATTER && source_of(o, i) >= 0) add_to(o, &b, i);
+    if (!b.count || (b.bytes < bucket_bytes && i + 1 < end)) continue;
+    if (before.count) begin_sums(o, part, &before, begin, i + 1);
+    before = b;
+    begin = i + 1;
+    b = new_bucket(o);
+  }
+  if (before.count) begin_sums(o, part, &before, begin, end);
+}
+
+/* ---- parameters of the next block ---- */
+
+static bool is_gather(const overlap *o, int task) {
+  if (o->p->tasks[task].op != TSR_OP_ALL_GATHER || o->p->tasks[task].axis != TSR_DP) return false;
+  int writer = source_of(o, task);
+  return writer < 0 || o->p->tasks[writer].section == TSR_PROLOGUE;
+}
+
+static void ask_for_next_block(overlap *o, int part) {
+  const tsr_program *p = o->p;
+  int begin = -1, end = p->parts[part].end; /* where the block before is waited for */
+  for (int i = p->parts[part].begin; i < end;) {
+    if (!is_gather(o, i)) {
+      i++;
+      continue;
+    }
+    bucket b = new_bucket(o);
+    int first = i, block = node_of(o, i)->block;
+    for (; i < end && (!is_gather(o, i) || node_of(o, i)->block == block); i++)
+      if (is_gather(o, i)) add_to(o, &b, i);
+    begin_bucket(o, &b, (spot){part, begin < 0 ? first : begin}, false, (spot){part, first});
+    begin = first;
+  }
+}
+
+/* ---- the new list ---- */
+
+static void rebuild(overlap *o) {
+  tsr_program *p = o->p;
+  tsr_task *tasks = tsr_arena_array(o->arena, tsr_task, p->tasks_count + o->buckets + 1);
+  int count = 0;
+  for (int k = 0; k < p->parts_count; k++) {
+    int begin = count;
+    for (int i = p->parts[k].begin; i < p->parts[k].end; i++) {
+      for (const entry *e = o->before[i]; e; e = e->next) tasks[count++] = e->task;
+      if (!o->is_moved[i]) tasks[count++] = p->tasks[i];
+    }
+    for (const entry *e = o->at_end[k]; e; e = e->next) tasks[count++] = e->task;
+    p->parts[k].begin = begin;
+    p->parts[k].end = count;
+  }
+  p->tasks = tasks;
+  p->tasks_count = count;
+}
+
+void tsr_program_overlap(tsr_program *p, int64_t bucket_bytes) {
+  overlap o = {.p = p, .arena = p->graph->arena};
+  o.writer = tsr_arena_array(o.arena, int, p->graph->values_count + 1);
+  o.before = tsr_arena_array(o.arena, entry *, p->tasks_count + 1);
+  o.at_end = tsr_arena_array(o.arena, entry *, p->parts_count);
+  o.is_moved = tsr_arena_array(o.arena, bool, p->tasks_count + 1);
+  for (int v = 0; v < p->graph->values_count; v++) o.writer[v] = -1;
+  for (int i = 0; i < p->tasks_count; i++)
+    for (int k = 0; k < p->tasks[i].outputs_count; k++)
+      o.writer[node_of(&o, i)->outputs[k]] = i;
+  for (int k = 1; k + 1 < p->parts_count; k++) {
+    tsr_section section = p->parts[k].section;
+    ask_for_next_block(&o, k);
+    if (section != TSR_BACKWARD && section != TSR_WEIGHTS) continue;
+    begin_sums_of_update(&o, k, bucket_bytes);
+    begin_sums_of_microbatch(&o, k, bucket_bytes);
+  }
+  rebuild(&o);
+}

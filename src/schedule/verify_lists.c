@@ -1,0 +1,259 @@
+/* What a program says of itself: lists that index one another, and where every tensor lies. */
+#include "base/tree.h"
+#include "schedule/verify_checks.h"
+#include <string.h>
+
+/* ---- lists ---- */
+
+static bool check_recipe(tsr_verify *v, const tsr_verify_subject *s) {
+  const tsr_program *p = s->p;
+  if (p->graph != v->graph || p->order != v->programs->order)
+    return tsr_verify_say(v, s, "the program is of another graph or order"), false;
+  if (p->lowering.microbatches != v->microbatches)
+    return tsr_verify_say(
+               v, s, "the program is for %lld microbatches, the order for %d",
+               (long long)p->lowering.microbatches, v->microbatches),
+           false;
+  bool ok = true;
+  for (int a = 0; a < TSR_AXES; a++) {
+    if (p->lowering.size[a] == v->mesh->size[a]) continue;
+    tsr_verify_say(
+        v, s, "the program is for %s = %lld, the mesh has %d", tsr_axis_name(a),
+        (long long)p->lowering.size[a], v->mesh->size[a]);
+    ok = false;
+  }
+  return ok;
+}
+
+static const char *part_text(const tsr_verify *v, const tsr_part *part) {
+  const char *name = tsr_section_name(part->section);
+  if (v->programs->order->chunks == 1 || !tsr_verify_is_body(part->section)) return name;
+  return tsr_arena_printf(v->arena, "%s of chunk %d", name, part->chunk);
+}
+
+/* The prologue, forward, backward and weights of each chunk, the update; tasks fill them in order. */
+static bool check_parts(tsr_verify *v, const tsr_verify_subject *s) {
+  const tsr_program *p = s->p;
+  int want = 2 + 3 * p->order->chunks, end = 0;
+  if (p->parts_count != want)
+    return tsr_verify_say(v, s, "%d parts, not %d", p->parts_count, want), false;
+  for (int k = 0; k < want; k++) {
+    tsr_part part = {.section = TSR_PROLOGUE};
+    if (k == want - 1) part.section = TSR_UPDATE;
+    else if (k > 0)
+      part = (tsr_part){.section = (tsr_section)(TSR_FORWARD + (k - 1) % 3), .chunk = (k - 1) / 3};
+    const tsr_part *got = &p->parts[k];
+    if (got->section != part.section || got->chunk != part.chunk)
+      return tsr_verify_say(
+                 v, s, "part %d is %s, not %s", k, part_text(v, got), part_text(v, &part)),
+             false;
+    if (got->begin != end || got->end < end || got->end > p->tasks_count)
+      return tsr_verify_say(
+                 v, s, "%s is tasks %d to before %d, but must begin at %d", part_text(v, got),
+                 got->begin, got->end, end),
+             false;
+    end = got->end;
+  }
+  if (end == p->tasks_count) return true;
+  return tsr_verify_say(v, s, "%d tasks stand behind the last part", p->tasks_count - end), false;
+}
+
+static bool check_run(tsr_verify *v, const tsr_verify_subject *s, const tsr_run *run, int *times) {
+  if (run->part < 0 || run->part >= s->p->parts_count)
+    return tsr_verify_say(v, s, "a run of part %d, of which there are %d", run->part,
+                          s->p->parts_count),
+           false;
+  const tsr_part *part = &s->p->parts[run->part];
+  bool body = tsr_verify_is_body(part->section);
+  int only = part->section == TSR_PROLOGUE ? 0 : v->microbatches - 1;
+  if (body ? run->microbatch < 0 || run->microbatch >= v->microbatches : run->microbatch != only)
+    return tsr_verify_say(
+               v, s, "%s runs with microbatch %d, not %s%d", part_text(v, part), run->microbatch,
+               body ? "one of 0 to " : "", v->microbatches - 1 < only ? 0 : only),
+           false;
+  times[run->part * v->microbatches + run->microbatch]++;
+  return true;
+}
+
+/* Every part that has tasks runs once a step, of the body once a microbatch. */
+static bool check_runs(tsr_verify *v, const tsr_verify_subject *s) {
+  const tsr_program *p = s->p;
+  int *times = tsr_arena_array(v->brief, int, p->parts_count *v->microbatches), before = v->found;
+  for (int r = 0; r < p->runs_count; r++)
+    if (!check_run(v, s, &p->runs[r], times)) return false;
+  for (int k = 0; k < p->parts_count; k++)
+    for (int m = 0; m < v->microbatches && p->parts[k].begin < p->parts[k].end; m++) {
+      bool body = tsr_verify_is_body(p->parts[k].section);
+      int only = p->parts[k].section == TSR_PROLOGUE ? 0 : v->microbatches - 1;
+      int got = times[k * v->microbatches + m];
+      if (got == 1 || (!body && m != only)) continue;
+      const char *with = body ? tsr_arena_printf(v->arena, " with microbatch %d", m) : "";
+      const char *often = tsr_arena_printf(v->arena, "runs %d times", got);
+      if (!got) often = "never runs";
+      tsr_verify_say(v, s, "%s %s%s", part_text(v, &p->parts[k]), often, with);
+    }
+  return v->found == before;
+}
+
+static bool check_frames(tsr_verify *v, const tsr_verify_subject *s) {
+  int before = v->found;
+  for (int i = 0; i < s->p->frames_count; i++) {
+    const tsr_frame *f = &s->p->frames[i];
+    bool there = (int)f->segment >= 0 && f->segment < TSR_SEGMENTS && f->slots >= 0 &&
+                 f->bytes >= 0 && f->offset >= 0;
+    if (!there || f->offset + f->bytes * f->slots > s->p->bytes[f->segment])
+      tsr_verify_say(
+          v, s, "frame %d of %d × %lld bytes from %lld on is outside its segment", i, f->slots,
+          (long long)f->bytes, (long long)f->offset);
+    for (int m = 0; m < v->microbatches && there; m++)
+      if (f->slot_of[m] < 0 || f->slot_of[m] >= f->slots)
+        tsr_verify_say(
+            v, s, "frame %d has %d slots, microbatch %d takes slot %d", i, f->slots, m,
+            f->slot_of[m]);
+  }
+  return v->found == before;
+}
+
+static bool check_indices(tsr_verify *v, const tsr_verify_subject *s) {
+  const tsr_program *p = s->p;
+  for (int i = 0; i < p->tasks_count; i++)
+    if (p->tasks[i].node < 0 || p->tasks[i].node >= v->graph->nodes_count)
+      return tsr_verify_say(v, s, "task %d is for no node of the graph", i), false;
+  for (int x = 0; x < v->graph->values_count; x++) {
+    const tsr_tensor *t = &p->tensors[x];
+    if (t->segment == TSR_SEGMENT_ABSENT) continue;
+    if (t->value != x || (int)t->segment < 0 || t->segment > TSR_SEGMENT_ABSENT ||
+        t->frame < -1 || t->frame >= p->frames_count || t->ndim < 0 || t->ndim > TSR_DIMS_MAX)
+      return tsr_verify_say_value(v, s, x, "its tensor is of another value or frame"), false;
+  }
+  return true;
+}
+
+static void find_owners(const tsr_verify *v, tsr_verify_subject *s) {
+  const tsr_graph *g = v->graph;
+  s->owner = tsr_arena_array(v->brief, int, g->values_count + 1);
+  for (int x = 0; x < g->values_count; x++) s->owner[x] = x;
+  for (int i = 0; i < g->nodes_count; i++) {
+    const tsr_node *n = &g->nodes[i];
+    if (n->outputs_count != 1 || n->inputs_count != 1 || !tsr_program_has_node(s->p, i)) continue;
+    if (tsr_program_is_alias(s->p, i)) s->owner[n->outputs[0]] = s->owner[n->inputs[0]];
+  }
+}
+
+bool tsr_verify_lists(tsr_verify *v, tsr_verify_subject *s) {
+  if (!check_recipe(v, s) || !check_parts(v, s)) return false;
+  bool ok = check_runs(v, s);
+  ok = check_frames(v, s) && ok;
+  if (!check_indices(v, s)) return false;
+  find_owners(v, s);
+  s->part_of = tsr_arena_array(v->arena, int, s->p->tasks_count + 1);
+  for (int k = 0; k < s->p->parts_count; k++)
+    for (int i = s->p->parts[k].begin; i < s->p->parts[k].end; i++) s->part_of[i] = k;
+  return ok;
+}
+
+/* ---- tensors ---- */
+
+static const char *tensor_text(tsr_verify *v, const tsr_tensor *t) {
+  const char *units = t->units ? tsr_arena_printf(v->arena, "%lld × ", (long long)t->units) : "";
+  return tsr_arena_printf(
+      v->arena, "%s%s %s", units, tsr_shape_text(t->ndim, t->shape), tsr_dtype_name(t->dtype));
+}
+
+/* What a rank's part of a value must be. */
+static tsr_tensor local_tensor(const tsr_verify *v, int value) {
+  static const tsr_segment segments[] = {
+      [TSR_VALUE_INPUT] = TSR_SEGMENT_INPUT, [TSR_VALUE_HYPER] = TSR_SEGMENT_INPUT,
+      [TSR_VALUE_CONST] = TSR_SEGMENT_CONST, [TSR_VALUE_PARAM] = TSR_SEGMENT_PARAM,
+      [TSR_VALUE_STATE] = TSR_SEGMENT_STATE, [TSR_VALUE_NODE] = TSR_SEGMENT_WORK};
+  const tsr_value *x = &v->graph->values[value];
+  tsr_tensor t = {.value = value, .dtype = x->dtype, .ndim = x->ndim, .units = x->units};
+  t.segment = segments[x->kind];
+  memcpy(t.shape, x->shape, sizeof t.shape);
+  for (int a = 0; a < TSR_AXES; a++) {
+    tsr_placement over = x->placement[a];
+    int size = v->mesh->size[a];
+    if (over.kind == TSR_SHARD) t.shape[over.dim] /= tsr_placement_blocks(over, size);
+  }
+  if (x->placement[TSR_TP].kind == TSR_PARTIAL) t.units /= v->mesh->size[TSR_TP];
+  if (x->units_of_sequence && x->placement[TSR_CP].kind == TSR_PARTIAL)
+    t.units /= v->mesh->size[TSR_CP];
+  return t;
+}
+
+static bool same_shape(const tsr_tensor *a, const tsr_tensor *b) {
+  return a->ndim == b->ndim && a->units == b->units && a->dtype == b->dtype &&
+         !memcmp(a->shape, b->shape, sizeof *a->shape * (size_t)a->ndim);
+}
+
+static void check_alias(tsr_verify *v, const tsr_verify_subject *s, int value) {
+  const tsr_tensor *t = &s->p->tensors[value], *of = &s->p->tensors[s->owner[value]];
+  if (t->segment == of->segment && t->offset == of->offset && t->frame == of->frame &&
+      tsr_tensor_bytes(t) == tsr_tensor_bytes(of))
+    return;
+  const char *name = v->graph->values[s->owner[value]].name;
+  tsr_verify_say_value(v, s, value, "it must be the bytes of '%s' under another name", name);
+}
+
+/* An op that adds to an earlier sum of its own kind works on that sum's bytes. */
+static void check_sum(tsr_verify *v, const tsr_verify_subject *s, int value) {
+  const tsr_graph *g = v->graph;
+  const tsr_value *x = &g->values[value];
+  if (x->kind != TSR_VALUE_NODE || x->output) return;
+  const tsr_node *n = &g->nodes[x->node];
+  if (!(tsr_op_facts(n->op) & TSR_FACT_ADDS)) return;
+  int of = n->inputs[n->inputs_count - 1], from = g->values[of].node;
+  if (from < 0 || g->nodes[from].op != n->op) return;
+  const tsr_tensor *a = &s->p->tensors[value], *b = &s->p->tensors[of];
+  if (a->segment == b->segment && a->offset == b->offset && a->frame == b->frame) return;
+  tsr_verify_say_value(
+      v, s, value, "it must lie where '%s' does, to which it is added", g->values[of].name);
+}
+
+/* Inside its segment, or its frame (and the frame is inside the segment). */
+static void check_place(tsr_verify *v, const tsr_verify_subject *s, int value) {
+  const tsr_tensor *t = &s->p->tensors[value];
+  const tsr_frame *f = t->frame >= 0 ? &s->p->frames[t->frame] : NULL;
+  int64_t bytes = tsr_verify_bytes(s->p, value), begin = 0, end = s->p->bytes[t->segment];
+  if (f) begin = f->offset, end = begin + (f->segment == t->segment ? f->bytes : 0);
+  bool inside = t->offset >= begin && t->offset + bytes <= end;
+  if (inside && t->offset % 64 == 0) return;
+  const char *at = tsr_verify_address(v, t->segment, t->offset);
+  const char *what = f ? tsr_arena_printf(v->arena, "frame %d", t->frame) : "its segment";
+  if (inside)
+    tsr_verify_say_value(v, s, value, "%s is not a multiple of 64 bytes", at);
+  else
+    tsr_verify_say_value(
+        v, s, value, "its %lld bytes %s are outside %s, which is bytes %lld to before %lld",
+        (long long)bytes, at, what, (long long)begin, (long long)end);
+}
+
+static void check_tensor(tsr_verify *v, const tsr_verify_subject *s, int value) {
+  const tsr_tensor *t = &s->p->tensors[value];
+  tsr_tensor want = local_tensor(v, value);
+  const tsr_value *x = &v->graph->values[value];
+  bool sized = x->kind == TSR_VALUE_NODE && x->output == 0 &&
+               tsr_op_facts(v->graph->nodes[x->node].op) & TSR_FACT_SIZED;
+  if (sized) want.shape[0] = t->shape[0]; /* the device knows */
+  bool alias = s->owner[value] != value;
+  if (!same_shape(t, &want))
+    tsr_verify_say_value(
+        v, s, value, "it is %s, its placement on this mesh makes it %s", tensor_text(v, t),
+        tensor_text(v, &want));
+  else if (!alias && t->segment != want.segment)
+    tsr_verify_say_value(
+        v, s, value, "it lies %s, in the wrong segment", tsr_verify_address(v, t->segment, 0));
+  else if (alias) check_alias(v, s, value);
+  else check_place(v, s, value), check_sum(v, s, value);
+}
+
+bool tsr_verify_tensors(tsr_verify *v, const tsr_verify_subject *s) {
+  int before = v->found;
+  for (int x = 0; x < v->graph->values_count && !tsr_verify_is_full(v); x++) {
+    const tsr_value *value = &v->graph->values[x];
+    if (s->p->tensors[x].segment != TSR_SEGMENT_ABSENT) check_tensor(v, s, x);
+    else if (value->kind == TSR_VALUE_NODE && tsr_program_has_node(s->p, value->node))
+      tsr_verify_say_value(v, s, x, "it has no bytes, though it is made here");
+  }
+  return v->found == before;
+}

@@ -1,0 +1,286 @@
+/* Tasks and nodes: every node of the stage has one task in its part, which works on what the node
+ * says. */
+#include "schedule/verify_checks.h"
+#include <string.h>
+
+typedef struct {
+  tsr_verify *v;
+  const tsr_verify_subject *s;
+  const tsr_program *p;
+} check;
+
+static bool is_move(tsr_op op) {
+  return op == TSR_OP_SEND || op == TSR_OP_RECEIVE || op == TSR_OP_WAIT;
+}
+
+static bool same_tensor(const tsr_tensor *a, const tsr_tensor *b) {
+  return a->value == b->value && a->dtype == b->dtype && a->segment == b->segment &&
+         a->frame == b->frame && a->offset == b->offset && a->ndim == b->ndim &&
+         a->units == b->units && !memcmp(a->shape, b->shape, sizeof *a->shape * (size_t)a->ndim);
+}
+
+static const char *tensor_text(const check *c, const tsr_tensor *t) {
+  const char *shape = tsr_shape_text(t->ndim, t->shape);
+  const char *what = tsr_arena_printf(c->v->arena, "%s %s", shape, tsr_dtype_name(t->dtype));
+  if (t->units) what = tsr_arena_printf(c->v->arena, "%lld × %s", (long long)t->units, what);
+  if ((int)t->segment < 0 || t->segment >= TSR_SEGMENT_ABSENT) return what;
+  const char *at = tsr_verify_address(c->v, t->segment, t->offset);
+  if (t->frame >= 0) at = tsr_arena_printf(c->v->arena, "%s of frame %d", at, t->frame);
+  return tsr_arena_printf(c->v->arena, "%s %s", what, at);
+}
+
+/* ---- what a task works on ---- */
+
+static const char *name_of(const check *c, int value) {
+  if (value < 0 || value >= c->v->graph->values_count) return "no value";
+  return c->v->graph->values[value].name;
+}
+
+static bool
+check_tensor(const check *c, int task, const tsr_tensor *t, int want, const char *what, int k) {
+  if (t->value != want) {
+    tsr_verify_say_task(
+        c->v, c->s, task, -1, "its %s %d is '%s', its node's is '%s'", what, k,
+        name_of(c, t->value), name_of(c, want));
+    return false;
+  }
+  if (same_tensor(t, &c->p->tensors[want])) return true;
+  tsr_verify_say_task(
+      c->v, c->s, task, -1, "its '%s' is %s, the program's is %s", name_of(c, want),
+      tensor_text(c, t), tensor_text(c, &c->p->tensors[want]));
+  return false;
+}
+
+/* Another stage's parameters are left out of a norm over all of them. */
+static bool check_present(const check *c, int task, int value) {
+  const tsr_task *t = &c->p->tasks[task];
+  int stage, chunk, of = tsr_value_stage(c->v->graph, value);
+  if (c->p->tensors[value].segment != TSR_SEGMENT_ABSENT) return true;
+  stage = c->p->stage;
+  if (of != TSR_EVERY_STAGE) tsr_order_locate(c->p->order, of, &stage, &chunk);
+  if (tsr_op_facts(t->op) & TSR_FACT_EVERYWHERE && stage != c->p->stage) return true;
+  tsr_verify_say_task(
+      c->v, c->s, task, -1, "reads '%s', of which this stage has nothing", name_of(c, value));
+  return false;
+}
+
+/* An input may go by another name of the same bytes. */
+static int wanted_input(const check *c, const tsr_task *t, int k) {
+  int want = c->v->graph->nodes[t->node].inputs[k];
+  if (!t->values || t->values[k] < 0 || t->values[k] >= c->v->graph->values_count) return want;
+  return c->s->owner[t->values[k]] == c->s->owner[want] ? t->values[k] : want;
+}
+
+static bool check_inputs(const check *c, int task) {
+  const tsr_task *t = &c->p->tasks[task];
+  const tsr_node *n = &c->v->graph->nodes[t->node];
+  if (t->inputs_count != n->inputs_count) {
+    tsr_verify_say_task(
+        c->v, c->s, task, -1, "it has %d inputs, its node %d", t->inputs_count, n->inputs_count);
+    return false;
+  }
+  for (int k = 0; k < t->inputs_count; k++) {
+    int want = wanted_input(c, t, k);
+    if (!check_present(c, task, want)) return false;
+    if (c->p->tensors[want].segment == TSR_SEGMENT_ABSENT &&
+        t->inputs[k].segment == TSR_SEGMENT_ABSENT)
+      continue;
+    if (!check_tensor(c, task, &t->inputs[k], want, "input", k)) return false;
+  }
+  return true;
+}
+
+/* The wait for a bucket is for whatever the bucket moves. */
+static bool check_collected(const check *c, int task) {
+  const tsr_task *t = &c->p->tasks[task];
+  for (int k = 0; k < t->inputs_count; k++) {
+    int value = t->inputs[k].value;
+    if (value < 0 || value >= c->v->graph->values_count) value = 0;
+    if (!check_tensor(c, task, &t->inputs[k], value, "input", k)) return false;
+  }
+  return true;
+}
+
+static bool check_outputs(const check *c, int task) {
+  const tsr_task *t = &c->p->tasks[task];
+  const tsr_node *n = &c->v->graph->nodes[t->node];
+  if (t->outputs_count != n->outputs_count) {
+    tsr_verify_say_task(
+        c->v, c->s, task, -1, "it has %d outputs, its node %d", t->outputs_count,
+        n->outputs_count);
+    return false;
+  }
+  for (int k = 0; k < t->outputs_count; k++) {
+    if (!check_tensor(c, task, &t->outputs[k], n->outputs[k], "output", k)) return false;
+    if (t->outputs[k].segment == TSR_SEGMENT_WORK) continue;
+    tsr_verify_say_task(
+        c->v, c->s, task, -1, "writes '%s' into a segment that no task may write",
+        name_of(c, n->outputs[k]));
+    return false;
+  }
+  return true;
+}
+
+static bool check_scratch(const check *c, int task) {
+  const tsr_task *t = &c->p->tasks[task];
+  int64_t end = t->scratch_offset + t->scratch_bytes, work = c->p->bytes[TSR_SEGMENT_WORK];
+  if (t->scratch_bytes == 0) return true;
+  if (t->scratch_bytes > 0 && t->scratch_offset >= 0 && t->scratch_offset % 64 == 0 && end <= work)
+    return true;
+  tsr_verify_say_task(
+      c->v, c->s, task, -1, "its %lld bytes of scratch %s are not in work, which has %lld bytes",
+      (long long)t->scratch_bytes, tsr_verify_address(c->v, TSR_SEGMENT_WORK, t->scratch_offset),
+      (long long)work);
+  return false;
+}
+
+/* ---- tasks that move ---- */
+
+/* The other end's tensor, which a receive describes: its shape, and no place. */
+static bool check_receive(const check *c, int task) {
+  const tsr_task *t = &c->p->tasks[task];
+  int want = c->v->graph->nodes[t->node].inputs[0];
+  const tsr_tensor *in = &t->inputs[0], *out = &t->outputs[0];
+  if (t->inputs_count != 1 || in->value != want) {
+    tsr_verify_say_task(
+        c->v, c->s, task, -1, "it receives '%s', its node '%s'",
+        t->inputs_count == 1 ? name_of(c, in->value) : "nothing", name_of(c, want));
+    return false;
+  }
+  if (!check_outputs(c, task)) return false;
+  if (in->dtype == out->dtype && tsr_tensor_elements(in) == tsr_tensor_elements(out)) return true;
+  tsr_verify_say_task(
+      c->v, c->s, task, -1, "it receives %s as %s", tensor_text(c, in), tensor_text(c, out));
+  return false;
+}
+
+static bool check_move(const check *c, int task) {
+  const tsr_task *t = &c->p->tasks[task];
+  const tsr_node *n = &c->v->graph->nodes[t->node];
+  bool of_bucket = t->op == TSR_OP_WAIT && t->bucket > 0;
+  if (!of_bucket && n->op != TSR_OP_RECEIVE) {
+    tsr_verify_say_task(c->v, c->s, task, -1, "its node is a %s, not a receive", tsr_op_name(n->op));
+    return false;
+  }
+  if (t->op == TSR_OP_RECEIVE) return check_receive(c, task);
+  if (t->outputs_count) {
+    tsr_verify_say_task(c->v, c->s, task, -1, "it has outputs");
+    return false;
+  }
+  if (t->op == TSR_OP_WAIT && t->lag < 0 && t->lag != TSR_WAIT_ALL) {
+    tsr_verify_say_task(c->v, c->s, task, -1, "it waits for %d microbatches before", t->lag);
+    return false;
+  }
+  if (of_bucket) return check_collected(c, task);
+  if (tsr_verify_source(c->v, t->node) == c->p->stage) return check_inputs(c, task);
+  tsr_verify_say_task(
+      c->v, c->s, task, -1, "'%s' is sent by stage %d, not by this one",
+      name_of(c, n->inputs[0]), tsr_verify_source(c->v, t->node));
+  return false;
+}
+
+/* ---- nodes ---- */
+
+/* Where a task of the node may stand: in its part, or with the last microbatch what a step needs
+ * once. */
+static bool check_part(const check *c, int task) {
+  const tsr_task *t = &c->p->tasks[task];
+  const tsr_node *n = &c->v->graph->nodes[t->node];
+  const tsr_part *part = &c->p->parts[c->s->part_of[task]];
+  int stage = c->p->stage, chunk = 0;
+  if (n->stage != TSR_EVERY_STAGE) tsr_order_locate(c->p->order, n->stage, &stage, &chunk);
+  if (stage != c->p->stage) {
+    tsr_verify_say_task(c->v, c->s, task, -1, "its node is on stage %d", stage);
+    return false;
+  }
+  bool body = tsr_verify_is_body(part->section), several = c->v->microbatches > 1;
+  bool last = t->last_only || !several; /* only the last microbatch comes to the task */
+  if (body && n->section == TSR_UPDATE && last) return true;
+  bool often = n->section != TSR_UPDATE && several; /* the node runs with another one, too */
+  if (part->section == n->section && (!body || part->chunk == chunk) && !(t->last_only && often))
+    return true;
+  tsr_verify_say_task(
+      c->v, c->s, task, -1, "it runs in the %s part%s, its node in %s of chunk %d",
+      tsr_section_name(part->section), t->last_only ? " with the last microbatch only" : "",
+      tsr_section_name(n->section), chunk);
+  return false;
+}
+
+static bool check_node(const check *c, int task) {
+  const tsr_task *t = &c->p->tasks[task];
+  const tsr_node *n = &c->v->graph->nodes[t->node];
+  unsigned facts = tsr_op_facts(n->op);
+  int axis = facts & (TSR_FACT_COLLECTIVE | TSR_FACT_LOCAL_CUT) ? (int)n->attr[0] : -1;
+  if (t->op != n->op) {
+    tsr_verify_say_task(c->v, c->s, task, -1, "its node is a %s", tsr_op_name(n->op));
+    return false;
+  }
+  if (t->axis != axis) {
+    tsr_verify_say_task(
+        c->v, c->s, task, -1, "it works over %s, its node over %s",
+        t->axis >= 0 && t->axis < TSR_AXES ? tsr_axis_name(t->axis) : "no axis",
+        axis >= 0 ? tsr_axis_name(axis) : "no axis");
+    return false;
+  }
+  return check_inputs(c, task) && check_outputs(c, task);
+}
+
+static bool check_task(const check *c, int task) {
+  const tsr_task *t = &c->p->tasks[task];
+  if (t->bucket < 0 || (t->bucket && t->op != TSR_OP_WAIT && !tsr_op_is_collective(t->op))) {
+    tsr_verify_say_task(c->v, c->s, task, -1, "it is in bucket %d", t->bucket);
+    return false;
+  }
+  if (t->op != TSR_OP_SEND && t->op != TSR_OP_WAIT && !check_part(c, task)) return false;
+  if (!(is_move(t->op) ? check_move(c, task) : check_node(c, task))) return false;
+  return check_scratch(c, task);
+}
+
+/* Tasks of one bucket begin one after the other and go over one axis, as one message. */
+static void check_buckets(const check *c) {
+  int *first = NULL, buckets = 0;
+  for (int i = 0; i < c->p->tasks_count; i++)
+    if (c->p->tasks[i].bucket > buckets) buckets = c->p->tasks[i].bucket;
+  first = tsr_arena_array(c->v->brief, int, buckets + 1);
+  for (int i = 0; i < c->p->tasks_count; i++) {
+    const tsr_task *t = &c->p->tasks[i], *before = t - 1;
+    if (!t->bucket || t->op == TSR_OP_WAIT) continue;
+    if (!first[t->bucket]) {
+      first[t->bucket] = i + 1;
+      continue;
+    }
+    bool next = before->bucket == t->bucket && before->op != TSR_OP_WAIT &&
+                c->s->part_of[i] == c->s->part_of[i - 1];
+    if (next && before->axis == t->axis && before->last_only == t->last_only) continue;
+    tsr_verify_say_task(
+        c->v, c->s, i, -1, "it is in bucket %d, which began with task %d, over another axis or "
+        "with others between them", t->bucket, first[t->bucket] - 1);
+  }
+}
+
+/* Once each: no node of the stage is left out or stands twice. */
+static void check_once(const check *c) {
+  const tsr_graph *g = c->v->graph;
+  int *task_of = tsr_arena_array(c->v->brief, int, g->nodes_count + 1);
+  for (int i = 0; i < c->p->tasks_count && !tsr_verify_is_full(c->v); i++) {
+    const tsr_task *t = &c->p->tasks[i];
+    if (t->op == TSR_OP_SEND || t->op == TSR_OP_WAIT) continue;
+    if (task_of[t->node])
+      tsr_verify_say_task(
+          c->v, c->s, i, -1, "task %d runs the same node", task_of[t->node] - 1);
+    task_of[t->node] = i + 1;
+  }
+  for (int i = 0; i < g->nodes_count && !tsr_verify_is_full(c->v); i++)
+    if (!task_of[i] && tsr_program_has_node(c->p, i) && !tsr_program_is_alias(c->p, i))
+      tsr_verify_say_node(
+          c->v, c->s, i, "no task runs this %s", tsr_op_name(g->nodes[i].op));
+}
+
+bool tsr_verify_tasks(tsr_verify *v, const tsr_verify_subject *s) {
+  check c = {v, s, s->p};
+  int before = v->found;
+  for (int i = 0; i < s->p->tasks_count && !tsr_verify_is_full(v); i++) check_task(&c, i);
+  check_once(&c);
+  check_buckets(&c);
+  return v->found == before;
+}

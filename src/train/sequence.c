@@ -1,0 +1,92 @@
+#include "train/sequence.h"
+#include "base/tree.h"
+
+/* Runs of positions that no rank may share. */
+static int64_t runs(const tsr_config *c, const tsr_parallel *p) {
+  int64_t cp = p->size[TSR_CP], tp = c->device.enable_sp ? p->size[TSR_TP] : 1;
+  return cp * (cp > 1 && c->device.cp_layout == TSR_CP_ZIGZAG ? 2 : 1) * tp;
+}
+
+static bool is_power_of_two(int64_t n) { return n > 0 && (n & (n - 1)) == 0; }
+
+int64_t tsr_sequence_units(const tsr_config *c, const tsr_parallel *p) {
+  int64_t given = c->numerics.units_sequence, needed = runs(c, p);
+  bool fits = given % needed == 0;
+  return given && (fits || c->numerics.policy != TSR_NUMERICS_FAST) ? given : needed;
+}
+
+static tsr_place place_of(const tsr_config *c) {
+  static const char *const keys[] = {
+      "numerics.units.sequence", "device_config.enable_cp", "device_config.enable_sp"};
+  for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+    tsr_place place = tsr_config_place(c, keys[i]);
+    if (place.file) return place;
+  }
+  return (tsr_place){.file = c->file};
+}
+
+/* A sum over positions goes on inside a batch unit (base/sequence.h), so cp's ranks add up every
+ * microbatch; and the tree over both is the tree over each only for powers of two. */
+static bool check_batch_units(
+    const tsr_config *c, const tsr_parallel *p, int64_t batch_units, tsr_diags *diags) {
+  int64_t local = batch_units / (p->size[TSR_DP] * p->microbatches);
+  tsr_place place = tsr_config_place(c, "numerics.units.batch");
+  if (!place.file) place = place_of(c);
+  if (p->size[TSR_CP] > 1 && local > 1) {
+    tsr_diag_error(
+        diags, place,
+        "cp adds up the positions of every batch unit, so a rank's microbatch must be one of them, "
+        "not %lld",
+        (long long)local);
+    tsr_diag_hint(
+        diags, "%lld times the microbatches of %lld samples would do",
+        (long long)local, (long long)(p->batch_size / local));
+    return false;
+  }
+  if (is_power_of_two(local)) return true;
+  return tsr_diag_error(
+      diags, place,
+      "where positions are cut into units too, a rank's microbatch must have a power of two of batch "
+      "units, not %lld",
+      (long long)local);
+}
+
+static bool check_layout(const tsr_config *c, const tsr_parallel *p, tsr_diags *diags) {
+  bool zigzag = c->device.cp_layout == TSR_CP_ZIGZAG && p->size[TSR_CP] > 1;
+  if (!zigzag || !c->device.enable_sp || p->size[TSR_TP] == 1) return true;
+  tsr_diag_error(
+      diags, tsr_config_place(c, "device_config.cp_layout"),
+      "cp_layout 'zigzag' and enable_sp do not go together: tp would split a rank's two runs of "
+      "positions");
+  tsr_diag_hint(diags, "cp_layout: contiguous, or without enable_sp");
+  return false;
+}
+
+bool tsr_sequence_check(
+    const tsr_config *c, const tsr_parallel *p, int64_t batch_units, int64_t sequence,
+    int64_t *units, tsr_diags *diags) {
+  tsr_place place = place_of(c);
+  int64_t needed = runs(c, p);
+  if (sequence <= 0) {
+    *units = 1;
+    if (p->size[TSR_CP] == 1) return true;
+    return tsr_diag_error(
+        diags, tsr_config_place(c, "device_config.enable_cp"),
+        "context parallelism splits a sequence, and this model has none");
+  }
+  if (!check_layout(c, p, diags)) return false;
+  if (*units <= 1) return true;
+  if (!is_power_of_two(*units))
+    return tsr_diag_error(
+        diags, place, "%lld sequence units are not a power of two", (long long)*units);
+  if (sequence % *units)
+    return tsr_diag_error(
+        diags, place, "%lld sequence units do not divide sequence_length %lld", (long long)*units,
+        (long long)sequence);
+  if (*units % needed == 0) return check_batch_units(c, p, batch_units, diags);
+  tsr_diag_error(
+      diags, place, "%lld sequence units cannot be split over cp = %d and tp = %d ranks",
+      (long long)*units, p->size[TSR_CP], c->device.enable_sp ? p->size[TSR_TP] : 1);
+  tsr_diag_hint(diags, "a multiple of %lld can", (long long)needed);
+  return false;
+}

@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# `profile` over several meshes: its trace is sound and adds up to its table, and recording changes no bit
+# of the weights. Runs in the source root.
+# usage: test_profile.sh PROGRAM CHECK_TRACE
+set -uo pipefail
+
+program=$1
+check_trace=$2
+config=tests/equality/llama.yaml
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+failed=0
+complain() {
+  echo "$@"
+  failed=$((failed + 1))
+}
+
+hash_of() { tail -n 1 "$1" | sed -n 's/.*"weights_sha256":"\([0-9a-f]\{64\}\)".*/\1/p'; }
+
+# profile_of WHAT STEPS SET…: profiles so many steps, then trains as many.
+profile_of() {
+  local what=$1 steps=$2 out=$scratch/out args=(--set "training_config.max_steps=$(($2 + 1))") set
+  shift 2
+  for set in training_config.eval_every=0 training_config.sample_tokens=0 scheduler_config.type=constant "$@"; do
+    args+=(--set "$set")
+  done
+  rm -rf "$out"
+  "$program" profile --config "$config" "${args[@]}" --steps "$steps" --out "$out" >"$scratch/profile" ||
+    { complain "$what: profile failed"; return; }
+  "$check_trace" "$out/trace.json" "$scratch/profile" || complain "$what: the trace"
+  grep -q "^profile of $steps step" "$scratch/profile" || complain "$what: not $steps steps"
+  grep -q '^advice: ' "$scratch/profile" || complain "$what: no advice"
+  "$program" --config "$config" "${args[@]}" --quiet --metrics "$scratch/metrics" ||
+    complain "$what: training failed"
+  local with without
+  with=$(hash_of "$out/metrics.jsonl")
+  without=$(hash_of "$scratch/metrics")
+  if [ "${#with}" != 64 ] || [ "$with" != "$without" ]; then
+    complain "$what: weights $with with a recorder, $without without"
+  fi
+}
+
+pipeline=(device_config.enable_pp=true 'device_config.mesh_shape=[2]')
+profile_of 'one rank' 5
+profile_of 'one thread' 1 numerics.threads=1
+profile_of 'dp 2' 2 device_config.enable_ddp=true 'device_config.mesh_shape=[2]'
+profile_of 'pp 2' 2 "${pipeline[@]}" pipeline.microbatches=4
+grep -q '^bubble: ' "$scratch/profile" || complain 'pp 2: no bubble'
+grep -q '"op":"receive".*"peer":0' "$scratch/out/trace.json" || complain 'pp 2: no receive from rank 0'
+grep -q '"op":"send".*"peer":1' "$scratch/out/trace.json" || complain 'pp 2: no send to rank 1'
+profile_of 'pp 2, dp 2' 2 device_config.enable_pp=true device_config.enable_ddp=true \
+  'device_config.mesh_shape=[2, 2]' pipeline.microbatches=4 pipeline.schedule=zb_h1
+profile_of 'tp 2, 3 threads' 2 device_config.enable_tp=true 'device_config.mesh_shape=[2]' numerics.threads=3
+
+# Without --out the trace is in the working directory; quiet runs print nothing.
+root=$PWD
+(mkdir "$scratch/here" && cd "$scratch/here" &&
+  TESSERA_SHARE=$root "$program" profile --config "$root/$config" --set training_config.data_path="$root/src/base/*.c" \
+    --steps 1 --quiet >said && [ -s trace.json ] && [ ! -s said ]) || complain 'without --out: no trace.json'
+
+[ "$failed" = 0 ]

@@ -1,0 +1,373 @@
+/* What the verifier accepts, and what it says: sound programs of all meshes and orders without a
+ * word, typical faults in exact words. Where a text names tasks and bytes, the test finds them in
+ * the program, since lowering may change their numbers. */
+#include "sample.h"
+#include "tests/check.h"
+#include "tests/printed.h"
+#include <stdlib.h>
+
+/* ---- sound programs ---- */
+
+static void accept(harness_options o) {
+  tsr_arena *arena = tsr_arena_new();
+  o = sample_options(o);
+  harness h = sample_compile(arena, &o);
+  tsr_diags *diags = tsr_diags_new(arena);
+  tsr_verify_mesh mesh = sample_mesh(&h.parallel);
+  bool ok = tsr_programs_verify(arena, &h.programs, &mesh, diags);
+  const char *said = printed_diags(arena, diags);
+  CHECK_AT(ok && !*said, "%s:\n%s", sample_text(arena, &o), said);
+  tsr_arena_free(arena);
+}
+
+static void accept_pipelines(void) {
+  static const struct {
+    tsr_order_kind kind;
+    int chunks;
+  } orders[] = {{TSR_ORDER_GPIPE, 1},       {TSR_ORDER_1F1B, 1},  {TSR_ORDER_INTERLEAVED, 2},
+                {TSR_ORDER_INTERLEAVED, 3}, {TSR_ORDER_ZB_H1, 1}, {TSR_ORDER_ZB_V, 2}};
+  for (size_t i = 0; i < sizeof orders / sizeof *orders; i++)
+    for (int pp = 2; pp <= 4; pp *= 2)
+      for (int microbatches = 1; microbatches <= 8; microbatches *= 2) {
+        harness_options o = {.dp = 1, .tp = 1, .pp = pp, .microbatches = microbatches};
+        o.order = orders[i].kind;
+        o.chunks = orders[i].chunks;
+        if (o.order == TSR_ORDER_INTERLEAVED && microbatches % pp) continue;
+        accept(o);
+        if (microbatches == 8) continue;
+        o.dp = 2, o.zero = pp == 2 ? 3 : 1;
+        accept(o);
+        o.tp = 2, o.zero = 0, o.sequence_parallel = true;
+        accept(o);
+      }
+}
+
+static void accept_meshes(void) {
+  for (int microbatches = 1; microbatches <= 4; microbatches *= 2)
+    for (int dp = 1; dp <= 2; dp++)
+      for (int tp = 1; tp <= 4; tp *= 2)
+        for (int zero = 0; zero <= 3; zero++) {
+          harness_options o = {.dp = dp, .tp = tp, .microbatches = microbatches, .zero = zero};
+          accept(o);
+          o.recompute = (tsr_recomputing){TSR_RECOMPUTE_BLOCKS, 1};
+          accept(o);
+          o.sequence_parallel = true;
+          accept(o);
+          o.sequence_parallel = false, o.cp = 2;
+          accept(o);
+        }
+}
+
+/* Evaluation: forward passes only, over several microbatches. */
+static void accept_forward(void) {
+  for (int pp = 1; pp <= 4; pp *= 2) {
+    tsr_arena *arena = tsr_arena_new();
+    harness_options o = sample_options(
+        (harness_options){.dp = 1, .tp = 2, .pp = pp, .order = TSR_ORDER_FORWARD});
+    o.microbatches = 4;
+    tsr_graph *g = sample_graph(arena, o.microbatches);
+    g->loss = -1;
+    tsr_diags *diags = tsr_diags_new(arena);
+    harness h;
+    CHECK(harness_compile(g, &o, &h, diags));
+    tsr_verify_mesh mesh = sample_mesh(&h.parallel);
+    CHECK(tsr_programs_verify(arena, &h.programs, &mesh, diags));
+    CHECK_STR(printed_diags(arena, diags), "");
+    tsr_arena_free(arena);
+  }
+}
+
+/* ---- programs to be spoilt ---- */
+
+typedef struct {
+  tsr_arena *arena;
+  harness h;
+  tsr_programs programs;
+  tsr_verify_mesh mesh;
+  tsr_program *p; /* of the first stage */
+} bench;
+
+static bench open_bench(harness_options o) {
+  bench b = {.arena = tsr_arena_new()};
+  o = sample_options(o);
+  b.h = sample_compile(b.arena, &o);
+  b.programs = sample_copy_all(b.arena, &b.h.programs);
+  b.mesh = sample_mesh(&b.h.parallel);
+  b.p = b.programs.of_stage[0];
+  return b;
+}
+
+static void close_bench(bench *b) { tsr_arena_free(b->arena); }
+
+static const char *said(bench *b) {
+  tsr_diags *diags = tsr_diags_new(b->arena);
+  tsr_programs_verify(b->arena, &b->programs, &b->mesh, diags);
+  return printed_diags(b->arena, diags);
+}
+
+/* The first line of it. */
+static const char *first_said(bench *b) {
+  const char *all = said(b);
+  return tsr_arena_strndup(b->arena, all, strcspn(all, "\n"));
+}
+
+#define EXPECT(b, ...) CHECK_STR(first_said(&(b)), tsr_arena_printf((b).arena, __VA_ARGS__))
+
+static int value_of(const bench *b, const char *name) { return harness_find(b->h.placed, name); }
+
+/* The task of an op whose node has a name. */
+static int find_task(const tsr_program *p, tsr_op op, const char *node) {
+  for (int i = 0; i < p->tasks_count; i++)
+    if (p->tasks[i].op == op && !strcmp(p->graph->nodes[p->tasks[i].node].name, node)) return i;
+  fprintf(stderr, "no %s of '%s'\n", tsr_op_name(op), node);
+  abort();
+}
+
+static int find_op(const tsr_program *p, tsr_op op, tsr_section section) {
+  for (int i = 0; i < p->tasks_count; i++)
+    if (p->tasks[i].op == op && p->parts[sample_part_of(p, i)].section == section) return i;
+  fprintf(stderr, "no %s\n", tsr_op_name(op));
+  abort();
+}
+
+static long long offset_of(const tsr_program *p, int value, int microbatch) {
+  return (long long)tsr_tensor_offset(p, &p->tensors[value], microbatch);
+}
+
+static const char *node_name(const tsr_program *p, int task) {
+  return p->graph->nodes[p->tasks[task].node].name;
+}
+
+/* ---- one task ---- */
+
+static void test_tasks(void) {
+  bench b = open_bench((harness_options){.dp = 1, .tp = 1, .microbatches = 2});
+  tsr_program *sound = sample_copy(b.arena, b.p), *p = b.p;
+  int task = find_task(p, TSR_OP_LINEAR, "lu1");
+  sample_remove_task(p, task);
+  EXPECT(b, "call:1:1: error: 'lu1', rank 0: no task runs this linear");
+
+  *p = *sample_copy(b.arena, sound);
+  sample_insert_task(b.arena, p, task, p->tasks[task], sample_part_of(p, task));
+  EXPECT(
+      b, "call:1:1: error: 'lu1', rank 0, task %d (linear): task %d runs the same node", task + 1,
+      task);
+
+  *p = *sample_copy(b.arena, sound);
+  p->tasks[task].inputs[1].offset += 64;
+  EXPECT(
+      b,
+      "call:1:1: error: 'lu1', rank 0, task %d (linear): its 'u1' is (32, 16) f32 @param+%lld, the "
+      "program's is (32, 16) f32 @param+%lld",
+      task, offset_of(p, value_of(&b, "u1"), 0) + 64, offset_of(p, value_of(&b, "u1"), 0));
+
+  *p = *sample_copy(b.arena, sound);
+  p->tensors[value_of(&b, "lu1")].shape[1] = 5;
+  sample_bind(p);
+  EXPECT(
+      b, "call:1:1: error: 'lu1', rank 0: it is (8, 5, 32) f32, its placement on this mesh makes it "
+         "(8, 4, 32) f32");
+
+  *p = *sample_copy(b.arena, sound);
+  p->bytes[TSR_SEGMENT_STATE] -= 64;
+  const tsr_graph *g = b.h.placed;
+  int last = g->values_count - 1;
+  while (g->values[last].kind != TSR_VALUE_STATE) last--;
+  long long end = (long long)p->bytes[TSR_SEGMENT_STATE];
+  EXPECT(
+      b, "error: '%s', rank 0: its %lld bytes @state+%lld are outside its segment, which is bytes 0 "
+         "to before %lld",
+      g->values[last].name, end + 64 - offset_of(p, last, 0), offset_of(p, last, 0), end);
+
+  *p = *sample_copy(b.arena, sound);
+  p->runs_count--;
+  EXPECT(b, "error: rank 0: update never runs");
+  close_bench(&b);
+}
+
+/* ---- bytes ---- */
+
+static void test_memory(void) {
+  bench b = open_bench((harness_options){.dp = 1, .tp = 1, .microbatches = 2});
+  tsr_program *sound = sample_copy(b.arena, b.p), *p = b.p;
+  int lu = find_task(p, TSR_OP_LINEAR, "lu1"), swiglu = find_task(p, TSR_OP_SWIGLU, "s1");
+  sample_move_task(p, swiglu, lu);
+  EXPECT(
+      b,
+      "call:1:1: error: 's1', rank 0, task %d (swiglu), microbatch 0: reads 'lu1', whose bytes "
+      "@work+%lld nothing has written",
+      lu, offset_of(p, value_of(&b, "lu1"), 0));
+
+  *p = *sample_copy(b.arena, sound);
+  int lg = find_task(p, TSR_OP_LINEAR, "lg1");
+  p->tensors[value_of(&b, "lg1")].offset = p->tensors[value_of(&b, "lu1")].offset;
+  p->tensors[value_of(&b, "lg1")].frame = p->tensors[value_of(&b, "lu1")].frame;
+  sample_bind(p);
+  EXPECT(
+      b,
+      "call:1:1: error: 's1', rank 0, task %d (swiglu), microbatch 0: reads 'lu1', whose bytes "
+      "@work+%lld hold 'lg1' since task %d",
+      swiglu, offset_of(p, value_of(&b, "lu1"), 0), lg);
+
+  *p = *sample_copy(b.arena, sound);
+  p->tensors[value_of(&b, "lg1")].offset = p->tensors[value_of(&b, "l1")].offset;
+  p->tensors[value_of(&b, "lg1")].frame = p->tensors[value_of(&b, "l1")].frame;
+  sample_bind(p);
+  EXPECT(
+      b,
+      "call:1:1: error: 'lg1', rank 0, task %d (linear), microbatch 0: its output 'lg1' shares bytes "
+      "with its input 'l1'",
+      lg);
+
+  /* what the optimizer has changed is read again */
+  *p = *sample_copy(b.arena, sound);
+  int adamw = find_task(p, TSR_OP_ADAMW, "update.nf");
+  tsr_task again = p->tasks[adamw];
+  *p = *sample_copy(b.arena, sound);
+  sample_insert_task(b.arena, p, adamw, again, sample_part_of(p, adamw));
+  EXPECT(
+      b, "error: 'update.nf', rank 0, task %d (adamw): task %d runs the same node", adamw + 1,
+      adamw);
+  close_bench(&b);
+}
+
+/* Microbatches: a slot that two of them take at once; sums that lack one. */
+static void test_microbatches(void) {
+  bench b = open_bench((harness_options){
+      .dp = 1, .tp = 1, .pp = 2, .order = TSR_ORDER_GPIPE, .microbatches = 4});
+  tsr_program *sound = sample_copy(b.arena, b.p), *p = b.p;
+  const tsr_tensor *x = &p->tensors[value_of(&b, "h1")];
+  CHECK(x->frame >= 0 && p->frames[x->frame].slots == 4);
+  int *slot_of = p->frames[x->frame].slot_of;
+  slot_of[1] = slot_of[0];
+  const char *text = first_said(&b);
+  const char *want = tsr_arena_printf(b.arena, " hold microbatch 1's since task ");
+  CHECK_AT(strstr(text, want) && strstr(text, "microbatch 0: reads '"), "%s", text);
+
+  *p = *sample_copy(b.arena, sound);
+  slot_of = p->frames[x->frame].slot_of;
+  slot_of[1] = 4;
+  EXPECT(b, "error: rank 0, stage 0: frame %d has 4 slots, microbatch 1 takes slot 4", x->frame);
+
+  *p = *sample_copy(b.arena, sound);
+  int backward = 0; /* its third run */
+  for (int r = 0, found = 0; found < 3; r++)
+    if (p->parts[p->runs[r].part].section == TSR_BACKWARD) backward = r, found++;
+  CHECK_INT(p->runs[backward].microbatch, 2);
+  tsr_run run = p->runs[backward];
+  p->runs[backward] = p->runs[backward + 1];
+  p->runs[backward + 1] = run;
+  text = said(&b);
+  CHECK_AT(strstr(text, "', which has 2 of 4 microbatches since task "), "%s", text);
+  close_bench(&b);
+}
+
+/* ---- between stages ---- */
+
+static void test_transfers(void) {
+  harness_options o = {.dp = 1, .tp = 1, .pp = 2, .order = TSR_ORDER_1F1B, .microbatches = 2};
+  bench b = open_bench(o);
+  tsr_program *sound = sample_copy(b.arena, b.p), *p = b.p, *next = b.programs.of_stage[1];
+  int send = find_op(p, TSR_OP_SEND, TSR_FORWARD);
+  const char *node = node_name(p, send);
+  const char *value = b.h.placed->values[p->tasks[send].inputs[0].value].name;
+  int receive = find_task(next, TSR_OP_RECEIVE, node);
+  sample_remove_task(p, send);
+  EXPECT(
+      b,
+      "call:1:1: error: '%s', rank 1, stage 1, task %d (receive), microbatch 0: receives '%s' from "
+      "stage 0, which does not send it",
+      node, receive, value);
+
+  *p = *sample_copy(b.arena, sound);
+  sample_remove_task(p, find_task(p, TSR_OP_WAIT, node));
+  const char *text = said(&b);
+  const char *want = tsr_arena_printf(
+      b.arena,
+      "'%s', rank 0, stage 0, task %d (send), microbatch 0: nothing waits until '%s' has moved\n",
+      node, send, value);
+  CHECK_AT(strstr(text, want), "%s lacks %s", text, want);
+
+  *p = *sample_copy(b.arena, sound);
+  next->tasks[receive].inputs[0].shape[0] *= 2;
+  text = first_said(&b);
+  CHECK_AT(strstr(text, "(receive): it receives (16, "), "%s", text);
+  close_bench(&b);
+}
+
+/* What a send still moves must not be written: the wait that is asked for too late. */
+static void test_overwritten(void) {
+  bench b = open_bench((harness_options){
+      .dp = 1, .tp = 1, .pp = 2, .order = TSR_ORDER_GPIPE, .microbatches = 2});
+  tsr_program *p = b.programs.of_stage[1];
+  int send = find_op(p, TSR_OP_SEND, TSR_BACKWARD);
+  const char *node = node_name(p, send);
+  int value = p->tasks[send].inputs[0].value, writer = 0;
+  while (!p->tasks[writer].outputs_count || p->tasks[writer].outputs[0].value != value) writer++;
+  p->tensors[value].offset += -p->tensors[value].offset + p->bytes[TSR_SEGMENT_WORK];
+  p->tensors[value].frame = -1;
+  p->bytes[TSR_SEGMENT_WORK] += 4096; /* bytes of its own, for all microbatches */
+  sample_bind(p);
+  for (int i = 0; i < p->tasks_count; i++)
+    if (p->tasks[i].op == TSR_OP_WAIT && !strcmp(node_name(p, i), node) && p->tasks[i].lag > 0)
+      p->tasks[i].lag = 2;
+  const char *text = first_said(&b);
+  const char *want = tsr_arena_printf(
+      b.arena,
+      "task %d (%s), microbatch 1: writes '%s' to @work+%lld, where '%s' of microbatch 0 is, which "
+      "task %d (send) still moves",
+      writer, tsr_op_name(p->tasks[writer].op), b.h.placed->values[value].name,
+      offset_of(p, value, 1), b.h.placed->values[value].name, send);
+  CHECK_AT(strstr(text, want), "%s lacks %s", text, want);
+  close_bench(&b);
+}
+
+/* Two stages that receive from one another before they send. */
+static void test_circle(void) {
+  bench b = open_bench((harness_options){
+      .dp = 1, .tp = 1, .pp = 2, .order = TSR_ORDER_1F1B, .microbatches = 2});
+  tsr_program *p = b.p, *next = b.programs.of_stage[1];
+  int send = find_op(p, TSR_OP_SEND, TSR_FORWARD);
+  const char *node = node_name(p, send);
+  int part = sample_part_of(p, send);
+  tsr_task wait = {.node = p->tasks[send].node, .op = TSR_OP_WAIT, .axis = -1, .units = 1};
+  wait.section = TSR_BACKWARD;
+  wait.inputs = wait.outputs = p->tasks[send].inputs;
+  wait.inputs_count = 1;
+  /* stage 0 waits in B0 until F1's was received, which stage 1 does after its B0 has come to it */
+  wait.lag = 0;
+  int backward = p->parts[part + 1].begin;
+  for (int r = 0; r < p->runs_count - 1; r++) /* F0 F1 B0 B1 */
+    if (p->runs[r].part == part + 1 && p->runs[r].microbatch == 0) p->runs[r].microbatch = 0;
+  wait.lag = TSR_WAIT_ALL;
+  sample_insert_task(b.arena, p, backward, wait, part + 1);
+  CHECK_STR(said(&b), ""); /* stage 1 has B0 behind F0 and needs nobody for it */
+  int receive = find_task(next, TSR_OP_RECEIVE, node), home = find_op(p, TSR_OP_RECEIVE, TSR_BACKWARD);
+  tsr_task back = {.node = p->tasks[home].node, .op = TSR_OP_WAIT, .axis = -1, .units = 1};
+  int sent = find_task(next, TSR_OP_SEND, node_name(p, home));
+  back.section = TSR_BACKWARD;
+  back.lag = 0;
+  back.inputs_count = 1;
+  back.inputs = back.outputs = next->tasks[sent].inputs;
+  sample_insert_task(b.arena, next, sent + 1, back, sample_part_of(next, sent));
+  EXPECT(
+      b,
+      "call:1:1: error: '%s', rank 0, stage 0, task %d (wait), microbatch 0: no step can end: this "
+      "waits for rank 1, which waits in task %d (wait) of '%s', microbatch 0, for rank 0",
+      node, backward, sent + 1, node_name(p, home));
+  CHECK(receive >= 0);
+  close_bench(&b);
+}
+
+int main(void) {
+  accept_meshes();
+  accept_pipelines();
+  accept_forward();
+  test_tasks();
+  test_memory();
+  test_microbatches();
+  test_transfers();
+  test_overwritten();
+  test_circle();
+  return check_done("verify");
+}

@@ -1,0 +1,237 @@
+/* Proves that the verifier bites: single faults, chosen by seed, are put into sound programs. Those
+ * that it refuses must be said; those that it accepts are run, in a process of their own on memory
+ * full of NaN, and must give the bits that the sound programs give: loss, norm and all weights after
+ * two steps. */
+#include "faults.h"
+#include "run/internal.h"
+#include "tests/check.h"
+#include "tests/printed.h"
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { STEPS = 2 };
+
+/* ---- what programs compute ---- */
+
+typedef struct {
+  float *data;
+  int64_t count;
+} trace;
+
+static void keep(tsr_arena *arena, trace *t, const float *data, int64_t count) {
+  float *all = tsr_arena_array(arena, float, t->count + count);
+  if (t->count) memcpy(all, t->data, sizeof *all * (size_t)t->count);
+  memcpy(all + t->count, data, sizeof *all * (size_t)count);
+  t->data = all;
+  t->count += count;
+}
+
+/* Bits that no program has written are NaN, so that whoever reads them shows it. */
+static void poison(harness *h) {
+  for (int r = 0; r < h->parallel.ranks; r++) {
+    const tsr_program *p = tsr_bound_program(h->bound, r);
+    char *work = h->bound->ranks[r].base[TSR_SEGMENT_WORK];
+    if (work) memset(work, 0xff, (size_t)p->bytes[TSR_SEGMENT_WORK]);
+  }
+}
+
+static trace train(tsr_arena *arena, harness *h, bool poisoned) {
+  tsr_diags *diags = tsr_diags_new(arena);
+  tsr_worker_options options = {
+      .parallel = &h->parallel, .kernels = h->cpu.k, .threads = 1, .seed = HARNESS_SEED};
+  trace t = {0};
+  int64_t n;
+  if (!tsr_worker_open(arena, &options, &h->programs, 1, &h->worker, &h->bound, diags)) abort();
+  for (int step = 0; step < STEPS; step++) {
+    if (poisoned) poison(h);
+    harness_step(h, step);
+    float *loss = harness_read(arena, h, "loss", &n);
+    keep(arena, &t, loss, n);
+    float *clip = harness_read(arena, h, "clip", &n);
+    keep(arena, &t, clip, n);
+  }
+  for (int p = 0; p < h->graph->params_count; p++) {
+    float *w = harness_read_param(arena, h, p, &n);
+    keep(arena, &t, w, n);
+  }
+  harness_close(h);
+  return t;
+}
+
+static bool same(const trace *a, const trace *b) {
+  return a->count == b->count && !memcmp(a->data, b->data, sizeof *a->data * (size_t)a->count);
+}
+
+/* The wait that ends a bucket's task: the first one behind it. */
+static int find_wait(const tsr_program *p, int task) {
+  int i = task;
+  while (p->tasks[i].op != TSR_OP_WAIT || p->tasks[i].bucket != p->tasks[task].bucket)
+    i = (i + 1) % p->tasks_count;
+  return i;
+}
+
+/* The executor moves a bucket's data when it begins. The other extreme is when it is waited for. */
+static void delay(tsr_arena *arena, tsr_program *p) {
+  for (int i = 0; i < p->tasks_count;) {
+    tsr_task t = p->tasks[i];
+    if (!t.bucket || t.op == TSR_OP_WAIT) {
+      i++;
+      continue;
+    }
+    int wait = find_wait(p, i), part = sample_part_of(p, wait);
+    t.bucket = 0;
+    t.last_only = false;
+    sample_insert_task(arena, p, wait, t, part);
+    sample_remove_task(p, i + (wait <= i));
+    if (wait <= i) i++;
+  }
+}
+
+/* Whether the programs give the wanted bits, and end at all. */
+static bool gives(tsr_arena *arena, const harness *sound, tsr_programs programs, const trace *want) {
+  fflush(NULL);
+  pid_t child = fork();
+  if (child == 0) {
+    alarm(60);
+    if (!freopen("/dev/null", "w", stderr)) _exit(2);
+    harness h = *sound;
+    h.programs = programs;
+    trace got = train(arena, &h, true);
+    _exit(!same(&got, want));
+  }
+  int status = -1;
+  return child > 0 && waitpid(child, &status, 0) == child && status == 0;
+}
+
+/* Whenever the data of its buckets moves. */
+static bool
+is_harmless(tsr_arena *arena, const harness *sound, tsr_programs programs, const trace *want) {
+  tsr_programs late = sample_copy_all(arena, &programs);
+  for (int s = 0; s < programs.order->stages; s++) delay(arena, late.of_stage[s]);
+  return gives(arena, sound, programs, want) &&
+         (!sound->options.overlap || gives(arena, sound, late, want));
+}
+
+/* ---- the test ---- */
+
+/* What is verified: the programs of all stages with one that is spoilt; where the fault is on one
+ * rank alone, its neighbours on the stage run the sound program. */
+typedef struct {
+  tsr_programs spoilt, verified;
+  tsr_verify_mesh mesh;
+} trial;
+
+static bool spoil(mutant *m, const fault *f, const harness *h, trial *ret) {
+  int stages = h->programs.order->stages, stage = mutant_below(m, stages);
+  ret->verified = ret->spoilt = sample_copy_all(m->arena, &h->programs);
+  ret->mesh = sample_mesh(&h->parallel);
+  m->p = ret->spoilt.of_stage[stage];
+  if (!f->apply(m)) return false;
+  if (!f->one_rank) return true;
+  const tsr_program **of_rank = tsr_arena_array(m->arena, const tsr_program *, ret->mesh.ranks);
+  int chosen = mutant_below(m, ret->mesh.ranks / stages);
+  for (int r = 0; r < ret->mesh.ranks; r++)
+    if (tsr_parallel_coord(&h->parallel, r, TSR_PP) == stage && !chosen--) of_rank[r] = m->p;
+  ret->mesh.of_rank = of_rank;
+  ret->verified = h->programs;
+  return true;
+}
+
+static bool verify(tsr_arena *arena, const trial *t, const char **ret_text) {
+  tsr_diags *diags = tsr_diags_new(arena);
+  bool ok = tsr_programs_verify(arena, &t->verified, &t->mesh, diags);
+  CHECK_INT(tsr_diags_errors(diags) > 0, !ok);
+  CHECK(tsr_diags_errors(diags) <= TSR_VERIFY_FINDINGS_MAX);
+  *ret_text = printed_diags(arena, diags);
+  return ok;
+}
+
+static void try_fault(const harness *h, const trace *want, fault *f, uint64_t seed, const char *name) {
+  tsr_arena *arena = tsr_arena_new();
+  mutant m = {.arena = arena, .state = seed};
+  trial t;
+  const char *text, *again;
+  if (spoil(&m, f, h, &t)) {
+    f->made++;
+    if (!verify(arena, &t, &text)) {
+      f->refused++;
+      verify(arena, &t, &again);
+      CHECK_STR(again, text); /* the same findings every time */
+    } else
+      CHECK_AT(
+          is_harmless(arena, h, t.spoilt, want), "%s: '%s' with seed %llu was accepted", name,
+          f->name, (unsigned long long)seed);
+  }
+  tsr_arena_free(arena);
+}
+
+static void run_case(harness_options o, int seeds) {
+  tsr_arena *arena = tsr_arena_new();
+  o = sample_options(o);
+  harness h = sample_compile(arena, &o);
+  const char *name = sample_text(arena, &o);
+  trace want = train(arena, &h, false), poisoned = train(arena, &h, true);
+  CHECK_AT(same(&want, &poisoned), "%s: reads what nobody has written", name);
+  CHECK_AT(is_harmless(arena, &h, h.programs, &want), "%s: waits are not where they must be", name);
+  for (int i = 0; i < faults_count; i++)
+    for (int k = 0; k < seeds; k++) {
+      uint64_t seed = (uint64_t)(i * 1000 + k) * 64 + (uint64_t)(o.pp * 7) + o.order * 3 + (uint64_t)(o.zero + o.overlap * 11);
+      try_fault(&h, &want, &faults[i], seed + (uint64_t)(o.dp + o.cp), name);
+    }
+  tsr_arena_free(arena);
+}
+
+static void report(void) {
+  int made = 0, refused = 0;
+  printf("%-42s %6s %8s %9s\n", "fault", "made", "refused", "harmless");
+  for (int i = 0; i < faults_count; i++) {
+    const fault *f = &faults[i];
+    printf("%-42s %6d %8d %9d\n", f->name, f->made, f->refused, f->made - f->refused);
+    CHECK_AT(f->refused > 0, "no '%s' was refused", f->name);
+    made += f->made;
+    refused += f->refused;
+  }
+  printf("%-42s %6d %8d %9d\n", "all", made, refused, made - refused);
+  CHECK(made >= 2000);
+}
+
+int main(int argc, char **argv) {
+  int seeds = argc > 1 ? atoi(argv[1]) : 4;
+  static const struct {
+    tsr_order_kind kind;
+    int chunks;
+  } orders[] = {{TSR_ORDER_GPIPE, 1},
+                {TSR_ORDER_1F1B, 1},
+                {TSR_ORDER_INTERLEAVED, 2},
+                {TSR_ORDER_ZB_H1, 1},
+                {TSR_ORDER_ZB_V, 2}};
+  run_case((harness_options){.dp = 1, .tp = 1, .microbatches = 1}, seeds);
+  run_case((harness_options){.dp = 1, .tp = 1, .microbatches = 4}, seeds);
+  run_case((harness_options){.dp = 2, .tp = 1, .microbatches = 2}, seeds);
+  run_case((harness_options){.dp = 1, .tp = 2, .microbatches = 2}, seeds);
+  run_case((harness_options){.dp = 2, .tp = 2, .microbatches = 2}, seeds);
+  run_case(
+      (harness_options){.dp = 2, .tp = 2, .microbatches = 2, .sequence_parallel = true}, seeds);
+  run_case((harness_options){.dp = 2, .tp = 1, .microbatches = 2, .zero = 3}, seeds);
+  run_case((harness_options){.dp = 1, .tp = 1, .cp = 2, .microbatches = 2}, seeds);
+  for (int zero = 0; zero <= 3; zero += 3)
+    for (int microbatches = 1; microbatches <= 2; microbatches++)
+      run_case(
+          (harness_options){
+              .dp = 2, .tp = 1, .microbatches = microbatches, .zero = zero, .overlap = true},
+          seeds);
+  for (size_t i = 0; i < sizeof orders / sizeof *orders; i++)
+    for (int pp = 2; pp <= 4; pp *= 2) {
+      harness_options o = {.dp = 1, .tp = 1, .pp = pp, .microbatches = 4};
+      o.order = orders[i].kind;
+      o.chunks = orders[i].chunks;
+      run_case(o, seeds);
+    }
+  run_case(
+      (harness_options){
+          .dp = 2, .tp = 2, .pp = 2, .order = TSR_ORDER_1F1B, .microbatches = 4, .overlap = true},
+      seeds);
+  report();
+  return check_done("verify faults");
+}
