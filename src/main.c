@@ -423,6 +423,8 @@ static bool train(app *a, int *ret_signal) {
   o.quiet = a->cli.quiet;
   o.out_folder = a->cli.out;
   o.mesh_text = mesh_text(a);
+  const char *comm_trace = getenv("TESSERA_COMM_TRACE");
+  o.comm_trace = comm_trace && *comm_trace && strcmp(comm_trace, "0");
   o.stop = &stop;
   if (!open_out(a, &metrics) || !check_metrics(a, metrics) ||
       !tsr_metrics_open(a->arena, metrics, false, &o.metrics, a->diags))

@@ -19,6 +19,17 @@ static void axes_assign(tsr_parallel *p, const tsr_layout *layout) {
   }
 }
 
+/* tt-train's pipeline over workers: each has the mesh that device_config describes, and is a stage. */
+static void workers_add(tsr_parallel *p, int workers) {
+  for (int dim = p->ndim++; dim > 0; dim--) p->axis_of_dim[dim] = p->axis_of_dim[dim - 1];
+  p->axis_of_dim[0] = TSR_PP;
+  p->enabled[TSR_PP] = true;
+  p->size[TSR_PP] = workers;
+  p->stride[TSR_PP] = p->ranks;
+  p->ranks *= workers;
+  p->device_ids = NULL; /* every worker's own */
+}
+
 static tsr_parallel *
 parallel_new(tsr_arena *arena, const tsr_config *config, const tsr_layout *layout) {
   tsr_parallel *p = tsr_arena_array(arena, tsr_parallel, 1);
@@ -27,6 +38,7 @@ parallel_new(tsr_arena *arena, const tsr_config *config, const tsr_layout *layou
   for (int axis = 0; axis < TSR_AXES; axis++) p->size[axis] = 1;
   if (config->device.device_ids_count) p->device_ids = config->device.device_ids;
   axes_assign(p, layout);
+  if (config->pipeline.workers > 1) workers_add(p, (int)config->pipeline.workers);
   return p;
 }
 

@@ -16,6 +16,7 @@ static void context_add(const tsr_parallel *p, tsr_text *text) {
 static void parameters_add(const tsr_parallel *p, tsr_text *text) {
   tsr_text_add(text, "parameters: ");
   if (p->size[TSR_TP] > 1) tsr_text_add(text, "sharded over tp = %d, ", p->size[TSR_TP]);
+  if (p->size[TSR_PP] > 1) tsr_text_add(text, "in pp = %d stages, ", p->size[TSR_PP]);
   if (p->fsdp) tsr_text_add(text, "sharded over fsdp = %d, ", p->fsdp_size);
   tsr_text_add(text, "replicated over dp = %d\n", p->size[TSR_DP] / p->fsdp_size);
 }
@@ -28,8 +29,11 @@ void tsr_parallel_startup(
       text, "mesh_shape: %s, %d rank%s\n", tsr_layout_text(layout.asked, layout.asked_ndim),
       p->ranks, p->ranks == 1 ? "" : "s");
   tsr_text_add(
-      text, "devices: %d of %d%s\n", p->ranks, layout.devices,
+      text, "devices: %lld of %d%s", (long long)layout.ranks, layout.devices,
       p->device_ids ? ", those that device_ids names" : "");
+  if (config->pipeline.workers > 1)
+    tsr_text_add(text, ", of each of %d workers", (int)config->pipeline.workers);
+  tsr_text_add(text, "\n");
   static const char prefix[] = "mesh: "; /* of the line that says it alone */
   if (!strncmp(descriptor_why, prefix, strlen(prefix))) descriptor_why += strlen(prefix);
   tsr_text_add(
@@ -41,7 +45,10 @@ void tsr_parallel_startup(
     return;
   }
   parameters_add(p, text);
+  if (p->microbatches > 1)
+    tsr_text_add(text, "batches: %lld microbatches of ", (long long)p->microbatches);
+  else tsr_text_add(text, "batches: ");
   tsr_text_add(
-      text, "batches: %lld samples over dp = %d, %lld a rank\n", (long long)p->batch_size,
-      p->size[TSR_DP], (long long)p->batch_size_local);
+      text, "%lld samples over dp = %d, %lld a rank\n", (long long)p->batch_size, p->size[TSR_DP],
+      (long long)p->batch_size_local);
 }

@@ -1,6 +1,7 @@
 #include "report/chrome_trace.h"
 #include "base/file.h"
 #include "data/utf8.h"
+#include "report/comm_trace.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -10,6 +11,7 @@ enum { TRACKS = 4, FLUSH_BYTES = 1 << 20 };
 
 typedef struct {
   const tsr_record *record;
+  int64_t *next; /* per rank: seq */
   int fd;
   tsr_text text; /* not written yet */
   bool any;      /* event before this one */
@@ -81,22 +83,13 @@ static void add_span(writing *w, const char *name, const char *kind, int64_t beg
       (int)((end - begin) % 1000));
 }
 
-/* The rank at the other end. */
-static int peer_of(const tsr_record *r, const tsr_program *p, const tsr_task *t, int rank) {
-  const tsr_node *n = &p->graph->nodes[t->node];
-  bool takes = t->op == TSR_OP_RECEIVE;
-  int stage, chunk;
-  tsr_order_locate(
-      p->order, takes ? tsr_value_stage(p->graph, n->inputs[0]) : n->stage, &stage, &chunk);
-  return tsr_parallel_member(r->parallel, rank, TSR_PP, stage);
-}
-
 static void add_communication(writing *w, const tsr_program *p, const tsr_task *t, int rank) {
   bool between = t->op == TSR_OP_SEND || t->op == TSR_OP_RECEIVE;
   int64_t bytes = t->inputs_count ? tsr_tensor_bytes(&t->inputs[0]) : 0;
-  if (between) tsr_text_add(&w->text, ",\"peer\":%d", peer_of(w->record, p, t, rank));
+  if (between) tsr_text_add(&w->text, ",\"peer\":%d", tsr_peer_of(w->record->parallel, p, t, rank));
   else tsr_text_add(&w->text, ",\"axis\":\"%s\"", tsr_axis_name(t->axis));
-  tsr_text_add(&w->text, ",\"bytes\":%lld", (long long)bytes);
+  tsr_text_add(
+      &w->text, ",\"bytes\":%lld,\"seq\":%lld", (long long)bytes, (long long)w->next[rank]++);
 }
 
 static void add_task(writing *w, const tsr_event *e) {
@@ -148,6 +141,8 @@ static void add_all(writing *w) {
 bool tsr_chrome_trace_write(const char *path, const tsr_record *record, tsr_diags *diags) {
   writing w = {.record = record};
   tsr_text tmp = {0};
+  tsr_arena *scratch = tsr_arena_new();
+  w.next = tsr_arena_array(scratch, int64_t, record->parallel->ranks);
   tsr_text_add(&tmp, "%s.tmp", path);
   w.fd = open(tmp.data, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (w.fd < 0) w.error = errno;
@@ -157,6 +152,7 @@ bool tsr_chrome_trace_write(const char *path, const tsr_record *record, tsr_diag
   if (w.error && w.fd >= 0) unlink(tmp.data);
   tsr_text_free(&w.text);
   tsr_text_free(&tmp);
+  tsr_arena_free(scratch);
   if (!w.error) return true;
   bool world = w.error == ENOSPC || w.error == EROFS || w.error == EIO;
   return tsr_diag(

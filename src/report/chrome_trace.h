@@ -1,12 +1,13 @@
 /* Recorded steps as a file in the Trace Event Format, which Perfetto and chrome://tracing show
- * (https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU).
+ * (docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU).
  *
  *   pid   a rank; its name has the rank's coords. One more, the number of ranks, is the steps
- *   tid   0 what the rank computes, 1 communication, 2 communication in the background, 3 waiting
+ *   tid   0 what the rank computes, 1 communication, 2 the same in the background, 3 waiting
  *   name  of the graph's node, "inputs", or "step 0"
  *   cat   compute, input, communication, wait or step
- *   args  op, section, step, microbatch; of communication axis (a receive and a send: peer, a
- * rank), bytes that the rank brings; place, of the node in the YAML
+ *   args  step, microbatch, op, section; place: of the node in the YAML
+ *         of communication: axis (a send, a receive: peer, a rank); bytes that the rank brings;
+ *         seq, which counts the rank's communication
  *
  * Times are microseconds with three decimals, so sums of `dur` are those of the profile exactly. */
 #ifndef TSR_REPORT_CHROME_TRACE_H

@@ -1,4 +1,5 @@
 #include "report/lowering.h"
+#include "report/comm_trace.h"
 
 enum { PEERS_SHOWN = 16 };
 
@@ -28,17 +29,6 @@ static void print_rank(const tsr_parallel *p, int rank, tsr_text *text) {
 }
 
 /* ---- its communication ---- */
-
-/* Of a send and a wait, where its bytes go; of a receive, where they come from. */
-static int
-peer_of(const tsr_program *p, const tsr_parallel *parallel, const tsr_task *t, int rank) {
-  const tsr_node *n = &p->graph->nodes[t->node];
-  bool takes = t->op == TSR_OP_RECEIVE;
-  int stage, chunk;
-  tsr_order_locate(
-      p->order, takes ? tsr_value_stage(p->graph, n->inputs[0]) : n->stage, &stage, &chunk);
-  return tsr_parallel_member(parallel, rank, TSR_PP, stage);
-}
 
 /* An event is named after the receive that it is for, in the graph's order; after its bucket. */
 static void name_event(const tsr_program *p, const tsr_task *t, char ret_name[24]) {
@@ -88,7 +78,7 @@ static void print_task(
         t->op == TSR_OP_SEND      ? "to"
         : t->op == TSR_OP_RECEIVE ? "from"
                                   : "taken by",
-        peer_of(p, parallel, t, rank));
+        tsr_peer_of(parallel, p, t, rank));
   else if (!waits) tsr_text_add(text, ", with "), print_others(parallel, rank, axis, text);
   tsr_text_add(text, "\n");
 }

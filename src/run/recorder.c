@@ -89,6 +89,8 @@ tsr_record tsr_recorder_read(tsr_arena *arena, const tsr_recorder *r) {
   return record;
 }
 
+void tsr_recorder_clear(tsr_recorder *r) { r->count = r->steps_count = 0; }
+
 /* ---- in the steps ---- */
 
 bool tsr_recorder_begin_step(tsr_recorder *r, int64_t step) {

@@ -59,6 +59,8 @@ tsr_recorder *
 tsr_bound_record(tsr_arena *arena, tsr_bound *bound, int64_t first_step, int steps, int64_t events);
 /* Copies into `arena` only where the ring has turned over. */
 tsr_record tsr_recorder_read(tsr_arena *arena, const tsr_recorder *recorder);
+/* Forgets the events and steps, so that as many can be recorded again. */
+void tsr_recorder_clear(tsr_recorder *recorder);
 
 /* ---- for the executor ---- */
 

@@ -2,6 +2,7 @@
 #include "run/internal.h"
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -46,6 +47,14 @@ static int64_t planned_bytes(const tsr_programs *programs, int count, int stage)
   return bytes;
 }
 
+/* Of all ranks' state, where it is in a file and not in memory. */
+static int64_t offloaded_bytes(const tsr_worker_options *o, const tsr_programs *programs) {
+  int64_t sum = 0, ranks = o->parallel->ranks / programs->order->stages;
+  for (int s = 0; s < programs->order->stages && o->state_folder; s++)
+    sum += programs->of_stage[s]->bytes[TSR_SEGMENT_STATE] * ranks;
+  return sum;
+}
+
 /* Of all ranks; and which stage's ranks need the most. */
 static int64_t planned_bytes_of_all(
     const tsr_parallel *p, const tsr_programs *programs, int count, int *ret_stage) {
@@ -63,6 +72,7 @@ check_fits(const tsr_worker_options *o, const tsr_programs *programs, int count,
   int stage = 0;
   int64_t need = planned_bytes_of_all(o->parallel, programs, count, &stage);
   int64_t have = o->memory_limit ? o->memory_limit : available_bytes();
+  need -= offloaded_bytes(o, programs);
   if (!have || need <= have) return true;
   tsr_diag_failure(
       diags, TSR_NOWHERE, "the model does not fit: %s needed for %d rank%s, %s %s",
@@ -99,6 +109,34 @@ allocate(tsr_worker *w, int rank, const char *what, int64_t bytes, char **ret, t
   return true;
 }
 
+/* A file without a name: whatever ends the run, nothing is left of it. */
+static bool map_state(tsr_worker *w, int rank, int64_t bytes, char **ret, tsr_diags *diags) {
+  const char *folder = w->options.state_folder;
+  if (bytes == 0) return *ret = NULL, true;
+  char path[4096];
+  snprintf(path, sizeof path, "%s/state-XXXXXX", folder);
+  int file = mkstemp(path);
+  int wrong = file < 0 ? errno : posix_fallocate(file, 0, (off_t)bytes);
+  if (file >= 0) unlink(path);
+  void *memory = wrong ? MAP_FAILED
+                       : mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  if (!wrong && memory == MAP_FAILED) wrong = errno;
+  if (file >= 0) close(file);
+  if (wrong)
+    return tsr_diag_failure(
+        diags, TSR_NOWHERE, "rank %d: cannot keep %s of optimizer state in a file in '%s': %s", rank,
+        tsr_text_bytes(bytes), folder, strerror(wrong));
+  w->blocks[w->blocks_count++] = (struct tsr_block){memory, (size_t)bytes};
+  w->bytes += bytes;
+  *ret = memory;
+  return true;
+}
+
+static bool allocate_state(tsr_worker *w, int rank, int64_t bytes, char **ret, tsr_diags *diags) {
+  if (w->options.state_folder) return map_state(w, rank, bytes, ret, diags);
+  return allocate(w, rank, "optimizer state", bytes, ret, diags);
+}
+
 static bool
 allocate_rank(tsr_worker *w, int rank, const tsr_programs *programs, int count, tsr_diags *diags) {
   int stage = tsr_parallel_coord(w->options.parallel, rank, TSR_PP);
@@ -107,9 +145,8 @@ allocate_rank(tsr_worker *w, int rank, const tsr_programs *programs, int count, 
   if (!allocate(
           w, rank, "parameters", first->bytes[TSR_SEGMENT_PARAM], &base[TSR_SEGMENT_PARAM],
           diags) ||
-      !allocate(
-          w, rank, "optimizer state", first->bytes[TSR_SEGMENT_STATE], &base[TSR_SEGMENT_STATE],
-          diags) ||
+      !allocate_state(
+          w, rank, first->bytes[TSR_SEGMENT_STATE], &base[TSR_SEGMENT_STATE], diags) ||
       !allocate(
           w, rank, "activations and gradients", work_bytes(programs, count, stage),
           &base[TSR_SEGMENT_WORK], diags))

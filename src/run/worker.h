@@ -12,6 +12,7 @@ typedef struct {
   int threads;
   uint64_t seed;
   int64_t memory_limit; /* bytes that may be allocated in all; 0: what the machine has available */
+  const char *state_folder; /* where optimizer state is a memory-mapped file; NULL: it is in memory */
 } tsr_worker_options;
 
 typedef struct tsr_worker tsr_worker;

@@ -1,4 +1,5 @@
 #include "train/trainer.h"
+#include "report/comm_trace.h"
 #include "report/sha256.h"
 #include "train/learning_rate.h"
 #include <math.h>
@@ -10,6 +11,8 @@ typedef struct {
   const tsr_trainer_options *o;
   const tsr_compiled *training, *evaluation, *generation;
   tsr_bound *train, *eval, *generate;
+  tsr_recorder *comm_recorder; /* of one step; NULL: communication is not traced */
+  tsr_comm_trace comm_trace;
   tsr_lr_curve curve;
   tsr_progress progress;
   tsr_diags *diags;
@@ -81,6 +84,16 @@ static void set_hyper(trainer *t, const tsr_source_step *step) {
   tsr_bound_set_hyper(t->train, hyper);
 }
 
+static void print_communication(trainer *t) {
+  tsr_record record = tsr_recorder_read(t->o->arena, t->comm_recorder);
+  tsr_text text = {0};
+  tsr_comm_trace_print(&t->comm_trace, &record, t->step, &text);
+  tsr_recorder_clear(t->comm_recorder);
+  tsr_progress_clear(&t->progress);
+  if (text.data) fputs(text.data, stderr);
+  tsr_text_free(&text);
+}
+
 static void run_step(trainer *t) {
   tsr_source_step step = {t->o->source, TSR_SPLIT_TRAIN, t->step * t->samples, t->samples};
   const tsr_graph *g = t->training->placed;
@@ -91,6 +104,7 @@ static void run_step(trainer *t) {
   int clip = tsr_graph_find_output(g, "clip");
   t->norm = clip < 0 ? NAN : read_number(t->train, clip, 0);
   t->step++;
+  if (t->comm_recorder) print_communication(t);
 }
 
 /* ---- evaluation and samples ---- */
@@ -225,9 +239,14 @@ static bool write_end(trainer *t) {
   return tsr_metrics_write_end(t->o->metrics, t->step, t->loss, sha, t->diags);
 }
 
-/* Makes the recorder, and ends the run behind what it records. */
+/* Makes the recorder; a recording also ends the run behind what it records. */
 static bool start_recording(trainer *t) {
   tsr_recording *r = t->o->recording;
+  if (!r && t->o->comm_trace) {
+    int64_t events = tsr_recorder_events_of_step(&t->training->programs, t->o->parallel);
+    t->comm_recorder = tsr_bound_record(t->o->arena, t->train, 0, 1, events);
+    t->comm_trace = tsr_comm_trace_start(t->o->arena, t->o->parallel->ranks);
+  }
   if (!r) return true;
   t->steps = r->first_step + r->steps;
   if (t->steps > t->curve.total_steps) {
@@ -243,6 +262,13 @@ static bool start_recording(trainer *t) {
   }
   r->recorder = tsr_bound_record(t->o->arena, t->train, r->first_step, r->steps, r->events);
   return true;
+}
+
+/* zero.offload keeps the optimizer's state in a file: in offload_path, else beside the results. */
+static const char *state_folder(const tsr_trainer_options *o) {
+  const tsr_config_zero *zero = &o->config->zero;
+  if (zero->offload == TSR_OFFLOAD_NONE) return NULL;
+  return zero->offload_path[0] ? zero->offload_path : o->out_folder ? o->out_folder : ".";
 }
 
 bool tsr_train(
@@ -262,6 +288,7 @@ bool tsr_train(
   tsr_worker_options options = {
       o->parallel, o->kernels, o->threads, o->config->training.seed,
       o->config->device.memory_limit};
+  options.state_folder = state_folder(o);
   tsr_worker *worker = NULL;
   if (!tsr_worker_open(o->arena, &options, programs, count, &worker, bound, diags)) return false;
   t.train = bound[0];

@@ -29,6 +29,8 @@ typedef struct {
   const char *mesh_text;       /* "dp=2 tp=2", for the metrics */
   volatile sig_atomic_t *stop; /* a signal's number ends the run after the step */
   tsr_recording *recording;    /* NULL: none */
+  bool comm_trace; /* each step's communication goes to stderr (report/comm_trace.h); not while
+                      recording */
 } tsr_trainer_options;
 
 /* Evaluation and generation may be NULL. Returns false on failure; `ret_signal` is the signal that

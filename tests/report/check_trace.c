@@ -23,6 +23,7 @@ typedef struct {
   int spans_count;
   span steps[STEPS_MAX];
   int steps_count, ranks;
+  int seq[RANKS_MAX + 1]; /* per rank: its next */
 } trace;
 
 static char *read_file(const char *path) {
@@ -81,7 +82,10 @@ static void read_event(trace *t, const cJSON *event) {
     return;
   }
   CHECK(number(args, "microbatch") >= 0);
-  if (!strcmp(kinds[s.kind], "communication")) CHECK(number(args, "bytes") > 0);
+  if (!strcmp(kinds[s.kind], "communication")) {
+    CHECK(number(args, "bytes") > 0);
+    CHECK_INT(number(args, "seq"), t->seq[s.rank]++);
+  }
   if (strcmp(kinds[s.kind], "input")) word(args, "op"), word(args, "section");
   t->spans[t->spans_count++] = s;
 }

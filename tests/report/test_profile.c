@@ -2,6 +2,7 @@
  * exact text. */
 #include "config/config.h"
 #include "report/chrome_trace.h"
+#include "report/comm_trace.h"
 #include "report/profile.h"
 #include "tests/check.h"
 #include "tests/data/scratch.h"
@@ -200,6 +201,7 @@ static const char *advice(hand *m, const char *config_text) {
   tsr_text text = {0};
   CHECK(tsr_config_parse(
       m->arena, "run.yaml", config_text, strlen(config_text), NULL, 0, false, &config, diags));
+  CHECK_STR(scratch_diags(diags), "");
   tsr_profile_make(m->arena, &m->record, &p);
   tsr_profile_advise(&p, config, &text);
   snprintf(copy, sizeof copy, "%s", text.data);
@@ -322,11 +324,11 @@ static void test_file(void) {
       "\"place\":\"a \\\"graph\\\".yaml:7\"}},\n"
       "{\"ph\":\"X\",\"name\":\"d.w1@a.reduced_dp\",\"cat\":\"communication\",\"ts\":110.000,"
       "\"dur\":50.001,\"pid\":0,\"tid\":1,\"args\":{\"step\":0,\"microbatch\":0,\"op\":\"all_"
-      "reduce\",\"section\":\"update\",\"axis\":\"dp\",\"bytes\":64,\"place\":\"a "
+      "reduce\",\"section\":\"update\",\"axis\":\"dp\",\"bytes\":64,\"seq\":0,\"place\":\"a "
       "\\\"graph\\\".yaml:7\"}},\n"
       "{\"ph\":\"X\",\"name\":\"d.w1@a.reduced_dp\",\"cat\":\"communication\",\"ts\":40.000,"
       "\"dur\":100.000,\"pid\":0,\"tid\":2,\"args\":{\"step\":0,\"microbatch\":0,\"op\":\"all_"
-      "reduce\",\"section\":\"update\",\"axis\":\"dp\",\"bytes\":64,\"place\":\"a "
+      "reduce\",\"section\":\"update\",\"axis\":\"dp\",\"bytes\":64,\"seq\":1,\"place\":\"a "
       "\\\"graph\\\".yaml:7\"}},\n"
       "{\"ph\":\"X\",\"name\":\"a\",\"cat\":\"wait\",\"ts\":0.000,\"dur\":200.000,\"pid\":1,"
       "\"tid\":3,\"args\":{\"step\":0,\"microbatch\":0,\"op\":\"linear\",\"section\":\"forward\","
@@ -341,6 +343,33 @@ static void test_file(void) {
   tsr_arena_free(m.arena);
 }
 
+/* Numbers go on from one step to the next. */
+static void test_comm_trace(void) {
+  hand m;
+  tsr_text text = {0};
+  make_pp(&m, 2, (int64_t[]){1000, 2000}, (int64_t[]){2000, 3000});
+  int send = find_task(&m, 0, TSR_FORWARD, TSR_OP_SEND);
+  int reduce = find_task(&m, 1, TSR_UPDATE, TSR_OP_ALL_REDUCE);
+  add(&m, 0, send, TSR_EVENT_COMMUNICATION, 99000000, 99012345);
+  add(&m, 1, reduce, TSR_EVENT_COMMUNICATION, 99500000, 99999999);
+  tsr_comm_trace trace = tsr_comm_trace_start(m.arena, 2);
+  tsr_comm_trace_print(&trace, &m.record, 7, &text);
+  m.record.events += m.record.events_count - 1;
+  m.record.events_count = 1;
+  tsr_comm_trace_print(&trace, &m.record, 8, &text);
+  CHECK_STR(
+      text.data,
+      "comm step=7 rank=1 seq=0 op=receive axis=pp bytes=64 peer=0 path=shm ms=0.000 "
+      "what=b.stage1\n"
+      "comm step=7 rank=0 seq=0 op=send axis=pp bytes=64 peer=1 path=shm ms=0.012 what=b.stage1\n"
+      "comm step=7 rank=1 seq=1 op=all_reduce axis=pp bytes=64 algo=tree path=shm ms=0.500 "
+      "what=norm_stats.reduced_pp\n"
+      "comm step=8 rank=1 seq=2 op=all_reduce axis=pp bytes=64 algo=tree path=shm ms=0.500 "
+      "what=norm_stats.reduced_pp\n");
+  tsr_text_free(&text);
+  tsr_arena_free(m.arena);
+}
+
 int main(void) {
   char folder[64];
   scratch_enter(folder);
@@ -350,6 +379,7 @@ int main(void) {
   test_pipeline_table();
   test_advice();
   test_file();
+  test_comm_trace();
   scratch_leave(folder);
   return check_done("profile");
 }

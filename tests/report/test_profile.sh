@@ -52,6 +52,18 @@ profile_of 'pp 2, dp 2' 2 device_config.enable_pp=true device_config.enable_ddp=
   'device_config.mesh_shape=[2, 2]' pipeline.microbatches=4 pipeline.schedule=zb_h1
 profile_of 'tp 2, 3 threads' 2 device_config.enable_tp=true 'device_config.mesh_shape=[2]' numerics.threads=3
 
+# TESSERA_COMM_TRACE says what is sent, numbered by rank, and changes no bit.
+words=(--config "$config" --quiet --set training_config.max_steps=2 --set device_config.enable_ddp=true
+  --set 'device_config.mesh_shape=[2]')
+"$program" "${words[@]}" --metrics "$scratch/silent" 2>"$scratch/none"
+TESSERA_COMM_TRACE=1 "$program" "${words[@]}" --metrics "$scratch/traced" 2>"$scratch/comm"
+[ ! -s "$scratch/none" ] || complain 'without TESSERA_COMM_TRACE: lines'
+[ "$(hash_of "$scratch/silent")" = "$(hash_of "$scratch/traced")" ] || complain 'TESSERA_COMM_TRACE: other weights'
+awk '!/^comm step=[12] rank=[01] seq=[0-9]+ op=[a-z_]+ axis=dp bytes=[0-9]+ algo=tree path=shm ms=[0-9.]+ what=/ { bad = 1 }
+  { split($3, rank, "="); split($4, seq, "="); if (seq[2] != next_of[rank[2]]++) bad = 1 }
+  END { exit bad || next_of[0] < 10 || next_of[0] != next_of[1] }' "$scratch/comm" ||
+  complain 'TESSERA_COMM_TRACE: other lines'
+
 # Without --out the trace is in the working directory; quiet runs print nothing.
 root=$PWD
 (mkdir "$scratch/here" && cd "$scratch/here" &&

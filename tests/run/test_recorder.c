@@ -170,7 +170,9 @@ static void test_cases(void) {
   test_case("two threads", (harness_options){.dp = 1, .tp = 1, .threads = 2, .microbatches = 1});
   test_case("dp", (harness_options){.dp = 2, .tp = 1, .threads = 2, .microbatches = 1});
   test_case("dp and tp", (harness_options){.dp = 2, .tp = 2, .threads = 3, .microbatches = 2});
-  harness_options o = {.pp = 2, .dp = 1, .tp = 1, .threads = 1, .microbatches = 4};
+  harness_options o = {.dp = 2, .tp = 1, .threads = 2, .microbatches = 2, .overlap = true};
+  test_case("dp, gradients in buckets", o);
+  o = (harness_options){.pp = 2, .dp = 1, .tp = 1, .threads = 1, .microbatches = 4};
   o.order = TSR_ORDER_1F1B;
   test_case("pp", o);
   o.dp = 2;

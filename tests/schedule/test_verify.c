@@ -37,6 +37,8 @@ static void accept_pipelines(void) {
         if (microbatches == 8) continue;
         o.dp = 2, o.zero = pp == 2 ? 3 : 1;
         accept(o);
+        o.overlap = true;
+        accept(o);
         o.tp = 2, o.zero = 0, o.sequence_parallel = true;
         accept(o);
       }
@@ -48,6 +50,8 @@ static void accept_meshes(void) {
       for (int tp = 1; tp <= 4; tp *= 2)
         for (int zero = 0; zero <= 3; zero++) {
           harness_options o = {.dp = dp, .tp = tp, .microbatches = microbatches, .zero = zero};
+          accept(o);
+          o.overlap = dp > 1;
           accept(o);
           o.recompute = (tsr_recomputing){TSR_RECOMPUTE_BLOCKS, 1};
           accept(o);
@@ -190,16 +194,16 @@ static void test_tasks(void) {
 static void test_memory(void) {
   bench b = open_bench((harness_options){.dp = 1, .tp = 1, .microbatches = 2});
   tsr_program *sound = sample_copy(b.arena, b.p), *p = b.p;
-  int lu = find_task(p, TSR_OP_LINEAR, "lu1"), swiglu = find_task(p, TSR_OP_SWIGLU, "s1");
-  sample_move_task(p, swiglu, lu);
+  int embedding = find_task(p, TSR_OP_EMBEDDING, "x0"), norm = find_task(p, TSR_OP_RMSNORM, "h1");
+  sample_move_task(p, norm, embedding);
   EXPECT(
       b,
-      "call:1:1: error: 's1', rank 0, task %d (swiglu), microbatch 0: reads 'lu1', whose bytes "
+      "call:1:1: error: 'h1', rank 0, task %d (rmsnorm), microbatch 0: reads 'x0', whose bytes "
       "@work+%lld nothing has written",
-      lu, offset_of(p, value_of(&b, "lu1"), 0));
+      embedding, offset_of(p, value_of(&b, "x0"), 0));
 
   *p = *sample_copy(b.arena, sound);
-  int lg = find_task(p, TSR_OP_LINEAR, "lg1");
+  int lg = find_task(p, TSR_OP_LINEAR, "lg1"), swiglu = find_task(p, TSR_OP_SWIGLU, "s1");
   p->tensors[value_of(&b, "lg1")].offset = p->tensors[value_of(&b, "lu1")].offset;
   p->tensors[value_of(&b, "lg1")].frame = p->tensors[value_of(&b, "lu1")].frame;
   sample_bind(p);
@@ -219,15 +223,16 @@ static void test_memory(void) {
       "with its input 'l1'",
       lg);
 
-  /* what the optimizer has changed is read again */
+  /* the weights are updated before what the gradients are made of is complete */
   *p = *sample_copy(b.arena, sound);
-  int adamw = find_task(p, TSR_OP_ADAMW, "update.nf");
-  tsr_task again = p->tasks[adamw];
-  *p = *sample_copy(b.arena, sound);
-  sample_insert_task(b.arena, p, adamw, again, sample_part_of(p, adamw));
+  int adamw = find_task(p, TSR_OP_ADAMW, "update.nf"), clip = find_task(p, TSR_OP_CLIP, "clip");
+  sample_move_task(p, adamw, clip);
   EXPECT(
-      b, "error: 'update.nf', rank 0, task %d (adamw): task %d runs the same node", adamw + 1,
-      adamw);
+      b,
+      "error: 'update.nf', rank 0, task %d (adamw): reads 'clip', whose bytes @work+%lld %s",
+      clip, offset_of(p, value_of(&b, "clip"), 0),
+      strstr(first_said(&b), "nothing") ? "nothing has written"
+                                        : strstr(first_said(&b), "hold '"));
   close_bench(&b);
 }
 
@@ -240,9 +245,9 @@ static void test_microbatches(void) {
   CHECK(x->frame >= 0 && p->frames[x->frame].slots == 4);
   int *slot_of = p->frames[x->frame].slot_of;
   slot_of[1] = slot_of[0];
-  const char *text = first_said(&b);
-  const char *want = tsr_arena_printf(b.arena, " hold microbatch 1's since task ");
-  CHECK_AT(strstr(text, want) && strstr(text, "microbatch 0: reads '"), "%s", text);
+  const char *text = said(&b);
+  CHECK_AT(strstr(text, "microbatch 0: reads '"), "%s", text);
+  CHECK_AT(strstr(text, " hold microbatch 1's since task "), "%s", text);
 
   *p = *sample_copy(b.arena, sound);
   slot_of = p->frames[x->frame].slot_of;
@@ -322,40 +327,140 @@ static void test_overwritten(void) {
   close_bench(&b);
 }
 
-/* Two stages that receive from one another before they send. */
+/* Stage 0 waits in its B0 until F's of both microbatches have arrived, which stage 1 takes in its F1;
+ * let stage 1 wait before that until stage 0 has taken what its B0 sent. */
 static void test_circle(void) {
   bench b = open_bench((harness_options){
       .dp = 1, .tp = 1, .pp = 2, .order = TSR_ORDER_1F1B, .microbatches = 2});
   tsr_program *p = b.p, *next = b.programs.of_stage[1];
-  int send = find_op(p, TSR_OP_SEND, TSR_FORWARD);
+  int send = find_op(p, TSR_OP_SEND, TSR_FORWARD), part = sample_part_of(p, send) + 1;
   const char *node = node_name(p, send);
-  int part = sample_part_of(p, send);
-  tsr_task wait = {.node = p->tasks[send].node, .op = TSR_OP_WAIT, .axis = -1, .units = 1};
+  tsr_task wait = p->tasks[send];
+  wait.op = TSR_OP_WAIT;
   wait.section = TSR_BACKWARD;
-  wait.inputs = wait.outputs = p->tasks[send].inputs;
-  wait.inputs_count = 1;
-  /* stage 0 waits in B0 until F1's was received, which stage 1 does after its B0 has come to it */
-  wait.lag = 0;
-  int backward = p->parts[part + 1].begin;
-  for (int r = 0; r < p->runs_count - 1; r++) /* F0 F1 B0 B1 */
-    if (p->runs[r].part == part + 1 && p->runs[r].microbatch == 0) p->runs[r].microbatch = 0;
   wait.lag = TSR_WAIT_ALL;
-  sample_insert_task(b.arena, p, backward, wait, part + 1);
-  CHECK_STR(said(&b), ""); /* stage 1 has B0 behind F0 and needs nobody for it */
-  int receive = find_task(next, TSR_OP_RECEIVE, node), home = find_op(p, TSR_OP_RECEIVE, TSR_BACKWARD);
-  tsr_task back = {.node = p->tasks[home].node, .op = TSR_OP_WAIT, .axis = -1, .units = 1};
-  int sent = find_task(next, TSR_OP_SEND, node_name(p, home));
-  back.section = TSR_BACKWARD;
-  back.lag = 0;
-  back.inputs_count = 1;
-  back.inputs = back.outputs = next->tasks[sent].inputs;
-  sample_insert_task(b.arena, next, sent + 1, back, sample_part_of(next, sent));
+  int begin = p->parts[part].begin;
+  sample_insert_task(b.arena, p, begin, wait, part);
+  CHECK_STR(said(&b), "");
+  const char *back = node_name(p, find_op(p, TSR_OP_RECEIVE, TSR_BACKWARD));
+  int sent = find_task(next, TSR_OP_SEND, back);
+  wait = next->tasks[sent];
+  wait.op = TSR_OP_WAIT;
+  sample_insert_task(b.arena, next, sent + 1, wait, sample_part_of(next, sent));
   EXPECT(
       b,
       "call:1:1: error: '%s', rank 0, stage 0, task %d (wait), microbatch 0: no step can end: this "
       "waits for rank 1, which waits in task %d (wait) of '%s', microbatch 0, for rank 0",
-      node, backward, sent + 1, node_name(p, home));
-  CHECK(receive >= 0);
+      node, begin, sent + 1, back);
+  close_bench(&b);
+}
+
+/* ---- one rank among others ---- */
+
+/* Gives rank 1 a program of its own. */
+static tsr_program *part_company(bench *b) {
+  const tsr_program **of_rank = tsr_arena_array(b->arena, const tsr_program *, b->mesh.ranks);
+  tsr_program *own = sample_copy(b->arena, b->p);
+  of_rank[1] = own;
+  b->mesh.of_rank = of_rank;
+  return own;
+}
+
+/* The tasks of a part that are collectives over an axis; the `index`-th of them. */
+static int find_collective(const tsr_program *p, int part, int axis, int index) {
+  for (int i = p->parts[part].begin; i < p->parts[part].end; i++)
+    if (tsr_op_is_collective(p->tasks[i].op) && p->tasks[i].axis == axis && !index--) return i;
+  fprintf(stderr, "too few collectives\n");
+  abort();
+}
+
+/* Members of a group that come to its collectives in different orders. */
+static void test_order(void) {
+  bench b = open_bench((harness_options){.dp = 2, .tp = 1, .microbatches = 2});
+  tsr_program *own = part_company(&b);
+  CHECK_STR(said(&b), "");
+  int update = own->parts_count - 1;
+  int one = find_collective(own, update, TSR_DP, 0), two = find_collective(own, update, TSR_DP, 1);
+  tsr_task t = own->tasks[one];
+  own->tasks[one] = own->tasks[two];
+  own->tasks[two] = t;
+  const char *first = node_name(b.p, one), *second = node_name(b.p, two);
+  long long n = (long long)tsr_tensor_elements(&b.p->tasks[one].inputs[0]),
+            m = (long long)tsr_tensor_elements(&b.p->tasks[two].inputs[0]);
+  EXPECT(
+      b,
+      "call:1:1: error: '%s', rank 1, task %d (all_reduce): its collective 1 over dp is all_reduce "
+      "to '%s' (%lld f32, microbatch 1), that of rank 0 all_reduce to '%s' (%lld f32, microbatch 1)",
+      second, one, second, m, first, n);
+  close_bench(&b);
+}
+
+/* Every group has its order, but no order has them all: rank 0 sums over dp before tp, rank 1 over
+ * tp before dp. Ranks 0 and 1 are a group over tp, 0 and 2 one over dp. */
+static void test_crossed(void) {
+  bench b = open_bench((harness_options){
+      .dp = 2, .tp = 2, .microbatches = 2, .sequence_parallel = true});
+  tsr_program *own = part_company(&b);
+  int update = own->parts_count - 1, dp = -1, tp = -1;
+  for (int i = 1; i < own->parts[update].end && tp < 0; i++) {
+    bool crossed = i > own->parts[update].begin && own->tasks[i].axis == TSR_TP &&
+                   own->tasks[i].op == TSR_OP_ALL_REDUCE;
+    dp = i + 1;
+    while (crossed && dp < own->parts[update].end &&
+           (own->tasks[dp].axis != TSR_DP || !tsr_op_is_collective(own->tasks[dp].op)))
+      dp++;
+    if (crossed && dp < own->parts[update].end) tp = i;
+  }
+  CHECK(tp >= 0);
+  if (tp >= 0) {
+    sample_move_task(own, dp, tp);
+    EXPECT(
+        b,
+        "call:1:1: error: '%s', rank 0, task %d (all_reduce): no step can end: this waits for rank "
+        "1, which waits in task %d (all_reduce) of '%s' for rank 3, which waits in task %d "
+        "(all_reduce) of '%s' for rank 2, which waits in task %d (all_reduce) of '%s' for rank 3",
+        node_name(b.p, tp), tp, tp, node_name(own, tp), tp, node_name(b.p, tp), tp,
+        node_name(b.p, tp));
+  }
+  close_bench(&b);
+}
+
+/* ---- what moves beside other tasks ---- */
+
+static int find_bucket(const tsr_program *p, bool wait, int bucket) {
+  for (int i = 0; i < p->tasks_count; i++)
+    if ((p->tasks[i].op == TSR_OP_WAIT) == wait && p->tasks[i].bucket == bucket) return i;
+  fprintf(stderr, "no bucket %d\n", bucket);
+  abort();
+}
+
+static void test_buckets(void) {
+  bench b = open_bench((harness_options){.dp = 2, .tp = 1, .microbatches = 2, .overlap = true});
+  tsr_program *sound = sample_copy(b.arena, b.p), *p = b.p;
+  CHECK_STR(said(&b), "");
+  int begin = find_bucket(p, false, 1), wait = find_bucket(p, true, 1), update = p->parts_count - 1;
+  const char *node = node_name(p, begin);
+  CHECK(p->tasks[begin].last_only && sample_part_of(p, wait) == update);
+  sample_move_task(p, wait, p->parts[update].end - 1);
+  const char *text = first_said(&b);
+  const char *want = tsr_arena_printf(b.arena, "reads '%s', which task %d has only begun to move there", node, begin);
+  CHECK_AT(strstr(text, want), "%s lacks %s", text, want);
+
+  *p = *sample_copy(b.arena, sound);
+  p->tasks[begin].last_only = false;
+  EXPECT(
+      b,
+      "call:1:1: error: '%s', rank 0, task %d (%s): it runs in the backward part, its node in "
+      "update of chunk 0",
+      node, begin, tsr_op_name(p->tasks[begin].op));
+
+  *p = *sample_copy(b.arena, sound);
+  sample_remove_task(p, wait);
+  text = said(&b);
+  want = tsr_arena_printf(
+      b.arena, "task %d (%s), microbatch 1: nothing waits until '", begin,
+      tsr_op_name(p->tasks[begin].op));
+  CHECK_AT(strstr(text, "which task") && !strstr(text, want), "%s", text); /* said before */
   close_bench(&b);
 }
 
@@ -369,5 +474,8 @@ int main(void) {
   test_transfers();
   test_overwritten();
   test_circle();
+  test_order();
+  test_crossed();
+  test_buckets();
   return check_done("verify");
 }

@@ -1,0 +1,40 @@
+#include "report/comm_trace.h"
+
+tsr_comm_trace tsr_comm_trace_start(tsr_arena *arena, int ranks) {
+  return (tsr_comm_trace){tsr_arena_array(arena, int64_t, ranks)};
+}
+
+int tsr_peer_of(const tsr_parallel *parallel, const tsr_program *p, const tsr_task *t, int rank) {
+  const tsr_node *n = &p->graph->nodes[t->node];
+  bool takes = t->op == TSR_OP_RECEIVE;
+  int stage, chunk;
+  tsr_order_locate(
+      p->order, takes ? tsr_value_stage(p->graph, n->inputs[0]) : n->stage, &stage, &chunk);
+  return tsr_parallel_member(parallel, rank, TSR_PP, stage);
+}
+
+static void print_event(
+    tsr_comm_trace *trace, const tsr_record *record, const tsr_event *e, int64_t step,
+    tsr_text *text) {
+  const tsr_parallel *parallel = record->parallel;
+  const tsr_program *p = record->programs->of_stage[tsr_parallel_coord(parallel, e->rank, TSR_PP)];
+  const tsr_task *t = &p->tasks[e->task];
+  bool between = t->op == TSR_OP_SEND || t->op == TSR_OP_RECEIVE;
+  bool adds = t->op == TSR_OP_ALL_REDUCE || t->op == TSR_OP_REDUCE_SCATTER;
+  tsr_text_add(
+      text, "comm step=%lld rank=%d seq=%lld op=%s axis=%s bytes=%lld ", (long long)step, e->rank,
+      (long long)trace->next[e->rank]++, tsr_op_name(t->op),
+      tsr_axis_name(between ? TSR_PP : t->axis), (long long)tsr_tensor_bytes(&t->inputs[0]));
+  if (between) tsr_text_add(text, "peer=%d", tsr_peer_of(parallel, p, t, e->rank));
+  else tsr_text_add(text, "algo=%s", adds ? "tree" : "copy");
+  tsr_text_add(
+      text, " path=shm ms=%.3f what=%s\n", 1e-6 * (double)(e->end - e->begin),
+      p->graph->nodes[t->node].name);
+}
+
+void tsr_comm_trace_print(
+    tsr_comm_trace *trace, const tsr_record *record, int64_t step, tsr_text *text) {
+  for (int64_t i = 0; i < record->events_count; i++)
+    if (record->events[i].kind == TSR_EVENT_COMMUNICATION)
+      print_event(trace, record, &record->events[i], step, text);
+}

@@ -1,0 +1,26 @@
+/* TESSERA_COMM_TRACE=1: what every rank sends and receives, one line each, in the order in which it
+ * did so:
+ *
+ *   comm step=3 rank=1 seq=12 op=all_reduce axis=dp bytes=64 algo=tree path=shm ms=0.013 what=d.w
+ *
+ * seq counts a rank's lines from 0, over all steps. bytes: what the rank brings. algo: tree, the
+ * reduction tree of the recipe, or copy. path: shm, since all ranks are in one process. A send and
+ * a receive have peer, a rank, in place of algo. */
+#ifndef TSR_REPORT_COMM_TRACE_H
+#define TSR_REPORT_COMM_TRACE_H
+#include "run/recorder.h"
+
+typedef struct {
+  int64_t *next; /* per rank: seq */
+} tsr_comm_trace;
+
+tsr_comm_trace tsr_comm_trace_start(tsr_arena *arena, int ranks);
+/* The record's communication, as that of step `step`, counted from 1 like those of the metrics. */
+void tsr_comm_trace_print(
+    tsr_comm_trace *trace, const tsr_record *record, int64_t step, tsr_text *text);
+
+/* The rank at the other end of a send, a receive or the wait for what was sent. */
+int tsr_peer_of(
+    const tsr_parallel *parallel, const tsr_program *program, const tsr_task *task, int rank);
+
+#endif
