@@ -4,12 +4,17 @@
 enum { SEARCHED_MAX = 1 << 20 };
 
 /* How many units of the batch fit: `ranks` × `microbatches` blocks, each with a whole number of
- * units that divides its `rows`, and a rank's blocks together a subtree. */
-static bool batch_units_fit(int64_t units, int64_t ranks, int64_t microbatches, int64_t rows) {
-  if (units <= 0 || units % (ranks * microbatches)) return false;
-  int64_t block = units / (ranks * microbatches);
-  return rows % block == 0 && tsr_tree_is_subtree(units, block) &&
-         tsr_tree_is_subtree(units, block * microbatches);
+ * units that divides its `rows`, and the blocks that are added first (`together`: a rank's, or from
+ * ZeRO 2 on a microbatch's) a subtree. */
+typedef struct {
+  int64_t ranks, microbatches, rows, together;
+} blocks;
+
+static bool batch_units_fit(int64_t units, blocks b) {
+  if (units <= 0 || units % (b.ranks * b.microbatches)) return false;
+  int64_t block = units / (b.ranks * b.microbatches);
+  return b.rows % block == 0 && tsr_tree_is_subtree(units, block) &&
+         tsr_tree_is_subtree(units, block * b.together);
 }
 
 static bool tp_units_fit(int64_t units, int64_t ranks) {
@@ -21,12 +26,11 @@ typedef struct {
   int64_t below, above;
 } near_counts;
 
-static near_counts
-batch_units_near(int64_t wanted, int64_t ranks, int64_t microbatches, int64_t rows) {
+static near_counts batch_units_near(int64_t wanted, blocks b) {
   near_counts near = {0, 0};
-  for (int64_t block = 1; block <= rows && block <= SEARCHED_MAX; block++) {
-    int64_t units = block * ranks * microbatches;
-    if (!batch_units_fit(units, ranks, microbatches, rows)) continue;
+  for (int64_t block = 1; block <= b.rows && block <= SEARCHED_MAX; block++) {
+    int64_t units = block * b.ranks * b.microbatches;
+    if (!batch_units_fit(units, b)) continue;
     if (units < wanted) near.below = units;
     if (units > wanted) return (near_counts){near.below, units};
   }
@@ -75,7 +79,9 @@ batch_units(const tsr_parallel *p, const tsr_config *config, int64_t *ret_units,
   int64_t microbatches = p->microbatches, ranks = p->size[TSR_DP];
   int64_t units = config->numerics.units_batch;
   *ret_units = units ? units : ranks * microbatches;
-  if (!units || batch_units_fit(units, ranks, microbatches, p->batch_size_local)) return true;
+  bool by_microbatch = config->zero.stage >= 2 && ranks > 1;
+  blocks b = {ranks, microbatches, p->batch_size_local, by_microbatch ? ranks : microbatches};
+  if (!units || batch_units_fit(units, b)) return true;
   if (takes_own(config, "numerics.units.batch", units, ranks * microbatches, ret_units, diags))
     return true;
   tsr_diag_error(
@@ -83,8 +89,7 @@ batch_units(const tsr_parallel *p, const tsr_config *config, int64_t *ret_units,
       "%lld batch units do not fit dp = %lld with %lld microbatch%s of %lld row%s a rank",
       (long long)units, (long long)ranks, (long long)microbatches, microbatches == 1 ? "" : "es",
       (long long)p->batch_size_local, p->batch_size_local == 1 ? "" : "s");
-  return near_hint(
-      batch_units_near(units, ranks, microbatches, p->batch_size_local), "batch", diags);
+  return near_hint(batch_units_near(units, b), "batch", diags);
 }
 
 static bool

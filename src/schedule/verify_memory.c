@@ -398,6 +398,7 @@ static void check_end(memory *m, int value) {
   if (other < 0) return;
   tsr_verify_say_value(
       m->v, m->s, value, "the step ends with it%s", instead(m, owner, other));
+  put(m, at, (content){owner, microbatch, -1});
 }
 
 static void check_ends(memory *m) {

@@ -129,6 +129,16 @@ static void check_peak(const tsr_program *p) {
   CHECK(p->peak_task >= 0 && p->peak_task < p->tasks_count);
 }
 
+/* What is kept from a forward pass to its backward pass is kept as often as the order has it alive. */
+static void check_alive(const char *name, const tsr_program *p) {
+  for (int i = 0; i < p->frames_count && p->order->chunks == 1; i++) {
+    const tsr_frame *f = &p->frames[i];
+    if (f->lag || f->parts == 1 || !(f->parts & 1) || f->segment != TSR_SEGMENT_WORK) continue;
+    int alive = tsr_order_alive(p->order, p->stage, f->parts >> 2 & 1);
+    CHECK_AT(f->slots == alive, "%s: %d slots, but %d are alive", name, f->slots, alive);
+  }
+}
+
 /* ---- graphs ---- */
 
 static void block(tsr_graph *g, const char *x, int i, bool biased) {
@@ -211,6 +221,7 @@ run(tsr_graph *(*build)(tsr_arena *arena, int64_t batch), harness_options o, con
         (int)o.microbatches, h.programs.order->name, i, h.programs.order->stages);
     check_plan(arena, name, h.programs.of_stage[i]);
     check_peak(h.programs.of_stage[i]);
+    check_alive(name, h.programs.of_stage[i]);
     bytes += tsr_program_bytes(h.programs.of_stage[i]) * o.dp * o.tp;
   }
   CHECK_INT(tsr_worker_bytes(h.worker), bytes);

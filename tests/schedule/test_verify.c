@@ -195,12 +195,13 @@ static void test_memory(void) {
   bench b = open_bench((harness_options){.dp = 1, .tp = 1, .microbatches = 2});
   tsr_program *sound = sample_copy(b.arena, b.p), *p = b.p;
   int embedding = find_task(p, TSR_OP_EMBEDDING, "x0"), norm = find_task(p, TSR_OP_RMSNORM, "h1");
+  int x0 = p->tasks[norm].inputs[0].value; /* by any of its names */
   sample_move_task(p, norm, embedding);
   EXPECT(
       b,
-      "call:1:1: error: 'h1', rank 0, task %d (rmsnorm), microbatch 0: reads 'x0', whose bytes "
+      "call:1:1: error: 'h1', rank 0, task %d (rmsnorm), microbatch 0: reads '%s', whose bytes "
       "@work+%lld nothing has written",
-      embedding, offset_of(p, value_of(&b, "x0"), 0));
+      embedding, b.h.placed->values[x0].name, offset_of(p, x0, 0));
 
   *p = *sample_copy(b.arena, sound);
   int lg = find_task(p, TSR_OP_LINEAR, "lg1"), swiglu = find_task(p, TSR_OP_SWIGLU, "s1");
@@ -357,11 +358,12 @@ static void test_circle(void) {
 
 /* ---- one rank among others ---- */
 
-/* Gives rank 1 a program of its own. */
-static tsr_program *part_company(bench *b) {
+/* Gives a rank a program of its own. */
+static tsr_program *part_company(bench *b, int rank) {
   const tsr_program **of_rank = tsr_arena_array(b->arena, const tsr_program *, b->mesh.ranks);
+  for (int r = 0; r < b->mesh.ranks && b->mesh.of_rank; r++) of_rank[r] = b->mesh.of_rank[r];
   tsr_program *own = sample_copy(b->arena, b->p);
-  of_rank[1] = own;
+  of_rank[rank] = own;
   b->mesh.of_rank = of_rank;
   return own;
 }
@@ -377,7 +379,7 @@ static int find_collective(const tsr_program *p, int part, int axis, int index) 
 /* Members of a group that come to its collectives in different orders. */
 static void test_order(void) {
   bench b = open_bench((harness_options){.dp = 2, .tp = 1, .microbatches = 2});
-  tsr_program *own = part_company(&b);
+  tsr_program *own = part_company(&b, 1);
   CHECK_STR(said(&b), "");
   int update = own->parts_count - 1;
   int one = find_collective(own, update, TSR_DP, 0), two = find_collective(own, update, TSR_DP, 1);
@@ -395,33 +397,35 @@ static void test_order(void) {
   close_bench(&b);
 }
 
-/* Every group has its order, but no order has them all: rank 0 sums over dp before tp, rank 1 over
- * tp before dp. Ranks 0 and 1 are a group over tp, 0 and 2 one over dp. */
+/* The first all-reduce over tp in the update, and the next collective over dp behind it. */
+static bool find_crossing(const tsr_program *p, int *ret_tp, int *ret_dp) {
+  const tsr_part *update = &p->parts[p->parts_count - 1];
+  for (*ret_tp = update->begin; *ret_tp < update->end; ++*ret_tp) {
+    if (p->tasks[*ret_tp].op != TSR_OP_ALL_REDUCE || p->tasks[*ret_tp].axis != TSR_TP) continue;
+    for (*ret_dp = *ret_tp + 1; *ret_dp < update->end; ++*ret_dp)
+      if (tsr_op_is_collective(p->tasks[*ret_dp].op) && p->tasks[*ret_dp].axis == TSR_DP) return true;
+  }
+  return false;
+}
+
+/* Every group comes to its collectives in one order, and still: ranks 0 and 3 sum over tp before dp,
+ * ranks 1 and 2 over dp before tp. Groups over tp are (0, 1) and (2, 3), over dp (0, 2) and (1, 3). */
 static void test_crossed(void) {
-  bench b = open_bench((harness_options){
-      .dp = 2, .tp = 2, .microbatches = 2, .sequence_parallel = true});
-  tsr_program *own = part_company(&b);
-  int update = own->parts_count - 1, dp = -1, tp = -1;
-  for (int i = 1; i < own->parts[update].end && tp < 0; i++) {
-    bool crossed = i > own->parts[update].begin && own->tasks[i].axis == TSR_TP &&
-                   own->tasks[i].op == TSR_OP_ALL_REDUCE;
-    dp = i + 1;
-    while (crossed && dp < own->parts[update].end &&
-           (own->tasks[dp].axis != TSR_DP || !tsr_op_is_collective(own->tasks[dp].op)))
-      dp++;
-    if (crossed && dp < own->parts[update].end) tp = i;
-  }
-  CHECK(tp >= 0);
-  if (tp >= 0) {
-    sample_move_task(own, dp, tp);
-    EXPECT(
-        b,
-        "call:1:1: error: '%s', rank 0, task %d (all_reduce): no step can end: this waits for rank "
-        "1, which waits in task %d (all_reduce) of '%s' for rank 3, which waits in task %d "
-        "(all_reduce) of '%s' for rank 2, which waits in task %d (all_reduce) of '%s' for rank 3",
-        node_name(b.p, tp), tp, tp, node_name(own, tp), tp, node_name(b.p, tp), tp,
-        node_name(b.p, tp));
-  }
+  bench b = open_bench(
+      (harness_options){.dp = 2, .tp = 2, .microbatches = 2, .sequence_parallel = true});
+  int tp = 0, dp = 0;
+  tsr_program *own = part_company(&b, 1);
+  CHECK(find_crossing(b.p, &tp, &dp));
+  const char *first = node_name(b.p, tp), *second = node_name(b.p, dp);
+  sample_move_task(own, dp, tp);
+  CHECK_STR(said(&b), ""); /* rank 1 alone: 2 and 3 can go on, so all can */
+  sample_move_task(part_company(&b, 2), dp, tp);
+  EXPECT(
+      b,
+      "call:1:1: error: '%s', rank 0, task %d (all_reduce): no step can end: this waits for rank 1, "
+      "which waits in task %d (all_reduce) of '%s' for rank 3, which waits in task %d (all_reduce) "
+      "of '%s' for rank 2, which waits in task %d (all_reduce) of '%s' for rank 0",
+      first, tp, tp, second, tp, first, tp, second);
   close_bench(&b);
 }
 
@@ -434,33 +438,48 @@ static int find_bucket(const tsr_program *p, bool wait, int bucket) {
   abort();
 }
 
+/* The first task of the update that reads what a bucket brings. */
+static int find_reader(const tsr_program *p, int bucket, int *ret_begin) {
+  const tsr_part *update = &p->parts[p->parts_count - 1];
+  for (int i = update->begin; i < update->end; i++)
+    for (int k = 0; k < p->tasks[i].inputs_count && p->tasks[i].op != TSR_OP_WAIT; k++)
+      for (*ret_begin = 0; *ret_begin < p->tasks_count; ++*ret_begin) {
+        const tsr_task *t = &p->tasks[*ret_begin];
+        if (t->bucket == bucket && t->outputs_count &&
+            t->outputs[0].value == p->tasks[i].inputs[k].value)
+          return i;
+      }
+  fprintf(stderr, "nobody reads what bucket %d brings\n", bucket);
+  abort();
+}
+
 static void test_buckets(void) {
   bench b = open_bench((harness_options){.dp = 2, .tp = 1, .microbatches = 2, .overlap = true});
   tsr_program *sound = sample_copy(b.arena, b.p), *p = b.p;
   CHECK_STR(said(&b), "");
-  int begin = find_bucket(p, false, 1), wait = find_bucket(p, true, 1), update = p->parts_count - 1;
-  const char *node = node_name(p, begin);
-  CHECK(p->tasks[begin].last_only && sample_part_of(p, wait) == update);
+  int wait = find_bucket(p, true, 1), update = p->parts_count - 1, begin;
   sample_move_task(p, wait, p->parts[update].end - 1);
-  const char *text = first_said(&b);
-  const char *want = tsr_arena_printf(b.arena, "reads '%s', which task %d has only begun to move there", node, begin);
+  int reader = find_reader(p, 1, &begin);
+  CHECK(p->tasks[begin].last_only);
+  EXPECT(
+      b, "%serror: '%s', rank 0, task %d (%s): reads '%s', which task %d has only begun to move there",
+      p->graph->nodes[p->tasks[reader].node].place.file ? "call:1:1: " : "",
+      node_name(p, reader), reader, tsr_op_name(p->tasks[reader].op), node_name(p, begin), begin);
+
+  sample_remove_task(p, p->parts[update].end - 1);
+  const char *text = said(&b);
+  const char *want = tsr_arena_printf(
+      b.arena, "rank 0: the step ends with it, which task %d has only begun to move there", find_bucket(p, false, 1));
   CHECK_AT(strstr(text, want), "%s lacks %s", text, want);
 
   *p = *sample_copy(b.arena, sound);
+  begin = find_bucket(p, false, 1);
   p->tasks[begin].last_only = false;
   EXPECT(
       b,
       "call:1:1: error: '%s', rank 0, task %d (%s): it runs in the backward part, its node in "
       "update of chunk 0",
-      node, begin, tsr_op_name(p->tasks[begin].op));
-
-  *p = *sample_copy(b.arena, sound);
-  sample_remove_task(p, wait);
-  text = said(&b);
-  want = tsr_arena_printf(
-      b.arena, "task %d (%s), microbatch 1: nothing waits until '", begin,
-      tsr_op_name(p->tasks[begin].op));
-  CHECK_AT(strstr(text, "which task") && !strstr(text, want), "%s", text); /* said before */
+      node_name(p, begin), begin, tsr_op_name(p->tasks[begin].op));
   close_bench(&b);
 }
 
