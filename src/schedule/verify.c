@@ -5,8 +5,7 @@
 
 /* ---- findings ---- */
 
-static void
-say(tsr_verify *v, tsr_place place, const char *who, const char *format, va_list args) {
+static void say(tsr_verify *v, tsr_place place, const char *who, const char *format, va_list args) {
   if (v->found++ >= TSR_VERIFY_FINDINGS_MAX) return;
   tsr_diag_error(v->diags, place, "%s: %s", who, tsr_arena_vprintf(v->arena, format, args));
 }
@@ -181,8 +180,7 @@ static bool check_subject(tsr_verify *v, tsr_verify_subject *s) {
 }
 
 bool tsr_programs_verify(
-    tsr_arena *arena, const tsr_programs *programs, const tsr_verify_mesh *mesh,
-    tsr_diags *diags) {
+    tsr_arena *arena, const tsr_programs *programs, const tsr_verify_mesh *mesh, tsr_diags *diags) {
   assert(mesh->size[TSR_PP] == programs->order->stages);
   tsr_verify v = {
       .arena = arena,

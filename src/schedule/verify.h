@@ -6,8 +6,8 @@
  *     of the shapes that the graph's placements give, inside the planned bytes.
  *   - No task reads bytes that do not hold its value of its microbatch, and none writes bytes that
  *     somebody still needs: a whole step of every program is gone through with a memory that knows
- *     what each byte holds. What moves while other tasks run (a send until the wait that covers it, a
- *     collective of a bucket until the wait for it) keeps its bytes.
+ *     what each byte holds. What moves while other tasks run (a send until the wait that covers it,
+ * a collective of a bucket until the wait for it) keeps its bytes.
  *   - The members of a group run the same collectives over its axis in the same order; every send
  *     has its receive, and every receive its send.
  *   - No circle of waits closes: the ranks' waits are gone through until all have ended.

@@ -1,5 +1,5 @@
-/* A program's memory cut into cells: bytes that always are of the same tensors are one. Segments stand
- * one behind the other, so that one ascending list of edges says where cells begin. */
+/* A program's memory cut into cells: bytes that always are of the same tensors are one. Segments
+ * stand one behind the other, so that one ascending list of edges says where cells begin. */
 #include "schedule/verify_checks.h"
 #include <stdlib.h>
 
@@ -70,8 +70,7 @@ static void find_edges(tsr_arena *arena, tsr_verify_map *m, const tsr_verify_sub
       add_range(m, begin_of(m, p, x, k), tsr_verify_bytes(p, x));
   for (int i = 0; i < p->tasks_count; i++)
     if (p->tasks[i].scratch_bytes)
-      add_range(
-          m, scratch_begin(m, &p->tasks[i]), tsr_verify_aligned(p->tasks[i].scratch_bytes));
+      add_range(m, scratch_begin(m, &p->tasks[i]), tsr_verify_aligned(p->tasks[i].scratch_bytes));
   sort_edges(m);
 }
 
@@ -88,8 +87,7 @@ tsr_verify_map tsr_verify_map_make(tsr_arena *arena, const tsr_verify_subject *s
   find_edges(arena, &m, s);
   for (int x = 0; x < p->graph->values_count; x++)
     for (int k = 0; tsr_verify_has_bytes(s, x) && k < slots_of(p, x); k++)
-      m.places[m.place_of[x] + k] =
-          find_cells(&m, begin_of(&m, p, x, k), tsr_verify_bytes(p, x));
+      m.places[m.place_of[x] + k] = find_cells(&m, begin_of(&m, p, x, k), tsr_verify_bytes(p, x));
   for (int i = 0; i < p->tasks_count; i++)
     if (p->tasks[i].scratch_bytes)
       m.scratch[i] = find_cells(

@@ -106,8 +106,7 @@ static inline int tsr_verify_coord(const tsr_verify_mesh *mesh, int rank, int ax
   return mesh->stride[axis] ? rank / mesh->stride[axis] % mesh->size[axis] : 0;
 }
 /* The rank at position `index` of the group of `rank` over `axis`. */
-static inline int
-tsr_verify_member(const tsr_verify_mesh *mesh, int rank, int axis, int index) {
+static inline int tsr_verify_member(const tsr_verify_mesh *mesh, int rank, int axis, int index) {
   return rank + (index - tsr_verify_coord(mesh, rank, axis)) * mesh->stride[axis];
 }
 

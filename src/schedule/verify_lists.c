@@ -31,7 +31,8 @@ static const char *part_text(const tsr_verify *v, const tsr_part *part) {
   return tsr_arena_printf(v->arena, "%s of chunk %d", name, part->chunk);
 }
 
-/* The prologue, forward, backward and weights of each chunk, the update; tasks fill them in order. */
+/* The prologue, forward, backward and weights of each chunk, the update; tasks fill them in order.
+ */
 static bool check_parts(tsr_verify *v, const tsr_verify_subject *s) {
   const tsr_program *p = s->p;
   int want = 2 + 3 * p->order->chunks, end = 0;
@@ -60,8 +61,8 @@ static bool check_parts(tsr_verify *v, const tsr_verify_subject *s) {
 
 static bool check_run(tsr_verify *v, const tsr_verify_subject *s, const tsr_run *run, int *times) {
   if (run->part < 0 || run->part >= s->p->parts_count)
-    return tsr_verify_say(v, s, "a run of part %d, of which there are %d", run->part,
-                          s->p->parts_count),
+    return tsr_verify_say(
+               v, s, "a run of part %d, of which there are %d", run->part, s->p->parts_count),
            false;
   const tsr_part *part = &s->p->parts[run->part];
   bool body = tsr_verify_is_body(part->section);
@@ -78,7 +79,7 @@ static bool check_run(tsr_verify *v, const tsr_verify_subject *s, const tsr_run 
 /* Every part that has tasks runs once a step, of the body once a microbatch. */
 static bool check_runs(tsr_verify *v, const tsr_verify_subject *s) {
   const tsr_program *p = s->p;
-  int *times = tsr_arena_array(v->brief, int, p->parts_count *v->microbatches), before = v->found;
+  int *times = tsr_arena_array(v->brief, int, p->parts_count * v->microbatches), before = v->found;
   for (int r = 0; r < p->runs_count; r++)
     if (!check_run(v, s, &p->runs[r], times)) return false;
   for (int k = 0; k < p->parts_count; k++)
@@ -122,8 +123,8 @@ static bool check_indices(tsr_verify *v, const tsr_verify_subject *s) {
   for (int x = 0; x < v->graph->values_count; x++) {
     const tsr_tensor *t = &p->tensors[x];
     if (t->segment == TSR_SEGMENT_ABSENT) continue;
-    if (t->value != x || (int)t->segment < 0 || t->segment > TSR_SEGMENT_ABSENT ||
-        t->frame < -1 || t->frame >= p->frames_count || t->ndim < 0 || t->ndim > TSR_DIMS_MAX)
+    if (t->value != x || (int)t->segment < 0 || t->segment > TSR_SEGMENT_ABSENT || t->frame < -1 ||
+        t->frame >= p->frames_count || t->ndim < 0 || t->ndim > TSR_DIMS_MAX)
       return tsr_verify_say_value(v, s, x, "its tensor is of another value or frame"), false;
   }
   return true;
@@ -220,8 +221,7 @@ static void check_place(tsr_verify *v, const tsr_verify_subject *s, int value) {
   if (inside && t->offset % 64 == 0) return;
   const char *at = tsr_verify_address(v, t->segment, t->offset);
   const char *what = f ? tsr_arena_printf(v->arena, "frame %d", t->frame) : "its segment";
-  if (inside)
-    tsr_verify_say_value(v, s, value, "%s is not a multiple of 64 bytes", at);
+  if (inside) tsr_verify_say_value(v, s, value, "%s is not a multiple of 64 bytes", at);
   else
     tsr_verify_say_value(
         v, s, value, "its %lld bytes %s are outside %s, which is bytes %lld to before %lld",

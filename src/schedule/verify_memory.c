@@ -11,7 +11,7 @@
 typedef struct {
   int value, microbatch, task; /* task -1: it was there before, or is an input */
 } content;
-enum { NOTHING = -1, SCRATCH = -2 };                /* as a value */
+enum { NOTHING = -1, SCRATCH = -2 };                   /* as a value */
 enum { ONCE = 0, UPDATED = 1, UNDER_WAY = INT32_MIN }; /* as a microbatch */
 
 typedef tsr_verify_cells cells;
@@ -72,9 +72,7 @@ static int wanted(const memory *m, int owner, int microbatch) {
   return n->op == TSR_OP_ACCUMULATE ? m->v->microbatches : microbatch;
 }
 
-static const char *name_of(const memory *m, int value) {
-  return m->p->graph->values[value].name;
-}
+static const char *name_of(const memory *m, int value) { return m->p->graph->values[value].name; }
 
 /* The first finding of a task is said. */
 static bool is_news(memory *m, int task) {
@@ -85,9 +83,9 @@ static bool is_news(memory *m, int task) {
 /* What is there instead of a value, as the end of a sentence. */
 static const char *instead(const memory *m, int owner, int cell) {
   const content *c = &m->contents[m->inside[cell]];
-  const char *at = tsr_verify_cell_address(m->v, &m->map, cell), *name = c->value >= 0 ? name_of(m, c->value) : NULL;
-  const char *since =
-      c->task >= 0 ? tsr_arena_printf(m->v->arena, " since task %d", c->task) : "";
+  const char *at = tsr_verify_cell_address(m->v, &m->map, cell),
+             *name = c->value >= 0 ? name_of(m, c->value) : NULL;
+  const char *since = c->task >= 0 ? tsr_arena_printf(m->v->arena, " since task %d", c->task) : "";
   if (c->value == NOTHING)
     return tsr_arena_printf(m->v->arena, ", whose bytes %s nothing has written", at);
   if (c->value == SCRATCH)
@@ -166,8 +164,7 @@ static void write_content(memory *m, int task, int microbatch, cells at, content
     while (i < at.end && !m->holds[i]) i++;
     if (i < at.end) {
       const char *what = "its scratch is";
-      if (c.value >= 0)
-        what = tsr_arena_printf(m->v->arena, "writes '%s' to", name_of(m, c.value));
+      if (c.value >= 0) what = tsr_arena_printf(m->v->arena, "writes '%s' to", name_of(m, c.value));
       check_free(m, task, microbatch, at, what);
     }
   }
@@ -207,8 +204,7 @@ static void run_send(memory *m, int task, int microbatch) {
   const tsr_task *t = &m->p->tasks[task];
   int value = t->inputs[0].value;
   read_value(m, task, value, microbatch);
-  hold *h = find_sent(
-      m, t->node, tsr_verify_transfer_microbatch(m->p->graph, t->node, microbatch));
+  hold *h = find_sent(m, t->node, tsr_verify_transfer_microbatch(m->p->graph, t->node, microbatch));
   if (h->on) return; /* twice; it is said of the send and its receive */
   *h = (hold){
       .cells = place_of(m, m->s->owner[value], microbatch),
@@ -273,11 +269,12 @@ static bool overlap(cells a, cells b) { return a.first < b.end && b.first < a.en
 
 static void say_shared(memory *m, int task, int microbatch, const char *what, const char *with) {
   if (is_news(m, task))
-    tsr_verify_say_task(m->v, m->s, task, microbatch, "its %s shares bytes with its %s", what, with);
+    tsr_verify_say_task(
+        m->v, m->s, task, microbatch, "its %s shares bytes with its %s", what, with);
 }
 
-/* Sums are added where they are: an all-reduce, or what adds to an earlier sum of its kind, may have
- * an input's bytes (the first ones of a stack) for its output. */
+/* Sums are added where they are: an all-reduce, or what adds to an earlier sum of its kind, may
+ * have an input's bytes (the first ones of a stack) for its output. */
 static bool is_in_place(const memory *m, int task, int input, cells output, cells in) {
   const tsr_task *t = &m->p->tasks[task];
   bool sums = t->op == TSR_OP_ALL_REDUCE || tsr_op_facts(t->op) & TSR_FACT_ADDS;
@@ -360,8 +357,7 @@ static void fill_sources(memory *m) {
   for (int x = 0; x < g->values_count; x++) {
     if (!tsr_verify_has_bytes(m->s, x)) continue;
     if (g->values[x].kind == TSR_VALUE_INPUT) m->inputs[m->inputs_count++] = x;
-    else if (g->values[x].kind != TSR_VALUE_NODE)
-      put(m, place_of(m, x, 0), (content){x, ONCE, -1});
+    else if (g->values[x].kind != TSR_VALUE_NODE) put(m, place_of(m, x, 0), (content){x, ONCE, -1});
   }
 }
 
@@ -369,7 +365,7 @@ static void open_memory(memory *m) {
   m->map = tsr_verify_map_make(m->arena, m->s);
   m->inside = tsr_arena_array(m->arena, int, m->map.edges_count + 1);
   m->holds = tsr_arena_array(m->arena, int, m->map.edges_count + 1);
-  m->sent = tsr_arena_array(m->arena, hold, m->v->transfers_count *m->v->microbatches + 1);
+  m->sent = tsr_arena_array(m->arena, hold, m->v->transfers_count * m->v->microbatches + 1);
   m->said = tsr_arena_array(m->arena, bool, m->p->tasks_count + 1);
   add_content(m, (content){NOTHING, ONCE, -1}); /* what every cell holds first */
   fill_sources(m);
@@ -396,8 +392,7 @@ static void check_end(memory *m, int value) {
   if (tsr_verify_is_sum(g, owner)) microbatch = m->v->microbatches;
   int other = find_other(m, at, owner, microbatch);
   if (other < 0) return;
-  tsr_verify_say_value(
-      m->v, m->s, value, "the step ends with it%s", instead(m, owner, other));
+  tsr_verify_say_value(m->v, m->s, value, "the step ends with it%s", instead(m, owner, other));
   put(m, at, (content){owner, microbatch, -1});
 }
 

@@ -112,9 +112,9 @@ static bool check_sizes(
   if (x->value == y->value && same_size(x, y)) return true;
   tsr_verify_say_task(
       v, to, receive, microbatch, "receives %lld %s of '%s', stage %d sends %lld %s of '%s'",
-      (long long)tsr_tensor_elements(y), tsr_dtype_name(y->dtype),
-      v->graph->values[y->value].name, from->p->stage, (long long)tsr_tensor_elements(x),
-      tsr_dtype_name(x->dtype), v->graph->values[x->value].name);
+      (long long)tsr_tensor_elements(y), tsr_dtype_name(y->dtype), v->graph->values[y->value].name,
+      from->p->stage, (long long)tsr_tensor_elements(x), tsr_dtype_name(x->dtype),
+      v->graph->values[x->value].name);
   return false;
 }
 

@@ -106,8 +106,7 @@ static bool check_outputs(const check *c, int task) {
   const tsr_node *n = &c->v->graph->nodes[t->node];
   if (t->outputs_count != n->outputs_count) {
     tsr_verify_say_task(
-        c->v, c->s, task, -1, "it has %d outputs, its node %d", t->outputs_count,
-        n->outputs_count);
+        c->v, c->s, task, -1, "it has %d outputs, its node %d", t->outputs_count, n->outputs_count);
     return false;
   }
   for (int k = 0; k < t->outputs_count; k++) {
@@ -159,7 +158,8 @@ static bool check_move(const check *c, int task) {
   const tsr_node *n = &c->v->graph->nodes[t->node];
   bool of_bucket = t->op == TSR_OP_WAIT && t->bucket > 0;
   if (!of_bucket && n->op != TSR_OP_RECEIVE) {
-    tsr_verify_say_task(c->v, c->s, task, -1, "its node is a %s, not a receive", tsr_op_name(n->op));
+    tsr_verify_say_task(
+        c->v, c->s, task, -1, "its node is a %s, not a receive", tsr_op_name(n->op));
     return false;
   }
   if (t->op == TSR_OP_RECEIVE) return check_receive(c, task);
@@ -174,8 +174,8 @@ static bool check_move(const check *c, int task) {
   if (of_bucket) return check_collected(c, task);
   if (tsr_verify_source(c->v, t->node) == c->p->stage) return check_inputs(c, task);
   tsr_verify_say_task(
-      c->v, c->s, task, -1, "'%s' is sent by stage %d, not by this one",
-      name_of(c, n->inputs[0]), tsr_verify_source(c->v, t->node));
+      c->v, c->s, task, -1, "'%s' is sent by stage %d, not by this one", name_of(c, n->inputs[0]),
+      tsr_verify_source(c->v, t->node));
   return false;
 }
 
@@ -253,8 +253,10 @@ static void check_buckets(const check *c) {
                 c->s->part_of[i] == c->s->part_of[i - 1];
     if (next && before->axis == t->axis && before->last_only == t->last_only) continue;
     tsr_verify_say_task(
-        c->v, c->s, i, -1, "it is in bucket %d, which began with task %d, over another axis or "
-        "with others between them", t->bucket, first[t->bucket] - 1);
+        c->v, c->s, i, -1,
+        "it is in bucket %d, which began with task %d, over another axis or "
+        "with others between them",
+        t->bucket, first[t->bucket] - 1);
   }
 }
 
@@ -266,14 +268,12 @@ static void check_once(const check *c) {
     const tsr_task *t = &c->p->tasks[i];
     if (t->op == TSR_OP_SEND || t->op == TSR_OP_WAIT) continue;
     if (task_of[t->node])
-      tsr_verify_say_task(
-          c->v, c->s, i, -1, "task %d runs the same node", task_of[t->node] - 1);
+      tsr_verify_say_task(c->v, c->s, i, -1, "task %d runs the same node", task_of[t->node] - 1);
     task_of[t->node] = i + 1;
   }
   for (int i = 0; i < g->nodes_count && !tsr_verify_is_full(c->v); i++)
     if (!task_of[i] && tsr_program_has_node(c->p, i) && !tsr_program_is_alias(c->p, i))
-      tsr_verify_say_node(
-          c->v, c->s, i, "no task runs this %s", tsr_op_name(g->nodes[i].op));
+      tsr_verify_say_node(c->v, c->s, i, "no task runs this %s", tsr_op_name(g->nodes[i].op));
 }
 
 bool tsr_verify_tasks(tsr_verify *v, const tsr_verify_subject *s) {

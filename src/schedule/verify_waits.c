@@ -2,8 +2,8 @@
  * wait until what was sent was received, a collective (or the wait for its bucket) until every
  * member of the group has come to it. Where all of them end, none closes a circle.
  *
- * Ranks of a stage that deal with others in the same order are at the same place at the same time, so
- * where all stages are like that, one rank of each stands for the others. */
+ * Ranks of a stage that deal with others in the same order are at the same place at the same time,
+ * so where all stages are like that, one rank of each stands for the others. */
 #include "schedule/verify_checks.h"
 
 typedef struct {
@@ -13,24 +13,32 @@ typedef struct {
 
 typedef struct {
   tsr_verify_walk walk;
-  bool waits, done;    /* at the walk's task; at the end */
-  bool counted;        /* the collective that it waits in */
-  int for_whom;        /* the actor that it waits for */
-  int64_t *collectives; /* per axis: begun */
+  bool waits, done;              /* at the walk's task; at the end */
+  bool counted;                  /* the collective that it waits in */
+  int64_t collectives[TSR_AXES]; /* begun */
   bucket *buckets;
 } actor;
+
+/* The members of a group over an axis: all have begun so many collectives, `last` of them no more.
+ */
+typedef struct {
+  int64_t all;
+  int last;
+} group;
 
 enum { SENT = 1, RECEIVED = 2 };
 typedef struct {
   tsr_verify *v;
   tsr_verify_mesh mesh; /* of the actors */
   actor *actors;
-  unsigned char *moved; /* per column of the pipeline, transfer and microbatch */
+  group *groups[TSR_AXES]; /* by the first member */
+  unsigned char *moved;    /* per column of the pipeline, transfer and microbatch */
 } waiting;
 
 /* ---- actors ---- */
 
-static bool same_order(const tsr_verify *v, const tsr_verify_subject *a, const tsr_verify_subject *b) {
+static bool
+same_order(const tsr_verify *v, const tsr_verify_subject *a, const tsr_verify_subject *b) {
   tsr_verify_walk x = {.v = v, .s = a}, y = {.v = v, .s = b};
   for (;;) {
     bool more = tsr_verify_walk_next(&x);
@@ -86,9 +94,12 @@ static void open_actors(waiting *w) {
     tsr_verify_subject *s = tsr_arena_alloc(v->arena, sizeof *s);
     *s = v->subjects[v->subject_of[rank_of[i]]];
     s->rank = rank_of[i];
-    w->actors[i] = (actor){.walk = {.v = v, .s = s}, .for_whom = -1};
-    w->actors[i].collectives = tsr_arena_array(v->arena, int64_t, TSR_AXES);
+    w->actors[i] = (actor){.walk = {.v = v, .s = s}};
     w->actors[i].buckets = tsr_arena_array(v->arena, bucket, buckets_of(s->p));
+  }
+  for (int a = 0; a < TSR_AXES; a++) {
+    w->groups[a] = tsr_arena_array(v->arena, group, w->mesh.ranks);
+    for (int i = 0; i < w->mesh.ranks; i++) w->groups[a][i].last = w->mesh.size[a];
   }
   size_t slots = (size_t)v->transfers_count * (size_t)v->microbatches;
   w->moved = tsr_arena_array(v->arena, unsigned char, slots *(size_t)w->mesh.ranks + 1);
@@ -104,71 +115,88 @@ static unsigned char *find_moved(const waiting *w, int i, int node, int microbat
   return &w->moved[column * slots + w->v->transfer_of[node] * w->v->microbatches + microbatch];
 }
 
-static int peer(const waiting *w, int i, int stage) {
-  return tsr_verify_member(&w->mesh, i, TSR_PP, stage);
-}
-
-/* -1, or who has to receive first. */
-static int wait_for_sent(const waiting *w, int i, const tsr_task *t, int microbatch) {
+/* Whether what a wait is for has arrived. */
+static bool has_arrived(const waiting *w, int i, const tsr_task *t, int microbatch) {
   int from = microbatch - t->lag, to = from;
   if (t->lag == TSR_WAIT_ALL) from = 0, to = w->v->microbatches - 1;
   for (int m = from; m <= to; m++)
-    if (m >= 0 && *find_moved(w, i, t->node, m) == SENT)
-      return peer(w, i, tsr_verify_target(w->v, t->node));
-  return -1;
+    if (m >= 0 && *find_moved(w, i, t->node, m) == SENT) return false;
+  return true;
 }
 
-static int wait_for_members(const waiting *w, int i, int axis, int64_t number) {
+static group *group_of(const waiting *w, int i, int axis) {
+  return &w->groups[axis][tsr_verify_member(&w->mesh, i, axis, 0)];
+}
+
+/* One more collective begun; when the last member comes the group is looked through for the next
+ * last ones. */
+static void begin_collective(waiting *w, int i, int axis) {
+  group *g = group_of(w, i, axis);
+  if (w->actors[i].collectives[axis]++ > g->all || --g->last) return;
+  g->all = INT64_MAX;
   for (int m = 0; m < w->mesh.size[axis]; m++) {
-    int member = tsr_verify_member(&w->mesh, i, axis, m);
-    if (w->actors[member].collectives[axis] < number) return member;
+    int64_t begun = w->actors[tsr_verify_member(&w->mesh, i, axis, m)].collectives[axis];
+    if (begun < g->all) g->last = 0, g->all = begun;
+    g->last += begun == g->all;
   }
-  return -1;
 }
 
-static int run_collective(waiting *w, int i, const tsr_task *t) {
+static bool run_collective(waiting *w, int i, const tsr_task *t) {
   actor *a = &w->actors[i];
-  int64_t number = a->counted ? a->collectives[t->axis] : ++a->collectives[t->axis];
+  if (!a->counted) begin_collective(w, i, t->axis);
   a->counted = true;
-  if (!t->bucket) return wait_for_members(w, i, t->axis, number);
-  a->buckets[t->bucket] = (bucket){t->axis, number};
-  return -1;
+  int64_t number = a->collectives[t->axis];
+  if (t->bucket) a->buckets[t->bucket] = (bucket){t->axis, number};
+  return t->bucket || group_of(w, i, t->axis)->all >= number;
 }
 
-/* -1 when the task is done, else the actor that it waits for. */
-static int run_task(waiting *w, int i) {
+/* Whether the task could be done. */
+static bool run_task(waiting *w, int i) {
   const tsr_verify_walk *at = &w->actors[i].walk;
   const tsr_task *t = &at->s->p->tasks[at->task];
   if (tsr_op_is_collective(t->op)) return run_collective(w, i, t);
   if (t->bucket) {
     const bucket *b = &w->actors[i].buckets[t->bucket];
-    return b->number ? wait_for_members(w, i, b->axis, b->number) : -1;
+    return !b->number || group_of(w, i, b->axis)->all >= b->number;
   }
   int microbatch = tsr_verify_transfer_microbatch(w->v->graph, t->node, at->microbatch);
-  if (t->op == TSR_OP_WAIT) return wait_for_sent(w, i, t, microbatch);
+  if (t->op == TSR_OP_WAIT) return has_arrived(w, i, t, microbatch);
   unsigned char *moved = find_moved(w, i, t->node, microbatch);
-  if (t->op == TSR_OP_SEND) return *moved |= SENT, -1;
-  if (!(*moved & SENT)) return peer(w, i, tsr_verify_source(w->v, t->node));
-  return *moved |= RECEIVED, -1;
+  if (t->op == TSR_OP_RECEIVE && !(*moved & SENT)) return false;
+  *moved |= t->op == TSR_OP_SEND ? SENT : RECEIVED;
+  return true;
 }
 
 /* Goes on until the actor waits or is done; whether it got anywhere. */
 static bool run_actor(waiting *w, int i) {
   actor *a = &w->actors[i];
-  bool moved = false;
-  while (!a->done) {
-    if (!a->waits && !tsr_verify_walk_next(&a->walk)) a->done = true;
-    if (a->done) return true;
-    a->for_whom = run_task(w, i);
-    a->waits = a->for_whom >= 0;
+  for (bool moved = false;; moved = true) {
+    if (!a->waits && !tsr_verify_walk_next(&a->walk)) return a->done = true;
+    a->waits = !run_task(w, i);
     if (a->waits) return moved;
     a->counted = false;
-    moved = true;
   }
-  return moved;
 }
 
 /* ---- circles ---- */
+
+/* The actor that one waits for. */
+static int whom(const waiting *w, int i) {
+  const actor *a = &w->actors[i];
+  const tsr_task *t = &a->walk.s->p->tasks[a->walk.task];
+  bool together = tsr_op_is_collective(t->op);
+  if (!together && !t->bucket) {
+    int stage = t->op == TSR_OP_RECEIVE ? tsr_verify_source(w->v, t->node)
+                                        : tsr_verify_target(w->v, t->node);
+    return tsr_verify_member(&w->mesh, i, TSR_PP, stage);
+  }
+  bucket until = together ? (bucket){t->axis, a->collectives[t->axis]} : a->buckets[t->bucket];
+  for (int m = 0; m < w->mesh.size[until.axis]; m++) {
+    int member = tsr_verify_member(&w->mesh, i, until.axis, m);
+    if (w->actors[member].collectives[until.axis] < until.number) return member;
+  }
+  return i;
+}
 
 static const char *wait_text(tsr_verify *v, const tsr_verify_walk *at) {
   const tsr_task *t = &at->s->p->tasks[at->task];
@@ -182,11 +210,11 @@ static const char *wait_text(tsr_verify *v, const tsr_verify_walk *at) {
 /* Whom an actor waits for, whom that one waits for, and so on, until `end` is reached. */
 static const char *chain_text(const waiting *w, int begin, int end) {
   tsr_verify *v = w->v;
-  int i = w->actors[begin].for_whom;
+  int i = whom(w, begin);
   const char *text = tsr_arena_printf(v->arena, "rank %d", w->actors[i].walk.s->rank);
   while (i != end) {
     const char *in = wait_text(v, &w->actors[i].walk);
-    i = w->actors[i].for_whom;
+    i = whom(w, i);
     text = tsr_arena_printf(
         v->arena, "%s, which waits in %s for rank %d", text, in, w->actors[i].walk.s->rank);
   }
@@ -199,11 +227,11 @@ static void say_circle(const waiting *w, int begin) {
   const actor *actors = w->actors;
   bool *seen = tsr_arena_array(w->v->arena, bool, w->mesh.ranks);
   int end = begin;
-  for (; !seen[end] && !actors[end].done; end = actors[end].for_whom) seen[end] = true;
+  for (; !seen[end] && !actors[end].done; end = whom(w, end)) seen[end] = true;
   bool circle = !actors[end].done;
   if (circle) {
     begin = end;
-    for (int i = actors[end].for_whom; i != end; i = actors[i].for_whom)
+    for (int i = whom(w, end); i != end; i = whom(w, i))
       if (i < begin) begin = i;
     end = begin;
   }

@@ -89,7 +89,9 @@ static void load_config(session *s) {
 }
 
 static void compile(session *s, const tsr_kernels *kernels) {
-  tsr_mesh *mesh = tsr_mesh_make_cpu(s->arena, (int[]){s->options.dp, s->options.tp}, 2);
+  int shape[] = {s->options.dp, s->options.tp};
+  if (s->options.ranks) shape[0] = 1, shape[1] = s->options.ranks;
+  tsr_mesh *mesh = tsr_mesh_make_cpu(s->arena, shape, 2);
   require(s, tsr_parallel_make(s->arena, s->config, mesh, &s->parallel, s->diags), "make the mesh");
   tsr_compile_options o = {.config = s->config, .parallel = s->parallel};
   tsr_cpu_context device = {kernels, THREADS};
@@ -102,6 +104,8 @@ static void compile(session *s, const tsr_kernels *kernels) {
   bool ok = tsr_compile(s->arena, &o, TSR_COMPILE_TRAIN, &s->training, s->diags);
   require(s, ok, "compile");
   if (!s->options.generation) return;
+  o.cut = &s->training.cut;
+  o.order_of_training = s->training.programs.order;
   ok = tsr_compile(s->arena, &o, TSR_COMPILE_GENERATE, &s->generation, s->diags);
   require(s, ok, "compile for logits");
 }

@@ -9,6 +9,7 @@
 typedef struct {
   const char *name; /* of the model: the file's stem */
   int dp, tp;
+  int ranks;               /* > 0: a line of so many, of which `sets` say the axes */
   const char *const *sets; /* overrides of the configuration; NULL-terminated */
   bool generation;         /* also a program that ends at the logits */
 } session_options;

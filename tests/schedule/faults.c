@@ -22,9 +22,7 @@ static int pick_task(mutant *m, is_wanted *wanted) {
   return chosen;
 }
 static bool any(const mutant *m, const tsr_task *t) { return (void)m, (void)t, true; }
-static bool is_send(const mutant *m, const tsr_task *t) {
-  return (void)m, t->op == TSR_OP_SEND;
-}
+static bool is_send(const mutant *m, const tsr_task *t) { return (void)m, t->op == TSR_OP_SEND; }
 static bool is_receive(const mutant *m, const tsr_task *t) {
   return (void)m, t->op == TSR_OP_RECEIVE;
 }
@@ -224,7 +222,8 @@ static bool change_last_only(mutant *m) {
 static bool task_offset(mutant *m) {
   tsr_task *t = &m->p->tasks[pick_task(m, has_inputs)];
   bool out = t->outputs_count && below(m, 2);
-  tsr_tensor *x = out ? &t->outputs[below(m, t->outputs_count)] : &t->inputs[below(m, t->inputs_count)];
+  tsr_tensor *x =
+      out ? &t->outputs[below(m, t->outputs_count)] : &t->inputs[below(m, t->inputs_count)];
   if (x->segment == TSR_SEGMENT_ABSENT) return false;
   x->offset += some_offset(m);
   return true;

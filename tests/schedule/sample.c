@@ -20,20 +20,22 @@ static void add_block(tsr_graph *g, int number) {
              "g# 32,16 0; d# 16,32 1",
              number));
   harness_calls(
-      g, numbered(
-             g->arena,
-             "h#: rmsnorm(x<, n#); hq#: linear(h#, q#); hk#: linear(h#, k#); hv#: linear(h#, v#)\n"
-             "rq#: rope(hq#, head_dim: 4); rk#: rope(hk#, head_dim: 4)\n"
-             "a#: attention(rq#, rk#, hv#, head_dim: 4); ao#: linear(a#, o#, b#); y#: add(x<, ao#)\n"
-             "l#: rmsnorm(y#, m#); lu#: linear(l#, u#); lg#: linear(l#, g#); s#: swiglu(lu#, lg#)\n"
-             "dd#: linear(s#, d#); r#: dropout(dd#, p: 0.1); x#: add(y#, r#)",
-             number));
+      g,
+      numbered(
+          g->arena,
+          "h#: rmsnorm(x<, n#); hq#: linear(h#, q#); hk#: linear(h#, k#); hv#: linear(h#, v#)\n"
+          "rq#: rope(hq#, head_dim: 4); rk#: rope(hk#, head_dim: 4)\n"
+          "a#: attention(rq#, rk#, hv#, head_dim: 4); ao#: linear(a#, o#, b#); y#: add(x<, ao#)\n"
+          "l#: rmsnorm(y#, m#); lu#: linear(l#, u#); lg#: linear(l#, g#); s#: swiglu(lu#, lg#)\n"
+          "dd#: linear(s#, d#); r#: dropout(dd#, p: 0.1); x#: add(y#, r#)",
+          number));
 }
 
 tsr_graph *sample_graph(tsr_arena *arena, int64_t microbatches) {
   tsr_graph *g = tsr_graph_new(arena, "sample", (tsr_units){8, 4, 4});
   int batch = (int)(16 / microbatches);
-  harness_inputs(g, tsr_arena_printf(arena, "tokens %d,4 tokens; targets %d,4 tokens", batch, batch));
+  harness_inputs(
+      g, tsr_arena_printf(arena, "tokens %d,4 tokens; targets %d,4 tokens", batch, batch));
   harness_params(g, "wte 24,16 0; nf 16");
   harness_calls(g, "x0: embedding(tokens, wte)");
   for (int i = 1; i <= 2; i++) add_block(g, i);
@@ -46,7 +48,11 @@ tsr_graph *sample_graph(tsr_arena *arena, int64_t microbatches) {
 
 harness_options sample_options(harness_options o) {
   static const tsr_optimizer adamw = {
-      .kind = TSR_RULE_ADAMW, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.1,
+      .kind = TSR_RULE_ADAMW,
+      .beta1 = 0.9,
+      .beta2 = 0.999,
+      .eps = 1e-8,
+      .weight_decay = 0.1,
       .clip_max_norm = 0.5};
   o.threads = 1;
   o.batch_units = 8;
@@ -68,9 +74,8 @@ harness sample_compile(tsr_arena *arena, const harness_options *o) {
 const char *sample_text(tsr_arena *arena, const harness_options *o) {
   return tsr_arena_printf(
       arena, "pp %d dp %d cp %d tp %d %s, %d microbatches%s%s%s", o->pp ? o->pp : 1, o->dp,
-      o->cp ? o->cp : 1, o->tp,
-      o->pp > 1 ? tsr_order_name(o->order) : "alone", (int)o->microbatches,
-      o->sequence_parallel ? ", sequence parallel" : "",
+      o->cp ? o->cp : 1, o->tp, o->pp > 1 ? tsr_order_name(o->order) : "alone",
+      (int)o->microbatches, o->sequence_parallel ? ", sequence parallel" : "",
       o->zero ? tsr_arena_printf(arena, ", ZeRO %d", o->zero) : "", o->overlap ? ", overlap" : "");
 }
 

@@ -1,5 +1,5 @@
-/* Programs for tests of the verifier: a small transformer on many meshes, and copies of its programs
- * that may be spoilt. */
+/* Programs for tests of the verifier: a small transformer on many meshes, and copies of its
+ * programs that may be spoilt. */
 #ifndef TSR_TESTS_SCHEDULE_SAMPLE_H
 #define TSR_TESTS_SCHEDULE_SAMPLE_H
 #include "schedule/verify.h"

@@ -66,8 +66,8 @@ static void accept_meshes(void) {
 static void accept_forward(void) {
   for (int pp = 1; pp <= 4; pp *= 2) {
     tsr_arena *arena = tsr_arena_new();
-    harness_options o = sample_options(
-        (harness_options){.dp = 1, .tp = 2, .pp = pp, .order = TSR_ORDER_FORWARD});
+    harness_options o =
+        sample_options((harness_options){.dp = 1, .tp = 2, .pp = pp, .order = TSR_ORDER_FORWARD});
     o.microbatches = 4;
     tsr_graph *g = sample_graph(arena, o.microbatches);
     g->loss = -1;
@@ -169,8 +169,9 @@ static void test_tasks(void) {
   p->tensors[value_of(&b, "lu1")].shape[1] = 5;
   sample_bind(p);
   EXPECT(
-      b, "call:1:1: error: 'lu1', rank 0: it is (8, 5, 32) f32, its placement on this mesh makes it "
-         "(8, 4, 32) f32");
+      b,
+      "call:1:1: error: 'lu1', rank 0: it is (8, 5, 32) f32, its placement on this mesh makes it "
+      "(8, 4, 32) f32");
 
   *p = *sample_copy(b.arena, sound);
   p->bytes[TSR_SEGMENT_STATE] -= 64;
@@ -179,8 +180,9 @@ static void test_tasks(void) {
   while (g->values[last].kind != TSR_VALUE_STATE) last--;
   long long end = (long long)p->bytes[TSR_SEGMENT_STATE];
   EXPECT(
-      b, "error: '%s', rank 0: its %lld bytes @state+%lld are outside its segment, which is bytes 0 "
-         "to before %lld",
+      b,
+      "error: '%s', rank 0: its %lld bytes @state+%lld are outside its segment, which is bytes 0 "
+      "to before %lld",
       g->values[last].name, end + 64 - offset_of(p, last, 0), offset_of(p, last, 0), end);
 
   *p = *sample_copy(b.arena, sound);
@@ -220,7 +222,8 @@ static void test_memory(void) {
   sample_bind(p);
   EXPECT(
       b,
-      "call:1:1: error: 'lg1', rank 0, task %d (linear), microbatch 0: its output 'lg1' shares bytes "
+      "call:1:1: error: 'lg1', rank 0, task %d (linear), microbatch 0: its output 'lg1' shares "
+      "bytes "
       "with its input 'l1'",
       lg);
 
@@ -229,18 +232,16 @@ static void test_memory(void) {
   int adamw = find_task(p, TSR_OP_ADAMW, "update.nf"), clip = find_task(p, TSR_OP_CLIP, "clip");
   sample_move_task(p, adamw, clip);
   EXPECT(
-      b,
-      "error: 'update.nf', rank 0, task %d (adamw): reads 'clip', whose bytes @work+%lld %s",
+      b, "error: 'update.nf', rank 0, task %d (adamw): reads 'clip', whose bytes @work+%lld %s",
       clip, offset_of(p, value_of(&b, "clip"), 0),
-      strstr(first_said(&b), "nothing") ? "nothing has written"
-                                        : strstr(first_said(&b), "hold '"));
+      strstr(first_said(&b), "nothing") ? "nothing has written" : strstr(first_said(&b), "hold '"));
   close_bench(&b);
 }
 
 /* Microbatches: a slot that two of them take at once; sums that lack one. */
 static void test_microbatches(void) {
-  bench b = open_bench((harness_options){
-      .dp = 1, .tp = 1, .pp = 2, .order = TSR_ORDER_GPIPE, .microbatches = 4});
+  bench b = open_bench(
+      (harness_options){.dp = 1, .tp = 1, .pp = 2, .order = TSR_ORDER_GPIPE, .microbatches = 4});
   tsr_program *sound = sample_copy(b.arena, b.p), *p = b.p;
   const tsr_tensor *x = &p->tensors[value_of(&b, "h1")];
   CHECK(x->frame >= 0 && p->frames[x->frame].slots == 4);
@@ -303,8 +304,8 @@ static void test_transfers(void) {
 
 /* What a send still moves must not be written: the wait that is asked for too late. */
 static void test_overwritten(void) {
-  bench b = open_bench((harness_options){
-      .dp = 1, .tp = 1, .pp = 2, .order = TSR_ORDER_GPIPE, .microbatches = 2});
+  bench b = open_bench(
+      (harness_options){.dp = 1, .tp = 1, .pp = 2, .order = TSR_ORDER_GPIPE, .microbatches = 2});
   tsr_program *p = b.programs.of_stage[1];
   int send = find_op(p, TSR_OP_SEND, TSR_BACKWARD);
   const char *node = node_name(p, send);
@@ -328,11 +329,11 @@ static void test_overwritten(void) {
   close_bench(&b);
 }
 
-/* Stage 0 waits in its B0 until F's of both microbatches have arrived, which stage 1 takes in its F1;
- * let stage 1 wait before that until stage 0 has taken what its B0 sent. */
+/* Stage 0 waits in its B0 until F's of both microbatches have arrived, which stage 1 takes in its
+ * F1; let stage 1 wait before that until stage 0 has taken what its B0 sent. */
 static void test_circle(void) {
-  bench b = open_bench((harness_options){
-      .dp = 1, .tp = 1, .pp = 2, .order = TSR_ORDER_1F1B, .microbatches = 2});
+  bench b = open_bench(
+      (harness_options){.dp = 1, .tp = 1, .pp = 2, .order = TSR_ORDER_1F1B, .microbatches = 2});
   tsr_program *p = b.p, *next = b.programs.of_stage[1];
   int send = find_op(p, TSR_OP_SEND, TSR_FORWARD), part = sample_part_of(p, send) + 1;
   const char *node = node_name(p, send);
@@ -392,7 +393,8 @@ static void test_order(void) {
   EXPECT(
       b,
       "call:1:1: error: '%s', rank 1, task %d (all_reduce): its collective 1 over dp is all_reduce "
-      "to '%s' (%lld f32, microbatch 1), that of rank 0 all_reduce to '%s' (%lld f32, microbatch 1)",
+      "to '%s' (%lld f32, microbatch 1), that of rank 0 all_reduce to '%s' (%lld f32, microbatch "
+      "1)",
       second, one, second, m, first, n);
   close_bench(&b);
 }
@@ -403,16 +405,18 @@ static bool find_crossing(const tsr_program *p, int *ret_tp, int *ret_dp) {
   for (*ret_tp = update->begin; *ret_tp < update->end; ++*ret_tp) {
     if (p->tasks[*ret_tp].op != TSR_OP_ALL_REDUCE || p->tasks[*ret_tp].axis != TSR_TP) continue;
     for (*ret_dp = *ret_tp + 1; *ret_dp < update->end; ++*ret_dp)
-      if (tsr_op_is_collective(p->tasks[*ret_dp].op) && p->tasks[*ret_dp].axis == TSR_DP) return true;
+      if (tsr_op_is_collective(p->tasks[*ret_dp].op) && p->tasks[*ret_dp].axis == TSR_DP)
+        return true;
   }
   return false;
 }
 
-/* Every group comes to its collectives in one order, and still: ranks 0 and 3 sum over tp before dp,
- * ranks 1 and 2 over dp before tp. Groups over tp are (0, 1) and (2, 3), over dp (0, 2) and (1, 3). */
+/* Every group comes to its collectives in one order, and still: ranks 0 and 3 sum over tp before
+ * dp, ranks 1 and 2 over dp before tp. Groups over tp are (0, 1) and (2, 3), over dp (0, 2) and (1,
+ * 3). */
 static void test_crossed(void) {
-  bench b = open_bench(
-      (harness_options){.dp = 2, .tp = 2, .microbatches = 2, .sequence_parallel = true});
+  bench b =
+      open_bench((harness_options){.dp = 2, .tp = 2, .microbatches = 2, .sequence_parallel = true});
   int tp = 0, dp = 0;
   tsr_program *own = part_company(&b, 1);
   CHECK(find_crossing(b.p, &tp, &dp));
@@ -422,7 +426,8 @@ static void test_crossed(void) {
   sample_move_task(part_company(&b, 2), dp, tp);
   EXPECT(
       b,
-      "call:1:1: error: '%s', rank 0, task %d (all_reduce): no step can end: this waits for rank 1, "
+      "call:1:1: error: '%s', rank 0, task %d (all_reduce): no step can end: this waits for rank "
+      "1, "
       "which waits in task %d (all_reduce) of '%s' for rank 3, which waits in task %d (all_reduce) "
       "of '%s' for rank 2, which waits in task %d (all_reduce) of '%s' for rank 0",
       first, tp, tp, second, tp, first, tp, second);
@@ -462,14 +467,16 @@ static void test_buckets(void) {
   int reader = find_reader(p, 1, &begin);
   CHECK(p->tasks[begin].last_only);
   EXPECT(
-      b, "%serror: '%s', rank 0, task %d (%s): reads '%s', which task %d has only begun to move there",
-      p->graph->nodes[p->tasks[reader].node].place.file ? "call:1:1: " : "",
-      node_name(p, reader), reader, tsr_op_name(p->tasks[reader].op), node_name(p, begin), begin);
+      b,
+      "%serror: '%s', rank 0, task %d (%s): reads '%s', which task %d has only begun to move there",
+      p->graph->nodes[p->tasks[reader].node].place.file ? "call:1:1: " : "", node_name(p, reader),
+      reader, tsr_op_name(p->tasks[reader].op), node_name(p, begin), begin);
 
   sample_remove_task(p, p->parts[update].end - 1);
   const char *text = said(&b);
   const char *want = tsr_arena_printf(
-      b.arena, "rank 0: the step ends with it, which task %d has only begun to move there", find_bucket(p, false, 1));
+      b.arena, "rank 0: the step ends with it, which task %d has only begun to move there",
+      find_bucket(p, false, 1));
   CHECK_AT(strstr(text, want), "%s lacks %s", text, want);
 
   *p = *sample_copy(b.arena, sound);

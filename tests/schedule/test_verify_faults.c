@@ -1,7 +1,7 @@
 /* Proves that the verifier bites: single faults, chosen by seed, are put into sound programs. Those
  * that it refuses must be said; those that it accepts are run, in a process of their own on memory
- * full of NaN, and must give the bits that the sound programs give: loss, norm and all weights after
- * two steps. */
+ * full of NaN, and must give the bits that the sound programs give: loss, norm and all weights
+ * after two steps. */
 #include "faults.h"
 #include "run/internal.h"
 #include "tests/check.h"
@@ -89,7 +89,8 @@ static void delay(tsr_arena *arena, tsr_program *p) {
 }
 
 /* Whether the programs give the wanted bits, and end at all. */
-static bool gives(tsr_arena *arena, const harness *sound, tsr_programs programs, const trace *want) {
+static bool
+gives(tsr_arena *arena, const harness *sound, tsr_programs programs, const trace *want) {
   fflush(NULL);
   pid_t child = fork();
   if (child == 0) {
@@ -147,7 +148,8 @@ static bool verify(tsr_arena *arena, const trial *t, const char **ret_text) {
   return ok;
 }
 
-static void try_fault(const harness *h, const trace *want, fault *f, uint64_t seed, const char *name) {
+static void
+try_fault(const harness *h, const trace *want, fault *f, uint64_t seed, const char *name) {
   tsr_arena *arena = tsr_arena_new();
   mutant m = {.arena = arena, .state = seed};
   trial t;
@@ -176,7 +178,8 @@ static void run_case(harness_options o, int seeds) {
   CHECK_AT(is_harmless(arena, &h, h.programs, &want), "%s: waits are not where they must be", name);
   for (int i = 0; i < faults_count; i++)
     for (int k = 0; k < seeds; k++) {
-      uint64_t seed = (uint64_t)(i * 1000 + k) * 64 + (uint64_t)(o.pp * 7) + o.order * 3 + (uint64_t)(o.zero + o.overlap * 11);
+      uint64_t seed = (uint64_t)(i * 1000 + k) * 64 + (uint64_t)(o.pp * 7) + o.order * 3 +
+                      (uint64_t)(o.zero + o.overlap * 11);
       try_fault(&h, &want, &faults[i], seed + (uint64_t)(o.dp + o.cp), name);
     }
   tsr_arena_free(arena);
@@ -201,11 +204,12 @@ int main(int argc, char **argv) {
   static const struct {
     tsr_order_kind kind;
     int chunks;
-  } orders[] = {{TSR_ORDER_GPIPE, 1},
-                {TSR_ORDER_1F1B, 1},
-                {TSR_ORDER_INTERLEAVED, 2},
-                {TSR_ORDER_ZB_H1, 1},
-                {TSR_ORDER_ZB_V, 2}};
+  } orders[] = {
+      {TSR_ORDER_GPIPE, 1},
+      {TSR_ORDER_1F1B, 1},
+      {TSR_ORDER_INTERLEAVED, 2},
+      {TSR_ORDER_ZB_H1, 1},
+      {TSR_ORDER_ZB_V, 2}};
   run_case((harness_options){.dp = 1, .tp = 1, .microbatches = 1}, seeds);
   run_case((harness_options){.dp = 1, .tp = 1, .microbatches = 4}, seeds);
   run_case((harness_options){.dp = 2, .tp = 1, .microbatches = 2}, seeds);
