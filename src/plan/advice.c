@@ -100,11 +100,12 @@ static void advise_pipeline(const tsr_report *r, tsr_text *text) {
   if (o->stages == 1) return;
   if (bubble > 15 && !o->forward_only)
     tsr_text_add(
-        text,
-        "advice: a bubble of %.0f%%: with %d microbatches 1f1b's would be about %.0f%%, with 2 "
-        "chunks a stage (interleaved) about %.0f%%\n",
-        bubble, 2 * o->microbatches, bubble_of(o->stages, 1, 2 * o->microbatches),
-        bubble_of(o->stages, 2 * o->chunks, o->microbatches));
+        text, "advice: a bubble of %.0f%%: with %d microbatches it would be about %.0f%%%s\n",
+        bubble, 2 * o->microbatches, bubble_of(o->stages, o->chunks, 2 * o->microbatches),
+        o->chunks > 1 ? ""
+                      : tsr_arena_printf(
+                            r->graph->arena, ", with order interleaved and 2 chunks about %.0f%%",
+                            bubble_of(o->stages, 2, o->microbatches)));
   for (int s = 0; s < o->stages; s++) {
     sum += r->estimate->stages[s].flops;
     if (r->estimate->stages[s].flops > most) most = r->estimate->stages[s].flops;

@@ -89,21 +89,34 @@ static const tsr_tensor *queries_of(const tsr_task *t) {
   return NULL;
 }
 
+bool tsr_task_is_product(const tsr_task *t) {
+  return tsr_op_facts(t->op) & TSR_FACT_PRODUCT || t->op == TSR_OP_LINEAR_DW;
+}
+
 static double calls_of(const tsr_task *t, const tsr_node *n) {
   const tsr_tensor *q = queries_of(t);
   double units = t->units > 1 ? (double)t->units : 1;
   if (q) return (double)q->shape[0] * last(q) / n->attr[0];
   if (t->op == TSR_OP_LINEAR_DX) return units * t->inputs_count / 2;
-  return tsr_op_facts(t->op) & TSR_FACT_PRODUCT || t->op == TSR_OP_LINEAR_DW ? units : 1;
+  if (tsr_task_is_product(t)) return units;
+  const tsr_tensor *x = t->outputs_count ? &t->outputs[0] : &t->inputs[0];
+  return x->ndim > 1 ? elements(x) / last(x) : 1;
+}
+
+/* A lookup reads the rows that it copies, not the table; an update writes again what it reads. */
+static double bytes_of(const tsr_task *t) {
+  double in = 0, out = 0;
+  if (t->op == TSR_OP_SEND || t->op == TSR_OP_WAIT) return 0;
+  for (int i = 0; i < t->inputs_count; i++) in += (double)tsr_tensor_bytes(&t->inputs[i]);
+  for (int i = 0; i < t->outputs_count; i++) out += (double)tsr_tensor_bytes(&t->outputs[i]);
+  if (t->op == TSR_OP_EMBEDDING) return (double)tsr_tensor_bytes(&t->inputs[0]) + 2 * out;
+  return t->outputs_count ? in + out : 2 * in;
 }
 
 tsr_machine_work tsr_task_work(const tsr_program *p, const tsr_task *t) {
   const tsr_node *n = &p->graph->nodes[t->node];
-  tsr_machine_work w = {.flops = tsr_task_flops(t), .calls = calls_of(t, n)};
+  tsr_machine_work w = {tsr_task_flops(t), bytes_of(t), calls_of(t, n)};
   if (queries_of(t) && n->attr[1] != 0) w.flops /= 2;
-  if (t->op == TSR_OP_SEND || t->op == TSR_OP_WAIT) return w;
-  for (int i = 0; i < t->inputs_count; i++) w.bytes += (double)tsr_tensor_bytes(&t->inputs[i]);
-  for (int i = 0; i < t->outputs_count; i++) w.bytes += (double)tsr_tensor_bytes(&t->outputs[i]);
   return w;
 }
 

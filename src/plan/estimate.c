@@ -23,7 +23,7 @@ tsr_machine_dtype tsr_task_dtype(const tsr_task *t, bool tf32) {
 }
 
 /* As run/executor.c deals work out: whole ranks where they divide over the threads, else every
- * rank's work in as many parts; heads divide, the units of a sum do not. */
+ * rank's work in as many parts; heads and rows divide, the units of a sum do not. */
 tsr_machine_work
 tsr_host_work(const tsr_program *p, const tsr_task *t, int64_t ranks, int threads) {
   tsr_machine_work w = tsr_task_work(p, t);
@@ -32,11 +32,10 @@ tsr_host_work(const tsr_program *p, const tsr_task *t, int64_t ranks, int thread
     return (tsr_machine_work){
         .bytes = w.bytes * (double)members, .calls = (double)(members / p->lowering.size[t->axis])};
   }
-  bool heads_divide = t->op == TSR_OP_ATTENTION || t->op == TSR_OP_ATTENTION_DX;
-  bool ranks_divide = ranks % threads == 0;
+  bool divides = !tsr_task_is_product(t) || ranks % threads == 0;
   w.flops *= (double)ranks;
   w.bytes *= (double)ranks;
-  w.calls *= (double)ranks / (heads_divide || ranks_divide ? threads : 1);
+  w.calls *= (double)ranks / (divides ? threads : 1);
   return w;
 }
 
@@ -49,6 +48,16 @@ static double task_seconds(const estimator *x, const tsr_program *p, const tsr_t
   tsr_machine_work work =
       has_threads(x) ? tsr_host_work(p, t, x->ranks, m->threads) : tsr_task_work(p, t);
   return tsr_machine_task_seconds(m, tsr_op_name(t->op), tsr_task_dtype(t, x->o->tf32), work);
+}
+
+/* The host writes a microbatch's inputs, which are copies of data in its memory. */
+static double input_seconds(const estimator *x, const tsr_program *p, const tsr_part *part) {
+  const tsr_machine *m = x->o->machine;
+  double bytes = 0;
+  if (!has_threads(x) || part->section != TSR_FORWARD || part->chunk) return 0;
+  for (int i = 0; i < p->frames_count; i++)
+    if (p->frames[i].segment == TSR_SEGMENT_INPUT) bytes += (double)p->frames[i].bytes;
+  return 2 * bytes * (double)x->ranks / (m->memory_bandwidth * m->efficiency_memory);
 }
 
 /* ---- one transfer ---- */
@@ -195,6 +204,9 @@ static void do_task(const estimator *x, lane *l, const tsr_task *t) {
 }
 
 static void do_part(const estimator *x, lane *l, int part, bool last) {
+  double inputs = input_seconds(x, l->p, &l->p->parts[part]);
+  l->now += inputs;
+  l->compute += inputs;
   for (int i = l->p->parts[part].begin; i < l->p->parts[part].end; i++)
     if (last || !l->p->tasks[i].last_only) do_task(x, l, &l->p->tasks[i]);
 }
@@ -368,7 +380,7 @@ static void count_work(const estimator *x) {
       const tsr_task *t = &p->tasks[i];
       double flops = tsr_task_flops(t) * (double)tsr_task_times(p, i);
       x->e->stages[s].flops += flops;
-      if (tsr_op_facts(t->op) & TSR_FACT_PRODUCT) of_dtype[tsr_task_dtype(t, x->o->tf32)] += flops;
+      if (tsr_task_is_product(t)) of_dtype[tsr_task_dtype(t, x->o->tf32)] += flops;
     }
     count_transfers(x, s);
   }

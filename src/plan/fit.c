@@ -1,4 +1,5 @@
 #include "plan/fit.h"
+#include "plan/plan.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -80,8 +81,8 @@ typedef enum { KIND_PRODUCTS, KIND_ATTENTION, KIND_MEMORY, KINDS } op_kind;
 
 static op_kind kind_of(tsr_op op) {
   if (op == TSR_OP_ATTENTION || op == TSR_OP_ATTENTION_DX) return KIND_ATTENTION;
-  bool product = tsr_op_facts(op) & TSR_FACT_PRODUCT || op == TSR_OP_LINEAR_DW;
-  return product ? KIND_PRODUCTS : KIND_MEMORY;
+  bool is_product = tsr_task_is_product(&(tsr_task){.op = op});
+  return is_product ? KIND_PRODUCTS : KIND_MEMORY;
 }
 
 /* What a kind does a second, over all its samples and at best. */

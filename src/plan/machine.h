@@ -23,7 +23,7 @@
  * so its count is a multiple of theirs. ~ or none, on the last level: any number. `bandwidth` is
  * what one device sends over the level, while it receives as much; all devices can do so at once. A
  * rate's key is an op of graph/ops.def, alone for every type that has no entry of its own; what its
- * figures say adds up, `call` for each time that a kernel is called and `overhead` once a task (the
+ * figures say adds up, `call` for each call of a kernel (plan.h) and `overhead` once a task (the
  * device's when it is absent). With `threads` collectives are the host's work and may have rates
  * too. */
 #ifndef TSR_PLAN_MACHINE_H

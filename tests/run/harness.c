@@ -131,6 +131,13 @@ void harness_calls(tsr_graph *g, const char *text) { each(g, text, harness_call)
 
 /* ---- mesh and program ---- */
 
+const harness_order harness_orders[HARNESS_ORDERS] = {
+    {TSR_ORDER_GPIPE, 1},
+    {TSR_ORDER_1F1B, 1},
+    {TSR_ORDER_INTERLEAVED, 2},
+    {TSR_ORDER_ZB_H1, 1},
+    {TSR_ORDER_ZB_V, 2}};
+
 tsr_parallel harness_parallel(int pp, int dp, int cp, int tp) {
   int axes[] = {TSR_PP, TSR_DP, TSR_CP, TSR_TP}, sizes[] = {pp ? pp : 1, dp, cp ? cp : 1, tp};
   tsr_parallel p = {.ranks = 1, .ndim = 4, .fsdp_size = 1};

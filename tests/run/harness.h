@@ -22,6 +22,14 @@ void harness_params(tsr_graph *g, const char *text);
 void harness_calls(tsr_graph *g, const char *text);
 int harness_find(const tsr_graph *g, const char *name);
 
+/* Every order of a pipeline, and with how many chunks a stage. */
+typedef struct {
+  tsr_order_kind kind;
+  int chunks;
+} harness_order;
+enum { HARNESS_ORDERS = 5 };
+extern const harness_order harness_orders[HARNESS_ORDERS];
+
 /* A mesh of pp × dp × cp × tp ranks, row-major, pp outermost; 0 counts as 1. */
 tsr_parallel harness_parallel(int pp, int dp, int cp, int tp);
 

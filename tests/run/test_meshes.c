@@ -264,25 +264,16 @@ static void run_contexts(const recipe *r) {
 
 /* Every order on pipelines of two and four stages, alone and with dp and tp. */
 static void run_pipelines(const recipe *r) {
-  static const struct {
-    tsr_order_kind kind;
-    int chunks;
-  } orders[] = {
-      {TSR_ORDER_GPIPE, 1},
-      {TSR_ORDER_1F1B, 1},
-      {TSR_ORDER_INTERLEAVED, 2},
-      {TSR_ORDER_ZB_H1, 1},
-      {TSR_ORDER_ZB_V, 2}};
   static const int meshes[][3] = {{2, 1, 1}, {4, 1, 1}, {2, 2, 1}, {2, 1, 2}, {2, 2, 2}};
   tsr_arena *arena = tsr_arena_new();
   trace want =
       train(arena, r, (harness_options){.dp = 1, .tp = 1, .threads = 1, .microbatches = 1});
-  for (size_t i = 0; i < sizeof orders / sizeof *orders; i++)
+  for (size_t i = 0; i < HARNESS_ORDERS; i++)
     for (size_t k = 0; k < sizeof meshes / sizeof *meshes; k++) {
       harness_options o = {.dp = meshes[k][1], .tp = meshes[k][2], .threads = 1 + (int)(i + k) % 2};
       o.pp = meshes[k][0];
-      o.order = orders[i].kind;
-      o.chunks = orders[i].chunks;
+      o.order = harness_orders[i].kind;
+      o.chunks = harness_orders[i].chunks;
       o.microbatches = 4;
       compare(r, &want, o);
       if (o.order == TSR_ORDER_INTERLEAVED) continue; /* takes whole rounds of microbatches */

@@ -230,22 +230,13 @@ run(tsr_graph *(*build)(tsr_arena *arena, int64_t batch), harness_options o, con
 }
 
 static void run_pipelines(void) {
-  static const struct {
-    tsr_order_kind kind;
-    int chunks;
-  } orders[] = {
-      {TSR_ORDER_GPIPE, 1},
-      {TSR_ORDER_1F1B, 1},
-      {TSR_ORDER_INTERLEAVED, 2},
-      {TSR_ORDER_ZB_H1, 1},
-      {TSR_ORDER_ZB_V, 2}};
-  for (size_t i = 0; i < sizeof orders / sizeof *orders; i++)
+  for (size_t i = 0; i < HARNESS_ORDERS; i++)
     for (int pp = 2; pp <= 4; pp *= 2)
       for (int microbatches = 4; microbatches <= 8; microbatches *= 2) {
         harness_options o = {.dp = 1, .tp = 1, .threads = 1, .optimizer = &adamw};
         o.pp = pp;
-        o.chunks = orders[i].chunks;
-        o.order = orders[i].kind;
+        o.chunks = harness_orders[i].chunks;
+        o.order = harness_orders[i].kind;
         o.microbatches = microbatches;
         run(transformer, o, NULL);
         o.dp = 2;

@@ -101,6 +101,9 @@ static bench open_bench(harness_options o) {
   return b;
 }
 
+/* The first stage's program as it was. */
+static void repair(bench *b) { *b->p = *sample_copy(b->arena, b->h.programs.of_stage[0]); }
+
 static void close_bench(bench *b) { tsr_arena_free(b->arena); }
 
 static const char *said(bench *b) {
@@ -146,18 +149,18 @@ static const char *node_name(const tsr_program *p, int task) {
 
 static void test_tasks(void) {
   bench b = open_bench((harness_options){.dp = 1, .tp = 1, .microbatches = 2});
-  tsr_program *sound = sample_copy(b.arena, b.p), *p = b.p;
+  tsr_program *p = b.p;
   int task = find_task(p, TSR_OP_LINEAR, "lu1");
   sample_remove_task(p, task);
   EXPECT(b, "call:1:1: error: 'lu1', rank 0: no task runs this linear");
 
-  *p = *sample_copy(b.arena, sound);
+  repair(&b);
   sample_insert_task(b.arena, p, task, p->tasks[task], sample_part_of(p, task));
   EXPECT(
       b, "call:1:1: error: 'lu1', rank 0, task %d (linear): task %d runs the same node", task + 1,
       task);
 
-  *p = *sample_copy(b.arena, sound);
+  repair(&b);
   p->tasks[task].inputs[1].offset += 64;
   EXPECT(
       b,
@@ -165,7 +168,7 @@ static void test_tasks(void) {
       "program's is (32, 16) f32 @param+%lld",
       task, offset_of(p, value_of(&b, "u1"), 0) + 64, offset_of(p, value_of(&b, "u1"), 0));
 
-  *p = *sample_copy(b.arena, sound);
+  repair(&b);
   p->tensors[value_of(&b, "lu1")].shape[1] = 5;
   sample_bind(p);
   EXPECT(
@@ -173,7 +176,7 @@ static void test_tasks(void) {
       "call:1:1: error: 'lu1', rank 0: it is (8, 5, 32) f32, its placement on this mesh makes it "
       "(8, 4, 32) f32");
 
-  *p = *sample_copy(b.arena, sound);
+  repair(&b);
   p->bytes[TSR_SEGMENT_STATE] -= 64;
   const tsr_graph *g = b.h.placed;
   int last = g->values_count - 1;
@@ -185,7 +188,7 @@ static void test_tasks(void) {
       "to before %lld",
       g->values[last].name, end + 64 - offset_of(p, last, 0), offset_of(p, last, 0), end);
 
-  *p = *sample_copy(b.arena, sound);
+  repair(&b);
   p->runs_count--;
   EXPECT(b, "error: rank 0: update never runs");
   close_bench(&b);
@@ -195,7 +198,7 @@ static void test_tasks(void) {
 
 static void test_memory(void) {
   bench b = open_bench((harness_options){.dp = 1, .tp = 1, .microbatches = 2});
-  tsr_program *sound = sample_copy(b.arena, b.p), *p = b.p;
+  tsr_program *p = b.p;
   int embedding = find_task(p, TSR_OP_EMBEDDING, "x0"), norm = find_task(p, TSR_OP_RMSNORM, "h1");
   int x0 = p->tasks[norm].inputs[0].value; /* by any of its names */
   sample_move_task(p, norm, embedding);
@@ -205,7 +208,7 @@ static void test_memory(void) {
       "@work+%lld nothing has written",
       embedding, b.h.placed->values[x0].name, offset_of(p, x0, 0));
 
-  *p = *sample_copy(b.arena, sound);
+  repair(&b);
   int lg = find_task(p, TSR_OP_LINEAR, "lg1"), swiglu = find_task(p, TSR_OP_SWIGLU, "s1");
   p->tensors[value_of(&b, "lg1")].offset = p->tensors[value_of(&b, "lu1")].offset;
   p->tensors[value_of(&b, "lg1")].frame = p->tensors[value_of(&b, "lu1")].frame;
@@ -216,25 +219,15 @@ static void test_memory(void) {
       "@work+%lld hold 'lg1' since task %d",
       swiglu, offset_of(p, value_of(&b, "lu1"), 0), lg);
 
-  *p = *sample_copy(b.arena, sound);
+  repair(&b);
   p->tensors[value_of(&b, "lg1")].offset = p->tensors[value_of(&b, "l1")].offset;
   p->tensors[value_of(&b, "lg1")].frame = p->tensors[value_of(&b, "l1")].frame;
   sample_bind(p);
   EXPECT(
       b,
       "call:1:1: error: 'lg1', rank 0, task %d (linear), microbatch 0: its output 'lg1' shares "
-      "bytes "
-      "with its input 'l1'",
+      "bytes with its input 'l1'",
       lg);
-
-  /* the weights are updated before what the gradients are made of is complete */
-  *p = *sample_copy(b.arena, sound);
-  int adamw = find_task(p, TSR_OP_ADAMW, "update.nf"), clip = find_task(p, TSR_OP_CLIP, "clip");
-  sample_move_task(p, adamw, clip);
-  EXPECT(
-      b, "error: 'update.nf', rank 0, task %d (adamw): reads 'clip', whose bytes @work+%lld %s",
-      clip, offset_of(p, value_of(&b, "clip"), 0),
-      strstr(first_said(&b), "nothing") ? "nothing has written" : strstr(first_said(&b), "hold '"));
   close_bench(&b);
 }
 
@@ -242,7 +235,7 @@ static void test_memory(void) {
 static void test_microbatches(void) {
   bench b = open_bench(
       (harness_options){.dp = 1, .tp = 1, .pp = 2, .order = TSR_ORDER_GPIPE, .microbatches = 4});
-  tsr_program *sound = sample_copy(b.arena, b.p), *p = b.p;
+  tsr_program *p = b.p;
   const tsr_tensor *x = &p->tensors[value_of(&b, "h1")];
   CHECK(x->frame >= 0 && p->frames[x->frame].slots == 4);
   int *slot_of = p->frames[x->frame].slot_of;
@@ -251,12 +244,12 @@ static void test_microbatches(void) {
   CHECK_AT(strstr(text, "microbatch 0: reads '"), "%s", text);
   CHECK_AT(strstr(text, " hold microbatch 1's since task "), "%s", text);
 
-  *p = *sample_copy(b.arena, sound);
+  repair(&b);
   slot_of = p->frames[x->frame].slot_of;
   slot_of[1] = 4;
   EXPECT(b, "error: rank 0, stage 0: frame %d has 4 slots, microbatch 1 takes slot 4", x->frame);
 
-  *p = *sample_copy(b.arena, sound);
+  repair(&b);
   int backward = 0; /* its third run */
   for (int r = 0, found = 0; found < 3; r++)
     if (p->parts[p->runs[r].part].section == TSR_BACKWARD) backward = r, found++;
@@ -274,7 +267,7 @@ static void test_microbatches(void) {
 static void test_transfers(void) {
   harness_options o = {.dp = 1, .tp = 1, .pp = 2, .order = TSR_ORDER_1F1B, .microbatches = 2};
   bench b = open_bench(o);
-  tsr_program *sound = sample_copy(b.arena, b.p), *p = b.p, *next = b.programs.of_stage[1];
+  tsr_program *p = b.p, *next = b.programs.of_stage[1];
   int send = find_op(p, TSR_OP_SEND, TSR_FORWARD);
   const char *node = node_name(p, send);
   const char *value = b.h.placed->values[p->tasks[send].inputs[0].value].name;
@@ -286,7 +279,7 @@ static void test_transfers(void) {
       "stage 0, which does not send it",
       node, receive, value);
 
-  *p = *sample_copy(b.arena, sound);
+  repair(&b);
   sample_remove_task(p, find_task(p, TSR_OP_WAIT, node));
   const char *text = said(&b);
   const char *want = tsr_arena_printf(
@@ -295,7 +288,7 @@ static void test_transfers(void) {
       node, send, value);
   CHECK_AT(strstr(text, want), "%s lacks %s", text, want);
 
-  *p = *sample_copy(b.arena, sound);
+  repair(&b);
   next->tasks[receive].inputs[0].shape[0] *= 2;
   text = first_said(&b);
   CHECK_AT(strstr(text, "(receive): it receives (16, "), "%s", text);
@@ -311,7 +304,7 @@ static void test_overwritten(void) {
   const char *node = node_name(p, send);
   int value = p->tasks[send].inputs[0].value, writer = 0;
   while (!p->tasks[writer].outputs_count || p->tasks[writer].outputs[0].value != value) writer++;
-  p->tensors[value].offset += -p->tensors[value].offset + p->bytes[TSR_SEGMENT_WORK];
+  p->tensors[value].offset = p->bytes[TSR_SEGMENT_WORK];
   p->tensors[value].frame = -1;
   p->bytes[TSR_SEGMENT_WORK] += 4096; /* bytes of its own, for all microbatches */
   sample_bind(p);
@@ -460,7 +453,7 @@ static int find_reader(const tsr_program *p, int bucket, int *ret_begin) {
 
 static void test_buckets(void) {
   bench b = open_bench((harness_options){.dp = 2, .tp = 1, .microbatches = 2, .overlap = true});
-  tsr_program *sound = sample_copy(b.arena, b.p), *p = b.p;
+  tsr_program *p = b.p;
   CHECK_STR(said(&b), "");
   int wait = find_bucket(p, true, 1), update = p->parts_count - 1, begin;
   sample_move_task(p, wait, p->parts[update].end - 1);
@@ -479,7 +472,7 @@ static void test_buckets(void) {
       find_bucket(p, false, 1));
   CHECK_AT(strstr(text, want), "%s lacks %s", text, want);
 
-  *p = *sample_copy(b.arena, sound);
+  repair(&b);
   begin = find_bucket(p, false, 1);
   p->tasks[begin].last_only = false;
   EXPECT(
