@@ -357,7 +357,7 @@ static int run_plan(app *a) {
       a->arena,     a->config,      a->parallel,    a->machine,       a->machine_why,
       &a->training, &a->evaluation, &a->generation, a->device.threads};
   ok = ok && tsr_plan_command(&r, a->cli.gantt, a->cli.svg, &text, a->diags);
-  print_text(&text);
+  a->cli.quiet ? tsr_text_free(&text) : print_text(&text);
   return finish(a);
 }
 

@@ -1,5 +1,6 @@
 #include "train/compile.h"
 #include "base/tree.h"
+#include "schedule/verify.h"
 #include "train/sequence.h"
 #include <string.h>
 
@@ -136,6 +137,17 @@ static tsr_graph *add_training(const tsr_compile_options *o, tsr_graph *g) {
   return tsr_pass_recompute(g, how);
 }
 
+/* That the programs of all ranks end, and compute what the graph says. */
+static bool prove(
+    tsr_arena *arena, const tsr_parallel *p, const tsr_programs *programs, tsr_diags *diags) {
+  tsr_verify_mesh mesh = {.ranks = p->ranks};
+  for (int a = 0; a < TSR_AXES; a++) {
+    mesh.size[a] = p->size[a];
+    mesh.stride[a] = p->stride[a];
+  }
+  return tsr_programs_verify(arena, programs, &mesh, diags);
+}
+
 bool tsr_compile(
     tsr_arena *arena, const tsr_compile_options *o, tsr_compile_purpose purpose, tsr_compiled *ret,
     tsr_diags *diags) {
@@ -157,5 +169,5 @@ bool tsr_compile(
   tsr_placing placing = placing_of(o, &lowering, ret->graph);
   if (!tsr_pass_placement(ret->graph, &placing, &ret->placed, diags)) return false;
   ret->programs = tsr_programs_make(ret->placed, &lowering, order, o->scratch, o->scratch_context);
-  return true;
+  return prove(arena, o->parallel, &ret->programs, diags);
 }
