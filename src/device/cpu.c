@@ -61,10 +61,10 @@ tsr_box cpu_sample_box(const cpu_call *c, const tsr_tensor *t) {
 bool cpu_rows_of_unit(
     const cpu_call *c, int64_t rows, int64_t unit, int64_t k, cpu_run_of_rows *ret) {
   const tsr_task *t = c->task;
-  int64_t pieces = t->sequence_units, batch_units = t->units / pieces;
-  assert(t->units % pieces == 0 && rows % batch_units == 0);
+  int64_t pieces = t->sequence_units, batch_units = t->units / (pieces ? pieces : 1);
+  assert((!pieces || t->units % pieces == 0) && rows % batch_units == 0);
   int64_t unit_rows = rows / batch_units;
-  if (pieces == 1) {
+  if (!pieces) {
     *ret = (cpu_run_of_rows){unit * unit_rows, unit_rows};
     return k == 0;
   }

@@ -95,10 +95,10 @@ static bool sums_rows(const tsr_value *v) {
 /* The positions of a batch unit are units of their own where the recipe cuts the sequence, unless
  * the result keeps them apart. */
 static int64_t sequence_units_of(const lowering *l, const tsr_node *n) {
-  if (!n->outputs_count || l->p->lowering.sequence_units <= 1) return 1;
+  if (!n->outputs_count || l->g->units.sequence <= 1) return 0;
   const tsr_value *out = &l->g->values[n->outputs[0]];
   bool sum = out->placement[TSR_CP].kind == TSR_PARTIAL && !out->units_of_sequence;
-  return sum ? l->p->lowering.sequence_units : 1;
+  return sum ? l->p->lowering.sequence_units : 0;
 }
 
 /* How many units the sum that a task computes is made of on this rank: over the batch when it is
@@ -108,7 +108,8 @@ static int64_t units_of(const lowering *l, const tsr_node *n) {
   const tsr_value *out = &l->g->values[n->outputs[0]];
   if (n->op == TSR_OP_CE_STATS) return l->p->tensors[n->outputs[0]].shape[out->ndim - 2];
   if (n->op == TSR_OP_NORM_STATS || n->op == TSR_OP_EMBEDDING) return 1;
-  if (sums_rows(out)) return l->p->lowering.batch_units * sequence_units_of(l, n);
+  int64_t pieces = sequence_units_of(l, n);
+  if (sums_rows(out)) return l->p->lowering.batch_units * (pieces ? pieces : 1);
   if (out->placement[TSR_TP].kind == TSR_PARTIAL && !out->units) return l->p->lowering.tp_units;
   return 1;
 }
@@ -153,7 +154,7 @@ static tsr_task *add_task(lowering *l, tsr_op op, tsr_section section, int node)
   tsr_arena_grow(
       l->arena, (void **)&l->p->tasks, sizeof *l->p->tasks, l->p->tasks_count, &l->capacity);
   tsr_task *t = &l->p->tasks[l->p->tasks_count++];
-  *t = (tsr_task){.node = node, .op = op, .section = section, .units = 1, .sequence_units = 1, .axis = -1};
+  *t = (tsr_task){.node = node, .op = op, .section = section, .units = 1, .axis = -1};
   return t;
 }
 
@@ -167,7 +168,7 @@ static void add_node(lowering *l, int index) {
   t->outputs_count = n->outputs_count;
   t->axis = axis_of(n);
   t->units = units_of(l, n);
-  t->sequence_units = tsr_op_is_collective(n->op) ? 1 : sequence_units_of(l, n);
+  t->sequence_units = tsr_op_is_collective(n->op) ? 0 : sequence_units_of(l, n);
 }
 
 /* What leaves this stage: one for every receive node elsewhere (or in another chunk). */

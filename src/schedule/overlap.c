@@ -80,7 +80,6 @@ static void begin_bucket(overlap *o, const bucket *b, spot begin, bool last_only
       .op = TSR_OP_WAIT,
       .inputs_count = 2 * b->count,
       .units = 1,
-      .sequence_units = 1,
       .axis = -1,
       .bucket = number,
       .values = values};

@@ -56,7 +56,8 @@ typedef struct {
   int inputs_count, outputs_count;
   tsr_tensor *inputs, *outputs;
   int64_t units; /* equal pieces of the summed dimension, added by base/tree.h; 1: not split */
-  int64_t sequence_units; /* of a sum over positions: so many of them are one batch unit's; else 1 */
+  int64_t sequence_units; /* of a sum whose batch units are made of units of positions: so many; 0: they
+                             are not */
   int axis;      /* of a collective, else -1 */
   int lag;       /* of a wait: it is for the microbatch so many before; TSR_WAIT_ALL */
   int bucket; /* > 0: a collective that only begins here, and the wait for it; those of one number

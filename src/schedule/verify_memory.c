@@ -75,10 +75,7 @@ static int wanted(const memory *m, int owner, int microbatch) {
 static const char *name_of(const memory *m, int value) { return m->p->graph->values[value].name; }
 
 /* The first finding of a task is said. */
-static bool is_news(memory *m, int task) {
-  if (task < 0 || m->said[task]) return task < 0;
-  return m->said[task] = true;
-}
+static bool is_news(memory *m, int task) { return !m->said[task] && (m->said[task] = true); }
 
 /* What is there instead of a value, as the end of a sentence. */
 static const char *instead(const memory *m, int owner, int cell) {

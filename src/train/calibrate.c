@@ -106,11 +106,9 @@ static int compare_doubles(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* The value that a quarter of all are below: what else the machine does meanwhile makes some of
- * them longer and none shorter. */
-static double quartile(double *values, int count) {
+static double median(double *values, int count) {
   qsort(values, (size_t)count, sizeof *values, compare_doubles);
-  return values[count / 4];
+  return count % 2 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2;
 }
 
 static bool is_measured(const tsr_task *t) {
@@ -173,7 +171,7 @@ add_samples(calibrator *x, const calibration_case *c, const tsr_record *record, 
   for (int s = 0; s < stages; s++)
     for (int t = 0; t < programs->of_stage[s]->tasks_count; t++)
       if (times[s][t].count)
-        add_sample(x, c, s, t, factor * quartile(times[s][t].seconds, times[s][t].count));
+        add_sample(x, c, s, t, factor * median(times[s][t].seconds, times[s][t].count));
 }
 
 /* ---- steps ---- */
@@ -185,7 +183,7 @@ static double run_steps(calibration_case *c, tsr_bound *bound, int64_t first, in
     tsr_bound_run(bound, first + i, fill_row, c);
     seconds[i] = now() - begin;
   }
-  return quartile(seconds, steps);
+  return median(seconds, steps);
 }
 
 static bool measure_case(calibrator *x, calibration_case *c) {

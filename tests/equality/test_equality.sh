@@ -1,11 +1,14 @@
 #!/usr/bin/env bash
 # The recipe fixes the bits: the weights after 50 steps have one hash on any number of threads, on
-# any mesh and with any accumulation that the recipe's units allow. Runs in the source root.
+# any mesh and with any accumulation that the recipe's units allow. Runs in the source root. Of the
+# shipped models it takes what test_pairs.sh has not: larger meshes, other seeds and units, sequence
+# parallelism, evaluation.
 # usage: test_equality.sh PROGRAM MODEL
 set -euo pipefail
 
 program=$1
-config=tests/equality/$2.yaml
+model=$2
+config=tests/equality/$model.yaml
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 failed=0
@@ -13,7 +16,7 @@ runs=0
 
 # One run; prints the hash of its weights.
 train() {
-  local args=() set
+  local args=(--set numerics.threads=1) set
   for set in "$@"; do args+=(--set "$set"); done
   "$program" --config "$config" --quiet --metrics "$scratch/metrics" "${args[@]}" &&
     tail -n 1 "$scratch/metrics" | sed -n 's/.*"weights_sha256":"\([0-9a-f]\{64\}\)".*/\1/p'
@@ -45,25 +48,27 @@ check() {
   fi
 }
 
-want=$(train numerics.threads=2)
+want=$(train)
 [ -n "$want" ] || { echo "$config: no hash at the end of the metrics"; exit 1; }
 
-check same 'a second run' numerics.threads=2
-check same 'one thread' numerics.threads=1
+check same 'a second run'
 check same 'three threads' numerics.threads=3
-for shape in '2 1' '4 1' '8 1' '1 2' '1 4' '2 2' '4 2' '2 4'; do
+shapes=('8 1' '4 2' '2 4') microbatches=(8)
+if [ "$model" = by_hand ]; then # test_pairs.sh has no such model
+  check same 'two threads' numerics.threads=2
+  shapes+=('2 1' '4 1' '1 2' '1 4' '2 2') microbatches+=(2 4)
+fi
+for shape in "${shapes[@]}"; do
   read -r dp tp <<<"$shape"
   mapfile -t words < <(mesh "$dp" "$tp")
   check same "dp $dp, tp $tp" "${words[@]}"
 done
-for microbatches in 2 4 8; do
-  mapfile -t words < <(accumulation "$microbatches")
-  check same "$microbatches microbatches" "${words[@]}"
+for count in "${microbatches[@]}"; do
+  mapfile -t words < <(accumulation "$count")
+  check same "$count microbatches" "${words[@]}"
 done
-mapfile -t words < <(mesh 2 2; accumulation 2)
-check same 'dp 2, tp 2, 2 microbatches, one thread' "${words[@]}" numerics.threads=1
-mapfile -t words < <(mesh 2 1; accumulation 4)
-check same 'dp 2, 4 microbatches' "${words[@]}"
+mapfile -t words < <(mesh 2 2; accumulation 4)
+check same 'dp 2, tp 2, 4 microbatches, two threads' "${words[@]}" numerics.threads=2
 
 check not 'another seed' training_config.seed=10
 check not 'other units of the batch' numerics.units.batch=2
@@ -71,7 +76,7 @@ check not 'other units of tp' numerics.units.tp=2
 
 # Sums over positions made of units of their own: with sequence parallelism and without.
 want=$(train numerics.units.sequence=4)
-for shape in '2 1' '1 2' '1 4' '2 2'; do
+for shape in '1 4' '2 2'; do
   read -r dp tp <<<"$shape"
   mapfile -t words < <(mesh "$dp" "$tp")
   check same "dp $dp, tp $tp, sequence units" numerics.units.sequence=4 "${words[@]}"

@@ -65,7 +65,7 @@ below '2 tp units do not fit tp = 4' 'mesh.axes=[tp]' 'mesh.shape=[4]' numerics.
 
 recipe qwen3 numerics.units.batch=1 numerics.units.tp=1
 below '1 batch units do not fit dp = 2 with 1 microbatch of 4 rows a rank' \
-  'mesh.axes=[dp, tp]' 'mesh.shape=[2, 2]' numerics.units.batch=1 numerics.units.tp=2 zero.stage=3
+  'mesh.axes=[dp, tp]' 'mesh.shape=[2, 2]' numerics.units.batch=1 numerics.units.tp=1 zero.stage=3
 below '1 tp units do not fit tp = 2' \
   'mesh.axes=[tp]' 'mesh.shape=[2]' numerics.units.batch=1 numerics.units.tp=1
 

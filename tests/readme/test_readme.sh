@@ -87,5 +87,5 @@ check() {
 }
 
 check README.md 5
-check docs/parallelism.md 30
+check docs/parallelism.md 25
 exit $failed

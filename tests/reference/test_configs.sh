@@ -6,7 +6,7 @@ set -euo pipefail
 program=$1
 failed=0
 count=0
-for config in configs/runs/*.yaml configs/examples/*.yaml; do
+for config in configs/runs/*.yaml configs/examples/*.yaml configs/calibration/*.yaml; do
   count=$((count + 1))
   if ! said=$("$program" check --config "$config" 2>&1 >/dev/null); then
     echo "check --config $config failed:"
