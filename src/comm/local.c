@@ -58,12 +58,15 @@ static void all_gather(const tsr_collective *c, int64_t begin, int64_t end) {
   int64_t whole = product(c, c->from, c->ndim), part = whole / blocks;
   for (int64_t i = begin; i < end; i++) {
     int64_t outer = i / c->members, member = i % c->members, first = member / blocks * blocks;
-    const float *slice = c->in[member] + outer * part;
+    const char *slice = (const char *)c->in[member] + outer * part * c->element;
     int64_t runs = c->zigzag ? 2 : 1, run = part / runs;
     for (int64_t r = 0; r < runs; r++) {
-      int64_t at = tsr_sequence_position(c->zigzag, (int)blocks, (int)(member % blocks), part, r * run);
+      int64_t at =
+          tsr_sequence_position(c->zigzag, (int)blocks, (int)(member % blocks), part, r * run);
       for (int64_t m = first; m < first + blocks; m++)
-        memcpy(c->out[m] + outer * whole + at, slice + r * run, sizeof(float) * (size_t)run);
+        memcpy(
+            (char *)c->out[m] + (outer * whole + at) * c->element, slice + r * run * c->element,
+            (size_t)(run * c->element));
     }
   }
 }
@@ -71,7 +74,9 @@ static void all_gather(const tsr_collective *c, int64_t begin, int64_t end) {
 static void ring_shift(const tsr_collective *c, int64_t begin, int64_t end) {
   for (int m = 0; m < c->members; m++) {
     int from = ((m - c->by) % c->members + c->members) % c->members;
-    memcpy(c->out[m] + begin, c->in[from] + begin, sizeof(float) * (size_t)(end - begin));
+    memcpy(
+        (char *)c->out[m] + begin * c->element, (const char *)c->in[from] + begin * c->element,
+        (size_t)((end - begin) * c->element));
   }
 }
 
@@ -93,7 +98,11 @@ static void all_to_all(const tsr_collective *c, int64_t begin, int64_t end) {
     }
     int source, target;
     int64_t at = locate(c, index, c->from, &source), to = locate(c, index, c->to, &target);
-    c->out[target][to] = c->in[source][at];
+    if (c->element == 4) c->out[target][to] = c->in[source][at];
+    else
+      memcpy(
+          (char *)c->out[target] + to * c->element, (const char *)c->in[source] + at * c->element,
+          (size_t)c->element);
   }
 }
 
@@ -104,6 +113,8 @@ int64_t tsr_collective_items(const tsr_collective *c) {
 }
 
 void tsr_collective_run(const tsr_collective *c, int64_t begin, int64_t end) {
+  bool adds = c->op == TSR_OP_ALL_REDUCE || c->op == TSR_OP_REDUCE_SCATTER;
+  assert(c->element == sizeof(float) || !adds);
   switch ((int)c->op) {
   case TSR_OP_ALL_REDUCE:
     all_reduce(c, begin, end);

@@ -21,7 +21,9 @@ int64_t tsr_cpu_scratch(
   const tsr_cpu_context *cpu = context;
   const tsr_cpu_op *op = tsr_cpu_find(task->op);
   if (output) return op->output(cpu->k, program, task);
-  return op && op->scratch ? op->scratch(cpu->k, program, task, cpu->threads) : 0;
+  if (!op) return 0;
+  int64_t own = op->scratch ? op->scratch(cpu->k, program, task, cpu->threads) : 0;
+  return own + cpu_copy_offset(task, NULL);
 }
 
 bool cpu_is_zigzag(const cpu_call *c, const tsr_tensor *t, int dim) {

@@ -37,10 +37,17 @@ typedef struct {
   void (*before)(const tsr_cpu_call *call);
   void (*run)(const tsr_cpu_call *call, int64_t begin, int64_t end, int thread);
   void (*after)(const tsr_cpu_call *call);
+  bool takes_half; /* knows tensors in half precision; other ops are given f32 copies of them */
 } tsr_cpu_op;
 
 /* NULL for collectives, which comm/ runs. */
 const tsr_cpu_op *tsr_cpu_find(tsr_op op);
+
+/* Whether a task works on f32 copies of tensors in half precision. Then, around before, run and
+ * after, all parts of widen and of narrow run for each rank, in any order. */
+bool tsr_cpu_has_copies(const tsr_task *task);
+void tsr_cpu_widen(const tsr_cpu_call *call, int part, int parts);
+void tsr_cpu_narrow(const tsr_cpu_call *call, int part, int parts);
 
 typedef struct {
   const tsr_kernels *k;

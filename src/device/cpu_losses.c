@@ -56,12 +56,14 @@ static void ce_loss_after(const cpu_call *c) { add_rows(c, cpu_hyper(c, 3, TSR_H
 const tsr_cpu_op cpu_ce_loss = {
     .items = rows_of_loss, .scratch = row_loss_scratch, .run = ce_loss_run, .after = ce_loss_after};
 
+/* attributes: valid, scaled */
 static void ce_loss_dx_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
   (void)thread;
   const tsr_tensor *logits = &c->task->inputs[0];
+  float factor = cpu_hyper(c, 3, TSR_HYPER_INV_COUNT);
+  if (cpu_attr(c, 1) != 0) factor *= cpu_hyper(c, 3, TSR_HYPER_LOSS_SCALE);
   c->k->softmax_loss_backward(
-      cpu_out(c, 0), cpu_in(c, 0), cpu_in(c, 1), cpu_tokens(c, 2),
-      cpu_hyper(c, 3, TSR_HYPER_INV_COUNT), cpu_last(logits),
+      cpu_out(c, 0), cpu_in(c, 0), cpu_in(c, 1), cpu_tokens(c, 2), factor, cpu_last(logits),
       cpu_offset(c, logits, logits->ndim - 1), (int64_t)cpu_attr(c, 0), begin, end);
 }
 const tsr_cpu_op cpu_ce_loss_dx = {.items = rows_of_input, .run = ce_loss_dx_run};
@@ -84,9 +86,11 @@ const tsr_cpu_op cpu_squared = {
     .run = squared_run,
     .after = squared_after};
 
+/* inputs: x, y[, hyper]: then with the loss scale */
 static void squared_dx_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
   (void)thread;
-  c->k->squared_error_backward(
-      cpu_out(c, 0), cpu_in(c, 0), cpu_in(c, 1), (float)squared_factor(c), begin, end);
+  float factor = (float)squared_factor(c);
+  if (c->task->inputs_count == 3) factor *= cpu_hyper(c, 2, TSR_HYPER_LOSS_SCALE);
+  c->k->squared_error_backward(cpu_out(c, 0), cpu_in(c, 0), cpu_in(c, 1), factor, begin, end);
 }
 const tsr_cpu_op cpu_squared_dx = {.items = cpu_items_elements, .run = squared_dx_run};

@@ -12,17 +12,33 @@ static inline float *cpu_address(const cpu_call *c, const tsr_tensor *t) {
   int64_t offset = tsr_tensor_offset(c->program, t, c->moment.microbatch);
   return (float *)(void *)(c->rank->base[t->segment] + offset);
 }
-static inline float *cpu_in(const cpu_call *c, int i) {
-  return cpu_address(c, &c->task->inputs[i]);
+
+/* ---- copies in f32 (cpu_half.c): they stand before what the op needs in the task's scratch ---- */
+
+bool cpu_is_copied(const tsr_task *task, const tsr_tensor *t);
+/* Where the copy of one of the task's tensors is in its scratch; with NULL, what follows them. */
+int64_t cpu_copy_offset(const tsr_task *task, const tsr_tensor *t);
+/* Rows of a table of tokens [v_begin, v_end), where the table or the result is in half precision. */
+void cpu_embedding_half(
+    const cpu_call *call, int64_t v_begin, int64_t v_end, int64_t begin, int64_t end);
+
+static inline char *cpu_task_scratch(const cpu_call *c) {
+  return c->rank->base[TSR_SEGMENT_WORK] + c->task->scratch_offset;
 }
+/* A tensor as kernels take it. */
+static inline float *cpu_tensor(const cpu_call *c, const tsr_tensor *t) {
+  if (!tsr_dtype_is_half(t->dtype) || !cpu_is_copied(c->task, t)) return cpu_address(c, t);
+  return (float *)(void *)(cpu_task_scratch(c) + cpu_copy_offset(c->task, t));
+}
+static inline float *cpu_in(const cpu_call *c, int i) { return cpu_tensor(c, &c->task->inputs[i]); }
 static inline const int32_t *cpu_tokens(const cpu_call *c, int i) {
   return (const int32_t *)(const void *)cpu_in(c, i);
 }
 static inline float *cpu_out(const cpu_call *c, int i) {
-  return cpu_address(c, &c->task->outputs[i]);
+  return cpu_tensor(c, &c->task->outputs[i]);
 }
 static inline void *cpu_scratch(const cpu_call *c) {
-  return c->rank->base[TSR_SEGMENT_WORK] + c->task->scratch_offset;
+  return cpu_task_scratch(c) + cpu_copy_offset(c->task, NULL);
 }
 static inline double cpu_attr(const cpu_call *c, int i) {
   return c->program->graph->nodes[c->task->node].attr[i];
@@ -77,7 +93,8 @@ int64_t cpu_items_rows(const tsr_task *task);     /* of output 0 */
           X(ce_loss) X(squared) X(scatter) X(linear_dx) X(linear_dw) X(embedding_dw) X(sum_to)     \
               X(norm_dw) X(layernorm_dx) X(rmsnorm_dx) X(softmax_dx) X(unary_dx) X(swiglu_dx)      \
                   X(attention_dx) X(ce_loss_dx) X(squared_dx) X(accumulate) X(sum_units)           \
-                      X(norm_stats) X(clip) X(adamw) X(sgd) X(ring_attention) X(ring_out) X(ring_rows) X(ring_dq) X(ring_dq_out) X(ring_dkv) X(ring_dkv_out)
+                      X(norm_stats) X(clip) X(adamw) X(sgd) X(cast) X(ring_attention) X(ring_out)  \
+                          X(ring_rows) X(ring_dq) X(ring_dq_out) X(ring_dkv) X(ring_dkv_out)
 #define X(name) extern const tsr_cpu_op cpu_##name;
 CPU_OPS(X)
 #undef X

@@ -131,12 +131,16 @@ static void embedding_run(const cpu_call *c, int64_t begin, int64_t end, int thr
   (void)thread;
   const tsr_tensor *table = &c->task->inputs[1];
   int64_t first = cpu_offset(c, table, 0);
-  c->k->embedding(
-      cpu_out(c, 0), cpu_tokens(c, 0), cpu_in(c, 1), table->shape[1], first,
-      first + table->shape[0], begin, end);
+  bool half = tsr_dtype_is_half(table->dtype) || tsr_dtype_is_half(c->task->outputs[0].dtype);
+  if (half) cpu_embedding_half(c, first, first + table->shape[0], begin, end);
+  else
+    c->k->embedding(
+        cpu_out(c, 0), cpu_tokens(c, 0), cpu_in(c, 1), table->shape[1], first,
+        first + table->shape[0], begin, end);
 }
 
-const tsr_cpu_op cpu_embedding = {.items = cpu_items_rows, .run = embedding_run};
+const tsr_cpu_op cpu_embedding = {
+    .items = cpu_items_rows, .run = embedding_run, .takes_half = true};
 
 static int64_t
 embedding_dw_scratch(const tsr_kernels *k, const tsr_program *p, const tsr_task *t, int threads) {
@@ -150,7 +154,7 @@ embedding_dw_scratch(const tsr_kernels *k, const tsr_program *p, const tsr_task 
 /* Where units are pieces of samples: the tokens unit by unit, and which row each one is of. */
 static int32_t *unit_rows(const cpu_call *c, int32_t **ret_tokens) {
   int64_t rows = tsr_tensor_elements(&c->task->inputs[0]);
-  char *end = (char *)cpu_scratch(c) + c->task->scratch_bytes;
+  char *end = cpu_task_scratch(c) + c->task->scratch_bytes;
   *ret_tokens = (int32_t *)(void *)end - 2 * rows;
   return c->task->sequence_units > 1 ? *ret_tokens + rows : NULL;
 }

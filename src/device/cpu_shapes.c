@@ -24,20 +24,34 @@ static view view_of(const cpu_call *c) {
   return v;
 }
 
+/* n elements of 2 or 4 bytes, `step` apart. */
+static void copy_row(char *out, const char *x, int64_t n, int64_t step, int64_t bytes) {
+  if (step == 1) {
+    memcpy(out, x, (size_t)(n * bytes));
+  } else if (bytes == 4) {
+    const float *from = (const float *)(const void *)x;
+    float *to = (float *)(void *)out;
+    for (int64_t i = 0; i < n; i++) to[i] = from[i * step];
+  } else {
+    const uint16_t *from = (const uint16_t *)(const void *)x;
+    uint16_t *to = (uint16_t *)(void *)out;
+    for (int64_t i = 0; i < n; i++) to[i] = from[i * step];
+  }
+}
+
 /* Items are the output's rows (all dimensions but the last). */
 static void copy_view(const cpu_call *c, const view *v, int64_t begin, int64_t end) {
   int64_t cols = v->shape[v->ndim - 1], step = v->step[v->ndim - 1];
-  float *out = cpu_out(c, 0);
+  int64_t bytes = tsr_dtype_bytes(c->task->outputs[0].dtype);
+  char *out = (char *)cpu_out(c, 0);
+  const char *x = (const char *)cpu_in(c, 0);
   for (int64_t row = begin; row < end; row++) {
     int64_t at = v->start, rest = row;
     for (int d = v->ndim - 2; d >= 0; d--) {
       at += rest % v->shape[d] * v->step[d];
       rest /= v->shape[d];
     }
-    const float *x = cpu_in(c, 0) + at;
-    if (step == 1) memcpy(out + row * cols, x, sizeof *x * (size_t)cols);
-    else
-      for (int64_t i = 0; i < cols; i++) out[row * cols + i] = x[i * step];
+    copy_row(out + row * cols * bytes, x + at * bytes, cols, step, bytes);
   }
 }
 
@@ -50,7 +64,8 @@ static void transpose_run(const cpu_call *c, int64_t begin, int64_t end, int thr
   v.step[b] = step;
   copy_view(c, &v, begin, end);
 }
-const tsr_cpu_op cpu_transpose = {.items = cpu_items_rows, .run = transpose_run};
+const tsr_cpu_op cpu_transpose = {
+    .items = cpu_items_rows, .run = transpose_run, .takes_half = true};
 
 static void slice_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
   (void)thread;
@@ -58,21 +73,22 @@ static void slice_run(const cpu_call *c, int64_t begin, int64_t end, int thread)
   v.start = (int64_t)cpu_attr(c, 1) * v.step[(int)cpu_attr(c, 0)];
   copy_view(c, &v, begin, end);
 }
-const tsr_cpu_op cpu_slice = {.items = cpu_items_rows, .run = slice_run};
+const tsr_cpu_op cpu_slice = {.items = cpu_items_rows, .run = slice_run, .takes_half = true};
 
 /* Rows whose positions lie in two runs. */
 static void scatter_zigzag(const cpu_call *c, int dim, int64_t begin, int64_t end) {
   const tsr_tensor *x = &c->task->inputs[0], *y = &c->task->outputs[0];
-  int64_t cols = cpu_last(y), inner = 1;
+  int64_t bytes = cpu_last(y) * tsr_dtype_bytes(y->dtype), inner = 1;
+  char *out = (char *)cpu_out(c, 0);
+  const char *in = (const char *)cpu_in(c, 0);
   for (int d = dim + 1; d < y->ndim - 1; d++) inner *= y->shape[d];
   for (int64_t row = begin; row < end; row++) {
     int64_t outer = row / inner / y->shape[dim], i = row / inner % y->shape[dim];
     int64_t from = tsr_sequence_position(
         true, (int)c->program->lowering.size[TSR_CP], c->rank->coord[TSR_CP], y->shape[dim], i);
     memcpy(
-        cpu_out(c, 0) + row * cols,
-        cpu_in(c, 0) + ((outer * x->shape[dim] + from) * inner + row % inner) * cols,
-        sizeof(float) * (size_t)cols);
+        out + row * bytes, in + ((outer * x->shape[dim] + from) * inner + row % inner) * bytes,
+        (size_t)bytes);
   }
 }
 
@@ -91,7 +107,7 @@ static void scatter_run(const cpu_call *c, int64_t begin, int64_t end, int threa
   v.start = block * v.shape[dim] * v.step[dim];
   copy_view(c, &v, begin, end);
 }
-const tsr_cpu_op cpu_scatter = {.items = cpu_items_rows, .run = scatter_run};
+const tsr_cpu_op cpu_scatter = {.items = cpu_items_rows, .run = scatter_run, .takes_half = true};
 
 /* Zeros around the input along one dimension: the gradient of a slice. Items are (dimensions before
  * it). */
@@ -103,7 +119,10 @@ static void unslice_run(const cpu_call *c, int64_t begin, int64_t end, int threa
   int dim = (int)cpu_attr(c, 0);
   int64_t first = (int64_t)cpu_attr(c, 1), outer = 1, inner = 1,
           block = tsr_tensor_elements(y) / y->shape[0];
-  memset(cpu_out(c, 0) + begin * block, 0, sizeof(float) * (size_t)((end - begin) * block));
+  int64_t bytes = tsr_dtype_bytes(y->dtype);
+  char *out = (char *)cpu_out(c, 0);
+  const char *in = (const char *)cpu_in(c, 0);
+  memset(out + begin * block * bytes, 0, (size_t)((end - begin) * block * bytes));
   for (int d = 0; d < dim; d++) outer *= x->shape[d];
   for (int d = dim + 1; d < x->ndim; d++) inner *= x->shape[d];
   int64_t run = x->shape[dim] * inner;
@@ -111,7 +130,7 @@ static void unslice_run(const cpu_call *c, int64_t begin, int64_t end, int threa
     for (int64_t i = 0; i < x->shape[dim]; i++) {
       int64_t to = (o * y->shape[dim] + first + i) * inner;
       if (to / block < begin || to / block >= end) continue;
-      memcpy(cpu_out(c, 0) + to, cpu_in(c, 0) + o * run + i * inner, sizeof(float) * (size_t)inner);
+      memcpy(out + to * bytes, in + (o * run + i * inner) * bytes, (size_t)(inner * bytes));
     }
 }
-const tsr_cpu_op cpu_unslice = {.items = unslice_items, .run = unslice_run};
+const tsr_cpu_op cpu_unslice = {.items = unslice_items, .run = unslice_run, .takes_half = true};

@@ -106,23 +106,53 @@ static double add_pieces(const float *x, int64_t pieces, int64_t stride) {
   return stack[0];
 }
 
-/* (norm, scale): PyTorch's clip_grad_norm_ */
+/* PyTorch's clip_grad_norm_; inputs: stats[, hyper]: then of gradients with the loss scale, which
+ * the norm and the factor are without. An overflow is no update. */
 static void clip_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
   (void)begin, (void)end, (void)thread;
+  bool scaled = c->task->inputs_count == 2;
   double sum = 0, max_norm = cpu_attr(c, 0);
+  double loss_scale = scaled ? (double)cpu_hyper(c, 1, TSR_HYPER_LOSS_SCALE) : 1;
   int64_t pieces = c->task->inputs[0].shape[0], n = c->task->inputs[0].shape[1];
   for (int64_t i = 0; i < n; i++) sum += add_pieces(cpu_in(c, 0) + i, pieces, n);
-  double norm = sqrt(sum), scale = max_norm > 0 ? max_norm / (norm + 1e-6) : 1;
-  cpu_out(c, 0)[0] = (float)norm;
-  cpu_out(c, 0)[1] = (float)(scale < 1 ? scale : 1);
+  double norm = sqrt(sum) / loss_scale, factor = max_norm > 0 ? max_norm / (norm + 1e-6) : 1;
+  float *out = cpu_out(c, 0);
+  out[0] = (float)norm;
+  out[1] = (float)((factor < 1 ? factor : 1) / loss_scale);
+  out[2] = !scaled || isfinite(norm);
 }
 const tsr_cpu_op cpu_clip = {.items = one_item, .run = clip_run};
 
 static int64_t weight_items(const tsr_task *t) { return tsr_tensor_elements(&t->inputs[0]); }
 
-/* inputs: weight, gradient, m, v, hyper, clip[, v_max] */
+static tsr_box weight_box(const cpu_call *c) {
+  const tsr_tensor *w = &c->task->inputs[0];
+  tsr_box box = {.ndim = w->ndim};
+  for (int d = 0; d < w->ndim; d++) {
+    box.shape[d] = w->shape[d];
+    box.global[d] = cpu_value(c, w)->shape[d];
+    box.offset[d] = cpu_offset(c, w, d);
+  }
+  return box;
+}
+
+/* How the update of a weight that is stored in bf16 ends; a compensation is the last input. */
+static tsr_rounding rounding_of(const cpu_call *c, tsr_param_store store, const tsr_box *box) {
+  const tsr_node *n = &c->program->graph->nodes[c->task->node];
+  if (store == TSR_STORE_KAHAN) {
+    const tsr_tensor *lost = &c->task->inputs[c->task->inputs_count - 1];
+    uint16_t *compensation = (uint16_t *)(void *)cpu_address(c, lost);
+    return (tsr_rounding){.kind = TSR_ROUND_KAHAN, .compensation = compensation};
+  }
+  uint64_t key = tsr_random_key(c->moment.seed, n->stream, (uint64_t)c->moment.step);
+  return (tsr_rounding){.kind = TSR_ROUND_STOCHASTIC, .key = key, .box = box};
+}
+
+/* inputs: weight, gradient, m, v, hyper, clip[, v_max][, compensation] */
 static void adamw_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
   (void)thread;
+  const float *grad = cpu_in(c, 1), *clip = cpu_in(c, 5);
+  if (clip[2] == 0) return;
   tsr_adamw o = {
       .lr = cpu_hyper(c, 4, TSR_HYPER_LR),
       .beta1 = (float)cpu_attr(c, 0),
@@ -132,21 +162,37 @@ static void adamw_run(const cpu_call *c, int64_t begin, int64_t end, int thread)
   o.amsgrad = cpu_attr(c, 4) != 0;
   o.correction1 = cpu_hyper(c, 4, TSR_HYPER_CORRECTION1);
   o.correction2 = cpu_hyper(c, 4, TSR_HYPER_CORRECTION2);
-  c->k->adamw(
-      &o, cpu_in(c, 0), cpu_in(c, 2), cpu_in(c, 3), o.amsgrad ? cpu_in(c, 6) : NULL, cpu_in(c, 1),
-      cpu_in(c, 5)[1], begin, end);
+  float *w = cpu_in(c, 0), *m = cpu_in(c, 2), *v = cpu_in(c, 3),
+        *v_max = o.amsgrad ? cpu_in(c, 6) : NULL;
+  tsr_param_store store = (tsr_param_store)cpu_attr(c, 5);
+  if (store == TSR_STORE_F32) {
+    c->k->adamw(&o, w, m, v, v_max, grad, clip[1], begin, end);
+    return;
+  }
+  tsr_box box = weight_box(c);
+  tsr_rounding rounding = rounding_of(c, store, &box);
+  c->k->adamw_bf16(&o, &rounding, (uint16_t *)(void *)w, m, v, v_max, grad, clip[1], begin, end);
 }
-const tsr_cpu_op cpu_adamw = {.items = weight_items, .run = adamw_run};
+const tsr_cpu_op cpu_adamw = {.items = weight_items, .run = adamw_run, .takes_half = true};
 
-/* inputs: weight, gradient, hyper, clip[, momentum] */
+/* inputs: weight, gradient, hyper, clip[, momentum][, compensation] */
 static void sgd_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
   (void)thread;
+  const float *grad = cpu_in(c, 1), *clip = cpu_in(c, 3);
+  if (clip[2] == 0) return;
   tsr_sgd o = {.lr = cpu_hyper(c, 2, TSR_HYPER_LR), .momentum = (float)cpu_attr(c, 0)};
   o.dampening = (float)cpu_attr(c, 1);
   o.weight_decay = (float)cpu_attr(c, 2);
   o.nesterov = cpu_attr(c, 3) != 0;
   o.first = cpu_hyper(c, 2, TSR_HYPER_FIRST) != 0;
-  float *momentum = c->task->inputs_count == 5 ? cpu_in(c, 4) : NULL;
-  c->k->sgd(&o, cpu_in(c, 0), momentum, cpu_in(c, 1), cpu_in(c, 3)[1], begin, end);
+  float *w = cpu_in(c, 0), *momentum = cpu_attr(c, 0) != 0 ? cpu_in(c, 4) : NULL;
+  tsr_param_store store = (tsr_param_store)cpu_attr(c, 4);
+  if (store == TSR_STORE_F32) {
+    c->k->sgd(&o, w, momentum, grad, clip[1], begin, end);
+    return;
+  }
+  tsr_box box = weight_box(c);
+  tsr_rounding rounding = rounding_of(c, store, &box);
+  c->k->sgd_bf16(&o, &rounding, (uint16_t *)(void *)w, momentum, grad, clip[1], begin, end);
 }
-const tsr_cpu_op cpu_sgd = {.items = weight_items, .run = sgd_run};
+const tsr_cpu_op cpu_sgd = {.items = weight_items, .run = sgd_run, .takes_half = true};

@@ -33,7 +33,10 @@ unsigned tsr_op_facts(tsr_op op) {
     LOCAL_CUT = TSR_FACT_LOCAL_CUT,
     EVERYWHERE = TSR_FACT_EVERYWHERE,
     SIZED = TSR_FACT_SIZED,
-    ADDS = TSR_FACT_ADDS
+    ADDS = TSR_FACT_ADDS,
+    KEEPS_DTYPE = TSR_FACT_KEEPS_DTYPE,
+    WIDE = TSR_FACT_WIDE,
+    STATISTICS = TSR_FACT_STATISTICS
   };
   static const unsigned facts_of[] = {
 #define OP(id, name, min, max, outputs, attrs, facts, ...) facts,
@@ -43,7 +46,21 @@ unsigned tsr_op_facts(tsr_op op) {
   return facts_of[op];
 }
 
-int64_t tsr_dtype_bytes(tsr_dtype dtype) { return dtype == TSR_BF16 || dtype == TSR_F16 ? 2 : 4; }
+int tsr_op_shape_input(tsr_op op, int inputs_count) {
+  switch ((int)op) {
+  case TSR_OP_LINEAR_DW:
+  case TSR_OP_EMBEDDING_DW:
+    return 2;
+  case TSR_OP_SUM_TO:
+    return 1;
+  case TSR_OP_NORM_DW:
+    return inputs_count - 1;
+  default:
+    return -1;
+  }
+}
+
+int64_t tsr_dtype_bytes(tsr_dtype dtype) { return tsr_dtype_is_half(dtype) ? 2 : 4; }
 
 const char *tsr_dtype_name(tsr_dtype dtype) {
   static const char *const names[] = {"f32", "i32", "bf16", "f16"};

@@ -32,12 +32,22 @@ enum tsr_op_facts {
   TSR_FACT_LOCAL_CUT = 128, /* takes a rank's part along that axis, without moving data */
   TSR_FACT_EVERYWHERE = 256, /* every stage of a pipeline runs it, on the inputs that it has */
   TSR_FACT_SIZED = 512,      /* the device says how large its first output is */
-  TSR_FACT_ADDS = 1024       /* its first output is its last input's bytes, where it has that one */
+  TSR_FACT_ADDS = 1024,      /* its first output is its last input's bytes, where it has that one */
+  TSR_FACT_KEEPS_DTYPE = 2048, /* its result has its input's dtype, whatever that is */
+  TSR_FACT_WIDE = 4096,        /* reads and gives f32 in every precision */
+  TSR_FACT_STATISTICS = 8192   /* outputs after the first are numbers for its gradient, in f32 */
 };
 unsigned tsr_op_facts(tsr_op op);
+/* The input that an op reads for its shape alone, or -1. */
+int tsr_op_shape_input(tsr_op op, int inputs_count);
 
 typedef enum { TSR_F32, TSR_I32, TSR_BF16, TSR_F16 } tsr_dtype;
+/* How parameters are stored: in f32; or in bf16 alone, and updates are rounded by chance, or beside
+ * what their rounding has lost so far (kernels.h, tsr_rounding). The attribute `store` of updates.
+ */
+typedef enum { TSR_STORE_F32, TSR_STORE_STOCHASTIC, TSR_STORE_KAHAN } tsr_param_store;
 int64_t tsr_dtype_bytes(tsr_dtype dtype);
+static inline bool tsr_dtype_is_half(tsr_dtype d) { return d == TSR_BF16 || d == TSR_F16; }
 const char *tsr_dtype_name(tsr_dtype dtype);
 enum { TSR_DIMS_MAX = 5, TSR_ATTRS_MAX = 6, TSR_OUTPUTS_MAX = 3, TSR_GRAPH_OUTPUTS_MAX = 16 };
 
@@ -91,6 +101,8 @@ typedef struct {
   int64_t units; /* > 0: a leading dimension of that many units (global) stands before `shape`, one
                     summand each; split over tp when placement[TSR_TP] is partial, else whole */
   bool units_of_sequence; /* these are units of positions, split over cp too when it is partial */
+  tsr_dtype completes_to; /* of a sum in f32 that is still owed: TSR_BF16 or TSR_F16, which it is
+                             rounded to, once, when it is complete; else TSR_F32 */
   tsr_place place;
 } tsr_value;
 
@@ -159,6 +171,7 @@ typedef enum {
   TSR_HYPER_CORRECTION2,
   TSR_HYPER_INV_COUNT,
   TSR_HYPER_FIRST,
+  TSR_HYPER_LOSS_SCALE, /* read with fp16 only */
   TSR_HYPERS
 } tsr_hyper;
 

@@ -303,7 +303,7 @@ static const char *infer_norm_stats(const inference *i) {
 }
 
 static const char *infer_clip(const inference *i) {
-  i->out[0] = (tsr_type){TSR_F32, 1, {2}};
+  i->out[0] = (tsr_type){TSR_F32, 1, {3}}; /* norm, factor, whether there is an update */
   return NULL;
 }
 

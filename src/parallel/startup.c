@@ -13,12 +13,14 @@ static void context_add(const tsr_parallel *p, tsr_text *text) {
   tsr_text_add(text, "%s\n", p->ndim ? "" : "a single rank, no axes");
 }
 
-static void parameters_add(const tsr_parallel *p, tsr_text *text) {
+static void parameters_add(const tsr_parallel *p, const tsr_config *config, tsr_text *text) {
   tsr_text_add(text, "parameters: ");
   if (p->size[TSR_TP] > 1) tsr_text_add(text, "sharded over tp = %d, ", p->size[TSR_TP]);
   if (p->size[TSR_PP] > 1) tsr_text_add(text, "in pp = %d stages, ", p->size[TSR_PP]);
   if (p->fsdp) tsr_text_add(text, "sharded over fsdp = %d, ", p->fsdp_size);
-  tsr_text_add(text, "replicated over dp = %d\n", p->size[TSR_DP] / p->fsdp_size);
+  if (config->zero.stage && !p->fsdp && p->size[TSR_DP] > 1)
+    tsr_text_add(text, "sharded by ZeRO %d over dp = %d\n", (int)config->zero.stage, p->size[TSR_DP]);
+  else tsr_text_add(text, "replicated over dp = %d\n", p->size[TSR_DP] / p->fsdp_size);
 }
 
 void tsr_parallel_startup(
@@ -44,7 +46,7 @@ void tsr_parallel_startup(
     tsr_text_add(text, "parameters: as the graph places them\nbatches: as its inputs say\n");
     return;
   }
-  parameters_add(p, text);
+  parameters_add(p, config, text);
   if (p->microbatches > 1)
     tsr_text_add(text, "batches: %lld microbatches of ", (long long)p->microbatches);
   else tsr_text_add(text, "batches: ");

@@ -15,6 +15,14 @@ static int state(const updates *u, int param, const char *what) {
   return tsr_graph_state(u->g, name, param);
 }
 
+/* What rounding has lost of a parameter that is stored in bf16; the last input. */
+static int add_compensation(const updates *u, int param, int count, int *inputs) {
+  if (u->o->store != TSR_STORE_KAHAN) return count;
+  inputs[count] = state(u, param, "compensation");
+  u->g->values[inputs[count]].dtype = TSR_BF16;
+  return count + 1;
+}
+
 static const char *update_name(const updates *u, int param) {
   return tsr_arena_printf(u->g->arena, "update.%s", u->g->params[param].name);
 }
@@ -22,24 +30,27 @@ static const char *update_name(const updates *u, int param) {
 static void add_adamw(const updates *u, int param, int weight, int grad) {
   const tsr_optimizer *o = u->o;
   double decay = u->g->params[param].decay ? o->weight_decay : 0;
-  double attr[TSR_ATTRS_MAX] = {o->beta1, o->beta2, o->eps, decay, o->amsgrad};
-  int inputs[7] = {weight, grad, state(u, param, "m"), state(u, param, "v"), tsr_graph_hyper(u->g),
+  double attr[TSR_ATTRS_MAX] = {o->beta1, o->beta2, o->eps, decay, o->amsgrad, o->store};
+  int count = 6,
+      inputs[8] = {weight, grad, state(u, param, "m"), state(u, param, "v"), tsr_graph_hyper(u->g),
                    u->clip};
-  if (o->amsgrad) inputs[6] = state(u, param, "v_max");
+  if (o->amsgrad) inputs[count++] = state(u, param, "v_max");
+  count = add_compensation(u, param, count, inputs);
   tsr_graph_add(
-      u->g, TSR_OP_ADAMW, TSR_UPDATE, update_name(u, param), u->g->params[param].place,
-      o->amsgrad ? 7 : 6, inputs, attr);
+      u->g, TSR_OP_ADAMW, TSR_UPDATE, update_name(u, param), u->g->params[param].place, count,
+      inputs, attr);
 }
 
 static void add_sgd(const updates *u, int param, int weight, int grad) {
   const tsr_optimizer *o = u->o;
   double decay = u->g->params[param].decay ? o->weight_decay : 0;
-  double attr[TSR_ATTRS_MAX] = {o->momentum, o->dampening, decay, o->nesterov};
-  int inputs[5] = {weight, grad, tsr_graph_hyper(u->g), u->clip};
-  if (o->momentum != 0) inputs[4] = state(u, param, "momentum");
+  double attr[TSR_ATTRS_MAX] = {o->momentum, o->dampening, decay, o->nesterov, o->store};
+  int count = 4, inputs[6] = {weight, grad, tsr_graph_hyper(u->g), u->clip};
+  if (o->momentum != 0) inputs[count++] = state(u, param, "momentum");
+  count = add_compensation(u, param, count, inputs);
   tsr_graph_add(
-      u->g, TSR_OP_SGD, TSR_UPDATE, update_name(u, param), u->g->params[param].place,
-      o->momentum != 0 ? 5 : 4, inputs, attr);
+      u->g, TSR_OP_SGD, TSR_UPDATE, update_name(u, param), u->g->params[param].place, count, inputs,
+      attr);
 }
 
 /* The norm over all gradients (parameters in their order) and the factor that clips it. */

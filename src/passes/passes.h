@@ -13,6 +13,7 @@ void tsr_pass_autodiff(tsr_graph *g);
 typedef enum { TSR_RULE_ADAMW, TSR_RULE_SGD, TSR_RULE_NONE } tsr_optimizer_kind;
 typedef struct {
   tsr_optimizer_kind kind;
+  tsr_param_store store;
   double beta1, beta2, eps, weight_decay;
   bool amsgrad;
   double momentum, dampening;
@@ -20,8 +21,8 @@ typedef struct {
   double clip_max_norm; /* 0: only measure the norm */
 } tsr_optimizer;
 
-/* Adds the global gradient norm, clipping and one update node a parameter; output `clip` (norm,
- * scale). */
+/* Adds the global gradient norm, clipping and one update node a parameter; output `clip`: the norm,
+ * what gradients are multiplied by, and 1 (0: nothing is updated, see tsr_pass_precision). */
 void tsr_pass_optimizer(tsr_graph *g, const tsr_optimizer *optimizer);
 
 /* What the backward pass computes again instead of keeping it: nothing, every `every`-th block, or
@@ -32,7 +33,7 @@ typedef struct {
   int64_t every; /* >= 1 */
 } tsr_recomputing;
 
-/* After autodiff; of a kind other than none. */
+/* After autodiff and stages; of a kind other than none. */
 tsr_graph *tsr_pass_recompute(const tsr_graph *graph, tsr_recomputing how);
 
 /* Where the forward graph is cut: virtual stage i + 1 begins at node first[i]. */
@@ -49,6 +50,24 @@ bool tsr_pass_stages(tsr_graph *g, const tsr_cut *cut, tsr_diags *diags);
 /* Puts the weights' gradients into a section of their own (TSR_WEIGHTS), for orders that run it
  * apart from the rest of the backward pass. */
 void tsr_pass_weights(tsr_graph *g);
+
+/* What is computed between the parameters and the loss is stored in `dtype` (TSR_BF16, TSR_F16). */
+typedef struct {
+  tsr_dtype dtype;
+  tsr_param_store store; /* the optimizer's; other than f32: parameters have no working copies */
+} tsr_narrowing;
+
+/* After stages (and weights), before placement. Kernels compute in f32 and a result is rounded
+ * once, when it is written. In f32 stay: losses, the logits or predictions they are made of and the
+ * gradients of those, rows' statistics, what is a parameter's gradient or a sum on the way to it,
+ * updates, and what the graph gives out. A parameter is rounded once a step to a working copy,
+ * which is what forward and backward pass read.
+ *
+ * With fp16 the loss's gradient is multiplied by TSR_HYPER_LOSS_SCALE, and clip divides by it: its
+ * norm and factor are those of gradients without the scale. When that norm is not finite, clip's
+ * third number is 0 and no parameter nor state changes; the norm is over all shards, so every rank
+ * decides alike. */
+tsr_graph *tsr_pass_precision(const tsr_graph *graph, tsr_narrowing how);
 
 /* How often a value is split over an axis, and in how many units the recipe splits its sums. */
 typedef struct {

@@ -117,6 +117,7 @@ add_moved(placer *p, tsr_op op, where at, int value, const char *suffix, const d
   out->units = v.units;
   out->units_of_sequence = v.units_of_sequence;
   out->dtype = v.dtype;
+  out->completes_to = v.completes_to;
   return id;
 }
 
@@ -210,6 +211,22 @@ static bool is_found(const moved *m, int axis, tsr_placement from, tsr_placement
   return from.kind != TSR_SHARD || (m->at.section == at.section && m->at.stage == at.stage);
 }
 
+static bool is_complete(const tsr_value *v) {
+  for (int a = 0; a < TSR_AXES; a++)
+    if (v->placement[a].kind == TSR_PARTIAL) return false;
+  return v->units == 0;
+}
+
+/* Summands stay in f32; their sum is rounded once, so its bits do not depend on where they were. */
+static int round_complete(placer *p, int value, where at) {
+  const tsr_value v = p->g->values[value];
+  if (v.completes_to == TSR_F32 || !is_complete(&v)) return value;
+  int id = add_moved(p, TSR_OP_CAST, at, value, tsr_dtype_name(v.completes_to), NULL);
+  p->g->values[id].dtype = v.completes_to;
+  p->g->values[id].completes_to = TSR_F32;
+  return id;
+}
+
 static int redistribute(placer *p, int value, int axis, tsr_placement to, where at);
 
 /* Sums owed over several axes are completed in the order of the units: what a batch unit's positions
@@ -238,6 +255,7 @@ static int redistribute(placer *p, int value, int axis, tsr_placement to, where 
     value = redistribute(p, value, TSR_CP, whole, at);
   if (from.kind == TSR_PARTIAL) at = home(p, value, at);
   else value = receive(p, value, at);
+  if (from.kind == TSR_REPLICATE) at = not_late(p, value, at); /* others take it from there, too */
   for (moved *m = *find_moved(p, value); m; m = m->next)
     if (is_found(m, axis, from, to, at)) return m->value;
   bool kept = axis != TSR_TP && from.kind == TSR_PARTIAL && to.kind == TSR_REPLICATE;
@@ -254,6 +272,7 @@ static int redistribute(placer *p, int value, int axis, tsr_placement to, where 
   id = add_moved(p, op, at, id, name, attr);
   p->g->values[id].placement[axis] = to;
   check_divides(p, &p->g->values[id]);
+  id = round_complete(p, id, at);
   remember(p, value, (moved){.axis = axis, .value = id, .to = to, .at = at});
   return id;
 }
@@ -282,30 +301,26 @@ static void find_wanted(placer *p) {
   }
 }
 
-/* The input that an op reads for its shape alone, or -1. */
-static int shape_input(const tsr_node *n) {
-  switch ((int)n->op) {
-  case TSR_OP_LINEAR_DW:
-  case TSR_OP_EMBEDDING_DW:
-    return 2;
-  case TSR_OP_SUM_TO:
-    return 1;
-  case TSR_OP_NORM_DW:
-    return n->inputs_count - 1;
-  default:
-    return -1;
-  }
+static int shape_input(const tsr_node *n) { return tsr_op_shape_input(n->op, n->inputs_count); }
+
+/* A parameter, or its working copy, which is where the parameter is. */
+static bool is_weight(const placer *p, int value) {
+  const tsr_value *v = &p->g->values[value];
+  if (v->kind != TSR_VALUE_NODE || p->g->nodes[v->node].op != TSR_OP_CAST)
+    return v->kind == TSR_VALUE_PARAM;
+  return p->g->values[p->g->nodes[v->node].inputs[0]].kind == TSR_VALUE_PARAM;
 }
 
 /* What an op's rule is shown of an input over dp, where ZeRO has moved things: parameters come
- * whole to everything but their update; sums of gradients are added up where they will be needed.
- * From stage 2 on that is done for each microbatch, and then for all that is accumulated. */
+ * whole to everything but their update and working copy; sums of gradients are added up where they
+ * will be needed. From stage 2 on that is done for each microbatch, and then for all that is
+ * accumulated. */
 static tsr_placement zero_input(const placer *p, const tsr_node *n, int input) {
   const tsr_value *v = &p->g->values[p->map[n->inputs[input]]];
   tsr_placement is = v->placement[TSR_DP], wanted = p->wanted[n->inputs[input]];
-  bool update = n->op == TSR_OP_ADAMW || n->op == TSR_OP_SGD;
+  bool in_parts = n->op == TSR_OP_ADAMW || n->op == TSR_OP_SGD || n->op == TSR_OP_CAST;
   if (!p->placing->zero) return is;
-  if (v->kind == TSR_VALUE_PARAM && !update) return whole;
+  if (is_weight(p, p->map[n->inputs[input]]) && !in_parts) return whole;
   if (is.kind != TSR_PARTIAL) return is;
   if (tsr_placement_equal(v->placement[TSR_CP], (tsr_placement){TSR_SHARD, wanted.dim, 0}))
     wanted = whole; /* the rows of a part of the positions */
@@ -337,8 +352,7 @@ static void scatter_gradients(placer *p, const tsr_node *n) {
 
 /* Parameters are gathered once a step, or with stage 3 where they are needed. */
 static where gather_place(const placer *p, const tsr_node *n, int value, where at) {
-  bool param = p->g->values[value].kind == TSR_VALUE_PARAM;
-  if (param && p->placing->zero && p->placing->zero < 3 && n->section != TSR_UPDATE)
+  if (is_weight(p, value) && p->placing->zero && p->placing->zero < 3 && n->section != TSR_UPDATE)
     at.section = TSR_PROLOGUE;
   return at;
 }
@@ -389,6 +403,16 @@ static void check_batch_first(placer *p, const tsr_node *n, const int *inputs, t
   }
 }
 
+/* A sum in half precision that is still owed is kept in f32, and so is what moves such a sum on. */
+static void widen_sum(const placer *p, tsr_value *v) {
+  const tsr_node *n = &p->g->nodes[v->node];
+  const tsr_value *in = &p->g->values[n->inputs[0]];
+  bool moves = tsr_op_facts(n->op) & TSR_FACT_KEEPS_DTYPE && in->completes_to != TSR_F32;
+  if (!tsr_dtype_is_half(v->dtype) || (is_complete(v) && !moves)) return;
+  v->completes_to = v->dtype;
+  v->dtype = TSR_F32;
+}
+
 /* The node as it is, or what stands for attention where cp splits its positions. */
 static void copy_node(placer *p, int index, const int *inputs, int *ret_outputs) {
   const tsr_node *n = &p->old->nodes[index];
@@ -423,8 +447,10 @@ static void place_node(placer *p, int index) {
     memcpy(v->placement, out.out[o], sizeof v->placement);
     v->units = out.units;
     v->units_of_sequence = out.units && out.units_of_sequence;
-    p->map[n->outputs[o]] = outputs[o];
+    v->dtype = p->old->values[n->outputs[o]].dtype;
     check_divides(p, v);
+    widen_sum(p, v);
+    p->map[n->outputs[o]] = round_complete(p, outputs[o], (where){n->section, n->stage, n->block});
   }
   scatter_gradients(p, n);
 }

@@ -1,9 +1,10 @@
-/* needs: forward and backward nodes, before stages and placement
+/* needs: forward and backward nodes with their stages, before placement
  * gives: a graph whose backward pass reads copies of forward nodes, made when it first needs them,
  * instead of what would have been kept
  * breaks: indices; the new graph has its own
  *
- * A block's copies read what the block was given, which is kept; they draw the same random numbers,
+ * A block's copies read what the block was given, which is kept, and where a stage begins inside the
+ * block what that stage was sent; they draw the same random numbers,
  * since those are a function of the forward node's name. (Chen et al. 2016; selective: Korthikanti
  * et al. 2022) */
 #include "passes/passes.h"
@@ -31,14 +32,16 @@ static void copy_outputs(const recompute *r, int old, int *map) {
   for (int o = 0; o < from->outputs_count; o++) map[from->outputs[o]] = to->outputs[o];
 }
 
-/* The value as a node of the backward pass of `block` reads it. */
-static int read_back(recompute *r, int value, int block) {
+/* The value as `reader`, a node of the backward pass or a copy, reads it. */
+static int read_back(recompute *r, int value, const tsr_node *reader) {
   int node = r->old->values[value].node;
-  if (node < 0 || r->old->nodes[node].block != block || !is_chosen(r, node)) return r->map[value];
+  if (node < 0 || !is_chosen(r, node)) return r->map[value];
+  const tsr_node *from = &r->old->nodes[node];
+  if (from->block != reader->block || from->stage != reader->stage) return r->map[value];
   if (r->again[value] >= 0) return r->again[value];
   const tsr_node *n = &r->old->nodes[node];
   int *inputs = tsr_arena_array(r->g->arena, int, n->inputs_count);
-  for (int i = 0; i < n->inputs_count; i++) inputs[i] = read_back(r, n->inputs[i], block);
+  for (int i = 0; i < n->inputs_count; i++) inputs[i] = read_back(r, n->inputs[i], n);
   tsr_graph_copy_node(r->g, r->old, node, inputs);
   tsr_node *copy = &r->g->nodes[r->g->nodes_count - 1];
   copy->section = TSR_BACKWARD;
@@ -56,7 +59,7 @@ static void copy_node(recompute *r, int old) {
   int *inputs = tsr_arena_array(r->g->arena, int, n->inputs_count);
   for (int i = 0; i < n->inputs_count; i++)
     inputs[i] =
-        n->section == TSR_BACKWARD ? read_back(r, n->inputs[i], n->block) : r->map[n->inputs[i]];
+        n->section == TSR_BACKWARD ? read_back(r, n->inputs[i], n) : r->map[n->inputs[i]];
   tsr_graph_copy_node(r->g, r->old, old, inputs);
   r->node_map[old] = r->g->nodes_count - 1;
   tsr_node *copy = &r->g->nodes[r->g->nodes_count - 1];

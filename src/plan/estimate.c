@@ -9,7 +9,8 @@ typedef struct {
   int64_t ranks;                         /* of a stage */
   double *costs[TSR_ACTION_WEIGHTS + 1]; /* of the pipeline's actions, per virtual stage */
   int buckets;                           /* more than any task's */
-  double *arrives; /* per node: when what is sent outside the body has arrived; < 0: not yet sent */
+  double *arrives; /* per node: when what is sent before or after the pipeline's actions has
+                      arrived; < 0: not yet sent */
 } estimator;
 
 /* ---- one task ---- */
@@ -101,17 +102,19 @@ static void add_collective(
   if (*path) ret->path = path;
 }
 
-/* A collective, or a send to the next stage. */
+/* A collective, a send to the next stage, or on one host its receiving. */
 static transfer transfer_of(const estimator *x, const tsr_program *p, const tsr_task *t) {
   transfer result = {.path = ""};
   const tsr_parallel *parallel = x->o->parallel;
-  int axis = t->op == TSR_OP_SEND ? TSR_PP : t->axis;
-  int replicas = t->op == TSR_OP_SEND ? 1 : replicas_of(p, t);
+  bool is_collective = tsr_op_is_collective(t->op);
+  int axis = is_collective ? t->axis : TSR_PP, replicas = is_collective ? replicas_of(p, t) : 1;
   double bytes = (double)tsr_tensor_bytes(&t->inputs[0]);
   tsr_machine_group group = {
       parallel->size[axis] / replicas, parallel->stride[axis], parallel->ranks};
   if (!group.stride) group.stride = 1;
   add_collective(x, kind_of(t->op), bytes, group, &result);
+  for (int l = 0; t->op == TSR_OP_RECEIVE && l < TSR_MACHINE_LINKS_MAX; l++)
+    result.sent_over[l] = 0;
   if (replicas > 1 && t->op == TSR_OP_REDUCE_SCATTER) {
     tsr_machine_group between = {replicas, group.stride * group.members, parallel->ranks};
     add_collective(x, TSR_MACHINE_ALL_REDUCE, bytes / (double)group.members, between, &result);
@@ -142,16 +145,22 @@ find_transfer(const estimator *x, tsr_estimate_stage *s, tsr_op op, int axis) {
   return t;
 }
 
+/* On one host what is sent is copied when it is received. */
+static bool is_transfer(const estimator *x, const tsr_program *p, const tsr_task *t) {
+  if (t->op == TSR_OP_RECEIVE) return has_threads(x);
+  return t->op == TSR_OP_SEND || (tsr_op_is_collective(t->op) && counts_here(x, p, t));
+}
+
 static void count_transfers(const estimator *x, int stage) {
   const tsr_program *p = x->o->programs->of_stage[stage];
   tsr_estimate_stage *s = &x->e->stages[stage];
   for (int i = 0; i < p->tasks_count; i++) {
     const tsr_task *t = &p->tasks[i];
-    bool sends = t->op == TSR_OP_SEND;
-    if (!(sends || tsr_op_is_collective(t->op)) || !counts_here(x, p, t)) continue;
+    if (!is_transfer(x, p, t)) continue;
     double times = (double)tsr_task_times(p, i);
     transfer one = transfer_of(x, p, t);
-    tsr_estimate_transfer *row = find_transfer(x, s, t->op, sends ? TSR_PP : t->axis);
+    tsr_estimate_transfer *row =
+        find_transfer(x, s, t->op, tsr_op_is_collective(t->op) ? t->axis : TSR_PP);
     if (*one.path) row->path = one.path;
     row->count += (int64_t)times;
     row->bytes += times * (double)tsr_tensor_bytes(&t->inputs[0]);
@@ -195,7 +204,7 @@ static void do_task(const estimator *x, lane *l, const tsr_task *t) {
   } else if (is_collective && t->bucket && !has_threads(x)) {
     l->links_free = fmax(l->links_free, l->now) + seconds;
     l->done[t->bucket] = l->links_free;
-  } else if (is_collective) {
+  } else if (is_collective || t->op == TSR_OP_RECEIVE) {
     wait_until(l, l->now + seconds);
   } else {
     l->now += seconds;
@@ -307,12 +316,14 @@ static void do_lanes(const estimator *x, lane *lanes) {
 }
 
 static void do_parts(const estimator *x, lane *lanes, bool update) {
-  for (int i = 0; i < x->o->programs->graph->nodes_count; i++) x->arrives[i] = -1;
+  for (int i = 0; i < x->o->programs->graph->nodes_count; i++) x->arrives[i] = 0;
   for (int s = 0; s < x->o->programs->order->stages; s++) {
     const tsr_program *p = lanes[s].p;
     const tsr_part *part = &p->parts[update ? p->parts_count - 1 : 0];
     lanes[s].at = part->begin;
     lanes[s].end = part->end;
+    for (int i = part->begin; i < part->end; i++)
+      if (p->tasks[i].op == TSR_OP_SEND) x->arrives[p->tasks[i].node] = -1;
   }
   do_lanes(x, lanes);
 }

@@ -85,6 +85,11 @@ static op_kind kind_of(tsr_op op) {
   return is_product ? KIND_PRODUCTS : KIND_MEMORY;
 }
 
+/* Whether an op goes through all of its bytes, once. */
+static bool touches_all(tsr_op op) {
+  return op == TSR_OP_ADD || op == TSR_OP_MUL || op == TSR_OP_ADAMW || op == TSR_OP_SGD;
+}
+
 /* What a kind does a second, over all its samples and at best. */
 typedef struct {
   double work, seconds, best;
@@ -94,9 +99,10 @@ static void count_reached(const tsr_fit_sample *samples, int count, reached kind
   memset(kinds, 0, sizeof *kinds * KINDS);
   for (int i = 0; i < count; i++) {
     const tsr_fit_sample *s = &samples[i];
-    if (tsr_op_facts(s->op) & TSR_FACT_COLLECTIVE) continue;
-    reached *r = &kinds[kind_of(s->op)];
-    double work = kind_of(s->op) == KIND_MEMORY ? s->work.bytes : s->work.flops;
+    op_kind kind = kind_of(s->op);
+    if (s->dtype != TSR_MACHINE_F32 || (kind == KIND_MEMORY && !touches_all(s->op))) continue;
+    reached *r = &kinds[kind];
+    double work = kind == KIND_MEMORY ? s->work.bytes : s->work.flops;
     r->work += work;
     r->seconds += s->seconds;
     r->best = fmax(r->best, work / s->seconds);
@@ -134,22 +140,28 @@ static double overhead_of(tsr_arena *arena, const tsr_fit_sample *samples, int c
   return count ? rounded(seconds[count / SHORTEST]) : 0;
 }
 
+static void fit_rate(
+    tsr_arena *arena, tsr_machine *m, const tsr_fit_sample *samples, int count, int op, int dtype) {
+  equations e = {0};
+  double figures[FIGURES];
+  for (int i = 0; i < count; i++)
+    if ((int)samples[i].op == op && (int)samples[i].dtype == dtype)
+      add_row(&samples[i], m->overhead, &e);
+  if (!e.rows) return;
+  scale_equations(&e);
+  solve(&e, figures);
+  tsr_machine_rate rate = {.op = tsr_op_name((tsr_op)op), .dtype = dtype, .overhead = m->overhead};
+  if (dtype == TSR_MACHINE_F32) rate.dtype = TSR_MACHINE_EVERY_DTYPE;
+  rate.call = figures[CALLS] > 1e-12 ? rounded(figures[CALLS]) : 0;
+  rate.flops = rate_of(figures[FLOPS], 1e-18);
+  rate.bytes = rate_of(figures[BYTES], 1e-18);
+  tsr_machine_set_rate(arena, m, &rate);
+}
+
 void tsr_machine_fit(tsr_arena *arena, tsr_machine *m, const tsr_fit_sample *samples, int count) {
   set_device(m, samples, count);
   m->overhead = overhead_of(arena, samples, count);
-  for (int op = 0; op < TSR_OPS; op++) {
-    equations e = {0};
-    double figures[FIGURES];
-    for (int i = 0; i < count; i++)
-      if (samples[i].op == (tsr_op)op) add_row(&samples[i], m->overhead, &e);
-    if (!e.rows) continue;
-    scale_equations(&e);
-    solve(&e, figures);
-    tsr_machine_rate rate = {.op = tsr_op_name((tsr_op)op), .dtype = TSR_MACHINE_EVERY_DTYPE};
-    rate.overhead = m->overhead;
-    rate.call = figures[CALLS] > 1e-12 ? rounded(figures[CALLS]) : 0;
-    rate.flops = rate_of(figures[FLOPS], 1e-18);
-    rate.bytes = rate_of(figures[BYTES], 1e-18);
-    tsr_machine_set_rate(arena, m, &rate);
-  }
+  for (int op = 0; op < TSR_OPS; op++)
+    for (int dtype = 0; dtype < TSR_MACHINE_DTYPES; dtype++)
+      fit_rate(arena, m, samples, count, op, dtype);
 }

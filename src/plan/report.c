@@ -3,6 +3,7 @@
 #include <string.h>
 
 enum { SECONDS_TEXTS = 8 };
+static const double nothing = 1e-12; /* seconds: what sums are off by */
 
 /* "9.51 s", "3.2 ms", "12 us"; in one of a few static buffers. */
 static const char *seconds_text(double seconds) {
@@ -11,6 +12,7 @@ static const char *seconds_text(double seconds) {
   static const char *const units[] = {"s", "ms", "us"};
   char *text = ring[next++ % SECONDS_TEXTS];
   int unit = 0;
+  if (seconds < nothing) seconds = 0;
   for (; unit < 2 && seconds < 0.9995; unit++) seconds *= 1000;
   if (seconds == 0) unit = 0;
   snprintf(
@@ -211,8 +213,9 @@ static void add_step(const tsr_report *r, tsr_text *text) {
         r->machine->threads ? ", if each stage had a device of its own" : "");
   if (e->step > 0)
     tsr_text_add(
-        text, "  %s %s a step, %.4g a second\n", tsr_text_count(r->tokens),
-        r->has_positions ? "tokens" : "samples", (double)r->tokens / e->step);
+        text, "  %s %s%s a step, %.4g a second\n", tsr_text_count(r->tokens),
+        r->has_positions ? "token" : "sample", r->tokens == 1 ? "" : "s",
+        (double)r->tokens / e->step);
 }
 
 static void add_utilization(const tsr_report *r, tsr_text *text) {

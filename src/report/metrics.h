@@ -1,7 +1,7 @@
 /* The run's numbers as JSON lines: one object per line, its kind in "event".
  *
  *   start   config, mesh, ranks, parameters, seed, policy, isa, threads
- *   step    step, loss, grad_norm, lr, tokens, tokens_per_s, ms
+ *   step    step, loss, grad_norm, lr, tokens, tokens_per_s, ms; with fp16 loss_scale
  *   eval    step, loss, perplexity
  *   sample  step, text
  *   end     step, loss, weights_sha256
@@ -32,6 +32,7 @@ typedef struct {
   double lr;
   int64_t tokens;          /* seen since the run's first step */
   double tokens_per_s, ms; /* of this step */
+  double loss_scale;       /* of this step; 0: there is none */
 } tsr_metrics_step;
 
 /* Opens the file, emptied unless `append` (a resumed run goes on in its file). `path` NULL: nothing

@@ -59,14 +59,29 @@ static void run_jobs(task_run *t, tsr_pool_job *job, int each) {
   else tsr_pool_run(b->worker->pool, job, t, jobs);
 }
 
+static void run_widen(void *context, int job) {
+  const task_run *t = context;
+  tsr_cpu_call call = call_for(t, t->ranks[job / t->ranges]);
+  tsr_cpu_widen(&call, job % t->ranges, t->ranges);
+}
+
+static void run_narrow(void *context, int job) {
+  const task_run *t = context;
+  tsr_cpu_call call = call_for(t, t->ranks[job / t->ranges]);
+  tsr_cpu_narrow(&call, job % t->ranges, t->ranges);
+}
+
 static void run_op(task_run *t) {
   tsr_worker *w = t->bound->worker;
   int ranks = t->bound->ranks_per_stage;
   t->items = t->op->items(t->task);
   t->ranges = ranks % w->options.threads ? w->options.threads : 1;
+  bool copies = tsr_cpu_has_copies(t->task);
+  if (copies) run_jobs(t, run_widen, t->ranges);
   if (t->op->before) run_jobs(t, run_before, 1);
   run_jobs(t, run_range, t->ranges);
   if (t->op->after) run_jobs(t, run_after, 1);
+  if (copies) run_jobs(t, run_narrow, t->ranges);
 }
 
 /* ---- collectives ---- */
@@ -91,6 +106,7 @@ static void describe(const task_run *t, tsr_collective *c) {
   *c = (tsr_collective){.op = t->task->op, .ndim = in->ndim, .from = -1, .to = -1};
   c->k = t->bound->worker->options.kernels;
   c->members = t->bound->worker->options.parallel->size[t->task->axis];
+  c->element = tsr_dtype_bytes(in->dtype);
   memcpy(c->shape, in->shape, sizeof c->shape);
   assert(!in->units || t->task->op == TSR_OP_ALL_REDUCE);
   if (in->units) c->shape[0] *= in->units;

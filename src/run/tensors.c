@@ -52,40 +52,60 @@ static int64_t whole_index(const tsr_bound *b, const tsr_box *box, int value, in
   return at;
 }
 
+/* n numbers of a part, as f32, and back: to nearest. */
+static void read_numbers(const tsr_bound *b, tsr_dtype from, float *out, const void *x, int64_t n) {
+  const tsr_kernels *k = b->worker->options.kernels;
+  if (from == TSR_BF16) k->bf16_to_f32(out, x, 0, n);
+  else if (from == TSR_F16) k->fp16_to_f32(out, x, 0, n);
+  else memcpy(out, x, sizeof(float) * (size_t)n);
+}
+static void write_numbers(const tsr_bound *b, tsr_dtype to, void *out, const float *x, int64_t n) {
+  const tsr_kernels *k = b->worker->options.kernels;
+  if (to == TSR_BF16) k->f32_to_bf16(out, x, 0, n);
+  else if (to == TSR_F16) k->f32_to_fp16(out, x, 0, n);
+  else memcpy(out, x, sizeof(float) * (size_t)n);
+}
+
 void tsr_bound_read(const tsr_bound *b, int value, float *out) {
+  tsr_dtype dtype = b->programs->graph->values[value].dtype;
   for (int r = 0; r < b->worker->options.parallel->ranks; r++) {
     if (!tsr_bound_has(b, value, r)) continue;
     tsr_box box = tsr_bound_box(b, value, r);
-    const float *part = tsr_bound_address(b, value, r, 0);
-    int64_t cols = box.shape[box.ndim - 1], rows = box_rows(&box);
+    const char *part = tsr_bound_address(b, value, r, 0);
+    int64_t cols = box.shape[box.ndim - 1], rows = box_rows(&box),
+            row = cols * tsr_dtype_bytes(dtype);
     for (int64_t i = 0; i < rows; i++)
-      memcpy(out + whole_index(b, &box, value, r, i), part + i * cols, sizeof(float) * (size_t)cols);
+      read_numbers(b, dtype, out + whole_index(b, &box, value, r, i), part + i * row, cols);
   }
 }
 
 void tsr_bound_read_row(const tsr_bound *b, int value, int64_t row, float *out) {
+  tsr_dtype dtype = b->programs->graph->values[value].dtype;
   for (int r = 0; r < b->worker->options.parallel->ranks; r++) {
     if (!tsr_bound_has(b, value, r)) continue;
     tsr_box box = tsr_bound_box(b, value, r);
-    const float *part = tsr_bound_address(b, value, r, 0);
+    const char *part = tsr_bound_address(b, value, r, 0);
     int64_t cols = box.shape[box.ndim - 1], whole_cols = box.global[box.ndim - 1],
             rows = box_rows(&box);
     for (int64_t i = 0; i < rows; i++) {
       int64_t at = whole_index(b, &box, value, r, i);
       if (at / whole_cols == row)
-        memcpy(out + at % whole_cols, part + i * cols, sizeof(float) * (size_t)cols);
+        read_numbers(
+            b, dtype, out + at % whole_cols, part + i * cols * tsr_dtype_bytes(dtype), cols);
     }
   }
 }
 
 void tsr_bound_write(tsr_bound *b, int value, const float *whole) {
+  tsr_dtype dtype = b->programs->graph->values[value].dtype;
   for (int r = 0; r < b->worker->options.parallel->ranks; r++) {
     if (!tsr_bound_has(b, value, r)) continue;
     tsr_box box = tsr_bound_box(b, value, r);
-    float *part = tsr_bound_address(b, value, r, 0);
-    int64_t cols = box.shape[box.ndim - 1], rows = box_rows(&box);
+    char *part = tsr_bound_address(b, value, r, 0);
+    int64_t cols = box.shape[box.ndim - 1], rows = box_rows(&box),
+            row = cols * tsr_dtype_bytes(dtype);
     for (int64_t i = 0; i < rows; i++)
-      memcpy(part + i * cols, whole + whole_index(b, &box, value, r, i), sizeof(float) * (size_t)cols);
+      write_numbers(b, dtype, part + i * row, whole + whole_index(b, &box, value, r, i), cols);
   }
 }
 
@@ -121,11 +141,11 @@ bool tsr_bound_replicas_agree(const tsr_bound *b, const char **ret_param) {
 
 /* ---- first values ---- */
 
-static void set_padding(const tsr_param *p, const tsr_box *box, float *part) {
-  int64_t row = 1;
+static void set_padding(const tsr_param *p, const tsr_box *box, tsr_dtype dtype, char *part) {
+  int64_t row = tsr_dtype_bytes(dtype);
   for (int d = 1; d < box->ndim; d++) row *= box->shape[d];
   for (int64_t i = 0; i < box->shape[0]; i++)
-    if (box->offset[0] + i >= p->valid0) memset(part + i * row, 0, sizeof(float) * (size_t)row);
+    if (box->offset[0] + i >= p->valid0) memset(part + i * row, 0, (size_t)row);
 }
 
 /* Parameters are a function of seed, name and global index, so every mesh starts from the same. */
@@ -154,6 +174,51 @@ static void initialise(
   }
 }
 
+/* The same, rounded to nearest, piece by piece of a row. */
+static void initialise_half(
+    const tsr_bound *b, const tsr_init *init, const char *name, const tsr_box *box, tsr_dtype dtype,
+    char *part) {
+  enum { PIECE = 1024 };
+  float numbers[PIECE];
+  int last = box->ndim - 1;
+  int64_t cols = box->shape[last], rows = box_rows(box);
+  assert(init->kind != TSR_INIT_ROPE); /* not a function of the global index */
+  for (int64_t i = 0; i < rows; i++)
+    for (int64_t at = 0; at < cols; at += PIECE) {
+      tsr_box piece = *box;
+      int64_t row = i;
+      for (int d = last - 1; d >= 0; d--) {
+        piece.shape[d] = 1;
+        piece.offset[d] += row % box->shape[d];
+        row /= box->shape[d];
+      }
+      piece.shape[last] = cols - at < PIECE ? cols - at : PIECE;
+      piece.offset[last] += at;
+      initialise(b, init, name, &piece, numbers);
+      char *into = part + (i * cols + at) * tsr_dtype_bytes(dtype);
+      write_numbers(b, dtype, into, numbers, piece.shape[last]);
+    }
+}
+
+/* The same of a value whose positions may be two runs. */
+static void initialise_runs(
+    const tsr_bound *b, const tsr_init *init, int value, int rank, const tsr_box *box,
+    float *part) {
+  const char *name = b->programs->graph->values[value].name;
+  int64_t half = box->shape[0] / 2, upper = tsr_bound_position(b, box, value, rank, 0, half);
+  if (!half || upper == box->offset[0] + half) {
+    initialise(b, init, name, box, part);
+    return;
+  }
+  tsr_box run = *box;
+  run.shape[0] = half;
+  run.offset[0] = tsr_bound_position(b, box, value, rank, 0, 0);
+  initialise(b, init, name, &run, part);
+  part += half * (box_rows(box) / box->shape[0]) * box->shape[box->ndim - 1];
+  run.offset[0] = upper;
+  initialise(b, init, name, &run, part);
+}
+
 typedef struct {
   tsr_bound *bound;
   bool parameters;
@@ -168,21 +233,12 @@ static void initialise_rank(void *context, int rank) {
     if (!param && value->kind != TSR_VALUE_CONST) continue;
     if (!tsr_bound_has(i->bound, v, rank)) continue;
     tsr_box box = tsr_bound_box(i->bound, v, rank);
-    float *part = tsr_bound_address(i->bound, v, rank, 0);
+    void *part = tsr_bound_address(i->bound, v, rank, 0);
     const tsr_init *init = param ? &g->params[value->param].init : &value->init;
-    int64_t half = box.shape[0] / 2, upper = tsr_bound_position(i->bound, &box, v, rank, 0, half);
-    if (half && upper != box.offset[0] + half) { /* two runs of positions */
-      tsr_box run = box;
-      run.shape[0] = half;
-      run.offset[0] = tsr_bound_position(i->bound, &box, v, rank, 0, 0);
-      initialise(i->bound, init, value->name, &run, part);
-      part += half * (box_rows(&box) / box.shape[0]) * box.shape[box.ndim - 1];
-      run.offset[0] = upper;
-      initialise(i->bound, init, value->name, &run, part);
-      continue;
-    }
-    initialise(i->bound, init, value->name, &box, part);
-    if (param) set_padding(&g->params[value->param], &box, part);
+    if (tsr_dtype_is_half(value->dtype))
+      initialise_half(i->bound, init, value->name, &box, value->dtype, part);
+    else initialise_runs(i->bound, init, v, rank, &box, part);
+    if (param) set_padding(&g->params[value->param], &box, value->dtype, part);
   }
 }
 

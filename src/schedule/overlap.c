@@ -90,7 +90,11 @@ static void begin_bucket(overlap *o, const bucket *b, spot begin, bool last_only
 static int source_of(const overlap *o, int task) {
   const tsr_task *t = &o->p->tasks[task];
   if (t->axis != TSR_DP || !tsr_op_is_collective(t->op)) return -1;
-  return o->writer[node_of(o, task)->inputs[0]];
+  int value = node_of(o, task)->inputs[0], node = o->p->graph->values[value].node;
+  for (; node >= 0 && tsr_program_has_node(o->p, node) && tsr_program_is_alias(o->p, node);
+       node = o->p->graph->values[value].node)
+    value = o->p->graph->nodes[node].inputs[0];
+  return o->writer[value];
 }
 
 /* ---- sums that the update asks for ---- */

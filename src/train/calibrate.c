@@ -152,8 +152,8 @@ static void add_sample(calibrator *x, const calibration_case *c, int stage, int 
   if (!is_measured(t) || time <= 0) return;
   tsr_arena_grow(x->arena, (void **)&x->samples, sizeof *x->samples, x->count, &x->capacity);
   int64_t ranks = c->parallel->ranks / c->compiled.programs.order->stages;
-  x->samples[x->count++] =
-      (tsr_fit_sample){t->op, tsr_host_work(p, t, ranks, x->device.threads), time};
+  x->samples[x->count++] = (tsr_fit_sample){
+      t->op, tsr_task_dtype(t, false), tsr_host_work(p, t, ranks, x->device.threads), time};
 }
 
 /* `factor`: how long steps take that nobody records, of those that are recorded. */

@@ -37,6 +37,22 @@ lowering_of(
   return l;
 }
 
+static tsr_param_store store_of(const tsr_config *c) {
+  if (c->training.precision != TSR_PRECISION_BF16) return TSR_STORE_F32;
+  return c->optimizer.stochastic_rounding ? TSR_STORE_STOCHASTIC
+         : c->optimizer.kahan_summation   ? TSR_STORE_KAHAN
+                                          : TSR_STORE_F32;
+}
+
+static tsr_graph *narrow(const tsr_config *c, tsr_graph *g) {
+  static const tsr_dtype dtypes[] = {
+      [TSR_PRECISION_F32] = TSR_F32,
+      [TSR_PRECISION_BF16] = TSR_BF16,
+      [TSR_PRECISION_FP16] = TSR_F16};
+  tsr_narrowing how = {dtypes[c->training.precision], store_of(c)};
+  return how.dtype == TSR_F32 ? g : tsr_pass_precision(g, how);
+}
+
 static tsr_optimizer optimizer_of(const tsr_config *c) {
   tsr_optimizer o = {
       .beta1 = c->optimizer.beta1, .beta2 = c->optimizer.beta2, .eps = c->optimizer.epsilon};
@@ -48,6 +64,7 @@ static tsr_optimizer optimizer_of(const tsr_config *c) {
   o.momentum = c->optimizer.momentum;
   o.dampening = c->optimizer.dampening;
   o.nesterov = c->optimizer.nesterov;
+  o.store = store_of(c);
   o.clip_max_norm = c->training.use_clip_grad_norm ? c->training.clip_grad_norm_max_norm : 0;
   return o;
 }
@@ -59,6 +76,20 @@ static void keep_only_loss(tsr_graph *g) {
   for (int i = 0; i < g->outputs_count; i++)
     if (g->outputs[i].value == g->loss) g->outputs[kept++] = g->outputs[i];
   g->outputs_count = kept;
+}
+
+static void note_loss_scale(const tsr_config *c, tsr_diags *diags) {
+  static const char *const keys[] = {
+      "training_config.loss_scale.mode", "training_config.loss_scale.init",
+      "training_config.loss_scale.interval"};
+  if (c->training.precision == TSR_PRECISION_FP16) return;
+  for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+    tsr_place place = tsr_config_place(c, keys[i]);
+    if (place.file)
+      tsr_diag_note(
+          diags, place, "the loss scale's '%s' changes nothing: precision is not fp16",
+          strrchr(keys[i], '.') + 1);
+  }
 }
 
 /* Keys that are read and change nothing here are said, so that no key is silent. */
@@ -77,6 +108,7 @@ static void warn_without_effect(const tsr_config *c, tsr_diags *diags) {
     const char *name = strrchr(keys[i].key, '.') + 1;
     if (place.file) tsr_diag_warning(diags, place, "'%s' has no effect: %s", name, keys[i].why);
   }
+  note_loss_scale(c, diags);
 }
 
 /* Training runs in the configuration's order, everything else forward alone. */
@@ -125,12 +157,15 @@ static bool read_model(
       diags);
 }
 
-static tsr_graph *add_training(const tsr_compile_options *o, tsr_graph *g) {
-  const tsr_config_schedule *s = &o->config->schedule;
+static void add_training(const tsr_compile_options *o, tsr_graph *g) {
   tsr_optimizer optimizer = optimizer_of(o->config);
   g->microbatches = o->parallel->microbatches;
   tsr_pass_autodiff(g);
   tsr_pass_optimizer(g, &optimizer);
+}
+
+static tsr_graph *recompute(const tsr_compile_options *o, tsr_graph *g) {
+  const tsr_config_schedule *s = &o->config->schedule;
   if (s->recompute == TSR_RECOMPUTE_NONE) return g;
   bool all = s->recompute == TSR_RECOMPUTE_FULL;
   tsr_recomputing how = {all ? TSR_RECOMPUTE_BLOCKS : TSR_RECOMPUTE_ATTENTION, s->recompute_every};
@@ -162,9 +197,11 @@ bool tsr_compile(
   if (!choose_order(arena, o, training, &order, diags)) return false;
   ret->cut = o->cut ? *o->cut : (tsr_cut){0};
   if (!o->cut && !tsr_pipeline_cut(ret->graph, o->config, order, &ret->cut, diags)) return false;
-  if (training) ret->graph = add_training(o, ret->graph);
+  if (training) add_training(o, ret->graph);
   if (!tsr_pass_stages(ret->graph, &ret->cut, diags)) return false;
+  if (training) ret->graph = recompute(o, ret->graph);
   if (order->splits_backward) tsr_pass_weights(ret->graph);
+  ret->graph = narrow(o->config, ret->graph);
   tsr_lowering lowering = lowering_of(o, purpose, ret->graph, ret->batch, alone);
   tsr_placing placing = placing_of(o, &lowering, ret->graph);
   if (!tsr_pass_placement(ret->graph, &placing, &ret->placed, diags)) return false;

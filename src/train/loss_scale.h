@@ -1,7 +1,9 @@
 /* Dynamic loss scaling (Micikevicius et al., "Mixed precision training", 2018), for gradients in
  * fp16: the loss is multiplied by `scale` so that small gradients do not vanish, and gradients are
  * multiplied by 1/scale before they are used. A step whose gradients hold an infinity or a NaN (an
- * overflow) changes no weight, and the scale is halved; as long as steps are good, it grows.
+ * overflow) changes no weight and no state, and the scale is halved; as long as steps are good, it
+ * grows. As with torch's GradScaler such a step is none to the optimizer: Adam's t counts updates.
+ * To the learning rate and the data it is one.
  *
  * What this means for bits: with a scale that is a power of two (`interval` from such an init),
  * both multiplications are exact as long as nothing overflows or becomes subnormal, so the

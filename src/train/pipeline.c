@@ -11,21 +11,33 @@ static tsr_place schedule_place(const tsr_config *c) {
   return place;
 }
 
-static void note_bubble(const tsr_config *c, const tsr_parallel *p, tsr_diags *diags) {
-  int64_t stages = p->size[TSR_PP], m = p->microbatches;
+/* The share of a step in which stages of equal cost, whose backward pass takes twice the forward
+ * one's time, wait. */
+static double bubble_of(tsr_arena *arena, const tsr_order *order) {
+  int stages = order->stages * order->chunks;
+  double *one = tsr_arena_array(arena, double, stages), *two = tsr_arena_array(arena, double, stages);
+  for (int i = 0; i < stages; i++) one[i] = 1, two[i] = order->splits_backward ? 1 : 2;
+  tsr_order_costs costs = {.forward = one, .backward = two, .weights = one};
+  tsr_order_times times;
+  tsr_order_time(arena, order, &costs, &times);
+  return 100 * times.bubble;
+}
+
+static void note_bubble(
+    tsr_arena *arena, const tsr_config *c, const tsr_order *order, tsr_diags *diags) {
+  int stages = order->stages, m = order->microbatches;
   tsr_place place = tsr_config_place(c, "schedule.pipeline_microbatches");
   if (!place.line) place = schedule_place(c);
-  double bubble = 100.0 * (double)(stages - 1) / (double)(m + stages - 1);
+  double bubble = bubble_of(arena, order);
   if (m < stages)
     tsr_diag_warning(
-        diags, place, "%lld microbatch%s for %lld stages: %.0f %% of the pipeline's time is idle",
-        (long long)m, m == 1 ? "" : "es", (long long)stages, bubble);
+        diags, place, "%d microbatch%s for %d stages: %.0f %% of the pipeline's time is idle", m,
+        m == 1 ? "" : "es", stages, bubble);
   else if (m < 2 * stages)
     tsr_diag_note(
         diags, place,
-        "%lld microbatches for %lld stages: a bubble of %.0f %%; twice the stages or more make it "
-        "small",
-        (long long)m, (long long)stages, bubble);
+        "%d microbatches for %d stages: a bubble of %.0f %%; twice the stages or more make it small",
+        m, stages, bubble);
 }
 
 static int chunks_of(const tsr_config *c, tsr_order_kind kind) {
@@ -42,11 +54,11 @@ bool tsr_pipeline_order(
     *ret_order = tsr_order_make(arena, TSR_ORDER_1F1B, 1, 1, microbatches);
     return true;
   }
-  note_bubble(c, p, diags);
   if (c->pipeline.schedule_file) {
     tsr_order *order;
     bool ok = tsr_order_read(
         arena, c->pipeline.schedule_file, place, stages, microbatches, &order, diags);
+    if (ok) note_bubble(arena, c, order, diags);
     *ret_order = order;
     return ok;
   }
@@ -54,6 +66,7 @@ bool tsr_pipeline_order(
   int chunks = chunks_of(c, kind);
   if (!tsr_order_possible(kind, stages, chunks, microbatches, place, diags)) return false;
   *ret_order = tsr_order_make(arena, kind, stages, chunks, microbatches);
+  note_bubble(arena, c, *ret_order, diags);
   return true;
 }
 
@@ -105,14 +118,23 @@ static double least_bound(const piece *pieces, int count, int stages) {
   return high;
 }
 
-/* Fills the stages up to the bound, but leaves every later stage at least one piece. */
+/* Stages as equal as they can be below the bound: each takes pieces until it has its share of what is
+ * left, and more where the stages behind it could not hold the rest. */
 static void balance(const piece *pieces, int count, int stages, int *ret_begin) {
-  double bound = least_bound(pieces, count, stages) * (1 + 1e-12), sum = 0;
-  int stage = 0;
-  for (int i = 0; i < count; i++) {
-    bool must = count - i <= stages - 1 - stage && i > ret_begin[stage];
-    if (i && (sum + pieces[i].cost > bound || must)) ret_begin[++stage] = i, sum = 0;
-    sum += pieces[i].cost;
+  double bound = least_bound(pieces, count, stages) * (1 + 1e-12), left = 0;
+  for (int i = 0; i < count; i++) left += pieces[i].cost;
+  for (int stage = 0, i = 0; stage < stages; stage++) {
+    int behind = stages - 1 - stage;
+    double sum = 0, share = left / (behind + 1);
+    ret_begin[stage] = i;
+    for (; i < count && (behind == 0 || count - i > behind); i++) {
+      bool fits = sum + pieces[i].cost <= bound;
+      bool wanted = sum == 0 || sum + pieces[i].cost / 2 <= share;
+      if (sum > 0 && (!fits || (!wanted && runs_below(pieces + i, count - i, bound) <= behind)))
+        break;
+      sum += pieces[i].cost;
+    }
+    left -= sum;
   }
 }
 

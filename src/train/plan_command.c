@@ -29,6 +29,21 @@ static void warn_of_threads(const tsr_plan_request *r, tsr_diags *diags) {
         threads == 1 ? "" : "s", r->threads);
 }
 
+/* Links that end before the mesh does say nothing of its collectives. */
+static bool check_links(const tsr_plan_request *r, tsr_diags *diags) {
+  const tsr_machine *m = r->machine;
+  int64_t joined = m->links_count ? m->links[m->links_count - 1].devices : 1;
+  if (m->threads || !joined || r->parallel->ranks <= joined) return true;
+  tsr_diag_error(
+      diags, tsr_config_place(r->config, "device_config.mesh_shape"),
+      "the links of machine '%s' join %lld device%s, but the mesh has %d ranks", m->name,
+      (long long)joined, joined == 1 ? "" : "s", r->parallel->ranks);
+  tsr_diag_hint(
+      diags, "a copy of its description (configs/machines/) with one more level of links, named by "
+             "--machine, would say how far apart they are");
+  return false;
+}
+
 static bool
 write_chart(tsr_arena *arena, const tsr_report *report, const char *file, tsr_diags *diags) {
   tsr_text svg = {0};
@@ -41,6 +56,7 @@ write_chart(tsr_arena *arena, const tsr_report *report, const char *file, tsr_di
 bool tsr_plan_command(
     const tsr_plan_request *r, bool gantt, const char *svg, tsr_text *text, tsr_diags *diags) {
   tsr_programs programs[3];
+  if (!check_links(r, diags)) return false;
   tsr_report report = {.config = r->config, .parallel = r->parallel, .machine = r->machine};
   report.machine_why = r->machine_why;
   report.programs_count = tsr_plan_programs(r->training, r->evaluation, r->generation, programs);

@@ -75,7 +75,7 @@ bool tsr_sequence_check(
         "context parallelism splits a sequence, and this model has none");
   }
   if (!check_layout(c, p, diags)) return false;
-  if (*units <= 1) return true;
+  if (*units <= 1 && needed == 1) return true;
   if (!is_power_of_two(*units))
     return tsr_diag_error(
         diags, place, "%lld sequence units are not a power of two", (long long)*units);

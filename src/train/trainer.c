@@ -2,6 +2,7 @@
 #include "report/comm_trace.h"
 #include "report/sha256.h"
 #include "train/learning_rate.h"
+#include "train/loss_scale.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +19,10 @@ typedef struct {
   tsr_diags *diags;
   int64_t step, samples; /* samples of a step */
   int64_t steps;         /* to train: the curve's, or fewer */
+  int64_t updates;       /* steps that changed the weights; after an overflow none is changed */
   double loss, norm, lr;
+  tsr_loss_scale scale; /* of fp16 */
+  double used_scale;    /* by the step that is reported; 0: none is */
 } trainer;
 
 static double now(void) {
@@ -71,16 +75,52 @@ static float read_number(const tsr_bound *bound, int value, int index) {
   return numbers[index];
 }
 
+static bool scales_loss(const trainer *t) {
+  return t->o->config->training.precision == TSR_PRECISION_FP16;
+}
+
+static void start_scale(trainer *t) {
+  const tsr_config_training *c = &t->o->config->training;
+  bool tessera = c->loss_scale == TSR_SCALE_TESSERA;
+  tsr_loss_scale_init(
+      &t->scale, tessera ? TSR_LOSS_SCALE_TESSERA : TSR_LOSS_SCALE_INTERVAL,
+      (float)c->loss_scale_init, c->loss_scale_interval);
+}
+
+/* As few digits as give the number back. */
+static void format_scale(float scale, char ret_text[32]) {
+  int digits = scale < 1e9f && scale == floorf(scale) ? 9 : 6;
+  do snprintf(ret_text, 32, "%.*g", digits, (double)scale);
+  while (strtof(ret_text, NULL) != scale && digits++ < 9);
+}
+
+/* After a step: the next one's scale. */
+static void next_scale(trainer *t, bool overflow) {
+  bool stays = t->o->config->training.loss_scale == TSR_SCALE_STATIC;
+  t->used_scale = (double)t->scale.scale;
+  if (!stays) tsr_loss_scale_next(&t->scale, overflow);
+  if (!overflow || t->o->quiet) return;
+  char text[32];
+  format_scale(t->scale.scale, text);
+  tsr_progress_clear(&t->progress);
+  printf(
+      "Gradient overflow detected, %s %s\n",
+      stays ? "the loss scale stays" : "reducing loss scale to", text);
+}
+
+/* As with PyTorch's GradScaler, a step without an update is none to the optimizer: Adam's t counts
+ * updates, while the learning rate follows the steps. */
 static void set_hyper(trainer *t, const tsr_source_step *step) {
   const tsr_config_optimizer *o = &t->o->config->optimizer;
-  double n = (double)(t->step + 1);
+  double n = (double)(t->updates + 1);
   int64_t count = tsr_source_targets(step, t->samples);
   float hyper[TSR_HYPERS] = {0};
   hyper[TSR_HYPER_LR] = (float)t->lr;
   hyper[TSR_HYPER_CORRECTION1] = (float)(1 - pow(o->beta1, n));
   hyper[TSR_HYPER_CORRECTION2] = (float)(1 - pow(o->beta2, n));
   hyper[TSR_HYPER_INV_COUNT] = count ? (float)(1 / (double)count) : 0;
-  hyper[TSR_HYPER_FIRST] = t->step == 0;
+  hyper[TSR_HYPER_FIRST] = t->updates == 0;
+  hyper[TSR_HYPER_LOSS_SCALE] = scales_loss(t) ? t->scale.scale : 1;
   tsr_bound_set_hyper(t->train, hyper);
 }
 
@@ -103,6 +143,9 @@ static void run_step(trainer *t) {
   t->loss = read_number(t->train, g->loss, 0);
   int clip = tsr_graph_find_output(g, "clip");
   t->norm = clip < 0 ? NAN : read_number(t->train, clip, 0);
+  bool overflow = clip >= 0 && read_number(t->train, clip, 2) == 0;
+  t->updates += !overflow;
+  if (scales_loss(t)) next_scale(t, overflow);
   t->step++;
   if (t->comm_recorder) print_communication(t);
 }
@@ -157,8 +200,8 @@ static bool report_step(trainer *t, double seconds) {
   bool text = t->o->source->dataset.kind == TSR_DATASET_TEXT;
   int64_t each = text ? t->o->source->sequence : 1;
   double rate = seconds > 0 ? (double)(t->samples * each) / seconds : 0;
-  tsr_metrics_step line = {t->step, t->loss,      t->norm, t->lr, t->step * t->samples * each,
-                           rate,    seconds * 1e3};
+  tsr_metrics_step line = {t->step, t->loss,       t->norm,      t->lr, t->step * t->samples * each,
+                           rate,    seconds * 1e3, t->used_scale};
   tsr_progress_state state = {t->step, t->steps, t->loss, t->lr, t->norm, rate, -1, !text};
   tsr_progress_show(&t->progress, state, now());
   return tsr_metrics_write_step(t->o->metrics, &line, t->diags);
@@ -297,6 +340,7 @@ bool tsr_train(
   t.samples = training->batch * training->programs.order->microbatches;
   t.curve = curve_of(o->config, steps_of(&t));
   t.steps = t.curve.total_steps;
+  if (scales_loss(&t)) start_scale(&t);
   if (!o->quiet && t.curve.total_steps < o->config->training.max_steps)
     printf(
         "steps: %lld, not max_steps %lld: num_epochs %lld of the data are over then\n",

@@ -7,7 +7,8 @@
 run_settings() {
   local mesh=$1 axes shape dp=1 units microbatches
   if [ "$mesh" != 1 ]; then
-    axes=$(sed 's/=[0-9]*//g' <<<"$mesh") shape=$(sed 's/[a-z]*=//g' <<<"$mesh")
+    axes=${mesh//=[0-9]/} shape=${mesh//[a-z]/}
+    shape=${shape//=/}
     printf '%s\n' "mesh.axes=[$axes]" "mesh.shape=[$shape]"
   fi
   [[ $mesh =~ dp=([0-9]+) ]] && dp=${BASH_REMATCH[1]}

@@ -57,6 +57,9 @@ below '2 sequence units cannot be split over cp = 4 and tp = 1 ranks' \
 below '2 sequence units cannot be split over cp = 2 and tp = 1 ranks' \
   'mesh.axes=[cp]' 'mesh.shape=[2]' device_config.cp_layout=zigzag \
   training_config.gradient_accumulation_steps=4 training_config.batch_size=2
+below '1 sequence units cannot be split over cp = 2 and tp = 1 ranks' \
+  'mesh.axes=[cp]' 'mesh.shape=[2]' numerics.units.sequence=1 \
+  training_config.gradient_accumulation_steps=4 training_config.batch_size=2
 below '2 sequence units cannot be split over cp = 1 and tp = 4 ranks' \
   'mesh.axes=[tp]' 'mesh.shape=[4]' device_config.enable_sp=true
 

@@ -104,7 +104,7 @@ static void test_megatron(void) {
       "  input t i32 (4, 3) dp:shard(0)\n"
       "  input u i32 (4, 3) dp:shard(0)\n"
       "  param w f32 (8, 6) tp:shard(0)\n"
-      "  hyper hyper f32 (5)\n"
+      "  hyper hyper f32 (6)\n"
       "forward\n"
       "  e f32 (4, 3, 6) dp:shard(0) tp:partial = embedding(t, w)\n"
       "  e.reduced_tp f32 (4, 3, 6) dp:shard(0) = all_reduce(e, axis: tp)\n"

@@ -96,9 +96,9 @@ static void test_noise(tsr_arena *arena) {
 static void test_one_size(tsr_arena *arena) {
   tsr_machine m = {.name = "fitted", .doc = "", .threads = 1};
   tsr_fit_sample samples[] = {
-      {TSR_OP_TANH, {1e6, 8e6, 1e3}, 1e-3},
-      {TSR_OP_TANH, {1e6, 8e6, 1e3}, 1e-3},
-      {TSR_OP_ADD, {0, 0, 0}, 1e-9}};
+      {TSR_OP_TANH, 0, {1e6, 8e6, 1e3}, 1e-3},
+      {TSR_OP_TANH, 0, {1e6, 8e6, 1e3}, 1e-3},
+      {TSR_OP_ADD, 0, {0, 0, 0}, 1e-9}};
   tsr_machine_fit(arena, &m, samples, 3);
   m.rates[1].overhead = 0;
   tsr_machine_work once = {1e6, 8e6, 1e3}, twice = {2e6, 16e6, 2e3};
@@ -106,21 +106,38 @@ static void test_one_size(tsr_arena *arena) {
   CHECK_NEAR(tsr_machine_task_seconds(&m, "tanh", TSR_MACHINE_F32, twice) / a, 2, 1e-9);
 }
 
+/* A type has a rate of its own where it was measured. */
+static void test_types(tsr_arena *arena) {
+  tsr_machine m = {.name = "fitted", .doc = "", .threads = 1};
+  tsr_fit_sample samples[] = {
+      {TSR_OP_LINEAR, TSR_MACHINE_F32, {1e9, 0, 0}, 0.01},
+      {TSR_OP_LINEAR, TSR_MACHINE_BF16, {1e9, 0, 0}, 0.02},
+      {TSR_OP_ADD, TSR_MACHINE_F32, {0, 0, 0}, 1e-9}};
+  tsr_machine_work work = {1e9, 0, 0};
+  tsr_machine_fit(arena, &m, samples, 3);
+  CHECK_INT(m.rates_count, 3);
+  CHECK_NEAR(tsr_machine_task_seconds(&m, "linear", TSR_MACHINE_F32, work), 0.01, 1e-3);
+  CHECK_NEAR(tsr_machine_task_seconds(&m, "linear", TSR_MACHINE_FP16, work), 0.01, 1e-3);
+  CHECK_NEAR(tsr_machine_task_seconds(&m, "linear", TSR_MACHINE_BF16, work), 0.02, 1e-3);
+  CHECK(m.flops[TSR_MACHINE_F32] == 1e11 && m.flops[TSR_MACHINE_BF16] == 0);
+}
+
 /* The device's own figures: the best that any task reached, and what its kind reaches. */
 static void test_device(tsr_arena *arena) {
   tsr_machine m = {.name = "fitted", .doc = "", .threads = 1, .memory = 77};
   tsr_fit_sample samples[] = {
-      {TSR_OP_LINEAR, {1e9, 1e6, 1}, 0.01},   {TSR_OP_LINEAR_DW, {1e9, 1e6, 1}, 0.04},
-      {TSR_OP_ATTENTION, {1e9, 1e6, 1}, 0.1}, {TSR_OP_ADD, {1e6, 1e9, 1}, 0.1},
-      {TSR_OP_GELU, {1e6, 1e9, 1}, 0.3},      {TSR_OP_ALL_REDUCE, {0, 1e12, 1}, 0.001}};
-  tsr_machine_fit(arena, &m, samples, 6);
+      {TSR_OP_LINEAR, 0, {1e9, 1e6, 1}, 0.01},    {TSR_OP_LINEAR_DW, 0, {1e9, 1e6, 1}, 0.04},
+      {TSR_OP_ATTENTION, 0, {1e9, 1e6, 1}, 0.1},  {TSR_OP_ADD, 0, {1e6, 1e9, 1}, 0.1},
+      {TSR_OP_MUL, 0, {1e6, 1e9, 1}, 0.3},        {TSR_OP_GELU, 0, {1e6, 1e9, 1}, 0.01},
+      {TSR_OP_ALL_REDUCE, 0, {0, 1e12, 1}, 0.001}};
+  tsr_machine_fit(arena, &m, samples, 7);
   CHECK(m.flops[TSR_MACHINE_F32] == 1e11);
   CHECK_NEAR(m.efficiency_products, 0.4, 1e-9);
   CHECK_NEAR(m.efficiency_attention, 0.1, 1e-9);
   CHECK(m.memory_bandwidth == 1e10);
   CHECK_NEAR(m.efficiency_memory, 0.5, 1e-9);
   CHECK_INT(m.memory, 77);
-  CHECK_INT(m.rates_count, 6);
+  CHECK_INT(m.rates_count, 7);
 }
 
 int main(void) {
@@ -128,6 +145,7 @@ int main(void) {
   test_exact(arena);
   test_noise(arena);
   test_one_size(arena);
+  test_types(arena);
   test_device(arena);
   tsr_arena_free(arena);
   return check_done("plan.fit");

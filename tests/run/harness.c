@@ -188,11 +188,13 @@ bool harness_compile(tsr_graph *g, const harness_options *o, harness *ret, tsr_d
   } else if (g->loss >= 0) {
     show_gradients(g);
   }
-  if (o->recompute.kind) g = recomputed(g, o, forward);
   const tsr_order *order = tsr_order_make(g->arena, kind, stages, chunks, (int)o->microbatches);
   tsr_cut cut = even_cut(g, stages * chunks);
   if (!tsr_pass_stages(g, &cut, diags)) return false;
+  if (o->recompute.kind) g = recomputed(g, o, forward);
   if (order->splits_backward) tsr_pass_weights(g);
+  tsr_param_store store = o->optimizer ? o->optimizer->store : TSR_STORE_F32;
+  if (o->precision) g = tsr_pass_precision(g, (tsr_narrowing){o->precision, store});
   tsr_placing placing = {.units = {1, 1, 1, 1, 1}};
   memcpy(placing.size, ret->parallel.size, sizeof placing.size);
   placing.units[TSR_DP] = o->batch_units;
@@ -286,6 +288,7 @@ void harness_hyper(const harness *h, int64_t step, float hyper[TSR_HYPERS]) {
   hyper[TSR_HYPER_CORRECTION2] = (float)(1 - pow(0.999, (double)step + 1));
   hyper[TSR_HYPER_INV_COUNT] = 1.0f / (float)count_rows(h);
   hyper[TSR_HYPER_FIRST] = step == 0;
+  hyper[TSR_HYPER_LOSS_SCALE] = h->options.loss_scale > 0 ? h->options.loss_scale : 1;
 }
 
 void harness_step(harness *h, int64_t step) {

@@ -42,6 +42,8 @@ typedef struct {
   int zero, zero_groups; /* ZeRO's stage; groups of dp that each shard for themselves */
   tsr_recomputing recompute;
   bool overlap;
+  tsr_dtype precision; /* TSR_F32, or what is computed is stored in; parameters by optimizer.store */
+  float loss_scale;    /* of fp16; 0: 1 */
   int64_t microbatches, batch_units, tp_units;
   int64_t sequence_units; /* 0: positions are not split */
   bool sequence_parallel;

@@ -1,0 +1,144 @@
+/* needs: a whole graph with stages, before placement; all its numbers are f32
+ * gives: a graph in which what lies between parameters and losses is stored in half precision, on
+ * working copies of the parameters; with fp16 a loss scale
+ * breaks: indices; the new graph has its own
+ *
+ * (Micikevicius et al., "Mixed precision training", 2018) What is a sum over ranks is the placement
+ * pass's matter: it keeps such a sum in f32 until it is complete. */
+#include "passes/passes.h"
+#include <assert.h>
+#include <string.h>
+
+typedef struct {
+  const tsr_graph *old;
+  tsr_graph *g;
+  tsr_narrowing how;
+  int *map;    /* per old value: the new one */
+  int *copies; /* per old value: of a parameter its working copy */
+  bool *wide;  /* per old value: stays f32 */
+  int hyper;   /* of the new graph, where the loss is scaled */
+} narrowing;
+
+static bool is_update(const tsr_node *n) { return n->op == TSR_OP_ADAMW || n->op == TSR_OP_SGD; }
+
+/* ---- what stays f32 ---- */
+
+/* What flows back into a parameter, and the sums of it. */
+static void mark_gradients(narrowing *w, const tsr_node *n) {
+  const tsr_graph *g = w->old;
+  bool sums = n->section == TSR_UPDATE || n->op == TSR_OP_ACCUMULATE;
+  for (int i = 0; i < n->inputs_count && sums; i++) {
+    int from = g->values[n->inputs[i]].node;
+    if (from >= 0 && g->nodes[from].section > TSR_FORWARD) w->wide[n->inputs[i]] = true;
+  }
+}
+
+static void mark_node(narrowing *w, const tsr_node *n) {
+  unsigned facts = tsr_op_facts(n->op);
+  bool all = facts & (TSR_FACT_WIDE | TSR_FACT_GRADIENT) || n->section == TSR_UPDATE;
+  for (int o = 0; o < n->outputs_count; o++)
+    if (all || (facts & TSR_FACT_STATISTICS && o > 0)) w->wide[n->outputs[o]] = true;
+  for (int i = 0; i < n->inputs_count && facts & TSR_FACT_WIDE; i++) w->wide[n->inputs[i]] = true;
+  mark_gradients(w, n);
+}
+
+/* What an op that keeps its input's dtype gives in f32, it must be given in f32. */
+static void mark_wide(narrowing *w) {
+  const tsr_graph *g = w->old;
+  for (int i = 0; i < g->nodes_count; i++) mark_node(w, &g->nodes[i]);
+  for (int i = 0; i < g->outputs_count; i++) w->wide[g->outputs[i].value] = true;
+  for (int p = 0; p < g->grads_count; p++)
+    if (g->grads[p] >= 0) w->wide[g->grads[p]] = true;
+  for (int i = g->nodes_count - 1; i >= 0; i--) {
+    const tsr_node *n = &g->nodes[i];
+    if (tsr_op_facts(n->op) & TSR_FACT_KEEPS_DTYPE && w->wide[n->outputs[0]])
+      w->wide[n->inputs[0]] = true;
+  }
+}
+
+/* ---- values and nodes ---- */
+
+static void copy_source(narrowing *w, int old) {
+  int value = tsr_graph_copy_value(w->g, &w->old->values[old]);
+  bool param = w->old->values[old].kind == TSR_VALUE_PARAM;
+  if (param && w->how.store != TSR_STORE_F32) w->g->values[value].dtype = w->how.dtype;
+  w->map[old] = value;
+}
+
+/* Whether a node reads input i by a parameter's working copy. */
+static bool reads_copy(const narrowing *w, const tsr_node *n, int i) {
+  bool param = w->old->values[n->inputs[i]].kind == TSR_VALUE_PARAM;
+  unsigned facts = tsr_op_facts(n->op);
+  bool wide = facts & TSR_FACT_WIDE || (facts & TSR_FACT_KEEPS_DTYPE && w->wide[n->outputs[0]]);
+  bool shape_only = i == tsr_op_shape_input(n->op, n->inputs_count);
+  return param && w->how.store == TSR_STORE_F32 && !is_update(n) && !shape_only && !wide;
+}
+
+/* Made once a step where the parameter is; other stages receive the copy. */
+static int add_copy(narrowing *w, int old) {
+  const tsr_value *v = &w->old->values[old];
+  const char *name = tsr_arena_printf(w->g->arena, "%s.%s", v->name, tsr_dtype_name(w->how.dtype));
+  int copy = tsr_graph_add(w->g, TSR_OP_CAST, TSR_PROLOGUE, name, v->place, 1, &w->map[old], NULL);
+  w->g->values[copy].dtype = w->how.dtype;
+  w->g->nodes[w->g->nodes_count - 1].stage = tsr_value_stage(w->old, old);
+  return copy;
+}
+
+/* In the parameters' order. */
+static void add_copies(narrowing *w) {
+  const tsr_graph *g = w->old;
+  bool *read = tsr_arena_array(g->arena, bool, g->values_count);
+  for (int i = 0; i < g->nodes_count; i++)
+    for (int k = 0; k < g->nodes[i].inputs_count; k++)
+      if (reads_copy(w, &g->nodes[i], k)) read[g->nodes[i].inputs[k]] = true;
+  for (int v = 0; v < g->values_count; v++)
+    if (read[v]) w->copies[v] = add_copy(w, v);
+}
+
+static void append_hyper(narrowing *w, tsr_node *n) {
+  int *inputs = tsr_arena_array(w->g->arena, int, n->inputs_count + 1);
+  memcpy(inputs, n->inputs, sizeof *inputs * (size_t)n->inputs_count);
+  inputs[n->inputs_count++] = w->hyper;
+  n->inputs = inputs;
+}
+
+static void scale_loss(narrowing *w, tsr_node *n) {
+  enum { CE_LOSS_DX_SCALED = 1 };
+  if (n->op == TSR_OP_CE_LOSS_DX) n->attr[CE_LOSS_DX_SCALED] = 1;
+  else if (n->op == TSR_OP_SQUARED_DX || n->op == TSR_OP_CLIP) append_hyper(w, n);
+}
+
+static void copy_node(narrowing *w, int old) {
+  const tsr_node *n = &w->old->nodes[old];
+  int *inputs = tsr_arena_array(w->g->arena, int, n->inputs_count);
+  for (int i = 0; i < n->inputs_count; i++)
+    inputs[i] = reads_copy(w, n, i) ? w->copies[n->inputs[i]] : w->map[n->inputs[i]];
+  tsr_graph_copy_node(w->g, w->old, old, inputs);
+  tsr_node *copy = &w->g->nodes[w->g->nodes_count - 1];
+  if (w->how.dtype == TSR_F16) scale_loss(w, copy);
+  for (int o = 0; o < copy->outputs_count; o++) {
+    tsr_value *v = &w->g->values[copy->outputs[o]];
+    w->map[n->outputs[o]] = copy->outputs[o];
+    if (tsr_op_facts(n->op) & TSR_FACT_KEEPS_DTYPE) v->dtype = w->g->values[inputs[0]].dtype;
+    else if (!w->wide[n->outputs[o]]) v->dtype = w->how.dtype;
+  }
+}
+
+tsr_graph *tsr_pass_precision(const tsr_graph *old, tsr_narrowing how) {
+  assert(tsr_dtype_is_half(how.dtype) && (how.store == TSR_STORE_F32 || how.dtype == TSR_BF16));
+  narrowing w = {.old = old, .g = tsr_graph_derive(old), .how = how};
+  w.map = tsr_arena_array(old->arena, int, old->values_count);
+  w.copies = tsr_arena_array(old->arena, int, old->values_count);
+  w.wide = tsr_arena_array(old->arena, bool, old->values_count);
+  mark_wide(&w);
+  for (int v = 0; v < old->values_count; v++)
+    if (old->values[v].kind != TSR_VALUE_NODE) copy_source(&w, v);
+  add_copies(&w);
+  if (old->hyper >= 0) w.g->hyper = w.map[old->hyper];
+  if (how.dtype == TSR_F16) w.hyper = tsr_graph_hyper(w.g);
+  int hyper = w.g->hyper;
+  for (int i = 0; i < old->nodes_count; i++) copy_node(&w, i);
+  tsr_graph_map_ends(w.g, old, w.map);
+  w.g->hyper = hyper;
+  return w.g;
+}
