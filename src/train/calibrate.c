@@ -26,7 +26,7 @@ typedef struct {
 
 /* One model. */
 typedef struct {
-  tsr_arena *arena; /* the case's own */
+  tsr_arena *arena; /* for as long as it is measured */
   tsr_config *config;
   tsr_parallel *parallel;
   tsr_compiled compiled;
@@ -42,20 +42,20 @@ static double now(void) {
 
 static bool open_case(const calibrator *x, const char *file, calibration_case *c) {
   tsr_compile_options o = {0};
-  if (!tsr_config_load(c->arena, file, NULL, 0, &c->config, x->diags)) return false;
+  if (!tsr_config_load(x->arena, file, NULL, 0, &c->config, x->diags)) return false;
   const tsr_config_device *d = &c->config->device;
   static const int one = 1;
   tsr_mesh *mesh = tsr_mesh_make_cpu(
-      c->arena, d->mesh_ndim ? d->mesh_shape : &one, d->mesh_ndim ? d->mesh_ndim : 1);
-  if (!tsr_parallel_make(c->arena, c->config, mesh, &c->parallel, x->diags) ||
+      x->arena, d->mesh_ndim ? d->mesh_shape : &one, d->mesh_ndim ? d->mesh_ndim : 1);
+  if (!tsr_parallel_make(x->arena, c->config, mesh, &c->parallel, x->diags) ||
       !tsr_parallel_units(c->parallel, c->config, &o.batch_units, &o.tp_units, x->diags))
     return false;
   o.config = c->config;
   o.parallel = c->parallel;
-  o.graphs_folder = tsr_arena_printf(c->arena, "%s/configs/graphs", x->share);
+  o.graphs_folder = tsr_arena_printf(x->arena, "%s/configs/graphs", x->share);
   o.scratch = tsr_cpu_scratch;
   o.scratch_context = &x->device;
-  return tsr_compile(c->arena, &o, TSR_COMPILE_TRAIN, &c->compiled, x->diags);
+  return tsr_compile(x->arena, &o, TSR_COMPILE_TRAIN, &c->compiled, x->diags);
 }
 
 /* ---- its inputs ---- */
@@ -239,7 +239,7 @@ static bool measure(calibrator *x) {
   for (int i = 0; ok && i < count; i++) {
     calibration_case c = {.arena = tsr_arena_new()};
     ok = open_case(x, files[i], &c) && measure_case(x, &c);
-    if (ok) tsr_arena_free(c.arena); /* else diagnostics may name what is in it */
+    tsr_arena_free(c.arena);
   }
   return ok;
 }
