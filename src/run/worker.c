@@ -118,14 +118,14 @@ static bool map_state(tsr_worker *w, int rank, int64_t bytes, char **ret, tsr_di
   int file = mkstemp(path);
   int wrong = file < 0 ? errno : posix_fallocate(file, 0, (off_t)bytes);
   if (file >= 0) unlink(path);
-  void *memory = wrong ? MAP_FAILED
-                       : mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  void *memory =
+      wrong ? MAP_FAILED : mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   if (!wrong && memory == MAP_FAILED) wrong = errno;
   if (file >= 0) close(file);
   if (wrong)
     return tsr_diag_failure(
-        diags, TSR_NOWHERE, "rank %d: cannot keep %s of optimizer state in a file in '%s': %s", rank,
-        tsr_text_bytes(bytes), folder, strerror(wrong));
+        diags, TSR_NOWHERE, "rank %d: cannot keep %s of optimizer state in a file in '%s': %s",
+        rank, tsr_text_bytes(bytes), folder, strerror(wrong));
   w->blocks[w->blocks_count++] = (struct tsr_block){memory, (size_t)bytes};
   w->bytes += bytes;
   *ret = memory;
@@ -145,8 +145,7 @@ allocate_rank(tsr_worker *w, int rank, const tsr_programs *programs, int count, 
   if (!allocate(
           w, rank, "parameters", first->bytes[TSR_SEGMENT_PARAM], &base[TSR_SEGMENT_PARAM],
           diags) ||
-      !allocate_state(
-          w, rank, first->bytes[TSR_SEGMENT_STATE], &base[TSR_SEGMENT_STATE], diags) ||
+      !allocate_state(w, rank, first->bytes[TSR_SEGMENT_STATE], &base[TSR_SEGMENT_STATE], diags) ||
       !allocate(
           w, rank, "activations and gradients", work_bytes(programs, count, stage),
           &base[TSR_SEGMENT_WORK], diags))

@@ -1,12 +1,11 @@
 /* needs: a stage's tasks in their parts
- * gives: collectives over dp that only begin where their input is complete, in buckets, and waits where
- * their results are first used
- * breaks: the tasks' indices
+ * gives: collectives over dp that only begin where their input is complete, in buckets, and waits
+ * where their results are first used breaks: the tasks' indices
  *
  * Three kinds move: sums of gradients that the update asks for begin in the last microbatch's
  * backward pass; sums that each microbatch makes (ZeRO 2 and 3) are waited for when the next bucket
- * begins; and the parameters of a block (ZeRO 3) are asked for when the block before it is waited for.
- * What is computed, and from what, is the same. */
+ * begins; and the parameters of a block (ZeRO 3) are asked for when the block before it is waited
+ * for. What is computed, and from what, is the same. */
 #include "schedule/overlap.h"
 #include <string.h>
 
@@ -19,10 +18,10 @@ typedef struct entry {
 typedef struct {
   tsr_program *p;
   tsr_arena *arena;
-  int *writer;     /* per value: the task that writes it, or -1 */
-  entry **before;  /* per task: what is put before it */
-  entry **at_end;  /* per part: what is put at its end */
-  bool *is_moved;  /* per task */
+  int *writer;    /* per value: the task that writes it, or -1 */
+  entry **before; /* per task: what is put before it */
+  entry **at_end; /* per part: what is put at its end */
+  bool *is_moved; /* per task */
   int buckets;
 } overlap;
 
@@ -207,8 +206,7 @@ void tsr_program_overlap(tsr_program *p, int64_t bucket_bytes) {
   o.is_moved = tsr_arena_array(o.arena, bool, p->tasks_count + 1);
   for (int v = 0; v < p->graph->values_count; v++) o.writer[v] = -1;
   for (int i = 0; i < p->tasks_count; i++)
-    for (int k = 0; k < p->tasks[i].outputs_count; k++)
-      o.writer[node_of(&o, i)->outputs[k]] = i;
+    for (int k = 0; k < p->tasks[i].outputs_count; k++) o.writer[node_of(&o, i)->outputs[k]] = i;
   for (int k = 1; k + 1 < p->parts_count; k++) {
     tsr_section section = p->parts[k].section;
     ask_for_next_block(&o, k);

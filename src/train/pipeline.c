@@ -15,7 +15,8 @@ static tsr_place schedule_place(const tsr_config *c) {
  * one's time, wait. */
 static double bubble_of(tsr_arena *arena, const tsr_order *order) {
   int stages = order->stages * order->chunks;
-  double *one = tsr_arena_array(arena, double, stages), *two = tsr_arena_array(arena, double, stages);
+  double *one = tsr_arena_array(arena, double, stages),
+         *two = tsr_arena_array(arena, double, stages);
   for (int i = 0; i < stages; i++) one[i] = 1, two[i] = order->splits_backward ? 1 : 2;
   tsr_order_costs costs = {.forward = one, .backward = two, .weights = one};
   tsr_order_times times;
@@ -23,8 +24,8 @@ static double bubble_of(tsr_arena *arena, const tsr_order *order) {
   return 100 * times.bubble;
 }
 
-static void note_bubble(
-    tsr_arena *arena, const tsr_config *c, const tsr_order *order, tsr_diags *diags) {
+static void
+note_bubble(tsr_arena *arena, const tsr_config *c, const tsr_order *order, tsr_diags *diags) {
   int stages = order->stages, m = order->microbatches;
   tsr_place place = tsr_config_place(c, "schedule.pipeline_microbatches");
   if (!place.line) place = schedule_place(c);
@@ -36,7 +37,8 @@ static void note_bubble(
   else if (m < 2 * stages)
     tsr_diag_note(
         diags, place,
-        "%d microbatches for %d stages: a bubble of %.0f %%; twice the stages or more make it small",
+        "%d microbatches for %d stages: a bubble of %.0f %%; twice the stages or more make it "
+        "small",
         m, stages, bubble);
 }
 
@@ -118,8 +120,8 @@ static double least_bound(const piece *pieces, int count, int stages) {
   return high;
 }
 
-/* Stages as equal as they can be below the bound: each takes pieces until it has its share of what is
- * left, and more where the stages behind it could not hold the rest. */
+/* Stages as equal as they can be below the bound: each takes pieces until it has its share of what
+ * is left, and more where the stages behind it could not hold the rest. */
 static void balance(const piece *pieces, int count, int stages, int *ret_begin) {
   double bound = least_bound(pieces, count, stages) * (1 + 1e-12), left = 0;
   for (int i = 0; i < count; i++) left += pieces[i].cost;

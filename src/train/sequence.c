@@ -32,6 +32,7 @@ static bool check_batch_units(
   int64_t local = batch_units / (p->size[TSR_DP] * p->microbatches);
   tsr_place place = tsr_config_place(c, "numerics.units.batch");
   if (!place.file) place = place_of(c);
+  if (c->numerics.policy == TSR_NUMERICS_FAST) return true;
   if (p->size[TSR_CP] > 1 && local > 1) {
     tsr_diag_error(
         diags, place,
@@ -39,14 +40,15 @@ static bool check_batch_units(
         "not %lld",
         (long long)local);
     tsr_diag_hint(
-        diags, "%lld times the microbatches of %lld samples would do",
-        (long long)local, (long long)(p->batch_size / local));
+        diags, "%lld times the microbatches of %lld samples would do", (long long)local,
+        (long long)(p->batch_size / local));
     return false;
   }
   if (is_power_of_two(local)) return true;
   return tsr_diag_error(
       diags, place,
-      "where positions are cut into units too, a rank's microbatch must have a power of two of batch "
+      "where positions are cut into units too, a rank's microbatch must have a power of two of "
+      "batch "
       "units, not %lld",
       (long long)local);
 }
@@ -83,6 +85,11 @@ bool tsr_sequence_check(
     return tsr_diag_error(
         diags, place, "%lld sequence units do not divide sequence_length %lld", (long long)*units,
         (long long)sequence);
+  if (c->numerics.units_sequence && c->numerics.units_sequence != *units)
+    tsr_diag_note(
+        diags, place,
+        "%lld units do not fit this mesh: with policy 'fast' it takes its own %lld, and other bits",
+        (long long)c->numerics.units_sequence, (long long)*units);
   if (*units % needed == 0) return check_batch_units(c, p, batch_units, diags);
   tsr_diag_error(
       diags, place, "%lld sequence units cannot be split over cp = %d and tp = %d ranks",
