@@ -106,9 +106,14 @@ static int compare_doubles(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-static double median(double *values, int count) {
+/* The mean without the longest tenth, which is what else the machine had to do: a step is a sum of
+ * tasks, so what now and then delays them counts. */
+static double typical(double *values, int count) {
+  double sum = 0;
+  int kept = count - count / 10;
   qsort(values, (size_t)count, sizeof *values, compare_doubles);
-  return count % 2 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2;
+  for (int i = 0; i < kept; i++) sum += values[i];
+  return sum / kept;
 }
 
 static bool is_measured(const tsr_task *t) {
@@ -171,7 +176,7 @@ add_samples(calibrator *x, const calibration_case *c, const tsr_record *record, 
   for (int s = 0; s < stages; s++)
     for (int t = 0; t < programs->of_stage[s]->tasks_count; t++)
       if (times[s][t].count)
-        add_sample(x, c, s, t, factor * median(times[s][t].seconds, times[s][t].count));
+        add_sample(x, c, s, t, factor * typical(times[s][t].seconds, times[s][t].count));
 }
 
 /* ---- steps ---- */
@@ -183,7 +188,7 @@ static double run_steps(calibration_case *c, tsr_bound *bound, int64_t first, in
     tsr_bound_run(bound, first + i, fill_row, c);
     seconds[i] = now() - begin;
   }
-  return median(seconds, steps);
+  return typical(seconds, steps);
 }
 
 static bool measure_case(calibrator *x, calibration_case *c) {

@@ -6,7 +6,7 @@
 #include "plan/machine.h"
 
 /* `share_folder`: its configs/calibration/ holds what is trained. What is measured is what a run
- * would meet: each task of a step, from the end of the one before it to its own end, the median of
+ * would meet: each task of a step, from the end of the one before it to its own end, the mean of
  * many steps. Fails where a file of the folder does not train. */
 bool tsr_calibrate(
     tsr_arena *arena, const char *share_folder, tsr_cpu_context device, tsr_machine **ret_machine,
