@@ -63,6 +63,15 @@ typedef struct {
   bool zigzag;
 } tsr_attention_ring;
 
+/* Attention of new tokens to themselves and to what a cache holds: causal, without dropout. q and out
+ * (B,T,H*D) are of T new tokens a sequence; of sequence b the first counts[b] are real and stand at
+ * positions[b] and on. keys and values (B,length,G*D) hold all positions, the new ones too. */
+typedef struct {
+  tsr_attention a;
+  int64_t length;
+  const int32_t *positions, *counts;
+} tsr_attention_cached;
+
 /* The sums that wait between the steps: of queries softmax and out, or dq; of keys dk and dv. */
 typedef enum { TSR_ATTENTION_OUT, TSR_ATTENTION_DQ, TSR_ATTENTION_DKV } tsr_attention_sum;
 
@@ -76,6 +85,11 @@ typedef struct {
   float lr, momentum, dampening, weight_decay;
   bool nesterov, first; /* first: the momentum buffer takes the gradient as it is */
 } tsr_sgd;
+
+/* y (R,N) = x (R,K) w (N,K)^T for few rows, from strided rows; `depth` is tsr_gemm_depth()'s. */
+typedef struct {
+  int64_t R, K, x_stride, w_stride, y_stride, depth;
+} tsr_few_rows;
 
 /* How an update ends in a weight w that is kept in bf16 alone, without a copy in f32. The optimizer
  * computes the new value x in f32 from w, with the bits that it has for an f32 weight; then
@@ -151,6 +165,11 @@ typedef struct {
       float *out, const float *dy, const float *x, const float *mean, const float *rstd, int64_t C,
       int64_t row_first, int64_t row_step, int64_t rows, int64_t begin, int64_t end);
 
+  /* ---- a product with few rows, in the time that it takes to read w: items are columns of y. The
+   * bits are tsr_gemm's ---- */
+  void (*few_rows)(
+      const tsr_few_rows *p, float *y, const float *x, const float *w, int64_t begin, int64_t end);
+
   /* ---- embedding ---- */
   /* out (R,C): table row tokens[r] - v_begin where v_begin <= tokens[r] < v_end, else zeros; -0
    * becomes +0, so that adding the other shards' zeros changes no bit. Items are rows. */
@@ -193,6 +212,14 @@ typedef struct {
       const tsr_attention *a, float *dq, float *dk, float *dv, const float *dout, const float *q,
       const float *k, const float *v, const float *out, const float *stats, void *scratch,
       int64_t begin, int64_t end);
+
+  /* ---- attention with a cache: items are b*G + g ---- */
+  int64_t (*attention_cached_scratch)(const tsr_attention_cached *c); /* bytes per thread */
+  /* What is not real becomes 0. The bits of a position are those of `attention` over the whole
+   * sequence, however many tokens are new. */
+  void (*attention_cached)(
+      const tsr_attention_cached *c, float *out, const float *q, const float *keys,
+      const float *values, void *scratch, int64_t begin, int64_t end);
 
   /* ---- context-parallel attention. `acc` is kept from step 0, which begins the sum, through step
    * members-1 to `finish`; it holds every item's parts at fixed places. ---- */
@@ -333,6 +360,11 @@ void tsr_gemm(
  * first. Call it at the start, before there are threads (it sets an environment variable that BLIS
  * reads); a second call changes nothing. */
 void tsr_gemm_select(const tsr_kernels *level);
+
+/* How many products tsr_gemm adds to a sum of their own before it adds such sums, one after the
+ * other, so that the level's few_rows has its bits; tried out once, on products of several shapes.
+ * 0: it has not. */
+int64_t tsr_gemm_depth(void);
 
 /* Philox4x32-10 (Salmon et al., SC11): 4 words from a 128-bit counter and a 64-bit key. */
 void tsr_philox(uint64_t counter_low, uint64_t counter_high, uint64_t key, uint32_t ret_words[4]);

@@ -1,137 +1,156 @@
 #include "cli.h"
 #include "base/text.h"
+#include "config/config.h"
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
-const char tsr_cli_help[] =
-    "usage: tessera-train [train] --config FILE [options]\n"
-    "       tessera-train check --config FILE [options]\n"
-    "       tessera-train inspect (--config FILE | --mesh FILE)\n"
-    "       tessera-train plan (--config FILE | --calibrate [FILE]) [--machine NAME|FILE] "
-    "[--gantt] [--svg FILE]\n"
-    "       tessera-train trace --config FILE [--rank R] [--emit WHAT] [options]\n"
-    "       tessera-train profile --config FILE [--steps N] [--out DIR] [options]\n"
-    "\n"
-    "  train            checks, plans and trains (the default)\n"
-    "  check            does all of it but train, and prints what was decided; no devices are "
-    "used\n"
-    "  inspect          prints the mesh, its axes and groups, and what each rank is\n"
-    "  plan             prints what a step would cost on a machine: memory, work, communication, "
-    "time\n"
-    "  trace            prints the graph, the placed graph, and a rank's program and "
-    "communication\n"
-    "  profile          trains a few steps, says where their time goes and what would help, and "
-    "writes\n"
-    "                   trace.json, into DIR or the working directory\n"
-    "\n"
-    "  --config FILE    the training configuration (YAML)\n"
-    "  --mesh FILE      the mesh descriptor (.textproto), instead of the configuration's\n"
-    "  --set KEY=VALUE  sets a key of the configuration, e.g. training_config.batch_size=8; may be "
-    "repeated\n"
-    "  --metrics FILE   writes one JSON object a step to FILE\n"
-    "  --out DIR        writes the resolved configuration and the metrics into DIR\n"
-    "  --dump WHAT      prints stages of the plan: mesh,groups,graph,placement,program,memory\n"
-    "  --machine WHAT   plan: a shipped machine (cpu, galaxy, h100, h200) or a file\n"
-    "  --gantt          plan: draws the pipeline over time\n"
-    "  --svg FILE       plan: the same as a picture\n"
-    "  --calibrate [FILE]  plan: measures this machine and writes its description, into "
-    "machine.yaml\n"
-    "                   unless FILE is given; with --config the plan is for it\n"
-    "  --rank R         trace: the rank, 0 unless given\n"
-    "  --emit WHAT      trace: only graph-ir (both graphs) or schedule-ir (the program)\n"
-    "  --steps N        profile: so many steps, after one to warm up; 5 unless given\n"
-    "  --print-config   prints the configuration with all defaults and where each value came from\n"
-    "  --print-schema   prints the JSON Schema of configuration files\n"
-    "  --print-manual   prints the manual page's section of all keys (mdoc)\n"
-    "  --quiet          prints errors only\n"
-    "  --version, --help\n"
-    "\n"
-    "exit codes: 0 done, 2 your mistake, 1 the world's (file, disk, memory), 130 or 143 stopped by "
-    "a signal\n";
+static const char *const commands[TSR_COMMANDS] = {
+    "train",    "check",    "inspect",    "trace",  "profile", "plan",
+    "evaluate", "generate", "checkpoint", "import", "export",  "tokenize"};
 
-static const char *const words[] = {
-    "--config",       "--mesh",         "--set",          "--metrics", "--out",
-    "--machine",      "--gantt",        "--svg",          "--calibrate",
-    "--dump",         "--rank",         "--emit",         "--steps",   "--quiet",
-    "--print-config", "--print-schema", "--print-manual", "--version", "--help"};
+/* Bits of commands that an option belongs to; 0: all. */
+#define ONLY(command) (1u << TSR_COMMAND_##command)
+
+typedef enum { FLAG, VALUE, VALUES, OPTIONAL, KEY } option_kind;
+typedef struct {
+  const char *word;
+  option_kind kind;
+  size_t at; /* in tsr_cli */
+  unsigned owners;
+  const char *otherwise; /* OPTIONAL: the value without one; KEY: the configuration's key */
+} option;
+
+#define AT(member) offsetof(tsr_cli, member)
+static const option options[] = {
+    {"--config", VALUE, AT(config)},
+    {"--mesh", VALUE, AT(mesh)},
+    {"--set", VALUES, AT(sets)},
+    {"--metrics", VALUE, AT(metrics)},
+    {"--out", VALUE, AT(out)},
+    {"--machine", VALUE, AT(machine), ONLY(PLAN)},
+    {"--gantt", FLAG, AT(gantt), ONLY(PLAN)},
+    {"--svg", VALUE, AT(svg), ONLY(PLAN)},
+    {"--calibrate", OPTIONAL, AT(calibration), ONLY(PLAN), "machine.yaml"},
+    {"--dump", VALUE, AT(dump)},
+    {"--rank", VALUE, AT(rank_text), ONLY(TRACE)},
+    {"--emit", VALUE, AT(emit), ONLY(TRACE)},
+    {"--steps", VALUE, AT(steps_text), ONLY(PROFILE)},
+    {"--resume", OPTIONAL, AT(resume), ONLY(TRAIN), ""},
+    {"--time-limit", VALUE, AT(time_limit_text), ONLY(TRAIN)},
+    {"--checkpoint", VALUE, AT(checkpoint), ONLY(EVALUATE) | ONLY(GENERATE)},
+    {"--data", VALUE, AT(data), ONLY(EVALUATE)},
+    {"--prompt", VALUES, AT(prompts), ONLY(GENERATE)},
+    {"--prompt-file", VALUE, AT(prompt_file), ONLY(GENERATE)},
+    {"--chat", VALUE, AT(chat), ONLY(GENERATE)},
+    {"--max-new-tokens", KEY, 0, ONLY(GENERATE), "eval_config.max_new_tokens"},
+    {"--temperature", KEY, 0, ONLY(GENERATE), "eval_config.temperature"},
+    {"--top-k", KEY, 0, ONLY(GENERATE), "eval_config.top_k"},
+    {"--top-p", KEY, 0, ONLY(GENERATE), "eval_config.top_p"},
+    {"--repetition-penalty", KEY, 0, ONLY(GENERATE), "eval_config.repetition_penalty"},
+    {"--seed", KEY, 0, ONLY(GENERATE), "eval_config.seed"},
+    {"--shards", VALUE, AT(shards_text), ONLY(CHECKPOINT)},
+    {"--dtype", VALUE, AT(dtype), ONLY(EXPORT)},
+    {"--tokenizer", VALUE, AT(tokenizer), ONLY(TOKENIZE)},
+    {"--format", VALUE, AT(format), ONLY(TOKENIZE)},
+    {"--jsonl-key", VALUE, AT(jsonl_key), ONLY(TOKENIZE)},
+    {"--threads", VALUE, AT(threads_text), ONLY(TOKENIZE)},
+    {"--quiet", FLAG, AT(quiet)},
+    {"--print-config", FLAG, AT(print_config)},
+    {"--print-schema", FLAG, AT(print_schema)},
+    {"--print-manual", FLAG, AT(print_manual)},
+    {"--version", FLAG, AT(version)},
+    {"--help", FLAG, AT(help)}};
+enum { OPTIONS = sizeof options / sizeof *options };
+
 static const char *const dumps[] = {"mesh", "groups", "graph", "placement", "program", "memory"};
 static const char *const emits[] = {"graph-ir", "schedule-ir"};
 
-static bool *find_switch(tsr_cli *c, const char *word) {
-  if (!strcmp(word, "--quiet")) return &c->quiet;
-  if (!strcmp(word, "--gantt")) return &c->gantt;
-  if (!strcmp(word, "--print-config")) return &c->print_config;
-  if (!strcmp(word, "--print-schema")) return &c->print_schema;
-  if (!strcmp(word, "--print-manual")) return &c->print_manual;
-  if (!strcmp(word, "--version")) return &c->version;
-  if (!strcmp(word, "--help") || !strcmp(word, "-h")) return &c->help;
+typedef struct {
+  tsr_arena *arena;
+  tsr_cli *cli;
+  tsr_diags *diags;
+  bool given[OPTIONS];
+} parser;
+
+/* ---- words ---- */
+
+static const option *find_option(const char *name) {
+  if (!strcmp(name, "-c")) name = "--config";
+  if (!strcmp(name, "-h")) name = "--help";
+  for (int i = 0; i < OPTIONS; i++)
+    if (!strcmp(options[i].word, name)) return &options[i];
   return NULL;
 }
 
-static const char **find_value(tsr_cli *c, const char *word) {
-  if (!strcmp(word, "--config") || !strcmp(word, "-c")) return &c->config;
-  if (!strcmp(word, "--mesh")) return &c->mesh;
-  if (!strcmp(word, "--metrics")) return &c->metrics;
-  if (!strcmp(word, "--out")) return &c->out;
-  if (!strcmp(word, "--dump")) return &c->dump;
-  if (!strcmp(word, "--machine")) return &c->machine;
-  if (!strcmp(word, "--svg")) return &c->svg;
-  if (!strcmp(word, "--calibrate")) return &c->calibration;
-  if (!strcmp(word, "--rank")) return &c->rank_text;
-  if (!strcmp(word, "--emit")) return &c->emit;
-  if (!strcmp(word, "--steps")) return &c->steps_text;
-  if (!strcmp(word, "--set") && c->sets_count < TSR_SETS_MAX) return &c->sets[c->sets_count++];
-  return NULL;
+static void unknown_option(const parser *p, const char *name) {
+  const char *words[OPTIONS];
+  for (int i = 0; i < OPTIONS; i++) words[i] = options[i].word;
+  tsr_diag_error(p->diags, TSR_NOWHERE, "there is no option '%s'", name);
+  tsr_diag_nearest(p->diags, name, words, OPTIONS);
 }
 
-static bool parse_command(tsr_cli *c, const char *word, tsr_diags *diags) {
-  static const char *const commands[] = {"train", "check", "inspect", "trace", "profile", "plan"};
-  const int count = sizeof commands / sizeof *commands;
-  for (int i = 0; i < count; i++)
-    if (!strcmp(word, commands[i])) return c->command = (tsr_command)i, true;
-  tsr_diag_error(diags, TSR_NOWHERE, "there is no command '%s'", word);
-  tsr_diag_nearest(diags, word, commands, count);
-  return false;
+static void add_word(const parser *p, tsr_words *words, const char *what, const char *word) {
+  if (words->count < TSR_WORDS_MAX) words->items[words->count++] = word;
+  else tsr_diag_error(p->diags, TSR_NOWHERE, "more than %d %s", TSR_WORDS_MAX, what);
 }
 
-/* One word (with the value after it or behind "="); advances *at. */
-static void parse_option(int argc, char **argv, int *at, tsr_cli *c, tsr_diags *diags) {
+static void store(parser *p, const option *o, const char *value) {
+  char *at = (char *)p->cli + o->at;
+  if (o->kind == VALUES) add_word(p, (tsr_words *)at, o->word, value);
+  else if (o->kind == KEY)
+    add_word(
+        p, &p->cli->sets, "--set", tsr_arena_printf(p->arena, "%s=%s", o->otherwise, value));
+  else *(const char **)at = value;
+}
+
+/* One option (with the value after it or behind "="); advances *at. */
+static void parse_option(parser *p, int argc, char **argv, int *at) {
   char name[64];
   const char *word = argv[*at], *equals = strchr(word, '=');
   size_t length = equals ? (size_t)(equals - word) : strlen(word);
   snprintf(name, sizeof name, "%.*s", (int)(length < sizeof name ? length : sizeof name - 1), word);
-  bool *flag = find_switch(c, name);
-  const char **value = flag ? NULL : find_value(c, name);
-  if (flag && !equals) {
-    *flag = true;
-  } else if (flag) {
-    tsr_diag_error(diags, TSR_NOWHERE, "%s takes no value", name);
-  } else if (!value && !strcmp(name, "--set")) {
-    tsr_diag_error(diags, TSR_NOWHERE, "more than %d --set", TSR_SETS_MAX);
-  } else if (!value) {
-    tsr_diag_error(diags, TSR_NOWHERE, "there is no option '%s'", name);
-    tsr_diag_nearest(diags, name, words, sizeof words / sizeof *words);
-    if (!equals && *at + 1 < argc && argv[*at + 1][0] != '-')
-      ++*at; /* what seems to be its value */
-  } else if (*value) {
-    tsr_diag_error(diags, TSR_NOWHERE, "%s is given twice", name);
+  const option *o = find_option(name);
+  bool more = *at + 1 < argc, plain = more && argv[*at + 1][0] != '-';
+  bool *given = o ? &p->given[o - options] : NULL, again = given && *given;
+  if (given) *given = true;
+  if (!o) {
+    unknown_option(p, name);
+    if (!equals && plain) ++*at; /* what seems to be its value */
+  } else if (o->kind == FLAG && !equals) {
+    *(bool *)((char *)p->cli + o->at) = true;
+  } else if (o->kind == FLAG) {
+    tsr_diag_error(p->diags, TSR_NOWHERE, "%s takes no value", name);
+  } else if (again && o->kind != VALUES) {
+    tsr_diag_error(p->diags, TSR_NOWHERE, "%s is given twice", name);
     *at += !equals;
   } else if (equals) {
-    *value = equals + 1;
-  } else if (value == &c->calibration && (*at + 1 == argc || argv[*at + 1][0] == '-')) {
-    *value = "machine.yaml";
-  } else if (*at + 1 < argc) {
-    *value = argv[++*at];
+    store(p, o, equals + 1);
+  } else if (o->kind == OPTIONAL && !plain) {
+    store(p, o, o->otherwise);
+  } else if (more) {
+    store(p, o, argv[++*at]);
   } else {
-    *value = "";
-    tsr_diag_error(diags, TSR_NOWHERE, "%s needs a value", name);
+    store(p, o, "");
+    tsr_diag_error(p->diags, TSR_NOWHERE, "%s needs a value", name);
   }
 }
 
+static void parse_command(parser *p, const char *word) {
+  for (int i = 0; i < TSR_COMMANDS; i++)
+    if (!strcmp(word, commands[i])) {
+      p->cli->command = (tsr_command)i;
+      return;
+    }
+  tsr_diag_error(p->diags, TSR_NOWHERE, "there is no command '%s'", word);
+  tsr_diag_nearest(p->diags, word, commands, TSR_COMMANDS);
+}
+
+/* ---- checks ---- */
+
 static void check_list(
-    const char *option, const char *list, const char *const *known_words, int count,
+    const char *option_word, const char *list, const char *const *known_words, int count,
     tsr_diags *diags) {
   for (const char *at = list; at && *at;) {
     char word[32];
@@ -140,7 +159,7 @@ static void check_list(
     bool known = false;
     for (int i = 0; i < count; i++) known |= !strcmp(word, known_words[i]);
     if (!known) {
-      tsr_diag_error(diags, TSR_NOWHERE, "%s: there is nothing called '%s'", option, word);
+      tsr_diag_error(diags, TSR_NOWHERE, "%s: there is nothing called '%s'", option_word, word);
       tsr_diag_nearest(diags, word, known_words, count);
     }
     at += length + (at[length] == ',');
@@ -149,7 +168,8 @@ static void check_list(
 
 /* A whole number from `least` to what an int holds. */
 static void check_number(
-    const char *option, const char *text, int64_t least, int64_t *ret_value, tsr_diags *diags) {
+    const char *option_word, const char *text, int64_t least, int64_t *ret_value,
+    tsr_diags *diags) {
   char *end;
   if (!text || !*text) return;
   errno = 0;
@@ -158,57 +178,108 @@ static void check_number(
   if (whole && !errno && value >= least && value <= INT_MAX) *ret_value = value;
   else
     tsr_diag_error(
-        diags, TSR_NOWHERE, "%s: '%s' is no whole number from %lld to %d", option, text,
+        diags, TSR_NOWHERE, "%s: '%s' is no whole number from %lld to %d", option_word, text,
         (long long)least, INT_MAX);
 }
 
-/* Options that only one command has. */
-static void check_owned(const tsr_cli *c, tsr_diags *diags) {
-  const struct {
-    const char *option, *value, *owner;
-    tsr_command command;
-  } owned[] = {
-      {"--rank", c->rank_text, "trace", TSR_COMMAND_TRACE},
-      {"--emit", c->emit, "trace", TSR_COMMAND_TRACE},
-      {"--machine", c->machine, "plan", TSR_COMMAND_PLAN},
-      {"--gantt", c->gantt ? "" : NULL, "plan", TSR_COMMAND_PLAN},
-      {"--svg", c->svg, "plan", TSR_COMMAND_PLAN},
-      {"--calibrate", c->calibration, "plan", TSR_COMMAND_PLAN},
-      {"--steps", c->steps_text, "profile", TSR_COMMAND_PROFILE}};
-  for (size_t i = 0; i < sizeof owned / sizeof *owned; i++)
-    if (owned[i].value && c->command != owned[i].command)
-      tsr_diag_error(
-          diags, TSR_NOWHERE, "%s belongs to the command '%s'", owned[i].option, owned[i].owner);
+static void check_duration(tsr_cli *c, tsr_diags *diags) {
+  const char *text = c->time_limit_text;
+  if (text && *text && !tsr_config_duration(text, &c->time_limit_s))
+    tsr_diag_error(
+        diags, TSR_NOWHERE, "--time-limit: '%s' is no time such as 5400, 90m or 1h30m", text);
 }
 
-bool tsr_cli_parse(int argc, char **argv, tsr_cli *c, tsr_diags *diags) {
+/* Options that only some commands have. */
+static void check_owned(const parser *p) {
+  unsigned command = 1u << p->cli->command;
+  for (int i = 0; i < OPTIONS; i++) {
+    const option *o = &options[i];
+    if (!p->given[i] || !o->owners || o->owners & command) continue;
+    tsr_text owners = {0};
+    int count = 0;
+    for (int k = 0; k < TSR_COMMANDS; k++)
+      if (o->owners & 1u << k)
+        tsr_text_add(&owners, "%s'%s'", count++ ? " and " : "", commands[k]);
+    tsr_diag_error(
+        p->diags, TSR_NOWHERE, "%s belongs to the command%s %s", o->word, count > 1 ? "s" : "",
+        owners.data);
+    tsr_text_free(&owners);
+  }
+}
+
+/* What stands on the line beside options, of commands that want it. */
+static void check_arguments(const tsr_cli *c, tsr_diags *diags) {
+  static const struct {
+    tsr_command command;
+    int least, most;
+    const char *what;
+  } wants[] = {{TSR_COMMAND_CHECKPOINT, 2, 3, "what to do (ls, show, verify, diff, merge, reshard), and a folder"},
+               {TSR_COMMAND_IMPORT, 1, 1, "a folder of Hugging Face"},
+               {TSR_COMMAND_EXPORT, 1, 1, "a checkpoint"},
+               {TSR_COMMAND_TOKENIZE, 1, TSR_WORDS_MAX, "a file of text or JSONL"}};
+  int most = 0;
+  for (size_t i = 0; i < sizeof wants / sizeof *wants; i++) {
+    if (wants[i].command != c->command) continue;
+    most = wants[i].most;
+    if (c->arguments.count < wants[i].least)
+      tsr_diag_error(
+          diags, TSR_NOWHERE, "%s needs %s", commands[c->command], wants[i].what);
+  }
+  for (int i = most; i < c->arguments.count; i++)
+    tsr_diag_error(diags, TSR_NOWHERE, "unexpected argument '%s'", c->arguments.items[i]);
+}
+
+/* Whether the command reads a configuration and none was given. */
+static bool lacks_config(const tsr_cli *c) {
+  if (c->config || c->help || c->version || c->print_schema || c->print_manual) return false;
+  switch (c->command) {
+  case TSR_COMMAND_INSPECT:
+    return !c->mesh;
+  case TSR_COMMAND_PLAN:
+    return !c->calibration;
+  case TSR_COMMAND_EVALUATE:
+  case TSR_COMMAND_GENERATE:
+    return !c->checkpoint;
+  case TSR_COMMAND_CHECKPOINT:
+  case TSR_COMMAND_IMPORT:
+  case TSR_COMMAND_EXPORT:
+  case TSR_COMMAND_TOKENIZE:
+    return false;
+  default:
+    return true;
+  }
+}
+
+static void check_needs(const tsr_cli *c, tsr_diags *diags) {
+  bool text = c->command == TSR_COMMAND_EVALUATE || c->command == TSR_COMMAND_GENERATE;
+  if (!lacks_config(c)) return;
+  if (text) tsr_diag_error(diags, TSR_NOWHERE, "no weights: --checkpoint DIR is needed");
+  else tsr_diag_error(diags, TSR_NOWHERE, "no configuration: --config FILE is needed");
+  tsr_diag_hint(diags, "tessera-train --help lists all options");
+}
+
+bool tsr_cli_parse(tsr_arena *arena, int argc, char **argv, tsr_cli *c, tsr_diags *diags) {
+  parser p = {.arena = arena, .cli = c, .diags = diags};
   *c = (tsr_cli){.command = TSR_COMMAND_TRAIN};
   bool command = false;
   for (int i = 1; i < argc; i++) {
-    if (argv[i][0] == '-') {
-      parse_option(argc, argv, &i, c, diags);
-    } else if (!command) {
-      command = true;
-      parse_command(c, argv[i], diags);
-    } else {
-      tsr_diag_error(diags, TSR_NOWHERE, "unexpected argument '%s'", argv[i]);
-    }
+    if (argv[i][0] == '-' && argv[i][1]) parse_option(&p, argc, argv, &i);
+    else if (!command) command = true, parse_command(&p, argv[i]);
+    else add_word(&p, &c->arguments, "arguments", argv[i]);
   }
   check_list("--dump", c->dump, dumps, sizeof dumps / sizeof *dumps, diags);
   check_list("--emit", c->emit, emits, sizeof emits / sizeof *emits, diags);
   check_number("--rank", c->rank_text, 0, &c->rank, diags);
   check_number("--steps", c->steps_text, 1, &c->steps, diags);
-  check_owned(c, diags);
+  check_number("--shards", c->shards_text, 1, &c->shards, diags);
+  check_number("--threads", c->threads_text, 1, &c->threads, diags);
+  check_duration(c, diags);
+  check_owned(&p);
+  if (!c->help && !c->version) check_arguments(c, diags);
   if (c->machine && c->calibration)
     tsr_diag_error(
         diags, TSR_NOWHERE, "--machine and --calibrate both say which machine: one of the two");
-  bool alone = c->help || c->version || c->print_schema || c->print_manual;
-  bool mesh_only = c->command == TSR_COMMAND_INSPECT && c->mesh;
-  bool without_config = mesh_only || (c->command == TSR_COMMAND_PLAN && c->calibration);
-  if (!alone && !c->config && !without_config && !tsr_diags_errors(diags)) {
-    tsr_diag_error(diags, TSR_NOWHERE, "no configuration: --config FILE is needed");
-    tsr_diag_hint(diags, "tessera-train --help lists all options");
-  }
+  if (!tsr_diags_errors(diags)) check_needs(c, diags);
   return !tsr_diags_errors(diags);
 }
 

@@ -10,26 +10,56 @@ typedef enum {
   TSR_COMMAND_INSPECT,
   TSR_COMMAND_TRACE,
   TSR_COMMAND_PROFILE,
-  TSR_COMMAND_PLAN
+  TSR_COMMAND_PLAN,
+  TSR_COMMAND_EVALUATE,
+  TSR_COMMAND_GENERATE,
+  TSR_COMMAND_CHECKPOINT,
+  TSR_COMMAND_IMPORT,
+  TSR_COMMAND_EXPORT,
+  TSR_COMMAND_TOKENIZE,
+  TSR_COMMANDS
 } tsr_command;
 
-enum { TSR_SETS_MAX = 64 };
+/* An option's words, in the order of the line. */
+enum { TSR_WORDS_MAX = 256 };
+typedef struct {
+  const char *items[TSR_WORDS_MAX];
+  int count;
+} tsr_words;
+
+/* NULL and 0: not given. */
 typedef struct {
   tsr_command command;
   const char *config, *mesh, *metrics, *out;
-  const char *sets[TSR_SETS_MAX];
-  int sets_count;
-  const char *dump; /* comma-separated: mesh,groups,graph,placement,program,memory; NULL: nothing */
-  const char *rank_text, *emit, *steps_text; /* of trace and profile; NULL: not given */
-  int64_t rank, steps;                       /* steps 0: not given */
-  const char *machine, *svg;                 /* of plan; NULL: not given */
-  const char *calibration;                   /* the file for --calibrate; NULL: not given */
-  bool gantt;
+  tsr_words sets;
+  tsr_words arguments; /* of checkpoint (its own command first), import, export, tokenize */
+  const char *dump; /* comma-separated: mesh,groups,graph,placement,program,memory */
   bool quiet, print_config, print_schema, print_manual, version, help;
+  /* train */
+  const char *resume; /* "": the newest */
+  const char *time_limit_text;
+  double time_limit_s;
+  /* trace, profile */
+  const char *rank_text, *emit, *steps_text;
+  int64_t rank, steps;
+  /* plan */
+  const char *machine, *svg, *calibration; /* calibration: the file for --calibrate */
+  bool gantt;
+  /* evaluate, generate */
+  const char *checkpoint, *data;
+  tsr_words prompts;
+  const char *prompt_file, *chat;
+  /* checkpoint reshard, export */
+  const char *shards_text, *dtype;
+  int64_t shards;
+  /* tokenize */
+  const char *tokenizer, *format, *jsonl_key, *threads_text;
+  int64_t threads;
 } tsr_cli;
 
-/* All mistakes of the line in one run; --help and --version ask for nothing else. */
-bool tsr_cli_parse(int argc, char **argv, tsr_cli *ret_cli, tsr_diags *diags);
+/* All mistakes of the line in one run; --help and --version ask for nothing else. Options that stand
+ * for a key of the configuration (--temperature) become a --set of it. */
+bool tsr_cli_parse(tsr_arena *arena, int argc, char **argv, tsr_cli *ret_cli, tsr_diags *diags);
 /* Whether `what` is in the --dump list. */
 bool tsr_cli_dumps(const tsr_cli *cli, const char *what);
 /* Whether `what` is in the --emit list; everything is without one. */

@@ -20,6 +20,8 @@ struct tsr_diags {
   source *sources;
   diag items[TSR_DIAGS_MAX];
   int count, dropped, errors, failures;
+  int errors_dropped; /* of `dropped` */
+  bool quiet;
 };
 
 tsr_diags *tsr_diags_new(tsr_arena *arena) {
@@ -41,6 +43,7 @@ bool tsr_diag(tsr_diags *diags, tsr_severity severity, tsr_place place, const ch
   diags->failures += severity == TSR_FAILURE;
   if (diags->count == TSR_DIAGS_MAX) {
     diags->dropped++;
+    diags->errors_dropped += severity >= TSR_ERROR;
     return false;
   }
   va_list args;
@@ -77,6 +80,7 @@ void tsr_diag_nearest(
 }
 
 int tsr_diags_errors(const tsr_diags *diags) { return diags->errors; }
+int tsr_diags_waiting(const tsr_diags *diags) { return diags->count + diags->dropped; }
 
 int tsr_diags_exit_code(const tsr_diags *diags) {
   return diags->failures ? 1 : diags->errors ? 2 : 0;
@@ -173,8 +177,13 @@ static void print_diag(const tsr_diags *diags, const diag *d, FILE *stream) {
   for (int i = 0; i < d->hints_count; i++) fprintf(stream, "      = %s\n", d->hints[i]);
 }
 
+void tsr_diags_quiet(tsr_diags *diags) { diags->quiet = true; }
+
 void tsr_diags_print(tsr_diags *diags, FILE *stream) {
-  for (int i = 0; i < diags->count; i++) print_diag(diags, &diags->items[i], stream);
-  if (diags->dropped) fprintf(stream, "… and %d more\n", diags->dropped);
-  diags->count = diags->dropped = 0;
+  int more = diags->quiet ? diags->errors_dropped : diags->dropped;
+  for (int i = 0; i < diags->count; i++)
+    if (!diags->quiet || diags->items[i].severity >= TSR_ERROR)
+      print_diag(diags, &diags->items[i], stream);
+  if (more) fprintf(stream, "… and %d more\n", more);
+  diags->count = diags->dropped = diags->errors_dropped = 0;
 }

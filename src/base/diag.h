@@ -59,9 +59,13 @@ void tsr_diag_nearest(tsr_diags *diags, const char *word, const char *const *can
 int tsr_diags_errors(const tsr_diags *diags); /* of TSR_ERROR and TSR_FAILURE */
 /* 0 without errors, 1 if any is the world's failure, else 2. */
 int tsr_diags_exit_code(const tsr_diags *diags);
+/* Diagnostics that are not printed yet. */
+int tsr_diags_waiting(const tsr_diags *diags);
 /* Prints all in the order they were added, then forgets the diagnostics (not the sources) so that
  * main may print in stages; the error counts stay. */
 void tsr_diags_print(tsr_diags *diags, FILE *stream);
+/* From now on errors only are printed, notes and warnings forgotten unprinted. */
+void tsr_diags_quiet(tsr_diags *diags);
 
 #define TSR_NOWHERE ((tsr_place){0})
 

@@ -13,7 +13,7 @@
 #include "base/axis.h"
 #include "config/yaml.h"
 
-enum { TSR_MESH_NDIM_MAX = 4, TSR_STAGES_MAX = 4096 };
+enum { TSR_MESH_NDIM_MAX = 4, TSR_STAGES_MAX = 4096, TSR_DATA_SOURCES_MAX = 256 };
 
 typedef enum { TSR_TOKENS_CHAR, TSR_TOKENS_BYTE, TSR_TOKENS_BPE } tsr_tokenizer_type;
 typedef enum { TSR_OPTIMIZER_ADAMW, TSR_OPTIMIZER_SGD, TSR_OPTIMIZER_NOOP } tsr_optimizer_type;
@@ -37,6 +37,24 @@ typedef enum {
 /* The first two in the order of tsr_loss_scale_mode (train/loss_scale.h); static: it stays. */
 typedef enum { TSR_SCALE_TESSERA, TSR_SCALE_INTERVAL, TSR_SCALE_STATIC } tsr_scale_mode;
 
+/* In the order of tsr_token_format (data/token_files.h). */
+typedef enum {
+  TSR_DATA_AUTO,
+  TSR_DATA_TEXT,
+  TSR_DATA_LLMC,
+  TSR_DATA_NANOGPT_U16,
+  TSR_DATA_NANOGPT_U32,
+  TSR_DATA_MEGATRON,
+} tsr_data_format;
+typedef enum { TSR_DOCUMENTS_PACKED, TSR_DOCUMENTS_SEPARATE } tsr_documents;
+
+typedef struct {
+  const char *path;       /* a file or a pattern, with ${NAME} expanded */
+  tsr_data_format format; /* TSR_DATA_AUTO: as training.data_format says */
+  double weight;          /* above 0; of all sources or of none: 0 */
+  tsr_place place;
+} tsr_config_data_source;
+
 typedef struct {
   const char *project_name;
   uint64_t seed;
@@ -48,6 +66,13 @@ typedef struct {
   int64_t num_epochs;      /* training ends after so many, if max_steps is not reached before */
   int64_t sequence_length; /* 0: the model's max_sequence_length */
   const char *data_path;   /* "": not given; as written, with ${NAME} expanded */
+  const tsr_config_data_source *data_sources; /* instead of data_path */
+  int data_sources_count;                     /* 0: not given */
+  tsr_data_format data_format;
+  const char *validation_path; /* "": not given; it is above validation_fraction */
+  int64_t sample_stride;       /* tokens; 0: 1 for text, sequence_length for token files */
+  tsr_documents documents;
+  int64_t end_of_text; /* the token behind a document; -1: the tokenizer's */
   tsr_tokenizer_type tokenizer_type;
   const char *tokenizer_path; /* "": not given */
   bool use_clip_grad_norm;
@@ -56,7 +81,8 @@ typedef struct {
   int64_t eval_every;             /* steps; 0: never */
   double validation_fraction;     /* of the data, [0, 1) */
   int64_t log_every;              /* steps, >= 1 */
-  const char *checkpoint_dir;
+  const char *checkpoint_dir; /* with ${NAME} expanded */
+  const char *model_path;     /* weights to start from; "": none */
   int64_t model_save_interval; /* steps; 0: never */
   int64_t ignore_index;        /* targets of this value have no loss */
   int64_t sample_every;        /* steps between generated samples; 0: only at the end */
@@ -164,6 +190,17 @@ typedef struct {
   const char *offload_path; /* "": not given; with ${NAME} expanded */
 } tsr_config_zero;
 
+typedef enum { TSR_RESUME_NEVER, TSR_RESUME_AUTO } tsr_resume;
+
+/* Where and how often: training.checkpoint_dir and training.model_save_interval. */
+typedef struct {
+  int64_t keep_last, keep_every; /* 0: all; none */
+  tsr_resume resume;
+  bool background, verify;
+  const char *time_limit; /* as written; "": none */
+  double time_limit_s;    /* 0: none */
+} tsr_config_checkpoint;
+
 typedef struct tsr_config {
   const char *file;
   tsr_yaml *root; /* with the --set values in it */
@@ -177,6 +214,7 @@ typedef struct tsr_config {
   tsr_config_schedule schedule;
   tsr_config_pipeline pipeline;
   tsr_config_zero zero;
+  tsr_config_checkpoint checkpoint;
   /* A hand-written graph's sections, as they stand in the file; NULL where there is none. */
   const tsr_yaml *graph, *tensors, *inputs, *parameters, *outputs;
   const struct tsr_config_origins *origins; /* of every value: private to src/config */
@@ -192,6 +230,9 @@ bool tsr_config_load(
 bool tsr_config_parse(
     tsr_arena *arena, const char *file, const char *text, size_t length, const char *const *sets,
     int sets_count, bool read_files, tsr_config **ret_config, tsr_diags *diags);
+
+/* Seconds of "5400", "90m" or "1h30m"; false for anything else, and for no time at all. */
+bool tsr_config_duration(const char *text, double *ret_seconds);
 
 /* Where a value came from: "training_config.batch_size", "training_config.optimizer.lr" (also
  * "optimizer.lr"), "transformer_config.num_heads". TSR_NOWHERE for a default. */

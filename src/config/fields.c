@@ -5,6 +5,16 @@
 
 static const tsr_field_choice tokenizers[] = {
     {"char", TSR_TOKENS_CHAR}, {"byte", TSR_TOKENS_BYTE}, {"bpe", TSR_TOKENS_BPE}, {0}};
+static const tsr_field_choice data_formats[] = {
+    {"auto", TSR_DATA_AUTO},
+    {"text", TSR_DATA_TEXT},
+    {"llmc", TSR_DATA_LLMC},
+    {"nanogpt_u16", TSR_DATA_NANOGPT_U16},
+    {"nanogpt_u32", TSR_DATA_NANOGPT_U32},
+    {"megatron", TSR_DATA_MEGATRON},
+    {0}};
+static const tsr_field_choice documents[] = {
+    {"packed", TSR_DOCUMENTS_PACKED}, {"separate", TSR_DOCUMENTS_SEPARATE}, {0}};
 static const tsr_field_choice runners[] = {
     {"default", TSR_RUNNER_DEFAULT}, {"memory_efficient", TSR_RUNNER_MEMORY_EFFICIENT}, {0}};
 static const tsr_field_choice schedulers[] = {
@@ -42,6 +52,7 @@ static const tsr_field_choice positions[] = {
 static const tsr_field_choice cp_backwards[] = {
     {"two_pass", 0}, {"cyclic", 1}, {"cyclic_in_place", 2}, {0}};
 static const tsr_field_choice cp_transports[] = {{"direct", 0}, {0}};
+static const tsr_field_choice resumes[] = {{"never", TSR_RESUME_NEVER}, {"auto", TSR_RESUME_AUTO}, {0}};
 static const tsr_field_choice cp_layouts[] = {
     {"contiguous", TSR_CP_CONTIGUOUS}, {"zigzag", TSR_CP_ZIGZAG}, {0}};
 static const tsr_field_choice precisions[] = {
@@ -90,6 +101,7 @@ static const tsr_field_choice sockets[] = {{"mpi", 0}, {"fabric", 1}, {0}};
 #define P "mlp_config"
 #define PIPE "pipeline"
 #define Z "zero"
+#define K "checkpoint"
 #define SCALE "training_config.loss_scale"
 #define HOSTS "multihost_config"
 #define HOSTS_PIPE "multihost_config.pipeline_parallel_config"
@@ -106,6 +118,7 @@ static const tsr_field_choice sockets[] = {{"mpi", 0}, {"fabric", 1}, {0}};
 #define AXES TSR_FIELD_AXES
 #define STAGES TSR_FIELD_STAGES
 #define BLOCKS TSR_FIELD_BLOCKS
+#define SOURCES TSR_FIELD_SOURCES
 #define SECTION TSR_FIELD_SECTION
 #define FREE TSR_FIELD_FREE
 
@@ -191,6 +204,7 @@ void tsr_field_describe(const tsr_field *field, tsr_text *text) {
       [AXES] = "a list of axis names",
       [STAGES] = "a list of nodes or of maps {name, begin}",
       [BLOCKS] = "a list of integers or a map {rank: integer}",
+      [SOURCES] = "a list of paths or of maps {path, weight, format}",
       [SECTION] = "a map",
       [FREE] = "a value",
   };

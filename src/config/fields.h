@@ -18,6 +18,7 @@ typedef enum {
   TSR_FIELD_AXES,    /* a list of axis names: device.axes */
   TSR_FIELD_STAGES,  /* a list of nodes, or of maps {name, begin}: pipeline.stages */
   TSR_FIELD_BLOCKS,  /* a list of counts, or a map {rank: count}: pipeline.blocks_per_rank */
+  TSR_FIELD_SOURCES, /* a list of paths, or of maps {path, weight, format}: data_sources */
   TSR_FIELD_SECTION, /* a map whose keys are rows of this table */
   TSR_FIELD_FREE,    /* a map that other parts read, or a value that is read by hand */
 } tsr_field_type;
@@ -65,6 +66,10 @@ enum { TSR_FIELDS_MAX = 256 };
 int tsr_field_find(const char *section, size_t section_length, const char *key);
 /* The row of "section.key" ("key" alone: of the top level), or -1. */
 int tsr_field_find_dotted(const char *dotted_key);
+
+/* Whether --print-config shows the key of this configuration, and its value as it is shown there. */
+bool tsr_field_is_printed(const tsr_config *config, const tsr_field *field);
+void tsr_field_print(const tsr_config *config, const tsr_field *field, tsr_text *text);
 
 /* The canonical name of a choice's value. */
 const char *tsr_field_choice_name(const tsr_field *field, int value);

@@ -56,6 +56,13 @@ bool tsr_blocks_read(
 void tsr_multihost_read(tsr_loader *loader, const tsr_yaml *key, const tsr_yaml *node);
 void tsr_pipeline_resolve(tsr_loader *loader);
 
+/* --- data_section.c --- */
+/* As tsr_value_read, of the type SOURCES. */
+bool tsr_sources_read(
+    tsr_loader *loader, const tsr_field *field, const char *key, const tsr_yaml *node);
+/* The rules over the keys of data. */
+void tsr_data_resolve(tsr_loader *loader);
+
 /* --- include.c --- */
 /* Whether the row's section may stand in a file of its own, named by a path. */
 bool tsr_section_has_file(const tsr_field *field);
@@ -72,6 +79,9 @@ void tsr_model_section_read(tsr_loader *loader);
 /* --- resolve_step.c --- */
 /* How a step is computed: precision, loss scale, recompute, ZeRO. */
 void tsr_step_resolve(tsr_loader *loader);
+
+/* --- checkpoint_section.c --- */
+void tsr_checkpoint_resolve(tsr_loader *loader);
 
 /* --- resolve.c --- */
 /* The rules over several keys: optimizer, schedule, mesh, clipping. */

@@ -144,11 +144,20 @@ static void check_experimental(tsr_loader *l, const tsr_yaml *map) {
   }
 }
 
-static void check_model_path(tsr_loader *l, const tsr_yaml *map) {
-  const tsr_yaml *path = tsr_yaml_get(map, "model_path");
-  if (path && path->text_length)
-    tsr_value_unsupported(
-        l, tsr_yaml_key(map, "model_path")->place, "start from saved weights (model_path)");
+/* The same as training_config.model_path. */
+static void take_model_path(tsr_loader *l, const tsr_yaml *map) {
+  static const char dotted[] = "training_config.model_path";
+  const tsr_yaml *path = tsr_yaml_get(map, "model_path"), *given = tsr_loader_value(l, dotted);
+  int row = tsr_field_find_dotted(dotted);
+  if (!path || !path->text_length) return;
+  if (given && strcmp(given->text, path->text)) {
+    tsr_diag_error(
+        l->diags, path->place, "'model_path' is '%s' here and '%s' in training_config", path->text,
+        given->text);
+  } else if (tsr_value_read(l, &tsr_fields[row], "model_path", path)) {
+    l->origins->values[row] = path;
+    l->origins->keys[row] = tsr_yaml_key(map, "model_path");
+  }
 }
 
 static bool check_type(tsr_loader *l, const tsr_yaml *node, bool own_graph) {
@@ -215,7 +224,7 @@ void tsr_model_section_read(tsr_loader *l) {
     read_runner(l, m->map);
     check_choice(l, m->map, "positional_embedding_type", &position);
     check_experimental(l, m->map);
-    check_model_path(l, m->map);
+    take_model_path(l, m->map);
   }
   if (m->map || tsr_loader_value(l, "training_config.model_type")) read_type(l);
 }

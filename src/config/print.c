@@ -161,7 +161,23 @@ static void print_stages(const tsr_config_pipeline *p, tsr_text *text) {
   tsr_text_add(text, "]");
 }
 
-static void print_value(const tsr_config *config, const tsr_field *f, tsr_text *text) {
+static void print_sources(const tsr_config_training *t, tsr_text *text) {
+  const tsr_field *formats = &tsr_fields[tsr_field_find_dotted("training_config.data_format")];
+  tsr_text_add(text, "[");
+  for (int i = 0; i < t->data_sources_count; i++) {
+    const tsr_config_data_source *s = &t->data_sources[i];
+    tsr_text_add(text, "%s{path: ", i ? ", " : "");
+    print_string(s->path, true, text);
+    if (s->weight > 0) tsr_text_add(text, ", weight: ");
+    if (s->weight > 0) tsr_config_print_float(s->weight, text);
+    if (s->format != TSR_DATA_AUTO)
+      tsr_text_add(text, ", format: %s", tsr_field_choice_name(formats, s->format));
+    tsr_text_add(text, "}");
+  }
+  tsr_text_add(text, "]");
+}
+
+void tsr_field_print(const tsr_config *config, const tsr_field *f, tsr_text *text) {
   const void *at = (const char *)config + f->at;
   const tsr_config_device *d = &config->device;
   switch (f->type) {
@@ -202,13 +218,16 @@ static void print_value(const tsr_config *config, const tsr_field *f, tsr_text *
   case TSR_FIELD_BLOCKS:
     print_ints(config->pipeline.blocks_per_rank, config->pipeline.blocks_count, text);
     break;
+  case TSR_FIELD_SOURCES:
+    print_sources(&config->training, text);
+    break;
   case TSR_FIELD_SECTION:
   case TSR_FIELD_FREE:
     break;
   }
 }
 
-static bool is_printed(const tsr_config *config, const tsr_field *f) {
+bool tsr_field_is_printed(const tsr_config *config, const tsr_field *f) {
   if (!f->at || f->unprinted || f->same_as) return false;
   if (!strcmp(f->section, "training_config.optimizer"))
     return tsr_optimizer_uses(config->optimizer.type, f->key);
@@ -238,7 +257,7 @@ static void print_mesh(const tsr_config *config, tsr_text *text) {
 
 static bool has_rows(const tsr_config *config, const char *section) {
   for (int i = 0; i < tsr_fields_count; i++)
-    if (!strcmp(tsr_fields[i].section, section) && is_printed(config, &tsr_fields[i])) return true;
+    if (!strcmp(tsr_fields[i].section, section) && tsr_field_is_printed(config, &tsr_fields[i])) return true;
   return false;
 }
 
@@ -247,9 +266,9 @@ print_section(const tsr_config *config, const char *section, int indent, tsr_tex
   for (int i = 0; i < tsr_fields_count; i++) {
     const tsr_field *f = &tsr_fields[i];
     if (strcmp(f->section, section)) continue;
-    if (is_printed(config, f)) {
+    if (tsr_field_is_printed(config, f)) {
       tsr_text_add(text, "%*s%s: ", indent, "", f->key);
-      print_value(config, f, text);
+      tsr_field_print(config, f, text);
       print_origin(config->origins->values[i], text);
     }
     if (f->type != TSR_FIELD_SECTION || f->verdict != TSR_FIELD_USED) continue;

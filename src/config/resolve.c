@@ -251,7 +251,7 @@ static void resolve_runner(tsr_loader *l) {
 static void resolve_training(tsr_loader *l) {
   tsr_config_training *t = &l->config->training;
   const char *unset;
-  t->data_path = tsr_include_expand(l->arena, t->data_path, &unset);
+  tsr_data_resolve(l);
   t->tokenizer_path = tsr_include_expand(l->arena, t->tokenizer_path, &unset);
   t->batch_size_given = given(l, "training_config.batch_size");
   if (t->validation_batch_size == 0) t->validation_batch_size = t->batch_size / 2;
@@ -391,6 +391,7 @@ static void resolve_mesh(tsr_loader *l) {
 void tsr_config_resolve(tsr_loader *l) {
   resolve_training(l);
   tsr_step_resolve(l);
+  tsr_checkpoint_resolve(l);
   resolve_optimizer(l);
   resolve_scheduler(l);
   resolve_mesh(l);

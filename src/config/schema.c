@@ -35,6 +35,18 @@ static void add_choices(const tsr_field *f, tsr_text *text) {
   tsr_text_add(text, "]");
 }
 
+static void add_sources(const tsr_field *f, tsr_text *text) {
+  tsr_text_add(
+      text, "\"type\": [\"array\", \"null\"], \"items\": {\"type\": [\"string\", \"object\"], "
+            "\"properties\": {\"path\": {\"type\": \"string\"}, \"weight\": {\"type\": \"number\"");
+  add_range(f, text);
+  tsr_text_add(text, "}, \"format\": {");
+  add_choices(&tsr_fields[tsr_field_find_dotted("training_config.data_format")], text);
+  tsr_text_add(
+      text, "}}, \"required\": [\"path\"], \"additionalProperties\": false}, \"maxItems\": %d",
+      TSR_DATA_SOURCES_MAX);
+}
+
 static void add_type(const tsr_field *f, tsr_text *text) {
   switch (f->type) {
   case TSR_FIELD_INT:
@@ -85,6 +97,9 @@ static void add_type(const tsr_field *f, tsr_text *text) {
       add_range(f, text);
       tsr_text_add(text, "}");
     }
+    break;
+  case TSR_FIELD_SOURCES:
+    add_sources(f, text);
     break;
   case TSR_FIELD_SECTION:
     tsr_text_add(text, "\"type\": \"object\"");

@@ -1,51 +1,8 @@
-#include "data/dataset.h"
+#include "data/sources.h"
 #include "data/images.h"
+#include "data/order.h"
 #include <assert.h>
 #include <string.h>
-
-static bool encode_files(
-    tsr_arena *arena, const tsr_text_file *files, int count, tsr_dataset *dataset,
-    tsr_diags *diags) {
-  size_t bytes = 0;
-  for (int i = 0; i < count; i++) bytes += files[i].length;
-  /* A token comes of at least one byte. */
-  int32_t *tokens = tsr_arena_array(arena, int32_t, bytes ? bytes : 1);
-  dataset->tokens = tokens;
-  for (int i = 0; i < count; i++) {
-    int64_t added;
-    if (!tsr_tokenizer_encode(
-            &dataset->tokenizer, &files[i], tokens + dataset->tokens_count, &added, diags))
-      return false;
-    dataset->tokens_count += added;
-  }
-  dataset->validation_at = dataset->tokens_count;
-  return true;
-}
-
-bool tsr_dataset_text(
-    tsr_arena *arena, const char *const *patterns, int count, const tsr_tokenizer *tokenizer,
-    tsr_place place, tsr_dataset *ret_dataset, tsr_diags *diags) {
-  assert(count > 0);
-  *ret_dataset = (tsr_dataset){
-      .kind = TSR_DATASET_TEXT,
-      .name = count == 1 ? tsr_arena_strdup(arena, patterns[0])
-                         : tsr_arena_printf(arena, "%s (and %d more)", patterns[0], count - 1),
-      .tokenizer = *tokenizer,
-  };
-  /* Encoded, the text itself is not needed any more, and it may be large. */
-  tsr_arena *scratch = tsr_arena_new();
-  tsr_text_file *files;
-  int files_count;
-  bool ok = tsr_text_files_read(scratch, patterns, count, place, &files, &files_count, diags);
-  /* Diagnostics keep the paths. */
-  for (int i = 0; ok && i < files_count; i++)
-    files[i].path = tsr_arena_strdup(arena, files[i].path);
-  if (ok && tokenizer->kind == TSR_TOKENIZER_CHAR && !tokenizer->chars)
-    ok = tsr_tokenizer_char(arena, files, files_count, &ret_dataset->tokenizer, diags);
-  ok = ok && encode_files(arena, files, files_count, ret_dataset, diags);
-  tsr_arena_free(scratch);
-  return ok;
-}
 
 static void take_rows(
     tsr_arena *arena, tsr_dataset_kind kind, const char *path, const tsr_table *table,
@@ -76,59 +33,179 @@ bool tsr_dataset_images(
   return true;
 }
 
-/* Tokens or rows. */
-static int64_t items_count(const tsr_dataset *dataset) {
-  return dataset->kind == TSR_DATASET_TEXT ? dataset->tokens_count : dataset->table.rows;
+/* ---- parts ---- */
+
+static int64_t tokens_part(double fraction, int64_t count) {
+  return count - (int64_t)((double)count * fraction);
 }
 
 void tsr_dataset_split(tsr_dataset *dataset, double fraction) {
   assert(fraction >= 0 && fraction < 1);
-  int64_t items = items_count(dataset);
-  dataset->validation_at = items - (int64_t)((double)items * fraction);
+  dataset->validation_at = tokens_part(fraction, dataset->table.rows);
+  for (int i = 0; i < dataset->sources_count; i++)
+    dataset->sources[i].validation_at = tokens_part(fraction, dataset->sources[i].tokens);
 }
 
-static int64_t part_begin(const tsr_dataset *dataset, tsr_split split) {
-  return split == TSR_SPLIT_TRAIN ? 0 : dataset->validation_at;
+/* A part's tokens of a source, its files one after the other: [begin, end). */
+typedef struct {
+  const tsr_data_source *source;
+  int64_t begin, end;
+} token_range;
+
+static int ranges_of(const tsr_dataset *dataset, tsr_split split) {
+  return split == TSR_SPLIT_VALIDATION && dataset->validation ? 1 : dataset->sources_count;
 }
 
-static int64_t part_items(const tsr_dataset *dataset, tsr_split split) {
+static token_range range_of(const tsr_dataset *dataset, tsr_split split, int i) {
+  const tsr_data_source *s = &dataset->sources[i];
+  if (split == TSR_SPLIT_TRAIN) return (token_range){s, 0, s->validation_at};
+  if (dataset->validation)
+    return (token_range){dataset->validation, 0, dataset->validation->tokens};
+  return (token_range){s, s->validation_at, s->tokens};
+}
+
+static int64_t stride_of(const tsr_dataset *dataset, const tsr_data_source *source, int64_t T) {
+  if (dataset->stride) return dataset->stride;
+  return source->is_text ? 1 : T;
+}
+
+/* The windows in the part of one file, and where the first one begins. */
+static int64_t windows_in(
+    token_range range, int64_t file_begin, int64_t file_tokens, int64_t T, int64_t stride,
+    int64_t *ret_begin) {
+  int64_t begin = range.begin > file_begin ? range.begin - file_begin : 0;
+  int64_t end = range.end - file_begin < file_tokens ? range.end - file_begin : file_tokens;
+  *ret_begin = begin;
+  return end - begin > T ? (end - begin - T - 1) / stride + 1 : 0;
+}
+
+static int64_t samples_in(const tsr_dataset *dataset, token_range range, int64_t T) {
+  int64_t samples = 0, at = 0, begin, stride = stride_of(dataset, range.source, T);
+  for (int i = 0; i < range.source->files_count; at += range.source->files[i++].count)
+    samples += windows_in(range, at, range.source->files[i].count, T, stride, &begin);
+  return samples;
+}
+
+static int64_t rows_of(const tsr_dataset *dataset, tsr_split split) {
   return split == TSR_SPLIT_TRAIN ? dataset->validation_at
-                                  : items_count(dataset) - dataset->validation_at;
+                                  : dataset->table.rows - dataset->validation_at;
 }
 
 int64_t tsr_dataset_samples(const tsr_dataset *dataset, tsr_split split, int64_t T) {
-  int64_t items = part_items(dataset, split);
-  if (dataset->kind != TSR_DATASET_TEXT) return items;
-  return items > T ? items - T : 0;
+  if (dataset->kind != TSR_DATASET_TEXT) return rows_of(dataset, split);
+  int64_t samples = 0;
+  for (int i = 0; i < ranges_of(dataset, split); i++)
+    samples += samples_in(dataset, range_of(dataset, split, i), T);
+  return samples;
 }
 
 bool tsr_dataset_check(
     const tsr_dataset *dataset, tsr_split split, int64_t T, tsr_place place, tsr_diags *diags) {
-  if (tsr_dataset_samples(dataset, split, T) > 0) return true;
   const char *part = split == TSR_SPLIT_TRAIN ? "training" : "validation";
   if (dataset->kind != TSR_DATASET_TEXT)
-    return tsr_diag_error(diags, place, "the %s part of '%s' has no rows", part, dataset->name);
-  return tsr_diag_error(
-      diags, place,
-      "the %s part of '%s' has %lld tokens, too few for a sequence length of %lld: one sample "
-      "takes "
-      "%lld",
-      part, dataset->name, (long long)part_items(dataset, split), (long long)T, (long long)T + 1);
+    return rows_of(dataset, split) > 0 ||
+           tsr_diag_error(diags, place, "the %s part of '%s' has no rows", part, dataset->name);
+  bool ok = true;
+  for (int i = 0; i < ranges_of(dataset, split); i++) {
+    token_range range = range_of(dataset, split, i);
+    if (samples_in(dataset, range, T) > 0) continue;
+    ok = tsr_diag_error(
+        diags, place,
+        "the %s part of '%s' has %lld tokens, too few for a sequence length of %lld: one sample "
+        "takes %lld",
+        part, range.source->name, (long long)(range.end - range.begin), (long long)T,
+        (long long)T + 1);
+    if (range.source->files_count > 1)
+      tsr_diag_hint(
+          diags, "in %d files, of which each must be long enough by itself",
+          range.source->files_count);
+  }
+  return ok;
+}
+
+/* ---- samples ---- */
+
+int64_t tsr_dataset_sample_at(
+    const tsr_dataset *dataset, tsr_split split, int64_t T, uint64_t seed, int64_t position) {
+  if (dataset->kind != TSR_DATASET_TEXT || ranges_of(dataset, split) == 1)
+    return tsr_order_sample(seed, tsr_dataset_samples(dataset, split, T), position);
+  int64_t before, first = 0;
+  int source = tsr_mix_at(&dataset->mix, position, &before);
+  for (int i = 0; i < source; i++) first += samples_in(dataset, range_of(dataset, split, i), T);
+  /* An order of its own for each source: the golden ratio's bits keep the seeds apart. */
+  uint64_t own = seed ^ (uint64_t)source * UINT64_C(0x9e3779b97f4a7c15);
+  int64_t samples = samples_in(dataset, range_of(dataset, split, source), T);
+  return first + tsr_order_sample(own, samples, before);
+}
+
+const tsr_token_file *tsr_dataset_find_window(
+    const tsr_dataset *dataset, tsr_split split, int64_t index, int64_t T, int64_t *ret_begin) {
+  assert(dataset->kind == TSR_DATASET_TEXT && index >= 0);
+  for (int i = 0; i < ranges_of(dataset, split); i++) {
+    token_range range = range_of(dataset, split, i);
+    int64_t at = 0, stride = stride_of(dataset, range.source, T);
+    for (int k = 0; k < range.source->files_count; k++) {
+      const tsr_token_file *file = &range.source->files[k];
+      int64_t windows = windows_in(range, at, file->count, T, stride, ret_begin);
+      *ret_begin += index * stride;
+      if (index < windows) return file;
+      index -= windows;
+      at += file->count;
+    }
+  }
+  assert(!"a sample that the part does not have");
+  return NULL;
+}
+
+/* The targets of a window: the tokens behind its own. Of separate documents the last token has
+ * none, be it the end of text or the one before a document's begin. Returns how many count. */
+static int64_t take_targets(
+    const tsr_dataset *dataset, const tsr_token_file *file, int64_t begin, int64_t T,
+    int64_t ignored, int32_t *ret_targets) {
+  bool separate = dataset->separate;
+  int64_t count = 0, end_of_text = separate ? dataset->end_of_text : -1;
+  int64_t document = separate ? tsr_token_file_next_document(file, begin) : file->count;
+  for (int64_t at = begin + 1; at <= begin + T; at++) {
+    bool ends = end_of_text >= 0 && tsr_token_at(file, at - 1) == end_of_text;
+    if (at == document) {
+      ends = true;
+      document = tsr_token_file_next_document(file, at);
+    }
+    int32_t target = ends ? TSR_TARGET_IGNORED : (int32_t)tsr_token_at(file, at);
+    if (ret_targets) ret_targets[at - begin - 1] = target;
+    count += target != TSR_TARGET_IGNORED && target != ignored;
+  }
+  return count;
 }
 
 void tsr_dataset_fill_tokens(
     const tsr_dataset *dataset, tsr_split split, int64_t index, int64_t T, int32_t *ret_tokens,
     int32_t *ret_targets) {
-  assert(dataset->kind == TSR_DATASET_TEXT);
-  assert(index >= 0 && index < tsr_dataset_samples(dataset, split, T));
-  const int32_t *window = dataset->tokens + part_begin(dataset, split) + index;
-  if (ret_tokens) memcpy(ret_tokens, window, sizeof *window * (size_t)T);
-  if (ret_targets) memcpy(ret_targets, window + 1, sizeof *window * (size_t)T);
+  int64_t begin;
+  const tsr_token_file *file = tsr_dataset_find_window(dataset, split, index, T, &begin);
+  if (ret_targets) take_targets(dataset, file, begin, T, TSR_TARGET_IGNORED, ret_targets);
+  for (int64_t t = 0; ret_tokens && t < T; t++)
+    ret_tokens[t] = (int32_t)tsr_token_at(file, begin + t);
+}
+
+int64_t tsr_dataset_count_targets(
+    const tsr_dataset *dataset, tsr_split split, int64_t index, int64_t T, int64_t ignored) {
+  int64_t begin;
+  const tsr_token_file *file = tsr_dataset_find_window(dataset, split, index, T, &begin);
+  return take_targets(dataset, file, begin, T, ignored, NULL);
+}
+
+int64_t tsr_dataset_find_outside(
+    const tsr_dataset *dataset, tsr_split split, int64_t index, int64_t T,
+    const tsr_token_file **ret_file) {
+  int64_t begin;
+  *ret_file = tsr_dataset_find_window(dataset, split, index, T, &begin);
+  return tsr_token_file_find_outside(*ret_file, begin, T + 1, dataset->vocab_size);
 }
 
 static int64_t find_row(const tsr_dataset *dataset, tsr_split split, int64_t index) {
-  assert(dataset->kind != TSR_DATASET_TEXT && index >= 0 && index < part_items(dataset, split));
-  return part_begin(dataset, split) + index;
+  assert(dataset->kind != TSR_DATASET_TEXT && index >= 0 && index < rows_of(dataset, split));
+  return index + (split == TSR_SPLIT_TRAIN ? 0 : dataset->validation_at);
 }
 
 void tsr_dataset_fill_features(

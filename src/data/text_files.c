@@ -20,9 +20,31 @@ bool tsr_text_file_check(const char *path, tsr_place place, tsr_diags *diags) {
       diags, place, "cannot read '%s': it is a character device, not a file", path);
 }
 
+static bool is_pattern(const char *path) {
+  /* A file whose name holds a bracket is a file all the same. */
+  return strpbrk(path, "*?[") && !tsr_file_exists(path);
+}
+
+bool tsr_text_files_find(
+    tsr_arena *arena, const char *pattern, tsr_place place, const char ***ret_paths, int *ret_count,
+    tsr_diags *diags) {
+  glob_t found = {0};
+  bool one = !is_pattern(pattern);
+  int status = one ? 0 : glob(pattern, 0, NULL, &found);
+  if (status == GLOB_NOMATCH) return tsr_diag_error(diags, place, "no file matches '%s'", pattern);
+  if (status)
+    return tsr_diag_failure(diags, place, "cannot list '%s': %s", pattern, strerror(errno));
+  *ret_count = one ? 1 : (int)found.gl_pathc;
+  *ret_paths = tsr_arena_array(arena, const char *, *ret_count);
+  for (int i = 0; i < *ret_count; i++)
+    (*ret_paths)[i] = tsr_arena_strdup(arena, one ? pattern : found.gl_pathv[i]);
+  if (!one) globfree(&found);
+  return true;
+}
+
 static bool
 add_file(tsr_arena *arena, file_list *list, const char *path, tsr_place place, tsr_diags *diags) {
-  tsr_text_file file = {.path = tsr_arena_strdup(arena, path)};
+  tsr_text_file file = {.path = path};
   char *text;
   if (!tsr_text_file_check(path, place, diags)) return false;
   if (!tsr_file_read(arena, path, FILE_BYTES_MAX, place, &text, &file.length, diags)) return false;
@@ -32,30 +54,16 @@ add_file(tsr_arena *arena, file_list *list, const char *path, tsr_place place, t
   return true;
 }
 
-static bool add_matches(
-    tsr_arena *arena, file_list *list, const char *pattern, tsr_place place, tsr_diags *diags) {
-  glob_t found;
-  int status = glob(pattern, 0, NULL, &found);
-  if (status == GLOB_NOMATCH) return tsr_diag_error(diags, place, "no file matches '%s'", pattern);
-  if (status)
-    return tsr_diag_failure(diags, place, "cannot list '%s': %s", pattern, strerror(errno));
-  bool ok = true;
-  for (size_t i = 0; i < found.gl_pathc && ok; i++)
-    ok = add_file(arena, list, found.gl_pathv[i], place, diags);
-  globfree(&found);
-  return ok;
-}
-
 bool tsr_text_files_read(
     tsr_arena *arena, const char *const *patterns, int count, tsr_place place,
     tsr_text_file **ret_files, int *ret_count, tsr_diags *diags) {
   file_list list = {0};
   for (int i = 0; i < count; i++) {
-    /* A file whose name holds a bracket is a file all the same. */
-    bool is_pattern = strpbrk(patterns[i], "*?[") && !tsr_file_exists(patterns[i]);
-    bool ok = is_pattern ? add_matches(arena, &list, patterns[i], place, diags)
-                         : add_file(arena, &list, patterns[i], place, diags);
-    if (!ok) return false;
+    const char **paths;
+    int found;
+    if (!tsr_text_files_find(arena, patterns[i], place, &paths, &found, diags)) return false;
+    for (int k = 0; k < found; k++)
+      if (!add_file(arena, &list, paths[k], place, diags)) return false;
   }
   *ret_files = list.items;
   *ret_count = list.count;

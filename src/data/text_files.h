@@ -13,6 +13,12 @@ typedef struct {
  * what does not exist is left to the reader. */
 bool tsr_text_file_check(const char *path, tsr_place place, tsr_diags *diags);
 
+/* The paths that a pattern means: the path of a file as it is, or the matches of a glob(3) pattern
+ * sorted by byte value. A pattern without a match is an error at `place`. */
+bool tsr_text_files_find(
+    tsr_arena *arena, const char *pattern, tsr_place place, const char ***ret_paths, int *ret_count,
+    tsr_diags *diags);
+
 /* Reads files in the order of `patterns`: each is the path of a file, or a glob(3) pattern whose
  * matches are taken sorted by byte value. Errors stand at `place` (where the user named them): a
  * file that cannot be read, a character device, a pattern without a match. The texts live in

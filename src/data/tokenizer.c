@@ -59,6 +59,16 @@ tsr_tokenizer tsr_tokenizer_ids(int32_t vocab_size) {
   return (tsr_tokenizer){.kind = TSR_TOKENIZER_IDS, .vocab_size = vocab_size};
 }
 
+tsr_tokenizer tsr_tokenizer_bpe(const tsr_bpe *bpe) {
+  return (tsr_tokenizer){
+      .kind = TSR_TOKENIZER_BPE, .vocab_size = tsr_bpe_vocab_size(bpe), .bpe = bpe};
+}
+
+int64_t tsr_tokenizer_room(const tsr_tokenizer *tokenizer, const char *text, size_t length) {
+  if (tokenizer->kind == TSR_TOKENIZER_BPE) return tsr_bpe_room(tokenizer->bpe, text, length);
+  return (int64_t)length;
+}
+
 /* The character's token, or -1. */
 static int32_t find_char(const tsr_tokenizer *tokenizer, uint32_t code) {
   if (code < 128) return tokenizer->ascii[code];
@@ -134,6 +144,13 @@ bool tsr_tokenizer_encode(
     return encode_chars(tokenizer, file, ret_tokens, ret_count, diags);
   if (tokenizer->kind == TSR_TOKENIZER_IDS)
     return encode_ids(tokenizer, file, ret_tokens, ret_count, diags);
+  if (tokenizer->kind == TSR_TOKENIZER_BPE) {
+    tsr_bpe_scratch *scratch = tsr_bpe_scratch_new();
+    bool ok = tsr_bpe_encode(
+        tokenizer->bpe, scratch, file->text, file->length, ret_tokens, ret_count, diags);
+    tsr_bpe_scratch_free(scratch);
+    return ok;
+  }
   for (size_t i = 0; i < file->length; i++) ret_tokens[i] = (unsigned char)file->text[i];
   *ret_count = (int64_t)file->length;
   return true;
@@ -143,6 +160,12 @@ void tsr_tokenizer_decode(
     const tsr_tokenizer *tokenizer, const int32_t *tokens, int64_t count, tsr_text *text) {
   for (int64_t i = 0; i < count; i++) {
     assert(tokens[i] >= 0 && tokens[i] < tokenizer->vocab_size);
+    if (tokenizer->kind == TSR_TOKENIZER_BPE) {
+      size_t bytes_count;
+      const char *bpe_bytes = tsr_bpe_token(tokenizer->bpe, tokens[i], &bytes_count);
+      tsr_text_add_bytes(text, bpe_bytes, bytes_count);
+      continue;
+    }
     char bytes[16] = {(char)tokens[i]};
     int length = 1;
     if (tokenizer->kind == TSR_TOKENIZER_CHAR)
@@ -151,4 +174,29 @@ void tsr_tokenizer_decode(
       length = snprintf(bytes, sizeof bytes, "%s%d", i ? " " : "", tokens[i]);
     tsr_text_add_bytes(text, bytes, (size_t)length);
   }
+}
+
+int32_t tsr_tokenizer_newline(const tsr_tokenizer *tokenizer) {
+  switch (tokenizer->kind) {
+  case TSR_TOKENIZER_CHAR:
+    return tokenizer->ascii['\n'];
+  case TSR_TOKENIZER_BYTE:
+    return '\n';
+  case TSR_TOKENIZER_IDS:
+    return -1;
+  case TSR_TOKENIZER_BPE:
+    return tsr_bpe_find(tokenizer->bpe, "\n");
+  }
+  return -1;
+}
+
+size_t tsr_tokenizer_whole(const char *bytes, size_t length) {
+  /* The last character's lead byte is one of the last three, if it is not whole. */
+  for (size_t back = 1; back <= 3 && back <= length; back++) {
+    unsigned char byte = (unsigned char)bytes[length - back];
+    if ((byte & 0xc0) == 0x80) continue;
+    size_t wants = byte >= 0xf0 ? 4 : byte >= 0xe0 ? 3 : byte >= 0xc2 ? 2 : 1;
+    return wants > back && byte < 0xf5 ? length - back : length;
+  }
+  return length;
 }

@@ -2,19 +2,27 @@
  *
  * char: one token per Unicode character; the vocabulary is the sorted set of the characters found
  * in the training text, as tt-train and nanoGPT have it. byte: 256 tokens, one per byte; takes any
- * file. ids: the text already holds token numbers, in decimal, divided by white space. */
+ * file. ids: the text already holds token numbers, in decimal, divided by white space. bpe:
+ * byte-level byte pair encoding by a tokenizer.json (data/bpe.h). */
 #ifndef TSR_DATA_TOKENIZER_H
 #define TSR_DATA_TOKENIZER_H
 #include "base/text.h"
+#include "data/bpe.h"
 #include "data/text_files.h"
 
-typedef enum { TSR_TOKENIZER_CHAR, TSR_TOKENIZER_BYTE, TSR_TOKENIZER_IDS } tsr_tokenizer_kind;
+typedef enum {
+  TSR_TOKENIZER_CHAR,
+  TSR_TOKENIZER_BYTE,
+  TSR_TOKENIZER_IDS,
+  TSR_TOKENIZER_BPE,
+} tsr_tokenizer_kind;
 
 typedef struct {
   tsr_tokenizer_kind kind;
   int32_t vocab_size;
   const uint32_t *chars; /* char: the code point of each token, rising; in the maker's arena */
   int32_t ascii[128];    /* char: the token of each ASCII character, or -1 */
+  const tsr_bpe *bpe;    /* bpe: never changes; in the maker's arena */
 } tsr_tokenizer;
 
 /* The vocabulary of all the files together. Invalid UTF-8 is an error at its line and column. The
@@ -26,15 +34,31 @@ bool tsr_tokenizer_char(
 tsr_tokenizer tsr_tokenizer_byte(void);
 tsr_tokenizer tsr_tokenizer_ids(int32_t vocab_size);
 
-/* Writes the tokens of the text, at most one per byte: `ret_tokens` has room for `file->length`.
- * Errors, at line and column of the text: invalid UTF-8, a character or number outside the
- * vocabulary, something that is not a number. */
+tsr_tokenizer tsr_tokenizer_bpe(const tsr_bpe *bpe);
+
+/* The tokens that the text gives at most. That is one per byte; bpe alone may give more, where
+ * bytes are no UTF-8 or its normalization or its space before words makes the text longer. */
+int64_t tsr_tokenizer_room(const tsr_tokenizer *tokenizer, const char *text, size_t length);
+
+/* Writes the tokens of the text: `ret_tokens` has room for tsr_tokenizer_room of them. Errors, at
+ * line and column of the text: invalid UTF-8, a character or number outside the vocabulary,
+ * something that is not a number. bpe takes any bytes, finds added tokens ("<|endoftext|>") in the
+ * text, and adds none of its template (tsr_bpe_before). */
 bool tsr_tokenizer_encode(
     const tsr_tokenizer *tokenizer, const tsr_text_file *file, int32_t *ret_tokens,
     int64_t *ret_count, tsr_diags *diags);
 
-/* Appends the text of tokens, each in [0, vocab_size). Numbers are divided by blanks. */
+/* Appends the text of tokens, each in [0, vocab_size). Numbers are divided by blanks. Token by
+ * token it gives the same bytes (but for those blanks); a token of bytes may end inside a
+ * character. */
 void tsr_tokenizer_decode(
     const tsr_tokenizer *tokenizer, const int32_t *tokens, int64_t count, tsr_text *text);
+
+/* The token that ends a line, or -1. */
+int32_t tsr_tokenizer_newline(const tsr_tokenizer *tokenizer);
+
+/* How many of the first bytes are whole characters: all but a last one that may still be completed,
+ * so that a stream can be shown as it comes. */
+size_t tsr_tokenizer_whole(const char *bytes, size_t length);
 
 #endif

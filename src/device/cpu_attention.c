@@ -1,5 +1,5 @@
-/* Attention: over whole sequences, over the units of one, and over those that the members of cp hold
- * parts of. */
+/* Attention: over whole sequences, over the units of one, and over those that the members of cp
+ * hold parts of. */
 #include "device/cpu_ops.h"
 #include <math.h>
 
@@ -92,7 +92,8 @@ typedef struct {
 static sums sums_of(const cpu_call *c, char *at) {
   tsr_attention_ring r = ring_of(c);
   bool backward = c->task->op == TSR_OP_ATTENTION_DX;
-  int64_t first = round_up(c->k->attention_ring_acc(&r, backward ? TSR_ATTENTION_DQ : TSR_ATTENTION_OUT));
+  int64_t first =
+      round_up(c->k->attention_ring_acc(&r, backward ? TSR_ATTENTION_DQ : TSR_ATTENTION_OUT));
   int64_t dkv = backward ? round_up(c->k->attention_ring_acc(&r, TSR_ATTENTION_DKV)) : 0;
   int64_t rows = backward ? round_up(r.a.B * r.a.H * r.a.T * 3 * 4) : 0;
   sums s = {.bytes = first + dkv + rows};
@@ -121,8 +122,7 @@ static void attention_run(const cpu_call *c, int64_t begin, int64_t end, int thr
   tsr_attention_ring r = ring_of(c);
   r.step = 0;
   sums s = sums_of(c, scratch_of_thread(c, c->threads));
-  c->k->attention_ring(
-      &r, s.first, cpu_in(c, 0), cpu_in(c, 1), cpu_in(c, 2), scratch, begin, end);
+  c->k->attention_ring(&r, s.first, cpu_in(c, 0), cpu_in(c, 1), cpu_in(c, 2), scratch, begin, end);
   c->k->attention_ring_finish(&r, cpu_out(c, 0), cpu_out(c, 1), s.first, begin, end);
 }
 const tsr_cpu_op cpu_attention = {
@@ -183,7 +183,6 @@ acc_bytes(const tsr_kernels *k, const tsr_program *p, const tsr_task *t, tsr_att
   return round_up(k->attention_ring_acc(&r, sum));
 }
 
-
 /* Items are features; a range has the heads that begin in it. */
 typedef struct {
   int64_t begin, end;
@@ -223,10 +222,7 @@ static void ring_attention_run(const cpu_call *c, int64_t begin, int64_t end, in
       h.begin, h.end);
 }
 const tsr_cpu_op cpu_ring_attention = {
-    .items = query_items,
-    .scratch = ring_scratch,
-    .output = out_bytes,
-    .run = ring_attention_run};
+    .items = query_items, .scratch = ring_scratch, .output = out_bytes, .run = ring_attention_run};
 
 /* inputs: q, k, acc */
 static void ring_out_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
@@ -247,13 +243,21 @@ static void ring_rows_run(const cpu_call *c, int64_t begin, int64_t end, int thr
 }
 const tsr_cpu_op cpu_ring_rows = {.items = query_items, .run = ring_rows_run};
 
-/* inputs: dout, q, k, v, rows[, acc] */
-static void ring_dq_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
+/* The gradients' sums: acc, then five inputs in the order of the kernel's arguments. */
+typedef void ring_sum(
+    const tsr_attention_ring *r, float *acc, const float *in0, const float *in1, const float *in2,
+    const float *in3, const float *in4, void *scratch, int64_t begin, int64_t end);
+
+static void run_sum(const cpu_call *c, ring_sum *sum, int64_t begin, int64_t end, int thread) {
   tsr_attention_ring r = ring_of(c);
   heads h = heads_in(c, begin, end);
-  c->k->attention_ring_dq(
-      &r, cpu_out(c, 0), cpu_in(c, 0), cpu_in(c, 1), cpu_in(c, 2), cpu_in(c, 3), cpu_in(c, 4),
+  sum(&r, cpu_out(c, 0), cpu_in(c, 0), cpu_in(c, 1), cpu_in(c, 2), cpu_in(c, 3), cpu_in(c, 4),
       ring_thread(c, &r, thread), h.begin, h.end);
+}
+
+/* inputs: dout, q, k, v, rows[, acc] */
+static void ring_dq_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
+  run_sum(c, c->k->attention_ring_dq, begin, end, thread);
 }
 const tsr_cpu_op cpu_ring_dq = {
     .items = query_items, .scratch = ring_scratch, .output = dq_bytes, .run = ring_dq_run};
@@ -269,11 +273,7 @@ const tsr_cpu_op cpu_ring_dq_out = {.items = query_items, .run = ring_dq_out_run
 
 /* inputs: dout, q, rows, k, v[, acc] */
 static void ring_dkv_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
-  tsr_attention_ring r = ring_of(c);
-  heads h = heads_in(c, begin, end);
-  c->k->attention_ring_dkv(
-      &r, cpu_out(c, 0), cpu_in(c, 0), cpu_in(c, 1), cpu_in(c, 2), cpu_in(c, 3), cpu_in(c, 4),
-      ring_thread(c, &r, thread), h.begin, h.end);
+  run_sum(c, c->k->attention_ring_dkv, begin, end, thread);
 }
 const tsr_cpu_op cpu_ring_dkv = {
     .items = key_items, .scratch = ring_scratch, .output = dkv_bytes, .run = ring_dkv_run};
@@ -283,7 +283,6 @@ static void ring_dkv_out_run(const cpu_call *c, int64_t begin, int64_t end, int 
   (void)thread;
   tsr_attention_ring r = ring_of(c);
   heads h = heads_in(c, begin, end);
-  c->k->attention_ring_dkv_finish(
-      &r, cpu_out(c, 0), cpu_out(c, 1), cpu_in(c, 2), h.begin, h.end);
+  c->k->attention_ring_dkv_finish(&r, cpu_out(c, 0), cpu_out(c, 1), cpu_in(c, 2), h.begin, h.end);
 }
 const tsr_cpu_op cpu_ring_dkv_out = {.items = key_items, .run = ring_dkv_out_run};

@@ -11,6 +11,40 @@ typedef struct {
 
 /* ---- y (R, N) = x (R, K) w (N, K)^T, K split into units ---- */
 
+/* Of few rows threads take columns, or each of them would read all of w. Of very few, reading w is
+ * all the work. */
+enum { FEW_ROWS = 16, VERY_FEW_ROWS = 4 };
+static bool has_few_rows(const tsr_task *t) { return cpu_rows(&t->outputs[0]) <= FEW_ROWS; }
+
+/* Columns [begin, end) of all rows. */
+static void few_unit(const cpu_call *c, const range *r, int64_t unit, float *into) {
+  int64_t K = cpu_last(&c->task->inputs[0]), N = cpu_last(&c->task->outputs[0]),
+          part = K / c->task->units, R = cpu_rows(&c->task->outputs[0]);
+  const float *x = cpu_in(c, 0) + unit * part, *w = cpu_in(c, 1) + unit * part;
+  tsr_few_rows p = {R, part, K, K, N, R <= VERY_FEW_ROWS ? tsr_gemm_depth() : 0};
+  if (p.depth) c->k->few_rows(&p, into, x, w, r->begin, r->end);
+  else
+    tsr_gemm(
+        R, r->end - r->begin, part, 1, rows_of(x, K), turned(w + r->begin * K, K), 0,
+        into + r->begin, N, 1);
+}
+
+/* As cpu_add_units, for a piece of every row. */
+static void linear_few(const cpu_call *c, const range *r) {
+  int64_t N = cpu_last(&c->task->outputs[0]), all = tsr_tensor_elements(&c->task->outputs[0]);
+  float *out = cpu_out(c, 0), *stack = cpu_scratch(c);
+  int top = 0;
+  for (int64_t u = 0; u < c->task->units; u++) {
+    few_unit(c, r, u, top ? stack + (top - 1) * all : out);
+    top++;
+    for (int merges = tsr_tree_merges(c->task->units, u); merges; merges--, top--) {
+      float *high = stack + (top - 2) * all, *low = top == 2 ? out : high - all;
+      for (int64_t row = 0; row < all; row += N)
+        c->k->add(low, low, high, row + r->begin, row + r->end);
+    }
+  }
+}
+
 static void linear_unit(const cpu_call *c, void *context, int64_t unit, float *into) {
   const range *r = context;
   int64_t K = cpu_last(&c->task->inputs[0]), N = cpu_last(&c->task->outputs[0]),
@@ -24,8 +58,14 @@ static void linear_run(const cpu_call *c, int64_t begin, int64_t end, int thread
   (void)thread;
   int64_t N = cpu_last(&c->task->outputs[0]), all = tsr_tensor_elements(&c->task->outputs[0]);
   range r = {begin, end};
-  cpu_add_units(
-      c, c->task->units, cpu_out(c, 0), cpu_scratch(c), all, begin * N, end * N, linear_unit, &r);
+  if (has_few_rows(c->task)) linear_few(c, &r);
+  else
+    cpu_add_units(
+        c, c->task->units, cpu_out(c, 0), cpu_scratch(c), all, begin * N, end * N, linear_unit, &r);
+}
+
+static int64_t linear_items(const tsr_task *t) {
+  return has_few_rows(t) ? cpu_last(&t->outputs[0]) : cpu_items_rows(t);
 }
 
 static int64_t
@@ -35,7 +75,7 @@ stack_scratch(const tsr_kernels *k, const tsr_program *p, const tsr_task *t, int
 }
 
 const tsr_cpu_op cpu_linear = {
-    .items = cpu_items_rows, .scratch = stack_scratch, .run = linear_run};
+    .items = linear_items, .scratch = stack_scratch, .run = linear_run};
 
 /* ---- dx (R, K) = sum over pairs of dy (R, N) w (N, K), N split into units ---- */
 

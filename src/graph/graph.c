@@ -36,7 +36,8 @@ unsigned tsr_op_facts(tsr_op op) {
     ADDS = TSR_FACT_ADDS,
     KEEPS_DTYPE = TSR_FACT_KEEPS_DTYPE,
     WIDE = TSR_FACT_WIDE,
-    STATISTICS = TSR_FACT_STATISTICS
+    STATISTICS = TSR_FACT_STATISTICS,
+    KEPT = TSR_FACT_KEPT
   };
   static const unsigned facts_of[] = {
 #define OP(id, name, min, max, outputs, attrs, facts, ...) facts,

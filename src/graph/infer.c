@@ -337,6 +337,28 @@ static const char *infer_ring_dkv_out(const inference *i) {
   return NULL;
 }
 
+/* x (B, C, W), positions (B), counts (B) → (B, length, W) */
+static const char *infer_keep(const inference *i) {
+  i->out[0] = type_of(i->in[0]);
+  i->out[0].shape[1] = (int64_t)i->node->attr[0];
+  return NULL;
+}
+
+/* table (T, E), positions (B) → (B, count, E) */
+static const char *infer_rows_at(const inference *i) {
+  const tsr_value *table = i->in[0], *positions = i->in[1];
+  int64_t count = (int64_t)i->node->attr[0];
+  i->out[0] = (tsr_type){table->dtype, 3, {positions->shape[0], count, table->shape[1]}};
+  return NULL;
+}
+
+/* x (B, C, E), counts (B) → (B, 1, E) */
+static const char *infer_take_last(const inference *i) {
+  i->out[0] = type_of(i->in[0]);
+  i->out[0].shape[1] = 1;
+  return NULL;
+}
+
 static infer_rule *const rules[] = {
 #define OP(id, name, min, max, outputs, attrs, facts, infer, ...) infer_##infer,
 #include "graph/ops.def"

@@ -324,6 +324,7 @@ static tsr_placement zero_input(const placer *p, const tsr_node *n, int input) {
   if (is.kind != TSR_PARTIAL) return is;
   if (tsr_placement_equal(v->placement[TSR_CP], (tsr_placement){TSR_SHARD, wanted.dim, 0}))
     wanted = whole; /* the rows of a part of the positions */
+  if (n->op == TSR_OP_NORM_STATS) return wanted; /* the sum that the update needs, made once */
   if (n->op == TSR_OP_ADD && n->section == TSR_UPDATE && !v->units) return wanted;
   if (n->op != TSR_OP_ACCUMULATE || p->placing->zero < 2) return is;
   return v->units ? whole : wanted;

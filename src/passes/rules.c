@@ -297,6 +297,30 @@ static void place_attention(call *c) {
   if (c->node->op == TSR_OP_ATTENTION) c->out[1] = stats;
 }
 
+/* x (batch, new tokens, features), others like it, a rope's table, numbers of each sequence (batch):
+ * batches and heads are independent. Nothing here is split along positions. */
+static void place_cached(call *c) {
+  tsr_op op = c->node->op;
+  tsr_placement p = whole;
+  int tensors = op == TSR_OP_ATTENTION_CACHED ? 3 : 1; /* q, keys, values */
+  for (int i = 0; i < tensors && p.kind != TSR_SHARD; i++)
+    if (c->in[i].kind == TSR_SHARD && c->in[i].dim != 1) p = c->in[i];
+  for (int i = 0; i < c->node->inputs_count; i++) {
+    c->in[i] = i < tensors ? p : ndim(c, i) == 1 && is_shard(p, 0) ? p : whole;
+    if (i < tensors && (op == TSR_OP_ATTENTION_CACHED || op == TSR_OP_ROPE_AT)) check_heads(c, i);
+  }
+  give_all(c, p);
+}
+
+/* table (positions, features), positions (batch) → (batch, new tokens, features) */
+static void place_rows_at(call *c) {
+  tsr_placement p = is_shard(c->in[1], 0) ? shard(0) : whole;
+  if (p.kind != TSR_SHARD && is_shard(c->in[0], 1)) p = shard(2);
+  c->in[0] = is_shard(p, 2) ? shard(1) : whole;
+  c->in[1] = is_shard(p, 0) ? p : whole;
+  give_all(c, p);
+}
+
 /* A split dimension survives a reshape when it stays the outermost part of one of the new ones. */
 static void place_reshape(call *c) {
   const tsr_value *x = input(c, 0), *y = &c->g->values[c->node->outputs[0]];

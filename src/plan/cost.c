@@ -64,6 +64,11 @@ static double cost_ring_dkv(const tsr_task *t) {
   return 8 * elements(&t->inputs[1]) * (double)t->inputs[3].shape[1];
 }
 
+/* As if the cache were full. */
+static double cost_attention_cached(const tsr_task *t) {
+  return 4 * elements(&t->inputs[0]) * (double)t->inputs[1].shape[1];
+}
+
 static cost_rule *const rules[] = {
 #define OP(id, name, min, max, outputs, attrs, facts, infer, gradient, place, lower, cost)         \
   cost_##cost,
@@ -103,13 +108,16 @@ static double calls_of(const tsr_task *t, const tsr_node *n) {
   return x->ndim > 1 ? elements(x) / last(x) : 1;
 }
 
-/* A lookup reads the rows that it copies, not the table; an update writes again what it reads. */
+/* A lookup reads the rows that it copies, not the table; what is kept is written in a part; an update
+ * writes again what it reads. */
 static double bytes_of(const tsr_task *t) {
   double in = 0, out = 0;
   if (t->op == TSR_OP_SEND || t->op == TSR_OP_WAIT) return 0;
   for (int i = 0; i < t->inputs_count; i++) in += (double)tsr_tensor_bytes(&t->inputs[i]);
   for (int i = 0; i < t->outputs_count; i++) out += (double)tsr_tensor_bytes(&t->outputs[i]);
   if (t->op == TSR_OP_EMBEDDING) return (double)tsr_tensor_bytes(&t->inputs[0]) + 2 * out;
+  if (t->op == TSR_OP_KEEP) return 2 * in;
+  if (t->op == TSR_OP_ROWS_AT) return 2 * out;
   return t->outputs_count ? in + out : 2 * in;
 }
 

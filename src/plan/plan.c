@@ -61,10 +61,11 @@ void tsr_memory_of(const tsr_programs *programs, int count, int stage, tsr_memor
   for (int i = 0; i < count; i++) {
     const tsr_program *p = programs[i].of_stage[stage];
     ret->sources += p->bytes[TSR_SEGMENT_CONST] + p->bytes[TSR_SEGMENT_INPUT];
+    if (p->bytes[TSR_SEGMENT_CACHE] > ret->cache) ret->cache = p->bytes[TSR_SEGMENT_CACHE];
     if (p->bytes[TSR_SEGMENT_WORK] > ret->fullest->bytes[TSR_SEGMENT_WORK]) ret->fullest = p;
   }
   ret->work = ret->fullest->bytes[TSR_SEGMENT_WORK];
-  ret->total = ret->parameters + ret->state + ret->sources + ret->work;
+  ret->total = ret->parameters + ret->state + ret->sources + ret->cache + ret->work;
 }
 
 static int64_t gaps(const tsr_program *p) {
@@ -89,6 +90,7 @@ static void print_rank_memory(const tsr_memory *m, tsr_text *text) {
   print_bytes(text, "parameters", m->parameters);
   print_bytes(text, "optimizer state", m->state);
   print_bytes(text, "constants and inputs", m->sources);
+  if (m->cache) print_bytes(text, "key/value cache", m->cache);
   print_bytes(text, "work", m->work);
   print_bytes(text, "total", m->total);
   const tsr_program *p = m->fullest;
@@ -104,14 +106,14 @@ static bool is_alike(const tsr_memory *a, const tsr_memory *b) {
   for (int u = 0; u < TSR_USES; u++)
     if (a->fullest->peak_bytes[u] != b->fullest->peak_bytes[u]) return false;
   return a->parameters == b->parameters && a->state == b->state && a->sources == b->sources &&
-         a->work == b->work;
+         a->cache == b->cache && a->work == b->work;
 }
 
 static void print_stage(const tsr_memory *m, const char *label, tsr_text *text) {
   const tsr_program *p = m->fullest;
   tsr_text_add(
       text, "  %-7s %10s %10s %10s", label, tsr_text_bytes(m->parameters), tsr_text_bytes(m->state),
-      tsr_text_bytes(m->sources));
+      tsr_text_bytes(m->sources + m->cache));
   for (int u = 0; u < TSR_USES; u++) tsr_text_add(text, " %11s", tsr_text_bytes(p->peak_bytes[u]));
   tsr_text_add(text, " %10s %20s\n", tsr_text_bytes(gaps(p)), tsr_text_count(m->total));
 }

@@ -46,10 +46,11 @@ typedef struct {
 } tsr_model_work;
 tsr_model_work tsr_model_work_of(const tsr_graph *graph, int64_t microbatches);
 
-/* Bytes of each rank of a stage: all segments of the first of `programs`, the largest work segment
- * of any, constants and inputs of each. That is what tsr_worker_open allocates for them. */
+/* Bytes of each rank of a stage: parameters and state of the first of `programs`, the largest cache
+ * and work segments of any, constants and inputs of each. That is what tsr_worker_open allocates for
+ * them. */
 typedef struct {
-  int64_t parameters, state, sources /* constants and inputs */, work, total;
+  int64_t parameters, state, sources /* constants and inputs */, cache, work, total;
   const tsr_program *fullest; /* whose work segment is the largest */
 } tsr_memory;
 void tsr_memory_of(const tsr_programs *programs, int count, int stage, tsr_memory *ret_memory);

@@ -8,7 +8,10 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 struct tsr_metrics {
@@ -36,6 +39,37 @@ bool tsr_metrics_open(
   tsr_diag_error(diags, (tsr_place){.file = path}, "cannot write the metrics: %s", strerror(errno));
   tsr_metrics_close(metrics);
   return false;
+}
+
+/* Of a line that this file has written; -1: it names none. */
+static int64_t step_of_line(const char *line) {
+  static const char key[] = "\"step\":";
+  const char *at = strstr(line, key);
+  return at ? strtoll(at + sizeof key - 1, NULL, 10) : -1;
+}
+
+/* The bytes before the first line of a step behind `step`; -1 with errno set. */
+static off_t bytes_up_to(const char *path, int64_t step) {
+  FILE *file = fopen(path, "r");
+  if (!file) return -1;
+  char *line = NULL;
+  size_t capacity = 0;
+  off_t bytes = 0;
+  for (ssize_t n; (n = getline(&line, &capacity, file)) >= 0; bytes += n)
+    if (step_of_line(line) > step) break;
+  free(line);
+  fclose(file);
+  return bytes;
+}
+
+bool tsr_metrics_rewind(tsr_metrics *metrics, int64_t step, tsr_diags *diags) {
+  struct stat info;
+  if (metrics->fd < 0 || fstat(metrics->fd, &info) || !S_ISREG(info.st_mode)) return true;
+  off_t bytes = bytes_up_to(metrics->path, step);
+  if (bytes >= 0 && !ftruncate(metrics->fd, bytes)) return true;
+  return tsr_diag_failure(
+      diags, (tsr_place){.file = metrics->path}, "cannot cut the metrics behind step %" PRId64 ": %s",
+      step, strerror(errno));
 }
 
 void tsr_metrics_close(tsr_metrics *metrics) {

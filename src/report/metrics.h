@@ -39,6 +39,8 @@ typedef struct {
  * is written. A file that cannot be opened is an error. `path` must outlive the metrics. */
 bool tsr_metrics_open(
     tsr_arena *arena, const char *path, bool append, tsr_metrics **ret_metrics, tsr_diags *diags);
+/* Cuts off the lines of steps behind `step`, which a run that goes on from there writes again. */
+bool tsr_metrics_rewind(tsr_metrics *metrics, int64_t step, tsr_diags *diags);
 void tsr_metrics_close(tsr_metrics *metrics);
 
 /* Each writes one line. The first write that fails is a failure that names the file and the step,

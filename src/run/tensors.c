@@ -122,6 +122,24 @@ static int first_holder(const tsr_bound *b, int value, int rank) {
   return rank;
 }
 
+int tsr_bound_parts(const tsr_bound *b, int value, bool distinct, tsr_part_of_value *ret_parts) {
+  int count = 0;
+  for (int r = 0; r < b->worker->options.parallel->ranks; r++) {
+    if (!tsr_bound_has(b, value, r)) continue;
+    tsr_part_of_value part = {r, tsr_bound_address(b, value, r, 0), tsr_bound_box(b, value, r)};
+    bool seen = false;
+    for (int i = 0; distinct && i < count && !seen; i++)
+      seen = !memcmp(ret_parts[i].box.offset, part.box.offset, sizeof part.box.offset);
+    if (!seen) ret_parts[count++] = part;
+  }
+  return count;
+}
+
+const tsr_graph *tsr_bound_graph(const tsr_bound *b) { return b->programs->graph; }
+int tsr_bound_ranks(const tsr_bound *b) { return b->worker->options.parallel->ranks; }
+tsr_pool *tsr_bound_pool(const tsr_bound *b) { return b->worker->pool; }
+const tsr_kernels *tsr_bound_kernels(const tsr_bound *b) { return b->worker->options.kernels; }
+
 bool tsr_bound_replicas_agree(const tsr_bound *b, const char **ret_param) {
   const tsr_graph *g = b->programs->graph;
   for (int p = 0; p < g->params_count; p++) {
@@ -240,6 +258,14 @@ static void initialise_rank(void *context, int rank) {
     else initialise_runs(i->bound, init, v, rank, &box, part);
     if (param) set_padding(&g->params[value->param], &box, value->dtype, part);
   }
+}
+
+void tsr_bound_restart(tsr_bound *b) {
+  for (int r = 0; r < b->worker->options.parallel->ranks; r++) {
+    size_t bytes = (size_t)tsr_bound_program(b, r)->bytes[TSR_SEGMENT_STATE];
+    if (bytes) memset(b->ranks[r].base[TSR_SEGMENT_STATE], 0, bytes);
+  }
+  tsr_bound_initialise(b, true);
 }
 
 void tsr_bound_initialise(tsr_bound *bound, bool parameters) {

@@ -40,9 +40,21 @@ static int64_t work_bytes(const tsr_programs *programs, int count, int stage) {
   return work;
 }
 
+/* What programs keep is the same for all of them that keep anything. */
+static int64_t cache_bytes(const tsr_programs *programs, int count, int stage) {
+  int64_t cache = 0;
+  for (int i = 0; i < count; i++) {
+    int64_t bytes = programs[i].of_stage[stage]->bytes[TSR_SEGMENT_CACHE];
+    assert(!bytes || !cache || bytes == cache);
+    if (bytes) cache = bytes;
+  }
+  return cache;
+}
+
 /* Of one rank of a stage. */
 static int64_t planned_bytes(const tsr_programs *programs, int count, int stage) {
   int64_t bytes = shared_bytes(programs[0].of_stage[stage]) + work_bytes(programs, count, stage);
+  bytes += cache_bytes(programs, count, stage);
   for (int i = 0; i < count; i++) bytes += own_bytes(programs[i].of_stage[stage]);
   return bytes;
 }
@@ -147,6 +159,9 @@ allocate_rank(tsr_worker *w, int rank, const tsr_programs *programs, int count, 
           diags) ||
       !allocate_state(w, rank, first->bytes[TSR_SEGMENT_STATE], &base[TSR_SEGMENT_STATE], diags) ||
       !allocate(
+          w, rank, "keys and values", cache_bytes(programs, count, stage),
+          &base[TSR_SEGMENT_CACHE], diags) ||
+      !allocate(
           w, rank, "activations and gradients", work_bytes(programs, count, stage),
           &base[TSR_SEGMENT_WORK], diags))
     return false;
@@ -219,7 +234,7 @@ bool tsr_worker_open(
   w->in = tsr_arena_array(arena, float *, options->parallel->ranks);
   w->out = tsr_arena_array(arena, float *, options->parallel->ranks);
   w->blocks =
-      tsr_arena_array(arena, struct tsr_block, options->parallel->ranks * (3 + 2 * programs_count));
+      tsr_arena_array(arena, struct tsr_block, options->parallel->ranks * (4 + 2 * programs_count));
   for (int i = 0; i < programs_count; i++) bind_programs(arena, w, i, &programs[i]);
   bool ok = tsr_pool_open(arena, options->threads, &w->pool, diags);
   for (int r = 0; ok && r < options->parallel->ranks; r++)

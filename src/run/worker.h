@@ -21,8 +21,8 @@ typedef struct tsr_bound tsr_bound; /* a program with memory */
 /* Allocates every segment of every rank for its stage's program of `programs[0]`, with a work
  * segment that is large enough for all of `programs` and constants and inputs for each. Refused
  * with the sizes before anything is allocated when it does not fit. Parameters are then
- * initialised, state is zero. The programs share parameters, so their graphs must have the same on
- * the same stages. */
+ * initialised, state and cache are zero. The programs share parameters, so their graphs must have
+ * the same on the same stages; those that keep values share them, so they must keep the same. */
 bool tsr_worker_open(
     tsr_arena *arena, const tsr_worker_options *options, const tsr_programs *programs,
     int programs_count, tsr_worker **ret_worker, tsr_bound **ret_bound, tsr_diags *diags);
@@ -40,12 +40,31 @@ void tsr_bound_run(tsr_bound *bound, int64_t step, tsr_fill_row *fill, void *con
 /* The step's numbers, for all ranks. */
 void tsr_bound_set_hyper(tsr_bound *bound, const float hyper[TSR_HYPERS]);
 
+/* Parameters and state as they are before the first step. */
+void tsr_bound_restart(tsr_bound *bound);
+
 /* Copies a value out whole, from wherever its parts are; `out` has tsr_value_elements() floats. */
 void tsr_bound_read(const tsr_bound *bound, int value, float *out);
 /* One row of it (an index over all dimensions but the last). */
 void tsr_bound_read_row(const tsr_bound *bound, int value, int64_t row, float *out);
 /* Copies a whole value in, to all ranks' parts. */
 void tsr_bound_write(tsr_bound *bound, int value, const float *whole);
+/* What a rank of this worker holds of a value: box.shape elements, row-major, at `address`. */
+typedef struct {
+  int rank;
+  void *address;
+  tsr_box box;
+} tsr_part_of_value;
+/* The parts of a parameter or of state, in the order of their ranks; `distinct`: without those that
+ * another rank before holds too. Room for as many as there are ranks; how many there are. Rows of
+ * dimension 0 behind the real ones (tsr_param.valid0) are padding, always zero. */
+int tsr_bound_parts(
+    const tsr_bound *bound, int value, bool distinct, tsr_part_of_value *ret_parts);
+const tsr_graph *tsr_bound_graph(const tsr_bound *bound);
+int tsr_bound_ranks(const tsr_bound *bound);
+tsr_pool *tsr_bound_pool(const tsr_bound *bound);
+const tsr_kernels *tsr_bound_kernels(const tsr_bound *bound);
+
 /* The value of a parameter, by its index. */
 int tsr_bound_param(const tsr_bound *bound, int param);
 /* Whether every rank that should hold the same bytes of every parameter does. */

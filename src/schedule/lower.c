@@ -38,16 +38,22 @@ int64_t tsr_program_times(const tsr_program *program, int task) {
   return section == TSR_PROLOGUE || section == TSR_UPDATE ? 1 : program->lowering.microbatches;
 }
 
-static tsr_tensor local_tensor(const lowering *l, int value) {
-  const tsr_value *v = &l->g->values[value];
+/* What a node makes is planned by lifetimes, unless it is kept. */
+static tsr_segment segment_of(const tsr_graph *g, const tsr_value *v) {
   static const tsr_segment segments[] = {
       [TSR_VALUE_INPUT] = TSR_SEGMENT_INPUT, [TSR_VALUE_HYPER] = TSR_SEGMENT_INPUT,
       [TSR_VALUE_CONST] = TSR_SEGMENT_CONST, [TSR_VALUE_PARAM] = TSR_SEGMENT_PARAM,
       [TSR_VALUE_STATE] = TSR_SEGMENT_STATE, [TSR_VALUE_NODE] = TSR_SEGMENT_WORK};
+  bool kept = v->kind == TSR_VALUE_NODE && tsr_op_facts(g->nodes[v->node].op) & TSR_FACT_KEPT;
+  return kept ? TSR_SEGMENT_CACHE : segments[v->kind];
+}
+
+static tsr_tensor local_tensor(const lowering *l, int value) {
+  const tsr_value *v = &l->g->values[value];
   tsr_tensor t = {
       .value = value,
       .dtype = v->dtype,
-      .segment = segments[v->kind],
+      .segment = segment_of(l->g, v),
       .frame = -1,
       .offset = -1,
       .ndim = v->ndim};
@@ -158,10 +164,19 @@ static tsr_task *add_task(lowering *l, tsr_op op, tsr_section section, int node)
   return t;
 }
 
+/* The next place in a segment without lifetimes. */
+static void place_next(lowering *l, tsr_tensor *t) {
+  t->offset = l->p->bytes[t->segment];
+  l->p->bytes[t->segment] += (tsr_tensor_bytes(t) + 63) / 64 * 64;
+}
+
 static void add_node(lowering *l, int index) {
   const tsr_node *n = &l->g->nodes[index];
-  for (int o = 0; o < n->outputs_count; o++)
-    l->p->tensors[n->outputs[o]] = local_tensor(l, n->outputs[o]);
+  for (int o = 0; o < n->outputs_count; o++) {
+    tsr_tensor *t = &l->p->tensors[n->outputs[o]];
+    *t = local_tensor(l, n->outputs[o]);
+    if (t->segment == TSR_SEGMENT_CACHE) place_next(l, t);
+  }
   if (tsr_program_is_alias(l->p, index)) return;
   tsr_task *t = add_task(l, n->op, n->section, index);
   t->inputs_count = n->inputs_count;
@@ -333,8 +348,7 @@ static void place_sources(lowering *l) {
     if (!used[i] && stage == TSR_EVERY_STAGE && v->kind != TSR_VALUE_HYPER) continue;
     *t = local_tensor(l, i);
     if (v->kind == TSR_VALUE_INPUT) continue;
-    t->offset = l->p->bytes[t->segment];
-    l->p->bytes[t->segment] += (tsr_tensor_bytes(t) + 63) / 64 * 64;
+    place_next(l, t);
   }
 }
 

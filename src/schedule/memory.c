@@ -11,7 +11,7 @@
  * one begins, lifetimes inside the body say it all. */
 #include "base/tree.h"
 #include "schedule/blocks.h"
-#include "schedule/program.h"
+#include "schedule/frames.h"
 #include <assert.h>
 #include <string.h>
 
@@ -86,15 +86,11 @@ static bool is_body(const planner *m, int time) {
   return time >= m->body_begin && time < m->body_end;
 }
 
-static uint64_t bit_of(const tsr_part *part) {
-  return (uint64_t)1 << (3 * part->chunk + (int)(part->section - TSR_FORWARD));
-}
-
 static void read_value(planner *m, int value, int time, const tsr_task *t, const tsr_part *part) {
   life *v = &m->lives[m->lives[value].owner];
   v->last = time;
   if (t->lag > v->lag) v->lag = t->lag;
-  if (is_body(m, time)) v->parts |= bit_of(part);
+  if (is_body(m, time)) v->parts |= tsr_part_bit(part);
   else if (is_body(m, v->first) && (t->op != TSR_OP_WAIT || t->bucket)) v->out_of = true;
   if (t->op == TSR_OP_WAIT && !t->bucket && !is_body(m, time)) m->frames_end = time;
 }
@@ -104,8 +100,9 @@ static void write_value(planner *m, int value, int time, int task, const tsr_par
   if (v->owner != value) return; /* read_value has seen it */
   v->first = v->last = time;
   v->task = task;
-  if (is_body(m, time)) v->parts |= bit_of(part);
-  if (m->p->tasks[task].op == TSR_OP_ACCUMULATE) v->out_of = true; /* of one microbatch into the next */
+  if (is_body(m, time)) v->parts |= tsr_part_bit(part);
+  if (m->p->tasks[task].op == TSR_OP_ACCUMULATE)
+    v->out_of = true; /* of one microbatch into the next */
 }
 
 static void keep_to_the_end(planner *m, int value) {
@@ -175,83 +172,45 @@ static bool is_framed(const planner *m, int value) {
   if (m->p->graph->values[value].kind == TSR_VALUE_INPUT)
     return m->p->tensors[value].segment == TSR_SEGMENT_INPUT;
   if (v->task < 0 || v->out_of || !m->repeats || v->first < m->body_begin) return false;
+  if (m->p->tensors[value].segment == TSR_SEGMENT_CACHE) return false;
   bool several = v->parts & (v->parts - 1);
   return v->lag > 0 || (several && !m->straight);
 }
 
-static int find_frame(planner *m, uint64_t parts, int lag, tsr_segment segment) {
-  tsr_program *p = m->p;
-  for (int i = 0; i < p->frames_count; i++)
-    if (p->frames[i].parts == parts && p->frames[i].lag == lag && p->frames[i].segment == segment)
-      return i;
-  tsr_frame *frames = tsr_arena_array(m->arena, tsr_frame, p->frames_count + 1);
-  if (p->frames_count) memcpy(frames, p->frames, sizeof *frames * (size_t)p->frames_count);
-  p->frames = frames;
-  frames[p->frames_count] = (tsr_frame){.parts = parts, .lag = lag, .segment = segment};
-  return p->frames_count++;
-}
-
-/* When each microbatch needs a frame: from the first run of its parts to the last one. */
-static void find_spans(const planner *m, const tsr_frame *f, int *begin, int *end) {
-  const tsr_program *p = m->p;
-  int microbatches = (int)p->lowering.microbatches;
-  for (int k = 0; k < microbatches; k++) begin[k] = p->runs_count, end[k] = -1;
-  for (int r = 0; r < p->runs_count; r++) {
-    const tsr_part *part = &p->parts[p->runs[r].part];
-    int k = p->runs[r].microbatch;
-    if (part->section == TSR_PROLOGUE || part->section == TSR_UPDATE) continue;
-    if (!(f->parts & bit_of(part))) continue;
-    if (r < begin[k]) begin[k] = r;
-    if (r > end[k]) end[k] = r;
-  }
-  for (int k = 0; k < microbatches && f->lag; k++) {
-    int until = k + f->lag < microbatches ? end[k + f->lag] : p->runs_count;
-    if (until > end[k]) end[k] = until;
-  }
-}
-
-/* Each microbatch takes the first slot that is free when it begins. */
-static void find_slots(const planner *m, tsr_frame *f) {
-  const tsr_program *p = m->p;
-  int count = (int)p->lowering.microbatches;
-  int *begin = tsr_arena_array(m->arena, int, count), *end = tsr_arena_array(m->arena, int, count);
-  int *busy_until = tsr_arena_array(m->arena, int, count);
-  f->slot_of = tsr_arena_array(m->arena, int, count);
-  find_spans(m, f, begin, end);
-  for (int r = 0; r < p->runs_count; r++) {
-    int k = p->runs[r].microbatch, s = 0;
-    if (begin[k] != r) continue;
-    while (s < f->slots && busy_until[s] >= r) s++;
-    if (s == f->slots) f->slots++;
-    f->slot_of[k] = s;
-    busy_until[s] = end[k];
-  }
+/* An input is written when the forward pass begins, and may only be handed on then. */
+static uint64_t parts_of_input(const planner *m, uint64_t parts) {
+  if (!parts) return 1;
+  for (int c = 0; c < m->p->order->chunks; c++)
+    if (parts >> (3 * c) & 7) parts |= (uint64_t)1 << (3 * c);
+  return parts;
 }
 
 static void make_frames(planner *m) {
   tsr_program *p = m->p;
+  tsr_kept *kept = tsr_arena_array(m->arena, tsr_kept, p->graph->values_count + 1);
+  int count = 0;
   for (int v = 0; v < p->graph->values_count; v++) {
-    if (m->lives[v].owner != v || !is_framed(m, v)) continue;
-    tsr_tensor *t = &p->tensors[v];
-    uint64_t parts = m->lives[v].parts;
-    if (t->segment == TSR_SEGMENT_INPUT && !parts) parts = 1; /* it is only handed on */
-    if (t->segment == TSR_SEGMENT_INPUT) /* written when the forward pass begins */
-      for (int c = 0; c < p->order->chunks; c++)
-        if (parts >> (3 * c) & 7) parts |= (uint64_t)1 << (3 * c);
-    t->frame = find_frame(m, parts, m->lives[v].lag, t->segment);
-    t->offset = p->frames[t->frame].bytes;
-    p->frames[t->frame].bytes += aligned(tsr_tensor_bytes(t));
+    const life *l = &m->lives[v];
+    if (l->owner != v || !is_framed(m, v)) continue;
+    bool input = p->tensors[v].segment == TSR_SEGMENT_INPUT;
+    kept[count++] = (tsr_kept){
+        .value = v,
+        .lag = l->lag,
+        .parts = input ? parts_of_input(m, l->parts) : l->parts,
+        .use = input ? TSR_USE_ACTIVATION : use_of(&p->tasks[l->task]),
+        .bytes = aligned(tsr_tensor_bytes(&p->tensors[v]))};
   }
-  for (int i = 0; i < p->frames_count; i++) {
-    tsr_frame *f = &p->frames[i];
-    find_slots(m, f);
-    f->offset = p->bytes[f->segment];
-    if (f->segment == TSR_SEGMENT_INPUT) p->bytes[f->segment] += f->bytes * f->slots;
-  }
+  tsr_program_make_frames(p, kept, count);
 }
 
 static tsr_use use_of_value(const planner *m, int value) {
   return use_of(&m->p->tasks[m->lives[value].task]);
+}
+
+/* Slots that several frames share are counted with the first one. */
+static bool has_slots(const planner *m, int frame) {
+  const tsr_frame *f = &m->p->frames[frame];
+  return f->segment == TSR_SEGMENT_WORK && f->pool == frame;
 }
 
 /* Takes or gives back the room of all frames. */
@@ -259,7 +218,7 @@ static void count_frames(planner *m, int sign) {
   const tsr_program *p = m->p;
   for (int v = 0; v < p->graph->values_count; v++) {
     const tsr_tensor *t = &p->tensors[v];
-    if (m->lives[v].task < 0 || m->lives[v].owner != v || t->frame < 0) continue;
+    if (m->lives[v].owner != v || t->frame < 0 || !has_slots(m, t->frame)) continue;
     int64_t bytes = aligned(tsr_tensor_bytes(t)) * p->frames[t->frame].slots;
     m->used[use_of_value(m, v)] += sign * bytes;
     if (sign > 0) m->p->unplanned_bytes += bytes;
@@ -270,7 +229,8 @@ static void take_frames(planner *m) {
   tsr_program *p = m->p;
   for (int i = 0; i < p->frames_count; i++) {
     tsr_frame *f = &p->frames[i];
-    if (f->segment == TSR_SEGMENT_WORK) f->offset = tsr_blocks_take(&m->work, f->bytes * f->slots);
+    if (has_slots(m, i)) f->offset = tsr_blocks_take(&m->work, f->bytes * f->slots);
+    else if (f->segment == TSR_SEGMENT_WORK) f->offset = p->frames[f->pool].offset;
   }
   count_frames(m, 1);
 }
@@ -278,8 +238,7 @@ static void take_frames(planner *m) {
 static void give_back_frames(planner *m) {
   for (int i = 0; i < m->p->frames_count; i++) {
     const tsr_frame *f = &m->p->frames[i];
-    if (f->segment == TSR_SEGMENT_WORK)
-      tsr_blocks_give_back(&m->work, f->offset, f->bytes * f->slots);
+    if (has_slots(m, i)) tsr_blocks_give_back(&m->work, f->offset, f->bytes * f->slots);
   }
   count_frames(m, -1);
 }
@@ -299,6 +258,7 @@ static void take_value(planner *m, int value) {
   life *v = &m->lives[value];
   if (v->owner != value) return;
   if (v->taken || m->p->tensors[value].frame >= 0) return;
+  if (m->p->tensors[value].segment != TSR_SEGMENT_WORK) return; /* it is kept, and has its place */
   int64_t bytes = bytes_of(m, value);
   m->p->tensors[value].offset = tsr_blocks_take(&m->work, bytes);
   m->used[use_of_value(m, value)] += bytes;

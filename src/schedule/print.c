@@ -2,7 +2,7 @@
 #include "schedule/program.h"
 
 static void print_tensor(const tsr_program *p, const tsr_tensor *t, tsr_text *text) {
-  static const char *const segments[] = {"param", "state", "const", "input", "work"};
+  static const char *const segments[] = {"param", "state", "const", "input", "cache", "work"};
   tsr_text_add(text, "%s ", p->graph->values[t->value].name);
   if (t->dtype == TSR_BF16 || t->dtype == TSR_F16)
     tsr_text_add(text, "%s ", tsr_dtype_name(t->dtype));
@@ -70,6 +70,7 @@ static void print_frames(const tsr_program *p, tsr_text *text) {
         if (p->order->chunks > 1) tsr_text_add(text, ".%d", k / 3);
       }
     if (f->lag) tsr_text_add(text, ", until %d microbatches later", f->lag);
+    if (f->pool != i) tsr_text_add(text, ", in the slots of frame %d", f->pool);
     tsr_text_add(text, "\n");
   }
 }
@@ -98,11 +99,12 @@ void tsr_program_print(const tsr_program *p, tsr_text *text) {
 
 void tsr_program_print_memory(const tsr_program *p, tsr_text *text) {
   static const char *const segments[] = {
-      "parameters", "optimizer state", "constants", "inputs", "work"};
+      "parameters", "optimizer state", "constants", "inputs", "cache", "work"};
   static const char *const uses[] = {"activations", "gradients", "communication", "scratch"};
   tsr_text_add(text, "memory of one rank: %s bytes\n", tsr_text_count(tsr_program_bytes(p)));
   for (int s = 0; s < TSR_SEGMENTS; s++)
-    tsr_text_add(text, "  %-16s %20s\n", segments[s], tsr_text_count(p->bytes[s]));
+    if (p->bytes[s] || s != TSR_SEGMENT_CACHE)
+      tsr_text_add(text, "  %-16s %20s\n", segments[s], tsr_text_count(p->bytes[s]));
   if (!p->tasks_count) return;
   tsr_text_add(
       text, "work at its fullest, task %d (%s):\n", p->peak_task,

@@ -7,12 +7,13 @@
 #include "schedule/order.h"
 
 /* A rank's memory: one buffer a segment. The first four are laid out in the order of the graph's
- * values; WORK is planned by lifetimes. */
+ * values, CACHE (what TSR_FACT_KEPT keeps) in that of its nodes; WORK is planned by lifetimes. */
 typedef enum {
   TSR_SEGMENT_PARAM,
   TSR_SEGMENT_STATE,
   TSR_SEGMENT_CONST,
   TSR_SEGMENT_INPUT,
+  TSR_SEGMENT_CACHE,
   TSR_SEGMENT_WORK,
   TSR_SEGMENTS,
   TSR_SEGMENT_ABSENT = TSR_SEGMENTS /* of a value that this stage does not hold */
@@ -28,10 +29,14 @@ typedef enum {
 } tsr_use;
 
 /* Values that live from one action of the pipeline's order to another one have a place for every
- * microbatch that is alive at once: `slots` blocks of `bytes`, one after the other. */
+ * microbatch that is alive at once: `slots` blocks of `bytes`, one after the other. Where chunks keep
+ * the same kind of thing, their frames are of one size and share their slots: `slots` is then how
+ * many of all these chunks' microbatches are alive at once. */
 typedef struct {
-  uint64_t parts; /* that write or read it: bit 3 * chunk + action kind */
-  int lag;        /* > 0: it lives until the last of them for the microbatch that much later */
+  uint64_t parts;  /* that write or read it: bit 3 * chunk + action kind */
+  int lag;         /* > 0: it lives until the last of them for the microbatch that much later */
+  uint64_t chunks; /* that keep the same for each of their microbatches, as bits; 0: no other one */
+  int pool;        /* the first frame that has these slots */
   tsr_segment segment;
   int64_t offset, bytes; /* of the first slot; of one */
   int slots;

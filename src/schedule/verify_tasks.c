@@ -111,7 +111,8 @@ static bool check_outputs(const check *c, int task) {
   }
   for (int k = 0; k < t->outputs_count; k++) {
     if (!check_tensor(c, task, &t->outputs[k], n->outputs[k], "output", k)) return false;
-    if (t->outputs[k].segment == TSR_SEGMENT_WORK) continue;
+    bool kept = tsr_op_facts(t->op) & TSR_FACT_KEPT; /* its tensor is in CACHE (verify_lists.c) */
+    if (t->outputs[k].segment == TSR_SEGMENT_WORK || kept) continue;
     tsr_verify_say_task(
         c->v, c->s, task, -1, "writes '%s' into a segment that no task may write",
         name_of(c, n->outputs[k]));

@@ -7,7 +7,7 @@
 static int64_t batch_of(const tsr_compile_options *o, tsr_compile_purpose purpose) {
   int64_t dp = o->parallel->size[TSR_DP], batch = o->parallel->batch_size;
   if (purpose == TSR_COMPILE_EVALUATE) batch = o->config->training.validation_batch_size;
-  if (purpose == TSR_COMPILE_GENERATE) batch = 1;
+  if (purpose == TSR_COMPILE_GENERATE) batch = o->rows ? o->rows : 1;
   return (batch + dp - 1) / dp * dp;
 }
 
@@ -92,25 +92,6 @@ static void note_loss_scale(const tsr_config *c, tsr_diags *diags) {
   }
 }
 
-/* Keys that are read and change nothing here are said, so that no key is silent. */
-static void warn_without_effect(const tsr_config *c, tsr_diags *diags) {
-  static const struct {
-    const char *key, *why;
-  } keys[] = {
-      {"training_config.model_save_interval",
-       "weights are not written; their SHA-256 is in the metrics"},
-      {"training_config.checkpoint_dir",
-       "weights are not written; their SHA-256 is in the metrics"},
-      {"training_config.tokenizer_path", "tokens are characters or bytes"},
-  };
-  for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
-    tsr_place place = tsr_config_place(c, keys[i].key);
-    const char *name = strrchr(keys[i].key, '.') + 1;
-    if (place.file) tsr_diag_warning(diags, place, "'%s' has no effect: %s", name, keys[i].why);
-  }
-  note_loss_scale(c, diags);
-}
-
 /* Training runs in the configuration's order, everything else forward alone. */
 static bool choose_order(
     tsr_arena *arena, const tsr_compile_options *o, bool training, const tsr_order **ret,
@@ -142,6 +123,7 @@ static bool read_model(
     tsr_arena *arena, const tsr_compile_options *o, tsr_compile_purpose purpose, tsr_compiled *ret,
     tsr_diags *diags) {
   tsr_model_options model = {.batch = ret->batch, .sequence = o->config->training.sequence_length};
+  if (purpose == TSR_COMPILE_GENERATE && o->window) model.sequence = o->window;
   model.vocab_detected = o->vocab_detected;
   model.vocab_assumed = o->vocab_assumed;
   model.training = purpose == TSR_COMPILE_TRAIN;
@@ -183,16 +165,35 @@ static bool prove(
   return tsr_programs_verify(arena, programs, &mesh, diags);
 }
 
-bool tsr_compile(
-    tsr_arena *arena, const tsr_compile_options *o, tsr_compile_purpose purpose, tsr_compiled *ret,
-    tsr_diags *diags) {
+/* Makes the graph one of `new_tokens` of each text; not where something else than attention mixes
+ * positions. Nothing is split over cp then, so all its ranks do the same. */
+static void cache(tsr_compiled *c, int64_t new_tokens) {
+  tsr_graph *cached;
+  bool text = c->has_logits && c->model->sequence > 0;
+  if (!new_tokens || !text || !tsr_pass_cache(c->graph, new_tokens, true, &cached, &c->why_no_cache))
+    return;
+  c->graph = cached;
+  c->new_tokens = new_tokens;
+}
+
+static void keep_whole_over_cp(const tsr_graph *g, tsr_lowering *l, tsr_placing *p) {
+  l->sequence_units = g->units.sequence;
+  l->zigzag = false;
+  p->size[TSR_CP] = p->units[TSR_CP] = 1;
+  p->sequence_parallel = false;
+}
+
+/* `new_tokens` > 0: with a cache, if the graph allows it. */
+static bool compile_program(
+    tsr_arena *arena, const tsr_compile_options *o, tsr_compile_purpose purpose, int64_t new_tokens,
+    tsr_compiled *ret, tsr_diags *diags) {
   *ret = (tsr_compiled){.batch = batch_of(o, purpose)};
   if (!read_model(arena, o, purpose, ret, diags)) return false;
   bool alone = ret->graph->loss < 0 && purpose != TSR_COMPILE_GENERATE;
   if (alone) purpose = TSR_COMPILE_GENERATE;
   if (purpose != TSR_COMPILE_GENERATE) keep_only_loss(ret->graph);
   bool training = purpose == TSR_COMPILE_TRAIN;
-  if (training) warn_without_effect(o->config, diags);
+  if (training) note_loss_scale(o->config, diags);
   const tsr_order *order;
   if (!choose_order(arena, o, training, &order, diags)) return false;
   ret->cut = o->cut ? *o->cut : (tsr_cut){0};
@@ -201,10 +202,35 @@ bool tsr_compile(
   if (!tsr_pass_stages(ret->graph, &ret->cut, diags)) return false;
   if (training) ret->graph = recompute(o, ret->graph);
   if (order->splits_backward) tsr_pass_weights(ret->graph);
+  cache(ret, new_tokens);
   ret->graph = narrow(o->config, ret->graph);
   tsr_lowering lowering = lowering_of(o, purpose, ret->graph, ret->batch, alone);
   tsr_placing placing = placing_of(o, &lowering, ret->graph);
+  if (ret->new_tokens) keep_whole_over_cp(ret->graph, &lowering, &placing);
   if (!tsr_pass_placement(ret->graph, &placing, &ret->placed, diags)) return false;
   ret->programs = tsr_programs_make(ret->placed, &lowering, order, o->scratch, o->scratch_context);
   return prove(arena, o->parallel, &ret->programs, diags);
+}
+
+/* The window's tokens come in chunks; each new one comes alone. */
+static bool compile_generation(
+    tsr_arena *arena, const tsr_compile_options *o, tsr_compiled *ret, tsr_diags *diags) {
+  enum { CHUNK = 64 };
+  int64_t window = o->window ? o->window : o->config->training.sequence_length;
+  int64_t chunk = o->chunk ? o->chunk : CHUNK;
+  if (window && chunk > window) chunk = window;
+  if (chunk < 0) chunk = 0;
+  if (!compile_program(arena, o, TSR_COMPILE_GENERATE, chunk, ret, diags)) return false;
+  if (!ret->new_tokens) return true;
+  ret->decode = tsr_arena_alloc(arena, sizeof *ret->decode);
+  tsr_compile_options other = *o;
+  other.cut = &ret->cut;
+  return compile_program(arena, &other, TSR_COMPILE_GENERATE, 1, ret->decode, diags);
+}
+
+bool tsr_compile(
+    tsr_arena *arena, const tsr_compile_options *o, tsr_compile_purpose purpose, tsr_compiled *ret,
+    tsr_diags *diags) {
+  if (purpose == TSR_COMPILE_GENERATE) return compile_generation(arena, o, ret, diags);
+  return compile_program(arena, o, purpose, 0, ret, diags);
 }

@@ -9,6 +9,9 @@
 
 typedef enum { TSR_COMPILE_TRAIN, TSR_COMPILE_EVALUATE, TSR_COMPILE_GENERATE } tsr_compile_purpose;
 
+/* Of one run: training, evaluation, generation's two. */
+enum { TSR_COMPILED_PROGRAMS_MAX = 4 };
+
 typedef struct {
   const tsr_config *config;
   const tsr_parallel *parallel;
@@ -19,9 +22,14 @@ typedef struct {
   const tsr_order *order_of_training; /* and its virtual stages' places */
   tsr_scratch_rule *scratch;          /* what tasks need on the device */
   const void *scratch_context;
+  /* of generation; 0: as it says */
+  int64_t rows;   /* texts at once, made a multiple of dp (1) */
+  int64_t window; /* tokens that the model sees at most (training's sequence_length) */
+  int64_t chunk;  /* tokens of each text that one run of the first program takes (64); below 0:
+                     no cache */
 } tsr_compile_options;
 
-typedef struct {
+typedef struct tsr_compiled {
   tsr_model *model;
   tsr_graph *graph; /* before placement: forward, and for training backward and updates */
   tsr_graph *placed;
@@ -29,10 +37,15 @@ typedef struct {
   tsr_programs programs; /* one a stage */
   int64_t batch;         /* samples of a microbatch, over all of dp */
   bool has_logits;       /* the graph file has an output of that name, which text is drawn from */
+  /* Of generation with a cache (tsr_pass_cache): this program takes `new_tokens` of each text, and
+   * `decode` one. Else new_tokens is 0, decode NULL, and every token takes the whole window. */
+  int64_t new_tokens;
+  struct tsr_compiled *decode;
+  const char *why_no_cache; /* of generation that has none */
 } tsr_compiled;
 
 /* Without a loss (a hand-written graph) there is nothing to train: the program is the graph once
- * forward, whatever the purpose. */
+ * forward, whatever the purpose. Generation is two programs where the graph allows a cache. */
 bool tsr_compile(
     tsr_arena *arena, const tsr_compile_options *options, tsr_compile_purpose purpose,
     tsr_compiled *ret_compiled, tsr_diags *diags);

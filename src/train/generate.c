@@ -1,73 +1,248 @@
-/* Text from a model: the whole window forward for every token, the next one drawn from its last
- * logits. */
-#include "train/sampling.h"
+#include "train/generate.h"
 #include "train/trainer.h"
-#include <stdlib.h>
 #include <string.h>
+#include <time.h>
+
+/* A row of the batch: the text that it has, if any. */
+typedef struct {
+  int prompt;      /* -1: none */
+  int32_t *tokens; /* all of the text */
+  int64_t count, prompt_count;
+  int64_t begin;  /* of what the model sees */
+  int64_t cached; /* of these, how many the cache has */
+  int64_t taken;  /* by the run that is under way */
+} row;
 
 typedef struct {
-  const int32_t *tokens; /* the window */
-  int64_t count, T;
-} window;
+  tsr_arena *arena;
+  const tsr_generator *generator;
+  const tsr_prompt *prompts;
+  const tsr_generating *how;
+  tsr_continuation *texts;
+  tsr_generating_speed speed;
+  tsr_diags *diags;
+  row *rows;
+  int64_t rows_count, window;
+  int prompts_count, next_prompt;
+  int64_t width; /* of the run that is under way: tokens of each row */
+  float *logits; /* of one row */
+  void *scratch;
+} generating;
 
-static void fill_window(void *context, const char *input, int64_t sample, void *row) {
-  const window *w = context;
-  (void)input, (void)sample;
-  memset(row, 0, sizeof(int32_t) * (size_t)w->T);
-  memcpy(row, w->tokens, sizeof(int32_t) * (size_t)w->count);
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
+
+int tsr_generation_programs(const tsr_compiled *g, tsr_programs ret_programs[2]) {
+  ret_programs[0] = g->programs;
+  if (g->decode) ret_programs[1] = g->decode->programs;
+  return g->decode ? 2 : 1;
+}
+
+tsr_generator tsr_generator_of(const tsr_compiled *g, tsr_bound *const *bound, int64_t vocab_size) {
+  return (tsr_generator){g, bound[0], g->decode ? bound[1] : NULL, vocab_size};
+}
+
+static bool has_cache(const generating *g) { return g->generator->decode != NULL; }
+
+/* ---- the rows ---- */
+
+static int64_t waiting(const row *r) { return r->count - r->begin - r->cached; }
+
+/* What the model sees begins so that there is room for more. */
+static void slide(generating *g, row *r) {
+  if (r->count - r->begin <= g->window) return;
+  int64_t kept = r->cached && g->window > 1 ? g->window / 2 : g->window;
+  r->begin = r->count - kept;
+  r->cached = 0;
+}
+
+static void take_prompt(generating *g, row *r) {
+  const tsr_prompt *p = &g->prompts[g->next_prompt];
+  *r = (row){.prompt = g->next_prompt++, .count = p->count, .prompt_count = p->count};
+  r->tokens = tsr_arena_array(g->arena, int32_t, p->count + g->how->max_new_tokens);
+  memcpy(r->tokens, p->tokens, sizeof *r->tokens * (size_t)p->count);
+  slide(g, r);
+}
+
+static void end_text(generating *g, row *r, tsr_text_end end) {
+  g->texts[r->prompt] =
+      (tsr_continuation){r->tokens + r->prompt_count, r->count - r->prompt_count, end};
+  r->prompt = -1;
+}
+
+/* Gives every row that is free a prompt; whether there is something to do. */
+static bool fill_rows(generating *g) {
+  bool any = false;
+  bool interrupted = g->how->interrupt && *g->how->interrupt;
+  for (int64_t i = 0; i < g->rows_count; i++) {
+    row *r = &g->rows[i];
+    if (interrupted && r->prompt >= 0) end_text(g, r, TSR_TEXT_INTERRUPTED);
+    while (r->prompt < 0 && g->next_prompt < g->prompts_count) {
+      take_prompt(g, r);
+      if (interrupted) end_text(g, r, TSR_TEXT_INTERRUPTED);
+      else if (!g->how->max_new_tokens) end_text(g, r, TSR_TEXT_FULL);
+    }
+    any |= r->prompt >= 0;
+  }
+  return any;
+}
+
+/* ---- a run ---- */
+
+/* What is not filled must be tokens all the same. */
+static void fill(void *context, const char *input, int64_t sample, void *to) {
+  const generating *g = context;
+  const row *r = &g->rows[sample];
+  bool positions = !strcmp(input, TSR_CACHE_POSITIONS), counts = !strcmp(input, TSR_CACHE_COUNTS);
+  if (positions || counts) {
+    *(int32_t *)to = (int32_t)(positions ? r->cached : r->taken);
+    return;
+  }
+  memset(to, 0, sizeof(int32_t) * (size_t)g->width);
+  if (!r->taken) return;
+  memcpy(to, r->tokens + r->begin + r->cached, sizeof(int32_t) * (size_t)r->taken);
+}
+
+/* Every row gives as much as it has waiting; whether a text's tokens are read, so that the longer
+ * program is needed. */
+static bool take_tokens(generating *g) {
+  bool reads = false;
+  for (int64_t i = 0; i < g->rows_count; i++)
+    reads |= g->rows[i].prompt >= 0 && waiting(&g->rows[i]) > 1;
+  g->width = !has_cache(g) ? g->window : reads ? g->generator->generation->new_tokens : 1;
+  for (int64_t i = 0; i < g->rows_count; i++) {
+    row *r = &g->rows[i];
+    int64_t have = r->prompt < 0 ? 0 : waiting(r);
+    if (r->prompt < 0) r->cached = 0;
+    r->taken = have < g->width ? have : g->width;
+  }
+  return reads && has_cache(g);
+}
+
+static bool draw(generating *g, row *r) {
+  const tsr_generating *how = g->how;
+  tsr_sampling sampling = how->sampling;
+  sampling.stream += (uint64_t)r->prompt;
+  int32_t token = tsr_sample_token(
+      &sampling, g->logits, g->generator->vocab_size, r->tokens, r->count, (uint64_t)r->count,
+      g->scratch);
+  if (token < 0)
+    return tsr_diag_failure(
+        g->diags, TSR_NOWHERE, "prompt %d, token %lld: no finite logit to draw from", r->prompt,
+        (long long)r->count);
+  for (int i = 0; i < how->stops_count; i++)
+    if (token == how->stops[i]) return end_text(g, r, TSR_TEXT_STOPPED), true;
+  r->tokens[r->count++] = token;
+  if (how->drawn) how->drawn(how->context, r->prompt, token);
+  if (r->count - r->prompt_count == how->max_new_tokens) end_text(g, r, TSR_TEXT_FULL);
+  else slide(g, r);
+  return true;
+}
+
+/* After a run: a token for every row that has none waiting. */
+static bool draw_tokens(generating *g, const tsr_bound *bound, int logits) {
+  for (int64_t i = 0; i < g->rows_count; i++) {
+    row *r = &g->rows[i];
+    if (r->prompt < 0) continue;
+    if (has_cache(g)) r->cached += r->taken;
+    if (has_cache(g) && waiting(r)) continue;
+    tsr_bound_read_row(bound, logits, has_cache(g) ? i : i * g->window + r->taken - 1, g->logits);
+    if (!draw(g, r)) return false;
+  }
+  return true;
+}
+
+static bool run(generating *g) {
+  double start = now();
+  const tsr_generator *generator = g->generator;
+  bool reads = take_tokens(g), whole = !has_cache(g);
+  bool first = whole || g->width > 1;
+  tsr_bound *bound = first ? generator->bound : generator->decode;
+  const tsr_compiled *c = first ? generator->generation : generator->generation->decode;
+  int64_t tokens = 0;
+  for (int64_t i = 0; i < g->rows_count; i++)
+    tokens += whole ? g->rows[i].prompt >= 0 : g->rows[i].taken;
+  tsr_bound_run(bound, 0, fill, g);
+  bool ok = draw_tokens(g, bound, tsr_graph_find_output(c->placed, "logits"));
+  *(reads ? &g->speed.prefill_tokens : &g->speed.decode_tokens) += tokens;
+  *(reads ? &g->speed.prefill_seconds : &g->speed.decode_seconds) += now() - start;
+  return ok;
+}
+
+static void open_rows(generating *g) {
+  const tsr_compiled *c = g->generator->generation;
+  g->rows_count = c->batch;
+  g->window = c->model->sequence;
+  g->rows = tsr_arena_array(g->arena, row, g->rows_count);
+  for (int64_t i = 0; i < g->rows_count; i++) g->rows[i].prompt = -1;
+  g->logits = tsr_arena_array(g->arena, float, c->model->vocab_padded);
+  g->scratch = tsr_arena_alloc(g->arena, tsr_sampling_scratch_bytes(g->generator->vocab_size));
+}
+
+bool tsr_generate_texts(
+    tsr_arena *arena, const tsr_generator *generator, const tsr_prompt *prompts, int count,
+    const tsr_generating *how, tsr_continuation *ret_texts, tsr_generating_speed *ret_speed,
+    tsr_diags *diags) {
+  generating g = {
+      .arena = arena,
+      .generator = generator,
+      .prompts = prompts,
+      .prompts_count = count,
+      .how = how,
+      .texts = ret_texts,
+      .diags = diags};
+  bool ok = true;
+  for (int i = 0; i < count; i++)
+    if (prompts[i].count < 1)
+      ok = tsr_diag_error(diags, TSR_NOWHERE, "prompt %d is empty: nothing goes on from there", i);
+  if (!ok) return false;
+  open_rows(&g);
+  while (ok && fill_rows(&g)) ok = run(&g);
+  *ret_speed = g.speed;
+  return ok;
+}
+
+/* ---- the samples of a training run ---- */
 
 static tsr_sampling sampling_of(const tsr_config_eval *e) {
   return (tsr_sampling){e->repetition_penalty, e->temperature, e->top_k, e->top_p, e->seed};
 }
 
-/* The prompt's tokens at the front of `tokens`; without a prompt the first token of the text's
- * vocabulary that ends a line, or token 0. */
-static bool
-start_tokens(const tsr_trainer_options *o, int32_t *tokens, int64_t *ret_count, tsr_diags *diags) {
+/* The prompt's tokens; without a prompt the token of the text's vocabulary that ends a line, or
+ * token 0, which is left out of what is shown. */
+static bool start_tokens(
+    const tsr_trainer_options *o, tsr_arena *arena, tsr_prompt *ret_prompt, tsr_diags *diags) {
   const char *prompt = o->config->eval.prompt;
   const tsr_tokenizer *tokenizer = &o->source->dataset.tokenizer;
+  int32_t *tokens = tsr_arena_array(arena, int32_t, strlen(prompt) + 1);
+  *ret_prompt = (tsr_prompt){tokens, 1};
   if (!prompt[0]) {
     int32_t newline = tokenizer->kind == TSR_TOKENIZER_CHAR ? tokenizer->ascii['\n'] : '\n';
     tokens[0] = newline < 0 ? 0 : newline;
-    *ret_count = 1;
     return true;
   }
   tsr_text_file file = {"eval_config.prompt", prompt, strlen(prompt)};
-  return tsr_tokenizer_encode(tokenizer, &file, tokens, ret_count, diags);
+  return tsr_tokenizer_encode(tokenizer, &file, tokens, &ret_prompt->count, diags);
 }
 
 bool tsr_generate(
-    const tsr_trainer_options *o, const tsr_compiled *generation, tsr_bound *bound, int64_t count,
-    tsr_text *text, tsr_diags *diags) {
+    const tsr_trainer_options *o, const tsr_generator *generator, int64_t count, tsr_text *text,
+    tsr_diags *diags) {
   const tsr_tokenizer *tokenizer = &o->source->dataset.tokenizer;
-  int64_t T = generation->model->sequence, V = generation->model->vocab_padded, at = 0;
-  int64_t vocab = tokenizer->vocab_size;
-  int logits = tsr_graph_find_output(generation->placed, "logits");
-  int32_t *tokens = calloc(strlen(o->config->eval.prompt) + (size_t)count + 1, sizeof *tokens);
-  float *row = calloc((size_t)V, sizeof *row);
-  void *scratch = malloc(tsr_sampling_scratch_bytes(vocab));
-  tsr_sampling sampling = sampling_of(&o->config->eval);
-  bool ok = tokens && row && scratch;
-  if (!ok)
-    tsr_diag_failure(
-        diags, TSR_NOWHERE, "out of memory for a sample of %lld tokens", (long long)count);
-  ok = ok && start_tokens(o, tokens, &at, diags);
-  bool blank = !o->config->eval.prompt[0];
-  for (int64_t i = 0; ok && i < count && !*o->stop; i++) {
-    int64_t n = at < T ? at : T;
-    window w = {tokens + at - n, n, T};
-    tsr_bound_run(bound, 0, fill_window, &w);
-    tsr_bound_read_row(bound, logits, n - 1, row);
-    int32_t next = tsr_sample_token(&sampling, row, vocab, tokens, at, (uint64_t)at, scratch);
-    if (next < 0)
-      ok = tsr_diag_failure(
-          diags, TSR_NOWHERE, "token %lld: no finite logit to draw from", (long long)at);
-    tokens[at++] = next < 0 ? 0 : next;
-  }
-  if (ok) tsr_tokenizer_decode(tokenizer, tokens + blank, at - blank, text);
-  free(tokens);
-  free(row);
-  free(scratch);
+  tsr_arena *arena = tsr_arena_new(); /* samples are many */
+  tsr_generating how = {.sampling = sampling_of(&o->config->eval), .max_new_tokens = count};
+  how.interrupt = o->stop;
+  tsr_prompt prompt;
+  tsr_continuation made;
+  tsr_generating_speed speed;
+  bool ok = start_tokens(o, arena, &prompt, diags) &&
+            tsr_generate_texts(arena, generator, &prompt, 1, &how, &made, &speed, diags);
+  if (ok && o->config->eval.prompt[0])
+    tsr_tokenizer_decode(tokenizer, prompt.tokens, prompt.count, text);
+  if (ok) tsr_tokenizer_decode(tokenizer, made.tokens, made.count, text);
+  tsr_arena_free(arena);
   return ok;
 }

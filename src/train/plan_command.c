@@ -6,11 +6,12 @@ enum { CHART_COLUMNS = 100 };
 
 int tsr_plan_programs(
     const tsr_compiled *training, const tsr_compiled *evaluation, const tsr_compiled *generation,
-    tsr_programs ret_programs[3]) {
+    tsr_programs ret_programs[TSR_COMPILED_PROGRAMS_MAX]) {
   int count = 0;
   ret_programs[count++] = training->programs;
   if (evaluation->placed) ret_programs[count++] = evaluation->programs;
   if (generation->placed) ret_programs[count++] = generation->programs;
+  if (generation->decode) ret_programs[count++] = generation->decode->programs;
   return count;
 }
 
@@ -55,7 +56,7 @@ write_chart(tsr_arena *arena, const tsr_report *report, const char *file, tsr_di
 
 bool tsr_plan_command(
     const tsr_plan_request *r, bool gantt, const char *svg, tsr_text *text, tsr_diags *diags) {
-  tsr_programs programs[3];
+  tsr_programs programs[TSR_COMPILED_PROGRAMS_MAX];
   if (!check_links(r, diags)) return false;
   tsr_report report = {.config = r->config, .parallel = r->parallel, .machine = r->machine};
   report.machine_why = r->machine_why;

@@ -23,7 +23,7 @@ bool tsr_plan_command(
 /* The programs that a run holds at once; how many. */
 int tsr_plan_programs(
     const tsr_compiled *training, const tsr_compiled *evaluation, const tsr_compiled *generation,
-    tsr_programs ret_programs[3]);
+    tsr_programs ret_programs[TSR_COMPILED_PROGRAMS_MAX]);
 
 /* What tasks need beside their tensors where the machine is none of this one's: the plainest
  * kernels on one thread, so that a plan says the same everywhere. */

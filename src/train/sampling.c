@@ -119,7 +119,7 @@ int32_t tsr_sample_token(
 
   heap h = {weights, (int32_t *)(weights + vocab_size), vocab_size};
   for (int64_t i = 0; i < vocab_size; i++) h.tokens[i] = (int32_t)i;
-  double chance = draw(sampling->seed, position);
+  double chance = draw(sampling->seed, sampling->stream << 40 | position);
   bool is_cut = (sampling->top_k > 0 && sampling->top_k < vocab_size) || sampling->top_p < 1;
   if (is_cut) {
     int64_t kept;

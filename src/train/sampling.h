@@ -12,13 +12,14 @@ typedef struct {
   int64_t top_k;             /* keep the k likeliest; <= 0: off */
   double top_p; /* keep the fewest likeliest whose probabilities reach p, at least one; >= 1: off */
   uint64_t seed;
+  uint64_t stream; /* of the seed's; below 2^24 */
 } tsr_sampling;
 
 size_t tsr_sampling_scratch_bytes(int64_t vocab_size);
 
 /* `logits` (vocab_size): padding behind the vocabulary is left out by the count. `history` are the
- * tokens so far, each in [0, vocab_size). `position` is the new token's: the draw is a function of
- * (seed, position) alone. Of equal logits the lower token is the likelier. A logit of NaN counts as
+ * tokens so far, each in [0, vocab_size). `position` is the new token's, below 2^40: the draw is a
+ * function of (seed, stream, position) alone. Of equal logits the lower token is the likelier. A logit of NaN counts as
  * -infinity; one of +infinity always wins. Returns -1 when no token is possible (all -infinity).
  * `scratch` is aligned for double. */
 int32_t tsr_sample_token(

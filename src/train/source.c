@@ -1,6 +1,6 @@
 #include "train/source.h"
 #include "base/file.h"
-#include "data/order.h"
+#include "data/sources.h"
 #include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
@@ -62,14 +62,6 @@ static bool ends_with(const char *text, const char *end) {
   return n >= m && !strcasecmp(text + n - m, end);
 }
 
-static bool open_text(
-    tsr_arena *arena, const tsr_config *c, const char *path, tsr_dataset *ret, tsr_diags *diags) {
-  tsr_tokenizer tokenizer = {.kind = TSR_TOKENIZER_CHAR};
-  if (c->training.tokenizer_type == TSR_TOKENS_BYTE) tokenizer = tsr_tokenizer_byte();
-  tsr_place place = tsr_config_place(c, "training_config.data_path");
-  return tsr_dataset_text(arena, &path, 1, &tokenizer, place, ret, diags);
-}
-
 /* Whether a path is there; of a pattern, the folder before its first wildcard. */
 static bool is_there(tsr_arena *arena, const char *path) {
   size_t plain = strcspn(path, "*?[");
@@ -81,8 +73,7 @@ static bool is_there(tsr_arena *arena, const char *path) {
 }
 
 /* As written, or relative to the configuration's folder or one of its parents; NULL: nowhere. */
-static const char *find_path(tsr_arena *arena, const tsr_config *c) {
-  const char *path = c->training.data_path;
+static const char *find_path(tsr_arena *arena, const tsr_config *c, const char *path) {
   if (!path[0]) return NULL;
   if (is_there(arena, path)) return path;
   const char *folder = tsr_path_folder(arena, c->file);
@@ -94,8 +85,134 @@ static const char *find_path(tsr_arena *arena, const tsr_config *c) {
   return NULL;
 }
 
+/* What is nowhere stays as it is written: opening it says so. */
+static const char *path_of(tsr_arena *arena, const tsr_config *c, const char *path) {
+  const char *found = find_path(arena, c, path);
+  return found ? found : path;
+}
+
 bool tsr_source_exists(tsr_arena *arena, const tsr_config *config) {
-  return find_path(arena, config) != NULL;
+  const tsr_config_training *t = &config->training;
+  for (int i = 0; i < t->data_sources_count; i++)
+    if (!find_path(arena, config, t->data_sources[i].path)) return false;
+  return t->data_sources_count || find_path(arena, config, t->data_path);
+}
+
+/* ---- tokens ---- */
+
+/* The model's vocabulary as its file says it: the graph is not read yet. 0: it does not. */
+static int64_t vocab_of_model(const tsr_config *c) {
+  int64_t vocab = 0;
+  const tsr_yaml *node = c->model.map ? tsr_yaml_get(c->model.map, "vocab_size") : NULL;
+  return node && tsr_yaml_int(node, &vocab) && vocab > 0 && vocab <= INT32_MAX ? vocab : 0;
+}
+
+static bool is_token_file(tsr_arena *arena, const tsr_data_input *input) {
+  if (input->format != TSR_TOKEN_FILE_AUTO) return input->format != TSR_TOKEN_FILE_TEXT;
+  return tsr_token_file_is(arena, input->path);
+}
+
+static tsr_data_input *
+inputs_of(tsr_arena *arena, const tsr_config *c, tsr_place place, int *ret_count) {
+  const tsr_config_training *t = &c->training;
+  int count = t->data_sources_count ? t->data_sources_count : 1;
+  tsr_data_input *inputs = tsr_arena_array(arena, tsr_data_input, count);
+  for (int i = 0; i < count; i++) {
+    tsr_config_data_source one = {.path = t->data_path, .place = place};
+    if (t->data_sources_count) one = t->data_sources[i];
+    tsr_data_format format = one.format ? one.format : t->data_format;
+    inputs[i] = (tsr_data_input){
+        path_of(arena, c, one.path), (tsr_token_format)format, one.weight, one.place};
+  }
+  *ret_count = count;
+  return inputs;
+}
+
+static bool read_bpe(
+    tsr_arena *arena, const tsr_config *c, tsr_tokenizer *ret, const char **ret_file,
+    tsr_diags *diags) {
+  const tsr_config_training *t = &c->training;
+  if (!t->tokenizer_path[0]) {
+    tsr_diag_error(
+        diags, tsr_config_place(c, "training_config.tokenizer_type"),
+        "tokenizer_type bpe needs a tokenizer.json: training_config.tokenizer_path is not given");
+    tsr_diag_hint(diags, "other types need no file: char, byte");
+    return false;
+  }
+  tsr_bpe *bpe;
+  const char *path = path_of(arena, c, t->tokenizer_path);
+  tsr_place place = tsr_config_place(c, "training_config.tokenizer_path");
+  if (!tsr_bpe_read(arena, path, place, &bpe, diags)) return false;
+  *ret = tsr_tokenizer_bpe(bpe);
+  *ret_file = path;
+  return true;
+}
+
+/* The characters of a file, such as a checkpoint's vocabulary.txt. */
+static bool read_characters(
+    tsr_arena *arena, const tsr_config *c, tsr_tokenizer *ret, const char **ret_file,
+    tsr_diags *diags) {
+  tsr_place place = tsr_config_place(c, "training_config.tokenizer_path");
+  const char *path = path_of(arena, c, c->training.tokenizer_path);
+  tsr_text_file *files;
+  int count;
+  *ret_file = path;
+  return tsr_text_files_read(arena, &path, 1, place, &files, &count, diags) &&
+         tsr_tokenizer_char(arena, files, count, ret, diags);
+}
+
+bool tsr_source_open_tokenizer(
+    tsr_arena *arena, const tsr_config *c, tsr_source *ret, tsr_diags *diags) {
+  tsr_tokenizer *tokenizer = &ret->dataset.tokenizer;
+  *ret = (tsr_source){.config = c, .dataset = {.kind = TSR_DATASET_TEXT}};
+  if (c->training.tokenizer_type == TSR_TOKENS_BPE)
+    return read_bpe(arena, c, tokenizer, &ret->tokenizer_file, diags);
+  *tokenizer = tsr_tokenizer_byte();
+  if (c->training.tokenizer_type == TSR_TOKENS_BYTE) return true;
+  if (c->training.tokenizer_path[0])
+    return read_characters(arena, c, tokenizer, &ret->tokenizer_file, diags);
+  if (vocab_of_model(c)) return *tokenizer = tsr_tokenizer_ids((int32_t)vocab_of_model(c)), true;
+  tsr_diag_error(
+      diags, tsr_config_place(c, "training_config.tokenizer_type"),
+      "which characters are there? training_config.tokenizer_path is not given");
+  return false;
+}
+
+/* Tokens alone are shown as numbers where no tokenizer is named. */
+static bool choose_tokenizer(
+    tsr_arena *arena, const tsr_config *c, const tsr_data_input *inputs, int count,
+    tsr_tokenizer *ret, const char **ret_file, tsr_diags *diags) {
+  if (c->training.tokenizer_type == TSR_TOKENS_BPE)
+    return read_bpe(arena, c, ret, ret_file, diags);
+  bool all_tokens = true, is_char = c->training.tokenizer_type == TSR_TOKENS_CHAR;
+  if (is_char && c->training.tokenizer_path[0]) return read_characters(arena, c, ret, ret_file, diags);
+  for (int i = 0; i < count; i++) all_tokens = all_tokens && is_token_file(arena, &inputs[i]);
+  if (!is_char) *ret = tsr_tokenizer_byte();
+  else if (all_tokens && vocab_of_model(c)) *ret = tsr_tokenizer_ids((int32_t)vocab_of_model(c));
+  else *ret = (tsr_tokenizer){.kind = TSR_TOKENIZER_CHAR};
+  return true;
+}
+
+static bool open_tokens(
+    tsr_arena *arena, const tsr_config *c, tsr_place place, tsr_source *ret, tsr_diags *diags) {
+  const tsr_config_training *t = &c->training;
+  tsr_data_options options = {
+      .vocab_size = vocab_of_model(c),
+      .stride = t->sample_stride,
+      .separate = t->documents == TSR_DOCUMENTS_SEPARATE,
+      .end_of_text = t->end_of_text};
+  tsr_data_input *inputs = inputs_of(arena, c, place, &options.inputs_count), validation;
+  options.inputs = inputs;
+  if (!choose_tokenizer(
+          arena, c, inputs, options.inputs_count, &options.tokenizer, &ret->tokenizer_file, diags))
+    return false;
+  if (t->validation_path[0]) {
+    validation = (tsr_data_input){
+        path_of(arena, c, t->validation_path), (tsr_token_format)t->data_format, 0,
+        tsr_config_place(c, "training_config.validation_path")};
+    options.validation = &validation;
+  }
+  return tsr_dataset_tokens(arena, &options, &ret->dataset, diags);
 }
 
 static bool is_folder(const char *path) {
@@ -104,39 +221,42 @@ static bool is_folder(const char *path) {
   return d != NULL;
 }
 
+static tsr_place place_of_data(const tsr_config *c) {
+  return tsr_config_place(
+      c, c->training.data_sources_count ? "training_config.data_sources"
+                                        : "training_config.data_path");
+}
+
+static bool no_data(const tsr_config *c, tsr_place place, tsr_diags *diags) {
+  if (c->training.data_path[0] || c->training.data_sources_count) return false;
+  tsr_diag_error(diags, place, "no data: training_config.data_path is not given");
+  tsr_diag_hint(
+      diags,
+      "a text file or pattern, a token file, a .csv table, or a folder of MNIST's IDX files");
+  return true;
+}
+
 bool tsr_source_open(
     tsr_arena *arena, const tsr_config *c, const tsr_source_needs *needs, tsr_source *ret,
     tsr_diags *diags) {
-  *ret = (tsr_source){.config = c};
-  tsr_place place = tsr_config_place(c, "training_config.data_path");
+  *ret = (tsr_source){.config = c, .fault = tsr_arena_array(arena, tsr_source_fault, 1)};
+  tsr_place place = place_of_data(c);
   if (!place.file) place.file = c->file;
-  if (!c->training.data_path[0]) {
-    tsr_diag_error(diags, place, "no data: training_config.data_path is not given");
-    tsr_diag_hint(diags, "a text file or pattern, a .csv table, or a folder of MNIST's IDX files");
-    return false;
-  }
-  const char *path = find_path(arena, c);
-  if (!path) path = c->training.data_path; /* the error of a missing file */
-  bool ok;
-  if (ends_with(path, ".csv") && !needs->text) {
+  if (no_data(c, place, diags)) return false;
+  const char *path = path_of(arena, c, c->training.data_path);
+  bool ok, one = !c->training.data_sources_count;
+  if (one && ends_with(path, ".csv") && !needs->text) {
     tsr_table_columns columns = {.is_label = needs->labels};
     ok = tsr_dataset_table(arena, path, &columns, place, &ret->dataset, diags);
-  } else if (is_folder(path)) {
+  } else if (one && is_folder(path)) {
     const char *images = tsr_path_join(arena, path, "train-images-idx3-ubyte");
     const char *labels = tsr_path_join(arena, path, "train-labels-idx1-ubyte");
     ok = tsr_dataset_images(arena, images, labels, place, &ret->dataset, diags);
   } else {
-    if (c->training.tokenizer_type == TSR_TOKENS_BPE) {
-      tsr_diag_error(
-          diags, tsr_config_place(c, "training_config.tokenizer_type"),
-          "tokenizer_type bpe needs tokens made by a tokenizer.json, which this release does not "
-          "read");
-      tsr_diag_hint(diags, "valid: char, byte");
-      return false;
-    }
-    ok = open_text(arena, c, path, &ret->dataset, diags);
+    ok = open_tokens(arena, c, place, ret, diags);
   }
-  if (ok) tsr_dataset_split(&ret->dataset, c->training.validation_fraction);
+  if (ok && !ret->dataset.validation)
+    tsr_dataset_split(&ret->dataset, c->training.validation_fraction);
   return ok;
 }
 
@@ -145,6 +265,7 @@ check_lengths(const tsr_source *s, int64_t sequence, tsr_place place, tsr_diags 
   const tsr_config_training *c = &s->config->training;
   if (!tsr_dataset_check(&s->dataset, TSR_SPLIT_TRAIN, sequence, place, diags)) return false;
   bool evaluates = c->eval_every && c->validation_fraction > 0;
+  if (s->dataset.validation) place = tsr_config_place(s->config, "training_config.validation_path");
   if (!evaluates || tsr_dataset_check(&s->dataset, TSR_SPLIT_VALIDATION, sequence, place, diags))
     return true;
   tsr_diag_hint(diags, "training_config.eval_every: 0 switches evaluation off");
@@ -179,7 +300,7 @@ check_rows(const tsr_dataset *d, const tsr_source_needs *needs, tsr_place place,
 
 bool tsr_source_check(const tsr_source *s, const tsr_source_needs *needs, tsr_diags *diags) {
   const tsr_dataset *d = &s->dataset;
-  tsr_place place = tsr_config_place(s->config, "training_config.data_path");
+  tsr_place place = place_of_data(s->config);
   bool text = d->kind == TSR_DATASET_TEXT;
   if (text != needs->text)
     return tsr_diag_error(
@@ -192,8 +313,8 @@ bool tsr_source_check(const tsr_source *s, const tsr_source_needs *needs, tsr_di
 bool tsr_source_check_prompt(tsr_arena *arena, const tsr_source *s, tsr_diags *diags) {
   const char *prompt = s->config->eval.prompt;
   if (s->dataset.kind != TSR_DATASET_TEXT || !prompt[0]) return true;
-  int32_t *tokens = tsr_arena_array(arena, int32_t, strlen(prompt));
-  int64_t count;
+  int64_t count, room = tsr_tokenizer_room(&s->dataset.tokenizer, prompt, strlen(prompt));
+  int32_t *tokens = tsr_arena_array(arena, int32_t, room);
   tsr_text_file file = {"eval_config.prompt", prompt, strlen(prompt)};
   tsr_diags *unplaced = tsr_diags_new(arena); /* its place would be inside the prompt's text */
   if (tsr_tokenizer_encode(&s->dataset.tokenizer, &file, tokens, &count, unplaced)) return true;
@@ -204,25 +325,48 @@ bool tsr_source_check_prompt(tsr_arena *arena, const tsr_source *s, tsr_diags *d
 }
 
 static int64_t sample_index(const tsr_source_step *s, int64_t sample) {
-  int64_t n = tsr_dataset_samples(&s->source->dataset, s->split, s->source->sequence);
   uint64_t seed = s->source->config->training.seed;
-  return tsr_order_sample(s->split == TSR_SPLIT_TRAIN ? seed : ~seed, n, s->first + sample);
+  return tsr_dataset_sample_at(
+      &s->source->dataset, s->split, s->source->sequence,
+      s->split == TSR_SPLIT_TRAIN ? seed : ~seed, s->first + sample);
 }
 
 static void ignore_targets(const tsr_source *s, int32_t *targets, int64_t count) {
   int64_t ignored = s->config->training.ignore_index;
   for (int64_t i = 0; i < count; i++)
-    if (targets[i] == ignored) targets[i] = -100;
+    if (targets[i] == ignored) targets[i] = TSR_TARGET_IGNORED;
 }
 
 static void ignore_all(int32_t *targets, int64_t count) {
-  for (int64_t i = 0; i < count; i++) targets[i] = -100;
+  for (int64_t i = 0; i < count; i++) targets[i] = TSR_TARGET_IGNORED;
+}
+
+/* The vocabulary's end is checked where a token is used, for what was not looked at when the file
+ * was opened. The first fault of all threads is kept; its sample is made harmless. */
+static bool has_fault(const tsr_source_step *s, int64_t index, int32_t *row) {
+  const tsr_source *source = s->source;
+  const tsr_token_file *file;
+  int64_t at = tsr_dataset_find_outside(&source->dataset, s->split, index, source->sequence, &file);
+  if (at < 0) return false;
+  const tsr_token_file *none = NULL;
+  if (atomic_compare_exchange_strong(&source->fault->file, &none, file))
+    atomic_store(&source->fault->token, at);
+  memset(row, 0, sizeof *row * (size_t)source->sequence);
+  return true;
+}
+
+bool tsr_source_check_used(const tsr_source *source, tsr_diags *diags) {
+  const tsr_token_file *file = atomic_load(&source->fault->file);
+  return !file || tsr_token_file_outside(
+                      file, atomic_load(&source->fault->token), source->dataset.vocab_size,
+                      place_of_data(source->config), diags);
 }
 
 /* A text sample is its tokens and its targets; each input asks for one of them. */
 static void fill_text(const tsr_source_step *s, const char *input, int64_t index, int32_t *row) {
   int64_t T = s->source->sequence;
   bool targets = !strcmp(input, "targets");
+  if (has_fault(s, index, row)) return;
   tsr_dataset_fill_tokens(
       &s->source->dataset, s->split, index, T, targets ? NULL : row, targets ? row : NULL);
   if (targets) ignore_targets(s->source, row, T);
@@ -247,17 +391,21 @@ void tsr_source_fill(void *context, const char *input, int64_t sample, void *row
   }
 }
 
-int64_t tsr_source_targets(const tsr_source_step *s, int64_t samples) {
-  const tsr_dataset *d = &s->source->dataset;
+int64_t tsr_source_targets(const tsr_source_step *step, int64_t samples) {
+  const tsr_dataset *d = &step->source->dataset;
+  int64_t ignored = step->source->config->training.ignore_index, T = step->source->sequence;
   bool text = d->kind == TSR_DATASET_TEXT;
-  int64_t each = text ? s->source->sequence : 1, count = samples * each;
-  if (s->source->config->training.ignore_index < 0 || (!text && !d->table.classes)) return count;
+  int64_t count = samples * (text ? T : 1);
+  if ((ignored < 0 && !d->separate) || (!text && !d->table.classes)) return count;
+  count = 0;
   for (int64_t i = 0; i < samples; i++) {
-    int64_t index = sample_index(s, i);
-    int64_t start = s->split == TSR_SPLIT_TRAIN ? 0 : d->validation_at;
-    for (int64_t t = 0; t < each; t++) {
-      int32_t target = text ? d->tokens[start + index + 1 + t] : d->table.labels[start + index];
-      count -= target == s->source->config->training.ignore_index;
+    int64_t index = sample_index(step, i);
+    int32_t label;
+    if (text) {
+      count += tsr_dataset_count_targets(d, step->split, index, T, ignored);
+    } else {
+      tsr_dataset_fill_label(d, step->split, index, &label);
+      count += label != ignored;
     }
   }
   return count;

@@ -4,11 +4,20 @@
 #include "config/config.h"
 #include "data/dataset.h"
 #include "run/worker.h"
+#include <stdatomic.h>
+
+/* The first token outside the vocabulary that a sample had; file NULL: none so far. */
+typedef struct {
+  _Atomic(const tsr_token_file *) file;
+  _Atomic int64_t token;
+} tsr_source_fault;
 
 typedef struct {
   tsr_dataset dataset;
   const tsr_config *config;
   int64_t sequence; /* of text */
+  const char *tokenizer_file; /* that the tokenizer was read from, or NULL */
+  tsr_source_fault *fault;
 } tsr_source;
 
 /* What a graph takes from the data, by the names of its inputs: tokens and targets, or features
@@ -21,11 +30,16 @@ typedef struct {
 /* Errors: an input of another name, inputs of which no data has all. */
 bool tsr_source_needs_of(const tsr_graph *graph, tsr_source_needs *ret_needs, tsr_diags *diags);
 
-/* A text, a CSV table or a folder of MNIST's IDX files; of `needs` only text and labels matter.
+/* Texts, token files, a CSV table or a folder of MNIST's IDX files; of `needs` only text and labels
+ * matter. data_sources are texts and token files.
  * Paths as the configuration's other paths. */
 bool tsr_source_open(
     tsr_arena *arena, const tsr_config *config, const tsr_source_needs *needs,
     tsr_source *ret_source, tsr_diags *diags);
+/* The tokenizer of the configuration alone, without data: bytes, what tokenizer_path holds, or else
+ * the numbers of the model's vocabulary. */
+bool tsr_source_open_tokenizer(
+    tsr_arena *arena, const tsr_config *config, tsr_source *ret_source, tsr_diags *diags);
 /* Whether data_path is given and there. */
 bool tsr_source_exists(tsr_arena *arena, const tsr_config *config);
 /* Both parts are long enough, and tokens and features fit what is needed. */
@@ -41,6 +55,9 @@ typedef struct {
   int64_t samples; /* of the step; rows beyond them are padding, whose targets are ignored */
 } tsr_source_step;
 void tsr_source_fill(void *context, const char *input, int64_t sample, void *row);
+/* After a step: an error for a token outside the vocabulary that a sample of it had. Only what was
+ * not looked at when the data was opened (data/sources.h) can have one. */
+bool tsr_source_check_used(const tsr_source *source, tsr_diags *diags);
 /* Targets of a step that count (are not ignore_index). */
 int64_t tsr_source_targets(const tsr_source_step *step, int64_t samples);
 

@@ -11,11 +11,13 @@
 typedef struct {
   const tsr_trainer_options *o;
   const tsr_compiled *training, *evaluation, *generation;
-  tsr_bound *train, *eval, *generate;
+  tsr_bound *train, *eval;
+  tsr_generator generator; /* of samples, where there are any */
   tsr_recorder *comm_recorder; /* of one step; NULL: communication is not traced */
   tsr_comm_trace comm_trace;
   tsr_lr_curve curve;
   tsr_progress progress;
+  tsr_keeper *keeper; /* NULL: nothing of the run lasts */
   tsr_diags *diags;
   int64_t step, samples; /* samples of a step */
   int64_t steps;         /* to train: the curve's, or fewer */
@@ -184,7 +186,7 @@ static bool report_evaluation(trainer *t) {
 static bool report_sample(trainer *t) {
   tsr_text text = {0};
   bool ok = tsr_generate(
-      t->o, t->generation, t->generate, t->o->config->training.sample_tokens, &text, t->diags);
+      t->o, &t->generator, t->o->config->training.sample_tokens, &text, t->diags);
   tsr_progress_clear(&t->progress);
   if (ok && !t->o->quiet)
     printf("--- sample after step %lld\n%s\n---\n", (long long)t->step, text.data ? text.data : "");
@@ -192,6 +194,57 @@ static bool report_sample(trainer *t) {
                  t->o->metrics, t->step, text.data ? text.data : "", text.length, t->diags);
   tsr_text_free(&text);
   return ok;
+}
+
+/* ---- what lasts ---- */
+
+static tsr_run_state state_of(const trainer *t) {
+  return (tsr_run_state){
+      .step = t->step,
+      .updates = t->updates,
+      .samples = t->step * t->samples,
+      .seed = t->o->config->training.seed,
+      .loss = t->loss,
+      .has_scale = scales_loss(t),
+      .scale = t->scale.scale,
+      .scale_good_steps = t->scale.good_steps};
+}
+
+static bool start_keeper(trainer *t) {
+  const tsr_keeper_options *keep = &t->o->keep;
+  tsr_keeper_run run = {
+      .config = t->o->config,
+      .source = t->o->source,
+      .training = t->training,
+      .bound = t->train,
+      .isa = t->o->kernels->isa,
+      .samples_per_step = t->samples,
+      .total_steps = t->curve.total_steps,
+      .quiet = t->o->quiet};
+  tsr_run_state state = state_of(t);
+  if (!keep->folder && !keep->resume && !keep->weights && !keep->limit_s) return true;
+  if (!tsr_keeper_open(t->o->arena, keep, &run, &state, &t->keeper, t->diags)) return false;
+  t->step = state.step;
+  t->updates = state.updates;
+  t->loss = state.loss;
+  t->scale.scale = state.scale;
+  t->scale.good_steps = state.scale_good_steps;
+  return !keep->resumes || tsr_metrics_rewind(t->o->metrics, t->step, t->diags);
+}
+
+/* What a thread has to say is said at once, not at the end. */
+static void keep_step(trainer *t, double seconds) {
+  tsr_run_state state = state_of(t);
+  if (!t->keeper) return;
+  tsr_keeper_step(t->keeper, &state, t->loss, t->norm, seconds, t->diags);
+  if (!tsr_diags_waiting(t->diags)) return;
+  tsr_progress_clear(&t->progress);
+  tsr_diags_print(t->diags, stderr);
+}
+
+static bool finish_keeper(trainer *t) {
+  tsr_run_state state = state_of(t);
+  return tsr_keeper_finish(t->keeper, &state, t->diags);
 }
 
 /* ---- the loop ---- */
@@ -209,22 +262,34 @@ static bool report_step(trainer *t, double seconds) {
 
 static bool is_due(int64_t every, int64_t step) { return every > 0 && step % every == 0; }
 
-static bool run_loop(trainer *t, int *ret_signal) {
+static bool report_texts(trainer *t) {
   const tsr_config_training *c = &t->o->config->training;
-  while (t->step < t->steps && !*t->o->stop) {
+  bool last = t->step == t->steps;
+  if (t->eval && (is_due(c->eval_every, t->step) || last) && !report_evaluation(t)) return false;
+  bool sampled = t->generation && (is_due(c->sample_every, t->step) || last);
+  return !sampled || report_sample(t);
+}
+
+static bool run_loop(trainer *t, int *ret_signal) {
+  bool late = t->keeper && tsr_keeper_is_late(t->keeper);
+  while (t->step < t->steps && !*t->o->stop && !late) {
     double start = now();
     run_step(t);
-    if (!report_step(t, now() - start)) return false;
+    double seconds = now() - start;
+    if (!report_step(t, seconds)) return false;
     if (!isfinite(t->loss))
       return tsr_diag_failure(
           t->diags, TSR_NOWHERE, "step %lld: the loss is %g", (long long)t->step, t->loss);
-    bool last = t->step == t->steps;
-    if (t->eval && (is_due(c->eval_every, t->step) || last) && !report_evaluation(t)) return false;
-    if (t->generate && (is_due(c->sample_every, t->step) || last) && !report_sample(t))
-      return false;
+    if (!report_texts(t)) return false;
+    keep_step(t, seconds);
+    late = t->keeper && tsr_keeper_is_late(t->keeper);
   }
   *ret_signal = t->step < t->steps ? (int)*t->o->stop : 0;
-  return true;
+  if (late && t->step < t->steps && !*ret_signal && !t->o->quiet) {
+    tsr_progress_clear(&t->progress);
+    printf("time limit: stops after step %lld of %lld\n", (long long)t->step, (long long)t->steps);
+  }
+  return !t->keeper || finish_keeper(t);
 }
 
 static tsr_lr_curve curve_of(const tsr_config *c, int64_t steps) {
@@ -323,11 +388,11 @@ bool tsr_train(
       .evaluation = evaluation,
       .generation = generation,
       .diags = diags};
-  tsr_programs programs[3] = {training->programs};
-  tsr_bound *bound[3] = {0};
+  tsr_programs programs[TSR_COMPILED_PROGRAMS_MAX] = {training->programs};
+  tsr_bound *bound[TSR_COMPILED_PROGRAMS_MAX] = {0};
   int count = 1, eval_at = 0, generate_at = 0;
   if (evaluation) programs[eval_at = count++] = evaluation->programs;
-  if (generation) programs[generate_at = count++] = generation->programs;
+  if (generation) count += tsr_generation_programs(generation, &programs[generate_at = count]);
   tsr_worker_options options = {
       o->parallel, o->kernels, o->threads, o->config->training.seed,
       o->config->device.memory_limit};
@@ -336,7 +401,9 @@ bool tsr_train(
   if (!tsr_worker_open(o->arena, &options, programs, count, &worker, bound, diags)) return false;
   t.train = bound[0];
   t.eval = evaluation ? bound[eval_at] : NULL;
-  t.generate = generation ? bound[generate_at] : NULL;
+  if (generation)
+    t.generator = tsr_generator_of(
+        generation, &bound[generate_at], o->source->dataset.tokenizer.vocab_size);
   t.samples = training->batch * training->programs.order->microbatches;
   t.curve = curve_of(o->config, steps_of(&t));
   t.steps = t.curve.total_steps;
@@ -347,7 +414,9 @@ bool tsr_train(
         (long long)t.curve.total_steps, (long long)o->config->training.max_steps,
         (long long)o->config->training.num_epochs);
   t.progress = tsr_progress_start(stdout, o->quiet, o->config->training.log_every, 0, now());
-  bool ok = start_recording(&t) && write_start(&t) && run_loop(&t, ret_signal) && write_end(&t);
+  bool ok = start_recording(&t) && start_keeper(&t) && write_start(&t) &&
+            run_loop(&t, ret_signal) && write_end(&t);
+  tsr_keeper_close(t.keeper);
   tsr_progress_clear(&t.progress);
   tsr_worker_close(worker);
   return ok;

@@ -5,7 +5,8 @@
 #include "report/progress.h"
 #include "run/recorder.h"
 #include "train/compile.h"
-#include "train/source.h"
+#include "train/generate.h"
+#include "train/keeper.h"
 #include <signal.h>
 
 /* A run that ends with the last of some recorded steps. */
@@ -28,6 +29,7 @@ typedef struct {
   tsr_metrics *metrics;
   const char *mesh_text;       /* "dp=2 tp=2", for the metrics */
   volatile sig_atomic_t *stop; /* a signal's number ends the run after the step */
+  tsr_keeper_options keep;     /* where the run begins, and its checkpoints */
   tsr_recording *recording;    /* NULL: none */
   bool comm_trace; /* each step's communication goes to stderr (report/comm_trace.h); not while
                       recording */
@@ -51,7 +53,7 @@ bool tsr_weights_sha256(
 
 /* Continues `prompt` by `count` tokens; appends the text of both. */
 bool tsr_generate(
-    const tsr_trainer_options *options, const tsr_compiled *generation, tsr_bound *bound,
-    int64_t count, tsr_text *text, tsr_diags *diags);
+    const tsr_trainer_options *options, const tsr_generator *generator, int64_t count,
+    tsr_text *text, tsr_diags *diags);
 
 #endif

@@ -115,8 +115,30 @@ static void test_many(void) {
   CHECK_INT(tsr_diags_errors(diags), TSR_DIAGS_MAX + 5);
 }
 
+/* Notes and warnings are not printed, what is said of them neither; errors keep their hints. */
+static void test_quiet(void) {
+  tsr_diags *diags = tsr_diags_new(arena);
+  tsr_diags_quiet(diags);
+  tsr_diag_note(diags, TSR_NOWHERE, "a");
+  tsr_diag_hint(diags, "of a note");
+  tsr_diag_warning(diags, TSR_NOWHERE, "b");
+  CHECK_STR(printed_diags(arena, diags), "");
+  tsr_diag_error(diags, TSR_NOWHERE, "c");
+  tsr_diag_hint(diags, "of an error");
+  tsr_diag_warning(diags, TSR_NOWHERE, "d");
+  tsr_diag_hint(diags, "of a warning");
+  tsr_diag_failure(diags, TSR_NOWHERE, "e");
+  CHECK_STR(printed_diags(arena, diags), "error: c\n      = of an error\nerror: e\n");
+  CHECK_INT(tsr_diags_errors(diags), 2);
+  for (int i = 0; i < TSR_DIAGS_MAX; i++) tsr_diag_note(diags, TSR_NOWHERE, "n%d", i);
+  for (int i = 0; i < 3; i++) tsr_diag_error(diags, TSR_NOWHERE, "f%d", i);
+  tsr_diag_note(diags, TSR_NOWHERE, "g");
+  CHECK_STR(printed_diags(arena, diags), "… and 3 more\n");
+}
+
 int main(void) {
   arena = tsr_arena_new();
+  test_quiet();
   test_places();
   test_long_lines();
   test_hints();

@@ -30,7 +30,7 @@ static void test_windows(tsr_arena *arena, tsr_diags *diags) {
   scratch_text("abc.txt", "abcdefghij");
   tsr_dataset dataset;
   CHECK(load(arena, (const char *[]){"abc.txt"}, 1, &dataset, diags));
-  CHECK_INT(dataset.tokens_count, 10);
+  CHECK_INT(dataset.sources[0].tokens, 10);
   CHECK_INT(dataset.tokenizer.vocab_size, 10);
   CHECK_INT(tsr_dataset_samples(&dataset, TSR_SPLIT_TRAIN, 3), 7);
   CHECK_INT(tsr_dataset_samples(&dataset, TSR_SPLIT_VALIDATION, 3), 0);
@@ -61,7 +61,8 @@ static void test_files(tsr_arena *arena, tsr_diags *diags) {
   CHECK(
       load(arena, (const char *[]){"odd[1].txt", "part-*.txt", "part-1.txt"}, 3, &dataset, diags));
   tsr_text text = {0};
-  tsr_tokenizer_decode(&dataset.tokenizer, dataset.tokens, dataset.tokens_count, &text);
+  const tsr_token_file *all = &dataset.sources[0].files[0];
+  tsr_tokenizer_decode(&dataset.tokenizer, all->tokens, all->count, &text);
   CHECK_STR(text.data, "oxyzzxy");
   tsr_text_free(&text);
   CHECK_STR(dataset.name, "odd[1].txt (and 2 more)");
@@ -104,7 +105,8 @@ static void test_given_tokenizer(tsr_arena *arena, tsr_diags *diags) {
   scratch_text("ids.txt", "3 1\n2");
   tsr_tokenizer ids = tsr_tokenizer_ids(4);
   CHECK(tsr_dataset_text(arena, (const char *[]){"ids.txt"}, 1, &ids, PLACE, &more, diags));
-  CHECK(more.tokens_count == 3 && more.tokens[0] == 3 && more.tokens[2] == 2);
+  const tsr_token_file *tokens = &more.sources[0].files[0];
+  CHECK(tokens->count == 3 && tsr_token_at(tokens, 0) == 3 && tsr_token_at(tokens, 2) == 2);
 }
 
 /* The text that most people start with, where it is at hand. */
@@ -119,7 +121,7 @@ static void test_shakespeare(tsr_arena *arena, tsr_diags *diags) {
   }
   tsr_dataset dataset;
   CHECK(load(arena, (const char *[]){path}, 1, &dataset, diags));
-  CHECK_INT(dataset.tokens_count, 1115394);
+  CHECK_INT(dataset.sources[0].tokens, 1115394);
   CHECK_INT(dataset.tokenizer.vocab_size, 65);
   tsr_dataset_split(&dataset, 0.1);
   CHECK_INT(tsr_dataset_samples(&dataset, TSR_SPLIT_TRAIN, 256), 1115394 - 111539 - 256);

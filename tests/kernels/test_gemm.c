@@ -71,6 +71,36 @@ static void test_shapes(void) {
           shapes[i][0], shapes[i][1], shapes[i][2], layout & 1, layout & 2, i % 2 ? 0 : 0.5f);
 }
 
+/* Few rows have the product's bits, whatever the strides; x, w and y are parts of larger ones. */
+static void check_few_rows(int64_t R, int64_t N, int64_t K, int64_t depth) {
+  int64_t x_stride = K + 5, w_stride = K + 3, y_stride = N + 2;
+  float *x = input_new(R * x_stride, 1), *w = input_new(N * w_stride, 1);
+  tsr_few_rows p = {R, K, x_stride, w_stride, y_stride, depth};
+  float *want = input_new(R * N, 1), *start = input_new(R * y_stride, 1);
+  output y = output_from(start, R * y_stride);
+  tsr_gemm(R, N, K, 1, (tsr_matrix){x, x_stride, 1}, (tsr_matrix){w, 1, w_stride}, 0, want, N, 1);
+  RUN(N, k->few_rows(&p, y.pass[pass], x, w, begin, end));
+  CHECK_OUTPUT(y, NULL, 0, 0);
+  for (int64_t r = 0; r < R; r++) {
+    const float *row = y.pass[0] + r * y_stride;
+    CHECK_AT(
+        !memcmp(row, want + r * N, (size_t)N * sizeof *row), "%s: row %lld of (%lld, %lld, %lld)",
+        k->isa, (long long)r, (long long)R, (long long)N, (long long)K);
+    CHECK(!memcmp(row + N, start + r * y_stride + N, 2 * sizeof *row)); /* left alone */
+  }
+  output_free(&y);
+  free(x), free(w), free(want), free(start);
+}
+
+static void test_few_rows(void) {
+  static const int64_t sizes[] = {1, 3, 8, 16, 31, 33, 100, 257};
+  static const int64_t depths[] = {1, 5, 16, 77, 256, 300, 768, 1500, 2100};
+  int64_t depth = tsr_gemm_depth();
+  if (!depth) printf("level %s: few rows have other bits than BLIS, and are not used\n", k->isa);
+  for (int i = 0; depth && i < 8; i++)
+    for (int d = 0; d < 9; d++) check_few_rows(1 + (i + d) % 9, sizes[i], depths[d], depth);
+}
+
 typedef struct {
   const product *p;
   float *c;
@@ -107,5 +137,6 @@ int main(int argc, char **argv) {
   tsr_gemm_select(k);
   test_shapes();
   test_threads();
+  test_few_rows();
   return check_done("kernels.gemm");
 }

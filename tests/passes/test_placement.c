@@ -255,8 +255,54 @@ static void test_refused(void) {
       "call:1:1: error: rope: the 2 heads of 'h' cannot be split over tp into 4\n");
 }
 
+/* How often values are added up over dp: each in one collective, before the update where nothing
+ * but the optimizer's state is split. */
+static void count_reductions(const tsr_graph *g, const char *name, int zero, int *ret_count) {
+  int *times = tsr_arena_array(g->arena, int, g->values_count);
+  *ret_count = 0;
+  for (int i = 0; i < g->nodes_count; i++) {
+    const tsr_node *n = &g->nodes[i];
+    bool sums = n->op == TSR_OP_ALL_REDUCE || n->op == TSR_OP_REDUCE_SCATTER;
+    if (!sums || (int)n->attr[0] != TSR_DP) continue;
+    const char *value = g->values[n->inputs[0]].name;
+    CHECK_AT(!times[n->inputs[0]]++, "%s: '%s' is added up twice", name, value);
+    CHECK_AT(zero > 1 || n->section == TSR_UPDATE, "%s: '%s' is not added up once", name, value);
+    ++*ret_count;
+  }
+}
+
+/* A gradient's sum over dp is made once a step, for its norm and for its update: with ZeRO both
+ * take the rank's part of it. Here that are five, one for each use of a parameter; and the loss. */
+static void test_one_reduction(void) {
+  static const tsr_optimizer adamw = {.kind = TSR_RULE_ADAMW, .eps = 1e-8, .clip_max_norm = 1};
+  for (int zero = 0; zero <= 3; zero++)
+    for (int microbatches = 1; microbatches <= 2; microbatches++) {
+      tsr_arena *arena = tsr_arena_new();
+      tsr_graph *g = tsr_graph_new(arena, "test", (tsr_units){.batch = 4, .tp = 1});
+      harness_inputs(g, "t 4,3 tokens; u 4,3 tokens");
+      harness_params(g, "w 8,6; n 6; o 6,6; b 6");
+      harness_calls(
+          g, "e: embedding(t, w); h: rmsnorm(e, n); y: linear(h, o, b); l: linear(y, w)\n"
+             "loss: cross_entropy(l, u)");
+      g->loss = harness_find(g, "loss");
+      harness_options o = {.dp = 2, .tp = 1, .threads = 1, .zero = zero, .optimizer = &adamw};
+      o.microbatches = microbatches;
+      o.batch_units = 4;
+      o.tp_units = 1;
+      harness h;
+      int count;
+      tsr_diags *diags = tsr_diags_new(arena);
+      CHECK(harness_compile(g, &o, &h, diags));
+      const char *name = tsr_arena_printf(arena, "zero %d, %d microbatches", zero, microbatches);
+      count_reductions(h.placed, name, zero, &count);
+      CHECK_AT(count == 6 + (zero > 0), "%s: %d sums over dp", name, count); /* and the norm's */
+      tsr_arena_free(arena);
+    }
+}
+
 int main(void) {
   test_megatron();
+  test_one_reduction();
   test_completion();
   test_written();
   test_refused();

@@ -46,6 +46,14 @@ int harness_find(const tsr_graph *g, const char *name) {
   abort();
 }
 
+const char *harness_sized(tsr_arena *arena, const char *text, int64_t batch, int64_t sequence) {
+  char *out = tsr_arena_alloc(arena, strlen(text) * 4 + 1), *to = out;
+  for (; *text; text++)
+    if (*text != '$') *to++ = *text;
+    else to += sprintf(to, "%d", (int)(*++text == 'B' ? batch : sequence));
+  return out;
+}
+
 static char *word(tsr_graph *g, const char **at, const char *stop) {
   *at += strspn(*at, " ");
   size_t n = strcspn(*at, stop);
@@ -176,7 +184,8 @@ static tsr_cut even_cut(const tsr_graph *g, int stages) {
 }
 
 bool harness_compile(tsr_graph *g, const harness_options *o, harness *ret, tsr_diags *diags) {
-  *ret = (harness){.options = *o, .graph = g, .parallel = harness_parallel(o->pp, o->dp, o->cp, o->tp)};
+  *ret = (harness){
+      .options = *o, .graph = g, .parallel = harness_parallel(o->pp, o->dp, o->cp, o->tp)};
   int stages = o->pp ? o->pp : 1, chunks = o->chunks ? o->chunks : 1;
   tsr_order_kind kind = o->pp > 1 ? o->order : TSR_ORDER_1F1B;
   ret->cpu = (tsr_cpu_context){tsr_kernels_get(NULL), o->threads};
@@ -313,4 +322,20 @@ float *harness_read(tsr_arena *arena, const harness *h, const char *name, int64_
 
 float *harness_read_param(tsr_arena *arena, const harness *h, int param, int64_t *ret_count) {
   return read_value(arena, h, tsr_bound_param(h->bound, param), ret_count);
+}
+
+void harness_keep(tsr_arena *arena, harness_trace *t, const float *data, int64_t count) {
+  float *all = tsr_arena_array(arena, float, t->count + count);
+  if (t->count) memcpy(all, t->data, sizeof *all * (size_t)t->count);
+  memcpy(all + t->count, data, sizeof *all * (size_t)count);
+  t->data = all;
+  t->count += count;
+}
+
+void harness_keep_weights(tsr_arena *arena, const harness *h, harness_trace *t) {
+  for (int p = 0; p < h->graph->params_count; p++) {
+    int64_t n;
+    float *w = harness_read_param(arena, h, p, &n);
+    harness_keep(arena, t, w, n);
+  }
 }

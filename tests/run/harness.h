@@ -21,6 +21,8 @@ void harness_inputs(tsr_graph *g, const char *text);
 void harness_params(tsr_graph *g, const char *text);
 void harness_calls(tsr_graph *g, const char *text);
 int harness_find(const tsr_graph *g, const char *name);
+/* The text with numbers for $B and $T: samples of a microbatch, and positions. */
+const char *harness_sized(tsr_arena *arena, const char *text, int64_t batch, int64_t sequence);
 
 /* Every order of a pipeline, and with how many chunks a stage. */
 typedef struct {
@@ -42,7 +44,7 @@ typedef struct {
   int zero, zero_groups; /* ZeRO's stage; groups of dp that each shard for themselves */
   tsr_recomputing recompute;
   bool overlap;
-  tsr_dtype precision; /* TSR_F32, or what is computed is stored in; parameters by optimizer.store */
+  tsr_dtype precision; /* what is computed is stored in; parameters by optimizer.store */
   float loss_scale;    /* of fp16; 0: 1 */
   int64_t microbatches, batch_units, tp_units;
   int64_t sequence_units; /* 0: positions are not split */
@@ -76,6 +78,14 @@ void harness_hyper(const harness *h, int64_t step, float hyper[TSR_HYPERS]);
 /* An output or a parameter by name, whole; in `arena`. */
 float *harness_read(tsr_arena *arena, const harness *h, const char *name, int64_t *ret_count);
 float *harness_read_param(tsr_arena *arena, const harness *h, int param, int64_t *ret_count);
+
+/* Numbers of a run that must be equal to those of another one, one after the other. */
+typedef struct {
+  float *data;
+  int64_t count;
+} harness_trace;
+void harness_keep(tsr_arena *arena, harness_trace *trace, const float *data, int64_t count);
+void harness_keep_weights(tsr_arena *arena, const harness *h, harness_trace *trace);
 
 /* What input `name` holds: element i of a sample; tokens as integers. */
 double

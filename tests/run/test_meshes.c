@@ -55,19 +55,10 @@ static const model mlp = {
     "linear(f, w6)\n"
     "z: linear(g, w3, b3); parts: mse(z, y); loss: all_reduce(parts, axis: dp)"};
 
-/* The text with sizes for $B and $T. */
-static const char *sized(tsr_arena *arena, const char *text, int64_t batch, int64_t sequence) {
-  char *out = tsr_arena_alloc(arena, strlen(text) * 4 + 1), *to = out;
-  for (; *text; text++)
-    if (*text != '$') *to++ = *text;
-    else to += sprintf(to, "%d", (int)(*++text == 'B' ? batch : sequence));
-  return out;
-}
-
 static void build(tsr_graph *g, const model *m, int64_t batch, int64_t sequence) {
-  harness_inputs(g, sized(g->arena, m->inputs, batch, sequence));
-  harness_params(g, sized(g->arena, m->params, batch, sequence));
-  harness_calls(g, sized(g->arena, m->calls, batch, sequence));
+  harness_inputs(g, harness_sized(g->arena, m->inputs, batch, sequence));
+  harness_params(g, harness_sized(g->arena, m->params, batch, sequence));
+  harness_calls(g, harness_sized(g->arena, m->calls, batch, sequence));
 }
 
 typedef struct {
@@ -77,20 +68,8 @@ typedef struct {
   tsr_optimizer optimizer;
 } recipe;
 
-/* Everything that must be equal, one after the other: per step loss, norm and scale, then all
- * weights. */
-typedef struct {
-  float *data;
-  int64_t count;
-} trace;
-
-static void keep(tsr_arena *arena, trace *t, const float *data, int64_t count) {
-  float *all = tsr_arena_array(arena, float, t->count + count);
-  if (t->count) memcpy(all, t->data, sizeof *all * (size_t)t->count);
-  memcpy(all + t->count, data, sizeof *all * (size_t)count);
-  t->data = all;
-  t->count += count;
-}
+/* What must be equal: per step loss, norm and scale, then all weights. */
+typedef harness_trace trace;
 
 static trace train(tsr_arena *arena, const recipe *r, harness_options o) {
   o.batch_units = r->batch_units;
@@ -110,15 +89,12 @@ static trace train(tsr_arena *arena, const recipe *r, harness_options o) {
     harness_step(&h, step);
     float *loss = harness_read(arena, &h, "loss", &n);
     CHECK(n == 1 && isfinite(*loss) && *loss > 0);
-    keep(arena, &t, loss, n);
+    harness_keep(arena, &t, loss, n);
     float *clip = harness_read(arena, &h, "clip", &n);
     CHECK(n == 3 && isfinite(clip[0]) && clip[0] > 0 && clip[2] == 1);
-    keep(arena, &t, clip, 2);
+    harness_keep(arena, &t, clip, 2);
   }
-  for (int p = 0; p < g->params_count; p++) {
-    float *w = harness_read_param(arena, &h, p, &n);
-    keep(arena, &t, w, n);
-  }
+  harness_keep_weights(arena, &h, &t);
   const char *differs = NULL;
   CHECK_AT(
       tsr_bound_replicas_agree(h.bound, &differs), "%s: replicas of '%s' differ", r->name, differs);
@@ -160,9 +136,10 @@ static void compare(const recipe *r, const trace *want, harness_options o) {
   bool same = got.count == want->count &&
               !memcmp(got.data, want->data, sizeof *got.data * (size_t)got.count);
   CHECK_AT(
-      same, "%s, dp %d tp %d cp %d%s pp %d %s, zero %d, %d threads, %d microbatches%s: %s", r->name, o.dp,
-      o.tp, o.cp, o.zigzag ? " zigzag" : "", o.pp, o.pp ? tsr_order_name(o.order) : "", o.zero, o.threads, (int)o.microbatches,
-      o.sequence_parallel ? ", sequence parallel" : "", first_difference(arena, r, want, &got));
+      same, "%s, dp %d tp %d cp %d%s pp %d %s, zero %d, %d threads, %d microbatches%s: %s", r->name,
+      o.dp, o.tp, o.cp, o.zigzag ? " zigzag" : "", o.pp, o.pp ? tsr_order_name(o.order) : "",
+      o.zero, o.threads, (int)o.microbatches, o.sequence_parallel ? ", sequence parallel" : "",
+      first_difference(arena, r, want, &got));
   tsr_arena_free(arena);
 }
 
@@ -239,8 +216,13 @@ static void run_sharded(const recipe *r) {
 
 /* Positions split over cp, in both layouts; the layout is part of the recipe. */
 static void run_contexts(const recipe *r) {
-  static const int meshes[][4] = {/* pp, dp, cp, tp */ {1, 1, 1, 1}, {1, 1, 2, 1}, {1, 2, 2, 1},
-                                  {1, 1, 2, 2},        {2, 1, 2, 1}, {1, 2, 1, 2}};
+  static const int meshes[][4] = {
+      /* pp, dp, cp, tp */ {1, 1, 1, 1},
+      {1, 1, 2, 1},
+      {1, 2, 2, 1},
+      {1, 1, 2, 2},
+      {2, 1, 2, 1},
+      {1, 2, 1, 2}};
   tsr_arena *arena = tsr_arena_new();
   for (int zigzag = 0; zigzag < (r->sequence_units < 4 ? 1 : 2); zigzag++) {
     harness_options one = {.dp = 1, .tp = 1, .threads = 1, .microbatches = 1, .zigzag = zigzag};

@@ -36,14 +36,6 @@ static const model net = {
     "gs: slice(gt, dim: 0, begin: 0, end: 9); gb: transpose(gs, dim0: 0, dim1: 1)\n"
     "z: linear(gb, w3, b3); parts: mse(z, y); loss: all_reduce(parts, axis: dp)"};
 
-static const char *sized(tsr_arena *arena, const char *text, int64_t batch) {
-  char *out = tsr_arena_alloc(arena, strlen(text) * 4 + 1), *to = out;
-  for (; *text; text++)
-    if (*text != '$') *to++ = *text;
-    else to += sprintf(to, "%d", (int)batch), text++;
-  return out;
-}
-
 static const tsr_optimizer adamw = {
     .kind = TSR_RULE_ADAMW,
     .beta1 = 0.9,
@@ -72,9 +64,9 @@ static tsr_graph *build(tsr_arena *arena, const recipe *r, harness_options *o) {
   int64_t batch = SAMPLES / o->microbatches;
   tsr_graph *g =
       tsr_graph_new(arena, m->name, (tsr_units){BATCH_UNITS, o->sequence_units, o->tp_units});
-  harness_inputs(g, sized(arena, m->inputs, batch));
-  harness_params(g, sized(arena, m->params, batch));
-  harness_calls(g, sized(arena, m->calls, batch));
+  harness_inputs(g, harness_sized(arena, m->inputs, batch, 0));
+  harness_params(g, harness_sized(arena, m->params, batch, 0));
+  harness_calls(g, harness_sized(arena, m->calls, batch, 0));
   g->loss = harness_find(g, "loss");
   tsr_graph_output(g, "loss", g->loss);
   return g;
@@ -119,26 +111,8 @@ static void check_types(const harness *h) {
 
 /* ---- equal bits ---- */
 
-typedef struct {
-  float *data; /* per step loss, norm and factor; then all weights */
-  int64_t count;
-} trace;
-
-static void keep(tsr_arena *arena, trace *t, const float *data, int64_t count) {
-  float *all = tsr_arena_array(arena, float, t->count + count);
-  if (t->count) memcpy(all, t->data, sizeof *all * (size_t)t->count);
-  memcpy(all + t->count, data, sizeof *all * (size_t)count);
-  t->data = all;
-  t->count += count;
-}
-
-static void keep_weights(tsr_arena *arena, const harness *h, trace *t) {
-  for (int p = 0; p < h->graph->params_count; p++) {
-    int64_t n;
-    float *w = harness_read_param(arena, h, p, &n);
-    keep(arena, t, w, n);
-  }
-}
+/* Per step loss, norm and factor; then all weights. */
+typedef harness_trace trace;
 
 static trace train(tsr_arena *arena, const recipe *r, harness_options o) {
   harness h = harness_open(arena, build(arena, r, &o), &o);
@@ -149,13 +123,13 @@ static trace train(tsr_arena *arena, const recipe *r, harness_options o) {
     harness_step(&h, step);
     float *loss = harness_read(arena, &h, "loss", &n);
     CHECK(n == 1 && isfinite(*loss) && *loss > 0);
-    keep(arena, &t, loss, n);
+    harness_keep(arena, &t, loss, n);
     float *clip = harness_read(arena, &h, "clip", &n);
     CHECK(n == 3 && isfinite(clip[0]) && clip[0] > 0 && clip[2] == 1);
     if (r->loss_scale > 0) clip[1] *= r->loss_scale; /* which it takes off again */
-    keep(arena, &t, clip, 2);
+    harness_keep(arena, &t, clip, 2);
   }
-  keep_weights(arena, &h, &t);
+  harness_keep_weights(arena, &h, &t);
   CHECK(tsr_bound_replicas_agree(h.bound, &(const char *){NULL}));
   harness_close(&h);
   return t;
@@ -413,7 +387,7 @@ static void test_stores_move(tsr_param_store store) {
   harness hw = harness_open(arena, build(arena, &wide, &ow), &ow);
   harness hh = harness_open(arena, build(arena, &r, &oh), &oh);
   trace first = {0}, want = {0}, got = {0};
-  keep_weights(arena, &hh, &first);
+  harness_keep_weights(arena, &hh, &first);
   CHECK(hh.placed->values[tsr_bound_param(hh.bound, 0)].dtype == TSR_BF16);
   for (int p = 0; p < hh.graph->params_count; p++) { /* the same beginning */
     int64_t n;
@@ -424,8 +398,8 @@ static void test_stores_move(tsr_param_store store) {
     harness_step(&hw, step);
     harness_step(&hh, step);
   }
-  keep_weights(arena, &hw, &want);
-  keep_weights(arena, &hh, &got);
+  harness_keep_weights(arena, &hw, &want);
+  harness_keep_weights(arena, &hh, &got);
   double along = 0, length = 0;
   for (int64_t i = 0; i < want.count; i++) {
     double goes = (double)(want.data[i] - first.data[i]);

@@ -48,7 +48,7 @@ write_tensor(unrolled *u, const tsr_task *t, const tsr_tensor *x, int64_t now, i
   CHECK(offset + bytes <= u->p->bytes[TSR_SEGMENT_WORK]);
   int *at = newest(u, owner(u->p, x->value), microbatch);
   if (owner(u->p, x->value) != x->value) return; /* the bytes that it read */
-  if (t->op == TSR_OP_ACCUMULATE && *at >= 0) { /* the same bytes, added to */
+  if (t->op == TSR_OP_ACCUMULATE && *at >= 0) {  /* the same bytes, added to */
     u->spans[*at].last = now;
     return;
   }
@@ -129,14 +129,48 @@ static void check_peak(const tsr_program *p) {
   CHECK(p->peak_task >= 0 && p->peak_task < p->tasks_count);
 }
 
-/* What is kept from a forward pass to its backward pass is kept as often as the order has it alive. */
-static void check_alive(const char *name, const tsr_program *p) {
-  for (int i = 0; i < p->frames_count && p->order->chunks == 1; i++) {
-    const tsr_frame *f = &p->frames[i];
-    if (f->lag || f->parts == 1 || !(f->parts & 1) || f->segment != TSR_SEGMENT_WORK) continue;
-    int alive = tsr_order_alive(p->order, p->stage, f->parts >> 2 & 1);
-    CHECK_AT(f->slots == alive, "%s: %d slots, but %d are alive", name, f->slots, alive);
+static tsr_action_kind kind_of(const tsr_part *part) {
+  return (tsr_action_kind)(part->section - TSR_FORWARD);
+}
+
+/* How many microbatches of some chunks are alive at most, from the first of some kinds of actions
+ * to the last; kinds and chunks as bits. */
+static int count_alive(const tsr_program *p, uint64_t chunks, uint64_t kinds) {
+  int alive = 0, most = 0, first = __builtin_ctzll(kinds), last = 63 - __builtin_clzll(kinds);
+  for (int r = 0; r < p->runs_count; r++) {
+    const tsr_part *part = &p->parts[p->runs[r].part];
+    if (part->section == TSR_PROLOGUE || part->section == TSR_UPDATE) continue;
+    if (!(chunks >> part->chunk & 1)) continue;
+    if ((int)kind_of(part) == first && ++alive > most) most = alive;
+    if ((int)kind_of(part) == last) alive--;
   }
+  return most;
+}
+
+/* What is kept from a forward pass to its backward pass is kept as often as the order has it alive;
+ * where all chunks keep the like of it, that is the order's bound. */
+static void check_alive(const char *name, const tsr_program *p) {
+  int bounds = 0;
+  for (int i = 0; i < p->frames_count; i++) {
+    const tsr_frame *f = &p->frames[i];
+    uint64_t all = ((uint64_t)1 << p->order->chunks) - 1;
+    int chunk = __builtin_ctzll(f->parts) / 3;
+    uint64_t kinds = f->parts >> 3 * chunk, chunks = f->chunks ? f->chunks : (uint64_t)1 << chunk;
+    CHECK(f->pool >= 0 && f->pool <= i && (!f->chunks || f->chunks >> chunk & 1));
+    CHECK_INT(f->bytes, p->frames[f->pool].bytes);
+    CHECK_INT(f->offset, p->frames[f->pool].offset);
+    CHECK_INT(f->slots, p->frames[f->pool].slots);
+    if (f->lag || kinds == 1 || kinds > 7 || !(kinds & 1) || f->segment != TSR_SEGMENT_WORK)
+      continue;
+    int alive = count_alive(p, chunks, kinds);
+    CHECK_AT(f->slots == alive, "%s: %d slots, but %d are alive", name, f->slots, alive);
+    if (chunks != all) continue;
+    int bound = tsr_order_alive(p->order, p->stage, kinds >> 2 & 1);
+    CHECK_AT(f->slots == bound, "%s: %d slots, but the bound is %d", name, f->slots, bound);
+    bounds++;
+  }
+  if (p->order->chunks > 1 && p->order->stages == 2)
+    CHECK_AT(bounds >= p->order->chunks, "%s: the chunks share no slots", name);
 }
 
 /* ---- graphs ---- */

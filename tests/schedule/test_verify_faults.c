@@ -14,18 +14,7 @@ enum { STEPS = 2 };
 
 /* ---- what programs compute ---- */
 
-typedef struct {
-  float *data;
-  int64_t count;
-} trace;
-
-static void keep(tsr_arena *arena, trace *t, const float *data, int64_t count) {
-  float *all = tsr_arena_array(arena, float, t->count + count);
-  if (t->count) memcpy(all, t->data, sizeof *all * (size_t)t->count);
-  memcpy(all + t->count, data, sizeof *all * (size_t)count);
-  t->data = all;
-  t->count += count;
-}
+typedef harness_trace trace;
 
 /* Bits that no program has written are NaN, so that whoever reads them shows it. */
 static void poison(harness *h) {
@@ -47,14 +36,11 @@ static trace train(tsr_arena *arena, harness *h, bool poisoned) {
     if (poisoned) poison(h);
     harness_step(h, step);
     float *loss = harness_read(arena, h, "loss", &n);
-    keep(arena, &t, loss, n);
+    harness_keep(arena, &t, loss, n);
     float *clip = harness_read(arena, h, "clip", &n);
-    keep(arena, &t, clip, n);
+    harness_keep(arena, &t, clip, n);
   }
-  for (int p = 0; p < h->graph->params_count; p++) {
-    float *w = harness_read_param(arena, h, p, &n);
-    keep(arena, &t, w, n);
-  }
+  harness_keep_weights(arena, h, &t);
   harness_close(h);
   return t;
 }

@@ -16,7 +16,9 @@ find src kernels -name '*.[ch]' -o -name '*.def' -o -name '*.inc' | sort | xargs
     # header (as a prefix) -> the only folders that may name it
     place["yaml.h"] = " config model "
     place["protobuf-c/"] = " mesh report "
-    place["cjson/"] = " checkpoint report "
+    place["cjson/"] = " base report "
+    place["xxhash.h"] = " checkpoint data "
+    place["pcre2.h"] = " data "
     place["blis.h"] = " kernels "
     place["mpi.h"] = " comm "
     place["nccl.h"] = " comm "

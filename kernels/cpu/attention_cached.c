@@ -1,0 +1,196 @@
+/* Attention of new tokens to a cache. Every number is the chain that attention.c makes: a score
+ * over the head's dimensions, a softmax of a whole row, the output over the keys from the first on.
+ * So it does not matter how many tokens are new.
+ *
+ * Many of them go as blocks of queries against packed keys, as there. Of few, packing would cost
+ * more than the products: keys are turned in registers as they are read, and nothing is read twice
+ * for the heads of a group. */
+#include "kernels/cpu/attention.h"
+#include "kernels/cpu/turn.h"
+#include <assert.h>
+#include <stddef.h>
+
+enum { FEW = 4, HEADS = 8 }; /* heads whose sums are in registers at once */
+
+/* One group of one sequence. */
+typedef struct {
+  const tsr_attention_cached *c;
+  int64_t b, g, first; /* the first new token's position */
+  int64_t heads, rows; /* of the group; real new tokens */
+  int64_t q_stride, k_stride;
+  const float *q, *keys, *values; /* (T, H, D) of the group's first head; (length, G, D) */
+  float *out;
+} group;
+
+static group group_at(
+    const tsr_attention_cached *c, float *out, const float *q, const float *keys,
+    const float *values, int64_t item) {
+  const tsr_attention *a = &c->a;
+  group s = {.c = c, .b = item / a->G, .g = item % a->G, .heads = a->H / a->G};
+  int64_t room;
+  s.first = c->positions[s.b];
+  room = c->length - s.first;
+  s.rows = c->counts[s.b];
+  if (s.rows > a->T) s.rows = a->T;
+  if (s.rows > room) s.rows = room;
+  if (s.rows < 0) s.rows = 0;
+  s.q_stride = a->H * a->D;
+  s.k_stride = a->G * a->D;
+  int64_t q_start = s.b * a->T * s.q_stride + s.g * s.heads * a->D;
+  int64_t k_start = s.b * c->length * s.k_stride + s.g * a->D;
+  s.q = q + q_start;
+  s.out = out + q_start;
+  s.keys = keys + k_start;
+  s.values = values + k_start;
+  return s;
+}
+
+/* ---- few tokens ---- */
+
+/* A thread's numbers for one token: of each head of the group its query and its scores. */
+typedef struct {
+  float *queries, *scores;
+  int64_t scores_width;
+} few;
+
+static int64_t few_layout(const tsr_attention_cached *c, float *at, few *f) {
+  int64_t heads = c->a.H / c->a.G, queries = round_to(heads * c->a.D, 16);
+  f->scores_width = round_to(c->length, LANES) + 16;
+  f->queries = at;
+  f->scores = at ? at + queries : NULL;
+  return queries + heads * f->scores_width;
+}
+
+/* WIDTH keys' scores for `heads` heads, from key j on; keys from `seen` on repeat the last one. */
+static inline __attribute__((always_inline)) void
+few_scores(const group *s, const few *f, int64_t j, int64_t seen, int64_t from, int heads) {
+  int64_t D = s->c->a.D;
+  const float *queries = f->queries + from * D;
+  vector sums[HEADS];
+  for (int h = 0; h < heads; h++) sums[h] = (vector){0};
+  for (int64_t d = 0; d < D; d += WIDTH) {
+    int64_t wide = D - d < WIDTH ? D - d : WIDTH;
+    vector square[WIDTH];
+    for (int r = 0; r < WIDTH; r++) {
+      int64_t key = j + r < seen ? j + r : seen - 1;
+      const float *x = s->keys + key * s->k_stride + d;
+      square[r] = wide == WIDTH ? lanes_load(x, 0) : vector_part(x, wide);
+    }
+    turn_square(square);
+    for (int i = 0; i < wide; i++)
+      for (int h = 0; h < heads; h++)
+        sums[h] = vector_fused(queries[h * D + d + i] - (vector){0}, square[i], sums[h]);
+  }
+  for (int h = 0; h < heads; h++)
+    vector_store(f->scores + (from + h) * f->scores_width + j, sums[h]);
+}
+
+static void few_all_scores(const group *s, const few *f, int64_t seen) {
+  for (int64_t j = 0; j < seen; j += WIDTH)
+    for (int64_t h = 0; h < s->heads; h += HEADS) {
+      int64_t heads = s->heads - h < HEADS ? s->heads - h : HEADS;
+      if (heads == 1) few_scores(s, f, j, seen, h, 1); /* a number that the compiler knows */
+      else if (heads == 4) few_scores(s, f, j, seen, h, 4);
+      else if (heads == HEADS) few_scores(s, f, j, seen, h, HEADS);
+      else few_scores(s, f, j, seen, h, (int)heads);
+    }
+}
+
+/* out[0, n) = sum of weights times the values' numbers from `d` on, times the factor. */
+static inline __attribute__((always_inline)) void few_weigh(
+    const group *s, const float *weights, int64_t seen, float factor, int64_t d, int vectors,
+    float *out) {
+  vector sums[4];
+  _Pragma("GCC unroll 4") for (int v = 0; v < vectors; v++) sums[v] = (vector){0};
+  const float *x = s->values + d;
+  for (int64_t j = 0; j < seen; j++, x += s->k_stride) {
+    vector weight = weights[j] - (vector){0};
+    _Pragma("GCC unroll 4") for (int v = 0; v < vectors; v++) sums[v] =
+        vector_fused(weight, lanes_load(x, v), sums[v]);
+  }
+  _Pragma("GCC unroll 4") for (int v = 0; v < vectors; v++)
+      vector_store(out + d + v * WIDTH, sums[v] * factor);
+}
+
+/* The dimensions that do not fill a vector. */
+static void few_weigh_rest(
+    const group *s, const float *weights, int64_t seen, float factor, int64_t d, float *out) {
+  int64_t wide = s->c->a.D - d;
+  vector sum = {0};
+  for (int64_t j = 0; j < seen; j++)
+    sum = vector_fused(
+        weights[j] - (vector){0}, vector_part(s->values + j * s->k_stride + d, wide), sum);
+  sum *= factor;
+  memcpy(out + d, &sum, (size_t)wide * sizeof *out);
+}
+
+static void few_out(const group *s, const float *weights, int64_t seen, float factor, float *out) {
+  int64_t d = 0, D = s->c->a.D;
+  for (; d + 4 * WIDTH <= D; d += 4 * WIDTH) few_weigh(s, weights, seen, factor, d, 4, out);
+  for (; d + WIDTH <= D; d += WIDTH) few_weigh(s, weights, seen, factor, d, 1, out);
+  if (d < D) few_weigh_rest(s, weights, seen, factor, d, out);
+}
+
+static void few_token(const group *s, const few *f, int64_t row) {
+  int64_t D = s->c->a.D, seen = s->first + row + 1;
+  for (int64_t h = 0; h < s->heads; h++)
+    row_scale(f->queries + h * D, s->q + row * s->q_stride + h * D, s->c->a.scale, D);
+  few_all_scores(s, f, seen);
+  for (int64_t h = 0; h < s->heads; h++) {
+    float *scores = f->scores + h * f->scores_width, max = row_max(scores, seen);
+    float sum = row_exp_sum(scores, scores, max, seen);
+    few_out(s, scores, seen, 1.0f / sum, s->out + row * s->q_stride + h * D);
+  }
+}
+
+/* ---- many tokens ---- */
+
+static void many_tokens(const group *s, void *scratch) {
+  tsr_attention whole = s->c->a;
+  attention_parts p;
+  whole.T = s->c->length;
+  whole.dropout = 0;
+  attention_layout(&whole, 1, scratch, &p);
+  whole.T = s->first + s->rows;
+  pack_columns(p.keys_columns, s->keys, s->k_stride, whole.D, whole.T);
+  pack_rows(p.values_rows, s->values, s->k_stride, whole.T, whole.D);
+  for (int64_t h = 0; h < s->heads; h++)
+    for (int64_t row = 0; row < s->rows; row += QUERIES) {
+      block part = block_at(&whole, (head){0}, s->first + row);
+      int64_t start = row * s->q_stride + h * whole.D;
+      pack_block(p.queries, s->q + start, s->q_stride, whole.scale, part.rows, whole.D);
+      block_scores(&whole, &p, part, p.scores, p.queries, p.keys_columns);
+      block_softmax(&whole, &p, part, p.stats, 2);
+      block_weigh(&whole, &p, part, p.sums, p.head_width, p.scores, p.values_rows);
+      for (int64_t r = 0; r < part.rows; r++)
+        row_scale(
+            s->out + start + r * s->q_stride, p.sums + r * p.head_width, 1.0f / p.stats[2 * r + 1],
+            whole.D);
+    }
+}
+
+int64_t LEVEL(attention_cached_scratch)(const tsr_attention_cached *c) {
+  tsr_attention whole = c->a;
+  attention_parts p;
+  few f;
+  whole.T = c->length;
+  int64_t floats = few_layout(c, NULL, &f);
+  int64_t many = attention_layout(&whole, 1, NULL, &p) + QUERIES * p.head_width;
+  if (c->a.T > FEW && many > floats) floats = many;
+  return floats * (int64_t)sizeof(float);
+}
+
+void LEVEL(attention_cached)(
+    const tsr_attention_cached *c, float *out, const float *q, const float *keys,
+    const float *values, void *scratch, int64_t begin, int64_t end) {
+  assert(c->a.H % c->a.G == 0 && c->a.causal);
+  few f;
+  few_layout(c, scratch, &f);
+  for (int64_t item = begin; item < end; item++) {
+    group s = group_at(c, out, q, keys, values, item);
+    if (s.rows > FEW) many_tokens(&s, scratch);
+    for (int64_t row = 0; s.rows <= FEW && row < s.rows; row++) few_token(&s, &f, row);
+    for (int64_t row = s.rows; row < c->a.T; row++)
+      row_zero(s.out + row * s.q_stride, 0, s.heads * c->a.D);
+  }
+}

@@ -1,0 +1,71 @@
+/* What the commands share: the stages from a configuration to a program, each of which leaves its
+ * result here. Private to main and the commands. */
+#ifndef TSR_APP_H
+#define TSR_APP_H
+#include "cli.h"
+#include "config/config.h"
+#include "mesh/mesh.h"
+#include "plan/machine.h"
+#include "train/trainer.h"
+
+typedef struct {
+  tsr_arena *arena;
+  tsr_diags *diags;
+  tsr_cli cli;
+  const char *share; /* the folder that holds configs/ and mesh_descriptors/ */
+  tsr_config *config;
+  tsr_mesh *mesh;
+  const char *mesh_why;
+  tsr_parallel *parallel;
+  const tsr_kernels *kernels;
+  tsr_cpu_context device;
+  int64_t batch_units, tp_units;
+  tsr_source source;
+  bool has_source, has_read_model;
+  tsr_compiled training, evaluation, generation;
+  tsr_machine *machine; /* that a plan is for */
+  const char *machine_why;
+  volatile sig_atomic_t *stop, *save_now; /* set by signals */
+} app;
+
+/* ---- prepare.c: everything that is decided before the first step ---- */
+
+bool app_load_config(app *a);
+bool app_open_mesh(app *a);
+bool app_build_context(app *a);
+bool app_fix_recipe(app *a);
+bool app_choose_device(app *a);
+/* From a loaded configuration to the programs of training. What does not depend on a stage that
+ * failed is looked at all the same, so that one run shows as many mistakes as it can. */
+bool app_prepare(app *a);
+/* When a stage has failed: the model's own mistakes, so that one run shows them too. */
+void app_explain_model(app *a);
+const char *app_graphs_folder(const app *a);
+/* What tsr_compile wants of what was decided. */
+tsr_compile_options app_compile_options(const app *a);
+
+/* ---- show.c: what is printed of it ---- */
+
+void app_print(tsr_text *text); /* to the standard output; frees it */
+void app_print_dumps(const app *a);
+void app_print_start(const app *a);
+void app_print_plan(const app *a);
+const char *app_mesh_text(app *a); /* "dp=2 tp=2" */
+/* Prints the diagnostics; the exit code. */
+int app_finish(app *a);
+
+/* ---- the commands; each gives the exit code ---- */
+
+int app_run_train(app *a); /* and profile */
+int app_run_inspect(app *a);
+int app_run_check(app *a);
+int app_run_plan(app *a);
+int app_run_trace(app *a);
+int app_run_evaluate(app *a);
+int app_run_generate(app *a);
+int app_run_checkpoint(app *a);
+int app_run_import(app *a);
+int app_run_export(app *a);
+int app_run_tokenize(app *a);
+
+#endif

@@ -1,0 +1,28 @@
+/* The file operations that lasting results are made of, each of which can be made to fail, so that
+ * tests can stop a run inside every one of them.
+ *
+ * TESSERA_FAULT=KIND@N (the N-th operation of the process, from 1), KIND@N- (that and all that
+ * follow), KIND@N-M. Kinds:
+ *   ENOSPC, EIO   the operation fails with that error; a write has put half of its bytes before
+ *   short         a write puts fewer bytes than it was given, which is no error
+ *   kill          SIGKILL, after half of the bytes of a write, before anything else
+ *   killed        SIGKILL behind the operation
+ *   torn          a rename is done, what it names loses the second half of its largest file, SIGKILL:
+ *                 what a disk may show after a power cut when nothing was flushed
+ *   slow          the operation takes a second longer
+ * All return with errno set where they fail. May be called from any thread. */
+#ifndef TSR_BASE_DISK_H
+#define TSR_BASE_DISK_H
+#include <stdbool.h>
+#include <stddef.h>
+
+int tsr_disk_create(const char *path); /* for writing, empty; the descriptor, or -1 */
+bool tsr_disk_write(int fd, const void *bytes, size_t length);
+bool tsr_disk_sync(int fd);
+bool tsr_disk_sync_folder(const char *path);
+bool tsr_disk_close(int fd);
+bool tsr_disk_rename(const char *from, const char *to);
+bool tsr_disk_make_folder(const char *path); /* one that is there is fine */
+bool tsr_disk_remove(const char *path);      /* a file, or a folder with the files in it */
+
+#endif

@@ -1,0 +1,163 @@
+#include "checkpoint/folder.h"
+#include "base/disk.h"
+#include "base/file.h"
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+static const char prefix[] = "step-";
+static const char unfinished[] = ".partial";
+
+const char *tsr_checkpoint_path(tsr_arena *arena, const char *folder, int64_t step) {
+  return tsr_arena_printf(arena, "%s/%s%08lld", folder, prefix, (long long)step);
+}
+
+static bool cannot(const char *what, const char *path, tsr_diags *diags) {
+  return tsr_diag_failure(
+      diags, TSR_NOWHERE, "cannot %s '%s': %s", what, path, strerror(errno));
+}
+
+/* The step of a committed checkpoint's name, or -1. */
+static int64_t step_of(const char *name) {
+  const char *digits = name + sizeof prefix - 1;
+  char *end;
+  if (strncmp(name, prefix, sizeof prefix - 1) || *digits < '0' || *digits > '9') return -1;
+  long long step = strtoll(digits, &end, 10);
+  return *end ? -1 : step;
+}
+
+static bool is_unfinished(const char *name) {
+  size_t length = strlen(name), ending = sizeof unfinished - 1;
+  return !strncmp(name, prefix, sizeof prefix - 1) && length > ending &&
+         !strcmp(name + length - ending, unfinished);
+}
+
+static int by_step(const void *a, const void *b) {
+  int64_t x = ((const tsr_checkpoint_entry *)a)->step, y = ((const tsr_checkpoint_entry *)b)->step;
+  return (x > y) - (x < y);
+}
+
+bool tsr_checkpoints_list(
+    tsr_arena *arena, const char *folder, tsr_checkpoint_entry **ret, int *ret_count,
+    tsr_diags *diags) {
+  int capacity = 0;
+  *ret = NULL;
+  *ret_count = 0;
+  DIR *d = opendir(folder);
+  if (!d) return errno == ENOENT || cannot("read the folder", folder, diags);
+  for (struct dirent *e; (e = readdir(d));) {
+    int64_t step = step_of(e->d_name);
+    if (step < 0) continue;
+    tsr_arena_grow(arena, (void **)ret, sizeof **ret, *ret_count, &capacity);
+    (*ret)[(*ret_count)++] =
+        (tsr_checkpoint_entry){step, tsr_arena_printf(arena, "%s/%s", folder, e->d_name)};
+  }
+  closedir(d);
+  if (*ret_count) qsort(*ret, (size_t)*ret_count, sizeof **ret, by_step);
+  return true;
+}
+
+void tsr_checkpoint_pass_over(const char *path, tsr_diags *errors, tsr_diags *diags) {
+  char *text = NULL;
+  size_t length = 0;
+  FILE *stream = open_memstream(&text, &length);
+  if (!stream) return;
+  tsr_diags_print(errors, stream);
+  fclose(stream);
+  char *end = strchr(text, '\n');
+  if (end) *end = 0;
+  tsr_diag_warning(diags, TSR_NOWHERE, "'%s' is passed over: %s", path, text);
+  free(text);
+}
+
+bool tsr_checkpoints_newest(
+    tsr_arena *arena, const char *folder, int64_t before, tsr_manifest *ret, tsr_diags *diags) {
+  tsr_checkpoint_entry *entries;
+  int count;
+  if (!tsr_checkpoints_list(arena, folder, &entries, &count, diags)) return false;
+  for (int i = count; i-- > 0;) {
+    if (entries[i].step >= before) continue;
+    tsr_diags *errors = tsr_diags_new(arena);
+    if (tsr_manifest_read(arena, entries[i].path, TSR_NOWHERE, ret, errors)) return true;
+    tsr_checkpoint_pass_over(entries[i].path, errors, diags);
+  }
+  return false;
+}
+
+bool tsr_checkpoint_find(
+    tsr_arena *arena, const char *path, tsr_place place, tsr_manifest *ret, tsr_diags *diags) {
+  const char *manifest = tsr_path_join(arena, path, TSR_MANIFEST_NAME);
+  if (tsr_file_exists(manifest)) return tsr_manifest_read(arena, path, place, ret, diags);
+  const char *below = tsr_path_join(arena, path, "checkpoints");
+  int before = tsr_diags_errors(diags);
+  if (tsr_checkpoints_newest(arena, path, INT64_MAX, ret, diags)) return true;
+  if (tsr_checkpoints_newest(arena, below, INT64_MAX, ret, diags)) return true;
+  if (tsr_diags_errors(diags) > before) return false;
+  if (!tsr_file_exists(path))
+    return tsr_diag_error(diags, place, "there is no checkpoint '%s'", path);
+  tsr_diag_error(
+      diags, place, "'%s' is no checkpoint and has none: it has no %s and no folder %s…", path,
+      TSR_MANIFEST_NAME, prefix);
+  return false;
+}
+
+static bool remove_unfinished(tsr_arena *arena, const char *folder, tsr_diags *diags) {
+  DIR *d = opendir(folder);
+  if (!d) return cannot("read the folder", folder, diags);
+  bool ok = true;
+  for (struct dirent *e; ok && (e = readdir(d));) {
+    if (!is_unfinished(e->d_name)) continue;
+    const char *path = tsr_arena_printf(arena, "%s/%s", folder, e->d_name);
+    ok = tsr_disk_remove(path) || cannot("remove", path, diags);
+  }
+  closedir(d);
+  return ok;
+}
+
+/* With the folders that it is in. */
+static bool make_folders(tsr_arena *arena, const char *folder, tsr_diags *diags) {
+  char *path = tsr_arena_strdup(arena, folder);
+  for (char *at = path + 1; *at; at++) {
+    if (*at != '/') continue;
+    *at = 0;
+    if (!tsr_file_exists(path) && !tsr_disk_make_folder(path))
+      return cannot("make the folder", path, diags);
+    *at = '/';
+  }
+  return tsr_disk_make_folder(folder) || cannot("make the folder", folder, diags);
+}
+
+bool tsr_checkpoints_open_folder(
+    tsr_arena *arena, const char *folder, int *ret_lock, tsr_diags *diags) {
+  *ret_lock = -1;
+  if (!make_folders(arena, folder, diags)) return false;
+  int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return cannot("open the folder", folder, diags);
+  *ret_lock = fd;
+  if (flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK)
+    return tsr_diag_error(
+        diags, TSR_NOWHERE, "another run writes its checkpoints into '%s'", folder);
+  return remove_unfinished(arena, folder, diags);
+}
+
+static bool remove_one(tsr_arena *arena, const char *path, tsr_diags *diags) {
+  const char *hidden = tsr_arena_printf(arena, "%s%s", path, unfinished);
+  return (tsr_disk_rename(path, hidden) && tsr_disk_remove(hidden)) || cannot("remove", path, diags);
+}
+
+bool tsr_checkpoints_prune(
+    tsr_arena *arena, const char *folder, int64_t keep_last, int64_t keep_every, tsr_diags *diags) {
+  tsr_checkpoint_entry *entries;
+  int count;
+  if (!keep_last) return true;
+  if (!tsr_checkpoints_list(arena, folder, &entries, &count, diags)) return false;
+  for (int i = 0; i < count - keep_last; i++) {
+    bool kept = keep_every && entries[i].step % keep_every == 0;
+    if (!kept && !remove_one(arena, entries[i].path, diags)) return false;
+  }
+  return true;
+}

@@ -1,0 +1,42 @@
+/* A run's folder of checkpoints: step-00000500, step-00001000, … */
+#ifndef TSR_CHECKPOINT_FOLDER_H
+#define TSR_CHECKPOINT_FOLDER_H
+#include "checkpoint/manifest.h"
+
+typedef struct {
+  int64_t step;
+  const char *path;
+} tsr_checkpoint_entry;
+
+/* The committed ones, by rising step; none where the folder is not there. Errors: one that cannot be
+ * read. */
+bool tsr_checkpoints_list(
+    tsr_arena *arena, const char *folder, tsr_checkpoint_entry **ret_entries, int *ret_count,
+    tsr_diags *diags);
+
+/* The newest of a step below `before` whose manifest can be read, and its manifest; what cannot be
+ * read is passed over with a warning. False where there is none, without an error. */
+bool tsr_checkpoints_newest(
+    tsr_arena *arena, const char *folder, int64_t before, tsr_manifest *ret_manifest,
+    tsr_diags *diags);
+/* The warning that `path` is passed over because of the first of `errors`. */
+void tsr_checkpoint_pass_over(const char *path, tsr_diags *errors, tsr_diags *diags);
+
+/* A checkpoint by its own path, or by its run's folder: there the newest. Errors at `place`. */
+bool tsr_checkpoint_find(
+    tsr_arena *arena, const char *path, tsr_place place, tsr_manifest *ret_manifest,
+    tsr_diags *diags);
+
+const char *tsr_checkpoint_path(tsr_arena *arena, const char *folder, int64_t step);
+
+/* Makes the folder, takes it for this process alone (released when `ret_lock` is closed), and removes
+ * what a run that was killed has left unfinished. Errors: another process has it. */
+bool tsr_checkpoints_open_folder(
+    tsr_arena *arena, const char *folder, int *ret_lock, tsr_diags *diags);
+
+/* Removes those that are neither among the `keep_last` newest (0: all are kept) nor of a step that is
+ * a multiple of `keep_every` (0: none is). A checkpoint loses its name before its files. */
+bool tsr_checkpoints_prune(
+    tsr_arena *arena, const char *folder, int64_t keep_last, int64_t keep_every, tsr_diags *diags);
+
+#endif

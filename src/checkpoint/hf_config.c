@@ -1,0 +1,276 @@
+#include "checkpoint/hf_config.h"
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+typedef struct {
+  tsr_arena *arena;
+  const char *path;
+  const cJSON *root;
+  tsr_hf_config *c;
+  tsr_diags *diags;
+  bool ok;
+} reader;
+
+/* A value as a message shows it. */
+static const char *describe(const reader *r, const cJSON *item) {
+  if (cJSON_IsString(item)) return tsr_arena_printf(r->arena, "'%s'", item->valuestring);
+  if (cJSON_IsNumber(item)) return tsr_arena_printf(r->arena, "%.15g", item->valuedouble);
+  if (cJSON_IsBool(item)) return cJSON_IsTrue(item) ? "true" : "false";
+  if (cJSON_IsArray(item)) return "a list";
+  return cJSON_IsObject(item) ? "an object" : "null";
+}
+
+static void unsupported(reader *r, const char *key, const char *value, const char *supported) {
+  r->ok =
+      tsr_diag_error(r->diags, TSR_NOWHERE, "'%s': %s %s is not supported", r->path, key, value);
+  if (supported) tsr_diag_hint(r->diags, "supported: %s", supported);
+}
+
+/* A member; NULL for one that is missing or null, which transformers treats alike. */
+static const cJSON *get(const cJSON *object, const char *key) {
+  const cJSON *item = tsr_json_get(object, key);
+  return cJSON_IsNull(item) ? NULL : item;
+}
+
+/* A whole number of at least 1; `otherwise` -1: it must be there. */
+static int64_t count_in(reader *r, const cJSON *object, const char *key, int64_t otherwise) {
+  int64_t value = 1;
+  if (!get(object, key) && otherwise >= 0) return otherwise;
+  if (!tsr_json_int(object, key, r->path, &value, r->diags)) r->ok = false;
+  else if (value < 1)
+    r->ok = tsr_diag_error(
+        r->diags, TSR_NOWHERE, "'%s': key '%s' should be at least 1, not %" PRId64, r->path, key,
+        value);
+  return value < 1 ? 1 : value;
+}
+
+static int64_t count(reader *r, const char *key, int64_t otherwise) {
+  return count_in(r, r->root, key, otherwise);
+}
+
+/* A number of at least 0; `otherwise` -1: it must be there. */
+static double number_in(reader *r, const cJSON *object, const char *key, double otherwise) {
+  double value = 0;
+  if (!get(object, key) && otherwise >= 0) return otherwise;
+  if (!tsr_json_double(object, key, r->path, &value, r->diags)) r->ok = false;
+  else if (value < 0)
+    r->ok = tsr_diag_error(
+        r->diags, TSR_NOWHERE, "'%s': key '%s' should be at least 0, not %g", r->path, key, value);
+  return value;
+}
+
+static double number(reader *r, const char *key, double otherwise) {
+  return number_in(r, r->root, key, otherwise);
+}
+
+static bool flag(reader *r, const char *key, bool otherwise) {
+  bool value = otherwise;
+  if (get(r->root, key)) r->ok &= tsr_json_bool(r->root, key, r->path, &value, r->diags);
+  return value;
+}
+
+/* A switch that the model does not have any other way. */
+static void fixed(reader *r, const char *key, bool value) {
+  bool ok = r->ok;
+  if (flag(r, key, value) != value && ok == r->ok)
+    unsupported(r, key, value ? "false" : "true", value ? "true" : "false");
+}
+
+static void fixed_text(reader *r, const char *key, const char *value) {
+  const cJSON *item = get(r->root, key);
+  if (!item || (cJSON_IsString(item) && !strcmp(item->valuestring, value))) return;
+  unsupported(r, key, describe(r, item), tsr_arena_printf(r->arena, "'%s'", value));
+}
+
+/* ---- what all have ---- */
+
+static void check_quantization(reader *r) {
+  const cJSON *item = get(r->root, "quantization_config");
+  if (!item) return;
+  const cJSON *method = get(item, "quant_method");
+  unsupported(
+      r, "quantization_config", method ? describe(r, method) : describe(r, item),
+      "weights in float32, bfloat16 or float16");
+}
+
+/* The class that wrote the weights: the language model, or its body alone. */
+static void check_architecture(reader *r, const char *model, const char *body) {
+  const cJSON *list = get(r->root, "architectures"), *item;
+  if (!list) return;
+  if (!cJSON_IsArray(list)) unsupported(r, "architectures", describe(r, list), "a list");
+  cJSON_ArrayForEach(item, list) {
+    bool known = cJSON_IsString(item) &&
+                 (!strcmp(item->valuestring, model) || !strcmp(item->valuestring, body));
+    if (!known) unsupported(r, "architectures", describe(r, item), model);
+  }
+}
+
+static void check_layers(reader *r) {
+  const cJSON *item;
+  cJSON_ArrayForEach(item, get(r->root, "layer_types")) {
+    if (cJSON_IsString(item) && !strcmp(item->valuestring, "full_attention")) continue;
+    unsupported(r, "layer_types", describe(r, item), "'full_attention'");
+    return;
+  }
+}
+
+/* ---- GPT-2 ---- */
+
+/* Ours has one probability for all places. */
+static double read_dropout(reader *r) {
+  double after = number(r, "resid_pdrop", 0.1), embedding = number(r, "embd_pdrop", 0.1);
+  double attention = number(r, "attn_pdrop", 0.1);
+  if (after != embedding || after != attention)
+    tsr_diag_warning(
+        r->diags, TSR_NOWHERE,
+        "'%s': resid_pdrop %g, embd_pdrop %g and attn_pdrop %g differ: dropout_prob is %g", r->path,
+        after, embedding, attention, after);
+  return after;
+}
+
+static void read_gpt2(reader *r) {
+  tsr_hf_config *c = r->c;
+  check_architecture(r, "GPT2LMHeadModel", "GPT2Model");
+  c->vocab_size = count(r, "vocab_size", -1);
+  c->embedding_dim = count(r, "n_embd", -1);
+  c->num_blocks = count(r, "n_layer", -1);
+  c->num_heads = count(r, "n_head", -1);
+  c->max_sequence_length = count(r, "n_positions", -1);
+  c->intermediate_dim = count(r, "n_inner", 4 * c->embedding_dim);
+  c->head_dim = c->embedding_dim / c->num_heads;
+  c->norm_eps = number(r, "layer_norm_epsilon", 1e-5);
+  c->tied = flag(r, "tie_word_embeddings", true);
+  c->dropout_prob = read_dropout(r);
+  fixed_text(r, "activation_function", "gelu_new");
+  fixed(r, "scale_attn_weights", true);
+  fixed(r, "scale_attn_by_inverse_layer_idx", false);
+  fixed(r, "add_cross_attention", false);
+}
+
+/* ---- Llama and its relatives ---- */
+
+static void read_llama3_rope(reader *r, const cJSON *rope) {
+  tsr_hf_config *c = r->c;
+  c->scaling_factor = number_in(r, rope, "factor", -1);
+  c->low_freq_factor = number_in(r, rope, "low_freq_factor", -1);
+  c->high_freq_factor = number_in(r, rope, "high_freq_factor", -1);
+  c->original_context_length = count_in(r, rope, "original_max_position_embeddings", -1);
+}
+
+/* Newer files hold all of it in rope_parameters, older ones the scaling in rope_scaling. */
+static void read_rope(reader *r, bool has_llama3) {
+  const char *key = get(r->root, "rope_parameters") ? "rope_parameters" : "rope_scaling";
+  const cJSON *rope = get(r->root, key);
+  if (rope && !cJSON_IsObject(rope)) return unsupported(r, key, describe(r, rope), "an object");
+  const cJSON *type = get(rope, "rope_type") ? get(rope, "rope_type") : get(rope, "type");
+  r->c->theta = number(r, "rope_theta", 10000);
+  if (get(rope, "rope_theta")) r->c->theta = number_in(r, rope, "rope_theta", -1);
+  double partial = number(r, "partial_rotary_factor", 1);
+  if (get(rope, "partial_rotary_factor")) partial = number_in(r, rope, "partial_rotary_factor", 1);
+  if (partial != 1)
+    unsupported(r, "partial_rotary_factor", tsr_arena_printf(r->arena, "%g", partial), "1");
+  fixed(r, "rope_interleaved", false);
+  const char *name = !type ? "default" : cJSON_IsString(type) ? type->valuestring : "";
+  if (has_llama3 && !strcmp(name, "llama3")) read_llama3_rope(r, rope);
+  else if (strcmp(name, "default"))
+    unsupported(
+        r, tsr_arena_printf(r->arena, "%s.rope_type", key), describe(r, type),
+        has_llama3 ? "'default', 'llama3'" : "'default'");
+}
+
+/* Attention beyond the window would be another one: sequences end there. A file without the key has
+ * Mistral's 4096, one with null has none. */
+static void read_window(reader *r) {
+  int64_t window = 4096;
+  if (cJSON_IsNull(tsr_json_get(r->root, "sliding_window"))) return;
+  window = count(r, "sliding_window", window);
+  if (window >= r->c->max_sequence_length) return;
+  tsr_diag_warning(
+      r->diags, TSR_NOWHERE,
+      "'%s': sliding_window %" PRId64 " is less than max_position_embeddings %" PRId64
+      ": max_sequence_length is %" PRId64,
+      r->path, window, r->c->max_sequence_length, window);
+  r->c->max_sequence_length = window;
+}
+
+static void read_common(reader *r) {
+  tsr_hf_config *c = r->c;
+  c->vocab_size = count(r, "vocab_size", -1);
+  c->embedding_dim = count(r, "hidden_size", -1);
+  c->intermediate_dim = count(r, "intermediate_size", -1);
+  c->num_blocks = count(r, "num_hidden_layers", -1);
+  c->num_heads = count(r, "num_attention_heads", -1);
+  c->num_groups = count(r, "num_key_value_heads", c->num_heads);
+  c->max_sequence_length = count(r, "max_position_embeddings", -1);
+  c->norm_eps = number(r, "rms_norm_eps", 1e-6);
+  c->tied = flag(r, "tie_word_embeddings", false);
+  double dropout = number(r, "attention_dropout", 0);
+  if (dropout > 0)
+    tsr_diag_warning(
+        r->diags, TSR_NOWHERE, "'%s': attention_dropout %g is not taken: dropout_prob is 0",
+        r->path, dropout);
+  fixed_text(r, "hidden_act", "silu");
+  check_layers(r);
+}
+
+static void read_llama(reader *r) {
+  check_architecture(r, "LlamaForCausalLM", "LlamaModel");
+  read_common(r);
+  r->c->head_dim = count(r, "head_dim", r->c->embedding_dim / r->c->num_heads);
+  fixed(r, "attention_bias", false);
+  fixed(r, "mlp_bias", false);
+  read_rope(r, true);
+}
+
+static void read_mistral(reader *r) {
+  check_architecture(r, "MistralForCausalLM", "MistralModel");
+  read_common(r);
+  r->c->head_dim = count(r, "head_dim", r->c->embedding_dim / r->c->num_heads);
+  read_rope(r, true);
+  read_window(r);
+}
+
+static void read_qwen3(reader *r) {
+  check_architecture(r, "Qwen3ForCausalLM", "Qwen3Model");
+  read_common(r);
+  r->c->head_dim = count(r, "head_dim", 128);
+  r->c->attention_bias = flag(r, "attention_bias", false);
+  fixed(r, "use_sliding_window", false);
+  read_rope(r, false);
+}
+
+static const struct {
+  const char *name, *ours;
+  void (*read)(reader *r);
+} types[] = {
+    {"gpt2", "gpt2", read_gpt2},
+    {"llama", "llama", read_llama},
+    {"mistral", "llama", read_mistral},
+    {"qwen3", "qwen3", read_qwen3},
+};
+
+bool tsr_hf_config_read(
+    tsr_arena *arena, const char *path, const char *text, size_t length, tsr_hf_config *ret_config,
+    const cJSON **ret_json, tsr_diags *diags) {
+  cJSON *root;
+  const char *type;
+  *ret_config = (tsr_hf_config){0};
+  if (!tsr_json_parse(arena, path, text, length, &root, diags)) return false;
+  *ret_json = root;
+  if (!cJSON_IsObject(root))
+    return tsr_diag_error(diags, TSR_NOWHERE, "'%s' should be an object", path);
+  if (!tsr_json_text(root, "model_type", path, &type, diags)) return false;
+  reader r = {arena, path, root, ret_config, diags, true};
+  for (size_t i = 0; i < sizeof types / sizeof *types && !ret_config->model_type; i++)
+    if (!strcmp(type, types[i].name)) {
+      ret_config->model_type = types[i].ours;
+      check_quantization(&r);
+      types[i].read(&r);
+    }
+  if (!ret_config->model_type)
+    unsupported(
+        &r, "model_type", describe(&r, tsr_json_get(root, "model_type")),
+        "'gpt2', 'llama', 'mistral', 'qwen3'");
+  return r.ok;
+}

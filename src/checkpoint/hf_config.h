@@ -1,0 +1,48 @@
+/* Hugging Face's config.json and the sizes of our graph files, both ways.
+ *
+ *   config.json           model_type   what is refused by name, because it would compute something
+ * else gpt2                  gpt2         activations but gelu_new, unscaled attention, cross
+ * attention llama, mistral        llama        biases, activations but silu, rope types but default
+ * and llama3, sequences longer than a sliding window qwen3                 qwen3        activations
+ * but silu, rope types but default, sliding windows
+ *
+ * and everywhere: other architectures, quantised weights. Keys that do not change what the model
+ * computes (use_cache, initializer_range, …) are not looked at. */
+#ifndef TSR_CHECKPOINT_HF_CONFIG_H
+#define TSR_CHECKPOINT_HF_CONFIG_H
+#include "base/json.h"
+#include "config/config.h"
+
+typedef struct {
+  const char *model_type; /* of ours: gpt2, llama, qwen3 */
+  int64_t vocab_size, embedding_dim, intermediate_dim, num_blocks, num_heads;
+  int64_t num_groups, head_dim; /* num_groups: not of gpt2 */
+  int64_t max_sequence_length;
+  double norm_eps, dropout_prob;
+  bool tied;
+  double theta;                                             /* not of gpt2 */
+  bool attention_bias;                                      /* of qwen3 */
+  double scaling_factor, low_freq_factor, high_freq_factor; /* of llama; scaling_factor 0: none */
+  int64_t original_context_length;
+} tsr_hf_config;
+
+/* From config.json's text, which errors call `path`. All errors in one call. */
+bool tsr_hf_config_read(
+    tsr_arena *arena, const char *path, const char *text, size_t length, tsr_hf_config *ret_config,
+    const cJSON **ret_json, tsr_diags *diags);
+
+/* Appends our section `transformer_config: …`. */
+void tsr_hf_config_yaml(const tsr_hf_config *config, tsr_text *text);
+
+/* The same sizes out of a configuration of ours, with the defaults of its graph file. Errors: a
+ * model that transformers has no class for. */
+bool tsr_hf_config_of(
+    tsr_arena *arena, const tsr_config *config, int64_t vocab_stored, const char *graphs_folder,
+    tsr_hf_config *ret_config, tsr_diags *diags);
+
+/* Appends a config.json for transformers; `dtype`: "float32", …; `ids`: an object that may have
+ * bos_token_id, eos_token_id and pad_token_id, or NULL. */
+void tsr_hf_config_json(
+    const tsr_hf_config *config, const char *dtype, const cJSON *ids, tsr_text *text);
+
+#endif

@@ -1,0 +1,198 @@
+/* From sizes to our YAML and to config.json, and out of our configuration. */
+#include "checkpoint/hf_config.h"
+#include "base/file.h"
+#include "model/build.h"
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The shortest digits that are this number again; never those of a whole number, because readers
+ * may tell 1 from 1.0. */
+static const char *real(char buffer[40], double value) {
+  for (int digits = 15; digits <= 17; digits++) {
+    snprintf(buffer, 38, "%.*g", digits, value);
+    if (strtod(buffer, NULL) == value) break;
+  }
+  if (!strpbrk(buffer, ".en")) strcat(buffer, ".0");
+  return buffer;
+}
+
+static bool is_gpt2(const tsr_hf_config *c) { return !strcmp(c->model_type, "gpt2"); }
+
+void tsr_hf_config_yaml(const tsr_hf_config *c, tsr_text *text) {
+  char buffer[40];
+  tsr_text_add(text, "transformer_config:\n  model_type: %s\n", c->model_type);
+  tsr_text_add(text, "  vocab_size: %" PRId64 "\n", c->vocab_size);
+  tsr_text_add(text, "  embedding_dim: %" PRId64 "\n", c->embedding_dim);
+  tsr_text_add(text, "  intermediate_dim: %" PRId64 "\n", c->intermediate_dim);
+  tsr_text_add(text, "  num_blocks: %" PRId64 "\n", c->num_blocks);
+  tsr_text_add(text, "  num_heads: %" PRId64 "\n", c->num_heads);
+  if (!is_gpt2(c)) tsr_text_add(text, "  num_groups: %" PRId64 "\n", c->num_groups);
+  tsr_text_add(text, "  head_dim: %" PRId64 "\n", c->head_dim);
+  tsr_text_add(text, "  max_sequence_length: %" PRId64 "\n", c->max_sequence_length);
+  tsr_text_add(text, "  dropout_prob: %s\n", real(buffer, c->dropout_prob));
+  tsr_text_add(text, "  norm_eps: %s\n", real(buffer, c->norm_eps));
+  if (!is_gpt2(c)) tsr_text_add(text, "  theta: %s\n", real(buffer, c->theta));
+  if (c->scaling_factor > 0) {
+    tsr_text_add(
+        text, "  rope_scaling:\n    scaling_factor: %s\n", real(buffer, c->scaling_factor));
+    tsr_text_add(text, "    low_freq_factor: %s\n", real(buffer, c->low_freq_factor));
+    tsr_text_add(text, "    high_freq_factor: %s\n", real(buffer, c->high_freq_factor));
+    tsr_text_add(text, "    original_context_length: %" PRId64 "\n", c->original_context_length);
+  }
+  if (c->attention_bias) tsr_text_add(text, "  attention_bias: true\n");
+  tsr_text_add(text, "  weight_tying: %s\n", c->tied ? "enabled" : "disabled");
+}
+
+/* ---- out of a configuration of ours ---- */
+
+static double size_number(const tsr_scope *scope, const char *name) {
+  const tsr_name *n = tsr_scope_find(scope, name);
+  return n && n->value.kind == TSR_EVAL_NUMBER ? n->value.number : 0;
+}
+
+static void take_sizes(const tsr_scope *scope, tsr_hf_config *c) {
+  const tsr_name *tying = tsr_scope_find(scope, "weight_tying");
+  c->vocab_size = tsr_sizes_get(scope, "vocab_size");
+  c->embedding_dim = tsr_sizes_get(scope, "embedding_dim");
+  c->intermediate_dim = tsr_sizes_get(scope, "intermediate_dim");
+  c->num_blocks = tsr_sizes_get(scope, "num_blocks");
+  c->num_heads = tsr_sizes_get(scope, "num_heads");
+  c->num_groups = tsr_sizes_get(scope, "num_groups");
+  c->head_dim = tsr_sizes_get(scope, "head_dim");
+  c->max_sequence_length = tsr_sizes_get(scope, "max_sequence_length");
+  c->norm_eps = size_number(scope, "norm_eps");
+  c->dropout_prob = size_number(scope, "dropout_prob");
+  c->theta = size_number(scope, "theta");
+  c->attention_bias = size_number(scope, "attention_bias") != 0;
+  c->original_context_length = tsr_sizes_get(scope, "rope_scaling.original_context_length");
+  c->low_freq_factor = size_number(scope, "rope_scaling.low_freq_factor");
+  c->high_freq_factor = size_number(scope, "rope_scaling.high_freq_factor");
+  c->scaling_factor = size_number(scope, "rope_scaling.scaling_factor");
+  if (c->original_context_length == 0) c->scaling_factor = 0; /* as the graph has it */
+  c->tied = tying && tying->value.kind == TSR_EVAL_WORD && !strcmp(tying->value.word, "enabled");
+}
+
+static bool check_class(const tsr_config_model *m, tsr_hf_config *c, tsr_diags *diags) {
+  static const char *const names[] = {"gpt2", "llama", "qwen3"};
+  for (int i = 0; i < 3; i++)
+    if (m->map && !m->graph_file && m->model_type && !strcmp(m->model_type, names[i]))
+      c->model_type = names[i];
+  if (c->model_type) return true;
+  tsr_diag_error(
+      diags, m->place, "transformers has no class for %s",
+      m->graph_file   ? "a graph file of one's own"
+      : m->model_type ? m->model_type
+                      : "this model");
+  tsr_diag_hint(diags, "gpt2, llama and qwen3 can be exported");
+  return false;
+}
+
+bool tsr_hf_config_of(
+    tsr_arena *arena, const tsr_config *config, int64_t vocab_stored, const char *graphs_folder,
+    tsr_hf_config *ret, tsr_diags *diags) {
+  const tsr_config_model *m = &config->model;
+  *ret = (tsr_hf_config){0};
+  if (!check_class(m, ret, diags)) return false;
+  tsr_model_source source = {m->model_type, m->map, m->map_name, m->place, NULL};
+  tsr_model_options options = {
+      .batch = 1, .sequence = 1, .vocab_detected = vocab_stored, .units = {1, 1, 1}};
+  const char *file_name = tsr_arena_printf(arena, "%s.yaml", ret->model_type);
+  const char *path = tsr_path_join(arena, graphs_folder, file_name);
+  tsr_yaml *root;
+  tsr_graph_file *file;
+  tsr_scope scope = {.arena = arena};
+  if (!tsr_yaml_read(arena, path, m->place, &root, diags) ||
+      !tsr_graph_file_read(arena, root, &file, diags) ||
+      !tsr_sizes_read(&scope, file, &source, &options, diags))
+    return false;
+  take_sizes(&scope, ret);
+  if (!is_gpt2(ret) || tsr_sizes_get(&scope, "bias")) return true;
+  return tsr_diag_error(
+      diags, m->place, "transformers has no gpt2 without biases, as 'bias: false' asks for");
+}
+
+/* ---- config.json ---- */
+
+static void add_id(const cJSON *ids, const char *key, tsr_text *text) {
+  const cJSON *item = tsr_json_get(ids, key), *one;
+  tsr_text_add(text, ",\n  \"%s\": ", key);
+  if (cJSON_IsNumber(item)) tsr_text_add(text, "%.0f", item->valuedouble);
+  else if (cJSON_IsArray(item)) {
+    const char *comma = "";
+    tsr_text_add(text, "[");
+    cJSON_ArrayForEach(one, item) {
+      if (cJSON_IsNumber(one)) tsr_text_add(text, "%s%.0f", comma, one->valuedouble);
+      comma = ", ";
+    }
+    tsr_text_add(text, "]");
+  } else tsr_text_add(text, "null");
+}
+
+static void add_gpt2(const tsr_hf_config *c, tsr_text *text) {
+  char buffer[40];
+  tsr_text_add(text, ",\n  \"n_embd\": %" PRId64, c->embedding_dim);
+  tsr_text_add(text, ",\n  \"n_layer\": %" PRId64, c->num_blocks);
+  tsr_text_add(text, ",\n  \"n_head\": %" PRId64, c->num_heads);
+  tsr_text_add(text, ",\n  \"n_positions\": %" PRId64, c->max_sequence_length);
+  tsr_text_add(text, ",\n  \"n_inner\": %" PRId64, c->intermediate_dim);
+  tsr_text_add(text, ",\n  \"layer_norm_epsilon\": %s", real(buffer, c->norm_eps));
+  tsr_text_add(text, ",\n  \"activation_function\": \"gelu_new\"");
+  real(buffer, c->dropout_prob);
+  tsr_text_add(
+      text, ",\n  \"resid_pdrop\": %s,\n  \"embd_pdrop\": %s,\n  \"attn_pdrop\": %s", buffer,
+      buffer, buffer);
+}
+
+static void add_scaling(const tsr_hf_config *c, tsr_text *text) {
+  char buffer[40];
+  if (c->scaling_factor == 0) {
+    tsr_text_add(text, ",\n  \"rope_scaling\": null");
+    return;
+  }
+  tsr_text_add(text, ",\n  \"rope_scaling\": {\n    \"rope_type\": \"llama3\"");
+  tsr_text_add(text, ",\n    \"factor\": %s", real(buffer, c->scaling_factor));
+  tsr_text_add(text, ",\n    \"low_freq_factor\": %s", real(buffer, c->low_freq_factor));
+  tsr_text_add(text, ",\n    \"high_freq_factor\": %s", real(buffer, c->high_freq_factor));
+  tsr_text_add(
+      text, ",\n    \"original_max_position_embeddings\": %" PRId64 "\n  }",
+      c->original_context_length);
+}
+
+static void add_llama(const tsr_hf_config *c, tsr_text *text) {
+  char buffer[40];
+  tsr_text_add(text, ",\n  \"hidden_size\": %" PRId64, c->embedding_dim);
+  tsr_text_add(text, ",\n  \"intermediate_size\": %" PRId64, c->intermediate_dim);
+  tsr_text_add(text, ",\n  \"num_hidden_layers\": %" PRId64, c->num_blocks);
+  tsr_text_add(text, ",\n  \"num_attention_heads\": %" PRId64, c->num_heads);
+  tsr_text_add(text, ",\n  \"num_key_value_heads\": %" PRId64, c->num_groups);
+  tsr_text_add(text, ",\n  \"head_dim\": %" PRId64, c->head_dim);
+  tsr_text_add(text, ",\n  \"max_position_embeddings\": %" PRId64, c->max_sequence_length);
+  tsr_text_add(text, ",\n  \"rms_norm_eps\": %s", real(buffer, c->norm_eps));
+  tsr_text_add(text, ",\n  \"hidden_act\": \"silu\"");
+  tsr_text_add(text, ",\n  \"attention_dropout\": %s", real(buffer, c->dropout_prob));
+  tsr_text_add(text, ",\n  \"attention_bias\": %s", c->attention_bias ? "true" : "false");
+  if (!strcmp(c->model_type, "llama")) tsr_text_add(text, ",\n  \"mlp_bias\": false");
+  tsr_text_add(text, ",\n  \"rope_theta\": %s", real(buffer, c->theta));
+  add_scaling(c, text);
+}
+
+void tsr_hf_config_json(
+    const tsr_hf_config *c, const char *dtype, const cJSON *ids, tsr_text *text) {
+  const char *class = is_gpt2(c)                        ? "GPT2LMHeadModel"
+                      : !strcmp(c->model_type, "qwen3") ? "Qwen3ForCausalLM"
+                                                        : "LlamaForCausalLM";
+  tsr_text_add(text, "{\n  \"architectures\": [\"%s\"]", class);
+  tsr_text_add(text, ",\n  \"model_type\": \"%s\"", c->model_type);
+  tsr_text_add(text, ",\n  \"torch_dtype\": \"%s\"", dtype);
+  tsr_text_add(text, ",\n  \"vocab_size\": %" PRId64, c->vocab_size);
+  if (is_gpt2(c)) add_gpt2(c, text);
+  else add_llama(c, text);
+  tsr_text_add(text, ",\n  \"tie_word_embeddings\": %s", c->tied ? "true" : "false");
+  add_id(ids, "bos_token_id", text);
+  add_id(ids, "eos_token_id", text);
+  add_id(ids, "pad_token_id", text);
+  tsr_text_add(text, "\n}\n");
+}

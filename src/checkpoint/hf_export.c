@@ -1,0 +1,382 @@
+#include "checkpoint/hf_export.h"
+#include "base/disk.h"
+#include "base/file.h"
+#include "checkpoint/folder.h"
+#include "checkpoint/hf_config.h"
+#include "checkpoint/hf_folder.h"
+#include "checkpoint/hf_import.h"
+#include "checkpoint/input.h"
+#include "model/model.h"
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { PORTION = 1 << 18, SIDE_BYTES_MAX = 1 << 28 }; /* elements; bytes of a side file */
+
+/* A tensor of theirs: one parameter of ours, or several that are its parts. */
+typedef struct {
+  const char *name;
+  tsr_hf_place *parts;
+  const tsr_stored **stored; /* per part */
+  int parts_count, shard;
+  tsr_dtype dtype;
+  int64_t bytes;
+} target;
+
+typedef struct {
+  tsr_arena *arena;
+  const char *out, *partial;
+  const tsr_hf_export_options *options;
+  tsr_manifest manifest;
+  tsr_input *input;
+  const tsr_kernels *kernels;
+  tsr_hf_config config;
+  target *targets;
+  int targets_count, shards;
+  int64_t bytes;
+  void *portion, *converted;
+  float *wide;
+  int fd;
+  const char *file; /* that is written */
+  tsr_diags *diags;
+} exporter;
+
+static bool cannot(exporter *x, const char *file, int error) {
+  if (x->fd >= 0) tsr_disk_close(x->fd);
+  x->fd = -1;
+  return tsr_diag_failure(
+      x->diags, TSR_NOWHERE, "cannot write '%s%s%s': %s", x->out, file ? "/" : "", file ? file : "",
+      strerror(error));
+}
+
+/* ---- which tensor is what ---- */
+
+static bool read_dtype(const exporter *x, tsr_dtype stored, tsr_dtype *ret_dtype) {
+  static const tsr_dtype known[] = {TSR_F32, TSR_BF16, TSR_F16};
+  *ret_dtype = stored;
+  if (!x->options->dtype) return true;
+  for (int i = 0; i < 3; i++)
+    if (!strcmp(x->options->dtype, tsr_dtype_name(known[i]))) return *ret_dtype = known[i], true;
+  tsr_diag_error(x->diags, TSR_NOWHERE, "'%s' is no dtype to export weights in", x->options->dtype);
+  tsr_diag_hint(x->diags, "valid: f32, bf16, f16");
+  return false;
+}
+
+static bool find_stored(
+    const exporter *x, const tsr_param *param, const tsr_hf_place *place, const tsr_stored **ret) {
+  const tsr_stored *t = *ret = tsr_manifest_find(&x->manifest, param->name);
+  if (!t)
+    return tsr_diag_error(
+        x->diags, TSR_NOWHERE, "'%s' has no parameter '%s'", x->manifest.folder, param->name);
+  bool same = t->ndim == place->ndim;
+  for (int d = 0; same && d < t->ndim; d++) same = t->shape[d] == place->shape[d];
+  return same || tsr_diag_error(
+                     x->diags, TSR_NOWHERE,
+                     "'%s': parameter '%s' has the shape %s, not %s as its configuration asks for",
+                     x->manifest.folder, t->name, tsr_shape_text(t->ndim, t->shape),
+                     tsr_shape_text(place->ndim, place->shape));
+}
+
+static target *target_of(exporter *x, const tsr_hf_place *place) {
+  for (int i = x->targets_count - 1; place->parts > 1 && i >= 0; i--)
+    if (!strcmp(x->targets[i].name, place->name)) return &x->targets[i];
+  target *t = &x->targets[x->targets_count++];
+  *t = (target){.name = place->name, .parts_count = place->parts};
+  t->parts = tsr_arena_array(x->arena, tsr_hf_place, place->parts);
+  t->stored = tsr_arena_array(x->arena, const tsr_stored *, place->parts);
+  return t;
+}
+
+static bool add_param(exporter *x, const tsr_param *param) {
+  tsr_hf_place place;
+  const tsr_stored *stored;
+  if (!tsr_hf_place_of(x->arena, param, &place))
+    return tsr_diag_error(
+        x->diags, param->place, "parameter '%s' has no name in Hugging Face's files", param->name);
+  if (!find_stored(x, param, &place, &stored)) return false;
+  target *t = target_of(x, &place);
+  if (!t->bytes && !read_dtype(x, stored->dtype, &t->dtype)) return false;
+  t->parts[place.part] = place;
+  t->stored[place.part] = stored;
+  t->bytes += tsr_stored_elements(place.ndim, place.shape) * tsr_dtype_bytes(t->dtype);
+  return true;
+}
+
+static bool check_parts(const exporter *x) {
+  for (int i = 0; i < x->targets_count; i++)
+    for (int p = 0; p < x->targets[i].parts_count; p++)
+      if (!x->targets[i].stored[p])
+        return tsr_diag_error(
+            x->diags, TSR_NOWHERE, "the graph has no parameter for part %d of '%s'", p,
+            x->targets[i].name);
+  return true;
+}
+
+static void cut_shards(exporter *x) {
+  int64_t limit = x->options->shard_bytes ? x->options->shard_bytes : 5000000000, size = 0;
+  x->shards = 1;
+  for (int i = 0; i < x->targets_count; i++) {
+    target *t = &x->targets[i];
+    if (size && size + t->bytes > limit) x->shards++, size = 0;
+    t->shard = x->shards - 1;
+    size += t->bytes;
+    x->bytes += t->bytes;
+  }
+}
+
+static bool read_model(exporter *x) {
+  const tsr_manifest *m = &x->manifest;
+  if (!m->config)
+    return tsr_diag_error(x->diags, TSR_NOWHERE, "'%s' has no configuration", m->folder);
+  const char *path = tsr_path_join(x->arena, m->folder, m->config);
+  const tsr_stored *wte = tsr_manifest_find(m, "wte");
+  int64_t vocab = wte && wte->ndim ? wte->shape[0] : 0;
+  tsr_model_options options = {
+      .batch = 1, .sequence = 1, .vocab_detected = vocab, .units = {1, 1, 1}};
+  options.graphs_folder = x->options->graphs_folder;
+  tsr_config *config;
+  tsr_model *model;
+  if (!tsr_config_load(x->arena, path, NULL, 0, &config, x->diags) ||
+      !tsr_config_require_model(config, x->diags) ||
+      !tsr_hf_config_of(x->arena, config, vocab, options.graphs_folder, &x->config, x->diags) ||
+      !tsr_model_read(x->arena, config, &options, &model, x->diags))
+    return false;
+  const tsr_graph *g = model->graph;
+  bool ok = true;
+  x->targets = tsr_arena_array(x->arena, target, g->params_count);
+  for (int i = 0; i < g->params_count && ok; i++) ok = add_param(x, &g->params[i]);
+  if (!ok || !check_parts(x)) return false;
+  cut_shards(x);
+  return true;
+}
+
+/* ---- files ---- */
+
+static bool open_file(exporter *x, const char *name) {
+  x->file = name;
+  x->fd = tsr_disk_create(tsr_arena_printf(x->arena, "%s/%s", x->partial, name));
+  return x->fd >= 0 || cannot(x, name, errno);
+}
+
+static bool put(exporter *x, const void *bytes, int64_t length) {
+  return tsr_disk_write(x->fd, bytes, (size_t)length) || cannot(x, x->file, errno);
+}
+
+static bool close_file(exporter *x) {
+  int fd = x->fd;
+  if (!tsr_disk_sync(fd)) return cannot(x, x->file, errno);
+  x->fd = -1;
+  return tsr_disk_close(fd) || cannot(x, x->file, errno);
+}
+
+static bool write_file(exporter *x, const char *name, const void *bytes, size_t length) {
+  return open_file(x, name) && put(x, bytes, (int64_t)length) && close_file(x);
+}
+
+/* ---- tensors ---- */
+
+/* At most PORTION elements from one dtype to another one, through f32. */
+static const void *
+convert(const exporter *x, tsr_dtype from, const void *in, tsr_dtype to, int64_t n) {
+  if (from == to) return in;
+  const float *wide = from == TSR_F32 ? in : x->wide;
+  if (from == TSR_BF16) x->kernels->bf16_to_f32(x->wide, in, 0, n);
+  else if (from == TSR_F16) x->kernels->fp16_to_f32(x->wide, in, 0, n);
+  if (to == TSR_F32) return wide;
+  if (to == TSR_BF16) x->kernels->f32_to_bf16(x->converted, wide, 0, n);
+  else x->kernels->f32_to_fp16(x->converted, wide, 0, n);
+  return x->converted;
+}
+
+/* Elements [first, first + n) of the whole tensor, as they are stored. */
+static bool
+read_part(exporter *x, const tsr_stored *s, int64_t first, int64_t n, void *ret_elements) {
+  static const int64_t begin[TSR_DIMS_MAX];
+  return tsr_input_read_box(x->input, s, begin, s->shape, first, n, ret_elements, x->diags);
+}
+
+static bool write_straight(exporter *x, const target *t) {
+  for (int p = 0; p < t->parts_count; p++) {
+    const tsr_stored *s = t->stored[p];
+    int64_t all = tsr_stored_elements(s->ndim, s->shape);
+    for (int64_t at = 0; at < all; at += PORTION) {
+      int64_t n = all - at < PORTION ? all - at : PORTION;
+      if (!read_part(x, s, at, n, x->portion)) return false;
+      const void *out = convert(x, s->dtype, x->portion, t->dtype, n);
+      if (!put(x, out, n * tsr_dtype_bytes(t->dtype))) return false;
+    }
+  }
+  return true;
+}
+
+/* Ours (out, in) to columns [column, column + out) of theirs (in, width). */
+static void transpose(
+    const char *ours, int64_t out, int64_t in, int64_t each, int64_t column, int64_t width,
+    char *theirs) {
+  for (int64_t i = 0; i < in; i++)
+    for (int64_t o = 0; o < out; o++)
+      memcpy(theirs + (i * width + column + o) * each, ours + (o * in + i) * each, (size_t)each);
+}
+
+static bool write_transposed(exporter *x, const target *t) {
+  int64_t each = tsr_dtype_bytes(t->dtype), width = t->parts[0].whole[1], column = 0;
+  tsr_arena *scratch = tsr_arena_new();
+  char *theirs = tsr_arena_alloc(scratch, (size_t)t->bytes);
+  bool ok = true;
+  for (int p = 0; p < t->parts_count && ok; p++) {
+    const tsr_stored *s = t->stored[p];
+    int64_t all = tsr_stored_elements(s->ndim, s->shape);
+    char *ours = tsr_arena_alloc(scratch, (size_t)(all * each));
+    for (int64_t at = 0; at < all && ok; at += PORTION) {
+      int64_t n = all - at < PORTION ? all - at : PORTION;
+      ok = read_part(x, s, at, n, x->portion);
+      if (ok)
+        memcpy(ours + at * each, convert(x, s->dtype, x->portion, t->dtype, n), (size_t)(n * each));
+    }
+    transpose(ours, s->shape[0], s->shape[1], each, column, width, theirs);
+    column += s->shape[0];
+  }
+  for (int64_t at = 0; at < t->bytes && ok; at += PORTION)
+    ok = put(x, theirs + at, t->bytes - at < PORTION ? t->bytes - at : PORTION);
+  tsr_arena_free(scratch);
+  return ok;
+}
+
+static const char *shard_name(const exporter *x, int shard) {
+  if (x->shards == 1) return "model.safetensors";
+  return tsr_arena_printf(x->arena, "model-%05d-of-%05d.safetensors", shard + 1, x->shards);
+}
+
+static bool write_header(exporter *x, int shard) {
+  static const char *const dtypes[] = {[TSR_F32] = "F32", [TSR_BF16] = "BF16", [TSR_F16] = "F16"};
+  static const char *const metadata[] = {"format", "pt"};
+  tsr_safetensor *list = tsr_arena_array(x->arena, tsr_safetensor, x->targets_count);
+  int count = 0;
+  for (int i = 0; i < x->targets_count; i++) {
+    const target *t = &x->targets[i];
+    if (t->shard != shard) continue;
+    tsr_safetensor *s = &list[count++];
+    *s = (tsr_safetensor){t->name, dtypes[t->dtype], t->parts[0].ndim, .bytes = t->bytes};
+    memcpy(s->shape, t->parts[0].whole, sizeof(int64_t) * (size_t)s->ndim);
+  }
+  tsr_text text = {0};
+  tsr_safetensors_header(list, count, metadata, 1, &text);
+  bool ok = put(x, text.data, (int64_t)text.length);
+  tsr_text_free(&text);
+  return ok;
+}
+
+static bool write_shard(exporter *x, int shard) {
+  if (!open_file(x, shard_name(x, shard)) || !write_header(x, shard)) return false;
+  for (int i = 0; i < x->targets_count; i++) {
+    const target *t = &x->targets[i];
+    if (t->shard != shard) continue;
+    if (!(t->parts[0].transposed ? write_transposed(x, t) : write_straight(x, t))) return false;
+  }
+  return close_file(x);
+}
+
+static bool write_index(exporter *x) {
+  tsr_text text = {0};
+  tsr_text_add(
+      &text, "{\n  \"metadata\": {\"total_size\": %" PRId64 "},\n  \"weight_map\": {", x->bytes);
+  for (int i = 0; i < x->targets_count; i++) {
+    const target *t = &x->targets[i];
+    tsr_text_add(&text, "%s\n    ", i ? "," : "");
+    tsr_json_add_text(&text, t->name, strlen(t->name));
+    tsr_text_add(&text, ": \"%s\"", shard_name(x, t->shard));
+  }
+  tsr_text_add(&text, "\n  }\n}\n");
+  bool ok = write_file(x, "model.safetensors.index.json", text.data, text.length);
+  tsr_text_free(&text);
+  return ok;
+}
+
+/* ---- what stands beside the weights ---- */
+
+/* NULL where the checkpoint does not have it. */
+static bool read_side(const exporter *x, const char *name, char **ret_text, size_t *ret_length) {
+  const char *path = tsr_path_join(x->arena, x->manifest.folder, name);
+  *ret_text = NULL;
+  return !tsr_file_exists(path) ||
+         tsr_file_read(x->arena, path, SIDE_BYTES_MAX, TSR_NOWHERE, ret_text, ret_length, x->diags);
+}
+
+static bool write_config(exporter *x) {
+  static const char *const names[] = {
+      [TSR_F32] = "float32", [TSR_BF16] = "bfloat16", [TSR_F16] = "float16"};
+  char *generation;
+  size_t length;
+  cJSON *ids = NULL;
+  if (!read_side(x, "generation_config.json", &generation, &length) ||
+      (generation &&
+       !tsr_json_parse(x->arena, "generation_config.json", generation, length, &ids, x->diags)))
+    return false;
+  tsr_text text = {0};
+  tsr_hf_config_json(&x->config, names[x->targets[0].dtype], ids, &text);
+  bool ok = write_file(x, "config.json", text.data, text.length);
+  tsr_text_free(&text);
+  return ok;
+}
+
+/* A tokenizer.json alone is loaded by the class that this small file names. */
+static bool write_side_files(exporter *x) {
+  static const char class[] = "{\n  \"tokenizer_class\": \"PreTrainedTokenizerFast\"\n}\n";
+  bool has_tokenizer = false;
+  for (int i = 0; tsr_hf_side_files[i]; i++) {
+    char *text;
+    size_t length;
+    if (!read_side(x, tsr_hf_side_files[i], &text, &length)) return false;
+    if (text && !write_file(x, tsr_hf_side_files[i], text, length)) return false;
+    if (i == 0) has_tokenizer = text != NULL;
+    else if (
+        !text && has_tokenizer && !strcmp(tsr_hf_side_files[i], "tokenizer_config.json") &&
+        !write_file(x, tsr_hf_side_files[i], class, sizeof class - 1))
+      return false;
+  }
+  return true;
+}
+
+static bool write_all(exporter *x) {
+  for (int i = 0; i < x->shards; i++)
+    if (!write_shard(x, i)) return false;
+  return (x->shards == 1 || write_index(x)) && write_config(x) && write_side_files(x);
+}
+
+/* ---- the folder ---- */
+
+static bool commit(exporter *x) {
+  return (tsr_disk_sync_folder(x->partial) && tsr_disk_rename(x->partial, x->out) &&
+          tsr_disk_sync_folder(tsr_path_folder(x->arena, x->out))) ||
+         cannot(x, NULL, errno);
+}
+
+static bool write_folder(exporter *x) {
+  if (!access(x->out, F_OK))
+    return tsr_diag_error(x->diags, TSR_NOWHERE, "'%s' is there already", x->out);
+  x->partial = tsr_arena_printf(x->arena, "%s.partial", x->out);
+  if (!access(x->partial, F_OK) && !tsr_disk_remove(x->partial)) return cannot(x, NULL, errno);
+  if (!tsr_disk_make_folder(x->partial)) return cannot(x, NULL, errno);
+  if (write_all(x) && commit(x)) return true;
+  if (x->fd >= 0) tsr_disk_close(x->fd);
+  tsr_disk_remove(x->partial);
+  return false;
+}
+
+bool tsr_hf_export(
+    tsr_arena *arena, const char *checkpoint, const char *out, const tsr_hf_export_options *options,
+    tsr_diags *diags) {
+  exporter x = {
+      .arena = arena, .out = tsr_hf_out(arena, out), .options = options, .fd = -1, .diags = diags};
+  x.kernels = tsr_kernels_get(NULL);
+  if (!tsr_checkpoint_find(arena, checkpoint, TSR_NOWHERE, &x.manifest, diags) || !read_model(&x) ||
+      !tsr_input_open(arena, &x.manifest, true, &x.input, diags))
+    return false;
+  x.portion = tsr_arena_alloc(arena, PORTION * 4);
+  x.converted = tsr_arena_alloc(arena, PORTION * 4);
+  x.wide = tsr_arena_array(arena, float, PORTION);
+  bool ok = tsr_input_verify(x.input, diags) && write_folder(&x);
+  tsr_input_close(x.input);
+  return ok;
+}

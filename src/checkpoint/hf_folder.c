@@ -1,0 +1,167 @@
+#include "checkpoint/hf_folder.h"
+#include "base/file.h"
+#include "base/json.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { INDEX_BYTES_MAX = 1 << 28 };
+static const char single[] = "model.safetensors", index_name[] = "model.safetensors.index.json";
+
+/* ---- opening ---- */
+
+static bool open_file(tsr_hf_folder *f, const char *path, tsr_diags *diags) {
+  return tsr_safetensors_open(f->arena, path, TSR_NOWHERE, &f->files[f->files_count++], diags);
+}
+
+static bool is_file_name(const char *name) { return *name && *name != '.' && !strchr(name, '/'); }
+
+/* The files of the index, each once, in its order. */
+static bool open_listed(
+    tsr_hf_folder *f, const char *folder, const char *path, const cJSON *map, tsr_diags *diags) {
+  f->files = tsr_arena_array(f->arena, tsr_safetensors, cJSON_GetArraySize(map) + 1);
+  const cJSON *item;
+  cJSON_ArrayForEach(item, map) {
+    if (!cJSON_IsString(item) || !is_file_name(item->valuestring))
+      return tsr_diag_error(
+          diags, TSR_NOWHERE, "'%s': the file of tensor '%s' should be a name in this folder", path,
+          item->string);
+    const char *name = tsr_path_join(f->arena, folder, item->valuestring);
+    bool is_open = false;
+    for (int i = f->files_count - 1; i >= 0 && !is_open; i--)
+      is_open = !strcmp(f->files[i].path, name);
+    if (!is_open && !open_file(f, name, diags)) return false;
+  }
+  return true;
+}
+
+/* The index has each tensor of each file, and no other. */
+static bool check_index(
+    const tsr_hf_folder *f, const char *folder, const char *path, const cJSON *map,
+    tsr_diags *diags) {
+  bool ok = true;
+  const cJSON *item;
+  int64_t listed = 0, stored = 0;
+  cJSON_ArrayForEach(item, map) {
+    const char *name = tsr_path_join(f->arena, folder, item->valuestring);
+    const tsr_safetensors *file = f->files;
+    while (strcmp(file->path, name)) file++;
+    listed++;
+    if (tsr_safetensors_find(file, item->string) < 0)
+      ok = tsr_diag_error(
+          diags, TSR_NOWHERE, "'%s': tensor '%s' is not in '%s'", path, item->string,
+          item->valuestring);
+  }
+  for (int i = 0; i < f->files_count; i++) stored += f->files[i].tensors_count;
+  if (!ok || listed == stored) return ok;
+  return tsr_diag_error(
+      diags, TSR_NOWHERE, "'%s' lists %lld tensors, its files have %lld", path, (long long)listed,
+      (long long)stored);
+}
+
+static bool open_index(tsr_hf_folder *f, const char *folder, const char *path, tsr_diags *diags) {
+  char *text;
+  size_t length;
+  cJSON *root;
+  if (!tsr_file_read(f->arena, path, INDEX_BYTES_MAX, TSR_NOWHERE, &text, &length, diags) ||
+      !tsr_json_parse(f->arena, path, text, length, &root, diags))
+    return false;
+  const cJSON *map = tsr_json_get(root, "weight_map");
+  if (!cJSON_IsObject(map))
+    return tsr_diag_error(diags, TSR_NOWHERE, "'%s': 'weight_map' should be an object", path);
+  return open_listed(f, folder, path, map, diags) && check_index(f, folder, path, map, diags);
+}
+
+static bool open_files(tsr_hf_folder *f, const char *folder, tsr_diags *diags) {
+  const char *index = tsr_path_join(f->arena, folder, index_name);
+  const char *one = tsr_path_join(f->arena, folder, single);
+  if (tsr_file_exists(index)) return open_index(f, folder, index, diags);
+  f->files = tsr_arena_array(f->arena, tsr_safetensors, 1);
+  if (tsr_file_exists(one)) return open_file(f, one, diags);
+  tsr_diag_error(
+      diags, TSR_NOWHERE, "there is neither '%s' nor '%s' in '%s'", single, index_name, folder);
+  if (tsr_file_exists(tsr_path_join(f->arena, folder, "pytorch_model.bin")) ||
+      tsr_file_exists(tsr_path_join(f->arena, folder, "pytorch_model.bin.index.json")))
+    tsr_diag_hint(
+        diags, "pytorch_model.bin is not read: transformers' save_pretrained writes safetensors");
+  return false;
+}
+
+static int by_name(const void *a, const void *b) {
+  return strcmp(((const tsr_hf_tensor *)a)->tensor->name, ((const tsr_hf_tensor *)b)->tensor->name);
+}
+
+static bool join(tsr_hf_folder *f, tsr_diags *diags) {
+  int count = 0;
+  for (int i = 0; i < f->files_count; i++) count += f->files[i].tensors_count;
+  f->tensors = tsr_arena_array(f->arena, tsr_hf_tensor, count);
+  for (int i = 0; i < f->files_count; i++)
+    for (int k = 0; k < f->files[i].tensors_count; k++)
+      f->tensors[f->tensors_count++] =
+          (tsr_hf_tensor){.tensor = &f->files[i].tensors[k], .file = &f->files[i]};
+  qsort(f->tensors, (size_t)count, sizeof *f->tensors, by_name);
+  for (int i = 1; i < count; i++)
+    if (!by_name(&f->tensors[i - 1], &f->tensors[i]))
+      return tsr_diag_error(
+          diags, TSR_NOWHERE, "tensor '%s' is in '%s' and in '%s'", f->tensors[i].tensor->name,
+          f->tensors[i - 1].file->path, f->tensors[i].file->path);
+  return true;
+}
+
+bool tsr_hf_folder_open(
+    tsr_arena *arena, const char *folder, tsr_hf_folder *ret, tsr_diags *diags) {
+  *ret = (tsr_hf_folder){.arena = arena};
+  if (open_files(ret, folder, diags) && join(ret, diags)) return true;
+  tsr_hf_folder_close(ret);
+  return false;
+}
+
+void tsr_hf_folder_close(tsr_hf_folder *f) {
+  for (int i = 0; i < f->files_count; i++) tsr_safetensors_close(&f->files[i]);
+}
+
+/* ---- finding ---- */
+
+static tsr_hf_tensor *find(const tsr_hf_folder *f, const char *name) {
+  tsr_safetensor named = {.name = name};
+  tsr_hf_tensor key = {.tensor = &named};
+  if (!f->tensors_count) return NULL;
+  return bsearch(&key, f->tensors, (size_t)f->tensors_count, sizeof key, by_name);
+}
+
+tsr_hf_tensor *tsr_hf_folder_find(const tsr_hf_folder *f, const char *name) {
+  static const char *const prefixes[] = {"transformer.", "model."};
+  tsr_hf_tensor *found = find(f, name);
+  for (int i = 0; i < 2 && !found; i++)
+    if (!strncmp(name, prefixes[i], strlen(prefixes[i])))
+      found = find(f, name + strlen(prefixes[i]));
+  return found;
+}
+
+bool tsr_hf_place_of(tsr_arena *arena, const tsr_param *p, tsr_hf_place *ret) {
+  if (!p->hf_name) return false;
+  *ret = (tsr_hf_place){
+      .name = p->hf_name, .parts = 1, .transposed = p->hf_transposed, .ndim = p->ndim};
+  const char *mark = strchr(p->hf_name, '#');
+  if (mark) {
+    if (sscanf(mark, "#%d/%d", &ret->part, &ret->parts) != 2 || ret->part < 0 ||
+        ret->part >= ret->parts)
+      return false;
+    ret->name = tsr_arena_strndup(arena, p->hf_name, (size_t)(mark - p->hf_name));
+  }
+  memcpy(ret->shape, p->shape, sizeof ret->shape);
+  if (p->valid0) ret->shape[0] = p->valid0;
+  memcpy(ret->whole, ret->shape, sizeof ret->whole);
+  ret->whole[0] *= ret->parts;
+  if (ret->transposed && p->ndim == 2) {
+    ret->whole[0] = ret->shape[1];
+    ret->whole[1] = ret->shape[0] * ret->parts;
+  } else ret->transposed = false;
+  return true;
+}
+
+const char *tsr_hf_out(tsr_arena *arena, const char *path) {
+  size_t length = strlen(path);
+  while (length > 1 && path[length - 1] == '/') length--;
+  return tsr_arena_strndup(arena, path, length);
+}

@@ -1,0 +1,47 @@
+/* The weights of a Hugging Face folder: model.safetensors, or the files that
+ * model.safetensors.index.json names; and where a parameter of ours stands in them. */
+#ifndef TSR_CHECKPOINT_HF_FOLDER_H
+#define TSR_CHECKPOINT_HF_FOLDER_H
+#include "checkpoint/safetensors.h"
+#include "graph/graph.h"
+
+typedef struct {
+  const tsr_safetensor *tensor;
+  const tsr_safetensors *file;
+  bool used;
+} tsr_hf_tensor;
+
+typedef struct {
+  tsr_arena *arena;
+  tsr_safetensors *files;
+  int files_count;
+  tsr_hf_tensor *tensors; /* of all files, by rising name */
+  int tensors_count;
+} tsr_hf_folder;
+
+/* Errors: no weights, an index and files that disagree, a tensor in two files. */
+bool tsr_hf_folder_open(
+    tsr_arena *arena, const char *folder, tsr_hf_folder *ret_folder, tsr_diags *diags);
+void tsr_hf_folder_close(tsr_hf_folder *folder);
+
+/* By its name there, with or without the "transformer." or "model." in front; or NULL. */
+tsr_hf_tensor *tsr_hf_folder_find(const tsr_hf_folder *folder, const char *name);
+
+/* A graph parameter's place in a Hugging Face tensor: `part` of `parts` equal parts of its output
+ * dimension ("name#1/3"); that is the first one, or the second where it is stored transposed. */
+typedef struct {
+  const char *name;
+  int part, parts;
+  bool transposed;
+  int ndim;
+  int64_t shape[TSR_DIMS_MAX]; /* of the parameter, without padding */
+  int64_t whole[TSR_DIMS_MAX]; /* of the tensor there */
+} tsr_hf_place;
+
+/* False for a parameter that has no name there. */
+bool tsr_hf_place_of(tsr_arena *arena, const tsr_param *param, tsr_hf_place *ret_place);
+
+/* A folder's path without slashes at its end. */
+const char *tsr_hf_out(tsr_arena *arena, const char *path);
+
+#endif

@@ -1,0 +1,298 @@
+#include "checkpoint/hf_import.h"
+#include "base/file.h"
+#include "checkpoint/hf_config.h"
+#include "checkpoint/hf_folder.h"
+#include "checkpoint/output.h"
+#include "model/model.h"
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { CONFIG_BYTES_MAX = 1 << 24, BLOCK_BYTES = 1 << 20, SEQUENCE_MAX = 1024 };
+
+const char *const tsr_hf_side_files[] = {
+    "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "generation_config.json",
+    NULL};
+
+/* A parameter of ours and the tensor that it comes out of. */
+typedef struct {
+  const tsr_param *param;
+  tsr_hf_place place;
+  tsr_hf_tensor *from;
+} source;
+
+typedef struct {
+  tsr_arena *arena;
+  const char *folder;
+  const tsr_hf_import_options *options;
+  tsr_hf_config config;
+  const cJSON *json; /* config.json */
+  const tsr_graph *graph;
+  tsr_hf_folder weights;
+  source *sources; /* per parameter of the graph */
+  tsr_output *output;
+  tsr_diags *diags;
+} importer;
+
+static const char *path_of(const importer *m, const char *name) {
+  return tsr_path_join(m->arena, m->folder, name);
+}
+
+static bool has_file(const importer *m, const char *name) {
+  return tsr_file_exists(path_of(m, name));
+}
+
+/* ---- the model ---- */
+
+static bool read_config(importer *m) {
+  const char *path = path_of(m, "config.json");
+  char *text;
+  size_t length;
+  if (!tsr_file_read(m->arena, path, CONFIG_BYTES_MAX, TSR_NOWHERE, &text, &length, m->diags) ||
+      !tsr_hf_config_read(m->arena, path, text, length, &m->config, &m->json, m->diags))
+    return false;
+  if (m->options->sequence_length <= m->config.max_sequence_length) return true;
+  return tsr_diag_error(
+      m->diags, TSR_NOWHERE,
+      "'%s': a sequence_length of %" PRId64 " is longer than the model's %" PRId64, path,
+      m->options->sequence_length, m->config.max_sequence_length);
+}
+
+static void print_config(const importer *m, tsr_text *text) {
+  int64_t sequence = m->options->sequence_length;
+  if (!sequence) sequence = m->config.max_sequence_length;
+  if (!m->options->sequence_length && sequence > SEQUENCE_MAX) sequence = SEQUENCE_MAX;
+  tsr_text_add(text, "training_config:\n");
+  if (has_file(m, tsr_hf_side_files[0]))
+    tsr_text_add(text, "  tokenizer_type: bpe\n  tokenizer_path: %s\n", tsr_hf_side_files[0]);
+  tsr_text_add(text, "  sequence_length: %" PRId64 "\n", sequence);
+  tsr_hf_config_yaml(&m->config, text);
+}
+
+/* The graph says which parameters there are, in which shapes and under which names. */
+static bool read_graph(importer *m, const char *text, size_t length) {
+  tsr_model_options options = {
+      .batch = 1, .sequence = 1, .units = {1, 1, 1}, .graphs_folder = m->options->graphs_folder};
+  const char *name = tsr_arena_printf(m->arena, "config.yaml of '%s'", m->folder);
+  tsr_config *config;
+  tsr_model *model;
+  if (!tsr_config_parse(m->arena, name, text, length, NULL, 0, false, &config, m->diags) ||
+      !tsr_model_read(m->arena, config, &options, &model, m->diags))
+    return false;
+  m->graph = model->graph;
+  return true;
+}
+
+/* ---- which tensor is what ---- */
+
+static bool check_tensor(const importer *m, const source *s) {
+  const tsr_safetensor *t = s->from->tensor;
+  bool same = t->ndim == s->place.ndim;
+  for (int d = 0; same && d < t->ndim; d++) same = t->shape[d] == s->place.whole[d];
+  if (!same)
+    return tsr_diag_error(
+        m->diags, TSR_NOWHERE, "'%s': tensor '%s' has the shape %s, not %s as config.json asks for",
+        s->from->file->path, t->name, tsr_shape_text(t->ndim, t->shape),
+        tsr_shape_text(s->place.ndim, s->place.whole));
+  if (!strcmp(t->dtype, "F32") || !strcmp(t->dtype, "BF16") || !strcmp(t->dtype, "F16"))
+    return true;
+  return tsr_diag_error(
+      m->diags, TSR_NOWHERE, "'%s': tensor '%s' has the dtype %s; F32, BF16 and F16 are taken",
+      s->from->file->path, t->name, t->dtype);
+}
+
+/* Parts of one tensor are reported once. */
+static bool find_source(const importer *m, const tsr_param *param, source *s) {
+  s->param = param;
+  if (!tsr_hf_place_of(m->arena, param, &s->place))
+    return tsr_diag_error(
+        m->diags, param->place, "parameter '%s' has no name in Hugging Face's files", param->name);
+  s->from = tsr_hf_folder_find(&m->weights, s->place.name);
+  if (!s->from)
+    return s->place.part > 0 ||
+           tsr_diag_error(
+               m->diags, TSR_NOWHERE, "'%s': tensor '%s' of shape %s is missing", m->folder,
+               s->place.name, tsr_shape_text(s->place.ndim, s->place.whole));
+  bool again = s->from->used;
+  s->from->used = true;
+  return again || check_tensor(m, s);
+}
+
+static bool ends_with(const char *text, const char *end) {
+  size_t a = strlen(text), b = strlen(end);
+  return a >= b && !strcmp(text + a - b, end);
+}
+
+/* What is no weight: causal masks of GPT-2 (but not its c_attn.bias), rotary tables. */
+static bool is_no_weight(const char *name) {
+  static const char *const ends[] = {
+      ".attn.bias", ".attn.masked_bias", "rotary_emb.inv_freq", "rotary_emb.cos_cached",
+      "rotary_emb.sin_cached"};
+  for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+    if (ends_with(name, ends[i])) return true;
+  return false;
+}
+
+/* The output's weights may be stored although they are the embedding's, as long as they are. */
+static bool check_tied(const importer *m, const tsr_hf_tensor *head) {
+  const char *name =
+      strcmp(m->config.model_type, "gpt2") ? "model.embed_tokens.weight" : "transformer.wte.weight";
+  const tsr_hf_tensor *wte = tsr_hf_folder_find(&m->weights, name);
+  const tsr_safetensor *a = head->tensor, *b = wte ? wte->tensor : NULL;
+  if (b && a->bytes == b->bytes && !strcmp(a->dtype, b->dtype) &&
+      !memcmp(head->file->map + a->offset, wte->file->map + b->offset, (size_t)a->bytes))
+    return true;
+  return tsr_diag_error(
+      m->diags, TSR_NOWHERE, "'%s': tensor '%s' is not '%s', although tie_word_embeddings is true",
+      head->file->path, a->name, name);
+}
+
+static bool check_surplus(const importer *m, const tsr_hf_tensor *t) {
+  const char *name = t->tensor->name;
+  if (t->used || is_no_weight(name)) return true;
+  if (m->config.tied && !strcmp(name, "lm_head.weight")) return check_tied(m, t);
+  return tsr_diag_error(
+      m->diags, TSR_NOWHERE, "'%s': tensor '%s' of shape %s has no place in the model",
+      t->file->path, name, tsr_shape_text(t->tensor->ndim, t->tensor->shape));
+}
+
+static bool match(importer *m) {
+  bool ok = true;
+  m->sources = tsr_arena_array(m->arena, source, m->graph->params_count);
+  for (int i = 0; i < m->graph->params_count; i++)
+    ok &= find_source(m, &m->graph->params[i], &m->sources[i]);
+  for (int i = 0; i < m->weights.tensors_count; i++) ok &= check_surplus(m, &m->weights.tensors[i]);
+  return ok;
+}
+
+/* ---- writing ---- */
+
+static tsr_dtype dtype_of(const source *s) {
+  const char *dtype = s->from->tensor->dtype;
+  return !strcmp(dtype, "F32") ? TSR_F32 : !strcmp(dtype, "F16") ? TSR_F16 : TSR_BF16;
+}
+
+/* Rows [begin, end) of ours (out, in) out of columns of theirs (in, parts * out). */
+static void transpose_rows(const source *s, int64_t begin, int64_t end, char *rows) {
+  int64_t in = s->place.shape[1], stride = s->place.whole[1], each = tsr_dtype_bytes(dtype_of(s));
+  const char *from = s->from->file->map + s->from->tensor->offset;
+  from += (s->place.part * s->place.shape[0] + begin) * each;
+  for (int64_t i = 0; i < in; i++, from += stride * each)
+    for (int64_t o = 0; o < end - begin; o++) {
+      if (each == 4) memcpy(rows + (o * in + i) * 4, from + o * 4, 4);
+      else memcpy(rows + (o * in + i) * 2, from + o * 2, 2);
+    }
+}
+
+static bool write_transposed(importer *m, const source *s, char *block) {
+  int64_t out = s->place.shape[0], row = s->place.shape[1] * tsr_dtype_bytes(dtype_of(s));
+  int64_t rows = row < BLOCK_BYTES ? BLOCK_BYTES / row : 1;
+  if (row > BLOCK_BYTES) block = tsr_arena_alloc(m->arena, (size_t)row);
+  for (int64_t at = 0; at < out; at += rows) {
+    int64_t end = at + rows < out ? at + rows : out;
+    transpose_rows(s, at, end, block);
+    if (!tsr_output_data(m->output, block, (size_t)((end - at) * row), m->diags)) return false;
+  }
+  return true;
+}
+
+/* The tensor's pages were read and are not needed again. */
+static void forget_pages(const source *s) {
+  int64_t page = sysconf(_SC_PAGESIZE), begin = s->from->tensor->offset;
+  int64_t end = begin + s->from->tensor->bytes;
+  begin = (begin + page - 1) / page * page;
+  if (end - begin >= page)
+    madvise((char *)(uintptr_t)s->from->file->map + begin, (size_t)(end - begin), MADV_DONTNEED);
+}
+
+static bool write_tensor(importer *m, const source *s, char *block) {
+  bool ok;
+  if (s->place.transposed) ok = write_transposed(m, s, block);
+  else {
+    size_t bytes = (size_t)(s->from->tensor->bytes / s->place.parts);
+    const char *data = s->from->file->map + s->from->tensor->offset;
+    ok = tsr_output_data(m->output, data + bytes * (size_t)s->place.part, bytes, m->diags);
+  }
+  forget_pages(s);
+  return ok;
+}
+
+static bool write_tensors(importer *m) {
+  int count = m->graph->params_count;
+  tsr_output_piece *pieces = tsr_arena_array(m->arena, tsr_output_piece, count + 1);
+  for (int i = 0; i < count; i++) {
+    const source *s = &m->sources[i];
+    pieces[i] = (tsr_output_piece){s->param->name, dtype_of(s), s->place.ndim};
+    memcpy(pieces[i].shape, s->place.shape, sizeof pieces[i].shape);
+    memcpy(pieces[i].piece, s->place.shape, sizeof pieces[i].piece);
+  }
+  if (!tsr_output_tensors(m->output, "rank-00000.safetensors", pieces, count, m->diags))
+    return false;
+  char *block = tsr_arena_alloc(m->arena, BLOCK_BYTES);
+  for (int i = 0; i < count; i++)
+    if (!write_tensor(m, &m->sources[i], block)) return false;
+  return tsr_output_end_tensors(m->output, m->diags);
+}
+
+/* The ids of special tokens that config.json has, where nothing else keeps them. */
+static bool write_generation_config(importer *m) {
+  static const char *const keys[] = {"bos_token_id", "eos_token_id", "pad_token_id"};
+  cJSON *ids = cJSON_CreateObject();
+  for (int i = 0; i < 3; i++) {
+    const cJSON *id = tsr_json_get(m->json, keys[i]);
+    if (cJSON_IsNumber(id) || cJSON_IsArray(id))
+      cJSON_AddItemToObject(ids, keys[i], cJSON_Duplicate(id, true));
+  }
+  char *text = ids->child ? cJSON_Print(ids) : NULL;
+  bool ok =
+      !text || tsr_output_bytes(m->output, "generation_config.json", text, strlen(text), m->diags);
+  cJSON_free(text);
+  cJSON_Delete(ids);
+  return ok;
+}
+
+static bool write_files(importer *m, const char *config, size_t length) {
+  if (!tsr_output_bytes(m->output, "config.yaml", config, length, m->diags)) return false;
+  for (int i = 0; tsr_hf_side_files[i]; i++) {
+    const char *name = tsr_hf_side_files[i];
+    if (has_file(m, name) && !tsr_output_copy(m->output, name, path_of(m, name), m->diags))
+      return false;
+  }
+  return has_file(m, "generation_config.json") || write_generation_config(m);
+}
+
+static bool write_all(importer *m, const char *out, const char *config, size_t length) {
+  const char *tokenizer = has_file(m, tsr_hf_side_files[0]) ? tsr_hf_side_files[0] : NULL;
+  tsr_manifest about = {
+      .state = {.loss = NAN},
+      .version = m->options->version,
+      .time = m->options->time,
+      .config = "config.yaml",
+      .tokenizer = tokenizer};
+  if (!tsr_output_begin(m->arena, tsr_hf_out(m->arena, out), NULL, NULL, &m->output, m->diags))
+    return false;
+  if (write_tensors(m) && write_files(m, config, length) &&
+      tsr_output_commit(m->output, &about, m->diags))
+    return true;
+  tsr_output_abandon(m->output);
+  return false;
+}
+
+bool tsr_hf_import(
+    tsr_arena *arena, const char *folder, const char *out, const tsr_hf_import_options *options,
+    tsr_diags *diags) {
+  importer m = {.arena = arena, .folder = folder, .options = options, .diags = diags};
+  if (!read_config(&m)) return false;
+  tsr_text text = {0};
+  print_config(&m, &text);
+  bool ok = read_graph(&m, text.data, text.length) &&
+            tsr_hf_folder_open(arena, folder, &m.weights, diags);
+  if (ok) {
+    ok = match(&m) && write_all(&m, out, text.data, text.length);
+    tsr_hf_folder_close(&m.weights);
+  }
+  tsr_text_free(&text);
+  return ok;
+}

@@ -1,0 +1,21 @@
+/* From a checkpoint into the memory of a run, on whatever mesh that is: each stored piece is read
+ * once, a megabyte at a time, and every rank takes its part of it. */
+#ifndef TSR_CHECKPOINT_LOAD_H
+#define TSR_CHECKPOINT_LOAD_H
+#include "checkpoint/input.h"
+#include "run/worker.h"
+
+/* Parameters, and with `state` the optimizer's state: all that the run's graph has must be stored,
+ * with the same shapes; with `state` nothing else may be. Elements are converted where dtypes differ,
+ * but not state's. Errors name the tensor and both shapes; what was read of it then stands in the
+ * run's memory. */
+bool tsr_checkpoint_load(
+    tsr_arena *arena, const tsr_manifest *manifest, tsr_bound *bound, bool state, bool verify,
+    tsr_diags *diags);
+
+/* history.loss and history.grad_norm, of state.step elements each. */
+bool tsr_checkpoint_history(
+    tsr_arena *arena, const tsr_manifest *manifest, float *ret_loss, float *ret_norm,
+    tsr_diags *diags);
+
+#endif

@@ -1,0 +1,289 @@
+#include "checkpoint/output.h"
+#include "base/disk.h"
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { PORTION = 1 << 20 };
+
+struct tsr_output {
+  tsr_arena *arena;
+  const char *path, *partial; /* partial: while it is being written */
+  tsr_output_pace *pace;
+  void *context;
+  tsr_stored_file *files;
+  int files_count, files_capacity;
+  tsr_stored *tensors;
+  int tensors_count, tensors_capacity, next;
+  int fd; /* of the file that is open, or -1 */
+  const char *file;
+  char *buffer;
+  size_t buffered;
+  int64_t written;
+  /* the pieces of the file that is open, and where its data are */
+  const tsr_output_piece *pieces;
+  tsr_stored_piece *stored;
+  int pieces_count, piece;
+  int64_t piece_left;
+  tsr_hasher *hasher;
+};
+
+/* "cannot write 'path/file': reason", and the file is closed. */
+static bool fails(tsr_output *o, const char *file, int error, tsr_diags *diags) {
+  if (o->fd >= 0) tsr_disk_close(o->fd);
+  o->fd = -1;
+  return tsr_diag_failure(
+      diags, TSR_NOWHERE, "cannot write '%s%s%s': %s", o->path, file ? "/" : "", file ? file : "",
+      strerror(error));
+}
+
+bool tsr_output_begin(
+    tsr_arena *arena, const char *path, tsr_output_pace *pace, void *context, tsr_output **ret,
+    tsr_diags *diags) {
+  tsr_output *o = *ret = tsr_arena_alloc(arena, sizeof *o);
+  *o = (tsr_output){.arena = arena, .pace = pace, .context = context, .fd = -1};
+  o->path = tsr_arena_strdup(arena, path);
+  o->partial = tsr_arena_printf(arena, "%s.partial", path);
+  o->buffer = tsr_arena_alloc(arena, PORTION);
+  o->hasher = tsr_hasher_new(arena);
+  if (!access(path, F_OK)) return tsr_diag_error(diags, TSR_NOWHERE, "'%s' is there already", path);
+  if (!access(o->partial, F_OK) && !tsr_disk_remove(o->partial)) return fails(o, NULL, errno, diags);
+  return tsr_disk_make_folder(o->partial) || fails(o, NULL, errno, diags);
+}
+
+void tsr_output_abandon(tsr_output *o) {
+  if (o->fd >= 0) tsr_disk_close(o->fd);
+  o->fd = -1;
+  tsr_disk_remove(o->partial);
+}
+
+/* ---- a file ---- */
+
+static bool open_file(tsr_output *o, const char *name, tsr_diags *diags) {
+  assert(o->fd < 0);
+  o->file = tsr_arena_strdup(o->arena, name);
+  o->buffered = 0;
+  o->written = 0;
+  o->fd = tsr_disk_create(tsr_arena_printf(o->arena, "%s/%s", o->partial, name));
+  tsr_arena_grow(
+      o->arena, (void **)&o->files, sizeof *o->files, o->files_count, &o->files_capacity);
+  if (o->fd < 0) return fails(o, name, errno, diags);
+  o->files[o->files_count] = (tsr_stored_file){.name = o->file};
+  return true;
+}
+
+/* The kernel is asked to begin at once with what it would else write all at the flush. */
+static bool flush(tsr_output *o, tsr_diags *diags) {
+  if (!o->buffered) return true;
+  if (!tsr_disk_write(o->fd, o->buffer, o->buffered)) return fails(o, o->file, errno, diags);
+#ifdef SYNC_FILE_RANGE_WRITE
+  sync_file_range(o->fd, o->written, (off_t)o->buffered, SYNC_FILE_RANGE_WRITE);
+#endif
+  o->written += (int64_t)o->buffered;
+  o->buffered = 0;
+  if (o->pace) o->pace(o->context);
+  return true;
+}
+
+static bool put(tsr_output *o, const char *bytes, size_t length, tsr_diags *diags) {
+  while (length) {
+    size_t room = PORTION - o->buffered, part = length < room ? length : room;
+    memcpy(o->buffer + o->buffered, bytes, part);
+    o->buffered += part;
+    bytes += part;
+    length -= part;
+    if (o->buffered == PORTION && !flush(o, diags)) return false;
+  }
+  return true;
+}
+
+static bool close_file(tsr_output *o, tsr_diags *diags) {
+  if (!flush(o, diags)) return false;
+  if (!tsr_disk_sync(o->fd)) return fails(o, o->file, errno, diags);
+  int fd = o->fd;
+  o->fd = -1;
+  if (!tsr_disk_close(fd)) return fails(o, o->file, errno, diags);
+  o->files[o->files_count++].bytes = o->written;
+  return true;
+}
+
+/* Of the file that is open: its first bytes, under one hash. */
+static void hash_header(tsr_output *o, const void *bytes, size_t length) {
+  tsr_stored_file *f = &o->files[o->files_count];
+  tsr_hasher_begin(o->hasher);
+  tsr_hasher_add(o->hasher, bytes, length);
+  tsr_hasher_end(o->hasher, f->hash);
+  f->header = (int64_t)length;
+}
+
+bool tsr_output_bytes(
+    tsr_output *o, const char *name, const void *bytes, size_t length, tsr_diags *diags) {
+  if (!open_file(o, name, diags)) return false;
+  hash_header(o, bytes, length);
+  return put(o, bytes, length, diags) && close_file(o, diags);
+}
+
+bool tsr_output_copy(tsr_output *o, const char *name, const char *from, tsr_diags *diags) {
+  int in = open(from, O_RDONLY | O_CLOEXEC);
+  if (in < 0)
+    return tsr_diag_failure(diags, TSR_NOWHERE, "cannot read '%s': %s", from, strerror(errno));
+  bool ok = open_file(o, name, diags);
+  char *portion = tsr_arena_alloc(o->arena, PORTION);
+  tsr_hasher_begin(o->hasher);
+  ssize_t got = 0;
+  while (ok && (got = read(in, portion, PORTION)) > 0) {
+    tsr_hasher_add(o->hasher, portion, (size_t)got);
+    ok = put(o, portion, (size_t)got, diags);
+  }
+  int error = errno;
+  close(in);
+  if (got < 0)
+    return tsr_diag_failure(diags, TSR_NOWHERE, "cannot read '%s': %s", from, strerror(error));
+  if (!ok || !flush(o, diags)) return false;
+  tsr_stored_file *f = &o->files[o->files_count];
+  tsr_hasher_end(o->hasher, f->hash);
+  f->header = o->written;
+  return close_file(o, diags);
+}
+
+/* ---- tensors ---- */
+
+/* Files have their tensors in one order, so the one behind the last is the likeliest. */
+static tsr_stored *stored_of(tsr_output *o, const tsr_output_piece *p) {
+  for (int n = 0; n < o->tensors_count; n++) {
+    int i = (o->next + n) % o->tensors_count;
+    if (strcmp(o->tensors[i].name, p->name)) continue;
+    o->next = i + 1;
+    return &o->tensors[i];
+  }
+  tsr_arena_grow(
+      o->arena, (void **)&o->tensors, sizeof *o->tensors, o->tensors_count, &o->tensors_capacity);
+  tsr_stored *t = &o->tensors[o->tensors_count++];
+  *t = (tsr_stored){tsr_arena_strdup(o->arena, p->name), p->dtype, p->ndim};
+  memcpy(t->shape, p->shape, sizeof t->shape);
+  return t;
+}
+
+static int64_t bytes_of(const tsr_output_piece *p) {
+  return tsr_stored_elements(p->ndim, p->piece) * tsr_dtype_bytes(p->dtype);
+}
+
+static const char *name_in_file(tsr_arena *arena, const tsr_output_piece *p) {
+  if (!memcmp(p->shape, p->piece, sizeof(int64_t) * (size_t)p->ndim)) return p->name;
+  tsr_text text = {0};
+  tsr_text_add(&text, "%s@", p->name);
+  for (int d = 0; d < p->ndim; d++)
+    tsr_text_add(&text, "%s%lld", d ? "," : "", (long long)p->begin[d]);
+  const char *name = tsr_arena_strdup(arena, text.data);
+  tsr_text_free(&text);
+  return name;
+}
+
+static const char *safetensors_dtype(tsr_dtype dtype) {
+  static const char *const names[] = {
+      [TSR_F32] = "F32", [TSR_I32] = "I32", [TSR_BF16] = "BF16", [TSR_F16] = "F16"};
+  return names[dtype];
+}
+
+static bool put_header(tsr_output *o, tsr_diags *diags) {
+  static const char *const metadata[] = {"format", "pt"};
+  tsr_safetensor *list = tsr_arena_array(o->arena, tsr_safetensor, o->pieces_count + 1);
+  for (int i = 0; i < o->pieces_count; i++) {
+    const tsr_output_piece *p = &o->pieces[i];
+    list[i] = (tsr_safetensor){
+        name_in_file(o->arena, p), safetensors_dtype(p->dtype), p->ndim, .bytes = bytes_of(p)};
+    memcpy(list[i].shape, p->piece, sizeof(int64_t) * (size_t)p->ndim);
+  }
+  tsr_text text = {0};
+  tsr_safetensors_header(list, o->pieces_count, metadata, 1, &text);
+  for (int i = 0; i < o->pieces_count; i++) o->stored[i].offset = list[i].offset;
+  hash_header(o, text.data, text.length);
+  bool ok = put(o, text.data, text.length, diags);
+  tsr_text_free(&text);
+  return ok;
+}
+
+/* Pieces without elements have no data to wait for. */
+static void begin_piece(tsr_output *o) {
+  while (o->piece < o->pieces_count) {
+    o->piece_left = o->stored[o->piece].bytes;
+    tsr_hasher_begin(o->hasher);
+    if (o->piece_left) return;
+    tsr_hasher_end(o->hasher, o->stored[o->piece++].hash);
+  }
+}
+
+bool tsr_output_tensors(
+    tsr_output *o, const char *file, const tsr_output_piece *pieces, int count, tsr_diags *diags) {
+  if (!open_file(o, file, diags)) return false;
+  o->pieces = pieces;
+  o->pieces_count = count;
+  o->piece = 0;
+  o->stored = tsr_arena_array(o->arena, tsr_stored_piece, count + 1);
+  for (int i = 0; i < count; i++) {
+    o->stored[i] = (tsr_stored_piece){.file = o->files_count, .bytes = bytes_of(&pieces[i])};
+    memcpy(o->stored[i].begin, pieces[i].begin, sizeof pieces[i].begin);
+    memcpy(o->stored[i].shape, pieces[i].piece, sizeof pieces[i].piece);
+  }
+  if (!put_header(o, diags)) return false;
+  begin_piece(o);
+  return true;
+}
+
+bool tsr_output_data(tsr_output *o, const void *bytes, size_t length, tsr_diags *diags) {
+  const char *at = bytes;
+  while (length) {
+    assert(o->piece < o->pieces_count);
+    size_t left = (size_t)o->piece_left, part = length < left ? length : left;
+    if (part > PORTION) part = PORTION; /* to be hashed while it is in the cache */
+    tsr_hasher_add(o->hasher, at, part);
+    if (!put(o, at, part, diags)) return false;
+    at += part;
+    length -= part;
+    o->piece_left -= (int64_t)part;
+    if (o->piece_left) continue;
+    tsr_hasher_end(o->hasher, o->stored[o->piece++].hash);
+    begin_piece(o);
+  }
+  return true;
+}
+
+bool tsr_output_end_tensors(tsr_output *o, tsr_diags *diags) {
+  assert(o->piece == o->pieces_count);
+  for (int i = 0; i < o->pieces_count; i++) {
+    tsr_stored *t = stored_of(o, &o->pieces[i]);
+    tsr_stored_piece *more = tsr_arena_array(o->arena, tsr_stored_piece, t->pieces_count + 1);
+    memcpy(more, t->pieces, sizeof *more * (size_t)t->pieces_count);
+    more[t->pieces_count++] = o->stored[i];
+    t->pieces = more;
+  }
+  return close_file(o, diags);
+}
+
+/* ---- the end ---- */
+
+bool tsr_output_commit(tsr_output *o, const tsr_manifest *about, tsr_diags *diags) {
+  tsr_manifest m = *about;
+  m.files = o->files;
+  m.files_count = o->files_count;
+  m.tensors = o->tensors;
+  m.tensors_count = o->tensors_count;
+  tsr_text text = {0};
+  tsr_manifest_print(&m, &text);
+  int files = o->files_count;
+  bool ok = tsr_output_bytes(o, TSR_MANIFEST_NAME, text.data, text.length, diags);
+  o->files_count = files;
+  tsr_text_free(&text);
+  if (!ok) return false;
+  tsr_arena *a = o->arena;
+  const char *slash = strrchr(o->path, '/');
+  const char *around = !slash             ? "."
+                       : slash == o->path ? "/"
+                                          : tsr_arena_strndup(a, o->path, (size_t)(slash - o->path));
+  if (!tsr_disk_sync_folder(o->partial) || !tsr_disk_rename(o->partial, o->path) ||
+      !tsr_disk_sync_folder(around))
+    return fails(o, NULL, errno, diags);
+  return true;
+}

@@ -1,0 +1,51 @@
+/* Writing one checkpoint folder: files, flush, manifest, flush, rename, flush of the folder around it.
+ * Nothing of it can be seen under its name before all of it is on the disk; a failure leaves nothing
+ * behind. Not bound to a run: imports and reshards write with it too. May be used from any thread,
+ * with an arena and diagnostics of that thread. */
+#ifndef TSR_CHECKPOINT_OUTPUT_H
+#define TSR_CHECKPOINT_OUTPUT_H
+#include "checkpoint/manifest.h"
+#include "checkpoint/safetensors.h"
+
+typedef struct tsr_output tsr_output;
+
+/* Called behind every megabyte or so: the writer may wait in it. */
+typedef void tsr_output_pace(void *context);
+
+/* Begins the folder `path` as path.partial, which is emptied if it is there. Errors: the folder is
+ * there already, or cannot be made. `pace` may be NULL. */
+bool tsr_output_begin(
+    tsr_arena *arena, const char *path, tsr_output_pace *pace, void *context,
+    tsr_output **ret_output, tsr_diags *diags);
+
+/* A file of bytes as they are. */
+bool tsr_output_bytes(
+    tsr_output *output, const char *name, const void *bytes, size_t length, tsr_diags *diags);
+/* A file that is a copy of another one. */
+bool tsr_output_copy(tsr_output *output, const char *name, const char *from, tsr_diags *diags);
+
+/* A piece of a tensor: `name`, dtype, ndim and shape are the whole tensor's. */
+typedef struct {
+  const char *name;
+  tsr_dtype dtype;
+  int ndim;
+  int64_t shape[TSR_DIMS_MAX];
+  int64_t begin[TSR_DIMS_MAX], piece[TSR_DIMS_MAX];
+} tsr_output_piece;
+
+/* A safetensors file of pieces, whose data then come in their order by tsr_output_data, in portions
+ * of any size, exactly as many bytes as they have together. A piece of a whole tensor is called by
+ * the tensor's name in the file, another one by name and begin: "wq@128,0". */
+bool tsr_output_tensors(
+    tsr_output *output, const char *file, const tsr_output_piece *pieces, int count,
+    tsr_diags *diags);
+bool tsr_output_data(tsr_output *output, const void *bytes, size_t length, tsr_diags *diags);
+bool tsr_output_end_tensors(tsr_output *output, tsr_diags *diags);
+
+/* Writes the manifest: of `about` everything but files and tensors is taken; and gives the folder its
+ * name. */
+bool tsr_output_commit(tsr_output *output, const tsr_manifest *about, tsr_diags *diags);
+/* Instead: removes what was written. After a failure of any function above, too. */
+void tsr_output_abandon(tsr_output *output);
+
+#endif

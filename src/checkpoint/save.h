@@ -1,0 +1,58 @@
+/* A run's checkpoints while it goes on. At a step's end a copy of what the ranks hold is taken; a
+ * thread writes it to the disk beside the next steps, slowly enough that they do not feel it, and at
+ * full speed when somebody waits for it. What fails costs that checkpoint alone.
+ *
+ * Memory: the copy, which is allocated once (as many bytes as a checkpoint has), and some megabytes
+ * to write with. */
+#ifndef TSR_CHECKPOINT_SAVE_H
+#define TSR_CHECKPOINT_SAVE_H
+#include "checkpoint/manifest.h"
+#include "run/worker.h"
+
+typedef struct {
+  const char *folder; /* of the run's checkpoints */
+  int64_t keep_last, keep_every;
+  bool background; /* false: tsr_saver_take returns when all is on the disk */
+  const char *mesh, *isa, *version; /* for the manifest */
+  const tsr_recipe_entry *recipe;
+  int recipe_count;
+  const char *config; /* the text of config.yaml */
+  /* The tokenizer's file: its name in the checkpoint (NULL: none), and either its bytes or where it
+   * is copied from. */
+  const char *tokenizer, *tokenizer_bytes, *tokenizer_from;
+  size_t tokenizer_length;
+} tsr_saver_options;
+
+typedef struct tsr_saver tsr_saver;
+
+/* The losses and gradient norms of steps 1 … state.step; NaN where there is none. */
+typedef struct {
+  const float *loss, *norm;
+} tsr_saver_history;
+
+/* Takes the folder for this run and plans the files: each distinct part of a parameter or of state
+ * goes to the file of the first rank that holds it. */
+bool tsr_saver_open(
+    tsr_arena *arena, const tsr_bound *bound, const tsr_saver_options *options,
+    tsr_saver **ret_saver, tsr_diags *diags);
+
+int64_t tsr_saver_bytes(const tsr_saver *saver); /* of a checkpoint's tensors, and of the copy */
+
+/* Waits until the one before is done (at full speed from then on), and copies. What went wrong with
+ * the one before, or with this one where it is not written in the background, comes as warnings;
+ * false only when no copy could be taken. */
+bool tsr_saver_take(
+    tsr_saver *saver, const tsr_run_state *state, tsr_saver_history history, tsr_diags *diags);
+
+/* Waits for the last one; false if it failed, with warnings. Seconds that the last one took to write
+ * at full speed or not. */
+bool tsr_saver_wait(tsr_saver *saver, tsr_diags *diags);
+/* What has gone wrong since the last call of any of these functions, as warnings, without waiting. */
+void tsr_saver_report(tsr_saver *saver, tsr_diags *diags);
+int64_t tsr_saver_committed(const tsr_saver *saver); /* the newest step that is on the disk; -1 */
+double tsr_saver_seconds(const tsr_saver *saver);    /* that a write at full speed takes, about */
+
+/* Waits, ends the thread, gives the folder back. NULL is fine. */
+void tsr_saver_close(tsr_saver *saver);
+
+#endif

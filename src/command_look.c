@@ -1,0 +1,88 @@
+/* Commands that compute nothing: inspect, check, plan, trace. */
+#include "app.h"
+#include "plan/report.h"
+#include "report/lowering.h"
+#include "train/calibrate.h"
+#include "train/plan_command.h"
+
+static int run_inspect_mesh(app *a) {
+  tsr_text text = {0};
+  if (tsr_mesh_read(a->arena, a->cli.mesh, (tsr_place){0}, &a->mesh, a->diags))
+    tsr_mesh_print(a->mesh, &text);
+  app_print(&text);
+  return app_finish(a);
+}
+
+int app_run_inspect(app *a) {
+  if (!a->cli.config) return run_inspect_mesh(a);
+  tsr_text text = {0};
+  if (app_load_config(a) && app_open_mesh(a) && app_build_context(a)) {
+    tsr_text_add(&text, "%s\n", a->mesh_why);
+    tsr_parallel_print(a->parallel, &text);
+  }
+  app_print(&text);
+  return app_finish(a);
+}
+
+/* A file without a model (a device_config alone, say) is checked as far as it goes. */
+static int check_without_model(app *a) {
+  if (app_open_mesh(a) && app_build_context(a) && app_choose_device(a) && app_fix_recipe(a)) {
+    tsr_diag_warning(
+        a->diags, (tsr_place){.file = a->config->file}, "no model: there is nothing to plan");
+    if (!a->cli.quiet) app_print_start(a);
+  }
+  return app_finish(a);
+}
+
+int app_run_check(app *a) {
+  bool ok = app_load_config(a);
+  if (ok && !a->config->model.kind) return check_without_model(a);
+  ok = ok && app_prepare(a);
+  if (!ok) app_explain_model(a);
+  if (ok) tsr_plan_lint(a->config, a->parallel, a->training.graph, a->diags);
+  if (ok && !a->cli.quiet && !a->cli.dump) {
+    app_print_start(a);
+    app_print_plan(a);
+  }
+  if (ok) app_print_dumps(a);
+  return app_finish(a);
+}
+
+/* With --config the plan is then for what was measured. */
+static bool calibrate(app *a) {
+  const char *file = a->cli.machine = a->cli.calibration;
+  if (!app_choose_device(a) ||
+      !tsr_calibrate_to_file(a->arena, a->share, a->device, file, a->diags))
+    return false;
+  return printf("measured this machine into %s\n", file) > 0;
+}
+
+int app_run_plan(app *a) {
+  tsr_text text = {0};
+  bool ok = !a->cli.config || app_load_config(a);
+  ok = ok && (!a->cli.calibration || calibrate(a));
+  if (!a->cli.config) return app_finish(a);
+  ok = ok && app_prepare(a);
+  if (!ok) app_explain_model(a);
+  if (ok) tsr_plan_lint(a->config, a->parallel, a->training.graph, a->diags);
+  tsr_plan_request r = {
+      a->arena,     a->config,      a->parallel,    a->machine,       a->machine_why,
+      &a->training, &a->evaluation, &a->generation, a->device.threads};
+  ok = ok && tsr_plan_command(&r, a->cli.gantt, a->cli.svg, &text, a->diags);
+  a->cli.quiet ? tsr_text_free(&text) : app_print(&text);
+  return app_finish(a);
+}
+
+int app_run_trace(app *a) {
+  tsr_text text = {0};
+  bool ok = app_load_config(a) && app_prepare(a);
+  if (!ok) app_explain_model(a);
+  const tsr_compiled *c = &a->training;
+  tsr_lowering_request r = {c->graph, c->placed, &c->programs, a->parallel, a->cli.rank};
+  r.graphs = tsr_cli_emits(&a->cli, "graph-ir");
+  r.program = tsr_cli_emits(&a->cli, "schedule-ir");
+  if (ok) tsr_lowering_print(&r, &text, a->diags);
+  app_print(&text);
+  return app_finish(a);
+}
+

@@ -1,0 +1,352 @@
+/* Commands that use trained weights: evaluate and generate. */
+#include "app.h"
+#include "base/file.h"
+#include "checkpoint/folder.h"
+#include "checkpoint/load.h"
+#include "data/sources.h"
+#include "train/evaluate.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct {
+  app *a;
+  tsr_manifest weights;
+  tsr_worker *worker;
+  tsr_bound *bound[2];
+} model;
+
+/* ---- the model of a checkpoint ---- */
+
+/* A configuration that stands in a checkpoint says how training was spread; using the weights needs
+ * no more than a rank, unless a --set says where it is to be. */
+static void use_one_rank(app *a) {
+  static const char *const keys[] = {"device_config.", "mesh", "pipeline.", "zero."};
+  for (int i = 0; i < a->cli.sets.count; i++)
+    for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
+      if (!strncmp(a->cli.sets.items[i], keys[k], strlen(keys[k]))) return;
+  tsr_config *c = a->config;
+  int64_t limit = c->device.memory_limit;
+  c->device = (tsr_config_device){.mesh_graph_descriptor = "", .memory_limit = limit};
+  c->pipeline.workers = c->pipeline.virtual_stages = 0;
+  c->pipeline.stages_count = c->pipeline.blocks_count = 0;
+  c->zero = (tsr_config_zero){.offload_path = ""};
+}
+
+/* What training's memory and batches need is not asked of a model that only runs forward. */
+static void forget_training(tsr_config *c) {
+  c->training.gradient_accumulation_steps = 1;
+  c->schedule.pipeline_microbatches = 0;
+  c->schedule.recompute = TSR_RECOMPUTE_NONE;
+  c->numerics.units_batch = 0;
+}
+
+/* The tokenizer that the weights were trained with is the one that the checkpoint holds. */
+static void use_tokenizer(app *a, const tsr_manifest *m) {
+  tsr_config_training *t = &a->config->training;
+  if (!m->tokenizer) return;
+  t->tokenizer_path = tsr_path_join(a->arena, m->folder, m->tokenizer);
+  bool json = strstr(m->tokenizer, ".json") != NULL;
+  t->tokenizer_type = json ? TSR_TOKENS_BPE : TSR_TOKENS_CHAR;
+}
+
+static bool load_config(app *a, const tsr_manifest *m) {
+  bool own = a->cli.config != NULL;
+  if (!own && !m->config)
+    return tsr_diag_error(
+        a->diags, TSR_NOWHERE, "'%s' has no configuration: --config FILE is needed", m->folder);
+  if (!own) a->cli.config = tsr_path_join(a->arena, m->folder, m->config);
+  if (!app_load_config(a)) return false;
+  tsr_recipe_fill(a->arena, a->config, m);
+  if (!own) use_one_rank(a);
+  forget_training(a->config);
+  use_tokenizer(a, m);
+  return true;
+}
+
+/* --checkpoint, or of a configuration where its run keeps them. */
+static bool find_weights(model *m) {
+  app *a = m->a;
+  const char *path = a->cli.checkpoint;
+  if (!path) {
+    if (!app_load_config(a)) return false;
+    path = *a->config->training.model_path ? a->config->training.model_path
+                                           : a->config->training.checkpoint_dir;
+  }
+  return tsr_checkpoint_find(a->arena, path, TSR_NOWHERE, &m->weights, a->diags);
+}
+
+static bool open_context(model *m) {
+  app *a = m->a;
+  return find_weights(m) && load_config(a, &m->weights) && app_choose_device(a) &&
+         app_open_mesh(a) && app_build_context(a) && app_fix_recipe(a) &&
+         tsr_config_require_model(a->config, a->diags);
+}
+
+/* Memory for the programs, with the checkpoint's parameters in it. */
+static bool open_worker(model *m, const tsr_programs *programs, int count) {
+  app *a = m->a;
+  tsr_worker_options o = {
+      a->parallel, a->kernels, a->device.threads, a->config->training.seed,
+      a->config->device.memory_limit};
+  if (!tsr_worker_open(a->arena, &o, programs, count, &m->worker, m->bound, a->diags)) return false;
+  return tsr_checkpoint_load(
+      a->arena, &m->weights, m->bound[0], false, a->config->checkpoint.verify, a->diags);
+}
+
+static int finish(model *m) {
+  tsr_diags_print(m->a->diags, stderr);
+  tsr_worker_close(m->worker);
+  int code = app_finish(m->a);
+  return code ? code : *m->a->stop ? 128 + (int)*m->a->stop : 0;
+}
+
+/* ---- evaluate ---- */
+
+/* --data is all of it; else what the configuration keeps for validation. */
+static bool open_data(model *m, tsr_split *ret_split) {
+  app *a = m->a;
+  tsr_config_training *t = &a->config->training;
+  tsr_source_needs needs = {.text = true};
+  *ret_split = a->cli.data ? TSR_SPLIT_TRAIN : TSR_SPLIT_VALIDATION;
+  if (a->cli.data) {
+    t->data_path = a->cli.data;
+    t->data_sources_count = 0;
+    t->validation_path = "";
+    t->validation_fraction = 0;
+  } else if (!t->validation_path[0] && t->validation_fraction <= 0) {
+    return tsr_diag_error(
+        a->diags, TSR_NOWHERE, "the configuration keeps no data for validation: --data FILE is needed");
+  }
+  a->has_source = tsr_source_open(a->arena, a->config, &needs, &a->source, a->diags);
+  return a->has_source;
+}
+
+static bool compile_evaluation(model *m) {
+  app *a = m->a;
+  tsr_compile_options o = app_compile_options(a);
+  tsr_source_needs needs;
+  if (!tsr_compile(a->arena, &o, TSR_COMPILE_EVALUATE, &a->evaluation, a->diags) ||
+      !tsr_source_needs_of(a->evaluation.graph, &needs, a->diags))
+    return false;
+  if (!needs.text)
+    return tsr_diag_error(
+        a->diags, TSR_NOWHERE, "evaluate is for models of text, and this one is none");
+  a->source.sequence = needs.sequence;
+  return open_worker(m, &a->evaluation.programs, 1);
+}
+
+static void print_evaluation(const model *m, const tsr_evaluation *e) {
+  printf("checkpoint: %s, step %lld\n", m->weights.folder, (long long)m->weights.state.step);
+  printf("data: %s, %s tokens", m->a->source.dataset.name, tsr_text_count(e->tokens));
+  if (e->bytes) printf(" of %s bytes", tsr_text_count(e->bytes));
+  printf("\nloss: %.6f\nperplexity: %.4f\n", e->loss, exp(e->loss));
+  if (e->bytes)
+    printf("bits per byte: %.6f\n", e->loss * (double)e->tokens / (log(2) * (double)e->bytes));
+}
+
+int app_run_evaluate(app *a) {
+  model m = {.a = a};
+  tsr_split split;
+  tsr_evaluation e;
+  bool ok = open_context(&m) && open_data(&m, &split) && compile_evaluation(&m) &&
+            tsr_evaluate(
+                a->arena, &a->source, split, &a->evaluation, m.bound[0],
+                a->config->training.validation_batch_size, a->stop, &e, a->diags);
+  if (ok) print_evaluation(&m, &e);
+  if (ok && !a->cli.quiet)
+    printf("speed: %.0f tokens/s\n", (double)e.tokens / e.seconds);
+  return finish(&m);
+}
+
+/* ---- generate ---- */
+
+typedef struct {
+  model m;
+  tsr_prompt *prompts;
+  const char **texts;
+  int count;
+  tsr_text waiting; /* bytes of it that are no whole character yet */
+} generation;
+
+static bool add_prompt(generation *g, const char *name, const char *text, size_t length) {
+  app *a = g->m.a;
+  const tsr_tokenizer *tokenizer = &a->source.dataset.tokenizer;
+  const int32_t *before = NULL;
+  int64_t count = 0, first = 0;
+  if (tokenizer->kind == TSR_TOKENIZER_BPE) first = tsr_bpe_before(tokenizer->bpe, &before);
+  int64_t room = tsr_tokenizer_room(tokenizer, text, length) + first + 1;
+  int32_t *tokens = tsr_arena_array(a->arena, int32_t, room);
+  if (first) memcpy(tokens, before, sizeof *tokens * (size_t)first);
+  tsr_text_file file = {name, text, length};
+  if (!tsr_tokenizer_encode(tokenizer, &file, tokens + first, &count, a->diags)) return false;
+  if (!(count + first))
+    return tsr_diag_error(a->diags, TSR_NOWHERE, "%s is empty: nothing goes on from there", name);
+  g->texts[g->count] = text;
+  g->prompts[g->count++] = (tsr_prompt){tokens, count + first};
+  return true;
+}
+
+enum { PROMPT_FILE_BYTES_MAX = 1 << 24 };
+
+/* A prompt a line; a line without text is none. */
+static bool add_lines(generation *g, char *text) {
+  bool ok = true;
+  int number = 1;
+  for (char *line = text; ok && *line; number++) {
+    size_t length = strcspn(line, "\n");
+    bool last = !line[length];
+    line[length] = 0;
+    const char *name = tsr_arena_printf(
+        g->m.a->arena, "%s, line %d", g->m.a->cli.prompt_file, number);
+    if (length) ok = add_prompt(g, name, line, length);
+    line += length + !last;
+  }
+  return ok;
+}
+
+static bool read_prompts(generation *g) {
+  app *a = g->m.a;
+  char *text = NULL;
+  size_t length = 0;
+  int most = a->cli.prompts.count;
+  if (a->cli.prompt_file &&
+      !tsr_file_read(
+          a->arena, a->cli.prompt_file, PROMPT_FILE_BYTES_MAX, TSR_NOWHERE, &text, &length,
+          a->diags))
+    return false;
+  for (size_t i = 0; i < length; i++) most += text[i] == '\n';
+  g->prompts = tsr_arena_array(a->arena, tsr_prompt, most + 2);
+  g->texts = tsr_arena_array(a->arena, const char *, most + 2);
+  bool ok = true;
+  for (int i = 0; i < a->cli.prompts.count; i++)
+    ok &= add_prompt(
+        g, tsr_arena_printf(a->arena, "--prompt %d", i + 1), a->cli.prompts.items[i],
+        strlen(a->cli.prompts.items[i]));
+  if (ok && text) ok = add_lines(g, text);
+  const char *own = a->config->eval.prompt;
+  if (ok && !g->count && *own) ok = add_prompt(g, "eval_config.prompt", own, strlen(own));
+  if (!ok || g->count) return ok;
+  return tsr_diag_error(
+      a->diags, TSR_NOWHERE, "nothing to go on from: --prompt, --prompt-file or --chat is needed");
+}
+
+/* Only the tokenizer of the data is needed. */
+static bool open_tokenizer(model *m) {
+  app *a = m->a;
+  a->has_source = tsr_source_open_tokenizer(a->arena, a->config, &a->source, a->diags);
+  return a->has_source;
+}
+
+static int64_t size_of(const tsr_config *c, const char *key) {
+  int64_t value = 0;
+  const tsr_yaml *node = c->model.map ? tsr_yaml_get(c->model.map, key) : NULL;
+  return node && tsr_yaml_int(node, &value) && value > 0 ? value : 0;
+}
+
+enum { ROWS_MAX = 16 };
+
+/* A window for the longest text that there will be, so that the cache is no larger than it must. */
+static bool compile_generation(generation *g) {
+  app *a = g->m.a;
+  tsr_compile_options o = app_compile_options(a);
+  int64_t longest = 0, most = size_of(a->config, "max_sequence_length");
+  for (int i = 0; i < g->count; i++)
+    if (g->prompts[i].count > longest) longest = g->prompts[i].count;
+  o.window = longest + a->config->eval.max_new_tokens;
+  if (!most) o.window = 0;
+  else if (o.window > most) o.window = most;
+  o.rows = g->count < ROWS_MAX ? g->count : ROWS_MAX;
+  if (!tsr_compile(a->arena, &o, TSR_COMPILE_GENERATE, &a->generation, a->diags)) return false;
+  if (!a->generation.has_logits)
+    return tsr_diag_error(a->diags, TSR_NOWHERE, "this model has no output 'logits' to draw from");
+  if (!a->generation.decode)
+    tsr_diag_note(
+        a->diags, TSR_NOWHERE, "no key/value cache, so each token takes the whole window: %s",
+        a->generation.why_no_cache);
+  tsr_programs programs[2];
+  int count = tsr_generation_programs(&a->generation, programs);
+  return open_worker(&g->m, programs, count);
+}
+
+/* A text alone is shown as it grows; of several each is shown when all are done. */
+static void show_token(void *context, int prompt, int32_t token) {
+  generation *g = context;
+  if (g->count > 1 || prompt) return;
+  if (g->m.a->source.dataset.tokenizer.kind == TSR_TOKENIZER_IDS) putchar(' ');
+  tsr_tokenizer_decode(&g->m.a->source.dataset.tokenizer, &token, 1, &g->waiting);
+  size_t whole = tsr_tokenizer_whole(g->waiting.data ? g->waiting.data : "", g->waiting.length);
+  fwrite(g->waiting.data, 1, whole, stdout);
+  fflush(stdout);
+  memmove(g->waiting.data, g->waiting.data + whole, g->waiting.length - whole);
+  g->waiting.length -= whole;
+}
+
+static void show_all(const generation *g, const tsr_continuation *texts) {
+  for (int i = 0; i < g->count && g->count > 1; i++) {
+    tsr_text text = {0};
+    tsr_tokenizer_decode(
+        &g->m.a->source.dataset.tokenizer, texts[i].tokens, texts[i].count, &text);
+    bool ids = g->m.a->source.dataset.tokenizer.kind == TSR_TOKENIZER_IDS;
+    printf("--- %d\n%s%s", i + 1, g->texts[i], ids ? " " : "");
+    if (text.data) fwrite(text.data, 1, text.length, stdout);
+    printf("\n");
+    tsr_text_free(&text);
+  }
+  if (g->count > 1) return;
+  if (g->waiting.length) fwrite(g->waiting.data, 1, g->waiting.length, stdout);
+  printf("\n");
+}
+
+/* Tokens that end a text, as far as the tokenizer has them. */
+static int find_stops(const tsr_tokenizer *tokenizer, int32_t *stops) {
+  static const char *const words[] = {"<|endoftext|>", "<|end_of_text|>", "<|im_end|>",
+                                      "<|eot_id|>", "</s>"};
+  int count = 0;
+  if (tokenizer->kind != TSR_TOKENIZER_BPE) return 0;
+  for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+    int32_t id = tsr_bpe_find(tokenizer->bpe, words[i]);
+    if (id >= 0 && tsr_bpe_is_special(tokenizer->bpe, id)) stops[count++] = id;
+  }
+  return count;
+}
+
+static bool generate(generation *g) {
+  app *a = g->m.a;
+  const tsr_config_eval *e = &a->config->eval;
+  int32_t stops[8];
+  tsr_generating how = {
+      .sampling = {e->repetition_penalty, e->temperature, e->top_k, e->top_p, e->seed},
+      .max_new_tokens = e->max_new_tokens,
+      .stops = stops,
+      .stops_count = find_stops(&a->source.dataset.tokenizer, stops),
+      .drawn = show_token,
+      .context = g,
+      .interrupt = a->stop};
+  tsr_generating_speed speed;
+  tsr_continuation *texts = tsr_arena_array(a->arena, tsr_continuation, g->count);
+  tsr_generator generator = tsr_generator_of(
+      &a->generation, g->m.bound, a->source.dataset.tokenizer.vocab_size);
+  if (g->count == 1 && !a->cli.chat) fputs(g->texts[0], stdout);
+  if (!tsr_generate_texts(
+          a->arena, &generator, g->prompts, g->count, &how, texts, &speed, a->diags))
+    return false;
+  show_all(g, texts);
+  if (!a->cli.quiet && speed.decode_seconds > 0)
+    fprintf(
+        stderr, "prompt: %lld tokens, %.0f/s; new: %lld tokens, %.0f/s\n",
+        (long long)speed.prefill_tokens,
+        speed.prefill_seconds > 0 ? (double)speed.prefill_tokens / speed.prefill_seconds : 0.0,
+        (long long)speed.decode_tokens, (double)speed.decode_tokens / speed.decode_seconds);
+  return true;
+}
+
+int app_run_generate(app *a) {
+  generation g = {.m = {.a = a}};
+  if (open_context(&g.m) && open_tokenizer(&g.m) && read_prompts(&g) && compile_generation(&g)) {
+    tsr_diags_print(a->diags, stderr);
+    generate(&g);
+  }
+  tsr_text_free(&g.waiting);
+  return finish(&g.m);
+}

@@ -1,0 +1,142 @@
+/* Commands that train: train and profile. */
+#include "app.h"
+#include "base/file.h"
+#include "checkpoint/folder.h"
+#include "config/print.h"
+#include "train/profile.h"
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* --metrics empties its file, so that must not be one that the run reads. */
+static bool check_metrics(app *a, const char *metrics) {
+  struct stat out, in;
+  const char *const inputs[] = {
+      a->cli.config, a->cli.mesh, a->config->training.data_path, a->config->model.file};
+  if (!metrics || stat(metrics, &out) || !S_ISREG(out.st_mode)) return true;
+  for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++)
+    if (inputs[i] && !stat(inputs[i], &in) && in.st_ino == out.st_ino && in.st_dev == out.st_dev)
+      return tsr_diag_error(
+          a->diags, TSR_NOWHERE, "--metrics '%s' would overwrite what the run reads", metrics);
+  return true;
+}
+
+static bool open_out(app *a, const char **ret_metrics) {
+  *ret_metrics = a->cli.metrics;
+  if (!a->cli.out) return true;
+  if (mkdir(a->cli.out, 0777) && !tsr_file_exists(a->cli.out))
+    return tsr_diag(
+        a->diags, errno == ENOSPC || errno == EROFS || errno == EIO ? TSR_FAILURE : TSR_ERROR,
+        TSR_NOWHERE, "cannot make the folder '%s' of --out", a->cli.out);
+  if (!a->cli.metrics) *ret_metrics = tsr_arena_printf(a->arena, "%s/metrics.jsonl", a->cli.out);
+  tsr_text text = {0};
+  tsr_config_print(a->config, &text);
+  bool ok = tsr_file_write(
+      tsr_arena_printf(a->arena, "%s/config.yaml", a->cli.out), text.data, text.length, a->diags);
+  tsr_text_free(&text);
+  return ok;
+}
+
+static bool train(app *a, const tsr_keeper_options *keep, int *ret_signal) {
+  const char *metrics;
+  tsr_trainer_options o = {
+      .arena = a->arena, .config = a->config, .parallel = a->parallel, .source = &a->source};
+  o.kernels = a->kernels;
+  o.threads = a->device.threads;
+  o.quiet = a->cli.quiet;
+  o.out_folder = a->cli.out;
+  o.mesh_text = app_mesh_text(a);
+  const char *comm_trace = getenv("TESSERA_COMM_TRACE");
+  o.comm_trace = comm_trace && *comm_trace && strcmp(comm_trace, "0");
+  o.stop = a->stop;
+  o.keep = *keep;
+  o.keep.mesh_text = o.mesh_text;
+  if (!open_out(a, &metrics) || !check_metrics(a, metrics) ||
+      !tsr_metrics_open(a->arena, metrics, keep->resumes, &o.metrics, a->diags))
+    return false;
+  const tsr_compiled *evaluation = a->evaluation.placed ? &a->evaluation : NULL;
+  const tsr_compiled *generation = a->generation.placed ? &a->generation : NULL;
+  bool ok = a->cli.command == TSR_COMMAND_PROFILE
+                ? tsr_profile_run(&o, &a->training, a->cli.steps, ret_signal, a->diags)
+            : a->training.graph->loss < 0
+                ? tsr_run_graph(&o, &a->training, a->diags)
+                : tsr_train(&o, &a->training, evaluation, generation, ret_signal, a->diags);
+  tsr_metrics_close(o.metrics);
+  return ok;
+}
+
+/* ---- where it begins, and what it leaves ---- */
+
+static bool is_given(const app *a, const char *key) {
+  return tsr_config_place(a->config, key).file != NULL;
+}
+
+/* NULL: nobody asked for checkpoints. */
+static const char *checkpoint_folder(const app *a) {
+  const char *dir = a->config->training.checkpoint_dir;
+  if (a->cli.command != TSR_COMMAND_TRAIN) return NULL;
+  if (is_given(a, "training_config.checkpoint_dir")) return dir;
+  if (a->cli.out) return tsr_arena_printf(a->arena, "%s/checkpoints", a->cli.out);
+  if (is_given(a, "training_config.model_save_interval")) return dir;
+  return a->cli.resume && !*a->cli.resume ? dir : NULL;
+}
+
+/* The newest checkpoint of the run's folder, or the one that --resume names. */
+static bool find_resume(app *a, tsr_keeper_options *keep) {
+  const char *named = a->cli.resume;
+  tsr_manifest *m = tsr_arena_alloc(a->arena, sizeof *m);
+  bool automatic = a->config->checkpoint.resume == TSR_RESUME_AUTO && keep->folder;
+  keep->resumes = named || automatic;
+  if (named && *named) {
+    keep->resume = m;
+    keep->named = true;
+    return tsr_checkpoint_find(a->arena, named, TSR_NOWHERE, m, a->diags);
+  }
+  int before = tsr_diags_errors(a->diags);
+  if (keep->resumes && tsr_checkpoints_newest(a->arena, keep->folder, INT64_MAX, m, a->diags))
+    keep->resume = m;
+  else if (keep->resumes)
+    tsr_diag_note(
+        a->diags, TSR_NOWHERE, "'%s' holds no checkpoint to go on from: the run begins anew",
+        keep->folder);
+  return tsr_diags_errors(a->diags) == before;
+}
+
+static bool find_weights(app *a, tsr_keeper_options *keep) {
+  const char *path = a->config->training.model_path;
+  if (!*path || keep->resume) return true;
+  tsr_manifest *m = tsr_arena_alloc(a->arena, sizeof *m);
+  keep->weights = m;
+  return tsr_checkpoint_find(
+      a->arena, path, tsr_config_place(a->config, "training_config.model_path"), m, a->diags);
+}
+
+/* Before the programs are made: units that the configuration leaves open are those of the
+ * checkpoint. */
+static bool find_begin(app *a, tsr_keeper_options *keep) {
+  keep->folder = checkpoint_folder(a);
+  keep->now = a->save_now;
+  keep->version = TSR_VERSION;
+  keep->limit_s = a->cli.time_limit_s ? a->cli.time_limit_s : a->config->checkpoint.time_limit_s;
+  if (!find_resume(a, keep) || !find_weights(a, keep)) return false;
+  if (keep->resume) tsr_recipe_fill(a->arena, a->config, keep->resume);
+  return true;
+}
+
+int app_run_train(app *a) {
+  int ended_by = 0;
+  tsr_keeper_options keep = {0};
+  bool ok = app_load_config(a) && find_begin(a, &keep) && app_prepare(a);
+  if (!ok) app_explain_model(a);
+  tsr_diags_print(a->diags, stderr); /* warnings and notes before the run, not after it */
+  if (!ok) return app_finish(a);
+  app_print_dumps(a);
+  if (!a->cli.quiet) app_print_start(a);
+  fflush(stdout);
+  train(a, &keep, &ended_by);
+  int code = app_finish(a);
+  return code ? code : ended_by ? 128 + ended_by : 0;
+}
+

@@ -1,0 +1,49 @@
+/* The rules over the keys of checkpoints: names from the environment, the time limit. */
+#include "base/text.h"
+#include "config/loader.h"
+#include <ctype.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* "5400", "1h30m", "90s": numbers with d, h, m or s, each once at most and falling. */
+bool tsr_config_duration(const char *text, double *ret_seconds) {
+  static const struct {
+    char letter;
+    double seconds;
+  } units[] = {{'d', 86400}, {'h', 3600}, {'m', 60}, {'s', 1}};
+  double sum = 0, before = INFINITY;
+  for (const char *at = text; *at;) {
+    char *end;
+    if (!isdigit((unsigned char)*at)) return false;
+    double number = strtod(at, &end), unit = 0;
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++)
+      if (*end == units[i].letter) unit = units[i].seconds;
+    if (!*end && at == text) unit = 1;
+    if (!unit || unit >= before) return false;
+    sum += number * unit;
+    before = unit;
+    at = *end ? end + 1 : end;
+  }
+  *ret_seconds = sum;
+  return sum > 0 && isfinite(sum);
+}
+
+static void expand(tsr_loader *l, const char *key, const char **name) {
+  const char *unset;
+  *name = tsr_include_expand(l->arena, *name, &unset);
+  const tsr_yaml *node = tsr_loader_value(l, key);
+  if (unset && node)
+    tsr_diag_error(l->diags, node->place, "the environment has no variable '%s'", unset);
+}
+
+void tsr_checkpoint_resolve(tsr_loader *l) {
+  tsr_config_checkpoint *c = &l->config->checkpoint;
+  expand(l, "training_config.checkpoint_dir", &l->config->training.checkpoint_dir);
+  expand(l, "training_config.model_path", &l->config->training.model_path);
+  const tsr_yaml *limit = tsr_loader_value(l, "checkpoint.time_limit");
+  if (!limit || !*c->time_limit || tsr_config_duration(c->time_limit, &c->time_limit_s)) return;
+  tsr_diag_error(
+      l->diags, limit->place, "'time_limit' must be a time such as 5400, 90m or 1h30m, found %s",
+      tsr_yaml_describe(l->arena, limit));
+}

@@ -1,0 +1,98 @@
+/* The keys of the data: one path or several sources, and the rules between them. */
+#include "config/loader.h"
+#include <string.h>
+
+static bool
+read_path(tsr_loader *l, const char *where, const tsr_yaml *node, tsr_config_data_source *source) {
+  const char *unset;
+  source->path = node->kind == TSR_YAML_SCALAR && *node->text
+                     ? tsr_include_expand(l->arena, node->text, &unset)
+                     : "";
+  if (*source->path) return true;
+  return tsr_diag_error(
+      l->diags, node->place, "'%s' must be a path, found %s", where,
+      tsr_yaml_describe(l->arena, node));
+}
+
+/* One row's value, read by the table's own rules but into `source`. */
+static bool read_entry(
+    tsr_loader *l, const tsr_field *f, const char *where, const tsr_yaml *key, const tsr_yaml *node,
+    tsr_config_data_source *source) {
+  static const char *const keys[] = {"path", "weight", "format"};
+  const char *name = tsr_arena_printf(l->arena, "%s.%s", where, key->text);
+  if (!strcmp(key->text, "path")) return read_path(l, name, node, source);
+  if (!strcmp(key->text, "weight")) {
+    tsr_field weight = {.key = "weight", .section = "", .type = TSR_FIELD_FLOAT, .range = f->range};
+    return tsr_value_read(l, &weight, name, node) && tsr_yaml_float(node, &source->weight);
+  }
+  if (!strcmp(key->text, "format")) {
+    tsr_field format = tsr_fields[tsr_field_find_dotted("training_config.data_format")];
+    format.at = 0;
+    if (!tsr_value_read(l, &format, name, node)) return false;
+    for (const tsr_field_choice *c = format.choices; c->name; c++)
+      if (!strcmp(c->name, node->text)) source->format = (tsr_data_format)c->value;
+    return true;
+  }
+  tsr_diag_error(l->diags, key->place, "unknown key '%s' in %s", key->text, where);
+  tsr_diag_nearest(l->diags, key->text, keys, 3);
+  return false;
+}
+
+static bool read_source(
+    tsr_loader *l, const tsr_field *f, const char *where, const tsr_yaml *node,
+    tsr_config_data_source *source) {
+  if (node->kind != TSR_YAML_MAP) return read_path(l, where, node, source);
+  bool ok = true;
+  for (int i = 0; i < node->count; i++)
+    ok = read_entry(l, f, where, node->keys[i], node->items[i], source) && ok;
+  if (ok && !tsr_yaml_get(node, "path"))
+    return tsr_diag_error(l->diags, node->place, "'%s' has no path", where);
+  return ok;
+}
+
+/* Weights are shares of each other, so one alone says nothing. */
+static bool check_weights(tsr_loader *l, const tsr_config_data_source *sources, int count) {
+  for (int i = 1; i < count; i++)
+    if ((sources[i].weight > 0) != (sources[0].weight > 0))
+      return tsr_diag_error(
+          l->diags, sources[i].place,
+          "'data_sources[%d]' has %s weight, but 'data_sources[0]' has %s: all have one, or none",
+          i, sources[i].weight > 0 ? "a" : "no", sources[0].weight > 0 ? "one" : "none");
+  return true;
+}
+
+bool tsr_sources_read(tsr_loader *l, const tsr_field *f, const char *key, const tsr_yaml *node) {
+  if (node->kind == TSR_YAML_NULL) return true;
+  if (node->kind != TSR_YAML_LIST) return tsr_value_wrong_type(l, f, key, node);
+  if (node->count > TSR_DATA_SOURCES_MAX)
+    return tsr_diag_error(
+        l->diags, node->place, "'%s' has %d sources; there may be %d", key, node->count,
+        TSR_DATA_SOURCES_MAX);
+  tsr_config_data_source *sources =
+      tsr_arena_array(l->arena, tsr_config_data_source, node->count + 1);
+  bool ok = true;
+  for (int i = 0; i < node->count; i++) {
+    const char *where = tsr_arena_printf(l->arena, "%s[%d]", key, i);
+    sources[i].path = "";
+    sources[i].place = node->items[i]->place;
+    ok = read_source(l, f, where, node->items[i], &sources[i]) && ok;
+  }
+  if (!ok || !check_weights(l, sources, node->count)) return false;
+  l->config->training.data_sources = sources;
+  l->config->training.data_sources_count = node->count;
+  return true;
+}
+
+void tsr_data_resolve(tsr_loader *l) {
+  tsr_config_training *t = &l->config->training;
+  const char *unset;
+  t->data_path = tsr_include_expand(l->arena, t->data_path, &unset);
+  t->validation_path = tsr_include_expand(l->arena, t->validation_path, &unset);
+  if (t->data_sources_count && *t->data_path)
+    tsr_loader_contradict(l, "training_config.data_path", "training_config.data_sources");
+  if (*t->validation_path && t->validation_fraction == 0) {
+    tsr_loader_contradict(
+        l, "training_config.validation_path", "training_config.validation_fraction");
+    tsr_diag_hint(l->diags, "eval_every: 0 switches evaluation off");
+  }
+}

@@ -1,0 +1,250 @@
+#include "data/bpe.h"
+#include "data/bpe_internal.h"
+#include "data/utf8.h"
+#include <assert.h>
+#include <string.h>
+
+enum { REPLACEMENT_BYTES = 3 }; /* of U+FFFD */
+
+/* A buffer that is filled anew; the old one stays in the arena until the scratch is freed. */
+typedef struct {
+  char *bytes;
+  size_t capacity;
+} buffer;
+
+struct tsr_bpe_scratch {
+  tsr_arena *arena;
+  uint64_t serial; /* of the bpe whose words are remembered */
+  tsr_bpe_words *words;
+  tsr_bpe_match *match;
+  tsr_nfc_scratch nfc;
+  buffer valid, normal, spaced;
+};
+
+tsr_bpe_scratch *tsr_bpe_scratch_new(void) {
+  tsr_arena *arena = tsr_arena_new();
+  tsr_bpe_scratch *scratch = tsr_arena_array(arena, tsr_bpe_scratch, 1);
+  *scratch = (tsr_bpe_scratch){
+      .arena = arena,
+      .words = tsr_bpe_words_new(arena),
+      .match = tsr_bpe_match_new(arena),
+      .nfc = {.arena = arena},
+  };
+  return scratch;
+}
+
+void tsr_bpe_scratch_free(tsr_bpe_scratch *scratch) {
+  if (!scratch) return;
+  tsr_bpe_match_free(scratch->match);
+  tsr_arena_free(scratch->arena);
+}
+
+static char *reserve(tsr_bpe_scratch *scratch, buffer *b, size_t length) {
+  if (length > b->capacity) {
+    b->capacity = length > 2 * b->capacity ? length : 2 * b->capacity;
+    b->bytes = tsr_arena_alloc(scratch->arena, b->capacity);
+  }
+  return b->bytes;
+}
+
+/* ---- bytes that are no UTF-8 ---- */
+
+/* The bytes of the broken character at `text`: as many as could begin one, at least 1. */
+static size_t broken_bytes(const char *text, size_t length) {
+  const unsigned char *bytes = (const unsigned char *)text;
+  unsigned lead = bytes[0];
+  if (lead < 0xc2 || lead > 0xf4) return 1;
+  unsigned low = lead == 0xe0 ? 0xa0 : lead == 0xf0 ? 0x90 : 0x80;
+  unsigned high = lead == 0xed ? 0x9f : lead == 0xf4 ? 0x8f : 0xbf;
+  size_t whole = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2, count = 1;
+  for (; count < whole && count < length; count++) {
+    if (bytes[count] < low || bytes[count] > high) break;
+    low = 0x80, high = 0xbf;
+  }
+  return count;
+}
+
+/* How many bytes from `at` on are whole characters. */
+static size_t valid_bytes(const char *text, size_t length, size_t at) {
+  size_t begin = at;
+  while (at < length) {
+    uint64_t eight;
+    if (at + 8 <= length) {
+      memcpy(&eight, text + at, 8);
+      if (!(eight & 0x8080808080808080u)) {
+        at += 8;
+        continue;
+      }
+    }
+    uint32_t code;
+    int bytes = tsr_utf8_next(text + at, length - at, &code);
+    if (!bytes) break;
+    at += (size_t)bytes;
+  }
+  return at - begin;
+}
+
+/* Writes the text with U+FFFD for what is broken (`ret_text` NULL: nowhere); returns its length. */
+static size_t replace_broken(const char *text, size_t length, char *ret_text) {
+  size_t put = 0;
+  for (size_t at = 0; at < length;) {
+    size_t valid = valid_bytes(text, length, at);
+    if (ret_text) memcpy(ret_text + put, text + at, valid);
+    at += valid;
+    put += valid;
+    if (at == length) break;
+    if (ret_text) memcpy(ret_text + put, "\xef\xbf\xbd", REPLACEMENT_BYTES);
+    at += broken_bytes(text + at, length - at);
+    put += REPLACEMENT_BYTES;
+  }
+  return put;
+}
+
+int64_t tsr_bpe_room(const tsr_bpe *bpe, const char *text, size_t length) {
+  int64_t room = (int64_t)replace_broken(text, length, NULL);
+  /* U+FFFD is not plain to NFC's look, which costs room and nothing else. */
+  if (bpe->has_nfc && !tsr_nfc_is_plain(text, length)) room *= TSR_NFC_GROWTH;
+  return bpe->space_at < 0 ? room : 2 * room; /* a space for every piece, of a byte at least */
+}
+
+/* ---- from the text to words ---- */
+
+typedef struct {
+  const tsr_bpe *bpe;
+  tsr_bpe_scratch *scratch;
+  int32_t *tokens;
+  int64_t count;
+} encoder;
+
+static bool split(encoder *e, int level, const char *text, size_t length);
+
+/* The matches of a pattern, and what lies between them, each cut further. As the tokenizers package
+ * has it, an empty match cuts too, unless it stands where the last match ended. */
+static bool split_by(encoder *e, int level, const char *text, size_t length) {
+  const tsr_bpe_pattern *pattern = e->bpe->splits[level];
+  size_t done = 0, at = 0, begin, end;
+  bool ok = true, has_matched = false;
+  while (ok && at <= length) {
+    int found = tsr_bpe_pattern_find(pattern, e->scratch->match, text, length, at, &begin, &end);
+    if (found < 0) return false;
+    if (!found) break;
+    if (begin == end && has_matched && end == done) {
+      uint32_t code;
+      at = end + (end < length ? (size_t)tsr_utf8_next(text + end, length - end, &code) : 1);
+      continue;
+    }
+    if (begin > done) ok = split(e, level + 1, text + done, begin - done);
+    if (end > begin) ok = ok && split(e, level + 1, text + begin, end - begin);
+    at = done = end;
+    has_matched = true;
+  }
+  if (ok && done < length) ok = split(e, level + 1, text + done, length - done);
+  return ok;
+}
+
+static bool split(encoder *e, int level, const char *text, size_t length) {
+  if (level == e->bpe->space_at && text[0] != ' ') {
+    char *spaced = reserve(e->scratch, &e->scratch->spaced, length + 1);
+    spaced[0] = ' ';
+    memcpy(spaced + 1, text, length++);
+    text = spaced;
+  }
+  if (level < e->bpe->splits_count) return split_by(e, level, text, length);
+  e->count += tsr_bpe_word(e->bpe, e->scratch->words, text, length, e->tokens + e->count);
+  return true;
+}
+
+typedef bool (*piece_function)(encoder *e, const char *text, size_t length);
+
+/* The set's tokens, and `piece` for what lies between. Where a token takes the space behind it, the
+ * next one may begin inside of that. */
+static bool cut_added(
+    encoder *e, const tsr_bpe_added_set *set, const char *text, size_t length,
+    piece_function piece) {
+  size_t at = 0, taken = 0;
+  tsr_bpe_span span;
+  const tsr_bpe_added *added;
+  while ((
+      added = tsr_bpe_added_find(e->bpe, set, e->scratch->match, text, length, at, taken, &span))) {
+    bool has_gap = taken < span.outer_begin;
+    if (has_gap && !piece(e, text + taken, span.outer_begin - taken)) return false;
+    e->tokens[e->count++] = added->token;
+    at = span.end;
+    taken = span.outer_end;
+  }
+  return taken == length || piece(e, text + taken, length - taken);
+}
+
+static bool encode_words(encoder *e, const char *text, size_t length) {
+  return split(e, 0, text, length);
+}
+
+static bool encode_piece(encoder *e, const char *text, size_t length) {
+  if (e->bpe->has_nfc && !tsr_nfc_is_plain(text, length)) {
+    char *normal = reserve(e->scratch, &e->scratch->normal, length * TSR_NFC_GROWTH);
+    length = tsr_nfc(&e->scratch->nfc, text, length, normal);
+    text = normal;
+  }
+  return cut_added(e, &e->bpe->normalized, text, length, encode_words);
+}
+
+bool tsr_bpe_encode(
+    const tsr_bpe *bpe, tsr_bpe_scratch *scratch, const char *text, size_t length,
+    int32_t *ret_tokens, int64_t *ret_count, tsr_diags *diags) {
+  if (scratch->serial && scratch->serial != bpe->serial) tsr_bpe_words_forget(scratch->words);
+  scratch->serial = bpe->serial;
+  if (valid_bytes(text, length, 0) < length) {
+    size_t valid_length = replace_broken(text, length, NULL);
+    char *valid = reserve(scratch, &scratch->valid, valid_length);
+    length = replace_broken(text, length, valid);
+    text = valid;
+  }
+  encoder e = {bpe, scratch, ret_tokens, 0};
+  bool ok = !length || cut_added(&e, &bpe->raw, text, length, encode_piece);
+  *ret_count = e.count;
+  if (ok) return true;
+  return tsr_diag_failure(
+      diags, (tsr_place){.file = bpe->file},
+      "a split pattern needs more steps or memory than PCRE2 allows for this text");
+}
+
+/* ---- what others ask ---- */
+
+int tsr_bpe_before(const tsr_bpe *bpe, const int32_t **ret_tokens) {
+  *ret_tokens = bpe->before;
+  return bpe->before_count;
+}
+
+int tsr_bpe_behind(const tsr_bpe *bpe, const int32_t **ret_tokens) {
+  *ret_tokens = bpe->behind;
+  return bpe->behind_count;
+}
+
+int32_t tsr_bpe_vocab_size(const tsr_bpe *bpe) { return bpe->vocab_size; }
+
+int32_t tsr_bpe_find(const tsr_bpe *bpe, const char *text) {
+  size_t length = strlen(text);
+  for (int i = 0; i < bpe->added_count; i++)
+    if (bpe->added[i].length == length && !memcmp(bpe->added[i].text, text, length))
+      return bpe->added[i].token;
+  return *tsr_bpe_word_slot(bpe, text, length);
+}
+
+bool tsr_bpe_is_special(const tsr_bpe *bpe, int32_t token) {
+  assert(token >= 0 && token < bpe->vocab_size);
+  return bpe->special[token];
+}
+
+const char *tsr_bpe_token(const tsr_bpe *bpe, int32_t token, size_t *ret_length) {
+  assert(token >= 0 && token < bpe->vocab_size);
+  *ret_length = bpe->texts[token] ? bpe->lengths[token] : 0;
+  return bpe->texts[token] ? bpe->texts[token] : "";
+}
+
+void tsr_bpe_close(tsr_bpe *bpe) {
+  if (!bpe) return;
+  for (int i = 0; i < bpe->splits_count; i++) tsr_bpe_pattern_free(bpe->splits[i]);
+  tsr_bpe_pattern_free(bpe->word_char);
+  bpe->splits_count = 0;
+  bpe->word_char = NULL;
+}

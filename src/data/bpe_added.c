@@ -1,0 +1,148 @@
+/* Added tokens in a text: leftmost, and of those the longest, as the tokenizers package's automaton
+ * has it. */
+#include "data/bpe_internal.h"
+#include "data/utf8.h"
+#include <stdlib.h>
+#include <string.h>
+
+static int compare_bytes(const void *a, const void *b) {
+  const tsr_bpe_added *x = a, *y = b;
+  size_t length = x->length < y->length ? x->length : y->length;
+  int order = memcmp(x->text, y->text, length);
+  return order ? order : (x->length > y->length) - (x->length < y->length);
+}
+
+static bool is_in(const tsr_bpe_added_set *set, const tsr_bpe_added *added) {
+  for (int i = 0; i < set->count; i++)
+    if (!compare_bytes(&set->items[i], added)) return true;
+  return false;
+}
+
+static void sort_set(tsr_bpe_added_set *set) {
+  if (set->count) qsort(set->items, (size_t)set->count, sizeof *set->items, compare_bytes);
+  int at = 0;
+  for (int byte = 0; byte <= 256; byte++) {
+    while (at < set->count && (unsigned char)set->items[at].text[0] < byte) at++;
+    set->first[byte] = at;
+  }
+}
+
+void tsr_bpe_added_sort(tsr_arena *arena, tsr_bpe *bpe) {
+  bpe->raw.items = tsr_arena_array(arena, tsr_bpe_added, bpe->added_count);
+  bpe->normalized.items = tsr_arena_array(arena, tsr_bpe_added, bpe->added_count);
+  tsr_nfc_scratch scratch = {.arena = arena};
+  for (int i = 0; i < bpe->added_count; i++) {
+    tsr_bpe_added added = bpe->added[i];
+    tsr_bpe_added_set *set = added.is_normalized ? &bpe->normalized : &bpe->raw;
+    if (added.is_normalized && bpe->has_nfc) {
+      char *text = tsr_arena_alloc(arena, added.length * TSR_NFC_GROWTH);
+      added.length = tsr_nfc(&scratch, added.text, added.length, text);
+      added.text = text;
+    }
+    /* Normalized, two may be the same: the first counts. Others differ. */
+    if (!added.is_normalized || !bpe->has_nfc || !is_in(set, &added))
+      set->items[set->count++] = added;
+  }
+  sort_set(&bpe->raw);
+  sort_set(&bpe->normalized);
+}
+
+/* Of the sorted [low, high), whose first `depth` bytes are alike, the first whose byte there is
+ * `byte` or more. */
+static int narrow(const tsr_bpe_added_set *set, int low, int high, size_t depth, unsigned byte) {
+  while (low < high) {
+    int middle = low + (high - low) / 2;
+    const tsr_bpe_added *item = &set->items[middle];
+    if (item->length <= depth || (unsigned char)item->text[depth] < byte) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+static const tsr_bpe_added *
+find_longest(const tsr_bpe_added_set *set, const char *text, size_t length) {
+  const tsr_bpe_added *longest = NULL;
+  unsigned byte = (unsigned char)text[0];
+  int low = set->first[byte], high = set->first[byte + 1];
+  for (size_t depth = 1; low < high; depth++) {
+    if (set->items[low].length == depth) longest = &set->items[low];
+    if (depth == length) break;
+    byte = (unsigned char)text[depth];
+    low = narrow(set, low, high, depth, byte);
+    high = narrow(set, low, high, depth, byte + 1);
+  }
+  return longest;
+}
+
+/* Unicode's White_Space. */
+static bool is_space(uint32_t code) {
+  return (code >= 9 && code <= 13) || code == ' ' || code == 0x85 || code == 0xa0 ||
+         code == 0x1680 || (code >= 0x2000 && code <= 0x200a) || code == 0x2028 || code == 0x2029 ||
+         code == 0x202f || code == 0x205f || code == 0x3000;
+}
+
+/* Where the character before `at` begins. */
+static size_t step_back(const char *text, size_t at) {
+  do at--;
+  while (at && ((unsigned char)text[at] & 0xc0) == 0x80);
+  return at;
+}
+
+static size_t spaces_before(const char *text, size_t at, size_t floor) {
+  while (at > floor) {
+    size_t back = step_back(text, at);
+    uint32_t code = 0;
+    tsr_utf8_next(text + back, at - back, &code);
+    if (!is_space(code)) break;
+    at = back;
+  }
+  return at;
+}
+
+static size_t spaces_behind(const char *text, size_t length, size_t at) {
+  for (uint32_t code = 0; at < length;) {
+    int bytes = tsr_utf8_next(text + at, length - at, &code);
+    if (!is_space(code)) break;
+    at += (size_t)bytes;
+  }
+  return at;
+}
+
+static bool
+is_word_char(const tsr_bpe *bpe, tsr_bpe_match *match, const char *text, size_t length, size_t at) {
+  uint32_t code;
+  size_t begin, end;
+  int bytes = tsr_utf8_next(text + at, length - at, &code);
+  return tsr_bpe_pattern_find(bpe->word_char, match, text + at, (size_t)bytes, 0, &begin, &end) > 0;
+}
+
+/* Whether no word goes on at either end. */
+static bool stands_alone(
+    const tsr_bpe *bpe, tsr_bpe_match *match, const char *text, size_t length,
+    const tsr_bpe_span *span) {
+  return (!span->begin || !is_word_char(bpe, match, text, length, step_back(text, span->begin))) &&
+         (span->end == length || !is_word_char(bpe, match, text, length, span->end));
+}
+
+const tsr_bpe_added *tsr_bpe_added_find(
+    const tsr_bpe *bpe, const tsr_bpe_added_set *set, tsr_bpe_match *match, const char *text,
+    size_t length, size_t at, size_t taken, tsr_bpe_span *ret_span) {
+  if (!set->count) return NULL;
+  while (at < length) {
+    unsigned byte = (unsigned char)text[at];
+    const tsr_bpe_added *added = NULL;
+    if (set->first[byte] < set->first[byte + 1]) added = find_longest(set, text + at, length - at);
+    if (!added) {
+      at++;
+      continue;
+    }
+    tsr_bpe_span span = {at, at + added->length, at, at + added->length};
+    at = span.end;
+    if (added->is_single_word && !stands_alone(bpe, match, text, length, &span)) continue;
+    if (added->takes_left) span.outer_begin = spaces_before(text, span.begin, taken);
+    if (added->takes_right) span.outer_end = spaces_behind(text, length, span.end);
+    *ret_span = span;
+    return added;
+  }
+  return NULL;
+}

@@ -1,0 +1,126 @@
+/* What the files of byte-level BPE share. */
+#ifndef TSR_DATA_BPE_INTERNAL_H
+#define TSR_DATA_BPE_INTERNAL_H
+#include "base/json.h"
+#include "base/text.h"
+#include "data/bpe.h"
+#include "data/nfc.h"
+
+enum { TSR_BPE_SPLITS_MAX = 16 };
+
+typedef struct tsr_bpe_pattern tsr_bpe_pattern; /* a compiled regular expression */
+typedef struct tsr_bpe_match tsr_bpe_match;     /* what one thread needs to match */
+
+/* An open hash table from a pair of tokens to what it becomes; `made` < 0: free. */
+typedef struct {
+  int32_t left, right, made;
+  uint32_t rank;
+} tsr_bpe_merge;
+
+typedef struct {
+  const char *text;
+  size_t length;
+  int32_t token;
+  bool is_special, is_normalized, is_single_word, takes_left, takes_right;
+} tsr_bpe_added;
+
+/* Added tokens that are looked for together, sorted by their bytes. */
+typedef struct {
+  tsr_bpe_added *items;
+  int count;
+  int first[257]; /* those that begin with byte b are [first[b], first[b + 1]) */
+} tsr_bpe_added_set;
+
+struct tsr_bpe {
+  const char *file;
+  uint64_t serial; /* 1, 2, … in this process: an address may be used again */
+  int32_t vocab_size;
+  const char **texts; /* (vocab_size) the bytes of each token; NULL: nobody has the id */
+  uint32_t *lengths;  /* (vocab_size) */
+  uint8_t *special;   /* (vocab_size) */
+  int32_t *words;     /* a hash table of the vocabulary by bytes; -1: free */
+  uint32_t words_mask;
+  tsr_bpe_merge *merges;
+  uint32_t merges_mask;
+  int32_t byte_tokens[256]; /* -1: only of bytes that UTF-8 never has */
+  bool ignores_merges;      /* a word that is in the vocabulary is one token */
+  bool has_nfc;
+  tsr_bpe_added *added; /* all of them, special ones first */
+  int added_count;
+  tsr_bpe_added_set raw, normalized;           /* looked for before and after normalization */
+  tsr_bpe_pattern *splits[TSR_BPE_SPLITS_MAX]; /* each cuts the pieces of the one before */
+  int splits_count;
+  int space_at; /* before split number `space_at` a piece gets a space in front; -1: never */
+  tsr_bpe_pattern *word_char; /* what Rust's \w is; NULL: no added token stands alone */
+  int32_t *before, *behind;
+  int before_count, behind_count;
+};
+
+/* ---- bpe_pattern.c ---- */
+
+/* A regular expression of Oniguruma, or plain text, for PCRE2. Errors name the construct that the
+ * two read differently. */
+bool tsr_bpe_pattern_compile(
+    tsr_arena *arena, const char *text, bool is_plain, const char *file, tsr_bpe_pattern **ret,
+    tsr_diags *diags);
+/* One character of a word as Rust's \w has it, which is what "single_word" means. */
+bool tsr_bpe_pattern_word_char(
+    tsr_arena *arena, const char *file, tsr_bpe_pattern **ret, tsr_diags *diags);
+void tsr_bpe_pattern_free(tsr_bpe_pattern *pattern);
+tsr_bpe_match *tsr_bpe_match_new(tsr_arena *arena);
+void tsr_bpe_match_free(tsr_bpe_match *match);
+
+/* The first match at or behind `at` in valid UTF-8: 1, or 0 for none, or -1 for too many steps. */
+int tsr_bpe_pattern_find(
+    const tsr_bpe_pattern *pattern, tsr_bpe_match *match, const char *text, size_t length,
+    size_t at, size_t *ret_begin, size_t *ret_end);
+
+/* ---- bpe_merge.c ---- */
+
+typedef struct tsr_bpe_words tsr_bpe_words; /* words seen, and the memory to merge in */
+tsr_bpe_words *tsr_bpe_words_new(tsr_arena *arena);
+void tsr_bpe_words_forget(tsr_bpe_words *words);
+
+tsr_bpe_merge *tsr_bpe_merge_slot(tsr_bpe_merge *table, uint32_t mask, int32_t left, int32_t right);
+/* The slot of the token with these bytes, or a free one. */
+int32_t *tsr_bpe_word_slot(const tsr_bpe *bpe, const char *text, size_t length);
+
+/* Writes the tokens of one word and returns how many; at most one per byte. */
+int64_t tsr_bpe_word(
+    const tsr_bpe *bpe, tsr_bpe_words *words, const char *text, size_t length, int32_t *ret_tokens);
+
+/* ---- bpe_added.c ---- */
+
+/* Makes bpe->raw and bpe->normalized of bpe->added. */
+void tsr_bpe_added_sort(tsr_arena *arena, tsr_bpe *bpe);
+
+/* The next added token in text[at..length), leftmost and longest: its bytes [begin, end), with the
+ * space that it takes [outer_begin, outer_end). NULL: none. `taken` is where the last one ended.
+ */
+typedef struct {
+  size_t begin, end, outer_begin, outer_end;
+} tsr_bpe_span;
+const tsr_bpe_added *tsr_bpe_added_find(
+    const tsr_bpe *bpe, const tsr_bpe_added_set *set, tsr_bpe_match *match, const char *text,
+    size_t length, size_t at, size_t taken, tsr_bpe_span *ret_span);
+
+/* ---- bpe_read.c ---- */
+
+/* The bytes that a vocabulary's letters stand for; false where a letter stands for none. */
+bool tsr_bpe_unmap(const char *text, tsr_text *bytes);
+
+/* ---- bpe_parts.c ---- */
+
+/* Everything of a tokenizer.json but its model; the vocabulary is there already. */
+bool tsr_bpe_read_parts(tsr_arena *arena, const cJSON *json, tsr_bpe *bpe, tsr_diags *diags);
+
+/* Whether an object has only keys that are known, and nothing but null, false, 0 or "" at those
+ * that are not supported. `where` is the object's own key, or "". Lists end in NULL. */
+bool tsr_bpe_check_keys(
+    const cJSON *object, const char *where, const char *const *known, const char *file,
+    tsr_diags *diags);
+bool tsr_bpe_check_off(
+    const cJSON *object, const char *where, const char *const *keys, const char *file,
+    tsr_diags *diags);
+
+#endif

@@ -1,0 +1,205 @@
+#include "data/token_writer.h"
+#include "base/disk.h"
+#include "base/file.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { BUFFER_BYTES = 1 << 20, INDEX_HEADER_BYTES = 34 };
+
+typedef struct {
+  const char *path, *temporary;
+  int fd; /* -1: none */
+  char *buffer;
+  size_t filled;
+} output;
+
+struct tsr_token_writer {
+  tsr_arena *arena;
+  tsr_tokens_as as;
+  bool is_wide;
+  output tokens, index;
+  int64_t count, document_begin, documents;
+};
+
+static bool cannot_write(const output *o, tsr_diags *diags) {
+  return tsr_diag_failure(
+      diags, TSR_NOWHERE, "cannot write '%s': %s", o->temporary, strerror(errno));
+}
+
+static bool open_output(tsr_arena *arena, const char *path, output *ret, tsr_diags *diags) {
+  *ret = (output){.path = path, .temporary = tsr_arena_printf(arena, "%s.tmp", path)};
+  ret->buffer = tsr_arena_alloc(arena, BUFFER_BYTES);
+  ret->fd = tsr_disk_create(ret->temporary);
+  return ret->fd >= 0 || cannot_write(ret, diags);
+}
+
+static bool flush_output(output *o, tsr_diags *diags) {
+  if (o->filled && !tsr_disk_write(o->fd, o->buffer, o->filled)) return cannot_write(o, diags);
+  o->filled = 0;
+  return true;
+}
+
+static bool put(output *o, const void *bytes, size_t length, tsr_diags *diags) {
+  const char *from = bytes;
+  while (length) {
+    size_t room = BUFFER_BYTES - o->filled, part = length < room ? length : room;
+    memcpy(o->buffer + o->filled, from, part);
+    o->filled += part;
+    from += part;
+    length -= part;
+    if (o->filled == BUFFER_BYTES && !flush_output(o, diags)) return false;
+  }
+  return true;
+}
+
+/* The header, which stands before what was written already. */
+static bool put_header(output *o, const void *bytes, size_t length, tsr_diags *diags) {
+  if (!flush_output(o, diags)) return false;
+  if (lseek(o->fd, 0, SEEK_SET) < 0 || !tsr_disk_write(o->fd, bytes, length))
+    return cannot_write(o, diags);
+  return true;
+}
+
+static bool close_output(output *o, tsr_diags *diags) {
+  if (o->fd < 0) return true;
+  bool ok = tsr_disk_sync(o->fd) || cannot_write(o, diags);
+  int fd = o->fd;
+  o->fd = -1;
+  return (tsr_disk_close(fd) || (ok && cannot_write(o, diags))) && ok;
+}
+
+static void drop_output(output *o) {
+  if (o->fd >= 0) close(o->fd);
+  o->fd = -1;
+  if (o->temporary) unlink(o->temporary);
+}
+
+bool tsr_token_writer_open(
+    tsr_arena *arena, const char *path, tsr_tokens_as as, bool is_wide, tsr_token_writer **ret,
+    tsr_diags *diags) {
+  static const char zeros[TSR_LLMC_HEADER_BYTES];
+  tsr_token_writer *w = tsr_arena_array(arena, tsr_token_writer, 1);
+  *w = (tsr_token_writer){.arena = arena, .as = as, .is_wide = is_wide};
+  w->tokens.fd = w->index.fd = -1;
+  bool pair = as == TSR_TOKENS_AS_MEGATRON;
+  size_t length = strlen(path);
+  if (pair && length > 4 &&
+      (!strcmp(path + length - 4, ".bin") || !strcmp(path + length - 4, ".idx")))
+    length -= 4;
+  const char *base = tsr_arena_strndup(arena, path, length);
+  const char *bin = pair ? tsr_arena_printf(arena, "%s.bin", base) : base;
+  bool ok = open_output(arena, bin, &w->tokens, diags);
+  if (ok && as == TSR_TOKENS_AS_LLMC) ok = put(&w->tokens, zeros, sizeof zeros, diags);
+  if (ok && pair)
+    ok = open_output(arena, tsr_arena_printf(arena, "%s.idx", base), &w->index, diags) &&
+         put(&w->index, zeros, INDEX_HEADER_BYTES, diags);
+  if (!ok) tsr_token_writer_abandon(w);
+  *ret = ok ? w : NULL;
+  return ok;
+}
+
+bool tsr_token_writer_add(
+    tsr_token_writer *w, const void *tokens, int64_t count, tsr_diags *diags) {
+  w->count += count;
+  if (w->as == TSR_TOKENS_AS_LLMC && w->count > INT32_MAX) {
+    tsr_diag_error(
+        diags, TSR_NOWHERE,
+        "'%s' would have more than %d tokens, the most that llm.c's header counts", w->tokens.path,
+        INT32_MAX);
+    tsr_diag_hint(diags, "write several files, or --format nanogpt or megatron");
+    return false;
+  }
+  return put(&w->tokens, tokens, (size_t)count * (w->is_wide ? 4 : 2), diags);
+}
+
+bool tsr_token_writer_end_document(tsr_token_writer *w, tsr_diags *diags) {
+  int64_t length = w->count - w->document_begin;
+  w->document_begin = w->count;
+  w->documents++;
+  if (w->as != TSR_TOKENS_AS_MEGATRON) return true;
+  if (length > INT32_MAX)
+    return tsr_diag_error(
+        diags, TSR_NOWHERE, "document %lld has %lld tokens; Megatron's index takes at most %d",
+        (long long)w->documents, (long long)length, INT32_MAX);
+  int32_t number = (int32_t)length;
+  return put(&w->index, &number, sizeof number, diags);
+}
+
+/* The pointers are the sums of the lengths before them, which are read again from the file: they
+ * may be more than memory is meant to hold. */
+static bool put_pointers(tsr_token_writer *w, tsr_diags *diags) {
+  enum { MOST = 4096 };
+  if (!flush_output(&w->index, diags)) return false;
+  int fd = open(w->index.temporary, O_RDONLY | O_CLOEXEC);
+  int32_t lengths[MOST];
+  int64_t pointer = 0;
+  bool ok = fd >= 0 || cannot_write(&w->index, diags);
+  for (int64_t i = 0; ok && i < w->documents;) {
+    int64_t count = w->documents - i < MOST ? w->documents - i : MOST;
+    ssize_t want = count * (ssize_t)sizeof *lengths;
+    ok =
+        pread(fd, lengths, (size_t)want, INDEX_HEADER_BYTES + i * (off_t)sizeof *lengths) == want ||
+        cannot_write(&w->index, diags);
+    for (int64_t k = 0; ok && k < count; k++) {
+      ok = put(&w->index, &pointer, sizeof pointer, diags);
+      pointer += (int64_t)lengths[k] * (w->is_wide ? 4 : 2);
+    }
+    i += count;
+  }
+  if (fd >= 0) close(fd);
+  return ok;
+}
+
+static bool finish_index(tsr_token_writer *w, tsr_diags *diags) {
+  uint8_t header[INDEX_HEADER_BYTES] = "MMIDIDX\0\0";
+  uint64_t version = 1, sequences = (uint64_t)w->documents, entries = sequences + 1;
+  memcpy(header + 9, &version, 8);
+  header[17] = w->is_wide ? 4 : 8;
+  memcpy(header + 18, &sequences, 8);
+  memcpy(header + 26, &entries, 8);
+  bool ok = put_pointers(w, diags);
+  for (int64_t i = 0; ok && i <= w->documents; i++) ok = put(&w->index, &i, sizeof i, diags);
+  return ok && put_header(&w->index, header, sizeof header, diags);
+}
+
+static bool finish_llmc(tsr_token_writer *w, tsr_diags *diags) {
+  int32_t header[TSR_LLMC_HEADER_BYTES / 4] = {
+      w->is_wide ? TSR_LLMC_MAGIC_U32 : TSR_LLMC_MAGIC_U16, w->is_wide ? 7 : 1, (int32_t)w->count};
+  return put_header(&w->tokens, header, sizeof header, diags);
+}
+
+static bool move(tsr_token_writer *w, output *o, tsr_diags *diags) {
+  if (!o->path) return true;
+  if (!tsr_disk_rename(o->temporary, o->path)) return cannot_write(o, diags);
+  o->temporary = NULL;
+  if (tsr_disk_sync_folder(tsr_path_folder(w->arena, o->path))) return true;
+  tsr_diag_failure(diags, TSR_NOWHERE, "cannot write '%s': %s", o->path, strerror(errno));
+  tsr_disk_remove(o->path);
+  return false;
+}
+
+bool tsr_token_writer_finish(tsr_token_writer *w, tsr_diags *diags) {
+  bool ok = flush_output(&w->tokens, diags);
+  if (ok && w->as == TSR_TOKENS_AS_LLMC) ok = finish_llmc(w, diags);
+  if (ok && w->as == TSR_TOKENS_AS_MEGATRON) ok = finish_index(w, diags);
+  ok = ok && close_output(&w->tokens, diags) && close_output(&w->index, diags);
+  /* The index last: it is what makes the pair one. Tokens without it are of no use. */
+  ok = ok && move(w, &w->tokens, diags);
+  if (ok && !move(w, &w->index, diags)) {
+    tsr_disk_remove(w->tokens.path);
+    ok = false;
+  }
+  if (!ok) tsr_token_writer_abandon(w);
+  return ok;
+}
+
+void tsr_token_writer_abandon(tsr_token_writer *w) {
+  if (!w) return;
+  drop_output(&w->tokens);
+  drop_output(&w->index);
+}
+
+int64_t tsr_token_writer_tokens(const tsr_token_writer *w) { return w->count; }
+const char *tsr_token_writer_path(const tsr_token_writer *w) { return w->tokens.path; }

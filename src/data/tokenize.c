@@ -1,0 +1,308 @@
+#include "data/tokenize.h"
+#include "base/disk.h"
+#include "base/file.h"
+#include "data/sources.h"
+#include "data/tokenize_block.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+const char *const tsr_tokens_as_names[] = {"llmc", "nanogpt", "megatron", NULL};
+
+enum { THREADS_MAX = 512 };
+
+typedef struct {
+  tsr_arena *arena;
+  const tsr_tokenize_options *options;
+  tsr_diags *diags;
+  tsr_tokenize_rules rules;
+  tsr_tokenize_file *files;
+  int files_count, files_capacity;
+  tsr_token_writer *writer;
+  int64_t bytes_total;
+  double start;
+
+  pthread_mutex_t lock;
+  pthread_cond_t turn;
+  /* Under the lock: which block is next, and whose turn it is to write. */
+  int file;
+  size_t at, block_bytes;
+  int64_t next, written;
+  bool failed;
+  /* Of whose turn it is. */
+  int64_t bytes_done, documents;
+  double shown;
+} job;
+
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* ---- inputs ---- */
+
+static bool ends_with(const char *text, const char *end) {
+  size_t n = strlen(text), m = strlen(end);
+  return n >= m && !strcasecmp(text + n - m, end);
+}
+
+static bool is_compressed(const char *text, size_t length) {
+  return (length > 2 && !memcmp(text, "\x1f\x8b", 2)) ||
+         (length > 4 && !memcmp(text, "\x28\xb5\x2f\xfd", 4));
+}
+
+static bool add_file(job *j, const char *path) {
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  struct stat info;
+  int error = fd < 0 || fstat(fd, &info) ? errno : S_ISDIR(info.st_mode) ? EISDIR : 0;
+  bool regular = !error && S_ISREG(info.st_mode);
+  size_t length = regular ? (size_t)info.st_size : 0;
+  void *map = length ? mmap(NULL, length, PROT_READ, MAP_SHARED, fd, 0) : NULL;
+  if (map == MAP_FAILED) error = errno;
+  if (fd >= 0) close(fd);
+  if (error)
+    return tsr_diag_error(j->diags, TSR_NOWHERE, "cannot read '%s': %s", path, strerror(error));
+  if (!regular)
+    return tsr_diag_error(
+        j->diags, TSR_NOWHERE, "cannot read '%s': it is a device or a pipe, not a file", path);
+  tsr_tokenize_file file = {
+      {path, map ? map : "", length}, ends_with(path, ".jsonl") || ends_with(path, ".ndjson")};
+  tsr_arena_grow(j->arena, (void **)&j->files, sizeof file, j->files_count, &j->files_capacity);
+  j->files[j->files_count++] = file;
+  j->bytes_total += (int64_t)length;
+  if (!is_compressed(file.text.text, length)) return true;
+  tsr_diag_error(j->diags, TSR_NOWHERE, "'%s' is compressed", path);
+  tsr_diag_hint(j->diags, "run gunzip or unzstd on it first");
+  return false;
+}
+
+static bool open_inputs(job *j) {
+  bool ok = true;
+  for (int i = 0; i < j->options->inputs_count; i++) {
+    const char **paths;
+    int count = 0;
+    ok = tsr_text_files_find(
+             j->arena, j->options->inputs[i], TSR_NOWHERE, &paths, &count, j->diags) &&
+         ok;
+    for (int k = 0; k < count; k++) ok = add_file(j, paths[k]) && ok;
+  }
+  return ok;
+}
+
+static void close_inputs(job *j) {
+  for (int i = 0; i < j->files_count; i++) {
+    const tsr_text_file *t = &j->files[i].text;
+    if (t->length) munmap((void *)(uintptr_t)t->text, t->length);
+  }
+}
+
+/* ---- rules ---- */
+
+static bool makes_chars(const job *j) {
+  return j->options->tokenizer.kind == TSR_TOKENIZER_CHAR && !j->options->tokenizer.chars;
+}
+
+static const char *chars_path(const job *j) {
+  return tsr_arena_printf(j->arena, "%s.chars.txt", j->options->out);
+}
+
+/* The characters that a char tokenizer found are kept beside the tokens, which mean nothing without
+ * them. */
+static bool keep_chars(const job *j) {
+  const tsr_tokenizer *tokenizer = &j->rules.tokenizer;
+  if (!makes_chars(j)) return true;
+  tsr_text text = {0};
+  for (int32_t i = 0; i < tokenizer->vocab_size; i++) tsr_tokenizer_decode(tokenizer, &i, 1, &text);
+  bool ok = tsr_file_write(chars_path(j), text.data ? text.data : "", text.length, j->diags);
+  tsr_text_free(&text);
+  return ok;
+}
+
+static bool make_chars(job *j) {
+  tsr_text_file *texts = tsr_arena_array(j->arena, tsr_text_file, j->files_count + 1);
+  for (int i = 0; i < j->files_count; i++) {
+    texts[i] = j->files[i].text;
+    if (!j->files[i].is_jsonl) continue;
+    tsr_diag_error(
+        j->diags, TSR_NOWHERE, "a char tokenizer takes its characters from texts, not from '%s'",
+        texts[i].path);
+    tsr_diag_hint(j->diags, "--tokenizer byte, or a tokenizer.json");
+    return false;
+  }
+  return tsr_tokenizer_char(j->arena, texts, j->files_count, &j->rules.tokenizer, j->diags);
+}
+
+static bool make_rules(job *j) {
+  const tsr_tokenize_options *o = j->options;
+  tsr_tokenize_rules *r = &j->rules;
+  *r = (tsr_tokenize_rules){j->arena, .tokenizer = o->tokenizer, .end_of_text = o->end_of_text};
+  r->jsonl_key = o->jsonl_key ? o->jsonl_key : "text";
+  if (makes_chars(j) && !make_chars(j)) return false;
+  if (r->end_of_text == -1) r->end_of_text = tsr_tokenizer_end_of_text(&r->tokenizer);
+  r->is_wide = r->tokenizer.vocab_size > 65536 || r->end_of_text > 65535;
+  r->has_cuts = tsr_tokenize_has_cuts(&r->tokenizer);
+  return true;
+}
+
+/* ---- threads ---- */
+
+/* The next block, which waits for nobody; false: there is none. */
+static bool take_block(job *j, tsr_tokenize_block *ret, int64_t *ret_number) {
+  pthread_mutex_lock(&j->lock);
+  while (j->file < j->files_count && j->at == j->files[j->file].text.length) {
+    j->file++;
+    j->at = 0;
+  }
+  bool found = !j->failed && j->file < j->files_count;
+  if (found) {
+    const tsr_tokenize_file *file = &j->files[j->file];
+    *ret = (tsr_tokenize_block){file, j->at, 0};
+    ret->end = j->at = tsr_tokenize_block_end(&j->rules, file, j->at, j->block_bytes);
+    *ret_number = j->next++;
+  }
+  pthread_mutex_unlock(&j->lock);
+  return found;
+}
+
+/* Blocks are written in their order, one thread at a time; false: one before this has failed. */
+static bool wait_for_turn(job *j, int64_t number) {
+  pthread_mutex_lock(&j->lock);
+  while (!j->failed && j->written != number) pthread_cond_wait(&j->turn, &j->lock);
+  bool ok = !j->failed;
+  pthread_mutex_unlock(&j->lock);
+  return ok;
+}
+
+static void end_turn(job *j, bool ok) {
+  pthread_mutex_lock(&j->lock);
+  j->written++;
+  j->failed = !ok;
+  pthread_cond_broadcast(&j->turn);
+  pthread_mutex_unlock(&j->lock);
+}
+
+static void show_progress(job *j) {
+  const double PERIOD = 0.2;
+  double time = now();
+  if (j->options->quiet || time - j->shown < PERIOD || !isatty(STDERR_FILENO)) return;
+  j->shown = time;
+  fprintf(
+      stderr, "\r\033[K%3.0f %%  %.1f MB/s", 100.0 * (double)j->bytes_done / (double)j->bytes_total,
+      (double)j->bytes_done / 1e6 / (time - j->start));
+}
+
+static bool write_block(job *j, const tsr_tokenize_worker *w) {
+  const char *bytes = (const char *)w->tokens;
+  size_t width = w->rules->is_wide ? 4 : 2;
+  int64_t at = 0;
+  for (int i = 0; i <= w->ends_count; i++) {
+    int64_t end = i < w->ends_count ? w->ends[i] : w->count;
+    if (end > at &&
+        !tsr_token_writer_add(j->writer, bytes + (size_t)at * width, end - at, j->diags))
+      return false;
+    if (i < w->ends_count && !tsr_token_writer_end_document(j->writer, j->diags)) return false;
+    at = end;
+  }
+  j->documents += w->ends_count;
+  return true;
+}
+
+/* An error is found again when it is the block's turn, so that the first in the inputs is the one
+ * that is told, and by one thread. */
+static void work(job *j, tsr_tokenize_worker *w) {
+  tsr_diags *unsaid = tsr_diags_new(w->arena);
+  tsr_tokenize_block block;
+  int64_t number;
+  while (take_block(j, &block, &number)) {
+    bool ok = tsr_tokenize_block_encode(w, &block, false, unsaid);
+    if (!wait_for_turn(j, number)) return;
+    if (!ok) {
+      tsr_tokenize_block_encode(w, &block, true, j->diags);
+    } else {
+      ok = write_block(j, w);
+      j->bytes_done += (int64_t)(block.end - block.begin);
+      show_progress(j);
+    }
+    end_turn(j, ok);
+  }
+}
+
+static void *run_thread(void *context) {
+  job *j = context;
+  tsr_tokenize_worker worker;
+  tsr_tokenize_worker_open(&j->rules, &worker);
+  work(j, &worker);
+  tsr_tokenize_worker_close(&worker);
+  return NULL;
+}
+
+static int threads_of(const tsr_tokenize_options *o) {
+  cpu_set_t cores;
+  int threads = o->threads;
+  if (!threads) threads = sched_getaffinity(0, sizeof cores, &cores) ? 1 : CPU_COUNT(&cores);
+  return threads < THREADS_MAX ? threads : THREADS_MAX;
+}
+
+/* This thread works too; fewer than were asked for do as well. */
+static bool run_threads(job *j) {
+  pthread_t threads[THREADS_MAX];
+  int started = 0, wanted = threads_of(j->options);
+  pthread_mutex_init(&j->lock, NULL);
+  pthread_cond_init(&j->turn, NULL);
+  while (started + 1 < wanted && !pthread_create(&threads[started], NULL, run_thread, j)) started++;
+  run_thread(j);
+  for (int i = 0; i < started; i++) pthread_join(threads[i], NULL);
+  pthread_cond_destroy(&j->turn);
+  pthread_mutex_destroy(&j->lock);
+  return !j->failed;
+}
+
+/* ---- the command ---- */
+
+static void report(const job *j, int64_t tokens, const char *path) {
+  double seconds = now() - j->start, megabytes = (double)j->bytes_total / 1e6;
+  if (j->options->quiet) return;
+  if (j->shown > 0) fprintf(stderr, "\r\033[K");
+  printf(
+      "%s: %s tokens of %d bytes, %s documents\n", path, tsr_text_count(tokens),
+      j->rules.is_wide ? 4 : 2, tsr_text_count(j->documents));
+  printf(
+      "read %.1f MB in %.2f s: %.1f MB/s\n", megabytes, seconds,
+      megabytes / (seconds > 1e-9 ? seconds : 1e-9));
+}
+
+static bool tokenize(job *j) {
+  const tsr_tokenize_options *o = j->options;
+  if (!open_inputs(j) || !make_rules(j)) return false;
+  if (!tsr_token_writer_open(j->arena, o->out, o->as, j->rules.is_wide, &j->writer, j->diags))
+    return false;
+  if (!run_threads(j) || !keep_chars(j)) {
+    tsr_token_writer_abandon(j->writer);
+    return false;
+  }
+  int64_t tokens = tsr_token_writer_tokens(j->writer);
+  const char *path = tsr_token_writer_path(j->writer);
+  if (!tsr_token_writer_finish(j->writer, j->diags)) {
+    if (makes_chars(j)) tsr_disk_remove(chars_path(j));
+    return false;
+  }
+  report(j, tokens, path);
+  return true;
+}
+
+bool tsr_tokenize(tsr_arena *arena, const tsr_tokenize_options *options, tsr_diags *diags) {
+  enum { BLOCK_BYTES = 1 << 20 };
+  job j = {.arena = arena, .options = options, .diags = diags, .start = now()};
+  j.block_bytes = options->block_bytes ? options->block_bytes : BLOCK_BYTES;
+  bool ok = tokenize(&j);
+  close_inputs(&j);
+  return ok;
+}

@@ -1,0 +1,268 @@
+/* needs: a whole forward graph with stages and `logits`, without loss, before placement
+ * gives: the same for new tokens that stand behind others, whose keys and values were kept
+ * breaks: indices; the new graph has its own
+ *
+ * Which nodes treat every position by itself is what the placement rules know: a graph whose
+ * positions are split, one to a part, needs no other part's numbers there. So each node's rule is
+ * asked as if positions were split over an axis (cp). What it wants split of the values that no
+ * position makes is a table by position, of which the rows of the new tokens are looked up. Of the
+ * ops that want other positions too only attention is known here. */
+#include "passes/passes.h"
+#include "passes/rules.h"
+#include <string.h>
+
+typedef struct {
+  const tsr_graph *old;
+  tsr_graph *g;
+  int64_t length, count; /* positions of the old graph, tokens of the new one */
+  bool last_only;
+  int logits;                    /* of the old graph */
+  int *map;                      /* per old value: the new one, or -1 */
+  int *dim;                      /* per old value: which dimension are positions, or -1 */
+  bool *needed;                  /* per old value */
+  int tokens, positions, counts; /* tokens: of the old graph */
+  const char *why;
+} caching;
+
+static bool fail(caching *c, const char *why) {
+  c->why = why;
+  return false;
+}
+
+static const char *describe(const caching *c, const tsr_node *n) {
+  return tsr_arena_printf(c->g->arena, "%s '%s'", tsr_op_name(n->op), n->name);
+}
+
+/* ---- what is there before the nodes ---- */
+
+static bool find_tokens(caching *c) {
+  for (int v = 0; v < c->old->values_count; v++) {
+    const tsr_value *x = &c->old->values[v];
+    if (x->kind != TSR_VALUE_INPUT || !c->needed[v]) continue;
+    if (x->dtype != TSR_I32 || x->ndim != 2 || c->tokens >= 0)
+      return fail(
+          c, tsr_arena_printf(
+                 c->g->arena, "the input '%s' %s is not the text's tokens", x->name,
+                 tsr_shape_text(x->ndim, x->shape)));
+    c->tokens = v;
+    c->length = x->shape[1];
+    c->dim[v] = 1;
+  }
+  return c->tokens >= 0 || fail(c, "no input takes tokens");
+}
+
+/* In the old order, which a worker's programs have in common. */
+static void copy_sources(caching *c) {
+  for (int v = 0; v < c->old->values_count; v++) {
+    tsr_value copy = c->old->values[v];
+    if (copy.kind == TSR_VALUE_NODE || (copy.kind == TSR_VALUE_INPUT && v != c->tokens)) continue;
+    if (v == c->tokens) copy.shape[1] = c->count;
+    c->map[v] = tsr_graph_copy_value(c->g, &copy);
+  }
+  const tsr_value *tokens = &c->old->values[c->tokens];
+  c->positions =
+      tsr_graph_input(c->g, TSR_CACHE_POSITIONS, TSR_I32, 1, tokens->shape, tokens->place);
+  c->counts = tsr_graph_input(c->g, TSR_CACHE_COUNTS, TSR_I32, 1, tokens->shape, tokens->place);
+}
+
+static void mark_needed(caching *c) {
+  c->needed[c->logits] = true;
+  for (int i = c->old->nodes_count - 1; i >= 0; i--) {
+    const tsr_node *n = &c->old->nodes[i];
+    bool needed = false;
+    for (int o = 0; o < n->outputs_count; o++) needed |= c->needed[n->outputs[o]];
+    for (int k = 0; needed && k < n->inputs_count; k++) c->needed[n->inputs[k]] = true;
+  }
+}
+
+/* ---- nodes ---- */
+
+static void stamp(const caching *c, const tsr_node *like) {
+  tsr_node *n = &c->g->nodes[c->g->nodes_count - 1];
+  n->stage = like->stage;
+  n->block = like->block;
+}
+
+/* A node in the place of `like`. */
+static int
+add(const caching *c, tsr_op op, const tsr_node *like, const char *suffix, int count,
+    const int *inputs, const double *attr) {
+  const char *name = tsr_arena_printf(c->g->arena, "%s%s", like->name, suffix);
+  int id = tsr_graph_add(c->g, op, TSR_FORWARD, name, like->place, count, inputs, attr);
+  c->g->values[id].dtype = c->old->values[like->outputs[0]].dtype;
+  stamp(c, like);
+  return id;
+}
+
+static void copy_node(caching *c, int node, const int *inputs) {
+  const tsr_node *n = &c->old->nodes[node];
+  tsr_graph_copy_node(c->g, c->old, node, inputs);
+  for (int o = 0; o < n->outputs_count; o++) {
+    int id = c->g->nodes[c->g->nodes_count - 1].outputs[o], dim = c->dim[n->outputs[o]];
+    int64_t *shape = c->g->values[id].shape;
+    if (dim >= 0) shape[dim] = shape[dim] / c->length * c->count;
+    c->map[n->outputs[o]] = id;
+  }
+}
+
+/* The new value of one that positions have no part in, which is made when it is first used: a table
+ * of which only rows are looked up never is. */
+static int value_of(caching *c, int old) {
+  const tsr_value *v = &c->old->values[old];
+  if (c->map[old] >= 0) return c->map[old];
+  const tsr_node *n = &c->old->nodes[v->node];
+  int *inputs = tsr_arena_array(c->g->arena, int, n->inputs_count);
+  for (int i = 0; i < n->inputs_count; i++) inputs[i] = value_of(c, n->inputs[i]);
+  copy_node(c, v->node, inputs);
+  return c->map[old];
+}
+
+/* Rows of a table (positions, features), straight from what it was cut out of. */
+static int look_up(caching *c, const tsr_node *n, int table) {
+  double attr[TSR_ATTRS_MAX] = {(double)c->count, 0};
+  const tsr_value *v = &c->old->values[table];
+  const tsr_node *made = v->kind == TSR_VALUE_NODE ? &c->old->nodes[v->node] : NULL;
+  if (made && made->op == TSR_OP_SLICE && made->attr[0] == 0) {
+    attr[1] = made->attr[1];
+    table = made->inputs[0];
+  }
+  const char *suffix = tsr_arena_printf(c->g->arena, ".%s", c->old->values[table].name);
+  int inputs[] = {value_of(c, table), c->positions};
+  int id = add(c, TSR_OP_ROWS_AT, n, suffix, 2, inputs, attr);
+  c->g->values[id].dtype = c->g->values[inputs[0]].dtype;
+  return id;
+}
+
+static bool is_at(tsr_placement p, int dim) { return p.kind == TSR_SHARD && p.dim == dim; }
+
+/* The rule's answer for an input: that it stays as it is, or that a table's rows are to be looked
+ * up. */
+static bool take_input(caching *c, const tsr_node *n, int i, tsr_placement wanted, int *ret_value) {
+  int old = n->inputs[i], dim = c->dim[old];
+  const tsr_value *v = &c->old->values[old];
+  bool kept = dim >= 0 ? is_at(wanted, dim) : wanted.kind == TSR_REPLICATE;
+  if (kept) return *ret_value = dim >= 0 ? c->map[old] : value_of(c, old), true;
+  bool rope = n->op == TSR_OP_ROPE && i == 1, adds = n->op == TSR_OP_ADD || n->op == TSR_OP_MUL;
+  if (dim < 0 && rope) return *ret_value = value_of(c, old), true;
+  bool table = dim < 0 && adds && i == 1 && v->ndim == 2 && is_at(wanted, 0) &&
+               c->old->values[n->inputs[0]].ndim == 3 && c->dim[n->inputs[0]] == 1;
+  if (!table)
+    return fail(
+        c,
+        tsr_arena_printf(c->g->arena, "%s takes '%s' of other positions", describe(c, n), v->name));
+  *ret_value = look_up(c, n, old);
+  return true;
+}
+
+/* Asks the rule what becomes of positions that are split to single ones. */
+static bool ask_rule(caching *c, const tsr_node *n, tsr_placement *in) {
+  tsr_rule_call call = {.g = c->old, .node = n, .axis = TSR_CP, .parts = c->length, .in = in};
+  call.sum_units = 1;
+  for (int i = 0; i < n->inputs_count; i++) {
+    int dim = c->dim[n->inputs[i]];
+    in[i] = dim < 0 ? (tsr_placement){TSR_REPLICATE, 0} : (tsr_placement){TSR_SHARD, dim};
+  }
+  tsr_rule_apply(&call);
+  if (call.error) return fail(c, call.error);
+  for (int o = 0; o < n->outputs_count; o++) {
+    c->dim[n->outputs[o]] = call.out[o].kind == TSR_SHARD ? call.out[o].dim : -1;
+    if (call.out[o].kind == TSR_PARTIAL)
+      return fail(c, tsr_arena_printf(c->g->arena, "%s adds up positions", describe(c, n)));
+  }
+  return true;
+}
+
+static bool check_attention(caching *c, const tsr_node *n) {
+  const char *what = n->attr[1] == 0 ? "is not causal" : n->attr[3] != 0 ? "has dropout" : NULL;
+  for (int i = 0; i < 3; i++)
+    if (c->dim[n->inputs[i]] != 1) what = "is not of the text's positions";
+  return !what || fail(c, tsr_arena_printf(c->g->arena, "%s %s", describe(c, n), what));
+}
+
+/* in: q, k, v of the new tokens */
+static void add_attention(caching *c, const tsr_node *n, const int *in) {
+  double length[TSR_ATTRS_MAX] = {(double)c->length},
+         attr[TSR_ATTRS_MAX] = {n->attr[0], n->attr[2]};
+  int keys = add(c, TSR_OP_KEEP, n, ".keys", 3, (int[]){in[1], c->positions, c->counts}, length);
+  int values =
+      add(c, TSR_OP_KEEP, n, ".values", 3, (int[]){in[2], c->positions, c->counts}, length);
+  c->map[n->outputs[0]] =
+      add(c, TSR_OP_ATTENTION_CACHED, n, "", 5,
+          (int[]){in[0], keys, values, c->positions, c->counts}, attr);
+}
+
+/* The logits' product is of the last real tokens alone. */
+static void take_last(caching *c, const tsr_node *n, int *value) {
+  *value = add(c, TSR_OP_TAKE_LAST, n, ".last", 2, (int[]){*value, c->counts}, NULL);
+}
+
+static bool takes_last(const caching *c) { return c->last_only && c->count > 1; }
+
+static bool take_node(caching *c, int node) {
+  const tsr_node *n = &c->old->nodes[node];
+  tsr_placement *in = tsr_arena_array(c->g->arena, tsr_placement, n->inputs_count);
+  int *inputs = tsr_arena_array(c->g->arena, int, n->inputs_count);
+  bool random = tsr_op_facts(n->op) & TSR_FACT_RANDOM && n->op != TSR_OP_ATTENTION;
+  if (random)
+    return fail(c, tsr_arena_printf(c->g->arena, "%s draws random numbers", describe(c, n)));
+  if (n->op == TSR_OP_ATTENTION && !check_attention(c, n)) return false;
+  if (!ask_rule(c, n, in)) return false;
+  for (int i = 0; i < n->inputs_count; i++)
+    if (!take_input(c, n, i, in[i], &inputs[i])) return false;
+  bool last = takes_last(c) && n->op == TSR_OP_LINEAR && n->outputs[0] == c->logits &&
+              c->dim[n->inputs[0]] == 1;
+  if (last) take_last(c, n, &inputs[0]);
+  if (n->op == TSR_OP_ATTENTION) add_attention(c, n, inputs);
+  else if (n->op == TSR_OP_ROPE)
+    c->map[n->outputs[0]] =
+        add(c, TSR_OP_ROPE_AT, n, "", 3, (int[]){inputs[0], inputs[1], c->positions}, n->attr);
+  else copy_node(c, node, inputs);
+  if (last) c->g->values[c->map[c->logits]].shape[1] = 1;
+  else if (takes_last(c) && n->outputs[0] == c->logits) take_last(c, n, &c->map[c->logits]);
+  return true;
+}
+
+/* Whether a node works on positions; others are made where they are used. */
+static bool has_positions(const caching *c, const tsr_node *n) {
+  for (int i = 0; i < n->inputs_count; i++)
+    if (c->dim[n->inputs[i]] >= 0) return true;
+  return false;
+}
+
+static bool take_nodes(caching *c) {
+  for (int i = 0; i < c->old->nodes_count; i++) {
+    const tsr_node *n = &c->old->nodes[i];
+    if (!n->outputs_count || !c->needed[n->outputs[0]] || !has_positions(c, n)) continue;
+    if (!take_node(c, i)) return false;
+  }
+  const tsr_value *logits = &c->old->values[c->logits];
+  return (c->dim[c->logits] == 1 && logits->ndim == 3) ||
+         fail(
+             c, tsr_arena_printf(
+                    c->g->arena, "'logits' %s are not (batch, positions, vocabulary)",
+                    tsr_shape_text(logits->ndim, logits->shape)));
+}
+
+bool tsr_pass_cache(
+    const tsr_graph *old, int64_t new_tokens, bool last_only, tsr_graph **ret_graph,
+    const char **ret_why) {
+  caching c = {.old = old, .g = tsr_graph_derive(old), .count = new_tokens};
+  c.last_only = last_only;
+  c.tokens = -1;
+  c.logits = tsr_graph_find_output(old, "logits");
+  c.map = tsr_arena_array(old->arena, int, old->values_count);
+  c.dim = tsr_arena_array(old->arena, int, old->values_count);
+  c.needed = tsr_arena_array(old->arena, bool, old->values_count);
+  for (int v = 0; v < old->values_count; v++) c.map[v] = c.dim[v] = -1;
+  bool ok = c.logits >= 0 || fail(&c, "the graph has no output 'logits'");
+  if (ok) mark_needed(&c);
+  ok = ok && find_tokens(&c);
+  if (ok) copy_sources(&c);
+  ok = ok && take_nodes(&c);
+  *ret_why = c.why;
+  if (!ok) return false;
+  c.g->units.sequence = 1;
+  tsr_graph_output(c.g, "logits", c.map[c.logits]);
+  *ret_graph = c.g;
+  return true;
+}

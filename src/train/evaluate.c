@@ -1,0 +1,147 @@
+#include "train/evaluate.h"
+#include "data/sources.h"
+#include <math.h>
+#include <string.h>
+#include <time.h>
+
+/* Tokens of one file that belong to the part. */
+typedef struct {
+  const tsr_token_file *file;
+  int64_t begin, count;
+} run;
+
+typedef struct {
+  const tsr_source *source;
+  run *runs;
+  int runs_count;
+  int64_t T;
+  int at_run; /* the next batch's first window */
+  int64_t at_window;
+  /* the batch that is under way */
+  struct window {
+    const run *of;
+    int64_t begin, real; /* real: targets */
+  } * windows;
+  int64_t windows_count;
+} walk;
+
+static void add_runs(walk *w, const tsr_data_source *s, bool whole, tsr_split split) {
+  int64_t before = 0;
+  for (int i = 0; i < s->files_count; i++) {
+    int64_t n = s->files[i].count, cut = s->validation_at - before;
+    cut = cut < 0 ? 0 : cut > n ? n : cut;
+    run r = {&s->files[i], 0, n};
+    if (!whole && split == TSR_SPLIT_VALIDATION) r = (run){&s->files[i], cut, n - cut};
+    if (!whole && split == TSR_SPLIT_TRAIN) r.count = cut;
+    if (r.count > 1) w->runs[w->runs_count++] = r;
+    before += n;
+  }
+}
+
+static void find_runs(tsr_arena *arena, walk *w, tsr_split split) {
+  const tsr_dataset *d = &w->source->dataset;
+  bool own = split == TSR_SPLIT_VALIDATION && d->validation;
+  int most = own ? d->validation->files_count : 0;
+  for (int i = 0; !own && i < d->sources_count; i++) most += d->sources[i].files_count;
+  w->runs = tsr_arena_array(arena, run, most + 1);
+  if (own) add_runs(w, d->validation, true, split);
+  for (int i = 0; !own && i < d->sources_count; i++) add_runs(w, &d->sources[i], false, split);
+}
+
+/* The next `batch` windows, or as many as are left. */
+static bool next_batch(walk *w, int64_t batch) {
+  w->windows_count = 0;
+  while (w->windows_count < batch && w->at_run < w->runs_count) {
+    const run *r = &w->runs[w->at_run];
+    int64_t begin = w->at_window * w->T, left = r->count - 1 - begin;
+    if (left <= 0) {
+      w->at_run++;
+      w->at_window = 0;
+      continue;
+    }
+    w->windows[w->windows_count++] =
+        (struct window){r, r->begin + begin, left < w->T ? left : w->T};
+    w->at_window++;
+  }
+  return w->windows_count > 0;
+}
+
+/* Rows without a window, and what is behind a short one, count for nothing. */
+static void fill(void *context, const char *input, int64_t sample, void *row) {
+  const walk *w = context;
+  bool targets = !strcmp(input, "targets");
+  int32_t *out = row;
+  int64_t real = sample < w->windows_count ? w->windows[sample].real : 0;
+  for (int64_t t = 0; t < real; t++)
+    out[t] = (int32_t)tsr_token_at(
+        w->windows[sample].of->file, w->windows[sample].begin + t + targets);
+  for (int64_t t = real; t < w->T; t++) out[t] = targets ? TSR_TARGET_IGNORED : 0;
+  int64_t ignored = w->source->config->training.ignore_index;
+  for (int64_t t = 0; targets && t < real; t++)
+    if (out[t] == ignored) out[t] = TSR_TARGET_IGNORED;
+}
+
+static bool check_tokens(const walk *w, tsr_diags *diags) {
+  int64_t vocab = w->source->dataset.vocab_size;
+  for (int64_t i = 0; i < w->windows_count; i++) {
+    const struct window *at = &w->windows[i];
+    int64_t bad = tsr_token_file_find_outside(at->of->file, at->begin, at->real + 1, vocab);
+    if (bad >= 0) return tsr_token_file_outside(at->of->file, bad, vocab, TSR_NOWHERE, diags);
+  }
+  return true;
+}
+
+/* Targets that count, and the bytes that they stand for. */
+static int64_t count_targets(const walk *w, int32_t *row, int64_t *bytes) {
+  const tsr_tokenizer *tokenizer = &w->source->dataset.tokenizer;
+  int64_t count = 0;
+  for (int64_t i = 0; i < w->windows_count; i++) {
+    fill((void *)(uintptr_t)w, "targets", i, row);
+    int64_t kept = 0;
+    for (int64_t t = 0; t < w->windows[i].real; t++)
+      if (row[t] >= 0) row[kept++] = row[t];
+    count += kept;
+    if (tokenizer->kind == TSR_TOKENIZER_IDS) continue;
+    tsr_text text = {0};
+    tsr_tokenizer_decode(tokenizer, row, kept, &text);
+    *bytes += (int64_t)text.length;
+    tsr_text_free(&text);
+  }
+  return count;
+}
+
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+bool tsr_evaluate(
+    tsr_arena *arena, const tsr_source *source, tsr_split split, const tsr_compiled *evaluation,
+    tsr_bound *bound, int64_t batch, const volatile sig_atomic_t *stop, tsr_evaluation *ret,
+    tsr_diags *diags) {
+  walk w = {.source = source, .T = evaluation->model->sequence};
+  double begin = now(), sum = 0;
+  *ret = (tsr_evaluation){0};
+  find_runs(arena, &w, split);
+  w.windows = tsr_arena_array(arena, struct window, batch);
+  int32_t *row = tsr_arena_array(arena, int32_t, w.T);
+  while (!(stop && *stop) && next_batch(&w, batch)) {
+    if (!check_tokens(&w, diags)) return false;
+    int64_t count = count_targets(&w, row, &ret->bytes);
+    float hyper[TSR_HYPERS] = {0};
+    hyper[TSR_HYPER_INV_COUNT] = count ? (float)(1 / (double)count) : 0;
+    tsr_bound_set_hyper(bound, hyper);
+    tsr_bound_run(bound, 0, fill, &w);
+    float loss[8];
+    tsr_bound_read(bound, evaluation->placed->loss, loss);
+    sum += (double)loss[0] * (double)count;
+    ret->tokens += count;
+  }
+  if (!ret->tokens)
+    return tsr_diag_error(
+        diags, TSR_NOWHERE, "'%s' has no token to predict", source->dataset.name);
+  ret->loss = sum / (double)ret->tokens;
+  ret->seconds = now() - begin;
+  return true;
+}

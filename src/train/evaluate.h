@@ -1,0 +1,24 @@
+/* The loss of a model over a text, each token but the first predicted once. */
+#ifndef TSR_TRAIN_EVALUATE_H
+#define TSR_TRAIN_EVALUATE_H
+#include "train/compile.h"
+#include "train/source.h"
+#include <signal.h>
+
+typedef struct {
+  double loss;    /* nats a token, the mean over all */
+  int64_t tokens; /* predicted */
+  int64_t bytes;  /* that they stand for; 0: no tokenizer says */
+  double seconds;
+} tsr_evaluation;
+
+/* Over one part of the data's tokens, in windows that follow each other; the last of a file is
+ * shorter. `batch` windows at once, of `evaluation`'s program (TSR_COMPILE_EVALUATE). Which batches
+ * there are does not depend on the mesh. Errors: no tokens; a token outside the vocabulary; `stop`
+ * ends it early, with what was seen so far. */
+bool tsr_evaluate(
+    tsr_arena *arena, const tsr_source *source, tsr_split split, const tsr_compiled *evaluation,
+    tsr_bound *bound, int64_t batch, const volatile sig_atomic_t *stop,
+    tsr_evaluation *ret_evaluation, tsr_diags *diags);
+
+#endif

@@ -1,0 +1,317 @@
+#include "train/keeper.h"
+#include "checkpoint/folder.h"
+#include "checkpoint/load.h"
+#include "config/print.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+struct tsr_keeper {
+  tsr_keeper_options options;
+  tsr_keeper_run run;
+  tsr_saver *saver;
+  float *loss, *norm; /* of steps 1 … */
+  int64_t capacity;
+  int64_t taken;      /* the step of the newest checkpoint that was taken; -1 */
+  double begin, slowest; /* the run's begin; seconds of its slowest step */
+};
+
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* ---- the recipe ---- */
+
+static void recipe_of(
+    tsr_arena *arena, const tsr_keeper_run *r, tsr_recipe_entry **ret, int *ret_count) {
+  const tsr_units *units = &r->training->graph->units;
+  char data[TSR_HASH_TEXT];
+  tsr_dataset_fingerprint(&r->source->dataset, data);
+  tsr_recipe_facts facts = {
+      .samples_per_step = r->samples_per_step,
+      .sequence = r->training->model->sequence,
+      .total_steps = r->total_steps,
+      .units_batch = units->batch,
+      .units_sequence = units->sequence,
+      .units_tp = units->tp,
+      .isa = r->isa,
+      .data = data};
+  tsr_config_recipe(arena, r->config, &facts, ret, ret_count);
+}
+
+static const char *find(const tsr_recipe_entry *recipe, int count, const char *key) {
+  for (int i = 0; i < count; i++)
+    if (!strcmp(recipe[i].key, key)) return recipe[i].value;
+  return NULL;
+}
+
+/* The level that bits depend on may be given up; nothing else may. */
+static bool differs(
+    const tsr_keeper_run *r, const tsr_manifest *m, const char *key, const char *there,
+    const char *here, tsr_diags *diags) {
+  if (there && here && !strcmp(there, here)) return true;
+  tsr_place place = tsr_config_place(r->config, key);
+  if (!strcmp(key, "numerics.isa"))
+    return tsr_diag_warning(
+               diags, place, "from step %lld on the bits are those of %s, not of %s",
+               (long long)m->state.step, here, there),
+           true;
+  return tsr_diag_error(
+      diags, place, "'%s' is %s in this run, and %s in '%s'", key, here ? here : "not there",
+      there ? there : "not there", m->folder);
+}
+
+static bool check_recipe(
+    const tsr_keeper_run *r, const tsr_manifest *m, const tsr_recipe_entry *recipe, int count,
+    tsr_diags *diags) {
+  bool ok = true;
+  for (int i = 0; i < count; i++)
+    ok &= differs(
+        r, m, recipe[i].key, tsr_recipe_value(m, recipe[i].key), recipe[i].value, diags);
+  for (int i = 0; i < m->recipe_count; i++)
+    if (!find(recipe, count, m->recipe[i].key))
+      ok &= differs(r, m, m->recipe[i].key, m->recipe[i].value, NULL, diags);
+  if (!ok)
+    tsr_diag_hint(
+        diags, "a run goes on with the recipe that it began with; training_config.model_path takes "
+               "the weights alone into a new one");
+  return ok;
+}
+
+void tsr_recipe_fill(tsr_arena *arena, tsr_config *c, const tsr_manifest *m) {
+  struct {
+    const char *key;
+    int64_t *value;
+  } units[] = {{"numerics.units.batch", &c->numerics.units_batch},
+               {"numerics.units.sequence", &c->numerics.units_sequence},
+               {"numerics.units.tp", &c->numerics.units_tp}};
+  for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
+    const char *there = tsr_recipe_value(m, units[i].key);
+    if (there && !*units[i].value) *units[i].value = strtoll(there, NULL, 10);
+  }
+  const char *isa = tsr_recipe_value(m, "numerics.isa");
+  if (isa && !*c->numerics.isa) c->numerics.isa = tsr_arena_strdup(arena, isa);
+}
+
+/* ---- where the run begins ---- */
+
+static bool load(tsr_arena *arena, tsr_keeper *k, const tsr_manifest *m, tsr_diags *diags) {
+  bool verify = k->run.config->checkpoint.verify;
+  return tsr_checkpoint_load(arena, m, k->run.bound, true, verify, diags) &&
+         tsr_checkpoint_history(arena, m, k->loss, k->norm, diags);
+}
+
+/* Of the run's folder, the newest that is older; NULL: there is none. */
+static const tsr_manifest *
+before(tsr_arena *arena, const tsr_keeper *k, const tsr_manifest *m, tsr_diags *diags) {
+  tsr_manifest *older = tsr_arena_alloc(arena, sizeof *older);
+  bool found = tsr_checkpoints_newest(arena, k->options.folder, m->state.step, older, diags);
+  return found ? older : NULL;
+}
+
+/* What a damaged checkpoint has left in memory is made as it was. */
+static bool begin_anew(tsr_keeper *k, tsr_diags *diags) {
+  tsr_bound_restart(k->run.bound);
+  tsr_diag_warning(diags, TSR_NOWHERE, "no checkpoint is whole: the run begins anew");
+  return true;
+}
+
+static bool go_on(
+    tsr_arena *arena, tsr_keeper *k, const tsr_recipe_entry *recipe, int count,
+    tsr_run_state *state, tsr_diags *diags) {
+  const tsr_manifest *m = k->options.resume;
+  if (!m->has_state)
+    return tsr_diag_error(
+        diags, TSR_NOWHERE, "'%s' holds weights alone: training_config.model_path begins with them",
+        m->folder);
+  if (!check_recipe(&k->run, m, recipe, count, diags)) return false;
+  for (;;) {
+    tsr_diags *errors = k->options.named ? diags : tsr_diags_new(arena);
+    if (load(arena, k, m, errors)) break;
+    if (errors == diags) return false;
+    tsr_checkpoint_pass_over(m->folder, errors, diags);
+    m = k->options.resume = before(arena, k, m, diags);
+    if (!m) return begin_anew(k, diags);
+  }
+  *state = m->state;
+  if (!k->run.quiet)
+    printf("goes on from '%s', after step %lld\n", m->folder, (long long)state->step);
+  return true;
+}
+
+static bool begin(
+    tsr_arena *arena, tsr_keeper *k, const tsr_recipe_entry *recipe, int count,
+    tsr_run_state *state, tsr_diags *diags) {
+  const tsr_manifest *weights = k->options.weights;
+  if (k->options.resume) return go_on(arena, k, recipe, count, state, diags);
+  if (!weights) return true;
+  if (!tsr_checkpoint_load(
+          arena, weights, k->run.bound, false, k->run.config->checkpoint.verify, diags))
+    return false;
+  if (!k->run.quiet) printf("weights: '%s'\n", weights->folder);
+  return true;
+}
+
+/* A new run leaves another one's checkpoints alone. */
+static bool check_empty(tsr_arena *arena, const tsr_keeper *k, tsr_diags *diags) {
+  tsr_checkpoint_entry *entries;
+  int count;
+  const char *folder = k->options.folder;
+  if (k->options.resumes) return true;
+  if (!tsr_checkpoints_list(arena, folder, &entries, &count, diags)) return false;
+  if (!count) return true;
+  tsr_diag_error(
+      diags, tsr_config_place(k->run.config, "training_config.checkpoint_dir"),
+      "'%s' holds the checkpoints of a run, up to step %lld", folder,
+      (long long)entries[count - 1].step);
+  tsr_diag_hint(
+      diags, "--resume goes on from there; another checkpoint_dir, or an empty one, begins anew");
+  return false;
+}
+
+/* ---- the files beside the tensors ---- */
+
+static const char *config_text(tsr_arena *arena, const tsr_config *config) {
+  tsr_text text = {0};
+  tsr_config_print(config, &text);
+  const char *copy = tsr_arena_strndup(arena, text.data, text.length);
+  tsr_text_free(&text);
+  return copy;
+}
+
+/* Of characters, decoding them all gives the text that makes the vocabulary again. */
+static void add_tokenizer(tsr_arena *arena, const tsr_keeper_run *r, tsr_saver_options *o) {
+  const tsr_dataset *d = &r->source->dataset;
+  if (d->kind != TSR_DATASET_TEXT) return;
+  if (d->tokenizer.kind == TSR_TOKENIZER_BPE) {
+    o->tokenizer = "tokenizer.json";
+    o->tokenizer_from = r->source->tokenizer_file;
+  }
+  if (d->tokenizer.kind != TSR_TOKENIZER_CHAR) return;
+  int32_t vocab = d->tokenizer.vocab_size;
+  int32_t *all = tsr_arena_array(arena, int32_t, vocab + 1);
+  for (int32_t i = 0; i < vocab; i++) all[i] = i;
+  tsr_text text = {0};
+  tsr_tokenizer_decode(&d->tokenizer, all, vocab, &text);
+  o->tokenizer = "vocabulary.txt";
+  o->tokenizer_length = text.length;
+  o->tokenizer_bytes = tsr_arena_strndup(arena, text.data ? text.data : "", text.length);
+  tsr_text_free(&text);
+}
+
+static bool open_saver(
+    tsr_arena *arena, tsr_keeper *k, const tsr_recipe_entry *recipe, int count, tsr_diags *diags) {
+  const tsr_config_checkpoint *c = &k->run.config->checkpoint;
+  tsr_saver_options o = {
+      .folder = k->options.folder,
+      .keep_last = c->keep_last,
+      .keep_every = c->keep_every,
+      .background = c->background,
+      .mesh = k->options.mesh_text,
+      .isa = k->run.isa,
+      .version = k->options.version,
+      .recipe = recipe,
+      .recipe_count = count,
+      .config = config_text(arena, k->run.config)};
+  add_tokenizer(arena, &k->run, &o);
+  if (!tsr_saver_open(arena, k->run.bound, &o, &k->saver, diags)) return false;
+  if (k->run.quiet) return true;
+  int64_t every = k->run.config->training.model_save_interval;
+  printf("checkpoints: %s each into '%s'", tsr_text_bytes(tsr_saver_bytes(k->saver)), o.folder);
+  if (every) printf(", every %lld steps and at the end\n", (long long)every);
+  else printf(", at the end\n");
+  return true;
+}
+
+static bool make_room(tsr_keeper *k, int64_t steps, tsr_diags *diags) {
+  if (steps <= k->capacity) return true;
+  int64_t capacity = k->capacity * 2 > steps ? k->capacity * 2 : steps + 1024;
+  float *loss = realloc(k->loss, sizeof(float) * (size_t)capacity);
+  if (loss) k->loss = loss;
+  float *norm = realloc(k->norm, sizeof(float) * (size_t)capacity);
+  if (norm) k->norm = norm;
+  if (!loss || !norm)
+    return tsr_diag_failure(
+        diags, TSR_NOWHERE, "out of memory for the losses of %lld steps", (long long)steps);
+  k->capacity = capacity;
+  return true;
+}
+
+bool tsr_keeper_open(
+    tsr_arena *arena, const tsr_keeper_options *options, const tsr_keeper_run *run,
+    tsr_run_state *state, tsr_keeper **ret, tsr_diags *diags) {
+  tsr_keeper *k = *ret = tsr_arena_alloc(arena, sizeof *k);
+  *k = (tsr_keeper){.options = *options, .run = *run, .taken = -1, .begin = now()};
+  tsr_recipe_entry *recipe;
+  int count;
+  recipe_of(arena, run, &recipe, &count);
+  bool ok = (!options->folder || check_empty(arena, k, diags)) &&
+            make_room(k, options->resume ? options->resume->state.step + 1 : 1, diags) &&
+            begin(arena, k, recipe, count, state, diags) &&
+            (!options->folder || open_saver(arena, k, recipe, count, diags));
+  bool there = ok && options->resume && options->folder &&
+               !strcmp(
+                   tsr_checkpoint_path(arena, options->folder, state->step),
+                   options->resume->folder);
+  if (there) k->taken = state->step;
+  if (!ok) tsr_keeper_close(k);
+  return ok;
+}
+
+/* ---- while it goes on ---- */
+
+static bool is_due(const tsr_keeper *k, int64_t step) {
+  int64_t every = k->run.config->training.model_save_interval;
+  if (k->options.now && *k->options.now) return *k->options.now = 0, true;
+  return every && step % every == 0;
+}
+
+static void take(tsr_keeper *k, const tsr_run_state *state, tsr_diags *diags) {
+  tsr_saver_history history = {k->loss, k->norm};
+  if (tsr_saver_take(k->saver, state, history, diags)) k->taken = state->step;
+}
+
+void tsr_keeper_step(
+    tsr_keeper *k, const tsr_run_state *state, double loss, double norm, double seconds,
+    tsr_diags *diags) {
+  if (!make_room(k, state->step, diags)) return;
+  k->loss[state->step - 1] = (float)loss;
+  k->norm[state->step - 1] = (float)norm;
+  if (seconds > k->slowest) k->slowest = seconds;
+  if (!k->saver) return;
+  tsr_saver_report(k->saver, diags);
+  if (is_due(k, state->step)) take(k, state, diags);
+}
+
+enum { MARGIN_S = 1 };
+
+bool tsr_keeper_is_late(const tsr_keeper *k) {
+  if (!k->options.limit_s) return false;
+  double save = k->saver ? 2 * tsr_saver_seconds(k->saver) : 0;
+  return now() - k->begin + 2 * k->slowest + save + MARGIN_S > k->options.limit_s;
+}
+
+/* A write that fails is tried once more: what made it fail may have been the one before it. */
+bool tsr_keeper_finish(tsr_keeper *k, const tsr_run_state *state, tsr_diags *diags) {
+  if (!k->saver) return true;
+  bool ok = tsr_saver_wait(k->saver, diags);
+  for (int i = 0; i < 2 && state->step && (k->taken != state->step || !ok); i++) {
+    take(k, state, diags);
+    ok = tsr_saver_wait(k->saver, diags) && k->taken == state->step;
+  }
+  return ok || tsr_diag_failure(
+                   diags, TSR_NOWHERE, "the state after step %lld, the last, is not on the disk",
+                   (long long)state->step);
+}
+
+void tsr_keeper_close(tsr_keeper *k) {
+  if (!k) return;
+  tsr_saver_close(k->saver);
+  free(k->loss);
+  free(k->norm);
+  k->saver = NULL;
+  k->loss = k->norm = NULL;
+}

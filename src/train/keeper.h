@@ -1,0 +1,58 @@
+/* What lasts of a run: where it begins (anew, from saved weights, or where another run of the same
+ * recipe stopped), and the checkpoints that it leaves. */
+#ifndef TSR_TRAIN_KEEPER_H
+#define TSR_TRAIN_KEEPER_H
+#include "checkpoint/save.h"
+#include "train/compile.h"
+#include "train/source.h"
+#include <signal.h>
+
+typedef struct {
+  const char *folder;           /* of the checkpoints; NULL: none are written */
+  bool resumes;                 /* going on was asked for, be there a checkpoint or not */
+  const tsr_manifest *resume;   /* to go on from; NULL: the run begins anew */
+  bool named;                   /* it was named, so no other one will do */
+  const tsr_manifest *weights;  /* whose parameters a new run begins with; NULL: random ones */
+  volatile sig_atomic_t *now;   /* set: a checkpoint is wanted after this step; NULL: never */
+  double limit_s;               /* the run ends before it has lasted so long; 0: never */
+  const char *mesh_text, *version;
+} tsr_keeper_options;
+
+/* What the keeper must know of the run. */
+typedef struct {
+  const tsr_config *config;
+  const tsr_source *source;
+  const tsr_compiled *training;
+  tsr_bound *bound;
+  const char *isa;
+  int64_t samples_per_step, total_steps;
+  bool quiet;
+} tsr_keeper_run;
+
+typedef struct tsr_keeper tsr_keeper;
+
+/* Compares the recipes, loads, and takes the folder. `state` is set where the run begins: untouched
+ * for one that begins anew. A checkpoint that was not named and is damaged is passed over with a
+ * warning for the one before it. Errors: every key of the recipe that differs; tensors that do not fit; a
+ * folder that holds the checkpoints of another run. */
+bool tsr_keeper_open(
+    tsr_arena *arena, const tsr_keeper_options *options, const tsr_keeper_run *run,
+    tsr_run_state *state, tsr_keeper **ret_keeper, tsr_diags *diags);
+
+/* After every step: remembers its numbers, and takes a checkpoint if one is due. Messages of the
+ * writer come as warnings. */
+void tsr_keeper_step(
+    tsr_keeper *keeper, const tsr_run_state *state, double loss, double norm, double seconds,
+    tsr_diags *diags);
+/* Whether the next step, and a checkpoint after it, would end behind the time limit. */
+bool tsr_keeper_is_late(const tsr_keeper *keeper);
+
+/* At the end: the state, if it is not on the disk yet. False if it cannot be kept. */
+bool tsr_keeper_finish(tsr_keeper *keeper, const tsr_run_state *state, tsr_diags *diags);
+void tsr_keeper_close(tsr_keeper *keeper); /* NULL is fine */
+
+/* Values that a configuration left out and the recipe of a checkpoint has (units, the instruction-set
+ * level), so that the run that goes on has them too. */
+void tsr_recipe_fill(tsr_arena *arena, tsr_config *config, const tsr_manifest *resume);
+
+#endif

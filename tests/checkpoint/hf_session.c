@@ -1,0 +1,78 @@
+#include "tests/checkpoint/hf_session.h"
+#include "base/file.h"
+#include "checkpoint/folder.h"
+#include "checkpoint/load.h"
+#include "train/compile.h"
+#include <string.h>
+
+enum { THREADS = 1 };
+
+typedef struct {
+  tsr_arena *arena;
+  tsr_manifest manifest;
+  tsr_config *config;
+  tsr_parallel *parallel;
+  tsr_compiled compiled;
+  const int32_t *tokens;
+  int rows, sequence;
+  tsr_diags *diags;
+} session;
+
+static bool compile(session *s, const tsr_kernels *kernels) {
+  tsr_mesh *mesh = tsr_mesh_make_cpu(s->arena, (int[]){1}, 1);
+  tsr_cpu_context device = {kernels, THREADS};
+  tsr_compile_options o = {.config = s->config, .rows = s->rows, .chunk = -1};
+  o.window = s->sequence;
+  o.graphs_folder = TSR_SOURCE_ROOT "/configs/graphs";
+  o.scratch = tsr_cpu_scratch;
+  o.scratch_context = &device;
+  if (!tsr_parallel_make(s->arena, s->config, mesh, &s->parallel, s->diags) ||
+      !tsr_parallel_units(s->parallel, s->config, &o.batch_units, &o.tp_units, s->diags))
+    return false;
+  o.parallel = s->parallel;
+  return tsr_compile(s->arena, &o, TSR_COMPILE_GENERATE, &s->compiled, s->diags);
+}
+
+static void fill_row(void *context, const char *input, int64_t sample, void *row) {
+  const session *s = context;
+  if (strcmp(input, "tokens")) return;
+  size_t each = sizeof *s->tokens * (size_t)s->sequence;
+  memcpy(row, s->tokens + sample * s->sequence, each);
+}
+
+static float *read_logits(const session *s, const tsr_bound *bound, int64_t *ret_vocab) {
+  const tsr_graph *g = s->compiled.placed;
+  int value = tsr_graph_find_output(g, "logits");
+  const tsr_value *v = &g->values[value];
+  *ret_vocab = v->shape[v->ndim - 1];
+  float *out = tsr_arena_array(s->arena, float, tsr_value_elements(v));
+  tsr_bound_read(bound, value, out);
+  return out;
+}
+
+float *hf_session_logits(
+    tsr_arena *arena, const char *checkpoint, const int32_t *tokens, int rows, int sequence,
+    int64_t *ret_vocab, tsr_diags *diags) {
+  session s = {
+      .arena = arena, .tokens = tokens, .rows = rows, .sequence = sequence, .diags = diags};
+  const char *sets[] = {
+      tsr_arena_printf(arena, "training_config.sequence_length=%d", sequence),
+      tsr_arena_printf(arena, "training_config.batch_size=%d", rows)};
+  const tsr_kernels *kernels = tsr_kernels_get(NULL);
+  if (!tsr_checkpoint_find(arena, checkpoint, TSR_NOWHERE, &s.manifest, diags)) return NULL;
+  const char *path = tsr_path_join(arena, s.manifest.folder, s.manifest.config);
+  if (!tsr_config_load(arena, path, sets, 2, &s.config, diags) || !compile(&s, kernels))
+    return NULL;
+  tsr_worker_options w = {
+      .parallel = s.parallel, .kernels = kernels, .threads = THREADS, .seed = 1};
+  tsr_worker *worker;
+  tsr_bound *bound;
+  if (!tsr_worker_open(arena, &w, &s.compiled.programs, 1, &worker, &bound, diags)) return NULL;
+  float *logits = NULL;
+  if (tsr_checkpoint_load(arena, &s.manifest, bound, false, true, diags)) {
+    tsr_bound_run(bound, 0, fill_row, &s);
+    logits = read_logits(&s, bound, ret_vocab);
+  }
+  tsr_worker_close(worker);
+  return logits;
+}

@@ -1,0 +1,13 @@
+/* A checkpoint's model as a program that ends at the logits, on one CPU rank. */
+#ifndef TSR_TESTS_CHECKPOINT_HF_SESSION_H
+#define TSR_TESTS_CHECKPOINT_HF_SESSION_H
+#include "base/diag.h"
+#include <stdint.h>
+
+/* The logits (rows, sequence, vocabulary) of tokens (rows, sequence), in the arena. The
+ * checkpoint's own config.yaml says the model. NULL with an error when something refuses. */
+float *hf_session_logits(
+    tsr_arena *arena, const char *checkpoint, const int32_t *tokens, int rows, int sequence,
+    int64_t *ret_vocab, tsr_diags *diags);
+
+#endif

@@ -1,0 +1,275 @@
+/* config.json to sizes and back: what each architecture's keys become, and what is refused. */
+#include "checkpoint/hf_config.h"
+#include "tests/check.h"
+#include "tests/printed.h"
+
+static tsr_arena *arena;
+static tsr_diags *diags;
+
+/* Our YAML, or what is said. */
+static const char *read(const char *json) {
+  tsr_hf_config config;
+  const cJSON *root;
+  tsr_text text = {0};
+  if (tsr_hf_config_read(arena, "config.json", json, strlen(json), &config, &root, diags))
+    tsr_hf_config_yaml(&config, &text);
+  const char *said = printed_diags(arena, diags);
+  const char *all = tsr_arena_printf(arena, "%s%s", said, text.data ? text.data : "");
+  tsr_text_free(&text);
+  return all;
+}
+
+#define GPT2                                                                                       \
+  "\"model_type\": \"gpt2\", \"vocab_size\": 50257, \"n_embd\": 768, \"n_layer\": 12, "            \
+  "\"n_head\": 12, \"n_positions\": 1024"
+#define LLAMA_SIZES                                                                                \
+  "\"vocab_size\": 128256, \"hidden_size\": 2048, \"intermediate_size\": 8192, "                   \
+  "\"num_hidden_layers\": 16, \"num_attention_heads\": 32, \"num_key_value_heads\": 8, "           \
+  "\"max_position_embeddings\": 131072, \"rms_norm_eps\": 1e-05"
+#define LLAMA "\"model_type\": \"llama\", " LLAMA_SIZES
+
+static void test_gpt2(void) {
+  static const char sizes[] = "  vocab_size: 50257\n  embedding_dim: 768\n"
+                              "  intermediate_dim: 3072\n  num_blocks: 12\n  num_heads: 12\n"
+                              "  head_dim: 64\n  max_sequence_length: 1024\n";
+  static const char head[] = "transformer_config:\n  model_type: gpt2\n";
+  CHECK_STR(
+      read("{" GPT2 ", \"n_ctx\": 1024, \"n_inner\": null, \"task_specific_params\": {}}"),
+      tsr_arena_printf(
+          arena, "%s%s  dropout_prob: 0.1\n  norm_eps: 1e-05\n  weight_tying: enabled\n", head,
+          sizes));
+  CHECK_STR(
+      read("{" GPT2
+           ", \"tie_word_embeddings\": false, \"layer_norm_epsilon\": 0.000001234567890123,"
+           "\"resid_pdrop\": 0, \"embd_pdrop\": 0.0, \"attn_pdrop\": 0}"),
+      tsr_arena_printf(
+          arena,
+          "%s%s  dropout_prob: 0.0\n  norm_eps: 1.234567890123e-06\n  weight_tying: disabled\n",
+          head, sizes));
+  CHECK_STR(
+      read("{" GPT2 ", \"resid_pdrop\": 0.2}"),
+      tsr_arena_printf(
+          arena,
+          "warning: 'config.json': resid_pdrop 0.2, embd_pdrop 0.1 and attn_pdrop 0.1 differ: "
+          "dropout_prob is 0.2\n"
+          "%s%s  dropout_prob: 0.2\n  norm_eps: 1e-05\n  weight_tying: enabled\n",
+          head, sizes));
+  CHECK_STR(
+      read("{" GPT2 ", \"activation_function\": \"gelu\", \"scale_attn_weights\": false,"
+           "\"scale_attn_by_inverse_layer_idx\": true, \"add_cross_attention\": true}"),
+      "error: 'config.json': activation_function 'gelu' is not supported\n"
+      "      = supported: 'gelu_new'\n"
+      "error: 'config.json': scale_attn_weights false is not supported\n"
+      "      = supported: true\n"
+      "error: 'config.json': scale_attn_by_inverse_layer_idx true is not supported\n"
+      "      = supported: false\n"
+      "error: 'config.json': add_cross_attention true is not supported\n"
+      "      = supported: false\n");
+}
+
+static const char *llama_yaml(const char *type, int head_dim, const char *rest) {
+  return tsr_arena_printf(
+      arena,
+      "transformer_config:\n  model_type: %s\n  vocab_size: 128256\n  embedding_dim: 2048\n"
+      "  intermediate_dim: 8192\n  num_blocks: 16\n  num_heads: 32\n  num_groups: 8\n"
+      "  head_dim: %d\n%s",
+      type, head_dim, rest);
+}
+
+static void test_llama(void) {
+  static const char scaled[] =
+      "  max_sequence_length: 131072\n  dropout_prob: 0.0\n  norm_eps: 1e-05\n"
+      "  theta: 500000.0\n  rope_scaling:\n    scaling_factor: 32.0\n    low_freq_factor: 1.0\n"
+      "    high_freq_factor: 4.0\n    original_context_length: 8192\n  weight_tying: enabled\n";
+  static const char plain[] = "  max_sequence_length: 131072\n  dropout_prob: 0.0\n"
+                              "  norm_eps: 1e-05\n  theta: 10000.0\n  weight_tying: disabled\n";
+#define SCALING                                                                                    \
+  "\"rope_type\": \"llama3\", \"factor\": 32.0, \"low_freq_factor\": 1.0, "                        \
+  "\"high_freq_factor\": 4.0, \"original_max_position_embeddings\": 8192"
+  /* Llama 3.2 1B as files of 2024 have it, and as newer ones do. */
+  CHECK_STR(
+      read("{" LLAMA ", \"architectures\": [\"LlamaForCausalLM\"], \"head_dim\": 64,"
+           "\"attention_bias\": false, \"mlp_bias\": false, \"rope_theta\": 500000.0,"
+           "\"rope_scaling\": {" SCALING "}, \"tie_word_embeddings\": true, \"torch_dtype\": "
+           "\"bfloat16\", \"eos_token_id\": [128001, 128008]}"),
+      llama_yaml("llama", 64, scaled));
+  CHECK_STR(
+      read("{" LLAMA ", \"tie_word_embeddings\": true, \"rope_parameters\": {" SCALING
+           ", \"rope_theta\": 500000.0}}"),
+      llama_yaml("llama", 64, scaled));
+  CHECK_STR(read("{" LLAMA "}"), llama_yaml("llama", 64, plain));
+  CHECK_STR(
+      read("{" LLAMA ", \"head_dim\": 128, \"rope_scaling\": {\"type\": \"default\"}}"),
+      llama_yaml("llama", 128, plain));
+  CHECK_STR(
+      read("{" LLAMA ", \"attention_dropout\": 0.1}"),
+      tsr_arena_printf(
+          arena,
+          "warning: 'config.json': attention_dropout 0.1 is not taken: dropout_prob is 0\n%s",
+          llama_yaml("llama", 64, plain)));
+  CHECK_STR(
+      read("{" LLAMA ", \"attention_bias\": true, \"mlp_bias\": true, \"hidden_act\": \"gelu\","
+           "\"partial_rotary_factor\": 0.5, \"rope_interleaved\": true,"
+           "\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2.0}}"),
+      "error: 'config.json': hidden_act 'gelu' is not supported\n"
+      "      = supported: 'silu'\n"
+      "error: 'config.json': attention_bias true is not supported\n"
+      "      = supported: false\n"
+      "error: 'config.json': mlp_bias true is not supported\n"
+      "      = supported: false\n"
+      "error: 'config.json': partial_rotary_factor 0.5 is not supported\n"
+      "      = supported: 1\n"
+      "error: 'config.json': rope_interleaved true is not supported\n"
+      "      = supported: false\n"
+      "error: 'config.json': rope_scaling.rope_type 'linear' is not supported\n"
+      "      = supported: 'default', 'llama3'\n");
+  CHECK_STR(
+      read("{" LLAMA ", \"rope_parameters\": {\"rope_type\": \"yarn\", \"factor\": 2.0}}"),
+      "error: 'config.json': rope_parameters.rope_type 'yarn' is not supported\n"
+      "      = supported: 'default', 'llama3'\n");
+  CHECK_STR(
+      read("{" LLAMA ", \"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8}}"),
+      "error: 'config.json': key 'low_freq_factor' is missing\n"
+      "error: 'config.json': key 'high_freq_factor' is missing\n"
+      "error: 'config.json': key 'original_max_position_embeddings' is missing\n");
+}
+
+static void test_mistral(void) {
+#define MISTRAL "\"model_type\": \"mistral\", " LLAMA_SIZES
+  static const char rest[] = "  dropout_prob: 0.0\n  norm_eps: 1e-05\n  theta: 10000.0\n"
+                             "  weight_tying: disabled\n";
+  const char *whole = tsr_arena_printf(arena, "  max_sequence_length: 131072\n%s", rest);
+  CHECK_STR(read("{" MISTRAL ", \"sliding_window\": null}"), llama_yaml("llama", 64, whole));
+  CHECK_STR(read("{" MISTRAL ", \"sliding_window\": 131072}"), llama_yaml("llama", 64, whole));
+  static const char *const windowed[] = {
+      "{" MISTRAL ", \"sliding_window\": 4096}", "{" MISTRAL "}"};
+  for (int i = 0; i < 2; i++)
+    CHECK_STR(
+        read(windowed[i]),
+        tsr_arena_printf(
+            arena,
+            "warning: 'config.json': sliding_window 4096 is less than max_position_embeddings "
+            "131072: max_sequence_length is 4096\n%s",
+            llama_yaml(
+                "llama", 64, tsr_arena_printf(arena, "  max_sequence_length: 4096\n%s", rest))));
+}
+
+static void test_qwen3(void) {
+#define QWEN3 "\"model_type\": \"qwen3\", " LLAMA_SIZES
+  static const char rest[] = "  max_sequence_length: 131072\n  dropout_prob: 0.0\n"
+                             "  norm_eps: 1e-05\n  theta: 1000000.0\n";
+  CHECK_STR(
+      read("{" QWEN3 ", \"rope_theta\": 1000000, \"use_sliding_window\": false,"
+           "\"sliding_window\": 4096, \"tie_word_embeddings\": true,"
+           "\"layer_types\": [\"full_attention\"]}"),
+      llama_yaml("qwen3", 128, tsr_arena_printf(arena, "%s  weight_tying: enabled\n", rest)));
+  CHECK_STR(
+      read("{" QWEN3 ", \"rope_theta\": 1000000, \"head_dim\": 80, \"attention_bias\": true}"),
+      llama_yaml(
+          "qwen3", 80,
+          tsr_arena_printf(arena, "%s  attention_bias: true\n  weight_tying: disabled\n", rest)));
+  CHECK_STR(
+      read("{" QWEN3
+           ", \"use_sliding_window\": true, \"rope_scaling\": {\"rope_type\": \"llama3\"},"
+           "\"layer_types\": [\"full_attention\", \"sliding_attention\", \"sliding_attention\"]}"),
+      "error: 'config.json': layer_types 'sliding_attention' is not supported\n"
+      "      = supported: 'full_attention'\n"
+      "error: 'config.json': use_sliding_window true is not supported\n"
+      "      = supported: false\n"
+      "error: 'config.json': rope_scaling.rope_type 'llama3' is not supported\n"
+      "      = supported: 'default'\n");
+}
+
+static void test_refused(void) {
+  CHECK_STR(
+      read("{\"model_type\": \"qwen2_moe\"}"),
+      "error: 'config.json': model_type 'qwen2_moe' is not supported\n"
+      "      = supported: 'gpt2', 'llama', 'mistral', 'qwen3'\n");
+  CHECK_STR(read("[]"), "error: 'config.json' should be an object\n");
+  CHECK_STR(read("{}"), "error: 'config.json': key 'model_type' is missing\n");
+  CHECK_STR(
+      read("{\"model_type\": \"gpt2\",\n}"),
+      "config.json:2:1: error: expected a key in double quotes, not '}'\n"
+      "    2 | }\n"
+      "      | ^\n");
+  CHECK_STR(
+      read("{" LLAMA ", \"quantization_config\": {\"quant_method\": \"gptq\", \"bits\": 4}}"),
+      "error: 'config.json': quantization_config 'gptq' is not supported\n"
+      "      = supported: weights in float32, bfloat16 or float16\n");
+  CHECK_STR(
+      read("{" LLAMA ", \"architectures\": [\"LlamaForSequenceClassification\"]}"),
+      "error: 'config.json': architectures 'LlamaForSequenceClassification' is not supported\n"
+      "      = supported: LlamaForCausalLM\n");
+  CHECK_STR(
+      read("{\"model_type\": \"gpt2\", \"vocab_size\": \"50\", \"n_embd\": 0, \"n_layer\": 1.5,"
+           "\"n_head\": null, \"layer_norm_epsilon\": -1, \"tie_word_embeddings\": 1}"),
+      "error: 'config.json': key 'vocab_size' should be a whole number, not a string\n"
+      "error: 'config.json': key 'n_embd' should be at least 1, not 0\n"
+      "error: 'config.json': key 'n_layer' should be a whole number, not 1.5\n"
+      "error: 'config.json': key 'n_head' should be a whole number, not null\n"
+      "error: 'config.json': key 'n_positions' is missing\n"
+      "error: 'config.json': key 'layer_norm_epsilon' should be at least 0, not -1\n"
+      "error: 'config.json': key 'tie_word_embeddings' should be true or false, not 1\n");
+}
+
+/* A model of configs/models: out of it a config.json, and out of that the same sizes. */
+static void test_round_trip(const char *name) {
+  const char *path = tsr_arena_printf(arena, TSR_SOURCE_ROOT "/configs/models/%s.yaml", name);
+  tsr_config *config;
+  tsr_hf_config sizes, again;
+  const cJSON *root, *ids = NULL;
+  tsr_text json = {0}, yaml = {0}, back = {0};
+  bool ok = tsr_config_load(arena, path, NULL, 0, &config, diags) &&
+            tsr_hf_config_of(arena, config, 0, TSR_SOURCE_ROOT "/configs/graphs", &sizes, diags);
+  if (ok) tsr_hf_config_json(&sizes, "float32", ids, &json);
+  ok = ok && tsr_hf_config_read(arena, "again", json.data, json.length, &again, &root, diags);
+  CHECK_AT(ok, "%s: %s", name, printed_diags(arena, diags));
+  if (ok) {
+    tsr_hf_config_yaml(&sizes, &yaml);
+    tsr_hf_config_yaml(&again, &back);
+    CHECK_STR(back.data, yaml.data);
+  }
+  tsr_text_free(&json);
+  tsr_text_free(&yaml);
+  tsr_text_free(&back);
+}
+
+static void test_json(void) {
+  tsr_hf_config config = {"llama", 50, 32,   48,     2,     4, 2, 8, 64,
+                          1e-5,    0,  true, 500000, false, 8, 1, 4, 16};
+  tsr_text text = {0};
+  cJSON *ids;
+  const char *given = "{\"eos_token_id\": [1, 2], \"bos_token_id\": 0, \"x\": 1}";
+  CHECK(tsr_json_parse(arena, "ids", given, strlen(given), &ids, diags));
+  tsr_hf_config_json(&config, "bfloat16", ids, &text);
+  CHECK_STR(
+      text.data,
+      "{\n  \"architectures\": [\"LlamaForCausalLM\"],\n  \"model_type\": \"llama\",\n"
+      "  \"torch_dtype\": \"bfloat16\",\n  \"vocab_size\": 50,\n  \"hidden_size\": 32,\n"
+      "  \"intermediate_size\": 48,\n  \"num_hidden_layers\": 2,\n  \"num_attention_heads\": 4,\n"
+      "  \"num_key_value_heads\": 2,\n  \"head_dim\": 8,\n  \"max_position_embeddings\": 64,\n"
+      "  \"rms_norm_eps\": 1e-05,\n  \"hidden_act\": \"silu\",\n  \"attention_dropout\": 0.0,\n"
+      "  \"attention_bias\": false,\n  \"mlp_bias\": false,\n  \"rope_theta\": 500000.0,\n"
+      "  \"rope_scaling\": {\n    \"rope_type\": \"llama3\",\n    \"factor\": 8.0,\n"
+      "    \"low_freq_factor\": 1.0,\n    \"high_freq_factor\": 4.0,\n"
+      "    \"original_max_position_embeddings\": 16\n  },\n  \"tie_word_embeddings\": true,\n"
+      "  \"bos_token_id\": 0,\n  \"eos_token_id\": [1, 2],\n  \"pad_token_id\": null\n}\n");
+  tsr_text_free(&text);
+}
+
+int main(void) {
+  static const char *const models[] = {"gpt2-124m",     "llama-3.2-1b", "llama-3.1-405b",
+                                       "smollm2-135m",  "qwen3-0.6b",   "qwen3-32b",
+                                       "tinyllama-1.1b"};
+  arena = tsr_arena_new();
+  diags = tsr_diags_new(arena);
+  test_gpt2();
+  test_llama();
+  test_mistral();
+  test_qwen3();
+  test_refused();
+  test_json();
+  for (size_t i = 0; i < sizeof models / sizeof *models; i++) test_round_trip(models[i]);
+  tsr_arena_free(arena);
+  return check_done("hf_config");
+}

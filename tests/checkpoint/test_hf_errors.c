@@ -1,0 +1,273 @@
+/* Folders that are not as they should be: exact texts, and nothing is left behind. What old files
+ * have beside the weights is left out without a word. */
+#include "base/file.h"
+#include "checkpoint/hf_export.h"
+#include "checkpoint/hf_folder.h"
+#include "checkpoint/hf_import.h"
+#include "checkpoint/output.h"
+#include "tests/check.h"
+#include "tests/data/scratch.h"
+
+static const char graphs[] = TSR_SOURCE_ROOT "/configs/graphs";
+static const char llama[] = TSR_SOURCE_ROOT "/tests/checkpoint/data/hf_llama";
+static tsr_arena *arena;
+static tsr_diags *diags;
+
+static void shell(const char *command) {
+  int status = system(command);
+  CHECK_AT(status == 0, "%s", command);
+}
+
+/* ---- folders that are changed ---- */
+
+typedef struct {
+  const char *name, *as; /* as NULL: left out; name NULL: a new one, of zeros */
+  const char *dtype;     /* NULL: as it is */
+  int ndim;              /* 0: as it is */
+  int64_t shape[2];
+  const char *copy; /* of a new one: whose bytes it has */
+} change;
+
+static void
+apply(const tsr_hf_folder *from, const change *c, tsr_safetensor *t, const char **data) {
+  if (c->as) t->name = c->as;
+  if (c->dtype) t->dtype = c->dtype;
+  if (c->ndim) t->ndim = c->ndim;
+  if (c->ndim) memcpy(t->shape, c->shape, sizeof c->shape);
+  if (c->name) return;
+  const tsr_hf_tensor *copy = c->copy ? tsr_hf_folder_find(from, c->copy) : NULL;
+  t->bytes = tsr_safetensors_dtype_bytes(t->dtype);
+  for (int d = 0; d < t->ndim; d++) t->bytes *= t->shape[d];
+  *data = copy ? copy->file->map + copy->tensor->offset : tsr_arena_alloc(arena, (size_t)t->bytes);
+}
+
+/* The folder "in": hf_llama in one file, with these changes; every name without its first `strip`
+ * bytes. */
+static void make_folder(const change *changes, int count, const char *strip) {
+  tsr_hf_folder from;
+  CHECK(tsr_hf_folder_open(arena, llama, &from, diags));
+  tsr_safetensor *list = tsr_arena_array(arena, tsr_safetensor, from.tensors_count + count);
+  const char **data = tsr_arena_array(arena, const char *, from.tensors_count + count);
+  int n = 0;
+  for (int i = 0; i < from.tensors_count; i++) {
+    bool left_out = false;
+    list[n] = *from.tensors[i].tensor;
+    data[n] = from.tensors[i].file->map + list[n].offset;
+    for (int k = 0; k < count; k++)
+      if (changes[k].name && !strcmp(changes[k].name, list[n].name)) {
+        left_out = !changes[k].as;
+        apply(&from, &changes[k], &list[n], &data[n]);
+      }
+    size_t length = strlen(strip);
+    if (!strncmp(list[n].name, strip, length)) list[n].name += length;
+    n += !left_out;
+  }
+  for (int k = 0; k < count; k++)
+    if (!changes[k].name) apply(&from, &changes[k], &list[n], &data[n]), n++;
+  tsr_text text = {0};
+  tsr_safetensors_header(list, n, NULL, 0, &text);
+  for (int i = 0; i < n; i++) tsr_text_add_bytes(&text, data[i], (size_t)list[i].bytes);
+  shell("rm -rf in && mkdir in");
+  shell(tsr_arena_printf(arena, "cp %s/config.json in/", llama));
+  scratch_write("in/model.safetensors", text.data, text.length);
+  tsr_text_free(&text);
+  tsr_hf_folder_close(&from);
+}
+
+/* ---- what is said ---- */
+
+static bool import(const char *folder) {
+  tsr_hf_import_options options = {.graphs_folder = graphs, .version = "test"};
+  return tsr_hf_import(arena, folder, "out", &options, diags);
+}
+
+static void check_refused(const char *want) {
+  CHECK(!import("in"));
+  CHECK_STR(scratch_diags(diags), want);
+  CHECK(access("out", F_OK) && access("out.partial", F_OK));
+}
+
+static void check_taken(const change *changes, int count, const char *strip) {
+  make_folder(changes, count, strip);
+  CHECK(import("in"));
+  CHECK_STR(scratch_diags(diags), "");
+  shell("cmp out/rank-00000.safetensors good/rank-00000.safetensors && rm -r out");
+}
+
+static void test_taken(void) {
+  tsr_hf_import_options options = {.graphs_folder = graphs, .version = "test"};
+  CHECK(tsr_hf_import(arena, llama, "good", &options, diags));
+  check_taken(NULL, 0, "");
+  check_taken(NULL, 0, "model.");
+  static const change old[] = {
+      {.as = "model.layers.0.self_attn.rotary_emb.inv_freq",
+       .dtype = "F32",
+       .ndim = 1,
+       .shape = {4}},
+      {.as = "h.0.attn.bias", .dtype = "BOOL", .ndim = 2, .shape = {2, 2}},
+      {.as = "h.0.attn.masked_bias", .dtype = "F32"},
+      {.as = "lm_head.weight",
+       .dtype = "BF16",
+       .ndim = 2,
+       .shape = {50, 32},
+       .copy = "model.embed_tokens.weight"}};
+  check_taken(old, 4, "");
+}
+
+static void test_tensors(void) {
+  static const change head = {
+      .as = "lm_head.weight", .dtype = "BF16", .ndim = 2, .shape = {50, 32}};
+  make_folder(&head, 1, "");
+  check_refused("error: 'in/model.safetensors': tensor 'lm_head.weight' is not "
+                "'model.embed_tokens.weight', although tie_word_embeddings is true\n");
+  static const change all[] = {
+      {.name = "model.norm.weight", .as = NULL},
+      {.name = "model.layers.0.mlp.up_proj.weight", .as = "model.layers.0.mlp.up.weight"},
+      {.name = "model.layers.1.self_attn.k_proj.weight",
+       .as = "model.layers.1.self_attn.k_proj.weight",
+       .ndim = 2,
+       .shape = {32, 16}},
+      {.name = "model.layers.1.input_layernorm.weight",
+       .as = "model.layers.1.input_layernorm.weight",
+       .dtype = "I16"},
+      {.as = "model.layers.2.input_layernorm.weight", .dtype = "BF16", .ndim = 1, .shape = {32}}};
+  make_folder(all, 5, "");
+  check_refused(
+      "error: 'in': tensor 'model.layers.0.mlp.up_proj.weight' of shape (48, 32) is missing\n"
+      "error: 'in/model.safetensors': tensor 'model.layers.1.input_layernorm.weight' has the dtype "
+      "I16; F32, BF16 and F16 are taken\n"
+      "error: 'in/model.safetensors': tensor 'model.layers.1.self_attn.k_proj.weight' has the "
+      "shape (32, 16), not (16, 32) as config.json asks for\n"
+      "error: 'in': tensor 'model.norm.weight' of shape (32) is missing\n"
+      "error: 'in/model.safetensors': tensor 'model.layers.0.mlp.up.weight' of shape (48, 32) has "
+      "no place in the model\n"
+      "error: 'in/model.safetensors': tensor 'model.layers.2.input_layernorm.weight' of shape (32) "
+      "has no place in the model\n");
+}
+
+static void test_files(void) {
+  shell("rm -rf in && mkdir in");
+  check_refused("error: cannot read 'in/config.json': No such file or directory\n");
+  shell(tsr_arena_printf(arena, "cp %s/config.json in/", llama));
+  check_refused("error: there is neither 'model.safetensors' nor 'model.safetensors.index.json' in "
+                "'in'\n");
+  shell("touch in/pytorch_model.bin");
+  check_refused("error: there is neither 'model.safetensors' nor 'model.safetensors.index.json' in "
+                "'in'\n"
+                "      = pytorch_model.bin is not read: transformers' save_pretrained writes "
+                "safetensors\n");
+  scratch_text("in/model.safetensors", "12345678{}");
+  check_refused("error: 'in/model.safetensors', byte 0: a header of 4050765991979987505 bytes; at "
+                "most 100000000 are read\n");
+  scratch_text("in/model.safetensors.index.json", "{}");
+  check_refused("error: 'in/model.safetensors.index.json': 'weight_map' should be an object\n");
+  scratch_text("in/model.safetensors.index.json", "{\"weight_map\": {\"a\": \"../x\"}}");
+  check_refused("error: 'in/model.safetensors.index.json': the file of tensor 'a' should be a name "
+                "in this folder\n");
+  scratch_text("in/model.safetensors.index.json", "{\"weight_map\": {\"a\": \"x\"}}");
+  check_refused("error: cannot read 'in/x': No such file or directory\n");
+  make_folder(NULL, 0, "");
+  scratch_text(
+      "in/model.safetensors.index.json",
+      "{\"weight_map\": {\"a\": \"model.safetensors\", \"model.norm.weight\": "
+      "\"model.safetensors\"}}");
+  check_refused("error: 'in/model.safetensors.index.json': tensor 'a' is not in "
+                "'model.safetensors'\n");
+  scratch_text(
+      "in/model.safetensors.index.json",
+      "{\"weight_map\": {\"model.norm.weight\": \"model.safetensors\"}}");
+  check_refused("error: 'in/model.safetensors.index.json' lists 1 tensors, its files have 20\n");
+  shell("cp in/model.safetensors in/two.safetensors");
+  scratch_text(
+      "in/model.safetensors.index.json",
+      "{\"weight_map\": {\"model.norm.weight\": \"model.safetensors\", "
+      "\"model.embed_tokens.weight\": \"two.safetensors\"}}");
+  check_refused("error: 'in/model.safetensors.index.json' lists 2 tensors, its files have 40\n");
+}
+
+static void test_options(void) {
+  tsr_hf_import_options options = {graphs, "test", 0, 65};
+  CHECK(!tsr_hf_import(arena, llama, "out", &options, diags));
+  CHECK_STR(
+      scratch_diags(diags),
+      tsr_arena_printf(
+          arena, "error: '%s/config.json': a sequence_length of 65 is longer than the model's 64\n",
+          llama));
+  shell("mkdir out");
+  CHECK(!import(llama));
+  CHECK_STR(scratch_diags(diags), "error: 'out' is there already\n");
+  shell("rmdir out");
+}
+
+/* ---- export ---- */
+
+static void check_not_exported(const char *checkpoint, const char *dtype, const char *want) {
+  tsr_hf_export_options options = {graphs, dtype, 0};
+  CHECK(!tsr_hf_export(arena, checkpoint, "out", &options, diags));
+  CHECK_STR(scratch_diags(diags), want);
+  CHECK(access("out", F_OK) && access("out.partial", F_OK));
+}
+
+/* A checkpoint of this configuration, without tensors. */
+static void make_checkpoint(const char *name, const char *config) {
+  tsr_output *output;
+  tsr_manifest about = {.config = "config.yaml"};
+  CHECK(
+      tsr_output_begin(arena, name, NULL, NULL, &output, diags) &&
+      tsr_output_bytes(output, "config.yaml", config, strlen(config), diags) &&
+      tsr_output_commit(output, &about, diags));
+}
+
+static void test_export(void) {
+  check_not_exported(
+      "good", "f8",
+      "error: 'f8' is no dtype to export weights in\n"
+      "      = valid: f32, bf16, f16\n");
+  shell("cp -r good bad && printf x | dd of=bad/rank-00000.safetensors bs=1 seek=9000 "
+        "conv=notrunc status=none");
+  tsr_hf_export_options options = {graphs, NULL, 0};
+  CHECK(!tsr_hf_export(arena, "bad", "out", &options, diags));
+  const char *said = scratch_diags(diags);
+  CHECK_AT(
+      strstr(said, "bad/rank-00000.safetensors: error: tensor '") && strstr(said, "is damaged"),
+      "%s", said);
+  CHECK(access("out", F_OK) && access("out.partial", F_OK));
+
+  make_checkpoint("mlp", "mlp_config:\n  input_features: 3\n  output_features: 2\n");
+  check_not_exported(
+      "mlp", NULL,
+      "mlp/config.yaml:1:1: error: transformers has no class for mlp\n"
+      "    1 | mlp_config:\n"
+      "      | ^~~~~~~~~~\n"
+      "      = gpt2, llama and qwen3 can be exported\n");
+  make_checkpoint(
+      "bare", "transformer_config:\n  model_type: gpt2\n  vocab_size: 50\n  bias: false\n");
+  check_not_exported(
+      "bare", NULL,
+      "bare/config.yaml:2:15: error: transformers has no gpt2 without biases, as 'bias: false' "
+      "asks "
+      "for\n"
+      "    2 |   model_type: gpt2\n"
+      "      |               ^~~~\n");
+  make_checkpoint("empty", "transformer_config:\n  model_type: llama\n  vocab_size: 50\n");
+  check_not_exported("empty", NULL, "error: 'empty' has no parameter 'wte'\n");
+  shell("mkdir out");
+  CHECK(!tsr_hf_export(arena, "good", "out", &options, diags));
+  CHECK_STR(scratch_diags(diags), "error: 'out' is there already\n");
+  shell("rmdir out");
+}
+
+int main(void) {
+  char folder[64];
+  arena = tsr_arena_new();
+  diags = tsr_diags_new(arena);
+  scratch_enter(folder);
+  test_taken();
+  test_tensors();
+  test_files();
+  test_options();
+  test_export();
+  scratch_leave(folder);
+  tsr_arena_free(arena);
+  return check_done("hf_errors");
+}
