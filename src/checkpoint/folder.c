@@ -48,7 +48,7 @@ bool tsr_checkpoints_list(
   *ret = NULL;
   *ret_count = 0;
   DIR *d = opendir(folder);
-  if (!d) return errno == ENOENT || cannot("read the folder", folder, diags);
+  if (!d) return errno == ENOENT || errno == ENOTDIR || cannot("read the folder", folder, diags);
   for (struct dirent *e; (e = readdir(d));) {
     int64_t step = step_of(e->d_name);
     if (step < 0) continue;

@@ -71,6 +71,15 @@ static void print_config(const importer *m, tsr_text *text) {
   tsr_hf_config_yaml(&m->config, text);
 }
 
+/* Before a graph of that many is made. */
+static bool check_blocks(const importer *m) {
+  if (m->config.num_blocks <= m->weights.tensors_count) return true;
+  return tsr_diag_error(
+      m->diags, TSR_NOWHERE,
+      "'%s': config.json asks for %" PRId64 " blocks, but there are %d tensors", m->folder,
+      m->config.num_blocks, m->weights.tensors_count);
+}
+
 /* The graph says which parameters there are, in which shapes and under which names. */
 static bool read_graph(importer *m, const char *text, size_t length) {
   tsr_model_options options = {
@@ -285,14 +294,12 @@ bool tsr_hf_import(
     tsr_diags *diags) {
   importer m = {.arena = arena, .folder = folder, .options = options, .diags = diags};
   if (!read_config(&m)) return false;
+  if (!tsr_hf_folder_open(arena, folder, &m.weights, diags)) return false;
   tsr_text text = {0};
   print_config(&m, &text);
-  bool ok = read_graph(&m, text.data, text.length) &&
-            tsr_hf_folder_open(arena, folder, &m.weights, diags);
-  if (ok) {
-    ok = match(&m) && write_all(&m, out, text.data, text.length);
-    tsr_hf_folder_close(&m.weights);
-  }
+  bool ok = check_blocks(&m) && read_graph(&m, text.data, text.length) && match(&m) &&
+            write_all(&m, out, text.data, text.length);
+  tsr_hf_folder_close(&m.weights);
   tsr_text_free(&text);
   return ok;
 }

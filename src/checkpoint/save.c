@@ -255,8 +255,15 @@ static void *run_thread(void *context) {
 
 /* ---- the step loop's side ---- */
 
-static bool take_memory(tsr_saver *s, tsr_diags *diags) {
+static bool take_memory(tsr_saver *s, int64_t left, tsr_diags *diags) {
   if (!s->options.background || !s->bytes) return true;
+  if (s->bytes > left) {
+    tsr_diag_warning(
+        diags, TSR_NOWHERE,
+        "training waits while a checkpoint is written: the copy of %s does not fit the memory left",
+        tsr_text_bytes(s->bytes));
+    return true;
+  }
   void *memory = mmap(
       NULL, (size_t)s->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED)
@@ -285,7 +292,7 @@ bool tsr_saver_open(
   pthread_cond_init(&s->changed, NULL);
   plan(s, bound);
   if (tsr_checkpoints_open_folder(arena, options->folder, &s->lock, diags) &&
-      take_memory(s, diags))
+      take_memory(s, tsr_bound_memory_left(bound), diags))
     return true;
   tsr_saver_close(s);
   return false;
@@ -376,6 +383,13 @@ bool tsr_saver_take(
   pthread_cond_broadcast(&s->changed);
   pthread_mutex_unlock(&s->mutex);
   return true;
+}
+
+bool tsr_saver_is_busy(tsr_saver *s) {
+  pthread_mutex_lock(&s->mutex);
+  bool busy = s->busy;
+  pthread_mutex_unlock(&s->mutex);
+  return busy;
 }
 
 int64_t tsr_saver_committed(const tsr_saver *s) { return s->committed; }

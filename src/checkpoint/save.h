@@ -30,7 +30,8 @@ typedef struct {
   const float *loss, *norm;
 } tsr_saver_history;
 
-/* Takes the folder for this run and plans the files: each distinct part of a parameter or of state
+/* Takes the folder for this run, and memory for the copy (with a warning it does without where there
+ * is not enough), and plans the files: each distinct part of a parameter or of state
  * goes to the file of the first rank that holds it. */
 bool tsr_saver_open(
     tsr_arena *arena, const tsr_bound *bound, const tsr_saver_options *options,
@@ -49,6 +50,7 @@ bool tsr_saver_take(
 bool tsr_saver_wait(tsr_saver *saver, tsr_diags *diags);
 /* What has gone wrong since the last call of any of these functions, as warnings, without waiting. */
 void tsr_saver_report(tsr_saver *saver, tsr_diags *diags);
+bool tsr_saver_is_busy(tsr_saver *saver); /* a checkpoint is being written */
 int64_t tsr_saver_committed(const tsr_saver *saver); /* the newest step that is on the disk; -1 */
 double tsr_saver_seconds(const tsr_saver *saver);    /* that a write at full speed takes, about */
 

@@ -24,6 +24,8 @@ const tsr_yaml *tsr_loader_key(const tsr_loader *loader, const char *dotted_key)
 void tsr_loader_take_origin(tsr_loader *loader, const char *to, const char *from);
 /* The error, at `b`, that two keys which were given do not go together; returns false. */
 bool tsr_loader_contradict(tsr_loader *loader, const char *a, const char *b);
+/* Whether a key stands on the command line. */
+bool tsr_is_override(const tsr_yaml *key);
 /* The file beside which the files are that a value names; an override stands for the run's file. */
 const char *tsr_loader_file_of(const tsr_loader *loader, const tsr_yaml *node);
 

@@ -364,13 +364,29 @@ static void check_devices_count(tsr_loader *l) {
   d->devices = 0;
 }
 
+/* One of both may stand on the command line, and wins. */
+static void choose_shape(tsr_loader *l) {
+  static const char *const keys[] = {"device_config.mesh_shape", "mesh.shape"};
+  bool over[2];
+  for (int i = 0; i < 2; i++) over[i] = tsr_is_override(tsr_loader_key(l, keys[i]));
+  if (over[0] == over[1]) {
+    tsr_loader_contradict(l, keys[0], keys[1]);
+    return;
+  }
+  int row = tsr_field_find_dotted(keys[0]);
+  const char *wins = keys[over[1]];
+  const tsr_yaml *value = tsr_loader_value(l, wins), *key = tsr_loader_key(l, wins);
+  tsr_value_read(l, &tsr_fields[tsr_field_find_dotted(wins)], key->text, value);
+  l->origins->values[row] = value;
+  l->origins->keys[row] = key;
+}
+
 static void resolve_mesh(tsr_loader *l) {
   tsr_config_device *d = &l->config->device;
   const tsr_yaml *mesh = tsr_loader_value(l, "mesh");
   const tsr_yaml *devices = tsr_loader_value(l, "mesh.devices");
   d->mesh_auto = mesh && mesh->kind == TSR_YAML_SCALAR && !strcmp(mesh->text, "auto");
-  if (given(l, "mesh.shape") && given(l, "device_config.mesh_shape"))
-    tsr_loader_contradict(l, "device_config.mesh_shape", "mesh.shape");
+  if (given(l, "mesh.shape") && given(l, "device_config.mesh_shape")) choose_shape(l);
   tsr_loader_take_origin(l, "device_config.mesh_shape", "mesh.shape");
   if (devices && devices->kind == TSR_YAML_LIST && given(l, "device_config.mesh_shape"))
     tsr_loader_contradict(l, "device_config.mesh_shape", "mesh.devices");

@@ -27,7 +27,7 @@ bool tsr_loader_contradict(tsr_loader *l, const char *a, const char *b) {
 }
 
 const char *tsr_loader_file_of(const tsr_loader *l, const tsr_yaml *node) {
-  return strcmp(node->place.file, "--set") ? node->place.file : l->config->file;
+  return tsr_is_override(node) ? l->config->file : node->place.file;
 }
 
 /* "in training_config", "at the top level" */
@@ -87,9 +87,16 @@ static bool is_legacy(const tsr_loader *l, const tsr_yaml *key) {
   return false;
 }
 
-/* Remembers where a row's value comes from; it may be given once, under one of its names. */
+bool tsr_is_override(const tsr_yaml *key) {
+  return key->place.file && !strcmp(key->place.file, "--set");
+}
+
+/* Remembers where a row's value comes from; it may be given once, under one of its names. An override
+ * under any of them takes the file's place. */
 static bool note_origin(tsr_loader *l, int row, const tsr_yaml *key, const tsr_yaml *node) {
   const tsr_yaml *before = l->origins->keys[row];
+  if (before && tsr_is_override(before) && !tsr_is_override(key)) return false;
+  if (before && tsr_is_override(key) && !tsr_is_override(before)) before = NULL;
   /* An old key beside an optimizer section: said once, for all of them. */
   if (before && is_legacy(l, before) != is_legacy(l, key)) return false;
   if (before) {

@@ -157,7 +157,7 @@ static bool split(encoder *e, int level, const char *text, size_t length) {
 typedef bool (*piece_function)(encoder *e, const char *text, size_t length);
 
 /* The set's tokens, and `piece` for what lies between. Where a token takes the space behind it, the
- * next one may begin inside of that. */
+ * next one may begin inside of that, and be there twice: so it is in the tokenizers package. */
 static bool cut_added(
     encoder *e, const tsr_bpe_added_set *set, const char *text, size_t length,
     piece_function piece) {

@@ -89,6 +89,7 @@ static size_t step_back(const char *text, size_t at) {
 }
 
 static size_t spaces_before(const char *text, size_t at, size_t floor) {
+  if (at < floor) return floor;
   while (at > floor) {
     size_t back = step_back(text, at);
     uint32_t code = 0;
@@ -141,6 +142,8 @@ const tsr_bpe_added *tsr_bpe_added_find(
     if (added->is_single_word && !stands_alone(bpe, match, text, length, &span)) continue;
     if (added->takes_left) span.outer_begin = spaces_before(text, span.begin, taken);
     if (added->takes_right) span.outer_end = spaces_behind(text, length, span.end);
+    /* Of space that the token before took already, nothing may be left for this one. */
+    if (added->takes_left && span.outer_begin >= span.outer_end) continue;
     *ret_span = span;
     return added;
   }

@@ -12,7 +12,8 @@
 #define SPACES                                                                                     \
   "\\t-\\r "                                                                                       \
   "\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}"
-#define WORD_CHARS "\\p{L}\\p{M}\\p{Nd}\\p{Pc}"
+/* Its \w. Of Latin-1 it has the digits that are raised or part of a fraction, too. */
+#define WORD_CHARS "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}"
 #define HEX_DIGITS "0-9a-fA-F"
 
 struct tsr_bpe_pattern {
@@ -21,9 +22,13 @@ struct tsr_bpe_pattern {
 };
 
 struct tsr_bpe_match {
-  pcre2_general_context *memory;
+  pcre2_match_context *context;
   pcre2_match_data *data;
 };
+
+/* Of the interpreter: some 30,000 repetitions of a group in one match. PCRE2's own limit is 20 GB.
+ */
+enum { HEAP_KIB_MAX = 4096 };
 
 static void *alloc_in_arena(PCRE2_SIZE size, void *arena) { return tsr_arena_alloc(arena, size); }
 static void free_nothing(void *memory, void *arena) { (void)memory, (void)arena; }
@@ -227,8 +232,10 @@ void tsr_bpe_pattern_free(tsr_bpe_pattern *pattern) {
 
 tsr_bpe_match *tsr_bpe_match_new(tsr_arena *arena) {
   tsr_bpe_match *match = tsr_arena_array(arena, tsr_bpe_match, 1);
-  match->memory = pcre2_general_context_create(alloc_in_arena, free_nothing, arena);
-  match->data = pcre2_match_data_create(1, match->memory);
+  pcre2_general_context *memory = pcre2_general_context_create(alloc_in_arena, free_nothing, arena);
+  match->context = pcre2_match_context_create(memory);
+  pcre2_set_heap_limit(match->context, HEAP_KIB_MAX);
+  match->data = pcre2_match_data_create(1, memory);
   return match;
 }
 
@@ -244,7 +251,8 @@ int tsr_bpe_pattern_find(
   /* The interpreter has more memory than the compiled pattern's stack. */
   if (status == PCRE2_ERROR_JIT_STACKLIMIT)
     status = pcre2_match(
-        pattern->code, subject, length, at, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, match->data, NULL);
+        pattern->code, subject, length, at, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, match->data,
+        match->context);
   if (status == PCRE2_ERROR_NOMATCH) return 0;
   if (status < 0) return -1;
   const PCRE2_SIZE *ends = pcre2_get_ovector_pointer(match->data);

@@ -297,8 +297,8 @@ static void place_attention(call *c) {
   if (c->node->op == TSR_OP_ATTENTION) c->out[1] = stats;
 }
 
-/* x (batch, new tokens, features), others like it, a rope's table, numbers of each sequence (batch):
- * batches and heads are independent. Nothing here is split along positions. */
+/* x (batch, new tokens, features), others like it, a rope's table, numbers of each sequence
+ * (batch): batches and heads are independent. Nothing here is split along positions. */
 static void place_cached(call *c) {
   tsr_op op = c->node->op;
   tsr_placement p = whole;

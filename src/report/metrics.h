@@ -1,7 +1,8 @@
 /* The run's numbers as JSON lines: one object per line, its kind in "event".
  *
  *   start   config, mesh, ranks, parameters, seed, policy, isa, threads
- *   step    step, loss, grad_norm, lr, tokens, tokens_per_s, ms; with fp16 loss_scale
+ *   step    step, loss, grad_norm, lr, tokens, tokens_per_s, ms; with fp16 loss_scale;
+ *           saving true while a checkpoint is written beside the step
  *   eval    step, loss, perplexity
  *   sample  step, text
  *   end     step, loss, weights_sha256
@@ -33,6 +34,7 @@ typedef struct {
   int64_t tokens;          /* seen since the run's first step */
   double tokens_per_s, ms; /* of this step */
   double loss_scale;       /* of this step; 0: there is none */
+  bool saving;
 } tsr_metrics_step;
 
 /* Opens the file, emptied unless `append` (a resumed run goes on in its file). `path` NULL: nothing

@@ -259,3 +259,19 @@ void tsr_worker_close(tsr_worker *w) {
 }
 
 int64_t tsr_worker_bytes(const tsr_worker *w) { return w->bytes; }
+
+/* Of this process, in memory. */
+static int64_t resident_bytes(void) {
+  long pages = 0;
+  FILE *f = fopen("/proc/self/statm", "r");
+  if (f && fscanf(f, "%*d %ld", &pages) != 1) pages = 0;
+  if (f) fclose(f);
+  return pages * sysconf(_SC_PAGESIZE);
+}
+
+int64_t tsr_bound_memory_left(const tsr_bound *b) {
+  const tsr_worker *w = b->worker;
+  int64_t limit = w->options.memory_limit, untouched = w->bytes - resident_bytes();
+  int64_t left = limit ? limit - w->bytes : available_bytes() - (untouched > 0 ? untouched : 0);
+  return left > 0 ? left : 0;
+}

@@ -29,6 +29,10 @@ bool tsr_worker_open(
 void tsr_worker_close(tsr_worker *worker);
 int64_t tsr_worker_bytes(const tsr_worker *worker); /* allocated for tensors, all ranks */
 
+/* Bytes that may still be allocated beside the worker's: under its limit, or of what the machine has
+ * when all of the worker's are in use; at least 0. */
+int64_t tsr_bound_memory_left(const tsr_bound *bound);
+
 /* Writes one sample's row of an input (elements of one index of dimension 0). `sample` counts over
  * the whole step: 0 .. batch * microbatches - 1. */
 typedef void tsr_fill_row(void *context, const char *input, int64_t sample, void *row);

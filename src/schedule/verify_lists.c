@@ -169,7 +169,8 @@ static tsr_tensor local_tensor(const tsr_verify *v, int value) {
       [TSR_VALUE_STATE] = TSR_SEGMENT_STATE, [TSR_VALUE_NODE] = TSR_SEGMENT_WORK};
   const tsr_value *x = &v->graph->values[value];
   tsr_tensor t = {.value = value, .dtype = x->dtype, .ndim = x->ndim, .units = x->units};
-  bool kept = x->kind == TSR_VALUE_NODE && tsr_op_facts(v->graph->nodes[x->node].op) & TSR_FACT_KEPT;
+  bool kept = x->kind == TSR_VALUE_NODE &&
+              tsr_op_facts(v->graph->nodes[x->node].op) & TSR_FACT_KEPT;
   t.segment = kept ? TSR_SEGMENT_CACHE : segments[x->kind];
   memcpy(t.shape, x->shape, sizeof t.shape);
   for (int a = 0; a < TSR_AXES; a++) {

@@ -119,9 +119,10 @@ placing_of(const tsr_compile_options *o, const tsr_lowering *l, const tsr_graph 
   return p;
 }
 
+/* With a cache positions are not split, so any number of them will do. */
 static bool read_model(
-    tsr_arena *arena, const tsr_compile_options *o, tsr_compile_purpose purpose, tsr_compiled *ret,
-    tsr_diags *diags) {
+    tsr_arena *arena, const tsr_compile_options *o, tsr_compile_purpose purpose, bool caches,
+    tsr_compiled *ret, tsr_diags *diags) {
   tsr_model_options model = {.batch = ret->batch, .sequence = o->config->training.sequence_length};
   if (purpose == TSR_COMPILE_GENERATE && o->window) model.sequence = o->window;
   model.vocab_detected = o->vocab_detected;
@@ -134,6 +135,8 @@ static bool read_model(
   if (!tsr_model_read(arena, o->config, &model, &ret->model, diags)) return false;
   ret->graph = ret->model->graph;
   ret->has_logits = tsr_graph_find_output(ret->graph, "logits") >= 0;
+  if (caches) ret->graph->units.sequence = 1;
+  if (caches) return true;
   return tsr_sequence_check(
       o->config, o->parallel, o->batch_units, ret->model->sequence, &ret->graph->units.sequence,
       diags);
@@ -165,17 +168,20 @@ static bool prove(
   return tsr_programs_verify(arena, programs, &mesh, diags);
 }
 
-/* Makes the graph one of `new_tokens` of each text; not where something else than attention mixes
- * positions. Nothing is split over cp then, so all its ranks do the same. */
-static void cache(tsr_compiled *c, int64_t new_tokens) {
+/* Makes the graph one of `new_tokens` of each text; false where something else than attention mixes
+ * positions. */
+static bool cache(tsr_compiled *c, int64_t new_tokens) {
   tsr_graph *cached;
-  bool text = c->has_logits && c->model->sequence > 0;
-  if (!new_tokens || !text || !tsr_pass_cache(c->graph, new_tokens, true, &cached, &c->why_no_cache))
-    return;
+  int64_t most = c->model->sequence;
+  if (new_tokens > most) new_tokens = most;
+  if (!most) c->why_no_cache = "the model has no sequence";
+  if (!most || !tsr_pass_cache(c->graph, new_tokens, true, &cached, &c->why_no_cache)) return false;
   c->graph = cached;
   c->new_tokens = new_tokens;
+  return true;
 }
 
+/* All ranks of cp do the same. */
 static void keep_whole_over_cp(const tsr_graph *g, tsr_lowering *l, tsr_placing *p) {
   l->sequence_units = g->units.sequence;
   l->zigzag = false;
@@ -183,12 +189,13 @@ static void keep_whole_over_cp(const tsr_graph *g, tsr_lowering *l, tsr_placing 
   p->sequence_parallel = false;
 }
 
-/* `new_tokens` > 0: with a cache, if the graph allows it. */
+/* `new_tokens` > 0: with a cache. Where the graph does not allow that there is no program, which is
+ * no error. */
 static bool compile_program(
     tsr_arena *arena, const tsr_compile_options *o, tsr_compile_purpose purpose, int64_t new_tokens,
     tsr_compiled *ret, tsr_diags *diags) {
   *ret = (tsr_compiled){.batch = batch_of(o, purpose)};
-  if (!read_model(arena, o, purpose, ret, diags)) return false;
+  if (!read_model(arena, o, purpose, new_tokens > 0, ret, diags)) return false;
   bool alone = ret->graph->loss < 0 && purpose != TSR_COMPILE_GENERATE;
   if (alone) purpose = TSR_COMPILE_GENERATE;
   if (purpose != TSR_COMPILE_GENERATE) keep_only_loss(ret->graph);
@@ -202,7 +209,7 @@ static bool compile_program(
   if (!tsr_pass_stages(ret->graph, &ret->cut, diags)) return false;
   if (training) ret->graph = recompute(o, ret->graph);
   if (order->splits_backward) tsr_pass_weights(ret->graph);
-  cache(ret, new_tokens);
+  if (new_tokens && !cache(ret, new_tokens)) return true;
   ret->graph = narrow(o->config, ret->graph);
   tsr_lowering lowering = lowering_of(o, purpose, ret->graph, ret->batch, alone);
   tsr_placing placing = placing_of(o, &lowering, ret->graph);
@@ -216,12 +223,15 @@ static bool compile_program(
 static bool compile_generation(
     tsr_arena *arena, const tsr_compile_options *o, tsr_compiled *ret, tsr_diags *diags) {
   enum { CHUNK = 64 };
-  int64_t window = o->window ? o->window : o->config->training.sequence_length;
-  int64_t chunk = o->chunk ? o->chunk : CHUNK;
-  if (window && chunk > window) chunk = window;
-  if (chunk < 0) chunk = 0;
+  int64_t chunk = o->chunk < 0 ? 0 : o->chunk ? o->chunk : CHUNK;
   if (!compile_program(arena, o, TSR_COMPILE_GENERATE, chunk, ret, diags)) return false;
-  if (!ret->new_tokens) return true;
+  if (!chunk) return ret->why_no_cache = "it is not wanted", true;
+  if (!ret->new_tokens) {
+    const char *why = ret->why_no_cache;
+    bool ok = compile_program(arena, o, TSR_COMPILE_GENERATE, 0, ret, diags);
+    ret->why_no_cache = why;
+    return ok;
+  }
   ret->decode = tsr_arena_alloc(arena, sizeof *ret->decode);
   tsr_compile_options other = *o;
   other.cut = &ret->cut;

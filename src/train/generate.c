@@ -42,6 +42,8 @@ int tsr_generation_programs(const tsr_compiled *g, tsr_programs ret_programs[2])
 }
 
 tsr_generator tsr_generator_of(const tsr_compiled *g, tsr_bound *const *bound, int64_t vocab_size) {
+  int64_t known = g->model->vocab_size;
+  if (known && known < vocab_size) vocab_size = known;
   return (tsr_generator){g, bound[0], g->decode ? bound[1] : NULL, vocab_size};
 }
 
@@ -131,7 +133,7 @@ static bool draw(generating *g, row *r) {
       g->scratch);
   if (token < 0)
     return tsr_diag_failure(
-        g->diags, TSR_NOWHERE, "prompt %d, token %lld: no finite logit to draw from", r->prompt,
+        g->diags, TSR_NOWHERE, "prompt %d, token %lld: no finite logit to draw from", r->prompt + 1,
         (long long)r->count);
   for (int i = 0; i < how->stops_count; i++)
     if (token == how->stops[i]) return end_text(g, r, TSR_TEXT_STOPPED), true;
@@ -182,6 +184,19 @@ static void open_rows(generating *g) {
   g->scratch = tsr_arena_alloc(g->arena, tsr_sampling_scratch_bytes(g->generator->vocab_size));
 }
 
+static bool
+check_prompt(const tsr_generator *g, const tsr_prompt *p, int number, tsr_diags *diags) {
+  if (p->count < 1)
+    return tsr_diag_error(
+        diags, TSR_NOWHERE, "prompt %d is empty: nothing goes on from there", number + 1);
+  for (int64_t i = 0; i < p->count; i++)
+    if (p->tokens[i] < 0 || p->tokens[i] >= g->vocab_size)
+      return tsr_diag_error(
+          diags, TSR_NOWHERE, "prompt %d: token %d is none of the model's %lld", number + 1,
+          p->tokens[i], (long long)g->vocab_size);
+  return true;
+}
+
 bool tsr_generate_texts(
     tsr_arena *arena, const tsr_generator *generator, const tsr_prompt *prompts, int count,
     const tsr_generating *how, tsr_continuation *ret_texts, tsr_generating_speed *ret_speed,
@@ -195,9 +210,7 @@ bool tsr_generate_texts(
       .texts = ret_texts,
       .diags = diags};
   bool ok = true;
-  for (int i = 0; i < count; i++)
-    if (prompts[i].count < 1)
-      ok = tsr_diag_error(diags, TSR_NOWHERE, "prompt %d is empty: nothing goes on from there", i);
+  for (int i = 0; i < count; i++) ok &= check_prompt(generator, &prompts[i], i, diags);
   if (!ok) return false;
   open_rows(&g);
   while (ok && fill_rows(&g)) ok = run(&g);
@@ -217,10 +230,11 @@ static bool start_tokens(
     const tsr_trainer_options *o, tsr_arena *arena, tsr_prompt *ret_prompt, tsr_diags *diags) {
   const char *prompt = o->config->eval.prompt;
   const tsr_tokenizer *tokenizer = &o->source->dataset.tokenizer;
-  int32_t *tokens = tsr_arena_array(arena, int32_t, strlen(prompt) + 1);
+  int64_t room = tsr_tokenizer_room(tokenizer, prompt, strlen(prompt));
+  int32_t *tokens = tsr_arena_array(arena, int32_t, room + 1);
   *ret_prompt = (tsr_prompt){tokens, 1};
   if (!prompt[0]) {
-    int32_t newline = tokenizer->kind == TSR_TOKENIZER_CHAR ? tokenizer->ascii['\n'] : '\n';
+    int32_t newline = tsr_tokenizer_newline(tokenizer);
     tokens[0] = newline < 0 ? 0 : newline;
     return true;
   }

@@ -22,7 +22,8 @@ typedef struct {
 
 /* The programs of generation, to be put behind others of a worker's; how many (1 or 2). */
 int tsr_generation_programs(const tsr_compiled *generation, tsr_programs ret_programs[2]);
-/* Of what tsr_worker_open gave for them. */
+/* Of what tsr_worker_open gave for them; `vocab_size` is the tokenizer's, of which the model may
+ * know less. */
 tsr_generator
 tsr_generator_of(const tsr_compiled *generation, tsr_bound *const *bound, int64_t vocab_size);
 

@@ -286,6 +286,10 @@ void tsr_keeper_step(
   if (is_due(k, state->step)) take(k, state, diags);
 }
 
+bool tsr_keeper_is_writing(const tsr_keeper *k) {
+  return k && k->saver && tsr_saver_is_busy(k->saver);
+}
+
 enum { MARGIN_S = 1 };
 
 bool tsr_keeper_is_late(const tsr_keeper *k) {

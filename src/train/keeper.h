@@ -44,6 +44,7 @@ bool tsr_keeper_open(
 void tsr_keeper_step(
     tsr_keeper *keeper, const tsr_run_state *state, double loss, double norm, double seconds,
     tsr_diags *diags);
+bool tsr_keeper_is_writing(const tsr_keeper *keeper); /* beside the steps */
 /* Whether the next step, and a checkpoint after it, would end behind the time limit. */
 bool tsr_keeper_is_late(const tsr_keeper *keeper);
 

@@ -62,10 +62,12 @@ static bool ends_with(const char *text, const char *end) {
   return n >= m && !strcasecmp(text + n - m, end);
 }
 
-/* Whether a path is there; of a pattern, the folder before its first wildcard. */
+/* Whether a path is there, or the index of Megatron's pair that it begins; of a pattern, the folder
+ * before its first wildcard. */
 static bool is_there(tsr_arena *arena, const char *path) {
   size_t plain = strcspn(path, "*?[");
-  if (!path[plain]) return tsr_file_exists(path);
+  if (!path[plain])
+    return tsr_file_exists(path) || tsr_file_exists(tsr_arena_printf(arena, "%s.idx", path));
   char *start = tsr_arena_strndup(arena, path, plain);
   char *slash = strrchr(start, '/');
   if (slash) *slash = 0;
@@ -182,10 +184,10 @@ bool tsr_source_open_tokenizer(
 static bool choose_tokenizer(
     tsr_arena *arena, const tsr_config *c, const tsr_data_input *inputs, int count,
     tsr_tokenizer *ret, const char **ret_file, tsr_diags *diags) {
-  if (c->training.tokenizer_type == TSR_TOKENS_BPE)
-    return read_bpe(arena, c, ret, ret_file, diags);
+  if (c->training.tokenizer_type == TSR_TOKENS_BPE) return read_bpe(arena, c, ret, ret_file, diags);
   bool all_tokens = true, is_char = c->training.tokenizer_type == TSR_TOKENS_CHAR;
-  if (is_char && c->training.tokenizer_path[0]) return read_characters(arena, c, ret, ret_file, diags);
+  if (is_char && c->training.tokenizer_path[0])
+    return read_characters(arena, c, ret, ret_file, diags);
   for (int i = 0; i < count; i++) all_tokens = all_tokens && is_token_file(arena, &inputs[i]);
   if (!is_char) *ret = tsr_tokenizer_byte();
   else if (all_tokens && vocab_of_model(c)) *ret = tsr_tokenizer_ids((int32_t)vocab_of_model(c));
@@ -356,7 +358,7 @@ static bool has_fault(const tsr_source_step *s, int64_t index, int32_t *row) {
 }
 
 bool tsr_source_check_used(const tsr_source *source, tsr_diags *diags) {
-  const tsr_token_file *file = atomic_load(&source->fault->file);
+  const tsr_token_file *file = source->fault ? atomic_load(&source->fault->file) : NULL;
   return !file || tsr_token_file_outside(
                       file, atomic_load(&source->fault->token), source->dataset.vocab_size,
                       place_of_data(source->config), diags);

@@ -254,7 +254,7 @@ static bool report_step(trainer *t, double seconds) {
   int64_t each = text ? t->o->source->sequence : 1;
   double rate = seconds > 0 ? (double)(t->samples * each) / seconds : 0;
   tsr_metrics_step line = {t->step, t->loss,       t->norm,      t->lr, t->step * t->samples * each,
-                           rate,    seconds * 1e3, t->used_scale};
+                           rate,    seconds * 1e3, t->used_scale, tsr_keeper_is_writing(t->keeper)};
   tsr_progress_state state = {t->step, t->steps, t->loss, t->lr, t->norm, rate, -1, !text};
   tsr_progress_show(&t->progress, state, now());
   return tsr_metrics_write_step(t->o->metrics, &line, t->diags);
