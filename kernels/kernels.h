@@ -63,9 +63,9 @@ typedef struct {
   bool zigzag;
 } tsr_attention_ring;
 
-/* Attention of new tokens to themselves and to what a cache holds: causal, without dropout. q and out
- * (B,T,H*D) are of T new tokens a sequence; of sequence b the first counts[b] are real and stand at
- * positions[b] and on. keys and values (B,length,G*D) hold all positions, the new ones too. */
+/* Attention of new tokens to themselves and to what a cache holds: causal, without dropout. q and
+ * out (B,T,H*D) are of T new tokens a sequence; of sequence b the first counts[b] are real and stand
+ * at positions[b] and on. keys and values (B,length,G*D) hold all positions, the new ones too. */
 typedef struct {
   tsr_attention a;
   int64_t length;

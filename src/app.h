@@ -54,6 +54,12 @@ const char *app_mesh_text(app *a); /* "dp=2 tp=2" */
 /* Prints the diagnostics; the exit code. */
 int app_finish(app *a);
 
+/* ---- main.c ---- */
+
+/* From now on SIGINT, SIGTERM and SIGUSR1 are wishes that a->stop and a->save_now show, and a closed
+ * pipe is an error. */
+void app_catch_signals(void);
+
 /* ---- the commands; each gives the exit code ---- */
 
 int app_run_train(app *a); /* and profile */

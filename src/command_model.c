@@ -78,6 +78,7 @@ static bool find_weights(model *m) {
 
 static bool open_context(model *m) {
   app *a = m->a;
+  app_catch_signals();
   return find_weights(m) && load_config(a, &m->weights) && app_choose_device(a) &&
          app_open_mesh(a) && app_build_context(a) && app_fix_recipe(a) &&
          tsr_config_require_model(a->config, a->diags);

@@ -135,6 +135,7 @@ int app_run_train(app *a) {
   app_print_dumps(a);
   if (!a->cli.quiet) app_print_start(a);
   fflush(stdout);
+  app_catch_signals();
   train(a, &keep, &ended_by);
   int code = app_finish(a);
   return code ? code : ended_by ? 128 + ended_by : 0;

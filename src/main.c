@@ -29,9 +29,7 @@ static const char *find_share(tsr_arena *arena) {
   return ".";
 }
 
-static void catch_signals(app *a) {
-  a->stop = &stop;
-  a->save_now = &save_now;
+void app_catch_signals(void) {
   signal(SIGINT, on_stop);
   signal(SIGTERM, on_stop);
   signal(SIGUSR1, on_save);
@@ -63,10 +61,9 @@ static int run(app *a) {
 }
 
 int main(int argc, char **argv) {
-  app a = {.arena = tsr_arena_new()};
+  app a = {.arena = tsr_arena_new(), .stop = &stop, .save_now = &save_now};
   a.diags = tsr_diags_new(a.arena);
   a.share = find_share(a.arena);
-  catch_signals(&a);
   bool ok = tsr_cli_parse(a.arena, argc, argv, &a.cli, a.diags);
   if (a.cli.quiet) tsr_diags_quiet(a.diags);
   int code = ok ? run(&a) : app_finish(&a);

@@ -3,15 +3,35 @@
 #define TSR_KERNELS_CPU_TURN_H
 #include "kernels/cpu/lanes.h"
 
+#if defined(__AVX__) && !defined(__AVX512F__)
+
+/* Halves of a vector are dear to cross, so squares of four are turned inside them first. */
+static inline __attribute__((always_inline)) void turn_square(vector rows[WIDTH]) {
+  vector pairs[WIDTH], fours[WIDTH];
+  _Pragma("GCC unroll 4") for (int i = 0; i < WIDTH; i += 2) {
+    vector a = rows[i], b = rows[i + 1];
+    pairs[i] = __builtin_shufflevector(a, b, 0, 8, 1, 9, 4, 12, 5, 13);
+    pairs[i + 1] = __builtin_shufflevector(a, b, 2, 10, 3, 11, 6, 14, 7, 15);
+  }
+  _Pragma("GCC unroll 4") for (int i = 0; i < WIDTH; i += 4) for (int k = 0; k < 2; k++) {
+    vector a = pairs[i + k], b = pairs[i + 2 + k];
+    fours[i + 2 * k] = __builtin_shufflevector(a, b, 0, 1, 8, 9, 4, 5, 12, 13);
+    fours[i + 2 * k + 1] = __builtin_shufflevector(a, b, 2, 3, 10, 11, 6, 7, 14, 15);
+  }
+  _Pragma("GCC unroll 4") for (int i = 0; i < 4; i++) {
+    rows[i] = __builtin_shufflevector(fours[i], fours[i + 4], 0, 1, 2, 3, 8, 9, 10, 11);
+    rows[i + 4] = __builtin_shufflevector(fours[i], fours[i + 4], 4, 5, 6, 7, 12, 13, 14, 15);
+  }
+}
+
+#else
+
 /* a0 b0 a1 b1 … of the lower halves, and of the upper ones */
 #if defined(__AVX512F__)
 #define TURN_LOW(a, b)                                                                             \
   __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
 #define TURN_HIGH(a, b)                                                                            \
   __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)
-#elif defined(__AVX__)
-#define TURN_LOW(a, b) __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11)
-#define TURN_HIGH(a, b) __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15)
 #else
 #define TURN_LOW(a, b) __builtin_shufflevector(a, b, 0, 4, 1, 5)
 #define TURN_HIGH(a, b) __builtin_shufflevector(a, b, 2, 6, 3, 7)
@@ -28,6 +48,8 @@ static inline __attribute__((always_inline)) void turn_square(vector rows[WIDTH]
     _Pragma("GCC unroll 16") for (int i = 0; i < WIDTH; i++) rows[i] = dealt[i];
   }
 }
+
+#endif
 
 /* The first n numbers of a vector; zeros follow. */
 static inline vector vector_part(const float *x, int64_t n) {

@@ -27,10 +27,11 @@ bool tsr_json_parse(
 const cJSON *tsr_json_get(const cJSON *object, const char *key);
 
 /* The same with a type; a member that is missing or of another type is the error
- * "key 'x' …" at `file`, e.g. "'config.json': key 'num_heads' should be a whole number, not a string". A whole number
- * is one without fraction in [-2^53, 2^53]. */
+ * "key 'x' …" at `file`, e.g. "'config.json': key 'num_heads' should be a whole number, not a
+ * string". A whole number is one without fraction in [-2^53, 2^53]. */
 bool tsr_json_text(
-    const cJSON *object, const char *key, const char *file, const char **ret_text, tsr_diags *diags);
+    const cJSON *object, const char *key, const char *file, const char **ret_text,
+    tsr_diags *diags);
 bool tsr_json_int(
     const cJSON *object, const char *key, const char *file, int64_t *ret_value, tsr_diags *diags);
 bool tsr_json_double(
@@ -38,7 +39,8 @@ bool tsr_json_double(
 bool tsr_json_bool(
     const cJSON *object, const char *key, const char *file, bool *ret_value, tsr_diags *diags);
 
-/* Appends a string in quotes, with what JSON wants escaped; bytes that are no UTF-8 become U+FFFD. */
+/* Appends a string in quotes, with what JSON wants escaped; bytes that are no UTF-8 become U+FFFD.
+ */
 void tsr_json_add_text(tsr_text *text, const char *bytes, size_t length);
 
 #endif

@@ -150,11 +150,13 @@ static bool remove_one(tsr_arena *arena, const char *path, tsr_diags *diags) {
 }
 
 bool tsr_checkpoints_prune(
-    tsr_arena *arena, const char *folder, int64_t keep_last, int64_t keep_every, tsr_diags *diags) {
+    tsr_arena *arena, const char *folder, int64_t newest, int64_t keep_last, int64_t keep_every,
+    tsr_diags *diags) {
   tsr_checkpoint_entry *entries;
   int count;
   if (!keep_last) return true;
   if (!tsr_checkpoints_list(arena, folder, &entries, &count, diags)) return false;
+  while (count && entries[count - 1].step > newest) count--;
   for (int i = 0; i < count - keep_last; i++) {
     bool kept = keep_every && entries[i].step % keep_every == 0;
     if (!kept && !remove_one(arena, entries[i].path, diags)) return false;

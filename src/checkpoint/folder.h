@@ -34,9 +34,12 @@ const char *tsr_checkpoint_path(tsr_arena *arena, const char *folder, int64_t st
 bool tsr_checkpoints_open_folder(
     tsr_arena *arena, const char *folder, int *ret_lock, tsr_diags *diags);
 
-/* Removes those that are neither among the `keep_last` newest (0: all are kept) nor of a step that is
- * a multiple of `keep_every` (0: none is). A checkpoint loses its name before its files. */
+/* Removes those up to step `newest`, the one just written, that are neither among the `keep_last`
+ * newest of them (0: all are kept) nor of a step that is a multiple of `keep_every` (0: none is).
+ * Later ones, which the run went on from before, may be damaged: they count for nothing and stay. A
+ * checkpoint loses its name before its files. */
 bool tsr_checkpoints_prune(
-    tsr_arena *arena, const char *folder, int64_t keep_last, int64_t keep_every, tsr_diags *diags);
+    tsr_arena *arena, const char *folder, int64_t newest, int64_t keep_last, int64_t keep_every,
+    tsr_diags *diags);
 
 #endif

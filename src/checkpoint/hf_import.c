@@ -207,24 +207,32 @@ static bool write_transposed(importer *m, const source *s, char *block) {
   return true;
 }
 
-/* The tensor's pages were read and are not needed again. */
-static void forget_pages(const source *s) {
-  int64_t page = sysconf(_SC_PAGESIZE), begin = s->from->tensor->offset;
-  int64_t end = begin + s->from->tensor->bytes;
-  begin = (begin + page - 1) / page * page;
-  if (end - begin >= page)
+/* Pages that were read and are not needed again: else the whole file would come to stand in memory.
+ */
+static void forget(const source *s, int64_t begin, int64_t end) {
+  int64_t page = sysconf(_SC_PAGESIZE), from = s->from->tensor->offset;
+  begin = (from + begin + page - 1) / page * page;
+  end = (from + end) / page * page;
+  if (begin < end)
     madvise((char *)(uintptr_t)s->from->file->map + begin, (size_t)(end - begin), MADV_DONTNEED);
 }
 
-static bool write_tensor(importer *m, const source *s, char *block) {
-  bool ok;
-  if (s->place.transposed) ok = write_transposed(m, s, block);
-  else {
-    size_t bytes = (size_t)(s->from->tensor->bytes / s->place.parts);
-    const char *data = s->from->file->map + s->from->tensor->offset;
-    ok = tsr_output_data(m->output, data + bytes * (size_t)s->place.part, bytes, m->diags);
+static bool write_straight(importer *m, const source *s) {
+  enum { AT_ONCE = 1 << 24 };
+  int64_t bytes = s->from->tensor->bytes / s->place.parts, begin = bytes * s->place.part;
+  const char *data = s->from->file->map + s->from->tensor->offset;
+  for (int64_t at = begin, end; at < begin + bytes; at = end) {
+    end = begin + bytes - at < AT_ONCE ? begin + bytes : at + AT_ONCE;
+    if (!tsr_output_data(m->output, data + at, (size_t)(end - at), m->diags)) return false;
+    forget(s, at, end);
   }
-  forget_pages(s);
+  return true;
+}
+
+static bool write_tensor(importer *m, const source *s, char *block) {
+  if (!s->place.transposed) return write_straight(m, s);
+  bool ok = write_transposed(m, s, block);
+  forget(s, 0, s->from->tensor->bytes);
   return ok;
 }
 

@@ -222,7 +222,9 @@ static void write_and_tell(tsr_saver *s) {
   s->rested = 0;
   bool ok = write_checkpoint(s, arena, diags);
   const tsr_saver_options *o = &s->options;
-  if (ok) tsr_checkpoints_prune(arena, o->folder, o->keep_last, o->keep_every, diags);
+  if (ok)
+    tsr_checkpoints_prune(
+        arena, o->folder, s->state.step, o->keep_last, o->keep_every, diags);
   double seconds = clock_of(CLOCK_MONOTONIC) - begin;
   pthread_mutex_lock(&s->mutex);
   if (tsr_diags_errors(diags)) {

@@ -12,12 +12,6 @@ static int compare_bytes(const void *a, const void *b) {
   return order ? order : (x->length > y->length) - (x->length < y->length);
 }
 
-static bool is_in(const tsr_bpe_added_set *set, const tsr_bpe_added *added) {
-  for (int i = 0; i < set->count; i++)
-    if (!compare_bytes(&set->items[i], added)) return true;
-  return false;
-}
-
 static void sort_set(tsr_bpe_added_set *set) {
   if (set->count) qsort(set->items, (size_t)set->count, sizeof *set->items, compare_bytes);
   int at = 0;
@@ -27,7 +21,7 @@ static void sort_set(tsr_bpe_added_set *set) {
   }
 }
 
-void tsr_bpe_added_sort(tsr_arena *arena, tsr_bpe *bpe) {
+bool tsr_bpe_added_sort(tsr_arena *arena, tsr_bpe *bpe, tsr_diags *diags) {
   bpe->raw.items = tsr_arena_array(arena, tsr_bpe_added, bpe->added_count);
   bpe->normalized.items = tsr_arena_array(arena, tsr_bpe_added, bpe->added_count);
   tsr_nfc_scratch scratch = {.arena = arena};
@@ -39,12 +33,17 @@ void tsr_bpe_added_sort(tsr_arena *arena, tsr_bpe *bpe) {
       added.length = tsr_nfc(&scratch, added.text, added.length, text);
       added.text = text;
     }
-    /* Normalized, two may be the same: the first counts. Others differ. */
-    if (!added.is_normalized || !bpe->has_nfc || !is_in(set, &added))
-      set->items[set->count++] = added;
+    set->items[set->count++] = added;
   }
   sort_set(&bpe->raw);
   sort_set(&bpe->normalized);
+  /* Texts differ, but normalized they may not. */
+  for (int i = 0; i + 1 < bpe->normalized.count; i++)
+    if (!compare_bytes(&bpe->normalized.items[i], &bpe->normalized.items[i + 1]))
+      return tsr_diag_error(
+          diags, (tsr_place){.file = bpe->file}, "added_tokens: %d and %d are the same text in NFC",
+          bpe->normalized.items[i].token, bpe->normalized.items[i + 1].token);
+  return true;
 }
 
 /* Of the sorted [low, high), whose first `depth` bytes are alike, the first whose byte there is

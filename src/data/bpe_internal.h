@@ -45,7 +45,7 @@ struct tsr_bpe {
   int32_t byte_tokens[256]; /* -1: only of bytes that UTF-8 never has */
   bool ignores_merges;      /* a word that is in the vocabulary is one token */
   bool has_nfc;
-  tsr_bpe_added *added; /* all of them, special ones first */
+  tsr_bpe_added *added; /* all of them */
   int added_count;
   tsr_bpe_added_set raw, normalized;           /* looked for before and after normalization */
   tsr_bpe_pattern *splits[TSR_BPE_SPLITS_MAX]; /* each cuts the pieces of the one before */
@@ -91,8 +91,8 @@ int64_t tsr_bpe_word(
 
 /* ---- bpe_added.c ---- */
 
-/* Makes bpe->raw and bpe->normalized of bpe->added. */
-void tsr_bpe_added_sort(tsr_arena *arena, tsr_bpe *bpe);
+/* Makes bpe->raw and bpe->normalized of bpe->added. Two that NFC makes one are an error. */
+bool tsr_bpe_added_sort(tsr_arena *arena, tsr_bpe *bpe, tsr_diags *diags);
 
 /* The next added token in text[at..length), leftmost and longest: its bytes [begin, end), with the
  * space that it takes [outer_begin, outer_end). NULL: none. `taken` is where the last one ended.

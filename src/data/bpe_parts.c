@@ -1,6 +1,5 @@
 /* tokenizer.json: everything but its model. What is not known is refused by its name. */
 #include "data/bpe_internal.h"
-#include <stdlib.h>
 #include <string.h>
 
 /* GPT-2's, which ByteLevel has in itself. */
@@ -135,13 +134,6 @@ static bool is_free(const reader *r, const tsr_bpe_added *added) {
   return true;
 }
 
-/* Special ones first: of two with the same text after normalization the first counts. */
-static int compare_special(const void *a, const void *b) {
-  const tsr_bpe_added *x = a, *y = b;
-  if (x->is_special != y->is_special) return y->is_special - x->is_special;
-  return (x->token > y->token) - (x->token < y->token);
-}
-
 static bool read_added(reader *r, const cJSON *list) {
   tsr_bpe *bpe = r->bpe;
   bpe->added = tsr_arena_array(r->arena, tsr_bpe_added, cJSON_GetArraySize(list));
@@ -163,9 +155,7 @@ static bool read_added(reader *r, const cJSON *list) {
     bpe->lengths[added->token] = (uint32_t)added->length;
     bpe->special[added->token] = added->is_special;
   }
-  if (bpe->added_count)
-    qsort(bpe->added, (size_t)bpe->added_count, sizeof *bpe->added, compare_special);
-  tsr_bpe_added_sort(r->arena, bpe);
+  if (!tsr_bpe_added_sort(r->arena, bpe, r->diags)) return false;
   return !has_words || tsr_bpe_pattern_word_char(r->arena, bpe->file, &bpe->word_char, r->diags);
 }
 

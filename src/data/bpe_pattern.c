@@ -12,8 +12,9 @@
 #define SPACES                                                                                     \
   "\\t-\\r "                                                                                       \
   "\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}"
-/* Its \w. Of Latin-1 it has the digits that are raised or part of a fraction, too. */
-#define WORD_CHARS "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}"
+/* Its \w in a class; alone it has Latin-1's raised digits and fractions too. */
+#define WORD_CHARS "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}"
+#define WORD_CHARS_ALONE WORD_CHARS "\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}"
 #define HEX_DIGITS "0-9a-fA-F"
 
 struct tsr_bpe_pattern {
@@ -102,7 +103,7 @@ static bool add_escape(translation *t) {
     return add_set(t, SPACES, c == 'S');
   case 'w':
   case 'W':
-    return add_set(t, WORD_CHARS, c == 'W');
+    return add_set(t, t->in_class ? WORD_CHARS : WORD_CHARS_ALONE, c == 'W');
   case 'h':
   case 'H':
     return add_set(t, HEX_DIGITS, c == 'H');

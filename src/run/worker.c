@@ -99,6 +99,9 @@ check_fits(const tsr_worker_options *o, const tsr_programs *programs, int count,
                                   : "",
       tsr_text_bytes(p->bytes[TSR_SEGMENT_PARAM]), tsr_text_bytes(p->bytes[TSR_SEGMENT_STATE]),
       tsr_text_bytes(p->bytes[TSR_SEGMENT_WORK]));
+  int64_t cache = cache_bytes(programs, count, stage);
+  if (cache)
+    tsr_diag_hint(diags, "and %s for keys and values of generated text", tsr_text_bytes(cache));
   tsr_diag_hint(
       diags,
       "a smaller batch_size, sequence_length or model would fit; `check` shows what each costs");

@@ -275,6 +275,7 @@ static bool run_loop(trainer *t, int *ret_signal) {
   while (t->step < t->steps && !*t->o->stop && !late) {
     double start = now();
     run_step(t);
+    if (!tsr_source_check_used(t->o->source, t->diags)) return false;
     double seconds = now() - start;
     if (!report_step(t, seconds)) return false;
     if (!isfinite(t->loss))

@@ -185,6 +185,12 @@ static void test_files(void) {
   check_refused("error: 'in/model.safetensors.index.json' lists 2 tensors, its files have 40\n");
 }
 
+static void test_blocks(void) {
+  make_folder(NULL, 0, "");
+  shell("sed -i 's/\"num_hidden_layers\": 2/\"num_hidden_layers\": 2000000000/' in/config.json");
+  check_refused("error: 'in': config.json asks for 2000000000 blocks, but there are 20 tensors\n");
+}
+
 static void test_options(void) {
   tsr_hf_import_options options = {graphs, "test", 0, 65};
   CHECK(!tsr_hf_import(arena, llama, "out", &options, diags));
@@ -265,6 +271,7 @@ int main(void) {
   test_taken();
   test_tensors();
   test_files();
+  test_blocks();
   test_options();
   test_export();
   scratch_leave(folder);

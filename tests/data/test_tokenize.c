@@ -194,6 +194,42 @@ static void test_pieces(void) {
   free(chars);
 }
 
+/* Texts of byte pairs are cut only where the tokens stay the same. */
+static void test_bpe(const char *name) {
+  static const char *const texts[] = {"r.txt", "code.txt"}, *const both[] = {"r.txt", "b.jsonl"};
+  char path[4096];
+  tsr_bpe *bpe;
+  snprintf(path, sizeof path, "%s/tests/data/bpe/%s.json", TSR_SOURCE_ROOT, name);
+  CHECK(tsr_bpe_read(arena, path, TSR_NOWHERE, &bpe, diags));
+  CHECK_STR(scratch_diags(diags), "");
+  for (int k = 0; k < 2; k++) {
+    size_t lengths[2];
+    char *bytes[2];
+    for (int i = 0; i < 2; i++) {
+      tsr_tokenize_options o = options_of(&texts[k], 1, "bpe.bin");
+      o.tokenizer = tsr_tokenizer_bpe(bpe);
+      o.threads = 2;
+      o.block_bytes = i ? 16 : 0;
+      CHECK(tsr_tokenize(arena, &o, diags));
+      bytes[i] = read_whole("bpe.bin", &lengths[i]);
+    }
+    CHECK(lengths[0] > 2000 && lengths[0] == lengths[1] && !memcmp(bytes[0], bytes[1], lengths[0]));
+    free(bytes[0]);
+    free(bytes[1]);
+  }
+  check_threads(both, 2, tsr_tokenizer_bpe(bpe));
+  tsr_bpe_close(bpe);
+}
+
+static void write_code(void) {
+  static const char *const words[] = {"int x",  "\n",   "\n\n", "  ", "\t", ";",  "}\n",
+                                      "return", "\r\n", "'s",   "12", "é",  "//", "END\n   \n"};
+  FILE *code = fopen("code.txt", "wb");
+  assert(code);
+  for (int i = 0; i < 20000; i++) fputs(words[next_random(14)], code);
+  fclose(code);
+}
+
 /* ---- errors ---- */
 
 static void check_refused(tsr_tokenize_options o, const char *words) {
@@ -334,6 +370,12 @@ int main(void) {
   test_megatron();
   test_threads();
   test_pieces();
+  write_code();
+  test_bpe("gpt2");
+  test_bpe("llama3");
+  test_bpe("qwen");
+  test_bpe("digits");
+  test_bpe("flags");
   test_lines();
   test_refused();
   scratch_leave(folder);

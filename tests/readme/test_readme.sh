@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Does what README.md and docs/parallelism.md show, each in a folder of its own: writes their blocks that have a
+# Does what README.md and the pages in docs/ show, each in a folder of its own: writes their blocks that have a
 # file's name (```yaml NAME) there, runs the commands of their ```console blocks, and compares what these print.
 # A line that is only "…" stands for any lines, "…" inside a line for any text.
 # usage: test_readme.sh PROGRAM SOURCE_ROOT
@@ -88,4 +88,6 @@ check() {
 
 check README.md 5
 check docs/parallelism.md 25
+check docs/checkpoints.md 10
+check docs/data.md 13
 exit $failed

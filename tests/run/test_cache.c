@@ -29,7 +29,7 @@ static const model gpt2 = {
     "a2: attention(q2, k2, v2, head_dim: 4); o2: linear(a2, wo2); x4: add(x3, o2)\n"
     "hf: layernorm(x4, lnf, lnfb); logits: linear(hf, wte)"};
 
-/* Grouped heads, rotary positions. */
+/* Grouped heads, rotary positions, a weight that is made of a parameter. */
 static const model llama = {
     "llama",
     "wte 24,20 1; n1 20; wq 32,20 0; wk 16,20 0; wv 16,20 0; wo 20,32 1; n2 20; gate 28,20 0\n"
@@ -39,17 +39,21 @@ static const model llama = {
     "x0: embedding(tokens, wte); h: rmsnorm(x0, n1); q: linear(h, wq); k: linear(h, wk)\n"
     "v: linear(h, wv); qr: rope(q, head_dim: 4); kr: rope(k, head_dim: 4)\n"
     "a: attention(qr, kr, v, head_dim: 4); o: linear(a, wo); x1: add(x0, o); h2: rmsnorm(x1, n2)\n"
-    "g: linear(h2, gate); u: linear(h2, up); s: swiglu(g, u); d: linear(s, down); x2: add(x1, d)\n"
+    "gs: scale(gate, factor: 0.5); g: linear(h2, gs); u: linear(h2, up); s: swiglu(g, u); d: "
+    "linear(s, down); x2: add(x1, d)\n"
     "q2: linear(x2, wq2); k2: linear(x2, wk2); v2: linear(x2, wv2); qr2: rope(q2, head_dim: 4)\n"
     "kr2: rope(k2, head_dim: 4); a2: attention(qr2, kr2, v2, head_dim: 4); o2: linear(a2, wo2)\n"
     "x3: add(x2, o2); hf: rmsnorm(x3, nf); logits: linear(hf, head)"};
 
-/* Norms of every query and key head, so that positions go through reshapes. */
+/* Norms of every query and key head, so that positions go through reshapes; a factor of each
+ * position. */
 static const model qwen = {
     "qwen",
-    "wte 24,20 1; n1 20; wq 32,20 0; wk 16,20 0; wv 16,20 0; qn 4; kn 4; wo 20,32 1; nf 20; head "
+    "wte 24,20 1; wpe 16,20; n1 20; wq 32,20 0; wk 16,20 0; wv 16,20 0; qn 4; kn 4; wo 20,32 1; nf "
+    "20; head "
     "24,20 0",
-    "x0: embedding(tokens, wte); h: rmsnorm(x0, n1); q: linear(h, wq); k: linear(h, wk)\n"
+    "e: embedding(tokens, wte); x0: mul(e, wpe); h: rmsnorm(x0, n1); q: linear(h, wq); k: "
+    "linear(h, wk)\n"
     "v: linear(h, wv); q4: reshape(q, shape: [$B,$T,8,4]); k4: reshape(k, shape: [$B,$T,4,4])\n"
     "qn4: rmsnorm(q4, qn); kn4: rmsnorm(k4, kn); q3: reshape(qn4, shape: [$B,$T,32])\n"
     "k3: reshape(kn4, shape: [$B,$T,16]); qr: rope(q3, head_dim: 4); kr: rope(k3, head_dim: 4)\n"

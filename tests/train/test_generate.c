@@ -1,6 +1,7 @@
 /* Text from models with random weights: a text is a function of its prompt, its index and the
  * sampling, not of chunks, mesh, threads, nor of what else is in the batch; and with a cache it is
  * the text of whole windows. */
+#include "plan/plan.h"
 #include "tests/check.h"
 #include "text_model.h"
 
@@ -65,6 +66,23 @@ static void check_same(
 
 /* ---- what does not matter ---- */
 
+/* What is planned for the ranks is what is allocated; keys and values of all blocks are a part of
+ * it: (rows, window, groups of a rank * head_dim), twice. */
+static void check_memory(const text_model *m, int64_t blocks, int64_t features) {
+  tsr_programs programs[2];
+  int count = tsr_generation_programs(&m->compiled, programs), stages = m->parallel.size[TSR_PP];
+  int64_t total = 0, cache = 0, ranks = m->parallel.ranks / stages;
+  for (int s = 0; s < stages; s++) {
+    tsr_memory memory;
+    tsr_memory_of(programs, count, s, &memory);
+    total += memory.total * ranks;
+    cache += memory.cache * ranks;
+  }
+  int64_t rows = m->compiled.batch, copies = m->parallel.size[TSR_CP];
+  CHECK_INT(total, tsr_worker_bytes(m->worker));
+  CHECK_INT(cache, m->compiled.decode ? 2 * blocks * rows * WINDOW * features * 4 * copies : 0);
+}
+
 static void check_options(const task *t, int model, const tsr_continuation *want) {
   static const struct {
     const char *what;
@@ -86,6 +104,7 @@ static void check_options(const task *t, int model, const tsr_continuation *want
     text_model *m = text_model_open(models[model], cases[i].o);
     CHECK((cases[i].o.chunk < 0) == (m->compiled.decode == NULL));
     CHECK_INT(m->compiled.batch % m->parallel.size[TSR_DP], 0);
+    check_memory(m, 2, 32);
     draw(t, m, 0, PROMPTS, got);
     check_same(got, want, PROMPTS, cases[i].what, model);
     text_model_close(m);
@@ -203,6 +222,21 @@ static void test_sliding(int model) {
   tsr_arena_free(t.arena);
 }
 
+/* A window that cp and its layout could not split. */
+static void test_any_window(void) {
+  task t = task_new(0.5);
+  tsr_continuation got[PROMPTS], want[PROMPTS];
+  text_model *m = text_model_open(models[1], (text_options){.window = 31});
+  draw(&t, m, 0, PROMPTS, want);
+  text_model_close(m);
+  m = text_model_open(models[1], (text_options){.cp = 4, .window = 31, .rows = 2});
+  CHECK_INT(m->compiled.model->sequence, 31);
+  draw(&t, m, 0, PROMPTS, got);
+  check_same(got, want, PROMPTS, "window 31", 1);
+  text_model_close(m);
+  tsr_arena_free(t.arena);
+}
+
 /* Of a prompt that is longer than the window the last tokens count. */
 static void test_long_prompt(void) {
   task t = task_new(0);
@@ -230,6 +264,8 @@ static void test_errors(void) {
   t.prompts[1].count = 0;
   CHECK(!tsr_generate_texts(t.arena, &m->generator, t.prompts, 2, &t.how, got, &speed, diags));
   CHECK(tsr_diags_exit_code(diags) == 2);
+  t.prompts[1] = (tsr_prompt){(const int32_t[]){3, 61}, 2};
+  CHECK(!tsr_generate_texts(t.arena, &m->generator, t.prompts, 2, &t.how, got, &speed, diags));
   text_model_close(m);
   tsr_arena_free(t.arena);
 }
@@ -243,6 +279,7 @@ int main(void) {
   test_stops();
   test_interrupt();
   test_long_prompt();
+  test_any_window();
   test_errors();
   return check_done("generate");
 }

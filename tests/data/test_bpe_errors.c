@@ -1,0 +1,295 @@
+/* What a tokenizer.json is refused for, word for word, and what is taken. */
+#include "data/bpe.h"
+#include "tests/check.h"
+#include "tests/data/bpe_json.h"
+#include "tests/printed.h"
+
+#define TOKEN(id, text, rest)                                                                      \
+  "{\"id\":" id ",\"content\":\"" text "\",\"single_word\":false,\"lstrip\":false,"                \
+  "\"rstrip\":false,\"normalized\":false,\"special\":" rest "}"
+#define NORMALIZED(id, text)                                                                       \
+  "{\"id\":" id ",\"content\":\"" text "\",\"single_word\":false,\"lstrip\":false,"                \
+  "\"rstrip\":false,\"normalized\":true,\"special\":false}"
+#define BYTE_LEVEL "{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"use_regex\":false}"
+#define SEQUENCE(first) "{\"type\":\"Sequence\",\"pretokenizers\":[" first "," BYTE_LEVEL "]}"
+
+typedef struct {
+  bpe_json json;
+  const char *want; /* "": no error */
+} refusal;
+
+static const refusal models[] = {
+    {{.vocab = ",\"xx\":1.5"},
+     "t.json: error: model.vocab: the id of 'xx' should be a whole number in [0, 16777216)\n"},
+    {{.vocab = ",\"xx\":16777216"},
+     "t.json: error: model.vocab: the id of 'xx' should be a whole number in [0, 16777216)\n"},
+    {{.vocab = ",\"xx\":65"},
+     "t.json: error: model.vocab: 'xx' has the id 65, which another token has too\n"},
+    {{.merges = "\"ab\""},
+     "t.json: error: model.merges: merge 0 should be \"a b\" or [\"a\", \"b\"]\n"},
+    {{.vocab = ",\"ab\":256", .merges = "\"a b\",[\"a\"]"},
+     "t.json: error: model.merges: merge 1 should be \"a b\" or [\"a\", \"b\"]\n"},
+    {{.merges = "\"a b\""},
+     "t.json: error: model.merges: merge 0: 'ab' is not in the vocabulary\n"},
+    {{.merges = "\"a bc\""},
+     "t.json: error: model.merges: merge 0: 'bc' is not in the vocabulary\n"},
+    {{.vocab = ",\"ab\":256", .merges = "\"a b\",[\"a\",\"b\"]"},
+     "t.json: error: model.merges: merge 1, 'a' and 'b', is merge 0 again\n"},
+    {{.model = ",\"dropout\":0.1"}, "t.json: error: model.dropout 0.1 is not supported\n"},
+    {{.model = ",\"dropout\":null,\"unk_token\":null,\"fuse_unk\":false,"
+               "\"continuing_subword_prefix\":\"\",\"end_of_word_suffix\":null"},
+     ""},
+    {{.model = ",\"unk_token\":\"<unk>\""},
+     "t.json: error: model.unk_token '<unk>' is not supported\n"},
+    {{.model = ",\"fuse_unk\":true"}, "t.json: error: model.fuse_unk true is not supported\n"},
+    {{.model = ",\"byte_fallback\":true"},
+     "t.json: error: model.byte_fallback true is not supported\n"},
+    {{.model = ",\"continuing_subword_prefix\":\"##\""},
+     "t.json: error: model.continuing_subword_prefix '##' is not supported\n"},
+    {{.model = ",\"end_of_word_suffix\":\"</w>\""},
+     "t.json: error: model.end_of_word_suffix '</w>' is not supported\n"},
+    {{.model = ",\"ignore_merge\":true"},
+     "t.json: error: model.ignore_merge is not supported\n"
+     "      = did you mean 'ignore_merges'?\n"},
+    {{.more = ",\"truncation\":{\"max_length\":512}"},
+     "t.json: error: truncation is not supported\n"},
+    {{.more = ",\"padding\":{},\"truncation\":null"}, "t.json: error: padding is not supported\n"},
+    {{.more = ",\"padding\":null,\"extra\":1"},
+     "t.json: error: extra is not supported\n"
+     "      = valid: version, truncation, padding, added_tokens, normalizer, pre_tokenizer, "
+     "post_processor, decoder, model\n"},
+    {{.decoder = "{\"type\":\"Metaspace\"}"},
+     "t.json: error: the decoder 'Metaspace' is not supported\n"
+     "      = valid: ByteLevel\n"},
+    {{.decoder = "null"}, ""},
+};
+
+static const refusal added_tokens[] = {
+    {{.added = TOKEN("256", "<e>", "true") "," TOKEN("257", "<f>", "false")}, ""},
+    {{.added = TOKEN("65", "A", "true")}, ""}, /* it is the vocabulary's */
+    {{.added = "{\"id\":256}"}, "t.json: error: added_tokens: a token has no 'content'\n"},
+    {{.added = TOKEN("-1", "<e>", "true")},
+     "t.json: error: added_tokens: the id of '<e>' should be a whole number in [0, 16777216)\n"},
+    {{.added = "{\"id\":256,\"content\":\"<e>\"}"},
+     "t.json: error: 'single_word' of an added token should be true or false\n"},
+    {{.added = "{\"id\":256,\"content\":\"<e>\",\"regex\":true}"},
+     "t.json: error: added_tokens.regex is not supported\n"
+     "      = valid: id, content, single_word, lstrip, rstrip, normalized, special\n"},
+    {{.added = TOKEN("66", "A", "true")},
+     "t.json: error: added_tokens: 'A' has the id 66, but 65 in the vocabulary\n"},
+    {{.added = TOKEN("66", "<e>", "true")},
+     "t.json: error: added_tokens: '<e>' has the id 66, which another token has too\n"},
+    {{.added = TOKEN("256", "<e>", "true") "," TOKEN("257", "<e>", "false")},
+     "t.json: error: added_tokens: '<e>' is there twice\n"},
+    {{.added = TOKEN("256", "<e>", "true") "," TOKEN("256", "<f>", "false")},
+     "t.json: error: added_tokens: '<e>' and '<f>' both have the id 256\n"},
+    {{.normalizer = "{\"type\":\"NFC\"}",
+      .added = NORMALIZED("256", "\xc3\xa8") "," NORMALIZED("257", "e\xcc\x80")},
+     "t.json: error: added_tokens: 256 and 257 are the same text in NFC\n"},
+};
+
+static const refusal parts[] = {
+    {{.normalizer = "{\"type\":\"NFKC\"}"},
+     "t.json: error: the normalizer 'NFKC' is not supported\n"
+     "      = valid: none, NFC\n"},
+    {{.normalizer = "{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"}]}"}, ""},
+    {{.normalizer =
+          "{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"},{\"type\":\"Lowercase\"}]}"},
+     "t.json: error: the normalizer 'Lowercase' is not supported\n"
+     "      = valid: none, NFC\n"},
+    {{.pre_tokenizer = "null"},
+     "t.json: error: the pre-tokenizer does not end in ByteLevel: this is no byte-level BPE\n"},
+    {{.pre_tokenizer = "{\"type\":\"Metaspace\"}"},
+     "t.json: error: the pre-tokenizer 'Metaspace' is not supported\n"
+     "      = valid: ByteLevel, Split, Digits, a Sequence of them\n"},
+    {{.pre_tokenizer = SEQUENCE(BYTE_LEVEL)},
+     "t.json: error: the pre-tokenizer 'ByteLevel' stands behind ByteLevel, which is not "
+     "supported\n"},
+    {{.pre_tokenizer = "{\"type\":\"ByteLevel\"}"},
+     "t.json: error: 'add_prefix_space' of ByteLevel should be true or false\n"},
+    {{.pre_tokenizer = "{\"type\":\"ByteLevel\",\"add_prefix_space\":true,\"fast\":1}"},
+     "t.json: error: ByteLevel.fast is not supported\n"
+     "      = valid: type, add_prefix_space, trim_offsets, use_regex\n"},
+    {{.pre_tokenizer = SEQUENCE("{\"type\":\"Digits\",\"individual_digits\":false}")}, ""},
+    {{.pre_tokenizer = SEQUENCE("{\"type\":\"Digits\"}")},
+     "t.json: error: 'individual_digits' of Digits should be true or false\n"},
+    {{.pre_tokenizer =
+          SEQUENCE("{\"type\":\"Split\",\"pattern\":{\"Regex\":\"a\"},\"behavior\":\"Removed\"}")},
+     "t.json: error: the behavior 'Removed' of Split is not supported\n"
+     "      = valid: Isolated\n"},
+    {{.pre_tokenizer =
+          SEQUENCE("{\"type\":\"Split\",\"pattern\":\"a\",\"behavior\":\"Isolated\"}")},
+     "t.json: error: the pattern of Split should be {\"Regex\": …} or {\"String\": …}\n"},
+    {{.pre_tokenizer =
+          SEQUENCE("{\"type\":\"Split\",\"pattern\":{\"String\":\"\"},\"behavior\":\"Isolated\"}")},
+     "t.json: error: the pre-tokenizer Split has an empty pattern\n"},
+    {{.post_processor = "{\"type\":\"RobertaProcessing\"}"},
+     "t.json: error: the post-processor 'RobertaProcessing' is not supported\n"
+     "      = valid: ByteLevel, TemplateProcessing, a Sequence of them\n"},
+    {{.post_processor = "{\"type\":\"TemplateProcessing\",\"single\":[]}"},
+     "t.json: error: TemplateProcessing: 'single' has the text 0 times, not once\n"},
+    {{.post_processor = "{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":"
+                        "{\"id\":\"<s>\"}},{\"Sequence\":{\"id\":\"A\"}}],\"special_tokens\":{}}"},
+     "t.json: error: TemplateProcessing: '<s>' has no ids\n"},
+    {{.post_processor =
+          "{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"<s>\"}}],"
+          "\"special_tokens\":{\"<s>\":{\"ids\":[256]}}}"},
+     "t.json: error: TemplateProcessing: an id of '<s>' is outside the vocabulary of 256\n"},
+};
+
+static void test_refusals(tsr_arena *arena, const refusal *cases, size_t count, tsr_diags *diags) {
+  for (size_t i = 0; i < count; i++) {
+    tsr_bpe *bpe;
+    bool ok = bpe_json_parse(arena, &cases[i].json, &bpe, diags);
+    CHECK_INT(ok, !cases[i].want[0]);
+    if (ok) tsr_bpe_close(bpe);
+    CHECK_STR(printed_diags(arena, diags), cases[i].want);
+  }
+}
+
+/* Files that are none, and vocabularies without a byte. */
+static void test_whole_files(tsr_arena *arena, tsr_diags *diags) {
+  static const char *const cases[][2] = {
+      {"{}", "t.json: error: there is no 'model': this is no tokenizer.json\n"},
+      {"[1]", "t.json: error: there is no 'model': this is no tokenizer.json\n"},
+      {"{\"model\":{\"type\":\"WordPiece\",\"vocab\":{}}}",
+       "t.json: error: the model 'WordPiece' is not supported\n"
+       "      = valid: BPE, on bytes\n"},
+      {"{\"model\":{\"vocab\":{}}}", "t.json: error: the model '' is not supported\n"
+                                     "      = valid: BPE, on bytes\n"},
+      {"{\"model\":{\"vocab\":{},\"merges\":[]}}",
+       "t.json: error: model.vocab: no token for the byte 0x00: this is no byte-level BPE\n"},
+      {"{\"model\":{\"vocab\":[],\"merges\":[]}}",
+       "t.json: error: model.vocab should be an object of tokens and ids\n"},
+      {"{\"model\":{\"vocab\":{},\"merges\":[]},\"added_tokens\":{}}",
+       "t.json: error: added_tokens should be a list\n"},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    tsr_bpe *bpe;
+    CHECK(!tsr_bpe_parse(arena, "t.json", cases[i][0], strlen(cases[i][0]), &bpe, diags));
+    CHECK_STR(printed_diags(arena, diags), cases[i][1]);
+  }
+  tsr_bpe *bpe;
+  tsr_place place = {.file = "run.yaml", .line = 3, .col = 19};
+  CHECK(!tsr_bpe_read(arena, "/no/tokenizer.json", place, &bpe, diags));
+  CHECK_STR(
+      printed_diags(arena, diags),
+      "run.yaml:3:19: error: cannot read '/no/tokenizer.json': No such file or directory\n");
+}
+
+/* ---- patterns ---- */
+
+#define HINT "      = PCRE2 may read it otherwise than the tokenizers package does\n"
+#define NOT(pattern, construct)                                                                    \
+  "t.json: error: the pattern '" pattern "' has '" construct "', which is not supported\n" HINT
+
+/* Of each pattern the text that it finds first in `text`, or the error. */
+static const struct {
+  const char *pattern, *text, *want;
+} patterns[] = {
+    {"\\s+", "a\xe1\xa0\x8e\xc2\x85 b", "\xc2\x85 "}, /* U+180E is no space */
+    {"[^\\s]+", " \xe1\xa0\x8e ", "\xe1\xa0\x8e"},
+    {"\\S+", " ab ", "ab"},
+    {"\\w+", "-a\xcc\x81_1-", "a\xcc\x81_1"},
+    {"\\W", "a\xcc\x81-", "-"},
+    {"\\w+", "-\xc2\xbd\xe2\x85\x93", "\xc2\xbd"}, /* ½ is in Latin-1, ⅓ is not */
+    {"[\\w]+",
+     "\xc2\xbd"
+     "a",
+     "a"},
+    {"[\\w-]+", " a-b ", "a-b"},
+    {"\\h+", "xyzFf0g", "Ff0"},
+    {"[\\hx]+", "0xFg", "0xF"},
+    {"\\v", "\n\x0b", "\x0b"},
+    {"\\u00e9|\\x{e8}|\\x41", "B\xc3\xa9", "\xc3\xa9"},
+    {"\\p{Han}+", "a\xe3\x80\x81\xe4\xb8\xad", "\xe4\xb8\xad"}, /* not Script_Extensions */
+    {"\\p{^L}", "ab1", "1"},
+    {"\\P{N}+", "1a2", "a"},
+    {"^b$", "a\nb\nc", "b"}, /* of lines */
+    {"(?i)LL", "x'll", "ll"},
+    {"(?i:'S)", "x'\xc5\xbf", "'\xc5\xbf"},
+    {"\\p{N}{1,3}", "12345", "123"},
+    {"a{2}", "aaa", "aa"},
+    {"a++", "baa", "aa"},
+    {"\\[\\{\\.", "[{.", "[{."},
+    {"[.{(]+", "a({.b", "({."},
+    {"\\b", "", NOT("\\b", "\\b")},
+    {"a\\", "", NOT("a\\", "\\")},
+    {"\\1", "", NOT("\\1", "\\1")},
+    {"\\K", "", NOT("\\K", "\\K")},
+    {"\\R", "", NOT("\\R", "\\R")},
+    {"[\\W]", "", NOT("[\\W]", "\\W")},
+    {"\\xff", "", NOT("\\xff", "\\x")},
+    {"\\pL", "", NOT("\\pL", "\\p")},
+    {"[a[b]]", "", NOT("[a[b]]", "[")},
+    {"[[:alpha:]]", "", NOT("[[:alpha:]]", "[:")},
+    {"[a&&b]", "", NOT("[a&&b]", "&&")},
+    {"[]a]", "", NOT("[]a]", "[]")},
+    {"[^]a]", "", NOT("[^]a]", "[^]")},
+    {"(?m:.)", "", NOT("(?m:.)", "(?m")},
+    {"a(?i)b", "", NOT("a(?i)b", "(?i")},
+    {"(?<n>a)", "", NOT("(?<n>a)", "(?<")},
+    {"(*F)", "", NOT("(*F)", "(*")},
+    {"a{1,3}+", "", NOT("a{1,3}+", "{1,3}+")},
+    {"a{2}?", "", NOT("a{2}?", "{2}?")},
+    {"a{,3}", "", NOT("a{,3}", "{")},
+    {"(a", "", "t.json: error: the pattern '(a' is not right: missing closing parenthesis\n"},
+    {"\\p{Klingon}", "",
+     "t.json: error: the pattern '\\p{Klingon}' is not right: unknown property after \\P or \\p\n"},
+};
+
+static const char *escaped(tsr_arena *arena, const char *text) {
+  char *copy = tsr_arena_alloc(arena, 2 * strlen(text) + 1), *to = copy;
+  for (; *text; *to++ = *text++)
+    if (*text == '\\') *to++ = '\\';
+  return copy;
+}
+
+/* Without merges a split does not show, so each text is one token if it is a piece by itself. */
+static void test_pattern(tsr_arena *arena, size_t i, tsr_diags *diags) {
+  const char *pattern = escaped(arena, patterns[i].pattern), *want = patterns[i].want;
+  tsr_text word = {0};
+  for (const char *c = want; *c && patterns[i].text[0]; c++) {
+    char letter[5] = "";
+    tsr_utf8_put(bpe_letter((unsigned char)*c), letter);
+    tsr_text_add(&word, "%s%s", *c == '\\' || *c == '"' ? "\\" : "", letter);
+  }
+  bool is_new = strlen(want) > 1 && patterns[i].text[0];
+  bpe_json json = {
+      .vocab = is_new ? tsr_arena_printf(arena, ",\"%s\":256", word.data) : NULL,
+      .model = ",\"ignore_merges\":true",
+      .pre_tokenizer = tsr_arena_printf(
+          arena,
+          SEQUENCE("{\"type\":\"Split\",\"pattern\":{\"Regex\":\"%s\"},"
+                   "\"behavior\":\"Isolated\"}"),
+          pattern)};
+  tsr_text_free(&word);
+  tsr_bpe *bpe;
+  bool ok = bpe_json_parse(arena, &json, &bpe, diags);
+  CHECK_AT(ok == (patterns[i].text[0] != 0), "%s", patterns[i].pattern);
+  const char *said = printed_diags(arena, diags);
+  if (!patterns[i].text[0]) CHECK_STR(said, want);
+  if (!ok) return;
+  int32_t tokens[64];
+  int64_t count = 0;
+  bool found = false;
+  tsr_bpe_scratch *scratch = tsr_bpe_scratch_new();
+  CHECK(tsr_bpe_encode(
+      bpe, scratch, patterns[i].text, strlen(patterns[i].text), tokens, &count, diags));
+  for (int64_t t = 0; t < count; t++) found |= tokens[t] == (is_new ? 256 : (unsigned char)want[0]);
+  CHECK_AT(found, "%s does not find '%s'", patterns[i].pattern, want);
+  tsr_bpe_scratch_free(scratch);
+  tsr_bpe_close(bpe);
+}
+
+int main(void) {
+  tsr_arena *arena = tsr_arena_new();
+  tsr_diags *diags = tsr_diags_new(arena);
+  test_refusals(arena, models, sizeof models / sizeof *models, diags);
+  test_refusals(arena, added_tokens, sizeof added_tokens / sizeof *added_tokens, diags);
+  test_refusals(arena, parts, sizeof parts / sizeof *parts, diags);
+  test_whole_files(arena, diags);
+  for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++) test_pattern(arena, i, diags);
+  tsr_arena_free(arena);
+  return check_done("bpe_errors");
+}
