@@ -2,6 +2,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "checkpoint/manifest.h"
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -68,10 +69,13 @@ static bool get_list(const reader *r, const cJSON *o, const char *key, int *coun
     ok = v >= 0 && v <= 9007199254740992.0 && v == floor(v);
     ret[i] = ok ? (int64_t)v : 0;
   }
+  const char *up_to = *count < 0 ? "up to " : "";
+  int most = *count < 0 ? TSR_DIMS_MAX : *count;
   *count = n;
   return ok || tsr_diag_failure(
                    r->diags, (tsr_place){.file = r->path},
-                   "'%s' is not a list of up to %d whole numbers from 0", key, TSR_DIMS_MAX);
+                   "'%s' is not a list of %s%d whole number%s from 0", key, up_to, most,
+                   most == 1 ? "" : "s");
 }
 
 static bool read_state(const reader *r, const cJSON *root) {
@@ -82,8 +86,10 @@ static bool read_state(const reader *r, const cJSON *root) {
       !get_count(r, root, "samples", &s->samples) ||
       !tsr_json_text(root, "seed", r->path, &seed, r->diags))
     return false;
+  errno = 0;
   s->seed = strtoull(seed, &end, 10);
-  if (*end || !*seed) return wrong(r, "'seed' is not a whole number in quotes");
+  if (*end || *seed < '0' || *seed > '9' || errno)
+    return wrong(r, "'seed' is not a whole number in quotes");
   s->loss = NAN;
   if (!cJSON_IsNull(tsr_json_get(root, "loss")) &&
       !tsr_json_double(root, "loss", r->path, &s->loss, r->diags))
@@ -206,6 +212,7 @@ static bool read_dtype(const reader *r, const cJSON *o, tsr_stored *t) {
 static bool read_tensor(const reader *r, const cJSON *o, tsr_stored *t) {
   *t = (tsr_stored){.name = o->string, .ndim = -1};
   if (!read_dtype(r, o, t) || !get_list(r, o, "shape", &t->ndim, t->shape)) return false;
+  if (!t->ndim) return wrong_tensor(r, t, "it has no dimensions");
   if (elements_of(t->ndim, t->shape) < 0) return wrong_tensor(r, t, "its shape overflows");
   const cJSON *pieces = tsr_json_get(o, "pieces");
   if (!cJSON_IsArray(pieces)) return wrong_tensor(r, t, "it has no list of pieces");
@@ -228,16 +235,31 @@ static bool read_tensors(const reader *r, const cJSON *root) {
   return true;
 }
 
-/* Headers and pieces are all that is in the files. */
+static int by_place(const void *a, const void *b) {
+  const tsr_stored_piece *x = *(const tsr_stored_piece *const *)a;
+  const tsr_stored_piece *y = *(const tsr_stored_piece *const *)b;
+  if (x->file != y->file) return x->file < y->file ? -1 : 1;
+  return (x->offset > y->offset) - (x->offset < y->offset);
+}
+
+/* Headers, and pieces that follow each other without a gap, are all that is in the files: so every
+ * byte is under a hash. */
 static bool check_files(const reader *r) {
   const tsr_manifest *m = r->m;
-  int64_t *left = tsr_arena_array(r->arena, int64_t, m->files_count + 1);
-  for (int i = 0; i < m->files_count; i++) left[i] = m->files[i].bytes - m->files[i].header;
+  int count = 0, pieces = 0;
+  for (int i = 0; i < m->tensors_count; i++) pieces += m->tensors[i].pieces_count;
+  const tsr_stored_piece **list = tsr_arena_array(r->arena, const tsr_stored_piece *, pieces + 1);
   for (int i = 0; i < m->tensors_count; i++)
     for (int k = 0; k < m->tensors[i].pieces_count; k++)
-      left[m->tensors[i].pieces[k].file] -= m->tensors[i].pieces[k].bytes;
-  for (int i = 0; i < m->files_count; i++)
-    if (left[i]) return wrong(r, "a file is not just its header and its pieces");
+      if (m->tensors[i].pieces[k].bytes) list[count++] = &m->tensors[i].pieces[k];
+  qsort(list, (size_t)count, sizeof *list, by_place);
+  for (int i = 0, next = 0; i < m->files_count; i++) {
+    int64_t at = m->files[i].header;
+    for (; next < count && list[next]->file == i && list[next]->offset == at; next++)
+      at += list[next]->bytes;
+    if (at != m->files[i].bytes || (next < count && list[next]->file == i))
+      return wrong(r, "a file is not just its header and its pieces");
+  }
   return true;
 }
 

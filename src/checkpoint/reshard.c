@@ -23,7 +23,7 @@ static int pieces_of(
     memcpy(p.shape, t->shape, sizeof p.shape);
     memcpy(p.piece, t->shape, sizeof p.piece);
     rows_of(t->shape[0], shard, shards, &p.begin[0], &p.piece[0]);
-    if (!p.piece[0]) continue;
+    if (!p.piece[0] && (shard || t->shape[0])) continue; /* one without rows is in the first file */
     ret_tensors[count] = t;
     pieces[count++] = p;
   }

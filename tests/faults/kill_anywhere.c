@@ -18,7 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { WORKERS = 2, STEPS = 24, LAST_CHECKPOINT_OPERATIONS = 60 };
+enum { WORKERS = 2, STEPS = 24, LAST_OPERATIONS = 60 };
 
 typedef enum {
   AT_A_TIME,
@@ -169,12 +169,13 @@ static bool kill_some(attempt *a, kind k) {
 
 static const char *draw_fault(attempt *a, kind k) {
   runner *r = a->r;
-  /* Behind the folder's making, and so far before the end that the last checkpoint is spared. */
-  unsigned long long most = a->want->operations - LAST_CHECKPOINT_OPERATIONS;
+  /* Behind the folder's making, and so far before the end that the last checkpoint can be tried
+   * again; one that fails takes two operations. */
+  unsigned long long most = a->want->operations - LAST_OPERATIONS;
   unsigned long long n = 2 + draw(r, most - 2);
   switch (k) {
   case FAILS:
-    return tsr_arena_printf(r->arena, "ENOSPC@%llu-%llu", n, n + draw(r, 30));
+    return tsr_arena_printf(r->arena, "ENOSPC@%llu-%llu", n, n + 1 + draw(r, 5));
   case FAILS_ONCE:
     return tsr_arena_printf(r->arena, "%s@%llu", draw(r, 2) ? "ENOSPC" : "EIO", n);
   case SHORT:
@@ -268,7 +269,7 @@ static bool measure(runner *r, reference *want) {
     *(e.status ? &low : &high) = middle;
   }
   want->operations = low;
-  return low > 2 * LAST_CHECKPOINT_OPERATIONS || (printf("%d operations only\n", (int)low), false);
+  return low > 2 * LAST_OPERATIONS || (printf("%d operations only\n", (int)low), false);
 }
 
 static int count_up(int in, int count) {

@@ -106,6 +106,7 @@ static void compile(session *s, const tsr_kernels *kernels) {
   if (!s->options.generation) return;
   o.cut = &s->training.cut;
   o.order_of_training = s->training.programs.order;
+  o.chunk = -1; /* the logits of all positions */
   ok = tsr_compile(s->arena, &o, TSR_COMPILE_GENERATE, &s->generation, s->diags);
   require(s, ok, "compile for logits");
 }

@@ -1,0 +1,64 @@
+/* Messages between workers. A transport is one table of functions in a plugin, which the program loads
+ * when it finds itself started by that launcher (libtessera-openmpi.so, libtessera-mpich.so), or one
+ * inside the process for tests (threads.h). It moves bytes and knows neither ranks nor groups: what
+ * collectives mean, and the order of every sum, is ours (remote.h).
+ *
+ * All calls of one transport come from one thread. Messages of one pair of workers with the same tag
+ * arrive in the order in which they were sent; others may overtake each other. */
+#ifndef TSR_COMM_TRANSPORT_H
+#define TSR_COMM_TRANSPORT_H
+#include "base/diag.h"
+#include <stddef.h>
+#include <stdint.h>
+
+enum { TSR_TRANSPORT_ABI = 1, TSR_TRANSPORT_TAGS = 1 << 20, TSR_WHY_BYTES = 512 };
+#define TSR_TRANSPORT_ENTRY "tsr_transport_entry"
+
+/* Of a message under way; the caller's memory, and nobody else's business than the transport's. */
+typedef struct {
+  void *words[4];
+} tsr_message;
+
+typedef enum { TSR_MESSAGE_PENDING, TSR_MESSAGE_DONE, TSR_MESSAGE_FAILED } tsr_message_state;
+
+typedef struct {
+  int abi;      /* TSR_TRANSPORT_ABI of the program that it was built with */
+  size_t bytes; /* sizeof(tsr_transport_table) */
+  const char *name; /* "openmpi" */
+
+  /* Joins the job; once in a process. `why` (TSR_WHY_BYTES) gets the reason of a failure. */
+  bool (*open)(void **ret_state, int *ret_worker, int *ret_workers, char *why);
+  /* The library's name and version, for logs; the name of the host that a worker is on. */
+  const char *(*version)(void *state);
+  const char *(*host)(void *state, int worker);
+  /* Begin a message of `bytes` >= 0 bytes, which must stay as they are, and where they are, until it
+   * is done. `tag` is in [0, TSR_TRANSPORT_TAGS). A receive gets exactly as many bytes as it asks
+   * for; another count is a failure. */
+  bool (*send)(void *state, int to, int tag, const void *from, int64_t bytes, tsr_message *ret, char *why);
+  bool (*receive)(void *state, int from, int tag, void *to, int64_t bytes, tsr_message *ret, char *why);
+  /* Never waits. A message that is done or failed is not asked for again. */
+  tsr_message_state (*test)(void *state, tsr_message *message, char *why);
+  /* The library's own sum over all workers, in place, in whatever order; for policy fast. */
+  bool (*all_reduce)(void *state, float *numbers, int64_t count, char *why);
+  /* Leaves the job when all do. */
+  void (*close)(void *state);
+  /* Ends the job, also for the others as far as the launcher does that; does not return. */
+  void (*abort)(void *state, int code);
+} tsr_transport_table;
+
+typedef struct {
+  const tsr_transport_table *table; /* NULL: this process is alone */
+  void *state;
+  int worker, workers; /* 0 and 1 for a process that is alone */
+  const char *why;     /* how it was chosen, for the log: "openmpi 4.1.4, by OMPI_COMM_WORLD_SIZE" */
+} tsr_transport;
+
+/* What started this process: TESSERA_TRANSPORT=openmpi|mpich|none, else the launcher's variables
+ * (OMPI_COMM_WORLD_SIZE and PMIX_RANK of Open MPI and srun --mpi=pmix; PMI_RANK, PMI_SIZE of MPICH and
+ * srun --mpi=pmi2; a count of 1 is a process that is alone). The plugin is looked for in
+ * TESSERA_PLUGIN_PATH, beside the program, and in ../lib/tessera-train. Errors: a launcher without its
+ * plugin, with every path that was tried and what to install; a plugin of another build. */
+bool tsr_transport_open(tsr_arena *arena, tsr_transport *ret_transport, tsr_diags *diags);
+void tsr_transport_close(tsr_transport *transport);
+
+#endif
