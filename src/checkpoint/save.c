@@ -186,20 +186,23 @@ static tsr_manifest about(const tsr_saver *s) {
       .recipe_count = o->recipe_count};
 }
 
-/* One of the same step is what a run left that went on from before it. */
-static bool remove_same(const char *path) { return access(path, F_OK) || tsr_disk_remove(path); }
-
 static bool write_checkpoint(tsr_saver *s, tsr_arena *arena, tsr_diags *diags) {
   const char *path = tsr_checkpoint_path(arena, s->options.folder, s->state.step);
+  /* One of the same step is what a run left that went on from before it. It loses its name, and gets
+   * it back if the new one cannot be written. */
+  const char *aside = tsr_arena_printf(arena, "%s.old.partial", path);
+  bool again = !access(path, F_OK);
   tsr_output *o;
   tsr_manifest m = about(s);
-  if (!remove_same(path))
+  if (again && !tsr_disk_rename(path, aside))
     return tsr_diag_failure(diags, TSR_NOWHERE, "cannot replace '%s': %s", path, strerror(errno));
   bool ok = tsr_output_begin(arena, path, pace, s, &o, diags);
   for (int i = 0; ok && i < s->files_count; i++) ok = write_file(s, &s->files[i], o, diags);
   ok = ok && write_history(s, o, diags) && write_others(s, o, diags) &&
        tsr_output_commit(o, &m, diags);
   if (!ok) tsr_output_abandon(o);
+  if (again && access(path, F_OK)) tsr_disk_rename(aside, path);
+  else if (again) tsr_disk_remove(aside);
   return ok;
 }
 

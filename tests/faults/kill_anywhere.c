@@ -60,7 +60,7 @@ typedef struct {
   const char *folder, *checkpoints;
   const char *story; /* the commands so far */
   kept before;
-  int kills;
+  int index, kills, tries;
   bool begun; /* a run has begun in the folder */
 } attempt;
 
@@ -91,7 +91,7 @@ static void tell(attempt *a, const words *w, const char *fault, double after_s, 
 /* All that have a name are whole, but one where a rename was torn; the newest one is none before
  * that which was there. */
 static bool check_kept(attempt *a, bool torn) {
-  kept k = look(a->r, a->checkpoints);
+  kept k = look(a->checkpoints);
   kept before = a->before;
   a->before = k;
   if (k.newest_whole < before.newest_whole)
@@ -116,7 +116,7 @@ static bool check_end(attempt *a) {
   const char *metrics = tsr_path_join(a->r->arena, a->folder, "metrics.jsonl");
   const char *wrong = compare_losses(a->r, metrics, a->want->losses, STEPS, a->want->sha256);
   if (wrong) return lost(a, wrong);
-  kept k = look(a->r, a->checkpoints);
+  kept k = look(a->checkpoints);
   if (k.newest_whole != STEPS) return lost(a, "the last step has no whole checkpoint");
   return true;
 }
@@ -132,20 +132,24 @@ static void fresh(attempt *a) {
 
 /* ---- kills ---- */
 
+/* The operation that kills. First ones follow each other in large strides, so that few cases meet
+ * all sorts of operations; what goes on has fewer left. */
+static const char *draw_kill(attempt *a, kind k) {
+  unsigned long long most = a->want->operations - (k == TORN ? 12 : 0);
+  unsigned long long n = 1 + draw(a->r, most);
+  if (k != TORN && !a->tries) n = 1 + (n % 3 + (unsigned)a->index * 101u) % most;
+  if (a->begun) n = 1 + n * (unsigned long long)(STEPS - a->before.newest_whole) / (STEPS + 2);
+  const char *format = k == TORN ? "torn@%llu-" : k == KILL ? "kill@%llu" : "killed@%llu";
+  char text[32];
+  snprintf(text, sizeof text, format, n);
+  return tsr_arena_strdup(a->r->arena, text);
+}
+
 /* One run that a fault kills; one that came to its end before it could is no interruption. */
 static bool kill_once(attempt *a, kind k) {
-  static const char *const faults[] = {NULL, "kill@%llu", "killed@%llu", "torn@%llu-"};
-  double after_s = -1;
-  const char *fault = NULL;
-  if (k == AT_A_TIME) {
-    after_s = a->want->seconds * (double)draw(a->r, 1000) / 1000;
-  } else {
-    char text[32];
-    unsigned long long n = 1 + draw(a->r, a->want->operations - (k == TORN ? 12 : 0));
-    if (a->begun) n = 1 + n * (unsigned long long)(STEPS - a->before.newest_whole) / (STEPS + 2);
-    snprintf(text, sizeof text, k == TORN ? faults[3] : k == KILL ? faults[1] : faults[2], n);
-    fault = tsr_arena_strdup(a->r->arena, text);
-  }
+  bool at_a_time = k == AT_A_TIME;
+  double after_s = at_a_time ? a->want->seconds * (double)draw(a->r, 1000) / 1000 : -1;
+  const char *fault = at_a_time ? NULL : draw_kill(a, k);
   words w = command(a);
   ending e = run(a->r, &w, fault, after_s, SIGKILL);
   tell(a, &w, fault, after_s, e.status);
@@ -157,7 +161,7 @@ static bool kill_once(attempt *a, kind k) {
 static bool kill_some(attempt *a, kind k) {
   int want = k == IN_A_ROW ? 2 + (int)draw(a->r, 2) : 1;
   fresh(a);
-  for (int tries = 0; a->kills < want && tries < 20; tries++) {
+  for (a->tries = 0; a->kills < want && a->tries < 20; a->tries++) {
     if (a->kills == 0) fresh(a); /* the first one is to be in a new folder */
     if (!kill_once(a, k == IN_A_ROW ? (kind)draw(a->r, 4) : k)) return false;
     if (a->before.newest_whole == STEPS && a->kills) break;
@@ -234,7 +238,7 @@ work(const runner *about, const reference *want, int worker, uint64_t seed, int 
     r.arena = tsr_arena_new();
     r.scratch = scratch;
     r.random = seed * 1000003u + (uint64_t)i;
-    attempt a = {&r, want};
+    attempt a = {&r, want, .index = i};
     a.folder = tsr_path_join(r.arena, scratch, "run");
     a.checkpoints = tsr_path_join(r.arena, a.folder, "checkpoints");
     kind k = kind_of(i, count);

@@ -2,10 +2,8 @@
 #include "base/file.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/input.h"
-#include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
-#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -266,8 +264,7 @@ static bool is_whole(tsr_arena *arena, const char *path) {
   return ok;
 }
 
-kept look(const runner *r, const char *checkpoints) {
-  (void)r;
+kept look(const char *checkpoints) {
   tsr_arena *arena = tsr_arena_new();
   tsr_diags *diags = tsr_diags_new(arena);
   tsr_checkpoint_entry *entries;

@@ -58,7 +58,7 @@ typedef struct {
   int named, whole;
   int64_t newest, newest_whole; /* -1: there is none */
 } kept;
-kept look(const runner *r, const char *checkpoints);
+kept look(const char *checkpoints);
 
 /* Loss and gradient norm of each step as the metrics have them, and how many steps there are.
  * False, with a message, where a step is there twice, is missing or out of order. */

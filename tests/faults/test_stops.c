@@ -70,7 +70,7 @@ static void test_whole(void) {
   sha256 = sha256_of(&r, e.said);
   CHECK(read_losses(&r, metrics_of(folder), &losses, &count, &wrong));
   CHECK_INT(count, STEPS);
-  kept k = look(&r, checkpoints_of(folder));
+  kept k = look(checkpoints_of(folder));
   CHECK(k.named == 1 && k.newest_whole == STEPS);
 }
 
@@ -81,7 +81,7 @@ static void test_ended_by(const char *name, int signal) {
   ending e = run_until(&r, &w, metrics_of(folder), EARLY, signal);
   CHECK_AT(e.status == 128 + signal, "%s: exit %d: %s", name, e.status, e.said);
   int steps = steps_of(folder);
-  kept k = look(&r, checkpoints_of(folder));
+  kept k = look(checkpoints_of(folder));
   CHECK_AT(steps >= EARLY && steps < STEPS, "%s: %d steps", name, steps);
   CHECK_INT(k.named, 1);
   CHECK_INT(k.newest_whole, steps);
@@ -99,7 +99,7 @@ static void test_asked(void) {
   tsr_diags *diags = tsr_diags_new(r.arena);
   CHECK(tsr_checkpoints_list(r.arena, checkpoints_of(folder), &entries, &count, diags));
   CHECK_INT(count, 2);
-  CHECK_INT(look(&r, checkpoints_of(folder)).whole, 2);
+  CHECK_INT(look(checkpoints_of(folder)).whole, 2);
   if (count != 2) return;
   CHECK(entries[0].step >= EARLY && entries[0].step < STEPS && entries[1].step == STEPS);
   folder_remove(entries[1].path); /* from the one that was asked for */
@@ -122,7 +122,7 @@ static void test_time_limit(void) {
     CHECK(steps >= before);
     before = steps;
     if (!steps) continue;
-    CHECK_INT(look(&r, checkpoints_of(folder)).newest_whole, steps);
+    CHECK_INT(look(checkpoints_of(folder)).newest_whole, steps);
     if (steps == STEPS) break;
     const char *why =
         tsr_arena_printf(r.arena, "time limit: stops after step %d of %d\n", steps, STEPS);
@@ -132,6 +132,36 @@ static void test_time_limit(void) {
   CHECK(runs > 0); /* the first run did not come to the end */
   const char *wrong = compare_losses(&r, metrics_of(folder), losses, STEPS, sha256);
   CHECK_AT(!wrong, "%s", wrong ? wrong : "");
+}
+
+/* A run that goes on from an older checkpoint comes past the newer ones. A full disk then costs the
+ * new one of a step, not the one that is there; nor do they count as those that are kept. */
+static void test_from_older(void) {
+  const char *folder = folder_of("older"), *checkpoints = checkpoints_of(folder);
+  words w = words_run(&r, folder);
+  words_add(&r, &w, "--set");
+  words_add(&r, &w, "checkpoint.keep_last=0");
+  ending e = run(&r, &w, NULL, -1, 0);
+  CHECK_INT(e.status, 0);
+  CHECK_INT(look(checkpoints).whole, 8);
+  const char *want = sha256_of(&r, e.said);
+  words_add(&r, &w, "--resume");
+  words_add(&r, &w, "%s/step-00000003", checkpoints);
+  /* moved aside, then there is no room: the folder's making is 1, that of step 6 is 3 */
+  e = run(&r, &w, "ENOSPC@3-4", -1, 0);
+  CHECK_INT(e.status, 0);
+  CHECK_STR(sha256_of(&r, e.said), want);
+  CHECK_AT(strstr(e.said, "warning: no checkpoint after step 6: "), "%s", e.said);
+  kept k = look(checkpoints);
+  CHECK(k.named == 8 && k.whole == 8);
+  /* no newer one makes the one just written too old */
+  words_add(&r, &w, "--set");
+  words_add(&r, &w, "checkpoint.keep_last=1");
+  w.items[w.count - 3] = tsr_arena_printf(r.arena, "%s/step-00000006", checkpoints);
+  e = run(&r, &w, "kill@30", -1, 0);
+  CHECK_INT(e.status, 128 + SIGKILL);
+  k = look(checkpoints);
+  CHECK(k.named == k.whole && k.newest_whole == 24);
 }
 
 int main(int argc, char **argv) {
@@ -146,6 +176,7 @@ int main(int argc, char **argv) {
     test_ended_by("INT", SIGINT);
     test_asked();
     test_time_limit();
+    test_from_older();
   }
   folder_remove(r.scratch);
   tsr_arena_free(r.arena);
