@@ -4,6 +4,7 @@
 #include "checkpoint/folder.h"
 #include "checkpoint/load.h"
 #include "data/sources.h"
+#include "train/chat.h"
 #include "train/evaluate.h"
 #include <math.h>
 #include <stdlib.h>
@@ -188,6 +189,20 @@ static bool add_prompt(generation *g, const char *name, const char *text, size_t
   return true;
 }
 
+/* A conversation is a prompt whose text is not shown. */
+static bool add_chat(generation *g) {
+  app *a = g->m.a;
+  tsr_chat chat;
+  tsr_prompt prompt;
+  if (!tsr_chat_read(a->arena, a->cli.chat, TSR_NOWHERE, &chat, a->diags) ||
+      !tsr_chat_tokens(
+          a->arena, &chat, &a->source.dataset.tokenizer, &prompt.tokens, &prompt.count, a->diags))
+    return false;
+  g->texts[g->count] = "";
+  g->prompts[g->count++] = prompt;
+  return true;
+}
+
 enum { PROMPT_FILE_BYTES_MAX = 1 << 24 };
 
 /* A prompt a line; a line without text is none. */
@@ -219,7 +234,7 @@ static bool read_prompts(generation *g) {
   for (size_t i = 0; i < length; i++) most += text[i] == '\n';
   g->prompts = tsr_arena_array(a->arena, tsr_prompt, most + 2);
   g->texts = tsr_arena_array(a->arena, const char *, most + 2);
-  bool ok = true;
+  bool ok = !a->cli.chat || add_chat(g);
   for (int i = 0; i < a->cli.prompts.count; i++)
     ok &= add_prompt(
         g, tsr_arena_printf(a->arena, "--prompt %d", i + 1), a->cli.prompts.items[i],
@@ -299,28 +314,15 @@ static void show_all(const generation *g, const tsr_continuation *texts) {
   printf("\n");
 }
 
-/* Tokens that end a text, as far as the tokenizer has them. */
-static int find_stops(const tsr_tokenizer *tokenizer, int32_t *stops) {
-  static const char *const words[] = {"<|endoftext|>", "<|end_of_text|>", "<|im_end|>",
-                                      "<|eot_id|>", "</s>"};
-  int count = 0;
-  if (tokenizer->kind != TSR_TOKENIZER_BPE) return 0;
-  for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
-    int32_t id = tsr_bpe_find(tokenizer->bpe, words[i]);
-    if (id >= 0 && tsr_bpe_is_special(tokenizer->bpe, id)) stops[count++] = id;
-  }
-  return count;
-}
-
 static bool generate(generation *g) {
   app *a = g->m.a;
   const tsr_config_eval *e = &a->config->eval;
-  int32_t stops[8];
+  int32_t stops[TSR_CHAT_STOPS_MAX];
   tsr_generating how = {
       .sampling = {e->repetition_penalty, e->temperature, e->top_k, e->top_p, e->seed},
       .max_new_tokens = e->max_new_tokens,
       .stops = stops,
-      .stops_count = find_stops(&a->source.dataset.tokenizer, stops),
+      .stops_count = tsr_chat_stops(&a->source.dataset.tokenizer, stops),
       .drawn = show_token,
       .context = g,
       .interrupt = a->stop};
@@ -328,7 +330,7 @@ static bool generate(generation *g) {
   tsr_continuation *texts = tsr_arena_array(a->arena, tsr_continuation, g->count);
   tsr_generator generator = tsr_generator_of(
       &a->generation, g->m.bound, a->source.dataset.tokenizer.vocab_size);
-  if (g->count == 1 && !a->cli.chat) fputs(g->texts[0], stdout);
+  if (g->count == 1) fputs(g->texts[0], stdout);
   if (!tsr_generate_texts(
           a->arena, &generator, g->prompts, g->count, &how, texts, &speed, a->diags))
     return false;

@@ -291,7 +291,8 @@ static bool close_level(scanner *s) {
   level l = s->levels[--s->depth];
   s->at++;
   if (!l.is_object) return true;
-  if (!check_keys(s, s->keys + l.keys_begin, s->keys_count - l.keys_begin)) return false;
+  int count = s->keys_count - l.keys_begin;
+  if (count && !check_keys(s, s->keys + l.keys_begin, count)) return false;
   s->keys_count = l.keys_begin;
   return true;
 }

@@ -104,7 +104,7 @@ void tsr_manifest_print(const tsr_manifest *m, tsr_text *text) {
   add_recipe(text, m);
   add_files(text, m);
   tsr_text_add(text, " \"tensors\": {");
-  qsort(m->tensors, (size_t)m->tensors_count, sizeof *m->tensors, by_name);
+  if (m->tensors_count) qsort(m->tensors, (size_t)m->tensors_count, sizeof *m->tensors, by_name);
   for (int i = 0; i < m->tensors_count; i++) {
     tsr_text_add(text, "%s\n  ", i ? "," : "");
     add_tensor(text, &m->tensors[i]);

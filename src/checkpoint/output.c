@@ -255,7 +255,7 @@ bool tsr_output_end_tensors(tsr_output *o, tsr_diags *diags) {
   for (int i = 0; i < o->pieces_count; i++) {
     tsr_stored *t = stored_of(o, &o->pieces[i]);
     tsr_stored_piece *more = tsr_arena_array(o->arena, tsr_stored_piece, t->pieces_count + 1);
-    memcpy(more, t->pieces, sizeof *more * (size_t)t->pieces_count);
+    if (t->pieces_count) memcpy(more, t->pieces, sizeof *more * (size_t)t->pieces_count);
     more[t->pieces_count++] = o->stored[i];
     t->pieces = more;
   }

@@ -166,6 +166,9 @@ static bool write_history(tsr_saver *s, tsr_output *o, tsr_diags *diags) {
 static bool write_others(tsr_saver *s, tsr_output *o, tsr_diags *diags) {
   const tsr_saver_options *w = &s->options;
   if (!tsr_output_bytes(o, "config.yaml", w->config, strlen(w->config), diags)) return false;
+  for (int i = 0; i < w->sides_count; i++)
+    if (!tsr_output_bytes(o, w->sides[i].name, w->sides[i].bytes, w->sides[i].length, diags))
+      return false;
   if (!w->tokenizer) return true;
   if (w->tokenizer_from) return tsr_output_copy(o, w->tokenizer, w->tokenizer_from, diags);
   return tsr_output_bytes(o, w->tokenizer, w->tokenizer_bytes, w->tokenizer_length, diags);

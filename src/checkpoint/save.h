@@ -9,6 +9,12 @@
 #include "checkpoint/manifest.h"
 #include "run/worker.h"
 
+/* A small file that goes along in every checkpoint. */
+typedef struct {
+  const char *name, *bytes;
+  size_t length;
+} tsr_side_file;
+
 typedef struct {
   const char *folder; /* of the run's checkpoints */
   int64_t keep_last, keep_every;
@@ -21,6 +27,8 @@ typedef struct {
    * is copied from. */
   const char *tokenizer, *tokenizer_bytes, *tokenizer_from;
   size_t tokenizer_length;
+  const tsr_side_file *sides;
+  int sides_count;
 } tsr_saver_options;
 
 typedef struct tsr_saver tsr_saver;

@@ -1,5 +1,7 @@
 #include "train/keeper.h"
+#include "base/file.h"
 #include "checkpoint/folder.h"
+#include "checkpoint/hf_import.h"
 #include "checkpoint/load.h"
 #include "config/print.h"
 #include <math.h>
@@ -202,6 +204,27 @@ static void add_tokenizer(tsr_arena *arena, const tsr_keeper_run *r, tsr_saver_o
   tsr_text_free(&text);
 }
 
+/* What an imported model has beside its weights is handed on, so that an export has it too. Read now:
+ * a checkpoint that a run went on from may be removed while it goes on. */
+static bool add_sides(
+    tsr_arena *arena, const tsr_keeper *k, tsr_saver_options *o, tsr_diags *diags) {
+  enum { BYTES_MAX = 1 << 26, SIDES_MAX = 16 };
+  const tsr_manifest *from = k->options.resume ? k->options.resume : k->options.weights;
+  tsr_side_file *sides = tsr_arena_array(arena, tsr_side_file, SIDES_MAX);
+  o->sides = sides;
+  for (int i = 0; from && tsr_hf_side_files[i] && i < SIDES_MAX; i++) {
+    const char *name = tsr_hf_side_files[i], *path = tsr_path_join(arena, from->folder, name);
+    bool tokenizer = o->tokenizer && !strcmp(name, o->tokenizer);
+    if (tokenizer || !tsr_file_exists(path)) continue;
+    tsr_side_file *s = &sides[o->sides_count++];
+    s->name = name;
+    char *bytes;
+    if (!tsr_file_read(arena, path, BYTES_MAX, TSR_NOWHERE, &bytes, &s->length, diags)) return false;
+    s->bytes = bytes;
+  }
+  return true;
+}
+
 static bool open_saver(
     tsr_arena *arena, tsr_keeper *k, const tsr_recipe_entry *recipe, int count, tsr_diags *diags) {
   const tsr_config_checkpoint *c = &k->run.config->checkpoint;
@@ -217,6 +240,7 @@ static bool open_saver(
       .recipe_count = count,
       .config = config_text(arena, k->run.config)};
   add_tokenizer(arena, &k->run, &o);
+  if (!add_sides(arena, k, &o, diags)) return false;
   if (!tsr_saver_open(arena, k->run.bound, &o, &k->saver, diags)) return false;
   if (k->run.quiet) return true;
   int64_t every = k->run.config->training.model_save_interval;

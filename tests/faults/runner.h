@@ -26,7 +26,7 @@ typedef struct {
 typedef struct {
   int status; /* the exit code, or 128 and the signal that ended it */
   double seconds;
-  const char *said; /* both streams; empty where nobody asked */
+  const char *said; /* both streams */
 } ending;
 
 uint64_t draw(runner *r, uint64_t below); /* uniform in [0, below); 0 where that is 0 */

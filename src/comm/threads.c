@@ -1,0 +1,303 @@
+#include "comm/threads.h"
+#include "base/arena.h"
+#include <assert.h>
+#include <pthread.h>
+#include <sched.h>
+#include <string.h>
+
+enum { SUM_TAG = TSR_TRANSPORT_TAGS, SUM_BLOCK = 4096 };
+
+/* A send or a receive. While nothing matches it, it is in a list of its receiver's. */
+typedef struct operation {
+  struct operation *next, *partner;
+  bool is_send;
+  int from, to, tag;
+  void *data;
+  int64_t bytes, came; /* `came`: of a receive, the bytes that the sender sent */
+  uint64_t due;        /* of a send */
+  tsr_message_state state;
+} operation;
+
+typedef struct {
+  tsr_threads *threads;
+  int worker;
+  char host[24];
+  tsr_threads_fate fate;
+  operation *sends, *receives; /* to this worker, without a partner; the oldest first */
+} endpoint;
+
+struct tsr_threads {
+  tsr_arena *arena;
+  tsr_threads_options options;
+  pthread_mutex_t mutex; /* of all below, and of the endpoints' fates and lists */
+  endpoint *endpoints;
+  operation *spare;
+  uint64_t clock, random; /* the clock counts calls of test */
+  bool ended;
+  int ended_by, ended_code;
+};
+
+/* splitmix64 */
+static uint64_t draw(tsr_threads *t) {
+  uint64_t z = t->random += 0x9e3779b97f4a7c15u;
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+  return z ^ (z >> 31);
+}
+
+static operation *take_spare(tsr_threads *t) {
+  operation *o = t->spare;
+  if (!o) return tsr_arena_alloc(t->arena, sizeof *o);
+  t->spare = o->next;
+  *o = (operation){0};
+  return o;
+}
+
+/* Takes the oldest that fits out of the list, or `exactly` that one; NULL if there is none. */
+static operation *take_out(operation **list, const operation *like, const operation *exactly) {
+  for (operation **at = list; *at; at = &(*at)->next) {
+    operation *o = *at;
+    if (exactly ? o != exactly : o->from != like->from || o->tag != like->tag) continue;
+    *at = o->next;
+    o->next = NULL;
+    return o;
+  }
+  return NULL;
+}
+
+static operation **list_of(tsr_threads *t, const operation *o) {
+  return o->is_send ? &t->endpoints[o->to].sends : &t->endpoints[o->to].receives;
+}
+
+static void begin(tsr_threads *t, const operation *what, tsr_message *ret) {
+  pthread_mutex_lock(&t->mutex);
+  operation *o = take_spare(t);
+  *o = *what;
+  o->state = TSR_MESSAGE_PENDING;
+  if (o->is_send && t->options.delay)
+    o->due = t->clock + draw(t) % ((uint64_t)t->options.delay + 1);
+  endpoint *receiver = &t->endpoints[o->to];
+  o->partner = take_out(o->is_send ? &receiver->receives : &receiver->sends, o, NULL);
+  if (o->partner) o->partner->partner = o;
+  else {
+    operation **at = list_of(t, o);
+    while (*at) at = &(*at)->next;
+    *at = o;
+  }
+  *ret = (tsr_message){.words = {o}};
+  pthread_mutex_unlock(&t->mutex);
+}
+
+static bool begin_send(
+    void *state, int to, int tag, const void *from, int64_t bytes, tsr_message *ret, char *why) {
+  endpoint *e = state;
+  (void)why;
+  assert(to >= 0 && to < e->threads->options.workers && bytes >= 0);
+  assert(tag >= 0 && tag <= SUM_TAG);
+  operation o = {.is_send = true, .from = e->worker, .to = to, .tag = tag, .bytes = bytes};
+  o.data = (void *)(uintptr_t)from; /* read only, as it is a send */
+  begin(e->threads, &o, ret);
+  return true;
+}
+
+static bool begin_receive(
+    void *state, int from, int tag, void *to, int64_t bytes, tsr_message *ret, char *why) {
+  endpoint *e = state;
+  (void)why;
+  assert(from >= 0 && from < e->threads->options.workers && bytes >= 0);
+  assert(tag >= 0 && tag <= SUM_TAG);
+  operation o = {.from = from, .to = e->worker, .tag = tag, .data = to, .bytes = bytes};
+  begin(e->threads, &o, ret);
+  return true;
+}
+
+/* Both are there and the time has come. */
+static void deliver(operation *o) {
+  operation *send = o->is_send ? o : o->partner, *receive = send->partner;
+  receive->came = send->bytes;
+  if (send->bytes == receive->bytes && send->bytes)
+    memcpy(receive->data, send->data, (size_t)send->bytes);
+  receive->state = send->bytes == receive->bytes ? TSR_MESSAGE_DONE : TSR_MESSAGE_FAILED;
+  send->state = TSR_MESSAGE_DONE;
+  send->partner = receive->partner = NULL;
+}
+
+/* The job ended or a side is gone: the operation fails and leaves no trace. */
+static void fail(tsr_threads *t, operation *o) {
+  o->state = TSR_MESSAGE_FAILED;
+  o->came = o->bytes;
+  if (o->partner) o->partner->partner = NULL;
+  else take_out(list_of(t, o), NULL, o);
+  o->partner = NULL;
+}
+
+static void explain(tsr_threads *t, const operation *o, char *why) {
+  int gone = t->endpoints[o->from].fate == TSR_THREADS_GONE ? o->from : o->to;
+  long long came = o->came, bytes = o->bytes;
+  if (came > bytes)
+    snprintf(
+        why, TSR_WHY_BYTES, "worker %d sent more than the %lld bytes that were asked for (tag %d)",
+        o->from, bytes, o->tag);
+  else if (came < bytes)
+    snprintf(
+        why, TSR_WHY_BYTES, "worker %d sent %lld of the %lld bytes that were asked for (tag %d)",
+        o->from, came, bytes, o->tag);
+  else if (t->ended)
+    snprintf(
+        why, TSR_WHY_BYTES, "worker %d ended the job with code %d", t->ended_by, t->ended_code);
+  else snprintf(why, TSR_WHY_BYTES, "worker %d is gone", gone);
+}
+
+static tsr_message_state test_message(void *state, tsr_message *message, char *why) {
+  endpoint *e = state;
+  tsr_threads *t = e->threads;
+  operation *o = message->words[0];
+  pthread_mutex_lock(&t->mutex);
+  t->clock++;
+  if (o->state == TSR_MESSAGE_PENDING) {
+    tsr_threads_fate from = t->endpoints[o->from].fate, to = t->endpoints[o->to].fate;
+    if (t->ended || from == TSR_THREADS_GONE || to == TSR_THREADS_GONE) fail(t, o);
+    else if (from == TSR_THREADS_RUNS && to == TSR_THREADS_RUNS && o->partner) {
+      if (t->clock >= (o->is_send ? o : o->partner)->due) deliver(o);
+    }
+  }
+  tsr_message_state now = o->state;
+  if (now == TSR_MESSAGE_FAILED) explain(t, o, why);
+  if (now != TSR_MESSAGE_PENDING) {
+    o->next = t->spare;
+    t->spare = o;
+    message->words[0] = NULL;
+  }
+  pthread_mutex_unlock(&t->mutex);
+  return now;
+}
+
+static bool finish(endpoint *e, tsr_message *message, char *why) {
+  for (;;) {
+    tsr_message_state now = test_message(e, message, why);
+    if (now != TSR_MESSAGE_PENDING) return now == TSR_MESSAGE_DONE;
+    sched_yield();
+  }
+}
+
+static bool pass(endpoint *e, bool is_send, int peer, float *numbers, int64_t count, char *why) {
+  tsr_message message;
+  int64_t bytes = count * (int64_t)sizeof(float);
+  if (is_send) begin_send(e, peer, SUM_TAG, numbers, bytes, &message, why);
+  else begin_receive(e, peer, SUM_TAG, numbers, bytes, &message, why);
+  return finish(e, &message, why);
+}
+
+/* Worker 0 adds what comes, in the order of the workers, and gives the sum back. */
+static bool sum_all(void *state, float *numbers, int64_t count, char *why) {
+  endpoint *e = state;
+  int workers = e->threads->options.workers;
+  for (int64_t at = 0; at < count; at += SUM_BLOCK) {
+    float other[SUM_BLOCK], *own = numbers + at;
+    int64_t n = count - at < SUM_BLOCK ? count - at : SUM_BLOCK;
+    if (e->worker) {
+      if (!pass(e, true, 0, own, n, why) || !pass(e, false, 0, own, n, why)) return false;
+      continue;
+    }
+    for (int w = 1; w < workers; w++) {
+      if (!pass(e, false, w, other, n, why)) return false;
+      for (int64_t i = 0; i < n; i++) own[i] += other[i];
+    }
+    for (int w = 1; w < workers; w++)
+      if (!pass(e, true, w, own, n, why)) return false;
+  }
+  return true;
+}
+
+static bool open_none(void **ret_state, int *ret_worker, int *ret_workers, char *why) {
+  (void)ret_state, (void)ret_worker, (void)ret_workers;
+  snprintf(why, TSR_WHY_BYTES, "endpoints of threads are made, not opened");
+  return false;
+}
+
+static const char *get_version(void *state) {
+  (void)state;
+  return "threads";
+}
+
+static const char *get_host(void *state, int worker) {
+  endpoint *e = state;
+  assert(worker >= 0 && worker < e->threads->options.workers);
+  return e->threads->endpoints[worker].host;
+}
+
+static void close_none(void *state) { (void)state; }
+
+static void abort_all(void *state, int code) {
+  endpoint *e = state;
+  tsr_threads *t = e->threads;
+  pthread_mutex_lock(&t->mutex);
+  if (!t->ended) {
+    t->ended = true;
+    t->ended_by = e->worker;
+    t->ended_code = code;
+  }
+  pthread_mutex_unlock(&t->mutex);
+  pthread_exit(NULL);
+}
+
+static const tsr_transport_table table = {
+    .abi = TSR_TRANSPORT_ABI,
+    .bytes = sizeof(tsr_transport_table),
+    .name = "threads",
+    .open = open_none,
+    .version = get_version,
+    .host = get_host,
+    .send = begin_send,
+    .receive = begin_receive,
+    .test = test_message,
+    .all_reduce = sum_all,
+    .close = close_none,
+    .abort = abort_all,
+};
+
+tsr_threads *tsr_threads_new(const tsr_threads_options *options) {
+  assert(options->workers >= 1 && options->delay >= 0);
+  tsr_arena *arena = tsr_arena_new();
+  tsr_threads *t = tsr_arena_alloc(arena, sizeof *t);
+  *t = (tsr_threads){.arena = arena, .options = *options, .random = options->seed};
+  pthread_mutex_init(&t->mutex, NULL);
+  t->endpoints = tsr_arena_array(arena, endpoint, options->workers);
+  for (int w = 0; w < options->workers; w++) {
+    endpoint *e = &t->endpoints[w];
+    *e = (endpoint){.threads = t, .worker = w};
+    snprintf(e->host, sizeof e->host, "host%d", options->per_host ? w / options->per_host : 0);
+  }
+  return t;
+}
+
+void tsr_threads_free(tsr_threads *threads) {
+  pthread_mutex_destroy(&threads->mutex);
+  tsr_arena_free(threads->arena);
+}
+
+void tsr_threads_endpoint(tsr_threads *threads, int worker, tsr_transport *ret_transport) {
+  assert(worker >= 0 && worker < threads->options.workers);
+  *ret_transport = (tsr_transport){
+      .table = &table,
+      .state = &threads->endpoints[worker],
+      .worker = worker,
+      .workers = threads->options.workers,
+      .why = "threads of this process"};
+}
+
+void tsr_threads_set_fate(tsr_threads *threads, int worker, tsr_threads_fate fate) {
+  assert(worker >= 0 && worker < threads->options.workers);
+  pthread_mutex_lock(&threads->mutex);
+  threads->endpoints[worker].fate = fate;
+  pthread_mutex_unlock(&threads->mutex);
+}
+
+bool tsr_threads_ended(tsr_threads *threads, int *ret_worker, int *ret_code) {
+  pthread_mutex_lock(&threads->mutex);
+  bool ended = threads->ended;
+  *ret_worker = threads->ended_by;
+  *ret_code = threads->ended_code;
+  pthread_mutex_unlock(&threads->mutex);
+  return ended;
+}

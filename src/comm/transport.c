@@ -1,0 +1,220 @@
+#include "comm/transport.h"
+#include "base/file.h"
+#include <dlfcn.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef struct {
+  const char *name, *title;
+  const char *packages; /* that Debian has it in */
+} library;
+
+static const library libraries[] = {
+    {"openmpi", "Open MPI", "openmpi-bin and libopenmpi-dev"},
+    {"mpich", "MPICH", "mpich and libmpich-dev"},
+};
+enum { OPENMPI, MPICH };
+
+/* What started this process. */
+typedef struct {
+  const library *library; /* NULL: it is alone */
+  const char *by;         /* what says so: "PMI_SIZE=4" */
+  const char *count_by;   /* what `workers` is from; `by` unless the user chose the library */
+  int workers;            /* 0: nothing says how many there are */
+} launch;
+
+static bool read_count(tsr_arena *arena, const char *variable, launch *l, tsr_diags *diags) {
+  const char *text = getenv(variable);
+  char *end;
+  errno = 0;
+  long count = strtol(text, &end, 10);
+  if (end == text || *end || errno || count < 1 || count > INT_MAX)
+    return tsr_diag_error(
+        diags, TSR_NOWHERE, "%s is '%s', which is no number of processes", variable, text);
+  l->workers = (int)count;
+  l->by = l->count_by = tsr_arena_printf(arena, "%s=%s", variable, text);
+  return true;
+}
+
+/* srun without a PMI gives every process the same environment as one that is alone has, but for
+ * this. */
+static bool check_bare_srun(tsr_arena *arena, launch *l, tsr_diags *diags) {
+  if (!getenv("SLURM_STEP_NUM_TASKS")) return true;
+  if (!read_count(arena, "SLURM_STEP_NUM_TASKS", l, diags)) return false;
+  if (l->workers == 1) return true;
+  tsr_diag_error(
+      diags, TSR_NOWHERE, "srun started %d processes (%s) that cannot find each other", l->workers,
+      l->by);
+  tsr_diag_hint(diags, "srun --mpi=pmix (Open MPI) or srun --mpi=pmi2 (MPICH)");
+  tsr_diag_hint(diags, "TESSERA_TRANSPORT=none: each is meant to be alone");
+  return false;
+}
+
+/* MPICH's mpirun may itself come by srun --mpi=pmix, whose variables its processes then have too:
+ * so its own are asked first. */
+static bool read_launcher(tsr_arena *arena, launch *l, tsr_diags *diags) {
+  *l = (launch){.by = "no launcher"};
+  if (getenv("OMPI_COMM_WORLD_SIZE")) {
+    l->library = &libraries[OPENMPI];
+    return read_count(arena, "OMPI_COMM_WORLD_SIZE", l, diags);
+  }
+  if (getenv("PMI_RANK") && getenv("PMI_SIZE")) {
+    l->library = &libraries[MPICH];
+    return read_count(arena, "PMI_SIZE", l, diags);
+  }
+  const char *rank = getenv("PMIX_RANK");
+  if (!rank) return check_bare_srun(arena, l, diags);
+  l->library = &libraries[OPENMPI];
+  if (getenv("SLURM_STEP_NUM_TASKS") && !read_count(arena, "SLURM_STEP_NUM_TASKS", l, diags))
+    return false;
+  l->by = tsr_arena_printf(
+      arena, "PMIX_RANK=%s%s%s", rank, l->count_by ? " and " : "", l->count_by ? l->count_by : "");
+  return true;
+}
+
+static bool find_launcher(tsr_arena *arena, launch *ret_launch, tsr_diags *diags) {
+  static const char *const names[] = {"openmpi", "mpich", "none"};
+  const char *wish = getenv("TESSERA_TRANSPORT");
+  if (!wish || !*wish) return read_launcher(arena, ret_launch, diags);
+  const char *by = tsr_arena_printf(arena, "TESSERA_TRANSPORT=%s", wish);
+  if (!strcmp(wish, "none")) {
+    *ret_launch = (launch){.by = by};
+    return true;
+  }
+  for (int i = 0; i < (int)(sizeof libraries / sizeof *libraries); i++) {
+    if (strcmp(wish, libraries[i].name)) continue;
+    bool known = getenv("OMPI_COMM_WORLD_SIZE") || (getenv("PMI_RANK") && getenv("PMI_SIZE")) ||
+                 getenv("PMIX_RANK");
+    *ret_launch = (launch){0};
+    if (known && !read_launcher(arena, ret_launch, diags)) return false;
+    ret_launch->library = &libraries[i];
+    if (ret_launch->workers != 1) ret_launch->by = by;
+    return true;
+  }
+  tsr_diag_error(diags, TSR_NOWHERE, "TESSERA_TRANSPORT is '%s', which is no transport", wish);
+  tsr_diag_nearest(diags, wish, names, (int)(sizeof names / sizeof *names));
+  return false;
+}
+
+/* The table of the plugin in that file, or NULL with the reason. What was loaded stays loaded: MPI
+ * leaves threads, handlers and keys behind that must not lose their code. */
+static const tsr_transport_table *
+load_plugin(tsr_arena *arena, const char *path, const char *name, const char **ret_reason) {
+  if (access(path, R_OK)) {
+    *ret_reason = errno == ENOENT ? "no such file" : tsr_arena_strdup(arena, strerror(errno));
+    return NULL;
+  }
+  void *module = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  if (!module) {
+    const char *text = dlerror();
+    size_t length = strlen(path);
+    bool named = !strncmp(text, path, length) && !strncmp(text + length, ": ", 2);
+    *ret_reason = tsr_arena_strdup(arena, named ? text + length + 2 : text);
+    return NULL;
+  }
+  const tsr_transport_table *table = dlsym(module, TSR_TRANSPORT_ENTRY);
+  if (!table) *ret_reason = "it has no " TSR_TRANSPORT_ENTRY;
+  else if (table->abi != TSR_TRANSPORT_ABI)
+    *ret_reason = tsr_arena_printf(
+        arena, "of another build: its interface is number %d, this program's is number %d",
+        table->abi, TSR_TRANSPORT_ABI);
+  else if (table->bytes != sizeof *table)
+    *ret_reason = tsr_arena_printf(
+        arena, "of another build: its table has %zu bytes, this program's has %zu", table->bytes,
+        sizeof *table);
+  else if (strcmp(table->name, name))
+    *ret_reason = tsr_arena_printf(arena, "it is the plugin of '%s'", table->name);
+  else return table;
+  return NULL;
+}
+
+/* The folders where plugins may be, in the order of the search; returns how many. */
+static int list_folders(tsr_arena *arena, const char ***ret_folders) {
+  int count = 0, capacity = 0;
+  void *folders = NULL;
+  const char *path = getenv("TESSERA_PLUGIN_PATH");
+  while (path && *path) {
+    size_t length = strcspn(path, ":");
+    if (length) {
+      tsr_arena_grow(arena, &folders, sizeof(char *), count, &capacity);
+      ((const char **)folders)[count++] = tsr_arena_strndup(arena, path, length);
+    }
+    path += length + (path[length] == ':');
+  }
+  char program[PATH_MAX];
+  ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
+  if (length > 0) {
+    program[length] = 0;
+    const char *own = tsr_path_folder(arena, program);
+    tsr_arena_grow(arena, &folders, sizeof(char *), count + 1, &capacity);
+    ((const char **)folders)[count++] = own;
+    ((const char **)folders)[count++] =
+        tsr_path_join(arena, tsr_path_folder(arena, own), "lib/tessera-train");
+  }
+  *ret_folders = folders;
+  return count;
+}
+
+static const tsr_transport_table *find_plugin(tsr_arena *arena, const launch *l, tsr_diags *diags) {
+  const char **folders;
+  int count = list_folders(arena, &folders);
+  const char *file = tsr_arena_printf(arena, "libtessera-%s.so", l->library->name);
+  const char *tried = "tried:";
+  for (int i = 0; i < count; i++) {
+    const char *path = tsr_path_join(arena, folders[i], file), *reason = NULL;
+    const tsr_transport_table *table = load_plugin(arena, path, l->library->name, &reason);
+    if (table) return table;
+    tried = tsr_arena_printf(arena, "%s\n        %s: %s", tried, path, reason);
+  }
+  tsr_diag_failure(
+      diags, TSR_NOWHERE, "%s asks for %s, but no %s can be loaded", l->by, l->library->title,
+      file);
+  tsr_diag_hint(diags, "%s", tried);
+  tsr_diag_hint(
+      diags,
+      "install Debian's %s (scripts/setup --cluster does), then build the plugin: scripts/build "
+      "-D%s=enabled",
+      l->library->packages, l->library->name);
+  tsr_diag_hint(diags, "TESSERA_TRANSPORT=none: this process is meant to be alone");
+  return NULL;
+}
+
+bool tsr_transport_open(tsr_arena *arena, tsr_transport *ret_transport, tsr_diags *diags) {
+  launch l;
+  *ret_transport = (tsr_transport){.workers = 1};
+  if (!find_launcher(arena, &l, diags)) return false;
+  ret_transport->why = l.by;
+  if (!l.library || l.workers == 1) return true;
+  tsr_transport t = {.table = find_plugin(arena, &l, diags)};
+  if (!t.table) return false;
+
+  char why[TSR_WHY_BYTES] = "";
+  if (!t.table->open(&t.state, &t.worker, &t.workers, why))
+    return tsr_diag_failure(
+        diags, TSR_NOWHERE, "cannot join the job by %s (%s): %s", l.library->title, l.by, why);
+  const char *version = tsr_arena_strdup(arena, t.table->version(t.state));
+  t.why = tsr_arena_printf(arena, "%s, by %s", version, l.by);
+  if (t.workers != 1 && (!l.workers || t.workers == l.workers)) {
+    *ret_transport = t;
+    return true;
+  }
+  int workers = t.workers;
+  tsr_transport_close(&t);
+  if (l.workers) {
+    tsr_diag_failure(
+        diags, TSR_NOWHERE, "%s: there are %d processes, but %s sees %d", l.count_by, l.workers,
+        version, workers);
+    tsr_diag_hint(diags, "the launcher belongs to another MPI; %s chose this one", l.by);
+    return false;
+  }
+  ret_transport->why = tsr_arena_printf(arena, "%s has one worker, by %s", version, l.by);
+  return true;
+}
+
+void tsr_transport_close(tsr_transport *transport) {
+  if (transport->table) transport->table->close(transport->state);
+  *transport = (tsr_transport){.workers = 1, .why = transport->why};
+}
