@@ -207,7 +207,9 @@ bool tsr_transport_open(tsr_arena *arena, tsr_transport *ret_transport, tsr_diag
     tsr_diag_failure(
         diags, TSR_NOWHERE, "%s: there are %d processes, but %s sees %d", l.count_by, l.workers,
         version, workers);
-    tsr_diag_hint(diags, "the launcher belongs to another MPI; %s chose this one", l.by);
+    tsr_diag_hint(
+        diags, "another MPI's launcher started them, or one that has no PMI for %s",
+        l.library->title);
     return false;
   }
   ret_transport->why = tsr_arena_printf(arena, "%s has one worker, by %s", version, l.by);

@@ -1,0 +1,213 @@
+/* Collectives between workers: memory, messages, and what both kinds (remote_sum.c, remote_move.c)
+ * have in common. */
+#include "comm/remote_internal.h"
+#include <assert.h>
+#include <string.h>
+
+enum { ALIGNMENT = 64 };
+
+bool tsr_remote_adds(const tsr_collective *c) {
+  return c->op == TSR_OP_ALL_REDUCE || c->op == TSR_OP_REDUCE_SCATTER;
+}
+
+int64_t tsr_remote_product(const tsr_collective *c, int begin, int end) {
+  int64_t n = 1;
+  for (int d = begin; d < end; d++) n *= c->shape[d];
+  return n;
+}
+
+int64_t tsr_remote_chunk_bytes(int64_t chunks) {
+  int64_t bytes = TSR_REMOTE_STAGING_BYTES / (chunks > 0 ? chunks : 1);
+  if (bytes < TSR_REMOTE_CHUNK_BYTES_MIN) bytes = TSR_REMOTE_CHUNK_BYTES_MIN;
+  if (bytes > TSR_REMOTE_CHUNK_BYTES) bytes = TSR_REMOTE_CHUNK_BYTES;
+  return bytes / ALIGNMENT * ALIGNMENT;
+}
+
+void *tsr_remote_take(tsr_remote_memory *memory, int64_t bytes) {
+  void *taken = memory->base ? memory->base + memory->used : NULL;
+  memory->used += (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+  return taken;
+}
+
+/* ---- memory ---- */
+
+/* Those that host a member; `ret_list` may be NULL. */
+static int find_workers(const tsr_remote_call *call, int *ret_list) {
+  int count = 0;
+  for (int m = 0; m < call->collective->members; m++) {
+    int worker = call->worker_of[m];
+    bool known = m > 0 && worker == call->worker_of[m - 1];
+    for (int i = 0; !known && i < m; i++) known = call->worker_of[i] == worker;
+    if (known) continue;
+    if (ret_list) ret_list[count] = worker;
+    count++;
+  }
+  return count;
+}
+
+static void lay_out(tsr_remote *r, const tsr_remote_call *call, tsr_remote_memory *memory) {
+  int members = call->collective->members;
+  r->call = *call;
+  r->c = *call->collective;
+  r->workers_count = find_workers(call, NULL);
+  r->c.in = TSR_REMOTE_TAKE(memory, float *, members);
+  r->c.out = TSR_REMOTE_TAKE(memory, float *, members);
+  if (r->workers_count == 1) return;
+  r->workers = TSR_REMOTE_TAKE(memory, int, r->workers_count);
+  r->host = TSR_REMOTE_TAKE(memory, int, members);
+  if (tsr_remote_adds(&r->c)) tsr_remote_sum_lay_out(r, memory);
+  else tsr_remote_move_lay_out(r, memory);
+  r->messages = TSR_REMOTE_TAKE(memory, tsr_remote_message, r->messages_count);
+  r->order = TSR_REMOTE_TAKE(memory, int, r->messages_count);
+}
+
+int64_t tsr_remote_bytes(const tsr_remote_call *call) {
+  tsr_remote counted = {0};
+  tsr_remote_memory memory = {0};
+  tsr_remote_take(&memory, sizeof counted);
+  lay_out(&counted, call, &memory);
+  return memory.used;
+}
+
+static void prepare(tsr_remote *r) {
+  r->me = -1;
+  find_workers(&r->call, r->workers);
+  for (int i = 0; i < r->workers_count; i++)
+    if (r->workers[i] == r->call.transport->worker) r->me = i;
+  assert(r->me >= 0);
+  for (int m = 0; m < r->c.members; m++) {
+    int host = m > 0 ? r->host[m - 1] : 0;
+    if (r->workers[host] != r->call.worker_of[m])
+      for (host = 0; r->workers[host] != r->call.worker_of[m];) host++;
+    r->host[m] = host;
+  }
+  for (int i = 0; i < r->messages_count; i++) r->order[i] = i;
+  if (tsr_remote_adds(&r->c)) tsr_remote_sum_prepare(r);
+  else tsr_remote_move_prepare(r);
+}
+
+tsr_remote *tsr_remote_begin(const tsr_remote_call *call, void *memory) {
+  const tsr_collective *c = call->collective;
+  assert((uintptr_t)memory % ALIGNMENT == 0);
+  assert(c->element == sizeof(float) || !tsr_remote_adds(c));
+  tsr_remote_memory rest = {.base = memory};
+  tsr_remote *r = TSR_REMOTE_TAKE(&rest, tsr_remote, 1);
+  *r = (tsr_remote){.state = TSR_REMOTE_PENDING};
+  lay_out(r, call, &rest);
+  memcpy((void *)r->c.in, (const void *)c->in, sizeof(float *) * (size_t)c->members);
+  memcpy((void *)r->c.out, (const void *)c->out, sizeof(float *) * (size_t)c->members);
+  r->call.collective = &r->c;
+  if (r->workers_count > 1) prepare(r);
+  r->call.worker_of = NULL; /* the caller's; `host` has it */
+  return r;
+}
+
+/* ---- threads ---- */
+
+typedef struct {
+  void (*body)(void *context, int64_t begin, int64_t end);
+  void *context;
+  int64_t count;
+  int jobs;
+} spread;
+
+static void run_spread(void *context, int job) {
+  const spread *s = context;
+  int64_t begin = s->count * job / s->jobs, end = s->count * (job + 1) / s->jobs;
+  if (begin < end) s->body(s->context, begin, end);
+}
+
+void tsr_remote_spread(
+    const tsr_remote *r, void (*body)(void *context, int64_t begin, int64_t end), void *context,
+    int64_t count, int64_t count_of_thread_min) {
+  spread s = {body, context, count, r->call.run ? r->call.threads : 1};
+  int64_t most = count / (count_of_thread_min > 0 ? count_of_thread_min : 1);
+  if (s.jobs > most) s.jobs = (int)most;
+  if (s.jobs > 1) r->call.run(r->call.pool, run_spread, &s, s.jobs);
+  else if (count > 0) body(context, 0, count);
+}
+
+/* ---- messages ---- */
+
+static bool failed(tsr_remote *r, bool receives, int worker, const char *why) {
+  r->state = TSR_REMOTE_FAILED;
+  snprintf(
+      r->why, sizeof r->why, "%s worker %d: %s", receives ? "receiving from" : "sending to", worker,
+      why);
+  return false;
+}
+
+bool tsr_remote_post(
+    tsr_remote *r, bool receives, int host, void *address, int64_t bytes, int *left) {
+  const tsr_transport *t = r->call.transport;
+  char why[TSR_WHY_BYTES] = "";
+  assert(r->active < r->messages_count);
+  tsr_remote_message *m = &r->messages[r->order[r->active]];
+  *m = (tsr_remote_message){.worker = r->workers[host], .receives = receives, .left = left};
+  bool ok =
+      receives
+          ? t->table->receive(t->state, m->worker, r->call.tag, address, bytes, &m->handle, why)
+          : t->table->send(t->state, m->worker, r->call.tag, address, bytes, &m->handle, why);
+  if (!ok) return failed(r, receives, m->worker, why);
+  r->active++;
+  (*left)++;
+  return true;
+}
+
+/* Asks for all that are under way. */
+static bool test_messages(tsr_remote *r, bool *ret_any_done) {
+  const tsr_transport *t = r->call.transport;
+  char why[TSR_WHY_BYTES] = "";
+  for (int i = 0; i < r->active;) {
+    int place = r->order[i];
+    tsr_remote_message *m = &r->messages[place];
+    tsr_message_state state = t->table->test(t->state, &m->handle, why);
+    if (state == TSR_MESSAGE_FAILED) return failed(r, m->receives, m->worker, why);
+    if (state == TSR_MESSAGE_PENDING) {
+      i++;
+      continue;
+    }
+    (*m->left)--;
+    r->order[i] = r->order[--r->active];
+    r->order[r->active] = place;
+    *ret_any_done = true;
+  }
+  return true;
+}
+
+/* ---- going on ---- */
+
+static void run_local(void *context, int64_t begin, int64_t end) {
+  const tsr_remote *r = context;
+  tsr_collective_run(&r->c, begin, end);
+}
+
+tsr_remote_state tsr_remote_go_on(tsr_remote *r) {
+  bool adds = tsr_remote_adds(&r->c);
+  if (r->state == TSR_REMOTE_PENDING && r->workers_count == 1) {
+    tsr_remote_spread(r, run_local, r, tsr_collective_items(&r->c), 1);
+    r->state = TSR_REMOTE_DONE;
+  }
+  for (bool any = true; any && r->state == TSR_REMOTE_PENDING;) {
+    any = false;
+    if (!test_messages(r, &any)) break;
+    any = (adds ? tsr_remote_sum_go_on(r) : tsr_remote_move_go_on(r)) || any;
+    if (r->state == TSR_REMOTE_PENDING && !r->active &&
+        (adds ? tsr_remote_sum_done(r) : tsr_remote_move_done(r)))
+      r->state = TSR_REMOTE_DONE;
+  }
+  return r->state;
+}
+
+/* Where nothing is awaited, those that do not take what is sent to them. */
+uint64_t tsr_remote_missing(const tsr_remote *r) {
+  uint64_t missing[2] = {0, 0};
+  if (r->state == TSR_REMOTE_DONE) return 0;
+  for (int i = 0; i < r->active; i++) {
+    const tsr_remote_message *m = &r->messages[r->order[i]];
+    missing[m->receives] |= UINT64_C(1) << (m->worker < 63 ? m->worker : 63);
+  }
+  return missing[1] ? missing[1] : missing[0];
+}
+
+const char *tsr_remote_why(const tsr_remote *r) { return r->why; }

@@ -1,0 +1,255 @@
+#include "collective_case.h"
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { GUARD_BYTES = 64, GUARD = 0x77, POISON = 0xdb };
+
+uint64_t case_draw(uint64_t *state, uint64_t below) {
+  uint64_t z = *state += 0x9e3779b97f4a7c15u;
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+  return (z ^ (z >> 31)) % below;
+}
+
+/* ---- tensors between guards ---- */
+
+static char *guarded_new(int64_t bytes, int fill) {
+  int64_t whole = (bytes + 63) / 64 * 64 + 2 * GUARD_BYTES;
+  char *block = aligned_alloc(64, (size_t)whole);
+  if (!block) abort();
+  memset(block, GUARD, (size_t)whole);
+  memset(block + GUARD_BYTES, fill, (size_t)bytes);
+  return block + GUARD_BYTES;
+}
+
+static bool guarded_is_whole(const char *memory, int64_t bytes) {
+  int64_t end = (bytes + 63) / 64 * 64 + GUARD_BYTES;
+  bool whole = true;
+  for (int64_t i = -GUARD_BYTES; i < end; i++) {
+    if (i == 0) i = bytes;
+    whole = whole && (i >= end || memory[i] == GUARD);
+  }
+  return whole;
+}
+
+static void guarded_free(void *memory) {
+  if (memory) free((char *)memory - GUARD_BYTES);
+}
+
+static int64_t count_elements(const tsr_collective *c, bool after) {
+  int64_t n = 1, blocks = c->members / c->groups;
+  for (int d = 0; d < c->ndim; d++) n *= c->shape[d];
+  if (c->op == TSR_OP_REDUCE_SCATTER && after) n /= blocks;
+  if (c->op == TSR_OP_ALL_GATHER && !after) n /= blocks;
+  if (c->op == TSR_OP_ALL_TO_ALL) n /= c->members;
+  return n;
+}
+
+static int64_t count_bytes(const collective_case *c, bool after) {
+  return count_elements(&c->c, after) * c->c.element;
+}
+
+/* Numbers whose sum depends on the order; some are -0. */
+static void fill_member(const collective_case *c, int member, float *in) {
+  uint64_t state = c->seed * 31 + (uint64_t)member;
+  int64_t bytes = count_bytes(c, false);
+  bool adds = c->c.op == TSR_OP_ALL_REDUCE || c->c.op == TSR_OP_REDUCE_SCATTER;
+  if (!adds) {
+    for (int64_t i = 0; i < bytes; i++) ((char *)in)[i] = (char)case_draw(&state, 256);
+    return;
+  }
+  for (int64_t i = 0; i < bytes / 4; i++) {
+    uint64_t bits = case_draw(&state, UINT64_MAX);
+    float x = (float)(int32_t)(bits >> 32) * (bits & 1 ? 1e-9f : 1e-6f);
+    in[i] = (bits & 0xf0) == 0 ? -0.0f : x;
+  }
+}
+
+/* ---- cases ---- */
+
+static void name_case(collective_case *c) {
+  static const char *names[] = {
+      [TSR_OP_ALL_REDUCE] = "all_reduce", [TSR_OP_REDUCE_SCATTER] = "reduce_scatter",
+      [TSR_OP_ALL_GATHER] = "all_gather", [TSR_OP_RING_SHIFT] = "ring_shift",
+      [TSR_OP_ALL_TO_ALL] = "all_to_all",
+  };
+  const tsr_collective *k = &c->c;
+  int n = snprintf(
+      c->name, sizeof c->name, "%s seed %llu groups %d dims %d->%d by %d element %d%s%s shape",
+      names[k->op], (unsigned long long)c->seed, k->groups, k->from, k->to, k->by, (int)k->element,
+      k->zigzag ? " zigzag" : "", c->in_place ? " in place" : "");
+  for (int d = 0; d < k->ndim; d++)
+    n += snprintf(c->name + n, sizeof c->name - (size_t)n, " %lld", (long long)k->shape[d]);
+  n += snprintf(c->name + n, sizeof c->name - (size_t)n, " on ");
+  for (int m = 0; m < k->members; m++)
+    n += snprintf(c->name + n, sizeof c->name - (size_t)n, "%x", c->worker_of[m]);
+}
+
+/* Blocks, in turn, uneven blocks, one worker has all, all but one, or anyhow. */
+static void draw_hosting(collective_case *c, uint64_t *state, int workers) {
+  int members = c->c.members, kind = (int)case_draw(state, 8), cut = 1;
+  int one = (int)case_draw(state, (uint64_t)workers), worker = one;
+  for (int m = 0; m < members; m++) {
+    int *w = &c->worker_of[m];
+    if (kind <= 1) *w = (int)((int64_t)m * workers / members);
+    else if (kind <= 3) *w = m % workers;
+    else if (kind == 4) *w = worker = (worker + (case_draw(state, 3) == 0)) % workers;
+    else if (kind == 5) *w = (one + (m >= cut)) % workers;
+    else if (kind == 6 && case_draw(state, 4)) *w = one;
+    else *w = (int)case_draw(state, (uint64_t)workers);
+  }
+}
+
+static void draw_shape(collective_case *c, uint64_t *state, int64_t scale) {
+  tsr_collective *k = &c->c;
+  int blocks = k->members / k->groups;
+  int64_t elements = 1;
+  k->ndim = 1 + (int)case_draw(state, k->op == TSR_OP_ALL_TO_ALL ? 3 : 4);
+  if (k->op == TSR_OP_ALL_TO_ALL) k->ndim++;
+  for (int d = 0; d < k->ndim; d++) k->shape[d] = 1 + (int64_t)case_draw(state, 5);
+  if (k->op == TSR_OP_ALL_GATHER || k->op == TSR_OP_ALL_TO_ALL)
+    k->from = (int)case_draw(state, (uint64_t)k->ndim);
+  if (k->op == TSR_OP_REDUCE_SCATTER) k->to = (int)case_draw(state, (uint64_t)k->ndim);
+  if (k->op == TSR_OP_ALL_TO_ALL)
+    k->to = (k->from + 1 + (int)case_draw(state, (uint64_t)k->ndim - 1)) % k->ndim;
+  if (k->from >= 0) k->shape[k->from] *= blocks * (k->zigzag ? 2 : 1);
+  if (k->to >= 0) k->shape[k->to] *= blocks;
+  for (int d = 0; d < k->ndim; d++) elements *= k->shape[d];
+  int longer = (int)case_draw(state, (uint64_t)k->ndim);
+  int64_t factor = scale / elements;
+  if (factor > 1) k->shape[longer] *= 1 + (int64_t)case_draw(state, (uint64_t)factor);
+}
+
+void collective_case_draw(collective_case *c, uint64_t seed, int workers, int64_t scale) {
+  static const tsr_op ops[] = {
+      TSR_OP_ALL_REDUCE, TSR_OP_REDUCE_SCATTER, TSR_OP_ALL_GATHER, TSR_OP_RING_SHIFT,
+      TSR_OP_ALL_TO_ALL};
+  uint64_t state = seed;
+  *c = (collective_case){.seed = seed};
+  c->c = (tsr_collective){.op = ops[case_draw(&state, 5)], .groups = 1, .from = -1, .to = -1};
+  c->c.k = tsr_kernels_get(NULL);
+  c->c.members = 1 + (int)case_draw(&state, case_draw(&state, 3) ? 8 : CASE_MEMBERS_MAX);
+  bool adds = c->c.op == TSR_OP_ALL_REDUCE || c->c.op == TSR_OP_REDUCE_SCATTER;
+  c->c.element = adds ? 4 : 1 << case_draw(&state, 4);
+  c->in_place = c->c.op == TSR_OP_ALL_REDUCE && case_draw(&state, 2);
+  c->pool = case_draw(&state, 2);
+  if (c->c.op == TSR_OP_REDUCE_SCATTER || c->c.op == TSR_OP_ALL_GATHER)
+    for (int tries = 0; tries < 2; tries++) {
+      int groups = 1 + (int)case_draw(&state, (uint64_t)c->c.members);
+      if (c->c.members % groups == 0) c->c.groups = groups;
+    }
+  c->c.zigzag = c->c.op == TSR_OP_ALL_GATHER && case_draw(&state, 3) == 0;
+  if (c->c.op == TSR_OP_RING_SHIFT) c->c.by = (int)case_draw(&state, 9) - 4;
+  draw_hosting(c, &state, workers);
+  draw_shape(c, &state, scale);
+  name_case(c);
+}
+
+void collective_case_plain(collective_case *c, tsr_op op, int workers, int64_t elements) {
+  *c = (collective_case){.seed = (uint64_t)elements, .in_place = op == TSR_OP_ALL_REDUCE};
+  c->c = (tsr_collective){.op = op, .members = workers, .groups = 1, .ndim = 1, .element = 4};
+  c->c.k = tsr_kernels_get(NULL);
+  c->c.shape[0] = elements;
+  c->c.from = op == TSR_OP_ALL_GATHER ? 0 : -1;
+  c->c.to = -1;
+  for (int m = 0; m < workers; m++) c->worker_of[m] = m;
+  name_case(c);
+}
+
+void collective_case_reference(collective_case *c) {
+  float **in = calloc(CASE_MEMBERS_MAX, sizeof *in), **out = calloc(CASE_MEMBERS_MAX, sizeof *out);
+  for (int m = 0; m < c->c.members; m++) {
+    in[m] = (float *)(void *)guarded_new(count_bytes(c, false), 0);
+    out[m] = (float *)(void *)guarded_new(count_bytes(c, true), 0);
+    fill_member(c, m, in[m]);
+  }
+  c->c.in = in;
+  c->c.out = out;
+  tsr_collective_run(&c->c, 0, tsr_collective_items(&c->c));
+}
+
+void collective_case_free(collective_case *c) {
+  for (int m = 0; m < c->c.members; m++) {
+    guarded_free(c->c.in[m]);
+    guarded_free(c->c.out[m]);
+  }
+  free((void *)c->c.in);
+  free((void *)c->c.out);
+}
+
+/* ---- a worker's part ---- */
+
+static void
+run_backwards(void *pool, void (*job)(void *context, int job), void *context, int jobs) {
+  (void)pool;
+  while (jobs) job(context, --jobs);
+}
+
+void case_worker_begin(case_worker *w, const collective_case *c, const tsr_transport *t, int tag) {
+  *w = (case_worker){.of = c, .transport = *t, .state = TSR_REMOTE_DONE};
+  bool hosts = false;
+  for (int m = 0; m < c->c.members; m++) {
+    if (c->worker_of[m] != t->worker) continue;
+    hosts = true;
+    w->in[m] = (float *)(void *)guarded_new(count_bytes(c, false), 0);
+    memcpy(w->in[m], c->c.in[m], (size_t)count_bytes(c, false));
+    w->out[m] = w->in[m];
+    if (!c->in_place) w->out[m] = (float *)(void *)guarded_new(count_bytes(c, true), POISON);
+  }
+  if (!hosts) return;
+  tsr_collective own = c->c;
+  own.in = w->in;
+  own.out = w->out;
+  tsr_remote_call call = {&w->transport, &own, c->worker_of, tag, NULL, NULL, 1};
+  if (c->pool) call.run = run_backwards, call.threads = 3;
+  w->staging_bytes = tsr_remote_bytes(&call);
+  w->staging = guarded_new(w->staging_bytes, POISON);
+  w->state = TSR_REMOTE_PENDING;
+  w->remote = tsr_remote_begin(&call, w->staging);
+}
+
+static int64_t find_difference(const void *a, const void *b, int64_t bytes) {
+  if (!memcmp(a, b, (size_t)bytes)) return -1;
+  int64_t at = 0;
+  while (((const char *)a)[at] == ((const char *)b)[at]) at++;
+  return at;
+}
+
+static int wrong(const case_worker *w, int member, const char *what, int64_t at) {
+  fprintf(
+      stderr, "%s: worker %d member %d: %s %lld\n", w->of->name, w->transport.worker, member, what,
+      (long long)at);
+  return 1;
+}
+
+int case_worker_end(case_worker *w) {
+  const collective_case *c = w->of;
+  int64_t before = count_bytes(c, false), after = count_bytes(c, true);
+  int failed = 0;
+  if (w->state == TSR_REMOTE_FAILED) failed += wrong(w, -1, tsr_remote_why(w->remote), 0);
+  for (int m = 0; m < c->c.members; m++) {
+    if (!w->in[m]) continue;
+    int64_t at = find_difference(w->out[m], c->c.out[m], after);
+    if (at >= 0) failed += wrong(w, m, "another result at byte", at);
+    if (!guarded_is_whole((char *)w->out[m], after)) failed += wrong(w, m, "wrote beside", after);
+    if (!c->in_place) {
+      at = find_difference(w->in[m], c->c.in[m], before);
+      if (at >= 0) failed += wrong(w, m, "its input changed at byte", at);
+      if (!guarded_is_whole((char *)w->in[m], before)) failed += wrong(w, m, "wrote beside", 0);
+    }
+  }
+  if (w->staging && !guarded_is_whole(w->staging, w->staging_bytes))
+    failed += wrong(w, -1, "wrote beside the staging memory of", w->staging_bytes);
+  case_worker_free(w);
+  return failed;
+}
+
+void case_worker_free(case_worker *w) {
+  for (int m = 0; m < w->of->c.members; m++) {
+    if (!w->of->in_place) guarded_free(w->out[m]);
+    guarded_free(w->in[m]);
+  }
+  guarded_free(w->staging);
+}

@@ -1,0 +1,45 @@
+/* Seeded collectives with their tensors: what tsr_collective_run gives where one place has all the
+ * members, and the same through tsr_remote on any workers. */
+#ifndef TSR_TESTS_COMM_COLLECTIVE_CASE_H
+#define TSR_TESTS_COMM_COLLECTIVE_CASE_H
+#include "comm/remote.h"
+
+enum { CASE_MEMBERS_MAX = 24 };
+
+typedef struct {
+  tsr_collective c; /* in, out: of the reference */
+  int worker_of[CASE_MEMBERS_MAX];
+  bool in_place; /* all_reduce */
+  bool pool;     /* adds and copies in jobs, last one first */
+  uint64_t seed;
+  char name[200];
+} collective_case;
+
+/* One of all there may be for so many workers; `scale`: tensors have about so many elements, or
+ * much fewer. free: the reference's tensors. */
+void collective_case_draw(collective_case *c, uint64_t seed, int workers, int64_t scale);
+/* Of one dimension, one member on each worker; all_gather and all_reduce. */
+void collective_case_plain(collective_case *c, tsr_op op, int workers, int64_t elements);
+void collective_case_reference(collective_case *c);
+void collective_case_free(collective_case *c);
+
+/* A worker's part of it. */
+typedef struct {
+  const collective_case *of;
+  tsr_transport transport;
+  float *in[CASE_MEMBERS_MAX], *out[CASE_MEMBERS_MAX];
+  char *staging;
+  int64_t staging_bytes;
+  tsr_remote *remote; /* NULL: this worker hosts no member */
+  tsr_remote_state state;
+} case_worker;
+
+void case_worker_begin(case_worker *w, const collective_case *c, const tsr_transport *t, int tag);
+/* Compares with the reference, looks at what must not have been written, and frees. How many
+ * checks failed; each is printed. */
+int case_worker_end(case_worker *w);
+void case_worker_free(case_worker *w);
+
+uint64_t case_draw(uint64_t *state, uint64_t below);
+
+#endif

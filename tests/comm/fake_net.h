@@ -1,0 +1,20 @@
+/* A transport whose workers are all driven by one thread, in which a seed decides when a message is
+ * done. It is as unkind as the contract lets it be: what a receive may write into is garbage as
+ * soon as it is begun, and what is sent is read at the last moment, or at once. */
+#ifndef TSR_TESTS_COMM_FAKE_NET_H
+#define TSR_TESTS_COMM_FAKE_NET_H
+#include "comm/transport.h"
+
+typedef struct fake_net fake_net;
+
+fake_net *fake_net_new(int workers, uint64_t seed);
+/* How many messages were begun and never done. */
+int fake_net_free(fake_net *net);
+void fake_net_endpoint(fake_net *net, int worker, tsr_transport *ret_transport);
+
+/* From now on messages of `worker` stay pending, or (fails) fail. */
+void fake_net_stop(fake_net *net, int worker, bool fails);
+/* Bytes that a worker has sent to others. */
+int64_t fake_net_sent(const fake_net *net, int worker);
+
+#endif

@@ -1,0 +1,83 @@
+#!/usr/bin/env bash
+# A transport under its launcher: the same checks on every worker; what the launcher makes of an abort; and
+# processes that are, or mean to be, alone.
+# usage: test_transport.sh openmpi|mpich WORKERS TEST_TRANSPORT BUILD_FOLDER
+set -euo pipefail
+name=$1 workers=$2 program=$3 build=$4
+
+skip() {
+  echo "skipped: $1"
+  exit 77
+}
+fail() {
+  echo "FAILED: $1" >&2
+  exit 1
+}
+
+[ -f "$build/libtessera-$name.so" ] || skip "libtessera-$name.so was not built (no compiler of $name was there)"
+mpirun=mpirun.$name
+command -v "$mpirun" >/dev/null || mpirun=mpirun
+command -v "$mpirun" >/dev/null || skip "there is no mpirun.$name"
+case $("$mpirun" --version 2>&1) in
+*"Open MPI"* | *OpenRTE*) [ "$name" = openmpi ] || skip "mpirun is Open MPI's" ;;
+*) [ "$name" = mpich ] || skip "mpirun is not Open MPI's" ;;
+esac
+
+options=()
+if [ "$name" = openmpi ]; then
+  options=(--oversubscribe)
+  export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+fi
+# MPI keeps memory to its end that the leak checker asks about.
+export ASAN_OPTIONS=detect_leaks=0
+unset TESSERA_TRANSPORT TESSERA_PLUGIN_PATH
+
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+run() {
+  "$mpirun" "${options[@]}" -n "$1" "$scratch/bin/test_transport" "${@:2}" > "$scratch/out" 2>&1
+}
+expect() {
+  grep -q "$1" "$scratch/out" || { cat "$scratch/out"; fail "no '$1' in what it printed"; }
+}
+
+# As it is installed: the program in bin, its plugin in lib/tessera-train.
+mkdir -p "$scratch/bin" "$scratch/lib/tessera-train"
+cp "$program" "$scratch/bin/test_transport"
+cp "$build/libtessera-$name.so" "$scratch/lib/tessera-train"
+
+run "$workers" all || { cat "$scratch/out"; fail "$workers workers"; }
+by=OMPI_COMM_WORLD_SIZE
+[ "$name" = openmpi ] || by=PMI_SIZE
+expect "^$workers workers, $name [0-9.]*, by $by=$workers\$"
+
+# As it is built: beside each other, and on the path.
+mv "$scratch/lib/tessera-train/libtessera-$name.so" "$scratch/bin"
+code=0
+run "$workers" abort 7 || code=$?
+[ "$code" = 7 ] || { cat "$scratch/out"; fail "an abort with 7 ended with $code"; }
+rm "$scratch/bin/libtessera-$name.so"
+
+run 1 alone || { cat "$scratch/out"; fail "one process"; }
+expect "^1 workers, $by=1\$"
+TESSERA_TRANSPORT=none run "$workers" alone || { cat "$scratch/out"; fail "TESSERA_TRANSPORT=none"; }
+expect '^1 workers, TESSERA_TRANSPORT=none$'
+TESSERA_TRANSPORT=$name TESSERA_PLUGIN_PATH=$build "$scratch/bin/test_transport" alone > "$scratch/out" 2>&1 ||
+  { cat "$scratch/out"; fail "no launcher"; }
+expect "^1 workers, $name [0-9.]* has one worker, by TESSERA_TRANSPORT=$name\$"
+
+code=0
+run "$workers" all || code=$?
+[ "$code" = 1 ] || { cat "$scratch/out"; fail "without its plugin it ended with $code"; }
+expect "error: $by=$workers asks for .*, but no libtessera-$name.so can be loaded"
+
+# Started by this launcher, but the other library is chosen: it would see each process alone.
+other=mpich
+[ "$name" = openmpi ] || other=openmpi
+if [ -f "$build/libtessera-$other.so" ]; then
+  code=0
+  TESSERA_TRANSPORT=$other TESSERA_PLUGIN_PATH=$build run "$workers" all || code=$?
+  [ "$code" = 1 ] || { cat "$scratch/out"; fail "with $other it ended with $code"; }
+  expect "^error: $by=$workers: there are $workers processes, but $other [0-9.]* sees 1\$"
+fi
+echo "$name, $workers workers: well"
