@@ -400,8 +400,19 @@ bool tsr_saver_is_busy(tsr_saver *s) {
   return busy;
 }
 
-int64_t tsr_saver_committed(const tsr_saver *s) { return s->committed; }
-double tsr_saver_seconds(const tsr_saver *s) { return s->seconds; }
+int64_t tsr_saver_committed(tsr_saver *s) {
+  pthread_mutex_lock(&s->mutex);
+  int64_t step = s->committed;
+  pthread_mutex_unlock(&s->mutex);
+  return step;
+}
+
+double tsr_saver_seconds(tsr_saver *s) {
+  pthread_mutex_lock(&s->mutex);
+  double seconds = s->seconds;
+  pthread_mutex_unlock(&s->mutex);
+  return seconds;
+}
 
 void tsr_saver_close(tsr_saver *s) {
   if (!s) return;

@@ -59,8 +59,8 @@ bool tsr_saver_wait(tsr_saver *saver, tsr_diags *diags);
 /* What has gone wrong since the last call of any of these functions, as warnings, without waiting. */
 void tsr_saver_report(tsr_saver *saver, tsr_diags *diags);
 bool tsr_saver_is_busy(tsr_saver *saver); /* a checkpoint is being written */
-int64_t tsr_saver_committed(const tsr_saver *saver); /* the newest step that is on the disk; -1 */
-double tsr_saver_seconds(const tsr_saver *saver);    /* that a write at full speed takes, about */
+int64_t tsr_saver_committed(tsr_saver *saver); /* the newest step that is on the disk; -1 */
+double tsr_saver_seconds(tsr_saver *saver);    /* that a write at full speed takes, about */
 
 /* Waits, ends the thread, gives the folder back. NULL is fine. */
 void tsr_saver_close(tsr_saver *saver);

@@ -100,6 +100,15 @@ void tsr_recipe_fill(tsr_arena *arena, tsr_config *c, const tsr_manifest *m) {
 
 /* ---- where the run begins ---- */
 
+/* The recipe has the samples of a step, so the position follows from the step. */
+static bool check_position(const tsr_keeper_run *r, const tsr_manifest *m, tsr_diags *diags) {
+  if (m->state.samples == m->state.step * r->samples_per_step) return true;
+  return tsr_diag_failure(
+      diags, TSR_NOWHERE, "'%s' is after %lld samples, and %lld steps of this run have %lld",
+      m->folder, (long long)m->state.samples, (long long)m->state.step,
+      (long long)(m->state.step * r->samples_per_step));
+}
+
 static bool load(tsr_arena *arena, tsr_keeper *k, const tsr_manifest *m, tsr_diags *diags) {
   bool verify = k->run.config->checkpoint.verify;
   return tsr_checkpoint_load(arena, m, k->run.bound, true, verify, diags) &&
@@ -129,8 +138,9 @@ static bool go_on(
     return tsr_diag_error(
         diags, TSR_NOWHERE, "'%s' holds weights alone: training_config.model_path begins with them",
         m->folder);
-  if (!check_recipe(&k->run, m, recipe, count, diags)) return false;
   for (;;) {
+    if (!check_recipe(&k->run, m, recipe, count, diags) || !check_position(&k->run, m, diags))
+      return false;
     tsr_diags *errors = k->options.named ? diags : tsr_diags_new(arena);
     if (load(arena, k, m, errors)) break;
     if (errors == diags) return false;
