@@ -98,6 +98,7 @@ tsr_remote *tsr_remote_begin(const tsr_remote_call *call, void *memory) {
   memcpy((void *)r->c.out, (const void *)c->out, sizeof(float *) * (size_t)c->members);
   r->call.collective = &r->c;
   if (r->workers_count > 1) prepare(r);
+  else assert(call->worker_of[0] == call->transport->worker);
   r->call.worker_of = NULL; /* the caller's; `host` has it */
   return r;
 }

@@ -55,7 +55,9 @@ expect "^$workers workers, $name [0-9.]*, by $by=$workers\$"
 mv "$scratch/lib/tessera-train/libtessera-$name.so" "$scratch/bin"
 code=0
 run "$workers" abort 7 || code=$?
-[ "$code" = 7 ] || { cat "$scratch/out"; fail "an abort with 7 ended with $code"; }
+# MPICH's launcher gives the code of the worker that it looked at last: of the one that ended the job, or of
+# one that it killed (9).
+[ "$code" = 7 ] || [ "$name.$code" = mpich.9 ] || { cat "$scratch/out"; fail "an abort with 7 ended with $code"; }
 rm "$scratch/bin/libtessera-$name.so"
 
 run 1 alone || { cat "$scratch/out"; fail "one process"; }
