@@ -117,7 +117,6 @@ static bool find_weights(app *a, tsr_keeper_options *keep) {
  * checkpoint. */
 static bool find_begin(app *a, tsr_keeper_options *keep) {
   keep->folder = checkpoint_folder(a);
-  keep->now = a->save_now;
   keep->version = TSR_VERSION;
   keep->limit_s = a->cli.time_limit_s ? a->cli.time_limit_s : a->config->checkpoint.time_limit_s;
   if (!find_resume(a, keep) || !find_weights(a, keep)) return false;

@@ -49,6 +49,7 @@ struct tsr_bound {
   tsr_rank_memory *ranks;
   int **ranks_of_stage; /* per stage: those of its ranks that are here, ascending */
   int *ranks_count;     /* of each */
+  int ranks_most;       /* of any */
   tsr_meeting *meetings; /* per stage, and the last for collectives over pp */
   int *param_values;        /* per parameter: its value */
   tsr_transfer **transfers; /* per node: of a receive node its microbatches, else NULL */
@@ -138,6 +139,8 @@ void tsr_task_describe(const tsr_task_at *at, tsr_collective *ret_collective);
 /* The groups of a collective's task with a member here, in the order of their first members; `next`
  * begins at 0. Fills the worker's in, out and worker_of; -1: there is no more. */
 int tsr_task_next_group(const tsr_task_at *at, const tsr_collective *c, int *next, bool *ret_all_here);
+/* Whether it has begun with groups that have members elsewhere. */
+bool tsr_task_is_met(const tsr_task_at *at);
 /* Begins or goes on with the groups that have members elsewhere; whether all are done. */
 bool tsr_task_meet(const tsr_task_at *at);
 /* The workers that a stage's collectives wait for, a bit each. */
@@ -148,5 +151,10 @@ uint64_t tsr_task_missing(const tsr_bound *bound, int stage);
 bool tsr_task_send(const tsr_task_at *at, int64_t microbatch);
 bool tsr_task_receive(const tsr_task_at *at, int64_t microbatch);
 bool tsr_task_sent(const tsr_task_at *at, int64_t from, int64_t to);
+/* At a step's end: what was sent must have left before its bytes are written again. */
+void tsr_bound_finish_messages(tsr_bound *bound);
+/* Whether a rank here gets a value of a receive node from a rank here. */
+bool tsr_task_is_from_here(const tsr_task_at *at);
+bool tsr_task_is_for_here(const tsr_task_at *at);
 
 #endif

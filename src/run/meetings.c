@@ -106,6 +106,8 @@ static void begin(const tsr_task_at *at, tsr_meeting *m) {
   }
 }
 
+bool tsr_task_is_met(const tsr_task_at *at) { return meeting_of(at)->node >= 0; }
+
 bool tsr_task_meet(const tsr_task_at *at) {
   tsr_meeting *m = meeting_of(at);
   if (m->node < 0) begin(at, m);
@@ -136,8 +138,6 @@ uint64_t tsr_task_missing(const tsr_bound *b, int stage) {
 
 /* ---- what they need ---- */
 
-static bool has_meetings(const tsr_bound *b) { return !tsr_bound_is_alone(b); }
-
 /* Bytes and calls of one task. */
 static int64_t task_bytes(const tsr_task_at *at, int *ret_calls) {
   tsr_collective c;
@@ -155,9 +155,7 @@ static int64_t task_bytes(const tsr_task_at *at, int *ret_calls) {
 
 /* Messages of a value from stage to stage, of the microbatches of one node. */
 static void plan_transfer(tsr_arena *arena, tsr_bound *b, int node) {
-  int stages = b->programs->order->stages, most = 0;
-  for (int s = 0; s < stages; s++)
-    if (b->ranks_count[s] > most) most = b->ranks_count[s];
+  int most = b->ranks_most;
   for (int m = 0; m < b->programs->order->microbatches; m++) {
     tsr_transfer *t = &b->transfers[node][m];
     t->out = tsr_arena_array(arena, tsr_message, most);
@@ -171,7 +169,9 @@ void tsr_bound_plan_messages(tsr_arena *arena, tsr_bound *b) {
   int stages = b->programs->order->stages;
   b->meetings = tsr_arena_array(arena, tsr_meeting, stages + 1);
   for (int s = 0; s <= stages; s++) b->meetings[s].node = -1;
-  if (!has_meetings(b)) return;
+  if (tsr_bound_is_alone(b)) return;
+  for (int s = 0; s < stages; s++)
+    if (b->ranks_count[s] > b->ranks_most) b->ranks_most = b->ranks_count[s];
   int *calls = tsr_arena_array(arena, int, stages + 1);
   for (int s = 0; s < stages; s++) {
     const tsr_program *p = b->programs->of_stage[s];
@@ -295,4 +295,44 @@ bool tsr_task_sent(const tsr_task_at *at, int64_t first, int64_t last) {
     done &= test_all(at, t->out, t->out_waits, b->ranks_count[from]);
   }
   return done;
+}
+
+void tsr_bound_finish_messages(tsr_bound *b) {
+  const tsr_transport *transport = tsr_bound_hosting(b)->transport;
+  tsr_waiting waiting = {.bound = b, .stage = -1, .what = "at the step's end for what it has sent"};
+  char why[TSR_WHY_BYTES] = "";
+  if (tsr_bound_is_alone(b)) return;
+  for (int n = 0; n < b->programs->graph->nodes_count; n++)
+    for (int m = 0; b->transfers[n] && m < b->programs->order->microbatches; m++)
+      for (int i = 0; i < b->ranks_most; i++)
+        while (b->transfers[n][m].out_waits[i]) {
+          tsr_message_state state =
+              transport->table->test(transport->state, &b->transfers[n][m].out[i], why);
+          if (state == TSR_MESSAGE_FAILED) tsr_wait_lost(&waiting, why);
+          b->transfers[n][m].out_waits[i] = state == TSR_MESSAGE_PENDING;
+          if (state == TSR_MESSAGE_PENDING) tsr_wait_round(&waiting);
+        }
+}
+
+/* Whether some rank here of stage `one` has its counterpart of the other stage here, too. */
+static bool has_pair(const tsr_task_at *at, int one, int other) {
+  tsr_bound *b = at->bound;
+  for (int i = 0; i < b->ranks_count[one]; i++) {
+    int rank = b->ranks_of_stage[one][i];
+    if (tsr_bound_is_here(b, tsr_parallel_member(b->worker->options.parallel, rank, TSR_PP, other)))
+      return true;
+  }
+  return false;
+}
+
+bool tsr_task_is_from_here(const tsr_task_at *at) {
+  int from, to;
+  ends_of(at, &from, &to);
+  return has_pair(at, to, from);
+}
+
+bool tsr_task_is_for_here(const tsr_task_at *at) {
+  int from, to;
+  ends_of(at, &from, &to);
+  return has_pair(at, from, to);
 }

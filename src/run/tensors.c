@@ -161,10 +161,7 @@ int tsr_bound_parts(const tsr_bound *b, int value, bool distinct, tsr_part_of_va
   for (int r = 0; r < b->worker->options.parallel->ranks; r++) {
     if (!tsr_bound_has(b, value, r)) continue;
     tsr_part_of_value part = {r, tsr_bound_address(b, value, r, 0), tsr_bound_box(b, value, r)};
-    bool seen = false;
-    for (int i = 0; distinct && i < count && !seen; i++)
-      seen = !memcmp(ret_parts[i].box.offset, part.box.offset, sizeof part.box.offset);
-    if (!seen) ret_parts[count++] = part;
+    if (!distinct || tsr_bound_first_holder(b, value, r) == r) ret_parts[count++] = part;
   }
   return count;
 }

@@ -225,7 +225,6 @@ bind_programs(tsr_arena *arena, tsr_worker *w, int index, const tsr_programs *pr
     if (g->nodes[i].op == TSR_OP_RECEIVE)
       b->transfers[i] = tsr_arena_array(arena, tsr_transfer, microbatches);
   b->at = tsr_arena_array(arena, tsr_stage_at, programs->order->stages);
-  tsr_bound_plan_messages(arena, b);
   b->rows = tsr_arena_array(arena, char *, w->options.parallel->ranks);
   int64_t row = 1;
   for (int v = 0; v < g->values_count; v++) {
@@ -247,8 +246,9 @@ static int64_t staging_bytes(const tsr_worker *w) {
   return most;
 }
 
-static bool allocate_staging(tsr_worker *w, tsr_diags *diags) {
+static bool allocate_staging(tsr_arena *arena, tsr_worker *w, tsr_diags *diags) {
   int first = 0;
+  for (int i = 0; i < w->bound_count; i++) tsr_bound_plan_messages(arena, &w->bound[i]);
   while (!tsr_bound_is_here(&w->bound[0], first)) first++;
   if (!allocate(w, first, "messages", staging_bytes(w), &w->staging, diags)) return false;
   for (int i = 0; i < w->bound_count; i++) tsr_bound_place_messages(&w->bound[i], w->staging);
@@ -272,7 +272,7 @@ bool tsr_worker_open(
   for (int r = 0; ok && r < options->parallel->ranks; r++)
     if (tsr_bound_is_here(&w->bound[0], r))
       ok = allocate_rank(w, r, programs, programs_count, diags);
-  ok = ok && allocate_staging(w, diags);
+  ok = ok && allocate_staging(arena, w, diags);
   if (!ok) {
     tsr_worker_close(w);
     return false;

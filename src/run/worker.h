@@ -71,8 +71,8 @@ typedef struct {
   void *address;
   tsr_box box;
 } tsr_part_of_value;
-/* The parts of a parameter or of state, in the order of their ranks; `distinct`: without those that
- * another rank before holds too. Room for as many as there are ranks; how many there are. Rows of
+/* The parts of a parameter or of state that are here, in the order of their ranks; `distinct`: without
+ * those that another rank before, here or elsewhere, holds too. Room for as many as there are ranks; how many there are. Rows of
  * dimension 0 behind the real ones (tsr_param.valid0) are padding, always zero. */
 int tsr_bound_parts(
     const tsr_bound *bound, int value, bool distinct, tsr_part_of_value *ret_parts);
