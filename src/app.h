@@ -23,6 +23,10 @@ typedef struct {
   tsr_source source;
   bool has_source, has_read_model;
   tsr_compiled training, evaluation, generation;
+  tsr_transport transport; /* to the other workers of the job, where there are any */
+  tsr_hosting hosting;
+  bool muted;         /* another worker speaks for all */
+  bool others_failed; /* and this one has not */
   tsr_machine *machine; /* that a plan is for */
   const char *machine_why;
   volatile sig_atomic_t *stop, *save_now; /* set by signals */
@@ -43,6 +47,23 @@ void app_explain_model(app *a);
 const char *app_graphs_folder(const app *a);
 /* What tsr_compile wants of what was decided. */
 tsr_compile_options app_compile_options(const app *a);
+
+/* ---- workers.c: one process among several ---- */
+
+/* Of commands that workers do together: joins the job that started this process, if one did. */
+bool app_join(app *a);
+/* Ranks on workers, and threads by what each may use of its host. Needs the parallelism context. */
+bool app_lay_ranks(app *a);
+/* Whether all workers got as far as this one; if not, this one has said why, or another one will. */
+bool app_all_well(app *a, bool ok);
+/* That all workers run the same program on the same configuration, mesh and plan; else an error on
+ * those that differ from worker 0, with the first line that does. */
+bool app_agree(app *a);
+/* Threads for this worker: the cores that it may use, shared with the workers that may use the same. */
+int app_threads(app *a);
+/* Called when other workers do not answer: says so, and ends the job. */
+void app_lost(void *app, const char *report);
+void app_leave(app *a);
 
 /* ---- show.c: what is printed of it ---- */
 

@@ -51,9 +51,16 @@ static bool train(app *a, const tsr_keeper_options *keep, int *ret_signal) {
   const char *comm_trace = getenv("TESSERA_COMM_TRACE");
   o.comm_trace = comm_trace && *comm_trace && strcmp(comm_trace, "0");
   o.stop = a->stop;
+  o.save = a->save_now;
+  o.hosting = a->hosting;
+  o.timeout_s = a->config->collectives.timeout_s;
+  o.lost = app_lost;
+  o.lost_context = a;
   o.keep = *keep;
   o.keep.mesh_text = o.mesh_text;
-  if (!open_out(a, &metrics) || !check_metrics(a, metrics) ||
+  bool first = a->transport.worker == 0;
+  metrics = NULL;
+  if ((first && !open_out(a, &metrics)) || !check_metrics(a, metrics) ||
       !tsr_metrics_open(a->arena, metrics, keep->resumes, &o.metrics, a->diags))
     return false;
   const tsr_compiled *evaluation = a->evaluation.placed ? &a->evaluation : NULL;
@@ -117,7 +124,6 @@ static bool find_weights(app *a, tsr_keeper_options *keep) {
  * checkpoint. */
 static bool find_begin(app *a, tsr_keeper_options *keep) {
   keep->folder = checkpoint_folder(a);
-  keep->now = a->save_now;
   keep->version = TSR_VERSION;
   keep->limit_s = a->cli.time_limit_s ? a->cli.time_limit_s : a->config->checkpoint.time_limit_s;
   if (!find_resume(a, keep) || !find_weights(a, keep)) return false;
@@ -128,10 +134,12 @@ static bool find_begin(app *a, tsr_keeper_options *keep) {
 int app_run_train(app *a) {
   int ended_by = 0;
   tsr_keeper_options keep = {0};
-  bool ok = app_load_config(a) && find_begin(a, &keep) && app_prepare(a);
+  bool ok = app_join(a);
+  ok = app_all_well(a, ok && app_load_config(a) && find_begin(a, &keep)) && app_prepare(a);
+  ok = app_all_well(a, ok) && app_agree(a);
   if (!ok) app_explain_model(a);
-  tsr_diags_print(a->diags, stderr); /* warnings and notes before the run, not after it */
   if (!ok) return app_finish(a);
+  tsr_diags_print(a->diags, stderr); /* warnings and notes before the run, not after it */
   app_print_dumps(a);
   if (!a->cli.quiet) app_print_start(a);
   fflush(stdout);

@@ -54,7 +54,7 @@ bool app_choose_device(app *a) {
   }
   tsr_gemm_select(a->kernels);
   int64_t threads = a->config ? a->config->numerics.threads : 0;
-  a->device = (tsr_cpu_context){a->kernels, threads > 0 ? (int)threads : tsr_pool_cores()};
+  a->device = (tsr_cpu_context){a->kernels, threads > 0 ? (int)threads : app_threads(a)};
   return true;
 }
 
@@ -168,7 +168,7 @@ static bool choose_machine(app *a) {
  * depend on a stage that failed is looked at all the same, so that one run shows as many mistakes
  * as it can. */
 bool app_prepare(app *a) {
-  bool ok = app_choose_device(a) & (app_open_mesh(a) && app_build_context(a));
+  bool ok = app_choose_device(a) & (app_open_mesh(a) && app_build_context(a) && app_lay_ranks(a));
   if (a->parallel) ok &= app_fix_recipe(a);
   if (!tsr_config_require_model(a->config, a->diags)) return false;
   ok &= open_text(a);

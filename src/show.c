@@ -62,6 +62,7 @@ void app_print_start(const app *a) {
   tsr_text_add(
       &text, "; cpu %s, %d thread%s\n", a->kernels->isa, a->device.threads,
       a->device.threads == 1 ? "" : "s");
+  tsr_hosting_print(&a->hosting, a->parallel->ranks, &text);
   app_print(&text);
 }
 
@@ -77,8 +78,9 @@ int app_finish(app *a) {
   if (fflush(stdout) || ferror(stdout))
     tsr_diag_failure(
         a->diags, TSR_NOWHERE, "cannot write to the standard output: %s", strerror(errno));
-  tsr_diags_print(a->diags, stderr);
-  return tsr_diags_exit_code(a->diags);
+  if (!a->muted) tsr_diags_print(a->diags, stderr);
+  int code = tsr_diags_exit_code(a->diags);
+  return code ? code : a->others_failed ? 1 : 0;
 }
 
 const char *app_mesh_text(app *a) {

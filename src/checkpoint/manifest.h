@@ -90,6 +90,12 @@ bool tsr_manifest_parse(
     tsr_arena *arena, const char *path, const char *text, size_t length,
     tsr_manifest *ret_manifest, tsr_diags *diags);
 
+/* The same of the text that one of several writers leaves: its files and its pieces, which need not be
+ * all of a tensor. */
+bool tsr_manifest_parse_part(
+    tsr_arena *arena, const char *path, const char *text, size_t length,
+    tsr_manifest *ret_manifest, tsr_diags *diags);
+
 const tsr_stored *tsr_manifest_find(const tsr_manifest *manifest, const char *name); /* or NULL */
 int64_t tsr_stored_elements(int ndim, const int64_t *shape);
 int64_t tsr_manifest_bytes(const tsr_manifest *manifest); /* of all files but the manifest */

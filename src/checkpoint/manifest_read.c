@@ -15,6 +15,7 @@ typedef struct {
   const char *path;
   tsr_manifest *m;
   tsr_diags *diags;
+  bool is_part; /* of what several have written */
 } reader;
 
 static bool wrong(const reader *r, const char *what) {
@@ -197,7 +198,7 @@ static bool check_cover(const reader *r, const tsr_stored *t) {
       if (overlap(t->ndim, &t->pieces[i], &t->pieces[k]))
         return wrong_tensor(r, t, "two pieces overlap");
   }
-  return sum == elements_of(t->ndim, t->shape) ||
+  return r->is_part || sum == elements_of(t->ndim, t->shape) ||
          wrong_tensor(r, t, "its pieces are not all of it");
 }
 
@@ -298,15 +299,27 @@ static bool read_about(const reader *r, const cJSON *root) {
              : wrong(r, "'config' or 'tokenizer' is not one of the files");
 }
 
-bool tsr_manifest_parse(
-    tsr_arena *arena, const char *path, const char *text, size_t length, tsr_manifest *ret,
-    tsr_diags *diags) {
-  reader r = {arena, path, ret, diags};
+static bool parse(
+    tsr_arena *arena, const char *path, const char *text, size_t length, bool is_part,
+    tsr_manifest *ret, tsr_diags *diags) {
+  reader r = {arena, path, ret, diags, is_part};
   cJSON *root;
   *ret = (tsr_manifest){.folder = tsr_path_folder(arena, path)};
   return check_hash(&r, text, length) && tsr_json_parse(arena, path, text, length, &root, diags) &&
          check_version(&r, root) && read_state(&r, root) && read_recipe(&r, root) &&
          read_files(&r, root) && read_about(&r, root) && read_tensors(&r, root) && check_files(&r);
+}
+
+bool tsr_manifest_parse(
+    tsr_arena *arena, const char *path, const char *text, size_t length, tsr_manifest *ret,
+    tsr_diags *diags) {
+  return parse(arena, path, text, length, false, ret, diags);
+}
+
+bool tsr_manifest_parse_part(
+    tsr_arena *arena, const char *path, const char *text, size_t length, tsr_manifest *ret,
+    tsr_diags *diags) {
+  return parse(arena, path, text, length, true, ret, diags);
 }
 
 bool tsr_manifest_read(

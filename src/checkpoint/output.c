@@ -1,5 +1,6 @@
 #include "checkpoint/output.h"
 #include "base/disk.h"
+#include "base/file.h"
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -39,18 +40,29 @@ static bool fails(tsr_output *o, const char *file, int error, tsr_diags *diags) 
       strerror(error));
 }
 
-bool tsr_output_begin(
-    tsr_arena *arena, const char *path, tsr_output_pace *pace, void *context, tsr_output **ret,
-    tsr_diags *diags) {
+void tsr_output_join(
+    tsr_arena *arena, const char *path, tsr_output_pace *pace, void *context, tsr_output **ret) {
   tsr_output *o = *ret = tsr_arena_alloc(arena, sizeof *o);
   *o = (tsr_output){.arena = arena, .pace = pace, .context = context, .fd = -1};
   o->path = tsr_arena_strdup(arena, path);
   o->partial = tsr_arena_printf(arena, "%s.partial", path);
   o->buffer = tsr_arena_alloc(arena, PORTION);
   o->hasher = tsr_hasher_new(arena);
+}
+
+bool tsr_output_begin(
+    tsr_arena *arena, const char *path, tsr_output_pace *pace, void *context, tsr_output **ret,
+    tsr_diags *diags) {
+  tsr_output_join(arena, path, pace, context, ret);
+  return tsr_output_prepare(arena, path, diags);
+}
+
+bool tsr_output_prepare(tsr_arena *arena, const char *path, tsr_diags *diags) {
+  const char *partial = tsr_arena_printf(arena, "%s.partial", path);
   if (!access(path, F_OK)) return tsr_diag_error(diags, TSR_NOWHERE, "'%s' is there already", path);
-  if (!access(o->partial, F_OK) && !tsr_disk_remove(o->partial)) return fails(o, NULL, errno, diags);
-  return tsr_disk_make_folder(o->partial) || fails(o, NULL, errno, diags);
+  bool ok = (access(partial, F_OK) || tsr_disk_remove(partial)) && tsr_disk_make_folder(partial);
+  return ok || tsr_diag_failure(
+                   diags, TSR_NOWHERE, "cannot write '%s': %s", path, strerror(errno));
 }
 
 void tsr_output_abandon(tsr_output *o) {
@@ -260,6 +272,74 @@ bool tsr_output_end_tensors(tsr_output *o, tsr_diags *diags) {
     t->pieces = more;
   }
   return close_file(o, diags);
+}
+
+/* ---- several writers ---- */
+
+static const char *part_path(const tsr_output *o, int writer, const char *ending) {
+  return tsr_arena_printf(o->arena, "%s/part-%05d%s", o->partial, writer, ending);
+}
+
+/* It appears under its name when it is whole. */
+bool tsr_output_leave_part(tsr_output *o, int writer, tsr_diags *diags) {
+  tsr_manifest m = {.files = o->files, .files_count = o->files_count, .tensors = o->tensors};
+  m.tensors_count = o->tensors_count;
+  tsr_text text = {0};
+  tsr_manifest_print(&m, &text);
+  const char *name = tsr_arena_printf(o->arena, "part-%05d.tmp", writer);
+  bool ok = tsr_output_bytes(o, name, text.data, text.length, diags);
+  tsr_text_free(&text);
+  return ok && (tsr_disk_rename(part_path(o, writer, ".tmp"), part_path(o, writer, ".json")) ||
+                fails(o, NULL, errno, diags));
+}
+
+void tsr_output_leave_failure(tsr_output *o, int writer) {
+  if (o->fd >= 0) tsr_disk_close(o->fd);
+  o->fd = -1;
+  int fd = open(part_path(o, writer, ".failed"), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+  if (fd >= 0) close(fd);
+}
+
+static void adopt_piece(tsr_output *o, tsr_stored *into, tsr_stored_piece piece, int files_before) {
+  tsr_stored_piece *more = tsr_arena_array(o->arena, tsr_stored_piece, into->pieces_count + 1);
+  if (into->pieces_count)
+    memcpy(more, into->pieces, sizeof *more * (size_t)into->pieces_count);
+  piece.file += files_before;
+  more[into->pieces_count++] = piece;
+  into->pieces = more;
+}
+
+static void adopt(tsr_output *o, const tsr_manifest *m) {
+  int before = o->files_count;
+  for (int i = 0; i < m->files_count; i++) {
+    tsr_arena_grow(
+        o->arena, (void **)&o->files, sizeof *o->files, o->files_count, &o->files_capacity);
+    o->files[o->files_count++] = m->files[i];
+  }
+  for (int i = 0; i < m->tensors_count; i++) {
+    const tsr_stored *t = &m->tensors[i];
+    tsr_output_piece p = {.name = t->name, .dtype = t->dtype, .ndim = t->ndim};
+    memcpy(p.shape, t->shape, sizeof p.shape);
+    tsr_stored *into = stored_of(o, &p);
+    for (int k = 0; k < t->pieces_count; k++) adopt_piece(o, into, t->pieces[k], before);
+  }
+}
+
+bool tsr_output_take_part(tsr_output *o, int writer, bool *ret_there, tsr_diags *diags) {
+  enum { PART_BYTES_MAX = 1 << 30 };
+  const char *path = part_path(o, writer, ".json");
+  char *text;
+  size_t length;
+  tsr_manifest m;
+  *ret_there = !access(path, F_OK);
+  if (!access(part_path(o, writer, ".failed"), F_OK))
+    return tsr_diag_failure(diags, TSR_NOWHERE, "worker %d cannot write its part", writer);
+  if (!*ret_there) return true;
+  if (!tsr_file_read(o->arena, path, PART_BYTES_MAX, TSR_NOWHERE, &text, &length, diags) ||
+      !tsr_manifest_parse_part(o->arena, path, text, length, &m, diags))
+    return false;
+  adopt(o, &m);
+  return tsr_disk_remove(path) || fails(o, NULL, errno, diags);
 }
 
 /* ---- the end ---- */

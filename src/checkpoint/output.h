@@ -18,6 +18,19 @@ bool tsr_output_begin(
     tsr_arena *arena, const char *path, tsr_output_pace *pace, void *context,
     tsr_output **ret_output, tsr_diags *diags);
 
+/* One of several writers of a folder: makes path.partial anew; the others then go on in it. */
+bool tsr_output_prepare(tsr_arena *arena, const char *path, tsr_diags *diags);
+void tsr_output_join(
+    tsr_arena *arena, const char *path, tsr_output_pace *pace, void *context,
+    tsr_output **ret_output);
+/* Of all but one: leaves word of what was written, under the number of the writer. */
+bool tsr_output_leave_part(tsr_output *output, int writer, tsr_diags *diags);
+/* That there will be none. */
+void tsr_output_leave_failure(tsr_output *output, int writer);
+/* Of the one that commits: takes what a writer has left word of, if it has; `ret_there` says so. Fails when
+ * the writer has. */
+bool tsr_output_take_part(tsr_output *output, int writer, bool *ret_there, tsr_diags *diags);
+
 /* A file of bytes as they are. */
 bool tsr_output_bytes(
     tsr_output *output, const char *name, const void *bytes, size_t length, tsr_diags *diags);

@@ -31,6 +31,7 @@ typedef struct {
 struct tsr_saver {
   tsr_arena *arena;
   tsr_saver_options options;
+  tsr_bound *bound;
   tsr_pool *pool; /* the worker's */
   int lock;
   file *files;
@@ -43,6 +44,7 @@ struct tsr_saver {
   /* the thread; all below under `mutex` but `hurry` */
   pthread_t thread;
   bool has_thread;
+  bool again; /* there was one of the same step */
   pthread_mutex_t mutex;
   pthread_cond_t changed;
   bool busy, ends;
@@ -189,23 +191,60 @@ static tsr_manifest about(const tsr_saver *s) {
       .recipe_count = o->recipe_count};
 }
 
-static bool write_checkpoint(tsr_saver *s, tsr_arena *arena, tsr_diags *diags) {
+/* One of the same step is what a run left that went on from before it. It loses its name, and gets it
+ * back if the new one cannot be written. */
+static const char *aside_of(const tsr_saver *s, tsr_arena *arena) {
+  return tsr_arena_printf(
+      arena, "%s.old.partial", tsr_checkpoint_path(arena, s->options.folder, s->state.step));
+}
+
+/* Makes the folder that all workers write into. */
+static bool prepare(tsr_saver *s, tsr_arena *arena, tsr_diags *diags) {
   const char *path = tsr_checkpoint_path(arena, s->options.folder, s->state.step);
-  /* One of the same step is what a run left that went on from before it. It loses its name, and gets
-   * it back if the new one cannot be written. */
-  const char *aside = tsr_arena_printf(arena, "%s.old.partial", path);
-  bool again = !access(path, F_OK);
-  tsr_output *o;
-  tsr_manifest m = about(s);
-  if (again && !tsr_disk_rename(path, aside))
+  s->again = !access(path, F_OK);
+  if (s->again && !tsr_disk_rename(path, aside_of(s, arena)))
     return tsr_diag_failure(diags, TSR_NOWHERE, "cannot replace '%s': %s", path, strerror(errno));
-  bool ok = tsr_output_begin(arena, path, pace, s, &o, diags);
+  return tsr_output_prepare(arena, path, diags);
+}
+
+static void clear_aside(tsr_saver *s, tsr_arena *arena) {
+  const char *path = tsr_checkpoint_path(arena, s->options.folder, s->state.step);
+  if (s->again && access(path, F_OK)) tsr_disk_rename(aside_of(s, arena), path);
+  else if (s->again) tsr_disk_remove(aside_of(s, arena));
+}
+
+static bool wait_for_part(int writer, tsr_output *o, tsr_diags *diags) {
+  enum { PATIENCE_S = 3600 };
+  double begin = clock_of(CLOCK_MONOTONIC);
+  for (bool there = false; clock_of(CLOCK_MONOTONIC) - begin < PATIENCE_S;) {
+    if (!tsr_output_take_part(o, writer, &there, diags)) return false;
+    if (there) return true;
+    nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
+  }
+  return tsr_diag_failure(
+      diags, TSR_NOWHERE, "worker %d has not written its part in an hour", writer);
+}
+
+/* What this worker holds; of the first one also the rest, and the end. */
+static bool write_all(tsr_saver *s, tsr_output *o, tsr_diags *diags) {
+  const tsr_saver_options *w = &s->options;
+  tsr_manifest m = about(s);
+  bool ok = true;
   for (int i = 0; ok && i < s->files_count; i++) ok = write_file(s, &s->files[i], o, diags);
-  ok = ok && write_history(s, o, diags) && write_others(s, o, diags) &&
-       tsr_output_commit(o, &m, diags);
-  if (!ok) tsr_output_abandon(o);
-  if (again && access(path, F_OK)) tsr_disk_rename(aside, path);
-  else if (again) tsr_disk_remove(aside);
+  if (!ok || w->worker) return ok && tsr_output_leave_part(o, w->worker, diags);
+  ok = write_history(s, o, diags) && write_others(s, o, diags);
+  for (int i = 1; ok && i < w->workers; i++) ok = wait_for_part(i, o, diags);
+  return ok && tsr_output_commit(o, &m, diags);
+}
+
+static bool write_checkpoint(tsr_saver *s, tsr_arena *arena, tsr_diags *diags) {
+  const tsr_saver_options *w = &s->options;
+  tsr_output *o;
+  tsr_output_join(arena, tsr_checkpoint_path(arena, w->folder, s->state.step), pace, s, &o);
+  bool ok = (w->workers > 1 || prepare(s, arena, diags)) && write_all(s, o, diags);
+  if (!ok && w->worker) tsr_output_leave_failure(o, w->worker);
+  else if (!ok) tsr_output_abandon(o);
+  if (!w->worker) clear_aside(s, arena);
   return ok;
 }
 
@@ -228,7 +267,7 @@ static void write_and_tell(tsr_saver *s) {
   s->rested = 0;
   bool ok = write_checkpoint(s, arena, diags);
   const tsr_saver_options *o = &s->options;
-  if (ok)
+  if (ok && !o->worker)
     tsr_checkpoints_prune(
         arena, o->folder, s->state.step, o->keep_last, o->keep_every, diags);
   double seconds = clock_of(CLOCK_MONOTONIC) - begin;
@@ -290,16 +329,18 @@ static bool take_memory(tsr_saver *s, int64_t left, tsr_diags *diags) {
 enum { FIRST_SHARE_PERCENT = 5 };
 
 bool tsr_saver_open(
-    tsr_arena *arena, const tsr_bound *bound, const tsr_saver_options *options, tsr_saver **ret,
+    tsr_arena *arena, tsr_bound *bound, const tsr_saver_options *options, tsr_saver **ret,
     tsr_diags *diags) {
   tsr_saver *s = *ret = tsr_arena_alloc(arena, sizeof *s);
   *s = (tsr_saver){.arena = arena, .options = *options, .lock = -1, .committed = -1};
+  s->bound = bound;
   s->pool = tsr_bound_pool(bound);
   s->share = FIRST_SHARE_PERCENT / 100.0;
   pthread_mutex_init(&s->mutex, NULL);
   pthread_cond_init(&s->changed, NULL);
   plan(s, bound);
-  if (tsr_checkpoints_open_folder(arena, options->folder, &s->lock, diags) &&
+  bool first = options->worker == 0;
+  if ((!first || tsr_checkpoints_open_folder(arena, options->folder, &s->lock, diags)) &&
       take_memory(s, tsr_bound_memory_left(bound), diags))
     return true;
   tsr_saver_close(s);
@@ -368,6 +409,23 @@ static void adapt(tsr_saver *s) {
   pthread_mutex_unlock(&s->mutex);
 }
 
+/* Of several workers the first makes the folder before any of them writes. */
+static bool prepare_together(tsr_saver *s, tsr_diags *diags) {
+  if (s->options.workers <= 1) return true;
+  tsr_arena *arena = tsr_arena_new();
+  tsr_diags *errors = tsr_diags_new(arena);
+  bool ok = s->options.worker || prepare(s, arena, errors);
+  if (!ok) {
+    clear_aside(s, arena);
+    free(s->trouble);
+    s->trouble = text_of(errors);
+    s->failed = true;
+    report(s, diags);
+  }
+  tsr_arena_free(arena);
+  return !tsr_bound_agree(s->bound, !ok);
+}
+
 bool tsr_saver_take(
     tsr_saver *s, const tsr_run_state *state, tsr_saver_history history, tsr_diags *diags) {
   adapt(s);
@@ -379,6 +437,7 @@ bool tsr_saver_take(
         (long long)state->step);
     return false;
   }
+  if (!prepare_together(s, diags)) return false;
   if (!s->copy) {
     write_and_tell(s);
     report(s, diags);

@@ -19,6 +19,7 @@ typedef struct {
   const char *folder; /* of the run's checkpoints */
   int64_t keep_last, keep_every;
   bool background; /* false: tsr_saver_take returns when all is on the disk */
+  int worker, workers; /* of the run; each writes what it holds, and worker 0 commits */
   const char *mesh, *isa, *version; /* for the manifest */
   const tsr_recipe_entry *recipe;
   int recipe_count;
@@ -42,12 +43,12 @@ typedef struct {
  * is not enough), and plans the files: each distinct part of a parameter or of state
  * goes to the file of the first rank that holds it. */
 bool tsr_saver_open(
-    tsr_arena *arena, const tsr_bound *bound, const tsr_saver_options *options,
+    tsr_arena *arena, tsr_bound *bound, const tsr_saver_options *options,
     tsr_saver **ret_saver, tsr_diags *diags);
 
 int64_t tsr_saver_bytes(const tsr_saver *saver); /* of a checkpoint's tensors, and of the copy */
 
-/* Waits until the one before is done (at full speed from then on), and copies. What went wrong with
+/* Called by all workers after the same step. Waits until the one before is done (at full speed from then on), and copies. What went wrong with
  * the one before, or with this one where it is not written in the background, comes as warnings;
  * false only when no copy could be taken. */
 bool tsr_saver_take(

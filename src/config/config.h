@@ -201,6 +201,10 @@ typedef struct {
   double time_limit_s;    /* 0: none */
 } tsr_config_checkpoint;
 
+typedef struct {
+  double timeout_s; /* that a worker waits for others */
+} tsr_config_collectives;
+
 typedef struct tsr_config {
   const char *file;
   tsr_yaml *root; /* with the --set values in it */
@@ -215,6 +219,7 @@ typedef struct tsr_config {
   tsr_config_pipeline pipeline;
   tsr_config_zero zero;
   tsr_config_checkpoint checkpoint;
+  tsr_config_collectives collectives;
   /* A hand-written graph's sections, as they stand in the file; NULL where there is none. */
   const tsr_yaml *graph, *tensors, *inputs, *parameters, *outputs;
   const struct tsr_config_origins *origins; /* of every value: private to src/config */

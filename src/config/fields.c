@@ -102,6 +102,7 @@ static const tsr_field_choice sockets[] = {{"mpi", 0}, {"fabric", 1}, {0}};
 #define PIPE "pipeline"
 #define Z "zero"
 #define K "checkpoint"
+#define W "collectives"
 #define SCALE "training_config.loss_scale"
 #define HOSTS "multihost_config"
 #define HOSTS_PIPE "multihost_config.pipeline_parallel_config"

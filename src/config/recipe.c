@@ -24,7 +24,8 @@ static void add_number(recipe *r, const char *key, int64_t value) {
  * is left to them. */
 static bool is_outside(const tsr_field *f) {
   static const char *const sections[] = {"device_config", "mesh",     "eval_config", "numerics.units",
-                                         "schedule",      "pipeline", "zero",        "checkpoint"};
+                                         "schedule",      "pipeline", "zero",        "checkpoint",
+                                         "collectives"};
   static const char *const keys[] = {
       "project_name", "batch_size",          "batch_size_per_rank", "gradient_accumulation_steps",
       "max_steps",    "num_epochs",          "sequence_length",     "data_path",

@@ -54,7 +54,7 @@ static void run_after(void *context, int job) {
 /* Jobs of which `each` are for a rank of the stage. */
 static void run_jobs(task_run *t, tsr_pool_job *job, int each) {
   tsr_bound *b = t->bound;
-  int jobs = b->ranks_per_stage * each;
+  int jobs = b->ranks_count[t->program->stage] * each;
   if (b->recording) tsr_recorder_run(b->recording, b->worker->pool, job, t, jobs, t->ranks, each);
   else tsr_pool_run(b->worker->pool, job, t, jobs);
 }
@@ -73,7 +73,7 @@ static void run_narrow(void *context, int job) {
 
 static void run_op(task_run *t) {
   tsr_worker *w = t->bound->worker;
-  int ranks = t->bound->ranks_per_stage;
+  int ranks = t->bound->ranks_count[t->program->stage];
   t->items = t->op->items(t->task);
   t->ranges = ranks % w->options.threads ? w->options.threads : 1;
   bool copies = tsr_cpu_has_copies(t->task);
@@ -98,57 +98,34 @@ static void run_group_range(void *context, int job) {
   if (begin < end) tsr_collective_run(&g->collective, begin, end);
 }
 
-/* The tensor as the collective sees it: whole over its axis; kept units are its first dimension's
- * front. */
-static void describe(const task_run *t, tsr_collective *c) {
-  const tsr_tensor *in = &t->task->inputs[0];
-  const double *attr = t->program->graph->nodes[t->task->node].attr;
-  *c = (tsr_collective){.op = t->task->op, .ndim = in->ndim, .from = -1, .to = -1};
-  c->k = t->bound->worker->options.kernels;
-  c->members = t->bound->worker->options.parallel->size[t->task->axis];
-  c->element = tsr_dtype_bytes(in->dtype);
-  memcpy(c->shape, in->shape, sizeof c->shape);
-  assert(!in->units || t->task->op == TSR_OP_ALL_REDUCE);
-  if (in->units) c->shape[0] *= in->units;
-  if (t->task->op == TSR_OP_REDUCE_SCATTER) c->to = (int)attr[1];
-  if (t->task->op == TSR_OP_RING_SHIFT) c->by = (int)attr[1];
-  if (t->task->op == TSR_OP_ALL_TO_ALL) c->to = (int)attr[2];
-  const tsr_value *v = &t->program->graph->values[in->value];
-  tsr_placement before = v->placement[t->task->axis];
-  tsr_placement after =
-      t->program->graph->values[t->task->outputs[0].value].placement[t->task->axis];
-  c->groups = before.groups > 1 ? before.groups : after.groups > 1 ? after.groups : 1;
-  if (before.kind == TSR_SHARD && t->task->op != TSR_OP_RING_SHIFT) c->from = before.dim;
-  c->zigzag = t->task->axis == TSR_CP && t->program->lowering.zigzag;
-  if (c->from >= 0) c->shape[c->from] *= tsr_placement_blocks(before, c->members);
+/* A group that is all here is run by its first member, which over pp is on the first stage. */
+static void run_group(const task_run *t, tsr_collective *c, int first) {
+  tsr_bound *b = t->bound;
+  group_run g = {.collective = *c, .ranges = b->worker->options.threads};
+  g.items = tsr_collective_items(c);
+  int64_t begin = b->recording ? tsr_recorder_now(b->recording) : 0;
+  tsr_pool_run(b->worker->pool, run_group_range, &g, g.ranges);
+  for (int m = 0; b->recording && m < c->members; m++)
+    tsr_recorder_extend(
+        b->recording,
+        tsr_parallel_member(b->worker->options.parallel, first, t->task->axis, m), begin);
 }
 
-/* A group is run by its first member, which over pp is on the first stage. */
-static void run_collective(const task_run *t) {
-  tsr_worker *w = t->bound->worker;
-  const tsr_parallel *p = w->options.parallel;
-  int stage = t->task->axis == TSR_PP ? 0 : t->program->stage;
-  int64_t microbatch = t->moment.microbatch;
-  group_run g;
-  describe(t, &g.collective);
-  g.collective.in = w->in;
-  g.collective.out = w->out;
-  g.items = tsr_collective_items(&g.collective);
-  g.ranges = w->options.threads;
-  for (int i = 0; i < t->bound->ranks_per_stage; i++) {
-    int rank = t->bound->ranks_of_stage[stage][i];
-    if (tsr_parallel_coord(p, rank, t->task->axis)) continue;
-    for (int m = 0; m < g.collective.members; m++) {
-      int member = tsr_parallel_member(p, rank, t->task->axis, m);
-      w->in[m] = tsr_bound_address(t->bound, t->task->inputs[0].value, member, microbatch);
-      w->out[m] = tsr_bound_address(t->bound, t->task->outputs[0].value, member, microbatch);
-    }
-    int64_t begin = t->bound->recording ? tsr_recorder_now(t->bound->recording) : 0;
-    tsr_pool_run(w->pool, run_group_range, &g, g.ranges);
-    for (int m = 0; t->bound->recording && m < g.collective.members; m++)
-      tsr_recorder_extend(
-          t->bound->recording, tsr_parallel_member(p, rank, t->task->axis, m), begin);
-  }
+static tsr_task_at place_of(const task_run *t) {
+  return (tsr_task_at){t->bound, t->program, t->ranks, t->task, t->moment};
+}
+
+/* Those of the task's groups that are all here, when they are first asked for; then what other workers
+ * take part in. False while that is not done. */
+static bool run_collective(const task_run *t) {
+  tsr_task_at at = place_of(t);
+  tsr_collective c;
+  bool all_here;
+  if (tsr_task_is_met(&at)) return tsr_task_meet(&at);
+  tsr_task_describe(&at, &c);
+  for (int next = 0, first; (first = tsr_task_next_group(&at, &c, &next, &all_here)) >= 0;)
+    if (all_here) run_group(t, &c, first);
+  return tsr_bound_is_alone(t->bound) || tsr_task_meet(&at);
 }
 
 /* ---- between stages ---- */
@@ -162,6 +139,7 @@ static void run_receive_rank(void *context, int job) {
   tsr_order_locate(
       t->program->order, tsr_value_stage(t->program->graph, in->value), &stage, &chunk);
   int from = tsr_parallel_member(p, rank, TSR_PP, stage);
+  if (!tsr_bound_is_here(t->bound, from)) return;
   memcpy(
       tsr_bound_address(t->bound, t->task->outputs[0].value, rank, t->moment.microbatch),
       tsr_bound_address(t->bound, in->value, from, t->moment.microbatch),
@@ -179,10 +157,11 @@ static int64_t transfer_microbatch(const task_run *t) {
 
 static bool has_arrived(const task_run *t, const tsr_transfer *of) {
   int64_t microbatch = transfer_microbatch(t), from = microbatch - t->task->lag, to = from;
+  tsr_task_at at = place_of(t);
   if (t->task->lag == TSR_WAIT_ALL) from = 0, to = t->program->order->microbatches - 1;
   for (int64_t m = from; m <= to; m++)
-    if (m >= 0 && of[m].sent && !of[m].received) return false;
-  return true;
+    if (m >= 0 && of[m].sent && !of[m].received && tsr_task_is_for_here(&at)) return false;
+  return tsr_task_sent(&at, from, to);
 }
 
 /* Sends, receives and waits; false when the stage has to wait. */
@@ -190,10 +169,12 @@ static bool run_transfer(task_run *t) {
   if (t->task->bucket) return true; /* inside a worker a collective is done when it has begun */
   tsr_transfer *of = t->bound->transfers[t->task->node];
   int64_t microbatch = transfer_microbatch(t);
+  tsr_task_at at = place_of(t);
   if (t->task->op == TSR_OP_WAIT) return has_arrived(t, of);
-  if (t->task->op == TSR_OP_SEND) return of[microbatch].sent = true;
-  if (!of[microbatch].sent) return false;
-  run_jobs(t, run_receive_rank, 1);
+  if (t->task->op == TSR_OP_SEND) return of[microbatch].sent = tsr_task_send(&at, microbatch);
+  bool arrived = tsr_task_receive(&at, microbatch), from_here = tsr_task_is_from_here(&at);
+  if (!arrived || (from_here && !of[microbatch].sent)) return false;
+  if (from_here) run_jobs(t, run_receive_rank, 1);
   return of[microbatch].received = true;
 }
 
@@ -214,11 +195,11 @@ static bool run_meeting(task_run *t) {
   int stages = t->program->order->stages;
   b->at[t->program->stage].meets = t->task->node;
   for (int s = 0; s < stages; s++)
-    if (b->at[s].meets != t->task->node) return false;
-  run_collective(t);
+    if (b->ranks_count[s] && b->at[s].meets != t->task->node) return false;
+  if (!run_collective(t)) return false;
   for (int s = 0; s < stages; s++) {
     b->at[s].meets = -1;
-    if (s == t->program->stage) continue;
+    if (s == t->program->stage || !b->ranks_count[s]) continue;
     if (b->recording)
       tsr_recorder_end(b->recording, s, tsr_recorder_now(b->recording), event_at(b, s));
     b->at[s].task++;
@@ -236,7 +217,7 @@ static bool run_task(task_run *t) {
   t->op = tsr_cpu_find(t->task->op);
   if (t->op) return run_op(t), true;
   if (t->task->axis == TSR_PP) return run_meeting(t);
-  return run_collective(t), true;
+  return run_collective(t);
 }
 
 /* The same with its events. */
@@ -245,7 +226,7 @@ static bool run_recorded(task_run *t) {
   int stage = t->program->stage;
   int64_t begin = tsr_recorder_now(b->recording);
   if (!run_task(t)) return tsr_recorder_wait(b->recording, stage), false;
-  for (int i = 0; t->task->op == TSR_OP_SEND && i < b->ranks_per_stage; i++)
+  for (int i = 0; t->task->op == TSR_OP_SEND && i < b->ranks_count[stage]; i++)
     tsr_recorder_extend(b->recording, t->ranks[i], begin);
   return tsr_recorder_end(b->recording, stage, begin, event_at(b, stage)), true;
 }
@@ -317,7 +298,7 @@ static void begin_run(const step_run *s, const tsr_program *p, const tsr_run *ru
       {w->options.seed, s->step, run->microbatch},
       s->fill,
       s->context};
-  int ranks = s->bound->ranks_per_stage;
+  int ranks = s->bound->ranks_count[p->stage];
   tsr_recorder *r = s->bound->recording;
   if (!r) {
     tsr_pool_run(w->pool, fill_rank, &f, ranks);
@@ -353,16 +334,28 @@ static bool run_stage(const step_run *s, int stage) {
   return moved;
 }
 
+/* The first stage here that is not done is what the report is about. */
+static void wait_for_others(const tsr_bound *b, tsr_waiting *w) {
+  w->stage = 0;
+  while (b->at[w->stage].run == b->programs->of_stage[w->stage]->runs_count) w->stage++;
+  tsr_wait_round(w);
+}
+
 void tsr_bound_run(tsr_bound *b, int64_t step, tsr_fill_row *fill, void *context) {
   step_run s = {b, step, fill, context};
   const tsr_graph *g = b->programs->graph;
   int stages = b->programs->order->stages, done = 0;
   bool recorded = b->recorder && tsr_recorder_begin_step(b->recorder, step);
   b->recording = recorded ? b->recorder : NULL;
-  for (int i = 0; i < stages; i++) b->at[i] = (tsr_stage_at){.task = -1, .meets = -1};
+  b->step = step;
+  for (int i = 0; i < stages; i++) {
+    b->at[i] = (tsr_stage_at){.task = -1, .meets = -1};
+    if (!b->ranks_count[i]) b->at[i].run = b->programs->of_stage[i]->runs_count;
+  }
   for (int i = 0; i < g->nodes_count; i++)
-    if (b->transfers[i])
-      memset(b->transfers[i], 0, sizeof(tsr_transfer) * (size_t)b->programs->order->microbatches);
+    for (int m = 0; b->transfers[i] && m < b->programs->order->microbatches; m++)
+      b->transfers[i][m].sent = b->transfers[i][m].received = b->transfers[i][m].begun = false;
+  tsr_waiting waiting = {.bound = b};
   while (done < stages) {
     bool moved = false;
     done = 0;
@@ -370,13 +363,18 @@ void tsr_bound_run(tsr_bound *b, int64_t step, tsr_fill_row *fill, void *context
       moved |= run_stage(&s, i);
       done += b->at[i].run == b->programs->of_stage[i]->runs_count;
     }
-    assert(moved || done == stages); /* the verifier has proved that no circle of waits closes */
+    /* The verifier has proved that no circle of waits closes: what does not move waits for others. */
+    assert(moved || done == stages || !tsr_bound_is_alone(b));
+    if (moved || done == stages) waiting.since = 0;
+    else wait_for_others(b, &waiting);
   }
+  tsr_bound_finish_messages(b);
   if (b->recording) tsr_recorder_end_step(b->recorder);
 }
 
 void tsr_bound_set_hyper(tsr_bound *b, const float hyper[TSR_HYPERS]) {
   int value = b->programs->graph->hyper;
   for (int r = 0; value >= 0 && r < b->worker->options.parallel->ranks; r++)
-    memcpy(tsr_bound_address(b, value, r, 0), hyper, sizeof(float) * TSR_HYPERS);
+    if (tsr_bound_is_here(b, r))
+      memcpy(tsr_bound_address(b, value, r, 0), hyper, sizeof(float) * TSR_HYPERS);
 }

@@ -1,5 +1,6 @@
 #ifndef TSR_RUN_INTERNAL_H
 #define TSR_RUN_INTERNAL_H
+#include "comm/remote.h"
 #include "run/recorder.h"
 
 struct tsr_worker {
@@ -9,6 +10,8 @@ struct tsr_worker {
   int bound_count;
   int64_t bytes;
   float **in, **out; /* a collective's members' buffers */
+  int *worker_of;    /* the same members' */
+  char *staging;     /* for collectives that other workers take part in */
   struct tsr_block {
     void *memory;
     size_t size;
@@ -18,8 +21,21 @@ struct tsr_worker {
 
 /* What a value that goes from one stage to another has done for each microbatch. */
 typedef struct {
-  bool sent, received;
+  bool sent, received; /* here */
+  tsr_message *out;    /* per rank of the sending stage here: to another worker; NULL: all are here */
+  tsr_message *in;     /* per rank of the receiving stage here */
+  bool *out_waits, *in_waits; /* of these: under way */
+  bool begun;                 /* receiving */
 } tsr_transfer;
+
+/* A collective that other workers take part in, under way. */
+typedef struct {
+  int node; /* -1: none */
+  tsr_remote **calls;
+  int count;
+  char *staging; /* of the worker's */
+  int64_t bytes; /* of it */
+} tsr_meeting;
 
 /* Where a stage is in its step. */
 typedef struct {
@@ -31,12 +47,15 @@ struct tsr_bound {
   tsr_worker *worker;
   const tsr_programs *programs;
   tsr_rank_memory *ranks;
-  int **ranks_of_stage; /* per stage: its ranks, ascending */
-  int ranks_per_stage;
+  int **ranks_of_stage; /* per stage: those of its ranks that are here, ascending */
+  int *ranks_count;     /* of each */
+  int ranks_most;       /* of any */
+  tsr_meeting *meetings; /* per stage, and the last for collectives over pp */
   int *param_values;        /* per parameter: its value */
   tsr_transfer **transfers; /* per node: of a receive node its microbatches, else NULL */
   tsr_stage_at *at;         /* per stage */
   char **rows;              /* per rank: a sample's row of an input that cp splits, whole */
+  int64_t step;             /* that is under way */
   tsr_recorder *recorder;   /* NULL: none */
   tsr_recorder *recording;  /* the same in a step that is recorded, else NULL */
 };
@@ -44,9 +63,22 @@ struct tsr_bound {
 static inline const tsr_program *tsr_bound_program(const tsr_bound *bound, int rank) {
   return bound->programs->of_stage[bound->ranks[rank].coord[TSR_PP]];
 }
-/* Whether the rank holds (a part of) the value. */
-static inline bool tsr_bound_has(const tsr_bound *bound, int value, int rank) {
+static inline const tsr_hosting *tsr_bound_hosting(const tsr_bound *bound) {
+  return &bound->worker->options.hosting;
+}
+static inline bool tsr_bound_is_alone(const tsr_bound *bound) {
+  return tsr_bound_hosting(bound)->workers <= 1;
+}
+static inline bool tsr_bound_is_here(const tsr_bound *bound, int rank) {
+  const tsr_hosting *h = tsr_bound_hosting(bound);
+  return tsr_hosting_worker(h, rank) == h->worker;
+}
+/* Whether the rank holds (a part of) the value, wherever it is; and here. */
+static inline bool tsr_bound_holds(const tsr_bound *bound, int value, int rank) {
   return tsr_bound_program(bound, rank)->tensors[value].segment != TSR_SEGMENT_ABSENT;
+}
+static inline bool tsr_bound_has(const tsr_bound *bound, int value, int rank) {
+  return tsr_bound_is_here(bound, rank) && tsr_bound_holds(bound, value, rank);
 }
 
 /* The part of a whole tensor that a rank holds. */
@@ -61,5 +93,68 @@ tsr_bound_address(const tsr_bound *bound, int value, int rank, int64_t microbatc
 int64_t tsr_bound_position(
     const tsr_bound *bound, const tsr_box *box, int value, int rank, int dim, int64_t i);
 void tsr_bound_initialise(tsr_bound *bound, bool parameters);
+/* The first rank, wherever it is, that holds the same part as `rank`. */
+int tsr_bound_first_holder(const tsr_bound *bound, int value, int rank);
+
+/* ---- exchange.c: between workers, outside programs ---- */
+
+/* What a worker waits for, in reports. */
+typedef struct {
+  const tsr_bound *bound;
+  int stage;        /* whose task it is; -1: nothing of a program */
+  const char *what; /* else: "to read a tensor" */
+  double since;     /* 0: the waiting has not begun */
+} tsr_waiting;
+
+/* After a round in which nothing moved: gives others time, and watches the clock. */
+void tsr_wait_round(tsr_waiting *waiting);
+/* A message has failed, or `lost` is due for another reason. Does not return. */
+void tsr_wait_lost(const tsr_waiting *waiting, const char *why) __attribute__((noreturn));
+
+/* The same bytes on all workers, from one of them. */
+void tsr_bound_broadcast(const tsr_bound *bound, int from, void *bytes, int64_t length);
+void tsr_bound_send(const tsr_bound *bound, int to, const void *bytes, int64_t length);
+void tsr_bound_receive(const tsr_bound *bound, int from, void *bytes, int64_t length);
+/* To be freed; without memory the job ends. */
+void *tsr_wait_memory(const tsr_bound *bound, int64_t bytes);
+
+/* ---- meetings.c: the program's own messages ---- */
+
+void tsr_bound_plan_messages(tsr_arena *arena, tsr_bound *bound);
+int64_t tsr_bound_staging_bytes(const tsr_bound *bound);
+void tsr_bound_place_messages(tsr_bound *bound, char *staging);
+
+/* A task of a stage that is under way. */
+typedef struct {
+  tsr_bound *bound;
+  const tsr_program *program;
+  const int *ranks; /* of the stage, here */
+  const tsr_task *task;
+  tsr_moment moment;
+} tsr_task_at;
+
+/* The tensor as the collective sees it: whole over its axis; kept units are its first dimension's
+ * front. */
+void tsr_task_describe(const tsr_task_at *at, tsr_collective *ret_collective);
+/* The groups of a collective's task with a member here, in the order of their first members; `next`
+ * begins at 0. Fills the worker's in, out and worker_of; -1: there is no more. */
+int tsr_task_next_group(const tsr_task_at *at, const tsr_collective *c, int *next, bool *ret_all_here);
+/* Whether it has begun with groups that have members elsewhere. */
+bool tsr_task_is_met(const tsr_task_at *at);
+/* Begins or goes on with the groups that have members elsewhere; whether all are done. */
+bool tsr_task_meet(const tsr_task_at *at);
+/* The workers that a stage's collectives wait for, a bit each. */
+uint64_t tsr_task_missing(const tsr_bound *bound, int stage);
+
+/* Of a send, a receive, a wait: the part of other workers. Begins what is not begun, and asks how far
+ * it is; whether it is done. */
+bool tsr_task_send(const tsr_task_at *at, int64_t microbatch);
+bool tsr_task_receive(const tsr_task_at *at, int64_t microbatch);
+bool tsr_task_sent(const tsr_task_at *at, int64_t from, int64_t to);
+/* At a step's end: what was sent must have left before its bytes are written again. */
+void tsr_bound_finish_messages(tsr_bound *bound);
+/* Whether a rank here gets a value of a receive node from a rank here. */
+bool tsr_task_is_from_here(const tsr_task_at *at);
+bool tsr_task_is_for_here(const tsr_task_at *at);
 
 #endif

@@ -64,7 +64,7 @@ tsr_recorder *tsr_bound_record(
   r->steps = tsr_arena_array(arena, tsr_span, steps);
   r->events = tsr_arena_array(arena, tsr_event, events);
   memset(r->events, 0, sizeof *r->events * (size_t)events); /* no page is touched first in a step */
-  r->jobs = tsr_arena_array(arena, tsr_span, bound->ranks_per_stage * o->threads);
+  r->jobs = tsr_arena_array(arena, tsr_span, o->parallel->ranks * o->threads);
   r->present = tsr_arena_array(arena, tsr_span, o->parallel->ranks);
   for (int i = 0; i < o->parallel->ranks; i++) r->present[i].begin = NEVER;
   r->waits = tsr_arena_array(arena, int64_t, stages);
@@ -127,7 +127,7 @@ void tsr_recorder_run(
     tsr_recorder *r, tsr_pool *pool, tsr_pool_job *job, void *context, int jobs, const int *ranks,
     int each) {
   timed_loop loop = {r, job, context};
-  assert(jobs <= r->bound->ranks_per_stage * r->bound->worker->options.threads);
+  assert(jobs <= r->bound->worker->options.parallel->ranks * r->bound->worker->options.threads);
   tsr_pool_run(pool, run_timed, &loop, jobs);
   for (int j = 0; j < jobs; j++)
     extend(&r->present[ranks[j / each]], r->jobs[j].begin, r->jobs[j].end);
@@ -158,7 +158,7 @@ static void add_wait(tsr_recorder *r, tsr_event event, int64_t since, int64_t un
 
 void tsr_recorder_end(tsr_recorder *r, int stage, int64_t begin, tsr_event event) {
   int64_t since = r->waits[stage];
-  for (int i = 0; i < r->bound->ranks_per_stage; i++) {
+  for (int i = 0; i < r->bound->ranks_count[stage]; i++) {
     event.rank = r->bound->ranks_of_stage[stage][i];
     tsr_span *present = &r->present[event.rank];
     if (since != NEVER) add_wait(r, event, since, present->begin < begin ? present->begin : begin);

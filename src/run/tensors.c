@@ -2,6 +2,7 @@
 #include "base/sequence.h"
 #include "run/internal.h"
 #include <assert.h>
+#include <stdlib.h>
 #include <string.h>
 
 tsr_box tsr_bound_box(const tsr_bound *b, int value, int rank) {
@@ -66,33 +67,67 @@ static void write_numbers(const tsr_bound *b, tsr_dtype to, void *out, const flo
   else memcpy(out, x, sizeof(float) * (size_t)n);
 }
 
-void tsr_bound_read(const tsr_bound *b, int value, float *out) {
+/* Rows of a rank's part into the whole. */
+static void take_part(const tsr_bound *b, int value, int rank, const char *part, float *out) {
   tsr_dtype dtype = b->programs->graph->values[value].dtype;
+  tsr_box box = tsr_bound_box(b, value, rank);
+  int64_t cols = box.shape[box.ndim - 1], rows = box_rows(&box);
+  int64_t row = cols * tsr_dtype_bytes(dtype);
+  for (int64_t i = 0; i < rows; i++)
+    read_numbers(b, dtype, out + whole_index(b, &box, value, rank, i), part + i * row, cols);
+}
+
+static int64_t part_bytes(const tsr_bound *b, int value, int rank) {
+  return tsr_tensor_bytes(&tsr_bound_program(b, rank)->tensors[value]);
+}
+
+void tsr_bound_read(const tsr_bound *b, int value, float *out) {
+  bool alone = tsr_bound_is_alone(b);
   for (int r = 0; r < b->worker->options.parallel->ranks; r++) {
-    if (!tsr_bound_has(b, value, r)) continue;
-    tsr_box box = tsr_bound_box(b, value, r);
-    const char *part = tsr_bound_address(b, value, r, 0);
-    int64_t cols = box.shape[box.ndim - 1], rows = box_rows(&box),
-            row = cols * tsr_dtype_bytes(dtype);
-    for (int64_t i = 0; i < rows; i++)
-      read_numbers(b, dtype, out + whole_index(b, &box, value, r, i), part + i * row, cols);
+    if (!tsr_bound_holds(b, value, r)) continue;
+    if (alone) {
+      take_part(b, value, r, tsr_bound_address(b, value, r, 0), out);
+      continue;
+    }
+    if (tsr_bound_first_holder(b, value, r) != r) continue;
+    char few[256], *part = few;
+    int64_t bytes = part_bytes(b, value, r);
+    bool here = tsr_bound_is_here(b, r);
+    if (here) part = tsr_bound_address(b, value, r, 0);
+    else if (bytes > (int64_t)sizeof few) part = tsr_wait_memory(b, bytes);
+    tsr_bound_broadcast(b, tsr_hosting_worker(tsr_bound_hosting(b), r), part, bytes);
+    take_part(b, value, r, part, out);
+    if (!here && part != few) free(part);
   }
+}
+
+/* Which of a part's rows are (a piece of) the whole's row; -1: none is. */
+static int64_t
+find_row(const tsr_bound *b, const tsr_box *box, int value, int rank, int64_t row, int64_t *ret_at) {
+  int64_t whole_cols = box->global[box->ndim - 1], rows = box_rows(box);
+  for (int64_t i = 0; i < rows; i++) {
+    int64_t at = whole_index(b, box, value, rank, i);
+    if (at / whole_cols == row) return *ret_at = at % whole_cols, i;
+  }
+  return -1;
 }
 
 void tsr_bound_read_row(const tsr_bound *b, int value, int64_t row, float *out) {
   tsr_dtype dtype = b->programs->graph->values[value].dtype;
+  bool alone = tsr_bound_is_alone(b);
   for (int r = 0; r < b->worker->options.parallel->ranks; r++) {
-    if (!tsr_bound_has(b, value, r)) continue;
+    if (!tsr_bound_holds(b, value, r)) continue;
+    if (!alone && tsr_bound_first_holder(b, value, r) != r) continue;
     tsr_box box = tsr_bound_box(b, value, r);
-    const char *part = tsr_bound_address(b, value, r, 0);
-    int64_t cols = box.shape[box.ndim - 1], whole_cols = box.global[box.ndim - 1],
-            rows = box_rows(&box);
-    for (int64_t i = 0; i < rows; i++) {
-      int64_t at = whole_index(b, &box, value, r, i);
-      if (at / whole_cols == row)
-        read_numbers(
-            b, dtype, out + at % whole_cols, part + i * cols * tsr_dtype_bytes(dtype), cols);
-    }
+    int64_t cols = box.shape[box.ndim - 1], at, bytes = cols * tsr_dtype_bytes(dtype);
+    int64_t i = find_row(b, &box, value, r, row, &at);
+    if (i < 0) continue;
+    bool here = tsr_bound_is_here(b, r);
+    char *piece = here ? (char *)tsr_bound_address(b, value, r, 0) + i * bytes
+                       : tsr_wait_memory(b, bytes);
+    if (!alone) tsr_bound_broadcast(b, tsr_hosting_worker(tsr_bound_hosting(b), r), piece, bytes);
+    read_numbers(b, dtype, out + at, piece, cols);
+    if (!here) free(piece);
   }
 }
 
@@ -111,11 +146,10 @@ void tsr_bound_write(tsr_bound *b, int value, const float *whole) {
 
 int tsr_bound_param(const tsr_bound *b, int param) { return b->param_values[param]; }
 
-/* The first rank that holds the same part as `rank`. */
-static int first_holder(const tsr_bound *b, int value, int rank) {
+int tsr_bound_first_holder(const tsr_bound *b, int value, int rank) {
   tsr_box box = tsr_bound_box(b, value, rank);
   for (int r = 0; r < rank; r++) {
-    if (!tsr_bound_has(b, value, r)) continue;
+    if (!tsr_bound_holds(b, value, r)) continue;
     tsr_box other = tsr_bound_box(b, value, r);
     if (!memcmp(box.offset, other.offset, sizeof box.offset)) return r;
   }
@@ -127,10 +161,7 @@ int tsr_bound_parts(const tsr_bound *b, int value, bool distinct, tsr_part_of_va
   for (int r = 0; r < b->worker->options.parallel->ranks; r++) {
     if (!tsr_bound_has(b, value, r)) continue;
     tsr_part_of_value part = {r, tsr_bound_address(b, value, r, 0), tsr_bound_box(b, value, r)};
-    bool seen = false;
-    for (int i = 0; distinct && i < count && !seen; i++)
-      seen = !memcmp(ret_parts[i].box.offset, part.box.offset, sizeof part.box.offset);
-    if (!seen) ret_parts[count++] = part;
+    if (!distinct || tsr_bound_first_holder(b, value, r) == r) ret_parts[count++] = part;
   }
   return count;
 }
@@ -140,21 +171,42 @@ int tsr_bound_ranks(const tsr_bound *b) { return b->worker->options.parallel->ra
 tsr_pool *tsr_bound_pool(const tsr_bound *b) { return b->worker->pool; }
 const tsr_kernels *tsr_bound_kernels(const tsr_bound *b) { return b->worker->options.kernels; }
 
-bool tsr_bound_replicas_agree(const tsr_bound *b, const char **ret_param) {
-  const tsr_graph *g = b->programs->graph;
-  for (int p = 0; p < g->params_count; p++) {
-    int v = b->param_values[p];
-    for (int r = 1; r < b->worker->options.parallel->ranks; r++) {
-      if (!tsr_bound_has(b, v, r)) continue;
-      size_t bytes = (size_t)tsr_tensor_bytes(&tsr_bound_program(b, r)->tensors[v]);
-      int first = first_holder(b, v, r);
-      if (!memcmp(tsr_bound_address(b, v, first, 0), tsr_bound_address(b, v, r, 0), bytes))
-        continue;
-      *ret_param = g->params[p].name;
-      return false;
-    }
+/* Whether the rank's part is what its first holder has, of which others get a copy. */
+static bool replica_agrees(const tsr_bound *b, int value, int rank) {
+  int first = tsr_bound_first_holder(b, value, rank);
+  int64_t bytes = part_bytes(b, value, rank);
+  bool agrees = true, here = tsr_bound_is_here(b, rank);
+  if (first == rank) return true;
+  if (tsr_bound_is_here(b, first) && here)
+    return !memcmp(
+        tsr_bound_address(b, value, first, 0), tsr_bound_address(b, value, rank, 0), (size_t)bytes);
+  int from = tsr_hosting_worker(tsr_bound_hosting(b), first);
+  if (tsr_bound_is_here(b, first)) {
+    tsr_bound_send(
+        b, tsr_hosting_worker(tsr_bound_hosting(b), rank), tsr_bound_address(b, value, first, 0),
+        bytes);
+  } else if (here) {
+    char *part = tsr_wait_memory(b, bytes);
+    tsr_bound_receive(b, from, part, bytes);
+    agrees = !memcmp(part, tsr_bound_address(b, value, rank, 0), (size_t)bytes);
+    free(part);
   }
-  return true;
+  return agrees;
+}
+
+bool tsr_bound_replicas_agree(tsr_bound *b, const char **ret_param) {
+  const tsr_graph *g = b->programs->graph;
+  uint64_t wrong = 0;
+  int first_wrong = -1;
+  for (int p = 0; p < g->params_count; p++)
+    for (int r = 1; r < b->worker->options.parallel->ranks; r++) {
+      int v = b->param_values[p];
+      if (!tsr_bound_holds(b, v, r) || replica_agrees(b, v, r)) continue;
+      if (first_wrong < 0) first_wrong = p;
+      wrong = 1;
+    }
+  *ret_param = first_wrong < 0 ? "another worker's parameter" : g->params[first_wrong].name;
+  return !tsr_bound_agree(b, wrong);
 }
 
 /* ---- first values ---- */

@@ -59,22 +59,31 @@ static int64_t planned_bytes(const tsr_programs *programs, int count, int stage)
   return bytes;
 }
 
-/* Of all ranks' state, where it is in a file and not in memory. */
+/* Ranks of a stage that this worker hosts. */
+static int ranks_here(const tsr_worker_options *o, int stage) {
+  int count = 0;
+  for (int r = 0; r < o->parallel->ranks; r++)
+    count += tsr_parallel_coord(o->parallel, r, TSR_PP) == stage &&
+             tsr_hosting_worker(&o->hosting, r) == o->hosting.worker;
+  return count;
+}
+
+/* Of the ranks' state here, where it is in a file and not in memory. */
 static int64_t offloaded_bytes(const tsr_worker_options *o, const tsr_programs *programs) {
-  int64_t sum = 0, ranks = o->parallel->ranks / programs->order->stages;
+  int64_t sum = 0;
   for (int s = 0; s < programs->order->stages && o->state_folder; s++)
-    sum += programs->of_stage[s]->bytes[TSR_SEGMENT_STATE] * ranks;
+    sum += programs->of_stage[s]->bytes[TSR_SEGMENT_STATE] * ranks_here(o, s);
   return sum;
 }
 
-/* Of all ranks; and which stage's ranks need the most. */
-static int64_t planned_bytes_of_all(
-    const tsr_parallel *p, const tsr_programs *programs, int count, int *ret_stage) {
+/* Of all ranks here; and which stage's ranks need the most. */
+static int64_t planned_bytes_here(
+    const tsr_worker_options *o, const tsr_programs *programs, int count, int *ret_stage) {
   int64_t sum = 0, most = -1;
   for (int s = 0; s < programs->order->stages; s++) {
-    int64_t bytes = planned_bytes(programs, count, s);
-    sum += bytes * (p->ranks / programs->order->stages);
-    if (bytes > most) most = bytes, *ret_stage = s;
+    int64_t bytes = planned_bytes(programs, count, s), ranks = ranks_here(o, s);
+    sum += bytes * ranks;
+    if (ranks && bytes > most) most = bytes, *ret_stage = s;
   }
   return sum;
 }
@@ -82,7 +91,7 @@ static int64_t planned_bytes_of_all(
 static bool
 check_fits(const tsr_worker_options *o, const tsr_programs *programs, int count, tsr_diags *diags) {
   int stage = 0;
-  int64_t need = planned_bytes_of_all(o->parallel, programs, count, &stage);
+  int64_t need = planned_bytes_here(o, programs, count, &stage);
   int64_t have = o->memory_limit ? o->memory_limit : available_bytes();
   need -= offloaded_bytes(o, programs);
   if (!have || need <= have) return true;
@@ -185,15 +194,15 @@ allocate_rank(tsr_worker *w, int rank, const tsr_programs *programs, int count, 
 
 static void find_ranks_of_stages(tsr_arena *arena, tsr_bound *b) {
   const tsr_parallel *p = b->worker->options.parallel;
-  int stages = b->programs->order->stages, *count = tsr_arena_array(arena, int, stages);
-  b->ranks_per_stage = p->ranks / stages;
+  int stages = b->programs->order->stages;
+  b->ranks_count = tsr_arena_array(arena, int, stages);
   b->ranks_of_stage = tsr_arena_array(arena, int *, stages);
   for (int s = 0; s < stages; s++)
-    b->ranks_of_stage[s] = tsr_arena_array(arena, int, b->ranks_per_stage);
+    b->ranks_of_stage[s] = tsr_arena_array(arena, int, p->ranks / stages);
   for (int r = 0; r < p->ranks; r++) {
     for (int a = 0; a < TSR_AXES; a++) b->ranks[r].coord[a] = tsr_parallel_coord(p, r, a);
     int stage = b->ranks[r].coord[TSR_PP];
-    b->ranks_of_stage[stage][count[stage]++] = r;
+    if (tsr_bound_is_here(b, r)) b->ranks_of_stage[stage][b->ranks_count[stage]++] = r;
   }
 }
 
@@ -227,6 +236,25 @@ bind_programs(tsr_arena *arena, tsr_worker *w, int index, const tsr_programs *pr
     b->rows[r] = tsr_arena_array(arena, char, row);
 }
 
+/* One program runs at a time, so the largest need is enough. */
+static int64_t staging_bytes(const tsr_worker *w) {
+  int64_t most = 0;
+  for (int i = 0; i < w->bound_count; i++) {
+    int64_t bytes = tsr_bound_staging_bytes(&w->bound[i]);
+    if (bytes > most) most = bytes;
+  }
+  return most;
+}
+
+static bool allocate_staging(tsr_arena *arena, tsr_worker *w, tsr_diags *diags) {
+  int first = 0;
+  for (int i = 0; i < w->bound_count; i++) tsr_bound_plan_messages(arena, &w->bound[i]);
+  while (!tsr_bound_is_here(&w->bound[0], first)) first++;
+  if (!allocate(w, first, "messages", staging_bytes(w), &w->staging, diags)) return false;
+  for (int i = 0; i < w->bound_count; i++) tsr_bound_place_messages(&w->bound[i], w->staging);
+  return true;
+}
+
 bool tsr_worker_open(
     tsr_arena *arena, const tsr_worker_options *options, const tsr_programs *programs,
     int programs_count, tsr_worker **ret_worker, tsr_bound **ret_bound, tsr_diags *diags) {
@@ -236,18 +264,21 @@ bool tsr_worker_open(
   w->bound = tsr_arena_array(arena, tsr_bound, programs_count);
   w->in = tsr_arena_array(arena, float *, options->parallel->ranks);
   w->out = tsr_arena_array(arena, float *, options->parallel->ranks);
+  w->worker_of = tsr_arena_array(arena, int, options->parallel->ranks);
   w->blocks =
-      tsr_arena_array(arena, struct tsr_block, options->parallel->ranks * (4 + 2 * programs_count));
+      tsr_arena_array(arena, struct tsr_block, options->parallel->ranks * (4 + 2 * programs_count) + 1);
   for (int i = 0; i < programs_count; i++) bind_programs(arena, w, i, &programs[i]);
   bool ok = tsr_pool_open(arena, options->threads, &w->pool, diags);
   for (int r = 0; ok && r < options->parallel->ranks; r++)
-    ok = allocate_rank(w, r, programs, programs_count, diags);
+    if (tsr_bound_is_here(&w->bound[0], r))
+      ok = allocate_rank(w, r, programs, programs_count, diags);
+  ok = ok && allocate_staging(arena, w, diags);
   if (!ok) {
     tsr_worker_close(w);
     return false;
   }
   int stage;
-  assert(w->bytes == planned_bytes_of_all(options->parallel, programs, programs_count, &stage));
+  assert(w->bytes == planned_bytes_here(options, programs, programs_count, &stage) + staging_bytes(w));
   for (int i = 0; i < programs_count; i++) tsr_bound_initialise(&w->bound[i], i == 0);
   *ret_worker = w;
   for (int i = 0; i < programs_count; i++) ret_bound[i] = &w->bound[i];
@@ -262,6 +293,7 @@ void tsr_worker_close(tsr_worker *w) {
 }
 
 int64_t tsr_worker_bytes(const tsr_worker *w) { return w->bytes; }
+bool tsr_worker_is_first(const tsr_worker *w) { return w->options.hosting.worker == 0; }
 
 /* Of this process, in memory. */
 static int64_t resident_bytes(void) {

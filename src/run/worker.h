@@ -1,9 +1,12 @@
 /* A worker: one process that hosts ranks on one device, their memory, and the executor that steps
- * them in lockstep through a program. This one hosts all ranks of the mesh on the CPU. */
+ * them in lockstep through a program. It hosts all ranks of the mesh, or those that `hosting` gives it;
+ * then what is said of all ranks below is done by all workers together: each calls, in the same
+ * order. */
 #ifndef TSR_RUN_WORKER_H
 #define TSR_RUN_WORKER_H
 #include "device/cpu.h"
 #include "parallel/parallel.h"
+#include "run/hosting.h"
 #include "run/pool.h"
 
 typedef struct {
@@ -13,6 +16,11 @@ typedef struct {
   uint64_t seed;
   int64_t memory_limit; /* bytes that may be allocated in all; 0: what the machine has available */
   const char *state_folder; /* where optimizer state is a memory-mapped file; NULL: it is in memory */
+  tsr_hosting hosting;      /* all zero: this process is alone */
+  double timeout_s;         /* the longest that a worker waits for others; 0: for ever */
+  /* Called when a message has failed or the timeout is over, with the report; does not return. */
+  void (*lost)(void *context, const char *report);
+  void *lost_context;
 } tsr_worker_options;
 
 typedef struct tsr_worker tsr_worker;
@@ -27,7 +35,8 @@ bool tsr_worker_open(
     tsr_arena *arena, const tsr_worker_options *options, const tsr_programs *programs,
     int programs_count, tsr_worker **ret_worker, tsr_bound **ret_bound, tsr_diags *diags);
 void tsr_worker_close(tsr_worker *worker);
-int64_t tsr_worker_bytes(const tsr_worker *worker); /* allocated for tensors, all ranks */
+int64_t tsr_worker_bytes(const tsr_worker *worker); /* allocated for tensors and messages here */
+bool tsr_worker_is_first(const tsr_worker *worker); /* of several, the one that speaks */
 
 /* Bytes that may still be allocated beside the worker's: under its limit, or of what the machine has
  * when all of the worker's are in use; at least 0. */
@@ -47,7 +56,10 @@ void tsr_bound_set_hyper(tsr_bound *bound, const float hyper[TSR_HYPERS]);
 /* Parameters and state as they are before the first step. */
 void tsr_bound_restart(tsr_bound *bound);
 
-/* Copies a value out whole, from wherever its parts are; `out` has tsr_value_elements() floats. */
+/* The bits that any worker has set in `flags`, on all of them. */
+uint64_t tsr_bound_agree(tsr_bound *bound, uint64_t flags);
+
+/* Copies a value out whole, on every worker, from wherever its parts are; `out` has tsr_value_elements() floats. */
 void tsr_bound_read(const tsr_bound *bound, int value, float *out);
 /* One row of it (an index over all dimensions but the last). */
 void tsr_bound_read_row(const tsr_bound *bound, int value, int64_t row, float *out);
@@ -59,8 +71,8 @@ typedef struct {
   void *address;
   tsr_box box;
 } tsr_part_of_value;
-/* The parts of a parameter or of state, in the order of their ranks; `distinct`: without those that
- * another rank before holds too. Room for as many as there are ranks; how many there are. Rows of
+/* The parts of a parameter or of state that are here, in the order of their ranks; `distinct`: without
+ * those that another rank before, here or elsewhere, holds too. Room for as many as there are ranks; how many there are. Rows of
  * dimension 0 behind the real ones (tsr_param.valid0) are padding, always zero. */
 int tsr_bound_parts(
     const tsr_bound *bound, int value, bool distinct, tsr_part_of_value *ret_parts);
@@ -72,6 +84,6 @@ const tsr_kernels *tsr_bound_kernels(const tsr_bound *bound);
 /* The value of a parameter, by its index. */
 int tsr_bound_param(const tsr_bound *bound, int param);
 /* Whether every rank that should hold the same bytes of every parameter does. */
-bool tsr_bound_replicas_agree(const tsr_bound *bound, const char **ret_param);
+bool tsr_bound_replicas_agree(tsr_bound *bound, const char **ret_param);
 
 #endif

@@ -70,6 +70,10 @@ bool tsr_run_graph(const tsr_trainer_options *o, const tsr_compiled *graph, tsr_
   tsr_worker_options options = {
       o->parallel, o->kernels, o->threads, o->config->training.seed,
       o->config->device.memory_limit};
+  options.hosting = o->hosting;
+  options.timeout_s = o->timeout_s;
+  options.lost = o->lost;
+  options.lost_context = o->lost_context;
   tsr_worker *worker = NULL;
   tsr_bound *bound = NULL;
   if (!tsr_worker_open(o->arena, &options, &graph->programs, 1, &worker, &bound, diags)) return false;

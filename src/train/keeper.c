@@ -111,8 +111,11 @@ static bool check_position(const tsr_keeper_run *r, const tsr_manifest *m, tsr_d
 
 static bool load(tsr_arena *arena, tsr_keeper *k, const tsr_manifest *m, tsr_diags *diags) {
   bool verify = k->run.config->checkpoint.verify;
-  return tsr_checkpoint_load(arena, m, k->run.bound, true, verify, diags) &&
-         tsr_checkpoint_history(arena, m, k->loss, k->norm, diags);
+  bool ok = tsr_checkpoint_load(arena, m, k->run.bound, true, verify, diags) &&
+            tsr_checkpoint_history(arena, m, k->loss, k->norm, diags);
+  if (!tsr_bound_agree(k->run.bound, !ok)) return true;
+  if (ok) tsr_diag_failure(diags, TSR_NOWHERE, "another worker cannot read '%s'", m->folder);
+  return false;
 }
 
 /* Of the run's folder, the newest that is older; NULL: there is none. */
@@ -243,6 +246,8 @@ static bool open_saver(
       .keep_last = c->keep_last,
       .keep_every = c->keep_every,
       .background = c->background,
+      .worker = k->run.worker,
+      .workers = k->run.workers,
       .mesh = k->options.mesh_text,
       .isa = k->run.isa,
       .version = k->options.version,
@@ -299,7 +304,6 @@ bool tsr_keeper_open(
 
 static bool is_due(const tsr_keeper *k, int64_t step) {
   int64_t every = k->run.config->training.model_save_interval;
-  if (k->options.now && *k->options.now) return *k->options.now = 0, true;
   return every && step % every == 0;
 }
 
@@ -310,14 +314,14 @@ static void take(tsr_keeper *k, const tsr_run_state *state, tsr_diags *diags) {
 
 void tsr_keeper_step(
     tsr_keeper *k, const tsr_run_state *state, double loss, double norm, double seconds,
-    tsr_diags *diags) {
+    bool wanted, tsr_diags *diags) {
   if (!make_room(k, state->step, diags)) return;
   k->loss[state->step - 1] = (float)loss;
   k->norm[state->step - 1] = (float)norm;
   if (seconds > k->slowest) k->slowest = seconds;
   if (!k->saver) return;
   tsr_saver_report(k->saver, diags);
-  if (is_due(k, state->step)) take(k, state, diags);
+  if (wanted || is_due(k, state->step)) take(k, state, diags);
 }
 
 bool tsr_keeper_is_writing(const tsr_keeper *k) {
@@ -332,13 +336,19 @@ bool tsr_keeper_is_late(const tsr_keeper *k) {
   return now() - k->begin + 2 * k->slowest + save + MARGIN_S > k->options.limit_s;
 }
 
+/* Waits for the newest; whether it is of this state and on the disk, for all workers. */
+static bool is_kept(tsr_keeper *k, const tsr_run_state *state, tsr_diags *diags) {
+  bool ok = tsr_saver_wait(k->saver, diags) && k->taken == state->step;
+  return !tsr_bound_agree(k->run.bound, !ok);
+}
+
 /* A write that fails is tried once more: what made it fail may have been the one before it. */
 bool tsr_keeper_finish(tsr_keeper *k, const tsr_run_state *state, tsr_diags *diags) {
-  if (!k->saver) return true;
-  bool ok = tsr_saver_wait(k->saver, diags);
-  for (int i = 0; i < 2 && state->step && (k->taken != state->step || !ok); i++) {
+  if (!k->saver || !state->step) return true;
+  bool ok = is_kept(k, state, diags);
+  for (int i = 0; i < 2 && !ok; i++) {
     take(k, state, diags);
-    ok = tsr_saver_wait(k->saver, diags) && k->taken == state->step;
+    ok = is_kept(k, state, diags);
   }
   return ok || tsr_diag_failure(
                    diags, TSR_NOWHERE, "the state after step %lld, the last, is not on the disk",

@@ -13,7 +13,6 @@ typedef struct {
   const tsr_manifest *resume;   /* to go on from; NULL: the run begins anew */
   bool named;                   /* it was named, so no other one will do */
   const tsr_manifest *weights;  /* whose parameters a new run begins with; NULL: random ones */
-  volatile sig_atomic_t *now;   /* set: a checkpoint is wanted after this step; NULL: never */
   double limit_s;               /* the run ends before it has lasted so long; 0: never */
   const char *mesh_text, *version;
 } tsr_keeper_options;
@@ -27,6 +26,7 @@ typedef struct {
   const char *isa;
   int64_t samples_per_step, total_steps;
   bool quiet;
+  int worker, workers;
 } tsr_keeper_run;
 
 typedef struct tsr_keeper tsr_keeper;
@@ -39,11 +39,11 @@ bool tsr_keeper_open(
     tsr_arena *arena, const tsr_keeper_options *options, const tsr_keeper_run *run,
     tsr_run_state *state, tsr_keeper **ret_keeper, tsr_diags *diags);
 
-/* After every step: remembers its numbers, and takes a checkpoint if one is due. Messages of the
- * writer come as warnings. */
+/* After every step: remembers its numbers, and takes a checkpoint if one is due or `wanted`. Messages
+ * of the writer come as warnings. Workers call it alike. */
 void tsr_keeper_step(
     tsr_keeper *keeper, const tsr_run_state *state, double loss, double norm, double seconds,
-    tsr_diags *diags);
+    bool wanted, tsr_diags *diags);
 bool tsr_keeper_is_writing(const tsr_keeper *keeper); /* beside the steps */
 /* Whether the next step, and a checkpoint after it, would end behind the time limit. */
 bool tsr_keeper_is_late(const tsr_keeper *keeper);

@@ -220,7 +220,9 @@ static bool start_keeper(trainer *t) {
       .isa = t->o->kernels->isa,
       .samples_per_step = t->samples,
       .total_steps = t->curve.total_steps,
-      .quiet = t->o->quiet};
+      .quiet = t->o->quiet,
+      .worker = t->o->hosting.worker,
+      .workers = t->o->hosting.workers};
   tsr_run_state state = state_of(t);
   if (!keep->folder && !keep->resume && !keep->weights && !keep->limit_s) return true;
   if (!tsr_keeper_open(t->o->arena, keep, &run, &state, &t->keeper, t->diags)) return false;
@@ -233,10 +235,10 @@ static bool start_keeper(trainer *t) {
 }
 
 /* What a thread has to say is said at once, not at the end. */
-static void keep_step(trainer *t, double seconds) {
+static void keep_step(trainer *t, double seconds, bool wanted) {
   tsr_run_state state = state_of(t);
   if (!t->keeper) return;
-  tsr_keeper_step(t->keeper, &state, t->loss, t->norm, seconds, t->diags);
+  tsr_keeper_step(t->keeper, &state, t->loss, t->norm, seconds, wanted, t->diags);
   if (!tsr_diags_waiting(t->diags)) return;
   tsr_progress_clear(&t->progress);
   tsr_diags_print(t->diags, stderr);
@@ -270,9 +272,22 @@ static bool report_texts(trainer *t) {
   return !sampled || report_sample(t);
 }
 
+/* What signals and clocks ask for: the same for all workers, whichever they asked. */
+enum { WISH_SAVE = 1, WISH_LATE = 2, WISH_SIGNAL_AT = 8 };
+
+static uint64_t agree_wishes(trainer *t) {
+  uint64_t wishes = 0;
+  bool wants = t->o->save && *t->o->save;
+  if (wants) *t->o->save = 0;
+  if (wants) wishes |= WISH_SAVE;
+  if (t->keeper && tsr_keeper_is_late(t->keeper)) wishes |= WISH_LATE;
+  if (*t->o->stop) wishes |= (uint64_t)*t->o->stop << WISH_SIGNAL_AT;
+  return tsr_bound_agree(t->train, wishes);
+}
+
 static bool run_loop(trainer *t, int *ret_signal) {
-  bool late = t->keeper && tsr_keeper_is_late(t->keeper);
-  while (t->step < t->steps && !*t->o->stop && !late) {
+  uint64_t wishes = agree_wishes(t) & ~(uint64_t)WISH_SAVE;
+  while (t->step < t->steps && wishes <= WISH_SAVE) {
     double start = now();
     run_step(t);
     if (!tsr_source_check_used(t->o->source, t->diags)) return false;
@@ -282,10 +297,11 @@ static bool run_loop(trainer *t, int *ret_signal) {
       return tsr_diag_failure(
           t->diags, TSR_NOWHERE, "step %lld: the loss is %g", (long long)t->step, t->loss);
     if (!report_texts(t)) return false;
-    keep_step(t, seconds);
-    late = t->keeper && tsr_keeper_is_late(t->keeper);
+    wishes = agree_wishes(t);
+    keep_step(t, seconds, wishes & WISH_SAVE);
   }
-  *ret_signal = t->step < t->steps ? (int)*t->o->stop : 0;
+  bool late = wishes & WISH_LATE;
+  *ret_signal = t->step < t->steps ? (int)(wishes >> WISH_SIGNAL_AT) : 0;
   if (late && t->step < t->steps && !*ret_signal && !t->o->quiet) {
     tsr_progress_clear(&t->progress);
     printf("time limit: stops after step %lld of %lld\n", (long long)t->step, (long long)t->steps);
@@ -398,6 +414,10 @@ bool tsr_train(
       o->parallel, o->kernels, o->threads, o->config->training.seed,
       o->config->device.memory_limit};
   options.state_folder = state_folder(o);
+  options.hosting = o->hosting;
+  options.timeout_s = o->timeout_s;
+  options.lost = o->lost;
+  options.lost_context = o->lost_context;
   tsr_worker *worker = NULL;
   if (!tsr_worker_open(o->arena, &options, programs, count, &worker, bound, diags)) return false;
   t.train = bound[0];

@@ -29,7 +29,12 @@ typedef struct {
   tsr_metrics *metrics;
   const char *mesh_text;       /* "dp=2 tp=2", for the metrics */
   volatile sig_atomic_t *stop; /* a signal's number ends the run after the step */
+  volatile sig_atomic_t *save; /* set: a checkpoint is wanted after the step; NULL: never */
   tsr_keeper_options keep;     /* where the run begins, and its checkpoints */
+  tsr_hosting hosting;         /* all zero: this process is alone; else all workers train */
+  double timeout_s;            /* that a worker waits for others; 0: for ever */
+  void (*lost)(void *context, const char *report); /* as in tsr_worker_options */
+  void *lost_context;
   tsr_recording *recording;    /* NULL: none */
   bool comm_trace; /* each step's communication goes to stderr (report/comm_trace.h); not while
                       recording */

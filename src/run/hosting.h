@@ -1,0 +1,30 @@
+/* Which worker hosts which rank.
+ *
+ * Ranks are laid on workers in blocks, in the order of their coordinates with tp running fastest, so
+ * that a group of tp stays inside a worker, and neighbours inside a host, where the counts allow it.
+ * Blocks differ by one rank at most where the counts do not divide. */
+#ifndef TSR_RUN_HOSTING_H
+#define TSR_RUN_HOSTING_H
+#include "comm/transport.h"
+#include "parallel/parallel.h"
+
+/* Everything in one process: no transport, worker 0 hosts all. */
+typedef struct {
+  tsr_transport *transport; /* NULL: this process is alone */
+  int worker, workers;
+  const int *worker_of; /* per rank; NULL: worker 0 */
+} tsr_hosting;
+
+/* Errors: more workers than ranks. `transport` may be one without a table. */
+bool tsr_hosting_lay(
+    tsr_arena *arena, const tsr_parallel *parallel, tsr_transport *transport,
+    tsr_hosting *ret_hosting, tsr_diags *diags);
+
+static inline int tsr_hosting_worker(const tsr_hosting *h, int rank) {
+  return h->worker_of ? h->worker_of[rank] : 0;
+}
+
+/* "workers: 2, openmpi 4.1.4; ranks 0-3 on a, 4-7 on b" */
+void tsr_hosting_print(const tsr_hosting *hosting, int ranks, tsr_text *text);
+
+#endif
