@@ -80,9 +80,11 @@ static bool find_weights(model *m) {
 static bool open_context(model *m) {
   app *a = m->a;
   app_catch_signals();
-  return find_weights(m) && load_config(a, &m->weights) && app_choose_device(a) &&
-         app_open_mesh(a) && app_build_context(a) && app_fix_recipe(a) &&
-         tsr_config_require_model(a->config, a->diags);
+  bool ok = app_join(a);
+  ok = app_all_well(a, ok && find_weights(m) && load_config(a, &m->weights));
+  ok = ok && app_choose_device(a) && app_open_mesh(a) && app_build_context(a) && app_fix_recipe(a) &&
+       app_lay_ranks(a) && tsr_config_require_model(a->config, a->diags);
+  return app_all_well(a, ok);
 }
 
 /* Memory for the programs, with the checkpoint's parameters in it. */
@@ -91,13 +93,24 @@ static bool open_worker(model *m, const tsr_programs *programs, int count) {
   tsr_worker_options o = {
       a->parallel, a->kernels, a->device.threads, a->config->training.seed,
       a->config->device.memory_limit};
-  if (!tsr_worker_open(a->arena, &o, programs, count, &m->worker, m->bound, a->diags)) return false;
-  return tsr_checkpoint_load(
-      a->arena, &m->weights, m->bound[0], false, a->config->checkpoint.verify, a->diags);
+  o.hosting = a->hosting;
+  o.timeout_s = a->config->collectives.timeout_s;
+  o.lost = app_lost;
+  o.lost_context = a;
+  bool ok = app_agree(a) &&
+            tsr_worker_open(a->arena, &o, programs, count, &m->worker, m->bound, a->diags) &&
+            tsr_checkpoint_load(
+                a->arena, &m->weights, m->bound[0], false, a->config->checkpoint.verify, a->diags);
+  return app_all_well(a, ok);
+}
+
+/* Workers do not end at different moments: of several a signal is left to the launcher. */
+static const volatile sig_atomic_t *interrupt_of(const app *a) {
+  return a->transport.workers > 1 ? NULL : a->stop;
 }
 
 static int finish(model *m) {
-  tsr_diags_print(m->a->diags, stderr);
+  if (!m->a->muted) tsr_diags_print(m->a->diags, stderr);
   tsr_worker_close(m->worker);
   int code = app_finish(m->a);
   return code ? code : *m->a->stop ? 128 + (int)*m->a->stop : 0;
@@ -151,11 +164,11 @@ int app_run_evaluate(app *a) {
   model m = {.a = a};
   tsr_split split;
   tsr_evaluation e;
-  bool ok = open_context(&m) && open_data(&m, &split) && compile_evaluation(&m) &&
+  bool ok = open_context(&m) && app_all_well(a, open_data(&m, &split)) && compile_evaluation(&m) &&
             tsr_evaluate(
                 a->arena, &a->source, split, &a->evaluation, m.bound[0],
-                a->config->training.validation_batch_size, a->stop, &e, a->diags);
-  if (ok) print_evaluation(&m, &e);
+                a->config->training.validation_batch_size, interrupt_of(a), &e, a->diags);
+  if (ok && !a->muted) print_evaluation(&m, &e);
   if (ok && !a->cli.quiet)
     printf("speed: %.0f tokens/s\n", (double)e.tokens / e.seconds);
   return finish(&m);
@@ -288,7 +301,7 @@ static bool compile_generation(generation *g) {
 /* A text alone is shown as it grows; of several each is shown when all are done. */
 static void show_token(void *context, int prompt, int32_t token) {
   generation *g = context;
-  if (g->count > 1 || prompt) return;
+  if (g->count > 1 || prompt || g->m.a->muted) return;
   if (g->m.a->source.dataset.tokenizer.kind == TSR_TOKENIZER_IDS) putchar(' ');
   tsr_tokenizer_decode(&g->m.a->source.dataset.tokenizer, &token, 1, &g->waiting);
   size_t whole = tsr_tokenizer_whole(g->waiting.data ? g->waiting.data : "", g->waiting.length);
@@ -325,16 +338,16 @@ static bool generate(generation *g) {
       .stops_count = tsr_chat_stops(&a->source.dataset.tokenizer, stops),
       .drawn = show_token,
       .context = g,
-      .interrupt = a->stop};
+      .interrupt = interrupt_of(a)};
   tsr_generating_speed speed;
   tsr_continuation *texts = tsr_arena_array(a->arena, tsr_continuation, g->count);
   tsr_generator generator = tsr_generator_of(
       &a->generation, g->m.bound, a->source.dataset.tokenizer.vocab_size);
-  if (g->count == 1) fputs(g->texts[0], stdout);
+  if (g->count == 1 && !a->muted) fputs(g->texts[0], stdout);
   if (!tsr_generate_texts(
           a->arena, &generator, g->prompts, g->count, &how, texts, &speed, a->diags))
     return false;
-  show_all(g, texts);
+  if (!a->muted) show_all(g, texts);
   if (!a->cli.quiet && speed.decode_seconds > 0)
     fprintf(
         stderr, "prompt: %lld tokens, %.0f/s; new: %lld tokens, %.0f/s\n",
@@ -347,7 +360,7 @@ static bool generate(generation *g) {
 int app_run_generate(app *a) {
   generation g = {.m = {.a = a}};
   if (open_context(&g.m) && open_tokenizer(&g.m) && read_prompts(&g) && compile_generation(&g)) {
-    tsr_diags_print(a->diags, stderr);
+    if (!a->muted) tsr_diags_print(a->diags, stderr);
     generate(&g);
   }
   tsr_text_free(&g.waiting);

@@ -131,10 +131,20 @@ static bool find_begin(app *a, tsr_keeper_options *keep) {
   return true;
 }
 
+/* Events are recorded where they happen, and shown where all of them are. */
+static bool check_alone(app *a) {
+  if (a->cli.command != TSR_COMMAND_PROFILE || a->transport.workers <= 1) return true;
+  tsr_diag_error(
+      a->diags, TSR_NOWHERE, "profile is for one process, and %d workers were started",
+      a->transport.workers);
+  tsr_diag_hint(a->diags, "one process hosts all ranks of the mesh when it is started without a launcher");
+  return false;
+}
+
 int app_run_train(app *a) {
   int ended_by = 0;
   tsr_keeper_options keep = {0};
-  bool ok = app_join(a);
+  bool ok = app_join(a) && check_alone(a);
   ok = app_all_well(a, ok && app_load_config(a) && find_begin(a, &keep)) && app_prepare(a);
   ok = app_all_well(a, ok) && app_agree(a);
   if (!ok) app_explain_model(a);

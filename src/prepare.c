@@ -6,9 +6,23 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* TESSERA_DETERMINISTIC=1 is a wish of whoever starts the program, above the configuration's. */
+static void take_policy(app *a) {
+  const char *wish = getenv("TESSERA_DETERMINISTIC");
+  bool fast = a->config->numerics.policy == TSR_NUMERICS_FAST;
+  if (!wish || strcmp(wish, "1") || !fast) return;
+  a->config->numerics.policy = TSR_NUMERICS_DETERMINISTIC;
+  tsr_diag_note(
+      a->diags, tsr_config_place(a->config, "numerics.policy"),
+      "TESSERA_DETERMINISTIC=1: the policy is deterministic, not fast");
+}
+
 bool app_load_config(app *a) {
-  return tsr_config_load(
-      a->arena, a->cli.config, a->cli.sets.items, a->cli.sets.count, &a->config, a->diags);
+  if (!tsr_config_load(
+          a->arena, a->cli.config, a->cli.sets.items, a->cli.sets.count, &a->config, a->diags))
+    return false;
+  take_policy(a);
+  return true;
 }
 
 bool app_open_mesh(app *a) {

@@ -38,7 +38,8 @@ typedef struct {
   bool (*receive)(void *state, int from, int tag, void *to, int64_t bytes, tsr_message *ret, char *why);
   /* Never waits. A message that is done or failed is not asked for again. */
   tsr_message_state (*test)(void *state, tsr_message *message, char *why);
-  /* The library's own sum over all workers, in place, in whatever order; for policy fast. */
+  /* The library's own sum over all workers, in place, in whatever order, waiting: what
+   * ours is compared with. */
   bool (*all_reduce)(void *state, float *numbers, int64_t count, char *why);
   /* Leaves the job when all do. */
   void (*close)(void *state);

@@ -1,6 +1,7 @@
 #include "config/print.h"
 #include "config/loader.h"
 #include <ctype.h>
+#include <math.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +9,10 @@
 
 void tsr_config_print_float(double value, tsr_text *text) {
   char digits[40];
+  if (value == floor(value) && fabs(value) < 1e6) {
+    tsr_text_add(text, "%.1f", value);
+    return;
+  }
   for (int precision = 1; precision <= 17; precision++) {
     snprintf(digits, sizeof digits, "%.*g", precision, value);
     if (strtod(digits, NULL) == value) break;

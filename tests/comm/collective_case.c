@@ -1,10 +1,11 @@
 #include "collective_case.h"
 #include <assert.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { GUARD_BYTES = 64, GUARD = 0x77, POISON = 0xdb };
+enum { GUARD_BYTES = 64, GUARD = 0x77, POISON = 0xdb, POOL_THREADS = 3 };
 
 uint64_t case_draw(uint64_t *state, uint64_t below) {
   uint64_t z = *state += 0x9e3779b97f4a7c15u;
@@ -181,10 +182,35 @@ void collective_case_free(collective_case *c) {
 
 /* ---- a worker's part ---- */
 
+/* Jobs in the other order than one would think of, or each on a thread of its own. */
 static void
 run_backwards(void *pool, void (*job)(void *context, int job), void *context, int jobs) {
   (void)pool;
   while (jobs) job(context, --jobs);
+}
+
+typedef struct {
+  void (*job)(void *context, int job);
+  void *context;
+  int index;
+} thread_job;
+
+static void *run_thread_job(void *context) {
+  thread_job *j = context;
+  j->job(j->context, j->index);
+  return NULL;
+}
+
+static void run_threads(void *pool, void (*job)(void *context, int job), void *context, int jobs) {
+  pthread_t ids[POOL_THREADS];
+  thread_job all[POOL_THREADS];
+  (void)pool;
+  assert(jobs <= POOL_THREADS);
+  for (int i = 0; i < jobs; i++) {
+    all[i] = (thread_job){job, context, i};
+    if (pthread_create(&ids[i], NULL, run_thread_job, &all[i])) abort();
+  }
+  for (int i = 0; i < jobs; i++) pthread_join(ids[i], NULL);
 }
 
 void case_worker_begin(case_worker *w, const collective_case *c, const tsr_transport *t, int tag) {
@@ -203,7 +229,7 @@ void case_worker_begin(case_worker *w, const collective_case *c, const tsr_trans
   own.in = w->in;
   own.out = w->out;
   tsr_remote_call call = {&w->transport, &own, c->worker_of, tag, NULL, NULL, 1};
-  if (c->pool) call.run = run_backwards, call.threads = 3;
+  if (c->pool) call.run = c->seed % 2 ? run_backwards : run_threads, call.threads = POOL_THREADS;
   w->staging_bytes = tsr_remote_bytes(&call);
   w->staging = guarded_new(w->staging_bytes, POISON);
   w->state = TSR_REMOTE_PENDING;

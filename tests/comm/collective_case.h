@@ -10,7 +10,7 @@ typedef struct {
   tsr_collective c; /* in, out: of the reference */
   int worker_of[CASE_MEMBERS_MAX];
   bool in_place; /* all_reduce */
-  bool pool;     /* adds and copies in jobs, last one first */
+  bool pool;     /* adds and copies in jobs, last one first or on threads */
   uint64_t seed;
   char name[200];
 } collective_case;
