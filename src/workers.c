@@ -38,8 +38,31 @@ void app_leave(app *a) {
   if (a->transport.table) tsr_transport_close(&a->transport);
 }
 
+/* A descriptor says how many hosts there are; one process stands for all of them. */
+static bool check_hosts(app *a) {
+  if (is_alone(a) || !a->mesh->file) return true;
+  tsr_text names = {0};
+  int64_t hosts = 0;
+  for (int w = 0; w < a->transport.workers; w++) {
+    const char *host = a->transport.table->host(a->transport.state, w);
+    bool seen = false;
+    for (int v = 0; v < w && !seen; v++)
+      seen = !strcmp(host, a->transport.table->host(a->transport.state, v));
+    if (!seen) tsr_text_add(&names, "%s%s", hosts++ ? ", " : "", host);
+  }
+  bool ok = hosts == a->mesh->hosts;
+  if (!ok)
+    tsr_diag_error(
+        a->diags, a->mesh->shape.place,
+        "the descriptor has %lld host%s, and the %d workers of this job are on %lld: %s",
+        (long long)a->mesh->hosts, a->mesh->hosts == 1 ? "" : "s", a->transport.workers,
+        (long long)hosts, names.data);
+  tsr_text_free(&names);
+  return ok;
+}
+
 bool app_lay_ranks(app *a) {
-  return tsr_hosting_lay(a->arena, a->parallel, &a->transport, &a->hosting, a->diags);
+  return check_hosts(a) && tsr_hosting_lay(a->arena, a->parallel, &a->transport, &a->hosting, a->diags);
 }
 
 typedef struct {
