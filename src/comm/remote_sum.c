@@ -94,9 +94,9 @@ void tsr_remote_sum_lay_out(tsr_remote *r, tsr_remote_memory *memory) {
   s->inside = TSR_REMOTE_TAKE(memory, tsr_remote_leaf, members);
   s->pieces_begin = TSR_REMOTE_TAKE(memory, int, r->workers_count + 1);
   s->pieces = TSR_REMOTE_TAKE(memory, tsr_remote_piece, members);
-  s->outgoing =
-      TSR_REMOTE_TAKE(memory, float, WINDOW *(int64_t)r->workers_count * s->packed * s->chunk);
-  s->incoming = TSR_REMOTE_TAKE(memory, float, WINDOW *(int64_t)s->away_count * s->chunk);
+  int64_t window = WINDOW * s->chunk;
+  s->outgoing = TSR_REMOTE_TAKE(memory, float, window *others * s->packed);
+  s->incoming = TSR_REMOTE_TAKE(memory, float, window * s->away_count);
   r->messages_count = WINDOW * (others * s->own_count + s->away_count + 2 * others);
 }
 
@@ -343,8 +343,8 @@ static bool find_position(int position, int *ret_round) {
 
 static int last_position(const tsr_remote_sum *s) { return WINDOW + 2 * s->rounds; }
 
-/* Returns whether it was begun. A round's sums are received where its summands may lie, and take
- * its slot's next turn, so they wait until the summands are sent and added. */
+/* Returns whether it was begun. A round's sums are received where its summands may lie (in place),
+ * so they wait until those are sent and added, and until the slot's earlier sums are copied. */
 static bool begin_next(tsr_remote *r) {
   tsr_remote_sum *s = &r->sum;
   int round;

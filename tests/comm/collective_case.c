@@ -11,7 +11,8 @@ uint64_t case_draw(uint64_t *state, uint64_t below) {
   uint64_t z = *state += 0x9e3779b97f4a7c15u;
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
   z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-  return (z ^ (z >> 31)) % below;
+  z ^= z >> 31;
+  return below ? z % below : z;
 }
 
 /* ---- tensors between guards ---- */
@@ -57,14 +58,15 @@ static void fill_member(const collective_case *c, int member, float *in) {
   uint64_t state = c->seed * 31 + (uint64_t)member;
   int64_t bytes = count_bytes(c, false);
   bool adds = c->c.op == TSR_OP_ALL_REDUCE || c->c.op == TSR_OP_REDUCE_SCATTER;
-  if (!adds) {
-    for (int64_t i = 0; i < bytes; i++) ((char *)in)[i] = (char)case_draw(&state, 256);
-    return;
+  for (int64_t i = 0; !adds && i < bytes; i += 8) {
+    uint64_t bits = case_draw(&state, 0);
+    memcpy((char *)in + i, &bits, (size_t)(bytes - i < 8 ? bytes - i : 8));
   }
-  for (int64_t i = 0; i < bytes / 4; i++) {
-    uint64_t bits = case_draw(&state, UINT64_MAX);
-    float x = (float)(int32_t)(bits >> 32) * (bits & 1 ? 1e-9f : 1e-6f);
-    in[i] = (bits & 0xf0) == 0 ? -0.0f : x;
+  for (int64_t i = 0; adds && i < bytes / 4; i++) {
+    state = state * 6364136223846793005u + 1442695040888963407u; /* Knuth's, for speed */
+    float x = (float)(int32_t)(state >> 32);
+    in[i] = x * (state >> 40 & 1 ? 1e-9f : 1e-6f);
+    if ((state >> 41 & 0xf) == 0) in[i] = -0.0f;
   }
 }
 
@@ -144,7 +146,7 @@ void collective_case_draw(collective_case *c, uint64_t seed, int workers, int64_
   c->c.zigzag = c->c.op == TSR_OP_ALL_GATHER && case_draw(&state, 3) == 0;
   if (c->c.op == TSR_OP_RING_SHIFT) c->c.by = (int)case_draw(&state, 9) - 4;
   draw_hosting(c, &state, workers);
-  draw_shape(c, &state, scale);
+  draw_shape(c, &state, c->c.members > 4 ? scale * 4 / c->c.members : scale);
   name_case(c);
 }
 

@@ -15,8 +15,8 @@ typedef struct {
   char name[200];
 } collective_case;
 
-/* One of all there may be for so many workers; `scale`: tensors have about so many elements, or
- * much fewer. free: the reference's tensors. */
+/* One of all there may be for so many workers; `scale`: tensors have up to so many elements, of
+ * more than four members fewer. free: the reference's tensors. */
 void collective_case_draw(collective_case *c, uint64_t seed, int workers, int64_t scale);
 /* Of one dimension, one member on each worker; all_gather and all_reduce. */
 void collective_case_plain(collective_case *c, tsr_op op, int workers, int64_t elements);
@@ -40,6 +40,7 @@ void case_worker_begin(case_worker *w, const collective_case *c, const tsr_trans
 int case_worker_end(case_worker *w);
 void case_worker_free(case_worker *w);
 
+/* In [0, below); any where below is 0. */
 uint64_t case_draw(uint64_t *state, uint64_t below);
 
 #endif

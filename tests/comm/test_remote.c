@@ -8,6 +8,7 @@
 #include "collective_case.h"
 #include "comm/threads.h"
 #include "fake_net.h"
+#include <malloc.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -80,6 +81,18 @@ static void test_sizes(void) {
       collective_case_plain(&c, TSR_OP_ALL_GATHER, workers, counts[i] * workers);
       check_fake(&c, workers);
     }
+}
+
+/* More rounds than are under way at once, with several members on each worker. */
+static void test_rounds(void) {
+  collective_case c;
+  for (uint64_t seed = 0; seed < 8; seed++) {
+    collective_case_plain(&c, TSR_OP_ALL_REDUCE, 6, 1500001);
+    c.seed = seed;
+    c.in_place = seed & 4;
+    for (int m = 0; m < 6; m++) c.worker_of[m] = seed & 2 ? m % 2 : m / 3;
+    check_fake(&c, 2);
+  }
 }
 
 /* 2 N (W - 1) / W from each worker, also where several members are on each. */
@@ -279,11 +292,14 @@ static int test_launched(int cases) {
 int main(int argc, char **argv) {
   const char *mode = argc > 1 ? argv[1] : "";
   int wrong = 0;
+  mallopt(M_MMAP_THRESHOLD, 1 << 30); /* the system zeroes what it gives, again and again */
+  mallopt(M_TRIM_THRESHOLD, 1 << 30);
   if (!strcmp(mode, "launched")) wrong = test_launched(argc > 2 ? atoi(argv[2]) : 100);
   else if (!strcmp(mode, "slow")) test_slow();
   else test_threads(*mode ? 10 : 40);
   if (!*mode) {
     test_sizes();
+    test_rounds();
     test_random();
     test_traffic();
     test_missing(false);
