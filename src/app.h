@@ -27,6 +27,7 @@ typedef struct {
   tsr_hosting hosting;
   bool muted;         /* another worker speaks for all */
   bool others_failed; /* and this one has not */
+  bool others_silent; /* the job can only be ended */
   tsr_machine *machine; /* that a plan is for */
   const char *machine_why;
   volatile sig_atomic_t *stop, *save_now; /* set by signals */

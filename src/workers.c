@@ -2,40 +2,109 @@
 #include "app.h"
 #include "checkpoint/manifest.h"
 #include "comm/agree.h"
+#include "comm/peers.h"
 #include "config/print.h"
 #include "run/pool.h"
+#include <math.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { HOST_BYTES = 64 };
+enum {
+  GRACE_S = 2, /* for the others to say what they wait for, too */
+  ABORT_S = 3,
+  JOIN_S = 300, /* for all to begin; TESSERA_JOIN_TIMEOUT_S says otherwise */
+};
 
 static bool is_alone(const app *a) { return a->transport.workers <= 1; }
 
-static double timeout_of(const app *a) {
-  return a->config ? a->config->collectives.timeout_s : 60;
+static double timeout_of(const app *a) { return a->config ? a->config->collectives.timeout_s : 60; }
+
+/* ---- deadlines of what blocks: joining and leaving ---- */
+
+static char late_text[256];
+
+static void on_late(int number) {
+  (void)number;
+  if (write(STDERR_FILENO, late_text, strlen(late_text)) < 0) _exit(1);
+  _exit(1);
+}
+
+/* From now on the process may be in the transport's hands for so long. */
+static void set_deadline(double seconds, const char *what) {
+  const char *ranks[] = {getenv("OMPI_COMM_WORLD_RANK"), getenv("PMI_RANK"), getenv("PMIX_RANK")};
+  const char *rank = ranks[0] ? ranks[0] : ranks[1] ? ranks[1] : ranks[2] ? ranks[2] : "?";
+  snprintf(
+      late_text, sizeof late_text,
+      "error: worker %.16s: the job has not %s in %.0f s: another worker is stopped or dead, or "
+      "its "
+      "link is cut\n",
+      rank, what, ceil(seconds));
+  signal(SIGALRM, on_late);
+  alarm((unsigned)ceil(seconds));
+}
+
+static void end_deadline(void) {
+  alarm(0);
+  signal(SIGALRM, SIG_DFL);
+}
+
+/* The configuration is not read yet. */
+static double join_timeout(void) {
+  const char *said = getenv("TESSERA_JOIN_TIMEOUT_S");
+  double seconds = said ? strtod(said, NULL) : 0;
+  return seconds > 0 && seconds < 1e6 ? seconds : JOIN_S;
+}
+
+/* MPI may wait for its launcher, whose link may be cut, too. */
+static void end_job(app *a) {
+  nanosleep(&(struct timespec){.tv_sec = GRACE_S}, NULL);
+  signal(SIGALRM, SIG_DFL);
+  alarm(ABORT_S);
+  a->transport.table->abort(a->transport.state, 1);
+  _exit(1);
+}
+
+/* Those that do not answer cannot be left in an orderly way, so that each worker that notices it
+ * speaks for itself, and ends the job. */
+static bool give_up(app *a, const char *what, const char *why) {
+  a->muted = false;
+  a->others_silent = true;
+  return tsr_diag_failure(
+      a->diags, TSR_NOWHERE, "worker %d on %s: %s: %s", a->transport.worker,
+      a->transport.table->host(a->transport.state, a->transport.worker), what, why);
 }
 
 static bool gather(app *a, const void *mine, int64_t bytes, void *all) {
   char why[TSR_WHY_BYTES] = "";
   return tsr_transport_gather(&a->transport, mine, bytes, all, timeout_of(a), why) ||
-         tsr_diag_failure(a->diags, TSR_NOWHERE, "workers cannot agree: %s", why);
+         give_up(a, "workers cannot agree", why);
 }
 
 bool app_join(app *a) {
-  if (!tsr_transport_open(a->arena, &a->transport, a->diags)) return false;
+  set_deadline(join_timeout(), "begun");
+  bool opened = tsr_transport_open(a->arena, &a->transport, a->diags);
+  end_deadline();
+  if (!opened) return false;
+  char why[TSR_WHY_BYTES] = "";
   a->muted = a->transport.worker > 0;
   if (a->muted) {
     a->cli.quiet = true;
     tsr_diags_quiet(a->diags);
   }
-  return true;
+  return is_alone(a) || tsr_peers_meet(a->arena, &a->transport, join_timeout(), why) ||
+         give_up(a, "workers cannot meet", why);
 }
 
 void app_leave(app *a) {
-  if (a->transport.table) tsr_transport_close(&a->transport);
+  if (a->others_silent) end_job(a);
+  if (!a->transport.table) return;
+  set_deadline(timeout_of(a), "ended");
+  tsr_transport_close(&a->transport);
+  end_deadline();
 }
 
 /* A descriptor says how many hosts there are; one process stands for all of them. */
@@ -61,12 +130,32 @@ static bool check_hosts(app *a) {
   return ok;
 }
 
+/* Workers that the configuration asks for, where they train. */
+static bool refuse_count(app *a, const char *key, int64_t wanted, const char *fewer) {
+  int workers = a->transport.workers;
+  return tsr_diag_error(
+      a->diags, tsr_config_place(a->config, key), "%d worker%s started, %s than the %lld of %s",
+      workers, workers == 1 ? " was" : "s were", fewer, (long long)wanted, key);
+}
+
+static bool check_workers(app *a) {
+  const tsr_config_elastic *e = &a->config->elastic;
+  int64_t workers = a->transport.workers;
+  if (a->cli.command != TSR_COMMAND_TRAIN) return true;
+  if (workers < e->min_workers)
+    return refuse_count(a, "elastic.min_workers", e->min_workers, "fewer");
+  if (e->max_workers && workers > e->max_workers)
+    return refuse_count(a, "elastic.max_workers", e->max_workers, "more");
+  return true;
+}
+
 bool app_lay_ranks(app *a) {
-  return check_hosts(a) && tsr_hosting_lay(a->arena, a->parallel, &a->transport, &a->hosting, a->diags);
+  return check_workers(a) && check_hosts(a) &&
+         tsr_hosting_lay(a->arena, a->parallel, &a->transport, &a->hosting, a->diags);
 }
 
 typedef struct {
-  char host[HOST_BYTES];
+  char host[TSR_HOST_BYTES];
   cpu_set_t cores;
 } place;
 
@@ -84,7 +173,9 @@ int app_threads(app *a) {
 
 bool app_all_well(app *a, bool ok) {
   if (is_alone(a)) return ok;
-  unsigned char mine = ok ? 0 : 1, *all = tsr_arena_alloc(a->arena, (size_t)a->transport.workers);
+  /* Who only stops because another one has failed does not speak for all. */
+  unsigned char mine = ok || a->others_failed ? 0 : 1;
+  unsigned char *all = tsr_arena_alloc(a->arena, (size_t)a->transport.workers);
   if (!gather(a, &mine, 1, all)) return false;
   int first = -1;
   for (int w = 0; first < 0 && w < a->transport.workers; w++)
@@ -126,9 +217,24 @@ static void add_plan(const app *a, tsr_text *text) {
     tsr_program_print(c->programs.of_stage[s], text);
 }
 
+/* Where a value came from does not matter, only what it is. */
+static void add_config(const app *a, tsr_text *text) {
+  tsr_text printed = {0};
+  tsr_config_print(a->config, &printed);
+  for (char *line = printed.data; line && *line;) {
+    size_t length = strcspn(line, "\n");
+    char *end = line + length, *origin = end;
+    while (origin > line && strncmp(origin, "  # ", 4)) origin--;
+    if (origin > line) length = (size_t)(origin - line);
+    tsr_text_add(text, "%.*s\n", (int)length, line);
+    line = *end ? end + 1 : end;
+  }
+  tsr_text_free(&printed);
+}
+
 static void add_kind(const app *a, int kind, tsr_text *text) {
   if (kind == 0) add_program(text);
-  if (kind == 1) tsr_config_print(a->config, text);
+  if (kind == 1) add_config(a, text);
   if (kind == 2) tsr_mesh_print(a->mesh, text);
   if (kind == 3) add_plan(a, text);
 }
@@ -142,9 +248,10 @@ static bool say_difference(app *a, const char *what, const char *mine, const cha
     if (n != k || memcmp(m, t, n) || !m[n] || !t[k])
       return tsr_diag_error(
           a->diags, TSR_NOWHERE,
-          "worker %d on %s has another %s than worker 0 on %s: line %d is '%.*s' here and '%.*s' there",
-          a->transport.worker, a->transport.table->host(a->transport.state, a->transport.worker), what,
-          a->transport.table->host(a->transport.state, 0), line, (int)(n < 120 ? n : 120), m,
+          "worker %d on %s has another %s than worker 0 on %s: line %d is '%.*s' here and '%.*s' "
+          "there",
+          a->transport.worker, a->transport.table->host(a->transport.state, a->transport.worker),
+          what, a->transport.table->host(a->transport.state, 0), line, (int)(n < 120 ? n : 120), m,
           (int)(k < 120 ? k : 120), t);
     m += n + 1;
     t += k + 1;
@@ -157,7 +264,7 @@ static bool compare_texts(app *a, int kind, const char *what, const char *mine, 
   char why[TSR_WHY_BYTES] = "";
   (void)kind;
   if (!tsr_transport_share_text(a->arena, &a->transport, mine, &first, timeout_of(a), why))
-    return tsr_diag_failure(a->diags, TSR_NOWHERE, "workers cannot compare their %s: %s", what, why);
+    return give_up(a, tsr_arena_printf(a->arena, "workers cannot compare their %s", what), why);
   return !differs || say_difference(a, what, mine, first);
 }
 
@@ -175,7 +282,8 @@ bool app_agree(app *a) {
     bool any = false;
     for (int w = 1; w < a->transport.workers; w++)
       any |= strcmp(all[w * KINDS + k].hash, all[k].hash) != 0;
-    if (any) good &= compare_texts(a, k, names[k], texts[k].data, strcmp(mine[k].hash, all[k].hash));
+    if (any)
+      good &= compare_texts(a, k, names[k], texts[k].data, strcmp(mine[k].hash, all[k].hash));
   }
   for (int k = 0; k < KINDS; k++) tsr_text_free(&texts[k]);
   return app_all_well(a, good);
@@ -183,14 +291,17 @@ bool app_agree(app *a) {
 
 /* ---- when others do not answer ---- */
 
-/* The others' own time is over soon, too: they get to say what they wait for. */
+/* In one piece, so that reports of several workers do not mix; then the others get to say theirs.
+ */
 void app_lost(void *context, const char *report) {
-  enum { GRACE_S = 3 };
   app *a = context;
+  tsr_text text = {0};
   fflush(stdout);
-  fprintf(stderr, "error: %s\n", report);
-  fflush(stderr);
-  nanosleep(&(struct timespec){.tv_sec = GRACE_S}, NULL);
-  a->transport.table->abort(a->transport.state, 1);
-  _exit(1);
+  tsr_text_add(&text, "error: %s\n", report);
+  for (size_t at = 0; at < text.length;) {
+    ssize_t n = write(STDERR_FILENO, text.data + at, text.length - at);
+    if (n <= 0) break;
+    at += (size_t)n;
+  }
+  end_job(a);
 }

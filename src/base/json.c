@@ -1,13 +1,22 @@
 #include "base/json.h"
 #include "base/json_scan.h"
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
-/* cJSON's allocator takes no argument, so the arena of the parse that runs stands here. */
-static tsr_arena *parsing;
+/* cJSON's allocator takes no argument and is the whole process', so the arena of the parse that runs
+ * in this thread stands here: a checkpoint's thread parses while the step loop makes JSON. */
+static _Thread_local tsr_arena *parsing;
 
-static void *alloc_in_arena(size_t size) { return tsr_arena_alloc(parsing, size); }
-static void free_nothing(void *memory) { (void)memory; }
+static void *alloc_somewhere(size_t size) {
+  return parsing ? tsr_arena_alloc(parsing, size) : malloc(size);
+}
+static void free_somewhere(void *memory) {
+  if (!parsing) free(memory);
+}
+__attribute__((constructor)) static void take_hooks(void) {
+  cJSON_InitHooks(&(cJSON_Hooks){alloc_somewhere, free_somewhere});
+}
 
 static tsr_place place_of(const char *file, const char *text, size_t offset) {
   tsr_place place = {.file = file, .line = 1, .col = 1};
@@ -31,9 +40,7 @@ bool tsr_json_parse(
     return false;
   }
   parsing = arena;
-  cJSON_InitHooks(&(cJSON_Hooks){alloc_in_arena, free_nothing});
   *ret_json = cJSON_ParseWithLength(text, length);
-  cJSON_InitHooks(NULL);
   parsing = NULL;
   if (*ret_json) return true;
   return tsr_diag_error(diags, (tsr_place){.file = file}, "cJSON cannot read this JSON");

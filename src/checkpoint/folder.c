@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <time.h>
 #include <unistd.h>
 
 static const char prefix[] = "step-";
@@ -131,6 +132,16 @@ static bool make_folders(tsr_arena *arena, const char *folder, tsr_diags *diags)
   return tsr_disk_make_folder(folder) || cannot("make the folder", folder, diags);
 }
 
+/* A run that was killed may hold it until the kernel is done with its memory. */
+static bool take_lock(int fd) {
+  enum { TRIES = 100, REST_NS = 20000000 };
+  for (int i = 0; i < TRIES; i++) {
+    if (!flock(fd, LOCK_EX | LOCK_NB) || errno != EWOULDBLOCK) return true;
+    nanosleep(&(struct timespec){.tv_nsec = REST_NS}, NULL);
+  }
+  return false;
+}
+
 bool tsr_checkpoints_open_folder(
     tsr_arena *arena, const char *folder, int *ret_lock, tsr_diags *diags) {
   *ret_lock = -1;
@@ -138,7 +149,7 @@ bool tsr_checkpoints_open_folder(
   int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0) return cannot("open the folder", folder, diags);
   *ret_lock = fd;
-  if (flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK)
+  if (!take_lock(fd))
     return tsr_diag_error(
         diags, TSR_NOWHERE, "another run writes its checkpoints into '%s'", folder);
   return remove_unfinished(arena, folder, diags);

@@ -2,9 +2,12 @@
 #include "base/disk.h"
 #include "base/file.h"
 #include <assert.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { PORTION = 1 << 20 };
@@ -325,7 +328,7 @@ static void adopt(tsr_output *o, const tsr_manifest *m) {
   }
 }
 
-bool tsr_output_take_part(tsr_output *o, int writer, bool *ret_there, tsr_diags *diags) {
+static bool take_part(tsr_output *o, int writer, bool *ret_there, tsr_diags *diags) {
   enum { PART_BYTES_MAX = 1 << 30 };
   const char *path = part_path(o, writer, ".json");
   char *text;
@@ -340,6 +343,42 @@ bool tsr_output_take_part(tsr_output *o, int writer, bool *ret_there, tsr_diags 
     return false;
   adopt(o, &m);
   return tsr_disk_remove(path) || fails(o, NULL, errno, diags);
+}
+
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* In the folder, to see whether somebody still writes. */
+static int64_t bytes_there(const tsr_output *o) {
+  DIR *folder = opendir(o->partial);
+  struct stat info;
+  int64_t sum = 0;
+  for (struct dirent *e; folder && (e = readdir(folder));)
+    if (!fstatat(dirfd(folder), e->d_name, &info, 0)) sum += info.st_size;
+  if (folder) closedir(folder);
+  return sum;
+}
+
+bool tsr_output_wait_part(tsr_output *o, int writer, double timeout_s, tsr_diags *diags) {
+  static const double look_s = 0.25;
+  double moved = now(), looked = moved;
+  int64_t before = bytes_there(o);
+  for (bool there = false; timeout_s <= 0 || looked - moved <= timeout_s;) {
+    if (!take_part(o, writer, &there, diags)) return false;
+    if (there) return true;
+    nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
+    if (now() - looked < look_s) continue;
+    int64_t bytes = bytes_there(o);
+    looked = now();
+    if (bytes != before) moved = looked;
+    before = bytes;
+  }
+  return tsr_diag_failure(
+      diags, TSR_NOWHERE, "worker %d has not written its part: nothing came for %g s", writer,
+      timeout_s);
 }
 
 /* ---- the end ---- */

@@ -27,9 +27,10 @@ void tsr_output_join(
 bool tsr_output_leave_part(tsr_output *output, int writer, tsr_diags *diags);
 /* That there will be none. */
 void tsr_output_leave_failure(tsr_output *output, int writer);
-/* Of the one that commits: takes what a writer has left word of, if it has; `ret_there` says so. Fails when
- * the writer has. */
-bool tsr_output_take_part(tsr_output *output, int writer, bool *ret_there, tsr_diags *diags);
+/* Of the one that commits: waits for what a writer leaves word of, and takes it. A part may be large
+ * and its writer in no hurry; fails when the writer has failed, or when not a byte more has come into
+ * the folder for `timeout_s` (0: never). */
+bool tsr_output_wait_part(tsr_output *output, int writer, double timeout_s, tsr_diags *diags);
 
 /* A file of bytes as they are. */
 bool tsr_output_bytes(

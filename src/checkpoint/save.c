@@ -130,7 +130,9 @@ static void pace(void *context) {
   tsr_saver *s = context;
   if (!s->has_thread) return;
   double cpu = clock_of(CLOCK_THREAD_CPUTIME_ID), begin = clock_of(CLOCK_MONOTONIC);
+  pthread_mutex_lock(&s->mutex);
   double rest = (cpu - s->worked) * (1 / s->share - 1), end = begin + rest;
+  pthread_mutex_unlock(&s->mutex);
   struct timespec until;
   clock_gettime(CLOCK_REALTIME, &until);
   until.tv_nsec += (long)(rest * 1e9) % 1000000000L;
@@ -213,18 +215,6 @@ static void clear_aside(tsr_saver *s, tsr_arena *arena) {
   else if (s->again) tsr_disk_remove(aside_of(s, arena));
 }
 
-static bool wait_for_part(int writer, tsr_output *o, tsr_diags *diags) {
-  enum { PATIENCE_S = 3600 };
-  double begin = clock_of(CLOCK_MONOTONIC);
-  for (bool there = false; clock_of(CLOCK_MONOTONIC) - begin < PATIENCE_S;) {
-    if (!tsr_output_take_part(o, writer, &there, diags)) return false;
-    if (there) return true;
-    nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
-  }
-  return tsr_diag_failure(
-      diags, TSR_NOWHERE, "worker %d has not written its part in an hour", writer);
-}
-
 /* What this worker holds; of the first one also the rest, and the end. */
 static bool write_all(tsr_saver *s, tsr_output *o, tsr_diags *diags) {
   const tsr_saver_options *w = &s->options;
@@ -233,7 +223,7 @@ static bool write_all(tsr_saver *s, tsr_output *o, tsr_diags *diags) {
   for (int i = 0; ok && i < s->files_count; i++) ok = write_file(s, &s->files[i], o, diags);
   if (!ok || w->worker) return ok && tsr_output_leave_part(o, w->worker, diags);
   ok = write_history(s, o, diags) && write_others(s, o, diags);
-  for (int i = 1; ok && i < w->workers; i++) ok = wait_for_part(i, o, diags);
+  for (int i = 1; ok && i < w->workers; i++) ok = tsr_output_wait_part(o, i, w->timeout_s, diags);
   return ok && tsr_output_commit(o, &m, diags);
 }
 

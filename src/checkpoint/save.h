@@ -20,6 +20,7 @@ typedef struct {
   int64_t keep_last, keep_every;
   bool background; /* false: tsr_saver_take returns when all is on the disk */
   int worker, workers; /* of the run; each writes what it holds, and worker 0 commits */
+  double timeout_s; /* that worker 0 waits for others' parts while nothing more comes; 0: for ever */
   const char *mesh, *isa, *version; /* for the manifest */
   const tsr_recipe_entry *recipe;
   int recipe_count;

@@ -1,23 +1,36 @@
 #include "comm/agree.h"
-#include <sched.h>
+#include "comm/peers.h"
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 enum { TAG = TSR_TRANSPORT_TAGS - 2, WORKERS_MAX = 4096 };
 
-static double now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+/* "after 60 s nothing from worker 2 on node1 (pid 7): stopped (SIGSTOP); worker 3 on …". A worker
+ * that both a send and a receive wait for is named once. */
+static void describe_silent(
+    const tsr_transport *t, const int *of, const bool *done, int count, double timeout_s,
+    char *why) {
+  tsr_text text = {0};
+  int before = -1;
+  tsr_text_add(&text, "after %g s nothing from ", timeout_s);
+  for (int i = 0; i < count; i++) {
+    if (done[i] || of[i] == before) continue;
+    if (before >= 0) tsr_text_add(&text, "; ");
+    tsr_peer_name(t, of[i], &text);
+    tsr_text_add(&text, ": ");
+    tsr_peer_describe(t, of[i], &text);
+    before = of[i];
+  }
+  snprintf(why, TSR_WHY_BYTES, "%s", text.data);
+  tsr_text_free(&text);
 }
 
 /* Until all are done; messages[i] is to or from worker of[i]. */
 static bool wait_for(
     const tsr_transport *t, tsr_message *messages, const int *of, int count, double timeout_s,
     char *why) {
-  double begin = now();
   bool done[2 * WORKERS_MAX] = {false};
+  tsr_patience patience = {0};
   for (int left = count; left;) {
     left = 0;
     for (int i = 0; i < count; i++) {
@@ -27,13 +40,10 @@ static bool wait_for(
       done[i] = state == TSR_MESSAGE_DONE;
       left += !done[i];
     }
-    if (!left) return true;
-    sched_yield();
-    if (timeout_s <= 0 || now() - begin < timeout_s) continue;
-    int length = snprintf(why, TSR_WHY_BYTES, "after %.0f s nothing from worker", timeout_s);
-    for (int i = 0; i < count; i++)
-      if (!done[i] && length < TSR_WHY_BYTES - 16)
-        length += snprintf(why + length, (size_t)(TSR_WHY_BYTES - length), " %d", of[i]);
+    if (!left) break;
+    double waited = tsr_patience_round(&patience);
+    if (timeout_s <= 0 || waited < timeout_s) continue;
+    describe_silent(t, of, done, count, timeout_s, why);
     return false;
   }
   return true;

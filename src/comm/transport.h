@@ -52,6 +52,7 @@ typedef struct {
   void *state;
   int worker, workers; /* 0 and 1 for a process that is alone */
   const char *why;     /* how it was chosen, for the log: "openmpi 4.1.4, by OMPI_COMM_WORLD_SIZE" */
+  const struct tsr_peer *peers; /* per worker; NULL: they have not met (peers.h) */
 } tsr_transport;
 
 /* What started this process: TESSERA_TRANSPORT=openmpi|mpich|none, else the launcher's variables

@@ -1,4 +1,5 @@
-/* The rules over the keys of checkpoints: names from the environment, the time limit. */
+/* The rules over the keys of checkpoints: names from the environment, the time limit, and what a job
+ * that comes back needs. */
 #include "base/text.h"
 #include "config/loader.h"
 #include <ctype.h>
@@ -37,8 +38,23 @@ static void expand(tsr_loader *l, const char *key, const char **name) {
     tsr_diag_error(l->diags, node->place, "the environment has no variable '%s'", unset);
 }
 
+static void resolve_elastic(tsr_loader *l) {
+  tsr_config_elastic *e = &l->config->elastic;
+  const tsr_yaml *most = tsr_loader_value(l, "elastic.max_workers");
+  if (e->max_workers && most && e->max_workers < e->min_workers)
+    tsr_diag_error(
+        l->diags, most->place, "'max_workers' is %lld, and 'min_workers' is %lld",
+        (long long)e->max_workers, (long long)e->min_workers);
+  if (!e->rejoin || l->config->checkpoint.resume == TSR_RESUME_AUTO) return;
+  if (tsr_loader_value(l, "checkpoint.resume"))
+    tsr_loader_contradict(l, "checkpoint.resume", "elastic.rejoin");
+  l->config->checkpoint.resume = TSR_RESUME_AUTO;
+  tsr_loader_take_origin(l, "checkpoint.resume", "elastic.rejoin");
+}
+
 void tsr_checkpoint_resolve(tsr_loader *l) {
   tsr_config_checkpoint *c = &l->config->checkpoint;
+  resolve_elastic(l);
   expand(l, "training_config.checkpoint_dir", &l->config->training.checkpoint_dir);
   expand(l, "training_config.model_path", &l->config->training.model_path);
   const tsr_yaml *limit = tsr_loader_value(l, "checkpoint.time_limit");

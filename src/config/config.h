@@ -205,6 +205,15 @@ typedef struct {
   double timeout_s; /* that a worker waits for others */
 } tsr_config_collectives;
 
+/* The same place: a step ends where its pipeline is empty. */
+typedef enum { TSR_SAFE_STEP, TSR_SAFE_PIPELINE } tsr_safe_point;
+
+typedef struct {
+  bool rejoin; /* then checkpoint.resume is auto */
+  tsr_safe_point safe_point;
+  int64_t min_workers, max_workers; /* 0 at most: as many as there are ranks */
+} tsr_config_elastic;
+
 typedef struct tsr_config {
   const char *file;
   tsr_yaml *root; /* with the --set values in it */
@@ -220,6 +229,7 @@ typedef struct tsr_config {
   tsr_config_zero zero;
   tsr_config_checkpoint checkpoint;
   tsr_config_collectives collectives;
+  tsr_config_elastic elastic;
   /* A hand-written graph's sections, as they stand in the file; NULL where there is none. */
   const tsr_yaml *graph, *tensors, *inputs, *parameters, *outputs;
   const struct tsr_config_origins *origins; /* of every value: private to src/config */

@@ -53,6 +53,8 @@ static const tsr_field_choice cp_backwards[] = {
     {"two_pass", 0}, {"cyclic", 1}, {"cyclic_in_place", 2}, {0}};
 static const tsr_field_choice cp_transports[] = {{"direct", 0}, {0}};
 static const tsr_field_choice resumes[] = {{"never", TSR_RESUME_NEVER}, {"auto", TSR_RESUME_AUTO}, {0}};
+static const tsr_field_choice safe_points[] = {
+    {"step", TSR_SAFE_STEP}, {"pipeline_boundary", TSR_SAFE_PIPELINE}, {0}};
 static const tsr_field_choice cp_layouts[] = {
     {"contiguous", TSR_CP_CONTIGUOUS}, {"zigzag", TSR_CP_ZIGZAG}, {0}};
 static const tsr_field_choice precisions[] = {
@@ -103,6 +105,7 @@ static const tsr_field_choice sockets[] = {{"mpi", 0}, {"fabric", 1}, {0}};
 #define Z "zero"
 #define K "checkpoint"
 #define W "collectives"
+#define X "elastic"
 #define SCALE "training_config.loss_scale"
 #define HOSTS "multihost_config"
 #define HOSTS_PIPE "multihost_config.pipeline_parallel_config"

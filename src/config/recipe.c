@@ -25,7 +25,7 @@ static void add_number(recipe *r, const char *key, int64_t value) {
 static bool is_outside(const tsr_field *f) {
   static const char *const sections[] = {"device_config", "mesh",     "eval_config", "numerics.units",
                                          "schedule",      "pipeline", "zero",        "checkpoint",
-                                         "collectives"};
+                                         "collectives",   "elastic"};
   static const char *const keys[] = {
       "project_name", "batch_size",          "batch_size_per_rank", "gradient_accumulation_steps",
       "max_steps",    "num_epochs",          "sequence_length",     "data_path",

@@ -1,5 +1,6 @@
 #ifndef TSR_RUN_INTERNAL_H
 #define TSR_RUN_INTERNAL_H
+#include "comm/peers.h"
 #include "comm/remote.h"
 #include "run/recorder.h"
 
@@ -32,6 +33,7 @@ typedef struct {
 typedef struct {
   int node; /* -1: none */
   tsr_remote **calls;
+  int *firsts; /* of each: its group's first member */
   int count;
   char *staging; /* of the worker's */
   int64_t bytes; /* of it */
@@ -42,6 +44,24 @@ typedef struct {
   int run, task; /* of the program's lists */
   int meets;     /* the node of a collective over pp that it waits in, or -1 */
 } tsr_stage_at;
+
+/* Where a worker was when its time was over, as it tells the others. */
+enum { TSR_ANSWER_STAGES = 8, TSR_ANSWER_BYTES = 256, TSR_LAST_WORDS_BYTES = 1 << 16 };
+typedef struct {
+  int stage, node, microbatch;
+} tsr_answer_at;
+typedef struct {
+  int64_t step;
+  int count;
+  tsr_answer_at at[TSR_ANSWER_STAGES]; /* the first of its stages that wait */
+  char text[TSR_ANSWER_BYTES];
+} tsr_answer;
+/* Of another worker, while a report is made; of this one, what it answers. */
+typedef struct {
+  tsr_answer answer;
+  tsr_message in, out;
+  bool asked, came; /* the answer is under way; is there */
+} tsr_report;
 
 struct tsr_bound {
   tsr_worker *worker;
@@ -56,6 +76,9 @@ struct tsr_bound {
   tsr_stage_at *at;         /* per stage */
   char **rows;              /* per rank: a sample's row of an input that cp splits, whole */
   int64_t step;             /* that is under way */
+  int64_t steps_done;       /* with other workers: the last one's number, from 1 */
+  tsr_report *reports;      /* per worker */
+  char *last_words;         /* room for what is said when others are lost */
   tsr_recorder *recorder;   /* NULL: none */
   tsr_recorder *recording;  /* the same in a step that is recorded, else NULL */
 };
@@ -102,14 +125,19 @@ int tsr_bound_first_holder(const tsr_bound *bound, int value, int rank);
 typedef struct {
   const tsr_bound *bound;
   int stage;        /* whose task it is; -1: nothing of a program */
-  const char *what; /* else: "to read a tensor" */
-  double since;     /* 0: the waiting has not begun */
+  const char *what; /* else: "waits for a tensor" */
+  const int *peers; /* and from or to whom */
+  int peers_count;
+  double since; /* 0: the waiting has not begun, or something moved */
+  tsr_patience patience;
 } tsr_waiting;
 
 /* After a round in which nothing moved: gives others time, and watches the clock. */
 void tsr_wait_round(tsr_waiting *waiting);
-/* A message has failed, or `lost` is due for another reason. Does not return. */
+/* A message has failed, with `why`; or NULL: the time is over. Does not return. */
 void tsr_wait_lost(const tsr_waiting *waiting, const char *why) __attribute__((noreturn));
+/* What is to be said of it. Asks the others where they are, for some seconds at most. */
+void tsr_wait_report(const tsr_waiting *waiting, const char *why, tsr_text *text);
 
 /* The same bytes on all workers, from one of them. */
 void tsr_bound_broadcast(const tsr_bound *bound, int from, void *bytes, int64_t length);
@@ -143,8 +171,8 @@ int tsr_task_next_group(const tsr_task_at *at, const tsr_collective *c, int *nex
 bool tsr_task_is_met(const tsr_task_at *at);
 /* Begins or goes on with the groups that have members elsewhere; whether all are done. */
 bool tsr_task_meet(const tsr_task_at *at);
-/* The workers that a stage's collectives wait for, a bit each. */
-uint64_t tsr_task_missing(const tsr_bound *bound, int stage);
+/* Of a send, a receive or a wait: the stage that the value is from, and the one that it is for. */
+void tsr_task_ends(const tsr_task_at *at, int *ret_from, int *ret_to);
 
 /* Of a send, a receive, a wait: the part of other workers. Begins what is not begun, and asks how far
  * it is; whether it is done. */

@@ -1,11 +1,11 @@
-/* The messages of a program between workers: collectives of which some members are elsewhere, and what
- * goes from one stage to another one that is. */
+/* The messages of a program between workers: collectives of which some members are elsewhere, and
+ * what goes from one stage to another one that is. */
 #include "run/internal.h"
 #include <assert.h>
 #include <string.h>
 
-/* Tags of transfers and of collectives are in two halves; each is of a node and a microbatch, or a node
- * and a group. What wraps around cannot meet: so many are never under way at once. */
+/* Tags of transfers and of collectives are in two halves; each is of a node and a microbatch, or a
+ * node and a group. What wraps around cannot meet: so many are never under way at once. */
 enum { HALF = TSR_TRANSPORT_TAGS / 2 };
 
 static int transfer_tag(const tsr_bound *b, int node, int64_t microbatch) {
@@ -101,6 +101,7 @@ static void begin(const tsr_task_at *at, tsr_meeting *m) {
   for (int next = 0, first; (first = tsr_task_next_group(at, &c, &next, &all_here)) >= 0;) {
     if (all_here) continue;
     tsr_remote_call call = call_of(at, &c, first);
+    m->firsts[m->count] = first;
     m->calls[m->count++] = tsr_remote_begin(&call, memory);
     memory += (tsr_remote_bytes(&call) + 63) / 64 * 64;
   }
@@ -114,26 +115,18 @@ bool tsr_task_meet(const tsr_task_at *at) {
   int kept = 0;
   for (int i = 0; i < m->count; i++) {
     tsr_remote_state state = tsr_remote_go_on(m->calls[i]);
-    if (state == TSR_REMOTE_FAILED)
-      tsr_wait_lost(
-          &(tsr_waiting){.bound = at->bound, .stage = at->program->stage},
-          tsr_remote_why(m->calls[i]));
-    if (state == TSR_REMOTE_PENDING) m->calls[kept++] = m->calls[i];
+    if (state == TSR_REMOTE_DONE) continue;
+    m->firsts[kept] = m->firsts[i];
+    m->calls[kept++] = m->calls[i];
+    if (state == TSR_REMOTE_PENDING) continue;
+    m->count = kept;
+    tsr_wait_lost(
+        &(tsr_waiting){.bound = at->bound, .stage = at->program->stage},
+        tsr_remote_why(m->calls[kept - 1]));
   }
   m->count = kept;
   if (!kept) m->node = -1;
   return !kept;
-}
-
-uint64_t tsr_task_missing(const tsr_bound *b, int stage) {
-  uint64_t missing = 0;
-  int stages = b->programs->order->stages;
-  for (int s = stage; s <= stages; s += stages - stage) {
-    for (int i = 0; b->meetings[s].node >= 0 && i < b->meetings[s].count; i++)
-      missing |= tsr_remote_missing(b->meetings[s].calls[i]);
-    if (s == stages) break;
-  }
-  return missing;
 }
 
 /* ---- what they need ---- */
@@ -184,8 +177,12 @@ void tsr_bound_plan_messages(tsr_arena *arena, tsr_bound *b) {
       if (count > calls[of]) calls[of] = count;
     }
   }
-  for (int s = 0; s <= stages; s++)
+  for (int s = 0; s <= stages; s++) {
     b->meetings[s].calls = tsr_arena_array(arena, tsr_remote *, calls[s] + 1);
+    b->meetings[s].firsts = tsr_arena_array(arena, int, calls[s] + 1);
+  }
+  b->reports = tsr_arena_array(arena, tsr_report, tsr_bound_hosting(b)->workers);
+  b->last_words = tsr_arena_array(arena, char, TSR_LAST_WORDS_BYTES);
   for (int i = 0; i < b->programs->graph->nodes_count; i++)
     if (b->transfers[i]) plan_transfer(arena, b, i);
 }
@@ -214,7 +211,7 @@ static void lost(const tsr_task_at *at, const char *why) {
 }
 
 /* The stage that a receive node is on, and the one that its value is from. */
-static void ends_of(const tsr_task_at *at, int *ret_from, int *ret_to) {
+void tsr_task_ends(const tsr_task_at *at, int *ret_from, int *ret_to) {
   const tsr_graph *g = at->program->graph;
   const tsr_node *n = &g->nodes[at->task->node];
   int chunk;
@@ -229,7 +226,7 @@ bool tsr_task_send(const tsr_task_at *at, int64_t microbatch) {
   int from, to, value = at->program->graph->nodes[at->task->node].inputs[0];
   char why[TSR_WHY_BYTES] = "";
   if (tsr_bound_is_alone(b)) return true;
-  ends_of(at, &from, &to);
+  tsr_task_ends(at, &from, &to);
   for (int i = 0; i < b->ranks_count[from]; i++) {
     int rank = b->ranks_of_stage[from][i], target = tsr_parallel_member(p, rank, TSR_PP, to);
     t->out_waits[i] = !tsr_bound_is_here(b, target);
@@ -267,7 +264,7 @@ bool tsr_task_receive(const tsr_task_at *at, int64_t microbatch) {
   int from, to, value = at->task->outputs[0].value;
   char why[TSR_WHY_BYTES] = "";
   if (tsr_bound_is_alone(b)) return true;
-  ends_of(at, &from, &to);
+  tsr_task_ends(at, &from, &to);
   for (int i = 0; !t->begun && i < b->ranks_count[to]; i++) {
     int rank = b->ranks_of_stage[to][i], source = tsr_parallel_member(p, rank, TSR_PP, from);
     t->in_waits[i] = !tsr_bound_is_here(b, source);
@@ -289,7 +286,7 @@ bool tsr_task_sent(const tsr_task_at *at, int64_t first, int64_t last) {
   int from, to;
   bool done = true;
   if (tsr_bound_is_alone(b)) return true;
-  ends_of(at, &from, &to);
+  tsr_task_ends(at, &from, &to);
   for (int64_t m = first < 0 ? 0 : first; m <= last; m++) {
     tsr_transfer *t = &b->transfers[at->task->node][m];
     done &= test_all(at, t->out, t->out_waits, b->ranks_count[from]);
@@ -297,21 +294,41 @@ bool tsr_task_sent(const tsr_task_at *at, int64_t first, int64_t last) {
   return done;
 }
 
-void tsr_bound_finish_messages(tsr_bound *b) {
+/* Until what a rank of the stage at `place` has sent has left. */
+static void
+finish_message(tsr_bound *b, int node, int microbatch, int place, tsr_waiting *waiting) {
   const tsr_transport *transport = tsr_bound_hosting(b)->transport;
-  tsr_waiting waiting = {.bound = b, .stage = -1, .what = "at the step's end for what it has sent"};
+  tsr_transfer *t = &b->transfers[node][microbatch];
   char why[TSR_WHY_BYTES] = "";
+  while (t->out_waits[place]) {
+    tsr_message_state state = transport->table->test(transport->state, &t->out[place], why);
+    if (state == TSR_MESSAGE_FAILED) tsr_wait_lost(waiting, why);
+    t->out_waits[place] = state == TSR_MESSAGE_PENDING;
+    if (state == TSR_MESSAGE_PENDING) tsr_wait_round(waiting);
+    else waiting->since = 0;
+  }
+}
+
+void tsr_bound_finish_messages(tsr_bound *b) {
+  tsr_waiting waiting = {.bound = b, .stage = -1, .what = "waits until what it sent has left"};
+  b->steps_done = b->step + 1;
   if (tsr_bound_is_alone(b)) return;
-  for (int n = 0; n < b->programs->graph->nodes_count; n++)
-    for (int m = 0; b->transfers[n] && m < b->programs->order->microbatches; m++)
-      for (int i = 0; i < b->ranks_most; i++)
-        while (b->transfers[n][m].out_waits[i]) {
-          tsr_message_state state =
-              transport->table->test(transport->state, &b->transfers[n][m].out[i], why);
-          if (state == TSR_MESSAGE_FAILED) tsr_wait_lost(&waiting, why);
-          b->transfers[n][m].out_waits[i] = state == TSR_MESSAGE_PENDING;
-          if (state == TSR_MESSAGE_PENDING) tsr_wait_round(&waiting);
-        }
+  for (int n = 0; n < b->programs->graph->nodes_count; n++) {
+    if (!b->transfers[n]) continue;
+    tsr_task task = {.node = n};
+    int from, to;
+    tsr_task_ends(
+        &(tsr_task_at){.bound = b, .program = b->programs->of_stage[0], .task = &task}, &from, &to);
+    for (int i = 0; i < b->ranks_count[from]; i++) {
+      int target =
+          tsr_parallel_member(b->worker->options.parallel, b->ranks_of_stage[from][i], TSR_PP, to);
+      int peer = tsr_hosting_worker(tsr_bound_hosting(b), target);
+      waiting.peers = &peer;
+      waiting.peers_count = 1;
+      for (int m = 0; m < b->programs->order->microbatches; m++)
+        finish_message(b, n, m, i, &waiting);
+    }
+  }
 }
 
 /* Whether some rank here of stage `one` has its counterpart of the other stage here, too. */
@@ -327,12 +344,12 @@ static bool has_pair(const tsr_task_at *at, int one, int other) {
 
 bool tsr_task_is_from_here(const tsr_task_at *at) {
   int from, to;
-  ends_of(at, &from, &to);
+  tsr_task_ends(at, &from, &to);
   return has_pair(at, to, from);
 }
 
 bool tsr_task_is_for_here(const tsr_task_at *at) {
   int from, to;
-  ends_of(at, &from, &to);
+  tsr_task_ends(at, &from, &to);
   return has_pair(at, from, to);
 }

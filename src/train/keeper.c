@@ -248,6 +248,7 @@ static bool open_saver(
       .background = c->background,
       .worker = k->run.worker,
       .workers = k->run.workers,
+      .timeout_s = k->run.config->collectives.timeout_s,
       .mesh = k->options.mesh_text,
       .isa = k->run.isa,
       .version = k->options.version,
@@ -256,7 +257,11 @@ static bool open_saver(
       .config = config_text(arena, k->run.config)};
   add_tokenizer(arena, &k->run, &o);
   if (!add_sides(arena, k, &o, diags)) return false;
-  if (!tsr_saver_open(arena, k->run.bound, &o, &k->saver, diags)) return false;
+  bool opened = tsr_saver_open(arena, k->run.bound, &o, &k->saver, diags);
+  if (tsr_bound_agree(k->run.bound, !opened))
+    return opened ? tsr_diag_failure(
+                        diags, TSR_NOWHERE, "another worker cannot keep checkpoints in '%s'", o.folder)
+                  : false;
   if (k->run.quiet) return true;
   int64_t every = k->run.config->training.model_save_interval;
   printf("checkpoints: %s each into '%s'", tsr_text_bytes(tsr_saver_bytes(k->saver)), o.folder);

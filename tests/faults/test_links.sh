@@ -1,0 +1,110 @@
+#!/usr/bin/env bash
+# Two hosts, each a network and a name of its own, with two workers each; the link of one is cut. For five
+# seconds, within the deadline: the run goes on, to the same bits. For good: every worker says that those of
+# the other host are stopped or cut off, all end within ten seconds of the deadline, and the run goes on on
+# the host that is left, to the same bits.
+# usage: test_links.sh openmpi|mpich BUILD_FOLDER
+set -euo pipefail
+. tests/workers/hosts.sh
+own_namespaces "$0" "$@"
+library=$1 build=$2
+. tests/workers/common.sh
+choose_launcher "$library" || skip "$why"
+command -v unshare >/dev/null || skip "there is no 'unshare'"
+
+make_hosts east west
+install_shared "$build"
+export TESSERA_SHARE=$PWD
+program=$PWD/build/tessera-train recipe=$PWD/tests/workers/run.yaml
+
+# What ssh is elsewhere.
+agent=$shared/agent
+cat > "$agent" << END
+#!/bin/bash
+while [[ \$1 == -* ]]; do shift; done
+host=\$1
+shift
+exec nsenter --net=/run/netns/\$host unshare --uts --mount bash -c 'hostname "\$0" && cd $PWD && eval "\$*"' "\$host" "\$@"
+END
+chmod +x "$agent"
+export OMPI_MCA_btl_tcp_if_include=10.77.0.0/24 OMPI_MCA_oob_tcp_if_include=10.77.0.0/24
+export OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_rmaps_base_oversubscribe=1
+# Processes of one machine that find each other by other means than their network would not notice.
+export UCX_TLS=tcp,self UCX_NET_DEVICES=eth0 OMPI_MCA_btl=tcp,self
+if [ "$library" = openmpi ]; then
+  printf 'east slots=2\nwest slots=2\n' > "$shared/hosts"
+  launcher+=(-n 4 --hostfile "$shared/hosts" --mca plm_rsh_agent "$agent")
+else
+  printf 'east:2\nwest:2\n' > "$shared/hosts"
+  launcher+=(-n 4 -f "$shared/hosts" -launcher ssh -launcher-exec "$agent")
+fi
+
+options=(--config "$recipe" --set training_config.max_steps=80 --set training_config.eval_every=0
+  --set training_config.sample_tokens=0 --set training_config.model_save_interval=10)
+mesh=(--set 'mesh={axes: [dp, tp, pp], shape: [2, 2, 2]}')
+"$program" "${options[@]}" --quiet --metrics "$scratch/alone" --set training_config.checkpoint_dir="$scratch/alone.kept"
+want=$(hash_of "$scratch/alone")
+[ ${#want} = 64 ] || fail "one process gives no hash"
+
+workers_of() { local pid; for pid in $(ip netns pids "$1"); do
+  [ "$(readlink "/proc/$pid/exe" 2>/dev/null)" != "$program" ] || echo "$pid"; done; }
+both() { workers_of east; workers_of west; }
+
+# cut SECONDS|ever TIMEOUT NAME: starts a job, and cuts west's link at a step of chance.
+cut() {
+  local i kept=$shared/$3 step=$((10 + RANDOM % 4 * 10))
+  (bounded "${launcher[@]}" "$program" "${options[@]}" "${mesh[@]}" --metrics "$kept.metrics" \
+    --set training_config.checkpoint_dir="$kept" --set collectives.timeout_s="$2" > "$kept.out" 2>&1) &
+  job=$!
+  for ((i = 0; i < 1200; i++)); do
+    [ ! -d "$kept/step-$(printf %08d $step)" ] || break
+    kill -0 "$job" 2>/dev/null || break
+    sleep 0.05
+  done
+  ip link set to_west down
+  began=$SECONDS
+}
+
+RANDOM=7
+for i in 1 2; do
+  # ---- for five seconds ----
+  cut 5 60 "short$i"
+  sleep 5
+  ip link set to_west up
+  code=0
+  wait "$job" || code=$?
+  checks=$((checks + 1))
+  [ $code = 0 ] && [ "$(hash_of "$shared/short$i.metrics")" = "$want" ] ||
+    wrong "$library, a link down for 5 s: exit code $code, weights $(hash_of "$shared/short$i.metrics")" "$shared/short$i.out"
+done
+
+# ---- for good ----
+timeout_s=3
+cut ever $timeout_s ever
+for ((; SECONDS - began <= timeout_s + 10; )); do
+  [ -n "$(both)" ] || break
+  sleep 0.1
+done
+echo "$library: all workers ended $((SECONDS - began)) s after the link was cut; the deadline was $timeout_s s"
+checks=$((checks + 1))
+[ -z "$(both)" ] || wrong "$library, a cut link: workers are left after $((SECONDS - began)) s: $(both | tr '\n' ' ')" "$shared/ever.out"
+ip link set to_west up
+code=0
+wait "$job" || code=$?
+echo "$library: mpirun ended $((SECONDS - began)) s after it, with code $code"
+checks=$((checks + 1))
+[ $code != 0 ] || wrong "$library, a cut link: ended as if nothing had been" "$shared/ever.out"
+for other in 'worker [01] on east' 'worker [23] on west'; do
+  checks=$((checks + 1))
+  grep -Eq "$other.*: does not answer: stopped, or its link is cut" "$shared/ever.out" ||
+    wrong "$library, a cut link: nobody says so of $other" "$shared/ever.out"
+done
+checks=$((checks + 1))
+"$program" checkpoint verify "$shared/ever" > "$scratch/verify" 2>&1 || wrong "$library, a cut link: checkpoint" "$scratch/verify"
+code=0
+bounded "$program" "${options[@]}" "${mesh[@]}" --resume --metrics "$shared/ever.metrics" \
+  --set training_config.checkpoint_dir="$shared/ever" > "$scratch/out" 2>&1 || code=$?
+checks=$((checks + 1))
+[ $code = 0 ] && [ "$(hash_of "$shared/ever.metrics")" = "$want" ] ||
+  wrong "$library, a cut link: does not go on: exit code $code" "$scratch/out"
+report

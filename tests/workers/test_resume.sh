@@ -1,0 +1,108 @@
+#!/usr/bin/env bash
+# A run of many workers that stops and goes on with another number of them: by its own end, by a signal to the
+# launcher, by --time-limit. The weights are those of a run that never stopped.
+# usage: test_resume.sh openmpi|mpich BUILD_FOLDER
+set -euo pipefail
+library=$1 build=$2
+. tests/workers/common.sh
+choose_launcher "$library" || skip "$why"
+half=40
+
+# train WORKERS FOLDER MESH OPTION…: the exit code in `code`, what it printed in $scratch/out.
+train() {
+  local workers=$1 folder=$2 with=()
+  options_of "$3"
+  [ "$workers" = 1 ] || with=("${launcher[@]}" -n "$workers")
+  code=0
+  bounded "${with[@]}" "$program" --config "$recipe" --metrics "$folder.metrics" --set training_config.eval_every=0 \
+    --set training_config.checkpoint_dir="$folder" "${options[@]}" "${@:4}" > "$scratch/out" 2>&1 || code=$?
+}
+expect_end() { # NAME FOLDER
+  checks=$((checks + 1))
+  if [ "$code" != 0 ] || [ "$(hash_of "$2.metrics")" != "$want" ]; then
+    wrong "$1: exit code $code, weights $(hash_of "$2.metrics"), but of a run that never stopped $want" "$scratch/out"
+  fi
+}
+steps_of() { sed -n 's/.*"event":"step","step":\([0-9]*\),.*/\1/p' "$1"; }
+
+train 1 "$scratch/whole" dp=1
+want=$(hash_of "$scratch/whole.metrics")
+[ ${#want} = 64 ] || fail "no hash of a run that never stopped"
+
+# ---- from 4 workers on fewer, and from fewer on 4 ----
+meshes=([1]=dp=1 [2]=dp=2,tp=2 [3]=dp=2,tp=2,pp=2 [4]=tp=2,pp=2)
+train 4 "$scratch/of_4" dp=2,tp=2,pp=2 --set training_config.max_steps=$half
+[ "$code" = 0 ] || { cat "$scratch/out"; fail "4 workers ended with $code"; }
+for workers in 1 2 3; do
+  cp -r "$scratch/of_4" "$scratch/on_$workers"
+  cp "$scratch/of_4.metrics" "$scratch/on_$workers.metrics"
+  train $workers "$scratch/on_$workers" "${meshes[workers]}" --resume
+  expect_end "$library, from 4 workers on $workers" "$scratch/on_$workers"
+  [ "$(steps_of "$scratch/on_$workers.metrics")" = "$(seq 100)" ] ||
+    wrong "$library, from 4 workers on $workers: not one line of metrics a step"
+done
+for workers in 1 2 3; do
+  train $workers "$scratch/of_$workers" "${meshes[workers]}" --set training_config.max_steps=$half
+  train 4 "$scratch/of_$workers" "${meshes[4]}" --resume
+  expect_end "$library, from $workers workers on 4" "$scratch/of_$workers"
+done
+
+# ---- signals ----
+long=(--set training_config.max_steps=600 --set training_config.sample_tokens=0)
+train 1 "$scratch/long" dp=1 "${long[@]}"
+want=$(hash_of "$scratch/long.metrics")
+
+wait_until() { # WHAT COMMAND…
+  local i
+  for ((i = 0; i < 600; i++)); do
+    if "${@:2}"; then return 0; fi
+    kill -0 "$job" 2>/dev/null || break
+    sleep 0.1
+  done
+  cat "$scratch/out"
+  kill -KILL "$job" 2>/dev/null || true
+  fail "$library: $1 did not come"
+}
+has_steps() { [ -f "$1" ] && [ "$(grep -c '"event":"step"' "$1")" -ge "$2" ]; }
+has_checkpoints() { [ "$(find "$1" -maxdepth 1 -name 'step-????????' 2>/dev/null | wc -l)" -ge "$2" ]; }
+newest_of() { find "$1" -maxdepth 1 -name 'step-????????' | sort | tail -n 1; }
+
+folder=$scratch/signals
+options_of dp=2,tp=2
+"${launcher[@]}" -n 3 "$program" --config "$recipe" --metrics "$folder.metrics" --set training_config.eval_every=0 \
+  --set training_config.checkpoint_dir="$folder" "${options[@]}" "${long[@]}" < /dev/null > "$scratch/out" 2>&1 &
+job=$!
+wait_until "step 5" has_steps "$folder.metrics" 5
+kill -USR1 "$job"
+wait_until "the checkpoint of SIGUSR1" has_checkpoints "$folder" 1
+kill -0 "$job" || fail "$library: SIGUSR1 ended the run"
+first=$(newest_of "$folder")
+kill -TERM "$job"
+code=0
+wait "$job" || code=$?
+checks=$((checks + 1))
+# The workers give 143; mpirun its own number.
+[ "$code" != 0 ] || wrong "$library: SIGTERM: exit code 0" "$scratch/out"
+last=$(newest_of "$folder") at=$(steps_of "$folder.metrics" | tail -n 1)
+[ "$last" != "$first" ] && [ "$((10#${last##*-}))" = "$at" ] ||
+  wrong "$library: SIGTERM after step $at: the newest checkpoint is ${last##*/}, SIGUSR1's was ${first##*/}" "$scratch/out"
+"$program" checkpoint verify "$first" > "$scratch/out" && "$program" checkpoint verify "$last" >> "$scratch/out" ||
+  wrong "$library: a signal's checkpoint is damaged" "$scratch/out"
+cp -r "$folder" "$scratch/stopped"
+rm -r "$last"
+train 1 "$folder" dp=1 "${long[@]}" --resume
+expect_end "$library: from SIGUSR1's checkpoint" "$folder"
+
+# ---- --time-limit ----
+folder=$scratch/stopped
+cp "$scratch/signals.metrics" "$folder.metrics"
+train 3 "$folder" dp=2,tp=2 "${long[@]}" --resume --time-limit 4
+checks=$((checks + 1))
+line=$(grep -c '^time limit: stops after step [0-9]* of 600$' "$scratch/out" || true)
+at=$(sed -n 's/^time limit: stops after step \([0-9]*\) of 600$/\1/p' "$scratch/out")
+last=$(newest_of "$folder")
+[ "$code" = 0 ] && [ "$line" = 1 ] && [ "$((10#${last##*-}))" = "$at" ] ||
+  wrong "$library: --time-limit: exit code $code, newest checkpoint ${last##*/}" "$scratch/out"
+train 1 "$folder" dp=1 "${long[@]}" --resume
+expect_end "$library: from SIGTERM's and the time limit's checkpoints" "$folder"
+report
