@@ -89,20 +89,25 @@ static bool open_file(tsr_output *o, const char *name, tsr_diags *diags) {
   return true;
 }
 
-/* The kernel is asked to begin at once with what it would else write all at the flush. */
-static bool flush(tsr_output *o, tsr_diags *diags) {
-  if (!o->buffered) return true;
-  if (!tsr_disk_write(o->fd, o->buffer, o->buffered)) return fails(o, o->file, errno, diags);
+/* The kernel is asked to begin at once with what it would else write all at the end. */
+static bool write_out(tsr_output *o, const char *bytes, size_t length, tsr_diags *diags) {
+  if (!tsr_disk_write(o->fd, bytes, length)) return fails(o, o->file, errno, diags);
 #ifdef SYNC_FILE_RANGE_WRITE
-  sync_file_range(o->fd, o->written, (off_t)o->buffered, SYNC_FILE_RANGE_WRITE);
+  sync_file_range(o->fd, o->written, (off_t)length, SYNC_FILE_RANGE_WRITE);
 #endif
-  o->written += (int64_t)o->buffered;
-  o->buffered = 0;
+  o->written += (int64_t)length;
   if (o->pace) o->pace(o->context);
   return true;
 }
 
+static bool flush(tsr_output *o, tsr_diags *diags) {
+  size_t length = o->buffered;
+  o->buffered = 0;
+  return !length || write_out(o, o->buffer, length, diags);
+}
+
 static bool put(tsr_output *o, const char *bytes, size_t length, tsr_diags *diags) {
+  if (length >= PORTION) return flush(o, diags) && write_out(o, bytes, length, diags);
   while (length) {
     size_t room = PORTION - o->buffered, part = length < room ? length : room;
     memcpy(o->buffer + o->buffered, bytes, part);

@@ -316,7 +316,7 @@ static bool take_memory(tsr_saver *s, int64_t left, tsr_diags *diags) {
                        strerror(error));
 }
 
-enum { FIRST_SHARE_PERCENT = 5 };
+enum { FIRST_SHARE_PERCENT = 3 };
 
 bool tsr_saver_open(
     tsr_arena *arena, tsr_bound *bound, const tsr_saver_options *options, tsr_saver **ret,
