@@ -259,10 +259,9 @@ static bool say_difference(app *a, const char *what, const char *mine, const cha
 }
 
 /* Worker 0's text of a kind that some workers have another one of. */
-static bool compare_texts(app *a, int kind, const char *what, const char *mine, bool differs) {
+static bool compare_texts(app *a, const char *what, const char *mine, bool differs) {
   const char *first;
   char why[TSR_WHY_BYTES] = "";
-  (void)kind;
   if (!tsr_transport_share_text(a->arena, &a->transport, mine, &first, timeout_of(a), why))
     return give_up(a, tsr_arena_printf(a->arena, "workers cannot compare their %s", what), why);
   return !differs || say_difference(a, what, mine, first);
@@ -283,7 +282,7 @@ bool app_agree(app *a) {
     for (int w = 1; w < a->transport.workers; w++)
       any |= strcmp(all[w * KINDS + k].hash, all[k].hash) != 0;
     if (any)
-      good &= compare_texts(a, k, names[k], texts[k].data, strcmp(mine[k].hash, all[k].hash));
+      good &= compare_texts(a, names[k], texts[k].data, strcmp(mine[k].hash, all[k].hash));
   }
   for (int k = 0; k < KINDS; k++) tsr_text_free(&texts[k]);
   return app_all_well(a, good);

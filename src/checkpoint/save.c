@@ -51,7 +51,6 @@ struct tsr_saver {
   atomic_bool hurry;
   char *trouble; /* what went wrong and was not reported yet, or NULL */
   bool failed;   /* the last one */
-  int64_t committed;
   double seconds, rested; /* of the last write; of them idle */
   double share;           /* of its time that the thread works, unless it must hurry */
   double worked;          /* CPU seconds at the last pause */
@@ -267,7 +266,6 @@ static void write_and_tell(tsr_saver *s) {
     s->trouble = text_of(diags);
   }
   s->failed = !ok;
-  if (ok) s->committed = s->state.step;
   s->seconds = seconds - s->rested;
   pthread_mutex_unlock(&s->mutex);
   tsr_arena_free(arena);
@@ -322,7 +320,7 @@ bool tsr_saver_open(
     tsr_arena *arena, tsr_bound *bound, const tsr_saver_options *options, tsr_saver **ret,
     tsr_diags *diags) {
   tsr_saver *s = *ret = tsr_arena_alloc(arena, sizeof *s);
-  *s = (tsr_saver){.arena = arena, .options = *options, .lock = -1, .committed = -1};
+  *s = (tsr_saver){.arena = arena, .options = *options, .lock = -1};
   s->bound = bound;
   s->pool = tsr_bound_pool(bound);
   s->share = FIRST_SHARE_PERCENT / 100.0;
@@ -447,13 +445,6 @@ bool tsr_saver_is_busy(tsr_saver *s) {
   bool busy = s->busy;
   pthread_mutex_unlock(&s->mutex);
   return busy;
-}
-
-int64_t tsr_saver_committed(tsr_saver *s) {
-  pthread_mutex_lock(&s->mutex);
-  int64_t step = s->committed;
-  pthread_mutex_unlock(&s->mutex);
-  return step;
 }
 
 double tsr_saver_seconds(tsr_saver *s) {

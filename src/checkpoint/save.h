@@ -55,13 +55,11 @@ int64_t tsr_saver_bytes(const tsr_saver *saver); /* of a checkpoint's tensors, a
 bool tsr_saver_take(
     tsr_saver *saver, const tsr_run_state *state, tsr_saver_history history, tsr_diags *diags);
 
-/* Waits for the last one; false if it failed, with warnings. Seconds that the last one took to write
- * at full speed or not. */
+/* Waits for the last one, at full speed; false if it failed, with warnings. */
 bool tsr_saver_wait(tsr_saver *saver, tsr_diags *diags);
 /* What has gone wrong since the last call of any of these functions, as warnings, without waiting. */
 void tsr_saver_report(tsr_saver *saver, tsr_diags *diags);
 bool tsr_saver_is_busy(tsr_saver *saver); /* a checkpoint is being written */
-int64_t tsr_saver_committed(tsr_saver *saver); /* the newest step that is on the disk; -1 */
 double tsr_saver_seconds(tsr_saver *saver);    /* that a write at full speed takes, about */
 
 /* Waits, ends the thread, gives the folder back. NULL is fine. */

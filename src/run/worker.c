@@ -293,7 +293,6 @@ void tsr_worker_close(tsr_worker *w) {
 }
 
 int64_t tsr_worker_bytes(const tsr_worker *w) { return w->bytes; }
-bool tsr_worker_is_first(const tsr_worker *w) { return w->options.hosting.worker == 0; }
 
 /* Of this process, in memory. */
 static int64_t resident_bytes(void) {

@@ -36,7 +36,6 @@ bool tsr_worker_open(
     int programs_count, tsr_worker **ret_worker, tsr_bound **ret_bound, tsr_diags *diags);
 void tsr_worker_close(tsr_worker *worker);
 int64_t tsr_worker_bytes(const tsr_worker *worker); /* allocated for tensors and messages here */
-bool tsr_worker_is_first(const tsr_worker *worker); /* of several, the one that speaks */
 
 /* Bytes that may still be allocated beside the worker's: under its limit, or of what the machine has
  * when all of the worker's are in use; at least 0. */
