@@ -75,24 +75,49 @@ int tsr_disk_create(const char *path) {
   return fd;
 }
 
-/* Goes on after interruptions and short writes. */
-static bool write_all(int fd, const char *bytes, size_t length, size_t most) {
+/* Of a file system that cannot, or of an fd that has gone: nothing. */
+static void set_direct(int fd, bool direct) {
+#ifdef O_DIRECT
+  int flags = fcntl(fd, F_GETFL);
+  if (flags >= 0) fcntl(fd, F_SETFL, direct ? flags | O_DIRECT : flags & ~O_DIRECT);
+#else
+  (void)fd, (void)direct;
+#endif
+}
+
+/* Goes on after interruptions and short writes; behind a short one a direct write may no longer stand
+ * at a block's begin, and is refused as EINVAL. */
+static bool write_all(int fd, const char *bytes, size_t length, size_t most, bool direct) {
+  if (direct) set_direct(fd, true);
   while (length) {
     ssize_t put = write(fd, bytes, length < most ? length : most);
     if (put < 0 && errno == EINTR) continue;
+    if (put < 0 && errno == EINVAL && direct) {
+      set_direct(fd, direct = false);
+      continue;
+    }
     if (put < 0) return false;
     bytes += put;
     length -= (size_t)put;
   }
+  if (direct) set_direct(fd, false);
   return true;
 }
 
-bool tsr_disk_write(int fd, const void *bytes, size_t length) {
+static bool write_or_fail(int fd, const void *bytes, size_t length, bool direct) {
   fault f = next_fault(WRITE);
   bool fails = f == NO_SPACE || f == IO_ERROR || f == KILL;
-  if (fails) write_all(fd, bytes, length / 2, SSIZE_MAX);
+  if (fails) write_all(fd, bytes, length / 2, SSIZE_MAX, direct);
   if (!begin(f)) return false;
-  return end(f, write_all(fd, bytes, length, f == SHORT ? length / 3 + 1 : SSIZE_MAX));
+  return end(f, write_all(fd, bytes, length, f == SHORT ? length / 3 + 1 : SSIZE_MAX, direct));
+}
+
+bool tsr_disk_write(int fd, const void *bytes, size_t length) {
+  return write_or_fail(fd, bytes, length, false);
+}
+
+bool tsr_disk_write_direct(int fd, const void *bytes, size_t length) {
+  return write_or_fail(fd, bytes, length, true);
 }
 
 bool tsr_disk_sync(int fd) {

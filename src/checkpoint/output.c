@@ -49,7 +49,8 @@ void tsr_output_join(
   *o = (tsr_output){.arena = arena, .pace = pace, .context = context, .fd = -1};
   o->path = tsr_arena_strdup(arena, path);
   o->partial = tsr_arena_printf(arena, "%s.partial", path);
-  o->buffer = tsr_arena_alloc(arena, PORTION);
+  char *memory = tsr_arena_alloc(arena, PORTION + TSR_DISK_BLOCK);
+  o->buffer = memory + TSR_DISK_BLOCK - (uintptr_t)memory % TSR_DISK_BLOCK;
   o->hasher = tsr_hasher_new(arena);
 }
 
@@ -89,9 +90,14 @@ static bool open_file(tsr_output *o, const char *name, tsr_diags *diags) {
   return true;
 }
 
-/* The kernel is asked to begin at once with what it would else write all at the end. */
-static bool write_out(tsr_output *o, const char *bytes, size_t length, tsr_diags *diags) {
-  if (!tsr_disk_write(o->fd, bytes, length)) return fails(o, o->file, errno, diags);
+/* Whole portions, so that all but a file's end goes past the page cache; where it cannot, the kernel is
+ * asked to begin at once with what it would else write all at the end. */
+static bool flush(tsr_output *o, tsr_diags *diags) {
+  size_t length = o->buffered;
+  if (!length) return true;
+  o->buffered = 0;
+  if (!(length == PORTION ? tsr_disk_write_direct : tsr_disk_write)(o->fd, o->buffer, length))
+    return fails(o, o->file, errno, diags);
 #ifdef SYNC_FILE_RANGE_WRITE
   sync_file_range(o->fd, o->written, (off_t)length, SYNC_FILE_RANGE_WRITE);
 #endif
@@ -100,14 +106,7 @@ static bool write_out(tsr_output *o, const char *bytes, size_t length, tsr_diags
   return true;
 }
 
-static bool flush(tsr_output *o, tsr_diags *diags) {
-  size_t length = o->buffered;
-  o->buffered = 0;
-  return !length || write_out(o, o->buffer, length, diags);
-}
-
 static bool put(tsr_output *o, const char *bytes, size_t length, tsr_diags *diags) {
-  if (length >= PORTION) return flush(o, diags) && write_out(o, bytes, length, diags);
   while (length) {
     size_t room = PORTION - o->buffered, part = length < room ? length : room;
     memcpy(o->buffer + o->buffered, bytes, part);
