@@ -86,9 +86,31 @@ typedef struct {
   bool nesterov, first; /* first: the momentum buffer takes the gradient as it is */
 } tsr_sgd;
 
-/* y (R,N) = x (R,K) w (N,K)^T for few rows, from strided rows; `depth` is tsr_gemm_depth()'s. */
+/* A matrix seen by strides: element (i,j) is data[i*rs + j*cs], and one of the strides is 1. */
 typedef struct {
-  int64_t R, K, x_stride, w_stride, y_stride, depth;
+  const float *data;
+  int64_t rs, cs;
+} tsr_matrix;
+
+/* C (M,N) = A (M,K) B (K,N), added to C where `adds`; c's rows are c_stride apart. One operand is
+ * packed before by product_pack, for all: B where `by_rows`, else A. The other is dealt out. */
+typedef struct {
+  int64_t M, N, K;
+  tsr_matrix a, b;
+  float *c;
+  int64_t c_stride;
+  bool adds, by_rows;
+} tsr_product;
+
+enum { TSR_PRODUCT_ROWS = 12, TSR_PRODUCT_COLUMNS = 32 }; /* of both, panels are divisors */
+
+/* Every element of a product is one chain: TSR_PRODUCT_DEPTH neighbours in K are added one after the
+ * other to zero, and such sums to one another, so that its bits depend on no shape and no split. */
+enum { TSR_PRODUCT_DEPTH = 384 };
+
+/* y (R,N) = x (R,K) w (N,K)^T for few rows, from strided rows. */
+typedef struct {
+  int64_t R, K, x_stride, w_stride, y_stride;
 } tsr_few_rows;
 
 /* How an update ends in a weight w that is kept in bf16 alone, without a copy in f32. The optimizer
@@ -165,8 +187,14 @@ typedef struct {
       float *out, const float *dy, const float *x, const float *mean, const float *rstd, int64_t C,
       int64_t row_first, int64_t row_step, int64_t rows, int64_t begin, int64_t end);
 
-  /* ---- a product with few rows, in the time that it takes to read w: items are columns of y. The
-   * bits are tsr_gemm's ---- */
+  /* ---- products. All of product_pack comes before any of product: its items are rows of A, or columns
+   * of B where by_rows, and product's those of the other one; a range begins at a multiple of
+   * TSR_PRODUCT_ROWS or TSR_PRODUCT_COLUMNS. `packed` has product_bytes, aligned to 64. K > 0 ---- */
+  int64_t (*product_bytes)(const tsr_product *p);
+  void (*product_pack)(const tsr_product *p, float *packed, int64_t begin, int64_t end);
+  void (*product)(const tsr_product *p, const float *packed, int64_t begin, int64_t end);
+  /* with few rows, in the time that it takes to read w: items are columns of y. The bits are
+   * product's */
   void (*few_rows)(
       const tsr_few_rows *p, float *y, const float *x, const float *w, int64_t begin, int64_t end);
 
@@ -335,6 +363,12 @@ typedef struct {
   void (*e4m3_to_f32)(float *out, const uint8_t *x, int64_t begin, int64_t end);
   void (*f32_to_e4m3)(uint8_t *out, const float *x, int64_t begin, int64_t end);
   /* ---- end of half precision ---- */
+
+  /* ---- what the level can do at most, to compare kernels with ---- */
+  /* That many turns of fused multiplications and additions that never leave the registers; how many
+   * operations that was. |factor| < 1 */
+  int64_t (*limit_fused)(int64_t turns, float factor, float *ret_sum);
+  float (*limit_read)(const float *x, int64_t n); /* each of them once; n is a multiple of 128 */
 } tsr_kernels;
 
 enum { TSR_SUM_BLOCK = 4096 };
@@ -344,27 +378,6 @@ enum { TSR_SUM_BLOCK = 4096 };
  * in, best first, NULL-terminated. */
 const tsr_kernels *tsr_kernels_get(const char *isa);
 const char *const *tsr_kernels_levels(void);
-
-/* C (M,N) = alpha * A (M,K) * B (K,N) + beta * C, element (i,j) at i*rs + j*cs. BLIS on one thread
- * with its small-matrix path off, so each element's bits do not depend on how M or N is split into
- * calls. beta = 0 does not read C. A BLIS of one thread may be called from many threads at once. */
-typedef struct {
-  const float *data;
-  int64_t rs, cs;
-} tsr_matrix;
-void tsr_gemm(
-    int64_t M, int64_t N, int64_t K, float alpha, tsr_matrix a, tsr_matrix b, float beta, float *c,
-    int64_t c_rs, int64_t c_cs);
-
-/* Products with the BLIS kernels of that level from now on; the best level's if a product comes
- * first. Call it at the start, before there are threads (it sets an environment variable that BLIS
- * reads); a second call changes nothing. */
-void tsr_gemm_select(const tsr_kernels *level);
-
-/* How many products tsr_gemm adds to a sum of their own before it adds such sums, one after the
- * other, so that the level's few_rows has its bits; tried out once, on products of several shapes.
- * 0: it has not. */
-int64_t tsr_gemm_depth(void);
 
 /* Philox4x32-10 (Salmon et al., SC11): 4 words from a 128-bit counter and a 64-bit key. */
 void tsr_philox(uint64_t counter_low, uint64_t counter_high, uint64_t key, uint32_t ret_words[4]);

@@ -28,6 +28,10 @@ typedef struct {
   bool muted;         /* another worker speaks for all */
   bool others_failed; /* and this one has not */
   bool others_silent; /* the job can only be ended */
+  bool has_agreed;    /* with all others, that this is the end */
+  bool has_heard;     /* from the others whether they fail, too */
+  bool must_end;      /* some have not, and may wait for this one */
+  bool ends_last;     /* this process, with a code that is no failure's */
   tsr_machine *machine; /* that a plan is for */
   const char *machine_why;
   volatile sig_atomic_t *stop, *save_now; /* set by signals */
@@ -64,7 +68,10 @@ bool app_agree(app *a);
 int app_threads(app *a);
 /* Called when other workers do not answer: says so, and ends the job. */
 void app_lost(void *app, const char *report);
-void app_leave(app *a);
+/* Before a failure is printed that the others may not have. */
+void app_hear_failures(app *a);
+/* Ends this worker's part of the job; the exit code, which is not 0 where another one's is not. */
+int app_leave(app *a, int code);
 
 /* ---- show.c: what is printed of it ---- */
 

@@ -120,12 +120,22 @@ static bool find_weights(app *a, tsr_keeper_options *keep) {
       a->arena, path, tsr_config_place(a->config, "training_config.model_path"), m, a->diags);
 }
 
+/* A job that comes back goes on from its checkpoints. */
+static void warn_of_no_folder(app *a, const tsr_keeper_options *keep) {
+  if (!a->config->elastic.rejoin || keep->folder || a->cli.command != TSR_COMMAND_TRAIN) return;
+  tsr_diag_warning(
+      a->diags, tsr_config_place(a->config, "elastic.rejoin"),
+      "no checkpoints are kept, so a job that comes back begins anew");
+  tsr_diag_hint(a->diags, "training_config.checkpoint_dir or --out says where they are kept");
+}
+
 /* Before the programs are made: units that the configuration leaves open are those of the
  * checkpoint. */
 static bool find_begin(app *a, tsr_keeper_options *keep) {
   keep->folder = checkpoint_folder(a);
   keep->version = TSR_VERSION;
   keep->limit_s = a->cli.time_limit_s ? a->cli.time_limit_s : a->config->checkpoint.time_limit_s;
+  warn_of_no_folder(a, keep);
   if (!find_resume(a, keep) || !find_weights(a, keep)) return false;
   if (keep->resume) tsr_recipe_fill(a->arena, a->config, keep->resume);
   return true;
@@ -137,8 +147,26 @@ static bool check_alone(app *a) {
   tsr_diag_error(
       a->diags, TSR_NOWHERE, "profile is for one process, and %d workers were started",
       a->transport.workers);
-  tsr_diag_hint(a->diags, "one process hosts all ranks of the mesh when it is started without a launcher");
+  tsr_diag_hint(
+      a->diags, "one process hosts all ranks of the mesh when it is started without a launcher");
   return false;
+}
+
+/* Scripts that ask for it can tell a run that its time limit has stopped from one that is done. Of
+ * many workers the first one says it, behind the others' end: launchers end all when one ends so.
+ */
+static int limit_status(app *a) {
+  const char *wanted = getenv("TESSERA_TIME_LIMIT_STATUS");
+  long status = wanted ? strtol(wanted, NULL, 10) : 0;
+  if (status < 1 || status > 127 || a->transport.worker) return 0;
+  a->ends_last = true;
+  return (int)status;
+}
+
+static int ending_code(app *a, int ended_by) {
+  int code = app_finish(a);
+  if (code || !ended_by) return code;
+  return ended_by == TSR_ENDED_BY_LIMIT ? limit_status(a) : 128 + ended_by;
 }
 
 int app_run_train(app *a) {
@@ -155,7 +183,5 @@ int app_run_train(app *a) {
   fflush(stdout);
   app_catch_signals();
   train(a, &keep, &ended_by);
-  int code = app_finish(a);
-  return code ? code : ended_by ? 128 + ended_by : 0;
+  return ending_code(a, ended_by);
 }
-

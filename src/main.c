@@ -67,7 +67,7 @@ int main(int argc, char **argv) {
   bool ok = tsr_cli_parse(a.arena, argc, argv, &a.cli, a.diags);
   if (a.cli.quiet) tsr_diags_quiet(a.diags);
   int code = ok ? run(&a) : app_finish(&a);
-  app_leave(&a);
+  code = app_leave(&a, code);
   tsr_arena_free(a.arena);
   return code;
 }

@@ -66,7 +66,6 @@ bool app_choose_device(app *a) {
     tsr_diag_nearest(a->diags, isa, levels, count);
     return false;
   }
-  tsr_gemm_select(a->kernels);
   int64_t threads = a->config ? a->config->numerics.threads : 0;
   a->device = (tsr_cpu_context){a->kernels, threads > 0 ? (int)threads : app_threads(a)};
   return true;

@@ -3,6 +3,7 @@
 #include "plan/report.h"
 #include "train/plan_command.h"
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 void app_print(tsr_text *text) {
@@ -74,12 +75,24 @@ void app_print_plan(const app *a) {
   app_print(&text);
 }
 
+/* In one piece: a launcher may put what others say between two. */
+static void print_diags(app *a) {
+  char *text = NULL;
+  size_t length = 0;
+  FILE *stream = open_memstream(&text, &length);
+  tsr_diags_print(a->diags, stream ? stream : stderr);
+  if (stream) fclose(stream);
+  if (text) fwrite(text, 1, length, stderr);
+  free(text);
+}
+
 int app_finish(app *a) {
   if (fflush(stdout) || ferror(stdout))
     tsr_diag_failure(
         a->diags, TSR_NOWHERE, "cannot write to the standard output: %s", strerror(errno));
-  if (!a->muted) tsr_diags_print(a->diags, stderr);
   int code = tsr_diags_exit_code(a->diags);
+  if (code) app_hear_failures(a);
+  if (!a->muted) print_diags(a);
   return code ? code : a->others_failed ? 1 : 0;
 }
 

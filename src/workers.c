@@ -14,8 +14,10 @@
 #include <unistd.h>
 
 enum {
-  GRACE_S = 2, /* for the others to say what they wait for, too */
+  GRACE_S = 2, /* for the others to say what they wait for, or that they fail, too */
   ABORT_S = 3,
+  CLOSE_S = 10,                          /* for MPI to end when all workers have */
+  PART_TAG = TSR_TRANSPORT_TAGS / 2 - 2, /* programs and reports leave it out */
   JOIN_S = 300, /* for all to begin; TESSERA_JOIN_TIMEOUT_S says otherwise */
 };
 
@@ -60,13 +62,14 @@ static double join_timeout(void) {
 }
 
 /* MPI may wait for its launcher, whose link may be cut, too. */
-static void end_job(app *a) {
-  nanosleep(&(struct timespec){.tv_sec = GRACE_S}, NULL);
+static void end_job(app *a, int code) {
   signal(SIGALRM, SIG_DFL);
   alarm(ABORT_S);
-  a->transport.table->abort(a->transport.state, 1);
-  _exit(1);
+  a->transport.table->abort(a->transport.state, code);
+  _exit(code);
 }
+
+static void rest(int seconds) { nanosleep(&(struct timespec){.tv_sec = seconds}, NULL); }
 
 /* Those that do not answer cannot be left in an orderly way, so that each worker that notices it
  * speaks for itself, and ends the job. */
@@ -84,11 +87,21 @@ static bool gather(app *a, const void *mine, int64_t bytes, void *all) {
          give_up(a, "workers cannot agree", why);
 }
 
+/* Of the workers of a host, of which none can ask the others, one speaks, and the others wait with
+ * their end until it has: their launcher ends all when one ends. */
+static void join_alone(app *a) {
+  const char *names[] = {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"};
+  const char *number = NULL;
+  for (int i = 0; i < 3 && !number; i++) number = getenv(names[i]);
+  a->muted = number && atoi(number) > 0;
+  if (a->muted) rest(GRACE_S);
+}
+
 bool app_join(app *a) {
   set_deadline(join_timeout(), "begun");
   bool opened = tsr_transport_open(a->arena, &a->transport, a->diags);
   end_deadline();
-  if (!opened) return false;
+  if (!opened) return join_alone(a), false;
   char why[TSR_WHY_BYTES] = "";
   a->muted = a->transport.worker > 0;
   if (a->muted) {
@@ -99,12 +112,84 @@ bool app_join(app *a) {
          give_up(a, "workers cannot meet", why);
 }
 
-void app_leave(app *a) {
-  if (a->others_silent) end_job(a);
-  if (!a->transport.table) return;
-  set_deadline(timeout_of(a), "ended");
+/* ---- the end ---- */
+
+/* Asks for those of `count` messages that are still under way; how many are left. */
+static int count_pending(const tsr_transport *t, tsr_message *messages, bool *done, int count) {
+  char why[TSR_WHY_BYTES] = "";
+  int pending = 0;
+  for (int i = 0; i < count; i++) {
+    if (!done[i]) done[i] = t->table->test(t->state, &messages[i], why) != TSR_MESSAGE_PENDING;
+    pending += !done[i];
+  }
+  return pending;
+}
+
+/* Every worker tells every other one that it is at its end, and whether well. Waits for `seconds`
+ * at most; whether all have. The first one that is not well: -1 where all are. */
+static bool hear_all(app *a, bool well, double seconds, int *ret_first) {
+  const tsr_transport *t = &a->transport;
+  unsigned char *theirs = tsr_arena_alloc(a->arena, (size_t)t->workers), *mine = &theirs[t->worker];
+  tsr_message *messages = tsr_arena_array(a->arena, tsr_message, 2 * t->workers);
+  bool *done = tsr_arena_array(a->arena, bool, 2 * t->workers);
+  char why[TSR_WHY_BYTES] = "";
+  memset(theirs, 0, (size_t)t->workers);
+  *mine = !well;
+  *ret_first = well ? -1 : t->worker;
+  for (int w = 0; w < t->workers; w++) {
+    tsr_message *in = &messages[2 * w], *out = in + 1;
+    done[2 * w] = done[2 * w + 1] = w == t->worker;
+    if (w != t->worker && (!t->table->receive(t->state, w, PART_TAG, &theirs[w], 1, in, why) ||
+                           !t->table->send(t->state, w, PART_TAG, mine, 1, out, why)))
+      return false;
+  }
+  tsr_patience patience = {0};
+  int pending;
+  while ((pending = count_pending(t, messages, done, 2 * t->workers)) > 0)
+    if (tsr_patience_round(&patience) > seconds) break;
+  for (int w = t->workers; w-- > 0;)
+    if (done[2 * w] && theirs[w]) *ret_first = w;
+  return !pending;
+}
+
+/* Of those that fail alike one speaks. The others, where there are any, may wait for this worker:
+ * so the job ends, and not only when their time is over. */
+void app_hear_failures(app *a) {
+  int first = a->transport.worker;
+  if (is_alone(a) || a->others_silent || a->has_agreed || a->has_heard) return;
+  a->has_heard = true;
+  a->must_end = !hear_all(a, false, GRACE_S, &first);
+  a->muted = first != a->transport.worker;
+}
+
+static int late_code;
+static void on_late_close(int number) {
+  (void)number;
+  _exit(late_code);
+}
+
+/* What is left to do is MPI's, and nobody's loss when it hangs. */
+static void close_in_time(app *a, int code) {
+  late_code = code;
+  signal(SIGALRM, on_late_close);
+  alarm(CLOSE_S);
   tsr_transport_close(&a->transport);
   end_deadline();
+}
+
+int app_leave(app *a, int code) {
+  int first = -1;
+  if (a->others_silent) rest(GRACE_S);
+  else if (a->must_end) rest(1); /* what was said comes before what the launcher says */
+  if (a->others_silent || a->must_end) end_job(a, code);
+  if (!a->transport.table) return code;
+  bool well = !code || code > 128 || a->ends_last;
+  set_deadline(timeout_of(a), "ended");
+  if (!is_alone(a) && !a->has_heard) hear_all(a, well, INFINITY, &first);
+  end_deadline();
+  close_in_time(a, code);
+  if (a->ends_last) rest(1);
+  return code ? code : first >= 0;
 }
 
 /* A descriptor says how many hosts there are; one process stands for all of them. */
@@ -181,6 +266,7 @@ bool app_all_well(app *a, bool ok) {
   for (int w = 0; first < 0 && w < a->transport.workers; w++)
     if (all[w]) first = w;
   if (first >= 0) a->muted = a->transport.worker != first;
+  a->has_agreed = first >= 0;
   if (first >= 0 && ok) a->others_failed = true;
   return first < 0;
 }
@@ -267,6 +353,17 @@ static bool compare_texts(app *a, const char *what, const char *mine, bool diffe
   return !differs || say_difference(a, what, mine, first);
 }
 
+/* Policy fast: the transport adds by itself, in groups of workers. Forming them waits inside the
+ * transport. */
+static bool form_groups(app *a) {
+  char why[TSR_WHY_BYTES] = "";
+  if (a->config->numerics.policy != TSR_NUMERICS_FAST) return true;
+  set_deadline(timeout_of(a), "formed its groups");
+  bool ok = tsr_hosting_form(a->arena, a->parallel, &a->hosting, why);
+  end_deadline();
+  return ok || give_up(a, "workers cannot form groups", why);
+}
+
 bool app_agree(app *a) {
   static const char *const names[KINDS] = {"program", "configuration", "mesh", "plan"};
   if (is_alone(a)) return true;
@@ -281,11 +378,10 @@ bool app_agree(app *a) {
     bool any = false;
     for (int w = 1; w < a->transport.workers; w++)
       any |= strcmp(all[w * KINDS + k].hash, all[k].hash) != 0;
-    if (any)
-      good &= compare_texts(a, names[k], texts[k].data, strcmp(mine[k].hash, all[k].hash));
+    if (any) good &= compare_texts(a, names[k], texts[k].data, strcmp(mine[k].hash, all[k].hash));
   }
   for (int k = 0; k < KINDS; k++) tsr_text_free(&texts[k]);
-  return app_all_well(a, good);
+  return app_all_well(a, good) && form_groups(a);
 }
 
 /* ---- when others do not answer ---- */
@@ -302,5 +398,6 @@ void app_lost(void *context, const char *report) {
     if (n <= 0) break;
     at += (size_t)n;
   }
-  end_job(a);
+  rest(GRACE_S);
+  end_job(a, 1);
 }

@@ -10,28 +10,54 @@ int64_t LEVEL(attention_scratch)(const tsr_attention *a) {
   return (floats + sums * p.head_width) * (int64_t)sizeof(float);
 }
 
+typedef struct {
+  const float *q, *k, *v;
+  float *out, *stats;
+  int64_t packed; /* keys */
+} forward;
+
+/* What the block after this one reads, and what this one writes. */
+static fetch ahead_of(const tsr_attention *a, const forward *f, head at, block part) {
+  fetch ahead = {.count = 0};
+  int64_t next = part.first + part.rows, left = a->T - next;
+  fetch_add(&ahead, f->out + at.q_start, at.q_stride, part.first, part.rows);
+  fetch_add(&ahead, f->q + at.q_start, at.q_stride, next, left);
+  fetch_add(&ahead, f->k + at.k_start, at.k_stride, f->packed, a->T - f->packed);
+  fetch_add(&ahead, f->v + at.k_start, at.k_stride, f->packed, a->T - f->packed);
+  return ahead;
+}
+
+static void
+forward_block(const tsr_attention *a, const attention_parts *p, forward *f, head at, block part) {
+  int64_t start = at.q_start + part.first * at.q_stride;
+  float *stats = f->stats + ((at.b * a->H + at.h) * a->T + part.first) * 2;
+  if (f->packed < part.keys)
+    pack_keys(
+        a, p, PACK_OUT, 0, f->k + at.k_start, f->v + at.k_start, at.k_stride, f->packed, part.keys);
+  if (f->packed < part.keys) f->packed = part.keys;
+  fetch ahead = ahead_of(a, f, at, part);
+  pack_columns(p->queries, f->q + start, at.q_stride, a->scale, a->D, part.rows);
+  block_forward(a, p, part, p->keys, p->values_rows, p->sums, p->head_width, &ahead);
+  for (int64_t r = 0; r < part.rows; r++) {
+    stats[2 * r] = p->max[r];
+    stats[2 * r + 1] = p->parts[r];
+    row_scale(
+        f->out + start + r * at.q_stride, p->sums + r * p->head_width, 1.0f / p->parts[r], a->D);
+  }
+}
+
 void LEVEL(attention)(
     const tsr_attention *a, float *out, float *stats, const float *q, const float *k,
     const float *v, void *scratch, int64_t begin, int64_t end) {
   assert(a->H % a->G == 0);
+  forward f = {q, k, v, out, stats, 0};
+  int64_t heads = a->H / a->G;
   attention_parts p;
   attention_layout(a, 1, scratch, &p);
   for (int64_t item = begin; item < end; item++) {
     head at = head_at(a, item / a->H, item % a->H);
-    pack_columns(p.keys_columns, k + at.k_start, at.k_stride, a->D, a->T);
-    pack_rows(p.values_rows, v + at.k_start, at.k_stride, a->T, a->D);
-    for (int64_t first = 0; first < a->T; first += QUERIES) {
-      block part = block_at(a, at, first);
-      int64_t start = at.q_start + first * at.q_stride;
-      float *block_stats = stats + (item * a->T + first) * 2;
-      pack_block(p.queries, q + start, at.q_stride, a->scale, part.rows, a->D);
-      block_scores(a, &p, part, p.scores, p.queries, p.keys_columns);
-      block_softmax(a, &p, part, block_stats, 2);
-      block_weigh(a, &p, part, p.sums, p.head_width, p.scores, p.values_rows);
-      for (int64_t r = 0; r < part.rows; r++)
-        row_scale(
-            out + start + r * at.q_stride, p.sums + r * p.head_width, 1.0f / block_stats[2 * r + 1],
-            a->D);
-    }
+    if (item % heads == 0) f.packed = 0;
+    for (int64_t first = 0; first < a->T; first += QUERIES)
+      forward_block(a, &p, &f, at, block_at(a, at, first));
   }
 }

@@ -1,16 +1,26 @@
-/* What the two directions of attention share: where a head lies, its blocks of queries, its scores.
+/* What the two directions of attention share: where a head lies, its blocks of queries, and the
+ * forward pass of one of them.
  *
  * A block of queries (Dao et al. 2022) against all keys that it sees: the scores of whole rows are
  * at hand, so the softmax is the plain one and the backward pass needs only each row's maximum and
- * sum. Context-parallel attention (attention_ring.h) does the same with one unit of the keys at a
- * time; there `a` is a sequence of one unit. */
+ * sum. Scores lie turned, a key's scores of all queries side by side: what a softmax does along the
+ * keys it does for a vector of queries at once, and only queries and dout are turned for products.
+ * Context-parallel attention (attention_ring.h) does the same with one unit of the keys at a time;
+ * there `a` is a sequence of one unit. */
 #ifndef TSR_KERNELS_CPU_ATTENTION_H
 #define TSR_KERNELS_CPU_ATTENTION_H
 #include "kernels/cpu/level.h"
 #include "kernels/cpu/philox.h"
 #include "kernels/cpu/tile.h"
 
-enum { QUERIES = 48 }; /* rows of a block, a multiple of TILE_ROWS */
+/* Keys whose scores and whose part of a panel of values stay in the first cache; a multiple of
+ * TILE_ROWS and of 16. */
+enum { PIECE = 96 };
+
+/* A row's sum of exp(score - maximum): key j is added to running sum j % SUMS, and these are folded
+ * in halves. */
+enum { SUMS = 8 };
+#define EACH_SUM(s) _Pragma("GCC unroll 8") for (int s = 0; s < SUMS; s++)
 
 /* One head of one sequence: row t of its queries is at q_start + t * q_stride. */
 typedef struct {
@@ -43,166 +53,308 @@ static inline block block_at(const tsr_attention *a, head at, int64_t first) {
   return (block){first, rows, a->causal ? first + rows : a->T, element, (uint64_t)a->T};
 }
 
-static inline int64_t keys_seen(const tsr_attention *a, block part, int64_t row) {
-  return a->causal ? part.first + row + 1 : part.keys;
+/* Vectors of queries: what pads the rows to tiles is computed too. */
+static inline int64_t block_vectors(block part) {
+  return round_to(round_to(part.rows, TILE_ROWS), WIDTH) / WIDTH;
 }
 
-/* A thread's scratch; widths are padded to vectors, rows to tiles. Keys and values lie there in
- * runs of T, one in plain attention. */
+/* Keys before `end` that any query of vector v sees. */
+static inline int64_t keys_seen(const tsr_attention *a, block part, int64_t v, int64_t end) {
+  int64_t last = part.first + (v + 1) * WIDTH;
+  if (end > part.keys) end = part.keys;
+  return a->causal && last < end ? last : end;
+}
+
+/* A thread's scratch; widths are padded to vectors, rows to tiles. Packed keys and values lie there
+ * in runs of T, one in plain attention. */
 typedef struct {
-  int64_t head_width;   /* D padded */
-  int64_t scores_width; /* of a row of scores; odd in cache lines, so that columns do not collide */
-  int64_t columns_run, rows_run; /* floats of a run */
-  float *keys_columns;           /* B (D, T) */
-  float *values_columns;
-  float *keys_rows; /* B (T, D) */
-  float *values_rows;
-  float *queries; /* A (QUERIES, D), times the scale */
-  float *douts;   /* A (QUERIES, D) */
-  float *queries_rows;
+  int64_t head_width;             /* D padded */
+  int64_t panel;                  /* floats of a panel (T, PANEL) */
+  int64_t run, rows_run;          /* floats of a run */
+  float *keys, *values;           /* A (T, D) */
+  float *keys_rows, *values_rows; /* B (T, D) */
+  float *queries;                 /* B (D, QUERIES), times the scale */
+  float *douts;                   /* B (D, QUERIES) */
+  float *queries_rows;            /* B (QUERIES, D), times the scale */
   float *douts_rows;
-  float *scores, *grads; /* (QUERIES, scores_width) */
-  float *stats;          /* (QUERIES, 3): a row's maximum, sum and delta */
-  float *factors;        /* dropout's, for one row */
-  float *sums;           /* what follows: the sums of the pass */
+  float *scores;        /* (T, QUERIES); backward of a piece */
+  float *grads;         /* (PIECE, QUERIES) */
+  float *factors;       /* dropout's: (PIECE, QUERIES) */
+  float *lines;         /* (WIDTH, PIECE): dropout's before they are turned */
+  float *max, *parts;   /* (QUERIES), (SUMS, QUERIES) */
+  float *share, *delta; /* (QUERIES): 1 / the sum; dout . out */
+  float *sums;          /* what follows: the sums of the pass */
 } attention_parts;
 
-/* Lays the parts out from `at`; gives the number of floats before the sums. */
+/* Lays the parts out from `at`; gives the number of floats before the sums, with those that it
+ * takes to begin at a line of the cache. */
 static inline int64_t
 attention_layout(const tsr_attention *a, int64_t runs, float *at, attention_parts *p) {
-  int64_t D = round_to(a->D, WIDTH), T = round_to(a->T, PANEL > 16 ? PANEL : 16), total = 0;
-  p->head_width = D;
-  p->scores_width = round_to(T, 32) + 16;
-  p->columns_run = round_to(a->D * round_to(a->T, WIDTH), 16);
-  p->rows_run = round_to(a->T * D, 16);
+  int64_t D = round_to(a->D, PANEL), T = round_to(a->T, TILE_ROWS), total = 0;
+  int64_t dropped = a->dropout != 0 ? PIECE : 0;
+  if (at) at = (float *)(((uintptr_t)at + 63) / 64 * 64);
+  p->head_width = round_to(a->D, WIDTH);
+  p->panel = a->T * PANEL;
+  p->run = round_to(T * a->D, 16);
+  p->rows_run = round_to(p->panel * (D / PANEL), 16);
 #define PART(name, floats) p->name = at ? at + total : NULL, total += round_to(floats, 16)
-  PART(keys_columns, runs * p->columns_run);
-  PART(values_columns, runs * p->columns_run);
+  PART(keys, runs * p->run);
+  PART(values, runs * p->run);
   PART(keys_rows, runs * p->rows_run);
   PART(values_rows, runs * p->rows_run);
-  PART(queries, QUERIES * D);
-  PART(douts, QUERIES * D);
+  PART(queries, round_to(QUERIES, PANEL) * a->D);
+  PART(douts, round_to(QUERIES, PANEL) * a->D);
   PART(queries_rows, QUERIES * D);
   PART(douts_rows, QUERIES * D);
-  PART(scores, QUERIES * p->scores_width);
-  PART(grads, QUERIES * p->scores_width);
-  PART(stats, QUERIES * 3);
-  PART(factors, T);
+  PART(scores, (T > PIECE ? T : PIECE) * QUERIES);
+  PART(grads, PIECE * QUERIES);
+  PART(factors, dropped * QUERIES);
+  PART(lines, dropped * WIDTH);
+  PART(max, QUERIES);
+  PART(parts, SUMS * QUERIES);
+  PART(share, QUERIES);
+  PART(delta, QUERIES);
   PART(sums, 0);
 #undef PART
-  return total;
+  return total + 16;
 }
 
-static inline void row_multiply(float *x, const float *factors, int64_t n) {
-#pragma omp simd
-  for (int64_t i = 0; i < n; i++) x[i] *= factors[i];
+/* What is packed of a run: A of the keys and, backward, of the values; B of the values and, where
+ * dq is wanted, of the keys. */
+typedef enum { PACK_OUT, PACK_DQ, PACK_DKV, PACK_GRADIENTS } packing;
+
+/* Packs the keys and values [begin, end) of a run, of which k and v are the first. */
+static inline void pack_keys(
+    const tsr_attention *a, const attention_parts *p, packing kind, int64_t run, const float *k,
+    const float *v, int64_t stride, int64_t begin, int64_t end) {
+  int64_t n = end - begin, D = a->D, padded = round_to(end, TILE_ROWS);
+  float *keys = p->keys + run * p->run, *values = p->values + run * p->run;
+  int64_t rows = run * p->rows_run + begin * PANEL;
+  k += begin * stride;
+  v += begin * stride;
+  pack_lines(keys + begin * D, k, stride, n, D);
+  row_zero(keys, end * D, padded * D);
+  if (kind == PACK_OUT) {
+    pack_rows(p->values_rows + rows, p->panel, v, stride, 1, n, D);
+    return;
+  }
+  pack_lines(values + begin * D, v, stride, n, D);
+  row_zero(values, end * D, padded * D);
+  if (kind != PACK_DKV) pack_rows(p->keys_rows + rows, p->panel, k, stride, 1, n, D);
 }
 
-static inline void row_scale(float *to, const float *x, float factor, int64_t n) {
-#pragma omp simd
-  for (int64_t i = 0; i < n; i++) to[i] = x[i] * factor;
-}
+/* Rows of a head that are needed soon, fetched while products run. */
+typedef struct {
+  const float *at;
+  int64_t stride, rows;
+} fetch_rows;
 
-static inline void row_zero(float *x, int64_t begin, int64_t end) {
-  memset(x + begin, 0, (size_t)(end - begin) * sizeof *x);
-}
+enum { FETCHES = 6 };
+typedef struct {
+  fetch_rows of[FETCHES];
+  int64_t count, done, share; /* rows: in all, fetched, and to fetch for each tile */
+} fetch;
 
-/* A block's rows as the A of a product: (QUERIES, D) times a factor, zeros below. */
 static inline void
-pack_block(float *to, const float *x, int64_t stride, float factor, int64_t rows, int64_t D) {
-  for (int64_t r = 0; r < rows; r++) row_scale(to + r * D, x + r * stride, factor, D);
-  row_zero(to, rows * D, QUERIES * D);
+fetch_add(fetch *f, const float *x, int64_t stride, int64_t first, int64_t rows) {
+  if (rows > QUERIES) rows = QUERIES;
+  if (rows > 0) f->of[f->count++] = (fetch_rows){x + first * stride, stride, rows};
 }
 
-/* to (rows, keys) = packed (rows, D) times columns (D, keys): the scores, or the gradient of P. */
+static inline void fetch_some(fetch *f, int64_t D) {
+  for (int64_t n = 0; n < f->share && f->done < f->count * QUERIES; n++, f->done++) {
+    const fetch_rows *of = &f->of[f->done % f->count];
+    int64_t row = f->done / f->count;
+    if (row < of->rows) row_ahead(of->at + row * of->stride, D);
+  }
+}
+
+/* The lanes whose number is at least n. */
+static inline vector_mask lanes_from(int64_t n) {
+  static const int32_t numbers[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+  vector_mask number;
+  memcpy(&number, numbers, sizeof number);
+  return number >= (int32_t)(n < 0 ? 0 : n > WIDTH ? WIDTH : n);
+}
+
+/* The queries of vector v that see the key. */
+static inline vector_mask seen_by(const tsr_attention *a, block part, int64_t v, int64_t key) {
+  if (key >= part.keys) return lanes_from(WIDTH);
+  return lanes_from(a->causal ? key - part.first - v * WIDTH : 0);
+}
+
+/* Whether some query of the vectors from v on does not see some key of the tile. */
+static inline bool tile_masked(const tsr_attention *a, block part, int64_t v, int64_t key) {
+  return key + TILE_ROWS > part.keys || (a->causal && key + TILE_ROWS - 1 > part.first + v * WIDTH);
+}
+
+/* The first vector with a query that sees the key. */
+static inline int64_t vector_first(const tsr_attention *a, block part, int64_t key) {
+  return a->causal && key > part.first ? (key - part.first) / WIDTH : 0;
+}
+
+/* to (TILE_ROWS, QUERIES) = packed keys, or values, of a tile times packed columns (D, queries),
+ * for the vectors from `from` on; max may be NULL. */
+static inline void tile_scores(
+    const tsr_attention *a, block part, const float *x, int64_t from, const float *columns,
+    float *to, float *max, fetch *ahead) {
+  int64_t vectors = block_vectors(part);
+  for (int64_t v = from; v < vectors;) {
+    int64_t in_panel = v % TILE_VECTORS, wide = TILE_VECTORS - in_panel;
+    if (wide > vectors - v) wide = vectors - v;
+    const float *panel = columns + v / TILE_VECTORS * a->D * PANEL;
+    fetch_some(ahead, a->D);
+    tile_dot(
+        (int)wide, x, panel + in_panel * WIDTH, to + v * WIDTH, a->D, max ? max + v * WIDTH : NULL);
+    v += wide;
+  }
+}
+
+/* Divides what is to be fetched among the tiles of a block. */
+static inline void fetch_share(fetch *f, block part) {
+  int64_t tiles = part.keys / TILE_ROWS * (QUERIES / PANEL + 1) / 2 + 1;
+  f->share = f->count * QUERIES / tiles + 1;
+}
+
+/* -INFINITY where a query of vector v does not see a key of the tile, and the maxima. */
+static inline void
+tile_max(const tsr_attention *a, const attention_parts *p, block part, int64_t key, int64_t v) {
+  float *x = p->scores + key * QUERIES + v * WIDTH;
+  vector max = lanes_load(p->max, (int)v);
+  for (int i = 0; i < TILE_ROWS; i++, x += QUERIES) {
+    vector_mask seen = seen_by(a, part, v, key + i);
+    vector_mask score = (vector_mask)lanes_load(x, 0) & seen;
+    score |= (vector_mask)vector_all(-INFINITY) & ~seen;
+    vector_store(x, (vector)score);
+    max = vector_max((vector)score, max);
+  }
+  vector_store(p->max + v * WIDTH, max);
+}
+
+/* p->scores (keys, queries), -INFINITY where a key is not seen but for vectors that do not see any
+ * of a tile, and p->max. */
 static inline void block_scores(
-    const tsr_attention *a, const attention_parts *p, block part, float *to, const float *packed,
-    const float *columns) {
-  int64_t keys = round_to(a->T, WIDTH);
-  if (a->causal && round_to(part.keys, PANEL) < keys) keys = round_to(part.keys, PANEL);
-  product scores = {
-      .M = round_to(part.rows, TILE_ROWS),
-      .N = keys,
-      .K = a->D,
-      .a = packed,
-      .a_rs = a->D,
-      .a_cs = 1,
-      .b = columns,
-      .c = to,
-      .c_rs = p->scores_width,
-      .band = a->causal ? BAND_COLUMNS : BAND_ALL,
-      .first = part.first};
-  product_run(&scores);
+    const tsr_attention *a, const attention_parts *p, block part, const float *keys, fetch *ahead) {
+  int64_t vectors = block_vectors(part);
+  fetch_share(ahead, part);
+  for (int64_t i = 0; i < QUERIES; i++) p->max[i] = -INFINITY;
+  for (int64_t key = 0; key < part.keys; key += TILE_ROWS) {
+    int64_t from = vector_first(a, part, key);
+    bool masked = tile_masked(a, part, from, key);
+    tile_scores(
+        a, part, keys + key * a->D, from, p->queries, p->scores + key * QUERIES,
+        masked ? NULL : p->max, ahead);
+    for (int64_t v = from; masked && v < vectors; v++) tile_max(a, p, part, key, v);
+  }
 }
 
-/* to (rows, D) = weights (rows, keys) times values (keys, D): out, or dq. */
+/* factors[j] = 0 or 1/(1-p) for a row's n keys of a piece, from the one of that number on. */
+static inline void dropout_row(
+    float *factors, const tsr_attention *a, block part, int64_t row, int64_t key, int64_t n) {
+  uint64_t element = part.element + (uint64_t)row * part.element_step + (uint64_t)key;
+  float kept = 1.0f / (1.0f - a->dropout), p = a->dropout;
+  uint32_t words[PHILOX_ELEMENTS];
+  int64_t skip = (int64_t)(element % 4);
+  philox_run(words, (int)round_to((skip + n + 3) / 4, 16), element / 4, a->key);
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) factors[i] = philox_uniform(words[skip + i]) < p ? 0.0f : kept;
+}
+
+/* p->factors of the keys [begin, end), of each vector as far as it sees keys. */
+static inline void block_dropout(
+    const tsr_attention *a, const attention_parts *p, block part, int64_t begin, int64_t end) {
+  for (int64_t v = 0; v < block_vectors(part); v++) {
+    int64_t n = keys_seen(a, part, v, end) - begin;
+    for (int64_t r = 0; n > 0 && r < WIDTH; r++)
+      dropout_row(p->lines + r * PIECE, a, part, v * WIDTH + r, begin, n);
+    for (int64_t j = 0; j < n; j += WIDTH) {
+      vector square[WIDTH];
+      for (int r = 0; r < WIDTH; r++) square[r] = lanes_load(p->lines + r * PIECE + j, 0);
+      turn_square(square);
+      for (int r = 0; r < WIDTH; r++)
+        vector_store(p->factors + (j + r) * QUERIES + v * WIDTH, square[r]);
+    }
+  }
+}
+
+/* Scores of vector v and the keys [begin, end) to exp(score - maximum), the rest of the piece to
+ * zeros; added to p->parts. */
+static inline void
+vector_softmax(const attention_parts *p, int64_t v, int64_t begin, int64_t end, int64_t piece_end) {
+  float *x = p->scores + begin * QUERIES + v * WIDTH, *parts = p->parts + v * WIDTH;
+  vector max = lanes_load(p->max, (int)v), sums[SUMS];
+  int64_t j = begin;
+  EACH_SUM(s) sums[s] = lanes_load(parts + s * QUERIES, 0);
+  for (; j + SUMS <= end; j += SUMS, x += SUMS * QUERIES) EACH_SUM(s) {
+      vector y = vector_exp(lanes_load(x + s * QUERIES, 0) - max);
+      vector_store(x + s * QUERIES, y);
+      sums[s] += y;
+    }
+  EACH_SUM(s) vector_store(parts + s * QUERIES, sums[s]);
+  for (; j < end; j++, x += QUERIES, parts += QUERIES) {
+    vector y = vector_exp(lanes_load(x, 0) - max);
+    vector_store(x, y);
+    vector_store(parts, lanes_load(parts, 0) + y);
+  }
+  for (; j < piece_end; j++, x += QUERIES) vector_store(x, (vector){0});
+}
+
+/* The same for all vectors; then times the dropout factors. */
+static inline void block_softmax(
+    const tsr_attention *a, const attention_parts *p, block part, int64_t begin, int64_t end) {
+  int64_t vectors = block_vectors(part);
+  for (int64_t v = 0; v < vectors; v++) {
+    int64_t seen = keys_seen(a, part, v, end);
+    vector_softmax(p, v, begin, seen > begin ? seen : begin, end);
+  }
+  if (a->dropout == 0) return;
+  block_dropout(a, p, part, begin, end);
+  for (int64_t v = 0; v < vectors; v++)
+    for (int64_t j = begin; j < keys_seen(a, part, v, end); j++) {
+      float *x = p->scores + j * QUERIES + v * WIDTH;
+      vector_store(x, lanes_load(x, 0) * lanes_load(p->factors + (j - begin) * QUERIES, (int)v));
+    }
+}
+
+/* to (queries, D) += weights (keys, queries) turned, times packed rows (keys, D) of the keys
+ * [begin, end): out, or dq. */
 static inline void block_weigh(
-    const tsr_attention *a, const attention_parts *p, block part, float *to, int64_t to_stride,
-    const float *weights, const float *values) {
+    const tsr_attention *a, const attention_parts *p, block part, int64_t begin, int64_t end,
+    float *to, int64_t to_stride, const float *weights, const float *rows) {
   product sum = {
       .M = round_to(part.rows, TILE_ROWS),
       .N = p->head_width,
-      .K = a->T,
+      .K = end - begin,
       .a = weights,
-      .a_rs = p->scores_width,
-      .a_cs = 1,
-      .b = values,
+      .b = rows + begin * PANEL,
+      .panel = p->panel,
       .c = to,
       .c_rs = to_stride,
-      .band = a->causal ? BAND_DEPTH : BAND_ALL,
-      .first = part.first};
-  product_run(&sum);
+      .causal = a->causal,
+      .shift = part.first - begin};
+  product_weigh(&sum);
 }
 
-/* As philox_block, but of no more counters than the n elements from `skip` on need: rows are short
- * where a sequence has many units. */
-static inline void
-dropout_words(uint32_t *words, uint64_t counter, uint64_t key, int64_t skip, int64_t n) {
-  uint32_t key0 = (uint32_t)key, key1 = (uint32_t)(key >> 32);
-  uint32_t low = (uint32_t)counter, high = (uint32_t)(counter >> 32);
-  int counters = (int)round_to((skip + n + 3) / 4, 16); /* whole vectors */
-#pragma omp simd
-  for (int i = 0; i < counters; i++) {
-    uint32_t at = low + (uint32_t)i;
-    philox_words c = {{at, high + (at < low), 0, 0}};
-    c = philox_rounds(c, key0, key1);
-    for (int w = 0; w < 4; w++) words[4 * i + w] = c.word[w];
-  }
+static inline void block_zero(const attention_parts *p, block part, float *to, int64_t to_stride) {
+  for (int64_t r = 0; r < round_to(part.rows, TILE_ROWS); r++)
+    row_zero(to + r * to_stride, 0, p->head_width);
 }
 
-/* factors[j] = 0 or 1/(1-p) for a row's first n keys. */
-static inline void
-dropout_row(float *factors, const tsr_attention *a, block part, int64_t row, int64_t n) {
-  uint64_t element = part.element + (uint64_t)row * part.element_step;
-  float kept = 1.0f / (1.0f - a->dropout), p = a->dropout;
-  uint32_t words[PHILOX_ELEMENTS];
-  for (int64_t done = 0; done < n;) {
-    int64_t skip = (int64_t)(element % 4);
-    int64_t take = n - done < PHILOX_ELEMENTS - skip ? n - done : PHILOX_ELEMENTS - skip;
-    dropout_words(words, element / 4, a->key, skip, take);
-#pragma omp simd
-    for (int64_t i = 0; i < take; i++)
-      factors[done + i] = philox_uniform(words[skip + i]) < p ? 0.0f : kept;
-    done += take;
-    element += (uint64_t)take;
+/* to (queries, D) = the weighted values, not divided by the sums yet; p->max, and the sums in
+ * p->parts. */
+static inline void block_forward(
+    const tsr_attention *a, const attention_parts *p, block part, const float *keys,
+    const float *values, float *to, int64_t to_stride, fetch *ahead) {
+  block_scores(a, p, part, keys, ahead);
+  row_zero(p->parts, 0, SUMS * QUERIES);
+  block_zero(p, part, to, to_stride);
+  for (int64_t begin = 0; begin < part.keys; begin += PIECE) {
+    int64_t end = part.keys - begin < PIECE ? part.keys : begin + PIECE;
+    block_softmax(a, p, part, begin, end);
+    block_weigh(a, p, part, begin, end, to, to_stride, p->scores + begin * QUERIES, values);
   }
-}
-
-/* Scores to exp(score - maximum), times the dropout factors; each row's maximum and sum to stats.
- */
-static inline void block_softmax(
-    const tsr_attention *a, const attention_parts *p, block part, float *stats,
-    int64_t stats_stride) {
-  for (int64_t r = 0; r < part.rows; r++, stats += stats_stride) {
-    float *row = p->scores + r * p->scores_width;
-    int64_t seen = keys_seen(a, part, r);
-    stats[0] = row_max(row, seen);
-    stats[1] = row_exp_sum(row, row, stats[0], seen);
-    row_zero(row, seen, part.keys);
-    if (a->dropout == 0) continue;
-    dropout_row(p->factors, a, part, r, seen);
-    row_multiply(row, p->factors, seen);
-  }
+  for (int half = SUMS / 2; half; half /= 2)
+    for (int i = 0; i < half * QUERIES; i++) p->parts[i] += p->parts[half * QUERIES + i];
 }
 
 #endif

@@ -5,36 +5,61 @@
 #include <assert.h>
 
 typedef struct {
-  const float *dout, *q, *out, *stats;
+  const float *dout, *q, *k, *v, *out, *stats;
   float *dq;
-} query_tensors;
+  float *dq_rows; /* (QUERIES, head_width) in the scratch */
+  float *dk, *dv; /* (T, head_width) there, rows padded to tiles */
+  int64_t packed; /* keys */
+} backward;
 
-/* In the scratch after the parts. */
-typedef struct {
-  float *rows;    /* (QUERIES, head_width): dq */
-  float *dk, *dv; /* (T, head_width), rows padded to tiles */
-} gradients;
+/* What the block after this one reads, and what this one writes. */
+static fetch ahead_of(const tsr_attention *a, const backward *w, head at, block part) {
+  fetch ahead = {.count = 0};
+  int64_t next = part.first + part.rows, left = a->T - next;
+  fetch_add(&ahead, w->dq + at.q_start, at.q_stride, part.first, part.rows);
+  fetch_add(&ahead, w->q + at.q_start, at.q_stride, next, left);
+  fetch_add(&ahead, w->dout + at.q_start, at.q_stride, next, left);
+  fetch_add(&ahead, w->out + at.q_start, at.q_stride, next, left);
+  fetch_add(&ahead, w->k + at.k_start, at.k_stride, w->packed, a->T - w->packed);
+  fetch_add(&ahead, w->v + at.k_start, at.k_stride, w->packed, a->T - w->packed);
+  return ahead;
+}
 
-static void backward_block(
-    const tsr_attention *a, const attention_parts *p, const gradients *sums, head at, block part,
-    const query_tensors *t) {
-  int64_t start = at.q_start + part.first * at.q_stride, D = a->D, width = p->head_width;
-  const float *q = t->q + start, *dout = t->dout + start, *out = t->out + start;
-  const float *stats = t->stats + ((at.b * a->H + at.h) * a->T + part.first) * 2;
-  pack_block(p->queries, q, at.q_stride, a->scale, part.rows, D);
-  pack_block(p->douts, dout, at.q_stride, 1, part.rows, D);
-  pack_rows(p->queries_rows, q, at.q_stride, part.rows, D);
-  pack_rows(p->douts_rows, dout, at.q_stride, part.rows, D);
+static void
+block_prepare(const tsr_attention *a, const attention_parts *p, backward *w, head at, block part) {
+  int64_t start = at.q_start + part.first * at.q_stride;
+  const float *stats = w->stats + ((at.b * a->H + at.h) * a->T + part.first) * 2;
+  float rows[3 * QUERIES];
   for (int64_t r = 0; r < part.rows; r++) {
-    memcpy(p->stats + 3 * r, stats + 2 * r, 2 * sizeof *stats);
-    p->stats[3 * r + 2] = row_dot(dout + r * at.q_stride, out + r * at.q_stride, D);
+    int64_t row = start + r * at.q_stride;
+    memcpy(rows + 3 * r, stats + 2 * r, 2 * sizeof *stats);
+    rows[3 * r + 2] = row_dot(w->dout + row, w->out + row, a->D);
   }
-  block_backward(a, p, part, p->stats, p->keys_columns, p->values_columns);
-  block_spread(a, p, part, sums->dk, width, p->grads, p->queries_rows);
-  block_spread(a, p, part, sums->dv, width, p->scores, p->douts_rows);
-  block_weigh(a, p, part, sums->rows, width, p->grads, p->keys_rows);
+  block_statistics(p, part, rows);
+  block_pack(a, p, part, w->q + start, w->dout + start, at.q_stride, true);
+  if (w->packed >= part.keys) return;
+  pack_keys(
+      a, p, PACK_GRADIENTS, 0, w->k + at.k_start, w->v + at.k_start, at.k_stride, w->packed,
+      part.keys);
+  w->packed = part.keys;
+}
+
+static void
+backward_block(const tsr_attention *a, const attention_parts *p, backward *w, head at, block part) {
+  int64_t start = at.q_start + part.first * at.q_stride, width = p->head_width;
+  block_prepare(a, p, w, at, part);
+  fetch ahead = ahead_of(a, w, at, part);
+  fetch_share(&ahead, part);
+  block_zero(p, part, w->dq_rows, width);
+  for (int64_t begin = 0, end; begin < part.keys; begin = end) {
+    end = piece_end(part, begin);
+    block_gradients(a, p, part, begin, end, p->keys, p->values, &ahead);
+    block_spread(a, p, part, begin, end, w->dk, width, p->grads, p->queries_rows);
+    block_spread(a, p, part, begin, end, w->dv, width, p->scores, p->douts_rows);
+    block_weigh(a, p, part, begin, end, w->dq_rows, width, p->grads, p->keys_rows);
+  }
   for (int64_t r = 0; r < part.rows; r++)
-    memcpy(t->dq + start + r * at.q_stride, sums->rows + r * width, (size_t)D * sizeof(float));
+    row_scale(w->dq + start + r * at.q_stride, w->dq_rows + r * width, a->scale, a->D);
 }
 
 void LEVEL(attention_backward)(
@@ -42,29 +67,27 @@ void LEVEL(attention_backward)(
     const float *k, const float *v, const float *out, const float *stats, void *scratch,
     int64_t begin, int64_t end) {
   assert(a->H % a->G == 0);
-  query_tensors tensors = {dout, q, out, stats, dq};
-  int64_t heads = a->H / a->G, size_padded = round_to(a->T, TILE_ROWS);
+  int64_t heads = a->H / a->G, size = round_to(a->T, TILE_ROWS);
   attention_parts p;
   attention_layout(a, 1, scratch, &p);
-  float *gradients_at = p.sums + QUERIES * p.head_width;
-  gradients sums = {p.sums, gradients_at, gradients_at + size_padded * p.head_width};
+  backward w = {dout, q, k, v, out, stats, dq};
+  w.dq_rows = p.sums;
+  w.dk = p.sums + QUERIES * p.head_width;
+  w.dv = w.dk + size * p.head_width;
   for (int64_t item = begin; item < end; item++) {
     int64_t b = item / a->G, h_first = item % a->G * heads;
     head at = head_at(a, b, h_first);
-    pack_columns(p.keys_columns, k + at.k_start, at.k_stride, a->D, a->T);
-    pack_columns(p.values_columns, v + at.k_start, at.k_stride, a->D, a->T);
-    pack_rows(p.keys_rows, k + at.k_start, at.k_stride, a->T, a->D);
-    row_zero(sums.dk, 0, a->T * p.head_width);
-    row_zero(sums.dv, 0, a->T * p.head_width);
+    w.packed = 0;
+    row_zero(w.dk, 0, 2 * size * p.head_width);
     for (int64_t h = h_first; h < h_first + heads; h++)
       for (int64_t first = 0; first < a->T; first += QUERIES) {
         head query = head_at(a, b, h);
-        backward_block(a, &p, &sums, query, block_at(a, query, first), &tensors);
+        backward_block(a, &p, &w, query, block_at(a, query, first));
       }
     for (int64_t t = 0; t < a->T; t++) {
       int64_t to = at.k_start + t * at.k_stride;
-      memcpy(dk + to, sums.dk + t * p.head_width, (size_t)a->D * sizeof(float));
-      memcpy(dv + to, sums.dv + t * p.head_width, (size_t)a->D * sizeof(float));
+      memcpy(dk + to, w.dk + t * p.head_width, (size_t)a->D * sizeof(float));
+      memcpy(dv + to, w.dv + t * p.head_width, (size_t)a->D * sizeof(float));
     }
   }
 }

@@ -3,65 +3,102 @@
 #define TSR_KERNELS_CPU_ATTENTION_BACKWARD_H
 #include "kernels/cpu/attention.h"
 
-/* From the scores S and the gradient dP = dout v^T of a row: P = exp(S - max)/sum, and
- * dS = P (dP f - delta) scale with f the dropout factors and delta = dout . out = sum_j P dP f.
- * Leaves P f in `scores` and dS in `grads`; stats are max, sum, delta. */
-static inline void backward_row(
-    const tsr_attention *a, float *scores, float *grads, const float *factors, const float *stats,
-    int64_t n) {
-  float max = stats[0], share = 1.0f / stats[1], delta = stats[2], scale = a->scale;
-  if (a->dropout == 0) {
-#pragma omp simd
-    for (int64_t j = 0; j < n; j++) {
-      float p = real_exp(scores[j] - max) * share;
-      scores[j] = p;
-      grads[j] = p * (grads[j] - delta) * scale;
+/* A block's statistics: p->max, p->share = 1 / the sum, and p->delta = dout . out; what pads the
+ * rows has the share 0. Row r's are at rows[3 * r]. */
+static inline void block_statistics(const attention_parts *p, block part, const float *rows) {
+  for (int64_t r = 0; r < QUERIES; r++) {
+    bool real = r < part.rows;
+    p->max[r] = real ? rows[3 * r] : 0;
+    p->share[r] = real ? 1.0f / rows[3 * r + 1] : 0;
+    p->delta[r] = real ? rows[3 * r + 2] : 0;
+  }
+}
+
+/* A block's queries and gradients of out, packed; as rows too where dk and dv are wanted. The scale
+ * is in the queries. */
+static inline void block_pack(
+    const tsr_attention *a, const attention_parts *p, block part, const float *q, const float *dout,
+    int64_t stride, bool rows) {
+  pack_columns(p->queries, q, stride, a->scale, a->D, part.rows);
+  pack_columns(p->douts, dout, stride, 1, a->D, part.rows);
+  if (!rows) return;
+  pack_rows(p->queries_rows, QUERIES * PANEL, q, stride, a->scale, part.rows, a->D);
+  pack_rows(p->douts_rows, QUERIES * PANEL, dout, stride, 1, part.rows, a->D);
+}
+
+/* From the scores S and the gradient dP = dout v^T of a tile and a vector of queries, with f the
+ * factors of dropout: P f in place of S, and in place of dP
+ * dS = P (dP f - delta), P = exp(S - max)/sum, delta = dout . out = sum_j P dP f. */
+static inline void tile_gradients(
+    const tsr_attention *a, const attention_parts *p, block part, int64_t key, int64_t v,
+    float *scores, float *grads, const float *factors) {
+  vector max = lanes_load(p->max, (int)v), share = lanes_load(p->share, (int)v);
+  vector delta = lanes_load(p->delta, (int)v);
+  bool masked = tile_masked(a, part, v, key);
+  EACH_ROW(i) {
+    int64_t at = i * QUERIES + v * WIDTH;
+    vector x = vector_exp(lanes_load(scores + at, 0) - max) * share;
+    vector kept = x, grad = lanes_load(grads + at, 0);
+    if (a->dropout != 0) {
+      vector factor = lanes_load(factors + at, 0);
+      kept = x * factor;
+      grad *= factor;
     }
-    return;
-  }
-#pragma omp simd
-  for (int64_t j = 0; j < n; j++) {
-    float p = real_exp(scores[j] - max) * share;
-    scores[j] = p * factors[j];
-    grads[j] = p * (grads[j] * factors[j] - delta) * scale;
-  }
-}
-
-/* p->scores becomes P f and p->grads dS, from the packed queries, douts and the rows' stats
- * (rows, 3); zeros where causality hides the key. */
-static inline void block_backward(
-    const tsr_attention *a, const attention_parts *p, block part, const float *stats,
-    const float *keys_columns, const float *values_columns) {
-  block_scores(a, p, part, p->scores, p->queries, keys_columns);
-  block_scores(a, p, part, p->grads, p->douts, values_columns);
-  for (int64_t r = 0; r < part.rows; r++) {
-    float *scores = p->scores + r * p->scores_width, *grads = p->grads + r * p->scores_width;
-    int64_t seen = keys_seen(a, part, r);
-    if (a->dropout != 0) dropout_row(p->factors, a, part, r, seen);
-    backward_row(a, scores, grads, p->factors, stats + 3 * r, seen);
-    row_zero(scores, seen, part.keys);
-    row_zero(grads, seen, part.keys);
+    grad = x * (grad - delta);
+    if (masked) {
+      vector_mask seen = seen_by(a, part, v, key + i);
+      kept = (vector)((vector_mask)kept & seen);
+      grad = (vector)((vector_mask)grad & seen);
+    }
+    vector_store(scores + at, kept);
+    vector_store(grads + at, grad);
   }
 }
 
-/* to (T, D) += weights^T (keys, rows) times rows (rows, D): dk, or dv. */
+/* P f to p->scores and dS to p->grads, for the keys [begin, end) of packed keys and values; zeros
+ * where causality hides a key. dS lacks the scale: packed queries have it, dq gets it at the end.
+ */
+static inline void block_gradients(
+    const tsr_attention *a, const attention_parts *p, block part, int64_t begin, int64_t end,
+    const float *keys, const float *values, fetch *ahead) {
+  int64_t vectors = block_vectors(part);
+  if (a->dropout != 0) block_dropout(a, p, part, begin, end);
+  for (int64_t key = begin; key < end; key += TILE_ROWS) {
+    int64_t at = (key - begin) * QUERIES, from = vector_first(a, part, key);
+    float *scores = p->scores + at, *grads = p->grads + at;
+    tile_scores(a, part, keys + key * a->D, from, p->queries, scores, NULL, ahead);
+    tile_scores(a, part, values + key * a->D, from, p->douts, grads, NULL, ahead);
+    for (int64_t v = from; v < vectors; v++)
+      tile_gradients(a, p, part, key, v, scores, grads, p->factors + at);
+    for (int64_t i = 0; i < TILE_ROWS && from > 0; i++) {
+      row_zero(scores + i * QUERIES, 0, from * WIDTH);
+      row_zero(grads + i * QUERIES, 0, from * WIDTH);
+    }
+  }
+}
+
+/* to (keys, D) += weights (keys, queries) times packed rows (queries, D), for the keys [begin,
+ * end): dk, or dv. */
 static inline void block_spread(
-    const tsr_attention *a, const attention_parts *p, block part, float *to, int64_t to_stride,
-    const float *weights, const float *rows) {
+    const tsr_attention *a, const attention_parts *p, block part, int64_t begin, int64_t end,
+    float *to, int64_t to_stride, const float *weights, const float *rows) {
   product sum = {
-      .M = round_to(part.keys, TILE_ROWS),
+      .M = round_to(end - begin, TILE_ROWS),
       .N = p->head_width,
       .K = part.rows,
       .a = weights,
-      .a_rs = 1,
-      .a_cs = p->scores_width,
       .b = rows,
-      .c = to,
+      .panel = QUERIES * PANEL,
+      .c = to + begin * to_stride,
       .c_rs = to_stride,
-      .add = true,
-      .band = a->causal ? BAND_QUERIES : BAND_ALL,
-      .first = part.first};
-  product_run(&sum);
+      .causal = a->causal,
+      .shift = part.first - begin};
+  product_spread(&sum);
+}
+
+/* The end of the piece of keys that begins there. */
+static inline int64_t piece_end(block part, int64_t begin) {
+  return part.keys - begin < PIECE ? part.keys : begin + PIECE;
 }
 
 #endif

@@ -12,6 +12,10 @@
 
 enum { FEW = 4, HEADS = 8 }; /* heads whose sums are in registers at once */
 
+/* As many running sums as attention.h has. */
+typedef float float_sums __attribute__((vector_size(4 * SUMS), aligned(4), may_alias));
+enum { SUM_STEP = 16 }; /* a multiple of SUMS and of WIDTH */
+
 /* One group of one sequence. */
 typedef struct {
   const tsr_attention_cached *c;
@@ -131,14 +135,28 @@ static void few_out(const group *s, const float *weights, int64_t seen, float fa
   if (d < D) few_weigh_rest(s, weights, seen, factor, d, out);
 }
 
+/* Scores to exp(score - maximum); gives the sum, made of SUMS running ones as attention.h does. */
+static float few_softmax(float *scores, int64_t seen) {
+  vector max = vector_all(row_max(scores, seen));
+  float_sums sums = {0};
+  for (int64_t j = seen; j < round_to(seen, SUM_STEP); j++) scores[j] = -INFINITY;
+  for (int64_t j = 0; j < seen; j += SUM_STEP) {
+    for (int64_t i = j; i < j + SUM_STEP; i += WIDTH)
+      vector_store(scores + i, vector_exp(lanes_load(scores + i, 0) - max));
+    for (int64_t i = j; i < j + SUM_STEP; i += SUMS) sums += *(const float_sums *)(scores + i);
+  }
+  for (int half = SUMS / 2; half; half /= 2)
+    for (int i = 0; i < half; i++) sums[i] += sums[half + i];
+  return sums[0];
+}
+
 static void few_token(const group *s, const few *f, int64_t row) {
   int64_t D = s->c->a.D, seen = s->first + row + 1;
   for (int64_t h = 0; h < s->heads; h++)
     row_scale(f->queries + h * D, s->q + row * s->q_stride + h * D, s->c->a.scale, D);
   few_all_scores(s, f, seen);
   for (int64_t h = 0; h < s->heads; h++) {
-    float *scores = f->scores + h * f->scores_width, max = row_max(scores, seen);
-    float sum = row_exp_sum(scores, scores, max, seen);
+    float *scores = f->scores + h * f->scores_width, sum = few_softmax(scores, seen);
     few_out(s, scores, seen, 1.0f / sum, s->out + row * s->q_stride + h * D);
   }
 }
@@ -152,19 +170,17 @@ static void many_tokens(const group *s, void *scratch) {
   whole.dropout = 0;
   attention_layout(&whole, 1, scratch, &p);
   whole.T = s->first + s->rows;
-  pack_columns(p.keys_columns, s->keys, s->k_stride, whole.D, whole.T);
-  pack_rows(p.values_rows, s->values, s->k_stride, whole.T, whole.D);
+  pack_keys(&whole, &p, PACK_OUT, 0, s->keys, s->values, s->k_stride, 0, whole.T);
   for (int64_t h = 0; h < s->heads; h++)
     for (int64_t row = 0; row < s->rows; row += QUERIES) {
       block part = block_at(&whole, (head){0}, s->first + row);
       int64_t start = row * s->q_stride + h * whole.D;
-      pack_block(p.queries, s->q + start, s->q_stride, whole.scale, part.rows, whole.D);
-      block_scores(&whole, &p, part, p.scores, p.queries, p.keys_columns);
-      block_softmax(&whole, &p, part, p.stats, 2);
-      block_weigh(&whole, &p, part, p.sums, p.head_width, p.scores, p.values_rows);
+      fetch none = {.count = 0};
+      pack_columns(p.queries, s->q + start, s->q_stride, whole.scale, whole.D, part.rows);
+      block_forward(&whole, &p, part, p.keys, p.values_rows, p.sums, p.head_width, &none);
       for (int64_t r = 0; r < part.rows; r++)
         row_scale(
-            s->out + start + r * s->q_stride, p.sums + r * p.head_width, 1.0f / p.stats[2 * r + 1],
+            s->out + start + r * s->q_stride, p.sums + r * p.head_width, 1.0f / p.parts[r],
             whole.D);
     }
 }

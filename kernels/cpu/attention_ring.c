@@ -118,20 +118,12 @@ static void leaf_out(
   const attention_parts *p = &c->p;
   tsr_attention a = ring_pair(c, t->unit, unit);
   block part = ring_block(c, &a, t->at, t->first, t->unit, unit);
-  block_scores(&a, p, part, p->scores, p->queries, p->keys_columns + run * p->columns_run);
-  block_softmax(&a, p, part, to + p->head_width, c->width);
-  block_weigh(&a, p, part, to, c->width, p->scores, p->values_rows + run * p->rows_run);
-}
-
-static void pack_keys(const ring_call *c, head at, const float *k, const float *v) {
-  const attention_parts *p = &c->p;
-  int source = tsr_ring_source(&c->map, c->ring->step);
-  int64_t T = c->unit.T, D = c->unit.D;
-  for (int64_t run = 0; run < c->runs; run++) {
-    if (!ring_key_seen(c, tsr_ring_unit(&c->map, source, run))) continue;
-    int64_t start = at.k_start + run * T * at.k_stride;
-    pack_columns(p->keys_columns + run * p->columns_run, k + start, at.k_stride, D, T);
-    pack_rows(p->values_rows + run * p->rows_run, v + start, at.k_stride, T, D);
+  fetch none = {.count = 0};
+  block_forward(
+      &a, p, part, p->keys + run * p->run, p->values_rows + run * p->rows_run, to, c->width, &none);
+  for (int64_t r = 0; r < part.rows; r++) {
+    to[r * c->width + p->head_width] = p->max[r];
+    to[r * c->width + p->head_width + 1] = p->parts[r];
   }
 }
 
@@ -140,13 +132,16 @@ void LEVEL(attention_ring)(
     void *scratch, int64_t begin, int64_t end) {
   ring_call c;
   LEVEL(ring_begin)(&c, r, TSR_ATTENTION_OUT, r->step, acc, scratch);
+  int64_t heads = r->a.H / r->a.G;
+  int source = tsr_ring_source(&c.map, r->step);
   for (int64_t item = begin; item < end; item++) {
-    pack_keys(&c, head_at(&r->a, item / r->a.H, item % r->a.H), k, v);
+    if (item == begin || item % heads == 0)
+      ring_pack(&c, PACK_OUT, source, head_at(&r->a, item / r->a.H, item % r->a.H), k, v);
     for (int64_t run = 0; run < c.runs; run++)
       for (int64_t first = 0; first < c.unit.T; first += QUERIES) {
         ring_target t = ring_target_at(&c, item, run, first, QUERIES);
         int64_t start = t.at.q_start + (run * c.unit.T + first) * t.at.q_stride;
-        pack_block(c.p.queries, q + start, t.at.q_stride, r->a.scale, t.rows, r->a.D);
+        pack_columns(c.p.queries, q + start, t.at.q_stride, r->a.scale, r->a.D, t.rows);
         LEVEL(ring_walk)(&c, &t, leaf_out, NULL);
       }
   }

@@ -72,6 +72,16 @@ static inline bool ring_key_seen(const ring_call *c, int64_t key_unit) {
   return !c->ring->a.causal || key_unit <= c->query_last;
 }
 
+/* Packs all keys and values that are seen, of the member that holds them. */
+static inline void
+ring_pack(const ring_call *c, packing kind, int member, head at, const float *k, const float *v) {
+  for (int64_t run = 0; run < c->runs; run++) {
+    if (!ring_key_seen(c, tsr_ring_unit(&c->map, member, run))) continue;
+    int64_t start = at.k_start + run * c->unit.T * at.k_stride;
+    pack_keys(&c->unit, &c->p, kind, run, k + start, v + start, at.k_stride, 0, c->unit.T);
+  }
+}
+
 /* Attention between two units: of the same one it is causal. */
 static inline tsr_attention ring_pair(const ring_call *c, int64_t query_unit, int64_t key_unit) {
   tsr_attention a = c->unit;

@@ -15,23 +15,15 @@ static void leaf_dq(
   const attention_parts *p = &c->p;
   tsr_attention a = ring_pair(c, t->unit, unit);
   block part = ring_block(c, &a, t->at, t->first, t->unit, unit);
-  int64_t row = t->item * c->ring->a.T + t->run * a.T + t->first, columns = run * p->columns_run;
-  block_backward(
-      &a, p, part, queries->rows + 3 * row, p->keys_columns + columns, p->values_columns + columns);
-  block_weigh(&a, p, part, to, c->width, p->grads, p->keys_rows + run * p->rows_run);
-}
-
-/* All keys that are seen, of the member that holds them. */
-static void pack_keys(const ring_call *c, int member, head at, const float *k, const float *v) {
-  const attention_parts *p = &c->p;
-  int64_t T = c->unit.T, D = c->unit.D;
-  for (int64_t run = 0; run < c->runs; run++) {
-    if (!ring_key_seen(c, tsr_ring_unit(&c->map, member, run))) continue;
-    int64_t start = at.k_start + run * T * at.k_stride;
-    pack_columns(p->keys_columns + run * p->columns_run, k + start, at.k_stride, D, T);
-    pack_columns(p->values_columns + run * p->columns_run, v + start, at.k_stride, D, T);
-    if (c->sum == TSR_ATTENTION_DQ)
-      pack_rows(p->keys_rows + run * p->rows_run, k + start, at.k_stride, T, D);
+  int64_t row = t->item * c->ring->a.T + t->run * a.T + t->first;
+  const float *keys = p->keys + run * p->run, *values = p->values + run * p->run;
+  fetch none = {.count = 0};
+  block_statistics(p, part, queries->rows + 3 * row);
+  block_zero(p, part, to, c->width);
+  for (int64_t begin = 0, end; begin < part.keys; begin = end) {
+    end = piece_end(part, begin);
+    block_gradients(&a, p, part, begin, end, keys, values, &none);
+    block_weigh(&a, p, part, begin, end, to, c->width, p->grads, p->keys_rows + run * p->rows_run);
   }
 }
 
@@ -39,18 +31,19 @@ void LEVEL(attention_ring_dq)(
     const tsr_attention_ring *r, float *acc, const float *dout, const float *q, const float *k,
     const float *v, const float *rows, void *scratch, int64_t begin, int64_t end) {
   query_tensors queries = {dout, q, rows};
-  int64_t D = r->a.D;
+  int64_t heads = r->a.H / r->a.G;
   ring_call c;
   LEVEL(ring_begin)(&c, r, TSR_ATTENTION_DQ, r->step, acc, scratch);
+  int source = tsr_ring_source(&c.map, r->step);
   for (int64_t item = begin; item < end; item++) {
-    head at = head_at(&r->a, item / r->a.H, item % r->a.H);
-    pack_keys(&c, tsr_ring_source(&c.map, r->step), at, k, v);
+    if (item == begin || item % heads == 0)
+      ring_pack(&c, PACK_DQ, source, head_at(&r->a, item / r->a.H, item % r->a.H), k, v);
     for (int64_t run = 0; run < c.runs; run++)
       for (int64_t first = 0; first < c.unit.T; first += QUERIES) {
         ring_target t = ring_target_at(&c, item, run, first, QUERIES);
-        int64_t start = at.q_start + (run * c.unit.T + first) * at.q_stride;
-        pack_block(c.p.queries, q + start, at.q_stride, r->a.scale, t.rows, D);
-        pack_block(c.p.douts, dout + start, at.q_stride, 1, t.rows, D);
+        int64_t start = t.at.q_start + (run * c.unit.T + first) * t.at.q_stride;
+        block part = {.first = first, .rows = t.rows};
+        block_pack(&r->a, &c.p, part, q + start, dout + start, t.at.q_stride, false);
         LEVEL(ring_walk)(&c, &t, leaf_dq, &queries);
       }
   }
@@ -66,7 +59,7 @@ void LEVEL(attention_ring_dq_finish)(
       const float *sum = acc + ring_offset(&c, &t, ring_slot_whole(&c));
       float *to = dq + t.at.q_start + run * c.unit.T * t.at.q_stride;
       for (int64_t row = 0; row < t.rows; row++)
-        memcpy(to + row * t.at.q_stride, sum + row * c.width, (size_t)r->a.D * sizeof *dq);
+        row_scale(to + row * t.at.q_stride, sum + row * c.width, r->a.scale, r->a.D);
     }
 }
 
@@ -75,18 +68,18 @@ static void spread_block(
     const ring_call *c, const ring_target *t, const query_tensors *queries, head at, int64_t run,
     const tsr_attention *a, block part, float *to) {
   const attention_parts *p = &c->p;
-  int64_t D = a->D, position = run * a->T + part.first, columns = t->run * p->columns_run;
-  const float *q = queries->q + at.q_start + position * at.q_stride;
-  const float *dout = queries->dout + at.q_start + position * at.q_stride;
+  int64_t position = run * a->T + part.first, start = at.q_start + position * at.q_stride;
   int64_t row = (at.b * a->H + at.h) * c->ring->a.T + position;
-  pack_block(p->queries, q, at.q_stride, a->scale, part.rows, D);
-  pack_block(p->douts, dout, at.q_stride, 1, part.rows, D);
-  pack_rows(p->queries_rows, q, at.q_stride, part.rows, D);
-  pack_rows(p->douts_rows, dout, at.q_stride, part.rows, D);
-  block_backward(
-      a, p, part, queries->rows + 3 * row, p->keys_columns + columns, p->values_columns + columns);
-  block_spread(a, p, part, to, c->width, p->grads, p->queries_rows);
-  block_spread(a, p, part, to + p->head_width, c->width, p->scores, p->douts_rows);
+  const float *keys = p->keys + t->run * p->run, *values = p->values + t->run * p->run;
+  fetch none = {.count = 0};
+  block_statistics(p, part, queries->rows + 3 * row);
+  block_pack(a, p, part, queries->q + start, queries->dout + start, at.q_stride, true);
+  for (int64_t begin = 0, end; begin < part.keys; begin = end) {
+    end = piece_end(part, begin);
+    block_gradients(a, p, part, begin, end, keys, values, &none);
+    block_spread(a, p, part, begin, end, to, c->width, p->grads, p->queries_rows);
+    block_spread(a, p, part, begin, end, to + p->head_width, c->width, p->scores, p->douts_rows);
+  }
 }
 
 static void leaf_dkv(
@@ -94,7 +87,7 @@ static void leaf_dkv(
     float *to) {
   tsr_attention a = ring_pair(c, unit, t->unit);
   int64_t heads = a.H / a.G;
-  row_zero(to, 0, a.T * c->width);
+  row_zero(to, 0, round_to(a.T, TILE_ROWS) * c->width);
   for (int64_t h = t->at.h; h < t->at.h + heads; h++)
     for (int64_t first = 0; first < a.T; first += QUERIES) {
       head at = head_at(&c->ring->a, t->at.b, h);
@@ -112,7 +105,7 @@ void LEVEL(attention_ring_dkv)(
   for (int64_t item = begin; item < end; item++) {
     for (int64_t run = 0; run < c.runs; run++) {
       ring_target t = ring_target_at(&c, item, run, 0, c.unit.T);
-      if (run == 0) pack_keys(&c, r->coord, t.at, k, v);
+      if (run == 0) ring_pack(&c, PACK_DKV, r->coord, t.at, k, v);
       LEVEL(ring_walk)(&c, &t, leaf_dkv, &queries);
     }
   }

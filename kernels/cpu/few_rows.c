@@ -1,8 +1,5 @@
 /* A product with few rows, y = x w^T: what decoding is made of. Reading w is all its work, so w is
- * read once, in the order in which it lies, and turned in registers; tsr_gemm packs it first.
- *
- * Every element is the chain of BLIS's micro-kernels: a sum over `depth` products, the first with
- * the second and so on, and the sums of all depths added one after the other. */
+ * read once, in the order in which it lies, and turned in registers; `product` packs it first. */
 #include "kernels/cpu/level.h"
 #include "kernels/cpu/turn.h"
 
@@ -39,7 +36,7 @@ square_run(const square *s, float *y, const int rows) {
   const tsr_few_rows *p = s->p;
   vector all[TOGETHER], sums[TOGETHER];
   for (int64_t k = 0; k < p->K;) {
-    int64_t end = p->K - k < p->depth ? p->K : k + p->depth;
+    int64_t end = p->K - k < TSR_PRODUCT_DEPTH ? p->K : k + TSR_PRODUCT_DEPTH;
     bool first = k == 0;
     for (int r = 0; r < rows; r++) sums[r] = (vector){0};
     for (; k + WIDTH <= end; k += WIDTH) square_add(s, k, WIDTH, sums, rows);

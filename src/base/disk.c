@@ -41,8 +41,8 @@ static void read_plan(void) {
 /* What happens to this operation. */
 static fault next_fault(operation what) {
   pthread_once(&once, read_plan);
-  if (planned.kind == NONE) return NONE;
   long number = atomic_fetch_add(&operations, 1) + 1;
+  if (planned.kind == NONE) return NONE;
   if (number < planned.first || number > planned.last) return NONE;
   if (planned.kind == SHORT && what != WRITE) return NONE;
   if (planned.kind == TORN && what != RENAME) return NONE;
@@ -66,6 +66,8 @@ static bool end(fault f, bool ok) {
 }
 
 /* ---- operations ---- */
+
+long tsr_disk_operations(void) { return atomic_load(&operations); }
 
 int tsr_disk_create(const char *path) {
   fault f = next_fault(CREATE);

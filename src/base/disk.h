@@ -29,5 +29,7 @@ bool tsr_disk_close(int fd);
 bool tsr_disk_rename(const char *from, const char *to);
 bool tsr_disk_make_folder(const char *path); /* one that is there is fine */
 bool tsr_disk_remove(const char *path);      /* a file, or a folder with the files in it */
+/* How many of these the process has begun: while the number grows, the disk does something. */
+long tsr_disk_operations(void);
 
 #endif

@@ -17,11 +17,17 @@
 /* MPI counts in int. What is longer than a piece is counted in pieces of one piece's type and a
  * rest, so that it stays one message. A piece could have 2 GiB; smaller ones are met by everybody
  * and every test. */
-enum { PIECE_BYTES = 1 << 24, SUM_MAX = 1 << 26, SEND = -1 };
+enum { PIECE_BYTES = 1 << 24, SUM_MAX = 1 << 26, SEND = -1, SUM = -2 };
+
+typedef struct group {
+  MPI_Comm comm;
+  struct group *next;
+} group;
 
 typedef struct {
   tsr_arena *arena;
   MPI_Comm comm;
+  group *groups;
   int worker, workers;
   char (*hosts)[MPI_MAX_PROCESSOR_NAME];
   char version[64];
@@ -135,7 +141,7 @@ static bool make_type(int64_t bytes, MPI_Datatype *ret_type, int *ret_count, cha
 static_assert(sizeof(MPI_Request) <= sizeof(void *), "a request fits a message's word");
 static_assert(sizeof(int64_t) <= sizeof(void *), "a count of bytes fits a message's word");
 
-/* words: the request; the bytes of a receive, or SEND; the peer; the tag. */
+/* words: the request; the bytes of a receive, or SEND, or SUM; the peer; the tag. */
 static void
 fill_message(tsr_message *message, MPI_Request request, int64_t bytes, int peer, int tag) {
   *message = (tsr_message){.words = {NULL, (void *)bytes, (void *)(intptr_t)peer, NULL}};
@@ -176,6 +182,10 @@ static void explain(const tsr_message *message, int code, char *why) {
   int64_t bytes = (int64_t)message->words[1];
   int peer = (int)(intptr_t)message->words[2], tag = (int)(intptr_t)message->words[3];
   int class = 0;
+  if (bytes == SUM) {
+    check(code, "a sum of a group", why);
+    return;
+  }
   MPI_Error_class(code, &class);
   if (class == MPI_ERR_TRUNCATE && bytes != SEND) {
     snprintf(
@@ -202,7 +212,7 @@ static tsr_message_state test_message(void *state, tsr_message *message, char *w
   }
   if (!done) return TSR_MESSAGE_PENDING;
   int64_t bytes = (int64_t)message->words[1];
-  if (bytes == SEND) return TSR_MESSAGE_DONE;
+  if (bytes == SEND || bytes == SUM) return TSR_MESSAGE_DONE;
   MPI_Count came = 0;
   if (!check(MPI_Get_elements_x(&status, MPI_BYTE, &came), "MPI_Get_elements_x", why))
     return TSR_MESSAGE_FAILED;
@@ -224,8 +234,51 @@ static bool sum_all(void *state, float *numbers, int64_t count, char *why) {
   return true;
 }
 
+/* Groups of the same workers have communicators of their own, so that their sums need no common
+ * order. */
+static bool form_group(void *state, const int *workers, int count, void **ret_group, char *why) {
+  job *j = state;
+  group *g = tsr_arena_alloc(j->arena, sizeof *g);
+  MPI_Group all, some;
+  *g = (group){.comm = MPI_COMM_NULL, .next = j->groups};
+  if (!check(MPI_Comm_group(j->comm, &all), "MPI_Comm_group", why)) return false;
+  bool ok = check(MPI_Group_incl(all, count, workers, &some), "MPI_Group_incl", why);
+  MPI_Group_free(&all);
+  if (!ok) return false;
+  ok = check(MPI_Comm_create_group(j->comm, some, 0, &g->comm), "MPI_Comm_create_group", why);
+  MPI_Group_free(&some);
+  if (!ok) return false;
+  MPI_Comm_set_errhandler(g->comm, MPI_ERRORS_RETURN);
+  j->groups = g;
+  *ret_group = g;
+  return true;
+}
+
+static bool
+begin_sum(void *of, const float *in, float *out, int64_t count, tsr_message *ret, char *why) {
+  const group *g = of;
+  MPI_Request request;
+  assert(count >= 0 && count <= TSR_TRANSPORT_SUM_MAX);
+  const void *from = in == out ? MPI_IN_PLACE : in;
+  int code = MPI_Iallreduce(from, out, (int)count, MPI_FLOAT, MPI_SUM, g->comm, &request);
+  if (!check(code, "MPI_Iallreduce", why)) return false;
+  fill_message(ret, request, SUM, 0, 0);
+  return true;
+}
+
+static bool begin_sum_of_slices(
+    void *of, const float *in, float *out, const int *counts, tsr_message *ret, char *why) {
+  const group *g = of;
+  MPI_Request request;
+  int code = MPI_Ireduce_scatter(in, out, counts, MPI_FLOAT, MPI_SUM, g->comm, &request);
+  if (!check(code, "MPI_Ireduce_scatter", why)) return false;
+  fill_message(ret, request, SUM, 0, 0);
+  return true;
+}
+
 static void close_job(void *state) {
   job *j = state;
+  for (group *g = j->groups; g; g = g->next) MPI_Comm_free(&g->comm);
   MPI_Comm_free(&j->comm);
   MPI_Finalize();
   tsr_arena_free(j->arena);
@@ -249,6 +302,9 @@ __attribute__((visibility("default"))) const tsr_transport_table tsr_transport_e
     .receive = begin_receive,
     .test = test_message,
     .all_reduce = sum_all,
+    .form = form_group,
+    .sum = begin_sum,
+    .sum_slices = begin_sum_of_slices,
     .close = close_job,
     .abort = abort_job,
 };

@@ -31,32 +31,60 @@ void *tsr_remote_take(tsr_remote_memory *memory, int64_t bytes) {
 
 /* ---- memory ---- */
 
-/* Those that host a member; `ret_list` may be NULL. */
-static int find_workers(const tsr_remote_call *call, int *ret_list) {
-  int count = 0;
-  for (int m = 0; m < call->collective->members; m++) {
-    int worker = call->worker_of[m];
-    bool known = m > 0 && worker == call->worker_of[m - 1];
-    for (int i = 0; !known && i < m; i++) known = call->worker_of[i] == worker;
-    if (known) continue;
-    if (ret_list) ret_list[count] = worker;
-    count++;
+/* Whether no member before has the worker; *ret_machine: nor one on its machine. */
+static bool is_first(const tsr_remote_call *call, int member, bool *ret_machine) {
+  int worker = call->worker_of[member], machine = tsr_remote_machine(call, worker);
+  *ret_machine = true;
+  if (member > 0 && worker == call->worker_of[member - 1]) return false;
+  for (int i = 0; i < member; i++) {
+    if (worker == call->worker_of[i]) return false;
+    if (machine == tsr_remote_machine(call, call->worker_of[i])) *ret_machine = false;
   }
-  return count;
+  return true;
+}
+
+/* Counts the workers that host a member, and their machines. */
+static void find_workers(tsr_remote *r) {
+  const tsr_remote_call *call = &r->call;
+  int own = tsr_remote_machine(call, call->transport->worker);
+  bool machine;
+  for (int m = 0; m < r->c.members; m++) {
+    if (!is_first(call, m, &machine)) continue;
+    r->workers_count++;
+    r->machines_count += machine;
+    r->mates_count += own == tsr_remote_machine(call, call->worker_of[m]);
+  }
+}
+
+bool tsr_remote_is_library(tsr_op op, int groups, int64_t elements) {
+  bool has = op == TSR_OP_ALL_REDUCE || (op == TSR_OP_REDUCE_SCATTER && groups == 1);
+  return has && elements > 0 && elements <= TSR_TRANSPORT_SUM_MAX;
+}
+
+static const tsr_remote_kind *kind_of(const tsr_remote *r) {
+  const tsr_collective *c = &r->c;
+  if (r->call.group && tsr_remote_is_library(c->op, c->groups, tsr_remote_product(c, 0, c->ndim)))
+    return &tsr_remote_library_sums;
+  return tsr_remote_adds(c) ? &tsr_remote_sums : &tsr_remote_moves;
 }
 
 static void lay_out(tsr_remote *r, const tsr_remote_call *call, tsr_remote_memory *memory) {
   int members = call->collective->members;
   r->call = *call;
   r->c = *call->collective;
-  r->workers_count = find_workers(call, NULL);
+  r->kind = kind_of(r);
+  find_workers(r);
   r->c.in = TSR_REMOTE_TAKE(memory, float *, members);
   r->c.out = TSR_REMOTE_TAKE(memory, float *, members);
   if (r->workers_count == 1) return;
   r->workers = TSR_REMOTE_TAKE(memory, int, r->workers_count);
   r->host = TSR_REMOTE_TAKE(memory, int, members);
-  if (tsr_remote_adds(&r->c)) tsr_remote_sum_lay_out(r, memory);
-  else tsr_remote_move_lay_out(r, memory);
+  if (r->machines_count > 1) {
+    r->machine = TSR_REMOTE_TAKE(memory, int, r->workers_count);
+    r->position = TSR_REMOTE_TAKE(memory, int, r->workers_count);
+    r->size = TSR_REMOTE_TAKE(memory, int, r->machines_count);
+  }
+  r->kind->lay_out(r, memory);
   r->messages = TSR_REMOTE_TAKE(memory, tsr_remote_message, r->messages_count);
   r->order = TSR_REMOTE_TAKE(memory, int, r->messages_count);
 }
@@ -69,9 +97,27 @@ int64_t tsr_remote_bytes(const tsr_remote_call *call) {
   return memory.used;
 }
 
+/* Machines by their first workers, and the workers of each. */
+static void prepare_machines(tsr_remote *r) {
+  int machines = 0;
+  memset(r->size, 0, sizeof(int) * (size_t)r->machines_count);
+  for (int w = 0; w < r->workers_count; w++) {
+    int first = 0;
+    while (tsr_remote_machine(&r->call, r->workers[first]) !=
+           tsr_remote_machine(&r->call, r->workers[w]))
+      first++;
+    r->machine[w] = first < w ? r->machine[first] : machines++;
+    r->position[w] = r->size[r->machine[w]]++;
+  }
+  assert(machines == r->machines_count && r->size[r->machine[r->me]] == r->mates_count);
+}
+
 static void prepare(tsr_remote *r) {
+  int workers = 0;
+  bool machine;
+  for (int m = 0; m < r->c.members; m++)
+    if (is_first(&r->call, m, &machine)) r->workers[workers++] = r->call.worker_of[m];
   r->me = -1;
-  find_workers(&r->call, r->workers);
   for (int i = 0; i < r->workers_count; i++)
     if (r->workers[i] == r->call.transport->worker) r->me = i;
   assert(r->me >= 0);
@@ -81,9 +127,9 @@ static void prepare(tsr_remote *r) {
       for (host = 0; r->workers[host] != r->call.worker_of[m];) host++;
     r->host[m] = host;
   }
+  if (r->machines_count > 1) prepare_machines(r);
   for (int i = 0; i < r->messages_count; i++) r->order[i] = i;
-  if (tsr_remote_adds(&r->c)) tsr_remote_sum_prepare(r);
-  else tsr_remote_move_prepare(r);
+  r->kind->prepare(r);
 }
 
 tsr_remote *tsr_remote_begin(const tsr_remote_call *call, void *memory) {
@@ -99,7 +145,7 @@ tsr_remote *tsr_remote_begin(const tsr_remote_call *call, void *memory) {
   r->call.collective = &r->c;
   if (r->workers_count > 1) prepare(r);
   else assert(call->worker_of[0] == call->transport->worker);
-  r->call.worker_of = NULL; /* the caller's; `host` has it */
+  r->call.worker_of = r->call.hosts = NULL; /* the caller's; `host` and `machine` have them */
   return r;
 }
 
@@ -130,26 +176,32 @@ void tsr_remote_spread(
 
 /* ---- messages ---- */
 
-static bool failed(tsr_remote *r, bool receives, int worker, const char *why) {
+bool tsr_remote_failed(tsr_remote *r, const tsr_remote_message *m, const char *why) {
   r->state = TSR_REMOTE_FAILED;
-  snprintf(
-      r->why, sizeof r->why, "%s worker %d: %s", receives ? "receiving from" : "sending to", worker,
-      why);
+  if (m->worker < 0) snprintf(r->why, sizeof r->why, "the transport's sum: %s", why);
+  else
+    snprintf(
+        r->why, sizeof r->why, "%s worker %d: %s", m->receives ? "receiving from" : "sending to",
+        m->worker, why);
   return false;
+}
+
+tsr_remote_message *tsr_remote_new_message(tsr_remote *r) {
+  assert(r->active < r->messages_count);
+  return &r->messages[r->order[r->active]];
 }
 
 bool tsr_remote_post(
     tsr_remote *r, bool receives, int host, void *address, int64_t bytes, int *left) {
   const tsr_transport *t = r->call.transport;
   char why[TSR_WHY_BYTES] = "";
-  assert(r->active < r->messages_count);
-  tsr_remote_message *m = &r->messages[r->order[r->active]];
+  tsr_remote_message *m = tsr_remote_new_message(r);
   *m = (tsr_remote_message){.worker = r->workers[host], .receives = receives, .left = left};
   bool ok =
       receives
           ? t->table->receive(t->state, m->worker, r->call.tag, address, bytes, &m->handle, why)
           : t->table->send(t->state, m->worker, r->call.tag, address, bytes, &m->handle, why);
-  if (!ok) return failed(r, receives, m->worker, why);
+  if (!ok) return tsr_remote_failed(r, m, why);
   r->active++;
   (*left)++;
   return true;
@@ -163,7 +215,7 @@ static bool test_messages(tsr_remote *r, bool *ret_any_done) {
     int place = r->order[i];
     tsr_remote_message *m = &r->messages[place];
     tsr_message_state state = t->table->test(t->state, &m->handle, why);
-    if (state == TSR_MESSAGE_FAILED) return failed(r, m->receives, m->worker, why);
+    if (state == TSR_MESSAGE_FAILED) return tsr_remote_failed(r, m, why);
     if (state == TSR_MESSAGE_PENDING) {
       i++;
       continue;
@@ -184,7 +236,6 @@ static void run_local(void *context, int64_t begin, int64_t end) {
 }
 
 tsr_remote_state tsr_remote_go_on(tsr_remote *r) {
-  bool adds = tsr_remote_adds(&r->c);
   if (r->state == TSR_REMOTE_PENDING && r->workers_count == 1) {
     tsr_remote_spread(r, run_local, r, tsr_collective_items(&r->c), 1);
     r->state = TSR_REMOTE_DONE;
@@ -192,12 +243,25 @@ tsr_remote_state tsr_remote_go_on(tsr_remote *r) {
   for (bool any = true; any && r->state == TSR_REMOTE_PENDING;) {
     any = false;
     if (!test_messages(r, &any)) break;
-    any = (adds ? tsr_remote_sum_go_on(r) : tsr_remote_move_go_on(r)) || any;
-    if (r->state == TSR_REMOTE_PENDING && !r->active &&
-        (adds ? tsr_remote_sum_done(r) : tsr_remote_move_done(r)))
+    any = r->kind->go_on(r) || any;
+    if (r->state == TSR_REMOTE_PENDING && !r->active && r->kind->done(r))
       r->state = TSR_REMOTE_DONE;
   }
   return r->state;
+}
+
+/* The workers that a message is made by, as a bit each. */
+static uint64_t sides_of(const tsr_remote *r, const tsr_remote_message *m) {
+  uint64_t sides = 0;
+  int other = 0;
+  while (m->worker >= 0 && r->workers[other] != m->worker) other++;
+  for (int w = 0; w < r->workers_count; w++) {
+    bool is_side = m->worker < 0
+                       ? w != r->me
+                       : w == other || (m->of_host && tsr_remote_shares_host(r, w, other));
+    if (is_side) sides |= UINT64_C(1) << (r->workers[w] < 63 ? r->workers[w] : 63);
+  }
+  return sides;
 }
 
 /* Where nothing is awaited, those that do not take what is sent to them. */
@@ -206,7 +270,7 @@ uint64_t tsr_remote_missing(const tsr_remote *r) {
   if (r->state == TSR_REMOTE_DONE) return 0;
   for (int i = 0; i < r->active; i++) {
     const tsr_remote_message *m = &r->messages[r->order[i]];
-    missing[m->receives] |= UINT64_C(1) << (m->worker < 63 ? m->worker : 63);
+    missing[m->receives] |= sides_of(r, m);
   }
   return missing[1] ? missing[1] : missing[0];
 }

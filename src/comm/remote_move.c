@@ -113,7 +113,7 @@ static void copy_local(const tsr_remote *r) {
 
 /* ---- memory ---- */
 
-void tsr_remote_move_lay_out(tsr_remote *r, tsr_remote_memory *memory) {
+static void lay_out(tsr_remote *r, tsr_remote_memory *memory) {
   tsr_remote_move *m = &r->move;
   int workers = r->workers_count;
   describe_rows(&r->c, m);
@@ -141,7 +141,7 @@ static void find_flow(const tsr_remote *r, tsr_remote_stream *s, int sender, int
     if (r->host[s->from] != sender || ++s->to == r->c.members) s->from++, s->to = 0;
 }
 
-void tsr_remote_move_prepare(tsr_remote *r) {
+static void prepare(tsr_remote *r) {
   tsr_remote_move *m = &r->move;
   int blocks = r->c.op == TSR_OP_ALL_GATHER ? all_gather_blocks(&r->c) : 1;
   for (int i = 0; i < r->c.members; i++) {
@@ -220,7 +220,7 @@ static bool go_on_stream(tsr_remote *r, int host, bool receives) {
   return any;
 }
 
-bool tsr_remote_move_go_on(tsr_remote *r) {
+static bool go_on(tsr_remote *r) {
   bool any = false;
   for (int i = 1; i < r->workers_count && r->state == TSR_REMOTE_PENDING; i++) {
     int to = (r->me + i) % r->workers_count;
@@ -233,10 +233,12 @@ bool tsr_remote_move_go_on(tsr_remote *r) {
   return any;
 }
 
-bool tsr_remote_move_done(const tsr_remote *r) {
+static bool is_done(const tsr_remote *r) {
   bool done = true;
   for (int h = 0; h < r->workers_count; h++)
     done = done && !r->move.out[h].count && !r->move.in[h].count &&
            r->move.out[h].from == r->c.members && r->move.in[h].from == r->c.members;
   return done;
 }
+
+const tsr_remote_kind tsr_remote_moves = {lay_out, prepare, go_on, is_done};

@@ -8,202 +8,26 @@
  * reduce_scatter.
  *
  * The tree's nodes whose leaves are all one worker's are added there, and the largest of them, the
- * parts, are what is sent.
+ * parts, are what is sent. Where a larger node's leaves are several workers' of one host, they send
+ * their parts to the owner's relay on that host, who adds them and sends the sum; and an owner
+ * sends the sums of all_reduce to its relay on each other host, who hands them on. So where each
+ * host holds a subtree, 2 N (H - 1) / H go out of each of H hosts.
  *
- * Order of messages, the same for all pairs: the summands of rounds 0 to window - 1, then in turn
- * the sums of round 0, the summands of round window, the sums of round 1, and so on. Each entry
- * waits for earlier ones only, on whichever worker, so nobody waits in a circle. */
-#include "base/tree.h"
+ * Order of messages, the same for all pairs. In step t: sums of round t - 6 are handed on, those of
+ * round t - 4 go from their owners, what relays have added of round t - 2 goes to owners, and the
+ * summands of round t are sent. Each entry waits for earlier ones only, on whichever worker, so
+ * nobody waits in a circle. */
 #include "comm/remote_internal.h"
 #include <assert.h>
 #include <string.h>
 
-enum { BLOCK = 1024, DEPTH_MAX = 20, GRAIN = 16 << 10, WINDOW = TSR_REMOTE_WINDOW };
+enum { BLOCK = TSR_REMOTE_BLOCK, DEPTH_MAX = 20, GRAIN = 16 << 10, WINDOW = TSR_REMOTE_WINDOW };
 
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* ---- parts ---- */
-
-typedef struct {
-  int begin, worker; /* -1: several */
-} node;
-
-typedef struct {
-  int all, own, own_summed; /* own ones; of these the ones of several members */
-} part_counts;
-
-static void end_part(node n, int end, int own_worker, int *length, part_counts *counts) {
-  if (n.worker < 0) return;
-  if (length) length[n.begin] = end - n.begin;
-  counts->all++;
-  if (n.worker != own_worker) return;
-  counts->own++;
-  counts->own_summed += end - n.begin > 1;
-}
-
-/* Runs the tree's stack machine over who hosts what. length[first member of a part] = members. */
-static part_counts find_parts(int members, const int *worker_of, int own_worker, int *length) {
-  node stack[DEPTH_MAX];
-  int top = 0;
-  part_counts counts = {0};
-  for (int m = 0; m < members; m++) {
-    assert(top < DEPTH_MAX);
-    stack[top++] = (node){m, worker_of[m]};
-    for (int merges = tsr_tree_merges(members, m); merges; merges--) {
-      node *lower = &stack[top - 2], upper = stack[--top];
-      if (lower->worker == upper.worker) continue; /* also when neither has one */
-      end_part(*lower, upper.begin, own_worker, length, &counts);
-      end_part(upper, m + 1, own_worker, length, &counts);
-      lower->worker = -1;
-    }
-  }
-  return counts;
-}
-
-/* ---- memory ---- */
-
-static void describe_slices(const tsr_collective *c, tsr_remote_sum *s) {
-  if (c->op == TSR_OP_ALL_REDUCE) {
-    s->slices = 1, s->rows = 1;
-    s->run = s->whole = tsr_remote_product(c, 0, c->ndim);
-    return;
-  }
-  s->slices = c->members / c->groups;
-  s->rows = tsr_remote_product(c, 0, c->to);
-  s->whole = tsr_remote_product(c, c->to, c->ndim);
-  s->run = s->whole / s->slices;
-}
-
-void tsr_remote_sum_lay_out(tsr_remote *r, tsr_remote_memory *memory) {
-  tsr_remote_sum *s = &r->sum;
-  int members = r->c.members, others = r->workers_count - 1;
-  part_counts parts = find_parts(members, r->call.worker_of, r->call.transport->worker, NULL);
-  describe_slices(&r->c, s);
-  s->own_count = parts.own;
-  s->away_count = parts.all - parts.own;
-  s->packed = s->rows > 1 ? parts.own : parts.own_summed;
-  int64_t piece = s->rows * s->run; /* at most */
-  if (s->slices == 1) piece = (piece + others) / r->workers_count;
-  /* The same on all, so of what all know. */
-  int64_t chunk = tsr_remote_chunk_bytes(2 * WINDOW * (int64_t)parts.all) / (int64_t)sizeof(float);
-  s->chunk = smaller(chunk, (piece + 15) / 16 * 16);
-  s->length = TSR_REMOTE_TAKE(memory, int, members);
-  s->own = TSR_REMOTE_TAKE(memory, tsr_remote_part, s->own_count);
-  s->away = TSR_REMOTE_TAKE(memory, int, s->away_count);
-  s->leaves = TSR_REMOTE_TAKE(memory, tsr_remote_leaf, members);
-  s->inside = TSR_REMOTE_TAKE(memory, tsr_remote_leaf, members);
-  s->pieces_begin = TSR_REMOTE_TAKE(memory, int, r->workers_count + 1);
-  s->pieces = TSR_REMOTE_TAKE(memory, tsr_remote_piece, members);
-  int64_t window = WINDOW * s->chunk;
-  s->outgoing = TSR_REMOTE_TAKE(memory, float, window *others * s->packed);
-  s->incoming = TSR_REMOTE_TAKE(memory, float, window * s->away_count);
-  r->messages_count = WINDOW * (others * s->own_count + s->away_count + 2 * others);
-}
-
-/* ---- the plan ---- */
-
-/* Own members of a part as leaves of its own sum. Returns the merges of its last leaf that are left
- * to the owner. */
-static int prepare_inside(tsr_remote *r, int begin, int end) {
-  int left = 0, top = 0;
-  for (int m = begin; m < end; m++) {
-    int all = tsr_tree_merges(r->c.members, m), merges = all < top ? all : top;
-    r->sum.inside[m] = (tsr_remote_leaf){.from = r->c.in[m], .merges = merges};
-    top += 1 - merges;
-    left = all - merges;
-  }
-  assert(top == 1);
-  return left;
-}
-
-static void prepare_parts(tsr_remote *r) {
-  tsr_remote_sum *s = &r->sum;
-  int members = r->c.members, own = 0, away = 0, n = 0;
-  memset(s->length, 0, sizeof(int) * (size_t)members);
-  find_parts(members, r->call.worker_of, r->workers[r->me], s->length);
-  for (int m = 0, end; m < members; m = end) {
-    end = m + s->length[m];
-    int merges = prepare_inside(r, m, end);
-    if (r->host[m] == r->me) {
-      s->own[own++] = (tsr_remote_part){m, end};
-      for (int i = m; i < end; i++)
-        s->leaves[n++] = (tsr_remote_leaf){r->c.in[i], tsr_tree_merges(members, i), false};
-    } else {
-      s->leaves[n++] = (tsr_remote_leaf){s->incoming + away * s->chunk, merges, true};
-      s->away[away++] = r->host[m];
-    }
-  }
-  s->leaves_count = n;
-  assert(own == s->own_count && away == s->away_count);
-}
-
-/* The first of a worker's members that get the slice, after `before` (-1: of all); -1: none. */
-static int next_target(const tsr_remote *r, int host, int slice, int before) {
-  int slices = r->sum.slices;
-  for (int m = before < 0 ? slice : before + slices; m < r->c.members; m += slices)
-    if (r->host[m] == host) return m;
-  return -1;
-}
-
-static bool is_first_target(const tsr_remote *r, int member) {
-  return next_target(r, r->host[member], member % r->sum.slices, -1) == member;
-}
-
-/* A slice in equal pieces among the workers that get it; *next: per worker, of `pieces`. */
-static void cut_slice(tsr_remote *r, int slice, int *next) {
-  tsr_remote_sum *s = &r->sum;
-  int64_t elements = s->rows * s->run, at = 0;
-  int owners = 0;
-  for (int m = slice; m < r->c.members; m += s->slices) owners += is_first_target(r, m);
-  for (int m = slice, i = 0; m < r->c.members; m += s->slices) {
-    if (!is_first_target(r, m)) continue;
-    int host = r->host[m];
-    tsr_remote_piece *p = &s->pieces[next[host]];
-    *p = (tsr_remote_piece){slice, at, elements * ++i / owners, 0};
-    if (next[host] > s->pieces_begin[host])
-      p->first = p[-1].first + (int)((p[-1].end - p[-1].begin + s->chunk - 1) / s->chunk);
-    int rounds = p->first + (int)((p->end - p->begin + s->chunk - 1) / s->chunk);
-    if (rounds > s->rounds) s->rounds = rounds;
-    at = p->end;
-    next[host]++;
-  }
-}
-
-static void prepare_pieces(tsr_remote *r) {
-  tsr_remote_sum *s = &r->sum;
-  int *next = s->length; /* which is not needed any more */
-  memset(s->pieces_begin, 0, sizeof(int) * (size_t)(r->workers_count + 1));
-  for (int m = 0; m < r->c.members; m++) s->pieces_begin[r->host[m] + 1] += is_first_target(r, m);
-  for (int h = 0; h < r->workers_count; h++) {
-    s->pieces_begin[h + 1] += s->pieces_begin[h];
-    next[h] = s->pieces_begin[h];
-  }
-  for (int slice = 0; slice < s->slices; slice++) cut_slice(r, slice, next);
-}
-
-void tsr_remote_sum_prepare(tsr_remote *r) {
-  prepare_parts(r);
-  prepare_pieces(r);
-  for (int i = 0; i < WINDOW; i++) r->sum.slots[i].copying = -1;
-}
-
-/* A worker's chunk in a round; empty where it has no more. */
-static tsr_remote_piece find_chunk(const tsr_remote *r, int host, int round) {
-  const tsr_remote_sum *s = &r->sum;
-  for (int i = s->pieces_begin[host + 1] - 1; i >= s->pieces_begin[host]; i--) {
-    tsr_remote_piece p = s->pieces[i];
-    if (round < p.first) continue;
-    p.begin = smaller(p.begin + (round - p.first) * s->chunk, p.end);
-    p.end = smaller(p.begin + s->chunk, p.end);
-    return p;
-  }
-  return (tsr_remote_piece){0};
-}
-
 /* ---- adding ---- */
 
-/* out[0..n) = the tree's sum, n <= BLOCK; `at` in a member's tensor, `staged_at` in what came. */
-static void add_leaves(
+void tsr_remote_add_leaves(
     const tsr_kernels *k, const tsr_remote_leaf *leaves, int count, int64_t at, int64_t staged_at,
     float *out, int64_t n) {
   float sums[DEPTH_MAX][BLOCK];
@@ -227,15 +51,15 @@ typedef struct {
   const tsr_remote_leaf *leaves;
   int leaves_count;
   tsr_remote_piece chunk;
-  int64_t staged; /* where the slot begins in `incoming`, in elements */
+  int64_t staged; /* where the slot begins in `incoming` or `joins`, in elements */
   float *out;     /* of the chunk */
   bool spreads;   /* to this worker's other members that get the slice */
 } adding;
 
 static void copy_to_others(const tsr_remote *r, int slice, int64_t begin, int64_t end) {
-  int first = next_target(r, r->me, slice, -1);
+  int first = tsr_remote_next_target(r, r->me, slice, -1);
   const float *sums = r->c.out[first] + begin;
-  for (int m = first; (m = next_target(r, r->me, slice, m)) >= 0;)
+  for (int m = first; (m = tsr_remote_next_target(r, r->me, slice, m)) >= 0;)
     memcpy(r->c.out[m] + begin, sums, sizeof(float) * (size_t)(end - begin));
 }
 
@@ -245,7 +69,7 @@ static void add_range(void *context, int64_t begin, int64_t end) {
   for (int64_t i = begin, n; i < end; i += n) {
     int64_t at = a->chunk.begin + i, column = at % s->run;
     n = smaller(smaller(s->run - column, end - i), BLOCK);
-    add_leaves(
+    tsr_remote_add_leaves(
         a->r->c.k, a->leaves, a->leaves_count,
         at / s->run * s->whole + a->chunk.slice * s->run + column, a->staged + i, a->out + i, n);
     if (a->spreads) copy_to_others(a->r, a->chunk.slice, at, at + n);
@@ -254,126 +78,249 @@ static void add_range(void *context, int64_t begin, int64_t end) {
 
 static void add_own_chunk(const tsr_remote *r, int round) {
   const tsr_remote_sum *s = &r->sum;
-  tsr_remote_piece p = find_chunk(r, r->me, round);
+  tsr_remote_piece p = tsr_remote_find_chunk(r, r->me, round);
   if (p.begin == p.end) return;
   adding a = {r, s->leaves, s->leaves_count, p, .spreads = true};
   a.staged = (int64_t)(round % WINDOW) * s->away_count * s->chunk;
-  a.out = r->c.out[next_target(r, r->me, p.slice, -1)] + p.begin;
+  a.out = r->c.out[tsr_remote_next_target(r, r->me, p.slice, -1)] + p.begin;
   tsr_remote_spread(r, add_range, &a, p.end - p.begin, GRAIN);
 }
 
-/* A part's summands as they lie, or added or packed in `staging`. */
-static float *
-find_summands(const tsr_remote *r, tsr_remote_part part, tsr_remote_piece chunk, float **staging) {
+/* Chunk-sized places of a round: [window][outer][inner]. */
+static int64_t find_place(const tsr_remote *r, int round, int outers, int outer, int inners) {
+  return ((int64_t)(round % WINDOW) * outers + outer) * inners * r->sum.chunk;
+}
+
+/* What this host has of the owners' chunks that this worker is a relay for. */
+static void add_joined(const tsr_remote *r, int round) {
   const tsr_remote_sum *s = &r->sum;
-  if (part.end - part.begin == 1 && s->rows == 1)
-    return r->c.in[part.begin] + chunk.slice * s->run + chunk.begin;
-  adding a = {r, s->inside + part.begin, part.end - part.begin, chunk, .out = *staging};
+  for (int i = 0; i < s->relayed_count; i++) {
+    tsr_remote_piece p = tsr_remote_find_chunk(r, s->relayed[i], round);
+    for (int j = 0; j < s->joined_count && p.begin < p.end; j++) {
+      tsr_remote_joined joined = s->joined[j];
+      adding a = {
+          r, s->joined_leaves + joined.leaves_begin, joined.leaves_end - joined.leaves_begin, p};
+      a.staged = find_place(r, round, s->relayed_count, i, s->mates_count);
+      a.out = s->sums + find_place(r, round, s->relayed_count, i, s->joined_count) + j * s->chunk;
+      tsr_remote_spread(r, add_range, &a, p.end - p.begin, GRAIN);
+    }
+  }
+}
+
+/* A part's summands of another worker's chunk as they lie, or added or packed. */
+static float *find_summands(
+    const tsr_remote *r, tsr_remote_part part, tsr_remote_piece chunk, int round, int owner) {
+  const tsr_remote_sum *s = &r->sum;
+  if (part.packed < 0) return r->c.in[part.begin] + chunk.slice * s->run + chunk.begin;
+  int others = r->workers_count - 1, place = owner < r->me ? owner : owner - 1;
+  adding a = {r, s->inside + part.begin, part.end - part.begin, chunk};
+  a.out = s->outgoing + find_place(r, round, others, place, s->packed) + part.packed * s->chunk;
   tsr_remote_spread(r, add_range, &a, chunk.end - chunk.begin, GRAIN);
-  *staging += s->chunk;
   return a.out;
 }
 
 /* ---- messages ---- */
 
-static bool post_summands(tsr_remote *r, int round) {
+static int64_t bytes_of(tsr_remote_piece p) { return (p.end - p.begin) * (int64_t)sizeof(float); }
+
+/* What comes for this worker's own chunk: from workers, or (joined) from relays. */
+static bool receive_summands(tsr_remote *r, int round, bool joined) {
   tsr_remote_sum *s = &r->sum;
-  tsr_remote_slot *slot = &s->slots[round % WINDOW];
-  tsr_remote_piece p = find_chunk(r, r->me, round);
-  float *staging = s->incoming + (int64_t)(round % WINDOW) * s->away_count * s->chunk;
-  slot->adding = true;
-  slot->round = round;
-  for (int i = 0; i < s->away_count && p.begin < p.end; i++, staging += s->chunk)
-    if (!tsr_remote_post(
-            r, true, s->away[i], staging, (p.end - p.begin) * (int64_t)sizeof(float),
-            &slot->receives))
-      return false;
-  for (int i = 1; i < r->workers_count; i++) {
-    int host = (r->me + i) % r->workers_count; /* so that not all begin with the same */
-    int64_t place = round % WINDOW * (r->workers_count - 1) + i - 1;
-    p = find_chunk(r, host, round);
-    staging = s->outgoing + place * s->packed * s->chunk;
-    for (int j = 0; j < s->own_count && p.begin < p.end; j++)
-      if (!tsr_remote_post(
-              r, false, host, find_summands(r, s->own[j], p, &staging),
-              (p.end - p.begin) * (int64_t)sizeof(float), &slot->sends))
-        return false;
+  tsr_remote_piece p = tsr_remote_find_chunk(r, r->me, round);
+  float *staging = s->incoming + find_place(r, round, 1, 0, s->away_count);
+  for (int i = 0; i < s->away_count && p.begin < p.end; i++, staging += s->chunk) {
+    if (s->away[i].joined != joined) continue;
+    int *left = &s->slots[round % WINDOW].receives;
+    if (!tsr_remote_post(r, true, s->away[i].worker, staging, bytes_of(p), left)) return false;
+    tsr_remote_last_message(r)->of_host = joined;
   }
   return true;
 }
 
-/* Between two workers, of whom `owner` has the sums. */
-static bool post_sums(tsr_remote *r, int round, int owner, int host) {
-  tsr_remote_piece p = find_chunk(r, owner, round);
-  int other = owner == r->me ? host : owner;
-  if (p.begin == p.end || next_target(r, host, p.slice, -1) < 0) return true;
-  return tsr_remote_post(
-      r, owner != r->me, other, r->c.out[next_target(r, r->me, p.slice, -1)] + p.begin,
-      (p.end - p.begin) * (int64_t)sizeof(float), &r->sum.slots[round % WINDOW].results);
+/* Of an owner's chunk: the parts that go to it, or (joins) to its relay here. */
+static bool send_summands(tsr_remote *r, int round, int owner, int to, bool joins) {
+  tsr_remote_sum *s = &r->sum;
+  tsr_remote_piece p = tsr_remote_find_chunk(r, owner, round);
+  bool near = tsr_remote_shares_host(r, owner, r->me);
+  for (int j = 0; j < s->own_count && p.begin < p.end; j++) {
+    if ((s->own[j].joins && !near) != joins) continue;
+    if (!tsr_remote_post(
+            r, false, to, find_summands(r, s->own[j], p, round, owner), bytes_of(p),
+            &s->slots[round % WINDOW].sends))
+      return false;
+  }
+  return true;
+}
+
+/* The parts that relays add: those that this one does, then those of this worker. */
+static bool post_joins(tsr_remote *r, int round) {
+  tsr_remote_sum *s = &r->sum;
+  tsr_remote_slot *slot = &s->slots[round % WINDOW];
+  for (int i = 0; i < s->relayed_count; i++) {
+    tsr_remote_piece p = tsr_remote_find_chunk(r, s->relayed[i], round);
+    float *staging = s->joins + find_place(r, round, s->relayed_count, i, s->mates_count);
+    for (int k = 0; k < s->mates_count && p.begin < p.end; k++, staging += s->chunk)
+      if (!tsr_remote_post(r, true, s->mates[k], staging, bytes_of(p), &slot->joins)) return false;
+  }
+  for (int owner = 0; owner < r->workers_count; owner++) {
+    bool near = tsr_remote_shares_host(r, owner, r->me);
+    if (near || s->relay[owner] == r->me) continue;
+    if (!send_summands(r, round, owner, s->relay[owner], true)) return false;
+  }
+  return true;
+}
+
+static bool post_summands(tsr_remote *r, int round) {
+  tsr_remote_slot *slot = &r->sum.slots[round % WINDOW];
+  bool hosts = r->machines_count > 1;
+  assert(!slot->adding && !slot->joining && !slot->sends);
+  slot->adding = true;
+  slot->joining = slot->expects = hosts;
+  slot->round = round;
+  if (!receive_summands(r, round, false)) return false;
+  for (int i = 1; i < r->workers_count; i++) {
+    int host = (r->me + i) % r->workers_count; /* so that not all begin with the same */
+    if (!send_summands(r, round, host, host, false)) return false;
+  }
+  return !hosts || post_joins(r, round);
+}
+
+/* What relays have added. */
+static bool post_joined(tsr_remote *r, int round) {
+  tsr_remote_sum *s = &r->sum;
+  tsr_remote_slot *slot = &s->slots[round % WINDOW];
+  slot->expects = false;
+  if (!receive_summands(r, round, true)) return false;
+  for (int i = 0; i < s->relayed_count; i++) {
+    tsr_remote_piece p = tsr_remote_find_chunk(r, s->relayed[i], round);
+    float *sums = s->sums + find_place(r, round, s->relayed_count, i, s->joined_count);
+    for (int j = 0; j < s->joined_count && p.begin < p.end; j++, sums += s->chunk)
+      if (!tsr_remote_post(r, false, s->relayed[i], sums, bytes_of(p), &slot->sends)) return false;
+  }
+  return true;
+}
+
+/* Whether sums cross to a host once, and are handed on there. */
+static bool hands_on(const tsr_remote *r) {
+  return r->machines_count > 1 && r->c.op == TSR_OP_ALL_REDUCE;
+}
+
+/* The sums of an owner's chunk, from one worker to another, of whom one is this. */
+static bool post_sums(tsr_remote *r, int round, int owner, int from, int to, int *left) {
+  tsr_remote_piece p = tsr_remote_find_chunk(r, owner, round);
+  if (p.begin == p.end || tsr_remote_next_target(r, to, p.slice, -1) < 0) return true;
+  bool receives = to == r->me;
+  float *sums = r->c.out[tsr_remote_next_target(r, r->me, p.slice, -1)] + p.begin;
+  return tsr_remote_post(r, receives, receives ? from : to, sums, bytes_of(p), left);
+}
+
+static bool gets_from_owner(const tsr_remote *r, int owner, int to) {
+  return !hands_on(r) || tsr_remote_shares_host(r, owner, to) || tsr_remote_is_relay(r, to, owner);
 }
 
 static bool post_results(tsr_remote *r, int round) {
   tsr_remote_slot *slot = &r->sum.slots[round % WINDOW];
   slot->copying = round;
+  slot->hands = hands_on(r);
   for (int i = 1; i < r->workers_count; i++) {
     int host = (r->me + i) % r->workers_count;
-    if (!post_sums(r, round, host, r->me) || !post_sums(r, round, r->me, host)) return false;
+    if (gets_from_owner(r, host, r->me) && !post_sums(r, round, host, host, r->me, &slot->comes))
+      return false;
+    if (gets_from_owner(r, r->me, host) && !post_sums(r, round, r->me, r->me, host, &slot->results))
+      return false;
+  }
+  return true;
+}
+
+static bool post_handed(tsr_remote *r, int round) {
+  const tsr_remote_sum *s = &r->sum;
+  tsr_remote_slot *slot = &r->sum.slots[round % WINDOW];
+  slot->hands = false;
+  for (int owner = 0; owner < r->workers_count; owner++) {
+    if (tsr_remote_shares_host(r, owner, r->me)) continue;
+    int from = s->relay[owner];
+    for (int to = from == r->me ? 0 : r->me; to < r->workers_count; to++) {
+      bool gets = to != from && tsr_remote_shares_host(r, to, r->me);
+      if (gets && !post_sums(r, round, owner, from, to, &slot->results)) return false;
+      if (from != r->me) break;
+    }
   }
   return true;
 }
 
 static void copy_results(tsr_remote *r, tsr_remote_slot *slot) {
   for (int h = 0; h < r->workers_count; h++) {
-    tsr_remote_piece p = find_chunk(r, h, slot->copying);
-    if (h == r->me || p.begin == p.end || next_target(r, r->me, p.slice, -1) < 0) continue;
-    copy_to_others(r, p.slice, p.begin, p.end);
+    tsr_remote_piece p = tsr_remote_find_chunk(r, h, slot->copying);
+    bool gets = p.begin < p.end && tsr_remote_next_target(r, r->me, p.slice, -1) >= 0;
+    if (h != r->me && gets) copy_to_others(r, p.slice, p.begin, p.end);
   }
   slot->copying = -1;
 }
 
 /* ---- going on ---- */
 
-/* What stands at a position of the order; a round that does not exist is nothing to do. */
-static bool find_position(int position, int *ret_round) {
-  bool sums = position >= WINDOW && (position - WINDOW) % 2 == 0;
-  if (position < WINDOW) *ret_round = position;
-  else *ret_round = sums ? (position - WINDOW) / 2 : WINDOW + (position - WINDOW) / 2;
-  return sums;
+/* In the order in which they stand in a step; each with its rounds' lag behind the step. */
+typedef enum { HAND_ON, SUMS, JOINED, SUMMANDS, STAGES } stage;
+static const int lags[STAGES] = {[HAND_ON] = WINDOW + 2, [SUMS] = WINDOW, [JOINED] = 2};
+
+static int last_position(const tsr_remote_sum *s) {
+  return s->rounds ? STAGES * (s->rounds + lags[HAND_ON]) : 0;
 }
 
-static int last_position(const tsr_remote_sum *s) { return WINDOW + 2 * s->rounds; }
+/* A slot's memory is a round's from its summands to the summands of the round that is a window
+ * later, and its sums are under way on until then. A round's sums are received where its summands
+ * may lie (in place), so they wait until those are sent and added, and until the slot's earlier
+ * sums are copied. */
+static bool may_begin(const tsr_remote_slot *slot, stage which) {
+  if (which == HAND_ON) return !slot->comes;
+  if (which == SUMS) return !slot->adding && !slot->joining && !slot->sends && slot->copying < 0;
+  return which == SUMMANDS || !slot->joining;
+}
 
-/* Returns whether it was begun. A round's sums are received where its summands may lie (in place),
- * so they wait until those are sent and added, and until the slot's earlier sums are copied. */
+/* Returns whether it was begun; a round that does not exist is nothing to do. */
 static bool begin_next(tsr_remote *r) {
+  static bool (*const post[STAGES])(tsr_remote *, int) = {
+      post_handed, post_results, post_joined, post_summands};
   tsr_remote_sum *s = &r->sum;
-  int round;
-  bool sums = find_position(s->position, &round);
-  tsr_remote_slot *slot = &s->slots[round % WINDOW];
-  if (sums && (slot->adding || slot->sends || slot->copying >= 0)) return false;
+  stage which = (stage)(s->position % STAGES);
+  int round = s->position / STAGES - lags[which];
+  bool unused = r->machines_count == 1 && (which == JOINED || which == HAND_ON);
+  bool nothing = round < 0 || round >= s->rounds || unused || (which == HAND_ON && !hands_on(r));
+  if (!nothing && !may_begin(&s->slots[round % WINDOW], which)) return false;
   s->position++;
-  if (round >= s->rounds) return true;
-  return sums ? post_results(r, round) : post_summands(r, round);
+  return nothing || post[which](r, round);
 }
 
-bool tsr_remote_sum_go_on(tsr_remote *r) {
-  tsr_remote_sum *s = &r->sum;
+static bool go_on_slot(tsr_remote *r, tsr_remote_slot *slot) {
   bool any = false;
-  for (int i = 0; i < WINDOW; i++) {
-    tsr_remote_slot *slot = &s->slots[i];
-    if (slot->copying >= 0 && !slot->results) copy_results(r, slot), any = true;
-    if (!slot->adding || slot->receives) continue;
+  if (slot->copying >= 0 && !slot->results && !slot->comes && !slot->hands)
+    copy_results(r, slot), any = true;
+  if (slot->joining && !slot->joins) {
+    add_joined(r, slot->round);
+    slot->joining = false, any = true;
+  }
+  if (slot->adding && !slot->receives && !slot->expects) {
     add_own_chunk(r, slot->round);
     slot->adding = false, any = true;
   }
+  return any;
+}
+
+static bool go_on(tsr_remote *r) {
+  tsr_remote_sum *s = &r->sum;
+  bool any = false;
+  for (int i = 0; i < WINDOW; i++) any = go_on_slot(r, &s->slots[i]) || any;
   while (r->state == TSR_REMOTE_PENDING && s->position < last_position(s) && begin_next(r))
     any = true;
   return any;
 }
 
-bool tsr_remote_sum_done(const tsr_remote *r) {
+static bool is_done(const tsr_remote *r) {
   bool done = r->sum.position == last_position(&r->sum);
   for (int i = 0; i < WINDOW; i++)
     done = done && !r->sum.slots[i].adding && r->sum.slots[i].copying < 0;
   return done;
 }
+
+const tsr_remote_kind tsr_remote_sums = {
+    tsr_remote_sum_lay_out, tsr_remote_sum_prepare, go_on, is_done};

@@ -18,6 +18,33 @@ typedef struct operation {
   tsr_message_state state;
 } operation;
 
+/* A sum of a group: each of its workers has begun it, or will. */
+typedef struct sum {
+  struct sum *next; /* the group's next one */
+  struct part {
+    const float *in;
+    float *out;
+    int64_t count;     /* of `in` */
+    const int *counts; /* NULL: all get all */
+  } * parts;           /* per worker of the group */
+  int begun;
+  tsr_message_state state;
+} sum;
+
+typedef struct group {
+  struct group *next;
+  tsr_threads *threads;
+  int *workers, count;
+  struct member {
+    struct group *group;
+    int index; /* among its workers */
+    bool formed;
+    sum **next; /* where the sum stands that it begins next */
+  } * members;
+  sum *first;
+} group;
+typedef struct member member;
+
 typedef struct {
   tsr_threads *threads;
   int worker;
@@ -32,6 +59,7 @@ struct tsr_threads {
   pthread_mutex_t mutex; /* of all below, and of the endpoints' fates and lists */
   endpoint *endpoints;
   operation *spare;
+  group *groups;
   uint64_t clock, random; /* the clock counts calls of test */
   bool ended;
   int ended_by, ended_code;
@@ -148,9 +176,119 @@ static void explain(tsr_threads *t, const operation *o, char *why) {
   else snprintf(why, TSR_WHY_BYTES, "worker %d is gone", gone);
 }
 
+/* ---- sums of groups ---- */
+
+static group *new_group(tsr_threads *t, const int *workers, int count) {
+  group *g = tsr_arena_alloc(t->arena, sizeof *g);
+  *g = (group){.next = t->groups, .threads = t, .count = count};
+  g->workers = tsr_arena_array(t->arena, int, count);
+  memcpy(g->workers, workers, sizeof(int) * (size_t)count);
+  g->members = tsr_arena_array(t->arena, member, count);
+  for (int i = 0; i < count; i++)
+    g->members[i] = (member){.group = g, .index = i, .next = &g->first};
+  return t->groups = g;
+}
+
+/* Groups of the same workers are told apart by the order in which they are formed. */
+static bool form_group(void *state, const int *workers, int count, void **ret_group, char *why) {
+  endpoint *e = state;
+  tsr_threads *t = e->threads;
+  int own = 0;
+  (void)why;
+  while (workers[own] != e->worker) own++;
+  pthread_mutex_lock(&t->mutex);
+  group *found = NULL; /* the oldest that it is not in */
+  for (group *g = t->groups; g; g = g->next)
+    if (g->count == count && !memcmp(g->workers, workers, sizeof(int) * (size_t)count) &&
+        !g->members[own].formed)
+      found = g;
+  if (!found) found = new_group(t, workers, count);
+  found->members[own].formed = true;
+  pthread_mutex_unlock(&t->mutex);
+  *ret_group = &found->members[own];
+  return true;
+}
+
+static bool begin_part(void *of, struct part part, tsr_message *ret) {
+  member *m = of;
+  tsr_threads *t = m->group->threads;
+  pthread_mutex_lock(&t->mutex);
+  if (!*m->next) {
+    *m->next = tsr_arena_alloc(t->arena, sizeof(sum));
+    **m->next = (sum){.parts = tsr_arena_array(t->arena, struct part, m->group->count)};
+  }
+  sum *s = *m->next;
+  s->parts[m->index] = part;
+  s->begun++;
+  m->next = &s->next;
+  *ret = (tsr_message){.words = {s, m}};
+  pthread_mutex_unlock(&t->mutex);
+  return true;
+}
+
+static bool
+begin_sum(void *of, const float *in, float *out, int64_t count, tsr_message *ret, char *why) {
+  (void)why;
+  return begin_part(of, (struct part){in, out, count, NULL}, ret);
+}
+
+static bool begin_sum_of_slices(
+    void *of, const float *in, float *out, const int *counts, tsr_message *ret, char *why) {
+  int64_t count = 0;
+  (void)why;
+  for (int i = 0; i < ((member *)of)->group->count; i++) count += counts[i];
+  return begin_part(of, (struct part){in, out, count, counts}, ret);
+}
+
+/* From the last worker to the first, which is not the order of the tree. */
+static tsr_message_state add_parts(const group *g, const sum *s) {
+  const struct part *first = s->parts;
+  for (int i = 1; i < g->count; i++)
+    if (s->parts[i].count != first->count || !s->parts[i].counts != !first->counts)
+      return TSR_MESSAGE_FAILED;
+  int owner = 0;
+  for (int64_t i = 0, begin = 0; i < first->count; i++) {
+    float sum_of_all = s->parts[g->count - 1].in[i];
+    for (int w = g->count - 2; w >= 0; w--) sum_of_all += s->parts[w].in[i];
+    while (first->counts && i - begin == first->counts[owner]) begin += first->counts[owner++];
+    for (int w = 0; w < g->count; w++)
+      if (!first->counts) s->parts[w].out[i] = sum_of_all;
+      else if (w == owner) s->parts[w].out[i - begin] = sum_of_all;
+  }
+  return TSR_MESSAGE_DONE;
+}
+
+/* With the mutex. */
+static tsr_message_state test_sum(const member *m, sum *s, char *why) {
+  const group *g = m->group;
+  tsr_threads *t = g->threads;
+  bool runs = true;
+  for (int i = 0; i < g->count && s->state == TSR_MESSAGE_PENDING; i++) {
+    tsr_threads_fate fate = t->endpoints[g->workers[i]].fate;
+    runs = runs && fate == TSR_THREADS_RUNS;
+    if (fate == TSR_THREADS_GONE) snprintf(why, TSR_WHY_BYTES, "worker %d is gone", g->workers[i]);
+    if (fate == TSR_THREADS_GONE) return TSR_MESSAGE_FAILED;
+  }
+  if (s->state == TSR_MESSAGE_PENDING && t->ended) {
+    snprintf(
+        why, TSR_WHY_BYTES, "worker %d ended the job with code %d", t->ended_by, t->ended_code);
+    return TSR_MESSAGE_FAILED;
+  }
+  if (s->state == TSR_MESSAGE_PENDING && runs && s->begun == g->count) s->state = add_parts(g, s);
+  if (s->state == TSR_MESSAGE_FAILED)
+    snprintf(why, TSR_WHY_BYTES, "the group's workers do not mean the same sum");
+  return s->state;
+}
+
 static tsr_message_state test_message(void *state, tsr_message *message, char *why) {
   endpoint *e = state;
   tsr_threads *t = e->threads;
+  if (message->words[1]) {
+    pthread_mutex_lock(&t->mutex);
+    tsr_message_state of = test_sum(message->words[1], message->words[0], why);
+    pthread_mutex_unlock(&t->mutex);
+    return of;
+  }
   operation *o = message->words[0];
   pthread_mutex_lock(&t->mutex);
   t->clock++;
@@ -252,6 +390,9 @@ static const tsr_transport_table table = {
     .receive = begin_receive,
     .test = test_message,
     .all_reduce = sum_all,
+    .form = form_group,
+    .sum = begin_sum,
+    .sum_slices = begin_sum_of_slices,
     .close = close_none,
     .abort = abort_all,
 };

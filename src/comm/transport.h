@@ -11,7 +11,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { TSR_TRANSPORT_ABI = 1, TSR_TRANSPORT_TAGS = 1 << 20, TSR_WHY_BYTES = 512 };
+enum {
+  TSR_TRANSPORT_ABI = 2,
+  TSR_TRANSPORT_TAGS = 1 << 20,
+  TSR_TRANSPORT_SUM_MAX = 1 << 30, /* elements of one sum of a group */
+  TSR_WHY_BYTES = 512
+};
 #define TSR_TRANSPORT_ENTRY "tsr_transport_entry"
 
 /* Of a message under way; the caller's memory, and nobody else's business than the transport's. */
@@ -41,6 +46,17 @@ typedef struct {
   /* The library's own sum over all workers, in place, in whatever order, waiting: what
    * ours is compared with. */
   bool (*all_reduce)(void *state, float *numbers, int64_t count, char *why);
+  /* The library's own sums of f32 among some workers, in whatever order; all three NULL: it has none.
+   * form makes a group: its workers (ascending) all call it, and wait for each other, so who is in
+   * several groups forms them in one order that is the same everywhere; groups last until close. The
+   * other two begin a sum, which is tested like a message, in the same order on all of the group's
+   * workers; all that they are given stays where it is until it is done. sum: `out` of all workers
+   * gets the sum of their `in`, which may be the same memory. sum_slices: `in` has a slice for each
+   * worker, one after the other, of `counts` elements, and `out`, other memory, gets this worker's. */
+  bool (*form)(void *state, const int *workers, int count, void **ret_group, char *why);
+  bool (*sum)(void *group, const float *in, float *out, int64_t count, tsr_message *ret, char *why);
+  bool (*sum_slices)(
+      void *group, const float *in, float *out, const int *counts, tsr_message *ret, char *why);
   /* Leaves the job when all do. */
   void (*close)(void *state);
   /* Ends the job, also for the others as far as the launcher does that; does not return. */

@@ -22,11 +22,13 @@ typedef struct {
   const tsr_task *task;
   const tsr_rank_memory *rank;
   tsr_moment moment;
-  int threads;
+  int threads, round;
 } tsr_cpu_call;
 
-/* One op on the CPU. `before` and `after` run once per rank on one thread, around the ranges of
- * `run`. */
+enum { TSR_CPU_RANGES_MAX = 4 };
+
+/* One op on the CPU: for each round, all parts of `before`, in any order, then all ranges of `run`;
+ * in the end `after`, once. */
 typedef struct {
   int64_t (*items)(const tsr_task *task);
   int64_t (*scratch)(
@@ -34,9 +36,11 @@ typedef struct {
       int threads); /* bytes, or NULL */
   /* bytes of the first output, of an op with TSR_FACT_SIZED */
   int64_t (*output)(const tsr_kernels *k, const tsr_program *program, const tsr_task *task);
-  void (*before)(const tsr_cpu_call *call);
+  int (*rounds)(const tsr_task *task); /* NULL: 1 */
+  void (*before)(const tsr_cpu_call *call, int part, int parts);
   void (*run)(const tsr_cpu_call *call, int64_t begin, int64_t end, int thread);
   void (*after)(const tsr_cpu_call *call);
+  int ranges; /* that each thread is given, TSR_CPU_RANGES_MAX or less; 0: one, and `thread` tells whose */
   bool takes_half; /* knows tensors in half precision; other ops are given f32 copies of them */
 } tsr_cpu_op;
 

@@ -93,7 +93,7 @@ int64_t cpu_items_rows(const tsr_task *task);     /* of output 0 */
           X(ce_loss) X(squared) X(scatter) X(linear_dx) X(linear_dw) X(embedding_dw) X(sum_to)     \
               X(norm_dw) X(layernorm_dx) X(rmsnorm_dx) X(softmax_dx) X(unary_dx) X(swiglu_dx)      \
                   X(attention_dx) X(ce_loss_dx) X(squared_dx) X(accumulate) X(sum_units)           \
-                      X(norm_stats) X(clip) X(adamw) X(sgd) X(cast) X(ring_attention) X(ring_out)  \
+                      X(norm_stats) X(norm_join) X(clip) X(adamw) X(sgd) X(cast) X(ring_attention) X(ring_out)  \
                           X(ring_rows) X(ring_dq) X(ring_dq_out) X(ring_dkv) X(ring_dkv_out)         \
                           X(keep) X(attention_cached) X(rope_at) X(rows_at) X(take_last)
 #define X(name) extern const tsr_cpu_op cpu_##name;

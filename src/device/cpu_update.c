@@ -3,16 +3,16 @@
 #include <math.h>
 #include <string.h>
 
-/* Whether this rank's copy of input `i` counts in a sum that is owed over the output's partial
- * axes: another stage's does not; where the input is split over such an axis every rank counts,
- * where it is not only the first does. */
+/* Whether this rank's copy of an input counts in a sum that is owed over the output's partial axes:
+ * another stage's does not; where the input is split, or owed itself, over such an axis every rank
+ * counts, where it is not only the first does. */
 static bool counts(const cpu_call *c, int i) {
   const tsr_value *in = cpu_value(c, &c->task->inputs[i]),
                   *out = cpu_value(c, &c->task->outputs[0]);
   if (c->task->inputs[i].segment == TSR_SEGMENT_ABSENT) return false;
   for (int a = 0; a < TSR_AXES; a++)
     if (a != TSR_PP && out->placement[a].kind == TSR_PARTIAL &&
-        in->placement[a].kind != TSR_SHARD && c->rank->coord[a])
+        in->placement[a].kind == TSR_REPLICATE && c->rank->coord[a])
       return false;
   tsr_placement dp = in->placement[TSR_DP];
   int size = (int)c->program->lowering.size[TSR_DP];
@@ -20,8 +20,6 @@ static bool counts(const cpu_call *c, int i) {
     return false; /* another group's copy */
   return true;
 }
-
-static int64_t stats_items(const tsr_task *t) { return t->inputs_count; }
 
 /* The dimension along which a gradient's norm is made of pieces, which is that of ZeRO
  * (tsr_zero_dim in passes/). */
@@ -53,41 +51,142 @@ static rectangle rectangle_of(
   return r;
 }
 
-/* The sums of squares of one gradient: out (units, pieces, n), each piece a run of its dimension,
- * of which this rank has those of its block. */
-static void
-norm_stats_of(const cpu_call *c, int i, int64_t unit, float *out, int64_t pieces, int64_t n) {
-  const tsr_tensor *x = &c->task->inputs[i], *y = &c->task->outputs[0];
+/* A gradient's pieces, each a run of its dimension, in each of tp's units: the rectangles that sums
+ * of squares are taken of. */
+typedef struct {
+  const tsr_tensor *x;
+  int dim;
+  int64_t first, global; /* this rank's part of the dimension, and its whole length */
+  int64_t pieces, units, parts;
+  int tp;
+} pieces_of;
+
+static pieces_of find_pieces(const cpu_call *c) {
+  const tsr_tensor *x = &c->task->inputs[0], *y = &c->task->outputs[0];
   const tsr_value *v = cpu_value(c, x);
   tsr_placement tp = v->placement[TSR_TP];
-  int dim = piece_dim(x, tp);
+  pieces_of p = {.x = x, .dim = piece_dim(x, tp), .pieces = y->shape[0]};
   bool split = tp.kind == TSR_SHARD && y->units;
-  int64_t parts = split ? y->units : 1, first = dim < 0 ? 0 : cpu_offset(c, x, dim);
-  for (int64_t k = 0; k < pieces; k++) out[k * n + i] = 0;
-  if (unit >= parts || !counts(c, i)) return;
-  if (dim < 0) { /* in one piece */
-    int64_t cols = tsr_tensor_elements(x) / parts;
-    out[i] = (float)c->k->sum_squares(cpu_in(c, i) + unit * cols, 1, cols, cols);
-    return;
+  p.units = y->units ? y->units : 1;
+  p.parts = split ? y->units : 1;
+  p.tp = split ? tp.dim : 0;
+  p.first = p.dim < 0 ? 0 : cpu_offset(c, x, p.dim);
+  p.global = p.dim < 0 ? 0 : v->shape[p.dim];
+  return p;
+}
+
+/* Those that are not here have no elements. */
+static rectangle piece_of(const pieces_of *p, int64_t unit, int64_t piece) {
+  rectangle none = {0};
+  if (unit >= p->parts) return none;
+  if (p->dim < 0) { /* in one piece */
+    int64_t cols = tsr_tensor_elements(p->x) / p->parts;
+    return piece ? none : (rectangle){unit * cols, 1, cols, cols};
   }
-  for (int64_t k = 0; k < pieces; k++) {
-    int64_t begin = k * v->shape[dim] / pieces - first,
-            end = (k + 1) * v->shape[dim] / pieces - first;
-    if (begin < 0 || end > x->shape[dim] || begin == end) continue;
-    rectangle r = rectangle_of(x, dim, begin, end, split ? tp.dim : 0, unit, parts);
-    out[k * n + i] = (float)c->k->sum_squares(cpu_in(c, i) + r.start, r.rows, r.cols, r.stride);
+  int64_t begin = piece * p->global / p->pieces - p->first,
+          end = (piece + 1) * p->global / p->pieces - p->first;
+  if (begin < 0 || end > p->x->shape[p->dim] || begin == end) return none;
+  return rectangle_of(p->x, p->dim, begin, end, p->tp, unit, p->parts);
+}
+
+static int64_t blocks_of(rectangle r) {
+  return (r.rows * r.cols + TSR_SUM_BLOCK - 1) / TSR_SUM_BLOCK;
+}
+
+/* Elements [at, at + n) of a rectangle, one row after the other. */
+static void gather(float *block, const float *x, const rectangle *r, int64_t at, int64_t n) {
+  for (int64_t done = 0, take; done < n; done += take) {
+    int64_t row = (at + done) / r->cols, col = (at + done) % r->cols;
+    take = r->cols - col < n - done ? r->cols - col : n - done;
+    memcpy(block + done, x + row * r->stride + col, (size_t)take * sizeof *block);
   }
+}
+
+/* The sum of one block of a rectangle, as the kernel takes it of all of them. */
+static double block_squares(const cpu_call *c, const rectangle *r, int64_t index) {
+  int64_t at = index * TSR_SUM_BLOCK, left = r->rows * r->cols - at;
+  int64_t n = left < TSR_SUM_BLOCK ? left : TSR_SUM_BLOCK;
+  const float *x = cpu_in(c, 0) + r->start;
+  if (r->rows == 1 || r->stride == r->cols) return c->k->sum_squares(x + at, 1, n, n);
+  float block[TSR_SUM_BLOCK];
+  gather(block, x, r, at, n);
+  return c->k->sum_squares(block, 1, n, n);
+}
+
+/* Items are blocks of one rectangle after the other; every rectangle may end within one. */
+static int64_t stats_items(const tsr_task *t) {
+  const tsr_tensor *y = &t->outputs[0];
+  int64_t rectangles = y->shape[0] * (y->units ? y->units : 1);
+  return tsr_tensor_elements(&t->inputs[0]) / TSR_SUM_BLOCK + rectangles;
+}
+
+static int64_t
+stats_scratch(const tsr_kernels *k, const tsr_program *p, const tsr_task *t, int threads) {
+  (void)k, (void)p, (void)threads;
+  return stats_items(t) * (int64_t)sizeof(double);
 }
 
 static void norm_stats_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
   (void)thread;
-  const tsr_tensor *out = &c->task->outputs[0];
-  int64_t units = out->units ? out->units : 1, pieces = out->shape[0], n = out->shape[1];
-  for (int64_t i = begin; i < end; i++)
-    for (int64_t u = 0; u < units; u++)
-      norm_stats_of(c, (int)i, u, cpu_out(c, 0) + u * pieces * n, pieces, n);
+  pieces_of p = find_pieces(c);
+  double *sums = cpu_scratch(c);
+  int64_t item = 0; /* of the rectangle's first block */
+  if (!counts(c, 0)) return;
+  for (int64_t u = 0; u < p.units; u++)
+    for (int64_t k = 0; k < p.pieces && item < end; k++) {
+      rectangle r = piece_of(&p, u, k);
+      int64_t blocks = blocks_of(r), first = begin > item ? begin - item : 0;
+      for (int64_t i = first; i < blocks && item + i < end; i++)
+        sums[item + i] = block_squares(c, &r, i);
+      item += blocks;
+    }
 }
-const tsr_cpu_op cpu_norm_stats = {.items = stats_items, .run = norm_stats_run};
+
+static double add_doubles(const double *x, int64_t count) {
+  double stack[64];
+  int top = 0;
+  for (int64_t k = 0; k < count; k++) {
+    stack[top++] = x[k];
+    for (int merges = tsr_tree_merges(count, k); merges; merges--, top--)
+      stack[top - 2] += stack[top - 1];
+  }
+  return count ? stack[0] : 0;
+}
+
+/* out (units, pieces, 1) */
+static void norm_stats_after(const cpu_call *c) {
+  pieces_of p = find_pieces(c);
+  const double *sums = cpu_scratch(c);
+  float *out = cpu_out(c, 0);
+  bool here = counts(c, 0);
+  for (int64_t u = 0; u < p.units; u++)
+    for (int64_t k = 0; k < p.pieces; k++) {
+      rectangle r = piece_of(&p, u, k);
+      int64_t blocks = here ? blocks_of(r) : 0;
+      out[u * p.pieces + k] = (float)add_doubles(sums, blocks);
+      sums += blocks;
+    }
+}
+const tsr_cpu_op cpu_norm_stats = {
+    .items = stats_items,
+    .scratch = stats_scratch,
+    .run = norm_stats_run,
+    .after = norm_stats_after};
+
+static int64_t join_items(const tsr_task *t) { return t->inputs_count; }
+
+/* inputs (units, pieces, 1), absent those of other stages; out (units, pieces, n) */
+static void norm_join_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
+  (void)thread;
+  const tsr_tensor *out = &c->task->outputs[0];
+  int64_t n = out->shape[1], rows = tsr_tensor_elements(out) / n;
+  float *to = cpu_out(c, 0);
+  for (int64_t i = begin; i < end; i++) {
+    const float *from = counts(c, (int)i) ? cpu_in(c, (int)i) : NULL;
+    for (int64_t row = 0; row < rows; row++) to[row * n + i] = from ? from[row] : 0;
+  }
+}
+const tsr_cpu_op cpu_norm_join = {.items = join_items, .run = norm_join_run};
 
 static int64_t one_item(const tsr_task *t) {
   (void)t;
@@ -148,11 +247,26 @@ static tsr_rounding rounding_of(const cpu_call *c, tsr_param_store store, const 
   return (tsr_rounding){.kind = TSR_ROUND_STOCHASTIC, .key = key, .box = box};
 }
 
-/* inputs: weight, gradient, m, v, hyper, clip[, v_max][, compensation] */
+/* What the norm says to an update: input `at` where the `own` other inputs leave one over. */
+typedef struct {
+  float factor;
+  bool skips;
+  int inputs; /* 0 or 1 */
+} said;
+
+static said norm_says(const cpu_call *c, int at, int own) {
+  if (c->task->inputs_count == own) return (said){.factor = 1};
+  const float *clip = cpu_in(c, at);
+  return (said){clip[1], clip[2] == 0, 1};
+}
+
+/* inputs: weight, gradient, m, v, hyper[, clip][, v_max][, compensation] */
 static void adamw_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
   (void)thread;
-  const float *grad = cpu_in(c, 1), *clip = cpu_in(c, 5);
-  if (clip[2] == 0) return;
+  const float *grad = cpu_in(c, 1);
+  tsr_param_store store = (tsr_param_store)cpu_attr(c, 5);
+  said clip = norm_says(c, 5, 5 + (cpu_attr(c, 4) != 0) + (store == TSR_STORE_KAHAN));
+  if (clip.skips) return;
   tsr_adamw o = {
       .lr = cpu_hyper(c, 4, TSR_HYPER_LR),
       .beta1 = (float)cpu_attr(c, 0),
@@ -163,36 +277,37 @@ static void adamw_run(const cpu_call *c, int64_t begin, int64_t end, int thread)
   o.correction1 = cpu_hyper(c, 4, TSR_HYPER_CORRECTION1);
   o.correction2 = cpu_hyper(c, 4, TSR_HYPER_CORRECTION2);
   float *w = cpu_in(c, 0), *m = cpu_in(c, 2), *v = cpu_in(c, 3),
-        *v_max = o.amsgrad ? cpu_in(c, 6) : NULL;
-  tsr_param_store store = (tsr_param_store)cpu_attr(c, 5);
+        *v_max = o.amsgrad ? cpu_in(c, 5 + clip.inputs) : NULL;
   if (store == TSR_STORE_F32) {
-    c->k->adamw(&o, w, m, v, v_max, grad, clip[1], begin, end);
+    c->k->adamw(&o, w, m, v, v_max, grad, clip.factor, begin, end);
     return;
   }
   tsr_box box = weight_box(c);
   tsr_rounding rounding = rounding_of(c, store, &box);
-  c->k->adamw_bf16(&o, &rounding, (uint16_t *)(void *)w, m, v, v_max, grad, clip[1], begin, end);
+  c->k->adamw_bf16(
+      &o, &rounding, (uint16_t *)(void *)w, m, v, v_max, grad, clip.factor, begin, end);
 }
 const tsr_cpu_op cpu_adamw = {.items = weight_items, .run = adamw_run, .takes_half = true};
 
-/* inputs: weight, gradient, hyper, clip[, momentum][, compensation] */
+/* inputs: weight, gradient, hyper[, clip][, momentum][, compensation] */
 static void sgd_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
   (void)thread;
-  const float *grad = cpu_in(c, 1), *clip = cpu_in(c, 3);
-  if (clip[2] == 0) return;
+  const float *grad = cpu_in(c, 1);
+  tsr_param_store store = (tsr_param_store)cpu_attr(c, 4);
+  said clip = norm_says(c, 3, 3 + (cpu_attr(c, 0) != 0) + (store == TSR_STORE_KAHAN));
+  if (clip.skips) return;
   tsr_sgd o = {.lr = cpu_hyper(c, 2, TSR_HYPER_LR), .momentum = (float)cpu_attr(c, 0)};
   o.dampening = (float)cpu_attr(c, 1);
   o.weight_decay = (float)cpu_attr(c, 2);
   o.nesterov = cpu_attr(c, 3) != 0;
   o.first = cpu_hyper(c, 2, TSR_HYPER_FIRST) != 0;
-  float *w = cpu_in(c, 0), *momentum = cpu_attr(c, 0) != 0 ? cpu_in(c, 4) : NULL;
-  tsr_param_store store = (tsr_param_store)cpu_attr(c, 4);
+  float *w = cpu_in(c, 0), *momentum = cpu_attr(c, 0) != 0 ? cpu_in(c, 3 + clip.inputs) : NULL;
   if (store == TSR_STORE_F32) {
-    c->k->sgd(&o, w, momentum, grad, clip[1], begin, end);
+    c->k->sgd(&o, w, momentum, grad, clip.factor, begin, end);
     return;
   }
   tsr_box box = weight_box(c);
   tsr_rounding rounding = rounding_of(c, store, &box);
-  c->k->sgd_bf16(&o, &rounding, (uint16_t *)(void *)w, momentum, grad, clip[1], begin, end);
+  c->k->sgd_bf16(&o, &rounding, (uint16_t *)(void *)w, momentum, grad, clip.factor, begin, end);
 }
 const tsr_cpu_op cpu_sgd = {.items = weight_items, .run = sgd_run, .takes_half = true};

@@ -1,5 +1,6 @@
 /* Attribute names and defaults, read once from ops.def's attribute column. */
 #include "graph/infer.h"
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,22 +18,28 @@ typedef struct {
   bool required[TSR_ATTRS_MAX];
 } attrs;
 
-static const attrs *read_attrs(tsr_op op) {
-  static attrs table[TSR_OPS];
-  static bool done[TSR_OPS];
-  attrs *a = &table[op];
-  if (done[op]) return a;
-  for (const char *at = specs[op]; *at;) {
-    size_t length = strcspn(at, "= ");
-    memcpy(a->name[a->count], at, length);
-    at += length;
-    a->required[a->count] = *at != '=';
-    if (*at == '=') a->value[a->count] = strtod(at + 1, (char **)&at);
-    at += strspn(at, " ");
-    a->count++;
+static attrs table[TSR_OPS];
+
+static void read_table(void) {
+  for (int op = 0; op < TSR_OPS; op++) {
+    attrs *a = &table[op];
+    for (const char *at = specs[op]; *at;) {
+      size_t length = strcspn(at, "= ");
+      memcpy(a->name[a->count], at, length);
+      at += length;
+      a->required[a->count] = *at != '=';
+      if (*at == '=') a->value[a->count] = strtod(at + 1, (char **)&at);
+      at += strspn(at, " ");
+      a->count++;
+    }
   }
-  done[op] = true;
-  return a;
+}
+
+/* Threads may build graphs at the same time. */
+static const attrs *read_attrs(tsr_op op) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  pthread_once(&once, read_table);
+  return &table[op];
 }
 
 int tsr_op_attr(tsr_op op, const char *name) {

@@ -37,7 +37,8 @@ unsigned tsr_op_facts(tsr_op op) {
     KEEPS_DTYPE = TSR_FACT_KEEPS_DTYPE,
     WIDE = TSR_FACT_WIDE,
     STATISTICS = TSR_FACT_STATISTICS,
-    KEPT = TSR_FACT_KEPT
+    KEPT = TSR_FACT_KEPT,
+    OVERWRITES = TSR_FACT_OVERWRITES
   };
   static const unsigned facts_of[] = {
 #define OP(id, name, min, max, outputs, attrs, facts, ...) facts,

@@ -36,8 +36,10 @@ enum tsr_op_facts {
   TSR_FACT_KEEPS_DTYPE = 2048, /* its result has its input's dtype, whatever that is */
   TSR_FACT_WIDE = 4096,        /* reads and gives f32 in every precision */
   TSR_FACT_STATISTICS = 8192,  /* outputs after the first are numbers for its gradient, in f32 */
-  TSR_FACT_KEPT = 16384        /* its output stays from one run of the program to the next, for all
+  TSR_FACT_KEPT = 16384,       /* its output stays from one run of the program to the next, for all
                                   of a worker's programs that have it; a run writes a part of it */
+  TSR_FACT_OVERWRITES = 32768  /* its output may be its first input's bytes: element i needs no more
+                                  of that than element i */
 };
 unsigned tsr_op_facts(tsr_op op);
 /* The input that an op reads for its shape alone, or -1. */

@@ -298,7 +298,12 @@ static const char *infer_like_last(const inference *i) {
 
 static const char *infer_norm_stats(const inference *i) {
   int64_t pieces = i->graph->units.batch > 1 ? i->graph->units.batch : 1;
-  i->out[0] = (tsr_type){TSR_F32, 2, {pieces, i->node->inputs_count}};
+  i->out[0] = (tsr_type){TSR_F32, 2, {pieces, 1}};
+  return NULL;
+}
+
+static const char *infer_norm_join(const inference *i) {
+  i->out[0] = (tsr_type){TSR_F32, 2, {i->in[0]->shape[0], i->node->inputs_count}};
   return NULL;
 }
 

@@ -1,13 +1,16 @@
 /* needs: gradients (after autodiff)
  * gives: the gradients' norm, clipping, one update a parameter
- * breaks: nothing */
+ * breaks: nothing
+ *
+ * Each gradient's part of the norm, and where no update waits for the norm each update, needs that
+ * gradient alone, so that a schedule may put it right behind it (schedule/settle.c). */
 #include "passes/passes.h"
 #include <assert.h>
 
 typedef struct {
   tsr_graph *g;
   const tsr_optimizer *o;
-  int clip;
+  int clip; /* what the norm says to the updates; -1: nothing */
 } updates;
 
 static int state(const updates *u, int param, const char *what) {
@@ -31,9 +34,9 @@ static void add_adamw(const updates *u, int param, int weight, int grad) {
   const tsr_optimizer *o = u->o;
   double decay = u->g->params[param].decay ? o->weight_decay : 0;
   double attr[TSR_ATTRS_MAX] = {o->beta1, o->beta2, o->eps, decay, o->amsgrad, o->store};
-  int count = 6,
-      inputs[8] = {weight, grad, state(u, param, "m"), state(u, param, "v"), tsr_graph_hyper(u->g),
-                   u->clip};
+  int count = 5,
+      inputs[8] = {weight, grad, state(u, param, "m"), state(u, param, "v"), tsr_graph_hyper(u->g)};
+  if (u->clip >= 0) inputs[count++] = u->clip;
   if (o->amsgrad) inputs[count++] = state(u, param, "v_max");
   count = add_compensation(u, param, count, inputs);
   tsr_graph_add(
@@ -45,7 +48,8 @@ static void add_sgd(const updates *u, int param, int weight, int grad) {
   const tsr_optimizer *o = u->o;
   double decay = u->g->params[param].decay ? o->weight_decay : 0;
   double attr[TSR_ATTRS_MAX] = {o->momentum, o->dampening, decay, o->nesterov, o->store};
-  int count = 4, inputs[6] = {weight, grad, tsr_graph_hyper(u->g), u->clip};
+  int count = 3, inputs[6] = {weight, grad, tsr_graph_hyper(u->g)};
+  if (u->clip >= 0) inputs[count++] = u->clip;
   if (o->momentum != 0) inputs[count++] = state(u, param, "momentum");
   count = add_compensation(u, param, count, inputs);
   tsr_graph_add(
@@ -53,28 +57,45 @@ static void add_sgd(const updates *u, int param, int weight, int grad) {
       attr);
 }
 
+static void add_update(const updates *u, int weight) {
+  int param = u->g->values[weight].param;
+  if (u->o->kind == TSR_RULE_ADAMW) add_adamw(u, param, weight, u->g->grads[param]);
+  if (u->o->kind == TSR_RULE_SGD) add_sgd(u, param, weight, u->g->grads[param]);
+}
+
+/* One gradient's sums of squares. */
+static int add_stats(const updates *u, int param) {
+  const tsr_param *p = &u->g->params[param];
+  const char *name = tsr_arena_printf(u->g->arena, "norm_stats.%s", p->name);
+  return tsr_graph_add(
+      u->g, TSR_OP_NORM_STATS, TSR_UPDATE, name, p->place, 1, &u->g->grads[param], NULL);
+}
+
 /* The norm over all gradients (parameters in their order) and the factor that clips it. */
-static int add_clip(const updates *u, const int *grads, int count) {
-  int stats = tsr_graph_add(
-      u->g, TSR_OP_NORM_STATS, TSR_UPDATE, "norm_stats", TSR_NOWHERE, count, grads, NULL);
+static int add_clip(const updates *u, const int *stats, int count) {
+  int all = tsr_graph_add(
+      u->g, TSR_OP_NORM_JOIN, TSR_UPDATE, "norm_stats", TSR_NOWHERE, count, stats, NULL);
   double attr[TSR_ATTRS_MAX] = {u->o->clip_max_norm};
-  return tsr_graph_add(u->g, TSR_OP_CLIP, TSR_UPDATE, "clip", TSR_NOWHERE, 1, &stats, attr);
+  return tsr_graph_add(u->g, TSR_OP_CLIP, TSR_UPDATE, "clip", TSR_NOWHERE, 1, &all, attr);
 }
 
 void tsr_pass_optimizer(tsr_graph *g, const tsr_optimizer *optimizer) {
-  updates u = {.g = g, .o = optimizer};
-  int *grads = tsr_arena_array(g->arena, int, g->params_count), count = 0;
-  for (int p = 0; p < g->params_count; p++)
-    if (g->grads[p] >= 0) grads[count++] = g->grads[p];
-  if (!count) return;
-  u.clip = add_clip(&u, grads, count);
-  tsr_graph_output(g, "clip", u.clip);
+  updates u = {.g = g, .o = optimizer, .clip = -1};
+  bool waits = optimizer->clip_max_norm > 0 || optimizer->may_skip;
+  int *stats = tsr_arena_array(g->arena, int, g->params_count), count = 0;
   int values = g->values_count;
   for (int v = 0; v < values; v++) {
-    if (g->values[v].kind != TSR_VALUE_PARAM) continue;
-    int p = g->values[v].param;
-    if (g->grads[p] < 0) continue;
-    if (optimizer->kind == TSR_RULE_ADAMW) add_adamw(&u, p, v, g->grads[p]);
-    if (optimizer->kind == TSR_RULE_SGD) add_sgd(&u, p, v, g->grads[p]);
+    if (g->values[v].kind != TSR_VALUE_PARAM || g->grads[g->values[v].param] < 0) continue;
+    stats[g->values[v].param] = add_stats(&u, g->values[v].param);
+    if (!waits) add_update(&u, v);
   }
+  for (int p = 0; p < g->params_count; p++)
+    if (g->grads[p] >= 0) stats[count++] = stats[p];
+  if (!count) return;
+  int clip = add_clip(&u, stats, count);
+  tsr_graph_output(g, "clip", clip);
+  u.clip = clip;
+  for (int v = 0; v < values && waits; v++)
+    if (g->values[v].kind == TSR_VALUE_PARAM && g->grads[g->values[v].param] >= 0)
+      add_update(&u, v);
 }

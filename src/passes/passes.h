@@ -19,10 +19,12 @@ typedef struct {
   double momentum, dampening;
   bool nesterov;
   double clip_max_norm; /* 0: only measure the norm */
+  bool may_skip; /* the norm says whether there is an update: with tsr_pass_precision's fp16 */
 } tsr_optimizer;
 
 /* Adds the global gradient norm, clipping and one update node a parameter; output `clip`: the norm,
- * what gradients are multiplied by, and 1 (0: nothing is updated, see tsr_pass_precision). */
+ * what gradients are multiplied by, and 1 (0: nothing is updated, see tsr_pass_precision). Updates
+ * read it where the norm changes or stops them; otherwise each needs its own gradient alone. */
 void tsr_pass_optimizer(tsr_graph *g, const tsr_optimizer *optimizer);
 
 /* What the backward pass computes again instead of keeping it: nothing, every `every`-th block, or

@@ -387,15 +387,20 @@ static void place_squared(call *c) {
   give_all(c, loss && p.kind == TSR_SHARD ? partial : p);
 }
 
+/* With units of tp every gradient's sums are kept in them: those of one that tp does not split are
+ * in the first, so that all can stand side by side. */
 static void place_norm_stats(call *c) {
-  bool split = false;
-  for (int i = 0; i < c->node->inputs_count; i++) {
-    if (c->in[i].kind == TSR_PARTIAL) c->in[i] = whole;
-    split |= c->in[i].kind == TSR_SHARD;
-  }
-  if (c->axis == TSR_PP) split = true; /* every stage has its own parameters' */
-  give_all(c, split ? partial : whole);
-  c->units = split && c->axis == TSR_TP && c->g->units.tp > 1 ? c->g->units.tp : 0;
+  if (c->in[0].kind == TSR_PARTIAL) c->in[0] = whole;
+  bool units = c->axis == TSR_TP && c->g->units.tp > 1;
+  give_all(c, units || c->in[0].kind == TSR_SHARD ? partial : whole);
+  c->units = units ? c->g->units.tp : 0;
+}
+
+/* What is whole beside what is owed counts on the first rank. */
+static void place_norm_join(call *c) {
+  bool owed = c->axis == TSR_PP; /* every stage has its own parameters' */
+  for (int i = 0; i < c->node->inputs_count; i++) owed |= c->in[i].kind == TSR_PARTIAL;
+  give_all(c, owed ? partial : whole);
 }
 
 static void place_clip(call *c) {
@@ -405,9 +410,8 @@ static void place_clip(call *c) {
 
 /* The parameter stays where it is; gradient and state come to it; hyper and clip are everywhere. */
 static void place_optimizer(call *c) {
-  int hyper = c->node->op == TSR_OP_ADAMW ? 4 : 2;
   for (int i = 1; i < c->node->inputs_count; i++)
-    c->in[i] = i == hyper || i == hyper + 1 ? whole : c->in[0];
+    c->in[i] = i == 1 || input(c, i)->kind == TSR_VALUE_STATE ? c->in[0] : whole;
 }
 
 static const char *wrong_input(const call *c, const char *must) {

@@ -1,7 +1,8 @@
 #include "report/comm_trace.h"
+#include "comm/remote.h"
 
 tsr_comm_trace tsr_comm_trace_start(tsr_arena *arena, int ranks) {
-  return (tsr_comm_trace){tsr_arena_array(arena, int64_t, ranks)};
+  return (tsr_comm_trace){.next = tsr_arena_array(arena, int64_t, ranks)};
 }
 
 int tsr_peer_of(const tsr_parallel *parallel, const tsr_program *p, const tsr_task *t, int rank) {
@@ -11,6 +12,34 @@ int tsr_peer_of(const tsr_parallel *parallel, const tsr_program *p, const tsr_ta
   tsr_order_locate(
       p->order, takes ? tsr_value_stage(p->graph, n->inputs[0]) : n->stage, &stage, &chunk);
   return tsr_parallel_member(parallel, rank, TSR_PP, stage);
+}
+
+static bool is_library(
+    const tsr_comm_trace *trace, const tsr_parallel *parallel, const tsr_program *p,
+    const tsr_task *t, int rank) {
+  const tsr_hosting *h = trace->hosting;
+  int first = tsr_parallel_member(parallel, rank, t->axis, 0);
+  if (!h || !h->groups || !h->groups[t->axis * parallel->ranks + first]) return false;
+  int before = p->graph->values[t->inputs[0].value].placement[t->axis].groups;
+  int after = p->graph->values[t->outputs[0].value].placement[t->axis].groups;
+  return tsr_remote_is_library(
+      t->op, before > 1 || after > 1 ? 2 : 1,
+      tsr_tensor_bytes(&t->inputs[0]) / (int64_t)sizeof(float));
+}
+
+/* Of what the rank's group over the task's axis, or the two of a send, is on. */
+static const char *name_path(
+    const tsr_comm_trace *trace, const tsr_parallel *parallel, const tsr_program *p,
+    const tsr_task *t, int rank, bool between) {
+  const tsr_hosting *h = trace->hosting;
+  bool here = true;
+  if (!h || h->workers == 1) return "shm";
+  if (between)
+    here = tsr_hosting_worker(h, tsr_peer_of(parallel, p, t, rank)) == tsr_hosting_worker(h, rank);
+  for (int m = 0; !between && m < parallel->size[t->axis]; m++)
+    here = here && tsr_hosting_worker(h, tsr_parallel_member(parallel, rank, t->axis, m)) ==
+                       tsr_hosting_worker(h, rank);
+  return here ? "shm" : h->transport->table->name;
 }
 
 static void print_event(
@@ -26,10 +55,11 @@ static void print_event(
       (long long)trace->next[e->rank]++, tsr_op_name(t->op),
       tsr_axis_name(between ? TSR_PP : t->axis), (long long)tsr_tensor_bytes(&t->inputs[0]));
   if (between) tsr_text_add(text, "peer=%d", tsr_peer_of(parallel, p, t, e->rank));
-  else tsr_text_add(text, "algo=%s", adds ? "tree" : "copy");
+  else if (!adds) tsr_text_add(text, "algo=copy");
+  else tsr_text_add(text, "algo=%s", is_library(trace, parallel, p, t, e->rank) ? "mpi" : "tree");
   tsr_text_add(
-      text, " path=shm ms=%.3f what=%s\n", 1e-6 * (double)(e->end - e->begin),
-      p->graph->nodes[t->node].name);
+      text, " path=%s ms=%.3f what=%s\n", name_path(trace, parallel, p, t, e->rank, between),
+      1e-6 * (double)(e->end - e->begin), p->graph->nodes[t->node].name);
 }
 
 void tsr_comm_trace_print(

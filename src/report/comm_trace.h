@@ -4,14 +4,16 @@
  *   comm step=3 rank=1 seq=12 op=all_reduce axis=dp bytes=64 algo=tree path=shm ms=0.013 what=d.w
  *
  * seq counts a rank's lines from 0, over all steps. bytes: what the rank brings. algo: tree, the
- * reduction tree of the recipe, or copy. path: shm, since all ranks are in one process. A send and
- * a receive have peer, a rank, in place of algo. */
+ * reduction tree of the recipe; mpi, the MPI library's own sum (policy fast, between workers); or
+ * copy. path: shm where all members are in one process, else the transport's name. A send and a
+ * receive have peer, a rank, in place of algo. */
 #ifndef TSR_REPORT_COMM_TRACE_H
 #define TSR_REPORT_COMM_TRACE_H
 #include "run/recorder.h"
 
 typedef struct {
-  int64_t *next; /* per rank: seq */
+  int64_t *next;              /* per rank: seq */
+  const tsr_hosting *hosting; /* NULL: this process is alone */
 } tsr_comm_trace;
 
 tsr_comm_trace tsr_comm_trace_start(tsr_arena *arena, int ranks);

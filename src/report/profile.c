@@ -38,6 +38,13 @@ static double bytes_of(const tsr_task *t) {
   return bytes;
 }
 
+/* What there is to compute: the field's custom counts masked scores too. */
+static double flops_of(const tsr_program *p, const tsr_task *t) {
+  bool attention = t->op == TSR_OP_ATTENTION || t->op == TSR_OP_ATTENTION_DX;
+  double flops = tsr_task_flops(t);
+  return attention && p->graph->nodes[t->node].attr[1] != 0 ? flops / 2 : flops;
+}
+
 static void find_facts(summing *s) {
   s->facts = tsr_arena_array(s->arena, task_facts *, s->order->stages);
   for (int stage = 0; stage < s->order->stages; stage++) {
@@ -48,7 +55,7 @@ static void find_facts(summing *s) {
         task_facts *f = &s->facts[stage][t];
         f->section = (int)p->parts[k].section;
         f->virtual_stage = tsr_order_virtual(s->order, stage, p->parts[k].chunk);
-        f->flops = tsr_task_flops(&p->tasks[t]);
+        f->flops = flops_of(p, &p->tasks[t]);
         f->bytes = bytes_of(&p->tasks[t]);
       }
   }

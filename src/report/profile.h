@@ -4,6 +4,7 @@
 #ifndef TSR_REPORT_PROFILE_H
 #define TSR_REPORT_PROFILE_H
 #include "config/config.h"
+#include "run/limits.h"
 #include "run/recorder.h"
 
 /* Seconds of all steps. What a rank does at once counts in each kind and once more in overlapped,
@@ -19,7 +20,7 @@ typedef struct {
   int axis; /* of a collective, else -1 */
   tsr_event_kind kind;
   int64_t count;
-  double seconds, flops;
+  double seconds, flops; /* of causal attention the half that is not masked */
   double bytes; /* read and written by compute; of communication what a member brings */
 } tsr_profile_op;
 
@@ -31,6 +32,7 @@ typedef struct {
 
 typedef struct {
   tsr_record record;
+  tsr_limits limits;       /* the caller's; all 0: no shares of them are printed */
   double seconds;          /* of all steps */
   tsr_profile_rank *ranks; /* per rank */
   tsr_profile_rank all;    /* their sum */
@@ -52,7 +54,7 @@ void tsr_profile_make(tsr_arena *arena, const tsr_record *record, tsr_profile *r
 /* The share of an order's time in which stages idle, if all stages are alike (bubble_even). */
 double tsr_profile_even_bubble(const tsr_order *order);
 
-/* The tables: ranks (the first 64), ops (the first 12), pipeline. */
+/* The tables: ranks (the first 64), ops (the first 24), pipeline. */
 void tsr_profile_print(const tsr_profile *profile, tsr_text *text);
 /* What would help, one line "advice: …" each; one line that nothing stands out, else. */
 void tsr_profile_advise(const tsr_profile *profile, const tsr_config *config, tsr_text *text);

@@ -1,7 +1,7 @@
 /* The tables of a profile. */
 #include "report/profile.h"
 
-enum { RANKS_SHOWN = 64, OPS_SHOWN = 12 };
+enum { RANKS_SHOWN = 64, OPS_SHOWN = 24 };
 
 static double share(double part, double whole) { return whole > 0 ? part / whole : 0; }
 
@@ -43,22 +43,33 @@ static void print_rate(double work, double seconds, tsr_text *text) {
   else tsr_text_add(text, "  %9s", "-");
 }
 
+/* Ranks side by side have the machine's limits in common: what each did took all of them so long.
+ */
+static double share_of_limit(const tsr_profile *p, const tsr_profile_op *op) {
+  int ranks = p->record.parallel->ranks, threads = p->record.threads;
+  double beside = ranks < threads ? ranks : threads;
+  if (op->kind != TSR_EVENT_COMPUTE) return 0;
+  return tsr_limits_share(&p->limits, op->flops, op->bytes, op->seconds / beside);
+}
+
 static void
-print_op(const char *name, const tsr_profile_op *op, double whole, bool rates, tsr_text *text) {
+print_op(const char *name, const tsr_profile *p, const tsr_profile_op *op, tsr_text *text) {
+  double whole = p->all.compute + p->all.input + p->all.communication;
   tsr_text_add(
       text, "  %-24s  %9s  %10.6f  %5.1f %%", name, tsr_text_count(op->count), op->seconds,
       100 * share(op->seconds, whole));
-  print_rate(rates ? op->flops : 0, op->seconds, text);
-  print_rate(rates ? op->bytes : 0, op->seconds, text);
+  print_rate(op->flops, op->seconds, text);
+  print_rate(op->bytes, op->seconds, text);
+  double limit = share_of_limit(p, op);
+  if (limit > 0) tsr_text_add(text, "  %6.1f %%", 100 * limit);
   tsr_text_add(text, "\n");
 }
 
 static void print_ops(const tsr_profile *p, tsr_text *text) {
-  double whole = p->all.compute + p->all.input + p->all.communication;
   tsr_profile_op others = {.op = "others"};
   tsr_text_add(
-      text, "  %-24s  %9s  %10s  %7s  %9s  %9s\n", "op, all ranks", "count", "seconds", "share",
-      "GFLOP/s", "GB/s");
+      text, "  %-24s  %9s  %10s  %7s  %9s  %9s%s\n", "op, all ranks", "count", "seconds", "share",
+      "GFLOP/s", "GB/s", p->limits.flops > 0 ? "  of limit" : "");
   for (int i = 0; i < p->ops_count; i++) {
     const tsr_profile_op *op = &p->ops[i];
     char name[64];
@@ -69,12 +80,21 @@ static void print_ops(const tsr_profile *p, tsr_text *text) {
     }
     if (op->axis < 0) snprintf(name, sizeof name, "%s", op->op);
     else snprintf(name, sizeof name, "%s over %s", op->op, tsr_axis_name(op->axis));
-    print_op(name, op, whole, true, text);
+    print_op(name, p, op, text);
   }
   if (!others.count) return;
   char name[64];
   snprintf(name, sizeof name, "%d others", p->ops_count - OPS_SHOWN);
-  print_op(name, &others, whole, false, text);
+  print_op(name, p, &others, text);
+}
+
+static void print_limits(const tsr_limits *l, tsr_text *text) {
+  if (l->flops <= 0) return;
+  tsr_text_add(
+      text,
+      "limits, measured: %.1f GFLOP/s, %.1f GB/s read from memory; what caches hold may go "
+      "beyond\n",
+      1e-9 * l->flops, 1e-9 * l->bytes);
 }
 
 /* ---- the pipeline ---- */
@@ -122,5 +142,6 @@ void tsr_profile_print(const tsr_profile *p, tsr_text *text) {
       r->threads == 1 ? "" : "s");
   print_ranks(p, text);
   print_ops(p, text);
+  print_limits(&p->limits, text);
   print_pipeline(p, text);
 }

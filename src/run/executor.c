@@ -15,16 +15,17 @@ typedef struct {
   const tsr_cpu_op *op;
   tsr_moment moment;
   int ranges; /* a rank's items are cut into */
+  int round;
   int64_t items;
 } task_run;
 
 static tsr_cpu_call call_for(const task_run *t, int rank) {
   const tsr_worker_options *o = &t->bound->worker->options;
   return (tsr_cpu_call){o->kernels, t->program, t->task, &t->bound->ranks[rank],
-                        t->moment,  o->threads};
+                        t->moment,  o->threads, t->round};
 }
 
-/* Ranges begin at multiples of 16 items, so that vector kernels and products keep whole blocks. */
+/* Ranges of many items begin at multiples of 16, so that vector kernels keep whole blocks. */
 static int64_t cut(int64_t items, int index, int ranges) {
   if (index == ranges) return items;
   int64_t at = items * index / ranges;
@@ -41,8 +42,8 @@ static void run_range(void *context, int job) {
 
 static void run_before(void *context, int job) {
   const task_run *t = context;
-  tsr_cpu_call call = call_for(t, t->ranks[job]);
-  t->op->before(&call);
+  tsr_cpu_call call = call_for(t, t->ranks[job / t->ranges]);
+  t->op->before(&call, job % t->ranges, t->ranges);
 }
 
 static void run_after(void *context, int job) {
@@ -75,11 +76,14 @@ static void run_op(task_run *t) {
   tsr_worker *w = t->bound->worker;
   int ranks = t->bound->ranks_count[t->program->stage];
   t->items = t->op->items(t->task);
-  t->ranges = ranks % w->options.threads ? w->options.threads : 1;
+  t->ranges = ranks % w->options.threads ? w->options.threads * (t->op->ranges ? t->op->ranges : 1) : 1;
   bool copies = tsr_cpu_has_copies(t->task);
   if (copies) run_jobs(t, run_widen, t->ranges);
-  if (t->op->before) run_jobs(t, run_before, 1);
-  run_jobs(t, run_range, t->ranges);
+  int rounds = t->op->rounds ? t->op->rounds(t->task) : 1;
+  for (t->round = 0; t->round < rounds; t->round++) {
+    if (t->op->before) run_jobs(t, run_before, t->ranges);
+    run_jobs(t, run_range, t->ranges);
+  }
   if (t->op->after) run_jobs(t, run_after, 1);
   if (copies) run_jobs(t, run_narrow, t->ranges);
 }

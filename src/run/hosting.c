@@ -1,4 +1,6 @@
 #include "run/hosting.h"
+#include <stdlib.h>
+#include <string.h>
 
 /* Ranks in the order in which they are laid: axes as in the mesh, but tp last. */
 static void order_ranks(const tsr_parallel *p, int *order) {
@@ -12,6 +14,13 @@ static void order_ranks(const tsr_parallel *p, int *order) {
       rank += rest % p->size[axes[a]] * p->stride[axes[a]];
     order[i] = rank;
   }
+}
+
+static const int *find_hosts(tsr_arena *arena, const tsr_transport *t) {
+  int *hosts = tsr_arena_array(arena, int, t->workers);
+  for (int w = 0; w < t->workers; w++)
+    while (strcmp(t->table->host(t->state, hosts[w]), t->table->host(t->state, w))) hosts[w]++;
+  return hosts;
 }
 
 bool tsr_hosting_lay(
@@ -33,6 +42,68 @@ bool tsr_hosting_lay(
          i++)
       of[order[i]] = w;
   *ret = (tsr_hosting){t, t->worker, t->workers, of};
+  ret->hosts = find_hosts(arena, t);
+  ret->groups = tsr_arena_array(arena, void *, (int64_t)TSR_AXES * p->ranks);
+  return true;
+}
+
+/* ---- groups ---- */
+
+typedef struct {
+  int stage; /* whose collectives it adds for; -1: those over pp */
+  int count, *workers;
+  void *formed; /* NULL: this worker is none of them */
+} group;
+
+static int compare(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }
+
+/* The workers of the group over an axis, ascending. */
+static group find_group(const tsr_parallel *p, const tsr_hosting *h, int axis, int first, int *room) {
+  group g = {axis == TSR_PP ? -1 : tsr_parallel_coord(p, first, TSR_PP), 0, room, NULL};
+  int kept = 1;
+  for (int m = 0; m < p->size[axis]; m++)
+    room[g.count++] = h->worker_of[tsr_parallel_member(p, first, axis, m)];
+  qsort(room, (size_t)g.count, sizeof *room, compare);
+  for (int i = 1; i < g.count; i++)
+    if (room[i] != room[kept - 1]) room[kept++] = room[i];
+  g.count = kept;
+  return g;
+}
+
+static bool is_same(const group *a, const group *b) {
+  return a->stage == b->stage && a->count == b->count &&
+         !memcmp(a->workers, b->workers, sizeof(int) * (size_t)a->count);
+}
+
+/* All workers go through all groups in one order, so nobody waits in a circle. */
+static bool
+form(const tsr_hosting *h, tsr_arena *arena, group like, group **all, int *count, void **ret, char *why) {
+  for (int i = 0; i < *count; i++)
+    if (is_same(all[i], &like)) return *ret = all[i]->formed, true;
+  group *g = all[(*count)++] = tsr_arena_alloc(arena, sizeof *g);
+  *g = like;
+  g->workers = tsr_arena_array(arena, int, like.count);
+  memcpy(g->workers, like.workers, sizeof(int) * (size_t)like.count);
+  bool is_here = bsearch(&h->worker, g->workers, (size_t)g->count, sizeof(int), compare);
+  const tsr_transport *t = h->transport;
+  if (is_here && !t->table->form(t->state, g->workers, g->count, &g->formed, why)) return false;
+  *ret = g->formed;
+  return true;
+}
+
+bool tsr_hosting_form(tsr_arena *arena, const tsr_parallel *p, const tsr_hosting *h, char *why) {
+  int count = 0, groups = 0;
+  if (h->workers == 1 || !h->transport->table->form) return true;
+  for (int axis = 0; axis < TSR_AXES; axis++) groups += p->size[axis] > 1 ? p->ranks / p->size[axis] : 0;
+  group **all = tsr_arena_array(arena, group *, groups);
+  int *room = tsr_arena_array(arena, int, p->ranks);
+  for (int axis = 0; axis < TSR_AXES; axis++)
+    for (int first = 0; p->size[axis] > 1 && first < p->ranks; first++) {
+      if (tsr_parallel_coord(p, first, axis)) continue;
+      group like = find_group(p, h, axis, first, room);
+      void **place = &h->groups[axis * p->ranks + first];
+      if (like.count > 1 && !form(h, arena, like, all, &count, place, why)) return false;
+    }
   return true;
 }
 

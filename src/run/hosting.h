@@ -13,12 +13,22 @@ typedef struct {
   tsr_transport *transport; /* NULL: this process is alone */
   int worker, workers;
   const int *worker_of; /* per rank; NULL: worker 0 */
+  const int *hosts;     /* per worker: the first one on its host */
+  /* Of the transport's own sums, for an axis and the first member of a group over it: at axis * ranks +
+   * first. NULL: the group's members are all in one process or none is here, or sums are the tree's. */
+  void **groups;
 } tsr_hosting;
 
 /* Errors: more workers than ranks. `transport` may be one without a table. */
 bool tsr_hosting_lay(
     tsr_arena *arena, const tsr_parallel *parallel, tsr_transport *transport,
     tsr_hosting *ret_hosting, tsr_diags *diags);
+
+/* Policy fast: the groups for the transport's own sums, where it has such. All workers form them together,
+ * and wait for each other; false with `why` (TSR_WHY_BYTES). Copies of `hosting` have them, too. Groups of
+ * the same workers on different stages are different ones, because stages go on by themselves. */
+bool tsr_hosting_form(
+    tsr_arena *arena, const tsr_parallel *parallel, const tsr_hosting *hosting, char *why);
 
 static inline int tsr_hosting_worker(const tsr_hosting *h, int rank) {
   return h->worker_of ? h->worker_of[rank] : 0;

@@ -27,6 +27,7 @@ typedef struct {
   tsr_message *in;     /* per rank of the receiving stage here */
   bool *out_waits, *in_waits; /* of these: under way */
   bool begun;                 /* receiving */
+  int64_t since;              /* the recorder's time of that */
 } tsr_transfer;
 
 /* A collective that other workers take part in, under way. */
@@ -35,6 +36,7 @@ typedef struct {
   tsr_remote **calls;
   int *firsts; /* of each: its group's first member */
   int count;
+  int64_t since; /* the recorder's time when they began */
   char *staging; /* of the worker's */
   int64_t bytes; /* of it */
 } tsr_meeting;

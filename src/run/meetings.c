@@ -76,10 +76,13 @@ static void run_jobs(void *pool, void (*job)(void *, int), void *context, int jo
 
 static tsr_remote_call call_of(const tsr_task_at *at, const tsr_collective *c, int first) {
   tsr_worker *w = at->bound->worker;
+  const tsr_hosting *h = &w->options.hosting;
   return (tsr_remote_call){
-      .transport = w->options.hosting.transport,
+      .transport = h->transport,
       .collective = c,
       .worker_of = w->worker_of,
+      .hosts = h->hosts,
+      .group = h->groups[at->task->axis * w->options.parallel->ranks + first],
       .tag = group_tag(at->bound, at->task->node, first),
       .run = run_jobs,
       .pool = w->pool,
@@ -91,6 +94,20 @@ static tsr_meeting *meeting_of(const tsr_task_at *at) {
   return &at->bound->meetings[at->task->axis == TSR_PP ? stages : at->program->stage];
 }
 
+static int64_t now_of(const tsr_bound *b) {
+  return b->recording ? tsr_recorder_now(b->recording) : 0;
+}
+
+/* A group's collective is done: an event of its members that are here. */
+static void record_group(const tsr_task_at *at, int first, int64_t since) {
+  const tsr_bound *b = at->bound;
+  const tsr_parallel *p = b->worker->options.parallel;
+  for (int m = 0; b->recording && m < p->size[at->task->axis]; m++) {
+    int member = tsr_parallel_member(p, first, at->task->axis, m);
+    if (tsr_bound_is_here(b, member)) tsr_recorder_extend(b->recording, member, since);
+  }
+}
+
 static void begin(const tsr_task_at *at, tsr_meeting *m) {
   tsr_collective c;
   tsr_task_describe(at, &c);
@@ -98,6 +115,7 @@ static void begin(const tsr_task_at *at, tsr_meeting *m) {
   bool all_here;
   m->node = at->task->node;
   m->count = 0;
+  m->since = now_of(at->bound);
   for (int next = 0, first; (first = tsr_task_next_group(at, &c, &next, &all_here)) >= 0;) {
     if (all_here) continue;
     tsr_remote_call call = call_of(at, &c, first);
@@ -115,6 +133,7 @@ bool tsr_task_meet(const tsr_task_at *at) {
   int kept = 0;
   for (int i = 0; i < m->count; i++) {
     tsr_remote_state state = tsr_remote_go_on(m->calls[i]);
+    if (state == TSR_REMOTE_DONE) record_group(at, m->firsts[i], m->since);
     if (state == TSR_REMOTE_DONE) continue;
     m->firsts[kept] = m->firsts[i];
     m->calls[kept++] = m->calls[i];
@@ -265,6 +284,7 @@ bool tsr_task_receive(const tsr_task_at *at, int64_t microbatch) {
   char why[TSR_WHY_BYTES] = "";
   if (tsr_bound_is_alone(b)) return true;
   tsr_task_ends(at, &from, &to);
+  if (!t->begun) t->since = now_of(b);
   for (int i = 0; !t->begun && i < b->ranks_count[to]; i++) {
     int rank = b->ranks_of_stage[to][i], source = tsr_parallel_member(p, rank, TSR_PP, from);
     t->in_waits[i] = !tsr_bound_is_here(b, source);
@@ -278,7 +298,13 @@ bool tsr_task_receive(const tsr_task_at *at, int64_t microbatch) {
       lost(at, why);
   }
   t->begun = true;
-  return test_all(at, t->in, t->in_waits, b->ranks_count[to]);
+  if (!test_all(at, t->in, t->in_waits, b->ranks_count[to])) return false;
+  for (int i = 0; b->recording && i < b->ranks_count[to]; i++) {
+    int rank = b->ranks_of_stage[to][i];
+    bool came = !tsr_bound_is_here(b, tsr_parallel_member(p, rank, TSR_PP, from));
+    if (came) tsr_recorder_extend(b->recording, rank, t->since);
+  }
+  return true;
 }
 
 bool tsr_task_sent(const tsr_task_at *at, int64_t first, int64_t last) {

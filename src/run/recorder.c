@@ -13,6 +13,7 @@ struct tsr_recorder {
   int64_t first_step;
   int64_t origin;
   tsr_span *jobs;    /* of the loop that runs */
+  int jobs_max;
   tsr_span *present; /* per rank; begin NEVER: it has none */
   int64_t *waits;    /* per stage: since when, or NEVER */
 };
@@ -64,7 +65,8 @@ tsr_recorder *tsr_bound_record(
   r->steps = tsr_arena_array(arena, tsr_span, steps);
   r->events = tsr_arena_array(arena, tsr_event, events);
   memset(r->events, 0, sizeof *r->events * (size_t)events); /* no page is touched first in a step */
-  r->jobs = tsr_arena_array(arena, tsr_span, o->parallel->ranks * o->threads);
+  r->jobs_max = o->parallel->ranks * o->threads * TSR_CPU_RANGES_MAX;
+  r->jobs = tsr_arena_array(arena, tsr_span, r->jobs_max);
   r->present = tsr_arena_array(arena, tsr_span, o->parallel->ranks);
   for (int i = 0; i < o->parallel->ranks; i++) r->present[i].begin = NEVER;
   r->waits = tsr_arena_array(arena, int64_t, stages);
@@ -127,7 +129,7 @@ void tsr_recorder_run(
     tsr_recorder *r, tsr_pool *pool, tsr_pool_job *job, void *context, int jobs, const int *ranks,
     int each) {
   timed_loop loop = {r, job, context};
-  assert(jobs <= r->bound->worker->options.parallel->ranks * r->bound->worker->options.threads);
+  assert(jobs <= r->jobs_max);
   tsr_pool_run(pool, run_timed, &loop, jobs);
   for (int j = 0; j < jobs; j++)
     extend(&r->present[ranks[j / each]], r->jobs[j].begin, r->jobs[j].end);

@@ -214,28 +214,31 @@ bool tsr_bound_replicas_agree(tsr_bound *b, const char **ret_param) {
 static void set_padding(const tsr_param *p, const tsr_box *box, tsr_dtype dtype, char *part) {
   int64_t row = tsr_dtype_bytes(dtype);
   for (int d = 1; d < box->ndim; d++) row *= box->shape[d];
-  for (int64_t i = 0; i < box->shape[0]; i++)
-    if (box->offset[0] + i >= p->valid0) memset(part + i * row, 0, (size_t)row);
+  int64_t real = p->valid0 - box->offset[0];
+  if (real < 0) real = 0;
+  if (real < box->shape[0]) memset(part + real * row, 0, (size_t)((box->shape[0] - real) * row));
 }
 
-/* Parameters are a function of seed, name and global index, so every mesh starts from the same. */
+/* Parameters are a function of seed, name and global index, so every mesh starts from the same.
+ * Rows [begin, end) of the box; of a rope's table always all. */
 static void initialise(
-    const tsr_bound *b, const tsr_init *init, const char *name, const tsr_box *box, float *part) {
+    const tsr_bound *b, const tsr_init *init, const char *name, const tsr_box *box, float *part,
+    int64_t begin, int64_t end) {
   const tsr_kernels *k = b->worker->options.kernels;
-  int64_t rows = box_rows(box), elements = rows * box->shape[box->ndim - 1];
+  int64_t cols = box->shape[box->ndim - 1];
   uint64_t key = tsr_random_key(b->worker->options.seed, name, 0);
   switch (init->kind) {
   case TSR_INIT_ZEROS:
-    k->fill(part, 0, 0, elements);
+    k->fill(part, 0, begin * cols, end * cols);
     return;
   case TSR_INIT_ONES:
-    k->fill(part, 1, 0, elements);
+    k->fill(part, 1, begin * cols, end * cols);
     return;
   case TSR_INIT_NORMAL:
-    k->random_normal(part, (float)init->a, (float)init->b, key, box, 0, rows);
+    k->random_normal(part, (float)init->a, (float)init->b, key, box, begin, end);
     return;
   case TSR_INIT_UNIFORM:
-    k->random_uniform(part, (float)init->a, (float)init->b, key, box, 0, rows);
+    k->random_uniform(part, (float)init->a, (float)init->b, key, box, begin, end);
     return;
   case TSR_INIT_ROPE:
     k->rope_table(
@@ -247,13 +250,13 @@ static void initialise(
 /* The same, rounded to nearest, piece by piece of a row. */
 static void initialise_half(
     const tsr_bound *b, const tsr_init *init, const char *name, const tsr_box *box, tsr_dtype dtype,
-    char *part) {
+    char *part, int64_t begin, int64_t end) {
   enum { PIECE = 1024 };
   float numbers[PIECE];
   int last = box->ndim - 1;
-  int64_t cols = box->shape[last], rows = box_rows(box);
+  int64_t cols = box->shape[last];
   assert(init->kind != TSR_INIT_ROPE); /* not a function of the global index */
-  for (int64_t i = 0; i < rows; i++)
+  for (int64_t i = begin; i < end; i++)
     for (int64_t at = 0; at < cols; at += PIECE) {
       tsr_box piece = *box;
       int64_t row = i;
@@ -264,52 +267,78 @@ static void initialise_half(
       }
       piece.shape[last] = cols - at < PIECE ? cols - at : PIECE;
       piece.offset[last] += at;
-      initialise(b, init, name, &piece, numbers);
+      initialise(b, init, name, &piece, numbers, 0, 1);
       char *into = part + (i * cols + at) * tsr_dtype_bytes(dtype);
       write_numbers(b, dtype, into, numbers, piece.shape[last]);
     }
 }
 
-/* The same of a value whose positions may be two runs. */
-static void initialise_runs(
-    const tsr_bound *b, const tsr_init *init, int value, int rank, const tsr_box *box,
-    float *part) {
-  const char *name = b->programs->graph->values[value].name;
-  int64_t half = box->shape[0] / 2, upper = tsr_bound_position(b, box, value, rank, 0, half);
-  if (!half || upper == box->offset[0] + half) {
-    initialise(b, init, name, box, part);
-    return;
-  }
-  tsr_box run = *box;
-  run.shape[0] = half;
-  run.offset[0] = tsr_bound_position(b, box, value, rank, 0, 0);
-  initialise(b, init, name, &run, part);
-  part += half * (box_rows(box) / box->shape[0]) * box->shape[box->ndim - 1];
-  run.offset[0] = upper;
-  initialise(b, init, name, &run, part);
+/* A value's first numbers, in pieces: some rows of each rank's part. */
+typedef struct {
+  const tsr_bound *bound;
+  int value, pieces;
+} first_values;
+
+static const tsr_init *init_of(const tsr_graph *g, int value) {
+  const tsr_value *v = &g->values[value];
+  return v->kind == TSR_VALUE_PARAM ? &g->params[v->param].init : &v->init;
 }
 
-typedef struct {
-  tsr_bound *bound;
-  bool parameters;
-} initialisation;
-
-static void initialise_rank(void *context, int rank) {
-  const initialisation *i = context;
-  const tsr_graph *g = i->bound->programs->graph;
-  for (int v = 0; v < g->values_count; v++) {
-    const tsr_value *value = &g->values[v];
-    bool param = value->kind == TSR_VALUE_PARAM && i->parameters;
-    if (!param && value->kind != TSR_VALUE_CONST) continue;
-    if (!tsr_bound_has(i->bound, v, rank)) continue;
-    tsr_box box = tsr_bound_box(i->bound, v, rank);
-    void *part = tsr_bound_address(i->bound, v, rank, 0);
-    const tsr_init *init = param ? &g->params[value->param].init : &value->init;
-    if (tsr_dtype_is_half(value->dtype))
-      initialise_half(i->bound, init, value->name, &box, value->dtype, part);
-    else initialise_runs(i->bound, init, v, rank, &box, part);
-    if (param) set_padding(&g->params[value->param], &box, value->dtype, part);
+/* The same of a value whose positions are two runs. */
+static void initialise_runs(const first_values *f, int rank, const tsr_box *box, float *part) {
+  const tsr_graph *g = f->bound->programs->graph;
+  const tsr_init *init = init_of(g, f->value);
+  int64_t half = box->shape[0] / 2, rows = box_rows(box) / 2;
+  for (int k = 0; k < 2; k++) {
+    tsr_box run = *box;
+    run.shape[0] = half;
+    run.offset[0] = tsr_bound_position(f->bound, box, f->value, rank, 0, k * half);
+    float *into = part + k * rows * box->shape[box->ndim - 1];
+    initialise(f->bound, init, g->values[f->value].name, &run, into, 0, rows);
   }
+}
+
+static bool is_two_runs(const first_values *f, int rank, const tsr_box *box) {
+  int64_t half = box->shape[0] / 2;
+  return half &&
+         tsr_bound_position(f->bound, box, f->value, rank, 0, half) != box->offset[0] + half;
+}
+
+static void initialise_piece(void *context, int job) {
+  const first_values *f = context;
+  const tsr_graph *g = f->bound->programs->graph;
+  const tsr_value *value = &g->values[f->value];
+  int rank = job / f->pieces, piece = job % f->pieces;
+  if (!tsr_bound_has(f->bound, f->value, rank)) return;
+  tsr_box box = tsr_bound_box(f->bound, f->value, rank);
+  int64_t rows = box_rows(&box), begin = rows * piece / f->pieces,
+          end = rows * (piece + 1) / f->pieces;
+  void *part = tsr_bound_address(f->bound, f->value, rank, 0);
+  const tsr_init *init = init_of(g, f->value);
+  if (tsr_dtype_is_half(value->dtype))
+    initialise_half(f->bound, init, value->name, &box, value->dtype, part, begin, end);
+  else if (!is_two_runs(f, rank, &box))
+    initialise(f->bound, init, value->name, &box, part, begin, end);
+  else if (piece == 0) initialise_runs(f, rank, &box, part);
+}
+
+static void set_paddings(const tsr_bound *b, int value) {
+  const tsr_value *v = &b->programs->graph->values[value];
+  for (int r = 0; r < b->worker->options.parallel->ranks; r++) {
+    if (!tsr_bound_has(b, value, r)) continue;
+    tsr_box box = tsr_bound_box(b, value, r);
+    set_padding(
+        &b->programs->graph->params[v->param], &box, v->dtype, tsr_bound_address(b, value, r, 0));
+  }
+}
+
+/* So many that all threads have something to do and each piece is worth it. */
+static int pieces_of(const tsr_bound *b, int value) {
+  enum { PIECE = 1 << 18, PIECES_MAX = 64 };
+  const tsr_value *v = &b->programs->graph->values[value];
+  int64_t pieces = tsr_value_elements(v) / PIECE / b->worker->options.parallel->ranks;
+  if (init_of(b->programs->graph, value)->kind == TSR_INIT_ROPE || pieces < 1) return 1;
+  return (int)(pieces < PIECES_MAX ? pieces : PIECES_MAX);
 }
 
 void tsr_bound_restart(tsr_bound *b) {
@@ -321,6 +350,13 @@ void tsr_bound_restart(tsr_bound *b) {
 }
 
 void tsr_bound_initialise(tsr_bound *bound, bool parameters) {
-  initialisation i = {bound, parameters};
-  tsr_pool_run(bound->worker->pool, initialise_rank, &i, bound->worker->options.parallel->ranks);
+  const tsr_graph *g = bound->programs->graph;
+  int ranks = bound->worker->options.parallel->ranks;
+  for (int v = 0; v < g->values_count; v++) {
+    bool param = g->values[v].kind == TSR_VALUE_PARAM && parameters;
+    if (!param && g->values[v].kind != TSR_VALUE_CONST) continue;
+    first_values f = {bound, v, pieces_of(bound, v)};
+    tsr_pool_run(bound->worker->pool, initialise_piece, &f, ranks * f.pieces);
+    if (param) set_paddings(bound, v);
+  }
 }

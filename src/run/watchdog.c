@@ -32,20 +32,46 @@ static int microbatch_of(const tsr_bound *b, int stage) {
   return b->programs->of_stage[stage]->runs[b->at[stage].run].microbatch;
 }
 
+static bool trains(const tsr_bound *b) {
+  for (int n = 0; n < b->programs->graph->nodes_count; n++)
+    if (b->programs->graph->nodes[n].section == TSR_UPDATE) return true;
+  return false;
+}
+
+/* Steps that the worker has trained. */
+static int64_t steps_trained(const tsr_bound *b) {
+  int64_t most = 0;
+  for (int i = 0; i < b->worker->bound_count; i++) {
+    const tsr_bound *of = &b->worker->bound[i];
+    if (of->steps_done > most && trains(of)) most = of->steps_done;
+  }
+  return most;
+}
+
+/* What runs, where that is no step: "evaluation after step 7". */
+static void add_pass(const tsr_bound *b, tsr_text *text) {
+  int64_t steps = steps_trained(b);
+  tsr_text_add(text, b->programs->graph->loss >= 0 ? "evaluation" : "forward pass");
+  if (steps) tsr_text_add(text, " after step %lld", (long long)steps);
+}
+
 /* "step 7, stage 0, microbatch 1, task 12: all_reduce 'wo' over tp (run.yaml:5)" */
 static void add_place(const tsr_bound *b, int stage, tsr_text *text) {
   const tsr_task *t = task_of(b, stage);
   const tsr_node *n = &b->programs->graph->nodes[t->node];
+  if (trains(b)) tsr_text_add(text, "step %lld", (long long)b->step + 1);
+  else add_pass(b, text);
   tsr_text_add(
-      text, "step %lld, stage %d, microbatch %d, task %d: %s '%s'", (long long)b->step + 1, stage,
-      microbatch_of(b, stage), b->at[stage].task, tsr_op_name(t->op), n->name);
+      text, ", stage %d, microbatch %d, task %d: %s '%s'", stage, microbatch_of(b, stage),
+      b->at[stage].task, tsr_op_name(t->op), n->name);
   if (tsr_op_is_collective(t->op)) tsr_text_add(text, " over %s", tsr_axis_name(t->axis));
   if (n->place.file) tsr_text_add(text, " (%s:%d)", n->place.file, n->place.line);
 }
 
-/* "before the first step", "after step 7" */
+/* "before the first step", "after step 7", "in the evaluation after step 7" */
 static void add_time(const tsr_bound *b, tsr_text *text) {
-  if (!b->steps_done) tsr_text_add(text, "before the first step");
+  if (!trains(b)) tsr_text_add(text, "in the "), add_pass(b, text);
+  else if (!b->steps_done) tsr_text_add(text, "before the first step");
   else tsr_text_add(text, "after step %lld", (long long)b->steps_done);
 }
 

@@ -4,6 +4,7 @@
  * breaks: nothing */
 #include "schedule/overlap.h"
 #include "schedule/program.h"
+#include "schedule/settle.h"
 #include <assert.h>
 #include <string.h>
 
@@ -113,7 +114,8 @@ static int64_t units_of(const lowering *l, const tsr_node *n) {
   if (!n->outputs_count || tsr_op_is_collective(n->op)) return 1;
   const tsr_value *out = &l->g->values[n->outputs[0]];
   if (n->op == TSR_OP_CE_STATS) return l->p->tensors[n->outputs[0]].shape[out->ndim - 2];
-  if (n->op == TSR_OP_NORM_STATS || n->op == TSR_OP_EMBEDDING) return 1;
+  if (n->op == TSR_OP_EMBEDDING || n->op == TSR_OP_NORM_STATS || n->op == TSR_OP_NORM_JOIN)
+    return 1;
   int64_t pieces = sequence_units_of(l, n);
   if (sums_rows(out)) return l->p->lowering.batch_units * (pieces ? pieces : 1);
   if (out->placement[TSR_TP].kind == TSR_PARTIAL && !out->units) return l->p->lowering.tp_units;
@@ -414,6 +416,7 @@ static tsr_program *make_program(
   make_parts(&l);
   if (how->overlap) tsr_program_overlap(p, how->bucket_bytes);
   make_runs(&l);
+  tsr_program_settle(p);
   bind_tensors(&l); /* shapes, for the scratch rule */
   if (scratch) size_outputs(&l, scratch, context);
   if (scratch)

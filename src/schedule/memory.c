@@ -4,11 +4,12 @@
  * breaks: nothing
  *
  * Tasks are walked in an order in which they may run. A tensor takes the smallest free block that
- * holds it when it is written and gives it back after its last use. Where the body runs for several
- * microbatches, what comes out of it (accumulated gradients) and the frames are taken before its
- * first task, so that it can run again under them; what goes into it is given back after its last.
- * Frames are needed when several microbatches are alive at once: where each is done before the next
- * one begins, lifetimes inside the body say it all. */
+ * holds it when it is written and gives it back after its last use; a map over elements takes over
+ * that of its input if nobody reads it later. Where the body runs for several microbatches, what
+ * comes out of it (accumulated gradients) and the frames are taken before its first task, so that
+ * it can run again under them; what goes into it is given back after its last. Frames are needed
+ * when several microbatches are alive at once: where each is done before the next one begins,
+ * lifetimes inside the body say it all. */
 #include "base/tree.h"
 #include "schedule/blocks.h"
 #include "schedule/frames.h"
@@ -125,13 +126,12 @@ static void find_owners(planner *m) {
   }
 }
 
-/* What goes into a body that runs again must be there until its end. */
+/* What goes into a body that runs again, or is added up in it, must be there until its end. */
 static void extend_into(planner *m) {
   for (int v = 0; v < m->p->graph->values_count; v++) {
     life *l = &m->lives[v];
-    if (m->repeats && l->task >= 0 && l->first < m->body_begin && l->parts &&
-        l->last < m->body_end - 1)
-      l->last = m->body_end - 1;
+    bool stays = l->out_of || (l->first < m->body_begin && l->parts);
+    if (m->repeats && l->task >= 0 && stays && l->last < m->body_end - 1) l->last = m->body_end - 1;
   }
 }
 
@@ -266,6 +266,33 @@ static void take_value(planner *m, int value) {
   v->taken = true;
 }
 
+/* The value whose bytes a task's first output may take over, since nobody reads them after it; -1:
+ * none. What lives longer than the body's run is not asked: its place was chosen for that. */
+static int find_predecessor(const planner *m, const tsr_task *t, int time) {
+  if (!(tsr_op_facts(t->op) & TSR_FACT_OVERWRITES)) return -1;
+  int from = m->lives[t->inputs[0].value].owner, to = t->outputs[0].value;
+  const life *a = &m->lives[from], *b = &m->lives[to];
+  bool again = is_body(m, time) && m->repeats;
+  if (b->owner != to || b->taken || m->p->tensors[to].frame >= 0 || (again && b->out_of)) return -1;
+  if (!a->taken || a->last != time || (again && (a->out_of || a->first < m->body_begin))) return -1;
+  if (m->p->tensors[from].dtype != m->p->tensors[to].dtype || bytes_of(m, from) != bytes_of(m, to))
+    return -1;
+  for (int k = 1; k < t->inputs_count; k++)
+    if (m->lives[t->inputs[k].value].owner == from) return -1;
+  return from;
+}
+
+/* Hands the bytes of a value that is dead after a task to what the task makes. */
+static void take_over(planner *m, int from, int to) {
+  int64_t bytes = bytes_of(m, to);
+  m->p->tensors[to].offset = m->p->tensors[from].offset;
+  m->used[use_of_value(m, from)] -= bytes;
+  m->used[use_of_value(m, to)] += bytes;
+  m->p->unplanned_bytes += bytes;
+  m->lives[from].taken = false;
+  m->lives[to].taken = true;
+}
+
 static void take_what_comes_out(planner *m) {
   for (int time = m->body_begin; time < m->body_end; time++) {
     const tsr_task *t = &m->p->tasks[m->walk[time]];
@@ -285,6 +312,8 @@ static void give_back_dead(planner *m, int time) {
 
 static void plan_task(planner *m, int time) {
   tsr_task *t = &m->p->tasks[m->walk[time]];
+  int from = t->outputs_count ? find_predecessor(m, t, time) : -1;
+  if (from >= 0) take_over(m, from, t->outputs[0].value);
   for (int o = 0; o < t->outputs_count; o++) take_value(m, t->outputs[o].value);
   int64_t scratch = aligned(t->scratch_bytes);
   t->scratch_offset = scratch ? tsr_blocks_take(&m->work, scratch) : 0;

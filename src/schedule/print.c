@@ -28,6 +28,7 @@ static void print_task(const tsr_program *p, int index, tsr_text *text) {
   if (t->bucket && t->op != TSR_OP_WAIT)
     tsr_text_add(
         text, " begins with bucket %d%s", t->bucket, t->last_only ? ", last microbatch" : "");
+  else if (t->last_only) tsr_text_add(text, " with the last microbatch");
   if (t->op == TSR_OP_SEND) tsr_text_add(text, " to stage %d", peer_of(p, t));
   if (t->op == TSR_OP_RECEIVE) tsr_text_add(text, " from stage %d", peer_of(p, t));
   if (t->op == TSR_OP_WAIT && t->bucket) tsr_text_add(text, " for bucket %d:", t->bucket);

@@ -271,11 +271,13 @@ static void say_shared(memory *m, int task, int microbatch, const char *what, co
 }
 
 /* Sums are added where they are: an all-reduce, or what adds to an earlier sum of its kind, may
- * have an input's bytes (the first ones of a stack) for its output. */
+ * have an input's bytes (the first ones of a stack) for its output; a map over elements, its first
+ * input's. */
 static bool is_in_place(const memory *m, int task, int input, cells output, cells in) {
   const tsr_task *t = &m->p->tasks[task];
-  bool sums = t->op == TSR_OP_ALL_REDUCE || tsr_op_facts(t->op) & TSR_FACT_ADDS;
-  return sums && output.first == in.first &&
+  unsigned facts = tsr_op_facts(t->op);
+  bool sums = t->op == TSR_OP_ALL_REDUCE || facts & TSR_FACT_ADDS;
+  return (sums || (facts & TSR_FACT_OVERWRITES && input == 0)) && output.first == in.first &&
          tsr_tensor_bytes(&t->outputs[0]) == tsr_tensor_bytes(&t->inputs[input]);
 }
 

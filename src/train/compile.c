@@ -65,6 +65,7 @@ static tsr_optimizer optimizer_of(const tsr_config *c) {
   o.dampening = c->optimizer.dampening;
   o.nesterov = c->optimizer.nesterov;
   o.store = store_of(c);
+  o.may_skip = c->training.precision == TSR_PRECISION_FP16;
   o.clip_max_norm = c->training.use_clip_grad_norm ? c->training.clip_grad_norm_max_norm : 0;
   return o;
 }

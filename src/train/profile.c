@@ -23,6 +23,7 @@ static bool report(const tsr_trainer_options *o, const tsr_record *record, tsr_d
   const char *folder = o->out_folder ? o->out_folder : ".";
   const char *path = tsr_path_join(o->arena, folder, "trace.json");
   tsr_profile_make(o->arena, record, &profile);
+  if (!tsr_limits_measure(o->kernels, o->threads, &profile.limits, diags)) return false;
   tsr_profile_print(&profile, &text);
   tsr_profile_advise(&profile, o->config, &text);
   bool ok = tsr_chrome_trace_write(path, record, diags);

@@ -39,33 +39,47 @@ static int by_name(const void *a, const void *b) {
   return strcmp((*(const tsr_param *const *)a)->name, (*(const tsr_param *const *)b)->name);
 }
 
+static size_t numbers_of(const tsr_param *p, int64_t rows) {
+  size_t n = (size_t)rows;
+  for (int d = 1; d < p->ndim; d++) n *= (size_t)p->shape[d];
+  return n;
+}
+
+/* Where one rank has all of a parameter as it is hashed, with its padding behind it, or NULL. */
+static const float *find_whole(const tsr_bound *bound, int value) {
+  tsr_part_of_value part;
+  if (tsr_bound_ranks(bound) > 1 || tsr_bound_graph(bound)->values[value].dtype != TSR_F32)
+    return NULL;
+  return tsr_bound_parts(bound, value, false, &part) == 1 ? part.address : NULL;
+}
+
 bool tsr_weights_sha256(
     tsr_arena *arena, const tsr_bound *bound, const tsr_graph *g, char ret_text[65],
     tsr_diags *diags) {
   const tsr_param **sorted = tsr_arena_array(arena, const tsr_param *, g->params_count);
-  int64_t most = 1;
+  size_t most = 0; /* numbers that have to be brought together */
   for (int i = 0; i < g->params_count; i++) {
     sorted[i] = &g->params[i];
-    int64_t n = 1;
-    for (int d = 0; d < g->params[i].ndim; d++) n *= g->params[i].shape[d];
-    if (n > most) most = n;
+    size_t n = numbers_of(&g->params[i], g->params[i].shape[0]);
+    if (n > most && !find_whole(bound, tsr_bound_param(bound, i))) most = n;
   }
   qsort(sorted, (size_t)g->params_count, sizeof *sorted, by_name);
-  float *whole = malloc(sizeof(float) * (size_t)most);
-  if (!whole)
+  float *copy = most ? malloc(sizeof(float) * most) : NULL;
+  if (most && !copy)
     return tsr_diag_failure(
         diags, TSR_NOWHERE, "out of memory: %s to take the weights' SHA-256",
-        tsr_text_bytes(4 * most));
+        tsr_text_bytes((int64_t)(sizeof *copy * most)));
   tsr_sha256 *sha = tsr_sha256_new(arena);
   for (int i = 0; i < g->params_count; i++) {
     const tsr_param *p = sorted[i];
-    size_t n = (size_t)p->valid0;
-    for (int d = 1; d < p->ndim; d++) n *= (size_t)p->shape[d];
-    tsr_bound_read(bound, tsr_bound_param(bound, (int)(p - g->params)), whole);
-    tsr_sha256_update(sha, whole, n * sizeof *whole);
+    int value = tsr_bound_param(bound, (int)(p - g->params));
+    const float *whole = find_whole(bound, value);
+    if (!whole) tsr_bound_read(bound, value, copy);
+    tsr_sha256_update(
+        sha, whole ? whole : copy, numbers_of(p, p->valid0) * sizeof *whole);
   }
   tsr_sha256_final(sha, ret_text);
-  free(whole);
+  free(copy);
   return true;
 }
 
@@ -302,7 +316,9 @@ static bool run_loop(trainer *t, int *ret_signal) {
   }
   bool late = wishes & WISH_LATE;
   *ret_signal = t->step < t->steps ? (int)(wishes >> WISH_SIGNAL_AT) : 0;
-  if (late && t->step < t->steps && !*ret_signal && !t->o->quiet) {
+  late &= t->step < t->steps && !*ret_signal;
+  if (late) *ret_signal = TSR_ENDED_BY_LIMIT;
+  if (late && !t->o->quiet) {
     tsr_progress_clear(&t->progress);
     printf("time limit: stops after step %lld of %lld\n", (long long)t->step, (long long)t->steps);
   }
@@ -371,6 +387,7 @@ static bool start_recording(trainer *t) {
     int64_t events = tsr_recorder_events_of_step(&t->training->programs, t->o->parallel);
     t->comm_recorder = tsr_bound_record(t->o->arena, t->train, 0, 1, events);
     t->comm_trace = tsr_comm_trace_start(t->o->arena, t->o->parallel->ranks);
+    t->comm_trace.hosting = &t->o->hosting;
   }
   if (!r) return true;
   t->steps = r->first_step + r->steps;

@@ -40,8 +40,9 @@ typedef struct {
                       recording */
 } tsr_trainer_options;
 
+enum { TSR_ENDED_BY_LIMIT = -1 };
 /* Evaluation and generation may be NULL. Returns false on failure; `ret_signal` is the signal that
- * ended the run early, or 0. */
+ * ended the run early, TSR_ENDED_BY_LIMIT, or 0. */
 bool tsr_train(
     const tsr_trainer_options *options, const tsr_compiled *training,
     const tsr_compiled *evaluation, const tsr_compiled *generation, int *ret_signal,

@@ -4,13 +4,14 @@
 #define TSR_TESTS_COMM_COLLECTIVE_CASE_H
 #include "comm/remote.h"
 
-enum { CASE_MEMBERS_MAX = 24 };
+enum { CASE_MEMBERS_MAX = 24, CASE_WORKERS_MAX = 16 };
 
 typedef struct {
   tsr_collective c; /* in, out: of the reference */
   int worker_of[CASE_MEMBERS_MAX];
-  bool in_place; /* all_reduce */
-  bool pool;     /* adds and copies in jobs, last one first or on threads */
+  const int *hosts; /* per worker; NULL: all are on one */
+  bool in_place;    /* all_reduce */
+  bool pool;        /* adds and copies in jobs, last one first or on threads */
   uint64_t seed;
   char name[200];
 } collective_case;
@@ -23,9 +24,17 @@ void collective_case_plain(collective_case *c, tsr_op op, int workers, int64_t e
 void collective_case_reference(collective_case *c);
 void collective_case_free(collective_case *c);
 
+/* A worker's groups of the transport's own sums, per set of workers (a bit each), which are formed
+ * when they are first needed: all workers have the same cases in the same order. */
+typedef struct {
+  void *of[1 << 8];
+  int64_t sums, others; /* elements that were such a sum; that are not the tree's bits */
+} case_groups;
+
 /* A worker's part of it. */
 typedef struct {
   const collective_case *of;
+  case_groups *groups; /* NULL: sums are the tree's */
   tsr_transport transport;
   float *in[CASE_MEMBERS_MAX], *out[CASE_MEMBERS_MAX];
   char *staging;
@@ -34,9 +43,10 @@ typedef struct {
   tsr_remote_state state;
 } case_worker;
 
-void case_worker_begin(case_worker *w, const collective_case *c, const tsr_transport *t, int tag);
-/* Compares with the reference, looks at what must not have been written, and frees. How many
- * checks failed; each is printed. */
+void case_worker_begin(
+    case_worker *w, const collective_case *c, const tsr_transport *t, int tag, case_groups *groups);
+/* Compares with the reference, bit for bit (the transport's own sums: within rounding), looks at
+ * what must not have been written, and frees. How many checks failed; each is printed. */
 int case_worker_end(case_worker *w);
 void case_worker_free(case_worker *w);
 

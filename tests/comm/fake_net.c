@@ -26,7 +26,8 @@ struct fake_net {
   uint64_t state;
   endpoint ends[WORKERS_MAX];
   bool stopped[WORKERS_MAX], fails[WORKERS_MAX];
-  int64_t sent[WORKERS_MAX];
+  const int *hosts;
+  int64_t sent[WORKERS_MAX], crossed;
   side *first, **last;
 };
 
@@ -45,6 +46,7 @@ static bool fake_begin(endpoint *e, side begun, tsr_message *ret) {
   n->last = &s->next;
   if (!s->sends) memset(s->memory, 0xee, (size_t)s->bytes);
   else n->sent[s->from] += s->bytes;
+  if (s->sends && n->hosts && n->hosts[s->from] != n->hosts[s->to]) n->crossed += s->bytes;
   if (s->sends && case_draw(&n->state, 3) == 0) {
     s->copy = malloc((size_t)s->bytes + 1);
     memcpy(s->copy, s->memory, (size_t)s->bytes);
@@ -139,5 +141,9 @@ void fake_net_stop(fake_net *n, int worker, bool fails) {
   n->stopped[worker] = true;
   n->fails[worker] = fails;
 }
+
+void fake_net_set_hosts(fake_net *n, const int *hosts) { n->hosts = hosts; }
+
+int64_t fake_net_crossed(const fake_net *n) { return n->crossed; }
 
 int64_t fake_net_sent(const fake_net *n, int worker) { return n->sent[worker]; }

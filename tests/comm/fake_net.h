@@ -16,5 +16,8 @@ void fake_net_endpoint(fake_net *net, int worker, tsr_transport *ret_transport);
 void fake_net_stop(fake_net *net, int worker, bool fails);
 /* Bytes that a worker has sent to others. */
 int64_t fake_net_sent(const fake_net *net, int worker);
+/* Bytes that were sent from one host to another, of workers on these hosts. */
+void fake_net_set_hosts(fake_net *net, const int *hosts);
+int64_t fake_net_crossed(const fake_net *net);
 
 #endif

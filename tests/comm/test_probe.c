@@ -154,7 +154,7 @@ static void check_bad(int number, const char *plugin, const char *reason, const 
 static void test_bad(const char *folder) {
   static const char *const names[] = {"abi", "size", "name", "none", "fails"};
   const char *const reasons[] = {
-      "of another build: its interface is number 99, this program's is number 1",
+      "of another build: its interface is number 99, this program's is number 2",
       tsr_arena_printf(
           texts, "of another build: its table has 8 bytes, this program's has %zu",
           sizeof(tsr_transport_table)),

@@ -38,15 +38,17 @@ static bool drive(case_worker *workers, int count, uint64_t seed) {
   return !left;
 }
 
-static void check_fake(collective_case *c, int workers) {
+/* Returns the bytes that crossed between hosts. */
+static int64_t check_fake(collective_case *c, int workers, const int *hosts) {
   case_worker parts[WORKERS_MAX];
   tsr_transport t;
   fake_net *net = fake_net_new(workers, c->seed);
   int failed = 0;
+  if (hosts) fake_net_set_hosts(net, hosts);
   collective_case_reference(c);
   for (int w = 0; w < workers; w++) {
     fake_net_endpoint(net, w, &t);
-    case_worker_begin(&parts[w], c, &t, 5);
+    case_worker_begin(&parts[w], c, &t, 5, NULL);
   }
   CHECK_AT(drive(parts, workers, c->seed), "%s: not done", c->name);
   for (int w = 0; w < workers; w++) {
@@ -55,8 +57,10 @@ static void check_fake(collective_case *c, int workers) {
     failed += case_worker_end(&parts[w]);
   }
   CHECK_AT(!failed, "%s: %d", c->name, failed);
+  int64_t crossed = fake_net_crossed(net);
   CHECK_AT(!fake_net_free(net), "%s: messages that nobody took", c->name);
   collective_case_free(c);
+  return crossed;
 }
 
 static void test_random(void) {
@@ -66,7 +70,7 @@ static void test_random(void) {
     int workers = 1 + (int)case_draw(&state, 9);
     int64_t scale = seed % 40 == 0 ? 3000000 : seed % 8 == 0 ? 200000 : 2000;
     collective_case_draw(&c, seed, workers, scale);
-    check_fake(&c, workers);
+    check_fake(&c, workers, NULL);
   }
 }
 
@@ -77,9 +81,9 @@ static void test_sizes(void) {
   for (int workers = 2; workers <= 8; workers += workers < 4 ? 1 : 4)
     for (int i = 0; i < (int)(sizeof counts / sizeof *counts); i++) {
       collective_case_plain(&c, TSR_OP_ALL_REDUCE, workers, counts[i]);
-      check_fake(&c, workers);
+      check_fake(&c, workers, NULL);
       collective_case_plain(&c, TSR_OP_ALL_GATHER, workers, counts[i] * workers);
-      check_fake(&c, workers);
+      check_fake(&c, workers, NULL);
     }
 }
 
@@ -91,7 +95,7 @@ static void test_rounds(void) {
     c.seed = seed;
     c.in_place = seed & 4;
     for (int m = 0; m < 6; m++) c.worker_of[m] = seed & 2 ? m % 2 : m / 3;
-    check_fake(&c, 2);
+    check_fake(&c, 2, NULL);
   }
 }
 
@@ -108,7 +112,7 @@ static void test_traffic(void) {
     collective_case_reference(&c);
     for (int w = 0; w < WORKERS; w++) {
       fake_net_endpoint(net, w, &t);
-      case_worker_begin(&parts[w], &c, &t, 0);
+      case_worker_begin(&parts[w], &c, &t, 0, NULL);
     }
     CHECK(drive(parts, WORKERS, 7));
     for (int w = 0; w < WORKERS; w++) {
@@ -120,9 +124,96 @@ static void test_traffic(void) {
   }
 }
 
+/* ---- several hosts ---- */
+
+static const struct layout {
+  int workers;
+  int hosts[8];
+} layouts[] = {
+    {4, {0, 0, 1, 1}},
+    {4, {0, 1, 0, 1}},
+    {6, {0, 0, 0, 1, 1, 1}},
+    {6, {2, 0, 1, 2, 0, 1}},
+    {8, {0, 0, 1, 1, 1, 1, 1, 1}},
+    {8, {3, 3, 2, 2, 1, 1, 0, 0}},
+    {8, {0, 0, 0, 0, 1, 1, 1, 1}},
+    {8, {0, 1, 1, 0, 1, 0, 0, 1}},
+    {5, {1, 0, 0, 0, 0}},
+    {3, {0, 1, 2}},
+};
+enum { LAYOUTS = sizeof layouts / sizeof *layouts };
+
+/* The same cases as on one host, bit for bit. */
+static void test_hosts(void) {
+  collective_case c;
+  for (int i = 0; i < LAYOUTS; i++)
+    for (uint64_t seed = 0; seed < 200; seed++) {
+      const struct layout *l = &layouts[i];
+      int64_t scale = seed % 20 == 0 ? 200000 : 2000;
+      collective_case_draw(&c, 5000 + 200 * (uint64_t)i + seed, l->workers, scale);
+      c.hosts = l->hosts;
+      check_fake(&c, l->workers, l->hosts);
+    }
+}
+
+/* Elements up to many rounds, also with several members on each worker. */
+static void test_hosts_sizes(void) {
+  static const int64_t counts[] = {1, 2, 7, 1023, 131073, 2200001};
+  collective_case c;
+  for (int i = 0; i < LAYOUTS; i++)
+    for (int n = 0; n < (int)(sizeof counts / sizeof *counts); n++)
+      for (int each = 1; each <= 2; each++) {
+        const struct layout *l = &layouts[i];
+        if (counts[n] > 1000000 && (i % 4 || each > 1)) continue;
+        collective_case_plain(&c, TSR_OP_ALL_REDUCE, l->workers * each, counts[n]);
+        for (int m = 0; m < c.c.members; m++) c.worker_of[m] = n % 2 ? m / each : m % l->workers;
+        c.hosts = l->hosts;
+        c.in_place = n % 3 == 0;
+        c.seed = (uint64_t)n;
+        check_fake(&c, l->workers, l->hosts);
+      }
+}
+
+/* What crosses between hosts, in bytes: N elements among H hosts that are each a subtree go once
+ * out of and once into each, (H - 1) / H of them at a time; as on one host, from every worker. */
+static void test_hosts_traffic(void) {
+  enum { ELEMENTS = 3 << 14 };
+  static const struct {
+    int layout, each;             /* members on a worker */
+    double summands, flat;        /* times N: what crosses of all_reduce's first half */
+    double results, flat_results; /* and of its second */
+  } wants[] = {
+      {0, 1, 1, 2, 1, 2}, /* 2 + 2 */
+      {0, 4, 1, 2, 1, 2}, /* of 16 members */
+      {2, 1, 1, 3, 1, 3}, /* 3 + 3 */
+      {4, 1, 1.25, 3, 1,
+       3}, /* 2 + 6: the six are two subtrees, of which 2 / 8 go to the two's owners */
+      {5, 1, 3, 6, 3, 6}, /* 2 + 2 + 2 + 2 */
+      {6, 1, 1, 4, 1, 4}, /* 4 + 4 */
+      {1, 1, 2, 2, 1, 2}, /* in turn: there is nothing that could be added on a host */
+  };
+  for (int i = 0; i < (int)(sizeof wants / sizeof *wants); i++)
+    for (int op = 0; op < 2; op++)
+      for (int flat = 0; flat < 2; flat++) {
+        const struct layout *l = &layouts[wants[i].layout];
+        collective_case c;
+        collective_case_plain(
+            &c, op ? TSR_OP_REDUCE_SCATTER : TSR_OP_ALL_REDUCE, l->workers * wants[i].each,
+            ELEMENTS);
+        c.c.to = op ? 0 : -1;
+        for (int m = 0; m < c.c.members; m++) c.worker_of[m] = m / wants[i].each;
+        c.hosts = flat ? NULL : l->hosts;
+        double want = flat ? wants[i].flat : wants[i].summands;
+        if (!op) want += flat ? wants[i].flat_results : wants[i].results;
+        CHECK_INT(check_fake(&c, l->workers, l->hosts), (int64_t)(want * 4 * ELEMENTS));
+      }
+}
+
 /* ---- what goes wrong ---- */
 
-static void test_missing(bool fails) {
+/* A worker of four is lost; with two hosts the other one of its host may be the one whom another
+ * host waits for. */
+static void test_missing(bool fails, const int *hosts) {
   enum { WORKERS = 4, LOST = 2 };
   static const tsr_op ops[] = {TSR_OP_ALL_REDUCE, TSR_OP_ALL_GATHER};
   for (int i = 0; i < 2; i++) {
@@ -131,11 +222,12 @@ static void test_missing(bool fails) {
     tsr_transport t;
     fake_net *net = fake_net_new(WORKERS, 3);
     collective_case_plain(&c, ops[i], WORKERS, 4000);
+    c.hosts = hosts;
     collective_case_reference(&c);
     fake_net_stop(net, LOST, fails);
     for (int w = 0; w < WORKERS; w++) {
       fake_net_endpoint(net, w, &t);
-      case_worker_begin(&parts[w], &c, &t, 9);
+      case_worker_begin(&parts[w], &c, &t, 9, NULL);
     }
     for (int turn = 0; turn < 4000; turn++) {
       case_worker *p = &parts[turn % WORKERS];
@@ -143,8 +235,13 @@ static void test_missing(bool fails) {
     }
     for (int w = 0; w < WORKERS; w++) {
       if (w == LOST) continue;
+      uint64_t missing = tsr_remote_missing(parts[w].remote);
+      if (hosts && ops[i] == TSR_OP_ALL_REDUCE) {
+        CHECK_AT(missing >> LOST & 1, "worker %d misses %llx", w, (unsigned long long)missing);
+        continue;
+      }
       CHECK_INT(parts[w].state, fails ? TSR_REMOTE_FAILED : TSR_REMOTE_PENDING);
-      if (!fails) CHECK_INT((long long)tsr_remote_missing(parts[w].remote), 1 << LOST);
+      if (!fails) CHECK_INT((long long)missing, 1 << LOST);
       else
         CHECK_AT(
             !strcmp(tsr_remote_why(parts[w].remote), "receiving from worker 2: worker 2 is gone") ||
@@ -167,7 +264,7 @@ static void test_disagreement(void) {
     collective_case_plain(&c[w], TSR_OP_ALL_REDUCE, 2, 100 + 2 * w);
     collective_case_reference(&c[w]);
     fake_net_endpoint(net, w, &t);
-    case_worker_begin(&parts[w], &c[w], &t, 9);
+    case_worker_begin(&parts[w], &c[w], &t, 9, NULL);
   }
   CHECK(drive(parts, 2, 1));
   CHECK_INT(parts[0].state, TSR_REMOTE_FAILED);
@@ -182,10 +279,11 @@ static void test_disagreement(void) {
 
 enum { PATIENCE_S = 300 };
 
-static int run_worker(const collective_case *c, const tsr_transport *t, int tag) {
+static int
+run_worker(const collective_case *c, const tsr_transport *t, int tag, case_groups *groups) {
   case_worker w;
   double begin = now();
-  case_worker_begin(&w, c, t, tag);
+  case_worker_begin(&w, c, t, tag, groups);
   while (w.state == TSR_REMOTE_PENDING && now() - begin < PATIENCE_S) {
     w.state = tsr_remote_go_on(w.remote);
     if (w.state == TSR_REMOTE_PENDING) sched_yield();
@@ -201,23 +299,27 @@ typedef struct {
   const collective_case *cases;
   int count;
   tsr_transport transport;
+  case_groups *groups;
   int failed;
 } worker_thread;
 
 static void *run_worker_thread(void *context) {
   worker_thread *w = context;
-  for (int i = 0; i < w->count; i++) w->failed += run_worker(&w->cases[i], &w->transport, i);
+  for (int i = 0; i < w->count; i++)
+    w->failed += run_worker(&w->cases[i], &w->transport, i, w->groups);
   return NULL;
 }
 
 /* All the cases, one after the other, without a meeting between them. */
-static void check_threads(const collective_case *cases, int count, int workers, int delay) {
+static void check_threads(
+    const collective_case *cases, int count, int workers, int delay, case_groups *groups) {
   pthread_t ids[WORKERS_MAX];
   worker_thread parts[WORKERS_MAX];
   tsr_threads *threads =
       tsr_threads_new(&(tsr_threads_options){.workers = workers, .delay = delay, .seed = 11});
   for (int w = 0; w < workers; w++) {
-    parts[w] = (worker_thread){.cases = cases, .count = count};
+    parts[w] =
+        (worker_thread){.cases = cases, .count = count, .groups = groups ? groups + w : NULL};
     tsr_threads_endpoint(threads, w, &parts[w].transport);
     if (pthread_create(&ids[w], NULL, run_worker_thread, &parts[w])) abort();
   }
@@ -228,6 +330,11 @@ static void check_threads(const collective_case *cases, int count, int workers, 
   tsr_threads_free(threads);
 }
 
+/* Every other case on hosts of two workers each, or of workers in turn. */
+static const int pairs[] = {0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7};
+static const int turns[] = {0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1};
+static const int *hosts_of(int i) { return i % 2 == 0 ? NULL : i % 4 == 1 ? pairs : turns; }
+
 static void test_threads(int count_of_cases) {
   for (int workers = 2; workers <= 8; workers += workers < 4 ? 1 : 4)
     for (int delay = 0; delay <= 20; delay += 20) {
@@ -236,11 +343,27 @@ static void test_threads(int count_of_cases) {
       for (int i = 0; i < count_of_cases; i++) {
         uint64_t seed = (uint64_t)(10000 * workers + 1000 * delay + i);
         collective_case_draw(&cases[i], seed, workers, i % 20 == 19 ? 1500000 : 5000);
+        cases[i].hosts = hosts_of(i);
         collective_case_reference(&cases[i]);
       }
-      check_threads(cases, count_of_cases, workers, delay);
+      check_threads(cases, count_of_cases, workers, delay, NULL);
       for (int i = 0; i < count_of_cases; i++) collective_case_free(&cases[i]);
     }
+}
+
+/* The transport's own sums, within rounding of the reference, and in another order than its. */
+static void test_threads_fast(int count_of_cases) {
+  enum { CASES = 60, WORKERS = 5 };
+  static case_groups groups[WORKERS];
+  collective_case cases[CASES];
+  for (int i = 0; i < count_of_cases; i++) {
+    collective_case_draw(&cases[i], (uint64_t)(500 + i), WORKERS, i % 20 == 19 ? 300000 : 5000);
+    collective_case_reference(&cases[i]);
+  }
+  check_threads(cases, count_of_cases, WORKERS, 3, groups);
+  CHECK_AT(groups[0].sums > 1000, "%lld elements were summed", (long long)groups[0].sums);
+  CHECK_AT(groups[0].others > 0, "of %lld sums all are the tree's", (long long)groups[0].sums);
+  for (int i = 0; i < count_of_cases; i++) collective_case_free(&cases[i]);
 }
 
 static void test_slow(void) {
@@ -249,19 +372,42 @@ static void test_slow(void) {
     collective_case c;
     collective_case_plain(&c, ops[i], 3, 16 * MEGABYTE - 16 * MEGABYTE % 3);
     collective_case_reference(&c);
-    check_threads(&c, 1, 3, 0);
+    check_threads(&c, 1, 3, 0, NULL);
     collective_case_free(&c);
   }
 }
 
-static void check_launched(collective_case *c, const tsr_transport *t, int tag) {
+static void
+check_launched(collective_case *c, const tsr_transport *t, int tag, case_groups *groups) {
   collective_case_reference(c);
-  CHECK_AT(!run_worker(c, t, tag), "%s", c->name);
+  CHECK_AT(!run_worker(c, t, tag, groups), "%s", c->name);
   collective_case_free(c);
 }
 
 /* Everybody draws the same cases. */
+static void check_all_launched(const tsr_transport *t, int cases, case_groups *groups) {
+  static const int64_t counts[] = {1, 3, 1025, 300007, 4 * MEGABYTE};
+  collective_case c;
+  int tag = groups ? 100 : 0;
+  for (int i = 0; i < (int)(sizeof counts / sizeof *counts); i++) {
+    for (int hosts = 0; hosts < (groups ? 1 : 2); hosts++) {
+      collective_case_plain(&c, TSR_OP_ALL_REDUCE, t->workers, counts[i]);
+      c.hosts = hosts_of(hosts);
+      check_launched(&c, t, tag++, groups);
+    }
+    if (counts[i] > MEGABYTE) break;
+    collective_case_plain(&c, TSR_OP_ALL_GATHER, t->workers, counts[i] * t->workers);
+    check_launched(&c, t, tag++, groups);
+  }
+  for (int i = 0; i < cases; i++) {
+    collective_case_draw(&c, (uint64_t)(90000 + i), t->workers, i % 20 == 19 ? 1000000 : 5000);
+    c.hosts = groups ? NULL : hosts_of(i);
+    check_launched(&c, t, TSR_TRANSPORT_TAGS - 1 - i, groups);
+  }
+}
+
 static int test_launched(int cases) {
+  static case_groups groups;
   tsr_arena *arena = tsr_arena_new();
   tsr_diags *diags = tsr_diags_new(arena);
   tsr_transport t;
@@ -270,20 +416,9 @@ static int test_launched(int cases) {
     return tsr_diags_exit_code(diags);
   }
   if (t.worker == 0) printf("%d workers, %s\n", t.workers, t.why);
-  static const int64_t counts[] = {1, 3, 1025, 300007, 4 * MEGABYTE};
-  collective_case c;
-  int tag = 0;
-  for (int i = 0; i < (int)(sizeof counts / sizeof *counts) && t.table; i++) {
-    collective_case_plain(&c, TSR_OP_ALL_REDUCE, t.workers, counts[i]);
-    check_launched(&c, &t, tag++);
-    if (counts[i] > MEGABYTE) break;
-    collective_case_plain(&c, TSR_OP_ALL_GATHER, t.workers, counts[i] * t.workers);
-    check_launched(&c, &t, tag++);
-  }
-  for (int i = 0; i < cases; i++) {
-    collective_case_draw(&c, (uint64_t)(90000 + i), t.workers, i % 20 == 19 ? 1000000 : 5000);
-    check_launched(&c, &t, TSR_TRANSPORT_TAGS - 1 - i);
-  }
+  if (t.table) check_all_launched(&t, cases, NULL);
+  if (t.table) check_all_launched(&t, cases, &groups);
+  CHECK_AT(!t.table || groups.sums > 1000, "%lld elements", (long long)groups.sums);
   tsr_transport_close(&t);
   tsr_arena_free(arena);
   return 0;
@@ -296,14 +431,21 @@ int main(int argc, char **argv) {
   mallopt(M_TRIM_THRESHOLD, 1 << 30);
   if (!strcmp(mode, "launched")) wrong = test_launched(argc > 2 ? atoi(argv[2]) : 100);
   else if (!strcmp(mode, "slow")) test_slow();
-  else test_threads(*mode ? 10 : 40);
+  else {
+    test_threads(*mode ? 10 : 40);
+    test_threads_fast(*mode ? 20 : 60);
+  }
   if (!*mode) {
     test_sizes();
     test_rounds();
     test_random();
     test_traffic();
-    test_missing(false);
-    test_missing(true);
+    test_hosts();
+    test_hosts_sizes();
+    test_hosts_traffic();
+    test_missing(false, NULL);
+    test_missing(true, NULL);
+    test_missing(false, layouts[0].hosts);
     test_disagreement();
   }
   return check_done("remote") || wrong;

@@ -125,6 +125,40 @@ static void test_gone(void) {
   tsr_threads_free(t.threads);
 }
 
+/* A sum waits for a silent worker, and fails by the name of one that is gone. */
+static void test_sums(void) {
+  trio t;
+  begin_trio(&t, (tsr_threads_options){.workers = 3});
+  static const int workers[2] = {0, 2};
+  const float in[2] = {3, 4};
+  float out[2] = {0};
+  void *group[2];
+  tsr_message m[2];
+  for (int i = 0; i < 2; i++)
+    CHECK(t.at[workers[i]].table->form(t.at[workers[i]].state, workers, 2, &group[i], t.why));
+  for (int round = 0; round < 2; round++) {
+    CHECK(t.at[0].table->sum(group[0], &in[0], &out[0], 1, &m[0], t.why));
+    CHECK(stays_pending(&t, 0, &m[0]));
+    tsr_threads_set_fate(t.threads, 2, TSR_THREADS_SILENT);
+    CHECK(t.at[2].table->sum(group[1], &in[1], &out[1], 1, &m[1], t.why));
+    CHECK(stays_pending(&t, 0, &m[0]) && stays_pending(&t, 2, &m[1]));
+    tsr_threads_set_fate(t.threads, 2, round ? TSR_THREADS_GONE : TSR_THREADS_RUNS);
+    CHECK_INT(test(&t, 0, &m[0]), round ? TSR_MESSAGE_FAILED : TSR_MESSAGE_DONE);
+    if (round) CHECK_STR(t.why, "worker 2 is gone");
+    else CHECK_INT(test(&t, 2, &m[1]), TSR_MESSAGE_DONE);
+    if (!round) CHECK(out[0] == 7 && out[1] == 7);
+  }
+  tsr_threads_free(t.threads);
+  begin_trio(&t, (tsr_threads_options){.workers = 3});
+  for (int i = 0; i < 2; i++) {
+    t.at[workers[i]].table->form(t.at[workers[i]].state, workers, 2, &group[i], t.why);
+    CHECK(t.at[0].table->sum(group[i], in, out, 1 + i, &m[i], t.why));
+  }
+  CHECK_INT(test(&t, 0, &m[0]), TSR_MESSAGE_FAILED);
+  CHECK_STR(t.why, "the group's workers do not mean the same sum");
+  tsr_threads_free(t.threads);
+}
+
 static void *end_job(void *context) {
   trio *t = context;
   t->at[2].table->abort(t->at[2].state, 9);
@@ -198,6 +232,7 @@ int main(void) {
   test_hosts();
   test_silent();
   test_gone();
+  test_sums();
   test_abort();
   test_delay();
   for (int workers = 1; workers <= WORKERS_MAX; workers++)

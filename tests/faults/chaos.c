@@ -2,12 +2,12 @@
  *
  * usage: chaos PROGRAM SEED COUNT
  *
- * Each of COUNT cases runs four workers under Open MPI or MPICH on a mesh of 4 to 8 ranks, and does
- * one thing to it at a step or a time of chance: kills a worker, stops one for ever or for a while,
- * fills the disk of one, ends mpirun. No run hangs for longer than the deadline and ten seconds,
- * all processes end, the reports name the worker that was stopped, every checkpoint that has a name
- * is whole; and the run that goes on, on 1 to 4 workers and a mesh drawn anew, ends with the
- * weights and the losses of a run that nothing happened to. */
+ * Each of COUNT cases, as many at a time as there are cores, runs four workers under Open MPI or
+ * MPICH on a mesh of 4 to 8 ranks, and does one thing to it at a step or a time of chance: kills a
+ * worker, stops one for ever or for a while, fills the disk of one, ends mpirun. No run hangs for
+ * longer than the deadline and ten seconds, all processes end, the reports name the worker that was
+ * stopped, every checkpoint that has a name is whole; and the run that goes on, on 1 to 4 workers
+ * and a mesh drawn anew, ends with the weights and the losses of a run that nothing happened to. */
 #include "base/file.h"
 #include "job.h"
 #include <signal.h>
@@ -18,7 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { LANES = 4, WORKERS = 4, STEPS = 24, LAST_FAULT_STEP = 16, TIMEOUT_S = 3, SPARE_S = 10 };
+enum { WORKERS = 4, STEPS = 24, LAST_FAULT_STEP = 16, TIMEOUT_S = 3, SPARE_S = 10 };
 enum { END_S = 120 }; /* of a run that nothing happens to, on a busy machine */
 
 typedef enum { KILL, STOP, STOP_AT_START, PAUSE, FULL, END, KINDS } kind;
@@ -261,11 +261,16 @@ static kind kind_of(int index) {
   return kinds[index % (int)(sizeof kinds / sizeof *kinds)];
 }
 
-static void
-work(const runner *about, const reference *want, int lane, uint64_t seed, int count, int out) {
-  const char *scratch = tsr_arena_printf(about->arena, "%s/%d", about->scratch, lane);
+typedef struct {
+  int number, of;
+} lane_of_cases;
+
+static void work(
+    const runner *about, const reference *want, lane_of_cases lane, uint64_t seed, int count,
+    int out) {
+  const char *scratch = tsr_arena_printf(about->arena, "%s/%d", about->scratch, lane.number);
   mkdir(scratch, 0777);
-  for (int i = lane; i < count; i += LANES) {
+  for (int i = lane.number; i < count; i += lane.of) {
     runner r = *about;
     r.arena = tsr_arena_new();
     r.scratch = scratch;
@@ -330,8 +335,10 @@ int main(int argc, char **argv) {
   r.config = tsr_path_join(r.arena, r.scratch, "run.yaml");
   if (measure(&r, &want)) {
     fflush(stdout);
-    for (int i = 0; i < LANES; i++)
-      if (!fork()) work(&r, &want, i, seed, count, pipes[1]), fflush(stdout), _exit(0);
+    int cores = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    lane_of_cases lane = {.of = cores < 1 ? 1 : cores};
+    for (; lane.number < lane.of; lane.number++)
+      if (!fork()) work(&r, &want, lane, seed, count, pipes[1]), fflush(stdout), _exit(0);
     close(pipes[1]);
     code = count_up(pipes[0], count);
     while (wait(NULL) > 0) continue;

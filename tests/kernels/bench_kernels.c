@@ -123,14 +123,14 @@ static void bench_attention(const tsr_kernels *k, int64_t T, int64_t D, float dr
   free(scratch);
 }
 
-static void bench_gemm(void) {
-  static const struct { const char *isa; } blis = {"blis"}, *k = &blis;
-  float *a = buffers[0], *b = buffers[1], *c = buffers[2];
+static void bench_product(const tsr_kernels *k) {
+  tsr_product p = {ROWS, WIDTH, WIDTH, {buffers[0], WIDTH, 1}, {buffers[1], 1, WIDTH}, buffers[2], WIDTH,
+                   false, false};
+  float *packed = buffers[3];
+  BENCH("product, packing x", p.M * p.K * 4, "GB/s", k->product_pack(&p, packed, 0, p.M));
   BENCH(
-      "gemm 1024x768x768", 2.0 * ROWS * WIDTH * WIDTH, "GFLOP/s",
-      tsr_gemm(
-          ROWS, WIDTH, WIDTH, 1, (tsr_matrix){a, WIDTH, 1}, (tsr_matrix){b, 1, WIDTH}, 0, c, WIDTH,
-          1));
+      "product 1024x768x768", 2.0 * ROWS * WIDTH * WIDTH, "GFLOP/s",
+      k->product(&p, packed, 0, p.N));
 }
 
 int main(int argc, char **argv) {
@@ -141,10 +141,10 @@ int main(int argc, char **argv) {
       buffers[i][j] = (float)((j * 2654435761u + (unsigned)i) >> 8 & 0xFFFF) / 16384.0f - 2.0f;
   }
   for (int i = 0; i < ROWS; i++) tokens[i] = (int32_t)((unsigned)i * 2654435761u >> 20);
-  bench_gemm();
   for (const char *const *name = tsr_kernels_levels(); *name; name++) {
     const tsr_kernels *k = tsr_kernels_get(*name);
     if (!k || (argc > 1 && strcmp(argv[1], *name))) continue;
+    bench_product(k);
     bench_elementwise(k);
     bench_rows(k);
     bench_tokens(k);

@@ -309,16 +309,17 @@ int main(void) {
       .head_offset = 2,
       .heads_global = 7};
   const tsr_attention wide = {.B = 1, .H = 3, .G = 3, .D = 33, .scale = 0.2f};
+  const tsr_attention grouped = {.B = 1, .H = 6, .G = 2, .D = 64, .scale = 0.125f};
   const struct {
     const tsr_attention *a;
     int64_t length, units;
     bool causal;
   } list[] = {
-      {&plain, 16, 16, true},   {&plain, 24, 8, false},  {&plain, 57, 3, true},
-      {&plain, 60, 12, true},   {&plain, 70, 1, true},   {&dropped, 40, 8, true},
-      {&dropped, 72, 6, false}, {&dropped, 51, 1, true}, {&dropped, 104, 8, true},
-      {&wide, 200, 2, true},    {&wide, 208, 4, false},  {&wide, 112, 16, true},
-      {&wide, 130, 10, true},
+      {&plain, 16, 16, true},   {&plain, 24, 8, false},   {&plain, 57, 3, true},
+      {&plain, 60, 12, true},   {&plain, 70, 1, true},    {&dropped, 40, 8, true},
+      {&dropped, 72, 6, false}, {&dropped, 51, 1, true},  {&dropped, 104, 8, true},
+      {&wide, 200, 2, true},    {&wide, 208, 4, false},   {&wide, 112, 16, true},
+      {&wide, 130, 10, true},   {&grouped, 211, 1, true}, {&grouped, 206, 2, true},
   };
   case_count = (int)(sizeof list / sizeof list[0]);
   for (int i = 0; i < case_count; i++) {

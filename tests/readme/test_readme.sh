@@ -2,14 +2,17 @@
 # Does what README.md and the pages in docs/ show, each in a folder of its own: writes their blocks that have a
 # file's name (```yaml NAME) there, runs the commands of their ```console blocks, and compares what these print.
 # A line that is only "…" stands for any lines, "…" inside a line for any text.
-# usage: test_readme.sh PROGRAM SOURCE_ROOT
+# usage: test_readme.sh PROGRAM SOURCE_ROOT SANITIZERS
 set -uo pipefail
 program=$(realpath "$1")
 root=$(realpath "$2")
+sanitizers=$3
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 unset TT_MESH_GRAPH_DESC_PATH TT_METAL_HOME TESSERA_COMM_TRACE
+unset TESSERA_TRANSPORT TESSERA_PLUGIN_PATH TESSERA_DETERMINISTIC
 export TESSERA_SHARE=$root TERM=dumb NO_COLOR=1
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 failed=0
 
 # compare EXPECTED ACTUAL COMMAND: the expected lines, with their wildcards, one by one.
@@ -50,7 +53,7 @@ compare() {
 
 run() { # the command and what the document shows under it
   [ -n "$1" ] || return 0
-  bash -c "$1" >actual 2>&1
+  bash -c "$1" >actual 2>&1 </dev/null
   compare expected actual "$1"
   commands=$((commands + 1))
 }
@@ -90,4 +93,13 @@ check README.md 5
 check docs/parallelism.md 25
 check docs/checkpoints.md 10
 check docs/data.md 13
+if [ "$sanitizers" != none ]; then
+  echo "docs/clusters.md: skipped: the program is instrumented, and MPI is not"
+elif ! command -v mpirun.openmpi >/dev/null || ! command -v mpirun.mpich >/dev/null; then
+  echo "docs/clusters.md: skipped: there are not both mpirun.openmpi and mpirun.mpich"
+elif [ ! -f "${program%/*}/libtessera-openmpi.so" ] || [ ! -f "${program%/*}/libtessera-mpich.so" ]; then
+  echo "docs/clusters.md: skipped: the plugins for Open MPI and MPICH were not both built"
+else
+  check docs/clusters.md 7
+fi
 exit $failed

@@ -128,6 +128,13 @@ static void test_tables(void) {
       "  linear                            3    0.000300   65.2 %      0.001      0.002\n"
       "  all_reduce over dp                2    0.000150   32.6 %          -      0.001\n"
       "  inputs                            1    0.000010    2.2 %          -          -\n");
+  p.limits = (tsr_limits){1e7, 1e9};
+  tsr_text_free(&text);
+  text = (tsr_text){0};
+  tsr_profile_print(&p, &text);
+  CHECK(strstr(text.data, "  linear                            3    0.000300   65.2 %      0.001      0.002    25.6 %\n"));
+  CHECK(strstr(text.data, "    GFLOP/s       GB/s  of limit\n"));
+  CHECK(strstr(text.data, "-\nlimits, measured: 0.0 GFLOP/s, 1.0 GB/s read from memory; what caches hold may go beyond\n"));
   tsr_text_free(&text);
   tsr_arena_free(m.arena);
 }

@@ -70,6 +70,7 @@ typedef struct {
   tsr_threads_fate fate; /* of the absent one's messages */
   harness_options options;
   bool pipeline;
+  bool evaluates; /* the others, when the absent one has left */
   tsr_threads *threads;
   tsr_peer peers[WORKERS_MAX];
   pthread_mutex_t mutex;
@@ -117,7 +118,17 @@ static tsr_graph *make_graph(tsr_arena *arena, const job *j) {
   return g;
 }
 
-static void open_worker(tsr_arena *arena, member *m, harness *h) {
+/* The same graph's forward pass. */
+static void
+compile_evaluation(tsr_arena *arena, const job *j, const harness_options *o, harness *h) {
+  tsr_diags *diags = tsr_diags_new(arena);
+  tsr_graph *g = make_graph(arena, j);
+  g->loss = -1; /* no gradients are wanted */
+  if (!harness_compile(g, o, h, diags)) abort();
+  h->placed->loss = harness_find(h->placed, "loss");
+}
+
+static void open_worker(tsr_arena *arena, member *m, harness *h, harness *evaluation) {
   static const tsr_optimizer sgd = {.kind = TSR_RULE_SGD};
   tsr_diags *diags = tsr_diags_new(arena);
   harness_options o = m->job->options;
@@ -134,15 +145,22 @@ static void open_worker(tsr_arena *arena, member *m, harness *h) {
   w.lost = lost;
   w.lost_context = m;
   if (!tsr_hosting_lay(arena, parallel, &m->transport, &w.hosting, diags)) abort();
-  if (!tsr_worker_open(arena, &w, &h->programs, 1, &h->worker, &h->bound, diags)) abort();
+  compile_evaluation(arena, m->job, &o, evaluation);
+  tsr_programs *programs = tsr_arena_array(arena, tsr_programs, 2);
+  tsr_bound *bound[2];
+  programs[0] = h->programs;
+  programs[1] = evaluation->programs;
+  if (!tsr_worker_open(arena, &w, programs, 2, &h->worker, bound, diags)) abort();
+  h->bound = bound[0];
+  evaluation->bound = bound[1];
 }
 
 static void *run_member(void *context) {
   member *m = context;
   job *j = m->job;
   tsr_arena *arena = tsr_arena_new();
-  harness h;
-  open_worker(arena, m, &h);
+  harness h, evaluation;
+  open_worker(arena, m, &h, &evaluation);
   pthread_cleanup_push((void (*)(void *))tsr_arena_free, arena);
   pthread_cleanup_push((void (*)(void *))tsr_worker_close, h.worker);
   for (int step = 0; step < j->steps; step++) harness_step(&h, step);
@@ -153,7 +171,7 @@ static void *run_member(void *context) {
   } else if (j->at == BETWEEN_STEPS) {
     tsr_bound_agree(h.bound, 0);
   } else {
-    harness_step(&h, j->steps);
+    harness_step(j->evaluates ? &evaluation : &h, j->steps);
   }
   pthread_cleanup_pop(1);
   pthread_cleanup_pop(1);
@@ -214,6 +232,14 @@ static const char *const when_asleep[WORKERS_MAX] = {
           "    group of ranks 0 2: worker 0 (rank 0) came; worker 1 (rank 2) did not\n"
           "    group of ranks 1 3: worker 0 (rank 1) came; worker 1 (rank 3) did not\n"
           "  worker 1 on host0 (pid N): does not answer: sleeping"};
+
+static const char *const when_evaluating[WORKERS_MAX] = {
+    [0] = "worker 0 on host0 (pid N) has waited N s for others; collectives.timeout_s is 1\n"
+          "  ranks 0 1: evaluation after step 2, stage 0, microbatch 0, task 7: all_reduce "
+          "'loss.reduced_dp' over dp (call:1)\n"
+          "    group of ranks 0 2: worker 0 (rank 0) came; worker 1 (rank 2) did not\n"
+          "    group of ranks 1 3: worker 0 (rank 1) came; worker 1 (rank 3) did not\n"
+          "  worker 1 on host0 (pid N): stopped (SIGSTOP)"};
 
 static const char *const when_gone[WORKERS_MAX] = {
     [0] = "worker 0 on host0 (pid N) cannot go on: receiving from worker 1: worker 1 is gone\n"
@@ -324,6 +350,12 @@ static void check_job(job *j, sight as, const char *const *want) {
 
 static const harness_options square = {.dp = 2, .tp = 2, .microbatches = 1};
 
+static void test_evaluation(void) {
+  job j = {.workers = 2, .absent = 1, .steps = 2, .options = square, .fate = TSR_THREADS_SILENT};
+  j.evaluates = true;
+  check_job(&j, STOPPED, when_evaluating);
+}
+
 static void test_stopped(void) {
   job j = {.workers = 3, .absent = 1, .steps = 2, .options = square, .fate = TSR_THREADS_SILENT};
   check_job(&j, STOPPED, when_stopped);
@@ -399,6 +431,7 @@ static void test_gather(void) {
 int main(void) {
   test_gather();
   test_stopped();
+  test_evaluation();
   test_elsewhere();
   test_asleep();
   test_gone();

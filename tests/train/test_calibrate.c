@@ -88,7 +88,6 @@ static void test_mistakes(tsr_arena *arena, tsr_diags *diags) {
 int main(void) {
   tsr_arena *arena = tsr_arena_new();
   tsr_diags *diags = tsr_diags_new(arena);
-  tsr_gemm_select(tsr_kernels_get(NULL));
   test_machine(arena, diags);
   test_mistakes(arena, diags);
   tsr_arena_free(arena);

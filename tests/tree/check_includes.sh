@@ -19,7 +19,6 @@ find src kernels -name '*.[ch]' -o -name '*.def' -o -name '*.inc' | sort | xargs
     place["cjson/"] = " base report "
     place["xxhash.h"] = " checkpoint data "
     place["pcre2.h"] = " data "
-    place["blis.h"] = " kernels "
     place["mpi.h"] = " comm "
     place["nccl.h"] = " comm "
     place["cuda"] = " device kernels "

@@ -98,7 +98,7 @@ refused profile "${launcher[@]}" -n 2 "$program" profile --config "$recipe" "${m
 says 1 "error: profile is for one process, and 2 workers were started"
 errors 1
 
-# Without its plugin nobody can ask the others, so each says it.
+# Without its plugin nobody can ask the others, so the first one of a host says it.
 mkdir "$scratch/empty" "$scratch/bin"
 cp "$program" "$scratch/bin/tessera-train"
 export TESSERA_PLUGIN_PATH=$scratch/empty
@@ -108,4 +108,5 @@ by=OMPI_COMM_WORLD_SIZE title="Open MPI"
 grep -qxF "error: $by=2 asks for $title, but no libtessera-$library.so can be loaded" "$scratch/said" &&
   grep -qxF "        $scratch/empty/libtessera-$library.so: no such file" "$scratch/said" ||
   wrong "$name: does not say what was tried" "$scratch/out"
+errors 1
 report

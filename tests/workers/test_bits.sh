@@ -2,8 +2,9 @@
 # One recipe, one SHA-256 of the weights: on any number of workers, over any mesh, as in one process. Also the
 # losses of evaluation and the sampled text; and a file of metrics has every line once.
 # usage: test_bits.sh openmpi|mpich BUILD_FOLDER [STEPS]
+#   STEPS: of all but the first mesh, which does 100
 set -euo pipefail
-library=$1 build=$2 steps=${3-100}
+library=$1 build=$2 steps=100
 . tests/workers/common.sh
 choose_launcher "$library" || skip "$why"
 
@@ -43,6 +44,8 @@ check() {
 whole=(training_config.batch_size=8 training_config.gradient_accumulation_steps=1)
 want_for # one rank
 for workers in 2 3 4 8; do check "$workers" dp=2,tp=2,pp=2; done
+steps=${3-100}
+want_for
 if [ "$library" = openmpi ]; then
   check 2 dp=4 "${whole[@]}" zero.stage=3
   check 3 dp=4 "${whole[@]}" zero.stage=3 # ranks 1, 1 and 2

@@ -54,7 +54,7 @@ checks=$((checks + 1))
 "$program" checkpoint verify "$shared/kept" > "$scratch/verify" 2>&1 || wrong "$library, two hosts: checkpoint" "$scratch/verify"
 
 # ---- a host is lost, and does not come back ----
-long=(--set training_config.max_steps=400 --set training_config.eval_every=0 --set training_config.sample_tokens=0)
+long=(--set training_config.max_steps=200 --set training_config.eval_every=0 --set training_config.sample_tokens=0)
 "$program" --config "$recipe" --quiet --metrics "$scratch/alone" "${long[@]}"
 want=$(hash_of "$scratch/alone")
 bounded "${start[@]}" "$shared/hosts" --config "$recipe" --metrics "$shared/lost.metrics" "${mesh[@]}" "${long[@]}" \

@@ -6,7 +6,7 @@ set -euo pipefail
 library=$1 build=$2
 . tests/workers/common.sh
 choose_launcher "$library" || skip "$why"
-half=40
+steps=40 half=16
 
 # train WORKERS FOLDER MESH OPTION…: the exit code in `code`, what it printed in $scratch/out.
 train() {
@@ -15,6 +15,7 @@ train() {
   [ "$workers" = 1 ] || with=("${launcher[@]}" -n "$workers")
   code=0
   bounded "${with[@]}" "$program" --config "$recipe" --metrics "$folder.metrics" --set training_config.eval_every=0 \
+    --set training_config.max_steps=$steps \
     --set training_config.checkpoint_dir="$folder" "${options[@]}" "${@:4}" > "$scratch/out" 2>&1 || code=$?
 }
 expect_end() { # NAME FOLDER
@@ -38,7 +39,7 @@ for workers in 1 2 3; do
   cp "$scratch/of_4.metrics" "$scratch/on_$workers.metrics"
   train $workers "$scratch/on_$workers" "${meshes[workers]}" --resume
   expect_end "$library, from 4 workers on $workers" "$scratch/on_$workers"
-  [ "$(steps_of "$scratch/on_$workers.metrics")" = "$(seq 100)" ] ||
+  [ "$(steps_of "$scratch/on_$workers.metrics")" = "$(seq $steps)" ] ||
     wrong "$library, from 4 workers on $workers: not one line of metrics a step"
 done
 for workers in 1 2 3; do
