@@ -23,6 +23,7 @@ enum { VECTORS = LANES / WIDTH };
 
 typedef float vector __attribute__((vector_size(4 * WIDTH)));
 typedef int32_t vector_mask __attribute__((vector_size(4 * WIDTH)));
+typedef uint32_t vector_bits __attribute__((vector_size(4 * WIDTH)));
 typedef float vector_unaligned __attribute__((vector_size(4 * WIDTH), aligned(4), may_alias));
 typedef struct {
   vector v[VECTORS];
@@ -61,9 +62,9 @@ static inline vector vector_fused(vector a, vector b, vector c) {
 
 static inline vector vector_all(float x) { return x - (vector){0}; }
 
-/* e^x for x <= 0 (relative error below 2e-7 (1 + |x|)), 0 below 2^-126. y = x log2 e = n + r with
- * |r| <= 1/2, and a polynomial for 2^r as a tree: how long its chain is counts, for the processor
- * has room for few of them at once. */
+/* e^x for x <= 0 (relative error below 2e-7 (1 + |x|)), 0 below 2^-126; for others anything. y = x
+ * log2 e = n + r with |r| <= 1/2, and a polynomial for 2^r as a tree: how long its chain is counts,
+ * for the processor has room for few of them at once. */
 static inline vector vector_exp(vector x) {
   const vector magic = vector_all(0x1.8p23f); /* as in real_exp */
   vector y = x * 0x1.715476p+0f, shifted = y + magic, r = y - (shifted - magic), s = r * r;
@@ -72,8 +73,8 @@ static inline vector vector_exp(vector x) {
   vector high = vector_fused(vector_all(0x1.5f3e52p-10f), r, vector_all(0x1.3b2d4cp-7f));
   high = vector_fused(vector_all(0x1.41fbbcp-13f), s, high);
   vector p = vector_fused(vector_fused(high, s, middle), s, low);
-  vector_mask power = (vector_mask)p + ((vector_mask)shifted << 23);
-  return (vector)(power & ~(y < -126.0f));
+  vector_bits power = (vector_bits)p + ((vector_bits)shifted << 23);
+  return (vector)(power & ~(vector_bits)(y < -126.0f));
 }
 
 static inline float lanes_fold_sum(float t[LANES]) {
