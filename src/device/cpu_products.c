@@ -30,8 +30,6 @@ static plan plan_made(plan p) {
   return p;
 }
 
-typedef plan make_plan(const tsr_task *t);
-
 /* Both operands are cut into strips, which are what kernels take whole. */
 static int64_t strip_of(bool rows) { return rows ? TSR_PRODUCT_ROWS : TSR_PRODUCT_COLUMNS; }
 static int64_t strips_in(int64_t count, bool rows) {
