@@ -136,8 +136,8 @@ run_round(const cpu_call *c, make_product *make, const plan *p, int64_t begin, i
     add_entries(c, p, top - 2, from, to);
 }
 
-/* The functions of an op that is made of rounds; `make` is a make_product, `planned` a make_plan.
- */
+/* The functions of an op that is made of rounds; `make` is a make_product, and `planned`
+ * gives a task's plan. */
 #define ROUNDS_OF(name, planned, make)                                                             \
   static int name##_rounds(const tsr_task *t) {                                                    \
     plan p = planned(t);                                                                           \
