@@ -28,7 +28,7 @@ ROWS = [work.name for work in bench_work.WORKS] + list(DERIVED)
 BASE = "gpt2-4x256"  # what the derived rows of training go beside
 FOUR_RANKS = "device_config={enable_ddp: true, enable_tp: true, mesh_shape: [2, 2]}"
 TOKENS = 300_001
-PEAK_ROUNDS = 6  # of 50 ms, before and after each process that is compared with the peak
+PEAK_ROUNDS = 20  # of 50 ms, before and after each process that is compared with the peak
 NEW_TOKENS = 96
 
 

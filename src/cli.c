@@ -7,8 +7,8 @@
 #include <string.h>
 
 static const char *const commands[TSR_COMMANDS] = {
-    "train",    "check",    "inspect",    "trace",  "profile", "plan",
-    "evaluate", "generate", "checkpoint", "import", "export",  "tokenize"};
+    "train",    "check",      "inspect", "trace",  "profile",  "plan",   "evaluate",
+    "generate", "checkpoint", "import",  "export", "tokenize", "kernels"};
 
 /* Bits of commands that an option belongs to; 0: all. */
 #define ONLY(command) (1u << TSR_COMMAND_##command)
@@ -55,7 +55,9 @@ static const option options[] = {
     {"--tokenizer", VALUE, AT(tokenizer), ONLY(TOKENIZE)},
     {"--format", VALUE, AT(format), ONLY(TOKENIZE)},
     {"--jsonl-key", VALUE, AT(jsonl_key), ONLY(TOKENIZE)},
-    {"--threads", VALUE, AT(threads_text), ONLY(TOKENIZE)},
+    {"--threads", VALUE, AT(threads_text), ONLY(TOKENIZE) | ONLY(KERNELS)},
+    {"--bench", FLAG, AT(bench), ONLY(KERNELS)},
+    {"--filter", VALUE, AT(filter), ONLY(KERNELS)},
     {"--quiet", FLAG, AT(quiet)},
     {"--print-config", FLAG, AT(print_config)},
     {"--print-schema", FLAG, AT(print_schema)},
@@ -145,6 +147,8 @@ static void parse_command(parser *p, const char *word) {
     }
   tsr_diag_error(p->diags, TSR_NOWHERE, "there is no command '%s'", word);
   tsr_diag_nearest(p->diags, word, commands, TSR_COMMANDS);
+  if (!tsr_nearest(word, commands, TSR_COMMANDS))
+    tsr_diag_hint(p->diags, "tessera-train --help lists all commands");
 }
 
 /* ---- checks ---- */
@@ -244,10 +248,18 @@ static bool lacks_config(const tsr_cli *c) {
   case TSR_COMMAND_IMPORT:
   case TSR_COMMAND_EXPORT:
   case TSR_COMMAND_TOKENIZE:
+  case TSR_COMMAND_KERNELS:
     return false;
   default:
     return true;
   }
+}
+
+/* Options that want another one beside them. */
+static void check_bench(const tsr_cli *c, tsr_diags *diags) {
+  if (c->command != TSR_COMMAND_KERNELS || c->bench) return;
+  if (c->filter) tsr_diag_error(diags, TSR_NOWHERE, "--filter goes with --bench");
+  if (c->threads_text) tsr_diag_error(diags, TSR_NOWHERE, "--threads goes with --bench");
 }
 
 static void check_needs(const tsr_cli *c, tsr_diags *diags) {
@@ -275,6 +287,7 @@ bool tsr_cli_parse(tsr_arena *arena, int argc, char **argv, tsr_cli *c, tsr_diag
   check_number("--threads", c->threads_text, 1, &c->threads, diags);
   check_duration(c, diags);
   check_owned(&p);
+  check_bench(c, diags);
   if (!c->help && !c->version) check_arguments(c, diags);
   if (c->machine && c->calibration)
     tsr_diag_error(

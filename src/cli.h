@@ -17,6 +17,7 @@ typedef enum {
   TSR_COMMAND_IMPORT,
   TSR_COMMAND_EXPORT,
   TSR_COMMAND_TOKENIZE,
+  TSR_COMMAND_KERNELS,
   TSR_COMMANDS
 } tsr_command;
 
@@ -52,7 +53,10 @@ typedef struct {
   /* checkpoint reshard, export */
   const char *shards_text, *dtype;
   int64_t shards;
-  /* tokenize */
+  /* kernels */
+  bool bench;
+  const char *filter;
+  /* tokenize; threads: kernels, too */
   const char *tokenizer, *format, *jsonl_key, *threads_text;
   int64_t threads;
 } tsr_cli;

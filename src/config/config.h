@@ -20,7 +20,12 @@ typedef enum { TSR_OPTIMIZER_ADAMW, TSR_OPTIMIZER_SGD, TSR_OPTIMIZER_NOOP } tsr_
 typedef enum { TSR_NUMERICS_DETERMINISTIC, TSR_NUMERICS_FAST } tsr_numerics_policy;
 typedef enum { TSR_RUNNER_DEFAULT, TSR_RUNNER_MEMORY_EFFICIENT } tsr_runner;
 typedef enum { TSR_PRECISION_F32, TSR_PRECISION_BF16, TSR_PRECISION_FP16 } tsr_precision;
-typedef enum { TSR_RECOMPUTE_NONE, TSR_RECOMPUTE_FULL, TSR_RECOMPUTE_SELECTIVE } tsr_recompute;
+typedef enum {
+  TSR_RECOMPUTE_NONE,
+  TSR_RECOMPUTE_FULL,
+  TSR_RECOMPUTE_SELECTIVE,
+  TSR_RECOMPUTE_CHEAP
+} tsr_recompute;
 typedef enum { TSR_OFFLOAD_NONE, TSR_OFFLOAD_FILE } tsr_offload;
 typedef enum { TSR_BALANCE_FLOPS, TSR_BALANCE_MEMORY } tsr_balance;
 typedef enum { TSR_CP_CONTIGUOUS, TSR_CP_ZIGZAG } tsr_cp_layout;

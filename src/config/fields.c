@@ -68,6 +68,7 @@ static const tsr_field_choice recomputes[] = {
     {"none", TSR_RECOMPUTE_NONE},
     {"full", TSR_RECOMPUTE_FULL},
     {"selective", TSR_RECOMPUTE_SELECTIVE},
+    {"cheap", TSR_RECOMPUTE_CHEAP},
     {0}};
 static const tsr_field_choice balances[] = {
     {"flops", TSR_BALANCE_FLOPS}, {"memory", TSR_BALANCE_MEMORY}, {"auto", TSR_BALANCE_FLOPS}, {0}};

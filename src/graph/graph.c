@@ -38,7 +38,8 @@ unsigned tsr_op_facts(tsr_op op) {
     WIDE = TSR_FACT_WIDE,
     STATISTICS = TSR_FACT_STATISTICS,
     KEPT = TSR_FACT_KEPT,
-    OVERWRITES = TSR_FACT_OVERWRITES
+    OVERWRITES = TSR_FACT_OVERWRITES,
+    CHEAP = TSR_FACT_CHEAP
   };
   static const unsigned facts_of[] = {
 #define OP(id, name, min, max, outputs, attrs, facts, ...) facts,

@@ -38,8 +38,9 @@ enum tsr_op_facts {
   TSR_FACT_STATISTICS = 8192,  /* outputs after the first are numbers for its gradient, in f32 */
   TSR_FACT_KEPT = 16384,       /* its output stays from one run of the program to the next, for all
                                   of a worker's programs that have it; a run writes a part of it */
-  TSR_FACT_OVERWRITES = 32768  /* its output may be its first input's bytes: element i needs no more
+  TSR_FACT_OVERWRITES = 32768, /* its output may be its first input's bytes: element i needs no more
                                   of that than element i */
+  TSR_FACT_CHEAP = 65536       /* its gradient needs its inputs anyway, and it goes through them once */
 };
 unsigned tsr_op_facts(tsr_op op);
 /* The input that an op reads for its shape alone, or -1. */

@@ -27,12 +27,18 @@ typedef struct {
  * read it where the norm changes or stops them; otherwise each needs its own gradient alone. */
 void tsr_pass_optimizer(tsr_graph *g, const tsr_optimizer *optimizer);
 
-/* What the backward pass computes again instead of keeping it: nothing, every `every`-th block, or
- * every block's attention. */
-typedef enum { TSR_KEEP_ALL, TSR_RECOMPUTE_BLOCKS, TSR_RECOMPUTE_ATTENTION } tsr_recompute_kind;
+/* What the backward pass computes again instead of keeping it: nothing, every `every`-th block,
+ * every block's attention, or its maps over elements and norms (TSR_FACT_CHEAP). */
+typedef enum {
+  TSR_KEEP_ALL,
+  TSR_RECOMPUTE_BLOCKS,
+  TSR_RECOMPUTE_ATTENTION,
+  TSR_RECOMPUTE_MAPS
+} tsr_recompute_kind;
 typedef struct {
   tsr_recompute_kind kind;
-  int64_t every; /* >= 1 */
+  int64_t every;    /* >= 1 */
+  bool keeps_norms; /* of maps: where what a norm makes is gathered before it is used */
 } tsr_recomputing;
 
 /* After autodiff and stages; of a kind other than none. */

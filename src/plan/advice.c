@@ -74,7 +74,8 @@ static void advise_memory(const tsr_report *r, tsr_text *text) {
   if ((double)most.total <= have) return;
   const int64_t *use = most.fullest->peak_bytes;
   if (use[TSR_USE_ACTIVATION] > most.total / 4 &&
-      r->config->schedule.recompute == TSR_RECOMPUTE_NONE)
+      (r->config->schedule.recompute == TSR_RECOMPUTE_NONE ||
+       r->config->schedule.recompute == TSR_RECOMPUTE_CHEAP))
     tsr_text_add(
         text, "advice: %s of activations: schedule.recompute: full computes them again instead\n",
         tsr_text_bytes(use[TSR_USE_ACTIVATION]));

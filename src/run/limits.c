@@ -1,6 +1,5 @@
 #include "run/limits.h"
 #include "base/text.h"
-#include "run/pool.h"
 #include <errno.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -12,7 +11,8 @@ enum { ROUNDS = 8, FLOATS = 16 << 20, TURNS = 1 << 20 };
 typedef struct {
   const tsr_kernels *k;
   int64_t flops;     /* of one job */
-  float *memory;     /* FLOATS a thread */
+  float *memory;     /* of all threads */
+  int64_t floats;    /* of each */
   _Atomic float sum; /* of no use; so that the compiler leaves nothing out */
 } measuring;
 
@@ -26,12 +26,12 @@ static void run_fused(void *context, int job) {
 
 static void run_touch(void *context, int job) {
   measuring *m = context;
-  memset(m->memory + (int64_t)job * FLOATS, 1, sizeof(float) * FLOATS);
+  memset(m->memory + job * m->floats, 1, sizeof(float) * (size_t)m->floats);
 }
 
 static void run_read(void *context, int job) {
   measuring *m = context;
-  m->sum = m->k->limit_read(m->memory + (int64_t)job * FLOATS, FLOATS);
+  m->sum = m->k->limit_read(m->memory + job * m->floats, m->floats);
 }
 
 static double now(void) {
@@ -51,6 +51,16 @@ static double least_seconds(tsr_pool *pool, tsr_pool_job *job, measuring *m, int
   return least;
 }
 
+void tsr_limits_measure_on(
+    tsr_pool *pool, const tsr_kernels *k, int threads, float *memory, int64_t floats,
+    tsr_limits *ret_limits) {
+  measuring m = {.k = k, .memory = memory, .floats = floats};
+  double bytes = sizeof(float) * (double)floats * threads;
+  ret_limits->bytes = bytes / least_seconds(pool, run_read, &m, threads);
+  double seconds = least_seconds(pool, run_fused, &m, threads);
+  ret_limits->flops = (double)m.flops * threads / seconds;
+}
+
 static bool
 measure(tsr_pool *pool, const tsr_kernels *k, int threads, tsr_limits *ret, tsr_diags *diags) {
   size_t bytes = sizeof(float) * FLOATS * (size_t)threads;
@@ -60,11 +70,9 @@ measure(tsr_pool *pool, const tsr_kernels *k, int threads, tsr_limits *ret, tsr_
         diags, TSR_NOWHERE, "cannot allocate %s to measure how fast memory is read: %s",
         tsr_text_bytes((int64_t)bytes), strerror(errno));
   madvise(memory, bytes, MADV_HUGEPAGE);
-  measuring m = {.k = k, .memory = memory};
+  measuring m = {.k = k, .memory = memory, .floats = FLOATS};
   tsr_pool_run(pool, run_touch, &m, threads);
-  ret->bytes = (double)bytes / least_seconds(pool, run_read, &m, threads);
-  double seconds = least_seconds(pool, run_fused, &m, threads);
-  ret->flops = (double)m.flops * threads / seconds;
+  tsr_limits_measure_on(pool, k, threads, memory, FLOATS, ret);
   munmap(memory, bytes);
   return true;
 }

@@ -153,8 +153,10 @@ static void add_training(const tsr_compile_options *o, tsr_graph *g) {
 static tsr_graph *recompute(const tsr_compile_options *o, tsr_graph *g) {
   const tsr_config_schedule *s = &o->config->schedule;
   if (s->recompute == TSR_RECOMPUTE_NONE) return g;
-  bool all = s->recompute == TSR_RECOMPUTE_FULL;
-  tsr_recomputing how = {all ? TSR_RECOMPUTE_BLOCKS : TSR_RECOMPUTE_ATTENTION, s->recompute_every};
+  tsr_recomputing how = {.kind = TSR_RECOMPUTE_ATTENTION, .every = s->recompute_every};
+  if (s->recompute == TSR_RECOMPUTE_FULL) how.kind = TSR_RECOMPUTE_BLOCKS;
+  if (s->recompute == TSR_RECOMPUTE_CHEAP) how.kind = TSR_RECOMPUTE_MAPS;
+  how.keeps_norms = o->config->device.enable_sp;
   return tsr_pass_recompute(g, how);
 }
 

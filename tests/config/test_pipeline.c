@@ -30,7 +30,7 @@ static void test_schedule(void) {
   loaded l = load_with("schedule: {recompute: full}\n", &set, 1);
   CHECK_STR(l.said, "");
   CHECK_STR(l.config->pipeline.schedule, "gpipe");
-  CHECK_INT(l.config->schedule.recompute, TSR_RECOMPUTE_NONE);
+  CHECK_INT(l.config->schedule.recompute, TSR_RECOMPUTE_CHEAP);
   unload(&l);
 }
 

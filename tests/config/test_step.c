@@ -96,14 +96,15 @@ static void test_rounding(void) {
 }
 
 static void test_recompute(void) {
-  CHECK_VALUE("", schedule.recompute, TSR_RECOMPUTE_NONE);
+  CHECK_VALUE("", schedule.recompute, TSR_RECOMPUTE_CHEAP);
+  CHECK_VALUE("schedule: {recompute: none}", schedule.recompute, TSR_RECOMPUTE_NONE);
   CHECK_VALUE("schedule: {recompute: selective}", schedule.recompute, TSR_RECOMPUTE_SELECTIVE);
   CHECK_VALUE("schedule: {recompute: selective}", training.runner, TSR_RUNNER_DEFAULT);
   CHECK_VALUE("schedule: {recompute: full}", training.runner, TSR_RUNNER_MEMORY_EFFICIENT);
   CHECK_VALUE("schedule: {recompute: full, recompute_every: 3}", schedule.recompute_every, 3);
   CHECK_VALUE(T "runner: memory_efficient}", schedule.recompute, TSR_RECOMPUTE_FULL);
   CHECK_VALUE(T "gradient_checkpointing: true}", schedule.recompute, TSR_RECOMPUTE_FULL);
-  CHECK_VALUE(T "gradient_checkpointing: false}", schedule.recompute, TSR_RECOMPUTE_NONE);
+  CHECK_VALUE(T "gradient_checkpointing: false}", schedule.recompute, TSR_RECOMPUTE_CHEAP);
   CHECK_VALUE(
       "transformer_config: {runner_type: memory_efficient}", schedule.recompute,
       TSR_RECOMPUTE_FULL);

@@ -135,7 +135,7 @@ void words_mesh(runner *r, words *w) {
                 {"dp,tp", "2,2", 2, false, false}, {"dp,pp", "2,2", 2, true, false},
                 {"tp,pp", "2,2", 1, true, false},  {"cp,dp", "2,2", 2, false, true}};
   static const char *const orders[] = {"gpipe", "1f1b", "interleaved", "zb_h1", "zb_v"};
-  static const char *const recomputes[] = {"none", "selective", "full"};
+  static const char *const recomputes[] = {"none", "selective", "full", "cheap"};
   size_t i = draw(r, sizeof meshes / sizeof *meshes);
   if (*meshes[i].axes) {
     set(r, w, tsr_arena_printf(r->arena, "mesh.axes=[%s]", meshes[i].axes));
@@ -145,7 +145,7 @@ void words_mesh(runner *r, words *w) {
   microbatches(r, w, meshes[i].dp, meshes[i].pipeline, meshes[i].positions);
   if (meshes[i].pipeline)
     set(r, w, tsr_arena_printf(r->arena, "pipeline.schedule=%s", orders[draw(r, 5)]));
-  set(r, w, tsr_arena_printf(r->arena, "schedule.recompute=%s", recomputes[draw(r, 3)]));
+  set(r, w, tsr_arena_printf(r->arena, "schedule.recompute=%s", recomputes[draw(r, 4)]));
   set(r, w, draw(r, 2) ? "schedule.overlap=true" : "schedule.overlap=false");
   set(r, w, draw(r, 3) ? "checkpoint.background=true" : "checkpoint.background=false");
   set_number(r, w, "checkpoint.keep_last", 1 + (int)draw(r, 3));

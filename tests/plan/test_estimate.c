@@ -60,7 +60,7 @@ static int list_meshes(harness_options *ret) {
     ret[n++].chunks = harness_orders[i].chunks;
   }
   ret[n] = options(1, 2, 1, 2);
-  ret[n++].recompute = (tsr_recomputing){TSR_RECOMPUTE_ATTENTION, 1};
+  ret[n++].recompute = (tsr_recomputing){.kind = TSR_RECOMPUTE_ATTENTION, .every = 1};
   ret[n] = options(1, 4, 1, 2);
   ret[n].zero = 3;
   ret[n++].zero_groups = 2;

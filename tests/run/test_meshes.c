@@ -169,7 +169,9 @@ static void run_recipe(const recipe *r, const int (*meshes)[2], const int *micro
 static void run_recomputed(const recipe *r) {
   static const int meshes[][3] = {{1, 1, 1}, {1, 2, 2}, {2, 1, 1}, {2, 2, 1}};
   static const tsr_recomputing hows[] = {
-      {TSR_RECOMPUTE_BLOCKS, 1}, {TSR_RECOMPUTE_BLOCKS, 2}, {TSR_RECOMPUTE_ATTENTION, 1}};
+      {.kind = TSR_RECOMPUTE_BLOCKS, .every = 1}, {.kind = TSR_RECOMPUTE_BLOCKS, .every = 2},
+      {.kind = TSR_RECOMPUTE_ATTENTION},          {.kind = TSR_RECOMPUTE_MAPS},
+      {.kind = TSR_RECOMPUTE_MAPS, .keeps_norms = true}};
   tsr_arena *arena = tsr_arena_new();
   trace want =
       train(arena, r, (harness_options){.dp = 1, .tp = 1, .threads = 1, .microbatches = 1});
@@ -206,7 +208,7 @@ static void run_sharded(const recipe *r) {
         compare(r, &want, o);
         o.overlap = true;
         compare(r, &want, o);
-        o.recompute = (tsr_recomputing){TSR_RECOMPUTE_BLOCKS, 1};
+        o.recompute = (tsr_recomputing){.kind = TSR_RECOMPUTE_BLOCKS, .every = 1};
         if (zero == 3) compare(r, &want, o);
         o.zero_groups = 2;
         if (o.dp == 4) compare(r, &want, o);
@@ -236,7 +238,7 @@ static void run_contexts(const recipe *r) {
       o.microbatches = r->batch_units / o.dp; /* one unit of the batch each */
       compare(r, &want, o);
       o.zero = 3;
-      o.recompute = (tsr_recomputing){TSR_RECOMPUTE_BLOCKS, 1};
+      o.recompute = (tsr_recomputing){.kind = TSR_RECOMPUTE_BLOCKS, .every = 1};
       compare(r, &want, o);
       o.zero = 0;
       o.sequence_parallel = !zigzag && o.tp > 1 && r->sequence_units >= o.cp * o.tp;

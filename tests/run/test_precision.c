@@ -176,7 +176,7 @@ static void run_meshes(const recipe *r) {
     harness_options o = meshes[i];
     o.chunks = o.order == TSR_ORDER_ZB_V && o.pp ? 2 : 1;
     compare(r, &want, o);
-    o.recompute = (tsr_recomputing){TSR_RECOMPUTE_BLOCKS, 1};
+    o.recompute = (tsr_recomputing){.kind = TSR_RECOMPUTE_BLOCKS, .every = 1};
     if (i % 3 == 1) compare(r, &want, o);
   }
   tsr_arena_free(arena);
@@ -196,7 +196,7 @@ static void run_sharded(const recipe *r) {
     compare(r, &want, o);
     o = (harness_options){.pp = 2, .dp = 2, .tp = 1, .threads = 1, .microbatches = 4};
     o.zero = zero;
-    o.recompute = (tsr_recomputing){TSR_RECOMPUTE_BLOCKS, 1};
+    o.recompute = (tsr_recomputing){.kind = TSR_RECOMPUTE_BLOCKS, .every = 1};
     compare(r, &want, o);
   }
   tsr_arena_free(arena);
@@ -238,7 +238,7 @@ static void run_contexts(const recipe *r) {
     o.microbatches = BATCH_UNITS;
     o.pp = 2;
     o.order = TSR_ORDER_1F1B;
-    o.recompute = (tsr_recomputing){TSR_RECOMPUTE_BLOCKS, 1};
+    o.recompute = (tsr_recomputing){.kind = TSR_RECOMPUTE_BLOCKS, .every = 1};
     compare(r, &want, o);
   }
   tsr_arena_free(arena);

@@ -162,7 +162,7 @@ static void check_bits(harness_options o, tsr_optimizer_kind kind) {
 }
 
 static void test_bits(void) {
-  static const tsr_recomputing all = {TSR_RECOMPUTE_BLOCKS, 1};
+  static const tsr_recomputing all = {.kind = TSR_RECOMPUTE_BLOCKS, .every = 1};
   static const harness_options meshes[] = {
       {.dp = 1, .tp = 1, .microbatches = 1},
       {.dp = 1, .tp = 1, .microbatches = 4},
@@ -171,7 +171,7 @@ static void test_bits(void) {
       {.dp = 2, .tp = 1, .microbatches = 2, .zero = 1},
       {.dp = 2, .tp = 1, .microbatches = 2, .zero = 2, .overlap = true},
       {.dp = 2, .tp = 1, .microbatches = 4, .zero = 3},
-      {.dp = 1, .tp = 2, .microbatches = 1, .recompute = {TSR_RECOMPUTE_BLOCKS, 1}},
+      {.dp = 1, .tp = 2, .microbatches = 1, .recompute = {.kind = TSR_RECOMPUTE_BLOCKS, .every = 1}},
       {.dp = 1, .tp = 1, .cp = 2, .microbatches = 2, .sequence_parallel = true}};
   for (size_t i = 0; i < sizeof meshes / sizeof *meshes; i++) {
     check_bits(meshes[i], TSR_RULE_ADAMW);

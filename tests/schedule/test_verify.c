@@ -53,7 +53,9 @@ static void accept_meshes(void) {
           accept(o);
           o.overlap = dp > 1;
           accept(o);
-          o.recompute = (tsr_recomputing){TSR_RECOMPUTE_BLOCKS, 1};
+          o.recompute = (tsr_recomputing){.kind = TSR_RECOMPUTE_MAPS};
+          accept(o);
+          o.recompute = (tsr_recomputing){.kind = TSR_RECOMPUTE_BLOCKS, .every = 1};
           accept(o);
           o.sequence_parallel = true;
           accept(o);

@@ -7,7 +7,7 @@ cd "$1"
 # shellcheck disable=SC2016 # $0 is awk's
 find src kernels -name '*.[ch]' -o -name '*.def' -o -name '*.inc' | sort | xargs awk '
   BEGIN {
-    n = split("base config mesh parallel graph model passes schedule plan kernels device comm run data " \
+    n = split("base config mesh parallel graph model passes schedule plan kernels device comm run bench data " \
               "checkpoint report train main", order, " ")
     for (i = 1; i <= n; i++) rank[order[i]] = i
     # what a folder must not know, although it stands before it

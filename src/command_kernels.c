@@ -1,0 +1,57 @@
+/* The command `kernels`. */
+#include "app.h"
+#include "bench/bench.h"
+#include "run/pool.h"
+
+/* Without a file, --set alone may say which level. */
+static bool load_config(app *a) {
+  const tsr_words *sets = &a->cli.sets;
+  if (a->cli.config) return app_load_config(a);
+  return !sets->count ||
+         tsr_config_parse(
+             a->arena, "--set", "", 0, sets->items, sets->count, false, &a->config, a->diags);
+}
+
+static void print_now(tsr_text *text) {
+  app_print(text);
+  fflush(stdout);
+}
+
+/* A row as soon as it is there. */
+static void measure(app *a, tsr_bench *bench, int threads) {
+  int count = tsr_bench_rows_count(bench);
+  tsr_bench_row *rows = tsr_arena_array(a->arena, tsr_bench_row, count);
+  tsr_text text = {0};
+  tsr_bench_print_head(a->kernels, threads, &text);
+  print_now(&text);
+  for (int i = 0; i < count; i++) {
+    tsr_bench_measure(bench, i, &rows[i]);
+    tsr_bench_print_row(&rows[i], &text);
+    print_now(&text);
+  }
+  tsr_bench_print_end(rows, count, &text);
+  print_now(&text);
+}
+
+static void run_bench(app *a) {
+  int threads = a->cli.threads ? (int)a->cli.threads : 1, cores = tsr_pool_cores();
+  tsr_bench *bench;
+  if (threads > cores) {
+    tsr_diag_error(
+        a->diags, TSR_NOWHERE, "--threads %d: this process may use %d core%s", threads, cores,
+        cores > 1 ? "s" : "");
+    return;
+  }
+  if (tsr_bench_open(a->arena, a->kernels, threads, a->cli.filter, &bench, a->diags))
+    measure(a, bench, threads);
+  tsr_bench_close(bench);
+}
+
+int app_run_kernels(app *a) {
+  tsr_text text = {0};
+  if (!load_config(a) || !app_choose_device(a)) return app_finish(a);
+  if (a->cli.bench) return run_bench(a), app_finish(a);
+  tsr_bench_list(a->kernels, &text);
+  app_print(&text);
+  return app_finish(a);
+}

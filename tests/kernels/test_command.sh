@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# The command `kernels`: what it lists, that a row's numbers are numbers, and what it says of mistakes.
+# Nothing is asked of the speed.
+# usage: test_command.sh PROGRAM
+set -uo pipefail
+program=$1
+failed=0
+complain() {
+  echo "$@"
+  failed=$((failed + 1))
+}
+
+# expect CODE TEXT WORD…: the command ends so, and says just this.
+expect() {
+  local code=$1 text=$2 said got
+  shift 2
+  said=$("$program" kernels "$@" 2>&1)
+  got=$?
+  [ $got = "$code" ] || complain "kernels $*: exit code $got, not $code"
+  [ "$said" = "$text" ] || complain "kernels $*: says '$said', not '$text'"
+}
+
+list=$("$program" kernels) || complain "kernels: exit code $?"
+[ "$(grep -c ' chosen$' <<<"$list")" = 1 ] || complain "not one level is chosen: $list"
+for kernel in add unary_backward layernorm embedding adamw product attention attention_ring; do
+  grep -Eq "^ .*\b$kernel\b" <<<"$list" || complain "the list lacks $kernel: $list"
+done
+
+# a level that this machine has may be chosen, by --set and by a file
+last=$(sed -n '/^levels:/,/^[^ l]/s/^  \([^ ]*\).*/\1/p' <<<"$list" | tail -n 1)
+"$program" kernels --set "numerics.isa=$last" | grep -Eq "^  $last +chosen$" || complain "--set: not $last"
+
+# kernel, shape, GFLOP/s, GB/s, limit, share
+table=$("$program" kernels --bench --filter add) || complain "kernels --bench: exit code $?"
+grep -Eq '^kernels of [^ ]+, 1 thread$' <<<"$table" || complain "no level and threads: $table"
+rows=$(grep -E '^add +[0-9]+ +- +[0-9.]+ +(memory +[0-9]+ %|cache +-)$' <<<"$table")
+[ "$(wc -l <<<"$rows")" = 2 ] || complain "add does not have two rows: $table"
+awk '$5 == "memory" { share = $6; n++ } END { exit !(n == 1 && share > 0 && share < 1000) }' <<<"$rows" ||
+  complain "no share from 0 to 1000 %: $rows"
+! grep -q '^mul' <<<"$table" || complain "--filter shows other kernels: $table"
+tail -n 1 <<<"$table" | grep -Eq '^(below 60 % of their limit: add.*|all kernels reach 60 % of their limit)$' ||
+  complain "the last line: $table"
+grep -Eq '^limits, measured around each: [0-9.]+ to [0-9.]+ GFLOP/s, [0-9.]+ to [0-9.]+ GB/s read$' <<<"$table" ||
+  complain "no limits: $table"
+
+expect 2 "error: --filter: no kernel's name has 'sofmax' in it" --bench --filter sofmax
+cores=$(env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc)
+expect 2 "error: --threads 99999: this process may use $cores core$([ "$cores" = 1 ] || echo s)" --bench --threads 99999
+exit $((failed > 0))
