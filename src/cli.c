@@ -8,7 +8,7 @@
 
 static const char *const commands[TSR_COMMANDS] = {
     "train",    "check",      "inspect", "trace",  "profile",  "plan",   "evaluate",
-    "generate", "checkpoint", "import",  "export", "tokenize", "kernels"};
+    "generate", "checkpoint", "import",  "export", "tokenize", "kernels", "doctor"};
 
 /* Bits of commands that an option belongs to; 0: all. */
 #define ONLY(command) (1u << TSR_COMMAND_##command)
@@ -58,6 +58,7 @@ static const option options[] = {
     {"--threads", VALUE, AT(threads_text), ONLY(TOKENIZE) | ONLY(KERNELS)},
     {"--bench", FLAG, AT(bench), ONLY(KERNELS)},
     {"--filter", VALUE, AT(filter), ONLY(KERNELS)},
+    {"--topology", FLAG, AT(topology), ONLY(DOCTOR)},
     {"--quiet", FLAG, AT(quiet)},
     {"--print-config", FLAG, AT(print_config)},
     {"--print-schema", FLAG, AT(print_schema)},
@@ -249,6 +250,7 @@ static bool lacks_config(const tsr_cli *c) {
   case TSR_COMMAND_EXPORT:
   case TSR_COMMAND_TOKENIZE:
   case TSR_COMMAND_KERNELS:
+  case TSR_COMMAND_DOCTOR:
     return false;
   default:
     return true;

@@ -18,6 +18,7 @@ typedef enum {
   TSR_COMMAND_EXPORT,
   TSR_COMMAND_TOKENIZE,
   TSR_COMMAND_KERNELS,
+  TSR_COMMAND_DOCTOR,
   TSR_COMMANDS
 } tsr_command;
 
@@ -56,6 +57,8 @@ typedef struct {
   /* kernels */
   bool bench;
   const char *filter;
+  /* doctor */
+  bool topology;
   /* tokenize; threads: kernels, too */
   const char *tokenizer, *format, *jsonl_key, *threads_text;
   int64_t threads;

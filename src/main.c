@@ -51,7 +51,7 @@ static int run(app *a) {
       [TSR_COMMAND_EVALUATE] = app_run_evaluate, [TSR_COMMAND_GENERATE] = app_run_generate,
       [TSR_COMMAND_IMPORT] = app_run_import,     [TSR_COMMAND_EXPORT] = app_run_export,
       [TSR_COMMAND_TOKENIZE] = app_run_tokenize, [TSR_COMMAND_CHECKPOINT] = app_run_checkpoint,
-      [TSR_COMMAND_KERNELS] = app_run_kernels};
+      [TSR_COMMAND_KERNELS] = app_run_kernels,   [TSR_COMMAND_DOCTOR] = app_run_doctor};
   tsr_text text = {0};
   if (a->cli.help) return fputs(tsr_cli_help, stdout), app_finish(a);
   if (a->cli.version) return printf("tessera-train %s\n", TSR_VERSION), app_finish(a);

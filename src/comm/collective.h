@@ -12,6 +12,7 @@
  * to */
 #ifndef TSR_COMM_COLLECTIVE_H
 #define TSR_COMM_COLLECTIVE_H
+#include "device/device.h"
 #include "graph/graph.h"
 #include "kernels/kernels.h"
 
@@ -33,5 +34,7 @@ typedef struct {
 
 int64_t tsr_collective_items(const tsr_collective *c);
 void tsr_collective_run(const tsr_collective *c, int64_t begin, int64_t end);
+/* The whole of it, for buffers on a device; k is not needed. */
+void tsr_collective_run_on(const tsr_device *device, const tsr_collective *c);
 
 #endif

@@ -1,11 +1,9 @@
 #include "comm/transport.h"
-#include "base/file.h"
-#include <dlfcn.h>
+#include "base/plugin.h"
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 typedef struct {
   const char *name, *title;
@@ -99,80 +97,16 @@ static bool find_launcher(tsr_arena *arena, launch *ret_launch, tsr_diags *diags
   return false;
 }
 
-/* The table of the plugin in that file, or NULL with the reason. What was loaded stays loaded: MPI
- * leaves threads, handlers and keys behind that must not lose their code. */
-static const tsr_transport_table *
-load_plugin(tsr_arena *arena, const char *path, const char *name, const char **ret_reason) {
-  if (access(path, R_OK)) {
-    *ret_reason = errno == ENOENT ? "no such file" : tsr_arena_strdup(arena, strerror(errno));
-    return NULL;
-  }
-  void *module = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-  if (!module) {
-    const char *text = dlerror();
-    size_t length = strlen(path);
-    bool named = !strncmp(text, path, length) && !strncmp(text + length, ": ", 2);
-    *ret_reason = tsr_arena_strdup(arena, named ? text + length + 2 : text);
-    return NULL;
-  }
-  const tsr_transport_table *table = dlsym(module, TSR_TRANSPORT_ENTRY);
-  if (!table) *ret_reason = "it has no " TSR_TRANSPORT_ENTRY;
-  else if (table->abi != TSR_TRANSPORT_ABI)
-    *ret_reason = tsr_arena_printf(
-        arena, "of another build: its interface is number %d, this program's is number %d",
-        table->abi, TSR_TRANSPORT_ABI);
-  else if (table->bytes != sizeof *table)
-    *ret_reason = tsr_arena_printf(
-        arena, "of another build: its table has %zu bytes, this program's has %zu", table->bytes,
-        sizeof *table);
-  else if (strcmp(table->name, name))
-    *ret_reason = tsr_arena_printf(arena, "it is the plugin of '%s'", table->name);
-  else return table;
-  return NULL;
-}
-
-/* The folders where plugins may be, in the order of the search; returns how many. */
-static int list_folders(tsr_arena *arena, const char ***ret_folders) {
-  int count = 0, capacity = 0;
-  void *folders = NULL;
-  const char *path = getenv("TESSERA_PLUGIN_PATH");
-  while (path && *path) {
-    size_t length = strcspn(path, ":");
-    if (length) {
-      tsr_arena_grow(arena, &folders, sizeof(char *), count, &capacity);
-      ((const char **)folders)[count++] = tsr_arena_strndup(arena, path, length);
-    }
-    path += length + (path[length] == ':');
-  }
-  char program[PATH_MAX];
-  ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
-  if (length > 0) {
-    program[length] = 0;
-    const char *own = tsr_path_folder(arena, program);
-    tsr_arena_grow(arena, &folders, sizeof(char *), count + 1, &capacity);
-    ((const char **)folders)[count++] = own;
-    ((const char **)folders)[count++] =
-        tsr_path_join(arena, tsr_path_folder(arena, own), "lib/tessera-train");
-  }
-  *ret_folders = folders;
-  return count;
-}
-
 static const tsr_transport_table *find_plugin(tsr_arena *arena, const launch *l, tsr_diags *diags) {
-  const char **folders;
-  int count = list_folders(arena, &folders);
-  const char *file = tsr_arena_printf(arena, "libtessera-%s.so", l->library->name);
-  const char *tried = "tried:";
-  for (int i = 0; i < count; i++) {
-    const char *path = tsr_path_join(arena, folders[i], file), *reason = NULL;
-    const tsr_transport_table *table = load_plugin(arena, path, l->library->name, &reason);
-    if (table) return table;
-    tried = tsr_arena_printf(arena, "%s\n        %s: %s", tried, path, reason);
-  }
+  const char *path, *tried;
+  const tsr_plugin_wish wish = {
+      l->library->name, TSR_TRANSPORT_ENTRY, TSR_TRANSPORT_ABI, sizeof(tsr_transport_table)};
+  const tsr_transport_table *table = tsr_plugin_find(arena, &wish, &path, &tried);
+  if (table) return table;
   tsr_diag_failure(
-      diags, TSR_NOWHERE, "%s asks for %s, but no %s can be loaded", l->by, l->library->title,
-      file);
-  tsr_diag_hint(diags, "%s", tried);
+      diags, TSR_NOWHERE, "%s asks for %s, but no libtessera-%s.so can be loaded", l->by,
+      l->library->title, l->library->name);
+  tsr_diag_hint(diags, "tried:%s", tried);
   tsr_diag_hint(
       diags,
       "install Debian's %s (scripts/setup --cluster does), then build the plugin: scripts/build "

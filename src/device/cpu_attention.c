@@ -32,7 +32,7 @@ static query_inputs inputs_of(tsr_op op) {
   }
 }
 
-static tsr_attention attention_of(const cpu_call *c) {
+tsr_attention cpu_attention_of(const cpu_call *c) {
   query_inputs in = inputs_of(c->task->op);
   const tsr_tensor *q = &c->task->inputs[in.q];
   tsr_attention a = sizes_of(c, q, &c->task->inputs[in.k]);
@@ -48,7 +48,7 @@ static tsr_attention attention_of(const cpu_call *c) {
 
 static tsr_attention_ring ring_of(const cpu_call *c) {
   const tsr_lowering *l = &c->program->lowering;
-  tsr_attention_ring r = {.a = attention_of(c), .members = (int)l->size[TSR_CP]};
+  tsr_attention_ring r = {.a = cpu_attention_of(c), .members = (int)l->size[TSR_CP]};
   r.length = r.a.T * r.members;
   r.units = (l->sequence_units > 1 ? l->sequence_units : 1) * r.members;
   r.zigzag = l->zigzag;
@@ -73,7 +73,7 @@ static int64_t attention_items(const tsr_task *t) {
 }
 
 static int64_t thread_scratch(const cpu_call *c) {
-  tsr_attention a = attention_of(c);
+  tsr_attention a = cpu_attention_of(c);
   if (!has_units(c->program)) return round_up(c->k->attention_scratch(&a));
   tsr_attention_ring r = ring_of(c);
   return round_up(c->k->attention_ring_scratch(&r));
@@ -113,7 +113,7 @@ attention_scratch(const tsr_kernels *k, const tsr_program *p, const tsr_task *t,
 static void attention_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
   char *scratch = scratch_of_thread(c, thread);
   if (!has_units(c->program)) {
-    tsr_attention a = attention_of(c);
+    tsr_attention a = cpu_attention_of(c);
     c->k->attention(
         &a, cpu_out(c, 0), cpu_out(c, 1), cpu_in(c, 0), cpu_in(c, 1), cpu_in(c, 2), scratch, begin,
         end);
@@ -155,7 +155,7 @@ static void attention_dx_run(const cpu_call *c, int64_t begin, int64_t end, int 
     attention_dx_units(c, begin, end, thread);
     return;
   }
-  tsr_attention a = attention_of(c);
+  tsr_attention a = cpu_attention_of(c);
   c->k->attention_backward(
       &a, cpu_out(c, 0), cpu_out(c, 1), cpu_out(c, 2), cpu_in(c, 0), cpu_in(c, 1), cpu_in(c, 2),
       cpu_in(c, 3), cpu_in(c, 4), cpu_in(c, 5), scratch_of_thread(c, thread), begin, end);

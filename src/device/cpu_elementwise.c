@@ -38,7 +38,7 @@ static void scale_run(const cpu_call *c, int64_t begin, int64_t end, int thread)
 }
 const tsr_cpu_op cpu_scale = {.items = cpu_items_elements, .run = scale_run};
 
-static tsr_unary unary_of(tsr_op op) {
+tsr_unary cpu_unary_of(tsr_op op) {
   switch ((int)op) {
   case TSR_OP_GELU:
     return TSR_UNARY_GELU_TANH;
@@ -58,13 +58,13 @@ static tsr_unary unary_of(tsr_op op) {
 
 static void unary_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
   (void)thread;
-  c->k->unary(unary_of(c->task->op), cpu_out(c, 0), cpu_in(c, 0), begin, end);
+  c->k->unary(cpu_unary_of(c->task->op), cpu_out(c, 0), cpu_in(c, 0), begin, end);
 }
 const tsr_cpu_op cpu_unary = {.items = cpu_items_elements, .run = unary_run};
 
 static void unary_dx_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
   (void)thread;
-  tsr_unary kind = unary_of((tsr_op)cpu_attr(c, 0));
+  tsr_unary kind = cpu_unary_of((tsr_op)cpu_attr(c, 0));
   c->k->unary_backward(kind, cpu_out(c, 0), cpu_in(c, 0), cpu_in(c, 1), begin, end);
 }
 const tsr_cpu_op cpu_unary_dx = {.items = cpu_items_elements, .run = unary_dx_run};

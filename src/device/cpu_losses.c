@@ -3,8 +3,7 @@
 
 static int64_t rows_of_input(const tsr_task *t) { return cpu_rows(&t->inputs[0]); }
 
-/* The logits may be split where the loss is not: the targets say how many rows it has. */
-static int64_t rows_of_loss(const tsr_task *t) {
+int64_t cpu_rows_of_loss(const tsr_task *t) {
   return t->op == TSR_OP_CE_LOSS ? tsr_tensor_elements(&t->inputs[2]) : cpu_rows(&t->inputs[0]);
 }
 
@@ -20,7 +19,7 @@ const tsr_cpu_op cpu_ce_stats = {.items = rows_of_input, .run = ce_stats_run};
 static int64_t
 row_loss_scratch(const tsr_kernels *k, const tsr_program *p, const tsr_task *t, int threads) {
   (void)k, (void)p, (void)threads;
-  return rows_of_loss(t) * 4 + cpu_stack_bytes(t->units, 1);
+  return cpu_rows_of_loss(t) * 4 + cpu_stack_bytes(t->units, 1);
 }
 
 typedef struct {
@@ -39,7 +38,7 @@ static void loss_unit(const cpu_call *c, void *context, int64_t unit, float *int
 }
 
 static void add_rows(const cpu_call *c, double factor) {
-  mean m = {rows_of_loss(c->task), factor};
+  mean m = {cpu_rows_of_loss(c->task), factor};
   float *stack = (float *)cpu_scratch(c) + m.rows;
   cpu_add_units(c, c->task->units, cpu_out(c, 0), stack, 1, 0, 1, loss_unit, &m);
 }
@@ -54,7 +53,7 @@ static void ce_loss_run(const cpu_call *c, int64_t begin, int64_t end, int threa
 }
 static void ce_loss_after(const cpu_call *c) { add_rows(c, cpu_hyper(c, 3, TSR_HYPER_INV_COUNT)); }
 const tsr_cpu_op cpu_ce_loss = {
-    .items = rows_of_loss, .scratch = row_loss_scratch, .run = ce_loss_run, .after = ce_loss_after};
+    .items = cpu_rows_of_loss, .scratch = row_loss_scratch, .run = ce_loss_run, .after = ce_loss_after};
 
 /* attributes: valid, scaled */
 static void ce_loss_dx_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
@@ -68,8 +67,7 @@ static void ce_loss_dx_run(const cpu_call *c, int64_t begin, int64_t end, int th
 }
 const tsr_cpu_op cpu_ce_loss_dx = {.items = rows_of_input, .run = ce_loss_dx_run};
 
-/* The mean over all elements of the step. */
-static double squared_factor(const cpu_call *c) {
+double cpu_squared_factor(const cpu_call *c) {
   int64_t elements = tsr_value_elements(cpu_value(c, &c->task->inputs[0]));
   return 1 / ((double)elements * (double)c->program->lowering.microbatches);
 }
@@ -79,7 +77,7 @@ static void squared_run(const cpu_call *c, int64_t begin, int64_t end, int threa
   c->k->squared_error(
       cpu_scratch(c), cpu_in(c, 0), cpu_in(c, 1), cpu_last(&c->task->inputs[0]), begin, end);
 }
-static void squared_after(const cpu_call *c) { add_rows(c, squared_factor(c)); }
+static void squared_after(const cpu_call *c) { add_rows(c, cpu_squared_factor(c)); }
 const tsr_cpu_op cpu_squared = {
     .items = rows_of_input,
     .scratch = row_loss_scratch,
@@ -89,7 +87,7 @@ const tsr_cpu_op cpu_squared = {
 /* inputs: x, y[, hyper]: then with the loss scale */
 static void squared_dx_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
   (void)thread;
-  float factor = (float)squared_factor(c);
+  float factor = (float)cpu_squared_factor(c);
   if (c->task->inputs_count == 3) factor *= cpu_hyper(c, 2, TSR_HYPER_LOSS_SCALE);
   c->k->squared_error_backward(cpu_out(c, 0), cpu_in(c, 0), cpu_in(c, 1), factor, begin, end);
 }

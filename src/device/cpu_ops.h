@@ -13,12 +13,14 @@ static inline float *cpu_address(const cpu_call *c, const tsr_tensor *t) {
   return (float *)(void *)(c->rank->base[t->segment] + offset);
 }
 
-/* ---- copies in f32 (cpu_half.c): they stand before what the op needs in the task's scratch ---- */
+/* ---- copies in f32 (cpu_half.c): they stand before what the op needs in the task's scratch ----
+ */
 
 bool cpu_is_copied(const tsr_task *task, const tsr_tensor *t);
 /* Where the copy of one of the task's tensors is in its scratch; with NULL, what follows them. */
 int64_t cpu_copy_offset(const tsr_task *task, const tsr_tensor *t);
-/* Rows of a table of tokens [v_begin, v_end), where the table or the result is in half precision. */
+/* Rows of a table of tokens [v_begin, v_end), where the table or the result is in half precision.
+ */
 void cpu_embedding_half(
     const cpu_call *call, int64_t v_begin, int64_t v_end, int64_t begin, int64_t end);
 
@@ -70,6 +72,60 @@ typedef struct {
 bool cpu_rows_of_unit(
     const cpu_call *c, int64_t rows, int64_t unit, int64_t k, cpu_run_of_rows *ret_run);
 
+/* A sum over the rows of x (…, C). They belong to batch units (equal runs of dimension 0) and, when
+ * the result keeps units apart, to one of these by their index along the dimension that is cut.
+ * Such a unit's rows are summed index by index, in their order; batch units (and in them units of
+ * positions) are added by the tree. */
+typedef struct {
+  int64_t outer, split, inner; /* rows; `split` is the dimension that tp cuts */
+  int64_t tp_units, tp_unit;   /* kept apart; the one that is summed */
+  int64_t C;
+  bool norm; /* norm_dw, else a plain sum */
+} cpu_row_sum;
+cpu_row_sum cpu_row_sum_of(const cpu_call *call);
+int64_t cpu_row_sum_columns(const tsr_task *task);
+/* The k-th run of a batch unit's rows: every step-th; false when there are no more. */
+typedef struct {
+  int64_t first, step, rows;
+} cpu_strided_rows;
+bool cpu_rows_of_row_sum(
+    const cpu_call *c, const cpu_row_sum *sum, int64_t unit, int64_t k, cpu_strided_rows *ret_rows);
+
+/* How many elements lie between neighbours along each dimension of a whole tensor. */
+void cpu_steps_of(const tsr_tensor *t, int64_t ret_step[TSR_DIMS_MAX]);
+/* The logits may be split where the loss is not: the targets say how many rows it has. */
+int64_t cpu_rows_of_loss(const tsr_task *task);
+/* Of the mean over all elements of the step. */
+double cpu_squared_factor(const cpu_call *call);
+tsr_unary
+cpu_unary_of(tsr_op op); /* Of the task's queries and keys; without a rank, sizes alone. */
+tsr_attention cpu_attention_of(const cpu_call *call);
+
+/* Where an update's weight, its first input, lies in the whole one. */
+tsr_box cpu_weight_box(const cpu_call *call);
+
+/* Whether this rank's copy of an input counts in a sum that is owed over the output's partial axes:
+ * another stage's does not; where the input is split, or owed itself, over such an axis every rank
+ * counts, where it is not only the first does. */
+bool cpu_counts(const cpu_call *call, int input);
+
+/* A rectangle of a gradient: rows of dimensions [0, split), columns of the rest. */
+typedef struct {
+  int64_t start, rows, cols, stride;
+} cpu_rectangle;
+/* A gradient's pieces, each a run of its dimension, in each of tp's units: the rectangles that sums
+ * of squares are taken of. */
+typedef struct {
+  const tsr_tensor *x;
+  int dim;
+  int64_t first, global; /* this rank's part of the dimension, and its whole length */
+  int64_t pieces, units, parts;
+  int tp;
+} cpu_pieces;
+cpu_pieces cpu_find_pieces(const cpu_call *call);
+/* Those that are not here have no elements. */
+cpu_rectangle cpu_piece_of(const cpu_pieces *pieces, int64_t unit, int64_t piece);
+
 /* Adds `units` partial results, made one after the other by `make`, in the tree's order. The result
  * ends in `out`; `scratch` holds the other stack entries, `stride` floats apart. Only elements
  * [begin, end) of each are touched by the additions. */
@@ -88,14 +144,15 @@ int64_t cpu_items_rows(const tsr_task *task);     /* of output 0 */
 #define CPU_OPS(X)                                                                                 \
   X(linear)                                                                                        \
   X(matmul)                                                                                        \
-  X(embedding) X(add) X(sub) X(mul) X(scale) X(unary) X(swiglu) X(dropout) X(layernorm) X(rmsnorm) \
-      X(softmax) X(rope) X(attention) X(copy) X(transpose) X(slice) X(unslice) X(ce_stats)         \
-          X(ce_loss) X(squared) X(scatter) X(linear_dx) X(linear_dw) X(embedding_dw) X(sum_to)     \
-              X(norm_dw) X(layernorm_dx) X(rmsnorm_dx) X(softmax_dx) X(unary_dx) X(swiglu_dx)      \
-                  X(attention_dx) X(ce_loss_dx) X(squared_dx) X(accumulate) X(sum_units)           \
-                      X(norm_stats) X(norm_join) X(clip) X(adamw) X(sgd) X(cast) X(ring_attention) X(ring_out)  \
-                          X(ring_rows) X(ring_dq) X(ring_dq_out) X(ring_dkv) X(ring_dkv_out)         \
-                          X(keep) X(attention_cached) X(rope_at) X(rows_at) X(take_last)
+  X(embedding)                                                                                     \
+  X(add) X(sub) X(mul) X(scale) X(unary) X(swiglu) X(dropout) X(layernorm) X(rmsnorm) X(softmax)   \
+      X(rope) X(attention) X(copy) X(transpose) X(slice) X(unslice) X(ce_stats) X(ce_loss)         \
+          X(squared) X(scatter) X(linear_dx) X(linear_dw) X(embedding_dw) X(sum_to) X(norm_dw)     \
+              X(layernorm_dx) X(rmsnorm_dx) X(softmax_dx) X(unary_dx) X(swiglu_dx) X(attention_dx) \
+                  X(ce_loss_dx) X(squared_dx) X(accumulate) X(sum_units) X(norm_stats)             \
+                      X(norm_join) X(clip) X(adamw) X(sgd) X(cast) X(ring_attention) X(ring_out)   \
+                          X(ring_rows) X(ring_dq) X(ring_dq_out) X(ring_dkv) X(ring_dkv_out)       \
+                              X(keep) X(attention_cached) X(rope_at) X(rows_at) X(take_last)
 #define X(name) extern const tsr_cpu_op cpu_##name;
 CPU_OPS(X)
 #undef X

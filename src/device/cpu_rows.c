@@ -57,27 +57,13 @@ static void rope_run(const cpu_call *c, int64_t begin, int64_t end, int thread) 
 }
 const tsr_cpu_op cpu_rope = {.items = cpu_items_rows, .run = rope_run};
 
-/* ---- sums over rows ----
- * x is (…, C). Its rows belong to batch units (equal runs of dimension 0) and, when the result
- * keeps units apart, to one of these by their index along the dimension that is cut. Such a unit's
- * rows are summed index by index, in their order; batch units (and in them units of positions) are
- * added by the tree. */
+/* ---- sums over rows ---- */
 
-typedef struct {
-  int64_t outer, split,
-      inner; /* rows = outer * split * inner; `split` is the dimension that tp cuts */
-  int64_t tp_units, tp_unit;
-  int64_t C, begin, end;
-  float *part; /* (C), for one index's sum */
-  bool norm;   /* norm_dw, else a plain sum */
-} row_sum;
-
-static row_sum row_sum_of(const cpu_call *c) {
+cpu_row_sum cpu_row_sum_of(const cpu_call *c) {
   const tsr_tensor *x = &c->task->inputs[0], *out = &c->task->outputs[0];
   const tsr_placement tp = cpu_value(c, x)->placement[TSR_TP];
-  int64_t C = tsr_tensor_elements(out) / (out->units ? out->units : 1);
-  int64_t rows = tsr_tensor_elements(x) / C;
-  row_sum r = {.outer = rows, .split = 1, .inner = 1, .tp_units = 1, .C = C};
+  int64_t C = cpu_row_sum_columns(c->task), rows = tsr_tensor_elements(x) / C;
+  cpu_row_sum r = {.outer = rows, .split = 1, .inner = 1, .tp_units = 1, .C = C};
   r.norm = c->task->op == TSR_OP_NORM_DW;
   if (!out->units) return r;
   r.tp_units = out->units;
@@ -89,61 +75,70 @@ static row_sum row_sum_of(const cpu_call *c) {
   return r;
 }
 
-static void sum_strided(
-    const cpu_call *c, const row_sum *r, float *out, int64_t row_first, int64_t row_step,
-    int64_t rows) {
+bool cpu_rows_of_row_sum(
+    const cpu_call *c, const cpu_row_sum *r, int64_t unit, int64_t k, cpu_strided_rows *ret) {
+  const tsr_lowering *l = &c->program->lowering;
+  const tsr_tensor *out = &c->task->outputs[0];
+  bool folded = l->zigzag && out->units && cpu_value(c, out)->units_of_sequence;
+  int64_t kept = tsr_sequence_unit(folded, r->tp_units, r->tp_unit);
+  int64_t size = r->split / r->tp_units * r->inner, step = r->split * r->inner;
+  cpu_run_of_rows run;
+  if (!cpu_rows_of_unit(c, r->outer, unit, k / size, &run)) return false;
+  *ret = (cpu_strided_rows){run.first * step + kept * size + k % size, step, run.rows};
+  return true;
+}
+
+/* One range's part of it. */
+typedef struct {
+  cpu_row_sum sum;
+  int64_t begin, end;
+  float *part; /* (C), for one run's sum */
+} row_sum;
+
+static void sum_strided(const cpu_call *c, const row_sum *r, float *out, cpu_strided_rows rows) {
   const float *x = cpu_in(c, 0);
-  if (!r->norm) {
-    c->k->sum_rows(out, x, r->C, row_first, row_step, rows, r->begin, r->end);
+  int64_t C = r->sum.C;
+  if (!r->sum.norm) {
+    c->k->sum_rows(out, x, C, rows.first, rows.step, rows.rows, r->begin, r->end);
     return;
   }
   bool has_mean = c->task->inputs_count == 5;
   const float *mean = has_mean ? cpu_in(c, 2) : NULL, *rstd = cpu_in(c, has_mean ? 3 : 2);
   c->k->norm_dw(
-      out, x, cpu_in(c, 1), mean, rstd, r->C, row_first, row_step, rows, r->begin, r->end);
+      out, x, cpu_in(c, 1), mean, rstd, C, rows.first, rows.step, rows.rows, r->begin, r->end);
 }
 
 static void row_sum_unit(const cpu_call *c, void *context, int64_t unit, float *into) {
   const row_sum *r = context;
-  const tsr_lowering *l = &c->program->lowering;
-  bool folded = l->zigzag && c->task->outputs[0].units && cpu_value(c, &c->task->outputs[0])->units_of_sequence;
-  int64_t kept = tsr_sequence_unit(folded, r->tp_units, r->tp_unit);
-  int64_t size = r->split / r->tp_units, step = r->split * r->inner;
-  bool first_sum = true;
-  cpu_run_of_rows run;
-  for (int64_t k = 0; cpu_rows_of_unit(c, r->outer, unit, k, &run); k++)
-    for (int64_t i = 0; i < size * r->inner; i++) {
-      int64_t first = run.first * step + kept * size * r->inner + i;
-      sum_strided(c, r, first_sum ? into : r->part, first, step, run.rows);
-      if (!first_sum) c->k->add(into, into, r->part, r->begin, r->end);
-      first_sum = false;
-    }
+  cpu_strided_rows rows;
+  for (int64_t k = 0; cpu_rows_of_row_sum(c, &r->sum, unit, k, &rows); k++) {
+    sum_strided(c, r, k ? r->part : into, rows);
+    if (k) c->k->add(into, into, r->part, r->begin, r->end);
+  }
 }
 
 static void row_sum_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
   (void)thread;
-  row_sum r = row_sum_of(c);
-  r.begin = begin;
-  r.end = end;
-  r.part = cpu_scratch(c);
-  for (r.tp_unit = 0; r.tp_unit < r.tp_units; r.tp_unit++)
+  row_sum r = {cpu_row_sum_of(c), begin, end, cpu_scratch(c)};
+  int64_t C = r.sum.C;
+  for (r.sum.tp_unit = 0; r.sum.tp_unit < r.sum.tp_units; r.sum.tp_unit++)
     cpu_add_units(
-        c, c->task->units, cpu_out(c, 0) + r.tp_unit * r.C, r.part + r.C, r.C, begin, end,
+        c, c->task->units, cpu_out(c, 0) + r.sum.tp_unit * C, r.part + C, C, begin, end,
         row_sum_unit, &r);
 }
 
-static int64_t row_sum_columns(const tsr_task *t) {
+int64_t cpu_row_sum_columns(const tsr_task *t) {
   return tsr_tensor_elements(&t->outputs[0]) / (t->outputs[0].units ? t->outputs[0].units : 1);
 }
 
 static int64_t
 row_sum_scratch(const tsr_kernels *k, const tsr_program *p, const tsr_task *t, int threads) {
   (void)k, (void)p, (void)threads;
-  int64_t C = row_sum_columns(t);
+  int64_t C = cpu_row_sum_columns(t);
   return C * 4 + cpu_stack_bytes(t->units, C);
 }
 
 const tsr_cpu_op cpu_sum_to = {
-    .items = row_sum_columns, .scratch = row_sum_scratch, .run = row_sum_run};
+    .items = cpu_row_sum_columns, .scratch = row_sum_scratch, .run = row_sum_run};
 const tsr_cpu_op cpu_norm_dw = {
-    .items = row_sum_columns, .scratch = row_sum_scratch, .run = row_sum_run};
+    .items = cpu_row_sum_columns, .scratch = row_sum_scratch, .run = row_sum_run};

@@ -9,7 +9,7 @@ typedef struct {
   int64_t shape[TSR_DIMS_MAX], step[TSR_DIMS_MAX], start;
 } view;
 
-static void strides_of(const tsr_tensor *t, int64_t step[TSR_DIMS_MAX]) {
+void cpu_steps_of(const tsr_tensor *t, int64_t step[TSR_DIMS_MAX]) {
   int64_t stride = 1;
   for (int d = t->ndim - 1; d >= 0; d--) {
     step[d] = stride;
@@ -20,7 +20,7 @@ static void strides_of(const tsr_tensor *t, int64_t step[TSR_DIMS_MAX]) {
 static view view_of(const cpu_call *c) {
   view v = {.ndim = c->task->inputs[0].ndim};
   memcpy(v.shape, c->task->outputs[0].shape, sizeof v.shape);
-  strides_of(&c->task->inputs[0], v.step);
+  cpu_steps_of(&c->task->inputs[0], v.step);
   return v;
 }
 

@@ -3,10 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Whether this rank's copy of an input counts in a sum that is owed over the output's partial axes:
- * another stage's does not; where the input is split, or owed itself, over such an axis every rank
- * counts, where it is not only the first does. */
-static bool counts(const cpu_call *c, int i) {
+bool cpu_counts(const cpu_call *c, int i) {
   const tsr_value *in = cpu_value(c, &c->task->inputs[i]),
                   *out = cpu_value(c, &c->task->outputs[0]);
   if (c->task->inputs[i].segment == TSR_SEGMENT_ABSENT) return false;
@@ -28,44 +25,29 @@ static int piece_dim(const tsr_tensor *x, tsr_placement tp) {
   return x->ndim == 2 ? 1 : -1;
 }
 
-/* A rectangle of a gradient: rows of dimensions [0, split), columns of the rest. */
-typedef struct {
-  int64_t start, rows, cols, stride;
-} rectangle;
-
 /* Elements [begin, end) along the pieces' dimension and `part` of `parts` along tp's. */
-static rectangle rectangle_of(
+static cpu_rectangle rectangle_of(
     const tsr_tensor *x, int dim, int64_t begin, int64_t end, int tp, int64_t part, int64_t parts) {
   int64_t inner = 1, cols = 1, rows = 1;
   if (dim == 1) { /* (tp, pieces) */
     rows = x->shape[0] / parts;
-    return (rectangle){part * rows * x->shape[1] + begin, rows, end - begin, x->shape[1]};
+    return (cpu_rectangle){part * rows * x->shape[1] + begin, rows, end - begin, x->shape[1]};
   }
   int split = tp > 0 ? tp : 1;
   for (int d = 1; d < x->ndim; d++) {
     inner *= x->shape[d];
     *(d < split ? &rows : &cols) *= x->shape[d];
   }
-  rectangle r = {begin * inner + part * (cols / parts), (end - begin) * rows, cols / parts, cols};
+  cpu_rectangle r = {begin * inner + part * (cols / parts), (end - begin) * rows, cols / parts, cols};
   if (inner == 1) r.cols = r.stride = r.rows, r.rows = 1; /* a vector is one row */
   return r;
 }
 
-/* A gradient's pieces, each a run of its dimension, in each of tp's units: the rectangles that sums
- * of squares are taken of. */
-typedef struct {
-  const tsr_tensor *x;
-  int dim;
-  int64_t first, global; /* this rank's part of the dimension, and its whole length */
-  int64_t pieces, units, parts;
-  int tp;
-} pieces_of;
-
-static pieces_of find_pieces(const cpu_call *c) {
+cpu_pieces cpu_find_pieces(const cpu_call *c) {
   const tsr_tensor *x = &c->task->inputs[0], *y = &c->task->outputs[0];
   const tsr_value *v = cpu_value(c, x);
   tsr_placement tp = v->placement[TSR_TP];
-  pieces_of p = {.x = x, .dim = piece_dim(x, tp), .pieces = y->shape[0]};
+  cpu_pieces p = {.x = x, .dim = piece_dim(x, tp), .pieces = y->shape[0]};
   bool split = tp.kind == TSR_SHARD && y->units;
   p.units = y->units ? y->units : 1;
   p.parts = split ? y->units : 1;
@@ -75,13 +57,12 @@ static pieces_of find_pieces(const cpu_call *c) {
   return p;
 }
 
-/* Those that are not here have no elements. */
-static rectangle piece_of(const pieces_of *p, int64_t unit, int64_t piece) {
-  rectangle none = {0};
+cpu_rectangle cpu_piece_of(const cpu_pieces *p, int64_t unit, int64_t piece) {
+  cpu_rectangle none = {0};
   if (unit >= p->parts) return none;
   if (p->dim < 0) { /* in one piece */
     int64_t cols = tsr_tensor_elements(p->x) / p->parts;
-    return piece ? none : (rectangle){unit * cols, 1, cols, cols};
+    return piece ? none : (cpu_rectangle){unit * cols, 1, cols, cols};
   }
   int64_t begin = piece * p->global / p->pieces - p->first,
           end = (piece + 1) * p->global / p->pieces - p->first;
@@ -89,12 +70,12 @@ static rectangle piece_of(const pieces_of *p, int64_t unit, int64_t piece) {
   return rectangle_of(p->x, p->dim, begin, end, p->tp, unit, p->parts);
 }
 
-static int64_t blocks_of(rectangle r) {
+static int64_t blocks_of(cpu_rectangle r) {
   return (r.rows * r.cols + TSR_SUM_BLOCK - 1) / TSR_SUM_BLOCK;
 }
 
 /* Elements [at, at + n) of a rectangle, one row after the other. */
-static void gather(float *block, const float *x, const rectangle *r, int64_t at, int64_t n) {
+static void gather(float *block, const float *x, const cpu_rectangle *r, int64_t at, int64_t n) {
   for (int64_t done = 0, take; done < n; done += take) {
     int64_t row = (at + done) / r->cols, col = (at + done) % r->cols;
     take = r->cols - col < n - done ? r->cols - col : n - done;
@@ -103,7 +84,7 @@ static void gather(float *block, const float *x, const rectangle *r, int64_t at,
 }
 
 /* The sum of one block of a rectangle, as the kernel takes it of all of them. */
-static double block_squares(const cpu_call *c, const rectangle *r, int64_t index) {
+static double block_squares(const cpu_call *c, const cpu_rectangle *r, int64_t index) {
   int64_t at = index * TSR_SUM_BLOCK, left = r->rows * r->cols - at;
   int64_t n = left < TSR_SUM_BLOCK ? left : TSR_SUM_BLOCK;
   const float *x = cpu_in(c, 0) + r->start;
@@ -113,7 +94,7 @@ static double block_squares(const cpu_call *c, const rectangle *r, int64_t index
   return c->k->sum_squares(block, 1, n, n);
 }
 
-/* Items are blocks of one rectangle after the other; every rectangle may end within one. */
+/* Items are blocks of one cpu_rectangle after the other; every cpu_rectangle may end within one. */
 static int64_t stats_items(const tsr_task *t) {
   const tsr_tensor *y = &t->outputs[0];
   int64_t rectangles = y->shape[0] * (y->units ? y->units : 1);
@@ -128,13 +109,13 @@ stats_scratch(const tsr_kernels *k, const tsr_program *p, const tsr_task *t, int
 
 static void norm_stats_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
   (void)thread;
-  pieces_of p = find_pieces(c);
+  cpu_pieces p = cpu_find_pieces(c);
   double *sums = cpu_scratch(c);
   int64_t item = 0; /* of the rectangle's first block */
-  if (!counts(c, 0)) return;
+  if (!cpu_counts(c, 0)) return;
   for (int64_t u = 0; u < p.units; u++)
     for (int64_t k = 0; k < p.pieces && item < end; k++) {
-      rectangle r = piece_of(&p, u, k);
+      cpu_rectangle r = cpu_piece_of(&p, u, k);
       int64_t blocks = blocks_of(r), first = begin > item ? begin - item : 0;
       for (int64_t i = first; i < blocks && item + i < end; i++)
         sums[item + i] = block_squares(c, &r, i);
@@ -155,13 +136,13 @@ static double add_doubles(const double *x, int64_t count) {
 
 /* out (units, pieces, 1) */
 static void norm_stats_after(const cpu_call *c) {
-  pieces_of p = find_pieces(c);
+  cpu_pieces p = cpu_find_pieces(c);
   const double *sums = cpu_scratch(c);
   float *out = cpu_out(c, 0);
-  bool here = counts(c, 0);
+  bool here = cpu_counts(c, 0);
   for (int64_t u = 0; u < p.units; u++)
     for (int64_t k = 0; k < p.pieces; k++) {
-      rectangle r = piece_of(&p, u, k);
+      cpu_rectangle r = cpu_piece_of(&p, u, k);
       int64_t blocks = here ? blocks_of(r) : 0;
       out[u * p.pieces + k] = (float)add_doubles(sums, blocks);
       sums += blocks;
@@ -182,7 +163,7 @@ static void norm_join_run(const cpu_call *c, int64_t begin, int64_t end, int thr
   int64_t n = out->shape[1], rows = tsr_tensor_elements(out) / n;
   float *to = cpu_out(c, 0);
   for (int64_t i = begin; i < end; i++) {
-    const float *from = counts(c, (int)i) ? cpu_in(c, (int)i) : NULL;
+    const float *from = cpu_counts(c, (int)i) ? cpu_in(c, (int)i) : NULL;
     for (int64_t row = 0; row < rows; row++) to[row * n + i] = from ? from[row] : 0;
   }
 }
@@ -224,7 +205,7 @@ const tsr_cpu_op cpu_clip = {.items = one_item, .run = clip_run};
 
 static int64_t weight_items(const tsr_task *t) { return tsr_tensor_elements(&t->inputs[0]); }
 
-static tsr_box weight_box(const cpu_call *c) {
+tsr_box cpu_weight_box(const cpu_call *c) {
   const tsr_tensor *w = &c->task->inputs[0];
   tsr_box box = {.ndim = w->ndim};
   for (int d = 0; d < w->ndim; d++) {
@@ -282,7 +263,7 @@ static void adamw_run(const cpu_call *c, int64_t begin, int64_t end, int thread)
     c->k->adamw(&o, w, m, v, v_max, grad, clip.factor, begin, end);
     return;
   }
-  tsr_box box = weight_box(c);
+  tsr_box box = cpu_weight_box(c);
   tsr_rounding rounding = rounding_of(c, store, &box);
   c->k->adamw_bf16(
       &o, &rounding, (uint16_t *)(void *)w, m, v, v_max, grad, clip.factor, begin, end);
@@ -306,7 +287,7 @@ static void sgd_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
     c->k->sgd(&o, w, momentum, grad, clip.factor, begin, end);
     return;
   }
-  tsr_box box = weight_box(c);
+  tsr_box box = cpu_weight_box(c);
   tsr_rounding rounding = rounding_of(c, store, &box);
   c->k->sgd_bf16(&o, &rounding, (uint16_t *)(void *)w, momentum, grad, clip.factor, begin, end);
 }

@@ -72,6 +72,14 @@ static void run_narrow(void *context, int job) {
   tsr_cpu_narrow(&call, job % t->ranges, t->ranges);
 }
 
+/* Begins the task of every rank. */
+static void run_on_device(const tsr_device *d, task_run *t) {
+  for (int i = 0; i < t->bound->ranks_count[t->program->stage]; i++) {
+    tsr_cpu_call call = call_for(t, t->ranks[i]);
+    d->run(d->state, &call);
+  }
+}
+
 static void run_op(task_run *t) {
   tsr_worker *w = t->bound->worker;
   int ranks = t->bound->ranks_count[t->program->stage];
@@ -86,6 +94,12 @@ static void run_op(task_run *t) {
   }
   if (t->op->after) run_jobs(t, run_after, 1);
   if (copies) run_jobs(t, run_narrow, t->ranges);
+}
+
+/* What the host is about to read or write is no longer used on a device. */
+static void wait_for_device(const tsr_bound *b) {
+  const tsr_device *d = b->worker->options.device;
+  if (d) d->wait(d->state);
 }
 
 /* ---- collectives ---- */
@@ -108,7 +122,8 @@ static void run_group(const task_run *t, tsr_collective *c, int first) {
   group_run g = {.collective = *c, .ranges = b->worker->options.threads};
   g.items = tsr_collective_items(c);
   int64_t begin = b->recording ? tsr_recorder_now(b->recording) : 0;
-  tsr_pool_run(b->worker->pool, run_group_range, &g, g.ranges);
+  if (b->worker->options.device) tsr_collective_run_on(b->worker->options.device, c);
+  else tsr_pool_run(b->worker->pool, run_group_range, &g, g.ranges);
   for (int m = 0; b->recording && m < c->members; m++)
     tsr_recorder_extend(
         b->recording,
@@ -129,7 +144,9 @@ static bool run_collective(const task_run *t) {
   tsr_task_describe(&at, &c);
   for (int next = 0, first; (first = tsr_task_next_group(&at, &c, &next, &all_here)) >= 0;)
     if (all_here) run_group(t, &c, first);
-  return tsr_bound_is_alone(t->bound) || tsr_task_meet(&at);
+  if (tsr_bound_is_alone(t->bound)) return true;
+  wait_for_device(t->bound);
+  return tsr_task_meet(&at);
 }
 
 /* ---- between stages ---- */
@@ -144,10 +161,11 @@ static void run_receive_rank(void *context, int job) {
       t->program->order, tsr_value_stage(t->program->graph, in->value), &stage, &chunk);
   int from = tsr_parallel_member(p, rank, TSR_PP, stage);
   if (!tsr_bound_is_here(t->bound, from)) return;
-  memcpy(
-      tsr_bound_address(t->bound, t->task->outputs[0].value, rank, t->moment.microbatch),
-      tsr_bound_address(t->bound, in->value, from, t->moment.microbatch),
-      (size_t)tsr_tensor_bytes(in));
+  const tsr_device *d = t->bound->worker->options.device;
+  void *to = tsr_bound_address(t->bound, t->task->outputs[0].value, rank, t->moment.microbatch),
+       *sent = tsr_bound_address(t->bound, in->value, from, t->moment.microbatch);
+  if (d) d->copy(d->state, to, sent, tsr_tensor_bytes(in));
+  else memcpy(to, sent, (size_t)tsr_tensor_bytes(in));
 }
 
 /* The microbatch that a transfer is for; what is made once a step counts as the first one's. */
@@ -174,11 +192,15 @@ static bool run_transfer(task_run *t) {
   tsr_transfer *of = t->bound->transfers[t->task->node];
   int64_t microbatch = transfer_microbatch(t);
   tsr_task_at at = place_of(t);
+  if (!tsr_bound_is_alone(t->bound)) wait_for_device(t->bound);
   if (t->task->op == TSR_OP_WAIT) return has_arrived(t, of);
   if (t->task->op == TSR_OP_SEND) return of[microbatch].sent = tsr_task_send(&at, microbatch);
   bool arrived = tsr_task_receive(&at, microbatch), from_here = tsr_task_is_from_here(&at);
   if (!arrived || (from_here && !of[microbatch].sent)) return false;
-  if (from_here) run_jobs(t, run_receive_rank, 1);
+  bool device = t->bound->worker->options.device;
+  for (int i = 0; from_here && device && i < t->bound->ranks_count[t->program->stage]; i++)
+    run_receive_rank(t, i);
+  if (from_here && !device) run_jobs(t, run_receive_rank, 1);
   return of[microbatch].received = true;
 }
 
@@ -218,8 +240,11 @@ static bool run_task(task_run *t) {
   case TSR_OP_WAIT:
     return run_transfer(t);
   }
+  const tsr_device *device = t->bound->worker->options.device;
   t->op = tsr_cpu_find(t->task->op);
-  if (t->op) return run_op(t), true;
+  if (t->op && device && device->has(device->state, t->task->op))
+    return run_on_device(device, t), true;
+  if (t->op) return wait_for_device(t->bound), run_op(t), true;
   if (t->task->axis == TSR_PP) return run_meeting(t);
   return run_collective(t);
 }
@@ -295,6 +320,7 @@ typedef struct {
 
 static void begin_run(const step_run *s, const tsr_program *p, const tsr_run *run) {
   if (p->parts[run->part].section != TSR_FORWARD) return;
+  wait_for_device(s->bound);
   tsr_worker *w = s->bound->worker;
   filling f = {
       s->bound,
@@ -372,6 +398,7 @@ void tsr_bound_run(tsr_bound *b, int64_t step, tsr_fill_row *fill, void *context
     if (moved || done == stages) waiting.since = 0;
     else wait_for_others(b, &waiting);
   }
+  wait_for_device(b);
   tsr_bound_finish_messages(b);
   if (b->recording) tsr_recorder_end_step(b->recorder);
 }

@@ -9,8 +9,9 @@
 #include <unistd.h>
 
 /* MemAvailable, or less where a control group allows less; 0 when neither can be read. */
-static int64_t available_bytes(void) {
+static int64_t available_bytes(const tsr_device *device) {
   int64_t available = 0, limit = 0;
+  if (device) return device->available(device->state);
   char line[256];
   FILE *f = fopen("/proc/meminfo", "r");
   while (f && fgets(line, sizeof line, f))
@@ -92,7 +93,7 @@ static bool
 check_fits(const tsr_worker_options *o, const tsr_programs *programs, int count, tsr_diags *diags) {
   int stage = 0;
   int64_t need = planned_bytes_here(o, programs, count, &stage);
-  int64_t have = o->memory_limit ? o->memory_limit : available_bytes();
+  int64_t have = o->memory_limit ? o->memory_limit : available_bytes(o->device);
   need -= offloaded_bytes(o, programs);
   if (!have || need <= have) return true;
   tsr_diag_failure(
@@ -117,9 +118,25 @@ check_fits(const tsr_worker_options *o, const tsr_programs *programs, int count,
   return false;
 }
 
+static bool allocate_on_device(
+    tsr_worker *w, int rank, const char *what, int64_t bytes, char **ret, tsr_diags *diags) {
+  const tsr_device *d = w->options.device;
+  void *memory;
+  char why[512];
+  if (!d->allocate(d->state, bytes, &memory, why))
+    return tsr_diag_failure(
+        diags, TSR_NOWHERE, "rank %d: cannot allocate %s for %s on %s: %s", rank,
+        tsr_text_bytes(bytes), what, d->name, why);
+  w->blocks[w->blocks_count++] = (struct tsr_block){memory, (size_t)bytes};
+  w->bytes += bytes;
+  *ret = memory;
+  return true;
+}
+
 static bool
 allocate(tsr_worker *w, int rank, const char *what, int64_t bytes, char **ret, tsr_diags *diags) {
   if (bytes == 0) return *ret = NULL, true;
+  if (w->options.device) return allocate_on_device(w, rank, what, bytes, ret, diags);
   void *memory =
       mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED)
@@ -288,7 +305,10 @@ bool tsr_worker_open(
 void tsr_worker_close(tsr_worker *w) {
   if (!w) return;
   tsr_pool_close(w->pool);
-  for (int i = 0; i < w->blocks_count; i++) munmap(w->blocks[i].memory, w->blocks[i].size);
+  const tsr_device *d = w->options.device;
+  for (int i = 0; i < w->blocks_count; i++)
+    if (d) d->release(d->state, w->blocks[i].memory);
+    else munmap(w->blocks[i].memory, w->blocks[i].size);
   w->blocks_count = 0;
 }
 
@@ -306,6 +326,7 @@ static int64_t resident_bytes(void) {
 int64_t tsr_bound_memory_left(const tsr_bound *b) {
   const tsr_worker *w = b->worker;
   int64_t limit = w->options.memory_limit, untouched = w->bytes - resident_bytes();
-  int64_t left = limit ? limit - w->bytes : available_bytes() - (untouched > 0 ? untouched : 0);
+  if (untouched < 0 || w->options.device) untouched = 0;
+  int64_t left = limit ? limit - w->bytes : available_bytes(w->options.device) - untouched;
   return left > 0 ? left : 0;
 }

@@ -4,7 +4,7 @@
  * order. */
 #ifndef TSR_RUN_WORKER_H
 #define TSR_RUN_WORKER_H
-#include "device/cpu.h"
+#include "device/device.h"
 #include "parallel/parallel.h"
 #include "run/hosting.h"
 #include "run/pool.h"
@@ -16,6 +16,7 @@ typedef struct {
   uint64_t seed;
   int64_t memory_limit; /* bytes that may be allocated in all; 0: what the machine has available */
   const char *state_folder; /* where optimizer state is a memory-mapped file; NULL: it is in memory */
+  const tsr_device *device; /* where ranks compute; NULL: on the CPU's threads */
   tsr_hosting hosting;      /* all zero: this process is alone */
   double timeout_s;         /* the longest that a worker waits for others; 0: for ever */
   /* Called when a message has failed or the timeout is over, with the report; does not return. */

@@ -4,6 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+const tsr_device *harness_device;
+tsr_scratch_rule *harness_scratch = tsr_cpu_scratch;
+
 /* ---- graphs from text ---- */
 
 static int read_shape(const char *text, int64_t *shape, const char **ret_rest) {
@@ -223,7 +226,7 @@ bool harness_compile(tsr_graph *g, const harness_options *o, harness *ret, tsr_d
   lowering.tp_units = o->tp_units / o->tp;
   lowering.sequence_units = o->sequence_units / (o->cp ? o->cp : 1);
   lowering.zigzag = o->zigzag;
-  ret->programs = tsr_programs_make(ret->placed, &lowering, order, tsr_cpu_scratch, &ret->cpu);
+  ret->programs = tsr_programs_make(ret->placed, &lowering, order, harness_scratch, &ret->cpu);
   return true;
 }
 
@@ -237,6 +240,7 @@ harness harness_open(tsr_arena *arena, tsr_graph *g, const harness_options *o) {
     *parallel = h.parallel;
     tsr_worker_options options = {.parallel = parallel, .kernels = h.cpu.k, .threads = o->threads};
     options.seed = HARNESS_SEED;
+    options.device = harness_device;
     ok = tsr_worker_open(arena, &options, &h.programs, 1, &h.worker, &h.bound, diags);
   }
   if (ok) return h;

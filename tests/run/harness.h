@@ -66,6 +66,10 @@ typedef struct {
 
 enum { HARNESS_SEED = 1234 };
 
+/* Where the ranks of all of a program's tests compute, and what a task needs there; NULL: the CPU. */
+extern const tsr_device *harness_device;
+extern tsr_scratch_rule *harness_scratch;
+
 /* The forward graph through the passes to a program; false with diags printed to the caller's. */
 bool harness_compile(tsr_graph *g, const harness_options *options, harness *ret, tsr_diags *diags);
 /* The same, then memory and threads. Ends the process on errors. */

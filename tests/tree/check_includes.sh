@@ -7,7 +7,7 @@ cd "$1"
 # shellcheck disable=SC2016 # $0 is awk's
 find src kernels -name '*.[ch]' -o -name '*.def' -o -name '*.inc' | sort | xargs awk '
   BEGIN {
-    n = split("base config mesh parallel graph model passes schedule plan kernels device comm run bench data " \
+    n = split("base config mesh parallel graph model passes schedule plan kernels device comm run bench doctor data " \
               "checkpoint report train main", order, " ")
     for (i = 1; i <= n; i++) rank[order[i]] = i
     # what a folder must not know, although it stands before it
@@ -20,7 +20,7 @@ find src kernels -name '*.[ch]' -o -name '*.def' -o -name '*.inc' | sort | xargs
     place["xxhash.h"] = " checkpoint data "
     place["pcre2.h"] = " data "
     place["mpi.h"] = " comm "
-    place["nccl.h"] = " comm "
+    place["nccl.h"] = " comm device "
     place["cuda"] = " device kernels "
     split("assert ctype dirent dlfcn errno fcntl fenv float getopt glob inttypes langinfo libgen limits " \
           "locale malloc math netdb poll pthread sched setjmp signal spawn stdalign stdarg stdatomic " \

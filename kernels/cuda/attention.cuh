@@ -1,0 +1,147 @@
+/* What the passes of attention share: where a head lies in its arrays, which keys a query sees, and
+ * dropout's mask.
+ *
+ * All passes go over tiles of queries and tiles of keys (Dao et al. 2022, Dao 2023) whose sizes are
+ * constants of a pass and of the padded head size, and begin at multiples of them: a sum's order
+ * follows from the position in the sequence alone. A tile that causality hides wholly is left out,
+ * which changes no bit: it would add zeros. */
+#ifndef TSR_KERNELS_CUDA_ATTENTION_CUH
+#define TSR_KERNELS_CUDA_ATTENTION_CUH
+#include "kernels/cuda/kernels.h"
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/number.cuh"
+#include "kernels/cuda/philox.cuh"
+
+/* One head of one sequence: row t of its queries is at q_start + t * q_stride; `line` counts the
+ * (b,h) in statistics. */
+typedef struct {
+  int64_t b, h, line, q_start, k_start, q_stride, k_stride;
+} attention_head;
+
+static __device__ inline attention_head
+attention_head_at(const tsr_attention &a, int64_t b, int64_t h) {
+  attention_head at;
+  int64_t g = h / (a.H / a.G);
+  at.b = b;
+  at.h = h;
+  at.line = b * a.H + h;
+  at.q_stride = a.H * a.D;
+  at.k_stride = a.G * a.D;
+  at.q_start = b * a.T * at.q_stride + h * a.D;
+  at.k_start = b * a.T * at.k_stride + g * a.D;
+  return at;
+}
+
+/* A block's tile: those of a head's last queries, which see most keys, come first. `lines` is B*H
+ * or, for tiles of keys, B*G (where the first ones are seen by most). */
+typedef struct {
+  int64_t line, first;
+} attention_item;
+
+static __device__ inline attention_item attention_item_of_queries(int64_t lines, int size) {
+  int64_t tiles = gridDim.x / lines;
+  attention_item item;
+  item.line = blockIdx.x % lines;
+  item.first = (tiles - 1 - blockIdx.x / lines) * size;
+  return item;
+}
+
+static __device__ inline attention_item attention_item_of_keys(int64_t lines, int size) {
+  attention_item item;
+  item.line = blockIdx.x % lines;
+  item.first = blockIdx.x / lines * (int64_t)size;
+  return item;
+}
+
+static inline unsigned attention_blocks(int64_t T, int64_t lines, int size) {
+  return (unsigned)((T + size - 1) / size * lines);
+}
+
+/* Keys before this one are seen by some query before `end`. */
+static __device__ inline int64_t attention_keys(const tsr_attention &a, int64_t end) {
+  return a.causal && end < a.T ? end : a.T;
+}
+
+/* The first query of the first tile that sees key `first`. */
+static __device__ inline int64_t
+attention_queries(const tsr_attention &a, int64_t first, int size) {
+  return a.causal ? first / size * size : 0;
+}
+
+static __device__ inline bool attention_seen(const tsr_attention &a, int64_t query, int64_t key) {
+  return key < a.T && (!a.causal || key <= query);
+}
+
+/* Whether some query of a tile does not see some key of a tile. */
+static __device__ inline bool
+attention_masked(const tsr_attention &a, int64_t query, int64_t key, int keys) {
+  return key + keys > a.T || (a.causal && key + keys - 1 > query);
+}
+
+/* 1/(1-p) */
+static __device__ inline float attention_kept(const tsr_attention &a) {
+  return 1.0f / (1.0f - a.dropout);
+}
+
+enum { ATTENTION_RUN = 16 }; /* keys of a word of the mask */
+
+/* Which of the run of keys that begins at the element are kept: one bit each. */
+static __device__ inline uint16_t attention_run(uint64_t element, float p, uint64_t key) {
+  uint64_t counter = element / 4;
+  uint32_t bits = 0;
+  for (int i = -(int)(element % 4); i < ATTENTION_RUN; i += 4, counter++) {
+    philox_words words = philox_at(counter, key);
+#pragma unroll
+    for (int w = 0; w < 4; w++)
+      if (i + w >= 0 && i + w < ATTENTION_RUN && !(philox_uniform(words.word[w]) < p))
+        bits |= 1u << (i + w);
+  }
+  return (uint16_t)bits;
+}
+
+/* bits (queries, keys / RUN) of a tile, by all threads of the block. */
+static __device__ inline void attention_mask(
+    uint16_t *bits, const tsr_attention &a, uint64_t key, const attention_head &at, int64_t query,
+    int64_t key_first, int queries, int keys) {
+  uint64_t line =
+      (uint64_t)((at.b + a.batch_offset) * a.heads_global + at.h + a.head_offset) * (uint64_t)a.T;
+  int runs = keys / ATTENTION_RUN;
+  for (int i = (int)threadIdx.x; i < queries * runs; i += (int)blockDim.x) {
+    uint64_t row = (line + (uint64_t)(query + i / runs)) * (uint64_t)a.T;
+    bits[i] = attention_run(row + (uint64_t)(key_first + i % runs * ATTENTION_RUN), a.dropout, key);
+  }
+}
+
+static __device__ inline bool attention_bit(const uint16_t *bits, int keys, int query, int key) {
+  return bits[query * (keys / ATTENTION_RUN) + key / ATTENTION_RUN] >> key % ATTENTION_RUN & 1;
+}
+
+/* What the backward passes need of a query: the maximum, 1 / the sum, and delta = dout . out;
+ * zeros for what pads a tile, which makes its probabilities 0. */
+static __device__ inline void attention_rows(
+    float *rows, const tsr_attention &a, const attention_head &at, const float *stats,
+    const float *delta, int64_t query, int queries) {
+  for (int i = (int)threadIdx.x; i < queries; i += (int)blockDim.x) {
+    bool real = query + i < a.T;
+    int64_t from = at.line * a.T + query + i;
+    rows[3 * i] = real ? stats[2 * from] : 0;
+    rows[3 * i + 1] = real ? 1.0f / stats[2 * from + 1] : 0;
+    rows[3 * i + 2] = real ? delta[from] : 0;
+  }
+}
+
+/* attention_tensor.cu and attention_tensor_backward.cu: the tensor cores' passes, for halves whose
+ * heads are at most 128 wide, a multiple of 8, in aligned arrays. */
+enum { ATTENTION_TENSOR_WIDTH = 128 };
+bool tsr_cuda_attention_tensor_can(
+    tsr_cuda_type type, const tsr_attention *a, const void *const *arrays, int count);
+void tsr_cuda_attention_tensor(
+    tsr_cuda_stream s, tsr_cuda_type type, const tsr_attention *a, const uint64_t *key, void *out,
+    float *stats, const void *q, const void *k, const void *v);
+/* delta (B,H,T) */
+void tsr_cuda_attention_tensor_backward(
+    tsr_cuda_stream s, tsr_cuda_type type, const tsr_attention *a, const uint64_t *key, void *dq,
+    void *dk, void *dv, const void *dout, const void *q, const void *k, const void *v,
+    const float *stats, const float *delta);
+
+#endif

@@ -1,0 +1,213 @@
+/* Attention of new tokens to a cache. A block has one token and some heads of one group. Its warps
+ * take splits of SPLIT keys in turn; a split's softmax and weighted values are merged with the
+ * others' by base/tree.h's tree over the splits that the token sees. So the bits of a token depend
+ * on its position, not on how many tokens are new or how long the cache may become. */
+#include "kernels/cuda/block.cuh"
+#include "kernels/cuda/number.cuh"
+#include "kernels/cuda/tree.cuh"
+
+enum { WARPS = 8, THREADS = WARPS * TSR_WARP, SPLIT = 64, WIDTH_MAX = 256, STACK = 32 };
+enum { KEY_LANES = 8, KEYS_AT_ONCE = TSR_WARP / KEY_LANES };
+
+/* A block's place: `heads` of the group from the one that q and out point to. */
+template <typename N> struct token {
+  const N *q, *keys, *values;
+  N *out;
+  int64_t seen, stride, D; /* keys that it sees, 0 where the token is not real; of the cache */
+  int heads;
+};
+
+template <typename N, int HEADS>
+static __device__ inline token<N>
+token_at(const tsr_attention_cached &c, N *out, const N *q, const N *keys, const N *values) {
+  const tsr_attention &a = c.a;
+  int64_t group = a.H / a.G, chunks = (group + HEADS - 1) / HEADS;
+  int64_t chunk = blockIdx.x % chunks, g = blockIdx.x / chunks % a.G;
+  int64_t row = blockIdx.x / chunks / a.G, b = row / a.T, t = row % a.T;
+  int64_t h = chunk * HEADS, left = group - h, position = c.positions[b];
+  bool real = t < c.counts[b] && position + t < c.length;
+  int64_t at = (row * a.H + g * group + h) * a.D, cache = (b * c.length * a.G + g) * a.D;
+  token<N> x;
+  x.q = q + at;
+  x.out = out + at;
+  x.keys = keys + cache;
+  x.values = values + cache;
+  x.seen = real ? position + t + 1 : 0;
+  x.stride = a.G * a.D;
+  x.D = a.D;
+  x.heads = (int)(left < HEADS ? left : HEADS);
+  return x;
+}
+
+/* A split's numbers for one head, in shared memory. */
+struct split_part {
+  float max, sum, out[WIDTH_MAX];
+};
+
+template <int HEADS> struct cached_shared {
+  float queries[HEADS][WIDTH_MAX]; /* times the scale, zeros behind D */
+  float scores[WARPS][HEADS][SPLIT];
+  split_part parts[WARPS][HEADS];
+};
+
+/* Whether 4 or more neighbours can be read at once from every row. */
+template <int W, typename N> static __device__ inline bool packs(const N *x, int64_t D) {
+  return D % W == 0 && (uintptr_t)x % (W * sizeof(N)) == 0;
+}
+
+/* A warp's scores of the split's keys; KEY_LANES lanes a key, which add their parts crosswise. */
+template <typename N, int HEADS>
+static __device__ inline void split_scores(
+    const token<N> &x, float (*scores)[SPLIT], const float (*queries)[WIDTH_MAX], int64_t first) {
+  const int W = pack_of<N>::width;
+  int lane = (int)threadIdx.x % TSR_WARP, part = lane % KEY_LANES;
+  bool packed = packs<W>(x.keys, x.D);
+#pragma unroll 4
+  for (int i = 0; i < SPLIT; i += KEYS_AT_ONCE) {
+    int key = i + lane / KEY_LANES;
+    bool seen = first + key < x.seen;
+    const N *row = x.keys + (seen ? first + key : x.seen - 1) * x.stride;
+    float sums[HEADS] = {0};
+    for (int64_t d = part * W; d < x.D; d += KEY_LANES * W) {
+      float k[W];
+      row_load<W>(k, row, d, x.D, packed);
+#pragma unroll
+      for (int h = 0; h < HEADS; h++)
+#pragma unroll
+        for (int w = 0; w < W; w++) sums[h] = fmaf(queries[h][d + w], k[w], sums[h]);
+    }
+#pragma unroll
+    for (int h = 0; h < HEADS; h++) {
+      for (int n = KEY_LANES / 2; n; n /= 2) sums[h] += __shfl_xor_sync(~0u, sums[h], n);
+      if (part == 0) scores[h][key] = seen ? sums[h] : -INFINITY;
+    }
+  }
+}
+
+/* Scores to exp(score - maximum). */
+template <int HEADS>
+static __device__ inline void split_softmax(float (*scores)[SPLIT], split_part *parts) {
+  int lane = (int)threadIdx.x % TSR_WARP;
+  for (int h = 0; h < HEADS; h++) {
+    float first = scores[h][lane], second = scores[h][lane + TSR_WARP];
+    float max = warp_max(fmaxf(first, second));
+    first = expf(first - max), second = expf(second - max);
+    scores[h][lane] = first, scores[h][lane + TSR_WARP] = second;
+    float sum = warp_sum(first + second);
+    if (lane == 0) parts[h].max = max, parts[h].sum = sum;
+  }
+}
+
+/* The weighted values, which each lane has 4 neighbouring columns of, and those 128 behind. */
+template <typename N, int HEADS>
+static __device__ inline void
+split_values(const token<N> &x, const float (*scores)[SPLIT], split_part *parts, int64_t first) {
+  int64_t left = x.seen - first;
+  int keys = left < SPLIT ? (int)left : SPLIT;
+  bool packed = packs<4>(x.values, x.D);
+  for (int d = (int)threadIdx.x % TSR_WARP * 4; d < x.D; d += 4 * TSR_WARP) {
+    float sums[HEADS][4] = {{0}};
+#pragma unroll 4
+    for (int key = 0; key < keys; key++) {
+      float v[4];
+      row_load<4>(v, x.values + (first + key) * x.stride, d, x.D, packed);
+#pragma unroll
+      for (int h = 0; h < HEADS; h++)
+#pragma unroll
+        for (int i = 0; i < 4; i++) sums[h][i] = fmaf(scores[h][key], v[i], sums[h][i]);
+    }
+    for (int h = 0; h < HEADS; h++)
+      for (int i = 0; i < 4; i++) parts[h].out[d + i] = sums[h][i];
+  }
+}
+
+/* What a thread has of a merged split: its head's maximum and sum, and some of its columns. */
+template <int E> struct merged { float max, sum, out[E]; };
+
+/* a += b */
+template <int E> static __device__ inline void merge(merged<E> *a, const merged<E> *b) {
+  float max = fmaxf(a->max, b->max), x = expf(a->max - max), y = expf(b->max - max);
+  a->max = max;
+  a->sum = a->sum * x + b->sum * y;
+  for (int e = 0; e < E; e++) a->out[e] = a->out[e] * x + b->out[e] * y;
+}
+
+/* THREADS / HEADS threads have a head's columns. Every thread has its own stack: no barrier. */
+template <typename N, int HEADS>
+static __global__ void __launch_bounds__(THREADS)
+    attention_cached(tsr_attention_cached c, N *out, const N *q, const N *keys, const N *values) {
+  const int E = WIDTH_MAX * HEADS / THREADS, IN_HEAD = THREADS / HEADS;
+  TSR_SHARED(cached_shared<HEADS>, shared);
+  token<N> x = token_at<N, HEADS>(c, out, q, keys, values);
+  int warp = (int)threadIdx.x / TSR_WARP;
+  int head = (int)threadIdx.x / IN_HEAD, column = (int)threadIdx.x % IN_HEAD;
+  int64_t splits = (x.seen + SPLIT - 1) / SPLIT;
+  merged<E> stack[STACK];
+  int depth = 0;
+  for (int i = (int)threadIdx.x; i < HEADS * WIDTH_MAX; i += THREADS) {
+    int h = i / WIDTH_MAX, d = i % WIDTH_MAX;
+    bool real = h < x.heads && d < x.D;
+    shared->queries[h][d] = real ? number_load(x.q + h * x.D + d) * c.a.scale : 0.0f;
+  }
+  __syncthreads();
+  for (int64_t from = 0; from < splits; from += WARPS) {
+    int64_t split = from + warp, first = split * SPLIT;
+    if (split < splits) {
+      split_scores<N, HEADS>(x, shared->scores[warp], shared->queries, first);
+      __syncwarp();
+      split_softmax<HEADS>(shared->scores[warp], shared->parts[warp]);
+      __syncwarp();
+      split_values<N, HEADS>(x, shared->scores[warp], shared->parts[warp], first);
+    }
+    __syncthreads();
+    for (int64_t i = from; i < splits && i < from + WARPS; i++) {
+      const split_part *part = &shared->parts[i - from][head];
+      stack[depth].max = part->max;
+      stack[depth].sum = part->sum;
+      for (int e = 0; e < E; e++) {
+        int d = column + e * IN_HEAD;
+        stack[depth].out[e] = d < x.D ? part->out[d] : 0.0f;
+      }
+      depth++;
+      for (int n = tsr_tree_merges(splits, i); n; n--, depth--)
+        merge(&stack[depth - 2], &stack[depth - 1]);
+    }
+    __syncthreads();
+  }
+  for (int e = 0; e < E && head < x.heads; e++) {
+    int d = column + e * IN_HEAD;
+    if (d < x.D)
+      number_store(x.out + head * x.D + d, splits ? stack[0].out[e] / stack[0].sum : 0.0f);
+  }
+}
+
+template <typename N, int HEADS>
+static void cached(
+    tsr_cuda_stream s, const tsr_attention_cached *c, void *out, const void *q, const void *keys,
+    const void *values) {
+  const tsr_attention *a = &c->a;
+  unsigned chunks = (unsigned)((a->H / a->G + HEADS - 1) / HEADS);
+  unsigned blocks = (unsigned)(a->B * a->T * a->G) * chunks;
+  size_t bytes = sizeof(cached_shared<HEADS>);
+  TSR_ALLOW_SHARED((attention_cached<N, HEADS>), bytes);
+  TSR_LAUNCH(
+      (attention_cached<N, HEADS>), blocks, THREADS, bytes, s, *c, (N *)out, (const N *)q,
+      (const N *)keys, (const N *)values);
+}
+
+template <typename N>
+static void cached_heads(
+    tsr_cuda_stream s, const tsr_attention_cached *c, void *out, const void *q, const void *keys,
+    const void *values) {
+  int64_t heads = c->a.H / c->a.G;
+  if (heads == 1) cached<N, 1>(s, c, out, q, keys, values);
+  else if (heads == 2) cached<N, 2>(s, c, out, q, keys, values);
+  else cached<N, 4>(s, c, out, q, keys, values);
+}
+
+extern "C" void tsr_cuda_attention_cached(
+    tsr_cuda_stream s, tsr_cuda_type type, const tsr_attention_cached *c, void *out, const void *q,
+    const void *keys, const void *values) {
+  if (c->a.B * c->a.T * c->a.H * c->a.D == 0) return;
+  TSR_BY_TYPE(type, N, cached_heads<N>(s, c, out, q, keys, values))
+}

@@ -1,0 +1,76 @@
+/* What collectives between ranks on one device are made of. */
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/tree.cuh"
+#include <assert.h>
+
+typedef struct {
+  const float *in[TSR_CUDA_MEMBERS_MAX];
+  float *out[TSR_CUDA_MEMBERS_MAX];
+  int members, outs;
+  int64_t part, step, start, n;
+} sum_of;
+
+/* One thread an element: all summands are read before any sum is written. */
+static __global__ void sum_members(const sum_of s) {
+  for (int64_t i = map_thread(); i < s.n; i += map_threads()) {
+    int64_t at = i / s.part * s.step + s.start + i % s.part;
+    float stack[TSR_TREE_STACK];
+    int top = 0;
+    for (int m = 0; m < s.members; m++) {
+      stack[top++] = s.in[m][at];
+      for (int merges = tsr_tree_merges(s.members, m); merges; merges--, top--)
+        stack[top - 2] += stack[top - 1];
+    }
+    for (int k = 0; k < s.outs; k++) s.out[k][i] = stack[0];
+  }
+}
+
+extern "C" void tsr_cuda_sum_members(
+    tsr_cuda_stream s, float *const *out, int outs, const float *const *in, int members,
+    int64_t outer, int64_t part, int64_t step, int64_t start) {
+  sum_of of;
+  assert(members <= TSR_CUDA_MEMBERS_MAX && outs <= TSR_CUDA_MEMBERS_MAX);
+  for (int m = 0; m < members; m++) of.in[m] = in[m];
+  for (int k = 0; k < outs; k++) of.out[k] = out[k];
+  of.members = members, of.outs = outs;
+  of.part = part, of.step = step, of.start = start, of.n = outer * part;
+  if (of.n) TSR_LAUNCH(sum_members, map_blocks(of.n), TSR_MAP_THREADS, 0, s, of);
+}
+
+typedef struct {
+  int ndim;
+  int64_t n, shape[TSR_BOX_DIMS_MAX], out_step[TSR_BOX_DIMS_MAX], x_step[TSR_BOX_DIMS_MAX];
+} walk;
+
+template <typename T> static __global__ void move(T *out, const T *x, const walk w) {
+  for (int64_t i = map_thread(); i < w.n; i += map_threads()) {
+    int64_t rest = i, to = 0, from = 0;
+    for (int d = w.ndim - 1; d >= 0; d--) {
+      int64_t index = rest % w.shape[d];
+      rest /= w.shape[d];
+      to += index * w.out_step[d];
+      from += index * w.x_step[d];
+    }
+    out[to] = x[from];
+  }
+}
+
+extern "C" void tsr_cuda_move(
+    tsr_cuda_stream s, void *out, const int64_t *out_step, const void *x, const int64_t *x_step,
+    int bytes, int ndim, const int64_t *shape) {
+  walk w = {ndim, 1, {0}, {0}, {0}};
+  assert(ndim <= TSR_BOX_DIMS_MAX && (bytes == 2 || bytes == 4));
+  for (int d = 0; d < ndim; d++) {
+    w.shape[d] = shape[d], w.out_step[d] = out_step[d], w.x_step[d] = x_step[d];
+    w.n *= shape[d];
+  }
+  if (!w.n) return;
+  if (bytes == 2)
+    TSR_LAUNCH(
+        move<uint16_t>, map_blocks(w.n), TSR_MAP_THREADS, 0, s, (uint16_t *)out,
+        (const uint16_t *)x, w);
+  else
+    TSR_LAUNCH(
+        move<uint32_t>, map_blocks(w.n), TSR_MAP_THREADS, 0, s, (uint32_t *)out,
+        (const uint32_t *)x, w);
+}

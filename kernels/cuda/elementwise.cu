@@ -1,0 +1,297 @@
+/* Elementwise maps, and rows that one row is added to. A thread has packs of neighbours. */
+#include "kernels/cuda/block.cuh"
+#include "kernels/cuda/number.cuh"
+#include <assert.h>
+
+typedef enum { ADD, SUB, MUL, SCALE, SWIGLU, FUNCTION, SLOPE } map_kind;
+
+static __device__ inline float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
+
+/* Its slope s(1-s), without the cancellation of 1 - s where s is near 1. */
+static __device__ inline float sigmoid_slope(float x, float *ret_sigmoid) {
+  float e = expf(-fabsf(x)), greater = 1.0f / (1.0f + e), smaller = e * greater;
+  *ret_sigmoid = x < 0 ? smaller : greater;
+  return greater * smaller;
+}
+
+/* gelu_new(x) = x sigmoid(2u), u = sqrt(2/pi)(x + 0.044715 x^3), because (1 + tanh u)/2 =
+ * sigmoid(2u); its derivative is s + x s (1 - s) 2u'. */
+#define GELU_LINEAR 1.59576912f     /* 2 sqrt(2/pi) */
+#define GELU_CUBIC 0.0713548162726f /* 2 sqrt(2/pi) 0.044715 */
+
+static __device__ inline float gelu_tanh_slope(float x) {
+  float s, slope = sigmoid_slope(x * fmaf(GELU_CUBIC, x * x, GELU_LINEAR), &s);
+  return fmaf(x * fmaf(3 * GELU_CUBIC, x * x, GELU_LINEAR), slope, s);
+}
+
+/* The normal distribution function, with relative precision in the lower tail too. */
+static __device__ inline float phi(float x) { return 0.5f * erfcf(-0.707106781f * x); }
+
+static __device__ inline float silu_slope(float x) {
+  float s, slope = sigmoid_slope(x, &s);
+  return fmaf(x, slope, s);
+}
+
+static __device__ inline float tanh_slope(float x) {
+  float t = tanhf(x);
+  return fmaf(-t, t, 1);
+}
+
+template <int FUNCTION> static __device__ inline float function_at(float x) {
+  switch (FUNCTION) {
+  case TSR_UNARY_GELU_TANH:
+    return x * sigmoid(x * fmaf(GELU_CUBIC, x * x, GELU_LINEAR));
+  case TSR_UNARY_GELU_ERF:
+    return x * phi(x);
+  case TSR_UNARY_RELU:
+    return x < 0 ? 0 : x; /* a NaN stays */
+  case TSR_UNARY_SILU:
+    return x * sigmoid(x);
+  case TSR_UNARY_TANH:
+    return tanhf(x);
+  default:
+    return sigmoid(x);
+  }
+}
+
+template <int FUNCTION> static __device__ inline float slope_at(float x) {
+  float s;
+  switch (FUNCTION) {
+  case TSR_UNARY_GELU_TANH:
+    return gelu_tanh_slope(x);
+  case TSR_UNARY_GELU_ERF: /* Phi(x) + x phi(x) */
+    return fmaf(x * 0.398942280f, expf(-0.5f * x * x), phi(x));
+  case TSR_UNARY_RELU:
+    return x > 0 ? 1 : 0;
+  case TSR_UNARY_SILU:
+    return silu_slope(x);
+  case TSR_UNARY_TANH:
+    return tanh_slope(x);
+  default:
+    return sigmoid_slope(x, &s);
+  }
+}
+
+template <int KIND, int UNARY> static __device__ inline float map_at(float a, float b, float f) {
+  switch (KIND) {
+  case ADD:
+    return a + b;
+  case SUB:
+    return a - b;
+  case MUL:
+    return a * b;
+  case SCALE:
+    return a * f;
+  case SWIGLU:
+    return a * sigmoid(a) * b;
+  case FUNCTION:
+    return function_at<UNARY>(a);
+  default:
+    return a * slope_at<UNARY>(b);
+  }
+}
+
+/* out = f(a, b), or of a alone. */
+template <typename T, int KIND, int UNARY>
+static __global__ void map(T *out, const T *a, const T *b, float factor, int64_t n, bool packed) {
+  enum { W = pack_of<T>::width };
+  for (int64_t i = map_thread() * W; i < n; i += map_threads() * W) {
+    float x[W], y[W];
+    row_load(x, a, i, n, packed);
+    if (KIND == SCALE || KIND == FUNCTION) EACH_LANE(k, W) y[k] = 0;
+    else row_load(y, b, i, n, packed);
+    EACH_LANE(k, W) x[k] = map_at<KIND, UNARY>(x[k], y[k], factor);
+    row_store(out, x, i, n, packed);
+  }
+}
+
+static inline int64_t packs(int64_t n, tsr_cuda_type type) {
+  int64_t width = type == TSR_CUDA_F32 ? 4 : 8;
+  return (n + width - 1) / width;
+}
+
+template <int KIND, int UNARY>
+static void map_launch(
+    tsr_cuda_stream s, tsr_cuda_type type, void *out, const void *a, const void *b, float factor,
+    int64_t n) {
+  if (n <= 0) return;
+  bool packed = is_aligned(out, 16) && is_aligned(a, 16) && is_aligned(b, 16);
+  unsigned blocks = map_blocks(packs(n, type));
+  TSR_BY_TYPE(
+      type, T,
+      TSR_LAUNCH(
+          (map<T, KIND, UNARY>), blocks, TSR_MAP_THREADS, 0, s, (T *)out, (const T *)a,
+          (const T *)b, factor, n, packed))
+}
+
+extern "C" void tsr_cuda_add(
+    tsr_cuda_stream s, tsr_cuda_type type, void *out, const void *a, const void *b, int64_t n) {
+  map_launch<ADD, 0>(s, type, out, a, b, 0, n);
+}
+
+extern "C" void tsr_cuda_sub(
+    tsr_cuda_stream s, tsr_cuda_type type, void *out, const void *a, const void *b, int64_t n) {
+  map_launch<SUB, 0>(s, type, out, a, b, 0, n);
+}
+
+extern "C" void tsr_cuda_mul(
+    tsr_cuda_stream s, tsr_cuda_type type, void *out, const void *a, const void *b, int64_t n) {
+  map_launch<MUL, 0>(s, type, out, a, b, 0, n);
+}
+
+extern "C" void tsr_cuda_scale(
+    tsr_cuda_stream s, tsr_cuda_type type, void *out, const void *x, float factor, int64_t n) {
+  map_launch<SCALE, 0>(s, type, out, x, NULL, factor, n);
+}
+
+extern "C" void tsr_cuda_swiglu(
+    tsr_cuda_stream s, tsr_cuda_type type, void *out, const void *gate, const void *up, int64_t n) {
+  map_launch<SWIGLU, 0>(s, type, out, gate, up, 0, n);
+}
+
+template <int KIND>
+static void unary_launch(
+    tsr_cuda_stream s, tsr_cuda_type type, tsr_unary kind, void *out, const void *a, const void *b,
+    int64_t n) {
+  switch (kind) {
+  case TSR_UNARY_GELU_TANH:
+    map_launch<KIND, TSR_UNARY_GELU_TANH>(s, type, out, a, b, 0, n);
+    return;
+  case TSR_UNARY_GELU_ERF:
+    map_launch<KIND, TSR_UNARY_GELU_ERF>(s, type, out, a, b, 0, n);
+    return;
+  case TSR_UNARY_RELU:
+    map_launch<KIND, TSR_UNARY_RELU>(s, type, out, a, b, 0, n);
+    return;
+  case TSR_UNARY_SILU:
+    map_launch<KIND, TSR_UNARY_SILU>(s, type, out, a, b, 0, n);
+    return;
+  case TSR_UNARY_TANH:
+    map_launch<KIND, TSR_UNARY_TANH>(s, type, out, a, b, 0, n);
+    return;
+  case TSR_UNARY_SIGMOID:
+    map_launch<KIND, TSR_UNARY_SIGMOID>(s, type, out, a, b, 0, n);
+    return;
+  case TSR_UNARY_COUNT:
+    break;
+  }
+  assert(!"a unary function");
+}
+
+extern "C" void tsr_cuda_unary(
+    tsr_cuda_stream s, tsr_cuda_type type, tsr_unary kind, void *out, const void *x, int64_t n) {
+  unary_launch<FUNCTION>(s, type, kind, out, x, NULL, n);
+}
+
+extern "C" void tsr_cuda_unary_backward(
+    tsr_cuda_stream s, tsr_cuda_type type, tsr_unary kind, void *dx, const void *dy, const void *x,
+    int64_t n) {
+  unary_launch<SLOPE>(s, type, kind, dx, dy, x, n);
+}
+
+static __global__ void fill(float *out, float value, int64_t n) {
+  for (int64_t i = map_thread(); i < n; i += map_threads()) out[i] = value;
+}
+
+extern "C" void tsr_cuda_fill(tsr_cuda_stream s, float *out, float value, int64_t n) {
+  if (n > 0) TSR_LAUNCH(fill, map_blocks(n), TSR_MAP_THREADS, 0, s, out, value, n);
+}
+
+/* out = silu(gate) up */
+template <typename T>
+static __global__ void swiglu_backward(
+    T *dgate, T *dup, const T *dout, const T *gate, const T *up, int64_t n, bool packed) {
+  enum { W = pack_of<T>::width };
+  for (int64_t i = map_thread() * W; i < n; i += map_threads() * W) {
+    float d[W], g[W], u[W];
+    row_load(d, dout, i, n, packed);
+    row_load(g, gate, i, n, packed);
+    row_load(u, up, i, n, packed);
+    EACH_LANE(k, W) {
+      float s, slope = sigmoid_slope(g[k], &s);
+      u[k] = d[k] * u[k] * fmaf(g[k], slope, s);
+      d[k] = d[k] * (g[k] * s);
+    }
+    row_store(dgate, u, i, n, packed);
+    row_store(dup, d, i, n, packed);
+  }
+}
+
+extern "C" void tsr_cuda_swiglu_backward(
+    tsr_cuda_stream s, tsr_cuda_type type, void *dgate, void *dup, const void *dout,
+    const void *gate, const void *up, int64_t n) {
+  if (n <= 0) return;
+  bool packed = is_aligned(dgate, 16) && is_aligned(dup, 16) && is_aligned(dout, 16) &&
+                is_aligned(gate, 16) && is_aligned(up, 16);
+  unsigned blocks = map_blocks(packs(n, type));
+  TSR_BY_TYPE(
+      type, T,
+      TSR_LAUNCH(
+          swiglu_backward<T>, blocks, TSR_MAP_THREADS, 0, s, (T *)dgate, (T *)dup, (const T *)dout,
+          (const T *)gate, (const T *)up, n, packed))
+}
+
+/* A block a row. */
+template <typename T, int KIND>
+static __global__ void row_map(T *out, const T *x, const T *row, int64_t C, bool packed) {
+  enum { W = pack_of<T>::width };
+  int64_t first = (int64_t)blockIdx.x * C;
+  EACH_PACK(c, C, W) {
+    float a[W], b[W];
+    row_load(a, x + first, c, C, packed);
+    row_load(b, row, c, C, packed);
+    EACH_LANE(k, W) a[k] = map_at<KIND, 0>(a[k], b[k], 0);
+    row_store(out + first, a, c, C, packed);
+  }
+}
+
+template <int KIND>
+static void row_map_launch(
+    tsr_cuda_stream s, tsr_cuda_type type, void *out, const void *x, const void *row, int64_t R,
+    int64_t C) {
+  if (R <= 0 || C <= 0) return;
+  bool packed = is_aligned(out, 16) && is_aligned(x, 16) && is_aligned(row, 16) && C % 8 == 0;
+  TSR_BY_TYPE(
+      type, T,
+      TSR_LAUNCH(
+          (row_map<T, KIND>), (unsigned)R, row_threads(C), 0, s, (T *)out, (const T *)x,
+          (const T *)row, C, packed))
+}
+
+extern "C" void tsr_cuda_add_row(
+    tsr_cuda_stream s, tsr_cuda_type type, void *out, const void *x, const void *row, int64_t R,
+    int64_t C) {
+  row_map_launch<ADD>(s, type, out, x, row, R, C);
+}
+
+extern "C" void tsr_cuda_mul_row(
+    tsr_cuda_stream s, tsr_cuda_type type, void *out, const void *x, const void *row, int64_t R,
+    int64_t C) {
+  row_map_launch<MUL>(s, type, out, x, row, R, C);
+}
+
+template <typename TO, typename FROM>
+static __global__ void cast(TO *out, const FROM *x, int64_t n, bool packed) {
+  enum { W = 8 };
+  for (int64_t i = map_thread() * W; i < n; i += map_threads() * W) {
+    float v[W];
+    row_load(v, x, i, n, packed);
+    row_store(out, v, i, n, packed);
+  }
+}
+
+template <typename TO>
+static void cast_launch(tsr_cuda_stream s, TO *out, tsr_cuda_type from, const void *x, int64_t n) {
+  bool packed = is_aligned(out, 16) && is_aligned(x, 16);
+  TSR_BY_TYPE(
+      from, FROM,
+      TSR_LAUNCH(
+          (cast<TO, FROM>), map_blocks((n + 7) / 8), TSR_MAP_THREADS, 0, s, out, (const FROM *)x, n,
+          packed))
+}
+
+extern "C" void tsr_cuda_cast(
+    tsr_cuda_stream s, tsr_cuda_type to, void *out, tsr_cuda_type from, const void *x, int64_t n) {
+  if (n <= 0) return;
+  TSR_BY_TYPE(to, TO, cast_launch(s, (TO *)out, from, x, n))
+}

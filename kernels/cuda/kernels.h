@@ -1,0 +1,234 @@
+/* The GPU's kernels: the same math as kernels/kernels.h, under the same names, on pointers into one
+ * device's memory. A call only puts work into a stream; nothing here allocates, waits or copies to
+ * the host. Errors of a launch are the runtime's last error, which the caller asks for.
+ *
+ * The contract on bits: an output element is computed in an order that depends on its own sums
+ * alone, never on how many rows there are or how many blocks run; there is no atomic addition of
+ * floats. Sums over rows are made of runs of TSR_CUDA_ROWS rows, each added in its order, and the
+ * runs are added by base/tree.h's tree.
+ *
+ * What changes from step to step is read from device memory, so that a captured step can be run
+ * again: what the options below point to, `clip` (norm, factor, whether there is an update; or
+ * NULL) and the `key` of a stream of random numbers.
+ *
+ * Letters as there: B batch, T sequence, C embedding, V vocabulary, H query heads, G key/value
+ * heads, D head size, R rows, U units. `void *` arrays are of the `type` that stands before them,
+ * all else is f32; arithmetic is f32, and a result is rounded once, when it is written. */
+#ifndef TSR_KERNELS_CUDA_KERNELS_H
+#define TSR_KERNELS_CUDA_KERNELS_H
+#include "kernels/kernels.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct CUstream_st *tsr_cuda_stream;
+typedef enum { TSR_CUDA_F32, TSR_CUDA_BF16, TSR_CUDA_F16 } tsr_cuda_type;
+enum { TSR_CUDA_ROWS = 32 };
+
+/* ---- elementwise.cu: n elements; an output may be one of the inputs ---- */
+void tsr_cuda_fill(tsr_cuda_stream s, float *out, float value, int64_t n);
+void tsr_cuda_zero(tsr_cuda_stream s, void *out, int64_t bytes);
+void tsr_cuda_add(
+    tsr_cuda_stream s, tsr_cuda_type type, void *out, const void *a, const void *b, int64_t n);
+void tsr_cuda_sub(
+    tsr_cuda_stream s, tsr_cuda_type type, void *out, const void *a, const void *b, int64_t n);
+void tsr_cuda_mul(
+    tsr_cuda_stream s, tsr_cuda_type type, void *out, const void *a, const void *b, int64_t n);
+void tsr_cuda_scale(
+    tsr_cuda_stream s, tsr_cuda_type type, void *out, const void *x, float factor, int64_t n);
+void tsr_cuda_unary(
+    tsr_cuda_stream s, tsr_cuda_type type, tsr_unary kind, void *out, const void *x, int64_t n);
+void tsr_cuda_unary_backward(
+    tsr_cuda_stream s, tsr_cuda_type type, tsr_unary kind, void *dx, const void *dy, const void *x,
+    int64_t n);
+void tsr_cuda_swiglu(
+    tsr_cuda_stream s, tsr_cuda_type type, void *out, const void *gate, const void *up, int64_t n);
+void tsr_cuda_swiglu_backward(
+    tsr_cuda_stream s, tsr_cuda_type type, void *dgate, void *dup, const void *dout,
+    const void *gate, const void *up, int64_t n);
+/* x (R, C) + row (C), x * row */
+void tsr_cuda_add_row(
+    tsr_cuda_stream s, tsr_cuda_type type, void *out, const void *x, const void *row, int64_t R,
+    int64_t C);
+void tsr_cuda_mul_row(
+    tsr_cuda_stream s, tsr_cuda_type type, void *out, const void *x, const void *row, int64_t R,
+    int64_t C);
+/* From one type to another, to nearest even. */
+void tsr_cuda_cast(
+    tsr_cuda_stream s, tsr_cuda_type to, void *out, tsr_cuda_type from, const void *x, int64_t n);
+
+/* ---- norm.cu: rows (R, C); weights w, b are of `type` too, statistics f32 ---- */
+void tsr_cuda_layernorm(
+    tsr_cuda_stream s, tsr_cuda_type type, void *y, float *mean, float *rstd, const void *x,
+    const void *w, const void *b, int64_t R, int64_t C, float eps);
+void tsr_cuda_layernorm_backward(
+    tsr_cuda_stream s, tsr_cuda_type type, void *dx, const void *dy, const void *x, const void *w,
+    const float *mean, const float *rstd, int64_t R, int64_t C);
+void tsr_cuda_rmsnorm(
+    tsr_cuda_stream s, tsr_cuda_type type, void *y, float *rstd, const void *x, const void *w,
+    int64_t R, int64_t C, float eps);
+void tsr_cuda_rmsnorm_backward(
+    tsr_cuda_stream s, tsr_cuda_type type, void *dx, const void *dy, const void *x, const void *w,
+    const float *rstd, int64_t R, int64_t C);
+void tsr_cuda_softmax(
+    tsr_cuda_stream s, tsr_cuda_type type, void *y, const void *x, int64_t R, int64_t C);
+void tsr_cuda_softmax_backward(
+    tsr_cuda_stream s, tsr_cuda_type type, void *dx, const void *dy, const void *y, int64_t R,
+    int64_t C);
+
+/* ---- sums.cu ---- */
+/* Row r of the sum is row row_first + r*row_step of x, `rows` of them; out (C) is f32. Scratch:
+ * tsr_cuda_sum_rows_scratch bytes. */
+int64_t tsr_cuda_sum_rows_scratch(int64_t rows, int64_t C);
+void tsr_cuda_sum_rows(
+    tsr_cuda_stream s, tsr_cuda_type type, float *out, const void *x, void *scratch, int64_t C,
+    int64_t row_first, int64_t row_step, int64_t rows);
+/* out = sum of dy * (x - mean) * rstd; mean NULL for rmsnorm. The same scratch. */
+void tsr_cuda_norm_dw(
+    tsr_cuda_stream s, tsr_cuda_type type, float *out, const void *dy, const void *x,
+    const float *mean, const float *rstd, void *scratch, int64_t C, int64_t row_first,
+    int64_t row_step, int64_t rows);
+/* out[0] = the sum of x, of x^2: blocks of TSR_SUM_BLOCK elements of the row-major order of
+ * (rows, cols), rows `stride` apart; blocks added by the tree, in double, and rounded once. Scratch:
+ * a double a block. */
+int64_t tsr_cuda_sum_scratch(int64_t rows, int64_t cols);
+void tsr_cuda_sum(
+    tsr_cuda_stream s, float *out, const float *x, void *scratch, int64_t rows, int64_t cols,
+    int64_t stride);
+void tsr_cuda_sum_squares(
+    tsr_cuda_stream s, float *out, const float *x, void *scratch, int64_t rows, int64_t cols,
+    int64_t stride);
+
+/* ---- embedding.cu ---- */
+/* out (R, C): table row tokens[r] - v_begin where v_begin <= tokens[r] < v_end, else zeros; -0
+ * becomes +0 */
+void tsr_cuda_embedding(
+    tsr_cuda_stream s, tsr_cuda_type type, void *out, const int32_t *tokens, const void *table,
+    int64_t R, int64_t C, int64_t v_begin, int64_t v_end);
+/* dtable (v_end - v_begin, C) in f32, wholly written, as kernels/kernels.h says: no atomics.
+ * Scratch holds the tokens' counting sort: rows with one token in their order, by passes whose
+ * result does not depend on timing. */
+int64_t tsr_cuda_embedding_scratch(int64_t R, int64_t v_begin, int64_t v_end);
+void tsr_cuda_embedding_backward(
+    tsr_cuda_stream s, tsr_cuda_type type, float *dtable, const int32_t *tokens, const void *dout,
+    const int32_t *row_of, void *scratch, int64_t R, int64_t C, int64_t v_begin, int64_t v_end,
+    int64_t units);
+
+/* ---- rope.cu: table (T, D/2, 2) in f32; x (B, T, H*D); y may be x ---- */
+void tsr_cuda_rope(
+    tsr_cuda_stream s, tsr_cuda_type type, void *y, const void *x, const float *table, int64_t B,
+    int64_t T, int64_t H, int64_t D, float sign);
+/* The positions of sequence b begin at positions[b]. */
+void tsr_cuda_rope_at(
+    tsr_cuda_stream s, tsr_cuda_type type, void *y, const void *x, const float *table,
+    const int32_t *positions, int64_t B, int64_t T, int64_t H, int64_t D, float sign);
+
+/* ---- loss.cu; logits (R, V_local) are f32 ---- */
+void tsr_cuda_softmax_stats(
+    tsr_cuda_stream s, float *stats, const float *logits, const int32_t *targets, int64_t R,
+    int64_t V_local, int64_t v_begin, int64_t v_valid, int64_t units);
+void tsr_cuda_softmax_loss(
+    tsr_cuda_stream s, float *row_loss, float *row_stats, const float *stats,
+    const int32_t *targets, int64_t R, int64_t units);
+/* `factor` is read from device memory, times `more` where that is not NULL. dlogits may be logits.
+ */
+void tsr_cuda_softmax_loss_backward(
+    tsr_cuda_stream s, float *dlogits, const float *logits, const float *row_stats,
+    const int32_t *targets, const float *factor, const float *more, int64_t R, int64_t V_local,
+    int64_t v_begin, int64_t v_valid);
+/* row_loss (R) = sum over C of (x - y)^2; dx = 2 (x - y) * factor * *more (NULL: 1) */
+void tsr_cuda_squared_error(
+    tsr_cuda_stream s, float *row_loss, const float *x, const float *y, int64_t R, int64_t C);
+void tsr_cuda_squared_error_backward(
+    tsr_cuda_stream s, float *dx, const float *x, const float *y, float factor, const float *more,
+    int64_t n);
+
+/* ---- random.cu: Philox4x32-10, element index = row-major index in box->global; *key in device
+ * memory; numbers have the bits of the CPU's generator before they are transformed ---- */
+void tsr_cuda_dropout(
+    tsr_cuda_stream s, tsr_cuda_type type, void *y, const void *x, float p, const uint64_t *key,
+    const tsr_box *box);
+
+/* ---- optimizer.cu: n elements; in f32. `clip` as above; m, v and v_max (or NULL) f32 ----
+ */
+typedef struct {
+  float beta1, beta2, eps, weight_decay;
+  const float *lr, *correction1, *correction2, *clip;
+} tsr_cuda_adamw_options;
+typedef struct {
+  float momentum, dampening, weight_decay;
+  bool nesterov;
+  const float *lr, *first, *clip; /* *first != 0: the momentum buffer takes the gradient as it is */
+} tsr_cuda_sgd_options;
+/* How an update of a weight in bf16 ends (tsr_rounding); *key in device memory. */
+typedef struct {
+  tsr_rounding_kind kind;
+  const uint64_t *key;
+  tsr_box box;
+  uint16_t *compensation;
+} tsr_cuda_rounding;
+void tsr_cuda_adamw(
+    tsr_cuda_stream s, const tsr_cuda_adamw_options *o, float *w, float *m, float *v, float *v_max,
+    const float *grad, int64_t n);
+void tsr_cuda_sgd(
+    tsr_cuda_stream s, const tsr_cuda_sgd_options *o, float *w, float *buffer, const float *grad,
+    int64_t n);
+void tsr_cuda_adamw_bf16(
+    tsr_cuda_stream s, const tsr_cuda_adamw_options *o, const tsr_cuda_rounding *rounding,
+    uint16_t *w, float *m, float *v, float *v_max, const float *grad, int64_t n);
+void tsr_cuda_sgd_bf16(
+    tsr_cuda_stream s, const tsr_cuda_sgd_options *o, const tsr_cuda_rounding *rounding,
+    uint16_t *w, float *buffer, const float *grad, int64_t n);
+/* clip (3): from stats (pieces, n), each column added by the tree, in double; loss_scale may be
+ * NULL */
+void tsr_cuda_clip(
+    tsr_cuda_stream s, float *clip, const float *stats, int64_t pieces, int64_t n, float max_norm,
+    const float *loss_scale);
+
+/* ---- attention.cu (tsr_attention of kernels/kernels.h, but for `key`: *key in device memory, NULL
+ * without dropout) ---- */
+int64_t tsr_cuda_attention_scratch(const tsr_attention *a);
+void tsr_cuda_attention(
+    tsr_cuda_stream s, tsr_cuda_type type, const tsr_attention *a, const uint64_t *key, void *out,
+    float *stats, const void *q, const void *k, const void *v);
+/* Scratch: tsr_cuda_attention_scratch bytes. */
+void tsr_cuda_attention_backward(
+    tsr_cuda_stream s, tsr_cuda_type type, const tsr_attention *a, const uint64_t *key, void *dq,
+    void *dk, void *dv, const void *dout, const void *q, const void *k, const void *v,
+    const void *out, const float *stats, void *scratch);
+/* positions and counts are in device memory. */
+void tsr_cuda_attention_cached(
+    tsr_cuda_stream s, tsr_cuda_type type, const tsr_attention_cached *c, void *out, const void *q,
+    const void *keys, const void *values);
+
+/* ---- shapes.cu: elements of `bytes` each ---- */
+/* out[i] = x at the index that `step` leads to: out has `shape` (row-major), its element (i0, i1,
+ * …) is x[start + i0*step0 + i1*step1 + …]. Transposes, slices and parts of a dimension are this.
+ */
+void tsr_cuda_gather(
+    tsr_cuda_stream s, void *out, const void *x, int bytes, int ndim, const int64_t *shape,
+    const int64_t *step, int64_t start);
+/* The other way: x (row-major, `shape`) goes to out[start + i0*step0 + …]; the rest of out stays.
+ */
+void tsr_cuda_scatter(
+    tsr_cuda_stream s, void *out, const void *x, int bytes, int ndim, const int64_t *shape,
+    const int64_t *step, int64_t start);
+
+/* ---- collective.cu: between ranks whose memory is on the device ---- */
+enum { TSR_CUDA_MEMBERS_MAX = 256 };
+/* The members' sum, added by base/tree.h's tree: for each k < outs,
+ *   out[k][o * part + i] = sum over m of in[m][o * step + start + i],  o < outer, i < part
+ * An out may be an in where part == step and start == 0. */
+void tsr_cuda_sum_members(
+    tsr_cuda_stream s, float *const *out, int outs, const float *const *in, int members,
+    int64_t outer, int64_t part, int64_t step, int64_t start);
+/* Elements of `bytes` each, from x in steps to out in steps. */
+void tsr_cuda_move(
+    tsr_cuda_stream s, void *out, const int64_t *out_step, const void *x, const int64_t *x_step,
+    int bytes, int ndim, const int64_t *shape);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,206 @@
+/* cuBLASLt sees matrices column by column: a row-major c (M, N) is its c^T (N, M) = b^T a^T. */
+#include "kernels/cuda/product.h"
+#include <cublasLt.h>
+#include <cuda_runtime_api.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { WORKSPACE_BYTES = 32 << 20, WHY_BYTES = 512 };
+
+/* What an algorithm is chosen by. */
+typedef struct {
+  int64_t M, N, K, a_stride, b_stride, c_stride, a_step, b_step, c_step;
+  int32_t type, c_type, a_turned, b_turned, count, aligned;
+} shape;
+
+typedef struct known {
+  struct known *next;
+  shape shape;
+  cublasLtMatmulDesc_t product;
+  cublasLtMatrixLayout_t first, second, result;
+  cublasLtMatmulAlgo_t algorithm;
+} known;
+
+enum { BUCKETS = 1024 };
+struct tsr_cuda_blas {
+  cublasLtHandle_t handle;
+  void *workspace;
+  bool fast;
+  char why[WHY_BYTES];
+  known *known[BUCKETS];
+};
+
+static bool fail(tsr_cuda_blas *b, const char *what, cublasStatus_t status) {
+  snprintf(b->why, sizeof b->why, "%s: %s", what, cublasLtGetStatusName(status));
+  return false;
+}
+
+bool tsr_cuda_blas_open(bool fast, tsr_cuda_blas **ret_blas, char *why) {
+  tsr_cuda_blas *b = calloc(1, sizeof *b);
+  if (!b) return snprintf(why, WHY_BYTES, "no memory"), false;
+  b->fast = fast;
+  cublasStatus_t status = cublasLtCreate(&b->handle);
+  cudaError_t error = status ? cudaSuccess : cudaMalloc(&b->workspace, WORKSPACE_BYTES);
+  if (!status && !error) return *ret_blas = b, true;
+  snprintf(
+      why, WHY_BYTES, "cuBLASLt: %s",
+      status ? cublasLtGetStatusName(status) : cudaGetErrorString(error));
+  tsr_cuda_blas_close(b);
+  return false;
+}
+
+static void forget(known *k) {
+  if (k->product) cublasLtMatmulDescDestroy(k->product);
+  if (k->first) cublasLtMatrixLayoutDestroy(k->first);
+  if (k->second) cublasLtMatrixLayoutDestroy(k->second);
+  if (k->result) cublasLtMatrixLayoutDestroy(k->result);
+  free(k);
+}
+
+void tsr_cuda_blas_close(tsr_cuda_blas *b) {
+  if (!b) return;
+  for (int i = 0; i < BUCKETS; i++)
+    for (known *k = b->known[i], *next; k; k = next) next = k->next, forget(k);
+  cudaFree(b->workspace);
+  if (b->handle) cublasLtDestroy(b->handle);
+  free(b);
+}
+
+const char *tsr_cuda_blas_error(const tsr_cuda_blas *b) { return b->why; }
+
+/* ---- a shape's algorithm ---- */
+
+static cudaDataType_t data_type(tsr_cuda_type type) {
+  return type == TSR_CUDA_BF16 ? CUDA_R_16BF : type == TSR_CUDA_F16 ? CUDA_R_16F : CUDA_R_32F;
+}
+
+/* Whether a vector of 16 bytes may be read at every pointer. */
+static int aligned(const tsr_cuda_product *p) {
+  return (((uintptr_t)p->a.data | (uintptr_t)p->b.data | (uintptr_t)p->c) & 15) == 0;
+}
+
+static shape shape_of(const tsr_cuda_product *p) {
+  shape s;
+  memset(&s, 0, sizeof s); /* it is compared byte by byte */
+  s.M = p->M, s.N = p->N, s.K = p->K;
+  s.a_stride = p->a.stride, s.b_stride = p->b.stride, s.c_stride = p->c_stride;
+  if (p->count > 1) s.a_step = p->a_step, s.b_step = p->b_step, s.c_step = p->c_step;
+  s.type = p->type, s.c_type = p->c_type;
+  s.a_turned = p->a.turned, s.b_turned = p->b.turned;
+  s.count = p->count, s.aligned = aligned(p);
+  return s;
+}
+
+static uint32_t hash_of(const shape *s) {
+  uint32_t hash = 2166136261u;
+  for (size_t i = 0; i < sizeof *s; i++) hash = (hash ^ ((const uint8_t *)s)[i]) * 16777619u;
+  return hash % BUCKETS;
+}
+
+/* rows x cols as the library sees them, columns `stride` apart. */
+static cublasStatus_t layout(
+    cublasLtMatrixLayout_t *ret, tsr_cuda_type type, int64_t rows, int64_t cols, int64_t stride,
+    const tsr_cuda_product *p, int64_t step) {
+  int32_t count = p->count;
+  cublasStatus_t status =
+      cublasLtMatrixLayoutCreate(ret, data_type(type), (uint64_t)rows, (uint64_t)cols, stride);
+  if (status || count == 1) return status;
+  status = cublasLtMatrixLayoutSetAttribute(
+      *ret, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof count);
+  if (status) return status;
+  return cublasLtMatrixLayoutSetAttribute(
+      *ret, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &step, sizeof step);
+}
+
+static cublasStatus_t layouts(known *k, const tsr_cuda_product *p) {
+  const tsr_cuda_matrix *a = &p->a, *b = &p->b;
+  cublasStatus_t status = layout(
+      &k->first, p->type, b->turned ? p->K : p->N, b->turned ? p->N : p->K, b->stride, p,
+      p->b_step);
+  if (!status)
+    status = layout(
+        &k->second, p->type, a->turned ? p->M : p->K, a->turned ? p->K : p->M, a->stride, p,
+        p->a_step);
+  if (!status) status = layout(&k->result, p->c_type, p->N, p->M, p->c_stride, p, p->c_step);
+  return status;
+}
+
+static cublasStatus_t describe(const tsr_cuda_blas *b, known *k, const tsr_cuda_product *p) {
+  cublasOperation_t first = p->b.turned ? CUBLAS_OP_T : CUBLAS_OP_N,
+                    second = p->a.turned ? CUBLAS_OP_T : CUBLAS_OP_N;
+  bool rounds = b->fast && p->type == TSR_CUDA_F32;
+  cublasStatus_t status = cublasLtMatmulDescCreate(
+      &k->product, rounds ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F);
+  if (!status)
+    status = cublasLtMatmulDescSetAttribute(
+        k->product, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first);
+  if (!status)
+    status = cublasLtMatmulDescSetAttribute(
+        k->product, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof second);
+  return status ? status : layouts(k, p);
+}
+
+/* Reductions between blocks by atomics would change with timing: only those in the workspace. */
+static cublasStatus_t choose(const tsr_cuda_blas *b, known *k, const shape *s) {
+  cublasLtMatmulPreference_t wish = NULL;
+  cublasLtMatmulHeuristicResult_t found;
+  size_t workspace = WORKSPACE_BYTES;
+  uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE,
+           alignment = s->aligned ? 16 : 2;
+  int count = 0;
+  if (!s->aligned && s->type == TSR_CUDA_F32) alignment = 4;
+  cublasStatus_t status = cublasLtMatmulPreferenceCreate(&wish);
+#define SET(name, value)                                                                           \
+  if (!status)                                                                                     \
+  status = cublasLtMatmulPreferenceSetAttribute(                                                   \
+      wish, CUBLASLT_MATMUL_PREF_##name, &(value), sizeof(value))
+  SET(MAX_WORKSPACE_BYTES, workspace);
+  SET(REDUCTION_SCHEME_MASK, reductions);
+  SET(MIN_ALIGNMENT_A_BYTES, alignment);
+  SET(MIN_ALIGNMENT_B_BYTES, alignment);
+  SET(MIN_ALIGNMENT_C_BYTES, alignment);
+  SET(MIN_ALIGNMENT_D_BYTES, alignment);
+#undef SET
+  if (!status)
+    status = cublasLtMatmulAlgoGetHeuristic(
+        b->handle, k->product, k->first, k->second, k->result, k->result, wish, 1, &found, &count);
+  if (wish) cublasLtMatmulPreferenceDestroy(wish);
+  if (status) return status;
+  if (!count) return CUBLAS_STATUS_NOT_SUPPORTED;
+  k->algorithm = found.algo;
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+static const known *find(tsr_cuda_blas *b, const tsr_cuda_product *p) {
+  shape s = shape_of(p);
+  known **bucket = &b->known[hash_of(&s)];
+  for (known *k = *bucket; k; k = k->next)
+    if (!memcmp(&k->shape, &s, sizeof s)) return k;
+  known *k = calloc(1, sizeof *k);
+  if (!k) return fail(b, "a product's plan", CUBLAS_STATUS_ALLOC_FAILED), NULL;
+  k->shape = s;
+  cublasStatus_t status = describe(b, k, p);
+  if (!status) status = choose(b, k, &s);
+  if (status) {
+    char what[WHY_BYTES / 2];
+    snprintf(
+        what, sizeof what, "a product (%lld, %lld, %lld)", (long long)p->M, (long long)p->N,
+        (long long)p->K);
+    forget(k);
+    return fail(b, what, status), NULL;
+  }
+  k->next = *bucket;
+  return *bucket = k;
+}
+
+bool tsr_cuda_run_product(tsr_cuda_blas *b, tsr_cuda_stream stream, const tsr_cuda_product *p) {
+  const known *k = find(b, p);
+  float one = 1, zero = 0;
+  if (!k) return false;
+  cublasStatus_t status = cublasLtMatmul(
+      b->handle, k->product, &one, p->b.data, k->first, p->a.data, k->second,
+      p->adds ? &one : &zero, p->c, k->result, p->c, k->result, &k->algorithm, b->workspace,
+      WORKSPACE_BYTES, stream);
+  return status ? fail(b, "a product", status) : true;
+}

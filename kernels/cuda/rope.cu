@@ -1,0 +1,61 @@
+/* Rotary positions (Su et al. 2021), halves rotated as in Hugging Face's Llama. A thread has W
+ * neighbours of a head's low half and their partners in the high half. */
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/number.cuh"
+
+typedef struct {
+  int64_t T, H, half, packs; /* packs of a half */
+} turn_shape;
+
+template <typename T, int W>
+static __global__ void turn(
+    T *y, const T *x, const float *table, const int32_t *positions, turn_shape of, float sign,
+    int64_t n) {
+  for (int64_t item = map_thread(); item < n; item += map_threads()) {
+    int64_t pack = item % of.packs, head = item / of.packs, row = head / of.H;
+    int64_t position = row % of.T + (positions ? positions[row / of.T] : 0);
+    const float *angles = table + (position * of.half + pack * W) * 2;
+    int64_t low = head * 2 * of.half + pack * W, high = low + of.half;
+    float a[W], b[W], cs[2 * W], u[W], v[W];
+    row_load(a, x + low, 0, W, true);
+    row_load(b, x + high, 0, W, true);
+    row_load(cs, angles, 0, 2 * W, W > 1); /* one pair need not be aligned as a pair */
+#pragma unroll
+    for (int k = 0; k < W; k++) {
+      float cosine = cs[2 * k], sine = sign * cs[2 * k + 1];
+      u[k] = a[k] * cosine - b[k] * sine;
+      v[k] = b[k] * cosine + a[k] * sine;
+    }
+    row_store(y + low, u, 0, W, true);
+    row_store(y + high, v, 0, W, true);
+  }
+}
+
+template <typename T, int W>
+static void turn_launch(
+    tsr_cuda_stream s, T *y, const T *x, const float *table, const int32_t *positions, int64_t B,
+    turn_shape of, float sign) {
+  of.packs = of.half / W;
+  int64_t n = B * of.T * of.H * of.packs;
+  TSR_LAUNCH(
+      (turn<T, W>), map_blocks(n), TSR_MAP_THREADS, 0, s, y, x, table, positions, of, sign, n);
+}
+
+extern "C" void tsr_cuda_rope_at(
+    tsr_cuda_stream s, tsr_cuda_type type, void *y, const void *x, const float *table,
+    const int32_t *positions, int64_t B, int64_t T, int64_t H, int64_t D, float sign) {
+  turn_shape of = {T, H, D / 2, 0};
+  if (B * T * H * of.half <= 0) return;
+  bool packed = of.half % 8 == 0 && is_aligned(y, 16) && is_aligned(x, 16) && is_aligned(table, 16);
+  TSR_BY_TYPE(
+      type, N,
+      packed ? turn_launch<N, pack_of<N>::width>(
+                   s, (N *)y, (const N *)x, table, positions, B, of, sign)
+             : turn_launch<N, 1>(s, (N *)y, (const N *)x, table, positions, B, of, sign))
+}
+
+extern "C" void tsr_cuda_rope(
+    tsr_cuda_stream s, tsr_cuda_type type, void *y, const void *x, const float *table, int64_t B,
+    int64_t T, int64_t H, int64_t D, float sign) {
+  tsr_cuda_rope_at(s, type, y, x, table, NULL, B, T, H, D, sign);
+}

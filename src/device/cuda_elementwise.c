@@ -1,0 +1,165 @@
+/* Ops whose element i depends on element i. */
+#include "device/cuda_ops.h"
+#include <assert.h>
+
+static int64_t elements(const cuda_call *c) { return tsr_tensor_elements(cuda_y(c, 0)); }
+
+/* x with a whole tensor, or with a row that has x's last dimensions. */
+typedef void pair_kernel(
+    tsr_cuda_stream s, tsr_cuda_type type, void *out, const void *a, const void *b, int64_t n);
+typedef void row_kernel(
+    tsr_cuda_stream s, tsr_cuda_type type, void *out, const void *x, const void *row, int64_t R,
+    int64_t C);
+
+static void run_broadcast(const cuda_call *c, pair_kernel *pair, row_kernel *with_row) {
+  int64_t n = elements(c), row = tsr_tensor_elements(cuda_x(c, 1));
+  tsr_cuda_type type = cuda_type(cuda_y(c, 0));
+  assert(cuda_x(c, 0)->dtype == cuda_y(c, 0)->dtype && cuda_x(c, 1)->dtype == cuda_y(c, 0)->dtype);
+  if (row == n) pair(c->state->stream, type, cuda_out(c, 0), cuda_in(c, 0), cuda_in(c, 1), n);
+  else with_row(c->state->stream, type, cuda_out(c, 0), cuda_in(c, 0), cuda_in(c, 1), n / row, row);
+}
+
+static void add_run(const cuda_call *c) { run_broadcast(c, tsr_cuda_add, tsr_cuda_add_row); }
+const cuda_op cuda_add = {add_run, NULL};
+static void mul_run(const cuda_call *c) { run_broadcast(c, tsr_cuda_mul, tsr_cuda_mul_row); }
+const cuda_op cuda_mul = {mul_run, NULL};
+
+static void sub_run(const cuda_call *c) {
+  tsr_cuda_sub(
+      c->state->stream, cuda_type(cuda_y(c, 0)), cuda_out(c, 0), cuda_in(c, 0), cuda_in(c, 1),
+      elements(c));
+}
+const cuda_op cuda_sub = {sub_run, NULL};
+
+static void scale_run(const cuda_call *c) {
+  tsr_cuda_scale(
+      c->state->stream, cuda_type(cuda_y(c, 0)), cuda_out(c, 0), cuda_in(c, 0),
+      (float)cuda_attr(c, 0), elements(c));
+}
+const cuda_op cuda_scale = {scale_run, NULL};
+
+static void unary_run(const cuda_call *c) {
+  tsr_cuda_unary(
+      c->state->stream, cuda_type(cuda_y(c, 0)), cpu_unary_of(c->base.task->op), cuda_out(c, 0),
+      cuda_in(c, 0), elements(c));
+}
+const cuda_op cuda_unary = {unary_run, NULL};
+
+static void unary_dx_run(const cuda_call *c) {
+  tsr_cuda_unary_backward(
+      c->state->stream, cuda_type(cuda_y(c, 0)), cpu_unary_of((tsr_op)cuda_attr(c, 0)),
+      cuda_out(c, 0), cuda_in(c, 0), cuda_in(c, 1), elements(c));
+}
+const cuda_op cuda_unary_dx = {unary_dx_run, NULL};
+
+static void swiglu_run(const cuda_call *c) {
+  tsr_cuda_swiglu(
+      c->state->stream, cuda_type(cuda_y(c, 0)), cuda_out(c, 0), cuda_in(c, 0), cuda_in(c, 1),
+      elements(c));
+}
+const cuda_op cuda_swiglu = {swiglu_run, NULL};
+
+static void swiglu_dx_run(const cuda_call *c) {
+  tsr_cuda_swiglu_backward(
+      c->state->stream, cuda_type(cuda_y(c, 0)), cuda_out(c, 0), cuda_out(c, 1), cuda_in(c, 0),
+      cuda_in(c, 1), cuda_in(c, 2), elements(c));
+}
+const cuda_op cuda_swiglu_dx = {swiglu_dx_run, NULL};
+
+/* Each half of a sample's positions is a box of its own where cp has cut them in two runs. */
+static void dropout_halves(const cuda_call *c, float p) {
+  const tsr_tensor *y = cuda_y(c, 0);
+  tsr_box box = cpu_sample_box(&c->base, y);
+  tsr_cuda_type type = cuda_type(y);
+  int64_t half = tsr_tensor_elements(y) / y->shape[0] / 2, bytes = type == TSR_CUDA_F32 ? 4 : 2;
+  box.shape[0] = 1;
+  box.shape[1] = y->shape[1] / 2;
+  int64_t first = box.offset[0];
+  for (int64_t i = 0; i < 2 * y->shape[0]; i++) {
+    box.offset[0] = first + i / 2;
+    box.offset[1] = tsr_sequence_position(
+        true, (int)c->base.program->lowering.size[TSR_CP], c->base.rank->coord[TSR_CP], y->shape[1],
+        i % 2 * box.shape[1]);
+    tsr_cuda_dropout(
+        c->state->stream, type, (char *)cuda_out(c, 0) + i * half * bytes,
+        (const char *)cuda_in(c, 0) + i * half * bytes, p, c->key, &box);
+  }
+}
+
+static void dropout_run(const cuda_call *c) {
+  const tsr_tensor *y = cuda_y(c, 0);
+  float p = (float)cuda_attr(c, 0);
+  tsr_box box = cpu_sample_box(&c->base, y);
+  if (cpu_is_zigzag(&c->base, y, 1)) dropout_halves(c, p);
+  else
+    tsr_cuda_dropout(
+        c->state->stream, cuda_type(y), cuda_out(c, 0), cuda_in(c, 0), p, c->key, &box);
+}
+const cuda_op cuda_dropout = {dropout_run, NULL};
+
+static void copy_elements(const cuda_call *c, void *to, const void *from, int64_t n) {
+  tsr_cuda_cast(c->state->stream, TSR_CUDA_F32, to, TSR_CUDA_F32, from, n);
+}
+
+static void copy_run(const cuda_call *c) {
+  tsr_cuda_type type = cuda_type(cuda_y(c, 0));
+  tsr_cuda_cast(c->state->stream, type, cuda_out(c, 0), type, cuda_in(c, 0), elements(c));
+}
+const cuda_op cuda_copy = {copy_run, NULL};
+
+static void cast_run(const cuda_call *c) {
+  tsr_cuda_cast(
+      c->state->stream, cuda_type(cuda_y(c, 0)), cuda_out(c, 0), cuda_type(cuda_x(c, 0)),
+      cuda_in(c, 0), elements(c));
+}
+const cuda_op cuda_cast = {cast_run, NULL};
+
+/* ---- sums over microbatches and units, in f32 ---- */
+
+/* One microbatch's gradient onto the stack of partial sums; entry 0 is the output. */
+static void accumulate_run(const cuda_call *c) {
+  int64_t n = c->base.program->lowering.microbatches, at = c->base.moment.microbatch, top = 0;
+  for (int64_t i = 0; i < at; i++) top += 1 - tsr_tree_merges(n, i);
+  int64_t count = elements(c), stride = (count + 15) / 16 * 16;
+  float *stack = cuda_out(c, 0);
+  const float *next = cuda_in(c, 0);
+  int merges = tsr_tree_merges(n, at);
+  if (!merges) copy_elements(c, stack + top * stride, next, count);
+  for (; merges; merges--, top--) {
+    float *low = stack + (top - 1) * stride;
+    tsr_cuda_add(c->state->stream, TSR_CUDA_F32, low, low, next, count);
+    next = low;
+  }
+}
+const cuda_op cuda_accumulate = {accumulate_run, NULL};
+
+void cuda_add_units(
+    const cuda_call *c, int64_t units, float *out, float *scratch, int64_t stride, int64_t count,
+    cuda_make_unit *make, void *context) {
+  int top = 0; /* stack entries in use; entry 0 is out */
+  for (int64_t u = 0; u < units; u++) {
+    make(c, context, u, top ? scratch + (top - 1) * stride : out);
+    top++;
+    for (int merges = tsr_tree_merges(units, u); merges; merges--, top--) {
+      float *high = scratch + (top - 2) * stride, *low = top == 2 ? out : high - stride;
+      tsr_cuda_add(c->state->stream, TSR_CUDA_F32, low, low, high, count);
+    }
+  }
+}
+
+static void copy_unit(const cuda_call *c, void *context, int64_t unit, float *into) {
+  (void)context;
+  copy_elements(c, into, (const float *)cuda_in(c, 0) + unit * elements(c), elements(c));
+}
+
+static void sum_units_run(const cuda_call *c) {
+  cuda_add_units(
+      c, cuda_x(c, 0)->units, cuda_out(c, 0), cuda_scratch(c), elements(c), elements(c), copy_unit,
+      NULL);
+}
+
+static int64_t sum_units_scratch(const tsr_program *p, const tsr_task *t) {
+  (void)p;
+  return cpu_stack_bytes(t->inputs[0].units, tsr_tensor_elements(&t->outputs[0]));
+}
+const cuda_op cuda_sum_units = {sum_units_run, sum_units_scratch};

@@ -1,0 +1,72 @@
+/* Inside the CUDA plugin: how each op's task becomes kernels. What a task knows of shapes, units
+ * and placements is the CPU's (cpu_ops.h); its addresses are the device's. */
+#ifndef TSR_DEVICE_CUDA_OPS_H
+#define TSR_DEVICE_CUDA_OPS_H
+#include "device/cpu_ops.h"
+#include "kernels/cuda/kernels.h"
+#include "kernels/cuda/product.h"
+
+/* The device as the plugin holds it. */
+typedef struct {
+  tsr_cuda_stream stream;
+  tsr_cuda_blas *blas;
+  /* Does not return: a task cannot be run, for that reason. */
+  void (*fail)(void *context, const cpu_call *task, const char *why);
+  void *context;
+} cuda_state;
+
+typedef struct {
+  cpu_call base;
+  const cuda_state *state;
+  const uint64_t
+      *key; /* of the task's random numbers for this microbatch, on the device; or NULL */
+} cuda_call;
+
+typedef struct {
+  void (*run)(const cuda_call *call);
+  int64_t (*scratch)(const tsr_program *program, const tsr_task *task); /* bytes, or NULL */
+} cuda_op;
+
+static inline tsr_cuda_type cuda_type(const tsr_tensor *t) {
+  return t->dtype == TSR_BF16 ? TSR_CUDA_BF16 : t->dtype == TSR_F16 ? TSR_CUDA_F16 : TSR_CUDA_F32;
+}
+static inline const tsr_tensor *cuda_x(const cuda_call *c, int i) {
+  return &c->base.task->inputs[i];
+}
+static inline const tsr_tensor *cuda_y(const cuda_call *c, int i) {
+  return &c->base.task->outputs[i];
+}
+static inline void *cuda_in(const cuda_call *c, int i) {
+  return cpu_address(&c->base, cuda_x(c, i));
+}
+static inline void *cuda_out(const cuda_call *c, int i) {
+  return cpu_address(&c->base, cuda_y(c, i));
+}
+static inline void *cuda_scratch(const cuda_call *c) { return cpu_task_scratch(&c->base); }
+static inline double cuda_attr(const cuda_call *c, int i) { return cpu_attr(&c->base, i); }
+/* One of the step's numbers, where it lies on the device. */
+static inline const float *cuda_hyper(const cuda_call *c, int input, tsr_hyper which) {
+  return (const float *)cuda_in(c, input) + which;
+}
+
+/* Adds `units` partial results in the tree's order, each made by `make` into f32; like
+ * cpu_add_units.
+ */
+typedef void cuda_make_unit(const cuda_call *c, void *context, int64_t unit, float *into);
+void cuda_add_units(
+    const cuda_call *c, int64_t units, float *out, float *scratch, int64_t stride, int64_t elements,
+    cuda_make_unit *make, void *context);
+
+#define CUDA_OPS(X)                                                                                \
+  X(linear)                                                                                        \
+  X(matmul) X(embedding) X(add) X(sub) X(mul) X(scale) X(unary) X(swiglu) X(dropout) X(layernorm)  \
+      X(rmsnorm) X(softmax) X(rope) X(attention) X(copy) X(transpose) X(slice) X(unslice)          \
+          X(ce_stats) X(ce_loss) X(squared) X(scatter) X(linear_dx) X(linear_dw) X(embedding_dw)   \
+              X(sum_to) X(norm_dw) X(layernorm_dx) X(rmsnorm_dx) X(softmax_dx) X(unary_dx)         \
+                  X(swiglu_dx) X(attention_dx) X(ce_loss_dx) X(squared_dx) X(accumulate)           \
+                      X(sum_units) X(norm_stats) X(norm_join) X(clip) X(adamw) X(sgd) X(cast)
+#define X(name) extern const cuda_op cuda_##name;
+CUDA_OPS(X)
+#undef X
+
+#endif

@@ -1,0 +1,79 @@
+/* Ops that move elements: each is a walk through the input, or through the output, in steps. */
+#include "device/cuda_ops.h"
+#include <string.h>
+
+static int bytes_of(const cuda_call *c) { return (int)tsr_dtype_bytes(cuda_y(c, 0)->dtype); }
+
+static void gather(const cuda_call *c, const int64_t *step, int64_t start) {
+  const tsr_tensor *y = cuda_y(c, 0);
+  tsr_cuda_gather(
+      c->state->stream, cuda_out(c, 0), cuda_in(c, 0), bytes_of(c), y->ndim, y->shape, step, start);
+}
+
+static void transpose_run(const cuda_call *c) {
+  int64_t step[TSR_DIMS_MAX];
+  int a = (int)cuda_attr(c, 0), b = (int)cuda_attr(c, 1);
+  cpu_steps_of(cuda_x(c, 0), step);
+  int64_t kept = step[a];
+  step[a] = step[b];
+  step[b] = kept;
+  gather(c, step, 0);
+}
+const cuda_op cuda_transpose = {transpose_run, NULL};
+
+static void slice_run(const cuda_call *c) {
+  int64_t step[TSR_DIMS_MAX];
+  cpu_steps_of(cuda_x(c, 0), step);
+  gather(c, step, (int64_t)cuda_attr(c, 1) * step[(int)cuda_attr(c, 0)]);
+}
+const cuda_op cuda_slice = {slice_run, NULL};
+
+/* Positions that lie in two runs: each run is a part of its own, of input and output alike. */
+static void scatter_halves(const cuda_call *c, int dim) {
+  const tsr_tensor *x = cuda_x(c, 0), *y = cuda_y(c, 0);
+  int64_t in[TSR_DIMS_MAX], out[TSR_DIMS_MAX], shape[TSR_DIMS_MAX];
+  cpu_steps_of(x, in);
+  cpu_steps_of(y, out);
+  memcpy(shape, y->shape, sizeof shape);
+  int64_t half = shape[dim] /= 2, outer = 1;
+  for (int d = 0; d < dim; d++) outer *= y->shape[d];
+  for (int64_t o = 0; o < outer; o++)
+    for (int side = 0; side < 2; side++) {
+      int64_t from = tsr_sequence_position(
+          true, (int)c->base.program->lowering.size[TSR_CP], c->base.rank->coord[TSR_CP],
+          y->shape[dim], side * half);
+      int64_t to = (o * y->shape[dim] + side * half) * out[dim];
+      tsr_cuda_gather(
+          c->state->stream, (char *)cuda_out(c, 0) + to * bytes_of(c), cuda_in(c, 0), bytes_of(c),
+          y->ndim - dim, shape + dim, in + dim, (o * x->shape[dim] + from) * in[dim]);
+    }
+}
+
+/* attributes: axis, dim */
+static void scatter_run(const cuda_call *c) {
+  int axis = (int)cuda_attr(c, 0), dim = (int)cuda_attr(c, 1);
+  const tsr_tensor *y = cuda_y(c, 0);
+  if (axis == TSR_CP && cpu_is_zigzag(&c->base, y, dim)) {
+    scatter_halves(c, dim);
+    return;
+  }
+  int64_t step[TSR_DIMS_MAX];
+  cpu_steps_of(cuda_x(c, 0), step);
+  int block = tsr_placement_block(
+      cpu_value(&c->base, y)->placement[axis], (int)c->base.program->lowering.size[axis],
+      c->base.rank->coord[axis]);
+  gather(c, step, block * y->shape[dim] * step[dim]);
+}
+const cuda_op cuda_scatter = {scatter_run, NULL};
+
+/* Zeros around the input along one dimension: the gradient of a slice. */
+static void unslice_run(const cuda_call *c) {
+  const tsr_tensor *x = cuda_x(c, 0), *y = cuda_y(c, 0);
+  int64_t step[TSR_DIMS_MAX], bytes = tsr_tensor_elements(y) * bytes_of(c);
+  cpu_steps_of(y, step);
+  tsr_cuda_zero(c->state->stream, cuda_out(c, 0), bytes);
+  tsr_cuda_scatter(
+      c->state->stream, cuda_out(c, 0), cuda_in(c, 0), bytes_of(c), x->ndim, x->shape, step,
+      (int64_t)cuda_attr(c, 1) * step[(int)cuda_attr(c, 0)]);
+}
+const cuda_op cuda_unslice = {unslice_run, NULL};

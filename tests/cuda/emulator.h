@@ -1,0 +1,333 @@
+/* Runs CUDA kernels on the CPU, for tests: a .cu file is compiled as C++ with this header before
+ * it.
+ *
+ * Blocks run one after the other. A block's threads are fibers, which run until they wait: at
+ * __syncthreads for the block, at __syncwarp and in the exchanges of a warp (__shfl_…, __ballot_…)
+ * for the lanes of their mask. A wait that would never end, or that a GPU leaves undefined, stops
+ * the program with the place: a thread that has ended while others wait for it, threads of a block
+ * that wait at different lines, lanes with different masks, a launch that no GPU would take.
+ *
+ * Shared memory (`__shared__` variables, and launch.cuh's TSR_SHARED) is all ones, a NaN, when a
+ * block begins, and nothing may be written behind what a launch asked for. Threads and blocks run
+ * upwards or, where `emulator::backwards` is set, downwards: a kernel whose result depends on that
+ * lacks a barrier, or lets its blocks touch one another. */
+#ifndef TSR_TESTS_CUDA_EMULATOR_H
+#define TSR_TESTS_CUDA_EMULATOR_H
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <link.h>
+#include <sys/mman.h>
+#include <ucontext.h>
+
+struct uint3 {
+  unsigned x, y, z;
+};
+struct dim3 {
+  unsigned x, y, z;
+  dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {}
+};
+inline uint3 threadIdx, blockIdx;
+inline dim3 blockDim, gridDim;
+
+namespace emulator {
+
+enum { THREADS_MAX = 1024, WARP = 32, STACK = 256 << 10, SHARED_MAX = 227 << 10, GUARD = 1024 };
+enum wait_kind { READY, AT_BLOCK, AT_WARP, ENDED };
+
+struct fiber {
+  ucontext_t context;
+  wait_kind wait;
+  unsigned mask;    /* AT_WARP: the lanes that must come */
+  int line, parity; /* where it waits; which of the two exchange buffers is next */
+};
+
+inline bool backwards = false;
+inline fiber fibers[THREADS_MAX];
+inline ucontext_t home;
+inline int current, threads;
+inline const std::function<void()> *body;
+inline uint64_t exchange[2][THREADS_MAX];
+alignas(128) inline unsigned char dynamic_shared[SHARED_MAX + GUARD];
+
+[[noreturn]] inline void fail(const char *what, int thread, int line) {
+  fprintf(
+      stderr, "emulator: %s: thread %d of block (%u, %u, %u), line %d\n", what, thread, blockIdx.x,
+      blockIdx.y, blockIdx.z, line);
+  abort();
+}
+
+inline void *shared() { return dynamic_shared; }
+
+/* `__shared__` variables are thread_local: those of this program lie in one piece. */
+inline int poison_variables(dl_phdr_info *program, size_t, void *) {
+  for (int i = 0; i < program->dlpi_phnum; i++)
+    if (program->dlpi_phdr[i].p_type == PT_TLS && program->dlpi_tls_data)
+      memset(program->dlpi_tls_data, 0xFF, program->dlpi_phdr[i].p_memsz);
+  return 1; /* the first one is the program */
+}
+
+inline void poison_shared(size_t bytes) {
+  dl_iterate_phdr(poison_variables, nullptr);
+  memset(dynamic_shared, 0xFF, bytes + GUARD);
+}
+
+inline void check_guard(size_t bytes) {
+  for (int i = 0; i < GUARD; i++)
+    if (dynamic_shared[bytes + i] != 0xFF) fail("wrote behind its shared memory", 0, 0);
+}
+
+inline void fiber_main() {
+  (*body)();
+  fibers[current].wait = ENDED;
+  swapcontext(&fibers[current].context, &home);
+}
+
+inline void fiber_start(int t) {
+  static char *stacks = nullptr;
+  if (!stacks)
+    stacks = (char *)mmap(
+        nullptr, (size_t)THREADS_MAX * STACK, PROT_READ | PROT_WRITE,
+        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (stacks == MAP_FAILED) abort();
+  fiber *f = &fibers[t];
+  f->wait = READY;
+  f->parity = 0;
+  getcontext(&f->context);
+  f->context.uc_stack.ss_sp = stacks + (size_t)t * STACK;
+  f->context.uc_stack.ss_size = STACK;
+  f->context.uc_link = nullptr;
+  makecontext(&f->context, fiber_main, 0);
+}
+
+inline void fiber_run(int t) {
+  unsigned x = (unsigned)t, width = blockDim.x, height = blockDim.y;
+  current = t;
+  threadIdx = {x % width, x / width % height, x / width / height};
+  swapcontext(&home, &fibers[t].context);
+}
+
+inline void wait_for(wait_kind kind, unsigned mask, int line) {
+  fiber *f = &fibers[current];
+  f->wait = kind;
+  f->mask = mask;
+  f->line = line;
+  swapcontext(&f->context, &home);
+}
+
+/* Whether all lanes that thread t waits for have come. */
+inline bool warp_is_there(int t) {
+  int first = t / WARP * WARP;
+  if (!(fibers[t].mask >> (t - first) & 1)) fail("its mask is without it", t, fibers[t].line);
+  for (int lane = 0; lane < WARP; lane++) {
+    if (!(fibers[t].mask >> lane & 1)) continue;
+    const fiber *f = &fibers[first + lane];
+    if (first + lane >= threads) fail("waits for a lane that is not", t, fibers[t].line);
+    if (f->wait == ENDED) fail("waits for a lane that has ended", t, fibers[t].line);
+    if (f->wait != AT_WARP) return false;
+    if (f->mask != fibers[t].mask || f->line != fibers[t].line)
+      fail("waits for a lane that waits elsewhere", t, fibers[t].line);
+  }
+  return true;
+}
+
+inline bool release_warp(int first) {
+  bool released = false;
+  for (int t = first; t < first + WARP && t < threads; t++) {
+    if (fibers[t].wait != AT_WARP || !warp_is_there(t)) continue;
+    unsigned mask = fibers[t].mask;
+    for (int lane = 0; lane < WARP; lane++)
+      if (mask >> lane & 1) fibers[first + lane].wait = READY;
+    released = true;
+  }
+  return released;
+}
+
+/* A warp goes on until it waits for the others, so that it is as far ahead of them as it can be. */
+inline int warp_run(int first) {
+  int ended = 0, lanes = threads - first < WARP ? threads - first : (int)WARP;
+  do
+    for (int i = 0; i < lanes; i++) {
+      int t = first + (backwards ? lanes - 1 - i : i);
+      if (fibers[t].wait != READY) continue;
+      fiber_run(t);
+      ended += fibers[t].wait == ENDED;
+    }
+  while (release_warp(first));
+  return ended;
+}
+
+inline void release_block() {
+  int waiting = 0;
+  while (fibers[waiting].wait != AT_BLOCK)
+    if (++waiting == threads) fail("waits for ever", 0, fibers[0].line);
+  for (int t = 0; t < threads; t++) {
+    if (fibers[t].wait == ENDED) fail("has ended, others wait for it", t, fibers[waiting].line);
+    if (fibers[t].wait != AT_BLOCK || fibers[t].line != fibers[waiting].line)
+      fail("waits elsewhere than the block", t, fibers[t].line);
+  }
+  for (int t = 0; t < threads; t++) fibers[t].wait = READY;
+}
+
+inline void block_run() {
+  int ended = 0, warps = (threads + WARP - 1) / WARP;
+  for (int t = 0; t < threads; t++) fiber_start(t);
+  for (;;) {
+    for (int i = 0; i < warps; i++) ended += warp_run((backwards ? warps - 1 - i : i) * WARP);
+    if (ended == threads) return;
+    release_block();
+  }
+}
+
+/* `call` is one thread's call of the kernel. */
+inline void launch(dim3 grid, dim3 block, size_t shared_bytes, const std::function<void()> &call) {
+  uint64_t size = (uint64_t)block.x * block.y * block.z;
+  if (!size || size > THREADS_MAX || block.z > 64) fail("a block of that size", (int)size, 0);
+  if (!grid.x || !grid.y || !grid.z || grid.x > INT32_MAX || grid.y > 65535 || grid.z > 65535)
+    fail("a grid of that size", 0, 0);
+  if (shared_bytes > SHARED_MAX) fail("that much shared memory", 0, 0);
+  gridDim = grid;
+  blockDim = block;
+  threads = (int)size;
+  body = &call;
+  uint64_t blocks = (uint64_t)grid.x * grid.y * grid.z;
+  for (uint64_t i = 0; i < blocks; i++) {
+    uint64_t b = backwards ? blocks - 1 - i : i;
+    blockIdx = {
+        (unsigned)(b % grid.x), (unsigned)(b / grid.x % grid.y), (unsigned)(b / grid.x / grid.y)};
+    poison_shared(shared_bytes);
+    block_run();
+    check_guard(shared_bytes);
+  }
+}
+
+/* ---- what the lanes of a warp tell one another: one barrier between writing and reading, and two
+ * buffers in turn, so that the next exchange does not overwrite this one ---- */
+
+inline uint64_t *tell(uint64_t word, unsigned mask, int line) {
+  fiber *f = &fibers[current];
+  uint64_t *words = exchange[f->parity] + current / WARP * WARP;
+  words[current % WARP] = word;
+  f->parity ^= 1;
+  wait_for(AT_WARP, mask, line);
+  return words;
+}
+
+template <typename T> T hear(T x, unsigned mask, int lane, int line) {
+  static_assert(sizeof(T) <= sizeof(uint64_t), "a number of at most 64 bits");
+  uint64_t word = 0;
+  memcpy(&word, &x, sizeof x);
+  word = tell(word, mask, line)[lane];
+  if (!(mask >> lane & 1)) fail("reads a lane outside its mask", current, line);
+  memcpy(&x, &word, sizeof x);
+  return x;
+}
+
+inline int lane() { return current % WARP; }
+
+} // namespace emulator
+
+/* ---- CUDA's words ---- */
+#define __global__
+#define __device__
+#define __host__
+#define __constant__ const
+#define __grid_constant__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+#define __align__(n) alignas(n)
+#define __shared__ thread_local /* static where it stands in a function */
+
+inline void __syncthreads(int line = __builtin_LINE()) {
+  emulator::wait_for(emulator::AT_BLOCK, 0, line);
+}
+inline void __syncwarp(unsigned mask = ~0u, int line = __builtin_LINE()) {
+  emulator::wait_for(emulator::AT_WARP, mask, line);
+}
+inline void __threadfence() {}
+inline void __threadfence_block() {}
+
+template <typename T>
+T __shfl_sync(unsigned mask, T x, int lane, int width = 32, int line = __builtin_LINE()) {
+  int first = emulator::lane() / width * width;
+  return emulator::hear(x, mask, first + (lane & (width - 1)), line);
+}
+template <typename T>
+T __shfl_xor_sync(unsigned mask, T x, int bits, int width = 32, int line = __builtin_LINE()) {
+  int own = emulator::lane(), other = own ^ bits;
+  return emulator::hear(x, mask, other / width > own / width ? own : other, line);
+}
+template <typename T>
+T __shfl_down_sync(unsigned mask, T x, unsigned by, int width = 32, int line = __builtin_LINE()) {
+  int own = emulator::lane(), other = own + (int)by;
+  return emulator::hear(x, mask, other / width != own / width ? own : other, line);
+}
+template <typename T>
+T __shfl_up_sync(unsigned mask, T x, unsigned by, int width = 32, int line = __builtin_LINE()) {
+  int own = emulator::lane(), other = own - (int)by;
+  return emulator::hear(x, mask, other < own / width * width ? own : other, line);
+}
+inline unsigned __ballot_sync(unsigned mask, int yes, int line = __builtin_LINE()) {
+  const uint64_t *words = emulator::tell(yes != 0, mask, line);
+  unsigned votes = 0;
+  for (int lane = 0; lane < emulator::WARP; lane++)
+    if (mask >> lane & 1 && words[lane]) votes |= 1u << lane;
+  return votes;
+}
+inline int __any_sync(unsigned mask, int yes, int line = __builtin_LINE()) {
+  return __ballot_sync(mask, yes, line) != 0;
+}
+inline int __all_sync(unsigned mask, int yes, int line = __builtin_LINE()) {
+  return __ballot_sync(mask, yes, line) == mask;
+}
+
+template <typename T> T atomicAdd(T *at, T x) {
+  static_assert(T(1) / 2 == 0, "sums of floats depend on the order");
+  T old = *at;
+  *at = (T)(old + x);
+  return old;
+}
+template <typename T> T atomicMax(T *at, T x) {
+  T old = *at;
+  *at = x > old ? x : old;
+  return old;
+}
+
+template <typename T> T __ldg(const T *at) { return *at; }
+inline unsigned __float_as_uint(float x) {
+  unsigned bits;
+  memcpy(&bits, &x, sizeof bits);
+  return bits;
+}
+inline float __uint_as_float(unsigned bits) {
+  float x;
+  memcpy(&x, &bits, sizeof x);
+  return x;
+}
+inline int __popc(unsigned x) { return __builtin_popcount(x); }
+inline unsigned __umulhi(unsigned a, unsigned b) { return (unsigned)((uint64_t)a * b >> 32); }
+inline float rsqrtf(float x) { return 1 / sqrtf(x); }
+template <typename T> T min(T a, T b) { return b < a ? b : a; }
+template <typename T> T max(T a, T b) { return a < b ? b : a; }
+
+struct alignas(8) float2 {
+  float x, y;
+};
+struct alignas(16) float4 {
+  float x, y, z, w;
+};
+struct alignas(8) uint2 {
+  unsigned x, y;
+};
+struct alignas(16) uint4 {
+  unsigned x, y, z, w;
+};
+inline float2 make_float2(float x, float y) { return {x, y}; }
+inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
+inline uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
+inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
+
+#endif

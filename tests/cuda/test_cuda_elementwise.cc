@@ -1,0 +1,148 @@
+/* Maps of elements, conversions, and elements that go to another place. */
+#include "cuda_check.h"
+
+typedef void
+cuda_binary(tsr_cuda_stream, tsr_cuda_type, void *, const void *, const void *, int64_t);
+typedef void cpu_binary(float *, const float *, const float *, int64_t, int64_t);
+
+static void check_binary(
+    const char *what, tsr_cuda_type type, int64_t n, cuda_binary *kernel, cpu_binary *reference) {
+  numbers a = rounded(type, random_numbers(n, 5)), b = rounded(type, random_numbers(n, 2));
+  numbers want((size_t)n);
+  reference(want.data(), a.data(), b.data(), 0, n);
+  auto got = run_all(what, [&](call_arrays &c) {
+    void *x = c.in(type, a), *y = c.in(type, b);
+    kernel(NULL, type, c.out(type, n), x, y, n);
+  });
+  check_near(what, type, got[0], want);
+  auto in_place = run_all(what, [&](call_arrays &c) {
+    void *x = c.changed(type, a), *y = c.in(type, b);
+    kernel(NULL, type, x, x, y, n);
+  });
+  check_same(what, in_place[0], got[0]);
+}
+
+static void check_unary(tsr_cuda_type type, int64_t n, tsr_unary kind) {
+  numbers x = rounded(type, random_numbers(n, 6)), dy = rounded(type, random_numbers(n, 1));
+  x[0] = 0;
+  if (n > 8) x[1] = -100, x[2] = 100, x[3] = NAN, x[4] = -12;
+  numbers want((size_t)n), want_dx((size_t)n);
+  cpu->unary(kind, want.data(), x.data(), 0, n);
+  cpu->unary_backward(kind, want_dx.data(), dy.data(), x.data(), 0, n);
+  auto got = run_all("unary", [&](call_arrays &c) {
+    void *in = c.in(type, x), *d = c.in(type, dy);
+    tsr_cuda_unary(NULL, type, kind, c.out(type, n), in, n);
+    tsr_cuda_unary_backward(NULL, type, kind, c.out(type, n), d, in, n);
+  });
+  check_near("unary", type, got[0], rounded(type, want));
+  check_near("unary_backward", type, got[1], rounded(type, want_dx));
+}
+
+static void check_swiglu(tsr_cuda_type type, int64_t n) {
+  numbers g = rounded(type, random_numbers(n, 6)), u = rounded(type, random_numbers(n, 2));
+  numbers d = rounded(type, random_numbers(n, 1)), want((size_t)n), dg((size_t)n), du((size_t)n);
+  cpu->swiglu_backward(dg.data(), du.data(), d.data(), g.data(), u.data(), 0, n);
+  auto got = run_all("swiglu_backward", [&](call_arrays &c) {
+    void *gate = c.in(type, g), *up = c.in(type, u), *dout = c.in(type, d);
+    void *dgate = c.out(type, n), *dup = c.out(type, n);
+    tsr_cuda_swiglu_backward(NULL, type, dgate, dup, dout, gate, up, n);
+  });
+  check_near("swiglu_backward", type, got[0], dg);
+  check_near("swiglu_backward", type, got[1], du);
+}
+
+static void check_rows(tsr_cuda_type type, int64_t C) {
+  int64_t R = 3, n = R * C;
+  numbers x = rounded(type, random_numbers(n, 3)), row = rounded(type, random_numbers(C, 2));
+  numbers sum((size_t)n), product((size_t)n), factor((size_t)n);
+  cpu->add_row(sum.data(), x.data(), row.data(), C, 0, R);
+  cpu->mul_row(product.data(), x.data(), row.data(), C, 0, R);
+  cpu->scale(factor.data(), x.data(), 1.5f, 0, n);
+  auto got = run_all("rows", [&](call_arrays &c) {
+    void *in = c.in(type, x), *r = c.in(type, row);
+    tsr_cuda_add_row(NULL, type, c.out(type, n), in, r, R, C);
+    tsr_cuda_mul_row(NULL, type, c.out(type, n), in, r, R, C);
+    tsr_cuda_scale(NULL, type, c.out(type, n), in, 1.5f, n);
+    tsr_cuda_fill(NULL, c.out(n), 2.5f, n);
+  });
+  check_near("add_row", type, got[0], sum);
+  check_near("mul_row", type, got[1], product);
+  check_near("scale", type, got[2], factor);
+  check_same("fill", got[3], numbers((size_t)n, 2.5f));
+}
+
+/* The CPU's conversions have all cases of their own tests. */
+static void check_cast(tsr_cuda_type from, tsr_cuda_type to, int64_t n) {
+  numbers x = random_numbers(n, 1);
+  for (float &v : x) { /* all sizes, and those between two numbers */
+    uint32_t bits = (uint32_t)check_random() & (check_random() % 2 ? ~0u : 0xFFFFF000u);
+    memcpy(&v, &bits, 4);
+    int exponent = (int)(check_random() % 44) - 26;
+    if (check_random() % 2) v = ldexpf(1 + (float)(check_random() % 4096) / 4096, exponent);
+    if (std::isnan(v)) v = INFINITY;
+  }
+  x[0] = 65519.998f;
+  if (n > 4) x[1] = 65520, x[2] = -0.0f, x[3] = 0x1p-25f, x[4] = 0x1.8p-24f;
+  x = rounded(from, x);
+  auto got = run_all("cast", [&](call_arrays &c) {
+    void *in = c.in(from, x);
+    tsr_cuda_cast(NULL, to, c.out(to, n), from, in, n);
+  });
+  check_same("cast", got[0], rounded(to, x));
+}
+
+/* A part of a tensor, with its dimensions in another order. */
+static void check_walk(int bytes, int ndim) {
+  int64_t whole[5], shape[5], step[5], offset[5], size = 1, start = 0, n = 1;
+  int order[5] = {0, 1, 2, 3, 4};
+  for (int d = 0; d < ndim; d++) whole[d] = 1 + (int64_t)(check_random() % 8), size *= whole[d];
+  for (int d = ndim - 1; d > 0 && check_random() % 2; d--)
+    std::swap(order[d], order[check_random() % (unsigned)(d + 1)]);
+  for (int d = 0; d < ndim; d++) {
+    int64_t extent = whole[order[d]], stride = 1;
+    for (int e = order[d] + 1; e < ndim; e++) stride *= whole[e];
+    offset[d] = check_random() % 3 ? 0 : (int64_t)(check_random() % (uint64_t)extent);
+    shape[d] = extent - offset[d];
+    step[d] = stride, start += offset[d] * stride, n *= shape[d];
+  }
+  numbers x = random_numbers(size * bytes, 1), small = random_numbers(n * bytes, 1);
+  auto as_bytes = [&](const numbers &v, int64_t count) {
+    std::vector<unsigned char> b((size_t)(count * bytes));
+    memcpy(b.data(), v.data(), b.size());
+    return b;
+  };
+  auto from = as_bytes(x, size), part = as_bytes(small, n), gathered = part, scattered = from;
+  for (int64_t i = 0; i < n; i++) {
+    int64_t place = start, rest = i;
+    for (int d = ndim - 1; d >= 0; d--) place += rest % shape[d] * step[d], rest /= shape[d];
+    memcpy(&gathered[(size_t)(i * bytes)], &from[(size_t)(place * bytes)], (size_t)bytes);
+    memcpy(&scattered[(size_t)(place * bytes)], &part[(size_t)(i * bytes)], (size_t)bytes);
+  }
+  run_all("walk", [&](call_arrays &c) {
+    unsigned char *in = c.add(size, (size_t)bytes, from.data())->data;
+    unsigned char *source = c.add(n, (size_t)bytes, part.data())->data;
+    array *out = c.add(n, (size_t)bytes, NULL), *into = c.add(size, (size_t)bytes, from.data());
+    out->is_output = out->is_scratch = into->is_output = into->is_scratch = true;
+    tsr_cuda_gather(NULL, out->data, in, bytes, ndim, shape, step, start);
+    tsr_cuda_scatter(NULL, into->data, source, bytes, ndim, shape, step, start);
+    CHECK(!memcmp(out->data, gathered.data(), gathered.size()));
+    CHECK(!memcmp(into->data, scattered.data(), scattered.size()));
+  });
+}
+
+int main(void) {
+  for (int64_t n : odd_sizes)
+    for (tsr_cuda_type type : types) {
+      check_binary("add", type, n, tsr_cuda_add, cpu->add);
+      check_binary("sub", type, n, tsr_cuda_sub, cpu->sub);
+      check_binary("mul", type, n, tsr_cuda_mul, cpu->mul);
+      check_binary("swiglu", type, n, tsr_cuda_swiglu, cpu->swiglu);
+      check_swiglu(type, n);
+      check_rows(type, n);
+      for (int kind = 0; kind < TSR_UNARY_COUNT; kind++) check_unary(type, n, (tsr_unary)kind);
+      for (tsr_cuda_type to : types) check_cast(type, to, n);
+    }
+  for (int i = 0; i < 200; i++)
+    for (int bytes = 1; bytes <= 8; bytes *= 2) check_walk(bytes, 1 + i % 5);
+  return check_done("cuda.elementwise");
+}

@@ -1,0 +1,189 @@
+/* Optimizers with the CPU's bits, the factor of the norm, and what is by chance. */
+#include "cuda_check.h"
+
+typedef std::vector<uint16_t> halves;
+
+static halves random_halves(int64_t n) {
+  halves w((size_t)n);
+  cpu->f32_to_bf16(w.data(), random_numbers(n, 1).data(), 0, n);
+  return w;
+}
+
+static uint16_t *changed(call_arrays &c, const halves &w) {
+  array *a = c.add((int64_t)w.size(), 2, w.data());
+  a->type = TSR_CUDA_BF16;
+  a->is_output = true;
+  return (uint16_t *)a->data;
+}
+
+static numbers wide(const halves &w) {
+  return numbers_get(TSR_CUDA_BF16, w.data(), (int64_t)w.size());
+}
+
+/* One update's inputs; its state after earlier ones. */
+struct update {
+  int64_t n;
+  numbers w, grad, m, v, v_max;
+  halves narrow, lost;
+  numbers clip;
+};
+
+static update update_new(int64_t n, bool skips) {
+  update u = {
+      n,
+      random_numbers(n, 1),
+      random_numbers(n, 2),
+      random_numbers(n, 1),
+      {},
+      {},
+      random_halves(n),
+      random_halves(n),
+      {}};
+  u.v = u.v_max = random_numbers(n, 1);
+  for (float &v : u.v) v *= v;
+  for (float &v : u.v_max) v = (float)(check_random() % 100) / 100;
+  for (uint16_t &c : u.lost) c = (uint16_t)(c - (8 << 7)); /* far smaller than the weights */
+  u.clip = {2, 0.5f, skips ? 0.0f : 1.0f};
+  return u;
+}
+
+static const float lr = 0.02f, correction1 = 0.3f, correction2 = 0.05f;
+
+static tsr_cuda_adamw_options adamw_options(call_arrays &c, const update &u) {
+  float *rate = c.one(lr), *one = c.one(correction1), *two = c.one(correction2);
+  return {0.9f, 0.95f, 1e-8f, 0.1f, rate, one, two, c.in(u.clip)};
+}
+
+static void check_adamw(int64_t n, bool max, bool skips) {
+  update u = update_new(n, skips), want = u;
+  tsr_adamw o = {lr, 0.9f, 0.95f, 1e-8f, 0.1f, correction1, correction2, max};
+  if (!skips)
+    cpu->adamw(
+        &o, want.w.data(), want.m.data(), want.v.data(), max ? want.v_max.data() : NULL,
+        u.grad.data(), 0.5f, 0, n);
+  auto got = run_all("adamw", [&](call_arrays &c) {
+    tsr_cuda_adamw_options options = adamw_options(c, u);
+    float *w = c.changed(u.w), *m = c.changed(u.m), *v = c.changed(u.v), *grad = c.in(u.grad);
+    tsr_cuda_adamw(NULL, &options, w, m, v, max ? c.changed(u.v_max) : NULL, grad, n);
+  });
+  check_same("adamw", got[0], want.w);
+  check_same("adamw m", got[1], want.m);
+  check_same("adamw v", got[2], want.v);
+  if (max) check_same("adamw v_max", got[3], want.v_max);
+}
+
+static void check_sgd(int64_t n, float momentum, bool nesterov, bool first) {
+  update u = update_new(n, false), want = u;
+  tsr_sgd o = {lr, momentum, nesterov ? 0 : 0.1f, 0.01f, nesterov, first};
+  float *buffer = momentum == 0 ? NULL : want.m.data();
+  cpu->sgd(&o, want.w.data(), buffer, u.grad.data(), 1, 0, n);
+  auto got = run_all("sgd", [&](call_arrays &c) {
+    float *rate = c.one(lr), *begins = c.one(first ? 1.0f : 0.0f);
+    tsr_cuda_sgd_options options = {momentum, o.dampening, 0.01f, nesterov, rate, begins, NULL};
+    float *w = c.changed(u.w), *grad = c.in(u.grad);
+    tsr_cuda_sgd(NULL, &options, w, buffer ? c.changed(u.m) : NULL, grad, n);
+  });
+  check_same("sgd", got[0], want.w);
+  if (buffer) check_same("sgd buffer", got[1], want.m);
+}
+
+/* Weights in bf16: a box within a larger tensor. */
+static void check_bf16(int64_t rows, int64_t cols, tsr_rounding_kind kind, bool adamw) {
+  int64_t n = rows * cols;
+  update u = update_new(n, false), want = u;
+  const tsr_box box = {3, {rows, cols, 1}, {rows + 3, cols + (cols % 2) * 5, 1}, {2, 0, 0}};
+  const uint64_t key = tsr_random_key(1, "w", 7);
+  tsr_rounding reference = {kind, key, &box, want.lost.data()};
+  tsr_adamw a = {lr, 0.9f, 0.95f, 1e-8f, 0.1f, correction1, correction2, true};
+  tsr_sgd s = {lr, 0.9f, 0.1f, 0.01f, true, false};
+  if (adamw)
+    cpu->adamw_bf16(
+        &a, &reference, want.narrow.data(), want.m.data(), want.v.data(), want.v_max.data(),
+        u.grad.data(), 0.5f, 0, n);
+  else cpu->sgd_bf16(&s, &reference, want.narrow.data(), want.m.data(), u.grad.data(), 0.5f, 0, n);
+  auto got = run_all("bf16", [&](call_arrays &c) {
+    uint16_t *w = changed(c, u.narrow), *lost = changed(c, u.lost);
+    float *m = c.changed(u.m), *grad = c.in(u.grad);
+    tsr_cuda_rounding rounding = {kind, c.key(key), box, lost};
+    if (adamw) {
+      tsr_cuda_adamw_options o = adamw_options(c, u);
+      float *v = c.changed(u.v), *v_max = c.changed(u.v_max);
+      tsr_cuda_adamw_bf16(NULL, &o, &rounding, w, m, v, v_max, grad, n);
+    } else {
+      tsr_cuda_sgd_options o = {0.9f, 0.1f, 0.01f, true, c.one(lr), c.one(0), c.in(u.clip)};
+      tsr_cuda_sgd_bf16(NULL, &o, &rounding, w, m, grad, n);
+    }
+  });
+  check_same("bf16 weights", got[0], wide(want.narrow));
+  check_same("bf16 compensation", got[1], wide(want.lost));
+  check_same("bf16 m", got[2], want.m);
+  if (adamw) check_same("bf16 v_max", got[4], want.v_max);
+}
+
+/* f32 and the narrower types; boxes that are whole, cut along the last dimension, or the first. */
+static void check_dropout(tsr_cuda_type type, const tsr_box &box, float p) {
+  int64_t n = 1, rows;
+  for (int d = 0; d < box.ndim; d++) n *= box.shape[d];
+  rows = n / box.shape[box.ndim - 1];
+  numbers x = rounded(type, random_numbers(n, 2)), want((size_t)n);
+  const uint64_t key = tsr_random_key(3, "dropout", 1);
+  cpu->dropout(want.data(), x.data(), p, key, &box, 0, rows);
+  auto got = run_all("dropout", [&](call_arrays &c) {
+    void *in = c.in(type, x);
+    tsr_cuda_dropout(NULL, type, c.out(type, n), in, p, c.key(key), &box);
+  });
+  check_same("dropout", got[0], rounded(type, want));
+}
+
+/* PyTorch's clip_grad_norm_ in double. */
+static void check_clip(int64_t pieces, int64_t n, float max_norm, const float *loss_scale) {
+  numbers stats = random_numbers(pieces * n, 1);
+  double sum = 0, scale = loss_scale ? *loss_scale : 1;
+  for (float &x : stats) x *= x, sum += x;
+  if (loss_scale && *loss_scale == 4) stats[0] = sum = INFINITY;
+  double norm = sqrt(sum) / scale, factor = max_norm > 0 ? max_norm / (norm + 1e-6) : 1;
+  auto got = run_all("clip", [&](call_arrays &c) {
+    float *in = c.in(stats), *by = loss_scale ? c.one(*loss_scale) : NULL;
+    tsr_cuda_clip(NULL, c.out(3), in, pieces, n, max_norm, by);
+  });
+  CHECK(got[0][0] == (float)norm || fabs(got[0][0] - norm) < 1e-6 * norm);
+  CHECK_NEAR(got[0][1], (factor < 1 ? factor : 1) / scale, 1e-6);
+  CHECK(got[0][2] == (std::isfinite(norm) ? 1 : 0));
+}
+
+static void test_optimizers(int64_t n) {
+  check_adamw(n, false, false);
+  check_adamw(n, true, false);
+  check_adamw(n, true, true);
+  check_sgd(n, 0, false, false);
+  check_sgd(n, 0.9f, false, true);
+  check_sgd(n, 0.9f, false, false);
+  check_sgd(n, 0.9f, true, false);
+  for (int kind = TSR_ROUND_NEAREST; kind <= TSR_ROUND_KAHAN; kind++) {
+    check_bf16(1, n, (tsr_rounding_kind)kind, true);
+    check_bf16(3, n, (tsr_rounding_kind)kind, false);
+  }
+}
+
+static void test_dropout(tsr_cuda_type type) {
+  check_dropout(type, {1, {1}, {1}, {0}}, 0.5f);
+  check_dropout(type, {1, {1000}, {5000}, {1003}}, 0.1f);
+  check_dropout(type, {2, {7, 33}, {9, 33}, {2, 0}}, 0.1f);
+  check_dropout(type, {2, {7, 33}, {9, 70}, {2, 37}}, 0.3f);
+  check_dropout(type, {3, {3, 5, 64}, {6, 10, 64}, {3, 5, 0}}, 0.5f);
+  check_dropout(type, {5, {2, 3, 2, 3, 1}, {4, 3, 4, 3, 7}, {1, 0, 2, 0, 5}}, 0.5f);
+  check_dropout(type, {2, {2, 9}, {1ll << 40, 1 << 20}, {(1ll << 40) - 5, 13}}, 0.5f);
+}
+
+int main(void) {
+  const float scale = 8, overflow = 4;
+  for (int64_t n : odd_sizes) test_optimizers(n);
+  for (tsr_cuda_type type : types) test_dropout(type);
+  for (int64_t pieces = 1; pieces <= 13; pieces += 3)
+    for (int64_t n = 1; n <= 600; n = n * 3 + 1) {
+      check_clip(pieces, n, 1, NULL);
+      check_clip(pieces, n, 0, &scale);
+      check_clip(pieces, n, 1, &overflow);
+    }
+  return check_done("cuda.optimizer");
+}
