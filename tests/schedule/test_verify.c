@@ -30,8 +30,7 @@ static void accept_pipelines(void) {
     for (int pp = 2; pp <= 4; pp *= 2)
       for (int microbatches = 1; microbatches <= 8; microbatches *= 2) {
         harness_options o = {.dp = 1, .tp = 1, .pp = pp, .microbatches = microbatches};
-        o.order = orders[i].kind;
-        o.chunks = orders[i].chunks;
+        o.order = orders[i].kind, o.chunks = orders[i].chunks;
         if (o.order == TSR_ORDER_INTERLEAVED && microbatches % pp) continue;
         accept(o);
         if (microbatches == 8) continue;
@@ -53,9 +52,8 @@ static void accept_meshes(void) {
           accept(o);
           o.overlap = dp > 1;
           accept(o);
-          o.recompute = (tsr_recomputing){.kind = TSR_RECOMPUTE_MAPS};
-          accept(o);
-          o.recompute = (tsr_recomputing){.kind = TSR_RECOMPUTE_BLOCKS, .every = 1};
+          o.recompute.every = 1;
+          o.recompute.kind = zero % 2 ? TSR_RECOMPUTE_MAPS : TSR_RECOMPUTE_BLOCKS;
           accept(o);
           o.sequence_parallel = true;
           accept(o);
