@@ -64,10 +64,9 @@ static void check(const device *d, const cpu_call *call, cudaError_t error) {
 /* ---- memory ---- */
 
 static bool allocate(void *state, int64_t bytes, void **ret_memory, char *why) {
-  device *d = state;
+  (void)state;
   cudaError_t error = cudaMallocManaged(ret_memory, (size_t)bytes, cudaMemAttachGlobal);
   if (error == cudaSuccess) error = cudaMemset(*ret_memory, 0, (size_t)bytes);
-  (void)d;
   if (error == cudaSuccess) return true;
   cudaGetLastError(); /* it is told */
   snprintf(why, 512, "%s", cudaGetErrorString(error));

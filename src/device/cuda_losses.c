@@ -1,8 +1,6 @@
 /* Losses: a loss per row, then one number, added over batch units by the tree. */
 #include "device/cuda_ops.h"
 
-static int64_t aligned(int64_t bytes) { return (bytes + 255) / 256 * 256; }
-
 static void ce_stats_run(const cuda_call *c) {
   const tsr_tensor *logits = cuda_x(c, 0);
   tsr_cuda_softmax_stats(
@@ -23,8 +21,8 @@ typedef struct {
 
 static int64_t scratch_for(const tsr_task *t, loss_scratch *s, char *at) {
   s->rows = cpu_rows_of_loss(t);
-  int64_t rows = aligned(s->rows * 4), part = aligned(4),
-          stack = aligned(cpu_stack_bytes(t->units, 1));
+  int64_t rows = cuda_aligned(s->rows * 4), part = cuda_aligned(4),
+          stack = cuda_aligned(cpu_stack_bytes(t->units, 1));
   if (at) {
     s->row_loss = (float *)(void *)at;
     s->part = (float *)(void *)(at + rows);

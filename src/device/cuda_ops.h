@@ -44,6 +44,8 @@ static inline void *cuda_out(const cuda_call *c, int i) {
 }
 static inline void *cuda_scratch(const cuda_call *c) { return cpu_task_scratch(&c->base); }
 static inline double cuda_attr(const cuda_call *c, int i) { return cpu_attr(&c->base, i); }
+/* Pieces of a task's scratch begin at multiples of this. */
+static inline int64_t cuda_aligned(int64_t bytes) { return (bytes + 255) / 256 * 256; }
 /* One of the step's numbers, where it lies on the device. */
 static inline const float *cuda_hyper(const cuda_call *c, int input, tsr_hyper which) {
   return (const float *)cuda_in(c, input) + which;
@@ -59,12 +61,13 @@ void cuda_add_units(
 
 #define CUDA_OPS(X)                                                                                \
   X(linear)                                                                                        \
-  X(matmul) X(embedding) X(add) X(sub) X(mul) X(scale) X(unary) X(swiglu) X(dropout) X(layernorm)  \
-      X(rmsnorm) X(softmax) X(rope) X(attention) X(copy) X(transpose) X(slice) X(unslice)          \
-          X(ce_stats) X(ce_loss) X(squared) X(scatter) X(linear_dx) X(linear_dw) X(embedding_dw)   \
-              X(sum_to) X(norm_dw) X(layernorm_dx) X(rmsnorm_dx) X(softmax_dx) X(unary_dx)         \
-                  X(swiglu_dx) X(attention_dx) X(ce_loss_dx) X(squared_dx) X(accumulate)           \
-                      X(sum_units) X(norm_stats) X(norm_join) X(clip) X(adamw) X(sgd) X(cast)
+  X(matmul)                                                                                        \
+  X(embedding) X(add) X(sub) X(mul) X(scale) X(unary) X(swiglu) X(dropout) X(layernorm) X(rmsnorm) \
+      X(softmax) X(rope) X(attention) X(copy) X(transpose) X(slice) X(unslice) X(ce_stats)         \
+          X(ce_loss) X(squared) X(scatter) X(linear_dx) X(linear_dw) X(embedding_dw) X(sum_to)     \
+              X(norm_dw) X(layernorm_dx) X(rmsnorm_dx) X(softmax_dx) X(unary_dx) X(swiglu_dx)      \
+                  X(attention_dx) X(ce_loss_dx) X(squared_dx) X(accumulate) X(sum_units)           \
+                      X(norm_stats) X(norm_join) X(clip) X(adamw) X(sgd) X(cast)
 #define X(name) extern const cuda_op cuda_##name;
 CUDA_OPS(X)
 #undef X

@@ -76,8 +76,6 @@ static tsr_cuda_matrix turned(const void *data, int64_t cols) {
 
 /* ---- sums of units: partial results in f32, rounded once when they are complete ---- */
 
-static int64_t aligned(int64_t bytes) { return (bytes + 255) / 256 * 256; }
-
 /* Where a sum is made before it is rounded: a whole result in f32 and the stack behind it. */
 static bool needs_wide(const tsr_task *t, int64_t summands) {
   return t->outputs[0].dtype != TSR_F32 && summands > 1;
@@ -85,7 +83,7 @@ static bool needs_wide(const tsr_task *t, int64_t summands) {
 
 static int64_t sum_scratch(const tsr_task *t, int64_t summands) {
   int64_t elements = tsr_tensor_elements(&t->outputs[0]);
-  int64_t wide = needs_wide(t, summands) ? aligned(elements * 4) : 0;
+  int64_t wide = needs_wide(t, summands) ? cuda_aligned(elements * 4) : 0;
   return wide + cpu_stack_bytes(t->units, elements);
 }
 
@@ -108,7 +106,7 @@ static void run_sum(const cuda_call *c, make_sum *make, int64_t summands) {
   float *out = cuda_out(c, 0);
   if (needs_wide(t, summands)) {
     out = (float *)(void *)stack;
-    stack += aligned(elements * 4);
+    stack += cuda_aligned(elements * 4);
   }
   cuda_add_units(c, t->units, out, (float *)(void *)stack, elements, elements, make_unit, &make);
   if (needs_wide(t, summands))

@@ -63,12 +63,10 @@ const cuda_op cuda_rope = {rope_run, NULL};
 
 /* ---- sums over rows, as cpu_rows.c cuts them ---- */
 
-static int64_t aligned(int64_t bytes) { return (bytes + 255) / 256 * 256; }
-
 static int64_t row_sum_scratch(const tsr_program *p, const tsr_task *t) {
   (void)p;
   int64_t C = cpu_row_sum_columns(t), rows = tsr_tensor_elements(&t->inputs[0]) / C;
-  return aligned(C * 4) + aligned(cpu_stack_bytes(t->units, C)) +
+  return cuda_aligned(C * 4) + cuda_aligned(cpu_stack_bytes(t->units, C)) +
          tsr_cuda_sum_rows_scratch(rows, C);
 }
 
@@ -104,9 +102,9 @@ static void row_sum_unit(const cuda_call *c, void *context, int64_t unit, float 
 
 static void row_sum_run(const cuda_call *c) {
   row_sum r = {.sum = cpu_row_sum_of(&c->base), .part = cuda_scratch(c)};
-  char *behind = (char *)r.part + aligned(r.sum.C * 4);
+  char *behind = (char *)r.part + cuda_aligned(r.sum.C * 4);
   r.stack = (float *)(void *)behind;
-  r.kernel = behind + aligned(cpu_stack_bytes(c->base.task->units, r.sum.C));
+  r.kernel = behind + cuda_aligned(cpu_stack_bytes(c->base.task->units, r.sum.C));
   assert(cuda_y(c, 0)->dtype == TSR_F32);
   for (r.sum.tp_unit = 0; r.sum.tp_unit < r.sum.tp_units; r.sum.tp_unit++)
     cuda_add_units(
