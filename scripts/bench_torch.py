@@ -1,5 +1,6 @@
-"""PyTorch's side of scripts/bench: GPT-2 and Llama as one writes them for speed, on the CPU.
-usage: bench_torch.py SHAPE BATCH SEQUENCE STEPS THREADS eager|compile TOKENS; SHAPE is a JSON object
+"""PyTorch's side of scripts/bench and scripts/gpu_speed: GPT-2 and Llama as one writes them for speed.
+usage: bench_torch.py SHAPE BATCH SEQUENCE STEPS THREADS eager|compile TOKENS [cuda]; SHAPE is a JSON object
+On the CPU in f32; with cuda on the first GPU, in bf16 by autocast, with f32 weights.
 Prints one JSON object a step. `bench_torch.py version` prints PyTorch's version."""
 import json
 import sys
@@ -41,7 +42,7 @@ class GPT2(nn.Module):
         self.head.weight = self.wte.weight
 
     def forward(self, tokens, targets):
-        x = self.wte(tokens) + self.wpe(torch.arange(tokens.size(1)))
+        x = self.wte(tokens) + self.wpe(torch.arange(tokens.size(1), device=tokens.device))
         for block in self.blocks:
             x = block(x, None)
         logits = self.head(self.ln_f(x))
@@ -142,20 +143,21 @@ def say(**event):
     print(json.dumps(event), flush=True)
 
 
-def main(shape, batch, sequence, steps, threads, mode, path):
+def main(shape, batch, sequence, steps, threads, mode, path, device="cpu"):
     shape = json.loads(shape)
     torch.set_num_threads(int(threads))
     torch.manual_seed(42)
-    model = make_model(shape)
+    model = make_model(shape).to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, betas=(0.9, 0.999), weight_decay=0.01, fused=True)
     loss_of = torch.compile(model) if mode == "compile" else model
     source = batches(path, int(batch), int(sequence))
     say(event="start", parameters=sum(p.numel() for p in model.parameters()))
     for step in range(int(steps)):
         start = time.perf_counter()
-        tokens, targets = next(source)
+        tokens, targets = (x.to(device, non_blocking=True) for x in next(source))
         optimizer.zero_grad(set_to_none=True)
-        loss = loss_of(tokens, targets)
+        with torch.autocast(device, torch.bfloat16, enabled=device == "cuda"):
+            loss = loss_of(tokens, targets)
         loss.backward()
         optimizer.step()
         value = loss.item()

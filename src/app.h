@@ -18,7 +18,9 @@ typedef struct {
   const char *mesh_why;
   tsr_parallel *parallel;
   const tsr_kernels *kernels;
-  tsr_cpu_context device;
+  tsr_cpu_context cpu;
+  const struct tsr_cuda_table *cuda; /* NULL: on the CPU */
+  const tsr_device *device;          /* of commands that compute; NULL: the CPU */
   int64_t batch_units, tp_units;
   tsr_source source;
   bool has_source, has_read_model;
@@ -43,7 +45,6 @@ bool app_load_config(app *a);
 bool app_open_mesh(app *a);
 bool app_build_context(app *a);
 bool app_fix_recipe(app *a);
-bool app_choose_device(app *a);
 /* From a loaded configuration to the programs of training. What does not depend on a stage that
  * failed is looked at all the same, so that one run shows as many mistakes as it can. */
 bool app_prepare(app *a);
@@ -52,6 +53,19 @@ void app_explain_model(app *a);
 const char *app_graphs_folder(const app *a);
 /* What tsr_compile wants of what was decided. */
 tsr_compile_options app_compile_options(const app *a);
+
+/* ---- devices.c: the device that this worker computes on ---- */
+
+/* Kernels and threads of the host. */
+bool app_choose_device(app *a);
+/* From a loaded configuration: the CPU, or CUDA devices, and the precision that is usual there. */
+bool app_choose_kind(app *a);
+/* Opens this worker's device, of commands that compute; when ranks are laid on workers. */
+bool app_open_device(app *a);
+/* All workers together, whose devices are open: what they send goes from device to device, where NCCL
+ * is there, each has a device of its own and is of one stage; else through the host. */
+bool app_link_devices(app *a);
+void app_close_device(app *a);
 
 /* ---- workers.c: one process among several ---- */
 
@@ -64,9 +78,14 @@ bool app_all_well(app *a, bool ok);
 /* That all workers run the same program on the same configuration, mesh and plan; else an error on
  * those that differ from worker 0, with the first line that does. */
 bool app_agree(app *a);
+/* Every worker's `bytes` bytes, in `all`, on all workers; false when some do not answer. */
+bool app_gather(app *a, const void *mine, int64_t bytes, void *all);
+/* From now on the process may be in a library's hands for so long; it ends when that is over. */
+void app_set_deadline(double seconds, const char *what);
+void app_end_deadline(void);
 /* Threads for this worker: the cores that it may use, shared with the workers that may use the same. */
 int app_threads(app *a);
-/* Called when other workers do not answer: says so, and ends the job. */
+/* Called when other workers do not answer, or the device fails: says so, and ends the job. */
 void app_lost(void *app, const char *report);
 /* Before a failure is printed that the others may not have. */
 void app_hear_failures(app *a);

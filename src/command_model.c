@@ -27,8 +27,9 @@ static void use_one_rank(app *a) {
     for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
       if (!strncmp(a->cli.sets.items[i], keys[k], strlen(keys[k]))) return;
   tsr_config *c = a->config;
-  int64_t limit = c->device.memory_limit;
-  c->device = (tsr_config_device){.mesh_graph_descriptor = "", .memory_limit = limit};
+  const tsr_config_device *d = &c->device;
+  c->device = (tsr_config_device){
+      .mesh_graph_descriptor = "", .memory_limit = d->memory_limit, .kind = d->kind};
   c->pipeline.workers = c->pipeline.virtual_stages = 0;
   c->pipeline.stages_count = c->pipeline.blocks_count = 0;
   c->zero = (tsr_config_zero){.offload_path = ""};
@@ -83,7 +84,7 @@ static bool open_context(model *m) {
   bool ok = app_join(a);
   ok = app_all_well(a, ok && find_weights(m) && load_config(a, &m->weights));
   ok = ok && app_choose_device(a) && app_open_mesh(a) && app_build_context(a) && app_fix_recipe(a) &&
-       app_lay_ranks(a) && tsr_config_require_model(a->config, a->diags);
+       app_lay_ranks(a) && app_open_device(a) && tsr_config_require_model(a->config, a->diags);
   return app_all_well(a, ok);
 }
 
@@ -91,8 +92,10 @@ static bool open_context(model *m) {
 static bool open_worker(model *m, const tsr_programs *programs, int count) {
   app *a = m->a;
   tsr_worker_options o = {
-      a->parallel, a->kernels, a->device.threads, a->config->training.seed,
+      a->parallel, a->kernels, a->cpu.threads, a->config->training.seed,
       a->config->device.memory_limit};
+  o.device = a->device;
+  o.fast = a->config->numerics.policy == TSR_NUMERICS_FAST;
   o.hosting = a->hosting;
   o.timeout_s = a->config->collectives.timeout_s;
   o.lost = app_lost;
@@ -112,6 +115,7 @@ static const volatile sig_atomic_t *interrupt_of(const app *a) {
 static int finish(model *m) {
   if (!m->a->muted) tsr_diags_print(m->a->diags, stderr);
   tsr_worker_close(m->worker);
+  app_close_device(m->a);
   int code = app_finish(m->a);
   return code ? code : *m->a->stop ? 128 + (int)*m->a->stop : 0;
 }

@@ -44,7 +44,8 @@ static bool train(app *a, const tsr_keeper_options *keep, int *ret_signal) {
   tsr_trainer_options o = {
       .arena = a->arena, .config = a->config, .parallel = a->parallel, .source = &a->source};
   o.kernels = a->kernels;
-  o.threads = a->device.threads;
+  o.threads = a->cpu.threads;
+  o.device = a->device;
   o.quiet = a->cli.quiet;
   o.out_folder = a->cli.out;
   o.mesh_text = app_mesh_text(a);
@@ -183,5 +184,6 @@ int app_run_train(app *a) {
   fflush(stdout);
   app_catch_signals();
   train(a, &keep, &ended_by);
+  app_close_device(a);
   return ending_code(a, ended_by);
 }

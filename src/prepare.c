@@ -1,6 +1,7 @@
 /* The way of the data up to the programs: configuration, mesh, parallelism context, graph. */
 #include "app.h"
 #include "base/file.h"
+#include "device/cuda.h"
 #include "mesh/choose.h"
 #include "train/plan_command.h"
 #include <stdlib.h>
@@ -22,7 +23,7 @@ bool app_load_config(app *a) {
           a->arena, a->cli.config, a->cli.sets.items, a->cli.sets.count, &a->config, a->diags))
     return false;
   take_policy(a);
-  return true;
+  return app_choose_kind(a);
 }
 
 bool app_open_mesh(app *a) {
@@ -39,6 +40,9 @@ bool app_open_mesh(app *a) {
     wish.dims[i] = d->mesh_shape[i];
     wish.devices *= d->mesh_shape[i];
   }
+  /* Of GPUs the numbers are those of this host's, of which a mesh may take some. */
+  for (int i = 0; d->kind != TSR_DEVICE_CPU && i < d->device_ids_count; i++)
+    if (d->device_ids[i] >= wish.devices) wish.devices = d->device_ids[i] + 1;
   wish.arch = TSR_ARCH_CPU;
   return tsr_mesh_choose(a->arena, &wish, &a->mesh, &a->mesh_why, a->diags);
 }
@@ -51,24 +55,6 @@ bool app_build_context(app *a) {
 bool app_fix_recipe(app *a) {
   return tsr_parallel_trainable(a->parallel, a->config, a->diags) &&
          tsr_parallel_units(a->parallel, a->config, &a->batch_units, &a->tp_units, a->diags);
-}
-
-bool app_choose_device(app *a) {
-  const char *isa = a->config && a->config->numerics.isa[0] ? a->config->numerics.isa : NULL;
-  a->kernels = tsr_kernels_get(isa);
-  if (!a->kernels) {
-    int count = 0;
-    const char *const *levels = tsr_kernels_levels();
-    while (levels[count]) count++;
-    tsr_diag_error(
-        a->diags, tsr_config_place(a->config, "numerics.isa"),
-        "this machine does not run the level '%s'", isa);
-    tsr_diag_nearest(a->diags, isa, levels, count);
-    return false;
-  }
-  int64_t threads = a->config ? a->config->numerics.threads : 0;
-  a->device = (tsr_cpu_context){a->kernels, threads > 0 ? (int)threads : app_threads(a)};
-  return true;
 }
 
 /* tt-train's vocabulary when a plan must do without the text that characters are counted in. */
@@ -113,8 +99,8 @@ tsr_compile_options app_compile_options(const app *a) {
   o.vocab_detected = a->has_source ? a->source.dataset.tokenizer.vocab_size : 0;
   o.vocab_assumed = a->config->training.tokenizer_type == TSR_TOKENS_CHAR ? CHARACTERS_UNSEEN : 0;
   o.graphs_folder = app_graphs_folder(a);
-  o.scratch = tsr_cpu_scratch;
-  o.scratch_context = &a->device;
+  o.scratch = a->cuda ? a->cuda->scratch : tsr_cpu_scratch;
+  o.scratch_context = &a->cpu;
   return o;
 }
 
@@ -173,7 +159,7 @@ static bool choose_machine(app *a) {
           a->arena, a->share, a->cli.machine, a->mesh->shape.arch, &a->machine, &a->machine_why,
           a->diags))
     return false;
-  if (!a->machine->threads) a->device = tsr_plan_device();
+  if (!a->machine->threads) a->cpu = tsr_plan_device();
   return true;
 }
 
@@ -185,6 +171,6 @@ bool app_prepare(app *a) {
   if (a->parallel) ok &= app_fix_recipe(a);
   if (!tsr_config_require_model(a->config, a->diags)) return false;
   ok &= open_text(a);
-  return ok && choose_machine(a) && compile(a) && check_source(a);
+  return ok && app_open_device(a) && choose_machine(a) && compile(a) && check_source(a);
 }
 

@@ -1,5 +1,6 @@
 #include "app.h"
 #include "base/tree.h"
+#include "run/links.h"
 #include "plan/report.h"
 #include "train/plan_command.h"
 #include <errno.h>
@@ -61,9 +62,10 @@ void app_print_start(const app *a) {
   add_precision(a->config, &text);
   add_units(a, &text);
   tsr_text_add(
-      &text, "; cpu %s, %d thread%s\n", a->kernels->isa, a->device.threads,
-      a->device.threads == 1 ? "" : "s");
+      &text, "; %s%scpu %s, %d thread%s\n", a->device ? a->device->text : "",
+      a->device ? "; " : "", a->kernels->isa, a->cpu.threads, a->cpu.threads == 1 ? "" : "s");
   tsr_hosting_print(&a->hosting, a->parallel->ranks, &text);
+  if (a->hosting.links) tsr_text_add(&text, "links: by NCCL, %d groups\n", a->hosting.links->count);
   app_print(&text);
 }
 

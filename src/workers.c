@@ -35,8 +35,7 @@ static void on_late(int number) {
   _exit(1);
 }
 
-/* From now on the process may be in the transport's hands for so long. */
-static void set_deadline(double seconds, const char *what) {
+void app_set_deadline(double seconds, const char *what) {
   const char *ranks[] = {getenv("OMPI_COMM_WORLD_RANK"), getenv("PMI_RANK"), getenv("PMIX_RANK")};
   const char *rank = ranks[0] ? ranks[0] : ranks[1] ? ranks[1] : ranks[2] ? ranks[2] : "?";
   snprintf(
@@ -49,7 +48,7 @@ static void set_deadline(double seconds, const char *what) {
   alarm((unsigned)ceil(seconds));
 }
 
-static void end_deadline(void) {
+void app_end_deadline(void) {
   alarm(0);
   signal(SIGALRM, SIG_DFL);
 }
@@ -81,7 +80,7 @@ static bool give_up(app *a, const char *what, const char *why) {
       a->transport.table->host(a->transport.state, a->transport.worker), what, why);
 }
 
-static bool gather(app *a, const void *mine, int64_t bytes, void *all) {
+bool app_gather(app *a, const void *mine, int64_t bytes, void *all) {
   char why[TSR_WHY_BYTES] = "";
   return tsr_transport_gather(&a->transport, mine, bytes, all, timeout_of(a), why) ||
          give_up(a, "workers cannot agree", why);
@@ -98,9 +97,9 @@ static void join_alone(app *a) {
 }
 
 bool app_join(app *a) {
-  set_deadline(join_timeout(), "begun");
+  app_set_deadline(join_timeout(), "begun");
   bool opened = tsr_transport_open(a->arena, &a->transport, a->diags);
-  end_deadline();
+  app_end_deadline();
   if (!opened) return join_alone(a), false;
   char why[TSR_WHY_BYTES] = "";
   a->muted = a->transport.worker > 0;
@@ -174,7 +173,7 @@ static void close_in_time(app *a, int code) {
   signal(SIGALRM, on_late_close);
   alarm(CLOSE_S);
   tsr_transport_close(&a->transport);
-  end_deadline();
+  app_end_deadline();
 }
 
 int app_leave(app *a, int code) {
@@ -184,9 +183,9 @@ int app_leave(app *a, int code) {
   if (a->others_silent || a->must_end) end_job(a, code);
   if (!a->transport.table) return code;
   bool well = !code || code > 128 || a->ends_last;
-  set_deadline(timeout_of(a), "ended");
+  app_set_deadline(timeout_of(a), "ended");
   if (!is_alone(a) && !a->has_heard) hear_all(a, well, INFINITY, &first);
-  end_deadline();
+  app_end_deadline();
   close_in_time(a, code);
   if (a->ends_last) rest(1);
   return code ? code : first >= 0;
@@ -250,7 +249,7 @@ int app_threads(app *a) {
   place mine = {{0}}, *all = tsr_arena_array(a->arena, place, a->transport.workers);
   gethostname(mine.host, sizeof mine.host - 1);
   if (sched_getaffinity(0, sizeof mine.cores, &mine.cores)) return 1;
-  if (!gather(a, &mine, sizeof mine, all)) return 1;
+  if (!app_gather(a, &mine, sizeof mine, all)) return 1;
   for (int w = 0; w < a->transport.workers; w++)
     sharing += !strcmp(all[w].host, mine.host) && CPU_EQUAL(&all[w].cores, &mine.cores);
   return cores / sharing > 0 ? cores / sharing : 1;
@@ -258,10 +257,11 @@ int app_threads(app *a) {
 
 bool app_all_well(app *a, bool ok) {
   if (is_alone(a)) return ok;
+  if (a->has_agreed) return false;
   /* Who only stops because another one has failed does not speak for all. */
   unsigned char mine = ok || a->others_failed ? 0 : 1;
   unsigned char *all = tsr_arena_alloc(a->arena, (size_t)a->transport.workers);
-  if (!gather(a, &mine, 1, all)) return false;
+  if (!app_gather(a, &mine, 1, all)) return false;
   int first = -1;
   for (int w = 0; first < 0 && w < a->transport.workers; w++)
     if (all[w]) first = w;
@@ -298,7 +298,7 @@ static void add_plan(const app *a, tsr_text *text) {
   const tsr_compiled *c = a->training.placed     ? &a->training
                           : a->evaluation.placed ? &a->evaluation
                                                  : &a->generation;
-  tsr_text_add(text, "kernels %s\n", a->kernels->isa);
+  tsr_text_add(text, "kernels %s\n", a->device ? a->device->arch : a->kernels->isa);
   for (int s = 0; c->placed && s < c->programs.order->stages; s++)
     tsr_program_print(c->programs.of_stage[s], text);
 }
@@ -358,9 +358,9 @@ static bool compare_texts(app *a, const char *what, const char *mine, bool diffe
 static bool form_groups(app *a) {
   char why[TSR_WHY_BYTES] = "";
   if (a->config->numerics.policy != TSR_NUMERICS_FAST) return true;
-  set_deadline(timeout_of(a), "formed its groups");
+  app_set_deadline(timeout_of(a), "formed its groups");
   bool ok = tsr_hosting_form(a->arena, a->parallel, &a->hosting, why);
-  end_deadline();
+  app_end_deadline();
   return ok || give_up(a, "workers cannot form groups", why);
 }
 
@@ -373,7 +373,7 @@ bool app_agree(app *a) {
     add_kind(a, k, &texts[k]);
     tsr_hash_text(texts[k].data, texts[k].length, mine[k].hash);
   }
-  bool ok = gather(a, mine, sizeof mine, all), good = ok;
+  bool ok = app_gather(a, mine, sizeof mine, all), good = ok;
   for (int k = 0; ok && k < KINDS; k++) {
     bool any = false;
     for (int w = 1; w < a->transport.workers; w++)
@@ -381,7 +381,7 @@ bool app_agree(app *a) {
     if (any) good &= compare_texts(a, names[k], texts[k].data, strcmp(mine[k].hash, all[k].hash));
   }
   for (int k = 0; k < KINDS; k++) tsr_text_free(&texts[k]);
-  return app_all_well(a, good) && form_groups(a);
+  return app_all_well(a, good) && form_groups(a) && app_link_devices(a);
 }
 
 /* ---- when others do not answer ---- */
@@ -398,6 +398,7 @@ void app_lost(void *context, const char *report) {
     if (n <= 0) break;
     at += (size_t)n;
   }
+  if (is_alone(a)) _exit(1);
   rest(GRACE_S);
   end_job(a, 1);
 }

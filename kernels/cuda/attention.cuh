@@ -99,16 +99,33 @@ static __device__ inline uint16_t attention_run(uint64_t element, float p, uint6
   return (uint16_t)bits;
 }
 
+/* Dropout of one head: `element` is the number of its first query and key at hand, and those of one
+ * query lie `step` behind the ones of the query before. */
+typedef struct {
+  float p;
+  uint64_t key, element, step;
+} attention_drop;
+
+/* Of a sequence of `length`, from that query and key on. */
+static __device__ inline attention_drop attention_drop_at(
+    const tsr_attention &a, const uint64_t *key, const attention_head &at, int64_t length,
+    int64_t query, int64_t key_first) {
+  uint64_t line = (uint64_t)((at.b + a.batch_offset) * a.heads_global + at.h + a.head_offset);
+  attention_drop drop;
+  drop.p = a.dropout;
+  drop.key = a.dropout != 0 ? *key : 0;
+  drop.step = (uint64_t)length;
+  drop.element = (line * drop.step + (uint64_t)query) * drop.step + (uint64_t)key_first;
+  return drop;
+}
+
 /* bits (queries, keys / RUN) of a tile, by all threads of the block. */
 static __device__ inline void attention_mask(
-    uint16_t *bits, const tsr_attention &a, uint64_t key, const attention_head &at, int64_t query,
-    int64_t key_first, int queries, int keys) {
-  uint64_t line =
-      (uint64_t)((at.b + a.batch_offset) * a.heads_global + at.h + a.head_offset) * (uint64_t)a.T;
+    uint16_t *bits, const attention_drop &drop, int64_t query, int64_t key, int queries, int keys) {
   int runs = keys / ATTENTION_RUN;
   for (int i = (int)threadIdx.x; i < queries * runs; i += (int)blockDim.x) {
-    uint64_t row = (line + (uint64_t)(query + i / runs)) * (uint64_t)a.T;
-    bits[i] = attention_run(row + (uint64_t)(key_first + i % runs * ATTENTION_RUN), a.dropout, key);
+    uint64_t row = drop.element + (uint64_t)(query + i / runs) * drop.step;
+    bits[i] = attention_run(row + (uint64_t)(key + i % runs * ATTENTION_RUN), drop.p, drop.key);
   }
 }
 
@@ -116,17 +133,30 @@ static __device__ inline bool attention_bit(const uint16_t *bits, int keys, int 
   return bits[query * (keys / ATTENTION_RUN) + key / ATTENTION_RUN] >> key % ATTENTION_RUN & 1;
 }
 
-/* What the backward passes need of a query: the maximum, 1 / the sum, and delta = dout . out;
- * zeros for what pads a tile, which makes its probabilities 0. */
+/* Where the numbers of a head's queries are, from some query on: the maximum and the sum beside it,
+ * and delta = dout . out. */
+typedef struct {
+  const float *stats, *delta;
+  int stats_step, delta_step;
+} attention_statistics;
+
+static __device__ inline attention_statistics
+attention_statistics_at(const float *stats, const float *delta, int64_t row) {
+  attention_statistics at = {stats + 2 * row, delta + row, 2, 1};
+  return at;
+}
+
+/* rows (queries, 3): what the backward passes need of a query, the maximum, 1 / the sum, and delta,
+ * for the queries from `first` on, which are there up to `end`; zeros for what pads a tile, which
+ * makes its probabilities 0. */
 static __device__ inline void attention_rows(
-    float *rows, const tsr_attention &a, const attention_head &at, const float *stats,
-    const float *delta, int64_t query, int queries) {
+    float *rows, const attention_statistics &at, int64_t first, int64_t end, int queries) {
   for (int i = (int)threadIdx.x; i < queries; i += (int)blockDim.x) {
-    bool real = query + i < a.T;
-    int64_t from = at.line * a.T + query + i;
-    rows[3 * i] = real ? stats[2 * from] : 0;
-    rows[3 * i + 1] = real ? 1.0f / stats[2 * from + 1] : 0;
-    rows[3 * i + 2] = real ? delta[from] : 0;
+    bool real = first + i < end;
+    const float *stats = at.stats + (first + i) * at.stats_step;
+    rows[3 * i] = real ? stats[0] : 0;
+    rows[3 * i + 1] = real ? 1.0f / stats[1] : 0;
+    rows[3 * i + 2] = real ? at.delta[(first + i) * at.delta_step] : 0;
   }
 }
 

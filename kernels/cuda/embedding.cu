@@ -8,6 +8,9 @@
 #include "kernels/cuda/number.cuh"
 #include "kernels/cuda/tree.cuh"
 #include <assert.h>
+#define inline inline __host__ __device__
+#include "base/sequence.h"
+#undef inline
 
 template <typename T>
 static __global__ void embedding(
@@ -26,10 +29,36 @@ static __global__ void embedding(
   }
 }
 
+/* Of a table of another type. */
+template <typename T, typename U>
+static __global__ void embedding_cast(
+    T *out, const int32_t *tokens, const U *table, int64_t C, int64_t v_begin, int64_t v_end) {
+  int64_t r = blockIdx.x, token = tokens[r];
+  bool here = token >= v_begin && token < v_end;
+  const U *from = table + (here ? token - v_begin : 0) * C;
+  for (int64_t c = threadIdx.x; c < C; c += blockDim.x)
+    number_set(out + r * C + c, (here ? number_float(from[c]) : 0) + 0.0f);
+}
+
+#define EMBEDDING_CAST(T, U)                                                                       \
+  TSR_LAUNCH(                                                                                      \
+      (embedding_cast<T, U>), (unsigned)R, row_threads(C), 0, s, (T *)out, tokens,                 \
+      (const U *)table, C, v_begin, v_end)
+
 extern "C" void tsr_cuda_embedding(
-    tsr_cuda_stream s, tsr_cuda_type type, void *out, const int32_t *tokens, const void *table,
-    int64_t R, int64_t C, int64_t v_begin, int64_t v_end) {
+    tsr_cuda_stream s, tsr_cuda_type type, void *out, const int32_t *tokens,
+    tsr_cuda_type table_type, const void *table, int64_t R, int64_t C, int64_t v_begin,
+    int64_t v_end) {
   if (R <= 0 || C <= 0) return;
+  assert(table_type == type || table_type == TSR_CUDA_F32 || type == TSR_CUDA_F32);
+  if (table_type != type && type == TSR_CUDA_F32) {
+    TSR_BY_TYPE(table_type, U, EMBEDDING_CAST(float, U))
+    return;
+  }
+  if (table_type != type) {
+    TSR_BY_TYPE(type, T, EMBEDDING_CAST(T, float))
+    return;
+  }
   bool packed = C % 8 == 0 && is_aligned(out, 16) && is_aligned(table, 16);
   TSR_BY_TYPE(
       type, T,
@@ -172,4 +201,31 @@ extern "C" void tsr_cuda_embedding_backward(
       TSR_LAUNCH(
           tokens_sum<T>, (unsigned)V, threads, 0, s, dtable, (const T *)dout, row_of, by, C,
           R / units, units))
+}
+
+typedef struct {
+  int64_t R, samples, positions, pieces;
+  bool zigzag;
+} cut_rows;
+
+static __global__ void
+rows_by_units(int32_t *by_units, int32_t *row_of, const int32_t *tokens, const cut_rows cut) {
+  int64_t length = cut.positions / cut.pieces, in_piece = cut.samples * length;
+  int64_t in_unit = cut.samples * cut.positions;
+  for (int64_t i = map_thread(); i < cut.R; i += map_threads()) {
+    int64_t piece = tsr_sequence_unit(cut.zigzag, cut.pieces, i % in_unit / in_piece);
+    int64_t sample = i / in_unit * cut.samples + i % in_piece / length;
+    int64_t row = sample * cut.positions + piece * length + i % length;
+    row_of[i] = (int32_t)row;
+    by_units[i] = tokens[row];
+  }
+}
+
+extern "C" void tsr_cuda_rows_by_units(
+    tsr_cuda_stream s, int32_t *by_units, int32_t *row_of, const int32_t *tokens, int64_t R,
+    int64_t samples, int64_t positions, int64_t pieces, bool zigzag) {
+  assert(positions % pieces == 0 && R % (samples * positions) == 0);
+  cut_rows cut = {R, samples, positions, pieces, zigzag};
+  if (R > 0)
+    TSR_LAUNCH(rows_by_units, map_blocks(R), TSR_MAP_THREADS, 0, s, by_units, row_of, tokens, cut);
 }

@@ -102,10 +102,11 @@ void tsr_cuda_sum_squares(
 
 /* ---- embedding.cu ---- */
 /* out (R, C): table row tokens[r] - v_begin where v_begin <= tokens[r] < v_end, else zeros; -0
- * becomes +0 */
+ * becomes +0. The table may be of another type, where one of the two is f32. */
 void tsr_cuda_embedding(
-    tsr_cuda_stream s, tsr_cuda_type type, void *out, const int32_t *tokens, const void *table,
-    int64_t R, int64_t C, int64_t v_begin, int64_t v_end);
+    tsr_cuda_stream s, tsr_cuda_type type, void *out, const int32_t *tokens,
+    tsr_cuda_type table_type, const void *table, int64_t R, int64_t C, int64_t v_begin,
+    int64_t v_end);
 /* dtable (v_end - v_begin, C) in f32, wholly written, as kernels/kernels.h says: no atomics.
  * Scratch holds the tokens' counting sort: rows with one token in their order, by passes whose
  * result does not depend on timing. */
@@ -115,6 +116,13 @@ void tsr_cuda_embedding_backward(
     const int32_t *row_of, void *scratch, int64_t R, int64_t C, int64_t v_begin, int64_t v_end,
     int64_t units);
 
+/* For it, where units are pieces of samples: the tokens (R) unit by unit, and which row each is of.
+ * R rows are samples of `positions`, which `pieces` cut; in each `samples` of them the pieces follow
+ * one another in the order of the tree's leaves (base/sequence.h), each with all samples' rows. */
+void tsr_cuda_rows_by_units(
+    tsr_cuda_stream s, int32_t *by_units, int32_t *row_of, const int32_t *tokens, int64_t R,
+    int64_t samples, int64_t positions, int64_t pieces, bool zigzag);
+
 /* ---- rope.cu: table (T, D/2, 2) in f32; x (B, T, H*D); y may be x ---- */
 void tsr_cuda_rope(
     tsr_cuda_stream s, tsr_cuda_type type, void *y, const void *x, const float *table, int64_t B,
@@ -123,6 +131,11 @@ void tsr_cuda_rope(
 void tsr_cuda_rope_at(
     tsr_cuda_stream s, tsr_cuda_type type, void *y, const void *x, const float *table,
     const int32_t *positions, int64_t B, int64_t T, int64_t H, int64_t D, float sign);
+/* The same; the table has `rows` positions, and tokens behind them (which are not real) take the
+ * last one. */
+void tsr_cuda_rope_cached(
+    tsr_cuda_stream s, tsr_cuda_type type, void *y, const void *x, const float *table,
+    const int32_t *positions, int64_t rows, int64_t B, int64_t T, int64_t H, int64_t D, float sign);
 
 /* ---- loss.cu; logits (R, V_local) are f32 ---- */
 void tsr_cuda_softmax_stats(
@@ -197,10 +210,54 @@ void tsr_cuda_attention_backward(
     tsr_cuda_stream s, tsr_cuda_type type, const tsr_attention *a, const uint64_t *key, void *dq,
     void *dk, void *dv, const void *dout, const void *q, const void *k, const void *v,
     const void *out, const float *stats, void *scratch);
+/* attention_ring.cu: a sum over the units of a sequence, of which members may have parts
+ * (tsr_attention_ring of kernels/kernels.h, which see for the steps; but for `key`, as above). With
+ * one unit the bits are those of attention, and else they depend on the units alone. Bytes of an
+ * acc, and of the scratch of a step, which begins empty: */
+int64_t tsr_cuda_attention_ring_acc(const tsr_attention_ring *r, tsr_attention_sum sum);
+int64_t tsr_cuda_attention_ring_scratch(const tsr_attention_ring *r, tsr_attention_sum sum);
+void tsr_cuda_attention_ring(
+    tsr_cuda_stream s, tsr_cuda_type type, const tsr_attention_ring *r, const uint64_t *key,
+    float *acc, const void *q, const void *k, const void *v, void *scratch);
+void tsr_cuda_attention_ring_finish(
+    tsr_cuda_stream s, tsr_cuda_type type, const tsr_attention_ring *r, void *out, float *stats,
+    const float *acc);
+void tsr_cuda_attention_ring_rows(
+    tsr_cuda_stream s, tsr_cuda_type type, const tsr_attention_ring *r, float *rows,
+    const void *dout, const void *out, const float *stats);
+void tsr_cuda_attention_ring_dq(
+    tsr_cuda_stream s, tsr_cuda_type type, const tsr_attention_ring *r, const uint64_t *key,
+    float *acc, const void *dout, const void *q, const void *k, const void *v, const float *rows,
+    void *scratch);
+void tsr_cuda_attention_ring_dq_finish(
+    tsr_cuda_stream s, tsr_cuda_type type, const tsr_attention_ring *r, void *dq,
+    const float *acc);
+void tsr_cuda_attention_ring_dkv(
+    tsr_cuda_stream s, tsr_cuda_type type, const tsr_attention_ring *r, const uint64_t *key,
+    float *acc, const void *dout, const void *q, const float *rows, const void *k, const void *v,
+    void *scratch);
+void tsr_cuda_attention_ring_dkv_finish(
+    tsr_cuda_stream s, tsr_cuda_type type, const tsr_attention_ring *r, void *dk, void *dv,
+    const float *acc);
 /* positions and counts are in device memory. */
 void tsr_cuda_attention_cached(
     tsr_cuda_stream s, tsr_cuda_type type, const tsr_attention_cached *c, void *out, const void *q,
     const void *keys, const void *values);
+
+/* ---- cached.cu: rows of `bytes` each, for C new tokens of each sequence b < B, of which the first
+ * counts[b] are real and stand at positions[b] and on; both in device memory ---- */
+/* The real rows of x (B,C) go to their positions in out (B,T); the rest of out stays. */
+void tsr_cuda_keep(
+    tsr_cuda_stream s, void *out, const void *x, const int32_t *positions, const int32_t *counts,
+    int64_t bytes, int64_t B, int64_t C, int64_t T);
+/* out (B,C) = the rows first + position of a table of `rows`; behind its end, the last one. */
+void tsr_cuda_rows_at(
+    tsr_cuda_stream s, void *out, const void *table, const int32_t *positions, int64_t bytes,
+    int64_t B, int64_t C, int64_t rows, int64_t first);
+/* out (B) = the last real row of each sequence of x (B,C); the first one where none is. */
+void tsr_cuda_take_last(
+    tsr_cuda_stream s, void *out, const void *x, const int32_t *counts, int64_t bytes, int64_t B,
+    int64_t C);
 
 /* ---- shapes.cu: elements of `bytes` each ---- */
 /* out[i] = x at the index that `step` leads to: out has `shape` (row-major), its element (i0, i1,

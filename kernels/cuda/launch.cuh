@@ -7,7 +7,7 @@
 #if defined(TSR_EMULATED)
 #define TSR_LAUNCH(kernel, grid, block, shared_bytes, stream, ...)                                 \
   ((void)(stream),                                                                                 \
-   emulator::launch((grid), (block), (size_t)(shared_bytes), [=]() { kernel(__VA_ARGS__); }))
+   emulator::launch_kernel((grid), (block), (size_t)(shared_bytes), (kernel), __VA_ARGS__))
 /* The memory that a launch asked for, `shared_bytes` of it, aligned to 128. */
 #define TSR_SHARED(type, name) type *name = (type *)emulator::shared()
 /* Before a launch with more than 48 KiB. */

@@ -11,7 +11,7 @@ enum { WORKSPACE_BYTES = 32 << 20, WHY_BYTES = 512 };
 /* What an algorithm is chosen by. */
 typedef struct {
   int64_t M, N, K, a_stride, b_stride, c_stride, a_step, b_step, c_step;
-  int32_t type, c_type, a_turned, b_turned, count, aligned;
+  int32_t type, c_type, a_turned, b_turned, count, aligned, has_bias;
 } shape;
 
 typedef struct known {
@@ -77,7 +77,8 @@ static cudaDataType_t data_type(tsr_cuda_type type) {
 
 /* Whether a vector of 16 bytes may be read at every pointer. */
 static int aligned(const tsr_cuda_product *p) {
-  return (((uintptr_t)p->a.data | (uintptr_t)p->b.data | (uintptr_t)p->c) & 15) == 0;
+  uintptr_t all = (uintptr_t)p->a.data | (uintptr_t)p->b.data | (uintptr_t)p->c;
+  return ((all | (uintptr_t)p->bias) & 15) == 0;
 }
 
 static shape shape_of(const tsr_cuda_product *p) {
@@ -88,7 +89,7 @@ static shape shape_of(const tsr_cuda_product *p) {
   if (p->count > 1) s.a_step = p->a_step, s.b_step = p->b_step, s.c_step = p->c_step;
   s.type = p->type, s.c_type = p->c_type;
   s.a_turned = p->a.turned, s.b_turned = p->b.turned;
-  s.count = p->count, s.aligned = aligned(p);
+  s.count = p->count, s.aligned = aligned(p), s.has_bias = p->bias != NULL;
   return s;
 }
 
@@ -126,6 +127,17 @@ static cublasStatus_t layouts(known *k, const tsr_cuda_product *p) {
   return status;
 }
 
+/* Its rows are our columns. */
+static cublasStatus_t describe_bias(known *k, const tsr_cuda_product *p) {
+  cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
+  cudaDataType_t type = data_type(p->c_type);
+  cublasStatus_t status = cublasLtMatmulDescSetAttribute(
+      k->product, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue);
+  if (status) return status;
+  return cublasLtMatmulDescSetAttribute(
+      k->product, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &type, sizeof type);
+}
+
 static cublasStatus_t describe(const tsr_cuda_blas *b, known *k, const tsr_cuda_product *p) {
   cublasOperation_t first = p->b.turned ? CUBLAS_OP_T : CUBLAS_OP_N,
                     second = p->a.turned ? CUBLAS_OP_T : CUBLAS_OP_N;
@@ -138,6 +150,7 @@ static cublasStatus_t describe(const tsr_cuda_blas *b, known *k, const tsr_cuda_
   if (!status)
     status = cublasLtMatmulDescSetAttribute(
         k->product, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof second);
+  if (!status && p->bias) status = describe_bias(k, p);
   return status ? status : layouts(k, p);
 }
 
@@ -198,7 +211,12 @@ bool tsr_cuda_run_product(tsr_cuda_blas *b, tsr_cuda_stream stream, const tsr_cu
   const known *k = find(b, p);
   float one = 1, zero = 0;
   if (!k) return false;
-  cublasStatus_t status = cublasLtMatmul(
+  cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
+  if (p->bias)
+    status = cublasLtMatmulDescSetAttribute(
+        k->product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &p->bias, sizeof p->bias);
+  if (status) return fail(b, "a product's bias", status);
+  status = cublasLtMatmul(
       b->handle, k->product, &one, p->b.data, k->first, p->a.data, k->second,
       p->adds ? &one : &zero, p->c, k->result, p->c, k->result, &k->algorithm, b->workspace,
       WORKSPACE_BYTES, stream);

@@ -20,14 +20,16 @@ typedef struct {
   bool turned;
 } tsr_cuda_matrix;
 
-/* c (M, N) = a (M, K) b (K, N), added to c where `adds`; `count` of them, `step`s of elements
- * apart. a and b are of `type`; c too, or f32. */
+/* c (M, N) = a (M, K) b (K, N), added to c where `adds`, and with the row `bias` (N), of c's type,
+ * added where that is not NULL; `count` of them, `step`s of elements apart. a and b are of `type`; c
+ * too, or f32. */
 typedef struct {
   int64_t M, N, K;
   tsr_cuda_type type, c_type;
   tsr_cuda_matrix a, b;
   void *c;
   int64_t c_stride;
+  const void *bias;
   bool adds;
   int count; /* >= 1 */
   int64_t a_step, b_step, c_step;

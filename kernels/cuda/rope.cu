@@ -5,6 +5,7 @@
 
 typedef struct {
   int64_t T, H, half, packs; /* packs of a half */
+  int64_t rows;              /* of the table; positions behind them take the last one */
 } turn_shape;
 
 template <typename T, int W>
@@ -14,6 +15,7 @@ static __global__ void turn(
   for (int64_t item = map_thread(); item < n; item += map_threads()) {
     int64_t pack = item % of.packs, head = item / of.packs, row = head / of.H;
     int64_t position = row % of.T + (positions ? positions[row / of.T] : 0);
+    position = position < of.rows ? position : of.rows - 1;
     const float *angles = table + (position * of.half + pack * W) * 2;
     int64_t low = head * 2 * of.half + pack * W, high = low + of.half;
     float a[W], b[W], cs[2 * W], u[W], v[W];
@@ -41,10 +43,11 @@ static void turn_launch(
       (turn<T, W>), map_blocks(n), TSR_MAP_THREADS, 0, s, y, x, table, positions, of, sign, n);
 }
 
-extern "C" void tsr_cuda_rope_at(
+extern "C" void tsr_cuda_rope_cached(
     tsr_cuda_stream s, tsr_cuda_type type, void *y, const void *x, const float *table,
-    const int32_t *positions, int64_t B, int64_t T, int64_t H, int64_t D, float sign) {
-  turn_shape of = {T, H, D / 2, 0};
+    const int32_t *positions, int64_t rows, int64_t B, int64_t T, int64_t H, int64_t D,
+    float sign) {
+  turn_shape of = {T, H, D / 2, 0, rows};
   if (B * T * H * of.half <= 0) return;
   bool packed = of.half % 8 == 0 && is_aligned(y, 16) && is_aligned(x, 16) && is_aligned(table, 16);
   TSR_BY_TYPE(
@@ -52,6 +55,12 @@ extern "C" void tsr_cuda_rope_at(
       packed ? turn_launch<N, pack_of<N>::width>(
                    s, (N *)y, (const N *)x, table, positions, B, of, sign)
              : turn_launch<N, 1>(s, (N *)y, (const N *)x, table, positions, B, of, sign))
+}
+
+extern "C" void tsr_cuda_rope_at(
+    tsr_cuda_stream s, tsr_cuda_type type, void *y, const void *x, const float *table,
+    const int32_t *positions, int64_t B, int64_t T, int64_t H, int64_t D, float sign) {
+  tsr_cuda_rope_cached(s, type, y, x, table, positions, INT64_MAX, B, T, H, D, sign);
 }
 
 extern "C" void tsr_cuda_rope(

@@ -120,7 +120,7 @@ extern "C" void tsr_cuda_scatter(
 extern "C" void tsr_cuda_zero(tsr_cuda_stream s, void *out, int64_t bytes) {
 #if defined(TSR_EMULATED)
   (void)s;
-  memset(out, 0, (size_t)bytes);
+  emulator::begin([=]() { memset(out, 0, (size_t)bytes); });
 #else
   cudaMemsetAsync(out, 0, (size_t)bytes, s);
 #endif

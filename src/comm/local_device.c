@@ -46,15 +46,17 @@ static void all_gather(const tsr_device *d, const tsr_collective *c) {
       int64_t at =
           tsr_sequence_position(c->zigzag, (int)blocks, (int)(member % blocks), part, r * run);
       for (int64_t m = first; m < first + blocks; m++)
-        move_rows(d, c, c->out[m], at, whole, c->in[member], r * run, part, outer, run);
+        if (c->in[member] && c->out[m])
+          move_rows(d, c, c->out[m], at, whole, c->in[member], r * run, part, outer, run);
     }
 }
 
 static void ring_shift(const tsr_device *d, const tsr_collective *c) {
   int64_t bytes = product(c, 0, c->ndim) * c->element;
-  for (int m = 0; m < c->members; m++)
-    d->copy(
-        d->state, c->out[m], c->in[((m - c->by) % c->members + c->members) % c->members], bytes);
+  for (int m = 0; m < c->members; m++) {
+    const float *in = c->in[tsr_collective_source(c, m)];
+    if (in && c->out[m]) d->copy(d->state, c->out[m], in, bytes);
+  }
 }
 
 /* Steps of a part whose dimension `dim` is one of `members`. */
@@ -66,6 +68,37 @@ static void steps_of(const tsr_collective *c, int dim, int64_t step[TSR_DIMS_MAX
   }
 }
 
+/* Of a piece alone, and its shape. */
+static void piece_of(const tsr_collective *c, int64_t *shape, int64_t *step) {
+  memcpy(shape, c->shape, sizeof *shape * TSR_DIMS_MAX);
+  shape[c->from] /= c->members;
+  shape[c->to] /= c->members;
+  int64_t stride = 1;
+  for (int i = c->ndim - 1; i >= 0; i--) {
+    step[i] = stride;
+    stride *= shape[i];
+  }
+}
+
+void tsr_collective_pack(const tsr_device *d, const tsr_collective *c, int from, int to, void *piece) {
+  int64_t in_step[TSR_DIMS_MAX], step[TSR_DIMS_MAX], shape[TSR_DIMS_MAX];
+  steps_of(c, c->from, in_step);
+  piece_of(c, shape, step);
+  d->move(
+      d->state, piece, step, (const char *)c->in[from] + to * shape[c->to] * in_step[c->to] * c->element,
+      in_step, (int)c->element, c->ndim, shape);
+}
+
+void tsr_collective_unpack(
+    const tsr_device *d, const tsr_collective *c, int from, int to, const void *piece) {
+  int64_t out_step[TSR_DIMS_MAX], step[TSR_DIMS_MAX], shape[TSR_DIMS_MAX];
+  steps_of(c, c->to, out_step);
+  piece_of(c, shape, step);
+  d->move(
+      d->state, (char *)c->out[to] + from * shape[c->from] * out_step[c->from] * c->element, out_step,
+      piece, step, (int)c->element, c->ndim, shape);
+}
+
 static void all_to_all(const tsr_device *d, const tsr_collective *c) {
   int64_t in_step[TSR_DIMS_MAX], out_step[TSR_DIMS_MAX], shape[TSR_DIMS_MAX];
   steps_of(c, c->from, in_step);
@@ -75,10 +108,11 @@ static void all_to_all(const tsr_device *d, const tsr_collective *c) {
   shape[c->to] /= c->members;
   for (int s = 0; s < c->members; s++)
     for (int t = 0; t < c->members; t++)
-      d->move(
-          d->state, (char *)c->out[t] + s * shape[c->from] * out_step[c->from] * c->element,
-          out_step, (const char *)c->in[s] + t * shape[c->to] * in_step[c->to] * c->element,
-          in_step, (int)c->element, c->ndim, shape);
+      if (c->in[s] && c->out[t])
+        d->move(
+            d->state, (char *)c->out[t] + s * shape[c->from] * out_step[c->from] * c->element,
+            out_step, (const char *)c->in[s] + t * shape[c->to] * in_step[c->to] * c->element,
+            in_step, (int)c->element, c->ndim, shape);
 }
 
 void tsr_collective_run_on(const tsr_device *device, const tsr_collective *c) {

@@ -28,6 +28,7 @@ typedef enum {
 } tsr_recompute;
 typedef enum { TSR_OFFLOAD_NONE, TSR_OFFLOAD_FILE } tsr_offload;
 typedef enum { TSR_BALANCE_FLOPS, TSR_BALANCE_MEMORY } tsr_balance;
+typedef enum { TSR_DEVICE_CPU, TSR_DEVICE_CUDA, TSR_DEVICE_AUTO } tsr_device_kind;
 typedef enum { TSR_CP_CONTIGUOUS, TSR_CP_ZIGZAG } tsr_cp_layout;
 
 /* In the order of tsr_lr_kind (train/learning_rate.h), which defines the curves. */
@@ -125,6 +126,7 @@ typedef struct {
   int axes[TSR_MESH_NDIM_MAX], axes_count;      /* tsr_axis of each dimension; 0: not named */
   int devices; /* mesh.devices or mesh.axes with a count only: to be factorised; else 0 */
   bool mesh_auto;
+  tsr_device_kind kind;
   const int *device_ids; /* NULL: not given */
   int device_ids_count;
   bool enable_ddp, enable_fsdp, enable_tp, enable_pp, enable_cp, enable_ep, enable_sp;

@@ -55,6 +55,8 @@ static const tsr_field_choice cp_transports[] = {{"direct", 0}, {0}};
 static const tsr_field_choice resumes[] = {{"never", TSR_RESUME_NEVER}, {"auto", TSR_RESUME_AUTO}, {0}};
 static const tsr_field_choice safe_points[] = {
     {"step", TSR_SAFE_STEP}, {"pipeline_boundary", TSR_SAFE_PIPELINE}, {0}};
+static const tsr_field_choice device_kinds[] = {
+    {"cpu", TSR_DEVICE_CPU}, {"cuda", TSR_DEVICE_CUDA}, {"auto", TSR_DEVICE_AUTO}, {0}};
 static const tsr_field_choice cp_layouts[] = {
     {"contiguous", TSR_CP_CONTIGUOUS}, {"zigzag", TSR_CP_ZIGZAG}, {0}};
 static const tsr_field_choice precisions[] = {

@@ -9,6 +9,7 @@
 typedef struct {
   char *base[TSR_SEGMENTS];
   int coord[TSR_AXES];
+  int rank;
 } tsr_rank_memory;
 
 typedef struct {

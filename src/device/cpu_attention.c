@@ -46,7 +46,7 @@ tsr_attention cpu_attention_of(const cpu_call *c) {
   return a;
 }
 
-static tsr_attention_ring ring_of(const cpu_call *c) {
+tsr_attention_ring cpu_ring_of(const cpu_call *c) {
   const tsr_lowering *l = &c->program->lowering;
   tsr_attention_ring r = {.a = cpu_attention_of(c), .members = (int)l->size[TSR_CP]};
   r.length = r.a.T * r.members;
@@ -61,8 +61,7 @@ static cpu_call sizes_call(const tsr_kernels *k, const tsr_program *p, const tsr
   return (cpu_call){.k = k, .program = p, .task = t};
 }
 
-/* Whether the recipe cuts the sequence, so that whole sequences are sums of units too. */
-static bool has_units(const tsr_program *p) { return p->lowering.sequence_units > 1; }
+bool cpu_has_units(const tsr_program *p) { return p->lowering.sequence_units > 1; }
 
 static int64_t round_up(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
@@ -74,8 +73,8 @@ static int64_t attention_items(const tsr_task *t) {
 
 static int64_t thread_scratch(const cpu_call *c) {
   tsr_attention a = cpu_attention_of(c);
-  if (!has_units(c->program)) return round_up(c->k->attention_scratch(&a));
-  tsr_attention_ring r = ring_of(c);
+  if (!cpu_has_units(c->program)) return round_up(c->k->attention_scratch(&a));
+  tsr_attention_ring r = cpu_ring_of(c);
   return round_up(c->k->attention_ring_scratch(&r));
 }
 
@@ -90,7 +89,7 @@ typedef struct {
 } sums;
 
 static sums sums_of(const cpu_call *c, char *at) {
-  tsr_attention_ring r = ring_of(c);
+  tsr_attention_ring r = cpu_ring_of(c);
   bool backward = c->task->op == TSR_OP_ATTENTION_DX;
   int64_t first =
       round_up(c->k->attention_ring_acc(&r, backward ? TSR_ATTENTION_DQ : TSR_ATTENTION_OUT));
@@ -107,19 +106,19 @@ static sums sums_of(const cpu_call *c, char *at) {
 static int64_t
 attention_scratch(const tsr_kernels *k, const tsr_program *p, const tsr_task *t, int threads) {
   cpu_call c = sizes_call(k, p, t);
-  return thread_scratch(&c) * threads + (has_units(p) ? sums_of(&c, NULL).bytes : 0);
+  return thread_scratch(&c) * threads + (cpu_has_units(p) ? sums_of(&c, NULL).bytes : 0);
 }
 
 static void attention_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
   char *scratch = scratch_of_thread(c, thread);
-  if (!has_units(c->program)) {
+  if (!cpu_has_units(c->program)) {
     tsr_attention a = cpu_attention_of(c);
     c->k->attention(
         &a, cpu_out(c, 0), cpu_out(c, 1), cpu_in(c, 0), cpu_in(c, 1), cpu_in(c, 2), scratch, begin,
         end);
     return;
   }
-  tsr_attention_ring r = ring_of(c);
+  tsr_attention_ring r = cpu_ring_of(c);
   r.step = 0;
   sums s = sums_of(c, scratch_of_thread(c, c->threads));
   c->k->attention_ring(&r, s.first, cpu_in(c, 0), cpu_in(c, 1), cpu_in(c, 2), scratch, begin, end);
@@ -137,7 +136,7 @@ static int64_t attention_dx_items(const tsr_task *t) {
 
 /* inputs: dout, q, k, v, out, stats */
 static void attention_dx_units(const cpu_call *c, int64_t begin, int64_t end, int thread) {
-  tsr_attention_ring r = ring_of(c);
+  tsr_attention_ring r = cpu_ring_of(c);
   r.step = 0;
   char *scratch = scratch_of_thread(c, thread);
   sums s = sums_of(c, scratch_of_thread(c, c->threads));
@@ -151,7 +150,7 @@ static void attention_dx_units(const cpu_call *c, int64_t begin, int64_t end, in
 }
 
 static void attention_dx_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
-  if (has_units(c->program)) {
+  if (cpu_has_units(c->program)) {
     attention_dx_units(c, begin, end, thread);
     return;
   }
@@ -168,7 +167,7 @@ const tsr_cpu_op cpu_attention_dx = {
 static int64_t
 ring_scratch(const tsr_kernels *k, const tsr_program *p, const tsr_task *t, int threads) {
   cpu_call c = sizes_call(k, p, t);
-  tsr_attention_ring r = ring_of(&c);
+  tsr_attention_ring r = cpu_ring_of(&c);
   return round_up(k->attention_ring_scratch(&r)) * threads;
 }
 
@@ -179,7 +178,7 @@ static void *ring_thread(const cpu_call *c, const tsr_attention_ring *r, int thr
 static int64_t
 acc_bytes(const tsr_kernels *k, const tsr_program *p, const tsr_task *t, tsr_attention_sum sum) {
   cpu_call c = sizes_call(k, p, t);
-  tsr_attention_ring r = ring_of(&c);
+  tsr_attention_ring r = cpu_ring_of(&c);
   return round_up(k->attention_ring_acc(&r, sum));
 }
 
@@ -215,7 +214,7 @@ static int64_t dkv_bytes(const tsr_kernels *k, const tsr_program *p, const tsr_t
 
 /* inputs: q, k, v[, acc] */
 static void ring_attention_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
-  tsr_attention_ring r = ring_of(c);
+  tsr_attention_ring r = cpu_ring_of(c);
   heads h = heads_in(c, begin, end);
   c->k->attention_ring(
       &r, cpu_out(c, 0), cpu_in(c, 0), cpu_in(c, 1), cpu_in(c, 2), ring_thread(c, &r, thread),
@@ -227,7 +226,7 @@ const tsr_cpu_op cpu_ring_attention = {
 /* inputs: q, k, acc */
 static void ring_out_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
   (void)thread;
-  tsr_attention_ring r = ring_of(c);
+  tsr_attention_ring r = cpu_ring_of(c);
   heads h = heads_in(c, begin, end);
   c->k->attention_ring_finish(&r, cpu_out(c, 0), cpu_out(c, 1), cpu_in(c, 2), h.begin, h.end);
 }
@@ -236,7 +235,7 @@ const tsr_cpu_op cpu_ring_out = {.items = query_items, .run = ring_out_run};
 /* inputs: dout, out, stats */
 static void ring_rows_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
   (void)thread;
-  tsr_attention_ring r = ring_of(c);
+  tsr_attention_ring r = cpu_ring_of(c);
   heads h = heads_in(c, begin, end);
   c->k->attention_ring_rows(
       &r, cpu_out(c, 0), cpu_in(c, 0), cpu_in(c, 1), cpu_in(c, 2), h.begin, h.end);
@@ -249,7 +248,7 @@ typedef void ring_sum(
     const float *in3, const float *in4, void *scratch, int64_t begin, int64_t end);
 
 static void run_sum(const cpu_call *c, ring_sum *sum, int64_t begin, int64_t end, int thread) {
-  tsr_attention_ring r = ring_of(c);
+  tsr_attention_ring r = cpu_ring_of(c);
   heads h = heads_in(c, begin, end);
   sum(&r, cpu_out(c, 0), cpu_in(c, 0), cpu_in(c, 1), cpu_in(c, 2), cpu_in(c, 3), cpu_in(c, 4),
       ring_thread(c, &r, thread), h.begin, h.end);
@@ -265,7 +264,7 @@ const tsr_cpu_op cpu_ring_dq = {
 /* inputs: q, k, acc */
 static void ring_dq_out_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
   (void)thread;
-  tsr_attention_ring r = ring_of(c);
+  tsr_attention_ring r = cpu_ring_of(c);
   heads h = heads_in(c, begin, end);
   c->k->attention_ring_dq_finish(&r, cpu_out(c, 0), cpu_in(c, 2), h.begin, h.end);
 }
@@ -281,7 +280,7 @@ const tsr_cpu_op cpu_ring_dkv = {
 /* inputs: q, k, acc */
 static void ring_dkv_out_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
   (void)thread;
-  tsr_attention_ring r = ring_of(c);
+  tsr_attention_ring r = cpu_ring_of(c);
   heads h = heads_in(c, begin, end);
   c->k->attention_ring_dkv_finish(&r, cpu_out(c, 0), cpu_out(c, 1), cpu_in(c, 2), h.begin, h.end);
 }

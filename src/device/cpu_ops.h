@@ -100,6 +100,10 @@ double cpu_squared_factor(const cpu_call *call);
 tsr_unary
 cpu_unary_of(tsr_op op); /* Of the task's queries and keys; without a rank, sizes alone. */
 tsr_attention cpu_attention_of(const cpu_call *call);
+/* The same over units; `step` is a ring's op's. */
+tsr_attention_ring cpu_ring_of(const cpu_call *call);
+/* Whether the recipe cuts the sequence, so that attention over whole ones is a sum of units too. */
+bool cpu_has_units(const tsr_program *program);
 
 /* Where an update's weight, its first input, lies in the whole one. */
 tsr_box cpu_weight_box(const cpu_call *call);

@@ -3,11 +3,15 @@
 #ifndef TSR_DEVICE_CUDA_H
 #define TSR_DEVICE_CUDA_H
 #include "base/plugin.h"
-#include <stdbool.h>
-#include <stdint.h>
+#include "device/device.h"
 
-enum { TSR_CUDA_ABI = 1, TSR_CUDA_WHY_BYTES = 512, TSR_CUDA_UNIQUE_BYTES = 128 };
+enum { TSR_CUDA_ABI = 2, TSR_CUDA_WHY_BYTES = 512, TSR_CUDA_UNIQUE_BYTES = 128 };
 #define TSR_CUDA_ENTRY "tsr_cuda_entry"
+/* The program and the plugin read the same programs: structs of other sizes are of another build. */
+#define TSR_CUDA_LAYOUT                                                                            \
+  (sizeof(tsr_program) + 1009 * sizeof(tsr_graph) + 2003 * sizeof(tsr_node) +                      \
+   3001 * sizeof(tsr_task) + 4001 * sizeof(tsr_tensor) + 5003 * sizeof(tsr_cpu_call) +             \
+   6007 * sizeof(tsr_rank_memory) + 7001 * sizeof(tsr_device))
 
 /* One visible device. */
 typedef struct {
@@ -17,6 +21,22 @@ typedef struct {
   int64_t bytes, bytes_free;
 } tsr_cuda_device;
 
+/* A device for a worker. `lost` is called with a report when a task or the device fails, and does not
+ * return. */
+typedef struct {
+  int number; /* of the visible ones */
+  bool fast;  /* policy fast */
+  void (*lost)(void *context, const char *report);
+  void *context;
+} tsr_cuda_wish;
+
+/* The job whose workers' devices are to reach each other. */
+typedef struct {
+  int worker, workers;
+  const char *id;   /* worker 0's, by `nccl` */
+  double timeout_s; /* the longest that nothing may come; 0: for ever */
+} tsr_cuda_job;
+
 /* How two devices reach each other, as `nvidia-smi topo -m` calls it. */
 typedef struct {
   int nvlinks;  /* of the first one, active; 0: they have none between them */
@@ -24,8 +44,9 @@ typedef struct {
   char path[8]; /* "NV18", else "PIX", "PXB", "PHB", "NODE" or "SYS"; "?": NVML does not say */
 } tsr_cuda_link;
 
-typedef struct {
+typedef struct tsr_cuda_table {
   tsr_plugin_head head;
+  uint64_t layout;            /* TSR_CUDA_LAYOUT */
   int built_cuda, built_nccl; /* versions of their headers: 13000, 22809 */
 
   /* What is there; the library's own numbers, 0 where there is none. Never fails. */
@@ -39,7 +60,18 @@ typedef struct {
   bool (*fits)(const tsr_cuda_device *device, char *why);
   /* NCCL's version, and an id of a group, which needs no device. */
   bool (*nccl)(int *ret_version, char ret_id[TSR_CUDA_UNIQUE_BYTES], char *why);
+
+  /* Computing. `why` as above. */
+  bool (*open)(const tsr_cuda_wish *wish, const tsr_device **ret_device, char *why);
+  void (*close)(const tsr_device *device);
+  /* All workers together: from now on the device has groups. */
+  bool (*join)(const tsr_device *device, const tsr_cuda_job *job, char *why);
+  /* What a task's kernels need, on the device or on the host; the context is a tsr_cpu_context. */
+  tsr_scratch_rule *scratch;
 } tsr_cuda_table;
+
+/* Whether a driver of NVIDIA's is there, asked without the plugin, whose libraries are large. */
+bool tsr_cuda_has_driver(void);
 
 /* NULL: each path that was tried with its reason (base/plugin.h). */
 const tsr_cuda_table *

@@ -1,18 +1,26 @@
 /* One device of the plugin, as the worker wants it. */
 #ifndef TSR_DEVICE_CUDA_DEVICE_H
 #define TSR_DEVICE_CUDA_DEVICE_H
+#include "device/cuda.h"
 #include "device/cuda_ops.h"
-#include "device/device.h"
 
-/* `fast`: policy fast. `lost` is called with a report when a task fails, and does not return. */
-bool cuda_device_open(
-    int number, bool fast, void (*lost)(void *context, const char *report), void *context,
-    const tsr_device **ret_device, char *why);
+/* As in tsr_cuda_table. */
+bool cuda_device_open(const tsr_cuda_wish *wish, const tsr_device **ret_device, char *why);
 void cuda_device_close(const tsr_device *device);
-
-/* A tsr_scratch_rule: what a task's kernels need, on the device or on the host; the context is a
- * tsr_cpu_context. */
+bool cuda_device_join(const tsr_device *device, const tsr_cuda_job *job, char *why);
 int64_t cuda_task_scratch(
     const tsr_task *task, const tsr_program *program, bool output, const void *context);
+
+/* FLOP/s of a product in that type, bytes/s read and written; 0: not known. */
+void cuda_limits(
+    const cuda_state *state, int processors, tsr_cuda_type type, double *ret_flops,
+    double *ret_bytes);
+
+/* ---- cuda_plugin.c: what the runtime's errors mean ---- */
+
+/* "no device: …", and what to do about it after a newline, into TSR_CUDA_WHY_BYTES; false. */
+bool cuda_fail(char *why, const char *what, int error);
+bool cuda_describe(int number, tsr_cuda_device *ret_device, char *why);
+bool cuda_fits(const tsr_cuda_device *device, char *why);
 
 #endif

@@ -19,7 +19,12 @@ static void run_broadcast(const cuda_call *c, pair_kernel *pair, row_kernel *wit
   else with_row(c->state->stream, type, cuda_out(c, 0), cuda_in(c, 0), cuda_in(c, 1), n / row, row);
 }
 
-static void add_run(const cuda_call *c) { run_broadcast(c, tsr_cuda_add, tsr_cuda_add_row); }
+static void add_run(const cuda_call *c) {
+  const tsr_program *p = c->base.program;
+  const tsr_task *t = c->base.task;
+  if (t > p->tasks && t < p->tasks + p->tasks_count && cuda_bias_after(p, t - 1)) return; /* the product has added it */
+  run_broadcast(c, tsr_cuda_add, tsr_cuda_add_row);
+}
 const cuda_op cuda_add = {add_run, NULL};
 static void mul_run(const cuda_call *c) { run_broadcast(c, tsr_cuda_mul, tsr_cuda_mul_row); }
 const cuda_op cuda_mul = {mul_run, NULL};

@@ -59,6 +59,10 @@ void cuda_add_units(
     const cuda_call *c, int64_t units, float *out, float *scratch, int64_t stride, int64_t elements,
     cuda_make_unit *make, void *context);
 
+/* The task right behind a product that adds a row to its result where that lies, which the product's
+ * end does then; NULL: there is none. */
+const tsr_task *cuda_bias_after(const tsr_program *program, const tsr_task *task);
+
 #define CUDA_OPS(X)                                                                                \
   X(linear)                                                                                        \
   X(matmul)                                                                                        \
@@ -67,7 +71,10 @@ void cuda_add_units(
           X(ce_loss) X(squared) X(scatter) X(linear_dx) X(linear_dw) X(embedding_dw) X(sum_to)     \
               X(norm_dw) X(layernorm_dx) X(rmsnorm_dx) X(softmax_dx) X(unary_dx) X(swiglu_dx)      \
                   X(attention_dx) X(ce_loss_dx) X(squared_dx) X(accumulate) X(sum_units)           \
-                      X(norm_stats) X(norm_join) X(clip) X(adamw) X(sgd) X(cast)
+                      X(norm_stats) X(norm_join) X(clip) X(adamw) X(sgd) X(cast) X(keep)           \
+                          X(attention_cached) X(rope_at) X(rows_at) X(take_last) X(ring_attention) \
+                              X(ring_out) X(ring_rows) X(ring_dq) X(ring_dq_out) X(ring_dkv)       \
+                                  X(ring_dkv_out)
 #define X(name) extern const cuda_op cuda_##name;
 CUDA_OPS(X)
 #undef X

@@ -1,16 +1,12 @@
 /* libtessera-cuda.so: the table, and what it says of drivers, devices and links. NVML and NCCL are
  * looked for when they are asked for: a host without them still has devices. */
-#include "device/cuda.h"
+#include "device/cuda_device.h"
+#include "device/cuda_links.h"
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 #include <nccl.h>
 #include <stdio.h>
 #include <string.h>
-
-static bool fail(char *why, const char *text) {
-  snprintf(why, TSR_CUDA_WHY_BYTES, "%s", text);
-  return false;
-}
 
 static void versions(int *ret_driver, int *ret_runtime) {
   *ret_driver = *ret_runtime = 0;
@@ -34,11 +30,17 @@ static const char *what_to_do(cudaError_t error, int driver) {
     return "the kernel's module and the driver's library differ: load the module again, or reboot";
   case cudaErrorCompatNotSupportedOnDevice:
     return "take CUDA's compat folder out of the library path";
+  case cudaErrorMemoryAllocation:
+    return "another process may use the device (nvidia-smi shows which); a smaller batch_size, ZeRO or "
+           "schedule.recompute: full needs less";
+  case cudaErrorNoKernelImageForDevice:
+    return "build again, with kernels for this device";
   }
   return "nvidia-smi and the kernel's log (dmesg | grep -i nvrm) say more";
 }
 
-static bool fail_cuda(char *why, const char *what, cudaError_t error) {
+bool cuda_fail(char *why, const char *what, int code) {
+  cudaError_t error = (cudaError_t)code;
   int driver, runtime;
   versions(&driver, &runtime);
   cudaGetLastError(); /* it is told, and not to be met again */
@@ -52,15 +54,15 @@ static bool count(int *ret_count, char *why) {
   cudaError_t error = cudaGetDeviceCount(ret_count);
   if (error == cudaSuccess) return true;
   *ret_count = 0;
-  return fail_cuda(why, "no device", error);
+  return cuda_fail(why, "no device", error);
 }
 
-static bool describe(int device, tsr_cuda_device *ret, char *why) {
+bool cuda_describe(int device, tsr_cuda_device *ret, char *why) {
   struct cudaDeviceProp p;
   *ret = (tsr_cuda_device){.name = ""};
   cudaError_t error = cudaGetDeviceProperties(&p, device);
   if (error == cudaSuccess) error = cudaDeviceGetPCIBusId(ret->pci, sizeof ret->pci, device);
-  if (error != cudaSuccess) return fail_cuda(why, "its properties", error);
+  if (error != cudaSuccess) return cuda_fail(why, "its properties", error);
   snprintf(ret->name, sizeof ret->name, "%.*s", (int)sizeof ret->name - 1, p.name);
   ret->major = p.major;
   ret->minor = p.minor;
@@ -69,12 +71,12 @@ static bool describe(int device, tsr_cuda_device *ret, char *why) {
   size_t unused, all;
   error = cudaSetDevice(device);
   if (error == cudaSuccess) error = cudaMemGetInfo(&unused, &all);
-  if (error != cudaSuccess) return fail_cuda(why, "its memory", error);
+  if (error != cudaSuccess) return cuda_fail(why, "its memory", error);
   ret->bytes_free = (int64_t)unused;
   return true;
 }
 
-static bool fits(const tsr_cuda_device *d, char *why) {
+bool cuda_fits(const tsr_cuda_device *d, char *why) {
   if (d->major >= 8) return true;
   snprintf(
       why, TSR_CUDA_WHY_BYTES,
@@ -149,40 +151,25 @@ static bool find_link(int from, int to, tsr_cuda_link *ret, char *why) {
   if (error == cudaSuccess) error = cudaDeviceCanAccessPeer(&back, to, from);
   if (error == cudaSuccess) error = cudaDeviceGetPCIBusId(a, sizeof a, from);
   if (error == cudaSuccess) error = cudaDeviceGetPCIBusId(b, sizeof b, to);
-  if (error != cudaSuccess) return fail_cuda(why, "the link between two devices", error);
+  if (error != cudaSuccess) return cuda_fail(why, "the link between two devices", error);
   ret->peers = there && back;
   ask_nvml(a, b, ret);
-  return true;
-}
-
-/* ---- NCCL ---- */
-
-static bool ask_nccl(int *ret_version, char ret_id[TSR_CUDA_UNIQUE_BYTES], char *why) {
-  void *library = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
-  *ret_version = 0;
-  if (!library) return fail(why, dlerror());
-  __typeof__(&ncclGetVersion) get_version;
-  __typeof__(&ncclGetUniqueId) get_id;
-  *(void **)&get_version = dlsym(library, "ncclGetVersion");
-  *(void **)&get_id = dlsym(library, "ncclGetUniqueId");
-  if (!get_version || !get_id) return fail(why, "libnccl.so.2 is none of NCCL 2");
-  ncclUniqueId id;
-  _Static_assert(sizeof id == TSR_CUDA_UNIQUE_BYTES, "an id is 128 bytes");
-  if (get_version(ret_version) != ncclSuccess) return fail(why, "it does not say its version");
-  if (get_id(&id) != ncclSuccess)
-    return fail(why, "it makes no id of a group\nNCCL_DEBUG=INFO says why; look at the network");
-  memcpy(ret_id, &id, sizeof id);
   return true;
 }
 
 extern const tsr_cuda_table tsr_cuda_entry;
 __attribute__((visibility("default"))) const tsr_cuda_table tsr_cuda_entry = {
     .head = {TSR_CUDA_ABI, sizeof(tsr_cuda_table), "cuda"},
+    .layout = TSR_CUDA_LAYOUT,
     .built_cuda = CUDART_VERSION,
     .built_nccl = NCCL_VERSION_CODE,
     .versions = versions,
     .count = count,
-    .describe = describe,
+    .describe = cuda_describe,
     .link = find_link,
-    .fits = fits,
-    .nccl = ask_nccl};
+    .fits = cuda_fits,
+    .nccl = cuda_nccl_ask,
+    .open = cuda_device_open,
+    .close = cuda_device_close,
+    .join = cuda_device_join,
+    .scratch = cuda_task_scratch};

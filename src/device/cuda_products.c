@@ -63,6 +63,7 @@ static void run_pieces(const cuda_call *c, const pieced *of) {
       p.a.data = moved(w->a.data, i * rows * (w->a.turned ? 1 : w->a.stride), w->type);
       p.b.data = moved(w->b.data, j * cols * (w->b.turned ? w->b.stride : 1), w->type);
       p.c = (void *)moved(w->c, i * rows * w->c_stride + j * cols, w->c_type);
+      if (w->bias) p.bias = moved(w->bias, j * cols, w->c_type);
       run_product(c, &p);
     }
 }
@@ -116,6 +117,30 @@ static void run_sum(const cuda_call *c, make_sum *make, int64_t summands) {
 
 /* ---- y (R, N) = x (R, K) w (N, K)^T, K split into units ---- */
 
+static bool are_in_one_part(const tsr_program *p, const tsr_task *t) {
+  int at = (int)(t - p->tasks);
+  for (int i = 0; i < p->parts_count; i++)
+    if (at >= p->parts[i].begin && at + 1 < p->parts[i].end) return true;
+  return false;
+}
+
+static bool is_same_place(const tsr_tensor *a, const tsr_tensor *b) {
+  return a->segment == b->segment && a->frame == b->frame && a->offset == b->offset;
+}
+
+const tsr_task *cuda_bias_after(const tsr_program *p, const tsr_task *t) {
+  bool listed = t >= p->tasks && t + 1 < p->tasks + p->tasks_count; /* else a copy */
+  const tsr_task *next = t + 1;
+  if (!listed || t->op != TSR_OP_LINEAR || t->units > 1 || !are_in_one_part(p, t)) return NULL;
+  if (next->op != TSR_OP_ADD || next->last_only != t->last_only) return NULL;
+  const tsr_tensor *y = &t->outputs[0], *sum = &next->outputs[0], *bias = &next->inputs[1];
+  if (t->inputs[0].dtype != y->dtype || t->inputs[1].dtype != y->dtype) return NULL;
+  bool adds = next->inputs[0].value == y->value && bias->value != y->value && bias->ndim == 1 &&
+              bias->shape[0] == y->shape[y->ndim - 1] && bias->segment != TSR_SEGMENT_ABSENT;
+  bool in_place = is_same_place(y, sum) && sum->dtype == y->dtype && bias->dtype == y->dtype;
+  return adds && in_place && p->readers[y->value] == 1 ? next : NULL;
+}
+
 static void linear_unit(const cuda_call *c, int64_t unit, void *into, tsr_cuda_type type) {
   const tsr_tensor *x = cuda_x(c, 0), *w = cuda_x(c, 1), *y = cuda_y(c, 0);
   int64_t K = cpu_last(x), each = K / c->base.task->units;
@@ -132,6 +157,8 @@ static void linear_unit(const cuda_call *c, int64_t unit, void *into, tsr_cuda_t
           .c = into,
           .c_stride = cpu_last(y),
           .count = 1}};
+  const tsr_task *adds = cuda_bias_after(c->base.program, c->base.task);
+  if (adds) p.whole.bias = cpu_address(&c->base, &adds->inputs[1]);
   p.row_pieces = runs_of_rows(c, x);
   p.col_pieces = pieces_along(c, w, 0);
   run_pieces(c, &p);
@@ -260,24 +287,45 @@ const cuda_op cuda_matmul = {matmul_run, linear_scratch};
 static void embedding_run(const cuda_call *c) {
   const tsr_tensor *table = cuda_x(c, 1), *y = cuda_y(c, 0);
   int64_t first = cpu_offset(&c->base, table, 0);
-  assert(table->dtype == y->dtype);
   tsr_cuda_embedding(
-      c->state->stream, cuda_type(y), cuda_out(c, 0), cuda_in(c, 0), cuda_in(c, 1), cpu_rows(y),
-      table->shape[1], first, first + table->shape[0]);
+      c->state->stream, cuda_type(y), cuda_out(c, 0), cuda_in(c, 0), cuda_type(table),
+      cuda_in(c, 1), cpu_rows(y), table->shape[1], first, first + table->shape[0]);
 }
 const cuda_op cuda_embedding = {embedding_run, NULL};
 
+/* Behind the sort's scratch, where units are pieces of samples: the tokens unit by unit, and which
+ * row each one is of. */
+static int64_t sort_bytes(const tsr_task *t) {
+  int64_t rows = tsr_tensor_elements(&t->inputs[0]);
+  return cuda_aligned(tsr_cuda_embedding_scratch(rows, 0, t->outputs[0].shape[0]));
+}
+
 static int64_t embedding_dw_scratch(const tsr_program *p, const tsr_task *t) {
   (void)p;
-  return tsr_cuda_embedding_scratch(tsr_tensor_elements(&t->inputs[0]), 0, t->outputs[0].shape[0]);
+  int64_t rows = tsr_tensor_elements(&t->inputs[0]);
+  return sort_bytes(t) + (t->sequence_units > 1 ? 2 * 4 * rows : 0);
+}
+
+static void order_by_units(const cuda_call *c, int32_t *by_units, int32_t *row_of) {
+  const tsr_task *t = c->base.task;
+  int64_t rows = tsr_tensor_elements(&t->inputs[0]), pieces = t->sequence_units;
+  int64_t samples = t->inputs[0].shape[0], in_unit = samples * pieces / t->units;
+  tsr_cuda_rows_by_units(
+      c->state->stream, by_units, row_of, cuda_in(c, 0), rows, in_unit, rows / samples, pieces,
+      c->base.program->lowering.zigzag);
 }
 
 static void embedding_dw_run(const cuda_call *c) {
   const tsr_tensor *table = cuda_y(c, 0), *dout = cuda_x(c, 1);
-  int64_t first = cpu_offset(&c->base, table, 0);
+  int64_t first = cpu_offset(&c->base, table, 0), rows = tsr_tensor_elements(cuda_x(c, 0));
+  int32_t *tokens = cuda_in(c, 0), *row_of = NULL;
+  if (c->base.task->sequence_units > 1) {
+    tokens = (int32_t *)(void *)((char *)cuda_scratch(c) + sort_bytes(c->base.task));
+    row_of = tokens + rows;
+    order_by_units(c, tokens, row_of);
+  }
   tsr_cuda_embedding_backward(
-      c->state->stream, cuda_type(dout), cuda_out(c, 0), cuda_in(c, 0), cuda_in(c, 1), NULL,
-      cuda_scratch(c), tsr_tensor_elements(cuda_x(c, 0)), table->shape[1], first,
-      first + table->shape[0], c->base.task->units);
+      c->state->stream, cuda_type(dout), cuda_out(c, 0), tokens, cuda_in(c, 1), row_of,
+      cuda_scratch(c), rows, table->shape[1], first, first + table->shape[0], c->base.task->units);
 }
 const cuda_op cuda_embedding_dw = {embedding_dw_run, embedding_dw_scratch};

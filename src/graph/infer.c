@@ -296,8 +296,11 @@ static const char *infer_like_last(const inference *i) {
   return NULL;
 }
 
+/* dp may split a gradient (ZeRO), and cp that of a table of positions: both cut between pieces. */
 static const char *infer_norm_stats(const inference *i) {
-  int64_t pieces = i->graph->units.batch > 1 ? i->graph->units.batch : 1;
+  int64_t batch = i->graph->units.batch > 1 ? i->graph->units.batch : 1;
+  int64_t sequence = i->graph->units.sequence > 1 ? i->graph->units.sequence : 1, pieces = batch;
+  while (pieces % sequence) pieces += batch; /* the least common multiple */
   i->out[0] = (tsr_type){TSR_F32, 2, {pieces, 1}};
   return NULL;
 }

@@ -39,7 +39,7 @@ static const char *name_path(
   for (int m = 0; !between && m < parallel->size[t->axis]; m++)
     here = here && tsr_hosting_worker(h, tsr_parallel_member(parallel, rank, t->axis, m)) ==
                        tsr_hosting_worker(h, rank);
-  return here ? "shm" : h->transport->table->name;
+  return here ? "shm" : h->links ? "nccl" : h->transport->table->name;
 }
 
 static void print_event(
@@ -56,7 +56,12 @@ static void print_event(
       tsr_axis_name(between ? TSR_PP : t->axis), (long long)tsr_tensor_bytes(&t->inputs[0]));
   if (between) tsr_text_add(text, "peer=%d", tsr_peer_of(parallel, p, t, e->rank));
   else if (!adds) tsr_text_add(text, "algo=copy");
-  else tsr_text_add(text, "algo=%s", is_library(trace, parallel, p, t, e->rank) ? "mpi" : "tree");
+  else
+    tsr_text_add(
+        text, "algo=%s",
+        !is_library(trace, parallel, p, t, e->rank) ? "tree"
+        : trace->hosting->links                     ? "nccl"
+                                                    : "mpi");
   tsr_text_add(
       text, " path=%s ms=%.3f what=%s\n", name_path(trace, parallel, p, t, e->rank, between),
       1e-6 * (double)(e->end - e->begin), p->graph->nodes[t->node].name);

@@ -9,6 +9,7 @@
 
 typedef struct {
   tsr_bound *bound;
+  const tsr_worker_options *options;
   const tsr_program *program;
   const int *ranks; /* of the stage */
   const tsr_task *task;
@@ -20,7 +21,7 @@ typedef struct {
 } task_run;
 
 static tsr_cpu_call call_for(const task_run *t, int rank) {
-  const tsr_worker_options *o = &t->bound->worker->options;
+  const tsr_worker_options *o = t->options;
   return (tsr_cpu_call){o->kernels, t->program, t->task, &t->bound->ranks[rank],
                         t->moment,  o->threads, t->round};
 }
@@ -72,11 +73,31 @@ static void run_narrow(void *context, int job) {
   tsr_cpu_narrow(&call, job % t->ranges, t->ranges);
 }
 
+/* What is in a file is the host's to work on. */
+static bool is_in_file(const task_run *t) {
+  if (!t->options->state_folder) return false;
+  for (int i = 0; i < t->task->inputs_count; i++)
+    if (t->task->inputs[i].segment == TSR_SEGMENT_STATE) return true;
+  for (int i = 0; i < t->task->outputs_count; i++)
+    if (t->task->outputs[i].segment == TSR_SEGMENT_STATE) return true;
+  return false;
+}
+
+static bool is_on_device(const task_run *t) {
+  const tsr_device *d = t->options->device;
+  return d && d->has(d->state, t->task->op) && !is_in_file(t);
+}
+
 /* Begins the task of every rank. */
 static void run_on_device(const tsr_device *d, task_run *t) {
+  tsr_recorder *r = t->bound->recording; /* which asks how long each task lasts */
   for (int i = 0; i < t->bound->ranks_count[t->program->stage]; i++) {
+    int64_t begin = r ? tsr_recorder_now(r) : 0;
     tsr_cpu_call call = call_for(t, t->ranks[i]);
     d->run(d->state, &call);
+    if (!r) continue;
+    d->wait(d->state);
+    tsr_recorder_extend(r, t->ranks[i], begin);
   }
 }
 
@@ -124,6 +145,7 @@ static void run_group(const task_run *t, tsr_collective *c, int first) {
   int64_t begin = b->recording ? tsr_recorder_now(b->recording) : 0;
   if (b->worker->options.device) tsr_collective_run_on(b->worker->options.device, c);
   else tsr_pool_run(b->worker->pool, run_group_range, &g, g.ranges);
+  if (b->recording) wait_for_device(b);
   for (int m = 0; b->recording && m < c->members; m++)
     tsr_recorder_extend(
         b->recording,
@@ -145,6 +167,7 @@ static bool run_collective(const task_run *t) {
   for (int next = 0, first; (first = tsr_task_next_group(&at, &c, &next, &all_here)) >= 0;)
     if (all_here) run_group(t, &c, first);
   if (tsr_bound_is_alone(t->bound)) return true;
+  if (t->bound->linked) return tsr_link_meet(&at), true;
   wait_for_device(t->bound);
   return tsr_task_meet(&at);
 }
@@ -154,14 +177,14 @@ static bool run_collective(const task_run *t) {
 /* The copies between two stages' ranks that differ on pp alone. */
 static void run_receive_rank(void *context, int job) {
   const task_run *t = context;
-  const tsr_parallel *p = t->bound->worker->options.parallel;
+  const tsr_parallel *p = t->options->parallel;
   const tsr_tensor *in = &t->task->inputs[0];
   int rank = t->ranks[job], stage, chunk;
   tsr_order_locate(
       t->program->order, tsr_value_stage(t->program->graph, in->value), &stage, &chunk);
   int from = tsr_parallel_member(p, rank, TSR_PP, stage);
   if (!tsr_bound_is_here(t->bound, from)) return;
-  const tsr_device *d = t->bound->worker->options.device;
+  const tsr_device *d = t->options->device;
   void *to = tsr_bound_address(t->bound, t->task->outputs[0].value, rank, t->moment.microbatch),
        *sent = tsr_bound_address(t->bound, in->value, from, t->moment.microbatch);
   if (d) d->copy(d->state, to, sent, tsr_tensor_bytes(in));
@@ -188,16 +211,19 @@ static bool has_arrived(const task_run *t, const tsr_transfer *of) {
 
 /* Sends, receives and waits; false when the stage has to wait. */
 static bool run_transfer(task_run *t) {
-  if (t->task->bucket) return true; /* inside a worker a collective is done when it has begun */
+  tsr_task_at at = place_of(t);
+  /* Inside a worker a collective is done when it has begun. */
+  if (t->task->bucket && t->bound->linked) tsr_link_wait(&at);
+  if (t->task->bucket) return true;
+  if (t->bound->linked && tsr_link_takes(&at)) return tsr_link_transfer(&at), true;
   tsr_transfer *of = t->bound->transfers[t->task->node];
   int64_t microbatch = transfer_microbatch(t);
-  tsr_task_at at = place_of(t);
   if (!tsr_bound_is_alone(t->bound)) wait_for_device(t->bound);
   if (t->task->op == TSR_OP_WAIT) return has_arrived(t, of);
   if (t->task->op == TSR_OP_SEND) return of[microbatch].sent = tsr_task_send(&at, microbatch);
   bool arrived = tsr_task_receive(&at, microbatch), from_here = tsr_task_is_from_here(&at);
   if (!arrived || (from_here && !of[microbatch].sent)) return false;
-  bool device = t->bound->worker->options.device;
+  bool device = t->options->device;
   for (int i = 0; from_here && device && i < t->bound->ranks_count[t->program->stage]; i++)
     run_receive_rank(t, i);
   if (from_here && !device) run_jobs(t, run_receive_rank, 1);
@@ -240,10 +266,8 @@ static bool run_task(task_run *t) {
   case TSR_OP_WAIT:
     return run_transfer(t);
   }
-  const tsr_device *device = t->bound->worker->options.device;
   t->op = tsr_cpu_find(t->task->op);
-  if (t->op && device && device->has(device->state, t->task->op))
-    return run_on_device(device, t), true;
+  if (t->op && is_on_device(t)) return run_on_device(t->options->device, t), true;
   if (t->op) return wait_for_device(t->bound), run_op(t), true;
   if (t->task->axis == TSR_PP) return run_meeting(t);
   return run_collective(t);
@@ -260,83 +284,17 @@ static bool run_recorded(task_run *t) {
   return tsr_recorder_end(b->recording, stage, begin, event_at(b, stage)), true;
 }
 
-/* ---- inputs ---- */
-
-typedef struct {
-  tsr_bound *bound;
-  const int *ranks;
-  tsr_moment moment;
-  tsr_fill_row *fill;
-  void *context;
-} filling;
-
-/* Rows of dimension 0 come from the data; an input that no data is for is random by its name. */
-static void fill_input(const filling *f, int value, int rank) {
-  const tsr_program *p = tsr_bound_program(f->bound, rank);
-  const tsr_value *v = &p->graph->values[value];
-  tsr_box box = tsr_bound_box(f->bound, value, rank);
-  char *part = tsr_bound_address(f->bound, value, rank, f->moment.microbatch);
-  int64_t row = 4;
-  for (int d = 1; d < box.ndim; d++) row *= box.shape[d];
-  if (!f->fill) {
-    int64_t rows = 1;
-    for (int d = 0; d < box.ndim - 1; d++) rows *= box.shape[d];
-    const tsr_worker_options *o = &f->bound->worker->options;
-    uint64_t key = tsr_random_key(o->seed, v->name, (uint64_t)f->moment.step);
-    o->kernels->random_normal((float *)(void *)part, 0, 1, key, &box, 0, rows);
-    return;
-  }
-  int64_t first = tsr_sample_offset(
-      &p->lowering, box.offset[0], box.global[0], box.shape[0], f->moment.microbatch);
-  bool split = box.ndim > 1 && box.shape[1] != box.global[1];
-  char *whole = f->bound->rows[rank];
-  int64_t each = split ? row / box.shape[1] : 0; /* bytes of a position */
-  for (int64_t i = 0; i < box.shape[0]; i++) {
-    f->fill(f->context, v->name, first + i, split ? whole : part + i * row);
-    for (int64_t k = 0; split && k < box.shape[1]; k++)
-      memcpy(
-          part + i * row + k * each,
-          whole + tsr_bound_position(f->bound, &box, value, rank, 1, k) * each, (size_t)each);
-  }
-}
-
-static void fill_rank(void *context, int job) {
-  const filling *f = context;
-  int rank = f->ranks[job];
-  const tsr_graph *g = f->bound->programs->graph;
-  for (int v = 0; v < g->values_count; v++)
-    if (g->values[v].kind == TSR_VALUE_INPUT && tsr_bound_has(f->bound, v, rank))
-      fill_input(f, v, rank);
-}
-
 /* ---- a step ---- */
 
 typedef struct {
   tsr_bound *bound;
-  int64_t step;
-  tsr_fill_row *fill;
-  void *context;
+  tsr_input_source source;
 } step_run;
 
 static void begin_run(const step_run *s, const tsr_program *p, const tsr_run *run) {
   if (p->parts[run->part].section != TSR_FORWARD) return;
-  wait_for_device(s->bound);
-  tsr_worker *w = s->bound->worker;
-  filling f = {
-      s->bound,
-      s->bound->ranks_of_stage[p->stage],
-      {w->options.seed, s->step, run->microbatch},
-      s->fill,
-      s->context};
-  int ranks = s->bound->ranks_count[p->stage];
-  tsr_recorder *r = s->bound->recording;
-  if (!r) {
-    tsr_pool_run(w->pool, fill_rank, &f, ranks);
-    return;
-  }
-  tsr_event event = {.kind = TSR_EVENT_INPUT, .task = -1, .microbatch = run->microbatch};
-  tsr_recorder_run(r, w->pool, fill_rank, &f, ranks, f.ranks, 1);
-  tsr_recorder_end(r, p->stage, tsr_recorder_now(r), event);
+  if (s->bound->worker->options.device) tsr_inputs_copy(s->bound, p->stage, run->microbatch);
+  else tsr_inputs_fill(s->bound, p->stage, run->microbatch, &s->source);
 }
 
 /* Goes on until the stage is done or waits; whether it got anywhere. */
@@ -354,9 +312,9 @@ static bool run_stage(const step_run *s, int stage) {
       moved = true;
     }
     for (; at->task < part->end; at->task++, moved = true) {
-      task_run t = {.bound = b, .program = p, .ranks = b->ranks_of_stage[stage]};
+      task_run t = {b, &b->worker->options, p, b->ranks_of_stage[stage]};
       t.task = &p->tasks[at->task];
-      t.moment = (tsr_moment){b->worker->options.seed, s->step, run->microbatch};
+      t.moment = (tsr_moment){b->worker->options.seed, b->step, run->microbatch};
       if (t.task->last_only && run->microbatch + 1 < p->order->microbatches) continue;
       if (!(b->recording ? run_recorded(&t) : run_task(&t))) return moved;
     }
@@ -371,13 +329,11 @@ static void wait_for_others(const tsr_bound *b, tsr_waiting *w) {
   tsr_wait_round(w);
 }
 
-void tsr_bound_run(tsr_bound *b, int64_t step, tsr_fill_row *fill, void *context) {
-  step_run s = {b, step, fill, context};
+/* All stages, from their first task to their last. */
+static void run_stages(const step_run *s) {
+  tsr_bound *b = s->bound;
   const tsr_graph *g = b->programs->graph;
   int stages = b->programs->order->stages, done = 0;
-  bool recorded = b->recorder && tsr_recorder_begin_step(b->recorder, step);
-  b->recording = recorded ? b->recorder : NULL;
-  b->step = step;
   for (int i = 0; i < stages; i++) {
     b->at[i] = (tsr_stage_at){.task = -1, .meets = -1};
     if (!b->ranks_count[i]) b->at[i].run = b->programs->of_stage[i]->runs_count;
@@ -390,7 +346,7 @@ void tsr_bound_run(tsr_bound *b, int64_t step, tsr_fill_row *fill, void *context
     bool moved = false;
     done = 0;
     for (int i = 0; i < stages; i++) {
-      moved |= run_stage(&s, i);
+      moved |= run_stage(s, i);
       done += b->at[i].run == b->programs->of_stage[i]->runs_count;
     }
     /* The verifier has proved that no circle of waits closes: what does not move waits for others. */
@@ -398,7 +354,61 @@ void tsr_bound_run(tsr_bound *b, int64_t step, tsr_fill_row *fill, void *context
     if (moved || done == stages) waiting.since = 0;
     else wait_for_others(b, &waiting);
   }
+}
+
+/* ---- a step as one piece of work of the device ---- */
+
+static bool is_device_work(const tsr_worker_options *o, const tsr_program *p, const tsr_task *task) {
+  task_run t = {.program = p, .task = task, .options = o};
+  return !tsr_cpu_find(task->op) || is_on_device(&t);
+}
+
+/* Whether a step is nothing but work that the device begins, the same in every step. */
+static bool is_recordable(const tsr_bound *b) {
+  const tsr_worker_options *o = &b->worker->options;
+  if (!o->device || !tsr_bound_is_alone(b) || b->recording || b->unrecordable) return false;
+  for (int s = 0; s < b->programs->order->stages; s++) {
+    const tsr_program *p = b->programs->of_stage[s];
+    for (int i = 0; i < p->tasks_count; i++)
+      if (!is_device_work(o, p, &p->tasks[i])) return false;
+  }
+  return true;
+}
+
+/* The first step is begun task by task, which leaves all that a task makes once; the next ones are
+ * recorded, one for each of the two sets of inputs. False: it is not done yet. */
+static bool run_as_one(const step_run *s) {
+  tsr_bound *b = s->bound;
+  const tsr_device *d = b->worker->options.device;
+  void **recorded = &b->recorded[tsr_inputs_turn(b)];
+  if (!is_recordable(b) || !b->device_steps++) return false;
+  if (!*recorded && d->record(d->state)) {
+    run_stages(s);
+    *recorded = d->recorded(d->state);
+  }
+  if (*recorded) d->replay(d->state, *recorded);
+  else b->unrecordable = true;
+  return *recorded;
+}
+
+static void run_on(const step_run *s) {
+  tsr_bound *b = s->bound;
+  const tsr_device *d = b->worker->options.device;
+  tsr_inputs_begin(b, &s->source);
+  const tsr_moment moment = {b->worker->options.seed, b->step, 0};
+  d->begin_step(d->state, b->programs->graph, &moment);
+  if (!run_as_one(s)) run_stages(s);
+  tsr_inputs_ahead(b);
   wait_for_device(b);
+}
+
+void tsr_bound_run(tsr_bound *b, int64_t step, tsr_fill_row *fill, void *context) {
+  step_run s = {b, {step, fill, context}};
+  bool recorded = b->recorder && tsr_recorder_begin_step(b->recorder, step);
+  b->recording = recorded ? b->recorder : NULL;
+  b->step = step;
+  if (b->worker->options.device) run_on(&s);
+  else run_stages(&s);
   tsr_bound_finish_messages(b);
   if (b->recording) tsr_recorder_end_step(b->recorder);
 }

@@ -57,17 +57,20 @@ typedef struct {
 
 static int compare(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }
 
-/* The workers of the group over an axis, ascending. */
-static group find_group(const tsr_parallel *p, const tsr_hosting *h, int axis, int first, int *room) {
-  group g = {axis == TSR_PP ? -1 : tsr_parallel_coord(p, first, TSR_PP), 0, room, NULL};
-  int kept = 1;
+int tsr_hosting_workers(
+    const tsr_parallel *p, const tsr_hosting *h, int axis, int first, int *ret_workers) {
+  int count = 0, kept = 1;
   for (int m = 0; m < p->size[axis]; m++)
-    room[g.count++] = h->worker_of[tsr_parallel_member(p, first, axis, m)];
-  qsort(room, (size_t)g.count, sizeof *room, compare);
-  for (int i = 1; i < g.count; i++)
-    if (room[i] != room[kept - 1]) room[kept++] = room[i];
-  g.count = kept;
-  return g;
+    ret_workers[count++] = tsr_hosting_worker(h, tsr_parallel_member(p, first, axis, m));
+  qsort(ret_workers, (size_t)count, sizeof *ret_workers, compare);
+  for (int i = 1; i < count; i++)
+    if (ret_workers[i] != ret_workers[kept - 1]) ret_workers[kept++] = ret_workers[i];
+  return kept;
+}
+
+static group find_group(const tsr_parallel *p, const tsr_hosting *h, int axis, int first, int *room) {
+  int stage = axis == TSR_PP ? -1 : tsr_parallel_coord(p, first, TSR_PP);
+  return (group){stage, tsr_hosting_workers(p, h, axis, first, room), room, NULL};
 }
 
 static bool is_same(const group *a, const group *b) {

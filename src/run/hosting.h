@@ -17,6 +17,7 @@ typedef struct {
   /* Of the transport's own sums, for an axis and the first member of a group over it: at axis * ranks +
    * first. NULL: the group's members are all in one process or none is here, or sums are the tree's. */
   void **groups;
+  const struct tsr_links *links; /* between the workers' devices (links.h); NULL: there are none */
 } tsr_hosting;
 
 /* Errors: more workers than ranks. `transport` may be one without a table. */
@@ -33,6 +34,10 @@ bool tsr_hosting_form(
 static inline int tsr_hosting_worker(const tsr_hosting *h, int rank) {
   return h->worker_of ? h->worker_of[rank] : 0;
 }
+
+/* The workers of the group over an axis that `first` is the first member of, ascending; how many. */
+int tsr_hosting_workers(
+    const tsr_parallel *parallel, const tsr_hosting *hosting, int axis, int first, int *ret_workers);
 
 /* "workers: 2, openmpi 4.1.4; ranks 0-3 on a, 4-7 on b" */
 void tsr_hosting_print(const tsr_hosting *hosting, int ranks, tsr_text *text);

@@ -2,6 +2,8 @@
 #define TSR_RUN_INTERNAL_H
 #include "comm/peers.h"
 #include "comm/remote.h"
+#include "comm/remote_device.h"
+#include "run/links.h"
 #include "run/recorder.h"
 
 struct tsr_worker {
@@ -16,6 +18,7 @@ struct tsr_worker {
   struct tsr_block {
     void *memory;
     size_t size;
+    bool on_device;
   } * blocks; /* what was allocated */
   int blocks_count;
 };
@@ -40,6 +43,32 @@ typedef struct {
   char *staging; /* of the worker's */
   int64_t bytes; /* of it */
 } tsr_meeting;
+
+/* Where a step's inputs come from; `fill` NULL: random numbers. */
+typedef struct {
+  int64_t step;
+  tsr_fill_row *fill;
+  void *context;
+} tsr_input_source;
+
+/* Inputs for a device, in memory of the host: two sets, of which one is read in a step (inputs.c). */
+typedef struct {
+  char *memory[2];
+  int64_t *at, *each;    /* per rank: where its inputs are, and how many bytes a microbatch has */
+  int turn;              /* the set of the step that is under way */
+  int64_t filled;        /* the step that the other one has been filled for; -1 */
+  tsr_input_source next; /* which it may be filled for */
+} tsr_staged;
+
+/* What a program needs of a link between devices. */
+typedef struct {
+  int64_t bytes;  /* on the device, for one collective at a time */
+  char *memory;
+  int messages;   /* at once */
+  tsr_device_message *room;
+  bool transfers; /* it takes those of its two stages */
+  bool begun;     /* a collective of an overlapped bucket */
+} tsr_linked;
 
 /* Where a stage is in its step. */
 typedef struct {
@@ -75,12 +104,17 @@ struct tsr_bound {
   tsr_meeting *meetings; /* per stage, and the last for collectives over pp */
   int *param_values;        /* per parameter: its value */
   tsr_transfer **transfers; /* per node: of a receive node its microbatches, else NULL */
+  tsr_linked *linked;       /* per link of the hosting's; NULL: there are none */
   tsr_stage_at *at;         /* per stage */
   char **rows;              /* per rank: a sample's row of an input that cp splits, whole */
   int64_t step;             /* that is under way */
   int64_t steps_done;       /* with other workers: the last one's number, from 1 */
   tsr_report *reports;      /* per worker */
   char *last_words;         /* room for what is said when others are lost */
+  tsr_staged *staged;       /* NULL: no device */
+  void *recorded[2];        /* a step as one piece of the device's work, for each set of inputs */
+  bool unrecordable;
+  int64_t device_steps;     /* that could have been recorded */
   tsr_recorder *recorder;   /* NULL: none */
   tsr_recorder *recording;  /* the same in a step that is recorded, else NULL */
 };
@@ -120,6 +154,20 @@ int64_t tsr_bound_position(
 void tsr_bound_initialise(tsr_bound *bound, bool parameters);
 /* The first rank, wherever it is, that holds the same part as `rank`. */
 int tsr_bound_first_holder(const tsr_bound *bound, int value, int rank);
+
+/* ---- inputs.c ---- */
+
+/* False with `why` (512 bytes): the host has no memory for a device's inputs. */
+bool tsr_inputs_open(tsr_arena *arena, tsr_bound *bound, char *why);
+void tsr_inputs_close(tsr_bound *bound);
+/* On the CPU: fills a microbatch's inputs of a stage's ranks. */
+void tsr_inputs_fill(tsr_bound *bound, int stage, int64_t microbatch, const tsr_input_source *source);
+/* On a device: a step begins, and its inputs are on the host; the device copies a microbatch's; the next
+ * step's are filled, if they were announced. */
+void tsr_inputs_begin(tsr_bound *bound, const tsr_input_source *source);
+void tsr_inputs_copy(tsr_bound *bound, int stage, int64_t microbatch);
+void tsr_inputs_ahead(tsr_bound *bound);
+int tsr_inputs_turn(const tsr_bound *bound);
 
 /* ---- exchange.c: between workers, outside programs ---- */
 
@@ -186,5 +234,18 @@ void tsr_bound_finish_messages(tsr_bound *bound);
 /* Whether a rank here gets a value of a receive node from a rank here. */
 bool tsr_task_is_from_here(const tsr_task_at *at);
 bool tsr_task_is_for_here(const tsr_task_at *at);
+
+/* ---- device_links.c: the same messages from device to device ---- */
+
+void tsr_bound_plan_links(tsr_arena *arena, tsr_bound *bound);
+int64_t tsr_bound_link_bytes(const tsr_bound *bound);
+void tsr_bound_place_links(tsr_bound *bound, char *memory);
+/* Begins the collective of the groups with members elsewhere. What comes after it on the tasks' lane
+ * waits for it; with a bucket not before tsr_link_wait. */
+void tsr_link_meet(const tsr_task_at *at);
+void tsr_link_wait(const tsr_task_at *at);
+/* Whether a transfer between the two stages goes by a link; then a send, a receive, a wait of it. */
+bool tsr_link_takes(const tsr_task_at *at);
+void tsr_link_transfer(const tsr_task_at *at);
 
 #endif

@@ -78,7 +78,9 @@ tsr_recorder *tsr_bound_record(
 tsr_record tsr_recorder_read(tsr_arena *arena, const tsr_recorder *r) {
   const tsr_worker_options *o = &r->bound->worker->options;
   tsr_record record = {
-      .programs = r->bound->programs, .parallel = o->parallel, .threads = o->threads};
+      .programs = r->bound->programs,
+      .parallel = o->parallel,
+      .threads = o->device ? 1 : o->threads};
   record.steps = r->steps;
   record.steps_count = r->steps_count;
   record.events = r->events;

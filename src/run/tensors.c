@@ -299,9 +299,9 @@ static void initialise_runs(const first_values *f, int rank, const tsr_box *box,
 }
 
 static bool is_two_runs(const first_values *f, int rank, const tsr_box *box) {
-  int64_t half = box->shape[0] / 2;
-  return half &&
-         tsr_bound_position(f->bound, box, f->value, rank, 0, half) != box->offset[0] + half;
+  int64_t half = box->shape[0] / 2, begin = box->offset[0];
+  return half && (tsr_bound_position(f->bound, box, f->value, rank, 0, 0) != begin ||
+                  tsr_bound_position(f->bound, box, f->value, rank, 0, half) != begin + half);
 }
 
 static void initialise_piece(void *context, int job) {

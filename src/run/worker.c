@@ -97,10 +97,11 @@ check_fits(const tsr_worker_options *o, const tsr_programs *programs, int count,
   need -= offloaded_bytes(o, programs);
   if (!have || need <= have) return true;
   tsr_diag_failure(
-      diags, TSR_NOWHERE, "the model does not fit: %s needed for %d rank%s, %s %s",
+      diags, TSR_NOWHERE, "the model does not fit: %s needed for %d rank%s, %s %s%s%s",
       tsr_text_bytes(need), o->parallel->ranks, o->parallel->ranks == 1 ? "" : "s",
       tsr_text_bytes(have),
-      o->memory_limit ? "allowed by device_config.memory_limit" : "available");
+      o->memory_limit ? "allowed by device_config.memory_limit" : "available",
+      o->device ? " on " : "", o->device ? o->device->name : "");
   const tsr_program *p = programs[0].of_stage[stage];
   tsr_diag_hint(
       diags,
@@ -123,11 +124,16 @@ static bool allocate_on_device(
   const tsr_device *d = w->options.device;
   void *memory;
   char why[512];
-  if (!d->allocate(d->state, bytes, &memory, why))
-    return tsr_diag_failure(
+  if (!d->allocate(d->state, bytes, &memory, why)) {
+    char *remedy = strchr(why, '\n');
+    if (remedy) *remedy++ = 0;
+    tsr_diag_failure(
         diags, TSR_NOWHERE, "rank %d: cannot allocate %s for %s on %s: %s", rank,
         tsr_text_bytes(bytes), what, d->name, why);
-  w->blocks[w->blocks_count++] = (struct tsr_block){memory, (size_t)bytes};
+    if (remedy) tsr_diag_hint(diags, "%s", remedy);
+    return false;
+  }
+  w->blocks[w->blocks_count++] = (struct tsr_block){memory, (size_t)bytes, true};
   w->bytes += bytes;
   *ret = memory;
   return true;
@@ -144,7 +150,7 @@ allocate(tsr_worker *w, int rank, const char *what, int64_t bytes, char **ret, t
         diags, TSR_NOWHERE, "rank %d: cannot allocate %s for %s: %s", rank, tsr_text_bytes(bytes),
         what, strerror(errno));
   madvise(memory, (size_t)bytes, MADV_HUGEPAGE);
-  w->blocks[w->blocks_count++] = (struct tsr_block){memory, (size_t)bytes};
+  w->blocks[w->blocks_count++] = (struct tsr_block){memory, (size_t)bytes, false};
   w->bytes += bytes;
   *ret = memory;
   return true;
@@ -167,7 +173,7 @@ static bool map_state(tsr_worker *w, int rank, int64_t bytes, char **ret, tsr_di
     return tsr_diag_failure(
         diags, TSR_NOWHERE, "rank %d: cannot keep %s of optimizer state in a file in '%s': %s",
         rank, tsr_text_bytes(bytes), folder, strerror(wrong));
-  w->blocks[w->blocks_count++] = (struct tsr_block){memory, (size_t)bytes};
+  w->blocks[w->blocks_count++] = (struct tsr_block){memory, (size_t)bytes, false};
   w->bytes += bytes;
   *ret = memory;
   return true;
@@ -217,6 +223,7 @@ static void find_ranks_of_stages(tsr_arena *arena, tsr_bound *b) {
   for (int s = 0; s < stages; s++)
     b->ranks_of_stage[s] = tsr_arena_array(arena, int, p->ranks / stages);
   for (int r = 0; r < p->ranks; r++) {
+    b->ranks[r].rank = r;
     for (int a = 0; a < TSR_AXES; a++) b->ranks[r].coord[a] = tsr_parallel_coord(p, r, a);
     int stage = b->ranks[r].coord[TSR_PP];
     if (tsr_bound_is_here(b, r)) b->ranks_of_stage[stage][b->ranks_count[stage]++] = r;
@@ -257,7 +264,7 @@ bind_programs(tsr_arena *arena, tsr_worker *w, int index, const tsr_programs *pr
 static int64_t staging_bytes(const tsr_worker *w) {
   int64_t most = 0;
   for (int i = 0; i < w->bound_count; i++) {
-    int64_t bytes = tsr_bound_staging_bytes(&w->bound[i]);
+    int64_t bytes = tsr_bound_staging_bytes(&w->bound[i]) + tsr_bound_link_bytes(&w->bound[i]);
     if (bytes > most) most = bytes;
   }
   return most;
@@ -265,10 +272,27 @@ static int64_t staging_bytes(const tsr_worker *w) {
 
 static bool allocate_staging(tsr_arena *arena, tsr_worker *w, tsr_diags *diags) {
   int first = 0;
-  for (int i = 0; i < w->bound_count; i++) tsr_bound_plan_messages(arena, &w->bound[i]);
+  for (int i = 0; i < w->bound_count; i++) {
+    tsr_bound_plan_messages(arena, &w->bound[i]);
+    tsr_bound_plan_links(arena, &w->bound[i]);
+  }
   while (!tsr_bound_is_here(&w->bound[0], first)) first++;
   if (!allocate(w, first, "messages", staging_bytes(w), &w->staging, diags)) return false;
-  for (int i = 0; i < w->bound_count; i++) tsr_bound_place_messages(&w->bound[i], w->staging);
+  for (int i = 0; i < w->bound_count; i++) {
+    tsr_bound *b = &w->bound[i];
+    tsr_bound_place_messages(b, w->staging);
+    tsr_bound_place_links(b, w->staging ? w->staging + tsr_bound_staging_bytes(b) : NULL);
+  }
+  return true;
+}
+
+static bool open_inputs(tsr_arena *arena, tsr_worker *w, tsr_diags *diags) {
+  char why[512];
+  for (int i = 0; i < w->bound_count; i++)
+    if (!tsr_inputs_open(arena, &w->bound[i], why))
+      return tsr_diag_failure(
+          diags, TSR_NOWHERE, "cannot allocate memory of the host for inputs of %s: %s",
+          w->options.device->name, why);
   return true;
 }
 
@@ -289,7 +313,7 @@ bool tsr_worker_open(
   for (int r = 0; ok && r < options->parallel->ranks; r++)
     if (tsr_bound_is_here(&w->bound[0], r))
       ok = allocate_rank(w, r, programs, programs_count, diags);
-  ok = ok && allocate_staging(arena, w, diags);
+  ok = ok && allocate_staging(arena, w, diags) && open_inputs(arena, w, diags);
   if (!ok) {
     tsr_worker_close(w);
     return false;
@@ -306,8 +330,13 @@ void tsr_worker_close(tsr_worker *w) {
   if (!w) return;
   tsr_pool_close(w->pool);
   const tsr_device *d = w->options.device;
+  for (int i = 0; d && i < w->bound_count; i++) {
+    for (int turn = 0; turn < 2; turn++)
+      if (w->bound[i].recorded[turn]) d->forget(d->state, w->bound[i].recorded[turn]);
+    tsr_inputs_close(&w->bound[i]);
+  }
   for (int i = 0; i < w->blocks_count; i++)
-    if (d) d->release(d->state, w->blocks[i].memory);
+    if (w->blocks[i].on_device) d->release(d->state, w->blocks[i].memory);
     else munmap(w->blocks[i].memory, w->blocks[i].size);
   w->blocks_count = 0;
 }

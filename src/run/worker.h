@@ -17,6 +17,7 @@ typedef struct {
   int64_t memory_limit; /* bytes that may be allocated in all; 0: what the machine has available */
   const char *state_folder; /* where optimizer state is a memory-mapped file; NULL: it is in memory */
   const tsr_device *device; /* where ranks compute; NULL: on the CPU's threads */
+  bool fast;                /* policy fast, for sums between devices */
   tsr_hosting hosting;      /* all zero: this process is alone */
   double timeout_s;         /* the longest that a worker waits for others; 0: for ever */
   /* Called when a message has failed or the timeout is over, with the report; does not return. */
@@ -50,6 +51,9 @@ typedef void tsr_fill_row(void *context, const char *input, int64_t sample, void
  * microbatch's inputs are filled when its forward pass begins; graphs whose inputs no `fill` is
  * given for get random numbers by name. */
 void tsr_bound_run(tsr_bound *bound, int64_t step, tsr_fill_row *fill, void *context);
+/* The next run will be of `step`, with these inputs: a device's may be filled while this one computes.
+ * `context` stays until this one is done. */
+void tsr_bound_announce(tsr_bound *bound, int64_t step, tsr_fill_row *fill, void *context);
 /* The step's numbers, for all ranks. */
 void tsr_bound_set_hyper(tsr_bound *bound, const float hyper[TSR_HYPERS]);
 

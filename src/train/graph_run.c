@@ -70,6 +70,8 @@ bool tsr_run_graph(const tsr_trainer_options *o, const tsr_compiled *graph, tsr_
   tsr_worker_options options = {
       o->parallel, o->kernels, o->threads, o->config->training.seed,
       o->config->device.memory_limit};
+  options.device = o->device;
+  options.fast = o->config->numerics.policy == TSR_NUMERICS_FAST;
   options.hosting = o->hosting;
   options.timeout_s = o->timeout_s;
   options.lost = o->lost;

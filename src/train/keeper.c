@@ -83,6 +83,19 @@ static bool check_recipe(
   return ok;
 }
 
+/* What is usual on one device is not on another, and a run goes on as it began. */
+static void fill_precision(tsr_config *c, const tsr_manifest *m) {
+  static const char *const names[] = {
+      [TSR_PRECISION_F32] = "f32", [TSR_PRECISION_BF16] = "bf16", [TSR_PRECISION_FP16] = "fp16"};
+  const char *there = tsr_recipe_value(m, "training_config.precision");
+  if (tsr_config_place(c, "training_config.precision").file ||
+      tsr_config_place(c, "training_config.mixed_precision").file)
+    return;
+  for (int i = 0; there && i < (int)(sizeof names / sizeof *names); i++)
+    if (!strcmp(there, names[i])) c->training.precision = (tsr_precision)i;
+  c->training.mixed_precision = c->training.precision != TSR_PRECISION_F32;
+}
+
 void tsr_recipe_fill(tsr_arena *arena, tsr_config *c, const tsr_manifest *m) {
   struct {
     const char *key;
@@ -95,7 +108,9 @@ void tsr_recipe_fill(tsr_arena *arena, tsr_config *c, const tsr_manifest *m) {
     if (there && !*units[i].value) *units[i].value = strtoll(there, NULL, 10);
   }
   const char *isa = tsr_recipe_value(m, "numerics.isa");
-  if (isa && !*c->numerics.isa) c->numerics.isa = tsr_arena_strdup(arena, isa);
+  bool level = isa && strncmp(isa, "cuda", 4); /* of a CPU */
+  if (level && !*c->numerics.isa) c->numerics.isa = tsr_arena_strdup(arena, isa);
+  fill_precision(c, m);
 }
 
 /* ---- where the run begins ---- */

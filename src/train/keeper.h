@@ -53,7 +53,7 @@ bool tsr_keeper_finish(tsr_keeper *keeper, const tsr_run_state *state, tsr_diags
 void tsr_keeper_close(tsr_keeper *keeper); /* NULL is fine */
 
 /* Values that a configuration left out and the recipe of a checkpoint has (units, the instruction-set
- * level), so that the run that goes on has them too. */
+ * level, the precision), so that the run that goes on has them too. */
 void tsr_recipe_fill(tsr_arena *arena, tsr_config *config, const tsr_manifest *resume);
 
 #endif

@@ -17,13 +17,22 @@ static bool check_events(const tsr_recording *r, int64_t events_of_step, tsr_dia
   return false;
 }
 
+static bool measure_limits(const tsr_trainer_options *o, tsr_limits *ret, tsr_diags *diags) {
+  static const tsr_dtype types[] = {
+      [TSR_PRECISION_F32] = TSR_F32, [TSR_PRECISION_BF16] = TSR_BF16, [TSR_PRECISION_FP16] = TSR_F16};
+  const tsr_device *d = o->device;
+  if (!d) return tsr_limits_measure(o->kernels, o->threads, ret, diags);
+  d->limits(d->state, types[o->config->training.precision], &ret->flops, &ret->bytes);
+  return true;
+}
+
 static bool report(const tsr_trainer_options *o, const tsr_record *record, tsr_diags *diags) {
   tsr_profile profile;
   tsr_text text = {0};
   const char *folder = o->out_folder ? o->out_folder : ".";
   const char *path = tsr_path_join(o->arena, folder, "trace.json");
   tsr_profile_make(o->arena, record, &profile);
-  if (!tsr_limits_measure(o->kernels, o->threads, &profile.limits, diags)) return false;
+  if (!measure_limits(o, &profile.limits, diags)) return false;
   tsr_profile_print(&profile, &text);
   tsr_profile_advise(&profile, o->config, &text);
   bool ok = tsr_chrome_trace_write(path, record, diags);

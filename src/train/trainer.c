@@ -155,6 +155,9 @@ static void run_step(trainer *t) {
   const tsr_graph *g = t->training->placed;
   t->lr = tsr_learning_rate(&t->curve, t->step);
   set_hyper(t, &step);
+  tsr_source_step next = step;
+  next.first += t->samples;
+  if (t->step + 1 < t->steps) tsr_bound_announce(t->train, t->step + 1, tsr_source_fill, &next);
   tsr_bound_run(t->train, t->step, tsr_source_fill, &step);
   t->loss = read_number(t->train, g->loss, 0);
   int clip = tsr_graph_find_output(g, "clip");
@@ -231,7 +234,7 @@ static bool start_keeper(trainer *t) {
       .source = t->o->source,
       .training = t->training,
       .bound = t->train,
-      .isa = t->o->kernels->isa,
+      .isa = t->o->device ? t->o->device->arch : t->o->kernels->isa,
       .samples_per_step = t->samples,
       .total_steps = t->curve.total_steps,
       .quiet = t->o->quiet,
@@ -431,6 +434,8 @@ bool tsr_train(
       o->parallel, o->kernels, o->threads, o->config->training.seed,
       o->config->device.memory_limit};
   options.state_folder = state_folder(o);
+  options.device = o->device;
+  options.fast = o->config->numerics.policy == TSR_NUMERICS_FAST;
   options.hosting = o->hosting;
   options.timeout_s = o->timeout_s;
   options.lost = o->lost;

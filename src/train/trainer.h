@@ -24,6 +24,7 @@ typedef struct {
   tsr_source *source;
   const tsr_kernels *kernels;
   int threads;
+  const tsr_device *device; /* NULL: the CPU's threads */
   bool quiet;
   const char *out_folder; /* NULL: nothing is written */
   tsr_metrics *metrics;

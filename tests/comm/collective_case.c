@@ -227,20 +227,45 @@ static void run_threads(void *pool, void (*job)(void *context, int job), void *c
   for (int i = 0; i < jobs; i++) pthread_join(ids[i], NULL);
 }
 
-void case_worker_begin(
-    case_worker *w, const collective_case *c, const tsr_transport *t, int tag,
-    case_groups *groups) {
-  *w = (case_worker){.of = c, .groups = groups, .transport = *t, .state = TSR_REMOTE_DONE};
+/* The tensors of its members; whether it hosts any. */
+static bool place_members(case_worker *w) {
+  const collective_case *c = w->of;
   bool hosts = false;
   for (int m = 0; m < c->c.members; m++) {
-    if (c->worker_of[m] != t->worker) continue;
+    if (c->worker_of[m] != w->transport.worker) continue;
     hosts = true;
     w->in[m] = (float *)(void *)guarded_new(count_bytes(c, false), 0);
     memcpy(w->in[m], c->c.in[m], (size_t)count_bytes(c, false));
     w->out[m] = w->in[m];
     if (!c->in_place) w->out[m] = (float *)(void *)guarded_new(count_bytes(c, true), POISON);
   }
-  if (!hosts) return;
+  return hosts;
+}
+
+void case_worker_run(
+    case_worker *w, const collective_case *c, int worker, const tsr_device *device, bool fast) {
+  *w = (case_worker){.of = c, .transport = {.worker = worker}, .state = TSR_REMOTE_DONE};
+  int workers[CASE_WORKERS_MAX], count = 0, messages;
+  for (int i = 0; i < CASE_WORKERS_MAX; i++)
+    for (int m = 0; m < c->c.members; m++)
+      if (c->worker_of[m] == i && (!count || workers[count - 1] != i)) workers[count++] = i;
+  if (!place_members(w)) return;
+  tsr_collective own = c->c;
+  own.in = w->in;
+  own.out = w->out;
+  tsr_device_call call = {device, &own, c->worker_of, workers, workers, count, worker, fast};
+  w->staging_bytes = tsr_device_call_bytes(&call, &messages);
+  w->staging = guarded_new(w->staging_bytes, POISON);
+  tsr_device_message *room = calloc((size_t)messages + 1, sizeof *room);
+  tsr_device_call_begin(&call, w->staging, room);
+  free(room);
+}
+
+void case_worker_begin(
+    case_worker *w, const collective_case *c, const tsr_transport *t, int tag,
+    case_groups *groups) {
+  *w = (case_worker){.of = c, .groups = groups, .transport = *t, .state = TSR_REMOTE_DONE};
+  if (!place_members(w)) return;
   tsr_collective own = c->c;
   own.in = w->in;
   own.out = w->out;

@@ -3,6 +3,7 @@
 #ifndef TSR_TESTS_COMM_COLLECTIVE_CASE_H
 #define TSR_TESTS_COMM_COLLECTIVE_CASE_H
 #include "comm/remote.h"
+#include "comm/remote_device.h"
 
 enum { CASE_MEMBERS_MAX = 24, CASE_WORKERS_MAX = 16 };
 
@@ -45,6 +46,9 @@ typedef struct {
 
 void case_worker_begin(
     case_worker *w, const collective_case *c, const tsr_transport *t, int tag, case_groups *groups);
+/* The same by a device, whose groups are lists of workers; all of it is done on return. */
+void case_worker_run(
+    case_worker *w, const collective_case *c, int worker, const tsr_device *device, bool fast);
 /* Compares with the reference, bit for bit (the transport's own sums: within rounding), looks at
  * what must not have been written, and frees. How many checks failed; each is printed. */
 int case_worker_end(case_worker *w);

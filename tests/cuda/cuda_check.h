@@ -1,13 +1,14 @@
-/* What the tests of the CUDA kernels share. A kernel is called by the emulator several times: with
- * arrays that are aligned and arrays that are not, with threads and blocks upwards and downwards.
- * All must give the same bits, leave what lies around arrays and in inputs alone, and be near the
- * CPU's kernels. */
+/* What the tests of the CUDA kernels share. A kernel is called several times: with arrays that are
+ * aligned and arrays that are not, by the emulator with threads and blocks upwards and downwards. All
+ * must give the same bits, leave what lies around arrays and in inputs alone, and be near the CPU's
+ * kernels. Without TSR_EMULATED they are called on the first GPU of this machine (label gpu). */
 #ifndef TSR_TESTS_CUDA_CHECK_H
 #define TSR_TESTS_CUDA_CHECK_H
 #include "../check.h"
 extern "C" {
 #include "kernels/kernels.h"
 }
+#include "hardware.h"
 #include "kernels/cuda/kernels.h"
 #include <deque>
 #include <functional>
@@ -65,7 +66,8 @@ static inline numbers rounded(tsr_cuda_type type, const numbers &x) {
 enum { GUARD = 64 };
 
 struct array {
-  std::vector<unsigned char> memory, before;
+  device_vector<unsigned char> memory;
+  std::vector<unsigned char> before;
   unsigned char *data;
   size_t bytes;
   int64_t n;
@@ -86,7 +88,7 @@ struct call_arrays {
     uintptr_t at = ((uintptr_t)a->memory.data() + GUARD + 15) / 16 * 16;
     a->data = (unsigned char *)at + (size_t)shift * element;
     if (values && n) memcpy(a->data, values, a->bytes);
-    a->before = a->memory;
+    a->before.assign(a->memory.begin(), a->memory.end());
     a->n = n;
     a->type = TSR_CUDA_F32;
     a->is_output = a->is_scratch = false;
@@ -95,7 +97,7 @@ struct call_arrays {
   void *in(tsr_cuda_type type, const numbers &x) {
     array *a = add((int64_t)x.size(), type_bytes(type), NULL);
     numbers_put(type, a->data, x);
-    a->before = a->memory;
+    a->before.assign(a->memory.begin(), a->memory.end());
     a->type = type;
     return a->data;
   }
@@ -140,8 +142,9 @@ template <typename CALL> static std::vector<numbers> run_all(const char *what, C
   for (int pass = 0; pass < 4; pass++) {
     call_arrays arrays;
     arrays.shift = pass / 2;
-    emulator::backwards = pass % 2;
+    run_backwards(pass % 2);
     call(arrays);
+    finish_work();
     size_t output = 0;
     for (const array &a : arrays.all) {
       CHECK_AT(array_intact(&a), "%s: wrote where it may not, pass %d", what, pass);
@@ -155,7 +158,7 @@ template <typename CALL> static std::vector<numbers> run_all(const char *what, C
       output++;
     }
   }
-  emulator::backwards = false;
+  run_backwards(false);
   return outputs;
 }
 

@@ -22,6 +22,7 @@
 #include <link.h>
 #include <sys/mman.h>
 #include <ucontext.h>
+#include <vector>
 
 struct uint3 {
   unsigned x, y, z;
@@ -62,12 +63,19 @@ alignas(128) inline unsigned char dynamic_shared[SHARED_MAX + GUARD];
 
 inline void *shared() { return dynamic_shared; }
 
-/* `__shared__` variables are thread_local: those of this program lie in one piece. */
+/* `__shared__` variables are thread_local: those of this program, or plugin, lie in one piece. */
 inline int poison_variables(dl_phdr_info *program, size_t, void *) {
-  for (int i = 0; i < program->dlpi_phnum; i++)
-    if (program->dlpi_phdr[i].p_type == PT_TLS && program->dlpi_tls_data)
-      memset(program->dlpi_tls_data, 0xFF, program->dlpi_phdr[i].p_memsz);
-  return 1; /* the first one is the program */
+  const ElfW(Phdr) *variables = nullptr;
+  bool own = false;
+  for (int i = 0; i < program->dlpi_phnum; i++) {
+    const ElfW(Phdr) *p = &program->dlpi_phdr[i];
+    uintptr_t begin = program->dlpi_addr + p->p_vaddr, here = (uintptr_t)&home;
+    if (p->p_type == PT_LOAD) own |= here >= begin && here - begin < p->p_memsz;
+    if (p->p_type == PT_TLS) variables = p;
+  }
+  if (own && variables && program->dlpi_tls_data)
+    memset(program->dlpi_tls_data, 0xFF, variables->p_memsz);
+  return own;
 }
 
 inline void poison_shared(size_t bytes) {
@@ -182,8 +190,15 @@ inline void block_run() {
   }
 }
 
+/* Work is done when it is begun, or, while a graph is captured, noted in it. */
+inline std::vector<std::function<void()>> *captured = nullptr;
+inline void begin(const std::function<void()> &work) {
+  if (captured) captured->push_back(work);
+  else work();
+}
+
 /* `call` is one thread's call of the kernel. */
-inline void launch(dim3 grid, dim3 block, size_t shared_bytes, const std::function<void()> &call) {
+inline void run(dim3 grid, dim3 block, size_t shared_bytes, const std::function<void()> &call) {
   uint64_t size = (uint64_t)block.x * block.y * block.z;
   if (!size || size > THREADS_MAX || block.z > 64) fail("a block of that size", (int)size, 0);
   if (!grid.x || !grid.y || !grid.z || grid.x > INT32_MAX || grid.y > 65535 || grid.z > 65535)
@@ -202,6 +217,20 @@ inline void launch(dim3 grid, dim3 block, size_t shared_bytes, const std::functi
     block_run();
     check_guard(shared_bytes);
   }
+}
+
+inline void launch(dim3 grid, dim3 block, size_t shared_bytes, const std::function<void()> &call) {
+  begin([=]() { run(grid, block, shared_bytes, call); });
+}
+
+/* The arguments are those of now, as a GPU's are. */
+template <typename T> struct same {
+  typedef T type;
+};
+template <typename... P>
+void launch_kernel(
+    dim3 grid, dim3 block, size_t shared_bytes, void (*kernel)(P...), typename same<P>::type... p) {
+  launch(grid, block, shared_bytes, [=]() { kernel(p...); });
 }
 
 /* ---- what the lanes of a warp tell one another: one barrier between writing and reading, and two

@@ -6,6 +6,7 @@
 #include <string.h>
 
 enum { STEPS = 3, SAMPLES = 4 };
+#define HALF_TOLERANCE 1e-2f
 
 typedef struct {
   const char *name, *inputs, *params, *calls;
@@ -71,14 +72,16 @@ static harness_options alone(int microbatches) {
   return (harness_options){.dp = 1, .tp = 1, .microbatches = microbatches};
 }
 
-static void check(const model *m, int microbatches) {
+static void check(const model *m, int microbatches, tsr_dtype precision) {
   tsr_arena *arena = tsr_arena_new();
   const tsr_device *device = harness_device;
   tsr_scratch_rule *scratch = harness_scratch;
-  harness_trace got = train(arena, m, alone(microbatches));
+  harness_options o = alone(microbatches);
+  o.precision = precision;
+  harness_trace got = train(arena, m, o);
   harness_device = NULL;
   harness_scratch = tsr_cpu_scratch;
-  harness_trace want = train(arena, m, alone(microbatches));
+  harness_trace want = train(arena, m, o);
   harness_device = device;
   harness_scratch = scratch;
   float worst = 0, largest = 0;
@@ -89,9 +92,11 @@ static void check(const model *m, int microbatches) {
     if (fabsf(want.data[i]) > largest) largest = fabsf(want.data[i]);
     if (!(apart <= worst)) worst = apart, at = i;
   }
+  float tolerance = precision == TSR_F32 ? m->tolerance : HALF_TOLERANCE;
   CHECK_AT(
-      worst <= m->tolerance * largest, "%s, %d microbatches: number %lld is %.9g, not %.9g",
-      m->name, microbatches, (long long)at, got.data[at], want.data[at]);
+      worst <= tolerance * largest, "%s, %s, %d microbatches: number %lld is %.9g, not %.9g",
+      m->name, tsr_dtype_name(precision), microbatches, (long long)at, got.data[at],
+      want.data[at]);
   tsr_arena_free(arena);
 }
 
@@ -120,7 +125,9 @@ static void check_meshes(const model *m) {
 
 int main(void) {
   for (size_t i = 0; i < sizeof models / sizeof *models; i++) check_meshes(&models[i]);
+  static const tsr_dtype precisions[] = {TSR_F32, TSR_BF16, TSR_F16};
   for (size_t i = 0; i < sizeof models / sizeof *models; i++)
-    for (int microbatches = 1; microbatches <= 2; microbatches++) check(&models[i], microbatches);
+    for (int microbatches = 1; microbatches <= 2; microbatches++)
+      for (int p = 0; p < 3; p++) check(&models[i], microbatches, precisions[p]);
   return check_done("cuda.run");
 }

@@ -14,12 +14,22 @@ static void check_embedding(tsr_cuda_type type, int64_t R, int64_t C, int64_t V)
   numbers table = rounded(type, random_numbers((v_end - v_begin) * C, 1)), want((size_t)(R * C));
   table[0] = -0.0f;
   cpu->embedding(want.data(), tokens.data(), table.data(), C, v_begin, v_end, 0, R);
-  auto got = run_all("embedding", [&](call_arrays &c) {
+  for (tsr_cuda_type from_type : {type, TSR_CUDA_F32}) {
+    auto got = run_all("embedding", [&](call_arrays &c) {
+      int32_t *in = c.in(tokens);
+      void *from = c.in(from_type, table);
+      tsr_cuda_embedding(
+          NULL, type, c.out(type, R * C), in, from_type, from, R, C, v_begin, v_end);
+    });
+    check_same("embedding", got[0], want);
+  }
+  auto wide = run_all("embedding", [&](call_arrays &c) {
     int32_t *in = c.in(tokens);
     void *from = c.in(type, table);
-    tsr_cuda_embedding(NULL, type, c.out(type, R * C), in, from, R, C, v_begin, v_end);
+    tsr_cuda_embedding(
+        NULL, TSR_CUDA_F32, c.out(R * C), in, type, from, R, C, v_begin, v_end);
   });
-  check_same("embedding", got[0], want);
+  check_same("embedding", wide[0], want);
 }
 
 /* With the CPU's bits. */

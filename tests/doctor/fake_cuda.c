@@ -65,6 +65,7 @@ static bool nccl(int *ret_version, char ret_id[TSR_CUDA_UNIQUE_BYTES], char *why
 extern const tsr_cuda_table tsr_cuda_entry;
 __attribute__((visibility("default"))) const tsr_cuda_table tsr_cuda_entry = {
     .head = {TSR_CUDA_ABI, sizeof(tsr_cuda_table), "cuda"},
+    .layout = TSR_CUDA_LAYOUT,
     .built_cuda = 13000,
     .built_nccl = 22809,
     .versions = versions,

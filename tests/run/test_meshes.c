@@ -224,13 +224,16 @@ static void run_contexts(const recipe *r) {
       {1, 2, 2, 1},
       {1, 1, 2, 2},
       {2, 1, 2, 1},
-      {1, 2, 1, 2}};
+      {1, 2, 1, 2},
+      {1, 1, 4, 1},
+      {1, 2, 4, 1}};
   tsr_arena *arena = tsr_arena_new();
   for (int zigzag = 0; zigzag < (r->sequence_units < 4 ? 1 : 2); zigzag++) {
     harness_options one = {.dp = 1, .tp = 1, .threads = 1, .microbatches = 1, .zigzag = zigzag};
     trace want = train(arena, r, one);
     for (size_t k = 0; k < sizeof meshes / sizeof *meshes; k++) {
       harness_options o = {.pp = meshes[k][0], .dp = meshes[k][1], .cp = meshes[k][2]};
+      if (o.dp > r->batch_units || o.cp * (1 + zigzag) > r->sequence_units) continue;
       o.tp = meshes[k][3];
       o.zigzag = zigzag;
       o.threads = 1 + (int)k % 2;
@@ -303,6 +306,7 @@ int main(void) {
   run_contexts(&(recipe){"gpt2", &gpt2, 16, 8, 8, 4, adamw});
   run_contexts(&(recipe){"llama", &llama, 16, 16, 8, 8, adamw});
   run_contexts(&(recipe){"gpt2, one unit a rank", &gpt2, 16, 8, 4, 2, adamw});
+  run_contexts(&(recipe){"gpt2, more members than batch units", &gpt2, 4, 16, 1, 8, adamw});
   recipe odd = {"gpt2 in 12 units", &gpt2, 12, 6, 12, 0, adamw};
   run_recipe(&odd, odd_meshes, odd_accumulations);
   run_recipe(&odd, four, thirds);

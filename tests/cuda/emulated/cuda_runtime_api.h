@@ -1,46 +1,96 @@
-/* The part of CUDA's runtime that the plugin's host code calls, for a device that the emulator is:
- * its memory is the host's, its work is done when it is begun. */
+/* The part of CUDA's runtime that the plugin's host code calls, for devices that the emulator is:
+ * their memory is the host's, their work is done when it is begun. What is wrong with them is in
+ * $EMULATED_CUDA, words of these:
+ *
+ *   devices=N     so many are visible (1)
+ *   bytes=N       of memory that each has (4 GiB)
+ *   arch=N        75: sm_75 (90)
+ *   fail=CODE@N   the Nth thing that a process begins fails with that error, and all after it */
 #ifndef TSR_TESTS_CUDA_RUNTIME_H
 #define TSR_TESTS_CUDA_RUNTIME_H
-#include <stdlib.h>
-#include <string.h>
+#include <stddef.h>
+#ifdef __cplusplus
+extern "C" {
+#endif
 
 typedef int cudaError_t;
 typedef struct CUstream_st *cudaStream_t;
-enum { cudaSuccess = 0, cudaErrorMemoryAllocation = 2 };
-enum { cudaMemAttachGlobal = 1, cudaStreamNonBlocking = 1, cudaMemcpyDeviceToDevice = 3 };
+typedef struct CUevent_st *cudaEvent_t;
+enum {
+  cudaSuccess = 0,
+  cudaErrorMemoryAllocation = 2,
+  cudaErrorInsufficientDriver = 35,
+  cudaErrorNoDevice = 100,
+  cudaErrorInvalidDevice = 101,
+  cudaErrorNoKernelImageForDevice = 209,
+  cudaErrorNotReady = 600,
+  cudaErrorIllegalAddress = 700,
+  cudaErrorSystemNotReady = 802,
+  cudaErrorSystemDriverMismatch = 803,
+  cudaErrorCompatNotSupportedOnDevice = 804,
+  cudaErrorStreamCaptureUnsupported = 900
+};
+enum { cudaMemAttachGlobal = 1, cudaStreamNonBlocking = 1, cudaHostAllocDefault = 0 };
+enum { cudaEventDisableTiming = 2 };
+enum cudaMemcpyKind { cudaMemcpyDefault = 4 };
+enum cudaStreamCaptureMode { cudaStreamCaptureModeThreadLocal = 1 };
+#define CUDART_VERSION 13000
 
-static inline const char *cudaGetErrorString(cudaError_t error) {
-  return error ? "out of memory" : "no error";
-}
-static inline cudaError_t cudaGetLastError(void) { return cudaSuccess; }
-static inline cudaError_t cudaSetDevice(int device) { return device ? 101 : cudaSuccess; }
+struct cudaDeviceProp {
+  char name[256];
+  int major, minor, multiProcessorCount;
+  size_t totalGlobalMem;
+};
+
+const char *cudaGetErrorString(cudaError_t error);
+const char *cudaGetErrorName(cudaError_t error);
+cudaError_t cudaGetLastError(void);
+
+cudaError_t cudaDriverGetVersion(int *ret);
+cudaError_t cudaRuntimeGetVersion(int *ret);
+cudaError_t cudaGetDeviceCount(int *ret);
+cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *ret, int device);
+cudaError_t cudaDeviceGetPCIBusId(char *ret, int length, int device);
+cudaError_t cudaDeviceCanAccessPeer(int *ret, int device, int peer);
+cudaError_t cudaSetDevice(int device);
 
 /* What was never written is no number. */
-static inline cudaError_t cudaMallocManaged(void **ret, size_t bytes, unsigned flags) {
-  (void)flags;
-  bytes = (bytes + 255) / 256 * 256;
-  *ret = aligned_alloc(256, bytes ? bytes : 256);
-  if (*ret) memset(*ret, 0xFF, bytes);
-  return *ret ? cudaSuccess : cudaErrorMemoryAllocation;
-}
-static inline cudaError_t cudaFree(void *memory) { return free(memory), cudaSuccess; }
-static inline cudaError_t cudaMemset(void *to, int byte, size_t bytes) {
-  return memset(to, byte, bytes), cudaSuccess;
-}
-static inline cudaError_t cudaMemGetInfo(size_t *ret_free, size_t *ret_all) {
-  return *ret_free = *ret_all = (size_t)1 << 32, cudaSuccess;
-}
-static inline cudaError_t
-cudaMemcpyAsync(void *to, const void *from, size_t bytes, int kind, cudaStream_t stream) {
-  (void)kind, (void)stream;
-  return memmove(to, from, bytes), cudaSuccess;
-}
-static inline cudaError_t cudaStreamCreateWithFlags(cudaStream_t *ret, unsigned flags) {
-  (void)flags;
-  return *ret = NULL, cudaSuccess;
-}
-static inline cudaError_t cudaStreamSynchronize(cudaStream_t s) { return (void)s, cudaSuccess; }
-static inline cudaError_t cudaStreamDestroy(cudaStream_t s) { return (void)s, cudaSuccess; }
+cudaError_t cudaMallocManaged(void **ret, size_t bytes, unsigned flags);
+cudaError_t cudaFree(void *memory);
+cudaError_t cudaHostAlloc(void **ret, size_t bytes, unsigned flags);
+cudaError_t cudaFreeHost(void *memory);
+cudaError_t cudaMemset(void *to, int byte, size_t bytes);
+cudaError_t cudaMemGetInfo(size_t *ret_free, size_t *ret_all);
+cudaError_t
+cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream);
 
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *ret, unsigned flags);
+cudaError_t cudaStreamSynchronize(cudaStream_t stream);
+cudaError_t cudaStreamDestroy(cudaStream_t stream);
+cudaError_t cudaStreamQuery(cudaStream_t stream);
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags);
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *ret, unsigned flags);
+cudaError_t cudaEventCreate(cudaEvent_t *ret);
+cudaError_t cudaEventSynchronize(cudaEvent_t event);
+cudaError_t cudaEventElapsedTime(float *ret_ms, cudaEvent_t from, cudaEvent_t to);
+cudaError_t cudaEventDestroy(cudaEvent_t event);
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
+cudaError_t cudaEventQuery(cudaEvent_t event);
+
+/* A graph holds what was begun while it was captured, with the arguments of that time. */
+typedef struct CUgraph_st *cudaGraph_t;
+typedef struct CUgraph_st *cudaGraphExec_t;
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode mode);
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *ret);
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t *ret, cudaGraph_t graph, unsigned long long flags);
+cudaError_t cudaGraphDestroy(cudaGraph_t graph);
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t recording);
+cudaError_t cudaGraphLaunch(cudaGraphExec_t recording, cudaStream_t stream);
+
+/* Of the emulator's own: `work` gets a copy of what `arguments` point to. */
+void emulated_begin(void (*work)(const void *arguments), const void *arguments, size_t bytes);
+
+#ifdef __cplusplus
+}
+#endif
 #endif

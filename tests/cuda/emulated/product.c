@@ -2,6 +2,7 @@
  * shape: into how many runs K is cut, each of them a sum by itself, is a hash of the shape. So
  * whoever relies on the bits of a product has to ask for it in calls of one shape. */
 #include "kernels/cuda/product.h"
+#include "cuda_runtime_api.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -76,21 +77,27 @@ static float sum_of(const tsr_cuda_product *p, int64_t i, int64_t j) {
   return sum;
 }
 
-bool tsr_cuda_run_product(
-    tsr_cuda_blas *blas, tsr_cuda_stream stream, const tsr_cuda_product *whole) {
-  (void)blas, (void)stream;
-  tsr_cuda_product p = *whole;
+static void run_products(const void *arguments) {
+  tsr_cuda_product p;
+  memcpy(&p, arguments, sizeof p);
   size_t in = p.type == TSR_CUDA_F32 ? 4 : 2, out = p.c_type == TSR_CUDA_F32 ? 4 : 2;
-  for (int n = 0; n < whole->count; n++) {
+  for (int n = 0; n < p.count; n++) {
     for (int64_t i = 0; i < p.M; i++)
       for (int64_t j = 0; j < p.N; j++) {
         int64_t at = i * p.c_stride + j;
         float sum = sum_of(&p, i, j);
+        if (p.bias) sum += read_number(p.c_type, p.bias, j);
         write_number(&p, at, p.adds ? read_number(p.c_type, p.c, at) + sum : sum);
       }
     p.a.data = (const char *)p.a.data + (size_t)p.a_step * in;
     p.b.data = (const char *)p.b.data + (size_t)p.b_step * in;
     p.c = (char *)p.c + (size_t)p.c_step * out;
   }
+}
+
+bool tsr_cuda_run_product(
+    tsr_cuda_blas *blas, tsr_cuda_stream stream, const tsr_cuda_product *product) {
+  (void)blas, (void)stream;
+  emulated_begin(run_products, product, sizeof *product);
   return true;
 }

@@ -1,0 +1,159 @@
+/* Attention over units with tensor cores: the passes of attention_tensor_passes.cuh as the leaves
+ * of attention_ring.cuh's walk. */
+#include "kernels/cuda/attention_ring.cuh"
+#include "kernels/cuda/attention_tensor_passes.cuh"
+
+/* A lane's column of a part: its c-th of every row. */
+static __device__ inline int tensor_column_in(int c, int64_t D) {
+  int d = c / 2 * 8 + tensor_c_column(c % 2);
+  return d < D ? d : -1;
+}
+
+template <tsr_cuda_type TYPE, int W, int M> struct ring_tensor_out {
+  typedef uint16_t N;
+  typedef tensor_forward<W, M> S;
+  static constexpr tsr_attention_sum SUM = TSR_ATTENTION_OUT;
+  static constexpr int THREADS = TENSOR_THREADS, OWN = S::QUERIES, ROWS = 2 * M, COLUMNS = W / 4;
+  static constexpr size_t BYTES = S::BYTES;
+  tensor_forward_parts p;
+  forward_rows<W> rows[M];
+
+  __device__ inline void begin(void) {
+#pragma unroll
+    for (int m = 0; m < M; m++) rows_begin(&rows[m]);
+  }
+  __device__ inline void
+  open(float *shared, const ring_shape &r, const ring_arrays<N> &x, const ring_target &t) {
+    int64_t start = t.at.q_start + t.position * t.at.q_stride;
+    p = tensor_forward_layout<W, M>((uint16_t *)shared, r.a);
+    begin();
+    tensor_load<W, S::QUERIES, TENSOR_THREADS>(
+        p.queries, x.q + start, t.at.q_stride, r.unit.T - t.first, r.a.D);
+  }
+  /* The maximum loses its factor log2(e). */
+  __device__ inline void leaf(
+      const ring_shape &r, const uint64_t *key, const ring_arrays<N> &x, const ring_target &t,
+      int64_t run, int64_t unit) {
+    int64_t from = t.at.k_start + run * r.unit.T * t.at.k_stride;
+    begin();
+    tensor_forward_add<TYPE, W, M>(
+        rows, p, ring_pair(r, t.unit, unit), ring_drop(r, key, t.at, t.unit, unit), t.first,
+        x.k + from, x.v + from, t.at.k_stride);
+#pragma unroll
+    for (int m = 0; m < M; m++) {
+      rows_end(&rows[m]);
+      for (int i = 0; i < 2; i++) rows[m].max[i] *= LOG_2;
+    }
+  }
+  __device__ inline int row(int i) const {
+    return tensor_row(M) + i / 2 * 16 + tensor_c_row(i % 2 * 2);
+  }
+  __device__ inline int column(int c, int64_t D) const { return tensor_column_in(c, D); }
+  __device__ inline bool leads() const { return tensor_lane() % 4 == 0; }
+  __device__ inline float &at(int i, int c) { return rows[i / 2].out[c / 2][i % 2 * 2 + c % 2]; }
+  __device__ inline float &max(int i) { return rows[i / 2].max[i % 2]; }
+  __device__ inline float &sum(int i) { return rows[i / 2].sum[i % 2]; }
+};
+
+template <tsr_cuda_type TYPE, int W> struct ring_tensor_dq {
+  typedef uint16_t N;
+  typedef tensor_backward<W> S;
+  static constexpr tsr_attention_sum SUM = TSR_ATTENTION_DQ;
+  static constexpr int THREADS = TENSOR_THREADS, OWN = TENSOR_TILE, ROWS = 2, COLUMNS = W / 4;
+  static constexpr size_t BYTES = S::BYTES;
+  tensor_backward_parts p;
+  float dq[W / 8][4];
+
+  __device__ inline void
+  open(float *shared, const ring_shape &r, const ring_arrays<N> &x, const ring_target &t) {
+    int64_t start = t.at.q_start + t.position * t.at.q_stride, left = r.unit.T - t.first;
+    p = tensor_backward_layout<W>((uint16_t *)shared, r.a);
+    zero<W>(dq);
+    tensor_load<W, OWN, THREADS>(p.own, x.q + start, t.at.q_stride, left, r.a.D);
+    tensor_load<W, OWN, THREADS>(p.own + S::OWN_SIZE, x.dout + start, t.at.q_stride, left, r.a.D);
+    attention_rows(p.rows, ring_statistics(r, x.rows, t.at, t.run), t.first, r.unit.T, OWN);
+  }
+  __device__ inline void leaf(
+      const ring_shape &r, const uint64_t *key, const ring_arrays<N> &x, const ring_target &t,
+      int64_t run, int64_t unit) {
+    int64_t from = t.at.k_start + run * r.unit.T * t.at.k_stride;
+    zero<W>(dq);
+    tensor_dq_add<TYPE, W>(
+        dq, p, ring_pair(r, t.unit, unit), ring_drop(r, key, t.at, t.unit, unit), t.first,
+        x.k + from, x.v + from, t.at.k_stride);
+  }
+  __device__ inline int row(int i) const { return tensor_row(1) + tensor_c_row(i * 2); }
+  __device__ inline int column(int c, int64_t D) const { return tensor_column_in(c, D); }
+  __device__ inline float &at(int i, int c) { return dq[c / 2][i * 2 + c % 2]; }
+};
+
+template <tsr_cuda_type TYPE, int W> struct ring_tensor_dkv {
+  typedef uint16_t N;
+  typedef tensor_backward<W> S;
+  static constexpr tsr_attention_sum SUM = TSR_ATTENTION_DKV;
+  static constexpr int THREADS = TENSOR_THREADS, OWN = TENSOR_TILE, ROWS = 2, COLUMNS = W / 2;
+  static constexpr size_t BYTES = S::BYTES;
+  tensor_backward_parts p;
+  float dk[W / 8][4], dv[W / 8][4];
+
+  __device__ inline void
+  open(float *shared, const ring_shape &r, const ring_arrays<N> &x, const ring_target &t) {
+    int64_t from = t.at.k_start + t.position * t.at.k_stride, left = r.unit.T - t.first;
+    p = tensor_backward_layout<W>((uint16_t *)shared, r.a);
+    zero<W>(dk);
+    zero<W>(dv);
+    tensor_load<W, OWN, THREADS>(p.own, x.k + from, t.at.k_stride, left, r.a.D);
+    tensor_load<W, OWN, THREADS>(p.own + S::OWN_SIZE, x.v + from, t.at.k_stride, left, r.a.D);
+  }
+  __device__ inline void leaf(
+      const ring_shape &r, const uint64_t *key, const ring_arrays<N> &x, const ring_target &t,
+      int64_t run, int64_t unit) {
+    int64_t start = t.at.q_start + run * r.unit.T * t.at.q_stride;
+    tensor_queries queries = {
+        x.q + start,
+        x.dout + start,
+        t.at.q_stride,
+        r.a.H / r.a.G,
+        r.a.T,
+        ring_statistics(r, x.rows, t.at, run),
+        ring_drop(r, key, t.at, unit, t.unit)};
+    zero<W>(dk);
+    zero<W>(dv);
+    tensor_dkv_add<TYPE, W>(dk, dv, p, ring_pair(r, unit, t.unit), queries, t.first);
+  }
+  __device__ inline int row(int i) const { return tensor_row(1) + tensor_c_row(i * 2); }
+  __device__ inline int column(int c, int64_t D) const {
+    int d = tensor_column_in(c % (W / 4), D);
+    return c < W / 4 || d < 0 ? d : (int)D + d;
+  }
+  __device__ inline float &at(int i, int c) {
+    int n = c % (W / 4) / 2, k = i * 2 + c % 2;
+    return c < W / 4 ? dk[n][k] : dv[n][k];
+  }
+};
+
+template <tsr_cuda_type TYPE, int W, int M>
+static void step(
+    tsr_cuda_stream s, const tsr_attention_ring *r, tsr_attention_sum sum, const uint64_t *key,
+    float *acc, void *scratch, const ring_arrays<uint16_t> &x) {
+  if (sum == TSR_ATTENTION_OUT) ring_step<ring_tensor_out<TYPE, W, M>>(s, r, key, acc, scratch, x);
+  else if (sum == TSR_ATTENTION_DQ) ring_step<ring_tensor_dq<TYPE, W>>(s, r, key, acc, scratch, x);
+  else ring_step<ring_tensor_dkv<TYPE, W>>(s, r, key, acc, scratch, x);
+}
+
+template <tsr_cuda_type TYPE>
+static void step_width(
+    tsr_cuda_stream s, const tsr_attention_ring *r, tsr_attention_sum sum, const uint64_t *key,
+    float *acc, void *scratch, const ring_arrays<uint16_t> &x) {
+  if (r->a.D <= 64) step<TYPE, 64, 2>(s, r, sum, key, acc, scratch, x);
+  else if (r->a.D <= 80) step<TYPE, 80, 1>(s, r, sum, key, acc, scratch, x);
+  else if (r->a.D <= 96) step<TYPE, 96, 1>(s, r, sum, key, acc, scratch, x);
+  else step<TYPE, 128, 1>(s, r, sum, key, acc, scratch, x);
+}
+
+void tsr_cuda_attention_ring_tensor(
+    tsr_cuda_stream s, tsr_cuda_type type, const tsr_attention_ring *r, tsr_attention_sum sum,
+    const uint64_t *key, float *acc, void *scratch, const ring_arrays<uint16_t> &x) {
+  if (type == TSR_CUDA_BF16) step_width<TSR_CUDA_BF16>(s, r, sum, key, acc, scratch, x);
+  else step_width<TSR_CUDA_F16>(s, r, sum, key, acc, scratch, x);
+}

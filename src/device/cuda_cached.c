@@ -1,0 +1,67 @@
+/* Generation with a cache (passes/cache.c). Positions and counts are inputs of a step, which the
+ * kernels read where they lie on the device. */
+#include "device/cuda_ops.h"
+#include <assert.h>
+#include <math.h>
+
+static int64_t row_bytes(const tsr_tensor *t) { return cpu_last(t) * tsr_dtype_bytes(t->dtype); }
+
+/* x (B, C, W), positions (B), counts (B) → a part of (B, T, W) */
+static void keep_run(const cuda_call *c) {
+  const tsr_tensor *x = cuda_x(c, 0);
+  tsr_cuda_keep(
+      c->state->stream, cuda_out(c, 0), cuda_in(c, 0), cuda_in(c, 1), cuda_in(c, 2), row_bytes(x),
+      x->shape[0], x->shape[1], cuda_y(c, 0)->shape[1]);
+}
+const cuda_op cuda_keep = {keep_run, NULL};
+
+enum { HEAD_MAX = 256 }; /* of attention_cached.cu */
+
+/* q, keys, values, positions, counts; attributes: head_dim, scale */
+static void attention_cached_run(const cuda_call *c) {
+  const tsr_tensor *q = cuda_x(c, 0), *k = cuda_x(c, 1);
+  int64_t D = (int64_t)cuda_attr(c, 0);
+  double scale = cuda_attr(c, 1);
+  tsr_attention_cached a = {
+      .length = k->shape[1], .positions = cuda_in(c, 3), .counts = cuda_in(c, 4)};
+  a.a = (tsr_attention){
+      .B = q->shape[0], .T = q->shape[1], .H = q->shape[2] / D, .G = k->shape[2] / D, .D = D};
+  if (D > HEAD_MAX)
+    c->state->fail(c->state->context, &c->base, "the kernel is for heads of 256 numbers at most");
+  a.a.causal = true;
+  a.a.scale = scale != 0 ? (float)scale : (float)(1 / sqrt((double)D));
+  assert(q->dtype == k->dtype && q->dtype == cuda_y(c, 0)->dtype);
+  tsr_cuda_attention_cached(
+      c->state->stream, cuda_type(q), &a, cuda_out(c, 0), cuda_in(c, 0), cuda_in(c, 1),
+      cuda_in(c, 2));
+}
+const cuda_op cuda_attention_cached = {attention_cached_run, NULL};
+
+/* x (B, C, H*D), table (T, D/2, 2), positions (B); attributes: head_dim, sign */
+static void rope_at_run(const cuda_call *c) {
+  const tsr_tensor *x = cuda_x(c, 0), *table = cuda_x(c, 1);
+  int64_t D = (int64_t)cuda_attr(c, 0);
+  assert(table->dtype == TSR_F32 && x->dtype == cuda_y(c, 0)->dtype);
+  tsr_cuda_rope_cached(
+      c->state->stream, cuda_type(x), cuda_out(c, 0), cuda_in(c, 0), cuda_in(c, 1), cuda_in(c, 2),
+      table->shape[0], x->shape[0], x->shape[1], x->shape[2] / D, D, (float)cuda_attr(c, 1));
+}
+const cuda_op cuda_rope_at = {rope_at_run, NULL};
+
+/* table (T, E), positions (B) → (B, C, E); attributes: C, the row of position 0 */
+static void rows_at_run(const cuda_call *c) {
+  const tsr_tensor *table = cuda_x(c, 0), *y = cuda_y(c, 0);
+  tsr_cuda_rows_at(
+      c->state->stream, cuda_out(c, 0), cuda_in(c, 0), cuda_in(c, 1), row_bytes(table), y->shape[0],
+      y->shape[1], table->shape[0], (int64_t)cuda_attr(c, 1));
+}
+const cuda_op cuda_rows_at = {rows_at_run, NULL};
+
+/* x (B, C, E), counts (B) → (B, 1, E) */
+static void take_last_run(const cuda_call *c) {
+  const tsr_tensor *x = cuda_x(c, 0);
+  tsr_cuda_take_last(
+      c->state->stream, cuda_out(c, 0), cuda_in(c, 0), cuda_in(c, 1), row_bytes(x), x->shape[0],
+      x->shape[1]);
+}
+const cuda_op cuda_take_last = {take_last_run, NULL};

@@ -1,0 +1,257 @@
+#include "device/cuda_links.h"
+#include "device/cuda_device.h"
+#include <dlfcn.h>
+#include <nccl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* ---- the library ---- */
+
+#define FUNCTIONS(X)                                                                               \
+  X(GetVersion) X(GetUniqueId) X(GetErrorString) X(CommInitRankConfig) X(CommSplit)                \
+      X(CommGetAsyncError) X(CommAbort) X(CommDestroy) X(GroupStart) X(GroupEnd) X(Send) X(Recv)   \
+          X(AllReduce) X(ReduceScatter)
+
+typedef struct {
+#define X(name) __typeof__(&nccl##name) name;
+  FUNCTIONS(X)
+#undef X
+} library;
+
+static bool load(library *ret, char *why) {
+  void *handle = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
+  if (!handle) return snprintf(why, TSR_CUDA_WHY_BYTES, "%s", dlerror()), false;
+#define X(name)                                                                                    \
+  *(void **)&ret->name = dlsym(handle, "nccl" #name);                                              \
+  if (!ret->name)                                                                                  \
+    return snprintf(why, TSR_CUDA_WHY_BYTES, "libnccl.so.2 has no nccl" #name), false;
+  FUNCTIONS(X)
+#undef X
+  return true;
+}
+
+bool cuda_nccl_ask(int *ret_version, char ret_id[TSR_CUDA_UNIQUE_BYTES], char *why) {
+  library nccl;
+  ncclUniqueId id;
+  _Static_assert(sizeof id == TSR_CUDA_UNIQUE_BYTES, "an id is 128 bytes");
+  *ret_version = 0;
+  if (!load(&nccl, why)) return false;
+  if (nccl.GetVersion(ret_version) != ncclSuccess)
+    return snprintf(why, TSR_CUDA_WHY_BYTES, "it does not say its version"), false;
+  if (nccl.GetUniqueId(&id) != ncclSuccess) {
+    snprintf(
+        why, TSR_CUDA_WHY_BYTES,
+        "it makes no id of a group\nNCCL_DEBUG=INFO says why; look at the network");
+    return false;
+  }
+  memcpy(ret_id, &id, sizeof id);
+  return true;
+}
+
+/* ---- lanes ---- */
+
+enum { MARKS = 256 };
+
+typedef struct group {
+  struct group *next;
+  ncclComm_t comm;
+  cudaStream_t stream;
+} group;
+
+struct cuda_links {
+  library nccl;
+  tsr_cuda_job job;
+  ncclComm_t world;
+  group *groups;
+  /* Of what was begun last, to see whether anything comes. */
+  cudaEvent_t marks[MARKS];
+  int64_t begun, done;
+  double since; /* when something came last, or nothing was under way */
+};
+
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static bool fail(const cuda_links *l, const char *what, ncclResult_t result, char *why) {
+  const char *text = l->nccl.GetErrorString(result);
+  snprintf(
+      why, TSR_CUDA_WHY_BYTES, "NCCL: %s: %s\nNCCL_DEBUG=WARN says more; another worker may have failed",
+      what, text);
+  return false;
+}
+
+static bool fail_late(const cuda_links *l, const char *what, char *why) {
+  snprintf(
+      why, TSR_CUDA_WHY_BYTES,
+      "NCCL: %s: nothing has come for %.0f s (collectives.timeout_s)\nanother worker is stopped or "
+      "dead, or its link is cut",
+      what, l->job.timeout_s);
+  return false;
+}
+
+static void rest(void) { nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL); }
+
+/* Waits on the host until a call has begun what it is for, which takes no time but when groups form. */
+static bool
+settle(const cuda_links *l, ncclComm_t comm, ncclResult_t result, const char *what, char *why) {
+  double begin = now();
+  while (result == ncclInProgress) {
+    if (l->job.timeout_s > 0 && now() - begin > l->job.timeout_s) return fail_late(l, what, why);
+    rest();
+    if (l->nccl.CommGetAsyncError(comm, &result) != ncclSuccess) result = ncclSystemError;
+  }
+  return result == ncclSuccess || fail(l, what, result, why);
+}
+
+bool cuda_links_open(const tsr_cuda_job *job, cuda_links **ret_links, char *why) {
+  cuda_links *l = calloc(1, sizeof *l);
+  if (!l) return snprintf(why, TSR_CUDA_WHY_BYTES, "no memory"), false;
+  l->job = *job;
+  if (!load(&l->nccl, why)) return free(l), false;
+  ncclUniqueId id;
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  memcpy(&id, job->id, sizeof id);
+  config.blocking = 0;
+  ncclResult_t result =
+      l->nccl.CommInitRankConfig(&l->world, job->workers, id, job->worker, &config);
+  bool ok = settle(l, l->world, result, "joining the job", why);
+  for (int i = 0; ok && i < MARKS; i++)
+    ok = cudaEventCreateWithFlags(&l->marks[i], cudaEventDisableTiming) == cudaSuccess ||
+         cuda_fail(why, "an event", cudaGetLastError());
+  *ret_links = l;
+  if (!ok) cuda_links_close(l);
+  return ok;
+}
+
+bool cuda_links_form(
+    cuda_links *l, const int *workers, int count, void **ret_group, char *why) {
+  int place = 0;
+  while (place < count && workers[place] != l->job.worker) place++;
+  bool is_in = place < count;
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  ncclComm_t comm = NULL;
+  ncclResult_t result =
+      l->nccl.CommSplit(l->world, is_in ? 0 : NCCL_SPLIT_NOCOLOR, place, &comm, &config);
+  *ret_group = NULL;
+  if (!settle(l, l->world, result, "forming a group", why)) return false;
+  if (!is_in) return true;
+  if (!settle(l, comm, ncclInProgress, "forming a group", why)) return false;
+  group *g = calloc(1, sizeof *g);
+  if (!g) return snprintf(why, TSR_CUDA_WHY_BYTES, "no memory"), false;
+  *g = (group){.next = l->groups, .comm = comm};
+  l->groups = g;
+  *ret_group = g;
+  return cudaStreamCreateWithFlags(&g->stream, cudaStreamNonBlocking) == cudaSuccess ||
+         cuda_fail(why, "a stream", cudaGetLastError());
+}
+
+cudaStream_t cuda_links_stream(const void *of) { return ((const group *)of)->stream; }
+
+/* ---- what is begun on them ---- */
+
+/* So that a later look sees how far a lane is. */
+static void mark(cuda_links *l, const group *g) {
+  if (l->begun == l->done) l->since = now();
+  if (l->begun - l->done < MARKS) cudaEventRecord(l->marks[l->begun++ % MARKS], g->stream);
+}
+
+static bool begun(cuda_links *l, group *g, ncclResult_t result, const char *what, char *why) {
+  if (!settle(l, g->comm, result, what, why)) return false;
+  mark(l, g);
+  return true;
+}
+
+bool cuda_links_exchange(
+    cuda_links *l, void *of, const tsr_device_message *messages, int count, char *why) {
+  group *g = of;
+  ncclResult_t result = l->nccl.GroupStart();
+  for (int i = 0; i < count && (result == ncclSuccess || result == ncclInProgress); i++) {
+    const tsr_device_message *m = &messages[i];
+    result = m->receives ? l->nccl.Recv(
+                               m->address, (size_t)m->bytes, ncclInt8, m->peer, g->comm, g->stream)
+                         : l->nccl.Send(
+                               m->address, (size_t)m->bytes, ncclInt8, m->peer, g->comm, g->stream);
+  }
+  ncclResult_t end = l->nccl.GroupEnd();
+  bool failed = result != ncclSuccess && result != ncclInProgress;
+  return begun(l, g, failed ? result : end, "messages", why);
+}
+
+bool cuda_links_sum(
+    cuda_links *l, void *of, const float *in, float *out, int64_t count, char *why) {
+  group *g = of;
+  ncclResult_t result =
+      l->nccl.AllReduce(in, out, (size_t)count, ncclFloat32, ncclSum, g->comm, g->stream);
+  return begun(l, g, result, "a sum", why);
+}
+
+bool cuda_links_sum_slices(
+    cuda_links *l, void *of, const float *in, float *out, int64_t count, char *why) {
+  group *g = of;
+  ncclResult_t result =
+      l->nccl.ReduceScatter(in, out, (size_t)count, ncclFloat32, ncclSum, g->comm, g->stream);
+  return begun(l, g, result, "a sum's slices", why);
+}
+
+/* ---- watching ---- */
+
+static void abort_all(cuda_links *l) {
+  for (group *g = l->groups; g; g = g->next) {
+    if (g->comm) l->nccl.CommAbort(g->comm);
+    g->comm = NULL;
+  }
+  if (l->world) l->nccl.CommAbort(l->world);
+  l->world = NULL;
+}
+
+static bool peers_are_well(const cuda_links *l, char *why) {
+  for (const group *g = l->groups; g; g = g->next) {
+    ncclResult_t result = ncclSuccess;
+    if (l->nccl.CommGetAsyncError(g->comm, &result) != ncclSuccess) result = ncclSystemError;
+    if (result != ncclSuccess && result != ncclInProgress) return fail(l, "a peer", result, why);
+  }
+  return true;
+}
+
+/* Whether any lane moves, or has nothing to do. */
+static bool is_in_time(cuda_links *l, char *why) {
+  int64_t before = l->done;
+  while (l->done < l->begun && cudaEventQuery(l->marks[l->done % MARKS]) == cudaSuccess) l->done++;
+  if (l->done > before || l->done == l->begun) l->since = now();
+  bool late = l->job.timeout_s > 0 && now() - l->since > l->job.timeout_s;
+  return !late || fail_late(l, "waiting for messages", why);
+}
+
+bool cuda_links_are_idle(cuda_links *l, bool *ret_failed, char *why) {
+  bool idle = true;
+  *ret_failed = !peers_are_well(l, why) || !is_in_time(l, why);
+  for (const group *g = l->groups; g && !*ret_failed; g = g->next) {
+    cudaError_t error = cudaStreamQuery(g->stream);
+    idle &= error == cudaSuccess;
+    if (error != cudaSuccess && error != cudaErrorNotReady)
+      *ret_failed = !cuda_fail(why, "a lane to other devices", (int)error);
+  }
+  if (*ret_failed) abort_all(l);
+  else if (!idle) rest();
+  return idle && !*ret_failed;
+}
+
+/* Communicators are left together with the others, who are at their end, too. */
+void cuda_links_close(cuda_links *l) {
+  if (!l) return;
+  for (group *g = l->groups, *next; g; g = next) {
+    next = g->next;
+    if (g->comm) l->nccl.CommAbort(g->comm);
+    if (g->stream) cudaStreamDestroy(g->stream);
+    free(g);
+  }
+  if (l->world) l->nccl.CommAbort(l->world);
+  for (int i = 0; i < MARKS; i++)
+    if (l->marks[i]) cudaEventDestroy(l->marks[i]);
+  free(l);
+}

@@ -1,0 +1,171 @@
+/* Collectives between workers whose members are on devices: bit for bit what one worker gives. Each worker is
+ * a thread, with a device that works at once and whose messages lie in the receiver's mailbox. */
+#include "../check.h"
+#include "base/tree.h"
+#include "collective_case.h"
+#include <pthread.h>
+#include <stdlib.h>
+
+/* ---- devices ---- */
+
+typedef struct message {
+  struct message *next;
+  int64_t bytes;
+  char data[];
+} message;
+
+typedef struct {
+  pthread_mutex_t lock;
+  pthread_cond_t came;
+  message *first[CASE_WORKERS_MAX][CASE_WORKERS_MAX]; /* from, to */
+  int64_t sent; /* bytes */
+} net;
+
+typedef struct {
+  net *net;
+  int worker;
+} endpoint;
+
+static void copy(void *state, void *to, const void *from, int64_t bytes) {
+  (void)state;
+  memcpy(to, from, (size_t)bytes);
+}
+
+static float tree_sum(float *const *in, int members, int64_t at) {
+  float stack[64];
+  int depth = 0;
+  for (int m = 0; m < members; m++) {
+    stack[depth++] = in[m][at];
+    for (int k = tsr_tree_merges(members, m); k > 0; k--, depth--) stack[depth - 2] += stack[depth - 1];
+  }
+  return stack[0];
+}
+
+static void sum_members(
+    void *state, float *const *out, int outs, float *const *in, int members, int64_t outer,
+    int64_t part, int64_t step, int64_t start) {
+  (void)state;
+  for (int64_t o = 0; o < outer; o++)
+    for (int64_t i = 0; i < part; i++) {
+      float sum = tree_sum(in, members, o * step + start + i);
+      for (int k = 0; k < outs; k++) out[k][o * part + i] = sum;
+    }
+}
+
+static void move(
+    void *state, void *out, const int64_t *out_step, const void *x, const int64_t *x_step,
+    int bytes, int ndim, const int64_t *shape) {
+  int64_t n = 1;
+  (void)state;
+  for (int d = 0; d < ndim; d++) n *= shape[d];
+  for (int64_t i = 0; i < n; i++) {
+    int64_t rest = i, to = 0, from = 0;
+    for (int d = ndim - 1; d >= 0; rest /= shape[d--]) {
+      to += rest % shape[d] * out_step[d];
+      from += rest % shape[d] * x_step[d];
+    }
+    memcpy((char *)out + to * bytes, (const char *)x + from * bytes, (size_t)bytes);
+  }
+}
+
+static void send(net *n, int from, int to, const void *data, int64_t bytes) {
+  message *m = malloc(sizeof *m + (size_t)bytes), **last = &n->first[from][to];
+  m->next = NULL;
+  m->bytes = bytes;
+  memcpy(m->data, data, (size_t)bytes);
+  pthread_mutex_lock(&n->lock);
+  while (*last) last = &(*last)->next;
+  *last = m;
+  n->sent += bytes;
+  pthread_cond_broadcast(&n->came);
+  pthread_mutex_unlock(&n->lock);
+}
+
+static void receive(net *n, int from, int to, void *data, int64_t bytes) {
+  pthread_mutex_lock(&n->lock);
+  while (!n->first[from][to]) pthread_cond_wait(&n->came, &n->lock);
+  message *m = n->first[from][to];
+  n->first[from][to] = m->next;
+  pthread_mutex_unlock(&n->lock);
+  CHECK_INT(m->bytes, bytes);
+  memcpy(data, m->data, (size_t)bytes);
+  free(m);
+}
+
+/* A group is a list of workers. */
+static void exchange(void *state, void *group, const tsr_device_message *messages, int count) {
+  const endpoint *e = state;
+  const int *workers = group;
+  for (int i = 0; i < count; i++)
+    if (!messages[i].receives)
+      send(e->net, e->worker, workers[messages[i].peer], messages[i].address, messages[i].bytes);
+  for (int i = 0; i < count; i++)
+    if (messages[i].receives)
+      receive(e->net, workers[messages[i].peer], e->worker, messages[i].address, messages[i].bytes);
+}
+
+/* ---- workers ---- */
+
+typedef struct {
+  const collective_case *c;
+  endpoint endpoint;
+  case_worker worker;
+} part;
+
+static void *run_part(void *context) {
+  part *p = context;
+  const tsr_device device = {
+      .state = &p->endpoint, .copy = copy, .sum_members = sum_members, .move = move, .exchange = exchange};
+  case_worker_run(&p->worker, p->c, p->endpoint.worker, &device, false);
+  return NULL;
+}
+
+/* Returns the bytes that were sent. */
+static int64_t check(collective_case *c, int workers) {
+  static net net = {.lock = PTHREAD_MUTEX_INITIALIZER, .came = PTHREAD_COND_INITIALIZER};
+  part parts[CASE_WORKERS_MAX];
+  pthread_t threads[CASE_WORKERS_MAX];
+  int failed = 0, left = 0;
+  net.sent = 0;
+  collective_case_reference(c);
+  for (int w = 0; w < workers; w++) {
+    parts[w] = (part){.c = c, .endpoint = {&net, w}};
+    if (pthread_create(&threads[w], NULL, run_part, &parts[w])) abort();
+  }
+  for (int w = 0; w < workers; w++) {
+    pthread_join(threads[w], NULL);
+    failed += case_worker_end(&parts[w].worker);
+  }
+  for (int w = 0; w < workers; w++)
+    for (int v = 0; v < workers; v++) left += net.first[w][v] != NULL;
+  CHECK_AT(!failed && !left, "%s: %d wrong, messages for %d left", c->name, failed, left);
+  collective_case_free(c);
+  return net.sent;
+}
+
+static void test_random(void) {
+  for (uint64_t seed = 0; seed < 1500; seed++) {
+    collective_case c;
+    uint64_t state = seed;
+    int workers = 1 + (int)case_draw(&state, 9);
+    collective_case_draw(&c, seed, workers, seed % 40 == 0 ? 100000 : 2000);
+    check(&c, workers);
+  }
+}
+
+/* 2 N (W - 1) of all workers together, also where several members are on each. */
+static void test_traffic(void) {
+  enum { WORKERS = 4, ELEMENTS = 1 << 12 };
+  for (int members = WORKERS; members <= 4 * WORKERS; members *= 2) {
+    collective_case c;
+    collective_case_plain(&c, TSR_OP_ALL_REDUCE, members, ELEMENTS);
+    for (int m = 0; m < members; m++) c.worker_of[m] = m * WORKERS / members;
+    CHECK_INT(check(&c, WORKERS), 2 * INT64_C(4) * ELEMENTS * (WORKERS - 1));
+  }
+}
+
+int main(void) {
+  test_random();
+  test_traffic();
+  return check_done("comm.remote_device");
+}

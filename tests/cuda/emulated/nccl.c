@@ -1,0 +1,248 @@
+/* NCCL between processes of one machine: messages go through shared memory. What is sent is taken at
+ * once where there is room; what is received is waited for when its group ends.
+ *
+ * $EMULATED_NCCL: hang@N: a process's Nth group of messages never begins; lost@N: it finds that a
+ * peer has failed. */
+#include <fcntl.h>
+#include <nccl.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { RANKS = 8, COMMS = 48, ROOM = 1 << 18, QUEUE = 4096 };
+
+/* What goes from one rank of a communicator to another one. */
+typedef struct {
+  _Atomic uint64_t written, read;
+  char bytes[ROOM];
+} pipe_of;
+
+typedef struct {
+  _Atomic int came;
+  _Atomic int color[RANKS], key[RANKS];
+} meeting;
+
+/* It is sparse: what nobody touches takes no memory. */
+typedef struct {
+  meeting meetings[COMMS];
+  pipe_of pipes[COMMS][RANKS][RANKS];
+} shared;
+
+struct ncclComm {
+  shared *shared;
+  int number, ranks, rank;
+  int splits;         /* of the world */
+  struct ncclComm *world; /* NULL: it is that */
+  int waits;          /* for so many in its meeting; 0: it is formed */
+  int color, key;
+};
+
+static void rest(void) { nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL); }
+
+ncclResult_t ncclGetVersion(int *ret) { return *ret = NCCL_VERSION_CODE, ncclSuccess; }
+
+ncclResult_t ncclGetUniqueId(ncclUniqueId *ret) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  memset(ret, 0, sizeof *ret);
+  snprintf(
+      ret->internal, sizeof ret->internal, "/tessera-nccl-%d-%lld", (int)getpid(),
+      (long long)t.tv_sec * 1000000000 + t.tv_nsec);
+  return ncclSuccess;
+}
+
+const char *ncclGetErrorString(ncclResult_t result) {
+  return result == ncclRemoteError ? "remote process exited or there was a network error"
+                                   : "unhandled system error";
+}
+
+/* ---- forming ---- */
+
+static void come(ncclComm_t c, int number, int rank, int all) {
+  meeting *m = &c->shared->meetings[number];
+  c->number = number;
+  c->waits = all;
+  atomic_store(&m->color[rank], c->color);
+  atomic_store(&m->key[rank], c->key);
+  atomic_fetch_add(&m->came, 1);
+}
+
+/* Once all have come, the ranks are in the order of their keys. */
+static void find_rank(ncclComm_t c) {
+  meeting *m = &c->shared->meetings[c->number];
+  int all = c->waits;
+  c->ranks = c->rank = 0;
+  for (int r = 0; r < all; r++) {
+    if (atomic_load(&m->color[r]) != c->color) continue;
+    c->ranks++;
+    c->rank += atomic_load(&m->key[r]) < c->key;
+  }
+  c->waits = 0;
+}
+
+ncclResult_t ncclCommInitRankConfig(
+    ncclComm_t *ret, int ranks, ncclUniqueId id, int rank, ncclConfig_t *config) {
+  if (ranks > RANKS || config->blocking) return ncclInvalidUsage;
+  int file = shm_open(id.internal, O_RDWR | O_CREAT, 0600);
+  if (file < 0 || ftruncate(file, sizeof(shared))) return ncclSystemError;
+  shared *s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, 0);
+  close(file);
+  if (s == MAP_FAILED) return ncclSystemError;
+  ncclComm_t c = *ret = calloc(1, sizeof *c);
+  *c = (struct ncclComm){.shared = s, .color = 0, .key = rank};
+  come(c, 0, rank, ranks);
+  /* Nobody comes any more when all have. */
+  while (rank == 0 && atomic_load(&s->meetings[0].came) < ranks) rest();
+  if (rank == 0) shm_unlink(id.internal);
+  return ncclInProgress;
+}
+
+ncclResult_t
+ncclCommSplit(ncclComm_t world, int color, int key, ncclComm_t *ret, ncclConfig_t *config) {
+  if (world->world || world->waits || config->blocking || world->splits + 1 >= COMMS)
+    return ncclInvalidUsage;
+  ncclComm_t c = calloc(1, sizeof *c);
+  *c = (struct ncclComm){.shared = world->shared, .world = world, .color = color, .key = key};
+  come(c, ++world->splits, world->rank, world->ranks);
+  *ret = color == NCCL_SPLIT_NOCOLOR ? NULL : c;
+  if (!*ret) free(c);
+  return ncclInProgress;
+}
+
+/* ---- messages ---- */
+
+typedef struct {
+  ncclComm_t comm;
+  int peer;
+  char *to; /* NULL: it sends */
+  const char *from;
+  size_t left;
+} message;
+
+static message queue[QUEUE];
+static int queued, depth, groups;
+static ncclResult_t ended;
+
+static long fault(const char *what) {
+  const char *text = getenv("EMULATED_NCCL");
+  size_t length = strlen(what);
+  return text && !strncmp(text, what, length) && text[length] == '@' ? atol(text + length + 1) : 0;
+}
+
+static size_t least(size_t a, size_t b) { return a < b ? a : b; }
+
+/* As many bytes as are there, or have room. */
+static size_t step(message *m) {
+  ncclComm_t c = m->comm;
+  pipe_of *p = m->to ? &c->shared->pipes[c->number][m->peer][c->rank]
+                     : &c->shared->pipes[c->number][c->rank][m->peer];
+  uint64_t written = atomic_load(&p->written), read = atomic_load(&p->read);
+  uint64_t at = (m->to ? read : written) % ROOM;
+  size_t n = least(m->left, m->to ? written - read : ROOM - (written - read));
+  n = least(n, ROOM - at);
+  if (m->to) memcpy(m->to, p->bytes + at, n), m->to += n;
+  else memcpy(p->bytes + at, m->from, n), m->from += n;
+  atomic_fetch_add(m->to ? &p->read : &p->written, n);
+  m->left -= n;
+  return n;
+}
+
+static int is_behind(int i) {
+  for (int k = 0; k < i; k++)
+    if (queue[k].left && queue[k].comm == queue[i].comm && queue[k].peer == queue[i].peer &&
+        !queue[k].to == !queue[i].to)
+      return 1;
+  return 0;
+}
+
+static ncclResult_t run_queue(void) {
+  groups++;
+  if (fault("hang") == groups) return queued = 0, ncclInProgress;
+  if (fault("lost") == groups) return queued = 0, ncclRemoteError;
+  for (size_t left = 1; left;) {
+    size_t moved = left = 0;
+    for (int i = 0; i < queued; i++) {
+      if (queue[i].left && !is_behind(i)) moved += step(&queue[i]);
+      left += queue[i].left;
+    }
+    if (left && !moved) rest();
+  }
+  queued = 0;
+  return ncclSuccess;
+}
+
+ncclResult_t ncclGroupStart(void) { return depth++, ncclSuccess; }
+ncclResult_t ncclGroupEnd(void) { return --depth ? ncclSuccess : (ended = run_queue()); }
+
+static ncclResult_t add(message m) {
+  if (queued == QUEUE || m.comm->waits || m.peer == m.comm->rank) return ncclInvalidUsage;
+  queue[queued++] = m;
+  return depth ? ncclSuccess : (ended = run_queue());
+}
+
+static size_t size_of(ncclDataType_t type) { return type == ncclFloat32 ? 4 : 1; }
+
+ncclResult_t ncclSend(
+    const void *from, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+    cudaStream_t stream) {
+  (void)stream;
+  return add((message){comm, peer, NULL, from, count * size_of(type)});
+}
+ncclResult_t ncclRecv(
+    void *to, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream) {
+  (void)stream;
+  return add((message){comm, peer, to, NULL, count * size_of(type)});
+}
+
+/* ---- sums, from the last rank to the first: an order that is not ours ---- */
+
+ncclResult_t ncclAllReduce(
+    const void *in, void *out, size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
+    cudaStream_t stream) {
+  (void)op;
+  float *all = malloc((size_t)comm->ranks * count * sizeof *all), *sum = out;
+  memcpy(all + (size_t)comm->rank * count, in, count * sizeof *all);
+  ncclGroupStart();
+  for (int r = 0; r < comm->ranks; r++) {
+    if (r == comm->rank) continue;
+    ncclSend(all + (size_t)comm->rank * count, count, type, r, comm, stream);
+    ncclRecv(all + (size_t)r * count, count, type, r, comm, stream);
+  }
+  ncclResult_t result = ncclGroupEnd();
+  for (size_t i = 0; i < count; i++) {
+    sum[i] = 0;
+    for (int r = comm->ranks; r-- > 0;) sum[i] += all[(size_t)r * count + i];
+  }
+  free(all);
+  return result;
+}
+
+ncclResult_t ncclReduceScatter(
+    const void *in, void *out, size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
+    cudaStream_t stream) {
+  size_t whole = count * (size_t)comm->ranks;
+  float *sum = malloc(whole * sizeof *sum);
+  ncclResult_t result = ncclAllReduce(in, sum, whole, type, op, comm, stream);
+  memcpy(out, sum + count * (size_t)comm->rank, count * sizeof *sum);
+  free(sum);
+  return result;
+}
+
+/* ---- how it goes ---- */
+
+ncclResult_t ncclCommGetAsyncError(ncclComm_t c, ncclResult_t *ret) {
+  meeting *m = &c->shared->meetings[c->number];
+  if (c->waits && atomic_load(&m->came) == c->waits) find_rank(c);
+  *ret = c->waits ? ncclInProgress : ended;
+  return ncclSuccess;
+}
+ncclResult_t ncclCommAbort(ncclComm_t c) {
+  if (!c->world) munmap(c->shared, sizeof *c->shared);
+  return free(c), ncclSuccess;
+}
+ncclResult_t ncclCommDestroy(ncclComm_t c) { return ncclCommAbort(c); }

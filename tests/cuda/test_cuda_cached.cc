@@ -1,0 +1,290 @@
+/* Generation with a cache: rows that positions and counts choose, and attention of new tokens. What
+ * comes out for a token is the same in chunks of any size, and whatever is beside it. */
+#include "cuda_check.h"
+#include <algorithm>
+
+/* ---- rows ---- */
+
+struct row_case {
+  int64_t B, C, T, width; /* sequences, new tokens, the cache's positions or the table's rows */
+  integers positions, counts;
+};
+
+/* Sequences with nothing new, with more than there is room for, and others. */
+static row_case row_case_new(int64_t B, int64_t C, int64_t T, int64_t width) {
+  row_case r = {B, C, T, width, integers((size_t)B), integers((size_t)B)};
+  for (size_t b = 0; b < r.positions.size(); b++) {
+    r.positions[b] = (int32_t)(check_random() % (uint64_t)T);
+    r.counts[b] = (int32_t)(check_random() % (uint64_t)(C + 1));
+    if (b == 1) r.positions[b] = (int32_t)T - 1, r.counts[b] = (int32_t)C;
+    if (b == 2) r.positions[b] = 0, r.counts[b] = 0;
+  }
+  return r;
+}
+
+static void
+row_copy(numbers &to, int64_t to_row, const numbers &from, int64_t from_row, int64_t width) {
+  std::copy_n(&from[(size_t)(from_row * width)], width, &to[(size_t)(to_row * width)]);
+}
+
+static void check_keep(tsr_cuda_type type, const row_case &r) {
+  int64_t bytes = r.width * (int64_t)type_bytes(type);
+  numbers x = rounded(type, random_numbers(r.B * r.C * r.width, 3));
+  numbers kept = rounded(type, random_numbers(r.B * r.T * r.width, 3)), want = kept;
+  for (int64_t b = 0; b < r.B; b++)
+    for (int64_t i = 0; i < r.counts[(size_t)b]; i++) {
+      int64_t at = r.positions[(size_t)b] + i;
+      if (at < r.T) row_copy(want, b * r.T + at, x, b * r.C + i, r.width);
+    }
+  auto got = run_all("keep", [&](call_arrays &c) {
+    void *out = c.changed(type, kept), *in = c.in(type, x);
+    int32_t *positions = c.in(r.positions), *counts = c.in(r.counts);
+    tsr_cuda_keep(NULL, out, in, positions, counts, bytes, r.B, r.C, r.T);
+  });
+  check_same("keep", got[0], want);
+}
+
+static void check_rows_at(tsr_cuda_type type, const row_case &r, int64_t first) {
+  int64_t bytes = r.width * (int64_t)type_bytes(type), rows = r.T + first;
+  numbers table = rounded(type, random_numbers(rows * r.width, 3));
+  numbers want((size_t)(r.B * r.C * r.width));
+  for (int64_t row = 0; row < r.B * r.C; row++) {
+    int64_t at = first + r.positions[(size_t)(row / r.C)] + row % r.C;
+    row_copy(want, row, table, std::min(at, rows - 1), r.width);
+  }
+  auto got = run_all("rows_at", [&](call_arrays &c) {
+    void *out = c.out(type, (int64_t)want.size()), *in = c.in(type, table);
+    tsr_cuda_rows_at(NULL, out, in, c.in(r.positions), bytes, r.B, r.C, rows, first);
+  });
+  check_same("rows_at", got[0], want);
+}
+
+static void check_take_last(tsr_cuda_type type, const row_case &r) {
+  int64_t bytes = r.width * (int64_t)type_bytes(type);
+  numbers x = rounded(type, random_numbers(r.B * r.C * r.width, 3));
+  numbers want((size_t)(r.B * r.width));
+  for (int64_t b = 0; b < r.B; b++)
+    row_copy(want, b, x, b * r.C + std::max(r.counts[(size_t)b] - 1, 0), r.width);
+  auto got = run_all("take_last", [&](call_arrays &c) {
+    void *out = c.out(type, r.B * r.width), *in = c.in(type, x);
+    tsr_cuda_take_last(NULL, out, in, c.in(r.counts), bytes, r.B, r.C);
+  });
+  check_same("take_last", got[0], want);
+}
+
+/* Tokens behind the table's end take its last row. */
+static void check_rope(tsr_cuda_type type, const row_case &r, int64_t D, float sign) {
+  int64_t H = 3, width = H * D, n = r.B * r.C * width;
+  numbers x = rounded(type, random_numbers(n, 3)), table((size_t)(r.T * D)), want((size_t)n);
+  cpu->rope_table(table.data(), r.T, D, 0, 10000, 0, 1, 4, 8192);
+  for (int64_t row = 0; row < r.B * r.C; row++) {
+    int64_t at = std::min(r.positions[(size_t)(row / r.C)] + row % r.C, r.T - 1);
+    cpu->rope(
+        &want[(size_t)(row * width)], &x[(size_t)(row * width)], &table[(size_t)(at * D)], 1, H, D,
+        sign, 0, 1);
+  }
+  auto got = run_all("rope_cached", [&](call_arrays &c) {
+    void *out = c.out(type, n), *in = c.in(type, x);
+    float *turns = c.in(table);
+    tsr_cuda_rope_cached(NULL, type, out, in, turns, c.in(r.positions), r.T, r.B, r.C, H, D, sign);
+  });
+  check_near("rope_cached", type, got[0], want);
+}
+
+static void test_rows(tsr_cuda_type type) {
+  const int64_t widths[] = {1, 31, 33, 257, 1000, 64}, chunks[] = {1, 3, 8};
+  for (int64_t width : widths)
+    for (int64_t C : chunks) {
+      row_case r = row_case_new(width % 5 + 1, C, 13, width);
+      check_keep(type, r);
+      check_rows_at(type, r, width % 3);
+      check_take_last(type, r);
+      if (width % 2 == 0 && width < 100) check_rope(type, r, width, C == 3 ? -1.0f : 1.0f);
+    }
+  check_rope(type, row_case_new(4, 5, 9, 6), 6, 1);
+  check_rope(type, row_case_new(2, 1, 9, 70), 70, 1);
+}
+
+/* ---- attention ---- */
+
+/* Whole sequences: q (B,T,H,D), keys and values (B,T,G,D). */
+struct attention_case {
+  tsr_cuda_type type;
+  int64_t B, H, G, D, T;
+  numbers q, k, v;
+};
+
+static attention_case
+attention_case_new(tsr_cuda_type type, int64_t B, int64_t H, int64_t G, int64_t D, int64_t T) {
+  attention_case x = {type, B, H, G, D, T, {}, {}, {}};
+  x.q = rounded(type, random_numbers(B * T * H * D, 2));
+  x.k = rounded(type, random_numbers(B * T * G * D, 2));
+  x.v = rounded(type, random_numbers(B * T * G * D, 1));
+  return x;
+}
+
+static tsr_attention sizes_of(const attention_case &x, int64_t T) {
+  tsr_attention a = {};
+  a.B = x.B, a.T = T, a.H = x.H, a.G = x.G, a.D = x.D;
+  a.causal = true;
+  a.scale = 1 / sqrtf((float)x.D);
+  return a;
+}
+
+/* Where a chunk's tokens stand; and what it is given: numbers of what is not real are none. */
+struct chunk {
+  int64_t C;
+  integers positions, counts;
+  numbers q, k, v;
+};
+
+static void chunk_fill(const attention_case &x, chunk *c) {
+  int64_t wide = x.H * x.D, narrow = x.G * x.D;
+  c->q = numbers((size_t)(x.B * c->C * wide), NAN);
+  c->k = numbers(x.k.size(), NAN), c->v = c->k;
+  for (int64_t b = 0; b < x.B; b++) {
+    int64_t first = c->positions[(size_t)b], count = c->counts[(size_t)b], start = b * x.T;
+    if (count)
+      std::copy_n(
+          &x.q[(size_t)((start + first) * wide)], count * wide, &c->q[(size_t)(b * c->C * wide)]);
+    int64_t n = (first + count) * narrow;
+    std::copy_n(&x.k[(size_t)(start * narrow)], n, &c->k[(size_t)(start * narrow)]);
+    std::copy_n(&x.v[(size_t)(start * narrow)], n, &c->v[(size_t)(start * narrow)]);
+  }
+}
+
+static void chunk_run(const attention_case &x, const chunk &c, call_arrays &arrays) {
+  int32_t *positions = arrays.in(c.positions), *counts = arrays.in(c.counts);
+  tsr_attention_cached a = {sizes_of(x, c.C), x.T, positions, counts};
+  void *q = arrays.in(x.type, c.q), *k = arrays.in(x.type, c.k), *v = arrays.in(x.type, c.v);
+  tsr_cuda_attention_cached(NULL, x.type, &a, arrays.out(x.type, (int64_t)c.q.size()), q, k, v);
+}
+
+static numbers chunk_expected(const attention_case &x, const chunk &c) {
+  tsr_attention_cached a = {sizes_of(x, c.C), x.T, c.positions.data(), c.counts.data()};
+  numbers want(c.q.size());
+  std::vector<char> scratch((size_t)cpu->attention_cached_scratch(&a));
+  cpu->attention_cached(
+      &a, want.data(), c.q.data(), c.k.data(), c.v.data(), scratch.data(), 0, x.B * x.G);
+  return want;
+}
+
+/* Of x (B,T,heads*D) what one sequence and some heads have. */
+static numbers
+cut(const numbers &x, const attention_case &of, int64_t heads, int64_t b, int64_t first,
+    int64_t count) {
+  numbers y;
+  for (int64_t t = 0; t < of.T; t++) {
+    numbers row = part(x, ((b * of.T + t) * heads + first) * of.D, count * of.D);
+    y.insert(y.end(), row.begin(), row.end());
+  }
+  return y;
+}
+
+/* One group of heads of one sequence, one token after the other (T,group*D); a position's number
+ * is made when it is first wanted. */
+struct single {
+  attention_case x;
+  std::vector<numbers> of_position;
+};
+
+static single single_new(const attention_case &x, int64_t b, int64_t g) {
+  int64_t heads = x.H / x.G;
+  single s = {{x.type, 1, heads, 1, x.D, x.T, {}, {}, {}}, std::vector<numbers>((size_t)x.T)};
+  s.x.q = cut(x.q, x, x.H, b, g * heads, heads);
+  s.x.k = cut(x.k, x, x.G, b, g, 1);
+  s.x.v = cut(x.v, x, x.G, b, g, 1);
+  return s;
+}
+
+static const numbers &single_at(single *s, int64_t position) {
+  numbers &kept = s->of_position[(size_t)position];
+  if (!kept.empty()) return kept;
+  chunk c = {1, {(int32_t)position}, {1}, {}, {}, {}};
+  chunk_fill(s->x, &c);
+  call_arrays arrays;
+  arrays.shift = 0;
+  chunk_run(s->x, c, arrays);
+  const array &out = arrays.all.back();
+  CHECK(array_intact(&out));
+  return kept = numbers_get(out.type, out.data, out.n);
+}
+
+/* Every token of a chunk beside what it is alone; and what is not real is 0. */
+static void check_tokens(
+    const attention_case &x, const chunk &c, const numbers &got, std::vector<single> &alone) {
+  int64_t heads = x.H / x.G;
+  for (int64_t b = 0; b < x.B; b++)
+    for (int64_t i = 0; i < c.C; i++)
+      for (int64_t g = 0; g < x.G; g++) {
+        bool real = i < c.counts[(size_t)b];
+        numbers token = part(got, ((b * c.C + i) * x.H + g * heads) * x.D, heads * x.D);
+        numbers want = real ? single_at(&alone[(size_t)(b * x.G + g)], c.positions[(size_t)b] + i)
+                            : numbers(token.size(), 0.0f);
+        check_same(real ? "a token in a chunk, and alone" : "no token", token, want);
+      }
+}
+
+/* What the whole window gives: other bits, because its keys are added up tile by tile. */
+static void
+check_window(const attention_case &x, const chunk &c, const numbers &got, const numbers &window) {
+  numbers some, same;
+  int64_t wide = x.H * x.D;
+  for (int64_t b = 0; b < x.B; b++) {
+    int64_t n = c.counts[(size_t)b] * wide;
+    numbers a = part(got, b * c.C * wide, n);
+    numbers w = part(window, (b * x.T + c.positions[(size_t)b]) * wide, n);
+    some.insert(some.end(), a.begin(), a.end());
+    same.insert(same.end(), w.begin(), w.end());
+  }
+  if (!some.empty()) check_near("with a cache and without", x.type, some, same);
+}
+
+static numbers window_of(const attention_case &x) {
+  call_arrays arrays;
+  arrays.shift = 0;
+  tsr_attention a = sizes_of(x, x.T);
+  void *out = arrays.out(x.type, (int64_t)x.q.size());
+  float *stats = arrays.out(x.B * x.H * x.T * 2);
+  void *q = arrays.in(x.type, x.q), *k = arrays.in(x.type, x.k), *v = arrays.in(x.type, x.v);
+  tsr_cuda_attention(NULL, x.type, &a, NULL, out, stats, q, k, v);
+  return numbers_get(x.type, out, (int64_t)x.q.size());
+}
+
+static void check_attention(const attention_case &x) {
+  const int64_t chunks[] = {1, 3, 8};
+  std::vector<single> alone;
+  for (int64_t i = 0; i < x.B * x.G; i++) alone.push_back(single_new(x, i / x.G, i % x.G));
+  numbers window = window_of(x);
+  for (int64_t C : chunks) {
+    chunk c = {C, integers((size_t)x.B), integers((size_t)x.B), {}, {}, {}};
+    for (size_t b = 0; b < c.positions.size(); b++) {
+      int64_t room = x.T - C > 0 ? x.T - C : 0;
+      c.positions[b] = (int32_t)(b ? check_random() % (uint64_t)(room + 1) : (uint64_t)room);
+      c.counts[b] = (int32_t)std::min(
+          b ? check_random() % (uint64_t)(C + 1) : (uint64_t)C, (uint64_t)(x.T - c.positions[b]));
+    }
+    chunk_fill(x, &c);
+    auto got = run_all("attention_cached", [&](call_arrays &arrays) { chunk_run(x, c, arrays); });
+    check_near("attention_cached", x.type, got[0], chunk_expected(x, c));
+    check_tokens(x, c, got[0], alone);
+    check_window(x, c, got[0], window);
+  }
+}
+
+static void test_attention(tsr_cuda_type type) {
+  check_attention(attention_case_new(type, 1, 1, 1, 1, 5));
+  check_attention(attention_case_new(type, 2, 6, 2, 31, 33));
+  check_attention(attention_case_new(type, 3, 4, 2, 64, 65));
+  check_attention(attention_case_new(type, 2, 5, 1, 40, 257)); /* heads in two blocks */
+  check_attention(attention_case_new(type, 1, 2, 2, 128, 200));
+  if (type == TSR_CUDA_F32) check_attention(attention_case_new(type, 1, 1, 1, 64, 1000));
+}
+
+int main(void) {
+  for (tsr_cuda_type type : types) {
+    test_rows(type);
+    test_attention(type);
+  }
+  return check_done("cuda.cached");
+}

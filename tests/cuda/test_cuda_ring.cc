@@ -1,0 +1,328 @@
+/* Attention over units of a sequence against the CPU's attention over the whole of it, and bit for
+ * bit the same whichever members hold the units, in which layout, and in which order blocks,
+ * threads and fetches come. With one unit it has the bits of attention itself. Then the rows by
+ * units that the gradient of a table is added in. Members take turns here; half precision goes by
+ * the tensor cores where heads are a multiple of 8 wide. */
+#include "cuda_check.h"
+#include <algorithm>
+extern "C" {
+#include "base/sequence.h"
+#include "kernels/ring.h"
+}
+
+enum { SUMS = 3, MEMBERS_MAX = 8 };
+
+/* a.T is the whole length. */
+struct ring_case {
+  tsr_cuda_type type;
+  tsr_attention a;
+  int64_t units;
+  numbers q, k, v, dout;
+};
+
+struct results {
+  numbers out, stats, dq, dk, dv;
+};
+
+static const char *const names[] = {"out", "stats", "dq", "dk", "dv"};
+static std::vector<const numbers *> list_of(const results &r) {
+  return {&r.out, &r.stats, &r.dq, &r.dk, &r.dv};
+}
+
+static void order(bool opposite) {
+  run_backwards(opposite);
+#if defined(TSR_EMULATED)
+  emulator::fetches_late = !opposite;
+#endif
+}
+
+/* ---- what a member holds ---- */
+
+struct member {
+  tsr_attention_ring r;
+  float *acc[SUMS], *stats, *rows;
+  void *scratch[SUMS], *q, *k, *v, *dout, *out, *dq, *dk, *dv;
+};
+
+static int64_t position_of(const tsr_attention_ring &r, int64_t t) {
+  tsr_ring map = {r.units, r.members, 0, r.zigzag, false};
+  int64_t rows = r.length / r.units;
+  return tsr_ring_unit(&map, r.coord, t / rows) * rows + t % rows;
+}
+
+/* A member's part (outer, T, inner) of (outer, length, inner). */
+static numbers
+cut(const tsr_attention_ring &r, const numbers &whole, int64_t outer, int64_t inner) {
+  numbers part;
+  for (int64_t o = 0; o < outer; o++)
+    for (int64_t t = 0; t < r.a.T; t++) {
+      const float *from = &whole[(size_t)((o * r.length + position_of(r, t)) * inner)];
+      part.insert(part.end(), from, from + inner);
+    }
+  return part;
+}
+
+static void
+put(const tsr_attention_ring &r, numbers *whole, const numbers &part, int64_t outer,
+    int64_t inner) {
+  whole->resize((size_t)(outer * r.length * inner));
+  for (int64_t o = 0; o < outer; o++)
+    for (int64_t t = 0; t < r.a.T; t++)
+      std::copy_n(
+          &part[(size_t)((o * r.a.T + t) * inner)], inner,
+          &(*whole)[(size_t)((o * r.length + position_of(r, t)) * inner)]);
+}
+
+static member member_new(call_arrays *arrays, const ring_case &c, tsr_attention_ring r) {
+  const tsr_attention &a = r.a;
+  int64_t rows = a.B * a.T, q = a.H * a.D, k = a.G * a.D;
+  member m = {};
+  m.r = r;
+  for (int i = 0; i < SUMS; i++) {
+    tsr_attention_sum sum = (tsr_attention_sum)i;
+    m.acc[i] = (float *)arrays->scratch(tsr_cuda_attention_ring_acc(&r, sum));
+    m.scratch[i] = arrays->scratch(tsr_cuda_attention_ring_scratch(&r, sum));
+    /* what the graph's accumulators have room for (device/cuda_ring.c) */
+    CHECK(tsr_cuda_attention_ring_acc(&r, sum) <= cpu->attention_ring_acc(&r, sum));
+  }
+  m.q = arrays->in(c.type, cut(r, c.q, a.B, q)),
+  m.dout = arrays->in(c.type, cut(r, c.dout, a.B, q));
+  m.k = arrays->in(c.type, cut(r, c.k, a.B, k)), m.v = arrays->in(c.type, cut(r, c.v, a.B, k));
+  m.out = arrays->out(c.type, rows * q), m.dq = arrays->out(c.type, rows * q);
+  m.dk = arrays->out(c.type, rows * k), m.dv = arrays->out(c.type, rows * k);
+  m.stats = arrays->out(rows * a.H * 2), m.rows = arrays->out(rows * a.H * 3);
+  return m;
+}
+
+static const member &keys_of(const member *all, const member &m) {
+  return all[(m.r.coord - m.r.step + m.r.members) % m.r.members];
+}
+
+static void member_forward(tsr_cuda_type type, member *m, const member *all, const uint64_t *key) {
+  for (m->r.step = 0; m->r.step < m->r.members; m->r.step++) {
+    const member &from = keys_of(all, *m);
+    tsr_cuda_attention_ring(NULL, type, &m->r, key, m->acc[0], m->q, from.k, from.v, m->scratch[0]);
+  }
+  tsr_cuda_attention_ring_finish(NULL, type, &m->r, m->out, m->stats, m->acc[0]);
+  tsr_cuda_attention_ring_rows(NULL, type, &m->r, m->rows, m->dout, m->out, m->stats);
+}
+
+static void member_backward(tsr_cuda_type type, member *m, const member *all, const uint64_t *key) {
+  for (m->r.step = 0; m->r.step < m->r.members; m->r.step++) {
+    const member &keys = keys_of(all, *m), &queries = all[(m->r.coord + m->r.step) % m->r.members];
+    tsr_cuda_attention_ring_dq(
+        NULL, type, &m->r, key, m->acc[1], m->dout, m->q, keys.k, keys.v, m->rows, m->scratch[1]);
+    tsr_cuda_attention_ring_dkv(
+        NULL, type, &m->r, key, m->acc[2], queries.dout, queries.q, queries.rows, m->k, m->v,
+        m->scratch[2]);
+  }
+  tsr_cuda_attention_ring_dq_finish(NULL, type, &m->r, m->dq, m->acc[1]);
+  tsr_cuda_attention_ring_dkv_finish(NULL, type, &m->r, m->dk, m->dv, m->acc[2]);
+}
+
+static void member_gather(tsr_cuda_type type, const member &m, results *all) {
+  const tsr_attention &a = m.r.a;
+  int64_t rows = a.B * a.T, q = a.H * a.D, k = a.G * a.D;
+  put(m.r, &all->out, numbers_get(type, m.out, rows * q), a.B, q);
+  put(m.r, &all->dq, numbers_get(type, m.dq, rows * q), a.B, q);
+  put(m.r, &all->dk, numbers_get(type, m.dk, rows * k), a.B, k);
+  put(m.r, &all->dv, numbers_get(type, m.dv, rows * k), a.B, k);
+  put(m.r, &all->stats, numbers_get(TSR_CUDA_F32, m.stats, rows * a.H * 2), a.B * a.H, 2);
+}
+
+static results run(const ring_case &c, int members, bool zigzag) {
+  call_arrays arrays;
+  member m[MEMBERS_MAX];
+  results all;
+  arrays.shift = 0;
+  uint64_t *key = c.a.dropout != 0 ? arrays.key(c.a.key) : NULL;
+  for (int i = 0; i < members; i++) {
+    tsr_attention_ring r = {c.a, c.a.T, c.units, members, i, 0, zigzag};
+    r.a.T = c.a.T / members;
+    r.a.key = 0; /* the one in device memory counts */
+    m[i] = member_new(&arrays, c, r);
+  }
+  for (int i = 0; i < members; i++) member_forward(c.type, &m[i], m, key);
+  for (int i = 0; i < members; i++) member_backward(c.type, &m[i], m, key);
+  finish_work();
+  for (const array &a : arrays.all)
+    CHECK_AT(
+        array_intact(&a), "units %d, members %d: wrote where it may not", (int)c.units, members);
+  for (int i = 0; i < members; i++) member_gather(c.type, m[i], &all);
+  return all;
+}
+
+/* ---- what it is compared with ---- */
+
+static void check_reference(const ring_case &c, const results &got) {
+  const tsr_attention *a = &c.a;
+  results want;
+  want.out.resize(c.q.size()), want.dq.resize(c.q.size());
+  want.dk.resize(c.k.size()), want.dv.resize(c.k.size());
+  want.stats.resize((size_t)(a->B * a->H * a->T * 2));
+  std::vector<char> scratch((size_t)cpu->attention_scratch(a));
+  cpu->attention(
+      a, want.out.data(), want.stats.data(), c.q.data(), c.k.data(), c.v.data(), scratch.data(), 0,
+      a->B * a->H);
+  cpu->attention_backward(
+      a, want.dq.data(), want.dk.data(), want.dv.data(), c.dout.data(), c.q.data(), c.k.data(),
+      c.v.data(), want.out.data(), want.stats.data(), scratch.data(), 0, a->B * a->G);
+  for (size_t i = 0; i < list_of(got).size(); i++)
+    check_near(names[i], i == 1 ? TSR_CUDA_F32 : c.type, *list_of(got)[i], *list_of(want)[i]);
+}
+
+static void check_bits(
+    const ring_case &c, const results &got, const results &want, const char *what, int members) {
+  for (size_t i = 0; i < list_of(got).size(); i++) {
+    const numbers &x = *list_of(got)[i], &y = *list_of(want)[i];
+    CHECK_AT(
+        x.size() == y.size() && !memcmp(x.data(), y.data(), x.size() * 4),
+        "%s (type %d, length %d, units %d, D %d) has other bits: %s, %d", names[i], (int)c.type,
+        (int)c.a.T, (int)c.units, (int)c.a.D, what, members);
+  }
+}
+
+static results run_plain(const ring_case &c) {
+  const tsr_attention &a = c.a;
+  int64_t rows = a.B * a.T, q = a.H * a.D, k = a.G * a.D;
+  call_arrays arrays;
+  arrays.shift = 0;
+  uint64_t *key = a.dropout != 0 ? arrays.key(a.key) : NULL;
+  void *qs = arrays.in(c.type, c.q), *ks = arrays.in(c.type, c.k), *vs = arrays.in(c.type, c.v);
+  void *dout = arrays.in(c.type, c.dout), *out = arrays.out(c.type, rows * q);
+  void *dq = arrays.out(c.type, rows * q), *dk = arrays.out(c.type, rows * k);
+  void *dv = arrays.out(c.type, rows * k);
+  float *stats = arrays.out(rows * a.H * 2);
+  void *scratch = arrays.scratch(tsr_cuda_attention_scratch(&a));
+  tsr_cuda_attention(NULL, c.type, &a, key, out, stats, qs, ks, vs);
+  tsr_cuda_attention_backward(
+      NULL, c.type, &a, key, dq, dk, dv, dout, qs, ks, vs, out, stats, scratch);
+  finish_work();
+  return {
+      numbers_get(c.type, out, rows * q), numbers_get(TSR_CUDA_F32, stats, rows * a.H * 2),
+      numbers_get(c.type, dq, rows * q), numbers_get(c.type, dk, rows * k),
+      numbers_get(c.type, dv, rows * k)};
+}
+
+/* Of x (B, T, H, D) the heads [h, h + heads) of the last sequence. */
+static numbers
+last_heads(const numbers &x, const tsr_attention &a, int64_t H, int64_t h, int64_t heads) {
+  numbers y;
+  for (int64_t t = 0; t < a.T; t++) {
+    const float *from = &x[(size_t)((((a.B - 1) * a.T + t) * H + h) * a.D)];
+    y.insert(y.end(), from, from + heads * a.D);
+  }
+  return y;
+}
+
+/* The last group of heads of the last sequence, alone. */
+static void check_alone(const ring_case &c, const results &whole) {
+  int64_t heads = c.a.H / c.a.G, h = c.a.H - heads, g = c.a.G - 1;
+  ring_case one = {c.type, c.a, c.units, {}, {}, {}, {}};
+  results want;
+  one.a.B = one.a.G = 1;
+  one.a.H = heads;
+  one.a.batch_offset += c.a.B - 1;
+  one.a.head_offset += h;
+  one.q = last_heads(c.q, c.a, c.a.H, h, heads),
+  one.dout = last_heads(c.dout, c.a, c.a.H, h, heads);
+  one.k = last_heads(c.k, c.a, c.a.G, g, 1), one.v = last_heads(c.v, c.a, c.a.G, g, 1);
+  want.out = last_heads(whole.out, c.a, c.a.H, h, heads);
+  want.dq = last_heads(whole.dq, c.a, c.a.H, h, heads);
+  want.dk = last_heads(whole.dk, c.a, c.a.G, g, 1),
+  want.dv = last_heads(whole.dv, c.a, c.a.G, g, 1);
+  int64_t stats = heads * c.a.T * 2;
+  want.stats = part(whole.stats, (int64_t)whole.stats.size() - stats, stats);
+  check_bits(c, run(one, 1, false), want, "alone", 1);
+}
+
+static void check_case(
+    tsr_cuda_type type, int64_t B, int64_t H, int64_t G, int64_t D, int64_t rows, int64_t units,
+    bool causal, float dropout, int members_max) {
+  tsr_attention a = {};
+  a.B = B, a.T = rows * units, a.H = H, a.G = G, a.D = D;
+  a.scale = 1 / sqrtf((float)D);
+  a.causal = causal;
+  a.dropout = dropout;
+  a.key = check_random();
+  a.batch_offset = 3, a.head_offset = 2, a.heads_global = H + 5;
+  ring_case c = {type, a, units, {}, {}, {}, {}};
+  int64_t n = B * a.T * D;
+  c.q = rounded(type, random_numbers(n * H, 2)), c.dout = rounded(type, random_numbers(n * H, 1));
+  c.k = rounded(type, random_numbers(n * G, 2)), c.v = rounded(type, random_numbers(n * G, 1));
+  order(false);
+  results one = run(c, 1, false);
+  check_reference(c, one);
+  order(true);
+  if (units == 1) check_bits(c, run_plain(c), one, "whole", 1);
+  if (B * G > 1) check_alone(c, one);
+  for (int members = 2; members <= members_max; members++)
+    for (int zigzag = 0; zigzag < 2; zigzag++) {
+      if (units % (members * (zigzag + 1))) continue;
+      order((members + zigzag) % 2);
+      check_bits(c, run(c, members, zigzag), one, zigzag ? "zigzag" : "contiguous", members);
+    }
+  order(false);
+}
+
+static void test_attention(void) {
+  const tsr_cuda_type f32 = TSR_CUDA_F32, bf16 = TSR_CUDA_BF16, f16 = TSR_CUDA_F16;
+  /*               B  H  G  D  rows units causal dropout members */
+  check_case(f32, 1, 2, 1, 5, 5, 8, true, 0, 4);
+  check_case(f32, 2, 2, 2, 16, 7, 4, true, 0.2f, 4);
+  check_case(f32, 1, 1, 1, 16, 3, 6, false, 0.1f, 3);
+  check_case(f32, 1, 3, 1, 64, 67, 2, true, 0.1f, 2);
+  check_case(f32, 1, 1, 1, 80, 33, 3, true, 0, 3);
+  check_case(f32, 1, 1, 1, 130, 9, 2, false, 0, 2);
+  check_case(f32, 1, 2, 1, 20, 70, 1, true, 0.1f, 1);
+  check_case(bf16, 1, 2, 1, 64, 9, 4, true, 0.1f, 4);
+  check_case(bf16, 1, 1, 1, 128, 65, 2, true, 0, 2);
+  check_case(bf16, 2, 1, 1, 80, 20, 3, false, 0.1f, 3);
+  check_case(bf16, 1, 3, 1, 96, 70, 1, true, 0.1f, 1);
+  check_case(bf16, 1, 2, 1, 36, 11, 4, true, 0.1f, 2);
+  check_case(f16, 1, 2, 2, 40, 6, 8, true, 0, 4);
+#if !defined(TSR_EMULATED) /* which would take minutes: several launches of lines */
+  check_case(f32, 64, 40, 20, 16, 32, 4, true, 0.1f, 4);
+  check_case(bf16, 64, 40, 20, 64, 32, 4, true, 0.1f, 4);
+#endif
+}
+
+/* More turns than a launch has. */
+static void test_many_units(void) { check_case(TSR_CUDA_F32, 1, 1, 1, 4, 1, 24, true, 0, 2); }
+
+/* ---- rows by units ---- */
+
+static void
+check_rows(int64_t batch_units, int64_t samples, int64_t positions, int64_t pieces, bool zigzag) {
+  int64_t R = batch_units * samples * positions, run = positions / pieces;
+  integers tokens((size_t)R), rows, by_units;
+  for (int32_t &token : tokens) token = (int32_t)(check_random() % 1000);
+  for (int64_t b = 0; b < batch_units; b++)
+    for (int64_t leaf = 0; leaf < pieces; leaf++)
+      for (int64_t s = 0; s < samples; s++)
+        for (int64_t t = 0; t < run; t++) {
+          int64_t position = tsr_sequence_unit(zigzag, pieces, leaf) * run + t;
+          rows.push_back((int32_t)((b * samples + s) * positions + position));
+          by_units.push_back(tokens[(size_t)rows.back()]);
+        }
+  call_arrays arrays;
+  arrays.shift = 1;
+  int32_t *in = arrays.in(tokens), *got = (int32_t *)arrays.out(R), *of = (int32_t *)arrays.out(R);
+  tsr_cuda_rows_by_units(NULL, got, of, in, R, samples, positions, pieces, zigzag);
+  finish_work();
+  CHECK(!memcmp(got, by_units.data(), (size_t)R * 4));
+  CHECK(!memcmp(of, rows.data(), (size_t)R * 4));
+  for (const array &a : arrays.all) CHECK(array_intact(&a));
+}
+
+int main(void) {
+  for (int zigzag = 0; zigzag < 2; zigzag++) {
+    check_rows(1, 1, 8, 4, zigzag);
+    check_rows(2, 3, 12, 2, zigzag);
+    check_rows(3, 2, 40, 8, zigzag);
+    check_rows(5, 31, 6, 2, zigzag);
+  }
+  test_attention();
+  test_many_units();
+  return check_done("cuda.ring");
+}

@@ -1,0 +1,173 @@
+#!/usr/bin/env bash
+# The program on devices of a plugin whose devices are emulated (emulated/cuda_runtime_api.h): how they are chosen,
+# the bits on them, checkpoints between them and the CPU, and what is said of those that fail. Without PLUGIN_FOLDER
+# it is the real plugin, on this machine's GPU, and what an emulator must break is left out.
+# usage: test_devices.sh BUILD_FOLDER [PLUGIN_FOLDER]
+set -euo pipefail
+build=$1
+. tests/workers/common.sh
+recipe=$root/tests/cuda/run.yaml
+emulated=${2-}
+export TESSERA_PLUGIN_PATH
+TESSERA_PLUGIN_PATH=$(realpath "${emulated:-$build}")
+unset EMULATED_CUDA
+[ -n "$emulated" ] || "$program" doctor | grep -q '^device *found' || skip "no GPU"
+# A program without plugins beside it.
+bare=$scratch/bare
+mkdir "$bare"
+cp "$program" "$bare/tessera-train"
+
+# run NAME OPTION…: what it says in $scratch/NAME.out, its exit code in `code`.
+run() {
+  code=0
+  bounded "$bare/tessera-train" --config "$recipe" --metrics "$scratch/$1.metrics" "${@:2}" \
+    > "$scratch/$1.out" 2>&1 || code=$?
+}
+trains() {
+  run "$@"
+  [ "$code" = 0 ] || fail "$1 ends with $code: $(cat "$scratch/$1.out")"
+}
+says() { # NAME CODE TEXT
+  checks=$((checks + 1))
+  grep -qF -- "$3" "$scratch/$1.out" || wrong "$1 does not say '$3'" "$scratch/$1.out"
+  [ "$code" = "$2" ] || wrong "$1 ends with $code, not with $2"
+}
+expect() { # WHAT GOT WANTED
+  checks=$((checks + 1))
+  [ "$2" = "$3" ] || wrong "$1: $2, not $3"
+}
+losses_of() { sed -n 's/.*"event":"step".*"loss":\([0-9.e+-]*\),.*/\1/p' "$1"; }
+near() { # WHAT A B: losses within 1e-5 of each other
+  checks=$((checks + 1))
+  paste <(losses_of "$2") <(losses_of "$3") | awk '
+    { apart = ($1 - $2) / $2; if (apart < 0) apart = -apart; if (NF != 2 || apart > 1e-5) bad = 1 }
+    END { exit bad || NR == 0 }' || wrong "$1: losses apart"
+}
+cpu=(--set device_config.device=cpu)
+
+# ---- the device is chosen, and said ----
+trains one
+says one 0 "; cuda:0, ${emulated:+Emulated H200, sm_90; cpu }"
+trains cpu "${cpu[@]}"
+near "cuda and cpu" "$scratch/one.metrics" "$scratch/cpu.metrics"
+[ "$(hash_of "$scratch/one.metrics")" != "$(hash_of "$scratch/cpu.metrics")" ] ||
+  wrong "weights of the GPU are the CPU's: does it compute?"
+# Here is no driver, so auto computes on the CPU, silently.
+if ! ldconfig -p | grep -q libcuda.so.1; then
+  trains auto --set device_config.device=auto
+  expect "auto without a driver" "$(hash_of "$scratch/auto.metrics")" "$(hash_of "$scratch/cpu.metrics")"
+fi
+sed '/precision: f32/d' "$recipe" > "$scratch/usual.yaml"
+recipe=$scratch/usual.yaml trains usual
+says usual 0 "recipe: seed 11, deterministic, bf16, "
+if [ -n "$emulated" ]; then
+  EMULATED_CUDA=devices=3 trains third --set device_config.device_ids=[2]
+  says third 0 "; cuda:2, Emulated H200, sm_90; cpu "
+fi
+
+# ---- profile ----
+code=0
+"$bare/tessera-train" profile --steps 2 --config "$recipe" --out "$scratch/profile" > "$scratch/profile.out" 2>&1 || code=$?
+says profile 0 "limits, measured: "
+says profile 0 "attention_dx"
+
+# ---- the same bits on every mesh ----
+want=$(hash_of "$scratch/one.metrics")
+[ ${#want} = 64 ] || fail "no hash"
+for mesh in dp=2 tp=2 pp=2 dp=2,tp=2; do
+  options_of "$mesh"
+  trains mesh "${options[@]}"
+  expect "$mesh" "$(hash_of "$scratch/mesh.metrics")" "$want"
+done
+options_of dp=2 zero.stage=3
+trains mesh "${options[@]}"
+expect "ZeRO 3" "$(hash_of "$scratch/mesh.metrics")" "$want"
+options_of dp=2 zero.stage=1 zero.offload=file zero.offload_path="$scratch"
+trains offload "${options[@]}"
+near "state in a file, updated by the host" "$scratch/offload.metrics" "$scratch/one.metrics"
+
+# ---- checkpoints go from one device to the other ----
+for to in cuda cpu; do
+  from=cpu
+  [ "$to" = cuda ] || from=cuda
+  trains half --set device_config.device=$from --set training_config.max_steps=3 \
+    --set training_config.checkpoint_dir="$scratch/of_$from"
+  trains "half_$to" --set device_config.device=$to --set training_config.checkpoint_dir="$scratch/of_$from" --resume
+  says "half_$to" 0 "from step 3 on the bits are those of "
+  near "from $from to $to" "$scratch/half_$to.metrics" <(tail -n +5 "$scratch/one.metrics")
+done
+# Left open, the precision is the one that the run began with.
+sed '/precision: f32/d' "$recipe" > "$scratch/open.yaml"
+recipe=$scratch/open.yaml trains open --set device_config.device=cuda --set training_config.checkpoint_dir="$scratch/of_cpu" --set training_config.max_steps=6 --resume
+grep -q bf16 "$scratch/open.out" && wrong "a run in f32 goes on in bf16" "$scratch/open.out"
+
+[ -n "$emulated" ] || { report; exit; }
+
+# ---- what is wrong ----
+failure=error
+rm -rf "$scratch/none"
+mkdir "$scratch/none"
+TESSERA_PLUGIN_PATH=$scratch/none run plugin
+says plugin 1 "$recipe:29:25: $failure: the device is cuda, but no libtessera-cuda.so can be loaded"
+says plugin 1 "$scratch/none/libtessera-cuda.so: no such file"
+EMULATED_CUDA=devices=0 run devices
+says devices 1 "the device is cuda: no device: no CUDA-capable device is detected (cudaErrorNoDevice)"
+says devices 1 "= look at CUDA_VISIBLE_DEVICES, and at what nvidia-smi lists"
+EMULATED_CUDA=arch=75 run arch
+says arch 1 "rank 0: cuda:0: sm_75: kernels are for sm_80 (A100) and later"
+EMULATED_CUDA=bytes=100000 run memory
+says memory 1 "available on cuda:0"
+EMULATED_CUDA="fail=700@500" run lost --set training_config.checkpoint_dir="$scratch/lost"
+says lost 1 "error: cuda:0: "
+says lost 1 "an illegal memory access was encountered (cudaErrorIllegalAddress)"
+grep -qE "cuda:0: rank 0, step [0-9]+: '[^']+' \([a-z_]+\): the device failed: " "$scratch/lost.out" ||
+  wrong "the task is not named" "$scratch/lost.out"
+EMULATED_CUDA=devices=3 run ids --set device_config.device_ids=[3]
+says ids 2 "Physical chip id 3 not found in control plane chip mapping. 3 CUDA devices are visible to rank 0, 0 to 2"
+
+# ---- several workers, each with a device: from one to the other by NCCL, which is emulated, too ----
+export EMULATED_CUDA=devices=4 LD_LIBRARY_PATH=$TESSERA_PLUGIN_PATH${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+TESSERA_PLUGIN_PATH=$TESSERA_PLUGIN_PATH:$build
+work() { # NAME WORKERS OPTION…
+  code=0
+  bounded "${launcher[@]}" -n "$2" "$bare/tessera-train" --config "$recipe" --metrics "$scratch/$1.metrics" "${@:3}" \
+    > "$scratch/$1.out" 2>&1 || code=$?
+}
+bits() { # WORKERS MESH OPTION…
+  options_of "${@:2}"
+  work bits "$1" "${options[@]}"
+  says bits 0 "links: by NCCL, "
+  expect "$1 workers, ${*:2}" "$(hash_of "$scratch/bits.metrics")" "$want"
+}
+for library in openmpi mpich; do
+  choose_launcher $library || continue
+  bits 2 dp=2
+  bits 2 tp=2
+  bits 2 pp=2
+  bits 4 dp=2,tp=2
+  bits 4 dp=2,pp=2
+  bits 2 dp=2,tp=2
+  bits 2 dp=2 zero.stage=3
+  bits 4 dp=2,tp=2 zero.stage=1 schedule.all_reduce_overlap=true schedule.bucket_size=2048
+  options_of dp=2 numerics.policy=fast
+  work fast 2 "${options[@]}"
+  says fast 0 "links: by NCCL, "
+  near "$library, fast" "$scratch/fast.metrics" "$scratch/one.metrics"
+  # A worker of two stages could wait in a circle; one device cannot be two workers'.
+  options_of pp=4
+  work stages 2 "${options[@]}" --set transformer_config.num_blocks=4
+  says stages 0 "note: messages go through the host: a worker has ranks of several stages"
+  options_of dp=2
+  EMULATED_CUDA=devices=1 work shared 2 "${options[@]}"
+  says shared 0 "note: messages go through the host: workers 0 and 1 share the device at 0000:1b:00.0"
+  expect "$library, through the host" "$(hash_of "$scratch/shared.metrics")" "$want"
+  options_of dp=2,tp=2
+  EMULATED_CUDA=devices=3 work few 4 "${options[@]}"
+  says few 2 "4 workers are on this host, which has 3 CUDA devices"
+  options_of dp=2
+  EMULATED_NCCL=lost@20 work peer 2 "${options[@]}"
+  says peer 1 "NCCL: messages: remote process exited or there was a network error"
+  EMULATED_NCCL=hang@20 work hang 2 "${options[@]}" --set collectives.timeout_s=2
+  says hang 1 "nothing has come for 2 s (collectives.timeout_s)"
+done
+report
