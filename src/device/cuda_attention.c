@@ -64,6 +64,7 @@ static void attention_units(const cuda_call *c) {
 
 static void attention_run(const cuda_call *c) {
   tsr_attention a = cpu_attention_of(&c->base);
+  cuda_check_head(c, a.D);
   if (cpu_has_units(c->base.program)) attention_units(c);
   else
     tsr_cuda_attention(
@@ -93,6 +94,7 @@ static void attention_dx_units(const cuda_call *c) {
 
 static void attention_dx_run(const cuda_call *c) {
   tsr_attention a = cpu_attention_of(&c->base);
+  cuda_check_head(c, a.D);
   if (cpu_has_units(c->base.program)) attention_dx_units(c);
   else
     tsr_cuda_attention_backward(

@@ -15,8 +15,6 @@ static void keep_run(const cuda_call *c) {
 }
 const cuda_op cuda_keep = {keep_run, NULL};
 
-enum { HEAD_MAX = 256 }; /* of attention_cached.cu */
-
 /* q, keys, values, positions, counts; attributes: head_dim, scale */
 static void attention_cached_run(const cuda_call *c) {
   const tsr_tensor *q = cuda_x(c, 0), *k = cuda_x(c, 1);
@@ -26,8 +24,7 @@ static void attention_cached_run(const cuda_call *c) {
       .length = k->shape[1], .positions = cuda_in(c, 3), .counts = cuda_in(c, 4)};
   a.a = (tsr_attention){
       .B = q->shape[0], .T = q->shape[1], .H = q->shape[2] / D, .G = k->shape[2] / D, .D = D};
-  if (D > HEAD_MAX)
-    c->state->fail(c->state->context, &c->base, "the kernel is for heads of 256 numbers at most");
+  cuda_check_head(c, D);
   a.a.causal = true;
   a.a.scale = scale != 0 ? (float)scale : (float)(1 / sqrt((double)D));
   assert(q->dtype == k->dtype && q->dtype == cuda_y(c, 0)->dtype);

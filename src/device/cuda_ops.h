@@ -46,6 +46,13 @@ static inline void *cuda_scratch(const cuda_call *c) { return cpu_task_scratch(&
 static inline double cuda_attr(const cuda_call *c, int i) { return cpu_attr(&c->base, i); }
 /* Pieces of a task's scratch begin at multiples of this. */
 static inline int64_t cuda_aligned(int64_t bytes) { return (bytes + 255) / 256 * 256; }
+/* Attention's kernels keep a head's row in registers. */
+enum { CUDA_HEAD_MAX = 256 };
+static inline void cuda_check_head(const cuda_call *c, int64_t D) {
+  if (D > CUDA_HEAD_MAX)
+    c->state->fail(
+        c->state->context, &c->base, "the kernels are for heads of 256 numbers at most");
+}
 /* One of the step's numbers, where it lies on the device. */
 static inline const float *cuda_hyper(const cuda_call *c, int input, tsr_hyper which) {
   return (const float *)cuda_in(c, input) + which;

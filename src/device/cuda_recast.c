@@ -20,6 +20,8 @@ static bool mixes(tsr_op op) {
   case TSR_OP_SGD:
     return true;
   }
+  /* What goes round the ring of cp beside queries, keys and values is f32 by itself. */
+  if (op >= TSR_OP_RING_ATTENTION && op <= TSR_OP_RING_DKV_OUT) return true;
   return tsr_op_facts(op) & (TSR_FACT_WIDE | TSR_FACT_KEEPS_DTYPE);
 }
 

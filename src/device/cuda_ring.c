@@ -25,6 +25,7 @@ static int64_t step_scratch(const tsr_program *p, const tsr_task *t) {
 /* A step's; its accumulator is the first output. */
 static tsr_attention_ring step_of(const cuda_call *c) {
   tsr_attention_ring r = cpu_ring_of(&c->base);
+  cuda_check_head(c, r.a.D);
   assert(tsr_cuda_attention_ring_acc(&r, sum_of(c->base.task)) <= cuda_y(c, 0)->shape[0] * 4);
   return r;
 }

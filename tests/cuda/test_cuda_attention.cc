@@ -1,12 +1,13 @@
-/* The GPU's attention, run by the emulator, against the CPU's: forward, backward and with a cache,
- * in f32 and, by the tensor cores' fragments, in halves. Every call is made twice, with blocks,
+/* The GPU's attention against the CPU's: forward, backward and with a cache, in f32 and, by the tensor
+ * cores' fragments, in halves. Every call is made twice, by the emulator with blocks,
  * threads and fetches in opposite orders, which must change no bit; nor must what is beside a
  * sequence and a group of heads. */
-#include "tests/cuda/emulator.h"
-#include "tests/cuda/tensor.h"
 #include "tests/check.h"
+#include "hardware.h"
 #include "kernels/cuda/kernels.h"
 #include <vector>
+
+static const tsr_kernels *const cpu = tsr_kernels_get("x86-64");
 
 static uint64_t state = 88172645463325252u;
 
@@ -18,12 +19,25 @@ static uint64_t random_word() { /* xorshift */
 
 typedef std::vector<float> floats;
 
+static void number_put(tsr_cuda_type type, void *to, int64_t i, float x) {
+  if (type == TSR_CUDA_F32) ((float *)to)[i] = x;
+  else if (type == TSR_CUDA_BF16) cpu->f32_to_bf16((uint16_t *)to + i, &x, 0, 1);
+  else cpu->f32_to_fp16((uint16_t *)to + i, &x, 0, 1);
+}
+
+static float number_get(tsr_cuda_type type, const void *from, int64_t i) {
+  float x;
+  if (type == TSR_CUDA_F32) return ((const float *)from)[i];
+  if (type == TSR_CUDA_BF16) cpu->bf16_to_f32(&x, (const uint16_t *)from + i, 0, 1);
+  else cpu->fp16_to_f32(&x, (const uint16_t *)from + i, 0, 1);
+  return x;
+}
+
 /* In [-size, size), rounded to the type. */
 static float rounded(tsr_cuda_type type, float x) {
-  tsr_bf16 b;
-  tsr_f16 h;
-  number_set(&b, x), number_set(&h, x);
-  return type == TSR_CUDA_F32 ? x : type == TSR_CUDA_BF16 ? number_float(b) : number_float(h);
+  uint32_t word;
+  number_put(type, &word, 0, x);
+  return number_get(type, &word, 0);
 }
 
 static floats random_floats(tsr_cuda_type type, int64_t n, float size) {
@@ -37,24 +51,16 @@ enum { GUARD = 64 };
 struct array {
   tsr_cuda_type type;
   int64_t n, bytes;
-  std::vector<unsigned char> memory;
+  device_vector<unsigned char> memory;
 
   explicit array(tsr_cuda_type type, int64_t n)
       : type(type), n(n), bytes(n * (type == TSR_CUDA_F32 ? 4 : 2)),
         memory((size_t)bytes + 2 * GUARD + 16, 0xFF) {}
   array(tsr_cuda_type type, const floats &x) : array(type, (int64_t)x.size()) {
-    for (int64_t i = 0; i < n; i++) {
-      if (type == TSR_CUDA_F32) ((float *)data())[i] = x[(size_t)i];
-      else if (type == TSR_CUDA_BF16) number_set((tsr_bf16 *)data() + i, x[(size_t)i]);
-      else number_set((tsr_f16 *)data() + i, x[(size_t)i]);
-    }
+    for (int64_t i = 0; i < n; i++) number_put(type, data(), i, x[(size_t)i]);
   }
   void *data() { return memory.data() + GUARD + (16 - (uintptr_t)memory.data() % 16) % 16; }
-  float at(int64_t i) {
-    return type == TSR_CUDA_F32    ? ((float *)data())[i]
-           : type == TSR_CUDA_BF16 ? number_float(((tsr_bf16 *)data())[i])
-                                   : number_float(((tsr_f16 *)data())[i]);
-  }
+  float at(int64_t i) { return number_get(type, data(), i); }
   bool intact() {
     const unsigned char *first = (unsigned char *)data();
     for (int i = 0; i < GUARD - 16; i++)
@@ -86,8 +92,8 @@ static result run(const call &c) {
   array q(c.type, c.q), k(c.type, c.k), v(c.type, c.v), dout(c.type, c.dout);
   array scratch(TSR_CUDA_F32, tsr_cuda_attention_scratch(&c.a) / 4);
   result r(c);
-  uint64_t key = c.a.key;
-  const uint64_t *at = c.a.dropout != 0 ? &key : NULL;
+  device_vector<uint64_t> key(1, c.a.key);
+  const uint64_t *at = c.a.dropout != 0 ? key.data() : NULL;
   tsr_attention a = c.a;
   a.key = 0; /* the one in device memory counts */
   tsr_cuda_attention(
@@ -95,6 +101,7 @@ static result run(const call &c) {
   tsr_cuda_attention_backward(
       NULL, c.type, &a, at, r.dq.data(), r.dk.data(), r.dv.data(), dout.data(), q.data(), k.data(),
       v.data(), r.out.data(), (const float *)r.stats.data(), scratch.data());
+  finish_work();
   CHECK(r.out.intact() && r.stats.intact() && r.dq.intact() && r.dk.intact() && r.dv.intact());
   CHECK(scratch.intact());
   return r;
@@ -123,7 +130,7 @@ check_near(array &got, const floats &want, double bound, const char *what, const
       (double)c.a.dropout, d);
 }
 
-static void check_reference(const tsr_kernels *cpu, const call &c, result *r) {
+static void check_reference(const call &c, result *r) {
   const tsr_attention *a = &c.a;
   floats out((size_t)r->out.n), stats((size_t)r->stats.n), dq = out, dk((size_t)r->dk.n), dv = dk;
   std::vector<char> scratch((size_t)cpu->attention_scratch(a));
@@ -186,11 +193,13 @@ static void check_alone(const call &c, result *whole) {
 }
 
 static void order(bool opposite) {
-  emulator::backwards = opposite;
+  run_backwards(opposite);
+#if defined(TSR_EMULATED)
   emulator::fetches_late = !opposite;
+#endif
 }
 
-static void check_call(const tsr_kernels *cpu, tsr_cuda_type type, tsr_attention a) {
+static void check_call(tsr_cuda_type type, tsr_attention a) {
   call c = {type, a, {}, {}, {}, {}};
   int64_t rows = a.B * a.T * a.D;
   c.q = random_floats(type, rows * a.H, 2);
@@ -199,7 +208,7 @@ static void check_call(const tsr_kernels *cpu, tsr_cuda_type type, tsr_attention
   c.dout = random_floats(type, rows * a.H, 1);
   order(false);
   result r = run(c);
-  check_reference(cpu, c, &r);
+  check_reference(c, &r);
   order(true);
   if (a.B * a.G > 1) check_alone(c, &r);
   else {
@@ -225,7 +234,7 @@ attention_of(int64_t B, int64_t T, int64_t H, int64_t G, int64_t D, bool causal,
   return a;
 }
 
-static void test_f32(const tsr_kernels *cpu) {
+static void test_f32(void) {
   static const int64_t lengths[] = {1, 5, 64, 65, 130}, widths[] = {16, 64, 80, 128};
   for (int64_t T : lengths)
     for (int64_t D : widths)
@@ -233,14 +242,14 @@ static void test_f32(const tsr_kernels *cpu) {
         int64_t G = way == 1 && T < 100 ? 2 : 1, H = way % 2 ? 3 * G : 1;
         tsr_attention a =
             attention_of(G == 1 && T < 100 ? 2 : 1, T, H, G, D, way != 2, way > 1 ? 0.1f : 0);
-        check_call(cpu, TSR_CUDA_F32, a);
+        check_call(TSR_CUDA_F32, a);
       }
-  check_call(cpu, TSR_CUDA_F32, attention_of(2, 70, 2, 1, 3, true, 0.1f));
-  check_call(cpu, TSR_CUDA_F32, attention_of(1, 70, 1, 1, 130, false, 0));
-  check_call(cpu, TSR_CUDA_F32, attention_of(1, 67, 2, 1, 256, true, 0.1f));
+  check_call(TSR_CUDA_F32, attention_of(2, 70, 2, 1, 3, true, 0.1f));
+  check_call(TSR_CUDA_F32, attention_of(1, 70, 1, 1, 130, false, 0));
+  check_call(TSR_CUDA_F32, attention_of(1, 67, 2, 1, 256, true, 0.1f));
 }
 
-static void test_halves(const tsr_kernels *cpu) {
+static void test_halves(void) {
   static const struct {
     int64_t B, T, H, G, D;
     bool causal;
@@ -254,8 +263,8 @@ static void test_halves(const tsr_kernels *cpu) {
   int n = 0;
   for (const auto &s : list) {
     tsr_attention a = attention_of(s.B, s.T, s.H, s.G, s.D, s.causal, s.dropout);
-    check_call(cpu, TSR_CUDA_BF16, a);
-    if (n++ % 3 == 0) check_call(cpu, TSR_CUDA_F16, a);
+    check_call(TSR_CUDA_BF16, a);
+    if (n++ % 3 == 0) check_call(TSR_CUDA_F16, a);
   }
 }
 
@@ -269,10 +278,11 @@ struct cache {
 
 /* T new tokens of each sequence; out as it is in memory. */
 static array run_cached(
-    const tsr_kernels *cpu, const cache &x, int64_t T, const int32_t *positions,
+    const cache &x, int64_t T, const int32_t *positions,
     const int32_t *counts, bool compare) {
+  device_vector<int32_t> at(positions, positions + x.B), news(counts, counts + x.B);
   tsr_attention_cached c = {
-      attention_of(x.B, T, x.H, x.G, x.D, true, 0), x.length, positions, counts};
+      attention_of(x.B, T, x.H, x.G, x.D, true, 0), x.length, at.data(), news.data()};
   floats q((size_t)(x.B * T * x.H * x.D), NAN), k = x.k, v = x.v;
   int64_t width = x.H * x.D, cached = x.G * x.D;
   for (int64_t b = 0; b < x.B; b++) {
@@ -283,6 +293,7 @@ static array run_cached(
   }
   array out(x.type, (int64_t)q.size()), qs(x.type, q), ks(x.type, k), vs(x.type, v);
   tsr_cuda_attention_cached(NULL, x.type, &c, out.data(), qs.data(), ks.data(), vs.data());
+  finish_work();
   CHECK(out.intact());
   if (!compare) return out;
   floats want(q.size());
@@ -296,7 +307,7 @@ static array run_cached(
   return out;
 }
 
-static void check_cache(const tsr_kernels *cpu, cache x) {
+static void check_cache(cache x) {
   int64_t width = x.H * x.D;
   x.q = random_floats(x.type, x.B * x.length * width, 2);
   x.k = random_floats(x.type, x.B * x.length * x.G * x.D, 2);
@@ -308,28 +319,25 @@ static void check_cache(const tsr_kernels *cpu, cache x) {
       counts[b] = b ? (int32_t)(random_word() % (uint64_t)(T + 1)) : T;
     }
     order(false);
-    array whole = run_cached(cpu, x, T, positions, counts, true);
+    array whole = run_cached(x, T, positions, counts, true);
     order(true); /* the last of the first sequence's, as the only new one */
     int32_t alone[4] = {positions[0] + T - 1}, one[4] = {1};
-    array last = run_cached(cpu, x, 1, alone, one, false);
+    array last = run_cached(x, 1, alone, one, false);
     size_t size = (size_t)(whole.bytes / whole.n * width);
     CHECK(!memcmp((char *)whole.data() + (size_t)(T - 1) * size, last.data(), size));
   }
 }
 
-static void test_cached(const tsr_kernels *cpu) {
-  check_cache(cpu, {2, 2, 1, 64, 700, TSR_CUDA_F32, {}, {}, {}});
-  check_cache(cpu, {1, 5, 1, 33, 150, TSR_CUDA_F32, {}, {}, {}});
-  check_cache(cpu, {2, 2, 2, 128, 1400, TSR_CUDA_BF16, {}, {}, {}});
-  check_cache(cpu, {1, 3, 1, 256, 90, TSR_CUDA_F16, {}, {}, {}});
+static void test_cached(void) {
+  check_cache({2, 2, 1, 64, 700, TSR_CUDA_F32, {}, {}, {}});
+  check_cache({1, 5, 1, 33, 150, TSR_CUDA_F32, {}, {}, {}});
+  check_cache({2, 2, 2, 128, 1400, TSR_CUDA_BF16, {}, {}, {}});
+  check_cache({1, 3, 1, 256, 90, TSR_CUDA_F16, {}, {}, {}});
 }
 
 int main() {
-  const tsr_kernels *cpu = tsr_kernels_get("x86-64");
-  CHECK(cpu);
-  if (!cpu) return check_done("cuda.attention");
-  test_cached(cpu);
-  test_f32(cpu);
-  test_halves(cpu);
+  test_cached();
+  test_f32();
+  test_halves();
   return check_done("cuda.attention");
 }

@@ -100,7 +100,7 @@ static void check(const model *m, int microbatches, tsr_dtype precision) {
   tsr_arena_free(arena);
 }
 
-static void check_meshes(const model *m) {
+static void check_meshes(const model *m, tsr_dtype precision) {
   static const harness_options meshes[] = {
       {.dp = 2, .tp = 1, .microbatches = 1},
       {.dp = 1, .tp = 2, .microbatches = 1},
@@ -110,21 +110,28 @@ static void check_meshes(const model *m) {
       {.dp = 2, .tp = 1, .microbatches = 2, .zero = 3},
       {.dp = 2, .tp = 2, .microbatches = 1, .recompute = {.kind = TSR_RECOMPUTE_MAPS}}};
   tsr_arena *arena = tsr_arena_new();
-  harness_trace want = train(arena, m, alone(1));
+  harness_options one = alone(1);
+  one.precision = precision;
+  harness_trace want = train(arena, m, one);
   for (size_t i = 0; i < sizeof meshes / sizeof *meshes; i++) {
-    harness_trace got = train(arena, m, meshes[i]);
+    harness_options o = meshes[i];
+    o.precision = precision;
+    harness_trace got = train(arena, m, o);
     int64_t at = 0;
     CHECK_INT(got.count, want.count);
     while (at < want.count && !memcmp(&got.data[at], &want.data[at], sizeof *got.data)) at++;
     CHECK_AT(
-        at == want.count, "%s, mesh %d: number %lld is %.9g, not %.9g", m->name, (int)i,
-        (long long)at, got.data[at], want.data[at]);
+        at == want.count, "%s, %s, mesh %d: number %lld is %.9g, not %.9g", m->name,
+        tsr_dtype_name(precision), (int)i, (long long)at, got.data[at], want.data[at]);
   }
   tsr_arena_free(arena);
 }
 
 int main(void) {
-  for (size_t i = 0; i < sizeof models / sizeof *models; i++) check_meshes(&models[i]);
+  for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+    check_meshes(&models[i], TSR_F32);
+    check_meshes(&models[i], TSR_BF16);
+  }
   static const tsr_dtype precisions[] = {TSR_F32, TSR_BF16, TSR_F16};
   for (size_t i = 0; i < sizeof models / sizeof *models; i++)
     for (int microbatches = 1; microbatches <= 2; microbatches++)
