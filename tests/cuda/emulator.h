@@ -223,12 +223,13 @@ inline void launch(dim3 grid, dim3 block, size_t shared_bytes, const std::functi
   begin([=]() { run(grid, block, shared_bytes, call); });
 }
 
-/* The arguments are those of now, as a GPU's are. */
+/* The arguments are those of now, as a GPU's are. Each file's own function: several have structs of the
+ * same name. */
 template <typename T> struct same {
   typedef T type;
 };
 template <typename... P>
-void launch_kernel(
+static void launch_kernel(
     dim3 grid, dim3 block, size_t shared_bytes, void (*kernel)(P...), typename same<P>::type... p) {
   launch(grid, block, shared_bytes, [=]() { kernel(p...); });
 }

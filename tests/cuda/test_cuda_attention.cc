@@ -3,6 +3,9 @@
  * threads and fetches in opposite orders, which must change no bit; nor must what is beside a
  * sequence and a group of heads. */
 #include "tests/check.h"
+extern "C" {
+#include "kernels/kernels.h"
+}
 #include "hardware.h"
 #include "kernels/cuda/kernels.h"
 #include <vector>

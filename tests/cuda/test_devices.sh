@@ -128,13 +128,22 @@ grep -qE "cuda:0: rank 0, step [0-9]+: '[^']+' \([a-z_]+\): the device failed: "
 EMULATED_CUDA=devices=3 run ids --set device_config.device_ids=[3]
 says ids 2 "Physical chip id 3 not found in control plane chip mapping. 3 CUDA devices are visible to rank 0, 0 to 2"
 
+# Several of them, instrumented, would take too long.
+if grep -q __asan_init "$program"; then
+  report
+  exit
+fi
+
 # ---- several workers, each with a device: from one to the other by NCCL, which is emulated, too ----
 export EMULATED_CUDA=devices=4 LD_LIBRARY_PATH=$TESSERA_PLUGIN_PATH${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 TESSERA_PLUGIN_PATH=$TESSERA_PLUGIN_PATH:$build
+short=(--set training_config.max_steps=3)
+trains short "${short[@]}"
+want=$(hash_of "$scratch/short.metrics")
 work() { # NAME WORKERS OPTION…
   code=0
-  bounded "${launcher[@]}" -n "$2" "$bare/tessera-train" --config "$recipe" --metrics "$scratch/$1.metrics" "${@:3}" \
-    > "$scratch/$1.out" 2>&1 || code=$?
+  bounded "${launcher[@]}" -n "$2" "$bare/tessera-train" --config "$recipe" --metrics "$scratch/$1.metrics" \
+    "${short[@]}" "${@:3}" > "$scratch/$1.out" 2>&1 || code=$?
 }
 bits() { # WORKERS MESH OPTION…
   options_of "${@:2}"
@@ -144,18 +153,20 @@ bits() { # WORKERS MESH OPTION…
 }
 for library in openmpi mpich; do
   choose_launcher $library || continue
-  bits 2 dp=2
-  bits 2 tp=2
   bits 2 pp=2
   bits 4 dp=2,tp=2
+  bits 2 dp=2 zero.stage=3
+  [ -z "${others-}" ] || continue # the plugin is the same with the other MPI
+  others=1
+  bits 2 dp=2
+  bits 2 tp=2
   bits 4 dp=2,pp=2
   bits 2 dp=2,tp=2
-  bits 2 dp=2 zero.stage=3
   bits 4 dp=2,tp=2 zero.stage=1 schedule.all_reduce_overlap=true schedule.bucket_size=2048
   options_of dp=2 numerics.policy=fast
   work fast 2 "${options[@]}"
   says fast 0 "links: by NCCL, "
-  near "$library, fast" "$scratch/fast.metrics" "$scratch/one.metrics"
+  near "$library, fast" "$scratch/fast.metrics" "$scratch/short.metrics"
   # A worker of two stages could wait in a circle; one device cannot be two workers'.
   options_of pp=4
   work stages 2 "${options[@]}" --set transformer_config.num_blocks=4
