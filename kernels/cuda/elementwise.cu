@@ -270,6 +270,48 @@ extern "C" void tsr_cuda_mul_row(
   row_map_launch<MUL>(s, type, out, x, row, R, C);
 }
 
+template <typename T> static __device__ inline float rounded(float x) {
+  T stored;
+  number_set(&stored, x);
+  return number_float(stored);
+}
+
+/* A block a row. */
+template <typename T>
+static __global__ void row_tail(
+    T *out, T *sum, const T *x, const T *row, const T *plus, bool gelu, int64_t C, bool packed) {
+  enum { W = pack_of<T>::width };
+  int64_t first = (int64_t)blockIdx.x * C;
+  EACH_PACK(c, C, W) {
+    float a[W], b[W];
+    row_load(a, x + first, c, C, packed);
+    if (row) {
+      row_load(b, row, c, C, packed);
+      EACH_LANE(k, W) a[k] = rounded<T>(a[k] + b[k]);
+    }
+    if (sum) row_store(sum + first, a, c, C, packed);
+    if (plus) {
+      row_load(b, plus + first, c, C, packed);
+      EACH_LANE(k, W) a[k] = rounded<T>(a[k] + b[k]);
+    }
+    if (gelu) EACH_LANE(k, W) a[k] = function_at<TSR_UNARY_GELU_TANH>(a[k]);
+    row_store(out + first, a, c, C, packed);
+  }
+}
+
+extern "C" void tsr_cuda_tail(
+    tsr_cuda_stream s, tsr_cuda_type type, void *out, void *sum, const void *x, const void *row,
+    const void *plus, bool gelu, int64_t R, int64_t C) {
+  if (R <= 0 || C <= 0) return;
+  bool packed = is_aligned(out, 16) && is_aligned(sum, 16) && is_aligned(x, 16) &&
+                is_aligned(row, 16) && is_aligned(plus, 16) && C % 8 == 0;
+  TSR_BY_TYPE(
+      type, T,
+      TSR_LAUNCH(
+          row_tail<T>, (unsigned)R, row_threads(C), 0, s, (T *)out, (T *)sum, (const T *)x,
+          (const T *)row, (const T *)plus, gelu, C, packed))
+}
+
 template <typename TO, typename FROM>
 static __global__ void cast(TO *out, const FROM *x, int64_t n, bool packed) {
   enum { W = 8 };

@@ -54,6 +54,12 @@ void tsr_cuda_add_row(
 void tsr_cuda_mul_row(
     tsr_cuda_stream s, tsr_cuda_type type, void *out, const void *x, const void *row, int64_t R,
     int64_t C);
+/* out = x (R, C) + row (C) + plus (R, C), or gelu (by tanh) of that, in one pass with the bits of one
+ * after the other; sum = x + row. sum, row, plus: or NULL. What is written may be what is read at the
+ * same place. */
+void tsr_cuda_tail(
+    tsr_cuda_stream s, tsr_cuda_type type, void *out, void *sum, const void *x, const void *row,
+    const void *plus, bool gelu, int64_t R, int64_t C);
 /* From one type to another, to nearest even. */
 void tsr_cuda_cast(
     tsr_cuda_stream s, tsr_cuda_type to, void *out, tsr_cuda_type from, const void *x, int64_t n);

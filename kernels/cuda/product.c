@@ -10,8 +10,8 @@ enum { WORKSPACE_BYTES = 32 << 20, WHY_BYTES = 512 };
 
 /* What an algorithm is chosen by. */
 typedef struct {
-  int64_t M, N, K, a_stride, b_stride, c_stride, a_step, b_step, c_step;
-  int32_t type, c_type, a_turned, b_turned, count, aligned, has_bias;
+  int64_t M, N, K, a_stride, b_stride, c_stride;
+  int32_t type, c_type, a_turned, b_turned, aligned, has_plus, has_bias, has_before;
 } shape;
 
 typedef struct known {
@@ -78,7 +78,8 @@ static cudaDataType_t data_type(tsr_cuda_type type) {
 /* Whether a vector of 16 bytes may be read at every pointer. */
 static int aligned(const tsr_cuda_product *p) {
   uintptr_t all = (uintptr_t)p->a.data | (uintptr_t)p->b.data | (uintptr_t)p->c;
-  return ((all | (uintptr_t)p->bias) & 15) == 0;
+  all |= (uintptr_t)p->plus | (uintptr_t)p->bias | (uintptr_t)p->before;
+  return (all & 15) == 0;
 }
 
 static shape shape_of(const tsr_cuda_product *p) {
@@ -86,10 +87,10 @@ static shape shape_of(const tsr_cuda_product *p) {
   memset(&s, 0, sizeof s); /* it is compared byte by byte */
   s.M = p->M, s.N = p->N, s.K = p->K;
   s.a_stride = p->a.stride, s.b_stride = p->b.stride, s.c_stride = p->c_stride;
-  if (p->count > 1) s.a_step = p->a_step, s.b_step = p->b_step, s.c_step = p->c_step;
   s.type = p->type, s.c_type = p->c_type;
   s.a_turned = p->a.turned, s.b_turned = p->b.turned;
-  s.count = p->count, s.aligned = aligned(p), s.has_bias = p->bias != NULL;
+  s.aligned = aligned(p), s.has_plus = p->plus != NULL, s.has_bias = p->bias != NULL;
+  s.has_before = p->before != NULL;
   return s;
 }
 
@@ -101,41 +102,35 @@ static uint32_t hash_of(const shape *s) {
 
 /* rows x cols as the library sees them, columns `stride` apart. */
 static cublasStatus_t layout(
-    cublasLtMatrixLayout_t *ret, tsr_cuda_type type, int64_t rows, int64_t cols, int64_t stride,
-    const tsr_cuda_product *p, int64_t step) {
-  int32_t count = p->count;
-  cublasStatus_t status =
-      cublasLtMatrixLayoutCreate(ret, data_type(type), (uint64_t)rows, (uint64_t)cols, stride);
-  if (status || count == 1) return status;
-  status = cublasLtMatrixLayoutSetAttribute(
-      *ret, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof count);
-  if (status) return status;
-  return cublasLtMatrixLayoutSetAttribute(
-      *ret, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &step, sizeof step);
+    cublasLtMatrixLayout_t *ret, tsr_cuda_type type, int64_t rows, int64_t cols, int64_t stride) {
+  return cublasLtMatrixLayoutCreate(ret, data_type(type), (uint64_t)rows, (uint64_t)cols, stride);
 }
 
 static cublasStatus_t layouts(known *k, const tsr_cuda_product *p) {
   const tsr_cuda_matrix *a = &p->a, *b = &p->b;
-  cublasStatus_t status = layout(
-      &k->first, p->type, b->turned ? p->K : p->N, b->turned ? p->N : p->K, b->stride, p,
-      p->b_step);
+  cublasStatus_t status =
+      layout(&k->first, p->type, b->turned ? p->K : p->N, b->turned ? p->N : p->K, b->stride);
   if (!status)
-    status = layout(
-        &k->second, p->type, a->turned ? p->M : p->K, a->turned ? p->K : p->M, a->stride, p,
-        p->a_step);
-  if (!status) status = layout(&k->result, p->c_type, p->N, p->M, p->c_stride, p, p->c_step);
+    status =
+        layout(&k->second, p->type, a->turned ? p->M : p->K, a->turned ? p->K : p->M, a->stride);
+  if (!status) status = layout(&k->result, p->c_type, p->N, p->M, p->c_stride);
   return status;
 }
 
-/* Its rows are our columns. */
-static cublasStatus_t describe_bias(known *k, const tsr_cuda_product *p) {
-  cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
+/* Its rows are our columns, and its gelu is that by tanh. */
+static cublasStatus_t describe_end(known *k, const tsr_cuda_product *p) {
+  cublasLtEpilogue_t end = p->before ? CUBLASLT_EPILOGUE_GELU_AUX : CUBLASLT_EPILOGUE_BIAS;
+  if (p->before && p->bias) end = CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
   cudaDataType_t type = data_type(p->c_type);
-  cublasStatus_t status = cublasLtMatmulDescSetAttribute(
-      k->product, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue);
-  if (status) return status;
-  return cublasLtMatmulDescSetAttribute(
-      k->product, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &type, sizeof type);
+  cublasStatus_t status =
+      cublasLtMatmulDescSetAttribute(k->product, CUBLASLT_MATMUL_DESC_EPILOGUE, &end, sizeof end);
+  if (!status && p->bias)
+    status = cublasLtMatmulDescSetAttribute(
+        k->product, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &type, sizeof type);
+  if (!status && p->before)
+    status = cublasLtMatmulDescSetAttribute(
+        k->product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &p->c_stride, sizeof p->c_stride);
+  return status;
 }
 
 static cublasStatus_t describe(const tsr_cuda_blas *b, known *k, const tsr_cuda_product *p) {
@@ -150,7 +145,7 @@ static cublasStatus_t describe(const tsr_cuda_blas *b, known *k, const tsr_cuda_
   if (!status)
     status = cublasLtMatmulDescSetAttribute(
         k->product, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof second);
-  if (!status && p->bias) status = describe_bias(k, p);
+  if (!status && (p->bias || p->before)) status = describe_end(k, p);
   return status ? status : layouts(k, p);
 }
 
@@ -207,18 +202,28 @@ static const known *find(tsr_cuda_blas *b, const tsr_cuda_product *p) {
   return *bucket = k;
 }
 
-bool tsr_cuda_run_product(tsr_cuda_blas *b, tsr_cuda_stream stream, const tsr_cuda_product *p) {
-  const known *k = find(b, p);
-  float one = 1, zero = 0;
-  if (!k) return false;
+bool tsr_cuda_has_product(tsr_cuda_blas *b, const tsr_cuda_product *p) { return find(b, p); }
+
+static cublasStatus_t point_end(const known *k, const tsr_cuda_product *p) {
   cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
   if (p->bias)
     status = cublasLtMatmulDescSetAttribute(
         k->product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &p->bias, sizeof p->bias);
-  if (status) return fail(b, "a product's bias", status);
+  if (!status && p->before)
+    status = cublasLtMatmulDescSetAttribute(
+        k->product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &p->before, sizeof p->before);
+  return status;
+}
+
+bool tsr_cuda_run_product(tsr_cuda_blas *b, tsr_cuda_stream stream, const tsr_cuda_product *p) {
+  const known *k = find(b, p);
+  float one = 1, zero = 0;
+  if (!k) return false;
+  cublasStatus_t status = point_end(k, p);
+  if (status) return fail(b, "a product's end", status);
   status = cublasLtMatmul(
       b->handle, k->product, &one, p->b.data, k->first, p->a.data, k->second,
-      p->adds ? &one : &zero, p->c, k->result, p->c, k->result, &k->algorithm, b->workspace,
-      WORKSPACE_BYTES, stream);
+      p->plus ? &one : &zero, p->plus ? p->plus : p->c, k->result, p->c, k->result, &k->algorithm,
+      b->workspace, WORKSPACE_BYTES, stream);
   return status ? fail(b, "a product", status) : true;
 }

@@ -20,26 +20,27 @@ typedef struct {
   bool turned;
 } tsr_cuda_matrix;
 
-/* c (M, N) = a (M, K) b (K, N), added to c where `adds`, and with the row `bias` (N), of c's type,
- * added where that is not NULL; `count` of them, `step`s of elements apart. a and b are of `type`; c
- * too, or f32. */
+/* c (M, N) = a (M, K) b (K, N). To a sum are added, before it is rounded, `plus` (M, N), which lies
+ * as c does and may be c, and then the row `bias` (N). With `before` c is gelu (by tanh) of all
+ * that, and `before` gets it, where c lies. plus, bias and before are of c's type; NULL: none. a
+ * and b are of `type`; c too, or f32. */
 typedef struct {
   int64_t M, N, K;
   tsr_cuda_type type, c_type;
   tsr_cuda_matrix a, b;
   void *c;
   int64_t c_stride;
-  const void *bias;
-  bool adds;
-  int count; /* >= 1 */
-  int64_t a_step, b_step, c_step;
+  const void *plus, *bias;
+  void *before;
 } tsr_cuda_product;
 
 /* On the current device, with a workspace of its own. `fast`: products of f32 may be rounded to
  * TF32. `why` gets the reason of a failure (512 bytes). */
 bool tsr_cuda_blas_open(bool fast, tsr_cuda_blas **ret_blas, char *why);
 void tsr_cuda_blas_close(tsr_cuda_blas *blas);
-/* False: no algorithm for that shape; tsr_cuda_blas_error says why. */
+/* Whether there is an algorithm for that shape and what is added. */
+bool tsr_cuda_has_product(tsr_cuda_blas *blas, const tsr_cuda_product *p);
+/* False: there is none, or the device is lost; tsr_cuda_blas_error says why. */
 bool tsr_cuda_run_product(tsr_cuda_blas *blas, tsr_cuda_stream stream, const tsr_cuda_product *p);
 const char *tsr_cuda_blas_error(const tsr_cuda_blas *blas);
 

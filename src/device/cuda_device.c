@@ -334,6 +334,7 @@ static bool begin(device *d, char *why) {
   if (error == cudaSuccess) error = cudaEventCreateWithFlags(&d->passed, cudaEventDisableTiming);
   d->ops.stream = d->own;
   if (error != cudaSuccess) return cuda_fail(why, d->name, (int)error);
+  d->ops.fast = d->wish.fast;
   return tsr_cuda_blas_open(d->wish.fast, &d->ops.blas, why);
 }
 

@@ -23,8 +23,7 @@ static bool run_product(const measuring *m) {
       .a = {m->a, m->width, false},
       .b = {m->b, m->width, false},
       .c = m->c,
-      .c_stride = m->width,
-      .count = 1};
+      .c_stride = m->width};
   return tsr_cuda_run_product(m->state->blas, m->state->stream, &p);
 }
 

@@ -10,6 +10,7 @@
 typedef struct {
   tsr_cuda_stream stream;
   tsr_cuda_blas *blas;
+  bool fast; /* policy fast */
   /* Does not return: a task cannot be run, for that reason. */
   void (*fail)(void *context, const cpu_call *task, const char *why);
   void *context;
@@ -65,10 +66,6 @@ typedef void cuda_make_unit(const cuda_call *c, void *context, int64_t unit, flo
 void cuda_add_units(
     const cuda_call *c, int64_t units, float *out, float *scratch, int64_t stride, int64_t elements,
     cuda_make_unit *make, void *context);
-
-/* The task right behind a product that adds a row to its result where that lies, which the product's
- * end does then; NULL: there is none. */
-const tsr_task *cuda_bias_after(const tsr_program *program, const tsr_task *task);
 
 #define CUDA_OPS(X)                                                                                \
   X(linear)                                                                                        \

@@ -2,7 +2,7 @@
  * an axis may split are computed in calls as large as the recipe's units, and sums that an axis may
  * split are made of one call a unit, added in the tree's order. Without units, which is a mesh's
  * default, a product is one call. */
-#include "device/cuda_ops.h"
+#include "device/cuda_tail.h"
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,18 +52,26 @@ static void run_product(const cuda_call *c, const tsr_cuda_product *p) {
   c->state->fail(c->state->context, &c->base, tsr_cuda_blas_error(c->state->blas));
 }
 
-static void run_pieces(const cuda_call *c, const pieced *of) {
+static tsr_cuda_product piece_of(const pieced *of, int64_t i, int64_t j) {
   const tsr_cuda_product *w = &of->whole;
   int64_t rows = w->M / of->row_pieces, cols = w->N / of->col_pieces;
+  int64_t at = i * rows * w->c_stride + j * cols;
+  tsr_cuda_product p = *w;
+  p.M = rows;
+  p.N = cols;
+  p.a.data = moved(w->a.data, i * rows * (w->a.turned ? 1 : w->a.stride), w->type);
+  p.b.data = moved(w->b.data, j * cols * (w->b.turned ? w->b.stride : 1), w->type);
+  p.c = (void *)moved(w->c, at, w->c_type);
+  if (w->plus) p.plus = moved(w->plus, at, w->c_type);
+  if (w->bias) p.bias = moved(w->bias, j * cols, w->c_type);
+  if (w->before) p.before = (void *)moved(w->before, at, w->c_type);
+  return p;
+}
+
+static void run_pieces(const cuda_call *c, const pieced *of) {
   for (int64_t i = 0; i < of->row_pieces; i++)
     for (int64_t j = 0; j < of->col_pieces; j++) {
-      tsr_cuda_product p = *w;
-      p.M = rows;
-      p.N = cols;
-      p.a.data = moved(w->a.data, i * rows * (w->a.turned ? 1 : w->a.stride), w->type);
-      p.b.data = moved(w->b.data, j * cols * (w->b.turned ? w->b.stride : 1), w->type);
-      p.c = (void *)moved(w->c, i * rows * w->c_stride + j * cols, w->c_type);
-      if (w->bias) p.bias = moved(w->bias, j * cols, w->c_type);
+      tsr_cuda_product p = piece_of(of, i, j);
       run_product(c, &p);
     }
 }
@@ -117,31 +125,7 @@ static void run_sum(const cuda_call *c, make_sum *make, int64_t summands) {
 
 /* ---- y (R, N) = x (R, K) w (N, K)^T, K split into units ---- */
 
-static bool are_in_one_part(const tsr_program *p, const tsr_task *t) {
-  int at = (int)(t - p->tasks);
-  for (int i = 0; i < p->parts_count; i++)
-    if (at >= p->parts[i].begin && at + 1 < p->parts[i].end) return true;
-  return false;
-}
-
-static bool is_same_place(const tsr_tensor *a, const tsr_tensor *b) {
-  return a->segment == b->segment && a->frame == b->frame && a->offset == b->offset;
-}
-
-const tsr_task *cuda_bias_after(const tsr_program *p, const tsr_task *t) {
-  bool listed = t >= p->tasks && t + 1 < p->tasks + p->tasks_count; /* else a copy */
-  const tsr_task *next = t + 1;
-  if (!listed || t->op != TSR_OP_LINEAR || t->units > 1 || !are_in_one_part(p, t)) return NULL;
-  if (next->op != TSR_OP_ADD || next->last_only != t->last_only) return NULL;
-  const tsr_tensor *y = &t->outputs[0], *sum = &next->outputs[0], *bias = &next->inputs[1];
-  if (t->inputs[0].dtype != y->dtype || t->inputs[1].dtype != y->dtype) return NULL;
-  bool adds = next->inputs[0].value == y->value && bias->value != y->value && bias->ndim == 1 &&
-              bias->shape[0] == y->shape[y->ndim - 1] && bias->segment != TSR_SEGMENT_ABSENT;
-  bool in_place = is_same_place(y, sum) && sum->dtype == y->dtype && bias->dtype == y->dtype;
-  return adds && in_place && p->readers[y->value] == 1 ? next : NULL;
-}
-
-static void linear_unit(const cuda_call *c, int64_t unit, void *into, tsr_cuda_type type) {
+static pieced linear_pieced(const cuda_call *c, int64_t unit, void *into, tsr_cuda_type type) {
   const tsr_tensor *x = cuda_x(c, 0), *w = cuda_x(c, 1), *y = cuda_y(c, 0);
   int64_t K = cpu_last(x), each = K / c->base.task->units;
   tsr_cuda_type in = cuda_type(x);
@@ -155,16 +139,64 @@ static void linear_unit(const cuda_call *c, int64_t unit, void *into, tsr_cuda_t
           .a = rows_of(moved(cuda_in(c, 0), unit * each, in), K),
           .b = turned(moved(cuda_in(c, 1), unit * each, in), K),
           .c = into,
-          .c_stride = cpu_last(y),
-          .count = 1}};
-  const tsr_task *adds = cuda_bias_after(c->base.program, c->base.task);
-  if (adds) p.whole.bias = cpu_address(&c->base, &adds->inputs[1]);
+          .c_stride = cpu_last(y)}};
   p.row_pieces = runs_of_rows(c, x);
   p.col_pieces = pieces_along(c, w, 0);
+  return p;
+}
+
+static void linear_unit(const cuda_call *c, int64_t unit, void *into, tsr_cuda_type type) {
+  pieced p = linear_pieced(c, unit, into, type);
   run_pieces(c, &p);
 }
 
-static void linear_run(const cuda_call *c) { run_sum(c, linear_unit, c->base.task->units); }
+/* Where a product that reads x and w may write what is to lie at `to`: there, or else at y, which
+ * nobody reads where the product's end goes on with it. */
+static void *place_for(const cuda_call *c, const tsr_tensor *to, const tsr_tensor *plus) {
+  bool free = !cuda_overlap(c, to, cuda_x(c, 0)) && !cuda_overlap(c, to, cuda_x(c, 1));
+  void *there = cpu_address(&c->base, to);
+  if (plus && there != cpu_address(&c->base, plus)) free &= !cuda_overlap(c, to, plus);
+  return free ? there : cuda_out(c, 0);
+}
+
+/* The product with a tail in its end; false: of this one it cannot be. */
+static bool add_tail(const cuda_call *c, const cuda_tail *tail, tsr_cuda_product *p) {
+  const tsr_tensor *to = &tail->last->outputs[0];
+  if (tail->bias) p->bias = cpu_address(&c->base, &tail->bias->inputs[1]);
+  if (tail->plus) p->plus = cpu_address(&c->base, tail->plus);
+  p->c = place_for(c, to, tail->plus);
+  if (!tail->gelu) return true;
+  p->before = cpu_address(&c->base, tail->sum);
+  return p->c == cpu_address(&c->base, to) && place_for(c, tail->sum, NULL) == p->before &&
+         !cuda_overlap(c, to, tail->sum);
+}
+
+static bool ends_with(const cuda_call *c, const cuda_tail *tail, pieced *p) {
+  if (!c->state->fast && !cuda_tail_is_exact(tail, cuda_y(c, 0)->dtype)) return false;
+  if (!add_tail(c, tail, &p->whole)) return false;
+  tsr_cuda_product piece = piece_of(p, 0, 0);
+  return tsr_cuda_has_product(c->state->blas, &piece);
+}
+
+static void linear_run(const cuda_call *c) {
+  cuda_tail tail = cuda_tail_of(c, c->base.task);
+  if (!tail.last) {
+    run_sum(c, linear_unit, c->base.task->units);
+    return;
+  }
+  tsr_cuda_type type = cuda_type(cuda_y(c, 0));
+  pieced p = linear_pieced(c, 0, cuda_out(c, 0), type);
+  if (!ends_with(c, &tail, &p)) {
+    linear_unit(c, 0, cuda_out(c, 0), type);
+    cuda_run_tail(c, &tail);
+    return;
+  }
+  run_pieces(c, &p);
+  void *to = cpu_address(&c->base, &tail.last->outputs[0]);
+  if (p.whole.c != to)
+    tsr_cuda_cast(c->state->stream, type, to, type, p.whole.c, tsr_tensor_elements(cuda_y(c, 0)));
+}
+
 static int64_t linear_scratch(const tsr_program *p, const tsr_task *t) {
   (void)p;
   return sum_scratch(t, t->units);
@@ -190,8 +222,7 @@ static void linear_dx_unit(const cuda_call *c, int64_t unit, void *into, tsr_cud
             .b = rows_of(moved(cuda_in(c, i + 1), unit * each * K, in), K),
             .c = into,
             .c_stride = K,
-            .adds = i > 0,
-            .count = 1}};
+            .plus = i > 0 ? into : NULL}};
     p.row_pieces = runs_of_rows(c, dy);
     p.col_pieces = pieces_along(c, w, 1);
     run_pieces(c, &p);
@@ -226,8 +257,7 @@ static void linear_dw_unit(const cuda_call *c, int64_t unit, void *into, tsr_cud
             .b = rows_of(moved(cuda_in(c, 1), run.first * K, in), K),
             .c = into,
             .c_stride = K,
-            .adds = k > 0,
-            .count = 1}};
+            .plus = k > 0 ? into : NULL}};
     p.row_pieces = pieces_along(c, w, 0);
     p.col_pieces = pieces_along(c, w, 1);
     run_pieces(c, &p);
@@ -265,17 +295,13 @@ static void matmul_unit(const cuda_call *c, int64_t unit, void *into, tsr_cuda_t
       .a = {moved(cuda_in(c, 0), unit * each * (ta ? a_cols : 1), in), a_cols, ta},
       .b = {moved(cuda_in(c, 1), unit * each * (tb ? 1 : b_cols), in), b_cols, tb},
       .c = into,
-      .c_stride = N,
-      .count = 1,
-      .a_step = M * K,
-      .b_step = K * N,
-      .c_step = M * N};
+      .c_stride = N};
   /* one call a matrix: how many there are changes no bit */
   for (int64_t i = 0; i < tsr_tensor_elements(y) / (M * N); i++) {
     run_product(c, &p);
-    p.a.data = moved(p.a.data, p.a_step, in);
-    p.b.data = moved(p.b.data, p.b_step, in);
-    p.c = (void *)moved(p.c, p.c_step, type);
+    p.a.data = moved(p.a.data, M * K, in);
+    p.b.data = moved(p.b.data, K * N, in);
+    p.c = (void *)moved(p.c, M * N, type);
   }
 }
 

@@ -71,6 +71,27 @@ static void check_rows(tsr_cuda_type type, int64_t C) {
   check_same("fill", got[3], numbers((size_t)n, 2.5f));
 }
 
+/* The same bits as one kernel after the other. */
+static void check_tail(tsr_cuda_type type, int64_t C) {
+  int64_t R = 3, n = R * C;
+  numbers x = rounded(type, random_numbers(n, 3)), y = rounded(type, random_numbers(n, 3));
+  numbers bias = rounded(type, random_numbers(C, 2));
+  auto got = run_all("tail", [&](call_arrays &c) {
+    void *in = c.in(type, x), *row = c.in(type, bias), *plus = c.in(type, y);
+    void *sum = c.out(type, n), *total = c.out(type, n), *gelu = c.out(type, n);
+    tsr_cuda_add_row(NULL, type, sum, in, row, R, C);
+    tsr_cuda_add(NULL, type, total, sum, plus, n);
+    tsr_cuda_unary(NULL, type, TSR_UNARY_GELU_TANH, gelu, sum, n);
+    void *sum_too = c.out(type, n), *gelu_too = c.out(type, n);
+    tsr_cuda_tail(NULL, type, gelu_too, sum_too, in, row, NULL, true, R, C);
+    tsr_cuda_tail(NULL, type, c.out(type, n), NULL, in, row, plus, false, R, C);
+    tsr_cuda_tail(NULL, type, c.out(type, n), NULL, sum, NULL, plus, false, R, C);
+    tsr_cuda_tail(NULL, type, c.out(type, n), NULL, sum, NULL, NULL, true, R, C);
+  });
+  static const int wants[] = {0, 2, 1, 1, 2}; /* sum, gelu, total, total, gelu */
+  for (int i = 0; i < 5; i++) check_same("tail", got[(size_t)i + 3], got[(size_t)wants[i]]);
+}
+
 /* The CPU's conversions have all cases of their own tests. */
 static void check_cast(tsr_cuda_type from, tsr_cuda_type to, int64_t n) {
   numbers x = random_numbers(n, 1);
@@ -139,6 +160,7 @@ int main(void) {
       check_binary("swiglu", type, n, tsr_cuda_swiglu, cpu->swiglu);
       check_swiglu(type, n);
       check_rows(type, n);
+      check_tail(type, n);
       for (int kind = 0; kind < TSR_UNARY_COUNT; kind++) check_unary(type, n, (tsr_unary)kind);
       for (tsr_cuda_type to : types) check_cast(type, to, n);
     }

@@ -1,8 +1,11 @@
 /* Training on the emulated device: the same losses, norms and weights as on the CPU, to rounding,
  * and the same bits on every mesh, although a product has other bits for another shape
  * (emulated/product.c). */
+#include "device/cuda_tail.h"
 #include "tests/check.h"
+#include "tests/cuda/emulated/device.h"
 #include "tests/run/harness.h"
+#include <stdlib.h>
 #include <string.h>
 
 enum { STEPS = 3, SAMPLES = 4 };
@@ -33,7 +36,29 @@ static const model models[] = {
      "x: embedding(tokens, wte); q: linear(x, wq); k: linear(x, wk); v: linear(x, wv)\n"
      "a: attention(q, k, v, head_dim: 4, dropout: 0.1); o: linear(a, wo); y: add(x, o)\n"
      "logits: linear(y, wte); loss: cross_entropy(logits, targets, valid: 21)",
+     1e-5f},
+    {"ends", "tokens $B,$T tokens; targets $B,$T tokens",
+     "wte 24,16 0; w1 16,16; b1 16; w2 16,16; b2 16",
+     "x: embedding(tokens, wte); h: linear(x, w1, b1); g: gelu(h); o: linear(g, w2, b2)\n"
+     "y: add(x, o); logits: linear(y, wte); loss: cross_entropy(logits, targets, valid: 21)",
      1e-5f}};
+enum { MODELS = sizeof models / sizeof *models, ENDS = MODELS - 1 };
+
+/* What products' ends do in all stages' programs: biases, residuals, gelus. */
+static int tails[3];
+
+static void count_tails(const harness *h) {
+  memset(tails, 0, sizeof tails);
+  for (int s = 0; s < h->programs.order->stages; s++) {
+    const tsr_program *p = h->programs.of_stage[s];
+    const cuda_call c = {.base = {.program = p}};
+    for (int i = 0; i < p->tasks_count; i++) {
+      cuda_tail tail = cuda_tail_of(&c, &p->tasks[i]);
+      tails[0] += tail.bias != NULL, tails[1] += tail.residual != NULL,
+          tails[2] += tail.gelu != NULL;
+    }
+  }
+}
 
 static const tsr_optimizer adamw = {
     .kind = TSR_RULE_ADAMW,
@@ -58,6 +83,7 @@ static harness_trace train(tsr_arena *arena, const model *m, harness_options o) 
   harness h = harness_open(arena, g, &o);
   harness_trace t = {0};
   int64_t n;
+  count_tails(&h);
   for (int step = 0; step < STEPS; step++) {
     harness_step(&h, step);
     harness_keep(arena, &t, harness_read(arena, &h, "loss", &n), 1);
@@ -95,8 +121,7 @@ static void check(const model *m, int microbatches, tsr_dtype precision) {
   float tolerance = precision == TSR_F32 ? m->tolerance : HALF_TOLERANCE;
   CHECK_AT(
       worst <= tolerance * largest, "%s, %s, %d microbatches: number %lld is %.9g, not %.9g",
-      m->name, tsr_dtype_name(precision), microbatches, (long long)at, got.data[at],
-      want.data[at]);
+      m->name, tsr_dtype_name(precision), microbatches, (long long)at, got.data[at], want.data[at]);
   tsr_arena_free(arena);
 }
 
@@ -113,6 +138,7 @@ static void check_meshes(const model *m, tsr_dtype precision) {
   harness_options one = alone(1);
   one.precision = precision;
   harness_trace want = train(arena, m, one);
+  if (m == &models[ENDS]) CHECK(tails[0] == 2 && tails[1] == 1 && tails[2] == 1);
   for (size_t i = 0; i < sizeof meshes / sizeof *meshes; i++) {
     harness_options o = meshes[i];
     o.precision = precision;
@@ -127,14 +153,26 @@ static void check_meshes(const model *m, tsr_dtype precision) {
   tsr_arena_free(arena);
 }
 
+static void check_near(const model *m) {
+  static const tsr_dtype precisions[] = {TSR_F32, TSR_BF16, TSR_F16};
+  for (int microbatches = 1; microbatches <= 2; microbatches++)
+    for (int p = 0; p < 3; p++) check(m, microbatches, precisions[p]);
+}
+
+/* In products' ends, and where the library has none. */
+static void check_fast(void) {
+  test_device_open(true);
+  check_near(&models[ENDS]);
+  setenv("EMULATED_CUDA", "ends", 1);
+  check_near(&models[ENDS]);
+}
+
 int main(void) {
-  for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+  for (int i = 0; i < MODELS; i++) {
     check_meshes(&models[i], TSR_F32);
     check_meshes(&models[i], TSR_BF16);
   }
-  static const tsr_dtype precisions[] = {TSR_F32, TSR_BF16, TSR_F16};
-  for (size_t i = 0; i < sizeof models / sizeof *models; i++)
-    for (int microbatches = 1; microbatches <= 2; microbatches++)
-      for (int p = 0; p < 3; p++) check(&models[i], microbatches, precisions[p]);
+  for (int i = 0; i < MODELS; i++) check_near(&models[i]);
+  check_fast();
   return check_done("cuda.run");
 }

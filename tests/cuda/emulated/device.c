@@ -1,4 +1,5 @@
 /* Lets the tests that a program is made of run on the first device, which is emulated or real. */
+#include "tests/cuda/emulated/device.h"
 #include "device/cuda_device.h"
 #include <cuda_runtime_api.h>
 #include "tests/run/harness.h"
@@ -11,14 +12,19 @@ static void lost(void *context, const char *report) {
   abort();
 }
 
-__attribute__((constructor)) static void open_device(void) {
+void test_device_open(bool fast) {
   char why[TSR_CUDA_WHY_BYTES];
-  const tsr_cuda_wish wish = {.lost = lost};
+  const tsr_cuda_wish wish = {.lost = lost, .fast = fast};
+  if (harness_device) cuda_device_close(harness_device);
+  if (!cuda_device_open(&wish, &harness_device, why)) lost(NULL, why);
+  harness_scratch = cuda_task_scratch;
+}
+
+__attribute__((constructor)) static void open_device(void) {
   int count = 0;
   if (cudaGetDeviceCount(&count) != cudaSuccess || count == 0) {
     puts("skipped: no GPU");
     exit(77);
   }
-  if (!cuda_device_open(&wish, &harness_device, why)) lost(NULL, why);
-  harness_scratch = cuda_task_scratch;
+  test_device_open(false);
 }

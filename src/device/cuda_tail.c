@@ -1,0 +1,101 @@
+#include "device/cuda_tail.h"
+
+static bool are_in_one_part(const tsr_program *p, int a, int b) {
+  for (int i = 0; i < p->parts_count; i++)
+    if (a >= p->parts[i].begin && b < p->parts[i].end) return true;
+  return false;
+}
+
+/* The task behind one of the program's. */
+static const tsr_task *follower(const tsr_program *p, const tsr_task *t) {
+  int at = (int)(t - p->tasks);
+  return are_in_one_part(p, at, at + 1) && t[1].last_only == t->last_only ? t + 1 : NULL;
+}
+
+static bool is_here(const tsr_tensor *x, const tsr_tensor *y) {
+  return x->dtype == y->dtype && x->segment != TSR_SEGMENT_ABSENT && !x->units;
+}
+
+/* Whether a task adds a row to y. */
+static bool adds_row(const tsr_task *t, const tsr_tensor *y) {
+  if (t->op != TSR_OP_ADD || t->inputs[0].value != y->value) return false;
+  const tsr_tensor *row = &t->inputs[1];
+  return row->value != y->value && row->ndim == 1 && row->shape[0] == cpu_last(y) &&
+         is_here(row, y) && is_here(&t->outputs[0], y);
+}
+
+/* Whether a task adds another tensor like y to y. */
+static bool adds_tensor(const tsr_task *t, const tsr_tensor *y) {
+  if (t->op != TSR_OP_ADD || t->inputs[0].value == t->inputs[1].value) return false;
+  if (t->inputs[0].value != y->value && t->inputs[1].value != y->value) return false;
+  for (int i = 0; i < 2; i++)
+    if (!is_here(&t->inputs[i], y) || tsr_tensor_elements(&t->inputs[i]) != tsr_tensor_elements(y))
+      return false;
+  return is_here(&t->outputs[0], y);
+}
+
+static bool takes_gelu(const tsr_task *t, const tsr_tensor *y) {
+  return t->op == TSR_OP_GELU && t->inputs[0].value == y->value && is_here(&t->outputs[0], y);
+}
+
+static bool is_linear(const tsr_program *p, const tsr_task *t) {
+  bool listed = t >= p->tasks && t < p->tasks + p->tasks_count; /* else a copy */
+  return listed && t->op == TSR_OP_LINEAR && t->units == 1 &&
+         is_here(&t->inputs[0], &t->outputs[0]) && is_here(&t->inputs[1], &t->outputs[0]);
+}
+
+cuda_tail cuda_tail_of(const cuda_call *c, const tsr_task *t) {
+  const tsr_program *p = c->base.program;
+  cuda_tail tail = {0};
+  if (!is_linear(p, t)) return tail;
+  const tsr_task *next = follower(p, t);
+  tail.sum = &t->outputs[0];
+  if (next && adds_row(next, tail.sum) && p->readers[tail.sum->value] == 1) {
+    tail.last = tail.bias = next;
+    tail.sum = &next->outputs[0];
+    next = follower(p, next);
+  }
+  if (next && adds_tensor(next, tail.sum) && p->readers[tail.sum->value] == 1) {
+    tail.last = tail.residual = next;
+    tail.plus = &next->inputs[next->inputs[0].value == tail.sum->value];
+  } else if (next && takes_gelu(next, tail.sum)) tail.last = tail.gelu = next;
+  return tail;
+}
+
+bool cuda_tail_is_exact(const cuda_tail *tail, tsr_dtype dtype) {
+  return dtype == TSR_F32 && !tail->gelu && !(tail->bias && tail->residual);
+}
+
+static bool holds(const cuda_tail *tail, const tsr_task *t) {
+  return tail->bias == t || tail->residual == t || tail->gelu == t;
+}
+
+bool cuda_is_in_tail(const cuda_call *c) {
+  const tsr_program *p = c->base.program;
+  const tsr_task *t = c->base.task;
+  if (t < p->tasks || t >= p->tasks + p->tasks_count) return false;
+  for (const tsr_task *before = t - 1; before >= p->tasks && before >= t - 2; before--) {
+    cuda_tail tail = cuda_tail_of(c, before);
+    if (holds(&tail, t)) return true;
+  }
+  return false;
+}
+
+bool cuda_overlap(const cuda_call *c, const tsr_tensor *a, const tsr_tensor *b) {
+  const char *x = (char *)cpu_address(&c->base, a), *y = (char *)cpu_address(&c->base, b);
+  return x < y + tsr_tensor_elements(b) * tsr_dtype_bytes(b->dtype) &&
+         y < x + tsr_tensor_elements(a) * tsr_dtype_bytes(a->dtype);
+}
+
+static void *place_of(const cuda_call *c, const tsr_tensor *t) {
+  return t ? cpu_address(&c->base, t) : NULL;
+}
+
+void cuda_run_tail(const cuda_call *c, const cuda_tail *tail) {
+  const tsr_tensor *y = cuda_y(c, 0), *row = tail->bias ? &tail->bias->inputs[1] : NULL;
+  const tsr_tensor *sum = tail->gelu && tail->bias ? tail->sum : NULL;
+  tsr_cuda_tail(
+      c->state->stream, cuda_type(y), place_of(c, &tail->last->outputs[0]), place_of(c, sum),
+      cuda_out(c, 0), place_of(c, row), place_of(c, tail->plus), tail->gelu != NULL, cpu_rows(y),
+      cpu_last(y));
+}
