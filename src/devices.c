@@ -66,6 +66,15 @@ static bool refuse_plugin(app *a, const char *tried) {
   return false;
 }
 
+static bool note_device(app *a, char *why) {
+  char *remedy = strchr(why, '\n');
+  if (remedy) *remedy++ = 0;
+  tsr_diag_note(
+      a->diags, wish_place(a), "there is an NVIDIA driver, but %s: the CPU computes", why);
+  if (remedy) tsr_diag_hint(a->diags, "%s", remedy);
+  return true;
+}
+
 /* `auto` computes on the CPU where that is all there is. */
 static bool choose_auto(app *a) {
   const char *path, *tried;
@@ -73,8 +82,11 @@ static bool choose_auto(app *a) {
   int count = 0;
   if (!tsr_cuda_has_driver()) return true;
   const tsr_cuda_table *table = tsr_cuda_find(a->arena, &path, &tried);
-  if (table && table->count(&count, why) && count > 0) a->cuda = table;
-  if (table) return true;
+  if (table && table->count(&count, why)) {
+    if (count > 0) a->cuda = table;
+    return true;
+  }
+  if (table) return note_device(a, why);
   tsr_diag_note(
       a->diags, wish_place(a),
       "there is an NVIDIA driver, but no libtessera-cuda.so: the CPU computes");
@@ -134,8 +146,9 @@ static int first_rank(const app *a) {
   return rank;
 }
 
-/* device_ids names a device for each rank; a worker computes on that of its first one. Without it the
- * workers of a host take its devices in turn; a launcher may have shown each worker one only. */
+/* device_ids names a device for each rank; a worker computes on that of its first one. Without it
+ * the workers of a host take its devices in turn; a launcher may have shown each worker one only.
+ */
 static bool choose_number(app *a, int visible, int *ret_number) {
   const int *ids = a->config->device.device_ids;
   tsr_place place = tsr_config_place(a->config, "device_config.device_ids");
@@ -160,14 +173,26 @@ static bool choose_number(app *a, int visible, int *ret_number) {
   return false;
 }
 
+static bool check_axes(app *a) {
+  for (int axis = 0; axis < TSR_AXES; axis++) {
+    if (a->parallel->size[axis] <= TSR_DEVICE_MEMBERS_MAX) continue;
+    tsr_diag_failure(
+        a->diags, wish_place(a), "axis %s has %d ranks, and a device adds for %d at most",
+        tsr_axis_name(axis), a->parallel->size[axis], TSR_DEVICE_MEMBERS_MAX);
+    tsr_diag_hint(a->diags, "device: cpu has no such limit");
+    return false;
+  }
+  return true;
+}
+
 bool app_open_device(app *a) {
   char why[TSR_CUDA_WHY_BYTES];
   int visible, number;
   if (!a->cuda || !computes(a)) return true;
+  if (!check_axes(a)) return false;
   if (!a->cuda->count(&visible, why)) return refuse(a, "the device is cuda", why);
   if (!choose_number(a, visible, &number)) return false;
-  tsr_cuda_wish wish = {
-      number, a->config->numerics.policy == TSR_NUMERICS_FAST, app_lost, a};
+  tsr_cuda_wish wish = {number, a->config->numerics.policy == TSR_NUMERICS_FAST, app_lost, a};
   if (a->cuda->open(&wish, &a->device, why)) return true;
   return refuse(a, tsr_arena_printf(a->arena, "rank %d: cuda:%d", first_rank(a), number), why);
 }
@@ -187,7 +212,8 @@ static const char *why_not(app *a, const linkable *all) {
       return tsr_arena_printf(a->arena, "worker %d has no NCCL: %s", w, all[w].why);
     for (int v = 0; v < w; v++)
       if (!strcmp(all[v].host, all[w].host) && !strcmp(all[v].name, all[w].name))
-        return tsr_arena_printf(a->arena, "workers %d and %d share the device at %s", v, w, all[w].name);
+        return tsr_arena_printf(
+            a->arena, "workers %d and %d share the device at %s", v, w, all[w].name);
   }
   return NULL;
 }
@@ -196,9 +222,10 @@ static linkable describe(app *a) {
   linkable mine = {.host = ""};
   int version;
   snprintf(
-      mine.host, sizeof mine.host, "%s", a->transport.table->host(a->transport.state, a->transport.worker));
+      mine.host, sizeof mine.host, "%s",
+      a->transport.table->host(a->transport.state, a->transport.worker));
   snprintf(mine.name, sizeof mine.name, "%s", a->device->place);
-  mine.has_nccl = a->cuda->nccl(&version, mine.id, mine.why);
+  mine.has_nccl = a->cuda->nccl(&version, a->transport.worker ? NULL : mine.id, mine.why);
   return mine;
 }
 
@@ -213,10 +240,12 @@ bool app_link_devices(app *a) {
     tsr_diag_note(a->diags, wish_place(a), "messages go through the host: %s", reason);
     return true;
   }
+  bool fast = a->config->numerics.policy == TSR_NUMERICS_FAST;
   tsr_cuda_job job = {a->transport.worker, a->transport.workers, all[0].id, timeout};
   app_set_deadline(timeout, "linked its devices");
-  bool ok = a->cuda->join(a->device, &job, why) &&
-            tsr_links_form(a->arena, a->parallel, &a->hosting, a->device, &a->hosting.links, why);
+  bool ok =
+      a->cuda->join(a->device, &job, why) &&
+      tsr_links_form(a->arena, a->parallel, &a->hosting, a->device, fast, &a->hosting.links, why);
   app_end_deadline();
   ok = ok || refuse(a, tsr_arena_printf(a->arena, "worker %d", job.worker), why);
   return app_all_well(a, ok);

@@ -353,11 +353,11 @@ static bool compare_texts(app *a, const char *what, const char *mine, bool diffe
   return !differs || say_difference(a, what, mine, first);
 }
 
-/* Policy fast: the transport adds by itself, in groups of workers. Forming them waits inside the
- * transport. */
+/* Policy fast: the transport adds by itself, in groups of workers, where devices that are linked do not.
+ * Forming them waits inside the transport. */
 static bool form_groups(app *a) {
   char why[TSR_WHY_BYTES] = "";
-  if (a->config->numerics.policy != TSR_NUMERICS_FAST) return true;
+  if (a->config->numerics.policy != TSR_NUMERICS_FAST || a->hosting.links) return true;
   app_set_deadline(timeout_of(a), "formed its groups");
   bool ok = tsr_hosting_form(a->arena, a->parallel, &a->hosting, why);
   app_end_deadline();
@@ -381,7 +381,7 @@ bool app_agree(app *a) {
     if (any) good &= compare_texts(a, names[k], texts[k].data, strcmp(mine[k].hash, all[k].hash));
   }
   for (int k = 0; k < KINDS; k++) tsr_text_free(&texts[k]);
-  return app_all_well(a, good) && form_groups(a) && app_link_devices(a);
+  return app_all_well(a, good) && app_link_devices(a) && form_groups(a);
 }
 
 /* ---- when others do not answer ---- */

@@ -65,8 +65,8 @@ static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t ratio_up(int64_t count, int64_t each) { return (count + each - 1) / each; }
 
 /* Panels of a block: even, for one of few panels would read all of the other operand for little. */
-static int64_t block_panels(int64_t panels, int lanes) {
-  return ratio_up(panels, ratio_up(panels, BLOCK_LANES / lanes));
+static int64_t block_panels(int64_t panels, int lanes_each) {
+  return ratio_up(panels, ratio_up(panels, BLOCK_LANES / lanes_each));
 }
 
 /* Panels of the operand that is dealt out, and which part of K. */
@@ -86,11 +86,11 @@ enum { LINE = 64 / sizeof(float) };
 
 /* What packing this piece will read, over so many tiles. */
 static fetch fetch_of(const operand *o, const piece *next, int64_t tiles) {
-  int64_t first = next->begin * o->lanes, lanes = least(o->count, next->end * o->lanes) - first;
+  int64_t first = next->begin * o->lanes, across = least(o->count, next->end * o->lanes) - first;
   bool turns = o->lane_stride != 1;
   fetch f = {.data = o->data + first * o->lane_stride + next->k * o->k_stride};
-  f.rows = turns ? lanes : next->depth;
-  f.length = turns ? next->depth : lanes;
+  f.rows = turns ? across : next->depth;
+  f.length = turns ? next->depth : across;
   f.stride = turns ? o->lane_stride : o->k_stride;
   f.each = f.rows * (f.length / LINE + 1) / tiles + 1;
   return f;

@@ -39,7 +39,6 @@ template <int W> static __device__ inline void rows_begin(forward_rows<W> *rows)
 }
 
 /* scores (16 queries, TENSOR_KEYS), times scale and log2(e); -INFINITY where a key is not seen. */
-template <int W>
 static __device__ inline void scores_scale(
     float (&scores)[TENSOR_KEYS / 8][4], const tsr_attention &a, int64_t query, int64_t key) {
   bool masked = attention_masked(a, query, key, TENSOR_KEYS);
@@ -195,7 +194,7 @@ static __device__ inline void tensor_forward_add(
           p.keys, k + next * stride, stride, a.T - next, a.D);
 #pragma unroll
     for (int m = 0; m < M; m++) {
-      scores_scale<W>(scores[m], a, first + row + 16 * m, t);
+      scores_scale(scores[m], a, first + row + 16 * m, t);
       softmax_step(&rows[m], scores[m]);
       if (p.bits) scores_drop(scores[m], p.bits, row + 16 * m);
     }
@@ -278,7 +277,7 @@ add(float (&sums)[W / 8][4], const float (&weights)[N / 8][4], const uint16_t *o
 /* Where a tile pair lies: its first query and key. `keys` is the width of the mask. */
 typedef struct {
   int64_t query, key;
-  int queries, keys;
+  int keys;
 } tile_place;
 
 /* A score and its dP to P f and dS, for query q and key k of the tiles. */
@@ -346,7 +345,7 @@ static __device__ inline void tensor_dq_add(
     }
     dot<TYPE, W, N>(scores, p.own, row, tile);
     dot<TYPE, W, N>(grads, p.own + S::OWN_SIZE, row, tile + S::OTHER_SIZE);
-    tile_place place = {first, t, TENSOR_TILE, N};
+    tile_place place = {first, t, N};
     gradients<N, false>(scores, grads, a, p.rows, p.bits, place, row);
     add<TYPE, W, N>(sums, grads, tile);
   }
@@ -416,7 +415,7 @@ static __device__ inline void tensor_dkv_add(
     }
     dot<TYPE, W, N>(scores, p.own, row, tile);
     dot<TYPE, W, N>(grads, p.own + S::OWN_SIZE, row, tile + S::OTHER_SIZE);
-    tile_place place = {step.query, first, N, TENSOR_TILE};
+    tile_place place = {step.query, first, TENSOR_TILE};
     gradients<N, true>(scores, grads, a, p.rows + turn * S::ROWS, p.bits, place, row);
     add<TYPE, W, N>(dv, scores, tile + S::OTHER_SIZE);
     add<TYPE, W, N>(dk, grads, tile);

@@ -189,14 +189,6 @@ extern "C" void tsr_cuda_unary_backward(
   unary_launch<SLOPE>(s, type, kind, dx, dy, x, n);
 }
 
-static __global__ void fill(float *out, float value, int64_t n) {
-  for (int64_t i = map_thread(); i < n; i += map_threads()) out[i] = value;
-}
-
-extern "C" void tsr_cuda_fill(tsr_cuda_stream s, float *out, float value, int64_t n) {
-  if (n > 0) TSR_LAUNCH(fill, map_blocks(n), TSR_MAP_THREADS, 0, s, out, value, n);
-}
-
 /* out = silu(gate) up */
 template <typename T>
 static __global__ void swiglu_backward(

@@ -27,8 +27,6 @@ typedef enum { TSR_CUDA_F32, TSR_CUDA_BF16, TSR_CUDA_F16 } tsr_cuda_type;
 enum { TSR_CUDA_ROWS = 32 };
 
 /* ---- elementwise.cu: n elements; an output may be one of the inputs ---- */
-void tsr_cuda_fill(tsr_cuda_stream s, float *out, float value, int64_t n);
-void tsr_cuda_zero(tsr_cuda_stream s, void *out, int64_t bytes);
 void tsr_cuda_add(
     tsr_cuda_stream s, tsr_cuda_type type, void *out, const void *a, const void *b, int64_t n);
 void tsr_cuda_sub(
@@ -54,9 +52,9 @@ void tsr_cuda_add_row(
 void tsr_cuda_mul_row(
     tsr_cuda_stream s, tsr_cuda_type type, void *out, const void *x, const void *row, int64_t R,
     int64_t C);
-/* out = x (R, C) + row (C) + plus (R, C), or gelu (by tanh) of that, in one pass with the bits of one
- * after the other; sum = x + row. sum, row, plus: or NULL. What is written may be what is read at the
- * same place. */
+/* out = x (R, C) + row (C) + plus (R, C), or gelu (by tanh) of that, in one pass with the bits of
+ * one after the other; sum = x + row. sum, row, plus: or NULL. What is written may be what is read
+ * at the same place. */
 void tsr_cuda_tail(
     tsr_cuda_stream s, tsr_cuda_type type, void *out, void *sum, const void *x, const void *row,
     const void *plus, bool gelu, int64_t R, int64_t C);
@@ -96,8 +94,8 @@ void tsr_cuda_norm_dw(
     const float *mean, const float *rstd, void *scratch, int64_t C, int64_t row_first,
     int64_t row_step, int64_t rows);
 /* out[0] = the sum of x, of x^2: blocks of TSR_SUM_BLOCK elements of the row-major order of
- * (rows, cols), rows `stride` apart; blocks added by the tree, in double, and rounded once. Scratch:
- * a double a block. */
+ * (rows, cols), rows `stride` apart; blocks added by the tree, in double, and rounded once.
+ * Scratch: a double a block. */
 int64_t tsr_cuda_sum_scratch(int64_t rows, int64_t cols);
 void tsr_cuda_sum(
     tsr_cuda_stream s, float *out, const float *x, void *scratch, int64_t rows, int64_t cols,
@@ -123,8 +121,9 @@ void tsr_cuda_embedding_backward(
     int64_t units);
 
 /* For it, where units are pieces of samples: the tokens (R) unit by unit, and which row each is of.
- * R rows are samples of `positions`, which `pieces` cut; in each `samples` of them the pieces follow
- * one another in the order of the tree's leaves (base/sequence.h), each with all samples' rows. */
+ * R rows are samples of `positions`, which `pieces` cut; in each `samples` of them the pieces
+ * follow one another in the order of the tree's leaves (base/sequence.h), each with all samples'
+ * rows. */
 void tsr_cuda_rows_by_units(
     tsr_cuda_stream s, int32_t *by_units, int32_t *row_of, const int32_t *tokens, int64_t R,
     int64_t samples, int64_t positions, int64_t pieces, bool zigzag);
@@ -133,12 +132,8 @@ void tsr_cuda_rows_by_units(
 void tsr_cuda_rope(
     tsr_cuda_stream s, tsr_cuda_type type, void *y, const void *x, const float *table, int64_t B,
     int64_t T, int64_t H, int64_t D, float sign);
-/* The positions of sequence b begin at positions[b]. */
-void tsr_cuda_rope_at(
-    tsr_cuda_stream s, tsr_cuda_type type, void *y, const void *x, const float *table,
-    const int32_t *positions, int64_t B, int64_t T, int64_t H, int64_t D, float sign);
-/* The same; the table has `rows` positions, and tokens behind them (which are not real) take the
- * last one. */
+/* The positions of sequence b begin at positions[b]; the table has `rows` positions, and tokens
+ * behind them (which are not real) take the last one. */
 void tsr_cuda_rope_cached(
     tsr_cuda_stream s, tsr_cuda_type type, void *y, const void *x, const float *table,
     const int32_t *positions, int64_t rows, int64_t B, int64_t T, int64_t H, int64_t D, float sign);
@@ -236,8 +231,7 @@ void tsr_cuda_attention_ring_dq(
     float *acc, const void *dout, const void *q, const void *k, const void *v, const float *rows,
     void *scratch);
 void tsr_cuda_attention_ring_dq_finish(
-    tsr_cuda_stream s, tsr_cuda_type type, const tsr_attention_ring *r, void *dq,
-    const float *acc);
+    tsr_cuda_stream s, tsr_cuda_type type, const tsr_attention_ring *r, void *dq, const float *acc);
 void tsr_cuda_attention_ring_dkv(
     tsr_cuda_stream s, tsr_cuda_type type, const tsr_attention_ring *r, const uint64_t *key,
     float *acc, const void *dout, const void *q, const float *rows, const void *k, const void *v,
@@ -265,7 +259,13 @@ void tsr_cuda_take_last(
     tsr_cuda_stream s, void *out, const void *x, const int32_t *counts, int64_t bytes, int64_t B,
     int64_t C);
 
-/* ---- shapes.cu: elements of `bytes` each ---- */
+/* ---- shapes.cu: elements of `bytes` each, a power of 2 up to 16 ---- */
+void tsr_cuda_zero(tsr_cuda_stream s, void *out, int64_t bytes);
+/* Element (i0, i1, …) of `shape` goes from x[i0*x_step0 + i1*x_step1 + …] to out in its steps;
+ * steps NULL: row-major. */
+void tsr_cuda_move(
+    tsr_cuda_stream s, void *out, const int64_t *out_step, const void *x, const int64_t *x_step,
+    int bytes, int ndim, const int64_t *shape);
 /* out[i] = x at the index that `step` leads to: out has `shape` (row-major), its element (i0, i1,
  * …) is x[start + i0*step0 + i1*step1 + …]. Transposes, slices and parts of a dimension are this.
  */
@@ -286,10 +286,6 @@ enum { TSR_CUDA_MEMBERS_MAX = 256 };
 void tsr_cuda_sum_members(
     tsr_cuda_stream s, float *const *out, int outs, const float *const *in, int members,
     int64_t outer, int64_t part, int64_t step, int64_t start);
-/* Elements of `bytes` each, from x in steps to out in steps. */
-void tsr_cuda_move(
-    tsr_cuda_stream s, void *out, const int64_t *out_step, const void *x, const int64_t *x_step,
-    int bytes, int ndim, const int64_t *shape);
 
 #ifdef __cplusplus
 }

@@ -29,11 +29,6 @@ static __device__ inline uint32_t philox_pick(const philox_words &c, unsigned i)
   return i & 2 ? high : low;
 }
 
-/* The word of one element. */
-static __device__ inline uint32_t philox_word(uint64_t element, uint64_t key) {
-  return philox_pick(philox_at(element / 4, key), (unsigned)(element % 4));
-}
-
 /* In [0, 1), 24 bits. */
 static __device__ inline float philox_uniform(uint32_t word) {
   return (float)(int32_t)(word >> 8) * 0x1p-24f;

@@ -57,14 +57,8 @@ extern "C" void tsr_cuda_rope_cached(
              : turn_launch<N, 1>(s, (N *)y, (const N *)x, table, positions, B, of, sign))
 }
 
-extern "C" void tsr_cuda_rope_at(
-    tsr_cuda_stream s, tsr_cuda_type type, void *y, const void *x, const float *table,
-    const int32_t *positions, int64_t B, int64_t T, int64_t H, int64_t D, float sign) {
-  tsr_cuda_rope_cached(s, type, y, x, table, positions, INT64_MAX, B, T, H, D, sign);
-}
-
 extern "C" void tsr_cuda_rope(
     tsr_cuda_stream s, tsr_cuda_type type, void *y, const void *x, const float *table, int64_t B,
     int64_t T, int64_t H, int64_t D, float sign) {
-  tsr_cuda_rope_at(s, type, y, x, table, NULL, B, T, H, D, sign);
+  tsr_cuda_rope_cached(s, type, y, x, table, NULL, INT64_MAX, B, T, H, D, sign);
 }

@@ -56,7 +56,7 @@ static void rows_launch(tsr_cuda_stream s, float *out, void *scratch, const summ
   int64_t tiles = (of.C + wide - 1) / wide;
   if (of.C <= 0) return;
   if (runs <= 0) {
-    tsr_cuda_fill(s, out, 0, of.C);
+    tsr_cuda_zero(s, out, of.C * (int64_t)sizeof *out);
     return;
   }
   bool packed =
@@ -135,7 +135,7 @@ static void sum_launch(
     int64_t stride) {
   int64_t n = rows * cols, blocks = sum_blocks(n);
   if (blocks <= 0) {
-    tsr_cuda_fill(s, out, 0, 1);
+    tsr_cuda_zero(s, out, sizeof *out);
     return;
   }
   TSR_LAUNCH(

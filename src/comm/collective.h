@@ -38,6 +38,12 @@ void tsr_collective_run(const tsr_collective *c, int64_t begin, int64_t end);
  * buffers are elsewhere, NULL: then what is between those that are here. */
 void tsr_collective_run_on(const tsr_device *device, const tsr_collective *c);
 
+/* Elements of dimensions [begin, end). */
+static inline int64_t tsr_collective_elements(const tsr_collective *c, int begin, int end) {
+  int64_t n = 1;
+  for (int d = begin; d < end; d++) n *= c->shape[d];
+  return n;
+}
 /* ring_shift: the member whose tensor `member` gets. */
 static inline int tsr_collective_source(const tsr_collective *c, int member) {
   return ((member - c->by) % c->members + c->members) % c->members;

@@ -6,12 +6,6 @@
 
 enum { BLOCK = 1024, STACK_MAX = 20 };
 
-static int64_t product(const tsr_collective *c, int begin, int end) {
-  int64_t n = 1;
-  for (int d = begin; d < end; d++) n *= c->shape[d];
-  return n;
-}
-
 /* out[0..n) = the members' sum of in[at..at+n), n <= BLOCK. */
 static void sum_block(const tsr_collective *c, float *out, int64_t at, int64_t n) {
   float stack[STACK_MAX][BLOCK];
@@ -43,7 +37,7 @@ static void all_reduce(const tsr_collective *c, int64_t begin, int64_t end) {
 /* Items are (outer, member): the member's slice of one outer row. */
 static void reduce_scatter(const tsr_collective *c, int64_t begin, int64_t end) {
   int64_t blocks = c->members / c->groups;
-  int64_t whole = product(c, c->to, c->ndim), part = whole / blocks;
+  int64_t whole = tsr_collective_elements(c, c->to, c->ndim), part = whole / blocks;
   for (int64_t i = begin; i < end; i++) {
     int64_t outer = i / c->members, member = i % c->members;
     for (int64_t at = 0; at < part; at += BLOCK)
@@ -55,7 +49,7 @@ static void reduce_scatter(const tsr_collective *c, int64_t begin, int64_t end) 
 
 static void all_gather(const tsr_collective *c, int64_t begin, int64_t end) {
   int64_t blocks = c->members / c->groups;
-  int64_t whole = product(c, c->from, c->ndim), part = whole / blocks;
+  int64_t whole = tsr_collective_elements(c, c->from, c->ndim), part = whole / blocks;
   for (int64_t i = begin; i < end; i++) {
     int64_t outer = i / c->members, member = i % c->members, first = member / blocks * blocks;
     const char *slice = (const char *)c->in[member] + outer * part * c->element;
@@ -73,7 +67,7 @@ static void all_gather(const tsr_collective *c, int64_t begin, int64_t end) {
 
 static void ring_shift(const tsr_collective *c, int64_t begin, int64_t end) {
   for (int m = 0; m < c->members; m++) {
-    int from = ((m - c->by) % c->members + c->members) % c->members;
+    int from = tsr_collective_source(c, m);
     memcpy(
         (char *)c->out[m] + begin * c->element, (const char *)c->in[from] + begin * c->element,
         (size_t)((end - begin) * c->element));
@@ -107,9 +101,9 @@ static void all_to_all(const tsr_collective *c, int64_t begin, int64_t end) {
 }
 
 int64_t tsr_collective_items(const tsr_collective *c) {
-  if (c->op == TSR_OP_REDUCE_SCATTER) return product(c, 0, c->to) * c->members;
-  if (c->op == TSR_OP_ALL_GATHER) return product(c, 0, c->from) * c->members;
-  return product(c, 0, c->ndim);
+  if (c->op == TSR_OP_REDUCE_SCATTER) return tsr_collective_elements(c, 0, c->to) * c->members;
+  if (c->op == TSR_OP_ALL_GATHER) return tsr_collective_elements(c, 0, c->from) * c->members;
+  return tsr_collective_elements(c, 0, c->ndim);
 }
 
 void tsr_collective_run(const tsr_collective *c, int64_t begin, int64_t end) {

@@ -5,20 +5,14 @@
 #include <assert.h>
 #include <string.h>
 
-static int64_t product(const tsr_collective *c, int begin, int end) {
-  int64_t n = 1;
-  for (int d = begin; d < end; d++) n *= c->shape[d];
-  return n;
-}
-
 static void all_reduce(const tsr_device *d, const tsr_collective *c) {
-  int64_t n = product(c, 0, c->ndim);
+  int64_t n = tsr_collective_elements(c, 0, c->ndim);
   d->sum_members(d->state, c->out, c->members, c->in, c->members, 1, n, n, 0);
 }
 
 static void reduce_scatter(const tsr_device *d, const tsr_collective *c) {
-  int64_t blocks = c->members / c->groups, outer = product(c, 0, c->to),
-          whole = product(c, c->to, c->ndim), part = whole / blocks;
+  int64_t blocks = c->members / c->groups, outer = tsr_collective_elements(c, 0, c->to),
+          whole = tsr_collective_elements(c, c->to, c->ndim), part = whole / blocks;
   for (int64_t b = 0; b < blocks; b++) {
     float *out[TSR_DEVICE_MEMBERS_MAX];
     for (int g = 0; g < c->groups; g++) out[g] = c->out[g * blocks + b];
@@ -37,8 +31,8 @@ static void move_rows(
 }
 
 static void all_gather(const tsr_device *d, const tsr_collective *c) {
-  int64_t blocks = c->members / c->groups, outer = product(c, 0, c->from),
-          whole = product(c, c->from, c->ndim), part = whole / blocks;
+  int64_t blocks = c->members / c->groups, outer = tsr_collective_elements(c, 0, c->from),
+          whole = tsr_collective_elements(c, c->from, c->ndim), part = whole / blocks;
   int64_t runs = c->zigzag ? 2 : 1, run = part / runs;
   for (int64_t member = 0; member < c->members; member++)
     for (int64_t r = 0; r < runs; r++) {
@@ -52,7 +46,7 @@ static void all_gather(const tsr_device *d, const tsr_collective *c) {
 }
 
 static void ring_shift(const tsr_device *d, const tsr_collective *c) {
-  int64_t bytes = product(c, 0, c->ndim) * c->element;
+  int64_t bytes = tsr_collective_elements(c, 0, c->ndim) * c->element;
   for (int m = 0; m < c->members; m++) {
     const float *in = c->in[tsr_collective_source(c, m)];
     if (in && c->out[m]) d->copy(d->state, c->out[m], in, bytes);
@@ -80,13 +74,15 @@ static void piece_of(const tsr_collective *c, int64_t *shape, int64_t *step) {
   }
 }
 
-void tsr_collective_pack(const tsr_device *d, const tsr_collective *c, int from, int to, void *piece) {
+void tsr_collective_pack(
+    const tsr_device *d, const tsr_collective *c, int from, int to, void *piece) {
   int64_t in_step[TSR_DIMS_MAX], step[TSR_DIMS_MAX], shape[TSR_DIMS_MAX];
   steps_of(c, c->from, in_step);
   piece_of(c, shape, step);
   d->move(
-      d->state, piece, step, (const char *)c->in[from] + to * shape[c->to] * in_step[c->to] * c->element,
-      in_step, (int)c->element, c->ndim, shape);
+      d->state, piece, step,
+      (const char *)c->in[from] + to * shape[c->to] * in_step[c->to] * c->element, in_step,
+      (int)c->element, c->ndim, shape);
 }
 
 void tsr_collective_unpack(
@@ -95,8 +91,8 @@ void tsr_collective_unpack(
   steps_of(c, c->to, out_step);
   piece_of(c, shape, step);
   d->move(
-      d->state, (char *)c->out[to] + from * shape[c->from] * out_step[c->from] * c->element, out_step,
-      piece, step, (int)c->element, c->ndim, shape);
+      d->state, (char *)c->out[to] + from * shape[c->from] * out_step[c->from] * c->element,
+      out_step, piece, step, (int)c->element, c->ndim, shape);
 }
 
 static void all_to_all(const tsr_device *d, const tsr_collective *c) {

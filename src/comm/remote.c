@@ -10,12 +10,6 @@ bool tsr_remote_adds(const tsr_collective *c) {
   return c->op == TSR_OP_ALL_REDUCE || c->op == TSR_OP_REDUCE_SCATTER;
 }
 
-int64_t tsr_remote_product(const tsr_collective *c, int begin, int end) {
-  int64_t n = 1;
-  for (int d = begin; d < end; d++) n *= c->shape[d];
-  return n;
-}
-
 int64_t tsr_remote_chunk_bytes(int64_t chunks) {
   int64_t bytes = TSR_REMOTE_STAGING_BYTES / (chunks > 0 ? chunks : 1);
   if (bytes < TSR_REMOTE_CHUNK_BYTES_MIN) bytes = TSR_REMOTE_CHUNK_BYTES_MIN;
@@ -63,7 +57,8 @@ bool tsr_remote_is_library(tsr_op op, int groups, int64_t elements) {
 
 static const tsr_remote_kind *kind_of(const tsr_remote *r) {
   const tsr_collective *c = &r->c;
-  if (r->call.group && tsr_remote_is_library(c->op, c->groups, tsr_remote_product(c, 0, c->ndim)))
+  if (r->call.group &&
+      tsr_remote_is_library(c->op, c->groups, tsr_collective_elements(c, 0, c->ndim)))
     return &tsr_remote_library_sums;
   return tsr_remote_adds(c) ? &tsr_remote_sums : &tsr_remote_moves;
 }

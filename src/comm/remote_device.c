@@ -18,12 +18,6 @@ typedef struct {
   int count, most; /* of messages */
 } work;
 
-static int64_t product(const tsr_collective *c, int begin, int end) {
-  int64_t n = 1;
-  for (int d = begin; d < end; d++) n *= c->shape[d];
-  return n;
-}
-
 static void *take(work *w, int64_t bytes) {
   void *taken = w->counts ? NULL : w->memory + w->used;
   w->used += (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
@@ -64,14 +58,13 @@ static void post(work *w, bool receives, int peer, const void *address, int64_t 
 }
 
 static void exchange(work *w) {
-  if (!w->counts && w->count)
-    w->d->exchange(w->d->state, w->call->group, w->messages, w->count);
+  if (!w->counts && w->count) w->d->exchange(w->d->state, w->call->group, w->messages, w->count);
   w->count = 0;
 }
 
 /* out[i] = sum over `in` of `elements` elements, which begin at `start`. */
-static void sum(
-    const work *w, float *const *out, int outs, float *const *in, int members, int64_t elements,
+static void
+sum(const work *w, float *const *out, int outs, float *const *in, int members, int64_t elements,
     int64_t start) {
   if (w->counts || !elements) return;
   w->d->sum_members(w->d->state, out, outs, in, members, 1, elements, elements, start);
@@ -86,7 +79,8 @@ static void *at(const void *base, int64_t bytes) { return base ? (char *)base + 
 
 /* ---- summands ---- */
 
-/* Members of one summand: all of a worker's, where they are a subtree, and in one run everywhere. */
+/* Members of one summand: all of a worker's, where they are a subtree, and in one run everywhere.
+ */
 static int members_of_leaf(const work *w) {
   int members = w->c->members, each = members / w->call->workers_count;
   if (members % w->call->workers_count || !tsr_tree_is_subtree(members, each)) return 1;
@@ -96,8 +90,7 @@ static int members_of_leaf(const work *w) {
 }
 
 /* A summand that is here: a member's tensor, or the sum of several, in `into`. */
-static const float *
-leaf_here(const work *w, int leaf, int each, int64_t elements, float *into) {
+static const float *leaf_here(const work *w, int leaf, int each, int64_t elements, float *into) {
   if (each == 1) return w->c->in[leaf];
   sum(w, &into, 1, &w->c->in[leaf * each], each, elements, 0);
   return into;
@@ -138,8 +131,7 @@ static void all_reduce_by_tree(work *w, float *whole, int64_t n) {
     const float *leaf = leaf_here(w, l, each, n, whole);
     in[l] = at(leaf, 4 * begin);
     for (int p = 0; p < w->call->workers_count; p++)
-      if (p != own)
-        post(w, false, p, at(leaf, 4 * slice_begin(w, n, p)), slice_bytes(w, n, p));
+      if (p != own) post(w, false, p, at(leaf, 4 * slice_begin(w, n, p)), slice_bytes(w, n, p));
   }
   exchange(w);
   sum(w, &out, 1, in, leaves, bytes / 4, 0);
@@ -152,12 +144,11 @@ static void all_reduce_by_library(work *w, float *whole, int64_t n) {
   for (int m = 0; m < w->c->members; m++)
     if (is_here(w, m)) in[here++] = w->c->in[m];
   if (here > 1) sum(w, &whole, 1, in, here, n, 0);
-  if (!w->counts)
-    w->d->sum(w->d->state, w->call->group, here > 1 ? whole : in[0], whole, n);
+  if (!w->counts) w->d->sum(w->d->state, w->call->group, here > 1 ? whole : in[0], whole, n);
 }
 
 static void all_reduce(work *w) {
-  int64_t n = product(w->c, 0, w->c->ndim);
+  int64_t n = tsr_collective_elements(w->c, 0, w->c->ndim);
   int first = first_here(w);
   float *whole = w->c->out[first];
   if (w->call->fast) all_reduce_by_library(w, whole, n);
@@ -169,7 +160,8 @@ static void all_reduce(work *w) {
 /* ---- reduce_scatter ---- */
 
 /* A summand with its blocks one after the other. */
-static const float *pack_blocks(work *w, const float *leaf, int64_t outer, int64_t whole, int blocks) {
+static const float *
+pack_blocks(work *w, const float *leaf, int64_t outer, int64_t whole, int blocks) {
   int64_t part = whole / blocks;
   if (outer == 1) return leaf;
   float *packed = take(w, 4 * outer * whole);
@@ -211,7 +203,8 @@ static void hand_on(work *w, int blocks, int64_t elements) {
 static void reduce_scatter_by_tree(work *w) {
   const tsr_collective *c = w->c;
   int blocks = c->members / c->groups, each = members_of_leaf(w), leaves = c->members / each;
-  int64_t outer = product(c, 0, c->to), whole = product(c, c->to, c->ndim);
+  int64_t outer = tsr_collective_elements(c, 0, c->to),
+          whole = tsr_collective_elements(c, c->to, c->ndim);
   int64_t elements = outer * whole / blocks;
   const float *packed[TSR_DEVICE_MEMBERS_MAX] = {0};
   float *came[TSR_DEVICE_MEMBERS_MAX], *in[TSR_DEVICE_MEMBERS_MAX], *out[TSR_DEVICE_MEMBERS_MAX];
@@ -243,13 +236,17 @@ static void reduce_scatter_by_tree(work *w) {
   if (c->groups > 1) hand_on(w, blocks, elements);
 }
 
-/* Each worker has one member, in the group's order, and the blocks lie one after the other. */
+bool tsr_device_sum_is_library(tsr_op op, int groups, int64_t outer, bool one_each) {
+  if (op == TSR_OP_ALL_REDUCE) return true;
+  return op == TSR_OP_REDUCE_SCATTER && groups <= 1 && outer == 1 && one_each;
+}
+
 static bool is_librarys(const work *w) {
   const tsr_collective *c = w->c;
-  if (!w->call->fast || c->groups > 1 || product(c, 0, c->to) > 1) return false;
-  for (int m = 0; m < c->members; m++)
-    if (c->members != w->call->workers_count || host_of(w, m) != m) return false;
-  return true;
+  bool one_each = c->members == w->call->workers_count;
+  for (int m = 0; m < c->members && one_each; m++) one_each = host_of(w, m) == m;
+  return w->call->fast && tsr_device_sum_is_library(
+                              c->op, c->groups, tsr_collective_elements(c, 0, c->to), one_each);
 }
 
 static void reduce_scatter(work *w) {
@@ -261,7 +258,7 @@ static void reduce_scatter(work *w) {
   if (!w->counts)
     w->d->sum_slices(
         w->d->state, w->call->group, w->c->in[own], w->c->out[own],
-        product(w->c, 0, w->c->ndim) / w->c->members);
+        tsr_collective_elements(w->c, 0, w->c->ndim) / w->c->members);
 }
 
 /* ---- what is only moved ---- */
@@ -283,7 +280,7 @@ static void run_here(const work *w, float *const *in) {
 static void all_gather(work *w) {
   const tsr_collective *c = w->c;
   int blocks = c->members / c->groups, own = own_place(w);
-  int64_t bytes = product(c, 0, c->ndim) / blocks * c->element;
+  int64_t bytes = tsr_collective_elements(c, 0, c->ndim) / blocks * c->element;
   float *in[TSR_DEVICE_MEMBERS_MAX];
   for (int m = 0; m < c->members; m++) {
     int host = host_of(w, m), first = m / blocks * blocks;
@@ -299,7 +296,7 @@ static void all_gather(work *w) {
 
 static void ring_shift(work *w) {
   const tsr_collective *c = w->c;
-  int64_t bytes = product(c, 0, c->ndim) * c->element;
+  int64_t bytes = tsr_collective_elements(c, 0, c->ndim) * c->element;
   for (int to = 0; to < c->members; to++) {
     int from = tsr_collective_source(c, to);
     if (is_here(w, from) == is_here(w, to)) continue;
@@ -312,7 +309,7 @@ static void ring_shift(work *w) {
 
 static void all_to_all(work *w) {
   const tsr_collective *c = w->c;
-  int64_t bytes = product(c, 0, c->ndim) / c->members / c->members * c->element;
+  int64_t bytes = tsr_collective_elements(c, 0, c->ndim) / c->members / c->members * c->element;
   int64_t begin = w->used;
   for (int from = 0; from < c->members; from++)
     for (int to = 0; to < c->members; to++) {

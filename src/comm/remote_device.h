@@ -20,6 +20,11 @@ typedef struct {
   bool fast;
 } tsr_device_call;
 
+/* Whether under policy fast a sum over the workers' members is the library's. `groups` as in
+ * tsr_collective; blocks of a reduce-scatter, one a worker in the group's order, have to lie one after
+ * the other: `outer` is what the dimensions before the one that is cut have. */
+bool tsr_device_sum_is_library(tsr_op op, int groups, int64_t outer, bool one_each);
+
 /* What a call needs on the device, and messages at once; functions of the same as tsr_remote_bytes. */
 int64_t tsr_device_call_bytes(const tsr_device_call *call, int *ret_messages);
 /* `memory`, aligned to 256, is the call's until the lane is done; `messages` until this returns. */

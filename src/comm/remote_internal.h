@@ -197,8 +197,6 @@ struct tsr_remote {
 };
 
 bool tsr_remote_adds(const tsr_collective *c);
-/* Of dimensions [begin, end). */
-int64_t tsr_remote_product(const tsr_collective *c, int begin, int end);
 /* A chunk's bytes when there is room for `chunks` of them. */
 int64_t tsr_remote_chunk_bytes(int64_t chunks);
 

@@ -30,8 +30,8 @@ static bool is_in_order(const tsr_remote *r) {
 static void lay_out(tsr_remote *r, tsr_remote_memory *memory) {
   tsr_remote_library *l = &r->library;
   const tsr_collective *c = &r->c;
-  l->rows = scatters(r) ? tsr_remote_product(c, 0, c->to) : 1;
-  l->whole = tsr_remote_product(c, scatters(r) ? c->to : 0, c->ndim);
+  l->rows = scatters(r) ? tsr_collective_elements(c, 0, c->to) : 1;
+  l->whole = tsr_collective_elements(c, scatters(r) ? c->to : 0, c->ndim);
   l->run = l->whole / (scatters(r) ? c->members : 1);
   l->own_count = count_own(r);
   l->packs = scatters(r) && (l->rows > 1 || l->own_count > 1 || !is_in_order(r));

@@ -23,15 +23,16 @@ static bool gets(const tsr_collective *c, int from, int to) {
 static void describe_rows(const tsr_collective *c, tsr_remote_move *m) {
   int64_t elements = 1;
   m->rows = 1;
-  if (c->op == TSR_OP_RING_SHIFT) elements = tsr_remote_product(c, 0, c->ndim);
+  if (c->op == TSR_OP_RING_SHIFT) elements = tsr_collective_elements(c, 0, c->ndim);
   if (c->op == TSR_OP_ALL_GATHER) {
-    m->rows = tsr_remote_product(c, 0, c->from) * (c->zigzag ? 2 : 1);
-    elements = tsr_remote_product(c, c->from, c->ndim) / all_gather_blocks(c) / (c->zigzag ? 2 : 1);
+    m->rows = tsr_collective_elements(c, 0, c->from) * (c->zigzag ? 2 : 1);
+    elements =
+        tsr_collective_elements(c, c->from, c->ndim) / all_gather_blocks(c) / (c->zigzag ? 2 : 1);
   }
   if (c->op == TSR_OP_ALL_TO_ALL) {
     int last = c->from > c->to ? c->from : c->to, first = c->from + c->to - last;
-    m->rows = tsr_remote_product(c, 0, last) / (first == last ? 1 : c->members);
-    elements = tsr_remote_product(c, last, c->ndim) / c->members;
+    m->rows = tsr_collective_elements(c, 0, last) / (first == last ? 1 : c->members);
+    elements = tsr_collective_elements(c, last, c->ndim) / c->members;
   }
   m->run = elements * c->element;
   m->packs_out = m->rows > 1 && c->op == TSR_OP_ALL_TO_ALL;
@@ -45,7 +46,7 @@ static int64_t
 find_all_to_all_row(const tsr_collective *c, int from, int to, int64_t row, bool received) {
   int split = received ? c->to : c->from, other = received ? c->from : c->to;
   int last = c->from > c->to ? c->from : c->to;
-  int64_t at = 0, scale = tsr_remote_product(c, last, c->ndim);
+  int64_t at = 0, scale = tsr_collective_elements(c, last, c->ndim);
   if (split == last) scale /= c->members;
   if (other == last && other != split) at += scale / c->members * (received ? from : to);
   for (int d = last - 1; d >= 0; d--) {

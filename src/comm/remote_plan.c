@@ -84,12 +84,12 @@ static int merges_left(int members, int begin, int end) {
 static void describe_slices(const tsr_collective *c, tsr_remote_sum *s) {
   if (c->op == TSR_OP_ALL_REDUCE) {
     s->slices = 1, s->rows = 1;
-    s->run = s->whole = tsr_remote_product(c, 0, c->ndim);
+    s->run = s->whole = tsr_collective_elements(c, 0, c->ndim);
     return;
   }
   s->slices = c->members / c->groups;
-  s->rows = tsr_remote_product(c, 0, c->to);
-  s->whole = tsr_remote_product(c, c->to, c->ndim);
+  s->rows = tsr_collective_elements(c, 0, c->to);
+  s->whole = tsr_collective_elements(c, c->to, c->ndim);
   s->run = s->whole / s->slices;
 }
 

@@ -3,7 +3,7 @@
 #include <assert.h>
 #include <string.h>
 
-static const tsr_cpu_op cpu_collective = {0};
+const tsr_cpu_op cpu_collective = {0};
 
 static const tsr_cpu_op *const table[] = {
 #define OP(id, name, min, max, outputs, attrs, facts, infer, gradient, place, lower, cost)         \

@@ -37,7 +37,7 @@ const tsr_cpu_op cpu_keep = {.items = keep_items, .run = keep_run, .takes_half =
 
 /* ---- attention: q, keys, values, positions, counts ---- */
 
-static tsr_attention_cached attention_of(const cpu_call *c) {
+tsr_attention_cached cpu_attention_cached_of(const cpu_call *c) {
   const tsr_tensor *q = &c->task->inputs[0], *k = &c->task->inputs[1];
   int64_t D = (int64_t)cpu_attr(c, 0);
   double scale = cpu_attr(c, 1);
@@ -53,7 +53,7 @@ static tsr_attention_cached attention_of(const cpu_call *c) {
 }
 
 static int64_t thread_scratch(const cpu_call *c) {
-  tsr_attention_cached a = attention_of(c);
+  tsr_attention_cached a = cpu_attention_cached_of(c);
   return (c->k->attention_cached_scratch(&a) + 63) / 64 * 64;
 }
 
@@ -69,7 +69,7 @@ static int64_t attention_items(const tsr_task *t) {
 }
 
 static void attention_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
-  tsr_attention_cached a = attention_of(c);
+  tsr_attention_cached a = cpu_attention_cached_of(c);
   int64_t D = a.a.D;
   c->k->attention_cached(
       &a, cpu_out(c, 0), cpu_in(c, 0), cpu_in(c, 1), cpu_in(c, 2),

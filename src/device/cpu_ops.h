@@ -97,9 +97,10 @@ void cpu_steps_of(const tsr_tensor *t, int64_t ret_step[TSR_DIMS_MAX]);
 int64_t cpu_rows_of_loss(const tsr_task *task);
 /* Of the mean over all elements of the step. */
 double cpu_squared_factor(const cpu_call *call);
-tsr_unary
-cpu_unary_of(tsr_op op); /* Of the task's queries and keys; without a rank, sizes alone. */
+tsr_unary cpu_unary_of(tsr_op op);
+/* Of the task's queries and keys; without a rank, sizes alone. */
 tsr_attention cpu_attention_of(const cpu_call *call);
+tsr_attention_cached cpu_attention_cached_of(const cpu_call *call);
 /* The same over units; `step` is a ring's op's. */
 tsr_attention_ring cpu_ring_of(const cpu_call *call);
 /* Whether the recipe cuts the sequence, so that attention over whole ones is a sum of units too. */
@@ -145,20 +146,10 @@ static inline int64_t cpu_stack_bytes(int64_t units, int64_t elements) {
 int64_t cpu_items_elements(const tsr_task *task); /* of output 0 */
 int64_t cpu_items_rows(const tsr_task *task);     /* of output 0 */
 
-#define CPU_OPS(X)                                                                                 \
-  X(linear)                                                                                        \
-  X(matmul)                                                                                        \
-  X(embedding)                                                                                     \
-  X(add) X(sub) X(mul) X(scale) X(unary) X(swiglu) X(dropout) X(layernorm) X(rmsnorm) X(softmax)   \
-      X(rope) X(attention) X(copy) X(transpose) X(slice) X(unslice) X(ce_stats) X(ce_loss)         \
-          X(squared) X(scatter) X(linear_dx) X(linear_dw) X(embedding_dw) X(sum_to) X(norm_dw)     \
-              X(layernorm_dx) X(rmsnorm_dx) X(softmax_dx) X(unary_dx) X(swiglu_dx) X(attention_dx) \
-                  X(ce_loss_dx) X(squared_dx) X(accumulate) X(sum_units) X(norm_stats)             \
-                      X(norm_join) X(clip) X(adamw) X(sgd) X(cast) X(ring_attention) X(ring_out)   \
-                          X(ring_rows) X(ring_dq) X(ring_dq_out) X(ring_dkv) X(ring_dkv_out)       \
-                              X(keep) X(attention_cached) X(rope_at) X(rows_at) X(take_last)
-#define X(name) extern const tsr_cpu_op cpu_##name;
-CPU_OPS(X)
-#undef X
+/* The functions of ops' tasks; `cpu_collective` stands for those of collectives. */
+#define OP(id, name, min, max, outputs, attrs, facts, infer, gradient, place, lower, cost)         \
+  extern const tsr_cpu_op cpu_##lower;
+#include "graph/ops.def"
+#undef OP
 
 #endif

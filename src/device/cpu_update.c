@@ -94,7 +94,7 @@ static double block_squares(const cpu_call *c, const cpu_rectangle *r, int64_t i
   return c->k->sum_squares(block, 1, n, n);
 }
 
-/* Items are blocks of one cpu_rectangle after the other; every cpu_rectangle may end within one. */
+/* Items are blocks of one rectangle after the other; every rectangle may end within one. */
 static int64_t stats_items(const tsr_task *t) {
   const tsr_tensor *y = &t->outputs[0];
   int64_t rectangles = y->shape[0] * (y->units ? y->units : 1);

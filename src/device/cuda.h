@@ -7,11 +7,13 @@
 
 enum { TSR_CUDA_ABI = 2, TSR_CUDA_WHY_BYTES = 512, TSR_CUDA_UNIQUE_BYTES = 128 };
 #define TSR_CUDA_ENTRY "tsr_cuda_entry"
-/* The program and the plugin read the same programs: structs of other sizes are of another build. */
+/* The program and the plugin read the same programs: structs of other sizes, or
+ * other ops, are of another build. */
 #define TSR_CUDA_LAYOUT                                                                            \
   (sizeof(tsr_program) + 1009 * sizeof(tsr_graph) + 2003 * sizeof(tsr_node) +                      \
    3001 * sizeof(tsr_task) + 4001 * sizeof(tsr_tensor) + 5003 * sizeof(tsr_cpu_call) +             \
-   6007 * sizeof(tsr_rank_memory) + 7001 * sizeof(tsr_device))
+   6007 * sizeof(tsr_rank_memory) + 7001 * sizeof(tsr_device) + 8009 * sizeof(tsr_kernels) +       \
+   9001 * (size_t)TSR_OPS)
 
 /* One visible device. */
 typedef struct {
@@ -39,7 +41,7 @@ typedef struct {
 
 /* How two devices reach each other, as `nvidia-smi topo -m` calls it. */
 typedef struct {
-  int nvlinks;  /* of the first one, active; 0: they have none between them */
+  int nvlinks;  /* active ones of the first, wherever they lead; 0: none between them */
   bool peers;   /* each reads and writes the other's memory */
   char path[8]; /* "NV18", else "PIX", "PXB", "PHB", "NODE" or "SYS"; "?": NVML does not say */
 } tsr_cuda_link;
@@ -58,8 +60,9 @@ typedef struct tsr_cuda_table {
   bool (*link)(int from, int to, tsr_cuda_link *ret_link, char *why);
   /* Whether a device can run what the plugin holds. */
   bool (*fits)(const tsr_cuda_device *device, char *why);
-  /* NCCL's version, and an id of a group, which needs no device. */
-  bool (*nccl)(int *ret_version, char ret_id[TSR_CUDA_UNIQUE_BYTES], char *why);
+  /* NCCL's version, and an id of a group (TSR_CUDA_UNIQUE_BYTES), which needs no device but listens
+   * from now on; NULL: none is wanted. */
+  bool (*nccl)(int *ret_version, char *ret_id, char *why);
 
   /* Computing. `why` as above. */
   bool (*open)(const tsr_cuda_wish *wish, const tsr_device **ret_device, char *why);

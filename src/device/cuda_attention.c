@@ -2,10 +2,6 @@
  * units, as members of cp have it who each hold some of them. */
 #include "device/cuda_ops.h"
 
-static const uint64_t *key_of(const cuda_call *c, const tsr_attention *a) {
-  return a->dropout > 0 ? c->key : NULL;
-}
-
 static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 
 /* In a call's scratch, over units: the sums of dq (or out) and of dkv, the rows' numbers, and
@@ -57,18 +53,17 @@ static void attention_units(const cuda_call *c) {
   tsr_cuda_stream stream = c->state->stream;
   unit_sums s = sums_of(&r, false, cuda_scratch(c));
   tsr_cuda_attention_ring(
-      stream, type, &r, key_of(c, &r.a), s.first, cuda_in(c, 0), cuda_in(c, 1), cuda_in(c, 2),
+      stream, type, &r, cuda_key_of(c, &r.a), s.first, cuda_in(c, 0), cuda_in(c, 1), cuda_in(c, 2),
       s.kernel);
   tsr_cuda_attention_ring_finish(stream, type, &r, cuda_out(c, 0), cuda_out(c, 1), s.first);
 }
 
 static void attention_run(const cuda_call *c) {
   tsr_attention a = cpu_attention_of(&c->base);
-  cuda_check_head(c, a.D);
   if (cpu_has_units(c->base.program)) attention_units(c);
   else
     tsr_cuda_attention(
-        c->state->stream, cuda_type(cuda_y(c, 0)), &a, key_of(c, &a), cuda_out(c, 0),
+        c->state->stream, cuda_type(cuda_y(c, 0)), &a, cuda_key_of(c, &a), cuda_out(c, 0),
         cuda_out(c, 1), cuda_in(c, 0), cuda_in(c, 1), cuda_in(c, 2));
 }
 const cuda_op cuda_attention = {attention_run, attention_scratch};
@@ -82,7 +77,7 @@ static void attention_dx_units(const cuda_call *c) {
   tsr_attention_ring r = units_of(c);
   tsr_cuda_type type = cuda_type(cuda_y(c, 0));
   tsr_cuda_stream stream = c->state->stream;
-  const uint64_t *key = key_of(c, &r.a);
+  const uint64_t *key = cuda_key_of(c, &r.a);
   unit_sums s = sums_of(&r, true, cuda_scratch(c));
   const void *dout = cuda_in(c, 0), *q = cuda_in(c, 1), *k = cuda_in(c, 2), *v = cuda_in(c, 3);
   tsr_cuda_attention_ring_rows(stream, type, &r, s.rows, dout, cuda_in(c, 4), cuda_in(c, 5));
@@ -94,11 +89,10 @@ static void attention_dx_units(const cuda_call *c) {
 
 static void attention_dx_run(const cuda_call *c) {
   tsr_attention a = cpu_attention_of(&c->base);
-  cuda_check_head(c, a.D);
   if (cpu_has_units(c->base.program)) attention_dx_units(c);
   else
     tsr_cuda_attention_backward(
-        c->state->stream, cuda_type(cuda_y(c, 0)), &a, key_of(c, &a), cuda_out(c, 0),
+        c->state->stream, cuda_type(cuda_y(c, 0)), &a, cuda_key_of(c, &a), cuda_out(c, 0),
         cuda_out(c, 1), cuda_out(c, 2), cuda_in(c, 0), cuda_in(c, 1), cuda_in(c, 2), cuda_in(c, 3),
         cuda_in(c, 4), cuda_in(c, 5), cuda_scratch(c));
 }

@@ -2,7 +2,6 @@
  * kernels read where they lie on the device. */
 #include "device/cuda_ops.h"
 #include <assert.h>
-#include <math.h>
 
 static int64_t row_bytes(const tsr_tensor *t) { return cpu_last(t) * tsr_dtype_bytes(t->dtype); }
 
@@ -18,15 +17,7 @@ const cuda_op cuda_keep = {keep_run, NULL};
 /* q, keys, values, positions, counts; attributes: head_dim, scale */
 static void attention_cached_run(const cuda_call *c) {
   const tsr_tensor *q = cuda_x(c, 0), *k = cuda_x(c, 1);
-  int64_t D = (int64_t)cuda_attr(c, 0);
-  double scale = cuda_attr(c, 1);
-  tsr_attention_cached a = {
-      .length = k->shape[1], .positions = cuda_in(c, 3), .counts = cuda_in(c, 4)};
-  a.a = (tsr_attention){
-      .B = q->shape[0], .T = q->shape[1], .H = q->shape[2] / D, .G = k->shape[2] / D, .D = D};
-  cuda_check_head(c, D);
-  a.a.causal = true;
-  a.a.scale = scale != 0 ? (float)scale : (float)(1 / sqrt((double)D));
+  tsr_attention_cached a = cpu_attention_cached_of(&c->base);
   assert(q->dtype == k->dtype && q->dtype == cuda_y(c, 0)->dtype);
   tsr_cuda_attention_cached(
       c->state->stream, cuda_type(q), &a, cuda_out(c, 0), cuda_in(c, 0), cuda_in(c, 1),

@@ -12,7 +12,11 @@
 #include <string.h>
 
 /* Collectives are the executor's. */
-static const cuda_op cuda_collective;
+_Static_assert(
+    (int)TSR_DEVICE_MEMBERS_MAX <= TSR_CUDA_MEMBERS_MAX,
+    "a sum of the device is one of the kernel");
+
+const cuda_op cuda_collective = {0};
 
 static const cuda_op *const table[] = {
 #define OP(id, name, min, max, outputs, attrs, facts, infer, gradient, place, lower, cost)         \
@@ -21,9 +25,16 @@ static const cuda_op *const table[] = {
 #undef OP
 };
 
-static bool has(void *state, tsr_op op) {
+static bool is_attention(tsr_op op) {
+  return op == TSR_OP_ATTENTION || op == TSR_OP_ATTENTION_DX || op == TSR_OP_ATTENTION_CACHED ||
+         (op >= TSR_OP_RING_ATTENTION && op <= TSR_OP_RING_DKV_OUT);
+}
+
+/* All but attention over heads that are too wide. */
+static bool has(void *state, const tsr_program *p, const tsr_task *t) {
   (void)state;
-  return table[op]->run;
+  if (!table[t->op]->run) return false;
+  return !is_attention(t->op) || p->graph->nodes[t->node].attr[0] <= CUDA_HEAD_MAX;
 }
 
 /* The keys of a graph's streams of random numbers in a step, one a node. */
@@ -36,8 +47,8 @@ typedef struct keys {
 typedef struct {
   cuda_state ops;
   tsr_device device;
-  keys *keys; /* the first ones are of the step that is under way */
-  cudaStream_t own;  /* the tasks' lane */
+  keys *keys;         /* the first ones are of the step that is under way */
+  cudaStream_t own;   /* the tasks' lane */
   cudaEvent_t passed; /* of a lane that another one is to follow */
   cuda_links *links;  /* NULL: there are no others */
   int processors;
@@ -59,7 +70,8 @@ static void fail(void *state, const cpu_call *call, const char *why) {
         (long long)call->moment.step, call->program->graph->nodes[call->task->node].name,
         tsr_op_name(call->task->op));
   snprintf(
-      report, sizeof report, "%s: %s%.*s%s%s\n      = TESSERA_CUDA_GRAPHS=0 CUDA_LAUNCH_BLOCKING=1 names the task",
+      report, sizeof report,
+      "%s: %s%.*s%s%s\n      = TESSERA_CUDA_GRAPHS=0 CUDA_LAUNCH_BLOCKING=1 names the task",
       d->name, where, length, why, remedy ? "\n      = " : "", remedy ? remedy + 1 : "");
   d->wish.lost(d->wish.context, report);
   abort(); /* it does not return */
@@ -203,8 +215,7 @@ static void follow(void *state, void *group) {
   check(d, NULL, cudaStreamWaitEvent(d->ops.stream, d->passed, 0));
 }
 
-static void
-exchange(void *state, void *group, const tsr_device_message *messages, int count) {
+static void exchange(void *state, void *group, const tsr_device_message *messages, int count) {
   device *d = state;
   char why[TSR_CUDA_WHY_BYTES];
   if (!cuda_links_exchange(d->links, group, messages, count, why)) fail(d, NULL, why);
@@ -251,7 +262,7 @@ static bool record(void *state) {
   return cudaStreamBeginCapture(d->ops.stream, cudaStreamCaptureModeThreadLocal) == cudaSuccess;
 }
 
-/* What cannot be noted is no failure: the work is begun task by task then. */
+/* NULL, where it cannot be noted: the work is begun task by task then. */
 static void *recorded(void *state) {
   device *d = state;
   cudaGraph_t graph = NULL;
@@ -275,13 +286,6 @@ static void forget(void *state, void *recording) {
 
 /* ---- opening ---- */
 
-/* Where optimizer state is in a file, the host updates. */
-static bool touches_state(const tsr_task *t) {
-  for (int i = 0; i < t->inputs_count; i++)
-    if (t->inputs[i].segment == TSR_SEGMENT_STATE) return true;
-  return false;
-}
-
 static int64_t
 scratch_on_device(const cuda_op *op, const tsr_program *program, const tsr_task *task) {
   cuda_recast_task r;
@@ -293,8 +297,8 @@ scratch_on_device(const cuda_op *op, const tsr_program *program, const tsr_task 
 int64_t cuda_task_scratch(
     const tsr_task *task, const tsr_program *program, bool output, const void *context) {
   const cuda_op *op = table[task->op];
-  bool by_host = !op->run || output, by_device = !by_host;
-  by_host |= touches_state(task);
+  bool by_device = has(NULL, program, task) && !output;
+  bool by_host = !by_device || tsr_task_has_state(task); /* which may be in a file */
   int64_t host = by_host ? tsr_cpu_scratch(task, program, output, context) : 0;
   int64_t own = by_device ? scratch_on_device(op, program, task) : 0;
   return own > host ? own : host;
@@ -303,8 +307,7 @@ int64_t cuda_task_scratch(
 static void describe(device *d, const tsr_cuda_device *is) {
   snprintf(d->name, sizeof d->name, "cuda:%d", d->wish.number);
   snprintf(d->arch, sizeof d->arch, "cuda sm_%d%d", is->major, is->minor);
-  snprintf(
-      d->text, sizeof d->text, "%s, %s, sm_%d%d", d->name, is->name, is->major, is->minor);
+  snprintf(d->text, sizeof d->text, "%s, %s, sm_%d%d", d->name, is->name, is->major, is->minor);
   memcpy(d->place, is->pci, sizeof d->place);
   d->processors = is->processors;
   d->device = (tsr_device){.name = d->name, .arch = d->arch, .place = d->place, .text = d->text};

@@ -9,8 +9,9 @@
 /* ---- the library ---- */
 
 #define FUNCTIONS(X)                                                                               \
-  X(GetVersion) X(GetUniqueId) X(GetErrorString) X(CommInitRankConfig) X(CommSplit)                \
-      X(CommGetAsyncError) X(CommAbort) X(CommDestroy) X(GroupStart) X(GroupEnd) X(Send) X(Recv)   \
+  X(GetVersion)                                                                                    \
+  X(GetUniqueId) X(GetErrorString) X(CommInitRankConfig) X(CommSplit) X(CommGetAsyncError)         \
+      X(CommAbort) X(CommFinalize) X(CommDestroy) X(GroupStart) X(GroupEnd) X(Send) X(Recv)        \
           X(AllReduce) X(ReduceScatter)
 
 typedef struct {
@@ -24,14 +25,13 @@ static bool load(library *ret, char *why) {
   if (!handle) return snprintf(why, TSR_CUDA_WHY_BYTES, "%s", dlerror()), false;
 #define X(name)                                                                                    \
   *(void **)&ret->name = dlsym(handle, "nccl" #name);                                              \
-  if (!ret->name)                                                                                  \
-    return snprintf(why, TSR_CUDA_WHY_BYTES, "libnccl.so.2 has no nccl" #name), false;
+  if (!ret->name) return snprintf(why, TSR_CUDA_WHY_BYTES, "libnccl.so.2 has no nccl" #name), false;
   FUNCTIONS(X)
 #undef X
   return true;
 }
 
-bool cuda_nccl_ask(int *ret_version, char ret_id[TSR_CUDA_UNIQUE_BYTES], char *why) {
+bool cuda_nccl_ask(int *ret_version, char *ret_id, char *why) {
   library nccl;
   ncclUniqueId id;
   _Static_assert(sizeof id == TSR_CUDA_UNIQUE_BYTES, "an id is 128 bytes");
@@ -39,13 +39,13 @@ bool cuda_nccl_ask(int *ret_version, char ret_id[TSR_CUDA_UNIQUE_BYTES], char *w
   if (!load(&nccl, why)) return false;
   if (nccl.GetVersion(ret_version) != ncclSuccess)
     return snprintf(why, TSR_CUDA_WHY_BYTES, "it does not say its version"), false;
-  if (nccl.GetUniqueId(&id) != ncclSuccess) {
+  if (ret_id && nccl.GetUniqueId(&id) != ncclSuccess) {
     snprintf(
         why, TSR_CUDA_WHY_BYTES,
         "it makes no id of a group\nNCCL_DEBUG=INFO says why; look at the network");
     return false;
   }
-  memcpy(ret_id, &id, sizeof id);
+  if (ret_id) memcpy(ret_id, &id, sizeof id);
   return true;
 }
 
@@ -79,8 +79,8 @@ static double now(void) {
 static bool fail(const cuda_links *l, const char *what, ncclResult_t result, char *why) {
   const char *text = l->nccl.GetErrorString(result);
   snprintf(
-      why, TSR_CUDA_WHY_BYTES, "NCCL: %s: %s\nNCCL_DEBUG=WARN says more; another worker may have failed",
-      what, text);
+      why, TSR_CUDA_WHY_BYTES,
+      "NCCL: %s: %s\nNCCL_DEBUG=WARN says more; another worker may have failed", what, text);
   return false;
 }
 
@@ -95,7 +95,8 @@ static bool fail_late(const cuda_links *l, const char *what, char *why) {
 
 static void rest(void) { nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL); }
 
-/* Waits on the host until a call has begun what it is for, which takes no time but when groups form. */
+/* Waits on the host until a call has begun what it is for, which takes no time but when groups
+ * form. */
 static bool
 settle(const cuda_links *l, ncclComm_t comm, ncclResult_t result, const char *what, char *why) {
   double begin = now();
@@ -127,8 +128,7 @@ bool cuda_links_open(const tsr_cuda_job *job, cuda_links **ret_links, char *why)
   return ok;
 }
 
-bool cuda_links_form(
-    cuda_links *l, const int *workers, int count, void **ret_group, char *why) {
+bool cuda_links_form(cuda_links *l, const int *workers, int count, void **ret_group, char *why) {
   int place = 0;
   while (place < count && workers[place] != l->job.worker) place++;
   bool is_in = place < count;
@@ -154,10 +154,12 @@ cudaStream_t cuda_links_stream(const void *of) { return ((const group *)of)->str
 
 /* ---- what is begun on them ---- */
 
-/* So that a later look sees how far a lane is. */
+/* So that a later look sees how far lanes are. Of more than there are marks the last one moves on.
+ */
 static void mark(cuda_links *l, const group *g) {
   if (l->begun == l->done) l->since = now();
-  if (l->begun - l->done < MARKS) cudaEventRecord(l->marks[l->begun++ % MARKS], g->stream);
+  if (l->begun - l->done < MARKS) l->begun++;
+  cudaEventRecord(l->marks[(l->begun - 1) % MARKS], g->stream);
 }
 
 static bool begun(cuda_links *l, group *g, ncclResult_t result, const char *what, char *why) {
@@ -172,10 +174,10 @@ bool cuda_links_exchange(
   ncclResult_t result = l->nccl.GroupStart();
   for (int i = 0; i < count && (result == ncclSuccess || result == ncclInProgress); i++) {
     const tsr_device_message *m = &messages[i];
-    result = m->receives ? l->nccl.Recv(
-                               m->address, (size_t)m->bytes, ncclInt8, m->peer, g->comm, g->stream)
-                         : l->nccl.Send(
-                               m->address, (size_t)m->bytes, ncclInt8, m->peer, g->comm, g->stream);
+    result =
+        m->receives
+            ? l->nccl.Recv(m->address, (size_t)m->bytes, ncclInt8, m->peer, g->comm, g->stream)
+            : l->nccl.Send(m->address, (size_t)m->bytes, ncclInt8, m->peer, g->comm, g->stream);
   }
   ncclResult_t end = l->nccl.GroupEnd();
   bool failed = result != ncclSuccess && result != ncclInProgress;
@@ -218,39 +220,48 @@ static bool peers_are_well(const cuda_links *l, char *why) {
   return true;
 }
 
-/* Whether any lane moves, or has nothing to do. */
-static bool is_in_time(cuda_links *l, char *why) {
+/* Whether any lane moves, or none has anything to do. */
+static bool is_in_time(cuda_links *l, bool idle, char *why) {
   int64_t before = l->done;
   while (l->done < l->begun && cudaEventQuery(l->marks[l->done % MARKS]) == cudaSuccess) l->done++;
-  if (l->done > before || l->done == l->begun) l->since = now();
+  if (l->done > before || idle) l->since = now();
   bool late = l->job.timeout_s > 0 && now() - l->since > l->job.timeout_s;
   return !late || fail_late(l, "waiting for messages", why);
 }
 
 bool cuda_links_are_idle(cuda_links *l, bool *ret_failed, char *why) {
   bool idle = true;
-  *ret_failed = !peers_are_well(l, why) || !is_in_time(l, why);
+  *ret_failed = !peers_are_well(l, why);
   for (const group *g = l->groups; g && !*ret_failed; g = g->next) {
     cudaError_t error = cudaStreamQuery(g->stream);
     idle &= error == cudaSuccess;
     if (error != cudaSuccess && error != cudaErrorNotReady)
       *ret_failed = !cuda_fail(why, "a lane to other devices", (int)error);
   }
+  if (!*ret_failed) *ret_failed = !is_in_time(l, idle, why);
   if (*ret_failed) abort_all(l);
   else if (!idle) rest();
   return idle && !*ret_failed;
 }
 
-/* Communicators are left together with the others, who are at their end, too. */
+/* What others still take from here reaches them; those that have failed are NULL by now. */
+static void leave(const cuda_links *l, ncclComm_t comm) {
+  char why[TSR_CUDA_WHY_BYTES];
+  if (!comm) return;
+  if (settle(l, comm, l->nccl.CommFinalize(comm), "leaving a group", why))
+    l->nccl.CommDestroy(comm);
+  else l->nccl.CommAbort(comm);
+}
+
 void cuda_links_close(cuda_links *l) {
   if (!l) return;
   for (group *g = l->groups, *next; g; g = next) {
     next = g->next;
-    if (g->comm) l->nccl.CommAbort(g->comm);
+    leave(l, g->comm);
     if (g->stream) cudaStreamDestroy(g->stream);
     free(g);
   }
-  if (l->world) l->nccl.CommAbort(l->world);
+  leave(l, l->world);
   for (int i = 0; i < MARKS; i++)
     if (l->marks[i]) cudaEventDestroy(l->marks[i]);
   free(l);

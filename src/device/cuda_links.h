@@ -8,7 +8,7 @@
 typedef struct cuda_links cuda_links;
 
 /* Version and an id of a group, as tsr_cuda_table's nccl. */
-bool cuda_nccl_ask(int *ret_version, char ret_id[TSR_CUDA_UNIQUE_BYTES], char *why);
+bool cuda_nccl_ask(int *ret_version, char *ret_id, char *why);
 
 /* All false with `why` (TSR_CUDA_WHY_BYTES). What is given to exchange and the sums, and what `group`
  * means, is in device.h. */

@@ -19,8 +19,7 @@ typedef struct {
 typedef struct {
   cpu_call base;
   const cuda_state *state;
-  const uint64_t
-      *key; /* of the task's random numbers for this microbatch, on the device; or NULL */
+  const uint64_t *key; /* of the task's random numbers in this step, on the device */
 } cuda_call;
 
 typedef struct {
@@ -49,10 +48,9 @@ static inline double cuda_attr(const cuda_call *c, int i) { return cpu_attr(&c->
 static inline int64_t cuda_aligned(int64_t bytes) { return (bytes + 255) / 256 * 256; }
 /* Attention's kernels keep a head's row in registers. */
 enum { CUDA_HEAD_MAX = 256 };
-static inline void cuda_check_head(const cuda_call *c, int64_t D) {
-  if (D > CUDA_HEAD_MAX)
-    c->state->fail(
-        c->state->context, &c->base, "the kernels are for heads of 256 numbers at most");
+/* The key of attention's dropout. */
+static inline const uint64_t *cuda_key_of(const cuda_call *c, const tsr_attention *a) {
+  return a->dropout > 0 ? c->key : NULL;
 }
 /* One of the step's numbers, where it lies on the device. */
 static inline const float *cuda_hyper(const cuda_call *c, int input, tsr_hyper which) {
@@ -67,20 +65,10 @@ void cuda_add_units(
     const cuda_call *c, int64_t units, float *out, float *scratch, int64_t stride, int64_t elements,
     cuda_make_unit *make, void *context);
 
-#define CUDA_OPS(X)                                                                                \
-  X(linear)                                                                                        \
-  X(matmul)                                                                                        \
-  X(embedding) X(add) X(sub) X(mul) X(scale) X(unary) X(swiglu) X(dropout) X(layernorm) X(rmsnorm) \
-      X(softmax) X(rope) X(attention) X(copy) X(transpose) X(slice) X(unslice) X(ce_stats)         \
-          X(ce_loss) X(squared) X(scatter) X(linear_dx) X(linear_dw) X(embedding_dw) X(sum_to)     \
-              X(norm_dw) X(layernorm_dx) X(rmsnorm_dx) X(softmax_dx) X(unary_dx) X(swiglu_dx)      \
-                  X(attention_dx) X(ce_loss_dx) X(squared_dx) X(accumulate) X(sum_units)           \
-                      X(norm_stats) X(norm_join) X(clip) X(adamw) X(sgd) X(cast) X(keep)           \
-                          X(attention_cached) X(rope_at) X(rows_at) X(take_last) X(ring_attention) \
-                              X(ring_out) X(ring_rows) X(ring_dq) X(ring_dq_out) X(ring_dkv)       \
-                                  X(ring_dkv_out)
-#define X(name) extern const cuda_op cuda_##name;
-CUDA_OPS(X)
-#undef X
+/* How ops' tasks run; `cuda_collective` stands for those of collectives. */
+#define OP(id, name, min, max, outputs, attrs, facts, infer, gradient, place, lower, cost)         \
+  extern const cuda_op cuda_##lower;
+#include "graph/ops.def"
+#undef OP
 
 #endif

@@ -25,19 +25,16 @@ static int64_t step_scratch(const tsr_program *p, const tsr_task *t) {
 /* A step's; its accumulator is the first output. */
 static tsr_attention_ring step_of(const cuda_call *c) {
   tsr_attention_ring r = cpu_ring_of(&c->base);
-  cuda_check_head(c, r.a.D);
   assert(tsr_cuda_attention_ring_acc(&r, sum_of(c->base.task)) <= cuda_y(c, 0)->shape[0] * 4);
   return r;
 }
-
-static const uint64_t *key_of(const cuda_call *c) { return cuda_attr(c, 3) > 0 ? c->key : NULL; }
 
 /* inputs: q, k, v[, acc] */
 static void ring_attention_run(const cuda_call *c) {
   tsr_attention_ring r = step_of(c);
   tsr_cuda_attention_ring(
-      c->state->stream, cuda_type(cuda_x(c, 0)), &r, key_of(c), cuda_out(c, 0), cuda_in(c, 0),
-      cuda_in(c, 1), cuda_in(c, 2), cuda_scratch(c));
+      c->state->stream, cuda_type(cuda_x(c, 0)), &r, cuda_key_of(c, &r.a), cuda_out(c, 0),
+      cuda_in(c, 0), cuda_in(c, 1), cuda_in(c, 2), cuda_scratch(c));
 }
 const cuda_op cuda_ring_attention = {ring_attention_run, step_scratch};
 
@@ -62,8 +59,8 @@ const cuda_op cuda_ring_rows = {ring_rows_run, NULL};
 static void ring_dq_run(const cuda_call *c) {
   tsr_attention_ring r = step_of(c);
   tsr_cuda_attention_ring_dq(
-      c->state->stream, cuda_type(cuda_x(c, 1)), &r, key_of(c), cuda_out(c, 0), cuda_in(c, 0),
-      cuda_in(c, 1), cuda_in(c, 2), cuda_in(c, 3), cuda_in(c, 4), cuda_scratch(c));
+      c->state->stream, cuda_type(cuda_x(c, 1)), &r, cuda_key_of(c, &r.a), cuda_out(c, 0),
+      cuda_in(c, 0), cuda_in(c, 1), cuda_in(c, 2), cuda_in(c, 3), cuda_in(c, 4), cuda_scratch(c));
 }
 const cuda_op cuda_ring_dq = {ring_dq_run, step_scratch};
 
@@ -79,8 +76,8 @@ const cuda_op cuda_ring_dq_out = {ring_dq_out_run, NULL};
 static void ring_dkv_run(const cuda_call *c) {
   tsr_attention_ring r = step_of(c);
   tsr_cuda_attention_ring_dkv(
-      c->state->stream, cuda_type(cuda_x(c, 1)), &r, key_of(c), cuda_out(c, 0), cuda_in(c, 0),
-      cuda_in(c, 1), cuda_in(c, 2), cuda_in(c, 3), cuda_in(c, 4), cuda_scratch(c));
+      c->state->stream, cuda_type(cuda_x(c, 1)), &r, cuda_key_of(c, &r.a), cuda_out(c, 0),
+      cuda_in(c, 0), cuda_in(c, 1), cuda_in(c, 2), cuda_in(c, 3), cuda_in(c, 4), cuda_scratch(c));
 }
 const cuda_op cuda_ring_dkv = {ring_dkv_run, step_scratch};
 

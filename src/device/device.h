@@ -30,8 +30,8 @@ typedef struct {
   bool (*allocate_host)(void *state, int64_t bytes, void **ret_memory, char *why);
   void (*release_host)(void *state, void *memory);
 
-  /* Whether it runs an op's tasks. Others run on the host, on the same memory. */
-  bool (*has)(void *state, tsr_op op);
+  /* Whether it runs a task. Others run on the host, on the same memory. */
+  bool (*has)(void *state, const tsr_program *program, const tsr_task *task);
   /* What it can do at most, measured: FLOP/s of products in a type, bytes/s of memory read and
    * written; 0: not known. It is idle. */
   void (*limits)(void *state, tsr_dtype dtype, double *ret_flops, double *ret_bytes);

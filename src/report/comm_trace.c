@@ -1,5 +1,7 @@
 #include "report/comm_trace.h"
 #include "comm/remote.h"
+#include "comm/remote_device.h"
+#include "run/links.h"
 
 tsr_comm_trace tsr_comm_trace_start(tsr_arena *arena, int ranks) {
   return (tsr_comm_trace){.next = tsr_arena_array(arena, int64_t, ranks)};
@@ -14,17 +16,35 @@ int tsr_peer_of(const tsr_parallel *parallel, const tsr_program *p, const tsr_ta
   return tsr_parallel_member(parallel, rank, TSR_PP, stage);
 }
 
+/* Whether the devices' library adds, over the group that begins with a rank. */
+static bool is_devices_library(
+    const tsr_hosting *h, const tsr_parallel *parallel, const tsr_task *t, int first,
+    const tsr_placement *after, int groups) {
+  const tsr_link *link = h->links->of_group[t->axis * parallel->ranks + first];
+  if (!link || !h->links->fast) return false;
+  bool one_each = parallel->size[t->axis] == link->count;
+  for (int m = 0; m < parallel->size[t->axis] && one_each; m++)
+    one_each =
+        tsr_hosting_worker(h, tsr_parallel_member(parallel, first, t->axis, m)) == link->workers[m];
+  int64_t outer = 1;
+  for (int d = 0; after->kind == TSR_SHARD && d < after->dim; d++) outer *= t->outputs[0].shape[d];
+  return tsr_device_sum_is_library(t->op, groups, outer, one_each);
+}
+
+/* Whether a library adds in its own way: MPI's, or the devices'. */
 static bool is_library(
     const tsr_comm_trace *trace, const tsr_parallel *parallel, const tsr_program *p,
     const tsr_task *t, int rank) {
   const tsr_hosting *h = trace->hosting;
+  if (!h || h->workers == 1) return false;
   int first = tsr_parallel_member(parallel, rank, t->axis, 0);
-  if (!h || !h->groups || !h->groups[t->axis * parallel->ranks + first]) return false;
-  int before = p->graph->values[t->inputs[0].value].placement[t->axis].groups;
-  int after = p->graph->values[t->outputs[0].value].placement[t->axis].groups;
-  return tsr_remote_is_library(
-      t->op, before > 1 || after > 1 ? 2 : 1,
-      tsr_tensor_bytes(&t->inputs[0]) / (int64_t)sizeof(float));
+  const tsr_placement *before = &p->graph->values[t->inputs[0].value].placement[t->axis];
+  const tsr_placement *after = &p->graph->values[t->outputs[0].value].placement[t->axis];
+  int groups = before->groups > 1 || after->groups > 1 ? 2 : 1;
+  if (h->links) return is_devices_library(h, parallel, t, first, after, groups);
+  return h->groups[t->axis * parallel->ranks + first] &&
+         tsr_remote_is_library(
+             t->op, groups, tsr_tensor_bytes(&t->inputs[0]) / (int64_t)sizeof(float));
 }
 
 /* Of what the rank's group over the task's axis, or the two of a send, is on. */

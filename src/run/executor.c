@@ -75,17 +75,12 @@ static void run_narrow(void *context, int job) {
 
 /* What is in a file is the host's to work on. */
 static bool is_in_file(const task_run *t) {
-  if (!t->options->state_folder) return false;
-  for (int i = 0; i < t->task->inputs_count; i++)
-    if (t->task->inputs[i].segment == TSR_SEGMENT_STATE) return true;
-  for (int i = 0; i < t->task->outputs_count; i++)
-    if (t->task->outputs[i].segment == TSR_SEGMENT_STATE) return true;
-  return false;
+  return t->options->state_folder && tsr_task_has_state(t->task);
 }
 
 static bool is_on_device(const task_run *t) {
   const tsr_device *d = t->options->device;
-  return d && d->has(d->state, t->task->op) && !is_in_file(t);
+  return d && d->has(d->state, t->program, t->task) && !is_in_file(t);
 }
 
 /* Begins the task of every rank. */
@@ -156,6 +151,17 @@ static tsr_task_at place_of(const task_run *t) {
   return (tsr_task_at){t->bound, t->program, t->ranks, t->task, t->moment};
 }
 
+/* What goes from device to device is done when the device is, which a recorder waits for. */
+static void run_linked(const task_run *t, const tsr_task_at *at) {
+  tsr_bound *b = t->bound;
+  int64_t begin = b->recording ? tsr_recorder_now(b->recording) : 0;
+  tsr_link_meet(at);
+  if (!b->recording) return;
+  wait_for_device(b);
+  for (int i = 0; i < b->ranks_count[t->program->stage]; i++)
+    tsr_recorder_extend(b->recording, t->ranks[i], begin);
+}
+
 /* Those of the task's groups that are all here, when they are first asked for; then what other workers
  * take part in. False while that is not done. */
 static bool run_collective(const task_run *t) {
@@ -167,7 +173,7 @@ static bool run_collective(const task_run *t) {
   for (int next = 0, first; (first = tsr_task_next_group(&at, &c, &next, &all_here)) >= 0;)
     if (all_here) run_group(t, &c, first);
   if (tsr_bound_is_alone(t->bound)) return true;
-  if (t->bound->linked) return tsr_link_meet(&at), true;
+  if (t->bound->linked) return run_linked(t, &at), true;
   wait_for_device(t->bound);
   return tsr_task_meet(&at);
 }

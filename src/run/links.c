@@ -86,16 +86,16 @@ static bool form_stages(forming *f, const tsr_link **of_stages, int *room) {
 
 bool tsr_links_form(
     tsr_arena *arena, const tsr_parallel *p, const tsr_hosting *h, const tsr_device *device,
-    const tsr_links **ret_links, char *why) {
+    bool fast, const tsr_links **ret_links, char *why) {
   int stages = p->size[TSR_PP], most = 2 * stages;
   for (int axis = 0; axis < TSR_AXES; axis++) most += p->ranks / p->size[axis];
   forming f = {arena, p, h, device, tsr_arena_array(arena, tsr_link *, most), 0, why};
   int *room = tsr_arena_array(arena, int, p->ranks);
   const tsr_link **of_group = tsr_arena_array(arena, const tsr_link *, TSR_AXES * p->ranks);
-  const tsr_link **of_stages = tsr_arena_array(arena, const tsr_link *, stages * stages);
+  const tsr_link **of_stages = tsr_arena_array(arena, const tsr_link *, stages *stages);
   if (!form_groups(&f, of_group, room) || !form_stages(&f, of_stages, room)) return false;
   tsr_links *links = tsr_arena_alloc(arena, sizeof *links);
-  *links = (tsr_links){of_group, of_stages, (const tsr_link *const *)f.all, f.count};
+  *links = (tsr_links){of_group, of_stages, (const tsr_link *const *)f.all, f.count, fast};
   *ret_links = links;
   return true;
 }

@@ -24,6 +24,7 @@ typedef struct tsr_links {
   const tsr_link **of_stages; /* at from * stages + to; NULL: there is none */
   const tsr_link *const *all;
   int count;
+  bool fast; /* policy fast: the device's library adds where it can */
 } tsr_links;
 
 /* Whether the ranks are laid so that there can be links. */
@@ -31,6 +32,6 @@ bool tsr_links_fit(const tsr_parallel *parallel, const tsr_hosting *hosting);
 /* All workers together; false with `why` (TSR_WHY_BYTES). */
 bool tsr_links_form(
     tsr_arena *arena, const tsr_parallel *parallel, const tsr_hosting *hosting,
-    const tsr_device *device, const tsr_links **ret_links, char *why);
+    const tsr_device *device, bool fast, const tsr_links **ret_links, char *why);
 
 #endif

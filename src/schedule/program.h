@@ -71,6 +71,15 @@ typedef struct {
   const int *values; /* what the inputs are; NULL: what the node's are */
   int64_t scratch_offset, scratch_bytes; /* in WORK, for this task alone */
 } tsr_task;
+
+/* Whether a task reads or writes an optimizer's state. */
+static inline bool tsr_task_has_state(const tsr_task *t) {
+  for (int i = 0; i < t->inputs_count; i++)
+    if (t->inputs[i].segment == TSR_SEGMENT_STATE) return true;
+  for (int i = 0; i < t->outputs_count; i++)
+    if (t->outputs[i].segment == TSR_SEGMENT_STATE) return true;
+  return false;
+}
 enum { TSR_WAIT_ALL = -1 };
 
 /* Tasks [begin, end) are one section of one chunk; chunk 0 of prologue and update is all there is.

@@ -364,7 +364,7 @@ static bool write_start(const trainer *t) {
       parameters,
       c->training.seed,
       c->numerics.policy == TSR_NUMERICS_FAST ? "fast" : "deterministic",
-      t->o->kernels->isa,
+      t->o->device ? t->o->device->arch : t->o->kernels->isa,
       t->o->threads};
   return tsr_metrics_write_start(t->o->metrics, &start, t->diags);
 }

@@ -243,7 +243,7 @@ static bool place_members(case_worker *w) {
 }
 
 void case_worker_run(
-    case_worker *w, const collective_case *c, int worker, const tsr_device *device, bool fast) {
+    case_worker *w, const collective_case *c, int worker, const tsr_device *device) {
   *w = (case_worker){.of = c, .transport = {.worker = worker}, .state = TSR_REMOTE_DONE};
   int workers[CASE_WORKERS_MAX], count = 0, messages;
   for (int i = 0; i < CASE_WORKERS_MAX; i++)
@@ -253,7 +253,7 @@ void case_worker_run(
   tsr_collective own = c->c;
   own.in = w->in;
   own.out = w->out;
-  tsr_device_call call = {device, &own, c->worker_of, workers, workers, count, worker, fast};
+  tsr_device_call call = {device, &own, c->worker_of, workers, workers, count, worker, false};
   w->staging_bytes = tsr_device_call_bytes(&call, &messages);
   w->staging = guarded_new(w->staging_bytes, POISON);
   tsr_device_message *room = calloc((size_t)messages + 1, sizeof *room);

@@ -48,7 +48,7 @@ void case_worker_begin(
     case_worker *w, const collective_case *c, const tsr_transport *t, int tag, case_groups *groups);
 /* The same by a device, whose groups are lists of workers; all of it is done on return. */
 void case_worker_run(
-    case_worker *w, const collective_case *c, int worker, const tsr_device *device, bool fast);
+    case_worker *w, const collective_case *c, int worker, const tsr_device *device);
 /* Compares with the reference, bit for bit (the transport's own sums: within rounding), looks at
  * what must not have been written, and frees. How many checks failed; each is printed. */
 int case_worker_end(case_worker *w);

@@ -116,20 +116,20 @@ static void *run_part(void *context) {
   part *p = context;
   const tsr_device device = {
       .state = &p->endpoint, .copy = copy, .sum_members = sum_members, .move = move, .exchange = exchange};
-  case_worker_run(&p->worker, p->c, p->endpoint.worker, &device, false);
+  case_worker_run(&p->worker, p->c, p->endpoint.worker, &device);
   return NULL;
 }
 
 /* Returns the bytes that were sent. */
 static int64_t check(collective_case *c, int workers) {
-  static net net = {.lock = PTHREAD_MUTEX_INITIALIZER, .came = PTHREAD_COND_INITIALIZER};
+  static net between = {.lock = PTHREAD_MUTEX_INITIALIZER, .came = PTHREAD_COND_INITIALIZER};
   part parts[CASE_WORKERS_MAX];
   pthread_t threads[CASE_WORKERS_MAX];
   int failed = 0, left = 0;
-  net.sent = 0;
+  between.sent = 0;
   collective_case_reference(c);
   for (int w = 0; w < workers; w++) {
-    parts[w] = (part){.c = c, .endpoint = {&net, w}};
+    parts[w] = (part){.c = c, .endpoint = {&between, w}};
     if (pthread_create(&threads[w], NULL, run_part, &parts[w])) abort();
   }
   for (int w = 0; w < workers; w++) {
@@ -137,10 +137,10 @@ static int64_t check(collective_case *c, int workers) {
     failed += case_worker_end(&parts[w].worker);
   }
   for (int w = 0; w < workers; w++)
-    for (int v = 0; v < workers; v++) left += net.first[w][v] != NULL;
+    for (int v = 0; v < workers; v++) left += between.first[w][v] != NULL;
   CHECK_AT(!failed && !left, "%s: %d wrong, messages for %d left", c->name, failed, left);
   collective_case_free(c);
-  return net.sent;
+  return between.sent;
 }
 
 static void test_random(void) {

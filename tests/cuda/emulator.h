@@ -2,8 +2,8 @@
  * it.
  *
  * Blocks run one after the other. A block's threads are fibers, which run until they wait: at
- * __syncthreads for the block, at __syncwarp and in the exchanges of a warp (__shfl_…, __ballot_…)
- * for the lanes of their mask. A wait that would never end, or that a GPU leaves undefined, stops
+ * __syncthreads for the block, at __syncwarp and in the exchanges of a warp (__shfl_xor_sync) for
+ * the lanes of their mask. A wait that would never end, or that a GPU leaves undefined, stops
  * the program with the place: a thread that has ended while others wait for it, threads of a block
  * that wait at different lines, lanes with different masks, a launch that no GPU would take.
  *
@@ -223,11 +223,9 @@ inline void launch(dim3 grid, dim3 block, size_t shared_bytes, const std::functi
   begin([=]() { run(grid, block, shared_bytes, call); });
 }
 
-/* The arguments are those of now, as a GPU's are. Each file's own function: several have structs of the
- * same name. */
-template <typename T> struct same {
-  typedef T type;
-};
+/* The arguments are those of now, as a GPU's are. Each file's own function: several have structs of
+ * the same name. */
+template <typename T> struct same { typedef T type; };
 template <typename... P>
 static void launch_kernel(
     dim3 grid, dim3 block, size_t shared_bytes, void (*kernel)(P...), typename same<P>::type... p) {
@@ -264,11 +262,8 @@ inline int lane() { return current % WARP; }
 #define __global__
 #define __device__
 #define __host__
-#define __constant__ const
 #define __grid_constant__
-#define __forceinline__ inline
 #define __launch_bounds__(...)
-#define __align__(n) alignas(n)
 #define __shared__ thread_local /* static where it stands in a function */
 
 inline void __syncthreads(int line = __builtin_LINE()) {
@@ -277,41 +272,9 @@ inline void __syncthreads(int line = __builtin_LINE()) {
 inline void __syncwarp(unsigned mask = ~0u, int line = __builtin_LINE()) {
   emulator::wait_for(emulator::AT_WARP, mask, line);
 }
-inline void __threadfence() {}
-inline void __threadfence_block() {}
 
-template <typename T>
-T __shfl_sync(unsigned mask, T x, int lane, int width = 32, int line = __builtin_LINE()) {
-  int first = emulator::lane() / width * width;
-  return emulator::hear(x, mask, first + (lane & (width - 1)), line);
-}
-template <typename T>
-T __shfl_xor_sync(unsigned mask, T x, int bits, int width = 32, int line = __builtin_LINE()) {
-  int own = emulator::lane(), other = own ^ bits;
-  return emulator::hear(x, mask, other / width > own / width ? own : other, line);
-}
-template <typename T>
-T __shfl_down_sync(unsigned mask, T x, unsigned by, int width = 32, int line = __builtin_LINE()) {
-  int own = emulator::lane(), other = own + (int)by;
-  return emulator::hear(x, mask, other / width != own / width ? own : other, line);
-}
-template <typename T>
-T __shfl_up_sync(unsigned mask, T x, unsigned by, int width = 32, int line = __builtin_LINE()) {
-  int own = emulator::lane(), other = own - (int)by;
-  return emulator::hear(x, mask, other < own / width * width ? own : other, line);
-}
-inline unsigned __ballot_sync(unsigned mask, int yes, int line = __builtin_LINE()) {
-  const uint64_t *words = emulator::tell(yes != 0, mask, line);
-  unsigned votes = 0;
-  for (int lane = 0; lane < emulator::WARP; lane++)
-    if (mask >> lane & 1 && words[lane]) votes |= 1u << lane;
-  return votes;
-}
-inline int __any_sync(unsigned mask, int yes, int line = __builtin_LINE()) {
-  return __ballot_sync(mask, yes, line) != 0;
-}
-inline int __all_sync(unsigned mask, int yes, int line = __builtin_LINE()) {
-  return __ballot_sync(mask, yes, line) == mask;
+template <typename T> T __shfl_xor_sync(unsigned mask, T x, int bits, int line = __builtin_LINE()) {
+  return emulator::hear(x, mask, emulator::lane() ^ bits, line);
 }
 
 template <typename T> T atomicAdd(T *at, T x) {
@@ -320,13 +283,7 @@ template <typename T> T atomicAdd(T *at, T x) {
   *at = (T)(old + x);
   return old;
 }
-template <typename T> T atomicMax(T *at, T x) {
-  T old = *at;
-  *at = x > old ? x : old;
-  return old;
-}
 
-template <typename T> T __ldg(const T *at) { return *at; }
 inline unsigned __float_as_uint(float x) {
   unsigned bits;
   memcpy(&bits, &x, sizeof bits);
@@ -337,15 +294,7 @@ inline float __uint_as_float(unsigned bits) {
   memcpy(&x, &bits, sizeof x);
   return x;
 }
-inline int __popc(unsigned x) { return __builtin_popcount(x); }
-inline unsigned __umulhi(unsigned a, unsigned b) { return (unsigned)((uint64_t)a * b >> 32); }
-inline float rsqrtf(float x) { return 1 / sqrtf(x); }
-template <typename T> T min(T a, T b) { return b < a ? b : a; }
-template <typename T> T max(T a, T b) { return a < b ? b : a; }
 
-struct alignas(8) float2 {
-  float x, y;
-};
 struct alignas(16) float4 {
   float x, y, z, w;
 };
@@ -355,9 +304,6 @@ struct alignas(8) uint2 {
 struct alignas(16) uint4 {
   unsigned x, y, z, w;
 };
-inline float2 make_float2(float x, float y) { return {x, y}; }
 inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
-inline uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
-inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
 
 #endif

@@ -255,7 +255,8 @@ static void check_attention(const attention_case &x) {
   const int64_t chunks[] = {1, 3, 8};
   std::vector<single> alone;
   for (int64_t i = 0; i < x.B * x.G; i++) alone.push_back(single_new(x, i / x.G, i % x.G));
-  numbers window = window_of(x);
+  numbers window; /* none of a long one: the emulator would take a minute */
+  if (x.T <= 1000) window = window_of(x);
   for (int64_t C : chunks) {
     chunk c = {C, integers((size_t)x.B), integers((size_t)x.B), {}, {}, {}};
     for (size_t b = 0; b < c.positions.size(); b++) {
@@ -268,7 +269,7 @@ static void check_attention(const attention_case &x) {
     auto got = run_all("attention_cached", [&](call_arrays &arrays) { chunk_run(x, c, arrays); });
     check_near("attention_cached", x.type, got[0], chunk_expected(x, c));
     check_tokens(x, c, got[0], alone);
-    check_window(x, c, got[0], window);
+    if (!window.empty()) check_window(x, c, got[0], window);
   }
 }
 
@@ -278,7 +279,13 @@ static void test_attention(tsr_cuda_type type) {
   check_attention(attention_case_new(type, 3, 4, 2, 64, 65));
   check_attention(attention_case_new(type, 2, 5, 1, 40, 257)); /* heads in two blocks */
   check_attention(attention_case_new(type, 1, 2, 2, 128, 200));
-  if (type == TSR_CUDA_F32) check_attention(attention_case_new(type, 1, 1, 1, 64, 1000));
+  if (type == TSR_CUDA_F32) {
+    check_attention(attention_case_new(type, 1, 1, 1, 64, 1000));
+    check_attention(attention_case_new(type, 2, 2, 1, 64, 700));
+    check_attention(attention_case_new(type, 1, 5, 1, 33, 150));
+  }
+  if (type == TSR_CUDA_BF16) check_attention(attention_case_new(type, 2, 2, 2, 128, 1400));
+  if (type == TSR_CUDA_F16) check_attention(attention_case_new(type, 1, 3, 1, 256, 90));
 }
 
 int main(void) {

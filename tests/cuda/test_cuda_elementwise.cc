@@ -63,12 +63,12 @@ static void check_rows(tsr_cuda_type type, int64_t C) {
     tsr_cuda_add_row(NULL, type, c.out(type, n), in, r, R, C);
     tsr_cuda_mul_row(NULL, type, c.out(type, n), in, r, R, C);
     tsr_cuda_scale(NULL, type, c.out(type, n), in, 1.5f, n);
-    tsr_cuda_fill(NULL, c.out(n), 2.5f, n);
+    tsr_cuda_zero(NULL, c.out(n), 4 * n);
   });
   check_near("add_row", type, got[0], sum);
   check_near("mul_row", type, got[1], product);
   check_near("scale", type, got[2], factor);
-  check_same("fill", got[3], numbers((size_t)n, 2.5f));
+  check_same("zero", got[3], numbers((size_t)n, 0.0f));
 }
 
 /* The same bits as one kernel after the other. */
@@ -112,9 +112,10 @@ static void check_cast(tsr_cuda_type from, tsr_cuda_type to, int64_t n) {
   check_same("cast", got[0], rounded(to, x));
 }
 
-/* A part of a tensor, with its dimensions in another order. */
+/* A part of a tensor, with its dimensions in another order: to and from an array of its own, and
+ * into one that is turned, or has gaps. */
 static void check_walk(int bytes, int ndim) {
-  int64_t whole[5], shape[5], step[5], offset[5], size = 1, start = 0, n = 1;
+  int64_t whole[5], shape[5], step[5], offset[5], to[5], size = 1, start = 0, n = 1, room = 1;
   int order[5] = {0, 1, 2, 3, 4};
   for (int d = 0; d < ndim; d++) whole[d] = 1 + (int64_t)(check_random() % 8), size *= whole[d];
   for (int d = ndim - 1; d > 0 && check_random() % 2; d--)
@@ -126,6 +127,11 @@ static void check_walk(int bytes, int ndim) {
     shape[d] = extent - offset[d];
     step[d] = stride, start += offset[d] * stride, n *= shape[d];
   }
+  bool turned = check_random() % 2;
+  for (int i = 0; i < ndim; i++) {
+    int d = turned ? i : ndim - 1 - i;
+    to[d] = room, room *= shape[d] + (check_random() % 8 ? 0 : 1 + (int64_t)(check_random() % 2));
+  }
   numbers x = random_numbers(size * bytes, 1), small = random_numbers(n * bytes, 1);
   auto as_bytes = [&](const numbers &v, int64_t count) {
     std::vector<unsigned char> b((size_t)(count * bytes));
@@ -133,21 +139,27 @@ static void check_walk(int bytes, int ndim) {
     return b;
   };
   auto from = as_bytes(x, size), part = as_bytes(small, n), gathered = part, scattered = from;
+  auto gaps = as_bytes(random_numbers(room * bytes, 1), room), moved = gaps;
   for (int64_t i = 0; i < n; i++) {
-    int64_t place = start, rest = i;
-    for (int d = ndim - 1; d >= 0; d--) place += rest % shape[d] * step[d], rest /= shape[d];
+    int64_t place = start, rest = i, other = 0;
+    for (int d = ndim - 1; d >= 0; rest /= shape[d--])
+      place += rest % shape[d] * step[d], other += rest % shape[d] * to[d];
     memcpy(&gathered[(size_t)(i * bytes)], &from[(size_t)(place * bytes)], (size_t)bytes);
     memcpy(&scattered[(size_t)(place * bytes)], &part[(size_t)(i * bytes)], (size_t)bytes);
+    memcpy(&moved[(size_t)(other * bytes)], &from[(size_t)(place * bytes)], (size_t)bytes);
   }
   run_all("walk", [&](call_arrays &c) {
     unsigned char *in = c.add(size, (size_t)bytes, from.data())->data;
     unsigned char *source = c.add(n, (size_t)bytes, part.data())->data;
     array *out = c.add(n, (size_t)bytes, NULL), *into = c.add(size, (size_t)bytes, from.data());
-    out->is_output = out->is_scratch = into->is_output = into->is_scratch = true;
+    array *onto = c.add(room, (size_t)bytes, gaps.data());
+    for (array *a : {out, into, onto}) a->is_output = a->is_scratch = true;
     tsr_cuda_gather(NULL, out->data, in, bytes, ndim, shape, step, start);
     tsr_cuda_scatter(NULL, into->data, source, bytes, ndim, shape, step, start);
+    tsr_cuda_move(NULL, onto->data, to, in + start * bytes, step, bytes, ndim, shape);
     CHECK(!memcmp(out->data, gathered.data(), gathered.size()));
     CHECK(!memcmp(into->data, scattered.data(), scattered.size()));
+    CHECK(!memcmp(onto->data, moved.data(), moved.size()));
   });
 }
 
@@ -165,6 +177,6 @@ int main(void) {
       for (tsr_cuda_type to : types) check_cast(type, to, n);
     }
   for (int i = 0; i < 200; i++)
-    for (int bytes = 1; bytes <= 8; bytes *= 2) check_walk(bytes, 1 + i % 5);
+    for (int bytes = 1; bytes <= 16; bytes *= 2) check_walk(bytes, 1 + i % 5);
   return check_done("cuda.elementwise");
 }

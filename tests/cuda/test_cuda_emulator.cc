@@ -37,9 +37,8 @@ static void test_sums(int threads) {
 }
 
 static __global__ void shuffles(int *out) {
-  int t = (int)threadIdx.x;
-  out[t] = __shfl_sync(~0u, t, 5) + 100 * __popc(__ballot_sync(~0u, t % 2));
-  out[t] += 10000 * __shfl_up_sync(~0u, t % TSR_WARP, 1) * (t % TSR_WARP > 0);
+  int t = (int)threadIdx.x, x = __shfl_xor_sync(~0u, t, 5), y = __shfl_xor_sync(~0u, x, 3);
+  out[t] = x + 100 * y + 10000 * __shfl_xor_sync(~0u, y, 16);
 }
 
 /* ---- what must not be ---- */
@@ -109,8 +108,7 @@ int main(void) {
   for (int threads = 32; threads <= 1024; threads *= 2) test_sums(threads);
   static int out[64];
   TSR_LAUNCH(shuffles, 1, 64, 0, 0, out);
-  for (int t = 0; t < 64; t++)
-    CHECK_INT(out[t], t / 32 * 32 + 5 + 1600 + 10000 * (t % 32 ? t % 32 - 1 : 0));
+  for (int t = 0; t < 64; t++) CHECK_INT(out[t], (t ^ 5) + 100 * (t ^ 6) + 10000 * (t ^ 22));
   check_stopped(STOPPED(ends_early, 1, 64, 0), "has ended, others wait for it");
   check_stopped(STOPPED(parts_ways, 1, 64, 0), "waits elsewhere than the block");
   check_stopped(STOPPED(lane_ends, 1, 32, 0), "waits for a lane that has ended");

@@ -18,16 +18,14 @@ static void check_embedding(tsr_cuda_type type, int64_t R, int64_t C, int64_t V)
     auto got = run_all("embedding", [&](call_arrays &c) {
       int32_t *in = c.in(tokens);
       void *from = c.in(from_type, table);
-      tsr_cuda_embedding(
-          NULL, type, c.out(type, R * C), in, from_type, from, R, C, v_begin, v_end);
+      tsr_cuda_embedding(NULL, type, c.out(type, R * C), in, from_type, from, R, C, v_begin, v_end);
     });
     check_same("embedding", got[0], want);
   }
   auto wide = run_all("embedding", [&](call_arrays &c) {
     int32_t *in = c.in(tokens);
     void *from = c.in(type, table);
-    tsr_cuda_embedding(
-        NULL, TSR_CUDA_F32, c.out(R * C), in, type, from, R, C, v_begin, v_end);
+    tsr_cuda_embedding(NULL, TSR_CUDA_F32, c.out(R * C), in, type, from, R, C, v_begin, v_end);
   });
   check_same("embedding", wide[0], want);
 }
@@ -70,11 +68,11 @@ static void check_rope(tsr_cuda_type type, int64_t T, int64_t H, int64_t D, floa
     int32_t *at = c.in(positions);
     tsr_cuda_rope(NULL, type, c.out(type, n), in, turns, B, T, H, D, sign);
     tsr_cuda_rope(NULL, type, both, both, turns, B, T, H, D, sign);
-    tsr_cuda_rope_at(NULL, type, c.out(type, n), in, turns, at, B, T, H, D, sign);
+    tsr_cuda_rope_cached(NULL, type, c.out(type, n), in, turns, at, T + late, B, T, H, D, sign);
   });
   check_same("rope in place", got[0], got[1]);
   check_near("rope", type, got[1], want);
-  check_near("rope_at", type, got[2], want_at);
+  check_near("rope_cached", type, got[2], want_at);
 }
 
 /* ---- losses ---- */

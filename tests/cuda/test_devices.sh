@@ -55,6 +55,12 @@ trains cpu "${cpu[@]}"
 near "cuda and cpu" "$scratch/one.metrics" "$scratch/cpu.metrics"
 [ "$(hash_of "$scratch/one.metrics")" != "$(hash_of "$scratch/cpu.metrics")" ] ||
   wrong "weights of the GPU are the CPU's: does it compute?"
+# Attention over heads wider than the kernels' is the host's.
+head=(--set transformer_config.embedding_dim=264 --set transformer_config.num_heads=1
+  --set numerics.units.tp=1 --set training_config.max_steps=2)
+trains head "${head[@]}"
+trains head_cpu "${head[@]}" "${cpu[@]}"
+near "a wide head" "$scratch/head.metrics" "$scratch/head_cpu.metrics"
 # Here is no driver, so auto computes on the CPU, silently.
 if ! ldconfig -p | grep -q libcuda.so.1; then
   trains auto --set device_config.device=auto
@@ -122,6 +128,9 @@ EMULATED_CUDA=arch=75 run arch
 says arch 1 "rank 0: cuda:0: sm_75: kernels are for sm_80 (A100) and later"
 EMULATED_CUDA=bytes=100000 run memory
 says memory 1 "available on cuda:0"
+options_of dp=260 training_config.batch_size=260 training_config.gradient_accumulation_steps=1 numerics.units.batch=260
+run wide "${options[@]}"
+says wide fails "axis dp has 260 ranks, and a device adds for 256 at most"
 EMULATED_CUDA="fail=700@500" run lost --set training_config.checkpoint_dir="$scratch/lost"
 says lost 1 "error: cuda:0: "
 says lost 1 "an illegal memory access was encountered (cudaErrorIllegalAddress)"
@@ -153,6 +162,17 @@ bits() { # WORKERS MESH OPTION…
   says bits 0 "links: by NCCL, "
   expect "$1 workers, ${*:2}" "$(hash_of "$scratch/bits.metrics")" "$want"
 }
+# Sums that policy fast leaves to the library, and those that it cannot: slices that do not lie one after
+# the other, and those of workers with several members, are added by the tree.
+fast() { # WORKERS OP ALGORITHMS MESH OPTION…
+  local comm='^comm step=[0-9]* rank=[0-9]* seq=[0-9]*'
+  options_of "${@:4}" numerics.policy=fast
+  TESSERA_COMM_TRACE=1 work fast "$1" "${options[@]}"
+  says fast 0 "links: by NCCL, "
+  near "fast, ${*:4}" "$scratch/fast.metrics" "$scratch/short.metrics"
+  expect "$1 workers, fast, ${*:4}" "$(sed -n "s/$comm op=$2 axis=dp bytes=[0-9]* algo=\([a-z]*\) path=nccl .*/\1/p" \
+    "$scratch/fast.out" | sort -u | xargs)" "$3"
+}
 for library in openmpi mpich; do
   choose_launcher $library || continue
   bits 2 pp=2
@@ -165,10 +185,10 @@ for library in openmpi mpich; do
   bits 4 dp=2,pp=2
   bits 2 dp=2,tp=2
   bits 4 dp=2,tp=2 zero.stage=1 schedule.all_reduce_overlap=true schedule.bucket_size=2048
-  options_of dp=2 numerics.policy=fast
-  work fast 2 "${options[@]}"
-  says fast 0 "links: by NCCL, "
-  near "$library, fast" "$scratch/fast.metrics" "$scratch/short.metrics"
+  fast 2 all_reduce nccl dp=2
+  fast 2 all_reduce nccl dp=4
+  fast 2 reduce_scatter 'nccl tree' dp=2,tp=2 zero.stage=1
+  fast 2 reduce_scatter tree dp=4 zero.stage=1
   # A worker of two stages could wait in a circle; one device cannot be two workers'.
   options_of pp=4
   work stages 2 "${options[@]}" --set transformer_config.num_blocks=4
@@ -183,6 +203,8 @@ for library in openmpi mpich; do
   options_of dp=2
   EMULATED_NCCL=lost@20 work peer 2 "${options[@]}"
   says peer fails "NCCL: messages: remote process exited or there was a network error"
+  EMULATED_CUDA=devices=4,stall=2 work stall 2 "${options[@]}" --set collectives.timeout_s=2
+  says stall fails "NCCL: waiting for messages: nothing has come for 2 s (collectives.timeout_s)"
   EMULATED_NCCL=hang@20 work hang 2 "${options[@]}" --set collectives.timeout_s=2
   says hang fails "nothing has come for 2 s (collectives.timeout_s)"
 done

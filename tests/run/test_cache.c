@@ -1,19 +1,13 @@
 /* Generation with a cache: logits of new tokens behind kept ones have the bits of the whole window,
  * on every mesh, for chunks of any size, in every precision; what cannot be kept is refused by
  * name. */
-#include "harness.h"
-#include "schedule/verify.h"
+#include "cache_case.h"
 #include "tests/check.h"
-#include <stdlib.h>
 
-enum { B = 4, T = 16, V = 24, STAGES_MAX = 4, PROGRAMS = 2 };
-
-typedef struct {
-  const char *name, *params, *calls;
-} model;
+enum { B = 4, T = 16 };
 
 /* A table of positions that is cut out of a longer one, biases, head and embedding tied. */
-static const model gpt2 = {
+static const cache_model gpt2 = {
     "gpt2",
     "wte 24,16 0; wpe 20,16; ln1 16; ln1b 16; wq 16,16 0; wk 16,16 0; wv 16,16 0; bq 16 0; bk 16 "
     "0\n"
@@ -30,7 +24,7 @@ static const model gpt2 = {
     "hf: layernorm(x4, lnf, lnfb); logits: linear(hf, wte)"};
 
 /* Grouped heads, rotary positions, a weight that is made of a parameter. */
-static const model llama = {
+static const cache_model llama = {
     "llama",
     "wte 24,20 1; n1 20; wq 32,20 0; wk 16,20 0; wv 16,20 0; wo 20,32 1; n2 20; gate 28,20 0\n"
     "up 28,20 0; down 20,28 1; wq2 32,20 0; wk2 16,20 0; wv2 16,20 0; wo2 20,32 1; nf 20; head "
@@ -47,7 +41,7 @@ static const model llama = {
 
 /* Norms of every query and key head, so that positions go through reshapes; a factor of each
  * position. */
-static const model qwen = {
+static const cache_model qwen = {
     "qwen",
     "wte 24,20 1; wpe 16,20; n1 20; wq 32,20 0; wk 16,20 0; wv 16,20 0; qn 4; kn 4; wo 20,32 1; nf "
     "20; head "
@@ -60,197 +54,34 @@ static const model qwen = {
     "a: attention(qr, kr, v, head_dim: 4, scale: 0.4); o: linear(a, wo); x1: add(x0, o)\n"
     "hf: rmsnorm(x1, nf); logits: linear(hf, head)"};
 
-static tsr_graph *build(tsr_arena *arena, const char *params, const char *calls) {
-  tsr_graph *g = tsr_graph_new(arena, "test", (tsr_units){.batch = 4, .tp = 4});
-  harness_inputs(g, harness_sized(arena, "tokens $B,$T tokens", B, T));
-  harness_params(g, params);
-  harness_calls(g, harness_sized(arena, calls, B, T));
-  tsr_graph_output(g, "logits", harness_find(g, "logits"));
-  return g;
-}
-
-/* ---- programs on a mesh ---- */
-
-typedef struct {
-  int pp, dp, cp, tp, threads;
-} mesh;
-
-typedef struct {
-  const tsr_parallel *parallel;
-  tsr_cpu_context cpu;
-  tsr_graph *placed[PROGRAMS];
-  tsr_programs programs[PROGRAMS];
-  tsr_bound *bound[PROGRAMS];
-  tsr_worker *worker;
-} session;
-
-static void die(tsr_diags *diags) {
-  tsr_diags_print(diags, stderr);
-  abort();
-}
-
-static tsr_graph *cached(tsr_graph *g, int64_t new_tokens, bool last_only) {
-  const char *why = NULL;
-  tsr_graph *out = NULL;
-  CHECK_AT(tsr_pass_cache(g, new_tokens, last_only, &out, &why), "%s", why ? why : "refused");
-  return out;
-}
-
-/* new_tokens 0: the whole window. */
-static void
-compile(session *s, int index, tsr_graph *g, int64_t new_tokens, bool last_only, tsr_dtype dtype) {
-  tsr_arena *arena = g->arena;
-  tsr_diags *diags = tsr_diags_new(arena);
-  const int *size = s->parallel->size;
-  tsr_cut cut = {
-      .count = size[TSR_PP] - 1, .first = tsr_arena_array(arena, const char *, STAGES_MAX)};
-  for (int i = 1; i < size[TSR_PP]; i++)
-    cut.first[i - 1] = g->nodes[g->nodes_count * i / size[TSR_PP]].name;
-  if (!tsr_pass_stages(g, &cut, diags)) die(diags);
-  if (new_tokens) g = cached(g, new_tokens, last_only);
-  if (dtype) g = tsr_pass_precision(g, (tsr_narrowing){dtype, TSR_STORE_F32});
-  tsr_placing placing = {.units = {1, 1, 1, 1, 1}, .sequence_units = 1};
-  memcpy(placing.size, size, sizeof placing.size);
-  if (new_tokens) placing.size[TSR_CP] = 1;
-  placing.units[TSR_TP] = 4;
-  if (!tsr_pass_placement(g, &placing, &s->placed[index], diags)) die(diags);
-  tsr_lowering l = {.microbatches = 1, .batch_units = 1, .sequence_units = 1};
-  for (int a = 0; a < TSR_AXES; a++) l.size[a] = size[a];
-  l.tp_units = 4 / size[TSR_TP];
-  const tsr_order *order = tsr_order_make(arena, TSR_ORDER_FORWARD, size[TSR_PP], 1, 1);
-  s->programs[index] = tsr_programs_make(s->placed[index], &l, order, tsr_cpu_scratch, &s->cpu);
-  tsr_verify_mesh over = {.ranks = s->parallel->ranks};
-  for (int a = 0; a < TSR_AXES; a++) {
-    over.size[a] = size[a];
-    over.stride[a] = s->parallel->stride[a];
-  }
-  if (!tsr_programs_verify(arena, &s->programs[index], &over, diags)) die(diags);
-}
-
-static session start(tsr_arena *arena, mesh m) {
-  tsr_parallel *parallel = tsr_arena_alloc(arena, sizeof *parallel);
-  *parallel = harness_parallel(m.pp, m.dp, m.cp, m.tp);
-  return (session){.parallel = parallel, .cpu = {tsr_kernels_get(NULL), m.threads}};
-}
-
-static void open_worker(session *s, tsr_arena *arena, int programs) {
-  tsr_diags *diags = tsr_diags_new(arena);
-  tsr_worker_options o = {.parallel = s->parallel, .kernels = s->cpu.k, .threads = s->cpu.threads};
-  o.seed = HARNESS_SEED;
-  if (!tsr_worker_open(arena, &o, s->programs, programs, &s->worker, s->bound, diags)) die(diags);
-}
-
-/* ---- runs ---- */
-
-typedef struct {
-  int64_t positions[B], counts[B], width;
-} run;
-
-static int32_t token_at(int64_t sample, int64_t position) {
-  return (int32_t)((sample * 31 + position * 17 + position * position * 5) % V);
-}
-
-static void fill(void *context, const char *input, int64_t sample, void *row) {
-  const run *r = context;
-  int32_t *to = row;
-  if (!strcmp(input, TSR_CACHE_POSITIONS)) *to = (int32_t)r->positions[sample];
-  else if (!strcmp(input, TSR_CACHE_COUNTS)) *to = (int32_t)r->counts[sample];
-  else
-    for (int64_t i = 0; i < r->width; i++)
-      to[i] = i < r->counts[sample] ? token_at(sample, r->positions[sample] + i) : 0;
-}
-
-static float *read_logits(tsr_arena *arena, const session *s, int index) {
-  int value = tsr_graph_find_output(s->placed[index], "logits");
-  float *out = tsr_arena_array(arena, float, tsr_value_elements(&s->placed[index]->values[value]));
-  tsr_bound_read(s->bound[index], value, out);
-  return out;
-}
-
-/* (B, T, V), on one rank without a cache */
-static float *whole_logits(tsr_arena *arena, const model *m, tsr_dtype dtype) {
-  session s = start(arena, (mesh){1, 1, 1, 1, 1});
-  compile(&s, 0, build(arena, m->params, m->calls), 0, false, dtype);
-  open_worker(&s, arena, 1);
-  run r = {.width = T};
-  for (int b = 0; b < B; b++) r.counts[b] = T;
-  tsr_bound_run(s.bound[0], 0, fill, &r);
-  float *out = read_logits(arena, &s, 0);
-  tsr_worker_close(s.worker);
-  return out;
-}
-
-typedef struct {
-  const model *model;
-  mesh mesh;
-  tsr_dtype dtype;
-  int64_t chunk;
-  bool last_only;
-  uint64_t seed; /* 0: every sequence takes as much as it can */
-} plan;
-
-static void check_rows(const plan *p, const run *r, const float *got, const float *want) {
-  int64_t rows = p->last_only ? 1 : r->width;
-  for (int64_t b = 0; b < B; b++)
-    for (int64_t i = 0; i < r->counts[b]; i++) {
-      int64_t at = p->last_only ? 0 : i;
-      if (p->last_only && i + 1 < r->counts[b]) continue;
-      const float *x = got + (b * rows + at) * V, *y = want + (b * T + r->positions[b] + i) * V;
-      int v = 0;
-      while (v < V && !memcmp(&x[v], &y[v], sizeof *x)) v++;
-      CHECK_AT(
-          v == V,
-          "%s, pp %d dp %d cp %d tp %d, %s, chunk %d: sequence %d position %d: %.9g, want %.9g",
-          p->model->name, p->mesh.pp, p->mesh.dp, p->mesh.cp, p->mesh.tp, tsr_dtype_name(p->dtype),
-          (int)p->chunk, (int)b, (int)(r->positions[b] + i), (double)x[v % V], (double)y[v % V]);
-    }
-}
-
-/* Until all sequences are whole: chunks by the first program, single tokens by the second, as
- * chance has it; sequences of one batch stand at different positions. */
-static void check_plan(plan p, const float *want) {
+static void check_case(const cache_case *c, const cache_logits *whole) {
   tsr_arena *arena = tsr_arena_new();
-  session s = start(arena, p.mesh);
-  int64_t widths[PROGRAMS] = {p.chunk, 1}, done = 0;
-  for (int i = 0; i < PROGRAMS; i++)
-    compile(&s, i, build(arena, p.model->params, p.model->calls), widths[i], p.last_only, p.dtype);
-  open_worker(&s, arena, PROGRAMS);
-  run r = {.width = 0};
-  uint64_t chance = p.seed;
-  while (done < B * T) {
-    chance = chance * 6364136223846793005u + 1442695040888963407u;
-    int which = p.seed && chance >> 60 & 1;
-    r.width = widths[which];
-    for (int b = 0; b < B; b++) {
-      int64_t left = T - r.positions[b], most = left < r.width ? left : r.width;
-      r.counts[b] = p.seed ? (int64_t)(chance >> (33 + 5 * b) & 31) % (most + 1) : most;
-    }
-    tsr_bound_run(s.bound[which], 0, fill, &r);
-    check_rows(&p, &r, read_logits(arena, &s, which), want);
-    for (int b = 0; b < B; b++) {
-      r.positions[b] += r.counts[b];
-      done += r.counts[b];
-    }
+  cache_logits got = cache_case_run(arena, c);
+  for (int64_t token = 0; token < B * T; token++) {
+    const char *other = cache_case_other(arena, c, &got, whole, token);
+    CHECK_AT(!other, "%s", other);
   }
-  tsr_worker_close(s.worker);
   tsr_arena_free(arena);
 }
 
-static void check_model(const model *m, tsr_dtype dtype) {
-  static const mesh meshes[] = {{1, 1, 1, 1, 1}, {1, 2, 1, 1, 2}, {1, 1, 1, 2, 3},
-                                {2, 1, 1, 1, 1}, {1, 1, 2, 1, 2}, {1, 2, 1, 2, 1},
-                                {2, 2, 1, 2, 2}, {1, 4, 1, 4, 1}, {4, 1, 2, 1, 1}};
+static void check_model(const cache_model *m, tsr_dtype dtype) {
+  static const cache_mesh meshes[] = {{1, 1, 1, 1, 1}, {1, 2, 1, 1, 2}, {1, 1, 1, 2, 3},
+                                      {2, 1, 1, 1, 1}, {1, 1, 2, 1, 2}, {1, 2, 1, 2, 1},
+                                      {2, 2, 1, 2, 2}, {1, 4, 1, 4, 1}, {4, 1, 2, 1, 1}};
   static const int64_t chunks[] = {1, 3, T};
   tsr_arena *arena = tsr_arena_new();
-  const float *want = whole_logits(arena, m, dtype);
+  cache_case c = {.model = m, .B = B, .T = T, .mesh = meshes[0], .dtype = dtype};
+  cache_logits whole = cache_case_run(arena, &c);
   for (size_t i = 0; i < sizeof meshes / sizeof *meshes; i++)
     for (size_t k = 0; k < sizeof chunks / sizeof *chunks; k++) {
-      plan p = {.model = m, .mesh = meshes[i], .dtype = dtype, .chunk = chunks[k]};
-      p.last_only = (i + k) % 2;
-      check_plan(p, want);
-      p.seed = i * 100 + k + 1;
-      p.last_only = !p.last_only;
-      check_plan(p, want);
+      c.mesh = meshes[i];
+      c.chunk = chunks[k];
+      c.last_only = (i + k) % 2;
+      c.seed = 0;
+      check_case(&c, &whole);
+      c.seed = i * 100 + k + 1;
+      c.last_only = !c.last_only;
+      check_case(&c, &whole);
     }
   tsr_arena_free(arena);
 }
@@ -259,7 +90,8 @@ static void check_model(const model *m, tsr_dtype dtype) {
 
 static void check_refusal(const char *params, const char *calls, const char *want) {
   tsr_arena *arena = tsr_arena_new();
-  tsr_graph *g = build(arena, params, calls), *out = NULL;
+  cache_model m = {"refused", params, calls};
+  tsr_graph *g = cache_case_graph(arena, &(cache_case){.model = &m, .B = B, .T = T}), *out = NULL;
   const char *why = "";
   CHECK(!tsr_pass_cache(g, 1, true, &out, &why));
   CHECK_STR(why, want);
@@ -296,7 +128,7 @@ static void test_refusals(void) {
 }
 
 int main(void) {
-  const model *const models[] = {&gpt2, &llama, &qwen};
+  const cache_model *const models[] = {&gpt2, &llama, &qwen};
   for (int i = 0; i < 3; i++)
     for (tsr_dtype d = TSR_F32; d <= TSR_F16; d++)
       if (d != TSR_I32) check_model(models[i], d);

@@ -31,7 +31,8 @@ static const struct {
     {cudaErrorMemoryAllocation, "cudaErrorMemoryAllocation", "out of memory"},
     {cudaErrorNoDevice, "cudaErrorNoDevice", "no CUDA-capable device is detected"},
     {cudaErrorInvalidDevice, "cudaErrorInvalidDevice", "invalid device ordinal"},
-    {cudaErrorIllegalAddress, "cudaErrorIllegalAddress", "an illegal memory access was encountered"},
+    {cudaErrorIllegalAddress, "cudaErrorIllegalAddress",
+     "an illegal memory access was encountered"},
 };
 enum { ERRORS = sizeof errors / sizeof *errors };
 
@@ -114,16 +115,11 @@ cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind, cudaSt
   return begin();
 }
 
-static size_t pinned;
 cudaError_t cudaHostAlloc(void **ret, size_t bytes, unsigned) {
-  pinned++;
   *ret = malloc(bytes ? bytes : 1);
   return *ret ? cudaSuccess : cudaErrorMemoryAllocation;
 }
-cudaError_t cudaFreeHost(void *memory) {
-  pinned -= memory != NULL;
-  return free(memory), cudaSuccess;
-}
+cudaError_t cudaFreeHost(void *memory) { return free(memory), cudaSuccess; }
 
 /* ---- streams ---- */
 
@@ -139,7 +135,12 @@ struct CUevent_st {
   double ms;
 };
 
-cudaError_t cudaStreamQuery(cudaStream_t) { return begin(); }
+/* With stall=N the Nth question finds a stream that does not end, nor any later one. */
+cudaError_t cudaStreamQuery(cudaStream_t) {
+  static long long asked;
+  long long at = wish("stall=", 0);
+  return at && ++asked >= at ? cudaErrorNotReady : begin();
+}
 cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned) { return begin(); }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *ret, unsigned) {
   return *ret = new CUevent_st, cudaSuccess;
@@ -178,7 +179,9 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *ret, cudaGraph_t graph, unsign
   return *ret = new CUgraph_st(*graph), cudaSuccess;
 }
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) { return delete graph, cudaSuccess; }
-cudaError_t cudaGraphExecDestroy(cudaGraphExec_t recording) { return delete recording, cudaSuccess; }
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t recording) {
+  return delete recording, cudaSuccess;
+}
 cudaError_t cudaGraphLaunch(cudaGraphExec_t recording, cudaStream_t) {
   for (const auto &work : recording->work) work();
   return begin();
