@@ -262,12 +262,6 @@ extern "C" void tsr_cuda_mul_row(
   row_map_launch<MUL>(s, type, out, x, row, R, C);
 }
 
-template <typename T> static __device__ inline float rounded(float x) {
-  T stored;
-  number_set(&stored, x);
-  return number_float(stored);
-}
-
 /* A block a row. */
 template <typename T>
 static __global__ void row_tail(
@@ -275,17 +269,11 @@ static __global__ void row_tail(
   enum { W = pack_of<T>::width };
   int64_t first = (int64_t)blockIdx.x * C;
   EACH_PACK(c, C, W) {
-    float a[W], b[W];
+    float a[W];
     row_load(a, x + first, c, C, packed);
-    if (row) {
-      row_load(b, row, c, C, packed);
-      EACH_LANE(k, W) a[k] = rounded<T>(a[k] + b[k]);
-    }
+    row_add(a, row, c, C, packed);
     if (sum) row_store(sum + first, a, c, C, packed);
-    if (plus) {
-      row_load(b, plus + first, c, C, packed);
-      EACH_LANE(k, W) a[k] = rounded<T>(a[k] + b[k]);
-    }
+    row_add(a, plus ? plus + first : NULL, c, C, packed);
     if (gelu) EACH_LANE(k, W) a[k] = function_at<TSR_UNARY_GELU_TANH>(a[k]);
     row_store(out + first, a, c, C, packed);
   }

@@ -63,18 +63,25 @@ void tsr_cuda_cast(
     tsr_cuda_stream s, tsr_cuda_type to, void *out, tsr_cuda_type from, const void *x, int64_t n);
 
 /* ---- norm.cu: rows (R, C); weights w, b are of `type` too, statistics f32 ---- */
+/* x = from (R, C) + row (C) + plus (R, C), with the bits of one after the other; row: or NULL. x, and a
+ * norm's y, may be what is read at the same place. */
+typedef struct {
+  const void *from, *row, *plus;
+} tsr_cuda_summands;
+/* `sum` NULL: x is there; else it is written first. */
 void tsr_cuda_layernorm(
-    tsr_cuda_stream s, tsr_cuda_type type, void *y, float *mean, float *rstd, const void *x,
-    const void *w, const void *b, int64_t R, int64_t C, float eps);
+    tsr_cuda_stream s, tsr_cuda_type type, void *y, float *mean, float *rstd, void *x,
+    const tsr_cuda_summands *sum, const void *w, const void *b, int64_t R, int64_t C, float eps);
+void tsr_cuda_rmsnorm(
+    tsr_cuda_stream s, tsr_cuda_type type, void *y, float *rstd, void *x,
+    const tsr_cuda_summands *sum, const void *w, int64_t R, int64_t C, float eps);
+/* dx is rounded, and `plus` (R, C) is added to it where that is not NULL. dx may be dy, x or plus. */
 void tsr_cuda_layernorm_backward(
     tsr_cuda_stream s, tsr_cuda_type type, void *dx, const void *dy, const void *x, const void *w,
-    const float *mean, const float *rstd, int64_t R, int64_t C);
-void tsr_cuda_rmsnorm(
-    tsr_cuda_stream s, tsr_cuda_type type, void *y, float *rstd, const void *x, const void *w,
-    int64_t R, int64_t C, float eps);
+    const float *mean, const float *rstd, const void *plus, int64_t R, int64_t C);
 void tsr_cuda_rmsnorm_backward(
     tsr_cuda_stream s, tsr_cuda_type type, void *dx, const void *dy, const void *x, const void *w,
-    const float *rstd, int64_t R, int64_t C);
+    const float *rstd, const void *plus, int64_t R, int64_t C);
 void tsr_cuda_softmax(
     tsr_cuda_stream s, tsr_cuda_type type, void *y, const void *x, int64_t R, int64_t C);
 void tsr_cuda_softmax_backward(
@@ -164,36 +171,39 @@ void tsr_cuda_dropout(
     tsr_cuda_stream s, tsr_cuda_type type, void *y, const void *x, float p, const uint64_t *key,
     const tsr_box *box);
 
-/* ---- optimizer.cu: n elements; in f32. `clip` as above; m, v and v_max (or NULL) f32 ----
- */
+/* ---- optimizer.cu: updates of many weights in one launch; `clip` as above ---- */
 typedef struct {
-  float beta1, beta2, eps, weight_decay;
+  float beta1, beta2, eps;
   const float *lr, *correction1, *correction2, *clip;
 } tsr_cuda_adamw_options;
 typedef struct {
-  float momentum, dampening, weight_decay;
+  float momentum, dampening;
   bool nesterov;
-  const float *lr, *first, *clip; /* *first != 0: the momentum buffer takes the gradient as it is */
+  const float *lr, *first, *clip; /* *first != 0: the momentum takes the gradient as it is */
 } tsr_cuda_sgd_options;
-/* How an update of a weight in bf16 ends (tsr_rounding); *key in device memory. */
+/* How the update of a weight in bf16 ends (tsr_rounding); *key in device memory. */
 typedef struct {
   tsr_rounding_kind kind;
   const uint64_t *key;
   tsr_box box;
   uint16_t *compensation;
 } tsr_cuda_rounding;
+/* A weight of n elements, f32 or bf16, and what its update reads and writes. SGD: m is the momentum,
+ * or NULL, and v is not looked at. */
+typedef struct {
+  void *w;
+  float *m, *v, *v_max; /* v_max: of all weights of a call, or of none (NULL) */
+  const float *grad;
+  int64_t n;
+  float weight_decay;
+} tsr_cuda_weight;
+/* `count` weights, any number. In f32 where `roundings` is NULL, else in bf16: a rounding a weight. */
 void tsr_cuda_adamw(
-    tsr_cuda_stream s, const tsr_cuda_adamw_options *o, float *w, float *m, float *v, float *v_max,
-    const float *grad, int64_t n);
+    tsr_cuda_stream s, const tsr_cuda_adamw_options *o, const tsr_cuda_weight *weights,
+    const tsr_cuda_rounding *roundings, int count);
 void tsr_cuda_sgd(
-    tsr_cuda_stream s, const tsr_cuda_sgd_options *o, float *w, float *buffer, const float *grad,
-    int64_t n);
-void tsr_cuda_adamw_bf16(
-    tsr_cuda_stream s, const tsr_cuda_adamw_options *o, const tsr_cuda_rounding *rounding,
-    uint16_t *w, float *m, float *v, float *v_max, const float *grad, int64_t n);
-void tsr_cuda_sgd_bf16(
-    tsr_cuda_stream s, const tsr_cuda_sgd_options *o, const tsr_cuda_rounding *rounding,
-    uint16_t *w, float *buffer, const float *grad, int64_t n);
+    tsr_cuda_stream s, const tsr_cuda_sgd_options *o, const tsr_cuda_weight *weights,
+    const tsr_cuda_rounding *roundings, int count);
 /* clip (3): from stats (pieces, n), each column added by the tree, in double; loss_scale may be
  * NULL */
 void tsr_cuda_clip(

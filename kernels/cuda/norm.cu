@@ -1,8 +1,38 @@
-/* Layer norm (Ba et al. 2016), RMS norm (Zhang & Sennrich 2019) and softmax: a block a row, with a
- * number of threads that depends on its length alone. A row is read again for every pass over it,
+/* Layer norm (Ba et al. 2016), RMS norm (Zhang & Sennrich 2019), each with the residual that is
+ * added before it, and softmax: a block a row, with a number of threads that depends on its length
+ * alone. A row is read again for every pass over it,
  * from the nearest cache. */
 #include "kernels/cuda/block.cuh"
 #include "kernels/cuda/number.cuh"
+
+/* What a norm's row is a sum of; from NULL: the row is there. */
+template <typename T> struct summands {
+  const T *from, *row, *plus;
+};
+
+/* Each thread adds the elements that it then reads. */
+template <typename T>
+static __device__ inline void
+row_sum(T *x, const summands<T> &sum, int64_t first, int64_t C, bool packed) {
+  enum { W = pack_of<T>::width };
+  if (!sum.from) return;
+  EACH_PACK(c, C, W) {
+    float v[W];
+    row_load(v, sum.from + first, c, C, packed);
+    row_add(v, sum.row, c, C, packed);
+    row_add(v, sum.plus + first, c, C, packed);
+    row_store(x + first, v, c, C, packed);
+  }
+}
+
+/* A gradient that is rounded before another one is added to it; plus NULL: as it is. */
+template <int W, typename T>
+static __device__ inline void
+row_plus(float (&v)[W], const T *plus, int64_t first, int64_t c, int64_t C, bool packed) {
+  if (!plus) return;
+  EACH_LANE(k, W) v[k] = rounded<T>(v[k]);
+  row_add(v, plus + first, c, C, packed);
+}
 
 #define ROW_BEGINS                                                                                 \
   enum { W = pack_of<T>::width };                                                                  \
@@ -11,9 +41,10 @@
 
 template <typename T>
 static __global__ void layernorm(
-    T *y, float *mean, float *rstd, const T *x, const T *w, const T *b, int64_t C, float eps,
-    bool packed) {
+    T *y, float *mean, float *rstd, T *x, const summands<T> added, const T *w, const T *b, int64_t C,
+    float eps, bool packed) {
   ROW_BEGINS;
+  row_sum(x, added, r * C, C, packed);
   const T *in = x + r * C;
   float v[W], scale[W], shift[W], sum = 0, squares = 0;
   EACH_PACK(c, C, W) {
@@ -40,8 +71,8 @@ static __global__ void layernorm(
 /* With g = dy w and n = (x - mean) rstd: dx = rstd (g - mean(g) - n mean(g n)). */
 template <typename T>
 static __global__ void layernorm_backward(
-    T *dx, const T *dy, const T *x, const T *w, const float *mean, const float *rstd, int64_t C,
-    bool packed) {
+    T *dx, const T *dy, const T *x, const T *w, const float *mean, const float *rstd, const T *plus,
+    int64_t C, bool packed) {
   ROW_BEGINS;
   const T *in = x + r * C, *d = dy + r * C;
   float center = mean[r], factor = rstd[r];
@@ -64,14 +95,17 @@ static __global__ void layernorm_backward(
     EACH_LANE(k, W) {
       v[k] = factor * (g[k] * scale[k] - mean_g - (v[k] - center) * factor * mean_gn);
     }
+    row_plus(v, plus, r * C, c, C, packed);
     row_store(dx + r * C, v, c, C, packed);
   }
 }
 
 template <typename T>
-static __global__ void
-rmsnorm(T *y, float *rstd, const T *x, const T *w, int64_t C, float eps, bool packed) {
+static __global__ void rmsnorm(
+    T *y, float *rstd, T *x, const summands<T> added, const T *w, int64_t C, float eps,
+    bool packed) {
   ROW_BEGINS;
+  row_sum(x, added, r * C, C, packed);
   const T *in = x + r * C;
   float v[W], scale[W], squares = 0;
   EACH_PACK(c, C, W) {
@@ -90,7 +124,8 @@ rmsnorm(T *y, float *rstd, const T *x, const T *w, int64_t C, float eps, bool pa
 
 template <typename T>
 static __global__ void rmsnorm_backward(
-    T *dx, const T *dy, const T *x, const T *w, const float *rstd, int64_t C, bool packed) {
+    T *dx, const T *dy, const T *x, const T *w, const float *rstd, const T *plus, int64_t C,
+    bool packed) {
   ROW_BEGINS;
   const T *in = x + r * C, *d = dy + r * C;
   float factor = rstd[r], v[W], g[W], scale[W], dot = 0;
@@ -106,6 +141,7 @@ static __global__ void rmsnorm_backward(
     row_load(g, d, c, C, packed);
     row_load(scale, w, c, C, packed);
     EACH_LANE(k, W) v[k] = factor * (g[k] * scale[k] - v[k] * factor * mean_gn);
+    row_plus(v, plus, r * C, c, C, packed);
     row_store(dx + r * C, v, c, C, packed);
   }
 }
@@ -161,34 +197,50 @@ is_packed(int64_t C, const void *a, const void *b, const void *c = NULL, const v
   if (R > 0 && C > 0)                                                                              \
   TSR_BY_TYPE(type, T, TSR_LAUNCH(kernel<T>, (unsigned)R, row_threads(C), 0, s, __VA_ARGS__))
 
+/* No summands: the rows are there. */
+template <typename T> static summands<T> summands_of(const tsr_cuda_summands *sum) {
+  summands<T> none = {};
+  if (!sum) return none;
+  return {(const T *)sum->from, (const T *)sum->row, (const T *)sum->plus};
+}
+
+static bool are_aligned(const tsr_cuda_summands *sum) {
+  return !sum || (is_aligned(sum->from, 16) && is_aligned(sum->row, 16) && is_aligned(sum->plus, 16));
+}
+
 extern "C" void tsr_cuda_layernorm(
-    tsr_cuda_stream s, tsr_cuda_type type, void *y, float *mean, float *rstd, const void *x,
-    const void *w, const void *b, int64_t R, int64_t C, float eps) {
-  bool packed = is_packed(C, y, x, w, b);
+    tsr_cuda_stream s, tsr_cuda_type type, void *y, float *mean, float *rstd, void *x,
+    const tsr_cuda_summands *sum, const void *w, const void *b, int64_t R, int64_t C, float eps) {
+  bool packed = is_packed(C, y, x, w, b) && are_aligned(sum);
   ROWS_LAUNCH(
-      layernorm, (T *)y, mean, rstd, (const T *)x, (const T *)w, (const T *)b, C, eps, packed)
+      layernorm, (T *)y, mean, rstd, (T *)x, summands_of<T>(sum), (const T *)w, (const T *)b, C, eps,
+      packed)
 }
 
 extern "C" void tsr_cuda_layernorm_backward(
     tsr_cuda_stream s, tsr_cuda_type type, void *dx, const void *dy, const void *x, const void *w,
-    const float *mean, const float *rstd, int64_t R, int64_t C) {
-  bool packed = is_packed(C, dx, dy, x, w);
+    const float *mean, const float *rstd, const void *plus, int64_t R, int64_t C) {
+  bool packed = is_packed(C, dx, dy, x, w) && is_aligned(plus, 16);
   ROWS_LAUNCH(
-      layernorm_backward, (T *)dx, (const T *)dy, (const T *)x, (const T *)w, mean, rstd, C, packed)
+      layernorm_backward, (T *)dx, (const T *)dy, (const T *)x, (const T *)w, mean, rstd,
+      (const T *)plus, C, packed)
 }
 
 extern "C" void tsr_cuda_rmsnorm(
-    tsr_cuda_stream s, tsr_cuda_type type, void *y, float *rstd, const void *x, const void *w,
-    int64_t R, int64_t C, float eps) {
-  bool packed = is_packed(C, y, x, w);
-  ROWS_LAUNCH(rmsnorm, (T *)y, rstd, (const T *)x, (const T *)w, C, eps, packed)
+    tsr_cuda_stream s, tsr_cuda_type type, void *y, float *rstd, void *x,
+    const tsr_cuda_summands *sum, const void *w, int64_t R, int64_t C, float eps) {
+  bool packed = is_packed(C, y, x, w) && are_aligned(sum);
+  ROWS_LAUNCH(
+      rmsnorm, (T *)y, rstd, (T *)x, summands_of<T>(sum), (const T *)w, C, eps, packed)
 }
 
 extern "C" void tsr_cuda_rmsnorm_backward(
     tsr_cuda_stream s, tsr_cuda_type type, void *dx, const void *dy, const void *x, const void *w,
-    const float *rstd, int64_t R, int64_t C) {
-  bool packed = is_packed(C, dx, dy, x, w);
-  ROWS_LAUNCH(rmsnorm_backward, (T *)dx, (const T *)dy, (const T *)x, (const T *)w, rstd, C, packed)
+    const float *rstd, const void *plus, int64_t R, int64_t C) {
+  bool packed = is_packed(C, dx, dy, x, w) && is_aligned(plus, 16);
+  ROWS_LAUNCH(
+      rmsnorm_backward, (T *)dx, (const T *)dy, (const T *)x, (const T *)w, rstd, (const T *)plus, C,
+      packed)
 }
 
 extern "C" void tsr_cuda_softmax(

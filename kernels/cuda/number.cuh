@@ -137,6 +137,23 @@ row_store(T *row, const float (&x)[W], int64_t c, int64_t C, bool packed) {
   raw_store(row, raw, c, C, packed);
 }
 
+template <typename T> static __device__ inline float rounded(float x) {
+  T stored;
+  number_set(&stored, x);
+  return number_float(stored);
+}
+
+/* x += row, rounded as if the sum had been stored; row NULL: nothing is added. */
+template <int W, typename T>
+static __device__ inline void
+row_add(float (&x)[W], const T *row, int64_t c, int64_t C, bool packed) {
+  float y[W];
+  if (!row) return;
+  row_load(y, row, c, C, packed);
+#pragma unroll
+  for (int k = 0; k < W; k++) x[k] = rounded<T>(x[k] + y[k]);
+}
+
 /* Whether packs of `bytes` (at most 16) can be read there; NULL is no hindrance. */
 static inline bool is_aligned(const void *p, int bytes) {
   return (uintptr_t)p % (unsigned)(bytes < 16 ? bytes : 16) == 0;

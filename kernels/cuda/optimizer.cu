@@ -1,5 +1,6 @@
 /* AdamW (Loshchilov & Hutter 2019) and SGD with PyTorch's order of operations, each in one pass,
- * and the factor that the gradients' norm gives. A thread has four neighbours. */
+ * over many weights at once, and the factor that the gradients' norm gives. A thread has four
+ * neighbours. */
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/number.cuh"
 #include "kernels/cuda/philox.cuh"
@@ -13,21 +14,62 @@ static __device__ inline bool clip_says(const float *clip, float *ret_factor) {
   return !clip || clip[2] != 0;
 }
 
+/* ---- many weights in one launch: blocks have pieces of them, in their order ---- */
+
+enum { PIECE = 32 * TSR_MAP_THREADS }; /* elements of a block */
+
+/* As many as a kernel's 4 KiB of parameters hold. */
+template <typename T> struct weight_batch { /* f32 */
+  enum { MOST = 48 };
+  int count;
+  unsigned first[MOST]; /* block of each */
+  bool packed[MOST];
+  tsr_cuda_weight of[MOST];
+};
+
+template <> struct weight_batch<uint16_t> { /* bf16 */
+  enum { MOST = 16 };
+  int count;
+  unsigned first[MOST];
+  bool packed[MOST];
+  tsr_cuda_weight of[MOST];
+  tsr_cuda_rounding rounding[MOST];
+};
+
+/* The weight that a block has a piece of. */
+template <typename T> static __device__ inline int weight_here(const weight_batch<T> &b) {
+  int low = 0, high = b.count;
+  while (high - low > 1) {
+    int middle = (low + high) / 2;
+    if (b.first[middle] <= blockIdx.x) low = middle;
+    else high = middle;
+  }
+  return low;
+}
+
+/* The block's elements of weight `at`, W at a time. */
+#define EACH_OF_PIECE(i, b, at)                                                                    \
+  for (int64_t i = (int64_t)(blockIdx.x - (b).first[at]) * PIECE + threadIdx.x * W,                \
+               end = i + PIECE;                                                                    \
+       i < end && i < (b).of[at].n; i += blockDim.x * W)
+
 /* ---- how new values are stored: f32 as they are, bf16 as the rounding says ---- */
 
 static __device__ inline float weight_value(float w) { return w; }
 static __device__ inline float weight_value(uint16_t w) { return bf16_value(w); }
 
 static __device__ inline void weights_store(
-    const tsr_cuda_rounding &, float *w, const float (&)[W], const float (&x)[W], int64_t i,
-    int64_t n, bool packed) {
-  raw_store(w, x, i, n, packed);
+    const weight_batch<float> &b, int at, const float (&)[W], const float (&x)[W], int64_t i) {
+  raw_store((float *)b.of[at].w, x, i, b.of[at].n, b.packed[at]);
 }
 
 /* x are the new values of the weights that were `old`. */
 static __device__ inline void weights_store(
-    const tsr_cuda_rounding &rounding, uint16_t *w, const uint16_t (&old)[W], const float (&x)[W],
-    int64_t i, int64_t n, bool packed) {
+    const weight_batch<uint16_t> &b, int at, const uint16_t (&old)[W], const float (&x)[W],
+    int64_t i) {
+  const tsr_cuda_rounding &rounding = b.rounding[at];
+  const int64_t n = b.of[at].n;
+  const bool packed = b.packed[at];
   uint16_t to[W], lost[W];
   uint32_t words[W];
   if (rounding.kind == TSR_ROUND_NEAREST) {
@@ -44,27 +86,29 @@ static __device__ inline void weights_store(
     }
     raw_store(rounding.compensation, lost, i, n, packed);
   }
-  raw_store(w, to, i, n, packed);
+  raw_store((uint16_t *)b.of[at].w, to, i, n, packed);
 }
 
 /* ---- AdamW ---- */
 
 template <typename T, bool MAX>
-static __global__ void adamw(
-    tsr_cuda_adamw_options o, const __grid_constant__ tsr_cuda_rounding rounding, T *w, float *m,
-    float *v, float *v_max, const float *grad, int64_t n, bool packed) {
+static __global__ void
+adamw(const tsr_cuda_adamw_options o, const __grid_constant__ weight_batch<T> b) {
   float scale;
   if (!clip_says(o.clip, &scale)) return;
-  const float decay = 1 - *o.lr * o.weight_decay, rest1 = 1 - o.beta1, rest2 = 1 - o.beta2;
+  const int at = weight_here(b);
+  const tsr_cuda_weight &u = b.of[at];
+  const bool packed = b.packed[at];
+  const float decay = 1 - *o.lr * u.weight_decay, rest1 = 1 - o.beta1, rest2 = 1 - o.beta2;
   const float rate = *o.lr / *o.correction1, root = sqrtf(*o.correction2);
-  for (int64_t i = map_thread() * W; i < n; i += map_threads() * W) {
+  EACH_OF_PIECE(i, b, at) {
     T old[W];
     float x[W], g[W], first[W], second[W], seen[W];
-    raw_load(old, w, i, n, packed, (T)0);
-    raw_load(g, grad, i, n, packed, 0.0f);
-    raw_load(first, m, i, n, packed, 0.0f);
-    raw_load(second, v, i, n, packed, 0.0f);
-    if (MAX) raw_load(seen, v_max, i, n, packed, 0.0f);
+    raw_load(old, (const T *)u.w, i, u.n, packed, (T)0);
+    raw_load(g, u.grad, i, u.n, packed, 0.0f);
+    raw_load(first, u.m, i, u.n, packed, 0.0f);
+    raw_load(second, u.v, i, u.n, packed, 0.0f);
+    if (MAX) raw_load(seen, u.v_max, i, u.n, packed, 0.0f);
 #pragma unroll
     for (int k = 0; k < W; k++) {
       g[k] *= scale;
@@ -73,106 +117,111 @@ static __global__ void adamw(
       seen[k] = MAX && seen[k] > second[k] ? seen[k] : second[k];
       x[k] = weight_value(old[k]) * decay - rate * (first[k] / (sqrtf(seen[k]) / root + o.eps));
     }
-    raw_store(m, first, i, n, packed);
-    raw_store(v, second, i, n, packed);
-    if (MAX) raw_store(v_max, seen, i, n, packed);
-    weights_store(rounding, w, old, x, i, n, packed);
+    raw_store(u.m, first, i, u.n, packed);
+    raw_store(u.v, second, i, u.n, packed);
+    if (MAX) raw_store(u.v_max, seen, i, u.n, packed);
+    weights_store(b, at, old, x, i);
   }
-}
-
-template <typename T>
-static void adamw_launch(
-    tsr_cuda_stream s, const tsr_cuda_adamw_options *o, const tsr_cuda_rounding &rounding, T *w,
-    float *m, float *v, float *v_max, const float *grad, int64_t n) {
-  if (n <= 0) return;
-  unsigned blocks = map_blocks((n + W - 1) / W);
-  bool packed = is_aligned(w, 16) && is_aligned(m, 16) && is_aligned(v, 16) &&
-                is_aligned(v_max, 16) && is_aligned(grad, 16) &&
-                is_aligned(rounding.compensation, 16);
-  tsr_cuda_adamw_options options = *o;
-  if (v_max)
-    TSR_LAUNCH(
-        (adamw<T, true>), blocks, TSR_MAP_THREADS, 0, s, options, rounding, w, m, v, v_max, grad, n,
-        packed);
-  else
-    TSR_LAUNCH(
-        (adamw<T, false>), blocks, TSR_MAP_THREADS, 0, s, options, rounding, w, m, v, v_max, grad,
-        n, packed);
-}
-
-/* The rounding with its box in as few dimensions as can be. */
-static tsr_cuda_rounding rounding_folded(const tsr_cuda_rounding *rounding) {
-  tsr_cuda_rounding folded = *rounding;
-  if (rounding->kind == TSR_ROUND_STOCHASTIC) folded.box = box_folded(&rounding->box);
-  if (rounding->kind != TSR_ROUND_KAHAN) folded.compensation = NULL;
-  return folded;
-}
-
-extern "C" void tsr_cuda_adamw(
-    tsr_cuda_stream s, const tsr_cuda_adamw_options *o, float *w, float *m, float *v, float *v_max,
-    const float *grad, int64_t n) {
-  tsr_cuda_rounding none = {};
-  adamw_launch(s, o, none, w, m, v, v_max, grad, n);
-}
-
-extern "C" void tsr_cuda_adamw_bf16(
-    tsr_cuda_stream s, const tsr_cuda_adamw_options *o, const tsr_cuda_rounding *rounding,
-    uint16_t *w, float *m, float *v, float *v_max, const float *grad, int64_t n) {
-  adamw_launch(s, o, rounding_folded(rounding), w, m, v, v_max, grad, n);
 }
 
 /* ---- SGD ---- */
 
 template <typename T>
 static __global__ void
-sgd(tsr_cuda_sgd_options o, const __grid_constant__ tsr_cuda_rounding rounding, T *w, float *buffer,
-    const float *grad, int64_t n, bool packed) {
+sgd(const tsr_cuda_sgd_options o, const __grid_constant__ weight_batch<T> b) {
   float scale;
   if (!clip_says(o.clip, &scale)) return;
+  const int at = weight_here(b);
+  const tsr_cuda_weight &u = b.of[at];
+  const bool packed = b.packed[at];
   const float lr = *o.lr, fresh = 1 - o.dampening;
-  const bool begins = buffer && *o.first != 0;
-  for (int64_t i = map_thread() * W; i < n; i += map_threads() * W) {
+  const bool begins = u.m && *o.first != 0;
+  EACH_OF_PIECE(i, b, at) {
     T old[W];
-    float x[W], g[W], b[W];
-    raw_load(old, w, i, n, packed, (T)0);
-    raw_load(g, grad, i, n, packed, 0.0f);
-    if (buffer) raw_load(b, buffer, i, n, packed, 0.0f);
+    float x[W], g[W], m[W];
+    raw_load(old, (const T *)u.w, i, u.n, packed, (T)0);
+    raw_load(g, u.grad, i, u.n, packed, 0.0f);
+    if (u.m) raw_load(m, u.m, i, u.n, packed, 0.0f);
 #pragma unroll
     for (int k = 0; k < W; k++) {
-      g[k] = g[k] * scale + o.weight_decay * weight_value(old[k]);
-      if (buffer) b[k] = begins ? g[k] : o.momentum * b[k] + fresh * g[k];
-      float step = !buffer ? g[k] : o.nesterov ? g[k] + o.momentum * b[k] : b[k];
+      g[k] = g[k] * scale + u.weight_decay * weight_value(old[k]);
+      if (u.m) m[k] = begins ? g[k] : o.momentum * m[k] + fresh * g[k];
+      float step = !u.m ? g[k] : o.nesterov ? g[k] + o.momentum * m[k] : m[k];
       x[k] = weight_value(old[k]) - lr * step;
     }
-    if (buffer) raw_store(buffer, b, i, n, packed);
-    weights_store(rounding, w, old, x, i, n, packed);
+    if (u.m) raw_store(u.m, m, i, u.n, packed);
+    weights_store(b, at, old, x, i);
   }
+}
+
+/* ---- launches ---- */
+
+static void add_rounding(weight_batch<float> &, const tsr_cuda_rounding *) {}
+
+/* With its box in as few dimensions as can be. */
+static void add_rounding(weight_batch<uint16_t> &b, const tsr_cuda_rounding *rounding) {
+  tsr_cuda_rounding &to = b.rounding[b.count];
+  to = *rounding;
+  if (to.kind == TSR_ROUND_STOCHASTIC) to.box = box_folded(&rounding->box);
+  if (to.kind == TSR_ROUND_KAHAN) b.packed[b.count] &= is_aligned(to.compensation, 16);
+}
+
+/* Calls launch(batch, blocks) with the weights, as many at a time as a batch holds. */
+template <typename T, typename LAUNCH>
+static void in_batches(
+    const tsr_cuda_weight *weights, const tsr_cuda_rounding *roundings, int count, LAUNCH launch) {
+  weight_batch<T> b;
+  static_assert(sizeof b <= 4000, "a batch is a kernel's parameter");
+  int64_t blocks = b.count = 0;
+  for (int i = 0; i < count; i++) {
+    const tsr_cuda_weight &u = weights[i];
+    if (u.n <= 0) continue;
+    b.first[b.count] = (unsigned)blocks;
+    b.of[b.count] = u;
+    b.packed[b.count] = is_aligned(u.w, 16) && is_aligned(u.m, 16) && is_aligned(u.v, 16) &&
+                        is_aligned(u.v_max, 16) && is_aligned(u.grad, 16);
+    add_rounding(b, roundings ? roundings + i : NULL);
+    b.count++;
+    blocks += (u.n + PIECE - 1) / PIECE;
+    if (b.count < weight_batch<T>::MOST) continue;
+    launch(b, (unsigned)blocks);
+    blocks = b.count = 0;
+  }
+  if (b.count) launch(b, (unsigned)blocks);
+}
+
+template <typename T>
+static void adamw_launch(
+    tsr_cuda_stream s, const tsr_cuda_adamw_options *o, const tsr_cuda_weight *weights,
+    const tsr_cuda_rounding *roundings, int count) {
+  bool max = count && weights->v_max;
+  in_batches<T>(weights, roundings, count, [&](const weight_batch<T> &b, unsigned blocks) {
+    if (max) TSR_LAUNCH((adamw<T, true>), blocks, TSR_MAP_THREADS, 0, s, *o, b);
+    else TSR_LAUNCH((adamw<T, false>), blocks, TSR_MAP_THREADS, 0, s, *o, b);
+  });
 }
 
 template <typename T>
 static void sgd_launch(
-    tsr_cuda_stream s, const tsr_cuda_sgd_options *o, const tsr_cuda_rounding &rounding, T *w,
-    float *buffer, const float *grad, int64_t n) {
-  if (n <= 0) return;
-  bool packed = is_aligned(w, 16) && is_aligned(buffer, 16) && is_aligned(grad, 16) &&
-                is_aligned(rounding.compensation, 16);
-  tsr_cuda_sgd_options options = *o;
-  TSR_LAUNCH(
-      sgd<T>, map_blocks((n + W - 1) / W), TSR_MAP_THREADS, 0, s, options, rounding, w, buffer,
-      grad, n, packed);
+    tsr_cuda_stream s, const tsr_cuda_sgd_options *o, const tsr_cuda_weight *weights,
+    const tsr_cuda_rounding *roundings, int count) {
+  in_batches<T>(weights, roundings, count, [&](const weight_batch<T> &b, unsigned blocks) {
+    TSR_LAUNCH(sgd<T>, blocks, TSR_MAP_THREADS, 0, s, *o, b);
+  });
+}
+
+extern "C" void tsr_cuda_adamw(
+    tsr_cuda_stream s, const tsr_cuda_adamw_options *o, const tsr_cuda_weight *weights,
+    const tsr_cuda_rounding *roundings, int count) {
+  if (roundings) adamw_launch<uint16_t>(s, o, weights, roundings, count);
+  else adamw_launch<float>(s, o, weights, roundings, count);
 }
 
 extern "C" void tsr_cuda_sgd(
-    tsr_cuda_stream s, const tsr_cuda_sgd_options *o, float *w, float *buffer, const float *grad,
-    int64_t n) {
-  tsr_cuda_rounding none = {};
-  sgd_launch(s, o, none, w, buffer, grad, n);
-}
-
-extern "C" void tsr_cuda_sgd_bf16(
-    tsr_cuda_stream s, const tsr_cuda_sgd_options *o, const tsr_cuda_rounding *rounding,
-    uint16_t *w, float *buffer, const float *grad, int64_t n) {
-  sgd_launch(s, o, rounding_folded(rounding), w, buffer, grad, n);
+    tsr_cuda_stream s, const tsr_cuda_sgd_options *o, const tsr_cuda_weight *weights,
+    const tsr_cuda_rounding *roundings, int count) {
+  if (roundings) sgd_launch<uint16_t>(s, o, weights, roundings, count);
+  else sgd_launch<float>(s, o, weights, roundings, count);
 }
 
 /* ---- the norm: PyTorch's clip_grad_norm_. A thread has a column, whose pieces it adds by the

@@ -1,4 +1,5 @@
 /* Ops whose element i depends on element i. */
+#include "device/cuda_norms.h"
 #include "device/cuda_tail.h"
 #include <assert.h>
 
@@ -20,7 +21,7 @@ static void run_broadcast(const cuda_call *c, pair_kernel *pair, row_kernel *wit
 }
 
 static void add_run(const cuda_call *c) {
-  if (!cuda_is_in_tail(c)) run_broadcast(c, tsr_cuda_add, tsr_cuda_add_row);
+  if (!cuda_is_in_tail(c) && !cuda_is_in_norm(c)) run_broadcast(c, tsr_cuda_add, tsr_cuda_add_row);
 }
 const cuda_op cuda_add = {add_run, NULL};
 static void mul_run(const cuda_call *c) { run_broadcast(c, tsr_cuda_mul, tsr_cuda_mul_row); }

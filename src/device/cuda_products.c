@@ -2,6 +2,7 @@
  * an axis may split are computed in calls as large as the recipe's units, and sums that an axis may
  * split are made of one call a unit, added in the tree's order. Without units, which is a mesh's
  * default, a product is one call. */
+#include "device/cuda_norms.h"
 #include "device/cuda_tail.h"
 #include <assert.h>
 #include <stdio.h>
@@ -178,6 +179,12 @@ static bool ends_with(const cuda_call *c, const cuda_tail *tail, pieced *p) {
   return tsr_cuda_has_product(c->state->blas, &piece);
 }
 
+bool cuda_linear_ends_with_tail(const cuda_call *c) {
+  cuda_tail tail = cuda_tail_of(c, c->base.task);
+  pieced p = linear_pieced(c, 0, cuda_out(c, 0), cuda_type(cuda_y(c, 0)));
+  return ends_with(c, &tail, &p);
+}
+
 static void linear_run(const cuda_call *c) {
   cuda_tail tail = cuda_tail_of(c, c->base.task);
   if (!tail.last) {
@@ -188,7 +195,9 @@ static void linear_run(const cuda_call *c) {
   pieced p = linear_pieced(c, 0, cuda_out(c, 0), type);
   if (!ends_with(c, &tail, &p)) {
     linear_unit(c, 0, cuda_out(c, 0), type);
-    cuda_run_tail(c, &tail);
+    cuda_call last = *c;
+    last.base.task = tail.last;
+    if (!cuda_is_in_norm(&last)) cuda_run_tail(c, &tail);
     return;
   }
   run_pieces(c, &p);

@@ -4,39 +4,6 @@
 
 static tsr_cuda_type type_of(const cuda_call *c) { return cuda_type(cuda_y(c, 0)); }
 
-static void layernorm_run(const cuda_call *c) {
-  const tsr_tensor *x = cuda_x(c, 0);
-  tsr_cuda_layernorm(
-      c->state->stream, type_of(c), cuda_out(c, 0), cuda_out(c, 1), cuda_out(c, 2), cuda_in(c, 0),
-      cuda_in(c, 1), c->base.task->inputs_count == 3 ? cuda_in(c, 2) : NULL, cpu_rows(x),
-      cpu_last(x), (float)cuda_attr(c, 0));
-}
-const cuda_op cuda_layernorm = {layernorm_run, NULL};
-
-static void layernorm_dx_run(const cuda_call *c) {
-  const tsr_tensor *x = cuda_y(c, 0);
-  tsr_cuda_layernorm_backward(
-      c->state->stream, type_of(c), cuda_out(c, 0), cuda_in(c, 0), cuda_in(c, 1), cuda_in(c, 2),
-      cuda_in(c, 3), cuda_in(c, 4), cpu_rows(x), cpu_last(x));
-}
-const cuda_op cuda_layernorm_dx = {layernorm_dx_run, NULL};
-
-static void rmsnorm_run(const cuda_call *c) {
-  const tsr_tensor *x = cuda_x(c, 0);
-  tsr_cuda_rmsnorm(
-      c->state->stream, type_of(c), cuda_out(c, 0), cuda_out(c, 1), cuda_in(c, 0), cuda_in(c, 1),
-      cpu_rows(x), cpu_last(x), (float)cuda_attr(c, 0));
-}
-const cuda_op cuda_rmsnorm = {rmsnorm_run, NULL};
-
-static void rmsnorm_dx_run(const cuda_call *c) {
-  const tsr_tensor *x = cuda_y(c, 0);
-  tsr_cuda_rmsnorm_backward(
-      c->state->stream, type_of(c), cuda_out(c, 0), cuda_in(c, 0), cuda_in(c, 1), cuda_in(c, 2),
-      cuda_in(c, 3), cpu_rows(x), cpu_last(x));
-}
-const cuda_op cuda_rmsnorm_dx = {rmsnorm_dx_run, NULL};
-
 static void softmax_run(const cuda_call *c) {
   const tsr_tensor *x = cuda_y(c, 0);
   tsr_cuda_softmax(

@@ -1,15 +1,16 @@
 #include "device/cuda_tail.h"
 
-static bool are_in_one_part(const tsr_program *p, int a, int b) {
+bool cuda_are_together(const tsr_program *p, const tsr_task *a, const tsr_task *b) {
+  int first = (int)(a - p->tasks), last = (int)(b - p->tasks);
+  if (a->last_only != b->last_only) return false;
   for (int i = 0; i < p->parts_count; i++)
-    if (a >= p->parts[i].begin && b < p->parts[i].end) return true;
+    if (first >= p->parts[i].begin && last < p->parts[i].end) return true;
   return false;
 }
 
-/* The task behind one of the program's. */
-static const tsr_task *follower(const tsr_program *p, const tsr_task *t) {
-  int at = (int)(t - p->tasks);
-  return are_in_one_part(p, at, at + 1) && t[1].last_only == t->last_only ? t + 1 : NULL;
+const tsr_task *cuda_follower(const tsr_program *p, const tsr_task *t) {
+  bool ends = t + 1 == p->tasks + p->tasks_count;
+  return !ends && cuda_are_together(p, t, t + 1) ? t + 1 : NULL;
 }
 
 static bool is_here(const tsr_tensor *x, const tsr_tensor *y) {
@@ -24,14 +25,20 @@ static bool adds_row(const tsr_task *t, const tsr_tensor *y) {
          is_here(row, y) && is_here(&t->outputs[0], y);
 }
 
+bool cuda_adds_tensors(const tsr_task *t) {
+  const tsr_tensor *sum = &t->outputs[0];
+  if (t->op != TSR_OP_ADD || t->inputs[0].value == t->inputs[1].value) return false;
+  for (int i = 0; i < 2; i++)
+    if (!is_here(&t->inputs[i], sum) ||
+        tsr_tensor_elements(&t->inputs[i]) != tsr_tensor_elements(sum))
+      return false;
+  return is_here(sum, sum);
+}
+
 /* Whether a task adds another tensor like y to y. */
 static bool adds_tensor(const tsr_task *t, const tsr_tensor *y) {
-  if (t->op != TSR_OP_ADD || t->inputs[0].value == t->inputs[1].value) return false;
-  if (t->inputs[0].value != y->value && t->inputs[1].value != y->value) return false;
-  for (int i = 0; i < 2; i++)
-    if (!is_here(&t->inputs[i], y) || tsr_tensor_elements(&t->inputs[i]) != tsr_tensor_elements(y))
-      return false;
-  return is_here(&t->outputs[0], y);
+  return cuda_adds_tensors(t) && t->outputs[0].dtype == y->dtype &&
+         (t->inputs[0].value == y->value || t->inputs[1].value == y->value);
 }
 
 static bool takes_gelu(const tsr_task *t, const tsr_tensor *y) {
@@ -48,12 +55,12 @@ cuda_tail cuda_tail_of(const cuda_call *c, const tsr_task *t) {
   const tsr_program *p = c->base.program;
   cuda_tail tail = {0};
   if (!is_linear(p, t)) return tail;
-  const tsr_task *next = follower(p, t);
+  const tsr_task *next = cuda_follower(p, t);
   tail.sum = &t->outputs[0];
   if (next && adds_row(next, tail.sum) && p->readers[tail.sum->value] == 1) {
     tail.last = tail.bias = next;
     tail.sum = &next->outputs[0];
-    next = follower(p, next);
+    next = cuda_follower(p, next);
   }
   if (next && adds_tensor(next, tail.sum) && p->readers[tail.sum->value] == 1) {
     tail.last = tail.residual = next;

@@ -1,5 +1,5 @@
 /* The end of a step: the gradients' norm, clipping, and the optimizers. */
-#include "device/cuda_ops.h"
+#include "device/cuda_tail.h"
 
 /* A piece at a time. */
 static int64_t norm_stats_scratch(const tsr_program *p, const tsr_task *t) {
@@ -46,6 +46,8 @@ static void clip_run(const cuda_call *c) {
 }
 const cuda_op cuda_clip = {clip_run, NULL};
 
+/* ---- optimizers: updates that follow one another are one launch ---- */
+
 /* How the update of a weight that is stored in bf16 ends; a compensation is the last input. */
 static tsr_cuda_rounding rounding_of(const cuda_call *c, tsr_param_store store) {
   tsr_cuda_rounding r = {.kind = TSR_ROUND_STOCHASTIC, .key = c->key};
@@ -58,52 +60,115 @@ static tsr_cuda_rounding rounding_of(const cuda_call *c, tsr_param_store store) 
   return r;
 }
 
-/* What the norm says to an update: input `at`, where the `own` other inputs leave one over. */
-static const float *clip_of(const cuda_call *c, int at, int own) {
-  return c->base.task->inputs_count == own ? NULL : cuda_in(c, at);
+/* inputs: AdamW: weight, gradient, m, v, hyper[, clip][, v_max][, compensation]
+ *         SGD: weight, gradient, hyper[, clip][, momentum][, compensation]
+ * All weights share `hyper` and what the norm says, `clip`. */
+typedef struct {
+  int hyper, decay, store; /* an input; attributes */
+  bool adamw, amsgrad, momentum, clip;
+} update_form;
+
+static update_form form_of(const tsr_program *p, const tsr_task *t) {
+  const double *attr = p->graph->nodes[t->node].attr;
+  update_form f = {.hyper = 2, .decay = 2, .store = 4, .adamw = t->op == TSR_OP_ADAMW};
+  if (f.adamw) f.hyper = 4, f.decay = 3, f.store = 5;
+  f.amsgrad = f.adamw && attr[4] != 0;
+  f.momentum = !f.adamw && attr[0] != 0;
+  bool kahan = (tsr_param_store)attr[f.store] == TSR_STORE_KAHAN;
+  f.clip = t->inputs_count > f.hyper + 1 + f.amsgrad + f.momentum + kahan;
+  return f;
 }
 
-/* inputs: weight, gradient, m, v, hyper[, clip][, v_max][, compensation] */
-static void adamw_run(const cuda_call *c) {
-  tsr_param_store store = (tsr_param_store)cuda_attr(c, 5);
-  bool amsgrad = cuda_attr(c, 4) != 0;
-  tsr_cuda_adamw_options o = {
-      (float)cuda_attr(c, 0), (float)cuda_attr(c, 1), (float)cuda_attr(c, 2),
-      (float)cuda_attr(c, 3)};
-  o.lr = cuda_hyper(c, 4, TSR_HYPER_LR);
-  o.correction1 = cuda_hyper(c, 4, TSR_HYPER_CORRECTION1);
-  o.correction2 = cuda_hyper(c, 4, TSR_HYPER_CORRECTION2);
-  o.clip = clip_of(c, 5, 5 + amsgrad + (store == TSR_STORE_KAHAN));
-  float *v_max = amsgrad ? cuda_in(c, o.clip ? 6 : 5) : NULL;
-  int64_t n = tsr_tensor_elements(cuda_x(c, 0));
-  if (store == TSR_STORE_F32) {
-    tsr_cuda_adamw(
-        c->state->stream, &o, cuda_in(c, 0), cuda_in(c, 2), cuda_in(c, 3), v_max, cuda_in(c, 1), n);
-    return;
-  }
-  tsr_cuda_rounding rounding = rounding_of(c, store);
-  tsr_cuda_adamw_bf16(
-      c->state->stream, &o, &rounding, cuda_in(c, 0), cuda_in(c, 2), cuda_in(c, 3), v_max,
-      cuda_in(c, 1), n);
+/* Whether two updates differ in their weights and the weights' decay alone. */
+static bool are_alike(const tsr_program *p, const tsr_task *a, const tsr_task *b) {
+  const double *x = p->graph->nodes[a->node].attr, *y = p->graph->nodes[b->node].attr;
+  if (a->op != b->op || a->inputs_count != b->inputs_count) return false;
+  update_form f = form_of(p, a);
+  for (int i = 0; i <= f.store; i++)
+    if (i != f.decay && x[i] != y[i]) return false;
+  for (int i = f.hyper; i <= f.hyper + f.clip; i++)
+    if (a->inputs[i].value != b->inputs[i].value) return false;
+  return true;
 }
+
+/* The update behind one, or NULL, where it is of the same launch. */
+static const tsr_task *next_update(const tsr_program *p, const tsr_task *t) {
+  const tsr_task *next = cuda_follower(p, t);
+  return next && are_alike(p, t, next) ? next : NULL;
+}
+
+static bool is_first_update(const tsr_program *p, const tsr_task *t) {
+  return t == p->tasks || next_update(p, t - 1) != t;
+}
+
+static tsr_cuda_weight weight_of(const cuda_call *c, const update_form *f) {
+  tsr_cuda_weight w = {.w = cuda_in(c, 0), .grad = cuda_in(c, 1)};
+  w.n = tsr_tensor_elements(cuda_x(c, 0));
+  w.weight_decay = (float)cuda_attr(c, f->decay);
+  if (f->adamw) w.m = cuda_in(c, 2), w.v = cuda_in(c, 3);
+  if (f->amsgrad) w.v_max = cuda_in(c, 5 + f->clip);
+  if (f->momentum) w.m = cuda_in(c, 3 + f->clip);
+  return w;
+}
+
+enum { UPDATES_AT_ONCE = 48 };
+
+/* Begins the updates of some weights; the call's task is one of theirs. */
+typedef void launch_updates(
+    const cuda_call *c, const update_form *f, const tsr_cuda_weight *weights,
+    const tsr_cuda_rounding *roundings, int count);
+
+/* The first one's task does those behind it, which then do nothing. */
+static void run_updates(const cuda_call *c, launch_updates *launch) {
+  const tsr_program *p = c->base.program;
+  const tsr_task *first = c->base.task;
+  if (!is_first_update(p, first)) return;
+  update_form f = form_of(p, first);
+  tsr_param_store store = (tsr_param_store)cuda_attr(c, f.store);
+  tsr_cuda_weight weights[UPDATES_AT_ONCE];
+  tsr_cuda_rounding roundings[UPDATES_AT_ONCE];
+  int count = 0;
+  for (const tsr_task *t = first; t; t = next_update(p, t)) {
+    cuda_call each = *c;
+    each.base.task = t;
+    each.key = c->key - first->node + t->node;
+    weights[count] = weight_of(&each, &f);
+    if (store != TSR_STORE_F32) roundings[count] = rounding_of(&each, store);
+    if (++count < UPDATES_AT_ONCE) continue;
+    launch(c, &f, weights, store == TSR_STORE_F32 ? NULL : roundings, count);
+    count = 0;
+  }
+  if (count) launch(c, &f, weights, store == TSR_STORE_F32 ? NULL : roundings, count);
+}
+
+static const float *clip_of(const cuda_call *c, const update_form *f) {
+  return f->clip ? cuda_in(c, f->hyper + 1) : NULL;
+}
+
+static void launch_adamw(
+    const cuda_call *c, const update_form *f, const tsr_cuda_weight *weights,
+    const tsr_cuda_rounding *roundings, int count) {
+  tsr_cuda_adamw_options o = {
+      (float)cuda_attr(c, 0), (float)cuda_attr(c, 1), (float)cuda_attr(c, 2)};
+  o.lr = cuda_hyper(c, f->hyper, TSR_HYPER_LR);
+  o.correction1 = cuda_hyper(c, f->hyper, TSR_HYPER_CORRECTION1);
+  o.correction2 = cuda_hyper(c, f->hyper, TSR_HYPER_CORRECTION2);
+  o.clip = clip_of(c, f);
+  tsr_cuda_adamw(c->state->stream, &o, weights, roundings, count);
+}
+
+static void adamw_run(const cuda_call *c) { run_updates(c, launch_adamw); }
 const cuda_op cuda_adamw = {adamw_run, NULL};
 
-/* inputs: weight, gradient, hyper[, clip][, momentum][, compensation] */
-static void sgd_run(const cuda_call *c) {
-  tsr_param_store store = (tsr_param_store)cuda_attr(c, 4);
-  bool has_momentum = cuda_attr(c, 0) != 0;
-  tsr_cuda_sgd_options o = {
-      (float)cuda_attr(c, 0), (float)cuda_attr(c, 1), (float)cuda_attr(c, 2), cuda_attr(c, 3) != 0};
-  o.lr = cuda_hyper(c, 2, TSR_HYPER_LR);
-  o.first = cuda_hyper(c, 2, TSR_HYPER_FIRST);
-  o.clip = clip_of(c, 3, 3 + has_momentum + (store == TSR_STORE_KAHAN));
-  float *momentum = has_momentum ? cuda_in(c, o.clip ? 4 : 3) : NULL;
-  int64_t n = tsr_tensor_elements(cuda_x(c, 0));
-  if (store == TSR_STORE_F32) {
-    tsr_cuda_sgd(c->state->stream, &o, cuda_in(c, 0), momentum, cuda_in(c, 1), n);
-    return;
-  }
-  tsr_cuda_rounding rounding = rounding_of(c, store);
-  tsr_cuda_sgd_bf16(c->state->stream, &o, &rounding, cuda_in(c, 0), momentum, cuda_in(c, 1), n);
+static void launch_sgd(
+    const cuda_call *c, const update_form *f, const tsr_cuda_weight *weights,
+    const tsr_cuda_rounding *roundings, int count) {
+  tsr_cuda_sgd_options o = {(float)cuda_attr(c, 0), (float)cuda_attr(c, 1), cuda_attr(c, 3) != 0};
+  o.lr = cuda_hyper(c, f->hyper, TSR_HYPER_LR);
+  o.first = cuda_hyper(c, f->hyper, TSR_HYPER_FIRST);
+  o.clip = clip_of(c, f);
+  tsr_cuda_sgd(c->state->stream, &o, weights, roundings, count);
 }
+
+static void sgd_run(const cuda_call *c) { run_updates(c, launch_sgd); }
 const cuda_op cuda_sgd = {sgd_run, NULL};

@@ -219,7 +219,10 @@ inline void run(dim3 grid, dim3 block, size_t shared_bytes, const std::function<
   }
 }
 
+inline unsigned long launches; /* so far */
+
 inline void launch(dim3 grid, dim3 block, size_t shared_bytes, const std::function<void()> &call) {
+  launches++;
   begin([=]() { run(grid, block, shared_bytes, call); });
 }
 

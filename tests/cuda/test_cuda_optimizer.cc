@@ -48,76 +48,121 @@ static update update_new(int64_t n, bool skips) {
 }
 
 static const float lr = 0.02f, correction1 = 0.3f, correction2 = 0.05f;
+static const float decays[] = {0.1f, 0, 0.02f};
+
+/* Updates of one launch. */
+static std::vector<update> updates_new(const std::vector<int64_t> &sizes, bool skips) {
+  std::vector<update> all;
+  for (int64_t n : sizes) all.push_back(update_new(n, skips));
+  return all;
+}
 
 static tsr_cuda_adamw_options adamw_options(call_arrays &c, const update &u) {
   float *rate = c.one(lr), *one = c.one(correction1), *two = c.one(correction2);
-  return {0.9f, 0.95f, 1e-8f, 0.1f, rate, one, two, c.in(u.clip)};
+  return {0.9f, 0.95f, 1e-8f, rate, one, two, c.in(u.clip)};
 }
 
-static void check_adamw(int64_t n, bool max, bool skips) {
-  update u = update_new(n, skips), want = u;
-  tsr_adamw o = {lr, 0.9f, 0.95f, 1e-8f, 0.1f, correction1, correction2, max};
-  if (!skips)
+static void check_adamw(const std::vector<int64_t> &sizes, bool max, bool skips) {
+  std::vector<update> all = updates_new(sizes, skips), want = all;
+  for (size_t i = 0; i < all.size() && !skips; i++) {
+    tsr_adamw o = {lr, 0.9f, 0.95f, 1e-8f, decays[i % 3], correction1, correction2, max};
     cpu->adamw(
-        &o, want.w.data(), want.m.data(), want.v.data(), max ? want.v_max.data() : NULL,
-        u.grad.data(), 0.5f, 0, n);
+        &o, want[i].w.data(), want[i].m.data(), want[i].v.data(), max ? want[i].v_max.data() : NULL,
+        all[i].grad.data(), 0.5f, 0, all[i].n);
+  }
   auto got = run_all("adamw", [&](call_arrays &c) {
-    tsr_cuda_adamw_options options = adamw_options(c, u);
-    float *w = c.changed(u.w), *m = c.changed(u.m), *v = c.changed(u.v), *grad = c.in(u.grad);
-    tsr_cuda_adamw(NULL, &options, w, m, v, max ? c.changed(u.v_max) : NULL, grad, n);
+    tsr_cuda_adamw_options options = adamw_options(c, all[0]);
+    std::vector<tsr_cuda_weight> weights;
+    for (const update &u : all) {
+      float *w = c.changed(u.w), *m = c.changed(u.m), *v = c.changed(u.v), *last = NULL;
+      if (max) last = c.changed(u.v_max);
+      weights.push_back({w, m, v, last, c.in(u.grad), u.n, decays[weights.size() % 3]});
+    }
+    tsr_cuda_adamw(NULL, &options, weights.data(), NULL, (int)weights.size());
   });
-  check_same("adamw", got[0], want.w);
-  check_same("adamw m", got[1], want.m);
-  check_same("adamw v", got[2], want.v);
-  if (max) check_same("adamw v_max", got[3], want.v_max);
+  size_t at = 0;
+  for (const update &u : want) {
+    check_same("adamw", got[at++], u.w);
+    check_same("adamw m", got[at++], u.m);
+    check_same("adamw v", got[at++], u.v);
+    if (max) check_same("adamw v_max", got[at++], u.v_max);
+  }
+  CHECK_INT(at, got.size());
 }
 
-static void check_sgd(int64_t n, float momentum, bool nesterov, bool first) {
-  update u = update_new(n, false), want = u;
-  tsr_sgd o = {lr, momentum, nesterov ? 0 : 0.1f, 0.01f, nesterov, first};
-  float *buffer = momentum == 0 ? NULL : want.m.data();
-  cpu->sgd(&o, want.w.data(), buffer, u.grad.data(), 1, 0, n);
+static void
+check_sgd(const std::vector<int64_t> &sizes, float momentum, bool nesterov, bool first) {
+  std::vector<update> all = updates_new(sizes, false), want = all;
+  float dampening = nesterov ? 0 : 0.1f;
+  for (size_t i = 0; i < all.size(); i++) {
+    tsr_sgd o = {lr, momentum, dampening, decays[i % 3], nesterov, first};
+    float *buffer = momentum == 0 ? NULL : want[i].m.data();
+    cpu->sgd(&o, want[i].w.data(), buffer, all[i].grad.data(), 1, 0, all[i].n);
+  }
   auto got = run_all("sgd", [&](call_arrays &c) {
     float *rate = c.one(lr), *begins = c.one(first ? 1.0f : 0.0f);
-    tsr_cuda_sgd_options options = {momentum, o.dampening, 0.01f, nesterov, rate, begins, NULL};
-    float *w = c.changed(u.w), *grad = c.in(u.grad);
-    tsr_cuda_sgd(NULL, &options, w, buffer ? c.changed(u.m) : NULL, grad, n);
+    tsr_cuda_sgd_options options = {momentum, dampening, nesterov, rate, begins, NULL};
+    std::vector<tsr_cuda_weight> weights;
+    for (const update &u : all) {
+      float *w = c.changed(u.w), *m = momentum == 0 ? NULL : c.changed(u.m);
+      weights.push_back({w, m, NULL, NULL, c.in(u.grad), u.n, decays[weights.size() % 3]});
+    }
+    tsr_cuda_sgd(NULL, &options, weights.data(), NULL, (int)weights.size());
   });
-  check_same("sgd", got[0], want.w);
-  if (buffer) check_same("sgd buffer", got[1], want.m);
+  size_t at = 0;
+  for (const update &u : want) {
+    check_same("sgd", got[at++], u.w);
+    if (momentum != 0) check_same("sgd momentum", got[at++], u.m);
+  }
+  CHECK_INT(at, got.size());
 }
 
-/* Weights in bf16: a box within a larger tensor. */
-static void check_bf16(int64_t rows, int64_t cols, tsr_rounding_kind kind, bool adamw) {
-  int64_t n = rows * cols;
-  update u = update_new(n, false), want = u;
-  const tsr_box box = {3, {rows, cols, 1}, {rows + 3, cols + (cols % 2) * 5, 1}, {2, 0, 0}};
+/* Weights in bf16: boxes within larger tensors, of these rows. */
+static void
+check_bf16(const std::vector<int64_t> &rows, int64_t cols, tsr_rounding_kind kind, bool adamw) {
+  std::vector<update> all, want;
+  std::vector<tsr_box> boxes;
   const uint64_t key = tsr_random_key(1, "w", 7);
-  tsr_rounding reference = {kind, key, &box, want.lost.data()};
-  tsr_adamw a = {lr, 0.9f, 0.95f, 1e-8f, 0.1f, correction1, correction2, true};
-  tsr_sgd s = {lr, 0.9f, 0.1f, 0.01f, true, false};
-  if (adamw)
-    cpu->adamw_bf16(
-        &a, &reference, want.narrow.data(), want.m.data(), want.v.data(), want.v_max.data(),
-        u.grad.data(), 0.5f, 0, n);
-  else cpu->sgd_bf16(&s, &reference, want.narrow.data(), want.m.data(), u.grad.data(), 0.5f, 0, n);
+  for (int64_t r : rows) {
+    boxes.push_back({3, {r, cols, 1}, {r + 3, cols + (cols % 2) * 5, 1}, {2, 0, 0}});
+    all.push_back(update_new(r * cols, false));
+  }
+  want = all;
+  for (size_t i = 0; i < all.size(); i++) {
+    update &u = want[i];
+    tsr_rounding reference = {kind, key + i, &boxes[i], u.lost.data()};
+    tsr_adamw a = {lr, 0.9f, 0.95f, 1e-8f, decays[i % 3], correction1, correction2, true};
+    tsr_sgd s = {lr, 0.9f, 0.1f, decays[i % 3], true, false};
+    if (adamw)
+      cpu->adamw_bf16(
+          &a, &reference, u.narrow.data(), u.m.data(), u.v.data(), u.v_max.data(), u.grad.data(),
+          0.5f, 0, u.n);
+    else
+      cpu->sgd_bf16(&s, &reference, u.narrow.data(), u.m.data(), u.grad.data(), 0.5f, 0, u.n);
+  }
   auto got = run_all("bf16", [&](call_arrays &c) {
-    uint16_t *w = changed(c, u.narrow), *lost = changed(c, u.lost);
-    float *m = c.changed(u.m), *grad = c.in(u.grad);
-    tsr_cuda_rounding rounding = {kind, c.key(key), box, lost};
-    if (adamw) {
-      tsr_cuda_adamw_options o = adamw_options(c, u);
-      float *v = c.changed(u.v), *v_max = c.changed(u.v_max);
-      tsr_cuda_adamw_bf16(NULL, &o, &rounding, w, m, v, v_max, grad, n);
-    } else {
-      tsr_cuda_sgd_options o = {0.9f, 0.1f, 0.01f, true, c.one(lr), c.one(0), c.in(u.clip)};
-      tsr_cuda_sgd_bf16(NULL, &o, &rounding, w, m, grad, n);
+    tsr_cuda_adamw_options a = adamw_options(c, all[0]);
+    tsr_cuda_sgd_options s = {0.9f, 0.1f, true, a.lr, c.one(0), a.clip};
+    std::vector<tsr_cuda_weight> weights;
+    std::vector<tsr_cuda_rounding> roundings;
+    for (const update &u : all) {
+      size_t i = weights.size();
+      uint16_t *w = changed(c, u.narrow), *lost = changed(c, u.lost);
+      float *m = c.changed(u.m), *v = c.changed(u.v), *v_max = c.changed(u.v_max);
+      weights.push_back({w, m, v, v_max, c.in(u.grad), u.n, decays[i % 3]});
+      roundings.push_back({kind, c.key(key + i), boxes[i], lost});
     }
+    int count = (int)weights.size();
+    if (adamw) tsr_cuda_adamw(NULL, &a, weights.data(), roundings.data(), count);
+    else tsr_cuda_sgd(NULL, &s, weights.data(), roundings.data(), count);
   });
-  check_same("bf16 weights", got[0], wide(want.narrow));
-  check_same("bf16 compensation", got[1], wide(want.lost));
-  check_same("bf16 m", got[2], want.m);
-  if (adamw) check_same("bf16 v_max", got[4], want.v_max);
+  for (size_t i = 0; i < all.size(); i++) {
+    check_same("bf16 weights", got[i * 5], wide(want[i].narrow));
+    check_same("bf16 compensation", got[i * 5 + 1], wide(want[i].lost));
+    check_same("bf16 m", got[i * 5 + 2], want[i].m);
+    check_same("bf16 v", got[i * 5 + 3], want[i].v);
+    check_same("bf16 v_max", got[i * 5 + 4], want[i].v_max);
+  }
 }
 
 /* f32 and the narrower types; boxes that are whole, cut along the last dimension, or the first. */
@@ -151,18 +196,25 @@ static void check_clip(int64_t pieces, int64_t n, float max_norm, const float *l
   CHECK(got[0][2] == (std::isfinite(norm) ? 1 : 0));
 }
 
-static void test_optimizers(int64_t n) {
-  check_adamw(n, false, false);
-  check_adamw(n, true, false);
-  check_adamw(n, true, true);
-  check_sgd(n, 0, false, false);
-  check_sgd(n, 0.9f, false, true);
-  check_sgd(n, 0.9f, false, false);
-  check_sgd(n, 0.9f, true, false);
-  for (int kind = TSR_ROUND_NEAREST; kind <= TSR_ROUND_KAHAN; kind++) {
-    check_bf16(1, n, (tsr_rounding_kind)kind, true);
-    check_bf16(3, n, (tsr_rounding_kind)kind, false);
-  }
+static void test_optimizers(const std::vector<int64_t> &sizes) {
+  check_adamw(sizes, false, false);
+  check_adamw(sizes, true, false);
+  check_adamw(sizes, true, true);
+  check_sgd(sizes, 0, false, false);
+  check_sgd(sizes, 0.9f, false, true);
+  check_sgd(sizes, 0.9f, false, false);
+  check_sgd(sizes, 0.9f, true, false);
+}
+
+/* More weights than a launch takes, one of several blocks. */
+static void test_many_weights(void) {
+  std::vector<int64_t> sizes, rows;
+  for (int64_t i = 0; i < 100; i++) sizes.push_back(i == 30 ? 20001 : 1 + i * 7 % 40);
+  for (int64_t i = 0; i < 35; i++) rows.push_back(i == 20 ? 700 : 1 + i % 3);
+  check_adamw(sizes, false, false);
+  check_sgd(sizes, 0.9f, false, false);
+  for (int kind = TSR_ROUND_NEAREST; kind <= TSR_ROUND_KAHAN; kind++)
+    check_bf16(rows, 13, (tsr_rounding_kind)kind, kind != TSR_ROUND_NEAREST);
 }
 
 static void test_dropout(tsr_cuda_type type) {
@@ -177,7 +229,15 @@ static void test_dropout(tsr_cuda_type type) {
 
 int main(void) {
   const float scale = 8, overflow = 4;
-  for (int64_t n : odd_sizes) test_optimizers(n);
+  for (int64_t n : odd_sizes) {
+    test_optimizers({n});
+    for (int kind = TSR_ROUND_NEAREST; kind <= TSR_ROUND_KAHAN; kind++) {
+      check_bf16({1}, n, (tsr_rounding_kind)kind, true);
+      check_bf16({3}, n, (tsr_rounding_kind)kind, false);
+    }
+  }
+  test_optimizers({0, 257, 1, 8192, 8193, 0, 64});
+  test_many_weights();
   for (tsr_cuda_type type : types) test_dropout(type);
   for (int64_t pieces = 1; pieces <= 13; pieces += 3)
     for (int64_t n = 1; n <= 600; n = n * 3 + 1) {

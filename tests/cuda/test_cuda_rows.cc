@@ -30,13 +30,14 @@ static void check_layernorm(tsr_cuda_type type, int64_t C, bool bias) {
     void *in = c.in(type, part(x, r * C, rows * C)), *scale = c.in(type, w);
     void *shift = bias ? c.in(type, b) : NULL, *out = c.out(type, rows * C);
     float *out_mean = c.out(rows), *out_rstd = c.out(rows);
-    tsr_cuda_layernorm(NULL, type, out, out_mean, out_rstd, in, scale, shift, rows, C, 0.01f);
+    tsr_cuda_layernorm(
+        NULL, type, out, out_mean, out_rstd, in, NULL, scale, shift, rows, C, 0.01f);
   };
   auto backward = [&](call_arrays &c, int64_t r, int64_t rows) {
     void *in = c.in(type, part(x, r * C, rows * C)), *scale = c.in(type, w);
     float *m = c.in(part(mean, r, rows)), *f = c.in(part(rstd, r, rows));
     void *d = c.changed(type, part(dy, r * C, rows * C)); /* in place */
-    tsr_cuda_layernorm_backward(NULL, type, d, d, in, scale, m, f, rows, C);
+    tsr_cuda_layernorm_backward(NULL, type, d, d, in, scale, m, f, NULL, rows, C);
   };
   auto got = run_all("layernorm", [&](call_arrays &c) { forward(c, 0, R); });
   auto slope = run_all("layernorm_backward", [&](call_arrays &c) { backward(c, 0, R); });
@@ -56,13 +57,13 @@ static void check_rmsnorm(tsr_cuda_type type, int64_t C) {
   cpu->rmsnorm_backward(dx.data(), dy.data(), x.data(), w.data(), rstd.data(), C, 0, R);
   auto forward = [&](call_arrays &c, int64_t r, int64_t rows) {
     void *in = c.changed(type, part(x, r * C, rows * C)), *scale = c.in(type, w);
-    tsr_cuda_rmsnorm(NULL, type, in, c.out(rows), in, scale, rows, C, 0.01f);
+    tsr_cuda_rmsnorm(NULL, type, in, c.out(rows), in, NULL, scale, rows, C, 0.01f);
   };
   auto backward = [&](call_arrays &c, int64_t r, int64_t rows) {
     void *in = c.in(type, part(x, r * C, rows * C)), *scale = c.in(type, w);
     float *f = c.in(part(rstd, r, rows));
     void *d = c.in(type, part(dy, r * C, rows * C));
-    tsr_cuda_rmsnorm_backward(NULL, type, c.out(type, rows * C), d, in, scale, f, rows, C);
+    tsr_cuda_rmsnorm_backward(NULL, type, c.out(type, rows * C), d, in, scale, f, NULL, rows, C);
   };
   auto got = run_all("rmsnorm", [&](call_arrays &c) { forward(c, 0, R); });
   auto slope = run_all("rmsnorm_backward", [&](call_arrays &c) { backward(c, 0, R); });
@@ -71,6 +72,46 @@ static void check_rmsnorm(tsr_cuda_type type, int64_t C) {
   check_near("rmsnorm_backward", type, slope[0], dx, 3e-5);
   check_alone("rmsnorm", got, {C, 1}, forward);
   check_alone("rmsnorm_backward", slope, {C}, backward);
+}
+
+/* A norm that adds the residual, and backward the other gradient, with the bits of one kernel after the
+ * other. */
+static void check_norm_sums(tsr_cuda_type type, int64_t C, bool layernorm, bool with_row) {
+  numbers from = rounded(type, random_numbers(R * C, 3)), row = rounded(type, random_numbers(C, 1));
+  numbers plus = rounded(type, random_numbers(R * C, 2)), w = rounded(type, random_numbers(C, 2));
+  auto norm = [&](call_arrays &c, void *y, void *x, const tsr_cuda_summands *sum) {
+    float *mean = c.out(R), *rstd = c.out(R);
+    void *scale = c.in(type, w);
+    if (layernorm)
+      tsr_cuda_layernorm(NULL, type, y, mean, rstd, x, sum, scale, NULL, R, C, 0.01f);
+    else tsr_cuda_rmsnorm(NULL, type, y, rstd, x, sum, scale, R, C, 0.01f);
+  };
+  auto slope = [&](call_arrays &c, void *dx, const void *plus) {
+    void *x = c.in(type, from), *dy = x, *scale = c.in(type, w);
+    float *mean = c.in(numbers(R, 0.25f)), *rstd = c.in(numbers(R, 0.5f));
+    if (layernorm)
+      tsr_cuda_layernorm_backward(NULL, type, dx, dy, x, scale, mean, rstd, plus, R, C);
+    else tsr_cuda_rmsnorm_backward(NULL, type, dx, dy, x, scale, rstd, plus, R, C);
+  };
+  auto apart = run_all("a sum, then a norm", [&](call_arrays &c) {
+    void *x = c.out(type, R * C), *y = c.out(type, R * C), *a = c.in(type, from);
+    tsr_cuda_tail(
+        NULL, type, x, NULL, a, with_row ? c.in(type, row) : NULL, c.in(type, plus), false, R, C);
+    norm(c, y, x, NULL);
+    void *dx = c.out(type, R * C);
+    slope(c, dx, NULL);
+    tsr_cuda_add(NULL, type, dx, dx, c.in(type, plus), R * C);
+  });
+  /* x is `plus`, y is `from`, dx is the gradient that is added */
+  auto together = run_all("a norm that adds", [&](call_arrays &c) {
+    void *x = c.changed(type, plus), *y = c.changed(type, from);
+    tsr_cuda_summands sum = {y, with_row ? c.in(type, row) : NULL, x};
+    norm(c, y, x, &sum);
+    void *dx = c.changed(type, plus);
+    slope(c, dx, dx);
+  });
+  CHECK_INT(together.size(), apart.size());
+  for (size_t i = 0; i < apart.size(); i++) check_same("a norm that adds", together[i], apart[i]);
 }
 
 static void check_softmax(tsr_cuda_type type, int64_t C) {
@@ -168,6 +209,7 @@ int main(void) {
     for (tsr_cuda_type type : types) {
       check_layernorm(type, C, C % 2);
       check_rmsnorm(type, C);
+      for (int i = 0; i < 4; i++) check_norm_sums(type, C, i % 2, i / 2);
       check_softmax(type, C);
       check_sum_rows(type, C, 70, 2, 3);
       check_norm_dw(type, C, 67, C % 2);

@@ -2,6 +2,7 @@
  * and the same bits on every mesh, although a product has other bits for another shape
  * (emulated/product.c). */
 #include "device/cuda_tail.h"
+#include <cuda_runtime_api.h>
 #include "tests/cuda/training.h"
 #include <stdlib.h>
 
@@ -23,9 +24,11 @@ static const training models[] = {
      "x: embedding(tokens, wte); q: linear(x, wq); k: linear(x, wk); v: linear(x, wv)\n"
      "a: attention(q, k, v, head_dim: 4, dropout: 0.1); o: linear(a, wo); y: add(x, o)\n"
      "logits: linear(y, wte); loss: cross_entropy(logits, targets, valid: 21)"},
-    {"ends", TOKENS, "wte 24,16 0; w1 16,16; b1 16; w2 16,16; b2 16",
+    {"ends", TOKENS, "wte 24,16 0; w1 16,16; b1 16; w2 16,16; b2 16; n1 16; w3 16,16; n2 16; b3 16",
      "x: embedding(tokens, wte); h: linear(x, w1, b1); g: gelu(h); o: linear(g, w2, b2)\n"
-     "y: add(x, o); logits: linear(y, wte); loss: cross_entropy(logits, targets, valid: 21)"}};
+     "y: add(x, o); n: rmsnorm(y, n1); t: linear(n, w3); d: dropout(t, p: 0.1); u: add(y, d)\n"
+     "m: layernorm(u, n2, b3); v: linear(m, w2); s: add(u, v); l: layernorm(s, n2, b3)\n"
+     "logits: linear(l, wte); loss: cross_entropy(logits, targets, valid: 21)"}};
 enum { MODELS = sizeof models / sizeof *models, ENDS = MODELS - 1 };
 
 static training training_of(int model, tsr_dtype precision) {
@@ -51,10 +54,41 @@ static void check_tails(tsr_dtype precision) {
     residuals += tail.residual != NULL;
     gelus += tail.gelu != NULL;
   }
-  CHECK(biases == 2 && residuals == 1 && gelus == 1);
+  CHECK(biases == 2 && residuals == 2 && gelus == 1);
   harness_close(&h);
   tsr_arena_free(arena);
 }
+
+#ifdef TSR_TESTS_CUDA_RUNTIME_H /* the emulator, which counts */
+static unsigned long launches_of[TSR_OPS];
+static const tsr_device *counted;
+
+static void run_counted(void *state, const tsr_cpu_call *call) {
+  unsigned long before = emulated_launches();
+  counted->run(state, call);
+  launches_of[call->task->op] += emulated_launches() - before;
+}
+
+/* All updates are one launch; of the additions, in f32 as in bf16, a product's end or a norm does all
+ * but those of the two gradients each of x, wte, w2, n2 and b3. */
+static void check_launches(tsr_dtype precision) {
+  tsr_arena *arena = tsr_arena_new();
+  tsr_device device = *harness_device;
+  counted = harness_device;
+  device.run = run_counted;
+  harness_device = &device;
+  training t = training_of(ENDS, precision);
+  t.steps = 1;
+  memset(launches_of, 0, sizeof launches_of);
+  training_run(arena, &t, (harness_options){.dp = 1, .tp = 1, .microbatches = 1});
+  CHECK_INT(launches_of[TSR_OP_ADAMW], 1);
+  CHECK_INT(launches_of[TSR_OP_ADD], 5);
+  harness_device = counted;
+  tsr_arena_free(arena);
+}
+#else
+static void check_launches(tsr_dtype precision) { (void)precision; }
+#endif
 
 static void check_model(int model, bool alone) {
   static const harness_options meshes[] = {
@@ -77,6 +111,8 @@ static void check_model(int model, bool alone) {
 int main(void) {
   check_tails(TSR_F32);
   check_tails(TSR_BF16);
+  check_launches(TSR_F32);
+  check_launches(TSR_BF16);
   for (int i = 0; i < MODELS; i++) check_model(i, false);
   /* in products' ends, and where the library has none */
   test_device_open(true);

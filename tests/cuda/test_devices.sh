@@ -151,9 +151,16 @@ TESSERA_PLUGIN_PATH=$TESSERA_PLUGIN_PATH:$build
 short=(--set training_config.max_steps=3)
 trains short "${short[@]}"
 want=$(hash_of "$scratch/short.metrics")
+# What several workers write to one pipe may be in one another: each has a file for its errors.
+cat > "$scratch/apart" << 'END'
+#!/usr/bin/env bash
+exec "$@" 2> "${0%/*}/traced.$$"
+END
+chmod +x "$scratch/apart"
+around=()
 work() { # NAME WORKERS OPTION…
   code=0
-  bounded "${launcher[@]}" -n "$2" "$bare/tessera-train" --config "$recipe" --metrics "$scratch/$1.metrics" \
+  bounded "${launcher[@]}" -n "$2" "${around[@]}" "$bare/tessera-train" --config "$recipe" --metrics "$scratch/$1.metrics" \
     "${short[@]}" "${@:3}" > "$scratch/$1.out" 2>&1 || code=$?
 }
 bits() { # WORKERS MESH OPTION…
@@ -165,13 +172,14 @@ bits() { # WORKERS MESH OPTION…
 # Sums that policy fast leaves to the library, and those that it cannot: slices that do not lie one after
 # the other, and those of workers with several members, are added by the tree.
 fast() { # WORKERS OP ALGORITHMS MESH OPTION…
-  local comm='^comm step=[0-9]* rank=[0-9]* seq=[0-9]*'
+  local comm='^comm step=[0-9]* rank=[0-9]* seq=[0-9]*' around=("$scratch/apart")
   options_of "${@:4}" numerics.policy=fast
+  rm -f "$scratch"/traced.*
   TESSERA_COMM_TRACE=1 work fast "$1" "${options[@]}"
   says fast 0 "links: by NCCL, "
   near "fast, ${*:4}" "$scratch/fast.metrics" "$scratch/short.metrics"
   expect "$1 workers, fast, ${*:4}" "$(sed -n "s/$comm op=$2 axis=dp bytes=[0-9]* algo=\([a-z]*\) path=nccl .*/\1/p" \
-    "$scratch/fast.out" | sort -u | xargs)" "$3"
+    "$scratch"/traced.* | sort -u | xargs)" "$3"
 }
 for library in openmpi mpich; do
   choose_launcher $library || continue

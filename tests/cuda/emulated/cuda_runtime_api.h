@@ -13,6 +13,9 @@
 extern "C" {
 #endif
 
+/* Of kernels, so far. */
+unsigned long emulated_launches(void);
+
 typedef int cudaError_t;
 typedef struct CUstream_st *cudaStream_t;
 typedef struct CUevent_st *cudaEvent_t;

@@ -5,6 +5,8 @@
 #include <ctime>
 #include <string>
 
+unsigned long emulated_launches(void) { return emulator::launches; }
+
 /* ---- what is wrong ---- */
 
 static long long wish(const char *word, long long otherwise) {

@@ -1,0 +1,181 @@
+#include "device/cuda_norms.h"
+#include "device/cuda_tail.h"
+
+/* The gradients of a norm's weights and their updates stand between its backward and the sum. */
+enum { NEAR = 32 };
+
+static bool is_norm(const tsr_task *t) {
+  return t->op == TSR_OP_LAYERNORM || t->op == TSR_OP_RMSNORM;
+}
+static bool is_norm_dx(const tsr_task *t) {
+  return t->op == TSR_OP_LAYERNORM_DX || t->op == TSR_OP_RMSNORM_DX;
+}
+
+static bool is_listed(const tsr_program *p, const tsr_task *t) { /* else a copy */
+  return t >= p->tasks && t < p->tasks + p->tasks_count;
+}
+
+/* The same elements in the same order. */
+static bool are_same_place(const cuda_call *c, const tsr_tensor *a, const tsr_tensor *b) {
+  return cpu_address(&c->base, a) == cpu_address(&c->base, b) && a->dtype == b->dtype &&
+         tsr_tensor_elements(a) == tsr_tensor_elements(b);
+}
+
+/* Whether rows of `out` may be written while other rows of `in` have yet to be read. */
+static bool may_write(const cuda_call *c, const tsr_tensor *out, const tsr_tensor *in) {
+  return !in || !cuda_overlap(c, out, in) || are_same_place(c, out, in);
+}
+
+/* ---- forward: x = from + row + plus, right before the norm of x ---- */
+
+typedef struct {
+  const tsr_tensor *from, *row, *plus;
+} summands;
+
+/* Of which the last addition is `add`; false: a product's end has done that. */
+static bool find_summands(const cuda_call *c, const tsr_task *add, summands *ret_sum) {
+  const tsr_program *p = c->base.program;
+  cuda_call product = *c;
+  for (const tsr_task *t = add - 1; t >= p->tasks && t >= add - 2; t--) {
+    cuda_tail tail = cuda_tail_of(c, t);
+    if (tail.residual != add) continue;
+    product.base.task = t;
+    *ret_sum = (summands){&t->outputs[0], tail.bias ? &tail.bias->inputs[1] : NULL, tail.plus};
+    return !cuda_linear_ends_with_tail(&product);
+  }
+  *ret_sum = (summands){&add->inputs[0], NULL, &add->inputs[1]};
+  return true;
+}
+
+/* Whether a norm does the addition before it. */
+static bool norm_adds(const cuda_call *c, const tsr_task *norm, summands *ret_sum) {
+  const tsr_program *p = c->base.program;
+  if (norm == p->tasks) return false;
+  const tsr_task *add = norm - 1;
+  if (!cuda_adds_tensors(add) || cuda_follower(p, add) != norm) return false;
+  const tsr_tensor *x = &norm->inputs[0], *sum = &add->outputs[0];
+  if (x->value != sum->value || x->dtype != norm->outputs[0].dtype) return false;
+  if (!find_summands(c, add, ret_sum)) return false;
+  const tsr_tensor *in[] = {ret_sum->from, ret_sum->row, ret_sum->plus};
+  for (int i = 0; i < 3; i++) {
+    if (!may_write(c, x, in[i]) || !may_write(c, &norm->outputs[0], in[i])) return false;
+    for (int k = 1; in[i] && k < norm->outputs_count; k++)
+      if (cuda_overlap(c, &norm->outputs[k], in[i])) return false;
+  }
+  return true;
+}
+
+/* The summands' places in *ret_there; NULL: there is nothing to add. */
+static const tsr_cuda_summands *sum_before(const cuda_call *c, tsr_cuda_summands *ret_there) {
+  summands sum;
+  if (!is_listed(c->base.program, c->base.task) || !norm_adds(c, c->base.task, &sum)) return NULL;
+  *ret_there = (tsr_cuda_summands){
+      cpu_address(&c->base, sum.from), sum.row ? cpu_address(&c->base, sum.row) : NULL,
+      cpu_address(&c->base, sum.plus)};
+  return ret_there;
+}
+
+static tsr_cuda_type type_of(const cuda_call *c) { return cuda_type(cuda_y(c, 0)); }
+
+static void layernorm_run(const cuda_call *c) {
+  const tsr_tensor *x = cuda_x(c, 0);
+  tsr_cuda_summands sum;
+  tsr_cuda_layernorm(
+      c->state->stream, type_of(c), cuda_out(c, 0), cuda_out(c, 1), cuda_out(c, 2), cuda_in(c, 0),
+      sum_before(c, &sum), cuda_in(c, 1), c->base.task->inputs_count == 3 ? cuda_in(c, 2) : NULL,
+      cpu_rows(x), cpu_last(x), (float)cuda_attr(c, 0));
+}
+const cuda_op cuda_layernorm = {layernorm_run, NULL};
+
+static void rmsnorm_run(const cuda_call *c) {
+  const tsr_tensor *x = cuda_x(c, 0);
+  tsr_cuda_summands sum;
+  tsr_cuda_rmsnorm(
+      c->state->stream, type_of(c), cuda_out(c, 0), cuda_out(c, 1), cuda_in(c, 0),
+      sum_before(c, &sum), cuda_in(c, 1), cpu_rows(x), cpu_last(x), (float)cuda_attr(c, 0));
+}
+const cuda_op cuda_rmsnorm = {rmsnorm_run, NULL};
+
+/* ---- backward: dx, to which another gradient is added some tasks later ---- */
+
+/* Whether the sum may be written when the norm's dx would be, in that one's place or in the other
+ * gradient's, which has to be there and which nobody may read until then. */
+static bool may_add_early(
+    const cuda_call *c, const tsr_task *norm, const tsr_task *add, const tsr_tensor *other) {
+  const tsr_tensor *out = &add->outputs[0], *dx = &norm->outputs[0];
+  if (!are_same_place(c, out, other) && !are_same_place(c, out, dx)) return false;
+  for (const tsr_task *t = norm + 1; t < add; t++) {
+    for (int i = 0; i < t->inputs_count; i++)
+      if (t->inputs[i].segment != TSR_SEGMENT_ABSENT && cuda_overlap(c, out, &t->inputs[i]))
+        return false;
+    for (int i = 0; i < t->outputs_count; i++)
+      if (t->outputs[i].value == other->value) return false;
+  }
+  for (int i = 0; i < norm->inputs_count; i++)
+    if (!may_write(c, out, &norm->inputs[i])) return false;
+  return may_write(c, out, other);
+}
+
+/* The addition that a norm's backward does, and the gradient that it adds; or NULL. */
+static const tsr_task *
+find_sum(const cuda_call *c, const tsr_task *norm, const tsr_tensor **ret_other) {
+  const tsr_program *p = c->base.program;
+  int dx = norm->outputs[0].value;
+  if (p->readers[dx] != 1) return NULL;
+  const tsr_task *end = p->tasks + p->tasks_count;
+  for (const tsr_task *t = norm + 1; t < end && t <= norm + NEAR; t++) {
+    if (t->op != TSR_OP_ADD || (t->inputs[0].value != dx && t->inputs[1].value != dx)) continue;
+    if (!cuda_are_together(p, norm, t)) return NULL;
+    *ret_other = &t->inputs[t->inputs[0].value == dx];
+    bool alike = cuda_adds_tensors(t) && t->outputs[0].dtype == norm->outputs[0].dtype;
+    return alike && may_add_early(c, norm, t, *ret_other) ? t : NULL;
+  }
+  return NULL;
+}
+
+/* Where dx goes, and what is added to it. */
+typedef struct {
+  void *to;
+  const void *plus;
+} sum_behind;
+
+static sum_behind sum_of(const cuda_call *c) {
+  const tsr_tensor *other;
+  const tsr_task *norm = c->base.task,
+                 *add = is_listed(c->base.program, norm) ? find_sum(c, norm, &other) : NULL;
+  if (!add) return (sum_behind){cuda_out(c, 0), NULL};
+  return (sum_behind){cpu_address(&c->base, &add->outputs[0]), cpu_address(&c->base, other)};
+}
+
+static void layernorm_dx_run(const cuda_call *c) {
+  const tsr_tensor *x = cuda_y(c, 0);
+  sum_behind sum = sum_of(c);
+  tsr_cuda_layernorm_backward(
+      c->state->stream, type_of(c), sum.to, cuda_in(c, 0), cuda_in(c, 1), cuda_in(c, 2),
+      cuda_in(c, 3), cuda_in(c, 4), sum.plus, cpu_rows(x), cpu_last(x));
+}
+const cuda_op cuda_layernorm_dx = {layernorm_dx_run, NULL};
+
+static void rmsnorm_dx_run(const cuda_call *c) {
+  const tsr_tensor *x = cuda_y(c, 0);
+  sum_behind sum = sum_of(c);
+  tsr_cuda_rmsnorm_backward(
+      c->state->stream, type_of(c), sum.to, cuda_in(c, 0), cuda_in(c, 1), cuda_in(c, 2),
+      cuda_in(c, 3), sum.plus, cpu_rows(x), cpu_last(x));
+}
+const cuda_op cuda_rmsnorm_dx = {rmsnorm_dx_run, NULL};
+
+/* ---- the additions ---- */
+
+bool cuda_is_in_norm(const cuda_call *c) {
+  const tsr_program *p = c->base.program;
+  const tsr_task *add = c->base.task;
+  summands sum;
+  const tsr_tensor *other;
+  if (!is_listed(p, add)) return false;
+  const tsr_task *next = cuda_follower(p, add);
+  if (next && is_norm(next) && norm_adds(c, next, &sum)) return true;
+  for (const tsr_task *t = add - 1; t >= p->tasks && t >= add - NEAR; t--)
+    if (is_norm_dx(t) && find_sum(c, t, &other) == add) return true;
+  return false;
+}
