@@ -6,8 +6,6 @@
 #include <dlfcn.h>
 #include <string.h>
 
-enum { DEVICES_MAX = 64 };
-
 /* 13020: "13.2" */
 static const char *cuda_version(tsr_arena *arena, int number) {
   return tsr_arena_printf(arena, "%d.%d", number / 1000, number % 1000 / 10);
@@ -115,7 +113,6 @@ void tsr_doctor_cuda(tsr_findings *f) {
     find_fault(f, "device", TSR_MISSING, "", why);
     return;
   }
-  if (devices > DEVICES_MAX) devices = DEVICES_MAX;
   find_devices(f, table, devices);
   find_links(f, table, devices);
 }

@@ -67,7 +67,6 @@ typedef struct {
   const int *ranks;
   int64_t microbatch;
   const tsr_input_source *source;
-  bool staged;
 } filling;
 
 /* Rows of dimension 0 come from the data; an input that no data is for is random by its name. */
@@ -75,8 +74,8 @@ static void fill_input(const filling *f, int value, int rank) {
   const tsr_program *p = tsr_bound_program(f->bound, rank);
   const tsr_value *v = &p->graph->values[value];
   tsr_box box = tsr_bound_box(f->bound, value, rank);
-  char *part = f->staged ? staged_address(f->bound, value, rank, f->microbatch)
-                         : tsr_bound_address(f->bound, value, rank, f->microbatch);
+  char *part = f->bound->staged ? staged_address(f->bound, value, rank, f->microbatch)
+                                : tsr_bound_address(f->bound, value, rank, f->microbatch);
   int64_t row = 4;
   for (int d = 1; d < box.ndim; d++) row *= box.shape[d];
   if (!f->source->fill) {
@@ -108,22 +107,17 @@ static void fill_rank(void *context, int job) {
     if (is_input(f->bound, v, rank)) fill_input(f, v, rank);
 }
 
-static void fill_stage(const filling *f, int stage) {
-  tsr_bound *b = f->bound;
+void tsr_inputs_fill(tsr_bound *b, int stage, int64_t microbatch, const tsr_input_source *source) {
+  filling f = {b, b->ranks_of_stage[stage], microbatch, source};
   tsr_recorder *r = b->recording;
   int ranks = b->ranks_count[stage];
   if (!r) {
-    tsr_pool_run(b->worker->pool, fill_rank, (void *)f, ranks);
+    tsr_pool_run(b->worker->pool, fill_rank, &f, ranks);
     return;
   }
-  tsr_event event = {.kind = TSR_EVENT_INPUT, .task = -1, .microbatch = (int)f->microbatch};
-  tsr_recorder_run(r, b->worker->pool, fill_rank, (void *)f, ranks, f->ranks, 1);
+  tsr_event event = {.kind = TSR_EVENT_INPUT, .task = -1, .microbatch = (int)microbatch};
+  tsr_recorder_run(r, b->worker->pool, fill_rank, &f, ranks, f.ranks, 1);
   tsr_recorder_end(r, stage, tsr_recorder_now(r), event);
-}
-
-void tsr_inputs_fill(tsr_bound *b, int stage, int64_t microbatch, const tsr_input_source *source) {
-  filling f = {b, b->ranks_of_stage[stage], microbatch, source, b->staged};
-  fill_stage(&f, stage);
 }
 
 /* ---- of a device ---- */
