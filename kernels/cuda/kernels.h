@@ -197,7 +197,9 @@ typedef struct {
   int64_t n;
   float weight_decay;
 } tsr_cuda_weight;
-/* `count` weights, any number. In f32 where `roundings` is NULL, else in bf16: a rounding a weight. */
+/* `count` weights, any number: a launch takes up to TSR_CUDA_WEIGHTS in f32, which is where `roundings`
+ * is NULL, and a third of that in bf16: a rounding a weight. */
+enum { TSR_CUDA_WEIGHTS = 48 };
 void tsr_cuda_adamw(
     tsr_cuda_stream s, const tsr_cuda_adamw_options *o, const tsr_cuda_weight *weights,
     const tsr_cuda_rounding *roundings, int count);

@@ -1,7 +1,6 @@
 /* Layer norm (Ba et al. 2016), RMS norm (Zhang & Sennrich 2019), each with the residual that is
  * added before it, and softmax: a block a row, with a number of threads that depends on its length
- * alone. A row is read again for every pass over it,
- * from the nearest cache. */
+ * alone. A row is read again for every pass over it, from the nearest cache. */
 #include "kernels/cuda/block.cuh"
 #include "kernels/cuda/number.cuh"
 

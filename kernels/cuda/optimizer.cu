@@ -18,9 +18,9 @@ static __device__ inline bool clip_says(const float *clip, float *ret_factor) {
 
 enum { PIECE = 32 * TSR_MAP_THREADS }; /* elements of a block */
 
-/* As many as a kernel's 4 KiB of parameters hold. */
+/* A kernel's parameter, of which there are 4 KiB. */
 template <typename T> struct weight_batch { /* f32 */
-  enum { MOST = 48 };
+  enum { MOST = TSR_CUDA_WEIGHTS };
   int count;
   unsigned first[MOST]; /* block of each */
   bool packed[MOST];
@@ -28,7 +28,7 @@ template <typename T> struct weight_batch { /* f32 */
 };
 
 template <> struct weight_batch<uint16_t> { /* bf16 */
-  enum { MOST = 16 };
+  enum { MOST = TSR_CUDA_WEIGHTS / 3 };
   int count;
   unsigned first[MOST];
   bool packed[MOST];

@@ -1,4 +1,5 @@
 #include "device/cuda_norms.h"
+#include "device/cuda_recast.h"
 #include "device/cuda_tail.h"
 
 /* The gradients of a norm's weights and their updates stand between its backward and the sum. */
@@ -9,6 +10,12 @@ static bool is_norm(const tsr_task *t) {
 }
 static bool is_norm_dx(const tsr_task *t) {
   return t->op == TSR_OP_LAYERNORM_DX || t->op == TSR_OP_RMSNORM_DX;
+}
+
+/* Whether the norm's kernel gets copies, of which nobody else knows. */
+static bool takes_copies(const tsr_program *p, const tsr_task *norm) {
+  cuda_recast_task copies;
+  return cuda_recast(p, norm, &copies);
 }
 
 static bool is_listed(const tsr_program *p, const tsr_task *t) { /* else a copy */
@@ -32,15 +39,17 @@ typedef struct {
   const tsr_tensor *from, *row, *plus;
 } summands;
 
-/* Of which the last addition is `add`; false: a product's end has done that. */
-static bool find_summands(const cuda_call *c, const tsr_task *add, summands *ret_sum) {
-  const tsr_program *p = c->base.program;
+/* Of which the last addition is task `at`; false: a product does that, in its end or behind it. */
+static bool find_summands(const cuda_call *c, int at, summands *ret_sum) {
+  const tsr_task *tasks = c->base.program->tasks, *add = &tasks[at];
   cuda_call product = *c;
-  for (const tsr_task *t = add - 1; t >= p->tasks && t >= add - 2; t--) {
-    cuda_tail tail = cuda_tail_of(c, t);
+  for (int i = at - 1; i >= 0 && i >= at - 2; i--) {
+    cuda_tail tail = cuda_tail_of(c, &tasks[i]);
+    if (tail.bias == add) return false; /* of one row, which looks like a residual */
     if (tail.residual != add) continue;
-    product.base.task = t;
-    *ret_sum = (summands){&t->outputs[0], tail.bias ? &tail.bias->inputs[1] : NULL, tail.plus};
+    product.base.task = &tasks[i];
+    *ret_sum =
+        (summands){&tasks[i].outputs[0], tail.bias ? &tail.bias->inputs[1] : NULL, tail.plus};
     return !cuda_linear_ends_with_tail(&product);
   }
   *ret_sum = (summands){&add->inputs[0], NULL, &add->inputs[1]};
@@ -50,12 +59,13 @@ static bool find_summands(const cuda_call *c, const tsr_task *add, summands *ret
 /* Whether a norm does the addition before it. */
 static bool norm_adds(const cuda_call *c, const tsr_task *norm, summands *ret_sum) {
   const tsr_program *p = c->base.program;
-  if (norm == p->tasks) return false;
-  const tsr_task *add = norm - 1;
+  int at = (int)(norm - p->tasks) - 1;
+  if (at < 0) return false;
+  const tsr_task *add = &p->tasks[at];
   if (!cuda_adds_tensors(add) || cuda_follower(p, add) != norm) return false;
   const tsr_tensor *x = &norm->inputs[0], *sum = &add->outputs[0];
-  if (x->value != sum->value || x->dtype != norm->outputs[0].dtype) return false;
-  if (!find_summands(c, add, ret_sum)) return false;
+  if (x->value != sum->value || takes_copies(p, norm)) return false;
+  if (!find_summands(c, at, ret_sum)) return false;
   const tsr_tensor *in[] = {ret_sum->from, ret_sum->row, ret_sum->plus};
   for (int i = 0; i < 3; i++) {
     if (!may_write(c, x, in[i]) || !may_write(c, &norm->outputs[0], in[i])) return false;
@@ -98,19 +108,29 @@ const cuda_op cuda_rmsnorm = {rmsnorm_run, NULL};
 
 /* ---- backward: dx, to which another gradient is added some tasks later ---- */
 
-/* Whether the sum may be written when the norm's dx would be, in that one's place or in the other
- * gradient's, which has to be there and which nobody may read until then. */
+/* Whether task t leaves alone what a sum that is done early reads and writes, `other` and `out`. That is a
+ * matter of bytes: a value may lie in another one's place. What waits for a bucket completes its inputs. */
+static bool leaves_alone(
+    const cuda_call *c, const tsr_task *t, const tsr_tensor *out, const tsr_tensor *other) {
+  for (int i = 0; i < t->inputs_count; i++) {
+    if (t->inputs[i].segment == TSR_SEGMENT_ABSENT) continue;
+    if (cuda_overlap(c, out, &t->inputs[i])) return false;
+    if (t->op == TSR_OP_WAIT && cuda_overlap(c, other, &t->inputs[i])) return false;
+  }
+  for (int i = 0; i < t->outputs_count; i++)
+    if (t->outputs[i].segment != TSR_SEGMENT_ABSENT && cuda_overlap(c, other, &t->outputs[i]))
+      return false;
+  return true;
+}
+
+/* Whether the sum may be written at the norm's time: it lies where dx or the other gradient does, the
+ * other gradient is complete, and no task in between reads those bytes. */
 static bool may_add_early(
     const cuda_call *c, const tsr_task *norm, const tsr_task *add, const tsr_tensor *other) {
   const tsr_tensor *out = &add->outputs[0], *dx = &norm->outputs[0];
   if (!are_same_place(c, out, other) && !are_same_place(c, out, dx)) return false;
-  for (const tsr_task *t = norm + 1; t < add; t++) {
-    for (int i = 0; i < t->inputs_count; i++)
-      if (t->inputs[i].segment != TSR_SEGMENT_ABSENT && cuda_overlap(c, out, &t->inputs[i]))
-        return false;
-    for (int i = 0; i < t->outputs_count; i++)
-      if (t->outputs[i].value == other->value) return false;
-  }
+  for (const tsr_task *t = norm + 1; t < add; t++)
+    if (!leaves_alone(c, t, out, other)) return false;
   for (int i = 0; i < norm->inputs_count; i++)
     if (!may_write(c, out, &norm->inputs[i])) return false;
   return may_write(c, out, other);
@@ -120,10 +140,10 @@ static bool may_add_early(
 static const tsr_task *
 find_sum(const cuda_call *c, const tsr_task *norm, const tsr_tensor **ret_other) {
   const tsr_program *p = c->base.program;
-  int dx = norm->outputs[0].value;
-  if (p->readers[dx] != 1) return NULL;
-  const tsr_task *end = p->tasks + p->tasks_count;
-  for (const tsr_task *t = norm + 1; t < end && t <= norm + NEAR; t++) {
+  int dx = norm->outputs[0].value, at = (int)(norm - p->tasks);
+  if (p->readers[dx] != 1 || takes_copies(p, norm)) return NULL;
+  for (int i = at + 1; i < p->tasks_count && i <= at + NEAR; i++) {
+    const tsr_task *t = &p->tasks[i];
     if (t->op != TSR_OP_ADD || (t->inputs[0].value != dx && t->inputs[1].value != dx)) continue;
     if (!cuda_are_together(p, norm, t)) return NULL;
     *ret_other = &t->inputs[t->inputs[0].value == dx];
@@ -175,7 +195,8 @@ bool cuda_is_in_norm(const cuda_call *c) {
   if (!is_listed(p, add)) return false;
   const tsr_task *next = cuda_follower(p, add);
   if (next && is_norm(next) && norm_adds(c, next, &sum)) return true;
-  for (const tsr_task *t = add - 1; t >= p->tasks && t >= add - NEAR; t--)
-    if (is_norm_dx(t) && find_sum(c, t, &other) == add) return true;
+  int at = (int)(add - p->tasks);
+  for (int i = at - 1; i >= 0 && i >= at - NEAR; i--)
+    if (is_norm_dx(&p->tasks[i]) && find_sum(c, &p->tasks[i], &other) == add) return true;
   return false;
 }

@@ -81,8 +81,9 @@ bool cuda_is_in_tail(const cuda_call *c) {
   const tsr_program *p = c->base.program;
   const tsr_task *t = c->base.task;
   if (t < p->tasks || t >= p->tasks + p->tasks_count) return false;
-  for (const tsr_task *before = t - 1; before >= p->tasks && before >= t - 2; before--) {
-    cuda_tail tail = cuda_tail_of(c, before);
+  int at = (int)(t - p->tasks);
+  for (int i = at - 1; i >= 0 && i >= at - 2; i--) {
+    cuda_tail tail = cuda_tail_of(c, &p->tasks[i]);
     if (holds(&tail, t)) return true;
   }
   return false;

@@ -111,8 +111,6 @@ static tsr_cuda_weight weight_of(const cuda_call *c, const update_form *f) {
   return w;
 }
 
-enum { UPDATES_AT_ONCE = 48 };
-
 /* Begins the updates of some weights; the call's task is one of theirs. */
 typedef void launch_updates(
     const cuda_call *c, const update_form *f, const tsr_cuda_weight *weights,
@@ -125,8 +123,8 @@ static void run_updates(const cuda_call *c, launch_updates *launch) {
   if (!is_first_update(p, first)) return;
   update_form f = form_of(p, first);
   tsr_param_store store = (tsr_param_store)cuda_attr(c, f.store);
-  tsr_cuda_weight weights[UPDATES_AT_ONCE];
-  tsr_cuda_rounding roundings[UPDATES_AT_ONCE];
+  tsr_cuda_weight weights[TSR_CUDA_WEIGHTS];
+  tsr_cuda_rounding roundings[TSR_CUDA_WEIGHTS];
   int count = 0;
   for (const tsr_task *t = first; t; t = next_update(p, t)) {
     cuda_call each = *c;
@@ -134,7 +132,7 @@ static void run_updates(const cuda_call *c, launch_updates *launch) {
     each.key = c->key - first->node + t->node;
     weights[count] = weight_of(&each, &f);
     if (store != TSR_STORE_F32) roundings[count] = rounding_of(&each, store);
-    if (++count < UPDATES_AT_ONCE) continue;
+    if (++count < TSR_CUDA_WEIGHTS) continue;
     launch(c, &f, weights, store == TSR_STORE_F32 ? NULL : roundings, count);
     count = 0;
   }

@@ -106,11 +106,14 @@ static void write_value(planner *m, int value, int time, int task, const tsr_par
     v->out_of = true; /* of one microbatch into the next */
 }
 
+/* Of what each microbatch makes it is the last one's, so no two may be alive at once. */
 static void keep_to_the_end(planner *m, int value) {
   if (value < 0 || m->p->tensors[value].segment == TSR_SEGMENT_ABSENT) return;
   life *v = &m->lives[m->lives[value].owner];
   v->last = m->walk_count;
-  if (is_body(m, v->first)) v->out_of = true;
+  if (!is_body(m, v->first)) return;
+  assert(v->out_of || !m->repeats || m->straight || !(v->parts & (v->parts - 1)));
+  v->out_of = true;
 }
 
 static void find_owners(planner *m) {

@@ -24,6 +24,17 @@ static const training models[] = {
      "x: embedding(tokens, wte); q: linear(x, wq); k: linear(x, wk); v: linear(x, wv)\n"
      "a: attention(q, k, v, head_dim: 4, dropout: 0.1); o: linear(a, wo); y: add(x, o)\n"
      "logits: linear(y, wte); loss: cross_entropy(logits, targets, valid: 21)"},
+    /* An all-reduce over one rank has no task: its result lies where the product's is. */
+    {"aliases", TOKENS, "wte 24,16 0; n 16; w 16,16 0; v 16,16 1",
+     "y: embedding(tokens, wte); s: gelu(y); z: linear(y, w); z2: linear(z, v); q: rmsnorm(y, n)\n"
+     "u0: mul(z2, q); u: mul(u0, s); logits: linear(u, wte)\n"
+     "loss: cross_entropy(logits, targets, valid: 21)"},
+    /* Outputs are f32: in half precision the norm of one gets a copy. */
+    {"kept", TOKENS, "wte 24,16 0; n 16; w 16,16; v 16,16",
+     "e: embedding(tokens, wte); o: linear(e, w); x: add(e, o); q: rmsnorm(x, n)\n"
+     "m: linear(q, v); s: add(x, m); logits: linear(s, wte)\n"
+     "loss: cross_entropy(logits, targets, valid: 21)",
+     .kept = "x"},
     {"ends", TOKENS, "wte 24,16 0; w1 16,16; b1 16; w2 16,16; b2 16; n1 16; w3 16,16; n2 16; b3 16",
      "x: embedding(tokens, wte); h: linear(x, w1, b1); g: gelu(h); o: linear(g, w2, b2)\n"
      "y: add(x, o); n: rmsnorm(y, n1); t: linear(n, w3); d: dropout(t, p: 0.1); u: add(y, d)\n"
@@ -38,6 +49,17 @@ static training training_of(int model, tsr_dtype precision) {
   t.batch_units = t.tp_units = 4;
   t.precision = precision;
   return t;
+}
+
+/* With one row a bias looks like a residual. */
+static void check_one_row(tsr_dtype precision) {
+  training t = {
+      "one row", "x $B,7; y $B,3", "w1 16,7; b1 16; n 16; w2 3,16",
+      "h: linear(x, w1, b1); m: rmsnorm(h, n); z: linear(m, w2); loss: mse(z, y)"};
+  t.steps = 3;
+  t.batch_units = t.tp_units = 1;
+  t.precision = precision;
+  training_check(&t, 1, NULL, 0);
 }
 
 /* What products' ends do in a program: biases, residuals, gelus. */
@@ -103,7 +125,7 @@ static void check_model(int model, bool alone) {
   for (int i = 0; i < 3; i++) {
     training t = training_of(model, precisions[i]);
     bool no_meshes = alone || precisions[i] == TSR_F16;
-    training_check(&t, 1, meshes, no_meshes ? 0 : sizeof meshes / sizeof *meshes);
+    training_check(&t, 1, meshes, no_meshes || t.kept ? 0 : sizeof meshes / sizeof *meshes);
     training_check(&t, 2, NULL, 0);
   }
 }
@@ -113,6 +135,8 @@ int main(void) {
   check_tails(TSR_BF16);
   check_launches(TSR_F32);
   check_launches(TSR_BF16);
+  check_one_row(TSR_F32);
+  check_one_row(TSR_BF16);
   for (int i = 0; i < MODELS; i++) check_model(i, false);
   /* in products' ends, and where the library has none */
   test_device_open(true);

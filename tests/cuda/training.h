@@ -12,6 +12,7 @@ typedef struct {
   int64_t length, batch_units, tp_units, sequence_units;
   bool zigzag;
   tsr_dtype precision;
+  const char *kept; /* NULL, or a value that is an output of the graph, as the loss is */
 } training;
 
 static harness training_open(tsr_arena *arena, const training *t, harness_options o) {
@@ -38,6 +39,7 @@ static harness training_open(tsr_arena *arena, const training *t, harness_option
   harness_calls(g, t->calls);
   g->loss = harness_find(g, "loss");
   tsr_graph_output(g, "loss", g->loss);
+  if (t->kept) tsr_graph_output(g, t->kept, harness_find(g, t->kept));
   return harness_open(arena, g, &o);
 }
 
