@@ -40,8 +40,8 @@ row_plus(float (&v)[W], const T *plus, int64_t first, int64_t c, int64_t C, bool
 
 template <typename T>
 static __global__ void layernorm(
-    T *y, float *mean, float *rstd, T *x, const summands<T> added, const T *w, const T *b, int64_t C,
-    float eps, bool packed) {
+    T *y, float *mean, float *rstd, T *x, const summands<T> added, const T *w, const T *b,
+    int64_t C, float eps, bool packed) {
   ROW_BEGINS;
   row_sum(x, added, r * C, C, packed);
   const T *in = x + r * C;
@@ -204,7 +204,8 @@ template <typename T> static summands<T> summands_of(const tsr_cuda_summands *su
 }
 
 static bool are_aligned(const tsr_cuda_summands *sum) {
-  return !sum || (is_aligned(sum->from, 16) && is_aligned(sum->row, 16) && is_aligned(sum->plus, 16));
+  if (!sum) return true;
+  return is_aligned(sum->from, 16) && is_aligned(sum->row, 16) && is_aligned(sum->plus, 16);
 }
 
 extern "C" void tsr_cuda_layernorm(
@@ -212,8 +213,8 @@ extern "C" void tsr_cuda_layernorm(
     const tsr_cuda_summands *sum, const void *w, const void *b, int64_t R, int64_t C, float eps) {
   bool packed = is_packed(C, y, x, w, b) && are_aligned(sum);
   ROWS_LAUNCH(
-      layernorm, (T *)y, mean, rstd, (T *)x, summands_of<T>(sum), (const T *)w, (const T *)b, C, eps,
-      packed)
+      layernorm, (T *)y, mean, rstd, (T *)x, summands_of<T>(sum), (const T *)w, (const T *)b, C,
+      eps, packed)
 }
 
 extern "C" void tsr_cuda_layernorm_backward(
@@ -238,8 +239,8 @@ extern "C" void tsr_cuda_rmsnorm_backward(
     const float *rstd, const void *plus, int64_t R, int64_t C) {
   bool packed = is_packed(C, dx, dy, x, w) && is_aligned(plus, 16);
   ROWS_LAUNCH(
-      rmsnorm_backward, (T *)dx, (const T *)dy, (const T *)x, (const T *)w, rstd, (const T *)plus, C,
-      packed)
+      rmsnorm_backward, (T *)dx, (const T *)dy, (const T *)x, (const T *)w, rstd, (const T *)plus,
+      C, packed)
 }
 
 extern "C" void tsr_cuda_softmax(

@@ -108,8 +108,9 @@ const cuda_op cuda_rmsnorm = {rmsnorm_run, NULL};
 
 /* ---- backward: dx, to which another gradient is added some tasks later ---- */
 
-/* Whether task t leaves alone what a sum that is done early reads and writes, `other` and `out`. That is a
- * matter of bytes: a value may lie in another one's place. What waits for a bucket completes its inputs. */
+/* Whether task t leaves alone what a sum that is done early reads and writes, `other` and `out`.
+ * That is a matter of bytes: a value may lie in another one's place. What waits for a bucket
+ * completes its inputs. */
 static bool leaves_alone(
     const cuda_call *c, const tsr_task *t, const tsr_tensor *out, const tsr_tensor *other) {
   for (int i = 0; i < t->inputs_count; i++) {
@@ -123,8 +124,8 @@ static bool leaves_alone(
   return true;
 }
 
-/* Whether the sum may be written at the norm's time: it lies where dx or the other gradient does, the
- * other gradient is complete, and no task in between reads those bytes. */
+/* Whether the sum may be written at the norm's time: it lies where dx or the other gradient does,
+ * the other gradient is complete, and no task in between reads those bytes. */
 static bool may_add_early(
     const cuda_call *c, const tsr_task *norm, const tsr_task *add, const tsr_tensor *other) {
   const tsr_tensor *out = &add->outputs[0], *dx = &norm->outputs[0];

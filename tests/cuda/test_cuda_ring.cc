@@ -3,7 +3,7 @@
  * threads and fetches come. With one unit it has the bits of attention itself. Then the rows by
  * units that the gradient of a table is added in. Members take turns here; half precision goes by
  * the tensor cores where heads are a multiple of 8 wide. */
-#include "cuda_check.h"
+#include "attention_case.h"
 #include <algorithm>
 extern "C" {
 #include "base/sequence.h"
@@ -14,27 +14,9 @@ enum { SUMS = 3, MEMBERS_MAX = 8 };
 
 /* a.T is the whole length. */
 struct ring_case {
-  tsr_cuda_type type;
-  tsr_attention a;
+  attention_case of;
   int64_t units;
-  numbers q, k, v, dout;
 };
-
-struct results {
-  numbers out, stats, dq, dk, dv;
-};
-
-static const char *const names[] = {"out", "stats", "dq", "dk", "dv"};
-static std::vector<const numbers *> list_of(const results &r) {
-  return {&r.out, &r.stats, &r.dq, &r.dk, &r.dv};
-}
-
-static void order(bool opposite) {
-  run_backwards(opposite);
-#if defined(TSR_EMULATED)
-  emulator::fetches_late = !opposite;
-#endif
-}
 
 /* ---- what a member holds ---- */
 
@@ -73,7 +55,7 @@ put(const tsr_attention_ring &r, numbers *whole, const numbers &part, int64_t ou
           &(*whole)[(size_t)((o * r.length + position_of(r, t)) * inner)]);
 }
 
-static member member_new(call_arrays *arrays, const ring_case &c, tsr_attention_ring r) {
+static member member_new(call_arrays *arrays, const attention_case &c, tsr_attention_ring r) {
   const tsr_attention &a = r.a;
   int64_t rows = a.B * a.T, q = a.H * a.D, k = a.G * a.D;
   member m = {};
@@ -123,144 +105,56 @@ static void member_backward(tsr_cuda_type type, member *m, const member *all, co
 static void member_gather(tsr_cuda_type type, const member &m, results *all) {
   const tsr_attention &a = m.r.a;
   int64_t rows = a.B * a.T, q = a.H * a.D, k = a.G * a.D;
-  put(m.r, &all->out, numbers_get(type, m.out, rows * q), a.B, q);
-  put(m.r, &all->dq, numbers_get(type, m.dq, rows * q), a.B, q);
-  put(m.r, &all->dk, numbers_get(type, m.dk, rows * k), a.B, k);
-  put(m.r, &all->dv, numbers_get(type, m.dv, rows * k), a.B, k);
-  put(m.r, &all->stats, numbers_get(TSR_CUDA_F32, m.stats, rows * a.H * 2), a.B * a.H, 2);
+  put(m.r, &all->of[0], numbers_get(type, m.out, rows * q), a.B, q);
+  put(m.r, &all->of[1], numbers_get(TSR_CUDA_F32, m.stats, rows * a.H * 2), a.B * a.H, 2);
+  put(m.r, &all->of[2], numbers_get(type, m.dq, rows * q), a.B, q);
+  put(m.r, &all->of[3], numbers_get(type, m.dk, rows * k), a.B, k);
+  put(m.r, &all->of[4], numbers_get(type, m.dv, rows * k), a.B, k);
 }
 
 static results run(const ring_case &c, int members, bool zigzag) {
+  const attention_case &of = c.of;
   call_arrays arrays;
   member m[MEMBERS_MAX];
   results all;
   arrays.shift = 0;
-  uint64_t *key = c.a.dropout != 0 ? arrays.key(c.a.key) : NULL;
+  uint64_t *key = of.a.dropout != 0 ? arrays.key(of.a.key) : NULL;
   for (int i = 0; i < members; i++) {
-    tsr_attention_ring r = {c.a, c.a.T, c.units, members, i, 0, zigzag};
-    r.a.T = c.a.T / members;
+    tsr_attention_ring r = {of.a, of.a.T, c.units, members, i, 0, zigzag};
+    r.a.T = of.a.T / members;
     r.a.key = 0; /* the one in device memory counts */
-    m[i] = member_new(&arrays, c, r);
+    m[i] = member_new(&arrays, of, r);
   }
-  for (int i = 0; i < members; i++) member_forward(c.type, &m[i], m, key);
-  for (int i = 0; i < members; i++) member_backward(c.type, &m[i], m, key);
+  for (int i = 0; i < members; i++) member_forward(of.type, &m[i], m, key);
+  for (int i = 0; i < members; i++) member_backward(of.type, &m[i], m, key);
   finish_work();
   for (const array &a : arrays.all)
     CHECK_AT(
         array_intact(&a), "units %d, members %d: wrote where it may not", (int)c.units, members);
-  for (int i = 0; i < members; i++) member_gather(c.type, m[i], &all);
+  for (int i = 0; i < members; i++) member_gather(of.type, m[i], &all);
   return all;
 }
 
 /* ---- what it is compared with ---- */
 
-static void check_reference(const ring_case &c, const results &got) {
-  const tsr_attention *a = &c.a;
-  results want;
-  want.out.resize(c.q.size()), want.dq.resize(c.q.size());
-  want.dk.resize(c.k.size()), want.dv.resize(c.k.size());
-  want.stats.resize((size_t)(a->B * a->H * a->T * 2));
-  std::vector<char> scratch((size_t)cpu->attention_scratch(a));
-  cpu->attention(
-      a, want.out.data(), want.stats.data(), c.q.data(), c.k.data(), c.v.data(), scratch.data(), 0,
-      a->B * a->H);
-  cpu->attention_backward(
-      a, want.dq.data(), want.dk.data(), want.dv.data(), c.dout.data(), c.q.data(), c.k.data(),
-      c.v.data(), want.out.data(), want.stats.data(), scratch.data(), 0, a->B * a->G);
-  for (size_t i = 0; i < list_of(got).size(); i++)
-    check_near(names[i], i == 1 ? TSR_CUDA_F32 : c.type, *list_of(got)[i], *list_of(want)[i]);
-}
-
-static void check_bits(
-    const ring_case &c, const results &got, const results &want, const char *what, int members) {
-  for (size_t i = 0; i < list_of(got).size(); i++) {
-    const numbers &x = *list_of(got)[i], &y = *list_of(want)[i];
-    CHECK_AT(
-        x.size() == y.size() && !memcmp(x.data(), y.data(), x.size() * 4),
-        "%s (type %d, length %d, units %d, D %d) has other bits: %s, %d", names[i], (int)c.type,
-        (int)c.a.T, (int)c.units, (int)c.a.D, what, members);
-  }
-}
-
-static results run_plain(const ring_case &c) {
-  const tsr_attention &a = c.a;
-  int64_t rows = a.B * a.T, q = a.H * a.D, k = a.G * a.D;
-  call_arrays arrays;
-  arrays.shift = 0;
-  uint64_t *key = a.dropout != 0 ? arrays.key(a.key) : NULL;
-  void *qs = arrays.in(c.type, c.q), *ks = arrays.in(c.type, c.k), *vs = arrays.in(c.type, c.v);
-  void *dout = arrays.in(c.type, c.dout), *out = arrays.out(c.type, rows * q);
-  void *dq = arrays.out(c.type, rows * q), *dk = arrays.out(c.type, rows * k);
-  void *dv = arrays.out(c.type, rows * k);
-  float *stats = arrays.out(rows * a.H * 2);
-  void *scratch = arrays.scratch(tsr_cuda_attention_scratch(&a));
-  tsr_cuda_attention(NULL, c.type, &a, key, out, stats, qs, ks, vs);
-  tsr_cuda_attention_backward(
-      NULL, c.type, &a, key, dq, dk, dv, dout, qs, ks, vs, out, stats, scratch);
-  finish_work();
-  return {
-      numbers_get(c.type, out, rows * q), numbers_get(TSR_CUDA_F32, stats, rows * a.H * 2),
-      numbers_get(c.type, dq, rows * q), numbers_get(c.type, dk, rows * k),
-      numbers_get(c.type, dv, rows * k)};
-}
-
-/* Of x (B, T, H, D) the heads [h, h + heads) of the last sequence. */
-static numbers
-last_heads(const numbers &x, const tsr_attention &a, int64_t H, int64_t h, int64_t heads) {
-  numbers y;
-  for (int64_t t = 0; t < a.T; t++) {
-    const float *from = &x[(size_t)((((a.B - 1) * a.T + t) * H + h) * a.D)];
-    y.insert(y.end(), from, from + heads * a.D);
-  }
-  return y;
-}
-
-/* The last group of heads of the last sequence, alone. */
-static void check_alone(const ring_case &c, const results &whole) {
-  int64_t heads = c.a.H / c.a.G, h = c.a.H - heads, g = c.a.G - 1;
-  ring_case one = {c.type, c.a, c.units, {}, {}, {}, {}};
-  results want;
-  one.a.B = one.a.G = 1;
-  one.a.H = heads;
-  one.a.batch_offset += c.a.B - 1;
-  one.a.head_offset += h;
-  one.q = last_heads(c.q, c.a, c.a.H, h, heads),
-  one.dout = last_heads(c.dout, c.a, c.a.H, h, heads);
-  one.k = last_heads(c.k, c.a, c.a.G, g, 1), one.v = last_heads(c.v, c.a, c.a.G, g, 1);
-  want.out = last_heads(whole.out, c.a, c.a.H, h, heads);
-  want.dq = last_heads(whole.dq, c.a, c.a.H, h, heads);
-  want.dk = last_heads(whole.dk, c.a, c.a.G, g, 1),
-  want.dv = last_heads(whole.dv, c.a, c.a.G, g, 1);
-  int64_t stats = heads * c.a.T * 2;
-  want.stats = part(whole.stats, (int64_t)whole.stats.size() - stats, stats);
-  check_bits(c, run(one, 1, false), want, "alone", 1);
-}
-
 static void check_case(
     tsr_cuda_type type, int64_t B, int64_t H, int64_t G, int64_t D, int64_t rows, int64_t units,
     bool causal, float dropout, int members_max) {
-  tsr_attention a = {};
-  a.B = B, a.T = rows * units, a.H = H, a.G = G, a.D = D;
-  a.scale = 1 / sqrtf((float)D);
-  a.causal = causal;
-  a.dropout = dropout;
-  a.key = check_random();
-  a.batch_offset = 3, a.head_offset = 2, a.heads_global = H + 5;
-  ring_case c = {type, a, units, {}, {}, {}, {}};
-  int64_t n = B * a.T * D;
-  c.q = rounded(type, random_numbers(n * H, 2)), c.dout = rounded(type, random_numbers(n * H, 1));
-  c.k = rounded(type, random_numbers(n * G, 2)), c.v = rounded(type, random_numbers(n * G, 1));
+  ring_case c = {case_new(type, attention_of(B, rows * units, H, G, D, causal, dropout)), units};
+  const std::string text = std::to_string(units) + " units, ";
   order(false);
   results one = run(c, 1, false);
-  check_reference(c, one);
+  check_reference(c.of, one);
   order(true);
-  if (units == 1) check_bits(c, run_plain(c), one, "whole", 1);
-  if (B * G > 1) check_alone(c, one);
+  if (units == 1) check_bits(c.of, run_whole(c.of), one, "by attention itself");
+  ring_case alone = {last_group(c.of), units};
+  if (B * G > 1) check_bits(c.of, run(alone, 1, false), last_group_of(c.of, one), text + "alone");
   for (int members = 2; members <= members_max; members++)
     for (int zigzag = 0; zigzag < 2; zigzag++) {
       if (units % (members * (zigzag + 1))) continue;
       order((members + zigzag) % 2);
-      check_bits(c, run(c, members, zigzag), one, zigzag ? "zigzag" : "contiguous", members);
+      const char *layout = zigzag ? " members, zigzag" : " members, contiguous";
+      check_bits(c.of, run(c, members, zigzag), one, text + std::to_string(members) + layout);
     }
   order(false);
 }

@@ -1,0 +1,146 @@
+/* What the tests of attention on the GPU share: a call's inputs and results, what the CPU's kernels make
+ * of the same, and what stays when the last group of heads is alone. */
+#ifndef TSR_TESTS_CUDA_ATTENTION_CASE_H
+#define TSR_TESTS_CUDA_ATTENTION_CASE_H
+#include "cuda_check.h"
+
+struct attention_case {
+  tsr_cuda_type type;
+  tsr_attention a;
+  numbers q, k, v, dout;
+};
+
+enum { RESULTS = 5 };
+static const char *const result_names[RESULTS] = {"out", "stats", "dq", "dk", "dv"};
+
+struct results {
+  numbers of[RESULTS]; /* stats are f32 */
+};
+
+static inline tsr_attention
+attention_of(int64_t B, int64_t T, int64_t H, int64_t G, int64_t D, bool causal, float dropout) {
+  tsr_attention a = {};
+  a.B = B, a.T = T, a.H = H, a.G = G, a.D = D;
+  a.scale = 1 / sqrtf((float)D);
+  a.causal = causal;
+  a.dropout = dropout;
+  a.key = check_random();
+  a.batch_offset = 3, a.head_offset = 2, a.heads_global = H + 5;
+  return a;
+}
+
+static inline attention_case case_new(tsr_cuda_type type, const tsr_attention &a) {
+  int64_t n = a.B * a.T * a.D;
+  attention_case c = {type, a, {}, {}, {}, {}};
+  c.q = rounded(type, random_numbers(n * a.H, 2));
+  c.k = rounded(type, random_numbers(n * a.G, 2));
+  c.v = rounded(type, random_numbers(n * a.G, 1));
+  c.dout = rounded(type, random_numbers(n * a.H, 1));
+  return c;
+}
+
+/* For messages: a result of a case. */
+static inline std::string case_text(const attention_case &c, int result) {
+  char s[128];
+  snprintf(
+      s, sizeof s, "%s of B %d T %d H %d G %d D %d causal %d dropout %g", result_names[result],
+      (int)c.a.B, (int)c.a.T, (int)c.a.H, (int)c.a.G, (int)c.a.D, c.a.causal, (double)c.a.dropout);
+  return s;
+}
+
+/* Forward and backward, by the kernels for a whole sequence. */
+static inline results run_whole(const attention_case &c) {
+  call_arrays arrays;
+  arrays.shift = 0;
+  const uint64_t *key = c.a.dropout != 0 ? arrays.key(c.a.key) : NULL;
+  int64_t q = (int64_t)c.q.size(), k = (int64_t)c.k.size(), rows = c.a.B * c.a.H * c.a.T;
+  void *qs = arrays.in(c.type, c.q), *ks = arrays.in(c.type, c.k), *vs = arrays.in(c.type, c.v);
+  void *dout = arrays.in(c.type, c.dout), *out = arrays.out(c.type, q);
+  void *dq = arrays.out(c.type, q), *dk = arrays.out(c.type, k), *dv = arrays.out(c.type, k);
+  float *stats = arrays.out(rows * 2);
+  void *scratch = arrays.scratch(tsr_cuda_attention_scratch(&c.a));
+  tsr_attention a = c.a;
+  a.key = 0; /* the one in device memory counts */
+  tsr_cuda_attention(NULL, c.type, &a, key, out, stats, qs, ks, vs);
+  tsr_cuda_attention_backward(
+      NULL, c.type, &a, key, dq, dk, dv, dout, qs, ks, vs, out, stats, scratch);
+  finish_work();
+  for (const array &x : arrays.all)
+    CHECK_AT(array_intact(&x), "%s: wrote where it may not", case_text(c, 0).c_str());
+  return {
+      {numbers_get(c.type, out, q), numbers_get(TSR_CUDA_F32, stats, rows * 2),
+       numbers_get(c.type, dq, q), numbers_get(c.type, dk, k), numbers_get(c.type, dv, k)}};
+}
+
+static inline void check_reference(const attention_case &c, const results &got) {
+  const tsr_attention *a = &c.a;
+  results want;
+  for (int i = 0; i < RESULTS; i++) want.of[i].resize(got.of[i].size());
+  float *out = want.of[0].data(), *stats = want.of[1].data();
+  std::vector<char> scratch((size_t)cpu->attention_scratch(a));
+  cpu->attention(
+      a, out, stats, c.q.data(), c.k.data(), c.v.data(), scratch.data(), 0, a->B * a->H);
+  cpu->attention_backward(
+      a, want.of[2].data(), want.of[3].data(), want.of[4].data(), c.dout.data(), c.q.data(),
+      c.k.data(), c.v.data(), out, stats, scratch.data(), 0, a->B * a->G);
+  for (int i = 0; i < RESULTS; i++) {
+    if (a->T == 1 && (i == 2 || i == 3)) continue; /* one key: nothing but rounding */
+    tsr_cuda_type type = i == 1 ? TSR_CUDA_F32 : c.type;
+    check_near(case_text(c, i).c_str(), type, got.of[i], want.of[i]);
+  }
+}
+
+static inline void check_bits(
+    const attention_case &c, const results &got, const results &want, const std::string &what) {
+  for (int i = 0; i < RESULTS; i++)
+    check_same((case_text(c, i) + ", " + what).c_str(), got.of[i], want.of[i]);
+}
+
+/* Of x (B, T, heads, D) the last `count` heads of the last sequence. */
+static inline numbers
+last_heads(const numbers &x, const tsr_attention &a, int64_t heads, int64_t count) {
+  numbers y;
+  for (int64_t t = 0; t < a.T; t++) {
+    int64_t end = ((a.B - 1) * a.T + t + 1) * heads * a.D;
+    y.insert(y.end(), x.begin() + end - count * a.D, x.begin() + end);
+  }
+  return y;
+}
+
+/* The last group of heads of the last sequence, alone. */
+static inline attention_case last_group(const attention_case &c) {
+  const tsr_attention &a = c.a;
+  int64_t heads = a.H / a.G;
+  attention_case one = {
+      c.type,
+      a,
+      last_heads(c.q, a, a.H, heads),
+      last_heads(c.k, a, a.G, 1),
+      last_heads(c.v, a, a.G, 1),
+      last_heads(c.dout, a, a.H, heads)};
+  one.a.B = one.a.G = 1;
+  one.a.H = heads;
+  one.a.batch_offset += a.B - 1;
+  one.a.head_offset += a.H - heads;
+  return one;
+}
+
+static inline results last_group_of(const attention_case &c, const results &whole) {
+  const tsr_attention &a = c.a;
+  int64_t heads = a.H / a.G, stats = heads * a.T * 2;
+  return {
+      {last_heads(whole.of[0], a, a.H, heads),
+       part(whole.of[1], (int64_t)whole.of[1].size() - stats, stats),
+       last_heads(whole.of[2], a, a.H, heads), last_heads(whole.of[3], a, a.G, 1),
+       last_heads(whole.of[4], a, a.G, 1)}};
+}
+
+/* In which blocks, threads and fetches come. */
+static inline void order(bool opposite) {
+  run_backwards(opposite);
+#if defined(TSR_EMULATED)
+  emulator::fetches_late = !opposite;
+#endif
+}
+
+#endif
