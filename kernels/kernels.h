@@ -64,8 +64,9 @@ typedef struct {
 } tsr_attention_ring;
 
 /* Attention of new tokens to themselves and to what a cache holds: causal, without dropout. q and
- * out (B,T,H*D) are of T new tokens a sequence; of sequence b the first counts[b] are real and stand
- * at positions[b] and on. keys and values (B,length,G*D) hold all positions, the new ones too. */
+ * out (B,T,H*D) are of T new tokens a sequence; of sequence b the first counts[b] are real and
+ * stand at positions[b] and on. keys and values (B,length,G*D) hold all positions, the new ones
+ * too. */
 typedef struct {
   tsr_attention a;
   int64_t length;
@@ -104,8 +105,9 @@ typedef struct {
 
 enum { TSR_PRODUCT_ROWS = 12, TSR_PRODUCT_COLUMNS = 32 }; /* of both, panels are divisors */
 
-/* Every element of a product is one chain: TSR_PRODUCT_DEPTH neighbours in K are added one after the
- * other to zero, and such sums to one another, so that its bits depend on no shape and no split. */
+/* Every element of a product is one chain: TSR_PRODUCT_DEPTH neighbours in K are added one after
+ * the other to zero, and such sums to one another, so that its bits depend on no shape and no
+ * split. */
 enum { TSR_PRODUCT_DEPTH = 384 };
 
 /* y (R,N) = x (R,K) w (N,K)^T for few rows, from strided rows. */
@@ -187,9 +189,10 @@ typedef struct {
       float *out, const float *dy, const float *x, const float *mean, const float *rstd, int64_t C,
       int64_t row_first, int64_t row_step, int64_t rows, int64_t begin, int64_t end);
 
-  /* ---- products. All of product_pack comes before any of product: its items are rows of A, or columns
-   * of B where by_rows, and product's those of the other one; a range begins at a multiple of
-   * TSR_PRODUCT_ROWS or TSR_PRODUCT_COLUMNS. `packed` has product_bytes, aligned to 64. K > 0 ---- */
+  /* ---- products. All of product_pack comes before any of product: its items are rows of A, or
+   * columns of B where by_rows, and product's those of the other one; a range begins at a multiple
+   * of TSR_PRODUCT_ROWS or TSR_PRODUCT_COLUMNS. `packed` has product_bytes, aligned to 64. K > 0
+   * ---- */
   int64_t (*product_bytes)(const tsr_product *p);
   void (*product_pack)(const tsr_product *p, float *packed, int64_t begin, int64_t end);
   void (*product)(const tsr_product *p, const float *packed, int64_t begin, int64_t end);

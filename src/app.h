@@ -62,8 +62,8 @@ bool app_choose_device(app *a);
 bool app_choose_kind(app *a);
 /* Opens this worker's device, of commands that compute; when ranks are laid on workers. */
 bool app_open_device(app *a);
-/* All workers together, whose devices are open: what they send goes from device to device, where NCCL
- * is there, each has a device of its own and is of one stage; else through the host. */
+/* All workers together, whose devices are open: what they send goes from device to device, where
+ * NCCL is there, each has a device of its own and is of one stage; else through the host. */
 bool app_link_devices(app *a);
 void app_close_device(app *a);
 
@@ -73,7 +73,8 @@ void app_close_device(app *a);
 bool app_join(app *a);
 /* Ranks on workers, and threads by what each may use of its host. Needs the parallelism context. */
 bool app_lay_ranks(app *a);
-/* Whether all workers got as far as this one; if not, this one has said why, or another one will. */
+/* Whether all workers got as far as this one; if not, this one has said why, or another one
+ * will. */
 bool app_all_well(app *a, bool ok);
 /* That all workers run the same program on the same configuration, mesh and plan; else an error on
  * those that differ from worker 0, with the first line that does. */
@@ -83,7 +84,8 @@ bool app_gather(app *a, const void *mine, int64_t bytes, void *all);
 /* From now on the process may be in a library's hands for so long; it ends when that is over. */
 void app_set_deadline(double seconds, const char *what);
 void app_end_deadline(void);
-/* Threads for this worker: the cores that it may use, shared with the workers that may use the same. */
+/* Threads for this worker: the cores that it may use, shared with the workers that may use the
+ * same. */
 int app_threads(app *a);
 /* Called when other workers do not answer, or the device fails: says so, and ends the job. */
 void app_lost(void *app, const char *report);
@@ -104,8 +106,8 @@ int app_finish(app *a);
 
 /* ---- main.c ---- */
 
-/* From now on SIGINT, SIGTERM and SIGUSR1 are wishes that a->stop and a->save_now show, and a closed
- * pipe is an error. */
+/* From now on SIGINT, SIGTERM and SIGUSR1 are wishes that a->stop and a->save_now show, and a
+ * closed pipe is an error. */
 void app_catch_signals(void);
 
 /* ---- the commands; each gives the exit code ---- */

@@ -353,8 +353,8 @@ static bool compare_texts(app *a, const char *what, const char *mine, bool diffe
   return !differs || say_difference(a, what, mine, first);
 }
 
-/* Policy fast: the transport adds by itself, in groups of workers, where devices that are linked do not.
- * Forming them waits inside the transport. */
+/* Policy fast: the transport adds by itself, in groups of workers, where devices that are linked do
+ * not. Forming them waits inside the transport. */
 static bool form_groups(app *a) {
   char why[TSR_WHY_BYTES] = "";
   if (a->config->numerics.policy != TSR_NUMERICS_FAST || a->hosting.links) return true;

@@ -63,8 +63,8 @@ void tsr_cuda_cast(
     tsr_cuda_stream s, tsr_cuda_type to, void *out, tsr_cuda_type from, const void *x, int64_t n);
 
 /* ---- norm.cu: rows (R, C); weights w, b are of `type` too, statistics f32 ---- */
-/* x = from (R, C) + row (C) + plus (R, C), with the bits of one after the other; row: or NULL. x, and a
- * norm's y, may be what is read at the same place. */
+/* x = from (R, C) + row (C) + plus (R, C), with the bits of one after the other; row: or NULL. x,
+ * and a norm's y, may be what is read at the same place. */
 typedef struct {
   const void *from, *row, *plus;
 } tsr_cuda_summands;
@@ -75,7 +75,8 @@ void tsr_cuda_layernorm(
 void tsr_cuda_rmsnorm(
     tsr_cuda_stream s, tsr_cuda_type type, void *y, float *rstd, void *x,
     const tsr_cuda_summands *sum, const void *w, int64_t R, int64_t C, float eps);
-/* dx is rounded, and `plus` (R, C) is added to it where that is not NULL. dx may be dy, x or plus. */
+/* dx is rounded, and `plus` (R, C) is added to it where that is not NULL. dx may be dy, x or
+ * plus. */
 void tsr_cuda_layernorm_backward(
     tsr_cuda_stream s, tsr_cuda_type type, void *dx, const void *dy, const void *x, const void *w,
     const float *mean, const float *rstd, const void *plus, int64_t R, int64_t C);
@@ -188,8 +189,8 @@ typedef struct {
   tsr_box box;
   uint16_t *compensation;
 } tsr_cuda_rounding;
-/* A weight of n elements, f32 or bf16, and what its update reads and writes. SGD: m is the momentum,
- * or NULL, and v is not looked at. */
+/* A weight of n elements, f32 or bf16, and what its update reads and writes. SGD: m is the
+ * momentum, or NULL, and v is not looked at. */
 typedef struct {
   void *w;
   float *m, *v, *v_max; /* v_max: of all weights of a call, or of none (NULL) */
@@ -197,8 +198,8 @@ typedef struct {
   int64_t n;
   float weight_decay;
 } tsr_cuda_weight;
-/* `count` weights, any number: a launch takes up to TSR_CUDA_WEIGHTS in f32, which is where `roundings`
- * is NULL, and a third of that in bf16: a rounding a weight. */
+/* `count` weights, any number: a launch takes up to TSR_CUDA_WEIGHTS in f32, which is where
+ * `roundings` is NULL, and a third of that in bf16: a rounding a weight. */
 enum { TSR_CUDA_WEIGHTS = 48 };
 void tsr_cuda_adamw(
     tsr_cuda_stream s, const tsr_cuda_adamw_options *o, const tsr_cuda_weight *weights,

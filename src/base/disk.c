@@ -87,8 +87,8 @@ static void set_direct(int fd, bool direct) {
 #endif
 }
 
-/* Goes on after interruptions and short writes; behind a short one a direct write may no longer stand
- * at a block's begin, and is refused as EINVAL. */
+/* Goes on after interruptions and short writes; behind a short one a direct write may no longer
+ * stand at a block's begin, and is refused as EINVAL. */
 static bool write_all(int fd, const char *bytes, size_t length, size_t most, bool direct) {
   if (direct) set_direct(fd, true);
   while (length) {

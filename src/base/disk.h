@@ -20,8 +20,8 @@ enum { TSR_DISK_BLOCK = 4096 };
 
 int tsr_disk_create(const char *path); /* for writing, empty; the descriptor, or -1 */
 bool tsr_disk_write(int fd, const void *bytes, size_t length);
-/* Past the page cache where the file system can, which costs a fortieth of the processor's time: the
- * address, the length and the place in the file are multiples of TSR_DISK_BLOCK. */
+/* Past the page cache where the file system can, which costs a fortieth of the processor's time:
+ * the address, the length and the place in the file are multiples of TSR_DISK_BLOCK. */
 bool tsr_disk_write_direct(int fd, const void *bytes, size_t length);
 bool tsr_disk_sync(int fd);
 bool tsr_disk_sync_folder(const char *path);

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* cJSON's allocator takes no argument and is the whole process', so the arena of the parse that runs
- * in this thread stands here: a checkpoint's thread parses while the step loop makes JSON. */
+/* cJSON's allocator takes no argument and is the whole process', so the arena of the parse that
+ * runs in this thread stands here: a checkpoint's thread parses while the step loop makes JSON. */
 static _Thread_local tsr_arena *parsing;
 
 static void *alloc_somewhere(size_t size) {

@@ -1,10 +1,10 @@
 /* How the positions of a sequence lie over the members of cp, and in which order the units of
  * positions are added.
  *
- * Contiguous: member c holds the c-th run. Zigzag: the sequence in 2 * members chunks, member c holds
- * chunk c and then chunk 2 * members - 1 - c, which under a causal mask is the same work for all. The
- * tree's leaves are then taken from both ends in turn (0, n-1, 1, n-2, …), so that what a member
- * holds is a subtree, as it is in the contiguous case; the layout is part of the recipe. */
+ * Contiguous: member c holds the c-th run. Zigzag: the sequence in 2 * members chunks, member c
+ * holds chunk c and then chunk 2 * members - 1 - c, which under a causal mask is the same work for
+ * all. The tree's leaves are then taken from both ends in turn (0, n-1, 1, n-2, …), so that what a
+ * member holds is a subtree, as it is in the contiguous case; the layout is part of the recipe. */
 #ifndef TSR_BASE_SEQUENCE_H
 #define TSR_BASE_SEQUENCE_H
 #include <stdbool.h>

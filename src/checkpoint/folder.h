@@ -8,8 +8,8 @@ typedef struct {
   const char *path;
 } tsr_checkpoint_entry;
 
-/* The committed ones, by rising step; none where the folder is not there. Errors: one that cannot be
- * read. */
+/* The committed ones, by rising step; none where the folder is not there. Errors: one that cannot
+ * be read. */
 bool tsr_checkpoints_list(
     tsr_arena *arena, const char *folder, tsr_checkpoint_entry **ret_entries, int *ret_count,
     tsr_diags *diags);
@@ -29,8 +29,8 @@ bool tsr_checkpoint_find(
 
 const char *tsr_checkpoint_path(tsr_arena *arena, const char *folder, int64_t step);
 
-/* Makes the folder, takes it for this process alone (released when `ret_lock` is closed), and removes
- * what a run that was killed has left unfinished. Errors: another process has it. */
+/* Makes the folder, takes it for this process alone (released when `ret_lock` is closed), and
+ * removes what a run that was killed has left unfinished. Errors: another process has it. */
 bool tsr_checkpoints_open_folder(
     tsr_arena *arena, const char *folder, int *ret_lock, tsr_diags *diags);
 

@@ -1,5 +1,5 @@
-/* Reading a committed checkpoint: any box of any tensor, with the files' lengths and hashes verified,
- * in constant memory. */
+/* Reading a committed checkpoint: any box of any tensor, with the files' lengths and hashes
+ * verified, in constant memory. */
 #ifndef TSR_CHECKPOINT_INPUT_H
 #define TSR_CHECKPOINT_INPUT_H
 #include "checkpoint/manifest.h"
@@ -19,9 +19,9 @@ void tsr_input_close(tsr_input *input);
 typedef void tsr_input_portion(
     void *context, const tsr_stored_piece *piece, int64_t first, int64_t count, const void *elements);
 
-/* Hands on every piece of the tensor for which `wanted` (NULL: all) is true, and compares its hash if
- * the input was opened to be verified. Errors: file, tensor and offset; what was handed on is then
- * not to be used. */
+/* Hands on every piece of the tensor for which `wanted` (NULL: all) is true, and compares its hash
+ * if the input was opened to be verified. Errors: file, tensor and offset; what was handed on is
+ * then not to be used. */
 bool tsr_input_read(
     tsr_input *input, const tsr_stored *tensor,
     bool (*wanted)(void *context, const tsr_stored_piece *piece), tsr_input_portion *portion,

@@ -16,8 +16,8 @@ bool tsr_checkpoint_diff(
     tsr_arena *arena, const tsr_kernels *kernels, const tsr_manifest *a, const tsr_manifest *b,
     int *ret_differences, tsr_text *text, tsr_diags *diags);
 
-/* Writes the same checkpoint as `shards` files of tensors, each tensor cut along its first dimension
- * (one file: whole tensors); all is verified on the way. In constant memory. */
+/* Writes the same checkpoint as `shards` files of tensors, each tensor cut along its first
+ * dimension (one file: whole tensors); all is verified on the way. In constant memory. */
 bool tsr_checkpoint_reshard(
     tsr_arena *arena, const tsr_manifest *manifest, int64_t shards, const char *out,
     tsr_diags *diags);

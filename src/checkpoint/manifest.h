@@ -90,8 +90,8 @@ bool tsr_manifest_parse(
     tsr_arena *arena, const char *path, const char *text, size_t length,
     tsr_manifest *ret_manifest, tsr_diags *diags);
 
-/* The same of the text that one of several writers leaves: its files and its pieces, which need not be
- * all of a tensor. */
+/* The same of the text that one of several writers leaves: its files and its pieces, which need not
+ * be all of a tensor. */
 bool tsr_manifest_parse_part(
     tsr_arena *arena, const char *path, const char *text, size_t length,
     tsr_manifest *ret_manifest, tsr_diags *diags);

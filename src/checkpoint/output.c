@@ -90,8 +90,8 @@ static bool open_file(tsr_output *o, const char *name, tsr_diags *diags) {
   return true;
 }
 
-/* Whole portions, so that all but a file's end goes past the page cache; where it cannot, the kernel is
- * asked to begin at once with what it would else write all at the end. */
+/* Whole portions, so that all but a file's end goes past the page cache; where it cannot, the
+ * kernel is asked to begin at once with what it would else write all at the end. */
 static bool flush(tsr_output *o, tsr_diags *diags) {
   size_t length = o->buffered;
   if (!length) return true;

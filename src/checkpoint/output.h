@@ -1,7 +1,7 @@
-/* Writing one checkpoint folder: files, flush, manifest, flush, rename, flush of the folder around it.
- * Nothing of it can be seen under its name before all of it is on the disk; a failure leaves nothing
- * behind. Not bound to a run: imports and reshards write with it too. May be used from any thread,
- * with an arena and diagnostics of that thread. */
+/* Writing one checkpoint folder: files, flush, manifest, flush, rename, flush of the folder around
+ * it. Nothing of it can be seen under its name before all of it is on the disk; a failure leaves
+ * nothing behind. Not bound to a run: imports and reshards write with it too. May be used from any
+ * thread, with an arena and diagnostics of that thread. */
 #ifndef TSR_CHECKPOINT_OUTPUT_H
 #define TSR_CHECKPOINT_OUTPUT_H
 #include "checkpoint/manifest.h"
@@ -27,9 +27,9 @@ void tsr_output_join(
 bool tsr_output_leave_part(tsr_output *output, int writer, tsr_diags *diags);
 /* That there will be none. */
 void tsr_output_leave_failure(tsr_output *output, int writer);
-/* Of the one that commits: waits for what a writer leaves word of, and takes it. A part may be large
- * and its writer in no hurry; fails when the writer has failed, or when not a byte more has come into
- * the folder for `timeout_s` (0: never). */
+/* Of the one that commits: waits for what a writer leaves word of, and takes it. A part may be
+ * large and its writer in no hurry; fails when the writer has failed, or when not a byte more has
+ * come into the folder for `timeout_s` (0: never). */
 bool tsr_output_wait_part(tsr_output *output, int writer, double timeout_s, tsr_diags *diags);
 
 /* A file of bytes as they are. */
@@ -56,8 +56,8 @@ bool tsr_output_tensors(
 bool tsr_output_data(tsr_output *output, const void *bytes, size_t length, tsr_diags *diags);
 bool tsr_output_end_tensors(tsr_output *output, tsr_diags *diags);
 
-/* Writes the manifest: of `about` everything but files and tensors is taken; and gives the folder its
- * name. */
+/* Writes the manifest: of `about` everything but files and tensors is taken; and gives the folder
+ * its name. */
 bool tsr_output_commit(tsr_output *output, const tsr_manifest *about, tsr_diags *diags);
 /* Instead: removes what was written. After a failure of any function above, too. */
 void tsr_output_abandon(tsr_output *output);

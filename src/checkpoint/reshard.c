@@ -6,7 +6,8 @@
 
 enum { PORTION = 1 << 20 };
 
-/* Rows of dimension 0 that shard i of n has: the first ones have one more where it does not divide. */
+/* Rows of dimension 0 that shard i of n has: the first ones have one more where it does not
+ * divide. */
 static void rows_of(int64_t rows, int64_t i, int64_t n, int64_t *ret_begin, int64_t *ret_count) {
   int64_t each = rows / n, more = rows % n;
   *ret_begin = i * each + (i < more ? i : more);

@@ -3,9 +3,9 @@
 #define TSR_COMM_AGREE_H
 #include "comm/transport.h"
 
-/* Everybody's `bytes` to everybody, in the order of the workers. Waits for `timeout_s` at most (0: for
- * ever); false with `why` (TSR_WHY_BYTES), which names the workers that nothing came from. A process
- * that is alone has only its own. */
+/* Everybody's `bytes` to everybody, in the order of the workers. Waits for `timeout_s` at most (0:
+ * for ever); false with `why` (TSR_WHY_BYTES), which names the workers that nothing came from. A
+ * process that is alone has only its own. */
 bool tsr_transport_gather(
     const tsr_transport *transport, const void *mine, int64_t bytes, void *ret_all,
     double timeout_s, char *why);

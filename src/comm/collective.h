@@ -34,8 +34,8 @@ typedef struct {
 
 int64_t tsr_collective_items(const tsr_collective *c);
 void tsr_collective_run(const tsr_collective *c, int64_t begin, int64_t end);
-/* The whole of it, for buffers on a device; k is not needed. What is only moved may have members whose
- * buffers are elsewhere, NULL: then what is between those that are here. */
+/* The whole of it, for buffers on a device; k is not needed. What is only moved may have members
+ * whose buffers are elsewhere, NULL: then what is between those that are here. */
 void tsr_collective_run_on(const tsr_device *device, const tsr_collective *c);
 
 /* Elements of dimensions [begin, end). */
@@ -48,8 +48,8 @@ static inline int64_t tsr_collective_elements(const tsr_collective *c, int begin
 static inline int tsr_collective_source(const tsr_collective *c, int member) {
   return ((member - c->by) % c->members + c->members) % c->members;
 }
-/* all_to_all on a device: what goes from one member to another, as one piece, row-major; from `in`, and
- * into `out`. */
+/* all_to_all on a device: what goes from one member to another, as one piece, row-major; from `in`,
+ * and into `out`. */
 void tsr_collective_pack(
     const tsr_device *device, const tsr_collective *c, int from, int to, void *piece);
 void tsr_collective_unpack(

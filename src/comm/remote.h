@@ -1,15 +1,15 @@
 /* Collectives between ranks of which some are other workers': the same results, bit for bit, as
  * tsr_collective_run gives where one worker has them all.
  *
- * Each worker that hosts a member calls begin with the same collective, where `in` and `out` of members
- * that others host are NULL, and then goes on (tsr_remote_go_on) until it is done; between two calls
- * it may do other work. Sums (all_reduce, reduce_scatter): everybody sends slice i of its members'
- * summands to slice i's owner, the owner adds them in the tree of base/tree.h over all members, and
- * with all_reduce sends the sums to everybody. Members of one worker that are a subtree are added
- * before they are sent. Between hosts: what several workers of one host hold that is a subtree is
- * added by one of them, and only that sum crosses; the sums of all_reduce cross once to each host.
- * What is only moved (all_gather, ring_shift, all_to_all) is sent to whom it is for. Large tensors
- * go in chunks, so that one is added while the next is under way.
+ * Each worker that hosts a member calls begin with the same collective, where `in` and `out` of
+ * members that others host are NULL, and then goes on (tsr_remote_go_on) until it is done; between
+ * two calls it may do other work. Sums (all_reduce, reduce_scatter): everybody sends slice i of its
+ * members' summands to slice i's owner, the owner adds them in the tree of base/tree.h over all
+ * members, and with all_reduce sends the sums to everybody. Members of one worker that are a
+ * subtree are added before they are sent. Between hosts: what several workers of one host hold that
+ * is a subtree is added by one of them, and only that sum crosses; the sums of all_reduce cross
+ * once to each host. What is only moved (all_gather, ring_shift, all_to_all) is sent to whom it is
+ * for. Large tensors go in chunks, so that one is added while the next is under way.
  *
  * Policy fast: with `group`, sums are the transport's own, of what each worker's members give when
  * they are added in a tree of their own; the bits are then the library's. A reduce_scatter whose
@@ -54,8 +54,8 @@ typedef enum { TSR_REMOTE_PENDING, TSR_REMOTE_DONE, TSR_REMOTE_FAILED } tsr_remo
 /* Never waits. */
 tsr_remote_state tsr_remote_go_on(tsr_remote *remote);
 
-/* Of a call that is not done: the workers whose messages have not come, as a bit each (bit 63 stands
- * for all above), and why it failed. */
+/* Of a call that is not done: the workers whose messages have not come, as a bit each (bit 63
+ * stands for all above), and why it failed. */
 uint64_t tsr_remote_missing(const tsr_remote *remote);
 const char *tsr_remote_why(const tsr_remote *remote);
 

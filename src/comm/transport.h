@@ -1,10 +1,10 @@
-/* Messages between workers. A transport is one table of functions in a plugin, which the program loads
- * when it finds itself started by that launcher (libtessera-openmpi.so, libtessera-mpich.so), or one
- * inside the process for tests (threads.h). It moves bytes and knows neither ranks nor groups: what
- * collectives mean, and the order of every sum, is ours (remote.h).
+/* Messages between workers. A transport is one table of functions in a plugin, which the program
+ * loads when it finds itself started by that launcher (libtessera-openmpi.so, libtessera-mpich.so),
+ * or one inside the process for tests (threads.h). It moves bytes and knows neither ranks nor
+ * groups: what collectives mean, and the order of every sum, is ours (remote.h).
  *
- * All calls of one transport come from one thread. Messages of one pair of workers with the same tag
- * arrive in the order in which they were sent; others may overtake each other. */
+ * All calls of one transport come from one thread. Messages of one pair of workers with the same
+ * tag arrive in the order in which they were sent; others may overtake each other. */
 #ifndef TSR_COMM_TRANSPORT_H
 #define TSR_COMM_TRANSPORT_H
 #include "base/diag.h"
@@ -36,9 +36,9 @@ typedef struct {
   /* The library's name and version, for logs; the name of the host that a worker is on. */
   const char *(*version)(void *state);
   const char *(*host)(void *state, int worker);
-  /* Begin a message of `bytes` >= 0 bytes, which must stay as they are, and where they are, until it
-   * is done. `tag` is in [0, TSR_TRANSPORT_TAGS). A receive gets exactly as many bytes as it asks
-   * for; another count is a failure. */
+  /* Begin a message of `bytes` >= 0 bytes, which must stay as they are, and where they are, until
+   * it is done. `tag` is in [0, TSR_TRANSPORT_TAGS). A receive gets exactly as many bytes as it
+   * asks for; another count is a failure. */
   bool (*send)(void *state, int to, int tag, const void *from, int64_t bytes, tsr_message *ret, char *why);
   bool (*receive)(void *state, int from, int tag, void *to, int64_t bytes, tsr_message *ret, char *why);
   /* Never waits. A message that is done or failed is not asked for again. */
@@ -46,13 +46,14 @@ typedef struct {
   /* The library's own sum over all workers, in place, in whatever order, waiting: what
    * ours is compared with. */
   bool (*all_reduce)(void *state, float *numbers, int64_t count, char *why);
-  /* The library's own sums of f32 among some workers, in whatever order; all three NULL: it has none.
-   * form makes a group: its workers (ascending) all call it, and wait for each other, so who is in
-   * several groups forms them in one order that is the same everywhere; groups last until close. The
-   * other two begin a sum, which is tested like a message, in the same order on all of the group's
-   * workers; all that they are given stays where it is until it is done. sum: `out` of all workers
-   * gets the sum of their `in`, which may be the same memory. sum_slices: `in` has a slice for each
-   * worker, one after the other, of `counts` elements, and `out`, other memory, gets this worker's. */
+  /* The library's own sums of f32 among some workers, in whatever order; all three NULL: it has
+   * none. form makes a group: its workers (ascending) all call it, and wait for each other, so who
+   * is in several groups forms them in one order that is the same everywhere; groups last until
+   * close. The other two begin a sum, which is tested like a message, in the same order on all of
+   * the group's workers; all that they are given stays where it is until it is done. sum: `out` of
+   * all workers gets the sum of their `in`, which may be the same memory. sum_slices: `in` has a
+   * slice for each worker, one after the other, of `counts` elements, and `out`, other memory, gets
+   * this worker's. */
   bool (*form)(void *state, const int *workers, int count, void **ret_group, char *why);
   bool (*sum)(void *group, const float *in, float *out, int64_t count, tsr_message *ret, char *why);
   bool (*sum_slices)(

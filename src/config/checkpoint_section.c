@@ -1,5 +1,5 @@
-/* The rules over the keys of checkpoints: names from the environment, the time limit, and what a job
- * that comes back needs. */
+/* The rules over the keys of checkpoints: names from the environment, the time limit, and what a
+ * job that comes back needs. */
 #include "base/text.h"
 #include "config/loader.h"
 #include <ctype.h>

@@ -67,7 +67,8 @@ int tsr_field_find(const char *section, size_t section_length, const char *key);
 /* The row of "section.key" ("key" alone: of the top level), or -1. */
 int tsr_field_find_dotted(const char *dotted_key);
 
-/* Whether --print-config shows the key of this configuration, and its value as it is shown there. */
+/* Whether --print-config shows the key of this configuration, and its value as it is shown
+ * there. */
 bool tsr_field_is_printed(const tsr_config *config, const tsr_field *field);
 void tsr_field_print(const tsr_config *config, const tsr_field *field, tsr_text *text);
 

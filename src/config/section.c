@@ -91,8 +91,8 @@ bool tsr_is_override(const tsr_yaml *key) {
   return key->place.file && !strcmp(key->place.file, "--set");
 }
 
-/* Remembers where a row's value comes from; it may be given once, under one of its names. An override
- * under any of them takes the file's place. */
+/* Remembers where a row's value comes from; it may be given once, under one of its names. An
+ * override under any of them takes the file's place. */
 static bool note_origin(tsr_loader *l, int row, const tsr_yaml *key, const tsr_yaml *node) {
   const tsr_yaml *before = l->origins->keys[row];
   if (before && tsr_is_override(before) && !tsr_is_override(key)) return false;

@@ -23,8 +23,8 @@ typedef struct {
   int64_t bytes, bytes_free;
 } tsr_cuda_device;
 
-/* A device for a worker. `lost` is called with a report when a task or the device fails, and does not
- * return. */
+/* A device for a worker. `lost` is called with a report when a task or the device fails, and does
+ * not return. */
 typedef struct {
   int number; /* of the visible ones */
   bool fast;  /* policy fast */

@@ -21,8 +21,8 @@ typedef struct {
   const char *place; /* that no other device of this host has: "0000:1b:00.0" */
   const char *text; /* for logs: "cuda:0, NVIDIA H200, sm_90, 139.8 GiB" */
   void *state;
-  /* All zeros, aligned to 256. `why` (512 bytes) gets the reason of a failure, and perhaps what to do
-   * about it after a newline. */
+  /* All zeros, aligned to 256. `why` (512 bytes) gets the reason of a failure, and perhaps what to
+   * do about it after a newline. */
   bool (*allocate)(void *state, int64_t bytes, void **ret_memory, char *why);
   void (*release)(void *state, void *memory);
   int64_t (*available)(void *state); /* bytes */
@@ -51,13 +51,13 @@ typedef struct {
 
   /* ---- between workers that each have such a device ----
    *
-   * All workers form all groups, in one order, whether they are in them or not; a group is `workers`,
-   * in that order, and NULL for who is not in it. Each has a lane: what is begun is of the lane in use
-   * (NULL: the tasks' own, which is in use at first), work of one lane is done in the order in which
-   * it is begun, and lanes know of each other by `follow` alone: what is begun from now on comes after
-   * what the lane of `group` has so far. Messages of one exchange go at once; those of a group between
-   * two workers, in one direction, meet in the order in which they are begun. All NULL: messages go
-   * through the host. */
+   * All workers form all groups, in one order, whether they are in them or not; a group is
+   * `workers`, in that order, and NULL for who is not in it. Each has a lane: what is begun is of
+   * the lane in use (NULL: the tasks' own, which is in use at first), work of one lane is done in
+   * the order in which it is begun, and lanes know of each other by `follow` alone: what is begun
+   * from now on comes after what the lane of `group` has so far. Messages of one exchange go at
+   * once; those of a group between two workers, in one direction, meet in the order in which they
+   * are begun. All NULL: messages go through the host. */
   bool (*form)(void *state, const int *workers, int count, void **ret_group, char *why);
   void (*use)(void *state, void *group);
   void (*follow)(void *state, void *group);
@@ -67,9 +67,9 @@ typedef struct {
   void (*sum)(void *state, void *group, const float *in, float *out, int64_t count);
   void (*sum_slices)(void *state, void *group, const float *in, float *out, int64_t count);
 
-  /* From `record` to `recorded` work is not begun but noted, with the addresses and numbers that it is
-   * given; `replay` begins all of it, again and again. NULL: it could not be noted, and nothing was
-   * begun. */
+  /* From `record` to `recorded` work is not begun but noted, with the addresses and numbers that it
+   * is given; `replay` begins all of it, again and again. NULL: it could not be noted, and nothing
+   * was begun. */
   bool (*record)(void *state);
   void *(*recorded)(void *state);
   void (*replay)(void *state, void *recording);

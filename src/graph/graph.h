@@ -192,8 +192,8 @@ int tsr_graph_const(
     tsr_place place);
 int tsr_graph_state(tsr_graph *g, const char *name, int param);
 int tsr_graph_hyper(tsr_graph *g);
-/* Is there after the step; of what each microbatch makes, the last one's is, where microbatches are not
- * alive together (with pipeline stages they are). */
+/* Is there after the step; of what each microbatch makes, the last one's is, where microbatches are
+ * not alive together (with pipeline stages they are). */
 void tsr_graph_output(tsr_graph *g, const char *name, int value);
 int tsr_graph_find_output(const tsr_graph *g, const char *name); /* a value, or -1 */
 /* The result of cross_entropy or mse that a value is, before collectives that a file wrote out:

@@ -19,7 +19,8 @@ static void axes_assign(tsr_parallel *p, const tsr_layout *layout) {
   }
 }
 
-/* tt-train's pipeline over workers: each has the mesh that device_config describes, and is a stage. */
+/* tt-train's pipeline over workers: each has the mesh that device_config describes, and is a
+ * stage. */
 static void workers_add(tsr_parallel *p, int workers) {
   for (int dim = p->ndim++; dim > 0; dim--) p->axis_of_dim[dim] = p->axis_of_dim[dim - 1];
   p->axis_of_dim[0] = TSR_PP;

@@ -78,12 +78,12 @@ typedef struct {
 tsr_graph *tsr_pass_precision(const tsr_graph *graph, tsr_narrowing how);
 
 /* A graph for text, without loss, that gives `logits`, whose only input is tokens (batch,
- * positions), becomes one of `new_tokens` of each sequence, that stand behind those of earlier runs.
- * The inputs TSR_CACHE_POSITIONS and TSR_CACHE_COUNTS (batch) say where the new ones begin and how
- * many of them are real. Attention keeps its keys and values (TSR_FACT_KEPT), for as many positions
- * as the graph had; for those every position's numbers have the bits that they had. `last_only`:
- * logits (batch, 1, vocabulary) of the last real token alone. After stages, before precision; what
- * is placed then is not split along positions, so over cp everything must be whole.
+ * positions), becomes one of `new_tokens` of each sequence, that stand behind those of earlier
+ * runs. The inputs TSR_CACHE_POSITIONS and TSR_CACHE_COUNTS (batch) say where the new ones begin
+ * and how many of them are real. Attention keeps its keys and values (TSR_FACT_KEPT), for as many
+ * positions as the graph had; for those every position's numbers have the bits that they had.
+ * `last_only`: logits (batch, 1, vocabulary) of the last real token alone. After stages, before
+ * precision; what is placed then is not split along positions, so over cp everything must be whole.
  *
  * False for a graph in which something else mixes positions; `ret_why` says what. */
 #define TSR_CACHE_POSITIONS "cache.positions"
@@ -103,8 +103,8 @@ typedef struct {
   int zero_groups; /* > 1: dp is so many groups, and each shards for itself */
 } tsr_placing;
 
-/* The nodes of context-parallel attention in place of `node` of `from` (attention, or its gradient),
- * whose inputs in g are `inputs`; the results, in the order of the node's outputs. */
+/* The nodes of context-parallel attention in place of `node` of `from` (attention, or its
+ * gradient), whose inputs in g are `inputs`; the results, in the order of the node's outputs. */
 void tsr_pass_ring_attention(
     tsr_graph *g, const tsr_graph *from, int node, const int *inputs, int members,
     int ret_outputs[TSR_OUTPUTS_MAX]);

@@ -229,8 +229,8 @@ static int round_complete(placer *p, int value, where at) {
 
 static int redistribute(placer *p, int value, int axis, tsr_placement to, where at);
 
-/* Sums owed over several axes are completed in the order of the units: what a batch unit's positions
- * make before the batch units, but where positions are kept apart those come last. */
+/* Sums owed over several axes are completed in the order of the units: what a batch unit's
+ * positions make before the batch units, but where positions are kept apart those come last. */
 static int complete_before(placer *p, int value, int axis, where at) {
   const tsr_value *v = &p->g->values[value];
   bool cp = v->placement[TSR_CP].kind == TSR_PARTIAL;
@@ -330,8 +330,8 @@ static tsr_placement zero_input(const placer *p, const tsr_node *n, int input) {
   return v->units ? whole : wanted;
 }
 
-/* What an op's rule is shown of an input over an axis. What positions owe to a sum over microbatches
- * is added up for each of them. */
+/* What an op's rule is shown of an input over an axis. What positions owe to a sum over
+ * microbatches is added up for each of them. */
 static tsr_placement shown_input(const placer *p, const tsr_node *n, int input, int axis) {
   const tsr_value *v = &p->g->values[p->map[n->inputs[input]]];
   if (axis == TSR_DP) return zero_input(p, n, input);

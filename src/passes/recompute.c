@@ -3,10 +3,9 @@
  * instead of what would have been kept
  * breaks: indices; the new graph has its own
  *
- * A block's copies read what the block was given, which is kept, and where a stage begins inside the
- * block what that stage was sent; they draw the same random numbers,
- * since those are a function of the forward node's name. (Chen et al. 2016; selective: Korthikanti
- * et al. 2022) */
+ * A block's copies read what the block was given, which is kept, and where a stage begins inside
+ * the block what that stage was sent; they draw the same random numbers, since those are a function
+ * of the forward node's name. (Chen et al. 2016; selective: Korthikanti et al. 2022) */
 #include "passes/passes.h"
 #include <string.h>
 

@@ -2,9 +2,9 @@
  * gives: the steps of a ring that make it, and the shifts between them
  * breaks: nothing
  *
- * Ring attention (Liu et al. 2023): keys and values go from member to member while queries stay; in the
- * backward pass they go round once more for dq, and then queries and what flows back into them do for
- * dk and dv (tt-train's two_pass). Each member adds to an accumulator of its own. */
+ * Ring attention (Liu et al. 2023): keys and values go from member to member while queries stay; in
+ * the backward pass they go round once more for dq, and then queries and what flows back into them
+ * do for dk and dv (tt-train's two_pass). Each member adds to an accumulator of its own. */
 #include "passes/passes.h"
 #include <string.h>
 

@@ -37,9 +37,9 @@ static tsr_placement completed(const call *c, int i) {
   return c->in[i].kind == TSR_PARTIAL && slice ? shard(1) : whole;
 }
 
-/* How many summands a sum over rows keeps apart: one per unit of the dimension that tp or cp splits.
- * Where the recipe cuts the sequence, sums over positions are made of its units whether or not they
- * are split here. */
+/* How many summands a sum over rows keeps apart: one per unit of the dimension that tp or cp
+ * splits. Where the recipe cuts the sequence, sums over positions are made of its units whether or
+ * not they are split here. */
 static int64_t row_units(call *c, tsr_placement rows) {
   const tsr_units *u = &c->g->units;
   bool sequence = ndim(c, 0) == 3 && u->sequence > 1;
@@ -126,8 +126,8 @@ static void place_linear_dx(call *c) {
   give_all(c, by_rows ? rows : columns ? partial : rows_weight ? shard(last) : whole);
 }
 
-/* dw (out, in) = dy^T x, summed over rows; the third input is w itself, for its placement. Only rows
- * of dp and cp are summed where they are: they come in units. */
+/* dw (out, in) = dy^T x, summed over rows; the third input is w itself, for its placement. Only
+ * rows of dp and cp are summed where they are: they come in units. */
 static void place_linear_dw(call *c) {
   tsr_placement w = c->in[2];
   if ((is_rows(c, 0) || is_rows(c, 1)) && splits_rows(c)) {

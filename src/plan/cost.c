@@ -108,8 +108,8 @@ static double calls_of(const tsr_task *t, const tsr_node *n) {
   return x->ndim > 1 ? elements(x) / last(x) : 1;
 }
 
-/* A lookup reads the rows that it copies, not the table; what is kept is written in a part; an update
- * writes again what it reads. */
+/* A lookup reads the rows that it copies, not the table; what is kept is written in a part; an
+ * update writes again what it reads. */
 static double bytes_of(const tsr_task *t) {
   double in = 0, out = 0;
   if (t->op == TSR_OP_SEND || t->op == TSR_OP_WAIT) return 0;

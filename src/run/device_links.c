@@ -1,5 +1,5 @@
-/* A program's messages between workers, from device to device (links.h). What is begun here waits on
- * the device alone: the host goes on with the next task. */
+/* A program's messages between workers, from device to device (links.h). What is begun here waits
+ * on the device alone: the host goes on with the next task. */
 #include "run/internal.h"
 #include <string.h>
 

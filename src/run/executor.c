@@ -162,8 +162,8 @@ static void run_linked(const task_run *t, const tsr_task_at *at) {
     tsr_recorder_extend(b->recording, t->ranks[i], begin);
 }
 
-/* Those of the task's groups that are all here, when they are first asked for; then what other workers
- * take part in. False while that is not done. */
+/* Those of the task's groups that are all here, when they are first asked for; then what other
+ * workers take part in. False while that is not done. */
 static bool run_collective(const task_run *t) {
   tsr_task_at at = place_of(t);
   tsr_collective c;
@@ -355,7 +355,8 @@ static void run_stages(const step_run *s) {
       moved |= run_stage(s, i);
       done += b->at[i].run == b->programs->of_stage[i]->runs_count;
     }
-    /* The verifier has proved that no circle of waits closes: what does not move waits for others. */
+    /* The verifier has proved that no circle of waits closes: what does not move waits for
+     * others. */
     assert(moved || done == stages || !tsr_bound_is_alone(b));
     if (moved || done == stages) waiting.since = 0;
     else wait_for_others(b, &waiting);

@@ -1,8 +1,8 @@
 /* Which worker hosts which rank.
  *
- * Ranks are laid on workers in blocks, in the order of their coordinates with tp running fastest, so
- * that a group of tp stays inside a worker, and neighbours inside a host, where the counts allow it.
- * Blocks differ by one rank at most where the counts do not divide. */
+ * Ranks are laid on workers in blocks, in the order of their coordinates with tp running fastest,
+ * so that a group of tp stays inside a worker, and neighbours inside a host, where the counts allow
+ * it. Blocks differ by one rank at most where the counts do not divide. */
 #ifndef TSR_RUN_HOSTING_H
 #define TSR_RUN_HOSTING_H
 #include "comm/transport.h"
@@ -14,8 +14,9 @@ typedef struct {
   int worker, workers;
   const int *worker_of; /* per rank; NULL: worker 0 */
   const int *hosts;     /* per worker: the first one on its host */
-  /* Of the transport's own sums, for an axis and the first member of a group over it: at axis * ranks +
-   * first. NULL: the group's members are all in one process or none is here, or sums are the tree's. */
+  /* Of the transport's own sums, for an axis and the first member of a group over it: at axis *
+   * ranks + first. NULL: the group's members are all in one process or none is here, or sums are
+   * the tree's. */
   void **groups;
   const struct tsr_links *links; /* between the workers' devices (links.h); NULL: there are none */
 } tsr_hosting;
@@ -25,9 +26,10 @@ bool tsr_hosting_lay(
     tsr_arena *arena, const tsr_parallel *parallel, tsr_transport *transport,
     tsr_hosting *ret_hosting, tsr_diags *diags);
 
-/* Policy fast: the groups for the transport's own sums, where it has such. All workers form them together,
- * and wait for each other; false with `why` (TSR_WHY_BYTES). Copies of `hosting` have them, too. Groups of
- * the same workers on different stages are different ones, because stages go on by themselves. */
+/* Policy fast: the groups for the transport's own sums, where it has such. All workers form them
+ * together, and wait for each other; false with `why` (TSR_WHY_BYTES). Copies of `hosting` have
+ * them, too. Groups of the same workers on different stages are different ones, because stages go
+ * on by themselves. */
 bool tsr_hosting_form(
     tsr_arena *arena, const tsr_parallel *parallel, const tsr_hosting *hosting, char *why);
 
@@ -35,7 +37,8 @@ static inline int tsr_hosting_worker(const tsr_hosting *h, int rank) {
   return h->worker_of ? h->worker_of[rank] : 0;
 }
 
-/* The workers of the group over an axis that `first` is the first member of, ascending; how many. */
+/* The workers of the group over an axis that `first` is the first member of, ascending; how
+ * many. */
 int tsr_hosting_workers(
     const tsr_parallel *parallel, const tsr_hosting *hosting, int axis, int first, int *ret_workers);
 

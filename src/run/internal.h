@@ -51,7 +51,8 @@ typedef struct {
   void *context;
 } tsr_input_source;
 
-/* Inputs for a device, in memory of the host: two sets, of which one is read in a step (inputs.c). */
+/* Inputs for a device, in memory of the host: two sets, of which one is read in a step
+ * (inputs.c). */
 typedef struct {
   char *memory[2];
   int64_t *at, *each;    /* per rank: where its inputs are, and how many bytes a microbatch has */
@@ -162,8 +163,8 @@ bool tsr_inputs_open(tsr_arena *arena, tsr_bound *bound, char *why);
 void tsr_inputs_close(tsr_bound *bound);
 /* On the CPU: fills a microbatch's inputs of a stage's ranks. */
 void tsr_inputs_fill(tsr_bound *bound, int stage, int64_t microbatch, const tsr_input_source *source);
-/* On a device: a step begins, and its inputs are on the host; the device copies a microbatch's; the next
- * step's are filled, if they were announced. */
+/* On a device: a step begins, and its inputs are on the host; the device copies a microbatch's; the
+ * next step's are filled, if they were announced. */
 void tsr_inputs_begin(tsr_bound *bound, const tsr_input_source *source);
 void tsr_inputs_copy(tsr_bound *bound, int stage, int64_t microbatch);
 void tsr_inputs_ahead(tsr_bound *bound);
@@ -224,8 +225,8 @@ bool tsr_task_meet(const tsr_task_at *at);
 /* Of a send, a receive or a wait: the stage that the value is from, and the one that it is for. */
 void tsr_task_ends(const tsr_task_at *at, int *ret_from, int *ret_to);
 
-/* Of a send, a receive, a wait: the part of other workers. Begins what is not begun, and asks how far
- * it is; whether it is done. */
+/* Of a send, a receive, a wait: the part of other workers. Begins what is not begun, and asks how
+ * far it is; whether it is done. */
 bool tsr_task_send(const tsr_task_at *at, int64_t microbatch);
 bool tsr_task_receive(const tsr_task_at *at, int64_t microbatch);
 bool tsr_task_sent(const tsr_task_at *at, int64_t from, int64_t to);
@@ -240,11 +241,12 @@ bool tsr_task_is_for_here(const tsr_task_at *at);
 void tsr_bound_plan_links(tsr_arena *arena, tsr_bound *bound);
 int64_t tsr_bound_link_bytes(const tsr_bound *bound);
 void tsr_bound_place_links(tsr_bound *bound, char *memory);
-/* Begins the collective of the groups with members elsewhere. What comes after it on the tasks' lane
- * waits for it; with a bucket not before tsr_link_wait. */
+/* Begins the collective of the groups with members elsewhere. What comes after it on the tasks'
+ * lane waits for it; with a bucket not before tsr_link_wait. */
 void tsr_link_meet(const tsr_task_at *at);
 void tsr_link_wait(const tsr_task_at *at);
-/* Whether a transfer between the two stages goes by a link; then a send, a receive, a wait of it. */
+/* Whether a transfer between the two stages goes by a link; then a send, a receive, a wait of
+ * it. */
 bool tsr_link_takes(const tsr_task_at *at);
 void tsr_link_transfer(const tsr_task_at *at);
 

@@ -1,10 +1,11 @@
-/* Links between workers whose devices reach each other: a group of the device's (device.h) for every
- * group of ranks that has members in several workers, and one for each two neighbouring stages of a
- * pipeline, in each direction. With them neither collectives nor transfers touch the host.
+/* Links between workers whose devices reach each other: a group of the device's (device.h) for
+ * every group of ranks that has members in several workers, and one for each two neighbouring
+ * stages of a pipeline, in each direction. With them neither collectives nor transfers touch the
+ * host.
  *
- * What a worker begins on its lanes never waits on the host, so a worker of several stages could wait
- * in a circle with another one, through the lane that its stages share: there are links only where
- * every worker is of one stage. */
+ * What a worker begins on its lanes never waits on the host, so a worker of several stages could
+ * wait in a circle with another one, through the lane that its stages share: there are links only
+ * where every worker is of one stage. */
 #ifndef TSR_RUN_LINKS_H
 #define TSR_RUN_LINKS_H
 #include "device/device.h"

@@ -1,5 +1,5 @@
-/* The worker's threads: one loop at a time; each thread, the caller too, takes the next job when it is
- * done with one. A job's result must not depend on which thread runs it. */
+/* The worker's threads: one loop at a time; each thread, the caller too, takes the next job when it
+ * is done with one. A job's result must not depend on which thread runs it. */
 #ifndef TSR_RUN_POOL_H
 #define TSR_RUN_POOL_H
 #include "base/diag.h"

@@ -1,6 +1,6 @@
 /* A worker: one process that hosts ranks on one device, their memory, and the executor that steps
- * them in lockstep through a program. It hosts all ranks of the mesh, or those that `hosting` gives it;
- * then what is said of all ranks below is done by all workers together: each calls, in the same
+ * them in lockstep through a program. It hosts all ranks of the mesh, or those that `hosting` gives
+ * it; then what is said of all ranks below is done by all workers together: each calls, in the same
  * order. */
 #ifndef TSR_RUN_WORKER_H
 #define TSR_RUN_WORKER_H
@@ -39,8 +39,8 @@ bool tsr_worker_open(
 void tsr_worker_close(tsr_worker *worker);
 int64_t tsr_worker_bytes(const tsr_worker *worker); /* allocated for tensors and messages here */
 
-/* Bytes that may still be allocated beside the worker's: under its limit, or of what the machine has
- * when all of the worker's are in use; at least 0. */
+/* Bytes that may still be allocated beside the worker's: under its limit, or of what the machine
+ * has when all of the worker's are in use; at least 0. */
 int64_t tsr_bound_memory_left(const tsr_bound *bound);
 
 /* Writes one sample's row of an input (elements of one index of dimension 0). `sample` counts over
@@ -51,8 +51,8 @@ typedef void tsr_fill_row(void *context, const char *input, int64_t sample, void
  * microbatch's inputs are filled when its forward pass begins; graphs whose inputs no `fill` is
  * given for get random numbers by name. */
 void tsr_bound_run(tsr_bound *bound, int64_t step, tsr_fill_row *fill, void *context);
-/* The next run will be of `step`, with these inputs: a device's may be filled while this one computes.
- * `context` stays until this one is done. */
+/* The next run will be of `step`, with these inputs: a device's may be filled while this one
+ * computes. `context` stays until this one is done. */
 void tsr_bound_announce(tsr_bound *bound, int64_t step, tsr_fill_row *fill, void *context);
 /* The step's numbers, for all ranks. */
 void tsr_bound_set_hyper(tsr_bound *bound, const float hyper[TSR_HYPERS]);
@@ -63,7 +63,8 @@ void tsr_bound_restart(tsr_bound *bound);
 /* The bits that any worker has set in `flags`, on all of them. */
 uint64_t tsr_bound_agree(tsr_bound *bound, uint64_t flags);
 
-/* Copies a value out whole, on every worker, from wherever its parts are; `out` has tsr_value_elements() floats. */
+/* Copies a value out whole, on every worker, from wherever its parts are; `out` has
+ * tsr_value_elements() floats. */
 void tsr_bound_read(const tsr_bound *bound, int value, float *out);
 /* One row of it (an index over all dimensions but the last). */
 void tsr_bound_read_row(const tsr_bound *bound, int value, int64_t row, float *out);
@@ -75,9 +76,10 @@ typedef struct {
   void *address;
   tsr_box box;
 } tsr_part_of_value;
-/* The parts of a parameter or of state that are here, in the order of their ranks; `distinct`: without
- * those that another rank before, here or elsewhere, holds too. Room for as many as there are ranks; how many there are. Rows of
- * dimension 0 behind the real ones (tsr_param.valid0) are padding, always zero. */
+/* The parts of a parameter or of state that are here, in the order of their ranks; `distinct`:
+ * without those that another rank before, here or elsewhere, holds too. Room for as many as there
+ * are ranks; how many there are. Rows of dimension 0 behind the real ones (tsr_param.valid0) are
+ * padding, always zero. */
 int tsr_bound_parts(
     const tsr_bound *bound, int value, bool distinct, tsr_part_of_value *ret_parts);
 const tsr_graph *tsr_bound_graph(const tsr_bound *bound);

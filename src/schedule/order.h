@@ -117,9 +117,9 @@ typedef struct {
 } tsr_order_starts;
 tsr_order_starts tsr_order_find_starts(tsr_arena *arena, const tsr_order *order);
 
-/* After how many microbatches what one virtual stage sends in its actions of a kind has been taken by
- * another one's, at the earliest times that the order allows: a stage that waits so long before it
- * uses the memory again can close no circle, since all waits then point backwards in time. */
+/* After how many microbatches what one virtual stage sends in its actions of a kind has been taken
+ * by another one's, at the earliest times that the order allows: a stage that waits so long before
+ * it uses the memory again can close no circle, since all waits then point backwards in time. */
 int tsr_order_lag(
     const tsr_order_starts *starts, tsr_action_kind kind, int from, tsr_action_kind taken_in,
     int to);

@@ -2,8 +2,8 @@
 #define TSR_SCHEDULE_OVERLAP_H
 #include "schedule/program.h"
 
-/* Lets dp's collectives begin when their input is complete, in buckets of about so many bytes, and puts
- * waits where their results are first used. Before offsets are planned. */
+/* Lets dp's collectives begin when their input is complete, in buckets of about so many bytes, and
+ * puts waits where their results are first used. Before offsets are planned. */
 void tsr_program_overlap(tsr_program *program, int64_t bucket_bytes);
 
 #endif

@@ -29,9 +29,9 @@ typedef enum {
 } tsr_use;
 
 /* Values that live from one action of the pipeline's order to another one have a place for every
- * microbatch that is alive at once: `slots` blocks of `bytes`, one after the other. Where chunks keep
- * the same kind of thing, their frames are of one size and share their slots: `slots` is then how
- * many of all these chunks' microbatches are alive at once. */
+ * microbatch that is alive at once: `slots` blocks of `bytes`, one after the other. Where chunks
+ * keep the same kind of thing, their frames are of one size and share their slots: `slots` is then
+ * how many of all these chunks' microbatches are alive at once. */
 typedef struct {
   uint64_t parts;  /* that write or read it: bit 3 * chunk + action kind */
   int lag;         /* > 0: it lives until the last of them for the microbatch that much later */
@@ -134,8 +134,8 @@ typedef struct {
   tsr_program **of_stage; /* order->stages of them */
 } tsr_programs;
 
-/* Bytes of private memory that a task needs on the device; with `output`, those of its first output,
- * where its op says that the device knows (TSR_FACT_SIZED). */
+/* Bytes of private memory that a task needs on the device; with `output`, those of its first
+ * output, where its op says that the device knows (TSR_FACT_SIZED). */
 typedef int64_t tsr_scratch_rule(
     const tsr_task *task, const tsr_program *program, bool output, const void *context);
 

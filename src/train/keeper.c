@@ -232,8 +232,8 @@ static void add_tokenizer(tsr_arena *arena, const tsr_keeper_run *r, tsr_saver_o
   tsr_text_free(&text);
 }
 
-/* What an imported model has beside its weights is handed on, so that an export has it too. Read now:
- * a checkpoint that a run went on from may be removed while it goes on. */
+/* What an imported model has beside its weights is handed on, so that an export has it too. Read
+ * now: a checkpoint that a run went on from may be removed while it goes on. */
 static bool add_sides(
     tsr_arena *arena, const tsr_keeper *k, tsr_saver_options *o, tsr_diags *diags) {
   enum { BYTES_MAX = 1 << 26, SIDES_MAX = 16 };

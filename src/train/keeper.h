@@ -33,14 +33,14 @@ typedef struct tsr_keeper tsr_keeper;
 
 /* Compares the recipes, loads, and takes the folder. `state` is set where the run begins: untouched
  * for one that begins anew. A checkpoint that was not named and is damaged is passed over with a
- * warning for the one before it. Errors: every key of the recipe that differs; tensors that do not fit; a
- * folder that holds the checkpoints of another run. */
+ * warning for the one before it. Errors: every key of the recipe that differs; tensors that do not
+ * fit; a folder that holds the checkpoints of another run. */
 bool tsr_keeper_open(
     tsr_arena *arena, const tsr_keeper_options *options, const tsr_keeper_run *run,
     tsr_run_state *state, tsr_keeper **ret_keeper, tsr_diags *diags);
 
-/* After every step: remembers its numbers, and takes a checkpoint if one is due or `wanted`. Messages
- * of the writer come as warnings. Workers call it alike. */
+/* After every step: remembers its numbers, and takes a checkpoint if one is due or `wanted`.
+ * Messages of the writer come as warnings. Workers call it alike. */
 void tsr_keeper_step(
     tsr_keeper *keeper, const tsr_run_state *state, double loss, double norm, double seconds,
     bool wanted, tsr_diags *diags);
@@ -52,8 +52,8 @@ bool tsr_keeper_is_late(const tsr_keeper *keeper);
 bool tsr_keeper_finish(tsr_keeper *keeper, const tsr_run_state *state, tsr_diags *diags);
 void tsr_keeper_close(tsr_keeper *keeper); /* NULL is fine */
 
-/* Values that a configuration left out and the recipe of a checkpoint has (units, the instruction-set
- * level, the precision), so that the run that goes on has them too. */
+/* Values that a configuration left out and the recipe of a checkpoint has (units, the
+ * instruction-set level, the precision), so that the run that goes on has them too. */
 void tsr_recipe_fill(tsr_arena *arena, tsr_config *config, const tsr_manifest *resume);
 
 #endif

@@ -19,9 +19,9 @@ size_t tsr_sampling_scratch_bytes(int64_t vocab_size);
 
 /* `logits` (vocab_size): padding behind the vocabulary is left out by the count. `history` are the
  * tokens so far, each in [0, vocab_size). `position` is the new token's, below 2^40: the draw is a
- * function of (seed, stream, position) alone. Of equal logits the lower token is the likelier. A logit of NaN counts as
- * -infinity; one of +infinity always wins. Returns -1 when no token is possible (all -infinity).
- * `scratch` is aligned for double. */
+ * function of (seed, stream, position) alone. Of equal logits the lower token is the likelier. A
+ * logit of NaN counts as -infinity; one of +infinity always wins. Returns -1 when no token is
+ * possible (all -infinity). `scratch` is aligned for double. */
 int32_t tsr_sample_token(
     const tsr_sampling *sampling, const float *logits, int64_t vocab_size, const int32_t *history,
     int64_t history_count, uint64_t position, void *scratch);

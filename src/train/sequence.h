@@ -1,4 +1,5 @@
-/* The units of a sample's positions: what the recipe gives, or what cp and sequence parallelism need. */
+/* The units of a sample's positions: what the recipe gives, or what cp and sequence parallelism
+ * need. */
 #ifndef TSR_TRAIN_SEQUENCE_H
 #define TSR_TRAIN_SEQUENCE_H
 #include "config/config.h"
@@ -7,9 +8,10 @@
 /* numerics.units.sequence; by default one a rank, zigzag two. */
 int64_t tsr_sequence_units(const tsr_config *config, const tsr_parallel *parallel);
 
-/* Whether positions can be cut so on this mesh; `units` become 1 where there is no sequence. Errors:
- * units that do not divide the sequence, that no power of two are, or that ranks would split; zigzag
- * beside sequence parallelism; several batch units in a microbatch of a rank of cp. */
+/* Whether positions can be cut so on this mesh; `units` become 1 where there is no sequence.
+ * Errors: units that do not divide the sequence, that no power of two are, or that ranks would
+ * split; zigzag beside sequence parallelism; several batch units in a microbatch of a rank of
+ * cp. */
 bool tsr_sequence_check(
     const tsr_config *config, const tsr_parallel *parallel, int64_t batch_units, int64_t sequence,
     int64_t *units, tsr_diags *diags);

@@ -1,5 +1,6 @@
-/* Collectives between workers whose members are on devices: bit for bit what one worker gives. Each worker is
- * a thread, with a device that works at once and whose messages lie in the receiver's mailbox. */
+/* Collectives between workers whose members are on devices: bit for bit what one worker gives. Each
+ * worker is a thread, with a device that works at once and whose messages lie in the receiver's
+ * mailbox. */
 #include "../check.h"
 #include "base/tree.h"
 #include "collective_case.h"

@@ -1,7 +1,8 @@
 /* What the tests of the CUDA kernels share. A kernel is called several times: with arrays that are
- * aligned and arrays that are not, by the emulator with threads and blocks upwards and downwards. All
- * must give the same bits, leave what lies around arrays and in inputs alone, and be near the CPU's
- * kernels. Without TSR_EMULATED they are called on the first GPU of this machine (label gpu). */
+ * aligned and arrays that are not, by the emulator with threads and blocks upwards and downwards.
+ * All must give the same bits, leave what lies around arrays and in inputs alone, and be near the
+ * CPU's kernels. Without TSR_EMULATED they are called on the first GPU of this machine (label
+ * gpu). */
 #ifndef TSR_TESTS_CUDA_CHECK_H
 #define TSR_TESTS_CUDA_CHECK_H
 #include "../check.h"

@@ -1,5 +1,5 @@
-/* Where the tests of the CUDA kernels run them: on the emulator, or without TSR_EMULATED on the first GPU
- * of this machine. */
+/* Where the tests of the CUDA kernels run them: on the emulator, or without TSR_EMULATED on the
+ * first GPU of this machine. */
 #ifndef TSR_TESTS_CUDA_HARDWARE_H
 #define TSR_TESTS_CUDA_HARDWARE_H
 #include <vector>

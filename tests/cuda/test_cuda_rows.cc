@@ -74,8 +74,8 @@ static void check_rmsnorm(tsr_cuda_type type, int64_t C) {
   check_alone("rmsnorm_backward", slope, {C}, backward);
 }
 
-/* A norm that adds the residual, and backward the other gradient, with the bits of one kernel after the
- * other. */
+/* A norm that adds the residual, and backward the other gradient, with the bits of one kernel after
+ * the other. */
 static void check_norm_sums(tsr_cuda_type type, int64_t C, bool layernorm, bool with_row) {
   numbers from = rounded(type, random_numbers(R * C, 3)), row = rounded(type, random_numbers(C, 1));
   numbers plus = rounded(type, random_numbers(R * C, 2)), w = rounded(type, random_numbers(C, 2));

@@ -91,8 +91,8 @@ static void run_counted(void *state, const tsr_cpu_call *call) {
   launches_of[call->task->op] += emulated_launches() - before;
 }
 
-/* All updates are one launch; of the additions, in f32 as in bf16, a product's end or a norm does all
- * but those of the two gradients each of x, wte, w2, n2 and b3. */
+/* All updates are one launch; of the additions, in f32 as in bf16, a product's end or a norm does
+ * all but those of the two gradients each of x, wte, w2, n2 and b3. */
 static void check_launches(tsr_dtype precision) {
   tsr_arena *arena = tsr_arena_new();
   tsr_device device = *harness_device;

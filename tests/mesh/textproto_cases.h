@@ -1,6 +1,7 @@
-/* Texts in the text format for the schema all_types.proto: `error` NULL where they are right, else exactly
- * what the reader says of them; `deviation` where protoc (3.21) takes what we refuse, and why. First
- * those that are right, then mistakes in values, then (textproto_structure.def) all others. */
+/* Texts in the text format for the schema all_types.proto: `error` NULL where they are right, else
+ * exactly what the reader says of them; `deviation` where protoc (3.21) takes what we refuse, and
+ * why. First those that are right, then mistakes in values, then (textproto_structure.def) all
+ * others. */
 #ifndef TSR_TESTS_TEXTPROTO_CASES_H
 #define TSR_TESTS_TEXTPROTO_CASES_H
 #include <stddef.h>

@@ -66,7 +66,8 @@ typedef struct {
 
 enum { HARNESS_SEED = 1234 };
 
-/* Where the ranks of all of a program's tests compute, and what a task needs there; NULL: the CPU. */
+/* Where the ranks of all of a program's tests compute, and what a task needs there; NULL: the
+ * CPU. */
 extern const tsr_device *harness_device;
 extern tsr_scratch_rule *harness_scratch;
 

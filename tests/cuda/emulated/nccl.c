@@ -1,5 +1,5 @@
-/* NCCL between processes of one machine: messages go through shared memory. What is sent is taken at
- * once where there is room; what is received is waited for when its group ends.
+/* NCCL between processes of one machine: messages go through shared memory. What is sent is taken
+ * at once where there is room; what is received is waited for when its group ends.
  *
  * $EMULATED_NCCL: hang@N: a process's Nth group of messages never begins; lost@N: it finds that a
  * peer has failed. */
