@@ -1,6 +1,7 @@
 #include "device/cuda_norms.h"
 #include "device/cuda_recast.h"
 #include "device/cuda_tail.h"
+#include "device/cuda_tasks.h"
 
 /* The gradients of a norm's weights and their updates stand between its backward and the sum. */
 enum { NEAR = 32 };
@@ -16,10 +17,6 @@ static bool is_norm_dx(const tsr_task *t) {
 static bool takes_copies(const tsr_program *p, const tsr_task *norm) {
   cuda_recast_task copies;
   return cuda_recast(p, norm, &copies);
-}
-
-static bool is_listed(const tsr_program *p, const tsr_task *t) { /* else a copy */
-  return t >= p->tasks && t < p->tasks + p->tasks_count;
 }
 
 /* The same elements in the same order. */
@@ -78,7 +75,7 @@ static bool norm_adds(const cuda_call *c, const tsr_task *norm, summands *ret_su
 /* The summands' places in *ret_there; NULL: there is nothing to add. */
 static const tsr_cuda_summands *sum_before(const cuda_call *c, tsr_cuda_summands *ret_there) {
   summands sum;
-  if (!is_listed(c->base.program, c->base.task) || !norm_adds(c, c->base.task, &sum)) return NULL;
+  if (!cuda_is_listed(c->base.program, c->base.task) || !norm_adds(c, c->base.task, &sum)) return NULL;
   *ret_there = (tsr_cuda_summands){
       cpu_address(&c->base, sum.from), sum.row ? cpu_address(&c->base, sum.row) : NULL,
       cpu_address(&c->base, sum.plus)};
@@ -163,7 +160,7 @@ typedef struct {
 static sum_behind sum_of(const cuda_call *c) {
   const tsr_tensor *other;
   const tsr_task *norm = c->base.task,
-                 *add = is_listed(c->base.program, norm) ? find_sum(c, norm, &other) : NULL;
+                 *add = cuda_is_listed(c->base.program, norm) ? find_sum(c, norm, &other) : NULL;
   if (!add) return (sum_behind){cuda_out(c, 0), NULL};
   return (sum_behind){cpu_address(&c->base, &add->outputs[0]), cpu_address(&c->base, other)};
 }
@@ -193,7 +190,7 @@ bool cuda_is_in_norm(const cuda_call *c) {
   const tsr_task *add = c->base.task;
   summands sum;
   const tsr_tensor *other;
-  if (!is_listed(p, add)) return false;
+  if (!cuda_is_listed(p, add)) return false;
   const tsr_task *next = cuda_follower(p, add);
   if (next && is_norm(next) && norm_adds(c, next, &sum)) return true;
   int at = (int)(add - p->tasks);

@@ -4,6 +4,7 @@
  * default, a product is one call. */
 #include "device/cuda_norms.h"
 #include "device/cuda_tail.h"
+#include "device/cuda_tasks.h"
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,38 +1,12 @@
 #include "device/cuda_tail.h"
-
-bool cuda_are_together(const tsr_program *p, const tsr_task *a, const tsr_task *b) {
-  int first = (int)(a - p->tasks), last = (int)(b - p->tasks);
-  if (a->last_only != b->last_only) return false;
-  for (int i = 0; i < p->parts_count; i++)
-    if (first >= p->parts[i].begin && last < p->parts[i].end) return true;
-  return false;
-}
-
-const tsr_task *cuda_follower(const tsr_program *p, const tsr_task *t) {
-  bool ends = t + 1 == p->tasks + p->tasks_count;
-  return !ends && cuda_are_together(p, t, t + 1) ? t + 1 : NULL;
-}
-
-static bool is_here(const tsr_tensor *x, const tsr_tensor *y) {
-  return x->dtype == y->dtype && x->segment != TSR_SEGMENT_ABSENT && !x->units;
-}
+#include "device/cuda_tasks.h"
 
 /* Whether a task adds a row to y. */
 static bool adds_row(const tsr_task *t, const tsr_tensor *y) {
   if (t->op != TSR_OP_ADD || t->inputs[0].value != y->value) return false;
   const tsr_tensor *row = &t->inputs[1];
   return row->value != y->value && row->ndim == 1 && row->shape[0] == cpu_last(y) &&
-         is_here(row, y) && is_here(&t->outputs[0], y);
-}
-
-bool cuda_adds_tensors(const tsr_task *t) {
-  const tsr_tensor *sum = &t->outputs[0];
-  if (t->op != TSR_OP_ADD || t->inputs[0].value == t->inputs[1].value) return false;
-  for (int i = 0; i < 2; i++)
-    if (!is_here(&t->inputs[i], sum) ||
-        tsr_tensor_elements(&t->inputs[i]) != tsr_tensor_elements(sum))
-      return false;
-  return is_here(sum, sum);
+         cuda_is_here(row, y) && cuda_is_here(&t->outputs[0], y);
 }
 
 /* Whether a task adds another tensor like y to y. */
@@ -42,13 +16,12 @@ static bool adds_tensor(const tsr_task *t, const tsr_tensor *y) {
 }
 
 static bool takes_gelu(const tsr_task *t, const tsr_tensor *y) {
-  return t->op == TSR_OP_GELU && t->inputs[0].value == y->value && is_here(&t->outputs[0], y);
+  return t->op == TSR_OP_GELU && t->inputs[0].value == y->value && cuda_is_here(&t->outputs[0], y);
 }
 
 static bool is_linear(const tsr_program *p, const tsr_task *t) {
-  bool listed = t >= p->tasks && t < p->tasks + p->tasks_count; /* else a copy */
-  return listed && t->op == TSR_OP_LINEAR && t->units == 1 &&
-         is_here(&t->inputs[0], &t->outputs[0]) && is_here(&t->inputs[1], &t->outputs[0]);
+  return cuda_is_listed(p, t) && t->op == TSR_OP_LINEAR && t->units == 1 &&
+         cuda_is_here(&t->inputs[0], &t->outputs[0]) && cuda_is_here(&t->inputs[1], &t->outputs[0]);
 }
 
 cuda_tail cuda_tail_of(const cuda_call *c, const tsr_task *t) {
@@ -80,19 +53,13 @@ static bool holds(const cuda_tail *tail, const tsr_task *t) {
 bool cuda_is_in_tail(const cuda_call *c) {
   const tsr_program *p = c->base.program;
   const tsr_task *t = c->base.task;
-  if (t < p->tasks || t >= p->tasks + p->tasks_count) return false;
+  if (!cuda_is_listed(p, t)) return false;
   int at = (int)(t - p->tasks);
   for (int i = at - 1; i >= 0 && i >= at - 2; i--) {
     cuda_tail tail = cuda_tail_of(c, &p->tasks[i]);
     if (holds(&tail, t)) return true;
   }
   return false;
-}
-
-bool cuda_overlap(const cuda_call *c, const tsr_tensor *a, const tsr_tensor *b) {
-  const char *x = (char *)cpu_address(&c->base, a), *y = (char *)cpu_address(&c->base, b);
-  return x < y + tsr_tensor_elements(b) * tsr_dtype_bytes(b->dtype) &&
-         y < x + tsr_tensor_elements(a) * tsr_dtype_bytes(a->dtype);
 }
 
 static void *place_of(const cuda_call *c, const tsr_tensor *t) {

@@ -5,15 +5,6 @@
 #define TSR_DEVICE_CUDA_TAIL_H
 #include "device/cuda_ops.h"
 
-/* Whether b, which comes after a, is run whenever a is. */
-bool cuda_are_together(const tsr_program *program, const tsr_task *a, const tsr_task *b);
-
-/* The task that is always run right behind one of the program's; NULL: there is none. */
-const tsr_task *cuda_follower(const tsr_program *program, const tsr_task *task);
-
-/* Whether a task adds two tensors of one shape and type, all of whose elements are here. */
-bool cuda_adds_tensors(const tsr_task *task);
-
 /* In their order; NULL: there is none. Not both a residual and gelu. */
 typedef struct {
   const tsr_task *bias, *residual, *gelu;
@@ -31,13 +22,11 @@ cuda_tail cuda_tail_of(const cuda_call *call, const tsr_task *task);
  * each step, and the library adds a residual before a bias and has a gelu of its own. */
 bool cuda_tail_is_exact(const cuda_tail *tail, tsr_dtype dtype);
 
-/* Whether the end of the call's product takes its tail. */
+/* Whether the end of the call's product takes its tail (cuda_products.c). */
 bool cuda_linear_ends_with_tail(const cuda_call *call);
 
 /* Whether the call's task is in the tail of one before it, which has done it then. */
 bool cuda_is_in_tail(const cuda_call *call);
-
-bool cuda_overlap(const cuda_call *call, const tsr_tensor *a, const tsr_tensor *b);
 
 /* Behind the product, whose task the call's is. */
 void cuda_run_tail(const cuda_call *call, const cuda_tail *tail);

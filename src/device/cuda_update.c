@@ -1,5 +1,5 @@
 /* The end of a step: the gradients' norm, clipping, and the optimizers. */
-#include "device/cuda_tail.h"
+#include "device/cuda_tasks.h"
 
 /* A piece at a time. */
 static int64_t norm_stats_scratch(const tsr_program *p, const tsr_task *t) {
@@ -46,7 +46,7 @@ static void clip_run(const cuda_call *c) {
 }
 const cuda_op cuda_clip = {clip_run, NULL};
 
-/* ---- optimizers: updates that follow one another are one launch ---- */
+/* ---- optimizers: updates that follow one another go many to a launch ---- */
 
 /* How the update of a weight that is stored in bf16 ends; a compensation is the last input. */
 static tsr_cuda_rounding rounding_of(const cuda_call *c, tsr_param_store store) {

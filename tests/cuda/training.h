@@ -16,13 +16,7 @@ typedef struct {
 } training;
 
 static harness training_open(tsr_arena *arena, const training *t, harness_options o) {
-  static const tsr_optimizer adamw = {
-      .kind = TSR_RULE_ADAMW,
-      .beta1 = 0.9,
-      .beta2 = 0.999,
-      .eps = 1e-8,
-      .weight_decay = 0.1,
-      .clip_max_norm = 1};
+  static const tsr_optimizer adamw = HARNESS_ADAMW(1);
   o.threads = 1;
   o.batch_units = t->batch_units;
   o.tp_units = t->tp_units;

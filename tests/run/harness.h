@@ -32,6 +32,11 @@ typedef struct {
 enum { HARNESS_ORDERS = 5 };
 extern const harness_order harness_orders[HARNESS_ORDERS];
 
+/* An optimizer that clips to that norm. */
+#define HARNESS_ADAMW(clip)                                                                        \
+  {.kind = TSR_RULE_ADAMW, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.1,         \
+   .clip_max_norm = (clip)}
+
 /* A mesh of pp × dp × cp × tp ranks, row-major, pp outermost; 0 counts as 1. */
 tsr_parallel harness_parallel(int pp, int dp, int cp, int tp);
 

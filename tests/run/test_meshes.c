@@ -278,13 +278,7 @@ int main(void) {
                    thirds[] = {3, 0};
   static const int odd_meshes[][2] = {{1, 1}, {2, 2}, {4, 1}, {0, 0}},
                    four[][2] = {{4, 1}, {4, 2}, {0, 0}};
-  tsr_optimizer adamw = {
-      .kind = TSR_RULE_ADAMW,
-      .beta1 = 0.9,
-      .beta2 = 0.999,
-      .eps = 1e-8,
-      .weight_decay = 0.1,
-      .clip_max_norm = 0.25};
+  tsr_optimizer adamw = HARNESS_ADAMW(0.25);
   tsr_optimizer amsgrad = adamw,
                 sgd = {
                     .kind = TSR_RULE_SGD, .momentum = 0.9, .nesterov = true, .weight_decay = 0.01};

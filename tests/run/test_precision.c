@@ -36,13 +36,7 @@ static const model net = {
     "gs: slice(gt, dim: 0, begin: 0, end: 9); gb: transpose(gs, dim0: 0, dim1: 1)\n"
     "z: linear(gb, w3, b3); parts: mse(z, y); loss: all_reduce(parts, axis: dp)"};
 
-static const tsr_optimizer adamw = {
-    .kind = TSR_RULE_ADAMW,
-    .beta1 = 0.9,
-    .beta2 = 0.999,
-    .eps = 1e-8,
-    .weight_decay = 0.1,
-    .clip_max_norm = 0.25};
+static const tsr_optimizer adamw = HARNESS_ADAMW(0.25);
 static const tsr_optimizer sgd = {
     .kind = TSR_RULE_SGD, .momentum = 0.9, .nesterov = true, .clip_max_norm = 1};
 

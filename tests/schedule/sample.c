@@ -47,13 +47,7 @@ tsr_graph *sample_graph(tsr_arena *arena, int64_t microbatches) {
 }
 
 harness_options sample_options(harness_options o) {
-  static const tsr_optimizer adamw = {
-      .kind = TSR_RULE_ADAMW,
-      .beta1 = 0.9,
-      .beta2 = 0.999,
-      .eps = 1e-8,
-      .weight_decay = 0.1,
-      .clip_max_norm = 0.5};
+  static const tsr_optimizer adamw = HARNESS_ADAMW(0.5);
   o.threads = 1;
   o.batch_units = 8;
   o.tp_units = 4;
