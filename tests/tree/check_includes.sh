@@ -7,11 +7,12 @@ cd "$1"
 # shellcheck disable=SC2016 # $0 is awk's
 find src kernels -name '*.[ch]' -o -name '*.def' -o -name '*.inc' | sort | xargs awk '
   BEGIN {
-    n = split("base config mesh parallel graph model passes schedule plan kernels device comm run bench doctor data " \
-              "checkpoint report train main", order, " ")
+    n = split("base config mesh parallel graph interpreter model passes schedule plan kernels device comm run bench " \
+              "doctor data checkpoint report train main", order, " ")
     for (i = 1; i <= n; i++) rank[order[i]] = i
     # what a folder must not know, although it stands before it
     forbidden["graph"] = " config mesh parallel "
+    forbidden["interpreter"] = " config mesh parallel "
     forbidden["comm"] = " mesh parallel "
     # header (as a prefix) -> the only folders that may name it
     place["yaml.h"] = " config model "

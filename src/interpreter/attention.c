@@ -1,0 +1,166 @@
+/* Rotary positions and attention over heads. */
+#include "interpreter/rule.h"
+#include <assert.h>
+#include <math.h>
+
+/* Angles position * theta^(-2i/D); Llama 3 divides slow ones by `factor`, with a smooth passage
+ * between wavelengths context/high and context/low. */
+static double frequency(const tsr_init *init, int64_t i) {
+  const double pi = 3.14159265358979323846, *s = init->scaling;
+  double turn = pow(init->b, -2.0 * (double)i / init->a), wave = 2 * pi / turn;
+  if (s[0] == 0 || wave <= s[3] / s[2]) return turn;
+  if (wave > s[3] / s[1]) return turn / s[0];
+  double smooth = (s[3] / wave - s[1]) / (s[2] - s[1]);
+  return (1 - smooth) * turn / s[0] + smooth * turn;
+}
+
+void tsr_interpreter_rope_table(double *out, const tsr_value *table) {
+  assert(table->init.kind == TSR_INIT_ROPE);
+  for (int64_t t = 0; t < table->shape[0]; t++)
+    for (int64_t i = 0; i < table->shape[1]; i++) {
+      double angle = (double)t * frequency(&table->init, i);
+      out[(t * table->shape[1] + i) * 2] = cos(angle);
+      out[(t * table->shape[1] + i) * 2 + 1] = sin(angle);
+    }
+}
+
+/* Pairs (i, i + D/2) of every head are turned by the position's angle: y += R x, or R^T x. */
+static void add_turned(const tsr_interpreted *n, double sign, double *y, const double *x) {
+  int64_t D = (int64_t)n->node->attr[0], C = tsr_interpreted_columns(n, 0);
+  int64_t T = n->type[0]->shape[1], half = D / 2;
+  for (int64_t r = 0; r < tsr_interpreted_rows(n, 0); r++)
+    for (int64_t h = 0; h < C / D; h++)
+      for (int64_t i = 0; i < half; i++) {
+        const double *turn = n->in[1] + ((r % T) * half + i) * 2;
+        double cosine = turn[0], sine = sign * turn[1];
+        int64_t a = r * C + h * D + i, b = a + half;
+        y[a] += x[a] * cosine - x[b] * sine;
+        y[b] += x[b] * cosine + x[a] * sine;
+      }
+}
+
+static void forward_rope(const tsr_interpreted *n) {
+  for (int64_t i = 0; i < tsr_interpreted_size(n, 0); i++) n->out[i] = 0;
+  add_turned(n, n->node->attr[1], n->out, n->in[0]);
+}
+static void vjp_rope(const tsr_interpreted *n) {
+  add_turned(n, -n->node->attr[1], n->d_in[0], n->d_out);
+}
+const tsr_interpreter_rule tsr_interpret_rope = {.forward = forward_rope, .vjp = vjp_rope};
+
+/* ---- attention: out_i = sum over j of m_ij p_ij v_j, p_i = softmax over j of scale q_i . k_j ----
+ */
+
+/* T positions, heads of D features: H of queries, G of keys and values, each for H / G of queries.
+ */
+typedef struct {
+  int64_t B, T, D, H, G;
+  double scale;
+  bool causal;
+} attention_sizes;
+
+static attention_sizes sizes_of(const tsr_interpreted *n) {
+  const double *attr = n->node->attr;
+  attention_sizes s = {.B = n->type[0]->shape[0], .T = n->type[0]->shape[1]};
+  s.D = (int64_t)attr[0];
+  s.H = tsr_interpreted_columns(n, 0) / s.D;
+  s.G = tsr_interpreted_columns(n, 1) / s.D;
+  s.causal = attr[1] != 0;
+  s.scale = attr[2] != 0 ? attr[2] : 1 / sqrt((double)s.D);
+  return s;
+}
+
+/* Where things are for query i of head h of sample b. */
+typedef struct {
+  int64_t q;      /* its features, in q and out */
+  int64_t p;      /* its T probabilities, in saved and mask */
+  int64_t k;      /* the features of key 0, in k and v */
+  int64_t stride; /* from one key to the next */
+  int64_t keys;   /* that it sees */
+} query;
+
+static query query_at(const attention_sizes *s, int64_t b, int64_t h, int64_t i) {
+  return (query){
+      .q = ((b * s->T + i) * s->H + h) * s->D,
+      .p = ((b * s->H + h) * s->T + i) * s->T,
+      .k = (b * s->T * s->G + h / (s->H / s->G)) * s->D,
+      .stride = s->G * s->D,
+      .keys = s->causal ? i + 1 : s->T};
+}
+
+typedef void for_query(const tsr_interpreted *n, const attention_sizes *s, const query *at);
+
+static void each_query(const tsr_interpreted *n, for_query *work) {
+  attention_sizes s = sizes_of(n);
+  for (int64_t b = 0; b < s.B; b++)
+    for (int64_t h = 0; h < s.H; h++)
+      for (int64_t i = 0; i < s.T; i++) {
+        query at = query_at(&s, b, h, i);
+        work(n, &s, &at);
+      }
+}
+
+static double multiplier(const tsr_interpreted *n, int64_t i) { return n->mask ? n->mask[i] : 1; }
+
+static void forward_query(const tsr_interpreted *n, const attention_sizes *s, const query *at) {
+  const double *q = n->in[0] + at->q;
+  double *p = n->saved + at->p, *out = n->out + at->q;
+  for (int64_t j = 0; j < at->keys; j++) {
+    const double *k = n->in[1] + at->k + j * at->stride;
+    p[j] = 0;
+    for (int64_t d = 0; d < s->D; d++) p[j] += s->scale * q[d] * k[d];
+  }
+  tsr_interpreter_softmax(p, p, at->keys);
+  for (int64_t d = 0; d < s->D; d++) {
+    out[d] = 0;
+    for (int64_t j = 0; j < at->keys; j++)
+      out[d] += multiplier(n, at->p + j) * p[j] * n->in[2][at->k + j * at->stride + d];
+  }
+}
+
+/* dp_j = m_j dout . v_j */
+static double
+d_probability(const tsr_interpreted *n, const attention_sizes *s, const query *at, int64_t j) {
+  double dot = 0;
+  for (int64_t d = 0; d < s->D; d++)
+    dot += n->d_out[at->q + d] * n->in[2][at->k + j * at->stride + d];
+  return multiplier(n, at->p + j) * dot;
+}
+
+/* dv_j = m_j p_j dout; of the scores ds_j = p_j (dp_j - sum over l of p_l dp_l). */
+static void vjp_query(const tsr_interpreted *n, const attention_sizes *s, const query *at) {
+  const double *p = n->saved + at->p;
+  double mean = 0;
+  for (int64_t j = 0; j < at->keys; j++) mean += p[j] * d_probability(n, s, at, j);
+  for (int64_t j = 0; j < at->keys; j++) {
+    double ds = s->scale * p[j] * (d_probability(n, s, at, j) - mean);
+    for (int64_t d = 0; d < s->D; d++) {
+      int64_t q = at->q + d, k = at->k + j * at->stride + d;
+      n->d_in[0][q] += ds * n->in[1][k];
+      n->d_in[1][k] += ds * n->in[0][q];
+      n->d_in[2][k] += multiplier(n, at->p + j) * p[j] * n->d_out[q];
+    }
+  }
+}
+
+static void forward_attention(const tsr_interpreted *n) { each_query(n, forward_query); }
+static void vjp_attention(const tsr_interpreted *n) { each_query(n, vjp_query); }
+
+static int
+attention_mask(const tsr_interpreted *n, double *ret_p, int64_t ret_shape[TSR_DIMS_MAX]) {
+  attention_sizes s = sizes_of(n);
+  *ret_p = n->node->attr[3];
+  ret_shape[0] = s.B;
+  ret_shape[1] = s.H;
+  ret_shape[2] = ret_shape[3] = s.T;
+  return 4;
+}
+static int64_t saved_probabilities(const tsr_interpreted *n) {
+  attention_sizes s = sizes_of(n);
+  return s.B * s.H * s.T * s.T;
+}
+const tsr_interpreter_rule tsr_interpret_attention = {
+    .forward = forward_attention,
+    .vjp = vjp_attention,
+    .saved = saved_probabilities,
+    .mask_shape = attention_mask};

@@ -1,0 +1,142 @@
+/* Element by element. Where the second input has only the last dimensions of the first, its index
+ * goes round. */
+#include "interpreter/rule.h"
+#include <assert.h>
+#include <math.h>
+
+static int64_t size(const tsr_interpreted *n) { return tsr_interpreted_size(n, 0); }
+static int64_t size2(const tsr_interpreted *n) { return tsr_interpreted_size(n, 1); }
+
+static void forward_add(const tsr_interpreted *n) {
+  for (int64_t i = 0; i < size(n); i++) n->out[i] = n->in[0][i] + n->in[1][i % size2(n)];
+}
+static void vjp_add(const tsr_interpreted *n) {
+  for (int64_t i = 0; i < size(n); i++) {
+    n->d_in[0][i] += n->d_out[i];
+    n->d_in[1][i % size2(n)] += n->d_out[i];
+  }
+}
+const tsr_interpreter_rule tsr_interpret_add = {.forward = forward_add, .vjp = vjp_add};
+
+static void forward_sub(const tsr_interpreted *n) {
+  for (int64_t i = 0; i < size(n); i++) n->out[i] = n->in[0][i] - n->in[1][i];
+}
+static void vjp_sub(const tsr_interpreted *n) {
+  for (int64_t i = 0; i < size(n); i++) {
+    n->d_in[0][i] += n->d_out[i];
+    n->d_in[1][i] -= n->d_out[i];
+  }
+}
+const tsr_interpreter_rule tsr_interpret_sub = {.forward = forward_sub, .vjp = vjp_sub};
+
+static void forward_mul(const tsr_interpreted *n) {
+  for (int64_t i = 0; i < size(n); i++) n->out[i] = n->in[0][i] * n->in[1][i % size2(n)];
+}
+static void vjp_mul(const tsr_interpreted *n) {
+  for (int64_t i = 0; i < size(n); i++) {
+    n->d_in[0][i] += n->d_out[i] * n->in[1][i % size2(n)];
+    n->d_in[1][i % size2(n)] += n->d_out[i] * n->in[0][i];
+  }
+}
+const tsr_interpreter_rule tsr_interpret_mul = {.forward = forward_mul, .vjp = vjp_mul};
+
+static void forward_scale(const tsr_interpreted *n) {
+  for (int64_t i = 0; i < size(n); i++) n->out[i] = n->in[0][i] * n->node->attr[0];
+}
+static void vjp_scale(const tsr_interpreted *n) {
+  for (int64_t i = 0; i < size(n); i++) n->d_in[0][i] += n->d_out[i] * n->node->attr[0];
+}
+const tsr_interpreter_rule tsr_interpret_scale = {.forward = forward_scale, .vjp = vjp_scale};
+
+static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
+static double d_silu(double x) { return sigmoid(x) * (1 + x * (1 - sigmoid(x))); }
+
+static const double pi = 3.14159265358979323846;
+
+/* x times the normal distribution function by its tanh approximation (Hendrycks, Gimpel, 2016). */
+static double gelu(double x) {
+  return 0.5 * x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x * x * x)));
+}
+static double d_gelu(double x) {
+  double t = tanh(sqrt(2 / pi) * (x + 0.044715 * x * x * x));
+  return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * sqrt(2 / pi) * (1 + 3 * 0.044715 * x * x);
+}
+
+static double normal_cdf(double x) { return 0.5 * (1 + erf(x / sqrt(2))); }
+static double normal_pdf(double x) { return exp(-x * x / 2) / sqrt(2 * pi); }
+
+static double function(tsr_op op, double x) {
+  switch ((int)op) {
+  case TSR_OP_GELU:
+    return gelu(x);
+  case TSR_OP_GELU_ERF:
+    return x * normal_cdf(x);
+  case TSR_OP_RELU:
+    return x > 0 ? x : 0;
+  case TSR_OP_SILU:
+    return x * sigmoid(x);
+  case TSR_OP_TANH:
+    return tanh(x);
+  case TSR_OP_SIGMOID:
+    return sigmoid(x);
+  default:
+    assert(!"a function that the interpreter does not know");
+    return 0;
+  }
+}
+
+static double derivative(tsr_op op, double x) {
+  switch ((int)op) {
+  case TSR_OP_GELU:
+    return d_gelu(x);
+  case TSR_OP_GELU_ERF:
+    return normal_cdf(x) + x * normal_pdf(x);
+  case TSR_OP_RELU:
+    return x > 0;
+  case TSR_OP_SILU:
+    return d_silu(x);
+  case TSR_OP_TANH:
+    return 1 - tanh(x) * tanh(x);
+  case TSR_OP_SIGMOID:
+    return sigmoid(x) * (1 - sigmoid(x));
+  default:
+    assert(!"a function that the interpreter does not know");
+    return 0;
+  }
+}
+
+static void forward_unary(const tsr_interpreted *n) {
+  for (int64_t i = 0; i < size(n); i++) n->out[i] = function(n->node->op, n->in[0][i]);
+}
+static void vjp_unary(const tsr_interpreted *n) {
+  for (int64_t i = 0; i < size(n); i++)
+    n->d_in[0][i] += n->d_out[i] * derivative(n->node->op, n->in[0][i]);
+}
+const tsr_interpreter_rule tsr_interpret_unary = {.forward = forward_unary, .vjp = vjp_unary};
+
+static void forward_swiglu(const tsr_interpreted *n) {
+  for (int64_t i = 0; i < size(n); i++)
+    n->out[i] = n->in[0][i] * sigmoid(n->in[0][i]) * n->in[1][i];
+}
+static void vjp_swiglu(const tsr_interpreted *n) {
+  for (int64_t i = 0; i < size(n); i++) {
+    double gate = n->in[0][i], up = n->in[1][i];
+    n->d_in[0][i] += n->d_out[i] * d_silu(gate) * up;
+    n->d_in[1][i] += n->d_out[i] * gate * sigmoid(gate);
+  }
+}
+const tsr_interpreter_rule tsr_interpret_swiglu = {.forward = forward_swiglu, .vjp = vjp_swiglu};
+
+static int dropout_mask(const tsr_interpreted *n, double *ret_p, int64_t ret_shape[TSR_DIMS_MAX]) {
+  *ret_p = n->node->attr[0];
+  for (int d = 0; d < n->out_type->ndim; d++) ret_shape[d] = n->out_type->shape[d];
+  return n->out_type->ndim;
+}
+static void forward_dropout(const tsr_interpreted *n) {
+  for (int64_t i = 0; i < size(n); i++) n->out[i] = n->in[0][i] * (n->mask ? n->mask[i] : 1);
+}
+static void vjp_dropout(const tsr_interpreted *n) {
+  for (int64_t i = 0; i < size(n); i++) n->d_in[0][i] += n->d_out[i] * (n->mask ? n->mask[i] : 1);
+}
+const tsr_interpreter_rule tsr_interpret_dropout = {
+    .forward = forward_dropout, .vjp = vjp_dropout, .mask_shape = dropout_mask};

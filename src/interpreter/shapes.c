@@ -1,0 +1,61 @@
+/* What moves elements and changes none: each element of the result is one of the input's. */
+#include "interpreter/rule.h"
+
+/* The same order of elements in another shape. Written-out collectives are this too: on whole
+ * tensors they are the identity. */
+static void forward_same(const tsr_interpreted *n) {
+  for (int64_t i = 0; i < tsr_interpreted_size(n, 0); i++) n->out[i] = n->in[0][i];
+}
+static void vjp_same(const tsr_interpreted *n) {
+  for (int64_t i = 0; i < tsr_interpreted_size(n, 0); i++) n->d_in[0][i] += n->d_out[i];
+}
+const tsr_interpreter_rule tsr_interpret_reshape = {.forward = forward_same, .vjp = vjp_same};
+const tsr_interpreter_rule tsr_interpret_identity = {.forward = forward_same, .vjp = vjp_same};
+
+static void indices_of(const tsr_value *v, int64_t at, int64_t ret_index[TSR_DIMS_MAX]) {
+  for (int d = v->ndim - 1; d >= 0; d--) {
+    ret_index[d] = at % v->shape[d];
+    at /= v->shape[d];
+  }
+}
+static int64_t at_indices(const tsr_value *v, const int64_t *index) {
+  int64_t at = 0;
+  for (int d = 0; d < v->ndim; d++) at = at * v->shape[d] + index[d];
+  return at;
+}
+
+/* Which element of the input element `at` of the result is. */
+static int64_t transposed(const tsr_interpreted *n, int64_t at) {
+  int64_t index[TSR_DIMS_MAX];
+  indices_of(n->out_type, at, index);
+  int a = (int)n->node->attr[0], b = (int)n->node->attr[1];
+  int64_t swap = index[a];
+  index[a] = index[b];
+  index[b] = swap;
+  return at_indices(n->type[0], index);
+}
+static void forward_transpose(const tsr_interpreted *n) {
+  for (int64_t i = 0; i < tsr_value_elements(n->out_type); i++)
+    n->out[i] = n->in[0][transposed(n, i)];
+}
+static void vjp_transpose(const tsr_interpreted *n) {
+  for (int64_t i = 0; i < tsr_value_elements(n->out_type); i++)
+    n->d_in[0][transposed(n, i)] += n->d_out[i];
+}
+const tsr_interpreter_rule tsr_interpret_transpose = {
+    .forward = forward_transpose, .vjp = vjp_transpose};
+
+static int64_t sliced(const tsr_interpreted *n, int64_t at) {
+  int64_t index[TSR_DIMS_MAX];
+  indices_of(n->out_type, at, index);
+  index[(int)n->node->attr[0]] += (int64_t)n->node->attr[1];
+  return at_indices(n->type[0], index);
+}
+static void forward_slice(const tsr_interpreted *n) {
+  for (int64_t i = 0; i < tsr_value_elements(n->out_type); i++) n->out[i] = n->in[0][sliced(n, i)];
+}
+static void vjp_slice(const tsr_interpreted *n) {
+  for (int64_t i = 0; i < tsr_value_elements(n->out_type); i++)
+    n->d_in[0][sliced(n, i)] += n->d_out[i];
+}
+const tsr_interpreter_rule tsr_interpret_slice = {.forward = forward_slice, .vjp = vjp_slice};
