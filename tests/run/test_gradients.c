@@ -1,7 +1,7 @@
-/* Every op that a graph file can call: its result against the same in double, and the gradient of
- * every parameter against differences of a loss in double. Sizes are odd on purpose. */
-#include "double_ops.h"
-#include "harness.h"
+/* Every op that a graph file can call: its result against the interpreter's in double, and the
+ * gradient of every parameter against differences of the interpreter's loss. The interpreter's own
+ * gradients must agree with the same differences closely. Sizes are odd on purpose. */
+#include "oracle.h"
 #include "tests/check.h"
 #include <stdlib.h>
 
@@ -99,84 +99,81 @@ static void add_loss(tsr_graph *g) {
   tsr_graph_output(g, "y", y);
 }
 
-static double largest(const double *x, int64_t n) {
-  double max = 0;
-  for (int64_t i = 0; i < n; i++) max = fabs(x[i]) > max ? fabs(x[i]) : max;
-  return max;
+/* A case's program and the same in double. */
+typedef struct {
+  const op_case *c;
+  harness h;
+  tsr_interpreter *t;
+  tsr_interpreter_step step;
+} comparison;
+
+static double loss_of(const comparison *a) {
+  tsr_interpreter_forward(a->t, &a->step);
+  return tsr_interpreter_loss(a->t);
 }
 
-/* Inputs as the program gets them; parameters as the program was given them. */
-static void fill_doubles(const doubles *d, const harness *h) {
-  tsr_arena *arena = h->graph->arena;
-  for (int v = 0; v < d->g->values_count; v++) {
-    const tsr_value *value = &d->g->values[v];
-    int64_t n = tsr_value_elements(value), row = n / value->shape[0];
-    if (value->kind == TSR_VALUE_INPUT)
-      for (int64_t i = 0; i < n; i++)
-        d->values[v][i] =
-            harness_number(&h->options, value->name, value->dtype == TSR_I32, i / row, i % row);
-    if (value->kind != TSR_VALUE_PARAM) continue;
-    float *w = harness_read_param(arena, h, value->param, &n);
-    for (int64_t i = 0; i < n; i++) d->values[v][i] = (double)w[i];
-  }
-}
-
-static double slope(const doubles *d, int loss, double *x, double h) {
+static double slope(const comparison *a, double *x, double h) {
   double keep = *x;
   *x = keep + h;
-  doubles_run(d);
-  double up = d->values[loss][0];
+  double up = loss_of(a);
   *x = keep - h;
-  doubles_run(d);
-  double down = d->values[loss][0];
+  double down = loss_of(a);
   *x = keep;
   return (up - down) / (2 * h);
 }
 
-/* One parameter: the float gradient against central differences, which must have converged first.
- */
-static void
-check_gradient(const op_case *c, const harness *h, const doubles *d, int loss, int value) {
-  const tsr_value *v = &d->g->values[value];
-  tsr_arena *arena = h->graph->arena;
-  int64_t n = tsr_value_elements(v), count = 0;
-  float *got = harness_read(arena, h, tsr_arena_printf(arena, "d.%s", v->name), &count);
-  double *want = tsr_arena_array(arena, double, n), *coarse = tsr_arena_array(arena, double, n);
-  CHECK_AT(got && count == n, "%s: '%s' has no gradient", c->calls, v->name);
-  if (!got) return;
-  for (int64_t i = 0; i < n; i++) {
-    want[i] = slope(d, loss, &d->values[value][i], 1e-5);
-    coarse[i] = slope(d, loss, &d->values[value][i], 4e-5);
-  }
-  double scale = largest(want, n);
-  CHECK_AT(scale > 1e-5, "%s: the gradient of '%s' is all but zero", c->calls, v->name);
-  for (int64_t i = 0; i < n; i++) {
-    CHECK_AT(
-        fabs(want[i] - coarse[i]) < 1e-5 * scale, "%s: no limit for '%s' at %d", c->calls, v->name,
-        (int)i);
-    CHECK_AT(
-        fabs((double)got[i] - want[i]) < 2e-4 * scale,
-        "%s: the gradient of '%s' at %d is %.9g, not %.9g", c->calls, v->name, (int)i,
-        (double)got[i], want[i]);
-  }
+/* One parameter at one element. The central differences must have converged; then the float
+ * gradient must be near them, the double one very near. */
+static void check_element(
+    const comparison *a, const char *name, double *x, double scale, int64_t i, double got,
+    double exact) {
+  const char *calls = a->c->calls;
+  double want = slope(a, x, 1e-5), coarse = slope(a, x, 4e-5);
+  CHECK_AT(fabs(want - coarse) < 1e-5 * scale, "%s: no limit for '%s' at %d", calls, name, (int)i);
+  CHECK_AT(
+      fabs(got - want) < 2e-4 * scale, "%s: the gradient of '%s' at %d is %.9g, not %.9g", calls,
+      name, (int)i, got, want);
+  CHECK_AT(
+      fabs(exact - want) < 1e-7 * scale,
+      "%s: the interpreter's gradient of '%s' at %d is %.12g, not %.12g", calls, name, (int)i,
+      exact, want);
+  CHECK_AT(
+      fabs(got - exact) < 5e-6 * scale,
+      "%s: the gradient of '%s' at %d is %.9g, the interpreter's %.9g", calls, name, (int)i, got,
+      exact);
 }
 
-static void check_output(const op_case *c, const harness *h, const doubles *d, const char *name) {
+/* The scale of what may differ is the interpreter's largest number, which its own check holds to
+ * the differences. */
+static void check_gradient(const comparison *a, int param) {
+  tsr_arena *arena = a->h.graph->arena;
+  const char *name = a->h.graph->params[param].name;
+  int64_t n, count = 0;
+  harness_read_param(arena, &a->h, param, &n);
+  float *got = harness_read(arena, &a->h, tsr_arena_printf(arena, "d.%s", name), &count);
+  const double *exact = tsr_interpreter_gradient(a->t, param);
+  CHECK_AT(got && count == n, "%s: '%s' has no gradient", a->c->calls, name);
+  if (!got || count != n) return;
+  double scale = oracle_largest(exact, n);
+  CHECK_AT(scale > 1e-5, "%s: the gradient of '%s' is all but zero", a->c->calls, name);
+  for (int64_t i = 0; i < n; i++)
+    check_element(
+        a, name, &tsr_interpreter_param(a->t, param)[i], scale, i, (double)got[i], exact[i]);
+}
+
+static void check_output(const comparison *a, const char *name) {
   int64_t n;
-  float *got = harness_read(h->graph->arena, h, name, &n);
+  float *got = harness_read(a->h.graph->arena, &a->h, name, &n);
   if (!got) return; /* a case that ends in its own loss */
-  int value = harness_find(d->g, name);
-  double scale = largest(d->values[value], n);
+  const double *want = tsr_interpreter_value(a->t, harness_find(a->h.graph, name));
+  double scale = oracle_largest(want, n);
   for (int64_t i = 0; i < n; i++)
     CHECK_AT(
-        fabs((double)got[i] - d->values[value][i]) <= 5e-6 * (scale > 1 ? scale : 1),
-        "%s: '%s' at %d is %.9g, not %.9g", c->calls, name, (int)i, (double)got[i],
-        d->values[value][i]);
+        fabs((double)got[i] - want[i]) <= 5e-6 * (scale > 1 ? scale : 1),
+        "%s: '%s' at %d is %.9g, not %.9g", a->c->calls, name, (int)i, (double)got[i], want[i]);
 }
 
-/* Over how many ranks and units does not matter: whatever the case allows. */
-static void run_case(const op_case *c) {
-  tsr_arena *arena = tsr_arena_new();
+static tsr_graph *build(tsr_arena *arena, const op_case *c) {
   tsr_graph *g = tsr_graph_new(arena, c->op, (tsr_units){.batch = 1, .tp = 1});
   harness_inputs(g, c->inputs);
   harness_params(g, c->params);
@@ -184,22 +181,27 @@ static void run_case(const op_case *c) {
   if (!strstr(c->calls, "loss:")) add_loss(g);
   g->loss = harness_find(g, "loss");
   tsr_graph_output(g, "loss", g->loss);
+  return g;
+}
+
+/* Over how many ranks and units does not matter: whatever the case allows. */
+static void run_case(const op_case *c) {
+  tsr_arena *arena = tsr_arena_new();
+  tsr_graph *g = build(arena, c);
+  comparison a = {.c = c, .t = tsr_interpreter_new(arena, g)};
   harness_options o = {
       .dp = 1, .tp = 1, .threads = 2, .microbatches = 1, .batch_units = 1, .tp_units = 1};
   o.vocabulary = 11;
   o.ignore_some = true;
-  harness h = harness_open(arena, g, &o);
-  harness_step(&h, 0);
-  float hyper[TSR_HYPERS];
-  harness_hyper(&h, 0, hyper);
-  doubles d = doubles_make(g, h.cpu.k, HARNESS_SEED, (double)hyper[TSR_HYPER_INV_COUNT]);
-  fill_doubles(&d, &h);
-  doubles_run(&d);
-  check_output(c, &h, &d, "y");
-  check_output(c, &h, &d, "loss");
-  for (int v = 0; v < g->values_count; v++)
-    if (g->values[v].kind == TSR_VALUE_PARAM) check_gradient(c, &h, &d, g->loss, v);
-  harness_close(&h);
+  a.h = harness_open(arena, g, &o);
+  harness_step(&a.h, 0);
+  oracle_moment moment = {.h = &a.h};
+  a.step = oracle_step_of(&moment);
+  oracle_run(a.t, &a.h, 0);
+  check_output(&a, "y");
+  check_output(&a, "loss");
+  for (int p = 0; p < g->params_count; p++) check_gradient(&a, p);
+  harness_close(&a.h);
   tsr_arena_free(arena);
 }
 
