@@ -1,0 +1,107 @@
+"""Random recipes and realisations: every accepted realisation of a recipe must give the same bits.
+
+A recipe is what fixes the bits (model, data, precision, optimizer, units), a realisation is how it is run (threads,
+mesh, ZeRO, pipeline order, resume, processes). Both are functions of a seed. What is known of the program is what its
+documentation says."""
+
+import argparse
+import itertools
+import os
+import sys
+import threading
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+
+import recipe
+from checking import Deadline, Plan, check
+from running import Runner
+from summary import Summary
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="generator", description=__doc__)
+    parser.add_argument("program", nargs="?", help="tessera-train")
+    parser.add_argument("--seed", type=int, default=1, help="of the first recipe; the others follow it")
+    parser.add_argument("--recipes", type=int, default=0, help="so many, unless --seconds are over before")
+    parser.add_argument("--seconds", type=float, default=0, help="begin no run after so many; 60 without --recipes")
+    parser.add_argument("--realisations-per-recipe", type=int, default=8, dest="realisations")
+    parser.add_argument("--mpi", action="store_true", help="a fifth of the realisations under mpirun, mpirun.mpich")
+    parser.add_argument("--case", help="SEED[:REALISATION]: only this one, with what the program says")
+    parser.add_argument("--model", default="", help="gpt2, llama, qwen3, mlp, linear_regression or own; drawn unless given")
+    parser.add_argument("--isa", default="", help="numerics.isa of all runs; the machine's best unless given")
+    parser.add_argument("--workers", type=int, default=2, help="recipes at the same time")
+    parser.add_argument("--time-limit", type=float, default=120, help="seconds after which a run hangs")
+    parser.add_argument("--keep", type=Path, help="a folder for the reproductions of failures, made small")
+    parser.add_argument("--shrink-runs", type=int, default=150, help="at most so many runs to make a failure small")
+    parser.add_argument("--report", type=Path, help="the summary as JSON")
+    parser.add_argument("--self-test", action="store_true", help="checks the generator itself with false programs")
+    return parser.parse_args()
+
+
+def launchers(wanted: bool) -> list[str]:
+    """Those of mpirun and mpirun.mpich that are there."""
+    found = {"openmpi": "mpirun", "mpich": "mpirun.mpich"}
+    paths = os.environ.get("PATH", "").split(os.pathsep)
+    return [name for name, word in found.items() if wanted and any(Path(p, word).exists() for p in paths)]
+
+
+def work(options: argparse.Namespace, seeds: Iterator[str], plan: Plan, summary: Summary, deadline: Deadline) -> None:
+    """One recipe after the other, until there are none or the time is over."""
+    runner = Runner(options.program, options.time_limit)
+    while not deadline.over():
+        with summary.lock:
+            seed = next(seeds, None)
+        if seed is None:
+            return
+        for result in check(runner, recipe.draw(seed, options.model, options.isa), plan, deadline.over):
+            new = result.failed and summary.is_new(result)
+            summary.add(result)
+            if new:
+                print(f"{result.case}: {result.verdict}: {result.what}", flush=True)
+            if options.case:
+                print(f"{result.case}: {result.verdict} {result.what}\n{result.outcome.said}\n{result.outcome.steps} {result.outcome.evals}")
+
+
+def main() -> int:
+    options = arguments()
+    if not options.program:
+        sys.exit("which program? (--help)")
+    options.program = os.path.abspath(options.program)
+    plan = Plan(options.realisations, launchers(options.mpi))
+    if not options.recipes and not options.seconds:
+        options.seconds = 60
+    count = options.recipes or sys.maxsize
+    seeds = (str(options.seed + i) for i in itertools.count() if i < count) if not options.recipes else \
+        iter([str(options.seed + i) for i in range(count)])
+    if options.case:
+        seed, _, plan.only = options.case.partition(":")
+        seeds, options.workers = iter([seed]), 1
+    summary = Summary()
+    deadline = Deadline(options.seconds)
+    broken: list[str] = []
+
+    def guarded() -> None:
+        try:
+            work(options, seeds, plan, summary, deadline)
+        except Exception:
+            broken.append(traceback.format_exc())
+
+    threads = [threading.Thread(target=guarded) for _ in range(options.workers)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    print("\n".join(summary.lines()))
+    if options.report:
+        summary.report(options.report)
+    for text in broken:
+        print(f"the generator itself failed:\n{text}")
+    if not summary.passed:
+        print("nothing was compared")
+    print(f"{summary.passed} passed, {summary.failed} failed")
+    return 1 if summary.failed or broken or not summary.passed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,74 @@
+"""The small synthetic data of a recipe: text, token files, tables."""
+
+import random
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+# Few letters, so that a character tokenizer gives an odd, small vocabulary.
+_LETTERS = "abcdefghijklmnopqrstuvwxyz ,.\n"
+
+
+@dataclass(frozen=True)
+class Data:
+    """What is written. kind: byte, char (texts), nanogpt, llmc (token files), classes, values (tables)."""
+
+    kind: str
+    vocabulary: int = 256  # of token files; letters used of a text for char
+    separate: bool = False  # documents: separate, token 0 ending one
+    features: int = 0  # of a table
+    targets: int = 0  # classes, or numbers to predict
+    seed: int = 1
+
+    @property
+    def is_table(self) -> bool:
+        return self.kind in ("classes", "values")
+
+    @property
+    def model_vocabulary(self) -> int:
+        """What a model's vocab_size says: 0 where the data is to be counted."""
+        return {"byte": 256, "char": 0}.get(self.kind, self.vocabulary)
+
+    def settings(self) -> dict[str, Any]:
+        """Their keys of training_config."""
+        if self.is_table:
+            return {"data_path": "train.csv", "validation_path": "valid.csv"}
+        if self.kind in ("byte", "char"):
+            return {"data_path": "train.txt", "validation_path": "valid.txt", "tokenizer_type": self.kind}
+        keys: dict[str, Any] = {"data_path": "train.bin", "validation_path": "valid.bin",
+                                "data_format": "llmc" if self.kind == "llmc" else "nanogpt_u16"}
+        if self.separate:
+            keys |= {"documents": "separate", "end_of_text": 0}
+        return keys
+
+    def write(self, folder: Path, samples: int, sequence: int) -> None:
+        """Training data for so many samples, and a quarter as much to evaluate."""
+        rng = random.Random(f"data {self.seed}")
+        for name, count in (("train", samples), ("valid", max(4, samples // 4))):
+            if self.is_table:
+                (folder / f"{name}.csv").write_text(self._table(rng, count))
+            elif self.kind in ("byte", "char"):
+                letters = _LETTERS[: max(2, min(self.vocabulary, len(_LETTERS)))]
+                text = letters + "".join(rng.choice(letters) for _ in range(count * 2 + sequence))
+                (folder / f"{name}.txt").write_text(text)
+            else:
+                (folder / f"{name}.bin").write_bytes(self._tokens(rng, count * sequence + 1))
+
+    def _tokens(self, rng: random.Random, count: int) -> bytes:
+        tokens = [0 if self.separate and rng.random() < 0.2 else rng.randrange(self.vocabulary) for _ in range(count)]
+        head = b""
+        if self.kind == "llmc":
+            head = struct.pack("<256i", 20240520, 1, count, *([0] * 253))
+        return head + struct.pack(f"<{count}H", *tokens)
+
+    def _table(self, rng: random.Random, count: int) -> str:
+        rows = []
+        for _ in range(count):
+            row = [f"{rng.gauss(0, 1):.4f}" for _ in range(self.features)]
+            if self.kind == "classes":
+                row.append(str(rng.randrange(self.targets)))
+            else:
+                row += [f"{rng.gauss(0, 1):.4f}" for _ in range(self.targets)]
+            rows.append(",".join(row))
+        return "\n".join(rows) + "\n"

@@ -1,0 +1,281 @@
+"""A realisation: how a recipe is run. A layout is what one run of the program gets; a realisation is one layout, or
+two with a checkpoint between them."""
+
+import random
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import order as orders
+from recipe import Recipe
+
+MOST_RANKS = 16
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The keys that must change no bit."""
+
+    sizes: dict[str, int] = field(default_factory=dict)  # ranks of dp, fsdp, cp, tp, pp; those that the mesh has
+    style: str = "mesh"  # mesh: named axes; device: tt-train's switches; workers: pp around the mesh
+    sp: bool = False
+    zero: int = -1  # -1: not said
+    accumulation: int = 1
+    pipelined: int = 0  # pipeline.microbatches; 0: not said
+    schedule: str = ""  # a word, or file
+    order: orders.Order | None = None
+    virtual: int = 0
+    cut: dict[str, Any] = field(default_factory=dict)  # keys of pipeline that say where stages begin
+    recompute: dict[str, Any] = field(default_factory=dict)
+    overlap: bool = False
+    bucket: str = ""
+    offload: bool = False
+    threads: int = 1
+    launcher: str = ""  # openmpi, mpich, or none
+    processes: int = 1
+
+    @property
+    def ranks(self) -> int:
+        count = 1
+        for size in self.sizes.values():
+            count *= size
+        return count
+
+    @property
+    def microbatches(self) -> int:
+        return self.accumulation * max(1, self.pipelined)
+
+    def features(self) -> set[str]:
+        """What the summary counts it under."""
+        names = {f"axis {axis}" for axis, size in self.sizes.items() if size > 1}
+        names |= {"axis of 3" for size in self.sizes.values() if size == 3}
+        shards = self.sizes.get("dp", 1) * self.sizes.get("fsdp", 1)
+        if shards > 1 or self.zero >= 0:
+            names.add(f"zero.stage {self.zero if self.zero >= 0 else 3 if 'fsdp' in self.sizes else 0}"
+                      + ("" if shards > 1 else " without dp"))
+        if self.sizes.get("pp", 1) > 1:
+            names.add(f"schedule {self.order.kind if self.order else self.schedule or '1f1b'}")
+        names |= {name for name, on in (
+            ("hybrid sharding", {"dp", "fsdp"} <= set(self.sizes)), ("enable_sp", self.sp),
+            ("accumulation", self.accumulation > 1), ("pipeline.microbatches", self.pipelined > 1),
+            ("overlap", self.overlap), ("offload", self.offload), ("threads above 1", self.threads > 1),
+            (f"launcher {self.launcher}", self.launcher),
+            (f"cut by {'/'.join(self.cut)}", self.cut),
+            (f"recompute {self.recompute.get('recompute')}", self.recompute)) if on}
+        return names
+
+    def _mesh(self) -> dict[str, Any]:
+        if not self.sizes:
+            return {"device_config": {"enable_sp": True}} if self.sp else {}
+        if self.style == "mesh":
+            config: dict[str, Any] = {"mesh": {"axes": list(self.sizes), "shape": list(self.sizes.values())}}
+            if self.sp:
+                config["device_config"] = {"enable_sp": True}
+            return config
+        words = {"dp": "enable_ddp", "fsdp": "enable_fsdp", "cp": "enable_cp", "tp": "enable_tp", "pp": "enable_pp"}
+        device: dict[str, Any] = {}
+        shape = []
+        for axis, word in words.items():
+            if axis in self.sizes and not (axis == "pp" and self.style == "workers"):
+                device[word] = True
+                shape.append(self.sizes[axis])
+        device["mesh_shape"] = shape or [1]
+        if self.sp:
+            device["enable_sp"] = True
+        config = {"device_config": device}
+        if self.style == "workers" and "pp" in self.sizes:
+            config["pipeline"] = {"workers": self.sizes["pp"]}
+        return config
+
+    def config(self, recipe: Recipe, number: str) -> dict[str, Any]:
+        """Its part of the configuration."""
+        config = self._mesh()
+        config["training_config"] = {"batch_size": max(1, recipe.samples // self.accumulation)}
+        if self.accumulation > 1:
+            config["training_config"]["gradient_accumulation_steps"] = self.accumulation
+        config["numerics"] = {"threads": self.threads}
+        pipeline = dict(config.get("pipeline", {})) | self.cut
+        if self.pipelined:
+            pipeline["microbatches"] = self.pipelined
+        if self.order:
+            pipeline["schedule"] = f"file:order{number}.sched"
+        elif self.schedule:
+            pipeline["schedule"] = self.schedule
+        if self.virtual:
+            pipeline["virtual_stages"] = self.virtual
+        if pipeline:
+            config["pipeline"] = pipeline
+        schedule = dict(self.recompute)
+        if self.overlap:
+            schedule["all_reduce_overlap"] = True
+        if self.bucket:
+            schedule["bucket_size"] = self.bucket
+        if schedule:
+            config["schedule"] = schedule
+        zero: dict[str, Any] = {} if self.zero < 0 else {"stage": self.zero}
+        if self.offload:
+            zero |= {"offload": "file", "offload_path": "."}
+        if zero:
+            config["zero"] = zero
+        return config
+
+    def write(self, folder: Path, number: str) -> None:
+        """The files that its configuration names."""
+        if self.order:
+            (folder / f"order{number}.sched").write_text(self.order.text())
+
+
+@dataclass(frozen=True)
+class Realisation:
+    """One run, or with `after` a run that goes on from the first one's checkpoint. kind: stop, where the first run
+    ends after `step` steps, or middle, where it goes on to the end by itself too."""
+
+    first: Layout
+    after: Layout | None = None
+    kind: str = ""
+    step: int = 0
+
+    def features(self) -> set[str]:
+        if not self.after:
+            return self.first.features()
+        return self.first.features() | self.after.features() | {f"resume {self.kind}"}
+
+
+def _parts(units: int) -> list[int]:
+    """The numbers of ranks that so many units can be shared out to: powers of two, or one unit each."""
+    return [n for n in range(1, units + 1) if units % n == 0 and (n & (n - 1) == 0 or n == units)]
+
+
+def _draw_mesh(rng: random.Random, recipe: Recipe) -> dict[str, int]:
+    """Sizes of the axes, 16 ranks at most; now and then some that the units do not allow."""
+    odd = rng.random() < 0.02
+    while True:
+        units_tp = recipe.units_tp
+        sequence_parts = _parts(recipe.units_sequence // (2 if recipe.zigzag else 1) or 1)
+        sizes = {
+            "dp": rng.choice([1, 2, 3, 4, 5] if odd else _parts(recipe.units_batch) + [1]),
+            "cp": rng.choice(sequence_parts) if recipe.has_sequence else 1,
+            "tp": rng.choice([1, 2, 3, 4] if odd else _parts(units_tp) + [1]),
+            "pp": rng.choice([1, 1, 2, 2, 3, 4]) if recipe.blocks else 1}
+        if sizes["pp"] > max(1, recipe.blocks) and rng.random() < 0.98:
+            sizes["pp"] = 1
+        if sizes["dp"] * sizes["cp"] * sizes["tp"] * sizes["pp"] <= MOST_RANKS:
+            return sizes
+
+
+def _draw_microbatches(rng: random.Random, recipe: Recipe, sizes: dict[str, int]) -> int:
+    """How many microbatches a step has."""
+    if recipe.whole_batch:
+        return 1
+    samples, units = recipe.samples, recipe.units_batch
+    if sizes["cp"] > 1 and rng.random() < 0.97:
+        return max(1, units // sizes["dp"])
+    fits = [m for m in _parts(units) if m * sizes["dp"] in _parts(units)]
+    if rng.random() < 0.03:
+        fits = [m for m in range(1, samples + 1) if samples % (m * sizes["dp"]) == 0]
+    return rng.choice(fits or [1])
+
+
+def _draw_pipeline(rng: random.Random, recipe: Recipe, stages: int, microbatches: int) -> dict[str, Any]:
+    """Order, chunks and cut of a pipeline."""
+    blocks = recipe.blocks
+    keys: dict[str, Any] = {}
+    words = ["", "gpipe", "1f1b", "zb_h1", "file", "file"]
+    if blocks >= 2 * stages or rng.random() < 0.05:
+        words += ["zb_v", "zb_v"] + (["interleaved"] * 3 if microbatches % stages == 0 or rng.random() < 0.03 else [])
+    keys["schedule"] = rng.choice(words)
+    chunks = 2 if keys["schedule"] in ("zb_v", "interleaved") else 1
+    if keys["schedule"] == "interleaved" and blocks >= 3 * stages and rng.random() < 0.5:
+        keys["virtual"] = chunks = 3
+    if keys["schedule"] == "file":
+        chunks = rng.choice([c for c in (1, 2, 3) if c * stages <= blocks] or [1])
+        keys["order"] = orders.draw(rng, stages, microbatches, chunks)
+        if chunks > 1:
+            keys["virtual"] = rng.choice([0, chunks])
+    if rng.random() < 0.3:
+        if chunks == 1 and rng.random() < 0.5 and blocks >= stages:
+            cuts = sorted(rng.sample(range(1, blocks), stages - 1))
+            keys["cut"] = {"blocks_per_rank": [b - a for a, b in zip([0] + cuts, cuts + [blocks])]}
+        else:
+            names = recipe.node_names()
+            if len(names) >= stages * chunks - 1:
+                picked = sorted(rng.sample(range(len(names)), stages * chunks - 1))
+                keys["cut"] = {"stages": [names[i] for i in picked]}
+    elif rng.random() < 0.3:
+        keys["cut"] = {"balance": "memory"}
+    return keys
+
+
+def _name_axes(rng: random.Random, sizes: dict[str, int]) -> tuple[dict[str, int], str]:
+    """The axes that the mesh says, in an order of its own, and how it says them."""
+    kept = {axis: size for axis, size in sizes.items() if size > 1 or rng.random() < 0.05}
+    style = rng.choice(["mesh", "mesh", "device", "device", "workers"])
+    if style == "mesh":
+        names = list(kept)
+        rng.shuffle(names)
+        return {axis: kept[axis] for axis in names}, style
+    groups = [n for n in (2, 3, 4, 8, 16) if kept.get("dp", 1) % n == 0]
+    if groups and rng.random() < 0.6:
+        shards = rng.choice(groups)
+        rest = kept.pop("dp") // shards
+        kept = ({"dp": rest} if rest > 1 or rng.random() < 0.1 else {}) | {"fsdp": shards} | kept
+    if style == "workers" and kept.get("pp", 1) == 1:
+        style = "device"
+    if len(kept) > 4 and style == "device":
+        style = "workers"
+    return kept, style
+
+
+def draw_layout(rng: random.Random, recipe: Recipe, launchers: list[str]) -> Layout:
+    """A random layout."""
+    drawn = _draw_mesh(rng, recipe)
+    microbatches = _draw_microbatches(rng, recipe, drawn)
+    sizes, style = _name_axes(rng, drawn)
+    keys: dict[str, Any] = {}
+    if drawn["pp"] > 1:
+        keys |= _draw_pipeline(rng, recipe, drawn["pp"], microbatches)
+    divisors = [n for n in range(1, microbatches + 1) if microbatches % n == 0]
+    accumulation = rng.choice([1, microbatches, rng.choice(divisors)])
+    pipelined = microbatches // accumulation
+    if pipelined == 1 and rng.random() < 0.7:
+        pipelined = 0
+    if drawn["tp"] > 1 and recipe.has_sequence and not recipe.zigzag:
+        keys["sp"] = (recipe.units_sequence % (drawn["cp"] * drawn["tp"]) == 0 and rng.random() < 0.6) \
+            or rng.random() < 0.03
+    shards = sizes.get("dp", 1) * sizes.get("fsdp", 1)
+    if "fsdp" in sizes and rng.random() < 0.97:
+        keys |= rng.choice([{}, {"zero": 3}])
+    elif shards > 1 and rng.random() < 0.8:
+        keys["zero"] = rng.randrange(4)
+    elif rng.random() < 0.05:
+        keys["zero"] = rng.randrange(4)
+    if rng.random() < 0.5:
+        how = rng.choice(["none", "cheap", "full", "full", "selective"])
+        keys["recompute"] = {"recompute": how}
+        if how == "full" and rng.random() < 0.4:
+            keys["recompute"]["recompute_every"] = 2
+    if rng.random() < 0.4:
+        keys |= {"overlap": True, "bucket": rng.choice(["", "1", "1KiB", "16KiB"])}
+    layout = Layout(sizes=sizes, style=style, accumulation=accumulation, pipelined=pipelined,
+                    offload=rng.random() < 0.05, threads=rng.choice([1, 1, 1, 2, 3]), **keys)
+    if launchers and layout.ranks > 1:
+        return Layout(**{**layout.__dict__, "launcher": rng.choice(launchers), "threads": 1,
+                         "processes": rng.randint(2, min(4, layout.ranks))})
+    return layout
+
+
+def baselines(recipe: Recipe) -> list[Realisation]:
+    """What all others are compared to: one rank, one thread; the first that is accepted."""
+    counts = [1] if recipe.whole_batch else [1, recipe.units_batch, recipe.samples]
+    return [Realisation(Layout(accumulation=m)) for m in dict.fromkeys(counts) if recipe.samples % m == 0]
+
+
+def draw(recipe: Recipe, number: int, launchers: list[str]) -> Realisation:
+    """The realisation of a recipe with a number. With launchers every one that has two ranks is so started."""
+    rng = random.Random(f"realisation {recipe.seed} {number} {' '.join(launchers)}")
+    first = draw_layout(rng, recipe, launchers)
+    if rng.random() >= 0.15 or recipe.steps < 2:
+        return Realisation(first)
+    after = draw_layout(rng, recipe, launchers)
+    kind = "middle" if recipe.scheduler else rng.choice(["stop", "middle"])
+    return Realisation(first, after, kind, rng.randrange(1, recipe.steps))

@@ -1,0 +1,3 @@
+"""stub"""
+class OwnGraph: pass
+def draw(*a): raise NotImplementedError

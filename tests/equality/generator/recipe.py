@@ -1,0 +1,220 @@
+"""A recipe: all of a configuration that fixes the bits. It is drawn from a seed and is never changed; shrinking
+makes others of it."""
+
+import random
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import owngraph
+import yamltext
+from data import Data
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Plain values only, so that a smaller recipe is this one with a few fields replaced."""
+
+    seed: str
+    model: str  # gpt2, llama, qwen3, mlp, linear_regression, own
+    sizes: dict[str, Any]  # keys of transformer_config or mlp_config
+    data: Data
+    own: owngraph.OwnGraph | None = None
+    samples: int = 4  # of a step
+    sequence: int = 8
+    steps: int = 3
+    units_batch: int = 4
+    units_sequence: int = 1
+    units_tp: int = 1
+    zigzag: bool = False
+    precision: str = "f32"
+    loss_scale: dict[str, Any] = field(default_factory=dict)
+    optimizer: dict[str, Any] = field(default_factory=dict)
+    scheduler: dict[str, Any] = field(default_factory=dict)
+    clip: float = 0.0  # 0: no clipping
+    eval_every: int = 0
+    isa: str = ""
+
+    @property
+    def blocks(self) -> int:
+        """How many blocks a pipeline's default cut sees."""
+        if self.own:
+            return self.own.blocks
+        if self.model == "mlp":
+            return len(self.sizes["hidden_features"])
+        return self.sizes.get("num_blocks", 0)
+
+    @property
+    def has_sequence(self) -> bool:
+        return not self.data.is_table
+
+    @property
+    def whole_batch(self) -> bool:
+        """Whether the samples of a microbatch see each other, so that its size is part of the recipe."""
+        return bool(self.own and self.own.mixes_batch)
+
+    def node_names(self) -> list[str]:
+        """Names at which a pipeline's stage may begin, in their order."""
+        if self.own:
+            return self.own.node_names(self.samples, self.sequence, self.units_tp)
+        if self.model in ("mlp", "linear_regression"):
+            return []
+        parts = ("n", "q", "a", "o", "x", "n_2", "x_2")
+        return [f"block.{i}.{part}" for i in range(self.blocks) for part in parts]
+
+    def features(self) -> set[str]:
+        """What the summary counts it under."""
+        names = {f"model {self.model}", f"precision {self.precision}", f"data {self.data.kind}",
+                 f"optimizer {self.optimizer.get('type')}"}
+        names |= {f"optimizer {k}" for k in ("amsgrad", "momentum", "nesterov", "stochastic_rounding",
+                                             "kahan_summation") if self.optimizer.get(k)}
+        names |= {name for name, on in (
+            ("clipping", self.clip), ("evaluation", self.eval_every), ("cp_layout zigzag", self.zigzag),
+            ("units.sequence above 1", self.units_sequence > 1), ("documents separate", self.data.separate),
+            ("dropout", self.sizes.get("dropout_prob")), ("learning rate's curve", self.scheduler)) if on}
+        if self.own:
+            names |= {f"op {op}" for op in self.own.ops(self.samples, self.sequence, self.units_tp)}
+            names |= {f"piece {kind}" for kind in self.own.kinds()}
+        return names
+
+    def config(self) -> dict[str, Any]:
+        """The keys that every realisation has alike."""
+        training: dict[str, Any] = {
+            "seed": int(self.data.seed), **self.data.settings(), "max_steps": self.steps, "log_every": 1,
+            "num_epochs": 100, "sample_tokens": 0, "eval_every": self.eval_every, "validation_batch_size": 2,
+            "precision": self.precision, "optimizer": self.optimizer}
+        if self.has_sequence:
+            training["sequence_length"] = self.sequence
+        if not self.eval_every:
+            del training["validation_batch_size"]
+        if self.precision == "fp16" and self.loss_scale:
+            training["loss_scale"] = self.loss_scale
+        if self.clip:
+            training |= {"use_clip_grad_norm": True, "clip_grad_norm_max_norm": self.clip}
+        units = {"batch": self.units_batch, "tp": self.units_tp}
+        if self.units_sequence > 1:
+            units["sequence"] = self.units_sequence
+        numerics: dict[str, Any] = {"units": units}
+        if self.isa:
+            numerics["isa"] = self.isa
+        config: dict[str, Any] = {"training_config": training, "numerics": numerics}
+        if self.scheduler:
+            config["scheduler_config"] = self.scheduler
+        if self.zigzag:
+            config["device_config"] = {"cp_layout": "zigzag"}
+        if self.own:
+            config["transformer_config"] = {"graph": "graph.yaml", **self.own.sizes(self.data)}
+        elif self.model in ("mlp", "linear_regression"):
+            config["mlp_config"] = {"model_type": self.model, **self.sizes}
+        else:
+            config["transformer_config"] = {"model_type": self.model, **self.sizes}
+        return config
+
+    def write(self, folder: Path) -> None:
+        """Its data and its graph file."""
+        self.data.write(folder, self.samples * (self.steps + 2), self.sequence)
+        if self.own:
+            graph = self.own.document(self.data, self.samples, self.sequence, self.units_tp)
+            (folder / "graph.yaml").write_text(yamltext.block(graph) + "\n")
+
+
+def _draw_optimizer(rng: random.Random, precision: str) -> dict[str, Any]:
+    optimizer: dict[str, Any] = {"lr": rng.choice([0.003, 0.01, 0.05])}
+    if rng.random() < 0.65:
+        optimizer["type"] = "AdamW"
+        if rng.random() < 0.3:
+            optimizer["amsgrad"] = True
+    else:
+        optimizer["type"] = "SGD"
+        if rng.random() < 0.6:
+            optimizer["momentum"] = 0.9
+            if rng.random() < 0.5:
+                optimizer["nesterov"] = True
+            elif rng.random() < 0.4:
+                optimizer["dampening"] = 0.3
+    if rng.random() < 0.5:
+        optimizer["weight_decay"] = rng.choice([0.0, 0.1])
+    if precision == "bf16" and rng.random() < 0.5:
+        optimizer[rng.choice(["stochastic_rounding", "kahan_summation"])] = True
+    return optimizer
+
+
+def _draw_curve(rng: random.Random) -> dict[str, Any]:
+    kind = rng.choice(["", "", "", "cosine", "linear", "wsd", "warmup_linear"])
+    if not kind:
+        return {}
+    return {"type": kind, "min_lr": 0.0001} | ({} if kind == "warmup_linear" else {"warmup_steps": 1})
+
+
+def _draw_sizes(rng: random.Random, model: str, units_tp: int, data: Data, sequence: int) -> dict[str, Any]:
+    """The sizes of a shipped architecture, mostly such that the units divide them."""
+    if model == "linear_regression":
+        return {"input_features": data.features, "output_features": data.targets, "bias": rng.random() < 0.7}
+    if model == "mlp":
+        hidden = [units_tp * rng.choice([1, 2, 3, 5]) for _ in range(rng.randrange(4))]
+        return {"input_features": data.features, "hidden_features": hidden, "output_features": data.targets}
+    groups = units_tp * rng.choice([1, 1, 2, 3] if units_tp < 3 else [1])
+    heads = groups * (rng.choice([1, 2, 3]) if model != "gpt2" else 1)
+    if rng.random() < 0.1:
+        heads, groups = 3, rng.choice([1, 3])
+    head_dim = rng.choice([2, 4, 6, 8, 12]) if heads < 8 else rng.choice([2, 4])
+    sizes: dict[str, Any] = {
+        "vocab_size": data.model_vocabulary, "embedding_dim": heads * head_dim, "num_heads": heads,
+        "num_blocks": rng.choice([1, 1, 2, 2, 3, 4]), "max_sequence_length": sequence + rng.choice([0, 0, 3]),
+        "intermediate_dim": units_tp * rng.choice([3, 5, 8]),
+        "dropout_prob": rng.choice([0.0, 0.0, 0.1, 0.3]),
+        "weight_tying": rng.choice(["enabled", "disabled"])}
+    if model != "gpt2":
+        sizes |= {"num_groups": groups, "theta": 10000.0}
+        if model == "qwen3" and rng.random() < 0.4:
+            sizes["head_dim"] = rng.choice([2, 4, 6])
+        if model == "qwen3":
+            sizes["attention_bias"] = rng.random() < 0.4
+        if model == "llama" and rng.random() < 0.3:
+            sizes["rope_scaling"] = {"scaling_factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                                     "original_context_length": max(2, sequence // 2)}
+    else:
+        sizes["bias"] = rng.random() < 0.7
+    return sizes
+
+
+def _draw_data(rng: random.Random, model: str, table: bool, units_tp: int) -> Data:
+    seed = rng.randrange(1, 1000)
+    if table:
+        kind = {"mlp": "classes", "linear_regression": "values"}.get(model) or rng.choice(["classes", "values"])
+        # A table's columns are the model's sizes, and some of those are split over tp.
+        return Data(kind, features=units_tp * rng.choice([1, 2, 3]), targets=rng.choice([1, 2, 5]) + (kind == "classes"),
+                    seed=seed)
+    kind = rng.choice(["byte", "char", "char", "nanogpt", "nanogpt", "llmc"])
+    if kind == "byte":
+        return Data(kind, seed=seed)
+    if kind == "char":
+        return Data(kind, vocabulary=rng.choice([5, 13, 26, 30]), seed=seed)
+    return Data(kind, vocabulary=rng.choice([7, 16, 29, 64, 97]), separate=rng.random() < 0.35, seed=seed)
+
+
+def draw(seed: str, model: str = "", isa: str = "") -> Recipe:
+    """The recipe of a seed."""
+    rng = random.Random(f"recipe {seed}")
+    drawn = rng.choices(["gpt2", "llama", "qwen3", "mlp", "linear_regression", "own"], [4, 4, 4, 1, 1, 14])[0]
+    model = model or drawn
+    table = model in ("mlp", "linear_regression") or (model == "own" and rng.random() < 0.2)
+    units_batch = rng.choices([1, 2, 3, 4, 6, 8, 12, 16], [1, 3, 1, 8, 1, 6, 1, 1])[0]
+    units_tp = rng.choices([1, 2, 3, 4, 8], [4, 5, 1, 4, 1])[0]
+    samples = units_batch * rng.choice([1, 1, 2, 3] if units_batch < 6 else [1, 1, 2])
+    sequence = rng.choices([4, 8, 16, 6, 12, 5], [3, 6, 2, 1, 2, 1])[0]
+    units_sequence = 1 if table else rng.choice([1, 1, 2, 4, 8])
+    while sequence % units_sequence:
+        units_sequence //= 2
+    precision = rng.choices(["f32", "bf16", "fp16"], [5, 3, 2])[0]
+    data = _draw_data(rng, model, table, units_tp)
+    loss_scale = rng.choice([{}, {"mode": "interval", "init": 1024, "interval": 1}, {"mode": "static", "init": 256},
+                             {"mode": "interval", "init": 1073741824.0}])
+    own = owngraph.draw(rng, data, units_tp, sequence) if model == "own" else None
+    return Recipe(
+        seed=seed, model=model, data=data, own=own, samples=samples, sequence=sequence, steps=rng.choice([2, 3, 4]),
+        sizes={} if own else _draw_sizes(rng, model, units_tp, data, sequence),
+        units_batch=units_batch, units_sequence=units_sequence, units_tp=units_tp,
+        zigzag=units_sequence > 1 and rng.random() < 0.4, precision=precision, loss_scale=loss_scale,
+        optimizer=_draw_optimizer(rng, precision), scheduler=_draw_curve(rng),
+        clip=rng.choice([0.0, 0.1, 0.1, 0.01, 1.0, 1000.0]), eval_every=rng.choice([0, 0, 1, 2]), isa=isa)
