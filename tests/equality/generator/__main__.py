@@ -16,6 +16,7 @@ from pathlib import Path
 import recipe
 from checking import Deadline, Plan, check
 from running import Runner
+from shrinking import keep, shrink, signature
 from summary import Summary
 
 
@@ -33,6 +34,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--workers", type=int, default=2, help="recipes at the same time")
     parser.add_argument("--time-limit", type=float, default=120, help="seconds after which a run hangs")
     parser.add_argument("--keep", type=Path, help="a folder for the reproductions of failures, made small")
+    parser.add_argument("--shrink", type=int, default=100, help="at most so many failures are made small")
     parser.add_argument("--shrink-runs", type=int, default=150, help="at most so many runs to make a failure small")
     parser.add_argument("--report", type=Path, help="the summary as JSON")
     parser.add_argument("--self-test", action="store_true", help="checks the generator itself with false programs")
@@ -55,12 +57,15 @@ def work(options: argparse.Namespace, seeds: Iterator[str], plan: Plan, summary:
         if seed is None:
             return
         for result in check(runner, recipe.draw(seed, options.model, options.isa), plan, deadline.over):
-            new = result.failed and summary.is_new(result)
             summary.add(result)
-            if new:
-                print(f"{result.case}: {result.verdict}: {result.what}", flush=True)
             if options.case:
-                print(f"{result.case}: {result.verdict} {result.what}\n{result.outcome.said}\n{result.outcome.steps} {result.outcome.evals}")
+                print(f"{result.case}: {result.verdict} {result.what}\n{result.outcome.said}")
+            if result.failed and options.keep and summary.shrunk_one_more(options.shrink):
+                small = shrink(runner, result, options.shrink_runs)
+                folder = options.keep / summary.folder_of(result, signature(small))
+                if not folder.exists():
+                    keep(small, options.program, folder)
+                    print(f"{result.case}: {signature(small)}: {folder}", flush=True)
 
 
 def main() -> int:

@@ -70,12 +70,13 @@ def compare(runner: Runner, recipe: Recipe, baseline: Realisation, other: Realis
 
 
 def _baseline(runner: Runner, recipe: Recipe, folder: Path) -> tuple[Result, Outcome]:
-    """The first baseline that is accepted, or the last that is not."""
-    outcome, chosen = Outcome("refused"), layout.baselines(recipe)[0]
+    """The first baseline that is accepted, or the first that is not."""
+    tried = []
     for chosen in layout.baselines(recipe):
-        outcome = run(runner, recipe, chosen, "base", folder)
-        if outcome.status != "refused":
+        tried.append((chosen, run(runner, recipe, chosen, "base", folder)))
+        if tried[-1][1].status != "refused":
             break
+    chosen, outcome = tried[0] if tried[-1][1].status == "refused" else tried[-1]
     result = Result(outcome.status, outcome.message, recipe, "base", chosen, chosen, outcome, recipe.features())
     if outcome.status == "done":
         result.what = suspicious(outcome, recipe)

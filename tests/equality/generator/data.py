@@ -33,7 +33,7 @@ class Data:
     def settings(self) -> dict[str, Any]:
         """Their keys of training_config."""
         if self.is_table:
-            return {"data_path": "train.csv", "validation_path": "valid.csv"}
+            return {"data_path": "train.csv", "validation_fraction": 0.25}
         if self.kind in ("byte", "char"):
             return {"data_path": "train.txt", "validation_path": "valid.txt", "tokenizer_type": self.kind}
         keys: dict[str, Any] = {"data_path": "train.bin", "validation_path": "valid.bin",

@@ -156,9 +156,9 @@ def _draw_mesh(rng: random.Random, recipe: Recipe) -> dict[str, int]:
             "dp": rng.choice([1, 2, 3, 4, 5] if odd else _parts(recipe.units_batch) + [1]),
             "cp": rng.choice(sequence_parts) if recipe.has_sequence else 1,
             "tp": rng.choice([1, 2, 3, 4] if odd else _parts(units_tp) + [1]),
-            "pp": rng.choice([1, 1, 2, 2, 3, 4]) if recipe.blocks else 1}
-        if sizes["pp"] > max(1, recipe.blocks) and rng.random() < 0.98:
-            sizes["pp"] = 1
+            "pp": rng.choice([1, 1, 2, 2, 3, 4])}
+        if sizes["pp"] > max(1, recipe.blocks) and rng.random() < 0.7:
+            sizes["pp"] = 1  # else the stages begin at nodes
         if sizes["dp"] * sizes["cp"] * sizes["tp"] * sizes["pp"] <= MOST_RANKS:
             return sizes
 
@@ -188,11 +188,12 @@ def _draw_pipeline(rng: random.Random, recipe: Recipe, stages: int, microbatches
     if keys["schedule"] == "interleaved" and blocks >= 3 * stages and rng.random() < 0.5:
         keys["virtual"] = chunks = 3
     if keys["schedule"] == "file":
-        chunks = rng.choice([c for c in (1, 2, 3) if c * stages <= blocks] or [1])
+        by_name = rng.random() < 0.3 and len(recipe.node_names()) >= 3 * stages
+        chunks = rng.choice([c for c in (1, 2, 2, 3) if c * stages <= blocks or by_name] or [1])
         keys["order"] = orders.draw(rng, stages, microbatches, chunks)
         if chunks > 1:
             keys["virtual"] = rng.choice([0, chunks])
-    if rng.random() < 0.3:
+    if rng.random() < 0.3 or blocks < stages * chunks:
         if chunks == 1 and rng.random() < 0.5 and blocks >= stages:
             cuts = sorted(rng.sample(range(1, blocks), stages - 1))
             keys["cut"] = {"blocks_per_rank": [b - a for a, b in zip([0] + cuts, cuts + [blocks])]}
@@ -277,5 +278,5 @@ def draw(recipe: Recipe, number: int, launchers: list[str]) -> Realisation:
     if rng.random() >= 0.15 or recipe.steps < 2:
         return Realisation(first)
     after = draw_layout(rng, recipe, launchers)
-    kind = "middle" if recipe.scheduler else rng.choice(["stop", "middle"])
+    kind = "middle" if recipe.scheduler else rng.choice(["stop", "stop", "middle"])
     return Realisation(first, after, kind, rng.randrange(1, recipe.steps))

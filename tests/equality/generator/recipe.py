@@ -56,7 +56,7 @@ class Recipe:
     def node_names(self) -> list[str]:
         """Names at which a pipeline's stage may begin, in their order."""
         if self.own:
-            return self.own.node_names(self.samples, self.sequence, self.units_tp)
+            return self.own.node_names(self.data, self.sequence, self.units_tp)
         if self.model in ("mlp", "linear_regression"):
             return []
         parts = ("n", "q", "a", "o", "x", "n_2", "x_2")
@@ -73,7 +73,7 @@ class Recipe:
             ("units.sequence above 1", self.units_sequence > 1), ("documents separate", self.data.separate),
             ("dropout", self.sizes.get("dropout_prob")), ("learning rate's curve", self.scheduler)) if on}
         if self.own:
-            names |= {f"op {op}" for op in self.own.ops(self.samples, self.sequence, self.units_tp)}
+            names |= {f"op {op}" for op in self.own.ops(self.data, self.sequence, self.units_tp)}
             names |= {f"piece {kind}" for kind in self.own.kinds()}
         return names
 
@@ -103,7 +103,8 @@ class Recipe:
         if self.zigzag:
             config["device_config"] = {"cp_layout": "zigzag"}
         if self.own:
-            config["transformer_config"] = {"graph": "graph.yaml", **self.own.sizes(self.data)}
+            section = "mlp_config" if self.data.is_table else "transformer_config"
+            config[section] = {"graph": "graph.yaml", **self.own.sizes(self.data)}
         elif self.model in ("mlp", "linear_regression"):
             config["mlp_config"] = {"model_type": self.model, **self.sizes}
         else:
@@ -114,7 +115,7 @@ class Recipe:
         """Its data and its graph file."""
         self.data.write(folder, self.samples * (self.steps + 2), self.sequence)
         if self.own:
-            graph = self.own.document(self.data, self.samples, self.sequence, self.units_tp)
+            graph = self.own.document(self.data, self.sequence, self.units_tp)
             (folder / "graph.yaml").write_text(yamltext.block(graph) + "\n")
 
 
@@ -203,9 +204,11 @@ def draw(seed: str, model: str = "", isa: str = "") -> Recipe:
     units_tp = rng.choices([1, 2, 3, 4, 8], [4, 5, 1, 4, 1])[0]
     samples = units_batch * rng.choice([1, 1, 2, 3] if units_batch < 6 else [1, 1, 2])
     sequence = rng.choices([4, 8, 16, 6, 12, 5], [3, 6, 2, 1, 2, 1])[0]
-    units_sequence = 1 if table else rng.choice([1, 1, 2, 4, 8])
+    units_sequence = 1 if table else rng.choice([1, 1, 2, 4, 4, 8])
     while sequence % units_sequence:
         units_sequence //= 2
+    if units_sequence > 1 and units_batch in (3, 6, 12) and rng.random() < 0.95:
+        samples, units_batch = 8, rng.choice([2, 4, 8])
     precision = rng.choices(["f32", "bf16", "fp16"], [5, 3, 2])[0]
     data = _draw_data(rng, model, table, units_tp)
     loss_scale = rng.choice([{}, {"mode": "interval", "init": 1024, "interval": 1}, {"mode": "static", "init": 256},

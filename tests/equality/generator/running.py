@@ -121,8 +121,9 @@ def _judge(code: int | None, said: str) -> Outcome | None:
         return Outcome("internal", message, said)
     if code == 2:
         return Outcome("refused", message, said) if "error" in said else Outcome("silent", "exit code 2 alone", said)
-    name = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-    return Outcome("crash", f"{name}: {message}", said)
+    if code < 0 or code in (134, 136, 139):  # of a launcher's process: 128 and the signal
+        return Outcome("crash", f"signal {signal.Signals(-code if code < 0 else code - 128).name}", said)
+    return Outcome("crash", f"exit code {code}: {message}", said)
 
 
 def _read(path: Path) -> tuple[dict[int, tuple[str, str]], dict[int, str], str]:

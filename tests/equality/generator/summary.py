@@ -21,12 +21,21 @@ class Summary:
         self.groups: dict[str, Counter[str]] = defaultdict(Counter)
         self.example: dict[tuple[str, str], str] = {}
         self.features: dict[str, Counter[str]] = defaultdict(Counter)
-        self.folders: list[str] = []
+        self.shrunk = 0
+        self.causes: Counter[str] = Counter()  # failures that were made small, by what they still need
+        self.folders: dict[str, str] = {}
 
-    def is_new(self, result: Result) -> bool:
-        """Whether no failure of this kind has been seen."""
+    def shrunk_one_more(self, most: int) -> bool:
+        """Whether another failure is to be made small."""
         with self.lock:
-            return (result.verdict, result.what) not in self.example
+            self.shrunk += 1
+            return self.shrunk <= most
+
+    def folder_of(self, result: Result, signature: str) -> str:
+        """The folder's name for failures that are alike when they are small."""
+        with self.lock:
+            self.causes[signature] += 1
+            return self.folders.setdefault(signature, f"{result.verdict.replace(' ', '_')}-{result.case.replace(':', '-')}")
 
     def add(self, result: Result) -> None:
         with self.lock:
@@ -66,8 +75,8 @@ class Summary:
             counts = self.features[name]
             failed = sum(counts[verdict] for verdict in FAILURES)
             result.append(f"  {name:44s} {counts['equal']:6d} {counts['refused']:6d} {failed:6d}")
-        for folder in self.folders:
-            result.append(f"reproduction: {folder}")
+        for cause, count in self.causes.most_common():
+            result.append(f"made small {count:4d}  {cause}: {self.folders[cause]}")
         seconds = max(0.001, time.monotonic() - self.begin)
         runs = sum(self.verdicts.values())
         result.append(f"{runs} runs in {seconds:.0f} s, {60 * runs / seconds:.0f} a minute")
@@ -79,5 +88,5 @@ class Summary:
             "recipes": self.recipes, "verdicts": dict(self.verdicts), "features": self.features,
             "groups": {v: [{"what": w, "count": n, "case": self.example[v, w]} for w, n in c.most_common()]
                        for v, c in self.groups.items()},
-            "reproductions": self.folders}
+            "causes": self.causes, "reproductions": self.folders}
         path.write_text(json.dumps(document, indent=1) + "\n")
