@@ -7,6 +7,7 @@ documentation says."""
 import argparse
 import itertools
 import os
+import shutil
 import sys
 import threading
 import traceback
@@ -14,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import recipe
+import selftest
 from checking import Deadline, Plan, check
 from running import Runner
 from shrinking import keep, shrink, signature
@@ -35,17 +37,19 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--time-limit", type=float, default=120, help="seconds after which a run hangs")
     parser.add_argument("--keep", type=Path, help="a folder for the reproductions of failures, made small")
     parser.add_argument("--shrink", type=int, default=100, help="at most so many failures are made small")
-    parser.add_argument("--shrink-runs", type=int, default=150, help="at most so many runs to make a failure small")
+    parser.add_argument("--shrink-runs", type=int, default=300, help="at most so many runs to make a failure small")
     parser.add_argument("--report", type=Path, help="the summary as JSON")
     parser.add_argument("--self-test", action="store_true", help="checks the generator itself with false programs")
     return parser.parse_args()
 
 
-def launchers(wanted: bool) -> list[str]:
-    """Those of mpirun and mpirun.mpich that are there."""
-    found = {"openmpi": "mpirun", "mpich": "mpirun.mpich"}
-    paths = os.environ.get("PATH", "").split(os.pathsep)
-    return [name for name, word in found.items() if wanted and any(Path(p, word).exists() for p in paths)]
+def launchers(program: str) -> list[str]:
+    """Those of mpirun and mpirun.mpich that are there, with the program's plugin for them."""
+    found = []
+    for name, word in (("openmpi", "mpirun"), ("mpich", "mpirun.mpich")):
+        if shutil.which(word) and Path(program).with_name(f"libtessera-{name}.so").exists():
+            found.append(name)
+    return found
 
 
 def work(options: argparse.Namespace, seeds: Iterator[str], plan: Plan, summary: Summary, deadline: Deadline) -> None:
@@ -70,10 +74,12 @@ def work(options: argparse.Namespace, seeds: Iterator[str], plan: Plan, summary:
 
 def main() -> int:
     options = arguments()
+    if options.self_test:
+        return selftest.main()
     if not options.program:
         sys.exit("which program? (--help)")
     options.program = os.path.abspath(options.program)
-    plan = Plan(options.realisations, launchers(options.mpi))
+    plan = Plan(options.realisations, launchers(options.program) if options.mpi else [])
     if not options.recipes and not options.seconds:
         options.seconds = 60
     count = options.recipes or sys.maxsize

@@ -91,23 +91,16 @@ class Plan:
     """Which realisations a recipe gets."""
 
     count: int
-    launchers: list[str]
-    only: str = ""  # the number of one of them
+    launchers: list[str]  # of a fifth of them
+    only: str = ""  # the name of one of them
 
-    def draw(self, recipe: Recipe) -> Iterator[tuple[str, Realisation]]:
+    def names(self, recipe: Recipe) -> list[str]:
+        """As layout.draw takes them."""
+        if self.only:
+            return [] if self.only == "base" else [self.only]
         rng = random.Random(f"launchers {recipe.seed}")
-        for number in range(self.count):
-            started = bool(self.launchers) and rng.random() < 0.2
-            name = f"{number}m" if started else str(number)
-            yield name, layout.draw(recipe, number, self.launchers if started else [])
-
-    def pick(self, recipe: Recipe) -> Iterator[tuple[str, Realisation]]:
-        if not self.only:
-            yield from self.draw(recipe)
-        elif self.only != "base":
-            plain = self.only.rstrip("m")
-            started = self.only != plain
-            yield self.only, layout.draw(recipe, int(plain), (self.launchers or ["openmpi", "mpich"]) if started else [])
+        started = [bool(self.launchers) and rng.random() < 0.2 for _ in range(self.count)]
+        return [f"{i}-{rng.choice(self.launchers)}" if on else str(i) for i, on in enumerate(started)]
 
 
 def check(runner: Runner, recipe: Recipe, plan: Plan, stop: Callable[[], bool]) -> Iterator[Result]:
@@ -119,10 +112,10 @@ def check(runner: Runner, recipe: Recipe, plan: Plan, stop: Callable[[], bool]) 
         yield base
         if base.verdict not in ("baseline", "zero norm"):
             return
-        for number, realisation in plan.pick(recipe):
+        for name in plan.names(recipe):
             if stop():
                 return
-            yield compare(runner, recipe, base.realisation, realisation, folder, number, want)
+            yield compare(runner, recipe, base.realisation, layout.draw(recipe, name), folder, name, want)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -2,11 +2,11 @@
 two with a checkpoint between them."""
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import order as orders
+import orders
 from recipe import Recipe
 
 MOST_RANKS = 16
@@ -194,7 +194,7 @@ def _draw_pipeline(rng: random.Random, recipe: Recipe, stages: int, microbatches
         if chunks > 1:
             keys["virtual"] = rng.choice([0, chunks])
     if rng.random() < 0.3 or blocks < stages * chunks:
-        if chunks == 1 and rng.random() < 0.5 and blocks >= stages:
+        if chunks == 1 and rng.random() < 0.5 and blocks >= stages and recipe.blocks_known:
             cuts = sorted(rng.sample(range(1, blocks), stages - 1))
             keys["cut"] = {"blocks_per_rank": [b - a for a, b in zip([0] + cuts, cuts + [blocks])]}
         else:
@@ -227,8 +227,8 @@ def _name_axes(rng: random.Random, sizes: dict[str, int]) -> tuple[dict[str, int
     return kept, style
 
 
-def draw_layout(rng: random.Random, recipe: Recipe, launchers: list[str]) -> Layout:
-    """A random layout."""
+def draw_layout(rng: random.Random, recipe: Recipe, launcher: str) -> Layout:
+    """A random layout; with a launcher one of several processes, unless it has one rank."""
     drawn = _draw_mesh(rng, recipe)
     microbatches = _draw_microbatches(rng, recipe, drawn)
     sizes, style = _name_axes(rng, drawn)
@@ -259,9 +259,8 @@ def draw_layout(rng: random.Random, recipe: Recipe, launchers: list[str]) -> Lay
         keys |= {"overlap": True, "bucket": rng.choice(["", "1", "1KiB", "16KiB"])}
     layout = Layout(sizes=sizes, style=style, accumulation=accumulation, pipelined=pipelined,
                     offload=rng.random() < 0.05, threads=rng.choice([1, 1, 1, 2, 3]), **keys)
-    if launchers and layout.ranks > 1:
-        return Layout(**{**layout.__dict__, "launcher": rng.choice(launchers), "threads": 1,
-                         "processes": rng.randint(2, min(4, layout.ranks))})
+    if launcher and layout.ranks > 1:
+        return replace(layout, launcher=launcher, threads=1, processes=rng.randint(2, min(4, layout.ranks)))
     return layout
 
 
@@ -271,12 +270,13 @@ def baselines(recipe: Recipe) -> list[Realisation]:
     return [Realisation(Layout(accumulation=m)) for m in dict.fromkeys(counts) if recipe.samples % m == 0]
 
 
-def draw(recipe: Recipe, number: int, launchers: list[str]) -> Realisation:
-    """The realisation of a recipe with a number. With launchers every one that has two ranks is so started."""
-    rng = random.Random(f"realisation {recipe.seed} {number} {' '.join(launchers)}")
-    first = draw_layout(rng, recipe, launchers)
+def draw(recipe: Recipe, name: str) -> Realisation:
+    """The realisation of a recipe with a name: a number, and a launcher, as in 3-openmpi."""
+    rng = random.Random(f"realisation {recipe.seed} {name}")
+    launcher = name.partition("-")[2]
+    first = draw_layout(rng, recipe, launcher)
     if rng.random() >= 0.15 or recipe.steps < 2:
         return Realisation(first)
-    after = draw_layout(rng, recipe, launchers)
+    after = draw_layout(rng, recipe, launcher)
     kind = "middle" if recipe.scheduler else rng.choice(["stop", "stop", "middle"])
     return Realisation(first, after, kind, rng.randrange(1, recipe.steps))

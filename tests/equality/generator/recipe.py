@@ -45,6 +45,11 @@ class Recipe:
         return self.sizes.get("num_blocks", 0)
 
     @property
+    def blocks_known(self) -> bool:
+        """Whether `blocks` is what pipeline.blocks_per_rank must add up to."""
+        return not (self.own and "called" in self.own.kinds())
+
+    @property
     def has_sequence(self) -> bool:
         return not self.data.is_table
 
@@ -91,8 +96,9 @@ class Recipe:
             training["loss_scale"] = self.loss_scale
         if self.clip:
             training |= {"use_clip_grad_norm": True, "clip_grad_norm_max_norm": self.clip}
+        # All of them are said: what is left out is the mesh's own.
         units = {"batch": self.units_batch, "tp": self.units_tp}
-        if self.units_sequence > 1:
+        if self.has_sequence:
             units["sequence"] = self.units_sequence
         numerics: dict[str, Any] = {"units": units}
         if self.isa:
@@ -106,7 +112,8 @@ class Recipe:
             section = "mlp_config" if self.data.is_table else "transformer_config"
             config[section] = {"graph": "graph.yaml", **self.own.sizes(self.data)}
         elif self.model in ("mlp", "linear_regression"):
-            config["mlp_config"] = {"model_type": self.model, **self.sizes}
+            graph = {"graph": "graph.yaml"} if self.model == "linear_regression" else {}
+            config["mlp_config"] = {"model_type": self.model, **graph, **self.sizes}
         else:
             config["transformer_config"] = {"model_type": self.model, **self.sizes}
         return config
@@ -117,6 +124,9 @@ class Recipe:
         if self.own:
             graph = self.own.document(self.data, self.sequence, self.units_tp)
             (folder / "graph.yaml").write_text(yamltext.block(graph) + "\n")
+        elif self.model == "linear_regression":
+            shipped = Path(__file__).parents[3] / "configs/graphs/linear_regression.yaml"
+            (folder / "graph.yaml").write_text(shipped.read_text())
 
 
 def _draw_optimizer(rng: random.Random, precision: str) -> dict[str, Any]:
@@ -184,8 +194,8 @@ def _draw_data(rng: random.Random, model: str, table: bool, units_tp: int) -> Da
     if table:
         kind = {"mlp": "classes", "linear_regression": "values"}.get(model) or rng.choice(["classes", "values"])
         # A table's columns are the model's sizes, and some of those are split over tp.
-        return Data(kind, features=units_tp * rng.choice([1, 2, 3]), targets=rng.choice([1, 2, 5]) + (kind == "classes"),
-                    seed=seed)
+        targets = 1 if kind == "values" else rng.choice([2, 3, 6])
+        return Data(kind, features=units_tp * rng.choice([1, 2, 3]), targets=targets, seed=seed)
     kind = rng.choice(["byte", "char", "char", "nanogpt", "nanogpt", "llmc"])
     if kind == "byte":
         return Data(kind, seed=seed)
@@ -220,4 +230,6 @@ def draw(seed: str, model: str = "", isa: str = "") -> Recipe:
         units_batch=units_batch, units_sequence=units_sequence, units_tp=units_tp,
         zigzag=units_sequence > 1 and rng.random() < 0.4, precision=precision, loss_scale=loss_scale,
         optimizer=_draw_optimizer(rng, precision), scheduler=_draw_curve(rng),
-        clip=rng.choice([0.0, 0.1, 0.1, 0.01, 1.0, 1000.0]), eval_every=rng.choice([0, 0, 1, 2]), isa=isa)
+        clip=rng.choice([0.0, 0.1, 0.1, 0.01, 1.0, 1000.0]), isa=isa,
+        # Evaluation fills a batch up to what the ranks divide, which samples that see each other would notice.
+        eval_every=0 if own and own.mixes_batch else rng.choice([0, 0, 1, 2]))

@@ -212,27 +212,27 @@ def shrink(runner: Runner, result: Result, runs: int, seconds: float = 120) -> R
     """The smallest failing case found within so many runs."""
     is_base = result.number == "base"
     best, small = Case(result.recipe, result.baseline, result.realisation), result
-    begin, tried, seen = time.monotonic(), 0, set()
-    progress = True
-    while progress:
-        progress = False
-        for case in _simpler_cases(best):
-            if tried >= runs or time.monotonic() - begin > seconds:
-                return small
-            if is_base:
-                case = replace(case, baseline=case.other if case.other != best.other else case.baseline)
-                case = replace(case, other=case.baseline)
-            if repr(case) in seen:
-                continue
+    begin, tried, seen = time.monotonic(), 0, {repr(best)}
+    cases, index, progress = list(_simpler_cases(best)), 0, False
+    while index < len(cases) and tried < runs and time.monotonic() - begin < seconds:
+        case = cases[index]
+        if is_base:
+            case = replace(case, baseline=case.other)
+        found = None
+        if repr(case) not in seen:
             seen.add(repr(case))
             tried += 1
             try:
                 found = _fails_alike(runner, case, result.verdict, result.what, is_base)
             except (AssertionError, ZeroDivisionError, KeyError, IndexError):
-                continue  # the change made no sense
-            if found:
-                best, small, progress = case, found, True
-                break
+                pass  # the change made no sense
+        if found:
+            best, small, progress = case, replace(found, number=result.number), True
+            cases = list(_simpler_cases(best))
+        else:
+            index += 1
+        if index >= len(cases) and progress:
+            index, progress = 0, False
     return small
 
 
