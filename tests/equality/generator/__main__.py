@@ -31,7 +31,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--realisations-per-recipe", type=int, default=8, dest="realisations")
     parser.add_argument("--mpi", action="store_true", help="a fifth of the realisations under mpirun, mpirun.mpich")
     parser.add_argument("--case", help="SEED[:REALISATION]: only this one, with what the program says")
-    parser.add_argument("--model", default="", help="gpt2, llama, qwen3, mlp, linear_regression or own; drawn unless given")
+    parser.add_argument("--model", default="", choices=recipe.MODELS, help="instead of one that is drawn")
     parser.add_argument("--isa", default="", help="numerics.isa of all runs; the machine's best unless given")
     parser.add_argument("--workers", type=int, default=2, help="recipes at the same time")
     parser.add_argument("--time-limit", type=float, default=120, help="seconds after which a run hangs")
@@ -64,7 +64,7 @@ def work(options: argparse.Namespace, seeds: Iterator[str], plan: Plan, summary:
             summary.add(result)
             if options.case:
                 print(f"{result.case}: {result.verdict} {result.what}\n{result.outcome.said}")
-            if result.failed and options.keep and summary.shrunk_one_more(options.shrink):
+            if result.failed and options.keep and summary.to_shrink(result, options.shrink):
                 small = shrink(runner, result, options.shrink_runs)
                 folder = options.keep / summary.folder_of(result, signature(small))
                 if not folder.exists():

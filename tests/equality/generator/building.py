@@ -130,7 +130,8 @@ class Builder:
             self.names.append(value.name)
         return value
 
-    def state(self, text: str, shape: Shape, stem: str = "v", name: str = "", more: dict[str, Any] | None = None) -> Value:
+    def state(self, text: str, shape: Shape, stem: str = "v", name: str = "",
+              more: dict[str, Any] | None = None) -> Value:
         """A statement of any text."""
         name = name or self.fresh(stem)
         self.statements.append({name: text} | (more or {}))

@@ -78,6 +78,8 @@ def _baseline(runner: Runner, recipe: Recipe, folder: Path) -> tuple[Result, Out
             break
     chosen, outcome = tried[0] if tried[-1][1].status == "refused" else tried[-1]
     result = Result(outcome.status, outcome.message, recipe, "base", chosen, chosen, outcome, recipe.features())
+    if "the loss is nan" in outcome.message or "the loss is inf" in outcome.message:
+        result.verdict = "unusable"
     if outcome.status == "done":
         result.what = suspicious(outcome, recipe)
         result.verdict = "zero norm" if result.what else "baseline"

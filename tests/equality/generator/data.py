@@ -19,6 +19,8 @@ class Data:
     separate: bool = False  # documents: separate, token 0 ending one
     features: int = 0  # of a table
     targets: int = 0  # classes, or numbers to predict
+    ignored: int = -1  # a token whose targets have no loss; -1: none
+    mixed: bool = False  # two sources with weights
     seed: int = 1
 
     @property
@@ -34,18 +36,28 @@ class Data:
         """Their keys of training_config."""
         if self.is_table:
             return {"data_path": "train.csv", "validation_fraction": 0.25}
-        if self.kind in ("byte", "char"):
-            return {"data_path": "train.txt", "validation_path": "valid.txt", "tokenizer_type": self.kind}
-        keys: dict[str, Any] = {"data_path": "train.bin", "validation_path": "valid.bin",
-                                "data_format": "llmc" if self.kind == "llmc" else "nanogpt_u16"}
+        text = self.kind in ("byte", "char")
+        end = "txt" if text else "bin"
+        keys: dict[str, Any] = {"data_path": f"train.{end}", "validation_path": f"valid.{end}"}
+        if self.mixed:
+            del keys["data_path"]
+            keys["data_sources"] = [{"path": f"train.{end}", "weight": 0.7}, {"path": f"more.{end}", "weight": 0.3}]
+        if text:
+            keys["tokenizer_type"] = self.kind
+        else:
+            keys["data_format"] = "llmc" if self.kind == "llmc" else "nanogpt_u16"
         if self.separate:
             keys |= {"documents": "separate", "end_of_text": 0}
+        if self.ignored >= 0:
+            keys["ignore_index"] = self.ignored
         return keys
 
     def write(self, folder: Path, samples: int, sequence: int) -> None:
         """Training data for so many samples, and a quarter as much to evaluate."""
         rng = random.Random(f"data {self.seed}")
-        for name, count in (("train", samples), ("valid", max(4, samples // 4))):
+        for name, count in (("train", samples), ("valid", max(4, samples // 4)), ("more", samples)):
+            if name == "more" and not self.mixed:
+                continue
             if self.is_table:
                 (folder / f"{name}.csv").write_text(self._table(rng, count))
             elif self.kind in ("byte", "char"):

@@ -20,6 +20,7 @@ class Layout:
     style: str = "mesh"  # mesh: named axes; device: tt-train's switches; workers: pp around the mesh
     sp: bool = False
     zero: int = -1  # -1: not said
+    per_rank: bool = False  # batch_size_per_rank instead of batch_size
     accumulation: int = 1
     pipelined: int = 0  # pipeline.microbatches; 0: not said
     schedule: str = ""  # a word, or file
@@ -42,22 +43,23 @@ class Layout:
         return count
 
     @property
-    def microbatches(self) -> int:
-        return self.accumulation * max(1, self.pipelined)
+    def shards(self) -> int:
+        """Ranks that share out the samples."""
+        return self.sizes.get("dp", 1) * self.sizes.get("fsdp", 1)
 
     def features(self) -> set[str]:
         """What the summary counts it under."""
         names = {f"axis {axis}" for axis, size in self.sizes.items() if size > 1}
         names |= {"axis of 3" for size in self.sizes.values() if size == 3}
-        shards = self.sizes.get("dp", 1) * self.sizes.get("fsdp", 1)
-        if shards > 1 or self.zero >= 0:
-            names.add(f"zero.stage {self.zero if self.zero >= 0 else 3 if 'fsdp' in self.sizes else 0}"
-                      + ("" if shards > 1 else " without dp"))
+        stage = self.zero if self.zero >= 0 else 3 if "fsdp" in self.sizes else 0
+        if self.shards > 1 or stage:
+            names.add(f"zero.stage {stage}" + ("" if self.shards > 1 else " without dp"))
         if self.sizes.get("pp", 1) > 1:
             names.add(f"schedule {self.order.kind if self.order else self.schedule or '1f1b'}")
         names |= {name for name, on in (
             ("hybrid sharding", {"dp", "fsdp"} <= set(self.sizes)), ("enable_sp", self.sp),
             ("accumulation", self.accumulation > 1), ("pipeline.microbatches", self.pipelined > 1),
+            ("batch_size_per_rank", self.per_rank),
             ("overlap", self.overlap), ("offload", self.offload), ("threads above 1", self.threads > 1),
             (f"launcher {self.launcher}", self.launcher),
             (f"cut by {'/'.join(self.cut)}", self.cut),
@@ -90,7 +92,11 @@ class Layout:
     def config(self, recipe: Recipe, number: str) -> dict[str, Any]:
         """Its part of the configuration."""
         config = self._mesh()
-        config["training_config"] = {"batch_size": max(1, recipe.samples // self.accumulation)}
+        samples = max(1, recipe.samples // self.accumulation)
+        if self.per_rank and samples % self.shards == 0:
+            config["training_config"] = {"batch_size_per_rank": samples // self.shards}
+        else:
+            config["training_config"] = {"batch_size": samples}
         if self.accumulation > 1:
             config["training_config"]["gradient_accumulation_steps"] = self.accumulation
         config["numerics"] = {"threads": self.threads}
@@ -257,8 +263,8 @@ def draw_layout(rng: random.Random, recipe: Recipe, launcher: str) -> Layout:
             keys["recompute"]["recompute_every"] = 2
     if rng.random() < 0.4:
         keys |= {"overlap": True, "bucket": rng.choice(["", "1", "1KiB", "16KiB"])}
-    layout = Layout(sizes=sizes, style=style, accumulation=accumulation, pipelined=pipelined,
-                    offload=rng.random() < 0.05, threads=rng.choice([1, 1, 1, 2, 3]), **keys)
+    keys |= {"per_rank": rng.random() < 0.1, "offload": rng.random() < 0.05, "threads": rng.choice([1, 1, 1, 2, 3])}
+    layout = Layout(sizes=sizes, style=style, accumulation=accumulation, pipelined=pipelined, **keys)
     if launcher and layout.ranks > 1:
         return replace(layout, launcher=launcher, threads=1, processes=rng.randint(2, min(4, layout.ranks)))
     return layout

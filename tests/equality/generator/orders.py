@@ -17,10 +17,28 @@ class Order:
     stages: tuple[tuple[Action, ...], ...]
 
     @property
+    def splits(self) -> bool:
+        """Whether weights' gradients are actions of their own."""
+        return any(action[0] == "W" for stage in self.stages for action in stage)
+
+    @property
+    def in_turn(self) -> bool:
+        """Whether each stage's part takes the microbatches as they come, in each kind of action."""
+        for stage in self.stages:
+            last: dict[tuple[str, int], int] = {}
+            for word, micro, chunk in stage:
+                if micro < last.get((word, chunk), -1):
+                    return False
+                last[word, chunk] = micro
+        return True
+
+    @property
     def kind(self) -> str:
         """What the summary counts it under."""
-        split = any(action[0] == "W" for stage in self.stages for action in stage)
-        return f"file, {self.chunks} chunks{', v' if self.v_shaped else ''}{', W' if split else ''}"
+        words = ["file", "1 chunk" if self.chunks == 1 else f"{self.chunks} chunks"]
+        more = {"v": self.v_shaped, "W": self.splits, "not in turn": not self.in_turn}
+        words += [word for word, on in more.items() if on]
+        return ", ".join(words)
 
     def text(self) -> str:
         """The file."""

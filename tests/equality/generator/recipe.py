@@ -11,12 +11,16 @@ import yamltext
 from data import Data
 
 
+# How often each is drawn.
+MODELS = {"gpt2": 4, "llama": 4, "qwen3": 4, "mlp": 1, "linear_regression": 1, "own": 14}
+
+
 @dataclass(frozen=True)
 class Recipe:
     """Plain values only, so that a smaller recipe is this one with a few fields replaced."""
 
     seed: str
-    model: str  # gpt2, llama, qwen3, mlp, linear_regression, own
+    model: str  # one of MODELS
     sizes: dict[str, Any]  # keys of transformer_config or mlp_config
     data: Data
     own: owngraph.OwnGraph | None = None
@@ -76,6 +80,7 @@ class Recipe:
         names |= {name for name, on in (
             ("clipping", self.clip), ("evaluation", self.eval_every), ("cp_layout zigzag", self.zigzag),
             ("units.sequence above 1", self.units_sequence > 1), ("documents separate", self.data.separate),
+            ("ignore_index", self.data.ignored >= 0), ("data_sources", self.data.mixed),
             ("dropout", self.sizes.get("dropout_prob")), ("learning rate's curve", self.scheduler)) if on}
         if self.own:
             names |= {f"op {op}" for op in self.own.ops(self.data, self.sequence, self.units_tp)}
@@ -197,17 +202,18 @@ def _draw_data(rng: random.Random, model: str, table: bool, units_tp: int) -> Da
         targets = 1 if kind == "values" else rng.choice([2, 3, 6])
         return Data(kind, features=units_tp * rng.choice([1, 2, 3]), targets=targets, seed=seed)
     kind = rng.choice(["byte", "char", "char", "nanogpt", "nanogpt", "llmc"])
+    mixed = rng.random() < 0.15
     if kind == "byte":
-        return Data(kind, seed=seed)
-    if kind == "char":
-        return Data(kind, vocabulary=rng.choice([5, 13, 26, 30]), seed=seed)
-    return Data(kind, vocabulary=rng.choice([7, 16, 29, 64, 97]), separate=rng.random() < 0.35, seed=seed)
+        return Data(kind, mixed=mixed, seed=seed)
+    vocabulary = rng.choice([5, 13, 26, 30] if kind == "char" else [7, 16, 29, 64, 97])
+    return Data(kind, vocabulary=vocabulary, separate=kind != "char" and rng.random() < 0.35,
+                ignored=rng.randrange(3) if rng.random() < 0.2 else -1, mixed=mixed, seed=seed)
 
 
 def draw(seed: str, model: str = "", isa: str = "") -> Recipe:
     """The recipe of a seed."""
     rng = random.Random(f"recipe {seed}")
-    drawn = rng.choices(["gpt2", "llama", "qwen3", "mlp", "linear_regression", "own"], [4, 4, 4, 1, 1, 14])[0]
+    drawn = rng.choices(list(MODELS), list(MODELS.values()))[0]
     model = model or drawn
     table = model in ("mlp", "linear_regression") or (model == "own" and rng.random() < 0.2)
     units_batch = rng.choices([1, 2, 3, 4, 6, 8, 12, 16], [1, 3, 1, 8, 1, 6, 1, 1])[0]

@@ -104,7 +104,9 @@ def _first_error(said: str) -> str:
     lines = [line for line in said.splitlines() if "error" in line] or said.splitlines()[-1:]
     text = re.sub(r"^\S*?:\d+:\d+: ", "", lines[0].strip()) if lines else ""
     text = re.sub(r"^error: ", "", text)
-    return re.sub(r"\d+(\.\d+)?(e[-+]?\d+)?", "N", text)[:200]
+    text = re.sub(r"\d+(\.\d+)?(e[-+]?\d+)?", "N", text)
+    # Names of nodes are another thing in every graph.
+    return re.sub(r"'[^' ]*[N@][^' ]*'|\S+@\S+|^vN(?= )", "'…'", text)[:200]
 
 
 def _judge(code: int | None, said: str) -> Outcome | None:

@@ -17,7 +17,7 @@ from running import Runner
 
 # What stands for tessera-train. Its losses and hash are the same for every realisation, but for the fault.
 PROGRAM = """\
-    #!{python}
+    #!{python} -SE
     import json, os, re, sys, time
     words = sys.argv[1:]
     text = open(words[words.index("--config") + 1]).read()
@@ -79,7 +79,7 @@ def _check_fault(verdict: str, pattern: str, fault: str) -> list[str]:
         found = next((result for result in results if result.failed), None)
         if not found:
             return wrong
-        small = shrinking.shrink(runner, found, runs=12 if verdict == "hang" else 120, seconds=60)
+        small = shrinking.shrink(runner, found, runs=8 if verdict == "hang" else 80, seconds=60)
         if small.verdict != verdict:
             wrong.append(f"a case made small is {small.verdict}, not {verdict}")
         if verdict != "hang" and len(repr(small.recipe)) >= len(repr(found.recipe)):
@@ -118,7 +118,7 @@ def _check_order(seed: int) -> list[str]:
                 done.add((word, micro, part))
                 actions.pop(0)
                 moved = True
-    expected = parts * microbatches * (3 if order.kind.endswith("W") else 2)
+    expected = parts * microbatches * (3 if order.splits else 2)
     return [] if len(done) == expected and not any(left) else [f"order {seed} cannot be run"]
 
 

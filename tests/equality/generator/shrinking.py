@@ -118,8 +118,9 @@ def _simpler_recipes(r: Recipe) -> Iterator[Recipe]:
             yield replace(r, **{what: getattr(r, what) // 2})
     if r.sequence > 2:
         yield replace(r, sequence=r.sequence // 2)
-    if r.data.separate:
-        yield replace(r, data=replace(r.data, separate=False))
+    for key, value in {"separate": False, "mixed": False, "ignored": -1}.items():
+        if getattr(r.data, key) != value:
+            yield replace(r, data=replace(r.data, **{key: value}))
     if not r.data.is_table and r.data.kind != "nanogpt":
         data = Data("nanogpt", vocabulary=8, seed=r.data.seed)
         yield replace(r, data=data, sizes=r.sizes | ({"vocab_size": 8} if r.sizes else {}))
@@ -169,21 +170,18 @@ def _simpler_cases(case: Case) -> Iterator[Case]:
 
 
 def _fewer_samples(case: Case) -> Iterator[Case]:
-    """Half of samples and units; dp or the microbatches go along."""
+    """Fewer samples and units; the microbatches may go along."""
     recipe, layout = case.recipe, case.other.first
-    for units in {recipe.units_batch, recipe.units_batch // 2, 1}:
-        for samples in {recipe.samples // 2, recipe.samples, units}:
-            if 1 <= units <= samples < recipe.samples or (samples == recipe.samples and 1 <= units < recipe.units_batch):
-                less = replace(recipe, samples=samples, units_batch=units)
-                yield replace(case, recipe=less)
-                if case.other.after:
-                    continue
-                if layout.accumulation > 1:
-                    yield replace(case, recipe=less, other=Realisation(
-                        replace(layout, accumulation=layout.accumulation // 2)))
-                if layout.pipelined > 1 and not layout.order:
-                    yield replace(case, recipe=less, other=Realisation(
-                        replace(layout, pipelined=layout.pipelined // 2)))
+    for units in sorted({1, recipe.units_batch // 2, recipe.units_batch}):
+        for samples in sorted({units, recipe.samples // 2, recipe.samples}):
+            if not 1 <= units <= samples or (units, samples) == (recipe.units_batch, recipe.samples):
+                continue
+            less = replace(recipe, samples=samples, units_batch=units)
+            yield replace(case, recipe=less)
+            for key in ("accumulation", "pipelined"):
+                count = getattr(layout, key)
+                if count > 1 and not case.other.after and not layout.order:
+                    yield replace(case, recipe=less, other=Realisation(replace(layout, **{key: count // 2})))
 
 
 def _fails_alike(runner: Runner, case: Case, kind: str, what: str, is_base: bool) -> Result | None:
@@ -236,15 +234,19 @@ def shrink(runner: Runner, result: Result, runs: int, seconds: float = 120) -> R
     return small
 
 
+_NEEDED = {"axis", "zero.stage", "enable_sp", "schedule", "accumulation", "resume", "piece", "clipping", "overlap",
+           "pipeline.microbatches", "hybrid", "launcher", "cp_layout", "units.sequence", "offload", "cut", "threads",
+           "recompute", "documents", "ignore_index", "batch_size_per_rank"}
+
+
 def signature(result: Result) -> str:
     """What a small case still needs, to count failures of one cause together."""
     recipe = result.recipe
-    words = sorted(name for name in (recipe.features() | result.realisation.features())
-                   if name.split()[0] in ("axis", "zero.stage", "enable_sp", "schedule", "accumulation", "resume", "piece",
-                                          "clipping", "pipeline.microbatches", "hybrid", "launcher", "cp_layout",
-                                          "units.sequence", "offload", "overlap", "cut", "threads", "recompute")
-                   or name in ("precision bf16", "precision fp16") or (name.startswith("model") and not recipe.own))
-    return f"{result.verdict}: {', '.join(words)}"
+    names = recipe.features() | result.realisation.features()
+    words = [name for name in names if name.split()[0] in _NEEDED and name != "zero.stage 0"
+             or name in ("precision bf16", "precision fp16") or (name.startswith("model") and not recipe.own)]
+    what = result.what.split(" ")[0] if result.verdict == "different" else ""
+    return f"{result.verdict}{' ' + what if what else ''}: {', '.join(sorted(words))}"
 
 
 def keep(result: Result, program: str, folder: Path) -> None:

@@ -21,21 +21,25 @@ class Summary:
         self.groups: dict[str, Counter[str]] = defaultdict(Counter)
         self.example: dict[tuple[str, str], str] = {}
         self.features: dict[str, Counter[str]] = defaultdict(Counter)
-        self.shrunk = 0
+        self.shrunk: Counter[tuple[str, str]] = Counter()
         self.causes: Counter[str] = Counter()  # failures that were made small, by what they still need
         self.folders: dict[str, str] = {}
 
-    def shrunk_one_more(self, most: int) -> bool:
-        """Whether another failure is to be made small."""
+    def to_shrink(self, result: Result, most: int) -> bool:
+        """Whether a failure is to be made small: so many in all, and two of a kind for each recipe."""
         with self.lock:
-            self.shrunk += 1
-            return self.shrunk <= most
+            key = (result.recipe.seed, result.verdict)
+            if self.shrunk.total() >= most or self.shrunk[key] >= 2:
+                return False
+            self.shrunk[key] += 1
+            return True
 
     def folder_of(self, result: Result, signature: str) -> str:
         """The folder's name for failures that are alike when they are small."""
+        name = f"{result.verdict.replace(' ', '_')}-{result.case.replace(':', '-')}"
         with self.lock:
             self.causes[signature] += 1
-            return self.folders.setdefault(signature, f"{result.verdict.replace(' ', '_')}-{result.case.replace(':', '-')}")
+            return self.folders.setdefault(signature, name)
 
     def add(self, result: Result) -> None:
         with self.lock:
