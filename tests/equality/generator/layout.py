@@ -141,6 +141,10 @@ class Realisation:
     kind: str = ""
     step: int = 0
 
+    def cuts(self) -> list[dict[str, Any]]:
+        """What its layouts say of where stages begin."""
+        return [layout.cut for layout in (self.first, self.after) if layout]
+
     def features(self) -> set[str]:
         if not self.after:
             return self.first.features()

@@ -155,6 +155,8 @@ def run(runner: Runner, recipe: Recipe, realisation: Realisation, number: str, f
         code, said = runner.start(command, folder)
         bad = _judge(code, said)
         if bad:
+            if "a stage begins at" in bad.message and not any("stages" in cut for cut in realisation.cuts()):
+                bad.status = "internal"  # nobody named that node
             return bad
         steps, evals, found = _read(metrics)
         if not found:
