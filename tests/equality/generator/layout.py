@@ -167,7 +167,7 @@ def _draw_mesh(rng: random.Random, recipe: Recipe) -> dict[str, int]:
             "cp": rng.choice(sequence_parts) if recipe.has_sequence else 1,
             "tp": rng.choice([1, 2, 3, 4] if odd else _parts(units_tp) + [1]),
             "pp": rng.choice([1, 1, 2, 2, 3, 4])}
-        if sizes["pp"] > max(1, recipe.blocks) and rng.random() < 0.7:
+        if sizes["pp"] > max(1, recipe.blocks) and (rng.random() < 0.7 or len(recipe.node_names()) < sizes["pp"]):
             sizes["pp"] = 1  # else the stages begin at nodes
         if sizes["dp"] * sizes["cp"] * sizes["tp"] * sizes["pp"] <= MOST_RANKS:
             return sizes
@@ -191,7 +191,7 @@ def _draw_pipeline(rng: random.Random, recipe: Recipe, stages: int, microbatches
     blocks = recipe.blocks
     keys: dict[str, Any] = {}
     words = ["", "gpipe", "1f1b", "zb_h1", "file", "file"]
-    if blocks >= 2 * stages or rng.random() < 0.05:
+    if blocks >= 2 * stages or rng.random() < 0.02:
         words += ["zb_v", "zb_v"] + (["interleaved"] * 3 if microbatches % stages == 0 or rng.random() < 0.03 else [])
     keys["schedule"] = rng.choice(words)
     chunks = 2 if keys["schedule"] in ("zb_v", "interleaved") else 1
@@ -251,8 +251,8 @@ def draw_layout(rng: random.Random, recipe: Recipe, launcher: str) -> Layout:
     if pipelined == 1 and rng.random() < 0.7:
         pipelined = 0
     if drawn["tp"] > 1 and recipe.has_sequence and not recipe.zigzag:
-        keys["sp"] = (recipe.units_sequence % (drawn["cp"] * drawn["tp"]) == 0 and rng.random() < 0.6) \
-            or rng.random() < 0.03
+        keys["sp"] = (recipe.units_sequence % (drawn["cp"] * drawn["tp"]) == 0 and rng.random() < 0.7) \
+            or rng.random() < 0.01
     shards = sizes.get("dp", 1) * sizes.get("fsdp", 1)
     if "fsdp" in sizes and rng.random() < 0.97:
         keys |= rng.choice([{}, {"zero": 3}])

@@ -49,7 +49,8 @@ class Runner:
     def start(self, command: list[str], folder: Path) -> tuple[int | None, str]:
         """Exit status, None when the time was over, and all that was printed."""
         environment = {**os.environ, "NO_COLOR": "1", "TERM": "dumb", "OMPI_ALLOW_RUN_AS_ROOT": "1",
-                       "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+                       "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+                       "OMPI_MCA_orte_tmpdir_base": str(folder)}  # jobs that start together would share a folder
         with subprocess.Popen(command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, start_new_session=True) as process:
             try:

@@ -2,6 +2,7 @@
 what is left as a folder that can be run by itself."""
 
 import dataclasses
+import re
 import shutil
 import tempfile
 import time
@@ -245,7 +246,7 @@ def signature(result: Result) -> str:
     names = recipe.features() | result.realisation.features()
     words = [name for name in names if name.split()[0] in _NEEDED and name != "zero.stage 0"
              or name in ("precision bf16", "precision fp16") or (name.startswith("model") and not recipe.own)]
-    what = result.what.split(" ")[0] if result.verdict == "different" else ""
+    what = re.sub(r" (of|after) step \d+|,.*", "", result.what) if result.verdict == "different" else ""
     return f"{result.verdict}{' ' + what if what else ''}: {', '.join(sorted(words))}"
 
 
