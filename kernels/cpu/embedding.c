@@ -32,13 +32,13 @@ static int64_t starts_bytes(int64_t V) { return round_up((V + 1) * (int64_t)size
 
 static int64_t rows_bytes(int64_t R) { return round_up(R * (int64_t)sizeof(int32_t)); }
 
-static int64_t stack_bytes(int64_t C, int64_t units) {
-  return round_up(tsr_tree_depth(units) * C * (int64_t)sizeof(float));
+static int64_t stack_bytes(int64_t C, int depth) {
+  return round_up(depth * C * (int64_t)sizeof(float));
 }
 
 int64_t LEVEL(embedding_scratch)(
-    int64_t R, int64_t v_begin, int64_t v_end, int64_t C, int64_t units, int threads) {
-  return starts_bytes(v_end - v_begin) + rows_bytes(R) + threads * stack_bytes(C, units);
+    int64_t R, int64_t v_begin, int64_t v_end, int64_t C, int depth, int threads) {
+  return starts_bytes(v_end - v_begin) + rows_bytes(R) + threads * stack_bytes(C, depth);
 }
 
 static embedding_parts scratch_parts(void *scratch, int64_t R, int64_t V) {
@@ -76,7 +76,7 @@ static void add_into(float *sum, const float *x, int64_t C) {
  * start from +0 and so are never -0, and adding +0 to them changes no bit. */
 static void sum_token(
     float *out, float *stack, const float *dout, const int32_t *row_of, const int32_t *rows,
-    int64_t count, int64_t C, int64_t rows_per_unit, int64_t units) {
+    int64_t count, int64_t C, int64_t rows_per_unit, int64_t units, int64_t inner) {
   bool filled[128]; /* the tree's depth is at most 2 log2(units) */
   int depth = 0;
   int64_t next = 0;
@@ -87,7 +87,7 @@ static void sum_token(
     for (; next < count && rows[next] < (unit + 1) * rows_per_unit; next++)
       add_into(top, dout + (row_of ? row_of[rows[next]] : rows[next]) * C, C);
     depth++;
-    for (int merges = tsr_tree_merges(units, unit); merges > 0; merges--) {
+    for (int merges = tsr_tree_nested_merges(units, inner, unit); merges > 0; merges--) {
       depth--;
       float *lower = stack + (depth - 1) * C, *upper = stack + depth * C;
       if (filled[depth] && filled[depth - 1]) add_into(lower, upper, C);
@@ -101,16 +101,18 @@ static void sum_token(
 
 void LEVEL(embedding_backward)(
     float *dtable, const float *dout, const int32_t *row_of, void *scratch, int thread, int64_t R,
-    int64_t C, int64_t v_begin, int64_t v_end, int64_t units, int64_t begin, int64_t end) {
-  assert(units > 0 && R % units == 0);
+    int64_t C, int64_t v_begin, int64_t v_end, int64_t units, int64_t inner, int64_t begin,
+    int64_t end) {
+  assert(units > 0 && R % units == 0 && units % inner == 0);
   embedding_parts parts = scratch_parts(scratch, R, v_end - v_begin);
-  float *stack = parts.stack + thread * (stack_bytes(C, units) / (int64_t)sizeof(float));
+  int64_t stack_floats = stack_bytes(C, tsr_tree_nested_depth(units, inner)) / (int64_t)sizeof(float);
+  float *stack = parts.stack + thread * stack_floats;
   for (int64_t v = begin; v < end; v++) {
     int64_t count = parts.starts[v + 1] - parts.starts[v];
     if (count == 0) memset(dtable + v * C, 0, (size_t)C * sizeof *dtable);
     else
       sum_token(
           dtable + v * C, stack, dout, row_of, parts.rows + parts.starts[v], count, C, R / units,
-          units);
+          units, inner);
   }
 }

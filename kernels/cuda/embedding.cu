@@ -143,7 +143,7 @@ static __global__ void rows_order(sorted by, const int32_t *tokens, int64_t v_be
 template <typename T>
 static __device__ float token_sum(
     const T *dout, const int32_t *row_of, const int32_t *rows, int32_t count, int64_t C, int64_t c,
-    int64_t rows_per_unit, int64_t units) {
+    int64_t rows_per_unit, int64_t units, int64_t inner) {
   float stack[TSR_TREE_STACK];
   int depth = 0;
   int32_t next = 0;
@@ -155,7 +155,7 @@ static __device__ float token_sum(
     for (; next < end; next++)
       sum += number_load(dout + (int64_t)(row_of ? row_of[rows[next]] : rows[next]) * C + c);
     stack[depth++] = sum;
-    for (int merges = tsr_tree_merges(units, unit); merges > 0; merges--, depth--)
+    for (int merges = tsr_tree_nested_merges(units, inner, unit); merges > 0; merges--, depth--)
       stack[depth - 2] += stack[depth - 1];
   }
   return stack[0];
@@ -165,25 +165,25 @@ static __device__ float token_sum(
 template <typename T>
 static __global__ void tokens_sum(
     float *dtable, const T *dout, const int32_t *row_of, sorted by, int64_t C,
-    int64_t rows_per_unit, int64_t units) {
+    int64_t rows_per_unit, int64_t units, int64_t inner) {
   int64_t v = blockIdx.x;
   int32_t start = by.starts[v], count = by.starts[v + 1] - start;
   const int32_t *rows = by.rows + start;
   /* in one unit: the rows in their order */
   if (count && rows[0] / rows_per_unit == rows[count - 1] / rows_per_unit) {
     rows_per_unit *= units;
-    units = 1;
+    units = inner = 1;
   }
   for (int64_t c = threadIdx.x; c < C; c += blockDim.x)
     dtable[v * C + c] =
-        count ? token_sum(dout, row_of, rows, count, C, c, rows_per_unit, units) : 0;
+        count ? token_sum(dout, row_of, rows, count, C, c, rows_per_unit, units, inner) : 0;
 }
 
 extern "C" void tsr_cuda_embedding_backward(
     tsr_cuda_stream s, tsr_cuda_type type, float *dtable, const int32_t *tokens, const void *dout,
     const int32_t *row_of, void *scratch, int64_t R, int64_t C, int64_t v_begin, int64_t v_end,
-    int64_t units) {
-  assert(units > 0 && R % units == 0);
+    int64_t units, int64_t inner) {
+  assert(units > 0 && R % units == 0 && units % inner == 0);
   int64_t V = v_end - v_begin;
   sorted by = sorted_parts(scratch, R, V);
   if (V <= 0 || C <= 0) return;
@@ -200,32 +200,33 @@ extern "C" void tsr_cuda_embedding_backward(
       type, T,
       TSR_LAUNCH(
           tokens_sum<T>, (unsigned)V, threads, 0, s, dtable, (const T *)dout, row_of, by, C,
-          R / units, units))
+          R / units, units, inner))
 }
 
-typedef struct {
-  int64_t R, samples, positions, pieces;
-  bool zigzag;
-} cut_rows;
-
 static __global__ void
-rows_by_units(int32_t *by_units, int32_t *row_of, const int32_t *tokens, const cut_rows cut) {
-  int64_t length = cut.positions / cut.pieces, in_piece = cut.samples * length;
-  int64_t in_unit = cut.samples * cut.positions;
-  for (int64_t i = map_thread(); i < cut.R; i += map_threads()) {
-    int64_t piece = tsr_sequence_unit(cut.zigzag, cut.pieces, i % in_unit / in_piece);
-    int64_t sample = i / in_unit * cut.samples + i % in_piece / length;
-    int64_t row = sample * cut.positions + piece * length + i % length;
+rows_by_leaves(int32_t *by_leaves, int32_t *row_of, const int32_t *tokens, const tsr_cuda_leaves l) {
+  int64_t in_leaf = l.rows / l.leaves;
+  for (int64_t i = map_thread(); i < l.rows; i += map_threads()) {
+    int64_t leaf = i / in_leaf, rest = i % in_leaf, row = 0, step = 1;
+    int64_t batch = leaf / l.sequence,
+            piece = tsr_sequence_unit(l.zigzag, l.sequence, leaf % l.sequence);
+    for (int d = l.ndim - 1; d >= 0; d--) {
+      int64_t index = l.batch[d] > 1 ? batch : 0, length = l.size[d] / l.batch[d] / l.positions[d];
+      if (l.positions[d] > 1) index = index * l.positions[d] + piece;
+      row += (index * length + rest % length) * step;
+      rest /= length;
+      step *= l.size[d];
+    }
     row_of[i] = (int32_t)row;
-    by_units[i] = tokens[row];
+    by_leaves[i] = tokens[row];
   }
 }
 
-extern "C" void tsr_cuda_rows_by_units(
-    tsr_cuda_stream s, int32_t *by_units, int32_t *row_of, const int32_t *tokens, int64_t R,
-    int64_t samples, int64_t positions, int64_t pieces, bool zigzag) {
-  assert(positions % pieces == 0 && R % (samples * positions) == 0);
-  cut_rows cut = {R, samples, positions, pieces, zigzag};
-  if (R > 0)
-    TSR_LAUNCH(rows_by_units, map_blocks(R), TSR_MAP_THREADS, 0, s, by_units, row_of, tokens, cut);
+extern "C" void tsr_cuda_rows_by_leaves(
+    tsr_cuda_stream s, int32_t *by_leaves, int32_t *row_of, const int32_t *tokens,
+    const tsr_cuda_leaves *l) {
+  assert(l->leaves > 0 && l->rows % l->leaves == 0);
+  if (l->rows > 0)
+    TSR_LAUNCH(
+        rows_by_leaves, map_blocks(l->rows), TSR_MAP_THREADS, 0, s, by_leaves, row_of, tokens, *l);
 }

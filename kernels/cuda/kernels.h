@@ -126,15 +126,22 @@ int64_t tsr_cuda_embedding_scratch(int64_t R, int64_t v_begin, int64_t v_end);
 void tsr_cuda_embedding_backward(
     tsr_cuda_stream s, tsr_cuda_type type, float *dtable, const int32_t *tokens, const void *dout,
     const int32_t *row_of, void *scratch, int64_t R, int64_t C, int64_t v_begin, int64_t v_end,
-    int64_t units);
+    int64_t units, int64_t inner);
 
-/* For it, where units are pieces of samples: the tokens (R) unit by unit, and which row each is of.
- * R rows are samples of `positions`, which `pieces` cut; in each `samples` of them the pieces
- * follow one another in the order of the tree's leaves (base/sequence.h), each with all samples'
- * rows. */
-void tsr_cuda_rows_by_units(
-    tsr_cuda_stream s, int32_t *by_units, int32_t *row_of, const int32_t *tokens, int64_t R,
-    int64_t samples, int64_t positions, int64_t pieces, bool zigzag);
+/* For it, where the rows of a unit are no neighbours: the tokens (rows) unit by unit, and which row
+ * each is of. The rows are those of `ndim` dimensions, row-major; each is cut into as many equal
+ * intervals as it has units of the batch and, inside those, of positions (1: none). A unit has one
+ * interval of each dimension; `leaves` units follow one another, the batch's outermost, each with
+ * `sequence` units of positions in the order of the tree's leaves (base/sequence.h). */
+typedef struct {
+  int ndim;
+  int64_t size[5], batch[5], positions[5];
+  int64_t rows, leaves, sequence;
+  bool zigzag;
+} tsr_cuda_leaves;
+void tsr_cuda_rows_by_leaves(
+    tsr_cuda_stream s, int32_t *by_leaves, int32_t *row_of, const int32_t *tokens,
+    const tsr_cuda_leaves *leaves);
 
 /* ---- rope.cu: table (T, D/2, 2) in f32; x (B, T, H*D); y may be x ---- */
 void tsr_cuda_rope(

@@ -27,6 +27,13 @@ static inline int tsr_tree_merges(int64_t n, int64_t i) {
   return merges;
 }
 
+/* Stack entries before unit i is pushed: a run of `odd` is one, runs are a binary counter, and so
+ * is what there is of the next run. */
+static inline int tsr_tree_entries(int64_t n, int64_t i) {
+  int64_t odd = tsr_tree_odd(n);
+  return __builtin_popcountll((uint64_t)(i / odd)) + __builtin_popcountll((uint64_t)(i % odd));
+}
+
 /* Stack entries needed at most. */
 static inline int tsr_tree_depth(int64_t n) {
   int depth = 0, depth_max = 0;
@@ -36,6 +43,15 @@ static inline int tsr_tree_depth(int64_t n) {
     depth -= tsr_tree_merges(n, i);
   }
   return depth_max;
+}
+
+/* The tree whose leaves are trees: of `n` units, each run of `inner` is one of the n / inner leaves. */
+static inline int tsr_tree_nested_merges(int64_t n, int64_t inner, int64_t i) {
+  int merges = tsr_tree_merges(inner, i % inner);
+  return i % inner < inner - 1 ? merges : merges + tsr_tree_merges(n / inner, i / inner);
+}
+static inline int tsr_tree_nested_depth(int64_t n, int64_t inner) {
+  return tsr_tree_depth(n / inner) - 1 + tsr_tree_depth(inner);
 }
 
 /* Whether a block of `local` units is a subtree of n units wherever it is aligned. */

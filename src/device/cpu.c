@@ -45,6 +45,8 @@ int64_t cpu_offset(const cpu_call *c, const tsr_tensor *t, int dim) {
   return block * t->shape[dim];
 }
 
+/* Samples are along the dimension that dp splits; what it does not split is the same in every
+ * microbatch. */
 tsr_box cpu_sample_box(const cpu_call *c, const tsr_tensor *t) {
   const tsr_value *v = cpu_value(c, t);
   const tsr_lowering *l = &c->program->lowering;
@@ -54,37 +56,44 @@ tsr_box cpu_sample_box(const cpu_call *c, const tsr_tensor *t) {
     box.global[d] = v->shape[d];
     box.offset[d] = cpu_offset(c, t, d);
   }
-  box.offset[0] =
-      tsr_sample_offset(l, box.offset[0], v->shape[0], t->shape[0], c->moment.microbatch);
-  box.global[0] *= l->microbatches;
+  int d = v->placement[TSR_DP].dim;
+  if (v->placement[TSR_DP].kind != TSR_SHARD) return box;
+  box.offset[d] =
+      tsr_sample_offset(l, box.offset[d], v->shape[d], t->shape[d], c->moment.microbatch);
+  box.global[d] *= l->microbatches;
   return box;
 }
 
-bool cpu_rows_of_unit(
-    const cpu_call *c, int64_t rows, int64_t unit, int64_t k, cpu_run_of_rows *ret) {
-  const tsr_task *t = c->task;
-  int64_t pieces = t->sequence_units, batch_units = t->units / (pieces ? pieces : 1);
-  assert((!pieces || t->units % pieces == 0) && rows % batch_units == 0);
-  int64_t unit_rows = rows / batch_units;
-  if (!pieces) {
-    *ret = (cpu_run_of_rows){unit * unit_rows, unit_rows};
-    return k == 0;
-  }
-  int64_t samples = t->inputs[0].shape[0] / batch_units, positions = unit_rows / samples;
-  int64_t piece = tsr_sequence_unit(c->program->lowering.zigzag, pieces, unit % pieces);
-  ret->rows = positions / pieces;
-  ret->first = (unit / pieces * samples + k) * positions + piece * ret->rows;
-  return k < samples;
+int cpu_zigzag_dim(const cpu_call *c, const tsr_tensor *t) {
+  int dim = cpu_value(c, t)->placement[TSR_CP].dim;
+  return cpu_is_zigzag(c, t, dim) ? dim : -1;
 }
 
-void cpu_add_units(
-    const cpu_call *c, int64_t units, float *out, float *scratch, int64_t stride, int64_t begin,
-    int64_t end, cpu_make_unit *make, void *context) {
+tsr_box
+cpu_half_box(const cpu_call *c, const tsr_tensor *t, const tsr_box *whole, int dim, int64_t i) {
+  tsr_box box = *whole;
+  int64_t outer = i / 2;
+  for (int d = dim - 1; d >= 0; d--) {
+    box.offset[d] += outer % t->shape[d];
+    box.shape[d] = 1;
+    outer /= t->shape[d];
+  }
+  box.shape[dim] /= 2;
+  box.offset[dim] = tsr_sequence_position(
+      true, (int)c->program->lowering.size[TSR_CP], c->rank->coord[TSR_CP], t->shape[dim],
+      i % 2 * box.shape[dim]);
+  return box;
+}
+
+void cpu_add_leaves(
+    const cpu_call *c, int64_t block, float *out, float *scratch, int64_t stride, int64_t begin,
+    int64_t end, cpu_make_leaf *make, void *context) {
+  const tsr_reduction *sum = &c->task->sum;
   int top = 0; /* stack entries in use; entry 0 is out */
-  for (int64_t u = 0; u < units; u++) {
-    make(c, context, u, top ? scratch + (top - 1) * stride : out);
+  for (int64_t leaf = 0; leaf < tsr_reduction_leaves(sum); leaf++) {
+    make(c, context, block, leaf, top ? scratch + (top - 1) * stride : out);
     top++;
-    for (int merges = tsr_tree_merges(units, u); merges; merges--, top--) {
+    for (int merges = tsr_reduction_merges(sum, leaf); merges; merges--, top--) {
       float *high = scratch + (top - 2) * stride, *low = top == 2 ? out : high - stride;
       c->k->add(low, low, high, begin, end);
     }

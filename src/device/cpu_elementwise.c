@@ -89,27 +89,21 @@ static void dropout_run(const cpu_call *c, int64_t begin, int64_t end, int threa
   const char *stream = c->program->graph->nodes[c->task->node].stream;
   uint64_t key = tsr_random_key(c->moment.seed, stream, (uint64_t)c->moment.step);
   float p = (float)cpu_attr(c, 0);
-  if (!cpu_is_zigzag(c, y, 1)) {
+  int dim = cpu_zigzag_dim(c, y);
+  if (dim < 0) {
     c->k->dropout(cpu_out(c, 0), cpu_in(c, 0), p, key, &box, begin, end);
     return;
   }
-  int64_t rest = 1; /* rows of one position */
-  for (int d = 2; d < y->ndim - 1; d++) rest *= y->shape[d];
-  int64_t half = y->shape[1] / 2 * rest, cols = cpu_last(y);
-  for (int64_t row = begin; row < end;) { /* each half of a sample's positions is a box of its own */
-    int64_t sample = row / (2 * half), side = row / half % 2, first = (2 * sample + side) * half;
-    int64_t last = first + half < end ? first + half : end;
-    tsr_box part = box;
-    part.shape[0] = 1;
-    part.offset[0] = box.offset[0] + sample;
-    part.shape[1] = y->shape[1] / 2;
-    part.offset[1] = tsr_sequence_position(
-        true, (int)c->program->lowering.size[TSR_CP], c->rank->coord[TSR_CP], y->shape[1],
-        side * part.shape[1]);
+  int64_t half = y->shape[dim] / 2, at = begin * cpu_last(y), last = end * cpu_last(y);
+  for (int d = dim + 1; d < y->ndim; d++) half *= y->shape[d];
+  while (at < last) { /* rows [begin, end) are parts of some halves */
+    int64_t i = at / half, stop = (i + 1) * half < last ? (i + 1) * half : last;
+    tsr_box part = cpu_half_box(c, y, &box, dim, i);
+    int64_t cols = part.shape[part.ndim - 1];
     c->k->dropout(
-        cpu_out(c, 0) + first * cols, cpu_in(c, 0) + first * cols, p, key, &part, row - first,
-        last - first);
-    row = last;
+        cpu_out(c, 0) + i * half, cpu_in(c, 0) + i * half, p, key, &part, (at - i * half) / cols,
+        (stop - i * half) / cols);
+    at = stop;
   }
 }
 const tsr_cpu_op cpu_dropout = {.items = cpu_items_rows, .run = dropout_run};
@@ -123,8 +117,8 @@ const tsr_cpu_op cpu_copy = {.items = cpu_items_elements, .run = copy_run};
 /* One microbatch's gradient onto the stack of partial sums; entry 0 is the output. */
 static void accumulate_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
   (void)thread;
-  int64_t n = c->program->lowering.microbatches, at = c->moment.microbatch, top = 0;
-  for (int64_t i = 0; i < at; i++) top += 1 - tsr_tree_merges(n, i);
+  int64_t n = c->program->lowering.microbatches, at = c->moment.microbatch;
+  int top = tsr_tree_entries(n, at);
   int64_t stride = (tsr_tensor_elements(&c->task->outputs[0]) + 15) / 16 * 16;
   float *stack = cpu_out(c, 0);
   int merges = tsr_tree_merges(n, at);
@@ -139,23 +133,22 @@ static void accumulate_run(const cpu_call *c, int64_t begin, int64_t end, int th
 }
 const tsr_cpu_op cpu_accumulate = {.items = cpu_items_elements, .run = accumulate_run};
 
-static void copy_unit(const cpu_call *c, void *context, int64_t unit, float *into) {
+static void copy_unit(const cpu_call *c, void *context, int64_t block, int64_t leaf, float *into) {
+  (void)block;
   const int64_t *range = context, size = tsr_tensor_elements(&c->task->outputs[0]);
-  c->k->copy(into, cpu_in(c, 0) + unit * size, range[0], range[1]);
+  c->k->copy(into, cpu_in(c, 0) + leaf * size, range[0], range[1]);
 }
 
 static void sum_units_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
   (void)thread;
   int64_t size = tsr_tensor_elements(&c->task->outputs[0]), range[2] = {begin, end};
-  cpu_add_units(
-      c, c->task->inputs[0].units, cpu_out(c, 0), cpu_scratch(c), size, begin, end, copy_unit,
-      range);
+  cpu_add_leaves(c, 0, cpu_out(c, 0), cpu_scratch(c), size, begin, end, copy_unit, range);
 }
 
 static int64_t
 sum_units_scratch(const tsr_kernels *k, const tsr_program *p, const tsr_task *t, int threads) {
   (void)k, (void)p, (void)threads;
-  return cpu_stack_bytes(t->inputs[0].units, tsr_tensor_elements(&t->outputs[0]));
+  return cpu_stack_bytes(t, tsr_tensor_elements(&t->outputs[0]));
 }
 const tsr_cpu_op cpu_sum_units = {
     .items = cpu_items_elements, .scratch = sum_units_scratch, .run = sum_units_run};

@@ -12,35 +12,31 @@ static void ce_stats_run(const cpu_call *c, int64_t begin, int64_t end, int thre
   const tsr_tensor *logits = &c->task->inputs[0];
   c->k->softmax_stats(
       cpu_out(c, 0), cpu_in(c, 0), cpu_tokens(c, 1), cpu_last(logits),
-      cpu_offset(c, logits, logits->ndim - 1), (int64_t)cpu_attr(c, 0), c->task->units, begin, end);
+      cpu_offset(c, logits, logits->ndim - 1), (int64_t)cpu_attr(c, 0), c->task->sum.kept, begin,
+      end);
 }
 const tsr_cpu_op cpu_ce_stats = {.items = rows_of_input, .run = ce_stats_run};
 
 static int64_t
 row_loss_scratch(const tsr_kernels *k, const tsr_program *p, const tsr_task *t, int threads) {
   (void)k, (void)p, (void)threads;
-  return cpu_rows_of_loss(t) * 4 + cpu_stack_bytes(t->units, 1);
+  return cpu_rows_of_loss(t) * 4 + cpu_stack_bytes(t, 1);
 }
 
-typedef struct {
-  int64_t rows;
-  double factor;
-} mean;
-
-static void loss_unit(const cpu_call *c, void *context, int64_t unit, float *into) {
-  const mean *m = context;
+static void loss_leaf(const cpu_call *c, void *context, int64_t block, int64_t leaf, float *into) {
+  const double *factor = context;
   const float *row_loss = cpu_scratch(c);
   double sum = 0;
-  cpu_run_of_rows run;
-  for (int64_t k = 0; cpu_rows_of_unit(c, m->rows, unit, k, &run); k++)
+  tsr_reduced_rows run;
+  for (int64_t k = 0; tsr_reduction_rows(&c->task->sum, block, leaf, k, &run); k++)
     sum += c->k->sum(row_loss + run.first, 1, run.rows, run.rows);
-  *into = (float)(sum * m->factor);
+  *into = (float)(sum * *factor);
 }
 
 static void add_rows(const cpu_call *c, double factor) {
-  mean m = {cpu_rows_of_loss(c->task), factor};
-  float *stack = (float *)cpu_scratch(c) + m.rows;
-  cpu_add_units(c, c->task->units, cpu_out(c, 0), stack, 1, 0, 1, loss_unit, &m);
+  float *stack = (float *)cpu_scratch(c) + cpu_rows_of_loss(c->task);
+  for (int64_t block = 0; block < tsr_reduction_blocks(&c->task->sum); block++)
+    cpu_add_leaves(c, block, cpu_out(c, 0) + block, stack, 1, 0, 1, loss_leaf, &factor);
 }
 
 /* inputs: logits, stats (…, units, 3), targets, hyper */

@@ -57,39 +57,23 @@ static inline const tsr_value *cpu_value(const cpu_call *c, const tsr_tensor *t)
 
 /* Where this rank's part of a tensor begins along a dimension. */
 int64_t cpu_offset(const cpu_call *c, const tsr_tensor *t, int dim);
-/* The same for activations, whose dimension 0 counts the samples of the whole step. */
+/* The same for activations, whose samples count those of the whole step. */
 tsr_box cpu_sample_box(const cpu_call *c, const tsr_tensor *t);
 
 /* Whether a dimension is split over cp and lies there in two runs (base/sequence.h). */
 bool cpu_is_zigzag(const cpu_call *c, const tsr_tensor *t, int dim);
+/* That dimension, or -1; and the box of the i-th half of a tensor whose box would be `whole` if its
+ * positions were neighbours: each index of the dimensions before has two halves, one behind the
+ * other in memory. */
+int cpu_zigzag_dim(const cpu_call *c, const tsr_tensor *t);
+tsr_box
+cpu_half_box(const cpu_call *c, const tsr_tensor *t, const tsr_box *whole, int dim, int64_t i);
 
-/* The rows of a unit of a sum over rows (`rows` in all, samples by positions): its k-th run of
- * neighbours; false when there are no more. A unit is whole samples, or where the recipe cuts the
- * sequence a piece of each of them, in the order of the tree's leaves (base/sequence.h). */
-typedef struct {
-  int64_t first, rows;
-} cpu_run_of_rows;
-bool cpu_rows_of_unit(
-    const cpu_call *c, int64_t rows, int64_t unit, int64_t k, cpu_run_of_rows *ret_run);
-
-/* A sum over the rows of x (…, C). They belong to batch units (equal runs of dimension 0) and, when
- * the result keeps units apart, to one of these by their index along the dimension that is cut.
- * Such a unit's rows are summed index by index, in their order; batch units (and in them units of
- * positions) are added by the tree. */
-typedef struct {
-  int64_t outer, split, inner; /* rows; `split` is the dimension that tp cuts */
-  int64_t tp_units, tp_unit;   /* kept apart; the one that is summed */
-  int64_t C;
-  bool norm; /* norm_dw, else a plain sum */
-} cpu_row_sum;
-cpu_row_sum cpu_row_sum_of(const cpu_call *call);
-int64_t cpu_row_sum_columns(const tsr_task *task);
-/* The k-th run of a batch unit's rows: every step-th; false when there are no more. */
-typedef struct {
-  int64_t first, step, rows;
-} cpu_strided_rows;
-bool cpu_rows_of_row_sum(
-    const cpu_call *c, const cpu_row_sum *sum, int64_t unit, int64_t k, cpu_strided_rows *ret_rows);
+/* Elements of one block of a task's first output (tsr_reduction): all but the units that it keeps
+ * apart. */
+static inline int64_t cpu_block_elements(const tsr_task *t) {
+  return tsr_tensor_elements(&t->outputs[0]) / (t->outputs[0].units ? t->outputs[0].units : 1);
+}
 
 /* How many elements lie between neighbours along each dimension of a whole tensor. */
 void cpu_steps_of(const tsr_tensor *t, int64_t ret_step[TSR_DIMS_MAX]);
@@ -131,16 +115,17 @@ cpu_pieces cpu_find_pieces(const cpu_call *call);
 /* Those that are not here have no elements. */
 cpu_rectangle cpu_piece_of(const cpu_pieces *pieces, int64_t unit, int64_t piece);
 
-/* Adds `units` partial results, made one after the other by `make`, in the tree's order. The result
- * ends in `out`; `scratch` holds the other stack entries, `stride` floats apart. Only elements
- * [begin, end) of each are touched by the additions. */
-typedef void cpu_make_unit(const cpu_call *c, void *context, int64_t unit, float *into);
-void cpu_add_units(
-    const cpu_call *c, int64_t units, float *out, float *scratch, int64_t stride, int64_t begin,
-    int64_t end, cpu_make_unit *make, void *context);
+/* Adds the leaves of one block of the task's sum, made one after the other by `make`, in the tree's
+ * order. The result ends in `out`; `scratch` holds the other stack entries, `stride` floats apart.
+ * Only elements [begin, end) of each are touched by the additions. */
+typedef void cpu_make_leaf(
+    const cpu_call *c, void *context, int64_t block, int64_t leaf, float *into);
+void cpu_add_leaves(
+    const cpu_call *c, int64_t block, float *out, float *scratch, int64_t stride, int64_t begin,
+    int64_t end, cpu_make_leaf *make, void *context);
 /* Scratch for it, in bytes. */
-static inline int64_t cpu_stack_bytes(int64_t units, int64_t elements) {
-  return (tsr_tree_depth(units) - 1) * elements * 4;
+static inline int64_t cpu_stack_bytes(const tsr_task *t, int64_t elements) {
+  return (tsr_reduction_depth(&t->sum) - 1) * elements * 4;
 }
 
 int64_t cpu_items_elements(const tsr_task *task); /* of output 0 */

@@ -1,6 +1,7 @@
 /* Matrix products and lookups. Sums that the recipe splits are made of units, each by products of
  * fixed shape, added in the tree's order. */
 #include "device/cpu_ops.h"
+#include <assert.h>
 
 static tsr_matrix rows_of(const float *data, int64_t cols) { return (tsr_matrix){data, cols, 1}; }
 static tsr_matrix turned(const float *data, int64_t cols) { return (tsr_matrix){data, 1, cols}; }
@@ -9,9 +10,10 @@ static tsr_matrix turned(const float *data, int64_t cols) { return (tsr_matrix){
  * multiplies its strips of the other one by it. A sum that the recipe splits is made of units, and
  * each of those of one product or several ---- */
 
-/* What a task's products have in common: c (M, N) of units * each products over up to K. */
+/* What a task's products have in common: for each of `leaves` (tsr_reduction, all blocks'), c (M, N)
+ * of `each` products over up to K. */
 typedef struct {
-  int64_t M, N, K, each, units;
+  int64_t M, N, K, each, leaves;
   bool by_rows;
   int64_t depth; /* of a round: so much of K that what is packed stays in the last cache */
 } plan;
@@ -42,8 +44,11 @@ static int64_t strips_end(int64_t strip, int64_t count, bool rows) {
 static int64_t strips_of(const plan *p) { return strips_in(p->by_rows ? p->M : p->N, p->by_rows); }
 
 static int64_t stack_bytes(const tsr_task *t) {
-  int64_t bytes = cpu_stack_bytes(t->units, tsr_tensor_elements(&t->outputs[0]));
-  return (bytes + 63) / 64 * 64;
+  return (cpu_stack_bytes(t, cpu_block_elements(t)) + 63) / 64 * 64;
+}
+
+static int64_t leaves_of(const tsr_task *t) {
+  return tsr_reduction_blocks(&t->sum) * tsr_reduction_leaves(&t->sum);
 }
 
 static int64_t plan_scratch(const tsr_kernels *k, const tsr_task *t, const plan *p) {
@@ -51,34 +56,30 @@ static int64_t plan_scratch(const tsr_kernels *k, const tsr_task *t, const plan 
   return stack_bytes(t) + k->product_bytes(&whole);
 }
 
-static int rounds_of(const plan *p) { return (int)(p->units * p->each * pieces_of(p)); }
+static int rounds_of(const plan *p) { return (int)(p->leaves * p->each * pieces_of(p)); }
 
 /* Where a round stands. */
 typedef struct {
-  int64_t unit, product, piece; /* the product's number in its unit, the piece's in the product */
+  int64_t block, leaf;
+  int64_t product, piece; /* the product's number in its leaf, the piece's in the product */
 } place;
 
-static place place_of(const plan *p, int round) {
-  int64_t pieces = pieces_of(p), in_unit = p->each * pieces;
-  return (place){round / in_unit, round % in_unit / pieces, round % pieces};
+static place place_of(const cpu_call *c, const plan *p, int round) {
+  int64_t pieces = pieces_of(p), in_leaf = p->each * pieces,
+          leaves = tsr_reduction_leaves(&c->task->sum), leaf = round / in_leaf;
+  return (place){leaf / leaves, leaf % leaves, round % in_leaf / pieces, round % pieces};
 }
 
-/* Entry i of the stack of units' sums; entry 0 is the result. */
-static float *entry(const cpu_call *c, int i) {
+/* Entry i of the stack of a block's sums; entry 0 is the result. */
+static float *entry(const cpu_call *c, int64_t block, int i) {
+  int64_t elements = cpu_block_elements(c->task);
   float *stack = cpu_scratch(c);
-  return i ? stack + (i - 1) * tsr_tensor_elements(&c->task->outputs[0]) : cpu_out(c, 0);
-}
-
-/* Entries in use when a unit is begun. */
-static int entries_before(int64_t units, int64_t unit) {
-  int top = 0;
-  for (int64_t u = 0; u < unit; u++) top += 1 - tsr_tree_merges(units, u);
-  return top;
+  return i ? stack + (i - 1) * elements : cpu_out(c, 0) + block * elements;
 }
 
 static void *packed_at(const cpu_call *c) { return (char *)cpu_scratch(c) + stack_bytes(c->task); }
 
-/* The product of a place, whole in K; false when there is none (runs of a unit, pairs). */
+/* The product of a place, whole in K; false when there is none (runs of a leaf, pairs). */
 typedef bool make_product(const cpu_call *c, const plan *p, place at, tsr_product *ret_product);
 
 /* Takes the round's piece out of the whole. */
@@ -94,9 +95,9 @@ static bool cut_piece(const plan *p, place at, tsr_product *product) {
 
 static bool
 round_product(const cpu_call *c, make_product *make, const plan *p, tsr_product *ret_product) {
-  place at = place_of(p, c->round);
+  place at = place_of(c, p, c->round);
   *ret_product = (tsr_product){.M = p->M, .N = p->N, .c_stride = p->N, .by_rows = p->by_rows};
-  ret_product->c = entry(c, entries_before(p->units, at.unit));
+  ret_product->c = entry(c, at.block, tsr_reduction_entries(&c->task->sum, at.leaf));
   return make(c, p, at, ret_product) && cut_piece(p, at, ret_product);
 }
 
@@ -112,8 +113,9 @@ static void pack_round(const cpu_call *c, make_product *make, const plan *p, int
 }
 
 /* Rows, or columns, [begin, end) of c. */
-static void add_entries(const cpu_call *c, const plan *p, int low, int64_t begin, int64_t end) {
-  float *to = entry(c, low), *from = entry(c, low + 1);
+static void add_entries(
+    const cpu_call *c, const plan *p, int64_t block, int low, int64_t begin, int64_t end) {
+  float *to = entry(c, block, low), *from = entry(c, block, low + 1);
   if (p->by_rows) {
     c->k->add(to, to, from, begin * p->N, end * p->N);
     return;
@@ -122,18 +124,23 @@ static void add_entries(const cpu_call *c, const plan *p, int low, int64_t begin
     c->k->add(to, to, from, row * p->N + begin, row * p->N + end);
 }
 
-/* The last round of a unit adds what the tree has complete. */
+/* After the last round of a leaf: adds what the tree has complete. */
+static void
+add_complete(const cpu_call *c, const plan *p, place at, int64_t begin, int64_t end) {
+  const tsr_reduction *sum = &c->task->sum;
+  int top = tsr_reduction_entries(sum, at.leaf) + 1;
+  for (int merges = tsr_reduction_merges(sum, at.leaf); merges; merges--, top--)
+    add_entries(c, p, at.block, top - 2, begin, end);
+}
+
 static void
 run_round(const cpu_call *c, make_product *make, const plan *p, int64_t begin, int64_t end) {
   tsr_product product;
   int64_t all = p->by_rows ? p->M : p->N, from = strips_end(begin, all, p->by_rows),
           to = strips_end(end, all, p->by_rows);
   if (round_product(c, make, p, &product)) c->k->product(&product, packed_at(c), from, to);
-  place at = place_of(p, c->round);
-  if (at.product < p->each - 1 || at.piece < pieces_of(p) - 1) return;
-  int top = entries_before(p->units, at.unit) + 1;
-  for (int merges = tsr_tree_merges(p->units, at.unit); merges; merges--, top--)
-    add_entries(c, p, top - 2, from, to);
+  place at = place_of(c, p, c->round);
+  if (at.product == p->each - 1 && at.piece == pieces_of(p) - 1) add_complete(c, p, at, from, to);
 }
 
 /* The functions of an op that is made of rounds; `make` is a make_product, and `planned`
@@ -170,14 +177,22 @@ enum { RANGES = TSR_CPU_RANGES_MAX };
 
 static plan linear_plan(const tsr_task *t) {
   return plan_made((plan){
-      cpu_rows(&t->outputs[0]), cpu_last(&t->outputs[0]), cpu_last(&t->inputs[0]) / t->units, 1,
-      t->units});
+      cpu_rows(&t->outputs[0]), cpu_last(&t->outputs[0]),
+      cpu_last(&t->inputs[0]) / tsr_reduction_cuts(&t->sum, 0), 1, leaves_of(t)});
+}
+
+/* Where a leaf of a sum over one dimension begins in `size` of it. */
+static int64_t leaf_begin(const cpu_call *c, place at, int64_t size) {
+  tsr_reduced_rows rows = {0};
+  bool there = tsr_reduction_rows(&c->task->sum, at.block, at.leaf, 0, &rows);
+  assert(there && size % tsr_reduction_cuts(&c->task->sum, 0) == 0);
+  return rows.first / rows.rows * (size / tsr_reduction_cuts(&c->task->sum, 0));
 }
 
 static bool linear_product(const cpu_call *c, const plan *p, place at, tsr_product *ret) {
-  int64_t K = cpu_last(&c->task->inputs[0]);
-  ret->a = rows_of(cpu_in(c, 0) + at.unit * p->K, K);
-  ret->b = turned(cpu_in(c, 1) + at.unit * p->K, K);
+  int64_t K = cpu_last(&c->task->inputs[0]), begin = leaf_begin(c, at, K);
+  ret->a = rows_of(cpu_in(c, 0) + begin, K);
+  ret->b = turned(cpu_in(c, 1) + begin, K);
   ret->K = p->K;
   return true;
 }
@@ -188,16 +203,17 @@ ROUNDS_OF(many_rows, linear_plan, linear_product)
 enum { FEW_ROWS = 16 };
 static bool has_few_rows(const tsr_task *t) { return cpu_rows(&t->outputs[0]) <= FEW_ROWS; }
 
-static void few_rows_unit(const cpu_call *c, int64_t unit, int64_t begin, int64_t end) {
+static void few_rows_leaf(const cpu_call *c, int64_t leaf, int64_t begin, int64_t end) {
   plan p = linear_plan(c->task);
   p.by_rows = false;
   int64_t K = cpu_last(&c->task->inputs[0]);
   tsr_few_rows few = {p.M, p.K, K, K, p.N};
-  int top = entries_before(p.units, unit) + 1;
+  place at = {.leaf = leaf};
+  int64_t first = leaf_begin(c, at, K);
   c->k->few_rows(
-      &few, entry(c, top - 1), cpu_in(c, 0) + unit * p.K, cpu_in(c, 1) + unit * p.K, begin, end);
-  for (int merges = tsr_tree_merges(p.units, unit); merges; merges--, top--)
-    add_entries(c, &p, top - 2, begin, end);
+      &few, entry(c, 0, tsr_reduction_entries(&c->task->sum, leaf)), cpu_in(c, 0) + first,
+      cpu_in(c, 1) + first, begin, end);
+  add_complete(c, &p, at, begin, end);
 }
 
 static int linear_rounds(const tsr_task *t) { return has_few_rows(t) ? 1 : many_rows_rounds(t); }
@@ -213,7 +229,7 @@ static void linear_before(const cpu_call *c, int part, int parts) {
 static void linear_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
   if (!has_few_rows(c->task)) many_rows_run(c, begin, end, thread);
   else
-    for (int64_t unit = 0; unit < c->task->units; unit++) few_rows_unit(c, unit, begin, end);
+    for (int64_t leaf = 0; leaf < leaves_of(c->task); leaf++) few_rows_leaf(c, leaf, begin, end);
 }
 
 const tsr_cpu_op cpu_linear = {
@@ -231,16 +247,16 @@ static plan linear_dx_plan(const tsr_task *t) {
   for (int i = 0; i < t->inputs_count; i += 2)
     if (cpu_last(&t->inputs[i]) > most) most = cpu_last(&t->inputs[i]);
   return plan_made((plan){
-      cpu_rows(&t->outputs[0]), cpu_last(&t->outputs[0]), most / t->units, t->inputs_count / 2,
-      t->units});
+      cpu_rows(&t->outputs[0]), cpu_last(&t->outputs[0]), most / tsr_reduction_cuts(&t->sum, 0),
+      t->inputs_count / 2, leaves_of(t)});
 }
 
 static bool linear_dx_product(const cpu_call *c, const plan *p, place at, tsr_product *ret) {
   int i = 2 * (int)at.product;
-  int64_t N = cpu_last(&c->task->inputs[i]);
-  ret->K = N / p->units;
-  ret->a = rows_of(cpu_in(c, i) + at.unit * ret->K, N);
-  ret->b = rows_of(cpu_in(c, i + 1) + at.unit * ret->K * p->N, p->N);
+  int64_t N = cpu_last(&c->task->inputs[i]), begin = leaf_begin(c, at, N);
+  ret->K = N / tsr_reduction_cuts(&c->task->sum, 0);
+  ret->a = rows_of(cpu_in(c, i) + begin, N);
+  ret->b = rows_of(cpu_in(c, i + 1) + begin * p->N, p->N);
   return true;
 }
 
@@ -256,19 +272,16 @@ const tsr_cpu_op cpu_linear_dx = {
 
 /* ---- dw (N, K) = dy (R, N)^T x (R, K), R split into units ---- */
 
-/* A unit is one run of rows, or where the recipe cuts the sequence one of each sample
- * (cpu_rows_of_unit). */
 static plan linear_dw_plan(const tsr_task *t) {
-  int64_t pieces = t->sequence_units ? t->sequence_units : 1,
-          runs = t->sequence_units ? t->inputs[0].shape[0] * pieces / t->units : 1;
+  int64_t leaves = leaves_of(t), runs = tsr_reduction_runs(&t->sum);
   return plan_made((plan){
-      cpu_last(&t->inputs[0]), cpu_last(&t->inputs[1]), cpu_rows(&t->inputs[0]) / (t->units * runs),
-      runs, t->units});
+      cpu_last(&t->inputs[0]), cpu_last(&t->inputs[1]), cpu_rows(&t->inputs[0]) / (leaves * runs),
+      runs, leaves});
 }
 
 static bool linear_dw_product(const cpu_call *c, const plan *p, place at, tsr_product *ret) {
-  cpu_run_of_rows run;
-  if (!cpu_rows_of_unit(c, cpu_rows(&c->task->inputs[0]), at.unit, at.product, &run)) return false;
+  tsr_reduced_rows run;
+  if (!tsr_reduction_rows(&c->task->sum, at.block, at.leaf, at.product, &run)) return false;
   ret->K = run.rows;
   ret->a = turned(cpu_in(c, 0) + run.first * p->M, p->M);
   ret->b = rows_of(cpu_in(c, 1) + run.first * p->N, p->N);
@@ -303,22 +316,26 @@ static tsr_product matmul_product(const cpu_call *c, int64_t matrix, int64_t fir
   return (tsr_product){
       .M = M - first,
       .N = N,
-      .K = K / c->task->units,
+      .K = K / tsr_reduction_cuts(&c->task->sum, 0),
       .a = ta ? turned(pa + first, a_cols) : rows_of(pa + first * a_cols, a_cols),
       .b = tb ? turned(pb, b_cols) : rows_of(pb, b_cols),
       .c_stride = N,
       .by_rows = true};
 }
 
-static void matmul_unit(const cpu_call *c, void *context, int64_t unit, float *into) {
+static void
+matmul_leaf(const cpu_call *c, void *context, int64_t block, int64_t leaf, float *into) {
   const range *r = context;
+  tsr_reduced_rows k;
+  bool there = tsr_reduction_rows(&c->task->sum, block, leaf, 0, &k);
+  assert(there && k.rows == matmul_product(c, 0, 0).K);
   const tsr_tensor *o = &c->task->outputs[0];
   int64_t M = o->shape[o->ndim - 2], N = cpu_last(o);
   for (int64_t row = r->begin; row < r->end;) {
     tsr_product p = matmul_product(c, row / M, row % M);
     if (r->end - row < p.M) p.M = r->end - row;
-    p.a.data += unit * p.K * p.a.cs;
-    p.b.data += unit * p.K * p.b.rs;
+    p.a.data += k.first * p.a.cs;
+    p.b.data += k.first * p.b.rs;
     p.c = into + row * N;
     c->k->product_pack(&p, r->packed, 0, N);
     c->k->product(&p, r->packed, 0, p.M);
@@ -330,7 +347,7 @@ static int64_t matmul_bytes(const tsr_kernels *k, const tsr_task *t) {
   const tsr_tensor *a = &t->inputs[0];
   int64_t N = cpu_last(&t->outputs[0]), M = t->outputs[0].shape[t->outputs[0].ndim - 2];
   /* K is what a row or a column of A has beside M */
-  int64_t K = a->shape[a->ndim - 1] * a->shape[a->ndim - 2] / M / t->units;
+  int64_t K = a->shape[a->ndim - 1] * a->shape[a->ndim - 2] / M / tsr_reduction_cuts(&t->sum, 0);
   tsr_product p = {.M = M, .N = N, .K = K, .by_rows = true};
   return (k->product_bytes(&p) + 63) / 64 * 64;
 }
@@ -344,8 +361,8 @@ matmul_scratch(const tsr_kernels *k, const tsr_program *p, const tsr_task *t, in
 static void matmul_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
   int64_t N = cpu_last(&c->task->outputs[0]), all = tsr_tensor_elements(&c->task->outputs[0]);
   range r = {begin, end, (char *)packed_at(c) + thread * matmul_bytes(c->k, c->task)};
-  cpu_add_units(
-      c, c->task->units, cpu_out(c, 0), cpu_scratch(c), all, begin * N, end * N, matmul_unit, &r);
+  cpu_add_leaves(
+      c, 0, cpu_out(c, 0), cpu_scratch(c), all, begin * N, end * N, matmul_leaf, &r);
 }
 
 const tsr_cpu_op cpu_matmul = {
@@ -368,31 +385,59 @@ static void embedding_run(const cpu_call *c, int64_t begin, int64_t end, int thr
 const tsr_cpu_op cpu_embedding = {
     .items = cpu_items_rows, .run = embedding_run, .takes_half = true};
 
+/* A leaf's rows are neighbours for the kernel: in another order of the rows where they are not. */
+static int64_t rows_of_tokens(const tsr_task *t) { return tsr_tensor_elements(&t->inputs[0]); }
+static bool is_reordered(const tsr_task *t) { return !tsr_reduction_is_contiguous(&t->sum); }
+
 static int64_t
 embedding_dw_scratch(const tsr_kernels *k, const tsr_program *p, const tsr_task *t, int threads) {
   (void)p;
   const tsr_tensor *table = &t->outputs[0];
-  int64_t rows = tsr_tensor_elements(&t->inputs[0]),
-          bytes =
-              k->embedding_scratch(rows, 0, table->shape[0], table->shape[1], t->units, threads);
-  return t->sequence_units > 1 ? bytes + 2 * 4 * rows : bytes;
+  int64_t rows = rows_of_tokens(t), blocks = tsr_reduction_blocks(&t->sum), bytes;
+  bytes = blocks * k->embedding_scratch(
+                       rows / blocks, 0, table->shape[0], table->shape[1],
+                       tsr_reduction_depth(&t->sum), threads);
+  return is_reordered(t) ? bytes + 2 * 4 * rows : bytes;
 }
 
-/* Where units are pieces of samples: the tokens unit by unit, and which row each one is of. */
-static int32_t *unit_rows(const cpu_call *c, int32_t **ret_tokens) {
-  int64_t rows = tsr_tensor_elements(&c->task->inputs[0]);
+/* Where rows are reordered: the tokens leaf by leaf, and which row each one is of. */
+static int32_t *reordered_rows(const cpu_call *c, int32_t **ret_tokens) {
   char *end = cpu_task_scratch(c) + c->task->scratch_bytes;
-  *ret_tokens = (int32_t *)(void *)end - 2 * rows;
-  return c->task->sequence_units > 1 ? *ret_tokens + rows : NULL;
+  *ret_tokens = (int32_t *)(void *)end - 2 * rows_of_tokens(c->task);
+  return is_reordered(c->task) ? *ret_tokens + rows_of_tokens(c->task) : NULL;
 }
 
-static void sort_by_units(const cpu_call *c, int32_t *tokens, int32_t *row) {
-  int64_t rows = tsr_tensor_elements(&c->task->inputs[0]), n = 0;
-  cpu_run_of_rows run;
-  for (int64_t u = 0; u < c->task->units; u++)
-    for (int64_t k = 0; cpu_rows_of_unit(c, rows, u, k, &run); k++)
-      for (int64_t i = 0; i < run.rows; i++) row[n++] = (int32_t)(run.first + i);
-  for (int64_t i = 0; i < rows; i++) tokens[i] = cpu_tokens(c, 0)[row[i]];
+static void sort_by_leaves(const cpu_call *c, int32_t *tokens, int32_t *row) {
+  const tsr_reduction *sum = &c->task->sum;
+  int64_t n = 0, leaves = tsr_reduction_leaves(sum);
+  tsr_reduced_rows run;
+  for (int64_t i = 0; i < leaves_of(c->task); i++)
+    for (int64_t k = 0; tsr_reduction_rows(sum, i / leaves, i % leaves, k, &run); k++)
+      for (int64_t j = 0; j < run.rows; j++) row[n++] = (int32_t)(run.first + j);
+  assert(n == rows_of_tokens(c->task));
+  for (int64_t i = 0; i < n; i++) tokens[i] = cpu_tokens(c, 0)[row[i]];
+}
+
+/* One block's part of the task's inputs. */
+typedef struct {
+  int64_t rows;
+  const int32_t *tokens, *row_of;
+  const float *dout;
+  void *scratch;
+} token_block;
+
+static token_block token_block_of(const cpu_call *c, int64_t index) {
+  const tsr_tensor *table = &c->task->outputs[0];
+  int64_t rows = rows_of_tokens(c->task) / tsr_reduction_blocks(&c->task->sum),
+          bytes = c->k->embedding_scratch(
+              rows, 0, table->shape[0], table->shape[1], tsr_reduction_depth(&c->task->sum),
+              c->threads);
+  int32_t *tokens, *row_of = reordered_rows(c, &tokens);
+  token_block b = {.rows = rows, .scratch = (char *)cpu_scratch(c) + index * bytes};
+  b.tokens = (row_of ? tokens : cpu_tokens(c, 0)) + index * rows;
+  b.row_of = row_of ? row_of + index * rows : NULL;
+  b.dout = cpu_in(c, 1) + (row_of ? 0 : index * rows * table->shape[1]);
+  return b;
 }
 
 static void embedding_dw_before(const cpu_call *c, int part, int parts) {
@@ -400,21 +445,25 @@ static void embedding_dw_before(const cpu_call *c, int part, int parts) {
   if (part) return;
   const tsr_tensor *table = &c->task->outputs[0];
   int64_t first = cpu_offset(c, table, 0);
-  int32_t *tokens, *row = unit_rows(c, &tokens);
-  if (row) sort_by_units(c, tokens, row);
-  c->k->embedding_sort(
-      cpu_scratch(c), row ? tokens : cpu_tokens(c, 0), tsr_tensor_elements(&c->task->inputs[0]),
-      first, first + table->shape[0]);
+  int32_t *tokens, *row = reordered_rows(c, &tokens);
+  if (row) sort_by_leaves(c, tokens, row);
+  for (int64_t i = 0; i < tsr_reduction_blocks(&c->task->sum); i++) {
+    token_block b = token_block_of(c, i);
+    c->k->embedding_sort(b.scratch, b.tokens, b.rows, first, first + table->shape[0]);
+  }
 }
 
+/* Items are rows of the table, of all blocks. */
 static void embedding_dw_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
   const tsr_tensor *table = &c->task->outputs[0];
-  int64_t first = cpu_offset(c, table, 0);
-  int32_t *tokens;
-  c->k->embedding_backward(
-      cpu_out(c, 0), cpu_in(c, 1), unit_rows(c, &tokens), cpu_scratch(c), thread,
-      tsr_tensor_elements(&c->task->inputs[0]), table->shape[1], first, first + table->shape[0],
-      c->task->units, begin, end);
+  int64_t V = table->shape[0], C = table->shape[1], v_begin = cpu_offset(c, table, 0);
+  for (int64_t i = begin / V; i * V < end; i++) {
+    token_block b = token_block_of(c, i);
+    int64_t from = begin > i * V ? begin - i * V : 0, to = end < (i + 1) * V ? end - i * V : V;
+    c->k->embedding_backward(
+        cpu_out(c, 0) + i * V * C, b.dout, b.row_of, b.scratch, thread, b.rows, C, v_begin,
+        v_begin + V, tsr_reduction_leaves(&c->task->sum), c->task->sum.sequence, from, to);
+  }
 }
 
 const tsr_cpu_op cpu_embedding_dw = {

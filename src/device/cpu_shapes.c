@@ -75,17 +75,38 @@ static void slice_run(const cpu_call *c, int64_t begin, int64_t end, int thread)
 }
 const tsr_cpu_op cpu_slice = {.items = cpu_items_rows, .run = slice_run, .takes_half = true};
 
-/* Rows whose positions lie in two runs. */
+static int64_t zigzag_position(const cpu_call *c, int dim, int64_t i) {
+  return tsr_sequence_position(
+      true, (int)c->program->lowering.size[TSR_CP], c->rank->coord[TSR_CP],
+      c->task->outputs[0].shape[dim], i);
+}
+
+/* Rows of which each has its positions in two runs. */
+static void scatter_halves(const cpu_call *c, int64_t begin, int64_t end) {
+  const tsr_tensor *x = &c->task->inputs[0], *y = &c->task->outputs[0];
+  int64_t bytes = tsr_dtype_bytes(y->dtype), half = cpu_last(y) / 2;
+  char *out = (char *)cpu_out(c, 0);
+  const char *in = (const char *)cpu_in(c, 0);
+  for (int64_t i = 2 * begin; i < 2 * end; i++) {
+    int64_t from = i / 2 * cpu_last(x) + zigzag_position(c, y->ndim - 1, i % 2 * half);
+    memcpy(out + i * half * bytes, in + from * bytes, (size_t)(half * bytes));
+  }
+}
+
+/* Rows whose positions, along a dimension before the last, lie in two runs. */
 static void scatter_zigzag(const cpu_call *c, int dim, int64_t begin, int64_t end) {
   const tsr_tensor *x = &c->task->inputs[0], *y = &c->task->outputs[0];
   int64_t bytes = cpu_last(y) * tsr_dtype_bytes(y->dtype), inner = 1;
   char *out = (char *)cpu_out(c, 0);
   const char *in = (const char *)cpu_in(c, 0);
+  if (dim == y->ndim - 1) {
+    scatter_halves(c, begin, end);
+    return;
+  }
   for (int d = dim + 1; d < y->ndim - 1; d++) inner *= y->shape[d];
   for (int64_t row = begin; row < end; row++) {
-    int64_t outer = row / inner / y->shape[dim], i = row / inner % y->shape[dim];
-    int64_t from = tsr_sequence_position(
-        true, (int)c->program->lowering.size[TSR_CP], c->rank->coord[TSR_CP], y->shape[dim], i);
+    int64_t outer = row / inner / y->shape[dim],
+            from = zigzag_position(c, dim, row / inner % y->shape[dim]);
     memcpy(
         out + row * bytes, in + ((outer * x->shape[dim] + from) * inner + row % inner) * bytes,
         (size_t)bytes);

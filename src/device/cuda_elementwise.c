@@ -71,19 +71,15 @@ static void swiglu_dx_run(const cuda_call *c) {
 const cuda_op cuda_swiglu_dx = {swiglu_dx_run, NULL};
 
 /* Each half of a sample's positions is a box of its own where cp has cut them in two runs. */
-static void dropout_halves(const cuda_call *c, float p) {
+static void dropout_halves(const cuda_call *c, int dim, float p) {
   const tsr_tensor *y = cuda_y(c, 0);
-  tsr_box box = cpu_sample_box(&c->base, y);
+  tsr_box whole = cpu_sample_box(&c->base, y);
   tsr_cuda_type type = cuda_type(y);
-  int64_t half = tsr_tensor_elements(y) / y->shape[0] / 2, bytes = type == TSR_CUDA_F32 ? 4 : 2;
-  box.shape[0] = 1;
-  box.shape[1] = y->shape[1] / 2;
-  int64_t first = box.offset[0];
-  for (int64_t i = 0; i < 2 * y->shape[0]; i++) {
-    box.offset[0] = first + i / 2;
-    box.offset[1] = tsr_sequence_position(
-        true, (int)c->base.program->lowering.size[TSR_CP], c->base.rank->coord[TSR_CP], y->shape[1],
-        i % 2 * box.shape[1]);
+  int64_t halves = 2, bytes = type == TSR_CUDA_F32 ? 4 : 2;
+  for (int d = 0; d < dim; d++) halves *= y->shape[d];
+  int64_t half = tsr_tensor_elements(y) / halves;
+  for (int64_t i = 0; i < halves; i++) {
+    tsr_box box = cpu_half_box(&c->base, y, &whole, dim, i);
     tsr_cuda_dropout(
         c->state->stream, type, (char *)cuda_out(c, 0) + i * half * bytes,
         (const char *)cuda_in(c, 0) + i * half * bytes, p, c->key, &box);
@@ -94,7 +90,8 @@ static void dropout_run(const cuda_call *c) {
   const tsr_tensor *y = cuda_y(c, 0);
   float p = (float)cuda_attr(c, 0);
   tsr_box box = cpu_sample_box(&c->base, y);
-  if (cpu_is_zigzag(&c->base, y, 1)) dropout_halves(c, p);
+  int dim = cpu_zigzag_dim(&c->base, y);
+  if (dim >= 0) dropout_halves(c, dim, p);
   else
     tsr_cuda_dropout(
         c->state->stream, cuda_type(y), cuda_out(c, 0), cuda_in(c, 0), p, c->key, &box);
@@ -122,8 +119,8 @@ const cuda_op cuda_cast = {cast_run, NULL};
 
 /* One microbatch's gradient onto the stack of partial sums; entry 0 is the output. */
 static void accumulate_run(const cuda_call *c) {
-  int64_t n = c->base.program->lowering.microbatches, at = c->base.moment.microbatch, top = 0;
-  for (int64_t i = 0; i < at; i++) top += 1 - tsr_tree_merges(n, i);
+  int64_t n = c->base.program->lowering.microbatches, at = c->base.moment.microbatch;
+  int top = tsr_tree_entries(n, at);
   int64_t count = elements(c), stride = (count + 15) / 16 * 16;
   float *stack = cuda_out(c, 0);
   const float *next = cuda_in(c, 0);
@@ -137,33 +134,34 @@ static void accumulate_run(const cuda_call *c) {
 }
 const cuda_op cuda_accumulate = {accumulate_run, NULL};
 
-void cuda_add_units(
-    const cuda_call *c, int64_t units, float *out, float *scratch, int64_t stride, int64_t count,
-    cuda_make_unit *make, void *context) {
+void cuda_add_leaves(
+    const cuda_call *c, int64_t block, float *out, float *scratch, int64_t stride, int64_t count,
+    cuda_make_leaf *make, void *context) {
+  const tsr_reduction *sum = &c->base.task->sum;
   int top = 0; /* stack entries in use; entry 0 is out */
-  for (int64_t u = 0; u < units; u++) {
-    make(c, context, u, top ? scratch + (top - 1) * stride : out);
+  for (int64_t leaf = 0; leaf < tsr_reduction_leaves(sum); leaf++) {
+    make(c, context, block, leaf, top ? scratch + (top - 1) * stride : out);
     top++;
-    for (int merges = tsr_tree_merges(units, u); merges; merges--, top--) {
+    for (int merges = tsr_reduction_merges(sum, leaf); merges; merges--, top--) {
       float *high = scratch + (top - 2) * stride, *low = top == 2 ? out : high - stride;
       tsr_cuda_add(c->state->stream, TSR_CUDA_F32, low, low, high, count);
     }
   }
 }
 
-static void copy_unit(const cuda_call *c, void *context, int64_t unit, float *into) {
-  (void)context;
-  copy_elements(c, into, (const float *)cuda_in(c, 0) + unit * elements(c), elements(c));
+static void
+copy_unit(const cuda_call *c, void *context, int64_t block, int64_t leaf, float *into) {
+  (void)context, (void)block;
+  copy_elements(c, into, (const float *)cuda_in(c, 0) + leaf * elements(c), elements(c));
 }
 
 static void sum_units_run(const cuda_call *c) {
-  cuda_add_units(
-      c, cuda_x(c, 0)->units, cuda_out(c, 0), cuda_scratch(c), elements(c), elements(c), copy_unit,
-      NULL);
+  cuda_add_leaves(
+      c, 0, cuda_out(c, 0), cuda_scratch(c), elements(c), elements(c), copy_unit, NULL);
 }
 
 static int64_t sum_units_scratch(const tsr_program *p, const tsr_task *t) {
   (void)p;
-  return cpu_stack_bytes(t->inputs[0].units, tsr_tensor_elements(&t->outputs[0]));
+  return cpu_stack_bytes(t, tsr_tensor_elements(&t->outputs[0]));
 }
 const cuda_op cuda_sum_units = {sum_units_run, sum_units_scratch};

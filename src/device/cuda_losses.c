@@ -6,7 +6,7 @@ static void ce_stats_run(const cuda_call *c) {
   tsr_cuda_softmax_stats(
       c->state->stream, cuda_out(c, 0), cuda_in(c, 0), cuda_in(c, 1), cpu_rows(logits),
       cpu_last(logits), cpu_offset(&c->base, logits, logits->ndim - 1), (int64_t)cuda_attr(c, 0),
-      c->base.task->units);
+      c->base.task->sum.kept);
 }
 const cuda_op cuda_ce_stats = {ce_stats_run, NULL};
 
@@ -22,7 +22,7 @@ typedef struct {
 static int64_t scratch_for(const tsr_task *t, loss_scratch *s, char *at) {
   s->rows = cpu_rows_of_loss(t);
   int64_t rows = cuda_aligned(s->rows * 4), part = cuda_aligned(4),
-          stack = cuda_aligned(cpu_stack_bytes(t->units, 1));
+          stack = cuda_aligned(cpu_stack_bytes(t, 1));
   if (at) {
     s->row_loss = (float *)(void *)at;
     s->part = (float *)(void *)(at + rows);
@@ -38,10 +38,11 @@ static int64_t row_loss_scratch(const tsr_program *p, const tsr_task *t) {
   return scratch_for(t, &s, NULL);
 }
 
-static void loss_unit(const cuda_call *c, void *context, int64_t unit, float *into) {
+static void
+loss_leaf(const cuda_call *c, void *context, int64_t block, int64_t leaf, float *into) {
   const loss_scratch *s = context;
-  cpu_run_of_rows run;
-  for (int64_t k = 0; cpu_rows_of_unit(&c->base, s->rows, unit, k, &run); k++) {
+  tsr_reduced_rows run;
+  for (int64_t k = 0; tsr_reduction_rows(&c->base.task->sum, block, leaf, k, &run); k++) {
     tsr_cuda_sum(
         c->state->stream, k ? s->part : into, s->row_loss + run.first, s->sums, 1, run.rows,
         run.rows);
@@ -49,6 +50,11 @@ static void loss_unit(const cuda_call *c, void *context, int64_t unit, float *in
   }
   if (s->factor) tsr_cuda_mul(c->state->stream, TSR_CUDA_F32, into, into, s->factor, 1);
   else tsr_cuda_scale(c->state->stream, TSR_CUDA_F32, into, into, s->number, 1);
+}
+
+static void add_rows(const cuda_call *c, loss_scratch *s) {
+  for (int64_t block = 0; block < tsr_reduction_blocks(&c->base.task->sum); block++)
+    cuda_add_leaves(c, block, (float *)cuda_out(c, 0) + block, s->stack, 1, 1, loss_leaf, s);
 }
 
 /* inputs: logits, stats (…, units, 3), targets, hyper */
@@ -59,7 +65,7 @@ static void ce_loss_run(const cuda_call *c) {
   tsr_cuda_softmax_loss(
       c->state->stream, s.row_loss, cuda_out(c, 1), cuda_in(c, 1), cuda_in(c, 2), s.rows,
       stats->shape[stats->ndim - 2]);
-  cuda_add_units(c, c->base.task->units, cuda_out(c, 0), s.stack, 1, 1, loss_unit, &s);
+  add_rows(c, &s);
 }
 const cuda_op cuda_ce_loss = {ce_loss_run, row_loss_scratch};
 
@@ -80,7 +86,7 @@ static void squared_run(const cuda_call *c) {
   scratch_for(c->base.task, &s, cuda_scratch(c));
   tsr_cuda_squared_error(
       c->state->stream, s.row_loss, cuda_in(c, 0), cuda_in(c, 1), s.rows, cpu_last(x));
-  cuda_add_units(c, c->base.task->units, cuda_out(c, 0), s.stack, 1, 1, loss_unit, &s);
+  add_rows(c, &s);
 }
 const cuda_op cuda_squared = {squared_run, row_loss_scratch};
 

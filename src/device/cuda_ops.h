@@ -57,13 +57,13 @@ static inline const float *cuda_hyper(const cuda_call *c, int input, tsr_hyper w
   return (const float *)cuda_in(c, input) + which;
 }
 
-/* Adds `units` partial results in the tree's order, each made by `make` into f32; like
- * cpu_add_units.
- */
-typedef void cuda_make_unit(const cuda_call *c, void *context, int64_t unit, float *into);
-void cuda_add_units(
-    const cuda_call *c, int64_t units, float *out, float *scratch, int64_t stride, int64_t elements,
-    cuda_make_unit *make, void *context);
+/* Adds the leaves of one block of the task's sum in the tree's order, each made by `make` into f32;
+ * like cpu_add_leaves. */
+typedef void cuda_make_leaf(
+    const cuda_call *c, void *context, int64_t block, int64_t leaf, float *into);
+void cuda_add_leaves(
+    const cuda_call *c, int64_t block, float *out, float *scratch, int64_t stride, int64_t elements,
+    cuda_make_leaf *make, void *context);
 
 /* How ops' tasks run; `cuda_collective` stands for those of collectives. */
 #define OP(id, name, min, max, outputs, attrs, facts, infer, gradient, place, lower, cost)         \

@@ -85,7 +85,7 @@ static tsr_cuda_matrix turned(const void *data, int64_t cols) {
   return (tsr_cuda_matrix){data, cols, true};
 }
 
-/* ---- sums of units: partial results in f32, rounded once when they are complete ---- */
+/* ---- sums of leaves: partial results in f32, rounded once when they are complete ---- */
 
 /* Where a sum is made before it is rounded: a whole result in f32 and the stack behind it. */
 static bool needs_wide(const tsr_task *t, int64_t summands) {
@@ -93,53 +93,74 @@ static bool needs_wide(const tsr_task *t, int64_t summands) {
 }
 
 static int64_t sum_scratch(const tsr_task *t, int64_t summands) {
-  int64_t elements = tsr_tensor_elements(&t->outputs[0]);
+  int64_t elements = cpu_block_elements(t);
   int64_t wide = needs_wide(t, summands) ? cuda_aligned(elements * 4) : 0;
-  return wide + cpu_stack_bytes(t->units, elements);
+  return wide + cpu_stack_bytes(t, elements);
 }
 
-typedef void make_sum(const cuda_call *c, int64_t unit, void *into, tsr_cuda_type type);
+typedef void
+make_sum(const cuda_call *c, int64_t block, int64_t leaf, void *into, tsr_cuda_type type);
 
-static void make_unit(const cuda_call *c, void *context, int64_t unit, float *into) {
+static void
+make_leaf(const cuda_call *c, void *context, int64_t block, int64_t leaf, float *into) {
   make_sum *const *make = context;
-  (*make)(c, unit, into, TSR_CUDA_F32);
+  (*make)(c, block, leaf, into, TSR_CUDA_F32);
 }
 
-/* `summands`: how many results of products are added up, in all units together. */
+/* `summands`: how many results of products are added up, in all leaves together. */
 static void run_sum(const cuda_call *c, make_sum *make, int64_t summands) {
   const tsr_task *t = c->base.task;
-  int64_t elements = tsr_tensor_elements(&t->outputs[0]);
-  if (t->units == 1 && !needs_wide(t, summands)) {
-    make(c, 0, cuda_out(c, 0), cuda_type(&t->outputs[0]));
+  int64_t elements = cpu_block_elements(t);
+  if (!tsr_reduction_is_split(&t->sum) && !needs_wide(t, summands)) {
+    make(c, 0, 0, cuda_out(c, 0), cuda_type(&t->outputs[0]));
     return;
   }
   char *stack = cuda_scratch(c);
   float *out = cuda_out(c, 0);
   if (needs_wide(t, summands)) {
+    assert(tsr_reduction_blocks(&t->sum) == 1); /* blocks are incomplete, and those are in f32 */
     out = (float *)(void *)stack;
     stack += cuda_aligned(elements * 4);
   }
-  cuda_add_units(c, t->units, out, (float *)(void *)stack, elements, elements, make_unit, &make);
+  for (int64_t block = 0; block < tsr_reduction_blocks(&t->sum); block++)
+    cuda_add_leaves(
+        c, block, out + block * elements, (float *)(void *)stack, elements, elements, make_leaf,
+        &make);
   if (needs_wide(t, summands))
     tsr_cuda_cast(
         c->state->stream, cuda_type(&t->outputs[0]), cuda_out(c, 0), TSR_CUDA_F32, out, elements);
 }
 
+static int64_t leaves_of(const tsr_task *t) {
+  return tsr_reduction_blocks(&t->sum) * tsr_reduction_leaves(&t->sum);
+}
+
+/* A leaf's part of `size` elements of the one dimension that a task sums over. */
+static tsr_reduced_rows leaf_of(const cuda_call *c, int64_t block, int64_t leaf, int64_t size) {
+  const tsr_reduction *sum = &c->base.task->sum;
+  int64_t cuts = tsr_reduction_cuts(sum, 0);
+  tsr_reduced_rows rows = {0};
+  bool there = tsr_reduction_rows(sum, block, leaf, 0, &rows);
+  assert(there && size % cuts == 0);
+  return (tsr_reduced_rows){rows.first / rows.rows * (size / cuts), 1, size / cuts};
+}
+
 /* ---- y (R, N) = x (R, K) w (N, K)^T, K split into units ---- */
 
-static pieced linear_pieced(const cuda_call *c, int64_t unit, void *into, tsr_cuda_type type) {
+static pieced linear_pieced(const cuda_call *c, int64_t leaf, void *into, tsr_cuda_type type) {
   const tsr_tensor *x = cuda_x(c, 0), *w = cuda_x(c, 1), *y = cuda_y(c, 0);
-  int64_t K = cpu_last(x), each = K / c->base.task->units;
+  int64_t K = cpu_last(x);
+  tsr_reduced_rows part = leaf_of(c, 0, leaf, K);
   tsr_cuda_type in = cuda_type(x);
   pieced p = {
       .whole = {
           .M = cpu_rows(y),
           .N = cpu_last(y),
-          .K = each,
+          .K = part.rows,
           .type = in,
           .c_type = type,
-          .a = rows_of(moved(cuda_in(c, 0), unit * each, in), K),
-          .b = turned(moved(cuda_in(c, 1), unit * each, in), K),
+          .a = rows_of(moved(cuda_in(c, 0), part.first, in), K),
+          .b = turned(moved(cuda_in(c, 1), part.first, in), K),
           .c = into,
           .c_stride = cpu_last(y)}};
   p.row_pieces = runs_of_rows(c, x);
@@ -147,8 +168,10 @@ static pieced linear_pieced(const cuda_call *c, int64_t unit, void *into, tsr_cu
   return p;
 }
 
-static void linear_unit(const cuda_call *c, int64_t unit, void *into, tsr_cuda_type type) {
-  pieced p = linear_pieced(c, unit, into, type);
+static void
+linear_leaf(const cuda_call *c, int64_t block, int64_t leaf, void *into, tsr_cuda_type type) {
+  (void)block;
+  pieced p = linear_pieced(c, leaf, into, type);
   run_pieces(c, &p);
 }
 
@@ -189,13 +212,13 @@ bool cuda_linear_ends_with_tail(const cuda_call *c) {
 static void linear_run(const cuda_call *c) {
   cuda_tail tail = cuda_tail_of(c, c->base.task);
   if (!tail.last) {
-    run_sum(c, linear_unit, c->base.task->units);
+    run_sum(c, linear_leaf, leaves_of(c->base.task));
     return;
   }
   tsr_cuda_type type = cuda_type(cuda_y(c, 0));
   pieced p = linear_pieced(c, 0, cuda_out(c, 0), type);
   if (!ends_with(c, &tail, &p)) {
-    linear_unit(c, 0, cuda_out(c, 0), type);
+    linear_leaf(c, 0, 0, cuda_out(c, 0), type);
     cuda_call last = *c;
     last.base.task = tail.last;
     if (!cuda_is_in_norm(&last)) cuda_run_tail(c, &tail);
@@ -209,27 +232,29 @@ static void linear_run(const cuda_call *c) {
 
 static int64_t linear_scratch(const tsr_program *p, const tsr_task *t) {
   (void)p;
-  return sum_scratch(t, t->units);
+  return sum_scratch(t, leaves_of(t));
 }
 const cuda_op cuda_linear = {linear_run, linear_scratch};
 
 /* ---- dx (R, K) = sum over pairs of dy (R, N) w (N, K), N split into units ---- */
 
-static void linear_dx_unit(const cuda_call *c, int64_t unit, void *into, tsr_cuda_type type) {
+static void
+linear_dx_leaf(const cuda_call *c, int64_t block, int64_t leaf, void *into, tsr_cuda_type type) {
   const tsr_tensor *dx = cuda_y(c, 0);
   for (int i = 0; i < c->base.task->inputs_count; i += 2) {
     const tsr_tensor *dy = cuda_x(c, i), *w = cuda_x(c, i + 1);
-    int64_t N = cpu_last(dy), each = N / c->base.task->units, K = cpu_last(dx);
+    int64_t N = cpu_last(dy), K = cpu_last(dx);
+    tsr_reduced_rows part = leaf_of(c, block, leaf, N);
     tsr_cuda_type in = cuda_type(dy);
     pieced p = {
         .whole = {
             .M = cpu_rows(dx),
             .N = K,
-            .K = each,
+            .K = part.rows,
             .type = in,
             .c_type = type,
-            .a = rows_of(moved(cuda_in(c, i), unit * each, in), N),
-            .b = rows_of(moved(cuda_in(c, i + 1), unit * each * K, in), K),
+            .a = rows_of(moved(cuda_in(c, i), part.first, in), N),
+            .b = rows_of(moved(cuda_in(c, i + 1), part.first * K, in), K),
             .c = into,
             .c_stride = K,
             .plus = i > 0 ? into : NULL}};
@@ -240,22 +265,23 @@ static void linear_dx_unit(const cuda_call *c, int64_t unit, void *into, tsr_cud
 }
 
 static void linear_dx_run(const cuda_call *c) {
-  run_sum(c, linear_dx_unit, c->base.task->units * c->base.task->inputs_count / 2);
+  run_sum(c, linear_dx_leaf, leaves_of(c->base.task) * c->base.task->inputs_count / 2);
 }
 static int64_t linear_dx_scratch(const tsr_program *p, const tsr_task *t) {
   (void)p;
-  return sum_scratch(t, t->units * t->inputs_count / 2);
+  return sum_scratch(t, leaves_of(t) * t->inputs_count / 2);
 }
 const cuda_op cuda_linear_dx = {linear_dx_run, linear_dx_scratch};
 
 /* ---- dw (N, K) = dy (R, N)^T x (R, K), R split into units of runs of rows ---- */
 
-static void linear_dw_unit(const cuda_call *c, int64_t unit, void *into, tsr_cuda_type type) {
+static void
+linear_dw_leaf(const cuda_call *c, int64_t block, int64_t leaf, void *into, tsr_cuda_type type) {
   const tsr_tensor *dy = cuda_x(c, 0), *x = cuda_x(c, 1), *w = cuda_x(c, 2);
   int64_t N = cpu_last(dy), K = cpu_last(x);
   tsr_cuda_type in = cuda_type(dy);
-  cpu_run_of_rows run;
-  for (int64_t k = 0; cpu_rows_of_unit(&c->base, cpu_rows(dy), unit, k, &run); k++) {
+  tsr_reduced_rows run;
+  for (int64_t k = 0; tsr_reduction_rows(&c->base.task->sum, block, leaf, k, &run); k++) {
     pieced p = {
         .whole = {
             .M = N,
@@ -275,11 +301,10 @@ static void linear_dw_unit(const cuda_call *c, int64_t unit, void *into, tsr_cud
 }
 
 static int64_t summands_of_dw(const tsr_task *t) {
-  int64_t runs = t->sequence_units ? t->inputs[0].shape[0] : 1;
-  return t->units * runs;
+  return leaves_of(t) * tsr_reduction_runs(&t->sum);
 }
 static void linear_dw_run(const cuda_call *c) {
-  run_sum(c, linear_dw_unit, summands_of_dw(c->base.task));
+  run_sum(c, linear_dw_leaf, summands_of_dw(c->base.task));
 }
 static int64_t linear_dw_scratch(const tsr_program *p, const tsr_task *t) {
   (void)p;
@@ -289,21 +314,23 @@ const cuda_op cuda_linear_dw = {linear_dw_run, linear_dw_scratch};
 
 /* ---- c (…, M, N) = A (…, M, K) B (…, K, N), either turned; K split into units ---- */
 
-static void matmul_unit(const cuda_call *c, int64_t unit, void *into, tsr_cuda_type type) {
+static void
+matmul_leaf(const cuda_call *c, int64_t block, int64_t leaf, void *into, tsr_cuda_type type) {
   const tsr_tensor *a = cuda_x(c, 0), *b = cuda_x(c, 1), *y = cuda_y(c, 0);
   bool ta = cuda_attr(c, 0) != 0, tb = cuda_attr(c, 1) != 0;
   int n = y->ndim;
   int64_t M = y->shape[n - 2], N = y->shape[n - 1], K = a->shape[ta ? n - 2 : n - 1];
-  int64_t each = K / c->base.task->units, a_cols = a->shape[n - 1], b_cols = b->shape[n - 1];
+  int64_t a_cols = a->shape[n - 1], b_cols = b->shape[n - 1];
+  tsr_reduced_rows part = leaf_of(c, block, leaf, K);
   tsr_cuda_type in = cuda_type(a);
   tsr_cuda_product p = {
       .M = M,
       .N = N,
-      .K = each,
+      .K = part.rows,
       .type = in,
       .c_type = type,
-      .a = {moved(cuda_in(c, 0), unit * each * (ta ? a_cols : 1), in), a_cols, ta},
-      .b = {moved(cuda_in(c, 1), unit * each * (tb ? 1 : b_cols), in), b_cols, tb},
+      .a = {moved(cuda_in(c, 0), part.first * (ta ? a_cols : 1), in), a_cols, ta},
+      .b = {moved(cuda_in(c, 1), part.first * (tb ? 1 : b_cols), in), b_cols, tb},
       .c = into,
       .c_stride = N};
   /* one call a matrix: how many there are changes no bit */
@@ -315,7 +342,7 @@ static void matmul_unit(const cuda_call *c, int64_t unit, void *into, tsr_cuda_t
   }
 }
 
-static void matmul_run(const cuda_call *c) { run_sum(c, matmul_unit, c->base.task->units); }
+static void matmul_run(const cuda_call *c) { run_sum(c, matmul_leaf, leaves_of(c->base.task)); }
 const cuda_op cuda_matmul = {matmul_run, linear_scratch};
 
 /* ---- embedding ---- */
@@ -329,39 +356,52 @@ static void embedding_run(const cuda_call *c) {
 }
 const cuda_op cuda_embedding = {embedding_run, NULL};
 
-/* Behind the sort's scratch, where units are pieces of samples: the tokens unit by unit, and which
- * row each one is of. */
+/* A leaf's rows are neighbours for the kernel. Where they are not in the task's inputs, the tokens
+ * leaf by leaf, and which row each is of, stand behind the sorts' scratch. */
+static bool is_reordered(const tsr_task *t) { return !tsr_reduction_is_contiguous(&t->sum); }
+
 static int64_t sort_bytes(const tsr_task *t) {
-  int64_t rows = tsr_tensor_elements(&t->inputs[0]);
+  int64_t rows = tsr_tensor_elements(&t->inputs[0]) / tsr_reduction_blocks(&t->sum);
   return cuda_aligned(tsr_cuda_embedding_scratch(rows, 0, t->outputs[0].shape[0]));
 }
 
 static int64_t embedding_dw_scratch(const tsr_program *p, const tsr_task *t) {
   (void)p;
   int64_t rows = tsr_tensor_elements(&t->inputs[0]);
-  return sort_bytes(t) + (t->sequence_units > 1 ? 2 * 4 * rows : 0);
+  return sort_bytes(t) + (is_reordered(t) ? 2 * 4 * rows : 0);
 }
 
-static void order_by_units(const cuda_call *c, int32_t *by_units, int32_t *row_of) {
-  const tsr_task *t = c->base.task;
-  int64_t rows = tsr_tensor_elements(&t->inputs[0]), pieces = t->sequence_units;
-  int64_t samples = t->inputs[0].shape[0], in_unit = samples * pieces / t->units;
-  tsr_cuda_rows_by_units(
-      c->state->stream, by_units, row_of, cuda_in(c, 0), rows, in_unit, rows / samples, pieces,
-      c->base.program->lowering.zigzag);
+static void order_by_leaves(const cuda_call *c, int32_t *by_leaves, int32_t *row_of) {
+  const tsr_reduction *sum = &c->base.task->sum;
+  tsr_cuda_leaves l = {.ndim = sum->ndim, .sequence = sum->sequence, .zigzag = sum->zigzag};
+  l.rows = tsr_tensor_elements(cuda_x(c, 0));
+  l.leaves = leaves_of(c->base.task);
+  for (int d = 0; d < sum->ndim; d++) {
+    l.size[d] = sum->dim[d].size;
+    l.batch[d] = sum->dim[d].cut[TSR_DP] ? sum->batch : 1;
+    l.positions[d] = sum->dim[d].cut[TSR_CP] ? sum->sequence : 1;
+  }
+  tsr_cuda_rows_by_leaves(c->state->stream, by_leaves, row_of, cuda_in(c, 0), &l);
 }
 
 static void embedding_dw_run(const cuda_call *c) {
   const tsr_tensor *table = cuda_y(c, 0), *dout = cuda_x(c, 1);
-  int64_t first = cpu_offset(&c->base, table, 0), rows = tsr_tensor_elements(cuda_x(c, 0));
+  const tsr_task *t = c->base.task;
+  int64_t first = cpu_offset(&c->base, table, 0), C = table->shape[1],
+          blocks = tsr_reduction_blocks(&t->sum), all = tsr_tensor_elements(cuda_x(c, 0)),
+          rows = all / blocks;
   int32_t *tokens = cuda_in(c, 0), *row_of = NULL;
-  if (c->base.task->sequence_units > 1) {
-    tokens = (int32_t *)(void *)((char *)cuda_scratch(c) + sort_bytes(c->base.task));
-    row_of = tokens + rows;
-    order_by_units(c, tokens, row_of);
+  if (is_reordered(t)) {
+    tokens = (int32_t *)(void *)((char *)cuda_scratch(c) + sort_bytes(t));
+    row_of = tokens + all;
+    order_by_leaves(c, tokens, row_of);
   }
-  tsr_cuda_embedding_backward(
-      c->state->stream, cuda_type(dout), cuda_out(c, 0), tokens, cuda_in(c, 1), row_of,
-      cuda_scratch(c), rows, table->shape[1], first, first + table->shape[0], c->base.task->units);
+  for (int64_t b = 0; b < blocks; b++)
+    tsr_cuda_embedding_backward(
+        c->state->stream, cuda_type(dout), (float *)cuda_out(c, 0) + b * table->shape[0] * C,
+        tokens + b * rows,
+        row_of ? cuda_in(c, 1) : moved(cuda_in(c, 1), b * rows * C, cuda_type(dout)),
+        row_of ? row_of + b * rows : NULL, cuda_scratch(c), rows, C, first,
+        first + table->shape[0], tsr_reduction_leaves(&t->sum), t->sum.sequence);
 }
 const cuda_op cuda_embedding_dw = {embedding_dw_run, embedding_dw_scratch};

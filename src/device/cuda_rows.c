@@ -28,55 +28,56 @@ static void rope_run(const cuda_call *c) {
 }
 const cuda_op cuda_rope = {rope_run, NULL};
 
-/* ---- sums over rows, as cpu_rows.c cuts them ---- */
+/* ---- sums over rows ---- */
 
 static int64_t row_sum_scratch(const tsr_program *p, const tsr_task *t) {
   (void)p;
-  int64_t C = cpu_row_sum_columns(t), rows = tsr_tensor_elements(&t->inputs[0]) / C;
-  return cuda_aligned(C * 4) + cuda_aligned(cpu_stack_bytes(t->units, C)) +
+  int64_t C = cpu_block_elements(t), rows = tsr_tensor_elements(&t->inputs[0]) / C;
+  return cuda_aligned(C * 4) + cuda_aligned(cpu_stack_bytes(t, C)) +
          tsr_cuda_sum_rows_scratch(rows, C);
 }
 
-/* Scratch: one more sum of a row's length, the stack of units, and what the kernels want. */
+/* Scratch: one more sum of a row's length, the stack of leaves, and the kernels' own. */
 typedef struct {
-  cpu_row_sum sum;
+  int64_t C;
   float *part, *stack;
   void *kernel;
 } row_sum;
 
-static void sum_strided(
-    const cuda_call *c, const row_sum *r, float *out, int64_t first, int64_t step, int64_t rows) {
+static void sum_run(const cuda_call *c, const row_sum *r, float *out, tsr_reduced_rows rows) {
   tsr_cuda_type type = cuda_type(cuda_x(c, 0));
-  if (!r->sum.norm) {
+  if (c->base.task->op != TSR_OP_NORM_DW) {
     tsr_cuda_sum_rows(
-        c->state->stream, type, out, cuda_in(c, 0), r->kernel, r->sum.C, first, step, rows);
+        c->state->stream, type, out, cuda_in(c, 0), r->kernel, r->C, rows.first, rows.step,
+        rows.rows);
     return;
   }
   bool has_mean = c->base.task->inputs_count == 5;
   tsr_cuda_norm_dw(
       c->state->stream, type, out, cuda_in(c, 0), cuda_in(c, 1), has_mean ? cuda_in(c, 2) : NULL,
-      cuda_in(c, has_mean ? 3 : 2), r->kernel, r->sum.C, first, step, rows);
+      cuda_in(c, has_mean ? 3 : 2), r->kernel, r->C, rows.first, rows.step, rows.rows);
 }
 
-static void row_sum_unit(const cuda_call *c, void *context, int64_t unit, float *into) {
+static void
+row_sum_leaf(const cuda_call *c, void *context, int64_t block, int64_t leaf, float *into) {
   const row_sum *r = context;
-  cpu_strided_rows rows;
-  for (int64_t k = 0; cpu_rows_of_row_sum(&c->base, &r->sum, unit, k, &rows); k++) {
-    sum_strided(c, r, k ? r->part : into, rows.first, rows.step, rows.rows);
-    if (k) tsr_cuda_add(c->state->stream, TSR_CUDA_F32, into, into, r->part, r->sum.C);
+  tsr_reduced_rows rows;
+  for (int64_t k = 0; tsr_reduction_rows(&c->base.task->sum, block, leaf, k, &rows); k++) {
+    sum_run(c, r, k ? r->part : into, rows);
+    if (k) tsr_cuda_add(c->state->stream, TSR_CUDA_F32, into, into, r->part, r->C);
   }
 }
 
 static void row_sum_run(const cuda_call *c) {
-  row_sum r = {.sum = cpu_row_sum_of(&c->base), .part = cuda_scratch(c)};
-  char *behind = (char *)r.part + cuda_aligned(r.sum.C * 4);
+  const tsr_task *t = c->base.task;
+  row_sum r = {.C = cpu_block_elements(t), .part = cuda_scratch(c)};
+  char *behind = (char *)r.part + cuda_aligned(r.C * 4);
   r.stack = (float *)(void *)behind;
-  r.kernel = behind + cuda_aligned(cpu_stack_bytes(c->base.task->units, r.sum.C));
+  r.kernel = behind + cuda_aligned(cpu_stack_bytes(t, r.C));
   assert(cuda_y(c, 0)->dtype == TSR_F32);
-  for (r.sum.tp_unit = 0; r.sum.tp_unit < r.sum.tp_units; r.sum.tp_unit++)
-    cuda_add_units(
-        c, c->base.task->units, (float *)cuda_out(c, 0) + r.sum.tp_unit * r.sum.C, r.stack, r.sum.C,
-        r.sum.C, row_sum_unit, &r);
+  for (int64_t block = 0; block < tsr_reduction_blocks(&t->sum); block++)
+    cuda_add_leaves(
+        c, block, (float *)cuda_out(c, 0) + block * r.C, r.stack, r.C, r.C, row_sum_leaf, &r);
 }
 const cuda_op cuda_sum_to = {row_sum_run, row_sum_scratch};
 const cuda_op cuda_norm_dw = {row_sum_run, row_sum_scratch};

@@ -20,7 +20,7 @@ static bool takes_gelu(const tsr_task *t, const tsr_tensor *y) {
 }
 
 static bool is_linear(const tsr_program *p, const tsr_task *t) {
-  return cuda_is_listed(p, t) && t->op == TSR_OP_LINEAR && t->units == 1 &&
+  return cuda_is_listed(p, t) && t->op == TSR_OP_LINEAR && !tsr_reduction_is_split(&t->sum) &&
          cuda_is_here(&t->inputs[0], &t->outputs[0]) && cuda_is_here(&t->inputs[1], &t->outputs[0]);
 }
 

@@ -105,7 +105,10 @@ typedef struct {
   tsr_placement placement[TSR_AXES];
   int64_t units; /* > 0: a leading dimension of that many units (global) stands before `shape`, one
                     summand each; split over tp when placement[TSR_TP] is partial, else whole */
-  bool units_of_sequence; /* these are units of positions, split over cp too when it is partial */
+  bool units_of_sequence; /* these are units of positions, split over cp too when it is partial;
+                             without units: partial over cp and tp, of which tp is added first */
+  int64_t batch_units; /* > 0: so many units of this rank's microbatch stand apart before those, until
+                          cp has added its parts of each */
   tsr_dtype completes_to; /* of a sum in f32 that is still owed: TSR_BF16 or TSR_F16, which it is
                              rounded to, once, when it is complete; else TSR_F32 */
   tsr_place place;

@@ -157,6 +157,8 @@ static bool take_input(caching *c, const tsr_node *n, int i, tsr_placement wante
 /* Asks the rule what becomes of positions that are split to single ones. */
 static bool ask_rule(caching *c, const tsr_node *n, tsr_placement *in) {
   tsr_rule_call call = {.g = c->old, .node = n, .axis = TSR_CP, .parts = c->length, .in = in};
+  call.placed = c->old;
+  call.inputs = n->inputs;
   call.sum_units = 1;
   for (int i = 0; i < n->inputs_count; i++) {
     int dim = c->dim[n->inputs[i]];

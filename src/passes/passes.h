@@ -97,6 +97,7 @@ typedef struct {
   int size[TSR_AXES];
   int64_t units[TSR_AXES]; /* 1 where the axis has none; those of cp are the sequence's */
   int64_t sequence_units;  /* the recipe's, 0 or 1: none */
+  bool zigzag;             /* over cp (base/sequence.h) */
   bool sequence_parallel;  /* Korthikanti et al., 2022: norms and dropout on a slice of the sequence
                             */
   int zero; /* Rajbhandari et al., 2020: 1 state, 2 and gradients, 3 and parameters over dp */
@@ -109,9 +110,9 @@ void tsr_pass_ring_attention(
     tsr_graph *g, const tsr_graph *from, int node, const int *inputs, int members,
     int ret_outputs[TSR_OUTPUTS_MAX]);
 
-/* The dimension along which ZeRO splits a parameter (and the norm of its gradient is made of
- * pieces) if it divides: one that tp does not split; -1: none. */
-int tsr_zero_dim(const tsr_param *param);
+/* The dimension along which ZeRO splits a parameter of that placement over tp (and the norm of a
+ * gradient is made of pieces) if it divides: one that tp does not split; -1: none. */
+int tsr_zero_dim(int ndim, tsr_placement tp);
 
 /* Gives every value a placement on every axis, and inserts the collectives that make each op's
  * inputs what its rule wants. The result is a new graph in the same arena. Errors: a dimension that

@@ -13,7 +13,7 @@ typedef struct {
 } where;
 
 /* A value that another one was made into: over an axis, or by one of the moves below. */
-enum { UNITS_SUMMED = -1, RECEIVED = -2 };
+enum { UNITS_SUMMED = -1, RECEIVED = -2, BATCH_SUMMED = -3 };
 typedef struct moved {
   struct moved *next;
   int axis, value;
@@ -29,6 +29,7 @@ typedef struct {
   int *map;     /* old value → new value */
   moved **done; /* per new value: the redistributions that exist */
   int done_capacity;
+  bool *of_batch;        /* per old value: whether it depends on an input */
   tsr_placement *wanted; /* per old value: what ZeRO makes of a gradient over dp; else whole */
   bool ok;
 } placer;
@@ -66,19 +67,26 @@ static void check_divides(placer *p, const tsr_value *v) {
   }
 }
 
-int tsr_zero_dim(const tsr_param *param) {
-  tsr_placement tp = param->placement[TSR_TP];
+int tsr_zero_dim(int ndim, tsr_placement tp) {
   if (tp.kind != TSR_SHARD || tp.dim > 0) return 0;
-  return param->ndim == 2 ? 1 : -1;
+  return ndim == 2 ? 1 : -1;
 }
 
 /* Where ZeRO keeps a parameter, its state and its gradient over dp. */
 static tsr_placement zero_placement(const placer *p, int param) {
   const tsr_param *q = &p->old->params[param];
-  int dim = tsr_zero_dim(q), groups = p->placing->zero_groups > 1 ? p->placing->zero_groups : 0;
+  tsr_placement tp = is_active(p->placing, TSR_TP) ? q->placement[TSR_TP] : whole;
+  int dim = tsr_zero_dim(q->ndim, tp);
+  int groups = p->placing->zero_groups > 1 ? p->placing->zero_groups : 0;
   tsr_placement shard = {TSR_SHARD, dim, groups};
   if (!p->placing->zero || p->placing->size[TSR_DP] == 1 || dim < 0) return whole;
   return q->shape[dim] % tsr_placement_blocks(shard, p->placing->size[TSR_DP]) ? whole : shard;
+}
+
+/* Of which the sums of one microbatch are made. */
+static int64_t units_of_microbatch(const placer *p, int axis) {
+  bool several = axis == TSR_DP && p->old->microbatches > 1;
+  return p->placing->units[axis] / (several ? p->old->microbatches : 1);
 }
 
 static void place_source(placer *p, int old) {
@@ -89,7 +97,7 @@ static void place_source(placer *p, int old) {
     if (!is_active(p->placing, a)) continue;
     if (v.kind == TSR_VALUE_PARAM || v.kind == TSR_VALUE_STATE) v.placement[a] = asked;
     if (v.kind == TSR_VALUE_INPUT && asked.kind == TSR_SHARD) v.placement[a] = asked;
-    else if (v.kind == TSR_VALUE_INPUT && a == TSR_DP && v.shape[0] % p->placing->size[a] == 0)
+    else if (v.kind == TSR_VALUE_INPUT && a == TSR_DP && v.shape[0] % units_of_microbatch(p, a) == 0)
       v.placement[a] = (tsr_placement){TSR_SHARD, 0};
     else if (v.kind == TSR_VALUE_INPUT && a == TSR_CP && v.ndim == 2 && v.dtype == TSR_I32)
       v.placement[a] = (tsr_placement){TSR_SHARD, 1};
@@ -116,6 +124,7 @@ add_moved(placer *p, tsr_op op, where at, int value, const char *suffix, const d
   memcpy(out->placement, v.placement, sizeof v.placement);
   out->units = v.units;
   out->units_of_sequence = v.units_of_sequence;
+  out->batch_units = v.batch_units;
   out->dtype = v.dtype;
   out->completes_to = v.completes_to;
   return id;
@@ -176,14 +185,30 @@ static where home(const placer *p, int value, where at) {
   return at;
 }
 
+/* Partial over the axes that split positions. */
+static bool is_split_sum(const tsr_value *v) {
+  return v->placement[TSR_CP].kind == TSR_PARTIAL || v->placement[TSR_TP].kind == TSR_PARTIAL;
+}
+
 static int sum_units(placer *p, int value, where at) {
   if (!p->g->values[value].units) return value;
   for (moved *m = *find_moved(p, value); m; m = m->next)
     if (m->axis == UNITS_SUMMED) return m->value;
   int sum = add_moved(p, TSR_OP_SUM_UNITS, home(p, value, at), value, "units", NULL);
   p->g->values[sum].units = 0;
-  p->g->values[sum].units_of_sequence = false;
+  p->g->values[sum].units_of_sequence &= is_split_sum(&p->g->values[sum]);
   remember(p, value, (moved){.axis = UNITS_SUMMED, .value = sum});
+  return sum;
+}
+
+/* What cp has completed of each batch unit of this rank's microbatch becomes one. */
+static int sum_batch(placer *p, int value, where at) {
+  if (!p->g->values[value].batch_units) return value;
+  for (moved *m = *find_moved(p, value); m; m = m->next)
+    if (m->axis == BATCH_SUMMED) return m->value;
+  int sum = add_moved(p, TSR_OP_SUM_UNITS, home(p, value, at), value, "batch", NULL);
+  p->g->values[sum].batch_units = 0;
+  remember(p, value, (moved){.axis = BATCH_SUMMED, .value = sum});
   return sum;
 }
 
@@ -214,7 +239,7 @@ static bool is_found(const moved *m, int axis, tsr_placement from, tsr_placement
 static bool is_complete(const tsr_value *v) {
   for (int a = 0; a < TSR_AXES; a++)
     if (v->placement[a].kind == TSR_PARTIAL) return false;
-  return v->units == 0;
+  return v->units == 0 && v->batch_units == 0;
 }
 
 /* Summands stay in f32; their sum is rounded once, so its bits do not depend on where they were. */
@@ -229,29 +254,56 @@ static int round_complete(placer *p, int value, where at) {
 
 static int redistribute(placer *p, int value, int axis, tsr_placement to, where at);
 
-/* Sums owed over several axes are completed in the order of the units: what a batch unit's
- * positions make before the batch units, but where positions are kept apart those come last. */
+static bool is_partial(const placer *p, int value, int axis) {
+  return p->g->values[value].placement[axis].kind == TSR_PARTIAL;
+}
+
+/* Partial sums over several axes are completed in the order of the units: what a batch unit's
+ * positions make before the batch units, but where positions are kept apart those come last, and
+ * of them those that tp splits before those that cp does. */
 static int complete_before(placer *p, int value, int axis, where at) {
   const tsr_value *v = &p->g->values[value];
-  bool cp = v->placement[TSR_CP].kind == TSR_PARTIAL;
-  if (axis == TSR_DP && cp && !v->units_of_sequence)
-    return redistribute(p, value, TSR_CP, whole, at);
-  if (axis != TSR_CP || !v->units_of_sequence) return value;
-  value = redistribute(p, value, TSR_DP, whole, at);
-  if (p->g->values[value].placement[TSR_TP].kind == TSR_PARTIAL)
-    return redistribute(p, value, TSR_TP, whole, at);
+  if (!v->units_of_sequence) {
+    bool first = axis == TSR_DP || (v->batch_units && axis != TSR_CP);
+    if (first && is_partial(p, value, TSR_CP)) value = redistribute(p, value, TSR_CP, whole, at);
+    return first ? sum_batch(p, value, at) : value;
+  }
+  if (axis != TSR_CP) return value;
+  if (is_partial(p, value, TSR_DP)) value = redistribute(p, value, TSR_DP, whole, at);
+  if (is_partial(p, value, TSR_TP)) return redistribute(p, value, TSR_TP, whole, at);
   return sum_units(p, value, home(p, value, at));
+}
+
+/* A member's positions in zigzag order are no block of a tensor: what moves them goes by the whole. */
+static bool goes_by_whole(const placer *p, int axis, tsr_placement from, tsr_placement to) {
+  return axis == TSR_CP && p->placing->zigzag && to.kind == TSR_SHARD &&
+         from.kind != TSR_REPLICATE;
+}
+
+/* Two axes cannot split one dimension. */
+static bool is_cut_alike(const placer *p, int value, int axis, tsr_placement to) {
+  tsr_placement is = p->g->values[value].placement[axis];
+  return to.kind == TSR_SHARD && is.kind == TSR_SHARD && is.dim == to.dim;
 }
 
 static int redistribute(placer *p, int value, int axis, tsr_placement to, where at) {
   tsr_placement from = p->g->values[value].placement[axis];
   if (tsr_placement_equal(from, to)) return value;
+  if (goes_by_whole(p, axis, from, to)) {
+    value = redistribute(p, value, axis, whole, at);
+    return redistribute(p, value, axis, to, at);
+  }
   if (from.kind == TSR_PARTIAL) value = complete_before(p, value, axis, at);
+  if (axis == TSR_DP && is_cut_alike(p, value, TSR_TP, to)) {
+    value = redistribute(p, value, TSR_DP, whole, at);
+    value = redistribute(p, value, TSR_TP, whole, at);
+    from = whole;
+  }
   const tsr_placement cp = p->g->values[value].placement[TSR_CP],
                       tp = p->g->values[value].placement[TSR_TP];
   if (axis == TSR_CP && cp.kind == TSR_SHARD && tsr_placement_equal(cp, tp)) /* tp's cut is inside */
     value = redistribute(p, value, TSR_TP, whole, at);
-  if (axis == TSR_DP && to.kind == TSR_SHARD && cp.kind == TSR_SHARD && cp.dim == to.dim)
+  if (axis == TSR_DP && is_cut_alike(p, value, TSR_CP, to))
     value = redistribute(p, value, TSR_CP, whole, at);
   if (from.kind == TSR_PARTIAL) at = home(p, value, at);
   else value = receive(p, value, at);
@@ -271,6 +323,7 @@ static int redistribute(placer *p, int value, int axis, tsr_placement to, where 
   const char *name = tsr_arena_printf(p->g->arena, "%s_%s", suffix, tsr_axis_name(axis));
   id = add_moved(p, op, at, id, name, attr);
   p->g->values[id].placement[axis] = to;
+  p->g->values[id].units_of_sequence &= p->g->values[id].units || is_split_sum(&p->g->values[id]);
   check_divides(p, &p->g->values[id]);
   id = round_complete(p, id, at);
   remember(p, value, (moved){.axis = axis, .value = id, .to = to, .at = at});
@@ -283,6 +336,7 @@ typedef struct {
   tsr_placement out[TSR_OUTPUTS_MAX][TSR_AXES];
   int64_t units; /* kept apart in the outputs */
   bool units_of_sequence;
+  int64_t batch_units; /* kept apart, too */
 } placed;
 
 /* ---- ZeRO ---- */
@@ -311,21 +365,39 @@ static bool is_weight(const placer *p, int value) {
   return p->g->values[p->g->nodes[v->node].inputs[0]].kind == TSR_VALUE_PARAM;
 }
 
+/* Where ZeRO wants a sum that is on its way to an update to be completed to; whole where the sum
+ * cannot go there as it is: split along that dimension by cp or tp, or along another one than the
+ * pieces of its norm. The update then takes its part of the complete sum. */
+static tsr_placement zero_wanted(const placer *p, int old, const tsr_value *v) {
+  tsr_placement wanted = p->wanted[old], cp = v->placement[TSR_CP], tp = v->placement[TSR_TP];
+  bool cut = wanted.kind == TSR_SHARD && cp.kind == TSR_SHARD && cp.dim == wanted.dim;
+  return cut || tsr_zero_dim(v->ndim, tp) != wanted.dim ? whole : wanted;
+}
+
+/* Whether all that is added up to a gradient in the update can go where ZeRO wants it. */
+static bool is_scattered(const placer *p, int old) {
+  int node = p->old->values[old].node;
+  const tsr_node *n = node < 0 ? NULL : &p->old->nodes[node];
+  if (!n || n->op != TSR_OP_ADD || n->section != TSR_UPDATE)
+    return zero_wanted(p, old, &p->g->values[p->map[old]]).kind == TSR_SHARD;
+  return is_scattered(p, n->inputs[0]) && is_scattered(p, n->inputs[1]);
+}
+
 /* What an op's rule is shown of an input over dp, where ZeRO has moved things: parameters come
  * whole to everything but their update and working copy; sums of gradients are added up where they
  * will be needed. From stage 2 on that is done for each microbatch, and then for all that is
  * accumulated. */
 static tsr_placement zero_input(const placer *p, const tsr_node *n, int input) {
   const tsr_value *v = &p->g->values[p->map[n->inputs[input]]];
-  tsr_placement is = v->placement[TSR_DP], wanted = p->wanted[n->inputs[input]];
+  tsr_placement is = v->placement[TSR_DP], wanted = zero_wanted(p, n->inputs[input], v);
   bool in_parts = n->op == TSR_OP_ADAMW || n->op == TSR_OP_SGD || n->op == TSR_OP_CAST;
+  bool adds = n->op == TSR_OP_ADD && n->section == TSR_UPDATE;
   if (!p->placing->zero) return is;
+  if (adds && !is_scattered(p, n->outputs[0])) return whole;
   if (is_weight(p, p->map[n->inputs[input]]) && !in_parts) return whole;
   if (is.kind != TSR_PARTIAL) return is;
-  if (tsr_placement_equal(v->placement[TSR_CP], (tsr_placement){TSR_SHARD, wanted.dim, 0}))
-    wanted = whole; /* the rows of a part of the positions */
   if (n->op == TSR_OP_NORM_STATS) return wanted; /* the sum that the update needs, made once */
-  if (n->op == TSR_OP_ADD && n->section == TSR_UPDATE && !v->units) return wanted;
+  if (adds && !v->units) return wanted;
   if (n->op != TSR_OP_ACCUMULATE || p->placing->zero < 2) return is;
   return v->units ? whole : wanted;
 }
@@ -335,7 +407,8 @@ static tsr_placement zero_input(const placer *p, const tsr_node *n, int input) {
 static tsr_placement shown_input(const placer *p, const tsr_node *n, int input, int axis) {
   const tsr_value *v = &p->g->values[p->map[n->inputs[input]]];
   if (axis == TSR_DP) return zero_input(p, n, input);
-  bool sum = axis == TSR_CP && n->op == TSR_OP_ACCUMULATE && !v->units_of_sequence;
+  bool sum = axis == TSR_CP && !v->units_of_sequence &&
+             (n->op == TSR_OP_ACCUMULATE || v->batch_units);
   return sum && v->placement[axis].kind == TSR_PARTIAL ? whole : v->placement[axis];
 }
 
@@ -344,9 +417,8 @@ static void scatter_gradients(placer *p, const tsr_node *n) {
   where at = {n->section, n->stage, n->block};
   for (int o = 0; o < n->outputs_count && p->placing->zero >= 2; o++) {
     const tsr_value *v = &p->g->values[p->map[n->outputs[o]]];
-    tsr_placement wanted = p->wanted[n->outputs[o]];
-    bool cut = v->placement[TSR_CP].kind == TSR_SHARD && v->placement[TSR_CP].dim == wanted.dim;
-    if (v->placement[TSR_DP].kind == TSR_PARTIAL && wanted.kind == TSR_SHARD && !v->units && !cut)
+    tsr_placement wanted = zero_wanted(p, n->outputs[o], v);
+    if (v->placement[TSR_DP].kind == TSR_PARTIAL && wanted.kind == TSR_SHARD && !v->units)
       redistribute(p, p->map[n->outputs[o]], TSR_DP, wanted, at);
   }
 }
@@ -358,6 +430,18 @@ static where gather_place(const placer *p, const tsr_node *n, int value, where a
   return at;
 }
 
+/* Where cp splits positions, the batch units of a rank's microbatch stay apart in a sum over both:
+ * each is complete only when the members' parts of it have been added. */
+static int64_t
+kept_batch_units(const placer *p, const tsr_node *n, const int *inputs, const placed *out) {
+  bool both = out->out[0][TSR_DP].kind == TSR_PARTIAL && out->out[0][TSR_CP].kind == TSR_PARTIAL;
+  if (!both || out->units_of_sequence || p->placing->size[TSR_CP] == 1) return 0;
+  for (int i = 0; i < n->inputs_count; i++)
+    if (is_partial(p, inputs[i], TSR_CP)) return 0; /* no sum of its own */
+  int64_t units = units_of_microbatch(p, TSR_DP) / p->placing->size[TSR_DP];
+  return units > 1 ? units : 0;
+}
+
 /* Asks the op's rule for every axis, moves the inputs, and says what the outputs will be. */
 static bool place_inputs(placer *p, const tsr_node *n, int *inputs, placed *ret) {
   tsr_placement *in = tsr_arena_array(p->g->arena, tsr_placement, n->inputs_count);
@@ -366,9 +450,9 @@ static bool place_inputs(placer *p, const tsr_node *n, int *inputs, placed *ret)
     if (!is_active(p->placing, a)) continue;
     for (int i = 0; i < n->inputs_count; i++) in[i] = shown_input(p, n, i, a);
     tsr_rule_call call = {
-        .g = p->old, .node = n, .axis = a, .parts = parts(p->placing, a), .in = in};
-    int64_t microbatches = a == TSR_DP && p->old->microbatches > 1 ? p->old->microbatches : 1;
-    call.sum_units = p->placing->units[a] / microbatches;
+        .g = p->old, .node = n, .axis = a, .in = in, .placed = p->g, .inputs = inputs};
+    call.sum_units = units_of_microbatch(p, a);
+    call.parts = a == TSR_DP ? call.sum_units : parts(p->placing, a);
     call.sequence_parallel = p->placing->sequence_parallel;
     tsr_rule_apply(&call);
     if (call.error) return tsr_diag_error(p->diags, n->place, "%s", call.error);
@@ -379,29 +463,13 @@ static bool place_inputs(placer *p, const tsr_node *n, int *inputs, placed *ret)
     if (call.units) ret->units = call.units;
     ret->units_of_sequence |= call.units_of_sequence;
   }
+  ret->batch_units = kept_batch_units(p, n, inputs, ret);
   for (int i = 0; i < n->inputs_count; i++) {
+    inputs[i] = sum_batch(p, inputs[i], at);
     if (!keeps_units(n->op)) inputs[i] = sum_units(p, inputs[i], at);
     inputs[i] = receive(p, inputs[i], at);
   }
   return true;
-}
-
-/* A sum over rows is made of equal runs of them, one a batch unit; so the batch must come first.
- * Products sum over a dimension of their own, wherever it is. */
-static void check_batch_first(placer *p, const tsr_node *n, const int *inputs, tsr_placement out) {
-  bool product = tsr_op_facts(n->op) & TSR_FACT_PRODUCT;
-  if (out.kind != TSR_PARTIAL || product || n->section == TSR_UPDATE) return;
-  for (int i = 0; i < n->inputs_count; i++) {
-    const tsr_value *v = &p->g->values[inputs[i]];
-    int64_t before = 1;
-    if (v->placement[TSR_DP].kind != TSR_SHARD || i == shape_input(n)) continue;
-    for (int d = 0; d < v->placement[TSR_DP].dim; d++) before *= v->shape[d];
-    if (before == 1) continue;
-    p->ok = tsr_diag_error(
-        p->diags, n->place, "'%s' adds up the batch, which is not the first dimension of '%s' %s",
-        n->name, v->name, tsr_shape_text(v->ndim, v->shape));
-    return;
-  }
 }
 
 /* A sum in half precision that is still owed is kept in f32, and so is what moves such a sum on. */
@@ -412,6 +480,30 @@ static void widen_sum(const placer *p, tsr_value *v) {
   if (!tsr_dtype_is_half(v->dtype) || (is_complete(v) && !moves)) return;
   v->completes_to = v->dtype;
   v->dtype = TSR_F32;
+}
+
+/* Numbers that are drawn for a sample depend on which of the step's it is, and only dp's dimension
+ * says that. */
+static void check_random(placer *p, const tsr_node *n, const placed *out) {
+  double chance = n->op == TSR_OP_DROPOUT ? n->attr[0] : n->attr[3];
+  bool several = p->old->microbatches > 1 && is_active(p->placing, TSR_DP);
+  if (!(tsr_op_facts(n->op) & TSR_FACT_RANDOM) || chance == 0 || !several) return;
+  if (!p->of_batch[n->inputs[0]] || out->out[0][TSR_DP].kind == TSR_SHARD) return;
+  p->ok = tsr_diag_error(
+      p->diags, n->place,
+      "%s of '%s', whose samples are not along one dimension, would depend on the number of "
+      "microbatches",
+      tsr_op_name(n->op), p->old->values[n->inputs[0]].name);
+}
+
+static void find_of_batch(placer *p) {
+  const tsr_graph *g = p->old;
+  p->of_batch = tsr_arena_array(g->arena, bool, g->values_count + 1);
+  for (int v = 0; v < g->values_count; v++) p->of_batch[v] = g->values[v].kind == TSR_VALUE_INPUT;
+  for (int i = 0; i < g->nodes_count; i++)
+    for (int k = 0; k < g->nodes[i].inputs_count; k++)
+      for (int o = 0; o < g->nodes[i].outputs_count; o++)
+        p->of_batch[g->nodes[i].outputs[o]] |= p->of_batch[g->nodes[i].inputs[k]];
 }
 
 /* The node as it is, or what stands for attention where cp splits its positions. */
@@ -436,7 +528,7 @@ static void place_node(placer *p, int index) {
   for (int i = 0; i < n->inputs_count; i++) inputs[i] = p->map[n->inputs[i]];
   placed out = {0};
   if (!place_inputs(p, n, inputs, &out)) p->ok = false;
-  check_batch_first(p, n, inputs, out.out[0][TSR_DP]);
+  check_random(p, n, &out);
   if (keeps_units(n->op)) {
     out.units = p->g->values[inputs[0]].units;
     out.units_of_sequence = p->g->values[inputs[0]].units_of_sequence;
@@ -448,6 +540,7 @@ static void place_node(placer *p, int index) {
     memcpy(v->placement, out.out[o], sizeof v->placement);
     v->units = out.units;
     v->units_of_sequence = out.units && out.units_of_sequence;
+    v->batch_units = o == 0 ? out.batch_units : 0;
     v->dtype = p->old->values[n->outputs[o]].dtype;
     check_divides(p, v);
     widen_sum(p, v);
@@ -462,7 +555,7 @@ static int complete(placer *p, int value, tsr_section section) {
   for (int a = 0; a < TSR_AXES; a++)
     if (p->g->values[value].placement[a].kind == TSR_PARTIAL)
       value = redistribute(p, value, a, (tsr_placement){TSR_REPLICATE, 0}, at);
-  return sum_units(p, value, at);
+  return sum_units(p, sum_batch(p, value, at), at);
 }
 
 bool tsr_pass_placement(
@@ -471,10 +564,12 @@ bool tsr_pass_placement(
   p.g = tsr_graph_derive(old);
   p.map = tsr_arena_array(old->arena, int, old->values_count);
   find_wanted(&p);
+  find_of_batch(&p);
   for (int i = 0; i < old->values_count; i++)
     if (old->values[i].kind != TSR_VALUE_NODE) place_source(&p, i);
   for (int i = 0; i < old->nodes_count; i++) place_node(&p, i);
   tsr_section last = old->nodes_count ? old->nodes[old->nodes_count - 1].section : TSR_FORWARD;
+  if (last > TSR_FORWARD) last = TSR_UPDATE; /* what microbatches add up is complete then */
   for (int i = 0; i < old->outputs_count; i++)
     p.map[old->outputs[i].value] = complete(&p, p.map[old->outputs[i].value], last);
   if (old->loss >= 0) p.map[old->loss] = complete(&p, p.map[old->loss], last);

@@ -30,11 +30,29 @@ static void give_all(call *c, tsr_placement p) {
 
 static void place_none(call *c) { give_all(c, whole); }
 
+/* What an input is over another axis. */
+static tsr_placement over(const call *c, int i, int axis) {
+  return c->placed->values[c->inputs[i]].placement[axis];
+}
+
 /* What a sum over tp becomes when it is completed: everywhere whole, or with sequence parallelism
- * each rank's slice of the sequence. */
+ * each rank's slice of the sequence, which is the dimension that the units of cp cut. */
 static tsr_placement completed(const call *c, int i) {
-  bool slice = c->sequence_parallel && c->axis == TSR_TP && ndim(c, i) == 3;
-  return c->in[i].kind == TSR_PARTIAL && slice ? shard(1) : whole;
+  tsr_placement positions = over(c, i, TSR_CP);
+  bool slice = c->sequence_parallel && c->axis == TSR_TP && ndim(c, i) == 3 &&
+               positions.kind == TSR_SHARD && positions.dim < 2;
+  return c->in[i].kind == TSR_PARTIAL && slice ? shard(positions.dim) : whole;
+}
+
+/* Which of (batch, positions, features), in any order of the first two, has the positions that a
+ * sum over rows keeps apart: the one that cp's units cut, else the second if it is not the batch;
+ * -1: none. */
+static int positions_of(const call *c, tsr_placement rows) {
+  tsr_placement cp = c->axis == TSR_CP ? rows : over(c, 0, TSR_CP);
+  int64_t units = c->g->units.sequence;
+  if (ndim(c, 0) != 3 || units <= 1) return -1;
+  if (cp.kind == TSR_SHARD) return cp.dim < 2 ? cp.dim : -1;
+  return input(c, 0)->shape[1] % units || is_shard(over(c, 0, TSR_DP), 1) ? -1 : 1;
 }
 
 /* How many summands a sum over rows keeps apart: one per unit of the dimension that tp or cp
@@ -42,15 +60,15 @@ static tsr_placement completed(const call *c, int i) {
  * not they are split here. */
 static int64_t row_units(call *c, tsr_placement rows) {
   const tsr_units *u = &c->g->units;
-  bool sequence = ndim(c, 0) == 3 && u->sequence > 1;
-  if (c->axis == TSR_CP || (c->axis == TSR_TP && sequence)) c->units_of_sequence = sequence;
-  if (c->axis == TSR_CP) return sequence ? u->sequence : 0;
-  if (c->axis != TSR_TP) return 0;
-  if (rows.kind != TSR_SHARD) return sequence ? u->sequence : 0;
-  if (rows.dim == 0)
+  if (c->axis != TSR_TP && c->axis != TSR_CP) return 0;
+  int positions = positions_of(c, rows);
+  bool other = c->axis == TSR_TP && rows.kind == TSR_SHARD && rows.dim != positions;
+  c->units_of_sequence = positions >= 0 && !other;
+  if (c->axis == TSR_CP || !other) return positions >= 0 ? u->sequence : 0;
+  if (positions >= 0 || rows.dim == 0)
     c->error = tsr_arena_printf(
         c->g->arena, "%s sums over rows whose batch is split over tp", c->node->name);
-  return sequence && rows.dim == 1 ? u->sequence : u->tp > 1 ? u->tp : 0;
+  return u->tp > 1 ? u->tp : 0;
 }
 
 /* Element i of every output depends on element i of every input. */
@@ -86,6 +104,15 @@ static void place_broadcast(call *c) {
 
 static void place_add(call *c) { place_broadcast(c); }
 static void place_mul(call *c) { place_broadcast(c); }
+
+/* A sum over a split dimension is made of the recipe's units, so they must divide it. */
+static void check_units(call *c, int64_t size) {
+  int64_t units = c->sum_units;
+  if (units > 1 && size % units)
+    c->error = tsr_arena_printf(
+        c->g->arena, "%s sums over %lld elements, which %lld units over %s do not divide",
+        c->node->name, (long long)size, (long long)units, tsr_axis_name(c->axis));
+}
 
 /* y = x w^T, w (out, in). Megatron's pair: a column-parallel weight is shard(0), a row-parallel one
  * shard(1). A weight that is split over the axis that splits the batch is gathered just before use.
@@ -145,15 +172,6 @@ static void place_linear_dw(call *c) {
     c->in[0] = c->in[1] = whole;
     give_all(c, whole);
   }
-}
-
-/* A product's sum over a split dimension is made of the recipe's units, so they must divide it. */
-static void check_units(call *c, int64_t size) {
-  int64_t units = c->sum_units;
-  if (units > 1 && size % units)
-    c->error = tsr_arena_printf(
-        c->g->arena, "%s sums over %lld elements, which %lld units over %s do not divide",
-        c->node->name, (long long)size, (long long)units, tsr_axis_name(c->axis));
 }
 
 static void place_matmul(call *c) {
@@ -321,23 +339,33 @@ static void place_rows_at(call *c) {
   give_all(c, p);
 }
 
-/* A split dimension survives a reshape when it stays the outermost part of one of the new ones. */
-static void place_reshape(call *c) {
-  const tsr_value *x = input(c, 0), *y = &c->g->values[c->node->outputs[0]];
-  if (c->in[0].kind != TSR_SHARD) {
-    give_all(c, c->in[0]);
-    return;
-  }
+/* The dimension of the result that begins where dimension `dim` of the input begins; ndim: none.
+ * Dimensions of 1 in front of it are passed by, but for the batch's where that is one unit: it may
+ * be 1 as well. */
+static int begins_at(const call *c, const tsr_value *x, const tsr_value *y, int dim) {
   int64_t before = 1, before_out = 1;
-  for (int d = 0; d < c->in[0].dim; d++) before *= x->shape[d];
+  for (int d = 0; d < dim; d++) before *= x->shape[d];
   int e = 0;
   while (e < y->ndim && before_out < before) before_out *= y->shape[e++];
-  while (e < y->ndim - 1 && y->shape[e] == 1 && x->shape[c->in[0].dim] != 1) e++;
-  bool fits =
-      e < y->ndim && before_out == before && y->shape[e] % c->parts == 0 &&
-      (y->shape[e] % x->shape[c->in[0].dim] == 0 || x->shape[c->in[0].dim] % y->shape[e] == 0);
-  if (!fits) c->in[0] = whole;
-  give_all(c, fits ? shard(e) : whole);
+  bool passes = x->shape[dim] != 1 && (c->axis != TSR_DP || c->parts > 1);
+  while (passes && e < y->ndim - 1 && y->shape[e] == 1) e++;
+  return before_out == before ? e : y->ndim;
+}
+
+/* A split dimension survives a reshape when it stays the outermost part of one of the new ones.
+ * Positions do not, where they are joined with the batch: a microbatch may be one sample, but what
+ * the recipe computes must not depend on that. */
+static void place_reshape(call *c) {
+  const tsr_value *x = input(c, 0), *y = &c->g->values[c->node->outputs[0]];
+  tsr_placement in = c->in[0], batch = over(c, 0, TSR_DP);
+  if (in.kind != TSR_SHARD) return give_all(c, in);
+  int e = begins_at(c, x, y, in.dim);
+  bool fits = e < y->ndim && y->shape[e] % c->parts == 0 &&
+              (y->shape[e] % x->shape[in.dim] == 0 || x->shape[in.dim] % y->shape[e] == 0);
+  bool joined = c->axis == TSR_CP && batch.kind == TSR_SHARD && batch.dim < in.dim && fits &&
+                begins_at(c, x, y, batch.dim) == e;
+  if (!fits || joined) c->in[0] = whole;
+  give_all(c, fits && !joined ? shard(e) : whole);
 }
 
 static void place_transpose(call *c) {

@@ -6,6 +6,8 @@
 typedef struct {
   const tsr_graph *g; /* the graph being read */
   const tsr_node *node;
+  const tsr_graph *placed; /* the graph being made, and the node's inputs there: what they are over */
+  const int *inputs;       /* the other axes, of which dp and cp come before tp */
   int axis;
   int64_t parts;     /* into how many pieces the axis (or its units) splits a dimension, at least */
   tsr_placement *in; /* in: what each input is; out: what the op wants it to be */

@@ -100,7 +100,7 @@ bool tsr_task_is_product(const tsr_task *t) {
 
 static double calls_of(const tsr_task *t, const tsr_node *n) {
   const tsr_tensor *q = queries_of(t);
-  double units = t->units > 1 ? (double)t->units : 1;
+  double units = (double)(tsr_reduction_leaves(&t->sum) * tsr_reduction_blocks(&t->sum));
   if (q) return (double)q->shape[0] * last(q) / n->attr[0];
   if (t->op == TSR_OP_LINEAR_DX) return units * t->inputs_count / 2;
   if (tsr_task_is_product(t)) return units;

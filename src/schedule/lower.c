@@ -67,6 +67,7 @@ static tsr_tensor local_tensor(const lowering *l, int value) {
   if (v->placement[TSR_TP].kind == TSR_PARTIAL) t.units /= l->p->lowering.size[TSR_TP];
   if (v->units_of_sequence && v->placement[TSR_CP].kind == TSR_PARTIAL)
     t.units /= l->p->lowering.size[TSR_CP];
+  if (v->batch_units) t.units = v->batch_units * (t.units ? t.units : 1);
   return t;
 }
 
@@ -86,40 +87,18 @@ int tsr_program_in_place(const tsr_program *p, int node) {
   return own && p->readers[value] == 1 ? value : -1;
 }
 
+/* What is left apart is behind what is added up. */
+static int64_t units_summed(const tsr_program *p, const tsr_node *n) {
+  int64_t left = p->tensors[n->outputs[0]].units;
+  return p->tensors[n->inputs[0]].units / (left ? left : 1);
+}
+
 bool tsr_program_is_alias(const tsr_program *p, int node) {
   const tsr_node *n = &p->graph->nodes[node];
   if (n->op == TSR_OP_RESHAPE) return true;
-  if (n->op == TSR_OP_SUM_UNITS) return p->tensors[n->inputs[0]].units == 1;
+  if (n->op == TSR_OP_SUM_UNITS) return units_summed(p, n) == 1;
   int axis = axis_of(n);
   return axis >= 0 && p->lowering.size[axis] == 1;
-}
-
-/* Owed over the axes that split samples or positions: a sum over rows. */
-static bool sums_rows(const tsr_value *v) {
-  return v->placement[TSR_DP].kind == TSR_PARTIAL || v->placement[TSR_CP].kind == TSR_PARTIAL;
-}
-
-/* The positions of a batch unit are units of their own where the recipe cuts the sequence, unless
- * the result keeps them apart. */
-static int64_t sequence_units_of(const lowering *l, const tsr_node *n) {
-  if (!n->outputs_count || l->g->units.sequence <= 1) return 0;
-  const tsr_value *out = &l->g->values[n->outputs[0]];
-  bool sum = out->placement[TSR_CP].kind == TSR_PARTIAL && !out->units_of_sequence;
-  return sum ? l->p->lowering.sequence_units : 0;
-}
-
-/* How many units the sum that a task computes is made of on this rank: over the batch when it is
- * owed over dp, over tp's units when it is owed over tp in one piece. */
-static int64_t units_of(const lowering *l, const tsr_node *n) {
-  if (!n->outputs_count || tsr_op_is_collective(n->op)) return 1;
-  const tsr_value *out = &l->g->values[n->outputs[0]];
-  if (n->op == TSR_OP_CE_STATS) return l->p->tensors[n->outputs[0]].shape[out->ndim - 2];
-  if (n->op == TSR_OP_EMBEDDING || n->op == TSR_OP_NORM_STATS || n->op == TSR_OP_NORM_JOIN)
-    return 1;
-  int64_t pieces = sequence_units_of(l, n);
-  if (sums_rows(out)) return l->p->lowering.batch_units * (pieces ? pieces : 1);
-  if (out->placement[TSR_TP].kind == TSR_PARTIAL && !out->units) return l->p->lowering.tp_units;
-  return 1;
 }
 
 /* ---- which part a node is in ---- */
@@ -162,7 +141,8 @@ static tsr_task *add_task(lowering *l, tsr_op op, tsr_section section, int node)
   tsr_arena_grow(
       l->arena, (void **)&l->p->tasks, sizeof *l->p->tasks, l->p->tasks_count, &l->capacity);
   tsr_task *t = &l->p->tasks[l->p->tasks_count++];
-  *t = (tsr_task){.node = node, .op = op, .section = section, .units = 1, .axis = -1};
+  *t = (tsr_task){.node = node, .op = op, .section = section, .axis = -1};
+  t->sum = tsr_reduction_none();
   return t;
 }
 
@@ -184,8 +164,7 @@ static void add_node(lowering *l, int index) {
   t->inputs_count = n->inputs_count;
   t->outputs_count = n->outputs_count;
   t->axis = axis_of(n);
-  t->units = units_of(l, n);
-  t->sequence_units = tsr_op_is_collective(n->op) ? 0 : sequence_units_of(l, n);
+  t->sum = tsr_reduction_of(l->p, index);
 }
 
 /* What leaves this stage: one for every receive node elsewhere (or in another chunk). */

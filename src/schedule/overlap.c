@@ -78,7 +78,7 @@ static void begin_bucket(overlap *o, const bucket *b, spot begin, bool last_only
       .node = o->p->tasks[b->tasks[0]].node,
       .op = TSR_OP_WAIT,
       .inputs_count = 2 * b->count,
-      .units = 1,
+      .sum = tsr_reduction_none(),
       .axis = -1,
       .bucket = number,
       .values = values};
@@ -130,6 +130,27 @@ static int adder_of(const overlap *o, int part, int task) {
   return -1;
 }
 
+/* Whether nothing of the body reads a value, as it is or by another name, but the task that adds it
+ * to those of other microbatches. */
+static bool is_for_update(const overlap *o, int value) {
+  const tsr_graph *g = o->p->graph;
+  for (int i = 0; i < g->nodes_count; i++) {
+    const tsr_node *n = &g->nodes[i];
+    if (n->section == TSR_UPDATE || n->op == TSR_OP_ACCUMULATE || !tsr_program_has_node(o->p, i))
+      continue;
+    for (int k = 0; k < n->inputs_count; k++) {
+      if (n->inputs[k] != value) continue;
+      if (!tsr_program_is_alias(o->p, i) || !is_for_update(o, n->outputs[0])) return false;
+    }
+  }
+  return true;
+}
+
+static bool is_sum_of_microbatch(const overlap *o, int task) {
+  return o->p->tasks[task].op == TSR_OP_REDUCE_SCATTER && source_of(o, task) >= 0 &&
+         is_for_update(o, node_of(o, task)->outputs[0]);
+}
+
 static void begin_sums(overlap *o, int part, const bucket *b, int begin, int wait) {
   spot update = {o->p->parts_count - 1, o->p->parts[o->p->parts_count - 1].begin};
   bool here = adder_of(o, part, b->tasks[0]) >= 0;
@@ -143,7 +164,7 @@ static void begin_sums_of_microbatch(overlap *o, int part, int64_t bucket_bytes)
   bucket b = new_bucket(o), before = {0};
   int begin = 0, end = p->parts[part].end;
   for (int i = p->parts[part].begin; i < end; i++) {
-    if (p->tasks[i].op == TSR_OP_REDUCE_SCATTER && source_of(o, i) >= 0) add_to(o, &b, i);
+    if (is_sum_of_microbatch(o, i)) add_to(o, &b, i);
     if (!b.count || (b.bytes < bucket_bytes && i + 1 < end)) continue;
     if (before.count) begin_sums(o, part, &before, begin, i + 1);
     before = b;

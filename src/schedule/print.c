@@ -24,7 +24,8 @@ static void print_task(const tsr_program *p, int index, tsr_text *text) {
   const tsr_node *n = &p->graph->nodes[t->node];
   tsr_text_add(text, "%5d  %-16s", index, tsr_op_name(t->op));
   if (t->axis >= 0) tsr_text_add(text, " over %s", tsr_axis_name(t->axis));
-  if (t->units > 1) tsr_text_add(text, " in %lld units", (long long)t->units);
+  if (tsr_reduction_leaves(&t->sum) > 1)
+    tsr_text_add(text, " in %lld units", (long long)tsr_reduction_leaves(&t->sum));
   if (t->bucket && t->op != TSR_OP_WAIT)
     tsr_text_add(
         text, " begins with bucket %d%s", t->bucket, t->last_only ? ", last microbatch" : "");

@@ -5,6 +5,7 @@
 #define TSR_SCHEDULE_PROGRAM_H
 #include "graph/graph.h"
 #include "schedule/order.h"
+#include "schedule/reduction.h"
 
 /* A rank's memory: one buffer a segment. The first four are laid out in the order of the graph's
  * values, CACHE (what TSR_FACT_KEPT keeps) in that of its nodes; WORK is planned by lifetimes. */
@@ -60,9 +61,7 @@ typedef struct {
   tsr_section section;
   int inputs_count, outputs_count;
   tsr_tensor *inputs, *outputs;
-  int64_t units; /* equal pieces of the summed dimension, added by base/tree.h; 1: not split */
-  int64_t sequence_units; /* of a sum whose batch units are made of units of positions: so many; 0: they
-                             are not */
+  tsr_reduction sum; /* how what the task sums is made of the recipe's units */
   int axis;      /* of a collective, else -1 */
   int lag;       /* of a wait: it is for the microbatch so many before; TSR_WAIT_ALL */
   int bucket; /* > 0: a collective that only begins here, and the wait for it; those of one number
@@ -162,6 +161,9 @@ int tsr_program_in_place(const tsr_program *program, int node);
 bool tsr_program_is_alias(const tsr_program *program, int node);
 /* Whether this stage runs a node. */
 bool tsr_program_has_node(const tsr_program *program, int node);
+
+/* The record of a node's sum on each rank (schedule/reduction.h). */
+tsr_reduction tsr_reduction_of(const tsr_program *program, int node);
 
 /* Where a tensor lies in its segment for a microbatch. */
 static inline int64_t

@@ -181,6 +181,7 @@ static tsr_tensor local_tensor(const tsr_verify *v, int value) {
   if (x->placement[TSR_TP].kind == TSR_PARTIAL) t.units /= v->mesh->size[TSR_TP];
   if (x->units_of_sequence && x->placement[TSR_CP].kind == TSR_PARTIAL)
     t.units /= v->mesh->size[TSR_CP];
+  if (x->batch_units) t.units = x->batch_units * (t.units ? t.units : 1);
   return t;
 }
 

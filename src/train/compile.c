@@ -4,9 +4,16 @@
 #include "train/sequence.h"
 #include <string.h>
 
+/* Samples that are added to divide by dp are zeros to the loss. Its tree over twice the samples has
+ * the tree over them in its lower half, so where doubling is enough the loss does not depend on dp. */
 static int64_t batch_of(const tsr_compile_options *o, tsr_compile_purpose purpose) {
   int64_t dp = o->parallel->size[TSR_DP], batch = o->parallel->batch_size;
-  if (purpose == TSR_COMPILE_EVALUATE) batch = o->config->training.validation_batch_size;
+  if (purpose == TSR_COMPILE_EVALUATE) {
+    batch = o->config->training.validation_batch_size;
+    int64_t doubled = batch;
+    while (doubled % dp && doubled < batch * dp) doubled *= 2;
+    if (doubled % dp == 0) return doubled;
+  }
   if (purpose == TSR_COMPILE_GENERATE) batch = o->rows ? o->rows : 1;
   return (batch + dp - 1) / dp * dp;
 }
@@ -31,7 +38,7 @@ lowering_of(
   } else if (alone) {
     l.batch_units = o->batch_units >= l.size[TSR_DP] ? o->batch_units / l.size[TSR_DP] : 1;
   } else if (
-      purpose == TSR_COMPILE_EVALUATE && l.size[TSR_CP] == 1 && tsr_tree_is_subtree(batch, batch / l.size[TSR_DP])) {
+      purpose == TSR_COMPILE_EVALUATE && tsr_tree_is_subtree(batch, batch / l.size[TSR_DP])) {
     l.batch_units = batch / l.size[TSR_DP];
   }
   return l;
@@ -114,6 +121,7 @@ placing_of(const tsr_compile_options *o, const tsr_lowering *l, const tsr_graph 
   p.units[TSR_TP] = o->tp_units;
   p.units[TSR_CP] = g->units.sequence > 1 ? g->units.sequence : 1;
   p.sequence_units = g->units.sequence;
+  p.zigzag = l->zigzag;
   p.sequence_parallel = o->config->device.enable_sp;
   p.zero = (int)o->config->zero.stage;
   p.zero_groups = o->parallel->fsdp ? o->parallel->size[TSR_DP] / o->parallel->fsdp_size : 1;
@@ -139,8 +147,7 @@ static bool read_model(
   if (caches) ret->graph->units.sequence = 1;
   if (caches) return true;
   return tsr_sequence_check(
-      o->config, o->parallel, o->batch_units, ret->model->sequence, &ret->graph->units.sequence,
-      diags);
+      o->config, o->parallel, ret->model->sequence, &ret->graph->units.sequence, diags);
 }
 
 static void add_training(const tsr_compile_options *o, tsr_graph *g) {
@@ -187,7 +194,7 @@ static bool cache(tsr_compiled *c, int64_t new_tokens) {
 /* All ranks of cp do the same. */
 static void keep_whole_over_cp(const tsr_graph *g, tsr_lowering *l, tsr_placing *p) {
   l->sequence_units = g->units.sequence;
-  l->zigzag = false;
+  l->zigzag = p->zigzag = false;
   p->size[TSR_CP] = p->units[TSR_CP] = 1;
   p->sequence_parallel = false;
 }

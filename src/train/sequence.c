@@ -1,5 +1,4 @@
 #include "train/sequence.h"
-#include "base/tree.h"
 
 /* Runs of positions that no rank may share. */
 static int64_t runs(const tsr_config *c, const tsr_parallel *p) {
@@ -25,34 +24,6 @@ static tsr_place place_of(const tsr_config *c) {
   return (tsr_place){.file = c->file};
 }
 
-/* A sum over positions goes on inside a batch unit (base/sequence.h), so cp's ranks add up every
- * microbatch; and the tree over both is the tree over each only for powers of two. */
-static bool check_batch_units(
-    const tsr_config *c, const tsr_parallel *p, int64_t batch_units, tsr_diags *diags) {
-  int64_t local = batch_units / (p->size[TSR_DP] * p->microbatches);
-  tsr_place place = tsr_config_place(c, "numerics.units.batch");
-  if (!place.file) place = place_of(c);
-  if (c->numerics.policy == TSR_NUMERICS_FAST) return true;
-  if (p->size[TSR_CP] > 1 && local > 1) {
-    tsr_diag_error(
-        diags, place,
-        "cp adds up the positions of every batch unit, so a rank's microbatch must be one of them, "
-        "not %lld",
-        (long long)local);
-    tsr_diag_hint(
-        diags, "%lld times the microbatches of %lld samples would do", (long long)local,
-        (long long)(p->batch_size / local));
-    return false;
-  }
-  if (is_power_of_two(local)) return true;
-  return tsr_diag_error(
-      diags, place,
-      "where positions are cut into units too, a rank's microbatch must have a power of two of "
-      "batch "
-      "units, not %lld",
-      (long long)local);
-}
-
 static bool check_layout(const tsr_config *c, const tsr_parallel *p, tsr_diags *diags) {
   bool zigzag = c->device.cp_layout == TSR_CP_ZIGZAG && p->size[TSR_CP] > 1;
   if (!zigzag || !c->device.enable_sp || p->size[TSR_TP] == 1) return true;
@@ -65,8 +36,8 @@ static bool check_layout(const tsr_config *c, const tsr_parallel *p, tsr_diags *
 }
 
 bool tsr_sequence_check(
-    const tsr_config *c, const tsr_parallel *p, int64_t batch_units, int64_t sequence,
-    int64_t *units, tsr_diags *diags) {
+    const tsr_config *c, const tsr_parallel *p, int64_t sequence, int64_t *units,
+    tsr_diags *diags) {
   tsr_place place = place_of(c);
   int64_t needed = runs(c, p);
   if (sequence <= 0) {
@@ -90,7 +61,7 @@ bool tsr_sequence_check(
         diags, place,
         "%lld units do not fit this mesh: with policy 'fast' it takes its own %lld, and other bits",
         (long long)c->numerics.units_sequence, (long long)*units);
-  if (*units % needed == 0) return check_batch_units(c, p, batch_units, diags);
+  if (*units % needed == 0) return true;
   tsr_diag_error(
       diags, place, "%lld sequence units cannot be split over cp = %d and tp = %d ranks",
       (long long)*units, p->size[TSR_CP], c->device.enable_sp ? p->size[TSR_TP] : 1);

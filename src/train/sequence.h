@@ -10,10 +10,9 @@ int64_t tsr_sequence_units(const tsr_config *config, const tsr_parallel *paralle
 
 /* Whether positions can be cut so on this mesh; `units` become 1 where there is no sequence.
  * Errors: units that do not divide the sequence, that no power of two are, or that ranks would
- * split; zigzag beside sequence parallelism; several batch units in a microbatch of a rank of
- * cp. */
+ * split; zigzag beside sequence parallelism. */
 bool tsr_sequence_check(
-    const tsr_config *config, const tsr_parallel *parallel, int64_t batch_units, int64_t sequence,
-    int64_t *units, tsr_diags *diags);
+    const tsr_config *config, const tsr_parallel *parallel, int64_t sequence, int64_t *units,
+    tsr_diags *diags);
 
 #endif

@@ -202,7 +202,12 @@ check_rows(int64_t batch_units, int64_t samples, int64_t positions, int64_t piec
   call_arrays arrays;
   arrays.shift = 1;
   int32_t *in = arrays.in(tokens), *got = (int32_t *)arrays.out(R), *of = (int32_t *)arrays.out(R);
-  tsr_cuda_rows_by_units(NULL, got, of, in, R, samples, positions, pieces, zigzag);
+  tsr_cuda_leaves leaves = {2, {batch_units * samples, positions}, {batch_units, 1}, {1, pieces}};
+  leaves.rows = R;
+  leaves.leaves = batch_units * pieces;
+  leaves.sequence = pieces;
+  leaves.zigzag = zigzag;
+  tsr_cuda_rows_by_leaves(NULL, got, of, in, &leaves);
   finish_work();
   CHECK(!memcmp(got, by_units.data(), (size_t)R * 4));
   CHECK(!memcmp(of, rows.data(), (size_t)R * 4));

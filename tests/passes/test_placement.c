@@ -205,14 +205,6 @@ static void test_written(void) {
 
 static void test_refused(void) {
   expect(
-      &(placing_case){
-          "x 4,6,2; z 6,4,3", "w 3,2",
-          "t: transpose(x, dim0: 0, dim1: 1); y: linear(t, w); loss: mse(y, z)", 2, 1, false},
-      "call:1:1: error: 'loss' adds up the batch, which is not the first dimension of 'y' (6, 4, "
-      "3)\n"
-      "call:1:1: error: 'd.w@y' adds up the batch, which is not the first dimension of 'd.y@loss' "
-      "(6, 4, 3)\n");
-  expect(
       &(placing_case){"x 4,8", "", "s: all_reduce(x, axis: tp)", 1, 2, true},
       "call:1:1: error: all_reduce over tp: 'x' is not partial there\n");
   expect(

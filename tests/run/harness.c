@@ -1,4 +1,5 @@
 #include "harness.h"
+#include "schedule/verify.h"
 #include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
@@ -214,6 +215,7 @@ bool harness_compile(tsr_graph *g, const harness_options *o, harness *ret, tsr_d
   placing.sequence_units = o->sequence_units;
   placing.units[TSR_CP] = o->sequence_units ? o->sequence_units : 1;
   placing.sequence_parallel = o->sequence_parallel;
+  placing.zigzag = o->zigzag;
   placing.zero = o->zero;
   placing.zero_groups = o->zero_groups;
   if (!tsr_pass_placement(g, &placing, &ret->placed, diags)) return false;
@@ -227,7 +229,10 @@ bool harness_compile(tsr_graph *g, const harness_options *o, harness *ret, tsr_d
   lowering.sequence_units = o->sequence_units / (o->cp ? o->cp : 1);
   lowering.zigzag = o->zigzag;
   ret->programs = tsr_programs_make(ret->placed, &lowering, order, harness_scratch, &ret->cpu);
-  return true;
+  tsr_verify_mesh mesh = {.ranks = ret->parallel.ranks};
+  memcpy(mesh.size, ret->parallel.size, sizeof mesh.size);
+  memcpy(mesh.stride, ret->parallel.stride, sizeof mesh.stride);
+  return tsr_programs_verify(g->arena, &ret->programs, &mesh, diags);
 }
 
 harness harness_open(tsr_arena *arena, tsr_graph *g, const harness_options *o) {

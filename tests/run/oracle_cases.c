@@ -1,4 +1,5 @@
 #include "oracle_cases.h"
+#include "tests/check.h"
 
 const oracle_recipe oracle_recipes[ORACLE_RECIPES] = {
     {"units 1", 1, 0, 1, 1},
@@ -84,22 +85,18 @@ const oracle_case oracle_cases[] = {
     /* ---- products of two activations ---- */
     {"scores_by_hand", TOKENS "goal 4,4,5", TABLE "wq 7,6; wk 7,6; wv 5,6",
      ROWS "q: linear(x, wq); k: linear(x, wk); v: linear(x, wv); s: matmul(q, k, transpose_b: 1)\n"
-          "p: softmax(s); y: matmul(p, v); loss: mse(y, goal)",
-     .wrong = ORACLE_POSITIONS},
+          "p: softmax(s); y: matmul(p, v); loss: mse(y, goal)"},
     {"heads_by_hand", TOKENS "goal 4,4,6", TABLE "wq 6,6; wk 6,6; wv 6,6",
      ROWS "q: linear(x, wq); k: linear(x, wk); v: linear(x, wv); q4: reshape(q, shape: [4,4,2,3])\n"
           "k4: reshape(k, shape: [4,4,2,3]); v4: reshape(v, shape: [4,4,2,3])\n"
           "qh: transpose(q4, dim0: 1, dim1: 2); kh: transpose(k4, dim0: 1, dim1: 2)\n"
           "vh: transpose(v4, dim0: 1, dim1: 2); s: matmul(qh, kh, transpose_b: 1); p: softmax(s)\n"
           "o: matmul(p, vh); oh: transpose(o, dim0: 1, dim1: 2); y: reshape(oh, shape: [4,4,6])\n"
-          "loss: mse(y, goal)",
-     .wrong = ORACLE_POSITIONS},
+          "loss: mse(y, goal)"},
     {"gram_of_features", TOKENS "goal 4,5,7", TABLE "u 5,6; v 7,6",
-     ROWS "a: linear(x, u); b: linear(x, v); y: matmul(a, b, transpose_a: 1); loss: mse(y, goal)",
-     .wrong = ORACLE_POSITIONS},
+     ROWS "a: linear(x, u); b: linear(x, v); y: matmul(a, b, transpose_a: 1); loss: mse(y, goal)"},
     {"gram_of_positions", TOKENS "goal 4,4,4", TABLE "u 5,6; v 5,6",
-     ROWS "a: linear(x, u); b: linear(x, v); y: matmul(a, b, transpose_b: 1); loss: mse(y, goal)",
-     .wrong = ORACLE_POSITIONS},
+     ROWS "a: linear(x, u); b: linear(x, v); y: matmul(a, b, transpose_b: 1); loss: mse(y, goal)"},
     {"product_of_samples", "x 4,6; goal 4,4", "u 5,6; v 5,6",
      "a: linear(x, u); b: linear(x, v); y: matmul(a, b, transpose_b: 1); loss: mse(y, goal)"},
     {"product_over_samples", "x 4,6; goal 8,4", "u 8,6; v 4,6",
@@ -109,38 +106,31 @@ const oracle_case oracle_cases[] = {
           "[16,4])\n"
           "y: matmul(f, g, transpose_a: 1); loss: mse(y, goal)"},
     {"product_over_odd", "x 4,6; z 7,5; goal 4,5", "u 7,6; v 5,5",
-     "a: linear(x, u); b: linear(z, v); y: matmul(a, b); loss: mse(y, goal)",
-     .refused = ORACLE_SAMPLES},
+     "a: linear(x, u); b: linear(z, v); y: matmul(a, b); loss: mse(y, goal)"},
     {"product_with_weight", "x 4,6; goal 4,5", "u 7,6; w 7,5",
      "a: linear(x, u); y: matmul(a, w); loss: mse(y, goal)"},
     {"product_over_three", TOKENS "z 4,3,6; goal 4,4,6", TABLE "u 3,6; v 6,6",
-     ROWS "a: linear(x, u); b: linear(z, v); y: matmul(a, b); loss: mse(y, goal)",
-     .wrong = ORACLE_POSITIONS},
+     ROWS "a: linear(x, u); b: linear(z, v); y: matmul(a, b); loss: mse(y, goal)"},
     {"product_of_sum_and_odd", "x 4,3,6; goal 4,5,5", "u 5,6",
      "a: linear(x, u); t: tanh(a); y: matmul(t, a, transpose_a: 1); loss: mse(y, goal)"},
     {"scores_long", "t 4,24 tokens; goal 4,24,5", TABLE "wq 7,6; wk 7,6; wv 5,6",
      ROWS "q: linear(x, wq); k: linear(x, wk); v: linear(x, wv); s: matmul(q, k, transpose_b: 1)\n"
-          "p: softmax(s); y: matmul(p, v); loss: mse(y, goal)",
-     .wrong = ORACLE_SEQUENCE},
+          "p: softmax(s); y: matmul(p, v); loss: mse(y, goal)"},
     {"product_of_transposed", "x 4,6; goal 5,7", "u 5,6; v 7,6",
      "a: linear(x, u); b: linear(x, v); f: transpose(a, dim0: 0, dim1: 1); y: matmul(f, b)\n"
-     "loss: mse(y, goal)",
-     .refused = ORACLE_SAMPLES},
+     "loss: mse(y, goal)"},
     {"linear_by_activation", TOKENS "goal 4,4,4", TABLE "u 6,6",
      ROWS "h: linear(x, u); f: slice(h, dim: 0, begin: 1, end: 2); s: reshape(f, shape: [4,6])\n"
-          "y: linear(h, s); loss: mse(y, goal)",
-     .wrong = ORACLE_POSITIONS},
+          "y: linear(h, s); loss: mse(y, goal)"},
     {"loss_of_two", TOKENS "goal 4,4,5", TABLE "u 5,6; v 5,6",
      ROWS "a: linear(x, u); b: linear(x, v); c: tanh(b); d: sub(c, goal); loss: mse(a, d)"},
     {"table_of_product", TEXT, "wte 16,3; p 6,3; n 6; head 16,6",
      "table: linear(wte, p); x: embedding(t, table); m: scale(n, factor: 0.7); h: rmsnorm(x, m)\n"
      "y: linear(h, head); loss: cross_entropy(y, targets, valid: 11)"},
     {"scores_split", TOKENS "goal 4,4,4", TABLE "wq 8,6 0; wk 8,6 0",
-     ROWS "q: linear(x, wq); k: linear(x, wk); y: matmul(q, k, transpose_b: 1); loss: mse(y, goal)",
-     .wrong = ORACLE_POSITIONS},
+     ROWS "q: linear(x, wq); k: linear(x, wk); y: matmul(q, k, transpose_b: 1); loss: mse(y, goal)"},
     {"gram_split", TOKENS "goal 4,8,4", TABLE "u 8,6 0; v 4,6 0",
-     ROWS "a: linear(x, u); b: linear(x, v); y: matmul(a, b, transpose_a: 1); loss: mse(y, goal)",
-     .wrong = ORACLE_POSITIONS},
+     ROWS "a: linear(x, u); b: linear(x, v); y: matmul(a, b, transpose_a: 1); loss: mse(y, goal)"},
     {"norm_of_split", TOKENS "goal 4,4,5", TABLE "u 8,6 0; n 8; c 8; w 8,8 0; v 5,8 1",
      ROWS
      "a: linear(x, u); h: layernorm(a, n, c); b: linear(h, w); p: softmax(b); y: linear(p, v)\n"
@@ -160,8 +150,7 @@ const oracle_case oracle_cases[] = {
     {"flat_sample", TOKENS "goal 4,5", TABLE "w 5,24; u 6,6",
      ROWS "h: linear(x, u); f: reshape(h, shape: [4,24]); y: linear(f, w); loss: mse(y, goal)"},
     {"samples_in_pairs", TOKENS "goal 2,5", TABLE "w 5,48; u 6,6",
-     ROWS "h: linear(x, u); f: reshape(h, shape: [2,48]); y: linear(f, w); loss: mse(y, goal)",
-     .wrong = ORACLE_BATCH | ORACLE_SEQUENCE},
+     ROWS "h: linear(x, u); f: reshape(h, shape: [2,48]); y: linear(f, w); loss: mse(y, goal)"},
     {"positions_in_pairs", TOKENS "goal 4,2,5", TABLE "w 5,12; u 6,6",
      ROWS "h: linear(x, u); f: reshape(h, shape: [4,2,12]); y: linear(f, w); loss: mse(y, goal)"},
     {"head_rows", TOKENS "goal 4,8,5", TABLE "u 6,6; w 5,3; b 5",
@@ -174,23 +163,18 @@ const oracle_case oracle_cases[] = {
      ROWS "h: linear(x, u); f: reshape(h, shape: [32,3]); y: linear(f, w, b); loss: mse(y, goal)"},
     {"features_first", TOKENS "goal 6,5", TABLE "w 5,16; b 5; u 6,6",
      ROWS "h: linear(x, u); f: reshape(h, shape: [16,6]); r: transpose(f, dim0: 0, dim1: 1)\n"
-          "y: linear(r, w, b); loss: mse(y, goal)",
-     .wrong = ORACLE_BATCH | ORACLE_SEQUENCE},
+          "y: linear(r, w, b); loss: mse(y, goal)"},
     /* ---- rows transposed ---- */
     {"transposed_linear", X3 "goal 4,4,5", "w 5,6; b 5",
-     "f: transpose(x, dim0: 0, dim1: 1); y: linear(f, w, b); loss: mse(y, goal)",
-     .refused = ORACLE_SAMPLES},
+     "f: transpose(x, dim0: 0, dim1: 1); y: linear(f, w, b); loss: mse(y, goal)"},
     {"transposed_and_back", TOKENS "goal 4,4,5", TABLE "w 5,6; b 5",
      ROWS "f: transpose(x, dim0: 0, dim1: 1); h: linear(f, w, b); a: gelu(h)\n"
-          "y: transpose(a, dim0: 0, dim1: 1); loss: mse(y, goal)",
-     .refused = ORACLE_SAMPLES},
+          "y: transpose(a, dim0: 0, dim1: 1); loss: mse(y, goal)"},
     {"transposed_norm", TOKENS "goal 4,4,6", TABLE "n 6; w 6,6",
      ROWS "h: linear(x, w); f: transpose(h, dim0: 0, dim1: 1); y: rmsnorm(f, n); loss: mse(y, "
-          "goal)",
-     .refused = ORACLE_SAMPLES},
+          "goal)"},
     {"positions_mixed", TOKENS "goal 4,6,5", TABLE "w 5,4; b 5",
-     ROWS "f: transpose(x, dim0: 1, dim1: 2); y: linear(f, w, b); loss: mse(y, goal)",
-     .wrong = ORACLE_POSITIONS},
+     ROWS "f: transpose(x, dim0: 1, dim1: 2); y: linear(f, w, b); loss: mse(y, goal)"},
     {"mixer", TOKENS "goal 4,4,6",
      TABLE "n1 6; c1 6; p1 5,4; p2 4,5; n2 6; c2 6; up 10,6 0; down 6,10 1",
      ROWS "h: layernorm(x, n1, c1); f: transpose(h, dim0: 1, dim1: 2); u: linear(f, p1); g: "
@@ -200,8 +184,7 @@ const oracle_case oracle_cases[] = {
           "m: linear(k, up); a: gelu(m); o: linear(a, down); y: add(r, o); loss: mse(y, goal)"},
     {"samples_mixed", TOKENS "goal 6,4,5", TABLE "w 5,4; b 5; u 6,6",
      ROWS "h: linear(x, u); f: transpose(h, dim0: 0, dim1: 2); y: linear(f, w, b); loss: "
-          "mse(y, goal)",
-     .wrong = ORACLE_SEQUENCE},
+          "mse(y, goal)"},
     {"softmax_of_positions", TOKENS "goal 4,6,4", TABLE "w 6,6",
      ROWS "h: linear(x, w); f: transpose(h, dim0: 1, dim1: 2); y: softmax(f); loss: mse(y, goal)"},
     /* ---- slices and broadcasts ---- */
@@ -212,8 +195,7 @@ const oracle_case oracle_cases[] = {
           "c: linear(a, w); y: mul(c, b); loss: mse(y, goal)"},
     {"slice_positions", TOKENS "goal 4,2,5", TABLE "w 5,6; b 5; u 5,6",
      ROWS "h: slice(x, dim: 1, begin: 0, end: 2); k: slice(x, dim: 1, begin: 1, end: 3)\n"
-          "a: linear(h, w, b); c: linear(k, u); y: mul(a, c); loss: mse(y, goal)",
-     .wrong = ORACLE_POSITIONS},
+          "a: linear(h, w, b); c: linear(k, u); y: mul(a, c); loss: mse(y, goal)"},
     {"slice_last_position", TOKENS "goal 4,1,5", TABLE "u 6,6; w 5,6",
      ROWS "h: linear(x, u); a: gelu(h); f: slice(a, dim: 1, begin: 3, end: 4); y: linear(f, w)\n"
           "loss: mse(y, goal)"},
@@ -235,10 +217,36 @@ const oracle_case oracle_cases[] = {
           "m: mul(h, s); y: add(m, s); loss: mse(y, goal)"},
     {"broadcast_over_samples", "x 4,6; z 6,3; goal 4,6", "w 6,6; u 1,3",
      "h: linear(x, w); r: linear(z, u); s: reshape(r, shape: [6]); y: mul(h, s); loss: mse(y, "
-     "goal)",
-     .wrong = ORACLE_BATCH | ORACLE_SEQUENCE},
+     "goal)"},
     /* ---- positions that the units do not divide ---- */
     {"odd_positions", "t 4,6 tokens; goal 4,6,5", TABLE "w 5,6",
      ROWS "y: linear(x, w); loss: mse(y, goal)", .refused = ORACLE_POSITIONS},
 };
 const int oracle_cases_count = sizeof oracle_cases / sizeof *oracle_cases;
+
+enum { VOCABULARY = 11 };
+
+tsr_graph *oracle_build(tsr_arena *arena, const oracle_case *c, const oracle_recipe *r) {
+  tsr_units units = {r->batch, r->sequence, r->tp};
+  tsr_graph *g = tsr_graph_new(arena, c->name, units);
+  harness_inputs(g, c->inputs);
+  harness_params(g, c->params);
+  harness_calls(g, c->calls);
+  for (int v = 0; v < g->values_count; v++)
+    CHECK_AT(
+        harness_find(g, g->values[v].name) == v, "%s has two values '%s'", c->name,
+        g->values[v].name);
+  g->loss = harness_find(g, "loss");
+  tsr_graph_output(g, "loss", g->loss);
+  return g;
+}
+
+harness_options oracle_options(const oracle_recipe *r) {
+  harness_options o = {.dp = 1, .tp = 1, .threads = 2, .ignore_some = true};
+  o.vocabulary = VOCABULARY;
+  o.microbatches = r->microbatches;
+  o.batch_units = r->batch;
+  o.sequence_units = r->sequence;
+  o.tp_units = r->tp;
+  return o;
+}

@@ -3,6 +3,7 @@
  */
 #ifndef TSR_TESTS_ORACLE_CASES_H
 #define TSR_TESTS_ORACLE_CASES_H
+#include "harness.h"
 
 /* A recipe's units; with and without several microbatches. */
 typedef struct {
@@ -26,11 +27,13 @@ enum oracle_recipe_set {
 typedef struct {
   const char *name, *inputs, *params, *calls; /* as the harness takes them; the loss is `loss` */
   unsigned refused; /* recipes that a diagnostic refuses; the others must give right numbers */
-  unsigned wrong; /* recipes with which numbers are known to be wrong, or the program crashes: left
-                     out until the units of a sum are explicit. A recipe that is refused instead
-                     then goes to `refused` */
 } oracle_case;
 extern const oracle_case oracle_cases[];
 extern const int oracle_cases_count;
+
+/* The case's forward graph, whose loss is an output; and what the harness needs to run it on one
+ * rank. */
+tsr_graph *oracle_build(tsr_arena *arena, const oracle_case *c, const oracle_recipe *r);
+harness_options oracle_options(const oracle_recipe *r);
 
 #endif

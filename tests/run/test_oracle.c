@@ -1,46 +1,18 @@
 /* Programs of small graphs against the interpreter: the loss and the gradient of every parameter,
  * on one rank, with recipes that split sums into units and without. */
-/* usage: test_run_oracle [CASE [RECIPE]]: that case alone (with the recipe of that number, from 0),
- * with recipes that are known to be wrong, too */
+/* usage: test_run_oracle [CASE [RECIPE]]: that case alone, with the recipe of that number, from 0 */
 #include "oracle.h"
 #include "oracle_cases.h"
 #include "tests/check.h"
 #include <stdlib.h>
 
-enum { VOCABULARY = 11 };
-
-static tsr_graph *build(tsr_arena *arena, const oracle_case *c, const oracle_recipe *r) {
-  tsr_units units = {r->batch, r->sequence, r->tp};
-  tsr_graph *g = tsr_graph_new(arena, c->name, units);
-  harness_inputs(g, c->inputs);
-  harness_params(g, c->params);
-  harness_calls(g, c->calls);
-  for (int v = 0; v < g->values_count; v++)
-    CHECK_AT(
-        harness_find(g, g->values[v].name) == v, "%s has two values '%s'", c->name,
-        g->values[v].name);
-  g->loss = harness_find(g, "loss");
-  tsr_graph_output(g, "loss", g->loss);
-  return g;
-}
-
-static harness_options options_of(const oracle_recipe *r) {
-  harness_options o = {.dp = 1, .tp = 1, .threads = 2, .ignore_some = true};
-  o.vocabulary = VOCABULARY;
-  o.microbatches = r->microbatches;
-  o.batch_units = r->batch;
-  o.sequence_units = r->sequence;
-  o.tp_units = r->tp;
-  return o;
-}
-
 /* Compiles one that is thrown away, so that an error is one case's and not the test's end. */
 static bool check_accepted(const oracle_case *c, const oracle_recipe *r, bool refused) {
   tsr_arena *arena = tsr_arena_new();
   tsr_diags *diags = tsr_diags_new(arena);
-  harness_options o = options_of(r);
+  harness_options o = oracle_options(r);
   harness h;
-  bool ok = harness_compile(build(arena, c, r), &o, &h, diags);
+  bool ok = harness_compile(oracle_build(arena, c, r), &o, &h, diags);
   CHECK_AT(
       ok != refused, "%s, %s: %s", c->name, r->name,
       ok ? "accepted; the table says that it is refused" : "refused");
@@ -88,9 +60,9 @@ check_gradient(const oracle_recipe *r, const harness *h, const tsr_interpreter *
 
 static void run(const oracle_case *c, const oracle_recipe *r) {
   tsr_arena *arena = tsr_arena_new();
-  tsr_graph *g = build(arena, c, r);
+  tsr_graph *g = oracle_build(arena, c, r);
   tsr_interpreter *t = tsr_interpreter_new(arena, g);
-  harness_options o = options_of(r);
+  harness_options o = oracle_options(r);
   harness h = harness_open(arena, g, &o);
   check_targets(&h);
   harness_step(&h, 0);
@@ -112,7 +84,7 @@ int main(int argc, char **argv) {
     const oracle_case *c = &oracle_cases[i];
     if (argc > 1 && strcmp(argv[1], c->name)) continue;
     for (int k = 0; k < ORACLE_RECIPES; k++) {
-      if (argc < 2 ? c->wrong >> k & 1 : argc > 2 && atoi(argv[2]) != k) continue;
+      if (argc > 2 && atoi(argv[2]) != k) continue;
       seen++;
       if (!check_accepted(c, &oracle_recipes[k], c->refused >> k & 1)) continue;
       run(c, &oracle_recipes[k]);

@@ -1,0 +1,97 @@
+/* requires: a placed graph's node, and the local shapes of its inputs and outputs
+ * produces: the record of the node's sum
+ * invalidates: nothing */
+#include "schedule/program.h"
+
+/* The dimensions [first, end) of an input that an op sums over; none where input < 0. */
+typedef struct {
+  int input, first, end;
+} summed_dims;
+
+static summed_dims summed_dims_of(const tsr_graph *g, const tsr_node *n) {
+  const tsr_value *x = n->inputs_count ? &g->values[n->inputs[0]] : NULL;
+  switch ((int)n->op) {
+  case TSR_OP_LINEAR:
+  case TSR_OP_LINEAR_DX:
+  case TSR_OP_CE_STATS:
+    return (summed_dims){0, x->ndim - 1, x->ndim};
+  case TSR_OP_MATMUL: {
+    int k = n->attr[0] != 0 ? x->ndim - 2 : x->ndim - 1;
+    return (summed_dims){0, k, k + 1};
+  }
+  case TSR_OP_LINEAR_DW:
+  case TSR_OP_NORM_DW:
+  case TSR_OP_SQUARED_ERROR:
+    return (summed_dims){0, 0, x->ndim - 1};
+  case TSR_OP_EMBEDDING_DW:
+    return (summed_dims){0, 0, x->ndim};
+  case TSR_OP_SUM_TO:
+    return (summed_dims){0, 0, x->ndim - g->values[n->inputs[1]].ndim};
+  case TSR_OP_CE_LOSS:
+    return (summed_dims){2, 0, g->values[n->inputs[2]].ndim};
+  default:
+    return (summed_dims){.input = -1};
+  }
+}
+
+/* The units of an axis cut dimension `dim` of the input, and their sums are not complete here. */
+static bool is_cut(const tsr_value *in, const tsr_value *out, int axis, int dim) {
+  tsr_placement p = in->placement[axis];
+  return out->placement[axis].kind == TSR_PARTIAL && p.kind == TSR_SHARD && p.dim == dim;
+}
+
+static int64_t at_least_one(int64_t n) { return n > 1 ? n : 1; }
+
+static void cut_dim(
+    const tsr_lowering *l, const tsr_value *in, const tsr_value *out, int dim, tsr_reduction *r,
+    tsr_reduced_dim *d) {
+  d->cut[TSR_DP] = is_cut(in, out, TSR_DP, dim);
+  d->cut[TSR_CP] = is_cut(in, out, TSR_CP, dim) && !out->units_of_sequence;
+  d->cut[TSR_TP] = is_cut(in, out, TSR_TP, dim) && !out->units;
+  if (d->cut[TSR_DP]) r->batch = at_least_one(l->batch_units);
+  if (d->cut[TSR_CP]) r->sequence = at_least_one(l->sequence_units);
+  if (d->cut[TSR_TP]) r->tp = at_least_one(l->tp_units);
+}
+
+/* Where positions are not split over cp they are the second of (batch, positions, features). */
+static int kept_dim_of(const tsr_value *in, const tsr_value *out) {
+  tsr_placement cp = in->placement[TSR_CP];
+  if (!out->units_of_sequence) return in->placement[TSR_TP].dim;
+  return cp.kind == TSR_SHARD ? cp.dim : 1;
+}
+
+static tsr_reduction of_units(const tsr_tensor *in, const tsr_tensor *out) {
+  tsr_reduction r = tsr_reduction_none();
+  r.ndim = 1;
+  r.tp = in->units / at_least_one(out->units);
+  r.dim[0] = (tsr_reduced_dim){.size = r.tp, .cut = {[TSR_TP] = true}};
+  return r;
+}
+
+tsr_reduction tsr_reduction_of(const tsr_program *p, int node) {
+  const tsr_node *n = &p->graph->nodes[node];
+  tsr_reduction r = tsr_reduction_none();
+  if (n->op == TSR_OP_SUM_UNITS)
+    return of_units(&p->tensors[n->inputs[0]], &p->tensors[n->outputs[0]]);
+  summed_dims dims = summed_dims_of(p->graph, n);
+  if (dims.input < 0) return r;
+  const tsr_value *in = &p->graph->values[n->inputs[dims.input]],
+                  *out = &p->graph->values[n->outputs[0]];
+  const tsr_tensor *local = &p->tensors[n->outputs[0]];
+  r.ndim = dims.end - dims.first;
+  r.zigzag = p->lowering.zigzag;
+  for (int d = 0; d < r.ndim; d++) {
+    r.dim[d].size = p->tensors[n->inputs[dims.input]].shape[dims.first + d];
+    cut_dim(&p->lowering, in, out, dims.first + d, &r, &r.dim[d]);
+  }
+  r.keeps_batch = out->batch_units > 0;
+  if (n->op == TSR_OP_CE_STATS) { /* (…, units, 3): its last dimension is summed to one of these */
+    r.kept_dim = 0;
+    r.kept = local->shape[local->ndim - 2];
+  } else if (out->units) {
+    r.kept_dim = kept_dim_of(in, out) - dims.first;
+    r.kept = local->units / (r.keeps_batch ? r.batch : 1);
+    r.kept_positions = out->units_of_sequence;
+  }
+  return r;
+}
