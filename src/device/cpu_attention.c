@@ -48,10 +48,17 @@ tsr_attention cpu_attention_of(const cpu_call *c) {
 
 tsr_attention_ring cpu_ring_of(const cpu_call *c) {
   const tsr_lowering *l = &c->program->lowering;
-  tsr_attention_ring r = {.a = cpu_attention_of(c), .members = (int)l->size[TSR_CP]};
+  bool whole = c->task->op == TSR_OP_ATTENTION || c->task->op == TSR_OP_ATTENTION_DX;
+  tsr_attention_ring r = {.a = cpu_attention_of(c), .zigzag = l->zigzag};
+  if (whole) { /* the sequence is, whatever cp splits elsewhere */
+    r.members = 1;
+    r.length = r.a.T;
+    r.units = cpu_has_units(c->program) ? c->program->graph->units.sequence : 1;
+    return r;
+  }
+  r.members = (int)l->size[TSR_CP];
   r.length = r.a.T * r.members;
   r.units = (l->sequence_units > 1 ? l->sequence_units : 1) * r.members;
-  r.zigzag = l->zigzag;
   r.step = (int)cpu_attr(c, 4);
   if (c->rank) r.coord = c->rank->coord[TSR_CP];
   return r;
@@ -61,7 +68,7 @@ static cpu_call sizes_call(const tsr_kernels *k, const tsr_program *p, const tsr
   return (cpu_call){.k = k, .program = p, .task = t};
 }
 
-bool cpu_has_units(const tsr_program *p) { return p->lowering.sequence_units > 1; }
+bool cpu_has_units(const tsr_program *p) { return p->graph->units.sequence > 1; }
 
 static int64_t round_up(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
@@ -119,7 +126,6 @@ static void attention_run(const cpu_call *c, int64_t begin, int64_t end, int thr
     return;
   }
   tsr_attention_ring r = cpu_ring_of(c);
-  r.step = 0;
   sums s = sums_of(c, scratch_of_thread(c, c->threads));
   c->k->attention_ring(&r, s.first, cpu_in(c, 0), cpu_in(c, 1), cpu_in(c, 2), scratch, begin, end);
   c->k->attention_ring_finish(&r, cpu_out(c, 0), cpu_out(c, 1), s.first, begin, end);
@@ -137,7 +143,6 @@ static int64_t attention_dx_items(const tsr_task *t) {
 /* inputs: dout, q, k, v, out, stats */
 static void attention_dx_units(const cpu_call *c, int64_t begin, int64_t end, int thread) {
   tsr_attention_ring r = cpu_ring_of(c);
-  r.step = 0;
   char *scratch = scratch_of_thread(c, thread);
   sums s = sums_of(c, scratch_of_thread(c, c->threads));
   const float *dout = cpu_in(c, 0), *q = cpu_in(c, 1), *k = cpu_in(c, 2), *v = cpu_in(c, 3);

@@ -299,6 +299,8 @@ static int redistribute(placer *p, int value, int axis, tsr_placement to, where 
     value = redistribute(p, value, TSR_TP, whole, at);
     from = whole;
   }
+  if (axis == TSR_CP && is_cut_alike(p, value, TSR_TP, to)) /* tp's cut is inside cp's */
+    value = redistribute(p, value, TSR_TP, whole, at);
   const tsr_placement cp = p->g->values[value].placement[TSR_CP],
                       tp = p->g->values[value].placement[TSR_TP];
   if (axis == TSR_CP && cp.kind == TSR_SHARD && tsr_placement_equal(cp, tp)) /* tp's cut is inside */
@@ -449,6 +451,8 @@ static bool place_inputs(placer *p, const tsr_node *n, int *inputs, placed *ret)
   for (int a = 0; a < TSR_AXES; a++) {
     if (!is_active(p->placing, a)) continue;
     for (int i = 0; i < n->inputs_count; i++) in[i] = shown_input(p, n, i, a);
+    for (int i = 0; i < n->inputs_count && a == TSR_TP && !p->placing->sequence_parallel; i++)
+      if (is_cut_alike(p, inputs[i], TSR_CP, in[i])) in[i] = whole; /* positions are cp's */
     tsr_rule_call call = {
         .g = p->old, .node = n, .axis = a, .in = in, .placed = p->g, .inputs = inputs};
     call.sum_units = units_of_microbatch(p, a);
@@ -496,6 +500,20 @@ static void check_random(placer *p, const tsr_node *n, const placed *out) {
       tsr_op_name(n->op), p->old->values[n->inputs[0]].name);
 }
 
+/* A sum over a step's samples is made of batch units, which microbatches only group. Where samples
+ * are not along one dimension dp does not split them, and each microbatch sums as it likes. */
+static void check_accumulated(placer *p, const tsr_node *n) {
+  const tsr_value *v = &p->g->values[p->map[n->inputs[0]]];
+  if (n->op != TSR_OP_ACCUMULATE || !p->of_batch[n->inputs[0]] || !is_active(p->placing, TSR_DP))
+    return;
+  if (v->placement[TSR_DP].kind == TSR_PARTIAL) return;
+  p->ok = tsr_diag_error(
+      p->diags, n->place,
+      "'%s' sums over samples that are not along one dimension of each tensor: its bits would depend "
+      "on the number of microbatches",
+      v->name);
+}
+
 static void find_of_batch(placer *p) {
   const tsr_graph *g = p->old;
   p->of_batch = tsr_arena_array(g->arena, bool, g->values_count + 1);
@@ -527,6 +545,7 @@ static void place_node(placer *p, int index) {
   int *inputs = tsr_arena_array(p->g->arena, int, n->inputs_count);
   for (int i = 0; i < n->inputs_count; i++) inputs[i] = p->map[n->inputs[i]];
   placed out = {0};
+  check_accumulated(p, n);
   if (!place_inputs(p, n, inputs, &out)) p->ok = false;
   check_random(p, n, &out);
   if (keeps_units(n->op)) {

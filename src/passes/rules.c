@@ -263,8 +263,15 @@ static void place_rows(call *c) {
   give_all(c, p);
 }
 
+/* Rows that tp splits along the dimension whose units of positions are kept apart must be split
+ * between those. */
+static tsr_placement rows_between_units(const call *c, tsr_placement p) {
+  bool splits = c->axis == TSR_TP && p.kind == TSR_SHARD && positions_of(c, p) == p.dim;
+  return splits && c->g->units.sequence % c->parts && !c->sequence_parallel ? whole : p;
+}
+
 static void place_norm_dw(call *c) {
-  tsr_placement p = rows_of(c);
+  tsr_placement p = rows_between_units(c, rows_of(c));
   for (int i = 0; i < c->node->inputs_count; i++) c->in[i] = is_vector(c, i) ? whole : p;
   give_all(c, p.kind == TSR_SHARD ? partial : whole);
   c->units = row_units(c, p);
@@ -274,6 +281,7 @@ static void place_sum_to(call *c) {
   int missing = ndim(c, 0) - ndim(c, 1);
   tsr_placement p = c->in[0].kind == TSR_SHARD ? c->in[0] : completed(c, 0);
   bool kept = p.kind == TSR_SHARD && p.dim >= missing; /* split along what remains */
+  if (!kept) p = rows_between_units(c, p);
   c->in[0] = p;
   c->units = kept || missing < 2 ? 0 : row_units(c, p);
   give_all(c, kept ? shard(p.dim - missing) : p.kind == TSR_SHARD ? partial : whole);

@@ -299,8 +299,8 @@ typedef struct {
 
 static void begin_run(const step_run *s, const tsr_program *p, const tsr_run *run) {
   if (p->parts[run->part].section != TSR_FORWARD) return;
-  if (s->bound->worker->options.device) tsr_inputs_copy(s->bound, p->stage, run->microbatch);
-  else tsr_inputs_fill(s->bound, p->stage, run->microbatch, &s->source);
+  if (s->bound->worker->options.device) tsr_inputs_copy(s->bound, p->stage, run);
+  else tsr_inputs_fill(s->bound, p->stage, run, &s->source);
 }
 
 /* Goes on until the stage is done or waits; whether it got anywhere. */

@@ -66,6 +66,7 @@ typedef struct {
   tsr_bound *bound;
   const int *ranks;
   int64_t microbatch;
+  int part; /* of the program: the inputs that it begins with; -1: all */
   const tsr_input_source *source;
 } filling;
 
@@ -104,20 +105,27 @@ static void fill_rank(void *context, int job) {
   const filling *f = context;
   int rank = f->ranks[job];
   for (int v = 0; v < f->bound->programs->graph->values_count; v++)
-    if (is_input(f->bound, v, rank)) fill_input(f, v, rank);
+    if (is_input(f->bound, v, rank) &&
+        (f->part < 0 || tsr_program_fills(tsr_bound_program(f->bound, rank), f->part, v)))
+      fill_input(f, v, rank);
 }
 
-void tsr_inputs_fill(tsr_bound *b, int stage, int64_t microbatch, const tsr_input_source *source) {
-  filling f = {b, b->ranks_of_stage[stage], microbatch, source};
+static void fill_stage(tsr_bound *b, int stage, tsr_run run, const tsr_input_source *source) {
+  filling f = {b, b->ranks_of_stage[stage], run.microbatch, run.part, source};
   tsr_recorder *r = b->recording;
   int ranks = b->ranks_count[stage];
   if (!r) {
     tsr_pool_run(b->worker->pool, fill_rank, &f, ranks);
     return;
   }
-  tsr_event event = {.kind = TSR_EVENT_INPUT, .task = -1, .microbatch = (int)microbatch};
+  tsr_event event = {.kind = TSR_EVENT_INPUT, .task = -1, .microbatch = run.microbatch};
   tsr_recorder_run(r, b->worker->pool, fill_rank, &f, ranks, f.ranks, 1);
   tsr_recorder_end(r, stage, tsr_recorder_now(r), event);
+}
+
+void tsr_inputs_fill(
+    tsr_bound *b, int stage, const tsr_run *run, const tsr_input_source *source) {
+  fill_stage(b, stage, *run, source);
 }
 
 /* ---- of a device ---- */
@@ -127,7 +135,7 @@ int tsr_inputs_turn(const tsr_bound *b) { return b->staged->turn; }
 static void fill_all(tsr_bound *b, const tsr_input_source *source) {
   for (int s = 0; s < b->programs->order->stages; s++)
     for (int m = 0; b->ranks_count[s] && m < b->programs->order->microbatches; m++)
-      tsr_inputs_fill(b, s, m, source);
+      fill_stage(b, s, (tsr_run){-1, m}, source);
 }
 
 void tsr_inputs_begin(tsr_bound *b, const tsr_input_source *source) {
@@ -136,14 +144,14 @@ void tsr_inputs_begin(tsr_bound *b, const tsr_input_source *source) {
   b->staged->filled = -1;
 }
 
-void tsr_inputs_copy(tsr_bound *b, int stage, int64_t microbatch) {
+void tsr_inputs_copy(tsr_bound *b, int stage, const tsr_run *run) {
   const tsr_device *d = b->worker->options.device;
   for (int i = 0; i < b->ranks_count[stage]; i++)
     for (int v = 0, rank = b->ranks_of_stage[stage][i]; v < b->programs->graph->values_count; v++)
-      if (is_input(b, v, rank))
+      if (is_input(b, v, rank) && tsr_program_fills(tsr_bound_program(b, rank), run->part, v))
         d->copy(
-            d->state, tsr_bound_address(b, v, rank, microbatch),
-            staged_address(b, v, rank, microbatch),
+            d->state, tsr_bound_address(b, v, rank, run->microbatch),
+            staged_address(b, v, rank, run->microbatch),
             tsr_tensor_bytes(&tsr_bound_program(b, rank)->tensors[v]));
 }
 

@@ -162,11 +162,12 @@ int tsr_bound_first_holder(const tsr_bound *bound, int value, int rank);
 bool tsr_inputs_open(tsr_arena *arena, tsr_bound *bound, char *why);
 void tsr_inputs_close(tsr_bound *bound);
 /* On the CPU: fills a microbatch's inputs of a stage's ranks. */
-void tsr_inputs_fill(tsr_bound *bound, int stage, int64_t microbatch, const tsr_input_source *source);
+void tsr_inputs_fill(
+    tsr_bound *bound, int stage, const tsr_run *run, const tsr_input_source *source);
 /* On a device: a step begins, and its inputs are on the host; the device copies a microbatch's; the
  * next step's are filled, if they were announced. */
 void tsr_inputs_begin(tsr_bound *bound, const tsr_input_source *source);
-void tsr_inputs_copy(tsr_bound *bound, int stage, int64_t microbatch);
+void tsr_inputs_copy(tsr_bound *bound, int stage, const tsr_run *run);
 void tsr_inputs_ahead(tsr_bound *bound);
 int tsr_inputs_turn(const tsr_bound *bound);
 

@@ -175,3 +175,9 @@ void tsr_program_make_frames(tsr_program *p, const tsr_kept *kept, int count) {
     p->bytes[TSR_SEGMENT_INPUT] += f->bytes * f->slots;
   }
 }
+
+bool tsr_program_fills(const tsr_program *p, int part, int input) {
+  int frame = p->tensors[input].frame;
+  if (p->parts[part].section != TSR_FORWARD) return false;
+  return frame < 0 || p->frames[frame].parts & tsr_part_bit(&p->parts[part]);
+}

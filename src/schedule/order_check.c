@@ -89,6 +89,25 @@ static bool check_sequence(const checker *c, int stage) {
   return ok;
 }
 
+/* Gradients are added in the tree over microbatches, one after the other. */
+static bool check_ascends(const checker *c, int stage) {
+  bool ok = true;
+  for (int i = 0; i < c->order->counts[stage]; i++) {
+    const tsr_action *a = &c->order->actions[stage][i];
+    if (a->kind == TSR_ACTION_FORWARD || a->microbatch < 1 || !fits(c->order, a)) continue;
+    tsr_action before = *a;
+    before.microbatch--;
+    if (*index_of(c, before) <= i + 1) continue;
+    ok = tsr_diag_error(
+        c->diags, place_of(c, stage, a), "stage %d: %s stands before %s", stage,
+        tsr_action_text(*a), tsr_action_text(before));
+    tsr_diag_hint(
+        c->diags, "gradients are added in the order of the microbatches: a chunk's B, and its W, "
+                  "must come in that order");
+  }
+  return ok;
+}
+
 enum { NAMES_MAX = 4 };
 
 /* The missing ones of a kind, of which the first few are named. Returns `count` and theirs. */
@@ -124,7 +143,7 @@ static bool check_stage(const checker *c, int stage) {
   int64_t slots = (int64_t)TSR_ACTION_KINDS * c->order->chunks * c->order->microbatches;
   memset(c->index, 0, sizeof *c->index * (size_t)slots);
   bool once = check_once(c, stage), sequence = check_sequence(c, stage);
-  return check_complete(c, stage) && once && sequence;
+  return check_complete(c, stage) && once && sequence && check_ascends(c, stage);
 }
 
 /* ---- circles --------------------------------------------------------------------------------- */

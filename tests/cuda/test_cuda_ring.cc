@@ -202,7 +202,11 @@ check_rows(int64_t batch_units, int64_t samples, int64_t positions, int64_t piec
   call_arrays arrays;
   arrays.shift = 1;
   int32_t *in = arrays.in(tokens), *got = (int32_t *)arrays.out(R), *of = (int32_t *)arrays.out(R);
-  tsr_cuda_leaves leaves = {2, {batch_units * samples, positions}, {batch_units, 1}, {1, pieces}};
+  tsr_cuda_leaves leaves = {};
+  leaves.ndim = 2;
+  leaves.size[0] = batch_units * samples, leaves.size[1] = positions;
+  leaves.batch[0] = batch_units, leaves.batch[1] = 1;
+  leaves.positions[0] = 1, leaves.positions[1] = pieces;
   leaves.rows = R;
   leaves.leaves = batch_units * pieces;
   leaves.sequence = pieces;
