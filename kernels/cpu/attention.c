@@ -7,7 +7,7 @@ int64_t LEVEL(attention_scratch)(const tsr_attention *a) {
   attention_parts p;
   int64_t floats = attention_layout(a, 1, NULL, &p);
   int64_t sums = QUERIES + 2 * round_to(a->T, TILE_ROWS); /* out or dq; dk, dv */
-  return (floats + sums * p.head_width) * (int64_t)sizeof(float);
+  return (floats + sums * round_to(a->D, WIDEST)) * (int64_t)sizeof(float);
 }
 
 typedef struct {

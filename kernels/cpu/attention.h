@@ -65,8 +65,8 @@ static inline int64_t keys_seen(const tsr_attention *a, block part, int64_t v, i
   return a->causal && last < end ? last : end;
 }
 
-/* A thread's scratch; widths are padded to vectors, rows to tiles. Packed keys and values lie there
- * in runs of T, one in plain attention. */
+/* A thread's scratch; widths are padded to vectors, rows to tiles, and each part has room for any
+ * level's. Packed keys and values lie there in runs of T, one in plain attention. */
 typedef struct {
   int64_t head_width;             /* D padded */
   int64_t panel;                  /* floats of a panel (T, PANEL) */
@@ -90,26 +90,26 @@ typedef struct {
  * takes to begin at a line of the cache. */
 static inline int64_t
 attention_layout(const tsr_attention *a, int64_t runs, float *at, attention_parts *p) {
-  int64_t D = round_to(a->D, PANEL), T = round_to(a->T, TILE_ROWS), total = 0;
+  int64_t D = round_to(a->D, WIDEST_PANEL), T = round_to(a->T, TILE_ROWS), total = 0;
   int64_t dropped = a->dropout != 0 ? PIECE : 0;
   if (at) at = (float *)(((uintptr_t)at + 63) / 64 * 64);
   p->head_width = round_to(a->D, WIDTH);
   p->panel = a->T * PANEL;
   p->run = round_to(T * a->D, 16);
-  p->rows_run = round_to(p->panel * (D / PANEL), 16);
+  p->rows_run = round_to(a->T * D, 16);
 #define PART(name, floats) p->name = at ? at + total : NULL, total += round_to(floats, 16)
   PART(keys, runs * p->run);
   PART(values, runs * p->run);
   PART(keys_rows, runs * p->rows_run);
   PART(values_rows, runs * p->rows_run);
-  PART(queries, round_to(QUERIES, PANEL) * a->D);
-  PART(douts, round_to(QUERIES, PANEL) * a->D);
+  PART(queries, round_to(QUERIES, WIDEST_PANEL) * a->D);
+  PART(douts, round_to(QUERIES, WIDEST_PANEL) * a->D);
   PART(queries_rows, QUERIES * D);
   PART(douts_rows, QUERIES * D);
   PART(scores, (T > PIECE ? T : PIECE) * QUERIES);
   PART(grads, PIECE * QUERIES);
   PART(factors, dropped * QUERIES);
-  PART(lines, dropped * WIDTH);
+  PART(lines, dropped * WIDEST);
   PART(max, QUERIES);
   PART(parts, SUMS * QUERIES);
   PART(share, QUERIES);

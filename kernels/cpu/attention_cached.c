@@ -191,7 +191,7 @@ int64_t LEVEL(attention_cached_scratch)(const tsr_attention_cached *c) {
   few f;
   whole.T = c->length;
   int64_t floats = few_layout(c, NULL, &f);
-  int64_t many = attention_layout(&whole, 1, NULL, &p) + QUERIES * p.head_width;
+  int64_t many = attention_layout(&whole, 1, NULL, &p) + QUERIES * round_to(c->a.D, WIDEST);
   if (c->a.T > FEW && many > floats) floats = many;
   return floats * (int64_t)sizeof(float);
 }

@@ -3,10 +3,9 @@
 #include <assert.h>
 #include <stddef.h>
 
-static void layout_rows(ring_call *c, tsr_attention_sum sum, int64_t *ret_temp_rows) {
-  int64_t D = c->p.head_width;
-  c->width = sum == TSR_ATTENTION_OUT ? D + 2 : sum == TSR_ATTENTION_DQ ? D : 2 * D;
-  *ret_temp_rows = sum == TSR_ATTENTION_DKV ? round_to(c->unit.T, TILE_ROWS) : QUERIES;
+/* Of a partial result with heads of D. */
+static int64_t row_width(tsr_attention_sum sum, int64_t D) {
+  return sum == TSR_ATTENTION_OUT ? D + 2 : sum == TSR_ATTENTION_DQ ? D : 2 * D;
 }
 
 int64_t LEVEL(ring_begin)(
@@ -23,11 +22,13 @@ int64_t LEVEL(ring_begin)(
   c->runs = r->units / r->members;
   int queries = sum == TSR_ATTENTION_DKV ? tsr_ring_source(&c->map, step) : r->coord;
   c->query_last = tsr_ring_unit(&c->map, queries, c->runs - 1);
-  int64_t temp_rows, floats = attention_layout(&c->unit, c->runs, scratch, &c->p);
-  layout_rows(c, sum, &temp_rows);
-  c->temp_size = round_to(temp_rows * c->width, 16);
+  int64_t floats = attention_layout(&c->unit, c->runs, scratch, &c->p);
+  int64_t room = row_width(sum, round_to(c->unit.D, WIDEST)); /* of any level's row */
+  int64_t temp_rows = sum == TSR_ATTENTION_DKV ? round_to(c->unit.T, TILE_ROWS) : QUERIES;
+  c->width = row_width(sum, c->p.head_width);
+  c->temp_size = round_to(temp_rows * room, 16);
   c->slots = tsr_ring_slots(&c->map);
-  c->item_size = round_to(c->runs * c->slots * c->unit.T * c->width, 16);
+  c->item_size = round_to(c->runs * c->slots * c->unit.T * room, 16);
   c->acc = acc;
   return floats + tsr_ring_temps(&c->map) * c->temp_size;
 }
