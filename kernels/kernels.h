@@ -378,10 +378,12 @@ typedef struct {
 
 enum { TSR_SUM_BLOCK = 4096 };
 
-/* The table of a level ("x86-64", "x86-64-v3", …), or the best that this CPU runs when `isa` is
- * NULL; NULL when the level is unknown or the CPU lacks it. tsr_kernels_levels lists those built
- * in, best first, NULL-terminated. */
+/* The table of a level ("x86-64", "x86-64-v3", …); when `isa` is NULL, of the one that TESSERA_ISA
+ * names, and without it of the best that this CPU runs. NULL when the level is unknown or the CPU
+ * lacks it. tsr_kernels_levels lists those built in, best first, NULL-terminated. */
 const tsr_kernels *tsr_kernels_get(const char *isa);
+/* What TESSERA_ISA says, or NULL. */
+const char *tsr_kernels_wish(void);
 const char *const *tsr_kernels_levels(void);
 
 /* Philox4x32-10 (Salmon et al., SC11): 4 words from a 128-bit counter and a 64-bit key. */

@@ -58,6 +58,8 @@ tsr_compile_options app_compile_options(const app *a);
 
 /* Kernels and threads of the host. */
 bool app_choose_device(app *a);
+/* That this machine runs the level that TESSERA_ISA names, if it does. */
+bool app_check_level(app *a);
 /* From a loaded configuration: the CPU, or CUDA devices, and the precision that is usual there. */
 bool app_choose_kind(app *a);
 /* Opens this worker's device, of commands that compute; when ranks are laid on workers. */

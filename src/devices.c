@@ -7,18 +7,24 @@
 
 /* ---- the host's part, which every worker has ---- */
 
-static bool choose_kernels(app *a) {
-  const char *isa = a->config && a->config->numerics.isa[0] ? a->config->numerics.isa : NULL;
-  a->kernels = tsr_kernels_get(isa);
-  if (a->kernels) return true;
+static bool refuse_level(app *a, tsr_place place, const char *by, const char *isa) {
   int count = 0;
   const char *const *levels = tsr_kernels_levels();
   while (levels[count]) count++;
-  tsr_diag_error(
-      a->diags, tsr_config_place(a->config, "numerics.isa"),
-      "this machine does not run the level '%s'", isa);
+  tsr_diag_error(a->diags, place, "%sthis machine does not run the level '%s'", by, isa);
   tsr_diag_nearest(a->diags, isa, levels, count);
   return false;
+}
+
+bool app_check_level(app *a) {
+  const char *wish = tsr_kernels_wish();
+  return !wish || tsr_kernels_get(wish) || refuse_level(a, TSR_NOWHERE, "TESSERA_ISA: ", wish);
+}
+
+static bool choose_kernels(app *a) {
+  const char *isa = a->config && a->config->numerics.isa[0] ? a->config->numerics.isa : NULL;
+  a->kernels = tsr_kernels_get(isa);
+  return a->kernels || refuse_level(a, tsr_config_place(a->config, "numerics.isa"), "", isa);
 }
 
 bool app_choose_device(app *a) {

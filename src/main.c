@@ -58,7 +58,7 @@ static int run(app *a) {
   if (a->cli.print_schema) return tsr_config_schema(&text), app_print(&text), app_finish(a);
   if (a->cli.print_manual) return tsr_config_manual(&text), app_print(&text), app_finish(a);
   if (a->cli.print_config) return print_config(a);
-  return commands[a->cli.command](a);
+  return app_check_level(a) ? commands[a->cli.command](a) : app_finish(a);
 }
 
 int main(int argc, char **argv) {

@@ -161,6 +161,9 @@ static void case_environment(golden_case *c) {
   for (char *line = strtok(expanded, "\n"); line && count < WORDS_MAX; line = strtok(NULL, "\n")) {
     c->env[count++] = printf_new("%s%s", line, "");
   }
+  /* a case says the same at every level; what its own env names comes first */
+  const char *isa = getenv("TESSERA_ISA");
+  if (isa) c->env[count++] = printf_new("TESSERA_ISA=%s%s", isa, "");
   c->env[count] = NULL;
   free(expanded);
   free(text);

@@ -30,6 +30,12 @@ done
 last=$(sed -n '/^levels:/,/^[^ l]/s/^  \([^ ]*\).*/\1/p' <<<"$list" | tail -n 1)
 "$program" kernels --set "numerics.isa=$last" | grep -Eq "^  $last +chosen$" || complain "--set: not $last"
 
+# and by the environment, which stands behind both
+first=$(unset TESSERA_ISA && "$program" kernels | sed -n 's/^  \([^ ]*\) *chosen$/\1/p')
+TESSERA_ISA=$last "$program" kernels | grep -Eq "^  $last +chosen$" || complain "TESSERA_ISA: not $last"
+TESSERA_ISA=$last "$program" kernels --set "numerics.isa=$first" | grep -Eq "^  $first +chosen$" ||
+  complain "TESSERA_ISA: instead of numerics.isa"
+
 # kernel, shape, GFLOP/s, GB/s, limit, share
 table=$("$program" kernels --bench --filter add) || complain "kernels --bench: exit code $?"
 grep -Eq '^kernels of [^ ]+, 1 thread$' <<<"$table" || complain "no level and threads: $table"
