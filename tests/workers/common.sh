@@ -53,6 +53,9 @@ choose_launcher() {
 patience=150
 bounded() { timeout -k 5 "$patience" "$@" </dev/null; }
 
+# Options of a run that something else ends, on a machine of any speed.
+endless=(--set training_config.max_steps=1000000 --set training_config.num_epochs=1000000)
+
 # The weights' hash at the end of a file of metrics, or nothing.
 hash_of() { sed -n 's/.*"weights_sha256":"\([0-9a-f]\{64\}\)".*/\1/p' "$1" 2>/dev/null | tail -n 1; }
 # What evaluation and samples gave: all of a run that is the same on every mesh but the weights.

@@ -48,14 +48,12 @@ for workers in 1 2 3; do
   expect_end "$library, from $workers workers on 4" "$scratch/of_$workers"
 done
 
-# ---- signals ----
-long=(--set training_config.max_steps=600 --set training_config.sample_tokens=0)
-train 1 "$scratch/long" dp=1 "${long[@]}"
-want=$(hash_of "$scratch/long.metrics")
-
+# ---- signals: of a run that does not end by itself, however fast the machine ----
+short=(--set training_config.sample_tokens=0)
+long=("${short[@]}" "${endless[@]}")
 wait_until() { # WHAT COMMAND…
   local i
-  for ((i = 0; i < 600; i++)); do
+  for ((i = 0; i < patience * 10; i++)); do
     if "${@:2}"; then return 0; fi
     kill -0 "$job" 2>/dev/null || break
     sleep 0.1
@@ -88,9 +86,10 @@ chmod +x "$scratch/keep_code"
 around=()
 [ "$library" != mpich ] || around=("$scratch/keep_code")
 
+# Open MPI kills what has not ended a second after it was told to, unless it is told otherwise.
 folder=$scratch/signals
 options_of dp=2,tp=2
-"${launcher[@]}" -n 3 "${around[@]}" "$program" --config "$recipe" --metrics "$folder.metrics" --set training_config.eval_every=0 \
+OMPI_MCA_odls_base_sigkill_timeout=8 "${launcher[@]}" -n 3 "${around[@]}" "$program" --config "$recipe" --metrics "$folder.metrics" --set training_config.eval_every=0 \
   --set training_config.checkpoint_dir="$folder" "${options[@]}" "${long[@]}" < /dev/null > "$scratch/out" 2>&1 &
 job=$!
 wait_until "step 5" has_steps "$folder.metrics" 5
@@ -115,19 +114,25 @@ last=$(newest_of "$folder") at=$(steps_of "$folder.metrics" | tail -n 1)
   wrong "$library: a signal's checkpoint is damaged" "$scratch/out"
 cp -r "$folder" "$scratch/stopped"
 rm -r "$last"
-train 1 "$folder" dp=1 "${long[@]}" --resume
-expect_end "$library: from SIGUSR1's checkpoint" "$folder"
 
 # ---- --time-limit ----
-folder=$scratch/stopped
-cp "$scratch/signals.metrics" "$folder.metrics"
-train 3 "$folder" dp=2,tp=2 "${long[@]}" --resume --time-limit 4
+stopped=$scratch/stopped
+cp "$scratch/signals.metrics" "$stopped.metrics"
+train 3 "$stopped" dp=2,tp=2 "${long[@]}" --resume --time-limit 4
 checks=$((checks + 1))
-line=$(grep -c '^time limit: stops after step [0-9]* of 600$' "$scratch/out" || true)
-at=$(sed -n 's/^time limit: stops after step \([0-9]*\) of 600$/\1/p' "$scratch/out")
-last=$(newest_of "$folder")
+line=$(grep -c '^time limit: stops after step [0-9]* of 1000000$' "$scratch/out" || true)
+at=$(sed -n 's/^time limit: stops after step \([0-9]*\) of 1000000$/\1/p' "$scratch/out")
+last=$(newest_of "$stopped")
 [ "$code" = 0 ] && [ "$line" = 1 ] && [ "$((10#${last##*-}))" = "$at" ] ||
   wrong "$library: --time-limit: exit code $code, newest checkpoint ${last##*/}" "$scratch/out"
-train 1 "$folder" dp=1 "${long[@]}" --resume
-expect_end "$library: from SIGTERM's and the time limit's checkpoints" "$folder"
+
+# ---- both go on, to a step that none of them has reached ----
+steps=$((10#${last##*-} + 20))
+train 1 "$scratch/long" dp=1 "${short[@]}"
+want=$(hash_of "$scratch/long.metrics")
+[ ${#want} = 64 ] || fail "no hash of $steps steps that never stopped"
+train 1 "$folder" dp=1 "${short[@]}" --resume
+expect_end "$library: from SIGUSR1's checkpoint" "$folder"
+train 1 "$stopped" dp=1 "${short[@]}" --resume
+expect_end "$library: from SIGTERM's and the time limit's checkpoints" "$stopped"
 report
