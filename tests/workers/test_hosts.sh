@@ -16,7 +16,7 @@ install_shared "$build"
 export TESSERA_SHARE=$PWD
 program=$PWD/build/tessera-train recipe=$PWD/tests/workers/run.yaml
 
-# What ssh is elsewhere. A host with a file of its name in `down` does not answer.
+# What ssh is elsewhere. A host with a file of its name in `down` does not answer; none does so before `hold` is gone.
 mkdir "$shared/down"
 agent=$shared/agent
 cat > "$agent" << END
@@ -24,6 +24,7 @@ cat > "$agent" << END
 while [[ \$1 == -* ]]; do shift; done
 host=\$1
 shift
+while [ -e $shared/hold ]; do sleep 0.05; done
 [ ! -e $shared/down/\$host ] || exit 255
 exec nsenter --net=/run/netns/\$host unshare --uts --mount bash -c 'hostname "\$0" && cd $PWD && eval "\$*"' "\$host" "\$@"
 END
@@ -54,23 +55,32 @@ checks=$((checks + 1))
 "$program" checkpoint verify "$shared/kept" > "$scratch/verify" 2>&1 || wrong "$library, two hosts: checkpoint" "$scratch/verify"
 
 # ---- a host is lost, and does not come back ----
-long=(--set training_config.max_steps=200 --set training_config.eval_every=0 --set training_config.sample_tokens=0)
-"$program" --config "$recipe" --quiet --metrics "$scratch/alone" "${long[@]}"
-want=$(hash_of "$scratch/alone")
-bounded "${start[@]}" "$shared/hosts" --config "$recipe" --metrics "$shared/lost.metrics" "${mesh[@]}" "${long[@]}" \
+# The first start has no end of its own, however fast the machine. Before the second one the recipe's last step
+# becomes one that the first has not reached.
+few=(--set training_config.eval_every=0 --set training_config.sample_tokens=0 --set training_config.num_epochs=1000000)
+ends_after() {
+  sed "s/max_steps: .*/max_steps: $1/" "$recipe" > "$shared/lost.yaml"
+}
+ends_after 1000000
+bounded "${start[@]}" "$shared/hosts" --config "$shared/lost.yaml" --metrics "$shared/lost.metrics" "${mesh[@]}" "${few[@]}" \
   --set training_config.checkpoint_dir="$shared/lost" --set training_config.model_save_interval=20 \
   --set collectives.timeout_s=10 > "$scratch/out" 2>&1 &
 job=$!
-for ((i = 0; i < 600; i++)); do
+for ((i = 0; i < patience * 10; i++)); do
   [ ! -d "$shared/lost/step-00000020" ] || break
   kill -0 "$job" 2>/dev/null || break
   sleep 0.1
 done
-touch "$shared/down/west"
+touch "$shared/down/west" "$shared/hold"
 # All that runs in the network of west.
 for pid in $(ip netns pids west); do kill -KILL "$pid" 2>/dev/null || true; done
+newest=$(find "$shared/lost" -maxdepth 1 -name 'step-????????' | sort | tail -n 1)
+ends_after $((10#0${newest##*-} + 100))
+rm "$shared/hold"
 code=0
 wait "$job" || code=$?
+"$program" --config "$shared/lost.yaml" --quiet --metrics "$scratch/alone" "${few[@]}"
+want=$(hash_of "$scratch/alone")
 checks=$((checks + 1))
 [ $code = 0 ] && [ "$(hash_of "$shared/lost.metrics")" = "$want" ] ||
   wrong "$library, a lost host: exit code $code, weights $(hash_of "$shared/lost.metrics"), but in one process $want" "$scratch/out"
