@@ -39,46 +39,67 @@ else
   launcher+=(-n 4 -f "$shared/hosts" -launcher ssh -launcher-exec "$agent")
 fi
 
-options=(--config "$recipe" --set training_config.max_steps=80 --set training_config.eval_every=0
+options=(--config "$recipe" --set training_config.eval_every=0
   --set training_config.sample_tokens=0 --set training_config.model_save_interval=10)
 mesh=(--set 'mesh={axes: [dp, tp, pp], shape: [2, 2, 2]}')
-"$program" "${options[@]}" --quiet --metrics "$scratch/alone" --set training_config.checkpoint_dir="$scratch/alone.kept"
-want=$(hash_of "$scratch/alone")
-[ ${#want} = 64 ] || fail "one process gives no hash"
 
 workers_of() { local pid; for pid in $(ip netns pids "$1"); do
   [ "$(readlink "/proc/$pid/exe" 2>/dev/null)" != "$program" ] || echo "$pid"; done; }
 both() { workers_of east; workers_of west; }
 
-# cut SECONDS|ever TIMEOUT NAME: starts a job, and cuts west's link at a step of chance.
-cut() {
-  local i kept=$shared/$3 step=$((10 + RANDOM % 4 * 10))
-  (bounded "${launcher[@]}" "$program" "${options[@]}" "${mesh[@]}" --metrics "$kept.metrics" \
-    --set training_config.checkpoint_dir="$kept" --set collectives.timeout_s="$2" > "$kept.out" 2>&1) &
-  job=$!
-  for ((i = 0; i < 1200; i++)); do
-    [ ! -d "$kept/step-$(printf %08d $step)" ] || break
+# The last step that NAME has a checkpoint of.
+newest_of() { echo $((10#0$(find "$shared/$1" -maxdepth 1 -name 'step-????????' 2>/dev/null | sed 's/.*-//' | sort | tail -n 1))); }
+wait_for_step() { # NAME STEP: while the job is there
+  local i
+  for ((i = 0; i < patience * 20; i++)); do
+    [ "$(newest_of "$1")" -lt "$2" ] || return 0
     kill -0 "$job" 2>/dev/null || break
     sleep 0.05
   done
+  return 1
+}
+# cut TIMEOUT NAME: starts a job, which does not end by itself however fast the machine, and cuts west's link at a
+# step of chance.
+cut() {
+  local kept=$shared/$2
+  timeout -k 60 "$patience" "${launcher[@]}" "$program" "${options[@]}" "${mesh[@]}" "${endless[@]}" --metrics "$kept.metrics" \
+    --set training_config.checkpoint_dir="$kept" --set collectives.timeout_s="$1" < /dev/null > "$kept.out" 2>&1 &
+  job=$!
+  wait_for_step "$2" $((10 + RANDOM % 4 * 10)) || wrong "$library, $2: no steps before the cut" "$kept.out"
   ip link set to_west down
   began=$SECONDS
+}
+# goes_on NAME WHAT: from what is kept to a step that the job has not reached, to the bits of a run that never stopped.
+goes_on() {
+  local steps=(--set training_config.max_steps=$(($(newest_of "$1") + 20)) --set training_config.num_epochs=1000000)
+  "$program" "${options[@]}" "${steps[@]}" --quiet --metrics "$scratch/alone" --set training_config.checkpoint_dir="$scratch/$1.kept"
+  want=$(hash_of "$scratch/alone")
+  [ ${#want} = 64 ] || fail "one process gives no hash"
+  checks=$((checks + 1))
+  "$program" checkpoint verify "$shared/$1" > "$scratch/verify" 2>&1 || wrong "$library, $2: checkpoint" "$scratch/verify"
+  code=0
+  bounded "$program" "${options[@]}" "${steps[@]}" "${mesh[@]}" --resume --metrics "$shared/$1.metrics" \
+    --set training_config.checkpoint_dir="$shared/$1" > "$scratch/out" 2>&1 || code=$?
+  checks=$((checks + 1))
+  [ $code = 0 ] && [ "$(hash_of "$shared/$1.metrics")" = "$want" ] ||
+    wrong "$library, $2: does not go on: exit code $code, weights $(hash_of "$shared/$1.metrics"), not $want" "$scratch/out"
 }
 
 RANDOM=7
 # ---- for five seconds ----
-cut 5 60 short
+cut 60 short
 sleep 5
+at=$(newest_of short)
 ip link set to_west up
-code=0
-wait "$job" || code=$?
 checks=$((checks + 1))
-[ $code = 0 ] && [ "$(hash_of "$shared/short.metrics")" = "$want" ] ||
-  wrong "$library, a link down for 5 s: exit code $code, weights $(hash_of "$shared/short.metrics")" "$shared/short.out"
+wait_for_step short $((at + 30)) || wrong "$library, a link down for 5 s: does not go on" "$shared/short.out"
+kill -TERM "$job"
+wait "$job" || true
+goes_on short "a link down for 5 s"
 
 # ---- for good ----
 timeout_s=3
-cut ever $timeout_s ever
+cut $timeout_s ever
 for ((; SECONDS - began <= timeout_s + 10; )); do
   [ -n "$(both)" ] || break
   sleep 0.1
@@ -97,12 +118,5 @@ for other in 'worker [01] on east' 'worker [23] on west'; do
   grep -Eq "$other.*: does not answer: stopped, or its link is cut" "$shared/ever.out" ||
     wrong "$library, a cut link: nobody says so of $other" "$shared/ever.out"
 done
-checks=$((checks + 1))
-"$program" checkpoint verify "$shared/ever" > "$scratch/verify" 2>&1 || wrong "$library, a cut link: checkpoint" "$scratch/verify"
-code=0
-bounded "$program" "${options[@]}" "${mesh[@]}" --resume --metrics "$shared/ever.metrics" \
-  --set training_config.checkpoint_dir="$shared/ever" > "$scratch/out" 2>&1 || code=$?
-checks=$((checks + 1))
-[ $code = 0 ] && [ "$(hash_of "$shared/ever.metrics")" = "$want" ] ||
-  wrong "$library, a cut link: does not go on: exit code $code" "$scratch/out"
+goes_on ever "a cut link"
 report
