@@ -7,7 +7,10 @@
  * worker, stops one for ever or for a while, fills the disk of one, ends mpirun. No run hangs for
  * longer than the deadline and ten seconds, all processes end, the reports name the worker that was
  * stopped, every checkpoint that has a name is whole; and the run that goes on, on 1 to 4 workers
- * and a mesh drawn anew, ends with the weights and the losses of a run that nothing happened to. */
+ * and a mesh drawn anew, ends with the weights and the losses of a run that nothing happened to.
+ *
+ * The run that is hit has no end of its own, so that it does not come to it first, however fast the
+ * machine; the one that goes on ends at a step that the first has not reached. */
 #include "base/file.h"
 #include "job.h"
 #include <signal.h>
@@ -19,6 +22,7 @@
 #include <unistd.h>
 
 enum { WORKERS = 4, STEPS = 24, LAST_FAULT_STEP = 16, TIMEOUT_S = 3, SPARE_S = 10 };
+enum { ENDLESS = 1000000, STEPS_BEHIND = 3 }; /* steps of a run; that show that one goes on */
 enum { END_S = 120 }; /* of a run that nothing happens to, on a busy machine */
 
 typedef enum { KILL, STOP, STOP_AT_START, PAUSE, FULL, END, KINDS } kind;
@@ -32,14 +36,16 @@ typedef struct {
   double seconds; /* from the fault to the job's end */
 } verdict;
 
+/* A run that nothing happened to. */
 typedef struct {
+  int steps;
   const char *sha256;
   const char *const *losses;
 } reference;
 
 typedef struct {
   runner *r;
-  const reference *want;
+  int steps; /* of the next start */
   const char *folder, *checkpoints, *metrics;
   const char *story;
   bool begun;
@@ -89,8 +95,17 @@ static void add_mesh(runner *r, words *w) {
   set(r, w, draw(r, 3) ? "checkpoint.background=true" : "checkpoint.background=false");
 }
 
+/* No rate may follow the run's end, which comes to be another one. */
+static words endless_words(runner *r, const char *folder, int steps) {
+  words w = words_run(r, folder);
+  set(r, &w, "scheduler_config.type=constant");
+  set(r, &w, "training_config.num_epochs=1000000");
+  set(r, &w, tsr_arena_printf(r->arena, "training_config.max_steps=%d", steps));
+  return w;
+}
+
 static words command(attempt *a) {
-  words w = words_run(a->r, a->folder);
+  words w = endless_words(a->r, a->folder, a->steps);
   if (a->begun) words_add(a->r, &w, "--resume");
   add_mesh(a->r, &w);
   set(a->r, &w, tsr_arena_printf(a->r->arena, "collectives.timeout_s=%d", TIMEOUT_S));
@@ -124,17 +139,26 @@ static bool has_step(const char *path, int step) {
   return found;
 }
 
-/* Until a step's line is there, and a little longer. */
-static bool wait_for_moment(attempt *a, job *j) {
-  int step = 1 + (int)draw(a->r, LAST_FAULT_STEP);
+static int last_step(const char *path) {
+  int step = 0;
+  while (has_step(path, step + 1)) step++;
+  return step;
+}
+
+static bool wait_for_step(attempt *a, job *j, int step) {
   ending e;
-  while (!has_step(a->metrics, step)) {
-    if (job_now() - j->begin > END_S) return wrong(a, "no step comes", NULL);
+  for (double begin = job_now(); !has_step(a->metrics, step); job_rest(0.001)) {
+    if (job_now() - begin > END_S) return wrong(a, "no step comes", NULL);
     siginfo_t info = {0};
     waitid(P_PID, (id_t)j->root, &info, WEXITED | WNOHANG | WNOWAIT);
-    if (info.si_pid && job_wait(j, 1, &e)) return wrong(a, "it ended before the fault", &e);
-    job_rest(0.001);
+    if (info.si_pid && job_wait(j, 1, &e)) return wrong(a, "it ended by itself", &e);
   }
+  return true;
+}
+
+/* Until a step's line is there, and a little longer. */
+static bool wait_for_moment(attempt *a, job *j) {
+  if (!wait_for_step(a, j, 1 + (int)draw(a->r, LAST_FAULT_STEP))) return false;
   job_rest((double)draw(a->r, 40) / 1000);
   return true;
 }
@@ -180,8 +204,24 @@ static bool check_named(attempt *a, const job *j, int victim, const ending *e) {
       e);
 }
 
+/* A worker that was stopped goes on: steps come, until all are told to end. */
+static bool check_pause(attempt *a, job *j, pid_t worker, double fault) {
+  job_rest(0.2 + (double)draw(a->r, 800) / 1000);
+  int step = last_step(a->metrics);
+  ending e;
+  kill(worker, SIGCONT);
+  if (!wait_for_step(a, j, step + STEPS_BEHIND)) return false;
+  a->seconds = job_now() - fault;
+  double told = job_now(), seconds = a->seconds;
+  kill(j->root, SIGTERM);
+  bool ended = check_ending(a, j, false, told, &e);
+  a->seconds = seconds;
+  return ended;
+}
+
 static bool hit(attempt *a, kind k) {
   job_options o = {.launcher = draw_launcher(a->r), .workers = WORKERS, .faulty = -1};
+  a->steps = ENDLESS;
   job j = start(a, &o);
   int victim = (int)draw(a->r, WORKERS);
   ending e;
@@ -193,14 +233,7 @@ static bool hit(attempt *a, kind k) {
   kill(target, k == KILL ? SIGKILL : k == END ? SIGTERM : SIGSTOP);
   tell(a, "%s# %s", kind_names[k]);
   tell(a, "%s %s\n", tsr_arena_printf(a->r->arena, "(%d, pid %d)", victim, (int)target));
-  if (k == PAUSE) {
-    job_rest(0.2 + (double)draw(a->r, 800) / 1000);
-    kill(target, SIGCONT);
-    bool ended = job_wait(&j, END_S, &e);
-    a->seconds = job_now() - fault;
-    if (!ended || e.status) return wrong(a, "it did not go on", &e);
-    return !strcmp(sha256_of(a->r, e.said), a->want->sha256) || wrong(a, "other weights", &e);
-  }
+  if (k == PAUSE) return check_pause(a, &j, target, fault);
   if (!check_ending(a, &j, k == STOP_AT_START, fault, &e)) return false;
   if (k == STOP && !check_named(a, &j, victim, &e)) return false;
   bool killed = strstr(e.said, "signal 9") != NULL;
@@ -214,6 +247,7 @@ static bool fill(attempt *a) {
   o.faulty = (int)draw(a->r, WORKERS);
   o.fault = tsr_arena_printf(a->r->arena, "ENOSPC@%d-", 2 + (int)draw(a->r, 30));
   double begin = job_now();
+  a->steps = STEPS;
   job j = start(a, &o);
   ending e;
   bool ended = job_wait(&j, END_S, &e);
@@ -239,16 +273,34 @@ static bool check_kept(attempt *a) {
              NULL);
 }
 
-static bool go_on(attempt *a) {
+static bool measure(runner *r, int steps, reference *want) {
+  const char *folder = tsr_path_join(r->arena, r->scratch, "whole"), *why = "";
+  words w = endless_words(r, folder, steps);
+  folder_remove(folder);
+  ending e = run(r, &w, NULL, -1, 0);
+  int count = 0;
+  *want = (reference){.steps = steps, .sha256 = sha256_of(r, e.said)};
+  bool ok = !e.status && *want->sha256 &&
+            read_losses(
+                r, tsr_path_join(r->arena, folder, "metrics.jsonl"), &want->losses, &count, &why) &&
+            count == steps;
+  if (!ok) printf("the undisturbed run: exit %d %s\n%s", e.status, why, e.said);
+  return ok;
+}
+
+/* To the first multiple of STEPS that the run has not reached; most cases share a few of them. */
+static bool go_on(attempt *a, runner *undisturbed, reference *want) {
+  a->steps = (last_step(a->metrics) / STEPS + 1) * STEPS;
+  if (a->steps != want->steps && !measure(undisturbed, a->steps, want)) return false;
   job_options o = {.workers = 1 + (int)draw(a->r, WORKERS), .faulty = -1};
   o.launcher = o.workers > 1 || draw(a->r, 2) ? draw_launcher(a->r) : JOB_ALONE;
   job j = start(a, &o);
   ending e;
   if (!job_wait(&j, END_S, &e) || e.status) return wrong(a, "it does not go on", &e);
-  if (strcmp(sha256_of(a->r, e.said), a->want->sha256)) return wrong(a, "other weights", &e);
-  const char *differs = compare_losses(a->r, a->metrics, a->want->losses, STEPS, a->want->sha256);
+  if (strcmp(sha256_of(a->r, e.said), want->sha256)) return wrong(a, "other weights", &e);
+  const char *differs = compare_losses(a->r, a->metrics, want->losses, want->steps, want->sha256);
   if (differs) return wrong(a, differs, &e);
-  if (look(a->checkpoints).newest_whole != STEPS)
+  if (look(a->checkpoints).newest_whole != want->steps)
     return wrong(a, "the last step has no whole checkpoint", &e);
   return true;
 }
@@ -265,23 +317,25 @@ typedef struct {
   int number, of;
 } lane_of_cases;
 
-static void work(
-    const runner *about, const reference *want, lane_of_cases lane, uint64_t seed, int count,
-    int out) {
+static void
+work(const runner *about, reference want, lane_of_cases lane, uint64_t seed, int count, int out) {
   const char *scratch = tsr_arena_printf(about->arena, "%s/%d", about->scratch, lane.number);
+  runner undisturbed = *about;
+  undisturbed.scratch = scratch;
   mkdir(scratch, 0777);
   for (int i = lane.number; i < count; i += lane.of) {
     runner r = *about;
     r.arena = tsr_arena_new();
     r.scratch = scratch;
     r.random = seed * 1000003u + (uint64_t)i;
-    attempt a = {&r, want, .story = ""};
+    attempt a = {&r, .story = ""};
     a.folder = tsr_path_join(r.arena, scratch, "run");
     a.checkpoints = tsr_path_join(r.arena, a.folder, "checkpoints");
     a.metrics = tsr_path_join(r.arena, a.folder, "metrics.jsonl");
     folder_remove(a.folder);
     kind k = kind_of(i);
-    bool ok = (k == FULL ? fill(&a) : hit(&a, k)) && check_kept(&a) && go_on(&a);
+    bool ok =
+        (k == FULL ? fill(&a) : hit(&a, k)) && check_kept(&a) && go_on(&a, &undisturbed, &want);
     verdict v = {i, k, ok, a.seconds};
     if (!ok) printf("case %d of seed %llu: %s\n\n", i, (unsigned long long)seed, kind_names[k]);
     fflush(stdout);
@@ -306,21 +360,6 @@ static int count_up(int in, int count) {
   return all == count && !all_failed ? 0 : 1;
 }
 
-static bool measure(runner *r, reference *want) {
-  const char *folder = tsr_path_join(r->arena, r->scratch, "whole"), *why = "";
-  words w = words_run(r, folder);
-  ending e = run(r, &w, NULL, -1, 0);
-  int count = 0;
-  want->sha256 = sha256_of(r, e.said);
-  bool ok = !e.status && *want->sha256 &&
-            read_losses(
-                r, tsr_path_join(r->arena, folder, "metrics.jsonl"), &want->losses, &count, &why) &&
-            count == STEPS;
-  if (!ok) printf("the undisturbed run: exit %d %s\n%s", e.status, why, e.said);
-  else printf("undisturbed: weights sha256 %s\n", want->sha256);
-  return ok;
-}
-
 int main(int argc, char **argv) {
   if (argc != 4) return printf("usage: chaos PROGRAM SEED COUNT\n"), 2;
   runner r = {.program = realpath(argv[1], NULL), .arena = tsr_arena_new()};
@@ -333,12 +372,13 @@ int main(int argc, char **argv) {
   r.scratch = scratch_new(r.arena);
   if (!r.scratch || pipe(pipes)) return perror("chaos"), 1;
   r.config = tsr_path_join(r.arena, r.scratch, "run.yaml");
-  if (measure(&r, &want)) {
+  if (measure(&r, STEPS, &want)) {
+    printf("undisturbed: weights sha256 %s\n", want.sha256);
     fflush(stdout);
     int cores = (int)sysconf(_SC_NPROCESSORS_ONLN);
     lane_of_cases lane = {.of = cores < 1 ? 1 : cores};
     for (; lane.number < lane.of; lane.number++)
-      if (!fork()) work(&r, &want, lane, seed, count, pipes[1]), fflush(stdout), _exit(0);
+      if (!fork()) work(&r, want, lane, seed, count, pipes[1]), fflush(stdout), _exit(0);
     close(pipes[1]);
     code = count_up(pipes[0], count);
     while (wait(NULL) > 0) continue;
