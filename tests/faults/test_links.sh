@@ -58,14 +58,20 @@ wait_for_step() { # NAME STEP: while the job is there
   done
   return 1
 }
+# What a worker says does not go through mpirun, which may end before the cut link is up and brings it.
+around=(sh -c 'exec "$@" > "$0.${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" 2>&1')
+wrong_of() { # NAME TEXT
+  cat "$shared/$1".out* > "$scratch/out"
+  wrong "$library, $2" "$scratch/out"
+}
 # cut TIMEOUT NAME: starts a job, which does not end by itself however fast the machine, and cuts west's link at a
 # step of chance.
 cut() {
   local kept=$shared/$2
-  timeout -k 60 "$patience" "${launcher[@]}" "$program" "${options[@]}" "${mesh[@]}" "${endless[@]}" --metrics "$kept.metrics" \
+  timeout -k 60 "$patience" "${launcher[@]}" "${around[@]}" "$kept.out" "$program" "${options[@]}" "${mesh[@]}" "${endless[@]}" --metrics "$kept.metrics" \
     --set training_config.checkpoint_dir="$kept" --set collectives.timeout_s="$1" < /dev/null > "$kept.out" 2>&1 &
   job=$!
-  wait_for_step "$2" $((10 + RANDOM % 4 * 10)) || wrong "$library, $2: no steps before the cut" "$kept.out"
+  wait_for_step "$2" $((10 + RANDOM % 4 * 10)) || wrong_of "$2" "$2: no steps before the cut"
   ip link set to_west down
   began=$SECONDS
 }
@@ -92,7 +98,7 @@ sleep 5
 at=$(newest_of short)
 ip link set to_west up
 checks=$((checks + 1))
-wait_for_step short $((at + 30)) || wrong "$library, a link down for 5 s: does not go on" "$shared/short.out"
+wait_for_step short $((at + 30)) || wrong_of short "a link down for 5 s: does not go on"
 kill -TERM "$job"
 wait "$job" || true
 goes_on short "a link down for 5 s"
@@ -106,17 +112,17 @@ for ((; SECONDS - began <= timeout_s + 10; )); do
 done
 echo "$library: all workers ended $((SECONDS - began)) s after the link was cut; the deadline was $timeout_s s"
 checks=$((checks + 1))
-[ -z "$(both)" ] || wrong "$library, a cut link: workers are left after $((SECONDS - began)) s: $(both | tr '\n' ' ')" "$shared/ever.out"
+[ -z "$(both)" ] || wrong_of ever "a cut link: workers are left after $((SECONDS - began)) s: $(both | tr '\n' ' ')"
 ip link set to_west up
 code=0
 wait "$job" || code=$?
 echo "$library: mpirun ended $((SECONDS - began)) s after it, with code $code"
 checks=$((checks + 1))
-[ $code != 0 ] || wrong "$library, a cut link: ended as if nothing had been" "$shared/ever.out"
+[ $code != 0 ] || wrong_of ever "a cut link: ended as if nothing had been"
 for other in 'worker [01] on east' 'worker [23] on west'; do
   checks=$((checks + 1))
-  grep -Eq "$other.*: does not answer: stopped, or its link is cut" "$shared/ever.out" ||
-    wrong "$library, a cut link: nobody says so of $other" "$shared/ever.out"
+  cat "$shared"/ever.out.? | grep -E "$other.*: does not answer: stopped, or its link is cut" > "$scratch/said" ||
+    wrong_of ever "a cut link: nobody says so of $other"
 done
 goes_on ever "a cut link"
 report

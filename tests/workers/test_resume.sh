@@ -83,6 +83,7 @@ exit "$code"
 END
 chmod +x "$scratch/keep_code"
 
+# A worker there gets a signal twice, from the shell later, which may make a second checkpoint: all are kept.
 around=()
 [ "$library" != mpich ] || around=("$scratch/keep_code")
 
@@ -90,7 +91,7 @@ around=()
 folder=$scratch/signals
 options_of dp=2,tp=2
 OMPI_MCA_odls_base_sigkill_timeout=8 "${launcher[@]}" -n 3 "${around[@]}" "$program" --config "$recipe" --metrics "$folder.metrics" --set training_config.eval_every=0 \
-  --set training_config.checkpoint_dir="$folder" "${options[@]}" "${long[@]}" < /dev/null > "$scratch/out" 2>&1 &
+  --set training_config.checkpoint_dir="$folder" --set checkpoint.keep_last=0 "${options[@]}" "${long[@]}" < /dev/null > "$scratch/out" 2>&1 &
 job=$!
 wait_until "step 5" has_steps "$folder.metrics" 5
 kill -USR1 "$job"
