@@ -110,6 +110,7 @@ static bool compile(app *a) {
   if (!tsr_compile(a->arena, &o, TSR_COMPILE_TRAIN, &a->training, a->diags)) return false;
   if (a->training.graph->loss < 0) return true;
   o.cut = &a->training.cut;
+  o.cut_of = a->training.graph;
   o.order_of_training = a->training.programs.order;
   const tsr_config_training *t = &a->config->training;
   bool evaluates = t->eval_every && t->validation_fraction > 0;

@@ -177,10 +177,15 @@ static where not_late(const placer *p, int value, where at) {
   return at;
 }
 
-/* What is added to complete a value is added where the value is. */
+/* What is added to complete a value is added where the value is. Another stage's backward pass needs
+ * it before this one's begins, so what the forward pass made is completed there. */
 static where home(const placer *p, int value, where at) {
   at = not_late(p, value, at);
+  const tsr_value *v = &p->g->values[value];
   int stage = tsr_value_stage(p->g, value);
+  bool forward = v->kind == TSR_VALUE_NODE && p->g->nodes[v->node].section == TSR_FORWARD;
+  if (stage >= 0 && stage != at.stage && forward && at.section == TSR_BACKWARD)
+    at.section = TSR_FORWARD;
   if (stage >= 0) at.stage = stage;
   return at;
 }

@@ -174,12 +174,20 @@ static void place_linear_dw(call *c) {
   }
 }
 
+/* Positions are summed where cp has them; tp's part of those is gathered first. */
+static bool sums_positions(const call *c, int i, int dim) {
+  return c->axis == TSR_TP && is_shard(c->in[i], dim) && is_shard(over(c, i, TSR_CP), dim);
+}
+
 static void place_matmul(call *c) {
   int n = ndim(c, 0);
   bool ta = c->node->attr[0] != 0, tb = c->node->attr[1] != 0;
   int m_dim = ta ? n - 1 : n - 2, ka = ta ? n - 2 : n - 1, kb = tb ? n - 1 : n - 2,
       n_dim = tb ? n - 2 : n - 1;
-  tsr_placement a = c->in[0], b = c->in[1];
+  tsr_placement a = sums_positions(c, 0, ka) ? whole : c->in[0],
+                b = sums_positions(c, 1, kb) ? whole : c->in[1];
+  c->in[0] = a;
+  c->in[1] = b;
   if (a.kind == TSR_SHARD && a.dim < n - 2) {
     c->in[1] = a;
     give_all(c, a);
@@ -361,8 +369,9 @@ static int begins_at(const call *c, const tsr_value *x, const tsr_value *y, int 
 }
 
 /* A split dimension survives a reshape when it stays the outermost part of one of the new ones.
- * Positions do not, where they are joined with the batch: a microbatch may be one sample, but what
- * the recipe computes must not depend on that. */
+ * Positions do not, where they are joined with the batch, nor the batch where it is joined with
+ * what stands before it: a microbatch may be one sample, but what the recipe computes must not
+ * depend on that. */
 static void place_reshape(call *c) {
   const tsr_value *x = input(c, 0), *y = &c->g->values[c->node->outputs[0]];
   tsr_placement in = c->in[0], batch = over(c, 0, TSR_DP);
@@ -370,6 +379,7 @@ static void place_reshape(call *c) {
   int e = begins_at(c, x, y, in.dim);
   bool fits = e < y->ndim && y->shape[e] % c->parts == 0 &&
               (y->shape[e] % x->shape[in.dim] == 0 || x->shape[in.dim] % y->shape[e] == 0);
+  if (c->axis == TSR_DP && e > 0 && x->shape[in.dim] == 1) fits &= y->shape[e] == 1;
   bool joined = c->axis == TSR_CP && batch.kind == TSR_SHARD && batch.dim < in.dim && fits &&
                 begins_at(c, x, y, batch.dim) == e;
   if (!fits || joined) c->in[0] = whole;

@@ -13,6 +13,16 @@ static int find_node(const tsr_graph *g, const char *name) {
   return -1;
 }
 
+/* Where a stage begins in a graph that may lack nodes of the one that was cut; -1: nowhere. */
+static int find_first(const tsr_graph *g, const tsr_cut *cut, int stage) {
+  int here = find_node(g, cut->first[stage]), there = -1;
+  if (here >= 0 || !cut->of) return here;
+  there = find_node(cut->of, cut->first[stage]);
+  for (int i = there; i >= 0 && i < cut->of->nodes_count && here < 0; i++)
+    if (cut->of->nodes[i].section <= TSR_FORWARD) here = find_node(g, cut->of->nodes[i].name);
+  return here < 0 && there >= 0 ? g->nodes_count : here;
+}
+
 static void own(tsr_graph *g, int value, int stage, bool *owned) {
   int param = g->values[value].param;
   if (param < 0 || (owned[param] && g->params[param].stage <= stage)) return;
@@ -60,12 +70,12 @@ bool tsr_pass_stages(tsr_graph *g, const tsr_cut *cut, tsr_diags *diags) {
   int *first = tsr_arena_array(g->arena, int, cut->count + 1);
   bool *owned = tsr_arena_array(g->arena, bool, g->params_count + 1), ok = true;
   for (int i = 0; i < cut->count; i++) {
-    first[i] = find_node(g, cut->first[i]);
+    first[i] = find_first(g, cut, i);
     if (first[i] < 0)
       ok = tsr_diag_error(
           diags, cut->place, "a stage begins at '%s', which the graph does not have",
           cut->first[i]);
-    else if (i > 0 && first[i] <= first[i - 1])
+    else if (i > 0 && first[i] <= first[i - 1] && !cut->of)
       ok = tsr_diag_error(
           diags, cut->place, "stage %d begins at '%s', which does not come after '%s'", i + 1,
           cut->first[i], cut->first[i - 1]);

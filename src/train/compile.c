@@ -214,6 +214,7 @@ static bool compile_program(
   const tsr_order *order;
   if (!choose_order(arena, o, training, &order, diags)) return false;
   ret->cut = o->cut ? *o->cut : (tsr_cut){0};
+  ret->cut.of = o->cut ? o->cut_of : NULL;
   if (!o->cut && !tsr_pipeline_cut(ret->graph, o->config, order, &ret->cut, diags)) return false;
   if (training) add_training(o, ret->graph);
   if (!tsr_pass_stages(ret->graph, &ret->cut, diags)) return false;
@@ -245,6 +246,7 @@ static bool compile_generation(
   ret->decode = tsr_arena_alloc(arena, sizeof *ret->decode);
   tsr_compile_options other = *o;
   other.cut = &ret->cut;
+  other.cut_of = ret->cut.of;
   return compile_program(arena, &other, TSR_COMPILE_GENERATE, 1, ret->decode, diags);
 }
 

@@ -19,6 +19,7 @@ typedef struct {
   int64_t vocab_detected, vocab_assumed; /* as in tsr_model_options */
   const char *graphs_folder;
   const tsr_cut *cut; /* of the training graph, for the others to share its stages; NULL: find it */
+  const tsr_graph *cut_of; /* the training graph */
   const tsr_order *order_of_training; /* and its virtual stages' places */
   tsr_scratch_rule *scratch;          /* what tasks need on the device */
   const void *scratch_context;
