@@ -272,10 +272,11 @@ static void place_rows(call *c) {
 }
 
 /* Rows that tp splits along the dimension whose units of positions are kept apart must be split
- * between those. */
+ * between those; where they are not kept apart, positions are summed where cp has them. */
 static tsr_placement rows_between_units(const call *c, tsr_placement p) {
-  bool splits = c->axis == TSR_TP && p.kind == TSR_SHARD && positions_of(c, p) == p.dim;
-  return splits && c->g->units.sequence % c->parts && !c->sequence_parallel ? whole : p;
+  if (c->axis != TSR_TP || p.kind != TSR_SHARD) return p;
+  if (positions_of(c, p) != p.dim) return is_shard(over(c, 0, TSR_CP), p.dim) ? whole : p;
+  return c->g->units.sequence % c->parts && !c->sequence_parallel ? whole : p;
 }
 
 static void place_norm_dw(call *c) {
