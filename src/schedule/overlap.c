@@ -130,17 +130,18 @@ static int adder_of(const overlap *o, int part, int task) {
   return -1;
 }
 
-/* Whether nothing of the body reads a value, as it is or by another name, but the task that adds it
- * to those of other microbatches. */
-static bool is_for_update(const overlap *o, int value) {
+/* Whether nothing of the body reads a value, as it is or by another name, but a task of the same
+ * section that adds it to those of other microbatches. */
+static bool is_for_update(const overlap *o, int value, tsr_section section) {
   const tsr_graph *g = o->p->graph;
   for (int i = 0; i < g->nodes_count; i++) {
     const tsr_node *n = &g->nodes[i];
-    if (n->section == TSR_UPDATE || n->op == TSR_OP_ACCUMULATE || !tsr_program_has_node(o->p, i))
-      continue;
+    bool adds = n->op == TSR_OP_ACCUMULATE && n->section == section;
+    if (n->section == TSR_UPDATE || adds || !tsr_program_has_node(o->p, i)) continue;
     for (int k = 0; k < n->inputs_count; k++) {
       if (n->inputs[k] != value) continue;
-      if (!tsr_program_is_alias(o->p, i) || !is_for_update(o, n->outputs[0])) return false;
+      if (!tsr_program_is_alias(o->p, i) || !is_for_update(o, n->outputs[0], section))
+        return false;
     }
   }
   return true;
@@ -148,7 +149,7 @@ static bool is_for_update(const overlap *o, int value) {
 
 static bool is_sum_of_microbatch(const overlap *o, int task) {
   return o->p->tasks[task].op == TSR_OP_REDUCE_SCATTER && source_of(o, task) >= 0 &&
-         is_for_update(o, node_of(o, task)->outputs[0]);
+         is_for_update(o, node_of(o, task)->outputs[0], node_of(o, task)->section);
 }
 
 static void begin_sums(overlap *o, int part, const bucket *b, int begin, int wait) {
