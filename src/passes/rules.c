@@ -30,6 +30,11 @@ static void give_all(call *c, tsr_placement p) {
 
 static void place_none(call *c) { give_all(c, whole); }
 
+static void place_whole(call *c) {
+  want_all(c, whole);
+  give_all(c, whole);
+}
+
 /* What an input is over another axis. */
 static tsr_placement over(const call *c, int i, int axis) {
   return c->placed->values[c->inputs[i]].placement[axis];
@@ -44,9 +49,8 @@ static tsr_placement completed(const call *c, int i) {
   return c->in[i].kind == TSR_PARTIAL && slice ? shard(positions.dim) : whole;
 }
 
-/* Which of (batch, positions, features), in any order of the first two, has the positions that a
- * sum over rows keeps apart: the one that cp's units cut, else the second if it is not the batch;
- * -1: none. */
+/* The dimension of positions that a sum over the rows of (batch, positions, features) keeps apart:
+ * the one that cp's units cut, else the second if it is not the batch; -1: none. */
 static int positions_of(const call *c, tsr_placement rows) {
   tsr_placement cp = c->axis == TSR_CP ? rows : over(c, 0, TSR_CP);
   int64_t units = c->g->units.sequence;
@@ -102,9 +106,6 @@ static void place_broadcast(call *c) {
   give_all(c, p);
 }
 
-static void place_add(call *c) { place_broadcast(c); }
-static void place_mul(call *c) { place_broadcast(c); }
-
 /* A sum over a split dimension is made of the recipe's units, so they must divide it. */
 static void check_units(call *c, int64_t size) {
   int64_t units = c->sum_units;
@@ -130,8 +131,7 @@ static void place_linear(call *c) {
     c->in[0] = shard(last);
     give_all(c, partial);
   } else {
-    want_all(c, whole);
-    give_all(c, whole);
+    place_whole(c);
   }
 }
 
@@ -203,8 +203,7 @@ static void place_matmul(call *c) {
     c->in[0] = whole;
     give_all(c, shard(n - 1));
   } else {
-    want_all(c, whole);
-    give_all(c, whole);
+    place_whole(c);
   }
 }
 
@@ -217,8 +216,7 @@ static void place_embedding(call *c) {
   } else if (is_shard(c->in[1], 1)) {
     give_all(c, shard(ndim(c, 0)));
   } else {
-    want_all(c, whole);
-    give_all(c, whole);
+    place_whole(c);
   }
 }
 
@@ -356,9 +354,8 @@ static void place_rows_at(call *c) {
   give_all(c, p);
 }
 
-/* The dimension of the result that begins where dimension `dim` of the input begins; ndim: none.
- * Dimensions of 1 in front of it are passed by, but for the batch's where that is one unit: it may
- * be 1 as well. */
+/* The dimension of the result that begins where dimension `dim` of the input does; ndim: none. It
+ * stands behind those of 1, but for the batch of one unit, which may be 1 as well. */
 static int begins_at(const call *c, const tsr_value *x, const tsr_value *y, int dim) {
   int64_t before = 1, before_out = 1;
   for (int d = 0; d < dim; d++) before *= x->shape[d];
@@ -369,10 +366,9 @@ static int begins_at(const call *c, const tsr_value *x, const tsr_value *y, int 
   return before_out == before ? e : y->ndim;
 }
 
-/* A split dimension survives a reshape when it stays the outermost part of one of the new ones.
- * Positions do not, where they are joined with the batch, nor the batch where it is joined with
- * what stands before it: a microbatch may be one sample, but what the recipe computes must not
- * depend on that. */
+/* A split dimension survives a reshape when it stays the outermost part of one of the new ones. A
+ * microbatch may be one sample, on which nothing may depend: positions that are joined with the
+ * batch do not survive, nor the batch that is joined with what stands before it. */
 static void place_reshape(call *c) {
   const tsr_value *x = input(c, 0), *y = &c->g->values[c->node->outputs[0]];
   tsr_placement in = c->in[0], batch = over(c, 0, TSR_DP);
@@ -448,11 +444,6 @@ static void place_norm_join(call *c) {
   bool owed = c->axis == TSR_PP; /* every stage has its own parameters' */
   for (int i = 0; i < c->node->inputs_count; i++) owed |= c->in[i].kind == TSR_PARTIAL;
   give_all(c, owed ? partial : whole);
-}
-
-static void place_clip(call *c) {
-  want_all(c, whole);
-  give_all(c, whole);
 }
 
 /* The parameter stays where it is; gradient and state come to it; hyper and clip are everywhere. */

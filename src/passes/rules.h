@@ -6,17 +6,18 @@
 typedef struct {
   const tsr_graph *g; /* the graph being read */
   const tsr_node *node;
-  const tsr_graph *placed; /* the graph being made, and the node's inputs there: what they are over */
-  const int *inputs;       /* the other axes, of which dp and cp come before tp */
+  const tsr_graph
+      *placed;       /* the graph being made, and the node's inputs there: what they are over */
+  const int *inputs; /* the other axes, of which dp and cp come before tp */
   int axis;
   int64_t parts;     /* into how many pieces the axis (or its units) splits a dimension, at least */
   tsr_placement *in; /* in: what each input is; out: what the op wants it to be */
   tsr_placement out[TSR_OUTPUTS_MAX];
   int64_t sum_units;      /* of which a microbatch's sum over the axis is made */
   bool sequence_parallel; /* between tp's products, activations are split along the sequence */
-  int64_t units;     /* out: the result keeps so many summands apart (tsr_value.units); 0: none */
+  int64_t units; /* out: the result keeps so many summands apart (tsr_value.units); 0: none */
   bool units_of_sequence; /* out: as in tsr_value */
-  const char *error; /* out: why it cannot be, or NULL */
+  const char *error;      /* out: why it cannot be, or NULL */
 } tsr_rule_call;
 
 void tsr_rule_apply(tsr_rule_call *call);

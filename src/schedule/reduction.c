@@ -62,7 +62,8 @@ static interval interval_of(const tsr_reduction *r, int dim, int64_t block, int6
 }
 
 /* The k-th run of neighbours of a product of intervals; false when there are no more. A dimension
- * that the recipe cuts ends a run even where this rank has one unit of it, for others have several. */
+ * that the recipe cuts ends a run even where this rank has one unit of it, for others have several.
+ */
 static bool
 find_run(const interval *at, int ndim, int64_t k, int64_t *ret_first, int64_t *ret_rows) {
   int d = ndim - 1;

@@ -1,5 +1,5 @@
-/* The graphs of oracle_cases.c on meshes: losses, gradient norms and weights after two clipped updates
- * have the bits that one rank gives them, for every mesh that the recipe's units allow.
+/* The graphs of oracle_cases.c on meshes: losses, gradient norms and weights after two clipped
+ * updates have the bits that one rank gives them, for every mesh that the recipe's units allow.
  * usage: test_run_oracle_meshes [CASE]: that case alone */
 #include "oracle_cases.h"
 #include "tests/check.h"
@@ -53,7 +53,8 @@ static void compare(meshes *m, const harness_trace *want, const harness_options 
   while (i < got.count && i < want->count && !memcmp(got.data + i, want->data + i, 4)) i++;
   CHECK_AT(
       i == want->count && i == got.count,
-      "%s, %s, dp %d cp %d%s tp %d%s, zero %d%s: number %d (of %d, the weights from %d on) is %.9g, on "
+      "%s, %s, dp %d cp %d%s tp %d%s, zero %d%s: number %d (of %d, the weights from %d on) is "
+      "%.9g, on "
       "one rank %.9g",
       m->c->name, m->r->name, o->dp, o->cp, o->zigzag ? " zigzag" : "", o->tp,
       o->sequence_parallel ? " sequence parallel" : "", o->zero, o->overlap ? " overlapped" : "",

@@ -13,12 +13,12 @@ from layout import Realisation
 from recipe import Recipe
 from running import Outcome, Runner, difference, run
 
-FAILURES = ("different", "crash", "hang", "silent", "internal", "zero norm")
+FAILURES = ("different", "crash", "hang", "silent", "internal")
 
 
 @dataclass
 class Result:
-    """One realisation's verdict: equal, refused, unusable, or one of FAILURES."""
+    """One realisation's verdict: equal, refused, unusable, zero norm, or one of FAILURES."""
 
     verdict: str
     what: str  # the message, or in what it differs
@@ -39,7 +39,7 @@ class Result:
 
 
 def suspicious(outcome: Outcome, recipe: Recipe) -> str:
-    """Why a run that ended well cannot be right: a gradient that is exactly zero. A loss scale that overflows has
+    """What to look at in a run that ended well: a gradient that is exactly zero. A loss scale that overflows has
     no gradient, though."""
     zero = [step for step, (_, norm) in outcome.steps.items() if norm != "None" and float(norm) == 0]
     if zero and recipe.precision != "fp16":

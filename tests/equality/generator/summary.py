@@ -65,13 +65,13 @@ class Summary:
     def _counts(self) -> str:
         seconds = time.monotonic() - self.begin
         compared = sum(self.verdicts.values()) - self.verdicts["baseline"]
-        words = [f"{self.verdicts[v]} {v}" for v in ("equal", "refused", "unusable", *FAILURES) if self.verdicts[v]]
+        words = [f"{self.verdicts[v]} {v}" for v in ("equal", "refused", "unusable", "zero norm", *FAILURES) if self.verdicts[v]]
         return f"{seconds:.0f} s: {self.recipes} recipes, {compared} realisations: {', '.join(words)}"
 
     def lines(self) -> list[str]:
         """The summary, but for its last line."""
         result = [self._counts()]
-        for verdict in ("refused", "unusable", *FAILURES):
+        for verdict in ("refused", "unusable", "zero norm", *FAILURES):
             for what, count in self.groups[verdict].most_common():
                 result.append(f"{verdict} {count:5d}  {what}  (case {self.example[verdict, what]})")
         result.append("feature: equal, refused, failed")

@@ -1,0 +1,60 @@
+/* Inside the placement pass: the graph that is being made, and what completes and moves its values.
+ */
+#ifndef TSR_PASSES_PLACER_H
+#define TSR_PASSES_PLACER_H
+#include "passes/passes.h"
+
+/* Where in the step a node is put. */
+typedef struct {
+  tsr_section section;
+  int stage, block;
+} tsr_where;
+
+typedef struct {
+  const tsr_graph *old;
+  tsr_graph *g;
+  const tsr_placing *placing;
+  tsr_diags *diags;
+  int *map;                /* old value → new value */
+  struct tsr_moved **done; /* per new value: the redistributions that exist */
+  int done_capacity;
+  bool *of_batch;        /* per old value: whether it depends on an input */
+  tsr_placement *wanted; /* per old value: what ZeRO makes of a gradient over dp; else whole */
+  bool ok;
+} tsr_placer;
+
+static const tsr_placement tsr_whole = {TSR_REPLICATE, 0};
+
+/* Whether an axis splits anything, or the recipe's units would let it. */
+static inline bool tsr_placer_is_active(const tsr_placing *p, int axis) {
+  return p->size[axis] > 1 || p->units[axis] > 1 || (axis == TSR_TP && p->sequence_units > 1);
+}
+static inline bool tsr_placer_is_partial(const tsr_placer *p, int value, int axis) {
+  return p->g->values[value].placement[axis].kind == TSR_PARTIAL;
+}
+/* Whether an axis splits the dimension that another one is to split. */
+static inline bool
+tsr_placer_is_cut_alike(const tsr_placer *p, int value, int axis, tsr_placement to) {
+  tsr_placement is = p->g->values[value].placement[axis];
+  return to.kind == TSR_SHARD && is.kind == TSR_SHARD && is.dim == to.dim;
+}
+
+/* Into how many parts an axis, and where units cut it (tp, cp) those, cut a dimension at least. */
+int64_t tsr_placer_parts(const tsr_placing *placing, int axis);
+/* Errors, at the value's place: a dimension that does not divide, or that two axes split. */
+void tsr_placer_check_divides(tsr_placer *p, const tsr_value *v);
+
+/* The value with that placement over the axis, on the stage where it is needed; made once. */
+int tsr_placer_redistribute(tsr_placer *p, int value, int axis, tsr_placement to, tsr_where at);
+/* Units that stand apart, added; of the batch, where cp has completed them. */
+int tsr_placer_sum_units(tsr_placer *p, int value, tsr_where at);
+int tsr_placer_sum_batch(tsr_placer *p, int value, tsr_where at);
+/* The value on another stage of the pipeline. */
+int tsr_placer_receive(tsr_placer *p, int value, tsr_where at);
+/* Summands stay in f32; their sum is rounded once, so its bits do not depend on where they were. */
+int tsr_placer_round_complete(tsr_placer *p, int value, tsr_where at);
+bool tsr_placer_is_complete(const tsr_value *v);
+/* Where a value is completed: where it is. */
+tsr_where tsr_placer_home(const tsr_placer *p, int value, tsr_where at);
+
+#endif

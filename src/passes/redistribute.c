@@ -1,0 +1,255 @@
+/* The redistributions of the placement pass: what leads a value from one placement over an axis to
+ * another one, in the order that the units of its sums demand. */
+#include "passes/placer.h"
+#include <string.h>
+
+/* A value that another one was made into: over an axis, or by one of the moves below. */
+enum { UNITS_SUMMED = -1, RECEIVED = -2, BATCH_SUMMED = -3 };
+typedef struct tsr_moved {
+  struct tsr_moved *next;
+  int axis, value;
+  tsr_placement to;
+  tsr_where at;
+} moved;
+
+/* A dimension must divide by the ranks, and where units cut it (tp, cp) by the units. */
+int64_t tsr_placer_parts(const tsr_placing *p, int axis) {
+  bool cut = axis == TSR_TP || axis == TSR_CP;
+  return cut && p->units[axis] > p->size[axis] ? p->units[axis] : p->size[axis];
+}
+
+void tsr_placer_check_divides(tsr_placer *p, const tsr_value *v) {
+  for (int a = 0; a < TSR_AXES; a++) {
+    if (v->placement[a].kind != TSR_SHARD) continue;
+    int64_t size = v->shape[v->placement[a].dim], n = tsr_placer_parts(p->placing, a);
+    if (v->placement[a].groups > 1) n = tsr_placement_blocks(v->placement[a], (int)n);
+    for (int b = a + 1; b < TSR_AXES; b++)
+      if (tsr_placement_equal(v->placement[a], v->placement[b]) && p->placing->size[a] > 1 &&
+          p->placing->size[b] > 1 && !(a == TSR_CP && b == TSR_TP)) /* tp cuts what cp leaves */
+        p->ok = tsr_diag_error(
+            p->diags, v->place, "'%s' %s cannot be split along dimension %d over both %s and %s",
+            v->name, tsr_shape_text(v->ndim, v->shape), v->placement[a].dim, tsr_axis_name(a),
+            tsr_axis_name(b));
+    if (size % n == 0) continue;
+    p->ok = tsr_diag_error(
+        p->diags, v->place,
+        "'%s' %s cannot be split over %s: dimension %d has %lld, which %lld does not divide",
+        v->name, tsr_shape_text(v->ndim, v->shape), tsr_axis_name(a), v->placement[a].dim,
+        (long long)size, (long long)n);
+  }
+}
+
+static int add_moved(
+    tsr_placer *p, tsr_op op, tsr_where at, int value, const char *suffix, const double *attr) {
+  const tsr_value v = p->g->values[value];
+  const char *name = tsr_arena_printf(p->g->arena, "%s.%s", v.name, suffix);
+  int id =
+      tsr_graph_add_shaped(p->g, op, at.section, name, v.place, 1, &value, attr, v.ndim, v.shape);
+  p->g->nodes[p->g->nodes_count - 1].stage = at.stage;
+  p->g->nodes[p->g->nodes_count - 1].block = at.block;
+  tsr_value *out = &p->g->values[id];
+  memcpy(out->placement, v.placement, sizeof v.placement);
+  out->units = v.units;
+  out->units_of_sequence = v.units_of_sequence;
+  out->batch_units = v.batch_units;
+  out->dtype = v.dtype;
+  out->completes_to = v.completes_to;
+  return id;
+}
+
+static moved **find_moved(tsr_placer *p, int value) {
+  if (value >= p->done_capacity) {
+    int capacity = value * 2 + 64;
+    moved **grown = tsr_arena_array(p->g->arena, moved *, capacity);
+    if (p->done) memcpy(grown, p->done, sizeof *grown * (size_t)p->done_capacity);
+    p->done = grown;
+    p->done_capacity = capacity;
+  }
+  return &p->done[value];
+}
+
+/* The op that leads from one placement to another, its attributes, and a name for the result. */
+static tsr_op collective_for(
+    tsr_placement from, tsr_placement to, int axis, double *attr, const char **ret_name) {
+  memset(attr, 0, sizeof *attr * TSR_ATTRS_MAX);
+  attr[0] = axis;
+  if (from.kind == TSR_PARTIAL && to.kind == TSR_REPLICATE)
+    return *ret_name = "reduced", TSR_OP_ALL_REDUCE;
+  if (from.kind == TSR_PARTIAL)
+    return *ret_name = "scattered", attr[1] = to.dim, TSR_OP_REDUCE_SCATTER;
+  if (from.kind == TSR_REPLICATE) return *ret_name = "part", attr[1] = to.dim, TSR_OP_SCATTER;
+  if (to.kind == TSR_REPLICATE)
+    return *ret_name = "gathered", attr[1] = from.dim, TSR_OP_ALL_GATHER;
+  attr[1] = from.dim;
+  attr[2] = to.dim;
+  return *ret_name = "turned", TSR_OP_ALL_TO_ALL;
+}
+
+static void remember(tsr_placer *p, int value, moved m) {
+  moved *fresh = tsr_arena_alloc(p->g->arena, sizeof *fresh), **list = find_moved(p, value);
+  *fresh = m;
+  fresh->next = *list;
+  *list = fresh;
+}
+
+/* A weight's gradient may be the first to ask for what other nodes of the backward pass need as
+ * well, and those run before it. */
+static tsr_where not_late(const tsr_placer *p, int value, tsr_where at) {
+  const tsr_value *v = &p->g->values[value];
+  bool late = v->kind == TSR_VALUE_NODE && p->g->nodes[v->node].section == TSR_WEIGHTS;
+  if (at.section == TSR_WEIGHTS && !late) at.section = TSR_BACKWARD;
+  return at;
+}
+
+/* What is added to complete a value is added where the value is. Another stage's backward pass
+ * needs it before this one's begins, so what the forward pass made is completed there. */
+tsr_where tsr_placer_home(const tsr_placer *p, int value, tsr_where at) {
+  at = not_late(p, value, at);
+  const tsr_value *v = &p->g->values[value];
+  int stage = tsr_value_stage(p->g, value);
+  bool forward = v->kind == TSR_VALUE_NODE && p->g->nodes[v->node].section == TSR_FORWARD;
+  if (stage >= 0 && stage != at.stage && forward && at.section == TSR_BACKWARD)
+    at.section = TSR_FORWARD;
+  if (stage >= 0) at.stage = stage;
+  return at;
+}
+
+/* Partial over the axes that split positions. */
+static bool is_split_sum(const tsr_value *v) {
+  return v->placement[TSR_CP].kind == TSR_PARTIAL || v->placement[TSR_TP].kind == TSR_PARTIAL;
+}
+
+int tsr_placer_sum_units(tsr_placer *p, int value, tsr_where at) {
+  if (!p->g->values[value].units) return value;
+  for (moved *m = *find_moved(p, value); m; m = m->next)
+    if (m->axis == UNITS_SUMMED) return m->value;
+  int sum = add_moved(p, TSR_OP_SUM_UNITS, tsr_placer_home(p, value, at), value, "units", NULL);
+  p->g->values[sum].units = 0;
+  p->g->values[sum].units_of_sequence &= is_split_sum(&p->g->values[sum]);
+  remember(p, value, (moved){.axis = UNITS_SUMMED, .value = sum});
+  return sum;
+}
+
+/* What cp has completed of each batch unit of this rank's microbatch becomes one. */
+int tsr_placer_sum_batch(tsr_placer *p, int value, tsr_where at) {
+  if (!p->g->values[value].batch_units) return value;
+  for (moved *m = *find_moved(p, value); m; m = m->next)
+    if (m->axis == BATCH_SUMMED) return m->value;
+  int sum = add_moved(p, TSR_OP_SUM_UNITS, tsr_placer_home(p, value, at), value, "batch", NULL);
+  p->g->values[sum].batch_units = 0;
+  remember(p, value, (moved){.axis = BATCH_SUMMED, .value = sum});
+  return sum;
+}
+
+/* The value on another stage of the pipeline. What is there before the first microbatch is sent
+ * then. */
+int tsr_placer_receive(tsr_placer *p, int value, tsr_where at) {
+  int from = tsr_value_stage(p->g, value);
+  if (from < 0 || at.stage < 0 || from == at.stage) return value;
+  for (moved *m = *find_moved(p, value); m; m = m->next)
+    if (m->axis == RECEIVED && m->at.stage == at.stage) return m->value;
+  const tsr_value *v = &p->g->values[value];
+  bool early = v->kind != TSR_VALUE_NODE || p->g->nodes[v->node].section == TSR_PROLOGUE;
+  if (early && at.section != TSR_UPDATE) at.section = TSR_PROLOGUE;
+  at = not_late(p, value, at);
+  const char *suffix = tsr_arena_printf(p->g->arena, "stage%d", at.stage);
+  int there = add_moved(p, TSR_OP_RECEIVE, at, value, suffix, NULL);
+  remember(p, value, (moved){.axis = RECEIVED, .value = there, .at = at});
+  return there;
+}
+
+/* What is gathered is gathered again where it is needed in another pass or on another stage, rather
+ * than kept. */
+static bool is_found(const moved *m, int axis, tsr_placement from, tsr_placement to, tsr_where at) {
+  if (m->axis != axis || !tsr_placement_equal(m->to, to)) return false;
+  return from.kind != TSR_SHARD || (m->at.section == at.section && m->at.stage == at.stage);
+}
+
+bool tsr_placer_is_complete(const tsr_value *v) {
+  for (int a = 0; a < TSR_AXES; a++)
+    if (v->placement[a].kind == TSR_PARTIAL) return false;
+  return v->units == 0 && v->batch_units == 0;
+}
+
+/* Summands stay in f32; their sum is rounded once, so its bits do not depend on where they were. */
+int tsr_placer_round_complete(tsr_placer *p, int value, tsr_where at) {
+  const tsr_value v = p->g->values[value];
+  if (v.completes_to == TSR_F32 || !tsr_placer_is_complete(&v)) return value;
+  int id = add_moved(p, TSR_OP_CAST, at, value, tsr_dtype_name(v.completes_to), NULL);
+  p->g->values[id].dtype = v.completes_to;
+  p->g->values[id].completes_to = TSR_F32;
+  return id;
+}
+
+/* Partial sums over several axes are completed in the order of the units: what a batch unit's
+ * positions make before the batch units, but where positions are kept apart those come last, and
+ * of them those that tp splits before those that cp does. */
+static int complete_before(tsr_placer *p, int value, int axis, tsr_where at) {
+  const tsr_value *v = &p->g->values[value];
+  if (!v->units_of_sequence) {
+    bool first = axis == TSR_DP || (v->batch_units && axis != TSR_CP);
+    if (first && tsr_placer_is_partial(p, value, TSR_CP))
+      value = tsr_placer_redistribute(p, value, TSR_CP, tsr_whole, at);
+    return first ? tsr_placer_sum_batch(p, value, at) : value;
+  }
+  if (axis != TSR_CP) return value;
+  if (tsr_placer_is_partial(p, value, TSR_DP))
+    value = tsr_placer_redistribute(p, value, TSR_DP, tsr_whole, at);
+  if (tsr_placer_is_partial(p, value, TSR_TP))
+    return tsr_placer_redistribute(p, value, TSR_TP, tsr_whole, at);
+  return tsr_placer_sum_units(p, value, tsr_placer_home(p, value, at));
+}
+
+/* A member's positions in zigzag order are no block of a tensor: what moves them goes by the whole.
+ */
+static bool goes_by_whole(const tsr_placer *p, int axis, tsr_placement from, tsr_placement to) {
+  return axis == TSR_CP && p->placing->zigzag && to.kind == TSR_SHARD && from.kind != TSR_REPLICATE;
+}
+
+int tsr_placer_redistribute(tsr_placer *p, int value, int axis, tsr_placement to, tsr_where at) {
+  tsr_placement from = p->g->values[value].placement[axis];
+  if (tsr_placement_equal(from, to)) return value;
+  if (goes_by_whole(p, axis, from, to)) {
+    value = tsr_placer_redistribute(p, value, axis, tsr_whole, at);
+    return tsr_placer_redistribute(p, value, axis, to, at);
+  }
+  if (from.kind == TSR_PARTIAL) value = complete_before(p, value, axis, at);
+  if (axis == TSR_DP && tsr_placer_is_cut_alike(p, value, TSR_TP, to)) {
+    value = tsr_placer_redistribute(p, value, TSR_DP, tsr_whole, at);
+    value = tsr_placer_redistribute(p, value, TSR_TP, tsr_whole, at);
+    from = tsr_whole;
+  }
+  if (axis == TSR_CP && tsr_placer_is_cut_alike(p, value, TSR_TP, to)) /* tp's cut is inside cp's */
+    value = tsr_placer_redistribute(p, value, TSR_TP, tsr_whole, at);
+  const tsr_placement cp = p->g->values[value].placement[TSR_CP],
+                      tp = p->g->values[value].placement[TSR_TP];
+  if (axis == TSR_CP && cp.kind == TSR_SHARD &&
+      tsr_placement_equal(cp, tp)) /* tp's cut is inside */
+    value = tsr_placer_redistribute(p, value, TSR_TP, tsr_whole, at);
+  if (axis == TSR_DP && tsr_placer_is_cut_alike(p, value, TSR_CP, to))
+    value = tsr_placer_redistribute(p, value, TSR_CP, tsr_whole, at);
+  if (from.kind == TSR_PARTIAL) at = tsr_placer_home(p, value, at);
+  else value = tsr_placer_receive(p, value, at);
+  if (from.kind == TSR_REPLICATE) at = not_late(p, value, at); /* others take it from there, too */
+  for (moved *m = *find_moved(p, value); m; m = m->next)
+    if (is_found(m, axis, from, to, at)) return m->value;
+  bool kept = axis != TSR_TP && from.kind == TSR_PARTIAL && to.kind == TSR_REPLICATE;
+  int id = value;
+  if (p->g->values[id].units && !kept) {
+    if (axis != TSR_TP && from.kind == TSR_PARTIAL)
+      id = tsr_placer_redistribute(p, id, axis, tsr_whole, at);
+    id = tsr_placer_sum_units(p, id, at);
+    from = p->g->values[id].placement[axis];
+  }
+  double attr[TSR_ATTRS_MAX];
+  const char *suffix;
+  tsr_op op = collective_for(from, to, axis, attr, &suffix);
+  const char *name = tsr_arena_printf(p->g->arena, "%s_%s", suffix, tsr_axis_name(axis));
+  id = add_moved(p, op, at, id, name, attr);
+  p->g->values[id].placement[axis] = to;
+  p->g->values[id].units_of_sequence &= p->g->values[id].units || is_split_sum(&p->g->values[id]);
+  tsr_placer_check_divides(p, &p->g->values[id]);
+  id = tsr_placer_round_complete(p, id, at);
+  remember(p, value, (moved){.axis = axis, .value = id, .to = to, .at = at});
+  return id;
+}
