@@ -11,15 +11,21 @@ int tsr_zero_dim(int ndim, tsr_placement tp) {
   return ndim == 2 ? 1 : -1;
 }
 
-/* Where ZeRO keeps a parameter, its state and its gradient over dp. */
+/* Where ZeRO keeps a parameter, its state and its gradient over dp. A vocabulary that does not
+ * divide is split along its features instead; the norm of its gradient is then made of the whole
+ * one. */
 static tsr_placement zero_placement(const tsr_placer *p, int param) {
   const tsr_param *q = &p->old->params[param];
-  tsr_placement tp = tsr_placer_is_active(p->placing, TSR_TP) ? q->placement[TSR_TP] : tsr_whole;
-  int dim = tsr_zero_dim(q->ndim, tp);
+  bool active = tsr_placer_is_active(p->placing, TSR_TP);
+  tsr_placement tp = active ? q->placement[TSR_TP] : tsr_whole;
+  int dim = tsr_zero_dim(q->ndim, tp), other = 1 - dim;
   int groups = p->placing->zero_groups > 1 ? p->placing->zero_groups : 0;
   tsr_placement shard = {TSR_SHARD, dim, groups};
   if (!p->placing->zero || p->placing->size[TSR_DP] == 1 || dim < 0) return tsr_whole;
-  return q->shape[dim] % tsr_placement_blocks(shard, p->placing->size[TSR_DP]) ? tsr_whole : shard;
+  int blocks = tsr_placement_blocks(shard, p->placing->size[TSR_DP]);
+  bool may_turn = q->ndim == 2 && !(tp.kind == TSR_SHARD && tp.dim == other);
+  if (q->shape[dim] % blocks && may_turn) shard.dim = other;
+  return q->shape[shard.dim] % blocks ? tsr_whole : shard;
 }
 
 /* Of which the sums of one microbatch are made. */
@@ -85,13 +91,20 @@ static bool is_weight(const tsr_placer *p, int value) {
   return p->g->values[p->g->nodes[v->node].inputs[0]].kind == TSR_VALUE_PARAM;
 }
 
-/* Where ZeRO wants a sum that is on its way to an update to be completed to; tsr_whole where the
- * sum cannot go there as it is: split along that dimension by cp or tp, or along another one than
- * the pieces of its norm. The update then takes its part of the complete sum. */
+/* Where ZeRO wants a sum that is on its way to an update to be completed to; whole where cp or tp
+ * splits that dimension of the sum. The update then takes its part of the complete one. */
 static tsr_placement zero_wanted(const tsr_placer *p, int old, const tsr_value *v) {
   tsr_placement wanted = p->wanted[old], cp = v->placement[TSR_CP], tp = v->placement[TSR_TP];
-  bool cut = wanted.kind == TSR_SHARD && cp.kind == TSR_SHARD && cp.dim == wanted.dim;
-  return cut || tsr_zero_dim(v->ndim, tp) != wanted.dim ? tsr_whole : wanted;
+  if (wanted.kind != TSR_SHARD) return wanted;
+  bool cut = (cp.kind == TSR_SHARD && cp.dim == wanted.dim) ||
+             (tp.kind == TSR_SHARD && tp.dim == wanted.dim);
+  return cut ? tsr_whole : wanted;
+}
+
+/* The pieces of a gradient's norm lie along one dimension, and only that may be split. */
+static tsr_placement norm_wanted(const tsr_value *v, tsr_placement wanted) {
+  bool fits = wanted.kind == TSR_SHARD && wanted.dim == tsr_zero_dim(v->ndim, v->placement[TSR_TP]);
+  return fits ? wanted : tsr_whole;
 }
 
 /* Whether all that is added up to a gradient in the update can go where ZeRO wants it. */
@@ -115,8 +128,9 @@ static tsr_placement zero_input(const tsr_placer *p, const tsr_node *n, int inpu
   if (!p->placing->zero) return is;
   if (adds && !is_scattered(p, n->outputs[0])) return tsr_whole;
   if (is_weight(p, p->map[n->inputs[input]]) && !in_parts) return tsr_whole;
+  if (n->op == TSR_OP_NORM_STATS) /* the sum that the update needs, made once */
+    return norm_wanted(v, is.kind == TSR_PARTIAL ? wanted : is);
   if (is.kind != TSR_PARTIAL) return is;
-  if (n->op == TSR_OP_NORM_STATS) return wanted; /* the sum that the update needs, made once */
   if (adds && !v->units) return wanted;
   if (n->op != TSR_OP_ACCUMULATE || p->placing->zero < 2) return is;
   return v->units ? tsr_whole : wanted;
