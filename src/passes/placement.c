@@ -186,7 +186,8 @@ static bool place_inputs(tsr_placer *p, const tsr_node *n, int *inputs, placed *
   for (int a = 0; a < TSR_AXES; a++) {
     if (!tsr_placer_is_active(p->placing, a)) continue;
     for (int i = 0; i < n->inputs_count; i++) in[i] = shown_input(p, n, i, a);
-    for (int i = 0; i < n->inputs_count && a == TSR_TP && !p->placing->sequence_parallel; i++)
+    bool splits = p->placing->sequence_parallel && n->op != TSR_OP_NORM_STATS;
+    for (int i = 0; i < n->inputs_count && a == TSR_TP && !splits; i++)
       if (tsr_placer_is_cut_alike(p, inputs[i], TSR_CP, in[i]))
         in[i] = tsr_whole; /* positions are cp's */
     tsr_rule_call call = {

@@ -104,7 +104,7 @@ static void begin_sums_of_update(overlap *o, int part, int64_t bucket_bytes) {
   bool last_only = p->lowering.microbatches > 1;
   int *reader = tsr_arena_array(o->arena, int, end - begin + 1); /* per task of the part, from 1 */
   for (int i = p->parts[last].end - 1; i >= p->parts[last].begin; i--) {
-    int w = source_of(o, i);
+    int w = p->tasks[i].op == TSR_OP_ALL_GATHER ? -1 : source_of(o, i); /* no sum */
     if (w >= begin && w < end) reader[w - begin] = i + 1;
   }
   bucket b = new_bucket(o);
