@@ -61,15 +61,15 @@ static void check_all(void) {
   if (dir) closedir(dir);
 }
 
-/* 126 blocks are read and built in well under 30 ms; ten times that is a mistake, not a busy
- * machine. */
+/* 126 blocks are read and built in well under 30 ms of CPU time, which does not count what else the
+ * machine does; ten times that is a mistake, not a slow machine. */
 static void check_speed(void) {
   struct timespec a, b;
   tsr_model_options options = case_options();
-  clock_gettime(CLOCK_MONOTONIC, &a);
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &a);
   model_case c =
       case_files("configs/graphs/llama.yaml", "configs/models/llama-3.1-405b.yaml", &options);
-  clock_gettime(CLOCK_MONOTONIC, &b);
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &b);
   double ms = (double)(b.tv_sec - a.tv_sec) * 1e3 + (double)(b.tv_nsec - a.tv_nsec) / 1e6;
   printf("llama-3.1-405b: %.1f ms\n", ms);
   CHECK_AT(c.model != NULL, "%s", c.report);
