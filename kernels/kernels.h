@@ -383,7 +383,7 @@ enum { TSR_SUM_BLOCK = 4096 };
  * lacks it. tsr_kernels_levels lists those built in, best first, NULL-terminated. */
 const tsr_kernels *tsr_kernels_get(const char *isa);
 /* What TESSERA_ISA says, or NULL. */
-const char *tsr_kernels_wish(void);
+const char *tsr_kernels_requested(void);
 const char *const *tsr_kernels_levels(void);
 
 /* Philox4x32-10 (Salmon et al., SC11): 4 words from a 128-bit counter and a 64-bit key. */

@@ -17,8 +17,8 @@ static bool refuse_level(app *a, tsr_place place, const char *by, const char *is
 }
 
 bool app_check_level(app *a) {
-  const char *wish = tsr_kernels_wish();
-  return !wish || tsr_kernels_get(wish) || refuse_level(a, TSR_NOWHERE, "TESSERA_ISA: ", wish);
+  const char *level = tsr_kernels_requested();
+  return !level || tsr_kernels_get(level) || refuse_level(a, TSR_NOWHERE, "TESSERA_ISA: ", level);
 }
 
 static bool choose_kernels(app *a) {

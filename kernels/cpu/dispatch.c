@@ -28,13 +28,13 @@ static const char *const names[] = {"generic", NULL};
 static bool cpu_runs(const tsr_kernels *table) { return table != NULL; }
 #endif
 
-const char *tsr_kernels_wish(void) {
-  const char *wish = getenv("TESSERA_ISA");
-  return wish && *wish ? wish : NULL;
+const char *tsr_kernels_requested(void) {
+  const char *level = getenv("TESSERA_ISA");
+  return level && *level ? level : NULL;
 }
 
 const tsr_kernels *tsr_kernels_get(const char *isa) {
-  if (!isa) isa = tsr_kernels_wish();
+  if (!isa) isa = tsr_kernels_requested();
   for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++)
     if ((!isa || !strcmp(isa, names[i])) && cpu_runs(tables[i])) return tables[i];
   return NULL;
