@@ -11,13 +11,17 @@ int tsr_zero_dim(int ndim, tsr_placement tp) {
   return ndim == 2 ? 1 : -1;
 }
 
+static tsr_placement declared_tp(const tsr_placer *p, int param) {
+  bool active = tsr_placer_is_active(p->placing, TSR_TP);
+  return active ? p->old->params[param].placement[TSR_TP] : tsr_whole;
+}
+
 /* Where ZeRO keeps a parameter, its state and its gradient over dp. A vocabulary that does not
  * divide is split along its features instead; the norm of its gradient is then made of the whole
  * one. */
 static tsr_placement zero_placement(const tsr_placer *p, int param) {
   const tsr_param *q = &p->old->params[param];
-  bool active = tsr_placer_is_active(p->placing, TSR_TP);
-  tsr_placement tp = active ? q->placement[TSR_TP] : tsr_whole;
+  tsr_placement tp = declared_tp(p, param);
   int dim = tsr_zero_dim(q->ndim, tp), other = 1 - dim;
   int groups = p->placing->zero_groups > 1 ? p->placing->zero_groups : 0;
   tsr_placement shard = {TSR_SHARD, dim, groups};
@@ -54,6 +58,7 @@ static void place_source(tsr_placer *p, int old) {
   if (zero.kind == TSR_SHARD) v.placement[TSR_DP] = zero;
   tsr_placer_check_divides(p, &v);
   p->map[old] = tsr_graph_copy_value(p->g, &v);
+  p->plain_tp[old] = v.placement[TSR_TP];
 }
 
 /* ---- nodes ---- */
@@ -71,11 +76,15 @@ typedef struct {
 static void find_wanted(tsr_placer *p) {
   const tsr_graph *g = p->old;
   p->wanted = tsr_arena_array(g->arena, tsr_placement, g->values_count);
-  for (int i = g->nodes_count - 1; i >= 0 && p->placing->zero; i--) {
+  p->updates = tsr_arena_array(g->arena, int, g->values_count);
+  for (int i = g->nodes_count - 1; i >= 0; i--) {
     const tsr_node *n = &g->nodes[i];
     bool update = n->op == TSR_OP_ADAMW || n->op == TSR_OP_SGD;
     bool sum = n->op == TSR_OP_ADD && n->section == TSR_UPDATE;
-    if (update) p->wanted[n->inputs[1]] = zero_placement(p, g->values[n->inputs[0]].param);
+    if (update) {
+      p->updates[n->inputs[1]] = g->values[n->inputs[0]].param;
+      p->wanted[n->inputs[1]] = zero_placement(p, g->values[n->inputs[0]].param);
+    }
     if (!sum && n->op != TSR_OP_ACCUMULATE) continue;
     for (int k = 0; k < n->inputs_count; k++) p->wanted[n->inputs[k]] = p->wanted[n->outputs[0]];
   }
@@ -101,10 +110,17 @@ static tsr_placement zero_wanted(const tsr_placer *p, int old, const tsr_value *
   return cut ? tsr_whole : wanted;
 }
 
+/* What a gradient's norm is made of depends on what tp splits of it: what it splits of the
+ * parameter, wherever the gradient was computed; nothing where cp splits that dimension. */
+static tsr_placement norm_tp(const tsr_placer *p, int old) {
+  tsr_placement tp = declared_tp(p, p->updates[old]);
+  return tsr_placer_is_cut_alike(p, p->map[old], TSR_CP, tp) ? tsr_whole : tp;
+}
+
 /* The pieces of a gradient's norm lie along one dimension, and only that may be split. */
-static tsr_placement norm_wanted(const tsr_value *v, tsr_placement wanted) {
-  bool fits = wanted.kind == TSR_SHARD && wanted.dim == tsr_zero_dim(v->ndim, v->placement[TSR_TP]);
-  return fits ? wanted : tsr_whole;
+static tsr_placement norm_dp(const tsr_placer *p, int old, tsr_placement wanted) {
+  int dim = tsr_zero_dim(p->old->values[old].ndim, norm_tp(p, old));
+  return wanted.kind == TSR_SHARD && wanted.dim == dim ? wanted : tsr_whole;
 }
 
 /* Whether all that is added up to a gradient in the update can go where ZeRO wants it. */
@@ -116,20 +132,20 @@ static bool is_scattered(const tsr_placer *p, int old) {
   return is_scattered(p, n->inputs[0]) && is_scattered(p, n->inputs[1]);
 }
 
-/* What an op's rule is shown of an input over dp, where ZeRO has moved things: parameters come
- * tsr_whole to everything but their update and working copy; sums of gradients are added up where
- * they will be needed. From stage 2 on that is done for each microbatch, and then for all that is
+/* What an op's rule is shown of an input over dp: parameters come whole to everything but their
+ * update and working copy, so that no sum but those over samples is made of batch units. With
+ * ZeRO, sums of gradients are added up where they will be needed. From stage 2 on that is done for each microbatch, and then for all that is
  * accumulated. */
-static tsr_placement zero_input(const tsr_placer *p, const tsr_node *n, int input) {
+static tsr_placement dp_input(const tsr_placer *p, const tsr_node *n, int input) {
   const tsr_value *v = &p->g->values[p->map[n->inputs[input]]];
   tsr_placement is = v->placement[TSR_DP], wanted = zero_wanted(p, n->inputs[input], v);
   bool in_parts = n->op == TSR_OP_ADAMW || n->op == TSR_OP_SGD || n->op == TSR_OP_CAST;
   bool adds = n->op == TSR_OP_ADD && n->section == TSR_UPDATE;
+  if (is_weight(p, p->map[n->inputs[input]]) && !in_parts) return tsr_whole;
   if (!p->placing->zero) return is;
   if (adds && !is_scattered(p, n->outputs[0])) return tsr_whole;
-  if (is_weight(p, p->map[n->inputs[input]]) && !in_parts) return tsr_whole;
   if (n->op == TSR_OP_NORM_STATS) /* the sum that the update needs, made once */
-    return norm_wanted(v, is.kind == TSR_PARTIAL ? wanted : is);
+    return norm_dp(p, n->inputs[input], is.kind == TSR_PARTIAL ? wanted : is);
   if (is.kind != TSR_PARTIAL) return is;
   if (adds && !v->units) return wanted;
   if (n->op != TSR_OP_ACCUMULATE || p->placing->zero < 2) return is;
@@ -140,7 +156,7 @@ static tsr_placement zero_input(const tsr_placer *p, const tsr_node *n, int inpu
  * microbatches is added up for each of them. */
 static tsr_placement shown_input(const tsr_placer *p, const tsr_node *n, int input, int axis) {
   const tsr_value *v = &p->g->values[p->map[n->inputs[input]]];
-  if (axis == TSR_DP) return zero_input(p, n, input);
+  if (axis == TSR_DP) return dp_input(p, n, input);
   bool sum =
       axis == TSR_CP && !v->units_of_sequence && (n->op == TSR_OP_ACCUMULATE || v->batch_units);
   return sum && v->placement[axis].kind == TSR_PARTIAL ? tsr_whole : v->placement[axis];
@@ -179,26 +195,64 @@ kept_batch_units(const tsr_placer *p, const tsr_node *n, const int *inputs, cons
 /* Ops that treat every summand alike, so that units may stay apart through them. */
 static bool keeps_units(tsr_op op) { return tsr_op_facts(op) & TSR_FACT_SUMMANDS; }
 
+static void ask_rule(const tsr_placer *p, const tsr_node *n, const int *inputs, tsr_rule_call *call) {
+  call->g = p->old;
+  call->node = n;
+  call->placed = p->g;
+  call->inputs = inputs;
+  call->sum_units = units_of_microbatch(p, call->axis);
+  call->parts = call->axis == TSR_DP ? call->sum_units : tsr_placer_parts(p->placing, call->axis);
+  tsr_rule_apply(call);
+}
+
+/* Whether an op leaves tp nothing to split, so that sequence parallelism may split positions. */
+static bool is_whole(const tsr_node *n, const tsr_rule_call *call) {
+  for (int i = 0; i < n->inputs_count; i++)
+    if (call->in[i].kind != TSR_REPLICATE) return false;
+  for (int o = 0; o < n->outputs_count; o++)
+    if (call->out[o].kind != TSR_REPLICATE) return false;
+  return true;
+}
+
+/* Asks for tp as if there were no sequence parallelism; whether that decides. It does where tp
+ * splits anything then: which sums are made of tp's units must not depend on sequence parallelism.
+ */
+static bool ask_plain(
+    tsr_placer *p, const tsr_node *n, const int *inputs, tsr_rule_call *call) {
+  for (int i = 0; i < n->inputs_count; i++) {
+    bool norm = n->op == TSR_OP_NORM_STATS;
+    call->in[i] = norm ? norm_tp(p, n->inputs[i]) : p->plain_tp[n->inputs[i]];
+    if (tsr_placer_is_cut_alike(p, inputs[i], TSR_CP, call->in[i]))
+      call->in[i] = tsr_whole; /* positions are cp's */
+  }
+  ask_rule(p, n, inputs, call);
+  for (int o = 0; o < n->outputs_count; o++)
+    p->plain_tp[n->outputs[o]] = call->error ? tsr_whole : call->out[o];
+  if (!p->placing->sequence_parallel || n->op == TSR_OP_NORM_STATS) return true;
+  return !call->error && !is_whole(n, call);
+}
+
+/* What the op wants its inputs to be over an axis, and what its outputs then are. */
+static tsr_rule_call
+ask(tsr_placer *p, const tsr_node *n, const int *inputs, int axis, tsr_placement *in) {
+  tsr_rule_call plain = {.axis = axis, .in = in}, call = plain;
+  if (axis == TSR_TP && ask_plain(p, n, inputs, &plain)) return plain;
+  for (int i = 0; i < n->inputs_count; i++) in[i] = shown_input(p, n, i, axis);
+  call.sequence_parallel = p->placing->sequence_parallel;
+  ask_rule(p, n, inputs, &call);
+  return call;
+}
+
 /* Asks the op's rule for every axis, moves the inputs, and says what the outputs will be. */
 static bool place_inputs(tsr_placer *p, const tsr_node *n, int *inputs, placed *ret) {
   tsr_placement *in = tsr_arena_array(p->g->arena, tsr_placement, n->inputs_count);
   tsr_where at = {n->section, n->stage, n->block};
   for (int a = 0; a < TSR_AXES; a++) {
     if (!tsr_placer_is_active(p->placing, a)) continue;
-    for (int i = 0; i < n->inputs_count; i++) in[i] = shown_input(p, n, i, a);
-    bool splits = p->placing->sequence_parallel && n->op != TSR_OP_NORM_STATS;
-    for (int i = 0; i < n->inputs_count && a == TSR_TP && !splits; i++)
-      if (tsr_placer_is_cut_alike(p, inputs[i], TSR_CP, in[i]))
-        in[i] = tsr_whole; /* positions are cp's */
-    tsr_rule_call call = {
-        .g = p->old, .node = n, .axis = a, .in = in, .placed = p->g, .inputs = inputs};
-    call.sum_units = units_of_microbatch(p, a);
-    call.parts = a == TSR_DP ? call.sum_units : tsr_placer_parts(p->placing, a);
-    call.sequence_parallel = p->placing->sequence_parallel;
-    tsr_rule_apply(&call);
+    tsr_rule_call call = ask(p, n, inputs, a, in);
     if (call.error) return tsr_diag_error(p->diags, n->place, "%s", call.error);
     for (int i = 0; i < n->inputs_count; i++)
-      if (a != TSR_DP || i != shape_input(n) || !p->placing->zero)
+      if (a != TSR_DP || i != shape_input(n))
         inputs[i] =
             tsr_placer_redistribute(p, inputs[i], a, in[i], gather_place(p, n, inputs[i], at));
     for (int o = 0; o < n->outputs_count; o++) ret->out[o][a] = call.out[o];
@@ -322,6 +376,7 @@ bool tsr_pass_placement(
   tsr_placer p = {.old = old, .placing = placing, .diags = diags, .ok = true};
   p.g = tsr_graph_derive(old);
   p.map = tsr_arena_array(old->arena, int, old->values_count);
+  p.plain_tp = tsr_arena_array(old->arena, tsr_placement, old->values_count);
   find_wanted(&p);
   find_of_batch(&p);
   for (int i = 0; i < old->values_count; i++)
