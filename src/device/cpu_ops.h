@@ -98,22 +98,8 @@ tsr_box cpu_weight_box(const cpu_call *call);
  * counts, where it is not only the first does. */
 bool cpu_counts(const cpu_call *call, int input);
 
-/* A rectangle of a gradient: rows of dimensions [0, split), columns of the rest. */
-typedef struct {
-  int64_t start, rows, cols, stride;
-} cpu_rectangle;
-/* A gradient's pieces, each a run of its dimension, in each of tp's units: the rectangles that sums
- * of squares are taken of. */
-typedef struct {
-  const tsr_tensor *x;
-  int dim;
-  int64_t first, global; /* this rank's part of the dimension, and its whole length */
-  int64_t pieces, units, parts;
-  int tp;
-} cpu_pieces;
-cpu_pieces cpu_find_pieces(const cpu_call *call);
-/* Those that are not here have no elements. */
-cpu_rectangle cpu_piece_of(const cpu_pieces *pieces, int64_t unit, int64_t piece);
+/* A rectangle of the gradient that the task's norm is made of (schedule/norm_pieces.h). */
+tsr_rectangle cpu_norm_rectangle(const cpu_call *call, int64_t unit, int64_t piece);
 
 /* Adds the leaves of one block of the task's sum, made one after the other by `make`, in the tree's
  * order. The result ends in `out`; `scratch` holds the other stack entries, `stride` floats apart.

@@ -18,64 +18,18 @@ bool cpu_counts(const cpu_call *c, int i) {
   return true;
 }
 
-/* The dimension along which a gradient's norm is made of pieces, which is that of ZeRO
- * (tsr_zero_dim in passes/). */
-static int piece_dim(const tsr_tensor *x, tsr_placement tp) {
-  if (tp.kind != TSR_SHARD || tp.dim > 0) return 0;
-  return x->ndim == 2 ? 1 : -1;
+tsr_rectangle cpu_norm_rectangle(const cpu_call *c, int64_t unit, int64_t piece) {
+  const tsr_norm_pieces *p = c->task->norm;
+  int64_t first = p->dim < 0 ? 0 : cpu_offset(c, &c->task->inputs[0], p->dim);
+  return tsr_norm_rectangle(p, first, unit, piece);
 }
 
-/* Elements [begin, end) along the pieces' dimension and `part` of `parts` along tp's. */
-static cpu_rectangle rectangle_of(
-    const tsr_tensor *x, int dim, int64_t begin, int64_t end, int tp, int64_t part, int64_t parts) {
-  int64_t inner = 1, cols = 1, rows = 1;
-  if (dim == 1) { /* (tp, pieces) */
-    rows = x->shape[0] / parts;
-    return (cpu_rectangle){part * rows * x->shape[1] + begin, rows, end - begin, x->shape[1]};
-  }
-  int split = tp > 0 ? tp : 1;
-  for (int d = 1; d < x->ndim; d++) {
-    inner *= x->shape[d];
-    *(d < split ? &rows : &cols) *= x->shape[d];
-  }
-  cpu_rectangle r = {begin * inner + part * (cols / parts), (end - begin) * rows, cols / parts, cols};
-  if (inner == 1) r.cols = r.stride = r.rows, r.rows = 1; /* a vector is one row */
-  return r;
-}
-
-cpu_pieces cpu_find_pieces(const cpu_call *c) {
-  const tsr_tensor *x = &c->task->inputs[0], *y = &c->task->outputs[0];
-  const tsr_value *v = cpu_value(c, x);
-  tsr_placement tp = v->placement[TSR_TP];
-  cpu_pieces p = {.x = x, .dim = piece_dim(x, tp), .pieces = y->shape[0]};
-  bool split = tp.kind == TSR_SHARD && y->units;
-  p.units = y->units ? y->units : 1;
-  p.parts = split ? y->units : 1;
-  p.tp = split ? tp.dim : 0;
-  p.first = p.dim < 0 ? 0 : cpu_offset(c, x, p.dim);
-  p.global = p.dim < 0 ? 0 : v->shape[p.dim];
-  return p;
-}
-
-cpu_rectangle cpu_piece_of(const cpu_pieces *p, int64_t unit, int64_t piece) {
-  cpu_rectangle none = {0};
-  if (unit >= p->parts) return none;
-  if (p->dim < 0) { /* in one piece */
-    int64_t cols = tsr_tensor_elements(p->x) / p->parts;
-    return piece ? none : (cpu_rectangle){unit * cols, 1, cols, cols};
-  }
-  int64_t begin = piece * p->global / p->pieces - p->first,
-          end = (piece + 1) * p->global / p->pieces - p->first;
-  if (begin < 0 || end > p->x->shape[p->dim] || begin == end) return none;
-  return rectangle_of(p->x, p->dim, begin, end, p->tp, unit, p->parts);
-}
-
-static int64_t blocks_of(cpu_rectangle r) {
+static int64_t blocks_of(tsr_rectangle r) {
   return (r.rows * r.cols + TSR_SUM_BLOCK - 1) / TSR_SUM_BLOCK;
 }
 
 /* Elements [at, at + n) of a rectangle, one row after the other. */
-static void gather(float *block, const float *x, const cpu_rectangle *r, int64_t at, int64_t n) {
+static void gather(float *block, const float *x, const tsr_rectangle *r, int64_t at, int64_t n) {
   for (int64_t done = 0, take; done < n; done += take) {
     int64_t row = (at + done) / r->cols, col = (at + done) % r->cols;
     take = r->cols - col < n - done ? r->cols - col : n - done;
@@ -84,7 +38,7 @@ static void gather(float *block, const float *x, const cpu_rectangle *r, int64_t
 }
 
 /* The sum of one block of a rectangle, as the kernel takes it of all of them. */
-static double block_squares(const cpu_call *c, const cpu_rectangle *r, int64_t index) {
+static double block_squares(const cpu_call *c, const tsr_rectangle *r, int64_t index) {
   int64_t at = index * TSR_SUM_BLOCK, left = r->rows * r->cols - at;
   int64_t n = left < TSR_SUM_BLOCK ? left : TSR_SUM_BLOCK;
   const float *x = cpu_in(c, 0) + r->start;
@@ -109,13 +63,13 @@ stats_scratch(const tsr_kernels *k, const tsr_program *p, const tsr_task *t, int
 
 static void norm_stats_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
   (void)thread;
-  cpu_pieces p = cpu_find_pieces(c);
+  const tsr_norm_pieces *p = c->task->norm;
   double *sums = cpu_scratch(c);
   int64_t item = 0; /* of the rectangle's first block */
   if (!cpu_counts(c, 0)) return;
-  for (int64_t u = 0; u < p.units; u++)
-    for (int64_t k = 0; k < p.pieces && item < end; k++) {
-      cpu_rectangle r = cpu_piece_of(&p, u, k);
+  for (int64_t u = 0; u < p->units; u++)
+    for (int64_t k = 0; k < p->pieces && item < end; k++) {
+      tsr_rectangle r = cpu_norm_rectangle(c, u, k);
       int64_t blocks = blocks_of(r), first = begin > item ? begin - item : 0;
       for (int64_t i = first; i < blocks && item + i < end; i++)
         sums[item + i] = block_squares(c, &r, i);
@@ -136,15 +90,15 @@ static double add_doubles(const double *x, int64_t count) {
 
 /* out (units, pieces, 1) */
 static void norm_stats_after(const cpu_call *c) {
-  cpu_pieces p = cpu_find_pieces(c);
+  const tsr_norm_pieces *p = c->task->norm;
   const double *sums = cpu_scratch(c);
   float *out = cpu_out(c, 0);
   bool here = cpu_counts(c, 0);
-  for (int64_t u = 0; u < p.units; u++)
-    for (int64_t k = 0; k < p.pieces; k++) {
-      cpu_rectangle r = cpu_piece_of(&p, u, k);
+  for (int64_t u = 0; u < p->units; u++)
+    for (int64_t k = 0; k < p->pieces; k++) {
+      tsr_rectangle r = cpu_norm_rectangle(c, u, k);
       int64_t blocks = here ? blocks_of(r) : 0;
-      out[u * p.pieces + k] = (float)add_doubles(sums, blocks);
+      out[u * p->pieces + k] = (float)add_doubles(sums, blocks);
       sums += blocks;
     }
 }

@@ -9,17 +9,17 @@ static int64_t norm_stats_scratch(const tsr_program *p, const tsr_task *t) {
 
 /* out (units, pieces, 1) */
 static void norm_stats_run(const cuda_call *c) {
-  cpu_pieces p = cpu_find_pieces(&c->base);
+  const tsr_norm_pieces *p = c->base.task->norm;
   float *out = cuda_out(c, 0);
   const float *x = cuda_in(c, 0);
   bool here = cpu_counts(&c->base, 0);
-  tsr_cuda_zero(c->state->stream, out, p.units * p.pieces * 4);
-  for (int64_t u = 0; here && u < p.units; u++)
-    for (int64_t k = 0; k < p.pieces; k++) {
-      cpu_rectangle r = cpu_piece_of(&p, u, k);
+  tsr_cuda_zero(c->state->stream, out, p->units * p->pieces * 4);
+  for (int64_t u = 0; here && u < p->units; u++)
+    for (int64_t k = 0; k < p->pieces; k++) {
+      tsr_rectangle r = cpu_norm_rectangle(&c->base, u, k);
       if (r.rows && r.cols)
         tsr_cuda_sum_squares(
-            c->state->stream, out + u * p.pieces + k, x + r.start, cuda_scratch(c), r.rows, r.cols,
+            c->state->stream, out + u * p->pieces + k, x + r.start, cuda_scratch(c), r.rows, r.cols,
             r.stride);
     }
 }

@@ -377,7 +377,7 @@ static void place_reshape(call *c) {
   bool fits = e < y->ndim && y->shape[e] % c->parts == 0 &&
               (y->shape[e] % x->shape[in.dim] == 0 || x->shape[in.dim] % y->shape[e] == 0);
   if (c->axis == TSR_DP && e > 0 && x->shape[in.dim] == 1) fits &= y->shape[e] == 1;
-  bool joined = c->axis == TSR_CP && batch.kind == TSR_SHARD && batch.dim < in.dim && fits &&
+  bool joined = c->axis != TSR_DP && batch.kind == TSR_SHARD && batch.dim < in.dim && fits &&
                 begins_at(c, x, y, batch.dim) == e;
   if (!fits || joined) c->in[0] = whole;
   give_all(c, fits && !joined ? shard(e) : whole);

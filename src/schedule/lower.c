@@ -165,6 +165,7 @@ static void add_node(lowering *l, int index) {
   t->outputs_count = n->outputs_count;
   t->axis = axis_of(n);
   t->sum = tsr_reduction_of(l->p, index);
+  t->norm = tsr_norm_pieces_of(l->p, index);
 }
 
 /* What leaves this stage: one for every receive node elsewhere (or in another chunk). */

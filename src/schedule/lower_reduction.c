@@ -2,6 +2,7 @@
  * produces: the record of the node's sum
  * invalidates: nothing */
 #include "schedule/program.h"
+#include <string.h>
 
 /* The dimensions [first, end) of an input that an op sums over; none where input < 0. */
 typedef struct {
@@ -60,6 +61,11 @@ static int kept_dim_of(const tsr_value *in, const tsr_value *out) {
   return cp.kind == TSR_SHARD ? cp.dim : 1;
 }
 
+/* What tp splits has runs of neighbours on each rank, so its units are added in their order. */
+static bool is_split_by_tp(const tsr_value *in, int dim) {
+  return in->placement[TSR_TP].kind == TSR_SHARD && in->placement[TSR_TP].dim == dim;
+}
+
 static tsr_reduction of_units(const tsr_tensor *in, const tsr_tensor *out) {
   tsr_reduction r = tsr_reduction_none();
   r.ndim = 1;
@@ -91,7 +97,31 @@ tsr_reduction tsr_reduction_of(const tsr_program *p, int node) {
   } else if (out->units) {
     r.kept_dim = kept_dim_of(in, out) - dims.first;
     r.kept = local->units / (r.keeps_batch ? r.batch : 1);
-    r.kept_positions = out->units_of_sequence;
+    r.kept_positions = out->units_of_sequence && !is_split_by_tp(in, dims.first + r.kept_dim);
   }
+  return r;
+}
+
+/* The pieces of a gradient are runs of its rows, or of its columns where tp splits the rows: then
+ * ZeRO splits those (tsr_zero_dim in passes/). Of a vector that tp splits there is one piece. */
+static int piece_dim(const tsr_value *v) {
+  tsr_placement tp = v->placement[TSR_TP];
+  if (tp.kind != TSR_SHARD || tp.dim > 0) return 0;
+  return v->ndim == 2 ? 1 : -1;
+}
+
+const tsr_norm_pieces *tsr_norm_pieces_of(const tsr_program *p, int node) {
+  const tsr_node *n = &p->graph->nodes[node];
+  if (n->op != TSR_OP_NORM_STATS) return NULL;
+  const tsr_value *v = &p->graph->values[n->inputs[0]];
+  const tsr_tensor *x = &p->tensors[n->inputs[0]], *y = &p->tensors[n->outputs[0]];
+  bool split = v->placement[TSR_TP].kind == TSR_SHARD && y->units;
+  tsr_norm_pieces *r = tsr_arena_alloc(p->graph->arena, sizeof *r);
+  *r = (tsr_norm_pieces){.ndim = x->ndim, .dim = piece_dim(v), .pieces = y->shape[0]};
+  memcpy(r->shape, x->shape, sizeof r->shape);
+  r->whole = r->dim < 0 ? 0 : v->shape[r->dim];
+  r->tp_dim = split ? v->placement[TSR_TP].dim : -1;
+  r->parts = split ? y->units : 1;
+  r->units = at_least_one(y->units);
   return r;
 }

@@ -4,6 +4,7 @@
 #ifndef TSR_SCHEDULE_PROGRAM_H
 #define TSR_SCHEDULE_PROGRAM_H
 #include "graph/graph.h"
+#include "schedule/norm_pieces.h"
 #include "schedule/order.h"
 #include "schedule/reduction.h"
 
@@ -62,6 +63,7 @@ typedef struct {
   int inputs_count, outputs_count;
   tsr_tensor *inputs, *outputs;
   tsr_reduction sum; /* how what the task sums is made of the recipe's units */
+  const tsr_norm_pieces *norm; /* of norm_stats: of what the gradient's norm is made; else NULL */
   int axis;      /* of a collective, else -1 */
   int lag;       /* of a wait: it is for the microbatch so many before; TSR_WAIT_ALL */
   int bucket; /* > 0: a collective that only begins here, and the wait for it; those of one number
@@ -164,8 +166,9 @@ bool tsr_program_fills(const tsr_program *program, int part, int input);
 /* Whether this stage runs a node. */
 bool tsr_program_has_node(const tsr_program *program, int node);
 
-/* The record of a node's sum on each rank (schedule/reduction.h). */
+/* The record of a node's sum on each rank (schedule/reduction.h), and of a gradient's norm. */
 tsr_reduction tsr_reduction_of(const tsr_program *program, int node);
+const tsr_norm_pieces *tsr_norm_pieces_of(const tsr_program *program, int node);
 
 /* Where a tensor lies in its segment for a microbatch. */
 static inline int64_t

@@ -36,7 +36,7 @@ typedef struct {
   bool keeps_batch;            /* the output has a block for every batch unit */
   int kept_dim;                /* the output has a block for every unit of this one, too; -1: none */
   int64_t kept;                /* so many; 1 without kept_dim */
-  bool kept_positions;         /* these are units of positions */
+  bool kept_positions;         /* these are units of positions, whose order zigzag is */
   bool zigzag;                 /* the order of the leaves of a sequence (base/sequence.h) */
 } tsr_reduction;
 

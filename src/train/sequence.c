@@ -24,8 +24,11 @@ static tsr_place place_of(const tsr_config *c) {
   return (tsr_place){.file = c->file};
 }
 
-static bool check_layout(const tsr_config *c, const tsr_parallel *p, tsr_diags *diags) {
-  bool zigzag = c->device.cp_layout == TSR_CP_ZIGZAG && p->size[TSR_CP] > 1;
+/* The tree takes the units of a zigzag recipe from both ends, also where cp = 1, and two of them in
+ * their order. */
+static bool
+check_layout(const tsr_config *c, const tsr_parallel *p, int64_t units, tsr_diags *diags) {
+  bool zigzag = c->device.cp_layout == TSR_CP_ZIGZAG && (p->size[TSR_CP] > 1 || units > 2);
   if (!zigzag || !c->device.enable_sp || p->size[TSR_TP] == 1) return true;
   tsr_diag_error(
       diags, tsr_config_place(c, "device_config.cp_layout"),
@@ -47,7 +50,7 @@ bool tsr_sequence_check(
         diags, tsr_config_place(c, "device_config.enable_cp"),
         "context parallelism splits a sequence, and this model has none");
   }
-  if (!check_layout(c, p, diags)) return false;
+  if (!check_layout(c, p, *units, diags)) return false;
   if (*units <= 1 && needed == 1) return true;
   if (!is_power_of_two(*units))
     return tsr_diag_error(

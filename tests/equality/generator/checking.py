@@ -1,6 +1,7 @@
 """Runs a recipe's realisations and compares each with the baseline."""
 
 import random
+import re
 import shutil
 import tempfile
 import time
@@ -78,7 +79,7 @@ def _baseline(runner: Runner, recipe: Recipe, folder: Path) -> tuple[Result, Out
             break
     chosen, outcome = tried[0] if tried[-1][1].status == "refused" else tried[-1]
     result = Result(outcome.status, outcome.message, recipe, "base", chosen, chosen, outcome, recipe.features())
-    if "the loss is nan" in outcome.message or "the loss is inf" in outcome.message:
+    if re.search(r"the loss is -?(nan|inf)", outcome.message):
         result.verdict = "unusable"
     if outcome.status == "done":
         result.what = suspicious(outcome, recipe)
