@@ -117,10 +117,10 @@ static tsr_placement norm_tp(const tsr_placer *p, int old) {
   return tsr_placer_is_cut_alike(p, p->map[old], TSR_CP, tp) ? tsr_whole : tp;
 }
 
-/* The pieces of a gradient's norm lie along one dimension, and only that may be split. */
-static tsr_placement norm_dp(const tsr_placer *p, int old, tsr_placement wanted) {
+/* The pieces of a gradient's norm lie along one dimension, and dp and cp may split only that. */
+static tsr_placement norm_pieces(const tsr_placer *p, int old, tsr_placement is) {
   int dim = tsr_zero_dim(p->old->values[old].ndim, norm_tp(p, old));
-  return wanted.kind == TSR_SHARD && wanted.dim == dim ? wanted : tsr_whole;
+  return is.kind == TSR_SHARD && is.dim == dim ? is : tsr_whole;
 }
 
 /* Whether all that is added up to a gradient in the update can go where ZeRO wants it. */
@@ -145,7 +145,7 @@ static tsr_placement dp_input(const tsr_placer *p, const tsr_node *n, int input)
   if (!p->placing->zero) return is;
   if (adds && !is_scattered(p, n->outputs[0])) return tsr_whole;
   if (n->op == TSR_OP_NORM_STATS) /* the sum that the update needs, made once */
-    return norm_dp(p, n->inputs[input], is.kind == TSR_PARTIAL ? wanted : is);
+    return norm_pieces(p, n->inputs[input], is.kind == TSR_PARTIAL ? wanted : is);
   if (is.kind != TSR_PARTIAL) return is;
   if (adds && !v->units) return wanted;
   if (n->op != TSR_OP_ACCUMULATE || p->placing->zero < 2) return is;
@@ -157,6 +157,8 @@ static tsr_placement dp_input(const tsr_placer *p, const tsr_node *n, int input)
 static tsr_placement shown_input(const tsr_placer *p, const tsr_node *n, int input, int axis) {
   const tsr_value *v = &p->g->values[p->map[n->inputs[input]]];
   if (axis == TSR_DP) return dp_input(p, n, input);
+  if (axis == TSR_CP && n->op == TSR_OP_NORM_STATS)
+    return norm_pieces(p, n->inputs[input], v->placement[TSR_CP]);
   bool sum =
       axis == TSR_CP && !v->units_of_sequence && (n->op == TSR_OP_ACCUMULATE || v->batch_units);
   return sum && v->placement[axis].kind == TSR_PARTIAL ? tsr_whole : v->placement[axis];
@@ -232,6 +234,13 @@ static bool ask_plain(
   return !call->error && !is_whole(n, call);
 }
 
+/* Whether an op sums what sequence parallelism splits, without keeping units apart. */
+static bool sums_slices(const tsr_node *n, const tsr_rule_call *call) {
+  for (int i = 0; i < n->inputs_count; i++)
+    if (call->in[i].kind == TSR_PARTIAL) return false;
+  return call->axis == TSR_TP && call->out[0].kind == TSR_PARTIAL && !call->units;
+}
+
 /* What the op wants its inputs to be over an axis, and what its outputs then are. */
 static tsr_rule_call
 ask(tsr_placer *p, const tsr_node *n, const int *inputs, int axis, tsr_placement *in) {
@@ -240,7 +249,9 @@ ask(tsr_placer *p, const tsr_node *n, const int *inputs, int axis, tsr_placement
   for (int i = 0; i < n->inputs_count; i++) in[i] = shown_input(p, n, i, axis);
   call.sequence_parallel = p->placing->sequence_parallel;
   ask_rule(p, n, inputs, &call);
-  return call;
+  if (call.error || !sums_slices(n, &call)) return call;
+  for (int i = 0; i < n->inputs_count; i++) in[i] = tsr_whole;
+  return plain;
 }
 
 /* Asks the op's rule for every axis, moves the inputs, and says what the outputs will be. */

@@ -13,18 +13,19 @@ static tsr_rectangle slice(const tsr_norm_pieces *p, int dim, int64_t begin, int
   return (tsr_rectangle){begin * inner, outer, size * inner, p->shape[dim] * inner};
 }
 
-/* The part of tp's dimension in each row of a slice of another one. */
-static tsr_rectangle cut(const tsr_norm_pieces *p, tsr_rectangle r, int dim, int64_t size, int64_t part) {
+/* The part of tp's dimension of a slice of `size` of the pieces' dimension: they are (tp, pieces),
+ * or (pieces, …, tp, …). */
+static tsr_rectangle cut(const tsr_norm_pieces *p, tsr_rectangle r, int64_t size, int64_t part) {
   int64_t share = p->shape[p->tp_dim] / p->parts;
-  int64_t inner = elements(p, p->tp_dim + 1, p->ndim);
   assert(p->shape[p->tp_dim] % p->parts == 0);
-  if (p->tp_dim < dim) { /* rows are tp's: (tp, pieces) */
-    assert(dim == 1);
+  if (p->tp_dim < p->dim) {
+    assert(p->dim == 1);
     return (tsr_rectangle){r.start + part * share * r.stride, share, r.cols, r.stride};
   }
-  assert(dim == 0 && p->tp_dim == 1);
-  int64_t row = p->shape[1] * inner;
-  return (tsr_rectangle){r.start + part * share * inner, size, share * inner, row};
+  assert(p->dim == 0 && p->tp_dim > 0);
+  int64_t inner = elements(p, p->tp_dim + 1, p->ndim), outer = elements(p, 1, p->tp_dim);
+  return (tsr_rectangle){
+      r.start + part * share * inner, size * outer, share * inner, p->shape[p->tp_dim] * inner};
 }
 
 tsr_rectangle
@@ -40,5 +41,5 @@ tsr_norm_rectangle(const tsr_norm_pieces *p, int64_t first, int64_t unit, int64_
           end = (piece + 1) * p->whole / p->pieces - first;
   if (begin < 0 || end > p->shape[p->dim] || begin == end) return none;
   tsr_rectangle r = slice(p, p->dim, begin, end - begin);
-  return p->tp_dim < 0 ? r : cut(p, r, p->dim, end - begin, unit);
+  return p->tp_dim < 0 ? r : cut(p, r, end - begin, unit);
 }

@@ -12,7 +12,8 @@
  * positions, and the units of one summed dimension (`kept_dim`) where tp splits it.
  *
  * Lowering derives the record from graph, placements and recipe, kernels read nothing else, and
- * the verifier derives the global interval of every unit again (verify_reductions.c). */
+ * the verifier derives the global interval of every unit again (verify_reductions.c,
+ * verify_rows.c). */
 #ifndef TSR_SCHEDULE_REDUCTION_H
 #define TSR_SCHEDULE_REDUCTION_H
 #include "base/axis.h"

@@ -11,8 +11,13 @@
  *   - The members of a group run the same collectives over its axis in the same order; every send
  *     has its receive, and every receive its send.
  *   - No circle of waits closes: the ranks' waits are gone through until all have ended.
+ *   - Sums are made of the recipe's units: each task's record (schedule/reduction.h) sums every row
+ *     once, in the unit that the row's position in the whole tensor is in, on every rank; operands
+ *     are split alike, lengths divide, and a rank's units are a subtree of the recipe's. The pieces
+ * of a gradient's norm (schedule/norm_pieces.h) are each rank's part of it.
  *
- * Not proved: `units`, attributes and scratch sizes, which are for kernels to know. */
+ * Not proved: attributes and scratch sizes, which are for kernels to know; that the graph with its
+ * placements computes what the user's does, which `check --prove` tries out. */
 #ifndef TSR_SCHEDULE_VERIFY_H
 #define TSR_SCHEDULE_VERIFY_H
 #include "schedule/program.h"
@@ -24,6 +29,10 @@ typedef struct {
   int stride[TSR_AXES]; /* rank distance of neighbours on the axis; 0 for axes that are off */
   const tsr_program *const *of_rank; /* per rank, NULL: its stage's; or NULL: all have theirs. Ranks
                                         that share a program are checked once */
+  /* For tests of single rules, each of which is known by the format of its message: true leaves
+   * the finding out. NULL: none. */
+  bool (*leave_out)(void *context, const char *format);
+  void *context;
 } tsr_verify_mesh;
 
 /* Findings are errors at the node's place. At most TSR_VERIFY_FINDINGS_MAX are said, each task's

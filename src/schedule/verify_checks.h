@@ -27,6 +27,8 @@ typedef struct {
   int *transfer_of; /* per node: its number among the receive nodes, else -1 */
   int *transfers;   /* their nodes */
   int transfers_count;
+  struct tsr_verify_proved *sums; /* what holds of sums in any program (verify_reductions.c) */
+  struct tsr_verify_norm_proved *norms; /* and of norms (verify_norms.c) */
 } tsr_verify;
 
 /* The checks. Each says what it finds; the first ones return whether the next ones may rely on the
@@ -34,6 +36,8 @@ typedef struct {
 bool tsr_verify_lists(tsr_verify *v, tsr_verify_subject *s); /* also finds owners and parts */
 bool tsr_verify_tensors(tsr_verify *v, const tsr_verify_subject *s);
 bool tsr_verify_tasks(tsr_verify *v, const tsr_verify_subject *s);
+void tsr_verify_sums(tsr_verify *v, const tsr_verify_subject *s);
+void tsr_verify_norm(tsr_verify *v, const tsr_verify_subject *s, int task);
 void tsr_verify_memory(tsr_verify *v, const tsr_verify_subject *s);
 bool tsr_verify_moves(tsr_verify *v);
 void tsr_verify_waits(tsr_verify *v);

@@ -31,9 +31,10 @@ static void add_block(tsr_graph *g, int number) {
           number));
 }
 
-tsr_graph *sample_graph(tsr_arena *arena, int64_t microbatches) {
-  tsr_graph *g = tsr_graph_new(arena, "sample", (tsr_units){8, 4, 4});
-  int batch = (int)(16 / microbatches);
+tsr_graph *sample_graph(tsr_arena *arena, const harness_options *o) {
+  tsr_units units = {.batch = 8, .sequence = o->sequence_units, .tp = 4};
+  tsr_graph *g = tsr_graph_new(arena, "sample", units);
+  int batch = (int)(16 / o->microbatches);
   harness_inputs(
       g, tsr_arena_printf(arena, "tokens %d,4 tokens; targets %d,4 tokens", batch, batch));
   harness_params(g, "wte 24,16 0; nf 16");
@@ -60,7 +61,7 @@ harness_options sample_options(harness_options o) {
 harness sample_compile(tsr_arena *arena, const harness_options *o) {
   tsr_diags *diags = tsr_diags_new(arena);
   harness h;
-  if (harness_compile(sample_graph(arena, o->microbatches), o, &h, diags)) return h;
+  if (harness_compile(sample_graph(arena, o), o, &h, diags)) return h;
   tsr_diags_print(diags, stderr);
   abort();
 }

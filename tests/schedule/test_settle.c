@@ -95,7 +95,7 @@ static int64_t work_bytes(tsr_arena *arena, bool waits) {
       g, "x0: embedding(tokens, wte); x1: linear(x0, w1); x2: linear(x1, w2); x3: linear(x2, w3); "
          "logits: linear(x3, wo); loss: cross_entropy(logits, targets)");
   g->loss = harness_find(g, "loss");
-  o.batch_units = o.tp_units = 1;
+  o.batch_units = o.tp_units = o.sequence_units = 1;
   o.vocabulary = 64;
   o.optimizer = &optimizer;
   CHECK(harness_compile(g, &o, &h, diags));
@@ -137,7 +137,7 @@ static harness_trace train(tsr_arena *arena, harness_options o, const tsr_optimi
   o = sample_options(o);
   o.optimizer = optimizer;
   o.threads = 2;
-  harness h = harness_open(arena, sample_graph(arena, o.microbatches), &o);
+  harness h = harness_open(arena, sample_graph(arena, &o), &o);
   harness_trace trace = {0};
   for (int step = 0; step < STEPS; step++) {
     int64_t n;

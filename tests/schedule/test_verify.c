@@ -69,7 +69,7 @@ static void accept_forward(void) {
     harness_options o =
         sample_options((harness_options){.dp = 1, .tp = 2, .pp = pp, .order = TSR_ORDER_FORWARD});
     o.microbatches = 4;
-    tsr_graph *g = sample_graph(arena, o.microbatches);
+    tsr_graph *g = sample_graph(arena, &o);
     g->loss = -1;
     tsr_diags *diags = tsr_diags_new(arena);
     harness h;

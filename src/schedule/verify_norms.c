@@ -1,0 +1,147 @@
+/* Norms of gradients: on every rank the pieces are the rank's part of the gradient, each element
+ * once, and no rank has a part of a piece. */
+#include "schedule/verify_checks.h"
+#include <stddef.h>
+#include <string.h>
+
+typedef struct {
+  tsr_verify *v;
+  const tsr_verify_subject *s;
+  int task;
+  const tsr_norm_pieces *n;
+  const tsr_value *x;
+} check;
+
+static int64_t part_of(const tsr_lowering *l, const tsr_value *x, int axis, int dim) {
+  tsr_placement p = x->placement[axis];
+  return p.kind == TSR_SHARD && p.dim == dim ? tsr_placement_blocks(p, (int)l->size[axis]) : 1;
+}
+
+/* The dimensions of pieces and of tp's units, against what the axes split. */
+static bool check_dims(const check *c) {
+  const tsr_norm_pieces *n = c->n;
+  const tsr_lowering *l = &c->s->p->lowering;
+  const tsr_tensor *x = &c->s->p->tasks[c->task].inputs[0],
+                   *y = &c->s->p->tasks[c->task].outputs[0];
+  bool known = (n->dim == -1 && n->tp_dim <= 0) || (n->dim == 0 && n->tp_dim != 0) ||
+               (n->dim == 1 && n->tp_dim <= 0 && n->ndim == 2);
+  bool shapes = n->ndim == x->ndim && n->tp_dim >= -1 && n->tp_dim < x->ndim && n->parts >= 1 &&
+                n->pieces == y->shape[0] && n->units == (y->units > 1 ? y->units : 1);
+  for (int d = 0; d < x->ndim && shapes; d++) shapes = n->shape[d] == x->shape[d];
+  if (!known || !shapes || (n->dim >= 0 && n->whole != c->x->shape[n->dim])) {
+    tsr_verify_say_task(
+        c->v, c->s, c->task, -1, "its pieces are not of '%s', or not '%s'", c->x->name,
+        c->v->graph->values[y->value].name);
+    return false;
+  }
+  for (int a = 0; a < TSR_AXES; a++)
+    for (int d = 0; d < x->ndim; d++) {
+      int want = a == TSR_TP ? n->tp_dim : n->dim;
+      if (part_of(l, c->x, a, d) == 1 || d == want) continue;
+      tsr_verify_say_task(
+          c->v, c->s, c->task, -1, "%s splits dimension %d of '%s', its pieces are along %d",
+          tsr_axis_name(a), d, c->x->name, want);
+      return false;
+    }
+  int64_t units = c->v->graph->units.tp > 1 ? c->v->graph->units.tp : 1,
+          ranks = n->tp_dim < 0 ? 1 : part_of(l, c->x, TSR_TP, n->tp_dim);
+  bool divides = n->tp_dim < 0 ? n->parts == 1
+                               : n->parts * ranks == units && x->shape[n->tp_dim] % n->parts == 0;
+  if (divides) return true;
+  tsr_verify_say_task(
+      c->v, c->s, c->task, -1, "it cuts '%s' into %lld parts here, the recipe into %lld over all",
+      c->x->name, (long long)n->parts, (long long)units);
+  return false;
+}
+
+/* Whether a rectangle is [begin, end) of the pieces' dimension and one part of tp's: as many
+ * elements, the first and the last where they must be. */
+static bool
+is_box(const tsr_norm_pieces *n, tsr_rectangle r, int64_t begin, int64_t end, int64_t u) {
+  int64_t first = 0, last = 0, count = 1;
+  for (int d = 0; d < n->ndim; d++) {
+    int64_t low = 0, high = n->shape[d];
+    if (d == n->dim) low = begin, high = end;
+    if (d == n->tp_dim) low = u * (n->shape[d] / n->parts), high = low + n->shape[d] / n->parts;
+    first = first * n->shape[d] + low;
+    last = last * n->shape[d] + high - 1;
+    count *= high - low;
+  }
+  if (count == 0) return r.rows * r.cols == 0;
+  return r.rows * r.cols == count && r.start == first &&
+         r.start + (r.rows - 1) * r.stride + r.cols - 1 == last;
+}
+
+/* The rectangles of a rank whose part of the pieces' dimension begins at `first`. */
+static bool check_rank(const check *c, int64_t first) {
+  const tsr_norm_pieces *n = c->n;
+  int64_t here = n->dim < 0 ? 1 : n->shape[n->dim], covered = 0;
+  for (int64_t k = 0; k < n->pieces; k++) {
+    int64_t begin = k * n->whole / n->pieces - first, end = (k + 1) * n->whole / n->pieces - first;
+    if (n->dim < 0) begin = 0, end = k == 0;
+    bool inside = begin >= 0 && end <= here && begin < end;
+    if (inside) covered += end - begin;
+    for (int64_t u = 0; u < n->units; u++) {
+      tsr_rectangle r = tsr_norm_rectangle(n, first, u, k);
+      bool wanted = inside && u < n->parts;
+      if (wanted ? is_box(n, r, begin, end, u) : r.rows * r.cols == 0) continue;
+      tsr_verify_say_task(
+          c->v, c->s, c->task, -1, "piece %lld of unit %lld of '%s' is not what it must be",
+          (long long)k, (long long)u, c->x->name);
+      return false;
+    }
+  }
+  if (covered == here) return true;
+  tsr_verify_say_task(
+      c->v, c->s, c->task, -1,
+      "its pieces hold %lld of the %lld that the rank from %lld on has of dimension %d of '%s'",
+      (long long)covered, (long long)here, (long long)first, n->dim, c->x->name);
+  return false;
+}
+
+/* Norms that hold in some program hold in all. */
+typedef struct tsr_verify_norm_proved {
+  struct tsr_verify_norm_proved *next;
+  tsr_norm_pieces n;
+  tsr_placement x[TSR_AXES];
+  int64_t pieces, units;
+} proved;
+
+static proved key_of(const check *c) {
+  const tsr_tensor *y = &c->s->p->tasks[c->task].outputs[0];
+  proved k;
+  memset(&k, 0, sizeof k);
+  memcpy(&k.n, c->n, sizeof k.n);
+  memcpy(k.x, c->x->placement, sizeof k.x);
+  k.pieces = y->shape[0];
+  k.units = y->units;
+  return k;
+}
+
+static bool is_proved(const proved *list, const proved *key) {
+  for (; list; list = list->next)
+    if (!memcmp(&list->n, &key->n, sizeof *key - offsetof(proved, n))) return true;
+  return false;
+}
+
+void tsr_verify_norm(tsr_verify *v, const tsr_verify_subject *s, int task) {
+  const tsr_task *t = &s->p->tasks[task];
+  if ((t->op == TSR_OP_NORM_STATS) != (t->norm != NULL)) {
+    tsr_verify_say_task(
+        v, s, task, -1, "it %s of a norm", t->norm ? "has pieces" : "lacks the pieces");
+    return;
+  }
+  if (!t->norm) return;
+  check c = {v, s, task, t->norm, &v->graph->values[t->inputs[0].value]};
+  int64_t ranks = 1;
+  proved key = key_of(&c), *found;
+  if (!check_dims(&c) || is_proved(v->norms, &key)) return;
+  for (int a = 0; a < TSR_AXES; a++)
+    if (a != TSR_TP && t->norm->dim >= 0) ranks *= part_of(&s->p->lowering, c.x, a, t->norm->dim);
+  for (int64_t r = 0; r < ranks; r++)
+    if (!check_rank(&c, t->norm->dim < 0 ? 0 : r * t->norm->shape[t->norm->dim])) return;
+  found = tsr_arena_alloc(v->arena, sizeof *found);
+  *found = key;
+  found->next = v->norms;
+  v->norms = found;
+}

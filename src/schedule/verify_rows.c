@@ -1,0 +1,211 @@
+/* The rows of a sum, and where they are on every rank. */
+#include "base/sequence.h"
+#include "schedule/verify_sums.h"
+
+/* ---- rows ---- */
+
+/* The local units of a block's leaf, as the combination that they are in a dimension. */
+static int64_t combination_of(const tsr_sum_check *c, int dim, int64_t block, int64_t leaf) {
+  int64_t at[TSR_UNITS_KINDS], m = 0;
+  at[TSR_UNITS_KEPT] = block % c->units[TSR_UNITS_KEPT];
+  at[TSR_UNITS_TP] = leaf % c->units[TSR_UNITS_TP];
+  at[TSR_UNITS_SEQUENCE] = leaf / c->units[TSR_UNITS_TP] % c->units[TSR_UNITS_SEQUENCE];
+  at[TSR_UNITS_BATCH] = c->out->batch_units
+                            ? block / c->units[TSR_UNITS_KEPT]
+                            : leaf / c->units[TSR_UNITS_TP] / c->units[TSR_UNITS_SEQUENCE];
+  for (int k = 0; k < c->dim[dim].cuts_count; k++)
+    m = m * c->dim[dim].cuts[k].local + at[c->dim[dim].cuts[k].kind];
+  return m;
+}
+
+/* A run of rows ends with the innermost dimension that the recipe cuts, whether or not this rank
+ * has all of it; where a dimension with nothing cut behind it is kept apart, runs are of those
+ * before it. Dimensions [run, end) are in a run. */
+static void find_run(const tsr_sum_check *c, int *ret_run, int *ret_end) {
+  int end = c->strided ? c->kept : c->dims, run = end - 1;
+  while (run > 0 && !c->dim[run].cuts_count) run--;
+  *ret_run = run > 0 ? run : 0;
+  *ret_end = end;
+}
+
+/* The dimensions in the order in which rows are summed, innermost last; returns a run's rows. */
+static int64_t order_dims(const tsr_sum_check *c, int *ret_order) {
+  int n = 0, run, end;
+  int64_t rows = 1;
+  find_run(c, &run, &end);
+  for (int d = 0; d < run; d++) ret_order[n++] = d;
+  for (int d = end; d < c->dims; d++) ret_order[n++] = d;
+  for (int d = run; d < end; d++) ret_order[n++] = d, rows *= c->dim[d].width;
+  return rows;
+}
+
+typedef struct {
+  int order[TSR_REDUCED_DIMS_MAX];
+  int64_t base[TSR_REDUCED_DIMS_MAX], stride[TSR_REDUCED_DIMS_MAX];
+  int64_t rows, run_rows; /* of the leaf, of one of its runs */
+} leaf_rows;
+
+/* The row that the leaf sums k-th. */
+static int64_t nth_row(const tsr_sum_check *c, const leaf_rows *l, int64_t k) {
+  int64_t row = 0;
+  for (int i = c->dims - 1; i >= 0; i--) {
+    int d = l->order[i];
+    row += (l->base[d] + k % c->dim[d].width) * l->stride[d];
+    k /= c->dim[d].width;
+  }
+  return row;
+}
+
+/* The first row of a leaf says where its units begin. */
+static bool find_base(tsr_sum_check *c, leaf_rows *l, int64_t block, int64_t leaf, int64_t row) {
+  for (int d = 0; d < c->dims; d++) {
+    int64_t m = combination_of(c, d, block, leaf), at = row / l->stride[d] % c->dim[d].local;
+    if (c->dim[d].begin[m] < 0) c->dim[d].begin[m] = at;
+    if (c->dim[d].begin[m] != at || at + c->dim[d].width > c->dim[d].local) return false;
+    l->base[d] = at;
+  }
+  return true;
+}
+
+static bool check_leaf(tsr_sum_check *c, leaf_rows *l, int64_t block, int64_t leaf, bool *seen) {
+  tsr_reduced_rows run;
+  int64_t done = 0, rows = l->run_rows;
+  for (int64_t k = 0; tsr_reduction_rows(c->r, block, leaf, k, &run); k++) {
+    if (k == 0 && !find_base(c, l, block, leaf, run.first)) return false;
+    if (run.rows != rows || done + rows > l->rows) return false;
+    for (int64_t i = 0; i < rows; i++) {
+      int64_t row = run.first + i * run.step;
+      if (row != nth_row(c, l, done + i) || seen[row]) return false;
+      seen[row] = true;
+    }
+    done += rows;
+  }
+  return done == l->rows;
+}
+
+/* Every leaf has as many rows, so that none is left out where none is summed twice. */
+static bool check_rows(tsr_sum_check *c) {
+  leaf_rows l = {.rows = 1};
+  int64_t all = 1;
+  for (int d = c->dims - 1; d >= 0; d--) {
+    l.stride[d] = all;
+    all *= c->dim[d].local;
+    l.rows *= c->dim[d].width;
+  }
+  l.run_rows = order_dims(c, l.order);
+  bool *seen = tsr_arena_array(c->v->brief, bool, all);
+  for (int64_t block = 0; block < tsr_reduction_blocks(c->r); block++)
+    for (int64_t leaf = 0; leaf < tsr_reduction_leaves(c->r); leaf++)
+      if (!check_leaf(c, &l, block, leaf, seen)) {
+        tsr_verify_say_task(
+            c->v, c->s, c->task, -1,
+            "leaf %lld of block %lld is not one unit of the recipe's in %lld rows of '%s'",
+            (long long)leaf, (long long)block, (long long)all, c->in->name);
+        return false;
+      }
+  return true;
+}
+
+/* ---- units on every rank ---- */
+
+/* Where a rank's element of a dimension lies in the whole: cuts of dp, cp and tp are nested. */
+static int64_t global_position(const tsr_sum_check *c, int dim, const int *coord, int64_t i) {
+  static const int axes[] = {TSR_TP, TSR_CP, TSR_DP};
+  const tsr_lowering *l = &c->p->lowering;
+  int64_t local = c->dim[dim].local;
+  for (int k = 0; k < 3; k++) {
+    int a = axes[k];
+    if (!tsr_sum_splits(c->in->placement[a], c->first + dim)) continue;
+    i = tsr_sequence_position(a == TSR_CP && l->zigzag, l->size[a], coord[a], local, i);
+    local *= l->size[a];
+  }
+  return i;
+}
+
+/* The number of a rank among those that hold units of a cut. */
+static int64_t holder(const tsr_sum_check *c, int dim, const tsr_sum_cut *k, const int *coord) {
+  static const int axis_of[] = {
+      [TSR_UNITS_BATCH] = TSR_DP, [TSR_UNITS_SEQUENCE] = TSR_CP, [TSR_UNITS_TP] = TSR_TP};
+  int64_t number = 0;
+  if (k->kind != TSR_UNITS_KEPT) return coord[axis_of[k->kind]];
+  if (c->out->units_of_sequence && tsr_sum_is_owed(c, TSR_CP, dim)) number = coord[TSR_CP];
+  bool tp = tsr_sum_splits(c->in->placement[TSR_TP], c->first + dim);
+  return tp ? number * c->p->lowering.size[TSR_TP] + coord[TSR_TP] : number;
+}
+
+/* Whether the rows of every combination of local units are those of the recipe's units. */
+static bool check_rank(const tsr_sum_check *c, int dim, const int *coord) {
+  const tsr_sum_dim *d = &c->dim[dim];
+  for (int64_t m = 0; m < d->combinations; m++) {
+    int64_t rest = m, scale = 1, unit = 0;
+    for (int k = d->cuts_count - 1; k >= 0; k--) {
+      const tsr_sum_cut *u = &d->cuts[k];
+      int64_t place = holder(c, dim, u, coord) * u->local + rest % u->local;
+      unit += tsr_sequence_unit(u->zigzag, u->global, place) * scale;
+      scale *= u->global;
+      rest /= u->local;
+    }
+    int64_t want = unit * d->width;
+    if (global_position(c, dim, coord, d->begin[m]) != want ||
+        global_position(c, dim, coord, d->begin[m] + d->width - 1) != want + d->width - 1) {
+      tsr_verify_say_task(
+          c->v, c->s, c->task, -1,
+          "at coords dp %d, cp %d, tp %d its unit %lld of dimension %d of '%s' is not the "
+          "recipe's, which begins at %lld",
+          coord[TSR_DP], coord[TSR_CP], coord[TSR_TP], (long long)m, c->first + dim, c->in->name,
+          (long long)want);
+      return false;
+    }
+  }
+  return true;
+}
+
+static bool check_ranks(const tsr_sum_check *c, int dim) {
+  int size[TSR_AXES], coord[TSR_AXES] = {0};
+  for (int a = 0; a < TSR_AXES; a++)
+    size[a] = tsr_sum_splits(c->in->placement[a], c->first + dim) ? (int)c->p->lowering.size[a] : 1;
+  for (coord[TSR_DP] = 0; coord[TSR_DP] < size[TSR_DP]; coord[TSR_DP]++)
+    for (coord[TSR_CP] = 0; coord[TSR_CP] < size[TSR_CP]; coord[TSR_CP]++)
+      for (coord[TSR_TP] = 0; coord[TSR_TP] < size[TSR_TP]; coord[TSR_TP]++)
+        if (!check_rank(c, dim, coord)) return false;
+  return true;
+}
+
+/* How wide a unit is of every dimension: units divide it, and a rank's are a subtree of theirs. */
+static bool find_widths(tsr_sum_check *c) {
+  for (int d = 0; d < c->dims; d++) {
+    tsr_sum_dim *x = &c->dim[d];
+    x->combinations = 1;
+    int64_t cuts = 1;
+    for (int k = 0; k < x->cuts_count; k++) {
+      const tsr_sum_cut *u = &x->cuts[k];
+      if (u->local < 1 || u->global % u->local || !tsr_tree_is_subtree(u->global, u->local)) {
+        tsr_verify_say_task(
+            c->v, c->s, c->task, -1, "%lld of the recipe's %lld units are no subtree of their tree",
+            (long long)u->local, (long long)u->global);
+        return false;
+      }
+      x->combinations *= u->local;
+      cuts *= u->global;
+    }
+    if (x->whole % cuts || x->local % x->combinations ||
+        x->whole / cuts != x->local / x->combinations) {
+      tsr_verify_say_task(
+          c->v, c->s, c->task, -1,
+          "the recipe cuts %lld of '%s' into %lld units, which does not divide",
+          (long long)x->whole, c->in->name, (long long)cuts);
+      return false;
+    }
+    x->width = x->whole / cuts;
+    x->begin = tsr_arena_array(c->v->brief, int64_t, x->combinations);
+    for (int64_t m = 0; m < x->combinations; m++) x->begin[m] = -1;
+  }
+  return true;
+}
+
+bool tsr_verify_rows(tsr_sum_check *c) {
+  if (!find_widths(c) || !check_rows(c)) return false;
+  for (int d = 0; d < c->dims; d++)
+    if (!check_ranks(c, d)) return false;
+  return true;
+}
