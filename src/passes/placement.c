@@ -11,17 +11,13 @@ int tsr_zero_dim(int ndim, tsr_placement tp) {
   return ndim == 2 ? 1 : -1;
 }
 
-static tsr_placement declared_tp(const tsr_placer *p, int param) {
-  bool active = tsr_placer_is_active(p->placing, TSR_TP);
-  return active ? p->old->params[param].placement[TSR_TP] : tsr_whole;
-}
-
 /* Where ZeRO keeps a parameter, its state and its gradient over dp. A vocabulary that does not
  * divide is split along its features instead; the norm of its gradient is then made of the whole
  * one. */
 static tsr_placement zero_placement(const tsr_placer *p, int param) {
   const tsr_param *q = &p->old->params[param];
-  tsr_placement tp = declared_tp(p, param);
+  bool active = tsr_placer_is_active(p->placing, TSR_TP);
+  tsr_placement tp = active ? q->placement[TSR_TP] : tsr_whole;
   int dim = tsr_zero_dim(q->ndim, tp), other = 1 - dim;
   int groups = p->placing->zero_groups > 1 ? p->placing->zero_groups : 0;
   tsr_placement shard = {TSR_SHARD, dim, groups};
@@ -76,15 +72,11 @@ typedef struct {
 static void find_wanted(tsr_placer *p) {
   const tsr_graph *g = p->old;
   p->wanted = tsr_arena_array(g->arena, tsr_placement, g->values_count);
-  p->updates = tsr_arena_array(g->arena, int, g->values_count);
-  for (int i = g->nodes_count - 1; i >= 0; i--) {
+  for (int i = g->nodes_count - 1; i >= 0 && p->placing->zero; i--) {
     const tsr_node *n = &g->nodes[i];
     bool update = n->op == TSR_OP_ADAMW || n->op == TSR_OP_SGD;
     bool sum = n->op == TSR_OP_ADD && n->section == TSR_UPDATE;
-    if (update) {
-      p->updates[n->inputs[1]] = g->values[n->inputs[0]].param;
-      p->wanted[n->inputs[1]] = zero_placement(p, g->values[n->inputs[0]].param);
-    }
+    if (update) p->wanted[n->inputs[1]] = zero_placement(p, g->values[n->inputs[0]].param);
     if (!sum && n->op != TSR_OP_ACCUMULATE) continue;
     for (int k = 0; k < n->inputs_count; k++) p->wanted[n->inputs[k]] = p->wanted[n->outputs[0]];
   }
@@ -110,11 +102,12 @@ static tsr_placement zero_wanted(const tsr_placer *p, int old, const tsr_value *
   return cut ? tsr_whole : wanted;
 }
 
-/* What a gradient's norm is made of depends on what tp splits of it: what it splits of the
- * parameter, wherever the gradient was computed; nothing where cp splits that dimension. */
+/* What a gradient's norm is made of depends on what tp splits of it: what it does without sequence
+ * parallelism; nothing where cp splits that dimension. */
 static tsr_placement norm_tp(const tsr_placer *p, int old) {
-  tsr_placement tp = declared_tp(p, p->updates[old]);
-  return tsr_placer_is_cut_alike(p, p->map[old], TSR_CP, tp) ? tsr_whole : tp;
+  tsr_placement tp = p->plain_tp[old];
+  bool splits = tp.kind == TSR_SHARD && !tsr_placer_is_cut_alike(p, p->map[old], TSR_CP, tp);
+  return splits ? tp : tsr_whole;
 }
 
 /* The pieces of a gradient's norm lie along one dimension, and dp and cp may split only that. */
@@ -133,9 +126,9 @@ static bool is_scattered(const tsr_placer *p, int old) {
 }
 
 /* What an op's rule is shown of an input over dp: parameters come whole to everything but their
- * update and working copy, so that no sum but those over samples is made of batch units. With
- * ZeRO, sums of gradients are added up where they will be needed. From stage 2 on that is done for each microbatch, and then for all that is
- * accumulated. */
+ * update and working copy, so that no sum but those over samples is made of batch units. With ZeRO,
+ * sums of gradients are added up where they will be needed; from stage 2 on that is done for each
+ * microbatch, and then for all that is accumulated. */
 static tsr_placement dp_input(const tsr_placer *p, const tsr_node *n, int input) {
   const tsr_value *v = &p->g->values[p->map[n->inputs[input]]];
   tsr_placement is = v->placement[TSR_DP], wanted = zero_wanted(p, n->inputs[input], v);

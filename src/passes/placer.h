@@ -21,7 +21,6 @@ typedef struct {
   tsr_placement *plain_tp; /* per old value: what it is over tp without sequence parallelism */
   bool *of_batch;        /* per old value: whether it depends on an input */
   tsr_placement *wanted; /* per old value: what ZeRO makes of a gradient over dp; else whole */
-  int *updates;          /* per old value: the parameter that it is the gradient of, else 0 */
   bool ok;
 } tsr_placer;
 
