@@ -33,6 +33,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--case", help="SEED[:REALISATION]: only this one, with what the program says")
     parser.add_argument("--model", default="", choices=recipe.MODELS, help="instead of one that is drawn")
     parser.add_argument("--isa", default="", help="numerics.isa of all runs; the machine's best unless given")
+    parser.add_argument("--first", action="store_true", help="ends with the first failure")
     parser.add_argument("--workers", type=int, default=2, help="recipes at the same time")
     parser.add_argument("--time-limit", type=float, default=120, help="seconds after which a run hangs")
     parser.add_argument("--keep", type=Path, help="a folder for the reproductions of failures, made small")
@@ -62,6 +63,8 @@ def work(options: argparse.Namespace, seeds: Iterator[str], plan: Plan, summary:
             return
         for result in check(runner, recipe.draw(seed, options.model, options.isa), plan, deadline.over):
             summary.add(result)
+            if result.failed and options.first:
+                deadline.end()
             if options.case:
                 print(f"{result.case}: {result.verdict} {result.what}\n{result.outcome.said}")
             if result.failed and options.keep and summary.to_shrink(result, options.shrink):

@@ -129,6 +129,10 @@ class Deadline:
     def __init__(self, seconds: float) -> None:
         self.begin = time.monotonic()
         self.seconds = seconds
+        self.ended = False
 
     def over(self) -> bool:
-        return bool(self.seconds) and time.monotonic() - self.begin > self.seconds
+        return self.ended or (bool(self.seconds) and time.monotonic() - self.begin > self.seconds)
+
+    def end(self) -> None:
+        self.ended = True
