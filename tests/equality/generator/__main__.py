@@ -14,6 +14,7 @@ import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
+import layout
 import recipe
 import selftest
 from checking import Deadline, Plan, check
@@ -34,6 +35,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--model", default="", choices=recipe.MODELS, help="instead of one that is drawn")
     parser.add_argument("--isa", default="", help="numerics.isa of all runs; the machine's best unless given")
     parser.add_argument("--first", action="store_true", help="ends with the first failure")
+    parser.add_argument("--misfits", type=float, default=layout.MISFITS,
+                        help="how often a mesh is drawn that the units may not allow, between 0 and 1")
     parser.add_argument("--workers", type=int, default=2, help="recipes at the same time")
     parser.add_argument("--time-limit", type=float, default=120, help="seconds after which a run hangs")
     parser.add_argument("--keep", type=Path, help="a folder for the reproductions of failures, made small")
@@ -82,6 +85,7 @@ def main() -> int:
     if not options.program:
         sys.exit("which program? (--help)")
     options.program = os.path.abspath(options.program)
+    layout.MISFITS = options.misfits
     plan = Plan(options.realisations, launchers(options.program) if options.mpi else [])
     if not options.recipes and not options.seconds:
         options.seconds = 60

@@ -10,6 +10,7 @@ import orders
 from recipe import Recipe
 
 MOST_RANKS = 16
+MISFITS = 0.02  # how often a mesh or a number of microbatches is drawn that the units may not allow
 
 
 @dataclass(frozen=True)
@@ -158,12 +159,12 @@ def _parts(units: int) -> list[int]:
 
 def _draw_mesh(rng: random.Random, recipe: Recipe) -> dict[str, int]:
     """Sizes of the axes, 16 ranks at most; now and then some that the units do not allow."""
-    odd = rng.random() < 0.02
+    odd = rng.random() < MISFITS
     while True:
         units_tp = recipe.units_tp
         sequence_parts = _parts(recipe.units_sequence // (2 if recipe.zigzag else 1) or 1)
         sizes = {
-            "dp": rng.choice([1, 2, 3, 4, 5] if odd else _parts(recipe.units_batch) + [1]),
+            "dp": rng.choice([1, 2, 3, 4, 5, 6] if odd else _parts(recipe.units_batch) + [1]),
             "cp": rng.choice(sequence_parts) if recipe.has_sequence else 1,
             "tp": rng.choice([1, 2, 3, 4] if odd else _parts(units_tp) + [1]),
             "pp": rng.choice([1, 1, 2, 2, 3, 4])}
@@ -178,10 +179,8 @@ def _draw_microbatches(rng: random.Random, recipe: Recipe, sizes: dict[str, int]
     if recipe.whole_batch:
         return 1
     samples, units = recipe.samples, recipe.units_batch
-    if sizes["cp"] > 1 and rng.random() < 0.97:
-        return max(1, units // sizes["dp"])
     fits = [m for m in _parts(units) if m * sizes["dp"] in _parts(units)]
-    if rng.random() < 0.03:
+    if rng.random() < MISFITS:
         fits = [m for m in range(1, samples + 1) if samples % (m * sizes["dp"]) == 0]
     return rng.choice(fits or [1])
 
