@@ -166,7 +166,7 @@ def _draw_mesh(rng: random.Random, recipe: Recipe) -> dict[str, int]:
         sizes = {
             "dp": rng.choice([1, 2, 3, 4, 5, 6] if odd else _parts(recipe.units_batch) + [1]),
             "cp": rng.choice(sequence_parts) if recipe.has_sequence else 1,
-            "tp": rng.choice([1, 2, 3, 4] if odd else _parts(units_tp) + [1]),
+            "tp": rng.choice([1, 2, 3, 4, 6] if odd else _parts(units_tp) + [1]),
             "pp": rng.choice([1, 1, 2, 2, 3, 4])}
         if sizes["pp"] > max(1, recipe.blocks) and (rng.random() < 0.7 or len(recipe.node_names()) < sizes["pp"]):
             sizes["pp"] = 1  # else the stages begin at nodes

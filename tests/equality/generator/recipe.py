@@ -217,7 +217,7 @@ def draw(seed: str, model: str = "", isa: str = "") -> Recipe:
     model = model or drawn
     table = model in ("mlp", "linear_regression") or (model == "own" and rng.random() < 0.2)
     units_batch = rng.choices([1, 2, 3, 4, 6, 8, 12, 16], [1, 3, 1, 8, 1, 6, 1, 1])[0]
-    units_tp = rng.choices([1, 2, 3, 4, 8], [4, 5, 1, 4, 1])[0]
+    units_tp = rng.choices([1, 2, 3, 4, 6, 8], [4, 5, 1, 4, 1, 1])[0]
     samples = units_batch * rng.choice([1, 1, 2, 3] if units_batch < 6 else [1, 1, 2])
     sequence = rng.choices([4, 8, 16, 6, 12, 5], [3, 6, 2, 1, 2, 1])[0]
     units_sequence = 1 if table else rng.choice([1, 1, 2, 4, 4, 8])
