@@ -145,6 +145,13 @@ static tsr_placement dp_input(const tsr_placer *p, const tsr_node *n, int input)
   return v->units ? tsr_whole : wanted;
 }
 
+/* A collective that the file writes out over an axis that splits something: the move that this pass
+ * would insert, asked for by name. */
+static bool is_written(const tsr_placer *p, const tsr_node *n) {
+  bool moves = tsr_op_facts(n->op) & (TSR_FACT_COLLECTIVE | TSR_FACT_LOCAL_CUT);
+  return moves && tsr_placer_is_active(p->placing, (int)n->attr[0]);
+}
+
 /* What an op's rule is shown of an input over an axis. What positions owe to a sum over
  * microbatches is added up for each of them. */
 static tsr_placement shown_input(const tsr_placer *p, const tsr_node *n, int input, int axis) {
@@ -154,7 +161,8 @@ static tsr_placement shown_input(const tsr_placer *p, const tsr_node *n, int inp
     return norm_pieces(p, n->inputs[input], v->placement[TSR_CP]);
   bool sum =
       axis == TSR_CP && !v->units_of_sequence && (n->op == TSR_OP_ACCUMULATE || v->batch_units);
-  return sum && v->placement[axis].kind == TSR_PARTIAL ? tsr_whole : v->placement[axis];
+  return sum && !is_written(p, n) && v->placement[axis].kind == TSR_PARTIAL ? tsr_whole
+                                                                            : v->placement[axis];
 }
 
 /* From stage 2 on a gradient is no longer tsr_whole once it is made. */
@@ -272,6 +280,34 @@ static bool place_inputs(tsr_placer *p, const tsr_node *n, int *inputs, placed *
   return true;
 }
 
+/* What completes a value, or moves it on, is the same whoever asks for it: redistribution knows in
+ * which order its sums are added, and that a member's positions may be two runs. */
+static void place_written(tsr_placer *p, const tsr_node *n) {
+  int value = p->map[n->inputs[0]], axis = (int)n->attr[0], before = p->g->values_count;
+  tsr_placement in;
+  tsr_rule_call call;
+  p->map[n->outputs[0]] = value;
+  p->plain_tp[n->outputs[0]] = p->plain_tp[n->inputs[0]];
+  call = ask(p, n, &value, axis, &in);
+  if (call.error) {
+    p->ok = tsr_diag_error(p->diags, n->place, "%s", call.error);
+    return;
+  }
+  tsr_where at = {n->section, n->stage, n->block};
+  tsr_value out = p->old->values[n->outputs[0]];
+  memcpy(out.placement, p->g->values[value].placement, sizeof out.placement);
+  out.placement[axis] = call.out[0];
+  tsr_placer_check_divides(p, &out);
+  if (!p->ok) return;
+  value = tsr_placer_redistribute(p, value, axis, in, gather_place(p, n, value, at));
+  value = tsr_placer_redistribute(p, value, axis, call.out[0], at);
+  tsr_value *v = &p->g->values[value];
+  p->map[n->outputs[0]] = value;
+  if (value < before) return; /* the same move was made before */
+  v->name = p->g->nodes[v->node].name = n->name;
+  v->place = p->g->nodes[v->node].place = n->place;
+}
+
 /* A sum in half precision that is still owed is kept in f32, and so is what moves such a sum on. */
 static void widen_sum(const tsr_placer *p, tsr_value *v) {
   const tsr_node *n = &p->g->nodes[v->node];
@@ -326,8 +362,9 @@ static void find_of_batch(tsr_placer *p) {
 static void copy_node(tsr_placer *p, int index, const int *inputs, int *ret_outputs) {
   const tsr_node *n = &p->old->nodes[index];
   bool attention = n->op == TSR_OP_ATTENTION || n->op == TSR_OP_ATTENTION_DX;
-  if (attention && p->placing->size[TSR_CP] > 1 &&
-      p->g->values[inputs[0]].placement[TSR_CP].kind == TSR_SHARD) {
+  tsr_placement cp = p->g->values[inputs[0]].placement[TSR_CP];
+  bool positions = cp.kind == TSR_SHARD && cp.dim == 1; /* of (batch, positions, heads) */
+  if (attention && p->placing->size[TSR_CP] > 1 && positions) {
     tsr_pass_ring_attention(p->g, p->old, index, inputs, p->placing->size[TSR_CP], ret_outputs);
     return;
   }
@@ -339,6 +376,7 @@ static void copy_node(tsr_placer *p, int index, const int *inputs, int *ret_outp
 
 static void place_node(tsr_placer *p, int index) {
   const tsr_node *n = &p->old->nodes[index];
+  if (is_written(p, n)) return place_written(p, n);
   int *inputs = tsr_arena_array(p->g->arena, int, n->inputs_count);
   for (int i = 0; i < n->inputs_count; i++) inputs[i] = p->map[n->inputs[i]];
   placed out = {0};

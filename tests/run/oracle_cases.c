@@ -221,6 +221,25 @@ const oracle_case oracle_cases[] = {
     {"broadcast_over_samples", "x 4,6; z 6,3; goal 4,6", "w 6,6; u 1,3",
      "h: linear(x, w); r: linear(z, u); s: reshape(r, shape: [6]); y: mul(h, s); loss: mse(y, "
      "goal)"},
+    /* ---- collectives written out over cp ---- */
+    {"positions_to_features", TOKENS "goal 4,4,5", TABLE "u 8,6; w 8,8; v 5,8",
+     ROWS "h: linear(x, u); f: all_to_all(h, axis: cp, from: 1, dim: 2); a: tanh(f)\n"
+          "b: all_to_all(a, axis: cp, from: 2, dim: 1); c: linear(b, w); y: linear(c, v)\n"
+          "loss: mse(y, goal)"},
+    {"positions_to_heads", TOKENS "goal 4,4,5", TABLE "wq 16,6; wk 16,6; wv 16,6; wo 5,16",
+     ROWS "q: linear(x, wq); k: linear(x, wk); v: linear(x, wv)\n"
+          "qh: all_to_all(q, axis: cp, from: 1, dim: 2); kh: all_to_all(k, axis: cp, from: 1, dim: 2)\n"
+          "vh: all_to_all(v, axis: cp, from: 1, dim: 2); a: attention(qh, kh, vh, head_dim: 4)\n"
+          "b: all_to_all(a, axis: cp, from: 2, dim: 1); y: linear(b, wo); loss: mse(y, goal)"},
+    {"gram_scattered", TOKENS "goal 4,8,7", TABLE "u 8,6; v 7,6; w 7,7",
+     ROWS "a: linear(x, u); b: linear(x, v); m: matmul(a, b, transpose_a: 1)\n"
+          "s: reduce_scatter(m, axis: cp, dim: 1); f: tanh(s); y: linear(f, w); loss: mse(y, goal)"},
+    {"positions_gathered", TOKENS "goal 4,4,5", TABLE "u 7,6; w 5,7",
+     ROWS "h: linear(x, u); f: all_gather(h, axis: cp, dim: 1); a: tanh(f)\n"
+          "s: scatter(a, axis: cp, dim: 1); y: linear(s, w); loss: mse(y, goal)"},
+    {"loss_reduced_over_positions", TEXT, TABLE "w 16,6",
+     ROWS "y: linear(x, w); part: cross_entropy(y, targets, valid: 11)\n"
+          "loss: all_reduce(part, axis: cp)"},
     /* ---- positions that the units do not divide ---- */
     {"odd_positions", "t 4,6 tokens; goal 4,6,5", TABLE "w 5,6",
      ROWS "y: linear(x, w); loss: mse(y, goal)", .refused = ORACLE_POSITIONS},
