@@ -63,8 +63,12 @@ static void ce_loss_dx_run(const cpu_call *c, int64_t begin, int64_t end, int th
 }
 const tsr_cpu_op cpu_ce_loss_dx = {.items = rows_of_input, .run = ce_loss_dx_run};
 
+/* Of a loss by sample only the real ones count. */
 double cpu_squared_factor(const cpu_call *c) {
+  const tsr_node *n = &c->program->graph->nodes[c->task->node];
   int64_t elements = tsr_value_elements(cpu_value(c, &c->task->inputs[0]));
+  int64_t samples = c->task->op == TSR_OP_SQUARED_ERROR ? tsr_loss_samples(n) : 0;
+  if (samples) elements = elements / samples * (int64_t)n->attr[TSR_LOSS_REAL];
   return 1 / ((double)elements * (double)c->program->lowering.microbatches);
 }
 

@@ -172,6 +172,12 @@ typedef struct tsr_graph {
   int block, of;        /* what nodes are stamped with as they are added */
 } tsr_graph;
 
+/* Attributes of a loss (ops.def); that of squared errors alone has the first. */
+enum { TSR_LOSS_REAL, TSR_LOSS_SAMPLES };
+static inline int64_t tsr_loss_samples(const tsr_node *n) {
+  return (int64_t)n->attr[TSR_LOSS_SAMPLES];
+}
+
 /* The numbers of one step, in the hyper value. */
 typedef enum {
   TSR_HYPER_LR,

@@ -278,8 +278,14 @@ static const char *infer_ce_stats(const inference *i) {
   return check_targets(i, 1);
 }
 
+/* One number, or one for each sample. */
+static tsr_type type_of_loss(const inference *i) {
+  int64_t samples = tsr_loss_samples(i->node);
+  return (tsr_type){TSR_F32, 1, {samples ? samples : 1}};
+}
+
 static const char *infer_ce_loss(const inference *i) {
-  i->out[0] = (tsr_type){TSR_F32, 1, {1}};
+  i->out[0] = type_of_loss(i);
   i->out[1] = type_of(i->in[0]);
   i->out[1].shape[i->out[1].ndim - 1] = 2;
   return check_targets(i, 2);
@@ -287,7 +293,7 @@ static const char *infer_ce_loss(const inference *i) {
 
 static const char *infer_squared(const inference *i) {
   const char *bad = infer_same2(i);
-  i->out[0] = (tsr_type){TSR_F32, 1, {1}};
+  i->out[0] = type_of_loss(i);
   return bad;
 }
 

@@ -94,6 +94,18 @@ bool tsr_pass_cache(
     const tsr_graph *graph, int64_t new_tokens, bool last_only, tsr_graph **ret_graph,
     const char **ret_why);
 
+/* The loss of a forward graph (one that tsr_graph_find_loss knows) becomes a number for each of the
+ * batch's `samples`, of which the first `real` are the step's; their sum is the loss. What is made
+ * of the loss is gone. After stages, before precision. */
+tsr_graph *tsr_pass_by_sample(const tsr_graph *graph, int64_t samples, int64_t real);
+/* Whether a placed graph has a collective over dp on anything that depends on its inputs. If it has
+ * none, no sample's numbers depend on other samples. */
+bool tsr_graph_joins_samples(const tsr_graph *placed);
+
+/* What dp does with a batch. Shared: each rank has a part of the samples, and sums over them are
+ * partial; by sample: the same, with a loss of tsr_pass_by_sample; whole: each rank has all. */
+typedef enum { TSR_BATCH_SHARED, TSR_BATCH_BY_SAMPLE, TSR_BATCH_WHOLE } tsr_batch_kind;
+
 /* How often a value is split over an axis, and in how many units the recipe splits its sums. */
 typedef struct {
   int size[TSR_AXES];
@@ -104,6 +116,7 @@ typedef struct {
                             */
   int zero; /* Rajbhandari et al., 2020: 1 state, 2 and gradients, 3 and parameters over dp */
   int zero_groups; /* > 1: dp is so many groups, and each shards for itself */
+  tsr_batch_kind batch;
 } tsr_placing;
 
 /* The nodes of context-parallel attention in place of `node` of `from` (attention, or its

@@ -34,6 +34,11 @@ static int64_t units_of_microbatch(const tsr_placer *p, int axis) {
   return p->placing->units[axis] / (several ? p->old->microbatches : 1);
 }
 
+/* Every rank of the axis does the same; only what it keeps is split (ZeRO). */
+static bool has_all_samples(const tsr_placer *p, int axis) {
+  return axis == TSR_DP && p->placing->batch == TSR_BATCH_WHOLE;
+}
+
 static void place_source(tsr_placer *p, int old) {
   tsr_value v = p->old->values[old];
   for (int a = 0; a < TSR_AXES; a++) {
@@ -43,7 +48,8 @@ static void place_source(tsr_placer *p, int old) {
     if (v.kind == TSR_VALUE_PARAM || v.kind == TSR_VALUE_STATE) v.placement[a] = asked;
     if (v.kind == TSR_VALUE_INPUT && asked.kind == TSR_SHARD) v.placement[a] = asked;
     else if (
-        v.kind == TSR_VALUE_INPUT && a == TSR_DP && v.shape[0] % units_of_microbatch(p, a) == 0)
+        v.kind == TSR_VALUE_INPUT && a == TSR_DP && !has_all_samples(p, a) &&
+        v.shape[0] % units_of_microbatch(p, a) == 0)
       v.placement[a] = (tsr_placement){TSR_SHARD, 0};
     else if (v.kind == TSR_VALUE_INPUT && a == TSR_CP && v.ndim == 2 && v.dtype == TSR_I32)
       v.placement[a] = (tsr_placement){TSR_SHARD, 1};
@@ -161,8 +167,8 @@ static tsr_placement shown_input(const tsr_placer *p, const tsr_node *n, int inp
     return norm_pieces(p, n->inputs[input], v->placement[TSR_CP]);
   bool sum =
       axis == TSR_CP && !v->units_of_sequence && (n->op == TSR_OP_ACCUMULATE || v->batch_units);
-  return sum && !is_written(p, n) && v->placement[axis].kind == TSR_PARTIAL ? tsr_whole
-                                                                            : v->placement[axis];
+  bool owed = v->placement[axis].kind == TSR_PARTIAL && !is_written(p, n);
+  return sum && owed ? tsr_whole : v->placement[axis];
 }
 
 /* From stage 2 on a gradient is no longer tsr_whole once it is made. */
@@ -246,6 +252,8 @@ static bool sums_slices(const tsr_node *n, const tsr_rule_call *call) {
 static tsr_rule_call
 ask(tsr_placer *p, const tsr_node *n, const int *inputs, int axis, tsr_placement *in) {
   tsr_rule_call plain = {.axis = axis, .in = in}, call = plain;
+  for (int i = 0; i < n->inputs_count; i++) in[i] = tsr_whole;
+  if (has_all_samples(p, axis)) return call;
   if (axis == TSR_TP && ask_plain(p, n, inputs, &plain)) return plain;
   for (int i = 0; i < n->inputs_count; i++) in[i] = shown_input(p, n, i, axis);
   call.sequence_parallel = p->placing->sequence_parallel;
@@ -288,6 +296,7 @@ static void place_written(tsr_placer *p, const tsr_node *n) {
   tsr_rule_call call;
   p->map[n->outputs[0]] = value;
   p->plain_tp[n->outputs[0]] = p->plain_tp[n->inputs[0]];
+  if (has_all_samples(p, axis)) return;
   call = ask(p, n, &value, axis, &in);
   if (call.error) {
     p->ok = tsr_diag_error(p->diags, n->place, "%s", call.error);

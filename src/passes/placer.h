@@ -28,7 +28,9 @@ static const tsr_placement tsr_whole = {TSR_REPLICATE, 0};
 
 /* Whether an axis splits anything, or the recipe's units would let it. */
 static inline bool tsr_placer_is_active(const tsr_placing *p, int axis) {
-  return p->size[axis] > 1 || p->units[axis] > 1 || (axis == TSR_TP && p->sequence_units > 1);
+  bool samples = axis == TSR_DP && p->batch == TSR_BATCH_BY_SAMPLE;
+  return samples || p->size[axis] > 1 || p->units[axis] > 1 ||
+         (axis == TSR_TP && p->sequence_units > 1);
 }
 static inline bool tsr_placer_is_partial(const tsr_placer *p, int value, int axis) {
   return p->g->values[value].placement[axis].kind == TSR_PARTIAL;

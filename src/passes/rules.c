@@ -411,7 +411,7 @@ static void place_ce_loss(call *c) {
   if (c->in[0].kind == TSR_PARTIAL) c->in[0] = whole;
   c->in[1] = c->in[2] = rows ? c->in[0] : whole;
   c->in[3] = whole;
-  c->out[0] = rows ? partial : whole;
+  c->out[0] = rows ? tsr_rule_of_loss(c) : whole;
   c->out[1] = rows ? c->in[0] : whole;
 }
 
@@ -427,7 +427,7 @@ static void place_squared(call *c) {
   bool loss = c->node->op == TSR_OP_SQUARED_ERROR;
   if (loss && c->axis != TSR_DP) p = whole; /* its units are the batch's */
   c->in[0] = c->in[1] = p;
-  give_all(c, loss && p.kind == TSR_SHARD ? partial : p);
+  give_all(c, loss && p.kind == TSR_SHARD ? tsr_rule_of_loss(c) : p);
 }
 
 /* With units of tp every gradient's sums are kept in them: those of one that tp does not split are

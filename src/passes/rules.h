@@ -20,6 +20,13 @@ typedef struct {
   const char *error;      /* out: why it cannot be, or NULL */
 } tsr_rule_call;
 
+/* What a loss is whose rows the axis splits: a sum that is owed, or each sample's number beside the
+ * sample (tsr_pass_by_sample). */
+static inline tsr_placement tsr_rule_of_loss(const tsr_rule_call *c) {
+  bool by_sample = c->axis == TSR_DP && tsr_loss_samples(c->node) > 0;
+  return (tsr_placement){by_sample ? TSR_SHARD : TSR_PARTIAL, 0, 0};
+}
+
 void tsr_rule_apply(tsr_rule_call *call);
 
 #endif

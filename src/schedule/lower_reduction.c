@@ -43,10 +43,17 @@ static bool is_cut(const tsr_value *in, const tsr_value *out, int axis, int dim)
 
 static int64_t at_least_one(int64_t n) { return n > 1 ? n : 1; }
 
+/* A loss gives a number for each sample, which is a unit. */
+static bool keeps_samples(const tsr_node *n) {
+  return tsr_op_facts(n->op) & TSR_FACT_LOSS && tsr_loss_samples(n) > 0;
+}
+
 static void cut_dim(
     const tsr_lowering *l, const tsr_value *in, const tsr_value *out, int dim, tsr_reduction *r,
     tsr_reduced_dim *d) {
-  d->cut[TSR_DP] = is_cut(in, out, TSR_DP, dim);
+  tsr_placement dp = in->placement[TSR_DP];
+  bool samples = r->keeps_batch && dp.kind == TSR_SHARD && dp.dim == dim;
+  d->cut[TSR_DP] = samples || is_cut(in, out, TSR_DP, dim);
   d->cut[TSR_CP] = is_cut(in, out, TSR_CP, dim) && !out->units_of_sequence;
   d->cut[TSR_TP] = is_cut(in, out, TSR_TP, dim) && !out->units;
   if (d->cut[TSR_DP]) r->batch = at_least_one(l->batch_units);
@@ -86,11 +93,11 @@ tsr_reduction tsr_reduction_of(const tsr_program *p, int node) {
   const tsr_tensor *local = &p->tensors[n->outputs[0]];
   r.ndim = dims.end - dims.first;
   r.zigzag = p->lowering.zigzag;
+  r.keeps_batch = out->batch_units > 0 || keeps_samples(n);
   for (int d = 0; d < r.ndim; d++) {
     r.dim[d].size = p->tensors[n->inputs[dims.input]].shape[dims.first + d];
     cut_dim(&p->lowering, in, out, dims.first + d, &r, &r.dim[d]);
   }
-  r.keeps_batch = out->batch_units > 0;
   if (n->op == TSR_OP_CE_STATS) { /* (…, units, 3): its last dimension is summed to one of these */
     r.kept_dim = 0;
     r.kept = local->shape[local->ndim - 2];

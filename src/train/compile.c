@@ -1,29 +1,21 @@
 #include "train/compile.h"
-#include "base/tree.h"
 #include "schedule/verify.h"
 #include "train/sequence.h"
 #include <string.h>
 
-/* Samples that are added to divide by dp are zeros to the loss. Its tree over twice the samples has
- * the tree over them in its lower half, so where doubling is enough the loss does not depend on dp. */
-static int64_t batch_of(const tsr_compile_options *o, tsr_compile_purpose purpose) {
+/* A multiple of dp where its ranks share the samples out. */
+static int64_t
+batch_of(const tsr_compile_options *o, tsr_compile_purpose purpose, tsr_batch_kind kind) {
   int64_t dp = o->parallel->size[TSR_DP], batch = o->parallel->batch_size;
-  if (purpose == TSR_COMPILE_EVALUATE) {
-    batch = o->config->training.validation_batch_size;
-    int64_t doubled = batch;
-    while (doubled % dp && doubled < batch * dp) doubled *= 2;
-    if (doubled % dp == 0) return doubled;
-  }
+  if (purpose == TSR_COMPILE_EVALUATE) batch = o->config->training.validation_batch_size;
   if (purpose == TSR_COMPILE_GENERATE) batch = o->rows ? o->rows : 1;
-  return (batch + dp - 1) / dp * dp;
+  return kind == TSR_BATCH_WHOLE ? batch : (batch + dp - 1) / dp * dp;
 }
 
-/* Training's batch units are the recipe's. An evaluation's unit is one sample where the tree allows
- * it, so its loss does not depend on dp either. */
-static tsr_lowering
-lowering_of(
+/* Training's batch units are the recipe's. A loss by sample has a unit for each. */
+static tsr_lowering lowering_of(
     const tsr_compile_options *o, tsr_compile_purpose purpose, const tsr_graph *g, int64_t batch,
-    bool alone) {
+    bool alone, tsr_batch_kind kind) {
   tsr_lowering l = {.microbatches = 1, .batch_units = 1};
   for (int a = 0; a < TSR_AXES; a++) l.size[a] = o->parallel->size[a];
   l.sequence_units = g->units.sequence / l.size[TSR_CP];
@@ -37,8 +29,7 @@ lowering_of(
     l.microbatch_first = o->config->zero.stage >= 2 && l.size[TSR_DP] > 1;
   } else if (alone) {
     l.batch_units = o->batch_units >= l.size[TSR_DP] ? o->batch_units / l.size[TSR_DP] : 1;
-  } else if (
-      purpose == TSR_COMPILE_EVALUATE && tsr_tree_is_subtree(batch, batch / l.size[TSR_DP])) {
+  } else if (kind == TSR_BATCH_BY_SAMPLE) {
     l.batch_units = batch / l.size[TSR_DP];
   }
   return l;
@@ -113,9 +104,9 @@ static bool choose_order(
   return true;
 }
 
-static tsr_placing
-placing_of(const tsr_compile_options *o, const tsr_lowering *l, const tsr_graph *g) {
-  tsr_placing p = {.units = {1, 1, 1, 1, 1}};
+static tsr_placing placing_of(
+    const tsr_compile_options *o, const tsr_lowering *l, const tsr_graph *g, tsr_batch_kind kind) {
+  tsr_placing p = {.units = {1, 1, 1, 1, 1}, .batch = kind};
   for (int a = 0; a < TSR_AXES; a++) p.size[a] = o->parallel->size[a];
   p.units[TSR_DP] = l->batch_units * l->microbatches * l->size[TSR_DP];
   p.units[TSR_TP] = o->tp_units;
@@ -191,6 +182,14 @@ static bool cache(tsr_compiled *c, int64_t new_tokens) {
   return true;
 }
 
+/* False for a loss that is none of the ops for losses. */
+static bool split_loss(const tsr_compile_options *o, tsr_compiled *ret) {
+  ret->samples = o->config->training.validation_batch_size;
+  ret->joins_samples = tsr_graph_find_loss(ret->graph, ret->graph->loss) < 0;
+  if (!ret->joins_samples) ret->graph = tsr_pass_by_sample(ret->graph, ret->batch, ret->samples);
+  return !ret->joins_samples;
+}
+
 /* All ranks of cp do the same. */
 static void keep_whole_over_cp(const tsr_graph *g, tsr_lowering *l, tsr_placing *p) {
   l->sequence_units = g->units.sequence;
@@ -199,15 +198,35 @@ static void keep_whole_over_cp(const tsr_graph *g, tsr_lowering *l, tsr_placing 
   p->sequence_parallel = false;
 }
 
-/* `new_tokens` > 0: with a cache. Where the graph does not allow that there is no program, which is
- * no error. */
+/* What is made: `new_tokens` > 0: with a cache. Where the graph does not allow that, or a loss by
+ * sample, there is no program, which is no error. */
+typedef struct {
+  tsr_compile_purpose purpose;
+  int64_t new_tokens;
+  tsr_batch_kind batch;
+} wish;
+
+/* What speaks against sharing an evaluation's samples out is no error: each rank can have all. */
+static bool place(
+    tsr_arena *arena, const tsr_placing *placing, bool by_sample, tsr_compiled *ret,
+    tsr_diags *diags) {
+  if (!by_sample) return tsr_pass_placement(ret->graph, placing, &ret->placed, diags);
+  ret->joins_samples =
+      !tsr_pass_placement(ret->graph, placing, &ret->placed, tsr_diags_new(arena)) ||
+      tsr_graph_joins_samples(ret->placed);
+  return true;
+}
+
 static bool compile_program(
-    tsr_arena *arena, const tsr_compile_options *o, tsr_compile_purpose purpose, int64_t new_tokens,
-    tsr_compiled *ret, tsr_diags *diags) {
-  *ret = (tsr_compiled){.batch = batch_of(o, purpose)};
+    tsr_arena *arena, const tsr_compile_options *o, wish want, tsr_compiled *ret,
+    tsr_diags *diags) {
+  tsr_compile_purpose purpose = want.purpose;
+  int64_t new_tokens = want.new_tokens;
+  *ret = (tsr_compiled){.batch = batch_of(o, purpose, want.batch), .samples = 1};
   if (!read_model(arena, o, purpose, new_tokens > 0, ret, diags)) return false;
   bool alone = ret->graph->loss < 0 && purpose != TSR_COMPILE_GENERATE;
   if (alone) purpose = TSR_COMPILE_GENERATE;
+  if (alone) want.batch = TSR_BATCH_SHARED;
   if (purpose != TSR_COMPILE_GENERATE) keep_only_loss(ret->graph);
   bool training = purpose == TSR_COMPILE_TRAIN;
   if (training) note_loss_scale(o->config, diags);
@@ -221,11 +240,14 @@ static bool compile_program(
   if (training) ret->graph = recompute(o, ret->graph);
   if (order->splits_backward) tsr_pass_weights(ret->graph);
   if (new_tokens && !cache(ret, new_tokens)) return true;
+  bool by_sample = want.batch == TSR_BATCH_BY_SAMPLE;
+  if (by_sample && !split_loss(o, ret)) return true;
   ret->graph = narrow(o->config, ret->graph);
-  tsr_lowering lowering = lowering_of(o, purpose, ret->graph, ret->batch, alone);
-  tsr_placing placing = placing_of(o, &lowering, ret->graph);
+  tsr_lowering lowering = lowering_of(o, purpose, ret->graph, ret->batch, alone, want.batch);
+  tsr_placing placing = placing_of(o, &lowering, ret->graph, want.batch);
   if (ret->new_tokens) keep_whole_over_cp(ret->graph, &lowering, &placing);
-  if (!tsr_pass_placement(ret->graph, &placing, &ret->placed, diags)) return false;
+  if (!place(arena, &placing, by_sample, ret, diags)) return false;
+  if (ret->joins_samples) return true;
   ret->programs = tsr_programs_make(ret->placed, &lowering, order, o->scratch, o->scratch_context);
   return prove(arena, o->parallel, &ret->programs, diags);
 }
@@ -235,11 +257,13 @@ static bool compile_generation(
     tsr_arena *arena, const tsr_compile_options *o, tsr_compiled *ret, tsr_diags *diags) {
   enum { CHUNK = 64 };
   int64_t chunk = o->chunk < 0 ? 0 : o->chunk ? o->chunk : CHUNK;
-  if (!compile_program(arena, o, TSR_COMPILE_GENERATE, chunk, ret, diags)) return false;
+  wish want = {.purpose = TSR_COMPILE_GENERATE, .new_tokens = chunk};
+  if (!compile_program(arena, o, want, ret, diags)) return false;
   if (!chunk) return ret->why_no_cache = "it is not wanted", true;
   if (!ret->new_tokens) {
     const char *why = ret->why_no_cache;
-    bool ok = compile_program(arena, o, TSR_COMPILE_GENERATE, 0, ret, diags);
+    want.new_tokens = 0;
+    bool ok = compile_program(arena, o, want, ret, diags);
     ret->why_no_cache = why;
     return ok;
   }
@@ -247,12 +271,23 @@ static bool compile_generation(
   tsr_compile_options other = *o;
   other.cut = &ret->cut;
   other.cut_of = ret->cut.of;
-  return compile_program(arena, &other, TSR_COMPILE_GENERATE, 1, ret->decode, diags);
+  want.new_tokens = 1;
+  return compile_program(arena, &other, want, ret->decode, diags);
+}
+
+/* Where samples see each other, every rank of dp has exactly those that are evaluated. */
+static bool compile_evaluation(
+    tsr_arena *arena, const tsr_compile_options *o, tsr_compiled *ret, tsr_diags *diags) {
+  wish want = {.purpose = TSR_COMPILE_EVALUATE, .batch = TSR_BATCH_BY_SAMPLE};
+  if (!compile_program(arena, o, want, ret, diags)) return false;
+  want.batch = TSR_BATCH_WHOLE;
+  return !ret->joins_samples || compile_program(arena, o, want, ret, diags);
 }
 
 bool tsr_compile(
     tsr_arena *arena, const tsr_compile_options *o, tsr_compile_purpose purpose, tsr_compiled *ret,
     tsr_diags *diags) {
   if (purpose == TSR_COMPILE_GENERATE) return compile_generation(arena, o, ret, diags);
-  return compile_program(arena, o, purpose, 0, ret, diags);
+  if (purpose == TSR_COMPILE_EVALUATE) return compile_evaluation(arena, o, ret, diags);
+  return compile_program(arena, o, (wish){.purpose = purpose}, ret, diags);
 }

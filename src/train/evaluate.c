@@ -116,6 +116,13 @@ static double now(void) {
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+double tsr_evaluation_loss(const tsr_compiled *evaluation, const tsr_bound *bound, float *numbers) {
+  double sum = 0;
+  tsr_bound_read(bound, evaluation->placed->loss, numbers);
+  for (int64_t i = 0; i < evaluation->samples; i++) sum += (double)numbers[i];
+  return sum;
+}
+
 bool tsr_evaluate(
     tsr_arena *arena, const tsr_source *source, tsr_split split, const tsr_compiled *evaluation,
     tsr_bound *bound, int64_t batch, const volatile sig_atomic_t *stop, tsr_evaluation *ret,
@@ -126,6 +133,7 @@ bool tsr_evaluate(
   find_runs(arena, &w, split);
   w.windows = tsr_arena_array(arena, struct window, batch);
   int32_t *row = tsr_arena_array(arena, int32_t, w.T);
+  float *numbers = tsr_arena_array(arena, float, evaluation->batch);
   while (!(stop && *stop) && next_batch(&w, batch)) {
     if (!check_tokens(&w, diags)) return false;
     int64_t count = count_targets(&w, row, &ret->bytes);
@@ -133,9 +141,7 @@ bool tsr_evaluate(
     hyper[TSR_HYPER_INV_COUNT] = count ? (float)(1 / (double)count) : 0;
     tsr_bound_set_hyper(bound, hyper);
     tsr_bound_run(bound, 0, fill, &w);
-    float loss[8];
-    tsr_bound_read(bound, evaluation->placed->loss, loss);
-    sum += (double)loss[0] * (double)count;
+    sum += tsr_evaluation_loss(evaluation, bound, numbers) * (double)count;
     ret->tokens += count;
   }
   if (!ret->tokens)

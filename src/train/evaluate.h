@@ -12,6 +12,9 @@ typedef struct {
   double seconds;
 } tsr_evaluation;
 
+/* The loss of what the program has evaluated last. `numbers`: room for `batch` of them. */
+double tsr_evaluation_loss(const tsr_compiled *evaluation, const tsr_bound *bound, float *numbers);
+
 /* Over one part of the data's tokens, in windows that follow each other; the last of a file is
  * shorter. `batch` windows at once, of `evaluation`'s program (TSR_COMPILE_EVALUATE). Which batches
  * there are does not depend on the mesh. Errors: no tokens; a token outside the vocabulary; `stop`

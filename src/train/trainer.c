@@ -1,6 +1,7 @@
 #include "train/trainer.h"
 #include "report/comm_trace.h"
 #include "report/sha256.h"
+#include "train/evaluate.h"
 #include "train/learning_rate.h"
 #include "train/loss_scale.h"
 #include <math.h>
@@ -25,6 +26,7 @@ typedef struct {
   double loss, norm, lr;
   tsr_loss_scale scale; /* of fp16 */
   double used_scale;    /* by the step that is reported; 0: none is */
+  float *numbers;       /* of an evaluation's loss */
 } trainer;
 
 static double now(void) {
@@ -174,12 +176,7 @@ static void run_step(trainer *t) {
 enum { EVALUATION_BATCHES = 10 };
 
 static double evaluate(trainer *t) {
-  const tsr_graph *g = t->evaluation->placed;
-  /* The program's batch is a multiple of dp; what it has too many is padding, where targets can be
-   * ignored. */
-  bool can_ignore =
-      t->o->source->dataset.kind == TSR_DATASET_TEXT || t->o->source->dataset.table.classes;
-  int64_t batch = can_ignore ? t->o->config->training.validation_batch_size : t->evaluation->batch;
+  int64_t batch = t->o->config->training.validation_batch_size;
   double sum = 0;
   for (int i = 0; i < EVALUATION_BATCHES; i++) {
     tsr_source_step step = {t->o->source, TSR_SPLIT_VALIDATION, i * batch, batch};
@@ -188,7 +185,7 @@ static double evaluate(trainer *t) {
     hyper[TSR_HYPER_INV_COUNT] = count ? (float)(1 / (double)count) : 0;
     tsr_bound_set_hyper(t->eval, hyper);
     tsr_bound_run(t->eval, 0, tsr_source_fill, &step);
-    sum += read_number(t->eval, g->loss, 0);
+    sum += tsr_evaluation_loss(t->evaluation, t->eval, t->numbers);
   }
   return sum / EVALUATION_BATCHES;
 }
@@ -444,6 +441,7 @@ bool tsr_train(
   if (!tsr_worker_open(o->arena, &options, programs, count, &worker, bound, diags)) return false;
   t.train = bound[0];
   t.eval = evaluation ? bound[eval_at] : NULL;
+  if (evaluation) t.numbers = tsr_arena_array(o->arena, float, evaluation->batch);
   if (generation)
     t.generator = tsr_generator_of(
         generation, &bound[generate_at], o->source->dataset.tokenizer.vocab_size);

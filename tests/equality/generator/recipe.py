@@ -37,6 +37,7 @@ class Recipe:
     scheduler: dict[str, Any] = field(default_factory=dict)
     clip: float = 0.0  # 0: no clipping
     eval_every: int = 0
+    eval_samples: int = 2  # of an evaluation's batch
     isa: str = ""
 
     @property
@@ -91,8 +92,8 @@ class Recipe:
         """The keys that every realisation has alike."""
         training: dict[str, Any] = {
             "seed": int(self.data.seed), **self.data.settings(), "max_steps": self.steps, "log_every": 1,
-            "num_epochs": 100, "sample_tokens": 0, "eval_every": self.eval_every, "validation_batch_size": 2,
-            "precision": self.precision, "optimizer": self.optimizer}
+            "num_epochs": 100, "sample_tokens": 0, "eval_every": self.eval_every,
+            "validation_batch_size": self.eval_samples, "precision": self.precision, "optimizer": self.optimizer}
         if self.has_sequence:
             training["sequence_length"] = self.sequence
         if not self.eval_every:
@@ -237,6 +238,4 @@ def draw(seed: str, model: str = "", isa: str = "") -> Recipe:
         zigzag=units_sequence > 1 and rng.random() < 0.4, precision=precision, loss_scale=loss_scale,
         optimizer=_draw_optimizer(rng, precision), scheduler=_draw_curve(rng),
         clip=rng.choice([0.0, 0.1, 0.1, 0.01, 1.0, 1000.0]), isa=isa,
-        # Evaluation fills a batch up to what the ranks divide, which samples that see each other would notice.
-        # Rows of numbers cannot be ignored, so how many are evaluated follows dp.
-        eval_every=0 if own and own.mixes_batch else rng.choice([0, 0, 1, 2]) * (data.kind != "values"))
+        eval_every=rng.choice([0, 0, 1, 2]), eval_samples=rng.choice([1, 2, 3, 4, 5]))

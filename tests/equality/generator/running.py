@@ -175,12 +175,6 @@ def run(runner: Runner, recipe: Recipe, realisation: Realisation, number: str, f
     return result
 
 
-def _near(a: str, b: str) -> bool:
-    """Whether two losses of an evaluation are the same number. Only weights are promised to have the same bits: such
-    a loss is a mean of means, whose last digits depend on who computed which."""
-    return a == b or abs(float(a) - float(b)) <= 1e-6 * abs(float(b))
-
-
 def difference(recipe: Recipe, want: Outcome, have: Outcome, realisation: Realisation) -> str:
     """In what a realisation differs from the baseline; empty when in nothing."""
     for step in range(1, recipe.steps + 1):
@@ -196,7 +190,7 @@ def difference(recipe: Recipe, want: Outcome, have: Outcome, realisation: Realis
     for step, loss in want.evals.items():
         if realisation.kind == "stop" and step <= realisation.step:
             continue
-        if not _near(have.evals.get(step, "nan"), loss):
+        if have.evals.get(step) != loss:
             return f"evaluation after step {step}"
     return ""
 
