@@ -97,6 +97,30 @@ options_of dp=2 zero.stage=1 zero.offload=file zero.offload_path="$scratch"
 trains offload "${options[@]}"
 near "state in a file, updated by the host" "$scratch/offload.metrics" "$scratch/one.metrics"
 
+# ---- and of an evaluation, whose batch of 3 samples dp = 2 does not divide ----
+for n in $(seq 1 32); do echo "0.$((n * 7 % 32)),0.$((n * 5 % 32)),0.$((n * 11 % 32))"; done > "$scratch/rows.csv"
+cat > "$scratch/rows.yaml" << EOF
+training_config: {data_path: rows.csv, batch_size: 8, max_steps: 2, precision: f32, optimizer: {type: SGD, lr: 0.1}}
+mlp_config: {graph: $root/configs/graphs/linear_regression.yaml, input_features: 2, output_features: 1}
+device_config: {device: cuda}
+numerics: {threads: 1, units: {batch: 2, tp: 1}}
+EOF
+evaluation_of() { sed -n 's/.*"event":"eval".*"loss":\([0-9.e+-]*\),.*/\1/p' "$scratch/$1.metrics" | tail -n 1; }
+evaluates=(--set training_config.eval_every=2 --set training_config.max_steps=2
+  --set training_config.validation_fraction=0.25 --set training_config.validation_batch_size=3)
+for data in "$recipe" "$scratch/rows.yaml"; do
+  recipe=$data trains evaluation "${evaluates[@]}"
+  loss=$(evaluation_of evaluation)
+  [ -n "$loss" ] || wrong "no evaluation of $data"
+  options_of dp=2
+  recipe=$data trains evaluation "${options[@]}" "${evaluates[@]}"
+  expect "an evaluation of $data on dp=2" "$(evaluation_of evaluation)" "$loss"
+  recipe=$data trains evaluation "${evaluates[@]}" "${cpu[@]}"
+  checks=$((checks + 1))
+  awk -v a="$(evaluation_of evaluation)" -v b="$loss" 'BEGIN { d = a - b; exit (d < 0 ? -d : d) > 1e-5 * b }' ||
+    wrong "an evaluation of $data is $loss, on the CPU $(evaluation_of evaluation)"
+done
+
 # ---- checkpoints go from one device to the other ----
 for to in cuda cpu; do
   from=cpu
