@@ -38,7 +38,8 @@ typedef enum {
  * key/value head h/(H/G). stats (B,H,T,2): a row's maximum and its sum of exp(score - maximum).
  * score = q.k * scale; causal: key j is seen by query i when j <= i. Dropout of the probabilities:
  * keep with 1-p, scale kept ones by 1/(1-p); the element index in the stream `key` is
- * (((b + batch_offset) * heads_global + h + head_offset) * T + i) * T + j; p = 0 switches it off.
+ * (((b + batch_offset) * heads_global + h + head_offset) * T + i) * T + j, with head_gap added to h
+ * from H/2 on; p = 0 switches it off.
  * stats are those of the softmax before dropout. */
 typedef struct {
   int64_t B, T, H, G, D;
@@ -47,6 +48,7 @@ typedef struct {
   float dropout;
   uint64_t key;
   int64_t batch_offset, head_offset, heads_global;
+  int64_t head_gap; /* heads of other ranks between the two halves of these; 0: they are one run */
 } tsr_attention;
 
 /* Context-parallel attention (ring attention, Liu et al. 2023): a sequence of `length` positions,

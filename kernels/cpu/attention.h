@@ -37,6 +37,7 @@ static inline head head_at(const tsr_attention *a, int64_t b, int64_t h) {
 static inline uint64_t
 dropout_element(const tsr_attention *a, head at, int64_t length, int64_t query, int64_t key) {
   uint64_t line = (uint64_t)((at.b + a->batch_offset) * a->heads_global + at.h + a->head_offset);
+  if (2 * at.h >= a->H) line += (uint64_t)a->head_gap;
   return (line * (uint64_t)length + (uint64_t)query) * (uint64_t)length + (uint64_t)key;
 }
 

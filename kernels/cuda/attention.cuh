@@ -111,6 +111,7 @@ static __device__ inline attention_drop attention_drop_at(
     const tsr_attention &a, const uint64_t *key, const attention_head &at, int64_t length,
     int64_t query, int64_t key_first) {
   uint64_t line = (uint64_t)((at.b + a.batch_offset) * a.heads_global + at.h + a.head_offset);
+  if (2 * at.h >= a.H) line += (uint64_t)a.head_gap;
   attention_drop drop;
   drop.p = a.dropout;
   drop.key = a.dropout != 0 ? *key : 0;

@@ -41,6 +41,11 @@ tsr_attention cpu_attention_of(const cpu_call *c) {
   a.batch_offset = box.offset[0];
   a.head_offset = box.offset[2] / a.D;
   a.heads_global = box.global[2] / a.D;
+  if (cpu_is_zigzag(c, q, 2)) {
+    tsr_box half = cpu_half_box(c, q, &box, 2, 0), next = cpu_half_box(c, q, &box, 2, 1);
+    a.head_offset = half.offset[2] / a.D;
+    a.head_gap = (next.offset[2] - half.offset[2] - half.shape[2]) / a.D;
+  }
   a.key = tsr_random_key(
       c->moment.seed, c->program->graph->nodes[c->task->node].stream, (uint64_t)c->moment.step);
   return a;

@@ -398,9 +398,9 @@ static void place_slice(call *c) {
   give_all(c, c->in[0]);
 }
 
-/* logits (…, V), targets (…) → stats (…, units, 3) */
+/* logits (…, V), targets (…) → stats (…, units, 3); tp alone splits a vocabulary */
 static void place_ce_stats(call *c) {
-  if (c->in[0].kind == TSR_PARTIAL) c->in[0] = whole;
+  if (c->in[0].kind == TSR_PARTIAL || (is_last(c, 0) && c->axis != TSR_TP)) c->in[0] = whole;
   c->in[1] = is_rows(c, 0) ? c->in[0] : whole;
   give_all(c, c->in[0]); /* the vocabulary's dimension is the units' */
 }
@@ -416,7 +416,7 @@ static void place_ce_loss(call *c) {
 }
 
 static void place_ce_loss_dx(call *c) {
-  if (c->in[0].kind == TSR_PARTIAL) c->in[0] = whole;
+  if (c->in[0].kind == TSR_PARTIAL || (is_last(c, 0) && c->axis != TSR_TP)) c->in[0] = whole;
   c->in[1] = c->in[2] = is_rows(c, 0) ? c->in[0] : whole;
   c->in[3] = whole;
   give_all(c, c->in[0]);
@@ -463,19 +463,17 @@ static const char *wrong_input(const call *c, const char *must) {
 static void place_collective(call *c) {
   const double *attr = c->node->attr;
   tsr_placement in = c->in[0];
-  give_all(c, in);
-  if ((int)attr[0] != c->axis) return;
+  if ((int)attr[0] != c->axis) return give_all(c, in);
+  give_all(c, whole);
   switch ((int)c->node->op) {
   case TSR_OP_ALL_REDUCE:
     if (in.kind != TSR_PARTIAL) c->error = wrong_input(c, "partial");
-    give_all(c, whole);
     return;
   case TSR_OP_ALL_GATHER:
     if (in.kind != TSR_SHARD) c->error = wrong_input(c, "split");
     else if (attr[1] >= 0 && in.dim != (int)attr[1])
       c->error =
           wrong_input(c, tsr_arena_printf(c->g->arena, "split along dimension %d", (int)attr[1]));
-    give_all(c, whole);
     return;
   case TSR_OP_REDUCE_SCATTER:
     if (in.kind != TSR_PARTIAL) c->error = wrong_input(c, "partial");

@@ -26,6 +26,7 @@ attention_of(int64_t B, int64_t T, int64_t H, int64_t G, int64_t D, bool causal,
   a.dropout = dropout;
   a.key = check_random();
   a.batch_offset = 3, a.head_offset = 2, a.heads_global = H + 5;
+  a.head_gap = H % 2 ? 0 : 3;
   return a;
 }
 
@@ -122,6 +123,7 @@ static inline attention_case last_group(const attention_case &c) {
   one.a.H = heads;
   one.a.batch_offset += a.B - 1;
   one.a.head_offset += a.H - heads;
+  if (heads < a.H) one.a.head_offset += a.head_gap, one.a.head_gap = 0;
   return one;
 }
 

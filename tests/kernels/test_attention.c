@@ -14,6 +14,7 @@ static int64_t k_size(const tsr_attention *a) { return a->B * a->T * a->G * a->D
 static double dropout_factor(const tsr_attention *a, int64_t b, int64_t h, int64_t i, int64_t j) {
   if (a->dropout == 0) return 1;
   uint64_t line = (uint64_t)((b + a->batch_offset) * a->heads_global + h + a->head_offset);
+  if (h >= a->H - a->H / 2) line += (uint64_t)a->head_gap;
   uint64_t element = (line * (uint64_t)a->T + (uint64_t)i) * (uint64_t)a->T + (uint64_t)j;
   uint32_t words[4];
   tsr_philox(element / 4, 0, a->key, words);
@@ -143,7 +144,7 @@ static void check_shards(const tsr_kernels *k, const attention_case *c) {
 
   tsr_attention head = *a; /* with G = 1 every head reads all of k and v */
   CHECK_INT(a->G, 1);
-  head.H = 1, head.head_offset = a->head_offset + h;
+  head.H = 1, head.head_offset = a->head_offset + h + (h >= a->H / 2 ? a->head_gap : 0);
   float *q = input_new(a->B * a->T * a->D, 1);
   for (int64_t i = 0; i < a->B * a->T * a->D; i++)
     q[i] = c->q[i / a->D * width + h * a->D + i % a->D];
@@ -178,7 +179,8 @@ int main(void) {
        .key = 77,
        .batch_offset = 3,
        .head_offset = 2,
-       .heads_global = 6},
+       .heads_global = 6,
+       .head_gap = 2},
       {.B = 1, .T = 131, .H = 2, .G = 2, .D = 16, .scale = 0.25f, .causal = true},
       {.B = 1,
        .T = 100,

@@ -231,6 +231,15 @@ const oracle_case oracle_cases[] = {
           "qh: all_to_all(q, axis: cp, from: 1, dim: 2); kh: all_to_all(k, axis: cp, from: 1, dim: 2)\n"
           "vh: all_to_all(v, axis: cp, from: 1, dim: 2); a: attention(qh, kh, vh, head_dim: 4)\n"
           "b: all_to_all(a, axis: cp, from: 2, dim: 1); y: linear(b, wo); loss: mse(y, goal)"},
+    {"heads_with_dropout", TOKENS "goal 4,4,16", TABLE "wq 16,6; wk 16,6; wv 16,6",
+     ROWS "q: linear(x, wq); k: linear(x, wk); v: linear(x, wv)\n"
+          "qh: all_to_all(q, axis: cp, from: 1, dim: 2); kh: all_to_all(k, axis: cp, from: 1, dim: 2)\n"
+          "vh: all_to_all(v, axis: cp, from: 1, dim: 2)\n"
+          "a: attention(qh, kh, vh, head_dim: 4, dropout: 0.2); d: dropout(a, p: 0.2)\n"
+          "y: all_to_all(d, axis: cp, from: 2, dim: 1); loss: mse(y, goal)"},
+    {"positions_to_vocabulary", TEXT, TABLE "w 16,6",
+     ROWS "h: linear(x, w); y: all_to_all(h, axis: cp, from: 1, dim: 2)\n"
+          "loss: cross_entropy(y, targets, valid: 11)"},
     {"gram_scattered", TOKENS "goal 4,8,7", TABLE "u 8,6; v 7,6; w 7,7",
      ROWS "a: linear(x, u); b: linear(x, v); m: matmul(a, b, transpose_a: 1)\n"
           "s: reduce_scatter(m, axis: cp, dim: 1); f: tanh(s); y: linear(f, w); loss: mse(y, goal)"},
