@@ -144,7 +144,7 @@ static bool check_operand(const tsr_sum_check *c, tsr_op op, int input, int dim,
   for (int a = 0; a < TSR_AXES; a++) {
     bool splits = tsr_sum_splits(x->placement[a], dim),
          first = tsr_sum_splits(c->in->placement[a], c->first + d),
-         owed = c->out->placement[a].kind == TSR_PARTIAL || op == TSR_OP_CE_STATS;
+         owed = tsr_sum_is_owed(c, a, d) || op == TSR_OP_CE_STATS;
     if (c->p->lowering.size[a] == 1) continue;
     if (splits != first) {
       tsr_verify_say_task(
@@ -193,8 +193,9 @@ static bool check_counts(const tsr_sum_check *c) {
   const tsr_reduction *r = c->r;
   const tsr_tensor *y = &t->outputs[0];
   const int64_t *want = c->units;
-  bool apart = c->out->batch_units > 0, divides = true;
+  bool apart = c->apart, divides = true;
   int64_t room = t->op == TSR_OP_CE_STATS ? y->shape[y->ndim - 2] : one(y->units);
+  if (c->samples) room = y->shape[0];
   int64_t blocks = (apart ? want[TSR_UNITS_BATCH] : 1) * want[TSR_UNITS_KEPT];
   for (int d = 0; d < c->dims; d++) divides &= r->dim[d].size % tsr_reduction_cuts(r, d) == 0;
   if (divides && r->batch == want[TSR_UNITS_BATCH] && r->sequence == want[TSR_UNITS_SEQUENCE] &&
@@ -237,7 +238,7 @@ typedef struct tsr_verify_proved {
   tsr_placement in[TSR_AXES], out[TSR_AXES];
   int64_t whole[TSR_REDUCED_DIMS_MAX], local[TSR_REDUCED_DIMS_MAX], units, batch_units;
   int first;
-  bool units_of_sequence;
+  bool units_of_sequence, samples;
 } proved;
 
 static proved key_of(const tsr_sum_check *c, tsr_op op) {
@@ -251,6 +252,7 @@ static proved key_of(const tsr_sum_check *c, tsr_op op) {
   k.units = c->out->units;
   k.batch_units = c->out->batch_units;
   k.first = c->first;
+  k.samples = c->samples;
   k.units_of_sequence = c->out->units_of_sequence;
   return k;
 }
@@ -270,6 +272,8 @@ static void demand(tsr_sum_check *c, const tsr_node *n, const sum_dims *s) {
   c->in = &c->v->graph->values[n->inputs[s->input[0]]];
   c->first = s->first[0];
   c->dims = s->dims;
+  c->samples = tsr_op_facts(n->op) & TSR_FACT_LOSS && tsr_loss_samples(n) > 0;
+  c->apart = c->samples || c->out->batch_units > 0;
   c->kept = find_kept(c, n->op);
   for (int d = 0; d < s->dims; d++) {
     c->dim[d].whole = c->in->shape[c->first + d];

@@ -10,9 +10,8 @@ static int64_t combination_of(const tsr_sum_check *c, int dim, int64_t block, in
   at[TSR_UNITS_KEPT] = block % c->units[TSR_UNITS_KEPT];
   at[TSR_UNITS_TP] = leaf % c->units[TSR_UNITS_TP];
   at[TSR_UNITS_SEQUENCE] = leaf / c->units[TSR_UNITS_TP] % c->units[TSR_UNITS_SEQUENCE];
-  at[TSR_UNITS_BATCH] = c->out->batch_units
-                            ? block / c->units[TSR_UNITS_KEPT]
-                            : leaf / c->units[TSR_UNITS_TP] / c->units[TSR_UNITS_SEQUENCE];
+  at[TSR_UNITS_BATCH] = c->apart ? block / c->units[TSR_UNITS_KEPT]
+                                 : leaf / c->units[TSR_UNITS_TP] / c->units[TSR_UNITS_SEQUENCE];
   for (int k = 0; k < c->dim[dim].cuts_count; k++)
     m = m * c->dim[dim].cuts[k].local + at[c->dim[dim].cuts[k].kind];
   return m;
@@ -179,7 +178,9 @@ static bool find_widths(tsr_sum_check *c) {
     int64_t cuts = 1;
     for (int k = 0; k < x->cuts_count; k++) {
       const tsr_sum_cut *u = &x->cuts[k];
-      if (u->local < 1 || u->global % u->local || !tsr_tree_is_subtree(u->global, u->local)) {
+      bool added = !(c->samples && u->kind == TSR_UNITS_BATCH); /* samples are the host's to add */
+      if (u->local < 1 || u->global % u->local ||
+          (added && !tsr_tree_is_subtree(u->global, u->local))) {
         tsr_verify_say_task(
             c->v, c->s, c->task, -1, "%lld of the recipe's %lld units are no subtree of their tree",
             (long long)u->local, (long long)u->global);

@@ -32,7 +32,9 @@ typedef struct {
   tsr_sum_dim dim[TSR_REDUCED_DIMS_MAX];
   int dims, kept;                 /* the dimension whose units are kept apart; -1: none */
   int64_t units[TSR_UNITS_KINDS]; /* of this rank */
-  bool strided;                   /* each index of the kept dimension is summed by itself */
+  bool apart; /* the batch's units are kept apart, by a sum that cp completes or a loss by sample */
+  bool samples; /* by a loss by sample */
+  bool strided; /* each index of the kept dimension is summed by itself */
 } tsr_sum_check;
 
 /* Each row once, in its order and run, by the leaf that its unit is. Says what it finds. */
@@ -41,10 +43,11 @@ bool tsr_verify_rows(tsr_sum_check *c);
 static inline bool tsr_sum_splits(tsr_placement p, int dim) {
   return p.kind == TSR_SHARD && p.dim == dim;
 }
-/* Whether an axis splits a summed dimension and the sum is to be completed over it. */
+/* Whether an axis splits a summed dimension and the sum is to be completed over it, or its units
+ * are all that is wanted. */
 static inline bool tsr_sum_is_owed(const tsr_sum_check *c, int axis, int dim) {
-  return tsr_sum_splits(c->in->placement[axis], c->first + dim) &&
-         c->out->placement[axis].kind == TSR_PARTIAL;
+  bool owed = c->out->placement[axis].kind == TSR_PARTIAL || (c->samples && axis == TSR_DP);
+  return owed && tsr_sum_splits(c->in->placement[axis], c->first + dim);
 }
 
 #endif
