@@ -29,6 +29,8 @@ static const option options[] = {
     {"--set", VALUES, AT(sets)},
     {"--metrics", VALUE, AT(metrics)},
     {"--out", VALUE, AT(out)},
+    {"--prove", FLAG, AT(prove), ONLY(CHECK)},
+    {"--full-mesh", FLAG, AT(full_mesh), ONLY(CHECK)},
     {"--machine", VALUE, AT(machine), ONLY(PLAN)},
     {"--gantt", FLAG, AT(gantt), ONLY(PLAN)},
     {"--svg", VALUE, AT(svg), ONLY(PLAN)},
@@ -264,6 +266,11 @@ static void check_bench(const tsr_cli *c, tsr_diags *diags) {
   if (c->threads_text) tsr_diag_error(diags, TSR_NOWHERE, "--threads goes with --bench");
 }
 
+static void check_prove(const tsr_cli *c, tsr_diags *diags) {
+  if (c->command == TSR_COMMAND_CHECK && c->full_mesh && !c->prove)
+    tsr_diag_error(diags, TSR_NOWHERE, "--full-mesh goes with --prove");
+}
+
 static void check_needs(const tsr_cli *c, tsr_diags *diags) {
   bool text = c->command == TSR_COMMAND_EVALUATE || c->command == TSR_COMMAND_GENERATE;
   if (!lacks_config(c)) return;
@@ -290,6 +297,7 @@ bool tsr_cli_parse(tsr_arena *arena, int argc, char **argv, tsr_cli *c, tsr_diag
   check_duration(c, diags);
   check_owned(&p);
   check_bench(c, diags);
+  check_prove(c, diags);
   if (!c->help && !c->version) check_arguments(c, diags);
   if (c->machine && c->calibration)
     tsr_diag_error(

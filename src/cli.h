@@ -44,6 +44,8 @@ typedef struct {
   /* trace, profile */
   const char *rank_text, *emit, *steps_text;
   int64_t rank, steps;
+  /* check */
+  bool prove, full_mesh;
   /* plan */
   const char *machine, *svg, *calibration; /* calibration: the file for --calibrate */
   bool gantt;

@@ -2,7 +2,7 @@
 
 const char tsr_cli_help[] =
     "usage: tessera-train [train] --config FILE [--resume [CHECKPOINT]] [options]\n"
-    "       tessera-train check --config FILE [options]\n"
+    "       tessera-train check --config FILE [--prove [--full-mesh]] [options]\n"
     "       tessera-train inspect (--config FILE | --mesh FILE)\n"
     "       tessera-train plan (--config FILE | --calibrate [FILE]) [--machine NAME|FILE] "
     "[--gantt] [--svg FILE]\n"
@@ -54,6 +54,11 @@ const char tsr_cli_help[] =
     "  --dump WHAT      prints stages of the plan: mesh,groups,graph,placement,program,memory\n"
     "  --resume [CHECKPOINT]  train: goes on from the newest checkpoint, or from this one\n"
     "  --time-limit T   train: ends with a checkpoint before T is over: seconds, or 1h30m\n"
+    "  --prove          check: trains two steps of a reduced model on a reduced mesh and on one "
+    "rank, and\n"
+    "                   compares their bits, and the loss and gradients with the interpreter; no "
+    "data are read\n"
+    "  --full-mesh      check --prove: keeps the sizes of all mesh axes\n"
     "  --machine WHAT   plan: a shipped machine (cpu, galaxy, h100, h200) or a file\n"
     "  --gantt          plan: draws the pipeline over time\n"
     "  --svg FILE       plan: the same as a picture\n"

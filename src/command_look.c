@@ -1,6 +1,7 @@
 /* Commands that compute nothing: inspect, check, plan, trace. */
 #include "app.h"
 #include "plan/report.h"
+#include "prove/prove.h"
 #include "report/lowering.h"
 #include "train/calibrate.h"
 #include "train/plan_command.h"
@@ -34,6 +35,21 @@ static int check_without_model(app *a) {
   return app_finish(a);
 }
 
+/* The proof runs on the CPU, whatever the device of the configuration is. */
+static bool prove(app *a) {
+  tsr_text text = {0};
+  tsr_prove_request r = {
+      .arena = a->arena, .config = a->config, .parallel = a->parallel, .training = &a->training};
+  r.batch_units = a->batch_units;
+  r.tp_units = a->tp_units;
+  r.graphs_folder = app_graphs_folder(a);
+  r.cpu = a->cpu;
+  r.full_mesh = a->cli.full_mesh;
+  bool ok = tsr_prove(&r, &text, a->diags);
+  a->cli.quiet ? tsr_text_free(&text) : app_print(&text);
+  return ok;
+}
+
 int app_run_check(app *a) {
   bool ok = app_load_config(a);
   if (ok && !a->config->model.kind) return check_without_model(a);
@@ -45,6 +61,7 @@ int app_run_check(app *a) {
     app_print_plan(a);
   }
   if (ok) app_print_dumps(a);
+  if (ok && a->cli.prove) prove(a);
   return app_finish(a);
 }
 

@@ -155,7 +155,8 @@ int tsr_graph_hyper(tsr_graph *g) {
 }
 
 void tsr_graph_output(tsr_graph *g, const char *name, int value) {
-  assert(g->outputs_count < (int)(sizeof g->outputs / sizeof *g->outputs));
+  tsr_arena_grow(
+      g->arena, (void **)&g->outputs, sizeof *g->outputs, g->outputs_count, &g->outputs_capacity);
   g->outputs[g->outputs_count].name = tsr_arena_strdup(g->arena, name);
   g->outputs[g->outputs_count++].value = value;
 }

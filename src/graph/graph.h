@@ -54,7 +54,8 @@ typedef enum { TSR_STORE_F32, TSR_STORE_STOCHASTIC, TSR_STORE_KAHAN } tsr_param_
 int64_t tsr_dtype_bytes(tsr_dtype dtype);
 static inline bool tsr_dtype_is_half(tsr_dtype d) { return d == TSR_BF16 || d == TSR_F16; }
 const char *tsr_dtype_name(tsr_dtype dtype);
-enum { TSR_DIMS_MAX = 5, TSR_ATTRS_MAX = 6, TSR_OUTPUTS_MAX = 3, TSR_GRAPH_OUTPUTS_MAX = 16 };
+enum { TSR_DIMS_MAX = 5, TSR_ATTRS_MAX = 6, TSR_OUTPUTS_MAX = 3 };
+enum { TSR_GRAPH_OUTPUTS_MAX = 16 }; /* that a graph file may ask for */
 
 typedef enum {
   TSR_VALUE_INPUT, /* written anew for every microbatch: tokens, targets, features */
@@ -150,6 +151,11 @@ typedef struct {
   int64_t tp;       /* of heads, hidden features and the vocabulary */
 } tsr_units;
 
+typedef struct {
+  const char *name;
+  int value;
+} tsr_graph_end;
+
 typedef struct tsr_graph {
   tsr_arena *arena;
   const char *name;
@@ -159,11 +165,8 @@ typedef struct tsr_graph {
   int nodes_count, nodes_capacity;
   tsr_param *params;
   int params_count, params_capacity;
-  struct {
-    const char *name;
-    int value;
-  } outputs[TSR_GRAPH_OUTPUTS_MAX]; /* asked for: loss, logits, … */
-  int outputs_count;
+  tsr_graph_end *outputs; /* asked for: loss, logits, … */
+  int outputs_count, outputs_capacity;
   int hyper;               /* the TSR_VALUE_HYPER value, -1 before it is first needed */
   int loss;                /* -1: none */
   int grads_count, *grads; /* per parameter after autodiff: its gradient's value, -1 none */

@@ -14,6 +14,11 @@ typedef struct {
   const tsr_yaml *root; /* the graph file's map, or just its list of statements */
 } tsr_model_source;
 
+/* The model of a configuration: its map of sizes and the graph file that it selects. */
+bool tsr_model_source_read(
+    tsr_arena *arena, const tsr_config *config, const char *graphs_folder,
+    tsr_model_source *ret_source, tsr_diags *diags);
+
 bool tsr_model_build(
     tsr_arena *arena, const tsr_model_source *source, const tsr_model_options *options,
     tsr_model **ret_model, tsr_diags *diags);

@@ -101,17 +101,25 @@ static bool read_root(
   return join_sections(arena, config, *ret_root, ret_root, diags);
 }
 
-bool tsr_model_read(
-    tsr_arena *arena, const tsr_config *config, const tsr_model_options *options,
-    tsr_model **ret_model, tsr_diags *diags) {
-  const char *folder = options->graphs_folder ? options->graphs_folder : "configs/graphs";
-  tsr_model_source source = {
+bool tsr_model_source_read(
+    tsr_arena *arena, const tsr_config *config, const char *graphs_folder,
+    tsr_model_source *ret_source, tsr_diags *diags) {
+  *ret_source = (tsr_model_source){
       .name = config->model.model_type,
       .map = config->model.map,
       .map_name = config->model.map_name ? config->model.map_name : "the model",
       .place = config->model.place};
   tsr_yaml *root;
+  const char *folder = graphs_folder ? graphs_folder : "configs/graphs";
   if (!read_root(arena, config, folder, &root, diags)) return false;
-  source.root = root;
-  return tsr_model_build(arena, &source, options, ret_model, diags);
+  ret_source->root = root;
+  return true;
+}
+
+bool tsr_model_read(
+    tsr_arena *arena, const tsr_config *config, const tsr_model_options *options,
+    tsr_model **ret_model, tsr_diags *diags) {
+  tsr_model_source source;
+  return tsr_model_source_read(arena, config, options->graphs_folder, &source, diags) &&
+         tsr_model_build(arena, &source, options, ret_model, diags);
 }

@@ -119,19 +119,26 @@ static tsr_placing placing_of(
   return p;
 }
 
-/* With a cache positions are not split, so any number of them will do. */
-static bool read_model(
-    tsr_arena *arena, const tsr_compile_options *o, tsr_compile_purpose purpose, bool caches,
-    tsr_compiled *ret, tsr_diags *diags) {
-  tsr_model_options model = {.batch = ret->batch, .sequence = o->config->training.sequence_length};
+tsr_model_options
+tsr_compile_model(const tsr_compile_options *o, tsr_compile_purpose purpose, int64_t batch) {
+  tsr_model_options model = {.batch = batch, .sequence = o->config->training.sequence_length};
   if (purpose == TSR_COMPILE_GENERATE && o->window) model.sequence = o->window;
   model.vocab_detected = o->vocab_detected;
   model.vocab_assumed = o->vocab_assumed;
   model.training = purpose == TSR_COMPILE_TRAIN;
   model.loss = purpose != TSR_COMPILE_GENERATE;
-  model.units =
-      (tsr_units){.batch = o->batch_units, .sequence = tsr_sequence_units(o->config, o->parallel), .tp = o->tp_units};
+  model.units.batch = o->batch_units;
+  model.units.sequence = tsr_sequence_units(o->config, o->parallel);
+  model.units.tp = o->tp_units;
   model.graphs_folder = o->graphs_folder;
+  return model;
+}
+
+/* With a cache positions are not split, so any number of them will do. */
+static bool read_model(
+    tsr_arena *arena, const tsr_compile_options *o, tsr_compile_purpose purpose, bool caches,
+    tsr_compiled *ret, tsr_diags *diags) {
+  tsr_model_options model = tsr_compile_model(o, purpose, ret->batch);
   if (!tsr_model_read(arena, o->config, &model, &ret->model, diags)) return false;
   ret->graph = ret->model->graph;
   ret->has_logits = tsr_graph_find_output(ret->graph, "logits") >= 0;
@@ -141,10 +148,21 @@ static bool read_model(
       o->config, o->parallel, ret->model->sequence, &ret->graph->units.sequence, diags);
 }
 
+static void add_outputs(tsr_graph *g, tsr_compile_outputs outputs) {
+  for (int p = 0; p < g->params_count && outputs == TSR_OUTPUTS_GRADIENTS; p++)
+    if (g->grads[p] >= 0)
+      tsr_graph_output(g, tsr_arena_printf(g->arena, "d.%s", g->params[p].name), g->grads[p]);
+  for (int i = 0; i < g->nodes_count && outputs == TSR_OUTPUTS_VALUES; i++) {
+    int value = g->nodes[i].outputs_count ? g->nodes[i].outputs[0] : g->loss;
+    if (value != g->loss) tsr_graph_output(g, tsr_arena_printf(g->arena, "v.%d", value), value);
+  }
+}
+
 static void add_training(const tsr_compile_options *o, tsr_graph *g) {
   tsr_optimizer optimizer = optimizer_of(o->config);
   g->microbatches = o->parallel->microbatches;
   tsr_pass_autodiff(g);
+  add_outputs(g, o->outputs);
   tsr_pass_optimizer(g, &optimizer);
 }
 

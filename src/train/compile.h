@@ -9,6 +9,13 @@
 
 typedef enum { TSR_COMPILE_TRAIN, TSR_COMPILE_EVALUATE, TSR_COMPILE_GENERATE } tsr_compile_purpose;
 
+/* What can be read after a step of training, beside the loss and `clip`. */
+typedef enum {
+  TSR_OUTPUTS_LOSS,
+  TSR_OUTPUTS_GRADIENTS, /* d.NAME: a parameter's gradient, complete and before clipping */
+  TSR_OUTPUTS_VALUES     /* v.INDEX: what each forward and backward node makes, of the last microbatch */
+} tsr_compile_outputs;
+
 /* Of one run: training, evaluation, generation's two. */
 enum { TSR_COMPILED_PROGRAMS_MAX = 4 };
 
@@ -21,6 +28,7 @@ typedef struct {
   const tsr_cut *cut; /* of the training graph, for the others to share its stages; NULL: find it */
   const tsr_graph *cut_of; /* the training graph */
   const tsr_order *order_of_training; /* and its virtual stages' places */
+  tsr_compile_outputs outputs; /* of training */
   tsr_scratch_rule *scratch;          /* what tasks need on the device */
   const void *scratch_context;
   /* of generation; 0: as it says */
@@ -46,6 +54,10 @@ typedef struct tsr_compiled {
   struct tsr_compiled *decode;
   const char *why_no_cache; /* of generation that has none */
 } tsr_compiled;
+
+/* What tsr_compile reads the model with. */
+tsr_model_options tsr_compile_model(
+    const tsr_compile_options *options, tsr_compile_purpose purpose, int64_t batch);
 
 /* Without a loss (a hand-written graph) there is nothing to train: the program is the graph once
  * forward, whatever the purpose. Generation is two programs where the graph allows a cache. */

@@ -8,7 +8,7 @@ cd "$1"
 find src kernels -name '*.[ch]' -o -name '*.def' -o -name '*.inc' | sort | xargs awk '
   BEGIN {
     n = split("base config mesh parallel graph interpreter model passes schedule plan kernels device comm run bench " \
-              "doctor data checkpoint report train main", order, " ")
+              "doctor data checkpoint report train prove main", order, " ")
     for (i = 1; i <= n; i++) rank[order[i]] = i
     # what a folder must not know, although it stands before it
     forbidden["graph"] = " config mesh parallel "

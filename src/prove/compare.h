@@ -1,0 +1,37 @@
+/* Where two states differ: that of the mesh, and that of one rank. */
+#ifndef TSR_PROVE_COMPARE_H
+#define TSR_PROVE_COMPARE_H
+#include "prove/state.h"
+
+typedef struct {
+  const tsr_value *value;       /* of the mesh's placed graph */
+  const char *name;
+  int ndim;
+  int64_t shape[TSR_DIMS_MAX];
+  int64_t element, differing, count; /* the first that differs; how many of how many */
+  float mesh, single;
+  int stage, task; /* that writes it on the mesh; task -1: none does */
+  tsr_place place; /* in the graph file */
+} tsr_state_difference;
+
+/* Whether losses, norms and tensors have the same bits. Else the first tensor in the graph's order
+ * that differs; without one (only a loss or norm does) name is NULL. */
+bool tsr_state_compare(
+    const tsr_state *mesh, const tsr_state *single, tsr_state_difference *ret_difference);
+
+/* The same for what the nodes made in step 1, of runs whose values are outputs: the first node
+ * whose result differs. `graph` is the mesh's before placement. */
+bool tsr_state_compare_values(
+    const tsr_state *mesh, const tsr_state *single, const tsr_graph *graph,
+    tsr_state_difference *ret_difference);
+
+/* A failure at the place in the graph file, with the element, its unit and ranks, and the task.
+ * `when`: "in step 1". */
+void tsr_state_explain(
+    const tsr_state_difference *difference, const tsr_state *mesh, const tsr_parallel *parallel,
+    const char *when, tsr_diags *diags);
+
+/* The largest relative difference of losses and norms, where no bits are promised. */
+double tsr_state_distance(const tsr_state *mesh, const tsr_state *single);
+
+#endif

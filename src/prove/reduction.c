@@ -1,0 +1,294 @@
+#include "prove/reduction.h"
+#include "base/tree.h"
+#include "train/sequence.h"
+#include <stdlib.h>
+#include <string.h>
+
+enum { STEPS = 2, KEPT_MAX = 64 }; /* STEPS: TSR_PROVE_STEPS */
+
+/* What stays as it is, from little to everything. */
+typedef enum { SHRINK_ALL, KEEP_MICROBATCHES, KEEP_MESH, KEEP_BATCH, STRATEGIES } strategy;
+
+typedef struct {
+  const tsr_prove_request *request;
+  strategy strategy;
+  tsr_kept_size kept[KEPT_MAX];
+  int kept_count;
+  int64_t sequence_units; /* of the full run */
+  /* of the reduced one */
+  int64_t accumulation, cuts, rows, batch_units, tp_units, reduced_sequence_units;
+} attempt;
+
+static int64_t at_least_1(int64_t n) { return n > 1 ? n : 1; }
+
+/* ---- mesh and microbatches ---- */
+
+static const char *fixed_stages(const tsr_config *c) {
+  if (c->pipeline.stages_count) return "pipeline.stages";
+  if (c->pipeline.blocks_count) return "blocks_per_rank";
+  if (c->pipeline.schedule_file) return "the schedule file";
+  return NULL;
+}
+
+static tsr_reduced_mesh shape_of(const attempt *a) {
+  const tsr_prove_request *r = a->request;
+  tsr_reduced_limits limits = {.full_mesh = r->full_mesh || a->strategy >= KEEP_MESH};
+  limits.processes = r->config->pipeline.workers > 1;
+  limits.fixed_stages = fixed_stages(r->config);
+  return tsr_reduced_mesh_reduce(r->parallel, limits);
+}
+
+/* Fewer than the stages stay fewer, as many stay as many; of more there are at least two rounds, so
+ * that every stage frees the memory of one and uses it for another. */
+static int64_t pipeline_microbatches(int64_t m, int64_t stages, int64_t reduced) {
+  if (m < stages) return at_least_1(m * reduced / stages);
+  tsr_size_cut cut = {"stages", stages, reduced};
+  return tsr_size_reduce(m, &cut, 1, m >= 2 * stages ? 2 * reduced : reduced);
+}
+
+/* A step's microbatches are accumulation × cuts. */
+static void reduce_microbatches(attempt *a, const tsr_reduced_mesh *shape) {
+  const tsr_prove_request *r = a->request;
+  int64_t stages = r->parallel->size[TSR_PP], reduced = shape->size[TSR_PP];
+  a->accumulation = r->config->training.gradient_accumulation_steps;
+  a->cuts = at_least_1(r->config->schedule.pipeline_microbatches);
+  if (a->strategy >= KEEP_MICROBATCHES || r->config->pipeline.schedule_file) return;
+  if (stages == 1) {
+    a->accumulation = tsr_axis_reduce(a->accumulation);
+    a->cuts = tsr_axis_reduce(a->cuts);
+  } else if (a->cuts > 1) {
+    a->cuts = pipeline_microbatches(a->cuts, stages, reduced);
+    a->accumulation = tsr_axis_reduce(a->accumulation);
+  } else {
+    a->accumulation = pipeline_microbatches(a->accumulation, stages, reduced);
+  }
+}
+
+/* Units keep their ratio to ranks and microbatches; a rank's rows of a microbatch, to the units. */
+static void reduce_batch(attempt *a, const tsr_reduced_mesh *shape) {
+  const tsr_prove_request *r = a->request;
+  const tsr_parallel *p = r->parallel;
+  int64_t blocks = shape->size[TSR_DP] * a->accumulation * a->cuts;
+  int64_t each = at_least_1(r->batch_units / (p->size[TSR_DP] * p->microbatches));
+  tsr_size_cut cut = {"batch units", each, each};
+  a->batch_units = each * blocks;
+  a->rows = a->strategy >= KEEP_BATCH ? p->batch_size_local
+                                      : tsr_size_reduce(p->batch_size_local, &cut, 1, 1);
+  a->tp_units = r->tp_units / p->size[TSR_TP] * shape->size[TSR_TP];
+}
+
+static void reduce_sequence_units(attempt *a, const tsr_reduced_mesh *shape) {
+  const tsr_prove_request *r = a->request;
+  const int *full = r->parallel->size;
+  int64_t tp = r->config->device.enable_sp ? full[TSR_TP] : 1;
+  int64_t reduced_tp = r->config->device.enable_sp ? shape->size[TSR_TP] : 1;
+  a->sequence_units = at_least_1(r->training->graph->units.sequence);
+  a->reduced_sequence_units =
+      a->sequence_units * shape->size[TSR_CP] * reduced_tp / (full[TSR_CP] * tp);
+  a->reduced_sequence_units = at_least_1(a->reduced_sequence_units);
+}
+
+/* ---- the model ---- */
+
+static tsr_size_cut zero_shards(const tsr_prove_request *r, const tsr_reduced_mesh *shape) {
+  const tsr_parallel *p = r->parallel;
+  int64_t reduced = shape->size[TSR_DP];
+  for (int i = 0; i < shape->count; i++)
+    if (!strcmp(shape->dims[i].name, "fsdp")) reduced = shape->dims[i].reduced;
+  bool shards = r->config->zero.stage > 0 && p->size[TSR_DP] > 1;
+  int64_t full = p->fsdp ? p->fsdp_size : p->size[TSR_DP];
+  return (tsr_size_cut){"ZeRO shards", shards ? full : 1, shards ? reduced : 1};
+}
+
+static tsr_run_cuts cuts_of(const attempt *a, const tsr_reduced_mesh *shape) {
+  const tsr_prove_request *r = a->request;
+  tsr_run_cuts c = {.recompute_every = 1};
+  for (int axis = 0; axis < TSR_AXES; axis++)
+    c.axis[axis] =
+        (tsr_size_cut){tsr_axis_name(axis), r->parallel->size[axis], shape->size[axis]};
+  c.axis[TSR_DP].full = r->batch_units;
+  c.axis[TSR_DP].reduced = a->batch_units;
+  c.axis[TSR_TP] = (tsr_size_cut){"tp units", r->tp_units, a->tp_units};
+  c.sequence_units =
+      (tsr_size_cut){"sequence units", a->sequence_units, a->reduced_sequence_units};
+  c.zero_shards = zero_shards(r, shape);
+  int64_t chunks = r->training->programs.order->chunks;
+  c.stages = (tsr_size_cut){
+      "virtual stages", chunks * r->parallel->size[TSR_PP], chunks * shape->size[TSR_PP]};
+  if (r->config->schedule.recompute == TSR_RECOMPUTE_FULL)
+    c.recompute_every = at_least_1(r->config->schedule.recompute_every);
+  if (!r->config->pipeline.schedule_file) c.fixed_blocks = fixed_stages(r->config);
+  return c;
+}
+
+static bool reduce_sizes(
+    const attempt *a, const tsr_reduced_mesh *shape, tsr_sizes *ret, tsr_diags *diags) {
+  const tsr_prove_request *r = a->request;
+  const tsr_parallel *p = r->parallel;
+  tsr_compile_options full = {.config = r->config, .parallel = p};
+  full.batch_units = r->batch_units;
+  full.tp_units = r->tp_units;
+  full.graphs_folder = r->graphs_folder;
+  full.vocab_detected = r->training->model->vocab_size;
+  tsr_sizes_request s = {.config = r->config, .model = r->training->model};
+  s.full = tsr_compile_model(&full, TSR_COMPILE_TRAIN, r->training->batch);
+  s.cuts = cuts_of(a, shape);
+  s.kept = a->kept;
+  s.kept_count = a->kept_count;
+  return tsr_sizes_reduce(r->arena, &s, ret, diags);
+}
+
+/* ---- configurations ---- */
+
+/* Same numbers for both, but for what the mesh has use for. */
+static bool configure(
+    const attempt *a, const tsr_reduction_plan *plan, bool single, tsr_config **ret,
+    tsr_diags *diags) {
+  const tsr_prove_request *r = a->request;
+  tsr_config *c = tsr_arena_alloc(r->arena, sizeof *c);
+  *c = *r->config;
+  *ret = c;
+  if (single) tsr_reduced_mesh_single(c);
+  else tsr_reduced_mesh_apply(&plan->shape, c);
+  c->training.batch_size = a->rows * plan->shape.size[TSR_DP] * a->cuts;
+  c->training.batch_size_given = true;
+  c->training.batch_size_per_rank = 0;
+  c->training.gradient_accumulation_steps = a->accumulation;
+  c->schedule.pipeline_microbatches = a->cuts;
+  c->zero.offload = TSR_OFFLOAD_NONE;
+  c->numerics.units_batch = plan->own_order ? 0 : a->batch_units;
+  c->numerics.units_tp = a->tp_units;
+  c->numerics.units_sequence = a->reduced_sequence_units;
+  return tsr_sizes_apply(r->arena, &plan->sizes, c, diags);
+}
+
+/* Whether another mesh can add the batch units in the order in which this one adds them. */
+static bool has_own_order(const attempt *a, const tsr_reduced_mesh *shape) {
+  int64_t rank = a->batch_units / shape->size[TSR_DP];
+  int64_t microbatch = rank / (a->accumulation * a->cuts);
+  return !tsr_tree_is_subtree(a->batch_units, rank) ||
+         !tsr_tree_is_subtree(a->batch_units, microbatch);
+}
+
+bool tsr_prove_compile(
+    const tsr_prove_request *r, tsr_config *config, tsr_compile_outputs outputs,
+    tsr_prove_run *ret, tsr_diags *diags) {
+  static const int one = 1;
+  const tsr_config_device *d = &config->device;
+  tsr_mesh *mesh = tsr_mesh_make_cpu(
+      r->arena, d->mesh_ndim ? d->mesh_shape : &one, d->mesh_ndim ? d->mesh_ndim : 1);
+  *ret = (tsr_prove_run){.config = config};
+  if (!tsr_parallel_make(r->arena, config, mesh, &ret->parallel, diags) ||
+      !tsr_parallel_units(ret->parallel, config, &ret->batch_units, &ret->tp_units, diags))
+    return false;
+  tsr_compile_options *o = &ret->options;
+  o->config = config;
+  o->parallel = ret->parallel;
+  o->batch_units = ret->batch_units;
+  o->tp_units = ret->tp_units;
+  o->graphs_folder = r->graphs_folder;
+  o->scratch = tsr_cpu_scratch;
+  o->scratch_context = &r->cpu;
+  o->outputs = outputs;
+  return tsr_compile(r->arena, o, TSR_COMPILE_TRAIN, &ret->compiled, diags);
+}
+
+static void add_row(
+    tsr_reduction_plan *plan, const char *name, int64_t full, int64_t reduced, const char *why) {
+  plan->rows[plan->rows_count++] = (tsr_run_row){name, full, reduced, why};
+}
+
+static void add_rows(const attempt *a, tsr_reduction_plan *plan) {
+  const tsr_config *c = a->request->config;
+  const tsr_parallel *p = a->request->parallel;
+  int64_t accumulation = c->training.gradient_accumulation_steps;
+  int64_t cuts = at_least_1(c->schedule.pipeline_microbatches);
+  int64_t dp = plan->shape.size[TSR_DP];
+  const char *ratio = "ratio to ranks and microbatches";
+  const char *order = c->pipeline.schedule_file ? "the schedule file" : "";
+  bool pipeline = p->size[TSR_PP] > 1 && !*order;
+  add_row(plan, "batch_size", p->batch_size * cuts, a->rows * dp * a->cuts, "ranks, batch units");
+  if (accumulation > 1)
+    add_row(plan, "gradient_accumulation_steps", accumulation, a->accumulation,
+        pipeline && cuts == 1 ? "stages" : order);
+  if (cuts > 1)
+    add_row(plan, "pipeline.microbatches", cuts, a->cuts, pipeline ? "stages" : order);
+  add_row(plan, "units.batch", a->request->batch_units, a->batch_units, ratio);
+  if (a->sequence_units > 1)
+    add_row(
+        plan, "units.sequence", a->sequence_units, a->reduced_sequence_units, "ratio to cp and tp");
+  add_row(plan, "units.tp", a->request->tp_units, a->tp_units, "ratio to tp");
+  add_row(plan, "max_steps", c->training.max_steps, STEPS, "");
+}
+
+static bool try(attempt *a, tsr_reduction_plan *plan, tsr_diags *diags) {
+  *plan = (tsr_reduction_plan){.shape = shape_of(a)};
+  reduce_microbatches(a, &plan->shape);
+  reduce_batch(a, &plan->shape);
+  reduce_sequence_units(a, &plan->shape);
+  plan->own_order = has_own_order(a, &plan->shape);
+  add_rows(a, plan);
+  tsr_config *mesh, *single;
+  return reduce_sizes(a, &plan->shape, &plan->sizes, diags) &&
+         configure(a, plan, false, &mesh, diags) && configure(a, plan, true, &single, diags) &&
+         tsr_prove_compile(a->request, mesh, TSR_OUTPUTS_LOSS, &plan->mesh, diags) &&
+         tsr_prove_compile(a->request, single, TSR_OUTPUTS_GRADIENTS, &plan->single, diags);
+}
+
+/* ---- what stays ---- */
+
+/* "FILE:1:2: error: what" → "what". */
+static const char *first_error(tsr_arena *arena, tsr_diags *diags) {
+  char *text = NULL;
+  size_t length = 0;
+  FILE *stream = open_memstream(&text, &length);
+  if (!stream) abort();
+  tsr_diags_print(diags, stream);
+  fclose(stream);
+  const char *error = strstr(text, "error: ");
+  error = error ? error + strlen("error: ") : "the graph needs it";
+  const char *copy = tsr_arena_strndup(arena, error, strcspn(error, "\n"));
+  free(text);
+  return copy;
+}
+
+static bool try_quietly(attempt *a, tsr_reduction_plan *plan, const char **ret_why) {
+  tsr_diags *diags = tsr_diags_new(a->request->arena);
+  if (try(a, plan, diags)) return true;
+  *ret_why = first_error(a->request->arena, diags);
+  return false;
+}
+
+static void keep(attempt *a, const tsr_size_row *row, const char *why) {
+  const char *name = row->key ? row->name : "sequence";
+  if (a->kept_count < KEPT_MAX) a->kept[a->kept_count++] = (tsr_kept_size){name, why};
+}
+
+/* One size alone, where that is enough; else as many as it needs, in their order. */
+static bool keep_sizes(attempt *a, tsr_reduction_plan *plan, const char *why) {
+  const tsr_sizes first = plan->sizes;
+  const char *other;
+  for (int together = 0; together < 2; together++)
+    for (int i = 0; i < first.count; i++) {
+      if (!together) a->kept_count = 0;
+      if (!first.rows[i].shrinks) continue;
+      keep(a, &first.rows[i], why);
+      if (try_quietly(a, plan, &other)) return true;
+    }
+  return false;
+}
+
+bool tsr_reduction_make(
+    const tsr_prove_request *request, tsr_reduction_plan *plan, tsr_diags *diags) {
+  attempt a = {.request = request};
+  const char *why;
+  if (try_quietly(&a, plan, &why) || keep_sizes(&a, plan, why)) return true;
+  int all = a.kept_count;
+  for (int i = 1; i < STRATEGIES; i++)
+    for (int sizes = 0; sizes < 2; sizes++) {
+      a.strategy = (strategy)i;
+      a.kept_count = sizes ? all : 0;
+      if (try_quietly(&a, plan, &why)) return true;
+    }
+  return try(&a, plan, diags);
+}

@@ -1,0 +1,30 @@
+/* The interpreter (src/interpreter) beside a run on one rank: loss and gradients of its first step.
+ * Half precision is compared in f32: the same model, recipe and samples without the casts. */
+#ifndef TSR_PROVE_REFERENCE_H
+#define TSR_PROVE_REFERENCE_H
+#include "prove/state.h"
+
+/* Relative to the interpreter's loss, and to the largest element of a parameter's gradient. Where
+ * all of a gradient cancels out (a key's bias, say), what counts is the largest element of all
+ * gradients, a thousandth of it. */
+#define TSR_LOSS_TOLERANCE 2e-6
+#define TSR_GRADIENT_TOLERANCE 1e-5
+
+typedef struct {
+  bool in_f32; /* the recipe's precision is half */
+  double loss_error, gradient_error; /* relative, the largest */
+  const char *parameter; /* with the largest error; NULL: there is none */
+  int64_t element;
+  double found, wanted; /* that element */
+  tsr_place place;
+} tsr_reference_result;
+
+/* `state` is that of `run`, whose gradients are outputs; f32. */
+bool tsr_reference_compare(
+    tsr_arena *arena, const tsr_prove_run *run, const tsr_cpu_context *cpu, tsr_synthetic *data,
+    const tsr_state *state, tsr_reference_result *ret, tsr_diags *diags);
+
+/* Whether both errors are below the tolerance; else a failure that names the parameter. */
+bool tsr_reference_check(const tsr_reference_result *result, tsr_diags *diags);
+
+#endif

@@ -1,0 +1,52 @@
+#include "prove/size_rule.h"
+#include <stdbool.h>
+
+static int64_t greatest_divisor(int64_t a, int64_t b) {
+  while (b) {
+    int64_t rest = a % b;
+    a = b;
+    b = rest;
+  }
+  return a;
+}
+
+int64_t tsr_size_lcm(const tsr_size_cut *cuts, int count) {
+  int64_t lcm = 1;
+  for (int i = 0; i < count; i++)
+    if (__builtin_mul_overflow(lcm / greatest_divisor(lcm, cuts[i].reduced), cuts[i].reduced, &lcm))
+      return INT64_MAX;
+  return lcm;
+}
+
+static bool divides_alike(int64_t full, int64_t n, const tsr_size_cut *c) {
+  return (full % c->full == 0) == (n % c->reduced == 0);
+}
+
+static bool is_congruent(int64_t full, int64_t n, const tsr_size_cut *c) {
+  return c->full % c->reduced || full % c->reduced == n % c->reduced;
+}
+
+static bool
+keeps(int64_t full, int64_t n, const tsr_size_cut *cuts, int count, bool congruent) {
+  for (int i = 0; i < count; i++)
+    if (!divides_alike(full, n, &cuts[i]) || (congruent && !is_congruent(full, n, &cuts[i])))
+      return false;
+  return true;
+}
+
+/* All conditions repeat with the period lcm. */
+int64_t tsr_size_reduce(int64_t full, const tsr_size_cut *cuts, int count, int64_t least) {
+  int64_t lcm = tsr_size_lcm(cuts, count), from = lcm > least ? lcm : least;
+  if (from >= full) return full;
+  for (int congruent = 1; congruent >= 0; congruent--)
+    for (int64_t n = from; n < full && n - from < lcm; n++)
+      if (keeps(full, n, cuts, count, congruent)) return n;
+  return full;
+}
+
+int64_t tsr_axis_reduce(int64_t n) {
+  if (n <= 4) return n;
+  int64_t divisor = 3;
+  while (n % divisor) divisor++;
+  return divisor;
+}

@@ -1,0 +1,27 @@
+/* How far a size of a model or of a mesh shrinks without a change of what divides it. */
+#ifndef TSR_PROVE_SIZE_RULE_H
+#define TSR_PROVE_SIZE_RULE_H
+#include <stdint.h>
+
+/* One count that cuts a size: ranks, units, ZeRO shards, heads, 2 for RoPE. Its own size may shrink
+ * too, as a mesh axis does: `full` is the count of the full run, `reduced` of the reduced one. */
+typedef struct {
+  const char *what; /* "tp units" */
+  int64_t full, reduced;
+} tsr_size_cut;
+
+/* Least common multiple of the reduced counts; 1 without any, INT64_MAX where it is too large. */
+int64_t tsr_size_lcm(const tsr_size_cut *cuts, int count);
+
+/* The smallest n >= max(lcm, least) such that for each cut
+ *   - `full` is a multiple of cut.full exactly when n is one of cut.reduced, and
+ *   - n ≡ full mod cut.reduced, where cut.reduced divides cut.full.
+ * With cuts whose counts do not shrink that is n ≡ full mod lcm. Where no n has both properties the
+ * first is kept and the second dropped; `full` is returned where no n below it remains. */
+int64_t tsr_size_reduce(int64_t full, const tsr_size_cut *cuts, int count, int64_t least);
+
+/* The smallest size of a mesh axis that still has first, interior and last members: n up to 4, else
+ * the smallest divisor of n that is at least 3, so that powers of two become 4. */
+int64_t tsr_axis_reduce(int64_t n);
+
+#endif

@@ -1,0 +1,471 @@
+#include "prove/sizes.h"
+#include "base/text.h"
+#include "config/override.h"
+#include "model/build.h"
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+/* Every size has a first, an interior and a last element, as mesh axes have members. */
+enum { LEAST = 3, LEAST_BLOCKS = 2, LIST_MAX = 64, TEXT_BYTES = 256 };
+
+typedef enum { UNRESOLVED, RESOLVING, RESOLVED } progress;
+
+/* Of the graph file's size of the same index; the last one is `sequence`. */
+typedef struct {
+  const char *name;
+  const tsr_size_decl *decl; /* NULL: sequence */
+  bool in_shape, in_times;
+  bool given;
+  const tsr_expr *from; /* that it is computed from: its default, or what a check equates it to */
+  bool equated;
+  progress progress;
+  const char *why, *kept;
+} size;
+
+typedef struct {
+  tsr_arena *arena;
+  const tsr_sizes_request *request;
+  const tsr_graph_file *file;
+  tsr_size_uses uses;
+  tsr_scope full, reduced; /* of the same names */
+  size *sizes;
+  int count; /* with sequence */
+  tsr_diags *ignored; /* of expressions that have no value in the reduced scope */
+} reducer;
+
+typedef struct {
+  tsr_size_cut *items;
+  int count, capacity;
+  int64_t least;
+} cut_list;
+
+static void resolve(reducer *x, int index);
+
+/* ---- names ---- */
+
+static int find_size(const reducer *x, const char *name) {
+  if (!strcmp(name, "vocab_padded")) name = "vocab_size";
+  for (int i = 0; i < x->count; i++)
+    if (!strcmp(x->sizes[i].name, name)) return i;
+  return -1;
+}
+
+static bool is_quotient(const tsr_expr *e) {
+  return e && e->kind == TSR_EXPR_BINARY && !strcmp(e->name, "/");
+}
+
+typedef struct {
+  const reducer *x;
+  int wanted, depth;
+  bool found;
+} mention;
+
+/* Through sizes that are computed, but for quotients, which are cut by themselves. */
+static void see_name(void *context, const char *name) {
+  mention *m = context;
+  int i = find_size(m->x, name);
+  if (i < 0 || m->found || m->depth > m->x->count) return;
+  if (i == m->wanted) m->found = true;
+  const tsr_expr *from = m->x->sizes[i].from;
+  if (m->found || !from || is_quotient(from)) return;
+  m->depth++;
+  tsr_size_names(from, see_name, m);
+  m->depth--;
+}
+
+static bool mentions(const reducer *x, const tsr_expr *e, int index) {
+  mention m = {.x = x, .wanted = index};
+  tsr_size_names(e, see_name, &m);
+  return m.found;
+}
+
+/* Every name, divisors and conditions too. */
+static void resolve_names(reducer *x, const tsr_expr *e) {
+  int i = e->kind == TSR_EXPR_NAME ? find_size(x, e->name) : -1;
+  if (i >= 0) resolve(x, i);
+  for (int k = 0; k < e->count; k++) resolve_names(x, e->args[k]);
+}
+
+static bool whole(reducer *x, tsr_scope *scope, const tsr_expr *e, int64_t *ret) {
+  double number;
+  scope->rest.expr = NULL;
+  if (!tsr_expr_number(e, scope, &number, x->ignored)) return false;
+  *ret = (int64_t)number;
+  return number == floor(number) && number >= 1 && number < 9e15;
+}
+
+static tsr_name *entry(tsr_scope *scope, const char *name) {
+  for (int i = scope->count; i-- > 0;)
+    if (!strcmp(scope->names[i].name, name)) return &scope->names[i];
+  return NULL;
+}
+
+static int64_t full_number(const reducer *x, const char *name) {
+  return tsr_sizes_get(&x->full, name);
+}
+
+static void set_reduced(reducer *x, const char *name, int64_t number) {
+  tsr_name *n = entry(&x->reduced, name);
+  assert(n);
+  n->value.number = (double)number;
+  if (strcmp(name, "vocab_size")) return;
+  int64_t units = x->request->cuts.axis[TSR_TP].reduced;
+  set_reduced(x, "vocab_padded", (number + units - 1) / units * units);
+}
+
+/* ---- what cuts a size ---- */
+
+static void add_cut(reducer *x, cut_list *cuts, tsr_size_cut cut) {
+  if (cut.reduced < 1 || cut.full <= 1) return;
+  for (int i = 0; i < cuts->count; i++) {
+    const tsr_size_cut *c = &cuts->items[i];
+    if (c->full == cut.full && c->reduced == cut.reduced && !strcmp(c->what, cut.what)) return;
+  }
+  tsr_arena_grow(
+      x->arena, (void **)&cuts->items, sizeof *cuts->items, cuts->count, &cuts->capacity);
+  cuts->items[cuts->count++] = cut;
+}
+
+static void gather(reducer *x, int index, cut_list *cuts);
+
+/* The quotient q = a / b is a size of its own: what cuts q cuts a in parts of b. */
+static void add_quotient(
+    reducer *x, cut_list *cuts, int quotient, const char *what, int64_t full, int64_t reduced) {
+  cut_list own = {.least = LEAST};
+  int64_t q = full_number(x, x->sizes[quotient].name);
+  gather(x, quotient, &own);
+  for (int i = 0; i < own.count; i++) {
+    const char *text = tsr_arena_printf(x->arena, "%s × %s", what, own.items[i].what);
+    tsr_size_cut both = {text, full * own.items[i].full, reduced * own.items[i].reduced};
+    add_cut(x, cuts, both);
+  }
+  if (q < 1) return;
+  int64_t least = reduced * tsr_size_reduce(q, own.items, own.count, own.least < q ? own.least : q);
+  if (least > cuts->least) cuts->least = least;
+}
+
+/* heads % groups: the heads of a group shrink as the members of a mesh axis do. */
+static void add_ratio(
+    reducer *x, cut_list *cuts, int index, const char *what, int64_t full, int64_t reduced) {
+  int64_t n = full_number(x, x->sizes[index].name), ratio = n / full;
+  if (n % full || ratio < 2) return;
+  int64_t kept = tsr_axis_reduce(ratio);
+  const char *text = tsr_arena_printf(x->arena, "%lld × %s", (long long)kept, what);
+  add_cut(x, cuts, (tsr_size_cut){text, n, reduced * kept});
+}
+
+static void gather_quotient(reducer *x, int index, const tsr_size_use *u, cut_list *cuts) {
+  int64_t full, reduced;
+  if (u->quotient == index) return;
+  resolve_names(x, u->divisor);
+  if (!whole(x, &x->full, u->divisor, &full) || !whole(x, &x->reduced, u->divisor, &reduced))
+    return;
+  bool units = u->divisor->kind == TSR_EXPR_NAME && !strcmp(u->divisor->name, "tp_units");
+  const char *what = units ? "tp units" : u->divisor->text;
+  add_cut(x, cuts, (tsr_size_cut){what, full, reduced});
+  if (u->quotient >= 0 && !x->sizes[u->quotient].given)
+    add_quotient(x, cuts, u->quotient, what, full, reduced);
+  bool names = u->expr->kind == TSR_EXPR_NAME && u->divisor->kind == TSR_EXPR_NAME && !units;
+  if (u->rest && names) add_ratio(x, cuts, index, what, full, reduced);
+}
+
+static void gather(reducer *x, int index, cut_list *cuts) {
+  const tsr_run_cuts *run = &x->request->cuts;
+  const size *s = &x->sizes[index];
+  for (int i = 0; i < x->uses.count; i++) {
+    const tsr_size_use *u = &x->uses.items[i];
+    if (!mentions(x, u->expr, index)) continue;
+    if (u->kind == TSR_USE_CUT) add_cut(x, cuts, u->cut);
+    if (u->kind == TSR_USE_QUOTIENT) gather_quotient(x, index, u, cuts);
+  }
+  if (s->in_times) {
+    add_cut(x, cuts, run->stages);
+    int64_t every = run->recompute_every;
+    add_cut(x, cuts, (tsr_size_cut){"recompute_every", every, every});
+  }
+  bool positions = !strcmp(s->name, "sequence") || !strcmp(s->name, "max_sequence_length");
+  if (positions) add_cut(x, cuts, run->sequence_units);
+}
+
+/* Two sizes of positions are cut alike, so that they stay equal where they are. */
+static void gather_positions(reducer *x, int index, cut_list *cuts) {
+  int sequence = x->count - 1, longest = find_size(x, "max_sequence_length");
+  if (index != sequence && index != longest) return;
+  gather(x, index == sequence && longest >= 0 ? longest : sequence, cuts);
+  if (index == sequence) return;
+  resolve(x, sequence);
+  int64_t reduced = tsr_sizes_get(&x->reduced, "sequence");
+  int64_t least = reduced + (full_number(x, "max_sequence_length") > full_number(x, "sequence"));
+  if (reduced && least > cuts->least) cuts->least = least;
+}
+
+/* Counts that divide another one say nothing more. */
+static bool is_implied(const cut_list *cuts, int index) {
+  const tsr_size_cut *c = &cuts->items[index];
+  for (int i = 0; i < cuts->count; i++) {
+    const tsr_size_cut *other = &cuts->items[i];
+    bool equal = other->reduced == c->reduced;
+    if (!equal && other->reduced % c->reduced == 0) return true;
+    if (equal && i < index && (strstr(c->what, "×") || !strcmp(c->what, other->what))) return true;
+  }
+  return false;
+}
+
+static const char *describe(reducer *x, const cut_list *cuts) {
+  tsr_text text = {0};
+  for (int i = 0; i < cuts->count; i++) {
+    const tsr_size_cut *c = &cuts->items[i];
+    if (c->reduced < 2 || text.length > TEXT_BYTES || is_implied(cuts, i)) continue;
+    tsr_text_add(&text, "%s%s %lld", text.length ? ", " : "", c->what, (long long)c->reduced);
+  }
+  const char *copy = tsr_arena_strdup(x->arena, text.data ? text.data : "");
+  tsr_text_free(&text);
+  return copy;
+}
+
+/* ---- one size ---- */
+
+static void keep(reducer *x, int index, const char *why) {
+  if (!x->sizes[index].kept) x->sizes[index].kept = why;
+}
+
+static void reduce_list(reducer *x, size *s) {
+  const tsr_name *full = entry(&x->full, s->name);
+  tsr_name *reduced = entry(&x->reduced, s->name);
+  cut_list cuts = {.least = LEAST};
+  gather(x, (int)(s - x->sizes), &cuts);
+  int n = full->value.count;
+  double *list = tsr_arena_array(x->arena, double, n + 1);
+  for (int i = 0; i < n; i++) {
+    int64_t item = (int64_t)full->value.list[i];
+    list[i] = (double)tsr_size_reduce(
+        item, cuts.items, cuts.count, item < cuts.least ? item : cuts.least);
+  }
+  reduced->value.list = list;
+  s->why = describe(x, &cuts);
+}
+
+static void reduce_number(reducer *x, size *s) {
+  int index = (int)(s - x->sizes);
+  int64_t full = full_number(x, s->name);
+  cut_list cuts = {.least = s->in_times && !s->in_shape ? LEAST_BLOCKS : LEAST};
+  gather(x, index, &cuts);
+  gather_positions(x, index, &cuts);
+  if (s->decl && s->decl->min > (double)cuts.least) cuts.least = (int64_t)s->decl->min;
+  int64_t least = full < cuts.least ? full : cuts.least;
+  set_reduced(x, s->name, tsr_size_reduce(full, cuts.items, cuts.count, least));
+  s->why = describe(x, &cuts);
+}
+
+static void follow(reducer *x, size *s) {
+  int64_t number;
+  resolve_names(x, s->from);
+  s->why = s->from->text;
+  if (whole(x, &x->reduced, s->from, &number)) set_reduced(x, s->name, number);
+}
+
+static void resolve(reducer *x, int index) {
+  size *s = &x->sizes[index];
+  const tsr_name *full = entry(&x->full, s->name);
+  if (s->progress == RESOLVING) keep(x, index, "sizes divide one another in a circle");
+  if (s->progress != UNRESOLVED || !full) return;
+  s->progress = RESOLVING;
+  bool list = full->value.kind == TSR_EVAL_LIST, number = full->value.kind == TSR_EVAL_NUMBER;
+  bool whole_number = s->decl ? s->decl->kind == TSR_SIZE_INTEGER : true;
+  if (s->from && number) follow(x, s);
+  else if (s->kept || !(s->in_shape || s->in_times)) s->why = s->kept ? s->kept : "";
+  else if (list && full->value.count < LIST_MAX) reduce_list(x, s);
+  else if (number && whole_number && full->value.number >= 1) reduce_number(x, s);
+  s->progress = RESOLVED;
+}
+
+/* ---- all of them ---- */
+
+static bool names_any(const tsr_expr *e) {
+  bool any = e->kind == TSR_EXPR_NAME;
+  for (int i = 0; i < e->count; i++) any |= names_any(e->args[i]);
+  return any;
+}
+
+static void find_sizes(reducer *x) {
+  const tsr_model *model = x->request->model;
+  x->sizes = tsr_arena_array(x->arena, size, x->file->sizes_count + 1);
+  for (int i = 0; i < x->file->sizes_count; i++) {
+    const tsr_size_decl *d = &x->file->sizes[i];
+    const tsr_name *n = entry(&x->full, d->name);
+    size *s = &x->sizes[x->count++];
+    *s = (size){.name = d->name, .decl = d, .given = n && n->given};
+    bool computed = !s->given && d->value && d->kind == TSR_SIZE_INTEGER && names_any(d->value);
+    if (computed) s->from = d->value;
+    s->in_shape = !strcmp(d->name, "max_sequence_length");
+  }
+  x->sizes[x->count++] = (size){.name = "sequence", .in_shape = model->sequence > 0};
+}
+
+static void find_roles(reducer *x) {
+  for (int i = 0; i < x->uses.count; i++) {
+    const tsr_size_use *u = &x->uses.items[i];
+    for (int k = 0; k < x->count; k++) {
+      size *s = &x->sizes[k];
+      bool shape = u->kind == TSR_USE_SHAPE || u->kind == TSR_USE_CUT;
+      if (!shape && u->kind != TSR_USE_TIMES) continue;
+      if (!mentions(x, u->expr, k)) continue;
+      s->in_shape |= shape;
+      s->in_times |= !shape;
+    }
+  }
+  /* What a size in a shape is computed from stands in that shape. */
+  for (int i = x->count - 1; i >= 0; i--)
+    for (int k = 0; x->sizes[i].from && x->sizes[i].in_shape && k < x->count; k++)
+      x->sizes[k].in_shape |= mentions(x, x->sizes[i].from, k);
+}
+
+/* Whether a value depends on a size, by whatever it is computed from. */
+static bool depends(const reducer *x, const tsr_expr *e, int index, int depth) {
+  int i = e->kind == TSR_EXPR_NAME ? find_size(x, e->name) : -1;
+  if (i == index) return true;
+  if (i >= 0 && x->sizes[i].from && depth < x->count)
+    if (depends(x, x->sizes[i].from, index, depth + 1)) return true;
+  for (int k = 0; k < e->count; k++)
+    if (depends(x, e->args[k], index, depth)) return true;
+  return false;
+}
+
+/* `num_heads * head_dim == embedding_dim` of three that are given: the last one follows. */
+static void find_equations(reducer *x) {
+  for (int i = 0; i < x->file->checks_count; i++) {
+    const tsr_expr *e = x->file->checks[i].that;
+    if (e->kind != TSR_EXPR_BINARY || strcmp(e->name, "==")) continue;
+    for (int side = 0; side < 2; side++) {
+      const tsr_expr *name = e->args[side], *other = e->args[1 - side];
+      int k = name->kind == TSR_EXPR_NAME ? find_size(x, name->name) : -1;
+      if (k < 0 || x->sizes[k].from || !x->sizes[k].decl || !names_any(other)) continue;
+      if (x->sizes[k].decl->kind != TSR_SIZE_INTEGER || depends(x, other, k, 0)) continue;
+      x->sizes[k].from = other;
+      x->sizes[k].equated = true;
+      break;
+    }
+  }
+}
+
+static void start(reducer *x) {
+  const tsr_sizes_request *r = x->request;
+  x->reduced = x->full;
+  x->reduced.capacity = 0;
+  x->reduced.names = tsr_arena_array(x->arena, tsr_name, x->full.count);
+  memcpy(x->reduced.names, x->full.names, sizeof *x->full.names * (size_t)x->full.count);
+  tsr_name *units = entry(&x->reduced, "tp_units");
+  if (units) units->value.number = (double)r->cuts.axis[TSR_TP].reduced;
+  for (int i = 0; i < x->count; i++) x->sizes[i].progress = UNRESOLVED;
+  for (int i = 0; i < x->count; i++) {
+    size *s = &x->sizes[i];
+    if (r->cuts.fixed_blocks && s->in_times) keep(x, i, r->cuts.fixed_blocks);
+    for (int k = 0; k < r->kept_count; k++)
+      if (!strcmp(r->kept[k].name, s->name)) keep(x, i, r->kept[k].why);
+    if (s->kept && s->equated) s->from = NULL;
+  }
+}
+
+/* Keeps what a check names that no longer holds; whether there was one. */
+static bool keep_checked(reducer *x) {
+  bool failed = false;
+  for (int i = 0; i < x->file->checks_count; i++) {
+    const tsr_expr *that = x->file->checks[i].that;
+    bool before, holds = false;
+    if (!tsr_expr_true(that, &x->full, &before, x->ignored) || !before) continue;
+    if (tsr_expr_true(that, &x->reduced, &holds, x->ignored) && holds) continue;
+    for (int k = 0; k < x->count; k++) {
+      size *s = &x->sizes[k];
+      if (s->kept || !(s->in_shape || s->in_times) || !depends(x, that, k, 0)) continue;
+      failed = true;
+      keep(x, k, tsr_arena_printf(x->arena, "checks: %s", that->text));
+    }
+  }
+  return failed;
+}
+
+static void resolve_all(reducer *x) {
+  do {
+    start(x);
+    for (int i = 0; i < x->count; i++) resolve(x, i);
+  } while (keep_checked(x));
+}
+
+/* ---- results ---- */
+
+static const char *key_of(const reducer *x, const size *s) {
+  const tsr_yaml *map = x->request->config->model.map;
+  if (!s->decl) return NULL;
+  bool alias = s->decl->alias && map && tsr_yaml_get(map, s->decl->alias);
+  return alias ? s->decl->alias : s->decl->name;
+}
+
+static void add_row(reducer *x, tsr_sizes *out, const size *s) {
+  const tsr_name *full = entry(&x->full, s->name), *reduced = entry(&x->reduced, s->name);
+  bool sequence = !s->decl;
+  if (!full || (s->from && !s->equated) || !(s->in_shape || s->in_times)) return;
+  tsr_size_row *row = &out->rows[out->count++];
+  *row = (tsr_size_row){.name = sequence ? "sequence_length" : s->name, .why = s->why};
+  row->full = tsr_eval_text(x->arena, &full->value);
+  row->reduced = tsr_eval_text(x->arena, &reduced->value);
+  row->key = key_of(x, s);
+  row->place = full->place;
+  row->shrinks = strcmp(row->full, row->reduced) != 0;
+  if (!row->why) row->why = "";
+  if (s->kept) row->why = s->kept;
+}
+
+bool tsr_sizes_reduce(
+    tsr_arena *arena, const tsr_sizes_request *request, tsr_sizes *ret, tsr_diags *diags) {
+  reducer x = {.arena = arena, .request = request, .ignored = tsr_diags_new(arena)};
+  tsr_model_source source;
+  tsr_graph_file *file;
+  *ret = (tsr_sizes){0};
+  if (!tsr_model_source_read(
+          arena, request->config, request->full.graphs_folder, &source, diags) ||
+      !tsr_graph_file_read(arena, source.root, &file, diags))
+    return false;
+  x.file = file;
+  x.full.arena = arena;
+  if (!tsr_sizes_read(&x.full, file, &source, &request->full, diags)) return false;
+  x.uses = tsr_size_uses_find(arena, file, &request->cuts);
+  find_sizes(&x);
+  find_equations(&x);
+  find_roles(&x);
+  resolve_all(&x);
+  ret->rows = tsr_arena_array(arena, tsr_size_row, x.count);
+  for (int i = 0; i < x.count; i++) add_row(&x, ret, &x.sizes[i]);
+  ret->sequence = request->model->sequence ? tsr_sizes_get(&x.reduced, "sequence") : 0;
+  ret->literal_tensors = x.uses.literal_tensors;
+  return true;
+}
+
+/* The text of a number or list, as a value that stands where the old one did. */
+static bool parse_value(
+    tsr_arena *arena, const tsr_size_row *row, tsr_yaml **ret, tsr_diags *diags) {
+  const char *text = row->reduced;
+  if (!tsr_yaml_parse(arena, "reduced", text, strlen(text), ret, diags)) return false;
+  (*ret)->place = row->place;
+  for (int i = 0; i < (*ret)->count; i++) (*ret)->items[i]->place = row->place;
+  return true;
+}
+
+bool tsr_sizes_apply(
+    tsr_arena *arena, const tsr_sizes *sizes, tsr_config *config, tsr_diags *diags) {
+  tsr_yaml empty = {.kind = TSR_YAML_MAP, .text = "", .place = config->model.place};
+  tsr_yaml *map = (tsr_yaml *)config->model.map;
+  for (int i = 0; i < sizes->count; i++) {
+    const tsr_size_row *row = &sizes->rows[i];
+    bool vocabulary = !strcmp(row->name, "vocab_size"); /* which may be counted in the data */
+    if (!row->key || (!row->shrinks && !vocabulary)) continue;
+    tsr_override o = {.path = row->key, .place = row->place};
+    if (!map) map = memcpy(tsr_arena_alloc(arena, sizeof empty), &empty, sizeof empty);
+    if (!parse_value(arena, row, &o.value, diags) ||
+        !tsr_override_apply(arena, &o, row->key, &map, diags))
+      return false;
+  }
+  config->model.map = map;
+  config->training.sequence_length = sizes->sequence;
+  return true;
+}

@@ -1,0 +1,148 @@
+#include "prove/state.h"
+#include "run/worker.h"
+#include "train/loss_scale.h"
+#include <math.h>
+#include <string.h>
+
+typedef struct {
+  tsr_arena *arena;
+  const tsr_prove_run *run;
+  tsr_bound *bound;
+  tsr_synthetic *data;
+  tsr_state *state;
+  tsr_loss_scale scale;
+  int64_t samples, updates;
+} stepper;
+
+static float *read(const stepper *s, int value) {
+  const tsr_value *v = &s->state->graph->values[value];
+  float *out = tsr_arena_array(s->arena, float, tsr_value_elements(v));
+  tsr_bound_read(s->bound, value, out);
+  return out;
+}
+
+static bool scales_loss(const tsr_config *c) {
+  return c->training.precision == TSR_PRECISION_FP16;
+}
+
+/* The learning rate is the schedule's largest: a warm-up's first rates change no f32 number. */
+static void set_hyper(stepper *s) {
+  const tsr_config *c = s->run->config;
+  double n = (double)(s->updates + 1);
+  int64_t count = tsr_synthetic_targets(s->data, s->samples);
+  float hyper[TSR_HYPERS] = {0};
+  hyper[TSR_HYPER_LR] = (float)c->scheduler.max_lr;
+  hyper[TSR_HYPER_CORRECTION1] = (float)(1 - pow(c->optimizer.beta1, n));
+  hyper[TSR_HYPER_CORRECTION2] = (float)(1 - pow(c->optimizer.beta2, n));
+  hyper[TSR_HYPER_INV_COUNT] = count ? (float)(1 / (double)count) : 0;
+  hyper[TSR_HYPER_FIRST] = s->updates == 0;
+  hyper[TSR_HYPER_LOSS_SCALE] = scales_loss(c) ? s->scale.scale : 1;
+  tsr_bound_set_hyper(s->bound, hyper);
+  if (s->data->step == 0) s->state->inv_count = hyper[TSR_HYPER_INV_COUNT];
+}
+
+static void run_step(stepper *s, int step) {
+  const tsr_graph *g = s->state->graph;
+  const tsr_config *c = s->run->config;
+  s->data->step = step;
+  set_hyper(s);
+  tsr_bound_run(s->bound, step, tsr_synthetic_fill, s->data);
+  s->state->loss[step] = (double)read(s, g->loss)[0];
+  int clip = tsr_graph_find_output(g, "clip");
+  const float *numbers = clip < 0 ? NULL : read(s, clip); /* norm, factor, whether it updates */
+  s->state->norm[step] = numbers ? (double)numbers[0] : NAN;
+  bool overflow = numbers && numbers[2] == 0;
+  s->updates += !overflow;
+  if (scales_loss(c) && c->training.loss_scale != TSR_SCALE_STATIC)
+    tsr_loss_scale_next(&s->scale, overflow);
+}
+
+static void start_scale(stepper *s) {
+  const tsr_config_training *c = &s->run->config->training;
+  bool tessera = c->loss_scale == TSR_SCALE_TESSERA;
+  if (scales_loss(s->run->config))
+    tsr_loss_scale_init(
+        &s->scale, tessera ? TSR_LOSS_SCALE_TESSERA : TSR_LOSS_SCALE_INTERVAL,
+        (float)c->loss_scale_init, c->loss_scale_interval);
+}
+
+static void read_initial(stepper *s) {
+  int count = s->state->graph->params_count;
+  s->state->initial = tsr_arena_array(s->arena, float *, count + 1);
+  for (int p = 0; p < count; p++) s->state->initial[p] = read(s, tsr_bound_param(s->bound, p));
+}
+
+static void read_gradients(stepper *s) {
+  const tsr_graph *g = s->state->graph;
+  s->state->gradients = tsr_arena_array(s->arena, float *, g->params_count + 1);
+  for (int p = 0; p < g->params_count; p++) {
+    int value = tsr_graph_find_output(g, tsr_arena_printf(s->arena, "d.%s", g->params[p].name));
+    if (value >= 0) s->state->gradients[p] = read(s, value);
+  }
+}
+
+static void read_values(stepper *s) {
+  tsr_state *state = s->state;
+  state->values_count = s->run->compiled.graph->values_count;
+  state->values = tsr_arena_array(s->arena, float *, state->values_count + 1);
+  for (int v = 0; v < state->values_count; v++) {
+    int value = tsr_graph_find_output(state->graph, tsr_arena_printf(s->arena, "v.%d", v));
+    if (value >= 0) state->values[v] = read(s, value);
+  }
+}
+
+static void read_tensors(stepper *s) {
+  tsr_state *state = s->state;
+  const tsr_graph *g = state->graph;
+  state->tensors = tsr_arena_array(s->arena, tsr_state_tensor, g->values_count + 1);
+  for (int v = 0; v < g->values_count; v++) {
+    const tsr_value *value = &g->values[v];
+    if (value->kind != TSR_VALUE_PARAM && value->kind != TSR_VALUE_STATE) continue;
+    tsr_state_tensor *t = &state->tensors[state->tensors_count++];
+    *t = (tsr_state_tensor){.name = value->name, .value = v, .ndim = value->ndim};
+    memcpy(t->shape, value->shape, sizeof t->shape);
+    t->count = tsr_value_elements(value);
+    t->data = read(s, v);
+  }
+}
+
+bool tsr_state_run(
+    tsr_arena *arena, const tsr_prove_run *run, const tsr_cpu_context *cpu, tsr_synthetic *data,
+    int steps, tsr_state *ret, tsr_diags *diags) {
+  bool gradients = run->options.outputs == TSR_OUTPUTS_GRADIENTS;
+  const tsr_programs *programs = &run->compiled.programs;
+  *ret = (tsr_state){.graph = run->compiled.placed, .programs = programs};
+  stepper s = {.arena = arena, .run = run, .data = data, .state = ret};
+  s.samples = run->compiled.batch * programs->order->microbatches;
+  tsr_worker_options o = {.parallel = run->parallel, .kernels = cpu->k, .threads = cpu->threads};
+  o.seed = run->config->training.seed;
+  o.memory_limit = run->config->device.memory_limit;
+  o.fast = run->config->numerics.policy == TSR_NUMERICS_FAST;
+  tsr_worker *worker = NULL;
+  if (!tsr_worker_open(arena, &o, programs, 1, &worker, &s.bound, diags)) return false;
+  start_scale(&s);
+  if (gradients) read_initial(&s);
+  for (int step = 0; step < steps; step++) {
+    run_step(&s, step);
+    if (gradients && step == 0) read_gradients(&s);
+    if (run->options.outputs == TSR_OUTPUTS_VALUES && step == 0) read_values(&s);
+  }
+  read_tensors(&s);
+  const char *differs = NULL;
+  bool agree = tsr_bound_replicas_agree(s.bound, &differs);
+  tsr_worker_close(worker);
+  return agree || tsr_diag_failure(
+                      diags, TSR_NOWHERE, "the replicas of '%s' differ after %d step%s", differs,
+                      steps, steps == 1 ? "" : "s");
+}
+
+void tsr_state_sha256(tsr_arena *arena, const tsr_state *s, char ret[TSR_SHA256_TEXT_BYTES]) {
+  tsr_sha256 *sha = tsr_sha256_new(arena);
+  for (int i = 0; i < TSR_PROVE_STEPS; i++) {
+    float numbers[2] = {(float)s->loss[i], (float)s->norm[i]};
+    tsr_sha256_update(sha, numbers, sizeof numbers);
+  }
+  for (int i = 0; i < s->tensors_count; i++)
+    tsr_sha256_update(sha, s->tensors[i].data, sizeof(float) * (size_t)s->tensors[i].count);
+  tsr_sha256_final(sha, ret);
+}

@@ -1,0 +1,66 @@
+#include "prove/synthetic.h"
+#include "kernels/kernels.h"
+#include "train/source.h"
+#include <string.h>
+
+enum { IGNORED_EVERY = 5 };
+
+bool tsr_synthetic_make(
+    const tsr_config *c, const tsr_graph *g, tsr_synthetic *ret, tsr_diags *diags) {
+  tsr_source_needs needs;
+  if (!tsr_source_needs_of(g, &needs, diags)) return false;
+  *ret = (tsr_synthetic){.graph = g, .seed = c->training.seed};
+  ret->tokens = needs.vocab;
+  ret->classes = needs.labels ? needs.classes : 0;
+  bool separate = needs.text && c->training.documents == TSR_DOCUMENTS_SEPARATE;
+  ret->ignores = c->training.ignore_index >= 0 || separate;
+  return true;
+}
+
+static bool is_target(const tsr_value *v) {
+  return !strcmp(v->name, "targets") || !strcmp(v->name, "labels");
+}
+
+double tsr_synthetic_number(const tsr_synthetic *s, int input, int64_t sample, int64_t i) {
+  const tsr_value *v = &s->graph->values[input];
+  uint64_t key = tsr_random_key(s->seed, v->name, (uint64_t)s->step);
+  uint32_t words[4];
+  tsr_philox((uint64_t)i, (uint64_t)sample, key, words);
+  if (v->dtype != TSR_I32) return (double)(float)((double)words[0] / 2147483648.0 - 1);
+  if (s->ignores && is_target(v) && words[1] % IGNORED_EVERY == 0) return TSR_TARGET_IGNORED;
+  int64_t below = !strcmp(v->name, "labels") ? s->classes : s->tokens;
+  return (double)(words[0] % (uint64_t)(below > 0 ? below : 1));
+}
+
+static int find_input(const tsr_graph *g, const char *name) {
+  for (int v = 0; v < g->values_count; v++)
+    if (g->values[v].kind == TSR_VALUE_INPUT && !strcmp(g->values[v].name, name)) return v;
+  return -1;
+}
+
+static int64_t row_elements(const tsr_value *v) { return tsr_value_elements(v) / v->shape[0]; }
+
+void tsr_synthetic_fill(void *context, const char *input, int64_t sample, void *row) {
+  const tsr_synthetic *s = context;
+  int at = find_input(s->graph, input);
+  if (at < 0) return;
+  const tsr_value *v = &s->graph->values[at];
+  for (int64_t i = 0; i < row_elements(v); i++) {
+    double x = tsr_synthetic_number(s, at, sample, i);
+    if (v->dtype == TSR_I32) ((int32_t *)row)[i] = (int32_t)x;
+    else ((float *)row)[i] = (float)x;
+  }
+}
+
+int64_t tsr_synthetic_targets(const tsr_synthetic *s, int64_t samples) {
+  int64_t count = 0;
+  for (int at = 0; at < s->graph->values_count; at++) {
+    const tsr_value *v = &s->graph->values[at];
+    if (v->kind != TSR_VALUE_INPUT || v->dtype != TSR_I32 || !is_target(v)) continue;
+    for (int64_t sample = 0; sample < samples; sample++)
+      for (int64_t i = 0; i < row_elements(v); i++)
+        count += tsr_synthetic_number(s, at, sample, i) >= 0;
+    return count;
+  }
+  return samples;
+}
