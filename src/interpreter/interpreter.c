@@ -120,6 +120,23 @@ static void fill_mask(const tsr_interpreted *c) {
   c->step->mask(c->step->mask_context, c->node, ndim, shape, c->mask);
 }
 
+/* splitmix64 of the draw, the value and the element */
+static bool is_rounded_up(uint64_t draw, int value, int64_t i) {
+  uint64_t x = (draw << 32) + (uint64_t)value + 0x9e3779b97f4a7c15u * ((uint64_t)i + 1);
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  return (x ^ (x >> 31)) & 1;
+}
+
+static void round_result(const tsr_interpreter *t, int node, bool gradient) {
+  int value = t->nodes[node].outputs[0];
+  double *x = gradient ? t->gradients[value] : t->data[value];
+  if (!(t->step.rounding > 0) || !x) return;
+  uint64_t draw = 2 * t->step.draw + gradient;
+  for (int64_t i = 0; i < tsr_value_elements(&t->values[value]); i++)
+    x[i] *= 1 + (is_rounded_up(draw, value, i) ? t->step.rounding : -t->step.rounding);
+}
+
 void tsr_interpreter_forward(tsr_interpreter *t, const tsr_interpreter_step *step) {
   t->step = *step;
   if (!t->step.microbatches) t->step.microbatches = 1;
@@ -128,6 +145,7 @@ void tsr_interpreter_forward(tsr_interpreter *t, const tsr_interpreter_step *ste
     if (rule->statistics) continue;
     fill_mask(&t->calls[i]);
     rule->forward(&t->calls[i]);
+    round_result(t, i, false);
   }
 }
 
@@ -145,6 +163,8 @@ void tsr_interpreter_backward(tsr_interpreter *t) {
   t->gradients[t->loss][0] = 1;
   for (int i = t->nodes_count - 1; i >= 0; i--) {
     const tsr_interpreter_rule *rule = rule_of(t->nodes[i].op);
-    if (!rule->statistics) rule->vjp(&t->calls[i]);
+    if (rule->statistics) continue;
+    round_result(t, i, true);
+    rule->vjp(&t->calls[i]);
   }
 }

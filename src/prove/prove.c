@@ -210,8 +210,9 @@ static bool compare_reference(prover *p) {
   tsr_text_add(
       p->text,
       "interpreter, step 1%s: loss within %.2g (%.2g is allowed), gradients within %.2g of the "
-      "largest element (%.2g is allowed)\n",
+      "largest element%s (%.2g is allowed)\n",
       half ? ", in f32" : "", result.loss_error, TSR_LOSS_TOLERANCE, result.gradient_error,
+      result.ill_conditioned ? " and of what rounding moves it by" : "",
       TSR_GRADIENT_TOLERANCE);
   return tsr_reference_check(&result, p->diags);
 }

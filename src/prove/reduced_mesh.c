@@ -9,10 +9,12 @@ static tsr_reduced_axis *add_dim(tsr_reduced_mesh *s, int axis, const char *name
 
 /* The dimensions in the order of the configuration: pipeline.workers is the outermost one, and dp
  * is two where groups of it hold shards. */
-static void find_dims(tsr_reduced_mesh *s, const tsr_parallel *p, bool processes) {
+static void find_dims(
+    tsr_reduced_mesh *s, const tsr_parallel *p, const tsr_reduced_limits *limits) {
+  bool processes = p->ndim && p->axis_of_dim[0] == TSR_PP && limits->processes;
   for (int d = 0; d < p->ndim; d++) {
     int axis = p->axis_of_dim[d], size = p->size[axis];
-    if (axis == TSR_DP && p->fsdp && p->fsdp_size < size) {
+    if (axis == TSR_DP && limits->hybrid) {
       add_dim(s, axis, "ddp", size / p->fsdp_size);
       add_dim(s, axis, "fsdp", p->fsdp_size);
     } else {
@@ -49,8 +51,7 @@ static int find_largest(const tsr_reduced_mesh *s, const tsr_reduced_limits *lim
 
 tsr_reduced_mesh tsr_reduced_mesh_reduce(const tsr_parallel *p, tsr_reduced_limits limits) {
   tsr_reduced_mesh s = {0};
-  bool processes = p->ndim && p->axis_of_dim[0] == TSR_PP && limits.processes;
-  find_dims(&s, p, processes);
+  find_dims(&s, p, &limits);
   for (int i = 0; i < s.count && !limits.full_mesh; i++) {
     tsr_reduced_axis *d = &s.dims[i];
     bool fixed = d->axis == TSR_PP && limits.fixed_stages;

@@ -22,6 +22,7 @@ typedef struct {
 
 typedef struct {
   bool full_mesh;           /* no axis shrinks */
+  bool hybrid;              /* ddp and fsdp are dimensions of their own */
   bool processes;           /* the outermost dimension is pipeline.workers */
   const char *fixed_stages; /* why pp cannot shrink, or NULL */
 } tsr_reduced_limits;

@@ -33,6 +33,8 @@ static const char *fixed_stages(const tsr_config *c) {
 static tsr_reduced_mesh shape_of(const attempt *a) {
   const tsr_prove_request *r = a->request;
   tsr_reduced_limits limits = {.full_mesh = r->full_mesh || a->strategy >= KEEP_MESH};
+  const tsr_config_device *d = &r->config->device;
+  limits.hybrid = d->enable_ddp && d->enable_fsdp && !d->axes_count;
   limits.processes = r->config->pipeline.workers > 1;
   limits.fixed_stages = fixed_stages(r->config);
   return tsr_reduced_mesh_reduce(r->parallel, limits);
@@ -140,26 +142,51 @@ static bool reduce_sizes(
 
 /* ---- configurations ---- */
 
-/* Same numbers for both, but for what the mesh has use for. */
-static bool configure(
-    const attempt *a, const tsr_reduction_plan *plan, bool single, tsr_config **ret,
-    tsr_diags *diags) {
+static bool configure_common(
+    const attempt *a, const tsr_reduction_plan *plan, tsr_config **ret, tsr_diags *diags) {
   const tsr_prove_request *r = a->request;
   tsr_config *c = tsr_arena_alloc(r->arena, sizeof *c);
   *c = *r->config;
   *ret = c;
-  if (single) tsr_reduced_mesh_single(c);
-  else tsr_reduced_mesh_apply(&plan->shape, c);
-  c->training.batch_size = a->rows * plan->shape.size[TSR_DP] * a->cuts;
   c->training.batch_size_given = true;
   c->training.batch_size_per_rank = 0;
-  c->training.gradient_accumulation_steps = a->accumulation;
-  c->schedule.pipeline_microbatches = a->cuts;
   c->zero.offload = TSR_OFFLOAD_NONE;
   c->numerics.units_batch = plan->own_order ? 0 : a->batch_units;
   c->numerics.units_tp = a->tp_units;
   c->numerics.units_sequence = a->reduced_sequence_units;
   return tsr_sizes_apply(r->arena, &plan->sizes, c, diags);
+}
+
+static bool compile_mesh(attempt *a, tsr_reduction_plan *plan, tsr_diags *diags) {
+  tsr_config *c;
+  if (!configure_common(a, plan, &c, diags)) return false;
+  tsr_reduced_mesh_apply(&plan->shape, c);
+  c->training.batch_size = a->rows * plan->shape.size[TSR_DP] * a->cuts;
+  c->training.gradient_accumulation_steps = a->accumulation;
+  c->schedule.pipeline_microbatches = a->cuts;
+  return tsr_prove_compile(a->request, c, TSR_OUTPUTS_LOSS, &plan->mesh, diags);
+}
+
+/* The same samples in so many microbatches. */
+static bool compile_single(
+    attempt *a, tsr_reduction_plan *plan, int64_t microbatches, tsr_diags *diags) {
+  int64_t samples = a->rows * plan->shape.size[TSR_DP] * a->cuts * a->accumulation;
+  tsr_config *c;
+  if (!configure_common(a, plan, &c, diags)) return false;
+  tsr_reduced_mesh_single(c);
+  c->training.batch_size = samples / microbatches;
+  c->training.gradient_accumulation_steps = microbatches;
+  c->schedule.pipeline_microbatches = 1;
+  return tsr_prove_compile(a->request, c, TSR_OUTPUTS_GRADIENTS, &plan->single, diags);
+}
+
+/* As many microbatches as the mesh has where samples may see each other. Where one rank cannot add
+ * these in the units' tree, one microbatch, or one a unit. */
+static bool compile_either(attempt *a, tsr_reduction_plan *plan, tsr_diags *diags) {
+  int64_t counts[] = {a->accumulation * a->cuts, 1, a->batch_units};
+  for (int i = 0; i < 2; i++)
+    if (compile_single(a, plan, counts[i], tsr_diags_new(a->request->arena))) return true;
+  return compile_single(a, plan, counts[2], diags);
 }
 
 /* Whether another mesh can add the batch units in the order in which this one adds them. */
@@ -228,11 +255,8 @@ static bool try(attempt *a, tsr_reduction_plan *plan, tsr_diags *diags) {
   reduce_sequence_units(a, &plan->shape);
   plan->own_order = has_own_order(a, &plan->shape);
   add_rows(a, plan);
-  tsr_config *mesh, *single;
-  return reduce_sizes(a, &plan->shape, &plan->sizes, diags) &&
-         configure(a, plan, false, &mesh, diags) && configure(a, plan, true, &single, diags) &&
-         tsr_prove_compile(a->request, mesh, TSR_OUTPUTS_LOSS, &plan->mesh, diags) &&
-         tsr_prove_compile(a->request, single, TSR_OUTPUTS_GRADIENTS, &plan->single, diags);
+  return reduce_sizes(a, &plan->shape, &plan->sizes, diags) && compile_mesh(a, plan, diags) &&
+         compile_either(a, plan, diags);
 }
 
 /* ---- what stays ---- */

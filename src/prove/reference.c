@@ -2,17 +2,33 @@
 #include "interpreter/interpreter.h"
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
-static const double cancelled = 1e-3; /* of the largest gradient */
+/* Of the largest gradient; and the last bit of f32. */
+static const double cancelled = 1e-3, rounding = 1.0 / (1 << 23);
+/* An op rounds more than once; so many times what one rounding of each result moves. */
+enum { DRAWS = 4, ROUNDINGS = 32 };
 
 typedef struct {
   const tsr_prove_run *run;
   const tsr_cpu_context *cpu;
-  tsr_synthetic *data;
+  const tsr_synthetic *data;
   const tsr_graph *graph; /* forward */
   tsr_interpreter *t;
   int64_t microbatches, microbatch;
 } reference;
+
+static int64_t param_elements(const tsr_param *p) {
+  int64_t count = 1;
+  for (int d = 0; d < p->ndim; d++) count *= p->shape[d];
+  return count;
+}
+
+static double largest(const double *x, int64_t count) {
+  double max = 0;
+  for (int64_t i = 0; i < count; i++) max = fabs(x[i]) > max ? fabs(x[i]) : max;
+  return max;
+}
 
 /* Dimension 0 is samples: a microbatch has its part of the step's. */
 static void
@@ -45,17 +61,24 @@ static void fill_inputs(const reference *r) {
   }
 }
 
-static double run_step(reference *r, const tsr_state *state) {
+static void fill_params(reference *r, const tsr_state *state) {
+  for (int p = 0; p < r->graph->params_count; p++) {
+    double *w = tsr_interpreter_param(r->t, p);
+    for (int64_t i = 0; i < param_elements(&r->graph->params[p]); i++)
+      w[i] = (double)state->initial[p][i];
+  }
+}
+
+/* `draw` above 0: with roundings. */
+static double run_step(reference *r, const tsr_state *state, int draw) {
   tsr_interpreter_step step = {.inv_count = (double)state->inv_count, .mask = mask};
   step.microbatches = r->microbatches;
   step.mask_context = r;
+  step.rounding = draw ? rounding : 0;
+  step.draw = (uint64_t)draw;
   double loss = 0;
-  for (int p = 0; p < r->graph->params_count; p++) {
-    int64_t count = 1;
-    for (int d = 0; d < r->graph->params[p].ndim; d++) count *= r->graph->params[p].shape[d];
-    double *w = tsr_interpreter_param(r->t, p);
-    for (int64_t i = 0; i < count; i++) w[i] = (double)state->initial[p][i];
-  }
+  tsr_interpreter_zero_gradients(r->t);
+  fill_params(r, state);
   for (r->microbatch = 0; r->microbatch < r->microbatches; r->microbatch++) {
     fill_inputs(r);
     tsr_interpreter_forward(r->t, &step);
@@ -65,61 +88,90 @@ static double run_step(reference *r, const tsr_state *state) {
   return loss;
 }
 
-static int64_t param_elements(const tsr_param *p) {
-  int64_t count = 1;
-  for (int d = 0; d < p->ndim; d++) count *= p->shape[d];
-  return count;
+/* What the interpreter computes, and how far that moves when every result is rounded. */
+typedef struct {
+  double **gradient; /* per parameter */
+  double *moved;     /* per parameter, its largest element; 0 before it is measured */
+  double loss, largest, largest_param;
+} wanted;
+
+static wanted compute(tsr_arena *arena, reference *r, const tsr_state *state) {
+  int count = r->graph->params_count;
+  wanted w = {.gradient = tsr_arena_array(arena, double *, count + 1)};
+  w.moved = tsr_arena_array(arena, double, count + 1);
+  w.loss = run_step(r, state, 0);
+  for (int p = 0; p < count; p++) {
+    int64_t n = param_elements(&r->graph->params[p]);
+    w.gradient[p] = tsr_arena_array(arena, double, n);
+    memcpy(w.gradient[p], tsr_interpreter_gradient(r->t, p), sizeof(double) * (size_t)n);
+    w.largest = fmax(w.largest, largest(w.gradient[p], n));
+    w.largest_param = fmax(w.largest_param, largest(tsr_interpreter_param(r->t, p), n));
+  }
+  return w;
 }
 
-static double largest(const double *x, int64_t count) {
-  double max = 0;
-  for (int64_t i = 0; i < count; i++) max = fabs(x[i]) > max ? fabs(x[i]) : max;
-  return max;
+static void measure_rounding(reference *r, const tsr_state *state, wanted *w) {
+  for (int draw = 1; draw <= DRAWS; draw++) {
+    run_step(r, state, draw);
+    for (int p = 0; p < r->graph->params_count; p++) {
+      const double *g = tsr_interpreter_gradient(r->t, p);
+      for (int64_t i = 0; i < param_elements(&r->graph->params[p]); i++)
+        w->moved[p] = fmax(w->moved[p], fabs(g[i] - w->gradient[p][i]));
+    }
+  }
 }
 
+/* The error of every element, relative to what it is allowed to be a multiple of. */
 static void compare_gradient(
-    const reference *r, const tsr_state *state, int param, double least,
+    const reference *r, const tsr_state *state, int param, const wanted *w,
     tsr_reference_result *ret) {
   const tsr_param *p = &r->graph->params[param];
-  const double *want = tsr_interpreter_gradient(r->t, param);
   int64_t count = param_elements(p);
-  double scale = largest(want, count);
-  if (scale < least) scale = least;
+  double scale = fmax(largest(w->gradient[param], count), cancelled * w->largest);
+  scale += ROUNDINGS * w->moved[param] / TSR_GRADIENT_TOLERANCE;
+  scale = fmax(scale, rounding / TSR_GRADIENT_TOLERANCE * fabs(w->loss) / w->largest_param);
   for (int64_t i = 0; i < count && scale > 0; i++) {
     double got = state->gradients[param] ? (double)state->gradients[param][i] : 0;
-    double error = fabs(got - want[i]) / scale;
+    double error = fabs(got - w->gradient[param][i]) / scale;
     if (error <= ret->gradient_error) continue; /* false of a NaN, too */
     ret->gradient_error = isnan(error) ? INFINITY : error;
     ret->parameter = p->name;
     ret->element = i;
     ret->found = got;
-    ret->wanted = want[i];
+    ret->wanted = w->gradient[param][i];
     ret->place = p->place;
   }
 }
 
+static void compare_gradients(
+    const reference *r, const tsr_state *state, const wanted *w, tsr_reference_result *ret) {
+  ret->gradient_error = 0;
+  for (int p = 0; p < r->graph->params_count; p++) compare_gradient(r, state, p, w, ret);
+}
+
 bool tsr_reference_compare(
-    tsr_arena *arena, const tsr_prove_run *run, const tsr_cpu_context *cpu, tsr_synthetic *data,
-    const tsr_state *state, tsr_reference_result *ret, tsr_diags *diags) {
+    tsr_arena *arena, const tsr_prove_run *run, const tsr_cpu_context *cpu,
+    const tsr_synthetic *data, const tsr_state *state, tsr_reference_result *ret,
+    tsr_diags *diags) {
   tsr_model_options options =
       tsr_compile_model(&run->options, TSR_COMPILE_TRAIN, run->compiled.batch);
   tsr_model *model;
   if (!tsr_model_read(arena, run->config, &options, &model, diags)) return false;
-  reference r = {.run = run, .cpu = cpu, .data = data, .graph = model->graph};
-  tsr_synthetic own = *data;
-  own.graph = model->graph;
-  own.step = 0;
-  r.data = &own;
+  tsr_synthetic first = *data;
+  first.graph = model->graph;
+  first.step = 0;
+  reference r = {.run = run, .cpu = cpu, .data = &first, .graph = model->graph};
   r.t = tsr_interpreter_new(arena, model->graph);
   r.microbatches = run->compiled.programs.order->microbatches;
-  double want = run_step(&r, state), most = 0;
+  wanted w = compute(arena, &r, state);
   *ret = (tsr_reference_result){0};
-  ret->loss_error = fabs(state->loss[0] - want) / fmax(fabs(want), 1e-6);
+  ret->loss_error = fabs(state->loss[0] - w.loss) / fmax(fabs(w.loss), 1e-6);
   if (isnan(ret->loss_error)) ret->loss_error = INFINITY;
-  for (int p = 0; p < r.graph->params_count; p++)
-    most = fmax(most, largest(tsr_interpreter_gradient(r.t, p), param_elements(&r.graph->params[p])));
-  for (int p = 0; p < r.graph->params_count; p++)
-    compare_gradient(&r, state, p, cancelled * most, ret);
+  compare_gradients(&r, state, &w, ret);
+  if (ret->gradient_error <= TSR_GRADIENT_TOLERANCE) return true;
+  ret->ill_conditioned = true;
+  measure_rounding(&r, state, &w);
+  compare_gradients(&r, state, &w, ret);
   return true;
 }
 

@@ -4,14 +4,17 @@
 #define TSR_PROVE_REFERENCE_H
 #include "prove/state.h"
 
-/* Relative to the interpreter's loss, and to the largest element of a parameter's gradient. Where
- * all of a gradient cancels out (a key's bias, say), what counts is the largest element of all
- * gradients, a thousandth of it. */
+/* Relative to the interpreter's loss, and to the largest element of a parameter's gradient, which
+ * counts as at least a thousandth of the largest element of all gradients: a gradient can cancel
+ * out, as that of a key's bias does. What the loss's own rounding hides counts as zero. Where a
+ * graph is ill-conditioned, so that a change of every result by its last f32 bit moves a gradient by
+ * more, 32 times what it moves by is allowed too. */
 #define TSR_LOSS_TOLERANCE 2e-6
 #define TSR_GRADIENT_TOLERANCE 1e-5
 
 typedef struct {
   bool in_f32; /* the recipe's precision is half */
+  bool ill_conditioned;
   double loss_error, gradient_error; /* relative, the largest */
   const char *parameter; /* with the largest error; NULL: there is none */
   int64_t element;
@@ -21,8 +24,9 @@ typedef struct {
 
 /* `state` is that of `run`, whose gradients are outputs; f32. */
 bool tsr_reference_compare(
-    tsr_arena *arena, const tsr_prove_run *run, const tsr_cpu_context *cpu, tsr_synthetic *data,
-    const tsr_state *state, tsr_reference_result *ret, tsr_diags *diags);
+    tsr_arena *arena, const tsr_prove_run *run, const tsr_cpu_context *cpu,
+    const tsr_synthetic *data, const tsr_state *state, tsr_reference_result *ret,
+    tsr_diags *diags);
 
 /* Whether both errors are below the tolerance; else a failure that names the parameter. */
 bool tsr_reference_check(const tsr_reference_result *result, tsr_diags *diags);

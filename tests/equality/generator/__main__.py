@@ -11,13 +11,15 @@ import shutil
 import sys
 import threading
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import layout
+import proving
 import recipe
 import selftest
 from checking import Deadline, Plan, check
+from proving import Proofs
 from running import Runner
 from shrinking import keep, shrink, signature
 from summary import Summary
@@ -43,6 +45,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--shrink", type=int, default=100, help="at most so many failures are made small")
     parser.add_argument("--shrink-runs", type=int, default=300, help="at most so many runs to make a failure small")
     parser.add_argument("--report", type=Path, help="the summary as JSON")
+    parser.add_argument("--prove", type=int, default=0, metavar="N", help="`check --prove` over so many recipes instead")
     parser.add_argument("--self-test", action="store_true", help="checks the generator itself with false programs")
     return parser.parse_args()
 
@@ -78,6 +81,43 @@ def work(options: argparse.Namespace, seeds: Iterator[str], plan: Plan, summary:
                     print(f"{result.case}: {signature(small)}: {folder}", flush=True)
 
 
+def run_threads(count: int, target: Callable[[], None]) -> list[str]:
+    """Runs a function on several threads; what each of them failed with."""
+    broken: list[str] = []
+
+    def guarded() -> None:
+        try:
+            target()
+        except Exception:
+            broken.append(traceback.format_exc())
+
+    threads = [threading.Thread(target=guarded) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return broken
+
+
+def prove(options: argparse.Namespace) -> int:
+    """Proofs of recipes, each in its first realisation."""
+    proofs = Proofs()
+    runner = Runner(options.program, options.time_limit)
+    seeds = iter(range(options.seed, options.seed + options.prove))
+
+    def target() -> None:
+        while True:
+            with proofs.lock:
+                seed = next(seeds, None)
+            if seed is None:
+                return
+            proving.prove(runner, str(seed), "0", proofs)
+
+    broken = run_threads(options.workers, target)
+    print("\n".join(proofs.lines() + broken))
+    return 0 if proofs.ok and not broken else 1
+
+
 def main() -> int:
     options = arguments()
     if options.self_test:
@@ -86,6 +126,8 @@ def main() -> int:
         sys.exit("which program? (--help)")
     options.program = os.path.abspath(options.program)
     layout.MISFITS = options.misfits
+    if options.prove:
+        return prove(options)
     plan = Plan(options.realisations, launchers(options.program) if options.mpi else [])
     if not options.recipes and not options.seconds:
         options.seconds = 60
@@ -97,19 +139,7 @@ def main() -> int:
         seeds, options.workers = iter([seed]), 1
     summary = Summary()
     deadline = Deadline(options.seconds)
-    broken: list[str] = []
-
-    def guarded() -> None:
-        try:
-            work(options, seeds, plan, summary, deadline)
-        except Exception:
-            broken.append(traceback.format_exc())
-
-    threads = [threading.Thread(target=guarded) for _ in range(options.workers)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    broken = run_threads(options.workers, lambda: work(options, seeds, plan, summary, deadline))
     print("\n".join(summary.lines()))
     if options.report:
         summary.report(options.report)

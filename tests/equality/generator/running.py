@@ -100,7 +100,7 @@ def write(recipe: Recipe, realisation: Realisation, number: str, folder: Path) -
         (folder / f"run{part}.yaml").write_text(title + yamltext.block(config) + "\n")
 
 
-def _first_error(said: str) -> str:
+def first_error(said: str) -> str:
     """The line that says why, without its place; numbers are N."""
     lines = [line for line in said.splitlines() if "error" in line] or said.splitlines()[-1:]
     text = re.sub(r"^\S*?:\d+:\d+: ", "", lines[0].strip()) if lines else ""
@@ -119,7 +119,7 @@ def _judge(code: int | None, said: str) -> Outcome | None:
         return Outcome("crash", "sanitizer: " + (found.group() if found else ""), said)
     if code == 0:
         return None
-    message = _first_error(said)
+    message = first_error(said)
     if any(pattern.search(said) for pattern in INTERNAL):
         return Outcome("internal", message, said)
     if code == 2:
