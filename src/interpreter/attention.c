@@ -132,6 +132,7 @@ static void vjp_query(const tsr_interpreted *n, const attention_sizes *s, const 
   const double *p = n->saved + at->p;
   double mean = 0;
   for (int64_t j = 0; j < at->keys; j++) mean += p[j] * d_probability(n, s, at, j);
+  mean = tsr_interpreted_round(n, 0, at->q, mean);
   for (int64_t j = 0; j < at->keys; j++) {
     double ds = s->scale * p[j] * (d_probability(n, s, at, j) - mean);
     for (int64_t d = 0; d < s->D; d++) {

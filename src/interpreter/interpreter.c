@@ -120,21 +120,28 @@ static void fill_mask(const tsr_interpreted *c) {
   c->step->mask(c->step->mask_context, c->node, ndim, shape, c->mask);
 }
 
-/* splitmix64 of the draw, the value and the element */
-static bool is_rounded_up(uint64_t draw, int value, int64_t i) {
-  uint64_t x = (draw << 32) + (uint64_t)value + 0x9e3779b97f4a7c15u * ((uint64_t)i + 1);
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-  return (x ^ (x >> 31)) & 1;
+/* splitmix64 of the draw, which number it is, and the element */
+static double round_number(const tsr_interpreter_step *step, uint64_t which, int64_t i, double x) {
+  uint64_t bits = (step->draw << 48) + (which << 24) + 0x9e3779b97f4a7c15u * ((uint64_t)i + 1);
+  bits = (bits ^ (bits >> 30)) * 0xbf58476d1ce4e5b9u;
+  bits = (bits ^ (bits >> 27)) * 0x94d049bb133111ebu;
+  return x * (1 + ((bits ^ (bits >> 31)) & 1 ? step->rounding : -step->rounding));
+}
+
+enum { ROUND_RESULT, ROUND_GRADIENT, ROUND_INSIDE };
+
+double tsr_interpreted_round(const tsr_interpreted *n, int what, int64_t i, double x) {
+  uint64_t which = 8 * (uint64_t)n->node->outputs[0] + ROUND_INSIDE + (uint64_t)what;
+  return n->step->rounding > 0 ? round_number(n->step, which, i, x) : x;
 }
 
 static void round_result(const tsr_interpreter *t, int node, bool gradient) {
   int value = t->nodes[node].outputs[0];
   double *x = gradient ? t->gradients[value] : t->data[value];
   if (!(t->step.rounding > 0) || !x) return;
-  uint64_t draw = 2 * t->step.draw + gradient;
+  uint64_t which = 8 * (uint64_t)value + (gradient ? ROUND_GRADIENT : ROUND_RESULT);
   for (int64_t i = 0; i < tsr_value_elements(&t->values[value]); i++)
-    x[i] *= 1 + (is_rounded_up(draw, value, i) ? t->step.rounding : -t->step.rounding);
+    x[i] = round_number(&t->step, which, i, x[i]);
 }
 
 void tsr_interpreter_forward(tsr_interpreter *t, const tsr_interpreter_step *step) {

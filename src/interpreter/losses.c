@@ -33,9 +33,10 @@ static void vjp_ce_loss(const tsr_interpreted *n) {
   int64_t V = tsr_interpreted_columns(n, 0), valid = valid_logits(n);
   for (int64_t r = 0; r < tsr_interpreted_rows(n, 0); r++) {
     int64_t target = target_of(n, r);
-    for (int64_t i = 0; i < valid && target >= 0; i++)
-      n->d_in[0][r * V + i] +=
-          n->d_out[0] * n->step->inv_count * (n->saved[r * valid + i] - (i == target));
+    for (int64_t i = 0; i < valid && target >= 0; i++) {
+      double p = tsr_interpreted_round(n, 0, r * V + i, n->saved[r * valid + i]);
+      n->d_in[0][r * V + i] += n->d_out[0] * n->step->inv_count * (p - (i == target));
+    }
   }
 }
 

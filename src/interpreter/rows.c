@@ -25,6 +25,7 @@ static void forward_norm(const tsr_interpreted *n, bool centered) {
   for (int64_t r = 0; r < tsr_interpreted_rows(n, 0); r++) {
     const double *x = n->in[0] + r * C;
     moments m = moments_of(x, C, centered, n->node->attr[0]);
+    m.mean = tsr_interpreted_round(n, 0, r, m.mean);
     for (int64_t i = 0; i < C; i++)
       n->out[r * C + i] = (x[i] - m.mean) * m.rstd * n->in[1][i] + (has_bias ? n->in[2][i] : 0);
   }
@@ -36,11 +37,14 @@ static void vjp_norm(const tsr_interpreted *n, bool centered) {
   for (int64_t r = 0; r < tsr_interpreted_rows(n, 0); r++) {
     const double *x = n->in[0] + r * C, *dy = n->d_out + r * C, *w = n->in[1];
     moments m = moments_of(x, C, centered, n->node->attr[0]);
+    m.mean = tsr_interpreted_round(n, 0, r, m.mean);
     double mean_dz = 0, mean_dz_z = 0;
     for (int64_t i = 0; i < C; i++) {
       mean_dz += dy[i] * w[i] / (double)C;
       mean_dz_z += dy[i] * w[i] * (x[i] - m.mean) * m.rstd / (double)C;
     }
+    mean_dz = tsr_interpreted_round(n, 1, r, mean_dz);
+    mean_dz_z = tsr_interpreted_round(n, 2, r, mean_dz_z);
     for (int64_t i = 0; i < C; i++) {
       double z = (x[i] - m.mean) * m.rstd;
       n->d_in[0][r * C + i] += m.rstd * (dy[i] * w[i] - z * mean_dz_z - (centered ? mean_dz : 0));
@@ -79,6 +83,7 @@ static void vjp_softmax(const tsr_interpreted *n) {
     const double *y = n->out + r * C, *dy = n->d_out + r * C;
     double dot = 0;
     for (int64_t i = 0; i < C; i++) dot += y[i] * dy[i];
+    dot = tsr_interpreted_round(n, 0, r, dot);
     for (int64_t i = 0; i < C; i++) n->d_in[0][r * C + i] += y[i] * (dy[i] - dot);
   }
 }

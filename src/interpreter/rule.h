@@ -44,6 +44,10 @@ static inline int64_t tsr_interpreted_rows(const tsr_interpreted *n, int input) 
   return tsr_interpreted_size(n, input) / tsr_interpreted_columns(n, input);
 }
 
+/* x, a number that op computes on the way to element i and may cancel: multiplied by 1 + rounding or
+ * 1 - rounding where the step has one. Different `what` draw differently. */
+double tsr_interpreted_round(const tsr_interpreted *n, int what, int64_t i, double x);
+
 /* y = softmax(x) of n numbers; y may be x. Returns log(sum(exp(x))). */
 double tsr_interpreter_softmax(double *y, const double *x, int64_t n);
 /* The table (positions, head_dim / 2, 2) of cosines and sines that a rope constant is. */

@@ -89,9 +89,7 @@ bool tsr_state_compare_values(
     if (v < 0 || v >= mesh->values_count || v >= single->values_count) continue;
     const float *a = mesh->values[v], *b = single->values[v];
     if (!a || !b || !find_element(a, b, tsr_value_elements(&g->values[v]), ret)) continue;
-    char name[32];
-    snprintf(name, sizeof name, "v.%d", v);
-    describe(mesh, tsr_graph_find_output(mesh->graph, name), g->nodes[n].place, ret);
+    describe(mesh, mesh->placed[v], g->nodes[n].place, ret);
     ret->name = g->values[v].name;
     return false;
   }

@@ -177,7 +177,9 @@ static bool compile_single(
   c->training.batch_size = samples / microbatches;
   c->training.gradient_accumulation_steps = microbatches;
   c->schedule.pipeline_microbatches = 1;
-  return tsr_prove_compile(a->request, c, TSR_OUTPUTS_GRADIENTS, &plan->single, diags);
+  bool half = c->training.precision != TSR_PRECISION_F32;
+  tsr_compile_outputs outputs = half ? TSR_OUTPUTS_LOSS : TSR_OUTPUTS_GRADIENTS;
+  return tsr_prove_compile(a->request, c, outputs, &plan->single, diags);
 }
 
 /* As many microbatches as the mesh has where samples may see each other. Where one rank cannot add

@@ -40,7 +40,7 @@ typedef struct {
   tsr_run_row rows[TSR_RUN_ROWS_MAX]; /* batch, microbatches, units, steps */
   int rows_count;
   tsr_sizes sizes;
-  tsr_prove_run mesh, single; /* single: gradients are outputs */
+  tsr_prove_run mesh, single; /* single, in f32: gradients are outputs */
   /* The units are the mesh's own: no other mesh adds them in the same order. */
   bool own_order;
 } tsr_reduction_plan;

@@ -7,14 +7,15 @@
 /* Relative to the interpreter's loss, and to the largest element of a parameter's gradient, which
  * counts as at least a thousandth of the largest element of all gradients: a gradient can cancel
  * out, as that of a key's bias does. What the loss's own rounding hides counts as zero. Where a
- * graph is ill-conditioned, so that a change of every result by its last f32 bit moves a gradient by
- * more, 32 times what it moves by is allowed too. */
+ * graph is ill-conditioned, so that a change of every result by its last f32 bit moves loss or
+ * gradients by more, 32 times what they move by is allowed too. */
 #define TSR_LOSS_TOLERANCE 2e-6
 #define TSR_GRADIENT_TOLERANCE 1e-5
 
 typedef struct {
   bool in_f32; /* the recipe's precision is half */
-  bool ill_conditioned;
+  bool ill_conditioned; /* the tolerance is the wider one */
+  bool overflows;       /* the loss is no number, as f32 cannot hold what it is made of */
   double loss_error, gradient_error; /* relative, the largest */
   const char *parameter; /* with the largest error; NULL: there is none */
   int64_t element;
@@ -28,7 +29,8 @@ bool tsr_reference_compare(
     const tsr_synthetic *data, const tsr_state *state, tsr_reference_result *ret,
     tsr_diags *diags);
 
-/* Whether both errors are below the tolerance; else a failure that names the parameter. */
-bool tsr_reference_check(const tsr_reference_result *result, tsr_diags *diags);
+bool tsr_reference_agrees(const tsr_reference_result *result);
+/* The failures of a result that does not agree. */
+void tsr_reference_explain(const tsr_reference_result *result, tsr_diags *diags);
 
 #endif

@@ -73,21 +73,24 @@ static void read_initial(stepper *s) {
 }
 
 static void read_gradients(stepper *s) {
-  const tsr_graph *g = s->state->graph;
-  s->state->gradients = tsr_arena_array(s->arena, float *, g->params_count + 1);
-  for (int p = 0; p < g->params_count; p++) {
-    int value = tsr_graph_find_output(g, tsr_arena_printf(s->arena, "d.%s", g->params[p].name));
-    if (value >= 0) s->state->gradients[p] = read(s, value);
-  }
+  tsr_state *state = s->state;
+  const tsr_graph *before = s->run->compiled.graph;
+  state->gradients = tsr_arena_array(s->arena, float *, before->params_count + 1);
+  for (int p = 0; p < before->params_count; p++)
+    if (before->grads[p] >= 0) state->gradients[p] = state->values[before->grads[p]];
 }
 
+/* Outputs keep their order through the passes. */
 static void read_values(stepper *s) {
   tsr_state *state = s->state;
-  state->values_count = s->run->compiled.graph->values_count;
-  state->values = tsr_arena_array(s->arena, float *, state->values_count + 1);
-  for (int v = 0; v < state->values_count; v++) {
-    int value = tsr_graph_find_output(state->graph, tsr_arena_printf(s->arena, "v.%d", v));
-    if (value >= 0) state->values[v] = read(s, value);
+  const tsr_graph *before = s->run->compiled.graph;
+  state->values_count = before->values_count;
+  state->values = tsr_arena_array(s->arena, float *, before->values_count + 1);
+  state->placed = tsr_arena_array(s->arena, int, before->values_count + 1);
+  for (int i = 0; i < before->outputs_count; i++) {
+    int value = before->outputs[i].value;
+    state->placed[value] = state->graph->outputs[i].value;
+    state->values[value] = read(s, state->placed[value]);
   }
 }
 
@@ -124,8 +127,8 @@ bool tsr_state_run(
   if (gradients) read_initial(&s);
   for (int step = 0; step < steps; step++) {
     run_step(&s, step);
+    if (run->options.outputs && step == 0) read_values(&s);
     if (gradients && step == 0) read_gradients(&s);
-    if (run->options.outputs == TSR_OUTPUTS_VALUES && step == 0) read_values(&s);
   }
   read_tensors(&s);
   const char *differs = NULL;

@@ -26,7 +26,10 @@ typedef struct {
   /* Of a run whose gradients are outputs: before the first step, and of it. Per parameter; NULL
    * where the loss does not depend on one. */
   float **initial, **gradients;
-  float **values;  /* of a run whose values are outputs, by their index before placement; of step 1 */
+  /* Of a run with outputs, after its first step: the complete values, by their indices in the graph
+   * before placement; NULL: it is no output. And the placed value that each became. */
+  float **values;
+  int *placed;
   int values_count;
   float inv_count; /* of the first step */
 } tsr_state;
