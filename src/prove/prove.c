@@ -173,6 +173,10 @@ static bool explain(prover *p, const tsr_state_difference *d) {
 
 static bool compare_bits(prover *p) {
   tsr_state_difference d;
+  if (p->plan.refused) {
+    tsr_text_add(p->text, "bits: not compared, one rank refuses this recipe: %s\n", p->plan.refused);
+    return true;
+  }
   char mesh[TSR_SHA256_TEXT_BYTES], single[TSR_SHA256_TEXT_BYTES];
   tsr_state_sha256(p->request->arena, &p->mesh, mesh);
   tsr_state_sha256(p->request->arena, &p->single, single);

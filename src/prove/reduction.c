@@ -12,6 +12,7 @@ typedef enum { SHRINK_ALL, KEEP_MICROBATCHES, KEEP_MESH, KEEP_BATCH, STRATEGIES 
 typedef struct {
   const tsr_prove_request *request;
   strategy strategy;
+  bool single_may_fail;
   tsr_kept_size kept[KEPT_MAX];
   int kept_count;
   int64_t sequence_units; /* of the full run */
@@ -142,6 +143,21 @@ static bool reduce_sizes(
 
 /* ---- configurations ---- */
 
+/* "FILE:1:2: error: what" → "what". */
+static const char *first_error(tsr_arena *arena, tsr_diags *diags) {
+  char *text = NULL;
+  size_t length = 0;
+  FILE *stream = open_memstream(&text, &length);
+  if (!stream) abort();
+  tsr_diags_print(diags, stream);
+  fclose(stream);
+  const char *error = strstr(text, "error: ");
+  error = error ? error + strlen("error: ") : "the graph needs it";
+  const char *copy = tsr_arena_strndup(arena, error, strcspn(error, "\n"));
+  free(text);
+  return copy;
+}
+
 static bool configure_common(
     const attempt *a, const tsr_reduction_plan *plan, tsr_config **ret, tsr_diags *diags) {
   const tsr_prove_request *r = a->request;
@@ -167,6 +183,10 @@ static bool compile_mesh(attempt *a, tsr_reduction_plan *plan, tsr_diags *diags)
   return tsr_prove_compile(a->request, c, TSR_OUTPUTS_LOSS, &plan->mesh, diags);
 }
 
+static tsr_compile_outputs reference_outputs(const tsr_config *c) {
+  return c->training.precision != TSR_PRECISION_F32 ? TSR_OUTPUTS_LOSS : TSR_OUTPUTS_GRADIENTS;
+}
+
 /* The same samples in so many microbatches. */
 static bool compile_single(
     attempt *a, tsr_reduction_plan *plan, int64_t microbatches, tsr_diags *diags) {
@@ -177,18 +197,20 @@ static bool compile_single(
   c->training.batch_size = samples / microbatches;
   c->training.gradient_accumulation_steps = microbatches;
   c->schedule.pipeline_microbatches = 1;
-  bool half = c->training.precision != TSR_PRECISION_F32;
-  tsr_compile_outputs outputs = half ? TSR_OUTPUTS_LOSS : TSR_OUTPUTS_GRADIENTS;
-  return tsr_prove_compile(a->request, c, outputs, &plan->single, diags);
+  return tsr_prove_compile(a->request, c, reference_outputs(c), &plan->single, diags);
 }
 
 /* As many microbatches as the mesh has where samples may see each other. Where one rank cannot add
  * these in the units' tree, one microbatch, or one a unit. */
-static bool compile_either(attempt *a, tsr_reduction_plan *plan, tsr_diags *diags) {
+static bool compile_reference(attempt *a, tsr_reduction_plan *plan, tsr_diags *diags) {
   int64_t counts[] = {a->accumulation * a->cuts, 1, a->batch_units};
-  for (int i = 0; i < 2; i++)
-    if (compile_single(a, plan, counts[i], tsr_diags_new(a->request->arena))) return true;
-  return compile_single(a, plan, counts[2], diags);
+  tsr_diags *first = tsr_diags_new(a->request->arena), *ignored = tsr_diags_new(a->request->arena);
+  for (int i = 0; i < 3; i++)
+    if (compile_single(a, plan, counts[i], i ? ignored : first)) return true;
+  plan->refused = first_error(a->request->arena, first);
+  if (!a->single_may_fail) return tsr_diag_error(diags, TSR_NOWHERE, "%s", plan->refused);
+  tsr_config *c = plan->mesh.config;
+  return tsr_prove_compile(a->request, c, reference_outputs(c), &plan->single, diags);
 }
 
 /* Whether another mesh can add the batch units in the order in which this one adds them. */
@@ -258,25 +280,10 @@ static bool try(attempt *a, tsr_reduction_plan *plan, tsr_diags *diags) {
   plan->own_order = has_own_order(a, &plan->shape);
   add_rows(a, plan);
   return reduce_sizes(a, &plan->shape, &plan->sizes, diags) && compile_mesh(a, plan, diags) &&
-         compile_either(a, plan, diags);
+         compile_reference(a, plan, diags);
 }
 
 /* ---- what stays ---- */
-
-/* "FILE:1:2: error: what" → "what". */
-static const char *first_error(tsr_arena *arena, tsr_diags *diags) {
-  char *text = NULL;
-  size_t length = 0;
-  FILE *stream = open_memstream(&text, &length);
-  if (!stream) abort();
-  tsr_diags_print(diags, stream);
-  fclose(stream);
-  const char *error = strstr(text, "error: ");
-  error = error ? error + strlen("error: ") : "the graph needs it";
-  const char *copy = tsr_arena_strndup(arena, error, strcspn(error, "\n"));
-  free(text);
-  return copy;
-}
 
 static bool try_quietly(attempt *a, tsr_reduction_plan *plan, const char **ret_why) {
   tsr_diags *diags = tsr_diags_new(a->request->arena);
@@ -310,9 +317,10 @@ bool tsr_reduction_make(
   const char *why;
   if (try_quietly(&a, plan, &why) || keep_sizes(&a, plan, why)) return true;
   int all = a.kept_count;
-  for (int i = 1; i < STRATEGIES; i++)
+  for (int i = 1; i < 2 * STRATEGIES; i++)
     for (int sizes = 0; sizes < 2; sizes++) {
-      a.strategy = (strategy)i;
+      a.strategy = (strategy)(i % STRATEGIES);
+      a.single_may_fail = i >= STRATEGIES;
       a.kept_count = sizes ? all : 0;
       if (try_quietly(&a, plan, &why)) return true;
     }

@@ -15,6 +15,7 @@ typedef struct {
   const tsr_cpu_context *cpu;
   const tsr_synthetic *data;
   const tsr_graph *graph; /* forward */
+  const tsr_graph *placed; /* the program's */
   tsr_interpreter *t;
   int64_t microbatches, microbatch;
 } reference;
@@ -31,15 +32,31 @@ static double largest(const double *x, int64_t count) {
   return max;
 }
 
-/* Dimension 0 is samples: a microbatch has its part of the step's. */
+/* The dimension that holds the samples of what a node makes: the one that dp splits. -1: what it
+ * makes is the same in every microbatch. */
+static int sample_dim(const reference *r, const tsr_node *node) {
+  const tsr_graph *g = r->placed;
+  for (int i = 0; i < g->nodes_count; i++) {
+    const tsr_node *n = &g->nodes[i];
+    if (n->op != node->op || strcmp(n->name, node->name)) continue;
+    tsr_placement dp = g->values[n->outputs[0]].placement[TSR_DP];
+    return dp.kind == TSR_SHARD ? dp.dim : -1;
+  }
+  return 0;
+}
+
+/* A microbatch has its part of the step's samples. */
 static void
 mask(void *context, const tsr_node *node, int ndim, const int64_t *shape, double *ret_mask) {
   const reference *r = context;
   tsr_box box = {.ndim = ndim};
   int64_t count = 1;
+  int samples = sample_dim(r, node);
   for (int d = 0; d < ndim; d++) count *= box.shape[d] = box.global[d] = shape[d];
-  box.global[0] *= r->microbatches;
-  box.offset[0] = r->microbatch * shape[0];
+  if (samples >= 0) {
+    box.global[samples] *= r->microbatches;
+    box.offset[samples] = r->microbatch * shape[samples];
+  }
   float *ones = malloc(sizeof *ones * (size_t)count);
   if (!ones) abort();
   for (int64_t i = 0; i < count; i++) ones[i] = 1;
@@ -176,6 +193,7 @@ bool tsr_reference_compare(
   first.graph = model->graph;
   first.step = 0;
   reference r = {.run = run, .cpu = cpu, .data = &first, .graph = model->graph};
+  r.placed = state->graph;
   r.t = tsr_interpreter_new(arena, model->graph);
   r.microbatches = run->compiled.programs.order->microbatches;
   wanted w = compute(arena, &r, state);
