@@ -29,8 +29,9 @@ typedef struct {
   tsr_interpreter_mask *mask; /* called by forward for every node with p > 0; may be NULL without */
   void *mask_context;
   /* Above 0: every element of a node's result, of the loss's gradient by it, and what may cancel
-   * inside an op, is multiplied by 1 + rounding or 1 - rounding, as `draw` decides. So the caller measures how far roundings of
-   * that size move a gradient: what two programs may differ by that are both right. */
+   * inside an op, is multiplied by 1 + rounding or 1 - rounding, as `draw` decides. So the caller
+   * measures how far roundings of that size move a gradient: what two programs may differ by that
+   * are both right. */
   double rounding;
   uint64_t draw;
 } tsr_interpreter_step;

@@ -44,8 +44,8 @@ static inline int64_t tsr_interpreted_rows(const tsr_interpreted *n, int input) 
   return tsr_interpreted_size(n, input) / tsr_interpreted_columns(n, input);
 }
 
-/* x, a number that op computes on the way to element i and may cancel: multiplied by 1 + rounding or
- * 1 - rounding where the step has one. Different `what` draw differently. */
+/* x, a number that op computes on the way to element i and may cancel: multiplied by 1 + rounding
+ * or 1 - rounding where the step has one. Different `what` draw differently. */
 double tsr_interpreted_round(const tsr_interpreted *n, int what, int64_t i, double x);
 
 /* y = softmax(x) of n numbers; y may be x. Returns log(sum(exp(x))). */

@@ -12,8 +12,7 @@ static bool same_numbers(const tsr_state *a, const tsr_state *b) {
 }
 
 /* The first element whose bits differ, and how many do; false: none. */
-static bool
-find_element(const float *a, const float *b, int64_t count, tsr_state_difference *ret) {
+static bool find_element(const float *a, const float *b, int64_t count, tsr_state_difference *ret) {
   ret->differing = 0;
   ret->count = count;
   for (int64_t i = 0; i < count; i++) {
@@ -48,8 +47,7 @@ static void find_task(const tsr_programs *p, int value, tsr_state_difference *re
       if (writes(&p->of_stage[s]->tasks[t], value)) ret->stage = s, ret->task = t;
 }
 
-static void describe(
-    const tsr_state *mesh, int value, tsr_place place, tsr_state_difference *ret) {
+static void describe(const tsr_state *mesh, int value, tsr_place place, tsr_state_difference *ret) {
   const tsr_value *v = &mesh->graph->values[value];
   ret->value = v;
   ret->name = v->name;
@@ -59,15 +57,15 @@ static void describe(
   find_task(mesh->programs, value, ret);
 }
 
-static const tsr_state_tensor *find_tensor(const tsr_state *s, const tsr_state_tensor *like, int at) {
+static const tsr_state_tensor *
+find_tensor(const tsr_state *s, const tsr_state_tensor *like, int at) {
   if (at < s->tensors_count && !strcmp(s->tensors[at].name, like->name)) return &s->tensors[at];
   for (int i = 0; i < s->tensors_count; i++)
     if (!strcmp(s->tensors[i].name, like->name)) return &s->tensors[i];
   return NULL;
 }
 
-bool tsr_state_compare(
-    const tsr_state *mesh, const tsr_state *single, tsr_state_difference *ret) {
+bool tsr_state_compare(const tsr_state *mesh, const tsr_state *single, tsr_state_difference *ret) {
   *ret = (tsr_state_difference){.task = -1};
   for (int i = 0; i < mesh->tensors_count; i++) {
     const tsr_state_tensor *t = &mesh->tensors[i], *other = find_tensor(single, t, i);
@@ -81,8 +79,7 @@ bool tsr_state_compare(
 }
 
 bool tsr_state_compare_values(
-    const tsr_state *mesh, const tsr_state *single, const tsr_graph *g,
-    tsr_state_difference *ret) {
+    const tsr_state *mesh, const tsr_state *single, const tsr_graph *g, tsr_state_difference *ret) {
   *ret = (tsr_state_difference){.task = -1};
   for (int n = 0; n < g->nodes_count; n++) {
     int v = g->nodes[n].outputs_count ? g->nodes[n].outputs[0] : -1;
@@ -139,8 +136,7 @@ static void add_units(
   }
 }
 
-static void
-add_task(tsr_text *text, const tsr_state_difference *d, const tsr_programs *programs) {
+static void add_task(tsr_text *text, const tsr_state_difference *d, const tsr_programs *programs) {
   const tsr_program *p = programs->of_stage[d->stage];
   const tsr_task *t = &p->tasks[d->task];
   tsr_text_add(

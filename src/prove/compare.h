@@ -4,7 +4,7 @@
 #include "prove/state.h"
 
 typedef struct {
-  const tsr_value *value;       /* of the mesh's placed graph */
+  const tsr_value *value; /* of the mesh's placed graph */
   const char *name;
   int ndim;
   int64_t shape[TSR_DIMS_MAX];

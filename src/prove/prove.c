@@ -24,17 +24,17 @@ static bool is_half(const prover *p) {
 
 enum { NAME_WIDTH = 28, NUMBER_WIDTH = 12 };
 
-static void add_line(
-    tsr_text *text, const char *name, const char *full, const char *reduced, const char *why) {
-  tsr_text_add(
-      text, "  %-*s %*s %*s%s%s\n", NAME_WIDTH, name, NUMBER_WIDTH, full, NUMBER_WIDTH, reduced,
-      *why ? "  " : "", why);
+static void
+add_line(tsr_text *text, const char *name, const char *full, const char *reduced, const char *why) {
+  bool kept = !strcmp(full, reduced);
+  tsr_text_add(text, "  %-*s %*s", NAME_WIDTH, name, NUMBER_WIDTH, full);
+  if (!kept || *why) tsr_text_add(text, " %*s", NUMBER_WIDTH, kept ? "" : reduced);
+  tsr_text_add(text, "%s%s\n", *why ? "  " : "", why);
 }
 
-static void add_numbers(
-    tsr_text *text, const char *name, int64_t full, int64_t reduced, const char *why) {
-  bool kept = full == reduced;
-  add_line(text, name, tsr_text_count(full), kept ? "" : tsr_text_count(reduced), why);
+static void
+add_numbers(tsr_text *text, const char *name, int64_t full, int64_t reduced, const char *why) {
+  add_line(text, name, tsr_text_count(full), tsr_text_count(reduced), why);
 }
 
 static const char *grouped(const char *number) {
@@ -56,12 +56,13 @@ static void add_sizes(prover *p) {
     if (counted)
       why = tsr_arena_printf(
           p->request->arena, "%s%scounted in the data, or assumed", why, *why ? "; " : "");
-    add_line(p->text, row->name, grouped(row->full), row->shrinks ? grouped(row->reduced) : "", why);
+    add_line(p->text, row->name, grouped(row->full), grouped(row->reduced), why);
   }
-  if (sizes->literal_tensors)
+  int literal = sizes->literal_tensors;
+  if (literal)
     tsr_text_add(
-        p->text, "  %d tensor%s have dimensions written as numbers, which stay\n",
-        sizes->literal_tensors, sizes->literal_tensors == 1 ? "" : "s");
+        p->text, "  %d tensor%s dimensions written as numbers, which stay\n", literal,
+        literal == 1 ? " has" : "s have");
 }
 
 static void add_table(prover *p) {
@@ -69,11 +70,9 @@ static void add_table(prover *p) {
   tsr_text_add(p->text, "proof: %d steps on ", TSR_PROVE_STEPS);
   tsr_reduced_mesh_print(&plan->shape, p->text);
   if (plan->shape.ranks > 1)
-    tsr_text_add(p->text, ", %lld ranks", (long long)plan->shape.ranks);
-  tsr_text_add(p->text, ", and on one rank; synthetic samples\n");
-  tsr_text_add(
-      p->text, "  %-*s %*s %*s  cut by\n", NAME_WIDTH, "size", NUMBER_WIDTH, "full", NUMBER_WIDTH,
-      "reduced");
+    tsr_text_add(p->text, ", %lld ranks, and on one rank", (long long)plan->shape.ranks);
+  tsr_text_add(p->text, "; on the CPU, with synthetic samples\n");
+  add_line(p->text, "size", "full", "reduced", "cut by, or why it stays");
   for (int i = 0; i < plan->shape.count; i++) {
     const tsr_reduced_axis *d = &plan->shape.dims[i];
     add_numbers(p->text, d->name, d->full, d->reduced, d->why);
@@ -115,19 +114,16 @@ static void add_placements(prover *p) {
     other += !alike;
     if (!alike && !first) first = value->name;
   }
-  if (other)
-    tsr_text_add(
-        p->text, "placements: %d of %d parameters are placed otherwise than at full size: '%s' first\n",
-        other, compared, first);
-  else
-    tsr_text_add(
-        p->text, "placements: those of the full size, of %d parameter%s\n", compared,
-        compared == 1 ? "" : "s");
+  tsr_text_add(
+      p->text, "placements: %d of %d parameters are placed as at full size", compared - other,
+      compared);
+  tsr_text_add(p->text, other ? ", '%s' is the first that is not\n" : "\n", first);
 }
 
 /* ---- comparisons ---- */
 
-/* What can be kept to a step's end: where stages have several microbatches alive, gradients only. */
+/* What can be kept to a step's end: where stages have several microbatches alive, gradients only.
+ */
 static tsr_compile_outputs located(const prover *p) {
   const tsr_order *o = p->plan.mesh.compiled.programs.order;
   bool straight = o->microbatches == 1 || o->stages * o->chunks == 1;
@@ -154,8 +150,9 @@ static bool locate(prover *p, tsr_state_difference *ret, tsr_state *mesh) {
 static void add_losses(const prover *p) {
   for (int i = 0; i < TSR_PROVE_STEPS; i++)
     tsr_text_add(
-        p->text, "step %d: loss %.9g and gradient norm %.9g on the mesh, %.9g and %.9g on one rank\n",
-        i + 1, p->mesh.loss[i], p->mesh.norm[i], p->single.loss[i], p->single.norm[i]);
+        p->text,
+        "step %d: loss %.9g and gradient norm %.9g on the mesh, %.9g and %.9g on one rank\n", i + 1,
+        p->mesh.loss[i], p->mesh.norm[i], p->single.loss[i], p->single.norm[i]);
 }
 
 static bool explain(prover *p, const tsr_state_difference *d) {
@@ -164,17 +161,18 @@ static bool explain(prover *p, const tsr_state_difference *d) {
   add_losses(p);
   if (locate(p, &first, &values))
     tsr_state_explain(&first, &values, p->plan.mesh.parallel, "in step 1", p->diags);
-  else if (d->name)
-    tsr_state_explain(d, &p->mesh, p->plan.mesh.parallel, "after step 2", p->diags);
+  else if (d->name) tsr_state_explain(d, &p->mesh, p->plan.mesh.parallel, "after step 2", p->diags);
   else
-    tsr_diag_failure(p->diags, TSR_NOWHERE, "losses or gradient norms of the mesh and of one rank differ");
+    tsr_diag_failure(
+        p->diags, TSR_NOWHERE, "losses or gradient norms of the mesh and of one rank differ");
   return false;
 }
 
 static bool compare_bits(prover *p) {
   tsr_state_difference d;
   if (p->plan.refused) {
-    tsr_text_add(p->text, "bits: not compared, one rank refuses this recipe: %s\n", p->plan.refused);
+    tsr_text_add(
+        p->text, "bits: not compared, one rank refuses this recipe: %s\n", p->plan.refused);
     return true;
   }
   char mesh[TSR_SHA256_TEXT_BYTES], single[TSR_SHA256_TEXT_BYTES];
@@ -194,8 +192,9 @@ static bool compare_numbers(prover *p, const char *why) {
   double allowed = half ? fast_tolerance_half : fast_tolerance;
   double distance = tsr_state_distance(&p->mesh, &p->single);
   tsr_text_add(
-      p->text, "no bits are compared: %s; losses and gradient norms differ by %.2g, %.2g is allowed\n",
-      why, distance, allowed);
+      p->text,
+      "no bits are compared: %s; losses and gradient norms differ by %.2g, %.2g is allowed\n", why,
+      distance, allowed);
   if (distance <= allowed) return true;
   return tsr_diag_failure(
       p->diags, TSR_NOWHERE, "losses or gradient norms differ by %.2g, %.2g is allowed", distance,

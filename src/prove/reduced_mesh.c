@@ -9,8 +9,8 @@ static tsr_reduced_axis *add_dim(tsr_reduced_mesh *s, int axis, const char *name
 
 /* The dimensions in the order of the configuration: pipeline.workers is the outermost one, and dp
  * is two where groups of it hold shards. */
-static void find_dims(
-    tsr_reduced_mesh *s, const tsr_parallel *p, const tsr_reduced_limits *limits) {
+static void
+find_dims(tsr_reduced_mesh *s, const tsr_parallel *p, const tsr_reduced_limits *limits) {
   bool processes = p->ndim && p->axis_of_dim[0] == TSR_PP && limits->processes;
   for (int d = 0; d < p->ndim; d++) {
     int axis = p->axis_of_dim[d], size = p->size[axis];
@@ -55,7 +55,7 @@ tsr_reduced_mesh tsr_reduced_mesh_reduce(const tsr_parallel *p, tsr_reduced_limi
   for (int i = 0; i < s.count && !limits.full_mesh; i++) {
     tsr_reduced_axis *d = &s.dims[i];
     bool fixed = d->axis == TSR_PP && limits.fixed_stages;
-    if (fixed) d->why = limits.fixed_stages;
+    if (fixed) d->why = "kept: stages or schedule are listed";
     else d->reduced = (int)tsr_axis_reduce(d->full);
     if (d->reduced < d->full) d->why = "first, interior and last members";
   }

@@ -21,10 +21,10 @@ typedef struct {
 } tsr_reduced_mesh;
 
 typedef struct {
-  bool full_mesh;           /* no axis shrinks */
-  bool hybrid;              /* ddp and fsdp are dimensions of their own */
-  bool processes;           /* the outermost dimension is pipeline.workers */
-  const char *fixed_stages; /* why pp cannot shrink, or NULL */
+  bool full_mesh;    /* no axis shrinks */
+  bool hybrid;       /* ddp and fsdp are dimensions of their own */
+  bool processes;    /* the outermost dimension is pipeline.workers */
+  bool fixed_stages; /* stages or their schedule are listed, so pp cannot shrink */
 } tsr_reduced_limits;
 
 /* Each dimension by tsr_axis_reduce; then the largest ones by their smallest divisors until at most

@@ -37,7 +37,7 @@ static tsr_reduced_mesh shape_of(const attempt *a) {
   const tsr_config_device *d = &r->config->device;
   limits.hybrid = d->enable_ddp && d->enable_fsdp && !d->axes_count;
   limits.processes = r->config->pipeline.workers > 1;
-  limits.fixed_stages = fixed_stages(r->config);
+  limits.fixed_stages = fixed_stages(r->config) != NULL;
   return tsr_reduced_mesh_reduce(r->parallel, limits);
 }
 
@@ -107,13 +107,11 @@ static tsr_run_cuts cuts_of(const attempt *a, const tsr_reduced_mesh *shape) {
   const tsr_prove_request *r = a->request;
   tsr_run_cuts c = {.recompute_every = 1};
   for (int axis = 0; axis < TSR_AXES; axis++)
-    c.axis[axis] =
-        (tsr_size_cut){tsr_axis_name(axis), r->parallel->size[axis], shape->size[axis]};
+    c.axis[axis] = (tsr_size_cut){tsr_axis_name(axis), r->parallel->size[axis], shape->size[axis]};
   c.axis[TSR_DP].full = r->batch_units;
   c.axis[TSR_DP].reduced = a->batch_units;
   c.axis[TSR_TP] = (tsr_size_cut){"tp units", r->tp_units, a->tp_units};
-  c.sequence_units =
-      (tsr_size_cut){"sequence units", a->sequence_units, a->reduced_sequence_units};
+  c.sequence_units = (tsr_size_cut){"sequence units", a->sequence_units, a->reduced_sequence_units};
   c.zero_shards = zero_shards(r, shape);
   int64_t chunks = r->training->programs.order->chunks;
   c.stages = (tsr_size_cut){
@@ -124,8 +122,8 @@ static tsr_run_cuts cuts_of(const attempt *a, const tsr_reduced_mesh *shape) {
   return c;
 }
 
-static bool reduce_sizes(
-    const attempt *a, const tsr_reduced_mesh *shape, tsr_sizes *ret, tsr_diags *diags) {
+static bool
+reduce_sizes(const attempt *a, const tsr_reduced_mesh *shape, tsr_sizes *ret, tsr_diags *diags) {
   const tsr_prove_request *r = a->request;
   const tsr_parallel *p = r->parallel;
   tsr_compile_options full = {.config = r->config, .parallel = p};
@@ -188,8 +186,8 @@ static tsr_compile_outputs reference_outputs(const tsr_config *c) {
 }
 
 /* The same samples in so many microbatches. */
-static bool compile_single(
-    attempt *a, tsr_reduction_plan *plan, int64_t microbatches, tsr_diags *diags) {
+static bool
+compile_single(attempt *a, tsr_reduction_plan *plan, int64_t microbatches, tsr_diags *diags) {
   int64_t samples = a->rows * plan->shape.size[TSR_DP] * a->cuts * a->accumulation;
   tsr_config *c;
   if (!configure_common(a, plan, &c, diags)) return false;
@@ -222,8 +220,8 @@ static bool has_own_order(const attempt *a, const tsr_reduced_mesh *shape) {
 }
 
 bool tsr_prove_compile(
-    const tsr_prove_request *r, tsr_config *config, tsr_compile_outputs outputs,
-    tsr_prove_run *ret, tsr_diags *diags) {
+    const tsr_prove_request *r, tsr_config *config, tsr_compile_outputs outputs, tsr_prove_run *ret,
+    tsr_diags *diags) {
   static const int one = 1;
   const tsr_config_device *d = &config->device;
   tsr_mesh *mesh = tsr_mesh_make_cpu(
@@ -256,14 +254,14 @@ static void add_rows(const attempt *a, tsr_reduction_plan *plan) {
   int64_t cuts = at_least_1(c->schedule.pipeline_microbatches);
   int64_t dp = plan->shape.size[TSR_DP];
   const char *ratio = "ratio to ranks and microbatches";
-  const char *order = c->pipeline.schedule_file ? "the schedule file" : "";
+  const char *order = c->pipeline.schedule_file ? "kept: the schedule file" : "";
   bool pipeline = p->size[TSR_PP] > 1 && !*order;
   add_row(plan, "batch_size", p->batch_size * cuts, a->rows * dp * a->cuts, "ranks, batch units");
   if (accumulation > 1)
-    add_row(plan, "gradient_accumulation_steps", accumulation, a->accumulation,
+    add_row(
+        plan, "gradient_accumulation_steps", accumulation, a->accumulation,
         pipeline && cuts == 1 ? "stages" : order);
-  if (cuts > 1)
-    add_row(plan, "pipeline.microbatches", cuts, a->cuts, pipeline ? "stages" : order);
+  if (cuts > 1) add_row(plan, "pipeline.microbatches", cuts, a->cuts, pipeline ? "stages" : order);
   add_row(plan, "units.batch", a->request->batch_units, a->batch_units, ratio);
   if (a->sequence_units > 1)
     add_row(

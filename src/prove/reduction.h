@@ -41,7 +41,8 @@ typedef struct {
   int rows_count;
   tsr_sizes sizes;
   tsr_prove_run mesh, single; /* single, in f32: gradients are outputs */
-  const char *refused; /* why no single rank can run the recipe, or NULL; then `single` is the mesh */
+  const char
+      *refused; /* why no single rank can run the recipe, or NULL; then `single` is the mesh */
   /* The units are the mesh's own: no other mesh adds them in the same order. */
   bool own_order;
 } tsr_reduction_plan;

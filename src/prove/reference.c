@@ -14,7 +14,7 @@ typedef struct {
   const tsr_prove_run *run;
   const tsr_cpu_context *cpu;
   const tsr_synthetic *data;
-  const tsr_graph *graph; /* forward */
+  const tsr_graph *graph;  /* forward */
   const tsr_graph *placed; /* the program's */
   tsr_interpreter *t;
   int64_t microbatches, microbatch;
@@ -162,8 +162,8 @@ static void compare_gradient(
   }
 }
 
-static void compare(
-    const reference *r, const tsr_state *state, const wanted *w, tsr_reference_result *ret) {
+static void
+compare(const reference *r, const tsr_state *state, const wanted *w, tsr_reference_result *ret) {
   double scale = fmax(fabs(w->loss), 1e-6) + ROUNDINGS * w->moved_loss / TSR_LOSS_TOLERANCE;
   ret->loss_error = fabs(state->loss[0] - w->loss) / scale;
   if (isnan(ret->loss_error)) ret->loss_error = INFINITY;
@@ -208,8 +208,8 @@ bool tsr_reference_compare(
 }
 
 bool tsr_reference_agrees(const tsr_reference_result *r) {
-  return r->overflows || (r->loss_error <= TSR_LOSS_TOLERANCE &&
-                          r->gradient_error <= TSR_GRADIENT_TOLERANCE);
+  return r->overflows ||
+         (r->loss_error <= TSR_LOSS_TOLERANCE && r->gradient_error <= TSR_GRADIENT_TOLERANCE);
 }
 
 void tsr_reference_explain(const tsr_reference_result *r, tsr_diags *diags) {
@@ -220,7 +220,8 @@ void tsr_reference_explain(const tsr_reference_result *r, tsr_diags *diags) {
   if (!(r->gradient_error <= TSR_GRADIENT_TOLERANCE))
     tsr_diag_failure(
         diags, r->place,
-        "the gradient of '%s' is %.2g off the interpreter's, %.2g is allowed: element %lld is %.9g, "
+        "the gradient of '%s' is %.2g off the interpreter's, %.2g is allowed: element %lld is "
+        "%.9g, "
         "not %.9g",
         r->parameter, r->gradient_error, TSR_GRADIENT_TOLERANCE, (long long)r->element, r->found,
         r->wanted);

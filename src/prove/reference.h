@@ -13,11 +13,11 @@
 #define TSR_GRADIENT_TOLERANCE 1e-5
 
 typedef struct {
-  bool in_f32; /* the recipe's precision is half */
+  bool in_f32;          /* the recipe's precision is half */
   bool ill_conditioned; /* the tolerance is the wider one */
   bool overflows;       /* the loss is no number, as f32 cannot hold what it is made of */
   double loss_error, gradient_error; /* relative, the largest */
-  const char *parameter; /* with the largest error; NULL: there is none */
+  const char *parameter;             /* with the largest error; NULL: there is none */
   int64_t element;
   double found, wanted; /* that element */
   tsr_place place;
@@ -26,8 +26,7 @@ typedef struct {
 /* `state` is that of `run`, whose gradients are outputs; f32. */
 bool tsr_reference_compare(
     tsr_arena *arena, const tsr_prove_run *run, const tsr_cpu_context *cpu,
-    const tsr_synthetic *data, const tsr_state *state, tsr_reference_result *ret,
-    tsr_diags *diags);
+    const tsr_synthetic *data, const tsr_state *state, tsr_reference_result *ret, tsr_diags *diags);
 
 bool tsr_reference_agrees(const tsr_reference_result *result);
 /* The failures of a result that does not agree. */

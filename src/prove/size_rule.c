@@ -26,8 +26,7 @@ static bool is_congruent(int64_t full, int64_t n, const tsr_size_cut *c) {
   return c->full % c->reduced || full % c->reduced == n % c->reduced;
 }
 
-static bool
-keeps(int64_t full, int64_t n, const tsr_size_cut *cuts, int count, bool congruent) {
+static bool keeps(int64_t full, int64_t n, const tsr_size_cut *cuts, int count, bool congruent) {
   for (int i = 0; i < count; i++)
     if (!divides_alike(full, n, &cuts[i]) || (congruent && !is_congruent(full, n, &cuts[i])))
       return false;
@@ -37,9 +36,8 @@ keeps(int64_t full, int64_t n, const tsr_size_cut *cuts, int count, bool congrue
 /* All conditions repeat with the period lcm. */
 int64_t tsr_size_reduce(int64_t full, const tsr_size_cut *cuts, int count, int64_t least) {
   int64_t lcm = tsr_size_lcm(cuts, count), from = lcm > least ? lcm : least;
-  if (from >= full) return full;
   for (int congruent = 1; congruent >= 0; congruent--)
-    for (int64_t n = from; n < full && n - from < lcm; n++)
+    for (int64_t n = from; n <= full && n - from < lcm; n++)
       if (keeps(full, n, cuts, count, congruent)) return n;
   return full;
 }

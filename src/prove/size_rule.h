@@ -16,8 +16,8 @@ int64_t tsr_size_lcm(const tsr_size_cut *cuts, int count);
 /* The smallest n >= max(lcm, least) such that for each cut
  *   - `full` is a multiple of cut.full exactly when n is one of cut.reduced, and
  *   - n ≡ full mod cut.reduced, where cut.reduced divides cut.full.
- * With cuts whose counts do not shrink that is n ≡ full mod lcm. Where no n has both properties the
- * first is kept and the second dropped; `full` is returned where no n below it remains. */
+ * With cuts whose counts do not shrink that is n ≡ full mod lcm. Where no n up to `full` has both
+ * properties the second is dropped; where none has the first, `full` is what remains. */
 int64_t tsr_size_reduce(int64_t full, const tsr_size_cut *cuts, int count, int64_t least);
 
 /* The smallest size of a mesh axis that still has first, interior and last members: n up to 4, else

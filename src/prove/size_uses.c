@@ -11,7 +11,7 @@ typedef struct {
 static tsr_size_use *add(finder *f, tsr_size_use_kind kind, const tsr_expr *expr) {
   tsr_size_uses *u = &f->uses;
   tsr_arena_grow(f->arena, (void **)&u->items, sizeof *u->items, u->count, &u->capacity);
-  u->items[u->count] = (tsr_size_use){.kind = kind, .expr = expr, .quotient = -1};
+  u->items[u->count] = (tsr_size_use){.kind = kind, .expr = expr, .owner = -1};
   return &u->items[u->count++];
 }
 
@@ -43,16 +43,24 @@ static void cut(finder *f, const tsr_expr *expr, tsr_size_cut by) {
   if (by.full > 1) add(f, TSR_USE_CUT, expr)->cut = by;
 }
 
-/* Every quotient of an expression; `quotient` as in tsr_size_use, of the expression itself. */
-static void find_quotients(finder *f, const tsr_expr *e, int quotient) {
+static void find_quotients(finder *f, const tsr_expr *e) {
   if (!e || rounds(e)) return;
   if (is_division(e)) {
     tsr_size_use *u = add(f, TSR_USE_QUOTIENT, e->args[0]);
     u->divisor = e->args[1];
-    u->quotient = e->name[0] == '/' && !e->name[1] ? quotient : -1;
     u->rest = e->name[0] == '%';
   }
-  for (int i = 0; i < e->count; i++) find_quotients(f, e->args[i], -1);
+  for (int i = 0; i < e->count; i++) find_quotients(f, e->args[i]);
+}
+
+/* The expression's own division comes first. */
+static void find_in_default(finder *f, int size) {
+  const tsr_expr *value = f->file->sizes[size].value;
+  int first = f->uses.count;
+  find_quotients(f, value);
+  for (int i = first; i < f->uses.count; i++) f->uses.items[i].owner = size;
+  bool quotient = value && value->kind == TSR_EXPR_BINARY && !strcmp(value->name, "/");
+  if (quotient) f->uses.items[first].is_size = true;
 }
 
 static bool is_literal(const tsr_expr *e) { return e->kind == TSR_EXPR_NUMBER && e->number > 1; }
@@ -61,7 +69,7 @@ static bool find_shape(finder *f, const tsr_expr *shape) {
   bool literal = false;
   for (int d = 0; shape && d < shape->count; d++) {
     add(f, TSR_USE_SHAPE, shape->args[d]);
-    find_quotients(f, shape->args[d], -1);
+    find_quotients(f, shape->args[d]);
     literal |= is_literal(shape->args[d]);
   }
   return literal;
@@ -69,7 +77,8 @@ static bool find_shape(finder *f, const tsr_expr *shape) {
 
 /* ---- placements ---- */
 
-/* The dimension of every shard(d) in an expression such as `shard(0) if layer % 2 else replicate`. */
+/* The dimension of every shard(d) in an expression such as `shard(0) if layer % 2 else replicate`.
+ */
 static void
 cut_shards(finder *f, const tsr_expr *placement, const tsr_expr *shape, tsr_size_cut by) {
   bool shard = placement->kind == TSR_EXPR_CALL && !strcmp(placement->name, "shard");
@@ -117,7 +126,7 @@ static void find_call(finder *f, const tsr_expr *e) {
     if (!key) find_call(f, e->args[i]);
     else if (!strcmp(key, "shape")) find_shape(f, e->args[i]);
     else if (rope && !strcmp(key, "head_dim")) cut(f, e->args[i], halves);
-    if (key) find_quotients(f, e->args[i], -1);
+    if (key) find_quotients(f, e->args[i]);
   }
 }
 
@@ -132,12 +141,12 @@ static void find_body(finder *f, const tsr_body *body) {
   }
 }
 
-tsr_size_uses tsr_size_uses_find(
-    tsr_arena *arena, const tsr_graph_file *file, const tsr_run_cuts *cuts) {
+tsr_size_uses
+tsr_size_uses_find(tsr_arena *arena, const tsr_graph_file *file, const tsr_run_cuts *cuts) {
   finder f = {.arena = arena, .file = file, .cuts = cuts};
   for (int i = 0; i < file->sizes_count; i++)
-    if (file->sizes[i].kind == TSR_SIZE_INTEGER) find_quotients(&f, file->sizes[i].value, i);
-  for (int i = 0; i < file->checks_count; i++) find_quotients(&f, file->checks[i].that, -1);
+    if (file->sizes[i].kind == TSR_SIZE_INTEGER) find_in_default(&f, i);
+  for (int i = 0; i < file->checks_count; i++) find_quotients(&f, file->checks[i].that);
   find_inputs(&f);
   find_params(&f, &file->params);
   find_body(&f, &file->body);

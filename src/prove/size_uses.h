@@ -24,7 +24,8 @@ typedef struct {
   tsr_size_use_kind kind;
   const tsr_expr *expr, *divisor;
   tsr_size_cut cut;
-  int quotient; /* of a size's default a / b: the size's index; else -1 */
+  int owner;    /* in the default of the size of this index; -1: elsewhere */
+  bool is_size; /* the owner's default is this quotient a / b */
   bool rest;    /* a % b */
 } tsr_size_use;
 
@@ -34,8 +35,8 @@ typedef struct {
   int literal_tensors; /* parameters and inputs with a dimension that is written as a number */
 } tsr_size_uses;
 
-tsr_size_uses tsr_size_uses_find(
-    tsr_arena *arena, const tsr_graph_file *file, const tsr_run_cuts *cuts);
+tsr_size_uses
+tsr_size_uses_find(tsr_arena *arena, const tsr_graph_file *file, const tsr_run_cuts *cuts);
 
 /* Calls `visit` for each name whose value is a factor or a summand of the expression: not for
  * divisors, conditions and indices, and not inside functions that round. */

@@ -30,7 +30,7 @@ typedef struct {
   tsr_size_uses uses;
   tsr_scope full, reduced; /* of the same names */
   size *sizes;
-  int count; /* with sequence */
+  int count;          /* with sequence */
   tsr_diags *ignored; /* of expressions that have no value in the reduced scope */
 } reducer;
 
@@ -78,6 +78,17 @@ static bool mentions(const reducer *x, const tsr_expr *e, int index) {
   mention m = {.x = x, .wanted = index};
   tsr_size_names(e, see_name, &m);
   return m.found;
+}
+
+/* Whether a value depends on a size, by whatever it is computed from. */
+static bool depends(const reducer *x, const tsr_expr *e, int index, int depth) {
+  int i = e->kind == TSR_EXPR_NAME ? find_size(x, e->name) : -1;
+  if (i == index) return true;
+  if (i >= 0 && x->sizes[i].from && depth < x->count)
+    if (depends(x, x->sizes[i].from, index, depth + 1)) return true;
+  for (int k = 0; k < e->count; k++)
+    if (depends(x, e->args[k], index, depth)) return true;
+  return false;
 }
 
 /* Every name, divisors and conditions too. */
@@ -146,8 +157,8 @@ static void add_quotient(
 }
 
 /* heads % groups: the heads of a group shrink as the members of a mesh axis do. */
-static void add_ratio(
-    reducer *x, cut_list *cuts, int index, const char *what, int64_t full, int64_t reduced) {
+static void
+add_ratio(reducer *x, cut_list *cuts, int index, const char *what, int64_t full, int64_t reduced) {
   int64_t n = full_number(x, x->sizes[index].name), ratio = n / full;
   if (n % full || ratio < 2) return;
   int64_t kept = tsr_axis_reduce(ratio);
@@ -157,15 +168,17 @@ static void add_ratio(
 
 static void gather_quotient(reducer *x, int index, const tsr_size_use *u, cut_list *cuts) {
   int64_t full, reduced;
-  if (u->quotient == index) return;
+  if (u->owner == index || (u->owner >= 0 && x->sizes[u->owner].given)) return;
+  if (depends(x, u->divisor, index, 0)) return;
   resolve_names(x, u->divisor);
   if (!whole(x, &x->full, u->divisor, &full) || !whole(x, &x->reduced, u->divisor, &reduced))
     return;
   bool units = u->divisor->kind == TSR_EXPR_NAME && !strcmp(u->divisor->name, "tp_units");
-  const char *what = units ? "tp units" : u->divisor->text;
+  const char *what = units                                 ? "tp units"
+                     : u->divisor->kind == TSR_EXPR_NUMBER ? "factor"
+                                                           : u->divisor->text;
   add_cut(x, cuts, (tsr_size_cut){what, full, reduced});
-  if (u->quotient >= 0 && !x->sizes[u->quotient].given)
-    add_quotient(x, cuts, u->quotient, what, full, reduced);
+  if (u->is_size) add_quotient(x, cuts, u->owner, what, full, reduced);
   bool names = u->expr->kind == TSR_EXPR_NAME && u->divisor->kind == TSR_EXPR_NAME && !units;
   if (u->rest && names) add_ratio(x, cuts, index, what, full, reduced);
 }
@@ -268,7 +281,7 @@ static void follow(reducer *x, size *s) {
 static void resolve(reducer *x, int index) {
   size *s = &x->sizes[index];
   const tsr_name *full = entry(&x->full, s->name);
-  if (s->progress == RESOLVING) keep(x, index, "sizes divide one another in a circle");
+  /* Of two sizes that cut each other the first sees the other one's full value. */
   if (s->progress != UNRESOLVED || !full) return;
   s->progress = RESOLVING;
   bool list = full->value.kind == TSR_EVAL_LIST, number = full->value.kind == TSR_EVAL_NUMBER;
@@ -319,17 +332,6 @@ static void find_roles(reducer *x) {
   for (int i = x->count - 1; i >= 0; i--)
     for (int k = 0; x->sizes[i].from && x->sizes[i].in_shape && k < x->count; k++)
       x->sizes[k].in_shape |= mentions(x, x->sizes[i].from, k);
-}
-
-/* Whether a value depends on a size, by whatever it is computed from. */
-static bool depends(const reducer *x, const tsr_expr *e, int index, int depth) {
-  int i = e->kind == TSR_EXPR_NAME ? find_size(x, e->name) : -1;
-  if (i == index) return true;
-  if (i >= 0 && x->sizes[i].from && depth < x->count)
-    if (depends(x, x->sizes[i].from, index, depth + 1)) return true;
-  for (int k = 0; k < e->count; k++)
-    if (depends(x, e->args[k], index, depth)) return true;
-  return false;
 }
 
 /* `num_heads * head_dim == embedding_dim` of three that are given: the last one follows. */
@@ -413,7 +415,7 @@ static void add_row(reducer *x, tsr_sizes *out, const size *s) {
   row->place = full->place;
   row->shrinks = strcmp(row->full, row->reduced) != 0;
   if (!row->why) row->why = "";
-  if (s->kept) row->why = s->kept;
+  if (s->kept) row->why = tsr_arena_printf(x->arena, "kept: %s", s->kept);
 }
 
 bool tsr_sizes_reduce(
@@ -422,8 +424,7 @@ bool tsr_sizes_reduce(
   tsr_model_source source;
   tsr_graph_file *file;
   *ret = (tsr_sizes){0};
-  if (!tsr_model_source_read(
-          arena, request->config, request->full.graphs_folder, &source, diags) ||
+  if (!tsr_model_source_read(arena, request->config, request->full.graphs_folder, &source, diags) ||
       !tsr_graph_file_read(arena, source.root, &file, diags))
     return false;
   x.file = file;
@@ -442,8 +443,8 @@ bool tsr_sizes_reduce(
 }
 
 /* The text of a number or list, as a value that stands where the old one did. */
-static bool parse_value(
-    tsr_arena *arena, const tsr_size_row *row, tsr_yaml **ret, tsr_diags *diags) {
+static bool
+parse_value(tsr_arena *arena, const tsr_size_row *row, tsr_yaml **ret, tsr_diags *diags) {
   const char *text = row->reduced;
   if (!tsr_yaml_parse(arena, "reduced", text, strlen(text), ret, diags)) return false;
   (*ret)->place = row->place;

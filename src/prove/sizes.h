@@ -23,7 +23,7 @@ typedef struct {
 typedef struct {
   const char *name;
   const char *full, *reduced; /* a number or a list */
-  const char *why; /* the counts, or why it stays */
+  const char *why;            /* the counts, or why it stays */
   const char *key; /* under which the model's map has or gets it; NULL: it is not the model's */
   tsr_place place;
   bool shrinks;
@@ -32,7 +32,7 @@ typedef struct {
 typedef struct {
   tsr_size_row *rows;
   int count;
-  int64_t sequence;  /* 0: the model has none */
+  int64_t sequence;    /* 0: the model has none */
   int literal_tensors; /* parameters and inputs with dimensions written as numbers */
 } tsr_sizes;
 

@@ -21,9 +21,7 @@ static float *read(const stepper *s, int value) {
   return out;
 }
 
-static bool scales_loss(const tsr_config *c) {
-  return c->training.precision == TSR_PRECISION_FP16;
-}
+static bool scales_loss(const tsr_config *c) { return c->training.precision == TSR_PRECISION_FP16; }
 
 /* The learning rate is the schedule's largest: a warm-up's first rates change no f32 number. */
 static void set_hyper(stepper *s) {

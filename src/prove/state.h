@@ -18,7 +18,7 @@ typedef struct {
 } tsr_state_tensor;
 
 typedef struct {
-  const tsr_graph *graph;       /* placed */
+  const tsr_graph *graph; /* placed */
   const tsr_programs *programs;
   double loss[TSR_PROVE_STEPS], norm[TSR_PROVE_STEPS]; /* NAN: there is no norm */
   tsr_state_tensor *tensors; /* after the last step, in the graph's order */
