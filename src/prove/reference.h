@@ -6,9 +6,10 @@
 
 /* Relative to the interpreter's loss, and to the largest element of a parameter's gradient, which
  * counts as at least a thousandth of the largest element of all gradients: a gradient can cancel
- * out, as that of a key's bias does. What the loss's own rounding hides counts as zero. Where a
- * graph is ill-conditioned, so that a change of every result by its last f32 bit moves loss or
- * gradients by more, 32 times what they move by is allowed too. */
+ * out, as that of a key's bias does. A graph is ill-conditioned where a change of every result by
+ * its last f32 bit moves loss or gradients by more. Then 16 times what they move by is allowed too.
+ * Gradients that are all so small that a step along them changes no bit of the loss count as zero.
+ */
 #define TSR_LOSS_TOLERANCE 2e-6
 #define TSR_GRADIENT_TOLERANCE 1e-5
 

@@ -1,0 +1,171 @@
+/* Differences between states, and faults in one of two runs, are reported with their tensor,
+ * element, unit, task and place. */
+#include "base/text.h"
+#include "config/override.h"
+#include "proof.h"
+#include "tests/check.h"
+#include "tests/printed.h"
+
+static const char yaml[] =
+    "training_config: {seed: 5, batch_size: 8, sequence_length: 16, max_steps: 4,\n"
+    "  optimizer: {type: AdamW, lr: 0.01}}\n"
+    "transformer_config: {model_type: llama, vocab_size: 64, embedding_dim: 32, num_heads: 4,\n"
+    "  num_groups: 2, num_blocks: 2, intermediate_dim: 24, max_sequence_length: 16}\n"
+    "mesh: {axes: [dp, tp], shape: [2, 2]}\n";
+
+static tsr_state_tensor *find(tsr_state *s, const char *name) {
+  for (int i = 0; i < s->tensors_count; i++)
+    if (!strcmp(s->tensors[i].name, name)) return &s->tensors[i];
+  abort();
+}
+
+/* The report without the path before configs/ and without the quoted line. */
+static const char *explained(proof *p, const tsr_state_difference *d, const tsr_state *mesh) {
+  tsr_state_explain(d, mesh, p->full.parallel, "after step 2", p->diags);
+  const char *text = printed_diags(p->arena, p->diags), *begin = strstr(text, "configs/");
+  return begin ? begin : text;
+}
+
+static void check_element(proof *p, tsr_state *mesh, tsr_state *single) {
+  tsr_state_difference d;
+  CHECK(tsr_state_compare(mesh, single, &d));
+  tsr_state_tensor *t = find(single, "block.1.attn.wo");
+  CHECK(t->ndim == 2 && t->count == 16 * 16);
+  float kept = t->data[2 * 16 + 13];
+  t->data[2 * 16 + 13] = 0.25f;
+  find(mesh, "block.1.attn.wo")->data[2 * 16 + 13] = 1.5f;
+  float later = find(single, "ln_f")->data[1];
+  CHECK(!tsr_state_compare(mesh, single, &d));
+  CHECK_STR(d.name, "block.1.attn.wo");
+  CHECK_INT(d.element, 2 * 16 + 13);
+  CHECK_INT(d.differing, 1);
+  const char *text = explained(p, &d, mesh);
+  CHECK_AT(
+      strstr(
+          text, "configs/graphs/llama.yaml:77:5: error: 'block.1.attn.wo' differs after step 2: "
+                "element (2, 13) is 1.5 on the mesh and 0.25 on one rank; 1 of 256 differ\n"),
+      "%s", text);
+  CHECK_AT(strstr(text, "= tp unit 1 of 2, tp shard 1 of 2\n"), "%s", text);
+  CHECK_AT(
+      strstr(text, "(adamw, 'update.block.1.attn.wo') of stage 0, in the update\n"), "%s", text);
+  CHECK_INT(tsr_diags_exit_code(p->diags), 1);
+  t->data[2 * 16 + 13] = find(mesh, "block.1.attn.wo")->data[2 * 16 + 13] = kept;
+  CHECK(later == find(single, "ln_f")->data[1]);
+}
+
+/* The sign of a zero is a bit, too; and NaNs with the same bits are equal. */
+static void check_bits(tsr_state *mesh, tsr_state *single) {
+  tsr_state_difference d;
+  char a[TSR_SHA256_TEXT_BYTES], b[TSR_SHA256_TEXT_BYTES];
+  tsr_arena *arena = tsr_arena_new();
+  tsr_state_tensor *t = find(mesh, "ln_f.m"), *u = find(single, "ln_f.m");
+  float kept = t->data[0];
+  t->data[0] = u->data[0] = NAN;
+  CHECK(tsr_state_compare(mesh, single, &d));
+  t->data[0] = 0;
+  u->data[0] = -0.0f;
+  CHECK(!tsr_state_compare(mesh, single, &d));
+  CHECK_STR(d.name, "ln_f.m");
+  tsr_state_sha256(arena, mesh, a);
+  tsr_state_sha256(arena, single, b);
+  CHECK(strcmp(a, b));
+  t->data[0] = u->data[0] = kept;
+  tsr_state_sha256(arena, mesh, a);
+  tsr_state_sha256(arena, single, b);
+  CHECK(!strcmp(a, b));
+  tsr_arena_free(arena);
+}
+
+/* A loss that differs has no tensor, but another hash. */
+static void check_loss(tsr_state *mesh, tsr_state *single) {
+  tsr_state_difference d;
+  double kept = single->loss[1];
+  CHECK(tsr_state_distance(mesh, single) == 0);
+  single->loss[1] *= 1.001;
+  CHECK(!tsr_state_compare(mesh, single, &d));
+  CHECK(!d.name && d.task < 0);
+  double distance = tsr_state_distance(mesh, single);
+  CHECK(distance > 0.9e-3 && distance < 1.1e-3);
+  single->loss[1] = NAN;
+  CHECK(tsr_state_distance(mesh, single) == INFINITY);
+  single->loss[1] = kept;
+}
+
+/* One rank's norms have another epsilon: the first node whose result differs is the first norm. */
+static void check_located(proof *p, const tsr_reduction_plan *plan) {
+  tsr_config *other = tsr_arena_alloc(p->arena, sizeof *other);
+  *other = *plan->single.config;
+  tsr_yaml *map = (tsr_yaml *)other->model.map;
+  tsr_override o = {.path = "norm_eps", .place = other->model.place};
+  CHECK(tsr_yaml_parse(p->arena, "x", "0.001", 5, &o.value, p->diags));
+  CHECK(tsr_override_apply(p->arena, &o, "norm_eps", &map, p->diags));
+  other->model.map = map;
+  tsr_prove_run mesh, single;
+  CHECK(tsr_prove_compile(&p->request, plan->mesh.config, TSR_OUTPUTS_VALUES, &mesh, p->diags));
+  CHECK(tsr_prove_compile(&p->request, other, TSR_OUTPUTS_VALUES, &single, p->diags));
+  tsr_state a = proof_run(p, &mesh, 1), b = proof_run(p, &single, 1);
+  tsr_state_difference d;
+  CHECK(!tsr_state_compare_values(&a, &b, mesh.compiled.graph, &d));
+  CHECK_STR(d.name, "block.0.n");
+  CHECK(d.task >= 0);
+  const char *text = explained(p, &d, &a);
+  CHECK_AT(strstr(text, "(rmsnorm, 'block.0.n') of stage 0, in the forward\n"), "%s", text);
+  CHECK_AT(strstr(text, "configs/graphs/llama.yaml:98:"), "%s", text);
+  CHECK(a.values_count == b.values_count);
+  tsr_state same = proof_run(p, &single, 1);
+  CHECK(tsr_state_compare_values(&b, &same, single.compiled.graph, &d));
+}
+
+static tsr_reference_result refer(proof *p, const tsr_prove_run *run, const tsr_state *state) {
+  tsr_reference_result r;
+  tsr_synthetic data;
+  if (!tsr_synthetic_make(run->config, run->compiled.graph, &data, p->diags) ||
+      !tsr_reference_compare(p->arena, run, &p->request.cpu, &data, state, &r, p->diags))
+    proof_fail(p);
+  return r;
+}
+
+/* An error of 20 tolerances is found, of any parameter; one of a tenth of a tolerance is none. */
+static void check_reference(proof *p, const tsr_reduction_plan *plan, tsr_state *single) {
+  tsr_reference_result r = refer(p, &plan->single, single);
+  CHECK(tsr_reference_agrees(&r) && !r.ill_conditioned);
+  for (int i = 0; i < single->graph->params_count; i++) {
+    float *g = single->gradients[i], kept = g[0];
+    double most = 0;
+    int64_t count = single->tensors[i].count;
+    for (int64_t k = 0; k < count; k++) most = fmax(most, fabs((double)g[k]));
+    g[0] = kept + (float)(2e-4 * most);
+    r = refer(p, &plan->single, single);
+    CHECK_AT(!tsr_reference_agrees(&r), "%s: not found", single->graph->params[i].name);
+    CHECK_STR(r.parameter, single->graph->params[i].name);
+    CHECK_INT(r.element, 0);
+    g[0] = kept + (float)(1e-6 * most);
+    r = refer(p, &plan->single, single);
+    CHECK(tsr_reference_agrees(&r));
+    g[0] = NAN;
+    r = refer(p, &plan->single, single);
+    CHECK(!tsr_reference_agrees(&r));
+    g[0] = kept;
+  }
+  single->loss[0] *= 1 + 1e-5;
+  r = refer(p, &plan->single, single);
+  CHECK(!tsr_reference_agrees(&r));
+  tsr_reference_explain(&r, p->diags);
+  CHECK(strstr(printed_diags(p->arena, p->diags), "error: the loss of step 1 is "));
+}
+
+int main(void) {
+  proof p;
+  proof_open(&p, yaml);
+  tsr_reduction_plan plan = proof_reduce(&p);
+  CHECK_STR(proof_size(&plan, "embedding_dim")->reduced, "16");
+  tsr_state mesh = proof_run(&p, &plan.mesh, TSR_PROVE_STEPS);
+  tsr_state single = proof_run(&p, &plan.single, TSR_PROVE_STEPS);
+  check_element(&p, &mesh, &single);
+  check_bits(&mesh, &single);
+  check_loss(&mesh, &single);
+  check_located(&p, &plan);
+  check_reference(&p, &plan, &single);
+  proof_close(&p);
+  return check_done("compare");
+}
