@@ -36,6 +36,9 @@ static int check_without_model(app *a) {
   return app_finish(a);
 }
 
+/* Tasks of a reduced model are too small for more. */
+enum { PROVE_THREADS_MAX = 2 };
+
 /* The proof runs on the CPU, whatever the device of the configuration is. */
 static bool prove(app *a) {
   tsr_text text = {0};
@@ -45,6 +48,7 @@ static bool prove(app *a) {
   r.tp_units = a->tp_units;
   r.graphs_folder = app_graphs_folder(a);
   r.cpu = a->cpu;
+  if (r.cpu.threads > PROVE_THREADS_MAX) r.cpu.threads = PROVE_THREADS_MAX;
   r.full_mesh = a->cli.full_mesh;
   bool ok = tsr_prove(&r, &text, a->diags);
   a->cli.quiet ? tsr_text_free(&text) : app_print(&text);

@@ -155,6 +155,22 @@ static void add_losses(const prover *p) {
         p->mesh.loss[i], p->mesh.norm[i], p->single.loss[i], p->single.norm[i]);
 }
 
+/* No tensor differs, so what is made of all of them does. */
+static void explain_number(const prover *p) {
+  for (int i = 0; i < TSR_PROVE_STEPS; i++) {
+    bool loss = p->mesh.loss[i] != p->single.loss[i], norm = p->mesh.norm[i] != p->single.norm[i];
+    if (!loss && !norm) continue;
+    tsr_diag_failure(
+        p->diags, (tsr_place){.file = p->request->config->file},
+        "the %s of step %d differs, but no parameter or state: %.9g on the mesh and %.9g on one "
+        "rank",
+        loss ? "loss" : "gradient norm", i + 1, loss ? p->mesh.loss[i] : p->mesh.norm[i],
+        loss ? p->single.loss[i] : p->single.norm[i]);
+    return;
+  }
+  tsr_diag_failure(p->diags, TSR_NOWHERE, "the two runs have other parameters or state");
+}
+
 static bool explain(prover *p, const tsr_state_difference *d) {
   tsr_state_difference first;
   tsr_state values;
@@ -162,9 +178,7 @@ static bool explain(prover *p, const tsr_state_difference *d) {
   if (locate(p, &first, &values))
     tsr_state_explain(&first, &values, p->plan.mesh.parallel, "in step 1", p->diags);
   else if (d->name) tsr_state_explain(d, &p->mesh, p->plan.mesh.parallel, "after step 2", p->diags);
-  else
-    tsr_diag_failure(
-        p->diags, TSR_NOWHERE, "losses or gradient norms of the mesh and of one rank differ");
+  else explain_number(p);
   return false;
 }
 

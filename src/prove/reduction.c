@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { STEPS = 2, KEPT_MAX = 64 }; /* STEPS: TSR_PROVE_STEPS */
+enum { KEPT_MAX = 64 };
 
 /* What stays as it is, from little to everything. */
 typedef enum { SHRINK_ALL, KEEP_MICROBATCHES, KEEP_MESH, KEEP_BATCH, STRATEGIES } strategy;
@@ -267,7 +267,7 @@ static void add_rows(const attempt *a, tsr_reduction_plan *plan) {
     add_row(
         plan, "units.sequence", a->sequence_units, a->reduced_sequence_units, "ratio to cp and tp");
   add_row(plan, "units.tp", a->request->tp_units, a->tp_units, "ratio to tp");
-  add_row(plan, "max_steps", c->training.max_steps, STEPS, "");
+  add_row(plan, "max_steps", c->training.max_steps, TSR_PROVE_STEPS, "");
 }
 
 static bool try(attempt *a, tsr_reduction_plan *plan, tsr_diags *diags) {

@@ -34,7 +34,7 @@ typedef struct {
   const char *why;
 } tsr_run_row;
 
-enum { TSR_RUN_ROWS_MAX = 8 };
+enum { TSR_PROVE_STEPS = 2, TSR_RUN_ROWS_MAX = 8 };
 typedef struct {
   tsr_reduced_mesh shape;
   tsr_run_row rows[TSR_RUN_ROWS_MAX]; /* batch, microbatches, units, steps */

@@ -5,8 +5,6 @@
 #include "prove/synthetic.h"
 #include "report/sha256.h"
 
-enum { TSR_PROVE_STEPS = 2 };
-
 /* A parameter or a tensor of the optimizer's state, whole, as f32. */
 typedef struct {
   const char *name;
