@@ -122,12 +122,15 @@ static void add_placements(prover *p) {
 
 /* ---- comparisons ---- */
 
-/* What can be kept to a step's end: where stages have several microbatches alive, gradients only.
- */
+/* What both runs can be compared by: gradients always. What a node makes in the last microbatch,
+ * where that has the same samples in both, and where no two microbatches are alive at once. */
 static tsr_compile_outputs located(const prover *p) {
-  const tsr_order *o = p->plan.mesh.compiled.programs.order;
-  bool straight = o->microbatches == 1 || o->stages * o->chunks == 1;
-  return straight ? TSR_OUTPUTS_VALUES : TSR_OUTPUTS_GRADIENTS;
+  const tsr_order *mesh = p->plan.mesh.compiled.programs.order;
+  const tsr_order *single = p->plan.single.compiled.programs.order;
+  bool by_microbatch = p->plan.shape.size[TSR_DP] == 1 || p->request->config->zero.stage >= 2;
+  bool alike = mesh->microbatches == single->microbatches &&
+               (mesh->microbatches == 1 || (by_microbatch && mesh->stages * mesh->chunks == 1));
+  return alike ? TSR_OUTPUTS_VALUES : TSR_OUTPUTS_GRADIENTS;
 }
 
 /* Runs both again for one step, with what their nodes make as outputs. Outputs are not rounded to
