@@ -16,7 +16,7 @@
 typedef struct {
   bool in_f32;          /* the recipe's precision is half */
   bool ill_conditioned; /* the tolerance is the wider one */
-  bool overflows;       /* the loss is no number, as f32 cannot hold what it is made of */
+  bool overflows; /* f32 cannot hold a number of the step, or its square: nothing to compare */
   double loss_error, gradient_error; /* relative, the largest */
   const char *parameter;             /* with the largest error; NULL: there is none */
   int64_t element;
