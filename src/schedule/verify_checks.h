@@ -42,18 +42,21 @@ void tsr_verify_memory(tsr_verify *v, const tsr_verify_subject *s);
 bool tsr_verify_moves(tsr_verify *v);
 void tsr_verify_waits(tsr_verify *v);
 
-/* "'block.3.wo', rank 5, stage 1, task 117 (linear), microbatch 2: " and the text. */
-void tsr_verify_say_task(
+/* Each returns whether the finding was left out (tsr_verify_mesh.leave_out). The check then goes on
+ * as if it had found nothing, unless what follows would index by what it has found wrong.
+ *
+ * "'block.3.wo', rank 5, stage 1, task 117 (linear), microbatch 2: " and the text. */
+bool tsr_verify_say_task(
     tsr_verify *v, const tsr_verify_subject *s, int task, int microbatch, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
 /* The same of a node without a task, of a value, and of a program as a whole. */
-void tsr_verify_say_node(
+bool tsr_verify_say_node(
     tsr_verify *v, const tsr_verify_subject *s, int node, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
-void tsr_verify_say_value(
+bool tsr_verify_say_value(
     tsr_verify *v, const tsr_verify_subject *s, int value, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
-void tsr_verify_say(tsr_verify *v, const tsr_verify_subject *s, const char *format, ...)
+bool tsr_verify_say(tsr_verify *v, const tsr_verify_subject *s, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 static inline bool tsr_verify_is_full(const tsr_verify *v) {
   return v->found >= TSR_VERIFY_FINDINGS_MAX;

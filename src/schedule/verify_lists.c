@@ -5,27 +5,34 @@
 
 /* ---- lists ---- */
 
+/* What decides which samples and positions a rank has is alike on all ranks. */
+static bool check_layout(tsr_verify *v, const tsr_verify_subject *s) {
+  const tsr_lowering *l = &s->p->lowering, *first = &v->subjects[0].p->lowering;
+  if (l->microbatch_first == first->microbatch_first && l->zigzag == first->zigzag) return true;
+  return tsr_verify_say(
+      v, s, "its samples or positions are laid out otherwise than those of rank %d",
+      v->subjects[0].rank);
+}
+
 static bool check_recipe(tsr_verify *v, const tsr_verify_subject *s) {
   const tsr_program *p = s->p;
-  if (p->graph != v->graph || p->order != v->programs->order)
-    return tsr_verify_say(v, s, "the program is of another graph or order"), false;
-  if (p->lowering.microbatches != v->microbatches)
-    return tsr_verify_say(
-               v, s, "the program is for %lld microbatches, the order for %d",
-               (long long)p->lowering.microbatches, v->microbatches),
-           false;
-  bool ok = true;
-  for (int a = 0; a < TSR_AXES; a++) {
-    if (p->lowering.size[a] == v->mesh->size[a]) continue;
-    tsr_verify_say(
-        v, s, "the program is for %s = %lld, the mesh has %d", tsr_axis_name(a),
-        (long long)p->lowering.size[a], v->mesh->size[a]);
-    ok = false;
-  }
-  return ok;
+  bool other = p->graph != v->graph || p->order != v->programs->order, ok = true;
+  if (other && !tsr_verify_say(v, s, "the program is of another graph or order")) return false;
+  if (p->lowering.microbatches != v->microbatches &&
+      !tsr_verify_say(
+          v, s, "the program is for %lld microbatches, the order for %d",
+          (long long)p->lowering.microbatches, v->microbatches))
+    return false;
+  for (int a = 0; a < TSR_AXES; a++)
+    if (p->lowering.size[a] != v->mesh->size[a])
+      ok &= tsr_verify_say(
+          v, s, "the program is for %s = %lld, the mesh has %d", tsr_axis_name(a),
+          (long long)p->lowering.size[a], v->mesh->size[a]);
+  return ok && check_layout(v, s);
 }
 
 static const char *part_text(const tsr_verify *v, const tsr_part *part) {
+  if ((int)part->section < 0 || part->section >= TSR_SECTIONS) return "no section";
   const char *name = tsr_section_name(part->section);
   if (v->programs->order->chunks == 1 || !tsr_verify_is_body(part->section)) return name;
   return tsr_arena_printf(v->arena, "%s of chunk %d", name, part->chunk);
@@ -36,27 +43,30 @@ static const char *part_text(const tsr_verify *v, const tsr_part *part) {
 static bool check_parts(tsr_verify *v, const tsr_verify_subject *s) {
   const tsr_program *p = s->p;
   int want = 2 + 3 * p->order->chunks, end = 0;
-  if (p->parts_count != want)
-    return tsr_verify_say(v, s, "%d parts, not %d", p->parts_count, want), false;
+  if (p->parts_count != want &&
+      (!tsr_verify_say(v, s, "%d parts, not %d", p->parts_count, want) || p->parts_count < want))
+    return false;
   for (int k = 0; k < want; k++) {
     tsr_part part = {.section = TSR_PROLOGUE};
     if (k == want - 1) part.section = TSR_UPDATE;
     else if (k > 0)
       part = (tsr_part){.section = (tsr_section)(TSR_FORWARD + (k - 1) % 3), .chunk = (k - 1) / 3};
     const tsr_part *got = &p->parts[k];
-    if (got->section != part.section || got->chunk != part.chunk)
-      return tsr_verify_say(
-                 v, s, "part %d is %s, not %s", k, part_text(v, got), part_text(v, &part)),
-             false;
-    if (got->begin != end || got->end < end || got->end > p->tasks_count)
-      return tsr_verify_say(
-                 v, s, "%s is tasks %d to before %d, but must begin at %d", part_text(v, got),
-                 got->begin, got->end, end),
-             false;
+    bool same = got->section == part.section && got->chunk == part.chunk;
+    if (!same &&
+        !tsr_verify_say(v, s, "part %d is %s, not %s", k, part_text(v, got), part_text(v, &part)))
+      return false;
+    bool inside = got->begin >= 0 && got->end >= got->begin && got->end <= p->tasks_count;
+    if ((!inside || got->begin != end) &&
+        (!tsr_verify_say(
+             v, s, "%s is tasks %d to before %d, but must begin at %d", part_text(v, got),
+             got->begin, got->end, end) ||
+         !inside))
+      return false;
     end = got->end;
   }
   if (end == p->tasks_count) return true;
-  return tsr_verify_say(v, s, "%d tasks stand behind the last part", p->tasks_count - end), false;
+  return tsr_verify_say(v, s, "%d tasks stand behind the last part", p->tasks_count - end);
 }
 
 static bool check_run(tsr_verify *v, const tsr_verify_subject *s, const tsr_run *run, int *times) {
@@ -67,11 +77,13 @@ static bool check_run(tsr_verify *v, const tsr_verify_subject *s, const tsr_run 
   const tsr_part *part = &s->p->parts[run->part];
   bool body = tsr_verify_is_body(part->section);
   int only = part->section == TSR_PROLOGUE ? 0 : v->microbatches - 1;
-  if (body ? run->microbatch < 0 || run->microbatch >= v->microbatches : run->microbatch != only)
-    return tsr_verify_say(
-               v, s, "%s runs with microbatch %d, not %s%d", part_text(v, part), run->microbatch,
-               body ? "one of 0 to " : "", v->microbatches - 1 < only ? 0 : only),
-           false;
+  bool inside = run->microbatch >= 0 && run->microbatch < v->microbatches;
+  if ((!inside || (!body && run->microbatch != only)) &&
+      (!tsr_verify_say(
+           v, s, "%s runs with microbatch %d, not %s%d", part_text(v, part), run->microbatch,
+           body ? "one of 0 to " : "", only) ||
+       !inside))
+    return false;
   times[run->part * v->microbatches + run->microbatch]++;
   return true;
 }
@@ -79,7 +91,8 @@ static bool check_run(tsr_verify *v, const tsr_verify_subject *s, const tsr_run 
 /* Every part that has tasks runs once a step, of the body once a microbatch. */
 static bool check_runs(tsr_verify *v, const tsr_verify_subject *s) {
   const tsr_program *p = s->p;
-  int *times = tsr_arena_array(v->brief, int, p->parts_count * v->microbatches), before = v->found;
+  int *times = tsr_arena_array(v->brief, int, p->parts_count * v->microbatches);
+  bool ok = true;
   for (int r = 0; r < p->runs_count; r++)
     if (!check_run(v, s, &p->runs[r], times)) return false;
   for (int k = 0; k < p->parts_count; k++)
@@ -91,41 +104,50 @@ static bool check_runs(tsr_verify *v, const tsr_verify_subject *s) {
       const char *with = body ? tsr_arena_printf(v->arena, " with microbatch %d", m) : "";
       const char *often = tsr_arena_printf(v->arena, "runs %d times", got);
       if (!got) often = "never runs";
-      tsr_verify_say(v, s, "%s %s%s", part_text(v, &p->parts[k]), often, with);
+      ok &= tsr_verify_say(v, s, "%s %s%s", part_text(v, &p->parts[k]), often, with);
     }
-  return v->found == before;
+  return ok;
+}
+
+static bool is_inside(const tsr_frame *f, int64_t end) {
+  return f->offset <= end && (!f->slots || f->bytes <= (end - f->offset) / f->slots);
 }
 
 static bool check_frames(tsr_verify *v, const tsr_verify_subject *s) {
-  int before = v->found;
+  bool ok = true;
   for (int i = 0; i < s->p->frames_count; i++) {
     const tsr_frame *f = &s->p->frames[i];
     bool there = (int)f->segment >= 0 && f->segment < TSR_SEGMENTS && f->slots >= 0 &&
                  f->bytes >= 0 && f->offset >= 0;
-    if (!there || f->offset + f->bytes * f->slots > s->p->bytes[f->segment])
+    if (!there || !is_inside(f, s->p->bytes[f->segment]))
+      ok &= tsr_verify_say(
+                v, s, "frame %d of %d × %lld bytes from %lld on is outside its segment", i,
+                f->slots, (long long)f->bytes, (long long)f->offset) &&
+            there;
+    for (int m = 0; m < v->microbatches && there; m++) {
+      if (f->slot_of[m] >= 0 && f->slot_of[m] < f->slots) continue;
       tsr_verify_say(
-          v, s, "frame %d of %d × %lld bytes from %lld on is outside its segment", i, f->slots,
-          (long long)f->bytes, (long long)f->offset);
-    for (int m = 0; m < v->microbatches && there; m++)
-      if (f->slot_of[m] < 0 || f->slot_of[m] >= f->slots)
-        tsr_verify_say(
-            v, s, "frame %d has %d slots, microbatch %d takes slot %d", i, f->slots, m,
-            f->slot_of[m]);
+          v, s, "frame %d has %d slots, microbatch %d takes slot %d", i, f->slots, m,
+          f->slot_of[m]);
+      ok = false;
+    }
   }
-  return v->found == before;
+  return ok;
 }
 
 static bool check_indices(tsr_verify *v, const tsr_verify_subject *s) {
   const tsr_program *p = s->p;
   for (int i = 0; i < p->tasks_count; i++)
-    if (p->tasks[i].node < 0 || p->tasks[i].node >= v->graph->nodes_count)
-      return tsr_verify_say(v, s, "task %d is for no node of the graph", i), false;
+    if (p->tasks[i].node < 0 || p->tasks[i].node >= v->graph->nodes_count ||
+        (int)p->tasks[i].op < 0 || p->tasks[i].op >= TSR_OPS)
+      return tsr_verify_say(v, s, "task %d is for no node of the graph, or for no op", i), false;
   for (int x = 0; x < v->graph->values_count; x++) {
     const tsr_tensor *t = &p->tensors[x];
     if (t->segment == TSR_SEGMENT_ABSENT) continue;
     if (t->value != x || (int)t->segment < 0 || t->segment > TSR_SEGMENT_ABSENT || t->frame < -1 ||
-        t->frame >= p->frames_count || t->ndim < 0 || t->ndim > TSR_DIMS_MAX)
-      return tsr_verify_say_value(v, s, x, "its tensor is of another value or frame"), false;
+        t->frame >= p->frames_count || t->ndim < 0 || t->ndim > TSR_DIMS_MAX || (int)t->dtype < 0 ||
+        t->dtype > TSR_F16)
+      return tsr_verify_say_value(v, s, x, "its tensor is of another value, frame or dtype"), false;
   }
   return true;
 }
@@ -169,8 +191,8 @@ static tsr_tensor local_tensor(const tsr_verify *v, int value) {
       [TSR_VALUE_STATE] = TSR_SEGMENT_STATE, [TSR_VALUE_NODE] = TSR_SEGMENT_WORK};
   const tsr_value *x = &v->graph->values[value];
   tsr_tensor t = {.value = value, .dtype = x->dtype, .ndim = x->ndim, .units = x->units};
-  bool kept = x->kind == TSR_VALUE_NODE &&
-              tsr_op_facts(v->graph->nodes[x->node].op) & TSR_FACT_KEPT;
+  bool kept =
+      x->kind == TSR_VALUE_NODE && tsr_op_facts(v->graph->nodes[x->node].op) & TSR_FACT_KEPT;
   t.segment = kept ? TSR_SEGMENT_CACHE : segments[x->kind];
   memcpy(t.shape, x->shape, sizeof t.shape);
   for (int a = 0; a < TSR_AXES; a++) {
@@ -224,8 +246,8 @@ static void check_place(tsr_verify *v, const tsr_verify_subject *s, int value) {
   if (inside && t->offset % 64 == 0) return;
   const char *at = tsr_verify_address(v, t->segment, t->offset);
   const char *what = f ? tsr_arena_printf(v->arena, "frame %d", t->frame) : "its segment";
-  if (inside) tsr_verify_say_value(v, s, value, "%s is not a multiple of 64 bytes", at);
-  else
+  if (t->offset % 64) tsr_verify_say_value(v, s, value, "%s is not a multiple of 64 bytes", at);
+  if (!inside)
     tsr_verify_say_value(
         v, s, value, "its %lld bytes %s are outside %s, which is bytes %lld to before %lld",
         (long long)bytes, at, what, (long long)begin, (long long)end);
@@ -237,16 +259,17 @@ static void check_tensor(tsr_verify *v, const tsr_verify_subject *s, int value) 
   const tsr_value *x = &v->graph->values[value];
   bool sized = x->kind == TSR_VALUE_NODE && x->output == 0 &&
                tsr_op_facts(v->graph->nodes[x->node].op) & TSR_FACT_SIZED;
-  if (sized) want.shape[0] = t->shape[0]; /* the device knows */
+  if (sized && t->shape[0] >= 0) want.shape[0] = t->shape[0]; /* the device knows */
   bool alias = s->owner[value] != value;
-  if (!same_shape(t, &want))
-    tsr_verify_say_value(
-        v, s, value, "it is %s, its placement on this mesh makes it %s", tensor_text(v, t),
-        tensor_text(v, &want));
-  else if (!alias && t->segment != want.segment)
-    tsr_verify_say_value(
-        v, s, value, "it lies %s, in the wrong segment", tsr_verify_address(v, t->segment, 0));
-  else if (alias) check_alias(v, s, value);
+  if (!same_shape(t, &want) && !tsr_verify_say_value(
+                                   v, s, value, "it is %s, its placement on this mesh makes it %s",
+                                   tensor_text(v, t), tensor_text(v, &want)))
+    return;
+  if (!alias && t->segment != want.segment &&
+      !tsr_verify_say_value(
+          v, s, value, "it lies %s, in the wrong segment", tsr_verify_address(v, t->segment, 0)))
+    return;
+  if (alias) check_alias(v, s, value);
   else check_place(v, s, value), check_sum(v, s, value);
 }
 

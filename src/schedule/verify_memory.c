@@ -38,7 +38,7 @@ typedef struct {
   hold *begun; /* of buckets, not waited for yet */
   int begun_count, begun_capacity;
   int *inputs, inputs_count; /* the values that are filled for every microbatch */
-  bool *said;                /* per task: one finding is enough */
+  bool *said;                /* per task: the first finding is enough */
 } memory;
 
 static cells place_of(const memory *m, int owner, int microbatch) {
@@ -73,9 +73,6 @@ static int wanted(const memory *m, int owner, int microbatch) {
 }
 
 static const char *name_of(const memory *m, int value) { return m->p->graph->values[value].name; }
-
-/* The first finding of a task is said. */
-static bool is_news(memory *m, int task) { return !m->said[task] && (m->said[task] = true); }
 
 /* What is there instead of a value, as the end of a sentence. */
 static const char *instead(const memory *m, int owner, int cell) {
@@ -118,8 +115,8 @@ static void
 read_content(memory *m, int task, int run, int value, cells at, int microbatch, const char *verb) {
   int owner = m->s->owner[value], other = find_other(m, at, owner, microbatch);
   if (other < 0) return;
-  if (is_news(m, task))
-    tsr_verify_say_task(
+  if (!m->said[task])
+    m->said[task] = !tsr_verify_say_task(
         m->v, m->s, task, run, "%s '%s'%s", verb, name_of(m, value), instead(m, owner, other));
   put(m, at, (content){owner, microbatch, -1}); /* so that others do not say it again */
 }
@@ -144,12 +141,12 @@ static const hold *find_hold(const memory *m, cells at) {
 /* Nobody may write what is on its way. */
 static void check_free(memory *m, int task, int microbatch, cells at, const char *what) {
   const hold *h = m->held ? find_hold(m, at) : NULL;
-  if (!h || !is_news(m, task)) return;
+  if (!h || m->said[task]) return;
   const char *of = "";
   if (tsr_verify_is_body(m->p->parts[m->s->part_of[h->task]].section))
     of = tsr_arena_printf(m->v->arena, " of microbatch %d", h->microbatch);
   int cell = h->cells.first > at.first ? h->cells.first : at.first;
-  tsr_verify_say_task(
+  m->said[task] = !tsr_verify_say_task(
       m->v, m->s, task, microbatch, "%s %s, where '%s'%s is, which task %d (%s) still moves", what,
       tsr_verify_cell_address(m->v, &m->map, cell), name_of(m, h->value), of, h->task,
       tsr_op_name(m->p->tasks[h->task].op));
@@ -168,7 +165,8 @@ static void write_content(memory *m, int task, int microbatch, cells at, content
   put(m, at, c);
 }
 
-static void write_value(memory *m, int task, int value, int microbatch) {
+static void write_value(memory *m, int task, int output, int microbatch) {
+  int value = m->s->owner[output];
   cells at = place_of(m, value, microbatch);
   content c = {value, wanted(m, value, microbatch), task};
   if (m->p->tasks[task].op == TSR_OP_ACCUMULATE) {
@@ -229,7 +227,7 @@ static void wait_for_bucket(memory *m, int bucket) {
     }
     release(m, h);
     int of = wanted(m, h->value, h->microbatch);
-    if (h->written) put(m, h->cells, (content){h->value, of, h->task});
+    if (h->written) put(m, h->cells, (content){m->s->owner[h->value], of, h->task});
   }
   m->begun_count = kept;
 }
@@ -251,7 +249,7 @@ static void begin_move(memory *m, int task, int value, int microbatch, bool writ
 static void begin_collective(memory *m, int task, int microbatch) {
   const tsr_task *t = &m->p->tasks[task];
   for (int k = 0; k < t->outputs_count; k++) {
-    content c = {t->outputs[k].value, UNDER_WAY, task};
+    content c = {m->s->owner[t->outputs[k].value], UNDER_WAY, task};
     write_content(m, task, microbatch, place_of(m, c.value, microbatch), c);
   }
   for (int k = 0; k < t->inputs_count; k++)
@@ -265,8 +263,8 @@ static void begin_collective(memory *m, int task, int microbatch) {
 static bool overlap(cells a, cells b) { return a.first < b.end && b.first < a.end; }
 
 static void say_shared(memory *m, int task, int microbatch, const char *what, const char *with) {
-  if (is_news(m, task))
-    tsr_verify_say_task(
+  if (!m->said[task])
+    m->said[task] = !tsr_verify_say_task(
         m->v, m->s, task, microbatch, "its %s shares bytes with its %s", what, with);
 }
 
@@ -297,7 +295,7 @@ static void check_own(memory *m, int task, int microbatch) {
     if (overlap(scratch, in))
       say_shared(m, task, microbatch, "scratch", tensor_text(m, "input", owner));
     for (int o = 0; o < t->outputs_count; o++) {
-      cells out = place_of(m, t->outputs[o].value, microbatch);
+      cells out = place_of(m, m->s->owner[t->outputs[o].value], microbatch);
       if (overlap(out, in) && (o || !is_in_place(m, task, k, out, in)))
         say_shared(
             m, task, microbatch, tensor_text(m, "output", t->outputs[o].value),
@@ -305,10 +303,10 @@ static void check_own(memory *m, int task, int microbatch) {
     }
   }
   for (int o = 0; o < t->outputs_count; o++) {
-    cells out = place_of(m, t->outputs[o].value, microbatch);
+    cells out = place_of(m, m->s->owner[t->outputs[o].value], microbatch);
     const char *with = overlap(scratch, out) ? "scratch" : NULL;
     for (int k = 0; k < o; k++)
-      if (overlap(out, place_of(m, t->outputs[k].value, microbatch)))
+      if (overlap(out, place_of(m, m->s->owner[t->outputs[k].value], microbatch)))
         with = tensor_text(m, "output", t->outputs[k].value);
     if (with) say_shared(m, task, microbatch, tensor_text(m, "output", t->outputs[o].value), with);
   }
@@ -406,8 +404,8 @@ static void check_ends(memory *m) {
   int sent = m->v->transfers_count * m->v->microbatches;
   for (int i = 0; i < sent + m->begun_count; i++) {
     const hold *h = i < sent ? &m->sent[i] : &m->begun[i - sent];
-    if (h->on && is_news(m, h->task))
-      tsr_verify_say_task(
+    if (h->on && !m->said[h->task])
+      m->said[h->task] = !tsr_verify_say_task(
           m->v, m->s, h->task, h->microbatch, "nothing waits until '%s' has moved",
           name_of(m, h->value));
   }

@@ -43,19 +43,17 @@ static bool check_pair(tsr_verify *v, int axis, int rank, int other) {
     bool more = next_collective(&a, axis), others = next_collective(&b, axis);
     if (!more && !others) return true;
     if (more && others && same_collective(&a, &b)) continue;
-    if (more && others)
-      tsr_verify_say_task(
-          v, &two, b.task, b.microbatch, "its collective %d over %s is %s, that of rank %d %s", i,
-          over, collective_text(v, &b), rank, collective_text(v, &a));
-    else if (more)
-      tsr_verify_say_task(
-          v, &one, a.task, a.microbatch, "is collective %d over %s, of which rank %d has only %d",
-          i, over, other, i - 1);
-    else
-      tsr_verify_say_task(
-          v, &two, b.task, b.microbatch, "is collective %d over %s, of which rank %d has only %d",
-          i, over, rank, i - 1);
-    return false;
+    if (more && others &&
+        tsr_verify_say_task(
+            v, &two, b.task, b.microbatch, "its collective %d over %s is %s, that of rank %d %s", i,
+            over, collective_text(v, &b), rank, collective_text(v, &a)))
+      continue;
+    if (more && others) return false;
+    const tsr_verify_walk *has = more ? &a : &b;
+    return tsr_verify_say_task(
+        v, has->s, has->task, has->microbatch,
+        "is collective %d over %s, of which rank %d has only %d", i, over, more ? other : rank,
+        i - 1);
   }
 }
 
@@ -109,13 +107,16 @@ static bool check_sizes(
     tsr_verify *v, const tsr_verify_subject *from, const tsr_verify_subject *to, int microbatch,
     int send, int receive) {
   const tsr_tensor *x = &from->p->tasks[send].inputs[0], *y = &to->p->tasks[receive].inputs[0];
-  if (x->value == y->value && same_size(x, y)) return true;
-  tsr_verify_say_task(
-      v, to, receive, microbatch, "receives %lld %s of '%s', stage %d sends %lld %s of '%s'",
+  if (same_size(x, y)) return true;
+  return tsr_verify_say_task(
+      v, to, receive, microbatch, "receives %lld %s of '%s', stage %d sends %lld %s",
       (long long)tsr_tensor_elements(y), tsr_dtype_name(y->dtype), v->graph->values[y->value].name,
-      from->p->stage, (long long)tsr_tensor_elements(x), tsr_dtype_name(x->dtype),
-      v->graph->values[x->value].name);
-  return false;
+      from->p->stage, (long long)tsr_tensor_elements(x), tsr_dtype_name(x->dtype));
+}
+
+static const char *times_text(tsr_verify *v, int times) {
+  if (times > 1) return tsr_arena_printf(v->arena, "%d times", times);
+  return times ? "once" : "never";
 }
 
 /* One transfer between the programs of its two ends. */
@@ -128,20 +129,13 @@ static bool check_transfer(tsr_verify *v, deeds *all, int transfer, int source, 
   bool ok = true;
   for (int m = 0; m < v->microbatches && ok; m++) {
     const deed *s = &sends[m], *r = &receives[m];
-    ok = s->times == r->times && s->times <= 1;
-    if (s->times > 1)
-      tsr_verify_say_task(v, from, s->task, m, "sends '%s' %d times", name, s->times);
-    else if (r->times > 1)
-      tsr_verify_say_task(v, to, r->task, m, "receives '%s' %d times", name, r->times);
-    else if (s->times > r->times)
-      tsr_verify_say_task(
-          v, from, s->task, m, "sends '%s' to stage %d, which does not receive it", name,
-          to->p->stage);
-    else if (r->times > s->times)
-      tsr_verify_say_task(
-          v, to, r->task, m, "receives '%s' from stage %d, which does not send it", name,
-          from->p->stage);
-    else if (s->times) ok = check_sizes(v, from, to, m, s->task, r->task);
+    bool once = s->times == r->times && s->times <= 1;
+    if (!once)
+      ok = tsr_verify_say_task(
+          v, r->times ? to : from, r->times ? r->task : s->task, m,
+          "stage %d sends '%s' %s, stage %d receives it %s", from->p->stage, name,
+          times_text(v, s->times), to->p->stage, times_text(v, r->times));
+    if (ok && s->times && r->times) ok = check_sizes(v, from, to, m, s->task, r->task);
   }
   return ok;
 }

@@ -25,33 +25,34 @@ static bool check_dims(const check *c) {
                    *y = &c->s->p->tasks[c->task].outputs[0];
   bool known = (n->dim == -1 && n->tp_dim <= 0) || (n->dim == 0 && n->tp_dim != 0) ||
                (n->dim == 1 && n->tp_dim <= 0 && n->ndim == 2);
-  bool shapes = n->ndim == x->ndim && n->tp_dim >= -1 && n->tp_dim < x->ndim && n->parts >= 1 &&
-                n->pieces == y->shape[0] && n->units == (y->units > 1 ? y->units : 1);
+  bool shapes = known && n->ndim == x->ndim && n->tp_dim >= -1 && n->tp_dim < x->ndim &&
+                n->parts >= 1 && n->pieces == y->shape[0] &&
+                n->units == (y->units > 1 ? y->units : 1);
   for (int d = 0; d < x->ndim && shapes; d++) shapes = n->shape[d] == x->shape[d];
-  if (!known || !shapes || (n->dim >= 0 && n->whole != c->x->shape[n->dim])) {
-    tsr_verify_say_task(
-        c->v, c->s, c->task, -1, "its pieces are not of '%s', or not '%s'", c->x->name,
-        c->v->graph->values[y->value].name);
+  if ((!shapes || (n->dim >= 0 && n->whole != c->x->shape[n->dim])) &&
+      (!tsr_verify_say_task(
+           c->v, c->s, c->task, -1, "its pieces are not of '%s', or not '%s'", c->x->name,
+           c->v->graph->values[y->value].name) ||
+       !shapes))
     return false;
-  }
   for (int a = 0; a < TSR_AXES; a++)
     for (int d = 0; d < x->ndim; d++) {
       int want = a == TSR_TP ? n->tp_dim : n->dim;
-      if (part_of(l, c->x, a, d) == 1 || d == want) continue;
-      tsr_verify_say_task(
-          c->v, c->s, c->task, -1, "%s splits dimension %d of '%s', its pieces are along %d",
-          tsr_axis_name(a), d, c->x->name, want);
-      return false;
+      if (part_of(l, c->x, a, d) > 1 && d != want &&
+          !tsr_verify_say_task(
+              c->v, c->s, c->task, -1, "%s splits dimension %d of '%s', its pieces are along %d",
+              tsr_axis_name(a), d, c->x->name, want))
+        return false;
     }
   int64_t units = c->v->graph->units.tp > 1 ? c->v->graph->units.tp : 1,
           ranks = n->tp_dim < 0 ? 1 : part_of(l, c->x, TSR_TP, n->tp_dim);
-  bool divides = n->tp_dim < 0 ? n->parts == 1
-                               : n->parts * ranks == units && x->shape[n->tp_dim] % n->parts == 0;
-  if (divides) return true;
-  tsr_verify_say_task(
-      c->v, c->s, c->task, -1, "it cuts '%s' into %lld parts here, the recipe into %lld over all",
-      c->x->name, (long long)n->parts, (long long)units);
-  return false;
+  bool divides = n->tp_dim < 0 || x->shape[n->tp_dim] % n->parts == 0;
+  if (divides && n->parts * ranks == (n->tp_dim < 0 ? 1 : units)) return true;
+  return tsr_verify_say_task(
+             c->v, c->s, c->task, -1,
+             "it cuts '%s' into %lld parts here, the recipe into %lld over all", c->x->name,
+             (long long)n->parts, (long long)units) &&
+         divides;
 }
 
 /* Whether a rectangle is [begin, end) of the pieces' dimension and one part of tp's: as many
@@ -76,27 +77,23 @@ is_box(const tsr_norm_pieces *n, tsr_rectangle r, int64_t begin, int64_t end, in
 static bool check_rank(const check *c, int64_t first) {
   const tsr_norm_pieces *n = c->n;
   int64_t here = n->dim < 0 ? 1 : n->shape[n->dim], covered = 0;
+  bool sound = true;
   for (int64_t k = 0; k < n->pieces; k++) {
     int64_t begin = k * n->whole / n->pieces - first, end = (k + 1) * n->whole / n->pieces - first;
     if (n->dim < 0) begin = 0, end = k == 0;
     bool inside = begin >= 0 && end <= here && begin < end;
-    if (inside) covered += end - begin;
     for (int64_t u = 0; u < n->units; u++) {
       tsr_rectangle r = tsr_norm_rectangle(n, first, u, k);
       bool wanted = inside && u < n->parts;
-      if (wanted ? is_box(n, r, begin, end, u) : r.rows * r.cols == 0) continue;
-      tsr_verify_say_task(
-          c->v, c->s, c->task, -1, "piece %lld of unit %lld of '%s' is not what it must be",
-          (long long)k, (long long)u, c->x->name);
-      return false;
+      sound &= wanted ? is_box(n, r, begin, end, u) : r.rows * r.cols == 0;
     }
+    if (inside && sound) covered += end - begin;
   }
-  if (covered == here) return true;
-  tsr_verify_say_task(
+  if (sound && covered == here) return true;
+  return tsr_verify_say_task(
       c->v, c->s, c->task, -1,
       "its pieces hold %lld of the %lld that the rank from %lld on has of dimension %d of '%s'",
       (long long)covered, (long long)here, (long long)first, n->dim, c->x->name);
-  return false;
 }
 
 /* Norms that hold in some program hold in all. */
@@ -126,12 +123,10 @@ static bool is_proved(const proved *list, const proved *key) {
 
 void tsr_verify_norm(tsr_verify *v, const tsr_verify_subject *s, int task) {
   const tsr_task *t = &s->p->tasks[task];
-  if ((t->op == TSR_OP_NORM_STATS) != (t->norm != NULL)) {
+  if ((t->op == TSR_OP_NORM_STATS) != (t->norm != NULL))
     tsr_verify_say_task(
         v, s, task, -1, "it %s of a norm", t->norm ? "has pieces" : "lacks the pieces");
-    return;
-  }
-  if (!t->norm) return;
+  if (t->op != TSR_OP_NORM_STATS || !t->norm) return;
   check c = {v, s, task, t->norm, &v->graph->values[t->inputs[0].value]};
   int64_t ranks = 1;
   proved key = key_of(&c), *found;

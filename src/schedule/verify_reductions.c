@@ -146,24 +146,21 @@ static bool check_operand(const tsr_sum_check *c, tsr_op op, int input, int dim,
          first = tsr_sum_splits(c->in->placement[a], c->first + d),
          owed = tsr_sum_is_owed(c, a, d) || op == TSR_OP_CE_STATS;
     if (c->p->lowering.size[a] == 1) continue;
-    if (splits != first) {
-      tsr_verify_say_task(
-          c->v, c->s, c->task, -1, "it sums '%s' and '%s', of which %s splits one along the sum",
-          c->in->name, x->name, tsr_axis_name(a));
+    if (splits != first &&
+        !tsr_verify_say_task(
+            c->v, c->s, c->task, -1, "it sums '%s' and '%s', of which %s splits one along the sum",
+            c->in->name, x->name, tsr_axis_name(a)))
       return false;
-    }
-    if (splits && !owed) {
-      tsr_verify_say_task(
-          c->v, c->s, c->task, -1, "it sums '%s', which %s splits, and '%s' is not partial there",
-          x->name, tsr_axis_name(a), c->out->name);
+    if (splits && !owed &&
+        !tsr_verify_say_task(
+            c->v, c->s, c->task, -1, "it sums '%s', which %s splits, and '%s' is not partial there",
+            x->name, tsr_axis_name(a), c->out->name))
       return false;
-    }
   }
   if (t->shape[dim] == c->dim[d].local && x->shape[dim] == c->dim[d].whole) return true;
-  tsr_verify_say_task(
+  return tsr_verify_say_task(
       c->v, c->s, c->task, -1, "it sums over %lld of '%s' and %lld of '%s'",
       (long long)c->dim[d].local, c->in->name, (long long)t->shape[dim], x->name);
-  return false;
 }
 
 static bool check_operands(const tsr_sum_check *c, const tsr_node *n, const sum_dims *s) {
@@ -171,18 +168,18 @@ static bool check_operands(const tsr_sum_check *c, const tsr_node *n, const sum_
     for (int k = 0; k < s->operands; k++)
       if (!check_operand(c, n->op, n->inputs[s->input[k]], s->first[k] + d, d)) return false;
   for (int d = 0; d < s->dims && c->r->ndim == s->dims; d++) {
-    if (c->r->dim[d].size == c->dim[d].local) continue;
-    tsr_verify_say_task(
-        c->v, c->s, c->task, -1,
-        "its record sums over %lld of dimension %d of '%s', which has %lld",
-        (long long)c->r->dim[d].size, c->first + d, c->in->name, (long long)c->dim[d].local);
-    return false;
+    if (c->r->dim[d].size != c->dim[d].local &&
+        !tsr_verify_say_task(
+            c->v, c->s, c->task, -1,
+            "its record sums over %lld of dimension %d of '%s', which has %lld",
+            (long long)c->r->dim[d].size, c->first + d, c->in->name, (long long)c->dim[d].local))
+      return false;
   }
   if (c->r->ndim == s->dims) return true;
-  tsr_verify_say_task(
-      c->v, c->s, c->task, -1, "its record sums over %d dimensions of '%s', its op over %d",
-      c->r->ndim, c->in->name, s->dims);
-  return false;
+  return tsr_verify_say_task(
+             c->v, c->s, c->task, -1, "its record sums over %d dimensions of '%s', its op over %d",
+             c->r->ndim, c->in->name, s->dims) &&
+         c->r->ndim >= 0 && c->r->ndim <= TSR_REDUCED_DIMS_MAX;
 }
 
 /* ---- units ---- */
@@ -193,16 +190,15 @@ static bool check_counts(const tsr_sum_check *c) {
   const tsr_reduction *r = c->r;
   const tsr_tensor *y = &t->outputs[0];
   const int64_t *want = c->units;
-  bool apart = c->apart, divides = true;
+  bool apart = c->apart;
   int64_t room = t->op == TSR_OP_CE_STATS ? y->shape[y->ndim - 2] : one(y->units);
   if (c->samples) room = y->shape[0];
   int64_t blocks = (apart ? want[TSR_UNITS_BATCH] : 1) * want[TSR_UNITS_KEPT];
-  for (int d = 0; d < c->dims; d++) divides &= r->dim[d].size % tsr_reduction_cuts(r, d) == 0;
-  if (divides && r->batch == want[TSR_UNITS_BATCH] && r->sequence == want[TSR_UNITS_SEQUENCE] &&
+  if (r->batch == want[TSR_UNITS_BATCH] && r->sequence == want[TSR_UNITS_SEQUENCE] &&
       r->tp == want[TSR_UNITS_TP] && r->kept == want[TSR_UNITS_KEPT] && r->kept_dim == c->kept &&
       r->keeps_batch == apart && blocks == room)
     return true;
-  tsr_verify_say_task(
+  return tsr_verify_say_task(
       c->v, c->s, c->task, -1,
       "its record has %lld batch, %lld sequence, %lld tp units and keeps %lld apart; the recipe "
       "has "
@@ -211,7 +207,6 @@ static bool check_counts(const tsr_sum_check *c) {
       (long long)tsr_reduction_blocks(r), (long long)want[TSR_UNITS_BATCH],
       (long long)want[TSR_UNITS_SEQUENCE], (long long)want[TSR_UNITS_TP], (long long)blocks,
       c->out->name, (long long)room);
-  return false;
 }
 
 /* Units that stand in front of a value, added: the batch's, or all that are left. */
@@ -238,7 +233,8 @@ typedef struct tsr_verify_proved {
   tsr_placement in[TSR_AXES], out[TSR_AXES];
   int64_t whole[TSR_REDUCED_DIMS_MAX], local[TSR_REDUCED_DIMS_MAX], units, batch_units;
   int first;
-  bool units_of_sequence, samples;
+  bool units_of_sequence, samples, zigzag; /* zigzag: of the program's positions */
+  int64_t ranks_batch_units;
 } proved;
 
 static proved key_of(const tsr_sum_check *c, tsr_op op) {
@@ -254,6 +250,8 @@ static proved key_of(const tsr_sum_check *c, tsr_op op) {
   k.first = c->first;
   k.samples = c->samples;
   k.units_of_sequence = c->out->units_of_sequence;
+  k.zigzag = c->p->lowering.zigzag;
+  k.ranks_batch_units = c->p->lowering.batch_units;
   return k;
 }
 

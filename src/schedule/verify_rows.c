@@ -66,6 +66,15 @@ static bool find_base(tsr_sum_check *c, leaf_rows *l, int64_t block, int64_t lea
   return true;
 }
 
+/* Whether the record cuts a dimension into equal units, which its rows are counted in. */
+static bool divides(const tsr_reduction *r) {
+  for (int d = 0; d < r->ndim; d++) {
+    int64_t cuts = tsr_reduction_cuts(r, d);
+    if (cuts < 1 || r->dim[d].size < 1 || r->dim[d].size % cuts) return false;
+  }
+  return true;
+}
+
 static bool check_leaf(tsr_sum_check *c, leaf_rows *l, int64_t block, int64_t leaf, bool *seen) {
   tsr_reduced_rows run;
   int64_t done = 0, rows = l->run_rows;
@@ -92,16 +101,15 @@ static bool check_rows(tsr_sum_check *c) {
     l.rows *= c->dim[d].width;
   }
   l.run_rows = order_dims(c, l.order);
-  bool *seen = tsr_arena_array(c->v->brief, bool, all);
+  bool *seen = tsr_arena_array(c->v->brief, bool, all), whole = divides(c->r);
   for (int64_t block = 0; block < tsr_reduction_blocks(c->r); block++)
     for (int64_t leaf = 0; leaf < tsr_reduction_leaves(c->r); leaf++)
-      if (!check_leaf(c, &l, block, leaf, seen)) {
-        tsr_verify_say_task(
-            c->v, c->s, c->task, -1,
-            "leaf %lld of block %lld is not one unit of the recipe's in %lld rows of '%s'",
-            (long long)leaf, (long long)block, (long long)all, c->in->name);
+      if (!(whole && check_leaf(c, &l, block, leaf, seen)) &&
+          !tsr_verify_say_task(
+              c->v, c->s, c->task, -1,
+              "leaf %lld of block %lld is not one unit of the recipe's in %lld rows of '%s'",
+              (long long)leaf, (long long)block, (long long)all, c->in->name))
         return false;
-      }
   return true;
 }
 
@@ -146,15 +154,14 @@ static bool check_rank(const tsr_sum_check *c, int dim, const int *coord) {
     }
     int64_t want = unit * d->width;
     if (global_position(c, dim, coord, d->begin[m]) != want ||
-        global_position(c, dim, coord, d->begin[m] + d->width - 1) != want + d->width - 1) {
-      tsr_verify_say_task(
-          c->v, c->s, c->task, -1,
-          "at coords dp %d, cp %d, tp %d its unit %lld of dimension %d of '%s' is not the "
-          "recipe's, which begins at %lld",
-          coord[TSR_DP], coord[TSR_CP], coord[TSR_TP], (long long)m, c->first + dim, c->in->name,
-          (long long)want);
-      return false;
-    }
+        global_position(c, dim, coord, d->begin[m] + d->width - 1) != want + d->width - 1)
+      if (!tsr_verify_say_task(
+              c->v, c->s, c->task, -1,
+              "at coords dp %d, cp %d, tp %d its unit %lld of dimension %d of '%s' is not the "
+              "recipe's, which begins at %lld",
+              coord[TSR_DP], coord[TSR_CP], coord[TSR_TP], (long long)m, c->first + dim,
+              c->in->name, (long long)want))
+        return false;
   }
   return true;
 }
@@ -179,13 +186,14 @@ static bool find_widths(tsr_sum_check *c) {
     for (int k = 0; k < x->cuts_count; k++) {
       const tsr_sum_cut *u = &x->cuts[k];
       bool added = !(c->samples && u->kind == TSR_UNITS_BATCH); /* samples are the host's to add */
-      if (u->local < 1 || u->global % u->local ||
-          (added && !tsr_tree_is_subtree(u->global, u->local))) {
-        tsr_verify_say_task(
-            c->v, c->s, c->task, -1, "%lld of the recipe's %lld units are no subtree of their tree",
-            (long long)u->local, (long long)u->global);
+      if ((added ? !tsr_tree_is_subtree(u->global, u->local)
+                 : u->local < 1 || u->global % u->local) &&
+          (!tsr_verify_say_task(
+               c->v, c->s, c->task, -1,
+               "%lld of the recipe's %lld units are no subtree of their tree", (long long)u->local,
+               (long long)u->global) ||
+           u->local < 1 || u->global % u->local))
         return false;
-      }
       x->combinations *= u->local;
       cuts *= u->global;
     }

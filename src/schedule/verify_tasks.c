@@ -20,6 +20,8 @@ static bool same_tensor(const tsr_tensor *a, const tsr_tensor *b) {
 }
 
 static const char *tensor_text(const check *c, const tsr_tensor *t) {
+  if (t->ndim < 0 || t->ndim > TSR_DIMS_MAX || (int)t->dtype < 0 || t->dtype > TSR_F16)
+    return "no tensor";
   const char *shape = tsr_shape_text(t->ndim, t->shape);
   const char *what = tsr_arena_printf(c->v->arena, "%s %s", shape, tsr_dtype_name(t->dtype));
   if (t->units) what = tsr_arena_printf(c->v->arena, "%lld × %s", (long long)t->units, what);
@@ -38,17 +40,16 @@ static const char *name_of(const check *c, int value) {
 
 static bool
 check_tensor(const check *c, int task, const tsr_tensor *t, int want, const char *what, int k) {
-  if (t->value != want) {
-    tsr_verify_say_task(
-        c->v, c->s, task, -1, "its %s %d is '%s', its node's is '%s'", what, k,
-        name_of(c, t->value), name_of(c, want));
+  bool known = t->value >= 0 && t->value < c->v->graph->values_count;
+  if (t->value != want && (!tsr_verify_say_task(
+                               c->v, c->s, task, -1, "its %s %d is '%s', its node's is '%s'", what,
+                               k, name_of(c, t->value), name_of(c, want)) ||
+                           !known))
     return false;
-  }
-  if (same_tensor(t, &c->p->tensors[want])) return true;
-  tsr_verify_say_task(
-      c->v, c->s, task, -1, "its '%s' is %s, the program's is %s", name_of(c, want),
-      tensor_text(c, t), tensor_text(c, &c->p->tensors[want]));
-  return false;
+  if (same_tensor(t, &c->p->tensors[t->value])) return true;
+  return tsr_verify_say_task(
+      c->v, c->s, task, -1, "its '%s' is %s, the program's is %s", name_of(c, t->value),
+      tensor_text(c, t), tensor_text(c, &c->p->tensors[t->value]));
 }
 
 /* Another stage's parameters are left out of a norm over all of them. */
@@ -59,9 +60,8 @@ static bool check_present(const check *c, int task, int value) {
   stage = c->p->stage;
   if (of != TSR_EVERY_STAGE) tsr_order_locate(c->p->order, of, &stage, &chunk);
   if (tsr_op_facts(t->op) & TSR_FACT_EVERYWHERE && stage != c->p->stage) return true;
-  tsr_verify_say_task(
+  return tsr_verify_say_task(
       c->v, c->s, task, -1, "reads '%s', of which this stage has nothing", name_of(c, value));
-  return false;
 }
 
 /* An input may go by another name of the same bytes. */
@@ -74,11 +74,12 @@ static int wanted_input(const check *c, const tsr_task *t, int k) {
 static bool check_inputs(const check *c, int task) {
   const tsr_task *t = &c->p->tasks[task];
   const tsr_node *n = &c->v->graph->nodes[t->node];
-  if (t->inputs_count != n->inputs_count) {
-    tsr_verify_say_task(
-        c->v, c->s, task, -1, "it has %d inputs, its node %d", t->inputs_count, n->inputs_count);
+  if (t->inputs_count != n->inputs_count &&
+      (!tsr_verify_say_task(
+           c->v, c->s, task, -1, "it has %d inputs, its node %d", t->inputs_count,
+           n->inputs_count) ||
+       t->inputs_count > n->inputs_count))
     return false;
-  }
   for (int k = 0; k < t->inputs_count; k++) {
     int want = wanted_input(c, t, k);
     if (!check_present(c, task, want)) return false;
@@ -104,34 +105,28 @@ static bool check_collected(const check *c, int task) {
 static bool check_outputs(const check *c, int task) {
   const tsr_task *t = &c->p->tasks[task];
   const tsr_node *n = &c->v->graph->nodes[t->node];
-  if (t->outputs_count != n->outputs_count) {
-    tsr_verify_say_task(
-        c->v, c->s, task, -1, "it has %d outputs, its node %d", t->outputs_count, n->outputs_count);
+  if (t->outputs_count != n->outputs_count &&
+      (!tsr_verify_say_task(
+           c->v, c->s, task, -1, "it has %d outputs, its node %d", t->outputs_count,
+           n->outputs_count) ||
+       t->outputs_count > n->outputs_count))
     return false;
-  }
-  for (int k = 0; k < t->outputs_count; k++) {
+  for (int k = 0; k < t->outputs_count; k++)
     if (!check_tensor(c, task, &t->outputs[k], n->outputs[k], "output", k)) return false;
-    bool kept = tsr_op_facts(t->op) & TSR_FACT_KEPT; /* its tensor is in CACHE (verify_lists.c) */
-    if (t->outputs[k].segment == TSR_SEGMENT_WORK || kept) continue;
-    tsr_verify_say_task(
-        c->v, c->s, task, -1, "writes '%s' into a segment that no task may write",
-        name_of(c, n->outputs[k]));
-    return false;
-  }
   return true;
 }
 
 static bool check_scratch(const check *c, int task) {
   const tsr_task *t = &c->p->tasks[task];
-  int64_t end = t->scratch_offset + t->scratch_bytes, work = c->p->bytes[TSR_SEGMENT_WORK];
+  int64_t work = c->p->bytes[TSR_SEGMENT_WORK];
   if (t->scratch_bytes == 0) return true;
-  if (t->scratch_bytes > 0 && t->scratch_offset >= 0 && t->scratch_offset % 64 == 0 && end <= work)
+  if (t->scratch_bytes > 0 && t->scratch_offset >= 0 && t->scratch_offset % 64 == 0 &&
+      t->scratch_offset <= work && t->scratch_bytes <= work - t->scratch_offset)
     return true;
-  tsr_verify_say_task(
+  return tsr_verify_say_task(
       c->v, c->s, task, -1, "its %lld bytes of scratch %s are not in work, which has %lld bytes",
       (long long)t->scratch_bytes, tsr_verify_address(c->v, TSR_SEGMENT_WORK, t->scratch_offset),
       (long long)work);
-  return false;
 }
 
 /* ---- tasks that move ---- */
@@ -141,17 +136,17 @@ static bool check_receive(const check *c, int task) {
   const tsr_task *t = &c->p->tasks[task];
   int want = c->v->graph->nodes[t->node].inputs[0];
   const tsr_tensor *in = &t->inputs[0], *out = &t->outputs[0];
-  if (t->inputs_count != 1 || in->value != want) {
-    tsr_verify_say_task(
-        c->v, c->s, task, -1, "it receives '%s', its node '%s'",
-        t->inputs_count == 1 ? name_of(c, in->value) : "nothing", name_of(c, want));
+  if ((t->inputs_count != 1 || in->value != want) &&
+      (!tsr_verify_say_task(
+           c->v, c->s, task, -1, "it receives '%s', its node '%s'",
+           t->inputs_count == 1 ? name_of(c, in->value) : "nothing", name_of(c, want)) ||
+       t->inputs_count != 1))
     return false;
-  }
   if (!check_outputs(c, task)) return false;
-  if (in->dtype == out->dtype && tsr_tensor_elements(in) == tsr_tensor_elements(out)) return true;
-  tsr_verify_say_task(
+  bool shaped = in->ndim >= 0 && in->ndim <= TSR_DIMS_MAX && in->dtype == out->dtype;
+  if (shaped && tsr_tensor_elements(in) == tsr_tensor_elements(out)) return true;
+  return tsr_verify_say_task(
       c->v, c->s, task, -1, "it receives %s as %s", tensor_text(c, in), tensor_text(c, out));
-  return false;
 }
 
 static bool check_move(const check *c, int task) {
@@ -164,20 +159,19 @@ static bool check_move(const check *c, int task) {
     return false;
   }
   if (t->op == TSR_OP_RECEIVE) return check_receive(c, task);
-  if (t->outputs_count) {
-    tsr_verify_say_task(c->v, c->s, task, -1, "it has outputs");
+  if (t->outputs_count && !tsr_verify_say_task(c->v, c->s, task, -1, "it has outputs"))
     return false;
-  }
   if (t->op == TSR_OP_WAIT && t->lag < 0 && t->lag != TSR_WAIT_ALL) {
     tsr_verify_say_task(c->v, c->s, task, -1, "it waits for %d microbatches before", t->lag);
     return false;
   }
   if (of_bucket) return check_collected(c, task);
-  if (tsr_verify_source(c->v, t->node) == c->p->stage) return check_inputs(c, task);
-  tsr_verify_say_task(
-      c->v, c->s, task, -1, "'%s' is sent by stage %d, not by this one", name_of(c, n->inputs[0]),
-      tsr_verify_source(c->v, t->node));
-  return false;
+  if (tsr_verify_source(c->v, t->node) != c->p->stage &&
+      !tsr_verify_say_task(
+          c->v, c->s, task, -1, "'%s' is sent by stage %d, not by this one",
+          name_of(c, n->inputs[0]), tsr_verify_source(c->v, t->node)))
+    return false;
+  return check_inputs(c, task);
 }
 
 /* ---- nodes ---- */
@@ -190,21 +184,19 @@ static bool check_part(const check *c, int task) {
   const tsr_part *part = &c->p->parts[c->s->part_of[task]];
   int stage = c->p->stage, chunk = 0;
   if (n->stage != TSR_EVERY_STAGE) tsr_order_locate(c->p->order, n->stage, &stage, &chunk);
-  if (stage != c->p->stage) {
-    tsr_verify_say_task(c->v, c->s, task, -1, "its node is on stage %d", stage);
+  if (stage != c->p->stage &&
+      !tsr_verify_say_task(c->v, c->s, task, -1, "its node is on stage %d", stage))
     return false;
-  }
   bool body = tsr_verify_is_body(part->section), several = c->v->microbatches > 1;
   bool last = t->last_only || !several; /* only the last microbatch comes to the task */
   if (body && n->section == TSR_UPDATE && last) return true;
   bool often = n->section != TSR_UPDATE && several; /* the node runs with another one, too */
   if (part->section == n->section && (!body || part->chunk == chunk) && !(t->last_only && often))
     return true;
-  tsr_verify_say_task(
+  return tsr_verify_say_task(
       c->v, c->s, task, -1, "it runs in the %s part%s, its node in %s of chunk %d",
       tsr_section_name(part->section), t->last_only ? " with the last microbatch only" : "",
       tsr_section_name(n->section), chunk);
-  return false;
 }
 
 static bool check_node(const check *c, int task) {
@@ -212,26 +204,30 @@ static bool check_node(const check *c, int task) {
   const tsr_node *n = &c->v->graph->nodes[t->node];
   unsigned facts = tsr_op_facts(n->op);
   int axis = facts & (TSR_FACT_COLLECTIVE | TSR_FACT_LOCAL_CUT) ? (int)n->attr[0] : -1;
-  if (t->op != n->op) {
-    tsr_verify_say_task(c->v, c->s, task, -1, "its node is a %s", tsr_op_name(n->op));
+  if (t->op != n->op &&
+      !tsr_verify_say_task(c->v, c->s, task, -1, "its node is a %s", tsr_op_name(n->op)))
     return false;
-  }
-  if (t->axis != axis) {
-    tsr_verify_say_task(
-        c->v, c->s, task, -1, "it works over %s, its node over %s",
-        t->axis >= 0 && t->axis < TSR_AXES ? tsr_axis_name(t->axis) : "no axis",
-        axis >= 0 ? tsr_axis_name(axis) : "no axis");
+  if (t->axis != axis &&
+      !tsr_verify_say_task(
+          c->v, c->s, task, -1, "it works over %s, its node over %s",
+          t->axis >= 0 && t->axis < TSR_AXES ? tsr_axis_name(t->axis) : "no axis",
+          axis >= 0 ? tsr_axis_name(axis) : "no axis"))
     return false;
-  }
+  if (tsr_program_is_alias(c->p, t->node) &&
+      !tsr_verify_say_task(
+          c->v, c->s, task, -1, "its node is '%s' under another name, which needs no task",
+          name_of(c, n->inputs[0])))
+    return false;
   return check_inputs(c, task) && check_outputs(c, task);
 }
 
 static bool check_task(const check *c, int task) {
   const tsr_task *t = &c->p->tasks[task];
-  if (t->bucket < 0 || (t->bucket && t->op != TSR_OP_WAIT && !tsr_op_is_collective(t->op))) {
-    tsr_verify_say_task(c->v, c->s, task, -1, "it is in bucket %d", t->bucket);
+  bool inside = t->bucket >= 0 && t->bucket <= c->p->tasks_count;
+  bool moves = t->op == TSR_OP_WAIT || tsr_op_is_collective(t->op);
+  if ((!inside || (t->bucket && !moves)) &&
+      (!tsr_verify_say_task(c->v, c->s, task, -1, "it is in bucket %d", t->bucket) || !inside))
     return false;
-  }
   if (t->op != TSR_OP_SEND && t->op != TSR_OP_WAIT && !check_part(c, task)) return false;
   if (!(is_move(t->op) ? check_move(c, task) : check_node(c, task))) return false;
   return check_scratch(c, task);
@@ -279,9 +275,10 @@ static void check_once(const check *c) {
 
 bool tsr_verify_tasks(tsr_verify *v, const tsr_verify_subject *s) {
   check c = {v, s, s->p};
+  bool ok = true;
   int before = v->found;
-  for (int i = 0; i < s->p->tasks_count && !tsr_verify_is_full(v); i++) check_task(&c, i);
+  for (int i = 0; i < s->p->tasks_count && !tsr_verify_is_full(v); i++) ok &= check_task(&c, i);
   check_once(&c);
-  check_buckets(&c);
-  return v->found == before;
+  if (ok) check_buckets(&c);
+  return ok && v->found == before;
 }

@@ -275,8 +275,8 @@ static void test_transfers(void) {
   sample_remove_task(p, send);
   EXPECT(
       b,
-      "call:1:1: error: '%s', rank 1, stage 1, task %d (receive), microbatch 0: receives '%s' from "
-      "stage 0, which does not send it",
+      "call:1:1: error: '%s', rank 1, stage 1, task %d (receive), microbatch 0: stage 0 sends "
+      "'%s' never, stage 1 receives it once",
       node, receive, value);
 
   repair(&b);

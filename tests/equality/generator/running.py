@@ -18,7 +18,7 @@ from recipe import Recipe
 # Messages that no user can be blamed for: the program's own checks of what it has made.
 INTERNAL = [re.compile(text) for text in (
     r"whose bytes hold", r"reads '", r"replicas .*differ", r"\binternal\b", r"task \d+ \(", r"assertion", r"\bbug\b",
-    r"which does not send it", r"outside the plan")]
+    r"stage \d+ sends '", r"outside the plan")]
 _SANITIZER = re.compile(r"AddressSanitizer|UndefinedBehavior|ThreadSanitizer|runtime error:|LeakSanitizer")
 _LAUNCHERS = {
     "openmpi": ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n"],
