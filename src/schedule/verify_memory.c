@@ -318,6 +318,7 @@ static void update_in_place(memory *m, int task, int microbatch) {
   for (int k = 0; k < t->inputs_count; k++) {
     int owner = m->s->owner[t->inputs[k].value];
     tsr_value_kind kind = m->p->graph->values[owner].kind;
+    if (m->p->tensors[owner].segment == TSR_SEGMENT_ABSENT) continue;
     if (kind == TSR_VALUE_PARAM || kind == TSR_VALUE_STATE)
       write_content(
           m, task, microbatch, place_of(m, owner, microbatch), (content){owner, UPDATED, task});

@@ -138,23 +138,17 @@ static void find_vocabulary(tsr_sum_check *c) {
 /* ---- operands ---- */
 
 /* What one operand has of a summed dimension: as long as the first, and split alike. */
-static bool check_operand(const tsr_sum_check *c, tsr_op op, int input, int dim, int d) {
+static bool check_operand(const tsr_sum_check *c, int input, int dim, int d) {
   const tsr_value *x = &c->v->graph->values[input];
   const tsr_tensor *t = &c->p->tensors[input];
   for (int a = 0; a < TSR_AXES; a++) {
     bool splits = tsr_sum_splits(x->placement[a], dim),
-         first = tsr_sum_splits(c->in->placement[a], c->first + d),
-         owed = tsr_sum_is_owed(c, a, d) || op == TSR_OP_CE_STATS;
+         first = tsr_sum_splits(c->in->placement[a], c->first + d);
     if (c->p->lowering.size[a] == 1) continue;
     if (splits != first &&
         !tsr_verify_say_task(
             c->v, c->s, c->task, -1, "it sums '%s' and '%s', of which %s splits one along the sum",
             c->in->name, x->name, tsr_axis_name(a)))
-      return false;
-    if (splits && !owed &&
-        !tsr_verify_say_task(
-            c->v, c->s, c->task, -1, "it sums '%s', which %s splits, and '%s' is not partial there",
-            x->name, tsr_axis_name(a), c->out->name))
       return false;
   }
   if (t->shape[dim] == c->dim[d].local && x->shape[dim] == c->dim[d].whole) return true;
@@ -166,7 +160,7 @@ static bool check_operand(const tsr_sum_check *c, tsr_op op, int input, int dim,
 static bool check_operands(const tsr_sum_check *c, const tsr_node *n, const sum_dims *s) {
   for (int d = 0; d < s->dims; d++)
     for (int k = 0; k < s->operands; k++)
-      if (!check_operand(c, n->op, n->inputs[s->input[k]], s->first[k] + d, d)) return false;
+      if (!check_operand(c, n->inputs[s->input[k]], s->first[k] + d, d)) return false;
   for (int d = 0; d < s->dims && c->r->ndim == s->dims; d++) {
     if (c->r->dim[d].size != c->dim[d].local &&
         !tsr_verify_say_task(

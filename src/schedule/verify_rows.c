@@ -177,7 +177,8 @@ static bool check_ranks(const tsr_sum_check *c, int dim) {
   return true;
 }
 
-/* How wide a unit is of every dimension: units divide it, and a rank's are a subtree of theirs. */
+/* How wide a unit is of every dimension: units divide it, a rank has as large a part of it as of
+ * its units (so what an axis splits is owed over it), and these are a subtree of theirs. */
 static bool find_widths(tsr_sum_check *c) {
   for (int d = 0; d < c->dims; d++) {
     tsr_sum_dim *x = &c->dim[d];
@@ -201,8 +202,9 @@ static bool find_widths(tsr_sum_check *c) {
         x->whole / cuts != x->local / x->combinations) {
       tsr_verify_say_task(
           c->v, c->s, c->task, -1,
-          "the recipe cuts %lld of '%s' into %lld units, which does not divide",
-          (long long)x->whole, c->in->name, (long long)cuts);
+          "it sums %lld of the %lld of dimension %d of '%s' into %lld of the %lld units of '%s'",
+          (long long)x->local, (long long)x->whole, c->first + d, c->in->name,
+          (long long)x->combinations, (long long)cuts, c->out->name);
       return false;
     }
     x->width = x->whole / cuts;
