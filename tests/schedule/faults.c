@@ -13,9 +13,7 @@ int mutant_below(mutant *m, int n) { return (int)(draw(m) % (uint64_t)n); }
 static int below(mutant *m, int n) { return mutant_below(m, n); }
 static int64_t some_offset(mutant *m) { return (1 + below(m, 8)) * (below(m, 2) ? 64 : -64); }
 
-/* A task that is of the kind asked for, or -1. */
-typedef bool is_wanted(const mutant *m, const tsr_task *t);
-static int pick_task(mutant *m, is_wanted *wanted) {
+int mutant_pick_task(mutant *m, mutant_task_kind *wanted) {
   int count = 0, chosen = -1;
   for (int i = 0; i < m->p->tasks_count; i++)
     if (wanted(m, &m->p->tasks[i]) && below(m, ++count) == 0) chosen = i;
@@ -48,22 +46,22 @@ static bool has_scratch(const mutant *m, const tsr_task *t) {
   return (void)m, t->scratch_bytes > 0;
 }
 
-static bool is_work(const mutant *m, int value) {
+bool mutant_is_work(const mutant *m, int value) {
   const tsr_tensor *t = &m->p->tensors[value];
   const tsr_value *v = &m->p->graph->values[value];
   bool named = v->kind == TSR_VALUE_NODE && tsr_program_has_node(m->p, v->node) &&
                tsr_program_is_alias(m->p, v->node);
   return t->segment == TSR_SEGMENT_WORK && !named;
 }
-static bool is_framed(const mutant *m, int value) {
+bool mutant_is_framed(const mutant *m, int value) {
   const tsr_tensor *t = &m->p->tensors[value];
   return t->segment != TSR_SEGMENT_ABSENT && t->frame >= 0 &&
-         (is_work(m, value) || t->segment == TSR_SEGMENT_INPUT);
+         (mutant_is_work(m, value) || t->segment == TSR_SEGMENT_INPUT);
 }
 static bool is_here(const mutant *m, int value) {
   return m->p->tensors[value].segment != TSR_SEGMENT_ABSENT;
 }
-static int pick_value(mutant *m, bool (*wanted)(const mutant *m, int value)) {
+int mutant_pick_value(mutant *m, mutant_value_kind *wanted) {
   int count = 0, chosen = -1;
   for (int x = 0; x < m->p->graph->values_count; x++)
     if (wanted(m, x) && below(m, ++count) == 0) chosen = x;
@@ -76,12 +74,12 @@ static bool drop_task(mutant *m) {
   return sample_remove_task(m->p, below(m, m->p->tasks_count)), true;
 }
 static bool double_task(mutant *m) {
-  int i = pick_task(m, any);
+  int i = mutant_pick_task(m, any);
   sample_insert_task(m->arena, m->p, i, m->p->tasks[i], sample_part_of(m->p, i));
   return true;
 }
 static bool drop_transfer(mutant *m) {
-  int i = pick_task(m, is_transfer);
+  int i = mutant_pick_task(m, is_transfer);
   if (i < 0) return false;
   return sample_remove_task(m->p, i), true;
 }
@@ -94,11 +92,11 @@ static bool swap_tasks(tsr_program *p, int i, int j) {
   return true;
 }
 static bool swap_neighbours(mutant *m) {
-  int i = pick_task(m, any);
+  int i = mutant_pick_task(m, any);
   return swap_tasks(m->p, i, i + 1);
 }
 static bool swap_far(mutant *m) {
-  int i = pick_task(m, any), part = sample_part_of(m->p, i);
+  int i = mutant_pick_task(m, any), part = sample_part_of(m->p, i);
   const tsr_part *k = &m->p->parts[part];
   return swap_tasks(m->p, i, k->begin + below(m, k->end - k->begin));
 }
@@ -108,9 +106,9 @@ static bool move_within(mutant *m, int i) {
   sample_move_task(m->p, i, k->begin + below(m, k->end - k->begin));
   return true;
 }
-static bool move_task(mutant *m) { return move_within(m, pick_task(m, any)); }
+static bool move_task(mutant *m) { return move_within(m, mutant_pick_task(m, any)); }
 static bool swap_moves(mutant *m) {
-  int i = pick_task(m, is_collective), j = pick_task(m, is_collective);
+  int i = mutant_pick_task(m, is_collective), j = mutant_pick_task(m, is_collective);
   return swap_tasks(m->p, i, j);
 }
 static bool move_part(mutant *m) {
@@ -159,7 +157,7 @@ static int other_transfer(mutant *m, int node) {
   return chosen;
 }
 static bool receive_other(mutant *m) {
-  int i = pick_task(m, is_receive);
+  int i = mutant_pick_task(m, is_receive);
   if (i < 0) return false;
   int node = other_transfer(m, m->p->tasks[i].node);
   if (node < 0) return false;
@@ -167,7 +165,7 @@ static bool receive_other(mutant *m) {
   return true;
 }
 static bool receive_size(mutant *m) {
-  int i = pick_task(m, is_receive);
+  int i = mutant_pick_task(m, is_receive);
   if (i < 0) return false;
   m->p->tasks[i].inputs[0].shape[0] *= 2;
   return true;
@@ -178,49 +176,51 @@ static bool change_node(mutant *m, int task) {
   m->p->tasks[task].node = node;
   return true;
 }
-static bool send_node(mutant *m) { return change_node(m, pick_task(m, is_send)); }
-static bool wait_node(mutant *m) { return change_node(m, pick_task(m, is_wait)); }
+static bool send_node(mutant *m) { return change_node(m, mutant_pick_task(m, is_send)); }
+static bool wait_node(mutant *m) { return change_node(m, mutant_pick_task(m, is_wait)); }
 static bool send_value(mutant *m) {
-  int i = pick_task(m, is_send), x = pick_value(m, is_here);
+  int i = mutant_pick_task(m, is_send), x = mutant_pick_value(m, is_here);
   if (i < 0 || m->p->tasks[i].inputs[0].value == x) return false;
   m->p->tasks[i].inputs[0] = m->p->tensors[x];
   return true;
 }
 static bool wait_lag(mutant *m) {
-  int i = pick_task(m, is_wait), to = below(m, 6) - 1;
+  int i = mutant_pick_task(m, is_wait), to = below(m, 6) - 1;
   if (i < 0 || m->p->tasks[i].lag == to) return false;
   m->p->tasks[i].lag = to;
   return true;
 }
 static bool change_axis(mutant *m) {
-  int i = pick_task(m, is_collective);
+  int i = mutant_pick_task(m, is_collective);
   if (i < 0) return false;
   m->p->tasks[i].axis = (m->p->tasks[i].axis + 1 + below(m, TSR_AXES - 1)) % TSR_AXES;
   return true;
 }
 
 static bool drop_bucket_wait(mutant *m) {
-  int i = pick_task(m, is_bucket_wait);
+  int i = mutant_pick_task(m, is_bucket_wait);
   if (i < 0) return false;
   return sample_remove_task(m->p, i), true;
 }
-static bool move_bucket_wait(mutant *m) { return move_within(m, pick_task(m, is_bucket_wait)); }
-static bool move_begin(mutant *m) { return move_within(m, pick_task(m, is_begun)); }
+static bool move_bucket_wait(mutant *m) {
+  return move_within(m, mutant_pick_task(m, is_bucket_wait));
+}
+static bool move_begin(mutant *m) { return move_within(m, mutant_pick_task(m, is_begun)); }
 static bool change_bucket(mutant *m) {
-  int i = pick_task(m, is_begun), to = pick_task(m, is_bucket_wait);
+  int i = mutant_pick_task(m, is_begun), to = mutant_pick_task(m, is_bucket_wait);
   if (i < 0 || to < 0 || m->p->tasks[i].bucket == m->p->tasks[to].bucket) return false;
   m->p->tasks[i].bucket = below(m, 4) ? m->p->tasks[to].bucket : 0;
   return true;
 }
 static bool change_last_only(mutant *m) {
-  int i = pick_task(m, below(m, 2) ? is_begun : any);
+  int i = mutant_pick_task(m, below(m, 2) ? is_begun : any);
   if (i < 0) return false;
   m->p->tasks[i].last_only = !m->p->tasks[i].last_only;
   return true;
 }
 
 static bool task_offset(mutant *m) {
-  tsr_task *t = &m->p->tasks[pick_task(m, has_inputs)];
+  tsr_task *t = &m->p->tasks[mutant_pick_task(m, has_inputs)];
   bool out = t->outputs_count && below(m, 2);
   tsr_tensor *x =
       out ? &t->outputs[below(m, t->outputs_count)] : &t->inputs[below(m, t->inputs_count)];
@@ -229,31 +229,32 @@ static bool task_offset(mutant *m) {
   return true;
 }
 static bool task_input(mutant *m) {
-  tsr_task *t = &m->p->tasks[pick_task(m, has_inputs)];
-  int k = below(m, t->inputs_count), x = pick_value(m, is_here);
+  tsr_task *t = &m->p->tasks[mutant_pick_task(m, has_inputs)];
+  int k = below(m, t->inputs_count), x = mutant_pick_value(m, is_here);
   if (t->inputs[k].value == x) return false;
   t->inputs[k] = m->p->tensors[x];
   return true;
 }
 static bool value_offset(mutant *m) {
-  m->p->tensors[pick_value(m, is_work)].offset += some_offset(m);
+  m->p->tensors[mutant_pick_value(m, mutant_is_work)].offset += some_offset(m);
   return sample_bind(m->p), true;
 }
 static bool value_place(mutant *m) {
-  int x = pick_value(m, is_work), y = pick_value(m, is_work);
+  int x = mutant_pick_value(m, mutant_is_work), y = mutant_pick_value(m, mutant_is_work);
   if (x == y) return false;
   m->p->tensors[x].offset = m->p->tensors[y].offset;
   m->p->tensors[x].frame = m->p->tensors[y].frame;
   return sample_bind(m->p), true;
 }
 static bool frame_offset(mutant *m) {
-  int x = pick_value(m, is_framed);
+  int x = mutant_pick_value(m, mutant_is_framed);
   if (x < 0) return false;
   m->p->tensors[x].offset += some_offset(m);
   return sample_bind(m->p), true;
 }
 static bool change_frame(mutant *m) {
-  int x = pick_value(m, is_framed), f = m->p->frames_count ? below(m, m->p->frames_count) : 0;
+  int x = mutant_pick_value(m, mutant_is_framed),
+      f = m->p->frames_count ? below(m, m->p->frames_count) : 0;
   if (x < 0 || m->p->tensors[x].frame == f) return false;
   m->p->tensors[x].frame = f;
   return sample_bind(m->p), true;
@@ -281,7 +282,7 @@ static bool shrink_segment(mutant *m) {
   return true;
 }
 static bool scratch_offset(mutant *m) {
-  int i = pick_task(m, has_scratch), x = pick_value(m, is_work);
+  int i = mutant_pick_task(m, has_scratch), x = mutant_pick_value(m, mutant_is_work);
   if (i < 0) return false;
   tsr_task *t = &m->p->tasks[i];
   if (below(m, 2)) t->scratch_offset += some_offset(m);
@@ -289,12 +290,12 @@ static bool scratch_offset(mutant *m) {
   return true;
 }
 static bool change_shape(mutant *m) {
-  tsr_tensor *t = &m->p->tensors[pick_value(m, is_here)];
+  tsr_tensor *t = &m->p->tensors[mutant_pick_value(m, is_here)];
   if (t->ndim) t->shape[below(m, t->ndim)] += below(m, 2) ? 1 : -1;
   return sample_bind(m->p), t->ndim > 0;
 }
 static bool change_dtype(mutant *m) {
-  tsr_tensor *t = &m->p->tensors[pick_value(m, is_here)];
+  tsr_tensor *t = &m->p->tensors[mutant_pick_value(m, is_here)];
   t->dtype = (tsr_dtype)((t->dtype + 1 + (unsigned)below(m, 3)) % 4);
   return sample_bind(m->p), true;
 }

@@ -32,11 +32,12 @@ static void add_block(tsr_graph *g, int number) {
 }
 
 tsr_graph *sample_graph(tsr_arena *arena, const harness_options *o) {
-  tsr_units units = {.batch = 8, .sequence = o->sequence_units, .tp = 4};
+  tsr_units units = {.batch = o->batch_units, .sequence = o->sequence_units, .tp = 4};
   tsr_graph *g = tsr_graph_new(arena, "sample", units);
-  int batch = (int)(16 / o->microbatches);
+  int positions = o->sequence_units > 4 ? (int)o->sequence_units : 4;
+  int batch = (int)((o->dp == 3 ? 12 : 16) / o->microbatches);
   harness_inputs(
-      g, tsr_arena_printf(arena, "tokens %d,4 tokens; targets %d,4 tokens", batch, batch));
+      g, tsr_arena_printf(arena, "tokens %d,%d tokens; targets %d,%d tokens", batch, positions, batch, positions));
   harness_params(g, "wte 24,16 0; nf 16");
   harness_calls(g, "x0: embedding(tokens, wte)");
   for (int i = 1; i <= 2; i++) add_block(g, i);
@@ -50,9 +51,9 @@ tsr_graph *sample_graph(tsr_arena *arena, const harness_options *o) {
 harness_options sample_options(harness_options o) {
   static const tsr_optimizer adamw = HARNESS_ADAMW(0.5);
   o.threads = 1;
-  o.batch_units = 8;
+  o.batch_units = o.dp == 3 ? 3 : 8;
   o.tp_units = 4;
-  o.sequence_units = o.sequence_parallel || o.cp > 1 ? 4 : 0;
+  if (!o.sequence_units && (o.sequence_parallel || o.cp > 1)) o.sequence_units = 4;
   o.vocabulary = 24;
   o.optimizer = &adamw;
   return o;

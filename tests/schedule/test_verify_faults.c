@@ -2,103 +2,15 @@
  * that it refuses must be said; those that it accepts are run, in a process of their own on memory
  * full of NaN, and must give the bits that the sound programs give: loss, norm and all weights
  * after two steps. */
+#include "effect.h"
 #include "faults.h"
-#include "run/internal.h"
 #include "tests/check.h"
 #include "tests/printed.h"
 #include <stdlib.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-enum { STEPS = 2 };
-
-/* ---- what programs compute ---- */
 
 typedef harness_trace trace;
 
-/* Bits that no program has written are NaN, so that whoever reads them shows it. */
-static void poison(harness *h) {
-  for (int r = 0; r < h->parallel.ranks; r++) {
-    const tsr_program *p = tsr_bound_program(h->bound, r);
-    char *work = h->bound->ranks[r].base[TSR_SEGMENT_WORK];
-    if (work) memset(work, 0xff, (size_t)p->bytes[TSR_SEGMENT_WORK]);
-  }
-}
-
-static trace train(tsr_arena *arena, harness *h, bool poisoned) {
-  tsr_diags *diags = tsr_diags_new(arena);
-  tsr_worker_options options = {
-      .parallel = &h->parallel, .kernels = h->cpu.k, .threads = 1, .seed = HARNESS_SEED};
-  trace t = {0};
-  int64_t n;
-  if (!tsr_worker_open(arena, &options, &h->programs, 1, &h->worker, &h->bound, diags)) abort();
-  for (int step = 0; step < STEPS; step++) {
-    if (poisoned) poison(h);
-    harness_step(h, step);
-    float *loss = harness_read(arena, h, "loss", &n);
-    harness_keep(arena, &t, loss, n);
-    float *clip = harness_read(arena, h, "clip", &n);
-    harness_keep(arena, &t, clip, n);
-  }
-  harness_keep_weights(arena, h, &t);
-  harness_close(h);
-  return t;
-}
-
-static bool same(const trace *a, const trace *b) {
-  return a->count == b->count && !memcmp(a->data, b->data, sizeof *a->data * (size_t)a->count);
-}
-
-/* The wait that ends a bucket's task: the first one behind it. */
-static int find_wait(const tsr_program *p, int task) {
-  int i = task;
-  while (p->tasks[i].op != TSR_OP_WAIT || p->tasks[i].bucket != p->tasks[task].bucket)
-    i = (i + 1) % p->tasks_count;
-  return i;
-}
-
-/* The executor moves a bucket's data when it begins. The other extreme is when it is waited for. */
-static void delay(tsr_arena *arena, tsr_program *p) {
-  for (int i = 0; i < p->tasks_count;) {
-    tsr_task t = p->tasks[i];
-    if (!t.bucket || t.op == TSR_OP_WAIT) {
-      i++;
-      continue;
-    }
-    int wait = find_wait(p, i), part = sample_part_of(p, wait);
-    t.bucket = 0;
-    t.last_only = false;
-    sample_insert_task(arena, p, wait, t, part);
-    sample_remove_task(p, i + (wait <= i));
-    if (wait <= i) i++;
-  }
-}
-
-/* Whether the programs give the wanted bits, and end at all. */
-static bool
-gives(tsr_arena *arena, const harness *sound, tsr_programs programs, const trace *want) {
-  fflush(NULL);
-  pid_t child = fork();
-  if (child == 0) {
-    alarm(60);
-    if (!freopen("/dev/null", "w", stderr)) _exit(2);
-    harness h = *sound;
-    h.programs = programs;
-    trace got = train(arena, &h, true);
-    _exit(!same(&got, want));
-  }
-  int status = -1;
-  return child > 0 && waitpid(child, &status, 0) == child && status == 0;
-}
-
-/* Whenever the data of its buckets moves. */
-static bool
-is_harmless(tsr_arena *arena, const harness *sound, tsr_programs programs, const trace *want) {
-  tsr_programs late = sample_copy_all(arena, &programs);
-  for (int s = 0; s < programs.order->stages; s++) delay(arena, late.of_stage[s]);
-  return gives(arena, sound, programs, want) &&
-         (!sound->options.overlap || gives(arena, sound, late, want));
-}
+enum { SECONDS = 60 };
 
 /* ---- the test ---- */
 
@@ -148,7 +60,7 @@ try_fault(const harness *h, const trace *want, fault *f, uint64_t seed, const ch
       CHECK_STR(again, text); /* the same findings every time */
     } else
       CHECK_AT(
-          is_harmless(arena, h, t.spoilt, want), "%s: '%s' with seed %llu was accepted", name,
+          effect_is_harmless(arena, h, t.spoilt, want, SECONDS), "%s: '%s' with seed %llu was accepted", name,
           f->name, (unsigned long long)seed);
   }
   tsr_arena_free(arena);
@@ -159,9 +71,11 @@ static void run_case(harness_options o, int seeds) {
   o = sample_options(o);
   harness h = sample_compile(arena, &o);
   const char *name = sample_text(arena, &o);
-  trace want = train(arena, &h, false), poisoned = train(arena, &h, true);
-  CHECK_AT(same(&want, &poisoned), "%s: reads what nobody has written", name);
-  CHECK_AT(is_harmless(arena, &h, h.programs, &want), "%s: waits are not where they must be", name);
+  trace want = effect_train(arena, &h, false), poisoned = effect_train(arena, &h, true);
+  CHECK_AT(effect_same(&want, &poisoned), "%s: reads what nobody has written", name);
+  CHECK_AT(
+      effect_is_harmless(arena, &h, h.programs, &want, SECONDS),
+      "%s: waits are not where they must be", name);
   for (int i = 0; i < faults_count; i++)
     for (int k = 0; k < seeds; k++) {
       uint64_t seed = (uint64_t)(i * 1000 + k) * 64 + (uint64_t)(o.pp * 7) + o.order * 3 +

@@ -1,0 +1,68 @@
+/* Faults in the placed graph and the recipe, from which programs are lowered anew. */
+#include "faults.h"
+
+/* A value that a forward node of the op makes; -1: none. */
+static int some_value(mutant *m, tsr_op op) {
+  int task = mutant_pick_op(m, op);
+  return task < 0 ? -1 : m->p->tasks[task].outputs[0].value;
+}
+
+/* What cp and dp split changes places: the parts have the same size. */
+static bool swap_placements(mutant *m) {
+  int x = some_value(m, TSR_OP_RMSNORM);
+  tsr_placement *p = mutant_graph(m)->values[x].placement, dp = p[TSR_DP];
+  p[TSR_DP] = p[TSR_CP];
+  p[TSR_CP] = dp;
+  return mutant_lower(m, &m->p->lowering), true;
+}
+static bool forget_partial(mutant *m) {
+  int x = some_value(m, TSR_OP_LINEAR_DW);
+  mutant_graph(m)->values[x].placement[TSR_DP] = (tsr_placement){TSR_REPLICATE, 0, 0};
+  return mutant_lower(m, &m->p->lowering), true;
+}
+static bool halve_samples(mutant *m) {
+  int x = some_value(m, TSR_OP_RMSNORM);
+  mutant_graph(m)->values[x].shape[0] /= 2;
+  return mutant_lower(m, &m->p->lowering), true;
+}
+static bool owe_more(mutant *m) {
+  int x = some_value(m, TSR_OP_DROPOUT);
+  mutant_graph(m)->values[x].placement[TSR_DP] = (tsr_placement){TSR_PARTIAL, 0, 0};
+  return mutant_lower(m, &m->p->lowering), true;
+}
+/* Three pieces of what two ranks hold halves of. */
+static bool cut_pieces(mutant *m) {
+  int x = some_value(m, TSR_OP_NORM_STATS);
+  if (x < 0) return false;
+  mutant_graph(m)->values[x].shape[0] = 3;
+  return mutant_lower(m, &m->p->lowering), true;
+}
+
+/* ---- the recipe ---- */
+
+static bool lower_units(mutant *m, int64_t of_rank, int64_t of_recipe) {
+  tsr_lowering how = m->p->lowering;
+  how.batch_units = of_rank;
+  mutant_graph(m)->units.batch = of_recipe;
+  return mutant_lower(m, &how), true;
+}
+static bool halve_units(mutant *m) { return lower_units(m, 2, m->programs->graph->units.batch); }
+static bool take_six_units(mutant *m) { return lower_units(m, 2, 6); } /* over three ranks */
+static bool take_odd_units(mutant *m) { return lower_units(m, 3, 6); } /* of eight samples */
+
+static const char rows[] = "rows, by the length of a unit, which may be 0";
+static const rule_fault table[] = {
+    {"it sums '%s' and '%s', of which %s splits one along the sum", swap_placements, ON_ZIGZAG,
+     EFFECT_NONE, "the tasks are those of the sound graph"},
+    {"it sums over %lld of '%s' and %lld of '%s'", halve_samples, ON_ALONE},
+    {"'%s' is partial over %s, and the op does not sum", owe_more, ON_TP},
+    {"its pieces hold %lld of the %lld that the rank from %lld on has of dimension %d of '%s'",
+     cut_pieces, ON_ZERO},
+    {"its ranks have %lld units over %s, the recipe %lld", halve_units, ON_ALONE},
+    {"%lld of the recipe's %lld units are no subtree of their tree", take_six_units, ON_DP3},
+    {"it sums %lld of the %lld of dimension %d of '%s' into %lld of the %lld units of '%s'",
+     forget_partial, ON_TP, EFFECT_HARM, NULL, rows},
+    {"it sums %lld of the %lld of dimension %d of '%s' into %lld of the %lld units of '%s'",
+     take_odd_units, ON_ALONE, EFFECT_UNRUN, "kernels demand units of one size", rows},
+};
+RULE_FAULTS(faults_of_graphs, table);
