@@ -117,8 +117,9 @@ static bool check_frames(tsr_verify *v, const tsr_verify_subject *s) {
   bool ok = true;
   for (int i = 0; i < s->p->frames_count; i++) {
     const tsr_frame *f = &s->p->frames[i];
+    int most = v->microbatches * v->programs->order->chunks; /* alive at once */
     bool there = (int)f->segment >= 0 && f->segment < TSR_SEGMENTS && f->slots >= 0 &&
-                 f->bytes >= 0 && f->offset >= 0;
+                 f->slots <= most && f->bytes >= 0 && f->offset >= 0;
     if (!there || !is_inside(f, s->p->bytes[f->segment]))
       ok &= tsr_verify_say(
                 v, s, "frame %d of %d × %lld bytes from %lld on is outside its segment", i,
@@ -214,8 +215,9 @@ static bool same_shape(const tsr_tensor *a, const tsr_tensor *b) {
 
 static void check_alias(tsr_verify *v, const tsr_verify_subject *s, int value) {
   const tsr_tensor *t = &s->p->tensors[value], *of = &s->p->tensors[s->owner[value]];
+  tsr_tensor want = local_tensor(v, s->owner[value]); /* whatever `of` is */
   if (t->segment == of->segment && t->offset == of->offset && t->frame == of->frame &&
-      tsr_tensor_bytes(t) == tsr_tensor_bytes(of))
+      tsr_tensor_bytes(t) == tsr_tensor_bytes(&want))
     return;
   const char *name = v->graph->values[s->owner[value]].name;
   tsr_verify_say_value(v, s, value, "it must be the bytes of '%s' under another name", name);
@@ -242,7 +244,7 @@ static void check_place(tsr_verify *v, const tsr_verify_subject *s, int value) {
   const tsr_frame *f = t->frame >= 0 ? &s->p->frames[t->frame] : NULL;
   int64_t bytes = tsr_verify_bytes(s->p, value), begin = 0, end = s->p->bytes[t->segment];
   if (f) begin = f->offset, end = begin + (f->segment == t->segment ? f->bytes : 0);
-  bool inside = t->offset >= begin && t->offset + bytes <= end;
+  bool inside = t->offset >= begin && t->offset <= end && bytes <= end - t->offset;
   if (inside && t->offset % 64 == 0) return;
   const char *at = tsr_verify_address(v, t->segment, t->offset);
   const char *what = f ? tsr_arena_printf(v->arena, "frame %d", t->frame) : "its segment";
@@ -259,7 +261,8 @@ static void check_tensor(tsr_verify *v, const tsr_verify_subject *s, int value) 
   const tsr_value *x = &v->graph->values[value];
   bool sized = x->kind == TSR_VALUE_NODE && x->output == 0 &&
                tsr_op_facts(v->graph->nodes[x->node].op) & TSR_FACT_SIZED;
-  if (sized && t->shape[0] >= 0) want.shape[0] = t->shape[0]; /* the device knows */
+  if (sized && t->shape[0] >= 0 && t->shape[0] <= s->p->bytes[TSR_SEGMENT_WORK])
+    want.shape[0] = t->shape[0]; /* the device knows */
   bool alias = s->owner[value] != value;
   if (!same_shape(t, &want) && !tsr_verify_say_value(
                                    v, s, value, "it is %s, its placement on this mesh makes it %s",

@@ -197,10 +197,10 @@ static bool check_counts(const tsr_sum_check *c) {
       "its record has %lld batch, %lld sequence, %lld tp units and keeps %lld apart; the recipe "
       "has "
       "%lld, %lld, %lld and %lld, and '%s' has room for %lld",
-      (long long)r->batch, (long long)r->sequence, (long long)r->tp,
-      (long long)tsr_reduction_blocks(r), (long long)want[TSR_UNITS_BATCH],
-      (long long)want[TSR_UNITS_SEQUENCE], (long long)want[TSR_UNITS_TP], (long long)blocks,
-      c->out->name, (long long)room);
+      (long long)r->batch, (long long)r->sequence, (long long)r->tp, (long long)r->kept,
+      (long long)want[TSR_UNITS_BATCH], (long long)want[TSR_UNITS_SEQUENCE],
+      (long long)want[TSR_UNITS_TP], (long long)want[TSR_UNITS_KEPT], c->out->name,
+      (long long)room);
 }
 
 /* Units that stand in front of a value, added: the batch's, or all that are left. */
@@ -210,13 +210,12 @@ static void check_units(const tsr_sum_check *c, const tsr_node *n) {
   bool batch = in->batch_units && !c->out->batch_units;
   int64_t left = batch ? one(x->units / in->batch_units) : 1;
   int64_t leaves = batch ? in->batch_units : one(x->units);
-  if (one(y->units) == left && tsr_reduction_leaves(c->r) == leaves && c->r->tp == leaves &&
-      tsr_reduction_blocks(c->r) == 1)
-    return;
+  const tsr_reduction *r = c->r;
+  bool others = r->keeps_batch || r->batch != 1 || r->sequence != 1 || r->kept != 1;
+  if (one(y->units) == left && r->tp == leaves && !others) return;
   tsr_verify_say_task(
       c->v, c->s, c->task, -1, "it adds %lld of the %lld units of '%s', of which %lld remain",
-      (long long)tsr_reduction_leaves(c->r), (long long)x->units, in->name,
-      (long long)one(y->units));
+      (long long)r->tp, (long long)x->units, in->name, (long long)one(y->units));
 }
 
 /* Of what sums a verdict holds: those of one key are proved once. */

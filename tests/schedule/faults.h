@@ -79,6 +79,8 @@ extern const rule_faults faults_of_lists, faults_of_tasks, faults_of_memory, fau
 int64_t mutant_room(tsr_program *p, int64_t bytes);
 /* Another place for a value of WORK, with room of its own; tasks and other names follow. */
 void mutant_move_value(mutant *m, int value);
+/* Puts a number that makes no sense into one field of the program. */
+void mutant_garble(mutant *m);
 /* A task of an op of the program, with a seed; -1: none. */
 int mutant_pick_op(mutant *m, tsr_op op);
 /* The programs get a graph of their own, to be changed. */
