@@ -131,16 +131,24 @@ static bool is_scattered(const tsr_placer *p, int old) {
   return is_scattered(p, n->inputs[0]) && is_scattered(p, n->inputs[1]);
 }
 
-/* What an op's rule is shown of an input over dp: parameters come whole to everything but their
- * update and working copy, so that no sum but those over samples is made of batch units. With ZeRO,
- * sums of gradients are added up where they will be needed; from stage 2 on that is done for each
- * microbatch, and then for all that is accumulated. */
+static bool depends_on_batch(const tsr_placer *p, const tsr_node *n) {
+  for (int i = 0; i < n->inputs_count; i++)
+    if (p->of_batch[n->inputs[i]]) return true;
+  return false;
+}
+
+/* What an op's rule is shown of an input over dp: parameters come whole to what has samples beside
+ * them, so that no sum but those over samples is made of batch units. With ZeRO they come so to
+ * everything but their update and working copy, and sums of gradients are added up where they will
+ * be needed; from stage 2 on that is done for each microbatch, and then for all that is
+ * accumulated. */
 static tsr_placement dp_input(const tsr_placer *p, const tsr_node *n, int input) {
   const tsr_value *v = &p->g->values[p->map[n->inputs[input]]];
   tsr_placement is = v->placement[TSR_DP], wanted = zero_wanted(p, n->inputs[input], v);
   bool in_parts = n->op == TSR_OP_ADAMW || n->op == TSR_OP_SGD || n->op == TSR_OP_CAST;
   bool adds = n->op == TSR_OP_ADD && n->section == TSR_UPDATE;
-  if (is_weight(p, p->map[n->inputs[input]]) && !in_parts) return tsr_whole;
+  bool gathers = !in_parts && (p->placing->zero || depends_on_batch(p, n));
+  if (gathers && is_weight(p, p->map[n->inputs[input]])) return tsr_whole;
   if (!p->placing->zero) return is;
   if (adds && !is_scattered(p, n->outputs[0])) return tsr_whole;
   if (n->op == TSR_OP_NORM_STATS) /* the sum that the update needs, made once */
