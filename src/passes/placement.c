@@ -59,6 +59,7 @@ static void place_source(tsr_placer *p, int old) {
   tsr_placement zero = v.param < 0 ? tsr_whole : zero_placement(p, v.param);
   if (zero.kind == TSR_SHARD) v.placement[TSR_DP] = zero;
   tsr_placer_check_divides(p, &v);
+  if (v.kind == TSR_VALUE_PARAM) tsr_placer_check_declared(p, &v);
   p->map[old] = tsr_graph_copy_value(p->g, &v);
   p->plain_tp[old] = v.placement[TSR_TP];
 }
@@ -335,46 +336,6 @@ static void widen_sum(const tsr_placer *p, tsr_value *v) {
   v->dtype = TSR_F32;
 }
 
-/* Numbers that are drawn for a sample depend on which of the step's it is, and only dp's dimension
- * says that. */
-static void check_random(tsr_placer *p, const tsr_node *n, const placed *out) {
-  double chance = n->op == TSR_OP_DROPOUT ? n->attr[0] : n->attr[3];
-  bool several = p->old->microbatches > 1 && tsr_placer_is_active(p->placing, TSR_DP);
-  if (!(tsr_op_facts(n->op) & TSR_FACT_RANDOM) || chance == 0 || !several) return;
-  if (!p->of_batch[n->inputs[0]] || out->out[0][TSR_DP].kind == TSR_SHARD) return;
-  p->ok = tsr_diag_error(
-      p->diags, n->place,
-      "%s of '%s', whose samples are not along one dimension, would depend on the number of "
-      "microbatches",
-      tsr_op_name(n->op), p->old->values[n->inputs[0]].name);
-}
-
-/* A sum over a step's samples is made of batch units, which microbatches only group. Where samples
- * are not along one dimension dp does not split them, and each microbatch sums as it likes. */
-static void check_accumulated(tsr_placer *p, const tsr_node *n) {
-  const tsr_value *v = &p->g->values[p->map[n->inputs[0]]];
-  if (n->op != TSR_OP_ACCUMULATE || !p->of_batch[n->inputs[0]] ||
-      !tsr_placer_is_active(p->placing, TSR_DP))
-    return;
-  if (v->placement[TSR_DP].kind == TSR_PARTIAL) return;
-  p->ok = tsr_diag_error(
-      p->diags, n->place,
-      "'%s' sums over samples that are not along one dimension of each tensor: its bits would "
-      "depend "
-      "on the number of microbatches",
-      v->name);
-}
-
-static void find_of_batch(tsr_placer *p) {
-  const tsr_graph *g = p->old;
-  p->of_batch = tsr_arena_array(g->arena, bool, g->values_count + 1);
-  for (int v = 0; v < g->values_count; v++) p->of_batch[v] = g->values[v].kind == TSR_VALUE_INPUT;
-  for (int i = 0; i < g->nodes_count; i++)
-    for (int k = 0; k < g->nodes[i].inputs_count; k++)
-      for (int o = 0; o < g->nodes[i].outputs_count; o++)
-        p->of_batch[g->nodes[i].outputs[o]] |= p->of_batch[g->nodes[i].inputs[k]];
-}
-
 /* The node as it is, or what stands for attention where cp splits its positions. */
 static void copy_node(tsr_placer *p, int index, const int *inputs, int *ret_outputs) {
   const tsr_node *n = &p->old->nodes[index];
@@ -397,9 +358,9 @@ static void place_node(tsr_placer *p, int index) {
   int *inputs = tsr_arena_array(p->g->arena, int, n->inputs_count);
   for (int i = 0; i < n->inputs_count; i++) inputs[i] = p->map[n->inputs[i]];
   placed out = {0};
-  check_accumulated(p, n);
+  tsr_placer_check_accumulated(p, n);
   if (!place_inputs(p, n, inputs, &out)) p->ok = false;
-  check_random(p, n, &out);
+  tsr_placer_check_random(p, n, out.out[0][TSR_DP]);
   if (keeps_units(n->op)) {
     out.units = p->g->values[inputs[0]].units;
     out.units_of_sequence = p->g->values[inputs[0]].units_of_sequence;
@@ -437,7 +398,7 @@ bool tsr_pass_placement(
   p.map = tsr_arena_array(old->arena, int, old->values_count);
   p.plain_tp = tsr_arena_array(old->arena, tsr_placement, old->values_count);
   find_wanted(&p);
-  find_of_batch(&p);
+  tsr_placer_find_batch(&p);
   for (int i = 0; i < old->values_count; i++)
     if (old->values[i].kind != TSR_VALUE_NODE) place_source(&p, i);
   for (int i = 0; i < old->nodes_count; i++) place_node(&p, i);
@@ -447,6 +408,7 @@ bool tsr_pass_placement(
     p.map[old->outputs[i].value] = complete(&p, p.map[old->outputs[i].value], last);
   if (old->loss >= 0) p.map[old->loss] = complete(&p, p.map[old->loss], last);
   tsr_graph_map_ends(p.g, old, p.map);
+  tsr_placer_check_joined(&p);
   *ret_graph = p.g;
   return p.ok;
 }

@@ -200,10 +200,17 @@ static bool cache(tsr_compiled *c, int64_t new_tokens) {
   return true;
 }
 
-/* False for a loss that is none of the ops for losses. */
+static bool has_samples(const tsr_graph *g) {
+  for (int v = 0; v < g->values_count; v++)
+    if (g->values[v].kind == TSR_VALUE_INPUT) return true;
+  return false;
+}
+
+/* False for a loss that is none of the ops for losses, or of no samples. */
 static bool split_loss(const tsr_compile_options *o, tsr_compiled *ret) {
   ret->samples = o->config->training.validation_batch_size;
-  ret->joins_samples = tsr_graph_find_loss(ret->graph, ret->graph->loss) < 0;
+  ret->joins_samples =
+      tsr_graph_find_loss(ret->graph, ret->graph->loss) < 0 || !has_samples(ret->graph);
   if (!ret->joins_samples) ret->graph = tsr_pass_by_sample(ret->graph, ret->batch, ret->samples);
   return !ret->joins_samples;
 }

@@ -1,0 +1,85 @@
+/* What the placement pass refuses because its bits would depend on the mesh or the microbatches. */
+#include "passes/placer.h"
+
+void tsr_placer_find_batch(tsr_placer *p) {
+  const tsr_graph *g = p->old;
+  p->of_batch = tsr_arena_array(g->arena, bool, g->values_count + 1);
+  for (int v = 0; v < g->values_count; v++) p->of_batch[v] = g->values[v].kind == TSR_VALUE_INPUT;
+  for (int i = 0; i < g->nodes_count; i++)
+    for (int k = 0; k < g->nodes[i].inputs_count; k++)
+      for (int o = 0; o < g->nodes[i].outputs_count; o++)
+        p->of_batch[g->nodes[i].outputs[o]] |= p->of_batch[g->nodes[i].inputs[k]];
+}
+
+/* pp's stages own whole parameters; a dimension goes to one of cp and tp; and where zigzag gives a
+ * rank two runs of a dimension, rows of a tensor stay whole. */
+void tsr_placer_check_declared(tsr_placer *p, const tsr_value *v) {
+  const tsr_placing *placing = p->placing;
+  tsr_placement cp = v->placement[TSR_CP], tp = v->placement[TSR_TP];
+  if (v->placement[TSR_PP].kind == TSR_SHARD)
+    p->ok = tsr_diag_error(
+        p->diags, v->place, "'%s' cannot be split over pp: a stage owns whole parameters", v->name);
+  if (cp.kind != TSR_SHARD) return;
+  if (tsr_placement_equal(cp, tp) && placing->size[TSR_TP] > 1)
+    p->ok = tsr_diag_error(
+        p->diags, v->place,
+        "'%s' is declared shard(%d) over both cp and tp: one of them can have it", v->name, cp.dim);
+  if (placing->zigzag && placing->size[TSR_CP] > 1 && cp.dim == v->ndim - 1)
+    p->ok = tsr_diag_error(
+        p->diags, v->place,
+        "'%s' is declared shard(%d) over cp, its last dimension, of which cp_layout 'zigzag' would "
+        "give a rank two runs",
+        v->name, cp.dim);
+}
+
+/* Numbers that are drawn for a sample depend on which of the step's it is, and only dp's dimension
+ * says that. */
+void tsr_placer_check_random(tsr_placer *p, const tsr_node *n, tsr_placement dp) {
+  double chance = n->op == TSR_OP_DROPOUT ? n->attr[0] : n->attr[3];
+  bool several = p->old->microbatches > 1 && tsr_placer_is_active(p->placing, TSR_DP);
+  if (!(tsr_op_facts(n->op) & TSR_FACT_RANDOM) || chance == 0 || !several) return;
+  if (!p->of_batch[n->inputs[0]] || dp.kind == TSR_SHARD) return;
+  p->ok = tsr_diag_error(
+      p->diags, n->place,
+      "%s of '%s', whose samples are not along one dimension, would depend on the number of "
+      "microbatches",
+      tsr_op_name(n->op), p->old->values[n->inputs[0]].name);
+}
+
+/* A sum over a step's samples is made of batch units, which microbatches only group. Where samples
+ * are not along one dimension dp does not split them, and each microbatch sums as it likes. */
+void tsr_placer_check_accumulated(tsr_placer *p, const tsr_node *n) {
+  const tsr_value *v = &p->g->values[p->map[n->inputs[0]]];
+  if (n->op != TSR_OP_ACCUMULATE || !p->of_batch[n->inputs[0]] ||
+      !tsr_placer_is_active(p->placing, TSR_DP))
+    return;
+  if (v->placement[TSR_DP].kind == TSR_PARTIAL) return;
+  p->ok = tsr_diag_error(
+      p->diags, n->place,
+      "'%s' sums over samples that are not along one dimension of each tensor: its bits would "
+      "depend "
+      "on the number of microbatches",
+      v->name);
+}
+
+/* Where the forward pass moves what depends on samples over dp, samples see each other: those of a
+ * microbatch, of which there are as many as the realisation has. */
+void tsr_placer_check_joined(tsr_placer *p) {
+  bool several = p->old->microbatches > 1 && tsr_placer_is_active(p->placing, TSR_DP);
+  bool *of_batch = tsr_arena_array(p->g->arena, bool, p->g->values_count + 1);
+  for (int v = 0; v < p->g->values_count; v++)
+    of_batch[v] = p->g->values[v].kind == TSR_VALUE_INPUT;
+  for (int i = 0; several && i < p->g->nodes_count; i++) {
+    const tsr_node *n = &p->g->nodes[i];
+    bool moves = tsr_op_facts(n->op) & (TSR_FACT_COLLECTIVE | TSR_FACT_LOCAL_CUT), any = false;
+    for (int k = 0; k < n->inputs_count; k++) any |= of_batch[n->inputs[k]];
+    for (int o = 0; o < n->outputs_count; o++) of_batch[n->outputs[o]] |= any;
+    if (!any || !moves || n->section != TSR_FORWARD || (int)n->attr[0] != TSR_DP) continue;
+    p->ok = tsr_diag_error(
+        p->diags, n->place,
+        "'%s' joins the samples of a microbatch: its bits would depend on the number of "
+        "microbatches",
+        p->g->values[n->inputs[0]].name);
+    return;
+  }
+}

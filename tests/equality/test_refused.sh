@@ -1,0 +1,97 @@
+#!/usr/bin/env bash
+# Graphs whose bits once depended on the mesh or on microbatches and are refused there by name. Each is
+# equal where it is accepted.
+# usage: test_refused.sh PROGRAM
+set -euo pipefail
+
+program=$(realpath "$1")
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+cd "$scratch"
+failed=0 runs=0
+for i in $(seq 400); do printf 'word %d of a text. ' $((i * 7919 % 1000)); done > text.txt
+
+# graph PARAMETERS STATEMENTS: a file over tokens and targets, and a run of it
+graph() {
+  cat > graph.yaml <<GRAPH
+inputs:
+  tokens: {shape: [batch, sequence], dtype: i32}
+  targets: {shape: [batch, sequence], dtype: i32}
+parameters:
+$1
+graph:
+$2
+outputs: [loss]
+GRAPH
+  cat > run.yaml <<'RUN'
+training_config: {seed: 1, data_path: text.txt, tokenizer_type: byte, batch_size: 4, sequence_length: 8,
+  max_steps: 2, eval_every: 0, sample_tokens: 0, log_every: 1, optimizer: {type: SGD, lr: 0.1}}
+transformer_config: {graph: graph.yaml}
+numerics: {threads: 1, units: {batch: 4, sequence: 4, tp: 2}}
+RUN
+}
+
+train() { # WORDS: the weights' hash, or what is said
+  local args=() set
+  for set in "$@"; do args+=(--set "$set"); done
+  "$program" --config run.yaml "${args[@]}" > out 2>&1 || { grep -m 1 error out; return; }
+  sed -n 's/.*weights sha256 \([0-9a-f]\{64\}\)$/\1/p' out
+}
+
+# equal WORDS: as on one rank; refused TEXT WORDS
+equal() {
+  runs=$((runs + 1))
+  local want got
+  want=$(train "${recipe[@]}")
+  got=$(train "${recipe[@]}" "$@")
+  [[ $want =~ ^[0-9a-f]{64}$ && $got = "$want" ]] && return
+  echo "$*: $got, on one rank $want"
+  failed=$((failed + 1))
+}
+refused() {
+  runs=$((runs + 1))
+  local said
+  said=$(train "${recipe[@]}" "${@:2}")
+  [[ $said == graph.yaml:*"$1"* ]] && return
+  echo "${*:2}: $said, not $1"
+  failed=$((failed + 1))
+}
+
+recipe=()
+graph '  p1: {shape: [260, 8], init: normal(0.3), tp: shard(1), cp: shard(1)}
+  p10: {shape: [260, 8], init: normal(0.3)}' '- v2: embedding(tokens, p1)
+- logits: linear(v2, p10)
+- loss: cross_entropy(logits, targets)'
+equal 'mesh={axes: [cp], shape: [2]}'
+equal 'mesh={axes: [dp], shape: [2]}'
+refused "'p1' is declared shard(1) over both cp and tp" 'mesh={axes: [tp], shape: [2]}'
+
+recipe=(device_config.cp_layout=zigzag)
+graph '  p1: {shape: [260, 12], init: normal(0.3)}
+  p7: {shape: [12], init: normal(0.3), cp: shard(0)}' '- v2: embedding(tokens, p1)
+- v8: mul(v2, p7)
+- loss: mse(v8, v2)'
+equal 'mesh={axes: [dp], shape: [2]}'
+refused "'p7' is declared shard(0) over cp, its last dimension" 'mesh={axes: [cp], shape: [2]}'
+
+recipe=()
+graph '  p1: {shape: [260, 4], init: normal(0.3)}
+  h: {shape: [260, 4], init: normal(0.3)}' '- v2: embedding(tokens, p1)
+- f: "reshape(v2, shape=[batch * sequence, 4])"
+- g: matmul(f, f, transpose_a=1)
+- k: matmul(f, g)
+- v5: "reshape(k, shape=[batch, sequence, 4])"
+- logits: linear(v5, h)
+- loss: cross_entropy(logits, targets)'
+equal 'mesh={axes: [dp], shape: [2]}'
+refused "joins the samples of a microbatch" pipeline.microbatches=2
+refused "joins the samples of a microbatch" pipeline.microbatches=2 'mesh={axes: [dp], shape: [2]}'
+
+graph '  p1: {shape: [260, 4], init: normal(0.3)}
+  p2: {shape: [260, 4], init: normal(0.3), pp: shard(1)}' '- v2: embedding(tokens, p1)
+- logits: linear(v2, p2)
+- loss: cross_entropy(logits, targets)'
+refused "'p2' cannot be split over pp" 'mesh={axes: [pp], shape: [2]}' 'pipeline.stages=[logits]'
+
+echo "equality.refused: $runs runs, $failed failed"
+[ "$failed" = 0 ] && [ "$runs" -gt 0 ]
