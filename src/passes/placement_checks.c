@@ -61,25 +61,3 @@ void tsr_placer_check_accumulated(tsr_placer *p, const tsr_node *n) {
       "on the number of microbatches",
       v->name);
 }
-
-/* Where the forward pass moves what depends on samples over dp, samples see each other: those of a
- * microbatch, of which there are as many as the realisation has. */
-void tsr_placer_check_joined(tsr_placer *p) {
-  bool several = p->old->microbatches > 1 && tsr_placer_is_active(p->placing, TSR_DP);
-  bool *of_batch = tsr_arena_array(p->g->arena, bool, p->g->values_count + 1);
-  for (int v = 0; v < p->g->values_count; v++)
-    of_batch[v] = p->g->values[v].kind == TSR_VALUE_INPUT;
-  for (int i = 0; several && i < p->g->nodes_count; i++) {
-    const tsr_node *n = &p->g->nodes[i];
-    bool moves = tsr_op_facts(n->op) & (TSR_FACT_COLLECTIVE | TSR_FACT_LOCAL_CUT), any = false;
-    for (int k = 0; k < n->inputs_count; k++) any |= of_batch[n->inputs[k]];
-    for (int o = 0; o < n->outputs_count; o++) of_batch[n->outputs[o]] |= any;
-    if (!any || !moves || n->section != TSR_FORWARD || (int)n->attr[0] != TSR_DP) continue;
-    p->ok = tsr_diag_error(
-        p->diags, n->place,
-        "'%s' joins the samples of a microbatch: its bits would depend on the number of "
-        "microbatches",
-        p->g->values[n->inputs[0]].name);
-    return;
-  }
-}

@@ -50,11 +50,10 @@ void tsr_placer_check_divides(tsr_placer *p, const tsr_value *v);
 /* What depends on an input of the graph, in of_batch. */
 void tsr_placer_find_batch(tsr_placer *p);
 /* Errors of placement_checks.c: of a parameter's declaration; of a random op, whose result is `dp`
- * over dp; of a sum over microbatches; of the placed graph. */
+ * over dp; of a sum over microbatches. */
 void tsr_placer_check_declared(tsr_placer *p, const tsr_value *v);
 void tsr_placer_check_random(tsr_placer *p, const tsr_node *n, tsr_placement dp);
 void tsr_placer_check_accumulated(tsr_placer *p, const tsr_node *n);
-void tsr_placer_check_joined(tsr_placer *p);
 
 /* The value with that placement over the axis, on the stage where it is needed; made once. */
 int tsr_placer_redistribute(tsr_placer *p, int value, int axis, tsr_placement to, tsr_where at);

@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# Graphs whose bits once depended on the mesh or on microbatches and are refused there by name. Each is
-# equal where it is accepted.
+# Graphs whose bits once depended on the mesh and are refused there by name. Each is equal where it is accepted.
 # usage: test_refused.sh PROGRAM
 set -euo pipefail
 
@@ -75,18 +74,6 @@ equal 'mesh={axes: [dp], shape: [2]}'
 refused "'p7' is declared shard(0) over cp, its last dimension" 'mesh={axes: [cp], shape: [2]}'
 
 recipe=()
-graph '  p1: {shape: [260, 4], init: normal(0.3)}
-  h: {shape: [260, 4], init: normal(0.3)}' '- v2: embedding(tokens, p1)
-- f: "reshape(v2, shape=[batch * sequence, 4])"
-- g: matmul(f, f, transpose_a=1)
-- k: matmul(f, g)
-- v5: "reshape(k, shape=[batch, sequence, 4])"
-- logits: linear(v5, h)
-- loss: cross_entropy(logits, targets)'
-equal 'mesh={axes: [dp], shape: [2]}'
-refused "joins the samples of a microbatch" pipeline.microbatches=2
-refused "joins the samples of a microbatch" pipeline.microbatches=2 'mesh={axes: [dp], shape: [2]}'
-
 graph '  p1: {shape: [260, 4], init: normal(0.3)}
   p2: {shape: [260, 4], init: normal(0.3), pp: shard(1)}' '- v2: embedding(tokens, p1)
 - logits: linear(v2, p2)
