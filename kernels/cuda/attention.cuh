@@ -100,10 +100,12 @@ static __device__ inline uint16_t attention_run(uint64_t element, float p, uint6
 }
 
 /* Dropout of one head: `element` is the number of its first query and key at hand, and those of one
- * query lie `step` behind the ones of the query before. */
+ * query lie `step` behind the ones of the query before. Heads from `gap_from` behind this one on lie
+ * `gap` heads further. */
 typedef struct {
   float p;
   uint64_t key, element, step;
+  int64_t gap_from, gap;
 } attention_drop;
 
 /* Of a sequence of `length`, from that query and key on. */
@@ -117,6 +119,15 @@ static __device__ inline attention_drop attention_drop_at(
   drop.key = a.dropout != 0 ? *key : 0;
   drop.step = (uint64_t)length;
   drop.element = (line * drop.step + (uint64_t)query) * drop.step + (uint64_t)key_first;
+  drop.gap_from = (a.H + 1) / 2 - at.h;
+  drop.gap = 2 * at.h >= a.H ? 0 : a.head_gap; /* it is in `element` then */
+  return drop;
+}
+
+/* The same of the n-th head behind it. */
+static __device__ inline attention_drop attention_drop_next(attention_drop drop, int64_t n) {
+  int64_t heads = n + (n >= drop.gap_from ? drop.gap : 0);
+  drop.element += (uint64_t)heads * drop.step * drop.step;
   return drop;
 }
 

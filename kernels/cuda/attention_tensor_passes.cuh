@@ -408,8 +408,7 @@ static __device__ inline void tensor_dkv_add(
     __syncthreads();
     if (n + 1 < steps) step_load<W>(p, turn ^ 1, a, x, query_step_at(a, begin, N, n + 1));
     if (p.bits) {
-      attention_drop drop = x.drop;
-      drop.element += (uint64_t)step.head * drop.step * drop.step;
+      attention_drop drop = attention_drop_next(x.drop, step.head);
       attention_mask(p.bits, drop, step.query, first, N, TENSOR_TILE);
       __syncthreads();
     }
