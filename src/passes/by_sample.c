@@ -1,6 +1,7 @@
-/* needs: a forward graph with stages, whose loss is what cross_entropy or mse gives, with
- * collectives behind it or none gives: the same with a number for each sample of the batch breaks:
- * indices; the new graph has its own
+/* needs: a forward graph with stages, whose loss is what cross_entropy or mse gives, with collectives
+ *        behind it or none
+ * gives: the same with a number for each sample of the batch
+ * breaks: indices; the new graph has its own
  *
  * An evaluation's batch is filled up to what dp divides. A sum over it would depend on how many
  * samples fill it, and on which of them a rank adds first, for not every dp divides the sum's tree.
@@ -42,15 +43,22 @@ tsr_graph *tsr_pass_by_sample(const tsr_graph *old, int64_t samples, int64_t rea
   return g;
 }
 
+bool *tsr_graph_depends_on_inputs(const tsr_graph *g) {
+  bool *depends = tsr_arena_array(g->arena, bool, g->values_count + 1);
+  for (int v = 0; v < g->values_count; v++) depends[v] = g->values[v].kind == TSR_VALUE_INPUT;
+  for (int i = 0; i < g->nodes_count; i++)
+    for (int k = 0; k < g->nodes[i].inputs_count; k++)
+      for (int o = 0; o < g->nodes[i].outputs_count; o++)
+        depends[g->nodes[i].outputs[o]] |= depends[g->nodes[i].inputs[k]];
+  return depends;
+}
+
 bool tsr_graph_joins_samples(const tsr_graph *g) {
-  bool *of_batch = tsr_arena_array(g->arena, bool, g->values_count + 1);
-  for (int v = 0; v < g->values_count; v++) of_batch[v] = g->values[v].kind == TSR_VALUE_INPUT;
+  const bool *depends = tsr_graph_depends_on_inputs(g);
   for (int i = 0; i < g->nodes_count; i++) {
     const tsr_node *n = &g->nodes[i];
-    bool moves = tsr_op_facts(n->op) & (TSR_FACT_COLLECTIVE | TSR_FACT_LOCAL_CUT), any = false;
-    for (int k = 0; k < n->inputs_count; k++) any |= of_batch[n->inputs[k]];
-    for (int o = 0; o < n->outputs_count && any; o++) of_batch[n->outputs[o]] = true;
-    if (any && moves && (int)n->attr[0] == TSR_DP) return true;
+    bool moves = tsr_op_facts(n->op) & (TSR_FACT_COLLECTIVE | TSR_FACT_LOCAL_CUT);
+    if (moves && depends[n->outputs[0]] && (int)n->attr[0] == TSR_DP) return true;
   }
   return false;
 }

@@ -98,6 +98,8 @@ bool tsr_pass_cache(
  * batch's `samples`, of which the first `real` are the step's; their sum is the loss. What is made
  * of the loss is gone. After stages, before precision. */
 tsr_graph *tsr_pass_by_sample(const tsr_graph *graph, int64_t samples, int64_t real);
+/* Per value, in the graph's arena: whether it is an input or is made of one. */
+bool *tsr_graph_depends_on_inputs(const tsr_graph *graph);
 /* Whether a placed graph has a collective over dp on anything that depends on its inputs. If it has
  * none, no sample's numbers depend on other samples. */
 bool tsr_graph_joins_samples(const tsr_graph *placed);

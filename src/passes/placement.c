@@ -176,8 +176,8 @@ static tsr_placement shown_input(const tsr_placer *p, const tsr_node *n, int inp
     return norm_pieces(p, n->inputs[input], v->placement[TSR_CP]);
   bool sum =
       axis == TSR_CP && !v->units_of_sequence && (n->op == TSR_OP_ACCUMULATE || v->batch_units);
-  bool owed = v->placement[axis].kind == TSR_PARTIAL && !is_written(p, n);
-  return sum && owed ? tsr_whole : v->placement[axis];
+  bool partial = v->placement[axis].kind == TSR_PARTIAL && !is_written(p, n);
+  return sum && partial ? tsr_whole : v->placement[axis];
 }
 
 /* From stage 2 on a gradient is no longer tsr_whole once it is made. */
@@ -398,7 +398,7 @@ bool tsr_pass_placement(
   p.map = tsr_arena_array(old->arena, int, old->values_count);
   p.plain_tp = tsr_arena_array(old->arena, tsr_placement, old->values_count);
   find_wanted(&p);
-  tsr_placer_find_batch(&p);
+  p.of_batch = tsr_graph_depends_on_inputs(old);
   for (int i = 0; i < old->values_count; i++)
     if (old->values[i].kind != TSR_VALUE_NODE) place_source(&p, i);
   for (int i = 0; i < old->nodes_count; i++) place_node(&p, i);

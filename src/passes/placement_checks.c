@@ -1,16 +1,6 @@
 /* What the placement pass refuses because its bits would depend on the mesh or the microbatches. */
 #include "passes/placer.h"
 
-void tsr_placer_find_batch(tsr_placer *p) {
-  const tsr_graph *g = p->old;
-  p->of_batch = tsr_arena_array(g->arena, bool, g->values_count + 1);
-  for (int v = 0; v < g->values_count; v++) p->of_batch[v] = g->values[v].kind == TSR_VALUE_INPUT;
-  for (int i = 0; i < g->nodes_count; i++)
-    for (int k = 0; k < g->nodes[i].inputs_count; k++)
-      for (int o = 0; o < g->nodes[i].outputs_count; o++)
-        p->of_batch[g->nodes[i].outputs[o]] |= p->of_batch[g->nodes[i].inputs[k]];
-}
-
 /* pp's stages own whole parameters; a dimension goes to one of cp and tp; and where zigzag gives a
  * rank two runs of a dimension, rows of a tensor stay whole. */
 void tsr_placer_check_declared(tsr_placer *p, const tsr_value *v) {
@@ -57,7 +47,6 @@ void tsr_placer_check_accumulated(tsr_placer *p, const tsr_node *n) {
   p->ok = tsr_diag_error(
       p->diags, n->place,
       "'%s' sums over samples that are not along one dimension of each tensor: its bits would "
-      "depend "
-      "on the number of microbatches",
+      "depend on the number of microbatches",
       v->name);
 }

@@ -47,8 +47,6 @@ int64_t tsr_placer_parts(const tsr_placing *placing, int axis);
 /* Errors, at the value's place: a dimension that does not divide, or that two axes split. */
 void tsr_placer_check_divides(tsr_placer *p, const tsr_value *v);
 
-/* What depends on an input of the graph, in of_batch. */
-void tsr_placer_find_batch(tsr_placer *p);
 /* Errors of placement_checks.c: of a parameter's declaration; of a random op, whose result is `dp`
  * over dp; of a sum over microbatches. */
 void tsr_placer_check_declared(tsr_placer *p, const tsr_value *v);

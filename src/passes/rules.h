@@ -20,7 +20,7 @@ typedef struct {
   const char *error;      /* out: why it cannot be, or NULL */
 } tsr_rule_call;
 
-/* What a loss is whose rows the axis splits: a sum that is owed, or each sample's number beside the
+/* What a loss is whose rows the axis splits: a partial sum, or each sample's number beside the
  * sample (tsr_pass_by_sample). */
 static inline tsr_placement tsr_rule_of_loss(const tsr_rule_call *c) {
   bool by_sample = c->axis == TSR_DP && tsr_loss_samples(c->node) > 0;

@@ -3,7 +3,7 @@
  * Which rows belong to which unit is derived here from the other end: from the global position of a
  * rank's elements, where the record counts a rank's own blocks and leaves. What must hold:
  *   - all operands of a sum are split alike along what is summed, and a sum over a dimension that
- *     an axis splits is owed over that axis;
+ *     an axis splits is partial over that axis;
  *   - the ranks' units are the recipe's, and a rank's are a subtree of the recipe's tree;
  *   - each row is summed once, by the block and leaf whose unit its global position is in, on every
  *     rank; rows of a leaf come in an order, and in runs, that no placement changes. */
@@ -109,7 +109,7 @@ static void find_cuts(tsr_sum_check *c, int dim) {
   for (int i = 0; i < 3; i++) {
     int axis = axes[i];
     bool apart = axis == TSR_CP ? c->out->units_of_sequence : axis == TSR_TP && c->out->units > 0;
-    if (!tsr_sum_is_owed(c, axis, dim) || apart) continue;
+    if (!tsr_sum_is_partial(c, axis, dim) || apart) continue;
     int64_t global = recipe_units(c, axis);
     bool zigzag = axis == TSR_CP && l->zigzag;
     add_cut(d, (tsr_sum_cut){kinds[axis], global, global / l->size[axis], zigzag});
@@ -117,8 +117,8 @@ static void find_cuts(tsr_sum_check *c, int dim) {
   }
   if (!kept) return;
   int64_t global = c->out->units, local = global;
-  if (tsr_sum_is_owed(c, TSR_TP, dim)) local /= l->size[TSR_TP];
-  if (positions && tsr_sum_is_owed(c, TSR_CP, dim)) local /= l->size[TSR_CP];
+  if (tsr_sum_is_partial(c, TSR_TP, dim)) local /= l->size[TSR_TP];
+  if (positions && tsr_sum_is_partial(c, TSR_CP, dim)) local /= l->size[TSR_CP];
   bool by_tp = tsr_sum_splits(c->in->placement[TSR_TP], c->first + dim);
   add_cut(d, (tsr_sum_cut){TSR_UNITS_KEPT, global, local, positions && l->zigzag && !by_tp});
   c->units[TSR_UNITS_KEPT] = local;
@@ -195,8 +195,7 @@ static bool check_counts(const tsr_sum_check *c) {
   return tsr_verify_say_task(
       c->v, c->s, c->task, -1,
       "its record has %lld batch, %lld sequence, %lld tp units and keeps %lld apart; the recipe "
-      "has "
-      "%lld, %lld, %lld and %lld, and '%s' has room for %lld",
+      "has %lld, %lld, %lld and %lld, and '%s' has room for %lld",
       (long long)r->batch, (long long)r->sequence, (long long)r->tp, (long long)r->kept,
       (long long)want[TSR_UNITS_BATCH], (long long)want[TSR_UNITS_SEQUENCE],
       (long long)want[TSR_UNITS_TP], (long long)want[TSR_UNITS_KEPT], c->out->name,
@@ -288,18 +287,18 @@ static void check_sum(tsr_sum_check *c, const tsr_node *n, const sum_dims *s) {
   c->v->sums = found;
 }
 
-/* An op that is not known to sum must not owe what its inputs do not. */
+/* An op that is not known to sum must not be partial where its inputs are not. */
 static void check_other(const tsr_sum_check *c, const tsr_node *n) {
   bool sums = n->op == TSR_OP_EMBEDDING || n->op == TSR_OP_NORM_STATS || n->op == TSR_OP_NORM_JOIN;
   if (c->r->ndim) tsr_verify_say_task(c->v, c->s, c->task, -1, "its record sums, its op does not");
   for (int a = 0; a < TSR_AXES && !sums; a++) {
-    bool owed = false, split = false;
+    bool partial = false, split = false;
     for (int i = 0; i < n->inputs_count; i++) {
       tsr_placement p = c->v->graph->values[n->inputs[i]].placement[a];
-      owed |= p.kind == TSR_PARTIAL;
+      partial |= p.kind == TSR_PARTIAL;
       split |= p.kind == TSR_SHARD;
     }
-    if (c->p->lowering.size[a] > 1 && c->out->placement[a].kind == TSR_PARTIAL && split && !owed)
+    if (c->p->lowering.size[a] > 1 && c->out->placement[a].kind == TSR_PARTIAL && split && !partial)
       tsr_verify_say_task(
           c->v, c->s, c->task, -1, "'%s' is partial over %s, and the op does not sum", c->out->name,
           tsr_axis_name(a));

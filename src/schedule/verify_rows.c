@@ -135,7 +135,7 @@ static int64_t holder(const tsr_sum_check *c, int dim, const tsr_sum_cut *k, con
       [TSR_UNITS_BATCH] = TSR_DP, [TSR_UNITS_SEQUENCE] = TSR_CP, [TSR_UNITS_TP] = TSR_TP};
   int64_t number = 0;
   if (k->kind != TSR_UNITS_KEPT) return coord[axis_of[k->kind]];
-  if (c->out->units_of_sequence && tsr_sum_is_owed(c, TSR_CP, dim)) number = coord[TSR_CP];
+  if (c->out->units_of_sequence && tsr_sum_is_partial(c, TSR_CP, dim)) number = coord[TSR_CP];
   bool tp = tsr_sum_splits(c->in->placement[TSR_TP], c->first + dim);
   return tp ? number * c->p->lowering.size[TSR_TP] + coord[TSR_TP] : number;
 }
@@ -178,7 +178,7 @@ static bool check_ranks(const tsr_sum_check *c, int dim) {
 }
 
 /* How wide a unit is of every dimension: units divide it, a rank has as large a part of it as of
- * its units (so what an axis splits is owed over it), and these are a subtree of theirs. */
+ * its units (so what an axis splits is partial over it), and these are a subtree of theirs. */
 static bool find_widths(tsr_sum_check *c) {
   for (int d = 0; d < c->dims; d++) {
     tsr_sum_dim *x = &c->dim[d];

@@ -45,9 +45,9 @@ static inline bool tsr_sum_splits(tsr_placement p, int dim) {
 }
 /* Whether an axis splits a summed dimension and the sum is to be completed over it, or its units
  * are all that is wanted. */
-static inline bool tsr_sum_is_owed(const tsr_sum_check *c, int axis, int dim) {
-  bool owed = c->out->placement[axis].kind == TSR_PARTIAL || (c->samples && axis == TSR_DP);
-  return owed && tsr_sum_splits(c->in->placement[axis], c->first + dim);
+static inline bool tsr_sum_is_partial(const tsr_sum_check *c, int axis, int dim) {
+  bool partial = c->out->placement[axis].kind == TSR_PARTIAL || (c->samples && axis == TSR_DP);
+  return partial && tsr_sum_splits(c->in->placement[axis], c->first + dim);
 }
 
 #endif
