@@ -399,6 +399,7 @@ bool tsr_pass_placement(
   p.plain_tp = tsr_arena_array(old->arena, tsr_placement, old->values_count);
   find_wanted(&p);
   p.of_batch = tsr_graph_depends_on_inputs(old);
+  tsr_placer_check_mixed(&p);
   for (int i = 0; i < old->values_count; i++)
     if (old->values[i].kind != TSR_VALUE_NODE) place_source(&p, i);
   for (int i = 0; i < old->nodes_count; i++) place_node(&p, i);

@@ -52,6 +52,8 @@ void tsr_placer_check_divides(tsr_placer *p, const tsr_value *v);
 void tsr_placer_check_declared(tsr_placer *p, const tsr_value *v);
 void tsr_placer_check_random(tsr_placer *p, const tsr_node *n, tsr_placement dp);
 void tsr_placer_check_accumulated(tsr_placer *p, const tsr_node *n);
+/* Of mixed_samples.c: an op of the forward graph mixes samples that may be in other microbatches. */
+void tsr_placer_check_mixed(tsr_placer *p);
 
 /* The value with that placement over the axis, on the stage where it is needed; made once. */
 int tsr_placer_redistribute(tsr_placer *p, int value, int axis, tsr_placement to, tsr_where at);

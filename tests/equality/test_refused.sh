@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Graphs whose bits once depended on the mesh and are refused there by name. Each is equal where it is accepted.
+# Graphs whose bits once depended on the mesh or on microbatches and are refused there by name. Each is equal where it
+# is accepted.
 # usage: test_refused.sh PROGRAM
 set -euo pipefail
 
@@ -79,6 +80,51 @@ graph '  p1: {shape: [260, 4], init: normal(0.3)}
 - logits: linear(v2, p2)
 - loss: cross_entropy(logits, targets)'
 refused "'p2' cannot be split over pp" 'mesh={axes: [pp], shape: [2]}' 'pipeline.stages=[logits]'
+
+# samples that mix: a Gram matrix of all rows, a softmax over the batch, a sample that others are multiplied by
+mixed() {
+  equal 'mesh={axes: [dp], shape: [2]}'
+  refused "$1 mixes samples of different batch units" pipeline.microbatches=2
+  refused "$1 mixes samples of different batch units" pipeline.microbatches=4 'mesh={axes: [pp], shape: [1]}'
+  refused "$1 mixes samples of different batch units" pipeline.microbatches=2 'mesh={axes: [dp], shape: [2]}'
+}
+parameters='  p1: {shape: [260, 4], init: normal(0.3)}
+  h: {shape: [260, 4], init: normal(0.3)}'
+graph "$parameters" '- v2: embedding(tokens, p1)
+- f: "reshape(v2, shape=[batch * sequence, 4])"
+- g: matmul(f, f, transpose_a=1)
+- k: matmul(f, g)
+- v5: "reshape(k, shape=[batch, sequence, 4])"
+- logits: linear(v5, h)
+- loss: cross_entropy(logits, targets)'
+mixed matmul
+graph "$parameters" '- v2: embedding(tokens, p1)
+- f: transpose(v2, dim0=0, dim1=2)
+- s: softmax(f)
+- v5: transpose(s, dim0=0, dim1=2)
+- logits: linear(v5, h)
+- loss: cross_entropy(logits, targets)'
+mixed softmax
+graph "$parameters" '- v2: embedding(tokens, p1)
+- one: slice(v2, dim=0, begin=0, end=1)
+- flat: "reshape(one, shape=[sequence, 4])"
+- v5: mul(v2, flat)
+- logits: linear(v5, h)
+- loss: cross_entropy(logits, targets)'
+mixed slice
+# the same rows as a matrix and as batches of heads stay apart
+graph "$parameters" '- v2: embedding(tokens, p1)
+- f: "reshape(v2, shape=[batch * sequence, 2, 2])"
+- r: transpose(f, dim0=0, dim1=1)
+- s: softmax(r)
+- b: transpose(s, dim0=0, dim1=1)
+- v5: "reshape(b, shape=[batch, sequence, 4])"
+- logits: linear(v5, h)
+- loss: cross_entropy(logits, targets)'
+for microbatches in 2 4; do
+  equal pipeline.microbatches=$microbatches
+done
+equal pipeline.microbatches=2 'mesh={axes: [dp], shape: [2]}'
 
 echo "equality.refused: $runs runs, $failed failed"
 [ "$failed" = 0 ] && [ "$runs" -gt 0 ]

@@ -98,13 +98,16 @@ const oracle_case oracle_cases[] = {
     {"gram_of_positions", TOKENS "goal 4,4,4", TABLE "u 5,6; v 5,6",
      ROWS "a: linear(x, u); b: linear(x, v); y: matmul(a, b, transpose_b: 1); loss: mse(y, goal)"},
     {"product_of_samples", "x 4,6; goal 4,4", "u 5,6; v 5,6",
-     "a: linear(x, u); b: linear(x, v); y: matmul(a, b, transpose_b: 1); loss: mse(y, goal)"},
+     "a: linear(x, u); b: linear(x, v); y: matmul(a, b, transpose_b: 1); loss: mse(y, goal)",
+     .refused = ORACLE_TWICE},
     {"product_over_samples", "x 4,6; goal 8,4", "u 8,6; v 4,6",
-     "a: linear(x, u); b: linear(x, v); y: matmul(a, b, transpose_a: 1); loss: mse(y, goal)"},
+     "a: linear(x, u); b: linear(x, v); y: matmul(a, b, transpose_a: 1); loss: mse(y, goal)",
+     .refused = ORACLE_TWICE},
     {"product_over_rows", TOKENS "goal 8,4", TABLE "u 8,6; v 4,6",
      ROWS "a: linear(x, u); b: linear(x, v); f: reshape(a, shape: [16,8]); g: reshape(b, shape: "
           "[16,4])\n"
-          "y: matmul(f, g, transpose_a: 1); loss: mse(y, goal)"},
+          "y: matmul(f, g, transpose_a: 1); loss: mse(y, goal)",
+     .refused = ORACLE_TWICE},
     {"product_over_odd", "x 4,6; z 7,5; goal 4,5", "u 7,6; v 5,5",
      "a: linear(x, u); b: linear(z, v); y: matmul(a, b); loss: mse(y, goal)",
      .refused = ORACLE_TWICE},
@@ -123,7 +126,8 @@ const oracle_case oracle_cases[] = {
      .refused = ORACLE_TWICE},
     {"linear_by_activation", TOKENS "goal 4,4,4", TABLE "u 6,6",
      ROWS "h: linear(x, u); f: slice(h, dim: 0, begin: 1, end: 2); s: reshape(f, shape: [4,6])\n"
-          "y: linear(h, s); loss: mse(y, goal)"},
+          "y: linear(h, s); loss: mse(y, goal)",
+     .refused = ORACLE_TWICE},
     {"loss_of_two", TOKENS "goal 4,4,5", TABLE "u 5,6; v 5,6",
      ROWS "a: linear(x, u); b: linear(x, v); c: tanh(b); d: sub(c, goal); loss: mse(a, d)"},
     {"table_of_product", TEXT, "wte 16,3; p 6,3; n 6; head 16,6",
@@ -165,16 +169,22 @@ const oracle_case oracle_cases[] = {
      ROWS "h: linear(x, u); f: reshape(h, shape: [32,3]); y: linear(f, w, b); loss: mse(y, goal)"},
     {"features_first", TOKENS "goal 6,5", TABLE "w 5,16; b 5; u 6,6",
      ROWS "h: linear(x, u); f: reshape(h, shape: [16,6]); r: transpose(f, dim0: 0, dim1: 1)\n"
-          "y: linear(r, w, b); loss: mse(y, goal)"},
+          "y: linear(r, w, b); loss: mse(y, goal)",
+     .refused = ORACLE_TWICE},
     /* ---- rows transposed ---- */
     {"transposed_linear", X3 "goal 4,4,5", "w 5,6; b 5",
-     "f: transpose(x, dim0: 0, dim1: 1); y: linear(f, w, b); loss: mse(y, goal)"},
+     "f: transpose(x, dim0: 0, dim1: 1); y: linear(f, w, b); g: transpose(goal, dim0: 0, dim1: 1)\n"
+     "loss: mse(y, g)"},
     {"transposed_and_back", TOKENS "goal 4,4,5", TABLE "w 5,6; b 5",
      ROWS "f: transpose(x, dim0: 0, dim1: 1); h: linear(f, w, b); a: gelu(h)\n"
           "y: transpose(a, dim0: 0, dim1: 1); loss: mse(y, goal)"},
     {"transposed_norm", TOKENS "goal 4,4,6", TABLE "n 6; w 6,6",
+     ROWS "h: linear(x, w); f: transpose(h, dim0: 0, dim1: 1); y: rmsnorm(f, n)\n"
+          "g: transpose(goal, dim0: 0, dim1: 1); loss: mse(y, g)"},
+    {"samples_crossed", TOKENS "goal 4,4,6", TABLE "n 6; w 6,6",
      ROWS "h: linear(x, w); f: transpose(h, dim0: 0, dim1: 1); y: rmsnorm(f, n); loss: mse(y, "
-          "goal)"},
+          "goal)",
+     .refused = ORACLE_TWICE},
     {"positions_mixed", TOKENS "goal 4,6,5", TABLE "w 5,4; b 5",
      ROWS "f: transpose(x, dim0: 1, dim1: 2); y: linear(f, w, b); loss: mse(y, goal)"},
     {"mixer", TOKENS "goal 4,4,6",
@@ -186,7 +196,8 @@ const oracle_case oracle_cases[] = {
           "m: linear(k, up); a: gelu(m); o: linear(a, down); y: add(r, o); loss: mse(y, goal)"},
     {"samples_mixed", TOKENS "goal 6,4,5", TABLE "w 5,4; b 5; u 6,6",
      ROWS "h: linear(x, u); f: transpose(h, dim0: 0, dim1: 2); y: linear(f, w, b); loss: "
-          "mse(y, goal)"},
+          "mse(y, goal)",
+     .refused = ORACLE_TWICE},
     {"softmax_of_positions", TOKENS "goal 4,6,4", TABLE "w 6,6",
      ROWS "h: linear(x, w); f: transpose(h, dim0: 1, dim1: 2); y: softmax(f); loss: mse(y, goal)"},
     /* ---- slices and broadcasts ---- */
@@ -217,10 +228,12 @@ const oracle_case oracle_cases[] = {
      ROWS "a: add(x, p); b: mul(a, q); d: mul(b, s); v: tanh(d); y: add(v, c); loss: mse(y, goal)"},
     {"broadcast_sample", TOKENS "goal 4,4,5", TABLE "w 5,6",
      ROWS "h: linear(x, w); f: slice(h, dim: 0, begin: 1, end: 2); s: reshape(f, shape: [4,5])\n"
-          "m: mul(h, s); y: add(m, s); loss: mse(y, goal)"},
+          "m: mul(h, s); y: add(m, s); loss: mse(y, goal)",
+     .refused = ORACLE_TWICE},
     {"broadcast_over_samples", "x 4,6; z 6,3; goal 4,6", "w 6,6; u 1,3",
      "h: linear(x, w); r: linear(z, u); s: reshape(r, shape: [6]); y: mul(h, s); loss: mse(y, "
-     "goal)"},
+     "goal)",
+     .refused = ORACLE_TWICE},
     /* ---- collectives written out over cp ---- */
     {"positions_to_features", TOKENS "goal 4,4,5", TABLE "u 8,6; w 8,8; v 5,8",
      ROWS "h: linear(x, u); f: all_to_all(h, axis: cp, from: 1, dim: 2); a: tanh(f)\n"
