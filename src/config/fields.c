@@ -137,6 +137,9 @@ static const tsr_field_choice sockets[] = {{"mpi", 0}, {"fabric", 1}, {0}};
 #define FROM_TO(low, high) .range = {(low), (high), false, false}
 #define FROM_TO_OPEN(low, high) .range = {(low), (high), false, true}
 #define OPEN_TO(low, high) .range = {(low), (high), true, false}
+/* What is planned for each sample, token, microbatch and unit of a step must fit into memory. */
+#define LENGTH_MAX 16777216 /* of a batch, of a sequence */
+#define COUNT_MAX 65536     /* of microbatches, of tp's units */
 #define ANY .range = {-INFINITY, INFINITY, true, true}
 #define NO_EFFECT(reason) .verdict = TSR_FIELD_NO_EFFECT, .why = (reason)
 #define UNSUPPORTED(feature) .verdict = TSR_FIELD_UNSUPPORTED, .why = (feature)
@@ -182,9 +185,9 @@ void tsr_field_range_describe(const tsr_field *field, tsr_text *text) {
   const tsr_field_range *r = &field->range;
   if (!has_range(field)) return;
   bool low = isfinite(r->min), high = isfinite(r->max);
-  if (low) tsr_text_add(text, "%s %g", r->min_open ? "above" : "at least", r->min);
+  if (low) tsr_text_add(text, "%s %.15g", r->min_open ? "above" : "at least", r->min);
   if (low && high) tsr_text_add(text, " and ");
-  if (high) tsr_text_add(text, "%s %g", r->max_open ? "below" : "at most", r->max);
+  if (high) tsr_text_add(text, "%s %.15g", r->max_open ? "below" : "at most", r->max);
 }
 
 static void describe_choices(const tsr_field *f, tsr_text *text) {

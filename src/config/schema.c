@@ -18,9 +18,9 @@ static void add_range(const tsr_field *f, tsr_text *text) {
   const tsr_field_range *r = &f->range;
   if (!(r->min < r->max)) return;
   if (isfinite(r->min))
-    tsr_text_add(text, ", \"%s\": %g", r->min_open ? "exclusiveMinimum" : "minimum", r->min);
+    tsr_text_add(text, ", \"%s\": %.15g", r->min_open ? "exclusiveMinimum" : "minimum", r->min);
   if (isfinite(r->max))
-    tsr_text_add(text, ", \"%s\": %g", r->max_open ? "exclusiveMaximum" : "maximum", r->max);
+    tsr_text_add(text, ", \"%s\": %.15g", r->max_open ? "exclusiveMaximum" : "maximum", r->max);
 }
 
 static void add_choices(const tsr_field *f, tsr_text *text) {

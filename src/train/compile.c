@@ -134,12 +134,32 @@ tsr_compile_model(const tsr_compile_options *o, tsr_compile_purpose purpose, int
   return model;
 }
 
+/* Each row of a microbatch's activations is planned for by itself (schedule/verify_rows.c). */
+static bool check_rows(
+    const tsr_compile_options *o, tsr_compile_purpose purpose, int64_t batch, int64_t sequence,
+    tsr_diags *diags) {
+  enum { ROWS_MAX = 1 << 28 };
+  bool evaluates = purpose == TSR_COMPILE_EVALUATE;
+  if (sequence <= ROWS_MAX / batch) return true;
+  tsr_diag_error(
+      diags,
+      tsr_config_place(
+          o->config,
+          evaluates ? "training_config.validation_batch_size" : "training_config.batch_size"),
+      "%lld samples of %lld tokens are more than the %d tokens that can go through a model at once",
+      (long long)batch, (long long)sequence, ROWS_MAX);
+  if (!evaluates)
+    tsr_diag_hint(diags, "a smaller batch_size, and more gradient_accumulation_steps");
+  return false;
+}
+
 /* With a cache positions are not split, so any number of them will do. */
 static bool read_model(
     tsr_arena *arena, const tsr_compile_options *o, tsr_compile_purpose purpose, bool caches,
     tsr_compiled *ret, tsr_diags *diags) {
   tsr_model_options model = tsr_compile_model(o, purpose, ret->batch);
   if (!tsr_model_read(arena, o->config, &model, &ret->model, diags)) return false;
+  if (!check_rows(o, purpose, ret->batch, ret->model->sequence, diags)) return false;
   ret->graph = ret->model->graph;
   ret->has_logits = tsr_graph_find_output(ret->graph, "logits") >= 0;
   if (caches) ret->graph->units.sequence = 1;
@@ -177,8 +197,8 @@ static tsr_graph *recompute(const tsr_compile_options *o, tsr_graph *g) {
 }
 
 /* That the programs of all ranks end, and compute what the graph says. */
-static bool prove(
-    tsr_arena *arena, const tsr_parallel *p, const tsr_programs *programs, tsr_diags *diags) {
+static bool
+prove(tsr_arena *arena, const tsr_parallel *p, const tsr_programs *programs, tsr_diags *diags) {
   tsr_verify_mesh mesh = {.ranks = p->ranks};
   for (int a = 0; a < TSR_AXES; a++) {
     mesh.size[a] = p->size[a];

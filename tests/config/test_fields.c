@@ -112,7 +112,8 @@ static void test_types_of_sections(void) {
 static void test_ranges(void) {
   CHECK_SAID(
       T "batch_size: 0}", false,
-      "run.yaml:1:31: error: 'batch_size' must be at least 1, found the integer 0\n"
+      "run.yaml:1:31: error: 'batch_size' must be at least 1 and at most 16777216, found "
+      "the integer 0\n"
       "    1 | training_config: {batch_size: 0}\n      |                               ^\n");
   CHECK_SAID(
       T "optimizer: {lr: 0}}", false,
