@@ -160,13 +160,9 @@ static void place_linear_dw(call *c) {
   if ((is_rows(c, 0) || is_rows(c, 1)) && splits_rows(c)) {
     c->in[0] = c->in[1] = is_rows(c, 0) ? c->in[0] : c->in[1];
     give_all(c, partial);
-  } else if (is_shard(w, 0)) {
-    c->in[0] = shard(ndim(c, 0) - 1);
-    c->in[1] = whole;
-    give_all(c, w);
-  } else if (is_shard(w, 1)) {
-    c->in[0] = whole;
-    c->in[1] = shard(ndim(c, 1) - 1);
+  } else if (w.kind == TSR_SHARD) {
+    c->in[0] = is_shard(w, 0) ? shard(ndim(c, 0) - 1) : whole;
+    c->in[1] = is_shard(w, 0) ? whole : shard(ndim(c, 1) - 1);
     give_all(c, w);
   } else {
     c->in[0] = c->in[1] = whole;
@@ -225,11 +221,8 @@ static void place_embedding_dw(call *c) {
   if (tokens.kind == TSR_SHARD) {
     c->in[1] = tokens;
     give_all(c, partial);
-  } else if (is_shard(table, 0)) {
-    c->in[1] = whole;
-    give_all(c, table);
-  } else if (is_shard(table, 1)) {
-    c->in[1] = shard(ndim(c, 1) - 1);
+  } else if (table.kind == TSR_SHARD) {
+    c->in[1] = is_shard(table, 0) ? whole : shard(ndim(c, 1) - 1);
     give_all(c, table);
   } else {
     c->in[0] = c->in[1] = whole;
@@ -294,14 +287,16 @@ static void place_sum_to(call *c) {
   give_all(c, kept ? shard(p.dim - missing) : p.kind == TSR_SHARD ? partial : whole);
 }
 
+static int64_t heads_of(const call *c, int i) {
+  return input(c, i)->shape[2] / (int64_t)c->node->attr[0];
+}
 /* Where (batch, sequence, heads * head_dim) is split along its last dimension, whole heads are. */
 static void check_heads(call *c, int i) {
-  int64_t head_dim = (int64_t)c->node->attr[0], heads = input(c, i)->shape[2] / head_dim;
-  if (c->error || !is_last(c, i) || heads % c->parts == 0) return;
+  if (c->error || !is_last(c, i) || heads_of(c, i) % c->parts == 0) return;
   c->error = tsr_arena_printf(
       c->g->arena, "%s: the %lld heads of '%s' cannot be split over %s into %lld",
-      tsr_op_name(c->node->op), (long long)heads, input(c, i)->name, tsr_axis_name(c->axis),
-      (long long)c->parts);
+      tsr_op_name(c->node->op), (long long)heads_of(c, i), input(c, i)->name,
+      tsr_axis_name(c->axis), (long long)c->parts);
 }
 
 /* x (batch, sequence, heads * head_dim): batches and heads are independent, and over cp each rank
@@ -316,10 +311,17 @@ static void place_rope(call *c) {
 
 /* Over cp positions are split as well: the members' parts then go round (tsr_ring_attention). */
 static void place_attention(call *c) {
+  bool divides = true;
   tsr_placement p = whole;
-  for (int i = 0; i < c->node->inputs_count && p.kind != TSR_SHARD; i++)
-    if (ndim(c, i) == 3 && (c->in[i].dim != 1 || c->axis == TSR_CP) && c->in[i].kind == TSR_SHARD)
-      p = c->in[i];
+  for (int i = 0; i < c->node->inputs_count; i++) {
+    bool splits = ndim(c, i) == 3 && c->in[i].kind == TSR_SHARD &&
+                  (c->in[i].dim != 1 || c->axis == TSR_CP);
+    divides &= ndim(c, i) != 3 || heads_of(c, i) % c->parts == 0;
+    if (splits && p.kind != TSR_SHARD) p = c->in[i];
+  }
+  /* The gradient's first input, dout, may be split where q is whole. */
+  bool backward = c->node->op == TSR_OP_ATTENTION_DX;
+  if (backward && is_shard(p, 2) && !divides && c->in[1].kind != TSR_SHARD) p = whole;
   /* (batch, heads, sequence, 2) */
   tsr_placement stats = is_shard(p, 2) ? shard(1) : is_shard(p, 1) ? shard(2) : p;
   for (int i = 0; i < c->node->inputs_count; i++) {
@@ -446,7 +448,7 @@ static void place_norm_join(call *c) {
   give_all(c, owed ? partial : whole);
 }
 
-/* The parameter stays where it is; gradient and state come to it; hyper and clip are everywhere. */
+/* Gradient and state come to the parameter; hyper and clip are everywhere. */
 static void place_optimizer(call *c) {
   for (int i = 1; i < c->node->inputs_count; i++)
     c->in[i] = i == 1 || input(c, i)->kind == TSR_VALUE_STATE ? c->in[0] : whole;

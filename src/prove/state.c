@@ -120,7 +120,6 @@ bool tsr_state_run(
   s.samples = run->compiled.batch * programs->order->microbatches;
   tsr_worker_options o = {.parallel = run->parallel, .kernels = cpu->k, .threads = cpu->threads};
   o.seed = run->config->training.seed;
-  o.memory_limit = run->config->device.memory_limit;
   o.fast = run->config->numerics.policy == TSR_NUMERICS_FAST;
   tsr_worker *worker = NULL;
   if (!tsr_worker_open(arena, &o, programs, 1, &worker, &s.bound, diags)) return false;

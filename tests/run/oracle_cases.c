@@ -79,6 +79,9 @@ const oracle_case oracle_cases[] = {
     {"attention_one_key_head", TOKENS "goal 4,4,12", TABLE "wq 12,6; wk 3,6; wv 3,6",
      ROWS "q: linear(x, wq); k: linear(x, wk); v: linear(x, wv)\n"
           "y: attention(q, k, v, head_dim: 3, causal: 0, scale: 0.7); loss: mse(y, goal)"},
+    {"attention_before_split", TOKENS "goal 4,4,6", TABLE "wq 12,6; w 6,12 1",
+     ROWS "q: linear(x, wq); a: attention(q, x, x, head_dim: 2); y: linear(a, w)\n"
+          "loss: mse(y, goal)"},
     {"attention_fused", TOKENS "goal 4,4,6", TABLE "w 18,6; wo 6,6",
      ROWS "f: linear(x, w); s: split(f, sections: 3); a: attention(s.0, s.1, s.2, head_dim: 2)\n"
           "y: linear(a, wo); loss: mse(y, goal)"},
