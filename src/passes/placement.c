@@ -223,7 +223,7 @@ static void ask_rule(const tsr_placer *p, const tsr_node *n, const int *inputs, 
   tsr_rule_apply(call);
 }
 
-/* Whether an op leaves tp nothing to split, so that sequence parallelism may split positions. */
+/* Whether an op leaves tp nothing to split, so that slices may stay what they are. */
 static bool is_whole(const tsr_node *n, const tsr_rule_call *call) {
   for (int i = 0; i < n->inputs_count; i++)
     if (call->in[i].kind != TSR_REPLICATE) return false;
@@ -232,9 +232,8 @@ static bool is_whole(const tsr_node *n, const tsr_rule_call *call) {
   return true;
 }
 
-/* Asks for tp as if there were no sequence parallelism; whether that decides. It does where tp
- * splits anything then: which sums are made of tp's units must not depend on sequence parallelism.
- */
+/* Asks for tp as if there were no slices of the sequence; whether that decides. It does where tp
+ * splits anything then: which sums are made of tp's units must not depend on slices. */
 static bool ask_plain(
     tsr_placer *p, const tsr_node *n, const int *inputs, tsr_rule_call *call) {
   for (int i = 0; i < n->inputs_count; i++) {
@@ -246,11 +245,11 @@ static bool ask_plain(
   ask_rule(p, n, inputs, call);
   for (int o = 0; o < n->outputs_count; o++)
     p->plain_tp[n->outputs[o]] = call->error ? tsr_whole : call->out[o];
-  if (!p->placing->sequence_parallel || n->op == TSR_OP_NORM_STATS) return true;
+  if (!p->has_slices || n->op == TSR_OP_NORM_STATS) return true;
   return !call->error && !is_whole(n, call);
 }
 
-/* Whether an op sums what sequence parallelism splits, without keeping units apart. */
+/* Whether an op sums what slices split, without keeping units apart. */
 static bool sums_slices(const tsr_node *n, const tsr_rule_call *call) {
   for (int i = 0; i < n->inputs_count; i++)
     if (call->in[i].kind == TSR_PARTIAL) return false;
@@ -391,6 +390,15 @@ static int complete(tsr_placer *p, int value, tsr_section section) {
   return tsr_placer_sum_units(p, tsr_placer_sum_batch(p, value, at), at);
 }
 
+/* Whether a file writes out what sequence parallelism inserts. */
+static bool writes_slices(const tsr_graph *g) {
+  for (int i = 0; i < g->nodes_count; i++) {
+    bool moves = tsr_op_facts(g->nodes[i].op) & (TSR_FACT_COLLECTIVE | TSR_FACT_LOCAL_CUT);
+    if (moves && (int)g->nodes[i].attr[0] == TSR_TP) return true;
+  }
+  return false;
+}
+
 bool tsr_pass_placement(
     const tsr_graph *old, const tsr_placing *placing, tsr_graph **ret_graph, tsr_diags *diags) {
   tsr_placer p = {.old = old, .placing = placing, .diags = diags, .ok = true};
@@ -398,6 +406,7 @@ bool tsr_pass_placement(
   p.map = tsr_arena_array(old->arena, int, old->values_count);
   p.plain_tp = tsr_arena_array(old->arena, tsr_placement, old->values_count);
   find_wanted(&p);
+  p.has_slices = placing->sequence_parallel || writes_slices(old);
   p.of_batch = tsr_graph_depends_on_inputs(old);
   tsr_placer_check_mixed(&p);
   for (int i = 0; i < old->values_count; i++)

@@ -18,7 +18,8 @@ typedef struct {
   int *map;                /* old value → new value */
   struct tsr_moved **done; /* per new value: the redistributions that exist */
   int done_capacity;
-  tsr_placement *plain_tp; /* per old value: what it is over tp without sequence parallelism */
+  bool has_slices;         /* tp may split activations that weights do not split */
+  tsr_placement *plain_tp; /* per old value: what it is over tp without those */
   bool *of_batch;        /* per old value: whether it depends on an input */
   tsr_placement *wanted; /* per old value: what ZeRO makes of a gradient over dp; else whole */
   bool ok;

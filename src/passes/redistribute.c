@@ -25,11 +25,14 @@ void tsr_placer_check_divides(tsr_placer *p, const tsr_value *v) {
     if (v->placement[a].groups > 1) n = tsr_placement_blocks(v->placement[a], (int)n);
     for (int b = a + 1; b < TSR_AXES; b++)
       if (tsr_placement_equal(v->placement[a], v->placement[b]) && p->placing->size[a] > 1 &&
-          p->placing->size[b] > 1 && !(a == TSR_CP && b == TSR_TP)) /* tp cuts what cp leaves */
+          p->placing->size[b] > 1 && !(a == TSR_CP && b == TSR_TP))
         p->ok = tsr_diag_error(
             p->diags, v->place, "'%s' %s cannot be split along dimension %d over both %s and %s",
             v->name, tsr_shape_text(v->ndim, v->shape), v->placement[a].dim, tsr_axis_name(a),
             tsr_axis_name(b));
+    bool shared = a == TSR_TP && tsr_placement_equal(v->placement[TSR_CP], v->placement[TSR_TP]);
+    int members = shared ? p->placing->size[TSR_CP] * p->placing->size[TSR_TP] : 1;
+    if (size % n == 0 && size % members) n = members; /* tp cuts what cp leaves */
     if (size % n == 0) continue;
     p->ok = tsr_diag_error(
         p->diags, v->place,

@@ -237,7 +237,7 @@ const oracle_case oracle_cases[] = {
      "h: linear(x, w); r: linear(z, u); s: reshape(r, shape: [6]); y: mul(h, s); loss: mse(y, "
      "goal)",
      .refused = ORACLE_TWICE},
-    /* ---- collectives written out over cp ---- */
+    /* ---- collectives written out ---- */
     {"positions_to_features", TOKENS "goal 4,4,5", TABLE "u 8,6; w 8,8; v 5,8",
      ROWS "h: linear(x, u); f: all_to_all(h, axis: cp, from: 1, dim: 2); a: tanh(f)\n"
           "b: all_to_all(a, axis: cp, from: 2, dim: 1); c: linear(b, w); y: linear(c, v)\n"
@@ -256,6 +256,17 @@ const oracle_case oracle_cases[] = {
     {"positions_to_vocabulary", TEXT, TABLE "w 16,6",
      ROWS "h: linear(x, w); y: all_to_all(h, axis: cp, from: 1, dim: 2)\n"
           "loss: cross_entropy(y, targets, valid: 11)"},
+    {"slices_written", TOKENS "goal 4,4,5", TABLE "up 8,6 0; down 6,8 1; n 6; w 5,6",
+     ROWS "u: linear(x, up); d: linear(u, down); s: reduce_scatter(d, axis: tp, dim: 1)\n"
+          "k: rmsnorm(s, n); g: gelu(k); f: all_gather(g, axis: tp, dim: 1); y: linear(f, w)\n"
+          "loss: mse(y, goal)"},
+    {"features_scattered", TOKENS "goal 4,4,5", TABLE "up 8,6 0; down 6,8 1; b 6; w 5,6",
+     ROWS "u: linear(x, up); d: linear(u, down); s: reduce_scatter(d, axis: tp, dim: 2)\n"
+          "k: add(s, b); g: gelu(k); f: all_gather(g, axis: tp); y: linear(f, w); loss: mse(y, goal)"},
+    {"slices_to_heads", TOKENS "goal 4,4,5", TABLE "wq 8,6 0; wk 8,6 0; wv 8,6 0; wo 5,8",
+     ROWS "q: linear(x, wq); k: linear(x, wk); v: linear(x, wv); a: attention(q, k, v, head_dim: 4)\n"
+          "s: all_to_all(a, axis: tp, from: 2, dim: 1); g: silu(s); f: all_gather(g, axis: tp)\n"
+          "y: linear(f, wo); loss: mse(y, goal)"},
     {"gram_scattered", TOKENS "goal 4,8,7", TABLE "u 8,6; v 7,6; w 7,7",
      ROWS "a: linear(x, u); b: linear(x, v); m: matmul(a, b, transpose_a: 1)\n"
           "s: reduce_scatter(m, axis: cp, dim: 1); f: tanh(s); y: linear(f, w); loss: mse(y, goal)"},
