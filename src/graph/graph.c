@@ -167,6 +167,11 @@ int tsr_graph_find_output(const tsr_graph *g, const char *name) {
   return -1;
 }
 
+int tsr_zero_dim(int ndim, tsr_placement tp) {
+  if (tp.kind != TSR_SHARD || tp.dim > 0) return 0;
+  return ndim == 2 ? 1 : -1;
+}
+
 int tsr_graph_find_loss(const tsr_graph *g, int value) {
   for (;;) {
     int node = g->values[value].node;

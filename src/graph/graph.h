@@ -266,6 +266,10 @@ bool tsr_graph_call(
 /* All names that tsr_graph_call knows, for messages; NULL-terminated. */
 const char *const *tsr_graph_call_names(int *ret_count);
 
+/* The dimension along which ZeRO splits a parameter of that placement over tp (and the norm of a
+ * gradient is made of pieces) if it divides: one that tp does not split; -1: none. */
+int tsr_zero_dim(int ndim, tsr_placement tp);
+
 const char *tsr_op_name(tsr_op op);
 /* "(4, 16, 32)", in one of a few static buffers. */
 const char *tsr_shape_text(int ndim, const int64_t *shape);

@@ -127,10 +127,6 @@ void tsr_pass_ring_attention(
     tsr_graph *g, const tsr_graph *from, int node, const int *inputs, int members,
     int ret_outputs[TSR_OUTPUTS_MAX]);
 
-/* The dimension along which ZeRO splits a parameter of that placement over tp (and the norm of a
- * gradient is made of pieces) if it divides: one that tp does not split; -1: none. */
-int tsr_zero_dim(int ndim, tsr_placement tp);
-
 /* Gives every value a placement on every axis, and inserts the collectives that make each op's
  * inputs what its rule wants. The result is a new graph in the same arena. Errors: a dimension that
  * does not divide, a written-out collective that has nothing to complete. */

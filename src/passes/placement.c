@@ -6,11 +6,6 @@
 #include "passes/rules.h"
 #include <string.h>
 
-int tsr_zero_dim(int ndim, tsr_placement tp) {
-  if (tp.kind != TSR_SHARD || tp.dim > 0) return 0;
-  return ndim == 2 ? 1 : -1;
-}
-
 /* Where ZeRO keeps a parameter, its state and its gradient over dp. A vocabulary that does not
  * divide is split along its features instead; the norm of its gradient is then made of the whole
  * one. */

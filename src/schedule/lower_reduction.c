@@ -109,14 +109,6 @@ tsr_reduction tsr_reduction_of(const tsr_program *p, int node) {
   return r;
 }
 
-/* The pieces of a gradient are runs of its rows, or of its columns where tp splits the rows: then
- * ZeRO splits those (tsr_zero_dim in passes/). Of a vector that tp splits there is one piece. */
-static int piece_dim(const tsr_value *v) {
-  tsr_placement tp = v->placement[TSR_TP];
-  if (tp.kind != TSR_SHARD || tp.dim > 0) return 0;
-  return v->ndim == 2 ? 1 : -1;
-}
-
 const tsr_norm_pieces *tsr_norm_pieces_of(const tsr_program *p, int node) {
   const tsr_node *n = &p->graph->nodes[node];
   if (n->op != TSR_OP_NORM_STATS) return NULL;
@@ -124,7 +116,8 @@ const tsr_norm_pieces *tsr_norm_pieces_of(const tsr_program *p, int node) {
   const tsr_tensor *x = &p->tensors[n->inputs[0]], *y = &p->tensors[n->outputs[0]];
   bool split = v->placement[TSR_TP].kind == TSR_SHARD && y->units;
   tsr_norm_pieces *r = tsr_arena_alloc(p->graph->arena, sizeof *r);
-  *r = (tsr_norm_pieces){.ndim = x->ndim, .dim = piece_dim(v), .pieces = y->shape[0]};
+  *r = (tsr_norm_pieces){
+      .ndim = x->ndim, .dim = tsr_zero_dim(v->ndim, v->placement[TSR_TP]), .pieces = y->shape[0]};
   memcpy(r->shape, x->shape, sizeof r->shape);
   r->whole = r->dim < 0 ? 0 : v->shape[r->dim];
   r->tp_dim = split ? v->placement[TSR_TP].dim : -1;

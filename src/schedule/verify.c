@@ -2,6 +2,7 @@
 #include "base/tree.h"
 #include "schedule/verify_checks.h"
 #include <assert.h>
+#include <string.h>
 
 /* ---- findings ---- */
 
@@ -67,6 +68,28 @@ bool tsr_verify_say(tsr_verify *v, const tsr_verify_subject *s, const char *form
 const char *tsr_verify_address(tsr_verify *v, tsr_segment segment, int64_t offset) {
   static const char *const names[] = {"param", "state", "const", "input", "cache", "work"};
   return tsr_arena_printf(v->arena, "@%s+%lld", names[segment], (long long)offset);
+}
+
+/* ---- what was checked before ---- */
+
+struct tsr_verify_proved {
+  struct tsr_verify_proved *next;
+  size_t bytes;
+  char key[];
+};
+
+bool tsr_verify_is_proved(const tsr_verify *v, const void *key, size_t bytes) {
+  for (const struct tsr_verify_proved *p = v->proved; p; p = p->next)
+    if (p->bytes == bytes && !memcmp(p->key, key, bytes)) return true;
+  return false;
+}
+
+void tsr_verify_keep_proved(tsr_verify *v, const void *key, size_t bytes) {
+  struct tsr_verify_proved *p = tsr_arena_alloc(v->arena, sizeof *p + bytes);
+  p->next = v->proved;
+  p->bytes = bytes;
+  memcpy(p->key, key, bytes);
+  v->proved = p;
 }
 
 /* ---- what the checks share ---- */

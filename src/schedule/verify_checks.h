@@ -27,9 +27,13 @@ typedef struct {
   int *transfer_of; /* per node: its number among the receive nodes, else -1 */
   int *transfers;   /* their nodes */
   int transfers_count;
-  struct tsr_verify_proved *sums; /* what holds of sums in any program (verify_reductions.c) */
-  struct tsr_verify_norm_proved *norms; /* and of norms (verify_norms.c) */
+  struct tsr_verify_proved *proved; /* of sums and norms */
 } tsr_verify;
+
+/* Tasks of which all that a check depends on is the same bytes are checked once, in whatever program
+ * they stand. A key begins with the op. */
+bool tsr_verify_is_proved(const tsr_verify *v, const void *key, size_t bytes);
+void tsr_verify_keep_proved(tsr_verify *v, const void *key, size_t bytes);
 
 /* The checks. Each says what it finds; the first ones return whether the next ones may rely on the
  * lists. */

@@ -1,7 +1,6 @@
 /* Norms of gradients: on every rank the pieces are the rank's part of the gradient, each element
  * once, and no rank has a part of a piece. */
 #include "schedule/verify_checks.h"
-#include <stddef.h>
 #include <string.h>
 
 typedef struct {
@@ -96,29 +95,24 @@ static bool check_rank(const check *c, int64_t first) {
       (long long)covered, (long long)here, (long long)first, n->dim, c->x->name);
 }
 
-/* Norms that hold in some program hold in all. */
-typedef struct tsr_verify_norm_proved {
-  struct tsr_verify_norm_proved *next;
+/* All that the check of a norm depends on. */
+typedef struct {
+  tsr_op op;
   tsr_norm_pieces n;
   tsr_placement x[TSR_AXES];
   int64_t pieces, units;
-} proved;
+} norm_key;
 
-static proved key_of(const check *c) {
+static norm_key key_of(const check *c) {
   const tsr_tensor *y = &c->s->p->tasks[c->task].outputs[0];
-  proved k;
+  norm_key k;
   memset(&k, 0, sizeof k);
+  k.op = TSR_OP_NORM_STATS;
   memcpy(&k.n, c->n, sizeof k.n);
   memcpy(k.x, c->x->placement, sizeof k.x);
   k.pieces = y->shape[0];
   k.units = y->units;
   return k;
-}
-
-static bool is_proved(const proved *list, const proved *key) {
-  for (; list; list = list->next)
-    if (!memcmp(&list->n, &key->n, sizeof *key - offsetof(proved, n))) return true;
-  return false;
 }
 
 void tsr_verify_norm(tsr_verify *v, const tsr_verify_subject *s, int task) {
@@ -129,14 +123,11 @@ void tsr_verify_norm(tsr_verify *v, const tsr_verify_subject *s, int task) {
   if (t->op != TSR_OP_NORM_STATS || !t->norm) return;
   check c = {v, s, task, t->norm, &v->graph->values[t->inputs[0].value]};
   int64_t ranks = 1;
-  proved key = key_of(&c), *found;
-  if (!check_dims(&c) || is_proved(v->norms, &key)) return;
+  norm_key key = key_of(&c);
+  if (!check_dims(&c) || tsr_verify_is_proved(v, &key, sizeof key)) return;
   for (int a = 0; a < TSR_AXES; a++)
     if (a != TSR_TP && t->norm->dim >= 0) ranks *= part_of(&s->p->lowering, c.x, a, t->norm->dim);
   for (int64_t r = 0; r < ranks; r++)
     if (!check_rank(&c, t->norm->dim < 0 ? 0 : r * t->norm->shape[t->norm->dim])) return;
-  found = tsr_arena_alloc(v->arena, sizeof *found);
-  *found = key;
-  found->next = v->norms;
-  v->norms = found;
+  tsr_verify_keep_proved(v, &key, sizeof key);
 }

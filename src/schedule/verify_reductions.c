@@ -8,7 +8,6 @@
  *   - each row is summed once, by the block and leaf whose unit its global position is in, on every
  *     rank; rows of a leaf come in an order, and in runs, that no placement changes. */
 #include "schedule/verify_sums.h"
-#include <stddef.h>
 #include <string.h>
 
 /* ---- which dimensions an op sums over ---- */
@@ -217,9 +216,8 @@ static void check_units(const tsr_sum_check *c, const tsr_node *n) {
       (long long)r->tp, (long long)x->units, in->name, (long long)one(y->units));
 }
 
-/* Of what sums a verdict holds: those of one key are proved once. */
-typedef struct tsr_verify_proved {
-  struct tsr_verify_proved *next;
+/* All that the check of a sum depends on. */
+typedef struct {
   tsr_op op;
   tsr_reduction r;
   tsr_placement in[TSR_AXES], out[TSR_AXES];
@@ -227,10 +225,10 @@ typedef struct tsr_verify_proved {
   int first;
   bool units_of_sequence, samples, zigzag; /* zigzag: of the program's positions */
   int64_t ranks_batch_units;
-} proved;
+} sum_key;
 
-static proved key_of(const tsr_sum_check *c, tsr_op op) {
-  proved k;
+static sum_key key_of(const tsr_sum_check *c, tsr_op op) {
+  sum_key k;
   memset(&k, 0, sizeof k);
   k.op = op;
   memcpy(&k.r, c->r, sizeof k.r);
@@ -245,12 +243,6 @@ static proved key_of(const tsr_sum_check *c, tsr_op op) {
   k.zigzag = c->p->lowering.zigzag;
   k.ranks_batch_units = c->p->lowering.batch_units;
   return k;
-}
-
-static bool is_proved(const proved *list, const proved *key) {
-  for (; list; list = list->next)
-    if (!memcmp(&list->op, &key->op, sizeof *key - offsetof(proved, op))) return true;
-  return false;
 }
 
 /* ---- tasks ---- */
@@ -278,13 +270,9 @@ static void demand(tsr_sum_check *c, const tsr_node *n, const sum_dims *s) {
 static void check_sum(tsr_sum_check *c, const tsr_node *n, const sum_dims *s) {
   demand(c, n, s);
   if (!check_operands(c, n, s)) return;
-  proved key = key_of(c, n->op), *found;
-  if (is_proved(c->v->sums, &key)) return;
-  if (!check_counts(c) || !tsr_verify_rows(c)) return;
-  found = tsr_arena_alloc(c->v->arena, sizeof *found);
-  *found = key;
-  found->next = c->v->sums;
-  c->v->sums = found;
+  sum_key key = key_of(c, n->op);
+  if (tsr_verify_is_proved(c->v, &key, sizeof key)) return;
+  if (check_counts(c) && tsr_verify_rows(c)) tsr_verify_keep_proved(c->v, &key, sizeof key);
 }
 
 /* An op that is not known to sum must not be partial where its inputs are not. */
