@@ -27,13 +27,13 @@ typedef struct {
   tsr_compiled training, evaluation, generation;
   tsr_transport transport; /* to the other workers of the job, where there are any */
   tsr_hosting hosting;
-  bool muted;         /* another worker speaks for all */
-  bool others_failed; /* and this one has not */
-  bool others_silent; /* the job can only be ended */
-  bool has_agreed;    /* with all others, that this is the end */
-  bool has_heard;     /* from the others whether they fail, too */
-  bool must_end;      /* some have not, and may wait for this one */
-  bool ends_last;     /* this process, with a code that is no failure's */
+  bool muted;           /* another worker speaks for all */
+  bool others_failed;   /* and this one has not */
+  bool others_silent;   /* the job can only be ended */
+  bool has_agreed;      /* with all others, that this is the end */
+  bool has_heard;       /* from the others whether they fail, too */
+  bool must_end;        /* some have not, and may wait for this one */
+  bool ends_last;       /* this process, with a code that is no failure's */
   tsr_machine *machine; /* that a plan is for */
   const char *machine_why;
   volatile sig_atomic_t *stop, *save_now; /* set by signals */

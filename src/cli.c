@@ -7,7 +7,7 @@
 #include <string.h>
 
 static const char *const commands[TSR_COMMANDS] = {
-    "train",    "check",      "inspect", "trace",  "profile",  "plan",   "evaluate",
+    "train",    "check",      "inspect", "trace",  "profile",  "plan",    "evaluate",
     "generate", "checkpoint", "import",  "export", "tokenize", "kernels", "doctor"};
 
 /* Bits of commands that an option belongs to; 0: all. */
@@ -105,8 +105,7 @@ static void store(parser *p, const option *o, const char *value) {
   char *at = (char *)p->cli + o->at;
   if (o->kind == VALUES) add_word(p, (tsr_words *)at, o->word, value);
   else if (o->kind == KEY)
-    add_word(
-        p, &p->cli->sets, "--set", tsr_arena_printf(p->arena, "%s=%s", o->otherwise, value));
+    add_word(p, &p->cli->sets, "--set", tsr_arena_printf(p->arena, "%s=%s", o->otherwise, value));
   else *(const char **)at = value;
 }
 
@@ -205,8 +204,7 @@ static void check_owned(const parser *p) {
     tsr_text owners = {0};
     int count = 0;
     for (int k = 0; k < TSR_COMMANDS; k++)
-      if (o->owners & 1u << k)
-        tsr_text_add(&owners, "%s'%s'", count++ ? " and " : "", commands[k]);
+      if (o->owners & 1u << k) tsr_text_add(&owners, "%s'%s'", count++ ? " and " : "", commands[k]);
     tsr_diag_error(
         p->diags, TSR_NOWHERE, "%s belongs to the command%s %s", o->word, count > 1 ? "s" : "",
         owners.data);
@@ -220,17 +218,18 @@ static void check_arguments(const tsr_cli *c, tsr_diags *diags) {
     tsr_command command;
     int least, most;
     const char *what;
-  } wants[] = {{TSR_COMMAND_CHECKPOINT, 2, 3, "what to do (ls, show, verify, diff, merge, reshard), and a folder"},
-               {TSR_COMMAND_IMPORT, 1, 1, "a folder of Hugging Face"},
-               {TSR_COMMAND_EXPORT, 1, 1, "a checkpoint"},
-               {TSR_COMMAND_TOKENIZE, 1, TSR_WORDS_MAX, "a file of text or JSONL"}};
+  } wants[] = {
+      {TSR_COMMAND_CHECKPOINT, 2, 3,
+       "what to do (ls, show, verify, diff, merge, reshard), and a folder"},
+      {TSR_COMMAND_IMPORT, 1, 1, "a folder of Hugging Face"},
+      {TSR_COMMAND_EXPORT, 1, 1, "a checkpoint"},
+      {TSR_COMMAND_TOKENIZE, 1, TSR_WORDS_MAX, "a file of text or JSONL"}};
   int most = 0;
   for (size_t i = 0; i < sizeof wants / sizeof *wants; i++) {
     if (wants[i].command != c->command) continue;
     most = wants[i].most;
     if (c->arguments.count < wants[i].least)
-      tsr_diag_error(
-          diags, TSR_NOWHERE, "%s needs %s", commands[c->command], wants[i].what);
+      tsr_diag_error(diags, TSR_NOWHERE, "%s needs %s", commands[c->command], wants[i].what);
   }
   for (int i = most; i < c->arguments.count; i++)
     tsr_diag_error(diags, TSR_NOWHERE, "unexpected argument '%s'", c->arguments.items[i]);

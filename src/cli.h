@@ -35,7 +35,7 @@ typedef struct {
   const char *config, *mesh, *metrics, *out;
   tsr_words sets;
   tsr_words arguments; /* of checkpoint (its own command first), import, export, tokenize */
-  const char *dump; /* comma-separated: mesh,groups,graph,placement,program,memory */
+  const char *dump;    /* comma-separated: mesh,groups,graph,placement,program,memory */
   bool quiet, print_config, print_schema, print_manual, version, help;
   /* train */
   const char *resume; /* "": the newest */

@@ -73,8 +73,7 @@ int app_run_check(app *a) {
 /* With --config the plan is then for what was measured. */
 static bool calibrate(app *a) {
   const char *file = a->cli.machine = a->cli.calibration;
-  if (!app_choose_device(a) ||
-      !tsr_calibrate_to_file(a->arena, a->share, a->cpu, file, a->diags))
+  if (!app_choose_device(a) || !tsr_calibrate_to_file(a->arena, a->share, a->cpu, file, a->diags))
     return false;
   return printf("measured this machine into %s\n", file) > 0;
 }
@@ -87,9 +86,8 @@ int app_run_plan(app *a) {
   ok = ok && app_prepare(a);
   if (!ok) app_explain_model(a);
   if (ok) tsr_plan_lint(a->config, a->parallel, a->training.graph, a->diags);
-  tsr_plan_request r = {
-      a->arena,     a->config,      a->parallel,    a->machine,       a->machine_why,
-      &a->training, &a->evaluation, &a->generation, a->cpu.threads};
+  tsr_plan_request r = {a->arena,     a->config,      a->parallel,    a->machine,    a->machine_why,
+                        &a->training, &a->evaluation, &a->generation, a->cpu.threads};
   ok = ok && tsr_plan_command(&r, a->cli.gantt, a->cli.svg, &text, a->diags);
   a->cli.quiet ? tsr_text_free(&text) : app_print(&text);
   return app_finish(a);
@@ -107,4 +105,3 @@ int app_run_trace(app *a) {
   app_print(&text);
   return app_finish(a);
 }
-

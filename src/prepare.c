@@ -174,4 +174,3 @@ bool app_prepare(app *a) {
   ok &= open_text(a);
   return ok && app_open_device(a) && choose_machine(a) && compile(a) && check_source(a);
 }
-

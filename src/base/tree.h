@@ -45,7 +45,8 @@ static inline int tsr_tree_depth(int64_t n) {
   return depth_max;
 }
 
-/* The tree whose leaves are trees: of `n` units, each run of `inner` is one of the n / inner leaves. */
+/* The tree whose leaves are trees: of `n` units, each run of `inner` is one of the n / inner
+ * leaves. */
 static inline int tsr_tree_nested_merges(int64_t n, int64_t inner, int64_t i) {
   int merges = tsr_tree_merges(inner, i % inner);
   return i % inner < inner - 1 ? merges : merges + tsr_tree_merges(n / inner, i / inner);

@@ -52,7 +52,8 @@ static const tsr_field_choice positions[] = {
 static const tsr_field_choice cp_backwards[] = {
     {"two_pass", 0}, {"cyclic", 1}, {"cyclic_in_place", 2}, {0}};
 static const tsr_field_choice cp_transports[] = {{"direct", 0}, {0}};
-static const tsr_field_choice resumes[] = {{"never", TSR_RESUME_NEVER}, {"auto", TSR_RESUME_AUTO}, {0}};
+static const tsr_field_choice resumes[] = {
+    {"never", TSR_RESUME_NEVER}, {"auto", TSR_RESUME_AUTO}, {0}};
 static const tsr_field_choice safe_points[] = {
     {"step", TSR_SAFE_STEP}, {"pipeline_boundary", TSR_SAFE_PIPELINE}, {0}};
 static const tsr_field_choice device_kinds[] = {

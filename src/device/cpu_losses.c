@@ -49,7 +49,10 @@ static void ce_loss_run(const cpu_call *c, int64_t begin, int64_t end, int threa
 }
 static void ce_loss_after(const cpu_call *c) { add_rows(c, cpu_hyper(c, 3, TSR_HYPER_INV_COUNT)); }
 const tsr_cpu_op cpu_ce_loss = {
-    .items = cpu_rows_of_loss, .scratch = row_loss_scratch, .run = ce_loss_run, .after = ce_loss_after};
+    .items = cpu_rows_of_loss,
+    .scratch = row_loss_scratch,
+    .run = ce_loss_run,
+    .after = ce_loss_after};
 
 /* attributes: valid, scaled */
 static void ce_loss_dx_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {

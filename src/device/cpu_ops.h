@@ -104,8 +104,8 @@ tsr_rectangle cpu_norm_rectangle(const cpu_call *call, int64_t unit, int64_t pie
 /* Adds the leaves of one block of the task's sum, made one after the other by `make`, in the tree's
  * order. The result ends in `out`; `scratch` holds the other stack entries, `stride` floats apart.
  * Only elements [begin, end) of each are touched by the additions. */
-typedef void cpu_make_leaf(
-    const cpu_call *c, void *context, int64_t block, int64_t leaf, float *into);
+typedef void
+cpu_make_leaf(const cpu_call *c, void *context, int64_t block, int64_t leaf, float *into);
 void cpu_add_leaves(
     const cpu_call *c, int64_t block, float *out, float *scratch, int64_t stride, int64_t begin,
     int64_t end, cpu_make_leaf *make, void *context);

@@ -10,8 +10,8 @@ static tsr_matrix turned(const float *data, int64_t cols) { return (tsr_matrix){
  * multiplies its strips of the other one by it. A sum that the recipe splits is made of units, and
  * each of those of one product or several ---- */
 
-/* What a task's products have in common: for each of `leaves` (tsr_reduction, all blocks'), c (M, N)
- * of `each` products over up to K. */
+/* What a task's products have in common: for each of `leaves` (tsr_reduction, all blocks'), c (M,
+ * N) of `each` products over up to K. */
 typedef struct {
   int64_t M, N, K, each, leaves;
   bool by_rows;
@@ -113,8 +113,8 @@ static void pack_round(const cpu_call *c, make_product *make, const plan *p, int
 }
 
 /* Rows, or columns, [begin, end) of c. */
-static void add_entries(
-    const cpu_call *c, const plan *p, int64_t block, int low, int64_t begin, int64_t end) {
+static void
+add_entries(const cpu_call *c, const plan *p, int64_t block, int low, int64_t begin, int64_t end) {
   float *to = entry(c, block, low), *from = entry(c, block, low + 1);
   if (p->by_rows) {
     c->k->add(to, to, from, begin * p->N, end * p->N);
@@ -125,8 +125,7 @@ static void add_entries(
 }
 
 /* After the last round of a leaf: adds what the tree has complete. */
-static void
-add_complete(const cpu_call *c, const plan *p, place at, int64_t begin, int64_t end) {
+static void add_complete(const cpu_call *c, const plan *p, place at, int64_t begin, int64_t end) {
   const tsr_reduction *sum = &c->task->sum;
   int top = tsr_reduction_entries(sum, at.leaf) + 1;
   for (int merges = tsr_reduction_merges(sum, at.leaf); merges; merges--, top--)
@@ -361,8 +360,7 @@ matmul_scratch(const tsr_kernels *k, const tsr_program *p, const tsr_task *t, in
 static void matmul_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
   int64_t N = cpu_last(&c->task->outputs[0]), all = tsr_tensor_elements(&c->task->outputs[0]);
   range r = {begin, end, (char *)packed_at(c) + thread * matmul_bytes(c->k, c->task)};
-  cpu_add_leaves(
-      c, 0, cpu_out(c, 0), cpu_scratch(c), all, begin * N, end * N, matmul_leaf, &r);
+  cpu_add_leaves(c, 0, cpu_out(c, 0), cpu_scratch(c), all, begin * N, end * N, matmul_leaf, &r);
 }
 
 const tsr_cpu_op cpu_matmul = {

@@ -149,15 +149,13 @@ void cuda_add_leaves(
   }
 }
 
-static void
-copy_unit(const cuda_call *c, void *context, int64_t block, int64_t leaf, float *into) {
+static void copy_unit(const cuda_call *c, void *context, int64_t block, int64_t leaf, float *into) {
   (void)context, (void)block;
   copy_elements(c, into, (const float *)cuda_in(c, 0) + leaf * elements(c), elements(c));
 }
 
 static void sum_units_run(const cuda_call *c) {
-  cuda_add_leaves(
-      c, 0, cuda_out(c, 0), cuda_scratch(c), elements(c), elements(c), copy_unit, NULL);
+  cuda_add_leaves(c, 0, cuda_out(c, 0), cuda_scratch(c), elements(c), elements(c), copy_unit, NULL);
 }
 
 static int64_t sum_units_scratch(const tsr_program *p, const tsr_task *t) {

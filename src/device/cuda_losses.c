@@ -38,8 +38,7 @@ static int64_t row_loss_scratch(const tsr_program *p, const tsr_task *t) {
   return scratch_for(t, &s, NULL);
 }
 
-static void
-loss_leaf(const cuda_call *c, void *context, int64_t block, int64_t leaf, float *into) {
+static void loss_leaf(const cuda_call *c, void *context, int64_t block, int64_t leaf, float *into) {
   const loss_scratch *s = context;
   tsr_reduced_rows run;
   for (int64_t k = 0; tsr_reduction_rows(&c->base.task->sum, block, leaf, k, &run); k++) {

@@ -59,8 +59,8 @@ static inline const float *cuda_hyper(const cuda_call *c, int input, tsr_hyper w
 
 /* Adds the leaves of one block of the task's sum in the tree's order, each made by `make` into f32;
  * like cpu_add_leaves. */
-typedef void cuda_make_leaf(
-    const cuda_call *c, void *context, int64_t block, int64_t leaf, float *into);
+typedef void
+cuda_make_leaf(const cuda_call *c, void *context, int64_t block, int64_t leaf, float *into);
 void cuda_add_leaves(
     const cuda_call *c, int64_t block, float *out, float *scratch, int64_t stride, int64_t elements,
     cuda_make_leaf *make, void *context);

@@ -101,8 +101,7 @@ static int64_t sum_scratch(const tsr_task *t, int64_t summands) {
 typedef void
 make_sum(const cuda_call *c, int64_t block, int64_t leaf, void *into, tsr_cuda_type type);
 
-static void
-make_leaf(const cuda_call *c, void *context, int64_t block, int64_t leaf, float *into) {
+static void make_leaf(const cuda_call *c, void *context, int64_t block, int64_t leaf, float *into) {
   make_sum *const *make = context;
   (*make)(c, block, leaf, into, TSR_CUDA_F32);
 }
@@ -401,7 +400,7 @@ static void embedding_dw_run(const cuda_call *c) {
         c->state->stream, cuda_type(dout), (float *)cuda_out(c, 0) + b * table->shape[0] * C,
         tokens + b * rows,
         row_of ? cuda_in(c, 1) : moved(cuda_in(c, 1), b * rows * C, cuda_type(dout)),
-        row_of ? row_of + b * rows : NULL, cuda_scratch(c), rows, C, first,
-        first + table->shape[0], tsr_reduction_leaves(&t->sum), t->sum.sequence);
+        row_of ? row_of + b * rows : NULL, cuda_scratch(c), rows, C, first, first + table->shape[0],
+        tsr_reduction_leaves(&t->sum), t->sum.sequence);
 }
 const cuda_op cuda_embedding_dw = {embedding_dw_run, embedding_dw_scratch};

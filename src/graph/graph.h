@@ -22,14 +22,14 @@ typedef enum {
 
 /* What passes need to know of an op beside its rules. */
 enum tsr_op_facts {
-  TSR_FACT_INTERNAL = 1,    /* made by short forms and passes; a graph file cannot call it */
-  TSR_FACT_LOSS = 2,        /* gives one number, and autodiff can begin there */
-  TSR_FACT_RANDOM = 4,      /* may draw other numbers for every microbatch */
-  TSR_FACT_PRODUCT = 8,     /* sums over a dimension of its own, not over rows */
-  TSR_FACT_GRADIENT = 16,   /* its result is (part of) a parameter's gradient */
-  TSR_FACT_SUMMANDS = 32,   /* treats every summand alike, so units may stay apart through it */
-  TSR_FACT_COLLECTIVE = 64, /* moves data between the members of the axis in its first attribute */
-  TSR_FACT_LOCAL_CUT = 128, /* takes a rank's part along that axis, without moving data */
+  TSR_FACT_INTERNAL = 1,     /* made by short forms and passes; a graph file cannot call it */
+  TSR_FACT_LOSS = 2,         /* gives one number, and autodiff can begin there */
+  TSR_FACT_RANDOM = 4,       /* may draw other numbers for every microbatch */
+  TSR_FACT_PRODUCT = 8,      /* sums over a dimension of its own, not over rows */
+  TSR_FACT_GRADIENT = 16,    /* its result is (part of) a parameter's gradient */
+  TSR_FACT_SUMMANDS = 32,    /* treats every summand alike, so units may stay apart through it */
+  TSR_FACT_COLLECTIVE = 64,  /* moves data between the members of the axis in its first attribute */
+  TSR_FACT_LOCAL_CUT = 128,  /* takes a rank's part along that axis, without moving data */
   TSR_FACT_EVERYWHERE = 256, /* every stage of a pipeline runs it, on the inputs that it has */
   TSR_FACT_SIZED = 512,      /* the device says how large its first output is */
   TSR_FACT_ADDS = 1024,      /* its first output is its last input's bytes, where it has that one */
@@ -40,7 +40,7 @@ enum tsr_op_facts {
                                   of a worker's programs that have it; a run writes a part of it */
   TSR_FACT_OVERWRITES = 32768, /* its output may be its first input's bytes: element i needs no more
                                   of that than element i */
-  TSR_FACT_CHEAP = 65536       /* its gradient needs its inputs anyway, and it goes through them once */
+  TSR_FACT_CHEAP = 65536 /* its gradient needs its inputs anyway, and it goes through them once */
 };
 unsigned tsr_op_facts(tsr_op op);
 /* The input that an op reads for its shape alone, or -1. */
@@ -108,8 +108,8 @@ typedef struct {
                     summand each; split over tp when placement[TSR_TP] is partial, else whole */
   bool units_of_sequence; /* these are units of positions, split over cp too when it is partial;
                              without units: partial over cp and tp, of which tp is added first */
-  int64_t batch_units; /* > 0: so many units of this rank's microbatch stand apart before those, until
-                          cp has added its parts of each */
+  int64_t batch_units;    /* > 0: so many units of this rank's microbatch stand apart before those,
+                             until    cp has added its parts of each */
   tsr_dtype completes_to; /* of a sum in f32 that is still owed: TSR_BF16 or TSR_F16, which it is
                              rounded to, once, when it is complete; else TSR_F32 */
   tsr_place place;

@@ -208,7 +208,8 @@ kept_batch_units(const tsr_placer *p, const tsr_node *n, const int *inputs, cons
 /* Ops that treat every summand alike, so that units may stay apart through them. */
 static bool keeps_units(tsr_op op) { return tsr_op_facts(op) & TSR_FACT_SUMMANDS; }
 
-static void ask_rule(const tsr_placer *p, const tsr_node *n, const int *inputs, tsr_rule_call *call) {
+static void
+ask_rule(const tsr_placer *p, const tsr_node *n, const int *inputs, tsr_rule_call *call) {
   call->g = p->old;
   call->node = n;
   call->placed = p->g;
@@ -229,8 +230,7 @@ static bool is_whole(const tsr_node *n, const tsr_rule_call *call) {
 
 /* Asks for tp as if there were no slices of the sequence; whether that decides. It does where tp
  * splits anything then: which sums are made of tp's units must not depend on slices. */
-static bool ask_plain(
-    tsr_placer *p, const tsr_node *n, const int *inputs, tsr_rule_call *call) {
+static bool ask_plain(tsr_placer *p, const tsr_node *n, const int *inputs, tsr_rule_call *call) {
   for (int i = 0; i < n->inputs_count; i++) {
     bool norm = n->op == TSR_OP_NORM_STATS;
     call->in[i] = norm ? norm_tp(p, n->inputs[i]) : p->plain_tp[n->inputs[i]];

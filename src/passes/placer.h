@@ -20,8 +20,8 @@ typedef struct {
   int done_capacity;
   bool has_slices;         /* tp may split activations that weights do not split */
   tsr_placement *plain_tp; /* per old value: what it is over tp without those */
-  bool *of_batch;        /* per old value: whether it depends on an input */
-  tsr_placement *wanted; /* per old value: what ZeRO makes of a gradient over dp; else whole */
+  bool *of_batch;          /* per old value: whether it depends on an input */
+  tsr_placement *wanted;   /* per old value: what ZeRO makes of a gradient over dp; else whole */
   bool ok;
 } tsr_placer;
 
@@ -53,7 +53,8 @@ void tsr_placer_check_divides(tsr_placer *p, const tsr_value *v);
 void tsr_placer_check_declared(tsr_placer *p, const tsr_value *v);
 void tsr_placer_check_random(tsr_placer *p, const tsr_node *n, tsr_placement dp);
 void tsr_placer_check_accumulated(tsr_placer *p, const tsr_node *n);
-/* Of mixed_samples.c: an op of the forward graph mixes samples that may be in other microbatches. */
+/* Of mixed_samples.c: an op of the forward graph mixes samples that may be in other microbatches.
+ */
 void tsr_placer_check_mixed(tsr_placer *p);
 
 /* The value with that placement over the axis, on the stage where it is needed; made once. */

@@ -314,8 +314,8 @@ static void place_attention(call *c) {
   bool divides = true;
   tsr_placement p = whole;
   for (int i = 0; i < c->node->inputs_count; i++) {
-    bool splits = ndim(c, i) == 3 && c->in[i].kind == TSR_SHARD &&
-                  (c->in[i].dim != 1 || c->axis == TSR_CP);
+    bool splits =
+        ndim(c, i) == 3 && c->in[i].kind == TSR_SHARD && (c->in[i].dim != 1 || c->axis == TSR_CP);
     divides &= ndim(c, i) != 3 || heads_of(c, i) % c->parts == 0;
     if (splits && p.kind != TSR_SHARD) p = c->in[i];
   }

@@ -100,7 +100,8 @@ static void run_op(task_run *t) {
   tsr_worker *w = t->bound->worker;
   int ranks = t->bound->ranks_count[t->program->stage];
   t->items = t->op->items(t->task);
-  t->ranges = ranks % w->options.threads ? w->options.threads * (t->op->ranges ? t->op->ranges : 1) : 1;
+  t->ranges =
+      ranks % w->options.threads ? w->options.threads * (t->op->ranges ? t->op->ranges : 1) : 1;
   bool copies = tsr_cpu_has_copies(t->task);
   if (copies) run_jobs(t, run_widen, t->ranges);
   int rounds = t->op->rounds ? t->op->rounds(t->task) : 1;
@@ -143,8 +144,8 @@ static void run_group(const task_run *t, tsr_collective *c, int first) {
   if (b->recording) wait_for_device(b);
   for (int m = 0; b->recording && m < c->members; m++)
     tsr_recorder_extend(
-        b->recording,
-        tsr_parallel_member(b->worker->options.parallel, first, t->task->axis, m), begin);
+        b->recording, tsr_parallel_member(b->worker->options.parallel, first, t->task->axis, m),
+        begin);
 }
 
 static tsr_task_at place_of(const task_run *t) {
@@ -365,7 +366,8 @@ static void run_stages(const step_run *s) {
 
 /* ---- a step as one piece of work of the device ---- */
 
-static bool is_device_work(const tsr_worker_options *o, const tsr_program *p, const tsr_task *task) {
+static bool
+is_device_work(const tsr_worker_options *o, const tsr_program *p, const tsr_task *task) {
   task_run t = {.program = p, .task = task, .options = o};
   return !tsr_cpu_find(task->op) || is_on_device(&t);
 }

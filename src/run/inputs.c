@@ -87,8 +87,8 @@ static void fill_input(const filling *f, int value, int rank) {
     o->kernels->random_normal((float *)(void *)part, 0, 1, key, &box, 0, rows);
     return;
   }
-  int64_t first = tsr_sample_offset(
-      &p->lowering, box.offset[0], box.global[0], box.shape[0], f->microbatch);
+  int64_t first =
+      tsr_sample_offset(&p->lowering, box.offset[0], box.global[0], box.shape[0], f->microbatch);
   bool split = box.ndim > 1 && box.shape[1] != box.global[1];
   char *whole = f->bound->rows[rank];
   int64_t each = split ? row / box.shape[1] : 0; /* bytes of a position */
@@ -123,8 +123,7 @@ static void fill_stage(tsr_bound *b, int stage, tsr_run run, const tsr_input_sou
   tsr_recorder_end(r, stage, tsr_recorder_now(r), event);
 }
 
-void tsr_inputs_fill(
-    tsr_bound *b, int stage, const tsr_run *run, const tsr_input_source *source) {
+void tsr_inputs_fill(tsr_bound *b, int stage, const tsr_run *run, const tsr_input_source *source) {
   fill_stage(b, stage, *run, source);
 }
 

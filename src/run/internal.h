@@ -26,8 +26,8 @@ struct tsr_worker {
 /* What a value that goes from one stage to another has done for each microbatch. */
 typedef struct {
   bool sent, received; /* here */
-  tsr_message *out;    /* per rank of the sending stage here: to another worker; NULL: all are here */
-  tsr_message *in;     /* per rank of the receiving stage here */
+  tsr_message *out; /* per rank of the sending stage here: to another worker; NULL: all are here */
+  tsr_message *in;  /* per rank of the receiving stage here */
   bool *out_waits, *in_waits; /* of these: under way */
   bool begun;                 /* receiving */
   int64_t since;              /* the recorder's time of that */
@@ -63,9 +63,9 @@ typedef struct {
 
 /* What a program needs of a link between devices. */
 typedef struct {
-  int64_t bytes;  /* on the device, for one collective at a time */
+  int64_t bytes; /* on the device, for one collective at a time */
   char *memory;
-  int messages;   /* at once */
+  int messages; /* at once */
   tsr_device_message *room;
   bool transfers; /* it takes those of its two stages */
   bool begun;     /* a collective of an overlapped bucket */
@@ -99,10 +99,10 @@ struct tsr_bound {
   tsr_worker *worker;
   const tsr_programs *programs;
   tsr_rank_memory *ranks;
-  int **ranks_of_stage; /* per stage: those of its ranks that are here, ascending */
-  int *ranks_count;     /* of each */
-  int ranks_most;       /* of any */
-  tsr_meeting *meetings; /* per stage, and the last for collectives over pp */
+  int **ranks_of_stage;     /* per stage: those of its ranks that are here, ascending */
+  int *ranks_count;         /* of each */
+  int ranks_most;           /* of any */
+  tsr_meeting *meetings;    /* per stage, and the last for collectives over pp */
   int *param_values;        /* per parameter: its value */
   tsr_transfer **transfers; /* per node: of a receive node its microbatches, else NULL */
   tsr_linked *linked;       /* per link of the hosting's; NULL: there are none */
@@ -115,9 +115,9 @@ struct tsr_bound {
   tsr_staged *staged;       /* NULL: no device */
   void *recorded[2];        /* a step as one piece of the device's work, for each set of inputs */
   bool unrecordable;
-  int64_t device_steps;     /* that could have been recorded */
-  tsr_recorder *recorder;   /* NULL: none */
-  tsr_recorder *recording;  /* the same in a step that is recorded, else NULL */
+  int64_t device_steps;    /* that could have been recorded */
+  tsr_recorder *recorder;  /* NULL: none */
+  tsr_recorder *recording; /* the same in a step that is recorded, else NULL */
 };
 
 static inline const tsr_program *tsr_bound_program(const tsr_bound *bound, int rank) {
@@ -218,7 +218,8 @@ typedef struct {
 void tsr_task_describe(const tsr_task_at *at, tsr_collective *ret_collective);
 /* The groups of a collective's task with a member here, in the order of their first members; `next`
  * begins at 0. Fills the worker's in, out and worker_of; -1: there is no more. */
-int tsr_task_next_group(const tsr_task_at *at, const tsr_collective *c, int *next, bool *ret_all_here);
+int tsr_task_next_group(
+    const tsr_task_at *at, const tsr_collective *c, int *next, bool *ret_all_here);
 /* Whether it has begun with groups that have members elsewhere. */
 bool tsr_task_is_met(const tsr_task_at *at);
 /* Begins or goes on with the groups that have members elsewhere; whether all are done. */

@@ -140,8 +140,7 @@ static bool is_for_update(const overlap *o, int value, tsr_section section) {
     if (n->section == TSR_UPDATE || adds || !tsr_program_has_node(o->p, i)) continue;
     for (int k = 0; k < n->inputs_count; k++) {
       if (n->inputs[k] != value) continue;
-      if (!tsr_program_is_alias(o->p, i) || !is_for_update(o, n->outputs[0], section))
-        return false;
+      if (!tsr_program_is_alias(o->p, i) || !is_for_update(o, n->outputs[0], section)) return false;
     }
   }
   return true;

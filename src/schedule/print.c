@@ -100,8 +100,8 @@ void tsr_program_print(const tsr_program *p, tsr_text *text) {
 }
 
 void tsr_program_print_memory(const tsr_program *p, tsr_text *text) {
-  static const char *const segments[] = {
-      "parameters", "optimizer state", "constants", "inputs", "cache", "work"};
+  static const char *const segments[] = {"parameters", "optimizer state", "constants",
+                                         "inputs",     "cache",           "work"};
   static const char *const uses[] = {"activations", "gradients", "communication", "scratch"};
   tsr_text_add(text, "memory of one rank: %s bytes\n", tsr_text_count(tsr_program_bytes(p)));
   for (int s = 0; s < TSR_SEGMENTS; s++)

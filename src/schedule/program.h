@@ -62,10 +62,10 @@ typedef struct {
   tsr_section section;
   int inputs_count, outputs_count;
   tsr_tensor *inputs, *outputs;
-  tsr_reduction sum; /* how what the task sums is made of the recipe's units */
+  tsr_reduction sum;           /* how what the task sums is made of the recipe's units */
   const tsr_norm_pieces *norm; /* of norm_stats: of what the gradient's norm is made; else NULL */
-  int axis;      /* of a collective, else -1 */
-  int lag;       /* of a wait: it is for the microbatch so many before; TSR_WAIT_ALL */
+  int axis;                    /* of a collective, else -1 */
+  int lag;    /* of a wait: it is for the microbatch so many before; TSR_WAIT_ALL */
   int bucket; /* > 0: a collective that only begins here, and the wait for it; those of one number
                  follow each other and move together */
   bool last_only;    /* of a task of the body: only the last microbatch runs it */
@@ -97,13 +97,13 @@ typedef struct {
 
 typedef struct {
   int64_t size[TSR_AXES];
-  int64_t batch_units; /* of one rank's microbatch */
-  int64_t tp_units;    /* of one rank */
+  int64_t batch_units;    /* of one rank's microbatch */
+  int64_t tp_units;       /* of one rank */
   int64_t sequence_units; /* of one rank's positions; 0 or 1: they are not cut */
   bool zigzag;            /* over cp (base/sequence.h) */
   int64_t microbatches;
-  bool overlap;           /* collectives over dp run beside other tasks */
-  int64_t bucket_bytes;   /* of which so many bytes begin together */
+  bool overlap;          /* collectives over dp run beside other tasks */
+  int64_t bucket_bytes;  /* of which so many bytes begin together */
   bool microbatch_first; /* a step's samples go to microbatches first, then to dp's ranks */
 } tsr_lowering;
 
@@ -161,7 +161,8 @@ int64_t tsr_program_times(const tsr_program *program, int task);
 int tsr_program_in_place(const tsr_program *program, int node);
 /* A node that needs no task: its output is its input's bytes under another name. */
 bool tsr_program_is_alias(const tsr_program *program, int node);
-/* Whether an input is written when a part begins: at every forward pass of a chunk that needs it. */
+/* Whether an input is written when a part begins: at every forward pass of a chunk that needs it.
+ */
 bool tsr_program_fills(const tsr_program *program, int part, int input);
 /* Whether this stage runs a node. */
 bool tsr_program_has_node(const tsr_program *program, int node);

@@ -35,10 +35,10 @@ typedef struct {
   tsr_reduced_dim dim[TSR_REDUCED_DIMS_MAX];
   int64_t batch, sequence, tp; /* units of each axis on this rank; 1: not cut */
   bool keeps_batch;            /* the output has a block for every batch unit */
-  int kept_dim;                /* the output has a block for every unit of this one, too; -1: none */
-  int64_t kept;                /* so many; 1 without kept_dim */
-  bool kept_positions;         /* these are units of positions, whose order zigzag is */
-  bool zigzag;                 /* the order of the leaves of a sequence (base/sequence.h) */
+  int kept_dim;        /* the output has a block for every unit of this one, too; -1: none */
+  int64_t kept;        /* so many; 1 without kept_dim */
+  bool kept_positions; /* these are units of positions, whose order zigzag is */
+  bool zigzag;         /* the order of the leaves of a sequence (base/sequence.h) */
 } tsr_reduction;
 
 /* Of a task that sums nothing, or in one piece. */

@@ -30,8 +30,8 @@ typedef struct {
   struct tsr_verify_proved *proved; /* of sums and norms */
 } tsr_verify;
 
-/* Tasks of which all that a check depends on is the same bytes are checked once, in whatever program
- * they stand. A key begins with the op. */
+/* Tasks of which all that a check depends on is the same bytes are checked once, in whatever
+ * program they stand. A key begins with the op. */
 bool tsr_verify_is_proved(const tsr_verify *v, const void *key, size_t bytes);
 void tsr_verify_keep_proved(tsr_verify *v, const void *key, size_t bytes);
 

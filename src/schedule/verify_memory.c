@@ -372,8 +372,9 @@ static void open_memory(memory *m) {
 static void run_part(memory *m, const tsr_run *run) {
   const tsr_part *part = &m->p->parts[run->part];
   for (int k = 0; k < m->inputs_count; k++)
-    if (tsr_program_fills(m->p, run->part, m->inputs[k])) put(m, place_of(m, m->inputs[k], run->microbatch),
-        (content){m->inputs[k], run->microbatch, -1});
+    if (tsr_program_fills(m->p, run->part, m->inputs[k]))
+      put(m, place_of(m, m->inputs[k], run->microbatch),
+          (content){m->inputs[k], run->microbatch, -1});
   for (int i = part->begin; i < part->end; i++)
     if (tsr_verify_runs(m->v, &m->p->tasks[i], run->microbatch)) run_task(m, i, run->microbatch);
 }

@@ -13,7 +13,8 @@ typedef enum { TSR_COMPILE_TRAIN, TSR_COMPILE_EVALUATE, TSR_COMPILE_GENERATE } t
 typedef enum {
   TSR_OUTPUTS_LOSS,
   TSR_OUTPUTS_GRADIENTS, /* d.NAME: a parameter's gradient, complete and before clipping */
-  TSR_OUTPUTS_VALUES     /* v.INDEX: what each forward and backward node makes, of the last microbatch */
+  TSR_OUTPUTS_VALUES /* v.INDEX: what each forward and backward node makes, of the last microbatch
+                      */
 } tsr_compile_outputs;
 
 /* Of one run: training, evaluation, generation's two. */
@@ -26,9 +27,9 @@ typedef struct {
   int64_t vocab_detected, vocab_assumed; /* as in tsr_model_options */
   const char *graphs_folder;
   const tsr_cut *cut; /* of the training graph, for the others to share its stages; NULL: find it */
-  const tsr_graph *cut_of; /* the training graph */
+  const tsr_graph *cut_of;            /* the training graph */
   const tsr_order *order_of_training; /* and its virtual stages' places */
-  tsr_compile_outputs outputs; /* of training */
+  tsr_compile_outputs outputs;        /* of training */
   tsr_scratch_rule *scratch;          /* what tasks need on the device */
   const void *scratch_context;
   /* of generation; 0: as it says */
@@ -56,8 +57,8 @@ typedef struct tsr_compiled {
 } tsr_compiled;
 
 /* What tsr_compile reads the model with. */
-tsr_model_options tsr_compile_model(
-    const tsr_compile_options *options, tsr_compile_purpose purpose, int64_t batch);
+tsr_model_options
+tsr_compile_model(const tsr_compile_options *options, tsr_compile_purpose purpose, int64_t batch);
 
 /* Without a loss (a hand-written graph) there is nothing to train: the program is the graph once
  * forward, whatever the purpose. Generation is two programs where the graph allows a cache. */

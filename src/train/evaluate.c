@@ -73,8 +73,8 @@ static void fill(void *context, const char *input, int64_t sample, void *row) {
   int32_t *out = row;
   int64_t real = sample < w->windows_count ? w->windows[sample].real : 0;
   for (int64_t t = 0; t < real; t++)
-    out[t] = (int32_t)tsr_token_at(
-        w->windows[sample].of->file, w->windows[sample].begin + t + targets);
+    out[t] =
+        (int32_t)tsr_token_at(w->windows[sample].of->file, w->windows[sample].begin + t + targets);
   for (int64_t t = real; t < w->T; t++) out[t] = targets ? TSR_TARGET_IGNORED : 0;
   int64_t ignored = w->source->config->training.ignore_index;
   for (int64_t t = 0; targets && t < real; t++)
@@ -145,8 +145,7 @@ bool tsr_evaluate(
     ret->tokens += count;
   }
   if (!ret->tokens)
-    return tsr_diag_error(
-        diags, TSR_NOWHERE, "'%s' has no token to predict", source->dataset.name);
+    return tsr_diag_error(diags, TSR_NOWHERE, "'%s' has no token to predict", source->dataset.name);
   ret->loss = sum / (double)ret->tokens;
   ret->seconds = now() - begin;
   return true;

@@ -13,7 +13,7 @@ typedef struct {
   const tsr_trainer_options *o;
   const tsr_compiled *training, *evaluation, *generation;
   tsr_bound *train, *eval;
-  tsr_generator generator; /* of samples, where there are any */
+  tsr_generator generator;     /* of samples, where there are any */
   tsr_recorder *comm_recorder; /* of one step; NULL: communication is not traced */
   tsr_comm_trace comm_trace;
   tsr_lr_curve curve;
@@ -77,8 +77,7 @@ bool tsr_weights_sha256(
     int value = tsr_bound_param(bound, (int)(p - g->params));
     const float *whole = find_whole(bound, value);
     if (!whole) tsr_bound_read(bound, value, copy);
-    tsr_sha256_update(
-        sha, whole ? whole : copy, numbers_of(p, p->valid0) * sizeof *whole);
+    tsr_sha256_update(sha, whole ? whole : copy, numbers_of(p, p->valid0) * sizeof *whole);
   }
   tsr_sha256_final(sha, ret_text);
   free(copy);
@@ -199,8 +198,8 @@ static bool report_evaluation(trainer *t) {
 
 static bool report_sample(trainer *t) {
   tsr_text text = {0};
-  bool ok = tsr_generate(
-      t->o, &t->generator, t->o->config->training.sample_tokens, &text, t->diags);
+  bool ok =
+      tsr_generate(t->o, &t->generator, t->o->config->training.sample_tokens, &text, t->diags);
   tsr_progress_clear(&t->progress);
   if (ok && !t->o->quiet)
     printf("--- sample after step %lld\n%s\n---\n", (long long)t->step, text.data ? text.data : "");
@@ -269,8 +268,16 @@ static bool report_step(trainer *t, double seconds) {
   bool text = t->o->source->dataset.kind == TSR_DATASET_TEXT;
   int64_t each = text ? t->o->source->sequence : 1;
   double rate = seconds > 0 ? (double)(t->samples * each) / seconds : 0;
-  tsr_metrics_step line = {t->step, t->loss,       t->norm,      t->lr, t->step * t->samples * each,
-                           rate,    seconds * 1e3, t->used_scale, tsr_keeper_is_writing(t->keeper)};
+  tsr_metrics_step line = {
+      t->step,
+      t->loss,
+      t->norm,
+      t->lr,
+      t->step * t->samples * each,
+      rate,
+      seconds * 1e3,
+      t->used_scale,
+      tsr_keeper_is_writing(t->keeper)};
   tsr_progress_state state = {t->step, t->steps, t->loss, t->lr, t->norm, rate, -1, !text};
   tsr_progress_show(&t->progress, state, now());
   return tsr_metrics_write_step(t->o->metrics, &line, t->diags);
@@ -443,8 +450,8 @@ bool tsr_train(
   t.eval = evaluation ? bound[eval_at] : NULL;
   if (evaluation) t.numbers = tsr_arena_array(o->arena, float, evaluation->batch);
   if (generation)
-    t.generator = tsr_generator_of(
-        generation, &bound[generate_at], o->source->dataset.tokenizer.vocab_size);
+    t.generator =
+        tsr_generator_of(generation, &bound[generate_at], o->source->dataset.tokenizer.vocab_size);
   t.samples = training->batch * training->programs.order->microbatches;
   t.curve = curve_of(o->config, steps_of(&t));
   t.steps = t.curve.total_steps;

@@ -79,8 +79,7 @@ static inline void check_reference(const attention_case &c, const results &got) 
   for (int i = 0; i < RESULTS; i++) want.of[i].resize(got.of[i].size());
   float *out = want.of[0].data(), *stats = want.of[1].data();
   std::vector<char> scratch((size_t)cpu->attention_scratch(a));
-  cpu->attention(
-      a, out, stats, c.q.data(), c.k.data(), c.v.data(), scratch.data(), 0, a->B * a->H);
+  cpu->attention(a, out, stats, c.q.data(), c.k.data(), c.v.data(), scratch.data(), 0, a->B * a->H);
   cpu->attention_backward(
       a, want.of[2].data(), want.of[3].data(), want.of[4].data(), c.dout.data(), c.q.data(),
       c.k.data(), c.v.data(), out, stats, scratch.data(), 0, a->B * a->G);

@@ -137,7 +137,8 @@ const oracle_case oracle_cases[] = {
      "table: linear(wte, p); x: embedding(t, table); m: scale(n, factor: 0.7); h: rmsnorm(x, m)\n"
      "y: linear(h, head); loss: cross_entropy(y, targets, valid: 11)"},
     {"scores_split", TOKENS "goal 4,4,4", TABLE "wq 8,6 0; wk 8,6 0",
-     ROWS "q: linear(x, wq); k: linear(x, wk); y: matmul(q, k, transpose_b: 1); loss: mse(y, goal)"},
+     ROWS
+     "q: linear(x, wq); k: linear(x, wk); y: matmul(q, k, transpose_b: 1); loss: mse(y, goal)"},
     {"gram_split", TOKENS "goal 4,8,4", TABLE "u 8,6 0; v 4,6 0",
      ROWS "a: linear(x, u); b: linear(x, v); y: matmul(a, b, transpose_a: 1); loss: mse(y, goal)"},
     {"norm_of_split", TOKENS "goal 4,4,5", TABLE "u 8,6 0; n 8; c 8; w 8,8 0; v 5,8 1",
@@ -243,16 +244,18 @@ const oracle_case oracle_cases[] = {
           "b: all_to_all(a, axis: cp, from: 2, dim: 1); c: linear(b, w); y: linear(c, v)\n"
           "loss: mse(y, goal)"},
     {"positions_to_heads", TOKENS "goal 4,4,5", TABLE "wq 16,6; wk 16,6; wv 16,6; wo 5,16",
-     ROWS "q: linear(x, wq); k: linear(x, wk); v: linear(x, wv)\n"
-          "qh: all_to_all(q, axis: cp, from: 1, dim: 2); kh: all_to_all(k, axis: cp, from: 1, dim: 2)\n"
-          "vh: all_to_all(v, axis: cp, from: 1, dim: 2); a: attention(qh, kh, vh, head_dim: 4)\n"
-          "b: all_to_all(a, axis: cp, from: 2, dim: 1); y: linear(b, wo); loss: mse(y, goal)"},
+     ROWS
+     "q: linear(x, wq); k: linear(x, wk); v: linear(x, wv)\n"
+     "qh: all_to_all(q, axis: cp, from: 1, dim: 2); kh: all_to_all(k, axis: cp, from: 1, dim: 2)\n"
+     "vh: all_to_all(v, axis: cp, from: 1, dim: 2); a: attention(qh, kh, vh, head_dim: 4)\n"
+     "b: all_to_all(a, axis: cp, from: 2, dim: 1); y: linear(b, wo); loss: mse(y, goal)"},
     {"heads_with_dropout", TOKENS "goal 4,4,16", TABLE "wq 16,6; wk 16,6; wv 16,6",
-     ROWS "q: linear(x, wq); k: linear(x, wk); v: linear(x, wv)\n"
-          "qh: all_to_all(q, axis: cp, from: 1, dim: 2); kh: all_to_all(k, axis: cp, from: 1, dim: 2)\n"
-          "vh: all_to_all(v, axis: cp, from: 1, dim: 2)\n"
-          "a: attention(qh, kh, vh, head_dim: 4, dropout: 0.2); d: dropout(a, p: 0.2)\n"
-          "y: all_to_all(d, axis: cp, from: 2, dim: 1); loss: mse(y, goal)"},
+     ROWS
+     "q: linear(x, wq); k: linear(x, wk); v: linear(x, wv)\n"
+     "qh: all_to_all(q, axis: cp, from: 1, dim: 2); kh: all_to_all(k, axis: cp, from: 1, dim: 2)\n"
+     "vh: all_to_all(v, axis: cp, from: 1, dim: 2)\n"
+     "a: attention(qh, kh, vh, head_dim: 4, dropout: 0.2); d: dropout(a, p: 0.2)\n"
+     "y: all_to_all(d, axis: cp, from: 2, dim: 1); loss: mse(y, goal)"},
     {"positions_to_vocabulary", TEXT, TABLE "w 16,6",
      ROWS "h: linear(x, w); y: all_to_all(h, axis: cp, from: 1, dim: 2)\n"
           "loss: cross_entropy(y, targets, valid: 11)"},
@@ -261,15 +264,18 @@ const oracle_case oracle_cases[] = {
           "k: rmsnorm(s, n); g: gelu(k); f: all_gather(g, axis: tp, dim: 1); y: linear(f, w)\n"
           "loss: mse(y, goal)"},
     {"features_scattered", TOKENS "goal 4,4,5", TABLE "up 8,6 0; down 6,8 1; b 6; w 5,6",
-     ROWS "u: linear(x, up); d: linear(u, down); s: reduce_scatter(d, axis: tp, dim: 2)\n"
-          "k: add(s, b); g: gelu(k); f: all_gather(g, axis: tp); y: linear(f, w); loss: mse(y, goal)"},
+     ROWS
+     "u: linear(x, up); d: linear(u, down); s: reduce_scatter(d, axis: tp, dim: 2)\n"
+     "k: add(s, b); g: gelu(k); f: all_gather(g, axis: tp); y: linear(f, w); loss: mse(y, goal)"},
     {"slices_to_heads", TOKENS "goal 4,4,5", TABLE "wq 8,6 0; wk 8,6 0; wv 8,6 0; wo 5,8",
-     ROWS "q: linear(x, wq); k: linear(x, wk); v: linear(x, wv); a: attention(q, k, v, head_dim: 4)\n"
-          "s: all_to_all(a, axis: tp, from: 2, dim: 1); g: silu(s); f: all_gather(g, axis: tp)\n"
-          "y: linear(f, wo); loss: mse(y, goal)"},
+     ROWS
+     "q: linear(x, wq); k: linear(x, wk); v: linear(x, wv); a: attention(q, k, v, head_dim: 4)\n"
+     "s: all_to_all(a, axis: tp, from: 2, dim: 1); g: silu(s); f: all_gather(g, axis: tp)\n"
+     "y: linear(f, wo); loss: mse(y, goal)"},
     {"gram_scattered", TOKENS "goal 4,8,7", TABLE "u 8,6; v 7,6; w 7,7",
-     ROWS "a: linear(x, u); b: linear(x, v); m: matmul(a, b, transpose_a: 1)\n"
-          "s: reduce_scatter(m, axis: cp, dim: 1); f: tanh(s); y: linear(f, w); loss: mse(y, goal)"},
+     ROWS
+     "a: linear(x, u); b: linear(x, v); m: matmul(a, b, transpose_a: 1)\n"
+     "s: reduce_scatter(m, axis: cp, dim: 1); f: tanh(s); y: linear(f, w); loss: mse(y, goal)"},
     {"positions_gathered", TOKENS "goal 4,4,5", TABLE "u 7,6; w 5,7",
      ROWS "h: linear(x, u); f: all_gather(h, axis: cp, dim: 1); a: tanh(f)\n"
           "s: scatter(a, axis: cp, dim: 1); y: linear(s, w); loss: mse(y, goal)"},

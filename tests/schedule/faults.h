@@ -5,8 +5,8 @@
 
 typedef struct {
   tsr_arena *arena;
-  tsr_program *p; /* a copy, of one stage, that gets the fault */
-  uint64_t state; /* of the numbers that choose */
+  tsr_program *p;         /* a copy, of one stage, that gets the fault */
+  uint64_t state;         /* of the numbers that choose */
   tsr_programs *programs; /* of which p is one; NULL where a fault is in one program */
   tsr_verify_mesh *mesh;
   const harness *h; /* what it was made from */

@@ -37,7 +37,9 @@ tsr_graph *sample_graph(tsr_arena *arena, const harness_options *o) {
   int positions = o->sequence_units > 4 ? (int)o->sequence_units : 4;
   int batch = (int)((o->dp == 3 ? 12 : 16) / o->microbatches);
   harness_inputs(
-      g, tsr_arena_printf(arena, "tokens %d,%d tokens; targets %d,%d tokens", batch, positions, batch, positions));
+      g,
+      tsr_arena_printf(
+          arena, "tokens %d,%d tokens; targets %d,%d tokens", batch, positions, batch, positions));
   harness_params(g, "wte 24,16 0; nf 16");
   harness_calls(g, "x0: embedding(tokens, wte)");
   for (int i = 1; i <= 2; i++) add_block(g, i);

@@ -5,8 +5,8 @@
 #include "schedule/verify.h"
 #include "tests/run/harness.h"
 
-/* 16 samples a step (12 for three ranks of dp), whatever the microbatches; token and output embedding are one parameter. The
- * options are those of sample_options. */
+/* 16 samples a step (12 for three ranks of dp), whatever the microbatches; token and output
+ * embedding are one parameter. The options are those of sample_options. */
 tsr_graph *sample_graph(tsr_arena *arena, const harness_options *o);
 /* Filled in what all runs share: units, optimizer, vocabulary. */
 harness_options sample_options(harness_options o);

@@ -171,7 +171,10 @@ static void test_bits(void) {
       {.dp = 2, .tp = 1, .microbatches = 2, .zero = 1},
       {.dp = 2, .tp = 1, .microbatches = 2, .zero = 2, .overlap = true},
       {.dp = 2, .tp = 1, .microbatches = 4, .zero = 3},
-      {.dp = 1, .tp = 2, .microbatches = 1, .recompute = {.kind = TSR_RECOMPUTE_BLOCKS, .every = 1}},
+      {.dp = 1,
+       .tp = 2,
+       .microbatches = 1,
+       .recompute = {.kind = TSR_RECOMPUTE_BLOCKS, .every = 1}},
       {.dp = 1, .tp = 1, .cp = 2, .microbatches = 2, .sequence_parallel = true}};
   for (size_t i = 0; i < sizeof meshes / sizeof *meshes; i++) {
     check_bits(meshes[i], TSR_RULE_ADAMW);

@@ -60,8 +60,8 @@ try_fault(const harness *h, const trace *want, fault *f, uint64_t seed, const ch
       CHECK_STR(again, text); /* the same findings every time */
     } else
       CHECK_AT(
-          effect_is_harmless(arena, h, t.spoilt, want, SECONDS), "%s: '%s' with seed %llu was accepted", name,
-          f->name, (unsigned long long)seed);
+          effect_is_harmless(arena, h, t.spoilt, want, SECONDS),
+          "%s: '%s' with seed %llu was accepted", name, f->name, (unsigned long long)seed);
   }
   tsr_arena_free(arena);
 }
