@@ -34,15 +34,9 @@ static inline int tsr_tree_entries(int64_t n, int64_t i) {
   return __builtin_popcountll((uint64_t)(i / odd)) + __builtin_popcountll((uint64_t)(i % odd));
 }
 
-/* Stack entries needed at most. */
+/* Stack entries needed at most: the digits of n in binary, for both counters may be all ones. */
 static inline int tsr_tree_depth(int64_t n) {
-  int depth = 0, depth_max = 0;
-  for (int64_t i = 0; i < n; i++) {
-    depth++;
-    if (depth > depth_max) depth_max = depth;
-    depth -= tsr_tree_merges(n, i);
-  }
-  return depth_max;
+  return n > 0 ? 64 - __builtin_clzll((uint64_t)n) : 0;
 }
 
 /* The tree whose leaves are trees: of `n` units, each run of `inner` is one of the n / inner
