@@ -51,10 +51,10 @@ static near_counts tp_units_near(int64_t wanted, int64_t ranks) {
 static bool near_hint(near_counts near, const char *key, tsr_diags *diags) {
   if (near.below && near.above) {
     tsr_diag_hint(
-        diags, "%s: %lld or %lld would work", key, (long long)near.below, (long long)near.above);
+        diags, "%s: %lld or %lld would fit", key, (long long)near.below, (long long)near.above);
   } else if (near.below || near.above) {
     tsr_diag_hint(
-        diags, "%s: %lld would work", key, (long long)(near.below ? near.below : near.above));
+        diags, "%s: %lld would fit", key, (long long)(near.below ? near.below : near.above));
   } else {
     tsr_diag_hint(diags, "leave '%s' out, and each rank's share is one unit", key);
   }

@@ -16,16 +16,16 @@ static const units_case cases[] = {
     {4, 1, 8, 1, 8, 1, 8, 1, NULL},
     {2, 1, 4, 2, 8, 1, 8, 1, NULL},
     {2, 1, 8, 1, 6, 1, 0, 0,
-     "6 batch units do not fit dp = 2 with 1 microbatch of 4 rows a rank|batch: 4 or 8 would work"},
-    {4, 1, 8, 1, 2, 1, 0, 0, "2 batch units do not fit dp = 4|batch: 4 would work"},
-    {2, 1, 8, 1, 100, 1, 0, 0, "batch: 8 would work"},
+     "6 batch units do not fit dp = 2 with 1 microbatch of 4 rows a rank|batch: 4 or 8 would fit"},
+    {4, 1, 8, 1, 2, 1, 0, 0, "2 batch units do not fit dp = 4|batch: 4 would fit"},
+    {2, 1, 8, 1, 100, 1, 0, 0, "batch: 8 would fit"},
     {2, 1, 4, 3, 8, 1, 0, 0,
      "8 batch units do not fit dp = 2 with 3 microbatches of 2 rows a rank|batch: 6 would "
-     "work"},
+     "fit"},
     {3, 1, 6, 2, 12, 1, 0, 0, "leave 'batch' out"},
-    {1, 4, 8, 1, 1, 6, 0, 0, "6 tp units do not fit tp = 4|tp: 4 or 8 would work"},
-    {1, 4, 8, 1, 1, 2, 0, 0, "2 tp units do not fit tp = 4|tp: 4 would work"},
-    {1, 3, 8, 1, 1, 6, 0, 0, "tp: 3 would work"},
+    {1, 4, 8, 1, 1, 6, 0, 0, "6 tp units do not fit tp = 4|tp: 4 or 8 would fit"},
+    {1, 4, 8, 1, 1, 2, 0, 0, "2 tp units do not fit tp = 4|tp: 4 would fit"},
+    {1, 3, 8, 1, 1, 6, 0, 0, "tp: 3 would fit"},
     {1, 3, 8, 1, 1, 3, 1, 3, NULL},
 };
 
