@@ -404,9 +404,10 @@ bool tsr_pass_placement(
   p.has_slices = placing->sequence_parallel || writes_slices(old);
   p.of_batch = tsr_graph_depends_on_inputs(old);
   tsr_placer_check_mixed(&p);
-  for (int i = 0; i < old->values_count; i++)
+  for (int i = 0; i < old->values_count && p.ok; i++)
     if (old->values[i].kind != TSR_VALUE_NODE) place_source(&p, i);
-  for (int i = 0; i < old->nodes_count; i++) place_node(&p, i);
+  for (int i = 0; i < old->nodes_count && p.ok; i++) place_node(&p, i);
+  if (!p.ok) return false; /* the same mistake would be found at every value that comes of it */
   tsr_section last = old->nodes_count ? old->nodes[old->nodes_count - 1].section : TSR_FORWARD;
   if (last > TSR_FORWARD) last = TSR_UPDATE; /* what microbatches add up is complete then */
   for (int i = 0; i < old->outputs_count; i++)

@@ -228,9 +228,7 @@ static void test_refused(void) {
   /* what cannot be split */
   expect(
       &(placing_case){"x 4,6", "w 7,6 0", "y: linear(x, w)", 1, 2, true},
-      "error: 'w' (7, 6) cannot be split over tp: dimension 0 has 7, which 2 does not divide\n"
-      "call:1:1: error: 'y' (4, 7) cannot be split over tp: dimension 1 has 7, which 2 does not "
-      "divide\n");
+      "error: 'w' (7, 6) cannot be split over tp: dimension 0 has 7, which 2 does not divide\n");
   expect(
       &(placing_case){"x 4,6", "", "s: scatter(x, axis: tp, dim: 1)", 1, 4, true},
       "call:1:1: error: 's' (4, 6) cannot be split over tp: dimension 1 has 6, which 4 does not "
