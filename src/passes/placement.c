@@ -216,6 +216,7 @@ ask_rule(const tsr_placer *p, const tsr_node *n, const int *inputs, tsr_rule_cal
   call->inputs = inputs;
   call->sum_units = units_of_microbatch(p, call->axis);
   call->parts = call->axis == TSR_DP ? call->sum_units : tsr_placer_parts(p->placing, call->axis);
+  call->slices = p->placing->size[TSR_CP] * p->placing->size[TSR_TP];
   tsr_rule_apply(call);
 }
 

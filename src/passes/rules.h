@@ -11,6 +11,7 @@ typedef struct {
   const int *inputs; /* the other axes, of which dp and cp come before tp */
   int axis;
   int64_t parts;     /* into how many pieces the axis (or its units) splits a dimension, at least */
+  int slices;        /* of positions, where cp and tp both split them: members of the two */
   tsr_placement *in; /* in: what each input is; out: what the op wants it to be */
   tsr_placement out[TSR_OUTPUTS_MAX];
   int64_t sum_units;      /* of which a microbatch's sum over the axis is made */
