@@ -133,17 +133,25 @@ static bool depends_on_batch(const tsr_placer *p, const tsr_node *n) {
   return false;
 }
 
-/* What an op's rule is shown of an input over dp: parameters come whole to what has samples beside
- * them, so that no sum but those over samples is made of batch units. With ZeRO they come so to
- * everything but their update and working copy, and sums of gradients are added up where they will
- * be needed; from stage 2 on that is done for each microbatch, and then for all that is
- * accumulated. */
+/* A collective that the file writes out over an axis that splits something: the move that this pass
+ * would insert, asked for by name. */
+static bool is_written(const tsr_placer *p, const tsr_node *n) {
+  bool moves = tsr_op_facts(n->op) & (TSR_FACT_COLLECTIVE | TSR_FACT_LOCAL_CUT);
+  return moves && tsr_placer_is_active(p->placing, (int)n->attr[0]);
+}
+
+/* What an op's rule is shown of an input over dp: where there is a loss, parameters come whole to
+ * everything but their update, their working copy and moves that the file writes out, so that no
+ * sum but those over samples is made of batch units, of which a microbatch has its part. With ZeRO
+ * sums of gradients are added up where they will be needed; from stage 2 on that is done for each
+ * microbatch, and then for all that is accumulated. */
 static tsr_placement dp_input(const tsr_placer *p, const tsr_node *n, int input) {
   const tsr_value *v = &p->g->values[p->map[n->inputs[input]]];
   tsr_placement is = v->placement[TSR_DP], wanted = zero_wanted(p, n->inputs[input], v);
   bool in_parts = n->op == TSR_OP_ADAMW || n->op == TSR_OP_SGD || n->op == TSR_OP_CAST;
   bool adds = n->op == TSR_OP_ADD && n->section == TSR_UPDATE;
-  bool gathers = !in_parts && (p->placing->zero || depends_on_batch(p, n));
+  bool has_loss = p->old->loss >= 0 && !is_written(p, n);
+  bool gathers = !in_parts && (p->placing->zero || has_loss || depends_on_batch(p, n));
   if (gathers && is_weight(p, p->map[n->inputs[input]])) return tsr_whole;
   if (!p->placing->zero) return is;
   if (adds && !is_scattered(p, n->outputs[0])) return tsr_whole;
@@ -153,13 +161,6 @@ static tsr_placement dp_input(const tsr_placer *p, const tsr_node *n, int input)
   if (adds && !v->units) return wanted;
   if (n->op != TSR_OP_ACCUMULATE || p->placing->zero < 2) return is;
   return v->units ? tsr_whole : wanted;
-}
-
-/* A collective that the file writes out over an axis that splits something: the move that this pass
- * would insert, asked for by name. */
-static bool is_written(const tsr_placer *p, const tsr_node *n) {
-  bool moves = tsr_op_facts(n->op) & (TSR_FACT_COLLECTIVE | TSR_FACT_LOCAL_CUT);
-  return moves && tsr_placer_is_active(p->placing, (int)n->attr[0]);
 }
 
 /* What an op's rule is shown of an input over an axis. What positions owe to a sum over
