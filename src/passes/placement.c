@@ -312,6 +312,7 @@ static void place_written(tsr_placer *p, const tsr_node *n) {
   memcpy(out.placement, p->g->values[value].placement, sizeof out.placement);
   out.placement[axis] = call.out[0];
   tsr_placer_check_divides(p, &out);
+  tsr_placer_check_moved(p, n, call.out[0]);
   if (!p->ok) return;
   value = tsr_placer_redistribute(p, value, axis, in, gather_place(p, n, value, at));
   value = tsr_placer_redistribute(p, value, axis, call.out[0], at);
@@ -355,6 +356,7 @@ static void place_node(tsr_placer *p, int index) {
   for (int i = 0; i < n->inputs_count; i++) inputs[i] = p->map[n->inputs[i]];
   placed out = {0};
   tsr_placer_check_accumulated(p, n);
+  tsr_placer_check_positions(p, n);
   if (!place_inputs(p, n, inputs, &out)) p->ok = false;
   tsr_placer_check_random(p, n, out.out[0][TSR_DP]);
   if (keeps_units(n->op)) {

@@ -50,3 +50,27 @@ void tsr_placer_check_accumulated(tsr_placer *p, const tsr_node *n) {
       "depend on the number of microbatches",
       v->name);
 }
+
+/* Attention adds what its positions make in the sequence's units, also where it has some of them.
+ */
+void tsr_placer_check_positions(tsr_placer *p, const tsr_node *n) {
+  const tsr_value *q = &p->old->values[n->inputs[0]];
+  int64_t units = p->old->units.sequence;
+  if (n->op != TSR_OP_ATTENTION || units <= 1 || q->shape[1] % units == 0) return;
+  p->ok = tsr_diag_error(
+      p->diags, n->place,
+      "attention over the %lld positions of '%s', which %lld sequence units do "
+      "not divide",
+      (long long)q->shape[1], q->name, (long long)units);
+}
+
+/* What is summed along a dimension that dp splits is made of a microbatch's units. Only samples are
+ * fewer in a microbatch, too. */
+void tsr_placer_check_moved(tsr_placer *p, const tsr_node *n, tsr_placement dp) {
+  if ((int)n->attr[0] != TSR_DP || dp.kind != TSR_SHARD || n->section != TSR_FORWARD) return;
+  if (p->old->microbatches <= 1) return;
+  p->ok = tsr_diag_error(
+      p->diags, n->place,
+      "%s over dp: sums along dimension %d of '%s' would depend on the number of microbatches",
+      tsr_op_name(n->op), dp.dim, n->name);
+}

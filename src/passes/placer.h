@@ -49,10 +49,13 @@ int64_t tsr_placer_parts(const tsr_placing *placing, int axis);
 void tsr_placer_check_divides(tsr_placer *p, const tsr_value *v);
 
 /* Errors of placement_checks.c: of a parameter's declaration; of a random op, whose result is `dp`
- * over dp; of a sum over microbatches. */
+ * over dp; of a sum over microbatches; of attention; of a move that the file writes out, whose
+ * result is `dp` over dp. */
 void tsr_placer_check_declared(tsr_placer *p, const tsr_value *v);
 void tsr_placer_check_random(tsr_placer *p, const tsr_node *n, tsr_placement dp);
 void tsr_placer_check_accumulated(tsr_placer *p, const tsr_node *n);
+void tsr_placer_check_positions(tsr_placer *p, const tsr_node *n);
+void tsr_placer_check_moved(tsr_placer *p, const tsr_node *n, tsr_placement dp);
 /* Of mixed_samples.c: an op of the forward graph mixes samples that may be in other microbatches.
  */
 void tsr_placer_check_mixed(tsr_placer *p);

@@ -126,5 +126,32 @@ for microbatches in 2 4; do
 done
 equal pipeline.microbatches=2 'mesh={axes: [dp], shape: [2]}'
 
+graph '  p1: {shape: [260, 8], init: normal(0.3)}
+  a: {shape: [6, 8], init: normal(0.3), dp: shard(0)}
+  b: {shape: [8, 6], init: normal(0.3), dp: shard(1)}' '- w: linear(tanh(b), transpose(a, dim0=0, dim1=1))
+- logits: linear(linear(embedding(tokens, p1), w), p1)
+- loss: cross_entropy(logits, targets)'
+equal 'mesh={axes: [dp], shape: [2]}'
+equal 'mesh={axes: [dp], shape: [2]}' zero.stage=2
+equal training_config.batch_size=2 training_config.gradient_accumulation_steps=2
+
+graph '  p1: {shape: [260, 8], init: normal(0.3)}
+  w: {shape: [8, 8], init: normal(0.3)}' '- x: embedding(tokens, p1)
+- s: slice(x, dim=1, begin=0, end=6)
+- a: attention(s, s, s, head_dim=4)
+- y: matmul(x, scale(matmul(a, linear(a, w), transpose_a=1), factor=0.1))
+- logits: linear(y, p1)
+- loss: cross_entropy(logits, targets)'
+refused "attention over the 6 positions of 's', which 4 sequence units do not divide"
+
+graph '  p1: {shape: [260, 8], init: normal(0.3)}
+  w: {shape: [8, 8], init: normal(0.3)}' '- x: embedding(tokens, p1)
+- h: all_to_all(x, axis=dp, from=0, dim=1)
+- logits: linear(tanh(linear(h, w)), p1)
+- loss: cross_entropy(logits, targets)'
+equal 'mesh={axes: [dp], shape: [2]}'
+refused "sums along dimension 1 of 'h' would depend on the number of microbatches" \
+  training_config.batch_size=2 training_config.gradient_accumulation_steps=2
+
 echo "equality.refused: $runs runs, $failed failed"
 [ "$failed" = 0 ] && [ "$runs" -gt 0 ]
