@@ -159,7 +159,6 @@ static bool ask_rule(caching *c, const tsr_node *n, tsr_placement *in) {
   tsr_rule_call call = {.g = c->old, .node = n, .axis = TSR_CP, .parts = c->length, .in = in};
   call.placed = c->old;
   call.inputs = n->inputs;
-  call.sum_units = 1;
   for (int i = 0; i < n->inputs_count; i++) {
     int dim = c->dim[n->inputs[i]];
     in[i] = dim < 0 ? (tsr_placement){TSR_REPLICATE, 0} : (tsr_placement){TSR_SHARD, dim};

@@ -77,8 +77,7 @@ static bool pass_run(const tsr_graph *g, const tsr_node *n, units *of, int index
       .inputs = n->inputs,
       .axis = TSR_DP,
       .in = in,
-      .parts = parts,
-      .sum_units = parts};
+      .parts = parts};
   const run *first = NULL;
   for (int k = 0; k < n->inputs_count; k++) {
     const run *r = &of[n->inputs[k]].runs[index];

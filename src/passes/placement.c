@@ -23,12 +23,6 @@ static tsr_placement zero_placement(const tsr_placer *p, int param) {
   return q->shape[shard.dim] % blocks ? tsr_whole : shard;
 }
 
-/* Of which the sums of one microbatch are made. */
-static int64_t units_of_microbatch(const tsr_placer *p, int axis) {
-  bool several = axis == TSR_DP && p->old->microbatches > 1;
-  return p->placing->units[axis] / (several ? p->old->microbatches : 1);
-}
-
 /* Every rank of the axis does the same; only what it keeps is split (ZeRO). */
 static bool has_all_samples(const tsr_placer *p, int axis) {
   return axis == TSR_DP && p->placing->batch == TSR_BATCH_WHOLE;
@@ -44,7 +38,7 @@ static void place_source(tsr_placer *p, int old) {
     if (v.kind == TSR_VALUE_INPUT && asked.kind == TSR_SHARD) v.placement[a] = asked;
     else if (
         v.kind == TSR_VALUE_INPUT && a == TSR_DP && !has_all_samples(p, a) &&
-        v.shape[0] % units_of_microbatch(p, a) == 0)
+        v.shape[0] % tsr_placer_units(p, a) == 0)
       v.placement[a] = (tsr_placement){TSR_SHARD, 0};
     else if (v.kind == TSR_VALUE_INPUT && a == TSR_CP && v.ndim == 2 && v.dtype == TSR_I32)
       v.placement[a] = (tsr_placement){TSR_SHARD, 1};
@@ -202,7 +196,7 @@ kept_batch_units(const tsr_placer *p, const tsr_node *n, const int *inputs, cons
   if (!both || out->units_of_sequence || p->placing->size[TSR_CP] == 1) return 0;
   for (int i = 0; i < n->inputs_count; i++)
     if (tsr_placer_is_partial(p, inputs[i], TSR_CP)) return 0; /* no sum of its own */
-  int64_t units = units_of_microbatch(p, TSR_DP) / p->placing->size[TSR_DP];
+  int64_t units = tsr_placer_units(p, TSR_DP) / p->placing->size[TSR_DP];
   return units > 1 ? units : 0;
 }
 
@@ -215,8 +209,8 @@ ask_rule(const tsr_placer *p, const tsr_node *n, const int *inputs, tsr_rule_cal
   call->node = n;
   call->placed = p->g;
   call->inputs = inputs;
-  call->sum_units = units_of_microbatch(p, call->axis);
-  call->parts = call->axis == TSR_DP ? call->sum_units : tsr_placer_parts(p->placing, call->axis);
+  call->parts =
+      call->axis == TSR_DP ? tsr_placer_units(p, TSR_DP) : tsr_placer_parts(p->placing, call->axis);
   call->slices = p->placing->size[TSR_CP] * p->placing->size[TSR_TP];
   tsr_rule_apply(call);
 }
@@ -357,7 +351,8 @@ static void place_node(tsr_placer *p, int index) {
   placed out = {0};
   tsr_placer_check_accumulated(p, n);
   tsr_placer_check_positions(p, n);
-  if (!place_inputs(p, n, inputs, &out)) p->ok = false;
+  if (place_inputs(p, n, inputs, &out)) tsr_placer_check_summed(p, n, inputs, out.out[0]);
+  else p->ok = false;
   tsr_placer_check_random(p, n, out.out[0][TSR_DP]);
   if (keeps_units(n->op)) {
     out.units = p->g->values[inputs[0]].units;

@@ -64,6 +64,30 @@ void tsr_placer_check_positions(tsr_placer *p, const tsr_node *n) {
       (long long)q->shape[1], q->name, (long long)units);
 }
 
+/* A sum over split elements is made of the recipe's units, so they must divide it. Units of two
+ * axes would be one inside the other, and then a rank of the inner one alone has no run of
+ * elements. */
+void tsr_placer_check_summed(
+    tsr_placer *p, const tsr_node *n, const int *inputs, const tsr_placement *out) {
+  if (n->op != TSR_OP_MATMUL) return;
+  const tsr_value *x = &p->g->values[inputs[0]];
+  int k = x->ndim - (n->attr[0] != 0 ? 2 : 1), first = -1;
+  for (int a = 0; a < TSR_AXES; a++) {
+    bool cut = x->placement[a].kind == TSR_SHARD && x->placement[a].dim == k;
+    int64_t units = tsr_placer_units(p, a);
+    if (!cut || out[a].kind != TSR_PARTIAL || units == 1) continue;
+    if (first >= 0)
+      p->ok = tsr_diag_error(
+          p->diags, n->place, "%s sums over elements that both %s and %s split", n->name,
+          tsr_axis_name(first), tsr_axis_name(a));
+    else if (x->shape[k] % units)
+      p->ok = tsr_diag_error(
+          p->diags, n->place, "%s sums over %lld elements, which %lld units over %s do not divide",
+          n->name, (long long)x->shape[k], (long long)units, tsr_axis_name(a));
+    first = a;
+  }
+}
+
 /* What is summed along a dimension that dp splits is made of a microbatch's units. Only samples are
  * fewer in a microbatch, too. */
 void tsr_placer_check_moved(tsr_placer *p, const tsr_node *n, tsr_placement dp) {

@@ -43,18 +43,25 @@ tsr_placer_is_cut_alike(const tsr_placer *p, int value, int axis, tsr_placement 
   return to.kind == TSR_SHARD && is.kind == TSR_SHARD && is.dim == to.dim;
 }
 
+/* Of which the sums of one microbatch are made. */
+static inline int64_t tsr_placer_units(const tsr_placer *p, int axis) {
+  bool several = axis == TSR_DP && p->old->microbatches > 1;
+  return p->placing->units[axis] / (several ? p->old->microbatches : 1);
+}
 /* Into how many parts an axis, and where units cut it (tp, cp) those, cut a dimension at least. */
 int64_t tsr_placer_parts(const tsr_placing *placing, int axis);
 /* Errors, at the value's place: a dimension that does not divide, or that two axes split. */
 void tsr_placer_check_divides(tsr_placer *p, const tsr_value *v);
 
 /* Errors of placement_checks.c: of a parameter's declaration; of a random op, whose result is `dp`
- * over dp; of a sum over microbatches; of attention; of a move that the file writes out, whose
- * result is `dp` over dp. */
+ * over dp; of a sum over microbatches; of attention; of a matmul, whose result is `out`; of a
+ * move that the file writes out, whose result is `dp` over dp. */
 void tsr_placer_check_declared(tsr_placer *p, const tsr_value *v);
 void tsr_placer_check_random(tsr_placer *p, const tsr_node *n, tsr_placement dp);
 void tsr_placer_check_accumulated(tsr_placer *p, const tsr_node *n);
 void tsr_placer_check_positions(tsr_placer *p, const tsr_node *n);
+void tsr_placer_check_summed(
+    tsr_placer *p, const tsr_node *n, const int *inputs, const tsr_placement *out);
 void tsr_placer_check_moved(tsr_placer *p, const tsr_node *n, tsr_placement dp);
 /* Of mixed_samples.c: an op of the forward graph mixes samples that may be in other microbatches.
  */

@@ -106,15 +106,6 @@ static void place_broadcast(call *c) {
   give_all(c, p);
 }
 
-/* A sum over a split dimension is made of the recipe's units, so they must divide it. */
-static void check_units(call *c, int64_t size) {
-  int64_t units = c->sum_units;
-  if (units > 1 && size % units)
-    c->error = tsr_arena_printf(
-        c->g->arena, "%s sums over %lld elements, which %lld units over %s do not divide",
-        c->node->name, (long long)size, (long long)units, tsr_axis_name(c->axis));
-}
-
 /* y = x w^T, w (out, in). Megatron's pair: a column-parallel weight is shard(0), a row-parallel one
  * shard(1). A weight that is split over the axis that splits the batch is gathered just before use.
  */
@@ -191,7 +182,6 @@ static void place_matmul(call *c) {
     c->in[0] = shard(ka);
     c->in[1] = shard(kb);
     give_all(c, partial);
-    check_units(c, input(c, 0)->shape[ka]);
   } else if (is_shard(a, m_dim)) {
     c->in[1] = whole;
     give_all(c, shard(n - 2));

@@ -14,7 +14,6 @@ typedef struct {
   int slices;        /* of positions, where cp and tp both split them: members of the two */
   tsr_placement *in; /* in: what each input is; out: what the op wants it to be */
   tsr_placement out[TSR_OUTPUTS_MAX];
-  int64_t sum_units;      /* of which a microbatch's sum over the axis is made */
   bool sequence_parallel; /* between tp's products, activations are split along the sequence */
   int64_t units; /* out: the result keeps so many summands apart (tsr_value.units); 0: none */
   bool units_of_sequence; /* out: as in tsr_value */

@@ -153,5 +153,13 @@ equal 'mesh={axes: [dp], shape: [2]}'
 refused "sums along dimension 1 of 'h' would depend on the number of microbatches" \
   training_config.batch_size=2 training_config.gradient_accumulation_steps=2
 
+graph '  p1: {shape: [260, 8], init: normal(0.3)}
+  w: {shape: [16, 8], init: normal(0.3), tp: shard(0)}' '- x: embedding(tokens, p1)
+- h: all_to_all(linear(x, w), axis=dp, from=0, dim=2)
+- y: matmul(softmax(matmul(h, h, transpose_b=1)), x)
+- logits: linear(y, p1)
+- loss: cross_entropy(logits, targets)'
+refused "sums over elements that both dp and tp split" 'mesh={axes: [tp], shape: [2]}'
+
 echo "equality.refused: $runs runs, $failed failed"
 [ "$failed" = 0 ] && [ "$runs" -gt 0 ]
