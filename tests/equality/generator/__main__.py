@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import layout
+import misfits
 import proving
 import recipe
 import selftest
@@ -38,7 +39,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--isa", default="", help="numerics.isa of all runs; the machine's best unless given")
     parser.add_argument("--first", action="store_true", help="ends with the first failure")
     parser.add_argument("--misfits", type=float, default=layout.MISFITS,
-                        help="how often a mesh is drawn that the units may not allow, between 0 and 1")
+                        help="how often a recipe, a mesh, or an order is drawn that may be refused, between 0 and 1")
     parser.add_argument("--workers", type=int, default=2, help="recipes at the same time")
     parser.add_argument("--time-limit", type=float, default=120, help="seconds after which a run hangs")
     parser.add_argument("--keep", type=Path, help="a folder for the reproductions of failures, made small")
@@ -67,7 +68,7 @@ def work(options: argparse.Namespace, seeds: Iterator[str], plan: Plan, summary:
             seed = next(seeds, None)
         if seed is None:
             return
-        for result in check(runner, recipe.draw(seed, options.model, options.isa), plan, deadline.over):
+        for result in check(runner, misfits.draw(seed, options.model, options.isa), plan, deadline.over):
             summary.add(result)
             if result.failed and options.first:
                 deadline.end()

@@ -10,7 +10,7 @@ import orders
 from recipe import Recipe
 
 MOST_RANKS = 16
-MISFITS = 0.02  # how often a mesh or a number of microbatches is drawn that the units may not allow
+MISFITS = 0.02  # how often a recipe, a mesh, a number of microbatches or an order is drawn that may be refused
 
 
 @dataclass(frozen=True)
@@ -200,6 +200,8 @@ def _draw_pipeline(rng: random.Random, recipe: Recipe, stages: int, microbatches
         by_name = rng.random() < 0.3 and len(recipe.node_names()) >= 3 * stages
         chunks = rng.choice([c for c in (1, 2, 2, 3) if c * stages <= blocks or by_name] or [1])
         keys["order"] = orders.draw(rng, stages, microbatches, chunks)
+        if rng.random() < MISFITS:
+            keys["order"] = orders.misplace(rng, keys["order"])
         if chunks > 1:
             keys["virtual"] = rng.choice([0, chunks])
     if rng.random() < 0.3 or blocks < stages * chunks:
@@ -246,12 +248,14 @@ def draw_layout(rng: random.Random, recipe: Recipe, launcher: str) -> Layout:
         keys |= _draw_pipeline(rng, recipe, drawn["pp"], microbatches)
     divisors = [n for n in range(1, microbatches + 1) if microbatches % n == 0]
     accumulation = rng.choice([1, microbatches, rng.choice(divisors)])
+    if recipe.samples % accumulation:
+        accumulation = 1  # else a step would have other samples
     pipelined = microbatches // accumulation
     if pipelined == 1 and rng.random() < 0.7:
         pipelined = 0
-    if drawn["tp"] > 1 and recipe.has_sequence and not recipe.zigzag:
-        keys["sp"] = (recipe.units_sequence % (drawn["cp"] * drawn["tp"]) == 0 and rng.random() < 0.7) \
-            or rng.random() < 0.01
+    if drawn["tp"] > 1 and recipe.has_sequence:
+        fits = not recipe.zigzag and recipe.units_sequence % (drawn["cp"] * drawn["tp"]) == 0
+        keys["sp"] = (fits and rng.random() < 0.7) or rng.random() < MISFITS
     shards = sizes.get("dp", 1) * sizes.get("fsdp", 1)
     if "fsdp" in sizes and rng.random() < 0.97:
         keys |= rng.choice([{}, {"zero": 3}])
@@ -274,9 +278,12 @@ def draw_layout(rng: random.Random, recipe: Recipe, launcher: str) -> Layout:
 
 
 def baselines(recipe: Recipe) -> list[Realisation]:
-    """What all others are compared to: one rank, one thread; the first that is accepted."""
+    """What all others are compared to: one rank, one thread; the first that is accepted. Units that do not divide the
+    samples are not for one rank, so there it may be some ranks of dp."""
     counts = [1] if recipe.whole_batch else [1, recipe.units_batch, recipe.samples]
-    return [Realisation(Layout(accumulation=m)) for m in dict.fromkeys(counts) if recipe.samples % m == 0]
+    ranks = [] if recipe.samples % recipe.units_batch == 0 else _parts(recipe.units_batch)[1:]
+    return [Realisation(Layout(accumulation=m)) for m in dict.fromkeys(counts) if recipe.samples % m == 0] + \
+        [Realisation(Layout(sizes={"dp": n})) for n in ranks]
 
 
 def draw(recipe: Recipe, name: str) -> Realisation:

@@ -2,7 +2,7 @@
 stage's order only when all that it waits for has been done."""
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 Action = tuple[str, int, int]  # F, B or W; microbatch; chunk
 
@@ -94,3 +94,14 @@ def draw(rng: random.Random, stages: int, microbatches: int, chunks: int) -> Ord
         result[stage].append(action)
         done.add((action[0], action[1], _virtual(stage, action[2], stages, v_shaped)))
     return Order(microbatches, chunks, v_shaped, tuple(tuple(actions) for actions in result))
+
+
+def misplace(rng: random.Random, order: Order) -> Order:
+    """The order, but on one stage a backward pass or the weights' gradients come before what they follow."""
+    stages = [list(actions) for actions in order.stages]
+    actions = rng.choice([stages[-1], rng.choice(stages)])
+    late = rng.choice([action for action in actions if action[0] != "F"])
+    before = ("F" if late[0] == "B" else "B", late[1], late[2])
+    actions.remove(late)
+    actions.insert(actions.index(before), late)
+    return replace(order, stages=tuple(tuple(actions) for actions in stages))

@@ -9,7 +9,9 @@ from collections import Counter
 from pathlib import Path
 
 import layout
+import misfits
 import orders
+import pieces
 import recipe
 import shrinking
 from checking import Plan, Result, check
@@ -119,7 +121,13 @@ def _check_order(seed: int) -> list[str]:
                 actions.pop(0)
                 moved = True
     expected = parts * microbatches * (3 if order.splits else 2)
-    return [] if len(done) == expected and not any(left) else [f"order {seed} cannot be run"]
+    wrong = [] if len(done) == expected and not any(left) else [f"order {seed} cannot be run"]
+    other = orders.misplace(rng, order)
+    early = sum(b.index(action) < b.index(("FB"["BW".index(action[0])], *action[1:]))
+                for b in other.stages for action in b if action[0] != "F")
+    if early != 1 or [sorted(a) for a in other.stages] != [sorted(a) for a in order.stages]:
+        wrong.append(f"of order {seed} not one action is misplaced, but {early}")
+    return wrong
 
 
 def _check_pure() -> list[str]:
@@ -135,11 +143,27 @@ def _check_pure() -> list[str]:
     return wrong
 
 
+def _check_misfits() -> list[str]:
+    """Every change of a recipe is drawn, a seed's is the same each time, and its files can be written."""
+    usual, layout.MISFITS = layout.MISFITS, 1.0
+    try:
+        drawn = [misfits.draw(str(seed)) for seed in range(100)]
+        wrong = [f"seed {r.seed} gives two misfits" for r in drawn if r != misfits.draw(r.seed)]
+        for r in drawn:
+            with tempfile.TemporaryDirectory(prefix="generator-self-") as name:
+                r.write(Path(name))
+        kinds = set().union(*(r.own.kinds() for r in drawn if r.own))
+        missing = {name for name, kind in pieces.KINDS.items() if not kind.often} - kinds
+        return wrong + [f"no misfit has the piece {name}" for name in sorted(missing)]
+    finally:
+        layout.MISFITS = usual
+
+
 def main() -> int:
     """Prints what is wrong, and counts."""
     passed = failed = 0
     checks = [lambda f=f: _check_fault(*f) for f in FAULTS]
-    checks += [lambda s=s: _check_order(s) for s in range(200)] + [_check_pure]
+    checks += [lambda s=s: _check_order(s) for s in range(200)] + [_check_pure, _check_misfits]
     for one in checks:
         wrong = one()
         for line in wrong:
