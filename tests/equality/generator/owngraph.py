@@ -4,7 +4,8 @@ import random
 from dataclasses import dataclass, field
 from typing import Any
 
-import mixers  # noqa: F401  (adds its kinds of pieces)
+import collectives  # noqa: F401  (adds its kinds of pieces)
+import mixers  # noqa: F401
 import pieces
 from building import BATCH, SEQUENCE, Builder, Dim, Options, Value
 from data import Data
@@ -125,6 +126,8 @@ class OwnGraph:
                 rows = b.parameters[weight.name]["shape"][0]
                 logits = b.state(f"reshape({logits.name}, shape=[batch, sequence, {rows}])", logits.shape)
             loss = b.call("cross_entropy", logits, targets, shape=(), valid="vocab_size")
+        if o.k == 2 and o.b:
+            loss = b.call("all_reduce", loss, axis="dp")
         b.state(loss.name, (), name="loss")
         b.state(logits.name, logits.shape, name="logits")
 
