@@ -1,12 +1,11 @@
-/* Whether a forward graph mixes samples of different batch units before its loss: a softmax over
- * the batch, a product of samples with samples. What it computes then depends on how many samples a
- * microbatch has, which a recipe does not say.
+/* needs: a forward graph
+ * gives: whether it mixes samples of different batch units before its loss: a softmax over the
+ * batch, a product of samples with samples breaks: nothing
  *
  * The batch units of a value lie along a dimension: index i of that is of unit i / stride % size. A
  * reshape keeps which element is whose. Every other op is asked by its placement rule, as if dp
  * split the dimension in which the units lie: what the rule keeps split it computes unit by unit.
  */
-#include "passes/placer.h"
 #include "passes/rules.h"
 
 enum { RUNS_MAX = 4 };
@@ -121,10 +120,7 @@ static bool pass_node(const tsr_graph *g, const tsr_node *n, units *of, int64_t 
   return true;
 }
 
-void tsr_placer_check_mixed(tsr_placer *p) {
-  const tsr_graph *g = p->old;
-  if (g->microbatches <= 1 || !tsr_placer_is_active(p->placing, TSR_DP)) return;
-  int64_t count = p->placing->units[TSR_DP] / g->microbatches;
+bool tsr_pass_check_mixed(const tsr_graph *g, int64_t count, tsr_diags *diags) {
   units *of = tsr_arena_array(g->arena, units, g->values_count + 1);
   for (int v = 0; v < g->values_count; v++) {
     const tsr_value *x = &g->values[v];
@@ -134,11 +130,11 @@ void tsr_placer_check_mixed(tsr_placer *p) {
   for (int i = 0; i < g->nodes_count; i++) {
     const tsr_node *n = &g->nodes[i];
     if (n->section != TSR_FORWARD || pass_node(g, n, of, count)) continue;
-    p->ok = tsr_diag_error(
-        p->diags, n->place,
+    return tsr_diag_error(
+        diags, n->place,
         "%s mixes samples of different batch units: its bits would depend on the number of "
         "microbatches",
         tsr_op_name(n->op));
-    return;
   }
+  return true;
 }

@@ -99,6 +99,11 @@ bool tsr_pass_cache(
  * batch's `samples`, of which the first `real` are the step's; their sum is the loss. What is made
  * of the loss is gone. After stages, before precision. */
 tsr_graph *tsr_pass_by_sample(const tsr_graph *graph, int64_t samples, int64_t real);
+/* Whether each of the `units` into which the recipe cuts the samples of a forward graph's inputs is
+ * computed by itself, up to the loss. Error: an op that mixes them. Its results depend on how many
+ * samples are computed at once, so a step of several microbatches cannot have it. */
+bool tsr_pass_check_mixed(const tsr_graph *graph, int64_t units, tsr_diags *diags);
+
 /* Per value, in the graph's arena: whether it is an input or is made of one. */
 bool *tsr_graph_depends_on_inputs(const tsr_graph *graph);
 /* Whether a placed graph has a collective over dp on anything that depends on its inputs. If it has

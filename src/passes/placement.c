@@ -402,7 +402,6 @@ bool tsr_pass_placement(
   find_wanted(&p);
   p.has_slices = placing->sequence_parallel || writes_slices(old);
   p.of_batch = tsr_graph_depends_on_inputs(old);
-  tsr_placer_check_mixed(&p);
   for (int i = 0; i < old->values_count && p.ok; i++)
     if (old->values[i].kind != TSR_VALUE_NODE) place_source(&p, i);
   for (int i = 0; i < old->nodes_count && p.ok; i++) place_node(&p, i);

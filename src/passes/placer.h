@@ -63,9 +63,6 @@ void tsr_placer_check_positions(tsr_placer *p, const tsr_node *n);
 void tsr_placer_check_summed(
     tsr_placer *p, const tsr_node *n, const int *inputs, const tsr_placement *out);
 void tsr_placer_check_moved(tsr_placer *p, const tsr_node *n, tsr_placement dp);
-/* Of mixed_samples.c: an op of the forward graph mixes samples that may be in other microbatches.
- */
-void tsr_placer_check_mixed(tsr_placer *p);
 
 /* The value with that placement over the axis, on the stage where it is needed; made once. */
 int tsr_placer_redistribute(tsr_placer *p, int value, int axis, tsr_placement to, tsr_where at);

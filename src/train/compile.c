@@ -168,6 +168,20 @@ static bool read_model(
       o->config, o->parallel, ret->model->sequence, &ret->graph->units.sequence, diags);
 }
 
+/* Of a step of several microbatches no op may mix the samples of two batch units. All of a step's
+ * can be told apart where they are one microbatch; where a graph file is of one number of samples
+ * alone, a microbatch's. */
+static bool check_samples(
+    tsr_arena *arena, const tsr_compile_options *o, const tsr_compiled *c, tsr_diags *diags) {
+  int64_t several = o->parallel->microbatches;
+  if (several == 1 || o->batch_units == 1) return true;
+  tsr_model_options step = tsr_compile_model(o, TSR_COMPILE_TRAIN, c->batch * several);
+  tsr_model *model;
+  if (tsr_model_read(arena, o->config, &step, &model, tsr_diags_new(arena)))
+    return tsr_pass_check_mixed(model->graph, o->batch_units, diags);
+  return tsr_pass_check_mixed(c->graph, o->batch_units / several, diags);
+}
+
 static void add_outputs(tsr_graph *g, tsr_compile_outputs outputs) {
   for (int p = 0; p < g->params_count && outputs == TSR_OUTPUTS_GRADIENTS; p++)
     if (g->grads[p] >= 0)
@@ -275,6 +289,7 @@ static bool compile_program(
   if (purpose != TSR_COMPILE_GENERATE) keep_only_loss(ret->graph);
   bool training = purpose == TSR_COMPILE_TRAIN;
   if (training) note_loss_scale(o->config, diags);
+  if (training && !check_samples(arena, o, ret, diags)) return false;
   const tsr_order *order;
   if (!choose_order(arena, o, training, &order, diags)) return false;
   ret->cut = o->cut ? *o->cut : (tsr_cut){0};

@@ -208,6 +208,9 @@ bool harness_compile(tsr_graph *g, const harness_options *o, harness *ret, tsr_d
   if (order->splits_backward) tsr_pass_weights(g);
   tsr_param_store store = o->optimizer ? o->optimizer->store : TSR_STORE_F32;
   if (o->precision) g = tsr_pass_precision(g, (tsr_narrowing){o->precision, store});
+  int64_t together = o->batch_units / o->microbatches;
+  if (o->microbatches > 1 && o->batch_units > 1 && !tsr_pass_check_mixed(g, together, diags))
+    return false;
   tsr_placing placing = {.units = {1, 1, 1, 1, 1}};
   memcpy(placing.size, ret->parallel.size, sizeof placing.size);
   placing.units[TSR_DP] = o->batch_units;
