@@ -52,14 +52,30 @@ def _zigzag(rng: random.Random, drawn: Recipe) -> Recipe:
     return _put(drawn, *pieces, sequence=8, units_sequence=8, units_tp=2, zigzag=True)
 
 
-@change(3)
-def _dropout_of_rows(rng: random.Random, drawn: Recipe) -> Recipe:
-    """Dropout where the samples lie behind the positions, in the same dimension."""
-    piece = Piece("dropout", Options(k=rng.choice([1, 2, 3])))
+def _put_rows(rng: random.Random, drawn: Recipe, piece: Piece) -> Recipe:
+    """The piece where the samples lie behind the positions, in the same dimension."""
     for wrapper in ("flat", "swap_first", "residual"):
         piece = Piece(wrapper, children=(piece,))
     units = rng.choice([2, 4, 8])
     return _put(drawn, piece, units_batch=units, samples=units * rng.choice([1, 2]))
+
+
+@change(3)
+def _dropout_of_rows(rng: random.Random, drawn: Recipe) -> Recipe:
+    """Dropout of samples that lie along no dimension."""
+    return _put_rows(rng, drawn, Piece("dropout", Options(k=rng.choice([1, 2, 3]))))
+
+
+@change(3)
+def _sums_of_rows(rng: random.Random, drawn: Recipe) -> Recipe:
+    """Parameters whose gradients are sums over such samples."""
+    return _put_rows(rng, drawn, Piece(rng.choice(["one", "norm", "vector"]), draw_options(rng)))
+
+
+@change(2)
+def _tp_units(rng: random.Random, drawn: Recipe) -> Recipe:
+    """Units of tp that are no power of two."""
+    return _put(drawn, Piece("pair", replace(draw_options(rng), a=True)), units_tp=6)
 
 
 @change(3)
@@ -76,11 +92,12 @@ def _cut_heads(rng: random.Random, drawn: Recipe) -> Recipe:
     return _put(drawn, Piece("cut_heads", draw_options(rng)), units_tp=rng.choice([2, 4]))
 
 
-@change(2)
+@change(7)
 def _features_over_dp(rng: random.Random, drawn: Recipe) -> Recipe:
-    """A matmul of activations whose sum goes over features that dp splits."""
-    units = rng.choice([2, 4, 4, 8])
-    return _put(drawn, Piece("features_over_dp", draw_options(rng)), units_batch=units, samples=units)
+    """A matmul of activations whose sum goes over features that dp splits, and now and then tp as well."""
+    units = rng.choice([2, 4, 8])
+    return _put(drawn, Piece("features_over_dp", draw_options(rng)), units_batch=units, samples=units,
+                units_tp=2)
 
 
 @change(1)
@@ -89,10 +106,10 @@ def _weight_over_dp(rng: random.Random, drawn: Recipe) -> Recipe:
     return _put(drawn, Piece("weight_over_dp", draw_options(rng)), units_batch=4, samples=rng.choice([4, 8]))
 
 
-@change(1)
+@change(2)
 def _some_positions(rng: random.Random, drawn: Recipe) -> Recipe:
     """Attention over a part of the positions."""
-    return _put(drawn, Piece("some_positions", draw_options(rng)), sequence=8, units_sequence=rng.choice([2, 4]))
+    return _put(drawn, Piece("some_positions", draw_options(rng)), sequence=8, units_sequence=4)
 
 
 def _is_text(x: Value) -> bool:
@@ -129,7 +146,7 @@ def _piece_features(b: Builder, piece: Piece, x: Value) -> Value:
     o = piece.options
     if not _is_text(x):
         return x
-    h = b.linear(x, Dim([3, 6, 12][o.k - 1]), o.tp, o.bias)
+    h = b.linear(x, Dim([6, 6, 12][o.k - 1]), "shard(0)" if o.a and o.b else "", o.bias)
     h = b.call(o.act, b.call("all_to_all", h, axis="dp", **{"from": 0, "dim": 2}))
     scores = b.call("matmul", h, h, shape=(BATCH, SEQUENCE, SEQUENCE), transpose_b=1)
     y = b.call("matmul", b.call("softmax", scores), x, shape=x.shape)
