@@ -287,6 +287,13 @@ static bool place_inputs(tsr_placer *p, const tsr_node *n, int *inputs, placed *
   return true;
 }
 
+static void note_moved(tsr_placer *p, const tsr_node *n, tsr_placement was) {
+  tsr_moved_samples m = p->moved[n->inputs[0]];
+  if (!m.by) m.dim = was.kind == TSR_SHARD ? was.dim : -1;
+  m.by = n;
+  p->moved[n->outputs[0]] = m;
+}
+
 /* What completes a value, or moves it on, is the same whoever asks for it: redistribution knows in
  * which order its sums are added, and that a member's positions may be two runs. */
 static void place_written(tsr_placer *p, const tsr_node *n) {
@@ -306,8 +313,9 @@ static void place_written(tsr_placer *p, const tsr_node *n) {
   memcpy(out.placement, p->g->values[value].placement, sizeof out.placement);
   out.placement[axis] = call.out[0];
   tsr_placer_check_divides(p, &out);
-  tsr_placer_check_moved(p, n, call.out[0]);
   if (!p->ok) return;
+  if (axis == TSR_DP && p->old->microbatches > 1)
+    note_moved(p, n, p->g->values[value].placement[axis]);
   value = tsr_placer_redistribute(p, value, axis, in, gather_place(p, n, value, at));
   value = tsr_placer_redistribute(p, value, axis, call.out[0], at);
   tsr_value *v = &p->g->values[value];
@@ -351,8 +359,12 @@ static void place_node(tsr_placer *p, int index) {
   placed out = {0};
   tsr_placer_check_accumulated(p, n);
   tsr_placer_check_positions(p, n);
-  if (place_inputs(p, n, inputs, &out)) tsr_placer_check_summed(p, n, inputs, out.out[0]);
-  else p->ok = false;
+  if (place_inputs(p, n, inputs, &out)) {
+    tsr_placer_check_summed(p, n, inputs, out.out[0]);
+    tsr_placer_check_moved(p, n, inputs, out.out[0]);
+  } else {
+    p->ok = false;
+  }
   tsr_placer_check_random(p, n, out.out[0][TSR_DP]);
   if (keeps_units(n->op)) {
     out.units = p->g->values[inputs[0]].units;
@@ -399,6 +411,7 @@ bool tsr_pass_placement(
   p.g = tsr_graph_derive(old);
   p.map = tsr_arena_array(old->arena, int, old->values_count);
   p.plain_tp = tsr_arena_array(old->arena, tsr_placement, old->values_count);
+  p.moved = tsr_arena_array(old->arena, tsr_moved_samples, old->values_count);
   find_wanted(&p);
   p.has_slices = placing->sequence_parallel || writes_slices(old);
   p.of_batch = tsr_graph_depends_on_inputs(old);

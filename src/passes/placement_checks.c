@@ -88,13 +88,21 @@ void tsr_placer_check_summed(
   }
 }
 
-/* What is summed along a dimension that dp splits is made of a microbatch's units. Only samples are
- * fewer in a microbatch, too. */
-void tsr_placer_check_moved(tsr_placer *p, const tsr_node *n, tsr_placement dp) {
-  if ((int)n->attr[0] != TSR_DP || dp.kind != TSR_SHARD || n->section != TSR_FORWARD) return;
-  if (p->old->microbatches <= 1) return;
-  p->ok = tsr_diag_error(
-      p->diags, n->place,
-      "%s over dp: sums along dimension %d of '%s' would depend on the number of microbatches",
-      tsr_op_name(n->op), dp.dim, n->name);
+/* What is summed along a dimension that dp splits is made of a microbatch's units, and only samples
+ * are fewer in a microbatch. */
+void tsr_placer_check_moved(
+    tsr_placer *p, const tsr_node *n, const int *inputs, const tsr_placement *out) {
+  bool reorders = n->op == TSR_OP_TRANSPOSE || n->op == TSR_OP_RESHAPE;
+  for (int i = 0; i < n->inputs_count; i++) {
+    tsr_moved_samples m = p->moved[n->inputs[i]];
+    tsr_placement dp = p->g->values[inputs[i]].placement[TSR_DP];
+    if (!m.by) continue;
+    if (dp.kind == TSR_SHARD && dp.dim != m.dim && out[TSR_DP].kind == TSR_PARTIAL)
+      p->ok = tsr_diag_error(
+          p->diags, m.by->place,
+          "%s over dp: sums along dimension %d of '%s' would depend on the number of microbatches",
+          tsr_op_name(m.by->op), dp.dim, p->old->values[n->inputs[i]].name);
+    if (reorders) m.dim = -1;
+    for (int o = 0; o < n->outputs_count; o++) p->moved[n->outputs[o]] = m;
+  }
 }

@@ -10,6 +10,12 @@ typedef struct {
   int stage, block;
 } tsr_where;
 
+/* Where the samples of a value lie that the file has moved over dp, or of what is made of it. */
+typedef struct {
+  const tsr_node *by; /* the last move; NULL: there is none */
+  int dim;            /* -1: nowhere in particular */
+} tsr_moved_samples;
+
 typedef struct {
   const tsr_graph *old;
   tsr_graph *g;
@@ -18,10 +24,11 @@ typedef struct {
   int *map;                /* old value → new value */
   struct tsr_moved **done; /* per new value: the redistributions that exist */
   int done_capacity;
-  bool has_slices;         /* tp may split activations that weights do not split */
-  tsr_placement *plain_tp; /* per old value: what it is over tp without those */
-  bool *of_batch;          /* per old value: whether it depends on an input */
-  tsr_placement *wanted;   /* per old value: what ZeRO makes of a gradient over dp; else whole */
+  bool has_slices;          /* tp may split activations that weights do not split */
+  tsr_placement *plain_tp;  /* per old value: what it is over tp without those */
+  tsr_moved_samples *moved; /* per old value, of a step of several microbatches */
+  bool *of_batch;           /* per old value: whether it depends on an input */
+  tsr_placement *wanted;    /* per old value: what ZeRO makes of a gradient over dp; else whole */
   bool ok;
 } tsr_placer;
 
@@ -54,15 +61,16 @@ int64_t tsr_placer_parts(const tsr_placing *placing, int axis);
 void tsr_placer_check_divides(tsr_placer *p, const tsr_value *v);
 
 /* Errors of placement_checks.c: of a parameter's declaration; of a random op, whose result is `dp`
- * over dp; of a sum over microbatches; of attention; of a matmul, whose result is `out`; of a
- * move that the file writes out, whose result is `dp` over dp. */
+ * over dp; of a sum over microbatches; of attention; of a matmul, whose result is `out`; of
+ * a sum behind a move over dp that the file writes out. */
 void tsr_placer_check_declared(tsr_placer *p, const tsr_value *v);
 void tsr_placer_check_random(tsr_placer *p, const tsr_node *n, tsr_placement dp);
 void tsr_placer_check_accumulated(tsr_placer *p, const tsr_node *n);
 void tsr_placer_check_positions(tsr_placer *p, const tsr_node *n);
 void tsr_placer_check_summed(
     tsr_placer *p, const tsr_node *n, const int *inputs, const tsr_placement *out);
-void tsr_placer_check_moved(tsr_placer *p, const tsr_node *n, tsr_placement dp);
+void tsr_placer_check_moved(
+    tsr_placer *p, const tsr_node *n, const int *inputs, const tsr_placement *out);
 
 /* The value with that placement over the axis, on the stage where it is needed; made once. */
 int tsr_placer_redistribute(tsr_placer *p, int value, int axis, tsr_placement to, tsr_where at);

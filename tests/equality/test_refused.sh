@@ -150,7 +150,7 @@ graph '  p1: {shape: [260, 8], init: normal(0.3)}
 - logits: linear(tanh(linear(h, w)), p1)
 - loss: cross_entropy(logits, targets)'
 equal 'mesh={axes: [dp], shape: [2]}'
-refused "sums along dimension 1 of 'h' would depend on the number of microbatches" \
+refused "sums along dimension 1 of 'logits' would depend on the number of microbatches" \
   training_config.batch_size=2 training_config.gradient_accumulation_steps=2
 
 graph '  p1: {shape: [260, 8], init: normal(0.3)}
@@ -160,6 +160,18 @@ graph '  p1: {shape: [260, 8], init: normal(0.3)}
 - logits: linear(y, p1)
 - loss: cross_entropy(logits, targets)'
 refused "sums over elements that both dp and tp split" 'mesh={axes: [tp], shape: [2]}'
+
+graph '  p1: {shape: [260, 8], init: normal(0.3)}
+  h: {shape: [260, 8], init: normal(0.3)}' '- x: embedding(tokens, p1)
+- s: all_to_all(x, axis=dp, from=0, dim=1)
+- k: silu(s)
+- a: all_to_all(k, axis=dp, from=1, dim=0)
+- logits: linear(a, h)
+- loss: cross_entropy(logits, targets)'
+equal 'mesh={axes: [dp], shape: [2]}'
+for dp in 1 2; do
+  equal training_config.batch_size=2 training_config.gradient_accumulation_steps=2 "mesh={axes: [dp], shape: [$dp]}"
+done
 
 echo "equality.refused: $runs runs, $failed failed"
 [ "$failed" = 0 ] && [ "$runs" -gt 0 ]
