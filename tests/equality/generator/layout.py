@@ -176,7 +176,7 @@ def _draw_mesh(rng: random.Random, recipe: Recipe) -> dict[str, int]:
 
 def _draw_microbatches(rng: random.Random, recipe: Recipe, sizes: dict[str, int]) -> int:
     """How many microbatches a step has."""
-    if recipe.whole_batch:
+    if recipe.whole_batch and rng.random() >= MISFITS:
         return 1
     samples, units = recipe.samples, recipe.units_batch
     fits = [m for m in _parts(units) if m * sizes["dp"] in _parts(units)]
