@@ -1,9 +1,10 @@
 /* needs: a forward graph
- * gives: whether it mixes samples of different batch units before its loss: a softmax over the
- * batch, a product of samples with samples breaks: nothing
+ * gives: whether its loss is made of batch units that are computed each by itself; what mixes them
+ *        is a softmax over the batch, or a product of samples with samples
+ * breaks: nothing
  *
- * The batch units of a value lie along a dimension: index i of that is of unit i / stride % size. A
- * reshape keeps which element is whose. Every other op is asked by its placement rule, as if dp
+ * The batch units of a value lie along a dimension: index i of that is of unit i / stride % size.
+ * A reshape keeps which element is whose. Every other op is asked by its placement rule, as if dp
  * split the dimension in which the units lie: what the rule keeps split it computes unit by unit.
  */
 #include "passes/rules.h"
@@ -41,15 +42,18 @@ static int dim_of(const tsr_value *v, int64_t stride, int64_t size) {
 
 /* Adds units of so many elements, cut where the dimensions of the value cut them. */
 static bool add_runs(const tsr_value *v, int64_t stride, int64_t size, units *ret) {
-  for (int d = v->ndim - 1; ret->count < RUNS_MAX; ret->count++) {
-    int whole = dim_of(v, stride, size);
-    while (whole < 0 && d >= 0 && stride_of(v, d) * v->shape[d] <= stride) d--;
-    if (whole < 0 && d < 0) return false;
-    int64_t inner = stride_of(v, whole < 0 ? d : whole), end = inner * v->shape[d];
-    int64_t part = whole < 0 ? end / stride : size;
-    if (whole < 0 && (stride % inner || end % stride || size % part)) return false;
-    ret->runs[ret->count] = (run){whole < 0 ? d : whole, stride / inner, part};
-    if (whole >= 0) return ret->count++, true;
+  while (ret->count < RUNS_MAX) {
+    int d = dim_of(v, stride, size);
+    if (d >= 0) {
+      ret->runs[ret->count++] = (run){d, stride / stride_of(v, d), size};
+      return true;
+    }
+    /* the innermost dimension that has a part of them */
+    for (d = v->ndim - 1; d >= 0 && stride_of(v, d) * v->shape[d] <= stride;) d--;
+    if (d < 0) return false;
+    int64_t inner = stride_of(v, d), end = inner * v->shape[d], part = end / stride;
+    if (stride % inner || end % stride || size % part) return false;
+    ret->runs[ret->count++] = (run){d, stride / inner, part};
     stride = end;
     size /= part;
   }

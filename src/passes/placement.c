@@ -1,6 +1,8 @@
 /* needs: a whole graph (forward, backward, updates), sizes and units of the axes
- * gives: a graph in which every value has its placement on every axis and every node's inputs are
- * what its rule wants, by inserted collectives breaks: indices; the new graph has its own */
+ * gives: a graph in which every value has its placement on every axis and every node's inputs
+ *        are what its rule wants, by inserted collectives
+ * breaks: indices; the new graph has its own
+ */
 #include "graph/infer.h"
 #include "passes/placer.h"
 #include "passes/rules.h"
