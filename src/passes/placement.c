@@ -213,7 +213,9 @@ ask_rule(const tsr_placer *p, const tsr_node *n, const int *inputs, tsr_rule_cal
   call->inputs = inputs;
   call->parts =
       call->axis == TSR_DP ? tsr_placer_units(p, TSR_DP) : tsr_placer_parts(p->placing, call->axis);
-  call->slices = p->placing->size[TSR_CP] * p->placing->size[TSR_TP];
+  const tsr_placing *placing = p->placing;
+  int64_t units = p->old->units.sequence, slices = placing->size[TSR_CP] * placing->size[TSR_TP];
+  call->slices_are_units = units % slices == 0 && (!placing->zigzag || units <= 2);
   tsr_rule_apply(call);
 }
 

@@ -257,7 +257,7 @@ static void place_rows(call *c) {
 static tsr_placement rows_between_units(const call *c, tsr_placement p) {
   if (c->axis != TSR_TP || p.kind != TSR_SHARD) return p;
   if (positions_of(c, p) != p.dim) return is_shard(over(c, 0, TSR_CP), p.dim) ? whole : p;
-  return c->g->units.sequence % c->slices ? whole : p;
+  return c->slices_are_units ? p : whole;
 }
 
 static void place_norm_dw(call *c) {

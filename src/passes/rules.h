@@ -10,9 +10,9 @@ typedef struct {
       *placed;       /* the graph being made, and the node's inputs there: what they are over */
   const int *inputs; /* the other axes, of which dp and cp come before tp */
   int axis;
-  int64_t parts;     /* into how many pieces the axis (or its units) splits a dimension, at least */
-  int slices;        /* of positions, where cp and tp both split them: members of the two */
-  tsr_placement *in; /* in: what each input is; out: what the op wants it to be */
+  int64_t parts; /* into how many pieces the axis (or its units) splits a dimension, at least */
+  bool slices_are_units; /* tp's slices of the positions are runs of the sequence's units */
+  tsr_placement *in;     /* in: what each input is; out: what the op wants it to be */
   tsr_placement out[TSR_OUTPUTS_MAX];
   bool sequence_parallel; /* between tp's products, activations are split along the sequence */
   int64_t units; /* out: the result keeps so many summands apart (tsr_value.units); 0: none */

@@ -159,13 +159,13 @@ def _parts(units: int) -> list[int]:
 
 def _draw_mesh(rng: random.Random, recipe: Recipe) -> dict[str, int]:
     """Sizes of the axes, 16 ranks at most; now and then some that the units do not allow."""
-    odd_dp, odd_tp = rng.random() < MISFITS, rng.random() < MISFITS
+    odd_dp, odd_cp, odd_tp = (rng.random() < MISFITS for _ in range(3))
     while True:
         units_tp = recipe.units_tp
         sequence_parts = _parts(recipe.units_sequence // (2 if recipe.zigzag else 1) or 1)
         sizes = {
             "dp": rng.choice([1, 2, 3, 4, 5, 6] if odd_dp else _parts(recipe.units_batch) + [1]),
-            "cp": rng.choice(sequence_parts) if recipe.has_sequence else 1,
+            "cp": rng.choice([1, 2, 3, 4, 8] if odd_cp else sequence_parts) if recipe.has_sequence else 1,
             "tp": rng.choice([1, 2, 3, 4, 6] if odd_tp else _parts(units_tp) + [1]),
             "pp": rng.choice([1, 1, 2, 2, 3, 4])}
         if sizes["pp"] > max(1, recipe.blocks) and (rng.random() < 0.7 or len(recipe.node_names()) < sizes["pp"]):
