@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Graphs whose bits once depended on the mesh or on microbatches and are refused there by name. Each is equal where it
-# is accepted.
+# Graphs whose bits once depended on the mesh or on microbatches: those that are refused there by name, each of which is
+# equal where it is accepted, and those that were refused or failed and are equal.
 # usage: test_refused.sh PROGRAM
 set -euo pipefail
 
@@ -171,6 +171,25 @@ graph '  p1: {shape: [260, 8], init: normal(0.3)}
 equal 'mesh={axes: [dp], shape: [2]}'
 for dp in 1 2; do
   equal training_config.batch_size=2 training_config.gradient_accumulation_steps=2 "mesh={axes: [dp], shape: [$dp]}"
+done
+
+# sequence parallelism that the file writes out, also where tp's slices are less than a unit or no run of units
+graph '  p1: {shape: [260, 8], init: normal(0.3)}
+  up: {shape: [4, 8], init: normal(0.3), tp: shard(0)}
+  down: {shape: [8, 4], init: normal(0.3), tp: shard(1)}
+  n: {shape: [8], init: ones}' '- d: linear(linear(embedding(tokens, p1), up), down)
+- s: reduce_scatter(d, axis=tp, dim=1)
+- a: all_gather(tanh(rmsnorm(s, n)), axis=tp, dim=1)
+- logits: linear(a, p1)
+- loss: cross_entropy(logits, targets)'
+for enable_sp in false true; do
+  equal 'mesh={axes: [tp], shape: [2]}' device_config.enable_sp=$enable_sp
+  equal 'mesh={axes: [cp, tp], shape: [2, 2]}' device_config.enable_sp=$enable_sp
+done
+equal 'mesh={axes: [cp, tp], shape: [4, 2]}'
+for tp in 1 2; do
+  recipe=(device_config.cp_layout=zigzag numerics.units.tp=$tp)
+  equal "mesh={axes: [cp, tp], shape: [2, $tp]}"
 done
 
 echo "equality.refused: $runs runs, $failed failed"
