@@ -28,7 +28,8 @@ int app_run_inspect(app *a) {
 /* A file without a model (a device_config alone, say) is checked as far as it goes. */
 static int check_without_model(app *a) {
   if (a->cli.prove && !tsr_config_require_model(a->config, a->diags)) return app_finish(a);
-  if (app_open_mesh(a) && app_build_context(a) && app_choose_device(a) && app_fix_recipe(a)) {
+  if (app_open_mesh(a) && app_build_context(a) && app_lay_ranks(a) && app_choose_device(a) &&
+      app_fix_recipe(a)) {
     tsr_diag_warning(
         a->diags, (tsr_place){.file = a->config->file}, "no model: there is nothing to plan");
     if (!a->cli.quiet) app_print_start(a);
