@@ -54,8 +54,9 @@ typedef struct {
 typedef struct {
   const char *name;
   tsr_eval value;
-  bool bad;   /* already reported: expressions with it fail silently */
-  bool given; /* by the user's model file, at `place` */
+  bool bad;            /* already reported: expressions with it fail silently */
+  const char *unknown; /* else why it has no value, for expressions with it; NULL: it has one */
+  bool given;          /* by the user's model file, at `place` */
   tsr_place place;
 } tsr_name;
 

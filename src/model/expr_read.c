@@ -129,6 +129,8 @@ fill(tsr_scope *scope, const char *text, tsr_place place, tsr_text *out, tsr_dia
       return false;
     }
     if (n->bad) return false;
+    if (n->unknown)
+      return tsr_diag_error(diags, place, "'%s' in braces has no value: %s", name, n->unknown);
     tsr_text_add(out, "%s", tsr_eval_text(scope->arena, &n->value));
     text = close + 1;
   }

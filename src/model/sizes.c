@@ -218,7 +218,10 @@ static bool push_sequence(const reader *r) {
   const tsr_name *longest = tsr_scope_find(r->scope, "max_sequence_length");
   int64_t max = tsr_sizes_get(r->scope, "max_sequence_length"), sequence = r->options->sequence;
   if (!sequence) sequence = max;
-  tsr_name n = {.name = "sequence", .value.number = (double)sequence, .bad = sequence < 1};
+  tsr_name n = {.name = "sequence", .value.number = (double)sequence};
+  n.bad = sequence < 1 && longest && longest->bad;
+  if (sequence < 1)
+    n.unknown = "neither training_config.sequence_length nor a size max_sequence_length is given";
   tsr_scope_push(r->scope, &n);
   if (!longest || longest->bad || sequence <= max) return true;
   return tsr_diag_error(
@@ -241,7 +244,9 @@ bool tsr_sizes_read(
   bool ok = !source->map || collect(&r, source->map, "");
   for (int i = 0; i < file->sizes_count; i++) ok &= read_size(&r, &file->sizes[i]);
   int64_t vocab = tsr_sizes_get(scope, "vocab_size"), tp = options->units.tp;
-  tsr_name padded = {.name = "vocab_padded", .bad = vocab < 1};
+  const tsr_name *size = tsr_scope_find(scope, "vocab_size");
+  tsr_name padded = {.name = "vocab_padded", .bad = vocab < 1 && size && size->bad};
+  if (vocab < 1) padded.unknown = "there is no size vocab_size of at least 1";
   padded.value.number = (double)((vocab + tp - 1) / tp * tp);
   tsr_scope_push(scope, &padded);
   return push_sequence(&r) && ok;
