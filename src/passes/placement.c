@@ -8,6 +8,11 @@
 #include "passes/rules.h"
 #include <string.h>
 
+static bool is_split_by_cp(const tsr_placer *p, const tsr_param *q, int dim) {
+  tsr_placement cp = q->placement[TSR_CP];
+  return tsr_placer_is_active(p->placing, TSR_CP) && cp.kind == TSR_SHARD && cp.dim == dim;
+}
+
 /* Where ZeRO keeps a parameter, its state and its gradient over dp. A vocabulary that does not
  * divide is split along its features instead; the norm of its gradient is then made of the whole
  * one. */
@@ -21,13 +26,20 @@ static tsr_placement zero_placement(const tsr_placer *p, int param) {
   if (!p->placing->zero || p->placing->size[TSR_DP] == 1 || dim < 0) return tsr_whole;
   int blocks = tsr_placement_blocks(shard, p->placing->size[TSR_DP]);
   bool may_turn = q->ndim == 2 && !(tp.kind == TSR_SHARD && tp.dim == other);
-  if (q->shape[dim] % blocks && may_turn) shard.dim = other;
-  return q->shape[shard.dim] % blocks ? tsr_whole : shard;
+  if ((q->shape[dim] % blocks || is_split_by_cp(p, q, dim)) && may_turn) shard.dim = other;
+  bool cut = q->shape[shard.dim] % blocks || is_split_by_cp(p, q, shard.dim);
+  return cut ? tsr_whole : shard;
 }
 
 /* Every rank of the axis does the same; only what it keeps is split (ZeRO). */
 static bool has_all_samples(const tsr_placer *p, int axis) {
   return axis == TSR_DP && p->placing->batch == TSR_BATCH_WHOLE;
+}
+
+/* Whether a rank of cp would hold two runs of a parameter, which files and first values know only
+ * as one block: it is stored whole, and cut where an op wants its part. */
+static bool is_stored_whole(const tsr_placer *p, int axis) {
+  return axis == TSR_CP && p->placing->zigzag && p->placing->size[TSR_CP] > 1;
 }
 
 static void place_source(tsr_placer *p, int old) {
@@ -36,8 +48,10 @@ static void place_source(tsr_placer *p, int old) {
     tsr_placement asked = v.placement[a];
     v.placement[a] = (tsr_placement){TSR_REPLICATE, 0};
     if (!tsr_placer_is_active(p->placing, a)) continue;
-    if (v.kind == TSR_VALUE_PARAM || v.kind == TSR_VALUE_STATE) v.placement[a] = asked;
-    if (v.kind == TSR_VALUE_INPUT && asked.kind == TSR_SHARD) v.placement[a] = asked;
+    bool stored = v.kind == TSR_VALUE_PARAM || v.kind == TSR_VALUE_STATE;
+    if (stored && !is_stored_whole(p, a)) v.placement[a] = asked;
+    bool laid_out = v.kind == TSR_VALUE_INPUT && p->old->loss < 0;
+    if (laid_out && asked.kind == TSR_SHARD) v.placement[a] = asked;
     else if (
         v.kind == TSR_VALUE_INPUT && a == TSR_DP && !has_all_samples(p, a) &&
         v.shape[0] % tsr_placer_units(p, a) == 0)
@@ -82,13 +96,14 @@ static void find_wanted(tsr_placer *p) {
 
 static int shape_input(const tsr_node *n) { return tsr_op_shape_input(n->op, n->inputs_count); }
 
-/* A parameter, or its working copy, which is where the parameter is. */
-static bool is_weight(const tsr_placer *p, int value) {
+/* Of which parameter a value is, or the working copy, which is where the parameter is; -1: none. */
+static int weight_of(const tsr_placer *p, int value) {
   const tsr_value *v = &p->g->values[value];
-  if (v->kind != TSR_VALUE_NODE || p->g->nodes[v->node].op != TSR_OP_CAST)
-    return v->kind == TSR_VALUE_PARAM;
-  return p->g->values[p->g->nodes[v->node].inputs[0]].kind == TSR_VALUE_PARAM;
+  if (v->kind == TSR_VALUE_NODE && p->g->nodes[v->node].op == TSR_OP_CAST)
+    v = &p->g->values[p->g->nodes[v->node].inputs[0]];
+  return v->kind == TSR_VALUE_PARAM ? v->param : -1;
 }
+static bool is_weight(const tsr_placer *p, int value) { return weight_of(p, value) >= 0; }
 
 /* Where ZeRO wants a sum that is on its way to an update to be completed to; whole where cp or tp
  * splits that dimension of the sum. The update then takes its part of the complete one. */
@@ -129,6 +144,12 @@ static bool depends_on_batch(const tsr_placer *p, const tsr_node *n) {
   return false;
 }
 
+/* Whether parameters alone make what a node computes, or what it is the gradient of: sums over
+ * their elements are not made of the units of positions. */
+static bool is_of_weights(const tsr_placer *p, const tsr_node *n) {
+  return p->old->loss >= 0 && !depends_on_batch(p, n->of < 0 ? n : &p->old->nodes[n->of]);
+}
+
 /* A collective that the file writes out over an axis that splits something: the move that this pass
  * would insert, asked for by name. */
 static bool is_written(const tsr_placer *p, const tsr_node *n) {
@@ -164,6 +185,11 @@ static tsr_placement dp_input(const tsr_placer *p, const tsr_node *n, int input)
 static tsr_placement shown_input(const tsr_placer *p, const tsr_node *n, int input, int axis) {
   const tsr_value *v = &p->g->values[p->map[n->inputs[input]]];
   if (axis == TSR_DP) return dp_input(p, n, input);
+  bool updates = n->op == TSR_OP_ADAMW || n->op == TSR_OP_SGD || n->op == TSR_OP_CAST;
+  int weight = weight_of(p, p->map[n->inputs[input]]);
+  if (axis == TSR_CP && weight >= 0 && !updates && is_of_weights(p, n)) return tsr_whole;
+  if (is_stored_whole(p, axis) && !updates && weight >= 0)
+    return p->old->params[weight].placement[axis];
   if (axis == TSR_CP && n->op == TSR_OP_NORM_STATS)
     return norm_pieces(p, n->inputs[input], v->placement[TSR_CP]);
   bool sum =
@@ -275,7 +301,7 @@ static bool place_inputs(tsr_placer *p, const tsr_node *n, int *inputs, placed *
     tsr_rule_call call = ask(p, n, inputs, a, in);
     if (call.error) return tsr_diag_error(p->diags, n->place, "%s", call.error);
     for (int i = 0; i < n->inputs_count; i++)
-      if (a != TSR_DP || i != shape_input(n))
+      if ((a != TSR_DP && !is_stored_whole(p, a)) || i != shape_input(n))
         inputs[i] =
             tsr_placer_redistribute(p, inputs[i], a, in[i], gather_place(p, n, inputs[i], at));
     for (int o = 0; o < n->outputs_count; o++) ret->out[o][a] = call.out[o];

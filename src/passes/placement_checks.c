@@ -1,25 +1,16 @@
 /* What the placement pass refuses because its bits would depend on the mesh or the microbatches. */
 #include "passes/placer.h"
 
-/* pp's stages own whole parameters; a dimension goes to one of cp and tp; and where zigzag gives a
- * rank two runs of a dimension, rows of a tensor stay whole. */
+/* pp's stages own whole parameters, and a dimension goes to one of cp and tp. */
 void tsr_placer_check_declared(tsr_placer *p, const tsr_value *v) {
-  const tsr_placing *placing = p->placing;
   tsr_placement cp = v->placement[TSR_CP], tp = v->placement[TSR_TP];
   if (v->placement[TSR_PP].kind == TSR_SHARD)
     p->ok = tsr_diag_error(
         p->diags, v->place, "'%s' cannot be split over pp: a stage owns whole parameters", v->name);
-  if (cp.kind != TSR_SHARD) return;
-  if (tsr_placement_equal(cp, tp) && placing->size[TSR_TP] > 1)
+  if (cp.kind == TSR_SHARD && tsr_placement_equal(cp, tp) && p->placing->size[TSR_TP] > 1)
     p->ok = tsr_diag_error(
         p->diags, v->place,
         "'%s' is declared shard(%d) over both cp and tp: one of them can have it", v->name, cp.dim);
-  if (placing->zigzag && placing->size[TSR_CP] > 1 && cp.dim == v->ndim - 1)
-    p->ok = tsr_diag_error(
-        p->diags, v->place,
-        "'%s' is declared shard(%d) over cp, its last dimension, of which cp_layout 'zigzag' would "
-        "give a rank two runs",
-        v->name, cp.dim);
 }
 
 /* Numbers that are drawn for a sample depend on which of the step's it is, and only dp's dimension
@@ -66,26 +57,36 @@ void tsr_placer_check_positions(tsr_placer *p, const tsr_node *n) {
 
 /* A sum over split elements is made of the recipe's units, so they must divide it. Units of two
  * axes would be one inside the other, and then a rank of the inner one alone has no run of
- * elements. */
-void tsr_placer_check_summed(
-    tsr_placer *p, const tsr_node *n, const int *inputs, const tsr_placement *out) {
-  if (n->op != TSR_OP_MATMUL) return;
-  const tsr_value *x = &p->g->values[inputs[0]];
-  int k = x->ndim - (n->attr[0] != 0 ? 2 : 1), first = -1;
+ * elements; but tp's slices of what cp splits are runs of its units. */
+static void
+check_dim(tsr_placer *p, const tsr_node *n, const tsr_value *x, int dim, const tsr_placement *out) {
+  int first = -1;
   for (int a = 0; a < TSR_AXES; a++) {
-    bool cut = x->placement[a].kind == TSR_SHARD && x->placement[a].dim == k;
+    bool cut = x->placement[a].kind == TSR_SHARD && x->placement[a].dim == dim;
     int64_t units = tsr_placer_units(p, a);
     if (!cut || out[a].kind != TSR_PARTIAL || units == 1) continue;
-    if (first >= 0)
+    if (first >= 0 && (first == TSR_DP || n->op == TSR_OP_MATMUL))
       p->ok = tsr_diag_error(
-          p->diags, n->place, "%s sums over elements that both %s and %s split", n->name,
-          tsr_axis_name(first), tsr_axis_name(a));
-    else if (x->shape[k] % units)
+          p->diags, n->place, "%s sums over elements of '%s' that both %s and %s split",
+          tsr_op_name(n->op), x->name, tsr_axis_name(first), tsr_axis_name(a));
+    else if (first < 0 && x->shape[dim] % units)
       p->ok = tsr_diag_error(
-          p->diags, n->place, "%s sums over %lld elements, which %lld units over %s do not divide",
-          n->name, (long long)x->shape[k], (long long)units, tsr_axis_name(a));
+          p->diags, n->place,
+          "%s sums over %lld elements of '%s', which %lld units over %s do not divide",
+          tsr_op_name(n->op), (long long)x->shape[dim], x->name, (long long)units,
+          tsr_axis_name(a));
     first = a;
   }
+}
+
+void tsr_placer_check_summed(
+    tsr_placer *p, const tsr_node *n, const int *inputs, const tsr_placement *out) {
+  bool sums = n->op == TSR_OP_MATMUL || tsr_op_facts(n->op) & (TSR_FACT_GRADIENT | TSR_FACT_LOSS);
+  if (!sums || n->op == TSR_OP_ACCUMULATE) return;
+  const tsr_value *x = &p->g->values[inputs[0]];
+  int k = x->ndim - (n->attr[0] != 0 ? 2 : 1);
+  for (int d = 0; d < x->ndim && p->ok; d++)
+    if (n->op != TSR_OP_MATMUL || d == k) check_dim(p, n, x, d, out);
 }
 
 /* What is summed along a dimension that dp splits is made of a microbatch's units, and only samples

@@ -61,7 +61,7 @@ int64_t tsr_placer_parts(const tsr_placing *placing, int axis);
 void tsr_placer_check_divides(tsr_placer *p, const tsr_value *v);
 
 /* Errors of placement_checks.c: of a parameter's declaration; of a random op, whose result is `dp`
- * over dp; of a sum over microbatches; of attention; of a matmul, whose result is `out`; of
+ * over dp; of a sum over microbatches; of attention; of a sum, whose result is `out`; of
  * a sum behind a move over dp that the file writes out. */
 void tsr_placer_check_declared(tsr_placer *p, const tsr_value *v);
 void tsr_placer_check_random(tsr_placer *p, const tsr_node *n, tsr_placement dp);

@@ -72,7 +72,7 @@ graph '  p1: {shape: [260, 12], init: normal(0.3)}
 - v8: mul(v2, p7)
 - loss: mse(v8, v2)'
 equal 'mesh={axes: [dp], shape: [2]}'
-refused "'p7' is declared shard(0) over cp, its last dimension" 'mesh={axes: [cp], shape: [2]}'
+equal 'mesh={axes: [cp], shape: [2]}'
 
 recipe=()
 graph '  p1: {shape: [260, 4], init: normal(0.3)}
@@ -159,7 +159,7 @@ graph '  p1: {shape: [260, 8], init: normal(0.3)}
 - y: matmul(softmax(matmul(h, h, transpose_b=1)), x)
 - logits: linear(y, p1)
 - loss: cross_entropy(logits, targets)'
-refused "sums over elements that both dp and tp split" 'mesh={axes: [tp], shape: [2]}'
+refused "sums over elements of 'h.part_tp' that both dp and tp split" 'mesh={axes: [tp], shape: [2]}'
 
 graph '  p1: {shape: [260, 8], init: normal(0.3)}
   h: {shape: [260, 8], init: normal(0.3)}' '- x: embedding(tokens, p1)
@@ -190,6 +190,74 @@ equal 'mesh={axes: [cp, tp], shape: [4, 2]}'
 for tp in 1 2; do
   recipe=(device_config.cp_layout=zigzag numerics.units.tp=$tp)
   equal "mesh={axes: [cp, tp], shape: [2, $tp]}"
+done
+
+# rows of padding, and a vector, of which zigzag would give a rank two runs
+recipe=(device_config.cp_layout=zigzag)
+graph '  p1: {shape: [260, 4], init: normal(0.3)}
+  n: {shape: [4], init: normal(1.0), cp: shard(0)}
+  h: {shape: [260, 4], init: normal(0.3), valid0: 257, cp: shard(0)}' '- x: mul(embedding(tokens, p1), n)
+- logits: linear(x, h)
+- loss: cross_entropy(logits, targets, valid=257)'
+equal 'mesh={axes: [cp], shape: [2]}'
+equal 'mesh={axes: [cp, dp], shape: [2, 2]}' zero.stage=2
+
+# dimensions that cut the batch units: their number would say which sums are made of them
+recipe=()
+graph '  p1: {shape: [260, 4], init: normal(0.3)}
+  h: {shape: [260, 4], init: normal(0.3)}' '- v2: embedding(tokens, p1)
+- v3: "reshape(v2, shape=[2, batch // 2, sequence, 4])"
+- v4: tanh(v3)
+- v5: "reshape(v4, shape=[batch, sequence, 4])"
+- logits: linear(v5, h)
+- loss: cross_entropy(logits, targets)'
+equal 'mesh={axes: [dp], shape: [2]}'
+refused "reshape cuts the batch units apart" pipeline.microbatches=2
+
+# positions that lie where the batch did
+graph '  p1: {shape: [260, 4], init: normal(0.3)}
+  h: {shape: [260, 4], init: normal(0.3)}' '- v2: embedding(tokens, p1)
+- v3: transpose(v2, dim0=0, dim1=1)
+- v4: "reshape(v3, shape=[batch, sequence, 4])"
+- logits: linear(add(v4, v2), h)
+- loss: cross_entropy(logits, targets)'
+recipe=(training_config.batch_size=8 training_config.sequence_length=16)
+refused "that both dp and cp split"
+
+# a layout of what comes from the data
+graph '  p1: {shape: [260, 4], init: normal(0.3)}
+  h: {shape: [260, 4], init: normal(0.3)}' '- logits: linear(embedding(tokens, p1), h)
+- loss: cross_entropy(logits, targets)'
+recipe=()
+for axis in tp cp; do
+  cat > graph.yaml <<GRAPH
+tensors:
+  tokens: {shape: [batch, sequence], dtype: i32, input: true}
+  targets: {shape: [batch, sequence], dtype: i32, input: true, layout: {partition: [row], mesh_axes: [$axis]}}
+  p1: {shape: [260, 4], dtype: f32, init: normal(0.3)}
+graph:
+- logits: linear(embedding(tokens, p1), p1)
+- loss: cross_entropy(logits, targets)
+outputs: [loss]
+GRAPH
+  equal "mesh={axes: [$axis], shape: [2]}"
+  equal "mesh={axes: [$axis], shape: [2]}" pipeline.microbatches=2
+done
+
+# a weight made of others along what cp splits, and one that ZeRO's groups would split along it too
+graph '  p1: {shape: [260, 4], init: normal(0.3)}
+  a: {shape: [4, 8], init: normal(0.3)}
+  b: {shape: [8, 4], init: normal(0.3), cp: shard(0)}
+  w: {shape: [4, 4], init: normal(0.3), cp: shard(0)}' '- x: linear(linear(embedding(tokens, p1), matmul(a, b)), w)
+- logits: linear(x, p1)
+- loss: cross_entropy(logits, targets)'
+for cp in 2 4; do
+  equal "mesh={axes: [cp], shape: [$cp]}"
+  equal "mesh={axes: [cp], shape: [$cp]}" pipeline.microbatches=2
+done
+for shape in '[1, 2, 2]' '[2, 2, 1]' '[2, 2, 2]'; do
+  equal device_config.enable_ddp=true device_config.enable_fsdp=true device_config.enable_cp=true \
+    "device_config.mesh_shape=$shape"
 done
 
 echo "equality.refused: $runs runs, $failed failed"
