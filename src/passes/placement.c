@@ -103,7 +103,17 @@ static int weight_of(const tsr_placer *p, int value) {
     v = &p->g->values[p->g->nodes[v->node].inputs[0]];
   return v->kind == TSR_VALUE_PARAM ? v->param : -1;
 }
-static bool is_weight(const tsr_placer *p, int value) { return weight_of(p, value) >= 0; }
+/* Or what a move that the file writes out has made of it. */
+static bool is_weight(const tsr_placer *p, int value) {
+  while (weight_of(p, value) < 0) {
+    const tsr_value *v = &p->g->values[value];
+    if (v->kind != TSR_VALUE_NODE) return false;
+    const tsr_node *n = &p->g->nodes[v->node];
+    if (!(tsr_op_facts(n->op) & (TSR_FACT_COLLECTIVE | TSR_FACT_LOCAL_CUT))) return false;
+    value = n->inputs[0];
+  }
+  return true;
+}
 
 /* Where ZeRO wants a sum that is on its way to an update to be completed to; whole where cp or tp
  * splits that dimension of the sum. The update then takes its part of the complete one. */
@@ -170,10 +180,10 @@ static tsr_placement dp_input(const tsr_placer *p, const tsr_node *n, int input)
   bool has_loss = p->old->loss >= 0 && !is_written(p, n);
   bool gathers = !in_parts && (p->placing->zero || has_loss || depends_on_batch(p, n));
   if (gathers && is_weight(p, p->map[n->inputs[input]])) return tsr_whole;
-  if (!p->placing->zero) return is;
-  if (adds && !is_scattered(p, n->outputs[0])) return tsr_whole;
   if (n->op == TSR_OP_NORM_STATS) /* the sum that the update needs, made once */
     return norm_pieces(p, n->inputs[input], is.kind == TSR_PARTIAL ? wanted : is);
+  if (!p->placing->zero) return is;
+  if (adds && !is_scattered(p, n->outputs[0])) return tsr_whole;
   if (is.kind != TSR_PARTIAL) return is;
   if (adds && !v->units) return wanted;
   if (n->op != TSR_OP_ACCUMULATE || p->placing->zero < 2) return is;
@@ -211,7 +221,8 @@ static void scatter_gradients(tsr_placer *p, const tsr_node *n) {
 
 /* Parameters are gathered once a step, or with stage 3 where they are needed. */
 static tsr_where gather_place(const tsr_placer *p, const tsr_node *n, int value, tsr_where at) {
-  if (is_weight(p, value) && p->placing->zero && p->placing->zero < 3 && n->section != TSR_UPDATE)
+  if (weight_of(p, value) >= 0 && p->placing->zero && p->placing->zero < 3 &&
+      n->section != TSR_UPDATE)
     at.section = TSR_PROLOGUE;
   return at;
 }

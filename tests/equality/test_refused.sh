@@ -260,5 +260,26 @@ for shape in '[1, 2, 2]' '[2, 2, 1]' '[2, 2, 2]'; do
     "device_config.mesh_shape=$shape"
 done
 
+# a weight that the file gathers over tp and ZeRO splits, beside a part of the batch
+graph '  p1: {shape: [260, 4], init: normal(0.3)}
+  p: {shape: [sequence, 4], init: normal(0.3)}
+  w: {shape: [8, 4], init: normal(0.3), tp: shard(0)}' '- x: add(embedding(tokens, p1), p)
+- h: linear(x, all_gather(w, axis=tp, dim=0))
+- s: "reshape(slice(h, dim=0, begin=batch // 2, end=batch), shape=[batch, sequence, 4])"
+- logits: linear(add(x, s), p1)
+- loss: cross_entropy(logits, targets)'
+for stage in 0 1 3; do equal 'mesh={axes: [dp], shape: [2]}' zero.stage=$stage; done
+
+# a gradient that dp splits along its features
+recipe=(training_config.batch_size=4 training_config.sequence_length=4)
+graph '  p1: {shape: [260, 4], init: normal(0.3)}
+  p: {shape: [sequence, 4], init: normal(0.3)}
+  w: {shape: [4, 4], init: normal(0.3)}' '- x: add(embedding(tokens, p1), p)
+- y: add(linear(x, w), linear(transpose(x, dim0=0, dim1=2), w))
+- logits: linear(y, p1)
+- loss: cross_entropy(logits, targets)'
+equal 'mesh={axes: [dp], shape: [2]}'
+equal 'mesh={axes: [dp], shape: [4]}' zero.stage=2
+
 echo "equality.refused: $runs runs, $failed failed"
 [ "$failed" = 0 ] && [ "$runs" -gt 0 ]
