@@ -43,6 +43,10 @@ enum tsr_op_facts {
   TSR_FACT_CHEAP = 65536 /* its gradient needs its inputs anyway, and it goes through them once */
 };
 unsigned tsr_op_facts(tsr_op op);
+/* Whether an op moves or cuts a tensor over the axis in its first attribute. */
+static inline bool tsr_op_moves(tsr_op op) {
+  return tsr_op_facts(op) & (TSR_FACT_COLLECTIVE | TSR_FACT_LOCAL_CUT);
+}
 /* The input that an op reads for its shape alone, or -1. */
 int tsr_op_shape_input(tsr_op op, int inputs_count);
 
@@ -109,7 +113,7 @@ typedef struct {
   bool units_of_sequence; /* these are units of positions, split over cp too when it is partial;
                              without units: partial over cp and tp, of which tp is added first */
   int64_t batch_units;    /* > 0: so many units of this rank's microbatch stand apart before those,
-                             until    cp has added its parts of each */
+                             until cp has added its parts of each */
   tsr_dtype completes_to; /* of a sum in f32 that is still owed: TSR_BF16 or TSR_F16, which it is
                              rounded to, once, when it is complete; else TSR_F32 */
   tsr_place place;

@@ -1,6 +1,7 @@
 /* needs: a forward graph with stages, whose loss is what cross_entropy or mse gives, with
- * collectives behind it or none gives: the same with a number for each sample of the batch breaks:
- * indices; the new graph has its own
+ *        collectives behind it or none
+ * gives: the same with a number for each sample of the batch
+ * breaks: indices; the new graph has its own
  *
  * An evaluation's batch is filled up to what dp divides. A sum over it would depend on how many
  * samples fill it, and on which of them a rank adds first, for not every dp divides the sum's tree.
@@ -56,8 +57,7 @@ bool tsr_graph_joins_samples(const tsr_graph *g) {
   const bool *depends = tsr_graph_depends_on_inputs(g);
   for (int i = 0; i < g->nodes_count; i++) {
     const tsr_node *n = &g->nodes[i];
-    bool moves = tsr_op_facts(n->op) & (TSR_FACT_COLLECTIVE | TSR_FACT_LOCAL_CUT);
-    if (moves && depends[n->outputs[0]] && (int)n->attr[0] == TSR_DP) return true;
+    if (tsr_op_moves(n->op) && depends[n->outputs[0]] && (int)n->attr[0] == TSR_DP) return true;
   }
   return false;
 }

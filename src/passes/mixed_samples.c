@@ -85,7 +85,7 @@ static bool ask_rule(const tsr_graph *g, const tsr_node *n, units *of, int64_t p
 }
 
 static bool pass_node(const tsr_graph *g, const tsr_node *n, units *of, int64_t parts) {
-  if (tsr_op_facts(n->op) & (TSR_FACT_COLLECTIVE | TSR_FACT_LOCAL_CUT)) {
+  if (tsr_op_moves(n->op)) {
     of[n->outputs[0]] = of[n->inputs[0]];
     return true;
   }

@@ -49,9 +49,9 @@ typedef struct {
   int count;
   const char **first;
   tsr_place place; /* where the user asked for it */
-  const tsr_graph
-      *of; /* NULL: of the graph at hand; else one of which that may lack nodes (dropout,
-              the loss): a stage then begins at the next node that both have */
+  /* NULL: of the graph at hand; else one of which that may lack nodes (dropout, the loss): a stage
+   * then begins at the next node that both have */
+  const tsr_graph *of;
 } tsr_cut;
 
 /* Gives every node its virtual stage, every parameter its owner: the first stage that uses it.

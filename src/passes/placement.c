@@ -109,7 +109,7 @@ static bool is_weight(const tsr_placer *p, int value) {
     const tsr_value *v = &p->g->values[value];
     if (v->kind != TSR_VALUE_NODE) return false;
     const tsr_node *n = &p->g->nodes[v->node];
-    if (!(tsr_op_facts(n->op) & (TSR_FACT_COLLECTIVE | TSR_FACT_LOCAL_CUT))) return false;
+    if (!tsr_op_moves(n->op)) return false;
     value = n->inputs[0];
   }
   return true;
@@ -160,11 +160,15 @@ static bool is_of_weights(const tsr_placer *p, const tsr_node *n) {
   return p->old->loss >= 0 && !depends_on_batch(p, n->of < 0 ? n : &p->old->nodes[n->of]);
 }
 
+/* Ops that take a parameter as it is stored: its update, and its working copy. */
+static bool takes_stored(const tsr_node *n) {
+  return n->op == TSR_OP_ADAMW || n->op == TSR_OP_SGD || n->op == TSR_OP_CAST;
+}
+
 /* A collective that the file writes out over an axis that splits something: the move that this pass
  * would insert, asked for by name. */
 static bool is_written(const tsr_placer *p, const tsr_node *n) {
-  bool moves = tsr_op_facts(n->op) & (TSR_FACT_COLLECTIVE | TSR_FACT_LOCAL_CUT);
-  return moves && tsr_placer_is_active(p->placing, (int)n->attr[0]);
+  return tsr_op_moves(n->op) && tsr_placer_is_active(p->placing, (int)n->attr[0]);
 }
 
 /* What an op's rule is shown of an input over dp: where there is a loss, parameters come whole to
@@ -175,10 +179,9 @@ static bool is_written(const tsr_placer *p, const tsr_node *n) {
 static tsr_placement dp_input(const tsr_placer *p, const tsr_node *n, int input) {
   const tsr_value *v = &p->g->values[p->map[n->inputs[input]]];
   tsr_placement is = v->placement[TSR_DP], wanted = zero_wanted(p, n->inputs[input], v);
-  bool in_parts = n->op == TSR_OP_ADAMW || n->op == TSR_OP_SGD || n->op == TSR_OP_CAST;
   bool adds = n->op == TSR_OP_ADD && n->section == TSR_UPDATE;
   bool has_loss = p->old->loss >= 0 && !is_written(p, n);
-  bool gathers = !in_parts && (p->placing->zero || has_loss || depends_on_batch(p, n));
+  bool gathers = !takes_stored(n) && (p->placing->zero || has_loss || depends_on_batch(p, n));
   if (gathers && is_weight(p, p->map[n->inputs[input]])) return tsr_whole;
   if (n->op == TSR_OP_NORM_STATS) /* the sum that the update needs, made once */
     return norm_pieces(p, n->inputs[input], is.kind == TSR_PARTIAL ? wanted : is);
@@ -195,10 +198,9 @@ static tsr_placement dp_input(const tsr_placer *p, const tsr_node *n, int input)
 static tsr_placement shown_input(const tsr_placer *p, const tsr_node *n, int input, int axis) {
   const tsr_value *v = &p->g->values[p->map[n->inputs[input]]];
   if (axis == TSR_DP) return dp_input(p, n, input);
-  bool updates = n->op == TSR_OP_ADAMW || n->op == TSR_OP_SGD || n->op == TSR_OP_CAST;
   int weight = weight_of(p, p->map[n->inputs[input]]);
-  if (axis == TSR_CP && weight >= 0 && !updates && is_of_weights(p, n)) return tsr_whole;
-  if (is_stored_whole(p, axis) && !updates && weight >= 0)
+  if (axis == TSR_CP && weight >= 0 && !takes_stored(n) && is_of_weights(p, n)) return tsr_whole;
+  if (is_stored_whole(p, axis) && !takes_stored(n) && weight >= 0)
     return p->old->params[weight].placement[axis];
   if (axis == TSR_CP && n->op == TSR_OP_NORM_STATS)
     return norm_pieces(p, n->inputs[input], v->placement[TSR_CP]);
@@ -439,10 +441,8 @@ static int complete(tsr_placer *p, int value, tsr_section section) {
 
 /* Whether a file writes out what sequence parallelism inserts. */
 static bool writes_slices(const tsr_graph *g) {
-  for (int i = 0; i < g->nodes_count; i++) {
-    bool moves = tsr_op_facts(g->nodes[i].op) & (TSR_FACT_COLLECTIVE | TSR_FACT_LOCAL_CUT);
-    if (moves && (int)g->nodes[i].attr[0] == TSR_TP) return true;
-  }
+  for (int i = 0; i < g->nodes_count; i++)
+    if (tsr_op_moves(g->nodes[i].op) && (int)g->nodes[i].attr[0] == TSR_TP) return true;
   return false;
 }
 

@@ -73,7 +73,7 @@ static tsr_tensor local_tensor(const lowering *l, int value) {
 
 /* The axis that a collective (or the local cut of scatter) works on. */
 static int axis_of(const tsr_node *n) {
-  return tsr_op_facts(n->op) & (TSR_FACT_COLLECTIVE | TSR_FACT_LOCAL_CUT) ? (int)n->attr[0] : -1;
+  return tsr_op_moves(n->op) ? (int)n->attr[0] : -1;
 }
 
 int tsr_program_in_place(const tsr_program *p, int node) {

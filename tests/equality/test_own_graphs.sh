@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Graphs whose bits once depended on the mesh or on microbatches: those that are refused there by name, each of which is
 # equal where it is accepted, and those that were refused or failed and are equal.
-# usage: test_refused.sh PROGRAM
+# usage: test_own_graphs.sh PROGRAM
 set -euo pipefail
 
 program=$(realpath "$1")
@@ -225,9 +225,6 @@ recipe=(training_config.batch_size=8 training_config.sequence_length=16)
 refused "that both dp and cp split"
 
 # a layout of what comes from the data
-graph '  p1: {shape: [260, 4], init: normal(0.3)}
-  h: {shape: [260, 4], init: normal(0.3)}' '- logits: linear(embedding(tokens, p1), h)
-- loss: cross_entropy(logits, targets)'
 recipe=()
 for axis in tp cp; do
   cat > graph.yaml <<GRAPH
@@ -281,5 +278,5 @@ graph '  p1: {shape: [260, 4], init: normal(0.3)}
 equal 'mesh={axes: [dp], shape: [2]}'
 equal 'mesh={axes: [dp], shape: [4]}' zero.stage=2
 
-echo "equality.refused: $runs runs, $failed failed"
+echo "equality.own_graphs: $runs runs, $failed failed"
 [ "$failed" = 0 ] && [ "$runs" -gt 0 ]
