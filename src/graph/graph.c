@@ -12,6 +12,19 @@ const char *tsr_op_name(tsr_op op) {
   return names[op];
 }
 
+const char *tsr_op_title(tsr_op op) {
+  static const char *const titles[TSR_OPS] = {
+      [TSR_OP_CE_STATS] = "cross_entropy",
+      [TSR_OP_CE_LOSS] = "cross_entropy",
+      [TSR_OP_SQUARED_ERROR] = "mse",
+      [TSR_OP_LINEAR_DW] = "the gradient of linear",
+      [TSR_OP_EMBEDDING_DW] = "the gradient of embedding",
+      [TSR_OP_SUM_TO] = "the gradient of a broadcast",
+      [TSR_OP_NORM_DW] = "the gradient of a norm",
+      [TSR_OP_ATTENTION_DX] = "the gradient of attention"};
+  return titles[op] ? titles[op] : tsr_op_name(op);
+}
+
 int tsr_op_outputs(tsr_op op) {
   static const int outputs[] = {
 #define OP(id, name, min, max, outputs, ...) outputs,

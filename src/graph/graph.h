@@ -275,6 +275,8 @@ const char *const *tsr_graph_call_names(int *ret_count);
 int tsr_zero_dim(int ndim, tsr_placement tp);
 
 const char *tsr_op_name(tsr_op op);
+/* What messages about a graph file call it: ops that no file writes by what they are made for. */
+const char *tsr_op_title(tsr_op op);
 /* "(4, 16, 32)", in one of a few static buffers. */
 const char *tsr_shape_text(int ndim, const int64_t *shape);
 int64_t tsr_value_elements(const tsr_value *value); /* global, units left out */

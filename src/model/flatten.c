@@ -134,10 +134,15 @@ static bool read_list(expander *x, const tsr_eval *v, const tsr_expr *e, tsr_cal
         v->count);
   for (int i = 0; i < v->count; i++) {
     elements *= fabs(v->list[i]);
-    if (v->list[i] != floor(v->list[i]) || v->list[i] < 1 || elements > 1e15)
-      return tsr_diag_error(
+    if (v->list[i] != floor(v->list[i]) || v->list[i] < 1 || elements > 1e15) {
+      tsr_diag_error(
           x->flat->diags, e->kind == TSR_EXPR_LIST ? e->args[i]->place : e->place,
           "'%s' must be whole numbers above 0, not %.15g", a->name, v->list[i]);
+      tsr_diag_hint(
+          x->flat->diags, "batch is %lld here, and sequence %lld",
+          (long long)x->flat->options->batch, (long long)x->flat->options->sequence);
+      return false;
+    }
     a->list[i] = (int64_t)v->list[i];
   }
   a->list_count = v->count;

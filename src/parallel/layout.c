@@ -30,6 +30,14 @@ tsr_place tsr_layout_place(const tsr_config *config) {
   return (tsr_place){.file = config->file};
 }
 
+tsr_place tsr_axis_place(const tsr_config *config, int axis) {
+  static const char *const keys[TSR_AXES] = {
+      "device_config.enable_ddp", "device_config.enable_pp", "device_config.enable_ep",
+      "device_config.enable_cp", "device_config.enable_tp"};
+  tsr_place place = tsr_config_place(config, keys[axis]);
+  return place.line ? place : tsr_layout_place(config);
+}
+
 static void strategy_add(tsr_layout *layout, bool enabled, int axis, bool fsdp, const char *name) {
   if (!enabled) return;
   layout->strategies[layout->strategies_count++] = (tsr_strategy){axis, fsdp, name};

@@ -60,13 +60,9 @@ bool tsr_parallel_make(
 /* Refuses an axis of size > 1, at the key that turned it on. */
 static bool axis_refuse(
     const tsr_parallel *p, const tsr_config *config, int axis, const char *what, tsr_diags *diags) {
-  static const char *const keys[TSR_AXES] = {
-      "device_config.enable_ddp", "device_config.enable_pp", "device_config.enable_ep",
-      "device_config.enable_cp", "device_config.enable_tp"};
   if (p->size[axis] == 1) return true;
-  tsr_place place = tsr_config_place(config, keys[axis]);
   tsr_diag_error(
-      diags, place.line ? place : tsr_layout_place(config),
+      diags, tsr_axis_place(config, axis),
       "%s (%s = %d) can be inspected, but this trainer does not run it", what,
       tsr_axis_name(axis), p->size[axis]);
   tsr_diag_hint(diags, "lay the ranks out over dp, pp, cp and tp");

@@ -34,6 +34,9 @@ bool tsr_parallel_make(
     tsr_arena *arena, const tsr_config *config, const tsr_mesh *mesh, tsr_parallel **ret_parallel,
     tsr_diags *diags);
 
+/* Where an axis was turned on, or where the mesh's shape was given. */
+tsr_place tsr_axis_place(const tsr_config *config, int axis);
+
 /* Refuses, by name and place, to train over what the trainer does not run: ep of size > 1. Such
  * meshes can still be inspected. Warns of sequence parallelism without tp. */
 bool tsr_parallel_trainable(const tsr_parallel *p, const tsr_config *config, tsr_diags *diags);

@@ -47,19 +47,18 @@ static void stamp(tsr_graph *g, int of) {
   g->block = of < 0 ? -1 : g->nodes[of].block;
 }
 
-static const part *first_product(const part *p) {
-  while (p && p->w < 0) p = p->next;
-  return p;
-}
-
-/* Makes all products owed to `of` one node, and that the first of its parts. */
+/* Makes all products owed to `of` one node, and that the first of its parts. It belongs to the
+ * first of the forward nodes that use the value: no stage behind that one waits for it. */
 static void join_products(tsr_gradients *grads, int of, tsr_section section) {
   tsr_graph *g = grads->g;
   part *others = NULL, **end = &others;
-  int *inputs = NULL, count = 0, n = 0;
-  for (part *p = grads->parts[of]; p; p = p->next) count += p->w >= 0;
+  int *inputs = NULL, count = 0, n = 0, of_node = -1, saved = g->of;
+  for (part *p = grads->parts[of]; p; p = p->next) {
+    if (p->w < 0) continue;
+    of_node = p->of;
+    count++;
+  }
   if (!count) return;
-  int of_node = first_product(grads->parts[of])->of, saved = g->of;
   inputs = tsr_arena_array(g->arena, int, 2 * count);
   for (part *p = grads->parts[of], *next; p; p = next) {
     next = p->next;
@@ -74,7 +73,7 @@ static void join_products(tsr_gradients *grads, int of, tsr_section section) {
   *end = NULL;
   part *joined = tsr_arena_alloc(g->arena, sizeof *joined);
   const char *name = gradient_name(g, of, others ? ".products" : "");
-  if (saved < 0) stamp(g, of_node);
+  stamp(g, of_node);
   int value =
       tsr_graph_add(g, TSR_OP_LINEAR_DX, section, name, g->values[of].place, n, inputs, NULL);
   stamp(g, saved);

@@ -30,7 +30,7 @@ static bool fail(caching *c, const char *why) {
 }
 
 static const char *describe(const caching *c, const tsr_node *n) {
-  return tsr_arena_printf(c->g->arena, "%s '%s'", tsr_op_name(n->op), n->name);
+  return tsr_arena_printf(c->g->arena, "%s '%s'", tsr_op_title(n->op), n->name);
 }
 
 /* ---- what is there before the nodes ---- */

@@ -110,7 +110,7 @@ bool tsr_pass_check_mixed(const tsr_graph *g, int64_t count, tsr_diags *diags) {
             ? "%s cuts the batch units apart: its bits would depend on the number of microbatches"
             : "%s mixes samples of different batch units: its bits would depend on the number of "
               "microbatches",
-        tsr_op_name(n->op));
+        tsr_op_title(n->op));
   }
   return true;
 }

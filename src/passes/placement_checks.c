@@ -24,7 +24,7 @@ void tsr_placer_check_random(tsr_placer *p, const tsr_node *n, tsr_placement dp)
       p->diags, n->place,
       "%s of '%s', whose samples are not along one dimension, would depend on the number of "
       "microbatches",
-      tsr_op_name(n->op), p->old->values[n->inputs[0]].name);
+      tsr_op_title(n->op), p->old->values[n->inputs[0]].name);
 }
 
 /* A sum over a step's samples is made of batch units, which microbatches only group. Where samples
@@ -68,12 +68,12 @@ check_dim(tsr_placer *p, const tsr_node *n, const tsr_value *x, int dim, const t
     if (first >= 0 && (first == TSR_DP || n->op == TSR_OP_MATMUL))
       p->ok = tsr_diag_error(
           p->diags, n->place, "%s sums over elements of '%s' that both %s and %s split",
-          tsr_op_name(n->op), x->name, tsr_axis_name(first), tsr_axis_name(a));
+          tsr_op_title(n->op), x->name, tsr_axis_name(first), tsr_axis_name(a));
     else if (first < 0 && x->shape[dim] % units)
       p->ok = tsr_diag_error(
           p->diags, n->place,
           "%s sums over %lld elements of '%s', which %lld units over %s do not divide",
-          tsr_op_name(n->op), (long long)x->shape[dim], x->name, (long long)units,
+          tsr_op_title(n->op), (long long)x->shape[dim], x->name, (long long)units,
           tsr_axis_name(a));
     first = a;
   }
@@ -102,7 +102,7 @@ void tsr_placer_check_moved(
       p->ok = tsr_diag_error(
           p->diags, m.by->place,
           "%s over dp: sums along dimension %d of '%s' would depend on the number of microbatches",
-          tsr_op_name(m.by->op), dp.dim, p->old->values[n->inputs[i]].name);
+          tsr_op_title(m.by->op), dp.dim, p->old->values[n->inputs[i]].name);
     if (reorders) m.dim = -1;
     for (int o = 0; o < n->outputs_count; o++) p->moved[n->outputs[o]] = m;
   }

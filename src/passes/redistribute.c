@@ -104,14 +104,16 @@ static tsr_where not_late(const tsr_placer *p, int value, tsr_where at) {
   return at;
 }
 
-/* What is added to complete a value is added where the value is. Another stage's backward pass
- * needs it before this one's begins, so what the forward pass made is completed there. */
+/* What is added to complete a value is added where the value is, and once a step where the value is
+ * made once. Another stage's backward pass needs it before this one's begins, so what the forward
+ * pass made is completed there. */
 tsr_where tsr_placer_home(const tsr_placer *p, int value, tsr_where at) {
   at = not_late(p, value, at);
   const tsr_value *v = &p->g->values[value];
   int stage = tsr_value_stage(p->g, value);
-  bool forward = v->kind == TSR_VALUE_NODE && p->g->nodes[v->node].section == TSR_FORWARD;
-  if (stage >= 0 && stage != at.stage && forward && at.section == TSR_BACKWARD)
+  tsr_section made = v->kind == TSR_VALUE_NODE ? p->g->nodes[v->node].section : TSR_UPDATE;
+  if (made == TSR_PROLOGUE && at.section != TSR_UPDATE) at.section = TSR_PROLOGUE;
+  if (stage >= 0 && stage != at.stage && made == TSR_FORWARD && at.section == TSR_BACKWARD)
     at.section = TSR_FORWARD;
   if (stage >= 0) at.stage = stage;
   return at;

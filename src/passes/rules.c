@@ -285,7 +285,7 @@ static void check_heads(call *c, int i) {
   if (c->error || !is_last(c, i) || heads_of(c, i) % c->parts == 0) return;
   c->error = tsr_arena_printf(
       c->g->arena, "%s: the %lld heads of '%s' cannot be split over %s into %lld",
-      tsr_op_name(c->node->op), (long long)heads_of(c, i), input(c, i)->name,
+      tsr_op_title(c->node->op), (long long)heads_of(c, i), input(c, i)->name,
       tsr_axis_name(c->axis), (long long)c->parts);
 }
 
@@ -446,7 +446,7 @@ static void place_optimizer(call *c) {
 
 static const char *wrong_input(const call *c, const char *must) {
   return tsr_arena_printf(
-      c->g->arena, "%s over %s: '%s' is not %s there", tsr_op_name(c->node->op),
+      c->g->arena, "%s over %s: '%s' is not %s there", tsr_op_title(c->node->op),
       tsr_axis_name(c->axis), input(c, 0)->name, must);
 }
 

@@ -7,9 +7,14 @@
 #include "passes/passes.h"
 #include <string.h>
 
+/* The first node of a statement or of a block: NAME, or what is made for it, NAME.part. */
 static int find_node(const tsr_graph *g, const char *name) {
-  for (int i = 0; i < g->nodes_count; i++)
-    if (g->nodes[i].section <= TSR_FORWARD && !strcmp(g->nodes[i].name, name)) return i;
+  size_t length = strlen(name);
+  for (int i = 0; i < g->nodes_count; i++) {
+    const char *node = g->nodes[i].name;
+    bool starts = !strncmp(node, name, length) && (!node[length] || node[length] == '.');
+    if (g->nodes[i].section <= TSR_FORWARD && starts) return i;
+  }
   return -1;
 }
 

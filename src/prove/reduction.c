@@ -198,10 +198,10 @@ compile_single(attempt *a, tsr_reduction_plan *plan, int64_t microbatches, tsr_d
   return tsr_prove_compile(a->request, c, reference_outputs(c), &plan->single, diags);
 }
 
-/* As many microbatches as the mesh has where samples may see each other. Where one rank cannot add
- * these in the units' tree, one microbatch, or one a unit. */
+/* One microbatch, so that nothing of the recipe may depend on how many the mesh has. As many as the
+ * mesh has where a graph file is of that number of samples alone; or one a unit. */
 static bool compile_reference(attempt *a, tsr_reduction_plan *plan, tsr_diags *diags) {
-  int64_t counts[] = {a->accumulation * a->cuts, 1, a->batch_units};
+  int64_t counts[] = {1, a->accumulation * a->cuts, a->batch_units};
   tsr_diags *first = tsr_diags_new(a->request->arena), *ignored = tsr_diags_new(a->request->arena);
   for (int i = 0; i < 3; i++)
     if (compile_single(a, plan, counts[i], i ? ignored : first)) return true;

@@ -72,9 +72,7 @@ static tsr_tensor local_tensor(const lowering *l, int value) {
 }
 
 /* The axis that a collective (or the local cut of scatter) works on. */
-static int axis_of(const tsr_node *n) {
-  return tsr_op_moves(n->op) ? (int)n->attr[0] : -1;
-}
+static int axis_of(const tsr_node *n) { return tsr_op_moves(n->op) ? (int)n->attr[0] : -1; }
 
 int tsr_program_in_place(const tsr_program *p, int node) {
   const tsr_node *n = &p->graph->nodes[node];
@@ -213,14 +211,25 @@ static void add_waits(lowering *l, const send *sends, int part, int last_part) {
   }
 }
 
+/* The part that sends: where the value is made; but at the step's end what is then a complete sum,
+ * and with the backward pass what an earlier stage's backward pass wants, since that stage takes
+ * nothing before the gradients that come from here. */
+static int sending_part(const lowering *l, const tsr_node *receive) {
+  int value = receive->inputs[0], part = part_of_value(l, value);
+  if (part < 0) return -1;
+  if (receive->section == TSR_UPDATE) return l->p->parts_count - 1;
+  int stage = tsr_value_stage(l->g, value);
+  bool back = l->p->parts[part].section == TSR_FORWARD && receive->section != TSR_FORWARD;
+  return back && receive->stage < stage ? part_of(l, TSR_BACKWARD, stage) : part;
+}
+
 static send *find_sends(const lowering *l, send **ret_of_value) {
   send *all = NULL, **end = &all;
   for (int i = 0; i < l->g->nodes_count; i++) {
     const tsr_node *n = &l->g->nodes[i];
     if (n->op != TSR_OP_RECEIVE) continue;
-    int value = n->inputs[0], part = part_of_value(l, value);
+    int value = n->inputs[0], part = sending_part(l, n);
     if (part < 0) continue;
-    if (n->section == TSR_UPDATE) part = l->p->parts_count - 1; /* a sum that is complete then */
     send *s = tsr_arena_alloc(l->arena, sizeof *s), *copy = tsr_arena_alloc(l->arena, sizeof *s);
     *s = *copy = (send){NULL, i, value, part};
     *end = s;

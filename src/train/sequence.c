@@ -47,7 +47,7 @@ bool tsr_sequence_check(
     *units = 1;
     if (p->size[TSR_CP] == 1) return true;
     return tsr_diag_error(
-        diags, tsr_config_place(c, "device_config.enable_cp"),
+        diags, tsr_axis_place(c, TSR_CP),
         "context parallelism splits a sequence, and this model has none");
   }
   if (!check_layout(c, p, *units, diags)) return false;

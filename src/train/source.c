@@ -48,7 +48,8 @@ bool tsr_source_needs_of(const tsr_graph *g, tsr_source_needs *ret, tsr_diags *d
       tsr_diag_nearest(diags, v->name, names, 5);
     }
   }
-  if (ok && ret->text == (ret->features > 0))
+  bool rows = ret->features > 0, wanted = ret->labels || ret->classes;
+  if (ok && (ret->text == rows || (rows && !wanted)))
     return tsr_diag_error(
         diags, TSR_NOWHERE,
         "a graph with a loss takes tokens and targets, or features with labels or values");

@@ -278,5 +278,39 @@ graph '  p1: {shape: [260, 4], init: normal(0.3)}
 equal 'mesh={axes: [dp], shape: [2]}'
 equal 'mesh={axes: [dp], shape: [4]}' zero.stage=2
 
+# stages that begin at a weight which others make, and at one that depends on the samples: a value that several stages
+# multiply by such weights, so that a stage's backward pass wants what a later one's forward pass has made
+recipe=()
+graph '  p1: {shape: [260, 4], init: normal(0.3)}
+  a: {shape: [4, 4], init: normal(0.3), tp: shard(1)}
+  b: {shape: [4, 4], init: normal(0.3)}' '- x: embedding(tokens, p1)
+- y: linear(x, a)
+- w: matmul(a, b)
+- z: mul(y, linear(x, w))
+- l, r: split(matmul(b, a), sections=2, dim=0)
+- q: linear(z, l)
+- m: add(q, linear(x, r))
+- logits: linear(x, matmul(p1, b))
+- t: add(logits, linear(m, slice(p1, dim=1, begin=0, end=2)))
+- loss: cross_entropy(t, targets)'
+equal 'mesh={axes: [pp], shape: [2]}' 'pipeline.stages=[w]'
+equal 'mesh={axes: [pp, tp], shape: [2, 2]}' 'pipeline.stages=[w]'
+equal 'mesh={axes: [pp], shape: [3]}' 'pipeline.stages=[w, l]' pipeline.microbatches=2
+equal 'mesh={axes: [pp], shape: [5]}' 'pipeline.stages=[y, z, q, logits]' pipeline.microbatches=4 pipeline.schedule=zb_h1
+equal 'mesh={axes: [pp, cp, tp], shape: [2, 2, 2]}' 'pipeline.stages=[y, w, logits]' pipeline.schedule=zb_v \
+  pipeline.microbatches=2
+graph '  p1: {shape: [260, 4], init: normal(0.3)}
+  a: {shape: [4, 4], init: normal(0.3)}' '- x: embedding(tokens, p1)
+- y: linear(x, a)
+- w: reshape(slice(y, dim=0, begin=0, end=1), shape=[sequence, 4])
+- z: softmax(linear(x, w))
+- v: linear(slice(z, dim=2, begin=0, end=4), a)
+- logits: linear(add(v, y), p1)
+- loss: cross_entropy(logits, targets)'
+recipe=(numerics.units.sequence=1)
+equal 'mesh={axes: [pp], shape: [2]}' 'pipeline.stages=[w]'
+equal 'mesh={axes: [pp], shape: [4]}' 'pipeline.stages=[y, z, logits]' pipeline.schedule=gpipe
+equal 'mesh={axes: [pp, dp], shape: [2, 2]}' 'pipeline.stages=[w]'
+
 echo "equality.own_graphs: $runs runs, $failed failed"
 [ "$failed" = 0 ] && [ "$runs" -gt 0 ]

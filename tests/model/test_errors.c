@@ -193,7 +193,8 @@ static void check_calls(void) {
       "g.yaml:6:24: error: reshape: 'features' (4, 8) has 32 elements, (4, 3) has 12\n");
   BODY(
       CALLS("- y: reshape(features, shape=[0 - 1])\n"),
-      "g.yaml:6:31: error: 'shape' must be whole numbers above 0, not -1\n");
+      "g.yaml:6:31: error: 'shape' must be whole numbers above 0, not -1\n"
+      "      = batch is 4 here, and sequence 0\n");
   BODY(
       CALLS("- y: all_reduce(features, axis=dq)\n"),
       "g.yaml:6:27: error: 'dq' is not an axis\n      = did you mean 'dp'?\n");
