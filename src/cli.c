@@ -29,6 +29,7 @@ static const option options[] = {
     {"--set", VALUES, AT(sets)},
     {"--metrics", VALUE, AT(metrics)},
     {"--out", VALUE, AT(out)},
+    {"--overwrite", FLAG, AT(overwrite), ONLY(TRAIN) | ONLY(PROFILE)},
     {"--prove", FLAG, AT(prove), ONLY(CHECK)},
     {"--full-mesh", FLAG, AT(full_mesh), ONLY(CHECK)},
     {"--machine", VALUE, AT(machine), ONLY(PLAN)},

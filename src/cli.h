@@ -39,6 +39,7 @@ typedef struct {
   bool quiet, print_config, print_schema, print_manual, version, help;
   /* train */
   const char *resume; /* "": the newest */
+  bool overwrite;     /* and profile */
   const char *time_limit_text;
   double time_limit_s;
   /* trace, profile */

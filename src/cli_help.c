@@ -53,6 +53,8 @@ const char tsr_cli_help[] =
     "repeated\n"
     "  --metrics FILE   writes one JSON object a step to FILE\n"
     "  --out DIR        writes the resolved configuration, the metrics and checkpoints into DIR\n"
+    "  --overwrite      train, profile: begins anew in a folder that has a run's results, which are "
+    "lost\n"
     "  --dump WHAT      prints stages of the plan: mesh,groups,graph,placement,program,memory\n"
     "  --resume [CHECKPOINT]  train: goes on from the newest checkpoint, or from this one\n"
     "  --time-limit T   train: ends with a checkpoint before T is over: seconds, or 1h30m\n"

@@ -1,46 +1,31 @@
 /* Commands that train: train and profile. */
 #include "app.h"
-#include "base/file.h"
 #include "checkpoint/folder.h"
-#include "config/print.h"
 #include "train/profile.h"
-#include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-/* --metrics empties its file, so that must not be one that the run reads. */
-static bool check_metrics(app *a, const char *metrics) {
-  struct stat out, in;
-  const char *const inputs[] = {
-      a->cli.config, a->cli.mesh, a->config->training.data_path, a->config->model.file};
-  if (!metrics || stat(metrics, &out) || !S_ISREG(out.st_mode)) return true;
-  for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++)
-    if (inputs[i] && !stat(inputs[i], &in) && in.st_ino == out.st_ino && in.st_dev == out.st_dev)
-      return tsr_diag_error(
-          a->diags, TSR_NOWHERE, "--metrics '%s' would overwrite what the run reads", metrics);
-  return true;
-}
-
-static bool open_out(app *a, const char **ret_metrics) {
-  *ret_metrics = a->cli.metrics;
-  if (!a->cli.out) return true;
-  if (mkdir(a->cli.out, 0777) && !tsr_file_exists(a->cli.out))
-    return tsr_diag(
-        a->diags, errno == ENOSPC || errno == EROFS || errno == EIO ? TSR_FAILURE : TSR_ERROR,
-        TSR_NOWHERE, "cannot make the folder '%s' of --out", a->cli.out);
-  if (!a->cli.metrics) *ret_metrics = tsr_arena_printf(a->arena, "%s/metrics.jsonl", a->cli.out);
-  tsr_text text = {0};
-  tsr_config_print(a->config, &text);
-  bool ok = tsr_file_write(
-      tsr_arena_printf(a->arena, "%s/config.yaml", a->cli.out), text.data, text.length, a->diags);
-  tsr_text_free(&text);
+/* Where results go, which the first worker takes for all. */
+static bool take_results(
+    app *a, const tsr_keeper_options *keep, tsr_out_folder *ret_out, tsr_metrics **ret_metrics) {
+  bool first = a->transport.worker == 0;
+  const char *metrics = first ? a->cli.metrics : NULL;
+  *ret_out = (tsr_out_folder){.lock = TSR_FOLDER_LOCK_NONE};
+  *ret_metrics = NULL;
+  bool ok = !first || !a->cli.out ||
+            tsr_out_folder_take(a->arena, a->cli.out, keep->purpose, ret_out, a->diags);
+  if (ret_out->path && !metrics)
+    metrics = tsr_arena_printf(a->arena, "%s/metrics.jsonl", a->cli.out);
+  ok = ok && tsr_metrics_open(a->arena, metrics, ret_metrics, a->diags);
+  ok = app_all_well(a, ok);
+  if (!ok && *ret_metrics) tsr_metrics_close(*ret_metrics);
+  if (!ok) tsr_out_folder_close(ret_out);
   return ok;
 }
 
 static bool train(app *a, const tsr_keeper_options *keep, int *ret_signal) {
-  const char *metrics;
+  tsr_out_folder out;
   tsr_trainer_options o = {
       .arena = a->arena, .config = a->config, .parallel = a->parallel, .source = &a->source};
   o.kernels = a->kernels;
@@ -59,11 +44,8 @@ static bool train(app *a, const tsr_keeper_options *keep, int *ret_signal) {
   o.lost_context = a;
   o.keep = *keep;
   o.keep.mesh_text = o.mesh_text;
-  bool first = a->transport.worker == 0;
-  metrics = NULL;
-  if ((first && !open_out(a, &metrics)) || !check_metrics(a, metrics) ||
-      !tsr_metrics_open(a->arena, metrics, keep->resumes, &o.metrics, a->diags))
-    return false;
+  if (!take_results(a, keep, &out, &o.metrics)) return false;
+  if (out.path) o.out = &out;
   const tsr_compiled *evaluation = a->evaluation.placed ? &a->evaluation : NULL;
   const tsr_compiled *generation = a->generation.placed ? &a->generation : NULL;
   bool ok = a->cli.command == TSR_COMMAND_PROFILE
@@ -72,6 +54,7 @@ static bool train(app *a, const tsr_keeper_options *keep, int *ret_signal) {
                 ? tsr_run_graph(&o, &a->training, a->diags)
                 : tsr_train(&o, &a->training, evaluation, generation, ret_signal, a->diags);
   tsr_metrics_close(o.metrics);
+  tsr_out_folder_close(&out);
   return ok;
 }
 
@@ -112,6 +95,20 @@ static bool find_resume(app *a, tsr_keeper_options *keep) {
   return tsr_diags_errors(a->diags) == before;
 }
 
+/* A checkpoint of another folder is none of this one's results. */
+static bool is_in(const char *checkpoint, const char *folder) {
+  char there[PATH_MAX], here[PATH_MAX];
+  if (!realpath(checkpoint, there) || !realpath(folder, here)) return false;
+  size_t length = strlen(here);
+  return !strncmp(there, here, length) && there[length] == '/';
+}
+
+static tsr_out_purpose purpose_of(const app *a, const tsr_keeper_options *keep) {
+  if (a->cli.overwrite) return TSR_OUT_OVERWRITES;
+  bool elsewhere = keep->named && (!keep->folder || !is_in(keep->resume->folder, keep->folder));
+  return keep->resumes && !elsewhere ? TSR_OUT_RESUMES : TSR_OUT_NEW;
+}
+
 static bool find_weights(app *a, tsr_keeper_options *keep) {
   const char *path = a->config->training.model_path;
   if (!*path || keep->resume) return true;
@@ -138,6 +135,7 @@ static bool find_begin(app *a, tsr_keeper_options *keep) {
   keep->limit_s = a->cli.time_limit_s ? a->cli.time_limit_s : a->config->checkpoint.time_limit_s;
   warn_of_no_folder(a, keep);
   if (!find_resume(a, keep) || !find_weights(a, keep)) return false;
+  keep->purpose = purpose_of(a, keep);
   if (keep->resume) tsr_recipe_fill(a->arena, a->config, keep->resume);
   return true;
 }

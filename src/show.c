@@ -1,4 +1,5 @@
 #include "app.h"
+#include "base/file.h"
 #include "base/tree.h"
 #include "run/links.h"
 #include "plan/report.h"
@@ -92,6 +93,7 @@ int app_finish(app *a) {
   if (fflush(stdout) || ferror(stdout))
     tsr_diag_failure(
         a->diags, TSR_NOWHERE, "cannot write to the standard output: %s", strerror(errno));
+  tsr_file_maps_check(a->diags);
   int code = tsr_diags_exit_code(a->diags);
   if (code) app_hear_failures(a);
   if (!a->muted) print_diags(a);

@@ -303,6 +303,17 @@ static void add_plan(const app *a, tsr_text *text) {
     tsr_program_print(c->programs.of_stage[s], text);
 }
 
+/* What the command's options say of where a run begins and what it leaves. */
+static void add_options(const tsr_cli *cli, tsr_text *text) {
+  const char *const words[][2] = {{"--out", cli->out},
+                                  {"--metrics", cli->metrics},
+                                  {"--resume", cli->resume},
+                                  {"--time-limit", cli->time_limit_text},
+                                  {"--overwrite", cli->overwrite ? "" : NULL}};
+  for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+    if (words[i][1]) tsr_text_add(text, "%s %s\n", words[i][0], words[i][1]);
+}
+
 /* Where a value came from does not matter, only what it is. */
 static void add_config(const app *a, tsr_text *text) {
   tsr_text printed = {0};
@@ -316,6 +327,7 @@ static void add_config(const app *a, tsr_text *text) {
     line = *end ? end + 1 : end;
   }
   tsr_text_free(&printed);
+  add_options(&a->cli, text);
 }
 
 static void add_kind(const app *a, int kind, tsr_text *text) {

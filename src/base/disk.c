@@ -9,24 +9,26 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 /* ---- faults ---- */
 
-typedef enum { NONE, NO_SPACE, IO_ERROR, SHORT, KILL, KILLED, TORN, SLOW } fault;
+typedef enum { NONE, NO_SPACE, IO_ERROR, SHORT, KILL, KILLED, TORN, SLOW, UNREADABLE } fault;
 typedef enum { CREATE, WRITE, SYNC, RENAME, OTHER } operation;
 
 static struct {
   fault kind;
   long first, last;
 } planned;
-static atomic_long operations;
+static atomic_long operations, reads;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void read_plan(void) {
-  static const char *const names[] = {"", "ENOSPC", "EIO", "short", "kill", "killed", "torn", "slow"};
+  static const char *const names[] = {
+      "", "ENOSPC", "EIO", "short", "kill", "killed", "torn", "slow", "EIO-read"};
   const char *text = getenv("TESSERA_FAULT");
   const char *at = text ? strchr(text, '@') : NULL;
   if (!at) return;
@@ -42,11 +44,20 @@ static void read_plan(void) {
 static fault next_fault(operation what) {
   pthread_once(&once, read_plan);
   long number = atomic_fetch_add(&operations, 1) + 1;
-  if (planned.kind == NONE) return NONE;
+  if (planned.kind == NONE || planned.kind == UNREADABLE) return NONE;
   if (number < planned.first || number > planned.last) return NONE;
   if (planned.kind == SHORT && what != WRITE) return NONE;
   if (planned.kind == TORN && what != RENAME) return NONE;
   return planned.kind;
+}
+
+/* Whether this one of the operations that read fails. */
+static bool is_unreadable(void) {
+  pthread_once(&once, read_plan);
+  long number = atomic_fetch_add(&reads, 1) + 1;
+  bool fails = planned.kind == UNREADABLE && number >= planned.first && number <= planned.last;
+  if (fails) errno = EIO;
+  return fails;
 }
 
 /* Before anything but a write; false: it fails. */
@@ -69,13 +80,40 @@ static bool end(fault f, bool ok) {
 
 long tsr_disk_operations(void) { return atomic_load(&operations); }
 
-int tsr_disk_create(const char *path) {
+int tsr_disk_open(const char *path, int flags) {
+  return is_unreadable() ? -1 : open(path, flags | O_CLOEXEC);
+}
+
+ptrdiff_t tsr_disk_read(int fd, void *bytes, size_t length) {
+  return is_unreadable() ? -1 : read(fd, bytes, length);
+}
+
+ptrdiff_t tsr_disk_read_at(int fd, void *bytes, size_t length, int64_t at) {
+  return is_unreadable() ? -1 : pread(fd, bytes, length, (off_t)at);
+}
+
+void *tsr_disk_map(int fd, size_t length) {
+  if (is_unreadable()) return NULL;
+  void *bytes = mmap(NULL, length, PROT_READ, MAP_SHARED, fd, 0);
+  return bytes == MAP_FAILED ? NULL : bytes;
+}
+
+static int open_for(const char *path, int flags) {
   fault f = next_fault(CREATE);
   if (!begin(f)) return -1;
-  int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  int fd = open(path, flags | O_CREAT | O_CLOEXEC, 0666);
+  int error = errno;
   end(f, true);
+  errno = error;
   return fd;
 }
+
+int tsr_disk_create(const char *path) { return open_for(path, O_WRONLY | O_TRUNC); }
+int tsr_disk_create_new(const char *path) {
+  return open_for(path, O_WRONLY | O_EXCL | O_NOFOLLOW);
+}
+int tsr_disk_open_lock(const char *path) { return open_for(path, O_RDWR | O_NOFOLLOW); }
+int tsr_disk_open_append(const char *path) { return open_for(path, O_RDWR | O_APPEND); }
 
 /* Of a file system that cannot, or of an fd that has gone: nothing. */
 static void set_direct(int fd, bool direct) {

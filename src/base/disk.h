@@ -1,5 +1,5 @@
-/* The file operations that lasting results are made of, each of which can be made to fail, so that
- * tests can stop a run inside every one of them.
+/* The file operations, each of which can be made to fail, so that tests can stop a run inside every
+ * one of them.
  *
  * TESSERA_FAULT=KIND@N (the N-th operation of the process, from 1), KIND@N- (that and all that
  * follow), KIND@N-M. Kinds:
@@ -10,15 +10,27 @@
  *   torn          a rename is done, what it names loses the second half of its largest file, SIGKILL:
  *                 what a disk may show after a power cut when nothing was flushed
  *   slow          the operation takes a second longer
+ *   EIO-read      the N-th operation that reads, counted by themselves, fails; the others do not
  * All return with errno set where they fail. May be called from any thread. */
 #ifndef TSR_BASE_DISK_H
 #define TSR_BASE_DISK_H
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 enum { TSR_DISK_BLOCK = 4096 };
 
+int tsr_disk_open(const char *path, int flags); /* for reading; the descriptor, or -1 */
+ptrdiff_t tsr_disk_read(int fd, void *bytes, size_t length); /* as read(2) and pread(2) */
+ptrdiff_t tsr_disk_read_at(int fd, void *bytes, size_t length, int64_t at);
+void *tsr_disk_map(int fd, size_t length);                   /* for reading; NULL: failed */
 int tsr_disk_create(const char *path); /* for writing, empty; the descriptor, or -1 */
+/* A file that is not there yet, and no link (EEXIST). */
+int tsr_disk_create_new(const char *path);
+/* To be locked, for reading and writing: made where it is missing; never through a link. */
+int tsr_disk_open_lock(const char *path);
+/* To add lines to: made where it is missing. */
+int tsr_disk_open_append(const char *path);
 bool tsr_disk_write(int fd, const void *bytes, size_t length);
 /* Past the page cache where the file system can, which costs a fortieth of the processor's time:
  * the address, the length and the place in the file are multiples of TSR_DISK_BLOCK. */

@@ -1,91 +1,174 @@
 #include "base/file.h"
+#include "base/disk.h"
+#include "base/new_file.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* ---- what is read ---- */
+
+typedef struct {
+  dev_t device;
+  ino_t number;
+} identity;
+
+static struct {
+  pthread_mutex_t mutex;
+  identity *items;
+  size_t count, capacity;
+} inputs = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+
+static size_t find_input(const struct stat *info) {
+  size_t i = 0;
+  while (i < inputs.count &&
+         (inputs.items[i].number != info->st_ino || inputs.items[i].device != info->st_dev))
+    i++;
+  return i;
+}
+
+/* Without memory a file is not remembered: it is not what the user asked for. */
+static void remember(const struct stat *info) {
+  pthread_mutex_lock(&inputs.mutex);
+  bool known = find_input(info) < inputs.count;
+  if (!known && inputs.count == inputs.capacity) {
+    size_t capacity = 2 * inputs.capacity + 16;
+    identity *more = realloc(inputs.items, sizeof *more * capacity);
+    if (more) inputs.items = more;
+    if (more) inputs.capacity = capacity;
+  }
+  if (!known && inputs.count < inputs.capacity)
+    inputs.items[inputs.count++] = (identity){info->st_dev, info->st_ino};
+  pthread_mutex_unlock(&inputs.mutex);
+}
+
+bool tsr_file_is_read(const char *path) {
+  struct stat info;
+  if (stat(path, &info) || !S_ISREG(info.st_mode)) return false;
+  pthread_mutex_lock(&inputs.mutex);
+  bool known = find_input(&info) < inputs.count;
+  pthread_mutex_unlock(&inputs.mutex);
+  return known;
+}
+
+void tsr_file_forget(void) {
+  pthread_mutex_lock(&inputs.mutex);
+  inputs.count = 0;
+  pthread_mutex_unlock(&inputs.mutex);
+}
+
+/* ---- reading ---- */
+
 static bool is_users(int error) {
   return error == ENOENT || error == ENOTDIR || error == EISDIR || error == EACCES ||
-         error == ENAMETOOLONG || error == ELOOP;
+         error == EPERM || error == ENAMETOOLONG || error == ELOOP || error == ENXIO;
 }
 
-static bool
-cannot(const char *what, const char *path, int error, tsr_place place, tsr_diags *diags) {
+bool tsr_file_cannot(
+    const char *what, const char *path, int error, tsr_place place, tsr_diags *diags) {
+  const char *why = error == ENXIO   ? "it is a device or a pipe, not a file"
+                    : error == ELOOP ? "it is a symbolic link"
+                                     : strerror(error);
   return tsr_diag(
       diags, is_users(error) ? TSR_ERROR : TSR_FAILURE, place, "cannot %s '%s': %s", what, path,
-      strerror(error));
+      why);
 }
 
-bool tsr_file_read(
-    tsr_arena *arena, const char *path, size_t bytes_max, tsr_place place, char **ret_text,
-    size_t *ret_length, tsr_diags *diags) {
-  int fd = open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return cannot("read", path, errno, place, diags);
+/* Opening a pipe must not wait for somebody to write into it. */
+int tsr_file_open(const char *path, unsigned how) {
+  int links = how & TSR_FILE_NO_LINKS ? O_NOFOLLOW : 0;
+  int fd = tsr_disk_open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | links);
   struct stat info;
+  if (fd < 0) return -1;
   int error = fstat(fd, &info) ? errno : S_ISDIR(info.st_mode) ? EISDIR : 0;
-  if (error) {
-    close(fd);
-    return cannot("read", path, error, place, diags);
-  }
-  size_t capacity = info.st_size > 0 ? (size_t)info.st_size + 1 : 65536, length = 0;
-  if (capacity > bytes_max + 1) capacity = bytes_max + 1;
-  char *text = tsr_arena_alloc(arena, capacity + 1);
-  for (;;) {
-    if (length == capacity) {
-      char *more = tsr_arena_alloc(arena, capacity * 2 + 1);
-      memcpy(more, text, length);
-      text = more;
-      capacity *= 2;
-    }
-    ssize_t got = read(fd, text + length, capacity - length);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) {
-      error = errno;
-      close(fd);
-      return cannot("read", path, error, place, diags);
-    }
-    if (got == 0) break;
-    length += (size_t)got;
-    if (length > bytes_max) {
-      close(fd);
-      return tsr_diag_error(diags, place, "'%s' is longer than %zu bytes", path, bytes_max);
-    }
+  if (!error && !S_ISREG(info.st_mode) && !(how & TSR_FILE_PIPES)) error = ENXIO;
+  if (!error) {
+    if (S_ISREG(info.st_mode)) remember(&info);
+    return fd;
   }
   close(fd);
+  errno = error;
+  return -1;
+}
+
+/* Of a pipe: waits for a part. ETIMEDOUT. */
+static ssize_t read_part(int fd, char *bytes, size_t length) {
+  enum { PATIENCE_MS = 10000 };
+  for (;;) {
+    struct pollfd wanted = {.fd = fd, .events = POLLIN};
+    int ready = poll(&wanted, 1, PATIENCE_MS);
+    if (!ready) errno = ETIMEDOUT;
+    if (ready <= 0 && (!ready || errno != EINTR)) return -1;
+    if (ready <= 0) continue;
+    ssize_t got = tsr_disk_read(fd, bytes, length);
+    if (got >= 0 || (errno != EINTR && errno != EAGAIN)) return got;
+  }
+}
+
+/* False with errno; EFBIG: more than `most`. */
+static bool read_all(tsr_arena *arena, int fd, size_t most, char **ret_text, size_t *ret_length) {
+  struct stat info;
+  if (fstat(fd, &info)) return false;
+  size_t capacity = info.st_size > 0 ? (size_t)info.st_size + 1 : 65536, length = 0;
+  if (capacity > most + 1) capacity = most + 1;
+  char *text = tsr_arena_alloc(arena, capacity + 1);
+  for (ssize_t got; (got = read_part(fd, text + length, capacity - length));
+       length += (size_t)got) {
+    if (got < 0) return false;
+    if (length + (size_t)got > most) return errno = EFBIG, false;
+    if (length + (size_t)got < capacity) continue;
+    char *more = tsr_arena_alloc(arena, capacity * 2 + 1);
+    memcpy(more, text, capacity);
+    text = more;
+    capacity *= 2;
+  }
   text[length] = 0;
   *ret_text = text;
   *ret_length = length;
   return true;
 }
 
-bool tsr_file_write_all(int fd, const void *data, size_t length) {
-  const char *bytes = data;
-  while (length) {
-    ssize_t put = write(fd, bytes, length);
-    if (put < 0 && errno == EINTR) continue;
-    if (put < 0) return false;
-    bytes += put;
-    length -= (size_t)put;
-  }
-  return true;
+static bool read_file(
+    tsr_arena *arena, const char *path, unsigned how, size_t bytes_max, tsr_place place,
+    char **ret_text, size_t *ret_length, tsr_diags *diags) {
+  int fd = tsr_file_open(path, how);
+  if (fd < 0) return tsr_file_cannot("read", path, errno, place, diags);
+  bool ok = read_all(arena, fd, bytes_max, ret_text, ret_length);
+  int error = errno;
+  close(fd);
+  if (ok) return true;
+  if (error == EFBIG)
+    return tsr_diag_error(diags, place, "'%s' is longer than %zu bytes", path, bytes_max);
+  if (error == ETIMEDOUT)
+    return tsr_diag_error(diags, place, "cannot read '%s': nothing comes out of this pipe", path);
+  return tsr_file_cannot("read", path, error, place, diags);
 }
 
-bool tsr_file_write(const char *path, const void *bytes, size_t length, tsr_diags *diags) {
-  tsr_place place = {.file = path};
-  char temporary[4096];
-  if (snprintf(temporary, sizeof temporary, "%s.tmp", path) >= (int)sizeof temporary)
-    return cannot("write", path, ENAMETOOLONG, place, diags);
-  int fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (fd < 0) return cannot("write", path, errno, place, diags);
-  bool ok = tsr_file_write_all(fd, bytes, length) && fsync(fd) == 0;
-  int error = errno;
-  if (close(fd) != 0 && ok) ok = false, error = errno;
-  if (ok && rename(temporary, path) != 0) ok = false, error = errno;
-  if (ok) return true;
-  unlink(temporary);
-  return cannot("write", path, error, place, diags);
+bool tsr_file_read(
+    tsr_arena *arena, const char *path, size_t bytes_max, tsr_place place, char **ret_text,
+    size_t *ret_length, tsr_diags *diags) {
+  return read_file(arena, path, TSR_FILE_PIPES, bytes_max, place, ret_text, ret_length, diags);
 }
+
+bool tsr_file_read_own(
+    tsr_arena *arena, const char *path, size_t bytes_max, tsr_place place, char **ret_text,
+    size_t *ret_length, tsr_diags *diags) {
+  return read_file(arena, path, TSR_FILE_NO_LINKS, bytes_max, place, ret_text, ret_length, diags);
+}
+
+/* ---- writing ---- */
+
+bool tsr_file_write(const char *path, const void *bytes, size_t length, tsr_diags *diags) {
+  tsr_new_file file;
+  return tsr_new_file_open(path, &file, diags) && tsr_new_file_write(&file, bytes, length, diags) &&
+         tsr_new_file_commit(&file, diags);
+}
+
+/* ---- paths ---- */
 
 bool tsr_file_exists(const char *path) { return access(path, F_OK) == 0; }
 

@@ -1,21 +1,60 @@
-/* Checked file input and output. */
+/* Files: read by whole or mapped, written by whole. The process remembers what it reads, so that no
+ * output replaces it. */
 #ifndef TSR_BASE_FILE_H
 #define TSR_BASE_FILE_H
 #include "base/diag.h"
 
-/* Reads a whole file into the arena, NUL-terminated. Fails with "cannot read 'path': reason" at
- * `place` (the user's mistake when it does not exist or is a directory, the world's otherwise), or
- * when it is longer than `bytes_max`. */
+/* ---- reading ---- */
+
+enum {
+  TSR_FILE_PIPES = 1,   /* a pipe or a terminal will do, too */
+  TSR_FILE_NO_LINKS = 2 /* no symbolic link: of folders that another one may have written */
+};
+
+/* A descriptor for reading, or -1 with errno: EISDIR for a folder, ENXIO for a pipe, a socket or a
+ * device where none will do, ELOOP for a link. */
+int tsr_file_open(const char *path, unsigned how);
+
+/* Reads a whole file, or what comes through a pipe, into the arena, NUL-terminated. Fails with
+ * "cannot read 'path': reason" at `place`, or when it is longer than `bytes_max`, or when nothing
+ * comes for 10 s. */
 bool tsr_file_read(
     tsr_arena *arena, const char *path, size_t bytes_max, tsr_place place, char **ret_text,
     size_t *ret_length, tsr_diags *diags);
+/* The same of a file that is no link. */
+bool tsr_file_read_own(
+    tsr_arena *arena, const char *path, size_t bytes_max, tsr_place place, char **ret_text,
+    size_t *ret_length, tsr_diags *diags);
 
-/* Writes path.tmp, flushes it to disk and renames it over `path`; on failure nothing is left
- * behind. */
+/* A regular file in memory, read only; "" and 0 of an empty one. */
+typedef struct {
+  const void *bytes;
+  size_t length;
+} tsr_file_map;
+/* Fails as tsr_file_read. */
+bool tsr_file_map_open(
+    const char *path, unsigned how, tsr_place place, tsr_file_map *ret_map, tsr_diags *diags);
+void tsr_file_map_close(tsr_file_map *map);
+/* A failure that names the file when one that was mapped has become shorter and was read where its
+ * bytes are gone: zeros were read there. To be asked before what was made of them lasts. */
+bool tsr_file_maps_check(tsr_diags *diags);
+
+/* Whether this process has opened the file of that name for reading. */
+bool tsr_file_is_read(const char *path);
+/* A process that does what several would: nothing was read yet. */
+void tsr_file_forget(void);
+
+/* "cannot WHAT 'path': reason": the user's mistake where it is not there, may not be used, or is of
+ * another kind, and the world's failure otherwise. False. */
+bool tsr_file_cannot(
+    const char *what, const char *path, int error, tsr_place place, tsr_diags *diags);
+
+/* ---- writing ---- */
+
+/* The file is the old one or whole (base/new_file.h). */
 bool tsr_file_write(const char *path, const void *bytes, size_t length, tsr_diags *diags);
 
-/* Writes all bytes to an open file, going on after interruptions; false with errno set. */
-bool tsr_file_write_all(int fd, const void *data, size_t length);
+/* ---- paths ---- */
 
 bool tsr_file_exists(const char *path);
 /* The folder of a path ("." for a bare name), and folder/name joined ("name" if it is absolute). */

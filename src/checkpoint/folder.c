@@ -3,12 +3,8 @@
 #include "base/file.h"
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
-#include <time.h>
-#include <unistd.h>
 
 static const char prefix[] = "step-";
 static const char unfinished[] = ".partial";
@@ -106,19 +102,6 @@ bool tsr_checkpoint_find(
   return false;
 }
 
-static bool remove_unfinished(tsr_arena *arena, const char *folder, tsr_diags *diags) {
-  DIR *d = opendir(folder);
-  if (!d) return cannot("read the folder", folder, diags);
-  bool ok = true;
-  for (struct dirent *e; ok && (e = readdir(d));) {
-    if (!is_unfinished(e->d_name)) continue;
-    const char *path = tsr_arena_printf(arena, "%s/%s", folder, e->d_name);
-    ok = tsr_disk_remove(path) || cannot("remove", path, diags);
-  }
-  closedir(d);
-  return ok;
-}
-
 /* With the folders that it is in. */
 static bool make_folders(tsr_arena *arena, const char *folder, tsr_diags *diags) {
   char *path = tsr_arena_strdup(arena, folder);
@@ -132,32 +115,38 @@ static bool make_folders(tsr_arena *arena, const char *folder, tsr_diags *diags)
   return tsr_disk_make_folder(folder) || cannot("make the folder", folder, diags);
 }
 
-/* A run that was killed may hold it until the kernel is done with its memory. */
-static bool take_lock(int fd) {
-  enum { TRIES = 100, REST_NS = 20000000 };
-  for (int i = 0; i < TRIES; i++) {
-    if (!flock(fd, LOCK_EX | LOCK_NB) || errno != EWOULDBLOCK) return true;
-    nanosleep(&(struct timespec){.tv_nsec = REST_NS}, NULL);
-  }
-  return false;
-}
-
-bool tsr_checkpoints_open_folder(
-    tsr_arena *arena, const char *folder, int *ret_lock, tsr_diags *diags) {
-  *ret_lock = -1;
-  if (!make_folders(arena, folder, diags)) return false;
-  int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) return cannot("open the folder", folder, diags);
-  *ret_lock = fd;
-  if (!take_lock(fd))
-    return tsr_diag_error(
-        diags, TSR_NOWHERE, "another run writes its checkpoints into '%s'", folder);
-  return remove_unfinished(arena, folder, diags);
+bool tsr_checkpoints_take_folder(
+    tsr_arena *arena, const char *folder, tsr_folder_lock *ret, tsr_diags *diags) {
+  *ret = TSR_FOLDER_LOCK_NONE;
+  return make_folders(arena, folder, diags) && tsr_folder_lock_take(arena, folder, ret, diags);
 }
 
 static bool remove_one(tsr_arena *arena, const char *path, tsr_diags *diags) {
   const char *hidden = tsr_arena_printf(arena, "%s%s", path, unfinished);
   return (tsr_disk_rename(path, hidden) && tsr_disk_remove(hidden)) || cannot("remove", path, diags);
+}
+
+static bool remove_unfinished(tsr_arena *arena, const char *folder, tsr_diags *diags) {
+  DIR *d = opendir(folder);
+  if (!d) return cannot("read the folder", folder, diags);
+  bool ok = true;
+  for (struct dirent *e; ok && (e = readdir(d));) {
+    if (!is_unfinished(e->d_name)) continue;
+    const char *path = tsr_arena_printf(arena, "%s/%s", folder, e->d_name);
+    ok = tsr_disk_remove(path) || cannot("remove", path, diags);
+  }
+  closedir(d);
+  return ok;
+}
+
+bool tsr_checkpoints_clean(tsr_arena *arena, const char *folder, bool all, tsr_diags *diags) {
+  tsr_checkpoint_entry *entries;
+  int count = 0;
+  if (!remove_unfinished(arena, folder, diags)) return false;
+  if (all && !tsr_checkpoints_list(arena, folder, &entries, &count, diags)) return false;
+  for (int i = 0; i < count; i++)
+    if (!remove_one(arena, entries[i].path, diags)) return false;
+  return true;
 }
 
 bool tsr_checkpoints_prune(

@@ -1,6 +1,7 @@
 /* A run's folder of checkpoints: step-00000500, step-00001000, … */
 #ifndef TSR_CHECKPOINT_FOLDER_H
 #define TSR_CHECKPOINT_FOLDER_H
+#include "base/folder_lock.h"
 #include "checkpoint/manifest.h"
 
 typedef struct {
@@ -29,10 +30,13 @@ bool tsr_checkpoint_find(
 
 const char *tsr_checkpoint_path(tsr_arena *arena, const char *folder, int64_t step);
 
-/* Makes the folder, takes it for this process alone (released when `ret_lock` is closed), and
- * removes what a run that was killed has left unfinished. Errors: another process has it. */
-bool tsr_checkpoints_open_folder(
-    tsr_arena *arena, const char *folder, int *ret_lock, tsr_diags *diags);
+/* Makes the folder, and takes it for this process alone. Errors: another process has it. */
+bool tsr_checkpoints_take_folder(
+    tsr_arena *arena, const char *folder, tsr_folder_lock *ret_lock, tsr_diags *diags);
+
+/* Removes what a run that was killed has left unfinished, of a folder that is taken; with `all`
+ * every checkpoint, too. */
+bool tsr_checkpoints_clean(tsr_arena *arena, const char *folder, bool all, tsr_diags *diags);
 
 /* Removes those up to step `newest`, the one just written, that are neither among the `keep_last`
  * newest of them (0: all are kept) nor of a step that is a multiple of `keep_every` (0: none is).

@@ -274,7 +274,7 @@ static bool write_files(importer *m, const char *config, size_t length) {
   if (!tsr_output_bytes(m->output, "config.yaml", config, length, m->diags)) return false;
   for (int i = 0; tsr_hf_side_files[i]; i++) {
     const char *name = tsr_hf_side_files[i];
-    if (has_file(m, name) && !tsr_output_copy(m->output, name, path_of(m, name), m->diags))
+    if (has_file(m, name) && !tsr_output_copy(m->output, name, path_of(m, name), 0, m->diags))
       return false;
   }
   return has_file(m, "generation_config.json") || write_generation_config(m);
@@ -291,7 +291,7 @@ static bool write_all(importer *m, const char *out, const char *config, size_t l
   if (!tsr_output_begin(m->arena, tsr_hf_out(m->arena, out), NULL, NULL, &m->output, m->diags))
     return false;
   if (write_tensors(m) && write_files(m, config, length) &&
-      tsr_output_commit(m->output, &about, m->diags))
+      tsr_file_maps_check(m->diags) && tsr_output_commit(m->output, &about, m->diags))
     return true;
   tsr_output_abandon(m->output);
   return false;

@@ -1,8 +1,8 @@
 #include "checkpoint/input.h"
+#include "base/disk.h"
 #include "base/file.h"
 #include <assert.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -31,7 +31,7 @@ static tsr_place place_of(const tsr_input *in, int file) {
 static bool read_at(
     const tsr_input *in, int file, int64_t offset, char *bytes, int64_t length, tsr_diags *diags) {
   while (length) {
-    ssize_t got = pread(in->fds[file], bytes, (size_t)length, (off_t)offset);
+    ptrdiff_t got = tsr_disk_read_at(in->fds[file], bytes, (size_t)length, offset);
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0)
       return tsr_diag_failure(
@@ -79,10 +79,13 @@ bool tsr_input_open(
   for (int i = 0; i < m->files_count; i++) in->fds[i] = -1;
   bool ok = true;
   for (int i = 0; i < m->files_count; i++) {
-    in->fds[i] = open(path_of(in, i), O_RDONLY | O_CLOEXEC);
+    in->fds[i] = tsr_file_open(path_of(in, i), TSR_FILE_NO_LINKS);
     if (in->fds[i] < 0)
       ok = tsr_diag_failure(
-          diags, place_of(in, i), "cannot read the checkpoint's file: %s", strerror(errno));
+          diags, place_of(in, i), "cannot read the checkpoint's file: %s",
+          errno == ELOOP   ? "it is a symbolic link"
+          : errno == ENXIO ? "it is a device or a pipe"
+                           : strerror(errno));
     else ok &= check_length(in, i, diags) && (!verify || check_header(in, i, diags));
   }
   if (!ok) tsr_input_close(in);

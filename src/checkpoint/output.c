@@ -144,15 +144,15 @@ bool tsr_output_bytes(
   return put(o, bytes, length, diags) && close_file(o, diags);
 }
 
-bool tsr_output_copy(tsr_output *o, const char *name, const char *from, tsr_diags *diags) {
-  int in = open(from, O_RDONLY | O_CLOEXEC);
-  if (in < 0)
-    return tsr_diag_failure(diags, TSR_NOWHERE, "cannot read '%s': %s", from, strerror(errno));
+bool tsr_output_copy(
+    tsr_output *o, const char *name, const char *from, unsigned how, tsr_diags *diags) {
+  int in = tsr_file_open(from, how);
+  if (in < 0) return tsr_file_cannot("read", from, errno, TSR_NOWHERE, diags);
   bool ok = open_file(o, name, diags);
   char *portion = tsr_arena_alloc(o->arena, PORTION);
   tsr_hasher_begin(o->hasher);
   ssize_t got = 0;
-  while (ok && (got = read(in, portion, PORTION)) > 0) {
+  while (ok && (got = tsr_disk_read(in, portion, PORTION)) > 0) {
     tsr_hasher_add(o->hasher, portion, (size_t)got);
     ok = put(o, portion, (size_t)got, diags);
   }
@@ -342,7 +342,7 @@ static bool take_part(tsr_output *o, int writer, bool *ret_there, tsr_diags *dia
   if (!access(part_path(o, writer, ".failed"), F_OK))
     return tsr_diag_failure(diags, TSR_NOWHERE, "worker %d cannot write its part", writer);
   if (!*ret_there) return true;
-  if (!tsr_file_read(o->arena, path, PART_BYTES_MAX, TSR_NOWHERE, &text, &length, diags) ||
+  if (!tsr_file_read_own(o->arena, path, PART_BYTES_MAX, TSR_NOWHERE, &text, &length, diags) ||
       !tsr_manifest_parse_part(o->arena, path, text, length, &m, diags))
     return false;
   adopt(o, &m);

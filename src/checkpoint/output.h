@@ -36,7 +36,8 @@ bool tsr_output_wait_part(tsr_output *output, int writer, double timeout_s, tsr_
 bool tsr_output_bytes(
     tsr_output *output, const char *name, const void *bytes, size_t length, tsr_diags *diags);
 /* A file that is a copy of another one. */
-bool tsr_output_copy(tsr_output *output, const char *name, const char *from, tsr_diags *diags);
+bool tsr_output_copy(
+    tsr_output *output, const char *name, const char *from, unsigned how, tsr_diags *diags);
 
 /* A piece of a tensor: `name`, dtype, ndim and shape are the whole tensor's. */
 typedef struct {

@@ -1,15 +1,11 @@
 #include "checkpoint/safetensors.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "base/json_scan.h"
 #include <assert.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 enum { LENGTH_BYTES = 8 }; /* of N, in front of the header */
 
@@ -275,29 +271,12 @@ static bool read_map(reader *r) {
   return read_header(r);
 }
 
-static bool cannot_read(const reader *r, int error) {
-  bool users = error == ENOENT || error == ENOTDIR || error == EISDIR || error == EACCES ||
-               error == ENAMETOOLONG || error == ELOOP;
-  return tsr_diag(
-      r->diags, users ? TSR_ERROR : TSR_FAILURE, r->place, "cannot read '%s': %s", r->file->path,
-      strerror(error));
-}
-
 static bool map_file(const reader *r) {
-  tsr_safetensors *file = r->file;
-  int fd = open(file->path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return cannot_read(r, errno);
-  struct stat info;
-  int error = fstat(fd, &info) ? errno : S_ISDIR(info.st_mode) ? EISDIR : 0;
-  if (!error && !S_ISREG(info.st_mode)) error = EINVAL;
-  if (!error && info.st_size > 0) {
-    void *map = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (map == MAP_FAILED) error = errno;
-    else file->map = map;
-    file->size = info.st_size;
-  }
-  close(fd);
-  return !error || cannot_read(r, error);
+  tsr_file_map map;
+  if (!tsr_file_map_open(r->file->path, 0, r->place, &map, r->diags)) return false;
+  if (map.length) r->file->map = map.bytes;
+  r->file->size = (int64_t)map.length;
+  return true;
 }
 
 bool tsr_safetensors_open(
@@ -311,7 +290,7 @@ bool tsr_safetensors_open(
 }
 
 void tsr_safetensors_close(tsr_safetensors *file) {
-  if (file->map) munmap((void *)(uintptr_t)file->map, (size_t)file->size);
+  if (file->map) tsr_file_map_close(&(tsr_file_map){file->map, (size_t)file->size});
   file->map = NULL;
 }
 

@@ -112,16 +112,14 @@ bool tsr_saver_open(
     tsr_arena *arena, tsr_bound *bound, const tsr_saver_options *options, tsr_saver **ret,
     tsr_diags *diags) {
   tsr_saver *s = *ret = tsr_arena_alloc(arena, sizeof *s);
-  *s = (tsr_saver){.arena = arena, .options = *options, .lock = -1};
+  *s = (tsr_saver){.arena = arena, .options = *options};
   s->bound = bound;
   s->pool = tsr_bound_pool(bound);
   s->share = FIRST_SHARE_PERCENT / 100.0;
   pthread_mutex_init(&s->mutex, NULL);
   pthread_cond_init(&s->changed, NULL);
   plan(s, bound);
-  bool first = options->worker == 0;
-  bool taken = !first || tsr_checkpoints_open_folder(arena, options->folder, &s->lock, diags);
-  if (take_memory(s, tsr_bound_memory_left(bound), diags) && taken) return true;
+  if (take_memory(s, tsr_bound_memory_left(bound), diags)) return true;
   tsr_saver_close(s);
   return false;
 }
@@ -329,11 +327,9 @@ void tsr_saver_close(tsr_saver *s) {
   }
   s->has_thread = false;
   if (s->copy) munmap(s->copy, (size_t)s->bytes);
-  if (s->lock >= 0) close(s->lock);
   free(s->history);
   free(s->trouble);
   s->copy = NULL;
   s->history = NULL;
   s->trouble = NULL;
-  s->lock = -1;
 }

@@ -41,7 +41,7 @@ typedef struct {
   const float *loss, *norm;
 } tsr_saver_history;
 
-/* Takes the folder for this run, and memory for the copy (with a warning it does without where
+/* Of a folder that this run has taken. Takes memory for the copy (with a warning it does without where
  * there is not enough), and plans the files: each distinct part of a parameter or of state goes to
  * the file of the first rank that holds it. */
 bool tsr_saver_open(
@@ -67,7 +67,7 @@ void tsr_saver_report(tsr_saver *saver, tsr_diags *diags);
 bool tsr_saver_is_busy(tsr_saver *saver);   /* a checkpoint is being written */
 double tsr_saver_seconds(tsr_saver *saver); /* that a write at full speed takes, about */
 
-/* Waits, ends the thread, gives the folder back. NULL is fine. */
+/* Waits, and ends the thread. NULL is fine. */
 void tsr_saver_close(tsr_saver *saver);
 
 #endif

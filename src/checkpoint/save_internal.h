@@ -27,7 +27,6 @@ struct tsr_saver {
   tsr_saver_options options;
   tsr_bound *bound;
   tsr_pool *pool; /* the worker's */
-  int lock;
   tsr_saver_file *files;
   int files_count;
   int64_t bytes;

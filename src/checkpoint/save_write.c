@@ -73,7 +73,7 @@ static bool write_others(tsr_saver *s, tsr_output *o, tsr_diags *diags) {
     if (!tsr_output_bytes(o, w->sides[i].name, w->sides[i].bytes, w->sides[i].length, diags))
       return false;
   if (!w->tokenizer) return true;
-  if (w->tokenizer_from) return tsr_output_copy(o, w->tokenizer, w->tokenizer_from, diags);
+  if (w->tokenizer_from) return tsr_output_copy(o, w->tokenizer, w->tokenizer_from, 0, diags);
   return tsr_output_bytes(o, w->tokenizer, w->tokenizer_bytes, w->tokenizer_length, diags);
 }
 

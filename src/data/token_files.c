@@ -1,13 +1,8 @@
 #include "data/token_files.h"
 #include "base/file.h"
 #include <assert.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "tokens are read as they lie");
 
@@ -17,11 +12,6 @@ typedef struct {
   tsr_place place;
   tsr_diags *diags;
 } opener;
-
-typedef struct {
-  const void *bytes; /* of an empty file: an empty text */
-  size_t length;
-} mapping;
 
 const char *tsr_token_format_name(tsr_token_format format) {
   static const char *const names[] = {"auto",        "text",        "llmc",
@@ -34,39 +24,8 @@ static bool ends_with(const char *text, const char *end) {
   return n >= m && !strcasecmp(text + n - m, end);
 }
 
-/* ---- mapping ---- */
-
-static bool map_file(const opener *o, const char *path, mapping *ret) {
-  int fd = open(path, O_RDONLY | O_CLOEXEC);
-  struct stat info;
-  int error = fd < 0 || fstat(fd, &info) ? errno : S_ISDIR(info.st_mode) ? EISDIR : 0;
-  bool regular = !error && S_ISREG(info.st_mode);
-  *ret = (mapping){"", regular ? (size_t)info.st_size : 0};
-  if (ret->length) {
-    void *map = mmap(NULL, ret->length, PROT_READ, MAP_SHARED, fd, 0);
-    if (map == MAP_FAILED) error = errno;
-    ret->bytes = map;
-  }
-  if (fd >= 0) close(fd);
-  if (!error && !regular)
-    return tsr_diag_error(
-        o->diags, o->place, "cannot read '%s': it is a device or a pipe, not a file", path);
-  bool users = error == ENOENT || error == ENOTDIR || error == EISDIR || error == EACCES;
-  return !error || tsr_diag(
-                       o->diags, users ? TSR_ERROR : TSR_FAILURE, o->place, "cannot read '%s': %s",
-                       path, strerror(error));
-}
-
-static void keep(tsr_token_file *file, int which, mapping m) {
-  if (!m.length) return;
-  file->mapped[which] = (void *)(uintptr_t)m.bytes;
-  file->mapped_bytes[which] = m.length;
-}
-
 void tsr_token_file_close(tsr_token_file *file) {
-  for (int i = 0; i < 2; i++)
-    if (file->mapped[i]) munmap(file->mapped[i], file->mapped_bytes[i]);
-  file->mapped[0] = file->mapped[1] = NULL;
+  for (int i = 0; i < 2; i++) tsr_file_map_close(&file->maps[i]);
 }
 
 /* ---- formats ---- */
@@ -84,13 +43,13 @@ bool tsr_token_file_is(tsr_arena *arena, const char *path) {
          tsr_file_exists(pair_path(arena, path, ".bin"));
 }
 
-static int32_t word_at(const mapping *m, size_t at) {
+static int32_t word_at(const tsr_file_map *m, size_t at) {
   int32_t word = 0;
   if (m->length >= at + sizeof word) memcpy(&word, (const char *)m->bytes + at, sizeof word);
   return word;
 }
 
-static bool open_llmc(const opener *o, mapping m, tsr_token_file *file) {
+static bool open_llmc(const opener *o, tsr_file_map m, tsr_token_file *file) {
   int32_t magic = word_at(&m, 0), version = word_at(&m, 4), tokens = word_at(&m, 8);
   if (magic != TSR_LLMC_MAGIC_U16 && magic != TSR_LLMC_MAGIC_U32)
     return tsr_diag_error(
@@ -125,7 +84,7 @@ static bool open_llmc(const opener *o, mapping m, tsr_token_file *file) {
   return true;
 }
 
-static bool open_nanogpt(const opener *o, mapping m, tsr_token_file *file) {
+static bool open_nanogpt(const opener *o, tsr_file_map m, tsr_token_file *file) {
   file->type = file->format == TSR_TOKEN_FILE_NANOGPT_U16 ? TSR_TOKEN_U16 : TSR_TOKEN_U32;
   size_t width = (size_t)tsr_token_bytes(file->type), over = m.length % width;
   if (over)
@@ -138,13 +97,12 @@ static bool open_nanogpt(const opener *o, mapping m, tsr_token_file *file) {
   return true;
 }
 
-static bool open_megatron(const opener *o, mapping m, tsr_token_file *file) {
+static bool open_megatron(const opener *o, tsr_file_map m, tsr_token_file *file) {
   const char *path = pair_path(o->arena, o->path, ".idx");
-  mapping index;
-  if (!map_file(o, path, &index)) return false;
-  keep(file, 1, index);
+  tsr_file_map *index = &file->maps[1];
+  if (!tsr_file_map_open(path, 0, o->place, index, o->diags)) return false;
   tsr_megatron_index *read = tsr_arena_array(o->arena, tsr_megatron_index, 1);
-  if (!tsr_megatron_index_read(path, index.bytes, index.length, o->place, read, o->diags))
+  if (!tsr_megatron_index_read(path, index->bytes, index->length, o->place, read, o->diags))
     return false;
   int64_t end = read->tokens * tsr_token_bytes(read->type);
   if ((int64_t)m.length != end)
@@ -162,7 +120,7 @@ static bool open_megatron(const opener *o, mapping m, tsr_token_file *file) {
 /* ---- which format ---- */
 
 /* Whether 16-bit tokens would be zeros every other time, as the upper halves of 32-bit ones are. */
-static bool looks_wide(const mapping *m) {
+static bool looks_wide(const tsr_file_map *m) {
   const uint16_t *tokens = m->bytes;
   size_t count = m->length / 2 < 4096 ? m->length / 2 : 4096;
   bool lower = false;
@@ -183,7 +141,7 @@ static bool ask_for_format(const opener *o, const char *why) {
 }
 
 static bool find_headerless(
-    const opener *o, const mapping *m, int64_t vocab_size, tsr_token_format *ret_format) {
+    const opener *o, const tsr_file_map *m, int64_t vocab_size, tsr_token_format *ret_format) {
   *ret_format = vocab_size > 65536 ? TSR_TOKEN_FILE_NANOGPT_U32 : TSR_TOKEN_FILE_NANOGPT_U16;
   if (!vocab_size) return ask_for_format(o, ", and the size of the vocabulary is not known");
   if (vocab_size <= 65536 && looks_wide(m))
@@ -193,7 +151,7 @@ static bool find_headerless(
 }
 
 static bool
-find_format(const opener *o, const mapping *m, int64_t vocab_size, tsr_token_format *ret_format) {
+find_format(const opener *o, const tsr_file_map *m, int64_t vocab_size, tsr_token_format *ret_format) {
   static const struct {
     int32_t magic;
     const char *what;
@@ -219,11 +177,10 @@ bool tsr_token_file_open(
   bool paired = format == TSR_TOKEN_FILE_MEGATRON || ends_with(path, ".idx") ||
                 (format == TSR_TOKEN_FILE_AUTO && !tsr_file_exists(path));
   opener o = {arena, paired ? pair_path(arena, path, ".bin") : path, place, diags};
-  mapping m;
   *ret_file = (tsr_token_file){.path = tsr_arena_strdup(arena, o.path)};
   o.path = ret_file->path;
-  if (!map_file(&o, o.path, &m)) return false;
-  keep(ret_file, 0, m);
+  if (!tsr_file_map_open(o.path, 0, place, &ret_file->maps[0], diags)) return false;
+  tsr_file_map m = ret_file->maps[0];
   bool ok = format != TSR_TOKEN_FILE_AUTO || find_format(&o, &m, vocab_size, &format);
   ret_file->format = format;
   if (ok && format == TSR_TOKEN_FILE_LLMC) ok = open_llmc(&o, m, ret_file);

@@ -5,7 +5,7 @@
  * NAME.idx the sequences and the documents that they make. All are little endian. */
 #ifndef TSR_DATA_TOKEN_FILES_H
 #define TSR_DATA_TOKEN_FILES_H
-#include "base/diag.h"
+#include "base/file.h"
 #include <stdint.h>
 
 typedef enum {
@@ -43,8 +43,7 @@ typedef struct {
   const tsr_megatron_index *index;
   const int64_t *begins; /* of a text's files, rising: the token where each begins */
   int64_t begins_count;
-  void *mapped[2]; /* the tokens' file, the index; NULL: none */
-  size_t mapped_bytes[2];
+  tsr_file_map maps[2]; /* the tokens' file, the index */
 } tsr_token_file;
 
 /* Whether a file of AUTO is a token file: its name ends in .bin or .idx, or with one of these

@@ -1,6 +1,6 @@
 #include "data/token_writer.h"
 #include "base/disk.h"
-#include "base/file.h"
+#include "base/new_file.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -9,9 +9,8 @@
 enum { BUFFER_BYTES = 1 << 20, INDEX_HEADER_BYTES = 34 };
 
 typedef struct {
-  const char *path, *temporary;
-  int fd; /* -1: none */
-  char *buffer;
+  tsr_new_file file;
+  char *buffer; /* NULL: there is none */
   size_t filled;
 } output;
 
@@ -25,18 +24,16 @@ struct tsr_token_writer {
 
 static bool cannot_write(const output *o, tsr_diags *diags) {
   return tsr_diag_failure(
-      diags, TSR_NOWHERE, "cannot write '%s': %s", o->temporary, strerror(errno));
+      diags, TSR_NOWHERE, "cannot write '%s': %s", o->file.path, strerror(errno));
 }
 
 static bool open_output(tsr_arena *arena, const char *path, output *ret, tsr_diags *diags) {
-  *ret = (output){.path = path, .temporary = tsr_arena_printf(arena, "%s.tmp", path)};
-  ret->buffer = tsr_arena_alloc(arena, BUFFER_BYTES);
-  ret->fd = tsr_disk_create(ret->temporary);
-  return ret->fd >= 0 || cannot_write(ret, diags);
+  *ret = (output){.buffer = tsr_arena_alloc(arena, BUFFER_BYTES)};
+  return tsr_new_file_open(path, &ret->file, diags);
 }
 
 static bool flush_output(output *o, tsr_diags *diags) {
-  if (o->filled && !tsr_disk_write(o->fd, o->buffer, o->filled)) return cannot_write(o, diags);
+  if (o->filled && !tsr_new_file_write(&o->file, o->buffer, o->filled, diags)) return false;
   o->filled = 0;
   return true;
 }
@@ -57,23 +54,8 @@ static bool put(output *o, const void *bytes, size_t length, tsr_diags *diags) {
 /* The header, which stands before what was written already. */
 static bool put_header(output *o, const void *bytes, size_t length, tsr_diags *diags) {
   if (!flush_output(o, diags)) return false;
-  if (lseek(o->fd, 0, SEEK_SET) < 0 || !tsr_disk_write(o->fd, bytes, length))
-    return cannot_write(o, diags);
-  return true;
-}
-
-static bool close_output(output *o, tsr_diags *diags) {
-  if (o->fd < 0) return true;
-  bool ok = tsr_disk_sync(o->fd) || cannot_write(o, diags);
-  int fd = o->fd;
-  o->fd = -1;
-  return (tsr_disk_close(fd) || (ok && cannot_write(o, diags))) && ok;
-}
-
-static void drop_output(output *o) {
-  if (o->fd >= 0) close(o->fd);
-  o->fd = -1;
-  if (o->temporary) unlink(o->temporary);
+  if (lseek(o->file.fd, 0, SEEK_SET) < 0) return cannot_write(o, diags);
+  return tsr_new_file_write(&o->file, bytes, length, diags);
 }
 
 bool tsr_token_writer_open(
@@ -82,7 +64,7 @@ bool tsr_token_writer_open(
   static const char zeros[TSR_LLMC_HEADER_BYTES];
   tsr_token_writer *w = tsr_arena_array(arena, tsr_token_writer, 1);
   *w = (tsr_token_writer){.arena = arena, .as = as, .is_wide = is_wide};
-  w->tokens.fd = w->index.fd = -1;
+  w->tokens.file.fd = w->index.file.fd = -1;
   bool pair = as == TSR_TOKENS_AS_MEGATRON;
   size_t length = strlen(path);
   if (pair && length > 4 &&
@@ -106,7 +88,7 @@ bool tsr_token_writer_add(
   if (w->as == TSR_TOKENS_AS_LLMC && w->count > INT32_MAX) {
     tsr_diag_error(
         diags, TSR_NOWHERE,
-        "'%s' would have more than %d tokens, the most that llm.c's header counts", w->tokens.path,
+        "'%s' would have more than %d tokens, the most that llm.c's header counts", w->tokens.file.path,
         INT32_MAX);
     tsr_diag_hint(diags, "write several files, or --format nanogpt or megatron");
     return false;
@@ -132,7 +114,7 @@ bool tsr_token_writer_end_document(tsr_token_writer *w, tsr_diags *diags) {
 static bool put_pointers(tsr_token_writer *w, tsr_diags *diags) {
   enum { MOST = 4096 };
   if (!flush_output(&w->index, diags)) return false;
-  int fd = open(w->index.temporary, O_RDONLY | O_CLOEXEC);
+  int fd = tsr_disk_open(w->index.file.temporary, O_RDONLY);
   int32_t lengths[MOST];
   int64_t pointer = 0;
   bool ok = fd >= 0 || cannot_write(&w->index, diags);
@@ -140,7 +122,8 @@ static bool put_pointers(tsr_token_writer *w, tsr_diags *diags) {
     int64_t count = w->documents - i < MOST ? w->documents - i : MOST;
     ssize_t want = count * (ssize_t)sizeof *lengths;
     ok =
-        pread(fd, lengths, (size_t)want, INDEX_HEADER_BYTES + i * (off_t)sizeof *lengths) == want ||
+        tsr_disk_read_at(
+            fd, lengths, (size_t)want, INDEX_HEADER_BYTES + i * (int64_t)sizeof *lengths) == want ||
         cannot_write(&w->index, diags);
     for (int64_t k = 0; ok && k < count; k++) {
       ok = put(&w->index, &pointer, sizeof pointer, diags);
@@ -170,25 +153,19 @@ static bool finish_llmc(tsr_token_writer *w, tsr_diags *diags) {
   return put_header(&w->tokens, header, sizeof header, diags);
 }
 
-static bool move(tsr_token_writer *w, output *o, tsr_diags *diags) {
-  if (!o->path) return true;
-  if (!tsr_disk_rename(o->temporary, o->path)) return cannot_write(o, diags);
-  o->temporary = NULL;
-  if (tsr_disk_sync_folder(tsr_path_folder(w->arena, o->path))) return true;
-  tsr_diag_failure(diags, TSR_NOWHERE, "cannot write '%s': %s", o->path, strerror(errno));
-  tsr_disk_remove(o->path);
-  return false;
+static bool commit(output *o, tsr_diags *diags) {
+  return !o->buffer || tsr_new_file_commit(&o->file, diags);
 }
 
 bool tsr_token_writer_finish(tsr_token_writer *w, tsr_diags *diags) {
   bool ok = flush_output(&w->tokens, diags);
   if (ok && w->as == TSR_TOKENS_AS_LLMC) ok = finish_llmc(w, diags);
   if (ok && w->as == TSR_TOKENS_AS_MEGATRON) ok = finish_index(w, diags);
-  ok = ok && close_output(&w->tokens, diags) && close_output(&w->index, diags);
+  ok = ok && flush_output(&w->index, diags);
   /* The index last: it is what makes the pair one. Tokens without it are of no use. */
-  ok = ok && move(w, &w->tokens, diags);
-  if (ok && !move(w, &w->index, diags)) {
-    tsr_disk_remove(w->tokens.path);
+  ok = ok && commit(&w->tokens, diags);
+  if (ok && !commit(&w->index, diags)) {
+    tsr_disk_remove(w->tokens.file.path);
     ok = false;
   }
   if (!ok) tsr_token_writer_abandon(w);
@@ -197,9 +174,9 @@ bool tsr_token_writer_finish(tsr_token_writer *w, tsr_diags *diags) {
 
 void tsr_token_writer_abandon(tsr_token_writer *w) {
   if (!w) return;
-  drop_output(&w->tokens);
-  drop_output(&w->index);
+  tsr_new_file_drop(&w->tokens.file);
+  tsr_new_file_drop(&w->index.file);
 }
 
 int64_t tsr_token_writer_tokens(const tsr_token_writer *w) { return w->count; }
-const char *tsr_token_writer_path(const tsr_token_writer *w) { return w->tokens.path; }
+const char *tsr_token_writer_path(const tsr_token_writer *w) { return w->tokens.file.path; }

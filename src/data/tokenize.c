@@ -4,13 +4,10 @@
 #include "data/sources.h"
 #include "data/tokenize_block.h"
 #include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -60,25 +57,14 @@ static bool is_compressed(const char *text, size_t length) {
 }
 
 static bool add_file(job *j, const char *path) {
-  int fd = open(path, O_RDONLY | O_CLOEXEC);
-  struct stat info;
-  int error = fd < 0 || fstat(fd, &info) ? errno : S_ISDIR(info.st_mode) ? EISDIR : 0;
-  bool regular = !error && S_ISREG(info.st_mode);
-  size_t length = regular ? (size_t)info.st_size : 0;
-  void *map = length ? mmap(NULL, length, PROT_READ, MAP_SHARED, fd, 0) : NULL;
-  if (map == MAP_FAILED) error = errno;
-  if (fd >= 0) close(fd);
-  if (error)
-    return tsr_diag_error(j->diags, TSR_NOWHERE, "cannot read '%s': %s", path, strerror(error));
-  if (!regular)
-    return tsr_diag_error(
-        j->diags, TSR_NOWHERE, "cannot read '%s': it is a device or a pipe, not a file", path);
+  tsr_file_map map;
+  if (!tsr_file_map_open(path, 0, TSR_NOWHERE, &map, j->diags)) return false;
   tsr_tokenize_file file = {
-      {path, map ? map : "", length}, ends_with(path, ".jsonl") || ends_with(path, ".ndjson")};
+      {path, map.bytes, map.length}, ends_with(path, ".jsonl") || ends_with(path, ".ndjson")};
   tsr_arena_grow(j->arena, (void **)&j->files, sizeof file, j->files_count, &j->files_capacity);
   j->files[j->files_count++] = file;
-  j->bytes_total += (int64_t)length;
-  if (!is_compressed(file.text.text, length)) return true;
+  j->bytes_total += (int64_t)map.length;
+  if (!is_compressed(map.bytes, map.length)) return true;
   tsr_diag_error(j->diags, TSR_NOWHERE, "'%s' is compressed", path);
   tsr_diag_hint(j->diags, "run gunzip or unzstd on it first");
   return false;
@@ -100,7 +86,7 @@ static bool open_inputs(job *j) {
 static void close_inputs(job *j) {
   for (int i = 0; i < j->files_count; i++) {
     const tsr_text_file *t = &j->files[i].text;
-    if (t->length) munmap((void *)(uintptr_t)t->text, t->length);
+    tsr_file_map_close(&(tsr_file_map){t->text, t->length});
   }
 }
 
@@ -284,7 +270,7 @@ static bool tokenize(job *j) {
   if (!open_inputs(j) || !make_rules(j)) return false;
   if (!tsr_token_writer_open(j->arena, o->out, o->as, j->rules.is_wide, &j->writer, j->diags))
     return false;
-  if (!run_threads(j) || !keep_chars(j)) {
+  if (!run_threads(j) || !tsr_file_maps_check(j->diags) || !keep_chars(j)) {
     tsr_token_writer_abandon(j->writer);
     return false;
   }

@@ -1,21 +1,19 @@
 #include "report/chrome_trace.h"
-#include "base/file.h"
+#include "base/new_file.h"
 #include "data/utf8.h"
 #include "report/comm_trace.h"
-#include <errno.h>
-#include <fcntl.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { TRACKS = 4, FLUSH_BYTES = 1 << 20 };
 
 typedef struct {
   const tsr_record *record;
   int64_t *next; /* per rank: seq */
-  int fd;
+  tsr_new_file file;
   tsr_text text; /* not written yet */
   bool any;      /* event before this one */
-  int error;     /* an errno; 0: all is well */
+  bool failed;
+  tsr_diags *diags;
 } writing;
 
 /* As a JSON string; what is no UTF-8 becomes U+FFFD. */
@@ -35,8 +33,8 @@ static void add_string(tsr_text *text, const char *string) {
 }
 
 static void flush(writing *w) {
-  if (!w->error && w->text.length && !tsr_file_write_all(w->fd, w->text.data, w->text.length))
-    w->error = errno;
+  if (w->text.length && !w->failed)
+    w->failed = !tsr_new_file_write(&w->file, w->text.data, w->text.length, w->diags);
   w->text.length = 0;
 }
 
@@ -133,29 +131,18 @@ static void add_all(writing *w) {
     add_span(w, name, "step", r->steps[i].begin, r->steps[i].end);
     tsr_text_add(&w->text, ",\"pid\":%d,\"tid\":0,\"args\":{\"step\":%d}}", ranks, i);
   }
-  for (int64_t i = 0; i < r->events_count && !w->error; i++) add_task(w, &r->events[i]);
+  for (int64_t i = 0; i < r->events_count && !w->failed; i++) add_task(w, &r->events[i]);
   tsr_text_add(&w->text, "\n]}\n");
   flush(w);
 }
 
 bool tsr_chrome_trace_write(const char *path, const tsr_record *record, tsr_diags *diags) {
-  writing w = {.record = record};
-  tsr_text tmp = {0};
+  writing w = {.record = record, .diags = diags};
+  if (!tsr_new_file_open(path, &w.file, diags)) return false;
   tsr_arena *scratch = tsr_arena_new();
   w.next = tsr_arena_array(scratch, int64_t, record->parallel->ranks);
-  tsr_text_add(&tmp, "%s.tmp", path);
-  w.fd = open(tmp.data, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (w.fd < 0) w.error = errno;
-  else add_all(&w);
-  if (w.fd >= 0 && close(w.fd) && !w.error) w.error = errno;
-  if (!w.error && rename(tmp.data, path)) w.error = errno;
-  if (w.error && w.fd >= 0) unlink(tmp.data);
+  add_all(&w);
   tsr_text_free(&w.text);
-  tsr_text_free(&tmp);
   tsr_arena_free(scratch);
-  if (!w.error) return true;
-  bool world = w.error == ENOSPC || w.error == EROFS || w.error == EIO;
-  return tsr_diag(
-      diags, world ? TSR_FAILURE : TSR_ERROR, (tsr_place){.file = path},
-      "cannot write the trace: %s", strerror(w.error));
+  return !w.failed && tsr_new_file_commit(&w.file, diags);
 }

@@ -1,45 +1,28 @@
 #include "report/metrics.h"
+#include "base/disk.h"
 #include "base/file.h"
+#include "base/new_file.h"
 #include "base/text.h"
 #include "data/utf8.h"
 #include <assert.h>
 #include <cjson/cJSON.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 struct tsr_metrics {
   const char *path;
-  int fd; /* -1: nothing is written, or not any more */
+  int fd; /* -1: nothing is written */
+  bool is_made, has_begun;
+  tsr_text late;    /* lines that could not be written yet */
+  int64_t late_step; /* of the first of them */
 };
-
-/* A line cut off by a crash must not swallow the next one. */
-static bool ends_a_line(int fd) {
-  char last;
-  off_t size = lseek(fd, 0, SEEK_END);
-  return size <= 0 || pread(fd, &last, 1, size - 1) != 1 || last == '\n';
-}
-
-bool tsr_metrics_open(
-    tsr_arena *arena, const char *path, bool append, tsr_metrics **ret_metrics, tsr_diags *diags) {
-  tsr_metrics *metrics = *ret_metrics = tsr_arena_alloc(arena, sizeof *metrics);
-  *metrics = (tsr_metrics){.path = path, .fd = -1};
-  if (!path) return true;
-  int flags = O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | (append ? 0 : O_TRUNC);
-  metrics->fd = open(path, flags, 0666);
-  bool ok = metrics->fd >= 0;
-  if (ok && append && !ends_a_line(metrics->fd)) ok = tsr_file_write_all(metrics->fd, "\n", 1);
-  if (ok) return true;
-  tsr_diag_error(diags, (tsr_place){.file = path}, "cannot write the metrics: %s", strerror(errno));
-  tsr_metrics_close(metrics);
-  return false;
-}
 
 /* Of a line that this file has written; -1: it names none. */
 static int64_t step_of_line(const char *line) {
@@ -56,24 +39,64 @@ static off_t bytes_up_to(const char *path, int64_t step) {
   size_t capacity = 0;
   off_t bytes = 0;
   for (ssize_t n; (n = getline(&line, &capacity, file)) >= 0; bytes += n)
-    if (step_of_line(line) > step) break;
+    if (step_of_line(line) > step || line[n - 1] != '\n') break;
   free(line);
   fclose(file);
   return bytes;
 }
 
-bool tsr_metrics_rewind(tsr_metrics *metrics, int64_t step, tsr_diags *diags) {
+/* Also a line that was cut off by a crash, which must not swallow the next one. */
+static bool cut_behind(const tsr_metrics *metrics, int64_t step) {
   struct stat info;
-  if (metrics->fd < 0 || fstat(metrics->fd, &info) || !S_ISREG(info.st_mode)) return true;
-  off_t bytes = bytes_up_to(metrics->path, step);
-  if (bytes >= 0 && !ftruncate(metrics->fd, bytes)) return true;
-  return tsr_diag_failure(
-      diags, (tsr_place){.file = metrics->path}, "cannot cut the metrics behind step %" PRId64 ": %s",
-      step, strerror(errno));
+  if (fstat(metrics->fd, &info)) return false;
+  if (!S_ISREG(info.st_mode)) return true;
+  off_t bytes = step > 0 ? bytes_up_to(metrics->path, step) : 0;
+  return bytes >= 0 && !ftruncate(metrics->fd, bytes);
+}
+
+/* That the file is one of metrics, and nobody else writes it. */
+static bool check_file(const tsr_metrics *metrics, tsr_diags *diags) {
+  static const char begin[] = "{\"event\":";
+  tsr_place place = {.file = metrics->path};
+  char text[sizeof begin - 1];
+  struct stat info;
+  if (fstat(metrics->fd, &info) || !S_ISREG(info.st_mode)) return true;
+  if (flock(metrics->fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK)
+    return tsr_diag_error(diags, place, "another run writes its metrics here");
+  size_t length = (size_t)info.st_size < sizeof text ? (size_t)info.st_size : sizeof text;
+  if (tsr_disk_read_at(metrics->fd, text, length, 0) != (ptrdiff_t)length)
+    return tsr_file_cannot("read", metrics->path, errno, place, diags);
+  return !memcmp(text, begin, length) ||
+         tsr_diag_error(diags, place, "the file has no metrics, and would be emptied for them");
+}
+
+bool tsr_metrics_open(
+    tsr_arena *arena, const char *path, tsr_metrics **ret_metrics, tsr_diags *diags) {
+  tsr_metrics *metrics = *ret_metrics = tsr_arena_alloc(arena, sizeof *metrics);
+  *metrics = (tsr_metrics){.path = path, .fd = -1};
+  if (!path) return true;
+  if (!tsr_file_check_output(path, diags)) return false;
+  metrics->is_made = !tsr_file_exists(path);
+  metrics->fd = tsr_disk_open_append(path);
+  if (metrics->fd < 0)
+    return tsr_file_cannot("write", path, errno, (tsr_place){.file = path}, diags);
+  if (check_file(metrics, diags)) return true;
+  tsr_metrics_close(metrics);
+  return false;
+}
+
+bool tsr_metrics_begin(tsr_metrics *metrics, int64_t step, tsr_diags *diags) {
+  metrics->has_begun = true;
+  if (metrics->fd < 0 || cut_behind(metrics, step)) return true;
+  return tsr_file_cannot(
+      "write", metrics->path, errno, (tsr_place){.file = metrics->path}, diags);
 }
 
 void tsr_metrics_close(tsr_metrics *metrics) {
-  if (metrics->fd >= 0) close(metrics->fd);
+  tsr_text_free(&metrics->late);
+  if (metrics->fd < 0) return;
+  if (metrics->is_made && !metrics->has_begun) unlink(metrics->path);
+  close(metrics->fd);
   metrics->fd = -1;
 }
 
@@ -108,27 +131,53 @@ static cJSON *begin_line(const tsr_metrics *metrics, const char *event) {
   return line;
 }
 
+/* Of what cannot be written whole nothing stays, so that readers see whole lines. */
+static bool write_whole(const tsr_metrics *metrics, const char *text, size_t length) {
+  struct stat info;
+  bool known = !fstat(metrics->fd, &info) && S_ISREG(info.st_mode);
+  if (tsr_disk_write(metrics->fd, text, length)) return true;
+  int error = errno;
+  if (known && ftruncate(metrics->fd, info.st_size)) error = errno;
+  errno = error;
+  return false;
+}
+
+bool tsr_metrics_finish(tsr_metrics *metrics, tsr_diags *diags) {
+  if (!metrics->late.length ||
+      write_whole(metrics, metrics->late.data, metrics->late.length))
+    return true;
+  return tsr_diag_failure(
+      diags, (tsr_place){.file = metrics->path},
+      "cannot write the metrics from step %" PRId64 " on: %s", metrics->late_step, strerror(errno));
+}
+
+/* Writes the lines that are late; the first one that comes to be late is a warning. */
+static void write_late(tsr_metrics *metrics, bool first, tsr_diags *diags) {
+  if (write_whole(metrics, metrics->late.data, metrics->late.length))
+    return tsr_text_free(&metrics->late);
+  if (first)
+    tsr_diag_warning(
+        diags, (tsr_place){.file = metrics->path},
+        "cannot write the metrics of step %" PRId64 ", which is tried again: %s",
+        metrics->late_step, strerror(errno));
+}
+
 /* Writes and frees the line. */
-static bool end_line(tsr_metrics *metrics, cJSON *line, int64_t step, tsr_diags *diags) {
+static void end_line(tsr_metrics *metrics, cJSON *line, int64_t step, tsr_diags *diags) {
   char *json = cJSON_PrintUnformatted(line);
   cJSON_Delete(line);
   assert(json); /* only without memory */
-  size_t length = strlen(json);
-  json[length] = '\n'; /* in place of the NUL */
-  bool ok = tsr_file_write_all(metrics->fd, json, length + 1);
-  int error = errno;
+  bool first = !metrics->late.length;
+  if (first) metrics->late_step = step;
+  tsr_text_add(&metrics->late, "%s\n", json);
   cJSON_free(json);
-  if (ok) return true;
-  tsr_metrics_close(metrics);
-  return tsr_diag_failure(
-      diags, (tsr_place){.file = metrics->path}, "cannot write the metrics of step %" PRId64 ": %s",
-      step, strerror(error));
+  write_late(metrics, first, diags);
 }
 
-bool tsr_metrics_write_start(
+void tsr_metrics_write_start(
     tsr_metrics *metrics, const tsr_metrics_start *start, tsr_diags *diags) {
   cJSON *line = begin_line(metrics, "start");
-  if (!line) return true;
+  if (!line) return;
   add_text(line, "config", start->config);
   add_text(line, "mesh", start->mesh);
   add_int(line, "ranks", start->ranks);
@@ -137,12 +186,12 @@ bool tsr_metrics_write_start(
   add_text(line, "policy", start->policy);
   add_text(line, "isa", start->isa);
   add_int(line, "threads", start->threads);
-  return end_line(metrics, line, 0, diags);
+  end_line(metrics, line, 0, diags);
 }
 
-bool tsr_metrics_write_step(tsr_metrics *metrics, const tsr_metrics_step *step, tsr_diags *diags) {
+void tsr_metrics_write_step(tsr_metrics *metrics, const tsr_metrics_step *step, tsr_diags *diags) {
   cJSON *line = begin_line(metrics, "step");
-  if (!line) return true;
+  if (!line) return;
   add_int(line, "step", step->step);
   add_double(line, "loss", step->loss);
   add_double(line, "grad_norm", step->grad_norm);
@@ -152,16 +201,16 @@ bool tsr_metrics_write_step(tsr_metrics *metrics, const tsr_metrics_step *step, 
   add_double(line, "ms", step->ms);
   if (step->loss_scale > 0) add_double(line, "loss_scale", step->loss_scale);
   if (step->saving) cJSON_AddBoolToObject(line, "saving", true);
-  return end_line(metrics, line, step->step, diags);
+  end_line(metrics, line, step->step, diags);
 }
 
-bool tsr_metrics_write_eval(tsr_metrics *metrics, int64_t step, double loss, tsr_diags *diags) {
+void tsr_metrics_write_eval(tsr_metrics *metrics, int64_t step, double loss, tsr_diags *diags) {
   cJSON *line = begin_line(metrics, "eval");
-  if (!line) return true;
+  if (!line) return;
   add_int(line, "step", step);
   add_double(line, "loss", loss);
   add_double(line, "perplexity", exp(loss));
-  return end_line(metrics, line, step, diags);
+  end_line(metrics, line, step, diags);
 }
 
 /* The text as UTF-8 that a JSON string can hold. */
@@ -175,24 +224,24 @@ static void clean_text(const char *text, size_t length, tsr_text *ret_clean) {
   }
 }
 
-bool tsr_metrics_write_sample(
+void tsr_metrics_write_sample(
     tsr_metrics *metrics, int64_t step, const char *text, size_t length, tsr_diags *diags) {
   cJSON *line = begin_line(metrics, "sample");
-  if (!line) return true;
+  if (!line) return;
   tsr_text clean = {0};
   clean_text(text, length, &clean);
   add_int(line, "step", step);
   add_text(line, "text", clean.data ? clean.data : "");
   tsr_text_free(&clean);
-  return end_line(metrics, line, step, diags);
+  end_line(metrics, line, step, diags);
 }
 
-bool tsr_metrics_write_end(
+void tsr_metrics_write_end(
     tsr_metrics *metrics, int64_t step, double loss, const char *weights_sha256, tsr_diags *diags) {
   cJSON *line = begin_line(metrics, "end");
-  if (!line) return true;
+  if (!line) return;
   add_int(line, "step", step);
   add_double(line, "loss", loss);
   add_text(line, "weights_sha256", weights_sha256);
-  return end_line(metrics, line, step, diags);
+  end_line(metrics, line, step, diags);
 }

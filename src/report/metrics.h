@@ -37,26 +37,29 @@ typedef struct {
   bool saving;
 } tsr_metrics_step;
 
-/* Opens the file, emptied unless `append` (a resumed run goes on in its file). `path` NULL: nothing
- * is written. A file that cannot be opened is an error. `path` must outlive the metrics. */
+/* Opens the file and takes it for this process; nothing in it changes. `path` NULL: nothing is
+ * written; it must outlive the metrics. Errors: a file that cannot be opened, that this process
+ * reads, that another run writes, or that has something else in it. */
 bool tsr_metrics_open(
-    tsr_arena *arena, const char *path, bool append, tsr_metrics **ret_metrics, tsr_diags *diags);
-/* Cuts off the lines of steps behind `step`, which a run that goes on from there writes again. */
-bool tsr_metrics_rewind(tsr_metrics *metrics, int64_t step, tsr_diags *diags);
+    tsr_arena *arena, const char *path, tsr_metrics **ret_metrics, tsr_diags *diags);
+/* The run begins behind step `step`: cuts off what is behind its lines; 0: all. */
+bool tsr_metrics_begin(tsr_metrics *metrics, int64_t step, tsr_diags *diags);
+/* A file that was made and has not begun is removed. */
 void tsr_metrics_close(tsr_metrics *metrics);
 
-/* Each writes one line. The first write that fails is a failure that names the file and the step,
- * and returns false; the file is then closed and later calls do nothing, so the caller decides
- * whether the run goes on without. */
-bool tsr_metrics_write_start(
+/* Each writes one line. A run does not end because its metrics cannot be written: the first line
+ * that cannot is a warning, with the file and the step, and is written with the next ones. */
+void tsr_metrics_write_start(
     tsr_metrics *metrics, const tsr_metrics_start *start, tsr_diags *diags);
-bool tsr_metrics_write_step(tsr_metrics *metrics, const tsr_metrics_step *step, tsr_diags *diags);
+void tsr_metrics_write_step(tsr_metrics *metrics, const tsr_metrics_step *step, tsr_diags *diags);
 /* The perplexity is exp(loss). */
-bool tsr_metrics_write_eval(tsr_metrics *metrics, int64_t step, double loss, tsr_diags *diags);
+void tsr_metrics_write_eval(tsr_metrics *metrics, int64_t step, double loss, tsr_diags *diags);
 /* Bytes of the text that are not UTF-8, and NUL, become U+FFFD. */
-bool tsr_metrics_write_sample(
+void tsr_metrics_write_sample(
     tsr_metrics *metrics, int64_t step, const char *text, size_t length, tsr_diags *diags);
-bool tsr_metrics_write_end(
+void tsr_metrics_write_end(
     tsr_metrics *metrics, int64_t step, double loss, const char *weights_sha256, tsr_diags *diags);
+/* At the end: a failure when lines are still not written. */
+bool tsr_metrics_finish(tsr_metrics *metrics, tsr_diags *diags);
 
 #endif

@@ -49,7 +49,7 @@ static bool report_output(
         "%s %s: sum %.9g, norm %.9g\n", g->outputs[i].name, tsr_shape_text(v->ndim, v->shape), sum,
         sqrt(squares));
   bool ok =
-      !o->out_folder || write_npy(o->arena, o->out_folder, g->outputs[i].name, v, data, diags);
+      !o->out || write_npy(o->arena, o->out->path, g->outputs[i].name, v, data, diags);
   free(data);
   return ok;
 }
@@ -80,9 +80,9 @@ bool tsr_run_graph(const tsr_trainer_options *o, const tsr_compiled *graph, tsr_
   tsr_bound *bound = NULL;
   if (!tsr_worker_open(o->arena, &options, &graph->programs, 1, &worker, &bound, diags)) return false;
   tsr_bound_run(bound, 0, NULL, NULL);
-  bool ok = true;
-  for (int i = 0; i < graph->placed->outputs_count; i++)
-    ok &= report_output(o, bound, graph->placed, i, diags);
+  bool ok = !o->out || tsr_out_folder_begin(o->arena, o->out, o->config, diags);
+  for (int i = 0; ok && i < graph->placed->outputs_count; i++)
+    ok = report_output(o, bound, graph->placed, i, diags);
   tsr_worker_close(worker);
   return ok;
 }

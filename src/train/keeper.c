@@ -13,6 +13,7 @@ struct tsr_keeper {
   tsr_keeper_options options;
   tsr_keeper_run run;
   tsr_saver *saver;
+  tsr_folder_lock lock; /* of the checkpoints, on worker 0 */
   float *loss, *norm; /* of steps 1 … */
   int64_t capacity;
   int64_t taken;      /* the step of the newest checkpoint that was taken; -1 */
@@ -148,23 +149,29 @@ static bool begin_anew(tsr_keeper *k, tsr_diags *diags) {
   return true;
 }
 
-static bool go_on(
-    tsr_arena *arena, tsr_keeper *k, const tsr_recipe_entry *recipe, int count,
-    tsr_run_state *state, tsr_diags *diags) {
-  const tsr_manifest *m = k->options.resume;
+/* Whether the run is the one that a checkpoint is of. */
+static bool check_same(
+    const tsr_keeper *k, const tsr_manifest *m, const tsr_recipe_entry *recipe, int count,
+    tsr_diags *diags) {
   if (!m->has_state)
     return tsr_diag_error(
         diags, TSR_NOWHERE, "'%s' holds weights alone: training_config.model_path begins with them",
         m->folder);
+  return check_recipe(&k->run, m, recipe, count, diags) && check_position(&k->run, m, diags);
+}
+
+static bool go_on(
+    tsr_arena *arena, tsr_keeper *k, const tsr_recipe_entry *recipe, int count,
+    tsr_run_state *state, tsr_diags *diags) {
+  const tsr_manifest *m = k->options.resume;
   for (;;) {
-    if (!check_recipe(&k->run, m, recipe, count, diags) || !check_position(&k->run, m, diags))
-      return false;
     tsr_diags *errors = k->options.named ? diags : tsr_diags_new(arena);
     if (load(arena, k, m, errors)) break;
     if (errors == diags) return false;
     tsr_checkpoint_pass_over(m->folder, errors, diags);
     m = k->options.resume = before(arena, k, m, diags);
     if (!m) return begin_anew(k, diags);
+    if (!check_same(k, m, recipe, count, diags)) return false;
   }
   *state = m->state;
   if (!k->run.quiet)
@@ -185,21 +192,34 @@ static bool begin(
   return true;
 }
 
+/* ---- the folder ---- */
+
 /* A new run leaves another one's checkpoints alone. */
 static bool check_empty(tsr_arena *arena, const tsr_keeper *k, tsr_diags *diags) {
   tsr_checkpoint_entry *entries;
   int count;
   const char *folder = k->options.folder;
-  if (k->options.resumes) return true;
   if (!tsr_checkpoints_list(arena, folder, &entries, &count, diags)) return false;
   if (!count) return true;
   tsr_diag_error(
       diags, tsr_config_place(k->run.config, "training_config.checkpoint_dir"),
-      "'%s' holds the checkpoints of a run, up to step %lld", folder,
+      "'%s' has the checkpoints of a run, up to step %lld", folder,
       (long long)entries[count - 1].step);
   tsr_diag_hint(
-      diags, "--resume goes on from there; another checkpoint_dir, or an empty one, begins anew");
+      diags, "--resume goes on with it, --overwrite gives it up, another checkpoint_dir keeps it");
   return false;
+}
+
+/* Under the lock, so that nothing comes between. */
+static bool take_folder(tsr_arena *arena, tsr_keeper *k, tsr_diags *diags) {
+  const tsr_keeper_options *o = &k->options;
+  bool ok = k->run.worker > 0 ||
+            (tsr_checkpoints_take_folder(arena, o->folder, &k->lock, diags) &&
+             (o->purpose != TSR_OUT_NEW || check_empty(arena, k, diags)));
+  if (!tsr_bound_agree(k->run.bound, !ok)) return true;
+  return ok ? tsr_diag_failure(
+                  diags, TSR_NOWHERE, "another worker cannot keep checkpoints in '%s'", o->folder)
+            : false;
 }
 
 /* ---- the files beside the tensors ---- */
@@ -272,7 +292,9 @@ static bool open_saver(
       .config = config_text(arena, k->run.config)};
   add_tokenizer(arena, &k->run, &o);
   if (!add_sides(arena, k, &o, diags)) return false;
-  bool opened = tsr_saver_open(arena, k->run.bound, &o, &k->saver, diags);
+  bool all = k->options.purpose == TSR_OUT_OVERWRITES;
+  bool opened = k->run.worker > 0 || tsr_checkpoints_clean(arena, o.folder, all, diags);
+  opened = opened && tsr_saver_open(arena, k->run.bound, &o, &k->saver, diags);
   if (tsr_bound_agree(k->run.bound, !opened))
     return opened ? tsr_diag_failure(
                         diags, TSR_NOWHERE, "another worker cannot keep checkpoints in '%s'", o.folder)
@@ -304,11 +326,14 @@ bool tsr_keeper_open(
     tsr_run_state *state, tsr_keeper **ret, tsr_diags *diags) {
   tsr_keeper *k = *ret = tsr_arena_alloc(arena, sizeof *k);
   *k = (tsr_keeper){.options = *options, .run = *run, .taken = -1, .begin = now()};
+  k->lock = TSR_FOLDER_LOCK_NONE;
   tsr_recipe_entry *recipe;
   int count;
   recipe_of(arena, run, &recipe, &count);
-  bool ok = (!options->folder || check_empty(arena, k, diags)) &&
-            make_room(k, options->resume ? options->resume->state.step + 1 : 1, diags) &&
+  const tsr_manifest *resume = options->resume;
+  bool ok = (!resume || check_same(k, resume, recipe, count, diags)) &&
+            (!options->folder || take_folder(arena, k, diags)) &&
+            make_room(k, resume ? resume->state.step + 1 : 1, diags) &&
             begin(arena, k, recipe, count, state, diags) &&
             (!options->folder || open_saver(arena, k, recipe, count, diags));
   bool there = ok && options->resume && options->folder &&
@@ -378,6 +403,7 @@ bool tsr_keeper_finish(tsr_keeper *k, const tsr_run_state *state, tsr_diags *dia
 void tsr_keeper_close(tsr_keeper *k) {
   if (!k) return;
   tsr_saver_close(k->saver);
+  tsr_folder_lock_release(&k->lock);
   free(k->loss);
   free(k->norm);
   k->saver = NULL;

@@ -4,12 +4,14 @@
 #define TSR_TRAIN_KEEPER_H
 #include "checkpoint/save.h"
 #include "train/compile.h"
+#include "train/out_folder.h"
 #include "train/source.h"
 #include <signal.h>
 
 typedef struct {
   const char *folder;           /* of the checkpoints; NULL: none are written */
   bool resumes;                 /* going on was asked for, be there a checkpoint or not */
+  tsr_out_purpose purpose;      /* of the folder: to go on from what is in it, for one */
   const tsr_manifest *resume;   /* to go on from; NULL: the run begins anew */
   bool named;                   /* it was named, so no other one will do */
   const tsr_manifest *weights;  /* whose parameters a new run begins with; NULL: random ones */

@@ -360,9 +360,10 @@ static bool has_fault(const tsr_source_step *s, int64_t index, int32_t *row) {
 
 bool tsr_source_check_used(const tsr_source *source, tsr_diags *diags) {
   const tsr_token_file *file = source->fault ? atomic_load(&source->fault->file) : NULL;
-  return !file || tsr_token_file_outside(
-                      file, atomic_load(&source->fault->token), source->dataset.vocab_size,
-                      place_of_data(source->config), diags);
+  return tsr_file_maps_check(diags) &&
+         (!file || tsr_token_file_outside(
+                       file, atomic_load(&source->fault->token), source->dataset.vocab_size,
+                       place_of_data(source->config), diags));
 }
 
 /* A text sample is its tokens and its targets; each input asks for one of them. */

@@ -55,8 +55,9 @@ typedef struct {
   int64_t samples; /* of the step; rows beyond them are padding, whose targets are ignored */
 } tsr_source_step;
 void tsr_source_fill(void *context, const char *input, int64_t sample, void *row);
-/* After a step: an error for a token outside the vocabulary that a sample of it had. Only what was
- * not looked at when the data was opened (data/sources.h) can have one. */
+/* After a step: an error for a token outside the vocabulary that a sample of it had (only what was
+ * not looked at when the data was opened, data/sources.h, can have one), or for a file that was cut
+ * while it was read. */
 bool tsr_source_check_used(const tsr_source *source, tsr_diags *diags);
 /* Targets of a step that count (are not ignore_index). */
 int64_t tsr_source_targets(const tsr_source_step *step, int64_t samples);

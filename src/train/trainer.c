@@ -189,11 +189,11 @@ static double evaluate(trainer *t) {
   return sum / EVALUATION_BATCHES;
 }
 
-static bool report_evaluation(trainer *t) {
+static void report_evaluation(trainer *t) {
   double loss = evaluate(t);
   tsr_progress_clear(&t->progress);
   if (!t->o->quiet) printf("Step %lld: Validation loss = %.4f\n", (long long)t->step, loss);
-  return tsr_metrics_write_eval(t->o->metrics, t->step, loss, t->diags);
+  tsr_metrics_write_eval(t->o->metrics, t->step, loss, t->diags);
 }
 
 static bool report_sample(trainer *t) {
@@ -203,8 +203,9 @@ static bool report_sample(trainer *t) {
   tsr_progress_clear(&t->progress);
   if (ok && !t->o->quiet)
     printf("--- sample after step %lld\n%s\n---\n", (long long)t->step, text.data ? text.data : "");
-  ok = ok && tsr_metrics_write_sample(
-                 t->o->metrics, t->step, text.data ? text.data : "", text.length, t->diags);
+  if (ok)
+    tsr_metrics_write_sample(
+        t->o->metrics, t->step, text.data ? text.data : "", text.length, t->diags);
   tsr_text_free(&text);
   return ok;
 }
@@ -244,7 +245,16 @@ static bool start_keeper(trainer *t) {
   t->loss = state.loss;
   t->scale.scale = state.scale;
   t->scale.good_steps = state.scale_good_steps;
-  return !keep->resumes || tsr_metrics_rewind(t->o->metrics, t->step, t->diags);
+  return true;
+}
+
+/* The run is known to be what the folder of results is for. */
+static bool begin_results(trainer *t) {
+  const tsr_trainer_options *o = t->o;
+  int64_t from = o->keep.purpose == TSR_OUT_OVERWRITES ? 0 : t->step;
+  bool ok = (!o->out || tsr_out_folder_begin(o->arena, o->out, o->config, t->diags)) &&
+            tsr_metrics_begin(o->metrics, from, t->diags);
+  return !tsr_bound_agree(t->train, !ok);
 }
 
 /* What a thread has to say is said at once, not at the end. */
@@ -264,7 +274,7 @@ static bool finish_keeper(trainer *t) {
 
 /* ---- the loop ---- */
 
-static bool report_step(trainer *t, double seconds) {
+static void report_step(trainer *t, double seconds) {
   bool text = t->o->source->dataset.kind == TSR_DATASET_TEXT;
   int64_t each = text ? t->o->source->sequence : 1;
   double rate = seconds > 0 ? (double)(t->samples * each) / seconds : 0;
@@ -280,7 +290,7 @@ static bool report_step(trainer *t, double seconds) {
       tsr_keeper_is_writing(t->keeper)};
   tsr_progress_state state = {t->step, t->steps, t->loss, t->lr, t->norm, rate, -1, !text};
   tsr_progress_show(&t->progress, state, now());
-  return tsr_metrics_write_step(t->o->metrics, &line, t->diags);
+  tsr_metrics_write_step(t->o->metrics, &line, t->diags);
 }
 
 static bool is_due(int64_t every, int64_t step) { return every > 0 && step % every == 0; }
@@ -288,7 +298,7 @@ static bool is_due(int64_t every, int64_t step) { return every > 0 && step % eve
 static bool report_texts(trainer *t) {
   const tsr_config_training *c = &t->o->config->training;
   bool last = t->step == t->steps;
-  if (t->eval && (is_due(c->eval_every, t->step) || last) && !report_evaluation(t)) return false;
+  if (t->eval && (is_due(c->eval_every, t->step) || last)) report_evaluation(t);
   bool sampled = t->generation && (is_due(c->sample_every, t->step) || last);
   return !sampled || report_sample(t);
 }
@@ -313,7 +323,7 @@ static bool run_loop(trainer *t, int *ret_signal) {
     run_step(t);
     if (!tsr_source_check_used(t->o->source, t->diags)) return false;
     double seconds = now() - start;
-    if (!report_step(t, seconds)) return false;
+    report_step(t, seconds);
     if (!isfinite(t->loss))
       return tsr_diag_failure(
           t->diags, TSR_NOWHERE, "step %lld: the loss is %g", (long long)t->step, t->loss);
@@ -352,7 +362,7 @@ static int64_t steps_of(const trainer *t) {
   return steps < c->max_steps ? steps : c->max_steps;
 }
 
-static bool write_start(const trainer *t) {
+static void write_start(const trainer *t) {
   const tsr_config *c = t->o->config;
   int64_t parameters = 0;
   for (int i = 0; i < t->training->graph->params_count; i++) {
@@ -370,7 +380,7 @@ static bool write_start(const trainer *t) {
       c->numerics.policy == TSR_NUMERICS_FAST ? "fast" : "deterministic",
       t->o->device ? t->o->device->arch : t->o->kernels->isa,
       t->o->threads};
-  return tsr_metrics_write_start(t->o->metrics, &start, t->diags);
+  tsr_metrics_write_start(t->o->metrics, &start, t->diags);
 }
 
 static bool write_end(trainer *t) {
@@ -384,7 +394,8 @@ static bool write_end(trainer *t) {
         (long long)t->step);
   if (!t->o->quiet)
     printf("done: step %lld, loss %.4f, weights sha256 %s\n", (long long)t->step, t->loss, sha);
-  return tsr_metrics_write_end(t->o->metrics, t->step, t->loss, sha, t->diags);
+  tsr_metrics_write_end(t->o->metrics, t->step, t->loss, sha, t->diags);
+  return tsr_metrics_finish(t->o->metrics, t->diags);
 }
 
 /* Makes the recorder; a recording also ends the run behind what it records. */
@@ -462,8 +473,9 @@ bool tsr_train(
         (long long)t.curve.total_steps, (long long)o->config->training.max_steps,
         (long long)o->config->training.num_epochs);
   t.progress = tsr_progress_start(stdout, o->quiet, o->config->training.log_every, 0, now());
-  bool ok = start_recording(&t) && start_keeper(&t) && write_start(&t) &&
-            run_loop(&t, ret_signal) && write_end(&t);
+  bool ok = start_recording(&t) && start_keeper(&t) && begin_results(&t);
+  if (ok) write_start(&t);
+  ok = ok && run_loop(&t, ret_signal) && write_end(&t);
   tsr_keeper_close(t.keeper);
   tsr_progress_clear(&t.progress);
   tsr_worker_close(worker);

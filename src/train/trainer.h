@@ -27,6 +27,7 @@ typedef struct {
   const tsr_device *device; /* NULL: the CPU's threads */
   bool quiet;
   const char *out_folder; /* NULL: nothing is written */
+  tsr_out_folder *out;    /* the same, of the worker that writes; else NULL */
   tsr_metrics *metrics;
   const char *mesh_text;       /* "dp=2 tp=2", for the metrics */
   volatile sig_atomic_t *stop; /* a signal's number ends the run after the step */
@@ -49,7 +50,8 @@ bool tsr_train(
     const tsr_compiled *evaluation, const tsr_compiled *generation, int *ret_signal,
     tsr_diags *diags);
 
-/* Runs a graph without a loss once and prints its outputs; into out_folder as .npy files. */
+/* Runs a graph without a loss once and prints its outputs; the first worker writes
+ * them into out as .npy files. */
 bool tsr_run_graph(const tsr_trainer_options *options, const tsr_compiled *graph, tsr_diags *diags);
 
 /* SHA-256 over all parameters, unsharded and without padding, f32 little-endian, in the order of

@@ -159,7 +159,7 @@ static void write_all(const char *folder, tensor *tensors, int count) {
   for (int f = 0; ok && f < files; f++)
     ok = !counts[f] || write_file(out, f, pieces[f], of[f], counts[f]);
   ok = ok && tsr_output_bytes(out, "config.yaml", "a: 1\n", 5, diags) &&
-       tsr_output_copy(out, "copy", "copied", diags) && tsr_output_commit(out, &about, diags);
+       tsr_output_copy(out, "copy", "copied", 0, diags) && tsr_output_commit(out, &about, diags);
   CHECK_AT(ok, "%s", scratch_diags(diags));
 }
 

@@ -76,10 +76,10 @@ says <<'TEXT'
 TEXT
 run 2 --config run.yaml --quiet
 says <<'TEXT'
-run.yaml:9:19: error: 'kept' holds the checkpoints of a run, up to step 6
+run.yaml:9:19: error: 'kept' has the checkpoints of a run, up to step 6
     9 |   checkpoint_dir: kept
       |                   ^~~~
-      = --resume goes on from there; another checkpoint_dir, or an empty one, begins anew
+      = --resume goes on with it, --overwrite gives it up, another checkpoint_dir keeps it
 TEXT
 run 2 --config run.yaml --quiet --resume --set training_config.seed=6 --set transformer_config.theta=1000.0
 says <<'TEXT'

@@ -158,15 +158,22 @@ static void test_prune_fails(void) {
 
 /* ---- who has it ---- */
 
+static const char *host_name(void) {
+  static char name[256];
+  gethostname(name, sizeof name - 1);
+  return name;
+}
+
 static void test_lock(void) {
-  int lock, other, pipes[2], taken[2];
+  int pipes[2], taken[2];
+  tsr_folder_lock lock, other;
   char byte = 0;
   int piped = pipe(pipes) || pipe(taken);
   CHECK_INT(piped, 0);
   pid_t child = fork();
   if (!child) { /* has the folder until the pipe is closed */
     close(pipes[1]);
-    bool ok = tsr_checkpoints_open_folder(arena, "deep/er/lock", &lock, diags);
+    bool ok = tsr_checkpoints_take_folder(arena, "deep/er/lock", &lock, diags);
     bool told = write(taken[1], &byte, 1) == 1;
     ssize_t got = read(pipes[0], &byte, 1);
     _exit(ok && told && got == 0 ? 0 : 1);
@@ -174,22 +181,29 @@ static void test_lock(void) {
   close(pipes[0]);
   CHECK(read(taken[0], &byte, 1) == 1);
   mkdir("deep/er/lock/step-00000004.partial", 0777);
-  CHECK(!tsr_checkpoints_open_folder(arena, "deep/er/lock", &other, diags));
-  CHECK_STR(
-      scratch_diags(diags), "error: another run writes its checkpoints into 'deep/er/lock'\n");
+  CHECK(!tsr_checkpoints_take_folder(arena, "deep/er/lock", &other, diags));
+  char said[600];
+  snprintf(
+      said, sizeof said,
+      "error: 'deep/er/lock' is in use by process %ld on %s\n"
+      "      = it is free when that run has ended; another run needs another folder\n",
+      (long)child, host_name());
+  CHECK_STR(scratch_diags(diags), said);
   CHECK(is_there("deep/er/lock/step-00000004.partial")); /* the other run writes it */
-  if (other >= 0) close(other);
+  CHECK_INT(other.fd, -1);
   close(pipes[1]);
   int status = 1;
   waitpid(child, &status, 0);
   CHECK_INT(status, 0);
-  CHECK(tsr_checkpoints_open_folder(arena, "deep/er/lock", &lock, diags));
+  CHECK(tsr_checkpoints_take_folder(arena, "deep/er/lock", &lock, diags));
+  CHECK(tsr_checkpoints_clean(arena, "deep/er/lock", false, diags));
   CHECK(!is_there("deep/er/lock/step-00000004.partial"));
-  close(lock);
+  tsr_folder_lock_release(&lock);
+  CHECK(!is_there("deep/er/lock/" TSR_FOLDER_LOCK_NAME));
 }
 
 static void test_leftovers(void) {
-  int lock;
+  tsr_folder_lock lock;
   mkdir("left", 0777);
   make("left", 4);
   make("left", 6);
@@ -197,15 +211,16 @@ static void test_leftovers(void) {
   mkdir("left/step-00000008.partial", 0777);
   mkdir("left/mine.partial", 0777);
   scratch_text("left/step-notes", "");
-  CHECK(tsr_checkpoints_open_folder(arena, "left", &lock, diags));
-  close(lock);
+  CHECK(tsr_checkpoints_take_folder(arena, "left", &lock, diags));
+  CHECK(tsr_checkpoints_clean(arena, "left", false, diags));
+  tsr_folder_lock_release(&lock);
   CHECK_STR(steps_in("left"), "4");
   CHECK(!is_there("left/step-00000006.partial") && !is_there("left/step-00000008.partial"));
   CHECK(is_there("left/mine.partial") && is_there("left/step-notes"));
   scratch_text("no_folder", "");
-  CHECK(!tsr_checkpoints_open_folder(arena, "no_folder", &lock, diags));
+  CHECK(!tsr_checkpoints_take_folder(arena, "no_folder", &lock, diags));
   CHECK_STR(scratch_diags(diags), "error: cannot make the folder 'no_folder': Not a directory\n");
-  CHECK(!tsr_checkpoints_open_folder(arena, "no_folder/below", &lock, diags));
+  CHECK(!tsr_checkpoints_take_folder(arena, "no_folder/below", &lock, diags));
   CHECK_STR(
       scratch_diags(diags), "error: cannot make the folder 'no_folder/below': Not a directory\n");
 }

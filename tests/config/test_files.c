@@ -10,6 +10,7 @@ static tsr_arena *arena;
 
 static void write_file(const char *name, const char *text) {
   tsr_diags *diags = tsr_diags_new(arena);
+  tsr_file_forget();
   CHECK(tsr_file_write(tsr_arena_printf(arena, "%s/%s", root, name), text, strlen(text), diags));
 }
 

@@ -8,6 +8,7 @@
 #include "runner.h"
 #include "tests/check.h"
 #include <signal.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 enum { STEPS = 300, EARLY = 10 };
@@ -137,34 +138,70 @@ static void test_time_limit(void) {
   CHECK_AT(!wrong, "%s", wrong ? wrong : "");
 }
 
-/* A run that goes on from an older checkpoint comes past the newer ones. A full disk then costs the
- * new one of a step, not the one that is there; nor do they count as those that are kept. */
+/* Nothing but a step's checkpoints, of a run that all others begin from. */
+static const char *copy_of(const char *folder, const char *name) {
+  const char *copy = folder_of(name);
+  folder_remove(copy);
+  const char *command = tsr_arena_printf(r.arena, "cp -r '%s' '%s'", folder, copy);
+  CHECK_INT(system(command), 0);
+  return copy;
+}
+
+static words command_from(const char *folder, int step, int keep_last) {
+  words w = words_run(&r, folder);
+  words_add(&r, &w, "--set");
+  words_add(&r, &w, "checkpoint.keep_last=%d", keep_last);
+  words_add(&r, &w, "--resume");
+  words_add(&r, &w, "%s/step-%08d", checkpoints_of(folder), step);
+  return w;
+}
+
+/* A run that goes on from an older checkpoint comes past the newer ones. A full disk, whenever it
+ * is, then costs the new one of a step, not the one that is there. */
+static void test_full_from_older(const char *folder, const char *want) {
+  enum { LAST = 60 };
+  int costs = 0;
+  for (int n = 1; n <= LAST; n++) {
+    const char *copy = copy_of(folder, "full");
+    words w = command_from(copy, 3, 0);
+    ending e = run(&r, &w, tsr_arena_printf(r.arena, "ENOSPC@%d-%d", n, n + 1), -1, 0);
+    kept k = look(checkpoints_of(copy));
+    CHECK_AT(k.named == 8 && k.whole == 8, "ENOSPC@%d: %d of %d are whole", n, k.whole, k.named);
+    if (e.status == 1 && strstr(e.said, "error: cannot ")) continue; /* it has not begun */
+    CHECK_AT(e.status == 0, "ENOSPC@%d: exit %d: %s", n, e.status, e.said);
+    CHECK_STR(sha256_of(&r, e.said), want);
+    costs += strstr(e.said, "warning: no checkpoint after step 6: ") != NULL;
+  }
+  CHECK_AT(costs > 3, "%d", costs);
+}
+
+/* No newer one makes the one just written too old. */
+static void test_kill_from_older(const char *folder) {
+  enum { FIRST = 16, LAST = 80, STRIDE = 3, WHOLE_STEPS = 24 };
+  int kills = 0;
+  for (int n = FIRST; n <= LAST; n += STRIDE) {
+    const char *copy = copy_of(folder, "killed");
+    words w = command_from(copy, 6, 1);
+    ending e = run(&r, &w, tsr_arena_printf(r.arena, "kill@%d", n), -1, 0);
+    kept k = look(checkpoints_of(copy));
+    CHECK_AT(
+        k.named == k.whole && k.newest_whole == WHOLE_STEPS, "kill@%d: %d of %d are whole, up to %lld", n,
+        k.whole, k.named, (long long)k.newest_whole);
+    kills += e.status == 128 + SIGKILL;
+  }
+  CHECK_AT(kills > 10, "%d", kills);
+}
+
 static void test_from_older(void) {
-  const char *folder = folder_of("older"), *checkpoints = checkpoints_of(folder);
+  const char *folder = folder_of("older");
   words w = words_run(&r, folder);
   words_add(&r, &w, "--set");
   words_add(&r, &w, "checkpoint.keep_last=0");
   ending e = run(&r, &w, NULL, -1, 0);
   CHECK_INT(e.status, 0);
-  CHECK_INT(look(checkpoints).whole, 8);
-  const char *want = sha256_of(&r, e.said);
-  words_add(&r, &w, "--resume");
-  words_add(&r, &w, "%s/step-00000003", checkpoints);
-  /* moved aside, then there is no room: the folder's making is 1, that of step 6 is 3 */
-  e = run(&r, &w, "ENOSPC@3-4", -1, 0);
-  CHECK_INT(e.status, 0);
-  CHECK_STR(sha256_of(&r, e.said), want);
-  CHECK_AT(strstr(e.said, "warning: no checkpoint after step 6: "), "%s", e.said);
-  kept k = look(checkpoints);
-  CHECK(k.named == 8 && k.whole == 8);
-  /* no newer one makes the one just written too old */
-  words_add(&r, &w, "--set");
-  words_add(&r, &w, "checkpoint.keep_last=1");
-  w.items[w.count - 3] = tsr_arena_printf(r.arena, "%s/step-00000006", checkpoints);
-  e = run(&r, &w, "kill@30", -1, 0);
-  CHECK_INT(e.status, 128 + SIGKILL);
-  k = look(checkpoints);
-  CHECK(k.named == k.whole && k.newest_whole == 24);
+  CHECK_INT(look(checkpoints_of(folder)).whole, 8);
+  test_full_from_older(folder, sha256_of(&r, e.said));
+  test_kill_from_older(folder);
 }
 
 int main(int argc, char **argv) {

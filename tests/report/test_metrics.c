@@ -3,6 +3,7 @@
 #include "report/metrics.h"
 #include "tests/check.h"
 #include "tests/data/scratch.h"
+#include <sys/wait.h>
 
 static const char *file_text(const char *path) {
   static char text[4096];
@@ -15,20 +16,20 @@ static const char *file_text(const char *path) {
 
 static void test_lines(tsr_arena *arena, tsr_diags *diags) {
   tsr_metrics *metrics;
-  CHECK(tsr_metrics_open(arena, "m.jsonl", false, &metrics, diags));
-  CHECK(tsr_metrics_write_start(
+  CHECK(tsr_metrics_open(arena, "m.jsonl", &metrics, diags) && tsr_metrics_begin(metrics, 0, diags));
+  tsr_metrics_write_start(
       metrics,
       &(tsr_metrics_start){
           "a \"b\".yaml", "dp=2 tp=4", 8, 10000000001, UINT64_MAX, "deterministic", "x86-64-v3", 2},
-      diags));
+      diags);
   tsr_metrics_step step = {1, 4.25, 0.1, 3e-4, 9007199254740993, 12345.5, NAN};
-  CHECK(tsr_metrics_write_step(metrics, &step, diags));
+  tsr_metrics_write_step(metrics, &step, diags);
   step = (tsr_metrics_step){2, NAN, INFINITY, 0, 64, -INFINITY, 1.0 / 3};
-  CHECK(tsr_metrics_write_step(metrics, &step, diags));
-  CHECK(tsr_metrics_write_eval(metrics, 2, 0, diags));
-  CHECK(tsr_metrics_write_eval(metrics, 2, 1000, diags));
-  CHECK(tsr_metrics_write_sample(metrics, 2, "\xc3\xa9\"\n\xff\0z", 7, diags));
-  CHECK(tsr_metrics_write_sample(metrics, 2, "", 0, diags));
+  tsr_metrics_write_step(metrics, &step, diags);
+  tsr_metrics_write_eval(metrics, 2, 0, diags);
+  tsr_metrics_write_eval(metrics, 2, 1000, diags);
+  tsr_metrics_write_sample(metrics, 2, "\xc3\xa9\"\n\xff\0z", 7, diags);
+  tsr_metrics_write_sample(metrics, 2, "", 0, diags);
   CHECK_STR(/* whole before it is closed */
             file_text("m.jsonl"),
             "{\"event\":\"start\",\"config\":\"a \\\"b\\\".yaml\",\"mesh\":\"dp=2 "
@@ -53,41 +54,84 @@ static void test_append(tsr_arena *arena, tsr_diags *diags) {
   tsr_metrics *metrics;
   scratch_text("old.jsonl", "{\"event\":\"st"); /* cut off by a crash */
   for (int i = 0; i < 2; i++) {
-    CHECK(tsr_metrics_open(arena, "old.jsonl", true, &metrics, diags));
-    CHECK(tsr_metrics_write_end(metrics, 5 + i, 0.5, i ? "ab12" : NULL, diags));
+    CHECK(tsr_metrics_open(arena, "old.jsonl", &metrics, diags));
+    CHECK(tsr_metrics_begin(metrics, 9, diags));
+    tsr_metrics_write_end(metrics, 5 + i, 0.5, i ? "ab12" : NULL, diags);
     tsr_metrics_close(metrics);
   }
   CHECK_STR(
       file_text("old.jsonl"),
-      "{\"event\":\"st\n"
       "{\"event\":\"end\",\"step\":5,\"loss\":0.5,\"weights_sha256\":null}\n"
       "{\"event\":\"end\",\"step\":6,\"loss\":0.5,\"weights_sha256\":\"ab12\"}\n");
-  CHECK(tsr_metrics_open(arena, "old.jsonl", false, &metrics, diags));
+  CHECK(tsr_metrics_open(arena, "old.jsonl", &metrics, diags));
+  CHECK(tsr_metrics_begin(metrics, 0, diags));
   tsr_metrics_close(metrics);
   CHECK_STR(file_text("old.jsonl"), "");
 }
 
 static void test_failures(tsr_arena *arena, tsr_diags *diags) {
   tsr_metrics *metrics;
-  CHECK(!tsr_metrics_open(arena, "no/such/m.jsonl", false, &metrics, diags));
+  CHECK(!tsr_metrics_open(arena, "no/such/m.jsonl", &metrics, diags));
   CHECK_STR(
       scratch_diags(diags),
-      "no/such/m.jsonl: error: cannot write the metrics: No such file or directory\n");
+      "no/such/m.jsonl: error: cannot write 'no/such/m.jsonl': No such file or directory\n");
   CHECK_INT(tsr_diags_exit_code(diags), 2);
-  CHECK(tsr_metrics_write_eval(metrics, 1, 1, diags)); /* closed: nothing to do */
+  tsr_metrics_write_eval(metrics, 1, 1, diags); /* closed: nothing to do */
 
-  CHECK(tsr_metrics_open(arena, NULL, false, &metrics, diags));
-  CHECK(tsr_metrics_write_eval(metrics, 1, 1, diags));
+  CHECK(tsr_metrics_open(arena, NULL, &metrics, diags));
+  tsr_metrics_write_eval(metrics, 1, 1, diags);
   tsr_metrics_close(metrics);
 
-  if (access("/dev/full", W_OK)) return;
-  CHECK(tsr_metrics_open(arena, "/dev/full", false, &metrics, diags));
-  CHECK(!tsr_metrics_write_step(metrics, &(tsr_metrics_step){.step = 12}, diags));
-  CHECK(tsr_metrics_write_step(metrics, &(tsr_metrics_step){.step = 13}, diags));
+  scratch_text("notes.txt", "of the user's");
+  CHECK(!tsr_metrics_open(arena, "notes.txt", &metrics, diags));
   CHECK_STR(
       scratch_diags(diags),
-      "/dev/full: error: cannot write the metrics of step 12: No space left on device\n");
+      "notes.txt: error: the file has no metrics, and would be emptied for them\n");
+  CHECK_STR(file_text("notes.txt"), "of the user's");
+
+  tsr_metrics *first;
+  CHECK(tsr_metrics_open(arena, "m.jsonl", &first, diags));
+  CHECK(!tsr_metrics_open(arena, "m.jsonl", &metrics, diags));
+  CHECK_STR(scratch_diags(diags), "m.jsonl: error: another run writes its metrics here\n");
+  CHECK(strlen(file_text("m.jsonl")) > 0);
+  tsr_metrics_close(first);
+
+  if (access("/dev/full", W_OK)) return;
+  CHECK(tsr_metrics_open(arena, "/dev/full", &metrics, diags));
+  CHECK(tsr_metrics_begin(metrics, 0, diags));
+  tsr_metrics_write_step(metrics, &(tsr_metrics_step){.step = 12}, diags);
+  tsr_metrics_write_step(metrics, &(tsr_metrics_step){.step = 13}, diags);
+  CHECK_STR(
+      scratch_diags(diags), "/dev/full: warning: cannot write the metrics of step 12, which is "
+                            "tried again: No space left on device\n");
+  CHECK(!tsr_metrics_finish(metrics, diags));
+  CHECK_STR(
+      scratch_diags(diags),
+      "/dev/full: error: cannot write the metrics from step 12 on: No space left on device\n");
   CHECK_INT(tsr_diags_exit_code(diags), 1);
+  tsr_metrics_close(metrics);
+}
+
+/* A disk that was full for some lines: in a process of its own, where the faults are counted. */
+static void test_late_lines(tsr_arena *arena, tsr_diags *diags) {
+  pid_t child = fork();
+  if (!child) {
+    tsr_metrics *metrics;
+    setenv("TESSERA_FAULT", "ENOSPC@3-4", 1); /* the file's making is 1 */
+    bool ok = tsr_metrics_open(arena, "late.jsonl", &metrics, diags) &&
+              tsr_metrics_begin(metrics, 0, diags);
+    for (int i = 1; ok && i <= 4; i++) tsr_metrics_write_end(metrics, i, 0.5, NULL, diags);
+    _exit(ok && tsr_metrics_finish(metrics, diags) ? 0 : 1);
+  }
+  int status = 1;
+  waitpid(child, &status, 0);
+  CHECK_INT(status, 0);
+  CHECK_STR(
+      file_text("late.jsonl"),
+      "{\"event\":\"end\",\"step\":1,\"loss\":0.5,\"weights_sha256\":null}\n"
+      "{\"event\":\"end\",\"step\":2,\"loss\":0.5,\"weights_sha256\":null}\n"
+      "{\"event\":\"end\",\"step\":3,\"loss\":0.5,\"weights_sha256\":null}\n"
+      "{\"event\":\"end\",\"step\":4,\"loss\":0.5,\"weights_sha256\":null}\n");
 }
 
 int main(void) {
@@ -95,6 +139,7 @@ int main(void) {
   tsr_diags *diags = tsr_diags_new(arena);
   char folder[64];
   scratch_enter(folder);
+  test_late_lines(arena, diags); /* first: faults are planned with the first operation */
   test_lines(arena, diags);
   test_append(arena, diags);
   test_failures(arena, diags);

@@ -345,7 +345,7 @@ static void test_file(void) {
   CHECK(!tsr_chrome_trace_write("no/such/trace.json", &m.record, diags));
   CHECK_STR(
       scratch_diags(diags),
-      "no/such/trace.json: error: cannot write the trace: No such file or directory\n");
+      "no/such/trace.json: error: cannot write 'no/such/trace.json': No such file or directory\n");
   CHECK_INT(tsr_diags_exit_code(diags), 2);
   tsr_arena_free(m.arena);
 }

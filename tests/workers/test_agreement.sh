@@ -46,6 +46,13 @@ refused "another file" "${launcher[@]}" -n 1 "${train[@]}" "${mesh[@]}" : \
 says 1 "error: worker 1 on $host has another configuration than worker 0 on $host: line 40 is '    lr: 0.004' here and '    lr: 0.003' there"
 errors 1
 
+refused "another folder for results" "${launcher[@]}" -n 1 "${train[@]}" "${mesh[@]}" --out "$scratch/one" : \
+  -n 1 "${train[@]}" "${mesh[@]}" --out "$scratch/two"
+grep -q "another configuration than worker 0 on $host: line [0-9]* is '--out $scratch/two' here and '--out $scratch/one'" \
+  "$scratch/said" || wrong "$name: does not say which" "$scratch/out"
+errors 1
+[ ! -e "$scratch/one" ] && [ ! -e "$scratch/two" ] || wrong "$name: a refused run has made its folder"
+
 cp "$program" "$scratch/tessera-train"
 printf x >> "$scratch/tessera-train"
 export TESSERA_PLUGIN_PATH=$build

@@ -72,4 +72,12 @@ want_for "${options[@]}"
 checks=$((checks + 1))
 [ "$want" = "$weights" ] || wrong "one process, cp=2,dp=2: weights $want, but on one rank $weights"
 for workers in 3 4; do check "$workers" cp=2,dp=2; done
+
+# A graph without a loss: what it gives is written once.
+example=$root/configs/examples/dp_step.yaml
+checks=$((checks + 1))
+"$program" --config "$example" --quiet --out "$scratch/graph_alone" && bounded "${launcher[@]}" -n 2 "$program" --config "$example" \
+  --quiet --out "$scratch/graph_shared" > "$scratch/out" 2>&1 || wrong "$library, a graph with --out fails" "$scratch/out"
+diff -r "$scratch/graph_alone" "$scratch/graph_shared" > "$scratch/out" || wrong "$library, a graph with --out" "$scratch/out"
+[ -s "$scratch/graph_shared/y.npy" ] || wrong "$library, a graph with --out: no y.npy"
 report

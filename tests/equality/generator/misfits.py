@@ -39,13 +39,20 @@ def _samples(rng: random.Random, drawn: Recipe) -> Recipe:
     return replace(drawn, units_batch=units, samples=units * rng.choice([1, 2]) + rng.choice([1, 1, 1, 2]))
 
 
+@change(5, of_any=True)
+def _batch_units(rng: random.Random, drawn: Recipe) -> Recipe:
+    """Batch units that microbatches can share out evenly, though not in the order of their tree."""
+    units = rng.choice([6, 6, 12])
+    return replace(drawn, units_batch=units, samples=units * rng.choice([1, 1, 2]), units_sequence=1, zigzag=False)
+
+
 @change(1)
 def _positions(rng: random.Random, drawn: Recipe) -> Recipe:
     """Positions that the sequence units do not divide."""
     return replace(drawn, sequence=rng.choice([5, 6, 10]), units_sequence=4, zigzag=rng.random() < 0.5)
 
 
-@change(3)
+@change(8)
 def _zigzag(rng: random.Random, drawn: Recipe) -> Recipe:
     """Positions in zigzag, of which sequence parallelism would split what a rank has."""
     pieces = [Piece(name, replace(draw_options(rng), a=True)) for name in ("norm", "pair", "norm", "gated")]

@@ -1,0 +1,99 @@
+#include "base/folder_lock.h"
+#include "base/disk.h"
+#include "base/file.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { TRIES = 100, REST_NS = 20000000, OWNER_MAX = 320 };
+
+/* "process 123 on host", as the file says; what it says may be another program's. */
+static void read_owner(int fd, char ret[OWNER_MAX]) {
+  char host[256] = "", text[OWNER_MAX] = "";
+  long number = 0;
+  ssize_t n = pread(fd, text, sizeof text - 1, 0);
+  bool said = n > 0 && sscanf(text, "%ld %255[A-Za-z0-9._-]", &number, host) == 2 && number > 0;
+  if (said) snprintf(ret, OWNER_MAX, "process %ld on %s", number, host);
+  else snprintf(ret, OWNER_MAX, "another process");
+}
+
+static bool write_owner(int fd) {
+  char host[256] = "", text[OWNER_MAX];
+  gethostname(host, sizeof host - 1);
+  int length = snprintf(text, sizeof text, "%ld %s\n", (long)getpid(), host);
+  return ftruncate(fd, 0) == 0 && lseek(fd, 0, SEEK_SET) == 0 &&
+         tsr_disk_write(fd, text, (size_t)length);
+}
+
+/* The one before may have removed the file between its opening here and its locking. */
+static bool is_current(int fd, const char *path) {
+  struct stat mine, there;
+  return !fstat(fd, &mine) && !lstat(path, &there) && mine.st_ino == there.st_ino &&
+         mine.st_dev == there.st_dev;
+}
+
+static bool is_without_locks(int error) {
+  return error == ENOLCK || error == EOPNOTSUPP || error == ENOSYS;
+}
+
+static bool fail(tsr_folder_lock *lock, tsr_diags *diags) {
+  int error = errno;
+  if (lock->fd >= 0) close(lock->fd);
+  lock->fd = -1;
+  return tsr_diag_failure(diags, TSR_NOWHERE, "cannot lock '%s': %s", lock->path, strerror(error));
+}
+
+static bool refuse(tsr_folder_lock *lock, const char *folder, tsr_diags *diags) {
+  char owner[OWNER_MAX];
+  read_owner(lock->fd, owner);
+  close(lock->fd);
+  lock->fd = -1;
+  tsr_diag_error(diags, TSR_NOWHERE, "'%s' is in use by %s", folder, owner);
+  tsr_diag_hint(diags, "it is free when that run has ended; another run needs another folder");
+  return false;
+}
+
+/* 1: held; 0: another one's, or removed meanwhile; -1: an error. */
+static int try_once(tsr_folder_lock *lock, const char *folder, tsr_diags *diags) {
+  if (lock->fd < 0) lock->fd = tsr_disk_open_lock(lock->path);
+  if (lock->fd < 0) return -1;
+  if (!flock(lock->fd, LOCK_EX | LOCK_NB)) {
+    if (is_current(lock->fd, lock->path)) return 1;
+    close(lock->fd);
+    lock->fd = -1;
+    return 0;
+  }
+  if (is_without_locks(errno)) {
+    tsr_diag_warning(
+        diags, TSR_NOWHERE, "'%s' cannot be locked (%s): no other run may use it", folder,
+        strerror(errno));
+    return 1;
+  }
+  return errno == EWOULDBLOCK || errno == EINTR ? 0 : -1;
+}
+
+bool tsr_folder_lock_take(
+    tsr_arena *arena, const char *folder, tsr_folder_lock *ret, tsr_diags *diags) {
+  *ret = TSR_FOLDER_LOCK_NONE;
+  ret->path = tsr_path_join(arena, folder, TSR_FOLDER_LOCK_NAME);
+  int held = 0;
+  for (int i = 0; i < TRIES && !held; i++) {
+    held = try_once(ret, folder, diags);
+    if (!held) nanosleep(&(struct timespec){.tv_nsec = REST_NS}, NULL);
+  }
+  if (held < 0) return fail(ret, diags);
+  if (!held) return refuse(ret, folder, diags);
+  return write_owner(ret->fd) || fail(ret, diags);
+}
+
+void tsr_folder_lock_release(tsr_folder_lock *lock) {
+  if (lock->fd < 0) return;
+  unlink(lock->path);
+  close(lock->fd);
+  lock->fd = -1;
+}

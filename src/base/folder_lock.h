@@ -1,0 +1,26 @@
+/* One process at a time in a folder: a file with the process's host and number, which is locked
+ * (flock) for as long as the process lives, however it ends. */
+#ifndef TSR_BASE_FOLDER_LOCK_H
+#define TSR_BASE_FOLDER_LOCK_H
+#include "base/diag.h"
+
+#define TSR_FOLDER_LOCK_NAME ".tessera-train.lock"
+
+typedef struct {
+  const char *path; /* of the file */
+  int fd;           /* -1: nothing is held */
+} tsr_folder_lock;
+
+#define TSR_FOLDER_LOCK_NONE ((tsr_folder_lock){NULL, -1})
+
+/* Takes the folder, which is there. A process that was killed may hold it until the kernel has
+ * taken its memory back, so this waits 2 s. The file of a process that has ended without giving it
+ * back is taken over. Errors: another process holds it, which is named; a file that cannot be made.
+ * A file system without locks is a warning. */
+bool tsr_folder_lock_take(
+    tsr_arena *arena, const char *folder, tsr_folder_lock *ret_lock, tsr_diags *diags);
+
+/* Removes the file. Fine where nothing is held. */
+void tsr_folder_lock_release(tsr_folder_lock *lock);
+
+#endif

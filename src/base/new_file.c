@@ -1,0 +1,73 @@
+#include "base/new_file.h"
+#include "base/disk.h"
+#include "base/file.h"
+#include <errno.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <unistd.h>
+
+static bool cannot_write(tsr_new_file *f, int error, tsr_diags *diags) {
+  tsr_new_file_drop(f);
+  return tsr_file_cannot("write", f->path, error, (tsr_place){.file = f->path}, diags);
+}
+
+bool tsr_file_check_output(const char *path, tsr_diags *diags) {
+  if (!tsr_file_is_read(path)) return true;
+  return tsr_diag_error(
+      diags, TSR_NOWHERE, "'%s' would be overwritten, and this command reads it", path);
+}
+
+/* A number is left over where a process of the same number was killed. */
+bool tsr_new_file_open(const char *path, tsr_new_file *f, tsr_diags *diags) {
+  static atomic_uint made;
+  *f = (tsr_new_file){.path = path, .fd = -1};
+  if (!tsr_file_check_output(path, diags)) return false;
+  int length = snprintf(
+      f->temporary, sizeof f->temporary, "%s.%ld-%u.tmp", path, (long)getpid(),
+      atomic_fetch_add(&made, 1));
+  if (length >= (int)sizeof f->temporary) {
+    f->temporary[0] = 0;
+    return cannot_write(f, ENAMETOOLONG, diags);
+  }
+  f->fd = tsr_disk_create_new(f->temporary);
+  if (f->fd < 0 && errno == EEXIST && tsr_disk_remove(f->temporary))
+    f->fd = tsr_disk_create_new(f->temporary);
+  if (f->fd >= 0) return true;
+  int error = errno;
+  f->temporary[0] = 0; /* not this one's */
+  return cannot_write(f, error, diags);
+}
+
+bool tsr_new_file_write(tsr_new_file *f, const void *bytes, size_t length, tsr_diags *diags) {
+  return tsr_disk_write(f->fd, bytes, length) || cannot_write(f, errno, diags);
+}
+
+/* The folder, so that the name is there after a power cut. */
+static bool sync_name(const char *path) {
+  char folder[PATH_MAX];
+  const char *slash = strrchr(path, '/');
+  size_t length = slash ? (size_t)(slash - path) : 0;
+  if (!slash) snprintf(folder, sizeof folder, ".");
+  else snprintf(folder, sizeof folder, "%.*s", (int)(length ? length : 1), path);
+  return tsr_disk_sync_folder(folder) || errno == EINVAL; /* some file systems cannot */
+}
+
+bool tsr_new_file_commit(tsr_new_file *f, tsr_diags *diags) {
+  if (!tsr_disk_sync(f->fd)) return cannot_write(f, errno, diags);
+  int fd = f->fd;
+  f->fd = -1;
+  if (!tsr_disk_close(fd) || !tsr_disk_rename(f->temporary, f->path))
+    return cannot_write(f, errno, diags);
+  f->temporary[0] = 0;
+  if (sync_name(f->path)) return true;
+  int error = errno;
+  tsr_disk_remove(f->path); /* what was there before has gone */
+  return cannot_write(f, error, diags);
+}
+
+void tsr_new_file_drop(tsr_new_file *f) {
+  if (f->fd >= 0) tsr_disk_close(f->fd);
+  f->fd = -1;
+  if (f->temporary[0]) tsr_disk_remove(f->temporary);
+  f->temporary[0] = 0;
+}

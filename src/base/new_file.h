@@ -1,0 +1,25 @@
+/* A file that takes its name when it is whole: it is written beside that, flushed to the disk, and
+ * renamed. A process that dies before leaves the old file, and NAME.NUMBER.tmp. */
+#ifndef TSR_BASE_NEW_FILE_H
+#define TSR_BASE_NEW_FILE_H
+#include "base/diag.h"
+#include <limits.h>
+
+typedef struct {
+  const char *path; /* the caller's */
+  char temporary[PATH_MAX];
+  int fd; /* -1: it is not open */
+} tsr_new_file;
+
+/* Errors: a file that this process reads would be replaced; it cannot be made. */
+bool tsr_new_file_open(const char *path, tsr_new_file *ret_file, tsr_diags *diags);
+/* Both are failures that name the file, which is then dropped. */
+bool tsr_new_file_write(tsr_new_file *file, const void *bytes, size_t length, tsr_diags *diags);
+bool tsr_new_file_commit(tsr_new_file *file, tsr_diags *diags);
+/* Nothing is left of it. Fine behind any of the others. */
+void tsr_new_file_drop(tsr_new_file *file);
+
+/* Whether a file of that name would be one that this process reads; then an error. */
+bool tsr_file_check_output(const char *path, tsr_diags *diags);
+
+#endif

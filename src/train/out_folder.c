@@ -1,0 +1,89 @@
+#include "train/out_folder.h"
+#include "base/disk.h"
+#include "base/file.h"
+#include "checkpoint/folder.h"
+#include "config/print.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* The first line of config.yaml. */
+static const char mark[] = "# The configuration of a run of tessera-train, with all defaults\n";
+
+static bool has_bytes(const char *path) {
+  struct stat info;
+  return !stat(path, &info) && info.st_size > 0;
+}
+
+static bool is_written_by_run(const char *config) {
+  char text[sizeof mark] = "";
+  int fd = tsr_disk_open(config, O_RDONLY | O_NONBLOCK | O_NOFOLLOW);
+  if (fd < 0) return false;
+  ptrdiff_t got = tsr_disk_read(fd, text, sizeof mark - 1);
+  close(fd);
+  return got == (ptrdiff_t)sizeof mark - 1 && !memcmp(text, mark, sizeof mark - 1);
+}
+
+/* What is in the folder: a run's results, or a file of somebody else's. */
+static bool
+check_content(tsr_arena *arena, const char *folder, tsr_out_purpose purpose, tsr_diags *diags) {
+  const char *config = tsr_path_join(arena, folder, "config.yaml");
+  const char *metrics = tsr_path_join(arena, folder, "metrics.jsonl");
+  const char *below = tsr_path_join(arena, folder, "checkpoints");
+  tsr_checkpoint_entry *entries;
+  int count;
+  if (!tsr_checkpoints_list(arena, below, &entries, &count, diags)) return false;
+  bool results = count || has_bytes(metrics) || is_written_by_run(config);
+  if (!results && tsr_file_exists(config)) {
+    tsr_diag_error(
+        diags, TSR_NOWHERE, "'%s' is there, and no run of tessera-train has written it", config);
+    tsr_diag_hint(
+        diags, "--out writes the run's resolved configuration there: name another folder");
+    return false;
+  }
+  if (!results || purpose != TSR_OUT_NEW) return true;
+  if (count)
+    tsr_diag_error(
+        diags, TSR_NOWHERE, "'%s' has the results of a run, with checkpoints up to step %lld",
+        folder, (long long)entries[count - 1].step);
+  else tsr_diag_error(diags, TSR_NOWHERE, "'%s' has the results of a run", folder);
+  tsr_diag_hint(
+      diags, "--resume goes on with it, --overwrite gives it up, another folder keeps it");
+  return false;
+}
+
+bool tsr_out_folder_take(
+    tsr_arena *arena, const char *path, tsr_out_purpose purpose, tsr_out_folder *ret,
+    tsr_diags *diags) {
+  *ret = (tsr_out_folder){.path = path, .lock = TSR_FOLDER_LOCK_NONE};
+  ret->is_made = !tsr_file_exists(path);
+  if (!tsr_disk_make_folder(path))
+    return tsr_file_cannot("make the folder", path, errno, TSR_NOWHERE, diags);
+  if (tsr_folder_lock_take(arena, path, &ret->lock, diags) &&
+      check_content(arena, path, purpose, diags))
+    return true;
+  tsr_out_folder_close(ret);
+  return false;
+}
+
+bool tsr_out_folder_begin(
+    tsr_arena *arena, tsr_out_folder *folder, const tsr_config *config, tsr_diags *diags) {
+  const char *path = tsr_path_join(arena, folder->path, "config.yaml");
+  tsr_text text = {0};
+  folder->has_begun = true;
+  if (tsr_file_is_read(path)) return true; /* it is the run's own: an earlier part's */
+  tsr_text_add(&text, "%s", mark);
+  tsr_config_print(config, &text);
+  bool ok = tsr_file_write(path, text.data, text.length, diags);
+  tsr_text_free(&text);
+  return ok;
+}
+
+void tsr_out_folder_close(tsr_out_folder *folder) {
+  if (!folder->path) return;
+  tsr_folder_lock_release(&folder->lock);
+  if (folder->is_made && !folder->has_begun) rmdir(folder->path);
+  folder->path = NULL;
+}

@@ -1,0 +1,36 @@
+/* The folder of --out: config.yaml, metrics.jsonl, and by default the checkpoints. A run takes it
+ * for itself, and nothing in it changes before the run is known to be the one that goes on there,
+ * or a new one in a folder without another's results. */
+#ifndef TSR_TRAIN_OUT_FOLDER_H
+#define TSR_TRAIN_OUT_FOLDER_H
+#include "base/folder_lock.h"
+#include "config/config.h"
+
+typedef struct {
+  const char *path;
+  bool is_made; /* by this run */
+  bool has_begun;
+  tsr_folder_lock lock;
+} tsr_out_folder;
+
+typedef enum {
+  TSR_OUT_NEW,       /* the folder must have no results */
+  TSR_OUT_RESUMES,   /* its results are this run's */
+  TSR_OUT_OVERWRITES /* its results are given up */
+} tsr_out_purpose;
+
+/* Makes the folder where it is missing, and takes it. Errors: another process has it; it has a
+ * run's results, of which the purpose says that there are none; it has a config.yaml that no run
+ * has written. */
+bool tsr_out_folder_take(
+    tsr_arena *arena, const char *path, tsr_out_purpose purpose, tsr_out_folder *ret_folder,
+    tsr_diags *diags);
+
+/* The run begins: writes config.yaml. */
+bool tsr_out_folder_begin(
+    tsr_arena *arena, tsr_out_folder *folder, const tsr_config *config, tsr_diags *diags);
+
+/* Gives it back, and removes it if this run has made it and has not begun. */
+void tsr_out_folder_close(tsr_out_folder *folder);
+
+#endif

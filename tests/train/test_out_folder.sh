@@ -1,0 +1,126 @@
+#!/usr/bin/env bash
+# What a run leaves in the folder of --out is not touched by another one: refused runs change no byte of it, one run at
+# a time has it, and what is not of a run is not overwritten.
+# usage: test_out_folder.sh PROGRAM
+set -uo pipefail
+program=$(realpath "$1")
+scratch=$(mktemp -d)
+said=$scratch.said
+trap 'rm -rf "$scratch" "$said"' EXIT
+cd "$scratch" || exit 1
+unset TT_MESH_GRAPH_DESC_PATH TT_METAL_HOME TESSERA_DETERMINISTIC
+checks=0 failed=0
+
+for i in $(seq 300); do printf 'word %d of a text. ' $((i * 7919 % 1000)); done > text.txt
+cat > run.yaml <<'RUN'
+training_config: {seed: 1, data_path: text.txt, tokenizer_type: byte, batch_size: 4, sequence_length: 8, max_steps: 3,
+  eval_every: 0, sample_tokens: 0, log_every: 1}
+transformer_config: {model_type: gpt2, embedding_dim: 16, num_heads: 2, num_blocks: 1, max_sequence_length: 8}
+numerics: {threads: 1}
+RUN
+endless=(--set training_config.max_steps=1000000 --set training_config.num_epochs=1000000)
+
+complain() {
+  failed=$((failed + 1))
+  echo "FAILED: $*"
+  [ ! -f "$said" ] || sed 's/^/  | /' "$said"
+}
+# Everything in a folder: names, kinds, where links go, bytes.
+picture() { (cd "$1" && find . -printf '%p %y %l\n' | sort && find . -type f -exec sha256sum {} + | sort -k2); }
+# ends CODE WORDS...
+ends() {
+  local want=$1 code=0
+  shift
+  checks=$((checks + 1))
+  timeout 120 "$program" "$@" > "$said" 2>&1 </dev/null || code=$?
+  [ "$code" = "$want" ] || complain "$*: exit code $code, not $want"
+}
+says() { grep -qF -- "$1" "$said" || complain "does not say: $1"; }
+# leaves FOLDER CODE TEXT WORDS...: refused, and the folder is as it was
+leaves() {
+  local folder=$1 before
+  before=$(picture "$folder")
+  ends "$2" "${@:4}"
+  says "$3"
+  [ "$(picture "$folder")" = "$before" ] || complain "${*:4}: '$folder' has changed"
+}
+steps_of() { grep -c '"event":"step"' "$1"; }
+
+# another run's results
+ends 0 --config run.yaml --out kept --quiet
+leaves kept 2 "'kept' has the results of a run, with checkpoints up to step 3" --config run.yaml --out kept
+leaves kept 2 "'kept' has the results of a run" --config run.yaml --out kept --set training_config.seed=2
+leaves kept 2 "'training_config.seed' is 2 in this run" --config run.yaml --out kept --set training_config.seed=2 --resume
+leaves kept 2 "'kept' has the results of a run" profile --config run.yaml --out kept --steps 1
+leaves kept 2 "unknown key" --config run.yaml --out kept --set training_config.sed=2
+leaves kept 1 "the model does not fit" --config run.yaml --out kept --resume --set device_config.memory_limit=4096
+leaves kept 2 "'kept/metrics.jsonl' would" --config run.yaml --out other --metrics kept/metrics.jsonl \
+  --set training_config.data_path=kept/metrics.jsonl
+[ ! -e other ] || complain "a refused run has left its folder"
+mkdir bare && cp kept/metrics.jsonl bare
+leaves bare 2 "'bare' has the results of a run" --config run.yaml --out bare
+rm -r bare && mkdir bare && cp kept/config.yaml bare
+leaves bare 2 "'bare' has the results of a run" --config run.yaml --out bare
+# a checkpoint of another folder is not this folder's
+ends 0 --config run.yaml --out second --quiet --set training_config.seed=2
+leaves kept 2 "'kept' has the results of a run" --config run.yaml --out kept --resume second --set training_config.seed=2
+
+# the same run goes on, and --overwrite begins anew
+ends 0 --config run.yaml --out kept --resume --set training_config.max_steps=5
+[ "$(steps_of kept/metrics.jsonl)" = 5 ] || complain "a resumed run has lost its metrics"
+ends 0 --config kept/config.yaml --out kept --resume --set training_config.max_steps=6
+ends 0 --config run.yaml --out kept --overwrite --set training_config.seed=2
+[ "$(steps_of kept/metrics.jsonl)" = 3 ] || complain "--overwrite has kept lines of metrics"
+[ "$(ls kept/checkpoints)" = step-00000003 ] || complain "--overwrite has kept checkpoints"
+
+# the user's own files
+mkdir own && cp run.yaml own/config.yaml && cp text.txt own
+(cd own && leaves . 2 "no run of tessera-train has written it" --config config.yaml --out . ; exit $failed) || failed=$?
+leaves own 2 "no run of tessera-train has written it" --config run.yaml --out own --overwrite
+echo "of the user's" > notes.txt
+cp notes.txt notes.before
+ends 2 --config run.yaml --metrics notes.txt
+says "the file has no metrics, and would be emptied for them"
+cmp -s notes.txt notes.before || complain "notes have become metrics"
+for name in config.yaml.tmp .tessera-train.lock; do
+  rm -rf planted && mkdir planted && ln -s ../notes.txt "planted/$name"
+  timeout 60 "$program" --config run.yaml --out planted --quiet > "$said" 2>&1
+  cmp -s notes.txt notes.before || complain "a link '$name' was followed"
+  checks=$((checks + 1))
+done
+
+# a live run has the folder, a dead one does not
+"$program" --config run.yaml --out live --quiet "${endless[@]}" > live.said 2>&1 &
+pid=$!
+for _ in $(seq 600); do [ -s live/metrics.jsonl ] && break; sleep 0.1; done
+lines=$(wc -l < live/metrics.jsonl)
+ends 2 --config run.yaml --out live --quiet
+says "'live' is in use by process $pid on $(hostname)"
+ends 2 --config run.yaml --out live --quiet --resume
+ends 2 --config run.yaml --out live --quiet --overwrite
+ends 2 --config run.yaml --metrics live/metrics.jsonl --quiet
+says "another run writes its metrics here"
+[ "$(wc -l < live/metrics.jsonl)" -ge "$lines" ] || complain "a live run's metrics were cut"
+kill -KILL "$pid"
+wait "$pid" 2>/dev/null
+[ -e live/.tessera-train.lock ] || complain "a killed run has given its folder back"
+ends 0 --config run.yaml --out live --overwrite --quiet
+[ ! -e live/.tessera-train.lock ] || complain "a run has left its lock"
+
+# two at once: one has it, the other is refused, and the results are of one
+for try in $(seq 12); do
+  "$program" --config run.yaml --out "race$try" --quiet > one.said 2>&1 &
+  one=$!
+  "$program" --config run.yaml --out "race$try" --quiet --set training_config.seed=2 > two.said 2>&1 &
+  two=$!
+  wait $one; a=$?
+  wait $two; b=$?
+  checks=$((checks + 1))
+  cat one.said two.said > "$said"
+  [ "$a $b" = "0 2" ] || [ "$a $b" = "2 0" ] || complain "two runs on one folder end with $a and $b"
+  [ "$(grep -c '"event":"start"' "race$try/metrics.jsonl")" = 1 ] || complain "metrics of two runs"
+  [ "$(steps_of "race$try/metrics.jsonl")" = 3 ] || complain "metrics of two runs"
+done
+
+echo "train.out_folder: $checks checks, $failed failed"
+[ "$failed" = 0 ] && [ "$checks" -ge 35 ]
