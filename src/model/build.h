@@ -49,7 +49,8 @@ typedef struct {
   tsr_call call;              /* inputs: indices of flat values */
   int outputs, outputs_count; /* flat values */
   bool needed;
-  int block; /* as in tsr_node */
+  bool is_idle; /* its result is its input: a dropout outside training */
+  int block;    /* as in tsr_node */
 } tsr_flat_call;
 
 typedef struct {

@@ -57,6 +57,7 @@ static bool emit_call(tsr_flat *f, tsr_graph *g, tsr_flat_call *c) {
   for (int i = 0; i < call.inputs_count; i++)
     ok &= value_of(f, g, c->call.inputs[i], &call.inputs[i]);
   ok = ok && !c->statement->failed;
+  if (c->is_idle) return f->values[c->outputs].value = ok ? call.inputs[0] : -2, ok;
   g->block = c->block;
   if (ok && !tsr_graph_call(g, &call, values, &count, f->diags)) {
     c->statement->failed = true; /* its other repetitions would fail the same way */

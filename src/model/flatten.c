@@ -185,13 +185,12 @@ static bool read_arguments(
   return ok;
 }
 
-/* A dropout that never drops is its input. */
-static bool is_idle(const expander *x, const tsr_call *call) {
-  if (strcmp(call->op, "dropout") || call->inputs_count != 1) return false;
-  if (call->attrs_count != 1 || strcmp(call->attrs[0].name, "p") || call->attrs[0].word)
-    return false;
+/* The probability of a dropout; -1: it is another call, or a wrong one. */
+static double dropout_of(const tsr_call *call) {
+  if (strcmp(call->op, "dropout") || call->inputs_count != 1) return -1;
+  if (call->attrs_count != 1 || strcmp(call->attrs[0].name, "p") || call->attrs[0].word) return -1;
   double p = call->attrs[0].value;
-  return p == 0 || (!x->flat->options->training && p > 0 && p < 1);
+  return p >= 0 && p < 1 ? p : -1;
 }
 
 static tsr_block *find_block(const expander *x, const char *name) {
@@ -208,12 +207,16 @@ static bool expand_call(
   if (!count_work(x, e->place)) return false;
   tsr_call call = {.op = e->name, .op_place = e->name_place, .place = e->place};
   if (!read_arguments(x, s, e, result, &call)) return false;
-  if (outputs == 1 && is_idle(x, &call)) return ret_values[0] = call.inputs[0], true;
+  double dropout = outputs == 1 ? dropout_of(&call) : -1;
+  if (dropout == 0) return ret_values[0] = call.inputs[0], true;
   call.result = unique_name(x, result);
   tsr_arena_grow(
       f->arena, (void **)&f->calls, sizeof *f->calls, f->calls_count, &f->calls_capacity);
   tsr_flat_call *c = &f->calls[f->calls_count];
   *c = (tsr_flat_call){.statement = s, .call = call, .outputs_count = outputs, .block = x->repeat};
+  /* It has its place all the same: the other graph of the model has the same names, and its
+   * parameters in the same order. */
+  c->is_idle = dropout > 0 && !f->options->training;
   for (int i = 0; i < outputs; i++) ret_values[i] = add_value(f, TSR_FLAT_CALL, f->calls_count, i);
   c->outputs = ret_values[0];
   f->calls_count++;

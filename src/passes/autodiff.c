@@ -124,7 +124,7 @@ static void mark_values(tsr_gradients *grads) {
   }
   for (int i = 0; i < g->nodes_count; i++) {
     tsr_node *n = &g->nodes[i];
-    bool any = false, fixed = !(tsr_op_facts(n->op) & (TSR_FACT_RANDOM | TSR_FACT_LOSS));
+    bool any = false, fixed = !(tsr_op_facts(n->op) & TSR_FACT_LOSS);
     for (int k = 0; k < n->inputs_count; k++) {
       any |= grads->wanted[n->inputs[k]];
       fixed &= grads->fixed[n->inputs[k]];

@@ -104,6 +104,9 @@ tsr_graph *tsr_pass_by_sample(const tsr_graph *graph, int64_t samples, int64_t r
  * samples are computed at once, so a step of several microbatches cannot have it. */
 bool tsr_pass_check_mixed(const tsr_graph *graph, int64_t units, tsr_diags *diags);
 
+/* The parameters of `whole` for a graph that is a part of it (take_params.c). */
+void tsr_pass_take_params(tsr_graph *graph, const tsr_graph *whole);
+
 /* Per value, in the graph's arena: whether it is an input or is made of one. */
 bool *tsr_graph_depends_on_inputs(const tsr_graph *graph);
 /* Whether a placed graph has a collective over dp on anything that depends on its inputs. If it has
@@ -120,6 +123,7 @@ typedef struct {
   int64_t units[TSR_AXES]; /* 1 where the axis has none; those of cp are the sequence's */
   int64_t sequence_units;  /* the recipe's, 0 or 1: none */
   bool zigzag;             /* over cp (base/sequence.h) */
+  bool is_model;           /* it is trained, or what was trained evaluates or generates */
   bool sequence_parallel;  /* Korthikanti et al., 2022: norms and dropout on a slice of the sequence
                             */
   int zero; /* Rajbhandari et al., 2020: 1 state, 2 and gradients, 3 and parameters over dp */

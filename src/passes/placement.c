@@ -10,7 +10,8 @@
 
 static bool is_split_by_cp(const tsr_placer *p, const tsr_param *q, int dim) {
   tsr_placement cp = q->placement[TSR_CP];
-  return tsr_placer_is_active(p->placing, TSR_CP) && cp.kind == TSR_SHARD && cp.dim == dim;
+  bool active = tsr_placer_is_active(p->placing, TSR_CP) && !p->placing->is_model;
+  return active && cp.kind == TSR_SHARD && cp.dim == dim;
 }
 
 /* Where ZeRO keeps a parameter, its state and its gradient over dp. A vocabulary that does not
@@ -36,10 +37,10 @@ static bool has_all_samples(const tsr_placer *p, int axis) {
   return axis == TSR_DP && p->placing->batch == TSR_BATCH_WHOLE;
 }
 
-/* Whether a rank of cp would hold two runs of a parameter, which files and first values know only
- * as one block: it is stored whole, and cut where an op wants its part. */
+/* What a model trains is whole on every rank of cp, which splits positions. What a file declares of
+ * it over cp is what moves that the file writes out begin from. */
 static bool is_stored_whole(const tsr_placer *p, int axis) {
-  return axis == TSR_CP && p->placing->zigzag && p->placing->size[TSR_CP] > 1;
+  return axis == TSR_CP && p->placing->is_model;
 }
 
 static void place_source(tsr_placer *p, int old) {
@@ -154,10 +155,13 @@ static bool depends_on_batch(const tsr_placer *p, const tsr_node *n) {
   return false;
 }
 
-/* Whether parameters alone make what a node computes, or what it is the gradient of: sums over
- * their elements are not made of the units of positions. */
+/* Whether parameters alone make what a node computes, or what it is the gradient of. Every rank of
+ * dp and cp computes all of it, from complete sums: no sum but those over samples and positions is
+ * made of their units. */
 static bool is_of_weights(const tsr_placer *p, const tsr_node *n) {
-  return p->old->loss >= 0 && !depends_on_batch(p, n->of < 0 ? n : &p->old->nodes[n->of]);
+  if (!p->placing->is_model) return false;
+  if (n->section == TSR_UPDATE) return n->of >= 0; /* the others' are in the backward pass */
+  return n->section <= TSR_FORWARD && !depends_on_batch(p, n);
 }
 
 /* Ops that take a parameter as it is stored: its update, and its working copy. */
@@ -199,9 +203,8 @@ static tsr_placement shown_input(const tsr_placer *p, const tsr_node *n, int inp
   const tsr_value *v = &p->g->values[p->map[n->inputs[input]]];
   if (axis == TSR_DP) return dp_input(p, n, input);
   int weight = weight_of(p, p->map[n->inputs[input]]);
-  if (axis == TSR_CP && weight >= 0 && !takes_stored(n) && is_of_weights(p, n)) return tsr_whole;
-  if (is_stored_whole(p, axis) && !takes_stored(n) && weight >= 0)
-    return p->old->params[weight].placement[axis];
+  if (is_stored_whole(p, axis) && weight >= 0)
+    return is_written(p, n) ? p->old->params[weight].placement[axis] : tsr_whole;
   if (axis == TSR_CP && n->op == TSR_OP_NORM_STATS)
     return norm_pieces(p, n->inputs[input], v->placement[TSR_CP]);
   bool sum =
@@ -290,16 +293,27 @@ static bool sums_slices(const tsr_node *n, const tsr_rule_call *call) {
   return call->axis == TSR_TP && call->out[0].kind == TSR_PARTIAL && !call->units;
 }
 
+/* Where a rule does not know how tp could split what parameters alone make, it does not. */
+static tsr_rule_call or_whole(const tsr_node *n, tsr_rule_call call) {
+  if (!call.error) return call;
+  for (int i = 0; i < n->inputs_count; i++) call.in[i] = tsr_whole;
+  return (tsr_rule_call){.axis = call.axis, .in = call.in};
+}
+
 /* What the op wants its inputs to be over an axis, and what its outputs then are. */
 static tsr_rule_call
 ask(tsr_placer *p, const tsr_node *n, const int *inputs, int axis, tsr_placement *in) {
   tsr_rule_call plain = {.axis = axis, .in = in}, call = plain;
+  bool of_weights = is_of_weights(p, n) && !takes_stored(n) && !is_written(p, n);
   for (int i = 0; i < n->inputs_count; i++) in[i] = tsr_whole;
-  if (has_all_samples(p, axis)) return call;
-  if (axis == TSR_TP && ask_plain(p, n, inputs, &plain)) return plain;
+  if (has_all_samples(p, axis) || (of_weights && (axis == TSR_DP || axis == TSR_CP))) return call;
+  plain.of_weights = call.of_weights = of_weights;
+  if (axis == TSR_TP && ask_plain(p, n, inputs, &plain))
+    return of_weights ? or_whole(n, plain) : plain;
   for (int i = 0; i < n->inputs_count; i++) in[i] = shown_input(p, n, i, axis);
   call.sequence_parallel = p->placing->sequence_parallel;
   ask_rule(p, n, inputs, &call);
+  if (of_weights) return or_whole(n, call);
   if (call.error || !sums_slices(n, &call)) return call;
   for (int i = 0; i < n->inputs_count; i++) in[i] = tsr_whole;
   return plain;

@@ -19,7 +19,8 @@ void tsr_placer_check_random(tsr_placer *p, const tsr_node *n, tsr_placement dp)
   double chance = n->op == TSR_OP_DROPOUT ? n->attr[0] : n->attr[3];
   bool several = p->old->microbatches > 1 && tsr_placer_is_active(p->placing, TSR_DP);
   if (!(tsr_op_facts(n->op) & TSR_FACT_RANDOM) || chance == 0 || !several) return;
-  if (!p->of_batch[n->inputs[0]] || dp.kind == TSR_SHARD) return;
+  bool once = n->section == TSR_PROLOGUE || n->section == TSR_UPDATE; /* what parameters make */
+  if (once || !p->of_batch[n->inputs[0]] || dp.kind == TSR_SHARD) return;
   p->ok = tsr_diag_error(
       p->diags, n->place,
       "%s of '%s', whose samples are not along one dimension, would depend on the number of "

@@ -155,7 +155,7 @@ int tsr_placer_receive(tsr_placer *p, int value, tsr_where at) {
     if (m->axis == RECEIVED && m->at.stage == at.stage) return m->value;
   const tsr_value *v = &p->g->values[value];
   bool early = v->kind != TSR_VALUE_NODE || p->g->nodes[v->node].section == TSR_PROLOGUE;
-  if (early && at.section != TSR_UPDATE) at.section = TSR_PROLOGUE;
+  if (early) at.section = TSR_PROLOGUE;
   at = not_late(p, value, at);
   const char *suffix = tsr_arena_printf(p->g->arena, "stage%d", at.stage);
   int there = add_moved(p, TSR_OP_RECEIVE, at, value, suffix, NULL);

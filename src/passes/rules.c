@@ -54,7 +54,7 @@ static tsr_placement completed(const call *c, int i) {
 static int positions_of(const call *c, tsr_placement rows) {
   tsr_placement cp = c->axis == TSR_CP ? rows : over(c, 0, TSR_CP);
   int64_t units = c->g->units.sequence;
-  if (ndim(c, 0) != 3 || units <= 1) return -1;
+  if (ndim(c, 0) != 3 || units <= 1 || c->of_weights) return -1;
   if (cp.kind == TSR_SHARD) return cp.dim < 2 ? cp.dim : -1;
   return input(c, 0)->shape[1] % units || is_shard(over(c, 0, TSR_DP), 1) ? -1 : 1;
 }

@@ -14,6 +14,7 @@ typedef struct {
   bool slices_are_units; /* tp's slices of the positions are runs of the sequence's units */
   tsr_placement *in;     /* in: what each input is; out: what the op wants it to be */
   tsr_placement out[TSR_OUTPUTS_MAX];
+  bool of_weights;        /* parameters alone make what it is of: no dimension is of positions */
   bool sequence_parallel; /* between tp's products, activations are split along the sequence */
   int64_t units; /* out: the result keeps so many summands apart (tsr_value.units); 0: none */
   bool units_of_sequence; /* out: as in tsr_value */

@@ -325,6 +325,17 @@ static void mark_used(const lowering *l, bool *used) {
   }
 }
 
+/* Parameters lie in their order, which all programs of a model share. */
+static void place_params(lowering *l) {
+  int *value = tsr_arena_array(l->arena, int, l->g->params_count + 1);
+  for (int i = 0; i < l->g->values_count; i++)
+    if (l->g->values[i].kind == TSR_VALUE_PARAM) value[l->g->values[i].param] = i;
+  for (int p = 0; p < l->g->params_count; p++) {
+    tsr_tensor *t = &l->p->tensors[value[p]];
+    if (t->segment == TSR_SEGMENT_PARAM) place_next(l, t);
+  }
+}
+
 /* Segments that live as long as the run: every value that this stage uses (and every parameter that
  * it owns) its place, in the graph's order. Inputs are in frames, which memory.c makes. */
 static void place_sources(lowering *l) {
@@ -338,9 +349,9 @@ static void place_sources(lowering *l) {
     if (v->kind == TSR_VALUE_NODE || !is_here(l->p, stage, &chunk)) continue;
     if (!used[i] && stage == TSR_EVERY_STAGE && v->kind != TSR_VALUE_HYPER) continue;
     *t = local_tensor(l, i);
-    if (v->kind == TSR_VALUE_INPUT) continue;
-    place_next(l, t);
+    if (v->kind != TSR_VALUE_INPUT && v->kind != TSR_VALUE_PARAM) place_next(l, t);
   }
+  place_params(l);
 }
 
 /* Copies the tensors, now with offsets, into the tasks; what is made in place, and aliases, take

@@ -105,8 +105,9 @@ static bool choose_order(
 }
 
 static tsr_placing placing_of(
-    const tsr_compile_options *o, const tsr_lowering *l, const tsr_graph *g, tsr_batch_kind kind) {
-  tsr_placing p = {.units = {1, 1, 1, 1, 1}, .batch = kind};
+    const tsr_compile_options *o, const tsr_lowering *l, const tsr_graph *g, bool alone,
+    tsr_batch_kind kind) {
+  tsr_placing p = {.units = {1, 1, 1, 1, 1}, .batch = kind, .is_model = !alone};
   for (int a = 0; a < TSR_AXES; a++) p.size[a] = o->parallel->size[a];
   p.units[TSR_DP] = l->batch_units * l->microbatches * l->size[TSR_DP];
   p.units[TSR_TP] = o->tp_units;
@@ -297,6 +298,7 @@ static bool compile_program(
   if (!o->cut && !tsr_pipeline_cut(ret->graph, o->config, order, &ret->cut, diags)) return false;
   if (training) add_training(o, ret->graph);
   if (!tsr_pass_stages(ret->graph, &ret->cut, diags)) return false;
+  if (ret->cut.of) tsr_pass_take_params(ret->graph, ret->cut.of);
   if (training) ret->graph = recompute(o, ret->graph);
   if (order->splits_backward) tsr_pass_weights(ret->graph);
   if (new_tokens && !cache(ret, new_tokens)) return true;
@@ -304,7 +306,7 @@ static bool compile_program(
   if (by_sample && !split_loss(o, ret)) return true;
   ret->graph = narrow(o->config, ret->graph);
   tsr_lowering lowering = lowering_of(o, purpose, ret->graph, ret->batch, alone, want.batch);
-  tsr_placing placing = placing_of(o, &lowering, ret->graph, want.batch);
+  tsr_placing placing = placing_of(o, &lowering, ret->graph, alone, want.batch);
   if (ret->new_tokens) keep_whole_over_cp(ret->graph, &lowering, &placing);
   if (!place(arena, &placing, by_sample, ret, diags)) return false;
   if (ret->joins_samples) return true;

@@ -64,7 +64,8 @@ graph '  p1: {shape: [260, 8], init: normal(0.3), tp: shard(1), cp: shard(1)}
 - loss: cross_entropy(logits, targets)'
 equal 'mesh={axes: [cp], shape: [2]}'
 equal 'mesh={axes: [dp], shape: [2]}'
-refused "'p1' is declared shard(1) over both cp and tp" 'mesh={axes: [tp], shape: [2]}'
+equal 'mesh={axes: [tp], shape: [2]}'
+equal 'mesh={axes: [cp, tp], shape: [2, 2]}'
 
 recipe=(device_config.cp_layout=zigzag)
 graph '  p1: {shape: [260, 12], init: normal(0.3)}
@@ -311,6 +312,111 @@ recipe=(numerics.units.sequence=1)
 equal 'mesh={axes: [pp], shape: [2]}' 'pipeline.stages=[w]'
 equal 'mesh={axes: [pp], shape: [4]}' 'pipeline.stages=[y, z, logits]' pipeline.schedule=gpipe
 equal 'mesh={axes: [pp, dp], shape: [2, 2]}' 'pipeline.stages=[w]'
+
+# ---- what parameters alone make: every rank computes all of it, from complete gradients ----
+
+# biases that are parts of others, or have another shape there, beside units of positions
+recipe=()
+graph '  p1: {shape: [260, 4], init: normal(0.3)}
+  b: {shape: [264], init: normal(0.3)}
+  c: {shape: [2, 130], init: normal(0.3)}' '- x: embedding(tokens, p1)
+- y: linear(x, p1, slice(b, dim=0, begin=4, end=264))
+- k, l: split(b, sections=2, dim=0)
+- logits: add(y, reshape(c, shape=[260]))
+- z: mul(linear(x, p1), slice(reshape(transpose(c, dim0=0, dim1=1), shape=[260]), dim=0, begin=0, end=260))
+- t: add(logits, mul(z, slice(k, dim=0, begin=0, end=1)))
+- loss: cross_entropy(logits, targets)'
+for shape in 'dp], shape: [2]' 'dp], shape: [4]' 'cp], shape: [4]' 'dp, cp], shape: [2, 2]' 'dp, tp], shape: [2, 2]'; do
+  equal "mesh={axes: [$shape}"
+  equal "mesh={axes: [$shape}" zero.stage=2 device_config.enable_sp=true
+done
+
+# a weight with a bias and a gain of its own, with microbatches, ZeRO, groups of it, and overlap
+graph '  p1: {shape: [260, 8], init: normal(0.3)}
+  p: {shape: [8, 4], init: normal(0.3)}
+  q: {shape: [8, 4], init: normal(0.3)}
+  r: {shape: [8], init: normal(0.3)}
+  g: {shape: [8], init: normal(0.3)}
+  s: {shape: [8, 8], init: normal(0.3), tp: shard(0)}
+  o: {shape: [260, 8], init: normal(0.3), cp: shard(0)}' '- x: embedding(tokens, p1)
+- w: add(s, rmsnorm(linear(p, q, r), g))
+- y: mul(linear(x, w), softmax(s))
+- logits: linear(y, add(p1, o))
+- loss: cross_entropy(logits, targets)'
+recipe=(training_config.sequence_length=8 numerics.units.sequence=2)
+for m in 1 2 4; do
+  for zero in 0 1 2 3; do
+    [ $((m * 2)) -gt 4 ] || equal 'mesh={axes: [dp], shape: [2]}' zero.stage=$zero pipeline.microbatches=$m schedule.all_reduce_overlap=true
+  done
+  equal 'mesh={axes: [tp], shape: [2]}' pipeline.microbatches=$m device_config.enable_sp=true
+  equal 'mesh={axes: [pp, cp], shape: [2, 2]}' 'pipeline.stages=[y]' pipeline.microbatches=$m
+done
+equal device_config.enable_ddp=true device_config.enable_fsdp=true 'device_config.mesh_shape=[2, 2]'
+recipe+=(training_config.batch_size=8 numerics.units.batch=8)
+equal device_config.enable_ddp=true device_config.enable_fsdp=true 'device_config.mesh_shape=[2, 2]' pipeline.microbatches=2
+for precision in f32 bf16 fp16; do
+  for layout in contiguous zigzag; do
+    recipe=(training_config.precision=$precision device_config.cp_layout=$layout numerics.units.sequence=4)
+    equal 'mesh={axes: [cp], shape: [2]}'
+    equal 'mesh={axes: [cp, tp], shape: [2, 2]}' schedule.recompute=full
+    equal 'mesh={axes: [dp], shape: [2]}' schedule.recompute=full zero.stage=3
+  done
+done
+
+# a weight that two stages make others of
+recipe=()
+graph '  p1: {shape: [260, 8], init: normal(0.3)}
+  p: {shape: [8, 8], init: normal(0.3)}
+  q: {shape: [8, 8], init: normal(0.3)}
+  r: {shape: [8, 8], init: normal(0.3)}' '- y: linear(embedding(tokens, p1), linear(p, q))
+- z: linear(y, linear(p, r))
+- logits: linear(z, p1)
+- loss: cross_entropy(logits, targets)'
+for schedule in gpipe 1f1b zb_h1; do
+  equal 'mesh={axes: [pp], shape: [2]}' 'pipeline.stages=[z]' pipeline.microbatches=2 pipeline.schedule=$schedule
+done
+
+# ---- the graph that evaluates has the training's parameters, where that has them ----
+
+# evaluates WORDS: the same losses as on one rank
+evaluation() {
+  local args=() set
+  for set in "${recipe[@]}" training_config.eval_every=1 "$@"; do args+=(--set "$set"); done
+  "$program" --config run.yaml "${args[@]}" > out 2>&1 || { grep -m 1 error out; return; }
+  sed -n 's/.*Validation loss = //p' out
+}
+evaluates() {
+  runs=$((runs + 1))
+  local want got
+  want=$(evaluation)
+  got=$(evaluation "$@")
+  [ "$(wc -l <<< "$want")" = 2 ] && [ "$got" = "$want" ] && return
+  echo "$*: evaluations $got, on one rank $want"
+  failed=$((failed + 1))
+}
+recipe=()
+graph '  p1: {shape: [260, 8], init: normal(0.3)}
+  u: {shape: [260, 8], init: normal(0.3)}
+  w: {shape: [260, 8], init: normal(0.6), tp: shard(0)}' '- x: embedding(tokens, p1)
+- v: dropout(w, p=0.25)
+- logits: linear(x, add(u, v))
+- loss: cross_entropy(logits, targets)'
+evaluates 'mesh={axes: [tp], shape: [2]}'
+evaluates 'mesh={axes: [dp], shape: [2]}' zero.stage=3
+evaluates 'mesh={axes: [pp], shape: [2]}' 'pipeline.stages=[logits]'
+equal 'mesh={axes: [dp, tp], shape: [2, 2]}' pipeline.microbatches=2
+equal 'mesh={axes: [pp], shape: [2]}' 'pipeline.stages=[logits]' pipeline.microbatches=4
+# what only the loss needs
+graph '  p1: {shape: [260, 8], init: normal(0.3)}
+  w: {shape: [8, 8], init: normal(0.3)}
+  h: {shape: [260, 8], init: normal(0.3)}' '- x: embedding(tokens, p1)
+- aux: linear(linear(x, w), h)
+- logits: linear(x, h)
+- loss: cross_entropy(add(aux, logits), targets)'
+sed -i 's/outputs: .*/outputs: {loss: loss, logits: logits}/' graph.yaml
+recipe=(training_config.sample_tokens=3)
+equal 'mesh={axes: [dp], shape: [2]}'
+evaluates 'mesh={axes: [pp], shape: [2]}' 'pipeline.stages=[logits]'
 
 echo "equality.own_graphs: $runs runs, $failed failed"
 [ "$failed" = 0 ] && [ "$runs" -gt 0 ]

@@ -217,6 +217,7 @@ bool harness_compile(tsr_graph *g, const harness_options *o, harness *ret, tsr_d
   placing.units[TSR_TP] = o->tp_units;
   placing.sequence_units = o->sequence_units;
   placing.units[TSR_CP] = o->sequence_units ? o->sequence_units : 1;
+  placing.is_model = g->loss >= 0;
   placing.sequence_parallel = o->sequence_parallel;
   placing.zigzag = o->zigzag;
   placing.zero = o->zero;

@@ -1,0 +1,35 @@
+/* needs: a graph that is a part of another one (what a model evaluates or generates with), and that
+ *        one, both with stages
+ * gives: the parameters of the whole one, in its order and on its stages, so that both have one
+ *        memory; those that the part does not use, too
+ * breaks: indices of parameters */
+#include "passes/passes.h"
+#include <string.h>
+
+static int find_param(const tsr_graph *g, const char *name) {
+  for (int p = 0; p < g->params_count; p++)
+    if (!strcmp(g->params[p].name, name)) return p;
+  return -1;
+}
+
+void tsr_pass_take_params(tsr_graph *g, const tsr_graph *whole) {
+  for (int q = 0; q < whole->params_count; q++)
+    if (find_param(g, whole->params[q].name) < 0) tsr_graph_param(g, &whole->params[q]);
+  tsr_param *sorted = tsr_arena_array(g->arena, tsr_param, g->params_count + 1);
+  int *place = tsr_arena_array(g->arena, int, g->params_count + 1), count = 0;
+  for (int p = 0; p < g->params_count; p++) place[p] = -1;
+  for (int q = 0; q < whole->params_count; q++) {
+    int p = find_param(g, whole->params[q].name);
+    sorted[count] = g->params[p];
+    sorted[count].stage = whole->params[q].stage;
+    place[p] = count++;
+  }
+  for (int p = 0; p < g->params_count; p++) { /* of the part alone: there should be none */
+    if (place[p] >= 0) continue;
+    sorted[count] = g->params[p];
+    place[p] = count++;
+  }
+  memcpy(g->params, sorted, sizeof *sorted * (size_t)count);
+  for (int v = 0; v < g->values_count; v++)
+    if (g->values[v].param >= 0) g->values[v].param = place[g->values[v].param];
+}
