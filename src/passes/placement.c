@@ -202,6 +202,7 @@ static tsr_placement dp_input(const tsr_placer *p, const tsr_node *n, int input)
 static tsr_placement shown_input(const tsr_placer *p, const tsr_node *n, int input, int axis) {
   const tsr_value *v = &p->g->values[p->map[n->inputs[input]]];
   if (axis == TSR_DP) return dp_input(p, n, input);
+  if (v->placement[axis].kind == TSR_PARTIAL && is_of_weights(p, n)) return tsr_whole;
   int weight = weight_of(p, p->map[n->inputs[input]]);
   if (is_stored_whole(p, axis) && weight >= 0)
     return is_written(p, n) ? p->old->params[weight].placement[axis] : tsr_whole;
@@ -276,8 +277,9 @@ static bool ask_plain(tsr_placer *p, const tsr_node *n, const int *inputs, tsr_r
   for (int i = 0; i < n->inputs_count; i++) {
     bool norm = n->op == TSR_OP_NORM_STATS;
     call->in[i] = norm ? norm_tp(p, n->inputs[i]) : p->plain_tp[n->inputs[i]];
-    if (tsr_placer_is_cut_alike(p, inputs[i], TSR_CP, call->in[i]))
-      call->in[i] = tsr_whole; /* positions are cp's */
+    bool of_cp = tsr_placer_is_cut_alike(p, inputs[i], TSR_CP, call->in[i]); /* positions */
+    bool owed = call->of_weights && call->in[i].kind == TSR_PARTIAL;
+    if (of_cp || owed) call->in[i] = tsr_whole;
   }
   ask_rule(p, n, inputs, call);
   for (int o = 0; o < n->outputs_count; o++)

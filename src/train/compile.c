@@ -290,6 +290,8 @@ static bool compile_program(
   if (purpose != TSR_COMPILE_GENERATE) keep_only_loss(ret->graph);
   bool training = purpose == TSR_COMPILE_TRAIN;
   if (training) note_loss_scale(o->config, diags);
+  bool learns = training && ret->graph->loss >= 0;
+  if (learns && !tsr_pass_check_padding(ret->graph, diags)) return false;
   if (training && !check_samples(arena, o, ret, diags)) return false;
   const tsr_order *order;
   if (!choose_order(arena, o, training, &order, diags)) return false;
