@@ -202,7 +202,6 @@ static tsr_placement dp_input(const tsr_placer *p, const tsr_node *n, int input)
 static tsr_placement shown_input(const tsr_placer *p, const tsr_node *n, int input, int axis) {
   const tsr_value *v = &p->g->values[p->map[n->inputs[input]]];
   if (axis == TSR_DP) return dp_input(p, n, input);
-  if (v->placement[axis].kind == TSR_PARTIAL && is_of_weights(p, n)) return tsr_whole;
   int weight = weight_of(p, p->map[n->inputs[input]]);
   if (is_stored_whole(p, axis) && weight >= 0)
     return is_written(p, n) ? p->old->params[weight].placement[axis] : tsr_whole;
@@ -309,13 +308,13 @@ ask(tsr_placer *p, const tsr_node *n, const int *inputs, int axis, tsr_placement
   bool of_weights = is_of_weights(p, n) && !takes_stored(n) && !is_written(p, n);
   for (int i = 0; i < n->inputs_count; i++) in[i] = tsr_whole;
   if (has_all_samples(p, axis) || (of_weights && (axis == TSR_DP || axis == TSR_CP))) return call;
-  plain.of_weights = call.of_weights = of_weights;
-  if (axis == TSR_TP && ask_plain(p, n, inputs, &plain))
-    return of_weights ? or_whole(n, plain) : plain;
+  plain.of_weights = of_weights;
+  bool decides = axis == TSR_TP && ask_plain(p, n, inputs, &plain);
+  if (axis == TSR_TP && of_weights) return or_whole(n, plain); /* they have no slices */
+  if (decides) return plain;
   for (int i = 0; i < n->inputs_count; i++) in[i] = shown_input(p, n, i, axis);
   call.sequence_parallel = p->placing->sequence_parallel;
   ask_rule(p, n, inputs, &call);
-  if (of_weights) return or_whole(n, call);
   if (call.error || !sums_slices(n, &call)) return call;
   for (int i = 0; i < n->inputs_count; i++) in[i] = tsr_whole;
   return plain;

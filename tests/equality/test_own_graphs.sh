@@ -364,6 +364,21 @@ for precision in f32 bf16 fp16; do
   done
 done
 
+# one that lies along the positions, of which sequence parallelism has slices
+recipe=()
+graph '  p1: {shape: [260, 4], init: normal(0.3), tp: shard(0)}
+  b: {shape: [4], init: normal(0.3)}
+  p: {shape: [sequence, sequence], init: normal(0.3)}
+  q: {shape: [sequence, 4], init: normal(0.3)}' '- x: layernorm(embedding(tokens, p1), b, b)
+- y: add(mul(x, matmul(softmax(p), q)), linear(q, matmul(q, q, transpose_a=1), b))
+- logits: linear(y, p1)
+- loss: cross_entropy(logits, targets)'
+for sp in false true; do
+  equal "device_config.enable_sp=$sp"
+  equal 'mesh={axes: [tp], shape: [2]}' "device_config.enable_sp=$sp"
+  equal 'mesh={axes: [cp, tp], shape: [2, 2]}' "device_config.enable_sp=$sp" pipeline.microbatches=2
+done
+
 # a weight that two stages make others of
 recipe=()
 graph '  p1: {shape: [260, 8], init: normal(0.3)}
