@@ -49,8 +49,9 @@ typedef struct {
   tsr_call call;              /* inputs: indices of flat values */
   int outputs, outputs_count; /* flat values */
   bool needed;
-  bool is_idle; /* its result is its input: a dropout outside training */
-  int block;    /* as in tsr_node */
+  const char *prefix; /* of the results' names */
+  bool is_idle;       /* its result is its input: a dropout outside training */
+  int block;          /* as in tsr_node */
 } tsr_flat_call;
 
 typedef struct {

@@ -50,6 +50,14 @@ static bool value_of(tsr_flat *f, tsr_graph *g, int index, int *ret_value) {
   return v->value >= 0;
 }
 
+/* The nodes of several results have the call's name; what the file calls each is another one. */
+static void
+name_results(const tsr_flat *f, tsr_graph *g, const tsr_flat_call *c, const int *values) {
+  for (int i = 0; c->outputs_count > 1 && i < c->outputs_count; i++)
+    g->nodes[g->values[values[i]].node].result =
+        tsr_arena_printf(f->arena, "%s%s", c->prefix, c->statement->results[i]);
+}
+
 static bool emit_call(tsr_flat *f, tsr_graph *g, tsr_flat_call *c) {
   tsr_call call = c->call;
   int values[TSR_CALL_INPUTS_MAX], count = 0;
@@ -67,6 +75,7 @@ static bool emit_call(tsr_flat *f, tsr_graph *g, tsr_flat_call *c) {
     ok = tsr_diag_error(
         f->diags, call.op_place, "%s gives %d result%s, not %d", call.op, count,
         count == 1 ? "" : "s", c->outputs_count);
+  if (ok) name_results(f, g, c, values);
   for (int i = 0; i < c->outputs_count; i++) f->values[c->outputs + i].value = ok ? values[i] : -2;
   return ok;
 }

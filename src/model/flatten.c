@@ -214,6 +214,7 @@ static bool expand_call(
       f->arena, (void **)&f->calls, sizeof *f->calls, f->calls_count, &f->calls_capacity);
   tsr_flat_call *c = &f->calls[f->calls_count];
   *c = (tsr_flat_call){.statement = s, .call = call, .outputs_count = outputs, .block = x->repeat};
+  c->prefix = x->prefix;
   /* It has its place all the same: the other graph of the model has the same names, and its
    * parameters in the same order. */
   c->is_idle = dropout > 0 && !f->options->training;

@@ -7,12 +7,13 @@
 #include "passes/passes.h"
 #include <string.h>
 
-/* The first node of a statement or of a block: NAME, or what is made for it, NAME.part. */
+/* The first node of a statement or of a repetition: NAME, or what is made for it, NAME.part. */
 static int find_node(const tsr_graph *g, const char *name) {
   size_t length = strlen(name);
   for (int i = 0; i < g->nodes_count; i++) {
     const char *node = g->nodes[i].name;
     bool starts = !strncmp(node, name, length) && (!node[length] || node[length] == '.');
+    starts |= g->nodes[i].result && !strcmp(g->nodes[i].result, name);
     if (g->nodes[i].section <= TSR_FORWARD && starts) return i;
   }
   return -1;

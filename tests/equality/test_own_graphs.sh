@@ -297,6 +297,7 @@ graph '  p1: {shape: [260, 4], init: normal(0.3)}
 equal 'mesh={axes: [pp], shape: [2]}' 'pipeline.stages=[w]'
 equal 'mesh={axes: [pp, tp], shape: [2, 2]}' 'pipeline.stages=[w]'
 equal 'mesh={axes: [pp], shape: [3]}' 'pipeline.stages=[w, l]' pipeline.microbatches=2
+equal 'mesh={axes: [pp], shape: [2]}' 'pipeline.stages=[r]' pipeline.microbatches=4
 equal 'mesh={axes: [pp], shape: [5]}' 'pipeline.stages=[y, z, q, logits]' pipeline.microbatches=4 pipeline.schedule=zb_h1
 equal 'mesh={axes: [pp, cp, tp], shape: [2, 2, 2]}' 'pipeline.stages=[y, w, logits]' pipeline.schedule=zb_v \
   pipeline.microbatches=2

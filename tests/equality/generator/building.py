@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+import makings
+
 
 @dataclass(frozen=True)
 class Dim:
@@ -58,6 +60,7 @@ class Options:
     a: bool = False
     b: bool = False
     dp: bool = False  # the first parameter is split over dp as well
+    made: int = 0  # other than 0: parameters stand for values that others make, drawn by this number
 
 
 @dataclass
@@ -74,6 +77,7 @@ class Builder:
     names: list[str] = field(default_factory=list)
     count: list[int] = field(default_factory=lambda: [0])
     mixes_batch: list[str] = field(default_factory=list)
+    made: int = 0  # of the piece that is written
 
     def scope(self, seen: bool) -> "Builder":
         """A scope inside this one, which sees this one's parameters or not."""
@@ -114,7 +118,8 @@ class Builder:
         if dp and placement != "shard(0)":
             spec["dp"] = "shard(0)"
         place.parameters.setdefault(name, spec | (more or {}))
-        return Value(name, shape)
+        value = Value(name, shape)
+        return makings.make(self, value, tp) if self.made and not shared else value
 
     def call(self, op: str, *inputs: Value, shape: Shape | None = None, stem: str = "v", inline: bool = False,
              **attributes: Any) -> Value:

@@ -46,7 +46,9 @@ def emit(b: Builder, pieces: tuple[Piece, ...], x: Value) -> Value:
         # What would mix the samples of a microbatch in the last dimension makes no sense for rows.
         if x.shape[-1].batch and piece.kind not in ("act", "scale", "dropout", "swap_first", "self_product"):
             continue
+        outer, b.made = b.made, piece.options.made
         x = KINDS[piece.kind].emit(b, piece, x)
+        b.made = outer
     return x
 
 
@@ -54,7 +56,7 @@ def draw_options(rng: random.Random) -> Options:
     places = ["replicate", "replicate", "shard(0)", "shard(0)", "shard(1)"]
     return Options(tp=rng.choice(places), tp2=rng.choice(places), bias=rng.choice(["", "replicate", "shard(0)"]),
                    act=rng.choice(ACTIVATIONS), k=rng.choice([1, 2, 3]), a=rng.random() < 0.5, b=rng.random() < 0.5,
-                   dp=rng.random() < 0.03)
+                   dp=rng.random() < 0.03, made=rng.randrange(1, 1 << 20) if rng.random() < 0.12 else 0)
 
 
 def draw(rng: random.Random, count: int, depth: int = 0) -> tuple[Piece, ...]:
