@@ -85,7 +85,9 @@ static double function(tsr_op op, double x) {
   }
 }
 
-static double derivative(tsr_op op, double x) {
+/* y: the function's value at x, which has been rounded where roundings are measured: of tanh and
+ * sigmoid little may be left of the difference to 1. */
+static double derivative(tsr_op op, double x, double y) {
   switch ((int)op) {
   case TSR_OP_GELU:
     return d_gelu(x);
@@ -96,9 +98,9 @@ static double derivative(tsr_op op, double x) {
   case TSR_OP_SILU:
     return d_silu(x);
   case TSR_OP_TANH:
-    return 1 - tanh(x) * tanh(x);
+    return 1 - y * y;
   case TSR_OP_SIGMOID:
-    return sigmoid(x) * (1 - sigmoid(x));
+    return y * (1 - y);
   default:
     assert(!"a function that the interpreter does not know");
     return 0;
@@ -110,7 +112,7 @@ static void forward_unary(const tsr_interpreted *n) {
 }
 static void vjp_unary(const tsr_interpreted *n) {
   for (int64_t i = 0; i < size(n); i++)
-    n->d_in[0][i] += n->d_out[i] * derivative(n->node->op, n->in[0][i]);
+    n->d_in[0][i] += n->d_out[i] * derivative(n->node->op, n->in[0][i], n->out[i]);
 }
 const tsr_interpreter_rule tsr_interpret_unary = {.forward = forward_unary, .vjp = vjp_unary};
 

@@ -128,7 +128,7 @@ static double round_number(const tsr_interpreter_step *step, uint64_t which, int
   return x * (1 + ((bits ^ (bits >> 31)) & 1 ? step->rounding : -step->rounding));
 }
 
-enum { ROUND_RESULT, ROUND_GRADIENT, ROUND_INSIDE };
+enum { ROUND_RESULT, ROUND_GRADIENT, ROUND_SUM, ROUND_INSIDE };
 
 double tsr_interpreted_round(const tsr_interpreted *n, int what, int64_t i, double x) {
   uint64_t which = 8 * (uint64_t)n->node->outputs[0] + ROUND_INSIDE + (uint64_t)what;
@@ -142,6 +142,18 @@ static void round_result(const tsr_interpreter *t, int node, bool gradient) {
   uint64_t which = 8 * (uint64_t)value + (gradient ? ROUND_GRADIENT : ROUND_RESULT);
   for (int64_t i = 0; i < tsr_value_elements(&t->values[value]); i++)
     x[i] = round_number(&t->step, which, i, x[i]);
+}
+
+/* What several nodes owe to a value is a sum, of which a large part may cancel out later. */
+static void round_sums(const tsr_interpreter *t, int node) {
+  const tsr_node *n = t->calls[node].node;
+  for (int k = 0; k < n->inputs_count && t->step.rounding > 0; k++) {
+    int value = n->inputs[k];
+    double *x = t->gradients[value];
+    uint64_t which = 8 * (uint64_t)value + ROUND_SUM + ((uint64_t)node << 20);
+    for (int64_t i = 0; x && i < tsr_value_elements(&t->values[value]); i++)
+      x[i] = round_number(&t->step, which, i, x[i]);
+  }
 }
 
 void tsr_interpreter_forward(tsr_interpreter *t, const tsr_interpreter_step *step) {
@@ -173,5 +185,6 @@ void tsr_interpreter_backward(tsr_interpreter *t) {
     if (rule->statistics) continue;
     round_result(t, i, true);
     rule->vjp(&t->calls[i]);
+    round_sums(t, i);
   }
 }

@@ -254,7 +254,8 @@ def draw_layout(rng: random.Random, recipe: Recipe, launcher: str) -> Layout:
     if pipelined == 1 and rng.random() < 0.7:
         pipelined = 0
     if drawn["tp"] > 1 and recipe.has_sequence:
-        fits = not recipe.zigzag and recipe.units_sequence % (drawn["cp"] * drawn["tp"]) == 0
+        divides = recipe.units_sequence % (drawn["cp"] * drawn["tp"]) == 0
+        fits = divides and (not recipe.zigzag or rng.random() < 2 * MISFITS)
         keys["sp"] = (fits and rng.random() < 0.7) or rng.random() < MISFITS
     shards = sizes.get("dp", 1) * sizes.get("fsdp", 1)
     if "fsdp" in sizes and rng.random() < 0.97:

@@ -55,8 +55,10 @@ def _positions(rng: random.Random, drawn: Recipe) -> Recipe:
 @change(8)
 def _zigzag(rng: random.Random, drawn: Recipe) -> Recipe:
     """Positions in zigzag, of which sequence parallelism would split what a rank has."""
-    pieces = [Piece(name, replace(draw_options(rng), a=True)) for name in ("norm", "attention", "norm", "gated")]
-    return _put(drawn, *pieces, sequence=8, units_sequence=8, units_tp=2, units_batch=1, samples=2, zigzag=True)
+    pieces = [Piece(name, replace(draw_options(rng), a=True)) for name in ("norm", "pair", "dropout", "norm")]
+    drawn = _put(drawn, *pieces, sequence=8, units_sequence=8, units_tp=2, units_batch=4, samples=4, zigzag=True)
+    assert drawn.own  # with a table of positions, of which each rank needs its own
+    return replace(drawn, own=replace(drawn.own, entry=replace(drawn.own.entry, b=True, k=1)))
 
 
 def _put_rows(rng: random.Random, drawn: Recipe, piece: Piece) -> Recipe:
