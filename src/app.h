@@ -103,8 +103,10 @@ void app_print_dumps(const app *a);
 void app_print_start(const app *a);
 void app_print_plan(const app *a);
 const char *app_mesh_text(app *a); /* "dp=2 tp=2" */
-/* Prints the diagnostics; the exit code. */
-int app_finish(app *a);
+/* Prints the diagnostics; the exit code. What failed (`ok` is false) has said why; that it has not
+ * is an internal error, of the function that calls this. */
+int app_finish_in(app *a, bool ok, const char *function);
+#define app_finish(a, ok) app_finish_in((a), (ok), __func__)
 
 /* ---- main.c ---- */
 

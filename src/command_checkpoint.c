@@ -73,17 +73,18 @@ int app_run_checkpoint(app *a) {
   for (int i = 0; i < WORDS; i++) names[i] = words[i].name;
   for (int i = 0; i < WORDS; i++) {
     if (strcmp(word, words[i].name)) continue;
-    if (a->cli.arguments.count == words[i].arguments) words[i].run(a, &text);
+    bool ok = a->cli.arguments.count == words[i].arguments;
+    if (ok) ok = words[i].run(a, &text);
     else
       tsr_diag_error(
           a->diags, TSR_NOWHERE, "checkpoint %s takes %d folder%s, not %d", word,
           words[i].arguments - 1, words[i].arguments > 2 ? "s" : "", a->cli.arguments.count - 1);
     app_print(&text);
-    return app_finish(a);
+    return app_finish(a, ok);
   }
   tsr_diag_error(a->diags, TSR_NOWHERE, "checkpoint has nothing called '%s'", word);
   tsr_diag_nearest(a->diags, word, names, WORDS);
-  return app_finish(a);
+  return app_finish(a, false);
 }
 
 /* ---- Hugging Face ---- */
@@ -92,15 +93,17 @@ int app_run_import(app *a) {
   tsr_hf_import_options o = {
       .graphs_folder = app_graphs_folder(a), .version = TSR_VERSION, .time = (int64_t)time(NULL)};
   const char *from = a->cli.arguments.items[0];
-  if (need_out(a) && tsr_hf_import(a->arena, from, a->cli.out, &o, a->diags) && !a->cli.quiet)
+  bool ok = need_out(a) && tsr_hf_import(a->arena, from, a->cli.out, &o, a->diags);
+  if (ok && !a->cli.quiet)
     printf("%s: the weights of '%s'\n", a->cli.out, from);
-  return app_finish(a);
+  return app_finish(a, ok);
 }
 
 int app_run_export(app *a) {
   tsr_hf_export_options o = {.graphs_folder = app_graphs_folder(a), .dtype = a->cli.dtype};
   const char *from = a->cli.arguments.items[0];
-  if (need_out(a) && tsr_hf_export(a->arena, from, a->cli.out, &o, a->diags) && !a->cli.quiet)
+  bool ok = need_out(a) && tsr_hf_export(a->arena, from, a->cli.out, &o, a->diags);
+  if (ok && !a->cli.quiet)
     printf("%s: a model folder of '%s'\n", a->cli.out, from);
-  return app_finish(a);
+  return app_finish(a, ok);
 }

@@ -33,25 +33,26 @@ static void measure(app *a, tsr_bench *bench, int threads) {
   print_now(&text);
 }
 
-static void run_bench(app *a) {
+static bool run_bench(app *a) {
   int threads = a->cli.threads ? (int)a->cli.threads : 1, cores = tsr_pool_cores();
   tsr_bench *bench;
   if (threads > cores) {
     tsr_diag_error(
         a->diags, TSR_NOWHERE, "--threads %d: this process may use %d core%s", threads, cores,
         cores > 1 ? "s" : "");
-    return;
+    return false;
   }
-  if (tsr_bench_open(a->arena, a->kernels, threads, a->cli.filter, &bench, a->diags))
-    measure(a, bench, threads);
+  bool ok = tsr_bench_open(a->arena, a->kernels, threads, a->cli.filter, &bench, a->diags);
+  if (ok) measure(a, bench, threads);
   tsr_bench_close(bench);
+  return ok;
 }
 
 int app_run_kernels(app *a) {
   tsr_text text = {0};
-  if (!load_config(a) || !app_choose_device(a)) return app_finish(a);
-  if (a->cli.bench) return run_bench(a), app_finish(a);
-  tsr_bench_list(a->kernels, &text);
+  bool ok = load_config(a) && app_choose_device(a);
+  if (ok && a->cli.bench) ok = run_bench(a);
+  else if (ok) tsr_bench_list(a->kernels, &text);
   app_print(&text);
-  return app_finish(a);
+  return app_finish(a, ok);
 }

@@ -8,33 +8,33 @@
 
 static int run_inspect_mesh(app *a) {
   tsr_text text = {0};
-  if (tsr_mesh_read(a->arena, a->cli.mesh, (tsr_place){0}, &a->mesh, a->diags))
-    tsr_mesh_print(a->mesh, &text);
+  bool ok = tsr_mesh_read(a->arena, a->cli.mesh, (tsr_place){0}, &a->mesh, a->diags);
+  if (ok) tsr_mesh_print(a->mesh, &text);
   app_print(&text);
-  return app_finish(a);
+  return app_finish(a, ok);
 }
 
 int app_run_inspect(app *a) {
   if (!a->cli.config) return run_inspect_mesh(a);
   tsr_text text = {0};
-  if (app_load_config(a) && app_open_mesh(a) && app_build_context(a)) {
+  bool ok = app_load_config(a) && app_open_mesh(a) && app_build_context(a);
+  if (ok) {
     tsr_text_add(&text, "%s\n", a->mesh_why);
     tsr_parallel_print(a->parallel, &text);
   }
   app_print(&text);
-  return app_finish(a);
+  return app_finish(a, ok);
 }
 
 /* A file without a model (a device_config alone, say) is checked as far as it goes. */
 static int check_without_model(app *a) {
-  if (a->cli.prove && !tsr_config_require_model(a->config, a->diags)) return app_finish(a);
-  if (app_open_mesh(a) && app_build_context(a) && app_lay_ranks(a) && app_choose_device(a) &&
-      app_fix_recipe(a)) {
+  bool ok = (!a->cli.prove || tsr_config_require_model(a->config, a->diags)) && app_open_mesh(a) &&
+            app_build_context(a) && app_lay_ranks(a) && app_choose_device(a) && app_fix_recipe(a);
+  if (ok)
     tsr_diag_warning(
         a->diags, (tsr_place){.file = a->config->file}, "no model: there is nothing to plan");
-    if (!a->cli.quiet) app_print_start(a);
-  }
-  return app_finish(a);
+  if (ok && !a->cli.quiet) app_print_start(a);
+  return app_finish(a, ok);
 }
 
 /* Tasks of a reduced model are too small for more. */
@@ -67,8 +67,8 @@ int app_run_check(app *a) {
     app_print_plan(a);
   }
   if (ok) app_print_dumps(a);
-  if (ok && a->cli.prove) prove(a);
-  return app_finish(a);
+  ok = ok && (!a->cli.prove || prove(a));
+  return app_finish(a, ok);
 }
 
 /* With --config the plan is then for what was measured. */
@@ -83,7 +83,7 @@ int app_run_plan(app *a) {
   tsr_text text = {0};
   bool ok = !a->cli.config || app_load_config(a);
   ok = ok && (!a->cli.calibration || calibrate(a));
-  if (!a->cli.config) return app_finish(a);
+  if (!a->cli.config) return app_finish(a, ok);
   ok = ok && app_prepare(a);
   if (!ok) app_explain_model(a);
   if (ok) tsr_plan_lint(a->config, a->parallel, a->training.graph, a->diags);
@@ -91,7 +91,7 @@ int app_run_plan(app *a) {
                         &a->training, &a->evaluation, &a->generation, a->cpu.threads};
   ok = ok && tsr_plan_command(&r, a->cli.gantt, a->cli.svg, &text, a->diags);
   a->cli.quiet ? tsr_text_free(&text) : app_print(&text);
-  return app_finish(a);
+  return app_finish(a, ok);
 }
 
 int app_run_trace(app *a) {
@@ -102,7 +102,7 @@ int app_run_trace(app *a) {
   tsr_lowering_request r = {c->graph, c->placed, &c->programs, a->parallel, a->cli.rank};
   r.graphs = tsr_cli_emits(&a->cli, "graph-ir");
   r.program = tsr_cli_emits(&a->cli, "schedule-ir");
-  if (ok) tsr_lowering_print(&r, &text, a->diags);
+  ok = ok && tsr_lowering_print(&r, &text, a->diags);
   app_print(&text);
-  return app_finish(a);
+  return app_finish(a, ok);
 }

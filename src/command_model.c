@@ -112,11 +112,11 @@ static const volatile sig_atomic_t *interrupt_of(const app *a) {
   return a->transport.workers > 1 ? NULL : a->stop;
 }
 
-static int finish(model *m) {
+static int finish(model *m, bool ok) {
   if (!m->a->muted) tsr_diags_print(m->a->diags, stderr);
   tsr_worker_close(m->worker);
   app_close_device(m->a);
-  int code = app_finish(m->a);
+  int code = app_finish(m->a, ok);
   return code ? code : *m->a->stop ? 128 + (int)*m->a->stop : 0;
 }
 
@@ -175,7 +175,7 @@ int app_run_evaluate(app *a) {
   if (ok && !a->muted) print_evaluation(&m, &e);
   if (ok && !a->cli.quiet)
     printf("speed: %.0f tokens/s\n", (double)e.tokens / e.seconds);
-  return finish(&m);
+  return finish(&m, ok);
 }
 
 /* ---- generate ---- */
@@ -363,10 +363,9 @@ static bool generate(generation *g) {
 
 int app_run_generate(app *a) {
   generation g = {.m = {.a = a}};
-  if (open_context(&g.m) && open_tokenizer(&g.m) && read_prompts(&g) && compile_generation(&g)) {
-    if (!a->muted) tsr_diags_print(a->diags, stderr);
-    generate(&g);
-  }
+  bool ok = open_context(&g.m) && open_tokenizer(&g.m) && read_prompts(&g) && compile_generation(&g);
+  if (ok && !a->muted) tsr_diags_print(a->diags, stderr);
+  ok = ok && generate(&g);
   tsr_text_free(&g.waiting);
-  return finish(&g.m);
+  return finish(&g.m, ok);
 }

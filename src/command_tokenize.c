@@ -43,7 +43,7 @@ int app_run_tokenize(app *a) {
       .quiet = a->cli.quiet};
   bool ok = a->cli.out ||
             tsr_diag_error(a->diags, TSR_NOWHERE, "no file to write: --out FILE is needed");
-  if (ok && choose_format(a, &o.as) && choose_tokenizer(a, &o.tokenizer))
-    tsr_tokenize(a->arena, &o, a->diags);
-  return app_finish(a);
+  ok = ok && choose_format(a, &o.as) && choose_tokenizer(a, &o.tokenizer) &&
+       tsr_tokenize(a->arena, &o, a->diags);
+  return app_finish(a, ok);
 }

@@ -162,8 +162,8 @@ static int limit_status(app *a) {
   return (int)status;
 }
 
-static int ending_code(app *a, int ended_by) {
-  int code = app_finish(a);
+static int ending_code(app *a, bool ok, int ended_by) {
+  int code = app_finish(a, ok);
   if (code || !ended_by) return code;
   return ended_by == TSR_ENDED_BY_LIMIT ? limit_status(a) : 128 + ended_by;
 }
@@ -175,13 +175,13 @@ int app_run_train(app *a) {
   ok = app_all_well(a, ok && app_load_config(a) && find_begin(a, &keep)) && app_prepare(a);
   ok = app_all_well(a, ok) && app_agree(a);
   if (!ok) app_explain_model(a);
-  if (!ok) return app_finish(a);
+  if (!ok) return app_finish(a, false);
   tsr_diags_print(a->diags, stderr); /* warnings and notes before the run, not after it */
   app_print_dumps(a);
   if (!a->cli.quiet) app_print_start(a);
   fflush(stdout);
   app_catch_signals();
-  train(a, &keep, &ended_by);
+  ok = train(a, &keep, &ended_by);
   app_close_device(a);
-  return ending_code(a, ended_by);
+  return ending_code(a, ok, ended_by);
 }

@@ -38,9 +38,10 @@ void app_catch_signals(void) {
 
 static int print_config(app *a) {
   tsr_text text = {0};
-  if (app_load_config(a)) tsr_config_print(a->config, &text);
+  bool ok = app_load_config(a);
+  if (ok) tsr_config_print(a->config, &text);
   app_print(&text);
-  return app_finish(a);
+  return app_finish(a, ok);
 }
 
 static int run(app *a) {
@@ -53,12 +54,12 @@ static int run(app *a) {
       [TSR_COMMAND_TOKENIZE] = app_run_tokenize, [TSR_COMMAND_CHECKPOINT] = app_run_checkpoint,
       [TSR_COMMAND_KERNELS] = app_run_kernels,   [TSR_COMMAND_DOCTOR] = app_run_doctor};
   tsr_text text = {0};
-  if (a->cli.help) return fputs(tsr_cli_help, stdout), app_finish(a);
-  if (a->cli.version) return printf("tessera-train %s\n", TSR_VERSION), app_finish(a);
-  if (a->cli.print_schema) return tsr_config_schema(&text), app_print(&text), app_finish(a);
-  if (a->cli.print_manual) return tsr_config_manual(&text), app_print(&text), app_finish(a);
+  if (a->cli.help) return fputs(tsr_cli_help, stdout), app_finish(a, true);
+  if (a->cli.version) return printf("tessera-train %s\n", TSR_VERSION), app_finish(a, true);
+  if (a->cli.print_schema) return tsr_config_schema(&text), app_print(&text), app_finish(a, true);
+  if (a->cli.print_manual) return tsr_config_manual(&text), app_print(&text), app_finish(a, true);
   if (a->cli.print_config) return print_config(a);
-  return app_check_level(a) ? commands[a->cli.command](a) : app_finish(a);
+  return app_check_level(a) ? commands[a->cli.command](a) : app_finish(a, false);
 }
 
 int main(int argc, char **argv) {
@@ -67,7 +68,7 @@ int main(int argc, char **argv) {
   a.share = find_share(a.arena);
   bool ok = tsr_cli_parse(a.arena, argc, argv, &a.cli, a.diags);
   if (a.cli.quiet) tsr_diags_quiet(a.diags);
-  int code = ok ? run(&a) : app_finish(&a);
+  int code = ok ? run(&a) : app_finish(&a, false);
   code = app_leave(&a, code);
   tsr_arena_free(a.arena);
   return code;

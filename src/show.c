@@ -89,7 +89,16 @@ static void print_diags(app *a) {
   free(text);
 }
 
-int app_finish(app *a) {
+/* Nothing fails in silence: another worker, or a signal, may be the reason. */
+static void check_said(app *a, bool ok, const char *function) {
+  bool elsewhere = a->others_failed || a->has_agreed || a->others_silent || *a->stop;
+  if (ok || elsewhere || tsr_diags_errors(a->diags)) return;
+  tsr_diag_failure(
+      a->diags, TSR_NOWHERE, "internal error: a step of %s failed and has not said why", function);
+}
+
+int app_finish_in(app *a, bool ok, const char *function) {
+  check_said(a, ok, function);
   if (fflush(stdout) || ferror(stdout))
     tsr_diag_failure(
         a->diags, TSR_NOWHERE, "cannot write to the standard output: %s", strerror(errno));
