@@ -1,88 +1,114 @@
 #include "comm/agree.h"
 #include "comm/peers.h"
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-enum { TAG = TSR_TRANSPORT_TAGS - 2, WORKERS_MAX = 4096 };
+enum { TAG = TSR_TRANSPORT_TAGS - 2 };
+
+/* Messages under way; message i is to or from worker of[i]. */
+typedef struct {
+  tsr_message *messages;
+  int *of, count;
+  bool *done;
+} pending;
+
+static bool make_room(pending *p, int most, char *why) {
+  size_t n = (size_t)most + 1;
+  *p = (pending){calloc(n, sizeof *p->messages), calloc(n, sizeof *p->of), 0,
+                 calloc(n, sizeof *p->done)};
+  if (p->messages && p->of && p->done) return true;
+  snprintf(why, TSR_WHY_BYTES, "out of memory for %d messages", most);
+  return false;
+}
+
+static void free_room(pending *p) {
+  free(p->messages);
+  free(p->of);
+  free(p->done);
+}
 
 /* "after 60 s nothing from worker 2 on node1 (pid 7): stopped (SIGSTOP); worker 3 on …". A worker
  * that both a send and a receive wait for is named once. */
-static void describe_silent(
-    const tsr_transport *t, const int *of, const bool *done, int count, double timeout_s,
-    char *why) {
+static void
+describe_silent(const tsr_transport *t, const pending *p, double timeout_s, char *why) {
   tsr_text text = {0};
   int before = -1;
   tsr_text_add(&text, "after %g s nothing from ", timeout_s);
-  for (int i = 0; i < count; i++) {
-    if (done[i] || of[i] == before) continue;
+  for (int i = 0; i < p->count; i++) {
+    if (p->done[i] || p->of[i] == before) continue;
     if (before >= 0) tsr_text_add(&text, "; ");
-    tsr_peer_name(t, of[i], &text);
+    tsr_peer_name(t, p->of[i], &text);
     tsr_text_add(&text, ": ");
-    tsr_peer_describe(t, of[i], &text);
-    before = of[i];
+    tsr_peer_describe(t, p->of[i], &text);
+    before = p->of[i];
   }
   snprintf(why, TSR_WHY_BYTES, "%s", text.data);
   tsr_text_free(&text);
 }
 
-/* Until all are done; messages[i] is to or from worker of[i]. */
-static bool wait_for(
-    const tsr_transport *t, tsr_message *messages, const int *of, int count, double timeout_s,
-    char *why) {
-  bool done[2 * WORKERS_MAX] = {false};
+/* Until all are done. */
+static bool wait_for(const tsr_transport *t, pending *p, double timeout_s, char *why) {
   tsr_patience patience = {0};
-  for (int left = count; left;) {
+  for (int left = p->count; left;) {
     left = 0;
-    for (int i = 0; i < count; i++) {
-      if (done[i]) continue;
-      tsr_message_state state = t->table->test(t->state, &messages[i], why);
+    for (int i = 0; i < p->count; i++) {
+      if (p->done[i]) continue;
+      tsr_message_state state = t->table->test(t->state, &p->messages[i], why);
       if (state == TSR_MESSAGE_FAILED) return false;
-      done[i] = state == TSR_MESSAGE_DONE;
-      left += !done[i];
+      p->done[i] = state == TSR_MESSAGE_DONE;
+      left += !p->done[i];
     }
     if (!left) break;
     double waited = tsr_patience_round(&patience);
     if (timeout_s <= 0 || waited < timeout_s) continue;
-    describe_silent(t, of, done, count, timeout_s, why);
+    describe_silent(t, p, timeout_s, why);
     return false;
   }
   return true;
 }
 
+static bool
+add_receive(const tsr_transport *t, pending *p, int w, void *to, int64_t bytes, char *why) {
+  p->of[p->count] = w;
+  return t->table->receive(t->state, w, TAG, to, bytes, &p->messages[p->count++], why);
+}
+
+static bool
+add_send(const tsr_transport *t, pending *p, int w, const void *from, int64_t bytes, char *why) {
+  p->of[p->count] = w;
+  return t->table->send(t->state, w, TAG, from, bytes, &p->messages[p->count++], why);
+}
+
 bool tsr_transport_gather(
     const tsr_transport *t, const void *mine, int64_t bytes, void *ret_all, double timeout_s,
     char *why) {
-  tsr_message messages[2 * WORKERS_MAX];
-  int of[2 * WORKERS_MAX], count = 0;
+  pending p;
+  bool ok = make_room(&p, 2 * t->workers, why);
   memcpy((char *)ret_all + t->worker * bytes, mine, (size_t)bytes);
-  for (int w = 0; w < t->workers; w++) {
-    if (w == t->worker) continue;
-    of[count] = of[count + 1] = w;
-    if (!t->table->receive(
-            t->state, w, TAG, (char *)ret_all + w * bytes, bytes, &messages[count++], why) ||
-        !t->table->send(t->state, w, TAG, mine, bytes, &messages[count++], why))
-      return false;
-  }
-  return wait_for(t, messages, of, count, timeout_s, why);
+  for (int w = 0; ok && w < t->workers; w++)
+    if (w != t->worker)
+      ok = add_receive(t, &p, w, (char *)ret_all + w * bytes, bytes, why) &&
+           add_send(t, &p, w, mine, bytes, why);
+  ok = ok && wait_for(t, &p, timeout_s, why);
+  free_room(&p);
+  return ok;
 }
 
 bool tsr_transport_share_text(
     tsr_arena *arena, const tsr_transport *t, const char *mine, const char **ret_first,
     double timeout_s, char *why) {
-  int64_t length = (int64_t)strlen(mine), lengths[WORKERS_MAX];
+  int64_t length = (int64_t)strlen(mine);
+  int64_t *lengths = tsr_arena_array(arena, int64_t, t->workers);
   if (!tsr_transport_gather(t, &length, sizeof length, lengths, timeout_s, why)) return false;
-  tsr_message messages[WORKERS_MAX];
-  int of[WORKERS_MAX], count = 0;
+  pending p;
   char *first = tsr_arena_alloc(arena, (size_t)lengths[0] + 1);
   *ret_first = t->worker ? first : mine;
-  if (t->worker) {
-    of[count] = 0;
-    if (!t->table->receive(t->state, 0, TAG, first, lengths[0], &messages[count++], why))
-      return false;
-  }
-  for (int w = 1; !t->worker && w < t->workers; w++) {
-    of[count] = w;
-    if (!t->table->send(t->state, w, TAG, mine, length, &messages[count++], why)) return false;
-  }
-  return wait_for(t, messages, of, count, timeout_s, why);
+  bool ok = make_room(&p, t->workers, why);
+  if (t->worker) ok = ok && add_receive(t, &p, 0, first, lengths[0], why);
+  for (int w = 1; ok && !t->worker && w < t->workers; w++)
+    ok = add_send(t, &p, w, mine, length, why);
+  ok = ok && wait_for(t, &p, timeout_s, why);
+  free_room(&p);
+  return ok;
 }

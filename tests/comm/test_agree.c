@@ -1,0 +1,78 @@
+/* Agreements among more workers than any array was made for: what every worker sends reaches the
+ * others, one that says nothing is named, and one that fails ends it. The other workers are made
+ * up: worker w sends w + 7. */
+#include "comm/agree.h"
+#include "tests/check.h"
+#include <string.h>
+
+enum { WORKERS = 70000, ME = 12345, OFFSET = 7 };
+
+typedef struct {
+  int silent, failing; /* -1: none */
+  int64_t sent, length;
+} made_up;
+
+static bool
+send(void *state, int to, int tag, const void *from, int64_t bytes, tsr_message *ret, char *why) {
+  made_up *m = state;
+  int64_t number;
+  (void)to, (void)tag, (void)why;
+  memcpy(&number, from, sizeof number);
+  if (bytes == sizeof number) CHECK_INT(number, ME + OFFSET);
+  m->sent++;
+  ret->words[0] = NULL;
+  return true;
+}
+
+static bool
+receive(void *state, int from, int tag, void *to, int64_t bytes, tsr_message *ret, char *why) {
+  (void)state, (void)tag, (void)why;
+  ret->words[0] = to;
+  ret->words[1] = (void *)(intptr_t)from;
+  ret->words[2] = (void *)(intptr_t)bytes;
+  return true;
+}
+
+static tsr_message_state test(void *state, tsr_message *message, char *why) {
+  const made_up *m = state;
+  int from = (int)(intptr_t)message->words[1];
+  if (!message->words[0]) return TSR_MESSAGE_DONE;
+  if (from == m->silent) return TSR_MESSAGE_PENDING;
+  if (from == m->failing) return snprintf(why, TSR_WHY_BYTES, "its link is cut"), TSR_MESSAGE_FAILED;
+  int64_t number = from + OFFSET;
+  memcpy(message->words[0], &number, sizeof number);
+  return TSR_MESSAGE_DONE;
+}
+
+static const char *host(void *state, int worker) {
+  (void)state, (void)worker;
+  return "node";
+}
+
+static const tsr_transport_table table = {
+    .name = "made up", .host = host, .send = send, .receive = receive, .test = test};
+
+static bool gather(made_up *m, int64_t *all, char *why) {
+  tsr_transport t = {.table = &table, .state = m, .worker = ME, .workers = WORKERS};
+  int64_t mine = ME + OFFSET;
+  return tsr_transport_gather(&t, &mine, sizeof mine, all, 0.2, why);
+}
+
+int main(void) {
+  tsr_arena *arena = tsr_arena_new();
+  int64_t *all = tsr_arena_array(arena, int64_t, WORKERS), wrong = 0;
+  char why[TSR_WHY_BYTES] = "";
+  made_up m = {.silent = -1, .failing = -1};
+  CHECK_AT(gather(&m, all, why), "%s", why);
+  for (int w = 0; w < WORKERS; w++) wrong += all[w] != w + OFFSET;
+  CHECK_INT(wrong, 0);
+  CHECK_INT(m.sent, WORKERS - 1);
+  m.silent = WORKERS - 1;
+  CHECK(!gather(&m, all, why));
+  CHECK_AT(strstr(why, "nothing from worker 69999"), "%s", why);
+  m = (made_up){.silent = -1, .failing = 5};
+  CHECK(!gather(&m, all, why));
+  CHECK_STR(why, "its link is cut");
+  tsr_arena_free(arena);
+  return check_done("agree");
+}
