@@ -116,8 +116,12 @@ bool tsr_saver_open(
   s->bound = bound;
   s->pool = tsr_bound_pool(bound);
   s->share = FIRST_SHARE_PERCENT / 100.0;
+  pthread_condattr_t clock; /* that nobody sets */
+  pthread_condattr_init(&clock);
+  pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
   pthread_mutex_init(&s->mutex, NULL);
-  pthread_cond_init(&s->changed, NULL);
+  pthread_cond_init(&s->changed, &clock);
+  pthread_condattr_destroy(&clock);
   plan(s, bound);
   if (take_memory(s, tsr_bound_memory_left(bound), diags)) return true;
   tsr_saver_close(s);
@@ -159,11 +163,7 @@ static void hurry(tsr_saver *s, bool wanted) {
 
 /* For `seconds` at most, 0: as long as it takes; whether it is done. */
 static bool wait_here(tsr_saver *s, double seconds) {
-  struct timespec until;
-  clock_gettime(CLOCK_REALTIME, &until);
-  until.tv_nsec += (long)((seconds - (double)(time_t)seconds) * 1e9);
-  until.tv_sec += (time_t)seconds + until.tv_nsec / 1000000000L;
-  until.tv_nsec %= 1000000000L;
+  struct timespec until = tsr_saver_until(seconds);
   pthread_mutex_lock(&s->mutex);
   for (int late = 0; s->busy && !late;)
     late = seconds > 0 ? pthread_cond_timedwait(&s->changed, &s->mutex, &until)

@@ -7,6 +7,7 @@
 #include "run/pool.h"
 #include <pthread.h>
 #include <stdatomic.h>
+#include <time.h>
 
 /* A part of a value on its way from a rank to a file. */
 typedef struct {
@@ -59,6 +60,8 @@ void tsr_saver_write(tsr_saver *saver);
 /* Makes the folder that all workers write into; gives one that it replaces its name back. */
 bool tsr_saver_prepare(tsr_saver *saver, tsr_arena *arena, tsr_diags *diags);
 void tsr_saver_clear_aside(tsr_saver *saver, tsr_arena *arena);
+/* So many seconds from now, for waits on saver->changed. */
+struct timespec tsr_saver_until(double seconds);
 /* To be freed. */
 char *tsr_saver_text(tsr_diags *diags);
 

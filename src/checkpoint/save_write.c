@@ -16,6 +16,15 @@ static double clock_of(clockid_t id) {
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+struct timespec tsr_saver_until(double seconds) {
+  struct timespec until;
+  clock_gettime(CLOCK_MONOTONIC, &until);
+  until.tv_nsec += (long)((seconds - (double)(time_t)seconds) * 1e9);
+  until.tv_sec += (time_t)seconds + until.tv_nsec / 1000000000L;
+  until.tv_nsec %= 1000000000L;
+  return until;
+}
+
 /* Rests so long that the thread works for `share` of its time; a hurry ends it. */
 static void pace(void *context) {
   tsr_saver *s = context;
@@ -24,11 +33,7 @@ static void pace(void *context) {
   pthread_mutex_lock(&s->mutex);
   double rest = (cpu - s->worked) * (1 / s->share - 1), end = begin + rest;
   pthread_mutex_unlock(&s->mutex);
-  struct timespec until;
-  clock_gettime(CLOCK_REALTIME, &until);
-  until.tv_nsec += (long)(rest * 1e9) % 1000000000L;
-  until.tv_sec += (time_t)rest + until.tv_nsec / 1000000000L;
-  until.tv_nsec %= 1000000000L;
+  struct timespec until = tsr_saver_until(rest);
   pthread_mutex_lock(&s->mutex);
   while (!atomic_load(&s->hurry) && clock_of(CLOCK_MONOTONIC) < end)
     if (pthread_cond_timedwait(&s->changed, &s->mutex, &until)) break;
