@@ -87,10 +87,10 @@ tsr_progress
 tsr_progress_start(FILE *plain, bool quiet, int64_t log_every, int64_t first_step, double now_s) {
   const char *term = getenv("TERM"), *no_color = getenv("NO_COLOR");
   bool is_terminal = isatty(STDERR_FILENO) && term && term[0] && strcmp(term, "dumb");
+  bool is_plain = quiet || !is_terminal || (no_color && no_color[0]);
   return (tsr_progress){
-      .bar = !quiet && is_terminal ? stderr : NULL,
+      .bar = is_plain ? NULL : stderr,
       .plain = quiet ? NULL : plain,
-      .color = !(no_color && no_color[0]),
       .log_every = log_every,
       .first_step = first_step,
       .start_s = now_s,
@@ -108,8 +108,7 @@ static void show_bar(tsr_progress *progress, const tsr_progress_state *state, do
   char line[TSR_PROGRESS_LINE_BYTES];
   /* The last column stays free: some terminals break the line when it is written. */
   tsr_progress_format_bar(state, terminal_width(progress->bar) - 1, line);
-  const char *on = progress->color ? "\033[36m" : "", *off = progress->color ? "\033[0m" : "";
-  fprintf(progress->bar, "\r\033[K%s%s%s", on, line, off);
+  fprintf(progress->bar, "\r\033[K\033[36m%s\033[0m", line);
   fflush(progress->bar);
   progress->shown_s = now_s;
   progress->is_shown = true;

@@ -33,15 +33,14 @@ void tsr_progress_format_time(double seconds, char ret_text[32]);
 typedef struct {
   FILE *bar;   /* the terminal; NULL: no renewing line */
   FILE *plain; /* the log; NULL: no plain lines */
-  bool color;
   int64_t log_every;  /* steps between plain lines; the last step has one too; 0: none */
   int64_t first_step; /* done before this process began */
   double start_s, shown_s;
   bool is_shown; /* the line stands on the terminal now */
 } tsr_progress;
 
-/* Plain lines go to `plain`. The renewing line goes to standard error if that is a terminal which
- * can (TERM is set and not "dumb"); it is coloured unless NO_COLOR is set to something. `quiet`:
+/* Plain lines go to `plain`. The renewing line, coloured, goes to standard error if that is a
+ * terminal which can (TERM is set and not "dumb") and NO_COLOR is not set to something. `quiet`:
  * neither. Times are seconds of any steady clock. */
 tsr_progress
 tsr_progress_start(FILE *plain, bool quiet, int64_t log_every, int64_t first_step, double now_s);

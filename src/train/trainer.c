@@ -393,7 +393,9 @@ static bool write_end(trainer *t) {
         t->diags, TSR_NOWHERE, "the replicas of '%s' differ after step %lld", param,
         (long long)t->step);
   if (!t->o->quiet)
-    printf("done: step %lld, loss %.4f, weights sha256 %s\n", (long long)t->step, t->loss, sha);
+    printf(
+        "%s: step %lld, loss %.4f, weights sha256 %s\n", t->step < t->steps ? "stopped" : "done",
+        (long long)t->step, t->loss, sha);
   tsr_metrics_write_end(t->o->metrics, t->step, t->loss, sha, t->diags);
   return tsr_metrics_finish(t->o->metrics, t->diags);
 }

@@ -71,12 +71,11 @@ static char *bar_text, *plain_text;
 static size_t bar_length, plain_length;
 
 /* 6 steps at 0.04 s each of a run that was resumed at step 4. */
-static void run(bool color) {
+static void run(void) {
   FILE *bar = open_memstream(&bar_text, &bar_length);
   FILE *plain = open_memstream(&plain_text, &plain_length);
   tsr_progress progress = tsr_progress_start(plain, false, 4, 4, 100);
   progress.bar = bar;
-  progress.color = color;
   for (int i = 1; i <= 6; i++) {
     tsr_progress_state s = {.step = 4 + i, .steps = 10, .loss = 1, .lr = 0.5, .grad_norm = NAN};
     tsr_progress_show(&progress, s, 100 + 0.04 * i);
@@ -88,28 +87,24 @@ static void run(bool color) {
 }
 
 static void test_show(void) {
-  run(false);
+  run();
   CHECK_STR(
       plain_text, "Step 8: Loss = 1.0000, lr 5.0000e-01\nStep 10: Loss = 1.0000, lr 5.0000e-01\n");
   CHECK_STR(/* steps 6 and 7 come too soon; a log line takes the line away and brings it back */
-            bar_text, "\r\033[Kstep 5/10 [############------------]  loss 1.0000  ETA 0:00"
-                      "\r\033[K\r\033[Kstep 8/10 [###################-----]  loss 1.0000  ETA 0:00"
-                      "\r\033[K\r\033[Kstep 10/10 [########################]  loss 1.0000  ETA 0:00"
-                      "\r\033[K");
-  free(bar_text);
-  free(plain_text);
-  run(true);
-  CHECK(strstr(bar_text, "\r\033[K\033[36mstep 5/10 [") == bar_text);
-  CHECK(strstr(bar_text, "ETA 0:00\033[0m\r") != NULL);
+            bar_text,
+            "\r\033[K\033[36mstep 5/10 [############------------]  loss 1.0000  ETA 0:00\033[0m"
+            "\r\033[K\r\033[K\033[36mstep 8/10 [###################-----]  loss 1.0000  ETA 0:00"
+            "\033[0m\r\033[K\r\033[K\033[36mstep 10/10 [########################]  loss 1.0000  "
+            "ETA 0:00\033[0m\r\033[K");
   free(bar_text);
   free(plain_text);
 }
 
 static void test_start(void) {
+  setenv("TERM", "xterm", 1);
   setenv("NO_COLOR", "1", 1);
-  CHECK(!tsr_progress_start(stdout, false, 1, 0, 0).color);
+  CHECK(!tsr_progress_start(stdout, false, 1, 0, 0).bar);
   setenv("NO_COLOR", "", 1);
-  CHECK(tsr_progress_start(stdout, false, 1, 0, 0).color);
   setenv("TERM", "dumb", 1);
   tsr_progress progress = tsr_progress_start(stdout, false, 1, 0, 0);
   CHECK(progress.bar == NULL && progress.plain == stdout);
