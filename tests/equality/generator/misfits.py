@@ -115,6 +115,14 @@ def _weight_over_dp(rng: random.Random, drawn: Recipe) -> Recipe:
     return _put(drawn, Piece("weight_over_dp", draw_options(rng)), units_batch=4, samples=rng.choice([4, 8]))
 
 
+@change(4)
+def _padding(rng: random.Random, drawn: Recipe) -> Recipe:
+    """A loss that counts the logits of padded rows, which a checkpoint leaves out."""
+    assert drawn.own
+    own = replace(drawn.own, all_logits=True, tied=rng.random() < 0.5, head=replace(drawn.own.head, k=3))
+    return replace(drawn, own=own, units_tp=rng.choice([4, 8]), steps=3, units_batch=4, samples=4)
+
+
 @change(2)
 def _some_positions(rng: random.Random, drawn: Recipe) -> Recipe:
     """Attention over a part of the positions."""

@@ -25,6 +25,7 @@ class OwnGraph:
     head: Options = field(default_factory=Options)
     tied: bool = False  # the table of tokens is the head's weight
     flat_loss: bool = False  # logits are computed as rows
+    all_logits: bool = False  # the loss counts those of the padded rows, too
 
     @property
     def blocks(self) -> int:
@@ -125,7 +126,8 @@ class OwnGraph:
             if self.flat_loss:
                 rows = b.parameters[weight.name]["shape"][0]
                 logits = b.state(f"reshape({logits.name}, shape=[batch, sequence, {rows}])", logits.shape)
-            loss = b.call("cross_entropy", logits, targets, shape=(), valid="vocab_size")
+            valid: dict[str, Any] = {} if self.all_logits else {"valid": "vocab_size"}
+            loss = b.call("cross_entropy", logits, targets, shape=(), **valid)
         if o.k == 2 and o.b:
             loss = b.call("all_reduce", loss, axis="dp")
         b.state(loss.name, (), name="loss")

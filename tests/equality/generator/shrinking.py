@@ -69,7 +69,7 @@ def _simpler_graphs(own: OwnGraph) -> Iterator[OwnGraph]:
     for part in ("entry", "head"):
         for options in _simpler_options(getattr(own, part)):
             yield replace(own, **{part: options})
-    for part in ("tied", "flat_loss"):
+    for part in ("tied", "flat_loss", "all_logits"):
         if getattr(own, part):
             yield replace(own, **{part: False})
     for width in (2, 4, 6, 8):
