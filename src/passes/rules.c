@@ -284,7 +284,7 @@ static int64_t heads_of(const call *c, int i) {
 static void check_heads(call *c, int i) {
   if (c->error || !is_last(c, i) || heads_of(c, i) % c->parts == 0) return;
   c->error = tsr_arena_printf(
-      c->g->arena, "%s: the %lld heads of '%s' cannot be split over %s into %lld",
+      c->g->arena, "%s: the %lld heads of '%s' cannot be split over %s: its units are %lld",
       tsr_op_title(c->node->op), (long long)heads_of(c, i), input(c, i)->name,
       tsr_axis_name(c->axis), (long long)c->parts);
 }

@@ -239,10 +239,10 @@ static void test_refused(void) {
           "h: linear(x, q); k2: linear(x, k); v2: linear(x, k)\n"
           "a: attention(h, k2, v2, head_dim: 2)",
           1, 4, true},
-      "call:1:1: error: attention: the 2 heads of 'k2' cannot be split over tp into 4\n");
+      "call:1:1: error: attention: the 2 heads of 'k2' cannot be split over tp: its units are 4\n");
   expect(
       &(placing_case){"x 2,3,8", "q 8,8 0", "h: linear(x, q); r: rope(h, head_dim: 4)", 1, 4, true},
-      "call:1:1: error: rope: the 2 heads of 'h' cannot be split over tp into 4\n");
+      "call:1:1: error: rope: the 2 heads of 'h' cannot be split over tp: its units are 4\n");
 }
 
 /* How often values are added up over dp: each in one collective, before the update where nothing
