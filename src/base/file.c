@@ -68,19 +68,21 @@ static bool is_users(int error) {
          error == EPERM || error == ENAMETOOLONG || error == ELOOP || error == ENXIO;
 }
 
+const char *tsr_file_reason(int error) {
+  if (error == ENXIO) return "it is a device or a pipe, not a file";
+  return error == ELOOP ? "it is a symbolic link" : strerror(error);
+}
+
 bool tsr_file_cannot(
     const char *what, const char *path, int error, tsr_place place, tsr_diags *diags) {
-  const char *why = error == ENXIO   ? "it is a device or a pipe, not a file"
-                    : error == ELOOP ? "it is a symbolic link"
-                                     : strerror(error);
   return tsr_diag(
       diags, is_users(error) ? TSR_ERROR : TSR_FAILURE, place, "cannot %s '%s': %s", what, path,
-      why);
+      tsr_file_reason(error));
 }
 
 /* Opening a pipe must not wait for somebody to write into it. */
 int tsr_file_open(const char *path, unsigned how) {
-  int links = how & TSR_FILE_NO_LINKS ? O_NOFOLLOW : 0;
+  int links = how & TSR_FILE_NOFOLLOW ? O_NOFOLLOW : 0;
   int fd = tsr_disk_open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | links);
   struct stat info;
   if (fd < 0) return -1;
@@ -154,10 +156,10 @@ bool tsr_file_read(
   return read_file(arena, path, TSR_FILE_PIPES, bytes_max, place, ret_text, ret_length, diags);
 }
 
-bool tsr_file_read_own(
+bool tsr_file_read_nofollow(
     tsr_arena *arena, const char *path, size_t bytes_max, tsr_place place, char **ret_text,
     size_t *ret_length, tsr_diags *diags) {
-  return read_file(arena, path, TSR_FILE_NO_LINKS, bytes_max, place, ret_text, ret_length, diags);
+  return read_file(arena, path, TSR_FILE_NOFOLLOW, bytes_max, place, ret_text, ret_length, diags);
 }
 
 /* ---- writing ---- */

@@ -8,7 +8,7 @@
 
 enum {
   TSR_FILE_PIPES = 1,   /* a pipe or a terminal will do, too */
-  TSR_FILE_NO_LINKS = 2 /* no symbolic link: of folders that another one may have written */
+  TSR_FILE_NOFOLLOW = 2 /* no symbolic link: of folders that another one may have written */
 };
 
 /* A descriptor for reading, or -1 with errno: EISDIR for a folder, ENXIO for a pipe, a socket or a
@@ -21,8 +21,8 @@ int tsr_file_open(const char *path, unsigned how);
 bool tsr_file_read(
     tsr_arena *arena, const char *path, size_t bytes_max, tsr_place place, char **ret_text,
     size_t *ret_length, tsr_diags *diags);
-/* The same of a file that is no link. */
-bool tsr_file_read_own(
+/* The same of a regular file, not through a symbolic link. */
+bool tsr_file_read_nofollow(
     tsr_arena *arena, const char *path, size_t bytes_max, tsr_place place, char **ret_text,
     size_t *ret_length, tsr_diags *diags);
 
@@ -44,8 +44,10 @@ bool tsr_file_is_read(const char *path);
 /* A process that does what several would: nothing was read yet. */
 void tsr_file_forget(void);
 
-/* "cannot WHAT 'path': reason": the user's mistake where it is not there, may not be used, or is of
- * another kind, and the world's failure otherwise. False. */
+/* Why a file could not be opened or read: strerror, but for what tsr_file_open refuses. */
+const char *tsr_file_reason(int error);
+/* "cannot WHAT 'path': reason": the user's mistake where it does not exist, may not be used, or is
+ * of another type, else a failure (TSR_FAILURE). Returns false. */
 bool tsr_file_cannot(
     const char *what, const char *path, int error, tsr_place place, tsr_diags *diags);
 

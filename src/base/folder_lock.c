@@ -88,7 +88,11 @@ bool tsr_folder_lock_take(
   }
   if (held < 0) return fail(ret, diags);
   if (!held) return refuse(ret, folder, diags);
-  return write_owner(ret->fd) || fail(ret, diags);
+  if (write_owner(ret->fd)) return true;
+  int error = errno;
+  unlink(ret->path);
+  errno = error;
+  return fail(ret, diags);
 }
 
 void tsr_folder_lock_release(tsr_folder_lock *lock) {

@@ -79,13 +79,11 @@ bool tsr_input_open(
   for (int i = 0; i < m->files_count; i++) in->fds[i] = -1;
   bool ok = true;
   for (int i = 0; i < m->files_count; i++) {
-    in->fds[i] = tsr_file_open(path_of(in, i), TSR_FILE_NO_LINKS);
+    in->fds[i] = tsr_file_open(path_of(in, i), TSR_FILE_NOFOLLOW);
     if (in->fds[i] < 0)
       ok = tsr_diag_failure(
           diags, place_of(in, i), "cannot read the checkpoint's file: %s",
-          errno == ELOOP   ? "it is a symbolic link"
-          : errno == ENXIO ? "it is a device or a pipe"
-                           : strerror(errno));
+          tsr_file_reason(errno));
     else ok &= check_length(in, i, diags) && (!verify || check_header(in, i, diags));
   }
   if (!ok) tsr_input_close(in);

@@ -331,6 +331,6 @@ bool tsr_manifest_read(
     tsr_diag_error(diags, place, "'%s' is no checkpoint: it has no %s", folder, TSR_MANIFEST_NAME);
     return false;
   }
-  return tsr_file_read_own(arena, path, MANIFEST_BYTES_MAX, place, &text, &length, diags) &&
+  return tsr_file_read_nofollow(arena, path, MANIFEST_BYTES_MAX, place, &text, &length, diags) &&
          tsr_manifest_parse(arena, path, text, length, ret, diags);
 }

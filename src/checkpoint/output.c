@@ -342,7 +342,7 @@ static bool take_part(tsr_output *o, int writer, bool *ret_there, tsr_diags *dia
   if (!access(part_path(o, writer, ".failed"), F_OK))
     return tsr_diag_failure(diags, TSR_NOWHERE, "worker %d cannot write its part", writer);
   if (!*ret_there) return true;
-  if (!tsr_file_read_own(o->arena, path, PART_BYTES_MAX, TSR_NOWHERE, &text, &length, diags) ||
+  if (!tsr_file_read_nofollow(o->arena, path, PART_BYTES_MAX, TSR_NOWHERE, &text, &length, diags) ||
       !tsr_manifest_parse_part(o->arena, path, text, length, &m, diags))
     return false;
   adopt(o, &m);

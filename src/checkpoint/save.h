@@ -41,7 +41,7 @@ typedef struct {
   const float *loss, *norm;
 } tsr_saver_history;
 
-/* Of a folder that this run has taken. Takes memory for the copy (with a warning it does without where
+/* For a folder that this run holds. Allocates the copy (with a warning it does without where
  * there is not enough), and plans the files: each distinct part of a parameter or of state goes to
  * the file of the first rank that holds it. */
 bool tsr_saver_open(

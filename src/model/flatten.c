@@ -215,8 +215,8 @@ static bool expand_call(
   tsr_flat_call *c = &f->calls[f->calls_count];
   *c = (tsr_flat_call){.statement = s, .call = call, .outputs_count = outputs, .block = x->repeat};
   c->prefix = x->prefix;
-  /* It has its place all the same: the other graph of the model has the same names, and its
-   * parameters in the same order. */
+  /* A dropout outside training is a call all the same, so that the graphs of a model have the same
+   * names, and their parameters in the same order. */
   c->is_idle = dropout > 0 && !f->options->training;
   for (int i = 0; i < outputs; i++) ret_values[i] = add_value(f, TSR_FLAT_CALL, f->calls_count, i);
   c->outputs = ret_values[0];

@@ -47,8 +47,9 @@ static void stamp(tsr_graph *g, int of) {
   g->block = of < 0 ? -1 : g->nodes[of].block;
 }
 
-/* Makes all products owed to `of` one node, and that the first of its parts. It belongs to the
- * first of the forward nodes that use the value: no stage behind that one waits for it. */
+/* Makes all products that are summed into the gradient of `of` one node, and that the first of its
+ * parts. It belongs to the first of the forward nodes that use the value: no later stage waits for
+ * it. */
 static void join_products(tsr_gradients *grads, int of, tsr_section section) {
   tsr_graph *g = grads->g;
   part *others = NULL, **end = &others;

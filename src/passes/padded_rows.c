@@ -26,10 +26,8 @@ static padding of_param(const tsr_graph *g, const tsr_value *v) {
 /* Element i of the output depends on element i of every input, which may lack leading dimensions.
  */
 static bool is_elementwise(tsr_op op) {
-  return op == TSR_OP_ADD || op == TSR_OP_SUB || op == TSR_OP_MUL || op == TSR_OP_SCALE ||
-         op == TSR_OP_GELU || op == TSR_OP_GELU_ERF || op == TSR_OP_RELU || op == TSR_OP_SILU ||
-         op == TSR_OP_TANH || op == TSR_OP_SIGMOID || op == TSR_OP_SWIGLU || op == TSR_OP_DROPOUT ||
-         tsr_op_moves(op);
+  bool overwrites = tsr_op_facts(op) & TSR_FACT_OVERWRITES;
+  return overwrites || op == TSR_OP_SWIGLU || tsr_op_moves(op);
 }
 
 /* An attribute that a graph file gives, by its name. */

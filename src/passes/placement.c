@@ -277,8 +277,8 @@ static bool ask_plain(tsr_placer *p, const tsr_node *n, const int *inputs, tsr_r
     bool norm = n->op == TSR_OP_NORM_STATS;
     call->in[i] = norm ? norm_tp(p, n->inputs[i]) : p->plain_tp[n->inputs[i]];
     bool of_cp = tsr_placer_is_cut_alike(p, inputs[i], TSR_CP, call->in[i]); /* positions */
-    bool owed = call->of_weights && call->in[i].kind == TSR_PARTIAL;
-    if (of_cp || owed) call->in[i] = tsr_whole;
+    bool partial = call->of_weights && call->in[i].kind == TSR_PARTIAL;
+    if (of_cp || partial) call->in[i] = tsr_whole;
   }
   ask_rule(p, n, inputs, call);
   for (int o = 0; o < n->outputs_count; o++)

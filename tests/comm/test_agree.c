@@ -1,6 +1,6 @@
 /* Agreements among more workers than any array was made for: what every worker sends reaches the
- * others, one that says nothing is named, and one that fails ends it. The other workers are made
- * up: worker w sends w + 7. */
+ * others, one that says nothing is named, and one that fails ends it. The other workers are a
+ * stub: worker w sends w + 7. */
 #include "comm/agree.h"
 #include "tests/check.h"
 #include <string.h>
@@ -10,11 +10,11 @@ enum { WORKERS = 70000, ME = 12345, OFFSET = 7 };
 typedef struct {
   int silent, failing; /* -1: none */
   int64_t sent, length;
-} made_up;
+} stub;
 
 static bool
 send(void *state, int to, int tag, const void *from, int64_t bytes, tsr_message *ret, char *why) {
-  made_up *m = state;
+  stub *m = state;
   int64_t number;
   (void)to, (void)tag, (void)why;
   memcpy(&number, from, sizeof number);
@@ -34,7 +34,7 @@ receive(void *state, int from, int tag, void *to, int64_t bytes, tsr_message *re
 }
 
 static tsr_message_state test(void *state, tsr_message *message, char *why) {
-  const made_up *m = state;
+  const stub *m = state;
   int from = (int)(intptr_t)message->words[1];
   if (!message->words[0]) return TSR_MESSAGE_DONE;
   if (from == m->silent) return TSR_MESSAGE_PENDING;
@@ -50,9 +50,9 @@ static const char *host(void *state, int worker) {
 }
 
 static const tsr_transport_table table = {
-    .name = "made up", .host = host, .send = send, .receive = receive, .test = test};
+    .name = "stub", .host = host, .send = send, .receive = receive, .test = test};
 
-static bool gather(made_up *m, int64_t *all, char *why) {
+static bool gather(stub *m, int64_t *all, char *why) {
   tsr_transport t = {.table = &table, .state = m, .worker = ME, .workers = WORKERS};
   int64_t mine = ME + OFFSET;
   return tsr_transport_gather(&t, &mine, sizeof mine, all, 0.2, why);
@@ -62,7 +62,7 @@ int main(void) {
   tsr_arena *arena = tsr_arena_new();
   int64_t *all = tsr_arena_array(arena, int64_t, WORKERS), wrong = 0;
   char why[TSR_WHY_BYTES] = "";
-  made_up m = {.silent = -1, .failing = -1};
+  stub m = {.silent = -1, .failing = -1};
   CHECK_AT(gather(&m, all, why), "%s", why);
   for (int w = 0; w < WORKERS; w++) wrong += all[w] != w + OFFSET;
   CHECK_INT(wrong, 0);
@@ -70,7 +70,7 @@ int main(void) {
   m.silent = WORKERS - 1;
   CHECK(!gather(&m, all, why));
   CHECK_AT(strstr(why, "nothing from worker 69999"), "%s", why);
-  m = (made_up){.silent = -1, .failing = 5};
+  m = (stub){.silent = -1, .failing = 5};
   CHECK(!gather(&m, all, why));
   CHECK_STR(why, "its link is cut");
   tsr_arena_free(arena);

@@ -156,8 +156,8 @@ static words command_from(const char *folder, int step, int keep_last) {
   return w;
 }
 
-/* A run that goes on from an older checkpoint comes past the newer ones. A full disk, whenever it
- * is, then costs the new one of a step, not the one that is there. */
+/* A run that resumes from an older checkpoint writes the newer ones again. A full disk, whenever
+ * it is full, then costs the new one of a step, not the one that is there. */
 static void test_full_from_older(const char *folder, const char *want) {
   enum { LAST = 60 };
   int costs = 0;

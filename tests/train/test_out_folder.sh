@@ -122,5 +122,26 @@ for try in $(seq 12); do
   [ "$(steps_of "race$try/metrics.jsonl")" = 3 ] || complain "metrics of two runs"
 done
 
+# a read that fails ends the command with its reason, and what was there stays; or it was of no importance
+ends 0 --config run.yaml --out whole --quiet --overwrite
+refusals=0
+for n in $(seq 40); do
+  cp -r whole "read$n"
+  before=$(picture "read$n") code=0
+  TESSERA_FAULT=EIO-read@$n timeout 120 "$program" --config run.yaml --out "read$n" --resume \
+    --set training_config.max_steps=4 > "$said" 2>&1 </dev/null || code=$?
+  checks=$((checks + 1))
+  if [ $code = 0 ]; then
+    says "done: step 4"
+  else
+    refusals=$((refusals + 1))
+    says "Input/output error"
+    [ $code = 1 ] || complain "EIO-read@$n: exit code $code"
+    [ "$(picture "read$n")" = "$before" ] || complain "EIO-read@$n: the folder has changed"
+  fi
+  rm -r "read$n"
+done
+[ "$refusals" -ge 5 ] || complain "only $refusals reads failed"
+
 echo "train.out_folder: $checks checks, $failed failed"
 [ "$failed" = 0 ] && [ "$checks" -ge 35 ]
