@@ -94,8 +94,7 @@ int app_run_import(app *a) {
       .graphs_folder = app_graphs_folder(a), .version = TSR_VERSION, .time = (int64_t)time(NULL)};
   const char *from = a->cli.arguments.items[0];
   bool ok = need_out(a) && tsr_hf_import(a->arena, from, a->cli.out, &o, a->diags);
-  if (ok && !a->cli.quiet)
-    printf("%s: the weights of '%s'\n", a->cli.out, from);
+  if (ok && !a->cli.quiet) printf("%s: the weights of '%s'\n", a->cli.out, from);
   return app_finish(a, ok);
 }
 
@@ -103,7 +102,6 @@ int app_run_export(app *a) {
   tsr_hf_export_options o = {.graphs_folder = app_graphs_folder(a), .dtype = a->cli.dtype};
   const char *from = a->cli.arguments.items[0];
   bool ok = need_out(a) && tsr_hf_export(a->arena, from, a->cli.out, &o, a->diags);
-  if (ok && !a->cli.quiet)
-    printf("%s: a model folder of '%s'\n", a->cli.out, from);
+  if (ok && !a->cli.quiet) printf("%s: a model folder of '%s'\n", a->cli.out, from);
   return app_finish(a, ok);
 }

@@ -363,7 +363,8 @@ static bool generate(generation *g) {
 
 int app_run_generate(app *a) {
   generation g = {.m = {.a = a}};
-  bool ok = open_context(&g.m) && open_tokenizer(&g.m) && read_prompts(&g) && compile_generation(&g);
+  bool ok =
+      open_context(&g.m) && open_tokenizer(&g.m) && read_prompts(&g) && compile_generation(&g);
   if (ok && !a->muted) tsr_diags_print(a->diags, stderr);
   ok = ok && generate(&g);
   tsr_text_free(&g.waiting);

@@ -305,11 +305,12 @@ static void add_plan(const app *a, tsr_text *text) {
 
 /* What the command's options say of where a run begins and what it leaves. */
 static void add_options(const tsr_cli *cli, tsr_text *text) {
-  const char *const words[][2] = {{"--out", cli->out},
-                                  {"--metrics", cli->metrics},
-                                  {"--resume", cli->resume},
-                                  {"--time-limit", cli->time_limit_text},
-                                  {"--overwrite", cli->overwrite ? "" : NULL}};
+  const char *const words[][2] = {
+      {"--out", cli->out},
+      {"--metrics", cli->metrics},
+      {"--resume", cli->resume},
+      {"--time-limit", cli->time_limit_text},
+      {"--overwrite", cli->overwrite ? "" : NULL}};
   for (size_t i = 0; i < sizeof words / sizeof *words; i++)
     if (words[i][1]) tsr_text_add(text, "%s %s\n", words[i][0], words[i][1]);
 }

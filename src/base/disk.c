@@ -27,8 +27,8 @@ static atomic_long operations, reads;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void read_plan(void) {
-  static const char *const names[] = {
-      "", "ENOSPC", "EIO", "short", "kill", "killed", "torn", "slow", "EIO-read"};
+  static const char *const names[] = {"",       "ENOSPC", "EIO",  "short",   "kill",
+                                      "killed", "torn",   "slow", "EIO-read"};
   const char *text = getenv("TESSERA_FAULT");
   const char *at = text ? strchr(text, '@') : NULL;
   if (!at) return;
@@ -109,9 +109,7 @@ static int open_for(const char *path, int flags) {
 }
 
 int tsr_disk_create(const char *path) { return open_for(path, O_WRONLY | O_TRUNC); }
-int tsr_disk_create_new(const char *path) {
-  return open_for(path, O_WRONLY | O_EXCL | O_NOFOLLOW);
-}
+int tsr_disk_create_new(const char *path) { return open_for(path, O_WRONLY | O_EXCL | O_NOFOLLOW); }
 int tsr_disk_open_lock(const char *path) { return open_for(path, O_RDWR | O_NOFOLLOW); }
 int tsr_disk_open_append(const char *path) { return open_for(path, O_RDWR | O_APPEND); }
 

@@ -290,8 +290,8 @@ static bool write_all(importer *m, const char *out, const char *config, size_t l
       .tokenizer = tokenizer};
   if (!tsr_output_begin(m->arena, tsr_hf_out(m->arena, out), NULL, NULL, &m->output, m->diags))
     return false;
-  if (write_tensors(m) && write_files(m, config, length) &&
-      tsr_file_maps_check(m->diags) && tsr_output_commit(m->output, &about, m->diags))
+  if (write_tensors(m) && write_files(m, config, length) && tsr_file_maps_check(m->diags) &&
+      tsr_output_commit(m->output, &about, m->diags))
     return true;
   tsr_output_abandon(m->output);
   return false;

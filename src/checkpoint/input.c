@@ -82,8 +82,7 @@ bool tsr_input_open(
     in->fds[i] = tsr_file_open(path_of(in, i), TSR_FILE_NOFOLLOW);
     if (in->fds[i] < 0)
       ok = tsr_diag_failure(
-          diags, place_of(in, i), "cannot read the checkpoint's file: %s",
-          tsr_file_reason(errno));
+          diags, place_of(in, i), "cannot read the checkpoint's file: %s", tsr_file_reason(errno));
     else ok &= check_length(in, i, diags) && (!verify || check_header(in, i, diags));
   }
   if (!ok) tsr_input_close(in);

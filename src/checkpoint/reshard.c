@@ -66,7 +66,8 @@ copy_others(tsr_arena *arena, const tsr_manifest *m, tsr_output *out, tsr_diags 
     const tsr_stored_file *f = &m->files[i];
     size_t length = strlen(f->name), ending = strlen(".safetensors");
     if (length > ending && !strcmp(f->name + length - ending, ".safetensors")) continue;
-    if (!tsr_output_copy(out, f->name, tsr_path_join(arena, m->folder, f->name), TSR_FILE_NOFOLLOW, diags))
+    if (!tsr_output_copy(
+            out, f->name, tsr_path_join(arena, m->folder, f->name), TSR_FILE_NOFOLLOW, diags))
       return false;
   }
   return true;

@@ -15,8 +15,8 @@ typedef struct {
 
 static bool make_room(pending *p, int most, char *why) {
   size_t n = (size_t)most + 1;
-  *p = (pending){calloc(n, sizeof *p->messages), calloc(n, sizeof *p->of), 0,
-                 calloc(n, sizeof *p->done)};
+  *p = (pending){
+      calloc(n, sizeof *p->messages), calloc(n, sizeof *p->of), 0, calloc(n, sizeof *p->done)};
   if (p->messages && p->of && p->done) return true;
   snprintf(why, TSR_WHY_BYTES, "out of memory for %d messages", most);
   return false;
@@ -30,8 +30,7 @@ static void free_room(pending *p) {
 
 /* "after 60 s nothing from worker 2 on node1 (pid 7): stopped (SIGSTOP); worker 3 on …". A worker
  * that both a send and a receive wait for is named once. */
-static void
-describe_silent(const tsr_transport *t, const pending *p, double timeout_s, char *why) {
+static void describe_silent(const tsr_transport *t, const pending *p, double timeout_s, char *why) {
   tsr_text text = {0};
   int before = -1;
   tsr_text_add(&text, "after %g s nothing from ", timeout_s);

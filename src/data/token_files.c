@@ -150,8 +150,8 @@ static bool find_headerless(
   return true;
 }
 
-static bool
-find_format(const opener *o, const tsr_file_map *m, int64_t vocab_size, tsr_token_format *ret_format) {
+static bool find_format(
+    const opener *o, const tsr_file_map *m, int64_t vocab_size, tsr_token_format *ret_format) {
   static const struct {
     int32_t magic;
     const char *what;

@@ -88,8 +88,8 @@ bool tsr_token_writer_add(
   if (w->as == TSR_TOKENS_AS_LLMC && w->count > INT32_MAX) {
     tsr_diag_error(
         diags, TSR_NOWHERE,
-        "'%s' would have more than %d tokens, the most that llm.c's header counts", w->tokens.file.path,
-        INT32_MAX);
+        "'%s' would have more than %d tokens, the most that llm.c's header counts",
+        w->tokens.file.path, INT32_MAX);
     tsr_diag_hint(diags, "write several files, or --format nanogpt or megatron");
     return false;
   }

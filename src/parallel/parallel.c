@@ -63,8 +63,8 @@ static bool axis_refuse(
   if (p->size[axis] == 1) return true;
   tsr_diag_error(
       diags, tsr_axis_place(config, axis),
-      "%s (%s = %d) can be inspected, but this trainer does not run it", what,
-      tsr_axis_name(axis), p->size[axis]);
+      "%s (%s = %d) can be inspected, but this trainer does not run it", what, tsr_axis_name(axis),
+      p->size[axis]);
   tsr_diag_hint(diags, "lay the ranks out over dp, pp, cp and tp");
   return false;
 }

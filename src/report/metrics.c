@@ -20,7 +20,7 @@ struct tsr_metrics {
   const char *path;
   int fd; /* -1: nothing is written */
   bool is_made, has_begun;
-  tsr_text late;    /* lines that could not be written yet */
+  tsr_text late;     /* lines that could not be written yet */
   int64_t late_step; /* of the first of them */
 };
 
@@ -88,8 +88,7 @@ bool tsr_metrics_open(
 bool tsr_metrics_begin(tsr_metrics *metrics, int64_t step, tsr_diags *diags) {
   metrics->has_begun = true;
   if (metrics->fd < 0 || cut_behind(metrics, step)) return true;
-  return tsr_file_cannot(
-      "write", metrics->path, errno, (tsr_place){.file = metrics->path}, diags);
+  return tsr_file_cannot("write", metrics->path, errno, (tsr_place){.file = metrics->path}, diags);
 }
 
 void tsr_metrics_close(tsr_metrics *metrics) {
@@ -143,8 +142,7 @@ static bool write_whole(const tsr_metrics *metrics, const char *text, size_t len
 }
 
 bool tsr_metrics_finish(tsr_metrics *metrics, tsr_diags *diags) {
-  if (!metrics->late.length ||
-      write_whole(metrics, metrics->late.data, metrics->late.length))
+  if (!metrics->late.length || write_whole(metrics, metrics->late.data, metrics->late.length))
     return true;
   return tsr_diag_failure(
       diags, (tsr_place){.file = metrics->path},

@@ -48,8 +48,7 @@ static bool report_output(
     printf(
         "%s %s: sum %.9g, norm %.9g\n", g->outputs[i].name, tsr_shape_text(v->ndim, v->shape), sum,
         sqrt(squares));
-  bool ok =
-      !o->out || write_npy(o->arena, o->out->path, g->outputs[i].name, v, data, diags);
+  bool ok = !o->out || write_npy(o->arena, o->out->path, g->outputs[i].name, v, data, diags);
   free(data);
   return ok;
 }

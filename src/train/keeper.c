@@ -213,9 +213,8 @@ static bool check_empty(tsr_arena *arena, const tsr_keeper *k, tsr_diags *diags)
 /* Under the lock, so that nothing comes between. */
 static bool take_folder(tsr_arena *arena, tsr_keeper *k, tsr_diags *diags) {
   const tsr_keeper_options *o = &k->options;
-  bool ok = k->run.worker > 0 ||
-            (tsr_checkpoints_take_folder(arena, o->folder, &k->lock, diags) &&
-             (o->purpose != TSR_OUT_NEW || check_empty(arena, k, diags)));
+  bool ok = k->run.worker > 0 || (tsr_checkpoints_take_folder(arena, o->folder, &k->lock, diags) &&
+                                  (o->purpose != TSR_OUT_NEW || check_empty(arena, k, diags)));
   if (!tsr_bound_agree(k->run.bound, !ok)) return true;
   return ok ? tsr_diag_failure(
                   diags, TSR_NOWHERE, "another worker cannot keep checkpoints in '%s'", o->folder)

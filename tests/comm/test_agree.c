@@ -38,7 +38,8 @@ static tsr_message_state test(void *state, tsr_message *message, char *why) {
   int from = (int)(intptr_t)message->words[1];
   if (!message->words[0]) return TSR_MESSAGE_DONE;
   if (from == m->silent) return TSR_MESSAGE_PENDING;
-  if (from == m->failing) return snprintf(why, TSR_WHY_BYTES, "its link is cut"), TSR_MESSAGE_FAILED;
+  if (from == m->failing)
+    return snprintf(why, TSR_WHY_BYTES, "its link is cut"), TSR_MESSAGE_FAILED;
   int64_t number = from + OFFSET;
   memcpy(message->words[0], &number, sizeof number);
   return TSR_MESSAGE_DONE;

@@ -185,8 +185,8 @@ static void test_kill_from_older(const char *folder) {
     ending e = run(&r, &w, tsr_arena_printf(r.arena, "kill@%d", n), -1, 0);
     kept k = look(checkpoints_of(copy));
     CHECK_AT(
-        k.named == k.whole && k.newest_whole == WHOLE_STEPS, "kill@%d: %d of %d are whole, up to %lld", n,
-        k.whole, k.named, (long long)k.newest_whole);
+        k.named == k.whole && k.newest_whole == WHOLE_STEPS,
+        "kill@%d: %d of %d are whole, up to %lld", n, k.whole, k.named, (long long)k.newest_whole);
     kills += e.status == 128 + SIGKILL;
   }
   CHECK_AT(kills > 10, "%d", kills);

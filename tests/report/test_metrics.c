@@ -16,7 +16,8 @@ static const char *file_text(const char *path) {
 
 static void test_lines(tsr_arena *arena, tsr_diags *diags) {
   tsr_metrics *metrics;
-  CHECK(tsr_metrics_open(arena, "m.jsonl", &metrics, diags) && tsr_metrics_begin(metrics, 0, diags));
+  CHECK(
+      tsr_metrics_open(arena, "m.jsonl", &metrics, diags) && tsr_metrics_begin(metrics, 0, diags));
   tsr_metrics_write_start(
       metrics,
       &(tsr_metrics_start){
