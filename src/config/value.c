@@ -12,6 +12,16 @@ static void *member(const tsr_loader *l, const tsr_field *f) {
   return f->at ? (char *)l->config + f->at : NULL;
 }
 
+/* Octal numbers of YAML 1.2, and decimal ones with a 0 before them. */
+static void hint_base(tsr_loader *l, const tsr_yaml *node) {
+  const char *text = node->kind == TSR_YAML_SCALAR && !node->quoted ? node->text : "";
+  size_t zeros = strspn(text, "0"), digits = strspn(text, "0123456789");
+  if (!strncmp(text, "0o", 2) && text[2] && !text[2 + strspn(text + 2, "01234567")])
+    tsr_diag_hint(l->diags, "an octal number is written 0%s here, as YAML 1.1 has it", text + 2);
+  else if (zeros && digits > zeros && !text[digits])
+    tsr_diag_hint(l->diags, "a number that begins with 0 is octal; write %s", text + zeros);
+}
+
 bool tsr_value_wrong_type(
     tsr_loader *l, const tsr_field *f, const char *key, const tsr_yaml *node) {
   tsr_text want = {0};
@@ -25,6 +35,7 @@ bool tsr_value_wrong_type(
   plain.quoted = false;
   bool numeric =
       f->type == TSR_FIELD_INT || f->type == TSR_FIELD_SEED || f->type == TSR_FIELD_FLOAT;
+  if (numeric) hint_base(l, node);
   if (!numeric || !tsr_yaml_float(&plain, &number)) return false;
   if (node->quoted) tsr_diag_hint(l->diags, "without quotes it is a number");
   else if (f->type != TSR_FIELD_FLOAT && number == floor(number) && fabs(number) < 1e15)
@@ -52,9 +63,10 @@ in_range(tsr_loader *l, const tsr_field *f, const char *key, const tsr_yaml *nod
 static bool is_huge_integer(const tsr_yaml *node) {
   if (node->kind != TSR_YAML_SCALAR || node->quoted) return false;
   const char *at = node->text + (*node->text == '-' || *node->text == '+');
-  const char *digits = "0123456789";
-  if (!strncmp(at, "0x", 2)) at += 2, digits = "0123456789abcdefABCDEF";
-  else if (!strncmp(at, "0o", 2)) at += 2, digits = "01234567";
+  const char *digits = "0123456789_";
+  if (!strncmp(at, "0x", 2)) at += 2, digits = "0123456789abcdefABCDEF_";
+  else if (!strncmp(at, "0b", 2)) at += 2, digits = "01_";
+  else if (*at == '0') at++, digits = "01234567_";
   return *at && !at[strspn(at, digits)];
 }
 

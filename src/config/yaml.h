@@ -1,6 +1,7 @@
 /* YAML documents with places: libyaml's events turned into a tree.
  *
- * YAML 1.2 core scalars (so `3e-5` is a number and `yes` a string); anchors, aliases and merge keys
+ * YAML 1.2 core scalars (so `3e-5` is a number and `yes` a string), but the integers of YAML 1.1 (so
+ * `017` is 15 and `0o17` a string); anchors, aliases and merge keys
  * (`<<`) work; duplicate keys, more than one document, nesting beyond 64 and an alias expansion
  * beyond 100,000 nodes are errors with their place. */
 #ifndef TSR_CONFIG_YAML_H
@@ -35,7 +36,8 @@ tsr_yaml *tsr_yaml_get(const tsr_yaml *map, const char *key);
 tsr_yaml *tsr_yaml_key(const tsr_yaml *map, const char *key);
 
 /* Typed reading without diagnostics: false when the scalar is not of that type. Quoted scalars are
- * strings only. Integers: decimal, 0x, 0o, with an optional sign; floats: also .inf and .nan. */
+ * strings only. Integers: decimal, 0x, 0b and octal (017), with `_` between digits and an optional
+ * sign; floats: also .inf and .nan. */
 bool tsr_yaml_int(const tsr_yaml *node, int64_t *ret_value);
 bool tsr_yaml_float(const tsr_yaml *node, double *ret_value);
 bool tsr_yaml_bool(const tsr_yaml *node, bool *ret_value);

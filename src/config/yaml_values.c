@@ -1,5 +1,7 @@
-/* Typed values of YAML nodes: the core schema of YAML 1.2 (chapter 10.3). */
+/* Typed values of YAML nodes. Integers are those of YAML 1.1 (yaml.org/type/int.html, without base
+ * 60), as PyYAML reads tt-train's files; all else is the core schema of YAML 1.2 (chapter 10.3). */
 #include "config/yaml.h"
+#include "base/text.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,49 +33,69 @@ static int digit_value(char c) {
   return 99;
 }
 
+/* The base of an integer; `*at` moves to its digits. A 0 before other digits makes it octal. */
+static unsigned take_base(const char **at) {
+  const char *text = *at;
+  if (text[0] != '0' || !text[1]) return 10;
+  *at += text[1] == 'x' || text[1] == 'b' ? 2 : 0;
+  return text[1] == 'x' ? 16 : text[1] == 'b' ? 2 : 8;
+}
+
 bool tsr_yaml_int(const tsr_yaml *node, int64_t *ret_value) {
   if (!is_plain(node)) return false;
   const char *at = node->text;
-  bool negative = *at == '-';
+  bool negative = *at == '-', digits = false;
   if (*at == '-' || *at == '+') at++;
-  int base = at[0] == '0' && at[1] == 'x' ? 16 : at[0] == '0' && at[1] == 'o' ? 8 : 10;
-  if (base != 10) at += 2;
-  if (!*at) return false;
-  uint64_t value = 0, limit = (uint64_t)INT64_MAX + negative;
+  if (*at == '_') return false;
+  uint64_t base = take_base(&at), value = 0, limit = (uint64_t)INT64_MAX + negative;
   for (; *at; at++) {
     uint64_t digit = (uint64_t)digit_value(*at);
-    if (digit >= (uint64_t)base || value > (limit - digit) / (uint64_t)base) return false;
-    value = value * (uint64_t)base + digit;
+    if (*at == '_') continue;
+    if (digit >= base || value > (limit - digit) / base) return false;
+    value = value * base + digit;
+    digits = true;
   }
   *ret_value = (int64_t)(negative ? 0 - value : value);
-  return true;
+  return digits;
 }
 
 static const char *skip_digits(const char *at) {
-  while (*at >= '0' && *at <= '9') at++;
+  while ((*at >= '0' && *at <= '9') || *at == '_') at++;
   return at;
 }
 
-/* [-+]? ( \. [0-9]+ | [0-9]+ ( \. [0-9]* )? ) ( [eE] [-+]? [0-9]+ )? */
+/* [-+]? ( \. [0-9_]+ | [0-9] [0-9_]* ( \. [0-9_]* )? ) ( [eE] [-+]? [0-9]+ )?, but no integer with a 0
+ * before it, which is octal or none. */
 static bool is_decimal(const char *at) {
   if (*at == '-' || *at == '+') at++;
+  if (*at == '_' || (*at == '0' && at[1] && !at[1 + strspn(at + 1, "0123456789_")])) return false;
   const char *whole = skip_digits(at);
   bool digits = whole > at;
   at = whole;
   if (*at == '.') {
     const char *fraction = skip_digits(at + 1);
-    digits = digits || fraction > at + 1;
+    digits = digits || (fraction > at + 1 && at[1] != '_');
     at = fraction;
   }
   if (!digits) return false;
   if (*at == 'e' || *at == 'E') {
     at++;
     if (*at == '-' || *at == '+') at++;
-    const char *exponent = skip_digits(at);
+    const char *exponent = at + strspn(at, "0123456789");
     if (exponent == at) return false;
     at = exponent;
   }
   return !*at;
+}
+
+/* The number that is_decimal accepts. */
+static double decimal(const char *text) {
+  tsr_text digits = {0};
+  for (const char *at = text; *at; at++)
+    if (*at != '_') tsr_text_add(&digits, "%c", *at);
+  double value = strtod(digits.data, NULL);
+  tsr_text_free(&digits);
+  return value;
 }
 
 static bool is_one_of(const char *text, const char *a, const char *b, const char *c) {
@@ -85,7 +107,7 @@ bool tsr_yaml_float(const tsr_yaml *node, double *ret_value) {
   const char *text = node->text;
   int64_t integer;
   if (is_decimal(text)) {
-    *ret_value = strtod(text, NULL);
+    *ret_value = decimal(text);
     return true;
   }
   if (tsr_yaml_int(node, &integer)) {

@@ -42,11 +42,20 @@ static void test_numbers(void) {
       {"a: 0", true, 0},
       {"a: -12", true, -12},
       {"a: +7", true, 7},
-      {"a: 010", true, 10},
+      {"a: 010", true, 8},
+      {"a: 017", true, 15},
+      {"a: 08", false, 0},
+      {"a: 00", true, 0},
+      {"a: 0_7", true, 7},
+      {"a: 0b101", true, 5},
+      {"a: 30_000", true, 30000},
+      {"a: 0x_1F", true, 31},
+      {"a: _1", false, 0},
       {"a: 0x1F", true, 31},
-      {"a: 0o17", true, 15},
+      {"a: 0o17", false, 0},
       {"a: -0x10", true, -16},
-      {"a: 1_000", false, 0},
+      {"a: -1_000", true, -1000},
+      {"a: 1:30", false, 0},
       {"a: 0x", false, 0},
       {"a: 0o8", false, 0},
       {"a: \"1\"", false, 0},
@@ -75,7 +84,9 @@ static void test_numbers(void) {
     double want;
   } floats[] = {{"a: 3e-5", 3e-5},       {"a: 1.", 1},    {"a: .5", .5},
                 {"a: -1.5E+2", -150},    {"a: 7", 7},     {"a: .inf", INFINITY},
-                {"a: -.Inf", -INFINITY}, {"a: 0x10", 16}, {"a: +12.25", 12.25}};
+                {"a: -.Inf", -INFINITY}, {"a: 0x10", 16}, {"a: +12.25", 12.25},
+                {"a: 1_000.5", 1000.5},  {"a: 017", 15},  {"a: 017.5", 17.5},
+                {"a: 1_0e2", 1000},      {"a: 0.5", .5},  {"a: 99999999999999999999", 1e20}};
   for (size_t i = 0; i < sizeof floats / sizeof *floats; i++) {
     double value = 0;
     CHECK_AT(tsr_yaml_float(scalar(floats[i].text), &value), "%s", floats[i].text);
@@ -84,7 +95,7 @@ static void test_numbers(void) {
   double value;
   CHECK(tsr_yaml_float(scalar("a: .nan"), &value) && isnan(value));
   static const char *const others[] = {"a: inf", "a: nan",   "a: 1e", "a: e5",
-                                       "a: .",   "a: 1.2.3", "a: 1f"};
+                                       "a: .",   "a: 1.2.3", "a: 1f", "a: 08", "a: 0o17", "a: _1", "a: ._5"};
   for (size_t i = 0; i < sizeof others / sizeof *others; i++)
     CHECK_AT(!tsr_yaml_float(scalar(others[i]), &value), "%s", others[i]);
 }
