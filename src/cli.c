@@ -1,5 +1,6 @@
 #include "cli.h"
 #include "base/text.h"
+#include "base/uri.h"
 #include "config/config.h"
 #include <errno.h>
 #include <limits.h>
@@ -13,28 +14,28 @@ static const char *const commands[TSR_COMMANDS] = {
 /* Bits of commands that an option belongs to; 0: all. */
 #define ONLY(command) (1u << TSR_COMMAND_##command)
 
-typedef enum { FLAG, VALUE, VALUES, OPTIONAL, KEY } option_kind;
+typedef enum { FLAG, VALUE, PATH, VALUES, OPTIONAL, KEY } option_kind;
 typedef struct {
   const char *word;
   option_kind kind;
   size_t at; /* in tsr_cli */
   unsigned owners;
-  const char *otherwise; /* OPTIONAL: the value without one; KEY: the configuration's key */
+  const char *otherwise; /* OPTIONAL, a path: the value without one; KEY: the configuration's key */
 } option;
 
 #define AT(member) offsetof(tsr_cli, member)
 static const option options[] = {
-    {"--config", VALUE, AT(config)},
-    {"--mesh", VALUE, AT(mesh)},
+    {"--config", PATH, AT(config)},
+    {"--mesh", PATH, AT(mesh)},
     {"--set", VALUES, AT(sets)},
-    {"--metrics", VALUE, AT(metrics)},
-    {"--out", VALUE, AT(out)},
+    {"--metrics", PATH, AT(metrics)},
+    {"--out", PATH, AT(out)},
     {"--overwrite", FLAG, AT(overwrite), ONLY(TRAIN) | ONLY(PROFILE)},
     {"--prove", FLAG, AT(prove), ONLY(CHECK)},
     {"--full-mesh", FLAG, AT(full_mesh), ONLY(CHECK)},
-    {"--machine", VALUE, AT(machine), ONLY(PLAN)},
+    {"--machine", PATH, AT(machine), ONLY(PLAN)},
     {"--gantt", FLAG, AT(gantt), ONLY(PLAN)},
-    {"--svg", VALUE, AT(svg), ONLY(PLAN)},
+    {"--svg", PATH, AT(svg), ONLY(PLAN)},
     {"--calibrate", OPTIONAL, AT(calibration), ONLY(PLAN), "machine.yaml"},
     {"--dump", VALUE, AT(dump)},
     {"--rank", VALUE, AT(rank_text), ONLY(TRACE)},
@@ -42,11 +43,11 @@ static const option options[] = {
     {"--steps", VALUE, AT(steps_text), ONLY(PROFILE)},
     {"--resume", OPTIONAL, AT(resume), ONLY(TRAIN), ""},
     {"--time-limit", VALUE, AT(time_limit_text), ONLY(TRAIN)},
-    {"--checkpoint", VALUE, AT(checkpoint), ONLY(EVALUATE) | ONLY(GENERATE)},
-    {"--data", VALUE, AT(data), ONLY(EVALUATE)},
+    {"--checkpoint", PATH, AT(checkpoint), ONLY(EVALUATE) | ONLY(GENERATE)},
+    {"--data", PATH, AT(data), ONLY(EVALUATE)},
     {"--prompt", VALUES, AT(prompts), ONLY(GENERATE)},
-    {"--prompt-file", VALUE, AT(prompt_file), ONLY(GENERATE)},
-    {"--chat", VALUE, AT(chat), ONLY(GENERATE)},
+    {"--prompt-file", PATH, AT(prompt_file), ONLY(GENERATE)},
+    {"--chat", PATH, AT(chat), ONLY(GENERATE)},
     {"--max-new-tokens", KEY, 0, ONLY(GENERATE), "eval_config.max_new_tokens"},
     {"--temperature", KEY, 0, ONLY(GENERATE), "eval_config.temperature"},
     {"--top-k", KEY, 0, ONLY(GENERATE), "eval_config.top_k"},
@@ -55,7 +56,7 @@ static const option options[] = {
     {"--seed", KEY, 0, ONLY(GENERATE), "eval_config.seed"},
     {"--shards", VALUE, AT(shards_text), ONLY(CHECKPOINT)},
     {"--dtype", VALUE, AT(dtype), ONLY(EXPORT)},
-    {"--tokenizer", VALUE, AT(tokenizer), ONLY(TOKENIZE)},
+    {"--tokenizer", PATH, AT(tokenizer), ONLY(TOKENIZE)},
     {"--format", VALUE, AT(format), ONLY(TOKENIZE)},
     {"--jsonl-key", VALUE, AT(jsonl_key), ONLY(TOKENIZE)},
     {"--threads", VALUE, AT(threads_text), ONLY(TOKENIZE) | ONLY(KERNELS)},
@@ -107,7 +108,8 @@ static void store(parser *p, const option *o, const char *value) {
   if (o->kind == VALUES) add_word(p, (tsr_words *)at, o->word, value);
   else if (o->kind == KEY)
     add_word(p, &p->cli->sets, "--set", tsr_arena_printf(p->arena, "%s=%s", o->otherwise, value));
-  else *(const char **)at = value;
+  else if (o->kind == VALUE) *(const char **)at = value;
+  else tsr_uri_path(p->arena, value, TSR_NOWHERE, (const char **)at, p->diags);
 }
 
 /* One option (with the value after it or behind "="); advances *at. */
@@ -152,6 +154,12 @@ static void parse_command(parser *p, const char *word) {
   tsr_diag_nearest(p->diags, word, commands, TSR_COMMANDS);
   if (!tsr_nearest(word, commands, TSR_COMMANDS))
     tsr_diag_hint(p->diags, "tessera-train --help lists all commands");
+}
+
+static void add_argument(const parser *p, const char *word) {
+  const char *path;
+  tsr_uri_path(p->arena, word, TSR_NOWHERE, &path, p->diags);
+  add_word(p, &p->cli->arguments, "arguments", path);
 }
 
 /* ---- checks ---- */
@@ -286,7 +294,7 @@ bool tsr_cli_parse(tsr_arena *arena, int argc, char **argv, tsr_cli *c, tsr_diag
   for (int i = 1; i < argc; i++) {
     if (argv[i][0] == '-' && argv[i][1]) parse_option(&p, argc, argv, &i);
     else if (!command) command = true, parse_command(&p, argv[i]);
-    else add_word(&p, &c->arguments, "arguments", argv[i]);
+    else add_argument(&p, argv[i]);
   }
   check_list("--dump", c->dump, dumps, sizeof dumps / sizeof *dumps, diags);
   check_list("--emit", c->emit, emits, sizeof emits / sizeof *emits, diags);

@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -173,6 +174,11 @@ bool tsr_file_write(const char *path, const void *bytes, size_t length, tsr_diag
 /* ---- paths ---- */
 
 bool tsr_file_exists(const char *path) { return access(path, F_OK) == 0; }
+
+bool tsr_path_ends(const char *path, const char *end) {
+  size_t n = strlen(path), m = strlen(end);
+  return n >= m && !strcasecmp(path + n - m, end);
+}
 
 char *tsr_path_folder(tsr_arena *arena, const char *path) {
   const char *slash = strrchr(path, '/');

@@ -59,6 +59,8 @@ bool tsr_file_write(const char *path, const void *bytes, size_t length, tsr_diag
 /* ---- paths ---- */
 
 bool tsr_file_exists(const char *path);
+/* Whether the name ends with this, such as ".bin", upper and lower case alike. */
+bool tsr_path_ends(const char *path, const char *end);
 /* The folder of a path ("." for a bare name), and folder/name joined ("name" if it is absolute). */
 char *tsr_path_folder(tsr_arena *arena, const char *path);
 char *tsr_path_join(tsr_arena *arena, const char *folder, const char *name);

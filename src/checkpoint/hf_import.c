@@ -129,18 +129,13 @@ static bool find_source(const importer *m, const tsr_param *param, source *s) {
   return again || check_tensor(m, s);
 }
 
-static bool ends_with(const char *text, const char *end) {
-  size_t a = strlen(text), b = strlen(end);
-  return a >= b && !strcmp(text + a - b, end);
-}
-
 /* What is no weight: causal masks of GPT-2 (but not its c_attn.bias), rotary tables. */
 static bool is_no_weight(const char *name) {
   static const char *const ends[] = {
       ".attn.bias", ".attn.masked_bias", "rotary_emb.inv_freq", "rotary_emb.cos_cached",
       "rotary_emb.sin_cached"};
   for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
-    if (ends_with(name, ends[i])) return true;
+    if (tsr_path_ends(name, ends[i])) return true;
   return false;
 }
 

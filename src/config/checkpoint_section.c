@@ -30,11 +30,12 @@ bool tsr_config_duration(const char *text, double *ret_seconds) {
   return sum > 0 && isfinite(sum);
 }
 
-static void expand(tsr_loader *l, const char *key, const char **name) {
-  const char *unset;
-  *name = tsr_include_expand(l->arena, *name, &unset);
+/* Data may be planned without; what a run starts from and where it writes is known. */
+static void require_variables(tsr_loader *l, const char *key) {
+  const char *unset = NULL;
   const tsr_yaml *node = tsr_loader_value(l, key);
-  if (unset && node)
+  if (node && node->kind == TSR_YAML_SCALAR) tsr_include_expand(l->arena, node->text, &unset);
+  if (unset)
     tsr_diag_error(l->diags, node->place, "the environment has no variable '%s'", unset);
 }
 
@@ -55,8 +56,9 @@ static void resolve_elastic(tsr_loader *l) {
 void tsr_checkpoint_resolve(tsr_loader *l) {
   tsr_config_checkpoint *c = &l->config->checkpoint;
   resolve_elastic(l);
-  expand(l, "training_config.checkpoint_dir", &l->config->training.checkpoint_dir);
-  expand(l, "training_config.model_path", &l->config->training.model_path);
+  require_variables(l, "training_config.checkpoint_dir");
+  require_variables(l, "training_config.model_path");
+  require_variables(l, "zero.offload_path");
   const tsr_yaml *limit = tsr_loader_value(l, "checkpoint.time_limit");
   if (!limit || !*c->time_limit || tsr_config_duration(c->time_limit, &c->time_limit_s)) return;
   tsr_diag_error(

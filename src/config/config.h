@@ -51,6 +51,7 @@ typedef enum {
   TSR_DATA_NANOGPT_U16,
   TSR_DATA_NANOGPT_U32,
   TSR_DATA_MEGATRON,
+  TSR_DATA_TT_TRAIN,
 } tsr_data_format;
 typedef enum { TSR_DOCUMENTS_PACKED, TSR_DOCUMENTS_SEPARATE } tsr_documents;
 

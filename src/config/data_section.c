@@ -4,11 +4,7 @@
 
 static bool
 read_path(tsr_loader *l, const char *where, const tsr_yaml *node, tsr_config_data_source *source) {
-  const char *unset;
-  source->path = node->kind == TSR_YAML_SCALAR && *node->text
-                     ? tsr_include_expand(l->arena, node->text, &unset)
-                     : "";
-  if (*source->path) return true;
+  if (node->kind == TSR_YAML_SCALAR && *node->text) return tsr_path_read(l, node, &source->path);
   return tsr_diag_error(
       l->diags, node->place, "'%s' must be a path, found %s", where,
       tsr_yaml_describe(l->arena, node));
@@ -85,9 +81,6 @@ bool tsr_sources_read(tsr_loader *l, const tsr_field *f, const char *key, const 
 
 void tsr_data_resolve(tsr_loader *l) {
   tsr_config_training *t = &l->config->training;
-  const char *unset;
-  t->data_path = tsr_include_expand(l->arena, t->data_path, &unset);
-  t->validation_path = tsr_include_expand(l->arena, t->validation_path, &unset);
   if (t->data_sources_count && *t->data_path)
     tsr_loader_contradict(l, "training_config.data_path", "training_config.data_sources");
   if (*t->validation_path && t->validation_fraction == 0) {

@@ -12,6 +12,7 @@ static const tsr_field_choice data_formats[] = {
     {"nanogpt_u16", TSR_DATA_NANOGPT_U16},
     {"nanogpt_u32", TSR_DATA_NANOGPT_U32},
     {"megatron", TSR_DATA_MEGATRON},
+    {"tt_train", TSR_DATA_TT_TRAIN},
     {0}};
 static const tsr_field_choice documents[] = {
     {"packed", TSR_DOCUMENTS_PACKED}, {"separate", TSR_DOCUMENTS_SEPARATE}, {0}};
@@ -119,6 +120,7 @@ static const tsr_field_choice sockets[] = {{"mpi", 0}, {"fabric", 1}, {0}};
 #define FLOAT TSR_FIELD_FLOAT
 #define BOOL TSR_FIELD_BOOL
 #define TEXT TSR_FIELD_TEXT
+#define PATH TSR_FIELD_PATH
 #define CHOICE TSR_FIELD_CHOICE
 #define BYTES TSR_FIELD_BYTES
 #define SHAPE TSR_FIELD_SHAPE
@@ -208,6 +210,7 @@ void tsr_field_describe(const tsr_field *field, tsr_text *text) {
       [FLOAT] = "a number",
       [BOOL] = "true or false",
       [TEXT] = "a text",
+      [PATH] = "a path",
       [CHOICE] = "",
       [BYTES] = "a count of bytes or a text like 8GiB",
       [SHAPE] = "a list of 1 to 4 integers",

@@ -11,6 +11,7 @@ typedef enum {
   TSR_FIELD_FLOAT,   /* double */
   TSR_FIELD_BOOL,    /* bool */
   TSR_FIELD_TEXT,    /* const char * */
+  TSR_FIELD_PATH,    /* const char *: of a file or folder, ${NAME} and file: URIs resolved */
   TSR_FIELD_CHOICE,  /* int, one of `choices` */
   TSR_FIELD_BYTES,   /* int64_t: a count, or a text like 8GiB */
   TSR_FIELD_SHAPE,   /* a list of counts: device.mesh_shape */

@@ -1,5 +1,6 @@
 /* Where the files are that a configuration names. */
 #include "base/file.h"
+#include "base/uri.h"
 #include "config/loader.h"
 #include <ctype.h>
 #include <stdlib.h>
@@ -65,8 +66,9 @@ find_in_parents(tsr_arena *arena, const char *path, bool tails, const char *fold
 bool tsr_config_find_file(
     tsr_arena *arena, const char *name, const char *from_file, tsr_place place,
     const char **ret_path, tsr_diags *diags) {
-  const char *unset, *found = NULL;
-  char *path = tsr_include_expand(arena, name, &unset);
+  const char *unset, *found = NULL, *path = tsr_include_expand(arena, name, &unset);
+  *ret_path = NULL;
+  if (!tsr_uri_path(arena, path, place, &path, diags)) return false;
   if (*path == '/') found = tsr_file_exists(path) ? path : NULL;
   else if (*path)
     found = find_in_parents(arena, path, unset != NULL, tsr_path_folder(arena, from_file));

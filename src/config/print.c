@@ -200,6 +200,7 @@ void tsr_field_print(const tsr_config *config, const tsr_field *f, tsr_text *tex
     tsr_text_add(text, "%s", *(const bool *)at ? "true" : "false");
     break;
   case TSR_FIELD_TEXT:
+  case TSR_FIELD_PATH:
     print_string(*(const char *const *)at, false, text);
     break;
   case TSR_FIELD_CHOICE:

@@ -250,9 +250,7 @@ static void resolve_runner(tsr_loader *l) {
 
 static void resolve_training(tsr_loader *l) {
   tsr_config_training *t = &l->config->training;
-  const char *unset;
   tsr_data_resolve(l);
-  t->tokenizer_path = tsr_include_expand(l->arena, t->tokenizer_path, &unset);
   t->batch_size_given = given(l, "training_config.batch_size");
   if (t->validation_batch_size == 0) t->validation_batch_size = t->batch_size / 2;
   if (t->validation_batch_size == 0) t->validation_batch_size = 1;

@@ -71,8 +71,6 @@ static void resolve_recompute(tsr_loader *l) {
 static void resolve_zero(tsr_loader *l) {
   static const char stage[] = "zero.stage", fsdp[] = "device_config.enable_fsdp";
   tsr_config_zero *z = &l->config->zero;
-  const char *unset;
-  z->offload_path = tsr_include_expand(l->arena, z->offload_path, &unset);
   const tsr_yaml *path = tsr_loader_key(l, "zero.offload_path");
   if (path && *z->offload_path && z->offload == TSR_OFFLOAD_NONE)
     tsr_diag_warning(l->diags, path->place, "'offload_path' has no effect: offload is none");

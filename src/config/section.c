@@ -54,7 +54,7 @@ void tsr_section_unknown(tsr_loader *l, const char *section, const tsr_yaml *key
 
 static bool is_standard(const tsr_field *f, const tsr_yaml *node) {
   if (!f->standard || node->kind != TSR_YAML_SCALAR) return false;
-  if (f->type == TSR_FIELD_TEXT || f->type == TSR_FIELD_CHOICE)
+  if (f->type == TSR_FIELD_TEXT || f->type == TSR_FIELD_PATH || f->type == TSR_FIELD_CHOICE)
     return !strcmp(node->text, f->standard);
   tsr_yaml standard = {.kind = TSR_YAML_SCALAR, .text = f->standard};
   double a, b;

@@ -1,4 +1,5 @@
 /* One value against one row of the table. */
+#include "base/uri.h"
 #include "config/loader.h"
 
 #include <assert.h>
@@ -127,6 +128,20 @@ static bool read_text(tsr_loader *l, const tsr_field *f, const char *key, const 
   if (node->kind != TSR_YAML_SCALAR) return tsr_value_wrong_type(l, f, key, node);
   const char **to = member(l, f);
   if (to) *to = node->text;
+  return true;
+}
+
+bool tsr_path_read(tsr_loader *l, const tsr_yaml *node, const char **ret_path) {
+  const char *unset, *expanded = tsr_include_expand(l->arena, node->text, &unset);
+  return tsr_uri_path(l->arena, expanded, node->place, ret_path, l->diags);
+}
+
+static bool read_path(tsr_loader *l, const tsr_field *f, const char *key, const tsr_yaml *node) {
+  const char *path;
+  if (node->kind != TSR_YAML_SCALAR) return tsr_value_wrong_type(l, f, key, node);
+  if (!tsr_path_read(l, node, &path)) return false;
+  const char **to = member(l, f);
+  if (to) *to = path;
   return true;
 }
 
@@ -302,6 +317,7 @@ bool tsr_value_read(tsr_loader *l, const tsr_field *f, const char *key, const ts
       [TSR_FIELD_FLOAT] = read_float,
       [TSR_FIELD_BOOL] = read_bool,
       [TSR_FIELD_TEXT] = read_text,
+      [TSR_FIELD_PATH] = read_path,
       [TSR_FIELD_CHOICE] = read_choice,
       [TSR_FIELD_BYTES] = read_bytes,
       [TSR_FIELD_SHAPE] = read_shape,

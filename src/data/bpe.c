@@ -64,31 +64,11 @@ static size_t broken_bytes(const char *text, size_t length) {
   return count;
 }
 
-/* How many bytes from `at` on are whole characters. */
-static size_t valid_bytes(const char *text, size_t length, size_t at) {
-  size_t begin = at;
-  while (at < length) {
-    uint64_t eight;
-    if (at + 8 <= length) {
-      memcpy(&eight, text + at, 8);
-      if (!(eight & 0x8080808080808080u)) {
-        at += 8;
-        continue;
-      }
-    }
-    uint32_t code;
-    int bytes = tsr_utf8_next(text + at, length - at, &code);
-    if (!bytes) break;
-    at += (size_t)bytes;
-  }
-  return at - begin;
-}
-
 /* Writes the text with U+FFFD for what is broken (`ret_text` NULL: nowhere); returns its length. */
 static size_t replace_broken(const char *text, size_t length, char *ret_text) {
   size_t put = 0;
   for (size_t at = 0; at < length;) {
-    size_t valid = valid_bytes(text, length, at);
+    size_t valid = tsr_utf8_valid(text + at, length - at);
     if (ret_text) memcpy(ret_text + put, text + at, valid);
     at += valid;
     put += valid;
@@ -193,7 +173,7 @@ bool tsr_bpe_encode(
     int32_t *ret_tokens, int64_t *ret_count, tsr_diags *diags) {
   if (scratch->serial && scratch->serial != bpe->serial) tsr_bpe_words_forget(scratch->words);
   scratch->serial = bpe->serial;
-  if (valid_bytes(text, length, 0) < length) {
+  if (tsr_utf8_valid(text, length) < length) {
     size_t valid_length = replace_broken(text, length, NULL);
     char *valid = reserve(scratch, &scratch->valid, valid_length);
     length = replace_broken(text, length, valid);

@@ -1,4 +1,5 @@
 #include "data/sources.h"
+#include "data/content.h"
 #include <assert.h>
 #include <string.h>
 
@@ -68,8 +69,17 @@ static bool read_texts(const loader *l, opened *o) {
           l->scratch, o->paths, o->paths_count, o->input->place, &o->texts, &count, l->diags))
     return false;
   assert(count == o->paths_count);
-  for (int i = 0; i < count; i++) o->texts[i].path = o->paths[i]; /* diagnostics keep them */
-  return true;
+  bool ok = true;
+  for (int i = 0; i < count; i++) {
+    o->texts[i].path = o->paths[i]; /* diagnostics keep them */
+    if (o->input->format == TSR_TOKEN_FILE_TEXT ||
+        (tsr_content_check_kind(&o->texts[i], o->input->place, l->diags) &&
+         tsr_content_check_bytes(&o->texts[i], l->diags)))
+      continue;
+    tsr_diag_hint(l->diags, "data_format: text trains on the file as it is");
+    ok = false;
+  }
+  return ok;
 }
 
 /* ---- texts ---- */
@@ -140,21 +150,28 @@ static bool check_documents(const loader *l, const tsr_token_file *file, tsr_pla
   return false;
 }
 
+static bool check_vocab(const loader *l, const tsr_token_file *file, tsr_place place) {
+  if (l->dataset->vocab_size) return true;
+  tsr_diag_error(
+      l->diags, place, "'%s' holds token numbers, but the size of the vocabulary is not known",
+      file->path);
+  if (file->vocab_size)
+    tsr_diag_hint(
+        l->diags, "transformer_config.vocab_size: %lld, by its tokenizer_vocab_size",
+        (long long)file->vocab_size);
+  else tsr_diag_hint(l->diags, "transformer_config.vocab_size says it");
+  return false;
+}
+
 static bool open_tokens(const loader *l, const opened *o, tsr_token_file *files) {
   tsr_place place = o->input->place;
-  if (!l->dataset->vocab_size) {
-    tsr_diag_error(
-        l->diags, place, "'%s' holds token numbers, but the size of the vocabulary is not known",
-        o->input->path);
-    tsr_diag_hint(l->diags, "transformer_config.vocab_size says it");
-    return false;
-  }
   bool ok = true;
   for (int i = 0; i < o->paths_count; i++)
     ok = tsr_token_file_open(
              l->arena, o->paths[i], o->input->format, l->dataset->vocab_size, place, &files[i],
              l->diags) &&
-         scan_tokens(l, &files[i], place) && check_documents(l, &files[i], place) && ok;
+         check_vocab(l, &files[i], place) && scan_tokens(l, &files[i], place) &&
+         check_documents(l, &files[i], place) && ok;
   return ok;
 }
 

@@ -1,8 +1,8 @@
 #include "data/token_files.h"
 #include "base/file.h"
+#include "data/tt_train_tokens.h"
 #include <assert.h>
 #include <string.h>
-#include <strings.h>
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "tokens are read as they lie");
 
@@ -15,13 +15,8 @@ typedef struct {
 
 const char *tsr_token_format_name(tsr_token_format format) {
   static const char *const names[] = {"auto",        "text",        "llmc",
-                                      "nanogpt_u16", "nanogpt_u32", "megatron"};
+                                      "nanogpt_u16", "nanogpt_u32", "megatron", "tt_train"};
   return names[format];
-}
-
-static bool ends_with(const char *text, const char *end) {
-  size_t n = strlen(text), m = strlen(end);
-  return n >= m && !strcasecmp(text + n - m, end);
 }
 
 void tsr_token_file_close(tsr_token_file *file) {
@@ -33,12 +28,16 @@ void tsr_token_file_close(tsr_token_file *file) {
 /* The file of a Megatron pair with this ending, of a name that may have the other or none. */
 static const char *pair_path(tsr_arena *arena, const char *path, const char *ending) {
   size_t length = strlen(path);
-  if (ends_with(path, ".bin") || ends_with(path, ".idx")) length -= 4;
+  if (tsr_path_ends(path, ".bin") || tsr_path_ends(path, ".idx")) length -= 4;
   return tsr_arena_printf(arena, "%.*s%s", (int)length, path, ending);
 }
 
+static bool is_yaml(const char *path) {
+  return tsr_path_ends(path, ".yaml") || tsr_path_ends(path, ".yml");
+}
+
 bool tsr_token_file_is(tsr_arena *arena, const char *path) {
-  if (ends_with(path, ".bin") || ends_with(path, ".idx")) return true;
+  if (tsr_path_ends(path, ".bin") || tsr_path_ends(path, ".idx") || is_yaml(path)) return true;
   return !tsr_file_exists(path) && tsr_file_exists(pair_path(arena, path, ".idx")) &&
          tsr_file_exists(pair_path(arena, path, ".bin"));
 }
@@ -174,8 +173,13 @@ bool tsr_token_file_open(
     tsr_arena *arena, const char *path, tsr_token_format format, int64_t vocab_size,
     tsr_place place, tsr_token_file *ret_file, tsr_diags *diags) {
   assert(format != TSR_TOKEN_FILE_TEXT);
-  bool paired = format == TSR_TOKEN_FILE_MEGATRON || ends_with(path, ".idx") ||
+  bool paired = format == TSR_TOKEN_FILE_MEGATRON || tsr_path_ends(path, ".idx") ||
                 (format == TSR_TOKEN_FILE_AUTO && !tsr_file_exists(path));
+  if (format == TSR_TOKEN_FILE_TT_TRAIN || (format == TSR_TOKEN_FILE_AUTO && is_yaml(path))) {
+    *ret_file = (tsr_token_file){
+        .path = tsr_arena_strdup(arena, path), .format = TSR_TOKEN_FILE_TT_TRAIN};
+    return tsr_tt_train_tokens_read(arena, ret_file->path, place, ret_file, diags);
+  }
   opener o = {arena, paired ? pair_path(arena, path, ".bin") : path, place, diags};
   *ret_file = (tsr_token_file){.path = tsr_arena_strdup(arena, o.path)};
   o.path = ret_file->path;
@@ -227,10 +231,14 @@ int64_t tsr_token_file_find_outside(
 bool tsr_token_file_outside(
     const tsr_token_file *file, int64_t token, int64_t vocab_size, tsr_place place,
     tsr_diags *diags) {
+  char at[32] = "";
+  if (file->format != TSR_TOKEN_FILE_TT_TRAIN)
+    snprintf(
+        at, sizeof at, ", byte %lld",
+        (long long)(file->begin_bytes + token * tsr_token_bytes(file->type)));
   tsr_diag_error(
-      diags, place, "'%s', byte %lld: token %lld is %lld, but the vocabulary has %lld", file->path,
-      (long long)(file->begin_bytes + token * tsr_token_bytes(file->type)), (long long)token,
-      (long long)tsr_token_at(file, token), (long long)vocab_size);
+      diags, place, "'%s'%s: token %lld is %lld, but the vocabulary has %lld", file->path, at,
+      (long long)token, (long long)tsr_token_at(file, token), (long long)vocab_size);
   if (file->format == TSR_TOKEN_FILE_NANOGPT_U16 || file->format == TSR_TOKEN_FILE_NANOGPT_U32)
     tsr_diag_hint(
         diags, "it was read as %s; data_format says otherwise",

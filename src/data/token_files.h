@@ -2,7 +2,8 @@
  *
  * llmc: 256 int32 of header {20240520, 1, tokens} and 16-bit tokens, or {20240801, 7, tokens} and
  * 32-bit ones. nanogpt_u16, nanogpt_u32: nothing but tokens. megatron: NAME.bin holds the tokens,
- * NAME.idx the sequences and the documents that they make. All are little endian. */
+ * NAME.idx the sequences and the documents that they make. All are little endian. tt_train: YAML
+ * (data/tt_train_tokens.h), which is read into memory. */
 #ifndef TSR_DATA_TOKEN_FILES_H
 #define TSR_DATA_TOKEN_FILES_H
 #include "base/file.h"
@@ -15,6 +16,7 @@ typedef enum {
   TSR_TOKEN_FILE_NANOGPT_U16,
   TSR_TOKEN_FILE_NANOGPT_U32,
   TSR_TOKEN_FILE_MEGATRON,
+  TSR_TOKEN_FILE_TT_TRAIN,
 } tsr_token_format;
 const char *tsr_token_format_name(tsr_token_format format); /* "llmc" */
 
@@ -40,17 +42,18 @@ typedef struct {
   const void *tokens;
   int64_t count;
   int64_t begin_bytes; /* where the first token is in the file */
+  int64_t vocab_size;  /* that the file itself says; 0: it does not */
   const tsr_megatron_index *index;
   const int64_t *begins; /* of a text's files, rising: the token where each begins */
   int64_t begins_count;
   tsr_file_map maps[2]; /* the tokens' file, the index */
 } tsr_token_file;
 
-/* Whether a file of AUTO is a token file: its name ends in .bin or .idx, or with one of these
- * behind it there are both. */
+/* Whether a file of AUTO is a token file: its name ends in .bin, .idx, .yaml or .yml, or there are
+ * both of Megatron's files of this name. */
 bool tsr_token_file_is(tsr_arena *arena, const char *path);
 
-/* Maps a file and checks its sizes and its index. AUTO: Megatron where a .idx stands beside it,
+/* Maps a file and checks its sizes and its index. AUTO: tt-train by its name, Megatron where a .idx stands beside it,
  * llm.c by the number that it begins with, else nanoGPT, with 16-bit tokens for a vocabulary of at
  * most 65536 (0: unknown, an error) unless that reads as zeros every other token. Of Megatron
  * `path` is one of both files or what their names begin with. Errors stand at `place` and name the

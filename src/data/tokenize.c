@@ -1,13 +1,13 @@
 #include "data/tokenize.h"
 #include "base/disk.h"
 #include "base/file.h"
+#include "data/content.h"
 #include "data/sources.h"
 #include "data/tokenize_block.h"
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
 #include <string.h>
-#include <strings.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -46,28 +46,15 @@ static double now(void) {
 
 /* ---- inputs ---- */
 
-static bool ends_with(const char *text, const char *end) {
-  size_t n = strlen(text), m = strlen(end);
-  return n >= m && !strcasecmp(text + n - m, end);
-}
-
-static bool is_compressed(const char *text, size_t length) {
-  return (length > 2 && !memcmp(text, "\x1f\x8b", 2)) ||
-         (length > 4 && !memcmp(text, "\x28\xb5\x2f\xfd", 4));
-}
-
 static bool add_file(job *j, const char *path) {
   tsr_file_map map;
   if (!tsr_file_map_open(path, 0, TSR_NOWHERE, &map, j->diags)) return false;
   tsr_tokenize_file file = {
-      {path, map.bytes, map.length}, ends_with(path, ".jsonl") || ends_with(path, ".ndjson")};
+      {path, map.bytes, map.length}, tsr_path_ends(path, ".jsonl") || tsr_path_ends(path, ".ndjson")};
   tsr_arena_grow(j->arena, (void **)&j->files, sizeof file, j->files_count, &j->files_capacity);
   j->files[j->files_count++] = file;
   j->bytes_total += (int64_t)map.length;
-  if (!is_compressed(map.bytes, map.length)) return true;
-  tsr_diag_error(j->diags, TSR_NOWHERE, "'%s' is compressed", path);
-  tsr_diag_hint(j->diags, "run gunzip or unzstd on it first");
-  return false;
+  return file.is_jsonl || tsr_content_check_kind(&file.text, TSR_NOWHERE, j->diags);
 }
 
 static bool open_inputs(job *j) {

@@ -1,4 +1,5 @@
 #include "data/tokenize_block.h"
+#include "data/content.h"
 #include "data/jsonl.h"
 #include <assert.h>
 #include <string.h>
@@ -112,6 +113,8 @@ encode_piece(tsr_tokenize_worker *w, const tsr_tokenize_block *b, bool locate, t
   const tsr_text_file *t = &b->file->text;
   size_t begin = locate ? 0 : b->begin;
   tsr_text_file piece = {t->path, t->text + begin, b->end - begin};
+  bool is_bpe = w->rules->tokenizer.kind == TSR_TOKENIZER_BPE;
+  if (is_bpe && !tsr_content_check_bytes(&piece, diags)) return false;
   if (!encode_text(w, &piece, diags)) return false;
   if (b->end == t->length) end_document(w);
   return true;

@@ -1,5 +1,6 @@
 #include "data/utf8.h"
 #include <assert.h>
+#include <string.h>
 
 int tsr_utf8_next(const char *text, size_t length, uint32_t *ret_code) {
   static const uint32_t lowest[] = {0, 0, 0x80, 0x800, 0x10000};
@@ -19,6 +20,23 @@ int tsr_utf8_next(const char *text, size_t length, uint32_t *ret_code) {
   if (code < lowest[count] || code >= TSR_UTF8_CODES || (code >= 0xd800 && code < 0xe000)) return 0;
   *ret_code = code;
   return count;
+}
+
+size_t tsr_utf8_valid(const char *text, size_t length) {
+  size_t at = 0;
+  while (at < length) {
+    uint64_t eight = UINT64_MAX;
+    if (at + 8 <= length) memcpy(&eight, text + at, 8);
+    if (!(eight & 0x8080808080808080u)) {
+      at += 8;
+      continue;
+    }
+    uint32_t code;
+    int bytes = tsr_utf8_next(text + at, length - at, &code);
+    if (!bytes) break;
+    at += (size_t)bytes;
+  }
+  return at;
 }
 
 int tsr_utf8_put(uint32_t code, char ret_bytes[TSR_UTF8_BYTES_MAX]) {

@@ -9,6 +9,9 @@ enum { TSR_UTF8_CODES = 0x110000, TSR_UTF8_BYTES_MAX = 4 };
 /* The bytes of the character at `text` (1..4) and its code point, or 0 when it is not valid. */
 int tsr_utf8_next(const char *text, size_t length, uint32_t *ret_code);
 
+/* How many bytes of the text are whole characters: `length`, or where the first is not valid. */
+size_t tsr_utf8_valid(const char *text, size_t length);
+
 /* Writes the character's bytes and returns how many they are. */
 int tsr_utf8_put(uint32_t code, char ret_bytes[TSR_UTF8_BYTES_MAX]);
 

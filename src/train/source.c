@@ -4,7 +4,6 @@
 #include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 /* ---- what a graph takes ---- */
 
@@ -57,11 +56,6 @@ bool tsr_source_needs_of(const tsr_graph *g, tsr_source_needs *ret, tsr_diags *d
 }
 
 /* ---- opening ---- */
-
-static bool ends_with(const char *text, const char *end) {
-  size_t n = strlen(text), m = strlen(end);
-  return n >= m && !strcasecmp(text + n - m, end);
-}
 
 /* Whether a path is there, or the index of Megatron's pair that it begins; of a pattern, the folder
  * before its first wildcard. */
@@ -168,13 +162,17 @@ bool tsr_source_open_tokenizer(
     tsr_arena *arena, const tsr_config *c, tsr_source *ret, tsr_diags *diags) {
   tsr_tokenizer *tokenizer = &ret->dataset.tokenizer;
   *ret = (tsr_source){.config = c, .dataset = {.kind = TSR_DATASET_TEXT}};
-  if (c->training.tokenizer_type == TSR_TOKENS_BPE)
-    return read_bpe(arena, c, tokenizer, &ret->tokenizer_file, diags);
+  tsr_tokenizer_type type = c->training.tokenizer_type;
+  bool has_file = c->training.tokenizer_path[0];
   *tokenizer = tsr_tokenizer_byte();
-  if (c->training.tokenizer_type == TSR_TOKENS_BYTE) return true;
-  if (c->training.tokenizer_path[0])
+  if (type == TSR_TOKENS_BYTE) return true;
+  if (has_file && type == TSR_TOKENS_CHAR)
     return read_characters(arena, c, tokenizer, &ret->tokenizer_file, diags);
-  if (vocab_of_model(c)) return *tokenizer = tsr_tokenizer_ids((int32_t)vocab_of_model(c)), true;
+  if (!has_file && vocab_of_model(c)) {
+    *tokenizer = tsr_tokenizer_ids((int32_t)vocab_of_model(c));
+    return true;
+  }
+  if (type == TSR_TOKENS_BPE) return read_bpe(arena, c, tokenizer, &ret->tokenizer_file, diags);
   tsr_diag_error(
       diags, tsr_config_place(c, "training_config.tokenizer_type"),
       "which characters are there? training_config.tokenizer_path is not given");
@@ -185,13 +183,15 @@ bool tsr_source_open_tokenizer(
 static bool choose_tokenizer(
     tsr_arena *arena, const tsr_config *c, const tsr_data_input *inputs, int count,
     tsr_tokenizer *ret, const char **ret_file, tsr_diags *diags) {
-  if (c->training.tokenizer_type == TSR_TOKENS_BPE) return read_bpe(arena, c, ret, ret_file, diags);
-  bool all_tokens = true, is_char = c->training.tokenizer_type == TSR_TOKENS_CHAR;
-  if (is_char && c->training.tokenizer_path[0])
-    return read_characters(arena, c, ret, ret_file, diags);
+  tsr_tokenizer_type type = c->training.tokenizer_type;
+  bool all_tokens = true, has_file = c->training.tokenizer_path[0];
   for (int i = 0; i < count; i++) all_tokens = all_tokens && is_token_file(arena, &inputs[i]);
-  if (!is_char) *ret = tsr_tokenizer_byte();
-  else if (all_tokens && vocab_of_model(c)) *ret = tsr_tokenizer_ids((int32_t)vocab_of_model(c));
+  *ret = tsr_tokenizer_byte();
+  if (type == TSR_TOKENS_BYTE) return true;
+  if (has_file && type == TSR_TOKENS_CHAR) return read_characters(arena, c, ret, ret_file, diags);
+  if (type == TSR_TOKENS_BPE && (has_file || !all_tokens))
+    return read_bpe(arena, c, ret, ret_file, diags);
+  if (all_tokens && vocab_of_model(c)) *ret = tsr_tokenizer_ids((int32_t)vocab_of_model(c));
   else *ret = (tsr_tokenizer){.kind = TSR_TOKENIZER_CHAR};
   return true;
 }
@@ -248,7 +248,7 @@ bool tsr_source_open(
   if (no_data(c, place, diags)) return false;
   const char *path = path_of(arena, c, c->training.data_path);
   bool ok, one = !c->training.data_sources_count;
-  if (one && ends_with(path, ".csv") && !needs->text) {
+  if (one && tsr_path_ends(path, ".csv") && !needs->text) {
     tsr_table_columns columns = {.is_label = needs->labels};
     ok = tsr_dataset_table(arena, path, &columns, place, &ret->dataset, diags);
   } else if (one && is_folder(path)) {

@@ -49,7 +49,7 @@ static void test_refused(void) {
       "run.yaml:1:52: error: unknown data_sources[0].format: the text 'nanogpt'\n"
       "    1 | training_config: {data_sources: [{path: a, format: nanogpt}]}\n"
       "      |                                                    ^~~~~~~\n"
-      "      = valid: auto, text, llmc, nanogpt_u16, nanogpt_u32, megatron\n");
+      "      = valid: auto, text, llmc, nanogpt_u16, nanogpt_u32, megatron, tt_train\n");
   CHECK_SAID(
       T "data_sources: a.txt}", false,
       "run.yaml:1:33: error: 'data_sources' must be a list of paths or of maps {path, weight, "

@@ -54,6 +54,7 @@ int main(int argc, char **argv) {
   tsr_config_schema(&schema);
   make_page(read_file(arena, page_path, diags), &page);
   if (write) {
+    tsr_file_forget(); /* the page is made of itself */
     CHECK(tsr_file_write(schema_path, schema.data, schema.length, diags));
     CHECK(page.data && tsr_file_write(page_path, page.data, page.length, diags));
   } else {

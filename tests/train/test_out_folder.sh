@@ -54,7 +54,7 @@ leaves kept 2 "'training_config.seed' is 2 in this run" --config run.yaml --out 
 leaves kept 2 "'kept' has the results of a run" profile --config run.yaml --out kept --steps 1
 leaves kept 2 "unknown key" --config run.yaml --out kept --set training_config.sed=2
 leaves kept 1 "the model does not fit" --config run.yaml --out kept --resume --set device_config.memory_limit=4096
-leaves kept 2 "'kept/metrics.jsonl' would" --config run.yaml --out other --metrics kept/metrics.jsonl \
+leaves kept 2 "'kept/metrics.jsonl' would" --config run.yaml --out other --metrics kept/metrics.jsonl --set training_config.data_format=text \
   --set training_config.data_path=kept/metrics.jsonl
 [ ! -e other ] || complain "a refused run has left its folder"
 mkdir bare && cp kept/metrics.jsonl bare

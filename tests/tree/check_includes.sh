@@ -15,7 +15,7 @@ find src kernels -name '*.[ch]' -o -name '*.def' -o -name '*.inc' | sort | xargs
     forbidden["interpreter"] = " config mesh parallel "
     forbidden["comm"] = " mesh parallel "
     # header (as a prefix) -> the only folders that may name it
-    place["yaml.h"] = " config model "
+    place["yaml.h"] = " config data model "
     place["protobuf-c/"] = " mesh report "
     place["cjson/"] = " base report "
     place["xxhash.h"] = " checkpoint data "

@@ -1,0 +1,67 @@
+#include "base/uri.h"
+#include <ctype.h>
+#include <string.h>
+#include <strings.h>
+
+/* The length of the scheme before "://", or of "file" before ":"; 0: a path. */
+static size_t scheme_length(const char *text) {
+  if (!strncasecmp(text, "file:", 5)) return 4;
+  if (!isalpha((unsigned char)*text)) return 0;
+  size_t n = 1;
+  while (isalnum((unsigned char)text[n]) || (text[n] && strchr("+-.", text[n]))) n++;
+  return strncmp(text + n, "://", 3) ? 0 : n;
+}
+
+static int hex_digit(char c) {
+  static const char digits[] = "0123456789abcdef";
+  const char *at = c ? strchr(digits, tolower((unsigned char)c)) : NULL;
+  return at ? (int)(at - digits) : -1;
+}
+
+/* Resolves %XX in place. */
+static bool unescape(char *path) {
+  char *to = path;
+  for (const char *at = path; *at; at++) {
+    if (*at != '%') {
+      *to++ = *at;
+      continue;
+    }
+    int high = hex_digit(at[1]), low = high < 0 ? -1 : hex_digit(at[2]);
+    if (low < 0 || !(high | low)) return false;
+    *to++ = (char)(high * 16 + low);
+    at += 2;
+  }
+  *to = 0;
+  return true;
+}
+
+bool tsr_uri_path(
+    tsr_arena *arena, const char *text, tsr_place place, const char **ret_path, tsr_diags *diags) {
+  size_t n = scheme_length(text);
+  *ret_path = text;
+  if (!n) return true;
+  if (strncasecmp(text, "file", n) || n != 4) {
+    tsr_diag_error(
+        diags, place, "'%s': files are read and written by path; there is no access to '%.*s'",
+        text, (int)n, text);
+    tsr_diag_hint(diags, "copy it, or mount it as a folder of this machine");
+    return false;
+  }
+  const char *path = text + 5;
+  if (!strncmp(path, "//", 2)) {
+    path += 2;
+    if (!strncasecmp(path, "localhost/", 10)) path += 9;
+    if (*path != '/') {
+      tsr_diag_error(diags, place, "'%s' names the host '%.*s'", text, (int)strcspn(path, "/"), path);
+      tsr_diag_hint(diags, "a file of this machine: file:///PATH");
+      return false;
+    }
+  }
+  char *unescaped = tsr_arena_strdup(arena, path);
+  if (!*path || !unescape(unescaped))
+    return tsr_diag_error(
+        diags, place, "'%s' is no URI of a file: %s", text,
+        *path ? "a '%' is not followed by two hexadecimal digits" : "it names no path");
+  *ret_path = unescaped;
+  return true;
+}

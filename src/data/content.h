@@ -1,0 +1,14 @@
+/* What a file holds that is read as text. */
+#ifndef TSR_DATA_CONTENT_H
+#define TSR_DATA_CONTENT_H
+#include "data/text_files.h"
+
+/* An error at `place` when a file's begin or name says that it is no text: compressed, an archive,
+ * Parquet, Arrow, NumPy, HDF5, SQLite, PDF, tokens of llm.c or Megatron; a name that ends in .json,
+ * .jsonl or .ndjson, or a first line that is a JSON object. */
+bool tsr_content_check_kind(const tsr_text_file *file, tsr_place place, tsr_diags *diags);
+
+/* An error, located in the file, of bytes that are no UTF-8 and of NUL. */
+bool tsr_content_check_bytes(const tsr_text_file *file, tsr_diags *diags);
+
+#endif

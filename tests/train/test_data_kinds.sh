@@ -1,0 +1,152 @@
+#!/usr/bin/env bash
+# What files hold is told by their content and name: token files of tt-train train as the same tokens elsewhere do, and
+# what is no text is not trained as one.
+# usage: test_data_kinds.sh PROGRAM
+set -uo pipefail
+program=$(realpath "$1")
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+cd "$scratch" || exit 1
+unset TT_MESH_GRAPH_DESC_PATH TT_METAL_HOME TESSERA_DETERMINISTIC
+checks=0 failed=0
+
+cat > run.yaml <<'RUN'
+training_config: {seed: 1, data_path: text.txt, batch_size: 4, sequence_length: 8, max_steps: 3, eval_every: 0,
+  sample_tokens: 0, tokenizer_type: byte}
+transformer_config: {model_type: gpt2, vocab_size: 256, embedding_dim: 16, num_heads: 2, num_blocks: 1,
+  max_sequence_length: 8}
+numerics: {threads: 1}
+RUN
+
+# ends CODE WORDS...: what it says stands in said
+ends() {
+  local want=$1 code=0
+  shift
+  checks=$((checks + 1))
+  timeout 60 "$program" "$@" > said 2>&1 </dev/null || code=$?
+  [ "$code" = "$want" ] || complain "$*: exit code $code, not $want"
+}
+complain() {
+  failed=$((failed + 1))
+  echo "FAILED: $*"
+  sed 's/^/  | /' said
+}
+says() { grep -qF -- "$1" said || complain "does not say: $1"; }
+# refused FILE TEXT WORDS...: not trained, evaluated or tokenized; the message has the file and the text
+refused() {
+  local file=$1 text=$2
+  shift 2
+  ends 2 --config run.yaml --set training_config.data_path="$file" "$@"
+  says "$file" && says "$text"
+  ends 2 evaluate --checkpoint trained --data "$file"
+  says "$file" && says "$text"
+}
+not_tokenized() {
+  ends 2 tokenize "$1" --out made.bin "${@:3}"
+  says "$1" && says "$2"
+  [ ! -e made.bin ] || complain "tokenize $1 has left a file"
+}
+hash_of() { sed -n 's/.*weights sha256 \([0-9a-f]*\).*/\1/p' said; }
+
+for i in $(seq 300); do printf 'word %d of a text. ' $((i * 7919 % 1000)); done > text.txt
+ends 0 --config run.yaml --out trained --quiet
+
+# the same 400 tokens, as bytes and as YAML in two styles
+for i in $(seq 400); do printf '%d ' $((i * i * 31 % 251)); done > numbers
+for n in $(cat numbers); do printf "\\x$(printf %02x "$n")\\x00"; done > tokens.bin
+{ echo 'tokenizer_vocab_size: 251'; echo 'tokens:'; for n in $(cat numbers); do echo "- $n"; done; } > tokens.yaml
+{ echo '# of tt-train'; echo "{'tokens': [$(sed 's/ $//; s/ /, /g' numbers)],"
+  echo ' from: {files: [a, b], tokens: 400}, tokenizer_vocab_size: 251}'; } > flow.yml
+cp tokens.yaml named.txt
+for kind in char bpe; do
+  tokens=(--config run.yaml --set training_config.tokenizer_type=$kind --set training_config.sample_stride=3)
+  ends 0 "${tokens[@]}" --set training_config.data_path=tokens.bin
+  want=$(hash_of)
+  [ -n "$want" ] || complain "no hash of the weights"
+  for file in tokens.yaml flow.yml; do
+    ends 0 "${tokens[@]}" --set training_config.data_path=$file
+    [ "$(hash_of)" = "$want" ] || complain "$file: other weights than those of tokens.bin"
+  done
+  ends 0 "${tokens[@]}" --set training_config.data_path=named.txt --set training_config.data_format=tt_train
+  [ "$(hash_of)" = "$want" ] || complain "named.txt: other weights than those of tokens.bin"
+done
+ends 0 --config run.yaml --set training_config.data_path=tokens.yaml --out ids --quiet \
+  --set training_config.tokenizer_type=bpe
+ends 0 generate --checkpoint ids --prompt "1 2 3" --max-new-tokens 4
+ends 0 evaluate --checkpoint ids --data flow.yml
+says "data: flow.yml, 399 tokens"
+ends 2 --config run.yaml --set training_config.data_path=tokens.yaml --set transformer_config.vocab_size=200 \
+  --set training_config.tokenizer_type=char
+says "but the vocabulary has 200"
+ends 2 --config run.yaml --set training_config.data_path=tokens.yaml --set transformer_config.vocab_size=0 \
+  --set training_config.tokenizer_type=char
+says "transformer_config.vocab_size: 251"
+
+# YAML that is none of tt-train's
+refused run.yaml "YAML without the keys 'tokens' and 'tokenizer_vocab_size'"
+# bad_tokens TEXT PLACE MESSAGE
+bad_tokens() {
+  printf "$1" > bad.yaml
+  refused bad.yaml "bad.yaml:$2: error: $3"
+}
+bad_tokens 'tokenizer_vocab_size: 4\ntokens: [1, x]\n' 2:13 'a token is an integer from 0'
+bad_tokens 'tokenizer_vocab_size: 4\ntokens: [1, -1]\n' 2:13 'a token is an integer from 0'
+bad_tokens 'tokenizer_vocab_size: 4\ntokens: [1, 2147483648]\n' 2:13 'a token is an integer from 0'
+bad_tokens 'tokenizer_vocab_size: 4\ntokens: [1, [2]]\n' 2:13 'a token is an integer from 0'
+bad_tokens 'tokenizer_vocab_size: 4\ntokens:\n- 1\n- 7\n- 3\n' 4:3 'token 7 is outside the vocabulary'
+bad_tokens 'tokenizer_vocab_size: 4\ntokens: 5\n' 2:9 "'tokens' is a list"
+bad_tokens 'tokens: [1]\ntokens: [2]\n' 2:1 'the key stands here a second time'
+bad_tokens 'tokens: [1, 2\n' 2:1 "did not find expected ',' or ']'"
+printf 'tokens: [1, 2]\n' > bad.yaml
+refused bad.yaml "YAML without the keys"
+: > bad.yaml
+refused bad.yaml "YAML without the keys"
+
+# JSON
+printf '{"text": "one"}\n{"text": "two"}\n' | tee lines.jsonl > renamed.txt
+cp lines.jsonl lines.ndjson
+printf '[\n {"text": "one"}\n]\n' > list.json
+for file in lines.jsonl lines.ndjson list.json renamed.txt; do refused $file "holds JSON"; done
+not_tokenized list.json "holds JSON"
+not_tokenized renamed.txt "holds JSON"
+ends 0 --config run.yaml --set training_config.data_path=lines.jsonl --set training_config.data_format=text
+printf '{ this is a text }\n%s' "$(cat text.txt)" > braces.txt
+ends 0 --config run.yaml --set training_config.data_path=braces.txt
+
+# binary formats, whatever their names say
+gzip -c text.txt > text.gz.txt
+printf 'PAR1\x15\x04\x15' > rows.parquet
+printf 'PK\x03\x04\x14' > arrays.npz
+printf '\x93NUMPY\x01' > array.txt
+printf '\x88\xd8\x34\x01\x01\x00\x00\x00' > llmc.tokens
+printf 'MMIDIDX\x00\x00\x01' > megatron.index
+while read -r file text; do
+  refused "$file" "$text"
+  not_tokenized "$file" "$text"
+done <<'FORMATS'
+text.gz.txt is compressed (gzip)
+rows.parquet holds the rows of a table (Parquet)
+arrays.npz is an archive (ZIP)
+array.txt holds arrays (NumPy)
+llmc.tokens holds tokens (llm.c)
+megatron.index holds tokens (Megatron)
+FORMATS
+
+# bytes that are no text, and whoever takes them as they are
+cp text.txt latin.txt && printf 'caf\xe9' >> latin.txt
+cp text.txt nul.txt && printf '\0' >> nul.txt
+cp "$program" program.txt
+refused latin.txt "invalid UTF-8: byte 0xe9"
+refused nul.txt "no text: byte 0x00"
+refused program.txt "byte 0x"
+ends 2 --config run.yaml --set 'training_config.data_path=./*.txt'
+for text in "latin.txt:1:" "nul.txt:1:" "'./array.txt' holds" "'./renamed.txt' holds"; do says "$text"; done
+ends 0 --config run.yaml --set training_config.data_path=latin.txt --set training_config.data_format=text
+ends 2 --config run.yaml --set training_config.data_path=latin.txt --set training_config.data_format=text \
+  --set training_config.tokenizer_type=char
+says "latin.txt:1:"
+ends 0 tokenize latin.txt --out made.bin
+rm made.bin
+
+echo "train.data_kinds: $checks checks, $failed failed"
+[ $checks -ge 76 ] && [ $failed = 0 ]
