@@ -52,7 +52,8 @@ bool tsr_uri_path(
     path += 2;
     if (!strncasecmp(path, "localhost/", 10)) path += 9;
     if (*path != '/') {
-      tsr_diag_error(diags, place, "'%s' names the host '%.*s'", text, (int)strcspn(path, "/"), path);
+      tsr_diag_error(
+          diags, place, "'%s' names the host '%.*s'", text, (int)strcspn(path, "/"), path);
       tsr_diag_hint(diags, "a file of this machine: file:///PATH");
       return false;
     }

@@ -35,8 +35,7 @@ static void require_variables(tsr_loader *l, const char *key) {
   const char *unset = NULL;
   const tsr_yaml *node = tsr_loader_value(l, key);
   if (node && node->kind == TSR_YAML_SCALAR) tsr_include_expand(l->arena, node->text, &unset);
-  if (unset)
-    tsr_diag_error(l->diags, node->place, "the environment has no variable '%s'", unset);
+  if (unset) tsr_diag_error(l->diags, node->place, "the environment has no variable '%s'", unset);
 }
 
 static void resolve_elastic(tsr_loader *l) {

@@ -34,8 +34,8 @@ const char *tsr_loader_file_of(const tsr_loader *loader, const tsr_yaml *node);
  * is the word to use in messages. */
 bool tsr_value_read(
     tsr_loader *loader, const tsr_field *field, const char *key, const tsr_yaml *node);
-/* The path that a scalar names: ${NAME} of the environment (what is not set stays as it is) and URIs
- * of files resolved. */
+/* The path that a scalar names: ${NAME} of the environment (what is not set stays as it is) and
+ * URIs of files resolved. */
 bool tsr_path_read(tsr_loader *loader, const tsr_yaml *node, const char **ret_path);
 /* Writes the defaults of all rows. */
 void tsr_value_defaults(tsr_loader *loader);

@@ -120,7 +120,8 @@ static void add_unsupported(const tsr_field *f, tsr_text *text) {
 
 static void add_default(const tsr_field *f, tsr_text *text) {
   if (!f->standard || f->verdict == TSR_FIELD_UNSUPPORTED) return;
-  bool quoted = f->type == TSR_FIELD_TEXT || f->type == TSR_FIELD_PATH || f->type == TSR_FIELD_CHOICE;
+  bool quoted =
+      f->type == TSR_FIELD_TEXT || f->type == TSR_FIELD_PATH || f->type == TSR_FIELD_CHOICE;
   tsr_text_add(text, ", \"default\": ");
   if (quoted) add_string(text, f->standard);
   else tsr_text_add(text, "%s", f->standard);

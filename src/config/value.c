@@ -312,22 +312,14 @@ bool tsr_value_unsupported(tsr_loader *l, tsr_place place, const char *feature) 
 bool tsr_value_read(tsr_loader *l, const tsr_field *f, const char *key, const tsr_yaml *node) {
   static bool (*const readers[])(
       tsr_loader *, const tsr_field *, const char *, const tsr_yaml *) = {
-      [TSR_FIELD_INT] = read_int,
-      [TSR_FIELD_SEED] = read_int,
-      [TSR_FIELD_FLOAT] = read_float,
-      [TSR_FIELD_BOOL] = read_bool,
-      [TSR_FIELD_TEXT] = read_text,
-      [TSR_FIELD_PATH] = read_path,
-      [TSR_FIELD_CHOICE] = read_choice,
-      [TSR_FIELD_BYTES] = read_bytes,
-      [TSR_FIELD_SHAPE] = read_shape,
-      [TSR_FIELD_IDS] = read_ids,
-      [TSR_FIELD_AXES] = read_axes,
-      [TSR_FIELD_STAGES] = tsr_stages_read,
-      [TSR_FIELD_BLOCKS] = tsr_blocks_read,
-      [TSR_FIELD_SOURCES] = tsr_sources_read,
-      [TSR_FIELD_SECTION] = read_any,
-      [TSR_FIELD_FREE] = read_any,
+      [TSR_FIELD_INT] = read_int,           [TSR_FIELD_SEED] = read_int,
+      [TSR_FIELD_FLOAT] = read_float,       [TSR_FIELD_BOOL] = read_bool,
+      [TSR_FIELD_TEXT] = read_text,         [TSR_FIELD_PATH] = read_path,
+      [TSR_FIELD_CHOICE] = read_choice,     [TSR_FIELD_BYTES] = read_bytes,
+      [TSR_FIELD_SHAPE] = read_shape,       [TSR_FIELD_IDS] = read_ids,
+      [TSR_FIELD_AXES] = read_axes,         [TSR_FIELD_STAGES] = tsr_stages_read,
+      [TSR_FIELD_BLOCKS] = tsr_blocks_read, [TSR_FIELD_SOURCES] = tsr_sources_read,
+      [TSR_FIELD_SECTION] = read_any,       [TSR_FIELD_FREE] = read_any,
   };
   return readers[f->type](l, f, key, node);
 }

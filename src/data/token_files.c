@@ -14,8 +14,8 @@ typedef struct {
 } opener;
 
 const char *tsr_token_format_name(tsr_token_format format) {
-  static const char *const names[] = {"auto",        "text",        "llmc",
-                                      "nanogpt_u16", "nanogpt_u32", "megatron", "tt_train"};
+  static const char *const names[] = {"auto",        "text",     "llmc",    "nanogpt_u16",
+                                      "nanogpt_u32", "megatron", "tt_train"};
   return names[format];
 }
 
@@ -176,8 +176,8 @@ bool tsr_token_file_open(
   bool paired = format == TSR_TOKEN_FILE_MEGATRON || tsr_path_ends(path, ".idx") ||
                 (format == TSR_TOKEN_FILE_AUTO && !tsr_file_exists(path));
   if (format == TSR_TOKEN_FILE_TT_TRAIN || (format == TSR_TOKEN_FILE_AUTO && is_yaml(path))) {
-    *ret_file = (tsr_token_file){
-        .path = tsr_arena_strdup(arena, path), .format = TSR_TOKEN_FILE_TT_TRAIN};
+    *ret_file =
+        (tsr_token_file){.path = tsr_arena_strdup(arena, path), .format = TSR_TOKEN_FILE_TT_TRAIN};
     return tsr_tt_train_tokens_read(arena, ret_file->path, place, ret_file, diags);
   }
   opener o = {arena, paired ? pair_path(arena, path, ".bin") : path, place, diags};

@@ -50,7 +50,8 @@ static bool add_file(job *j, const char *path) {
   tsr_file_map map;
   if (!tsr_file_map_open(path, 0, TSR_NOWHERE, &map, j->diags)) return false;
   tsr_tokenize_file file = {
-      {path, map.bytes, map.length}, tsr_path_ends(path, ".jsonl") || tsr_path_ends(path, ".ndjson")};
+      {path, map.bytes, map.length},
+      tsr_path_ends(path, ".jsonl") || tsr_path_ends(path, ".ndjson")};
   tsr_arena_grow(j->arena, (void **)&j->files, sizeof file, j->files_count, &j->files_capacity);
   j->files[j->files_count++] = file;
   j->bytes_total += (int64_t)map.length;

@@ -50,8 +50,7 @@ static bool is_key(const reader *r, const char *key) {
 
 /* The event's scalar as a number from 0 to INT32_MAX. */
 static bool take_number(const reader *r, const char *what, int32_t *ret) {
-  const char *wrong = tsr_arena_printf(
-      r->arena, "%s is an integer from 0 to %d", what, INT32_MAX);
+  const char *wrong = tsr_arena_printf(r->arena, "%s is an integer from 0 to %d", what, INT32_MAX);
   if (r->event.type != YAML_SCALAR_EVENT) return fail(r, event_place(r), wrong);
   const unsigned char *digits = r->event.data.scalar.value;
   size_t length = r->event.data.scalar.length;
