@@ -29,15 +29,20 @@ static bool build_instance(builder *b, const pb_node *node, int parent, int dept
 
 /* ---- shapes ---------------------------------------------------------------------------------- */
 
+static bool is_ring(const tsr_mesh_block *block, int dim) {
+  return (size_t)dim < block->devices->n_dim_types &&
+         (int)block->devices->dim_types[dim] == TSR_MESH_RING;
+}
+
 static int64_t express_links(const tsr_mesh_block *block, int64_t devices) {
   int64_t links = (int64_t)block->express_count;
   for (size_t i = 0; i < block->express_links_count; i++) {
     const pb_express_links *e = block->express_links[i];
     int length = block->devices->dims[e->dim_idx];
-    /* One block after another from `start` on, as many as end on the axis; a ring may also have the
-     * one that crosses its end. */
+    /* One block after another from `start` on, as many as end on the axis; with `wrap`, which is
+     * the axis's own type if it is not given, also the one that crosses its end. */
     int64_t along = (length - e->pattern->start) / e->pattern->step;
-    bool wraps = e->has_wrap && (int)e->wrap == TSR_MESH_RING;
+    bool wraps = e->has_wrap ? (int)e->wrap == TSR_MESH_RING : is_ring(block, e->dim_idx);
     if (wraps) along = length / e->pattern->step;
     links += along * (devices / length);
   }

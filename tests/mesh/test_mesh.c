@@ -132,16 +132,18 @@ static int topology_links(int meshes, const char *layout) {
   return links;
 }
 
-static int64_t express(const char *links) {
+static int64_t express_on(const char *types, const char *links) {
   return parse_good(
              tsr_arena_printf(
                  arena,
                  "mesh_descriptors { name: 'M0' arch: BLACKHOLE host_topology { dims: [1, 1] }\n"
-                 "  device_topology { dims: [8, 4] } channels { count: 2 } %s }\n"
+                 "  device_topology { dims: [8, 4] %s } channels { count: 2 } %s }\n"
                  "top_level_instance { mesh { mesh_descriptor: 'M0' } }",
-                 links))
+                 types, links))
       ->shape.express_links;
 }
+
+static int64_t express(const char *links) { return express_on("", links); }
 
 static void test_links(void) {
   CHECK_INT(topology_links(1, "RING"), 0);
@@ -153,6 +155,11 @@ static void test_links(void) {
   CHECK_INT(express("express_links { dim_idx: 0 pattern { start: 2 step: 4 } wrap: LINE }"), 4);
   CHECK_INT(express("express_links { dim_idx: 0 pattern { start: 2 step: 4 } wrap: RING }"), 8);
   CHECK_INT(express("express_links { dim_idx: 1 pattern { start: 0 step: 2 } }"), 16);
+  static const char pattern[] = "express_links { dim_idx: 0 pattern { start: 2 step: 4 } }";
+  static const char line[] = "express_links { dim_idx: 0 pattern { start: 2 step: 4 } wrap: LINE }";
+  CHECK_INT(express_on("dim_types: [LINE, RING]", pattern), 4);
+  CHECK_INT(express_on("dim_types: [RING, LINE]", pattern), 8);
+  CHECK_INT(express_on("dim_types: [RING, LINE]", line), 4);
 }
 
 static void test_made_up(void) {
