@@ -13,7 +13,8 @@
  *                                     # absent: a device for each rank
  *     efficiency: {products: 0.7, attention: 0.5, memory: 0.9} # of the peaks; each 1 when absent
  *   links:                            # levels, from the inside out; absent: one device alone
- *   - {name: nvlink, devices: 8, bandwidth: 450GB/s, latency: 2us, efficiency: 0.8}
+ *   - {name: nvlink, devices: 8, bandwidth: 450GB/s, latency: 2us, efficiency: 0.8,
+ *      within_host: true}             # a descriptor's hosts may have fewer devices; false when absent
  *   - {name: infiniband, bandwidth: 50GB/s, latency: 5us}
  *   rates:                            # measured: they stand in place of the roofline
  *     linear: {flops: 41TFLOP/s, bytes: 2TB/s, call: 1us, overhead: 4us}
@@ -46,6 +47,7 @@ typedef enum {
 typedef struct {
   const char *name;
   int64_t devices; /* 0: any number */
+  bool within_host;
   double bandwidth, latency, efficiency;
 } tsr_machine_link;
 
@@ -79,11 +81,15 @@ typedef struct tsr_machine {
 bool tsr_machine_find(
     tsr_arena *arena, const char *share_folder, const char *name, tsr_place place,
     const char **ret_path, tsr_diags *diags);
-/* The machine of --machine, else the shipped one for devices of that kind: cpu, galaxy for
- * Wormhole, else h100. *ret_why: which of the two. */
+/* The machine of --machine, else the shipped one that the descriptor's name begins with, else the
+ * one for devices of that kind: cpu, galaxy for Wormhole, else h100. Levels within hosts join no
+ * more devices than lie one after the other in each of the descriptor's hosts. *ret_why: what
+ * decided. */
 bool tsr_machine_choose(
-    tsr_arena *arena, const char *share_folder, const char *option, tsr_mesh_arch arch,
+    tsr_arena *arena, const char *share_folder, const char *option, const tsr_mesh *mesh,
     tsr_machine **ret_machine, const char **ret_why, tsr_diags *diags);
+/* The names of the shipped machines, sorted, and how many they are. */
+int tsr_machine_list(tsr_arena *arena, const char *share_folder, const char ***ret_names);
 /* Reports all mistakes of the file in one call; `place`: who asked for it. */
 bool tsr_machine_read(
     tsr_arena *arena, const char *path, tsr_place place, tsr_machine **ret_machine,

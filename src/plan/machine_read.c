@@ -155,6 +155,14 @@ static bool read_devices(const reader *r, const tsr_yaml *map, int64_t *ret_devi
       tsr_yaml_describe(r->arena, node));
 }
 
+static bool read_within_host(const reader *r, const tsr_yaml *map, bool *ret_within) {
+  const tsr_yaml *node = tsr_yaml_get(map, "within_host");
+  if (!node || tsr_yaml_bool(node, ret_within)) return true;
+  return tsr_diag_error(
+      r->diags, node->place, "'within_host' must be true or false, found %s",
+      tsr_yaml_describe(r->arena, node));
+}
+
 /* Whether the newest level can stand outside the one before it. */
 static bool check_nesting(const reader *r, const tsr_yaml *map, const tsr_machine *m) {
   const tsr_machine_link *link = &m->links[m->links_count - 1], *inner = link - 1;
@@ -184,7 +192,8 @@ static bool check_nesting(const reader *r, const tsr_yaml *map, const tsr_machin
 }
 
 static bool read_link(const reader *r, const tsr_yaml *node, tsr_machine *m) {
-  static const char *const keys[] = {"name", "devices", "bandwidth", "latency", "efficiency"};
+  static const char *const keys[] = {"name",    "devices",    "bandwidth",
+                                     "latency", "efficiency", "within_host"};
   if (m->links_count == TSR_MACHINE_LINKS_MAX)
     return tsr_diag_error(
         r->diags, node->place, "more than %d levels of links", TSR_MACHINE_LINKS_MAX);
@@ -198,6 +207,7 @@ static bool read_link(const reader *r, const tsr_yaml *node, tsr_machine *m) {
       r, node, "the level", "bandwidth", TSR_QUANTITY_RATE, "450GB/s", &link->bandwidth);
   ok &= read_quantity(r, node, "the level", "latency", TSR_QUANTITY_SECONDS, "2us", &link->latency);
   ok &= read_optional(r, node, "efficiency", TSR_QUANTITY_FRACTION, &link->efficiency);
+  ok &= read_within_host(r, node, &link->within_host);
   if (!placed) {
     m->links_count--; /* what stands outside cannot be compared with it */
     return false;
@@ -318,36 +328,40 @@ bool tsr_machine_read(
 
 /* ---- by name ---- */
 
-enum { MACHINES_MAX = 256 };
-
 static int compare_names(const void *a, const void *b) {
   return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* "x.yaml" files of a folder as "x", sorted. */
-static int list_machines(tsr_arena *arena, const char *folder, const char *names[MACHINES_MAX]) {
-  DIR *dir = opendir(folder);
-  int count = 0;
-  for (struct dirent *e; dir && count < MACHINES_MAX && (e = readdir(dir));) {
+static const char *folder_of(tsr_arena *arena, const char *share_folder) {
+  return tsr_path_join(arena, share_folder, "configs/machines");
+}
+
+/* "x.yaml" files of the folder as "x". */
+int tsr_machine_list(tsr_arena *arena, const char *share_folder, const char ***ret_names) {
+  DIR *dir = opendir(folder_of(arena, share_folder));
+  int count = 0, capacity = 0;
+  *ret_names = NULL;
+  for (struct dirent *e; dir && (e = readdir(dir));) {
     size_t length = strlen(e->d_name);
-    if (length > 5 && !strcmp(e->d_name + length - 5, ".yaml"))
-      names[count++] = tsr_arena_strndup(arena, e->d_name, length - 5);
+    if (length <= 5 || strcmp(e->d_name + length - 5, ".yaml") != 0) continue;
+    tsr_arena_grow(arena, (void **)ret_names, sizeof **ret_names, count, &capacity);
+    (*ret_names)[count++] = tsr_arena_strndup(arena, e->d_name, length - 5);
   }
   if (dir) closedir(dir);
-  qsort(names, (size_t)count, sizeof *names, compare_names);
+  if (count) qsort(*ret_names, (size_t)count, sizeof **ret_names, compare_names);
   return count;
 }
 
 bool tsr_machine_find(
     tsr_arena *arena, const char *share_folder, const char *name, tsr_place place,
     const char **ret_path, tsr_diags *diags) {
-  const char *folder = tsr_path_join(arena, share_folder, "configs/machines");
-  const char *shipped = tsr_arena_printf(arena, "%s/%s.yaml", folder, name);
+  const char *shipped =
+      tsr_arena_printf(arena, "%s/%s.yaml", folder_of(arena, share_folder), name);
   bool is_name = *name && !strchr(name, '/');
   *ret_path = is_name && tsr_file_exists(shipped) ? shipped : name;
   if (*name && tsr_file_exists(*ret_path)) return true;
-  const char *names[MACHINES_MAX];
-  int count = list_machines(arena, folder, names);
+  const char **names;
+  int count = tsr_machine_list(arena, share_folder, &names);
   tsr_diag_error(diags, place, "there is no machine '%s'", name);
   const char *near = tsr_nearest(name, names, count);
   if (near) tsr_diag_hint(diags, "did you mean '%s'?", near);

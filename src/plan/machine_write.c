@@ -74,6 +74,7 @@ static void write_link(const tsr_machine_link *link, tsr_text *text) {
   write_pair("bandwidth", TSR_QUANTITY_RATE, link->bandwidth, false, text);
   write_pair("latency", TSR_QUANTITY_SECONDS, link->latency, false, text);
   write_pair("efficiency", TSR_QUANTITY_FRACTION, link->efficiency, false, text);
+  if (link->within_host) tsr_text_add(text, ", within_host: true");
   tsr_text_add(text, "}\n");
 }
 
