@@ -157,8 +157,7 @@ void app_explain_model(app *a) {
 static bool choose_machine(app *a) {
   if (a->cli.command != TSR_COMMAND_PLAN) return true;
   if (!tsr_machine_choose(
-          a->arena, a->share, a->cli.machine, a->mesh, &a->machine, &a->machine_why,
-          a->diags))
+          a->arena, a->share, a->cli.machine, a->mesh, &a->machine, &a->machine_why, a->diags))
     return false;
   if (!a->machine->threads) a->cpu = tsr_plan_device();
   return true;

@@ -14,7 +14,8 @@
  *     efficiency: {products: 0.7, attention: 0.5, memory: 0.9} # of the peaks; each 1 when absent
  *   links:                            # levels, from the inside out; absent: one device alone
  *   - {name: nvlink, devices: 8, bandwidth: 450GB/s, latency: 2us, efficiency: 0.8,
- *      within_host: true}             # a descriptor's hosts may have fewer devices; false when absent
+ *      within_host: true}             # a descriptor's hosts may have fewer devices; false when
+ * absent
  *   - {name: infiniband, bandwidth: 50GB/s, latency: 5us}
  *   rates:                            # measured: they stand in place of the roofline
  *     linear: {flops: 41TFLOP/s, bytes: 2TB/s, call: 1us, overhead: 4us}

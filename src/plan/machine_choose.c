@@ -64,12 +64,12 @@ bool tsr_machine_choose(
   const char *name = option ? option : found ? found : name_of_arch(mesh->shape.arch);
   bool guessed = !option && !found && !strcmp(name, "h100");
   *ret_why =
-      option    ? "named by --machine"
-      : found   ? tsr_arena_printf(
+      option  ? "named by --machine"
+      : found ? tsr_arena_printf(
                     arena, "for the descriptor '%s'; --machine names another", mesh->shape.name)
-      : guessed ? tsr_arena_printf(arena, "assumed; --machine says which %s devices", arch)
-                : tsr_arena_printf(
-                      arena, "for a mesh of %s devices; --machine names another", arch);
+      : guessed
+          ? tsr_arena_printf(arena, "assumed; --machine says which %s devices", arch)
+          : tsr_arena_printf(arena, "for a mesh of %s devices; --machine names another", arch);
   if (!tsr_machine_find(arena, share_folder, name, TSR_NOWHERE, &path, diags) ||
       !tsr_machine_read(arena, path, TSR_NOWHERE, ret_machine, diags))
     return false;

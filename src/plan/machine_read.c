@@ -355,8 +355,7 @@ int tsr_machine_list(tsr_arena *arena, const char *share_folder, const char ***r
 bool tsr_machine_find(
     tsr_arena *arena, const char *share_folder, const char *name, tsr_place place,
     const char **ret_path, tsr_diags *diags) {
-  const char *shipped =
-      tsr_arena_printf(arena, "%s/%s.yaml", folder_of(arena, share_folder), name);
+  const char *shipped = tsr_arena_printf(arena, "%s/%s.yaml", folder_of(arena, share_folder), name);
   bool is_name = *name && !strchr(name, '/');
   *ret_path = is_name && tsr_file_exists(shipped) ? shipped : name;
   if (*name && tsr_file_exists(*ret_path)) return true;
