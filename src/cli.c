@@ -1,7 +1,6 @@
 #include "cli.h"
 #include "base/text.h"
 #include "base/uri.h"
-#include "config/config.h"
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -20,14 +19,14 @@ typedef struct {
   option_kind kind;
   size_t at; /* in tsr_cli */
   unsigned owners;
-  const char *otherwise; /* OPTIONAL, a path: the value without one; KEY: the configuration's key */
+  const char *otherwise; /* OPTIONAL, a path: the value without one; KEY: the configuration's key, NULL of --set */
 } option;
 
 #define AT(member) offsetof(tsr_cli, member)
 static const option options[] = {
     {"--config", PATH, AT(config)},
     {"--mesh", PATH, AT(mesh)},
-    {"--set", VALUES, AT(sets)},
+    {"--set", KEY, 0},
     {"--metrics", PATH, AT(metrics)},
     {"--out", PATH, AT(out)},
     {"--overwrite", FLAG, AT(overwrite), ONLY(TRAIN) | ONLY(PROFILE)},
@@ -44,7 +43,7 @@ static const option options[] = {
     {"--resume", OPTIONAL, AT(resume), ONLY(TRAIN), ""},
     {"--time-limit", VALUE, AT(time_limit_text), ONLY(TRAIN)},
     {"--checkpoint", PATH, AT(checkpoint), ONLY(EVALUATE) | ONLY(GENERATE)},
-    {"--data", PATH, AT(data), ONLY(EVALUATE)},
+    {"--data", VALUE, AT(data), ONLY(EVALUATE)},
     {"--prompt", VALUES, AT(prompts), ONLY(GENERATE)},
     {"--prompt-file", PATH, AT(prompt_file), ONLY(GENERATE)},
     {"--chat", PATH, AT(chat), ONLY(GENERATE)},
@@ -103,11 +102,18 @@ static void add_word(const parser *p, tsr_words *words, const char *what, const 
   else tsr_diag_error(p->diags, TSR_NOWHERE, "more than %d %s", TSR_WORDS_MAX, what);
 }
 
+static void add_set(const parser *p, tsr_set set) {
+  if (p->cli->sets_count < TSR_WORDS_MAX) p->cli->sets[p->cli->sets_count++] = set;
+  else
+    tsr_diag_error(
+        p->diags, TSR_NOWHERE, "more than %d options for the configuration", TSR_WORDS_MAX);
+}
+
 static void store(parser *p, const option *o, const char *value) {
   char *at = (char *)p->cli + o->at;
   if (o->kind == VALUES) add_word(p, (tsr_words *)at, o->word, value);
   else if (o->kind == KEY)
-    add_word(p, &p->cli->sets, "--set", tsr_arena_printf(p->arena, "%s=%s", o->otherwise, value));
+    add_set(p, (tsr_set){value, o->otherwise ? o->word : NULL, o->otherwise});
   else if (o->kind == VALUE) *(const char **)at = value;
   else tsr_uri_path(p->arena, value, TSR_NOWHERE, (const char **)at, p->diags);
 }
@@ -129,7 +135,7 @@ static void parse_option(parser *p, int argc, char **argv, int *at) {
     *(bool *)((char *)p->cli + o->at) = true;
   } else if (o->kind == FLAG) {
     tsr_diag_error(p->diags, TSR_NOWHERE, "%s takes no value", name);
-  } else if (again && o->kind != VALUES) {
+  } else if (again && o->kind != VALUES && o->at) {
     tsr_diag_error(p->diags, TSR_NOWHERE, "%s is given twice", name);
     *at += !equals;
   } else if (equals) {

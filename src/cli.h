@@ -1,7 +1,7 @@
 /* The command line. */
 #ifndef TSR_CLI_H
 #define TSR_CLI_H
-#include "base/diag.h"
+#include "config/config.h"
 #include <stdint.h>
 
 typedef enum {
@@ -23,7 +23,7 @@ typedef enum {
 } tsr_command;
 
 /* An option's words, in the order of the line. */
-enum { TSR_WORDS_MAX = 256 };
+enum { TSR_WORDS_MAX = 256, TSR_SETS_MAX = TSR_WORDS_MAX + 16 /* that commands add */ };
 typedef struct {
   const char *items[TSR_WORDS_MAX];
   int count;
@@ -33,7 +33,8 @@ typedef struct {
 typedef struct {
   tsr_command command;
   const char *config, *mesh, *metrics, *out;
-  tsr_words sets;
+  tsr_set sets[TSR_SETS_MAX]; /* --set, and options that stand for a key */
+  int sets_count;
   tsr_words arguments; /* of checkpoint (its own command first), import, export, tokenize */
   const char *dump;    /* comma-separated: mesh,groups,graph,placement,program,memory */
   bool quiet, print_config, print_schema, print_manual, version, help;

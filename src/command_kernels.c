@@ -5,11 +5,11 @@
 
 /* Without a file, --set alone may say which level. */
 static bool load_config(app *a) {
-  const tsr_words *sets = &a->cli.sets;
   if (a->cli.config) return app_load_config(a);
-  return !sets->count ||
+  const tsr_cli *c = &a->cli;
+  return !c->sets_count ||
          tsr_config_parse(
-             a->arena, "--set", "", 0, sets->items, sets->count, false, &a->config, a->diags);
+             a->arena, "--set", "", 0, c->sets, c->sets_count, false, &a->config, a->diags);
 }
 
 static void print_now(tsr_text *text) {

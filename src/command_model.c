@@ -13,19 +13,26 @@
 typedef struct {
   app *a;
   tsr_manifest weights;
+  bool keeps_units; /* the user has said which */
   tsr_worker *worker;
   tsr_bound *bound[2];
 } model;
 
 /* ---- the model of a checkpoint ---- */
 
+/* Whether a --set is of that section, or of what begins so. */
+static bool has_set(const app *a, const char *section) {
+  for (int i = 0; i < a->cli.sets_count; i++)
+    if (!a->cli.sets[i].key && !strncmp(a->cli.sets[i].text, section, strlen(section))) return true;
+  return false;
+}
+
 /* A configuration that stands in a checkpoint says how training was spread; using the weights needs
  * no more than a rank, unless a --set says where it is to be. */
 static void use_one_rank(app *a) {
-  static const char *const keys[] = {"device_config.", "mesh", "pipeline.", "zero."};
-  for (int i = 0; i < a->cli.sets.count; i++)
-    for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
-      if (!strncmp(a->cli.sets.items[i], keys[k], strlen(keys[k]))) return;
+  static const char *const keys[] = {"device_config", "mesh", "pipeline", "zero"};
+  for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
+    if (has_set(a, keys[k])) return;
   tsr_config *c = a->config;
   const tsr_config_device *d = &c->device;
   c->device = (tsr_config_device){
@@ -33,6 +40,25 @@ static void use_one_rank(app *a) {
   c->pipeline.workers = c->pipeline.virtual_stages = 0;
   c->pipeline.stages_count = c->pipeline.blocks_count = 0;
   c->zero = (tsr_config_zero){.offload_path = ""};
+}
+
+/* Of a checkpoint's own configuration: what it says of the mesh that the weights were trained on
+ * gives way to an option's `mesh`, and the options of its parts stand behind that. */
+static void forget_mesh(app *a) {
+  static const char *const sections[] = {"device_config", "pipeline", "zero"};
+  tsr_cli *c = &a->cli;
+  if (!has_set(a, "mesh")) return;
+  memmove(c->sets + 3, c->sets, sizeof *c->sets * (size_t)c->sets_count);
+  for (int i = 0; i < 3; i++) c->sets[i] = (tsr_set){"{}", "--checkpoint", sections[i], false};
+  c->sets_count += 3;
+}
+
+/* --data stands in place of all that the configuration says of data. */
+static void take_data(app *a) {
+  tsr_cli *c = &a->cli;
+  if (!c->data) return;
+  c->sets[c->sets_count++] = (tsr_set){"[]", "--data", "training_config.data_sources", false};
+  c->sets[c->sets_count++] = (tsr_set){c->data, "--data", "training_config.data_path", true};
 }
 
 /* What training's memory and batches need is not asked of a model that only runs forward. */
@@ -52,18 +78,42 @@ static void use_tokenizer(app *a, const tsr_manifest *m) {
   t->tokenizer_type = json ? TSR_TOKENS_BPE : TSR_TOKENS_CHAR;
 }
 
-static bool load_config(app *a, const tsr_manifest *m) {
+static bool load_config(model *m) {
+  app *a = m->a;
+  const tsr_manifest *weights = &m->weights;
   bool own = a->cli.config != NULL;
-  if (!own && !m->config)
+  if (!own && !weights->config)
     return tsr_diag_error(
-        a->diags, TSR_NOWHERE, "'%s' has no configuration: --config FILE is needed", m->folder);
-  if (!own) a->cli.config = tsr_path_join(a->arena, m->folder, m->config);
+        a->diags, TSR_NOWHERE, "'%s' has no configuration: --config FILE is needed",
+        weights->folder);
+  if (!own) {
+    a->cli.config = tsr_path_join(a->arena, weights->folder, weights->config);
+    forget_mesh(a);
+  }
+  take_data(a);
   if (!app_load_config(a)) return false;
-  tsr_recipe_fill(a->arena, a->config, m);
+  m->keeps_units = own || has_set(a, "numerics");
+  tsr_recipe_fill(a->arena, a->config, weights);
   if (!own) use_one_rank(a);
   forget_training(a->config);
-  use_tokenizer(a, m);
+  use_tokenizer(a, weights);
   return true;
+}
+
+/* Units of the checkpoint's recipe that the mesh cannot share out give way to the mesh's own: the
+ * numbers are right, but not to the last bit those of training. */
+static void fit_units(model *m) {
+  const int *size = m->a->parallel->size;
+  tsr_config_numerics *n = &m->a->config->numerics;
+  bool tp = n->units_tp % size[TSR_TP], sequence = n->units_sequence % size[TSR_CP];
+  if (m->keeps_units) return;
+  if (tp) n->units_tp = 0;
+  if (sequence) n->units_sequence = 0;
+  if (tp || sequence)
+    tsr_diag_note(
+        m->a->diags, TSR_NOWHERE,
+        "the checkpoint's units of %s do not fit this mesh: results differ in their last bits",
+        tp ? "tp" : "the sequence");
 }
 
 /* --checkpoint, or of a configuration where its run keeps them. */
@@ -82,9 +132,11 @@ static bool open_context(model *m) {
   app *a = m->a;
   app_catch_signals();
   bool ok = app_join(a);
-  ok = app_all_well(a, ok && find_weights(m) && load_config(a, &m->weights));
-  ok = ok && app_choose_device(a) && app_open_mesh(a) && app_build_context(a) && app_fix_recipe(a) &&
-       app_lay_ranks(a) && app_open_device(a) && tsr_config_require_model(a->config, a->diags);
+  ok = app_all_well(a, ok && find_weights(m) && load_config(m));
+  ok = ok && app_choose_device(a) && app_open_mesh(a) && app_build_context(a);
+  if (ok) fit_units(m);
+  ok = ok && app_fix_recipe(a) && app_lay_ranks(a) && app_open_device(a) &&
+       tsr_config_require_model(a->config, a->diags);
   return app_all_well(a, ok);
 }
 
@@ -129,8 +181,6 @@ static bool open_data(model *m, tsr_split *ret_split) {
   tsr_source_needs needs = {.text = true};
   *ret_split = a->cli.data ? TSR_SPLIT_TRAIN : TSR_SPLIT_VALIDATION;
   if (a->cli.data) {
-    t->data_path = a->cli.data;
-    t->data_sources_count = 0;
     t->validation_path = "";
     t->validation_fraction = 0;
   } else if (!t->validation_path[0] && t->validation_fraction <= 0) {

@@ -20,7 +20,7 @@ static void take_policy(app *a) {
 
 bool app_load_config(app *a) {
   if (!tsr_config_load(
-          a->arena, a->cli.config, a->cli.sets.items, a->cli.sets.count, &a->config, a->diags))
+          a->arena, a->cli.config, a->cli.sets, a->cli.sets_count, &a->config, a->diags))
     return false;
   take_policy(a);
   return app_choose_kind(a);
@@ -124,7 +124,9 @@ static bool compile(app *a) {
 static bool check_source(app *a) {
   tsr_source_needs needs;
   if (a->training.graph->loss < 0) return true;
-  if (!tsr_source_needs_of(a->training.graph, &needs, a->diags)) return false;
+  if (!tsr_source_needs_of(a->training.graph, &needs, a->diags) ||
+      !tsr_source_check_end_of_text(a->config, &needs, a->diags))
+    return false;
   bool is_read = !strcmp(a->config->model.kind, "transformer");
   if (!is_read && !open_data(a, &needs)) return false;
   if (!a->has_source) return true;

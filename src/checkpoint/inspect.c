@@ -1,4 +1,5 @@
 #include "checkpoint/inspect.h"
+#include "base/file.h"
 #include "checkpoint/folder.h"
 #include <math.h>
 #include <string.h>
@@ -22,6 +23,8 @@ bool tsr_checkpoint_ls(tsr_arena *arena, const char *folder, tsr_text *text, tsr
   tsr_checkpoint_entry *entries;
   int count;
   if (!tsr_checkpoints_list(arena, folder, &entries, &count, diags)) return false;
+  const char *below = tsr_path_join(arena, folder, "checkpoints");
+  if (!count && !tsr_checkpoints_list(arena, below, &entries, &count, diags)) return false;
   if (!count)
     return tsr_diag_error(diags, TSR_NOWHERE, "there is no checkpoint in '%s'", folder);
   tsr_text_add(text, "%10s  %10s  %10s  %-23s  folder\n", "step", "loss", "size", "written");

@@ -3,7 +3,7 @@
 #define TSR_CHECKPOINT_INSPECT_H
 #include "checkpoint/input.h"
 
-/* One line for each committed checkpoint of a run's folder. */
+/* One line for each committed checkpoint of a run's folder, or of `checkpoints` in it. */
 bool tsr_checkpoint_ls(tsr_arena *arena, const char *folder, tsr_text *text, tsr_diags *diags);
 /* The run's state, recipe, files and tensors. */
 void tsr_checkpoint_show(const tsr_manifest *manifest, tsr_text *text);

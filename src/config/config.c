@@ -152,7 +152,7 @@ static void interpret(tsr_loader *l, const tsr_yaml *root) {
 }
 
 bool tsr_config_parse(
-    tsr_arena *arena, const char *file, const char *text, size_t length, const char *const *sets,
+    tsr_arena *arena, const char *file, const char *text, size_t length, const tsr_set *sets,
     int sets_count, bool read_files, tsr_config **ret_config, tsr_diags *diags) {
   int errors_before = tsr_diags_errors(diags);
   tsr_loader l;
@@ -176,7 +176,7 @@ bool tsr_config_parse(
 }
 
 bool tsr_config_load(
-    tsr_arena *arena, const char *path, const char *const *sets, int sets_count,
+    tsr_arena *arena, const char *path, const tsr_set *sets, int sets_count,
     tsr_config **ret_config, tsr_diags *diags) {
   char *text;
   size_t length;

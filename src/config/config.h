@@ -243,15 +243,23 @@ typedef struct tsr_config {
   const struct tsr_config_origins *origins; /* of every value: private to src/config */
 } tsr_config;
 
-/* Reads a file and applies `sets` ("training_config.batch_size=8"). All errors of the file, of
- * those that it names and of the overrides are reported in one call. */
+/* A value that the command line gives: `text` is "training_config.batch_size=8" of --set, or the
+ * value alone of another option that stands for a key, as YAML or as it is. */
+typedef struct {
+  const char *text;
+  const char *option, *key; /* "--top-k", "eval_config.top_k"; NULL: --set */
+  bool is_verbatim;
+} tsr_set;
+
+/* Reads a file and applies `sets` in their order. All errors of the file, of those that it names
+ * and of the sets are reported in one call. */
 bool tsr_config_load(
-    tsr_arena *arena, const char *path, const char *const *sets, int sets_count,
+    tsr_arena *arena, const char *path, const tsr_set *sets, int sets_count,
     tsr_config **ret_config, tsr_diags *diags);
 
 /* The same from a text that is in memory. Files that it names are read only if `read_files`. */
 bool tsr_config_parse(
-    tsr_arena *arena, const char *file, const char *text, size_t length, const char *const *sets,
+    tsr_arena *arena, const char *file, const char *text, size_t length, const tsr_set *sets,
     int sets_count, bool read_files, tsr_config **ret_config, tsr_diags *diags);
 
 /* Seconds of "5400", "90m" or "1h30m"; false for anything else, and for no time at all. */

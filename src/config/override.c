@@ -4,15 +4,14 @@
 
 static const char file_name[] = "--set";
 
-/* The value's text stands after blank lines and blanks, so that its places are those in the list of
- * all overrides, which is what diagnostics quote. */
+/* The value's text stands after blank lines and blanks, so that its places are those in what
+ * diagnostics quote: the list of all --set. */
 static bool parse_value(
-    tsr_arena *arena, const char *value, int index, int col, tsr_yaml **ret_value,
-    tsr_diags *diags) {
+    tsr_arena *arena, const char *value, tsr_place at, tsr_yaml **ret_value, tsr_diags *diags) {
   tsr_text padded = {0};
-  for (int i = 0; i < index; i++) tsr_text_add(&padded, "\n");
-  tsr_text_add(&padded, "%*s%s", col, "", value);
-  bool ok = tsr_yaml_parse(arena, file_name, padded.data, padded.length, ret_value, diags);
+  for (int i = 1; i < at.line; i++) tsr_text_add(&padded, "\n");
+  tsr_text_add(&padded, "%*s%s", at.col - 1, "", value);
+  bool ok = tsr_yaml_parse(arena, at.file, padded.data, padded.length, ret_value, diags);
   tsr_text_free(&padded);
   return ok;
 }
@@ -23,37 +22,63 @@ static bool check_path(const char *path, tsr_place place, tsr_diags *diags) {
   return tsr_diag_error(diags, place, "'%s' is not a key", path);
 }
 
-static bool parse_one(
-    tsr_arena *arena, const char *set, int index, tsr_override *ret_override, tsr_diags *diags) {
+static bool parse_set(
+    tsr_arena *arena, const char *set, tsr_override *override, tsr_diags *diags) {
   const char *equals = strchr(set, '=');
-  tsr_place place = {file_name, index + 1, 1, equals ? (int)(equals - set) : (int)strlen(set)};
-  *ret_override = (tsr_override){.place = place};
-  if (strchr(set, '\n')) return tsr_diag_error(diags, place, "an override is one line");
+  int length = equals ? (int)(equals - set) : (int)strlen(set);
+  tsr_place at = override->place;
+  override->place.length = length;
+  if (strchr(set, '\n')) return tsr_diag_error(diags, override->place, "an override is one line");
   if (!equals) {
-    tsr_diag_error(diags, place, "an override is section.key=value");
+    tsr_diag_error(diags, override->place, "an override is section.key=value");
     tsr_diag_hint(diags, "such as training_config.batch_size=8");
     return false;
   }
-  ret_override->path = tsr_arena_strndup(arena, set, (size_t)(equals - set));
-  return check_path(ret_override->path, place, diags) &&
-         parse_value(
-             arena, equals + 1, index, (int)(equals - set) + 1, &ret_override->value, diags);
+  override->path = tsr_arena_strndup(arena, set, (size_t)length);
+  at.col = length + 2;
+  return check_path(override->path, override->place, diags) &&
+         parse_value(arena, equals + 1, at, &override->value, diags);
+}
+
+static bool parse_option(
+    tsr_arena *arena, const tsr_set *set, tsr_override *override, tsr_diags *diags) {
+  override->is_option = true;
+  override->path = set->key;
+  override->place = (tsr_place){set->option, 1, 1, (int)strlen(set->text)};
+  if (!set->is_verbatim)
+    return parse_value(arena, set->text, override->place, &override->value, diags);
+  override->value = tsr_arena_alloc(arena, sizeof *override->value);
+  *override->value = (tsr_yaml){
+      .kind = TSR_YAML_SCALAR, .place = override->place, .text = set->text, .quoted = true};
+  override->value->text_length = strlen(set->text);
+  tsr_diags_source(diags, set->option, set->text, strlen(set->text));
+  return true;
+}
+
+/* The line of a --set in their list, with which it stays one line. */
+static void add_line(const char *set, tsr_text *list) {
+  for (; *set; set++) tsr_text_add(list, "%c", *set == '\n' ? ' ' : *set);
+  tsr_text_add(list, "\n");
 }
 
 bool tsr_overrides_parse(
-    tsr_arena *arena, const char *const *sets, int count, tsr_override **ret_overrides,
+    tsr_arena *arena, const tsr_set *sets, int count, tsr_override **ret_overrides,
     tsr_diags *diags) {
   bool ok = true;
+  int line = 0;
   tsr_text all = {0};
   *ret_overrides = tsr_arena_array(arena, tsr_override, count + 1);
   for (int i = 0; i < count; i++) {
-    if (!parse_one(arena, sets[i], i, &(*ret_overrides)[i], diags)) {
-      (*ret_overrides)[i].done = true;
-      ok = false;
-    }
-    tsr_text_add(&all, "%s\n", sets[i]);
+    tsr_override *o = &(*ret_overrides)[i];
+    *o = (tsr_override){.place = {file_name, line + 1, 1, 1}};
+    o->done = sets[i].option ? !parse_option(arena, &sets[i], o, diags)
+                             : !parse_set(arena, sets[i].text, o, diags);
+    ok = ok && !o->done;
+    if (sets[i].option) continue;
+    add_line(sets[i].text, &all);
+    line++;
   }
-  if (count) tsr_diags_source(diags, file_name, all.data, all.length);
+  if (line) tsr_diags_source(diags, file_name, all.data, all.length);
   tsr_text_free(&all);
   return ok;
 }
@@ -96,7 +121,7 @@ bool tsr_override_apply(
     tsr_place place = override->place;
     place.col = (int)(at - path) - shift + 1;
     place.length = (int)strlen(name);
-    if (place.col < 1) place = override->place;
+    if (place.col < 1 || override->is_option) place = override->place;
     if (*slot && (*slot)->kind != TSR_YAML_MAP && (*slot)->kind != TSR_YAML_NULL)
       return tsr_diag_error(
           diags, place, "'%.*s' is %s, it has no key '%s'", at == path ? 0 : (int)(at - path) - 1,

@@ -1,18 +1,21 @@
-/* `--set a.b=v`: values that replace a file's, as if they stood in it. */
+/* `--set a.b=v`, and options that stand for a key: values that replace a file's, as if they stood in
+ * it. */
 #ifndef TSR_CONFIG_OVERRIDE_H
 #define TSR_CONFIG_OVERRIDE_H
+#include "config/config.h"
 #include "config/yaml.h"
 
 typedef struct {
   const char *path; /* "training_config.batch_size" */
-  tsr_place place;  /* of the path: file "--set", the line counts the overrides */
+  tsr_place place;  /* of the path: file "--set", the line counts these; or of an option's value */
+  bool is_option;
   tsr_yaml *value;
   bool done;
 } tsr_override;
 
-/* Splits at the first '=' and reads the values as YAML. */
+/* Splits what --set says at the first '=' and reads the values as YAML. */
 bool tsr_overrides_parse(
-    tsr_arena *arena, const char *const *sets, int count, tsr_override **ret_overrides,
+    tsr_arena *arena, const tsr_set *sets, int count, tsr_override **ret_overrides,
     tsr_diags *diags);
 
 /* Puts a value into the tree; maps that are missing on the way are made. Nodes are not changed but

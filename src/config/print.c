@@ -75,7 +75,7 @@ static void print_scalar(const tsr_yaml *node, bool flow, tsr_text *text) {
 
 static void print_origin(const tsr_yaml *node, tsr_text *text) {
   if (!node || !node->place.file) tsr_text_add(text, "  # default\n");
-  else if (tsr_is_override(node)) tsr_text_add(text, "  # --set\n");
+  else if (tsr_is_override(node)) tsr_text_add(text, "  # %s\n", node->place.file);
   else tsr_text_add(text, "  # %s:%d\n", node->place.file, node->place.line);
 }
 

@@ -88,7 +88,7 @@ static bool is_legacy(const tsr_loader *l, const tsr_yaml *key) {
 }
 
 bool tsr_is_override(const tsr_yaml *key) {
-  return key->place.file && !strcmp(key->place.file, "--set");
+  return key->place.file && !strncmp(key->place.file, "--", 2);
 }
 
 /* Remembers where a row's value comes from; it may be given once, under one of its names. An

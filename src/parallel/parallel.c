@@ -57,10 +57,11 @@ bool tsr_parallel_make(
   return tsr_rule_batch(config, *ret_parallel, diags);
 }
 
-/* Refuses an axis of size > 1, at the key that turned it on. */
+/* Refuses an axis of size > 1, or one that is turned on, at the key that does it. */
 static bool axis_refuse(
-    const tsr_parallel *p, const tsr_config *config, int axis, const char *what, tsr_diags *diags) {
-  if (p->size[axis] == 1) return true;
+    const tsr_parallel *p, const tsr_config *config, int axis, bool is_on, const char *what,
+    tsr_diags *diags) {
+  if (p->size[axis] == 1 && !is_on) return true;
   tsr_diag_error(
       diags, tsr_axis_place(config, axis),
       "%s (%s = %d) can be inspected, but this trainer does not run it", what, tsr_axis_name(axis),
@@ -70,7 +71,8 @@ static bool axis_refuse(
 }
 
 bool tsr_parallel_trainable(const tsr_parallel *p, const tsr_config *config, tsr_diags *diags) {
-  bool good = axis_refuse(p, config, TSR_EP, "expert parallelism", diags);
+  bool is_on = config->device.enable_ep;
+  bool good = axis_refuse(p, config, TSR_EP, is_on, "expert parallelism", diags);
   if (config->device.enable_sp && p->size[TSR_TP] == 1)
     tsr_diag_warning(
         diags, tsr_config_place(config, "device_config.enable_sp"),

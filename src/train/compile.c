@@ -91,6 +91,19 @@ static void note_loss_scale(const tsr_config *c, tsr_diags *diags) {
   }
 }
 
+/* A graph file's collectives, over axes that the mesh does not have. */
+static void note_idle_collectives(
+    const tsr_graph *g, const tsr_parallel *parallel, tsr_diags *diags) {
+  for (int i = 0; i < g->nodes_count; i++) {
+    const tsr_node *n = &g->nodes[i];
+    int axis = tsr_op_moves(n->op) ? (int)n->attr[0] : -1;
+    if (axis < 0 || parallel->size[axis] > 1) continue;
+    const char *name = tsr_axis_name(axis);
+    tsr_diag_warning(
+        diags, n->place, "this %s does nothing: the mesh has no %s", tsr_op_name(n->op), name);
+  }
+}
+
 /* Training runs in the configuration's order, everything else forward alone. */
 static bool choose_order(
     tsr_arena *arena, const tsr_compile_options *o, bool training, const tsr_order **ret,
@@ -289,6 +302,8 @@ static bool compile_program(
   if (alone) want.batch = TSR_BATCH_SHARED;
   if (purpose != TSR_COMPILE_GENERATE) keep_only_loss(ret->graph);
   bool training = purpose == TSR_COMPILE_TRAIN;
+  if (purpose == TSR_COMPILE_TRAIN || alone)
+    note_idle_collectives(ret->graph, o->parallel, diags);
   if (training) note_loss_scale(o->config, diags);
   bool learns = training && ret->graph->loss >= 0;
   if (learns && !tsr_pass_check_padding(ret->graph, diags)) return false;

@@ -160,6 +160,21 @@ static bool check_same(
   return check_recipe(&k->run, m, recipe, count, diags) && check_position(&k->run, m, diags);
 }
 
+/* A run whose steps are all made is done again, for scripts that ask for it; one that has made more
+ * is another run than the user thinks. */
+static void report_excess(const tsr_keeper *k, int64_t step, tsr_diags *diags) {
+  int64_t last = k->run.total_steps;
+  if (step < last) return;
+  if (!k->run.quiet) printf("nothing is left to train: the run has %lld steps\n", (long long)last);
+  if (step == last) return;
+  const char *key = "training_config.max_steps";
+  if (last < k->run.config->training.max_steps) key = "training_config.num_epochs";
+  tsr_diag_warning(
+      diags, tsr_config_place(k->run.config, key),
+      "the checkpoint is after step %lld, behind the run's last step, %lld", (long long)step,
+      (long long)last);
+}
+
 static bool go_on(
     tsr_arena *arena, tsr_keeper *k, const tsr_recipe_entry *recipe, int count,
     tsr_run_state *state, tsr_diags *diags) {
@@ -176,6 +191,7 @@ static bool go_on(
   *state = m->state;
   if (!k->run.quiet)
     printf("goes on from '%s', after step %lld\n", m->folder, (long long)state->step);
+  report_excess(k, state->step, diags);
   return true;
 }
 

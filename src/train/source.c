@@ -275,6 +275,16 @@ check_lengths(const tsr_source *s, int64_t sequence, tsr_place place, tsr_diags 
   return false;
 }
 
+bool tsr_source_check_end_of_text(
+    const tsr_config *c, const tsr_source_needs *needs, tsr_diags *diags) {
+  int64_t token = c->training.end_of_text;
+  if (!needs->text || !needs->vocab || token < needs->vocab) return true;
+  return tsr_diag_error(
+      diags, tsr_config_place(c, "training_config.end_of_text"),
+      "'end_of_text' is %lld, but the model's vocabulary has %lld", (long long)token,
+      (long long)needs->vocab);
+}
+
 static bool
 check_text(const tsr_dataset *d, const tsr_source_needs *needs, tsr_place place, tsr_diags *diags) {
   if (d->tokenizer.vocab_size <= needs->vocab) return true;

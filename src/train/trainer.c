@@ -317,7 +317,8 @@ static uint64_t agree_wishes(trainer *t) {
 }
 
 static bool run_loop(trainer *t, int *ret_signal) {
-  uint64_t wishes = agree_wishes(t) & ~(uint64_t)WISH_SAVE;
+  /* One step is made however late it is: a job that is started again and again gets on. */
+  uint64_t wishes = agree_wishes(t) & ~(uint64_t)(WISH_SAVE | WISH_LATE);
   while (t->step < t->steps && wishes <= WISH_SAVE) {
     double start = now();
     run_step(t);

@@ -55,9 +55,9 @@ float *hf_session_logits(
     int64_t *ret_vocab, tsr_diags *diags) {
   session s = {
       .arena = arena, .tokens = tokens, .rows = rows, .sequence = sequence, .diags = diags};
-  const char *sets[] = {
-      tsr_arena_printf(arena, "training_config.sequence_length=%d", sequence),
-      tsr_arena_printf(arena, "training_config.batch_size=%d", rows)};
+  tsr_set sets[] = {
+      {tsr_arena_printf(arena, "training_config.sequence_length=%d", sequence)},
+      {tsr_arena_printf(arena, "training_config.batch_size=%d", rows)}};
   const tsr_kernels *kernels = tsr_kernels_get(NULL);
   if (!tsr_checkpoint_find(arena, checkpoint, TSR_NOWHERE, &s.manifest, diags)) return NULL;
   const char *path = tsr_path_join(arena, s.manifest.folder, s.manifest.config);

@@ -14,7 +14,11 @@ typedef struct {
   char *said; /* the printed diagnostics */
 } loaded;
 
-static inline loaded load_with(const char *text, const char *const *sets, int count) {
+enum { SETS_MAX = 16 };
+
+static inline loaded load_with(const char *text, const char *const *texts, int count) {
+  tsr_set sets[SETS_MAX] = {0};
+  for (int i = 0; i < count && i < SETS_MAX; i++) sets[i].text = texts[i];
   loaded l = {.arena = tsr_arena_new()};
   l.diags = tsr_diags_new(l.arena);
   l.ok = tsr_config_parse(

@@ -19,9 +19,11 @@ static void make_folder(const char *name) {
 }
 
 static tsr_config *
-load_file(const char *name, const char *const *sets, int count, char **ret_said) {
+load_file(const char *name, const char *const *texts, int count, char **ret_said) {
   tsr_diags *diags = tsr_diags_new(arena);
   tsr_config *config = NULL;
+  tsr_set sets[SETS_MAX] = {0};
+  for (int i = 0; i < count && i < SETS_MAX; i++) sets[i].text = texts[i];
   tsr_config_load(arena, tsr_arena_printf(arena, "%s/%s", root, name), sets, count, &config, diags);
   *ret_said = printed_diags(arena, diags);
   return config;

@@ -28,7 +28,7 @@ static bool print(const char *bytes, size_t size, tsr_text *text, FILE *sink) {
   tsr_arena *arena = tsr_arena_new();
   tsr_diags *diags = tsr_diags_new(arena);
   tsr_config *config;
-  static const char *const sets[] = {"training_config.log_every=7"};
+  static const tsr_set sets[] = {{"training_config.log_every=7"}};
   bool ok = tsr_config_parse(arena, "fuzz.yaml", bytes, size, sets, 1, false, &config, diags);
   if (ok) tsr_config_print(config, text);
   tsr_diags_print(diags, sink);

@@ -72,15 +72,15 @@ float *session_reference(const session *s, const char *prefix, int param, float 
 /* ---- opening ---- */
 
 static void load_config(session *s) {
-  const char *sets[SETS_MAX] = {
-      "training_config.eval_every=0", "numerics.threads=2", "scheduler_config.type=constant"};
+  tsr_set sets[SETS_MAX] = {
+      {"training_config.eval_every=0"}, {"numerics.threads=2"}, {"scheduler_config.type=constant"}};
   int count = 3;
-  if (s->options.dp > 1) sets[count++] = "device_config.enable_ddp=true";
-  if (s->options.tp > 1) sets[count++] = "device_config.enable_tp=true";
+  if (s->options.dp > 1) sets[count++].text = "device_config.enable_ddp=true";
+  if (s->options.tp > 1) sets[count++].text = "device_config.enable_tp=true";
   if (s->options.dp > 1 || s->options.tp > 1)
-    sets[count++] = tsr_arena_printf(
+    sets[count++].text = tsr_arena_printf(
         s->arena, "device_config.mesh_shape=[%d, %d]", s->options.dp, s->options.tp);
-  for (int i = 0; s->options.sets[i]; i++) sets[count++] = s->options.sets[i];
+  for (int i = 0; s->options.sets[i]; i++) sets[count++].text = s->options.sets[i];
   const char *folder =
       strcmp(s->options.name, "linear_regression") ? "/tests/reference/data/" : "/tests/reference/";
   const char *path =

@@ -35,9 +35,10 @@ compile(tsr_arena *arena, const tsr_config *config, tsr_compiled *ret, tsr_diags
 }
 
 static void check_model(const char *file) {
-  static const char *const sets[] = {
-      "training_config.batch_size=1", "training_config.sequence_length=8",
-      "training_config.eval_every=0"};
+  static const tsr_set sets[] = {
+      {"training_config.batch_size=1"},
+      {"training_config.sequence_length=8"},
+      {"training_config.eval_every=0"}};
   tsr_arena *arena = tsr_arena_new();
   tsr_diags *diags = tsr_diags_new(arena);
   const char *path = tsr_arena_printf(arena, TSR_SOURCE_ROOT "/configs/models/%s", file);

@@ -1,0 +1,93 @@
+#!/usr/bin/env bash
+# Where runs that go on end, and what later commands do with their checkpoints: time limits too short for a step, steps
+# behind max_steps, lists of checkpoints, evaluation and generation on meshes of the options.
+# usage: test_resume_limits.sh PROGRAM
+set -uo pipefail
+program=$(realpath "$1")
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+cd "$scratch" || exit 1
+unset TT_MESH_GRAPH_DESC_PATH TT_METAL_HOME TESSERA_DETERMINISTIC TESSERA_TIME_LIMIT_STATUS
+checks=0 failed=0
+
+for i in $(seq 300); do printf 'word %d of a text. ' $((i * 7919 % 1000)); done > text.txt
+cat > run.yaml <<'RUN'
+training_config: {seed: 1, data_path: text.txt, batch_size: 4, sequence_length: 8, max_steps: 3, eval_every: 0,
+  sample_tokens: 0, tokenizer_type: byte}
+transformer_config: {model_type: gpt2, vocab_size: 256, embedding_dim: 16, num_heads: 4, num_blocks: 2,
+  max_sequence_length: 8}
+device_config: {enable_ddp: true, enable_tp: true, mesh_shape: [2, 2]}
+numerics: {threads: 1, units: {tp: 2}}
+RUN
+
+complain() {
+  failed=$((failed + 1))
+  echo "FAILED: $*"
+  sed 's/^/  | /' said
+}
+ends() {
+  local want=$1 code=0
+  shift
+  checks=$((checks + 1))
+  timeout 100 "$program" "$@" > said 2>&1 </dev/null || code=$?
+  [ "$code" = "$want" ] || complain "$*: exit code $code, not $want"
+}
+says() { grep -qF -- "$1" said || complain "does not say: $1"; }
+hash_of() { sed -n 's/.*weights sha256 \([0-9a-f]*\).*/\1/p' said; }
+
+# A limit that leaves no time for a step: each start makes one all the same, and no more.
+ends 0 --config run.yaml --out whole --set training_config.max_steps=6
+whole=$(hash_of)
+ends 0 --config run.yaml --out run
+for step in 4 5; do
+  ends 0 --config run.yaml --out run --resume --time-limit 1 --set training_config.max_steps=6
+  says "time limit: stops after step $step of 6"
+done
+ends 0 --config run.yaml --out run --resume --time-limit 1 --set training_config.max_steps=6
+says "done: step 6"
+[ "$(hash_of)" = "$whole" ] || complain "other weights than those of a run without limits"
+
+# The end is reached, or passed.
+ends 0 --config run.yaml --out run --resume --set training_config.max_steps=6
+says "nothing is left to train: the run has 6 steps"
+! grep -q warning said || complain "a warning"
+ends 0 --config run.yaml --out run --resume
+says "nothing is left to train: the run has 3 steps"
+says "run.yaml:1:95: warning: the checkpoint is after step 6, behind the run's last step, 3"
+[ "$(hash_of)" = "$whole" ] || complain "the weights have changed"
+
+# Lists are of a run's folder, or of its checkpoints'.
+ends 0 checkpoint ls run
+says "run/checkpoints/step-00000006"
+cp said both
+ends 0 checkpoint ls run/checkpoints
+cmp -s said both || complain "another list"
+ends 2 checkpoint ls run/checkpoints/step-00000006
+says "there is no checkpoint in"
+
+# Weights are used on any mesh, whatever one they were trained on.
+ends 0 evaluate --checkpoint run --data text.txt
+loss=$(grep '^loss' said)
+ends 0 generate --checkpoint run --prompt hello --max-new-tokens 3
+sed 's/prompt:.*//' said > text
+while IFS='|' read -r same mesh; do
+  ends 0 evaluate --checkpoint run --data text.txt --set "$mesh"
+  [ "$(grep '^loss' said)" = "$loss" ] || complain "$mesh: another loss than $loss"
+  [ "$same" = "$(grep -ac 'last bits' said)" ] || complain "$mesh: the note"
+  ends 0 generate --checkpoint run --prompt hello --max-new-tokens 3 --set "$mesh"
+  grep -av '^note' said | sed 's/prompt:.*//' | cmp -s - text || complain "$mesh: another text"
+done <<'MESHES'
+0|mesh={axes: [tp], shape: [2]}
+1|mesh={axes: [tp], shape: [4]}
+0|mesh={axes: [dp], shape: [2]}
+0|mesh={axes: [pp], shape: [2]}
+1|mesh={axes: [cp], shape: [2]}
+0|mesh={axes: [pp, tp], shape: [2, 2]}
+0|device_config.mesh_shape=[1, 2]
+0|device_config={enable_tp: true, mesh_shape: [2]}
+MESHES
+ends 2 evaluate --checkpoint run --data text.txt --set 'mesh={axes: [tp], shape: [4]}' --set numerics.units.tp=2
+says "2 tp units do not fit tp = 4"
+
+echo "train.resume_limits: $checks checks, $failed failed"
+[ $checks -ge 29 ] && [ $failed = 0 ]
