@@ -19,7 +19,8 @@ typedef struct {
   option_kind kind;
   size_t at; /* in tsr_cli */
   unsigned owners;
-  const char *otherwise; /* OPTIONAL, a path: the value without one; KEY: the configuration's key, NULL of --set */
+  const char *otherwise; /* OPTIONAL, a path: the value without one; KEY: the configuration's key,
+                            NULL of --set */
 } option;
 
 #define AT(member) offsetof(tsr_cli, member)

@@ -22,8 +22,7 @@ static bool check_path(const char *path, tsr_place place, tsr_diags *diags) {
   return tsr_diag_error(diags, place, "'%s' is not a key", path);
 }
 
-static bool parse_set(
-    tsr_arena *arena, const char *set, tsr_override *override, tsr_diags *diags) {
+static bool parse_set(tsr_arena *arena, const char *set, tsr_override *override, tsr_diags *diags) {
   const char *equals = strchr(set, '=');
   int length = equals ? (int)(equals - set) : (int)strlen(set);
   tsr_place at = override->place;
@@ -40,8 +39,8 @@ static bool parse_set(
          parse_value(arena, equals + 1, at, &override->value, diags);
 }
 
-static bool parse_option(
-    tsr_arena *arena, const tsr_set *set, tsr_override *override, tsr_diags *diags) {
+static bool
+parse_option(tsr_arena *arena, const tsr_set *set, tsr_override *override, tsr_diags *diags) {
   override->is_option = true;
   override->path = set->key;
   override->place = (tsr_place){set->option, 1, 1, (int)strlen(set->text)};

@@ -1,5 +1,5 @@
-/* `--set a.b=v`, and options that stand for a key: values that replace a file's, as if they stood in
- * it. */
+/* `--set a.b=v`, and options that stand for a key: values that replace a file's, as if they stood
+ * in it. */
 #ifndef TSR_CONFIG_OVERRIDE_H
 #define TSR_CONFIG_OVERRIDE_H
 #include "config/config.h"

@@ -92,8 +92,8 @@ static void note_loss_scale(const tsr_config *c, tsr_diags *diags) {
 }
 
 /* A graph file's collectives, over axes that the mesh does not have. */
-static void note_idle_collectives(
-    const tsr_graph *g, const tsr_parallel *parallel, tsr_diags *diags) {
+static void
+note_idle_collectives(const tsr_graph *g, const tsr_parallel *parallel, tsr_diags *diags) {
   for (int i = 0; i < g->nodes_count; i++) {
     const tsr_node *n = &g->nodes[i];
     int axis = tsr_op_moves(n->op) ? (int)n->attr[0] : -1;
@@ -302,8 +302,7 @@ static bool compile_program(
   if (alone) want.batch = TSR_BATCH_SHARED;
   if (purpose != TSR_COMPILE_GENERATE) keep_only_loss(ret->graph);
   bool training = purpose == TSR_COMPILE_TRAIN;
-  if (purpose == TSR_COMPILE_TRAIN || alone)
-    note_idle_collectives(ret->graph, o->parallel, diags);
+  if (purpose == TSR_COMPILE_TRAIN || alone) note_idle_collectives(ret->graph, o->parallel, diags);
   if (training) note_loss_scale(o->config, diags);
   bool learns = training && ret->graph->loss >= 0;
   if (learns && !tsr_pass_check_padding(ret->graph, diags)) return false;
