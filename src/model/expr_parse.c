@@ -4,7 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DEPTH_MAX = 60, ARGS_MAX = 32 };
+/* TERMS_MAX: operators of one strength one after the other, which make a tree as high. */
+enum { DEPTH_MAX = 60, ARGS_MAX = 32, TERMS_MAX = 1000 };
 
 typedef enum { T_END, T_NUMBER, T_NAME, T_OP, T_BAD } token_kind;
 
@@ -240,7 +241,8 @@ static tsr_expr *parse_primary(parser *p) {
 static tsr_expr *parse_postfix(parser *p) {
   size_t begin = p->token.begin;
   tsr_expr *e = parse_primary(p);
-  while (e && take_op(p, "[")) {
+  for (int terms = 1; e && take_op(p, "["); terms++) {
+    if (terms > TERMS_MAX) return fail(p, "fewer indices");
     tsr_expr *index = parse_expr(p);
     if (!index) return NULL;
     if (!take_op(p, "]")) return fail(p, "']'");
@@ -276,7 +278,9 @@ static tsr_expr *
 parse_binary(parser *p, int count, const char *const *ops, tsr_expr *(*next)(parser *)) {
   size_t begin = p->token.begin;
   tsr_expr *e = next(p);
-  for (const char *op; e && (op = match_any(p, count, ops));) {
+  int terms = 1;
+  for (const char *op; e && (op = match_any(p, count, ops)); terms++) {
+    if (terms == TERMS_MAX) return fail(p, "no more than 1000 terms");
     advance(p);
     tsr_expr *right = next(p);
     if (!right) return NULL;

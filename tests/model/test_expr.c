@@ -1,4 +1,5 @@
 /* Expressions of graph files: values, and the exact text and column of every error. */
+#include "base/text.h"
 #include "model/expr.h"
 #include "tests/check.h"
 #include <stdlib.h>
@@ -154,6 +155,24 @@ static void check_whole(void) {
   check_error("tying", true, "4: 'tying' is 'enabled', not a number");
 }
 
+/* Side by side: as many as there may be, one more, and enough to fill a stack with their tree. */
+static void check_terms(const char *op) {
+  static const int counts[] = {1000, 1001, 40000};
+  for (int i = 0; i < 3; i++) {
+    tsr_text text = {0};
+    tsr_text_add(&text, "1");
+    for (int k = 1; k < counts[i]; k++) tsr_text_add(&text, " %s 1", op);
+    fixture f = fixture_new();
+    tsr_expr *e;
+    tsr_eval v;
+    bool ok = parse(&f, text.data, &e) && tsr_expr_eval(e, &f.scope, &v, f.diags);
+    CHECK_AT(ok == (counts[i] <= 1000), "%d terms of %s", counts[i], op);
+    CHECK_INT(tsr_diags_errors(f.diags), !ok);
+    tsr_text_free(&text);
+    tsr_arena_free(f.arena);
+  }
+}
+
 /* As deep as YAML text can be: an error, no crash. */
 static void check_depth(void) {
   char text[2001];
@@ -163,6 +182,9 @@ static void check_depth(void) {
   for (size_t i = 0; i + 1 < sizeof text; i++) text[i] = '-';
   text[0] = '1';
   check_error(text, false, "65: expected fewer nested parts, found '-'");
+  check_terms("+");
+  check_terms("%");
+  check_terms("and");
 }
 
 int main(void) {
