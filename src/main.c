@@ -4,6 +4,7 @@
 #include "config/manual.h"
 #include "config/print.h"
 #include "config/schema.h"
+#include <fcntl.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -29,11 +30,31 @@ static const char *find_share(tsr_arena *arena) {
   return ".";
 }
 
+/* Before anything is to be kept: nothing but a word and the end. */
+static void on_early(int number) {
+  static const char message[] = "error: ended by a signal before anything was done\n";
+  if (write(STDERR_FILENO, message, sizeof message - 1) < 0) { /* nobody to say it to */
+  }
+  _exit(128 + number);
+}
+
+/* A standard stream that is closed would be the next file's number: it is taken, and fails. */
+static void take_closed_streams(void) {
+  for (int stream = STDIN_FILENO; stream <= STDERR_FILENO; stream++)
+    if (fcntl(stream, F_GETFD) < 0) open("/dev/null", stream == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+}
+
+/* A broken pipe and a limit of file sizes are errors of what is written, which say where. */
+static void catch_early_signals(void) {
+  signal(SIGTERM, on_early);
+  signal(SIGPIPE, SIG_IGN);
+  signal(SIGXFSZ, SIG_IGN);
+}
+
 void app_catch_signals(void) {
   signal(SIGINT, on_stop);
   signal(SIGTERM, on_stop);
   signal(SIGUSR1, on_save);
-  signal(SIGPIPE, SIG_IGN);
 }
 
 static int print_config(app *a) {
@@ -66,6 +87,8 @@ int main(int argc, char **argv) {
   app a = {.arena = tsr_arena_new(), .stop = &stop, .save_now = &save_now};
   a.diags = tsr_diags_new(a.arena);
   a.share = find_share(a.arena);
+  take_closed_streams();
+  catch_early_signals();
   bool ok = tsr_cli_parse(a.arena, argc, argv, &a.cli, a.diags);
   if (a.cli.quiet) tsr_diags_quiet(a.diags);
   int code = ok ? run(&a) : app_finish(&a, false);

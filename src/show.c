@@ -97,11 +97,18 @@ static void check_said(app *a, bool ok, const char *function) {
       a->diags, TSR_NOWHERE, "internal error: a step of %s failed and has not said why", function);
 }
 
+/* What is printed is the result, but for commands whose results are files. */
+static void check_output(app *a) {
+  static const char message[] = "cannot write to the standard output: %s";
+  bool writes_files = a->cli.command == TSR_COMMAND_TRAIN || a->cli.out;
+  if (!fflush(stdout) && !ferror(stdout)) return;
+  if (writes_files) tsr_diag_warning(a->diags, TSR_NOWHERE, message, strerror(errno));
+  else tsr_diag_failure(a->diags, TSR_NOWHERE, message, strerror(errno));
+}
+
 int app_finish_in(app *a, bool ok, const char *function) {
   check_said(a, ok, function);
-  if (fflush(stdout) || ferror(stdout))
-    tsr_diag_failure(
-        a->diags, TSR_NOWHERE, "cannot write to the standard output: %s", strerror(errno));
+  check_output(a);
   tsr_file_maps_check(a->diags);
   int code = tsr_diags_exit_code(a->diags);
   if (code) app_hear_failures(a);

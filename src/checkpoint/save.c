@@ -133,6 +133,9 @@ int64_t tsr_saver_bytes(const tsr_saver *s) { return s->bytes; }
 static void report(tsr_saver *s, tsr_diags *diags) {
   if (!s->trouble) return;
   s->trouble[strcspn(s->trouble, "\n")] = 0;
+  const char *word = "error: ";
+  const char *reason = s->trouble + (strncmp(s->trouble, word, strlen(word)) ? 0 : strlen(word));
+  snprintf(s->reason, sizeof s->reason, "%s", reason);
   tsr_diag_warning(
       diags, TSR_NOWHERE, "%s after step %lld: %s",
       s->failed ? "no checkpoint" : "old checkpoints stay", (long long)s->state.step, s->trouble);
@@ -207,6 +210,8 @@ static bool settle(tsr_saver *s, tsr_diags *diags) {
   tsr_saver_report(s, diags);
   return true;
 }
+
+const char *tsr_saver_reason(const tsr_saver *s) { return s->reason; }
 
 bool tsr_saver_wait(tsr_saver *s, tsr_diags *diags) {
   if (!settle(s, diags)) return false;

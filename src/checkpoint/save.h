@@ -64,6 +64,8 @@ bool tsr_saver_wait(tsr_saver *saver, tsr_diags *diags);
 /* What has gone wrong since the last call of any of these functions, as warnings, without waiting.
  */
 void tsr_saver_report(tsr_saver *saver, tsr_diags *diags);
+/* Why the last write that failed did; "": none has. */
+const char *tsr_saver_reason(const tsr_saver *saver);
 bool tsr_saver_is_busy(tsr_saver *saver);   /* a checkpoint is being written */
 double tsr_saver_seconds(tsr_saver *saver); /* that a write at full speed takes, about */
 

@@ -46,6 +46,7 @@ struct tsr_saver {
   atomic_bool hurry;
   atomic_bool stale;      /* what is written is not of that step any more */
   char *trouble;          /* what went wrong and was not reported yet, or NULL */
+  char reason[256];       /* of the last one that failed */
   bool failed;            /* the last one */
   double seconds, rested; /* of the last write; of them idle */
   double share;           /* of its time that the thread works, unless it must hurry */
