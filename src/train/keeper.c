@@ -411,9 +411,10 @@ bool tsr_keeper_finish(tsr_keeper *k, const tsr_run_state *state, tsr_diags *dia
     ok = is_kept(k, state, diags);
   }
   const char *reason = tsr_saver_reason(k->saver);
-  return ok || tsr_diag_failure(
-                   diags, TSR_NOWHERE, "the state after step %lld, the last, is not on the disk%s%s",
-                   (long long)state->step, *reason ? ": " : "", reason);
+  return ok ||
+         tsr_diag_failure(
+             diags, TSR_NOWHERE, "the state after step %lld, the last, is not on the disk%s%s",
+             (long long)state->step, *reason ? ": " : "", reason);
 }
 
 void tsr_keeper_close(tsr_keeper *k) {
