@@ -111,6 +111,7 @@ static bool compile(app *a) {
   if (a->training.graph->loss < 0) return true;
   o.cut = &a->training.cut;
   o.cut_of = a->training.graph;
+  o.placed_of = a->training.placed;
   o.order_of_training = a->training.programs.order;
   const tsr_config_training *t = &a->config->training;
   bool evaluates = t->eval_every && t->validation_fraction > 0;

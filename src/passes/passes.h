@@ -132,6 +132,8 @@ typedef struct {
   int zero; /* Rajbhandari et al., 2020: 1 state, 2 and gradients, 3 and parameters over dp */
   int zero_groups; /* > 1: dp is so many groups, and each shards for itself */
   tsr_batch_kind batch;
+  const tsr_graph *stored; /* placed; whose parameters' memory this graph shares, see
+                              tsr_pass_take_params; NULL: none */
 } tsr_placing;
 
 /* The nodes of context-parallel attention in place of `node` of `from` (attention, or its

@@ -43,6 +43,15 @@ static bool is_stored_whole(const tsr_placer *p, int axis) {
   return axis == TSR_CP && p->placing->is_model;
 }
 
+/* What a parameter is in the graph whose memory is shared; NULL: in none. */
+static const tsr_value *stored_as(const tsr_placer *p, const tsr_value *v) {
+  const tsr_graph *g = v->kind == TSR_VALUE_PARAM ? p->placing->stored : NULL;
+  for (int i = 0; g && i < g->values_count; i++)
+    if (g->values[i].kind == TSR_VALUE_PARAM && g->values[i].param == v->param)
+      return &g->values[i];
+  return NULL;
+}
+
 static void place_source(tsr_placer *p, int old) {
   tsr_value v = p->old->values[old];
   for (int a = 0; a < TSR_AXES; a++) {
@@ -64,6 +73,8 @@ static void place_source(tsr_placer *p, int old) {
   }
   tsr_placement zero = v.param < 0 ? tsr_whole : zero_placement(p, v.param);
   if (zero.kind == TSR_SHARD) v.placement[TSR_DP] = zero;
+  const tsr_value *stored = stored_as(p, &v);
+  if (stored) memcpy(v.placement, stored->placement, sizeof v.placement);
   tsr_placer_check_divides(p, &v);
   if (v.kind == TSR_VALUE_PARAM) tsr_placer_check_declared(p, &v);
   p->map[old] = tsr_graph_copy_value(p->g, &v);

@@ -28,6 +28,7 @@ typedef struct {
   const char *graphs_folder;
   const tsr_cut *cut; /* of the training graph, for the others to share its stages; NULL: find it */
   const tsr_graph *cut_of;            /* the training graph */
+  const tsr_graph *placed_of;         /* the same, placed: where its parameters are stored */
   const tsr_order *order_of_training; /* and its virtual stages' places */
   tsr_compile_outputs outputs;        /* of training */
   tsr_scratch_rule *scratch;          /* what tasks need on the device */

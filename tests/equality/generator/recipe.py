@@ -38,6 +38,7 @@ class Recipe:
     clip: float = 0.0  # 0: no clipping
     eval_every: int = 0
     eval_samples: int = 2  # of an evaluation's batch
+    sample_tokens: int = 0  # of the text that is sampled at the end
     isa: str = ""
 
     @property
@@ -79,7 +80,8 @@ class Recipe:
         names |= {f"optimizer {k}" for k in ("amsgrad", "momentum", "nesterov", "stochastic_rounding",
                                              "kahan_summation") if self.optimizer.get(k)}
         names |= {name for name, on in (
-            ("clipping", self.clip), ("evaluation", self.eval_every), ("cp_layout zigzag", self.zigzag),
+            ("clipping", self.clip), ("evaluation", self.eval_every),
+            ("sampled text", self.sample_tokens), ("cp_layout zigzag", self.zigzag),
             ("units.sequence above 1", self.units_sequence > 1), ("documents separate", self.data.separate),
             ("ignore_index", self.data.ignored >= 0), ("data_sources", self.data.mixed),
             ("dropout", self.sizes.get("dropout_prob")), ("learning rate's curve", self.scheduler)) if on}
@@ -92,7 +94,7 @@ class Recipe:
         """The keys that every realisation has alike."""
         training: dict[str, Any] = {
             "seed": int(self.data.seed), **self.data.settings(), "max_steps": self.steps, "log_every": 1,
-            "num_epochs": 100, "sample_tokens": 0, "eval_every": self.eval_every,
+            "num_epochs": 100, "sample_tokens": self.sample_tokens, "eval_every": self.eval_every,
             "validation_batch_size": self.eval_samples, "precision": self.precision, "optimizer": self.optimizer}
         if self.has_sequence:
             training["sequence_length"] = self.sequence
@@ -238,4 +240,5 @@ def draw(seed: str, model: str = "", isa: str = "") -> Recipe:
         zigzag=units_sequence > 1 and rng.random() < 0.4, precision=precision, loss_scale=loss_scale,
         optimizer=_draw_optimizer(rng, precision), scheduler=_draw_curve(rng),
         clip=rng.choice([0.0, 0.1, 0.1, 0.01, 1.0, 1000.0]), isa=isa,
-        eval_every=rng.choice([0, 0, 1, 2]), eval_samples=rng.choice([1, 2, 3, 4, 5]))
+        eval_every=rng.choice([0, 0, 1, 2]), eval_samples=rng.choice([1, 2, 3, 4, 5]),
+        sample_tokens=0 if table else rng.choice([0, 0, 40]))

@@ -35,7 +35,7 @@ class Outcome:
     said: str = ""
     hash: str = ""
     steps: dict[int, tuple[str, str]] = field(default_factory=dict)  # loss and gradient norm as printed
-    evals: dict[int, str] = field(default_factory=dict)
+    evals: dict[str, str] = field(default_factory=dict)  # "evaluation after step 3", "text after step 3"
     ends: list[str] = field(default_factory=list)  # hashes of first runs that went to the end too
 
 
@@ -129,7 +129,7 @@ def _judge(code: int | None, said: str) -> Outcome | None:
     return Outcome("crash", f"exit code {code}: {message}", said)
 
 
-def _read(path: Path) -> tuple[dict[int, tuple[str, str]], dict[int, str], str]:
+def _read(path: Path) -> tuple[dict[int, tuple[str, str]], dict[str, str], str]:
     """Steps, evaluations and the hash of a run's metrics; numbers stay as they are printed."""
     steps, evals, found = {}, {}, ""
     for line in path.read_text().splitlines() if path.exists() else []:
@@ -137,7 +137,9 @@ def _read(path: Path) -> tuple[dict[int, tuple[str, str]], dict[int, str], str]:
         if event["event"] == "step":
             steps[int(event["step"])] = (str(event["loss"]), str(event["grad_norm"]))
         elif event["event"] == "eval":
-            evals[int(event["step"])] = str(event["loss"])
+            evals[f"evaluation after step {event['step']}"] = str(event["loss"])
+        elif event["event"] == "sample":
+            evals[f"text after step {event['step']}"] = event["text"]
         elif event["event"] == "end":
             found = event["weights_sha256"]
     return steps, evals, found
@@ -187,11 +189,11 @@ def difference(recipe: Recipe, want: Outcome, have: Outcome, realisation: Realis
         return "weights, not losses"
     if any(found != want.hash for found in have.ends):
         return "weights of the run that was not resumed"
-    for step, loss in want.evals.items():
-        if realisation.kind == "stop" and step <= realisation.step:
+    for what, found in want.evals.items():
+        if realisation.kind == "stop" and int(what.split()[-1]) <= realisation.step:
             continue
-        if have.evals.get(step) != loss:
-            return f"evaluation after step {step}"
+        if have.evals.get(what) != found:
+            return what
     return ""
 
 
