@@ -92,9 +92,12 @@ static bool load_config(model *m) {
   }
   take_data(a);
   if (!app_load_config(a)) return false;
+  const char *layout = tsr_recipe_value(weights, "device_config.cp_layout");
+  bool zigzag = layout && !strcmp(layout, "zigzag") && !own && !has_set(a, "device_config");
   m->keeps_units = own || has_set(a, "numerics");
   tsr_recipe_fill(a->arena, a->config, weights);
   if (!own) use_one_rank(a);
+  if (zigzag) a->config->device.cp_layout = TSR_CP_ZIGZAG;
   forget_training(a->config);
   use_tokenizer(a, weights);
   return true;

@@ -30,14 +30,11 @@ void app_print_dumps(const app *a) {
 /* The units of which sums are made. By default a mesh may add them in an order that no other mesh
  * has. */
 static void add_units(const app *a, tsr_text *text) {
-  int64_t dp = a->parallel->size[TSR_DP], step = a->batch_units / dp;
-  int64_t microbatch = step / a->parallel->microbatches;
-  bool common =
-      tsr_tree_is_subtree(a->batch_units, step) && tsr_tree_is_subtree(a->batch_units, microbatch);
+  const char *own = tsr_parallel_own_order(a->arena, a->parallel, a->config, a->batch_units);
   int64_t sequence = a->training.graph ? a->training.graph->units.sequence : 1;
   tsr_text_add(
       text, "units.batch %lld%s", (long long)a->batch_units,
-      common ? "" : " in this mesh's own order");
+      *own ? " in this mesh's own order" : "");
   if (sequence > 1) tsr_text_add(text, ", units.sequence %lld", (long long)sequence);
   tsr_text_add(text, ", units.tp %lld", (long long)a->tp_units);
 }

@@ -92,6 +92,7 @@ static void add_facts(recipe *r, const tsr_config *c, const tsr_recipe_facts *f)
   bool follows_end = c->scheduler.type != TSR_SCHEDULER_CONSTANT;
   if (follows_end) add_number(r, "training_config.max_steps", f->total_steps);
   add_number(r, "numerics.units.batch", f->units_batch);
+  if (*f->units_order) add(r, "numerics.units.order", f->units_order);
   add_number(r, "numerics.units.sequence", f->units_sequence);
   add_number(r, "numerics.units.tp", f->units_tp);
   if (f->units_sequence > 1)

@@ -13,6 +13,7 @@ typedef struct {
 typedef struct {
   int64_t samples_per_step, sequence, total_steps;
   int64_t units_batch, units_sequence, units_tp;
+  const char *units_order; /* of the batch units where it is the mesh's own, else "" */
   const char *isa;
   const char *data; /* fingerprint of what samples are drawn from */
 } tsr_recipe_facts;

@@ -50,6 +50,14 @@ bool tsr_parallel_units(
     const tsr_parallel *p, const tsr_config *config, int64_t *ret_batch, int64_t *ret_tp,
     tsr_diags *diags);
 
+/* Whether so many batch units are not added in the order of base/tree.h's tree, so that other meshes
+ * have other bits. Default units may have such an order, given ones never do. */
+bool tsr_batch_units_have_own_order(
+    int64_t units, int64_t ranks, int64_t microbatches, int64_t zero_stage);
+/* What that order is of; "": of nothing, it is the tree's. */
+const char *tsr_parallel_own_order(
+    tsr_arena *arena, const tsr_parallel *p, const tsr_config *config, int64_t units);
+
 static inline int tsr_parallel_coord(const tsr_parallel *p, int rank, int axis) {
   return p->stride[axis] ? rank / p->stride[axis] % p->size[axis] : 0;
 }

@@ -74,13 +74,35 @@ static bool takes_own(
   return true;
 }
 
+/* From ZeRO 2 on the ranks' parts of a microbatch are added first, else a rank's microbatches. */
+static int64_t added_together(int64_t ranks, int64_t microbatches, int64_t zero_stage) {
+  return zero_stage >= 2 && ranks > 1 ? ranks : microbatches;
+}
+
+bool tsr_batch_units_have_own_order(
+    int64_t units, int64_t ranks, int64_t microbatches, int64_t zero_stage) {
+  int64_t block = units / (ranks * microbatches);
+  return !tsr_tree_is_subtree(units, block) ||
+         !tsr_tree_is_subtree(units, block * added_together(ranks, microbatches, zero_stage));
+}
+
+const char *tsr_parallel_own_order(
+    tsr_arena *arena, const tsr_parallel *p, const tsr_config *config, int64_t units) {
+  int64_t ranks = p->size[TSR_DP], stage = config->zero.stage;
+  if (!tsr_batch_units_have_own_order(units, ranks, p->microbatches, stage)) return "";
+  bool by_rank = added_together(ranks, p->microbatches, stage) == p->microbatches;
+  return tsr_arena_printf(
+      arena, "%lld ranks of dp, %lld microbatches, those of a %s first", (long long)ranks,
+      (long long)p->microbatches, by_rank ? "rank" : "microbatch");
+}
+
 static bool
 batch_units(const tsr_parallel *p, const tsr_config *config, int64_t *ret_units, tsr_diags *diags) {
   int64_t microbatches = p->microbatches, ranks = p->size[TSR_DP];
   int64_t units = config->numerics.units_batch;
   *ret_units = units ? units : ranks * microbatches;
-  bool by_microbatch = config->zero.stage >= 2 && ranks > 1;
-  blocks b = {ranks, microbatches, p->batch_size_local, by_microbatch ? ranks : microbatches};
+  int64_t together = added_together(ranks, microbatches, config->zero.stage);
+  blocks b = {ranks, microbatches, p->batch_size_local, together};
   if (!units || batch_units_fit(units, b)) return true;
   if (takes_own(config, "numerics.units.batch", units, ranks * microbatches, ret_units, diags))
     return true;

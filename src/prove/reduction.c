@@ -211,14 +211,6 @@ static bool compile_reference(attempt *a, tsr_reduction_plan *plan, tsr_diags *d
   return tsr_prove_compile(a->request, c, reference_outputs(c), &plan->single, diags);
 }
 
-/* Whether another mesh can add the batch units in the order in which this one adds them. */
-static bool has_own_order(const attempt *a, const tsr_reduced_mesh *shape) {
-  int64_t rank = a->batch_units / shape->size[TSR_DP];
-  int64_t microbatch = rank / (a->accumulation * a->cuts);
-  return !tsr_tree_is_subtree(a->batch_units, rank) ||
-         !tsr_tree_is_subtree(a->batch_units, microbatch);
-}
-
 bool tsr_prove_compile(
     const tsr_prove_request *r, tsr_config *config, tsr_compile_outputs outputs, tsr_prove_run *ret,
     tsr_diags *diags) {
@@ -275,7 +267,9 @@ static bool try(attempt *a, tsr_reduction_plan *plan, tsr_diags *diags) {
   reduce_microbatches(a, &plan->shape);
   reduce_batch(a, &plan->shape);
   reduce_sequence_units(a, &plan->shape);
-  plan->own_order = has_own_order(a, &plan->shape);
+  plan->own_order = tsr_batch_units_have_own_order(
+      a->batch_units, plan->shape.size[TSR_DP], a->accumulation * a->cuts,
+      a->request->config->zero.stage);
   add_rows(a, plan);
   return reduce_sizes(a, &plan->shape, &plan->sizes, diags) && compile_mesh(a, plan, diags) &&
          compile_reference(a, plan, diags);

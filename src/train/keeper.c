@@ -40,6 +40,7 @@ static void recipe_of(
       .units_batch = units->batch,
       .units_sequence = units->sequence,
       .units_tp = units->tp,
+      .units_order = r->units_order,
       .isa = r->isa,
       .data = data};
   tsr_config_recipe(arena, r->config, &facts, ret, ret_count);
@@ -106,6 +107,7 @@ void tsr_recipe_fill(tsr_arena *arena, tsr_config *c, const tsr_manifest *m) {
                {"numerics.units.tp", &c->numerics.units_tp}};
   for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
     const char *there = tsr_recipe_value(m, units[i].key);
+    if (i == 0 && tsr_recipe_value(m, "numerics.units.order")) continue; /* by default alone */
     if (there && !*units[i].value) *units[i].value = strtoll(there, NULL, 10);
   }
   const char *isa = tsr_recipe_value(m, "numerics.isa");

@@ -26,6 +26,7 @@ typedef struct {
   const tsr_compiled *training;
   tsr_bound *bound;
   const char *isa;
+  const char *units_order; /* tsr_parallel_own_order */
   int64_t samples_per_step, total_steps;
   bool quiet;
   int worker, workers;

@@ -226,12 +226,16 @@ static tsr_run_state state_of(const trainer *t) {
 
 static bool start_keeper(trainer *t) {
   const tsr_keeper_options *keep = &t->o->keep;
+  bool fast = t->o->config->numerics.policy == TSR_NUMERICS_FAST; /* it keeps no order */
+  const char *order = tsr_parallel_own_order(
+      t->o->arena, t->o->parallel, t->o->config, t->training->graph->units.batch);
   tsr_keeper_run run = {
       .config = t->o->config,
       .source = t->o->source,
       .training = t->training,
       .bound = t->train,
       .isa = t->o->device ? t->o->device->arch : t->o->kernels->isa,
+      .units_order = fast ? "" : order,
       .samples_per_step = t->samples,
       .total_steps = t->curve.total_steps,
       .quiet = t->o->quiet,

@@ -9,13 +9,14 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 failed=0 runs=0
 
-# One run of a model of tests/equality: hash of the weights, and the validation loss if there is one.
+# One run of a model of tests/equality: hash of the weights; the validation loss and sampled text if there are.
 train() {
   local model=$1 args=(--set numerics.threads=1 --set training_config.max_steps=8) set
   shift
   for set in "$@"; do args+=(--set "$set"); done
   "$program" --config "tests/equality/$model.yaml" --quiet --metrics "$scratch/metrics" "${args[@]}" \
     2>"$scratch/stderr" || { head -n 2 "$scratch/stderr"; return; }
+  sed -n 's/.*"event":"sample".*"text"://p' "$scratch/metrics"
   sed -n 's/.*"event":"eval".*"loss":\([0-9.e-]*\),.*/\1/p' "$scratch/metrics"
   tail -n 1 "$scratch/metrics" | sed -n 's/.*"weights_sha256":"\([0-9a-f]\{64\}\)".*/\1/p'
 }
@@ -44,6 +45,15 @@ mesh={axes: [dp], shape: [2]}|zero.stage=2
 mesh={axes: [dp], shape: [4]}|zero.stage=3
 RUNS
   done
+done
+
+for model in gpt2 llama qwen3; do
+  family 'text sampled with ZeRO and sequence units' "$model" training_config.sample_tokens=40 \
+    eval_config.temperature=0 'numerics.units={batch: 4, sequence: 2, tp: 1}' <<'RUNS'
+mesh={axes: [dp], shape: [2]}|zero.stage=1
+mesh={axes: [dp], shape: [4]}|zero.stage=3
+mesh={axes: [dp, cp], shape: [2, 2]}|zero.stage=2
+RUNS
 done
 
 for model in gpt2 llama; do
