@@ -180,6 +180,12 @@ int tsr_graph_find_output(const tsr_graph *g, const char *name) {
   return -1;
 }
 
+bool tsr_params_match(const tsr_param *a, const tsr_param *b) {
+  return !strcmp(a->name, b->name) && a->ndim == b->ndim && a->valid0 == b->valid0 &&
+         !memcmp(a->shape, b->shape, sizeof *a->shape * (size_t)a->ndim) &&
+         !memcmp(a->placement, b->placement, sizeof a->placement);
+}
+
 int tsr_zero_dim(int ndim, tsr_placement tp) {
   if (tp.kind != TSR_SHARD || tp.dim > 0) return 0;
   return ndim == 2 ? 1 : -1;

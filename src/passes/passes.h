@@ -104,11 +104,16 @@ tsr_graph *tsr_pass_by_sample(const tsr_graph *graph, int64_t samples, int64_t r
  * samples are computed at once, so a step of several microbatches cannot have it. */
 bool tsr_pass_check_mixed(const tsr_graph *graph, int64_t units, tsr_diags *diags);
 
+/* An error where the graph of a microbatch differs, but for shapes, from that of all of a `step`'s
+ * samples. */
+bool tsr_pass_check_numbers(const tsr_graph *graph, const tsr_graph *step, tsr_diags *diags);
+
 /* An error for an op by which a parameter's padding (rows behind valid0) would be trained. */
 bool tsr_pass_check_padding(const tsr_graph *graph, tsr_diags *diags);
 
-/* The parameters of `whole` for a graph that is a part of it (take_params.c). */
-void tsr_pass_take_params(tsr_graph *graph, const tsr_graph *whole);
+/* The parameters of `whole` for a graph that is a part of it (take_params.c). Error: a parameter
+ * that is not there, or that has another shape or placement there. */
+bool tsr_pass_take_params(tsr_graph *graph, const tsr_graph *whole, tsr_diags *diags);
 
 /* Per value, in the graph's arena: whether it is an input or is made of one. */
 bool *tsr_graph_depends_on_inputs(const tsr_graph *graph);

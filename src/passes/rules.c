@@ -477,6 +477,7 @@ static void place_collective(call *c) {
     return;
   default: /* scatter */
     if (in.kind != TSR_REPLICATE) c->error = wrong_input(c, "whole");
+    if (c->axis == TSR_PP) c->error = "scatter over pp: a stage has all of its values";
     give_all(c, shard((int)attr[1]));
   }
 }

@@ -1,7 +1,8 @@
 /* needs: a graph that is a part of another one (what a model evaluates or generates with), and that
  *        one, both with stages
  * gives: the parameters of the whole one, in its order and on its stages, so that both have one
- *        memory; those that the part does not use, too
+ *        memory; those that the part does not use, too. An error for one that only the part has, or
+ *        that differs
  * breaks: indices of parameters */
 #include "passes/passes.h"
 #include <string.h>
@@ -12,7 +13,24 @@ static int find_param(const tsr_graph *g, const char *name) {
   return -1;
 }
 
-void tsr_pass_take_params(tsr_graph *g, const tsr_graph *whole) {
+/* Both have one memory, so each parameter of the part is one of the whole's. */
+static bool check_params(const tsr_graph *g, const tsr_graph *whole, tsr_diags *diags) {
+  for (int p = 0; p < g->params_count; p++) {
+    const tsr_param *param = &g->params[p];
+    int q = find_param(whole, param->name);
+    if (q < 0)
+      return tsr_diag_error(
+          diags, param->place, "training has no parameter '%s', and this graph has", param->name);
+    if (!tsr_params_match(param, &whole->params[q]))
+      return tsr_diag_error(
+          diags, param->place, "parameter '%s' has another shape or placement in training",
+          param->name);
+  }
+  return true;
+}
+
+bool tsr_pass_take_params(tsr_graph *g, const tsr_graph *whole, tsr_diags *diags) {
+  if (!check_params(g, whole, diags)) return false;
   for (int q = 0; q < whole->params_count; q++)
     if (find_param(g, whole->params[q].name) < 0) tsr_graph_param(g, &whole->params[q]);
   tsr_param *sorted = tsr_arena_array(g->arena, tsr_param, g->params_count + 1);
@@ -24,12 +42,8 @@ void tsr_pass_take_params(tsr_graph *g, const tsr_graph *whole) {
     sorted[count].stage = whole->params[q].stage;
     place[p] = count++;
   }
-  for (int p = 0; p < g->params_count; p++) { /* of the part alone: there should be none */
-    if (place[p] >= 0) continue;
-    sorted[count] = g->params[p];
-    place[p] = count++;
-  }
   memcpy(g->params, sorted, sizeof *sorted * (size_t)count);
   for (int v = 0; v < g->values_count; v++)
     if (g->values[v].param >= 0) g->values[v].param = place[g->values[v].param];
+  return true;
 }

@@ -183,18 +183,20 @@ static bool read_model(
       o->config, o->parallel, ret->model->sequence, &ret->graph->units.sequence, diags);
 }
 
-/* Of a step of several microbatches no op may mix the samples of two batch units. All of a step's
- * can be told apart where they are one microbatch; where a graph file is of one number of samples
- * alone, a microbatch's. */
+/* Of a step of several microbatches no op may mix the samples of two batch units, and no number may
+ * depend on how many samples a microbatch has. All of a step's can be told apart where they are one
+ * microbatch; where a graph file is of one number of samples alone, a microbatch's. */
 static bool check_samples(
     tsr_arena *arena, const tsr_compile_options *o, const tsr_compiled *c, tsr_diags *diags) {
   int64_t several = o->parallel->microbatches;
-  if (several == 1 || o->batch_units == 1) return true;
+  if (several == 1) return true;
   tsr_model_options step = tsr_compile_model(o, TSR_COMPILE_TRAIN, c->batch * several);
   tsr_model *model;
-  if (tsr_model_read(arena, o->config, &step, &model, tsr_diags_new(arena)))
-    return tsr_pass_check_mixed(model->graph, o->batch_units, diags);
-  return tsr_pass_check_mixed(c->graph, o->batch_units / several, diags);
+  bool is_read = tsr_model_read(arena, o->config, &step, &model, tsr_diags_new(arena));
+  if (is_read && !tsr_pass_check_numbers(c->graph, model->graph, diags)) return false;
+  if (o->batch_units == 1) return true;
+  return is_read ? tsr_pass_check_mixed(model->graph, o->batch_units, diags)
+                 : tsr_pass_check_mixed(c->graph, o->batch_units / several, diags);
 }
 
 static void add_outputs(tsr_graph *g, tsr_compile_outputs outputs) {
@@ -315,7 +317,7 @@ static bool compile_program(
   if (!o->cut && !tsr_pipeline_cut(ret->graph, o->config, order, &ret->cut, diags)) return false;
   if (training) add_training(o, ret->graph);
   if (!tsr_pass_stages(ret->graph, &ret->cut, diags)) return false;
-  if (ret->cut.of) tsr_pass_take_params(ret->graph, ret->cut.of);
+  if (ret->cut.of && !tsr_pass_take_params(ret->graph, ret->cut.of, diags)) return false;
   if (training) ret->graph = recompute(o, ret->graph);
   if (order->splits_backward) tsr_pass_weights(ret->graph);
   if (new_tokens && !cache(ret, new_tokens)) return true;

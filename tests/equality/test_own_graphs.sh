@@ -450,5 +450,60 @@ recipe=(training_config.sample_tokens=3)
 equal 'mesh={axes: [dp], shape: [2]}'
 evaluates 'mesh={axes: [pp], shape: [2]}' 'pipeline.stages=[logits]'
 
+recipe=()
+# Numbers that depend on how many samples a microbatch has, and parameters that do: one microbatch is accepted.
+batch_depends() { # PARAMETERS STATEMENTS WHAT
+  graph "  p0: {shape: [256, 4], init: normal(1)}
+$1" "$2
+- logits: linear(x, p0)
+- loss: cross_entropy(logits, targets)"
+  equal 'mesh={axes: [dp], shape: [2]}'
+  refused "$3 depends on batch" pipeline.microbatches=2
+  refused "$3 depends on batch" training_config.gradient_accumulation_steps=2 training_config.batch_size=2
+}
+batch_depends '' '- h: embedding(tokens, p0)
+- x: "scale(h, factor=batch)"' "what makes 'x'"
+batch_depends '  p1: {shape: [4], init: normal(batch)}' '- h: embedding(tokens, p0)
+- x: mul(h, p1)' "parameter 'p1'"
+batch_depends '  p1: {shape: [8, 4], init: normal(1)}' '- s: "slice(p1, dim=0, begin=0, end=batch)"
+- h: embedding(tokens, p0)
+- x: "linear(h, matmul(s, s, transpose_a=1))"' "what makes 's'"
+batch_depends '  p1: {shape: [16], init: normal(1)}' '- s: "reshape(p1, shape=[batch, 16 / batch])"
+- t: softmax(s)
+- u: "reshape(t, shape=[4, 4])"
+- h: embedding(tokens, p0)
+- x: linear(h, u)' "what makes 's'"
+batch_depends '' '- h: embedding(tokens, p0)
+- if: batch == 4
+  graph: [x: tanh(h)]
+  else: [x: sigmoid(h)]' "what makes 'x'"
+
+# Parameters that evaluation or generation has otherwise than training.
+other_params() { # PARAMETERS STATEMENTS WHAT
+  graph "  p0: {shape: [256, 4], init: normal(1)}
+$1" "- h: embedding(tokens, p0)
+$2
+- logits: linear(x, p0)
+- loss: cross_entropy(logits, targets)"
+  sed -i 's/eval_every: 0/eval_every: 1, validation_batch_size: 2/' run.yaml
+  refused "$3"
+  refused "$3" 'mesh={axes: [tp], shape: [2]}'
+}
+other_params '  p1: {shape: [4], init: normal(1), if: training == 0}' '- if: training == 0
+  graph: [x: "mul(h, p1)"]
+  else: [x: tanh(h)]' "training has no parameter 'p1'"
+other_params '  p1: {shape: [batch * 4], init: normal(1)}' '- x: "mul(h, slice(p1, dim=0, begin=0, end=4))"' \
+  "parameter 'p1' has another shape or placement in training"
+other_params '  p1: {shape: [4, 4], init: normal(1), tp: shard(0) if training else replicate}' '- x: linear(h, p1)' \
+  "parameter 'p1' has another shape or placement in training"
+
+# Stages have values of their own.
+graph '  p0: {shape: [256, 4], init: normal(1)}' '- h: embedding(tokens, p0)
+- s: "scatter(p0, axis=pp, dim=1)"
+- logits: linear(h, s)
+- loss: cross_entropy(logits, targets)'
+equal 'mesh={axes: [dp], shape: [2]}'
+refused "scatter over pp" 'mesh={axes: [pp], shape: [2]}' 'pipeline.stages=[logits]'
+
 echo "equality.own_graphs: $runs runs, $failed failed"
 [ "$failed" = 0 ] && [ "$runs" -gt 0 ]
