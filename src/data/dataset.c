@@ -33,6 +33,40 @@ bool tsr_dataset_images(
   return true;
 }
 
+/* Two arrays (NULL: there is none) one after the other. */
+static void *joined(tsr_arena *arena, const void *a, size_t a_bytes, const void *b, size_t b_bytes) {
+  if (!a) return NULL;
+  char *both = tsr_arena_alloc(arena, a_bytes + b_bytes);
+  memcpy(both, a, a_bytes);
+  memcpy(both + a_bytes, b, b_bytes);
+  return both;
+}
+
+bool tsr_dataset_add_validation(
+    tsr_arena *arena, tsr_dataset *dataset, const tsr_dataset *validation, tsr_place place,
+    tsr_diags *diags) {
+  tsr_table *to = &dataset->table;
+  const tsr_table *more = &validation->table;
+  bool alike = to->features == more->features && to->targets == more->targets &&
+               !to->classes == !more->classes && !to->pixels == !more->pixels;
+  if (!alike)
+    return tsr_diag_error(
+        diags, place, "'%s' has %lld features a row and %lld targets, but '%s' has %lld and %lld",
+        validation->name, (long long)more->features, (long long)more->targets, dataset->name,
+        (long long)to->features, (long long)to->targets);
+  size_t rows = (size_t)to->rows, added = (size_t)more->rows, width = (size_t)to->features;
+  size_t row = width * sizeof *to->x, targets = (size_t)to->targets * sizeof *to->y;
+  to->x = joined(arena, to->x, rows * row, more->x, added * row);
+  to->pixels = joined(arena, to->pixels, rows * width, more->pixels, added * width);
+  to->y = joined(arena, to->y, rows * targets, more->y, added * targets);
+  size_t label = sizeof *to->labels;
+  to->labels = joined(arena, to->labels, rows * label, more->labels, added * label);
+  if (more->classes > to->classes) to->classes = more->classes;
+  dataset->validation_at = to->rows;
+  to->rows += more->rows;
+  return true;
+}
+
 /* ---- parts ---- */
 
 static int64_t tokens_part(double fraction, int64_t count) {

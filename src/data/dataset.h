@@ -57,6 +57,11 @@ bool tsr_dataset_table(
 bool tsr_dataset_images(
     tsr_arena *arena, const char *images_path, const char *labels_path, tsr_place place,
     tsr_dataset *ret_dataset, tsr_diags *diags);
+/* Makes the rows of another table, or of other images, the validation part of all that there is. An
+ * error at `place` where their columns are others. */
+bool tsr_dataset_add_validation(
+    tsr_arena *arena, tsr_dataset *dataset, const tsr_dataset *validation, tsr_place place,
+    tsr_diags *diags);
 /* Unmaps token files; the arena's memory stays. */
 void tsr_dataset_close(tsr_dataset *dataset);
 

@@ -239,6 +239,32 @@ static bool no_data(const tsr_config *c, tsr_place place, tsr_diags *diags) {
   return true;
 }
 
+/* A table, or a folder of MNIST's files, which has another pair for validation. */
+static bool open_rows(
+    tsr_arena *arena, const char *path, const tsr_source_needs *needs, bool validation,
+    tsr_place place, tsr_dataset *ret, tsr_diags *diags) {
+  if (!is_folder(path)) {
+    tsr_table_columns columns = {.is_label = needs->labels};
+    return tsr_dataset_table(arena, path, &columns, place, ret, diags);
+  }
+  const char *images = tsr_path_join(arena, path, "t10k-images-idx3-ubyte");
+  bool other = validation && tsr_file_exists(images);
+  if (!other) images = tsr_path_join(arena, path, "train-images-idx3-ubyte");
+  const char *labels =
+      tsr_path_join(arena, path, other ? "t10k-labels-idx1-ubyte" : "train-labels-idx1-ubyte");
+  return tsr_dataset_images(arena, images, labels, place, ret, diags);
+}
+
+static bool add_validation(
+    tsr_arena *arena, const tsr_config *c, const tsr_source_needs *needs, tsr_dataset *to,
+    tsr_diags *diags) {
+  tsr_dataset rows;
+  tsr_place place = tsr_config_place(c, "training_config.validation_path");
+  const char *path = path_of(arena, c, c->training.validation_path);
+  return open_rows(arena, path, needs, true, place, &rows, diags) &&
+         tsr_dataset_add_validation(arena, to, &rows, place, diags);
+}
+
 bool tsr_source_open(
     tsr_arena *arena, const tsr_config *c, const tsr_source_needs *needs, tsr_source *ret,
     tsr_diags *diags) {
@@ -247,17 +273,11 @@ bool tsr_source_open(
   if (!place.file) place.file = c->file;
   if (no_data(c, place, diags)) return false;
   const char *path = path_of(arena, c, c->training.data_path);
-  bool ok, one = !c->training.data_sources_count;
-  if (one && tsr_path_ends(path, ".csv") && !needs->text) {
-    tsr_table_columns columns = {.is_label = needs->labels};
-    ok = tsr_dataset_table(arena, path, &columns, place, &ret->dataset, diags);
-  } else if (one && is_folder(path)) {
-    const char *images = tsr_path_join(arena, path, "train-images-idx3-ubyte");
-    const char *labels = tsr_path_join(arena, path, "train-labels-idx1-ubyte");
-    ok = tsr_dataset_images(arena, images, labels, place, &ret->dataset, diags);
-  } else {
-    ok = open_tokens(arena, c, place, ret, diags);
-  }
+  bool one = !c->training.data_sources_count, own = c->training.validation_path[0];
+  bool rows = one && ((tsr_path_ends(path, ".csv") && !needs->text) || is_folder(path));
+  bool ok = rows ? open_rows(arena, path, needs, false, place, &ret->dataset, diags)
+                 : open_tokens(arena, c, place, ret, diags);
+  if (ok && rows && own) return add_validation(arena, c, needs, &ret->dataset, diags);
   if (ok && !ret->dataset.validation)
     tsr_dataset_split(&ret->dataset, c->training.validation_fraction);
   return ok;

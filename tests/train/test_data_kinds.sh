@@ -148,5 +148,30 @@ says "latin.txt:1:"
 ends 0 tokenize latin.txt --out made.bin
 rm made.bin
 
+# A table's validation_path: as if its rows stood behind the others, and were a fraction of all.
+row() { echo "$((($1 * 37 + 11) % 100)),$((($1 * 53 + 7) % 90)),$(($1 % 3))"; }
+for i in $(seq 60); do row $i; done > train.csv
+for i in $(seq 61 80); do row $i; done > valid.csv
+cat train.csv valid.csv > both.csv
+cat > rows.yaml <<'RUN'
+training_config: {batch_size: 4, max_steps: 6, eval_every: 2, validation_batch_size: 3, data_path: train.csv,
+  validation_path: valid.csv}
+mlp_config: {input_features: 2, hidden_features: [4], output_features: 3}
+numerics: {threads: 1}
+RUN
+# the last evaluation and the weights
+numbers() { sed -n 's/.*Validation loss/Validation loss/p; s/.*weights sha256/sha256/p' said | tail -2; }
+ends 0 --config rows.yaml
+want=$(numbers)
+[ "$(wc -l <<< "$want")" = 2 ] || complain "no validation loss and hash"
+sed '/validation_path/d; s/train.csv,$/both.csv, validation_fraction: 0.25}/' rows.yaml > fraction.yaml
+ends 0 --config fraction.yaml
+[ "$(numbers)" = "$want" ] || complain "other numbers than those of a fraction: $want"
+echo 1,2,3,0 > wide.csv
+ends 2 --config rows.yaml --set training_config.validation_path=wide.csv
+says "'wide.csv' has 3 features a row"
+ends 2 --config rows.yaml --set training_config.validation_path=gone.csv
+says "cannot read 'gone.csv'"
+
 echo "train.data_kinds: $checks checks, $failed failed"
-[ $checks -ge 76 ] && [ $failed = 0 ]
+[ $checks -ge 80 ] && [ $failed = 0 ]
