@@ -81,6 +81,7 @@ static void apply_overrides(tsr_loader *l, tsr_override *overrides, int count, t
     tsr_override_apply(l->arena, o, find_way(l->arena, o->path, *root), root, l->diags);
     tsr_include_files(l, root);
   }
+  if (count) tsr_synonyms_replace(*root);
 }
 
 static bool has_section(const tsr_yaml *root) {

@@ -78,6 +78,10 @@ void tsr_include_files(tsr_loader *loader, tsr_yaml **root);
  * `ret_unset` is its name, else NULL. */
 char *tsr_include_expand(tsr_arena *arena, const char *name, const char **ret_unset);
 
+/* --- synonyms.c --- */
+/* Takes out of the tree what the file says and the command line says in other words. */
+void tsr_synonyms_replace(tsr_yaml *root);
+
 /* --- model_section.c --- */
 void tsr_model_section_read(tsr_loader *loader);
 

@@ -113,5 +113,36 @@ MESHES
 ends 2 evaluate --checkpoint run --data text.txt --set 'mesh={axes: [tp], shape: [4]}' --set numerics.units.tp=2
 says "2 tp units do not fit tp = 4"
 
+# What a run has written down takes options as its own file does, whatever it says in other words.
+resolved() { # SOURCE SET: the configuration that it makes, without where its values come from
+  "$program" check --config "$1" --set "$2" --print-config 2>&1 | sed 's/ *#.*//'
+}
+ends 0 --config run.yaml --out plain --quiet
+while read -r set; do
+  checks=$((checks + 1))
+  resolved run.yaml "$set" > want
+  resolved plain/config.yaml "$set" > said
+  grep -q error want && complain "$set: $(cat want)"
+  cmp -s want said || { diff want said > difference; mv difference said; complain "$set: from plain/config.yaml"; }
+done <<'SETS'
+schedule.recompute=full
+schedule.recompute=selective
+training_config.runner=memory_efficient
+training_config.gradient_checkpointing=true
+transformer_config.runner_type=memory_efficient
+training_config.precision=bf16
+training_config.mixed_precision=true
+training_config.gradient_clip_norm=0.5
+training_config.use_clip_grad_norm=true
+training_config.total_steps=9
+training_config.logging_interval=3
+training_config.checkpoint_every=2
+training_config.warmup_steps=1
+training_config.scheduler_type=linear
+training_config.data_sources=[text.txt]
+device_config={enable_fsdp: true, mesh_shape: [2]}
+zero.stage=2
+SETS
+
 echo "train.resume_limits: $checks checks, $failed failed"
-[ $checks -ge 50 ] && [ $failed = 0 ]
+[ $checks -ge 67 ] && [ $failed = 0 ]
