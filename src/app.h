@@ -99,6 +99,8 @@ int app_leave(app *a, int code);
 /* ---- show.c: what is printed of it ---- */
 
 void app_print(tsr_text *text); /* to the standard output; frees it */
+/* Whether the command's results are files; those of others are what they print. */
+bool app_writes_files(const app *a);
 void app_print_dumps(const app *a);
 void app_print_start(const app *a);
 void app_print_plan(const app *a);

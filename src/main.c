@@ -44,17 +44,19 @@ static void take_closed_streams(void) {
     if (fcntl(stream, F_GETFD) < 0) open("/dev/null", stream == STDIN_FILENO ? O_WRONLY : O_RDONLY);
 }
 
-/* A broken pipe and a limit of file sizes are errors of what is written, which say where. */
-static void catch_early_signals(void) {
+/* A limit of file sizes, and for those that do not print their results a broken pipe, are errors of
+ * what is written, which say where. */
+static void catch_early_signals(const app *a) {
   signal(SIGTERM, on_early);
-  signal(SIGPIPE, SIG_IGN);
   signal(SIGXFSZ, SIG_IGN);
+  if (app_writes_files(a)) signal(SIGPIPE, SIG_IGN);
 }
 
 void app_catch_signals(void) {
   signal(SIGINT, on_stop);
   signal(SIGTERM, on_stop);
   signal(SIGUSR1, on_save);
+  signal(SIGPIPE, SIG_IGN);
 }
 
 static int print_config(app *a) {
@@ -88,8 +90,8 @@ int main(int argc, char **argv) {
   a.diags = tsr_diags_new(a.arena);
   a.share = find_share(a.arena);
   take_closed_streams();
-  catch_early_signals();
   bool ok = tsr_cli_parse(a.arena, argc, argv, &a.cli, a.diags);
+  catch_early_signals(&a);
   if (a.cli.quiet) tsr_diags_quiet(a.diags);
   int code = ok ? run(&a) : app_finish(&a, false);
   code = app_leave(&a, code);

@@ -94,12 +94,12 @@ static void check_said(app *a, bool ok, const char *function) {
       a->diags, TSR_NOWHERE, "internal error: a step of %s failed and has not said why", function);
 }
 
-/* What is printed is the result, but for commands whose results are files. */
+bool app_writes_files(const app *a) { return a->cli.command == TSR_COMMAND_TRAIN || a->cli.out; }
+
 static void check_output(app *a) {
   static const char message[] = "cannot write to the standard output: %s";
-  bool writes_files = a->cli.command == TSR_COMMAND_TRAIN || a->cli.out;
   if (!fflush(stdout) && !ferror(stdout)) return;
-  if (writes_files) tsr_diag_warning(a->diags, TSR_NOWHERE, message, strerror(errno));
+  if (app_writes_files(a)) tsr_diag_warning(a->diags, TSR_NOWHERE, message, strerror(errno));
   else tsr_diag_failure(a->diags, TSR_NOWHERE, message, strerror(errno));
 }
 
