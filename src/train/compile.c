@@ -168,6 +168,12 @@ static bool check_rows(
   return false;
 }
 
+/* The window of a text may have any length: as many of the recipe's units as divide it, which
+ * is the same number on all meshes. */
+static void fit_window(int64_t window, int64_t *units) {
+  while (*units > 1 && *units % 2 == 0 && window % *units) *units /= 2;
+}
+
 /* With a cache positions are not split, so any number of them will do. */
 static bool read_model(
     tsr_arena *arena, const tsr_compile_options *o, tsr_compile_purpose purpose, bool caches,
@@ -178,6 +184,7 @@ static bool read_model(
   ret->graph = ret->model->graph;
   ret->has_logits = tsr_graph_find_output(ret->graph, "logits") >= 0;
   if (caches) ret->graph->units.sequence = 1;
+  if (purpose == TSR_COMPILE_GENERATE) fit_window(ret->model->sequence, &ret->graph->units.sequence);
   if (caches) return true;
   return tsr_sequence_check(
       o->config, o->parallel, ret->model->sequence, &ret->graph->units.sequence, diags);

@@ -14,14 +14,14 @@ int64_t tsr_sequence_units(const tsr_config *c, const tsr_parallel *p) {
   return given && (fits || c->numerics.policy != TSR_NUMERICS_FAST) ? given : needed;
 }
 
-static tsr_place place_of(const tsr_config *c) {
+static tsr_place place_of(const tsr_config *c, const tsr_parallel *p) {
   static const char *const keys[] = {
       "numerics.units.sequence", "device_config.enable_cp", "device_config.enable_sp"};
   for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
     tsr_place place = tsr_config_place(c, keys[i]);
     if (place.file) return place;
   }
-  return (tsr_place){.file = c->file};
+  return tsr_axis_place(c, p->size[TSR_CP] > 1 ? TSR_CP : TSR_TP);
 }
 
 /* The tree takes the units of a zigzag recipe from both ends, also where cp = 1, and two of them in
@@ -38,10 +38,23 @@ check_layout(const tsr_config *c, const tsr_parallel *p, int64_t units, tsr_diag
   return false;
 }
 
+/* What tp splits of a sequence is a multiple of its units, as everything that it splits. */
+static bool
+check_slices(const tsr_config *c, const tsr_parallel *p, int64_t sequence, tsr_diags *diags) {
+  int64_t tp = p->size[TSR_TP], units = c->numerics.units_tp ? c->numerics.units_tp : tp;
+  if (!c->device.enable_sp || tp == 1 || sequence % units == 0) return true;
+  tsr_diag_error(
+      diags, tsr_config_place(c, "device_config.enable_sp"),
+      "%lld positions do not divide over tp: its units are %lld", (long long)sequence,
+      (long long)units);
+  tsr_diag_hint(diags, "sequence parallelism needs a multiple of units.tp");
+  return false;
+}
+
 bool tsr_sequence_check(
     const tsr_config *c, const tsr_parallel *p, int64_t sequence, int64_t *units,
     tsr_diags *diags) {
-  tsr_place place = place_of(c);
+  tsr_place place = place_of(c, p);
   int64_t needed = runs(c, p);
   if (sequence <= 0) {
     *units = 1;
@@ -50,11 +63,17 @@ bool tsr_sequence_check(
         diags, tsr_axis_place(c, TSR_CP),
         "context parallelism splits a sequence, and this model has none");
   }
-  if (!check_layout(c, p, *units, diags)) return false;
+  if (!check_layout(c, p, *units, diags) || !check_slices(c, p, sequence, diags)) return false;
   if (*units <= 1 && needed == 1) return true;
-  if (!is_power_of_two(*units))
-    return tsr_diag_error(
+  if (!is_power_of_two(*units)) {
+    tsr_diag_error(
         diags, place, "%lld sequence units are not a power of two", (long long)*units);
+    if (!c->numerics.units_sequence)
+      tsr_diag_hint(
+          diags, "cp%s split positions into that many parts; cp = 2 or 4 would do",
+          c->device.enable_sp ? " and tp" : "");
+    return false;
+  }
   if (sequence % *units)
     return tsr_diag_error(
         diags, place, "%lld sequence units do not divide sequence_length %lld", (long long)*units,

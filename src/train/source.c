@@ -50,7 +50,7 @@ bool tsr_source_needs_of(const tsr_graph *g, tsr_source_needs *ret, tsr_diags *d
   bool rows = ret->features > 0, wanted = ret->labels || ret->classes;
   if (ok && (ret->text == rows || (rows && !wanted)))
     return tsr_diag_error(
-        diags, TSR_NOWHERE,
+        diags, g->loss < 0 ? TSR_NOWHERE : g->values[g->loss].place,
         "a graph with a loss takes tokens and targets, or features with labels or values");
   return ok;
 }

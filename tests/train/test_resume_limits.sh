@@ -113,6 +113,34 @@ MESHES
 ends 2 evaluate --checkpoint run --data text.txt --set 'mesh={axes: [tp], shape: [4]}' --set numerics.units.tp=2
 says "2 tp units do not fit tp = 4"
 
+# A model that comes back without a tokenizer does not take its characters from the text that it is evaluated on.
+ends 0 export run --out hf
+ends 0 import hf --out imported
+ends 2 evaluate --checkpoint imported --data text.txt
+says "the checkpoint has no tokenizer, and 'text.txt' is a text"
+ends 0 evaluate --checkpoint imported --data text.txt --set training_config.tokenizer_type=byte
+[ "$(grep '^loss' said)" = "$loss" ] || complain "another loss than $loss"
+
+# Attention to what follows: any number of positions, also where sequence units do not divide it.
+cat > graph.yaml <<'GRAPH'
+sizes: {vocab_size: {default: 256}, max_sequence_length: 16}
+inputs:
+  tokens: {shape: [batch, sequence], dtype: i32}
+  targets: {shape: [batch, sequence], dtype: i32}
+parameters:
+  e: {shape: [256, 4], init: normal(1)}
+graph:
+- h: embedding(tokens, e)
+- x: attention(h, h, h, head_dim=2, causal=0)
+- logits: linear(x, e)
+- loss: cross_entropy(logits, targets)
+outputs: {loss: loss, logits: logits}
+GRAPH
+sed 's/^transformer_config.*/transformer_config: {graph: graph.yaml}/; /max_sequence_length/d; /device_config/d
+  s/units: {tp: 2}/units: {sequence: 4}/' run.yaml > whole.yaml
+ends 0 --config whole.yaml --out noncausal
+for new in 4 5 6 7; do ends 0 generate --checkpoint noncausal --prompt abcd --max-new-tokens $new --temperature 0; done
+
 # What a run has written down takes options as its own file does, whatever it says in other words.
 resolved() { # SOURCE SET: the configuration that it makes, without where its values come from
   "$program" check --config "$1" --set "$2" --print-config 2>&1 | sed 's/ *#.*//'
@@ -145,4 +173,4 @@ zero.stage=2
 SETS
 
 echo "train.resume_limits: $checks checks, $failed failed"
-[ $checks -ge 67 ] && [ $failed = 0 ]
+[ $checks -ge 77 ] && [ $failed = 0 ]
