@@ -184,7 +184,8 @@ static bool read_model(
   ret->graph = ret->model->graph;
   ret->has_logits = tsr_graph_find_output(ret->graph, "logits") >= 0;
   if (caches) ret->graph->units.sequence = 1;
-  if (purpose == TSR_COMPILE_GENERATE) fit_window(ret->model->sequence, &ret->graph->units.sequence);
+  if (purpose == TSR_COMPILE_GENERATE)
+    fit_window(ret->model->sequence, &ret->graph->units.sequence);
   if (caches) return true;
   return tsr_sequence_check(
       o->config, o->parallel, ret->model->sequence, &ret->graph->units.sequence, diags);

@@ -66,8 +66,7 @@ bool tsr_sequence_check(
   if (!check_layout(c, p, *units, diags) || !check_slices(c, p, sequence, diags)) return false;
   if (*units <= 1 && needed == 1) return true;
   if (!is_power_of_two(*units)) {
-    tsr_diag_error(
-        diags, place, "%lld sequence units are not a power of two", (long long)*units);
+    tsr_diag_error(diags, place, "%lld sequence units are not a power of two", (long long)*units);
     if (!c->numerics.units_sequence)
       tsr_diag_hint(
           diags, "cp%s split positions into that many parts; cp = 2 or 4 would do",
