@@ -123,6 +123,26 @@ def _padding(rng: random.Random, drawn: Recipe) -> Recipe:
     return replace(drawn, own=own, units_tp=rng.choice([4, 8]), steps=3, units_batch=4, samples=4)
 
 
+@change(4)
+def _batch_number(rng: random.Random, drawn: Recipe) -> Recipe:
+    """Numbers that depend on the samples of a microbatch."""
+    units = rng.choice([2, 4, 8])
+    return _put(drawn, Piece("batch_number", draw_options(rng)), units_batch=units, samples=units)
+
+
+@change(4)
+def _of_training(rng: random.Random, drawn: Recipe) -> Recipe:
+    """Parameters that training places otherwise than evaluation, or that only one of them has."""
+    return _put(drawn, Piece("of_training", draw_options(rng)), units_tp=rng.choice([2, 4]), eval_every=1)
+
+
+@change(2)
+def _scatter_over_stages(rng: random.Random, drawn: Recipe) -> Recipe:
+    """A parameter that is cut over the stages of a pipeline."""
+    return _put(drawn, Piece("pair", draw_options(rng)), Piece("over_stages", draw_options(rng)),
+                Piece("pair", draw_options(rng)))
+
+
 @change(2)
 def _some_positions(rng: random.Random, drawn: Recipe) -> Recipe:
     """Attention over a part of the positions."""
@@ -178,6 +198,33 @@ def _piece_weight(b: Builder, piece: Piece, x: Value) -> Value:
     if o.b:
         first = b.call(o.act, first)
     weight = b.call("matmul", first, second, shape=(last, last), transpose_a=1)
+    return b.call("linear", x, weight)
+
+
+@kind("batch_number", 0)
+def _piece_batch(b: Builder, piece: Piece, x: Value) -> Value:
+    o = piece.options
+    if o.k == 1:
+        return b.call("scale", x, factor="0.3 * batch")
+    if o.k == 2:
+        return b.call("mul", x, b.parameter("v", x.shape[-1:], init="normal(0.2 * batch)"))
+    return b.call(o.act, x) if o.a else b.call("add", x, b.call("scale", x, factor="sqrt(batch)"))
+
+
+@kind("of_training", 0)
+def _piece_training(b: Builder, piece: Piece, x: Value) -> Value:
+    last, options = x.shape[-1], ["shard(0) if training else replicate", "replicate if training else shard(0)"]
+    if piece.options.a:
+        options.reverse()
+    for tp in options:
+        x = b.call("linear", x, b.parameter("w", (last, last), more={"tp": tp}))
+    return x
+
+
+@kind("over_stages", 0)
+def _piece_stages(b: Builder, piece: Piece, x: Value) -> Value:
+    last = x.shape[-1]
+    weight = b.call("scatter", b.parameter("w", (last, last)), axis="pp", dim=piece.options.k % 2, shape=(last, last))
     return b.call("linear", x, weight)
 
 
