@@ -58,6 +58,7 @@ static const option options[] = {
     {"--dtype", VALUE, AT(dtype), ONLY(EXPORT)},
     {"--tokenizer", PATH, AT(tokenizer), ONLY(TOKENIZE)},
     {"--format", VALUE, AT(format), ONLY(TOKENIZE)},
+    {"--skip-bad-lines", FLAG, AT(skip_bad_lines), ONLY(TOKENIZE)},
     {"--jsonl-key", VALUE, AT(jsonl_key), ONLY(TOKENIZE)},
     {"--threads", VALUE, AT(threads_text), ONLY(TOKENIZE) | ONLY(KERNELS)},
     {"--bench", FLAG, AT(bench), ONLY(KERNELS)},

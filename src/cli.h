@@ -65,6 +65,7 @@ typedef struct {
   bool topology;
   /* tokenize; threads: kernels, too */
   const char *tokenizer, *format, *jsonl_key, *threads_text;
+  bool skip_bad_lines;
   int64_t threads;
 } tsr_cli;
 

@@ -89,6 +89,7 @@ const char tsr_cli_help[] =
     "char\n"
     "  --format WHAT    tokenize: llmc (the default), nanogpt or megatron\n"
     "  --jsonl-key KEY  tokenize: whose text a line of a .jsonl file holds; text unless given\n"
+    "  --skip-bad-lines  tokenize: lines of JSONL without a text are counted, not an error\n"
     "  --threads N      tokenize: threads; all cores unless given. kernels: one unless given\n"
     "  --bench          kernels: measures them; takes half a minute or more\n"
     "  --filter TEXT    kernels: only those whose name has TEXT in it\n"

@@ -39,6 +39,7 @@ int app_run_tokenize(app *a) {
       .out = a->cli.out,
       .jsonl_key = a->cli.jsonl_key,
       .end_of_text = -1,
+      .skips_lines = a->cli.skip_bad_lines,
       .threads = (int)a->cli.threads,
       .quiet = a->cli.quiet};
   bool ok = a->cli.out ||

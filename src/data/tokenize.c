@@ -34,7 +34,8 @@ typedef struct {
   int64_t next, written;
   bool failed;
   /* Of whose turn it is. */
-  int64_t bytes_done, documents;
+  int64_t bytes_done, documents, skipped;
+  tsr_place first_skipped;
   double shown;
 } job;
 
@@ -119,6 +120,7 @@ static bool make_rules(job *j) {
   tsr_tokenize_rules *r = &j->rules;
   *r = (tsr_tokenize_rules){j->arena, .tokenizer = o->tokenizer, .end_of_text = o->end_of_text};
   r->jsonl_key = o->jsonl_key ? o->jsonl_key : "text";
+  r->skips_lines = o->skips_lines;
   if (makes_chars(j) && !make_chars(j)) return false;
   if (r->end_of_text == -1) r->end_of_text = tsr_tokenizer_end_of_text(&r->tokenizer);
   r->is_wide = r->tokenizer.vocab_size > 65536 || r->end_of_text > 65535;
@@ -189,6 +191,12 @@ static bool write_block(job *j, const tsr_tokenize_worker *w) {
   return true;
 }
 
+static void note_skipped(job *j, const tsr_tokenize_worker *w, const tsr_tokenize_file *file) {
+  if (w->skipped && !j->skipped)
+    j->first_skipped = tsr_text_file_place(&file->text, w->first_skipped, 1, j->diags);
+  j->skipped += w->skipped;
+}
+
 /* An error is found again when it is the block's turn, so that the first in the inputs is the one
  * that is told, and by one thread. */
 static void work(job *j, tsr_tokenize_worker *w) {
@@ -202,6 +210,7 @@ static void work(job *j, tsr_tokenize_worker *w) {
       tsr_tokenize_block_encode(w, &block, true, j->diags);
     } else {
       ok = write_block(j, w);
+      note_skipped(j, w, block.file);
       j->bytes_done += (int64_t)(block.end - block.begin);
       show_progress(j);
     }
@@ -269,6 +278,10 @@ static bool tokenize(job *j) {
     return false;
   }
   report(j, tokens, path);
+  if (j->skipped)
+    tsr_diag_warning(
+        j->diags, j->first_skipped, "skipped %lld line%s without a text under '%s'; the first is here",
+        (long long)j->skipped, j->skipped == 1 ? "" : "s", j->rules.jsonl_key);
   return true;
 }
 

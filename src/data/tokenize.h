@@ -13,6 +13,7 @@ typedef struct {
   const char *jsonl_key; /* NULL: "text" */
   int64_t end_of_text;   /* behind each document; -1: the tokenizer's, if it has one; -2: nothing */
   int threads;           /* 0: one for each core */
+  bool skips_lines;      /* of JSONL that are none, or without a text; else the first is an error */
   bool quiet;            /* no progress and no report */
   size_t block_bytes;    /* 0: a MiB; other numbers are for tests */
 } tsr_tokenize_options;

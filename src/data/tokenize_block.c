@@ -161,8 +161,11 @@ encode_lines(tsr_tokenize_worker *w, const tsr_tokenize_block *b, bool locate, t
   for (size_t at = b->begin, end; at < b->end; at = end + 1) {
     const char *line_end = memchr(t->text + at, '\n', b->end - at);
     end = line_end ? (size_t)(line_end - t->text) : b->end;
-    if (!is_blank(t->text + at, end - at) && !encode_line(w, t, at, end, locate, diags))
-      return false;
+    int64_t count = w->count;
+    if (is_blank(t->text + at, end - at) || encode_line(w, t, at, end, locate, diags)) continue;
+    if (!w->rules->skips_lines) return false;
+    w->count = count;
+    if (!w->skipped++) w->first_skipped = at;
   }
   return true;
 }
@@ -180,6 +183,7 @@ bool tsr_tokenize_block_encode(
     tsr_tokenize_worker *w, const tsr_tokenize_block *block, bool locate, tsr_diags *diags) {
   w->count = 0;
   w->ends_count = 0;
+  w->skipped = 0;
   bool ok = block->file->is_jsonl ? encode_lines(w, block, locate, diags)
                                   : encode_piece(w, block, locate, diags);
   if (ok && !w->rules->is_wide) narrow(w);

@@ -22,6 +22,7 @@ typedef struct {
   int64_t end_of_text; /* put behind each document; -1: nothing */
   bool is_wide;        /* 4 bytes a token, else 2 */
   bool has_cuts;       /* see tsr_tokenize_has_cuts */
+  bool skips_lines;    /* of JSONL, that cannot be encoded */
 } tsr_tokenize_rules;
 
 /* Whether a long text may be encoded in pieces. Words of byte pairs are found by patterns, and all
@@ -43,6 +44,8 @@ typedef struct {
   int64_t count, capacity;
   int64_t *ends; /* where documents end in them */
   int ends_count, ends_capacity;
+  int64_t skipped;      /* lines of the last block */
+  size_t first_skipped; /* where the first of them begins */
   char *text; /* of a line */
   size_t text_capacity;
 } tsr_tokenize_worker;

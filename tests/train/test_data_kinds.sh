@@ -113,6 +113,23 @@ ends 0 --config run.yaml --set training_config.data_path=lines.jsonl --set train
 printf '{ this is a text }\n%s' "$(cat text.txt)" > braces.txt
 ends 0 --config run.yaml --set training_config.data_path=braces.txt
 
+# Bad lines end the command, or are skipped and counted: what is left is what the good lines alone make.
+for i in $(seq 4000); do
+  echo "{\"text\": \"line $i\"}"
+  [ $((i % 1000)) = 7 ] && printf '%s\n' '{"text": "nul\u0000"}' '{"txet": "none"}' '{"text": 5}' '{"text": "cut'
+done > mixed.jsonl
+grep '^{"text": "line' mixed.jsonl > good.jsonl
+ends 2 tokenize mixed.jsonl --out bad.bin
+says "mixed.jsonl:8:"
+[ ! -e bad.bin ] || complain "a file is left"
+ends 0 tokenize good.jsonl --out good.bin --threads 1
+for threads in 1 3; do
+  ends 0 tokenize mixed.jsonl --out kept.bin --skip-bad-lines --threads $threads
+  says "mixed.jsonl:8:1: warning: skipped 16 lines without a text under 'text'; the first is here"
+  cmp -s good.bin kept.bin || complain "other tokens than those of the good lines"
+  rm -f kept.bin
+done
+
 # binary formats, whatever their names say
 gzip -c text.txt > text.gz.txt
 printf 'PAR1\x15\x04\x15' > rows.parquet
@@ -174,4 +191,4 @@ ends 2 --config rows.yaml --set training_config.validation_path=gone.csv
 says "cannot read 'gone.csv'"
 
 echo "train.data_kinds: $checks checks, $failed failed"
-[ $checks -ge 80 ] && [ $failed = 0 ]
+[ $checks -ge 84 ] && [ $failed = 0 ]
