@@ -280,8 +280,9 @@ static bool tokenize(job *j) {
   report(j, tokens, path);
   if (j->skipped)
     tsr_diag_warning(
-        j->diags, j->first_skipped, "skipped %lld line%s without a text under '%s'; the first is here",
-        (long long)j->skipped, j->skipped == 1 ? "" : "s", j->rules.jsonl_key);
+        j->diags, j->first_skipped,
+        "skipped %lld line%s without a text under '%s'; the first is here", (long long)j->skipped,
+        j->skipped == 1 ? "" : "s", j->rules.jsonl_key);
   return true;
 }
 
