@@ -82,6 +82,12 @@ void tsr_diag_nearest(
 int tsr_diags_errors(const tsr_diags *diags) { return diags->errors; }
 int tsr_diags_waiting(const tsr_diags *diags) { return diags->count + diags->dropped; }
 
+const char *tsr_diags_first_error(const tsr_diags *diags) {
+  for (int i = 0; i < diags->count; i++)
+    if (diags->items[i].severity >= TSR_ERROR) return diags->items[i].message;
+  return "";
+}
+
 int tsr_diags_exit_code(const tsr_diags *diags) {
   return diags->failures ? 1 : diags->errors ? 2 : 0;
 }

@@ -57,6 +57,8 @@ void tsr_diag_hint(tsr_diags *diags, const char *format, ...) __attribute__((for
 void tsr_diag_nearest(tsr_diags *diags, const char *word, const char *const *candidates, int count);
 
 int tsr_diags_errors(const tsr_diags *diags); /* of TSR_ERROR and TSR_FAILURE */
+/* What the first error says, without its place; "" when there is none. */
+const char *tsr_diags_first_error(const tsr_diags *diags);
 /* 0 without errors, 1 if any is the world's failure, else 2. */
 int tsr_diags_exit_code(const tsr_diags *diags);
 /* Diagnostics that are not printed yet. */

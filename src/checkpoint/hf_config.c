@@ -60,6 +60,16 @@ static double number_in(reader *r, const cJSON *object, const char *key, double 
   return value;
 }
 
+/* The same above 0. */
+static double positive_in(reader *r, const cJSON *object, const char *key, double otherwise) {
+  int errors = tsr_diags_errors(r->diags);
+  double value = number_in(r, object, key, otherwise);
+  if (value > 0 || tsr_diags_errors(r->diags) > errors) return value;
+  r->ok = tsr_diag_error(
+      r->diags, TSR_NOWHERE, "'%s': key '%s' should be above 0, not %g", r->path, key, value);
+  return 1;
+}
+
 static double number(reader *r, const char *key, double otherwise) {
   return number_in(r, r->root, key, otherwise);
 }
@@ -77,9 +87,13 @@ static void fixed(reader *r, const char *key, bool value) {
     unsupported(r, key, value ? "false" : "true", value ? "true" : "false");
 }
 
+static bool is_text(const cJSON *item, const char *value) {
+  return cJSON_IsString(item) && !strcmp(item->valuestring, value);
+}
+
 static void fixed_text(reader *r, const char *key, const char *value) {
   const cJSON *item = get(r->root, key);
-  if (!item || (cJSON_IsString(item) && !strcmp(item->valuestring, value))) return;
+  if (!item || is_text(item, value)) return;
   unsupported(r, key, describe(r, item), tsr_arena_printf(r->arena, "'%s'", value));
 }
 
@@ -142,7 +156,8 @@ static void read_gpt2(reader *r) {
   c->norm_eps = number(r, "layer_norm_epsilon", 1e-5);
   c->tied = flag(r, "tie_word_embeddings", true);
   c->dropout_prob = read_dropout(r);
-  fixed_text(r, "activation_function", "gelu_new");
+  if (!is_text(get(r->root, "activation_function"), "gelu_pytorch_tanh")) /* the same */
+    fixed_text(r, "activation_function", "gelu_new");
   fixed(r, "scale_attn_weights", true);
   fixed(r, "scale_attn_by_inverse_layer_idx", false);
   fixed(r, "add_cross_attention", false);
@@ -152,9 +167,9 @@ static void read_gpt2(reader *r) {
 
 static void read_llama3_rope(reader *r, const cJSON *rope) {
   tsr_hf_config *c = r->c;
-  c->scaling_factor = number_in(r, rope, "factor", -1);
-  c->low_freq_factor = number_in(r, rope, "low_freq_factor", -1);
-  c->high_freq_factor = number_in(r, rope, "high_freq_factor", -1);
+  c->scaling_factor = positive_in(r, rope, "factor", -1);
+  c->low_freq_factor = positive_in(r, rope, "low_freq_factor", -1);
+  c->high_freq_factor = positive_in(r, rope, "high_freq_factor", -1);
   c->original_context_length = count_in(r, rope, "original_max_position_embeddings", -1);
 }
 
@@ -164,8 +179,8 @@ static void read_rope(reader *r, bool has_llama3) {
   const cJSON *rope = get(r->root, key);
   if (rope && !cJSON_IsObject(rope)) return unsupported(r, key, describe(r, rope), "an object");
   const cJSON *type = get(rope, "rope_type") ? get(rope, "rope_type") : get(rope, "type");
-  r->c->theta = number(r, "rope_theta", 10000);
-  if (get(rope, "rope_theta")) r->c->theta = number_in(r, rope, "rope_theta", -1);
+  r->c->theta = positive_in(r, r->root, "rope_theta", 10000);
+  if (get(rope, "rope_theta")) r->c->theta = positive_in(r, rope, "rope_theta", -1);
   double partial = number(r, "partial_rotary_factor", 1);
   if (get(rope, "partial_rotary_factor")) partial = number_in(r, rope, "partial_rotary_factor", 1);
   if (partial != 1)
@@ -218,8 +233,8 @@ static void read_llama(reader *r) {
   check_architecture(r, "LlamaForCausalLM", "LlamaModel");
   read_common(r);
   r->c->head_dim = count(r, "head_dim", r->c->embedding_dim / r->c->num_heads);
-  fixed(r, "attention_bias", false);
-  fixed(r, "mlp_bias", false);
+  r->c->attention_bias = flag(r, "attention_bias", false);
+  r->c->mlp_bias = flag(r, "mlp_bias", false);
   read_rope(r, true);
 }
 

@@ -1,10 +1,12 @@
 /* Hugging Face's config.json and the sizes of our graph files, both ways.
  *
- *   config.json           model_type   what is refused by name, because it would compute something
- * else gpt2                  gpt2         activations but gelu_new, unscaled attention, cross
- * attention llama, mistral        llama        biases, activations but silu, rope types but default
- * and llama3, sequences longer than a sliding window qwen3                 qwen3        activations
- * but silu, rope types but default, sliding windows
+ * What is refused by name, because it would compute something else, by config.json's model_type:
+ *
+ *   gpt2            activations but gelu_new and gelu_pytorch_tanh, which are one; unscaled
+ *                   attention, cross attention
+ *   llama           activations but silu, rope types but default and llama3
+ *   mistral         (a llama of ours) the same; sequences end at the sliding window
+ *   qwen3           activations but silu, rope types but default, sliding windows
  *
  * and everywhere: other architectures, quantised weights. Keys that do not change what the model
  * computes (use_cache, initializer_range, …) are not looked at. */
@@ -21,9 +23,10 @@ typedef struct {
   double norm_eps, dropout_prob;
   bool tied;
   double theta;                                             /* not of gpt2 */
-  bool attention_bias;                                      /* of qwen3 */
+  bool attention_bias;                                      /* of llama and qwen3 */
   double scaling_factor, low_freq_factor, high_freq_factor; /* of llama; scaling_factor 0: none */
   int64_t original_context_length;
+  bool mlp_bias; /* of llama */
 } tsr_hf_config;
 
 /* From config.json's text, which errors call `path`. All errors in one call. */

@@ -43,6 +43,7 @@ void tsr_hf_config_yaml(const tsr_hf_config *c, tsr_text *text) {
     tsr_text_add(text, "    original_context_length: %" PRId64 "\n", c->original_context_length);
   }
   if (c->attention_bias) tsr_text_add(text, "  attention_bias: true\n");
+  if (c->mlp_bias) tsr_text_add(text, "  mlp_bias: true\n");
   tsr_text_add(text, "  weight_tying: %s\n", c->tied ? "enabled" : "disabled");
 }
 
@@ -67,6 +68,7 @@ static void take_sizes(const tsr_scope *scope, tsr_hf_config *c) {
   c->dropout_prob = size_number(scope, "dropout_prob");
   c->theta = size_number(scope, "theta");
   c->attention_bias = size_number(scope, "attention_bias") != 0;
+  c->mlp_bias = size_number(scope, "mlp_bias") != 0;
   c->original_context_length = tsr_sizes_get(scope, "rope_scaling.original_context_length");
   c->low_freq_factor = size_number(scope, "rope_scaling.low_freq_factor");
   c->high_freq_factor = size_number(scope, "rope_scaling.high_freq_factor");
@@ -174,7 +176,8 @@ static void add_llama(const tsr_hf_config *c, tsr_text *text) {
   tsr_text_add(text, ",\n  \"hidden_act\": \"silu\"");
   tsr_text_add(text, ",\n  \"attention_dropout\": %s", real(buffer, c->dropout_prob));
   tsr_text_add(text, ",\n  \"attention_bias\": %s", c->attention_bias ? "true" : "false");
-  if (!strcmp(c->model_type, "llama")) tsr_text_add(text, ",\n  \"mlp_bias\": false");
+  if (!strcmp(c->model_type, "llama"))
+    tsr_text_add(text, ",\n  \"mlp_bias\": %s", c->mlp_bias ? "true" : "false");
   tsr_text_add(text, ",\n  \"rope_theta\": %s", real(buffer, c->theta));
   add_scaling(c, text);
 }

@@ -321,12 +321,10 @@ bool tsr_bpe_read_parts(tsr_arena *arena, const cJSON *json, tsr_bpe *bpe, tsr_d
   static const char *const known[] = {
       "version",       "truncation",     "padding", "added_tokens", "normalizer",
       "pre_tokenizer", "post_processor", "decoder", "model",        NULL};
-  static const char *const off[] = {"truncation", "padding", NULL};
   reader r = {.arena = arena, .bpe = bpe, .place = {.file = bpe->file}, .diags = diags};
   const cJSON *decoder = tsr_json_get(json, "decoder");
-  if (!tsr_bpe_check_keys(json, "", known, bpe->file, diags) ||
-      !tsr_bpe_check_off(json, "", off, bpe->file, diags))
-    return false;
+  /* truncation and padding are of batches for a model; texts are encoded whole here */
+  if (!tsr_bpe_check_keys(json, "", known, bpe->file, diags)) return false;
   if (decoder && !cJSON_IsNull(decoder) && !is_type(decoder, "ByteLevel"))
     return refuse_type(&r, decoder, "decoder", "ByteLevel");
   return read_normalizer(&r, tsr_json_get(json, "normalizer")) &&

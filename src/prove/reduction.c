@@ -141,21 +141,6 @@ reduce_sizes(const attempt *a, const tsr_reduced_mesh *shape, tsr_sizes *ret, ts
 
 /* ---- configurations ---- */
 
-/* "FILE:1:2: error: what" → "what". */
-static const char *first_error(tsr_arena *arena, tsr_diags *diags) {
-  char *text = NULL;
-  size_t length = 0;
-  FILE *stream = open_memstream(&text, &length);
-  if (!stream) abort();
-  tsr_diags_print(diags, stream);
-  fclose(stream);
-  const char *error = strstr(text, "error: ");
-  error = error ? error + strlen("error: ") : "the graph needs it";
-  const char *copy = tsr_arena_strndup(arena, error, strcspn(error, "\n"));
-  free(text);
-  return copy;
-}
-
 static bool configure_common(
     const attempt *a, const tsr_reduction_plan *plan, tsr_config **ret, tsr_diags *diags) {
   const tsr_prove_request *r = a->request;
@@ -205,7 +190,8 @@ static bool compile_reference(attempt *a, tsr_reduction_plan *plan, tsr_diags *d
   tsr_diags *first = tsr_diags_new(a->request->arena), *ignored = tsr_diags_new(a->request->arena);
   for (int i = 0; i < 3; i++)
     if (compile_single(a, plan, counts[i], i ? ignored : first)) return true;
-  plan->refused = first_error(a->request->arena, first);
+  plan->refused = tsr_diags_first_error(first);
+  if (!*plan->refused) plan->refused = "the graph needs it";
   if (!a->single_may_fail) return tsr_diag_error(diags, TSR_NOWHERE, "%s", plan->refused);
   tsr_config *c = plan->mesh.config;
   return tsr_prove_compile(a->request, c, reference_outputs(c), &plan->single, diags);
@@ -280,7 +266,8 @@ static bool try(attempt *a, tsr_reduction_plan *plan, tsr_diags *diags) {
 static bool try_quietly(attempt *a, tsr_reduction_plan *plan, const char **ret_why) {
   tsr_diags *diags = tsr_diags_new(a->request->arena);
   if (try(a, plan, diags)) return true;
-  *ret_why = first_error(a->request->arena, diags);
+  *ret_why = tsr_diags_first_error(diags);
+  if (!**ret_why) *ret_why = "the graph needs it";
   return false;
 }
 

@@ -170,7 +170,9 @@ static bool has_line(const char *path, const char *line) {
 static void test_side_files(void) {
   int status = system(
       "cp -r " TSR_SOURCE_ROOT "/tests/checkpoint/data/hf_smollm2 s && rm s/generation_config.json"
-      " && echo '{\"a\": 1}' >s/tokenizer.json && echo '{}' >s/special_tokens_map.json");
+      " && cp " TSR_SOURCE_ROOT "/tests/data/bpe/gpt2.json s/tokenizer.json"
+      " && echo '{}' >s/special_tokens_map.json"
+      " && echo '{{ messages }}' >s/chat_template.jinja");
   CHECK_INT(status, 0);
   if (!import("s", "s-in/") || !export("s-in/", "s-out//", NULL, 0)) return;
   check_same("s", "s-out", 1);
@@ -182,6 +184,31 @@ static void test_side_files(void) {
   tsr_manifest m;
   CHECK(tsr_manifest_read(arena, "s-in", TSR_NOWHERE, &m, diags));
   CHECK_STR(m.tokenizer, "tokenizer.json");
+}
+
+/* A tokenizer that cannot be used is kept, and said; texts then are none of the model's. Ids that
+ * config.json alone has go beside those of generation_config.json. */
+static void test_strange_side_files(void) {
+  int status = system(
+      "cp -r " TSR_SOURCE_ROOT "/tests/checkpoint/data/hf_smollm2 t"
+      " && echo '{\"model\": {\"type\": \"Unigram\"}}' >t/tokenizer.json"
+      " && echo '{\"eos_token_id\": [7, 8], \"top_k\": 5}' >t/generation_config.json");
+  CHECK_INT(status, 0);
+  CHECK(tsr_hf_import(arena, "t", "t-in", &import_options, diags));
+  const char *said = scratch_diags(diags);
+  CHECK_AT(
+      strstr(said, "warning: 't/tokenizer.json' cannot be used, so the model takes token numbers") ==
+          said,
+      "%s", said);
+  if (!export("t-in", "t-out", NULL, 0)) return;
+  check_same_file("t/tokenizer.json", "t-out/tokenizer.json");
+  CHECK(!has_line("t-in/config.yaml", "tokenizer_type"));
+  tsr_manifest m;
+  CHECK(tsr_manifest_read(arena, "t-in", TSR_NOWHERE, &m, diags));
+  CHECK(!m.tokenizer);
+  CHECK(has_line("t-out/generation_config.json", "\"top_k\":\t5"));
+  CHECK(has_line("t-out/config.json", "\"eos_token_id\": [7, 8],"));
+  CHECK(has_line("t-out/config.json", "\"bos_token_id\": 1,"));
 }
 
 int main(void) {
@@ -196,8 +223,11 @@ int main(void) {
       "mistral", "f32",
       "sliding_window 16 is less than max_position_embeddings 64: max_sequence_length is 16");
   test_model("smollm2", "bf16", "");
+  test_model("llama_bias", "f32", "");
+  test_model("gpt2_tanh", "f32", "");
   test_dtypes();
   test_side_files();
+  test_strange_side_files();
   scratch_leave(folder);
   tsr_arena_free(arena);
   return check_done("hf");

@@ -113,10 +113,6 @@ static void test_llama(void) {
            "\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2.0}}"),
       "error: 'config.json': hidden_act 'gelu' is not supported\n"
       "      = supported: 'silu'\n"
-      "error: 'config.json': attention_bias true is not supported\n"
-      "      = supported: false\n"
-      "error: 'config.json': mlp_bias true is not supported\n"
-      "      = supported: false\n"
       "error: 'config.json': partial_rotary_factor 0.5 is not supported\n"
       "      = supported: 1\n"
       "error: 'config.json': rope_interleaved true is not supported\n"

@@ -51,9 +51,6 @@ static const refusal models[] = {
     {{.model = ",\"ignore_merge\":true"},
      "t.json: error: model.ignore_merge is not supported\n"
      "      = did you mean 'ignore_merges'?\n"},
-    {{.more = ",\"truncation\":{\"max_length\":512}"},
-     "t.json: error: truncation is not supported\n"},
-    {{.more = ",\"padding\":{},\"truncation\":null"}, "t.json: error: padding is not supported\n"},
     {{.more = ",\"padding\":null,\"extra\":1"},
      "t.json: error: extra is not supported\n"
      "      = valid: version, truncation, padding, added_tokens, normalizer, pre_tokenizer, "
