@@ -13,9 +13,9 @@
 
 enum { CONFIG_BYTES_MAX = 1 << 24, BLOCK_BYTES = 1 << 20, SEQUENCE_MAX = 1024 };
 
-const char *const tsr_hf_side_files[] = {
-    "tokenizer.json",      "tokenizer_config.json", "special_tokens_map.json",
-    "chat_template.jinja", "generation_config.json", NULL};
+const char *const tsr_hf_side_files[] = {"tokenizer.json",          "tokenizer_config.json",
+                                         "special_tokens_map.json", "chat_template.jinja",
+                                         "generation_config.json",  NULL};
 
 /* A parameter of ours and the tensor that it comes out of. */
 typedef struct {
@@ -273,9 +273,10 @@ static bool write_generation_config(importer *m) {
   char *text = NULL;
   size_t length;
   bool has = has_file(m, generation_name);
-  bool ok = !has || (tsr_file_read(m->arena, path, CONFIG_BYTES_MAX, TSR_NOWHERE, &text, &length,
-                                   m->diags) &&
-                     tsr_json_parse(m->arena, path, text, length, &read, m->diags));
+  bool ok =
+      !has ||
+      (tsr_file_read(m->arena, path, CONFIG_BYTES_MAX, TSR_NOWHERE, &text, &length, m->diags) &&
+       tsr_json_parse(m->arena, path, text, length, &read, m->diags));
   cJSON *all = has ? read : generation;
   if (ok && cJSON_IsObject(all) && add_ids(m, all)) {
     text = cJSON_Print(all);
@@ -305,7 +306,8 @@ static bool write_files(importer *m, const char *config, size_t length) {
   if (!tsr_output_bytes(m->output, "config.yaml", config, length, m->diags)) return false;
   for (int i = 0; tsr_hf_side_files[i]; i++) {
     const char *name = tsr_hf_side_files[i];
-    if (strcmp(name, generation_name) && has_file(m, name) && !tsr_output_copy(m->output, name, path_of(m, name), 0, m->diags))
+    if (strcmp(name, generation_name) && has_file(m, name) &&
+        !tsr_output_copy(m->output, name, path_of(m, name), 0, m->diags))
       return false;
   }
   return write_generation_config(m);

@@ -168,11 +168,11 @@ static bool has_line(const char *path, const char *line) {
 /* Tokenizer files go along both ways; the ids of special tokens come from config.json where there
  * is no generation_config.json. */
 static void test_side_files(void) {
-  int status = system(
-      "cp -r " TSR_SOURCE_ROOT "/tests/checkpoint/data/hf_smollm2 s && rm s/generation_config.json"
-      " && cp " TSR_SOURCE_ROOT "/tests/data/bpe/gpt2.json s/tokenizer.json"
-      " && echo '{}' >s/special_tokens_map.json"
-      " && echo '{{ messages }}' >s/chat_template.jinja");
+  int status = system("cp -r " TSR_SOURCE_ROOT
+                      "/tests/checkpoint/data/hf_smollm2 s && rm s/generation_config.json"
+                      " && cp " TSR_SOURCE_ROOT "/tests/data/bpe/gpt2.json s/tokenizer.json"
+                      " && echo '{}' >s/special_tokens_map.json"
+                      " && echo '{{ messages }}' >s/chat_template.jinja");
   CHECK_INT(status, 0);
   if (!import("s", "s-in/") || !export("s-in/", "s-out//", NULL, 0)) return;
   check_same("s", "s-out", 1);
@@ -189,15 +189,16 @@ static void test_side_files(void) {
 /* A tokenizer that cannot be used is kept, and said; texts then are none of the model's. Ids that
  * config.json alone has go beside those of generation_config.json. */
 static void test_strange_side_files(void) {
-  int status = system(
-      "cp -r " TSR_SOURCE_ROOT "/tests/checkpoint/data/hf_smollm2 t"
-      " && echo '{\"model\": {\"type\": \"Unigram\"}}' >t/tokenizer.json"
-      " && echo '{\"eos_token_id\": [7, 8], \"top_k\": 5}' >t/generation_config.json");
+  int status =
+      system("cp -r " TSR_SOURCE_ROOT "/tests/checkpoint/data/hf_smollm2 t"
+             " && echo '{\"model\": {\"type\": \"Unigram\"}}' >t/tokenizer.json"
+             " && echo '{\"eos_token_id\": [7, 8], \"top_k\": 5}' >t/generation_config.json");
   CHECK_INT(status, 0);
   CHECK(tsr_hf_import(arena, "t", "t-in", &import_options, diags));
   const char *said = scratch_diags(diags);
   CHECK_AT(
-      strstr(said, "warning: 't/tokenizer.json' cannot be used, so the model takes token numbers") ==
+      strstr(
+          said, "warning: 't/tokenizer.json' cannot be used, so the model takes token numbers") ==
           said,
       "%s", said);
   if (!export("t-in", "t-out", NULL, 0)) return;
