@@ -34,10 +34,18 @@ static bool same_weight(const tsr_graph *g, const tsr_graph *step, int value) {
   return a->ndim == b->ndim && !memcmp(a->shape, b->shape, sizeof *a->shape * (size_t)a->ndim);
 }
 
+static bool same_const(const tsr_graph *g, const tsr_graph *step, int value) {
+  const tsr_value *a = &g->values[value], *b = &step->values[value];
+  return a->kind != TSR_VALUE_CONST ||
+         (b->kind == TSR_VALUE_CONST && same_init(&a->init, &b->init));
+}
+
 static bool same_node(const tsr_graph *g, const tsr_graph *step, const bool *of_samples, int i) {
   const tsr_node *a = &g->nodes[i], *b = &step->nodes[i];
   if (a->op != b->op || a->inputs_count != b->inputs_count) return false;
   if (memcmp(a->inputs, b->inputs, sizeof *a->inputs * (size_t)a->inputs_count)) return false;
+  for (int k = 0; k < a->inputs_count; k++)
+    if (!same_const(g, step, a->inputs[k])) return false;
   if (!of_samples[a->outputs[0]] && !same_weight(g, step, a->outputs[0])) return false;
   return is_slice_of_samples(g, step, a) || !memcmp(a->attr, b->attr, sizeof a->attr);
 }

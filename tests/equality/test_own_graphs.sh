@@ -474,6 +474,8 @@ batch_depends '  p1: {shape: [16], init: normal(1)}' '- s: "reshape(p1, shape=[b
 - h: embedding(tokens, p0)
 - x: linear(h, u)' "what makes 's'"
 batch_depends '' '- h: embedding(tokens, p0)
+- x: "rope(h, head_dim=2, theta=10 * batch)"' "what makes 'x'"
+batch_depends '' '- h: embedding(tokens, p0)
 - if: batch == 4
   graph: [x: tanh(h)]
   else: [x: sigmoid(h)]' "what makes 'x'"
