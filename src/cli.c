@@ -1,4 +1,5 @@
 #include "cli.h"
+#include "base/file.h"
 #include "base/text.h"
 #include "base/uri.h"
 #include <errno.h>
@@ -117,6 +118,7 @@ static void store(parser *p, const option *o, const char *value) {
   else if (o->kind == KEY)
     add_set(p, (tsr_set){value, o->otherwise ? o->word : NULL, o->otherwise});
   else if (o->kind == VALUE) *(const char **)at = value;
+  else if (o->at == AT(config) && !strcmp(value, "-")) p->cli->config = "/dev/stdin";
   else tsr_uri_path(p->arena, value, TSR_NOWHERE, (const char **)at, p->diags);
 }
 
@@ -152,7 +154,16 @@ static void parse_option(parser *p, int argc, char **argv, int *at) {
   }
 }
 
+/* `tessera-train run.yaml`, `tessera-train check run.yaml` */
+static bool is_configuration(const char *word) {
+  return tsr_path_ends(word, ".yaml") || tsr_path_ends(word, ".yml");
+}
+
 static void parse_command(parser *p, const char *word) {
+  if (!strcmp(word, "help")) {
+    p->cli->help = true;
+    return;
+  }
   for (int i = 0; i < TSR_COMMANDS; i++)
     if (!strcmp(word, commands[i])) {
       p->cli->command = (tsr_command)i;
@@ -189,7 +200,7 @@ static void check_list(
   }
 }
 
-/* A whole number from `least` to what an int holds. */
+/* An integer from `least` to what an int holds. */
 static void check_number(
     const char *option_word, const char *text, int64_t least, int64_t *ret_value,
     tsr_diags *diags) {
@@ -201,7 +212,7 @@ static void check_number(
   if (whole && !errno && value >= least && value <= INT_MAX) *ret_value = value;
   else
     tsr_diag_error(
-        diags, TSR_NOWHERE, "%s: '%s' is no whole number from %lld to %d", option_word, text,
+        diags, TSR_NOWHERE, "%s: '%s' is no integer from %lld to %d", option_word, text,
         (long long)least, INT_MAX);
 }
 
@@ -291,7 +302,12 @@ static void check_needs(const tsr_cli *c, tsr_diags *diags) {
   bool text = c->command == TSR_COMMAND_EVALUATE || c->command == TSR_COMMAND_GENERATE;
   if (!lacks_config(c)) return;
   if (text) tsr_diag_error(diags, TSR_NOWHERE, "no weights: --checkpoint DIR is needed");
-  else tsr_diag_error(diags, TSR_NOWHERE, "no configuration: --config FILE is needed");
+  else
+    tsr_diag_error(
+        diags, TSR_NOWHERE, "no configuration: --config FILE%s is needed",
+        c->command == TSR_COMMAND_INSPECT ? " or --mesh FILE"
+        : c->command == TSR_COMMAND_PLAN  ? " or --calibrate"
+                                          : "");
   tsr_diag_hint(diags, "tessera-train --help lists all options");
 }
 
@@ -301,6 +317,7 @@ bool tsr_cli_parse(tsr_arena *arena, int argc, char **argv, tsr_cli *c, tsr_diag
   bool command = false;
   for (int i = 1; i < argc; i++) {
     if (argv[i][0] == '-' && argv[i][1]) parse_option(&p, argc, argv, &i);
+    else if (is_configuration(argv[i]) && lacks_config(c)) command = true, c->config = argv[i];
     else if (!command) command = true, parse_command(&p, argv[i]);
     else add_argument(&p, argv[i]);
   }

@@ -124,7 +124,9 @@ static bool compile(app *a) {
 /* Other data are read when the graph says what it takes. */
 static bool check_source(app *a) {
   tsr_source_needs needs;
-  if (a->training.graph->loss < 0) return true;
+  bool looks = a->cli.command == TSR_COMMAND_PLAN || a->cli.command == TSR_COMMAND_TRACE;
+  if (a->training.graph->loss < 0)
+    return looks || tsr_graph_check_inputs(a->training.graph, a->diags);
   if (!tsr_source_needs_of(a->training.graph, &needs, a->diags) ||
       !tsr_source_check_end_of_text(a->config, &needs, a->diags))
     return false;

@@ -31,10 +31,21 @@ bool tsr_section_has_file(const tsr_field *f) {
   return f->file || !strcmp(f->key, "model_config") || !strcmp(f->key, "optimizer_config");
 }
 
+/* `optimizer: AdamW` means a file of that name. */
+static void hint_type(tsr_loader *l, const tsr_field *f, const tsr_yaml *node) {
+  const tsr_field *type = &tsr_fields[tsr_field_find_dotted("training_config.optimizer.type")];
+  for (const tsr_field_choice *c = type->choices; c->name && !strcmp(f->key, "optimizer"); c++)
+    if (!strcmp(c->name, node->text))
+      tsr_diag_hint(l->diags, "the type is written optimizer.type: %s", c->name);
+}
+
 static tsr_yaml *read_section_file(tsr_loader *l, const tsr_field *f, const tsr_yaml *node) {
   const char *path, *from = tsr_loader_file_of(l, node);
   tsr_yaml *doc;
-  if (!tsr_config_find_file(l->arena, node->text, from, node->place, &path, l->diags)) return NULL;
+  if (!tsr_config_find_file(l->arena, node->text, from, node->place, &path, l->diags)) {
+    hint_type(l, f, node);
+    return NULL;
+  }
   bool ok = tsr_yaml_read(l->arena, path, node->place, &doc, l->diags);
   /* After a key that is given twice the rest can still be checked. */
   if (!doc || (!ok && doc->kind != TSR_YAML_MAP)) return NULL;

@@ -35,6 +35,22 @@ static const char *where(tsr_arena *arena, const char *section) {
   return *section ? tsr_arena_printf(arena, "in %s", section) : "at the top level";
 }
 
+/* Keys of tt-train that have another place or no meaning here. */
+static const char *foreign_key(const char *key) {
+  static const char *const keys[][2] = {
+      {"learning_rate", "the optimizer's is optimizer.lr"},
+      {"transformer_config_path", "model_config names the model's file"},
+      {"model_source", "model_path names weights; `import` makes them of Hugging Face's"},
+      {"embedding_placement", "a graph file says where its parameters are"},
+      {"rank_bindings", "ranks are laid on processes by the launcher: see docs/clusters.md"},
+      {"hidden_size", "BERT models are not supported; of others it is embedding_dim"},
+      {"num_hidden_layers", "BERT models are not supported; of others it is num_blocks"},
+  };
+  for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+    if (!strcmp(keys[i][0], key)) return keys[i][1];
+  return NULL;
+}
+
 void tsr_section_unknown(tsr_loader *l, const char *section, const tsr_yaml *key) {
   const char *keys[TSR_FIELDS_MAX];
   const tsr_field *elsewhere = NULL;
@@ -47,7 +63,10 @@ void tsr_section_unknown(tsr_loader *l, const char *section, const tsr_yaml *key
     if (here && f->verdict != TSR_FIELD_UNSUPPORTED) keys[count++] = f->key;
     if (!here && !elsewhere && !strcmp(f->key, key->text)) elsewhere = f;
   }
-  if (elsewhere && !tsr_nearest(key->text, keys, count))
+  const char *foreign = foreign_key(key->text);
+  if (foreign && (!elsewhere || !strcmp(section, "training_config.optimizer")))
+    tsr_diag_hint(l->diags, "%s", foreign);
+  else if (elsewhere && !tsr_nearest(key->text, keys, count))
     tsr_diag_hint(l->diags, "'%s' belongs %s", key->text, where(l->arena, elsewhere->section));
   else tsr_diag_nearest(l->diags, key->text, keys, count);
 }

@@ -154,9 +154,12 @@ static bool read_repeat(const tsr_file_reader *r, const tsr_yaml *node, tsr_stat
 static bool read_group(const tsr_file_reader *r, const tsr_yaml *node, tsr_statement *s) {
   static const char *const keys[] = {"if", "graph", "else"};
   const tsr_yaml *otherwise = tsr_yaml_get(node, "else");
+  static const char *const heads[] = {"repeat", "if", "graph", "else", "parameters"};
+  bool has_head = tsr_yaml_get(node, "if") != NULL;
   s->kind = TSR_STATEMENT_GROUP;
+  if (!has_head && !tsr_file_keys(r, node, "a statement with a graph", 5, heads)) return false;
   bool ok = tsr_file_keys(r, node, "an if", 3, keys);
-  if (!tsr_yaml_get(node, "if"))
+  if (!has_head)
     ok = tsr_diag_error(r->diags, s->place, "a nested 'graph' needs 'if' or 'repeat'");
   ok &= tsr_file_body(r, tsr_yaml_get(node, "graph"), &s->body);
   if (otherwise) ok &= tsr_file_body(r, otherwise, &s->otherwise);

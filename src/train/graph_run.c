@@ -53,19 +53,27 @@ static bool report_output(
   return ok;
 }
 
+/* The name of a loss that the graph makes and does not give, or NULL. */
+static const char *find_loss(const tsr_graph *g) {
+  for (int i = 0; i < g->nodes_count; i++)
+    if (tsr_op_facts(g->nodes[i].op) & TSR_FACT_LOSS) return g->nodes[i].name;
+  return NULL;
+}
+
 /* Inputs are random numbers; there are no random tokens. */
-static bool check_inputs(const tsr_graph *g, tsr_diags *diags) {
+bool tsr_graph_check_inputs(const tsr_graph *g, tsr_diags *diags) {
+  const char *loss = find_loss(g);
   bool ok = true;
   for (int i = 0; i < g->values_count; i++)
     if (g->values[i].kind == TSR_VALUE_INPUT && g->values[i].dtype == TSR_I32)
       ok = tsr_diag_error(
           diags, g->values[i].place, "'%s' needs data, which only a graph with a loss is given",
           g->values[i].name);
+  if (!ok && loss) tsr_diag_hint(diags, "'outputs' names it: {loss: %s}", loss);
   return ok;
 }
 
 bool tsr_run_graph(const tsr_trainer_options *o, const tsr_compiled *graph, tsr_diags *diags) {
-  if (!check_inputs(graph->placed, diags)) return false;
   tsr_worker_options options = {
       o->parallel, o->kernels, o->threads, o->config->training.seed,
       o->config->device.memory_limit};

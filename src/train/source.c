@@ -250,6 +250,12 @@ static bool open_rows(
   const char *images = tsr_path_join(arena, path, "t10k-images-idx3-ubyte");
   bool other = validation && tsr_file_exists(images);
   if (!other) images = tsr_path_join(arena, path, "train-images-idx3-ubyte");
+  if (!tsr_file_exists(images)) {
+    tsr_diag_error(diags, place, "'%s' is a folder, but not of MNIST: it has no %s", path,
+                   "train-images-idx3-ubyte");
+    tsr_diag_hint(diags, "of files in a folder a pattern: %s/*.txt", path);
+    return false;
+  }
   const char *labels =
       tsr_path_join(arena, path, other ? "t10k-labels-idx1-ubyte" : "train-labels-idx1-ubyte");
   return tsr_dataset_images(arena, images, labels, place, ret, diags);

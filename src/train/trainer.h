@@ -53,6 +53,8 @@ bool tsr_train(
 /* Runs a graph without a loss once and prints its outputs; the first worker writes
  * them into out as .npy files. */
 bool tsr_run_graph(const tsr_trainer_options *options, const tsr_compiled *graph, tsr_diags *diags);
+/* An error for each of a graph's inputs that cannot be made of random numbers. */
+bool tsr_graph_check_inputs(const tsr_graph *graph, tsr_diags *diags);
 
 /* SHA-256 over all parameters, unsharded and without padding, f32 little-endian, in the order of
  * their names. */
