@@ -159,8 +159,7 @@ static bool read_group(const tsr_file_reader *r, const tsr_yaml *node, tsr_state
   s->kind = TSR_STATEMENT_GROUP;
   if (!has_head && !tsr_file_keys(r, node, "a statement with a graph", 5, heads)) return false;
   bool ok = tsr_file_keys(r, node, "an if", 3, keys);
-  if (!has_head)
-    ok = tsr_diag_error(r->diags, s->place, "a nested 'graph' needs 'if' or 'repeat'");
+  if (!has_head) ok = tsr_diag_error(r->diags, s->place, "a nested 'graph' needs 'if' or 'repeat'");
   ok &= tsr_file_body(r, tsr_yaml_get(node, "graph"), &s->body);
   if (otherwise) ok &= tsr_file_body(r, otherwise, &s->otherwise);
   return ok;

@@ -251,8 +251,9 @@ static bool open_rows(
   bool other = validation && tsr_file_exists(images);
   if (!other) images = tsr_path_join(arena, path, "train-images-idx3-ubyte");
   if (!tsr_file_exists(images)) {
-    tsr_diag_error(diags, place, "'%s' is a folder, but not of MNIST: it has no %s", path,
-                   "train-images-idx3-ubyte");
+    tsr_diag_error(
+        diags, place, "'%s' is a folder, but not of MNIST: it has no %s", path,
+        "train-images-idx3-ubyte");
     tsr_diag_hint(diags, "of files in a folder a pattern: %s/*.txt", path);
     return false;
   }
