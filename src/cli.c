@@ -159,6 +159,11 @@ static bool is_configuration(const char *word) {
   return tsr_path_ends(word, ".yaml") || tsr_path_ends(word, ".yml");
 }
 
+static void take_config(parser *p, const char *path) {
+  p->cli->config = path;
+  p->given[find_option("--config") - options] = true;
+}
+
 static void parse_command(parser *p, const char *word) {
   if (!strcmp(word, "help")) {
     p->cli->help = true;
@@ -317,7 +322,7 @@ bool tsr_cli_parse(tsr_arena *arena, int argc, char **argv, tsr_cli *c, tsr_diag
   bool command = false;
   for (int i = 1; i < argc; i++) {
     if (argv[i][0] == '-' && argv[i][1]) parse_option(&p, argc, argv, &i);
-    else if (is_configuration(argv[i]) && lacks_config(c)) command = true, c->config = argv[i];
+    else if (is_configuration(argv[i]) && lacks_config(c)) command = true, take_config(&p, argv[i]);
     else if (!command) command = true, parse_command(&p, argv[i]);
     else add_argument(&p, argv[i]);
   }
