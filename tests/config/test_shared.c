@@ -105,7 +105,7 @@ int main(void) {
   struct stat info;
   if (stat(folder, &info)) {
     printf("config.shared: skipped, there is no folder %s\n", folder);
-    return 0;
+    return 77; /* skipped, for ctest and meson */
   }
   unsetenv("TT_METAL_RUNTIME_ROOT");
   for (int i = 0; i < files_count; i++) check_file(folder, files[i].file, files[i].said);

@@ -64,6 +64,8 @@ expect 1 'exit code 139, expected 0'
 make_case empty 'echo one'
 : > "$cases/empty/stdout"
 expect 1 '  + [one]'
+make_case bare 'echo one'
+expect 1 'nothing but the exit code is compared'
 mkdir -p "$cases/noargs"
 expect 1 "no file 'args'"
 mkdir -p "$cases"

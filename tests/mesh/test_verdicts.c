@@ -64,12 +64,16 @@ int main(void) {
   tsr_arena *arena = tsr_arena_new();
   const char *folder = real_descriptors(arena);
   struct dirent **entries;
-  int count = folder ? scandir(folder, &entries, keep_all, alphasort) : 0;
+  if (!folder) {
+    printf("mesh.verdicts: skipped, there are no real descriptors\n");
+    return 77; /* skipped, for ctest and meson */
+  }
+  int count = scandir(folder, &entries, keep_all, alphasort);
   for (int i = 0; i < count; i++) {
     check_file(arena, folder, entries[i]->d_name);
     free(entries[i]);
   }
-  if (folder) free(entries);
+  free(entries);
   tsr_arena_free(arena);
   return check_done("mesh.verdicts");
 }
