@@ -29,6 +29,7 @@ typedef struct {
   tsr_hosting hosting;
   bool muted;           /* another worker speaks for all */
   bool others_failed;   /* and this one has not */
+  int job_code;         /* of the first worker that has failed, as far as heard: all end with it */
   bool others_silent;   /* the job can only be ended */
   bool has_agreed;      /* with all others, that this is the end */
   bool has_heard;       /* from the others whether they fail, too */
@@ -73,6 +74,8 @@ void app_close_device(app *a);
 
 /* Of commands that workers do together: joins the job that started this process, if one did. */
 bool app_join(app *a);
+/* Whether workers do the command together. */
+bool app_is_joint(const app *a);
 /* Ranks on workers, and threads by what each may use of its host. Needs the parallelism context. */
 bool app_lay_ranks(app *a);
 /* Whether all workers got as far as this one; if not, this one has said why, or another one
@@ -92,7 +95,7 @@ int app_threads(app *a);
 /* Called when other workers do not answer, or the device fails: says so, and ends the job. */
 void app_lost(void *app, const char *report);
 /* Before a failure is printed that the others may not have. */
-void app_hear_failures(app *a);
+void app_hear_failures(app *a, int code);
 /* Ends this worker's part of the job; the exit code, which is not 0 where another one's is not. */
 int app_leave(app *a, int code);
 

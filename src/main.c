@@ -32,7 +32,7 @@ static const char *find_share(tsr_arena *arena) {
 
 /* Before anything is to be kept: nothing but a word and the end. */
 static void on_early(int number) {
-  static const char message[] = "error: ended by a signal before anything was done\n";
+  static const char message[] = "tessera-train: ended by a signal before anything was done\n";
   if (write(STDERR_FILENO, message, sizeof message - 1) < 0) { /* nobody to say it to */
   }
   _exit(128 + number);
@@ -93,6 +93,7 @@ int main(int argc, char **argv) {
   bool ok = tsr_cli_parse(a.arena, argc, argv, &a.cli, a.diags);
   catch_early_signals(&a);
   if (a.cli.quiet) tsr_diags_quiet(a.diags);
+  if (!ok && app_is_joint(&a) && app_join(&a)) app_all_well(&a, false); /* others may wait */
   int code = ok ? run(&a) : app_finish(&a, false);
   code = app_leave(&a, code);
   tsr_arena_free(a.arena);

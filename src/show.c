@@ -108,9 +108,9 @@ int app_finish_in(app *a, bool ok, const char *function) {
   check_output(a);
   tsr_file_maps_check(a->diags);
   int code = tsr_diags_exit_code(a->diags);
-  if (code) app_hear_failures(a);
+  if (code) app_hear_failures(a, code);
   if (!a->muted) print_diags(a);
-  return code ? code : a->others_failed ? 1 : 0;
+  return a->job_code ? a->job_code : code ? code : a->others_failed ? 1 : 0;
 }
 
 const char *app_mesh_text(app *a) {

@@ -96,6 +96,18 @@ static void join_alone(app *a) {
   if (a->muted) rest(GRACE_S);
 }
 
+bool app_is_joint(const app *a) {
+  switch (a->cli.command) {
+  case TSR_COMMAND_TRAIN:
+  case TSR_COMMAND_PROFILE:
+  case TSR_COMMAND_EVALUATE:
+  case TSR_COMMAND_GENERATE:
+    return true;
+  default:
+    return false;
+  }
+}
+
 bool app_join(app *a) {
   app_set_deadline(join_timeout(), "begun");
   bool opened = tsr_transport_open(a->arena, &a->transport, a->diags);
@@ -124,17 +136,17 @@ static int count_pending(const tsr_transport *t, tsr_message *messages, bool *do
   return pending;
 }
 
-/* Every worker tells every other one that it is at its end, and whether well. Waits for `seconds`
- * at most; whether all have. The first one that is not well: -1 where all are. */
-static bool hear_all(app *a, bool well, double seconds, int *ret_first) {
+/* Every worker tells every other one that it is at its end, and with which code; 0: well. Waits for
+ * `seconds` at most; whether all have. The first one that is not well: -1 where all are. */
+static bool hear_all(app *a, int code, double seconds, int *ret_first) {
   const tsr_transport *t = &a->transport;
   unsigned char *theirs = tsr_arena_alloc(a->arena, (size_t)t->workers), *mine = &theirs[t->worker];
   tsr_message *messages = tsr_arena_array(a->arena, tsr_message, 2 * t->workers);
   bool *done = tsr_arena_array(a->arena, bool, 2 * t->workers);
   char why[TSR_WHY_BYTES] = "";
   memset(theirs, 0, (size_t)t->workers);
-  *mine = !well;
-  *ret_first = well ? -1 : t->worker;
+  *mine = (unsigned char)code;
+  *ret_first = code ? t->worker : -1;
   for (int w = 0; w < t->workers; w++) {
     tsr_message *in = &messages[2 * w], *out = in + 1;
     done[2 * w] = done[2 * w + 1] = w == t->worker;
@@ -148,16 +160,17 @@ static bool hear_all(app *a, bool well, double seconds, int *ret_first) {
     if (tsr_patience_round(&patience) > seconds) break;
   for (int w = t->workers; w-- > 0;)
     if (done[2 * w] && theirs[w]) *ret_first = w;
+  if (*ret_first >= 0) a->job_code = theirs[*ret_first];
   return !pending;
 }
 
 /* Of those that fail alike one speaks. The others, where there are any, may wait for this worker:
  * so the job ends, and not only when their time is over. */
-void app_hear_failures(app *a) {
+void app_hear_failures(app *a, int code) {
   int first = a->transport.worker;
   if (is_alone(a) || a->others_silent || a->has_agreed || a->has_heard) return;
   a->has_heard = true;
-  a->must_end = !hear_all(a, false, GRACE_S, &first);
+  a->must_end = !hear_all(a, code, GRACE_S, &first);
   a->muted = first != a->transport.worker;
 }
 
@@ -184,11 +197,11 @@ int app_leave(app *a, int code) {
   if (!a->transport.table) return code;
   bool well = !code || code > 128 || a->ends_last;
   app_set_deadline(timeout_of(a), "ended");
-  if (!is_alone(a) && !a->has_heard) hear_all(a, well, INFINITY, &first);
+  if (!is_alone(a) && !a->has_heard) hear_all(a, well ? 0 : code, INFINITY, &first);
   app_end_deadline();
   close_in_time(a, code);
   if (a->ends_last) rest(1);
-  return code ? code : first >= 0;
+  return first >= 0 && code <= 128 && !a->ends_last ? a->job_code : code;
 }
 
 /* A descriptor says how many hosts there are; one process stands for all of them. */
@@ -259,13 +272,15 @@ bool app_all_well(app *a, bool ok) {
   if (is_alone(a)) return ok;
   if (a->has_agreed) return false;
   /* Who only stops because another one has failed does not speak for all. */
-  unsigned char mine = ok || a->others_failed ? 0 : 1;
+  int code = tsr_diags_exit_code(a->diags);
+  unsigned char mine = ok || a->others_failed ? 0 : code ? (unsigned char)code : 1;
   unsigned char *all = tsr_arena_alloc(a->arena, (size_t)a->transport.workers);
   if (!app_gather(a, &mine, 1, all)) return false;
   int first = -1;
   for (int w = 0; first < 0 && w < a->transport.workers; w++)
     if (all[w]) first = w;
   if (first >= 0) a->muted = a->transport.worker != first;
+  if (first >= 0) a->job_code = all[first];
   a->has_agreed = first >= 0;
   if (first >= 0 && ok) a->others_failed = true;
   return first < 0;

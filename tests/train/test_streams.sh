@@ -87,7 +87,7 @@ exec 9> late.yaml # waits for its reader
 kill -TERM $pid
 wait $pid
 code 143 $? "SIGTERM before the configuration was there"
-grep -q "error: ended by a signal before anything was done" said || complain "not a word"
+grep -q "tessera-train: ended by a signal before anything was done" said || complain "not a word"
 [ ! -e late ] || complain "a folder was made"
 
 echo "train.streams: $checks checks, $failed failed"

@@ -12,6 +12,7 @@ host=$(hostname)
 train=("$program" --config "$recipe" --metrics "$scratch/metrics")
 mesh=(--set 'mesh={axes: [dp], shape: [2]}')
 
+ends=2 # the job's exit code: the user's mistake, whichever worker finds it
 # refused NAME COMMAND…: it ends with an error and trains nothing. What it said is in $scratch/said: the lines
 # of the program, without the launcher's own report.
 refused() {
@@ -23,8 +24,8 @@ refused() {
   awk '/^(-----|=====)/ { quiet = 0; next }
     /^Primary job|^mpirun|^BAD TERMINATION/ { quiet = 1 } !quiet && NF' "$scratch/out" |
     grep -Ev '^(a non-zero exit|the job to be|  Process name|  Exit code)' > "$scratch/said" || true
-  [ $code != 0 ] || wrong "$name: exit code 0" "$scratch/out"
   [ $code != 124 ] && [ $code != 137 ] || wrong "$name: hangs" "$scratch/out"
+  [ $code = "$ends" ] || wrong "$name: exit code $code, not $ends" "$scratch/out"
   if grep -q '"event":"step"' "$scratch/metrics" 2>/dev/null; then wrong "$name: has trained"; fi
 }
 # says COUNT LINE: so many times, exactly.
@@ -101,6 +102,15 @@ refused "a worker without a file" "${launcher[@]}" -n 1 "${train[@]}" "${mesh[@]
   -n 1 "$program" --config "$scratch/none.yaml"
 says 1 "error: cannot read '$scratch/none.yaml': No such file or directory"
 errors 1
+refused "an option that is none, of one" "${launcher[@]}" -n 1 "${train[@]}" "${mesh[@]}" : -n 1 "${train[@]}" --nope
+says 1 "error: there is no option '--nope'"
+errors 1
+refused "an option that is none" "${launcher[@]}" -n 2 "${train[@]}" --nope
+says 1 "error: there is no option '--nope'"
+errors 1
+refused "another data file" "${launcher[@]}" -n 1 "${train[@]}" "${mesh[@]}" --set training_config.data_path=gone.txt : \
+  -n 1 "${train[@]}" "${mesh[@]}"
+errors 1
 refused profile "${launcher[@]}" -n 2 "$program" profile --config "$recipe" "${mesh[@]}"
 says 1 "error: profile is for one process, and 2 workers were started"
 errors 1
@@ -109,6 +119,7 @@ errors 1
 mkdir "$scratch/empty" "$scratch/bin"
 cp "$program" "$scratch/bin/tessera-train"
 export TESSERA_PLUGIN_PATH=$scratch/empty
+ends=1
 refused "no plugin" "${launcher[@]}" -n 2 "$scratch/bin/tessera-train" "${train[@]:1}" "${mesh[@]}"
 by=OMPI_COMM_WORLD_SIZE title="Open MPI"
 [ "$library" = openmpi ] || by=PMI_SIZE title=MPICH
