@@ -53,20 +53,23 @@ static bool has_cache(const generating *g) { return g->generator->decode != NULL
 
 static int64_t waiting(const row *r) { return r->count - r->begin - r->cached; }
 
-/* What the model sees begins so that there is room for more. */
-static void slide(generating *g, row *r) {
+/* What the model sees of a text that has become too long are its last `kept` tokens. */
+static void slide(generating *g, row *r, int64_t kept) {
   if (r->count - r->begin <= g->window) return;
-  int64_t kept = r->cached && g->window > 1 ? g->window / 2 : g->window;
   r->begin = r->count - kept;
   r->cached = 0;
 }
+
+/* Half a window makes room for a cache to be worth while, so it is that without one, too: whether
+ * there is one must not change the text. */
+static int64_t kept_of(const generating *g) { return g->window > 1 ? g->window / 2 : 1; }
 
 static void take_prompt(generating *g, row *r) {
   const tsr_prompt *p = &g->prompts[g->next_prompt];
   *r = (row){.prompt = g->next_prompt++, .count = p->count, .prompt_count = p->count};
   r->tokens = tsr_arena_array(g->arena, int32_t, p->count + g->how->max_new_tokens);
   memcpy(r->tokens, p->tokens, sizeof *r->tokens * (size_t)p->count);
-  slide(g, r);
+  slide(g, r, g->window);
 }
 
 static void end_text(generating *g, row *r, tsr_text_end end) {
@@ -140,7 +143,7 @@ static bool draw(generating *g, row *r) {
   r->tokens[r->count++] = token;
   if (how->drawn) how->drawn(how->context, r->prompt, token);
   if (r->count - r->prompt_count == how->max_new_tokens) end_text(g, r, TSR_TEXT_FULL);
-  else slide(g, r);
+  else slide(g, r, kept_of(g));
   return true;
 }
 

@@ -3,8 +3,8 @@
  * With a cache (tsr_pass_cache) a prompt's tokens go through the model in chunks, and then each new
  * token by itself. A text that has filled the window goes on with its last half, which is put into
  * the cache anew: learned positions end there, and so that no model's text depends on how long the
- * run was, rotary ones do the same. Without a cache every token takes the whole window, with the
- * text's last tokens. As long as a text fits the window both ways give the same tokens. */
+ * run was, rotary ones do the same. Without a cache every token takes all of that once more; both
+ * ways give the same tokens. */
 #ifndef TSR_TRAIN_GENERATE_H
 #define TSR_TRAIN_GENERATE_H
 #include "run/worker.h"
