@@ -168,12 +168,6 @@ static bool check_rows(
   return false;
 }
 
-/* The window of a text may have any length: as many of the recipe's units as divide it, which
- * is the same number on all meshes. */
-static void fit_window(int64_t window, int64_t *units) {
-  while (*units > 1 && *units % 2 == 0 && window % *units) *units /= 2;
-}
-
 /* With a cache positions are not split, so any number of them will do. */
 static bool read_model(
     tsr_arena *arena, const tsr_compile_options *o, tsr_compile_purpose purpose, bool caches,
@@ -184,8 +178,6 @@ static bool read_model(
   ret->graph = ret->model->graph;
   ret->has_logits = tsr_graph_find_output(ret->graph, "logits") >= 0;
   if (caches) ret->graph->units.sequence = 1;
-  if (purpose == TSR_COMPILE_GENERATE)
-    fit_window(ret->model->sequence, &ret->graph->units.sequence);
   if (caches) return true;
   return tsr_sequence_check(
       o->config, o->parallel, ret->model->sequence, &ret->graph->units.sequence, diags);
@@ -341,23 +333,38 @@ static bool compile_program(
   return prove(arena, o->parallel, &ret->programs, diags);
 }
 
-/* The window's tokens come in chunks; each new one comes alone. */
+/* Why the model's texts cannot have a cache, whatever the number of rows that are generated at once
+ * is, which depends on the mesh; NULL: they can. */
+static const char *find_obstacle(tsr_arena *arena, const tsr_compile_options *o) {
+  enum { ROWS = 2 };
+  tsr_model_options options = tsr_compile_model(o, TSR_COMPILE_GENERATE, ROWS);
+  tsr_model *model;
+  tsr_graph *cached;
+  const char *why = NULL;
+  if (!tsr_model_read(arena, o->config, &options, &model, tsr_diags_new(arena))) return NULL;
+  if (tsr_graph_find_output(model->graph, "logits") < 0) return NULL;
+  return tsr_pass_cache(model->graph, 1, true, &cached, &why) ? NULL : why;
+}
+
+/* The window's tokens come in chunks; each new one comes alone. Without a cache a text is of the
+ * model's own sequence: what is not filled of that may be seen by attention that is not causal. */
 static bool compile_generation(
     tsr_arena *arena, const tsr_compile_options *o, tsr_compiled *ret, tsr_diags *diags) {
   enum { CHUNK = 64 };
   int64_t chunk = o->chunk < 0 ? 0 : o->chunk ? o->chunk : CHUNK;
-  wish want = {.purpose = TSR_COMPILE_GENERATE, .new_tokens = chunk};
-  if (!compile_program(arena, o, want, ret, diags)) return false;
-  if (!chunk) return ret->why_no_cache = "it is not wanted", true;
-  if (!ret->new_tokens) {
-    const char *why = ret->why_no_cache;
-    want.new_tokens = 0;
-    bool ok = compile_program(arena, o, want, ret, diags);
-    ret->why_no_cache = why;
-    return ok;
-  }
-  ret->decode = tsr_arena_alloc(arena, sizeof *ret->decode);
+  const char *why = chunk ? find_obstacle(arena, o) : "it is not wanted";
+  wish want = {.purpose = TSR_COMPILE_GENERATE, .new_tokens = why ? 0 : chunk};
   tsr_compile_options other = *o;
+  if (why) other.window = 0;
+  if (!compile_program(arena, &other, want, ret, diags)) return false;
+  if (!why && !ret->new_tokens) { /* a model without a sequence */
+    why = ret->why_no_cache;
+    other.window = want.new_tokens = 0;
+    if (!compile_program(arena, &other, want, ret, diags)) return false;
+  }
+  ret->why_no_cache = why;
+  if (why) return true;
+  ret->decode = tsr_arena_alloc(arena, sizeof *ret->decode);
   other.cut = &ret->cut;
   other.cut_of = ret->cut.of;
   want.new_tokens = 1;

@@ -139,7 +139,12 @@ GRAPH
 sed 's/^transformer_config.*/transformer_config: {graph: graph.yaml}/; /max_sequence_length/d; /device_config/d
   s/units: {tp: 2}/units: {sequence: 4}/' run.yaml > whole.yaml
 ends 0 --config whole.yaml --out noncausal
-for new in 4 5 6 7; do ends 0 generate --checkpoint noncausal --prompt abcd --max-new-tokens $new --temperature 0; done
+for new in 4 5 6 7; do
+  ends 0 generate --checkpoint noncausal --prompt abcd --max-new-tokens $new --temperature 0 --quiet
+  [ $new = 4 ] || [ "$(head -c $((new + 3)) said | od -c)" = "$(head -c $((new + 3)) before | od -c)" ] ||
+    complain "$new new tokens: the first of them are others than of $((new - 1))"
+  cp said before
+done
 
 # What a run has written down takes options as its own file does, whatever it says in other words.
 resolved() { # SOURCE SET: the configuration that it makes, without where its values come from
