@@ -1,7 +1,7 @@
 /* YAML documents with places: libyaml's events turned into a tree.
  *
- * YAML 1.2 core scalars (so `3e-5` is a number and `yes` a string), but the integers of YAML 1.1 (so
- * `017` is 15 and `0o17` a string); anchors, aliases and merge keys
+ * YAML 1.2 core scalars (so `3e-5` is a number and `yes` a string), but the integers of YAML 1.1
+ * (so `017` is 15 and `0o17` a string); anchors, aliases and merge keys
  * (`<<`) work; duplicate keys, more than one document, nesting beyond 64 and an alias expansion
  * beyond 100,000 nodes are errors with their place. */
 #ifndef TSR_CONFIG_YAML_H

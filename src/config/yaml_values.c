@@ -64,8 +64,8 @@ static const char *skip_digits(const char *at) {
   return at;
 }
 
-/* [-+]? ( \. [0-9_]+ | [0-9] [0-9_]* ( \. [0-9_]* )? ) ( [eE] [-+]? [0-9]+ )?, but no integer with a 0
- * before it, which is octal or none. */
+/* [-+]? ( \. [0-9_]+ | [0-9] [0-9_]* ( \. [0-9_]* )? ) ( [eE] [-+]? [0-9]+ )?, but no integer with
+ * a 0 before it, which is octal or none. */
 static bool is_decimal(const char *at) {
   if (*at == '-' || *at == '+') at++;
   if (*at == '_' || (*at == '0' && at[1] && !at[1 + strspn(at + 1, "0123456789_")])) return false;

@@ -34,7 +34,8 @@ bool tsr_dataset_images(
 }
 
 /* Two arrays (NULL: there is none) one after the other. */
-static void *joined(tsr_arena *arena, const void *a, size_t a_bytes, const void *b, size_t b_bytes) {
+static void *
+joined(tsr_arena *arena, const void *a, size_t a_bytes, const void *b, size_t b_bytes) {
   if (!a) return NULL;
   char *both = tsr_arena_alloc(arena, a_bytes + b_bytes);
   memcpy(both, a, a_bytes);

@@ -34,7 +34,8 @@ struct tsr_expr {
   tsr_place *key_places;
 };
 
-/* Parts are nested at most 60 deep, and at most 1000 terms stand side by side. `calls` allows `key=value` arguments (what a graph's statements are). Errors at their column. */
+/* Parts are nested at most 60 deep, and at most 1000 terms stand side by side. `calls` allows
+ * `key=value` arguments (what a graph's statements are). Errors at their column. */
 bool tsr_expr_parse(
     tsr_arena *arena, const tsr_yaml *node, bool calls, tsr_expr **ret_expr, tsr_diags *diags);
 bool tsr_is_name(const char *text); /* letters, digits, _ and dots between them */

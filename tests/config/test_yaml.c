@@ -94,8 +94,8 @@ static void test_numbers(void) {
   }
   double value;
   CHECK(tsr_yaml_float(scalar("a: .nan"), &value) && isnan(value));
-  static const char *const others[] = {"a: inf", "a: nan",   "a: 1e", "a: e5",
-                                       "a: .",   "a: 1.2.3", "a: 1f", "a: 08", "a: 0o17", "a: _1", "a: ._5"};
+  static const char *const others[] = {"a: inf", "a: nan", "a: 1e",   "a: e5", "a: .",  "a: 1.2.3",
+                                       "a: 1f",  "a: 08",  "a: 0o17", "a: _1", "a: ._5"};
   for (size_t i = 0; i < sizeof others / sizeof *others; i++)
     CHECK_AT(!tsr_yaml_float(scalar(others[i]), &value), "%s", others[i]);
 }
