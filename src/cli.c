@@ -139,7 +139,7 @@ static void parse_option(parser *p, int argc, char **argv, int *at) {
     *(bool *)((char *)p->cli + o->at) = true;
   } else if (o->kind == FLAG) {
     tsr_diag_error(p->diags, TSR_NOWHERE, "%s takes no value", name);
-  } else if (again && o->kind != VALUES && o->at) {
+  } else if (again && o->kind != VALUES && strcmp(o->word, "--set") != 0) {
     tsr_diag_error(p->diags, TSR_NOWHERE, "%s is given twice", name);
     *at += !equals;
   } else if (equals) {

@@ -191,11 +191,12 @@ static bool open_data(model *m, tsr_split *ret_split) {
         a->diags, TSR_NOWHERE, "the configuration keeps no data for validation: --data FILE is needed");
   }
   a->has_source = tsr_source_open(a->arena, a->config, &needs, &a->source, a->diags);
+  /* characters that were counted in this text are not the model's */
   bool counted = a->source.dataset.tokenizer.kind == TSR_TOKENIZER_CHAR && !*t->tokenizer_path;
   if (!a->has_source || !counted) return a->has_source;
-  tsr_diag_error(/* the characters of this text say nothing of the model's */
-                 a->diags, TSR_NOWHERE, "the checkpoint has no tokenizer, and '%s' is a text",
-                 a->source.dataset.name);
+  tsr_diag_error(
+      a->diags, TSR_NOWHERE, "the checkpoint has no tokenizer, and '%s' is a text",
+      a->source.dataset.name);
   tsr_diag_hint(
       a->diags,
       "--set training_config.tokenizer_type=byte, or training_config.tokenizer_path=FILE");

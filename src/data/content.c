@@ -42,7 +42,7 @@ static bool check_begin(const tsr_text_file *file, tsr_place place, tsr_diags *d
         memcmp(file->text, formats[i].begin, formats[i].length) != 0)
       continue;
     tsr_diag_error(
-        diags, place, "'%s' %s (%s), it is no text", file->path, formats[i].what,
+        diags, place, "'%s' %s (%s), not text", file->path, formats[i].what,
         formats[i].format);
     tsr_diag_hint(diags, "%s", formats[i].hint);
     return false;
@@ -66,7 +66,7 @@ static bool begins_with_object(const tsr_text_file *file) {
 static bool check_json(const tsr_text_file *file, tsr_place place, tsr_diags *diags) {
   bool lines = tsr_path_ends(file->path, ".jsonl") || tsr_path_ends(file->path, ".ndjson");
   if (!lines && !tsr_path_ends(file->path, ".json") && !begins_with_object(file)) return true;
-  tsr_diag_error(diags, place, "'%s' holds JSON, it is no text", file->path);
+  tsr_diag_error(diags, place, "'%s' holds JSON, not text", file->path);
   tsr_diag_hint(
       diags, "`tessera-train tokenize` makes a token file of the texts in %s",
       lines ? "it" : "a .jsonl file");
@@ -84,6 +84,6 @@ bool tsr_content_check_bytes(const tsr_text_file *file, tsr_diags *diags) {
   if (bad == file->length) return true;
   tsr_diag_error(
       diags, tsr_text_file_place(file, bad, 1, diags), "%s: byte 0x%02x",
-      nul ? "no text" : "invalid UTF-8", (unsigned char)file->text[bad]);
+      nul ? "not text" : "invalid UTF-8", (unsigned char)file->text[bad]);
   return false;
 }

@@ -301,7 +301,7 @@ static void test_refused(void) {
   scratch_write("x.txt.gz", "\x1f\x8b\x08\0", 4);
   o = options_of(packed, 1, "no.bin");
   check_refused(
-      o, "error: 'x.txt.gz' is compressed (gzip), it is no text\n      = decompress it first\n");
+      o, "error: 'x.txt.gz' is compressed (gzip), not text\n      = decompress it first\n");
   o = options_of(jsonl, 1, "no.bin");
   o.tokenizer = (tsr_tokenizer){.kind = TSR_TOKENIZER_CHAR};
   check_refused(

@@ -154,7 +154,7 @@ cp text.txt latin.txt && printf 'caf\xe9' >> latin.txt
 cp text.txt nul.txt && printf '\0' >> nul.txt
 cp "$program" program.txt
 refused latin.txt "invalid UTF-8: byte 0xe9"
-refused nul.txt "no text: byte 0x00"
+refused nul.txt "not text: byte 0x00"
 refused program.txt "byte 0x"
 ends 2 --config run.yaml --set 'training_config.data_path=./*.txt'
 for text in "latin.txt:1:" "nul.txt:1:" "'./array.txt' holds" "'./renamed.txt' holds"; do says "$text"; done
