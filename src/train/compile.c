@@ -334,27 +334,35 @@ static bool compile_program(
 }
 
 /* Why the model's texts cannot have a cache, whatever the number of rows that are generated at once
- * is, which depends on the mesh; NULL: they can. */
-static const char *find_obstacle(tsr_arena *arena, const tsr_compile_options *o) {
+ * is, which depends on the mesh; NULL: they can. And whether these rows see each other. */
+static const char *
+find_obstacle(tsr_arena *arena, const tsr_compile_options *o, bool *ret_mixes) {
   enum { ROWS = 2 };
   tsr_model_options options = tsr_compile_model(o, TSR_COMPILE_GENERATE, ROWS);
   tsr_model *model;
   tsr_graph *cached;
   const char *why = NULL;
+  *ret_mixes = false;
   if (!tsr_model_read(arena, o->config, &options, &model, tsr_diags_new(arena))) return NULL;
   if (tsr_graph_find_output(model->graph, "logits") < 0) return NULL;
+  *ret_mixes = !tsr_pass_check_mixed(model->graph, ROWS, tsr_diags_new(arena));
   return tsr_pass_cache(model->graph, 1, true, &cached, &why) ? NULL : why;
 }
 
 /* The window's tokens come in chunks; each new one comes alone. Without a cache a text is of the
- * model's own sequence: what is not filled of that may be seen by attention that is not causal. */
+ * model's own sequence: what is not filled of that may be seen by attention that is not causal.
+ * Where texts would see each other, there is one at a time, which every rank of dp computes. */
 static bool compile_generation(
     tsr_arena *arena, const tsr_compile_options *o, tsr_compiled *ret, tsr_diags *diags) {
   enum { CHUNK = 64 };
   int64_t chunk = o->chunk < 0 ? 0 : o->chunk ? o->chunk : CHUNK;
-  const char *why = chunk ? find_obstacle(arena, o) : "it is not wanted";
+  bool mixes;
+  const char *obstacle = find_obstacle(arena, o, &mixes);
+  const char *why = chunk ? obstacle : "it is not wanted";
   wish want = {.purpose = TSR_COMPILE_GENERATE, .new_tokens = why ? 0 : chunk};
   tsr_compile_options other = *o;
+  if (mixes) other.rows = 1;
+  if (mixes) want.batch = TSR_BATCH_WHOLE;
   if (why) other.window = 0;
   if (!compile_program(arena, &other, want, ret, diags)) return false;
   if (!why && !ret->new_tokens) { /* a model without a sequence */
