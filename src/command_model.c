@@ -4,7 +4,7 @@
 #include "checkpoint/folder.h"
 #include "checkpoint/load.h"
 #include "data/sources.h"
-#include "train/chat.h"
+#include "train/chat_template.h"
 #include "train/evaluate.h"
 #include <math.h>
 #include <stdlib.h>
@@ -273,9 +273,12 @@ static bool add_chat(generation *g) {
   app *a = g->m.a;
   tsr_chat chat;
   tsr_prompt prompt;
+  const tsr_tokenizer *tokenizer = &a->source.dataset.tokenizer;
   if (!tsr_chat_read(a->arena, a->cli.chat, TSR_NOWHERE, &chat, a->diags) ||
+      !tsr_chat_template_check(
+          a->arena, g->m.weights.folder, &chat, tsr_chat_format_of(tokenizer), a->diags) ||
       !tsr_chat_tokens(
-          a->arena, &chat, &a->source.dataset.tokenizer, &prompt.tokens, &prompt.count, a->diags))
+          a->arena, &chat, tokenizer, &prompt.tokens, &prompt.count, a->diags))
     return false;
   g->texts[g->count] = "";
   g->prompts[g->count++] = prompt;
