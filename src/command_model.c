@@ -277,8 +277,7 @@ static bool add_chat(generation *g) {
   if (!tsr_chat_read(a->arena, a->cli.chat, TSR_NOWHERE, &chat, a->diags) ||
       !tsr_chat_template_check(
           a->arena, g->m.weights.folder, &chat, tsr_chat_format_of(tokenizer), a->diags) ||
-      !tsr_chat_tokens(
-          a->arena, &chat, tokenizer, &prompt.tokens, &prompt.count, a->diags))
+      !tsr_chat_tokens(a->arena, &chat, tokenizer, &prompt.tokens, &prompt.count, a->diags))
     return false;
   g->texts[g->count] = "";
   g->prompts[g->count++] = prompt;

@@ -335,8 +335,7 @@ static bool compile_program(
 
 /* Why the model's texts cannot have a cache, whatever the number of rows that are generated at once
  * is, which depends on the mesh; NULL: they can. And whether these rows see each other. */
-static const char *
-find_obstacle(tsr_arena *arena, const tsr_compile_options *o, bool *ret_mixes) {
+static const char *find_obstacle(tsr_arena *arena, const tsr_compile_options *o, bool *ret_mixes) {
   enum { ROWS = 2 };
   tsr_model_options options = tsr_compile_model(o, TSR_COMPILE_GENERATE, ROWS);
   tsr_model *model;
