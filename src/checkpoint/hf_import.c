@@ -269,7 +269,7 @@ static bool add_ids(const importer *m, cJSON *generation) {
 /* As it is, where it has all ids of special tokens that config.json has; else with these. */
 static bool write_generation_config(importer *m) {
   const char *path = path_of(m, generation_name);
-  cJSON *generation = cJSON_CreateObject(), *read = NULL;
+  cJSON *generation = NULL, *read = NULL;
   char *text = NULL;
   size_t length;
   bool has = has_file(m, generation_name);
@@ -277,9 +277,9 @@ static bool write_generation_config(importer *m) {
       !has ||
       (tsr_file_read(m->arena, path, CONFIG_BYTES_MAX, TSR_NOWHERE, &text, &length, m->diags) &&
        tsr_json_parse(m->arena, path, text, length, &read, m->diags));
-  cJSON *all = has ? read : generation;
-  if (ok && cJSON_IsObject(all) && add_ids(m, all)) {
-    text = cJSON_Print(all);
+  if (ok) generation = has ? cJSON_Duplicate(read, true) : cJSON_CreateObject();
+  if (ok && cJSON_IsObject(generation) && add_ids(m, generation)) {
+    text = cJSON_Print(generation);
     ok = tsr_output_bytes(m->output, generation_name, text, strlen(text), m->diags);
     cJSON_free(text);
   } else if (ok && has) {

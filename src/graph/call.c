@@ -135,7 +135,7 @@ static bool read_attrs(const builder *b, tsr_op op, double attr[TSR_ATTRS_MAX]) 
 }
 
 static bool call_op(const builder *b, tsr_op op) {
-  double attr[TSR_ATTRS_MAX];
+  double attr[TSR_ATTRS_MAX] = {0};
   if (!read_attrs(b, op, attr)) return false;
   int p = op == TSR_OP_DROPOUT ? 0 : op == TSR_OP_ATTENTION ? 3 : -1;
   if (p >= 0 && !(attr[p] >= 0 && attr[p] < 1))

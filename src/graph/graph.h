@@ -138,7 +138,7 @@ typedef struct {
   const char *name;
   int inputs_count, *inputs;
   int outputs_count, outputs[TSR_OUTPUTS_MAX];
-  double attr[TSR_ATTRS_MAX]; /* in the order of the op's attribute names */
+  double attr[TSR_ATTRS_MAX]; /* in the order of the op's attribute names, then zeros */
   const char *result; /* what the graph file calls its result, if not by its name; or NULL */
   const char *stream;         /* of its random numbers: the forward node's name */
   int block; /* which repetition of the graph file's outermost repeats it stands in; -1: none */

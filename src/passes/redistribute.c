@@ -246,7 +246,7 @@ int tsr_placer_redistribute(tsr_placer *p, int value, int axis, tsr_placement to
     id = tsr_placer_sum_units(p, id, at);
     from = p->g->values[id].placement[axis];
   }
-  double attr[TSR_ATTRS_MAX];
+  double attr[TSR_ATTRS_MAX] = {0};
   const char *suffix;
   tsr_op op = collective_for(from, to, axis, attr, &suffix);
   const char *name = tsr_arena_printf(p->g->arena, "%s_%s", suffix, tsr_axis_name(axis));
