@@ -3,59 +3,7 @@
 # equal where it is accepted, and those that were refused or failed and are equal.
 # usage: test_own_graphs.sh PROGRAM
 set -euo pipefail
-
-program=$(realpath "$1")
-scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
-cd "$scratch"
-failed=0 runs=0
-for i in $(seq 400); do printf 'word %d of a text. ' $((i * 7919 % 1000)); done > text.txt
-
-# graph PARAMETERS STATEMENTS: a file over tokens and targets, and a run of it
-graph() {
-  cat > graph.yaml <<GRAPH
-inputs:
-  tokens: {shape: [batch, sequence], dtype: i32}
-  targets: {shape: [batch, sequence], dtype: i32}
-parameters:
-$1
-graph:
-$2
-outputs: [loss]
-GRAPH
-  cat > run.yaml <<'RUN'
-training_config: {seed: 1, data_path: text.txt, tokenizer_type: byte, batch_size: 4, sequence_length: 8,
-  max_steps: 2, eval_every: 0, sample_tokens: 0, log_every: 1, optimizer: {type: SGD, lr: 0.1}}
-transformer_config: {graph: graph.yaml}
-numerics: {threads: 1, units: {batch: 4, sequence: 4, tp: 2}}
-RUN
-}
-
-train() { # WORDS: the weights' hash, or what is said
-  local args=() set
-  for set in "$@"; do args+=(--set "$set"); done
-  "$program" --config run.yaml "${args[@]}" > out 2>&1 || { grep -m 1 error out; return; }
-  sed -n 's/.*weights sha256 \([0-9a-f]\{64\}\)$/\1/p' out
-}
-
-# equal WORDS: as on one rank; refused TEXT WORDS
-equal() {
-  runs=$((runs + 1))
-  local want got
-  want=$(train "${recipe[@]}")
-  got=$(train "${recipe[@]}" "$@")
-  [[ $want =~ ^[0-9a-f]{64}$ && $got = "$want" ]] && return
-  echo "$*: $got, on one rank $want"
-  failed=$((failed + 1))
-}
-refused() {
-  runs=$((runs + 1))
-  local said
-  said=$(train "${recipe[@]}" "${@:2}")
-  [[ $said == graph.yaml:*"$1"* ]] && return
-  echo "${*:2}: $said, not $1"
-  failed=$((failed + 1))
-}
+. tests/equality/own_graphs.sh "$1"
 
 recipe=()
 graph '  p1: {shape: [260, 8], init: normal(0.3), tp: shard(1), cp: shard(1)}
@@ -314,142 +262,6 @@ equal 'mesh={axes: [pp], shape: [2]}' 'pipeline.stages=[w]'
 equal 'mesh={axes: [pp], shape: [4]}' 'pipeline.stages=[y, z, logits]' pipeline.schedule=gpipe
 equal 'mesh={axes: [pp, dp], shape: [2, 2]}' 'pipeline.stages=[w]'
 
-# ---- what parameters alone make: every rank computes all of it, from complete gradients ----
-
-# biases that are parts of others, or have another shape there, beside units of positions
-recipe=()
-graph '  p1: {shape: [260, 4], init: normal(0.3)}
-  b: {shape: [264], init: normal(0.3)}
-  c: {shape: [2, 130], init: normal(0.3)}' '- x: embedding(tokens, p1)
-- y: linear(x, p1, slice(b, dim=0, begin=4, end=264))
-- k, l: split(b, sections=2, dim=0)
-- logits: add(y, reshape(c, shape=[260]))
-- z: mul(linear(x, p1), slice(reshape(transpose(c, dim0=0, dim1=1), shape=[260]), dim=0, begin=0, end=260))
-- t: add(logits, mul(z, slice(k, dim=0, begin=0, end=1)))
-- loss: cross_entropy(logits, targets)'
-for shape in 'dp], shape: [2]' 'dp], shape: [4]' 'cp], shape: [4]' 'dp, cp], shape: [2, 2]' 'dp, tp], shape: [2, 2]'; do
-  equal "mesh={axes: [$shape}"
-  equal "mesh={axes: [$shape}" zero.stage=2 device_config.enable_sp=true
-done
-
-# a weight with a bias and a gain of its own, with microbatches, ZeRO, groups of it, and overlap
-graph '  p1: {shape: [260, 8], init: normal(0.3)}
-  p: {shape: [8, 4], init: normal(0.3)}
-  q: {shape: [8, 4], init: normal(0.3)}
-  r: {shape: [8], init: normal(0.3)}
-  g: {shape: [8], init: normal(0.3)}
-  s: {shape: [8, 8], init: normal(0.3), tp: shard(0)}
-  h: {shape: [2, 4], init: normal(0.3)}
-  o: {shape: [260, 8], init: normal(0.3), cp: shard(0)}' '- x: rmsnorm(embedding(tokens, p1), reshape(h, shape=[8]))
-- w: add(s, rmsnorm(linear(p, q, r), g))
-- y: mul(linear(x, w), softmax(s))
-- logits: linear(y, add(p1, o))
-- loss: cross_entropy(logits, targets)'
-recipe=(training_config.sequence_length=8 numerics.units.sequence=2)
-for m in 1 2 4; do
-  for zero in 0 1 2 3; do
-    [ $((m * 2)) -gt 4 ] || equal 'mesh={axes: [dp], shape: [2]}' zero.stage=$zero pipeline.microbatches=$m schedule.all_reduce_overlap=true
-  done
-  equal 'mesh={axes: [tp], shape: [2]}' pipeline.microbatches=$m device_config.enable_sp=true
-  equal 'mesh={axes: [pp, cp], shape: [2, 2]}' 'pipeline.stages=[y]' pipeline.microbatches=$m
-done
-equal device_config.enable_ddp=true device_config.enable_fsdp=true 'device_config.mesh_shape=[2, 2]'
-recipe+=(training_config.batch_size=8 numerics.units.batch=8)
-equal device_config.enable_ddp=true device_config.enable_fsdp=true 'device_config.mesh_shape=[2, 2]' pipeline.microbatches=2
-for precision in f32 bf16 fp16; do
-  for layout in contiguous zigzag; do
-    recipe=(training_config.precision=$precision device_config.cp_layout=$layout numerics.units.sequence=4)
-    equal 'mesh={axes: [cp], shape: [2]}'
-    equal 'mesh={axes: [cp, tp], shape: [2, 2]}' schedule.recompute=full
-    equal 'mesh={axes: [dp], shape: [2]}' schedule.recompute=full zero.stage=3
-  done
-done
-
-# one that lies along the positions, of which sequence parallelism has slices
-recipe=()
-graph '  p1: {shape: [260, 4], init: normal(0.3), tp: shard(0)}
-  b: {shape: [4], init: normal(0.3)}
-  p: {shape: [sequence, sequence], init: normal(0.3)}
-  q: {shape: [sequence, 4], init: normal(0.3)}' '- x: layernorm(embedding(tokens, p1), b, b)
-- y: add(mul(x, matmul(softmax(p), q)), linear(q, matmul(q, q, transpose_a=1), b))
-- logits: linear(y, p1)
-- loss: cross_entropy(logits, targets)'
-for sp in false true; do
-  equal "device_config.enable_sp=$sp"
-  equal 'mesh={axes: [tp], shape: [2]}' "device_config.enable_sp=$sp"
-  equal 'mesh={axes: [cp, tp], shape: [2, 2]}' "device_config.enable_sp=$sp" pipeline.microbatches=2
-done
-
-# a weight that two stages make others of
-recipe=()
-graph '  p1: {shape: [260, 8], init: normal(0.3)}
-  p: {shape: [8, 8], init: normal(0.3)}
-  q: {shape: [8, 8], init: normal(0.3)}
-  r: {shape: [8, 8], init: normal(0.3)}' '- y: linear(embedding(tokens, p1), linear(p, q))
-- z: linear(y, linear(p, r))
-- logits: linear(z, p1)
-- loss: cross_entropy(logits, targets)'
-for schedule in gpipe 1f1b zb_h1; do
-  equal 'mesh={axes: [pp], shape: [2]}' 'pipeline.stages=[z]' pipeline.microbatches=2 pipeline.schedule=$schedule
-done
-
-# rows that checkpoints leave out are not trained
-graph '  p1: {shape: [vocab_padded, 8], init: normal(0.3), valid0: vocab_size}
-  b: {shape: [vocab_padded], init: normal(0.3), valid0: vocab_size}' '- x: embedding(tokens, p1)
-- y: gelu(linear(x, p1, b))
-- loss: cross_entropy(slice(y, dim=2, begin=0, end=vocab_size), targets)'
-sed -i '1i sizes: {vocab_size: {default: 258, min: 0}}' graph.yaml
-recipe=(numerics.units.tp=8)
-equal 'mesh={axes: [tp], shape: [2]}'
-sed -i 's/loss: .*/loss: cross_entropy(y, targets, valid=vocab_size)/' graph.yaml
-equal 'mesh={axes: [tp], shape: [4]}'
-sed -i 's/loss: .*/loss: cross_entropy(y, targets)/' graph.yaml
-refused "cross_entropy would train rows of 'p1' that are padding: 258 of its 264 are real"
-sed -i 's/loss: .*/loss: cross_entropy(linear(softmax(y), transpose(p1, dim0=0, dim1=1)), targets)/' graph.yaml
-refused "softmax would train rows of 'p1' that are padding"
-
-# ---- the graph that evaluates has the training's parameters, where that has them ----
-
-# evaluates WORDS: the same losses as on one rank
-evaluation() {
-  local args=() set
-  for set in "${recipe[@]}" training_config.eval_every=1 "$@"; do args+=(--set "$set"); done
-  "$program" --config run.yaml "${args[@]}" > out 2>&1 || { grep -m 1 error out; return; }
-  sed -n 's/.*Validation loss = //p' out
-}
-evaluates() {
-  runs=$((runs + 1))
-  local want got
-  want=$(evaluation)
-  got=$(evaluation "$@")
-  [ "$(wc -l <<< "$want")" = 2 ] && [ "$got" = "$want" ] && return
-  echo "$*: evaluations $got, on one rank $want"
-  failed=$((failed + 1))
-}
-recipe=()
-graph '  p1: {shape: [260, 8], init: normal(0.3)}
-  u: {shape: [260, 8], init: normal(0.3)}
-  w: {shape: [260, 8], init: normal(0.6), tp: shard(0)}' '- x: embedding(tokens, p1)
-- v: dropout(w, p=0.25)
-- logits: linear(x, add(u, v))
-- loss: cross_entropy(logits, targets)'
-evaluates 'mesh={axes: [tp], shape: [2]}'
-evaluates 'mesh={axes: [dp], shape: [2]}' zero.stage=3
-evaluates 'mesh={axes: [pp], shape: [2]}' 'pipeline.stages=[logits]'
-equal 'mesh={axes: [dp, tp], shape: [2, 2]}' pipeline.microbatches=2
-equal 'mesh={axes: [pp], shape: [2]}' 'pipeline.stages=[logits]' pipeline.microbatches=4
-# what only the loss needs
-graph '  p1: {shape: [260, 8], init: normal(0.3)}
-  w: {shape: [8, 8], init: normal(0.3)}
-  h: {shape: [260, 8], init: normal(0.3)}' '- x: embedding(tokens, p1)
-- aux: linear(linear(x, w), h)
-- logits: linear(x, h)
-- loss: cross_entropy(add(aux, logits), targets)'
-sed -i 's/outputs: .*/outputs: {loss: loss, logits: logits}/' graph.yaml
-recipe=(training_config.sample_tokens=3)
-equal 'mesh={axes: [dp], shape: [2]}'
-evaluates 'mesh={axes: [pp], shape: [2]}' 'pipeline.stages=[logits]'
-
 recipe=()
 # Numbers that depend on how many samples a microbatch has, and parameters that do: one microbatch is accepted.
 batch_depends() { # PARAMETERS STATEMENTS WHAT
@@ -480,25 +292,6 @@ batch_depends '' '- h: embedding(tokens, p0)
   graph: [x: tanh(h)]
   else: [x: sigmoid(h)]' "what makes 'x'"
 
-# Parameters that evaluation or generation has otherwise than training.
-other_params() { # PARAMETERS STATEMENTS WHAT
-  graph "  p0: {shape: [256, 4], init: normal(1)}
-$1" "- h: embedding(tokens, p0)
-$2
-- logits: linear(x, p0)
-- loss: cross_entropy(logits, targets)"
-  sed -i 's/eval_every: 0/eval_every: 1, validation_batch_size: 2/' run.yaml
-  refused "$3"
-  refused "$3" 'mesh={axes: [tp], shape: [2]}'
-}
-other_params '  p1: {shape: [4], init: normal(1), if: training == 0}' '- if: training == 0
-  graph: [x: "mul(h, p1)"]
-  else: [x: tanh(h)]' "training has no parameter 'p1'"
-other_params '  p1: {shape: [batch * 4], init: normal(1)}' '- x: "mul(h, slice(p1, dim=0, begin=0, end=4))"' \
-  "parameter 'p1' has another shape or placement in training"
-other_params '  p1: {shape: [4, 4], init: normal(1), tp: shard(0) if training else replicate}' '- x: linear(h, p1)' \
-  "parameter 'p1' has another shape or placement in training"
-
 # Stages have values of their own.
 graph '  p0: {shape: [256, 4], init: normal(1)}' '- h: embedding(tokens, p0)
 - s: "scatter(p0, axis=pp, dim=1)"
@@ -507,5 +300,4 @@ graph '  p0: {shape: [256, 4], init: normal(1)}' '- h: embedding(tokens, p0)
 equal 'mesh={axes: [dp], shape: [2]}'
 refused "scatter over pp" 'mesh={axes: [pp], shape: [2]}' 'pipeline.stages=[logits]'
 
-echo "equality.own_graphs: $runs runs, $failed failed"
-[ "$failed" = 0 ] && [ "$runs" -gt 0 ]
+end_of equality.own_graphs

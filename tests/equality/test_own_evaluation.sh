@@ -1,0 +1,67 @@
+#!/usr/bin/env bash
+# The graph that evaluates or generates has the training's parameters, where that has them.
+# usage: test_own_evaluation.sh PROGRAM
+set -euo pipefail
+. tests/equality/own_graphs.sh "$1"
+
+# evaluates WORDS: the same losses as on one rank
+evaluation() {
+  local args=() set
+  for set in "${recipe[@]}" training_config.eval_every=1 "$@"; do args+=(--set "$set"); done
+  "$program" --config run.yaml "${args[@]}" > out 2>&1 || { grep -m 1 error out; return; }
+  sed -n 's/.*Validation loss = //p' out
+}
+evaluates() {
+  runs=$((runs + 1))
+  local want got
+  want=$(evaluation)
+  got=$(evaluation "$@")
+  [ "$(wc -l <<< "$want")" = 2 ] && [ "$got" = "$want" ] && return
+  echo "$*: evaluations $got, on one rank $want"
+  failed=$((failed + 1))
+}
+recipe=()
+graph '  p1: {shape: [260, 8], init: normal(0.3)}
+  u: {shape: [260, 8], init: normal(0.3)}
+  w: {shape: [260, 8], init: normal(0.6), tp: shard(0)}' '- x: embedding(tokens, p1)
+- v: dropout(w, p=0.25)
+- logits: linear(x, add(u, v))
+- loss: cross_entropy(logits, targets)'
+evaluates 'mesh={axes: [tp], shape: [2]}'
+evaluates 'mesh={axes: [dp], shape: [2]}' zero.stage=3
+evaluates 'mesh={axes: [pp], shape: [2]}' 'pipeline.stages=[logits]'
+equal 'mesh={axes: [dp, tp], shape: [2, 2]}' pipeline.microbatches=2
+equal 'mesh={axes: [pp], shape: [2]}' 'pipeline.stages=[logits]' pipeline.microbatches=4
+# what only the loss needs
+graph '  p1: {shape: [260, 8], init: normal(0.3)}
+  w: {shape: [8, 8], init: normal(0.3)}
+  h: {shape: [260, 8], init: normal(0.3)}' '- x: embedding(tokens, p1)
+- aux: linear(linear(x, w), h)
+- logits: linear(x, h)
+- loss: cross_entropy(add(aux, logits), targets)'
+sed -i 's/outputs: .*/outputs: {loss: loss, logits: logits}/' graph.yaml
+recipe=(training_config.sample_tokens=3)
+equal 'mesh={axes: [dp], shape: [2]}'
+evaluates 'mesh={axes: [pp], shape: [2]}' 'pipeline.stages=[logits]'
+
+recipe=()
+# Parameters that evaluation or generation has otherwise than training.
+other_params() { # PARAMETERS STATEMENTS WHAT
+  graph "  p0: {shape: [256, 4], init: normal(1)}
+$1" "- h: embedding(tokens, p0)
+$2
+- logits: linear(x, p0)
+- loss: cross_entropy(logits, targets)"
+  sed -i 's/eval_every: 0/eval_every: 1, validation_batch_size: 2/' run.yaml
+  refused "$3"
+  refused "$3" 'mesh={axes: [tp], shape: [2]}'
+}
+other_params '  p1: {shape: [4], init: normal(1), if: training == 0}' '- if: training == 0
+  graph: [x: "mul(h, p1)"]
+  else: [x: tanh(h)]' "training has no parameter 'p1'"
+other_params '  p1: {shape: [batch * 4], init: normal(1)}' '- x: "mul(h, slice(p1, dim=0, begin=0, end=4))"' \
+  "parameter 'p1' has another shape or placement in training"
+other_params '  p1: {shape: [4, 4], init: normal(1), tp: shard(0) if training else replicate}' '- x: linear(h, p1)' \
+  "parameter 'p1' has another shape or placement in training"
+
+end_of equality.own_evaluation
