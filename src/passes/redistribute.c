@@ -205,10 +205,12 @@ static int complete_before(tsr_placer *p, int value, int axis, tsr_where at) {
   return tsr_placer_sum_units(p, value, tsr_placer_home(p, value, at));
 }
 
-/* A member's positions in zigzag order are no block of a tensor: what moves them goes by the whole.
- */
+/* A member's positions in zigzag order are no block of a tensor, and groups that each have all
+ * blocks (hybrid sharding) do not exchange them: what moves those goes by the whole. */
 static bool goes_by_whole(const tsr_placer *p, int axis, tsr_placement from, tsr_placement to) {
-  return axis == TSR_CP && p->placing->zigzag && to.kind == TSR_SHARD && from.kind != TSR_REPLICATE;
+  if (to.kind != TSR_SHARD || from.kind == TSR_REPLICATE) return false;
+  if (axis == TSR_CP && p->placing->zigzag) return true;
+  return from.kind == TSR_SHARD && (from.groups > 1 || to.groups > 1);
 }
 
 int tsr_placer_redistribute(tsr_placer *p, int value, int axis, tsr_placement to, tsr_where at) {

@@ -207,6 +207,43 @@ static bool check_part(const check *c, int task) {
       tsr_section_name(n->section), chunk);
 }
 
+/* Whether a collective or a cut leads from one placement over its axis to the other one. */
+static bool leads(const tsr_node *n, tsr_placement from, tsr_placement to) {
+  bool gathered = from.kind == TSR_SHARD && to.kind == TSR_REPLICATE;
+  switch (n->op) {
+  case TSR_OP_ALL_REDUCE:
+    return from.kind == TSR_PARTIAL && to.kind == TSR_REPLICATE;
+  case TSR_OP_ALL_GATHER:
+    return gathered && (n->attr[1] < 0 || n->attr[1] == from.dim);
+  case TSR_OP_REDUCE_SCATTER:
+    return from.kind == TSR_PARTIAL && to.kind == TSR_SHARD && n->attr[1] == to.dim;
+  case TSR_OP_SCATTER:
+    return from.kind == TSR_REPLICATE && to.kind == TSR_SHARD && n->attr[1] == to.dim;
+  case TSR_OP_ALL_TO_ALL: /* among all members, not inside groups of them */
+    return from.kind == TSR_SHARD && to.kind == TSR_SHARD && n->attr[1] == from.dim &&
+           n->attr[2] == to.dim && from.groups <= 1 && to.groups <= 1;
+  default: /* a ring's shift */
+    return tsr_placement_equal(from, to);
+  }
+}
+
+/* It changes what its axis splits or owes, and nothing over others. */
+static bool check_placements(const check *c, int task) {
+  const tsr_node *n = &c->v->graph->nodes[c->p->tasks[task].node];
+  const tsr_value *in = &c->v->graph->values[n->inputs[0]];
+  const tsr_value *out = &c->v->graph->values[n->outputs[0]];
+  for (int a = 0; a < TSR_AXES; a++) {
+    tsr_placement from = in->placement[a], to = out->placement[a];
+    bool right = a == (int)n->attr[0] ? leads(n, from, to) : tsr_placement_equal(from, to);
+    if (!right && c->v->mesh->size[a] > 1 &&
+        !tsr_verify_say_task(
+            c->v, c->s, task, -1, "it does not lead from the placement of '%s' over %s to its own",
+            in->name, tsr_axis_name(a)))
+      return false;
+  }
+  return true;
+}
+
 static bool check_node(const check *c, int task) {
   const tsr_task *t = &c->p->tasks[task];
   const tsr_node *n = &c->v->graph->nodes[t->node];
@@ -226,7 +263,7 @@ static bool check_node(const check *c, int task) {
           c->v, c->s, task, -1, "its node is '%s' under another name, which needs no task",
           name_of(c, n->inputs[0])))
     return false;
-  return check_inputs(c, task) && check_outputs(c, task);
+  return (axis < 0 || check_placements(c, task)) && check_inputs(c, task) && check_outputs(c, task);
 }
 
 static bool check_task(const check *c, int task) {

@@ -30,6 +30,13 @@ static bool owe_more(mutant *m) {
   mutant_graph(m)->values[x].placement[TSR_DP] = (tsr_placement){TSR_PARTIAL, 0, 0};
   return mutant_lower(m, &m->p->lowering), true;
 }
+/* Every rank keeps its part of what it has summed itself. */
+static bool cut_partial(mutant *m) {
+  int task = mutant_pick_op(m, TSR_OP_REDUCE_SCATTER);
+  if (task < 0) return false;
+  mutant_graph(m)->nodes[m->p->tasks[task].node].op = TSR_OP_SCATTER;
+  return mutant_lower(m, &m->p->lowering), true;
+}
 /* Three pieces of what two ranks hold halves of. */
 static bool cut_pieces(mutant *m) {
   int x = some_value(m, TSR_OP_NORM_STATS);
@@ -56,6 +63,7 @@ static const rule_fault table[] = {
      EFFECT_NONE, "the tasks are those of the sound graph"},
     {"it sums over %lld of '%s' and %lld of '%s'", halve_samples, ON_ALONE},
     {"'%s' is partial over %s, and the op does not sum", owe_more, ON_TP},
+    {"it does not lead from the placement of '%s' over %s to its own", cut_partial, ON_ZERO},
     {"its pieces hold %lld of the %lld that the rank from %lld on has of dimension %d of '%s'",
      cut_pieces, ON_ZERO},
     {"its ranks have %lld units over %s, the recipe %lld", halve_units, ON_ALONE},
