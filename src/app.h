@@ -115,7 +115,7 @@ int app_finish_in(app *a, bool ok, const char *function);
 
 /* ---- main.c ---- */
 
-/* From now on SIGINT, SIGTERM and SIGUSR1 are wishes that a->stop and a->save_now show, and a
+/* From now on SIGINT, SIGTERM and SIGUSR1 are requests that a->stop and a->save_now show, and a
  * closed pipe is an error. */
 void app_catch_signals(void);
 

@@ -48,7 +48,7 @@ static bool computes(const app *a) {
   return false;
 }
 
-static tsr_place wish_place(const app *a) {
+static tsr_place place_of_device(const app *a) {
   return tsr_config_place(a->config, "device_config.device");
 }
 
@@ -56,7 +56,7 @@ static tsr_place wish_place(const app *a) {
 static bool refuse(app *a, const char *what, char *why) {
   char *remedy = strchr(why, '\n');
   if (remedy) *remedy++ = 0;
-  tsr_diag_failure(a->diags, wish_place(a), "%s: %s", what, why);
+  tsr_diag_failure(a->diags, place_of_device(a), "%s: %s", what, why);
   if (remedy) tsr_diag_hint(a->diags, "%s", remedy);
   tsr_diag_hint(a->diags, "`tessera-train doctor` shows what is there; device: cpu needs no GPU");
   return false;
@@ -64,7 +64,7 @@ static bool refuse(app *a, const char *what, char *why) {
 
 static bool refuse_plugin(app *a, const char *tried) {
   tsr_diag_failure(
-      a->diags, wish_place(a), "the device is cuda, but no libtessera-cuda.so can be loaded");
+      a->diags, place_of_device(a), "the device is cuda, but no libtessera-cuda.so can be loaded");
   tsr_diag_hint(a->diags, "tried:%s", tried);
   tsr_diag_hint(
       a->diags, "install the CUDA toolkit, then build the plugin: scripts/build -Dcuda=enabled");
@@ -76,7 +76,7 @@ static bool note_device(app *a, char *why) {
   char *remedy = strchr(why, '\n');
   if (remedy) *remedy++ = 0;
   tsr_diag_note(
-      a->diags, wish_place(a), "there is an NVIDIA driver, but %s: the CPU computes", why);
+      a->diags, place_of_device(a), "there is an NVIDIA driver, but %s: the CPU computes", why);
   if (remedy) tsr_diag_hint(a->diags, "%s", remedy);
   return true;
 }
@@ -94,7 +94,7 @@ static bool choose_auto(app *a) {
   }
   if (table) return note_device(a, why);
   tsr_diag_note(
-      a->diags, wish_place(a),
+      a->diags, place_of_device(a),
       "there is an NVIDIA driver, but no libtessera-cuda.so: the CPU computes");
   tsr_diag_hint(a->diags, "tried:%s", tried);
   return true;
@@ -122,10 +122,10 @@ static void take_precision(app *a) {
 }
 
 bool app_choose_kind(app *a) {
-  tsr_device_kind wish = a->config->device.kind;
-  if (wish == TSR_DEVICE_CPU) return true;
-  if (wish == TSR_DEVICE_AUTO ? !choose_auto(a) : !choose_cuda(a)) return false;
-  if (a->cuda || wish == TSR_DEVICE_CUDA) take_precision(a);
+  tsr_device_kind kind = a->config->device.kind;
+  if (kind == TSR_DEVICE_CPU) return true;
+  if (kind == TSR_DEVICE_AUTO ? !choose_auto(a) : !choose_cuda(a)) return false;
+  if (a->cuda || kind == TSR_DEVICE_CUDA) take_precision(a);
   return true;
 }
 
@@ -173,8 +173,8 @@ static bool choose_number(app *a, int visible, int *ret_number) {
     return false;
   }
   tsr_diag_error(
-      a->diags, wish_place(a), "%d workers are on this host, which has %d CUDA devices", workers,
-      visible);
+      a->diags, place_of_device(a), "%d workers are on this host, which has %d CUDA devices",
+      workers, visible);
   tsr_diag_hint(a->diags, "start one worker for each device: a worker hosts any number of ranks");
   return false;
 }
@@ -183,7 +183,7 @@ static bool check_axes(app *a) {
   for (int axis = 0; axis < TSR_AXES; axis++) {
     if (a->parallel->size[axis] <= TSR_DEVICE_MEMBERS_MAX) continue;
     tsr_diag_failure(
-        a->diags, wish_place(a), "axis %s has %d ranks, and a device adds for %d at most",
+        a->diags, place_of_device(a), "axis %s has %d ranks, and a device adds for %d at most",
         tsr_axis_name(axis), a->parallel->size[axis], TSR_DEVICE_MEMBERS_MAX);
     tsr_diag_hint(a->diags, "device: cpu has no such limit");
     return false;
@@ -198,8 +198,8 @@ bool app_open_device(app *a) {
   if (!check_axes(a)) return false;
   if (!a->cuda->count(&visible, why)) return refuse(a, "the device is cuda", why);
   if (!choose_number(a, visible, &number)) return false;
-  tsr_cuda_wish wish = {number, a->config->numerics.policy == TSR_NUMERICS_FAST, app_lost, a};
-  if (a->cuda->open(&wish, &a->device, why)) return true;
+  tsr_cuda_request request = {number, a->config->numerics.policy == TSR_NUMERICS_FAST, app_lost, a};
+  if (a->cuda->open(&request, &a->device, why)) return true;
   return refuse(a, tsr_arena_printf(a->arena, "rank %d: cuda:%d", first_rank(a), number), why);
 }
 
@@ -243,7 +243,7 @@ bool app_link_devices(app *a) {
   if (!app_gather(a, &mine, sizeof mine, all)) return false;
   const char *reason = why_not(a, all);
   if (reason) {
-    tsr_diag_note(a->diags, wish_place(a), "messages go through the host: %s", reason);
+    tsr_diag_note(a->diags, place_of_device(a), "messages go through the host: %s", reason);
     return true;
   }
   bool fast = a->config->numerics.policy == TSR_NUMERICS_FAST;

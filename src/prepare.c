@@ -7,11 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* TESSERA_DETERMINISTIC=1 is a wish of whoever starts the program, above the configuration's. */
+/* TESSERA_DETERMINISTIC=1 overrides numerics.policy of the configuration. */
 static void take_policy(app *a) {
-  const char *wish = getenv("TESSERA_DETERMINISTIC");
+  const char *value = getenv("TESSERA_DETERMINISTIC");
   bool fast = a->config->numerics.policy == TSR_NUMERICS_FAST;
-  if (!wish || strcmp(wish, "1") || !fast) return;
+  if (!value || strcmp(value, "1") || !fast) return;
   a->config->numerics.policy = TSR_NUMERICS_DETERMINISTIC;
   tsr_diag_note(
       a->diags, tsr_config_place(a->config, "numerics.policy"),
@@ -28,23 +28,23 @@ bool app_load_config(app *a) {
 
 bool app_open_mesh(app *a) {
   const tsr_config_device *d = &a->config->device;
-  tsr_mesh_wish wish = {.option = a->cli.mesh, .config_value = d->mesh_graph_descriptor};
-  wish.config_file = a->config->file;
-  wish.config_place = tsr_config_place(a->config, "device_config.mesh_graph_descriptor");
-  wish.environment = getenv("TT_MESH_GRAPH_DESC_PATH");
-  wish.tt_metal_home = getenv("TT_METAL_HOME");
-  wish.shipped_folder = tsr_arena_printf(a->arena, "%s/mesh_descriptors", a->share);
-  wish.ndim = d->mesh_ndim;
-  wish.devices = d->mesh_ndim || d->devices < 1 ? 1 : d->devices;
+  tsr_mesh_request request = {.option = a->cli.mesh, .config_value = d->mesh_graph_descriptor};
+  request.config_file = a->config->file;
+  request.config_place = tsr_config_place(a->config, "device_config.mesh_graph_descriptor");
+  request.environment = getenv("TT_MESH_GRAPH_DESC_PATH");
+  request.tt_metal_home = getenv("TT_METAL_HOME");
+  request.shipped_folder = tsr_arena_printf(a->arena, "%s/mesh_descriptors", a->share);
+  request.ndim = d->mesh_ndim;
+  request.devices = d->mesh_ndim || d->devices < 1 ? 1 : d->devices;
   for (int i = 0; i < d->mesh_ndim; i++) {
-    wish.dims[i] = d->mesh_shape[i];
-    wish.devices *= d->mesh_shape[i];
+    request.dims[i] = d->mesh_shape[i];
+    request.devices *= d->mesh_shape[i];
   }
   /* Of GPUs the numbers are those of this host's, of which a mesh may take some. */
   for (int i = 0; d->kind != TSR_DEVICE_CPU && i < d->device_ids_count; i++)
-    if (d->device_ids[i] >= wish.devices) wish.devices = d->device_ids[i] + 1;
-  wish.arch = TSR_ARCH_CPU;
-  return tsr_mesh_choose(a->arena, &wish, &a->mesh, &a->mesh_why, a->diags);
+    if (d->device_ids[i] >= request.devices) request.devices = d->device_ids[i] + 1;
+  request.arch = TSR_ARCH_CPU;
+  return tsr_mesh_choose(a->arena, &request, &a->mesh, &a->mesh_why, a->diags);
 }
 
 bool app_build_context(app *a) {

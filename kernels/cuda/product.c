@@ -151,18 +151,18 @@ static cublasStatus_t describe(const tsr_cuda_blas *b, known *k, const tsr_cuda_
 
 /* Reductions between blocks by atomics would change with timing: only those in the workspace. */
 static cublasStatus_t choose(const tsr_cuda_blas *b, known *k, const shape *s) {
-  cublasLtMatmulPreference_t wish = NULL;
+  cublasLtMatmulPreference_t preference = NULL;
   cublasLtMatmulHeuristicResult_t found;
   size_t workspace = WORKSPACE_BYTES;
   uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE,
            alignment = s->aligned ? 16 : 2;
   int count = 0;
   if (!s->aligned && s->type == TSR_CUDA_F32) alignment = 4;
-  cublasStatus_t status = cublasLtMatmulPreferenceCreate(&wish);
+  cublasStatus_t status = cublasLtMatmulPreferenceCreate(&preference);
 #define SET(name, value)                                                                           \
   if (!status)                                                                                     \
   status = cublasLtMatmulPreferenceSetAttribute(                                                   \
-      wish, CUBLASLT_MATMUL_PREF_##name, &(value), sizeof(value))
+      preference, CUBLASLT_MATMUL_PREF_##name, &(value), sizeof(value))
   SET(MAX_WORKSPACE_BYTES, workspace);
   SET(REDUCTION_SCHEME_MASK, reductions);
   SET(MIN_ALIGNMENT_A_BYTES, alignment);
@@ -172,8 +172,9 @@ static cublasStatus_t choose(const tsr_cuda_blas *b, known *k, const shape *s) {
 #undef SET
   if (!status)
     status = cublasLtMatmulAlgoGetHeuristic(
-        b->handle, k->product, k->first, k->second, k->result, k->result, wish, 1, &found, &count);
-  if (wish) cublasLtMatmulPreferenceDestroy(wish);
+        b->handle, k->product, k->first, k->second, k->result, k->result, preference, 1, &found,
+        &count);
+  if (preference) cublasLtMatmulPreferenceDestroy(preference);
   if (status) return status;
   if (!count) return CUBLAS_STATUS_NOT_SUPPORTED;
   k->algorithm = found.algo;

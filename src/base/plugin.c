@@ -16,25 +16,26 @@ static const char *load_reason(tsr_arena *arena, const char *path) {
 }
 
 /* The table of the plugin in that file, or NULL with the reason. */
-static const void *
-load(tsr_arena *arena, const char *path, const tsr_plugin_wish *wish, const char **ret_reason) {
+static const void *load(
+    tsr_arena *arena, const char *path, const tsr_plugin_request *request,
+    const char **ret_reason) {
   if (access(path, R_OK)) {
     *ret_reason = errno == ENOENT ? "no such file" : tsr_arena_strdup(arena, strerror(errno));
     return NULL;
   }
   void *module = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (!module) return *ret_reason = load_reason(arena, path), NULL;
-  const tsr_plugin_head *head = dlsym(module, wish->entry);
-  if (!head) *ret_reason = tsr_arena_printf(arena, "it has no %s", wish->entry);
-  else if (head->abi != wish->abi)
+  const tsr_plugin_head *head = dlsym(module, request->entry);
+  if (!head) *ret_reason = tsr_arena_printf(arena, "it has no %s", request->entry);
+  else if (head->abi != request->abi)
     *ret_reason = tsr_arena_printf(
         arena, "of another build: its interface is number %d, this program's is number %d",
-        head->abi, wish->abi);
-  else if (head->bytes != wish->bytes)
+        head->abi, request->abi);
+  else if (head->bytes != request->bytes)
     *ret_reason = tsr_arena_printf(
         arena, "of another build: its table has %zu bytes, this program's has %zu", head->bytes,
-        wish->bytes);
-  else if (strcmp(head->name, wish->name))
+        request->bytes);
+  else if (strcmp(head->name, request->name))
     *ret_reason = tsr_arena_printf(arena, "it is the plugin of '%s'", head->name);
   else return head;
   return NULL;
@@ -68,14 +69,15 @@ static int list_folders(tsr_arena *arena, const char ***ret_folders) {
 }
 
 const void *tsr_plugin_find(
-    tsr_arena *arena, const tsr_plugin_wish *wish, const char **ret_path, const char **ret_tried) {
+    tsr_arena *arena, const tsr_plugin_request *request, const char **ret_path,
+    const char **ret_tried) {
   const char **folders;
   int count = list_folders(arena, &folders);
-  const char *file = tsr_arena_printf(arena, "libtessera-%s.so", wish->name);
+  const char *file = tsr_arena_printf(arena, "libtessera-%s.so", request->name);
   *ret_tried = "";
   for (int i = 0; i < count; i++) {
     const char *path = tsr_path_join(arena, folders[i], file), *reason = NULL;
-    const void *table = load(arena, path, wish, &reason);
+    const void *table = load(arena, path, request, &reason);
     if (table) return *ret_path = path, table;
     *ret_tried = tsr_arena_printf(arena, "%s\n        %s: %s", *ret_tried, path, reason);
   }

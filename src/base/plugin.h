@@ -17,7 +17,7 @@ typedef struct {
   const char *entry; /* the symbol of its table */
   int abi;
   size_t bytes;
-} tsr_plugin_wish;
+} tsr_plugin_request;
 
 /* The table, or NULL: then each path that was tried with its reason, "path: reason" with eight
  * spaces and a newline before it. Looked for in the folders of TESSERA_PLUGIN_PATH (with colons),
@@ -25,6 +25,7 @@ typedef struct {
  * stays loaded: such libraries leave threads, handlers and keys behind that must not lose their
  * code. */
 const void *tsr_plugin_find(
-    tsr_arena *arena, const tsr_plugin_wish *wish, const char **ret_path, const char **ret_tried);
+    tsr_arena *arena, const tsr_plugin_request *request, const char **ret_path,
+    const char **ret_tried);
 
 #endif

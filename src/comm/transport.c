@@ -75,15 +75,15 @@ static bool read_launcher(tsr_arena *arena, launch *l, tsr_diags *diags) {
 
 static bool find_launcher(tsr_arena *arena, launch *ret_launch, tsr_diags *diags) {
   static const char *const names[] = {"openmpi", "mpich", "none"};
-  const char *wish = getenv("TESSERA_TRANSPORT");
-  if (!wish || !*wish) return read_launcher(arena, ret_launch, diags);
-  const char *by = tsr_arena_printf(arena, "TESSERA_TRANSPORT=%s", wish);
-  if (!strcmp(wish, "none")) {
+  const char *request = getenv("TESSERA_TRANSPORT");
+  if (!request || !*request) return read_launcher(arena, ret_launch, diags);
+  const char *by = tsr_arena_printf(arena, "TESSERA_TRANSPORT=%s", request);
+  if (!strcmp(request, "none")) {
     *ret_launch = (launch){.by = by};
     return true;
   }
   for (int i = 0; i < (int)(sizeof libraries / sizeof *libraries); i++) {
-    if (strcmp(wish, libraries[i].name)) continue;
+    if (strcmp(request, libraries[i].name)) continue;
     bool known = getenv("OMPI_COMM_WORLD_SIZE") || (getenv("PMI_RANK") && getenv("PMI_SIZE")) ||
                  getenv("PMIX_RANK");
     *ret_launch = (launch){0};
@@ -92,16 +92,16 @@ static bool find_launcher(tsr_arena *arena, launch *ret_launch, tsr_diags *diags
     if (ret_launch->workers != 1) ret_launch->by = by;
     return true;
   }
-  tsr_diag_error(diags, TSR_NOWHERE, "TESSERA_TRANSPORT is '%s', which is no transport", wish);
-  tsr_diag_nearest(diags, wish, names, (int)(sizeof names / sizeof *names));
+  tsr_diag_error(diags, TSR_NOWHERE, "TESSERA_TRANSPORT is '%s', which is no transport", request);
+  tsr_diag_nearest(diags, request, names, (int)(sizeof names / sizeof *names));
   return false;
 }
 
 static const tsr_transport_table *find_plugin(tsr_arena *arena, const launch *l, tsr_diags *diags) {
   const char *path, *tried;
-  const tsr_plugin_wish wish = {
+  const tsr_plugin_request request = {
       l->library->name, TSR_TRANSPORT_ENTRY, TSR_TRANSPORT_ABI, sizeof(tsr_transport_table)};
-  const tsr_transport_table *table = tsr_plugin_find(arena, &wish, &path, &tried);
+  const tsr_transport_table *table = tsr_plugin_find(arena, &request, &path, &tried);
   if (table) return table;
   tsr_diag_failure(
       diags, TSR_NOWHERE, "%s asks for %s, but no libtessera-%s.so can be loaded", l->by,

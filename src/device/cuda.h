@@ -30,7 +30,7 @@ typedef struct {
   bool fast;  /* policy fast */
   void (*lost)(void *context, const char *report);
   void *context;
-} tsr_cuda_wish;
+} tsr_cuda_request;
 
 /* The job whose workers' devices are to reach each other. */
 typedef struct {
@@ -65,7 +65,7 @@ typedef struct tsr_cuda_table {
   bool (*nccl)(int *ret_version, char *ret_id, char *why);
 
   /* Computing. `why` as above. */
-  bool (*open)(const tsr_cuda_wish *wish, const tsr_device **ret_device, char *why);
+  bool (*open)(const tsr_cuda_request *request, const tsr_device **ret_device, char *why);
   void (*close)(const tsr_device *device);
   /* All workers together: from now on the device has groups. */
   bool (*join)(const tsr_device *device, const tsr_cuda_job *job, char *why);

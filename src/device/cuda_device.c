@@ -52,7 +52,7 @@ typedef struct {
   cudaEvent_t passed; /* of a lane that another one is to follow */
   cuda_links *links;  /* NULL: there are no others */
   int processors;
-  tsr_cuda_wish wish;
+  tsr_cuda_request request;
   char name[32], arch[32], place[32], text[256];
 } device;
 
@@ -73,7 +73,7 @@ static void fail(void *state, const cpu_call *call, const char *why) {
       report, sizeof report,
       "%s: %s%.*s%s%s\n      = TESSERA_CUDA_GRAPHS=0 CUDA_LAUNCH_BLOCKING=1 names the task",
       d->name, where, length, why, remedy ? "\n      = " : "", remedy ? remedy + 1 : "");
-  d->wish.lost(d->wish.context, report);
+  d->request.lost(d->request.context, report);
   abort(); /* it does not return */
 }
 
@@ -257,8 +257,8 @@ static void limits(void *state, tsr_dtype dtype, double *ret_flops, double *ret_
 
 static bool record(void *state) {
   device *d = state;
-  const char *wish = getenv("TESSERA_CUDA_GRAPHS");
-  if (wish && !strcmp(wish, "0")) return false;
+  const char *value = getenv("TESSERA_CUDA_GRAPHS");
+  if (value && !strcmp(value, "0")) return false;
   return cudaStreamBeginCapture(d->ops.stream, cudaStreamCaptureModeThreadLocal) == cudaSuccess;
 }
 
@@ -305,7 +305,7 @@ int64_t cuda_task_scratch(
 }
 
 static void describe(device *d, const tsr_cuda_device *is) {
-  snprintf(d->name, sizeof d->name, "cuda:%d", d->wish.number);
+  snprintf(d->name, sizeof d->name, "cuda:%d", d->request.number);
   snprintf(d->arch, sizeof d->arch, "cuda sm_%d%d", is->major, is->minor);
   snprintf(d->text, sizeof d->text, "%s, %s, sm_%d%d", d->name, is->name, is->major, is->minor);
   memcpy(d->place, is->pci, sizeof d->place);
@@ -332,21 +332,21 @@ static void describe(device *d, const tsr_cuda_device *is) {
 }
 
 static bool begin(device *d, char *why) {
-  cudaError_t error = cudaSetDevice(d->wish.number);
+  cudaError_t error = cudaSetDevice(d->request.number);
   if (error == cudaSuccess) error = cudaStreamCreateWithFlags(&d->own, cudaStreamNonBlocking);
   if (error == cudaSuccess) error = cudaEventCreateWithFlags(&d->passed, cudaEventDisableTiming);
   d->ops.stream = d->own;
   if (error != cudaSuccess) return cuda_fail(why, d->name, (int)error);
-  d->ops.fast = d->wish.fast;
-  return tsr_cuda_blas_open(d->wish.fast, &d->ops.blas, why);
+  d->ops.fast = d->request.fast;
+  return tsr_cuda_blas_open(d->request.fast, &d->ops.blas, why);
 }
 
-bool cuda_device_open(const tsr_cuda_wish *wish, const tsr_device **ret_device, char *why) {
+bool cuda_device_open(const tsr_cuda_request *request, const tsr_device **ret_device, char *why) {
   tsr_cuda_device is;
-  if (!cuda_describe(wish->number, &is, why) || !cuda_fits(&is, why)) return false;
+  if (!cuda_describe(request->number, &is, why) || !cuda_fits(&is, why)) return false;
   device *d = calloc(1, sizeof *d);
   if (!d) return snprintf(why, TSR_CUDA_WHY_BYTES, "no memory"), false;
-  d->wish = *wish;
+  d->request = *request;
   d->ops.fail = fail;
   d->ops.context = d;
   describe(d, &is);

@@ -5,7 +5,7 @@
 #include "device/cuda_ops.h"
 
 /* As in tsr_cuda_table. */
-bool cuda_device_open(const tsr_cuda_wish *wish, const tsr_device **ret_device, char *why);
+bool cuda_device_open(const tsr_cuda_request *request, const tsr_device **ret_device, char *why);
 void cuda_device_close(const tsr_device *device);
 bool cuda_device_join(const tsr_device *device, const tsr_cuda_job *job, char *why);
 int64_t cuda_task_scratch(

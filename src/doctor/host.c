@@ -33,11 +33,11 @@ static const char *find_program(tsr_arena *arena, const char *name) {
 }
 
 static void ask_mpi(tsr_findings *f, const char *name, const char *packages) {
-  const tsr_plugin_wish wish = {
+  const tsr_plugin_request request = {
       name, TSR_TRANSPORT_ENTRY, TSR_TRANSPORT_ABI, sizeof(tsr_transport_table)};
   const char *path, *tried, *own = tsr_arena_printf(f->arena, "mpirun.%s", name),
                             *launcher = find_program(f->arena, own);
-  const void *plugin = tsr_plugin_find(f->arena, &wish, &path, &tried);
+  const void *plugin = tsr_plugin_find(f->arena, &request, &path, &tried);
   if (!launcher) launcher = find_program(f->arena, "mpirun");
   if (plugin && launcher) {
     tsr_find(f, name, TSR_FOUND, "%s\nstarted by %s", path, launcher);

@@ -11,7 +11,7 @@ enum {
 
 typedef struct {
   tsr_arena *arena;
-  const tsr_mesh_wish *wish;
+  const tsr_mesh_request *request;
   tsr_diags *diags;
 } chooser;
 
@@ -53,18 +53,18 @@ static const char *behind_variable(const char *value) {
 
 /* The name in $TT_METAL_HOME's folders, or NULL. */
 static const char *find_in_metal(const chooser *c, const char *name) {
-  if (!is_given(c->wish->tt_metal_home)) return NULL;
+  if (!is_given(c->request->tt_metal_home)) return NULL;
   for (int i = 0; i < METAL_FOLDERS; i++) {
     const char *path =
-        tsr_arena_printf(c->arena, "%s/%s/%s", c->wish->tt_metal_home, metal_folders[i], name);
+        tsr_arena_printf(c->arena, "%s/%s/%s", c->request->tt_metal_home, metal_folders[i], name);
     if (tsr_file_exists(path)) return path;
   }
   return NULL;
 }
 
 static const char *find_shipped(const chooser *c, const char *name) {
-  if (!is_given(c->wish->shipped_folder)) return NULL;
-  const char *path = tsr_path_join(c->arena, c->wish->shipped_folder, name);
+  if (!is_given(c->request->shipped_folder)) return NULL;
+  const char *path = tsr_path_join(c->arena, c->request->shipped_folder, name);
   return tsr_file_exists(path) ? path : NULL;
 }
 
@@ -72,14 +72,14 @@ static bool not_found(const chooser *c, const choice *by, const char *first) {
   tsr_diag_error(
       c->diags, by->place, "mesh descriptor '%s' not found (from %s)", by->value, by->source);
   const char *searched = tsr_arena_printf(c->arena, "looked for '%s'", first);
-  if (by->value[0] != '/' && is_given(c->wish->shipped_folder))
-    searched = tsr_arena_printf(c->arena, "%s, in '%s'", searched, c->wish->shipped_folder);
-  if (by->value[0] != '/' && is_given(c->wish->tt_metal_home))
+  if (by->value[0] != '/' && is_given(c->request->shipped_folder))
+    searched = tsr_arena_printf(c->arena, "%s, in '%s'", searched, c->request->shipped_folder);
+  if (by->value[0] != '/' && is_given(c->request->tt_metal_home))
     searched = tsr_arena_printf(
         c->arena, "%s and in the two folders of descriptors of '%s'", searched,
-        c->wish->tt_metal_home);
+        c->request->tt_metal_home);
   tsr_diag_hint(c->diags, "%s", searched);
-  if (by->value[0] != '/' && !is_given(c->wish->tt_metal_home))
+  if (by->value[0] != '/' && !is_given(c->request->tt_metal_home))
     tsr_diag_hint(c->diags, "with TT_METAL_HOME set, tt-metal's own descriptors are searched too");
   return false;
 }
@@ -87,11 +87,11 @@ static bool not_found(const chooser *c, const choice *by, const char *first) {
 /* The path of a value that is not `auto`, or NULL after an error. */
 static const char *find_named(const chooser *c, const choice *by) {
   const char *rest = behind_variable(by->value);
-  if (rest && !is_given(c->wish->tt_metal_home)) {
+  if (rest && !is_given(c->request->tt_metal_home)) {
     metal_home_unset(c, by);
     return NULL;
   }
-  const char *path = rest ? tsr_path_join(c->arena, c->wish->tt_metal_home, rest)
+  const char *path = rest ? tsr_path_join(c->arena, c->request->tt_metal_home, rest)
                           : tsr_path_join(c->arena, by->folder, by->value);
   if (tsr_file_exists(path)) return path;
   const char *found = NULL;
@@ -105,11 +105,11 @@ static const char *find_named(const chooser *c, const choice *by) {
 
 /* The path for `auto`, or NULL after an error. */
 static const char *find_automatic(const chooser *c, const choice *by) {
-  const char *name = tsr_mesh_auto_name(c->wish->devices);
+  const char *name = tsr_mesh_auto_name(c->request->devices);
   if (!name) {
     tsr_diag_error(
         c->diags, by->place, "no mesh descriptor is chosen by itself for %lld devices (%s: auto)",
-        (long long)c->wish->devices, by->source);
+        (long long)c->request->devices, by->source);
     tsr_diag_hint(c->diags, "8 devices give %s", tsr_mesh_auto_name(8));
     tsr_diag_hint(c->diags, "32 devices give %s", tsr_mesh_auto_name(32));
     return NULL;
@@ -118,7 +118,7 @@ static const char *find_automatic(const chooser *c, const choice *by) {
   if (!path) path = find_shipped(c, name);
   if (path) return path;
   choice named = {name, by->source, ".", by->place};
-  if (is_given(c->wish->tt_metal_home)) not_found(c, &named, name);
+  if (is_given(c->request->tt_metal_home)) not_found(c, &named, name);
   else metal_home_unset(c, &named);
   return NULL;
 }
@@ -130,14 +130,14 @@ read_choice(const chooser *c, const choice *by, tsr_mesh **ret_mesh, const char 
   if (!path) return false;
   *ret_why = automatic ? tsr_arena_printf(
                              c->arena, "mesh: %s (%s: auto, for %lld devices)", path, by->source,
-                             (long long)c->wish->devices)
+                             (long long)c->request->devices)
                        : tsr_arena_printf(c->arena, "mesh: %s (from %s)", path, by->source);
   return tsr_mesh_read(c->arena, path, by->place, ret_mesh, c->diags);
 }
 
 /* Point 4 where nobody named a descriptor: the path, or NULL when there is none to choose. */
 static const char *find_by_count(const chooser *c, const char **ret_why) {
-  const tsr_mesh_wish *w = c->wish;
+  const tsr_mesh_request *w = c->request;
   const char *name = tsr_mesh_auto_name(w->devices);
   if (!name) return NULL;
   const char *path = find_in_metal(c, name), *where = "from TT_METAL_HOME";
@@ -152,7 +152,7 @@ static const char *find_by_count(const chooser *c, const char **ret_why) {
 }
 
 static tsr_mesh *make_up(const chooser *c, const char **ret_why) {
-  const tsr_mesh_wish *w = c->wish;
+  const tsr_mesh_request *w = c->request;
   int line[1] = {(int)w->devices};
   const int *dims = w->ndim ? w->dims : line;
   int ndim = w->ndim ? w->ndim : 1;
@@ -165,30 +165,30 @@ static tsr_mesh *make_up(const chooser *c, const char **ret_why) {
 }
 
 bool tsr_mesh_choose(
-    tsr_arena *arena, const tsr_mesh_wish *wish, tsr_mesh **ret_mesh, const char **ret_why,
+    tsr_arena *arena, const tsr_mesh_request *request, tsr_mesh **ret_mesh, const char **ret_why,
     tsr_diags *diags) {
-  chooser c = {arena, wish, diags};
+  chooser c = {arena, request, diags};
   *ret_mesh = NULL;
   *ret_why = "";
   choice by = {.folder = "."};
-  if (is_given(wish->option)) {
-    by.value = wish->option;
+  if (is_given(request->option)) {
+    by.value = request->option;
     by.source = "--mesh";
-  } else if (is_given(wish->config_value)) {
-    by.value = wish->config_value;
+  } else if (is_given(request->config_value)) {
+    by.value = request->config_value;
     by.source = "device_config.mesh_graph_descriptor";
-    by.folder = is_given(wish->config_file) ? tsr_path_folder(arena, wish->config_file) : ".";
-    by.place = wish->config_place;
-  } else if (is_given(wish->environment)) {
-    by.value = wish->environment;
+    by.folder = is_given(request->config_file) ? tsr_path_folder(arena, request->config_file) : ".";
+    by.place = request->config_place;
+  } else if (is_given(request->environment)) {
+    by.value = request->environment;
     by.source = "TT_MESH_GRAPH_DESC_PATH";
   }
   if (by.value) return read_choice(&c, &by, ret_mesh, ret_why);
   const char *path = find_by_count(&c, ret_why);
   if (path) return tsr_mesh_read(arena, path, TSR_NOWHERE, ret_mesh, diags);
-  if (wish->devices > RANKS_MAX)
+  if (request->devices > RANKS_MAX)
     return tsr_diag_error(
-        diags, by.place, "a mesh of %s ranks; at most %s", tsr_text_count(wish->devices),
+        diags, by.place, "a mesh of %s ranks; at most %s", tsr_text_count(request->devices),
         tsr_text_count(RANKS_MAX));
   *ret_mesh = make_up(&c, ret_why);
   return true;

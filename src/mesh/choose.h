@@ -30,13 +30,13 @@ typedef struct {
   int dims[TSR_MESH_DIMS_MAX], ndim; /* the run's shape; ndim 0: none was given */
   int64_t devices;                   /* their number, also without a shape; at least 1 */
   tsr_mesh_arch arch;                /* of a made-up mesh: TSR_ARCH_CPU or TSR_ARCH_CUDA */
-} tsr_mesh_wish;
+} tsr_mesh_request;
 
 /* Chooses, reads and checks. *ret_why is one line for the log, without a newline: "mesh: FILE (from
  * --mesh)". Errors: what tsr_mesh_read says; "mesh descriptor 'X' not found" with the places that
  * were searched; "TT_METAL_HOME is not set" when the value needs it. */
 bool tsr_mesh_choose(
-    tsr_arena *arena, const tsr_mesh_wish *wish, tsr_mesh **ret_mesh, const char **ret_why,
+    tsr_arena *arena, const tsr_mesh_request *request, tsr_mesh **ret_mesh, const char **ret_why,
     tsr_diags *diags);
 
 /* The name of the descriptor that tt-train takes for so many devices, or NULL. */

@@ -280,7 +280,7 @@ typedef struct {
   tsr_compile_purpose purpose;
   int64_t new_tokens;
   tsr_batch_kind batch;
-} wish;
+} request;
 
 /* What speaks against sharing an evaluation's samples out is no error: each rank can have all. */
 static bool place(
@@ -294,7 +294,7 @@ static bool place(
 }
 
 static bool compile_program(
-    tsr_arena *arena, const tsr_compile_options *o, wish want, tsr_compiled *ret,
+    tsr_arena *arena, const tsr_compile_options *o, request want, tsr_compiled *ret,
     tsr_diags *diags) {
   tsr_compile_purpose purpose = want.purpose;
   int64_t new_tokens = want.new_tokens;
@@ -335,7 +335,8 @@ static bool compile_program(
 
 /* Why the model's texts cannot have a cache, whatever the number of rows that are generated at once
  * is, which depends on the mesh; NULL: they can. And whether these rows see each other. */
-static const char *find_obstacle(tsr_arena *arena, const tsr_compile_options *o, bool *ret_mixes) {
+static const char *
+inspect_generation(tsr_arena *arena, const tsr_compile_options *o, bool *ret_mixes) {
   enum { ROWS = 2 };
   tsr_model_options options = tsr_compile_model(o, TSR_COMPILE_GENERATE, ROWS);
   tsr_model *model;
@@ -356,9 +357,9 @@ static bool compile_generation(
   enum { CHUNK = 64 };
   int64_t chunk = o->chunk < 0 ? 0 : o->chunk ? o->chunk : CHUNK;
   bool mixes;
-  const char *obstacle = find_obstacle(arena, o, &mixes);
+  const char *obstacle = inspect_generation(arena, o, &mixes);
   const char *why = chunk ? obstacle : "it is not wanted";
-  wish want = {.purpose = TSR_COMPILE_GENERATE, .new_tokens = why ? 0 : chunk};
+  request want = {.purpose = TSR_COMPILE_GENERATE, .new_tokens = why ? 0 : chunk};
   tsr_compile_options other = *o;
   if (mixes) other.rows = 1;
   if (mixes) want.batch = TSR_BATCH_WHOLE;
@@ -381,7 +382,7 @@ static bool compile_generation(
 /* Where samples see each other, every rank of dp has exactly those that are evaluated. */
 static bool compile_evaluation(
     tsr_arena *arena, const tsr_compile_options *o, tsr_compiled *ret, tsr_diags *diags) {
-  wish want = {.purpose = TSR_COMPILE_EVALUATE, .batch = TSR_BATCH_BY_SAMPLE};
+  request want = {.purpose = TSR_COMPILE_EVALUATE, .batch = TSR_BATCH_BY_SAMPLE};
   if (!compile_program(arena, o, want, ret, diags)) return false;
   want.batch = TSR_BATCH_WHOLE;
   return !ret->joins_samples || compile_program(arena, o, want, ret, diags);
@@ -392,5 +393,5 @@ bool tsr_compile(
     tsr_diags *diags) {
   if (purpose == TSR_COMPILE_GENERATE) return compile_generation(arena, o, ret, diags);
   if (purpose == TSR_COMPILE_EVALUATE) return compile_evaluation(arena, o, ret, diags);
-  return compile_program(arena, o, (wish){.purpose = purpose}, ret, diags);
+  return compile_program(arena, o, (request){.purpose = purpose}, ret, diags);
 }

@@ -308,22 +308,22 @@ static bool report_texts(trainer *t) {
 }
 
 /* What signals and clocks ask for: the same for all workers, whichever they asked. */
-enum { WISH_SAVE = 1, WISH_LATE = 2, WISH_SIGNAL_AT = 8 };
+enum { REQUEST_SAVE = 1, REQUEST_LATE = 2, REQUEST_SIGNAL_AT = 8 };
 
-static uint64_t agree_wishes(trainer *t) {
-  uint64_t wishes = 0;
+static uint64_t agree_requests(trainer *t) {
+  uint64_t requests = 0;
   bool wants = t->o->save && *t->o->save;
   if (wants) *t->o->save = 0;
-  if (wants) wishes |= WISH_SAVE;
-  if (t->keeper && tsr_keeper_is_late(t->keeper)) wishes |= WISH_LATE;
-  if (*t->o->stop) wishes |= (uint64_t)*t->o->stop << WISH_SIGNAL_AT;
-  return tsr_bound_agree(t->train, wishes);
+  if (wants) requests |= REQUEST_SAVE;
+  if (t->keeper && tsr_keeper_is_late(t->keeper)) requests |= REQUEST_LATE;
+  if (*t->o->stop) requests |= (uint64_t)*t->o->stop << REQUEST_SIGNAL_AT;
+  return tsr_bound_agree(t->train, requests);
 }
 
 static bool run_loop(trainer *t, int *ret_signal) {
   /* One step is made however late it is: a job that is started again and again gets on. */
-  uint64_t wishes = agree_wishes(t) & ~(uint64_t)(WISH_SAVE | WISH_LATE);
-  while (t->step < t->steps && wishes <= WISH_SAVE) {
+  uint64_t requests = agree_requests(t) & ~(uint64_t)(REQUEST_SAVE | REQUEST_LATE);
+  while (t->step < t->steps && requests <= REQUEST_SAVE) {
     double start = now();
     run_step(t);
     if (!tsr_source_check_used(t->o->source, t->diags)) return false;
@@ -333,11 +333,11 @@ static bool run_loop(trainer *t, int *ret_signal) {
       return tsr_diag_failure(
           t->diags, TSR_NOWHERE, "step %lld: the loss is %g", (long long)t->step, t->loss);
     if (!report_texts(t)) return false;
-    wishes = agree_wishes(t);
-    keep_step(t, seconds, wishes & WISH_SAVE);
+    requests = agree_requests(t);
+    keep_step(t, seconds, requests & REQUEST_SAVE);
   }
-  bool late = wishes & WISH_LATE;
-  *ret_signal = t->step < t->steps ? (int)(wishes >> WISH_SIGNAL_AT) : 0;
+  bool late = requests & REQUEST_LATE;
+  *ret_signal = t->step < t->steps ? (int)(requests >> REQUEST_SIGNAL_AT) : 0;
   late &= t->step < t->steps && !*ret_signal;
   if (late) *ret_signal = TSR_ENDED_BY_LIMIT;
   if (late && !t->o->quiet) {

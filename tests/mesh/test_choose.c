@@ -39,30 +39,30 @@ static int remove_one(const char *path, const struct stat *info, int type, struc
 }
 
 /* The name of what is chosen, and the reason. */
-static void expect(const tsr_mesh_wish *wish, const char *name, const char *why) {
+static void expect(const tsr_mesh_request *request, const char *name, const char *why) {
   tsr_diags *diags = tsr_diags_new(arena);
   tsr_mesh *mesh;
   const char *said_why;
-  bool ok = tsr_mesh_choose(arena, wish, &mesh, &said_why, diags);
+  bool ok = tsr_mesh_choose(arena, request, &mesh, &said_why, diags);
   CHECK(ok);
   if (!ok) tsr_diags_print(diags, stderr);
   else CHECK_STR(mesh->shape.name, name);
   CHECK_STR(said_why, why);
 }
 
-static void expect_error(const tsr_mesh_wish *wish, const char *error) {
+static void expect_error(const tsr_mesh_request *request, const char *error) {
   tsr_diags *diags = tsr_diags_new(arena);
   tsr_mesh *mesh;
   const char *why;
-  CHECK(!tsr_mesh_choose(arena, wish, &mesh, &why, diags));
+  CHECK(!tsr_mesh_choose(arena, request, &mesh, &why, diags));
   CHECK_INT(tsr_diags_exit_code(diags), 2);
   char *said = printed(diags);
   CHECK_STR(said, error);
   free(said);
 }
 
-static tsr_mesh_wish wish_of(int a, int b) {
-  return (tsr_mesh_wish){
+static tsr_mesh_request request_of(int a, int b) {
+  return (tsr_mesh_request){
       .dims = {a, b},
       .ndim = 2,
       .devices = (int64_t)a * b,
@@ -71,7 +71,7 @@ static tsr_mesh_wish wish_of(int a, int b) {
 }
 
 static void test_order(void) {
-  tsr_mesh_wish w = wish_of(4, 2);
+  tsr_mesh_request w = request_of(4, 2);
   w.option = "here.textproto";
   w.config_value = "mesh.textproto";
   w.config_file = "configs/run.yaml";
@@ -85,12 +85,12 @@ static void test_order(void) {
   expect(&w, "CPU", "mesh: none given; made up 8 CPU ranks as 4 × 2");
   w.arch = TSR_ARCH_CUDA;
   expect(&w, "CUDA", "mesh: none given; made up 8 GPUs as 4 × 2");
-  w = (tsr_mesh_wish){.devices = 1, .arch = TSR_ARCH_CPU};
+  w = (tsr_mesh_request){.devices = 1, .arch = TSR_ARCH_CPU};
   expect(&w, "CPU", "mesh: none given; made up 1 CPU rank as 1");
 }
 
 static void test_search(void) {
-  tsr_mesh_wish w = wish_of(4, 2);
+  tsr_mesh_request w = request_of(4, 2);
   w.tt_metal_home = "metal";
   w.option = "only_shipped.textproto";
   expect(&w, "SHIPPED", "mesh: shipped/only_shipped.textproto (from --mesh)");
@@ -106,27 +106,27 @@ static void test_search(void) {
 }
 
 static void test_count(void) {
-  tsr_mesh_wish w = wish_of(1, 8);
+  tsr_mesh_request w = request_of(1, 8);
   expect(
       &w, "SHIPPED8",
       "mesh: shipped/t3k_1x8_mesh_graph_descriptor.textproto (for 8 devices, shipped)");
-  w = wish_of(8, 1); /* not its very shape */
+  w = request_of(8, 1); /* not its very shape */
   expect(&w, "CPU", "mesh: none given; made up 8 CPU ranks as 8 × 1");
   w.tt_metal_home = "metal";
   expect(
       &w, "METAL8",
       "mesh: metal/" CUSTOM "/t3k_1x8_mesh_graph_descriptor.textproto (for 8 devices, from "
       "TT_METAL_HOME)");
-  w = wish_of(4, 8);
+  w = request_of(4, 8);
   w.tt_metal_home = "metal";
   expect(
       &w, "METAL32",
       "mesh: metal/" CUSTOM "/galaxy_1x32_mesh_graph_descriptor.textproto (for 32 devices, from "
       "TT_METAL_HOME)");
-  w = wish_of(4, 4);
+  w = request_of(4, 4);
   w.tt_metal_home = "metal";
   expect(&w, "CPU", "mesh: none given; made up 16 CPU ranks as 4 × 4");
-  w = wish_of(4, 2);
+  w = request_of(4, 2);
   w.option = "auto";
   expect(
       &w, "SHIPPED8",
@@ -134,7 +134,7 @@ static void test_count(void) {
 }
 
 static void test_errors(void) {
-  tsr_mesh_wish w = wish_of(4, 2);
+  tsr_mesh_request w = request_of(4, 2);
   w.config_value = "gone.textproto";
   w.config_file = "configs/run.yaml";
   w.config_place = (tsr_place){.file = "configs/run.yaml", .line = 3, .col = 5};
@@ -150,7 +150,7 @@ static void test_errors(void) {
           "      = looked for 'configs/gone.textproto', in 'shipped' and in the two folders of "
           "descriptors "
           "of 'metal'\n");
-  w = wish_of(4, 2);
+  w = request_of(4, 2);
   w.environment = "/no/such/mesh.textproto";
   expect_error(
       &w,
@@ -163,13 +163,13 @@ static void test_errors(void) {
       "TT_MESH_GRAPH_DESC_PATH) needs it\n"
       "      = export TT_METAL_HOME=/path/to/tt-metal\n"
       "      = or name a file by --mesh or device_config.mesh_graph_descriptor\n");
-  w = wish_of(4, 4);
+  w = request_of(4, 4);
   w.option = "auto";
   expect_error(
       &w, "error: no mesh descriptor is chosen by itself for 16 devices (--mesh: auto)\n"
           "      = 8 devices give t3k_1x8_mesh_graph_descriptor.textproto\n"
           "      = 32 devices give galaxy_1x32_mesh_graph_descriptor.textproto\n");
-  w = wish_of(4, 8);
+  w = request_of(4, 8);
   w.option = "auto";
   w.shipped_folder = NULL;
   expect_error(
@@ -177,9 +177,9 @@ static void test_errors(void) {
           "'galaxy_1x32_mesh_graph_descriptor.textproto' (from --mesh) needs it\n"
           "      = export TT_METAL_HOME=/path/to/tt-metal\n"
           "      = or name a file by --mesh or device_config.mesh_graph_descriptor\n");
-  w = wish_of(100000, 100000);
+  w = request_of(100000, 100000);
   expect_error(&w, "error: a mesh of 10,000,000,000 ranks; at most 16,777,216\n");
-  w = wish_of(4, 2);
+  w = request_of(4, 2);
   w.option = "broken.textproto";
   expect_error(
       &w, "broken.textproto:1:1: error: unknown field 'nothing' in 'MeshGraphDescriptor'\n"

@@ -3,29 +3,10 @@
 # others are refused.
 # usage: test_chat_template.sh PROGRAM
 set -uo pipefail
-program=$(realpath "$1")
 tokenizers=$(realpath tests/data/bpe)
-scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
-cd "$scratch" || exit 1
-unset TT_MESH_GRAPH_DESC_PATH TT_METAL_HOME TESSERA_DETERMINISTIC
-checks=0 failed=0
+. tests/commands.sh "$1"
 
-complain() {
-  failed=$((failed + 1))
-  echo "FAILED: $*"
-  sed 's/^/  | /' said
-}
-ends() {
-  local want=$1 code=0
-  shift
-  checks=$((checks + 1))
-  timeout 60 "$program" "$@" > said 2>&1 </dev/null || code=$?
-  [ "$code" = "$want" ] || complain "$*: exit code $code, not $want"
-}
-says() { grep -qF -- "$1" said || complain "does not say: $1"; }
-
-for i in $(seq 300); do printf 'word %d of a text. ' $((i * 7919 % 1000)); done > text.txt
+write_text text.txt
 train() { # FOLDER TOKENIZER
   cat > run.yaml <<RUN
 training_config: {data_path: text.txt, tokenizer_type: bpe, tokenizer_path: $tokenizers/$2, batch_size: 4,
@@ -49,10 +30,10 @@ smol="{% for message in messages %}{% if loop.first and messages[0]['role'] != '
 json() { python3 -c 'import json, sys; print(json.dumps(sys.argv[1]))' "$1"; }
 
 chat 0 short.json # without a template
-cp said want
+cp "$said" want
 printf '%s\n' "$turns$prompt" > $folder/chat_template.jinja
 chat 0 short.json
-[ "$(grep -v prompt: said)" = "$(grep -v prompt: want)" ] || complain "another text than without the template"
+[ "$(grep -v prompt: "$said")" = "$(grep -v prompt: want)" ] || complain "another text than without the template"
 chat 0 long.json
 rm $folder/chat_template.jinja
 echo "{\"chat_template\": $(json "$turns $prompt")}" > $folder/tokenizer_config.json
@@ -83,5 +64,4 @@ says "tokenizer_config.json:"
 ends 2 generate --checkpoint plain --chat short.json
 says "the tokenizer has no special tokens for a chat"
 
-echo "train.chat_template: $checks checks, $failed failed"
-[ $checks -eq 17 ] && [ $failed = 0 ]
+end_of train.chat_template 17

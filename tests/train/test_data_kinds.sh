@@ -3,12 +3,7 @@
 # what is no text is not trained as one.
 # usage: test_data_kinds.sh PROGRAM
 set -uo pipefail
-program=$(realpath "$1")
-scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
-cd "$scratch" || exit 1
-unset TT_MESH_GRAPH_DESC_PATH TT_METAL_HOME TESSERA_DETERMINISTIC
-checks=0 failed=0
+. tests/commands.sh "$1"
 
 cat > run.yaml <<'RUN'
 training_config: {seed: 1, data_path: text.txt, batch_size: 4, sequence_length: 8, max_steps: 3, eval_every: 0,
@@ -18,20 +13,6 @@ transformer_config: {model_type: gpt2, vocab_size: 256, embedding_dim: 16, num_h
 numerics: {threads: 1}
 RUN
 
-# ends CODE WORDS...: what it says stands in said
-ends() {
-  local want=$1 code=0
-  shift
-  checks=$((checks + 1))
-  timeout 60 "$program" "$@" > said 2>&1 </dev/null || code=$?
-  [ "$code" = "$want" ] || complain "$*: exit code $code, not $want"
-}
-complain() {
-  failed=$((failed + 1))
-  echo "FAILED: $*"
-  sed 's/^/  | /' said
-}
-says() { grep -qF -- "$1" said || complain "does not say: $1"; }
 # refused FILE TEXT WORDS...: not trained, evaluated or tokenized; the message has the file and the text
 refused() {
   local file=$1 text=$2
@@ -46,9 +27,9 @@ not_tokenized() {
   says "$1" && says "$2"
   [ ! -e made.bin ] || complain "tokenize $1 has left a file"
 }
-hash_of() { sed -n 's/.*weights sha256 \([0-9a-f]*\).*/\1/p' said; }
+hash_of() { sed -n 's/.*weights sha256 \([0-9a-f]*\).*/\1/p' "$said"; }
 
-for i in $(seq 300); do printf 'word %d of a text. ' $((i * 7919 % 1000)); done > text.txt
+write_text text.txt
 ends 0 --config run.yaml --out trained --quiet
 
 # the same 400 tokens, as bytes and as YAML in two styles
@@ -177,7 +158,7 @@ mlp_config: {input_features: 2, hidden_features: [4], output_features: 3}
 numerics: {threads: 1}
 RUN
 # the last evaluation and the weights
-numbers() { sed -n 's/.*Validation loss/Validation loss/p; s/.*weights sha256/sha256/p' said | tail -2; }
+numbers() { sed -n 's/.*Validation loss/Validation loss/p; s/.*weights sha256/sha256/p' "$said" | tail -2; }
 ends 0 --config rows.yaml
 want=$(numbers)
 [ "$(wc -l <<< "$want")" = 2 ] || complain "no validation loss and hash"
@@ -190,5 +171,4 @@ says "'wide.csv' has 3 features a row"
 ends 2 --config rows.yaml --set training_config.validation_path=gone.csv
 says "cannot read 'gone.csv'"
 
-echo "train.data_kinds: $checks checks, $failed failed"
-[ $checks -ge 84 ] && [ $failed = 0 ]
+end_of train.data_kinds 84

@@ -3,15 +3,9 @@
 # a time has it, and what is not of a run is not overwritten.
 # usage: test_out_folder.sh PROGRAM
 set -uo pipefail
-program=$(realpath "$1")
-scratch=$(mktemp -d)
-said=$scratch.said
-trap 'rm -rf "$scratch" "$said"' EXIT
-cd "$scratch" || exit 1
-unset TT_MESH_GRAPH_DESC_PATH TT_METAL_HOME TESSERA_DETERMINISTIC
-checks=0 failed=0
+. tests/commands.sh "$1"
 
-for i in $(seq 300); do printf 'word %d of a text. ' $((i * 7919 % 1000)); done > text.txt
+write_text text.txt
 cat > run.yaml <<'RUN'
 training_config: {seed: 1, data_path: text.txt, tokenizer_type: byte, batch_size: 4, sequence_length: 8, max_steps: 3,
   eval_every: 0, sample_tokens: 0, log_every: 1}
@@ -20,22 +14,8 @@ numerics: {threads: 1}
 RUN
 endless=(--set training_config.max_steps=1000000 --set training_config.num_epochs=1000000)
 
-complain() {
-  failed=$((failed + 1))
-  echo "FAILED: $*"
-  [ ! -f "$said" ] || sed 's/^/  | /' "$said"
-}
 # Everything in a folder: names, kinds, where links go, bytes.
 picture() { (cd "$1" && find . -printf '%p %y %l\n' | sort && find . -type f -exec sha256sum {} + | sort -k2); }
-# ends CODE WORDS...
-ends() {
-  local want=$1 code=0
-  shift
-  checks=$((checks + 1))
-  timeout 120 "$program" "$@" > "$said" 2>&1 </dev/null || code=$?
-  [ "$code" = "$want" ] || complain "$*: exit code $code, not $want"
-}
-says() { grep -qF -- "$1" "$said" || complain "does not say: $1"; }
 # leaves FOLDER CODE TEXT WORDS...: refused, and the folder is as it was
 leaves() {
   local folder=$1 before
@@ -143,5 +123,4 @@ for n in $(seq 40); do
 done
 [ "$refusals" -ge 5 ] || complain "only $refusals reads failed"
 
-echo "train.out_folder: $checks checks, $failed failed"
-[ "$failed" = 0 ] && [ "$checks" -ge 35 ]
+end_of train.out_folder 35

@@ -3,14 +3,9 @@
 # behind max_steps, lists of checkpoints, evaluation and generation on meshes of the options.
 # usage: test_resume_limits.sh PROGRAM
 set -uo pipefail
-program=$(realpath "$1")
-scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
-cd "$scratch" || exit 1
-unset TT_MESH_GRAPH_DESC_PATH TT_METAL_HOME TESSERA_DETERMINISTIC TESSERA_TIME_LIMIT_STATUS
-checks=0 failed=0
+. tests/commands.sh "$1"
 
-for i in $(seq 300); do printf 'word %d of a text. ' $((i * 7919 % 1000)); done > text.txt
+write_text text.txt
 cat > run.yaml <<'RUN'
 training_config: {seed: 1, data_path: text.txt, batch_size: 4, sequence_length: 8, max_steps: 3, eval_every: 0,
   sample_tokens: 0, tokenizer_type: byte}
@@ -20,20 +15,7 @@ device_config: {enable_ddp: true, enable_tp: true, mesh_shape: [2, 2]}
 numerics: {threads: 1, units: {tp: 2}}
 RUN
 
-complain() {
-  failed=$((failed + 1))
-  echo "FAILED: $*"
-  sed 's/^/  | /' said
-}
-ends() {
-  local want=$1 code=0
-  shift
-  checks=$((checks + 1))
-  timeout 100 "$program" "$@" > said 2>&1 </dev/null || code=$?
-  [ "$code" = "$want" ] || complain "$*: exit code $code, not $want"
-}
-says() { grep -qF -- "$1" said || complain "does not say: $1"; }
-hash_of() { sed -n 's/.*weights sha256 \([0-9a-f]*\).*/\1/p' said; }
+hash_of() { sed -n 's/.*weights sha256 \([0-9a-f]*\).*/\1/p' "$said"; }
 
 # A limit that leaves no time for a step: each start makes one all the same, and no more.
 ends 0 --config run.yaml --out whole --set training_config.max_steps=6
@@ -50,7 +32,7 @@ says "done: step 6"
 # The end is reached, or passed.
 ends 0 --config run.yaml --out run --resume --set training_config.max_steps=6
 says "nothing is left to train: the run has 6 steps"
-! grep -q warning said || complain "a warning"
+! grep -q warning "$said" || complain "a warning"
 ends 0 --config run.yaml --out run --resume
 says "nothing is left to train: the run has 3 steps"
 says "run.yaml:1:95: warning: the checkpoint is after step 6, behind the run's last step, 3"
@@ -63,7 +45,7 @@ while read -r dp microbatches zero own; do
   rm -rf order again other
   ends 0 --config run.yaml "${mesh[@]}" --out order --set checkpoint.every=1
   want=$(hash_of)
-  [ "$(grep -c "own order" said)" = $own ] || complain "dp $dp, $microbatches microbatches, ZeRO $zero: the recipe's line"
+  [ "$(grep -c "own order" "$said")" = $own ] || complain "dp $dp, $microbatches microbatches, ZeRO $zero: the recipe's line"
   ends 0 --config run.yaml "${mesh[@]}" --out again --resume order/checkpoints/step-00000001
   [ "$(hash_of)" = "$want" ] || complain "dp $dp, $microbatches microbatches, ZeRO $zero: other weights after a resume"
   ends $((2 * own)) --config run.yaml --out other --resume order/checkpoints/step-00000001 --set device_config={} \
@@ -83,23 +65,23 @@ ORDERS
 # Lists are of a run's folder, or of its checkpoints'.
 ends 0 checkpoint ls run
 says "run/checkpoints/step-00000006"
-cp said both
+cp "$said" both
 ends 0 checkpoint ls run/checkpoints
-cmp -s said both || complain "another list"
+cmp -s "$said" both || complain "another list"
 ends 2 checkpoint ls run/checkpoints/step-00000006
 says "there is no checkpoint in"
 
 # Weights are used on any mesh, whatever one they were trained on.
 ends 0 evaluate --checkpoint run --data text.txt
-loss=$(grep '^loss' said)
+loss=$(grep '^loss' "$said")
 ends 0 generate --checkpoint run --prompt hello --max-new-tokens 3
-sed 's/prompt:.*//' said > text
+sed 's/prompt:.*//' "$said" > text
 while IFS='|' read -r same mesh; do
   ends 0 evaluate --checkpoint run --data text.txt --set "$mesh"
-  [ "$(grep '^loss' said)" = "$loss" ] || complain "$mesh: another loss than $loss"
-  [ "$same" = "$(grep -ac 'last bits' said)" ] || complain "$mesh: the note"
+  [ "$(grep '^loss' "$said")" = "$loss" ] || complain "$mesh: another loss than $loss"
+  [ "$same" = "$(grep -ac 'last bits' "$said")" ] || complain "$mesh: the note"
   ends 0 generate --checkpoint run --prompt hello --max-new-tokens 3 --set "$mesh"
-  grep -av '^note' said | sed 's/prompt:.*//' | cmp -s - text || complain "$mesh: another text"
+  grep -av '^note' "$said" | sed 's/prompt:.*//' | cmp -s - text || complain "$mesh: another text"
 done <<'MESHES'
 0|mesh={axes: [tp], shape: [2]}
 1|mesh={axes: [tp], shape: [4]}
@@ -119,7 +101,7 @@ ends 0 import hf --out imported
 ends 2 evaluate --checkpoint imported --data text.txt
 says "the checkpoint has no tokenizer, and 'text.txt' is a text"
 ends 0 evaluate --checkpoint imported --data text.txt --set training_config.tokenizer_type=byte
-[ "$(grep '^loss' said)" = "$loss" ] || complain "another loss than $loss"
+[ "$(grep '^loss' "$said")" = "$loss" ] || complain "another loss than $loss"
 
 # Attention to what follows: any number of positions, also where sequence units do not divide it.
 cat > graph.yaml <<'GRAPH'
@@ -141,9 +123,9 @@ sed 's/^transformer_config.*/transformer_config: {graph: graph.yaml}/; /max_sequ
 ends 0 --config whole.yaml --out noncausal
 for new in 4 5 6 7; do
   ends 0 generate --checkpoint noncausal --prompt abcd --max-new-tokens $new --temperature 0 --quiet
-  [ $new = 4 ] || [ "$(head -c $((new + 3)) said | od -c)" = "$(head -c $((new + 3)) before | od -c)" ] ||
+  [ $new = 4 ] || [ "$(head -c $((new + 3)) "$said" | od -c)" = "$(head -c $((new + 3)) before | od -c)" ] ||
     complain "$new new tokens: the first of them are others than of $((new - 1))"
-  cp said before
+  cp "$said" before
 done
 
 # What a run has written down takes options as its own file does, whatever it says in other words.
@@ -154,9 +136,9 @@ ends 0 --config run.yaml --out plain --quiet
 while read -r set; do
   checks=$((checks + 1))
   resolved run.yaml "$set" > want
-  resolved plain/config.yaml "$set" > said
+  resolved plain/config.yaml "$set" > "$said"
   grep -q error want && complain "$set: $(cat want)"
-  cmp -s want said || { diff want said > difference; mv difference said; complain "$set: from plain/config.yaml"; }
+  cmp -s want "$said" || { diff want "$said" > difference; mv difference "$said"; complain "$set: from plain/config.yaml"; }
 done <<'SETS'
 schedule.recompute=full
 schedule.recompute=selective
@@ -177,5 +159,4 @@ device_config={enable_fsdp: true, mesh_shape: [2]}
 zero.stage=2
 SETS
 
-echo "train.resume_limits: $checks checks, $failed failed"
-[ $checks -ge 77 ] && [ $failed = 0 ]
+end_of train.resume_limits 77

@@ -3,14 +3,9 @@
 # signals before the first step end it with a word and a code.
 # usage: test_streams.sh PROGRAM
 set -uo pipefail
-program=$(realpath "$1")
-scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
-cd "$scratch" || exit 1
-unset TT_MESH_GRAPH_DESC_PATH TT_METAL_HOME TESSERA_DETERMINISTIC
-checks=0 failed=0
+. tests/commands.sh "$1"
 
-for i in $(seq 300); do printf 'word %d of a text. ' $((i * 7919 % 1000)); done > text.txt
+write_text text.txt
 cat > run.yaml <<'RUN'
 training_config: {seed: 1, data_path: text.txt, batch_size: 4, sequence_length: 8, max_steps: 40, eval_every: 0,
   sample_tokens: 0, tokenizer_type: byte, log_every: 1}
@@ -20,11 +15,6 @@ numerics: {threads: 1}
 RUN
 run=("$program" --config run.yaml)
 
-complain() {
-  failed=$((failed + 1))
-  echo "FAILED: $*"
-  [ ! -f said ] || sed 's/^/  | /' said
-}
 # code WANTED GOT WHAT
 code() {
   checks=$((checks + 1))
@@ -37,58 +27,57 @@ same_run() {
   [ "$(tail -1 "$1/metrics.jsonl" | grep -o 'sha256":"[0-9a-f]*')" = "$want" ] || complain "$1: other weights"
 }
 
-"${run[@]}" --out first > said 2>&1
+"${run[@]}" --out first > "$said" 2>&1
 code 0 $? "a run"
 want=$(tail -1 first/metrics.jsonl | grep -o 'sha256":"[0-9a-f]*')
 [ -n "$want" ] || complain "no hash of the weights"
 
-"${run[@]}" --out closed >&- 2> said
+"${run[@]}" --out closed >&- 2> "$said"
 code 0 $? "a closed standard output"
-grep -q "warning: cannot write to the standard output" said || complain "no warning"
+grep -q "warning: cannot write to the standard output" "$said" || complain "no warning"
 same_run closed
 "${run[@]}" --out all_closed <&- >&- 2>&-
 code 0 $? "closed standard streams"
 same_run all_closed
-"${run[@]}" --out full > /dev/full 2> said
+"${run[@]}" --out full > /dev/full 2> "$said"
 code 0 $? "a full standard output"
 same_run full
 # nobody reads what follows the first line
-{ "${run[@]}" --out unread 2> said; echo $? > status; } | head -1 > /dev/null
+{ "${run[@]}" --out unread 2> "$said"; echo $? > status; } | head -1 > /dev/null
 code 0 "$(cat status)" "a pipe that is closed"
 same_run unread
 # of other commands the output is the result
 for where in /dev/full closed; do
   for command in check plan inspect trace; do
-    if [ $where = closed ]; then "$program" $command --config run.yaml >&- 2> said
-    else "$program" $command --config run.yaml > $where 2> said; fi
+    if [ $where = closed ]; then "$program" $command --config run.yaml >&- 2> "$said"
+    else "$program" $command --config run.yaml > $where 2> "$said"; fi
     code 1 $? "$command into $where"
-    grep -q "error: cannot write to the standard output" said || complain "$command into $where: no error"
+    grep -q "error: cannot write to the standard output" "$said" || complain "$command into $where: no error"
   done
 done
 
 # files may grow to 64 KiB: the checkpoint before is kept, and the run goes on from it
-"${run[@]}" --out small --set training_config.max_steps=20 > said 2>&1
+"${run[@]}" --out small --set training_config.max_steps=20 > "$said" 2>&1
 code 0 $? "a run of 20 steps"
-(ulimit -f 64 && "${run[@]}" --out small --resume --quiet > said 2>&1)
+(ulimit -f 64 && "${run[@]}" --out small --resume --quiet > "$said" 2>&1)
 code 1 $? "a limit of file sizes"
-grep -q "error: the state after step 40, the last, is not on the disk: cannot write '.*safetensors': File too large" said ||
+grep -q "error: the state after step 40, the last, is not on the disk: cannot write '.*safetensors': File too large" "$said" ||
   complain "no error that names the file"
-"$program" checkpoint verify small/checkpoints/step-00000020 > said 2>&1
+"$program" checkpoint verify small/checkpoints/step-00000020 > "$said" 2>&1
 code 0 $? "the checkpoint before"
-"${run[@]}" --out small --resume > said 2>&1
+"${run[@]}" --out small --resume > "$said" 2>&1
 code 0 $? "going on without the limit"
 same_run small
 
 # a signal before the first step
 mkfifo late.yaml
-"$program" --config late.yaml --out late > said 2>&1 &
+"$program" --config late.yaml --out late > "$said" 2>&1 &
 pid=$!
 exec 9> late.yaml # waits for its reader
 kill -TERM $pid
 wait $pid
 code 143 $? "SIGTERM before the configuration was there"
-grep -q "tessera-train: ended by a signal before anything was done" said || complain "not a word"
+grep -q "tessera-train: ended by a signal before anything was done" "$said" || complain "not a word"
 [ ! -e late ] || complain "a folder was made"
 
-echo "train.streams: $checks checks, $failed failed"
-[ $checks -eq 23 ] && [ $failed = 0 ]
+end_of train.streams 23

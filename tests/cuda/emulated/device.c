@@ -14,9 +14,9 @@ static void lost(void *context, const char *report) {
 
 void test_device_open(bool fast) {
   char why[TSR_CUDA_WHY_BYTES];
-  const tsr_cuda_wish wish = {.lost = lost, .fast = fast};
+  const tsr_cuda_request request = {.lost = lost, .fast = fast};
   if (harness_device) cuda_device_close(harness_device);
-  if (!cuda_device_open(&wish, &harness_device, why)) lost(NULL, why);
+  if (!cuda_device_open(&request, &harness_device, why)) lost(NULL, why);
   harness_scratch = cuda_task_scratch;
 }
 

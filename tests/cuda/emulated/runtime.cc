@@ -9,7 +9,7 @@ unsigned long emulated_launches(void) { return emulator::launches; }
 
 /* ---- what is wrong ---- */
 
-static long long wish(const char *word, long long otherwise) {
+static long long setting(const char *word, long long otherwise) {
   const char *text = getenv("EMULATED_CUDA"), *at = text ? strstr(text, word) : NULL;
   return at ? strtoll(at + strlen(word), NULL, 10) : otherwise;
 }
@@ -55,17 +55,17 @@ cudaError_t cudaGetLastError(void) { return begin(); }
 cudaError_t cudaDriverGetVersion(int *ret) { return *ret = CUDART_VERSION, cudaSuccess; }
 cudaError_t cudaRuntimeGetVersion(int *ret) { return *ret = CUDART_VERSION, cudaSuccess; }
 cudaError_t cudaGetDeviceCount(int *ret) {
-  return (*ret = (int)wish("devices=", 1)) ? cudaSuccess : cudaErrorNoDevice;
+  return (*ret = (int)setting("devices=", 1)) ? cudaSuccess : cudaErrorNoDevice;
 }
 
 static cudaError_t check_device(int device) {
-  return device >= 0 && device < wish("devices=", 1) ? cudaSuccess : cudaErrorInvalidDevice;
+  return device >= 0 && device < setting("devices=", 1) ? cudaSuccess : cudaErrorInvalidDevice;
 }
 
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *ret, int device) {
-  int arch = (int)wish("arch=", 90);
+  int arch = (int)setting("arch=", 90);
   *ret = {"Emulated H200", arch / 10, arch % 10, 1, 0};
-  ret->totalGlobalMem = (size_t)wish("bytes=", 4ll << 30);
+  ret->totalGlobalMem = (size_t)setting("bytes=", 4ll << 30);
   return check_device(device);
 }
 cudaError_t cudaDeviceGetPCIBusId(char *ret, int length, int device) {
@@ -88,7 +88,7 @@ enum { HEAD = 256 };
 cudaError_t cudaMallocManaged(void **ret, size_t bytes, unsigned flags) {
   (void)flags;
   bytes = (bytes + 255) / 256 * 256 + HEAD;
-  if (used + bytes > (size_t)wish("bytes=", 4ll << 30)) return cudaErrorMemoryAllocation;
+  if (used + bytes > (size_t)setting("bytes=", 4ll << 30)) return cudaErrorMemoryAllocation;
   char *block = (char *)aligned_alloc(256, bytes);
   if (!block) return cudaErrorMemoryAllocation;
   used += bytes;
@@ -104,7 +104,7 @@ cudaError_t cudaFree(void *memory) {
   return free((char *)memory - HEAD), cudaSuccess;
 }
 cudaError_t cudaMemGetInfo(size_t *ret_free, size_t *ret_all) {
-  *ret_all = (size_t)wish("bytes=", 4ll << 30);
+  *ret_all = (size_t)setting("bytes=", 4ll << 30);
   return *ret_free = *ret_all - used, cudaSuccess;
 }
 cudaError_t cudaMemset(void *to, int byte, size_t bytes) {
@@ -140,7 +140,7 @@ struct CUevent_st {
 /* With stall=N the Nth question finds a stream that does not end, nor any later one. */
 cudaError_t cudaStreamQuery(cudaStream_t) {
   static long long asked;
-  long long at = wish("stall=", 0);
+  long long at = setting("stall=", 0);
   return at && ++asked >= at ? cudaErrorNotReady : begin();
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned) { return begin(); }
