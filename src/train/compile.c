@@ -333,8 +333,24 @@ static bool compile_program(
   return prove(arena, o->parallel, &ret->programs, diags);
 }
 
+/* Whether what the model makes of its samples depends on how many they are: so many, or that many.
+ */
+static bool depends_on_batch(
+    tsr_arena *arena, const tsr_compile_options *o, tsr_compile_purpose purpose, int64_t some,
+    int64_t others) {
+  const int64_t samples[] = {some, others};
+  tsr_model *models[2];
+  tsr_diags *diags = tsr_diags_new(arena);
+  for (int i = 0; i < 2; i++) {
+    tsr_model_options options = tsr_compile_model(o, purpose, samples[i]);
+    if (!tsr_model_read(arena, o->config, &options, &models[i], diags)) return i > 0;
+  }
+  return !tsr_pass_check_numbers(models[0]->graph, models[1]->graph, diags);
+}
+
 /* Why the model's texts cannot have a cache, whatever the number of rows that are generated at once
- * is, which depends on the mesh; NULL: they can. And whether these rows see each other. */
+ * is, which depends on the mesh; NULL: they can. And whether these rows see each other, or
+ * count. */
 static const char *
 inspect_generation(tsr_arena *arena, const tsr_compile_options *o, bool *ret_mixes) {
   enum { ROWS = 2 };
@@ -345,7 +361,8 @@ inspect_generation(tsr_arena *arena, const tsr_compile_options *o, bool *ret_mix
   *ret_mixes = false;
   if (!tsr_model_read(arena, o->config, &options, &model, tsr_diags_new(arena))) return NULL;
   if (tsr_graph_find_output(model->graph, "logits") < 0) return NULL;
-  *ret_mixes = !tsr_pass_check_mixed(model->graph, ROWS, tsr_diags_new(arena));
+  *ret_mixes = !tsr_pass_check_mixed(model->graph, ROWS, tsr_diags_new(arena)) ||
+               depends_on_batch(arena, o, TSR_COMPILE_GENERATE, 1, ROWS);
   return tsr_pass_cache(model->graph, 1, true, &cached, &why) ? NULL : why;
 }
 
@@ -379,13 +396,19 @@ static bool compile_generation(
   return compile_program(arena, &other, want, ret->decode, diags);
 }
 
-/* Where samples see each other, every rank of dp has exactly those that are evaluated. */
+/* Where samples see each other, or those that fill up the ranks of dp would count, every rank has
+ * exactly those that are evaluated. */
 static bool compile_evaluation(
     tsr_arena *arena, const tsr_compile_options *o, tsr_compiled *ret, tsr_diags *diags) {
   request want = {.purpose = TSR_COMPILE_EVALUATE, .batch = TSR_BATCH_BY_SAMPLE};
-  if (!compile_program(arena, o, want, ret, diags)) return false;
+  int64_t samples = o->config->training.validation_batch_size;
+  int64_t filled = batch_of(o, want.purpose, want.batch);
+  if (samples == filled || !depends_on_batch(arena, o, want.purpose, samples, filled)) {
+    if (!compile_program(arena, o, want, ret, diags)) return false;
+    if (!ret->joins_samples) return true;
+  }
   want.batch = TSR_BATCH_WHOLE;
-  return !ret->joins_samples || compile_program(arena, o, want, ret, diags);
+  return compile_program(arena, o, want, ret, diags);
 }
 
 bool tsr_compile(

@@ -45,6 +45,27 @@ equal 'mesh={axes: [dp], shape: [2]}'
 evaluates 'mesh={axes: [pp], shape: [2]}' 'pipeline.stages=[logits]'
 
 recipe=()
+# Numbers that depend on how many samples are evaluated, of which dp has more; and on the rows that are generated.
+graph '  p0: {shape: [256, 4], init: normal(0.6)}' '- x: embedding(tokens, p0)
+- y: "scale(x, factor=2 * batch)"
+- logits: linear(y, p0)
+- loss: cross_entropy(logits, targets)'
+sed -i 's/outputs: .*/outputs: {loss: loss, logits: logits}/' graph.yaml
+sed -i 's/eval_every: 0/validation_batch_size: 1/' run.yaml
+for set in 'mesh={axes: [dp], shape: [2]}' 'mesh={axes: [dp], shape: [4]}' 'mesh={axes: [tp], shape: [2]}'; do
+  evaluates "$set"
+done
+"$program" --config run.yaml --out trained > /dev/null
+generation() { "$program" generate --checkpoint trained --prompt word --max-new-tokens 4 --seed 1 --set "$1" 2> /dev/null; }
+want=$(generation 'mesh={axes: [dp], shape: [1]}')
+for set in 'mesh={axes: [dp], shape: [2]}' 'mesh={axes: [dp], shape: [4]}'; do
+  runs=$((runs + 1))
+  got=$(generation "$set")
+  [ -n "$want" ] && [ "$got" = "$want" ] && continue
+  echo "$set: generates $got, on one rank $want"
+  failed=$((failed + 1))
+done
+
 # Parameters that evaluation or generation has otherwise than training.
 other_params() { # PARAMETERS STATEMENTS WHAT
   graph "  p0: {shape: [256, 4], init: normal(1)}
