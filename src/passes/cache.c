@@ -105,12 +105,18 @@ static void copy_node(caching *c, int node, const int *inputs) {
   }
 }
 
+/* A move that a file writes out. New tokens are whole over cp, so it leaves a value as it is. */
+static bool moves_over_cp(const tsr_node *n) {
+  return tsr_op_facts(n->op) & (TSR_FACT_COLLECTIVE | TSR_FACT_LOCAL_CUT) && n->attr[0] == TSR_CP;
+}
+
 /* The new value of one that positions have no part in, which is made when it is first used: a table
  * of which only rows are looked up never is. */
 static int value_of(caching *c, int old) {
   const tsr_value *v = &c->old->values[old];
   if (c->map[old] >= 0) return c->map[old];
   const tsr_node *n = &c->old->nodes[v->node];
+  if (moves_over_cp(n)) return c->map[old] = value_of(c, n->inputs[0]);
   int *inputs = tsr_arena_array(c->g->arena, int, n->inputs_count);
   for (int i = 0; i < n->inputs_count; i++) inputs[i] = value_of(c, n->inputs[i]);
   copy_node(c, v->node, inputs);
@@ -183,7 +189,7 @@ static bool check_attention(caching *c, const tsr_node *n) {
 /* in: q, k, v of the new tokens */
 static void add_attention(caching *c, const tsr_node *n, const int *in) {
   double length[TSR_ATTRS_MAX] = {(double)c->length},
-         attr[TSR_ATTRS_MAX] = {n->attr[0], n->attr[2]};
+         attr[TSR_ATTRS_MAX] = {n->attr[0], n->attr[2], n->attr[4]};
   int keys = add(c, TSR_OP_KEEP, n, ".keys", 3, (int[]){in[1], c->positions, c->counts}, length);
   int values =
       add(c, TSR_OP_KEEP, n, ".values", 3, (int[]){in[2], c->positions, c->counts}, length);
@@ -204,6 +210,11 @@ static bool take_node(caching *c, int node) {
   tsr_placement *in = tsr_arena_array(c->g->arena, tsr_placement, n->inputs_count);
   int *inputs = tsr_arena_array(c->g->arena, int, n->inputs_count);
   bool random = tsr_op_facts(n->op) & TSR_FACT_RANDOM && n->op != TSR_OP_ATTENTION;
+  if (moves_over_cp(n)) {
+    c->map[n->outputs[0]] = c->map[n->inputs[0]];
+    c->dim[n->outputs[0]] = c->dim[n->inputs[0]];
+    return true;
+  }
   if (random)
     return fail(c, tsr_arena_printf(c->g->arena, "%s draws random numbers", describe(c, n)));
   if (n->op == TSR_OP_ATTENTION && !check_attention(c, n)) return false;
