@@ -36,7 +36,8 @@ typedef enum {
 
 /* Attention over whole sequences. q (B,T,H*D), k and v (B,T,G*D), out (B,T,H*D); query head h reads
  * key/value head h/(H/G). stats (B,H,T,2): a row's maximum and its sum of exp(score - maximum).
- * score = q.k * scale; causal: key j is seen by query i when j <= i. Dropout of the probabilities:
+ * score = q.k * scale; causal: key j is seen by query i when j <= i, and with a window (Beltagy et
+ * al. 2020) when i - j < window as well. Dropout of the probabilities:
  * keep with 1-p, scale kept ones by 1/(1-p); the element index in the stream `key` is
  * (((b + batch_offset) * heads_global + h + head_offset) * T + i) * T + j, with head_gap added to h
  * from H/2 on; p = 0 switches it off.
@@ -45,6 +46,8 @@ typedef struct {
   int64_t B, T, H, G, D;
   float scale;
   bool causal;
+  int64_t window; /* of a causal one: how many keys a query sees, its own the last; 0: all */
+  int64_t behind; /* of one unit's queries and another one's keys: how far apart they begin */
   float dropout;
   uint64_t key;
   int64_t batch_offset, head_offset, heads_global;

@@ -41,17 +41,25 @@ dropout_element(const tsr_attention *a, head at, int64_t length, int64_t query, 
   return (line * (uint64_t)length + (uint64_t)query) * (uint64_t)length + (uint64_t)key;
 }
 
-/* A block of queries and the keys that any of them sees; dropout's element for its first row and
- * key, and from one row to the next. */
+/* A block of queries and the keys [begin, keys) that any of them sees, where begin is where a piece
+ * begins; dropout's element for its first row and key 0, and from one row to the next. */
 typedef struct {
-  int64_t first, rows, keys;
+  int64_t first, rows, begin, keys;
   uint64_t element, element_step;
 } block;
 
 static inline block block_at(const tsr_attention *a, head at, int64_t first) {
   int64_t rows = a->T - first < QUERIES ? a->T - first : QUERIES;
-  uint64_t element = dropout_element(a, at, a->T, first, 0);
-  return (block){first, rows, a->causal ? first + rows : a->T, element, (uint64_t)a->T};
+  int64_t hidden = a->window ? first + a->behind - a->window + 1 : 0, keys = a->T;
+  if (a->causal) keys = first + rows;
+  if (hidden > keys) hidden = keys;
+  return (block){
+      .first = first,
+      .rows = rows,
+      .begin = hidden > 0 ? hidden / PIECE * PIECE : 0,
+      .keys = keys,
+      .element = dropout_element(a, at, a->T, first, 0),
+      .element_step = (uint64_t)a->T};
 }
 
 /* Vectors of queries: what pads the rows to tiles is computed too. */
@@ -180,13 +188,19 @@ static inline vector_mask lanes_from(int64_t n) {
 
 /* The queries of vector v that see the key. */
 static inline vector_mask seen_by(const tsr_attention *a, block part, int64_t v, int64_t key) {
+  int64_t query = part.first + v * WIDTH;
   if (key >= part.keys) return lanes_from(WIDTH);
-  return lanes_from(a->causal ? key - part.first - v * WIDTH : 0);
+  vector_mask seen = lanes_from(a->causal ? key - query : 0);
+  if (a->window) seen &= ~lanes_from(key + a->window - a->behind - query);
+  return seen;
 }
 
 /* Whether some query of the vectors from v on does not see some key of the tile. */
 static inline bool tile_masked(const tsr_attention *a, block part, int64_t v, int64_t key) {
-  return key + TILE_ROWS > part.keys || (a->causal && key + TILE_ROWS - 1 > part.first + v * WIDTH);
+  int64_t last = part.first + QUERIES - 1 + a->behind;
+  return key + TILE_ROWS > part.keys ||
+         (a->causal && key + TILE_ROWS - 1 > part.first + v * WIDTH) ||
+         (a->window && last - key >= a->window);
 }
 
 /* The first vector with a query that sees the key. */
@@ -213,7 +227,7 @@ static inline void tile_scores(
 
 /* Divides what is to be fetched among the tiles of a block. */
 static inline void fetch_share(fetch *f, block part) {
-  int64_t tiles = part.keys / TILE_ROWS * (QUERIES / PANEL + 1) / 2 + 1;
+  int64_t tiles = (part.keys - part.begin) / TILE_ROWS * (QUERIES / PANEL + 1) / 2 + 1;
   f->share = f->count * QUERIES / tiles + 1;
 }
 
@@ -232,14 +246,14 @@ tile_max(const tsr_attention *a, const attention_parts *p, block part, int64_t k
   vector_store(p->max + v * WIDTH, max);
 }
 
-/* p->scores (keys, queries), -INFINITY where a key is not seen but for vectors that do not see any
- * of a tile, and p->max. */
+/* p->scores (keys, queries) from part.begin on, -INFINITY where a key is not seen but for vectors
+ * that do not see any of a tile, and p->max. */
 static inline void block_scores(
     const tsr_attention *a, const attention_parts *p, block part, const float *keys, fetch *ahead) {
   int64_t vectors = block_vectors(part);
   fetch_share(ahead, part);
   for (int64_t i = 0; i < QUERIES; i++) p->max[i] = -INFINITY;
-  for (int64_t key = 0; key < part.keys; key += TILE_ROWS) {
+  for (int64_t key = part.begin; key < part.keys; key += TILE_ROWS) {
     int64_t from = vector_first(a, part, key);
     bool masked = tile_masked(a, part, from, key);
     tile_scores(
@@ -284,7 +298,9 @@ static inline void
 vector_softmax(const attention_parts *p, int64_t v, int64_t begin, int64_t end, int64_t piece_end) {
   float *x = p->scores + begin * QUERIES + v * WIDTH, *parts = p->parts + v * WIDTH;
   vector max = lanes_load(p->max, (int)v), sums[SUMS];
+  vector_mask none = max == vector_all(-INFINITY); /* a window shows the query nothing here */
   int64_t j = begin;
+  max = (vector)((vector_mask)max & ~none);
   EACH_SUM(s) sums[s] = lanes_load(parts + s * QUERIES, 0);
   for (; j + SUMS <= end; j += SUMS, x += SUMS * QUERIES) EACH_SUM(s) {
       vector y = vector_exp(lanes_load(x + s * QUERIES, 0) - max);
@@ -342,14 +358,14 @@ static inline void block_zero(const attention_parts *p, block part, float *to, i
 }
 
 /* to (queries, D) = the weighted values, not divided by the sums yet; p->max, and the sums in
- * p->parts. */
+ * p->parts. A query that sees none of the keys has zeros and the maximum -INFINITY. */
 static inline void block_forward(
     const tsr_attention *a, const attention_parts *p, block part, const float *keys,
     const float *values, float *to, int64_t to_stride, fetch *ahead) {
   block_scores(a, p, part, keys, ahead);
   row_zero(p->parts, 0, SUMS * QUERIES);
   block_zero(p, part, to, to_stride);
-  for (int64_t begin = 0; begin < part.keys; begin += PIECE) {
+  for (int64_t begin = part.begin; begin < part.keys; begin += PIECE) {
     int64_t end = part.keys - begin < PIECE ? part.keys : begin + PIECE;
     block_softmax(a, p, part, begin, end);
     block_weigh(a, p, part, begin, end, to, to_stride, p->scores + begin * QUERIES, values);

@@ -51,7 +51,7 @@ backward_block(const tsr_attention *a, const attention_parts *p, backward *w, he
   fetch ahead = ahead_of(a, w, at, part);
   fetch_share(&ahead, part);
   block_zero(p, part, w->dq_rows, width);
-  for (int64_t begin = 0, end; begin < part.keys; begin = end) {
+  for (int64_t begin = part.begin, end; begin < part.keys; begin = end) {
     end = piece_end(part, begin);
     block_gradients(a, p, part, begin, end, p->keys, p->values, &ahead);
     block_spread(a, p, part, begin, end, w->dk, width, p->grads, p->queries_rows);

@@ -89,8 +89,8 @@ few_scores(const group *s, const few *f, int64_t j, int64_t seen, int64_t from, 
     vector_store(f->scores + (from + h) * f->scores_width + j, sums[h]);
 }
 
-static void few_all_scores(const group *s, const few *f, int64_t seen) {
-  for (int64_t j = 0; j < seen; j += WIDTH)
+static void few_all_scores(const group *s, const few *f, int64_t begin, int64_t seen) {
+  for (int64_t j = begin; j < seen; j += WIDTH)
     for (int64_t h = 0; h < s->heads; h += HEADS) {
       int64_t heads = s->heads - h < HEADS ? s->heads - h : HEADS;
       if (heads == 1) few_scores(s, f, j, seen, h, 1); /* a number that the compiler knows */
@@ -100,14 +100,15 @@ static void few_all_scores(const group *s, const few *f, int64_t seen) {
     }
 }
 
-/* out[0, n) = sum of weights times the values' numbers from `d` on, times the factor. */
+/* out[0, n) = sum of weights times the values' numbers from `d` on, times the factor, over the keys
+ * [begin, seen). */
 static inline __attribute__((always_inline)) void few_weigh(
-    const group *s, const float *weights, int64_t seen, float factor, int64_t d, int vectors,
-    float *out) {
+    const group *s, const float *weights, int64_t begin, int64_t seen, float factor, int64_t d,
+    int vectors, float *out) {
   vector sums[4];
   _Pragma("GCC unroll 4") for (int v = 0; v < vectors; v++) sums[v] = (vector){0};
-  const float *x = s->values + d;
-  for (int64_t j = 0; j < seen; j++, x += s->k_stride) {
+  const float *x = s->values + begin * s->k_stride + d;
+  for (int64_t j = begin; j < seen; j++, x += s->k_stride) {
     vector weight = weights[j] - (vector){0};
     _Pragma("GCC unroll 4") for (int v = 0; v < vectors; v++) sums[v] =
         vector_fused(weight, lanes_load(x, v), sums[v]);
@@ -118,29 +119,33 @@ static inline __attribute__((always_inline)) void few_weigh(
 
 /* The dimensions that do not fill a vector. */
 static void few_weigh_rest(
-    const group *s, const float *weights, int64_t seen, float factor, int64_t d, float *out) {
+    const group *s, const float *weights, int64_t begin, int64_t seen, float factor, int64_t d,
+    float *out) {
   int64_t wide = s->c->a.D - d;
   vector sum = {0};
-  for (int64_t j = 0; j < seen; j++)
+  for (int64_t j = begin; j < seen; j++)
     sum = vector_fused(
         weights[j] - (vector){0}, vector_part(s->values + j * s->k_stride + d, wide), sum);
   sum *= factor;
   memcpy(out + d, &sum, (size_t)wide * sizeof *out);
 }
 
-static void few_out(const group *s, const float *weights, int64_t seen, float factor, float *out) {
+static void few_out(
+    const group *s, const float *weights, int64_t begin, int64_t seen, float factor, float *out) {
   int64_t d = 0, D = s->c->a.D;
-  for (; d + 4 * WIDTH <= D; d += 4 * WIDTH) few_weigh(s, weights, seen, factor, d, 4, out);
-  for (; d + WIDTH <= D; d += WIDTH) few_weigh(s, weights, seen, factor, d, 1, out);
-  if (d < D) few_weigh_rest(s, weights, seen, factor, d, out);
+  for (; d + 4 * WIDTH <= D; d += 4 * WIDTH) few_weigh(s, weights, begin, seen, factor, d, 4, out);
+  for (; d + WIDTH <= D; d += WIDTH) few_weigh(s, weights, begin, seen, factor, d, 1, out);
+  if (d < D) few_weigh_rest(s, weights, begin, seen, factor, d, out);
 }
 
-/* Scores to exp(score - maximum); gives the sum, made of SUMS running ones as attention.h does. */
-static float few_softmax(float *scores, int64_t seen) {
-  vector max = vector_all(row_max(scores, seen));
+/* Scores of the keys [first, seen) to exp(score - maximum), zeros before them from begin on; gives
+ * the sum, made of SUMS running ones as attention.h does. */
+static float few_softmax(float *scores, int64_t begin, int64_t first, int64_t seen) {
+  vector max = vector_all(row_max(scores + first, seen - first));
   float_sums sums = {0};
+  for (int64_t j = begin; j < first; j++) scores[j] = -INFINITY;
   for (int64_t j = seen; j < round_to(seen, SUM_STEP); j++) scores[j] = -INFINITY;
-  for (int64_t j = 0; j < seen; j += SUM_STEP) {
+  for (int64_t j = begin; j < seen; j += SUM_STEP) {
     for (int64_t i = j; i < j + SUM_STEP; i += WIDTH)
       vector_store(scores + i, vector_exp(lanes_load(scores + i, 0) - max));
     for (int64_t i = j; i < j + SUM_STEP; i += SUMS) sums += *(const float_sums *)(scores + i);
@@ -151,13 +156,14 @@ static float few_softmax(float *scores, int64_t seen) {
 }
 
 static void few_token(const group *s, const few *f, int64_t row) {
-  int64_t D = s->c->a.D, seen = s->first + row + 1;
+  int64_t D = s->c->a.D, window = s->c->a.window, seen = s->first + row + 1;
+  int64_t first = window && seen > window ? seen - window : 0, begin = first / SUM_STEP * SUM_STEP;
   for (int64_t h = 0; h < s->heads; h++)
     row_scale(f->queries + h * D, s->q + row * s->q_stride + h * D, s->c->a.scale, D);
-  few_all_scores(s, f, seen);
+  few_all_scores(s, f, begin, seen);
   for (int64_t h = 0; h < s->heads; h++) {
-    float *scores = f->scores + h * f->scores_width, sum = few_softmax(scores, seen);
-    few_out(s, scores, seen, 1.0f / sum, s->out + row * s->q_stride + h * D);
+    float *scores = f->scores + h * f->scores_width, sum = few_softmax(scores, begin, first, seen);
+    few_out(s, scores, begin, seen, 1.0f / sum, s->out + row * s->q_stride + h * D);
   }
 }
 
@@ -170,7 +176,8 @@ static void many_tokens(const group *s, void *scratch) {
   whole.dropout = 0;
   attention_layout(&whole, 1, scratch, &p);
   whole.T = s->first + s->rows;
-  pack_keys(&whole, &p, PACK_OUT, 0, s->keys, s->values, s->k_stride, 0, whole.T);
+  int64_t begin = block_at(&whole, (head){0}, s->first).begin;
+  pack_keys(&whole, &p, PACK_OUT, 0, s->keys, s->values, s->k_stride, begin, whole.T);
   for (int64_t h = 0; h < s->heads; h++)
     for (int64_t row = 0; row < s->rows; row += QUERIES) {
       block part = block_at(&whole, (head){0}, s->first + row);

@@ -57,6 +57,7 @@ static void merge_softmax(const ring_call *c, float *to, const float *from, int6
   const int64_t D = c->p.head_width, width = c->width;
   for (int64_t r = 0; r < rows; r++, to += width, from += width) {
     float max = to[D] > from[D] ? to[D] : from[D];
+    if (max == -INFINITY) continue; /* a window shows the query nothing of both */
     float share = real_exp(to[D] - max), other = real_exp(from[D] - max);
 #pragma omp simd
     for (int64_t d = 0; d < D; d++) to[d] = to[d] * share + from[d] * other;
@@ -65,10 +66,15 @@ static void merge_softmax(const ring_call *c, float *to, const float *from, int6
   }
 }
 
-/* Whether causality leaves anything of the partial result of these units. */
+/* Whether causality and a window leave anything of the partial result of these units. The nearest
+ * of them may be so many units away that its nearest position is behind the window. */
 static bool present(const ring_call *c, const ring_target *t, const tsr_ring_part *part) {
-  if (!c->ring->a.causal) return true;
-  return c->map.queries ? part->end > t->unit : part->begin <= t->unit;
+  const tsr_attention *a = &c->unit;
+  bool queries = c->map.queries;
+  int64_t away = queries ? part->begin - t->unit : t->unit - part->end + 1;
+  if (!a->causal) return true;
+  if (queries ? part->end <= t->unit : part->begin > t->unit) return false;
+  return !a->window || (away - 1) * a->T + 1 < a->window;
 }
 
 static float *part_at(const ring_call *c, const ring_target *t, int slot) {

@@ -86,6 +86,7 @@ ring_pack(const ring_call *c, packing kind, int member, head at, const float *k,
 static inline tsr_attention ring_pair(const ring_call *c, int64_t query_unit, int64_t key_unit) {
   tsr_attention a = c->unit;
   a.causal = a.causal && query_unit == key_unit;
+  a.behind = (query_unit - key_unit) * a.T;
   return a;
 }
 

@@ -20,7 +20,7 @@ static void leaf_dq(
   fetch none = {.count = 0};
   block_statistics(p, part, queries->rows + 3 * row);
   block_zero(p, part, to, c->width);
-  for (int64_t begin = 0, end; begin < part.keys; begin = end) {
+  for (int64_t begin = part.begin, end; begin < part.keys; begin = end) {
     end = piece_end(part, begin);
     block_gradients(&a, p, part, begin, end, keys, values, &none);
     block_weigh(&a, p, part, begin, end, to, c->width, p->grads, p->keys_rows + run * p->rows_run);
@@ -74,7 +74,7 @@ static void spread_block(
   fetch none = {.count = 0};
   block_statistics(p, part, queries->rows + 3 * row);
   block_pack(a, p, part, queries->q + start, queries->dout + start, at.q_stride, true);
-  for (int64_t begin = 0, end; begin < part.keys; begin = end) {
+  for (int64_t begin = part.begin, end; begin < part.keys; begin = end) {
     end = piece_end(part, begin);
     block_gradients(a, p, part, begin, end, keys, values, &none);
     block_spread(a, p, part, begin, end, to, c->width, p->grads, p->queries_rows);

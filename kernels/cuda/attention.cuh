@@ -3,8 +3,8 @@
  *
  * All passes go over tiles of queries and tiles of keys (Dao et al. 2022, Dao 2023) whose sizes are
  * constants of a pass and of the padded head size, and begin at multiples of them: a sum's order
- * follows from the position in the sequence alone. A tile that causality hides wholly is left out,
- * which changes no bit: it would add zeros. */
+ * follows from the position in the sequence alone. A tile that causality or the window hides wholly
+ * is left out, which changes no bit: it would add zeros. */
 #ifndef TSR_KERNELS_CUDA_ATTENTION_CUH
 #define TSR_KERNELS_CUDA_ATTENTION_CUH
 #include "kernels/cuda/kernels.h"
@@ -62,21 +62,45 @@ static __device__ inline int64_t attention_keys(const tsr_attention &a, int64_t 
   return a.causal && end < a.T ? end : a.T;
 }
 
+/* The first key of the first tile that query `first` sees, of those before `end`: a tile at least
+ * is left. */
+static __device__ inline int64_t
+attention_keys_begin(const tsr_attention &a, int64_t first, int64_t end, int size) {
+  int64_t hidden = a.window ? first + a.behind - a.window + 1 : 0;
+  if (hidden > end - 1) hidden = end - 1;
+  return hidden > 0 ? hidden / size * size : 0;
+}
+
 /* The first query of the first tile that sees key `first`. */
 static __device__ inline int64_t
 attention_queries(const tsr_attention &a, int64_t first, int size) {
   return a.causal ? first / size * size : 0;
 }
 
+/* Queries before this one see some key before `end`, from query `begin` on: one at least is left.
+ */
+static __device__ inline int64_t
+attention_queries_end(const tsr_attention &a, int64_t begin, int64_t end) {
+  int64_t seen = a.window ? end - 1 + a.window - a.behind : a.T;
+  if (seen <= begin) seen = begin + 1;
+  return seen < a.T ? seen : a.T;
+}
+
 static __device__ inline bool attention_seen(const tsr_attention &a, int64_t query, int64_t key) {
-  return key < a.T && (!a.causal || key <= query);
+  return key < a.T && (!a.causal || key <= query) &&
+         (!a.window || query + a.behind - key < a.window);
 }
 
 /* Whether some query of a tile does not see some key of a tile. */
 static __device__ inline bool
-attention_masked(const tsr_attention &a, int64_t query, int64_t key, int keys) {
-  return key + keys > a.T || (a.causal && key + keys - 1 > query);
+attention_masked(const tsr_attention &a, int64_t query, int queries, int64_t key, int keys) {
+  return key + keys > a.T || (a.causal && key + keys - 1 > query) ||
+         (a.window && query + queries - 1 + a.behind - key >= a.window);
 }
+
+/* What is subtracted from scores whose maximum this is: a window may show a query none of the keys
+ * so far. */
+static __device__ inline float attention_base(float max) { return max == -INFINITY ? 0.0f : max; }
 
 /* 1/(1-p) */
 static __device__ inline float attention_kept(const tsr_attention &a) {

@@ -13,7 +13,8 @@ enum { KEY_LANES = 8, KEYS_AT_ONCE = TSR_WARP / KEY_LANES };
 template <typename N> struct token {
   const N *q, *keys, *values;
   N *out;
-  int64_t seen, stride, D; /* keys that it sees, 0 where the token is not real; of the cache */
+  int64_t begin, seen; /* it sees the keys [begin, seen); 0 where the token is not real */
+  int64_t stride, D;   /* of the cache */
   int heads;
 };
 
@@ -33,6 +34,7 @@ token_at(const tsr_attention_cached &c, N *out, const N *q, const N *keys, const
   x.keys = keys + cache;
   x.values = values + cache;
   x.seen = real ? position + t + 1 : 0;
+  x.begin = a.window && x.seen > a.window ? x.seen - a.window : 0;
   x.stride = a.G * a.D;
   x.D = a.D;
   x.heads = (int)(left < HEADS ? left : HEADS);
@@ -65,7 +67,7 @@ static __device__ inline void split_scores(
 #pragma unroll 4
   for (int i = 0; i < SPLIT; i += KEYS_AT_ONCE) {
     int key = i + lane / KEY_LANES;
-    bool seen = first + key < x.seen;
+    bool seen = first + key >= x.begin && first + key < x.seen;
     const N *row = x.keys + (seen ? first + key : x.seen - 1) * x.stride;
     float sums[HEADS] = {0};
     for (int64_t d = part * W; d < x.D; d += KEY_LANES * W) {
@@ -141,7 +143,7 @@ static __global__ void __launch_bounds__(THREADS)
   token<N> x = token_at<N, HEADS>(c, out, q, keys, values);
   int warp = (int)threadIdx.x / TSR_WARP;
   int head = (int)threadIdx.x / IN_HEAD, column = (int)threadIdx.x % IN_HEAD;
-  int64_t splits = (x.seen + SPLIT - 1) / SPLIT;
+  int64_t begin = x.begin / SPLIT, splits = (x.seen + SPLIT - 1) / SPLIT;
   merged<E> stack[STACK];
   int depth = 0;
   for (int i = (int)threadIdx.x; i < HEADS * WIDTH_MAX; i += THREADS) {
@@ -150,7 +152,7 @@ static __global__ void __launch_bounds__(THREADS)
     shared->queries[h][d] = real ? number_load(x.q + h * x.D + d) * c.a.scale : 0.0f;
   }
   __syncthreads();
-  for (int64_t from = 0; from < splits; from += WARPS) {
+  for (int64_t from = begin; from < splits; from += WARPS) {
     int64_t split = from + warp, first = split * SPLIT;
     if (split < splits) {
       split_scores<N, HEADS>(x, shared->scores[warp], shared->queries, first);
@@ -169,7 +171,7 @@ static __global__ void __launch_bounds__(THREADS)
         stack[depth].out[e] = d < x.D ? part->out[d] : 0.0f;
       }
       depth++;
-      for (int n = tsr_tree_merges(splits, i); n; n--, depth--)
+      for (int n = tsr_tree_merges(splits - begin, i - begin); n; n--, depth--)
         merge(&stack[depth - 2], &stack[depth - 1]);
     }
     __syncthreads();

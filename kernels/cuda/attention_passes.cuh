@@ -52,7 +52,7 @@ template <int W, int I, int J>
 static __device__ inline void softmax_step(
     forward_sums<W> *rows, float (&scores)[I][J], const tsr_attention &a, int64_t query,
     int64_t key, float (&ret_shrunk)[I]) {
-  bool masked = attention_masked(a, query, key, J * SIMT_SIDE);
+  bool masked = attention_masked(a, query, I * SIMT_SIDE, key, J * SIMT_SIDE);
 #pragma unroll
   for (int i = 0; i < I; i++) {
     float max = -INFINITY, sum = 0;
@@ -64,9 +64,10 @@ static __device__ inline void softmax_step(
       max = fmaxf(max, scores[i][j]);
     }
     max = fmaxf(rows->max[i], simt_row_max(max));
-    ret_shrunk[i] = expf(rows->max[i] - max);
+    float base = attention_base(max);
+    ret_shrunk[i] = expf(rows->max[i] - base);
 #pragma unroll
-    for (int j = 0; j < J; j++) sum += scores[i][j] = expf(scores[i][j] - max);
+    for (int j = 0; j < J; j++) sum += scores[i][j] = expf(scores[i][j] - base);
     rows->sum[i] = rows->sum[i] * ret_shrunk[i] + simt_row_sum(sum);
     rows->max[i] = max;
   }
@@ -95,7 +96,8 @@ static __device__ inline void forward_add(
     const attention_drop &drop, int64_t first, const N *k, const N *v, int64_t stride) {
   typedef forward_tile<W> S;
   float scores[S::I][S::J], shrunk[S::I];
-  for (int64_t t = 0; t < attention_keys(a, first + S::QUERIES); t += S::KEYS) {
+  int64_t end = attention_keys(a, first + S::QUERIES);
+  for (int64_t t = attention_keys_begin(a, first, end, S::KEYS); t < end; t += S::KEYS) {
     simt_load<N, W, S::KEYS>(p.tile, k + t * stride, stride, a.T - t, a.D);
     if (p.bits) attention_mask(p.bits, drop, first, t, S::QUERIES, S::KEYS);
     __syncthreads();
@@ -155,7 +157,7 @@ static __device__ inline void
 tile_gradients(const backward_parts &p, const tsr_attention &a, int64_t query, int64_t key) {
   typedef backward_tile<W> S;
   float scores[S::I][S::J], grads[S::I][S::J], factor = p.bits ? attention_kept(a) : 1.0f;
-  bool masked = attention_masked(a, query, key, S::KEYS);
+  bool masked = attention_masked(a, query, S::QUERIES, key, S::KEYS);
   simt_dot<W>(scores, p.queries, p.keys, a.D);
   simt_dot<W>(grads, p.douts, p.values, a.D);
 #pragma unroll
@@ -180,7 +182,8 @@ static __device__ inline void dq_add(
     dq_sums<W> *sums, const backward_parts &p, const tsr_attention &a, const attention_drop &drop,
     int64_t first, const N *k, const N *v, int64_t stride) {
   typedef backward_tile<W> S;
-  for (int64_t t = 0; t < attention_keys(a, first + S::QUERIES); t += S::KEYS) {
+  int64_t end = attention_keys(a, first + S::QUERIES);
+  for (int64_t t = attention_keys_begin(a, first, end, S::KEYS); t < end; t += S::KEYS) {
     simt_load<N, W, S::KEYS>(p.keys, k + t * stride, stride, a.T - t, a.D);
     simt_load<N, W, S::KEYS>(p.values, v + t * stride, stride, a.T - t, a.D);
     if (p.bits) attention_mask(p.bits, drop, first, t, S::QUERIES, S::KEYS);
@@ -203,7 +206,9 @@ static __device__ inline void dkv_add(
     dkv_sums<W> *sums, const backward_parts &p, const tsr_attention &a, const attention_drop &drop,
     const attention_statistics &rows, int64_t first, const N *q, const N *dout, int64_t stride) {
   typedef backward_tile<W> S;
-  for (int64_t t = attention_queries(a, first, S::QUERIES); t < a.T; t += S::QUERIES) {
+  int64_t begin = attention_queries(a, first, S::QUERIES);
+  int64_t end = attention_queries_end(a, begin, first + S::KEYS);
+  for (int64_t t = begin; t < end; t += S::QUERIES) {
     simt_load<N, W, S::QUERIES>(p.queries, q + t * stride, stride, a.T - t, a.D);
     simt_load<N, W, S::QUERIES>(p.douts, dout + t * stride, stride, a.T - t, a.D);
     attention_rows(p.rows, rows, t, a.T, S::QUERIES);

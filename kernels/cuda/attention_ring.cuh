@@ -143,10 +143,14 @@ static __device__ inline ring_target ring_target_of(const ring_shape &r, int siz
   return t;
 }
 
-/* Whether causality leaves anything of the units [begin, end). */
+/* Whether causality and a window leave anything of the units [begin, end). The nearest of them may
+ * be so many units away that its nearest position is behind the window. */
 static __device__ inline bool
 ring_present(const ring_shape &r, const ring_target &t, int64_t begin, int64_t end) {
-  return !r.a.causal || (r.queries ? end > t.unit : begin <= t.unit);
+  int64_t away = r.queries ? begin - t.unit : t.unit - end + 1;
+  if (!r.a.causal) return true;
+  if (r.queries ? end <= t.unit : begin > t.unit) return false;
+  return !r.a.window || (away - 1) * r.unit.T + 1 < r.a.window;
 }
 
 /* Attention between two units: of the same one it is causal. */
@@ -154,6 +158,7 @@ static __device__ inline tsr_attention
 ring_pair(const ring_shape &r, int64_t query_unit, int64_t key_unit) {
   tsr_attention pair = r.unit;
   pair.causal = pair.causal && query_unit == key_unit;
+  pair.behind = (query_unit - key_unit) * pair.T;
   return pair;
 }
 
@@ -218,9 +223,9 @@ part_store(P *p, const ring_shape &r, const ring_target &t, float *to) {
  * e' = exp(m' - M). */
 static __device__ inline float
 softmax_shares(float own, float other, bool before, float *ret_own, float *ret_other) {
-  float max = fmaxf(before ? other : own, before ? own : other);
-  *ret_own = expf(own - max);
-  *ret_other = expf(other - max);
+  float max = fmaxf(before ? other : own, before ? own : other), base = attention_base(max);
+  *ret_own = expf(own - base);
+  *ret_other = expf(other - base);
   return max;
 }
 

@@ -41,7 +41,7 @@ template <int W> static __device__ inline void rows_begin(forward_rows<W> *rows)
 /* scores (16 queries, TENSOR_KEYS), times scale and log2(e); -INFINITY where a key is not seen. */
 static __device__ inline void scores_scale(
     float (&scores)[TENSOR_KEYS / 8][4], const tsr_attention &a, int64_t query, int64_t key) {
-  bool masked = attention_masked(a, query, key, TENSOR_KEYS);
+  bool masked = attention_masked(a, query, 16, key, TENSOR_KEYS);
   float factor = a.scale * LOG2_E;
 #pragma unroll
   for (int n = 0; n < TENSOR_KEYS / 8; n++)
@@ -66,11 +66,12 @@ softmax_step(forward_rows<W> *rows, float (&scores)[TENSOR_KEYS / 8][4]) {
       max = fmaxf(max, fmaxf(scores[n][2 * r], scores[n][2 * r + 1]));
     max = fmaxf(max, __shfl_xor_sync(0xffffffffu, max, 1));
     max = fmaxf(max, __shfl_xor_sync(0xffffffffu, max, 2));
-    shrunk[r] = tensor_power(rows->max[r] - max);
+    float base = attention_base(max);
+    shrunk[r] = tensor_power(rows->max[r] - base);
 #pragma unroll
     for (int n = 0; n < TENSOR_KEYS / 8; n++) {
-      sum += scores[n][2 * r] = tensor_power(scores[n][2 * r] - max);
-      sum += scores[n][2 * r + 1] = tensor_power(scores[n][2 * r + 1] - max);
+      sum += scores[n][2 * r] = tensor_power(scores[n][2 * r] - base);
+      sum += scores[n][2 * r + 1] = tensor_power(scores[n][2 * r + 1] - base);
     }
     rows->sum[r] = rows->sum[r] * shrunk[r] + sum;
     rows->max[r] = max;
@@ -177,10 +178,11 @@ static __device__ inline void tensor_forward_add(
     int64_t stride) {
   const int QUERIES = tensor_forward<W, M>::QUERIES;
   int64_t end = attention_keys(a, first + QUERIES);
+  int64_t begin = attention_keys_begin(a, first, end, TENSOR_KEYS);
   int row = tensor_row(M);
   float scores[M][TENSOR_KEYS / 8][4];
-  tensor_load<W, TENSOR_KEYS, TENSOR_THREADS>(p.keys, k, stride, a.T, a.D);
-  for (int64_t t = 0; t < end; t += TENSOR_KEYS) {
+  tensor_load<W, TENSOR_KEYS, TENSOR_THREADS>(p.keys, k + begin * stride, stride, a.T - begin, a.D);
+  for (int64_t t = begin; t < end; t += TENSOR_KEYS) {
     int64_t next = t + TENSOR_KEYS;
     tensor_fetch_wait();
     __syncthreads();
@@ -297,7 +299,7 @@ template <int N, bool turned>
 static __device__ inline void gradients(
     float (&scores)[N / 8][4], float (&grads)[N / 8][4], const tsr_attention &a, const float *rows,
     const uint16_t *bits, tile_place at, int row) {
-  bool masked = attention_masked(a, at.query, at.key, at.keys);
+  bool masked = attention_masked(a, at.query, turned ? N : TENSOR_TILE, at.key, at.keys);
 #pragma unroll
   for (int n = 0; n < N / 8; n++)
 #pragma unroll
@@ -324,11 +326,13 @@ static __device__ inline void tensor_dq_add(
   typedef tensor_backward<W> S;
   const int N = S::OTHERS;
   int64_t end = attention_keys(a, first + TENSOR_TILE);
+  int64_t begin = attention_keys_begin(a, first, end, N), left = a.T - begin;
   int row = tensor_row(1), turn = 0;
   float scores[N / 8][4], grads[N / 8][4];
-  tensor_load<W, N, TENSOR_THREADS>(p.others, k, stride, a.T, a.D);
-  tensor_load<W, N, TENSOR_THREADS>(p.others + S::OTHER_SIZE, v, stride, a.T, a.D);
-  for (int64_t t = 0; t < end; t += N, turn ^= 1) {
+  tensor_load<W, N, TENSOR_THREADS>(p.others, k + begin * stride, stride, left, a.D);
+  tensor_load<W, N, TENSOR_THREADS>(
+      p.others + S::OTHER_SIZE, v + begin * stride, stride, left, a.D);
+  for (int64_t t = begin; t < end; t += N, turn ^= 1) {
     const uint16_t *tile = p.others + turn * 2 * S::OTHER_SIZE;
     uint16_t *after = p.others + (turn ^ 1) * 2 * S::OTHER_SIZE;
     int64_t next = t + N;
@@ -365,9 +369,8 @@ typedef struct {
   int64_t head, query;
 } query_step;
 
-static __device__ inline query_step
-query_step_at(const tsr_attention &a, int64_t begin, int size, int64_t n) {
-  int64_t tiles = (a.T - begin + size - 1) / size;
+static __device__ inline query_step query_step_at(int64_t begin, int64_t end, int size, int64_t n) {
+  int64_t tiles = (end - begin + size - 1) / size;
   query_step step = {n / tiles, begin + n % tiles * size};
   return step;
 }
@@ -396,17 +399,18 @@ static __device__ inline void tensor_dkv_add(
   typedef tensor_backward<W> S;
   const int N = S::OTHERS;
   int64_t begin = attention_queries(a, first, N);
-  int64_t steps = x.heads * ((a.T - begin + N - 1) / N);
+  int64_t end = attention_queries_end(a, begin, first + TENSOR_TILE);
+  int64_t steps = x.heads * ((end - begin + N - 1) / N);
   int row = tensor_row(1);
   float scores[N / 8][4], grads[N / 8][4];
-  step_load<W>(p, 0, a, x, query_step_at(a, begin, N, 0));
+  step_load<W>(p, 0, a, x, query_step_at(begin, end, N, 0));
   for (int64_t n = 0; n < steps; n++) {
     int turn = (int)(n % 2);
     const uint16_t *tile = p.others + turn * 2 * S::OTHER_SIZE;
-    query_step step = query_step_at(a, begin, N, n);
+    query_step step = query_step_at(begin, end, N, n);
     tensor_fetch_wait();
     __syncthreads();
-    if (n + 1 < steps) step_load<W>(p, turn ^ 1, a, x, query_step_at(a, begin, N, n + 1));
+    if (n + 1 < steps) step_load<W>(p, turn ^ 1, a, x, query_step_at(begin, end, N, n + 1));
     if (p.bits) {
       attention_drop drop = attention_drop_next(x.drop, step.head);
       attention_mask(p.bits, drop, step.query, first, N, TENSOR_TILE);

@@ -194,21 +194,6 @@ static void read_rope(reader *r, bool has_llama3) {
         has_llama3 ? "'default', 'llama3'" : "'default'");
 }
 
-/* Attention beyond the window would be another one: sequences end there. A file without the key has
- * Mistral's 4096, one with null has none. */
-static void read_window(reader *r) {
-  int64_t window = 4096;
-  if (cJSON_IsNull(tsr_json_get(r->root, "sliding_window"))) return;
-  window = count(r, "sliding_window", window);
-  if (window >= r->c->max_sequence_length) return;
-  tsr_diag_warning(
-      r->diags, TSR_NOWHERE,
-      "'%s': sliding_window %" PRId64 " is less than max_position_embeddings %" PRId64
-      ": max_sequence_length is %" PRId64,
-      r->path, window, r->c->max_sequence_length, window);
-  r->c->max_sequence_length = window;
-}
-
 static void read_common(reader *r) {
   tsr_hf_config *c = r->c;
   c->vocab_size = count(r, "vocab_size", -1);
@@ -243,7 +228,9 @@ static void read_mistral(reader *r) {
   read_common(r);
   r->c->head_dim = count(r, "head_dim", r->c->embedding_dim / r->c->num_heads);
   read_rope(r, true);
-  read_window(r);
+  /* a file without the key has 4096, one with null has no window */
+  bool none = cJSON_IsNull(tsr_json_get(r->root, "sliding_window"));
+  if (!none) r->c->sliding_window = count(r, "sliding_window", 4096);
 }
 
 static void read_qwen3(reader *r) {

@@ -5,7 +5,7 @@
  *   gpt2            activations but gelu_new and gelu_pytorch_tanh, which are one; unscaled
  *                   attention, cross attention
  *   llama           activations but silu, rope types but default and llama3
- *   mistral         (a llama of ours) the same; sequences end at the sliding window
+ *   mistral         (a llama of ours) the same
  *   qwen3           activations but silu, rope types but default, sliding windows
  *
  * and everywhere: other architectures, quantised weights. Keys that do not change what the model
@@ -26,7 +26,8 @@ typedef struct {
   bool attention_bias;                                      /* of llama and qwen3 */
   double scaling_factor, low_freq_factor, high_freq_factor; /* of llama; scaling_factor 0: none */
   int64_t original_context_length;
-  bool mlp_bias; /* of llama */
+  bool mlp_bias;          /* of llama */
+  int64_t sliding_window; /* of llama; 0: none. One that has a window is transformers' mistral */
 } tsr_hf_config;
 
 /* From config.json's text, which errors call `path`. All errors in one call. */

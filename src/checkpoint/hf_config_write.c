@@ -21,6 +21,11 @@ static const char *real(char buffer[40], double value) {
 
 static bool is_gpt2(const tsr_hf_config *c) { return !strcmp(c->model_type, "gpt2"); }
 
+/* The name that transformers has for it. */
+static const char *type_of(const tsr_hf_config *c) {
+  return c->sliding_window ? "mistral" : c->model_type;
+}
+
 void tsr_hf_config_yaml(const tsr_hf_config *c, tsr_text *text) {
   char buffer[40];
   tsr_text_add(text, "transformer_config:\n  model_type: %s\n", c->model_type);
@@ -42,6 +47,7 @@ void tsr_hf_config_yaml(const tsr_hf_config *c, tsr_text *text) {
     tsr_text_add(text, "    high_freq_factor: %s\n", real(buffer, c->high_freq_factor));
     tsr_text_add(text, "    original_context_length: %" PRId64 "\n", c->original_context_length);
   }
+  if (c->sliding_window) tsr_text_add(text, "  sliding_window: %" PRId64 "\n", c->sliding_window);
   if (c->attention_bias) tsr_text_add(text, "  attention_bias: true\n");
   if (c->mlp_bias) tsr_text_add(text, "  mlp_bias: true\n");
   tsr_text_add(text, "  weight_tying: %s\n", c->tied ? "enabled" : "disabled");
@@ -67,6 +73,7 @@ static void take_sizes(const tsr_scope *scope, tsr_hf_config *c) {
   c->norm_eps = size_number(scope, "norm_eps");
   c->dropout_prob = size_number(scope, "dropout_prob");
   c->theta = size_number(scope, "theta");
+  c->sliding_window = (int64_t)size_number(scope, "sliding_window");
   c->attention_bias = size_number(scope, "attention_bias") != 0;
   c->mlp_bias = size_number(scope, "mlp_bias") != 0;
   c->original_context_length = tsr_sizes_get(scope, "rope_scaling.original_context_length");
@@ -111,6 +118,9 @@ bool tsr_hf_config_of(
       !tsr_sizes_read(&scope, file, &source, &options, diags))
     return false;
   take_sizes(&scope, ret);
+  if (ret->sliding_window && (ret->attention_bias || ret->mlp_bias))
+    return tsr_diag_error(
+        diags, m->place, "transformers has no class for a sliding_window with biases");
   if (!is_gpt2(ret) || tsr_sizes_get(&scope, "bias")) return true;
   return tsr_diag_error(
       diags, m->place, "transformers has no gpt2 without biases, as 'bias: false' asks for");
@@ -175,8 +185,9 @@ static void add_llama(const tsr_hf_config *c, tsr_text *text) {
   tsr_text_add(text, ",\n  \"rms_norm_eps\": %s", real(buffer, c->norm_eps));
   tsr_text_add(text, ",\n  \"hidden_act\": \"silu\"");
   tsr_text_add(text, ",\n  \"attention_dropout\": %s", real(buffer, c->dropout_prob));
-  tsr_text_add(text, ",\n  \"attention_bias\": %s", c->attention_bias ? "true" : "false");
-  if (!strcmp(c->model_type, "llama"))
+  if (c->sliding_window) tsr_text_add(text, ",\n  \"sliding_window\": %" PRId64, c->sliding_window);
+  else tsr_text_add(text, ",\n  \"attention_bias\": %s", c->attention_bias ? "true" : "false");
+  if (!strcmp(type_of(c), "llama"))
     tsr_text_add(text, ",\n  \"mlp_bias\": %s", c->mlp_bias ? "true" : "false");
   tsr_text_add(text, ",\n  \"rope_theta\": %s", real(buffer, c->theta));
   add_scaling(c, text);
@@ -186,9 +197,10 @@ void tsr_hf_config_json(
     const tsr_hf_config *c, const char *dtype, const cJSON *ids, tsr_text *text) {
   const char *class = is_gpt2(c)                        ? "GPT2LMHeadModel"
                       : !strcmp(c->model_type, "qwen3") ? "Qwen3ForCausalLM"
+                      : c->sliding_window               ? "MistralForCausalLM"
                                                         : "LlamaForCausalLM";
   tsr_text_add(text, "{\n  \"architectures\": [\"%s\"]", class);
-  tsr_text_add(text, ",\n  \"model_type\": \"%s\"", c->model_type);
+  tsr_text_add(text, ",\n  \"model_type\": \"%s\"", type_of(c));
   tsr_text_add(text, ",\n  \"torch_dtype\": \"%s\"", dtype);
   tsr_text_add(text, ",\n  \"vocab_size\": %" PRId64, c->vocab_size);
   if (is_gpt2(c)) add_gpt2(c, text);

@@ -12,6 +12,7 @@ static tsr_attention sizes_of(const cpu_call *c, const tsr_tensor *q, const tsr_
   a.causal = attr[1] != 0;
   a.scale = attr[2] != 0 ? (float)attr[2] : (float)(1 / sqrt((double)D));
   a.dropout = (float)attr[3];
+  a.window = (int64_t)attr[4];
   return a;
 }
 
@@ -64,7 +65,7 @@ tsr_attention_ring cpu_ring_of(const cpu_call *c) {
   r.members = (int)l->size[TSR_CP];
   r.length = r.a.T * r.members;
   r.units = (l->sequence_units > 1 ? l->sequence_units : 1) * r.members;
-  r.step = (int)cpu_attr(c, 4);
+  r.step = (int)cpu_attr(c, 5);
   if (c->rank) r.coord = c->rank->coord[TSR_CP];
   return r;
 }

@@ -45,6 +45,7 @@ tsr_attention_cached cpu_attention_cached_of(const cpu_call *c) {
   a.a = (tsr_attention){
       .B = q->shape[0], .T = q->shape[1], .H = q->shape[2] / D, .G = k->shape[2] / D, .D = D};
   a.a.causal = true;
+  a.a.window = (int64_t)cpu_attr(c, 2);
   a.a.scale = scale != 0 ? (float)scale : (float)(1 / sqrt((double)D));
   if (!c->rank) return a; /* sizes are asked for before there are ranks */
   a.positions = cpu_tokens(c, 3);

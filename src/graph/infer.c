@@ -194,6 +194,10 @@ static const char *infer_attention(const inference *i) {
     return wrong(
         i, "%lld key/value heads do not divide %lld query heads", (long long)groups,
         (long long)heads);
+  double window = i->node->attr[4];
+  if (!(window >= 0 && window < 0x1p53))
+    return wrong(i, "window %g is no number of positions", window);
+  if (window > 0 && i->node->attr[1] == 0) return wrong(i, "a window needs causal attention");
   i->out[0] = type_of(q);
   i->out[1] = (tsr_type){TSR_F32, 4, {q->shape[0], heads, q->shape[1], 2}};
   return NULL;

@@ -57,6 +57,7 @@ typedef struct {
   int64_t B, T, D, H, G;
   double scale;
   bool causal;
+  int64_t window; /* 0: all */
 } attention_sizes;
 
 static attention_sizes sizes_of(const tsr_interpreted *n) {
@@ -66,6 +67,7 @@ static attention_sizes sizes_of(const tsr_interpreted *n) {
   s.H = tsr_interpreted_columns(n, 0) / s.D;
   s.G = tsr_interpreted_columns(n, 1) / s.D;
   s.causal = attr[1] != 0;
+  s.window = (int64_t)attr[4];
   s.scale = attr[2] != 0 ? attr[2] : 1 / sqrt((double)s.D);
   return s;
 }
@@ -76,7 +78,7 @@ typedef struct {
   int64_t p;      /* its T probabilities, in saved and mask */
   int64_t k;      /* the features of key 0, in k and v */
   int64_t stride; /* from one key to the next */
-  int64_t keys;   /* that it sees */
+  int64_t first, keys; /* it sees the keys [first, keys) */
 } query;
 
 static query query_at(const attention_sizes *s, int64_t b, int64_t h, int64_t i) {
@@ -85,6 +87,7 @@ static query query_at(const attention_sizes *s, int64_t b, int64_t h, int64_t i)
       .p = ((b * s->H + h) * s->T + i) * s->T,
       .k = (b * s->T * s->G + h / (s->H / s->G)) * s->D,
       .stride = s->G * s->D,
+      .first = s->window && i >= s->window ? i - s->window + 1 : 0,
       .keys = s->causal ? i + 1 : s->T};
 }
 
@@ -105,15 +108,15 @@ static double multiplier(const tsr_interpreted *n, int64_t i) { return n->mask ?
 static void forward_query(const tsr_interpreted *n, const attention_sizes *s, const query *at) {
   const double *q = n->in[0] + at->q;
   double *p = n->saved + at->p, *out = n->out + at->q;
-  for (int64_t j = 0; j < at->keys; j++) {
+  for (int64_t j = at->first; j < at->keys; j++) {
     const double *k = n->in[1] + at->k + j * at->stride;
     p[j] = 0;
     for (int64_t d = 0; d < s->D; d++) p[j] += s->scale * q[d] * k[d];
   }
-  tsr_interpreter_softmax(p, p, at->keys);
+  tsr_interpreter_softmax(p + at->first, p + at->first, at->keys - at->first);
   for (int64_t d = 0; d < s->D; d++) {
     out[d] = 0;
-    for (int64_t j = 0; j < at->keys; j++)
+    for (int64_t j = at->first; j < at->keys; j++)
       out[d] += multiplier(n, at->p + j) * p[j] * n->in[2][at->k + j * at->stride + d];
   }
 }
@@ -131,9 +134,9 @@ d_probability(const tsr_interpreted *n, const attention_sizes *s, const query *a
 static void vjp_query(const tsr_interpreted *n, const attention_sizes *s, const query *at) {
   const double *p = n->saved + at->p;
   double mean = 0;
-  for (int64_t j = 0; j < at->keys; j++) mean += p[j] * d_probability(n, s, at, j);
+  for (int64_t j = at->first; j < at->keys; j++) mean += p[j] * d_probability(n, s, at, j);
   mean = tsr_interpreted_round(n, 0, at->q, mean);
-  for (int64_t j = 0; j < at->keys; j++) {
+  for (int64_t j = at->first; j < at->keys; j++) {
     double ds = s->scale * p[j] * (d_probability(n, s, at, j) - mean);
     for (int64_t d = 0; d < s->D; d++) {
       int64_t q = at->q + d, k = at->k + j * at->stride + d;

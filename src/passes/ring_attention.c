@@ -24,7 +24,8 @@ static void stamp(const ring *r) {
 /* A node with the attention's attributes and a step, where the attention stands. */
 static int add(const ring *r, tsr_op op, const char *what, int step, int count, const int *inputs) {
   const tsr_node *of = r->node;
-  double attr[TSR_ATTRS_MAX] = {of->attr[0], of->attr[1], of->attr[2], of->attr[3], step};
+  double attr[TSR_ATTRS_MAX] = {of->attr[0], of->attr[1], of->attr[2],
+                                of->attr[3], of->attr[4], step};
   const char *name = tsr_arena_printf(r->g->arena, "%s.%s%d", of->name, what, step);
   int id = tsr_graph_add(r->g, op, of->section, name, of->place, count, inputs, attr);
   stamp(r);

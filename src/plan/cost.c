@@ -121,10 +121,20 @@ static double bytes_of(const tsr_task *t) {
   return t->outputs_count ? in + out : 2 * in;
 }
 
+double tsr_attention_share(const double *attr, double length) {
+  double window = attr[4];
+  if (attr[1] == 0) return 1;
+  if (window == 0 || window >= length) return 0.5;
+  return window / length * (1 - window / length / 2);
+}
+
 tsr_machine_work tsr_task_work(const tsr_program *p, const tsr_task *t) {
   const tsr_node *n = &p->graph->nodes[t->node];
+  const tsr_tensor *q = queries_of(t);
+  bool whole = t->op == TSR_OP_ATTENTION || t->op == TSR_OP_ATTENTION_DX;
   tsr_machine_work w = {tsr_task_flops(t), bytes_of(t), calls_of(t, n)};
-  if (queries_of(t) && n->attr[1] != 0) w.flops /= 2;
+  double members = whole ? 1 : (double)p->lowering.size[TSR_CP];
+  if (q) w.flops *= tsr_attention_share(n->attr, (double)q->shape[1] * members);
   return w;
 }
 
@@ -164,7 +174,8 @@ tsr_model_work tsr_model_work_of(const tsr_graph *g, int64_t microbatches) {
     if (n->section > TSR_FORWARD) continue;
     if (tsr_op_facts(n->op) & TSR_FACT_PRODUCT) w.products += times * tsr_node_flops(g, i);
     if (n->op == TSR_OP_ATTENTION)
-      w.attention += times * tsr_node_flops(g, i) * (n->attr[1] != 0 ? 0.5 : 1);
+      w.attention += times * tsr_node_flops(g, i) *
+                     tsr_attention_share(n->attr, (double)g->values[n->inputs[0]].shape[1]);
   }
   return w;
 }

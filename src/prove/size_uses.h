@@ -16,6 +16,7 @@ typedef struct {
 typedef enum {
   TSR_USE_SHAPE,   /* `expr` is a dimension */
   TSR_USE_TIMES,   /* `expr` counts repetitions */
+  TSR_USE_WINDOW,  /* `expr` is the window of attention */
   TSR_USE_CUT,     /* `cut` divides `expr` */
   TSR_USE_QUOTIENT /* `expr` is divided by `divisor`: a / b, a // b or a % b */
 } tsr_size_use_kind;

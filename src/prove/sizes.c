@@ -15,7 +15,7 @@ typedef enum { UNRESOLVED, RESOLVING, RESOLVED } progress;
 typedef struct {
   const char *name;
   const tsr_size_decl *decl; /* NULL: sequence */
-  bool in_shape, in_times;
+  bool in_shape, in_times, in_window;
   bool given;
   const tsr_expr *from; /* that it is computed from: its default, or what a check equates it to */
   bool equated;
@@ -271,6 +271,17 @@ static void reduce_number(reducer *x, size *s) {
   s->why = describe(x, &cuts);
 }
 
+/* A window that hides positions hides some of the reduced sequence, too. */
+static void reduce_window(reducer *x, size *s) {
+  resolve(x, x->count - 1);
+  int64_t full = full_number(x, s->name), sequence = full_number(x, "sequence");
+  int64_t left = tsr_sizes_get(&x->reduced, "sequence");
+  if (full >= sequence || left < 2) return;
+  int64_t share = (full * left + sequence - 1) / sequence;
+  set_reduced(x, s->name, share < left ? share : left - 1);
+  s->why = "its share of sequence_length";
+}
+
 static void follow(reducer *x, size *s) {
   int64_t number;
   resolve_names(x, s->from);
@@ -287,6 +298,7 @@ static void resolve(reducer *x, int index) {
   bool list = full->value.kind == TSR_EVAL_LIST, number = full->value.kind == TSR_EVAL_NUMBER;
   bool whole_number = s->decl ? s->decl->kind == TSR_SIZE_INTEGER : true;
   if (s->from && number) follow(x, s);
+  else if (s->in_window && !s->kept && number && full->value.number > 0) reduce_window(x, s);
   else if (s->kept || !(s->in_shape || s->in_times)) s->why = s->kept ? s->kept : "";
   else if (list && full->value.count < LIST_MAX) reduce_list(x, s);
   else if (number && whole_number && full->value.number >= 1) reduce_number(x, s);
@@ -322,6 +334,7 @@ static void find_roles(reducer *x) {
     for (int k = 0; k < x->count; k++) {
       size *s = &x->sizes[k];
       bool shape = u->kind == TSR_USE_SHAPE || u->kind == TSR_USE_CUT;
+      if (u->kind == TSR_USE_WINDOW && mentions(x, u->expr, k)) s->in_window = true;
       if (!shape && u->kind != TSR_USE_TIMES) continue;
       if (!mentions(x, u->expr, k)) continue;
       s->in_shape |= shape;
@@ -406,7 +419,8 @@ static const char *key_of(const reducer *x, const size *s) {
 static void add_row(reducer *x, tsr_sizes *out, const size *s) {
   const tsr_name *full = entry(&x->full, s->name), *reduced = entry(&x->reduced, s->name);
   bool sequence = !s->decl;
-  if (!full || (s->from && !s->equated) || !(s->in_shape || s->in_times)) return;
+  bool hides = s->in_window && full && full->value.number > 0;
+  if (!full || (s->from && !s->equated) || !(s->in_shape || s->in_times || hides)) return;
   tsr_size_row *row = &out->rows[out->count++];
   *row = (tsr_size_row){.name = sequence ? "sequence_length" : s->name, .why = s->why};
   row->full = tsr_eval_text(x->arena, &full->value);

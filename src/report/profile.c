@@ -42,7 +42,9 @@ static double bytes_of(const tsr_task *t) {
 static double flops_of(const tsr_program *p, const tsr_task *t) {
   bool attention = t->op == TSR_OP_ATTENTION || t->op == TSR_OP_ATTENTION_DX;
   double flops = tsr_task_flops(t);
-  return attention && p->graph->nodes[t->node].attr[1] != 0 ? flops / 2 : flops;
+  if (!attention) return flops;
+  double length = (double)t->inputs[t->op == TSR_OP_ATTENTION ? 0 : 1].shape[1];
+  return flops * tsr_attention_share(p->graph->nodes[t->node].attr, length);
 }
 
 static void find_facts(summing *s) {

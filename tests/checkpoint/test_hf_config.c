@@ -132,22 +132,24 @@ static void test_llama(void) {
 
 static void test_mistral(void) {
 #define MISTRAL "\"model_type\": \"mistral\", " LLAMA_SIZES
-  static const char rest[] = "  dropout_prob: 0.0\n  norm_eps: 1e-05\n  theta: 10000.0\n"
-                             "  weight_tying: disabled\n";
-  const char *whole = tsr_arena_printf(arena, "  max_sequence_length: 131072\n%s", rest);
-  CHECK_STR(read("{" MISTRAL ", \"sliding_window\": null}"), llama_yaml("llama", 64, whole));
-  CHECK_STR(read("{" MISTRAL ", \"sliding_window\": 131072}"), llama_yaml("llama", 64, whole));
-  static const char *const windowed[] = {
-      "{" MISTRAL ", \"sliding_window\": 4096}", "{" MISTRAL "}"};
-  for (int i = 0; i < 2; i++)
-    CHECK_STR(
-        read(windowed[i]),
-        tsr_arena_printf(
-            arena,
-            "warning: 'config.json': sliding_window 4096 is less than max_position_embeddings "
-            "131072: max_sequence_length is 4096\n%s",
-            llama_yaml(
-                "llama", 64, tsr_arena_printf(arena, "  max_sequence_length: 4096\n%s", rest))));
+  static const struct {
+    const char *json, *yaml;
+  } windows[] = {
+      {", \"sliding_window\": null", ""},
+      {", \"sliding_window\": 512", "  sliding_window: 512\n"},
+      {"", "  sliding_window: 4096\n"}};
+  for (int i = 0; i < 3; i++) {
+    const char *rest = tsr_arena_printf(
+        arena,
+        "  max_sequence_length: 131072\n  dropout_prob: 0.0\n  norm_eps: 1e-05\n"
+        "  theta: 10000.0\n%s  weight_tying: disabled\n",
+        windows[i].yaml);
+    const char *json = tsr_arena_printf(arena, "{" MISTRAL "%s}", windows[i].json);
+    CHECK_STR(read(json), llama_yaml("llama", 64, rest));
+  }
+  CHECK_STR(
+      read("{" MISTRAL ", \"sliding_window\": 0}"),
+      "error: 'config.json': key 'sliding_window' should be at least 1, not 0\n");
 }
 
 static void test_qwen3(void) {

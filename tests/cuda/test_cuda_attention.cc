@@ -27,6 +27,10 @@ static void test_f32(void) {
   check_call(TSR_CUDA_F32, attention_of(2, 70, 2, 1, 3, true, 0.1f));
   check_call(TSR_CUDA_F32, attention_of(1, 70, 1, 1, 130, false, 0));
   check_call(TSR_CUDA_F32, attention_of(1, 67, 2, 1, 256, true, 0.1f));
+  check_call(TSR_CUDA_F32, attention_of(2, 20, 2, 1, 8, true, 0, 1));
+  check_call(TSR_CUDA_F32, attention_of(1, 200, 2, 1, 16, true, 0.1f, 5));
+  check_call(TSR_CUDA_F32, attention_of(1, 150, 1, 1, 80, true, 0, 64));
+  check_call(TSR_CUDA_F32, attention_of(1, 130, 1, 1, 64, true, 0, 129));
 }
 
 static void test_halves(void) {
@@ -34,15 +38,18 @@ static void test_halves(void) {
     int64_t B, T, H, G, D;
     bool causal;
     float dropout;
+    int64_t window = 0;
   } list[] = {{2, 1, 1, 1, 64, true, 0},        {1, 5, 3, 1, 128, true, 0.1f},
               {2, 64, 1, 1, 16, true, 0},       {1, 65, 6, 2, 64, true, 0},
               {1, 65, 1, 1, 80, false, 0.1f},   {1, 130, 1, 1, 64, false, 0},
               {1, 130, 3, 1, 128, true, 0},     {2, 130, 1, 1, 96, true, 0.1f},
               {1, 130, 1, 1, 128, false, 0.1f}, {1, 200, 1, 1, 40, true, 0.1f},
-              {1, 70, 2, 1, 36, true, 0.1f},    {1, 40, 1, 1, 160, false, 0}};
+              {1, 70, 2, 1, 36, true, 0.1f},    {1, 40, 1, 1, 160, false, 0},
+              {1, 200, 2, 1, 64, true, 0, 7},   {1, 150, 1, 1, 96, true, 0.1f, 64},
+              {1, 200, 1, 1, 128, true, 0, 70}, {2, 70, 2, 1, 40, true, 0, 1}};
   int n = 0;
   for (const auto &s : list) {
-    tsr_attention a = attention_of(s.B, s.T, s.H, s.G, s.D, s.causal, s.dropout);
+    tsr_attention a = attention_of(s.B, s.T, s.H, s.G, s.D, s.causal, s.dropout, s.window);
     check_call(TSR_CUDA_BF16, a);
     if (n++ % 3 == 0) check_call(TSR_CUDA_F16, a);
   }

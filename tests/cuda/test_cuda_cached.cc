@@ -110,13 +110,13 @@ static void test_rows(tsr_cuda_type type) {
 /* Whole sequences: q (B,T,H,D), keys and values (B,T,G,D). */
 struct attention_case {
   tsr_cuda_type type;
-  int64_t B, H, G, D, T;
+  int64_t B, H, G, D, T, window;
   numbers q, k, v;
 };
 
-static attention_case
-attention_case_new(tsr_cuda_type type, int64_t B, int64_t H, int64_t G, int64_t D, int64_t T) {
-  attention_case x = {type, B, H, G, D, T, {}, {}, {}};
+static attention_case attention_case_new(
+    tsr_cuda_type type, int64_t B, int64_t H, int64_t G, int64_t D, int64_t T, int64_t window = 0) {
+  attention_case x = {type, B, H, G, D, T, window, {}, {}, {}};
   x.q = rounded(type, random_numbers(B * T * H * D, 2));
   x.k = rounded(type, random_numbers(B * T * G * D, 2));
   x.v = rounded(type, random_numbers(B * T * G * D, 1));
@@ -127,6 +127,7 @@ static tsr_attention sizes_of(const attention_case &x, int64_t T) {
   tsr_attention a = {};
   a.B = x.B, a.T = T, a.H = x.H, a.G = x.G, a.D = x.D;
   a.causal = true;
+  a.window = x.window;
   a.scale = 1 / sqrtf((float)x.D);
   return a;
 }
@@ -190,7 +191,8 @@ struct single {
 
 static single single_new(const attention_case &x, int64_t b, int64_t g) {
   int64_t heads = x.H / x.G;
-  single s = {{x.type, 1, heads, 1, x.D, x.T, {}, {}, {}}, std::vector<numbers>((size_t)x.T)};
+  single s = {
+      {x.type, 1, heads, 1, x.D, x.T, x.window, {}, {}, {}}, std::vector<numbers>((size_t)x.T)};
   s.x.q = cut(x.q, x, x.H, b, g * heads, heads);
   s.x.k = cut(x.k, x, x.G, b, g, 1);
   s.x.v = cut(x.v, x, x.G, b, g, 1);
@@ -225,22 +227,22 @@ static void check_tokens(
       }
 }
 
-/* What the whole window gives: other bits, because its keys are added up tile by tile. */
+/* What the whole sequence gives: other bits, because its keys are added up tile by tile. */
 static void
-check_window(const attention_case &x, const chunk &c, const numbers &got, const numbers &window) {
+check_whole(const attention_case &x, const chunk &c, const numbers &got, const numbers &whole) {
   numbers some, same;
   int64_t wide = x.H * x.D;
   for (int64_t b = 0; b < x.B; b++) {
     int64_t n = c.counts[(size_t)b] * wide;
     numbers a = part(got, b * c.C * wide, n);
-    numbers w = part(window, (b * x.T + c.positions[(size_t)b]) * wide, n);
+    numbers w = part(whole, (b * x.T + c.positions[(size_t)b]) * wide, n);
     some.insert(some.end(), a.begin(), a.end());
     same.insert(same.end(), w.begin(), w.end());
   }
   if (!some.empty()) check_near("with a cache and without", x.type, some, same);
 }
 
-static numbers window_of(const attention_case &x) {
+static numbers whole_of(const attention_case &x) {
   call_arrays arrays;
   arrays.shift = 0;
   tsr_attention a = sizes_of(x, x.T);
@@ -255,8 +257,8 @@ static void check_attention(const attention_case &x) {
   const int64_t chunks[] = {1, 3, 8};
   std::vector<single> alone;
   for (int64_t i = 0; i < x.B * x.G; i++) alone.push_back(single_new(x, i / x.G, i % x.G));
-  numbers window; /* none of a long one: the emulator would take a minute */
-  if (x.T <= 1000) window = window_of(x);
+  numbers whole; /* none of a long one: the emulator would take a minute */
+  if (x.T <= 1000) whole = whole_of(x);
   for (int64_t C : chunks) {
     chunk c = {C, integers((size_t)x.B), integers((size_t)x.B), {}, {}, {}};
     for (size_t b = 0; b < c.positions.size(); b++) {
@@ -269,7 +271,7 @@ static void check_attention(const attention_case &x) {
     auto got = run_all("attention_cached", [&](call_arrays &arrays) { chunk_run(x, c, arrays); });
     check_near("attention_cached", x.type, got[0], chunk_expected(x, c));
     check_tokens(x, c, got[0], alone);
-    if (!window.empty()) check_window(x, c, got[0], window);
+    if (!whole.empty()) check_whole(x, c, got[0], whole);
   }
 }
 
@@ -283,8 +285,13 @@ static void test_attention(tsr_cuda_type type) {
     check_attention(attention_case_new(type, 1, 1, 1, 64, 1000));
     check_attention(attention_case_new(type, 2, 2, 1, 64, 700));
     check_attention(attention_case_new(type, 1, 5, 1, 33, 150));
+    check_attention(attention_case_new(type, 2, 4, 2, 16, 90, 1));
+    check_attention(attention_case_new(type, 1, 3, 1, 40, 260, 67));
   }
-  if (type == TSR_CUDA_BF16) check_attention(attention_case_new(type, 2, 2, 2, 128, 1400));
+  if (type == TSR_CUDA_BF16) {
+    check_attention(attention_case_new(type, 2, 2, 2, 128, 1400));
+    check_attention(attention_case_new(type, 1, 2, 1, 64, 1200, 130));
+  }
   if (type == TSR_CUDA_F16) check_attention(attention_case_new(type, 1, 3, 1, 256, 90));
 }
 

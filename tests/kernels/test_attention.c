@@ -27,18 +27,19 @@ static void reference_row(
   const tsr_attention *a = &f->a;
   static double score[1024];
   int64_t g = h / (a->H / a->G), seen = a->causal ? i + 1 : a->T;
+  int64_t first = a->window && i >= a->window ? i - a->window + 1 : 0;
   const double *q = x + ((b * a->T + i) * a->H + h) * a->D;
   const double *k = x + q_size(a), *v = k + k_size(a);
   stats[0] = -INFINITY, stats[1] = 0;
-  for (int64_t j = 0; j < seen; j++) {
+  for (int64_t j = first; j < seen; j++) {
     score[j] = 0;
     for (int64_t d = 0; d < a->D; d++) score[j] += q[d] * k[((b * a->T + j) * a->G + g) * a->D + d];
     score[j] *= a->scale;
     stats[0] = fmax(stats[0], score[j]);
   }
-  for (int64_t j = 0; j < seen; j++) stats[1] += score[j] = exp(score[j] - stats[0]);
+  for (int64_t j = first; j < seen; j++) stats[1] += score[j] = exp(score[j] - stats[0]);
   for (int64_t d = 0; d < a->D; d++) out[d] = 0;
-  for (int64_t j = 0; j < seen; j++) {
+  for (int64_t j = first; j < seen; j++) {
     double p = score[j] / stats[1] * dropout_factor(a, b, h, i, j);
     for (int64_t d = 0; d < a->D; d++) out[d] += p * v[((b * a->T + j) * a->G + g) * a->D + d];
   }
@@ -154,7 +155,7 @@ static void check_shards(const tsr_kernels *k, const attention_case *c) {
   free(whole), free(part), free(stats), free(scratch), free(q);
 }
 
-static attention_case cases[8];
+static attention_case cases[16];
 static int case_count;
 
 static void test_cases(const tsr_kernels *k) {
@@ -192,6 +193,20 @@ int main(void) {
        .dropout = 0.1f,
        .key = 5,
        .heads_global = 1},
+      {.B = 2, .T = 21, .H = 2, .G = 1, .D = 3, .scale = 0.5f, .causal = true, .window = 1},
+      {.B = 1, .T = 131, .H = 4, .G = 2, .D = 5, .scale = 0.4f, .causal = true, .window = 7},
+      {.B = 1, .T = 250, .H = 1, .G = 1, .D = 16, .scale = 0.3f, .causal = true, .window = 100},
+      {.B = 1,
+       .T = 310,
+       .H = 2,
+       .G = 1,
+       .D = 8,
+       .scale = 0.3f,
+       .causal = true,
+       .window = 97,
+       .dropout = 0.2f,
+       .key = 9,
+       .heads_global = 2},
   };
   case_count = (int)(sizeof list / sizeof list[0]);
   for (int i = 0; i < case_count; i++) cases[i] = case_new(list[i], i < 3 ? 2000 : 300);

@@ -6,6 +6,7 @@
 typedef struct {
   int64_t B, H, G, D, length; /* sequences of `length` positions */
   float scale;
+  int64_t window;
 } sizes;
 
 typedef struct {
@@ -18,6 +19,7 @@ static float *whole_attention(const tsr_kernels *k, const sequences *x) {
   tsr_attention a = {.B = x->s.B, .T = x->s.length, .H = x->s.H, .G = x->s.G, .D = x->s.D};
   a.scale = x->s.scale;
   a.causal = true;
+  a.window = x->s.window;
   int64_t n = a.B * a.T * a.H * a.D;
   float *out = input_new(n, 1), *stats = input_new(2 * a.B * a.H * a.T, 1);
   void *scratch = check_alloc((size_t)k->attention_scratch(&a));
@@ -57,6 +59,7 @@ static void check_call(
   tsr_attention_cached c = {.length = s.length, .positions = positions, .counts = counts};
   c.a = (tsr_attention){.B = s.B, .T = C, .H = s.H, .G = s.G, .D = s.D, .scale = s.scale};
   c.a.causal = true;
+  c.a.window = s.window;
   float *q = input_new(n, 1);
   for (int64_t b = 0; b < s.B; b++) {
     have[b] = positions[b] + counts[b];
@@ -102,10 +105,12 @@ static void check_sizes(const tsr_kernels *k, sizes s) {
 }
 
 static void test_level(const tsr_kernels *k) {
-  static const sizes list[] = {{1, 1, 1, 1, 3, 1},         {2, 2, 2, 3, 17, 0.5f},
-                               {3, 4, 2, 8, 70, 0.35f},    {2, 9, 1, 33, 131, 0.2f},
-                               {1, 16, 2, 16, 150, 0.25f}, {2, 3, 3, 64, 200, 0.125f},
-                               {1, 8, 2, 130, 90, 0.1f}};
+  static const sizes list[] = {{1, 1, 1, 1, 3, 1},           {2, 2, 2, 3, 17, 0.5f},
+                               {3, 4, 2, 8, 70, 0.35f},      {2, 9, 1, 33, 131, 0.2f},
+                               {1, 16, 2, 16, 150, 0.25f},   {2, 3, 3, 64, 200, 0.125f},
+                               {1, 8, 2, 130, 90, 0.1f},     {2, 4, 2, 8, 70, 0.35f, 1},
+                               {2, 9, 1, 33, 131, 0.2f, 19}, {1, 4, 2, 16, 250, 0.25f, 100},
+                               {1, 2, 1, 64, 90, 0.1f, 90}};
   for (size_t i = 0; i < sizeof list / sizeof *list; i++) check_sizes(k, list[i]);
 }
 

@@ -36,20 +36,21 @@ static void reference_row(ring_case *c, int64_t b, int64_t h, int64_t i) {
   const tsr_attention *a = &c->a;
   static double p[1024], f[1024];
   int64_t D = a->D, seen = a->causal ? i + 1 : a->T, stride = a->G * D;
+  int64_t first = a->window && i >= a->window ? i - a->window + 1 : 0;
   int64_t at = ((b * a->T + i) * a->H + h) * D, keys = (b * a->T * a->G + h / (a->H / a->G)) * D;
   double *stats = c->stats + ((b * a->H + h) * a->T + i) * 2, delta = 0;
   stats[0] = -INFINITY, stats[1] = 0;
-  for (int64_t j = 0; j < seen; j++) {
+  for (int64_t j = first; j < seen; j++) {
     p[j] = dot(c->q + at, c->k + keys + j * stride, D) * a->scale;
     stats[0] = fmax(stats[0], p[j]);
   }
-  for (int64_t j = 0; j < seen; j++) stats[1] += p[j] = exp(p[j] - stats[0]);
-  for (int64_t j = 0; j < seen; j++) {
+  for (int64_t j = first; j < seen; j++) stats[1] += p[j] = exp(p[j] - stats[0]);
+  for (int64_t j = first; j < seen; j++) {
     p[j] /= stats[1], f[j] = dropout_factor(a, b, h, i, j);
     for (int64_t d = 0; d < D; d++) c->out[at + d] += p[j] * f[j] * c->v[keys + j * stride + d];
   }
   for (int64_t d = 0; d < D; d++) delta += c->dout[at + d] * c->out[at + d];
-  for (int64_t j = 0; j < seen; j++) {
+  for (int64_t j = first; j < seen; j++) {
     int64_t key = keys + j * stride;
     double ds = p[j] * (dot(c->dout + at, c->v + key, D) * f[j] - delta) * a->scale;
     for (int64_t d = 0; d < D; d++) {
@@ -274,7 +275,7 @@ static void case_check(const tsr_kernels *k, const ring_case *c) {
   results_free(&one);
 }
 
-static ring_case cases[16];
+static ring_case cases[32];
 static int case_count;
 
 static void test_cases(const tsr_kernels *k) {
@@ -314,17 +315,21 @@ int main(void) {
     const tsr_attention *a;
     int64_t length, units;
     bool causal;
+    int64_t window;
   } list[] = {
-      {&plain, 16, 16, true},   {&plain, 24, 8, false},   {&plain, 57, 3, true},
-      {&plain, 60, 12, true},   {&plain, 70, 1, true},    {&dropped, 40, 8, true},
-      {&dropped, 72, 6, false}, {&dropped, 51, 1, true},  {&dropped, 104, 8, true},
-      {&wide, 200, 2, true},    {&wide, 208, 4, false},   {&wide, 112, 16, true},
-      {&wide, 130, 10, true},   {&grouped, 211, 1, true}, {&grouped, 206, 2, true},
+      {&plain, 16, 16, true},     {&plain, 24, 8, false},       {&plain, 57, 3, true},
+      {&plain, 60, 12, true},     {&plain, 70, 1, true},        {&dropped, 40, 8, true},
+      {&dropped, 72, 6, false},   {&dropped, 51, 1, true},      {&dropped, 104, 8, true},
+      {&wide, 200, 2, true},      {&wide, 208, 4, false},       {&wide, 112, 16, true},
+      {&wide, 130, 10, true},     {&grouped, 211, 1, true},     {&grouped, 206, 2, true},
+      {&plain, 16, 16, true, 1},  {&plain, 60, 12, true, 5},    {&plain, 60, 12, true, 6},
+      {&plain, 57, 3, true, 30},  {&dropped, 104, 8, true, 14}, {&wide, 208, 4, true, 53},
+      {&wide, 112, 16, true, 50}, {&grouped, 206, 2, true, 99}, {&plain, 200, 4, true, 20},
   };
   case_count = (int)(sizeof list / sizeof list[0]);
   for (int i = 0; i < case_count; i++) {
     tsr_attention a = *list[i].a;
-    a.T = list[i].length, a.causal = list[i].causal;
+    a.T = list[i].length, a.causal = list[i].causal, a.window = list[i].window;
     cases[i] = case_new(a, list[i].units);
   }
   each_level(test_cases);

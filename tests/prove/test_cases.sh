@@ -30,4 +30,4 @@ for folder in */; do
   compared=$((compared + 1))
 done
 echo "$compared proofs compared, $failed failed"
-[ "$failed" = 0 ] && [ "$compared" -ge 13 ]
+[ "$failed" = 0 ] && [ "$compared" -ge 14 ]

@@ -66,7 +66,8 @@ const oracle_case oracle_cases[] = {
      "down 6,10 1; nf 6; head 16,6 0",
      "x: embedding(t, wte); h: rmsnorm(x, n1); q: linear(h, wq); k: linear(h, wk)\n"
      "v: linear(h, wv); qr: rope(q, head_dim: 4); kr: rope(k, head_dim: 4)\n"
-     "a: attention(qr, kr, v, head_dim: 4); o: linear(a, wo); r: add(x, o); g: rmsnorm(r, n2)\n"
+     "a: attention(qr, kr, v, head_dim: 4, window: 3); o: linear(a, wo); r: add(x, o)\n"
+     "g: rmsnorm(r, n2)\n"
      "s: linear(g, gate); u: linear(g, up); m: swiglu(s, u); d: linear(m, down); z: add(r, d)\n"
      "f: rmsnorm(z, nf); y: linear(f, head); loss: cross_entropy(y, targets, valid: 11)"},
     {"head_norms", TOKENS "goal 4,4,6",

@@ -36,7 +36,8 @@ static const cache_model llama = {
     "gs: scale(gate, factor: 0.5); g: linear(h2, gs); u: linear(h2, up); s: swiglu(g, u); d: "
     "linear(s, down); x2: add(x1, d)\n"
     "q2: linear(x2, wq2); k2: linear(x2, wk2); v2: linear(x2, wv2); qr2: rope(q2, head_dim: 4)\n"
-    "kr2: rope(k2, head_dim: 4); a2: attention(qr2, kr2, v2, head_dim: 4); o2: linear(a2, wo2)\n"
+    "kr2: rope(k2, head_dim: 4); a2: attention(qr2, kr2, v2, head_dim: 4, window: 3); o2: "
+    "linear(a2, wo2)\n"
     "x3: add(x2, o2); hf: rmsnorm(x3, nf); logits: linear(hf, head)"};
 
 /* Norms of every query and key head, so that positions go through reshapes; a factor of each

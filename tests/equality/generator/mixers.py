@@ -25,6 +25,8 @@ def _attention(b: Builder, piece: Piece, x: Value) -> Value:
     if o.act in ("silu", "tanh", "gelu"):
         q, k = (b.call("rope", y, head_dim=head_dim, theta=10000) for y in (q, k))
     more = {} if o.act in ("silu", "relu") else {"causal": 0}
+    if o.act == "silu":
+        more["window"] = 2 + o.k
     if o.act == "sigmoid":
         more |= {"scale": 0.3, "dropout": "0.2 * training"}
     y = b.call("attention", q, k, v, head_dim=head_dim, **more)

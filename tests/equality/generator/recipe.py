@@ -192,6 +192,8 @@ def _draw_sizes(rng: random.Random, model: str, units_tp: int, data: Data, seque
         if model == "llama" and rng.random() < 0.3:
             sizes["rope_scaling"] = {"scaling_factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
                                      "original_context_length": max(2, sequence // 2)}
+        if model == "llama" and sizes["num_blocks"] > 1:
+            sizes["sliding_window"] = sequence // 2 + 1
     else:
         sizes["bias"] = rng.random() < 0.7
     return sizes
