@@ -1,5 +1,6 @@
 /* One process among several: joining the job, and agreeing before the first byte is computed. */
 #include "app.h"
+#include "base/memory.h"
 #include "checkpoint/manifest.h"
 #include "comm/agree.h"
 #include "comm/peers.h"
@@ -108,7 +109,20 @@ bool app_is_joint(const app *a) {
   }
 }
 
+/* Says it without allocating, and ends the job: others would wait for this worker. What the run has
+ * saved stays. */
+static void end_without_memory(void *context, size_t bytes) {
+  app *a = context;
+  const tsr_transport *t = &a->transport;
+  char worker[64] = "";
+  if (t->table) snprintf(worker, sizeof worker, "worker %d: ", t->worker);
+  fprintf(stderr, "error: %sout of memory: %zu bytes\n", worker, bytes);
+  if (t->table) end_job(a, 1);
+  exit(1);
+}
+
 bool app_join(app *a) {
+  tsr_memory_on_lack(end_without_memory, a);
   app_set_deadline(join_timeout(), "begun");
   bool opened = tsr_transport_open(a->arena, &a->transport, a->diags);
   app_end_deadline();

@@ -1,4 +1,5 @@
 #include "base/arena.h"
+#include "base/memory.h"
 #include <stdalign.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,16 +17,7 @@ struct tsr_arena {
   chunk *chunks; /* the newest first */
 };
 
-static void *must_calloc(size_t size_bytes) {
-  void *memory = calloc(1, size_bytes);
-  if (!memory) {
-    fprintf(stderr, "tessera-train: out of memory: %zu bytes of metadata\n", size_bytes);
-    exit(1);
-  }
-  return memory;
-}
-
-tsr_arena *tsr_arena_new(void) { return must_calloc(sizeof(tsr_arena)); }
+tsr_arena *tsr_arena_new(void) { return tsr_memory_new(sizeof(tsr_arena)); }
 
 void tsr_arena_free(tsr_arena *arena) {
   if (!arena) return;
@@ -41,7 +33,7 @@ void *tsr_arena_alloc(tsr_arena *arena, size_t size_bytes) {
   chunk *c = arena->chunks;
   if (!c || c->size - c->used < need) {
     size_t size = need > CHUNK_BYTES ? need : CHUNK_BYTES;
-    c = must_calloc(sizeof(chunk) + size);
+    c = tsr_memory_new(sizeof(chunk) + size);
     c->size = size;
     c->next = arena->chunks;
     arena->chunks = c;

@@ -1,11 +1,10 @@
 #include "base/disk.h"
+#include "base/fault.h"
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <pthread.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,69 +15,42 @@
 
 /* ---- faults ---- */
 
-typedef enum { NONE, NO_SPACE, IO_ERROR, SHORT, KILL, KILLED, TORN, SLOW, UNREADABLE } fault;
 typedef enum { CREATE, WRITE, SYNC, RENAME, OTHER } operation;
 
-static struct {
-  fault kind;
-  long first, last;
-} planned;
-static atomic_long operations, reads;
-static pthread_once_t once = PTHREAD_ONCE_INIT;
-
-static void read_plan(void) {
-  static const char *const names[] = {"",       "ENOSPC", "EIO",  "short",   "kill",
-                                      "killed", "torn",   "slow", "EIO-read"};
-  const char *text = getenv("TESSERA_FAULT");
-  const char *at = text ? strchr(text, '@') : NULL;
-  if (!at) return;
-  for (size_t i = 1; i < sizeof names / sizeof *names; i++)
-    if (strlen(names[i]) == (size_t)(at - text) && !strncmp(names[i], text, (size_t)(at - text)))
-      planned.kind = (fault)i;
-  char *end;
-  planned.first = planned.last = strtol(at + 1, &end, 10);
-  if (*end == '-') planned.last = end[1] ? strtol(end + 1, NULL, 10) : LONG_MAX;
-}
-
 /* What happens to this operation. */
-static fault next_fault(operation what) {
-  pthread_once(&once, read_plan);
-  long number = atomic_fetch_add(&operations, 1) + 1;
-  if (planned.kind == NONE || planned.kind == UNREADABLE) return NONE;
-  if (number < planned.first || number > planned.last) return NONE;
-  if (planned.kind == SHORT && what != WRITE) return NONE;
-  if (planned.kind == TORN && what != RENAME) return NONE;
-  return planned.kind;
+static tsr_fault next_fault(operation what) {
+  tsr_fault f = tsr_fault_next(TSR_FAULT_OPERATIONS);
+  if (f == TSR_FAULT_SHORT && what != WRITE) return TSR_FAULT_NONE;
+  if (f == TSR_FAULT_TORN && what != RENAME) return TSR_FAULT_NONE;
+  return f;
 }
 
 /* Whether this one of the operations that read fails. */
 static bool is_unreadable(void) {
-  pthread_once(&once, read_plan);
-  long number = atomic_fetch_add(&reads, 1) + 1;
-  bool fails = planned.kind == UNREADABLE && number >= planned.first && number <= planned.last;
+  bool fails = tsr_fault_next(TSR_FAULT_READS) != TSR_FAULT_NONE;
   if (fails) errno = EIO;
   return fails;
 }
 
 /* Before anything but a write; false: it fails. */
-static bool begin(fault f) {
-  if (f == KILL) raise(SIGKILL);
-  if (f == SLOW) nanosleep(&(struct timespec){.tv_sec = 1}, NULL);
-  if (f == NO_SPACE || f == IO_ERROR) {
-    errno = f == NO_SPACE ? ENOSPC : EIO;
+static bool begin(tsr_fault f) {
+  if (f == TSR_FAULT_KILL) raise(SIGKILL);
+  if (f == TSR_FAULT_SLOW) nanosleep(&(struct timespec){.tv_sec = 1}, NULL);
+  if (f == TSR_FAULT_NO_SPACE || f == TSR_FAULT_IO_ERROR) {
+    errno = f == TSR_FAULT_NO_SPACE ? ENOSPC : EIO;
     return false;
   }
   return true;
 }
 
-static bool end(fault f, bool ok) {
-  if (f == KILLED) raise(SIGKILL);
+static bool end(tsr_fault f, bool ok) {
+  if (f == TSR_FAULT_KILLED) raise(SIGKILL);
   return ok;
 }
 
 /* ---- operations ---- */
 
-long tsr_disk_operations(void) { return atomic_load(&operations); }
+long tsr_disk_operations(void) { return tsr_fault_count(TSR_FAULT_OPERATIONS); }
 
 int tsr_disk_open(const char *path, int flags) {
   return is_unreadable() ? -1 : open(path, flags | O_CLOEXEC);
@@ -99,7 +71,7 @@ void *tsr_disk_map(int fd, size_t length) {
 }
 
 static int open_for(const char *path, int flags) {
-  fault f = next_fault(CREATE);
+  tsr_fault f = next_fault(CREATE);
   if (!begin(f)) return -1;
   int fd = open(path, flags | O_CREAT | O_CLOEXEC, 0666);
   int error = errno;
@@ -143,11 +115,12 @@ static bool write_all(int fd, const char *bytes, size_t length, size_t most, boo
 }
 
 static bool write_or_fail(int fd, const void *bytes, size_t length, bool direct) {
-  fault f = next_fault(WRITE);
-  bool fails = f == NO_SPACE || f == IO_ERROR || f == KILL;
+  tsr_fault f = next_fault(WRITE);
+  bool fails = f == TSR_FAULT_NO_SPACE || f == TSR_FAULT_IO_ERROR || f == TSR_FAULT_KILL;
   if (fails) write_all(fd, bytes, length / 2, SSIZE_MAX, direct);
   if (!begin(f)) return false;
-  return end(f, write_all(fd, bytes, length, f == SHORT ? length / 3 + 1 : SSIZE_MAX, direct));
+  return end(
+      f, write_all(fd, bytes, length, f == TSR_FAULT_SHORT ? length / 3 + 1 : SSIZE_MAX, direct));
 }
 
 bool tsr_disk_write(int fd, const void *bytes, size_t length) {
@@ -159,12 +132,12 @@ bool tsr_disk_write_direct(int fd, const void *bytes, size_t length) {
 }
 
 bool tsr_disk_sync(int fd) {
-  fault f = next_fault(SYNC);
+  tsr_fault f = next_fault(SYNC);
   return begin(f) && end(f, fsync(fd) == 0);
 }
 
 bool tsr_disk_sync_folder(const char *path) {
-  fault f = next_fault(SYNC);
+  tsr_fault f = next_fault(SYNC);
   if (!begin(f)) return false;
   int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0) return false;
@@ -200,15 +173,15 @@ static void tear(const char *path) {
 }
 
 bool tsr_disk_rename(const char *from, const char *to) {
-  fault f = next_fault(RENAME);
+  tsr_fault f = next_fault(RENAME);
   if (!begin(f)) return false;
   bool ok = rename(from, to) == 0;
-  if (f == TORN) tear(to);
+  if (f == TSR_FAULT_TORN) tear(to);
   return end(f, ok);
 }
 
 bool tsr_disk_make_folder(const char *path) {
-  fault f = next_fault(OTHER);
+  tsr_fault f = next_fault(OTHER);
   if (!begin(f)) return false;
   struct stat info;
   bool ok = mkdir(path, 0777) == 0;
@@ -220,7 +193,7 @@ bool tsr_disk_make_folder(const char *path) {
 }
 
 bool tsr_disk_remove(const char *path) {
-  fault f = next_fault(OTHER);
+  tsr_fault f = next_fault(OTHER);
   if (!begin(f)) return false;
   if (unlink(path) == 0) return end(f, true);
   if (errno != EISDIR && errno != EPERM) return false;

@@ -1,17 +1,6 @@
-/* The file operations, each of which can be made to fail, so that tests can stop a run inside every
- * one of them.
- *
- * TESSERA_FAULT=KIND@N (the N-th operation of the process, from 1), KIND@N- (that and all that
- * follow), KIND@N-M. Kinds:
- *   ENOSPC, EIO   the operation fails with that error; a write has put half of its bytes before
- *   short         a write puts fewer bytes than it was given, which is no error
- *   kill          SIGKILL, after half of the bytes of a write, before anything else
- *   killed        SIGKILL behind the operation
- *   torn          a rename is done, what it names loses the second half of its largest file, SIGKILL:
- *                 what a disk may show after a power cut when nothing was flushed
- *   slow          the operation takes a second longer
- *   EIO-read      the N-th operation that reads, counted by themselves, fails; the others do not
- * All return with errno set where they fail. May be called from any thread. */
+/* The file operations, each of which can be made to fail (base/fault.h), so that tests can stop a run
+ * inside every one of them. All return with errno set where they fail. May be called from any
+ * thread. */
 #ifndef TSR_BASE_DISK_H
 #define TSR_BASE_DISK_H
 #include <stdbool.h>

@@ -1,5 +1,6 @@
 #include "base/file.h"
 #include "base/disk.h"
+#include "base/memory.h"
 #include "base/new_file.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -38,7 +39,7 @@ static void remember(const struct stat *info) {
   bool known = find_input(info) < inputs.count;
   if (!known && inputs.count == inputs.capacity) {
     size_t capacity = 2 * inputs.capacity + 16;
-    identity *more = realloc(inputs.items, sizeof *more * capacity);
+    identity *more = tsr_memory_try_grow(inputs.items, sizeof *more * capacity);
     if (more) inputs.items = more;
     if (more) inputs.capacity = capacity;
   }

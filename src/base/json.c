@@ -1,5 +1,6 @@
 #include "base/json.h"
 #include "base/json_scan.h"
+#include "base/memory.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +10,7 @@
 static _Thread_local tsr_arena *parsing;
 
 static void *alloc_somewhere(size_t size) {
-  return parsing ? tsr_arena_alloc(parsing, size) : malloc(size);
+  return parsing ? tsr_arena_alloc(parsing, size) : tsr_memory_new(size);
 }
 static void free_somewhere(void *memory) {
   if (!parsing) free(memory);

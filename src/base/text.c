@@ -1,4 +1,5 @@
 #include "base/text.h"
+#include "base/memory.h"
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,11 +10,7 @@ static void reserve(tsr_text *text, size_t extra) {
   if (need <= text->capacity) return;
   size_t capacity = text->capacity ? text->capacity : 128;
   while (capacity < need) capacity *= 2;
-  text->data = realloc(text->data, capacity);
-  if (!text->data) {
-    fprintf(stderr, "tessera-train: out of memory: %zu bytes of text\n", capacity);
-    exit(1);
-  }
+  text->data = tsr_memory_grow(text->data, capacity);
   text->capacity = capacity;
 }
 

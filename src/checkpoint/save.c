@@ -1,4 +1,5 @@
 #include "base/disk.h"
+#include "base/memory.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/save_internal.h"
 #include <errno.h>
@@ -72,9 +73,8 @@ static void plan(tsr_saver *s, const tsr_bound *bound) {
 
 static bool take_copy(tsr_saver *s, tsr_diags *diags) {
   if (!s->bytes) return true;
-  void *memory =
-      mmap(NULL, (size_t)s->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED)
+  void *memory = tsr_memory_map((size_t)s->bytes);
+  if (!memory)
     return tsr_diag_failure(
         diags, TSR_NOWHERE, "cannot allocate %s for the copy that checkpoints are written from: %s",
         tsr_text_bytes(s->bytes), strerror(errno));
@@ -240,7 +240,7 @@ static void copy_job(void *context, int job) {
 
 static bool copy_history(tsr_saver *s, tsr_saver_history h) {
   size_t n = (size_t)s->state.step;
-  float *grown = realloc(s->history, sizeof(float) * (2 * n + 1));
+  float *grown = tsr_memory_try_grow(s->history, sizeof(float) * (2 * n + 1));
   if (!grown) return false;
   s->history = grown;
   memcpy(grown, h.loss, sizeof(float) * n);

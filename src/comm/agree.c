@@ -1,4 +1,5 @@
 #include "comm/agree.h"
+#include "base/memory.h"
 #include "comm/peers.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +17,8 @@ typedef struct {
 static bool make_room(pending *p, int most, char *why) {
   size_t n = (size_t)most + 1;
   *p = (pending){
-      calloc(n, sizeof *p->messages), calloc(n, sizeof *p->of), 0, calloc(n, sizeof *p->done)};
+      tsr_memory_try_zeroed(n * sizeof *p->messages), tsr_memory_try_zeroed(n * sizeof *p->of), 0,
+      tsr_memory_try_zeroed(n * sizeof *p->done)};
   if (p->messages && p->of && p->done) return true;
   snprintf(why, TSR_WHY_BYTES, "out of memory for %d messages", most);
   return false;

@@ -1,4 +1,5 @@
 #include "prove/reference.h"
+#include "base/memory.h"
 #include "interpreter/interpreter.h"
 #include <float.h>
 #include <math.h>
@@ -57,8 +58,7 @@ mask(void *context, const tsr_node *node, int ndim, const int64_t *shape, double
     box.global[samples] *= r->microbatches;
     box.offset[samples] = r->microbatch * shape[samples];
   }
-  float *ones = malloc(sizeof *ones * (size_t)count);
-  if (!ones) abort();
+  float *ones = tsr_memory_new(sizeof *ones * (size_t)count);
   for (int64_t i = 0; i < count; i++) ones[i] = 1;
   double p = node->attr[node->op == TSR_OP_DROPOUT ? 0 : 3];
   uint64_t key = tsr_random_key(r->data->seed, node->stream, 0);

@@ -1,5 +1,6 @@
 /* What workers tell each other outside programs. */
 #include "run/internal.h"
+#include "base/memory.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -87,7 +88,7 @@ void tsr_bound_receive(const tsr_bound *b, int from, void *bytes, int64_t length
 }
 
 void *tsr_wait_memory(const tsr_bound *b, int64_t bytes) {
-  void *memory = malloc((size_t)(bytes ? bytes : 1));
+  void *memory = tsr_memory_try((size_t)bytes);
   if (!memory)
     tsr_wait_lost(
         &(tsr_waiting){.bound = b, .stage = -1, .what = "needs memory"},

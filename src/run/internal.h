@@ -178,6 +178,7 @@ typedef struct {
   const tsr_bound *bound;
   int stage;        /* whose task it is; -1: nothing of a program */
   const char *what; /* else: "waits for a tensor" */
+  int node;         /* of the graph, from 1, that it does that for; 0: none */
   const int *peers; /* and from or to whom */
   int peers_count;
   double since; /* 0: the waiting has not begun, or something moved */

@@ -1,4 +1,5 @@
 #include "run/limits.h"
+#include "base/memory.h"
 #include "base/text.h"
 #include <errno.h>
 #include <stdatomic.h>
@@ -64,8 +65,8 @@ void tsr_limits_measure_on(
 static bool
 measure(tsr_pool *pool, const tsr_kernels *k, int threads, tsr_limits *ret, tsr_diags *diags) {
   size_t bytes = sizeof(float) * FLOATS * (size_t)threads;
-  void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED)
+  void *memory = tsr_memory_map(bytes);
+  if (!memory)
     return tsr_diag_failure(
         diags, TSR_NOWHERE, "cannot allocate %s to measure how fast memory is read: %s",
         tsr_text_bytes((int64_t)bytes), strerror(errno));

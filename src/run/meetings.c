@@ -343,6 +343,7 @@ void tsr_bound_finish_messages(tsr_bound *b) {
     if (!b->transfers[n]) continue;
     tsr_task task = {.node = n};
     int from, to;
+    waiting.node = n + 1;
     tsr_task_ends(
         &(tsr_task_at){.bound = b, .program = b->programs->of_stage[0], .task = &task}, &from, &to);
     for (int i = 0; i < b->ranks_count[from]; i++) {

@@ -75,6 +75,16 @@ static void add_time(const tsr_bound *b, tsr_text *text) {
   else tsr_text_add(text, "after step %lld", (long long)b->steps_done);
 }
 
+/* "before the first step, sends: send 'x' (graph.yaml:7)" */
+static void add_wait(const tsr_waiting *w, tsr_text *text) {
+  add_time(w->bound, text);
+  tsr_text_add(text, ", %s", w->what ? w->what : "");
+  if (!w->node) return;
+  const tsr_node *n = &w->bound->programs->graph->nodes[w->node - 1];
+  tsr_text_add(text, ": %s '%s'", tsr_op_name(n->op), n->name);
+  if (n->place.file) tsr_text_add(text, " (%s:%d)", n->place.file, n->place.line);
+}
+
 static void add_number(tsr_text *text, int number) { tsr_text_add(text, " %d", number); }
 
 static void add_ranks(tsr_text *text, const int *ranks, int count) {
@@ -94,10 +104,7 @@ static void fill_answer(const tsr_waiting *w, tsr_answer *mine) {
     if (mine->count == TSR_ANSWER_STAGES) continue;
     mine->at[mine->count++] = (tsr_answer_at){s, task_of(b, s)->node, microbatch_of(b, s)};
   }
-  if (!text.length) {
-    add_time(b, &text);
-    tsr_text_add(&text, ", %s", w->what ? w->what : "");
-  }
+  if (!text.length) add_wait(w, &text);
   snprintf(mine->text, sizeof mine->text, "%s", text.data);
   tsr_text_free(&text);
 }
@@ -274,8 +281,7 @@ static void add_here(const tsr_waiting *w, tsr_text *text) {
   tsr_text_add(text, "\n  ");
   add_ranks(text, ranks, count);
   tsr_text_add(text, ": ");
-  add_time(b, text);
-  tsr_text_add(text, ", %s", w->what);
+  add_wait(w, text);
   if (w->peers_count) tsr_text_add(text, "; nothing from worker%s", w->peers_count > 1 ? "s" : "");
   for (int i = 0; i < w->peers_count; i++) add_number(text, w->peers[i]);
   tsr_arena_free(arena);

@@ -1,5 +1,6 @@
 /* The worker's memory: allocated once, in a few big blocks per rank. */
 #include "run/internal.h"
+#include "base/memory.h"
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -143,9 +144,8 @@ static bool
 allocate(tsr_worker *w, int rank, const char *what, int64_t bytes, char **ret, tsr_diags *diags) {
   if (bytes == 0) return *ret = NULL, true;
   if (w->options.device) return allocate_on_device(w, rank, what, bytes, ret, diags);
-  void *memory =
-      mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED)
+  void *memory = tsr_memory_map((size_t)bytes);
+  if (!memory)
     return tsr_diag_failure(
         diags, TSR_NOWHERE, "rank %d: cannot allocate %s for %s: %s", rank, tsr_text_bytes(bytes),
         what, strerror(errno));

@@ -2,6 +2,7 @@
  * files. */
 #include "train/trainer.h"
 #include "base/file.h"
+#include "base/memory.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,7 +35,7 @@ static bool report_output(
     tsr_diags *diags) {
   const tsr_value *v = &g->values[g->outputs[i].value];
   int64_t n = tsr_value_elements(v);
-  float *data = malloc(sizeof *data * (size_t)n);
+  float *data = tsr_memory_try(sizeof *data * (size_t)n);
   if (!data)
     return tsr_diag_failure(
         diags, TSR_NOWHERE, "out of memory: %s for '%s'", tsr_text_bytes(4 * n), v->name);

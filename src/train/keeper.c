@@ -1,5 +1,6 @@
 #include "train/keeper.h"
 #include "base/file.h"
+#include "base/memory.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/hf_import.h"
 #include "checkpoint/load.h"
@@ -327,9 +328,9 @@ static bool open_saver(
 static bool make_room(tsr_keeper *k, int64_t steps, tsr_diags *diags) {
   if (steps <= k->capacity) return true;
   int64_t capacity = k->capacity * 2 > steps ? k->capacity * 2 : steps + 1024;
-  float *loss = realloc(k->loss, sizeof(float) * (size_t)capacity);
+  float *loss = tsr_memory_try_grow(k->loss, sizeof(float) * (size_t)capacity);
   if (loss) k->loss = loss;
-  float *norm = realloc(k->norm, sizeof(float) * (size_t)capacity);
+  float *norm = tsr_memory_try_grow(k->norm, sizeof(float) * (size_t)capacity);
   if (norm) k->norm = norm;
   if (!loss || !norm)
     return tsr_diag_failure(

@@ -1,4 +1,5 @@
 #include "train/trainer.h"
+#include "base/memory.h"
 #include "report/comm_trace.h"
 #include "report/sha256.h"
 #include "train/evaluate.h"
@@ -66,7 +67,7 @@ bool tsr_weights_sha256(
     if (n > most && !find_whole(bound, tsr_bound_param(bound, i))) most = n;
   }
   qsort(sorted, (size_t)g->params_count, sizeof *sorted, by_name);
-  float *copy = most ? malloc(sizeof(float) * most) : NULL;
+  float *copy = most ? tsr_memory_try(sizeof(float) * most) : NULL;
   if (most && !copy)
     return tsr_diag_failure(
         diags, TSR_NOWHERE, "out of memory: %s to take the weights' SHA-256",

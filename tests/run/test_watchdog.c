@@ -317,6 +317,14 @@ static const char *const when_last_stopped[WORKERS_MAX] = {
           "'c.reduced_tp.stage1' (call:1)\n"
           "  worker 3 on host0 (pid N): stopped (SIGSTOP)"};
 
+/* Stage 0 of an evaluation has nothing to do but to send. */
+static const char *const when_sent[WORKERS_MAX] = {
+    [0] = "worker 0 on host0 (pid N) has waited N s for others; collectives.timeout_s is 1\n"
+          "  rank 0: evaluation after step 1, stage 0, microbatch 0, task 4: wait "
+          "'c.reduced_tp.stage1' (call:1)\n"
+          "    rank 1 of stage 1, worker 1, has not taken what rank 0 sent\n"
+          "  worker 1 on host0 (pid N): stopped (SIGSTOP)"};
+
 /* Process ids and the time that was waited are another one each time; not every kernel shows in
  * which function a process sleeps. */
 static const char *plain(const char *report) {
@@ -394,6 +402,14 @@ static void test_pipeline(void) {
   check_job(&last, STOPPED, when_last_stopped);
 }
 
+static void test_pipeline_evaluation(void) {
+  job j = {.workers = 2, .absent = 1, .steps = 1, .pipeline = true, .evaluates = true};
+  j.options = (harness_options){
+      .pp = 2, .dp = 1, .tp = 1, .chunks = 1, .microbatches = 2, .order = TSR_ORDER_1F1B};
+  j.fate = TSR_THREADS_SILENT;
+  check_job(&j, STOPPED, when_sent);
+}
+
 /* ---- before the first step ---- */
 
 static void test_gather(void) {
@@ -437,5 +453,6 @@ int main(void) {
   test_gone();
   test_between_steps();
   test_pipeline();
+  test_pipeline_evaluation();
   return check_done("run.watchdog");
 }

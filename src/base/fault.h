@@ -1,0 +1,45 @@
+/* Faults that tests plan: which file operation, read or allocation of the process fails, and how.
+ *
+ * TESSERA_FAULT=KIND@N (the N-th of its count, from 1), KIND@N- (that and all that follow),
+ * KIND@N-M. Kinds:
+ *   ENOSPC, EIO   the file operation fails with that error; a write has put half of its bytes before
+ *   short         a write puts fewer bytes than it was given, which is no error
+ *   kill          SIGKILL, after half of the bytes of a write, before anything else
+ *   killed        SIGKILL behind the operation
+ *   torn          a rename is done, what it names loses the second half of its largest file, SIGKILL:
+ *                 what a disk may show after a power cut when nothing was flushed
+ *   slow          the operation takes a second longer
+ *   EIO-read      the N-th operation that reads fails
+ *   ENOMEM        the N-th allocation fails
+ * May be called from any thread. */
+#ifndef TSR_BASE_FAULT_H
+#define TSR_BASE_FAULT_H
+#include <stdbool.h>
+
+typedef enum {
+  TSR_FAULT_NONE,
+  TSR_FAULT_NO_SPACE,
+  TSR_FAULT_IO_ERROR,
+  TSR_FAULT_SHORT,
+  TSR_FAULT_KILL,
+  TSR_FAULT_KILLED,
+  TSR_FAULT_TORN,
+  TSR_FAULT_SLOW,
+  TSR_FAULT_UNREADABLE,
+  TSR_FAULT_NO_MEMORY
+} tsr_fault;
+
+/* Each is counted by itself; operations are those that change files. */
+typedef enum {
+  TSR_FAULT_OPERATIONS,
+  TSR_FAULT_READS,
+  TSR_FAULT_ALLOCATIONS,
+  TSR_FAULT_COUNTS
+} tsr_fault_counted;
+
+/* Counts one more; what happens to it. */
+tsr_fault tsr_fault_next(tsr_fault_counted counted);
+/* How many there were. */
+long tsr_fault_count(tsr_fault_counted counted);
+
+#endif
