@@ -334,12 +334,13 @@ static bool compile_program(
 }
 
 /* Whether what the model makes of its samples depends on how many they are: so many, or that many.
- */
+ * Our own graph files have no such model. */
 static bool depends_on_batch(
     tsr_arena *arena, const tsr_compile_options *o, tsr_compile_purpose purpose, int64_t some,
     int64_t others) {
   const int64_t samples[] = {some, others};
   tsr_model *models[2];
+  if (!o->config->model.graph_file || some == others) return false;
   tsr_diags *diags = tsr_diags_new(arena);
   for (int i = 0; i < 2; i++) {
     tsr_model_options options = tsr_compile_model(o, purpose, samples[i]);
@@ -396,14 +397,15 @@ static bool compile_generation(
   return compile_program(arena, &other, want, ret->decode, diags);
 }
 
-/* Where samples see each other, or those that fill up the ranks of dp would count, every rank has
- * exactly those that are evaluated. */
+/* Where samples see each other, or their number counts, every rank of dp has exactly those that are
+ * evaluated; also where dp has one rank, so that the loss is the same sum. */
 static bool compile_evaluation(
     tsr_arena *arena, const tsr_compile_options *o, tsr_compiled *ret, tsr_diags *diags) {
   request want = {.purpose = TSR_COMPILE_EVALUATE, .batch = TSR_BATCH_BY_SAMPLE};
   int64_t samples = o->config->training.validation_batch_size;
   int64_t filled = batch_of(o, want.purpose, want.batch);
-  if (samples == filled || !depends_on_batch(arena, o, want.purpose, samples, filled)) {
+  if (!depends_on_batch(arena, o, want.purpose, samples, 2 * samples) &&
+      !depends_on_batch(arena, o, want.purpose, samples, filled)) {
     if (!compile_program(arena, o, want, ret, diags)) return false;
     if (!ret->joins_samples) return true;
   }

@@ -51,9 +51,11 @@ graph '  p0: {shape: [256, 4], init: normal(0.6)}' '- x: embedding(tokens, p0)
 - logits: linear(y, p0)
 - loss: cross_entropy(logits, targets)'
 sed -i 's/outputs: .*/outputs: {loss: loss, logits: logits}/' graph.yaml
-sed -i 's/eval_every: 0/validation_batch_size: 1/' run.yaml
-for set in 'mesh={axes: [dp], shape: [2]}' 'mesh={axes: [dp], shape: [4]}' 'mesh={axes: [tp], shape: [2]}'; do
-  evaluates "$set"
+for size in 1 3; do
+  sed -i "s/eval_every: 0/validation_batch_size: 1/; s/validation_batch_size: [0-9]/validation_batch_size: $size/" run.yaml
+  for set in 'mesh={axes: [dp], shape: [2]}' 'mesh={axes: [dp], shape: [4]}' 'mesh={axes: [tp], shape: [2]}'; do
+    evaluates "$set"
+  done
 done
 "$program" --config run.yaml --out trained > /dev/null
 generation() { "$program" generate --checkpoint trained --prompt word --max-new-tokens 4 --seed 1 --set "$1" 2> /dev/null || true; }
