@@ -17,6 +17,13 @@ typedef struct {
   int64_t step, microbatch;
 } tsr_moment;
 
+/* Numbers that f16 did not hold as they were: their rounding is not that of the same number times a
+ * power of two. */
+typedef struct {
+  _Atomic int64_t underflows; /* below the least normal number, and rounded there */
+  _Atomic int64_t overflows;  /* finite, and infinite there */
+} tsr_f16_losses;
+
 typedef struct {
   const tsr_kernels *k;
   const tsr_program *program;
@@ -24,6 +31,7 @@ typedef struct {
   const tsr_rank_memory *rank;
   tsr_moment moment;
   int threads, round;
+  tsr_f16_losses *losses; /* of the outputs, counted; NULL: they are not */
 } tsr_cpu_call;
 
 enum { TSR_CPU_RANGES_MAX = 4 };

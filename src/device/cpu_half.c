@@ -3,6 +3,7 @@
  * move elements, and those that know half tensors, are left alone. */
 #include "device/cpu_ops.h"
 #include <assert.h>
+#include <math.h>
 #include <string.h>
 
 static int64_t copy_bytes(const tsr_tensor *t) {
@@ -43,6 +44,20 @@ narrow(const tsr_kernels *k, tsr_dtype to, void *out, const float *x, int64_t be
   else k->f32_to_fp16(out, x, begin, end);
 }
 
+/* A number of less than 2^-14 stays what it is where it is a multiple of 2^-24; adding and
+ * subtracting 1.5 * 2^23 rounds to a whole number. */
+static void count_losses(tsr_f16_losses *losses, const float *x, int64_t begin, int64_t end) {
+  const float magic = 0x1.8p23f;
+  int64_t underflows = 0, overflows = 0;
+  for (int64_t i = begin; i < end; i++) {
+    float size = fabsf(x[i]), steps = size * 0x1p24f;
+    underflows += size < 0x1p-14f && (steps + magic) - magic != steps;
+    overflows += size >= 65520.0f && size < INFINITY;
+  }
+  if (underflows) losses->underflows += underflows;
+  if (overflows) losses->overflows += overflows;
+}
+
 void tsr_cpu_widen(const tsr_cpu_call *c, int part, int parts) {
   for (int i = 0; i < c->task->inputs_count; i++) {
     const tsr_tensor *t = &c->task->inputs[i];
@@ -58,10 +73,10 @@ void tsr_cpu_narrow(const tsr_cpu_call *c, int part, int parts) {
   for (int i = 0; i < c->task->outputs_count; i++) {
     const tsr_tensor *t = &c->task->outputs[i];
     int64_t n = tsr_tensor_elements(t);
-    if (cpu_is_copied(c->task, t))
-      narrow(
-          c->k, t->dtype, cpu_address(c, t), cpu_tensor(c, t), n * part / parts,
-          n * (part + 1) / parts);
+    int64_t begin = n * part / parts, end = n * (part + 1) / parts;
+    if (!cpu_is_copied(c->task, t)) continue;
+    if (c->losses) count_losses(c->losses, cpu_tensor(c, t), begin, end);
+    narrow(c->k, t->dtype, cpu_address(c, t), cpu_tensor(c, t), begin, end);
   }
 }
 
@@ -71,6 +86,8 @@ static void cast_run(const cpu_call *c, int64_t begin, int64_t end, int thread) 
   (void)thread;
   const tsr_tensor *x = &c->task->inputs[0], *y = &c->task->outputs[0];
   assert(tsr_dtype_is_half(x->dtype) != tsr_dtype_is_half(y->dtype));
+  if (tsr_dtype_is_half(y->dtype) && c->losses)
+    count_losses(c->losses, cpu_address(c, x), begin, end);
   if (tsr_dtype_is_half(y->dtype))
     narrow(c->k, y->dtype, cpu_address(c, y), cpu_address(c, x), begin, end);
   else widen(c->k, x->dtype, cpu_address(c, y), cpu_address(c, x), begin, end);

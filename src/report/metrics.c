@@ -198,6 +198,10 @@ void tsr_metrics_write_step(tsr_metrics *metrics, const tsr_metrics_step *step, 
   add_double(line, "tokens_per_s", step->tokens_per_s);
   add_double(line, "ms", step->ms);
   if (step->loss_scale > 0) add_double(line, "loss_scale", step->loss_scale);
+  if (step->loss_scale > 0 && step->underflows >= 0) {
+    add_int(line, "underflows", step->underflows);
+    add_int(line, "overflows", step->overflows);
+  }
   if (step->saving) cJSON_AddBoolToObject(line, "saving", true);
   end_line(metrics, line, step->step, diags);
 }

@@ -1,7 +1,8 @@
 /* The run's numbers as JSON lines: one object per line, its kind in "event".
  *
  *   start   config, mesh, ranks, parameters, seed, policy, isa, threads
- *   step    step, loss, grad_norm, lr, tokens, tokens_per_s, ms; with fp16 loss_scale;
+ *   step    step, loss, grad_norm, lr, tokens, tokens_per_s, ms; with fp16 loss_scale, and on the
+ *           CPU how many scaled numbers were underflows and overflows, over all ranks;
  *           saving true while a checkpoint is written beside the step
  *   eval    step, loss, perplexity
  *   sample  step, text
@@ -34,6 +35,7 @@ typedef struct {
   int64_t tokens;          /* seen since the run's first step */
   double tokens_per_s, ms; /* of this step */
   double loss_scale;       /* of this step; 0: there is none */
+  int64_t underflows, overflows; /* -1: they were not counted */
   bool saving;
 } tsr_metrics_step;
 

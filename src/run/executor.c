@@ -22,8 +22,15 @@ typedef struct {
 
 static tsr_cpu_call call_for(const task_run *t, int rank) {
   const tsr_worker_options *o = t->options;
-  return (tsr_cpu_call){o->kernels, t->program, t->task, &t->bound->ranks[rank],
-                        t->moment,  o->threads, t->round};
+  return (tsr_cpu_call){
+      .k = o->kernels,
+      .program = t->program,
+      .task = t->task,
+      .rank = &t->bound->ranks[rank],
+      .moment = t->moment,
+      .threads = o->threads,
+      .round = t->round,
+      .losses = t->bound->scaled[t->task->node] ? &t->bound->losses : NULL};
 }
 
 /* Ranges of many items begin at multiples of 16, so that vector kernels keep whole blocks. */

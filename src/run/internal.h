@@ -116,6 +116,8 @@ struct tsr_bound {
   void *recorded[2];        /* a step as one piece of the device's work, for each set of inputs */
   bool unrecordable;
   int64_t device_steps;    /* that could have been recorded */
+  bool *scaled;            /* per node: whether it gives f16 numbers made of the scaled loss */
+  tsr_f16_losses losses;   /* of those, here, since they were asked for */
   tsr_recorder *recorder;  /* NULL: none */
   tsr_recorder *recording; /* the same in a step that is recorded, else NULL */
 };
@@ -170,6 +172,9 @@ void tsr_inputs_begin(tsr_bound *bound, const tsr_input_source *source);
 void tsr_inputs_copy(tsr_bound *bound, int stage, const tsr_run *run);
 void tsr_inputs_ahead(tsr_bound *bound);
 int tsr_inputs_turn(const tsr_bound *bound);
+
+/* ---- scale_losses.c ---- */
+void tsr_bound_find_scaled(tsr_arena *arena, tsr_bound *bound);
 
 /* ---- exchange.c: between workers, outside programs ---- */
 

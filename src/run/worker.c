@@ -273,6 +273,7 @@ static int64_t staging_bytes(const tsr_worker *w) {
 static bool allocate_staging(tsr_arena *arena, tsr_worker *w, tsr_diags *diags) {
   int first = 0;
   for (int i = 0; i < w->bound_count; i++) {
+    tsr_bound_find_scaled(arena, &w->bound[i]);
     tsr_bound_plan_messages(arena, &w->bound[i]);
     tsr_bound_plan_links(arena, &w->bound[i]);
   }

@@ -60,6 +60,14 @@ void tsr_bound_set_hyper(tsr_bound *bound, const float hyper[TSR_HYPERS]);
 /* Parameters and state as they are before the first step. */
 void tsr_bound_restart(tsr_bound *bound);
 
+/* Numbers made of the scaled loss that f16 did not hold as they were, on all ranks of all workers
+ * since this was asked last: where there are none, a loss scale that is a power of two times this
+ * one changes no bit. The CPU counts them; -1 on another device. All workers ask together. */
+typedef struct {
+  int64_t underflows, overflows;
+} tsr_scale_losses;
+tsr_scale_losses tsr_bound_take_losses(tsr_bound *bound);
+
 /* The bits that any worker has set in `flags`, on all of them. */
 uint64_t tsr_bound_agree(tsr_bound *bound, uint64_t flags);
 

@@ -1,6 +1,8 @@
 #include "train/loss_scale.h"
 #include <assert.h>
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 
 static const float TESSERA_GROWTH = 1.0001f;
 
@@ -9,6 +11,12 @@ void tsr_loss_scale_init(
   assert(isfinite(init) && init >= TSR_LOSS_SCALE_MIN);
   assert(mode == TSR_LOSS_SCALE_INTERVAL ? interval >= 1 : init <= TSR_LOSS_SCALE_MAX);
   *loss_scale = (tsr_loss_scale){.mode = mode, .scale = init, .interval = interval};
+}
+
+void tsr_loss_scale_text(float scale, char ret_text[32]) {
+  int digits = scale < 1e9f && scale == floorf(scale) ? 9 : 6;
+  do snprintf(ret_text, 32, "%.*g", digits, (double)scale);
+  while (strtof(ret_text, NULL) != scale && digits++ < 9);
 }
 
 static void grow(tsr_loss_scale *s) {

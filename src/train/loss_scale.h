@@ -39,6 +39,9 @@ typedef struct {
 void tsr_loss_scale_init(
     tsr_loss_scale *loss_scale, tsr_loss_scale_mode mode, float init, int64_t interval);
 
+/* As few digits as give the scale back. */
+void tsr_loss_scale_text(float scale, char ret_text[32]);
+
 /* After a step, which had an overflow or was good: the next step's scale. */
 void tsr_loss_scale_next(tsr_loss_scale *loss_scale, bool overflow);
 

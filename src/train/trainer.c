@@ -26,6 +26,8 @@ typedef struct {
   int64_t updates;       /* steps that changed the weights; after an overflow none is changed */
   double loss, norm, lr;
   tsr_loss_scale scale; /* of fp16 */
+  tsr_scale_losses lost; /* of fp16 in this step */
+  int64_t lost_in_all;
   double used_scale;    /* by the step that is reported; 0: none is */
   float *numbers;       /* of an evaluation's loss */
 } trainer;
@@ -105,13 +107,6 @@ static void start_scale(trainer *t) {
       (float)c->loss_scale_init, c->loss_scale_interval);
 }
 
-/* As few digits as give the number back. */
-static void format_scale(float scale, char ret_text[32]) {
-  int digits = scale < 1e9f && scale == floorf(scale) ? 9 : 6;
-  do snprintf(ret_text, 32, "%.*g", digits, (double)scale);
-  while (strtof(ret_text, NULL) != scale && digits++ < 9);
-}
-
 /* After a step: the next one's scale. */
 static void next_scale(trainer *t, bool overflow) {
   bool stays = t->o->config->training.loss_scale == TSR_SCALE_STATIC;
@@ -119,7 +114,7 @@ static void next_scale(trainer *t, bool overflow) {
   if (!stays) tsr_loss_scale_next(&t->scale, overflow);
   if (!overflow || t->o->quiet) return;
   char text[32];
-  format_scale(t->scale.scale, text);
+  tsr_loss_scale_text(t->scale.scale, text);
   tsr_progress_clear(&t->progress);
   printf(
       "Gradient overflow detected, %s %s\n",
@@ -167,6 +162,8 @@ static void run_step(trainer *t) {
   bool overflow = clip >= 0 && read_number(t->train, clip, 2) == 0;
   t->updates += !overflow;
   if (scales_loss(t)) next_scale(t, overflow);
+  if (scales_loss(t)) t->lost = tsr_bound_take_losses(t->train);
+  if (t->lost.underflows >= 0) t->lost_in_all += t->lost.underflows + t->lost.overflows;
   t->step++;
   if (t->comm_recorder) print_communication(t);
 }
@@ -292,6 +289,8 @@ static void report_step(trainer *t, double seconds) {
       rate,
       seconds * 1e3,
       t->used_scale,
+      t->lost.underflows,
+      t->lost.overflows,
       tsr_keeper_is_writing(t->keeper)};
   tsr_progress_state state = {t->step, t->steps, t->loss, t->lr, t->norm, rate, -1, !text};
   tsr_progress_show(&t->progress, state, now());
@@ -398,6 +397,10 @@ static bool write_end(trainer *t) {
     return tsr_diag_failure(
         t->diags, TSR_NOWHERE, "the replicas of '%s' differ after step %lld", param,
         (long long)t->step);
+  if (!t->o->quiet && t->lost_in_all)
+    printf(
+        "fp16: %s scaled numbers under- or overflowed: another loss scale gives other bits\n",
+        tsr_text_count(t->lost_in_all));
   if (!t->o->quiet)
     printf(
         "%s: step %lld, loss %.4f, weights sha256 %s\n", t->step < t->steps ? "stopped" : "done",
