@@ -14,9 +14,11 @@ static struct {
 static atomic_long counts[TSR_FAULT_COUNTS];
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-static void read_plan(void) {
+void tsr_fault_read(void) {
   const char *text = getenv("TESSERA_FAULT");
   const char *at = text ? strchr(text, '@') : NULL;
+  planned.kind = TSR_FAULT_NONE;
+  for (int i = 0; i < TSR_FAULT_COUNTS; i++) counts[i] = 0;
   if (!at) return;
   for (size_t i = 1; i < sizeof names / sizeof *names; i++)
     if (strlen(names[i]) == (size_t)(at - text) && !strncmp(names[i], text, (size_t)(at - text)))
@@ -32,7 +34,7 @@ static tsr_fault_counted counted_by(tsr_fault kind) {
 }
 
 tsr_fault tsr_fault_next(tsr_fault_counted counted) {
-  pthread_once(&once, read_plan);
+  pthread_once(&once, tsr_fault_read);
   long number = atomic_fetch_add(&counts[counted], 1) + 1;
   bool now =
       counted_by(planned.kind) == counted && number >= planned.first && number <= planned.last;

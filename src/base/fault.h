@@ -39,6 +39,8 @@ typedef enum {
 
 /* Counts one more; what happens to it. */
 tsr_fault tsr_fault_next(tsr_fault_counted counted);
+/* Reads the environment, which is done once otherwise, and counts from 0: for a forked process. */
+void tsr_fault_read(void);
 /* How many there were. */
 long tsr_fault_count(tsr_fault_counted counted);
 

@@ -1,6 +1,7 @@
 /* The command tokenize: round trips, the same bytes with any number of threads, located errors, and
  * a full disk. */
 #include "data/tokenize.h"
+#include "base/fault.h"
 #include "data/sources.h"
 #include "data/jsonl.h"
 #include "tests/check.h"
@@ -340,6 +341,7 @@ static void test_full_disk(void) {
       o.as = TSR_TOKENS_AS_MEGATRON;
       snprintf(fault, sizeof fault, "%s@%d", kinds[n % 2], n);
       setenv("TESSERA_FAULT", fault, 1);
+      tsr_fault_read();
       bool ok = tokenize(&o);
       _exit(ok ? 0 : tsr_diags_exit_code(diags));
     }

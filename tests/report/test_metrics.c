@@ -1,5 +1,6 @@
 /* The metrics file: exact lines, numbers that keep their bits, and what happens when it cannot be
  * written. */
+#include "base/fault.h"
 #include "report/metrics.h"
 #include "tests/check.h"
 #include "tests/data/scratch.h"
@@ -119,6 +120,7 @@ static void test_late_lines(tsr_arena *arena, tsr_diags *diags) {
   if (!child) {
     tsr_metrics *metrics;
     setenv("TESSERA_FAULT", "ENOSPC@3-4", 1); /* the file's making is 1 */
+    tsr_fault_read();
     bool ok = tsr_metrics_open(arena, "late.jsonl", &metrics, diags) &&
               tsr_metrics_begin(metrics, 0, diags);
     for (int i = 1; ok && i <= 4; i++) tsr_metrics_write_end(metrics, i, 0.5, NULL, diags);
