@@ -45,7 +45,7 @@ static bool fail(tsr_folder_lock *lock, tsr_diags *diags) {
   int error = errno;
   if (lock->fd >= 0) close(lock->fd);
   lock->fd = -1;
-  return tsr_diag_failure(diags, TSR_NOWHERE, "cannot lock '%s': %s", lock->path, strerror(error));
+  return tsr_file_cannot("lock", lock->path, error, TSR_NOWHERE, diags);
 }
 
 static bool refuse(tsr_folder_lock *lock, const char *folder, tsr_diags *diags) {

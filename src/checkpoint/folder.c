@@ -14,8 +14,7 @@ const char *tsr_checkpoint_path(tsr_arena *arena, const char *folder, int64_t st
 }
 
 static bool cannot(const char *what, const char *path, tsr_diags *diags) {
-  return tsr_diag_failure(
-      diags, TSR_NOWHERE, "cannot %s '%s': %s", what, path, strerror(errno));
+  return tsr_file_cannot(what, path, errno, TSR_NOWHERE, diags);
 }
 
 /* The step of a committed checkpoint's name, or -1. */

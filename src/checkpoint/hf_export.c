@@ -45,9 +45,8 @@ typedef struct {
 static bool cannot(exporter *x, const char *file, int error) {
   if (x->fd >= 0) tsr_disk_close(x->fd);
   x->fd = -1;
-  return tsr_diag_failure(
-      x->diags, TSR_NOWHERE, "cannot write '%s%s%s': %s", x->out, file ? "/" : "", file ? file : "",
-      strerror(error));
+  const char *path = file ? tsr_path_join(x->arena, x->out, file) : x->out;
+  return tsr_file_cannot("write", path, error, TSR_NOWHERE, x->diags);
 }
 
 /* ---- which tensor is what ---- */

@@ -65,8 +65,7 @@ bool tsr_output_prepare(tsr_arena *arena, const char *path, tsr_diags *diags) {
   const char *partial = tsr_arena_printf(arena, "%s.partial", path);
   if (!access(path, F_OK)) return tsr_diag_error(diags, TSR_NOWHERE, "'%s' is there already", path);
   bool ok = (access(partial, F_OK) || tsr_disk_remove(partial)) && tsr_disk_make_folder(partial);
-  return ok || tsr_diag_failure(
-                   diags, TSR_NOWHERE, "cannot write '%s': %s", path, strerror(errno));
+  return ok || tsr_file_cannot("write", path, errno, TSR_NOWHERE, diags);
 }
 
 void tsr_output_abandon(tsr_output *o) {

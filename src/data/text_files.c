@@ -32,8 +32,7 @@ bool tsr_text_files_find(
   bool one = !is_pattern(pattern);
   int status = one ? 0 : glob(pattern, 0, NULL, &found);
   if (status == GLOB_NOMATCH) return tsr_diag_error(diags, place, "no file matches '%s'", pattern);
-  if (status)
-    return tsr_diag_failure(diags, place, "cannot list '%s': %s", pattern, strerror(errno));
+  if (status) return tsr_file_cannot("list", pattern, errno, place, diags);
   *ret_count = one ? 1 : (int)found.gl_pathc;
   *ret_paths = tsr_arena_array(arena, const char *, *ret_count);
   for (int i = 0; i < *ret_count; i++)

@@ -1,5 +1,6 @@
 #include "train/calibrate.h"
 #include "base/file.h"
+#include "base/new_file.h"
 #include "plan/estimate.h"
 #include "plan/fit.h"
 #include "run/recorder.h"
@@ -292,9 +293,12 @@ bool tsr_calibrate_to_file(
     tsr_diags *diags) {
   tsr_machine *m;
   tsr_text yaml = {0};
-  if (!tsr_calibrate(arena, share_folder, device, &m, diags)) return false;
+  tsr_new_file out; /* made first: measuring takes long */
+  if (!tsr_new_file_open(file, &out, diags)) return false;
+  if (!tsr_calibrate(arena, share_folder, device, &m, diags)) return tsr_new_file_drop(&out), false;
   tsr_machine_write(m, &yaml);
-  bool ok = tsr_file_write(file, yaml.data, yaml.length, diags);
+  bool ok =
+      tsr_new_file_write(&out, yaml.data, yaml.length, diags) && tsr_new_file_commit(&out, diags);
   tsr_text_free(&yaml);
   return ok;
 }
