@@ -340,6 +340,9 @@ bool tsr_cli_parse(tsr_arena *arena, int argc, char **argv, tsr_cli *c, tsr_diag
   if (c->machine && c->calibration)
     tsr_diag_error(
         diags, TSR_NOWHERE, "--machine and --calibrate both say which machine: one of the two");
+  if (c->resume && c->overwrite)
+    tsr_diag_error(
+        diags, TSR_NOWHERE, "--resume goes on with a run, --overwrite gives it up: one of the two");
   if (!tsr_diags_errors(diags)) check_needs(c, diags);
   return !tsr_diags_errors(diags);
 }

@@ -74,11 +74,28 @@ static const char *checkpoint_folder(const app *a) {
   return a->cli.resume && !*a->cli.resume ? dir : NULL;
 }
 
+/* A run that begins anew would replace checkpoints that only this process cannot read. */
+static bool check_unread(app *a, const char *folder) {
+  tsr_checkpoint_entry *entries;
+  int count;
+  if (!tsr_checkpoints_list(a->arena, folder, &entries, &count, a->diags)) return false;
+  if (!count) {
+    tsr_diag_note(
+        a->diags, TSR_NOWHERE, "'%s' holds no checkpoint to go on from: the run begins anew",
+        folder);
+    return true;
+  }
+  tsr_diag_failure(a->diags, TSR_NOWHERE, "'%s' has checkpoints, and none can be read", folder);
+  tsr_diag_hint(a->diags, "--overwrite without --resume gives them up");
+  return false;
+}
+
 /* The newest checkpoint of the run's folder, or the one that --resume names. */
 static bool find_resume(app *a, tsr_keeper_options *keep) {
   const char *named = a->cli.resume;
   tsr_manifest *m = tsr_arena_alloc(a->arena, sizeof *m);
-  bool automatic = a->config->checkpoint.resume == TSR_RESUME_AUTO && keep->folder;
+  bool automatic =
+      a->config->checkpoint.resume == TSR_RESUME_AUTO && keep->folder && !a->cli.overwrite;
   keep->resumes = named || automatic;
   if (named && *named) {
     keep->resume = m;
@@ -86,13 +103,11 @@ static bool find_resume(app *a, tsr_keeper_options *keep) {
     return tsr_checkpoint_find(a->arena, named, TSR_NOWHERE, m, a->diags);
   }
   int before = tsr_diags_errors(a->diags);
-  if (keep->resumes && tsr_checkpoints_newest(a->arena, keep->folder, INT64_MAX, m, a->diags))
-    keep->resume = m;
-  else if (keep->resumes)
-    tsr_diag_note(
-        a->diags, TSR_NOWHERE, "'%s' holds no checkpoint to go on from: the run begins anew",
-        keep->folder);
-  return tsr_diags_errors(a->diags) == before;
+  if (!keep->resumes) return true;
+  bool found = tsr_checkpoints_newest(a->arena, keep->folder, INT64_MAX, m, a->diags);
+  if (found) keep->resume = m;
+  if (found || tsr_diags_errors(a->diags) > before) return found;
+  return check_unread(a, keep->folder);
 }
 
 /* A checkpoint of another folder is none of this one's results. */

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static bool cannot_write(tsr_new_file *f, int error, tsr_diags *diags) {
@@ -21,7 +22,10 @@ bool tsr_file_check_output(const char *path, tsr_diags *diags) {
 bool tsr_new_file_open(const char *path, tsr_new_file *f, tsr_diags *diags) {
   static atomic_uint made;
   *f = (tsr_new_file){.path = path, .fd = -1};
+  struct stat info;
   if (!tsr_file_check_output(path, diags)) return false;
+  if (!stat(path, &info) && !S_ISREG(info.st_mode)) /* a rename would replace it */
+    return cannot_write(f, S_ISDIR(info.st_mode) ? EISDIR : ENXIO, diags);
   int length = snprintf(
       f->temporary, sizeof f->temporary, "%s.%ld-%u.tmp", path, (long)getpid(),
       atomic_fetch_add(&made, 1));

@@ -45,6 +45,19 @@ leaves bare 2 "'bare' has the results of a run" --config run.yaml --out bare
 ends 0 --config run.yaml --out second --quiet --set training_config.seed=2
 leaves kept 2 "'kept' has the results of a run" --config run.yaml --out kept --resume second --set training_config.seed=2
 
+# checkpoints that cannot be read are not given up, nor is one that the run goes on from
+cp -r kept broken
+rm broken/checkpoints/step-*/manifest.json
+leaves broken 1 "has checkpoints, and none can be read" --config run.yaml --out broken --resume
+leaves broken 1 "has checkpoints, and none can be read" --config run.yaml --out broken --resume --set training_config.seed=99
+leaves kept 2 "--resume goes on with a run, --overwrite gives it up: one of the two" --config run.yaml --out kept --resume --overwrite
+# what is no file is not replaced by one
+mkfifo pipe
+for command in "tokenize text.txt --tokenizer byte --out" "plan --config run.yaml --svg" "plan --calibrate"; do
+  leaves . 2 "cannot write 'pipe': it is a device or a pipe, not a file" $command pipe
+done
+rm pipe
+
 # the same run goes on, and --overwrite begins anew
 ends 0 --config run.yaml --out kept --resume --set training_config.max_steps=5
 [ "$(steps_of kept/metrics.jsonl)" = 5 ] || complain "a resumed run has lost its metrics"
