@@ -48,6 +48,8 @@ static void take_closed_streams(void) {
  * what is written, which say where. */
 static void catch_early_signals(const app *a) {
   signal(SIGTERM, on_early);
+  signal(SIGINT, on_early);
+  signal(SIGUSR1, SIG_IGN); /* there is nothing to save yet */
   signal(SIGXFSZ, SIG_IGN);
   if (app_writes_files(a)) signal(SIGPIPE, SIG_IGN);
 }
