@@ -57,8 +57,9 @@ bool app_fix_recipe(app *a) {
          tsr_parallel_units(a->parallel, a->config, &a->batch_units, &a->tp_units, a->diags);
 }
 
-/* tt-train's vocabulary when a plan must do without the text that characters are counted in. */
-enum { CHARACTERS_UNSEEN = 96 };
+/* tt-train's vocabulary when a plan must do without the text that characters are counted in; and
+ * that of bytes, which no text is needed for. */
+enum { CHARACTERS_UNSEEN = 96, BYTES_UNSEEN = 256 };
 
 /* Checks and traces make do without data. */
 static bool open_data(app *a, const tsr_source_needs *needs) {
@@ -96,8 +97,10 @@ tsr_compile_options app_compile_options(const app *a) {
   tsr_compile_options o = {.config = a->config, .parallel = a->parallel};
   o.batch_units = a->batch_units;
   o.tp_units = a->tp_units;
-  o.vocab_detected = a->has_source ? a->source.dataset.tokenizer.vocab_size : 0;
-  o.vocab_assumed = a->config->training.tokenizer_type == TSR_TOKENS_CHAR ? CHARACTERS_UNSEEN : 0;
+  tsr_tokenizer_type tokens = a->config->training.tokenizer_type;
+  if (a->has_source) o.vocab_detected = a->source.dataset.tokenizer.vocab_size;
+  else if (tokens == TSR_TOKENS_BYTE) o.vocab_detected = BYTES_UNSEEN;
+  o.vocab_assumed = tokens == TSR_TOKENS_CHAR ? CHARACTERS_UNSEEN : 0;
   o.graphs_folder = app_graphs_folder(a);
   o.scratch = a->cuda ? a->cuda->scratch : tsr_cpu_scratch;
   o.scratch_context = &a->cpu;

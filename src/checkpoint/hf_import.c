@@ -31,6 +31,7 @@ typedef struct {
   tsr_hf_config config;
   const cJSON *json; /* config.json */
   bool reads_text;   /* with tokenizer.json */
+  bool dtype_refused; /* is said once */
   const tsr_graph *graph;
   tsr_hf_folder weights;
   source *sources; /* per parameter of the graph */
@@ -98,7 +99,7 @@ static bool read_graph(importer *m, const char *text, size_t length) {
 
 /* ---- which tensor is what ---- */
 
-static bool check_tensor(const importer *m, const source *s) {
+static bool check_tensor(importer *m, const source *s) {
   const tsr_safetensor *t = s->from->tensor;
   bool same = t->ndim == s->place.ndim;
   for (int d = 0; same && d < t->ndim; d++) same = t->shape[d] == s->place.whole[d];
@@ -109,13 +110,15 @@ static bool check_tensor(const importer *m, const source *s) {
         tsr_shape_text(s->place.ndim, s->place.whole));
   if (!strcmp(t->dtype, "F32") || !strcmp(t->dtype, "BF16") || !strcmp(t->dtype, "F16"))
     return true;
+  if (m->dtype_refused) return false;
+  m->dtype_refused = true;
   return tsr_diag_error(
       m->diags, TSR_NOWHERE, "'%s': tensor '%s' has the dtype %s; F32, BF16 and F16 are taken",
       s->from->file->path, t->name, t->dtype);
 }
 
 /* Parts of one tensor are reported once. */
-static bool find_source(const importer *m, const tsr_param *param, source *s) {
+static bool find_source(importer *m, const tsr_param *param, source *s) {
   s->param = param;
   if (!tsr_hf_place_of(m->arena, param, &s->place))
     return tsr_diag_error(

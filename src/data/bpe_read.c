@@ -105,7 +105,9 @@ static bool check_bytes(const reader *r) {
     if (is_in_utf8 && r->bpe->byte_tokens[byte] < 0)
       return tsr_diag_error(
           r->diags, r->place,
-          "model.vocab: no token for the byte 0x%02x: this is no byte-level BPE", byte);
+          "model.vocab: no token for the byte 0x%02x: a byte-level BPE is supported with its whole "
+          "alphabet of bytes",
+          byte);
   }
   return true;
 }

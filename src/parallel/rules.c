@@ -81,8 +81,8 @@ bool tsr_rule_batch(const tsr_config *config, tsr_parallel *p, tsr_diags *diags)
   if (p->batch_size % dp) {
     int64_t below = p->batch_size - p->batch_size % dp;
     tsr_diag_error(
-        diags, place, "batch_size %lld does not divide over dp = %lld", (long long)p->batch_size,
-        (long long)dp);
+        diags, place, "batch_size %lld%s does not divide over dp = %lld", (long long)p->batch_size,
+        place.line ? "" : ", the default,", (long long)dp);
     if (below) {
       tsr_diag_hint(diags, "%lld or %lld would", (long long)below, (long long)(below + dp));
     } else {

@@ -251,10 +251,14 @@ static bool open_rows(
   bool other = validation && tsr_file_exists(images);
   if (!other) images = tsr_path_join(arena, path, "train-images-idx3-ubyte");
   if (!tsr_file_exists(images)) {
+    int length = (int)strlen(path);
+    while (length > 1 && path[length - 1] == '/') length--;
     tsr_diag_error(
-        diags, place, "'%s' is a folder, but not of MNIST: it has no %s", path,
-        "train-images-idx3-ubyte");
-    tsr_diag_hint(diags, "of files in a folder a pattern: %s/*.txt", path);
+        diags, place,
+        needs->text ? "'%s' is a folder"
+                    : "'%s' is a folder without train-images-idx3-ubyte (MNIST)",
+        path);
+    tsr_diag_hint(diags, "of files in a folder a pattern: %.*s/*.txt", length, path);
     return false;
   }
   const char *labels =

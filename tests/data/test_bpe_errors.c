@@ -155,7 +155,8 @@ static void test_whole_files(tsr_arena *arena, tsr_diags *diags) {
       {"{\"model\":{\"vocab\":{}}}", "t.json: error: the model '' is not supported\n"
                                      "      = valid: BPE, on bytes\n"},
       {"{\"model\":{\"vocab\":{},\"merges\":[]}}",
-       "t.json: error: model.vocab: no token for the byte 0x00: this is no byte-level BPE\n"},
+       "t.json: error: model.vocab: no token for the byte 0x00: a byte-level BPE is supported "
+       "with its whole alphabet of bytes\n"},
       {"{\"model\":{\"vocab\":[],\"merges\":[]}}",
        "t.json: error: model.vocab should be an object of tokens and ids\n"},
       {"{\"model\":{\"vocab\":{},\"merges\":[]},\"added_tokens\":{}}",
