@@ -17,7 +17,8 @@ static bool take_results(
             tsr_out_folder_take(a->arena, a->cli.out, keep->purpose, ret_out, a->diags);
   if (ret_out->path && !metrics)
     metrics = tsr_arena_printf(a->arena, "%s/metrics.jsonl", a->cli.out);
-  ok = ok && tsr_metrics_open(a->arena, metrics, ret_metrics, a->diags);
+  ok = ok && tsr_metrics_open(a->arena, metrics, ret_metrics, a->diags) &&
+       (!metrics || tsr_out_folder_check_metrics(a->arena, metrics, a->cli.out, a->diags));
   ok = app_all_well(a, ok);
   if (!ok && *ret_metrics) tsr_metrics_close(*ret_metrics);
   if (!ok) tsr_out_folder_close(ret_out);

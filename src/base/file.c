@@ -2,6 +2,7 @@
 #include "base/disk.h"
 #include "base/memory.h"
 #include "base/new_file.h"
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -97,6 +98,17 @@ int tsr_file_open(const char *path, unsigned how) {
   close(fd);
   errno = error;
   return -1;
+}
+
+bool tsr_file_begins(const char *path, const char *bytes) {
+  char text[128] = "";
+  size_t length = strlen(bytes);
+  assert(length < sizeof text);
+  int fd = tsr_disk_open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW);
+  if (fd < 0) return false;
+  ptrdiff_t got = tsr_disk_read(fd, text, length);
+  close(fd);
+  return got == (ptrdiff_t)length && !memcmp(text, bytes, length);
 }
 
 /* Of a pipe: waits for a part. ETIMEDOUT. */

@@ -39,6 +39,8 @@ void tsr_file_map_close(tsr_file_map *map);
  * bytes are gone: zeros were read there. To be asked before what was made of them lasts. */
 bool tsr_file_maps_check(tsr_diags *diags);
 
+/* Whether it is a regular file, not a link, whose first bytes are these. */
+bool tsr_file_begins(const char *path, const char *bytes);
 /* Whether this process has opened the file of that name for reading. */
 bool tsr_file_is_read(const char *path);
 /* A process that does what several would: nothing was read yet. */

@@ -18,6 +18,15 @@ bool tsr_file_check_output(const char *path, tsr_diags *diags) {
       diags, TSR_NOWHERE, "'%s' would be overwritten, and this command reads it", path);
 }
 
+bool tsr_file_check_replaced(
+    const char *path, const char *begin, const char *what, tsr_diags *diags) {
+  struct stat info;
+  bool other = !lstat(path, &info) && S_ISREG(info.st_mode) && info.st_size > 0;
+  if (!other || tsr_file_begins(path, begin)) return true;
+  return tsr_diag_error(
+      diags, TSR_NOWHERE, "'%s' is there and is no %s: it is not overwritten", path, what);
+}
+
 /* A number is left over where a process of the same number was killed. */
 bool tsr_new_file_open(const char *path, tsr_new_file *f, tsr_diags *diags) {
   static atomic_uint made;

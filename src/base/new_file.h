@@ -22,4 +22,9 @@ void tsr_new_file_drop(tsr_new_file *file);
 /* Whether a file of that name would be one that this process reads; then an error. */
 bool tsr_file_check_output(const char *path, tsr_diags *diags);
 
+/* Whether the file that is there, if one is, begins with these bytes, as one that the command has
+ * written before; else an error, by which it stays. */
+bool tsr_file_check_replaced(
+    const char *path, const char *begin, const char *what, tsr_diags *diags);
+
 #endif

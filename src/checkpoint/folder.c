@@ -6,11 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { STEP_DIGITS = 8 }; /* at least */
 static const char prefix[] = "step-";
 static const char unfinished[] = ".partial";
 
 const char *tsr_checkpoint_path(tsr_arena *arena, const char *folder, int64_t step) {
-  return tsr_arena_printf(arena, "%s/%s%08lld", folder, prefix, (long long)step);
+  return tsr_arena_printf(arena, "%s/%s%0*lld", folder, prefix, STEP_DIGITS, (long long)step);
 }
 
 static bool cannot(const char *what, const char *path, tsr_diags *diags) {
@@ -23,7 +24,7 @@ static int64_t step_of(const char *name) {
   char *end;
   if (strncmp(name, prefix, sizeof prefix - 1) || *digits < '0' || *digits > '9') return -1;
   long long step = strtoll(digits, &end, 10);
-  return *end ? -1 : step;
+  return *end || end - digits < STEP_DIGITS ? -1 : step;
 }
 
 static bool is_unfinished(const char *name) {
@@ -138,11 +139,38 @@ static bool remove_unfinished(tsr_arena *arena, const char *folder, tsr_diags *d
   return ok;
 }
 
+/* Whether a folder of that name has what a checkpoint is made of, or nothing: a manifest may be
+ * lost. */
+static bool is_checkpoint(const char *path) {
+  DIR *d = opendir(path);
+  if (!d) return false;
+  bool any = false, ours = false;
+  for (struct dirent *e; (e = readdir(d));) {
+    if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, "..")) continue;
+    any = true;
+    ours |= !strcmp(e->d_name, TSR_MANIFEST_NAME) || tsr_path_ends(e->d_name, ".safetensors");
+  }
+  closedir(d);
+  return ours || !any;
+}
+
+/* Nothing is removed beside what no run has written. */
+static bool check_removed(const tsr_checkpoint_entry *entries, int count, tsr_diags *diags) {
+  bool ok = true;
+  for (int i = 0; i < count; i++)
+    if (!is_checkpoint(entries[i].path))
+      ok = tsr_diag_error(
+          diags, TSR_NOWHERE, "'%s' is named as a checkpoint and is none: it is not removed",
+          entries[i].path);
+  return ok;
+}
+
 bool tsr_checkpoints_clean(tsr_arena *arena, const char *folder, bool all, tsr_diags *diags) {
-  tsr_checkpoint_entry *entries;
+  tsr_checkpoint_entry *entries = NULL;
   int count = 0;
-  if (!remove_unfinished(arena, folder, diags)) return false;
   if (all && !tsr_checkpoints_list(arena, folder, &entries, &count, diags)) return false;
+  if (!check_removed(entries, count, diags) || !remove_unfinished(arena, folder, diags))
+    return false;
   for (int i = 0; i < count; i++)
     if (!remove_one(arena, entries[i].path, diags)) return false;
   return true;
@@ -157,7 +185,8 @@ bool tsr_checkpoints_prune(
   if (!tsr_checkpoints_list(arena, folder, &entries, &count, diags)) return false;
   while (count && entries[count - 1].step > newest) count--;
   for (int i = 0; i < count - keep_last; i++) {
-    bool kept = keep_every && entries[i].step % keep_every == 0;
+    bool kept =
+        (keep_every && entries[i].step % keep_every == 0) || !is_checkpoint(entries[i].path);
     if (!kept && !remove_one(arena, entries[i].path, diags)) return false;
   }
   return true;

@@ -35,13 +35,14 @@ bool tsr_checkpoints_take_folder(
     tsr_arena *arena, const char *folder, tsr_folder_lock *ret_lock, tsr_diags *diags);
 
 /* Removes what a run that was killed has left unfinished, of a folder that is taken; with `all`
- * every checkpoint, too. */
+ * every checkpoint, too. An error, and nothing is removed, where a folder has the name of one and
+ * neither a manifest nor tensors. */
 bool tsr_checkpoints_clean(tsr_arena *arena, const char *folder, bool all, tsr_diags *diags);
 
 /* Removes those up to step `newest`, the one just written, that are neither among the `keep_last`
  * newest of them (0: all are kept) nor of a step that is a multiple of `keep_every` (0: none is).
- * Later ones, which the run went on from before, may be damaged: they count for nothing and stay. A
- * checkpoint loses its name before its files. */
+ * Later ones, which the run went on from before, may be damaged: they count for nothing and stay,
+ * as does what is only named as a checkpoint. A checkpoint loses its name before its files. */
 bool tsr_checkpoints_prune(
     tsr_arena *arena, const char *folder, int64_t newest, int64_t keep_last, int64_t keep_every,
     tsr_diags *diags);

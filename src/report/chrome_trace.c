@@ -1,15 +1,15 @@
 #include "report/chrome_trace.h"
-#include "base/new_file.h"
 #include "data/utf8.h"
 #include "report/comm_trace.h"
 #include <string.h>
 
+static const char first_line[] = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[";
 enum { TRACKS = 4, FLUSH_BYTES = 1 << 20 };
 
 typedef struct {
   const tsr_record *record;
   int64_t *next; /* per rank: seq */
-  tsr_new_file file;
+  tsr_new_file *file;
   tsr_text text; /* not written yet */
   bool any;      /* event before this one */
   bool failed;
@@ -34,7 +34,7 @@ static void add_string(tsr_text *text, const char *string) {
 
 static void flush(writing *w) {
   if (w->text.length && !w->failed)
-    w->failed = !tsr_new_file_write(&w->file, w->text.data, w->text.length, w->diags);
+    w->failed = !tsr_new_file_write(w->file, w->text.data, w->text.length, w->diags);
   w->text.length = 0;
 }
 
@@ -122,7 +122,7 @@ static void add_task(writing *w, const tsr_event *e) {
 static void add_all(writing *w) {
   const tsr_record *r = w->record;
   int ranks = r->parallel->ranks;
-  tsr_text_add(&w->text, "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[");
+  tsr_text_add(&w->text, "%s", first_line);
   for (int i = 0; i < ranks; i++) name_rank(w, i);
   add_name(w, "process_name", ranks, 0, "steps");
   for (int i = 0; i < r->steps_count; i++) {
@@ -136,13 +136,17 @@ static void add_all(writing *w) {
   flush(w);
 }
 
-bool tsr_chrome_trace_write(const char *path, const tsr_record *record, tsr_diags *diags) {
-  writing w = {.record = record, .diags = diags};
-  if (!tsr_new_file_open(path, &w.file, diags)) return false;
+bool tsr_chrome_trace_open(const char *path, tsr_new_file *ret, tsr_diags *diags) {
+  return tsr_file_check_replaced(path, first_line, "trace", diags) &&
+         tsr_new_file_open(path, ret, diags);
+}
+
+bool tsr_chrome_trace_write(tsr_new_file *file, const tsr_record *record, tsr_diags *diags) {
+  writing w = {.record = record, .file = file, .diags = diags};
   tsr_arena *scratch = tsr_arena_new();
   w.next = tsr_arena_array(scratch, int64_t, record->parallel->ranks);
   add_all(&w);
   tsr_text_free(&w.text);
   tsr_arena_free(scratch);
-  return !w.failed && tsr_new_file_commit(&w.file, diags);
+  return !w.failed && tsr_new_file_commit(file, diags);
 }

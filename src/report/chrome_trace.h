@@ -12,9 +12,13 @@
  * Times are microseconds with three decimals, so sums of `dur` are those of the profile exactly. */
 #ifndef TSR_REPORT_CHROME_TRACE_H
 #define TSR_REPORT_CHROME_TRACE_H
+#include "base/new_file.h"
 #include "run/recorder.h"
 
-/* path.tmp is renamed when all is written; on failure nothing is left behind. */
-bool tsr_chrome_trace_write(const char *path, const tsr_record *record, tsr_diags *diags);
+/* Makes the file, beside the path until all is written. Errors: it cannot be made, or another file
+ * than a trace is there. */
+bool tsr_chrome_trace_open(const char *path, tsr_new_file *ret_file, tsr_diags *diags);
+/* Takes the file: nothing is left of it on failure. */
+bool tsr_chrome_trace_write(tsr_new_file *file, const tsr_record *record, tsr_diags *diags);
 
 #endif

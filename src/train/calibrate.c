@@ -294,7 +294,10 @@ bool tsr_calibrate_to_file(
   tsr_machine *m;
   tsr_text yaml = {0};
   tsr_new_file out; /* made first: measuring takes long */
-  if (!tsr_new_file_open(file, &out, diags)) return false;
+  if (!tsr_file_check_replaced(
+          file, "name: measured\n", "description of a measured machine", diags) ||
+      !tsr_new_file_open(file, &out, diags))
+    return false;
   if (!tsr_calibrate(arena, share_folder, device, &m, diags)) return tsr_new_file_drop(&out), false;
   tsr_machine_write(m, &yaml);
   bool ok =

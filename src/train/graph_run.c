@@ -3,9 +3,16 @@
 #include "train/trainer.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/new_file.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+static const char npy_magic[] = "\x93NUMPY";
+
+static const char *npy_path(tsr_arena *arena, const char *folder, const char *name) {
+  return tsr_arena_printf(arena, "%s/%s.npy", folder, name);
+}
 
 /* NumPy's format 1.0: magic, header length, a header padded to 64 bytes, the numbers. */
 static bool write_npy(
@@ -18,15 +25,24 @@ static bool write_npy(
       header, sizeof header, "{'descr': '<f4', 'fortran_order': False, 'shape': (%s), }",
       shape.data);
   int padded = (n + 1 + 10 + 63) / 64 * 64 - 10;
-  tsr_text_add_bytes(&file, "\x93NUMPY\x01\x00", 8);
+  tsr_text_add(&file, "%s", npy_magic);
+  tsr_text_add_bytes(&file, "\x01\x00", 2);
   unsigned char length[2] = {(unsigned char)(padded & 255), (unsigned char)(padded >> 8)};
   tsr_text_add_bytes(&file, length, 2);
   tsr_text_add(&file, "%-*s\n", padded - 1, header);
   tsr_text_add_bytes(&file, data, sizeof *data * (size_t)tsr_value_elements(v));
-  const char *path = tsr_arena_printf(arena, "%s/%s.npy", folder, name);
-  bool ok = tsr_file_write(path, file.data, file.length, diags);
+  bool ok = tsr_file_write(npy_path(arena, folder, name), file.data, file.length, diags);
   tsr_text_free(&shape);
   tsr_text_free(&file);
+  return ok;
+}
+
+/* Before anything is computed: only files of NumPy are replaced. */
+static bool check_files(const tsr_trainer_options *o, const tsr_graph *g, tsr_diags *diags) {
+  bool ok = true;
+  for (int i = 0; o->out && i < g->outputs_count; i++)
+    ok &= tsr_file_check_replaced(
+        npy_path(o->arena, o->out->path, g->outputs[i].name), npy_magic, "file of NumPy", diags);
   return ok;
 }
 
@@ -86,7 +102,9 @@ bool tsr_run_graph(const tsr_trainer_options *o, const tsr_compiled *graph, tsr_
   options.lost_context = o->lost_context;
   tsr_worker *worker = NULL;
   tsr_bound *bound = NULL;
-  if (!tsr_worker_open(o->arena, &options, &graph->programs, 1, &worker, &bound, diags)) return false;
+  if (!check_files(o, graph->placed, diags) ||
+      !tsr_worker_open(o->arena, &options, &graph->programs, 1, &worker, &bound, diags))
+    return false;
   tsr_bound_run(bound, 0, NULL, NULL);
   bool ok = !o->out || tsr_out_folder_begin(o->arena, o->out, o->config, diags);
   for (int i = 0; ok && i < graph->placed->outputs_count; i++)

@@ -4,8 +4,6 @@
 #include "checkpoint/folder.h"
 #include "config/print.h"
 #include <errno.h>
-#include <fcntl.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -17,15 +15,6 @@ static bool has_bytes(const char *path) {
   return !stat(path, &info) && info.st_size > 0;
 }
 
-static bool is_written_by_run(const char *config) {
-  char text[sizeof mark] = "";
-  int fd = tsr_disk_open(config, O_RDONLY | O_NONBLOCK | O_NOFOLLOW);
-  if (fd < 0) return false;
-  ptrdiff_t got = tsr_disk_read(fd, text, sizeof mark - 1);
-  close(fd);
-  return got == (ptrdiff_t)sizeof mark - 1 && !memcmp(text, mark, sizeof mark - 1);
-}
-
 /* What is in the folder: a run's results, or a file of somebody else's. */
 static bool
 check_content(tsr_arena *arena, const char *folder, tsr_out_purpose purpose, tsr_diags *diags) {
@@ -35,7 +24,10 @@ check_content(tsr_arena *arena, const char *folder, tsr_out_purpose purpose, tsr
   tsr_checkpoint_entry *entries;
   int count;
   if (!tsr_checkpoints_list(arena, below, &entries, &count, diags)) return false;
-  bool results = count || has_bytes(metrics) || is_written_by_run(config);
+  struct stat info;
+  if (!lstat(metrics, &info) && S_ISLNK(info.st_mode)) /* it would be written through */
+    return tsr_file_cannot("write", metrics, ELOOP, TSR_NOWHERE, diags);
+  bool results = count || has_bytes(metrics) || tsr_file_begins(config, mark);
   if (!results && tsr_file_exists(config)) {
     tsr_diag_error(
         diags, TSR_NOWHERE, "'%s' is there, and no run of tessera-train has written it", config);
@@ -51,6 +43,21 @@ check_content(tsr_arena *arena, const char *folder, tsr_out_purpose purpose, tsr
   else tsr_diag_error(diags, TSR_NOWHERE, "'%s' has the results of a run", folder);
   tsr_diag_hint(
       diags, "--resume goes on with it, --overwrite gives it up, another folder keeps it");
+  return false;
+}
+
+bool tsr_out_folder_check_metrics(
+    tsr_arena *arena, const char *metrics, const char *out, tsr_diags *diags) {
+  const char *folder = tsr_path_folder(arena, metrics);
+  struct stat theirs, ours;
+  bool same = out && !stat(folder, &theirs) && !stat(out, &ours) && theirs.st_ino == ours.st_ino &&
+              theirs.st_dev == ours.st_dev;
+  if (same || !has_bytes(metrics) ||
+      !tsr_file_begins(tsr_path_join(arena, folder, "config.yaml"), mark))
+    return true;
+  tsr_diag_error(
+      diags, TSR_NOWHERE, "'%s' is of another run, whose results '%s' has", metrics, folder);
+  tsr_diag_hint(diags, "--metrics of a file elsewhere keeps them");
   return false;
 }
 

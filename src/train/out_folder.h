@@ -26,6 +26,10 @@ bool tsr_out_folder_take(
     tsr_arena *arena, const char *path, tsr_out_purpose purpose, tsr_out_folder *ret_folder,
     tsr_diags *diags);
 
+/* An error where --metrics names a file of another run's folder than `out` (NULL: none). */
+bool tsr_out_folder_check_metrics(
+    tsr_arena *arena, const char *metrics, const char *out, tsr_diags *diags);
+
 /* The run begins: writes config.yaml. */
 bool tsr_out_folder_begin(
     tsr_arena *arena, tsr_out_folder *folder, const tsr_config *config, tsr_diags *diags);

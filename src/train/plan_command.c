@@ -1,5 +1,6 @@
 #include "train/plan_command.h"
 #include "base/file.h"
+#include "base/new_file.h"
 #include "plan/report.h"
 
 enum { CHART_COLUMNS = 100 };
@@ -49,7 +50,8 @@ static bool
 write_chart(tsr_arena *arena, const tsr_report *report, const char *file, tsr_diags *diags) {
   tsr_text svg = {0};
   tsr_report_gantt_svg(arena, report, &svg);
-  bool ok = tsr_file_write(file, svg.data, svg.length, diags);
+  bool ok = tsr_file_check_replaced(file, "<svg", "SVG picture", diags) &&
+            tsr_file_write(file, svg.data, svg.length, diags);
   tsr_text_free(&svg);
   return ok;
 }

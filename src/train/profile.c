@@ -26,17 +26,18 @@ static bool measure_limits(const tsr_trainer_options *o, tsr_limits *ret, tsr_di
   return true;
 }
 
-static bool report(const tsr_trainer_options *o, const tsr_record *record, tsr_diags *diags) {
+static bool report(
+    const tsr_trainer_options *o, const tsr_record *record, tsr_new_file *trace, tsr_diags *diags) {
   tsr_profile profile;
   tsr_text text = {0};
-  const char *folder = o->out_folder ? o->out_folder : ".";
-  const char *path = tsr_path_join(o->arena, folder, "trace.json");
   tsr_profile_make(o->arena, record, &profile);
-  if (!measure_limits(o, &profile.limits, diags)) return false;
+  if (!measure_limits(o, &profile.limits, diags)) return tsr_new_file_drop(trace), false;
   tsr_profile_print(&profile, &text);
   tsr_profile_advise(&profile, o->config, &text);
-  bool ok = tsr_chrome_trace_write(path, record, diags);
-  if (ok) tsr_text_add(&text, "trace: %s, for https://ui.perfetto.dev or chrome://tracing\n", path);
+  bool ok = tsr_chrome_trace_write(trace, record, diags);
+  if (ok)
+    tsr_text_add(
+        &text, "trace: %s, for https://ui.perfetto.dev or chrome://tracing\n", trace->path);
   if (!o->quiet) fputs(text.data, stdout);
   tsr_text_free(&text);
   return ok;
@@ -56,7 +57,13 @@ bool tsr_profile_run(
   if (!check_events(&recording, events, diags)) return false;
   tsr_trainer_options o = *options;
   o.recording = &recording;
-  if (!tsr_train(&o, training, NULL, NULL, ret_signal, diags)) return false;
-  tsr_record record = tsr_recorder_read(o.arena, recording.recorder);
-  return !record.steps_count || report(&o, &record, diags); /* 0: a signal came before them */
+  tsr_new_file trace; /* made first: what cannot be written need not be measured */
+  const char *path = tsr_path_join(o.arena, o.out_folder ? o.out_folder : ".", "trace.json");
+  if (!tsr_chrome_trace_open(path, &trace, diags)) return false;
+  bool ok = tsr_train(&o, training, NULL, NULL, ret_signal, diags);
+  tsr_record record = {0};
+  if (ok) record = tsr_recorder_read(o.arena, recording.recorder);
+  if (record.steps_count) return report(&o, &record, &trace, diags);
+  tsr_new_file_drop(&trace); /* a signal came before the steps */
+  return ok;
 }

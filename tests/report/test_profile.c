@@ -295,7 +295,9 @@ static void test_file(void) {
   tsr_diags *diags = tsr_diags_new(m.arena);
   m.record.steps_count = 1;
   m.record.events_count = 5;
-  CHECK(tsr_chrome_trace_write("trace.json", &m.record, diags));
+  tsr_new_file file;
+  CHECK(tsr_chrome_trace_open("trace.json", &file, diags));
+  CHECK(tsr_chrome_trace_write(&file, &m.record, diags));
   CHECK_STR(
       file_text("trace.json"),
       "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n"
@@ -342,7 +344,7 @@ static void test_file(void) {
       "\"place\":\"a \\\"graph\\\".yaml:7\"}}\n"
       "]}\n");
   CHECK(access("trace.json.tmp", F_OK));
-  CHECK(!tsr_chrome_trace_write("no/such/trace.json", &m.record, diags));
+  CHECK(!tsr_chrome_trace_open("no/such/trace.json", &file, diags));
   CHECK_STR(
       scratch_diags(diags),
       "no/such/trace.json: error: cannot write 'no/such/trace.json': No such file or directory\n");

@@ -57,6 +57,36 @@ for command in "tokenize text.txt --tokenizer byte --out" "plan --config run.yam
   leaves . 2 "cannot write 'pipe': it is a device or a pipe, not a file" $command pipe
 done
 rm pipe
+# files that are there and were not written by the command that would replace them
+mkdir foreign && cp -r kept foreign/run && mkdir -p foreign/steps/checkpoints/step-00000007 foreign/linked
+echo "my notes" > foreign/trace.json
+echo "my notes" > foreign/machine.yaml
+echo "my notes" > foreign/notes.svg
+echo "my notes" > foreign/y.npy
+echo "my notes" > foreign/t.bin.chars.txt
+echo "my notes" > foreign/steps/checkpoints/step-00000007/notes
+ln -s /nowhere/at/all foreign/linked/metrics.jsonl
+cat > forward.yaml <<'RUN'
+training_config: {seed: 1}
+tensors: {x: {shape: [4, 8], dtype: f32, init: normal(1.0)}}
+graph: [y: "matmul(x, x, transpose_b=1)"]
+outputs: [y]
+RUN
+leaves foreign 2 "'foreign/trace.json' is there and is no trace" profile --config run.yaml --steps 1 --out foreign
+leaves foreign 2 "'foreign/machine.yaml' is there and is no description" plan --calibrate foreign/machine.yaml
+leaves foreign 2 "'foreign/notes.svg' is there and is no SVG picture" plan --config run.yaml --svg foreign/notes.svg
+leaves foreign 2 "'foreign/y.npy' is there and is no file of NumPy" --config forward.yaml --out foreign
+leaves foreign 2 "'foreign/t.bin.chars.txt' is there without 'foreign/t.bin'" tokenize text.txt --tokenizer char --out foreign/t.bin
+leaves foreign 2 "'foreign/run/metrics.jsonl' is of another run" --config run.yaml --metrics foreign/run/metrics.jsonl
+leaves foreign 2 "is named as a checkpoint and is none" --config run.yaml --out foreign/steps --overwrite
+leaves foreign 2 "it is a symbolic link" --config run.yaml --out foreign/linked
+ends 0 plan --config run.yaml --svg chart.svg
+ends 0 plan --config run.yaml --svg chart.svg
+ends 0 profile --config run.yaml --steps 1 --out profiled
+ends 0 profile --config run.yaml --steps 1 --out profiled --overwrite
+ends 0 --config forward.yaml --out forward
+ends 0 --config forward.yaml --out forward --overwrite
+rm -r foreign profiled forward
 
 # the same run goes on, and --overwrite begins anew
 ends 0 --config run.yaml --out kept --resume --set training_config.max_steps=5
