@@ -1,6 +1,7 @@
 /* The command `tokenize`. */
 #include "app.h"
 #include "data/tokenize.h"
+#include "report/progress.h"
 #include <string.h>
 
 /* byte, char, a tokenizer.json, or a file of characters. */
@@ -41,10 +42,14 @@ int app_run_tokenize(app *a) {
       .end_of_text = -1,
       .skips_lines = a->cli.skip_bad_lines,
       .threads = (int)a->cli.threads,
-      .quiet = a->cli.quiet};
+      .quiet = a->cli.quiet,
+      .shows_progress = !a->cli.quiet && tsr_progress_has_terminal(),
+      .stop = a->stop};
+  app_catch_signals();
   bool ok = a->cli.out ||
             tsr_diag_error(a->diags, TSR_NOWHERE, "no file to write: --out FILE is needed");
   ok = ok && choose_format(a, &o.as) && choose_tokenizer(a, &o.tokenizer) &&
        tsr_tokenize(a->arena, &o, a->diags);
-  return app_finish(a, ok);
+  int code = app_finish(a, ok);
+  return code || ok ? code : 128 + (int)*a->stop;
 }

@@ -32,7 +32,7 @@ static const char *find_share(tsr_arena *arena) {
 
 /* Before anything is to be kept: nothing but a word and the end. */
 static void on_early(int number) {
-  static const char message[] = "tessera-train: ended by a signal before anything was done\n";
+  static const char message[] = "tessera-train: ended by a signal\n";
   if (write(STDERR_FILENO, message, sizeof message - 1) < 0) { /* nobody to say it to */
   }
   _exit(128 + number);

@@ -9,6 +9,10 @@
 #define ROWS "holds the rows of a table", "write its texts as JSONL for `tessera-train tokenize`"
 #define ARCHIVE "is an archive", "unpack it first"
 #define DOCUMENT "is a document", "write its text to a file of its own"
+#define PROGRAM "is a program", "a text is needed"
+#define PICTURE "is a picture", "a text is needed"
+#define WEIGHTS "holds weights", "training_config.model_path takes weights"
+#define UTF16 "is UTF-16", "convert it to UTF-8 first, as `iconv -f UTF-16 -t UTF-8` does"
 #define TOKENS "holds tokens", "data_format says of which program; names that end in .bin need none"
 
 /* What formats begin with. */
@@ -30,6 +34,14 @@ static const struct {
     {"PK\x03\x04", 4, "ZIP", ARCHIVE},
     {"7z\xbc\xaf\x27\x1c", 6, "7-Zip", ARCHIVE},
     {"%PDF-", 5, "PDF", DOCUMENT},
+    {"\x7f"
+     "ELF",
+     4, "ELF", PROGRAM},
+    {"\x89PNG", 4, "PNG", PICTURE},
+    {"\xff\xd8\xff", 3, "JPEG", PICTURE},
+    {"GGUF", 4, "GGUF", WEIGHTS},
+    {"\xff\xfe", 2, "with a byte order mark", UTF16},
+    {"\xfe\xff", 2, "with a byte order mark", UTF16},
     {"\xc8\xd7\x34\x01", 4, "llm.c", TOKENS}, /* 20240328, its tokenizer */
     {"\x88\xd8\x34\x01", 4, "llm.c", TOKENS}, /* 20240520 */
     {"\xa1\xd9\x34\x01", 4, "llm.c", TOKENS}, /* 20240801 */
@@ -50,22 +62,43 @@ static bool check_begin(const tsr_text_file *file, tsr_place place, tsr_diags *d
   return true;
 }
 
-/* Lines of JSON under another name; an object that fills several lines is not told from a text. */
-static bool begins_with_object(const tsr_text_file *file) {
-  enum { LINE_MAX_BYTES = 1 << 24 };
-  const char *end = memchr(file->text, '\n', file->length);
-  size_t length = end ? (size_t)(end - file->text) : file->length;
-  if (!length || *file->text != '{' || length > LINE_MAX_BYTES) return false;
+/* 8 bytes of a length, and a header of JSON (huggingface.co/docs/safetensors). */
+static bool is_safetensors(const tsr_text_file *file) {
+  return file->length > 9 && !memcmp(file->text + 4, "\0\0\0\0{", 5);
+}
+
+/* JSON under another name: an object on the first line, or all of it an object or an array. */
+static bool is_json(const tsr_text_file *file) {
+  enum { JSON_BYTES_MAX = 1 << 28 };
+  const char *end = file->text + file->length, *begin = file->text;
+  while (begin < end && strchr(" \t\r\n", *begin) && *begin) begin++;
+  if (begin == end || !strchr("{[", *begin) || !*begin) return false;
+  const char *line = memchr(begin, '\n', (size_t)(end - begin));
   tsr_arena *scratch = tsr_arena_new();
   tsr_json_fault fault;
-  bool is_object = tsr_json_scan(scratch, file->text, length, &fault);
+  bool found = *begin == '{' && line && line - begin < JSON_BYTES_MAX &&
+               tsr_json_scan(scratch, begin, (size_t)(line - begin), &fault);
+  if (!found && end - begin < JSON_BYTES_MAX)
+    found = tsr_json_scan(scratch, begin, (size_t)(end - begin), &fault);
   tsr_arena_free(scratch);
-  return is_object;
+  return found;
+}
+
+/* tt-train's list of tokens under another name (data/tt_train_tokens.h). */
+static bool is_token_list(const tsr_text_file *file) {
+  static const char *const keys[] = {"tokens:", "tokenizer_vocab_size:"};
+  for (int i = 0; i < 2; i++) {
+    size_t length = strlen(keys[i]);
+    if (file->length > length && !memcmp(file->text, keys[i], length) &&
+        strchr(" \r\n", file->text[length]))
+      return true;
+  }
+  return false;
 }
 
 static bool check_json(const tsr_text_file *file, tsr_place place, tsr_diags *diags) {
   bool lines = tsr_path_ends(file->path, ".jsonl") || tsr_path_ends(file->path, ".ndjson");
-  if (!lines && !tsr_path_ends(file->path, ".json") && !begins_with_object(file)) return true;
+  if (!lines && !tsr_path_ends(file->path, ".json") && !is_json(file)) return true;
   tsr_diag_error(diags, place, "'%s' holds JSON, not text", file->path);
   tsr_diag_hint(
       diags, "`tessera-train tokenize` makes a token file of the texts in %s",
@@ -74,7 +107,13 @@ static bool check_json(const tsr_text_file *file, tsr_place place, tsr_diags *di
 }
 
 bool tsr_content_check_kind(const tsr_text_file *file, tsr_place place, tsr_diags *diags) {
-  return check_begin(file, place, diags) && check_json(file, place, diags);
+  if (!check_begin(file, place, diags) || !check_json(file, place, diags)) return false;
+  if (is_safetensors(file))
+    return tsr_diag_error(diags, place, "'%s' holds weights (safetensors), not text", file->path);
+  if (!is_token_list(file)) return true;
+  tsr_diag_error(diags, place, "'%s' holds tokens (tt-train), not text", file->path);
+  tsr_diag_hint(diags, "a name that ends in .yaml says so");
+  return false;
 }
 
 bool tsr_content_check_bytes(const tsr_text_file *file, tsr_diags *diags) {

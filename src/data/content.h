@@ -4,8 +4,9 @@
 #include "data/text_files.h"
 
 /* An error at `place` when a file's begin or name says that it is no text: compressed, an archive,
- * Parquet, Arrow, NumPy, HDF5, SQLite, PDF, tokens of llm.c or Megatron; a name that ends in .json,
- * .jsonl or .ndjson, or a first line that is a JSON object. */
+ * Parquet, Arrow, NumPy, HDF5, SQLite, PDF, a program, a picture, weights, UTF-16, tokens of llm.c,
+ * Megatron or tt-train; a name that ends in .json, .jsonl or .ndjson, a first line that is a JSON
+ * object, or all of it one object or array. */
 bool tsr_content_check_kind(const tsr_text_file *file, tsr_place place, tsr_diags *diags);
 
 /* An error, located in the file, of bytes that are no UTF-8 and of NUL. */

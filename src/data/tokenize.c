@@ -9,7 +9,6 @@
 #include <sched.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 const char *const tsr_tokens_as_names[] = {"llmc", "nanogpt", "megatron", NULL};
 
@@ -91,6 +90,15 @@ static const char *chars_path(const job *j) {
 
 /* The characters that a char tokenizer found are kept beside the tokens, which mean nothing without
  * them. */
+/* A file of characters whose tokens are not there is not this command's. */
+static bool check_chars(const job *j) {
+  if (!makes_chars(j) || !tsr_file_exists(chars_path(j)) || tsr_file_exists(j->options->out))
+    return true;
+  return tsr_diag_error(
+      j->diags, TSR_NOWHERE, "'%s' is there without '%s': it is not overwritten", chars_path(j),
+      j->options->out);
+}
+
 static bool keep_chars(const job *j) {
   const tsr_tokenizer *tokenizer = &j->rules.tokenizer;
   if (!makes_chars(j)) return true;
@@ -168,7 +176,7 @@ static void end_turn(job *j, bool ok) {
 static void show_progress(job *j) {
   const double PERIOD = 0.2;
   double time = now();
-  if (j->options->quiet || time - j->shown < PERIOD || !isatty(STDERR_FILENO)) return;
+  if (!j->options->shows_progress || time - j->shown < PERIOD) return;
   j->shown = time;
   fprintf(
       stderr, "\r\033[K%3.0f %%  %.1f MB/s", 100.0 * (double)j->bytes_done / (double)j->bytes_total,
@@ -197,6 +205,8 @@ static void note_skipped(job *j, const tsr_tokenize_worker *w, const tsr_tokeniz
   j->skipped += w->skipped;
 }
 
+static bool is_stopped(const job *j) { return j->options->stop && *j->options->stop; }
+
 /* An error is found again when it is the block's turn, so that the first in the inputs is the one
  * that is told, and by one thread. */
 static void work(job *j, tsr_tokenize_worker *w) {
@@ -206,7 +216,9 @@ static void work(job *j, tsr_tokenize_worker *w) {
   while (take_block(j, &block, &number)) {
     bool ok = tsr_tokenize_block_encode(w, &block, false, unsaid);
     if (!wait_for_turn(j, number)) return;
-    if (!ok) {
+    if (is_stopped(j)) {
+      ok = false;
+    } else if (!ok) {
       tsr_tokenize_block_encode(w, &block, true, j->diags);
     } else {
       ok = write_block(j, w);
@@ -262,12 +274,20 @@ static void report(const job *j, int64_t tokens, const char *path) {
       megabytes / (seconds > 1e-9 ? seconds : 1e-9));
 }
 
+/* Of JSONL of which every line is skipped, the key is the wrong one. */
+static bool check_lines(const job *j) {
+  if (!j->skipped || j->documents) return true;
+  return tsr_diag_error(
+      j->diags, j->first_skipped, "none of the %lld lines has a text under '%s'; the first is here",
+      (long long)j->skipped, j->rules.jsonl_key);
+}
+
 static bool tokenize(job *j) {
   const tsr_tokenize_options *o = j->options;
-  if (!open_inputs(j) || !make_rules(j)) return false;
+  if (!open_inputs(j) || !make_rules(j) || !check_chars(j)) return false;
   if (!tsr_token_writer_open(j->arena, o->out, o->as, j->rules.is_wide, &j->writer, j->diags))
     return false;
-  if (!run_threads(j) || !tsr_file_maps_check(j->diags) || !keep_chars(j)) {
+  if (!run_threads(j) || !check_lines(j) || !tsr_file_maps_check(j->diags) || !keep_chars(j)) {
     tsr_token_writer_abandon(j->writer);
     return false;
   }

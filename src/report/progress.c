@@ -83,11 +83,15 @@ int tsr_progress_format_step(
       (long long)state->step, state->loss, speed, state->lr, norm);
 }
 
-tsr_progress
-tsr_progress_start(FILE *plain, bool quiet, int64_t log_every, int64_t first_step, double now_s) {
+bool tsr_progress_has_terminal(void) {
   const char *term = getenv("TERM"), *no_color = getenv("NO_COLOR");
   bool is_terminal = isatty(STDERR_FILENO) && term && term[0] && strcmp(term, "dumb");
-  bool is_plain = quiet || !is_terminal || (no_color && no_color[0]);
+  return is_terminal && !(no_color && no_color[0]);
+}
+
+tsr_progress
+tsr_progress_start(FILE *plain, bool quiet, int64_t log_every, int64_t first_step, double now_s) {
+  bool is_plain = quiet || !tsr_progress_has_terminal();
   return (tsr_progress){
       .bar = is_plain ? NULL : stderr,
       .plain = quiet ? NULL : plain,

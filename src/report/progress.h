@@ -39,8 +39,11 @@ typedef struct {
   bool is_shown; /* the line stands on the terminal now */
 } tsr_progress;
 
-/* Plain lines go to `plain`. The renewing line, coloured, goes to standard error if that is a
- * terminal which can (TERM is set and not "dumb") and NO_COLOR is not set to something. `quiet`:
+/* Whether standard error is a terminal that takes a renewing, coloured line: TERM is set and not
+ * "dumb", and NO_COLOR is not set to something. */
+bool tsr_progress_has_terminal(void);
+
+/* Plain lines go to `plain`, the renewing line to standard error where that takes one. `quiet`:
  * neither. Times are seconds of any steady clock. */
 tsr_progress
 tsr_progress_start(FILE *plain, bool quiet, int64_t log_every, int64_t first_step, double now_s);

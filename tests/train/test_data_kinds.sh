@@ -91,6 +91,8 @@ for file in lines.jsonl lines.ndjson list.json renamed.txt; do refused $file "ho
 not_tokenized list.json "holds JSON"
 not_tokenized renamed.txt "holds JSON"
 ends 0 --config run.yaml --set training_config.data_path=lines.jsonl --set training_config.data_format=text
+printf '[1] This is a text with a "note".\n"So it is."\n%s' "$(cat text.txt)" > note.txt
+ends 0 --config run.yaml --set training_config.data_path=note.txt
 printf '{ this is a text }\n%s' "$(cat text.txt)" > braces.txt
 ends 0 --config run.yaml --set training_config.data_path=braces.txt
 
@@ -111,6 +113,10 @@ for threads in 1 3; do
   rm -f kept.bin
 done
 
+ends 2 tokenize mixed.jsonl --out none.bin --skip-bad-lines --jsonl-key other
+says "mixed.jsonl:1:1: error: none of the 4016 lines has a text under 'other'; the first is here"
+[ ! -e none.bin ] || complain "a file without tokens is left"
+
 # binary formats, whatever their names say
 gzip -c text.txt > text.gz.txt
 printf 'PAR1\x15\x04\x15' > rows.parquet
@@ -118,6 +124,13 @@ printf 'PK\x03\x04\x14' > arrays.npz
 printf '\x93NUMPY\x01' > array.txt
 printf '\x88\xd8\x34\x01\x01\x00\x00\x00' > llmc.tokens
 printf 'MMIDIDX\x00\x00\x01' > megatron.index
+cp "$program" program.txt
+printf '\xff\xfeT\x00e\x00x\x00t\x00' > wide.txt
+printf '\x89PNG\r\n\x1a\n' > picture.txt
+printf '\x1b\x00\x00\x00\x00\x00\x00\x00{"__metadata__":{"of":"a"}}' > weights.txt
+printf 'GGUF\x03\x00\x00\x00' > model.txt
+printf '["one",\n "two"]\n' > list.txt
+printf '{\n "text": "one"\n}\n' > pretty.txt
 while read -r file text; do
   refused "$file" "$text"
   not_tokenized "$file" "$text"
@@ -128,15 +141,21 @@ arrays.npz is an archive (ZIP)
 array.txt holds arrays (NumPy)
 llmc.tokens holds tokens (llm.c)
 megatron.index holds tokens (Megatron)
+program.txt is a program (ELF)
+wide.txt is UTF-16
+picture.txt is a picture (PNG)
+weights.txt holds weights (safetensors)
+model.txt holds weights (GGUF)
+list.txt holds JSON
+pretty.txt holds JSON
+named.txt holds tokens (tt-train)
 FORMATS
 
 # bytes that are no text, and whoever takes them as they are
 cp text.txt latin.txt && printf 'caf\xe9' >> latin.txt
 cp text.txt nul.txt && printf '\0' >> nul.txt
-cp "$program" program.txt
 refused latin.txt "invalid UTF-8: byte 0xe9"
 refused nul.txt "not text: byte 0x00"
-refused program.txt "byte 0x"
 ends 2 --config run.yaml --set 'training_config.data_path=./*.txt'
 for text in "latin.txt:1:" "nul.txt:1:" "'./array.txt' holds" "'./renamed.txt' holds"; do says "$text"; done
 ends 0 --config run.yaml --set training_config.data_path=latin.txt --set training_config.data_format=text
@@ -171,4 +190,4 @@ says "'wide.csv' has 3 features a row"
 ends 2 --config rows.yaml --set training_config.validation_path=gone.csv
 says "cannot read 'gone.csv'"
 
-end_of train.data_kinds 84
+end_of train.data_kinds 105

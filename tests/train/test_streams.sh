@@ -77,7 +77,28 @@ exec 9> late.yaml # waits for its reader
 kill -TERM $pid
 wait $pid
 code 143 $? "SIGTERM before the configuration was there"
-grep -q "tessera-train: ended by a signal before anything was done" "$said" || complain "not a word"
+grep -q "tessera-train: ended by a signal" "$said" || complain "not a word"
 [ ! -e late ] || complain "a folder was made"
 
-end_of train.streams 23
+# a signal while tokens are written: the file is whole or not there
+head -c 60000000 /dev/zero | tr '\0' 'x' > large.txt
+stopped=0
+for delay in 0.01 0.02 0.04 0.08 0.16; do
+  "$program" tokenize large.txt --threads 1 --out large.bin > "$said" 2>&1 &
+  pid=$!
+  sleep $delay
+  kill -TERM $pid 2>/dev/null
+  wait $pid
+  status=$?
+  if [ $status = 0 ]; then
+    rm large.bin
+    continue
+  fi
+  stopped=$((stopped + 1))
+  code 143 $status "SIGTERM while tokens are written"
+  left=$(ls large.bin*  2>/dev/null)
+  [ -z "$left" ] || complain "tokenize has left $left"
+done
+[ $stopped -gt 0 ] || complain "no signal came in time"
+
+end_of train.streams 24
