@@ -4,6 +4,7 @@
 #define TSR_APP_H
 #include "cli.h"
 #include "config/config.h"
+#include "checkpoint/manifest.h"
 #include "mesh/mesh.h"
 #include "plan/machine.h"
 #include "train/trainer.h"
@@ -37,6 +38,8 @@ typedef struct {
   bool ends_last;       /* this process, with a code that is no failure's */
   tsr_machine *machine; /* that a plan is for */
   const char *machine_why;
+  char input[TSR_HASH_TEXT]; /* of the data or prompts; "": none */
+  const char *first_owner;   /* what worker 0 marks its folders with, of many workers */
   volatile sig_atomic_t *stop, *save_now; /* set by signals */
 } app;
 

@@ -193,6 +193,7 @@ static bool open_data(model *m, tsr_split *ret_split) {
   a->has_source = tsr_source_open(a->arena, a->config, &needs, &a->source, a->diags);
   /* characters that were counted in this text are not the model's */
   bool counted = a->source.dataset.tokenizer.kind == TSR_TOKENIZER_CHAR && !*t->tokenizer_path;
+  if (a->has_source) tsr_dataset_fingerprint(&a->source.dataset, a->input);
   if (!a->has_source || !counted) return a->has_source;
   tsr_diag_error(
       a->diags, TSR_NOWHERE, "the checkpoint has no tokenizer, and '%s' is a text",
@@ -302,6 +303,17 @@ static bool add_lines(generation *g, char *text) {
   return ok;
 }
 
+static void hash_prompts(generation *g) {
+  tsr_text all = {0};
+  for (int i = 0; i < g->count; i++) {
+    tsr_text_add_bytes(&all, &g->prompts[i].count, sizeof g->prompts[i].count);
+    tsr_text_add_bytes(
+        &all, g->prompts[i].tokens, sizeof *g->prompts[i].tokens * (size_t)g->prompts[i].count);
+  }
+  if (all.data) tsr_hash_text(all.data, all.length, g->m.a->input);
+  tsr_text_free(&all);
+}
+
 static bool read_prompts(generation *g) {
   app *a = g->m.a;
   char *text = NULL;
@@ -323,6 +335,7 @@ static bool read_prompts(generation *g) {
   if (ok && text) ok = add_lines(g, text);
   const char *own = a->config->eval.prompt;
   if (ok && !g->count && *own) ok = add_prompt(g, "eval_config.prompt", own, strlen(own));
+  if (ok) hash_prompts(g);
   if (!ok || g->count) return ok;
   return tsr_diag_error(
       a->diags, TSR_NOWHERE, "nothing to go on from: --prompt, --prompt-file or --chat is needed");

@@ -45,6 +45,7 @@ static bool train(app *a, const tsr_keeper_options *keep, int *ret_signal) {
   o.lost_context = a;
   o.keep = *keep;
   o.keep.mesh_text = o.mesh_text;
+  o.keep.owner = a->first_owner;
   if (!take_results(a, keep, &out, &o.metrics)) return false;
   if (out.path) o.out = &out;
   const tsr_compiled *evaluation = a->evaluation.placed ? &a->evaluation : NULL;
@@ -189,6 +190,7 @@ int app_run_train(app *a) {
   tsr_keeper_options keep = {0};
   bool ok = app_join(a) && check_alone(a);
   ok = app_all_well(a, ok && app_load_config(a) && find_begin(a, &keep)) && app_prepare(a);
+  if (ok && a->has_source) tsr_dataset_fingerprint(&a->source.dataset, a->input);
   ok = app_all_well(a, ok) && app_agree(a);
   if (!ok) app_explain_model(a);
   if (!ok) return app_finish(a, false);

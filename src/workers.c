@@ -1,5 +1,6 @@
 /* One process among several: joining the job, and agreeing before the first byte is computed. */
 #include "app.h"
+#include "base/folder_lock.h"
 #include "base/memory.h"
 #include "checkpoint/manifest.h"
 #include "comm/agree.h"
@@ -172,8 +173,9 @@ static bool hear_all(app *a, int code, double seconds, int *ret_first) {
   int pending;
   while ((pending = count_pending(t, messages, done, 2 * t->workers)) > 0)
     if (tsr_patience_round(&patience) > seconds) break;
-  for (int w = t->workers; w-- > 0;)
-    if (done[2 * w] && theirs[w]) *ret_first = w;
+  for (int pass = 0; pass < 2; pass++) /* a mistake of the user's is nearer to the cause */
+    for (int w = t->workers; w-- > 0;)
+      if (done[2 * w] && theirs[w] && (!pass || theirs[w] == 2)) *ret_first = w;
   if (*ret_first >= 0) a->job_code = theirs[*ret_first];
   return !pending;
 }
@@ -302,7 +304,7 @@ bool app_all_well(app *a, bool ok) {
 
 /* ---- the same everywhere ---- */
 
-enum { KINDS = 4 };
+enum { KINDS = 5 };
 typedef struct {
   char hash[TSR_HASH_TEXT];
 } hash_text;
@@ -365,6 +367,7 @@ static void add_kind(const app *a, int kind, tsr_text *text) {
   if (kind == 1) add_config(a, text);
   if (kind == 2) tsr_mesh_print(a->mesh, text);
   if (kind == 3) add_plan(a, text);
+  if (kind == 4) tsr_text_add(text, "%s\n", a->input);
 }
 
 /* The first line of `mine` that is another one in `theirs`. */
@@ -406,8 +409,18 @@ static bool form_groups(app *a) {
   return ok || give_up(a, "workers cannot form groups", why);
 }
 
+static bool share_owner(app *a) {
+  char why[TSR_WHY_BYTES] = "", mine[TSR_FOLDER_OWNER_BYTES];
+  tsr_folder_lock_owner(mine);
+  return tsr_transport_share_text(
+             a->arena, &a->transport, tsr_arena_strdup(a->arena, mine), &a->first_owner,
+             timeout_of(a), why) ||
+         give_up(a, "workers cannot share a folder", why);
+}
+
 bool app_agree(app *a) {
-  static const char *const names[KINDS] = {"program", "configuration", "mesh", "plan"};
+  static const char *const names[KINDS] = {
+      "program", "configuration", "mesh", "plan", "hash of its data or prompts"};
   if (is_alone(a)) return true;
   hash_text mine[KINDS], *all = tsr_arena_array(a->arena, hash_text, KINDS * a->transport.workers);
   tsr_text texts[KINDS] = {{0}};
@@ -423,7 +436,7 @@ bool app_agree(app *a) {
     if (any) good &= compare_texts(a, names[k], texts[k].data, strcmp(mine[k].hash, all[k].hash));
   }
   for (int k = 0; k < KINDS; k++) tsr_text_free(&texts[k]);
-  return app_all_well(a, good) && app_link_devices(a) && form_groups(a);
+  return app_all_well(a, good) && share_owner(a) && app_link_devices(a) && form_groups(a);
 }
 
 /* ---- when others do not answer ---- */

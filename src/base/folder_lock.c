@@ -10,24 +10,29 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { TRIES = 100, REST_NS = 20000000, OWNER_MAX = 320 };
+enum { TRIES = 100, TRIES_TO_SEE = 250, REST_NS = 20000000 };
 
 /* "process 123 on host", as the file says; what it says may be another program's. */
-static void read_owner(int fd, char ret[OWNER_MAX]) {
-  char host[256] = "", text[OWNER_MAX] = "";
+static void read_owner(int fd, char ret[TSR_FOLDER_OWNER_BYTES]) {
+  char host[256] = "", text[TSR_FOLDER_OWNER_BYTES] = "";
   long number = 0;
   ssize_t n = pread(fd, text, sizeof text - 1, 0);
   bool said = n > 0 && sscanf(text, "%ld %255[A-Za-z0-9._-]", &number, host) == 2 && number > 0;
-  if (said) snprintf(ret, OWNER_MAX, "process %ld on %s", number, host);
-  else snprintf(ret, OWNER_MAX, "another process");
+  if (said) snprintf(ret, TSR_FOLDER_OWNER_BYTES, "process %ld on %s", number, host);
+  else snprintf(ret, TSR_FOLDER_OWNER_BYTES, "another process");
+}
+
+void tsr_folder_lock_owner(char ret[TSR_FOLDER_OWNER_BYTES]) {
+  char host[256] = "";
+  gethostname(host, sizeof host - 1);
+  snprintf(ret, TSR_FOLDER_OWNER_BYTES, "%ld %s\n", (long)getpid(), host);
 }
 
 static bool write_owner(int fd) {
-  char host[256] = "", text[OWNER_MAX];
-  gethostname(host, sizeof host - 1);
-  int length = snprintf(text, sizeof text, "%ld %s\n", (long)getpid(), host);
+  char text[TSR_FOLDER_OWNER_BYTES];
+  tsr_folder_lock_owner(text);
   return ftruncate(fd, 0) == 0 && lseek(fd, 0, SEEK_SET) == 0 &&
-         tsr_disk_write(fd, text, (size_t)length);
+         tsr_disk_write(fd, text, strlen(text));
 }
 
 /* The one before may have removed the file between its opening here and its locking. */
@@ -49,7 +54,7 @@ static bool fail(tsr_folder_lock *lock, tsr_diags *diags) {
 }
 
 static bool refuse(tsr_folder_lock *lock, const char *folder, tsr_diags *diags) {
-  char owner[OWNER_MAX];
+  char owner[TSR_FOLDER_OWNER_BYTES];
   read_owner(lock->fd, owner);
   close(lock->fd);
   lock->fd = -1;
@@ -93,6 +98,19 @@ bool tsr_folder_lock_take(
   unlink(ret->path);
   errno = error;
   return fail(ret, diags);
+}
+
+bool tsr_folder_lock_is_of(tsr_arena *arena, const char *folder, const char *owner) {
+  const char *path = tsr_path_join(arena, folder, TSR_FOLDER_LOCK_NAME);
+  for (int i = 0; i < TRIES_TO_SEE; i++) {
+    char text[TSR_FOLDER_OWNER_BYTES] = "";
+    int fd = tsr_disk_open(path, O_RDONLY | O_NONBLOCK | O_NOFOLLOW);
+    ptrdiff_t got = fd < 0 ? -1 : tsr_disk_read(fd, text, sizeof text - 1);
+    if (fd >= 0) close(fd);
+    if (got > 0 && !strcmp(text, owner)) return true;
+    nanosleep(&(struct timespec){.tv_nsec = REST_NS}, NULL);
+  }
+  return false;
 }
 
 void tsr_folder_lock_release(tsr_folder_lock *lock) {

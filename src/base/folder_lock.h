@@ -20,6 +20,14 @@ typedef struct {
 bool tsr_folder_lock_take(
     tsr_arena *arena, const char *folder, tsr_folder_lock *ret_lock, tsr_diags *diags);
 
+/* What the file says of this process. */
+enum { TSR_FOLDER_OWNER_BYTES = 320 };
+void tsr_folder_lock_owner(char ret_owner[TSR_FOLDER_OWNER_BYTES]);
+
+/* Whether a folder that the process of `owner` has taken is this one, seen from another host
+ * perhaps: waits 5 s for a file system that is late. */
+bool tsr_folder_lock_is_of(tsr_arena *arena, const char *folder, const char *owner);
+
 /* Removes the file. Fine where nothing is held. */
 void tsr_folder_lock_release(tsr_folder_lock *lock);
 

@@ -5,10 +5,12 @@
 #include "checkpoint/hf_import.h"
 #include "checkpoint/load.h"
 #include "config/print.h"
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 struct tsr_keeper {
   tsr_keeper_options options;
@@ -229,15 +231,35 @@ static bool check_empty(tsr_arena *arena, const tsr_keeper *k, tsr_diags *diags)
   return false;
 }
 
+static bool agree_on_folder(const tsr_keeper *k, bool ok, tsr_diags *diags) {
+  if (!tsr_bound_agree(k->run.bound, !ok)) return true;
+  return ok && tsr_diag_failure(
+                   diags, TSR_NOWHERE, "another worker cannot keep checkpoints in '%s'",
+                   k->options.folder);
+}
+
+/* Every worker writes its own shards, all into the folder that worker 0 has taken. */
+static bool sees_folder(tsr_arena *arena, const tsr_keeper *k, tsr_diags *diags) {
+  const char *folder = k->options.folder;
+  char here[PATH_MAX] = "";
+  if (tsr_folder_lock_is_of(arena, folder, k->options.owner)) return true;
+  tsr_diag_error(
+      diags, TSR_NOWHERE, "worker %d does not see the folder '%s' that worker 0 has made",
+      k->run.worker, folder);
+  if (*folder != '/' && getcwd(here, sizeof here))
+    tsr_diag_hint(
+        diags, "it was looked for in '%s'; an absolute path is the same everywhere", here);
+  else tsr_diag_hint(diags, "checkpoints of many hosts need a file system that they share");
+  return false;
+}
+
 /* Under the lock, so that nothing comes between. */
 static bool take_folder(tsr_arena *arena, tsr_keeper *k, tsr_diags *diags) {
   const tsr_keeper_options *o = &k->options;
   bool ok = k->run.worker > 0 || (tsr_checkpoints_take_folder(arena, o->folder, &k->lock, diags) &&
                                   (o->purpose != TSR_OUT_NEW || check_empty(arena, k, diags)));
-  if (!tsr_bound_agree(k->run.bound, !ok)) return true;
-  return ok ? tsr_diag_failure(
-                  diags, TSR_NOWHERE, "another worker cannot keep checkpoints in '%s'", o->folder)
-            : false;
+  return agree_on_folder(k, ok, diags) &&
+         agree_on_folder(k, k->run.worker == 0 || sees_folder(arena, k, diags), diags);
 }
 
 /* ---- the files beside the tensors ---- */
@@ -313,10 +335,7 @@ static bool open_saver(
   bool all = k->options.purpose == TSR_OUT_OVERWRITES;
   bool opened = k->run.worker > 0 || tsr_checkpoints_clean(arena, o.folder, all, diags);
   opened = opened && tsr_saver_open(arena, k->run.bound, &o, &k->saver, diags);
-  if (tsr_bound_agree(k->run.bound, !opened))
-    return opened ? tsr_diag_failure(
-                        diags, TSR_NOWHERE, "another worker cannot keep checkpoints in '%s'", o.folder)
-                  : false;
+  if (!agree_on_folder(k, opened, diags)) return false;
   if (k->run.quiet) return true;
   int64_t every = k->run.config->training.model_save_interval;
   printf("checkpoints: %s each into '%s'", tsr_text_bytes(tsr_saver_bytes(k->saver)), o.folder);

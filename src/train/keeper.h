@@ -17,6 +17,7 @@ typedef struct {
   const tsr_manifest *weights;  /* whose parameters a new run begins with; NULL: random ones */
   double limit_s;               /* the run ends before it has lasted so long; 0: never */
   const char *mesh_text, *version;
+  const char *owner; /* of the folder, worker 0 (tsr_folder_lock_owner); NULL: alone */
 } tsr_keeper_options;
 
 /* What the keeper must know of the run. */

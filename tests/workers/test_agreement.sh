@@ -54,6 +54,24 @@ grep -q "another configuration than worker 0 on $host: line [0-9]* is '--out $sc
 errors 1
 [ ! -e "$scratch/one" ] && [ ! -e "$scratch/two" ] || wrong "$name: a refused run has made its folder"
 
+# the same words, and other folders behind them
+mkdir "$scratch/a" "$scratch/b"
+write_text() { seq "$1" 3000 | tr '\n' ' ' > "$2"; }
+write_text 1 "$scratch/a/text.txt"
+write_text 1 "$scratch/b/text.txt"
+local=("$program" --config "$recipe" --metrics "$scratch/metrics" --set training_config.data_path=text.txt
+  "${mesh[@]}" --out results)
+refused "a relative folder, seen from two" "${launcher[@]}" -n 1 -wdir "$scratch/a" "${local[@]}" : \
+  -n 1 -wdir "$scratch/b" "${local[@]}"
+says 1 "error: worker 1 does not see the folder 'results/checkpoints' that worker 0 has made"
+errors 1
+write_text 2 "$scratch/b/text.txt"
+refused "a relative file, seen from two" "${launcher[@]}" -n 1 -wdir "$scratch/a" "${local[@]}" : \
+  -n 1 -wdir "$scratch/b" "${local[@]}"
+grep -q "error: worker 1 on $host has another hash of its data or prompts than worker 0 on $host" "$scratch/said" ||
+  wrong "$name: does not say which" "$scratch/out"
+errors 1
+
 cp "$program" "$scratch/tessera-train"
 printf x >> "$scratch/tessera-train"
 export TESSERA_PLUGIN_PATH=$build
