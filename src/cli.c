@@ -213,7 +213,8 @@ static void check_number(
   if (!text || !*text) return;
   errno = 0;
   long long value = strtoll(text, &end, 10);
-  bool whole = *end == 0 && *text >= '0' && *text <= '9';
+  bool octal = text[0] == '0' && text[1]; /* in the configuration */
+  bool whole = *end == 0 && *text >= '0' && *text <= '9' && !octal;
   if (whole && !errno && value >= least && value <= INT_MAX) *ret_value = value;
   else
     tsr_diag_error(

@@ -65,6 +65,7 @@ static bool is_huge_integer(const tsr_yaml *node) {
   if (node->kind != TSR_YAML_SCALAR || node->quoted) return false;
   const char *at = node->text + (*node->text == '-' || *node->text == '+');
   const char *digits = "0123456789_";
+  if (*at == '_') return false;
   if (!strncmp(at, "0x", 2)) at += 2, digits = "0123456789abcdefABCDEF_";
   else if (!strncmp(at, "0b", 2)) at += 2, digits = "01_";
   else if (*at == '0') at++, digits = "01234567_";

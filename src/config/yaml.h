@@ -39,6 +39,7 @@ tsr_yaml *tsr_yaml_key(const tsr_yaml *map, const char *key);
  * strings only. Integers: decimal, 0x, 0b and octal (017), with `_` between digits and an optional
  * sign; floats: also .inf and .nan. */
 bool tsr_yaml_int(const tsr_yaml *node, int64_t *ret_value);
+bool tsr_yaml_int_text(const char *text, int64_t *ret_value);
 bool tsr_yaml_float(const tsr_yaml *node, double *ret_value);
 bool tsr_yaml_bool(const tsr_yaml *node, bool *ret_value);
 

@@ -41,9 +41,7 @@ static unsigned take_base(const char **at) {
   return text[1] == 'x' ? 16 : text[1] == 'b' ? 2 : 8;
 }
 
-bool tsr_yaml_int(const tsr_yaml *node, int64_t *ret_value) {
-  if (!is_plain(node)) return false;
-  const char *at = node->text;
+bool tsr_yaml_int_text(const char *at, int64_t *ret_value) {
   bool negative = *at == '-', digits = false;
   if (*at == '-' || *at == '+') at++;
   if (*at == '_') return false;
@@ -57,6 +55,10 @@ bool tsr_yaml_int(const tsr_yaml *node, int64_t *ret_value) {
   }
   *ret_value = (int64_t)(negative ? 0 - value : value);
   return digits;
+}
+
+bool tsr_yaml_int(const tsr_yaml *node, int64_t *ret_value) {
+  return is_plain(node) && tsr_yaml_int_text(node->text, ret_value);
 }
 
 static const char *skip_digits(const char *at) {

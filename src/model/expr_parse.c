@@ -48,18 +48,27 @@ static bool is_name_byte(const char *at) {
   return isalnum(c) || c == '_' || (c == '.' && (isalnum(next) || next == '_'));
 }
 
-static void lex_number(parser *p, const char *at) {
+/* Integers as in the rest of the file, 0x10 and 1_000 too; else a decimal number, of which one that
+ * begins as an octal one is neither. */
+static bool read_number(const char *text, double *ret) {
+  int64_t whole;
   char *end;
-  size_t digits = strspn(at, "0123456789.");
-  if (strspn(at + digits, "eE") == 1) {
-    size_t sign = strspn(at + digits + 1, "+-");
-    size_t exponent = strspn(at + digits + 1 + (sign == 1), "0123456789");
-    if (sign <= 1 && exponent) digits += 1 + sign + exponent;
-  }
-  char *copy = tsr_arena_strndup(p->arena, at, digits);
-  p->token.number = strtod(copy, &end);
-  p->token.kind = *end || is_name_byte(at + digits) ? T_BAD : T_NUMBER;
-  p->token.end = p->token.begin + digits;
+  if (tsr_yaml_int_text(text, &whole)) return *ret = (double)whole, true;
+  if (text[0] == '0' && text[1] && !text[strspn(text, "0123456789_")]) return false;
+  *ret = strtod(text, &end);
+  return !*end && !text[strspn(text, "0123456789.eE+-")];
+}
+
+static void lex_number(parser *p, const char *at) {
+  size_t length = 0, plain = strspn(at, "0123456789.");
+  while (is_name_byte(at + length) || at[length] == '.') length++;
+  bool exponent = length == plain + 1 && strchr("eE", at[plain]);
+  if (exponent && (at[length] == '+' || at[length] == '-') &&
+      isdigit((unsigned char)at[length + 1]))
+    length += 1 + strspn(at + length + 1, "0123456789");
+  bool ok = read_number(tsr_arena_strndup(p->arena, at, length), &p->token.number);
+  p->token.kind = ok ? T_NUMBER : T_BAD;
+  p->token.end = p->token.begin + (ok ? length : plain);
 }
 
 static void lex_op(parser *p, const char *at) {

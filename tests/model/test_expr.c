@@ -110,6 +110,9 @@ static void check_values(void) {
   check_value("\"[1, 2][1]\"", "2");
   check_value("rope_scaling.factor / 2", "4");
   check_value("true and not false", "1");
+  check_value("0x10 + 010 + 1_000 + 0b11", "1027");
+  check_value("1e-2 * 1.5E+2", "1.5");
+  check_value("2. + .5 - 1e1", "-7.5");
   check_value("hidden[0] if len(hidden) else 1", "128");
 }
 
@@ -119,6 +122,10 @@ static void check_syntax(void) {
   check_error("1 2", false, "6: expected the end of the expression, found '2'");
   check_error("max(1 2)", false, "10: expected ',' or ')', found '2'");
   check_error("3x", false, "4: expected a number, a name or '(', found '3'");
+  check_error("1 + 08", false, "8: expected a number, a name or '(', found '08'");
+  check_error("1 + 0o17", false, "8: expected a number, a name or '(', found '0'");
+  check_error("1.2.3", false, "4: expected a number, a name or '(', found '1.2.3'");
+  check_error("1e+", false, "4: expected a number, a name or '(', found '1'");
   check_error("1 $ 2", false, "6: expected the end of the expression, found '$'");
   check_error("1 if 2", false, "10: the expression ends where 'else' should follow");
   check_error("hidden[1", false, "12: the expression ends where ']' should follow");
