@@ -2,6 +2,7 @@
 #include "app.h"
 #include "base/file.h"
 #include "checkpoint/folder.h"
+#include "checkpoint/hf_sides.h"
 #include "checkpoint/load.h"
 #include "data/sources.h"
 #include "train/chat_template.h"
@@ -411,12 +412,18 @@ static void show_all(const generation *g, const tsr_continuation *texts) {
 static bool generate(generation *g) {
   app *a = g->m.a;
   const tsr_config_eval *e = &a->config->eval;
-  int32_t stops[TSR_CHAT_STOPS_MAX];
+  enum { ENDS_MAX = 64 };
+  int32_t stops[TSR_CHAT_STOPS_MAX + ENDS_MAX];
+  int chat = tsr_chat_stops(&a->source.dataset.tokenizer, stops), ends;
+  if (!tsr_hf_ends(
+          a->arena, g->m.weights.folder, a->source.dataset.tokenizer.vocab_size, ENDS_MAX,
+          stops + chat, &ends, a->diags))
+    return false;
   tsr_generating how = {
       .sampling = {e->repetition_penalty, e->temperature, e->top_k, e->top_p, e->seed},
       .max_new_tokens = e->max_new_tokens,
       .stops = stops,
-      .stops_count = tsr_chat_stops(&a->source.dataset.tokenizer, stops),
+      .stops_count = chat + ends,
       .drawn = show_token,
       .context = g,
       .interrupt = interrupt_of(a)};

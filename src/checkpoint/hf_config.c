@@ -176,7 +176,13 @@ static void read_llama3_rope(reader *r, const cJSON *rope) {
 /* Newer files hold all of it in rope_parameters, older ones the scaling in rope_scaling. */
 static void read_rope(reader *r, bool has_llama3) {
   const char *key = get(r->root, "rope_parameters") ? "rope_parameters" : "rope_scaling";
-  const cJSON *rope = get(r->root, key);
+  const cJSON *rope = get(r->root, key), *older = get(r->root, "rope_scaling");
+  if (older && older != rope && !cJSON_Compare(older, rope, true)) {
+    r->ok = tsr_diag_error(
+        r->diags, TSR_NOWHERE, "'%s': rope_scaling and rope_parameters say different things",
+        r->path);
+    return;
+  }
   if (rope && !cJSON_IsObject(rope)) return unsupported(r, key, describe(r, rope), "an object");
   const cJSON *type = get(rope, "rope_type") ? get(rope, "rope_type") : get(rope, "type");
   r->c->theta = positive_in(r, r->root, "rope_theta", 10000);

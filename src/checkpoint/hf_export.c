@@ -4,7 +4,7 @@
 #include "checkpoint/folder.h"
 #include "checkpoint/hf_config.h"
 #include "checkpoint/hf_folder.h"
-#include "checkpoint/hf_import.h"
+#include "checkpoint/hf_sides.h"
 #include "checkpoint/input.h"
 #include "model/model.h"
 #include <errno.h>

@@ -2,8 +2,8 @@
 #include "base/file.h"
 #include "checkpoint/hf_config.h"
 #include "checkpoint/hf_folder.h"
+#include "checkpoint/hf_sides.h"
 #include "checkpoint/output.h"
-#include "data/bpe.h"
 #include "model/model.h"
 #include <inttypes.h>
 #include <math.h>
@@ -12,10 +12,6 @@
 #include <unistd.h>
 
 enum { CONFIG_BYTES_MAX = 1 << 24, BLOCK_BYTES = 1 << 20, SEQUENCE_MAX = 1024 };
-
-const char *const tsr_hf_side_files[] = {"tokenizer.json",          "tokenizer_config.json",
-                                         "special_tokens_map.json", "chat_template.jinja",
-                                         "generation_config.json",  NULL};
 
 /* A parameter of ours and the tensor that it comes out of. */
 typedef struct {
@@ -30,7 +26,7 @@ typedef struct {
   const tsr_hf_import_options *options;
   tsr_hf_config config;
   const cJSON *json; /* config.json */
-  bool reads_text;   /* with tokenizer.json */
+  tsr_hf_sides sides;
   bool dtype_refused; /* is said once */
   const tsr_graph *graph;
   tsr_hf_folder weights;
@@ -41,10 +37,6 @@ typedef struct {
 
 static const char *path_of(const importer *m, const char *name) {
   return tsr_path_join(m->arena, m->folder, name);
-}
-
-static bool has_file(const importer *m, const char *name) {
-  return tsr_file_exists(path_of(m, name));
 }
 
 /* ---- the model ---- */
@@ -68,7 +60,7 @@ static void print_config(const importer *m, tsr_text *text) {
   if (!sequence) sequence = m->config.max_sequence_length;
   if (!m->options->sequence_length && sequence > SEQUENCE_MAX) sequence = SEQUENCE_MAX;
   tsr_text_add(text, "training_config:\n");
-  if (m->reads_text)
+  if (m->sides.reads_text)
     tsr_text_add(text, "  tokenizer_type: bpe\n  tokenizer_path: %s\n", tsr_hf_side_files[0]);
   tsr_text_add(text, "  sequence_length: %" PRId64 "\n", sequence);
   tsr_hf_config_yaml(&m->config, text);
@@ -253,71 +245,8 @@ static bool write_tensors(importer *m) {
   return tsr_output_end_tensors(m->output, m->diags);
 }
 
-static const char generation_name[] = "generation_config.json";
-
-/* Adds the ids of special tokens that config.json alone has; whether there was any. */
-static bool add_ids(const importer *m, cJSON *generation) {
-  static const char *const keys[] = {"bos_token_id", "eos_token_id", "pad_token_id"};
-  bool added = false;
-  for (int i = 0; i < 3; i++) {
-    const cJSON *id = tsr_json_get(m->json, keys[i]);
-    bool there = tsr_json_get(generation, keys[i]) != NULL;
-    if (there || !(cJSON_IsNumber(id) || cJSON_IsArray(id))) continue;
-    cJSON_AddItemToObject(generation, keys[i], cJSON_Duplicate(id, true));
-    added = true;
-  }
-  return added;
-}
-
-/* As it is, where it has all ids of special tokens that config.json has; else with these. */
-static bool write_generation_config(importer *m) {
-  const char *path = path_of(m, generation_name);
-  cJSON *generation = NULL, *read = NULL;
-  char *text = NULL;
-  size_t length;
-  bool has = has_file(m, generation_name);
-  bool ok =
-      !has ||
-      (tsr_file_read(m->arena, path, CONFIG_BYTES_MAX, TSR_NOWHERE, &text, &length, m->diags) &&
-       tsr_json_parse(m->arena, path, text, length, &read, m->diags));
-  if (ok) generation = has ? cJSON_Duplicate(read, true) : cJSON_CreateObject();
-  if (ok && cJSON_IsObject(generation) && add_ids(m, generation)) {
-    text = cJSON_Print(generation);
-    ok = tsr_output_bytes(m->output, generation_name, text, strlen(text), m->diags);
-    cJSON_free(text);
-  } else if (ok && has) {
-    ok = tsr_output_copy(m->output, generation_name, path, 0, m->diags);
-  }
-  cJSON_Delete(generation);
-  return ok;
-}
-
-/* A model whose texts cannot be read is one to evaluate and to train on tokens all the same. */
-static bool has_tokenizer(const importer *m) {
-  const char *path = path_of(m, tsr_hf_side_files[0]);
-  tsr_diags *errors = tsr_diags_new(m->arena);
-  tsr_bpe *bpe;
-  if (!has_file(m, tsr_hf_side_files[0])) return false;
-  if (tsr_bpe_read(m->arena, path, TSR_NOWHERE, &bpe, errors)) return true;
-  tsr_diag_warning(
-      m->diags, TSR_NOWHERE, "'%s' cannot be used, so the model takes token numbers, no texts: %s",
-      path, tsr_diags_first_error(errors));
-  return false;
-}
-
-static bool write_files(importer *m, const char *config, size_t length) {
-  if (!tsr_output_bytes(m->output, "config.yaml", config, length, m->diags)) return false;
-  for (int i = 0; tsr_hf_side_files[i]; i++) {
-    const char *name = tsr_hf_side_files[i];
-    if (strcmp(name, generation_name) && has_file(m, name) &&
-        !tsr_output_copy(m->output, name, path_of(m, name), 0, m->diags))
-      return false;
-  }
-  return write_generation_config(m);
-}
-
 static bool write_all(importer *m, const char *out, const char *config, size_t length) {
-  const char *tokenizer = m->reads_text ? tsr_hf_side_files[0] : NULL;
+  const char *tokenizer = m->sides.reads_text ? tsr_hf_side_files[0] : NULL;
   tsr_manifest about = {
       .state = {.loss = NAN},
       .version = m->options->version,
@@ -326,7 +255,8 @@ static bool write_all(importer *m, const char *out, const char *config, size_t l
       .tokenizer = tokenizer};
   if (!tsr_output_begin(m->arena, tsr_hf_out(m->arena, out), NULL, NULL, &m->output, m->diags))
     return false;
-  if (write_tensors(m) && write_files(m, config, length) && tsr_file_maps_check(m->diags) &&
+  if (write_tensors(m) && tsr_output_bytes(m->output, "config.yaml", config, length, m->diags) &&
+      tsr_hf_sides_write(m->arena, &m->sides, m->output, m->diags) && tsr_file_maps_check(m->diags) &&
       tsr_output_commit(m->output, &about, m->diags))
     return true;
   tsr_output_abandon(m->output);
@@ -338,8 +268,8 @@ bool tsr_hf_import(
     tsr_diags *diags) {
   importer m = {.arena = arena, .folder = folder, .options = options, .diags = diags};
   if (!read_config(&m)) return false;
+  if (!tsr_hf_sides_read(arena, folder, m.json, m.config.vocab_size, &m.sides, diags)) return false;
   if (!tsr_hf_folder_open(arena, folder, &m.weights, diags)) return false;
-  m.reads_text = has_tokenizer(&m);
   tsr_text text = {0};
   print_config(&m, &text);
   bool ok = check_blocks(&m) && read_graph(&m, text.data, text.length) && match(&m) &&

@@ -20,8 +20,4 @@ bool tsr_hf_import(
     tsr_arena *arena, const char *folder, const char *out, const tsr_hf_import_options *options,
     tsr_diags *diags);
 
-/* Names of the files that are copied where they are: the tokenizer's and what goes with it;
- * NULL-terminated. The first is tokenizer.json. */
-extern const char *const tsr_hf_side_files[];
-
 #endif

@@ -12,6 +12,8 @@
   "{% if not add_generation_prompt is defined %}"                                                  \
   "{% set add_generation_prompt = false %}{% endif %}"
 
+enum { BYTES_MAX = 1 << 24 };
+
 static const struct {
   tsr_chat_format format;
   bool has_system; /* it says something where the conversation has no system message */
@@ -63,14 +65,26 @@ static const char *template_of(const cJSON *config) {
   return ""; /* none that is known */
 }
 
+/* The template of a file of JSON, NULL where it has none. */
+static bool
+read_json(tsr_arena *arena, const char *path, const char **ret_text, tsr_diags *diags) {
+  char *text;
+  size_t length;
+  cJSON *config;
+  if (!tsr_file_exists(path)) return true;
+  if (!tsr_file_read(arena, path, BYTES_MAX, TSR_NOWHERE, &text, &length, diags) ||
+      !tsr_json_parse(arena, path, text, length, &config, diags))
+    return false;
+  if (cJSON_IsObject(config)) *ret_text = template_of(config);
+  return true;
+}
+
 /* NULL: there is none. */
 static bool read_template(
     tsr_arena *arena, const char *folder, const char **ret_path, const char **ret_text,
     tsr_diags *diags) {
-  enum { BYTES_MAX = 1 << 24 };
   char *text;
   size_t length;
-  cJSON *config;
   *ret_text = NULL;
   *ret_path = tsr_path_join(arena, folder, "chat_template.jinja");
   if (tsr_file_exists(*ret_path)) {
@@ -79,12 +93,11 @@ static bool read_template(
     *ret_text = text;
     return true;
   }
-  *ret_path = tsr_path_join(arena, folder, "tokenizer_config.json");
-  if (!tsr_file_exists(*ret_path)) return true;
-  if (!tsr_file_read(arena, *ret_path, BYTES_MAX, TSR_NOWHERE, &text, &length, diags) ||
-      !tsr_json_parse(arena, *ret_path, text, length, &config, diags))
-    return false;
-  *ret_text = cJSON_IsObject(config) ? template_of(config) : NULL;
+  const char *const names[] = {"tokenizer_config.json", "chat_template.json"};
+  for (int i = 0; i < 2 && !*ret_text; i++) {
+    *ret_path = tsr_path_join(arena, folder, names[i]);
+    if (!read_json(arena, *ret_path, ret_text, diags)) return false;
+  }
   return true;
 }
 

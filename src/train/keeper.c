@@ -2,7 +2,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "checkpoint/folder.h"
-#include "checkpoint/hf_import.h"
+#include "checkpoint/hf_sides.h"
 #include "checkpoint/load.h"
 #include "config/print.h"
 #include <limits.h>

@@ -39,7 +39,7 @@ def _samples(rng: random.Random, drawn: Recipe) -> Recipe:
     return replace(drawn, units_batch=units, samples=units * rng.choice([1, 2]) + rng.choice([1, 1, 1, 2]))
 
 
-@change(5, of_any=True)
+@change(10, of_any=True)
 def _batch_units(rng: random.Random, drawn: Recipe) -> Recipe:
     """Batch units that microbatches can share out evenly, though not in the order of their tree."""
     units = rng.choice([6, 6, 12])
@@ -132,11 +132,11 @@ def _batch_number(rng: random.Random, drawn: Recipe) -> Recipe:
 
 @change(4)
 def _of_training(rng: random.Random, drawn: Recipe) -> Recipe:
-    """Parameters that training places otherwise than evaluation, or that only one of them has."""
+    """Parameters of which training has another placement or shape than evaluation."""
     return _put(drawn, Piece("of_training", draw_options(rng)), units_tp=rng.choice([2, 4]), eval_every=1)
 
 
-@change(2)
+@change(8)
 def _scatter_over_stages(rng: random.Random, drawn: Recipe) -> Recipe:
     """A parameter that is cut over the stages of a pipeline."""
     return _put(drawn, Piece("pair", draw_options(rng)), Piece("over_stages", draw_options(rng)),
@@ -216,6 +216,12 @@ def _piece_training(b: Builder, piece: Piece, x: Value) -> Value:
     last, options = x.shape[-1], ["shard(0) if training else replicate", "replicate if training else shard(0)"]
     if piece.options.a:
         options.reverse()
+    if piece.options.b:
+        inner = Dim([4, 6, 8][piece.options.k - 1])
+        size = f"{inner.number} if training else {2 * inner.number}"
+        wide = b.parameter("w", (inner, last), more={"shape": [size, last.text]})
+        back = b.parameter("w", (last, inner), more={"shape": [last.text, size]})
+        return b.call("linear", b.call("linear", x, wide, shape=(*x.shape[:-1], inner)), back, shape=x.shape)
     for tp in options:
         x = b.call("linear", x, b.parameter("w", (last, last), more={"tp": tp}))
     return x

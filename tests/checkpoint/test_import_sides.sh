@@ -1,0 +1,119 @@
+#!/usr/bin/env bash
+# What `import` takes of the files beside the weights, and what it says of those that cannot be used: tokenizers, chat
+# templates, ids of special tokens.
+# usage: test_import_sides.sh PROGRAM
+set -uo pipefail
+tokenizers=$(realpath tests/data/bpe)
+. tests/commands.sh "$1"
+
+write_text text.txt
+cat > run.yaml <<RUN
+training_config: {seed: 1, data_path: text.txt, tokenizer_type: bpe, tokenizer_path: $tokenizers/digits.json,
+  batch_size: 4, sequence_length: 8, max_steps: 2, eval_every: 0, sample_tokens: 0}
+transformer_config: {model_type: llama, vocab_size: 403, embedding_dim: 8, intermediate_dim: 16, num_heads: 2,
+  num_groups: 2, num_blocks: 1, max_sequence_length: 64}
+numerics: {threads: 1}
+RUN
+ends 0 --config run.yaml --out trained --quiet
+ends 0 export trained --out model --quiet
+
+# imports CODE: the folder `model` into `imported`, which is there after a 0 alone
+imports() {
+  rm -rf imported
+  ends "$1" import model --out imported
+  [ "$1" = 0 ] || [ ! -e imported ] || complain "a failed import has left its folder"
+}
+# tokens FOLDER: how many new ones there are, drawn greedily
+tokens() {
+  ends 0 generate --checkpoint "$1" --prompt "word" --max-new-tokens 9 --temperature 0
+  sed -n 's/.*new: \([0-9]*\) tokens.*/\1/p' "$said"
+}
+
+imports 0
+! grep -q warning "$said" || complain "a warning without a reason"
+
+# texts end with the tokens that generation_config.json names, or config.json
+whole=$(tokens imported)
+[ "$whole" -gt 1 ] || complain "nothing to end: $whole new tokens"
+ends 0 evaluate --checkpoint imported --data text.txt
+for file in generation_config.json config.json; do
+  cp model/$file kept.json 2>/dev/null || echo '{}' > kept.json
+  python3 - kept.json "$PWD/model/$file" <<'PYTHON'
+import json, sys
+config = json.load(open(sys.argv[1]))
+config["eos_token_id"] = list(range(403))
+json.dump(config, open(sys.argv[2], "w"))
+PYTHON
+  imports 0
+  new=$(tokens imported)
+  [ "${new:-0}" -le 1 ] || complain "$file: $new new tokens behind the end"
+  ends 0 --config imported/config.yaml --out tuned --overwrite --quiet --set training_config.model_path=imported \
+    --set training_config.data_path=text.txt --set training_config.max_steps=1 --set training_config.sequence_length=8
+  new=$(tokens tuned)
+  [ "${new:-0}" -le 1 ] || complain "$file: $new new tokens behind the end of a tuned model"
+  [ $file = config.json ] && cp kept.json model/$file || rm model/$file
+done
+
+# ids that are no tokens
+echo '{"eos_token_id": [402, 403], "bos_token_id": "x", "pad_token_id": -1}' > model/generation_config.json
+imports 0
+says "warning: 'model/generation_config.json': eos_token_id 403 is not in the vocabulary of 403 tokens"
+says "warning: 'model/generation_config.json': bos_token_id is not the number of a token"
+[ "$(grep -c warning "$said")" = 2 ] || complain "other warnings, too"
+[ "$(tokens imported)" = "$whole" ] || complain "a text ends elsewhere"
+echo '{"eos_token_id": 1,' > model/generation_config.json
+imports 2
+says "model/generation_config.json:2:1: error:"
+rm model/generation_config.json
+
+# files of JSON that are none
+for file in tokenizer_config.json special_tokens_map.json chat_template.json; do
+  [ ! -e model/$file ] || cp model/$file kept.json
+  echo '{"a" 1}' > model/$file
+  imports 2
+  says "model/$file:1:6: error:"
+  rm model/$file
+  [ ! -e kept.json ] || mv kept.json model/$file
+done
+
+# tokenizers
+cp $tokenizers/gpt2.json model/tokenizer.json
+imports 0
+says "warning: 'model/tokenizer.json' has 2401 tokens, the model 403: texts with the others are refused"
+echo '{"model": {"type": "WordPiece", "vocab": {}}}' > model/tokenizer.json
+imports 0
+says "warning: 'model/tokenizer.json' cannot be used, so the model takes token numbers, no texts: "
+rm model/tokenizer.json
+touch model/tokenizer.model
+imports 0
+says "warning: 'model/tokenizer.model' is SentencePiece's, which is not read: the model takes token numbers, no texts"
+rm model/tokenizer.model
+cp $tokenizers/digits.json model/tokenizer.json
+
+# a chat template of its own file
+echo '[{"role": "user", "content": "word"}]' > chat.json
+imports 0
+ends 0 generate --checkpoint imported --chat chat.json --max-new-tokens 1
+echo '{"chat_template": "{{ messages }}"}' > model/chat_template.json
+imports 0
+ends 2 generate --checkpoint imported --chat chat.json --max-new-tokens 1
+says "error: 'imported/chat_template.json' holds a chat template that this program does not know"
+rm model/chat_template.json
+
+# rotary positions, said twice
+cp model/config.json kept.json
+for case in '2:{"rope_type": "default", "rope_theta": 5.0}' '0:{"rope_type": "default", "rope_theta": 10000.0}'; do
+  python3 - "${case#*:}" <<'PYTHON'
+import json, sys
+config = json.load(open("kept.json"))
+config.pop("rope_theta", None)
+config["rope_parameters"] = {"rope_type": "default", "rope_theta": 10000.0}
+config["rope_scaling"] = json.loads(sys.argv[1])
+json.dump(config, open("model/config.json", "w"))
+PYTHON
+  imports "${case%%:*}"
+done
+mv kept.json model/config.json
+imports 0
+
+end_of checkpoint.import_sides 23
