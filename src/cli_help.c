@@ -64,7 +64,7 @@ const char tsr_cli_help[] =
     "                   compares their bits, and the loss and gradients with the interpreter; no "
     "data are read\n"
     "  --full-mesh      check --prove: keeps the sizes of all mesh axes\n"
-    "  --machine WHAT   plan: a shipped machine (cpu, galaxy, h100, h200) or a file\n"
+    "  --machine WHAT   plan: a shipped machine (blackhole, cpu, galaxy, h100, h200) or a file\n"
     "  --gantt          plan: draws the pipeline over time\n"
     "  --svg FILE       plan: the same as a picture\n"
     "  --calibrate [FILE]  plan: measures this machine and writes its description, into "

@@ -43,7 +43,7 @@ bool app_open_mesh(app *a) {
   /* Of GPUs the numbers are those of this host's, of which a mesh may take some. */
   for (int i = 0; d->kind != TSR_DEVICE_CPU && i < d->device_ids_count; i++)
     if (d->device_ids[i] >= request.devices) request.devices = d->device_ids[i] + 1;
-  request.arch = TSR_ARCH_CPU;
+  request.arch = d->kind == TSR_DEVICE_CUDA ? TSR_ARCH_CUDA : TSR_ARCH_CPU;
   return tsr_mesh_choose(a->arena, &request, &a->mesh, &a->mesh_why, a->diags);
 }
 

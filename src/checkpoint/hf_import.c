@@ -256,8 +256,8 @@ static bool write_all(importer *m, const char *out, const char *config, size_t l
   if (!tsr_output_begin(m->arena, tsr_hf_out(m->arena, out), NULL, NULL, &m->output, m->diags))
     return false;
   if (write_tensors(m) && tsr_output_bytes(m->output, "config.yaml", config, length, m->diags) &&
-      tsr_hf_sides_write(m->arena, &m->sides, m->output, m->diags) && tsr_file_maps_check(m->diags) &&
-      tsr_output_commit(m->output, &about, m->diags))
+      tsr_hf_sides_write(m->arena, &m->sides, m->output, m->diags) &&
+      tsr_file_maps_check(m->diags) && tsr_output_commit(m->output, &about, m->diags))
     return true;
   tsr_output_abandon(m->output);
   return false;

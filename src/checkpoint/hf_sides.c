@@ -7,8 +7,12 @@
 enum { BYTES_MAX = 1 << 28 };
 
 const char *const tsr_hf_side_files[] = {
-    "tokenizer.json",      "tokenizer_config.json", "special_tokens_map.json",
-    "chat_template.jinja", "chat_template.json",    "generation_config.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "chat_template.jinja",
+    "chat_template.json",
+    "generation_config.json",
     NULL};
 static const char generation_name[] = "generation_config.json";
 static const char *const id_keys[] = {"bos_token_id", "eos_token_id", "pad_token_id"};
@@ -29,8 +33,8 @@ static bool read_json(
 /* ---- the tokenizer ---- */
 
 /* A model whose texts cannot be read is one to evaluate and to train on tokens all the same. */
-static bool read_tokenizer(
-    tsr_arena *arena, const char *folder, int64_t vocab_size, tsr_diags *diags) {
+static bool
+read_tokenizer(tsr_arena *arena, const char *folder, int64_t vocab_size, tsr_diags *diags) {
   const char *path = tsr_path_join(arena, folder, tsr_hf_side_files[0]);
   const char *pieces = tsr_path_join(arena, folder, "tokenizer.model");
   tsr_diags *errors = tsr_diags_new(arena);
@@ -60,8 +64,8 @@ static bool read_tokenizer(
 /* ---- ids of special tokens ---- */
 
 /* transformers has numbers of its own for models that name none, and -1 for none. */
-static void check_id(
-    const cJSON *id, const char *key, const char *path, int64_t vocab_size, tsr_diags *diags) {
+static void
+check_id(const cJSON *id, const char *key, const char *path, int64_t vocab_size, tsr_diags *diags) {
   bool whole = cJSON_IsNumber(id) && id->valuedouble == (double)(int64_t)id->valuedouble;
   if (cJSON_IsNull(id) || (whole && id->valuedouble >= -1 && id->valuedouble < (double)vocab_size))
     return;
@@ -72,8 +76,7 @@ static void check_id(
   else tsr_diag_warning(diags, TSR_NOWHERE, "'%s': %s is not the number of a token", path, key);
 }
 
-static void
-check_ids(const cJSON *object, const char *path, int64_t vocab_size, tsr_diags *diags) {
+static void check_ids(const cJSON *object, const char *path, int64_t vocab_size, tsr_diags *diags) {
   for (int i = 0; i < ID_KEYS; i++) {
     const cJSON *id = tsr_json_get(object, id_keys[i]), *one;
     if (!id) continue;

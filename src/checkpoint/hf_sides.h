@@ -11,9 +11,9 @@ extern const char *const tsr_hf_side_files[];
 
 typedef struct {
   const char *folder;
-  bool reads_text;          /* there is a tokenizer that can be used */
-  const char *generation;   /* generation_config.json with the ids that config.json alone has; NULL:
-                               the folder's own, if it has one */
+  bool reads_text;        /* there is a tokenizer that can be used */
+  const char *generation; /* generation_config.json with the ids that config.json alone has; NULL:
+                             the folder's own, if it has one */
 } tsr_hf_sides;
 
 /* Reads what is there beside `config`, config.json. Warnings: a tokenizer that cannot be used, or

@@ -83,9 +83,9 @@ bool tsr_machine_find(
     tsr_arena *arena, const char *share_folder, const char *name, tsr_place place,
     const char **ret_path, tsr_diags *diags);
 /* The machine of --machine, else the shipped one that the descriptor's name begins with, else the
- * one for devices of that kind: cpu, galaxy for Wormhole, else h100. Levels within hosts join no
- * more devices than lie one after the other in each of the descriptor's hosts. *ret_why: what
- * decided. */
+ * one for devices of that kind: cpu, galaxy for Wormhole, blackhole, else h100. Levels within hosts
+ * join no more devices than lie one after the other in each of the descriptor's hosts. *ret_why:
+ * what decided. */
 bool tsr_machine_choose(
     tsr_arena *arena, const char *share_folder, const char *option, const tsr_mesh *mesh,
     tsr_machine **ret_machine, const char **ret_why, tsr_diags *diags);

@@ -12,6 +12,7 @@ static const char *name_of_arch(tsr_mesh_arch arch) {
   case TSR_ARCH_WORMHOLE_B0:
     return "galaxy";
   case TSR_ARCH_BLACKHOLE:
+    return "blackhole";
   case TSR_ARCH_CUDA:
     break;
   }

@@ -66,8 +66,7 @@ static const char *template_of(const cJSON *config) {
 }
 
 /* The template of a file of JSON, NULL where it has none. */
-static bool
-read_json(tsr_arena *arena, const char *path, const char **ret_text, tsr_diags *diags) {
+static bool read_json(tsr_arena *arena, const char *path, const char **ret_text, tsr_diags *diags) {
   char *text;
   size_t length;
   cJSON *config;

@@ -1,5 +1,6 @@
 /* The chat template that a model came with (Hugging Face: Jinja, in chat_template.jinja,
- * tokenizer_config.json or chat_template.json). Templates are not interpreted: one is known or it is not. */
+ * tokenizer_config.json or chat_template.json). Templates are not interpreted: one is known or it
+ * is not. */
 #ifndef TSR_TRAIN_CHAT_TEMPLATE_H
 #define TSR_TRAIN_CHAT_TEMPLATE_H
 #include "train/chat.h"

@@ -186,8 +186,8 @@ static tsr_machine *read_shipped(tsr_arena *arena, const char *name) {
 }
 
 static void test_shipped(tsr_arena *arena) {
-  static const char *const names[] = {"cpu", "galaxy", "h100", "h200"};
-  for (int i = 0; i < 4; i++) {
+  static const char *const names[] = {"blackhole", "cpu", "galaxy", "h100", "h200"};
+  for (int i = 0; i < 5; i++) {
     const tsr_machine *m = read_shipped(arena, names[i]);
     if (!m) continue;
     CHECK(*m->doc && m->links_count && m->memory > (int64_t)1 << 33);
@@ -226,15 +226,17 @@ static void test_find(tsr_arena *arena, tsr_diags *diags) {
   CHECK_STR(path, cpu);
   CHECK(!tsr_machine_find(arena, root, "h10", TSR_NOWHERE, &path, diags));
   CHECK_STR(
-      printed_diags(arena, diags), "error: there is no machine 'h10'\n"
-                                   "      = did you mean 'h100'?\n"
-                                   "      = shipped: cpu, galaxy, h100, h200; or name a file\n"
-                                   "      = looked for '" TSR_SOURCE_ROOT
-                                   "/configs/machines/h10.yaml' and for the file 'h10'\n");
+      printed_diags(arena, diags),
+      "error: there is no machine 'h10'\n"
+      "      = did you mean 'h100'?\n"
+      "      = shipped: blackhole, cpu, galaxy, h100, h200; or name a file\n"
+      "      = looked for '" TSR_SOURCE_ROOT
+      "/configs/machines/h10.yaml' and for the file 'h10'\n");
   CHECK(!tsr_machine_find(arena, root, "./mine.yaml", TSR_NOWHERE, &path, diags));
   CHECK_STR(
-      printed_diags(arena, diags), "error: there is no machine './mine.yaml'\n"
-                                   "      = shipped: cpu, galaxy, h100, h200; or name a file\n");
+      printed_diags(arena, diags),
+      "error: there is no machine './mine.yaml'\n"
+      "      = shipped: blackhole, cpu, galaxy, h100, h200; or name a file\n");
   CHECK(!tsr_machine_find(arena, "/nowhere", "", TSR_NOWHERE, &path, diags));
   CHECK_STR(
       printed_diags(arena, diags), "error: there is no machine ''\n"

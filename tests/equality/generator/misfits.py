@@ -133,7 +133,8 @@ def _batch_number(rng: random.Random, drawn: Recipe) -> Recipe:
 @change(4)
 def _of_training(rng: random.Random, drawn: Recipe) -> Recipe:
     """Parameters of which training has another placement or shape than evaluation."""
-    return _put(drawn, Piece("of_training", draw_options(rng)), units_tp=rng.choice([2, 4]), eval_every=1)
+    options = replace(draw_options(rng), b=rng.random() < 0.7)
+    return _put(drawn, Piece("of_training", options), units_tp=rng.choice([2, 4]), eval_every=1)
 
 
 @change(8)
