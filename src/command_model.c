@@ -28,12 +28,19 @@ static bool has_set(const app *a, const char *section) {
   return false;
 }
 
+/* Whether a --set lays out ranks: the whole section, or a key that names axes or devices. */
+static bool sets_layout(const app *a) {
+  static const char *const keys[] = {
+      "device_config=", "device_config.enable_", "device_config.mesh_", "device_config.device"};
+  for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
+    if (has_set(a, keys[k])) return true;
+  return false;
+}
+
 /* A configuration that stands in a checkpoint says how training was spread; using the weights needs
  * no more than a rank, unless a --set says where it is to be. */
 static void use_one_rank(app *a) {
-  static const char *const keys[] = {"device_config", "mesh", "pipeline", "zero"};
-  for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
-    if (has_set(a, keys[k])) return;
+  if (sets_layout(a) || has_set(a, "mesh") || has_set(a, "pipeline") || has_set(a, "zero")) return;
   tsr_config *c = a->config;
   const tsr_config_device *d = &c->device;
   c->device = (tsr_config_device){
@@ -43,15 +50,20 @@ static void use_one_rank(app *a) {
   c->zero = (tsr_config_zero){.offload_path = ""};
 }
 
-/* Of a checkpoint's own configuration: what it says of the mesh that the weights were trained on
- * gives way to an option's `mesh`, and the options of its parts stand behind that. */
-static void forget_mesh(app *a) {
-  static const char *const sections[] = {"device_config", "pipeline", "zero"};
+static void forget_sections(app *a, const char *const *sections, int count) {
   tsr_cli *c = &a->cli;
-  if (!has_set(a, "mesh")) return;
-  memmove(c->sets + 3, c->sets, sizeof *c->sets * (size_t)c->sets_count);
-  for (int i = 0; i < 3; i++) c->sets[i] = (tsr_set){"{}", "--checkpoint", sections[i], false};
-  c->sets_count += 3;
+  memmove(c->sets + count, c->sets, sizeof *c->sets * (size_t)c->sets_count);
+  for (int i = 0; i < count; i++) c->sets[i] = (tsr_set){"{}", "--checkpoint", sections[i], false};
+  c->sets_count += count;
+}
+
+/* Of a checkpoint's own configuration: what it says of the mesh that the weights were trained on
+ * gives way to the other way of saying it that an option has, and the options of its parts stand
+ * behind that. */
+static void forget_mesh(app *a) {
+  static const char *const by_switches[] = {"device_config", "pipeline", "zero"}, *by_name = "mesh";
+  if (has_set(a, "mesh")) forget_sections(a, by_switches, 3);
+  else if (sets_layout(a)) forget_sections(a, &by_name, 1);
 }
 
 /* --data stands in place of all that the configuration says of data. */
@@ -210,7 +222,8 @@ static bool compile_evaluation(model *m) {
   tsr_compile_options o = app_compile_options(a);
   tsr_source_needs needs;
   if (!tsr_compile(a->arena, &o, TSR_COMPILE_EVALUATE, &a->evaluation, a->diags) ||
-      !tsr_source_needs_of(a->evaluation.graph, &needs, a->diags))
+      !tsr_source_needs_of(a->evaluation.graph, &needs, a->diags) ||
+      !tsr_source_check_end_of_text(a->config, &needs, a->diags))
     return false;
   if (!needs.text)
     return tsr_diag_error(
@@ -369,6 +382,8 @@ static bool compile_generation(generation *g) {
   else if (o.window > most) o.window = most;
   o.rows = g->count < ROWS_MAX ? g->count : ROWS_MAX;
   if (!tsr_compile(a->arena, &o, TSR_COMPILE_GENERATE, &a->generation, a->diags)) return false;
+  tsr_source_needs needs = {.text = true, .vocab = a->generation.model->vocab_size};
+  if (!tsr_source_check_end_of_text(a->config, &needs, a->diags)) return false;
   if (!a->generation.has_logits)
     return tsr_diag_error(a->diags, TSR_NOWHERE, "this model has no output 'logits' to draw from");
   if (!a->generation.decode)

@@ -25,6 +25,9 @@ bool tsr_checkpoint_ls(tsr_arena *arena, const char *folder, tsr_text *text, tsr
   if (!tsr_checkpoints_list(arena, folder, &entries, &count, diags)) return false;
   const char *below = tsr_path_join(arena, folder, "checkpoints");
   if (!count && !tsr_checkpoints_list(arena, below, &entries, &count, diags)) return false;
+  tsr_checkpoint_entry alone = {0, folder};
+  if (!count && tsr_file_exists(tsr_path_join(arena, folder, TSR_MANIFEST_NAME)))
+    entries = &alone, count = 1;
   if (!count)
     return tsr_diag_error(diags, TSR_NOWHERE, "there is no checkpoint in '%s'", folder);
   tsr_text_add(text, "%10s  %10s  %10s  %-23s  folder\n", "step", "loss", "size", "written");

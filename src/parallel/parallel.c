@@ -71,7 +71,9 @@ static bool axis_refuse(
 }
 
 bool tsr_parallel_trainable(const tsr_parallel *p, const tsr_config *config, tsr_diags *diags) {
-  bool is_on = config->device.enable_ep;
+  const tsr_config_device *device = &config->device;
+  bool is_on = device->enable_ep;
+  for (int i = 0; i < device->axes_count; i++) is_on |= device->axes[i] == TSR_EP;
   bool good = axis_refuse(p, config, TSR_EP, is_on, "expert parallelism", diags);
   if (config->device.enable_sp && p->size[TSR_TP] == 1)
     tsr_diag_warning(

@@ -74,6 +74,11 @@ says <<'TEXT'
          4      …  kept/step-00000004
          6      …  kept/step-00000006
 TEXT
+run 0 checkpoint ls kept/step-00000004
+says <<'TEXT'
+      step        loss        size  written                  folder
+         4      …  kept/step-00000004
+TEXT
 run 2 --config run.yaml --quiet
 says <<'TEXT'
 run.yaml:9:19: error: 'kept' has the checkpoints of a run, up to step 6
@@ -215,6 +220,23 @@ run 0 generate --checkpoint kept --quiet --max-new-tokens 30 --prompt "the 1" --
 together=$said
 run 0 generate --checkpoint kept --quiet --max-new-tokens 30 --prompt "the 1"
 says <<<"$(sed '1d;/^--- 2/,$d' <<<"$together")"
+# a checkpoint that names a mesh, used on one that device_config lays out, and on none
+run 0 --config run.yaml --quiet --set checkpoint.dir=meshed --set mesh.axes=[dp] --set mesh.shape=[2]
+run 0 generate --checkpoint meshed --quiet --max-new-tokens 30 --prompt "the 1"
+meshed=$said
+run 0 generate --checkpoint meshed --quiet --max-new-tokens 30 --prompt "the 1" --set device_config.memory_limit=1GiB
+says <<<"$meshed"
+run 0 generate --checkpoint meshed --quiet --max-new-tokens 30 --prompt "the 1" --set device_config.enable_tp=true \
+  --set device_config.mesh_shape=[2]
+says <<<"$meshed"
+for command in "generate --prompt the" "evaluate"; do
+  # shellcheck disable=SC2086
+  run 2 $command --checkpoint kept --set training_config.end_of_text=999
+  says <<'TEXT'
+--set:1:29: error: 'end_of_text' is 999, but the model's vocabulary has …
+…
+TEXT
+done
 printf 'the 1\nlazy\n' >prompts.txt
 run 0 generate --checkpoint kept --quiet --max-new-tokens 30 --prompt-file prompts.txt
 says <<<"$together"

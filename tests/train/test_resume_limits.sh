@@ -68,8 +68,11 @@ says "run/checkpoints/step-00000006"
 cp "$said" both
 ends 0 checkpoint ls run/checkpoints
 cmp -s "$said" both || complain "another list"
-ends 2 checkpoint ls run/checkpoints/step-00000006
-says "there is no checkpoint in"
+ends 0 checkpoint ls run/checkpoints/step-00000006
+[ "$(grep -c 'run/checkpoints/step-00000006$' "$said")" = 1 ] && [ "$(wc -l < "$said")" = 2 ] || complain "not that one alone"
+mkdir nothing
+ends 2 checkpoint ls nothing
+says "there is no checkpoint in 'nothing'"
 
 # Weights are used on any mesh, whatever one they were trained on.
 ends 0 evaluate --checkpoint run --data text.txt
