@@ -77,6 +77,8 @@ void app_close_device(app *a);
 
 /* Of commands that workers do together: joins the job that started this process, if one did. */
 bool app_join(app *a);
+/* Of other commands: that what they write is written by one process. */
+bool app_check_alone(app *a);
 /* Whether workers do the command together. */
 bool app_is_joint(const app *a);
 /* Ranks on workers, and threads by what each may use of its host. Needs the parallelism context. */

@@ -348,6 +348,8 @@ bool tsr_cli_parse(tsr_arena *arena, int argc, char **argv, tsr_cli *c, tsr_diag
   return !tsr_diags_errors(diags);
 }
 
+const char *tsr_cli_command_name(tsr_command command) { return commands[command]; }
+
 static bool has_word(const char *list, const char *word) {
   size_t n = strlen(word);
   for (const char *at = list; at && *at; at += strcspn(at, ","), at += *at == ',')

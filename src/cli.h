@@ -72,6 +72,7 @@ typedef struct {
 /* All mistakes of the line in one run; --help and --version ask for nothing else. Options that
  * stand for a key of the configuration (--temperature) become a --set of it. */
 bool tsr_cli_parse(tsr_arena *arena, int argc, char **argv, tsr_cli *ret_cli, tsr_diags *diags);
+const char *tsr_cli_command_name(tsr_command command);
 /* Whether `what` is in the --dump list. */
 bool tsr_cli_dumps(const tsr_cli *cli, const char *what);
 /* Whether `what` is in the --emit list; everything is without one. */

@@ -5,6 +5,7 @@
 #include "config/print.h"
 #include "config/schema.h"
 #include <fcntl.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -25,7 +26,8 @@ static const char *find_share(tsr_arena *arena) {
     char path[4200];
     snprintf(path, sizeof path, i ? "%s/../share/tessera-train" : "%s/..", folder);
     const char *probe = tsr_arena_printf(arena, "%s/configs/graphs", path);
-    if (tsr_file_exists(probe)) return tsr_arena_strdup(arena, path);
+    char real[PATH_MAX];
+    if (tsr_file_exists(probe) && realpath(path, real)) return tsr_arena_strdup(arena, real);
   }
   return ".";
 }
@@ -84,7 +86,8 @@ static int run(app *a) {
   if (a->cli.print_schema) return tsr_config_schema(&text), app_print(&text), app_finish(a, true);
   if (a->cli.print_manual) return tsr_config_manual(&text), app_print(&text), app_finish(a, true);
   if (a->cli.print_config) return print_config(a);
-  return app_check_level(a) ? commands[a->cli.command](a) : app_finish(a, false);
+  bool ok = app_check_level(a) && (app_is_joint(a) || app_check_alone(a));
+  return ok ? commands[a->cli.command](a) : app_finish(a, false);
 }
 
 int main(int argc, char **argv) {

@@ -1,6 +1,7 @@
 /* The way of the data up to the programs: configuration, mesh, parallelism context, graph. */
 #include "app.h"
 #include "base/file.h"
+#include "base/uri.h"
 #include "device/cuda.h"
 #include "mesh/choose.h"
 #include "train/plan_command.h"
@@ -31,7 +32,9 @@ bool app_open_mesh(app *a) {
   tsr_mesh_request request = {.option = a->cli.mesh, .config_value = d->mesh_graph_descriptor};
   request.config_file = a->config->file;
   request.config_place = tsr_config_place(a->config, "device_config.mesh_graph_descriptor");
-  request.environment = getenv("TT_MESH_GRAPH_DESC_PATH");
+  const char *named = getenv("TT_MESH_GRAPH_DESC_PATH");
+  tsr_place by = {.file = "TT_MESH_GRAPH_DESC_PATH"};
+  if (named && !tsr_uri_path(a->arena, named, by, &request.environment, a->diags)) return false;
   request.tt_metal_home = getenv("TT_METAL_HOME");
   request.shipped_folder = tsr_arena_printf(a->arena, "%s/mesh_descriptors", a->share);
   request.ndim = d->mesh_ndim;

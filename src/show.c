@@ -94,7 +94,11 @@ static void check_said(app *a, bool ok, const char *function) {
       a->diags, TSR_NOWHERE, "internal error: a step of %s failed and has not said why", function);
 }
 
-bool app_writes_files(const app *a) { return a->cli.command == TSR_COMMAND_TRAIN || a->cli.out; }
+bool app_writes_files(const app *a) {
+  const tsr_cli *c = &a->cli;
+  bool prints = c->help || c->version || c->print_config || c->print_schema || c->print_manual;
+  return !prints && (c->command == TSR_COMMAND_TRAIN || c->out);
+}
 
 static void check_output(app *a) {
   static const char message[] = "cannot write to the standard output: %s";

@@ -90,12 +90,23 @@ bool app_gather(app *a, const void *mine, int64_t bytes, void *all) {
 
 /* Of the workers of a host, of which none can ask the others, one speaks, and the others wait with
  * their end until it has: their launcher ends all when one ends. */
-static void join_alone(app *a) {
+static void speak_on_first(app *a) {
   const char *names[] = {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"};
   const char *number = NULL;
   for (int i = 0; i < 3 && !number; i++) number = getenv(names[i]);
   a->muted = number && atoi(number) > 0;
   if (a->muted) rest(GRACE_S);
+}
+
+bool app_check_alone(app *a) {
+  bool writes = a->cli.out || a->cli.svg || a->cli.calibration;
+  int workers = writes ? tsr_transport_launched(a->arena) : 1;
+  if (workers == 1) return true;
+  tsr_diag_error(
+      a->diags, TSR_NOWHERE, "%s is for one process, and %d workers were started",
+      tsr_cli_command_name(a->cli.command), workers);
+  speak_on_first(a);
+  return false;
 }
 
 bool app_is_joint(const app *a) {
@@ -127,7 +138,7 @@ bool app_join(app *a) {
   app_set_deadline(join_timeout(), "begun");
   bool opened = tsr_transport_open(a->arena, &a->transport, a->diags);
   app_end_deadline();
-  if (!opened) return join_alone(a), false;
+  if (!opened) return speak_on_first(a), false;
   char why[TSR_WHY_BYTES] = "";
   a->muted = a->transport.worker > 0;
   if (a->muted) {

@@ -116,6 +116,12 @@ static const tsr_transport_table *find_plugin(tsr_arena *arena, const launch *l,
   return NULL;
 }
 
+int tsr_transport_launched(tsr_arena *arena) {
+  launch l;
+  bool ok = find_launcher(arena, &l, tsr_diags_new(arena));
+  return ok && l.workers > 1 ? l.workers : 1;
+}
+
 bool tsr_transport_open(tsr_arena *arena, tsr_transport *ret_transport, tsr_diags *diags) {
   launch l;
   *ret_transport = (tsr_transport){.workers = 1};

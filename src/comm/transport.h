@@ -78,6 +78,9 @@ typedef struct {
  * TESSERA_PLUGIN_PATH, beside the program, and in ../lib/tessera-train. Errors: a launcher without its
  * plugin, with every path that was tried and what to install; a plugin of another build. */
 bool tsr_transport_open(tsr_arena *arena, tsr_transport *ret_transport, tsr_diags *diags);
+/* How many processes were started together with this one, without opening anything; 1: it is alone,
+ * or nothing says. */
+int tsr_transport_launched(tsr_arena *arena);
 void tsr_transport_close(tsr_transport *transport);
 
 #endif

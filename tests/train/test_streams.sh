@@ -80,6 +80,34 @@ code 143 $? "SIGTERM before the configuration was there"
 grep -q "tessera-train: ended by a signal" "$said" || complain "not a word"
 [ ! -e late ] || complain "a folder was made"
 
+# what is asked for is printed, or it is an error; of a command that trains by default, too
+for option in --help --version --print-schema "--config run.yaml --print-config"; do
+  # shellcheck disable=SC2086 # words
+  "$program" $option > /dev/full 2> "$said"
+  code 1 $? "$option into a full disk"
+  grep -q "error: cannot write to the standard output: No space left on device" "$said" || complain "$option: not why"
+done
+
+# an environment that names a descriptor by its URI
+cat > line.textproto <<'MESH'
+mesh_descriptors {
+  name: "LINE"
+  arch: CPU
+  device_topology { dims: [2] }
+  host_topology { dims: [1] }
+  channels { count: 1 }
+}
+top_level_instance { mesh { mesh_descriptor: "LINE" mesh_id: 0 } }
+MESH
+two=(check --config run.yaml --set "device_config={enable_ddp: true, mesh_shape: [2]}")
+TT_MESH_GRAPH_DESC_PATH=file:$PWD/line.textproto "$program" "${two[@]}" > "$said" 2>&1
+code 0 $? "a descriptor by its URI"
+grep -q "line.textproto" "$said" || complain "another mesh"
+TT_MESH_GRAPH_DESC_PATH=s3://bucket/line.textproto "$program" "${two[@]}" > "$said" 2>&1
+code 2 $? "a descriptor in an object store"
+grep -q "TT_MESH_GRAPH_DESC_PATH: error: 's3://bucket/line.textproto': .* there is no access to 's3'" "$said" ||
+  complain "not by name"
+
 # a signal while tokens are written: the file is whole or not there
 head -c 60000000 /dev/zero | tr '\0' 'x' > large.txt
 stopped=0
@@ -101,4 +129,4 @@ for delay in 0.01 0.02 0.04 0.08 0.16; do
 done
 [ $stopped -gt 0 ] || complain "no signal came in time"
 
-end_of train.streams 24
+end_of train.streams 30

@@ -133,6 +133,14 @@ refused profile "${launcher[@]}" -n 2 "$program" profile --config "$recipe" "${m
 says 1 "error: profile is for one process, and 2 workers were started"
 errors 1
 
+for command in "tokenize $scratch/a/text.txt --out $scratch/t.bin" "import none --out $scratch/t" \
+  "checkpoint merge none --out $scratch/t" "plan --config $recipe --svg $scratch/t.svg"; do
+  # shellcheck disable=SC2086 # words
+  refused "${command%% *}" "${launcher[@]}" -n 2 "$program" $command
+  says 1 "error: ${command%% *} is for one process, and 2 workers were started"
+  errors 1
+done
+
 # Without its plugin nobody can ask the others, so the first one of a host says it.
 mkdir "$scratch/empty" "$scratch/bin"
 cp "$program" "$scratch/bin/tessera-train"
