@@ -93,7 +93,7 @@ check_attrs(const builder *b, int count, const char *const *names, const bool *r
     ok = tsr_diag_error(b->diags, a->place, "%s has no attribute '%s'", b->call->op, a->name);
     tsr_diag_nearest(b->diags, a->name, names, count);
   }
-  for (int k = 0; k < count; k++)
+  for (int k = 0; ok && k < count; k++) /* one of another name may be meant */
     if (required[k] && !find_attr(b->call, names[k]))
       ok = tsr_diag_error(
           b->diags, b->call->op_place, "%s needs the attribute '%s'", b->call->op, names[k]);

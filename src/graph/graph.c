@@ -170,8 +170,7 @@ int tsr_graph_hyper(tsr_graph *g) {
 void tsr_graph_output(tsr_graph *g, const char *name, int value) {
   tsr_arena_grow(
       g->arena, (void **)&g->outputs, sizeof *g->outputs, g->outputs_count, &g->outputs_capacity);
-  g->outputs[g->outputs_count].name = tsr_arena_strdup(g->arena, name);
-  g->outputs[g->outputs_count++].value = value;
+  g->outputs[g->outputs_count++] = (tsr_graph_end){tsr_arena_strdup(g->arena, name), value, {0}};
 }
 
 int tsr_graph_find_output(const tsr_graph *g, const char *name) {

@@ -162,6 +162,7 @@ typedef struct {
 typedef struct {
   const char *name;
   int value;
+  tsr_place place; /* in a graph file */
 } tsr_graph_end;
 
 typedef struct tsr_graph {

@@ -104,6 +104,7 @@ static bool emit_outputs(tsr_flat *f, tsr_graph *g) {
     int value;
     if (!value_of(f, g, f->output_values[i], &value)) return false;
     tsr_graph_output(g, f->outputs[i].name, value);
+    g->outputs[g->outputs_count - 1].place = f->outputs[i].place;
     if (strcmp(f->outputs[i].name, "loss")) continue;
     g->loss = value;
     ok &= check_loss(f, g, i, value);

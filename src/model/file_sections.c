@@ -164,7 +164,7 @@ static bool read_sections(const tsr_file_reader *r, const tsr_yaml *root) {
   ok &= section(r, root, "blocks", TSR_YAML_MAP, &node) && (!node || read_blocks(r, node));
   if ((node = tsr_yaml_get(root, "outputs"))) ok &= read_outputs(r, node);
   if (!tsr_yaml_get(root, "graph"))
-    return tsr_diag_error(r->diags, root->place, "the graph file has no 'graph'");
+    return ok && tsr_diag_error(r->diags, root->place, "the graph file has no 'graph'");
   return section(r, root, "graph", TSR_YAML_LIST, &node) &&
          (!node || tsr_file_body(r, node, &r->file->body)) && ok;
 }
