@@ -14,6 +14,11 @@ static const char *const commands[TSR_COMMANDS] = {
 /* Bits of commands that an option belongs to; 0: all. */
 #define ONLY(command) (1u << TSR_COMMAND_##command)
 
+/* check takes what train takes. */
+#define WRITES                                                                                     \
+  (ONLY(TRAIN) | ONLY(PROFILE) | ONLY(CHECK) | ONLY(CHECKPOINT) | ONLY(IMPORT) | ONLY(EXPORT) |    \
+   ONLY(TOKENIZE))
+
 typedef enum { FLAG, VALUE, PATH, VALUES, OPTIONAL, KEY } option_kind;
 typedef struct {
   const char *word;
@@ -29,8 +34,8 @@ static const option options[] = {
     {"--config", PATH, AT(config)},
     {"--mesh", PATH, AT(mesh)},
     {"--set", KEY, 0},
-    {"--metrics", PATH, AT(metrics)},
-    {"--out", PATH, AT(out)},
+    {"--metrics", PATH, AT(metrics), ONLY(TRAIN) | ONLY(PROFILE) | ONLY(CHECK)},
+    {"--out", PATH, AT(out), WRITES},
     {"--overwrite", FLAG, AT(overwrite), ONLY(TRAIN) | ONLY(PROFILE)},
     {"--prove", FLAG, AT(prove), ONLY(CHECK)},
     {"--full-mesh", FLAG, AT(full_mesh), ONLY(CHECK)},
@@ -118,7 +123,10 @@ static void store(parser *p, const option *o, const char *value) {
   else if (o->kind == KEY)
     add_set(p, (tsr_set){value, o->otherwise ? o->word : NULL, o->otherwise});
   else if (o->kind == VALUE) *(const char **)at = value;
-  else if (o->at == AT(config) && !strcmp(value, "-")) p->cli->config = "/dev/stdin";
+  else if (o->kind == PATH && !*value)
+    tsr_diag_error(p->diags, TSR_NOWHERE, "%s needs a value", o->word);
+  else if ((o->at == AT(config) || o->at == AT(prompt_file)) && !strcmp(value, "-"))
+    *(const char **)at = "/dev/stdin";
   else tsr_uri_path(p->arena, value, TSR_NOWHERE, (const char **)at, p->diags);
 }
 
@@ -149,8 +157,8 @@ static void parse_option(parser *p, int argc, char **argv, int *at) {
   } else if (more) {
     store(p, o, argv[++*at]);
   } else {
+    if (o->kind != PATH) tsr_diag_error(p->diags, TSR_NOWHERE, "%s needs a value", name);
     store(p, o, "");
-    tsr_diag_error(p->diags, TSR_NOWHERE, "%s needs a value", name);
   }
 }
 
@@ -236,9 +244,13 @@ static void check_owned(const parser *p) {
     const option *o = &options[i];
     if (!p->given[i] || !o->owners || o->owners & command) continue;
     tsr_text owners = {0};
-    int count = 0;
+    int count = 0, all = __builtin_popcount(o->owners);
     for (int k = 0; k < TSR_COMMANDS; k++)
-      if (o->owners & 1u << k) tsr_text_add(&owners, "%s'%s'", count++ ? " and " : "", commands[k]);
+      if (o->owners & 1u << k) {
+        const char *between = !count ? "" : count == all - 1 ? " and " : ", ";
+        tsr_text_add(&owners, "%s'%s'", between, commands[k]);
+        count++;
+      }
     tsr_diag_error(
         p->diags, TSR_NOWHERE, "%s belongs to the command%s %s", o->word, count > 1 ? "s" : "",
         owners.data);

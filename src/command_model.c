@@ -4,6 +4,7 @@
 #include "checkpoint/folder.h"
 #include "checkpoint/hf_sides.h"
 #include "checkpoint/load.h"
+#include "data/content.h"
 #include "data/sources.h"
 #include "train/chat_template.h"
 #include "train/evaluate.h"
@@ -301,18 +302,22 @@ static bool add_chat(generation *g) {
 
 enum { PROMPT_FILE_BYTES_MAX = 1 << 24 };
 
-/* A prompt a line; a line without text is none. */
-static bool add_lines(generation *g, char *text) {
-  bool ok = true;
+/* A prompt a line; a line without text is none. A byte order mark, and the \r of a line's end in
+ * files of Windows, are no part of them. */
+static bool add_lines(generation *g, char *text, size_t bytes) {
+  static const char mark[] = "\xef\xbb\xbf";
+  const tsr_text_file file = {g->m.a->cli.prompt_file, text, bytes};
+  bool ok = tsr_content_check_bytes(&file, g->m.a->diags);
   int number = 1;
+  if (!strncmp(text, mark, sizeof mark - 1)) text += sizeof mark - 1;
   for (char *line = text; ok && *line; number++) {
-    size_t length = strcspn(line, "\n");
-    bool last = !line[length];
+    size_t length = strcspn(line, "\n"), next = length + (line[length] != 0);
+    if (length && line[length - 1] == '\r') length--;
     line[length] = 0;
     const char *name = tsr_arena_printf(
         g->m.a->arena, "%s, line %d", g->m.a->cli.prompt_file, number);
     if (length) ok = add_prompt(g, name, line, length);
-    line += length + !last;
+    line += next;
   }
   return ok;
 }
@@ -346,7 +351,7 @@ static bool read_prompts(generation *g) {
     ok &= add_prompt(
         g, tsr_arena_printf(a->arena, "--prompt %d", i + 1), a->cli.prompts.items[i],
         strlen(a->cli.prompts.items[i]));
-  if (ok && text) ok = add_lines(g, text);
+  if (ok && text) ok = add_lines(g, text, length);
   const char *own = a->config->eval.prompt;
   if (ok && !g->count && *own) ok = add_prompt(g, "eval_config.prompt", own, strlen(own));
   if (ok) hash_prompts(g);

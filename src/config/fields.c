@@ -169,6 +169,12 @@ int tsr_field_find(const char *section, size_t section_length, const char *key) 
   return -1;
 }
 
+const char *tsr_field_section(const char *key) {
+  for (int i = 0; i < tsr_fields_count; i++)
+    if (!strcmp(tsr_fields[i].key, key)) return tsr_fields[i].section;
+  return NULL;
+}
+
 int tsr_field_find_dotted(const char *dotted_key) {
   const char *dot = strrchr(dotted_key, '.');
   return dot ? tsr_field_find(dotted_key, (size_t)(dot - dotted_key), dot + 1)

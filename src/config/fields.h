@@ -67,6 +67,8 @@ enum { TSR_FIELDS_MAX = 256 };
 int tsr_field_find(const char *section, size_t section_length, const char *key);
 /* The row of "section.key" ("key" alone: of the top level), or -1. */
 int tsr_field_find_dotted(const char *dotted_key);
+/* The section of the first row with that key, "" for the top level; NULL: there is none. */
+const char *tsr_field_section(const char *key);
 
 /* Whether --print-config shows the key of this configuration, and its value as it is shown
  * there. */

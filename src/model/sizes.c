@@ -1,5 +1,6 @@
 /* needs: size declarations and the user's model map. gives: every size's value. */
 #include "base/text.h"
+#include "config/fields.h"
 #include "model/build.h"
 #include <math.h>
 #include <string.h>
@@ -38,6 +39,31 @@ static bool is_declared(const reader *r, const char *name, bool prefix) {
   return false;
 }
 
+/* What Hugging Face's config.json calls a size; NULL: nothing of ours. */
+static const char *name_of_foreign(const char *key) {
+  static const char *const names[][2] = {
+      {"hidden_size", "embedding_dim"},        {"n_embd", "embedding_dim"},
+      {"num_hidden_layers", "num_blocks"},     {"n_layer", "num_blocks"},
+      {"num_attention_heads", "num_heads"},    {"n_head", "num_heads"},
+      {"num_key_value_heads", "num_groups"},   {"max_position_embeddings", "max_sequence_length"},
+      {"n_positions", "max_sequence_length"},  {"n_ctx", "max_sequence_length"},
+      {"block_size", "max_sequence_length"},   {"intermediate_size", "intermediate_dim"},
+      {"n_inner", "intermediate_dim"},         {"rope_theta", "theta"},
+      {"tie_word_embeddings", "weight_tying"}, {"layer_norm_epsilon", "norm_eps"}};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    if (!strcmp(key, names[i][0])) return names[i][1];
+  return NULL;
+}
+
+/* Where a key is meant that is no size: it is called otherwise here, or is of another section. */
+static bool hint_elsewhere(const reader *r, const char *key) {
+  const char *ours = name_of_foreign(key), *section = tsr_field_section(key);
+  if (ours && is_declared(r, ours, false)) tsr_diag_hint(r->diags, "it is '%s' here", ours);
+  else if (section && *section) tsr_diag_hint(r->diags, "'%s' belongs in %s", key, section);
+  else if (section) tsr_diag_hint(r->diags, "'%s' belongs at the top level", key);
+  return ours || section;
+}
+
 static bool unknown_key(const reader *r, const char *map_name, const char *name, const given *g) {
   const char **names = tsr_arena_array(r->scope->arena, const char *, 2 * r->file->sizes_count + 1);
   const char *dot = strrchr(name, '.');
@@ -51,7 +77,8 @@ static bool unknown_key(const reader *r, const char *map_name, const char *name,
   tsr_diag_error(
       r->diags, g->key->place, "unknown key '%s' in %s of the %s graph", g->key->text, map_name,
       r->file->name);
-  tsr_diag_nearest(r->diags, g->key->text, names, count);
+  if (dot || !hint_elsewhere(r, g->key->text))
+    tsr_diag_nearest(r->diags, g->key->text, names, count);
   if (!dot && !tsr_yaml_get(r->source->map, "model_type"))
     tsr_diag_hint(r->diags, "%s names no model_type, so its graph is %s", map_name, r->file->name);
   return false;

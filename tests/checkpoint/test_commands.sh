@@ -240,6 +240,27 @@ done
 printf 'the 1\nlazy\n' >prompts.txt
 run 0 generate --checkpoint kept --quiet --max-new-tokens 30 --prompt-file prompts.txt
 says <<<"$together"
+printf '\xef\xbb\xbfthe 1\r\nlazy\r\n' >windows.txt
+run 0 generate --checkpoint kept --quiet --max-new-tokens 30 --prompt-file windows.txt
+says <<<"$together"
+said=$("$program" generate --checkpoint kept --quiet --max-new-tokens 30 --prompt-file - <prompts.txt 2>&1)
+says <<<"$together"
+printf 'the\0 1\n' >nul.txt
+run 2 generate --checkpoint kept --prompt-file nul.txt
+says <<'TEXT'
+nul.txt:1:4: error: not text: byte 0x00
+…
+TEXT
+run 2 generate --checkpoint kept --prompt x --metrics m --out o
+says <<'TEXT'
+error: --metrics belongs to the commands 'train', 'check' and 'profile'
+error: --out belongs to the commands 'train', 'check', 'profile', 'checkpoint', 'import', 'export' and 'tokenize'
+TEXT
+run 2 --config run.yaml --mesh "" --metrics=
+says <<'TEXT'
+error: --mesh needs a value
+error: --metrics needs a value
+TEXT
 run 0 generate --checkpoint kept --quiet --max-new-tokens 12 --temperature 0 --prompt "the "
 greedy=$said
 run 0 generate --config run.yaml --quiet --max-new-tokens 12 --temperature 0 --seed 99 --prompt "the "
