@@ -172,20 +172,23 @@ static void take_config(parser *p, const char *path) {
   p->given[find_option("--config") - options] = true;
 }
 
-static void parse_command(parser *p, const char *word) {
-  if (!strcmp(word, "help")) {
+/* False for `help`, behind which a command may follow. */
+static bool parse_command(parser *p, const char *word) {
+  if (!strcmp(word, "help") && !p->cli->help) {
     p->cli->help = true;
-    return;
+    return false;
   }
   for (int i = 0; i < TSR_COMMANDS; i++)
     if (!strcmp(word, commands[i])) {
       p->cli->command = (tsr_command)i;
-      return;
+      p->cli->names_command = true;
+      return true;
     }
   tsr_diag_error(p->diags, TSR_NOWHERE, "there is no command '%s'", word);
   tsr_diag_nearest(p->diags, word, commands, TSR_COMMANDS);
   if (!tsr_nearest(word, commands, TSR_COMMANDS))
     tsr_diag_hint(p->diags, "tessera-train --help lists all commands");
+  return true;
 }
 
 static void add_argument(const parser *p, const char *word) {
@@ -336,7 +339,7 @@ bool tsr_cli_parse(tsr_arena *arena, int argc, char **argv, tsr_cli *c, tsr_diag
   for (int i = 1; i < argc; i++) {
     if (argv[i][0] == '-' && argv[i][1]) parse_option(&p, argc, argv, &i);
     else if (is_configuration(argv[i]) && lacks_config(c)) command = true, take_config(&p, argv[i]);
-    else if (!command) command = true, parse_command(&p, argv[i]);
+    else if (!command) command = parse_command(&p, argv[i]);
     else add_argument(&p, argv[i]);
   }
   check_list("--dump", c->dump, dumps, sizeof dumps / sizeof *dumps, diags);

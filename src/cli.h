@@ -32,6 +32,7 @@ typedef struct {
 /* NULL and 0: not given. */
 typedef struct {
   tsr_command command;
+  bool names_command; /* else it is the default */
   const char *config, *mesh, *metrics, *out;
   tsr_set sets[TSR_SETS_MAX]; /* --set, and options that stand for a key */
   int sets_count;
@@ -77,6 +78,7 @@ const char *tsr_cli_command_name(tsr_command command);
 bool tsr_cli_dumps(const tsr_cli *cli, const char *what);
 /* Whether `what` is in the --emit list; everything is without one. */
 bool tsr_cli_emits(const tsr_cli *cli, const char *what);
-extern const char tsr_cli_help[];
+/* To the standard output: of all, or of the command that is named. */
+void tsr_cli_print_help(const tsr_cli *cli);
 
 #endif

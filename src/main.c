@@ -81,7 +81,7 @@ static int run(app *a) {
       [TSR_COMMAND_TOKENIZE] = app_run_tokenize, [TSR_COMMAND_CHECKPOINT] = app_run_checkpoint,
       [TSR_COMMAND_KERNELS] = app_run_kernels,   [TSR_COMMAND_DOCTOR] = app_run_doctor};
   tsr_text text = {0};
-  if (a->cli.help) return fputs(tsr_cli_help, stdout), app_finish(a, true);
+  if (a->cli.help) return tsr_cli_print_help(&a->cli), app_finish(a, true);
   if (a->cli.version) return printf("tessera-train %s\n", TSR_VERSION), app_finish(a, true);
   if (a->cli.print_schema) return tsr_config_schema(&text), app_print(&text), app_finish(a, true);
   if (a->cli.print_manual) return tsr_config_manual(&text), app_print(&text), app_finish(a, true);
