@@ -250,6 +250,9 @@ int app_run_evaluate(app *a) {
             tsr_evaluate(
                 a->arena, &a->source, split, &a->evaluation, m.bound[0],
                 a->config->training.validation_batch_size, interrupt_of(a), &e, a->diags);
+  if (ok && *a->stop)
+    tsr_diag_warning(
+        a->diags, TSR_NOWHERE, "ended by a signal: the numbers are those of the tokens before it");
   if (ok && !a->muted) print_evaluation(&m, &e);
   if (ok && !a->cli.quiet)
     printf("speed: %.0f tokens/s\n", (double)e.tokens / e.seconds);

@@ -144,6 +144,7 @@ bool tsr_evaluate(
     sum += tsr_evaluation_loss(evaluation, bound, numbers) * (double)count;
     ret->tokens += count;
   }
+  if (!ret->tokens && stop && *stop) return false;
   if (!ret->tokens)
     return tsr_diag_error(diags, TSR_NOWHERE, "'%s' has no token to predict", source->dataset.name);
   ret->loss = sum / (double)ret->tokens;

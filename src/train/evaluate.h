@@ -18,7 +18,7 @@ double tsr_evaluation_loss(const tsr_compiled *evaluation, const tsr_bound *boun
 /* Over one part of the data's tokens, in windows that follow each other; the last of a file is
  * shorter. `batch` windows at once, of `evaluation`'s program (TSR_COMPILE_EVALUATE). Which batches
  * there are does not depend on the mesh. Errors: no tokens; a token outside the vocabulary; `stop`
- * ends it early, with what was seen so far. */
+ * ends it early, with what was seen so far; false, without an error, where that is nothing. */
 bool tsr_evaluate(
     tsr_arena *arena, const tsr_source *source, tsr_split split, const tsr_compiled *evaluation,
     tsr_bound *bound, int64_t batch, const volatile sig_atomic_t *stop,

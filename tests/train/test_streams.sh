@@ -108,6 +108,25 @@ code 2 $? "a descriptor in an object store"
 grep -q "TT_MESH_GRAPH_DESC_PATH: error: 's3://bucket/line.textproto': .* there is no access to 's3'" "$said" ||
   complain "not by name"
 
+# a signal while a model is evaluated: the numbers are of what was seen, or there are none
+for i in $(seq 2000); do cat text.txt; done > long.txt
+stopped=0
+for delay in 0 0.02 0.05 0.1 0.3; do
+  "$program" evaluate --checkpoint first --data long.txt --quiet > "$said" 2>&1 &
+  pid=$!
+  sleep $delay
+  kill -TERM $pid 2>/dev/null
+  wait $pid
+  status=$?
+  [ $status = 0 ] && continue
+  stopped=$((stopped + 1))
+  code 143 $status "SIGTERM while a model is evaluated"
+  ! grep -q "error:" "$said" || complain "an error for a signal"
+  ! grep -q "^loss" "$said" || grep -q "ended by a signal: the numbers are those of" "$said" ||
+    complain "numbers of a part, without a word"
+done
+[ $stopped -gt 0 ] || complain "no signal came in time"
+
 # a signal while tokens are written: the file is whole or not there
 head -c 60000000 /dev/zero | tr '\0' 'x' > large.txt
 stopped=0
