@@ -112,7 +112,7 @@ grep -q "TT_MESH_GRAPH_DESC_PATH: error: 's3://bucket/line.textproto': .* there 
 for i in $(seq 2000); do cat text.txt; done > long.txt
 stopped=0
 for delay in 0 0.02 0.05 0.1 0.3; do
-  "$program" evaluate --checkpoint first --data long.txt --quiet > "$said" 2>&1 &
+  "$program" evaluate --checkpoint first --data long.txt > "$said" 2>&1 &
   pid=$!
   sleep $delay
   kill -TERM $pid 2>/dev/null
