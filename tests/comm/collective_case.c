@@ -1,4 +1,5 @@
 #include "collective_case.h"
+#include "collective_oracle.h"
 #include <assert.h>
 #include <float.h>
 #include <math.h>
@@ -183,6 +184,10 @@ void collective_case_reference(collective_case *c) {
   c->c.in = in;
   c->c.out = out;
   tsr_collective_run(&c->c, 0, tsr_collective_items(&c->c));
+  int64_t wrong = collective_oracle_differences(&c->c);
+  if (!wrong) return;
+  fprintf(stderr, "%s: %lld elements are not what they should be\n", c->name, (long long)wrong);
+  abort();
 }
 
 void collective_case_free(collective_case *c) {

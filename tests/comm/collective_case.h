@@ -22,6 +22,7 @@ typedef struct {
 void collective_case_draw(collective_case *c, uint64_t seed, int workers, int64_t scale);
 /* Of one dimension, one member on each worker; all_gather and all_reduce. */
 void collective_case_plain(collective_case *c, tsr_op op, int workers, int64_t elements);
+/* Compared with the oracle; a difference ends the test. */
 void collective_case_reference(collective_case *c);
 void collective_case_free(collective_case *c);
 

@@ -1,0 +1,109 @@
+#include "collective_oracle.h"
+#include <string.h>
+
+enum { LOOKED_AT = 100000 };
+
+/* ---- the order of a sum: docs/architecture.md, "The tree" ---- */
+
+/* Summands [begin, begin + count) of an odd number: the largest power of two that fits, plus the
+ * sum of the rest. */
+static float add_counted(const float *x, int count);
+
+/* An even number is halved. */
+static float add(const float *x, int count) {
+  if (count == 1) return x[0];
+  if (count % 2) return add_counted(x, count);
+  return add(x, count / 2) + add(x + count / 2, count / 2);
+}
+
+static float add_counted(const float *x, int count) {
+  int most = 1;
+  while (2 * most <= count) most *= 2;
+  if (most == count) return add(x, count);
+  return add(x, most) + add_counted(x + most, count - most);
+}
+
+/* ---- where an element lies ---- */
+
+typedef struct {
+  int64_t at[TSR_DIMS_MAX];
+} coordinates;
+
+static coordinates coordinates_of(const tsr_collective *c, int64_t element) {
+  coordinates x;
+  for (int d = c->ndim - 1; d >= 0; d--) {
+    x.at[d] = element % c->shape[d];
+    element /= c->shape[d];
+  }
+  return x;
+}
+
+/* The block of dimension `dim`, cut into `blocks`, that has the element, and its place there. In
+ * zigzag a block is run b and run 2 * blocks - 1 - b of 2 * blocks runs. */
+static int64_t
+place_in_block(const tsr_collective *c, coordinates x, int dim, int blocks, bool zigzag, int *ret) {
+  int64_t size = c->shape[dim] / blocks, place = 0;
+  *ret = (int)(x.at[dim] / size);
+  int64_t within = x.at[dim] % size;
+  if (zigzag) {
+    int64_t run = size / 2, number = x.at[dim] / run;
+    bool second = number >= blocks;
+    *ret = (int)(second ? 2 * blocks - 1 - number : number);
+    within = x.at[dim] % run + (second ? run : 0);
+  }
+  for (int d = 0; d < c->ndim; d++)
+    place = place * (d == dim ? size : c->shape[d]) + (d == dim ? within : x.at[d]);
+  return place;
+}
+
+static float sum_at(const tsr_collective *c, int64_t element) {
+  float summands[256];
+  for (int m = 0; m < c->members; m++) summands[m] = c->in[m][element];
+  return add(summands, c->members);
+}
+
+static bool
+same(const tsr_collective *c, const void *a, int64_t a_at, const void *b, int64_t b_at) {
+  return !memcmp(
+      (const char *)a + a_at * c->element, (const char *)b + b_at * c->element, (size_t)c->element);
+}
+
+/* ---- collectives ---- */
+
+/* Members that have element `e` of the whole tensor wrongly. */
+static int wrong_at(const tsr_collective *c, int64_t e) {
+  int blocks = c->members / c->groups, wrong = 0, has = 0, gets = 0;
+  coordinates x = coordinates_of(c, e);
+  int64_t from = c->from < 0 ? e : place_in_block(c, x, c->from, blocks, c->zigzag, &has);
+  int64_t to = c->to < 0 ? e : place_in_block(c, x, c->to, blocks, false, &gets);
+  float sum = 0;
+  if (c->op == TSR_OP_ALL_REDUCE || c->op == TSR_OP_REDUCE_SCATTER) sum = sum_at(c, e);
+  for (int m = 0; m < c->members; m++) {
+    int neighbours = m / blocks * blocks; /* the first of the member's group */
+    switch ((int)c->op) {
+    case TSR_OP_ALL_REDUCE:
+      wrong += !same(c, c->out[m], e, &sum, 0);
+      break;
+    case TSR_OP_REDUCE_SCATTER:
+      if (m % blocks == gets) wrong += !same(c, c->out[m], to, &sum, 0);
+      break;
+    case TSR_OP_ALL_GATHER:
+      wrong += !same(c, c->out[m], e, c->in[neighbours + has], from);
+      break;
+    case TSR_OP_RING_SHIFT:
+      wrong += !same(c, c->out[(m + c->by + 64 * c->members) % c->members], e, c->in[m], e);
+      break;
+    default: /* all_to_all */
+      if (m == gets) wrong += !same(c, c->out[m], to, c->in[has], from);
+    }
+  }
+  return wrong;
+}
+
+int64_t collective_oracle_differences(const tsr_collective *c) {
+  int64_t elements = 1, wrong = 0;
+  for (int d = 0; d < c->ndim; d++) elements *= c->shape[d];
+  int64_t distance = elements * c->members / LOOKED_AT + 1;
+  for (int64_t e = 0; e < elements; e += distance) wrong += wrong_at(c, e);
+  return wrong + wrong_at(c, elements - 1);
+}
