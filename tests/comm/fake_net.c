@@ -27,7 +27,8 @@ struct fake_net {
   endpoint ends[WORKERS_MAX];
   bool stopped[WORKERS_MAX], fails[WORKERS_MAX];
   const int *hosts;
-  int64_t sent[WORKERS_MAX], crossed;
+  int64_t sent[WORKERS_MAX], crossed, begun;
+  int64_t stop_at[WORKERS_MAX]; /* messages; 0: never */
   side *first, **last;
 };
 
@@ -51,6 +52,8 @@ static bool fake_begin(endpoint *e, side begun, tsr_message *ret) {
     s->copy = malloc((size_t)s->bytes + 1);
     memcpy(s->copy, s->memory, (size_t)s->bytes);
   }
+  n->begun++;
+  for (int w = 0; w < n->workers; w++) n->stopped[w] |= n->stop_at[w] && n->begun >= n->stop_at[w];
   *ret = (tsr_message){{s}};
   return true;
 }
@@ -141,6 +144,15 @@ void fake_net_stop(fake_net *n, int worker, bool fails) {
   n->stopped[worker] = true;
   n->fails[worker] = fails;
 }
+
+void fake_net_stop_at(fake_net *n, int worker, int64_t messages, bool fails) {
+  n->stop_at[worker] = messages;
+  n->fails[worker] = fails;
+}
+
+bool fake_net_is_stopped(const fake_net *n, int worker) { return n->stopped[worker]; }
+
+int64_t fake_net_begun(const fake_net *n) { return n->begun; }
 
 void fake_net_set_hosts(fake_net *n, const int *hosts) { n->hosts = hosts; }
 

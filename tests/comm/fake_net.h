@@ -14,6 +14,11 @@ void fake_net_endpoint(fake_net *net, int worker, tsr_transport *ret_transport);
 
 /* From now on messages of `worker` stay pending, or (fails) fail. */
 void fake_net_stop(fake_net *net, int worker, bool fails);
+/* The same as soon as so many messages of all workers are begun. */
+void fake_net_stop_at(fake_net *net, int worker, int64_t messages, bool fails);
+bool fake_net_is_stopped(const fake_net *net, int worker);
+/* Messages of all workers that were begun. */
+int64_t fake_net_begun(const fake_net *net);
 /* Bytes that a worker has sent to others. */
 int64_t fake_net_sent(const fake_net *net, int worker);
 /* Bytes that were sent from one host to another, of workers on these hosts. */
