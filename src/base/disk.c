@@ -1,4 +1,5 @@
 #include "base/disk.h"
+#include "base/disk_log.h"
 #include "base/fault.h"
 #include <dirent.h>
 #include <errno.h>
@@ -75,6 +76,7 @@ static int open_for(const char *path, int flags) {
   if (!begin(f)) return -1;
   int fd = open(path, flags | O_CREAT | O_CLOEXEC, 0666);
   int error = errno;
+  if (fd >= 0) tsr_disk_log(flags & O_TRUNC ? "empty" : "open", fd, path, NULL, 0);
   end(f, true);
   errno = error;
   return fd;
@@ -107,6 +109,7 @@ static bool write_all(int fd, const char *bytes, size_t length, size_t most, boo
       continue;
     }
     if (put < 0) return false;
+    tsr_disk_log("write", fd, "", bytes, (size_t)put);
     bytes += put;
     length -= (size_t)put;
   }
@@ -133,7 +136,9 @@ bool tsr_disk_write_direct(int fd, const void *bytes, size_t length) {
 
 bool tsr_disk_sync(int fd) {
   tsr_fault f = next_fault(SYNC);
-  return begin(f) && end(f, fsync(fd) == 0);
+  bool ok = begin(f) && fsync(fd) == 0;
+  if (ok) tsr_disk_log("sync", fd, "", NULL, 0);
+  return end(f, ok);
 }
 
 bool tsr_disk_sync_folder(const char *path) {
@@ -143,12 +148,16 @@ bool tsr_disk_sync_folder(const char *path) {
   if (fd < 0) return false;
   bool ok = fsync(fd) == 0;
   int error = errno;
+  if (ok) tsr_disk_log("sync_folder", -1, path, NULL, 0);
   close(fd);
   errno = error;
   return end(f, ok);
 }
 
-bool tsr_disk_close(int fd) { return close(fd) == 0; }
+bool tsr_disk_close(int fd) {
+  tsr_disk_log("close", fd, "", NULL, 0);
+  return close(fd) == 0;
+}
 
 static void join(char path[PATH_MAX], const char *folder, const char *name) {
   if (snprintf(path, PATH_MAX, "%s/%s", folder, name) >= PATH_MAX) path[0] = 0;
@@ -176,6 +185,7 @@ bool tsr_disk_rename(const char *from, const char *to) {
   tsr_fault f = next_fault(RENAME);
   if (!begin(f)) return false;
   bool ok = rename(from, to) == 0;
+  if (ok) tsr_disk_log("rename", -1, from, to, strlen(to));
   if (f == TSR_FAULT_TORN) tear(to);
   return end(f, ok);
 }
@@ -185,6 +195,7 @@ bool tsr_disk_make_folder(const char *path) {
   if (!begin(f)) return false;
   struct stat info;
   bool ok = mkdir(path, 0777) == 0;
+  if (ok) tsr_disk_log("folder", -1, path, NULL, 0);
   if (!ok && errno == EEXIST) {
     ok = stat(path, &info) == 0 && S_ISDIR(info.st_mode);
     if (!ok) errno = ENOTDIR;
@@ -195,6 +206,7 @@ bool tsr_disk_make_folder(const char *path) {
 bool tsr_disk_remove(const char *path) {
   tsr_fault f = next_fault(OTHER);
   if (!begin(f)) return false;
+  tsr_disk_log("remove", -1, path, NULL, 0); /* before it: it may come in parts */
   if (unlink(path) == 0) return end(f, true);
   if (errno != EISDIR && errno != EPERM) return false;
   char each[PATH_MAX];

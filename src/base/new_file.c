@@ -12,6 +12,22 @@ static bool cannot_write(tsr_new_file *f, int error, tsr_diags *diags) {
   return tsr_file_cannot("write", f->path, error, (tsr_place){.file = f->path}, diags);
 }
 
+/* The folder, so that the name is there after a power cut. */
+static bool sync_name(const char *path) {
+  char folder[PATH_MAX];
+  size_t length = strlen(path);
+  while (length && path[length - 1] == '/') length--; /* of a folder */
+  while (length && path[length - 1] != '/') length--;
+  if (!length) snprintf(folder, sizeof folder, ".");
+  else snprintf(folder, sizeof folder, "%.*s", (int)length, path);
+  return tsr_disk_sync_folder(folder) || errno == EINVAL; /* some file systems cannot */
+}
+
+bool tsr_new_folder(const char *path) {
+  bool there = tsr_file_exists(path);
+  return tsr_disk_make_folder(path) && (there || sync_name(path));
+}
+
 bool tsr_file_check_output(const char *path, tsr_diags *diags) {
   if (!tsr_file_is_read(path)) return true;
   return tsr_diag_error(
@@ -53,16 +69,6 @@ bool tsr_new_file_open(const char *path, tsr_new_file *f, tsr_diags *diags) {
 
 bool tsr_new_file_write(tsr_new_file *f, const void *bytes, size_t length, tsr_diags *diags) {
   return tsr_disk_write(f->fd, bytes, length) || cannot_write(f, errno, diags);
-}
-
-/* The folder, so that the name is there after a power cut. */
-static bool sync_name(const char *path) {
-  char folder[PATH_MAX];
-  const char *slash = strrchr(path, '/');
-  size_t length = slash ? (size_t)(slash - path) : 0;
-  if (!slash) snprintf(folder, sizeof folder, ".");
-  else snprintf(folder, sizeof folder, "%.*s", (int)(length ? length : 1), path);
-  return tsr_disk_sync_folder(folder) || errno == EINVAL; /* some file systems cannot */
 }
 
 bool tsr_new_file_commit(tsr_new_file *f, tsr_diags *diags) {

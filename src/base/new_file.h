@@ -19,6 +19,9 @@ bool tsr_new_file_commit(tsr_new_file *file, tsr_diags *diags);
 /* Nothing is left of it. Fine behind any of the others. */
 void tsr_new_file_drop(tsr_new_file *file);
 
+/* Makes a folder whose name is there after a power cut; one that is there is fine. errno. */
+bool tsr_new_folder(const char *path);
+
 /* Whether a file of that name would be one that this process reads; then an error. */
 bool tsr_file_check_output(const char *path, tsr_diags *diags);
 

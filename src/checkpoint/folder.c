@@ -1,6 +1,7 @@
 #include "checkpoint/folder.h"
 #include "base/disk.h"
 #include "base/file.h"
+#include "base/new_file.h"
 #include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -108,11 +109,11 @@ static bool make_folders(tsr_arena *arena, const char *folder, tsr_diags *diags)
   for (char *at = path + 1; *at; at++) {
     if (*at != '/') continue;
     *at = 0;
-    if (!tsr_file_exists(path) && !tsr_disk_make_folder(path))
+    if (!tsr_file_exists(path) && !tsr_new_folder(path))
       return cannot("make the folder", path, diags);
     *at = '/';
   }
-  return tsr_disk_make_folder(folder) || cannot("make the folder", folder, diags);
+  return tsr_new_folder(folder) || cannot("make the folder", folder, diags);
 }
 
 bool tsr_checkpoints_take_folder(

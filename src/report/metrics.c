@@ -39,7 +39,7 @@ static off_t bytes_up_to(const char *path, int64_t step) {
   size_t capacity = 0;
   off_t bytes = 0;
   for (ssize_t n; (n = getline(&line, &capacity, file)) >= 0; bytes += n)
-    if (step_of_line(line) > step || line[n - 1] != '\n') break;
+    if (step_of_line(line) > step || line[n - 1] != '\n' || line[0] != '{') break;
   free(line);
   fclose(file);
   return bytes;
@@ -66,7 +66,8 @@ static bool check_file(const tsr_metrics *metrics, tsr_diags *diags) {
   size_t length = (size_t)info.st_size < sizeof text ? (size_t)info.st_size : sizeof text;
   if (tsr_disk_read_at(metrics->fd, text, length, 0) != (ptrdiff_t)length)
     return tsr_file_cannot("read", metrics->path, errno, place, diags);
-  return !memcmp(text, begin, length) ||
+  static const char lost[sizeof begin]; /* a power cut may leave the length alone */
+  return !memcmp(text, begin, length) || !memcmp(text, lost, length) ||
          tsr_diag_error(diags, place, "the file has no metrics, and would be emptied for them");
 }
 

@@ -1,6 +1,6 @@
 #include "train/out_folder.h"
-#include "base/disk.h"
 #include "base/file.h"
+#include "base/new_file.h"
 #include "checkpoint/folder.h"
 #include "config/print.h"
 #include <errno.h>
@@ -66,7 +66,7 @@ bool tsr_out_folder_take(
     tsr_diags *diags) {
   *ret = (tsr_out_folder){.path = path, .lock = TSR_FOLDER_LOCK_NONE};
   ret->is_made = !tsr_file_exists(path);
-  if (!tsr_disk_make_folder(path))
+  if (!tsr_new_folder(path))
     return tsr_file_cannot("make the folder", path, errno, TSR_NOWHERE, diags);
   if (tsr_folder_lock_take(arena, path, &ret->lock, diags) &&
       check_content(arena, path, purpose, diags))

@@ -75,7 +75,9 @@ static bool lost_by(attempt *a, const char *what, const ending *e) {
 
 static words command(attempt *a) {
   words w = words_run(a->r, a->folder);
-  if (a->begun) words_add(a->r, &w, "--resume");
+  /* where no checkpoint can be read the user decides (tests/train/test_out_folder.sh) */
+  bool unreadable = a->before.named && !a->before.whole;
+  if (a->begun) words_add(a->r, &w, unreadable ? "--overwrite" : "--resume");
   words_mesh(a->r, &w);
   a->begun = true;
   return w;

@@ -43,8 +43,8 @@ for store in stochastic_rounding kahan_summation; do
   equal $store $store-mesh || fail "$store: other weights on dp 2, tp 2, pp 2"
 done
 
-# scales: from 60000 by 1.0001 up to 65536, or halved; only fp16 has one
-train tessera --set training_config.precision=fp16 --set training_config.loss_scale.init=60000
+# scales: from 6000, which no gradient overflows, by 1.0001; only fp16 has one
+train tessera --set training_config.precision=fp16 --set training_config.loss_scale.init=6000
 numbers tessera loss_scale | awk '
   NR > 1 { r = $1 / last; if (r < 1.000099 || r > 1.000101) { print last " then " $1; bad = 1 } }
   { last = $1 } END { exit bad || NR != 20 }' || fail 'tessera: other scales'
