@@ -1,7 +1,6 @@
 #include "base/disk.h"
 #include "base/disk_log.h"
 #include "base/fault.h"
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -56,6 +55,8 @@ long tsr_disk_operations(void) { return tsr_fault_count(TSR_FAULT_OPERATIONS); }
 int tsr_disk_open(const char *path, int flags) {
   return is_unreadable() ? -1 : open(path, flags | O_CLOEXEC);
 }
+
+DIR *tsr_disk_open_folder(const char *path) { return is_unreadable() ? NULL : opendir(path); }
 
 ptrdiff_t tsr_disk_read(int fd, void *bytes, size_t length) {
   return is_unreadable() ? -1 : read(fd, bytes, length);

@@ -3,6 +3,7 @@
  * thread. */
 #ifndef TSR_BASE_DISK_H
 #define TSR_BASE_DISK_H
+#include <dirent.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -12,6 +13,7 @@ enum { TSR_DISK_BLOCK = 4096 };
 int tsr_disk_open(const char *path, int flags); /* for reading; the descriptor, or -1 */
 ptrdiff_t tsr_disk_read(int fd, void *bytes, size_t length); /* as read(2) and pread(2) */
 ptrdiff_t tsr_disk_read_at(int fd, void *bytes, size_t length, int64_t at);
+DIR *tsr_disk_open_folder(const char *path); /* for readdir(3); NULL: failed */
 void *tsr_disk_map(int fd, size_t length); /* for reading; NULL: failed */
 int tsr_disk_create(const char *path); /* for writing, empty; the descriptor, or -1 */
 /* A file that is not there yet, and no link (EEXIST). */

@@ -2,7 +2,6 @@
 #include "base/disk.h"
 #include "base/file.h"
 #include "base/new_file.h"
-#include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,7 +44,7 @@ bool tsr_checkpoints_list(
   int capacity = 0;
   *ret = NULL;
   *ret_count = 0;
-  DIR *d = opendir(folder);
+  DIR *d = tsr_disk_open_folder(folder);
   if (!d) return errno == ENOENT || errno == ENOTDIR || cannot("read the folder", folder, diags);
   for (struct dirent *e; (e = readdir(d));) {
     int64_t step = step_of(e->d_name);
@@ -128,7 +127,7 @@ static bool remove_one(tsr_arena *arena, const char *path, tsr_diags *diags) {
 }
 
 static bool remove_unfinished(tsr_arena *arena, const char *folder, tsr_diags *diags) {
-  DIR *d = opendir(folder);
+  DIR *d = tsr_disk_open_folder(folder);
   if (!d) return cannot("read the folder", folder, diags);
   bool ok = true;
   for (struct dirent *e; ok && (e = readdir(d));) {
@@ -143,7 +142,7 @@ static bool remove_unfinished(tsr_arena *arena, const char *folder, tsr_diags *d
 /* Whether a folder of that name has what a checkpoint is made of, or nothing: a manifest may be
  * lost. */
 static bool is_checkpoint(const char *path) {
-  DIR *d = opendir(path);
+  DIR *d = tsr_disk_open_folder(path);
   if (!d) return false;
   bool any = false, ours = false;
   for (struct dirent *e; (e = readdir(d));) {

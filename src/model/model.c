@@ -1,17 +1,17 @@
 /* needs: a configuration. gives: its model's graph, from the shipped folder, the user's file or the
  * training file itself. */
 #include "model/model.h"
+#include "base/disk.h"
 #include "base/file.h"
 #include "base/text.h"
 #include "model/build.h"
-#include <dirent.h>
 #include <string.h>
 
 enum { GRAPHS_MAX = 64 };
 
 /* "x.yaml" files of a folder as "x". */
 static int list_graphs(tsr_arena *arena, const char *folder, const char *names[GRAPHS_MAX]) {
-  DIR *dir = opendir(folder);
+  DIR *dir = tsr_disk_open_folder(folder);
   int count = 0;
   for (struct dirent *e; dir && count < GRAPHS_MAX && (e = readdir(dir));) {
     size_t length = strlen(e->d_name);

@@ -2,10 +2,10 @@
  * it.
  */
 #include "plan/machine.h"
+#include "base/disk.h"
 #include "base/file.h"
 #include "graph/graph.h"
 #include "plan/machine_units.h"
-#include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -338,7 +338,7 @@ static const char *folder_of(tsr_arena *arena, const char *share_folder) {
 
 /* "x.yaml" files of the folder as "x". */
 int tsr_machine_list(tsr_arena *arena, const char *share_folder, const char ***ret_names) {
-  DIR *dir = opendir(folder_of(arena, share_folder));
+  DIR *dir = tsr_disk_open_folder(folder_of(arena, share_folder));
   int count = 0, capacity = 0;
   *ret_names = NULL;
   for (struct dirent *e; dir && (e = readdir(dir));) {

@@ -1,11 +1,11 @@
 #include "train/calibrate.h"
+#include "base/disk.h"
 #include "base/file.h"
 #include "base/new_file.h"
 #include "plan/estimate.h"
 #include "plan/fit.h"
 #include "run/recorder.h"
 #include "train/compile.h"
-#include <dirent.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -221,7 +221,7 @@ static int compare_names(const void *a, const void *b) {
 }
 
 static int list_cases(tsr_arena *arena, const char *folder, const char *names[CASES_MAX]) {
-  DIR *dir = opendir(folder);
+  DIR *dir = tsr_disk_open_folder(folder);
   int count = 0;
   for (struct dirent *e; dir && count < CASES_MAX && (e = readdir(dir));) {
     size_t length = strlen(e->d_name);

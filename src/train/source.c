@@ -1,7 +1,7 @@
 #include "train/source.h"
+#include "base/disk.h"
 #include "base/file.h"
 #include "data/sources.h"
-#include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -219,7 +219,7 @@ static bool open_tokens(
 }
 
 static bool is_folder(const char *path) {
-  DIR *d = opendir(path);
+  DIR *d = tsr_disk_open_folder(path);
   if (d) closedir(d);
   return d != NULL;
 }
