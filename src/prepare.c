@@ -134,7 +134,8 @@ static bool check_source(app *a) {
   if (a->training.graph->loss < 0)
     return looks || tsr_graph_check_inputs(a->training.graph, a->diags);
   if (!tsr_source_needs_of(a->training.graph, &needs, a->diags) ||
-      !tsr_source_check_end_of_text(a->config, &needs, a->diags))
+      !(tsr_source_check_end_of_text(a->config, &needs, a->diags) &
+        tsr_source_check_sequence(a->config, &needs, a->diags)))
     return false;
   bool is_read = !strcmp(a->config->model.kind, "transformer");
   if (!is_read && !open_data(a, &needs)) return false;

@@ -316,6 +316,16 @@ bool tsr_source_check_end_of_text(
       (long long)needs->vocab);
 }
 
+bool tsr_source_check_sequence(
+    const tsr_config *c, const tsr_source_needs *needs, tsr_diags *diags) {
+  int64_t wanted = c->training.sequence_length;
+  if (!needs->text || !wanted || wanted == needs->sequence) return true;
+  return tsr_diag_error(
+      diags, tsr_config_place(c, "training_config.sequence_length"),
+      "'sequence_length' is %lld, but the graph's tokens have %lld positions", (long long)wanted,
+      (long long)needs->sequence);
+}
+
 static bool
 check_text(const tsr_dataset *d, const tsr_source_needs *needs, tsr_place place, tsr_diags *diags) {
   if (d->tokenizer.vocab_size <= needs->vocab) return true;

@@ -44,6 +44,9 @@ bool tsr_source_open_tokenizer(
 bool tsr_source_exists(tsr_arena *arena, const tsr_config *config);
 /* Both parts are long enough, and tokens and features fit what is needed. */
 bool tsr_source_check(const tsr_source *source, const tsr_source_needs *needs, tsr_diags *diags);
+/* An error where a graph fixes another number of positions than `sequence_length`. */
+bool tsr_source_check_sequence(
+    const tsr_config *config, const tsr_source_needs *needs, tsr_diags *diags);
 /* end_of_text is a token of the model's, as far as its vocabulary is known. */
 bool tsr_source_check_end_of_text(
     const tsr_config *config, const tsr_source_needs *needs, tsr_diags *diags);
