@@ -66,7 +66,7 @@ class Checks:
             cwd=self.folder, capture_output=True, text=True, timeout=60)
         if done.returncode:
             return self.say(f"{settings}: exit code {done.returncode}\n{done.stderr}")
-        lines = [json.loads(line) for line in (self.folder / "run.jsonl").read_text().splitlines()]
+        lines = [json.loads(line) for line in (self.folder / "run.jsonl").read_text().split("\n") if line]
         return next(line["loss"] for line in lines if line["event"] == "eval")
 
     def meshes(self, name: str, config: str, meshes: list[dict[str, int]], more: dict[str, str],

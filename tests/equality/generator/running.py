@@ -132,7 +132,8 @@ def _judge(code: int | None, said: str) -> Outcome | None:
 def _read(path: Path) -> tuple[dict[int, tuple[str, str]], dict[str, str], str]:
     """Steps, evaluations and the hash of a run's metrics; numbers stay as they are printed."""
     steps, evals, found = {}, {}, ""
-    for line in path.read_text().splitlines() if path.exists() else []:
+    # splitlines would cut a sampled text at U+0085 and U+2028, which are characters in JSON
+    for line in filter(None, path.read_text().split("\n")) if path.exists() else []:
         event = json.loads(line, parse_float=str)
         if event["event"] == "step":
             steps[int(event["step"])] = (str(event["loss"]), str(event["grad_norm"]))
