@@ -49,8 +49,13 @@ bool tsr_new_file_open(const char *path, tsr_new_file *f, tsr_diags *diags) {
   *f = (tsr_new_file){.path = path, .fd = -1};
   struct stat info;
   if (!tsr_file_check_output(path, diags)) return false;
-  if (!stat(path, &info) && !S_ISREG(info.st_mode)) /* a rename would replace it */
-    return cannot_write(f, S_ISDIR(info.st_mode) ? EISDIR : ENXIO, diags);
+  if (!lstat(path, &info) && !S_ISREG(info.st_mode)) /* a rename would replace it */
+    return cannot_write(
+        f,
+        S_ISDIR(info.st_mode)   ? EISDIR
+        : S_ISLNK(info.st_mode) ? ELOOP
+                                : ENXIO,
+        diags);
   int length = snprintf(
       f->temporary, sizeof f->temporary, "%s.%ld-%u.tmp", path, (long)getpid(),
       atomic_fetch_add(&made, 1));

@@ -160,7 +160,7 @@ static bool check_removed(const tsr_checkpoint_entry *entries, int count, tsr_di
   for (int i = 0; i < count; i++)
     if (!is_checkpoint(entries[i].path))
       ok = tsr_diag_error(
-          diags, TSR_NOWHERE, "'%s' is named as a checkpoint and is none: it is not removed",
+          diags, TSR_NOWHERE, "'%s' is named as a checkpoint and is none: it would be replaced",
           entries[i].path);
   return ok;
 }
@@ -168,10 +168,10 @@ static bool check_removed(const tsr_checkpoint_entry *entries, int count, tsr_di
 bool tsr_checkpoints_clean(tsr_arena *arena, const char *folder, bool all, tsr_diags *diags) {
   tsr_checkpoint_entry *entries = NULL;
   int count = 0;
-  if (all && !tsr_checkpoints_list(arena, folder, &entries, &count, diags)) return false;
+  if (!tsr_checkpoints_list(arena, folder, &entries, &count, diags)) return false;
   if (!check_removed(entries, count, diags) || !remove_unfinished(arena, folder, diags))
     return false;
-  for (int i = 0; i < count; i++)
+  for (int i = 0; all && i < count; i++)
     if (!remove_one(arena, entries[i].path, diags)) return false;
   return true;
 }

@@ -35,8 +35,8 @@ bool tsr_checkpoints_take_folder(
     tsr_arena *arena, const char *folder, tsr_folder_lock *ret_lock, tsr_diags *diags);
 
 /* Removes what a run that was killed has left unfinished, of a folder that is taken; with `all`
- * every checkpoint, too. An error, and nothing is removed, where a folder has the name of one and
- * neither a manifest nor tensors. */
+ * every checkpoint, too. An error, and nothing is removed, where something has the name of one and
+ * neither a manifest nor tensors: a checkpoint of that step would replace it. */
 bool tsr_checkpoints_clean(tsr_arena *arena, const char *folder, bool all, tsr_diags *diags);
 
 /* Removes those up to step `newest`, the one just written, that are neither among the `keep_last`

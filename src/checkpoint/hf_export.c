@@ -352,11 +352,8 @@ static bool commit(exporter *x) {
 }
 
 static bool write_folder(exporter *x) {
-  if (!access(x->out, F_OK))
-    return tsr_diag_error(x->diags, TSR_NOWHERE, "'%s' is there already", x->out);
   x->partial = tsr_arena_printf(x->arena, "%s.partial", x->out);
-  if (!access(x->partial, F_OK) && !tsr_disk_remove(x->partial)) return cannot(x, NULL, errno);
-  if (!tsr_disk_make_folder(x->partial)) return cannot(x, NULL, errno);
+  if (!tsr_output_prepare(x->arena, x->out, x->diags)) return false;
   if (write_all(x) && commit(x)) return true;
   if (x->fd >= 0) tsr_disk_close(x->fd);
   tsr_disk_remove(x->partial);

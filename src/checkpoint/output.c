@@ -61,9 +61,27 @@ bool tsr_output_begin(
   return tsr_output_prepare(arena, path, diags);
 }
 
+/* Whether it is a folder of files as a command leaves it that was killed. */
+static bool is_leftover(const char *partial) {
+  static const char *const ends[] = {".safetensors", ".json", ".yaml", ".txt", ".jinja"};
+  DIR *folder = tsr_disk_open_folder(partial);
+  bool ok = folder != NULL;
+  for (struct dirent *e; ok && (e = readdir(folder));) {
+    bool known = !strcmp(e->d_name, ".") || !strcmp(e->d_name, "..");
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+      known |= tsr_path_ends(e->d_name, ends[i]);
+    ok = known;
+  }
+  if (folder) closedir(folder);
+  return ok;
+}
+
 bool tsr_output_prepare(tsr_arena *arena, const char *path, tsr_diags *diags) {
   const char *partial = tsr_arena_printf(arena, "%s.partial", path);
+  struct stat info;
   if (!access(path, F_OK)) return tsr_diag_error(diags, TSR_NOWHERE, "'%s' is there already", path);
+  if (!lstat(partial, &info) && !is_leftover(partial))
+    return tsr_diag_error(diags, TSR_NOWHERE, "'%s' is there, and no command has left it", partial);
   bool ok = (access(partial, F_OK) || tsr_disk_remove(partial)) && tsr_disk_make_folder(partial);
   return ok || tsr_file_cannot("write", path, errno, TSR_NOWHERE, diags);
 }

@@ -12,8 +12,9 @@ typedef struct tsr_output tsr_output;
 /* Called behind every megabyte or so: the writer may wait in it. */
 typedef void tsr_output_pace(void *context);
 
-/* Begins the folder `path` as path.partial, which is emptied if it is there. Errors: the folder is
- * there already, or cannot be made. `pace` may be NULL. */
+/* Begins the folder `path` as path.partial, of which what a killed command has left is removed.
+ * Errors: the folder is there already, or cannot be made; path.partial is something else. `pace`
+ * may be NULL. */
 bool tsr_output_begin(
     tsr_arena *arena, const char *path, tsr_output_pace *pace, void *context,
     tsr_output **ret_output, tsr_diags *diags);

@@ -1,6 +1,8 @@
 #include "data/token_writer.h"
 #include "base/disk.h"
+#include "base/file.h"
 #include "base/new_file.h"
+#include "data/utf8.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -27,9 +29,25 @@ static bool cannot_write(const output *o, tsr_diags *diags) {
       diags, TSR_NOWHERE, "cannot write '%s': %s", o->file.path, strerror(errno));
 }
 
-static bool open_output(tsr_arena *arena, const char *path, output *ret, tsr_diags *diags) {
-  *ret = (output){.buffer = tsr_arena_alloc(arena, BUFFER_BYTES)};
-  return tsr_new_file_open(path, &ret->file, diags);
+/* Raw tokens have no magic; what begins with a line of text is none. */
+static bool is_text(const char *path) {
+  char bytes[256];
+  int fd = tsr_disk_open(path, O_RDONLY | O_NONBLOCK | O_NOFOLLOW);
+  ptrdiff_t got = fd < 0 ? 0 : tsr_disk_read(fd, bytes, sizeof bytes);
+  if (fd >= 0) close(fd);
+  if (got <= 0 || memchr(bytes, 0, (size_t)got)) return false;
+  return tsr_utf8_valid(bytes, (size_t)got) + 4 > (size_t)got; /* a character may be cut off */
+}
+
+/* `magics`: what a file of that name begins with, one or the other, that was written before; NULL:
+ * nothing does. */
+static bool open_output(
+    tsr_arena *arena, const char *path, const char *const *magics, output *ret, tsr_diags *diags) {
+  *ret = (output){.buffer = tsr_arena_alloc(arena, BUFFER_BYTES), .file.fd = -1};
+  bool ours = magics ? tsr_file_begins(path, magics[1]) : !is_text(path);
+  return (ours ||
+          tsr_file_check_replaced(path, magics ? magics[0] : "\x01", "file of tokens", diags)) &&
+         tsr_new_file_open(path, &ret->file, diags);
 }
 
 static bool flush_output(output *o, tsr_diags *diags) {
@@ -72,10 +90,13 @@ bool tsr_token_writer_open(
     length -= 4;
   const char *base = tsr_arena_strndup(arena, path, length);
   const char *bin = pair ? tsr_arena_printf(arena, "%s.bin", base) : base;
-  bool ok = open_output(arena, bin, &w->tokens, diags);
+  /* TSR_LLMC_MAGIC_U16 and _U32 */
+  static const char *const llmc[] = {"\x88\xd8\x34\x01", "\xa1\xd9\x34\x01"};
+  static const char *const megatron[] = {"MMIDIDX", "MMIDIDX"};
+  bool ok = open_output(arena, bin, as == TSR_TOKENS_AS_LLMC ? llmc : NULL, &w->tokens, diags);
   if (ok && as == TSR_TOKENS_AS_LLMC) ok = put(&w->tokens, zeros, sizeof zeros, diags);
   if (ok && pair)
-    ok = open_output(arena, tsr_arena_printf(arena, "%s.idx", base), &w->index, diags) &&
+    ok = open_output(arena, tsr_arena_printf(arena, "%s.idx", base), megatron, &w->index, diags) &&
          put(&w->index, zeros, INDEX_HEADER_BYTES, diags);
   if (!ok) tsr_token_writer_abandon(w);
   *ret = ok ? w : NULL;

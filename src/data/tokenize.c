@@ -275,7 +275,9 @@ static void report(const job *j, int64_t tokens, const char *path) {
 }
 
 /* Of JSONL of which every line is skipped, the key is the wrong one. */
-static bool check_lines(const job *j) {
+static bool check_documents(const job *j) {
+  if (!j->skipped && !tsr_token_writer_tokens(j->writer))
+    return tsr_diag_error(j->diags, TSR_NOWHERE, "there is no token to write");
   if (!j->skipped || j->documents) return true;
   return tsr_diag_error(
       j->diags, j->first_skipped, "none of the %lld lines has a text under '%s'; the first is here",
@@ -287,7 +289,7 @@ static bool tokenize(job *j) {
   if (!open_inputs(j) || !make_rules(j) || !check_chars(j)) return false;
   if (!tsr_token_writer_open(j->arena, o->out, o->as, j->rules.is_wide, &j->writer, j->diags))
     return false;
-  if (!run_threads(j) || !check_lines(j) || !tsr_file_maps_check(j->diags) || !keep_chars(j)) {
+  if (!run_threads(j) || !check_documents(j) || !tsr_file_maps_check(j->diags) || !keep_chars(j)) {
     tsr_token_writer_abandon(j->writer);
     return false;
   }

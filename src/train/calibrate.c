@@ -293,15 +293,15 @@ bool tsr_calibrate_to_file(
     tsr_diags *diags) {
   tsr_machine *m;
   tsr_text yaml = {0};
-  tsr_new_file out; /* made first: measuring takes long */
+  tsr_new_file probe; /* measuring takes long */
   if (!tsr_file_check_replaced(
           file, "name: measured\n", "description of a measured machine", diags) ||
-      !tsr_new_file_open(file, &out, diags))
+      !tsr_new_file_open(file, &probe, diags))
     return false;
-  if (!tsr_calibrate(arena, share_folder, device, &m, diags)) return tsr_new_file_drop(&out), false;
+  tsr_new_file_drop(&probe);
+  if (!tsr_calibrate(arena, share_folder, device, &m, diags)) return false;
   tsr_machine_write(m, &yaml);
-  bool ok =
-      tsr_new_file_write(&out, yaml.data, yaml.length, diags) && tsr_new_file_commit(&out, diags);
+  bool ok = tsr_file_write(file, yaml.data, yaml.length, diags);
   tsr_text_free(&yaml);
   return ok;
 }

@@ -79,6 +79,26 @@ leaves foreign 2 "'foreign/y.npy' is there and is no file of NumPy" --config for
 leaves foreign 2 "'foreign/t.bin.chars.txt' is there without 'foreign/t.bin'" tokenize text.txt --tokenizer char --out foreign/t.bin
 leaves foreign 2 "'foreign/run/metrics.jsonl' is of another run" --config run.yaml --metrics foreign/run/metrics.jsonl
 leaves foreign 2 "is named as a checkpoint and is none" --config run.yaml --out foreign/steps --overwrite
+mkdir foreign/run/checkpoints/step-00000005 && echo mine > foreign/run/checkpoints/step-00000005/notes
+leaves foreign 2 "is named as a checkpoint and is none" --config run.yaml --out foreign/run --resume \
+  --set training_config.max_steps=6
+ln -s ../run.svg foreign/link.svg
+leaves foreign 2 "cannot write 'foreign/link.svg': it is a symbolic link" plan --config run.yaml --svg foreign/link.svg
+leaves foreign 2 "cannot write 'foreign/link.svg': it is a symbolic link" tokenize text.txt --out foreign/link.svg
+echo "my notes" > foreign/notes.txt && cp foreign/notes.txt foreign/pair.bin && cp foreign/notes.txt foreign/other.idx
+leaves foreign 2 "'foreign/notes.txt' is there and is no file of tokens" tokenize text.txt --out foreign/notes.txt
+leaves foreign 2 "'foreign/notes.txt' is there and is no file of tokens" tokenize text.txt --out foreign/notes.txt --format nanogpt
+leaves foreign 2 "'foreign/pair.bin' is there and is no file of tokens" tokenize text.txt --out foreign/pair --format megatron
+leaves foreign 2 "'foreign/other.idx' is there and is no file of tokens" tokenize text.txt --out foreign/other --format megatron
+: > nothing.txt
+leaves foreign 2 "there is no token to write" tokenize nothing.txt --out foreign/new.bin
+mkdir foreign/merged.partial && cp foreign/notes.txt foreign/merged.partial/notes && cp foreign/notes.txt foreign/file.partial
+leaves foreign 2 "'foreign/merged.partial' is there, and no command has left it" checkpoint merge kept --out foreign/merged
+leaves foreign 2 "'foreign/file.partial' is there, and no command has left it" export kept --out foreign/file
+for format in llmc nanogpt megatron; do
+  for i in 1 2; do ends 0 tokenize text.txt --out again.bin --format $format --quiet; done
+  rm again.*
+done
 leaves foreign 2 "it is a symbolic link" --config run.yaml --out foreign/linked
 ends 0 plan --config run.yaml --svg chart.svg
 ends 0 plan --config run.yaml --svg chart.svg
