@@ -14,6 +14,10 @@ static const char *const commands[TSR_COMMANDS] = {
 /* Bits of commands that an option belongs to; 0: all. */
 #define ONLY(command) (1u << TSR_COMMAND_##command)
 
+/* Commands that read a configuration. */
+#define CONFIGURED                                                                                 \
+  (ONLY(TRAIN) | ONLY(CHECK) | ONLY(INSPECT) | ONLY(TRACE) | ONLY(PROFILE) | ONLY(PLAN) |          \
+   ONLY(EVALUATE) | ONLY(GENERATE))
 /* check takes what train takes. */
 #define WRITES                                                                                     \
   (ONLY(TRAIN) | ONLY(PROFILE) | ONLY(CHECK) | ONLY(CHECKPOINT) | ONLY(IMPORT) | ONLY(EXPORT) |    \
@@ -31,9 +35,9 @@ typedef struct {
 
 #define AT(member) offsetof(tsr_cli, member)
 static const option options[] = {
-    {"--config", PATH, AT(config)},
-    {"--mesh", PATH, AT(mesh)},
-    {"--set", KEY, 0},
+    {"--config", PATH, AT(config), CONFIGURED},
+    {"--mesh", PATH, AT(mesh), CONFIGURED},
+    {"--set", KEY, 0, CONFIGURED},
     {"--metrics", PATH, AT(metrics), ONLY(TRAIN) | ONLY(PROFILE) | ONLY(CHECK)},
     {"--out", PATH, AT(out), WRITES},
     {"--overwrite", FLAG, AT(overwrite), ONLY(TRAIN) | ONLY(PROFILE)},
@@ -43,7 +47,7 @@ static const option options[] = {
     {"--gantt", FLAG, AT(gantt), ONLY(PLAN)},
     {"--svg", PATH, AT(svg), ONLY(PLAN)},
     {"--calibrate", OPTIONAL, AT(calibration), ONLY(PLAN), "machine.yaml"},
-    {"--dump", VALUE, AT(dump)},
+    {"--dump", VALUE, AT(dump), CONFIGURED},
     {"--rank", VALUE, AT(rank_text), ONLY(TRACE)},
     {"--emit", VALUE, AT(emit), ONLY(TRACE)},
     {"--steps", VALUE, AT(steps_text), ONLY(PROFILE)},

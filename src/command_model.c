@@ -122,7 +122,8 @@ static bool load_config(model *m) {
 static void fit_units(model *m) {
   const int *size = m->a->parallel->size;
   tsr_config_numerics *n = &m->a->config->numerics;
-  bool tp = n->units_tp % size[TSR_TP], sequence = n->units_sequence % size[TSR_CP];
+  int cuts = size[TSR_CP] * (m->a->config->device.enable_sp ? size[TSR_TP] : 1);
+  bool tp = n->units_tp % size[TSR_TP], sequence = n->units_sequence % cuts;
   if (m->keeps_units) return;
   if (tp) n->units_tp = 0;
   if (sequence) n->units_sequence = 0;
@@ -254,6 +255,10 @@ int app_run_evaluate(app *a) {
     tsr_diag_warning(
         a->diags, TSR_NOWHERE, "ended by a signal: the numbers are those of the tokens before it");
   if (ok && !a->muted) print_evaluation(&m, &e);
+  if (ok && !isfinite(e.loss))
+    tsr_diag_failure(
+        a->diags, TSR_NOWHERE, "the loss is %s: the weights are damaged, or have diverged",
+        isnan(e.loss) ? "nan" : "infinite");
   if (ok && !a->cli.quiet)
     printf("speed: %.0f tokens/s\n", (double)e.tokens / e.seconds);
   return finish(&m, ok);
@@ -279,6 +284,7 @@ static bool add_prompt(generation *g, const char *name, const char *text, size_t
   int32_t *tokens = tsr_arena_array(a->arena, int32_t, room);
   if (first) memcpy(tokens, before, sizeof *tokens * (size_t)first);
   tsr_text_file file = {name, text, length};
+  if (!tsr_content_check_bytes(&file, a->diags)) return false;
   if (!tsr_tokenizer_encode(tokenizer, &file, tokens + first, &count, a->diags)) return false;
   if (!(count + first))
     return tsr_diag_error(a->diags, TSR_NOWHERE, "%s is empty: nothing goes on from there", name);

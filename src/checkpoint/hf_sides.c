@@ -56,9 +56,10 @@ read_tokenizer(tsr_arena *arena, const char *folder, int64_t vocab_size, tsr_dia
   if (tsr_bpe_vocab_size(bpe) > vocab_size)
     tsr_diag_warning(
         diags, TSR_NOWHERE,
-        "'%s' has %d tokens, the model %" PRId64 ": texts with the others are refused", path,
-        tsr_bpe_vocab_size(bpe), vocab_size);
-  return true;
+        "'%s' has %d tokens, the model %" PRId64
+        ": it cannot be used, so the model takes token numbers, no texts",
+        path, tsr_bpe_vocab_size(bpe), vocab_size);
+  return tsr_bpe_vocab_size(bpe) <= vocab_size;
 }
 
 /* ---- ids of special tokens ---- */

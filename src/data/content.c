@@ -40,6 +40,8 @@ static const struct {
     {"\x89PNG", 4, "PNG", PICTURE},
     {"\xff\xd8\xff", 3, "JPEG", PICTURE},
     {"GGUF", 4, "GGUF", WEIGHTS},
+    {"\xff\xfe\0\0", 4, "with a byte order mark", "is UTF-32",
+     "convert it to UTF-8 first, as `iconv -f UTF-32 -t UTF-8` does"},
     {"\xff\xfe", 2, "with a byte order mark", UTF16},
     {"\xfe\xff", 2, "with a byte order mark", UTF16},
     {"\xc8\xd7\x34\x01", 4, "llm.c", TOKENS}, /* 20240328, its tokenizer */

@@ -1,6 +1,7 @@
 /* needs: a YAML scalar. gives: an expression tree with the place of every part. */
 #include "model/expr.h"
 #include <ctype.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -56,7 +57,7 @@ static bool read_number(const char *text, double *ret) {
   if (tsr_yaml_int_text(text, &whole)) return *ret = (double)whole, true;
   if (text[0] == '0' && text[1] && !text[strspn(text, "0123456789_")]) return false;
   *ret = strtod(text, &end);
-  return !*end && !text[strspn(text, "0123456789.eE+-")];
+  return !*end && isfinite(*ret) && !text[strspn(text, "0123456789.eE+-")];
 }
 
 static void lex_number(parser *p, const char *at) {

@@ -79,7 +79,8 @@ static bool unknown_key(const reader *r, const char *map_name, const char *name,
       r->file->name);
   if (dot || !hint_elsewhere(r, g->key->text))
     tsr_diag_nearest(r->diags, g->key->text, names, count);
-  if (!dot && !tsr_yaml_get(r->source->map, "model_type"))
+  bool own = tsr_yaml_get(r->source->map, "graph") != NULL;
+  if (!dot && !own && !tsr_yaml_get(r->source->map, "model_type"))
     tsr_diag_hint(r->diags, "%s names no model_type, so its graph is %s", map_name, r->file->name);
   return false;
 }

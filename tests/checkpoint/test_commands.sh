@@ -220,6 +220,13 @@ run 0 generate --checkpoint kept --quiet --max-new-tokens 30 --prompt "the 1" --
 together=$said
 run 0 generate --checkpoint kept --quiet --max-new-tokens 30 --prompt "the 1"
 says <<<"$(sed '1d;/^--- 2/,$d' <<<"$together")"
+# a plan for devices that this machine may not have
+run 0 plan --config run.yaml --set device_config.device=cuda
+says <<'TEXT'
+machine h100: …
+  taken       assumed; --machine says which CUDA devices
+…
+TEXT
 # a checkpoint that names a mesh, used on one that device_config lays out, and on none
 run 0 --config run.yaml --quiet --set checkpoint.dir=meshed --set mesh.axes=[dp] --set mesh.shape=[2]
 run 0 generate --checkpoint meshed --quiet --max-new-tokens 30 --prompt "the 1"
@@ -255,6 +262,18 @@ run 2 generate --checkpoint kept --prompt x --metrics m --out o
 says <<'TEXT'
 error: --metrics belongs to the commands 'train', 'check' and 'profile'
 error: --out belongs to the commands 'train', 'check', 'profile', 'checkpoint', 'import', 'export' and 'tokenize'
+TEXT
+run 2 tokenize text.txt --out t.bin --config run.yaml --set a=1 --mesh m --dump mesh
+says <<'TEXT'
+error: --config belongs to the commands 'train', 'check', 'inspect', 'trace', 'profile', 'plan', 'evaluate' and 'generate'
+error: --mesh belongs to …
+error: --set belongs to …
+error: --dump belongs to …
+TEXT
+run 2 generate --checkpoint kept --prompt "caf"$'\xe9'
+says <<'TEXT'
+--prompt 1:1:4: error: invalid UTF-8: byte 0xe9
+…
 TEXT
 run 2 --config run.yaml --mesh "" --metrics=
 says <<'TEXT'

@@ -31,6 +31,8 @@ tokens() {
 
 imports 0
 ! grep -q warning "$said" || complain "a warning without a reason"
+grep -q "tokenizer_path: tokenizer.json" imported/config.yaml && grep -q '"tokenizer": *"tokenizer.json"' imported/manifest.json ||
+  complain "the tokenizer is not the model's"
 
 # texts end with the tokens that generation_config.json names, or config.json
 whole=$(tokens imported)
@@ -79,7 +81,8 @@ done
 # tokenizers
 cp $tokenizers/gpt2.json model/tokenizer.json
 imports 0
-says "warning: 'model/tokenizer.json' has 2401 tokens, the model 403: texts with the others are refused"
+says "warning: 'model/tokenizer.json' has 2401 tokens, the model 403: it cannot be used, so the model takes token numbers, no texts"
+ends 0 generate --checkpoint imported --prompt "1 2 3" --max-new-tokens 2
 echo '{"model": {"type": "WordPiece", "vocab": {}}}' > model/tokenizer.json
 imports 0
 says "warning: 'model/tokenizer.json' cannot be used, so the model takes token numbers, no texts: "

@@ -67,7 +67,13 @@ rm "$scratch/bin/libtessera-$name.so"
 
 run 1 alone || { cat "$scratch/out"; fail "one process"; }
 expect "^1 workers, $by=1\$"
-TESSERA_TRANSPORT=none run "$workers" alone || { cat "$scratch/out"; fail "TESSERA_TRANSPORT=none"; }
+# MPICH's launcher at times loses the code and the output of processes that end without joining.
+tries=1
+[ "$name" = openmpi ] || tries=5
+for try in $(seq $tries); do
+  if TESSERA_TRANSPORT=none run "$workers" alone; then break; fi
+  [ "$try" -lt $tries ] || { cat "$scratch/out"; fail "TESSERA_TRANSPORT=none"; }
+done
 expect '^1 workers, TESSERA_TRANSPORT=none$'
 TESSERA_TRANSPORT=$name TESSERA_PLUGIN_PATH=$build "$scratch/bin/test_transport" alone > "$scratch/out" 2>&1 ||
   { cat "$scratch/out"; fail "no launcher"; }
