@@ -35,9 +35,9 @@ typedef struct {
 
 #define AT(member) offsetof(tsr_cli, member)
 static const option options[] = {
-    {"--config", PATH, AT(config), CONFIGURED},
+    {"--config", PATH, AT(config), CONFIGURED | ONLY(KERNELS)},
     {"--mesh", PATH, AT(mesh), CONFIGURED},
-    {"--set", KEY, 0, CONFIGURED},
+    {"--set", KEY, 0, CONFIGURED | ONLY(KERNELS)}, /* numerics.isa */
     {"--metrics", PATH, AT(metrics), ONLY(TRAIN) | ONLY(PROFILE) | ONLY(CHECK)},
     {"--out", PATH, AT(out), WRITES},
     {"--overwrite", FLAG, AT(overwrite), ONLY(TRAIN) | ONLY(PROFILE)},

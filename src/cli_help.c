@@ -76,11 +76,11 @@ static const entry summaries[] = {
 };
 
 static const entry options[] = {
-    {CONFIGURED, "  --config FILE    the training configuration (YAML)\n"},
+    {CONFIGURED | ONLY(KERNELS), "  --config FILE    the training configuration (YAML)\n"},
     {CONFIGURED, "  --mesh FILE      the mesh descriptor (.textproto), instead of the "
                  "configuration's\n"},
-    {CONFIGURED, "  --set KEY=VALUE  sets a key of the configuration, e.g. "
-                 "training_config.batch_size=8; may be repeated\n"},
+    {CONFIGURED | ONLY(KERNELS), "  --set KEY=VALUE  sets a key of the configuration, e.g. "
+                                 "training_config.batch_size=8; may be repeated\n"},
     {ONLY(TRAIN) | ONLY(CHECK) | ONLY(PROFILE),
      "  --metrics FILE   writes one JSON object a step to FILE\n"},
     {ONLY(TRAIN) | ONLY(CHECK) | ONLY(PROFILE),

@@ -74,12 +74,17 @@ static bool unknown_key(const reader *r, const char *map_name, const char *name,
     if (!strncmp(d->name, name, skip)) names[count++] = d->name + skip;
     if (d->alias && !skip) names[count++] = d->alias;
   }
-  tsr_diag_error(
-      r->diags, g->key->place, "unknown key '%s' in %s of the %s graph", g->key->text, map_name,
-      r->file->name);
+  const tsr_yaml *own = tsr_yaml_get(r->source->map, "graph");
+  if (own && own->kind == TSR_YAML_SCALAR)
+    tsr_diag_error(
+        r->diags, g->key->place, "unknown key '%s' in %s of the graph '%s'", g->key->text, map_name,
+        own->text);
+  else
+    tsr_diag_error(
+        r->diags, g->key->place, "unknown key '%s' in %s of the %s graph", g->key->text, map_name,
+        r->file->name);
   if (dot || !hint_elsewhere(r, g->key->text))
     tsr_diag_nearest(r->diags, g->key->text, names, count);
-  bool own = tsr_yaml_get(r->source->map, "graph") != NULL;
   if (!dot && !own && !tsr_yaml_get(r->source->map, "model_type"))
     tsr_diag_hint(r->diags, "%s names no model_type, so its graph is %s", map_name, r->file->name);
   return false;
