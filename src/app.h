@@ -2,9 +2,9 @@
  * result here. Private to main and the commands. */
 #ifndef TSR_APP_H
 #define TSR_APP_H
+#include "checkpoint/manifest.h"
 #include "cli.h"
 #include "config/config.h"
-#include "checkpoint/manifest.h"
 #include "mesh/mesh.h"
 #include "plan/machine.h"
 #include "train/trainer.h"

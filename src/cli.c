@@ -2,6 +2,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "base/uri.h"
+#include "cli_commands.h"
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -11,13 +12,6 @@ static const char *const commands[TSR_COMMANDS] = {
     "train",    "check",      "inspect", "trace",  "profile",  "plan",    "evaluate",
     "generate", "checkpoint", "import",  "export", "tokenize", "kernels", "doctor"};
 
-/* Bits of commands that an option belongs to; 0: all. */
-#define ONLY(command) (1u << TSR_COMMAND_##command)
-
-/* Commands that read a configuration. */
-#define CONFIGURED                                                                                 \
-  (ONLY(TRAIN) | ONLY(CHECK) | ONLY(INSPECT) | ONLY(TRACE) | ONLY(PROFILE) | ONLY(PLAN) |          \
-   ONLY(EVALUATE) | ONLY(GENERATE))
 /* check takes what train takes. */
 #define WRITES                                                                                     \
   (ONLY(TRAIN) | ONLY(PROFILE) | ONLY(CHECK) | ONLY(CHECKPOINT) | ONLY(IMPORT) | ONLY(EXPORT) |    \
@@ -28,7 +22,7 @@ typedef struct {
   const char *word;
   option_kind kind;
   size_t at; /* in tsr_cli */
-  unsigned owners;
+  unsigned owners;       /* commands; 0: all */
   const char *otherwise; /* OPTIONAL, a path: the value without one; KEY: the configuration's key,
                             NULL of --set */
 } option;

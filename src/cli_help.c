@@ -1,13 +1,8 @@
 /* What --help prints: of the program, or of one command. */
-#include "cli.h"
+#include "cli_commands.h"
 #include <stdio.h>
 
-#define ONLY(command) (1u << TSR_COMMAND_##command)
 #define ALL (~0u)
-/* Commands that read a configuration. */
-#define CONFIGURED                                                                                 \
-  (ONLY(TRAIN) | ONLY(CHECK) | ONLY(INSPECT) | ONLY(TRACE) | ONLY(PROFILE) | ONLY(PLAN) |          \
-   ONLY(EVALUATE) | ONLY(GENERATE))
 
 typedef struct {
   unsigned commands;

@@ -284,7 +284,6 @@ static bool add_prompt(generation *g, const char *name, const char *text, size_t
   int32_t *tokens = tsr_arena_array(a->arena, int32_t, room);
   if (first) memcpy(tokens, before, sizeof *tokens * (size_t)first);
   tsr_text_file file = {name, text, length};
-  if (!tsr_content_check_bytes(&file, a->diags)) return false;
   if (!tsr_tokenizer_encode(tokenizer, &file, tokens + first, &count, a->diags)) return false;
   if (!(count + first))
     return tsr_diag_error(a->diags, TSR_NOWHERE, "%s is empty: nothing goes on from there", name);
@@ -356,10 +355,11 @@ static bool read_prompts(generation *g) {
   g->prompts = tsr_arena_array(a->arena, tsr_prompt, most + 2);
   g->texts = tsr_arena_array(a->arena, const char *, most + 2);
   bool ok = !a->cli.chat || add_chat(g);
-  for (int i = 0; i < a->cli.prompts.count; i++)
-    ok &= add_prompt(
-        g, tsr_arena_printf(a->arena, "--prompt %d", i + 1), a->cli.prompts.items[i],
-        strlen(a->cli.prompts.items[i]));
+  for (int i = 0; i < a->cli.prompts.count; i++) {
+    const char *prompt = a->cli.prompts.items[i];
+    tsr_text_file file = {tsr_arena_printf(a->arena, "--prompt %d", i + 1), prompt, strlen(prompt)};
+    ok &= tsr_content_check_bytes(&file, a->diags) && add_prompt(g, file.path, prompt, file.length);
+  }
   if (ok && text) ok = add_lines(g, text, length);
   const char *own = a->config->eval.prompt;
   if (ok && !g->count && *own) ok = add_prompt(g, "eval_config.prompt", own, strlen(own));

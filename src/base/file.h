@@ -39,7 +39,7 @@ void tsr_file_map_close(tsr_file_map *map);
  * bytes are gone: zeros were read there. To be asked before what was made of them lasts. */
 bool tsr_file_maps_check(tsr_diags *diags);
 
-/* Whether it is a regular file, not a link, whose first bytes are these. */
+/* Whether there is a file, not a link, whose first bytes are these (at most 127). */
 bool tsr_file_begins(const char *path, const char *bytes);
 /* Whether this process has opened the file of that name for reading. */
 bool tsr_file_is_read(const char *path);

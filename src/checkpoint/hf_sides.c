@@ -2,6 +2,7 @@
 #include "base/file.h"
 #include "data/bpe.h"
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 enum { BYTES_MAX = 1 << 28 };
@@ -67,7 +68,7 @@ read_tokenizer(tsr_arena *arena, const char *folder, int64_t vocab_size, tsr_dia
 /* transformers has numbers of its own for models that name none, and -1 for none. */
 static void
 check_id(const cJSON *id, const char *key, const char *path, int64_t vocab_size, tsr_diags *diags) {
-  bool whole = cJSON_IsNumber(id) && id->valuedouble == (double)(int64_t)id->valuedouble;
+  bool whole = cJSON_IsNumber(id) && id->valuedouble == floor(id->valuedouble);
   if (cJSON_IsNull(id) || (whole && id->valuedouble >= -1 && id->valuedouble < (double)vocab_size))
     return;
   if (whole)

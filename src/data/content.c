@@ -11,7 +11,7 @@
 #define DOCUMENT "is a document", "write its text to a file of its own"
 #define PROGRAM "is a program", "a text is needed"
 #define PICTURE "is a picture", "a text is needed"
-#define WEIGHTS "holds weights", "training_config.model_path takes weights"
+#define WEIGHTS "holds weights", "a text is needed"
 #define UTF16 "is UTF-16", "convert it to UTF-8 first, as `iconv -f UTF-16 -t UTF-8` does"
 #define TOKENS "holds tokens", "data_format says of which program; names that end in .bin need none"
 

@@ -88,8 +88,6 @@ static const char *chars_path(const job *j) {
   return tsr_arena_printf(j->arena, "%s.chars.txt", j->options->out);
 }
 
-/* The characters that a char tokenizer found are kept beside the tokens, which mean nothing without
- * them. */
 /* A file of characters whose tokens are not there is not this command's. */
 static bool check_chars(const job *j) {
   if (!makes_chars(j) || !tsr_file_exists(chars_path(j)) || tsr_file_exists(j->options->out))
@@ -99,6 +97,8 @@ static bool check_chars(const job *j) {
       j->options->out);
 }
 
+/* The characters that a char tokenizer found are kept beside the tokens, which mean nothing without
+ * them. */
 static bool keep_chars(const job *j) {
   const tsr_tokenizer *tokenizer = &j->rules.tokenizer;
   if (!makes_chars(j)) return true;

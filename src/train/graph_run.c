@@ -77,22 +77,24 @@ static const char *find_loss(const tsr_graph *g) {
   return NULL;
 }
 
-/* Inputs are random numbers; there are no random tokens. */
+/* Inputs are random numbers; there are no random tokens. Where the graph makes a loss, its output
+ * is misspelt or missing, which is said once. */
 bool tsr_graph_check_inputs(const tsr_graph *g, tsr_diags *diags) {
   const char *loss = find_loss(g);
   bool ok = true;
-  if (loss && g->outputs_count) {
-    tsr_diag_error(
-        diags, g->outputs[0].place, "the graph makes the loss '%s', and no output is called 'loss'",
-        loss);
-    tsr_diag_hint(diags, "'outputs' names it: {loss: %s}", loss);
-    return false;
+  for (int i = 0; i < g->values_count; i++) {
+    const tsr_value *v = &g->values[i];
+    if (v->kind != TSR_VALUE_INPUT || v->dtype != TSR_I32) continue;
+    if (loss && g->outputs_count) {
+      tsr_diag_error(
+          diags, g->outputs[0].place,
+          "the graph makes the loss '%s', and no output is called 'loss'", loss);
+      tsr_diag_hint(diags, "'outputs' names it: {loss: %s}", loss);
+      return false;
+    }
+    ok = tsr_diag_error(
+        diags, v->place, "'%s' needs data, which only a graph with a loss is given", v->name);
   }
-  for (int i = 0; i < g->values_count; i++)
-    if (g->values[i].kind == TSR_VALUE_INPUT && g->values[i].dtype == TSR_I32)
-      ok = tsr_diag_error(
-          diags, g->values[i].place, "'%s' needs data, which only a graph with a loss is given",
-          g->values[i].name);
   return ok;
 }
 
