@@ -60,7 +60,13 @@ typedef struct {
   double overhead;     /* < 0: the device's */
 } tsr_machine_rate;
 
-enum { TSR_MACHINE_LINKS_MAX = 8 };
+/* A part of a rank's number, (rank / stride) % size, and what one of it counts in the number of the
+ * rank's device. */
+typedef struct {
+  int64_t stride, size, step;
+} tsr_machine_part;
+
+enum { TSR_MACHINE_LINKS_MAX = 8, TSR_MACHINE_PARTS_MAX = 2 * TSR_MESH_DIMS_MAX + 1 };
 typedef struct tsr_machine {
   const char *name, *doc; /* doc: "" when there is none */
   int64_t memory;         /* bytes */
@@ -71,6 +77,9 @@ typedef struct tsr_machine {
   double efficiency_products, efficiency_attention, efficiency_memory;
   tsr_machine_link links[TSR_MACHINE_LINKS_MAX];
   int links_count;
+  /* How the ranks lie, from the innermost part; none: a rank's device has the rank's number. */
+  tsr_machine_part parts[TSR_MACHINE_PARTS_MAX];
+  int parts_count;
   tsr_machine_rate *rates;
   int rates_count, rates_capacity;
 } tsr_machine;
@@ -84,8 +93,8 @@ bool tsr_machine_find(
     const char **ret_path, tsr_diags *diags);
 /* The machine of --machine, else the shipped one that the descriptor's name begins with, else the
  * one for devices of that kind: cpu, galaxy for Wormhole, blackhole, else h100. Levels within hosts
- * join no more devices than lie one after the other in each of the descriptor's hosts. *ret_why:
- * what decided. */
+ * join no more devices than each of the descriptor's hosts has, which owns a block of the mesh; its
+ * devices follow each other in number. *ret_why: what decided. */
 bool tsr_machine_choose(
     tsr_arena *arena, const char *share_folder, const char *option, const tsr_mesh *mesh,
     tsr_machine **ret_machine, const char **ret_why, tsr_diags *diags);
@@ -126,8 +135,8 @@ double tsr_machine_peak(const tsr_machine *m, tsr_machine_dtype dtype);
 
 /* ---- links ---- */
 
-/* Ranks r + i stride, i < members, with rank = device. Meshes are row-major, so a group lies in an
- * aligned run of members × stride ranks. */
+/* Ranks r + i stride, i < members. Meshes are row-major, so a group lies in an aligned run of
+ * members × stride ranks. */
 typedef struct {
   int64_t members, stride;
   int64_t ranks; /* of the whole mesh, a multiple of members × stride; 0: just that many */

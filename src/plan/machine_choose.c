@@ -31,15 +31,19 @@ name_in_descriptor(tsr_arena *arena, const char *share_folder, const tsr_mesh *m
   return NULL;
 }
 
-/* How many devices follow each other in a host, which owns a block of the mesh: all of the last
- * dimensions that it has whole, times its part of the one before them. */
-static int64_t devices_in_host(const tsr_mesh_shape *s) {
-  int64_t devices = 1;
+/* Numbers the devices host by host, each host's block of the mesh and the hosts themselves
+ * row-major. */
+static void number_devices(tsr_machine *m, const tsr_mesh *mesh) {
+  const tsr_mesh_shape *s = &mesh->shape;
+  int64_t stride = 1, in_host = 1, host = s->devices / s->hosts;
+  m->parts_count = 0;
   for (int i = s->ndim - 1; i >= 0; i--) {
-    devices *= s->dims[i] / s->host_dims[i];
-    if (s->host_dims[i] > 1) break;
+    int64_t block = s->dims[i] / s->host_dims[i], hosts = s->host_dims[i];
+    m->parts[m->parts_count++] = (tsr_machine_part){stride, block, in_host};
+    m->parts[m->parts_count++] = (tsr_machine_part){stride * block, hosts, host};
+    stride *= block * hosts, in_host *= block, host *= hosts;
   }
-  return devices;
+  m->parts[m->parts_count++] = (tsr_machine_part){stride, mesh->meshes, s->devices};
 }
 
 /* Returns the level that has become smaller, or NULL. */
@@ -75,7 +79,8 @@ bool tsr_machine_choose(
       !tsr_machine_read(arena, path, TSR_NOWHERE, ret_machine, diags))
     return false;
   if (mesh->hosts <= 1) return true;
-  int64_t devices = devices_in_host(&mesh->shape);
+  int64_t devices = mesh->shape.devices / mesh->shape.hosts;
+  number_devices(*ret_machine, mesh);
   const tsr_machine_link *changed = lay_hosts(*ret_machine, devices);
   if (changed)
     *ret_why = tsr_arena_printf(

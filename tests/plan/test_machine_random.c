@@ -1,6 +1,7 @@
 /* Properties of random and of damaged machine descriptions. */
 #include "base/file.h"
 #include "machine_sample.h"
+#include <limits.h>
 
 static uint64_t random_state = 20240607;
 static uint64_t random_bits(void) { /* splitmix64 */
@@ -61,6 +62,59 @@ static void test_round_trip(void) {
   tsr_arena_free(arena);
 }
 
+/* How many members of the group of rank 0 lie on its host, counted by the ranks' coordinates; -1:
+ * groups or hosts differ. */
+static int count_on_host(const tsr_mesh_shape *s, int64_t n, int64_t stride) {
+  int least = INT_MAX, most = 0;
+  for (int64_t first = 0; first < s->devices; first++) {
+    if (first / stride % n) continue; /* of a group's first members */
+    int on[64] = {0};
+    for (int64_t i = 0; i < n; i++) {
+      int64_t rank = first + i * stride, rest = rank, host = 0, unit = 1;
+      for (int d = s->ndim - 1; d >= 0; d--) {
+        int at = (int)(rest % s->dims[d]);
+        rest /= s->dims[d];
+        host += unit * (at / (s->dims[d] / s->host_dims[d]));
+        unit *= s->host_dims[d];
+      }
+      on[host]++;
+    }
+    for (int h = 0; h < 64; h++) {
+      if (on[h] && on[h] < least) least = on[h];
+      if (on[h] > most) most = on[h];
+    }
+  }
+  return least == most ? most : -1;
+}
+
+/* A descriptor's hosts own blocks of the mesh: what stays on a host goes over the level within
+ * hosts, and only the rest over the next one. */
+static void test_hosts(tsr_arena *arena, tsr_diags *diags) {
+  for (int i = 0; i < 2000; i++) {
+    tsr_mesh mesh = {.meshes = 1, .shape = {.name = "", .arch = TSR_ARCH_CUDA, .devices = 1}};
+    tsr_mesh_shape *s = &mesh.shape;
+    s->ndim = 1 + random_below(3), s->hosts = 1;
+    for (int d = 0; d < s->ndim; d++) {
+      s->host_dims[d] = 1 << random_below(3);
+      s->dims[d] = s->host_dims[d] << random_below(3);
+      s->devices *= s->dims[d], s->hosts *= s->host_dims[d];
+    }
+    mesh.devices = s->devices, mesh.hosts = s->hosts;
+    int64_t n = 2 << random_below(4), stride = 1 << random_below(5);
+    if (n * stride > s->devices) continue;
+    tsr_machine *m;
+    const char *why;
+    double sent[TSR_MACHINE_LINKS_MAX];
+    CHECK(tsr_machine_choose(arena, TSR_SOURCE_ROOT, "h100", &mesh, &m, &why, diags));
+    if (mesh.hosts == 1 || s->devices / s->hosts > m->links[0].devices) continue;
+    int inside = count_on_host(s, n, stride);
+    tsr_machine_collective_bytes(m, TSR_MACHINE_ALL_GATHER, 1, GROUP(n, stride, s->devices), sent);
+    CHECK_AT(
+        fabs(sent[0] - (double)(n - n / inside)) < 1e-9, "%d: %d of %d on a host, sent %g", i,
+        inside, (int)n, sent[0]);
+    CHECK_NEAR(sent[0] + sent[1], (double)(n - 1), 1e-9);
+  }
+}
 static double seconds(const tsr_machine *m, int kind, double bytes, int64_t n, int64_t stride) {
   return tsr_machine_collective_seconds(
       m, (tsr_machine_collective)kind, bytes, GROUP(n, stride), NULL);
@@ -117,6 +171,7 @@ static void test_damage(tsr_arena *arena, tsr_diags *diags) {
 int main(void) {
   tsr_arena *arena = tsr_arena_new();
   tsr_diags *diags = tsr_diags_new(arena);
+  test_hosts(arena, diags);
   test_round_trip();
   test_monotony();
   test_damage(arena, diags);
