@@ -120,8 +120,8 @@ int app_finish_in(app *a, bool ok, const char *function);
 
 /* ---- main.c ---- */
 
-/* From now on SIGINT, SIGTERM and SIGUSR1 are requests that a->stop and a->save_now show, and a
- * closed pipe is an error. */
+/* From now on SIGINT, SIGTERM, SIGHUP and SIGUSR1 are requests that a->stop and a->save_now show,
+ * and a closed pipe is an error. */
 void app_catch_signals(void);
 
 /* ---- the commands; each gives the exit code ---- */

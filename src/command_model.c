@@ -187,7 +187,7 @@ static int finish(model *m, bool ok) {
   tsr_worker_close(m->worker);
   app_close_device(m->a);
   int code = app_finish(m->a, ok);
-  return code ? code : *m->a->stop ? 128 + (int)*m->a->stop : 0;
+  return *m->a->stop ? 128 + (int)*m->a->stop : code;
 }
 
 /* ---- evaluate ---- */

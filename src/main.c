@@ -46,19 +46,22 @@ static void take_closed_streams(void) {
     if (fcntl(stream, F_GETFD) < 0) open("/dev/null", stream == STDIN_FILENO ? O_WRONLY : O_RDONLY);
 }
 
-/* A limit of file sizes, and for those that do not print their results a broken pipe, are errors of
- * what is written, which say where. */
-static void catch_early_signals(const app *a) {
-  signal(SIGTERM, on_early);
-  signal(SIGINT, on_early);
+/* A terminal that is closed ends the command, but for one that nohup has started. */
+static void catch_ends(void (*handler)(int)) {
+  signal(SIGINT, handler);
+  signal(SIGTERM, handler);
+  if (signal(SIGHUP, handler) == SIG_IGN) signal(SIGHUP, SIG_IGN);
+}
+
+/* A limit of file sizes is an error of what is written, which says where. */
+static void catch_early_signals(void) {
   signal(SIGUSR1, SIG_IGN); /* there is nothing to save yet */
   signal(SIGXFSZ, SIG_IGN);
-  if (app_writes_files(a)) signal(SIGPIPE, SIG_IGN);
+  catch_ends(on_early);
 }
 
 void app_catch_signals(void) {
-  signal(SIGINT, on_stop);
-  signal(SIGTERM, on_stop);
+  catch_ends(on_stop);
   signal(SIGUSR1, on_save);
   signal(SIGPIPE, SIG_IGN);
 }
@@ -92,11 +95,12 @@ static int run(app *a) {
 
 int main(int argc, char **argv) {
   app a = {.arena = tsr_arena_new(), .stop = &stop, .save_now = &save_now};
+  catch_early_signals();
   a.diags = tsr_diags_new(a.arena);
   a.share = find_share(a.arena);
   take_closed_streams();
   bool ok = tsr_cli_parse(a.arena, argc, argv, &a.cli, a.diags);
-  catch_early_signals(&a);
+  if (app_writes_files(&a)) signal(SIGPIPE, SIG_IGN); /* a failure of what is written */
   if (a.cli.quiet) tsr_diags_quiet(a.diags);
   if (!ok && app_is_joint(&a) && app_join(&a)) app_all_well(&a, false); /* others may wait */
   int code = ok ? run(&a) : app_finish(&a, false);

@@ -68,12 +68,13 @@ void tsr_file_forget(void) {
 
 static bool is_users(int error) {
   return error == ENOENT || error == ENOTDIR || error == EISDIR || error == EACCES ||
-         error == EPERM || error == ENAMETOOLONG || error == ELOOP || error == ENXIO;
+         error == EPERM || error == ENAMETOOLONG || error == ELOOP || error == EMLINK ||
+         error == ENXIO;
 }
 
 const char *tsr_file_reason(int error) {
   if (error == ENXIO) return "it is a device or a pipe, not a file";
-  return error == ELOOP ? "it is a symbolic link" : strerror(error);
+  return error == EMLINK ? "it is a symbolic link" : strerror(error);
 }
 
 bool tsr_file_cannot(
@@ -88,6 +89,7 @@ int tsr_file_open(const char *path, unsigned how) {
   int links = how & TSR_FILE_NOFOLLOW ? O_NOFOLLOW : 0;
   int fd = tsr_disk_open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | links);
   struct stat info;
+  if (fd < 0 && links && errno == ELOOP) errno = EMLINK;
   if (fd < 0) return -1;
   int error = fstat(fd, &info) ? errno : S_ISDIR(info.st_mode) ? EISDIR : 0;
   if (!error && !S_ISREG(info.st_mode) && !(how & TSR_FILE_PIPES)) error = ENXIO;
@@ -111,15 +113,14 @@ bool tsr_file_begins(const char *path, const char *bytes) {
   return got == (ptrdiff_t)length && !memcmp(text, bytes, length);
 }
 
-/* Of a pipe: waits for a part. ETIMEDOUT. */
+/* Of a pipe: waits for a part. ETIMEDOUT; EINTR: a signal came meanwhile. */
 static ssize_t read_part(int fd, char *bytes, size_t length) {
   enum { PATIENCE_MS = 10000 };
   for (;;) {
     struct pollfd wanted = {.fd = fd, .events = POLLIN};
     int ready = poll(&wanted, 1, PATIENCE_MS);
     if (!ready) errno = ETIMEDOUT;
-    if (ready <= 0 && (!ready || errno != EINTR)) return -1;
-    if (ready <= 0) continue;
+    if (ready <= 0) return -1;
     ssize_t got = tsr_disk_read(fd, bytes, length);
     if (got >= 0 || (errno != EINTR && errno != EAGAIN)) return got;
   }

@@ -12,7 +12,8 @@ enum {
 };
 
 /* A descriptor for reading, or -1 with errno: EISDIR for a folder, ENXIO for a pipe, a socket or a
- * device where none will do, ELOOP for a link. */
+ * device where none will do, EMLINK for a link (as FreeBSD says it: a loop of links is
+ * another error). */
 int tsr_file_open(const char *path, unsigned how);
 
 /* Reads a whole file, or what comes through a pipe, into the arena, NUL-terminated. Fails with

@@ -53,7 +53,7 @@ bool tsr_new_file_open(const char *path, tsr_new_file *f, tsr_diags *diags) {
     return cannot_write(
         f,
         S_ISDIR(info.st_mode)   ? EISDIR
-        : S_ISLNK(info.st_mode) ? ELOOP
+        : S_ISLNK(info.st_mode) ? EMLINK
                                 : ENXIO,
         diags);
   int length = snprintf(

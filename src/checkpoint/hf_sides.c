@@ -26,9 +26,12 @@ static bool read_json(
   char *text;
   size_t length;
   *ret_json = NULL;
-  return !tsr_file_exists(path) ||
-         (tsr_file_read(arena, path, BYTES_MAX, TSR_NOWHERE, &text, &length, diags) &&
-          tsr_json_parse(arena, path, text, length, ret_json, diags));
+  if (!tsr_file_exists(path)) return true;
+  if (!tsr_file_read(arena, path, BYTES_MAX, TSR_NOWHERE, &text, &length, diags) ||
+      !tsr_json_parse(arena, path, text, length, ret_json, diags))
+    return false;
+  return cJSON_IsObject(*ret_json) ||
+         tsr_diag_error(diags, TSR_NOWHERE, "'%s' holds no JSON object", path);
 }
 
 /* ---- the tokenizer ---- */

@@ -257,6 +257,14 @@ static bool read_map(reader *r) {
         r, 0, "a file of %" PRId64 " bytes; the header's length alone has %d", file->size,
         LENGTH_BYTES);
   uint64_t length = 0;
+  static const char lfs[] = "version https://git-lfs";
+  if (file->size >= (int64_t)sizeof lfs && !memcmp(file->map, lfs, sizeof lfs - 1)) {
+    tsr_diag_error(
+        r->diags, r->place, "'%s' is a pointer of Git LFS to weights that are not here",
+        file->path);
+    tsr_diag_hint(r->diags, "`git lfs pull` in its folder fetches them");
+    return false;
+  }
   for (int i = LENGTH_BYTES - 1; i >= 0; i--) length = length << 8 | (unsigned char)file->map[i];
   if (length > TSR_SAFETENSORS_HEADER_MAX)
     return fail_at(

@@ -16,8 +16,10 @@ bool tsr_config_duration(const char *text, double *ret_seconds) {
   double sum = 0, before = INFINITY;
   for (const char *at = text; *at;) {
     char *end;
-    if (!isdigit((unsigned char)*at)) return false;
+    size_t digits = strspn(at, "0123456789.");
+    if (!isdigit((unsigned char)*at) || (*at == '0' && isdigit((unsigned char)at[1]))) return false;
     double number = strtod(at, &end), unit = 0;
+    if (end != at + digits) return false; /* 1e3, 0x2, 1.2.3 */
     for (size_t i = 0; i < sizeof units / sizeof *units; i++)
       if (*end == units[i].letter) unit = units[i].seconds;
     if (!*end && at == text) unit = 1;

@@ -47,17 +47,22 @@ static const struct {
     {"\xc8\xd7\x34\x01", 4, "llm.c", TOKENS}, /* 20240328, its tokenizer */
     {"\x88\xd8\x34\x01", 4, "llm.c", TOKENS}, /* 20240520 */
     {"\xa1\xd9\x34\x01", 4, "llm.c", TOKENS}, /* 20240801 */
+    {"version https://git-lfs", 23, "Git LFS", "is a pointer to a file that is not here",
+     "`git lfs pull` fetches it"},
     {"MMIDIDX", 7, "Megatron", TOKENS},
 };
 
-static bool check_begin(const tsr_text_file *file, tsr_place place, tsr_diags *diags) {
+/* Of beginnings of at least `least` bytes. */
+static bool check_begin(
+    const tsr_text_file *file, size_t least, const char *wanted, tsr_place place,
+    tsr_diags *diags) {
   for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
-    if (file->length < formats[i].length ||
-        memcmp(file->text, formats[i].begin, formats[i].length) != 0)
+    size_t length = formats[i].length;
+    if (length < least || file->length < length || memcmp(file->text, formats[i].begin, length))
       continue;
     tsr_diag_error(
-        diags, place, "'%s' %s (%s), not text", file->path, formats[i].what,
-        formats[i].format);
+        diags, place, "'%s' %s (%s), not %s", file->path, formats[i].what, formats[i].format,
+        wanted);
     tsr_diag_hint(diags, "%s", formats[i].hint);
     return false;
   }
@@ -109,7 +114,7 @@ static bool check_json(const tsr_text_file *file, tsr_place place, tsr_diags *di
 }
 
 bool tsr_content_check_kind(const tsr_text_file *file, tsr_place place, tsr_diags *diags) {
-  if (!check_begin(file, place, diags) || !check_json(file, place, diags)) return false;
+  if (!check_begin(file, 0, "text", place, diags) || !check_json(file, place, diags)) return false;
   if (is_safetensors(file))
     return tsr_diag_error(diags, place, "'%s' holds weights (safetensors), not text", file->path);
   if (!is_token_list(file)) return true;
@@ -126,5 +131,32 @@ bool tsr_content_check_bytes(const tsr_text_file *file, tsr_diags *diags) {
   tsr_diag_error(
       diags, tsr_text_file_place(file, bad, 1, diags), "%s: byte 0x%02x",
       nul ? "not text" : "invalid UTF-8", (unsigned char)file->text[bad]);
+  return false;
+}
+
+/* The first bytes of a file are words and lines. Of 16-bit tokens both bytes of every one would be
+ * letters. */
+static bool is_text(const tsr_text_file *file) {
+  enum { TEXT_BYTES_MIN = 64, TEXT_BYTES_MAX = 4096 };
+  size_t length = file->length < TEXT_BYTES_MAX ? file->length : TEXT_BYTES_MAX;
+  if (length < TEXT_BYTES_MIN) return false;
+  for (size_t i = 0; i < length; i++) {
+    unsigned char byte = (unsigned char)file->text[i];
+    if (!byte || byte == 127 || (byte < ' ' && !strchr("\t\n\r\f", byte))) return false;
+  }
+  return tsr_utf8_valid(file->text, length) + 4 > length; /* its end may cut a character */
+}
+
+bool tsr_content_check_tokens(const tsr_text_file *file, tsr_place place, tsr_diags *diags) {
+  if (!check_begin(file, 4, "tokens", place, diags)) return false;
+  bool weights = is_safetensors(file);
+  if (!weights && !is_text(file)) return true;
+  tsr_diag_error(
+      diags, place, "'%s' holds %s, not tokens", file->path,
+      weights ? "weights (safetensors)" : "text");
+  if (!weights)
+    tsr_diag_hint(
+        diags, "a text's name ends in .txt, not in .bin; if these bytes are tokens, data_format: "
+               "nanogpt_u16 or nanogpt_u32 says so");
   return false;
 }

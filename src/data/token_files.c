@@ -1,5 +1,6 @@
 #include "data/token_files.h"
 #include "base/file.h"
+#include "data/content.h"
 #include "data/tt_train_tokens.h"
 #include <assert.h>
 #include <string.h>
@@ -142,6 +143,8 @@ static bool ask_for_format(const opener *o, const char *why) {
 static bool find_headerless(
     const opener *o, const tsr_file_map *m, int64_t vocab_size, tsr_token_format *ret_format) {
   *ret_format = vocab_size > 65536 ? TSR_TOKEN_FILE_NANOGPT_U32 : TSR_TOKEN_FILE_NANOGPT_U16;
+  tsr_text_file bytes = {.path = o->path, .text = m->bytes, .length = m->length};
+  if (!tsr_content_check_tokens(&bytes, o->place, o->diags)) return false;
   if (!vocab_size) return ask_for_format(o, ", and the size of the vocabulary is not known");
   if (vocab_size <= 65536 && looks_wide(m))
     return ask_for_format(

@@ -54,11 +54,26 @@ static bool cut_behind(const tsr_metrics *metrics, int64_t step) {
   return bytes >= 0 && !ftruncate(metrics->fd, bytes);
 }
 
+/* Whether these are the first bytes of metrics, as many as there are of them; a power cut may leave
+ * the length alone. */
+static bool is_metrics(const char *text, size_t length) {
+  static const char *const begins[] = {
+      "{\"event\":\"start\",\"config\":", "{\"event\":\"step\",\"step\":",
+      "{\"event\":\"eval\",\"step\":", "{\"event\":\"sample\",\"step\":",
+      "{\"event\":\"end\",\"step\":"};
+  bool found = false, lost = true;
+  for (size_t i = 0; i < sizeof begins / sizeof *begins; i++) {
+    size_t wanted = strlen(begins[i]);
+    found |= !memcmp(text, begins[i], length < wanted ? length : wanted);
+  }
+  for (size_t i = 0; i < length; i++) lost &= !text[i];
+  return found || lost;
+}
+
 /* That the file is one of metrics, and nobody else writes it. */
 static bool check_file(const tsr_metrics *metrics, tsr_diags *diags) {
-  static const char begin[] = "{\"event\":";
   tsr_place place = {.file = metrics->path};
-  char text[sizeof begin - 1];
+  char text[32];
   struct stat info;
   if (fstat(metrics->fd, &info) || !S_ISREG(info.st_mode)) return true;
   if (flock(metrics->fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK)
@@ -66,8 +81,7 @@ static bool check_file(const tsr_metrics *metrics, tsr_diags *diags) {
   size_t length = (size_t)info.st_size < sizeof text ? (size_t)info.st_size : sizeof text;
   if (tsr_disk_read_at(metrics->fd, text, length, 0) != (ptrdiff_t)length)
     return tsr_file_cannot("read", metrics->path, errno, place, diags);
-  static const char lost[sizeof begin]; /* a power cut may leave the length alone */
-  return !memcmp(text, begin, length) || !memcmp(text, lost, length) ||
+  return is_metrics(text, length) ||
          tsr_diag_error(diags, place, "the file has no metrics, and would be emptied for them");
 }
 

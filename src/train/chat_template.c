@@ -56,7 +56,7 @@ static bool same_text(const char *a, const char *b) {
 static const char *template_of(const cJSON *config) {
   const cJSON *item = tsr_json_get(config, "chat_template"), *one;
   if (cJSON_IsString(item)) return item->valuestring;
-  if (!cJSON_IsArray(item)) return NULL;
+  if (!item || cJSON_IsNull(item)) return NULL;
   cJSON_ArrayForEach(one, item) {
     const cJSON *name = tsr_json_get(one, "name"), *text = tsr_json_get(one, "template");
     bool is_default = cJSON_IsString(name) && !strcmp(name->valuestring, "default");
@@ -74,7 +74,9 @@ static bool read_json(tsr_arena *arena, const char *path, const char **ret_text,
   if (!tsr_file_read(arena, path, BYTES_MAX, TSR_NOWHERE, &text, &length, diags) ||
       !tsr_json_parse(arena, path, text, length, &config, diags))
     return false;
-  if (cJSON_IsObject(config)) *ret_text = template_of(config);
+  if (!cJSON_IsObject(config))
+    return tsr_diag_error(diags, TSR_NOWHERE, "'%s' holds no JSON object", path);
+  *ret_text = template_of(config);
   return true;
 }
 

@@ -26,7 +26,7 @@ check_content(tsr_arena *arena, const char *folder, tsr_out_purpose purpose, tsr
   if (!tsr_checkpoints_list(arena, below, &entries, &count, diags)) return false;
   struct stat info;
   if (!lstat(metrics, &info) && S_ISLNK(info.st_mode)) /* it would be written through */
-    return tsr_file_cannot("write", metrics, ELOOP, TSR_NOWHERE, diags);
+    return tsr_file_cannot("write", metrics, EMLINK, TSR_NOWHERE, diags);
   bool results = count || has_bytes(metrics) || tsr_file_begins(config, mark);
   if (!results && tsr_file_exists(config)) {
     tsr_diag_error(

@@ -101,7 +101,26 @@ echo '{"chat_template": "{{ messages }}"}' > model/chat_template.json
 imports 0
 ends 2 generate --checkpoint imported --chat chat.json --max-new-tokens 1
 says "error: 'imported/chat_template.json' holds a chat template that this program does not know"
-rm model/chat_template.json
+echo '{"chat_template": 3}' > model/chat_template.json
+imports 0
+ends 2 generate --checkpoint imported --chat chat.json --max-new-tokens 1
+says "error: 'imported/chat_template.json' holds a chat template that this program does not know"
+# side files are objects
+for file in chat_template.json generation_config.json special_tokens_map.json; do
+  for text in '[]' null 3; do
+    echo "$text" > model/$file
+    imports 2
+    says "'model/$file' holds no JSON object"
+  done
+  rm model/$file
+done
+
+# what a clone without Git LFS has in place of weights
+mkdir pointer
+cp model/* pointer
+printf 'version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 99\n' > pointer/model.safetensors
+ends 2 import pointer --out unpacked
+says "'pointer/model.safetensors' is a pointer of Git LFS to weights that are not here"
 
 # rotary positions, said twice
 cp model/config.json kept.json

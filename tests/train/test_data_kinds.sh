@@ -176,6 +176,22 @@ training_config: {batch_size: 4, max_steps: 6, eval_every: 2, validation_batch_s
 mlp_config: {input_features: 2, hidden_features: [4], output_features: 3}
 numerics: {threads: 1}
 RUN
+# a .bin whose every byte could be one of tokens, and which plainly is something else
+{ printf 'PAR1'; head -c 5000 /dev/zero; } > rows.bin
+{ printf 'PK\003\004'; cat tokens.bin; } > archive.bin
+for i in $(seq 20); do echo 'Zwölf Boxkämpfer jagen Viktor quer über den Sylter Deich.'; done > words.bin
+cat words.bin tokens.bin > both.bin
+wide=(--set transformer_config.vocab_size=65536)
+for case in 'rows.bin:holds the rows of a table (Parquet), not tokens' 'archive.bin:is an archive (ZIP), not tokens' \
+  'words.bin:holds text, not tokens'; do
+  ends 2 --config run.yaml "${wide[@]}" --set training_config.tokenizer_type=char --set training_config.data_path="${case%%:*}"
+  says "'${case%%:*}' ${case#*:}"
+  ends 0 --config run.yaml "${wide[@]}" --set training_config.tokenizer_type=char \
+    --set training_config.data_path="${case%%:*}" --set training_config.data_format=nanogpt_u16
+done
+printf 'version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n' > pointer.txt
+refused pointer.txt "is a pointer to a file that is not here (Git LFS), not text"
+
 # the last evaluation and the weights
 numbers() { sed -n 's/.*Validation loss/Validation loss/p; s/.*weights sha256/sha256/p' "$said" | tail -2; }
 ends 0 --config rows.yaml

@@ -78,6 +78,10 @@ leaves foreign 2 "'foreign/notes.svg' is there and is no SVG picture" plan --con
 leaves foreign 2 "'foreign/y.npy' is there and is no file of NumPy" --config forward.yaml --out foreign
 leaves foreign 2 "'foreign/t.bin.chars.txt' is there without 'foreign/t.bin'" tokenize text.txt --tokenizer char --out foreign/t.bin
 leaves foreign 2 "'foreign/run/metrics.jsonl' is of another run" --config run.yaml --metrics foreign/run/metrics.jsonl
+echo '{"event":"click","at":3}' > foreign/clicks.jsonl
+leaves foreign 2 "the file has no metrics, and would be emptied" --config run.yaml --metrics foreign/clicks.jsonl
+ln -s loop foreign/loop
+leaves foreign 2 "cannot read 'foreign/loop': Too many levels of symbolic links" --config run.yaml --set training_config.data_path=foreign/loop
 leaves foreign 2 "is named as a checkpoint and is none" --config run.yaml --out foreign/steps --overwrite
 mkdir foreign/run/checkpoints/step-00000005 && echo mine > foreign/run/checkpoints/step-00000005/notes
 leaves foreign 2 "is named as a checkpoint and is none" --config run.yaml --out foreign/run --resume \

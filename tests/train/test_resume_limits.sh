@@ -25,6 +25,11 @@ for step in 4 5; do
   ends 0 --config run.yaml --out run --resume --time-limit 1 --set training_config.max_steps=6
   says "time limit: stops after step $step of 6"
 done
+for limit in 010 0x2 1e3 1.2.3 1m2h 5x; do
+  ends 2 --config run.yaml --out never --time-limit $limit
+  says "--time-limit: '$limit' is no time such as 5400, 90m or 1h30m"
+done
+[ ! -e never ] || complain "a refused run has made its folder"
 ends 0 --config run.yaml --out run --resume --time-limit 1 --set training_config.max_steps=6
 says "done: step 6"
 [ "$(hash_of)" = "$whole" ] || complain "other weights than those of a run without limits"

@@ -80,6 +80,35 @@ code 143 $? "SIGTERM before the configuration was there"
 grep -q "tessera-train: ended by a signal" "$said" || complain "not a word"
 [ ! -e late ] || complain "a folder was made"
 
+# the same while a prompt is waited for; a terminal that is closed ends what nohup has not started
+mkfifo late.txt
+for signal in TERM INT HUP; do
+  "$program" generate --checkpoint first --prompt-file late.txt > "$said" 2>&1 &
+  pid=$!
+  exec 9> late.txt
+  sleep 0.2
+  kill -$signal $pid
+  wait $pid
+  status=$?
+  code $((128 + $(kill -l $signal))) $status "SIG$signal while a prompt is waited for"
+  exec 9>&-
+done
+"${run[@]}" --out hung --set training_config.max_steps=1000000 > "$said" 2>&1 &
+pid=$!
+until [ -s hung/metrics.jsonl ]; do sleep 0.05; done
+kill -HUP $pid
+wait $pid
+code 129 $? "SIGHUP while a run is under way"
+"$program" checkpoint verify hung/checkpoints/* > "$said" 2>&1
+code 0 $? "the checkpoint of a run that SIGHUP ended"
+nohup "${run[@]}" --out held > "$said" 2>&1 &
+pid=$!
+until [ -s held/metrics.jsonl ] || ! kill -0 $pid 2> /dev/null; do sleep 0.01; done
+kill -HUP $pid 2> /dev/null
+wait $pid
+code 0 $? "SIGHUP and nohup"
+same_run held
+
 # what is asked for is printed, or it is an error; of a command that trains by default, too
 for option in --help --version --print-schema "--config run.yaml --print-config"; do
   # shellcheck disable=SC2086 # words
