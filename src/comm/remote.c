@@ -25,28 +25,55 @@ void *tsr_remote_take(tsr_remote_memory *memory, int64_t bytes) {
 
 /* ---- memory ---- */
 
-/* Whether no member before has the worker; *ret_machine: nor one on its machine. */
-static bool is_first(const tsr_remote_call *call, int member, bool *ret_machine) {
-  int worker = call->worker_of[member], machine = tsr_remote_machine(call, worker);
-  *ret_machine = true;
-  if (member > 0 && worker == call->worker_of[member - 1]) return false;
-  for (int i = 0; i < member; i++) {
-    if (worker == call->worker_of[i]) return false;
-    if (machine == tsr_remote_machine(call, call->worker_of[i])) *ret_machine = false;
+/* The workers that host a member, one after the other. Their numbers, and their machines', mostly
+ * rise with the members, and what is larger than all before is new without a search. */
+typedef struct {
+  const tsr_remote_call *call;
+  int member;                      /* of the worker that was found; -1: none yet */
+  bool has_machine;                /* it is the first on its machine */
+  int most, machine_most, machine; /* of what was found so far; machine: the last one's */
+} worker_search;
+
+static bool has_before(const worker_search *s, int worker) {
+  for (int m = 0; m < s->member; m++)
+    if (s->call->worker_of[m] == worker) return true;
+  return false;
+}
+
+static bool has_machine_before(const worker_search *s, int machine) {
+  for (int m = 0; m < s->member; m++)
+    if (tsr_remote_machine(s->call, s->call->worker_of[m]) == machine) return true;
+  return false;
+}
+
+static bool next_worker(worker_search *s) {
+  const int *worker_of = s->call->worker_of;
+  while (++s->member < s->call->collective->members) {
+    int worker = worker_of[s->member];
+    bool again = s->member > 0 && worker == worker_of[s->member - 1];
+    if (again || (worker <= s->most && has_before(s, worker))) continue;
+    int machine = tsr_remote_machine(s->call, worker);
+    bool larger = machine > s->machine_most;
+    s->has_machine = larger || (machine != s->machine && !has_machine_before(s, machine));
+    if (worker > s->most) s->most = worker;
+    if (larger) s->machine_most = machine;
+    s->machine = machine;
+    return true;
   }
-  return true;
+  return false;
+}
+
+static worker_search search_workers(const tsr_remote_call *call) {
+  return (worker_search){.call = call, .member = -1, .most = -1, .machine_most = -1, .machine = -1};
 }
 
 /* Counts the workers that host a member, and their machines. */
 static void find_workers(tsr_remote *r) {
-  const tsr_remote_call *call = &r->call;
-  int own = tsr_remote_machine(call, call->transport->worker);
-  bool machine;
-  for (int m = 0; m < r->c.members; m++) {
-    if (!is_first(call, m, &machine)) continue;
+  int own = tsr_remote_machine(&r->call, r->call.transport->worker);
+  for (worker_search s = search_workers(&r->call); next_worker(&s);) {
     r->workers_count++;
-    r->machines_count += machine;
-    r->mates_count += own == tsr_remote_machine(call, call->worker_of[m]);
+    r->machines_count += s.has_machine;
+    r->mates_count += own == s.machine;
   }
 }
 
@@ -73,6 +100,8 @@ static void lay_out(tsr_remote *r, const tsr_remote_call *call, tsr_remote_memor
   r->c.out = TSR_REMOTE_TAKE(memory, float *, members);
   if (r->workers_count == 1) return;
   r->workers = TSR_REMOTE_TAKE(memory, int, r->workers_count);
+  r->first = TSR_REMOTE_TAKE(memory, int, r->workers_count);
+  r->last = TSR_REMOTE_TAKE(memory, int, r->workers_count);
   r->host = TSR_REMOTE_TAKE(memory, int, members);
   if (r->machines_count > 1) {
     r->machine = TSR_REMOTE_TAKE(memory, int, r->workers_count);
@@ -94,13 +123,14 @@ int64_t tsr_remote_bytes(const tsr_remote_call *call) {
 
 /* Machines by their first workers, and the workers of each. */
 static void prepare_machines(tsr_remote *r) {
-  int machines = 0;
+  int machines = 0, most = -1;
   memset(r->size, 0, sizeof(int) * (size_t)r->machines_count);
   for (int w = 0; w < r->workers_count; w++) {
-    int first = 0;
-    while (tsr_remote_machine(&r->call, r->workers[first]) !=
-           tsr_remote_machine(&r->call, r->workers[w]))
-      first++;
+    int machine = tsr_remote_machine(&r->call, r->workers[w]), first = w;
+    if (w > 0 && machine == tsr_remote_machine(&r->call, r->workers[w - 1])) first = w - 1;
+    else if (machine > most) most = machine;
+    else
+      for (first = 0; tsr_remote_machine(&r->call, r->workers[first]) != machine;) first++;
     r->machine[w] = first < w ? r->machine[first] : machines++;
     r->position[w] = r->size[r->machine[w]]++;
   }
@@ -109,18 +139,20 @@ static void prepare_machines(tsr_remote *r) {
 
 static void prepare(tsr_remote *r) {
   int workers = 0;
-  bool machine;
-  for (int m = 0; m < r->c.members; m++)
-    if (is_first(&r->call, m, &machine)) r->workers[workers++] = r->call.worker_of[m];
+  for (worker_search s = search_workers(&r->call); next_worker(&s); workers++) {
+    r->workers[workers] = r->call.worker_of[s.member];
+    r->first[workers] = s.member;
+  }
   r->me = -1;
   for (int i = 0; i < r->workers_count; i++)
     if (r->workers[i] == r->call.transport->worker) r->me = i;
   assert(r->me >= 0);
   for (int m = 0; m < r->c.members; m++) {
     int host = m > 0 ? r->host[m - 1] : 0;
-    if (r->workers[host] != r->call.worker_of[m])
-      for (host = 0; r->workers[host] != r->call.worker_of[m];) host++;
+    while (r->workers[host] != r->call.worker_of[m])
+      host = host + 1 < r->workers_count ? host + 1 : 0;
     r->host[m] = host;
+    r->last[host] = m;
   }
   if (r->machines_count > 1) prepare_machines(r);
   for (int i = 0; i < r->messages_count; i++) r->order[i] = i;

@@ -178,7 +178,8 @@ struct tsr_remote {
   const tsr_remote_kind *kind;
   int workers_count, me;
   int *workers; /* those that host a member, by the first that they host */
-  int *host;    /* per member: index in workers */
+  int *first, *last; /* per worker: the first and the last member that it hosts */
+  int *host;         /* per member: index in workers */
   int machines_count;
   int mates_count; /* workers on this one's machine, with it */
   int *machine;    /* per worker; NULL where there is one only, as the next two */

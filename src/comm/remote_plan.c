@@ -197,19 +197,22 @@ static void add_joined(tsr_remote *r, int begin, int end) {
   s->joined[s->joined_count++] = (tsr_remote_joined){first, n};
 }
 
-/* Who of a machine adds for an owner on another one. */
-static int find_relay(const tsr_remote *r, int machine, int owner) {
-  int w = 0;
-  while (r->machine[w] != machine || !tsr_remote_is_relay(r, w, owner)) w++;
+/* Who of a machine adds for an owner on another one; `near`: a worker of it, or before it. */
+static int find_relay(const tsr_remote *r, int machine, int owner, int near) {
+  int w = near;
+  while (r->machine[w] != machine || !tsr_remote_is_relay(r, w, owner))
+    w = w + 1 < r->workers_count ? w + 1 : 0;
   return w;
 }
 
 static void prepare_relays(tsr_remote *r) {
   tsr_remote_sum *s = &r->sum;
   s->relayed_count = s->joined_count = s->mates_count = 0;
+  int mate = 0;
+  while (!tsr_remote_shares_host(r, mate, r->me)) mate++;
   for (int w = 0; w < r->workers_count; w++) {
     bool here = tsr_remote_shares_host(r, w, r->me);
-    s->relay[w] = here ? w : find_relay(r, r->machine[r->me], w);
+    s->relay[w] = here ? w : find_relay(r, r->machine[r->me], w, mate);
     if (!here && s->relay[w] == r->me) s->relayed[s->relayed_count++] = w;
   }
   assert(s->relayed_count <= s->relayed_most);
@@ -231,7 +234,8 @@ static void prepare_parts(tsr_remote *r) {
     bool joins = r->machines_count > 1 && s->length[begin] < s->span[begin];
     end = begin + s->span[begin];
     if (joins && here) add_joined(r, begin, end);
-    if (joins && !here) add_away(r, begin, end, find_relay(r, r->machine[first], r->me), true);
+    if (joins && !here)
+      add_away(r, begin, end, find_relay(r, r->machine[first], r->me, first), true);
     for (int m = begin, next; (here || !joins) && m < end; m = next) {
       next = m + s->length[m];
       if (r->host[m] == r->me) add_own_part(r, m, next, joins, &packed);
@@ -245,8 +249,9 @@ static void prepare_parts(tsr_remote *r) {
 /* ---- pieces ---- */
 
 int tsr_remote_next_target(const tsr_remote *r, int host, int slice, int before) {
-  int slices = r->sum.slices;
-  for (int m = before < 0 ? slice : before + slices; m < r->c.members; m += slices)
+  int slices = r->sum.slices, begin = r->first[host] + slices - 1 - slice;
+  begin = begin / slices * slices + slice;
+  for (int m = before < 0 ? begin : before + slices; m <= r->last[host]; m += slices)
     if (r->host[m] == host) return m;
   return -1;
 }

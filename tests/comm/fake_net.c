@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WORKERS_MAX = 16 };
+enum { QUEUES = 1 << 16 }; /* of messages by sender, receiver and tag */
 
 typedef struct side {
   bool sends, done, failed;
@@ -13,7 +13,8 @@ typedef struct side {
   char *copy; /* of a send that is done at once */
   int64_t bytes;
   struct side *other; /* the two that belong together */
-  struct side *next;  /* of all that were begun, in their order */
+  struct side *behind; /* in its queue, of those that wait for their other side */
+  struct side *next;   /* of all that were begun */
 } side;
 
 typedef struct {
@@ -21,39 +22,56 @@ typedef struct {
   int worker;
 } endpoint;
 
+typedef struct {
+  endpoint end;
+  bool stopped, fails;
+  int64_t sent;
+} fake_worker;
+
 struct fake_net {
   int workers;
   uint64_t state;
-  endpoint ends[WORKERS_MAX];
-  bool stopped[WORKERS_MAX], fails[WORKERS_MAX];
+  fake_worker *worker;
   const int *hosts;
-  int64_t sent[WORKERS_MAX], crossed, begun;
-  int64_t stop_at[WORKERS_MAX]; /* messages; 0: never */
-  side *first, **last;
+  int64_t crossed, begun;
+  int64_t stop_at; /* messages; 0: never */
+  int stops;       /* the worker that does */
+  side *all;
+  side *waiting[QUEUES];
 };
+
+/* Takes the first that waits for this one, or lets this one wait. */
+static void find_other(fake_net *n, side *s) {
+  uint64_t key = ((uint64_t)s->from * 1000003 + (uint64_t)s->to) * 1000003 + (uint64_t)s->tag;
+  side **at = &n->waiting[case_draw(&key, QUEUES)];
+  for (; *at; at = &(*at)->behind) {
+    side *o = *at;
+    bool same = o->from == s->from && o->to == s->to && o->tag == s->tag;
+    if (!same || o->sends == s->sends) continue;
+    o->other = s;
+    s->other = o;
+    *at = o->behind;
+    return;
+  }
+  *at = s;
+}
 
 static bool fake_begin(endpoint *e, side begun, tsr_message *ret) {
   fake_net *n = e->net;
   side *s = malloc(sizeof *s);
   *s = begun;
-  for (side *o = n->first; o; o = o->next) {
-    bool same = o->from == s->from && o->to == s->to && o->tag == s->tag;
-    if (!same || o->other || o->sends == s->sends) continue;
-    o->other = s;
-    s->other = o;
-    break;
-  }
-  *n->last = s;
-  n->last = &s->next;
+  find_other(n, s);
+  s->next = n->all;
+  n->all = s;
   if (!s->sends) memset(s->memory, 0xee, (size_t)s->bytes);
-  else n->sent[s->from] += s->bytes;
+  else n->worker[s->from].sent += s->bytes;
   if (s->sends && n->hosts && n->hosts[s->from] != n->hosts[s->to]) n->crossed += s->bytes;
   if (s->sends && case_draw(&n->state, 3) == 0) {
     s->copy = malloc((size_t)s->bytes + 1);
     memcpy(s->copy, s->memory, (size_t)s->bytes);
   }
   n->begun++;
-  for (int w = 0; w < n->workers; w++) n->stopped[w] |= n->stop_at[w] && n->begun >= n->stop_at[w];
+  if (n->begun == n->stop_at) n->worker[n->stops].stopped = true;
   *ret = (tsr_message){{s}};
   return true;
 }
@@ -90,8 +108,8 @@ static tsr_message_state fake_test(void *state, tsr_message *message, char *why)
   fake_net *n = ((endpoint *)state)->net;
   side *s = message->words[0];
   int other = s->sends ? s->to : s->from;
-  if (!s->done && n->stopped[other]) {
-    if (!n->fails[other]) return TSR_MESSAGE_PENDING;
+  if (!s->done && n->worker[other].stopped) {
+    if (!n->worker[other].fails) return TSR_MESSAGE_PENDING;
     snprintf(why, TSR_WHY_BYTES, "worker %d is gone", other);
     return TSR_MESSAGE_FAILED;
   }
@@ -119,38 +137,41 @@ fake_net *fake_net_new(int workers, uint64_t seed) {
   fake_net *n = calloc(1, sizeof *n);
   n->workers = workers;
   n->state = seed;
-  n->last = &n->first;
-  for (int w = 0; w < workers; w++) n->ends[w] = (endpoint){n, w};
+  n->worker = calloc((size_t)workers, sizeof *n->worker);
+  for (int w = 0; w < workers; w++) n->worker[w].end = (endpoint){n, w};
   return n;
 }
 
 int fake_net_free(fake_net *n) {
   int left = 0;
-  for (side *s = n->first, *next; s; s = next) {
+  for (side *s = n->all, *next; s; s = next) {
     next = s->next;
     left += !s->done;
     free(s->copy);
     free(s);
   }
+  free(n->worker);
   free(n);
   return left;
 }
 
 void fake_net_endpoint(fake_net *n, int worker, tsr_transport *ret_transport) {
-  *ret_transport = (tsr_transport){&fake_table, &n->ends[worker], worker, n->workers, "a test"};
+  *ret_transport =
+      (tsr_transport){&fake_table, &n->worker[worker].end, worker, n->workers, "a test"};
 }
 
 void fake_net_stop(fake_net *n, int worker, bool fails) {
-  n->stopped[worker] = true;
-  n->fails[worker] = fails;
+  n->worker[worker].stopped = true;
+  n->worker[worker].fails = fails;
 }
 
 void fake_net_stop_at(fake_net *n, int worker, int64_t messages, bool fails) {
-  n->stop_at[worker] = messages;
-  n->fails[worker] = fails;
+  n->stop_at = messages;
+  n->stops = worker;
+  n->worker[worker].fails = fails;
 }
 
-bool fake_net_is_stopped(const fake_net *n, int worker) { return n->stopped[worker]; }
+bool fake_net_is_stopped(const fake_net *n, int worker) { return n->worker[worker].stopped; }
 
 int64_t fake_net_begun(const fake_net *n) { return n->begun; }
 
@@ -158,4 +179,4 @@ void fake_net_set_hosts(fake_net *n, const int *hosts) { n->hosts = hosts; }
 
 int64_t fake_net_crossed(const fake_net *n) { return n->crossed; }
 
-int64_t fake_net_sent(const fake_net *n, int worker) { return n->sent[worker]; }
+int64_t fake_net_sent(const fake_net *n, int worker) { return n->worker[worker].sent; }

@@ -14,7 +14,7 @@ void fake_net_endpoint(fake_net *net, int worker, tsr_transport *ret_transport);
 
 /* From now on messages of `worker` stay pending, or (fails) fail. */
 void fake_net_stop(fake_net *net, int worker, bool fails);
-/* The same as soon as so many messages of all workers are begun. */
+/* The same of one worker as soon as so many messages of all workers are begun. */
 void fake_net_stop_at(fake_net *net, int worker, int64_t messages, bool fails);
 bool fake_net_is_stopped(const fake_net *net, int worker);
 /* Messages of all workers that were begun. */
