@@ -1,5 +1,6 @@
 /* The command `checkpoint`, and models from and to Hugging Face. */
 #include "app.h"
+#include "base/disk.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/hf_export.h"
 #include "checkpoint/hf_import.h"
@@ -42,8 +43,20 @@ static bool diff(app *a, tsr_text *text) {
   return true;
 }
 
+/* A signal ends what a command writes, and removes it. */
+static void stop_on_signals(app *a) {
+  app_catch_signals();
+  tsr_disk_stop_on(a->stop);
+}
+
+static int finish(app *a, bool ok) {
+  int code = app_finish(a, ok);
+  return ok || !*a->stop ? code : 128 + (int)*a->stop;
+}
+
 static bool write_shards(app *a, int64_t shards, tsr_text *text) {
   tsr_manifest m;
+  stop_on_signals(a);
   if (!(need_out(a) & find(a, 1, &m)) ||
       !tsr_checkpoint_reshard(a->arena, &m, shards, a->cli.out, a->diags))
     return false;
@@ -80,7 +93,7 @@ int app_run_checkpoint(app *a) {
           a->diags, TSR_NOWHERE, "checkpoint %s takes %d folder%s, not %d", word,
           words[i].arguments - 1, words[i].arguments > 2 ? "s" : "", a->cli.arguments.count - 1);
     app_print(&text);
-    return app_finish(a, ok);
+    return finish(a, ok);
   }
   tsr_diag_error(a->diags, TSR_NOWHERE, "checkpoint has nothing called '%s'", word);
   tsr_diag_nearest(a->diags, word, names, WORDS);
@@ -93,15 +106,17 @@ int app_run_import(app *a) {
   tsr_hf_import_options o = {
       .graphs_folder = app_graphs_folder(a), .version = TSR_VERSION, .time = (int64_t)time(NULL)};
   const char *from = a->cli.arguments.items[0];
+  stop_on_signals(a);
   bool ok = need_out(a) && tsr_hf_import(a->arena, from, a->cli.out, &o, a->diags);
   if (ok && !a->cli.quiet) printf("%s: the weights of '%s'\n", a->cli.out, from);
-  return app_finish(a, ok);
+  return finish(a, ok);
 }
 
 int app_run_export(app *a) {
   tsr_hf_export_options o = {.graphs_folder = app_graphs_folder(a), .dtype = a->cli.dtype};
   const char *from = a->cli.arguments.items[0];
+  stop_on_signals(a);
   bool ok = need_out(a) && tsr_hf_export(a->arena, from, a->cli.out, &o, a->diags);
   if (ok && !a->cli.quiet) printf("%s: a model folder of '%s'\n", a->cli.out, from);
-  return app_finish(a, ok);
+  return finish(a, ok);
 }

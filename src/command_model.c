@@ -78,6 +78,8 @@ static void take_data(app *a) {
 /* What training's memory and batches need is not asked of a model that only runs forward. */
 static void forget_training(tsr_config *c) {
   c->training.gradient_accumulation_steps = 1;
+  c->training.batch_size_per_rank = 1; /* any mesh divides it */
+  c->training.batch_size_given = false;
   c->schedule.pipeline_microbatches = 0;
   c->schedule.recompute = TSR_RECOMPUTE_NONE;
   c->numerics.units_batch = 0;

@@ -157,17 +157,6 @@ static bool find_begin(app *a, tsr_keeper_options *keep) {
   return true;
 }
 
-/* Events are recorded where they happen, and shown where all of them are. */
-static bool check_alone(app *a) {
-  if (a->cli.command != TSR_COMMAND_PROFILE || a->transport.workers <= 1) return true;
-  tsr_diag_error(
-      a->diags, TSR_NOWHERE, "profile is for one process, and %d workers were started",
-      a->transport.workers);
-  tsr_diag_hint(
-      a->diags, "one process hosts all ranks of the mesh when it is started without a launcher");
-  return false;
-}
-
 /* Scripts that ask for it can tell a run that its time limit has stopped from one that is done. Of
  * many workers the first one says it, behind the others' end: launchers end all when one ends so.
  */
@@ -188,7 +177,7 @@ static int ending_code(app *a, bool ok, int ended_by) {
 int app_run_train(app *a) {
   int ended_by = 0;
   tsr_keeper_options keep = {0};
-  bool ok = app_join(a) && check_alone(a);
+  bool ok = app_join(a);
   ok = app_all_well(a, ok && app_load_config(a) && find_begin(a, &keep)) && app_prepare(a);
   if (ok && a->has_source) tsr_dataset_fingerprint(&a->source.dataset, a->input);
   ok = app_all_well(a, ok) && app_agree(a);

@@ -99,12 +99,14 @@ static void speak_on_first(app *a) {
 }
 
 bool app_check_alone(app *a) {
-  bool writes = a->cli.out || a->cli.svg || a->cli.calibration;
+  bool profiles = a->cli.command == TSR_COMMAND_PROFILE; /* events are recorded where they happen */
+  bool writes = profiles || a->cli.out || a->cli.svg || a->cli.calibration;
   int workers = writes ? tsr_transport_launched(a->arena) : 1;
   if (workers == 1) return true;
   tsr_diag_error(
       a->diags, TSR_NOWHERE, "%s is for one process, and %d workers were started",
       tsr_cli_command_name(a->cli.command), workers);
+  tsr_diag_hint(a->diags, "start it without the launcher");
   speak_on_first(a);
   return false;
 }
@@ -112,7 +114,6 @@ bool app_check_alone(app *a) {
 bool app_is_joint(const app *a) {
   switch (a->cli.command) {
   case TSR_COMMAND_TRAIN:
-  case TSR_COMMAND_PROFILE:
   case TSR_COMMAND_EVALUATE:
   case TSR_COMMAND_GENERATE:
     return true;

@@ -48,6 +48,18 @@ static bool end(tsr_fault f, bool ok) {
   return ok;
 }
 
+/* ---- signals ---- */
+
+static const volatile sig_atomic_t *stop;
+
+void tsr_disk_stop_on(const volatile sig_atomic_t *number) { stop = number; }
+
+static bool is_stopped(void) {
+  if (!stop || !*stop) return false;
+  errno = EINTR;
+  return true;
+}
+
 /* ---- operations ---- */
 
 long tsr_disk_operations(void) { return tsr_fault_count(TSR_FAULT_OPERATIONS); }
@@ -59,11 +71,19 @@ int tsr_disk_open(const char *path, int flags) {
 DIR *tsr_disk_open_folder(const char *path) { return is_unreadable() ? NULL : opendir(path); }
 
 ptrdiff_t tsr_disk_read(int fd, void *bytes, size_t length) {
-  return is_unreadable() ? -1 : read(fd, bytes, length);
+  ptrdiff_t got = -1;
+  if (is_stopped() || is_unreadable()) return -1;
+  do got = read(fd, bytes, length);
+  while (got < 0 && errno == EINTR && !is_stopped());
+  return got;
 }
 
 ptrdiff_t tsr_disk_read_at(int fd, void *bytes, size_t length, int64_t at) {
-  return is_unreadable() ? -1 : pread(fd, bytes, length, (off_t)at);
+  ptrdiff_t got = -1;
+  if (is_stopped() || is_unreadable()) return -1;
+  do got = pread(fd, bytes, length, (off_t)at);
+  while (got < 0 && errno == EINTR && !is_stopped());
+  return got;
 }
 
 void *tsr_disk_map(int fd, size_t length) {
@@ -119,6 +139,7 @@ static bool write_all(int fd, const char *bytes, size_t length, size_t most, boo
 }
 
 static bool write_or_fail(int fd, const void *bytes, size_t length, bool direct) {
+  if (is_stopped()) return false;
   tsr_fault f = next_fault(WRITE);
   bool fails = f == TSR_FAULT_NO_SPACE || f == TSR_FAULT_IO_ERROR || f == TSR_FAULT_KILL;
   if (fails) write_all(fd, bytes, length / 2, SSIZE_MAX, direct);

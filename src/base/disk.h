@@ -4,6 +4,7 @@
 #ifndef TSR_BASE_DISK_H
 #define TSR_BASE_DISK_H
 #include <dirent.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -32,6 +33,9 @@ bool tsr_disk_close(int fd);
 bool tsr_disk_rename(const char *from, const char *to);
 bool tsr_disk_make_folder(const char *path); /* one that is there is fine */
 bool tsr_disk_remove(const char *path);      /* a file, or a folder with the files in it */
+/* From now on reading and writing fail with EINTR as soon as *number is not 0: for commands that
+ * give up what they write when a signal comes, and remove it. */
+void tsr_disk_stop_on(const volatile sig_atomic_t *number);
 /* How many of these the process has begun: while the number grows, the disk does something. */
 long tsr_disk_operations(void);
 

@@ -73,6 +73,7 @@ static bool is_users(int error) {
 }
 
 const char *tsr_file_reason(int error) {
+  if (error == EINTR) return "ended by a signal";
   if (error == ENXIO) return "it is a device or a pipe, not a file";
   return error == EMLINK ? "it is a symbolic link" : strerror(error);
 }
@@ -122,7 +123,7 @@ static ssize_t read_part(int fd, char *bytes, size_t length) {
     if (!ready) errno = ETIMEDOUT;
     if (ready <= 0) return -1;
     ssize_t got = tsr_disk_read(fd, bytes, length);
-    if (got >= 0 || (errno != EINTR && errno != EAGAIN)) return got;
+    if (got >= 0 || errno != EAGAIN) return got;
   }
 }
 

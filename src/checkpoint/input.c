@@ -32,11 +32,10 @@ static bool read_at(
     const tsr_input *in, int file, int64_t offset, char *bytes, int64_t length, tsr_diags *diags) {
   while (length) {
     ptrdiff_t got = tsr_disk_read_at(in->fds[file], bytes, (size_t)length, offset);
-    if (got < 0 && errno == EINTR) continue;
     if (got <= 0)
       return tsr_diag_failure(
           diags, place_of(in, file), "cannot read byte %" PRId64 ": %s", offset,
-          got ? strerror(errno) : "the file ends there");
+          got ? tsr_file_reason(errno) : "the file ends there");
     bytes += got;
     offset += got;
     length -= got;

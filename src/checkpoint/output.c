@@ -40,7 +40,7 @@ static bool fails(tsr_output *o, const char *file, int error, tsr_diags *diags) 
   o->fd = -1;
   return tsr_diag_failure(
       diags, TSR_NOWHERE, "cannot write '%s%s%s': %s", o->path, file ? "/" : "", file ? file : "",
-      strerror(error));
+      tsr_file_reason(error));
 }
 
 void tsr_output_join(
@@ -176,7 +176,8 @@ bool tsr_output_copy(
   int error = errno;
   close(in);
   if (got < 0)
-    return tsr_diag_failure(diags, TSR_NOWHERE, "cannot read '%s': %s", from, strerror(error));
+    return tsr_diag_failure(
+        diags, TSR_NOWHERE, "cannot read '%s': %s", from, tsr_file_reason(error));
   if (!ok || !flush(o, diags)) return false;
   tsr_stored_file *f = &o->files[o->files_count];
   tsr_hasher_end(o->hasher, f->hash);

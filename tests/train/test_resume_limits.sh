@@ -94,6 +94,7 @@ done <<'MESHES'
 0|mesh={axes: [tp], shape: [2]}
 1|mesh={axes: [tp], shape: [4]}
 0|mesh={axes: [dp], shape: [2]}
+0|mesh={axes: [dp], shape: [8]}
 0|mesh={axes: [pp], shape: [2]}
 1|mesh={axes: [cp], shape: [2]}
 0|mesh={axes: [pp, tp], shape: [2, 2]}

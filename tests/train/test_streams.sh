@@ -156,25 +156,39 @@ for delay in 0 0.02 0.05 0.1 0.3; do
 done
 [ $stopped -gt 0 ] || complain "no signal came in time"
 
-# a signal while tokens are written: the file is whole or not there
+# stopped_while WHAT OUT ARGS...: a signal while files are written: what was asked for is whole, or nothing is there
+stopped_while() {
+  local what=$1 out=$2 stopped=0 status left delay pid
+  shift 2
+  for delay in 0.01 0.02 0.04 0.08 0.16; do
+    "$program" "$@" --out "$out" > "$said" 2>&1 &
+    pid=$!
+    sleep $delay
+    kill -TERM $pid 2>/dev/null
+    wait $pid
+    status=$?
+    if [ $status = 0 ]; then
+      [ ! -e "$out.partial" ] || complain "$what: $out.partial is left"
+      rm -r "$out"
+      continue
+    fi
+    stopped=$((stopped + 1))
+    code 143 $status "SIGTERM while $what"
+    left=$(ls -d "$out"* 2>/dev/null)
+    [ -z "$left" ] || complain "SIGTERM while $what has left $left"
+  done
+  [ $stopped -gt 0 ] || complain "$what: no signal came in time"
+}
 head -c 60000000 /dev/zero | tr '\0' 'x' > large.txt
-stopped=0
-for delay in 0.01 0.02 0.04 0.08 0.16; do
-  "$program" tokenize large.txt --threads 1 --out large.bin > "$said" 2>&1 &
-  pid=$!
-  sleep $delay
-  kill -TERM $pid 2>/dev/null
-  wait $pid
-  status=$?
-  if [ $status = 0 ]; then
-    rm large.bin
-    continue
-  fi
-  stopped=$((stopped + 1))
-  code 143 $status "SIGTERM while tokens are written"
-  left=$(ls large.bin*  2>/dev/null)
-  [ -z "$left" ] || complain "tokenize has left $left"
-done
-[ $stopped -gt 0 ] || complain "no signal came in time"
+stopped_while "tokens are written" large.bin tokenize large.txt --threads 1
+wide=(--set transformer_config.embedding_dim=512 --set transformer_config.num_blocks=8)
+"$program" --config run.yaml "${wide[@]}" --set training_config.max_steps=1 --out wide --quiet > "$said" 2>&1
+code 0 $? "a run of a larger model"
+"$program" export wide --out wide_hf --quiet > "$said" 2>&1
+code 0 $? "its export"
+stopped_while "a model is exported" exported export wide
+stopped_while "a model is imported" imported import wide_hf
+stopped_while "a checkpoint is merged" merged checkpoint merge wide/checkpoints/step-00000001
+stopped_while "a checkpoint is resharded" resharded checkpoint reshard wide/checkpoints/step-00000001 --shards 3
 
 end_of train.streams 30
