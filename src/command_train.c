@@ -6,6 +6,24 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A checkpoint of another folder is none of this one's results. */
+static bool is_in(const char *checkpoint, const char *folder) {
+  char there[PATH_MAX], here[PATH_MAX];
+  if (!realpath(checkpoint, there) || !realpath(folder, here)) return false;
+  size_t length = strlen(here);
+  return !strncmp(there, here, length) && there[length] == '/';
+}
+
+/* A run that goes on where nothing was saved yet, or from a folder elsewhere, goes on in --out if
+ * that has the results of the same run. */
+static tsr_out_purpose out_purpose_of(const app *a, const tsr_keeper_options *keep) {
+  const char *out = a->cli.out;
+  if (a->cli.overwrite) return TSR_OUT_OVERWRITES;
+  bool own = keep->resume && is_in(keep->resume->folder, out);
+  bool same = own || (keep->resumes && tsr_out_folder_is_of(a->arena, out, a->config));
+  return same ? TSR_OUT_RESUMES : TSR_OUT_NEW;
+}
+
 /* Where results go, which the first worker takes for all. */
 static bool take_results(
     app *a, const tsr_keeper_options *keep, tsr_out_folder *ret_out, tsr_metrics **ret_metrics) {
@@ -14,7 +32,7 @@ static bool take_results(
   *ret_out = (tsr_out_folder){.lock = TSR_FOLDER_LOCK_NONE};
   *ret_metrics = NULL;
   bool ok = !first || !a->cli.out ||
-            tsr_out_folder_take(a->arena, a->cli.out, keep->purpose, ret_out, a->diags);
+            tsr_out_folder_take(a->arena, a->cli.out, out_purpose_of(a, keep), ret_out, a->diags);
   if (ret_out->path && !metrics)
     metrics = tsr_arena_printf(a->arena, "%s/metrics.jsonl", a->cli.out);
   ok = ok && tsr_metrics_open(a->arena, metrics, ret_metrics, a->diags) &&
@@ -87,9 +105,7 @@ static bool check_unread(app *a, const char *folder) {
         folder);
     return true;
   }
-  tsr_diag_failure(a->diags, TSR_NOWHERE, "'%s' has checkpoints, and none can be read", folder);
-  tsr_diag_hint(a->diags, "--overwrite without --resume gives them up");
-  return false;
+  return tsr_keeper_none_whole(folder, a->diags);
 }
 
 /* The newest checkpoint of the run's folder, or the one that --resume names. */
@@ -110,14 +126,6 @@ static bool find_resume(app *a, tsr_keeper_options *keep) {
   if (found) keep->resume = m;
   if (found || tsr_diags_errors(a->diags) > before) return found;
   return check_unread(a, keep->folder);
-}
-
-/* A checkpoint of another folder is none of this one's results. */
-static bool is_in(const char *checkpoint, const char *folder) {
-  char there[PATH_MAX], here[PATH_MAX];
-  if (!realpath(checkpoint, there) || !realpath(folder, here)) return false;
-  size_t length = strlen(here);
-  return !strncmp(there, here, length) && there[length] == '/';
 }
 
 static tsr_out_purpose purpose_of(const app *a, const tsr_keeper_options *keep) {

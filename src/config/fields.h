@@ -55,6 +55,7 @@ typedef struct {
   bool file;        /* a section that may stand in a file of its own, named by a path */
   const char *word; /* of a section: the key that a word in place of the map means */
   bool legacy;      /* tt-train's old optimizer keys */
+  bool presence;    /* that it is written means something: a default is printed as a comment */
   bool unprinted;   /* `--print-config` shows what it resolves to instead */
   const char *doc;
 } tsr_field;

@@ -273,9 +273,11 @@ print_section(const tsr_config *config, const char *section, int indent, tsr_tex
     const tsr_field *f = &tsr_fields[i];
     if (strcmp(f->section, section)) continue;
     if (tsr_field_is_printed(config, f)) {
-      tsr_text_add(text, "%*s%s: ", indent, "", f->key);
+      const tsr_yaml *origin = config->origins->values[i];
+      const char *comment = f->presence && !origin ? "# " : "";
+      tsr_text_add(text, "%*s%s%s: ", indent, "", comment, f->key);
       tsr_field_print(config, f, text);
-      print_origin(config->origins->values[i], text);
+      print_origin(origin, text);
     }
     if (f->type != TSR_FIELD_SECTION || f->verdict != TSR_FIELD_USED) continue;
     char name[64];

@@ -341,14 +341,6 @@ static int pieces_of(const tsr_bound *b, int value) {
   return (int)(pieces < PIECES_MAX ? pieces : PIECES_MAX);
 }
 
-void tsr_bound_restart(tsr_bound *b) {
-  for (int r = 0; r < b->worker->options.parallel->ranks; r++) {
-    size_t bytes = (size_t)tsr_bound_program(b, r)->bytes[TSR_SEGMENT_STATE];
-    if (bytes) memset(b->ranks[r].base[TSR_SEGMENT_STATE], 0, bytes);
-  }
-  tsr_bound_initialise(b, true);
-}
-
 void tsr_bound_initialise(tsr_bound *bound, bool parameters) {
   const tsr_graph *g = bound->programs->graph;
   int ranks = bound->worker->options.parallel->ranks;

@@ -57,9 +57,6 @@ void tsr_bound_announce(tsr_bound *bound, int64_t step, tsr_fill_row *fill, void
 /* The step's numbers, for all ranks. */
 void tsr_bound_set_hyper(tsr_bound *bound, const float hyper[TSR_HYPERS]);
 
-/* Parameters and state as they are before the first step. */
-void tsr_bound_restart(tsr_bound *bound);
-
 /* Numbers made of the scaled loss that f16 did not hold as they were, on all ranks of all workers
  * since this was asked last: where there are none, a loss scale that is a power of two times this
  * one changes no bit. The CPU counts them; -1 on another device. All workers ask together. */

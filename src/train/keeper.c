@@ -147,11 +147,12 @@ before(tsr_arena *arena, const tsr_keeper *k, const tsr_manifest *m, tsr_diags *
   return found ? older : NULL;
 }
 
-/* What a damaged checkpoint has left in memory is made as it was. */
-static bool begin_anew(tsr_keeper *k, tsr_diags *diags) {
-  tsr_bound_restart(k->run.bound);
-  tsr_diag_warning(diags, TSR_NOWHERE, "no checkpoint is whole: the run begins anew");
-  return true;
+bool tsr_keeper_none_whole(const char *folder, tsr_diags *diags) {
+  tsr_diag_failure(diags, TSR_NOWHERE, "'%s' has checkpoints, and none can be read", folder);
+  tsr_diag_hint(
+      diags,
+      "--overwrite without --resume gives them up; `checkpoint verify` says what is damaged");
+  return false;
 }
 
 /* Whether the run is the one that a checkpoint is of. */
@@ -190,7 +191,7 @@ static bool go_on(
     if (errors == diags) return false;
     tsr_checkpoint_pass_over(m->folder, errors, diags);
     m = k->options.resume = before(arena, k, m, diags);
-    if (!m) return begin_anew(k, diags);
+    if (!m) return tsr_keeper_none_whole(k->options.folder, diags);
     if (!check_same(k, m, recipe, count, diags)) return false;
   }
   *state = m->state;

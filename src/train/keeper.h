@@ -35,10 +35,13 @@ typedef struct {
 
 typedef struct tsr_keeper tsr_keeper;
 
+/* The failure of a run that should go on in a folder whose checkpoints are all damaged. */
+bool tsr_keeper_none_whole(const char *folder, tsr_diags *diags);
+
 /* Compares the recipes, loads, and takes the folder. `state` is set where the run begins: untouched
- * for one that begins anew. A checkpoint that was not named and is damaged is passed over with a
- * warning for the one before it. Errors: every key of the recipe that differs; tensors that do not
- * fit; a folder that holds the checkpoints of another run. */
+ * for a new one. A checkpoint that was not named and is damaged is passed over with a warning for
+ * the one before it; that there is none is a failure. Errors: every key of the recipe that differs;
+ * tensors that do not fit; a folder that holds the checkpoints of another run. */
 bool tsr_keeper_open(
     tsr_arena *arena, const tsr_keeper_options *options, const tsr_keeper_run *run,
     tsr_run_state *state, tsr_keeper **ret_keeper, tsr_diags *diags);

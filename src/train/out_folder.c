@@ -4,6 +4,7 @@
 #include "checkpoint/folder.h"
 #include "config/print.h"
 #include <errno.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -44,6 +45,80 @@ check_content(tsr_arena *arena, const char *folder, tsr_out_purpose purpose, tsr
   tsr_diag_hint(
       diags, "--resume goes on with it, --overwrite gives it up, another folder keeps it");
   return false;
+}
+
+/* What may be another when a run goes on, as in config/recipe.c: where the work is done, how far it
+ * goes, and what is shown of it. */
+static bool may_change(const char *section, const char *key, int length) {
+  static const char *const sections[] = {"device_config", "mesh",        "eval_config",
+                                         "schedule",      "pipeline",    "zero",
+                                         "checkpoint",    "collectives", "elastic"};
+  static const char *const keys[] = {
+      "project_name",
+      "batch_size",
+      "batch_size_per_rank",
+      "gradient_accumulation_steps",
+      "max_steps",
+      "num_epochs",
+      "validation_batch_size",
+      "eval_every",
+      "log_every",
+      "checkpoint_dir",
+      "model_save_interval",
+      "sample_every",
+      "sample_tokens",
+      "runner",
+      "model_path",
+      "threads",
+      "isa",
+      "batch",
+      "sequence",
+      "tp"};
+  size_t section_length = strcspn(section, ":");
+  for (size_t i = 0; i < sizeof sections / sizeof *sections; i++)
+    if (strlen(sections[i]) == section_length && !strncmp(section, sections[i], section_length))
+      return true;
+  for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+    if ((int)strlen(keys[i]) == length && !strncmp(key, keys[i], (size_t)length)) return true;
+  return false;
+}
+
+/* The lines that a run keeps, without comments, which say where values come from. */
+static const char *values_of(tsr_arena *arena, const char *text) {
+  tsr_text values = {0};
+  const char *section = "";
+  for (const char *line = text; *line; line += strcspn(line, "\n"), line += *line == '\n') {
+    const char *key = line + strspn(line, " "), *comment = strstr(line, "# ");
+    int bytes = (int)strcspn(line, "\n");
+    if (comment && comment < line + bytes) bytes = (int)(comment - line);
+    while (bytes && line[bytes - 1] == ' ') bytes--;
+    if (key == line && bytes) section = line;
+    if (!bytes || may_change(section, key, (int)strcspn(key, ":\n"))) continue;
+    tsr_text_add(&values, "%.*s\n", bytes, line);
+  }
+  const char *copy = tsr_arena_strdup(arena, values.data ? values.data : "");
+  tsr_text_free(&values);
+  return copy;
+}
+
+bool tsr_out_folder_is_of(tsr_arena *arena, const char *path, const tsr_config *config) {
+  enum { BYTES_MAX = 1 << 24 };
+  const char *file = tsr_path_join(arena, path, "config.yaml");
+  tsr_text here = {0};
+  char *there;
+  size_t length;
+  if (!tsr_file_begins(file, mark) ||
+      !tsr_file_read_nofollow(
+          arena, file, BYTES_MAX, TSR_NOWHERE, &there, &length, tsr_diags_new(arena)))
+    return false;
+  tsr_config_print(config, &here);
+  const char *last = strrchr(there, '\n') + 1;
+  bool is_cut = *last != 0; /* by a power cut: what is left of it counts */
+  there[last - there] = 0;
+  const char *values = values_of(arena, there);
+  bool same = !strncmp(values, values_of(arena, here.data), strlen(values) + !is_cut);
+  tsr_text_free(&here);
+  return same;
 }
 
 bool tsr_out_folder_check_metrics(

@@ -26,6 +26,10 @@ bool tsr_out_folder_take(
     tsr_arena *arena, const char *path, tsr_out_purpose purpose, tsr_out_folder *ret_folder,
     tsr_diags *diags);
 
+/* Whether config.yaml there is of this run, up to what may change when a run goes on: the mesh and
+ * orders, the number of steps, intervals of reports. */
+bool tsr_out_folder_is_of(tsr_arena *arena, const char *path, const tsr_config *config);
+
 /* An error where --metrics names a file of another run's folder than `out` (NULL: none). */
 bool tsr_out_folder_check_metrics(
     tsr_arena *arena, const char *metrics, const char *out, tsr_diags *diags);

@@ -112,6 +112,47 @@ ends 0 --config forward.yaml --out forward
 ends 0 --config forward.yaml --out forward --overwrite
 rm -r foreign profiled forward
 
+# checkpoints of which none is whole: nothing is given up without a word
+step=kept/checkpoints/step-00000003
+cp -r kept whole
+for damage in 'echo x >> FOLDER/history.safetensors' 'echo x >> FOLDER/config.yaml' 'rm FOLDER/history.safetensors' \
+  'echo x >> FOLDER/rank-00000.safetensors' 'rm FOLDER/rank-00000.safetensors' 'truncate -s 900 FOLDER/rank-00000.safetensors' \
+  'echo x >> FOLDER/manifest.json'; do
+  eval "${damage//FOLDER/$step}"
+  leaves kept 1 "'kept/checkpoints' has checkpoints, and none can be read" --config run.yaml --out kept --resume \
+    --set training_config.max_steps=5
+  leaves kept 1 "has checkpoints, and none can be read" --config run.yaml --out kept --set checkpoint.resume=auto \
+    --set training_config.max_steps=5
+  rm -r kept && cp -r whole kept
+done
+
+# a run that goes on from elsewhere, or from nothing, has no right to another one's folder
+mkdir nothing_kept
+other=(--set training_config.seed=9 --set training_config.max_steps=4)
+leaves kept 2 "'kept' has the results of a run" --config run.yaml --out kept --resume "${other[@]}" \
+  --set training_config.checkpoint_dir=nothing_kept
+leaves kept 2 "'kept' has the results of a run" --config run.yaml --out kept "${other[@]}" --set checkpoint.resume=auto \
+  --set training_config.checkpoint_dir=nothing_kept
+ends 0 --config run.yaml --out nine --set training_config.seed=9 --set training_config.checkpoint_dir=nine_kept
+leaves kept 2 "'kept' has the results of a run" --config run.yaml --out kept --resume nine_kept "${other[@]}" \
+  --set training_config.checkpoint_dir=nine_kept
+rm -r kept/checkpoints
+leaves kept 2 "'kept' has the results of a run" --config run.yaml --out kept --resume "${other[@]}"
+# one that nothing was saved of, and one whose checkpoints lie elsewhere, have it
+ends 0 --config run.yaml --out kept --resume
+ends 0 --config run.yaml --out nine --resume "${other[@]}" --set training_config.checkpoint_dir=nine_kept
+[ "$(steps_of nine/metrics.jsonl)" = 4 ] || complain "a resumed run has lost its metrics"
+rm -r kept nine nine_kept nothing_kept && cp -r whole kept
+
+# what a run has written of its configuration is the same run elsewhere, whose checkpoints lie there
+ends 0 --config kept/config.yaml --out again --quiet
+[ -d again/checkpoints/step-00000003 ] && [ ! -e checkpoints ] || complain "the checkpoints lie elsewhere"
+ends 0 --config again/config.yaml --out again --resume --set training_config.max_steps=4
+says "goes on from 'again/checkpoints/step-00000003', after step 3"
+ends 0 --config kept/config.yaml
+[ ! -e checkpoints ] || complain "checkpoints that nobody asked for"
+rm -r again whole
+
 # the same run goes on, and --overwrite begins anew
 ends 0 --config run.yaml --out kept --resume --set training_config.max_steps=5
 [ "$(steps_of kept/metrics.jsonl)" = 5 ] || complain "a resumed run has lost its metrics"

@@ -48,6 +48,14 @@ for workers in 1 2 3; do
   expect_end "$library, from $workers workers on 4" "$scratch/of_$workers"
 done
 
+# ---- no checkpoint that is whole ----
+cp -r "$scratch/of_4" "$scratch/damaged"
+for file in "$scratch"/damaged/step-*/history.safetensors; do echo x >> "$file"; done
+train 2 "$scratch/damaged" dp=2,tp=2 --resume
+checks=$((checks + 1))
+[ "$code" != 0 ] && grep -q "has checkpoints, and none can be read" "$scratch/out" && ! grep -qi "signal\|fault" "$scratch/out" ||
+  wrong "$library, no checkpoint is whole: exit code $code" "$scratch/out"
+
 # ---- signals: of a run that does not end by itself, however fast the machine ----
 short=(--set training_config.sample_tokens=0)
 long=("${short[@]}" "${endless[@]}")
