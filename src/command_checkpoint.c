@@ -1,6 +1,7 @@
 /* The command `checkpoint`, and models from and to Hugging Face. */
 #include "app.h"
 #include "base/disk.h"
+#include "base/file.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/hf_export.h"
 #include "checkpoint/hf_import.h"
@@ -102,12 +103,22 @@ int app_run_checkpoint(app *a) {
 
 /* ---- Hugging Face ---- */
 
+/* Characters and bytes are no tokenizer that goes with a model. */
+static void note_tokenizer(app *a) {
+  static const char name[] = "tokenizer.json";
+  if (!tsr_file_exists(tsr_path_join(a->arena, a->cli.out, name)))
+    tsr_diag_note(
+        a->diags, TSR_NOWHERE, "'%s' has no %s: it is a model of token numbers, not of texts",
+        a->cli.out, name);
+}
+
 int app_run_import(app *a) {
   tsr_hf_import_options o = {
       .graphs_folder = app_graphs_folder(a), .version = TSR_VERSION, .time = (int64_t)time(NULL)};
   const char *from = a->cli.arguments.items[0];
   stop_on_signals(a);
   bool ok = need_out(a) && tsr_hf_import(a->arena, from, a->cli.out, &o, a->diags);
+  if (ok) note_tokenizer(a);
   if (ok && !a->cli.quiet) printf("%s: the weights of '%s'\n", a->cli.out, from);
   return finish(a, ok);
 }
@@ -117,6 +128,7 @@ int app_run_export(app *a) {
   const char *from = a->cli.arguments.items[0];
   stop_on_signals(a);
   bool ok = need_out(a) && tsr_hf_export(a->arena, from, a->cli.out, &o, a->diags);
+  if (ok) note_tokenizer(a);
   if (ok && !a->cli.quiet) printf("%s: a model folder of '%s'\n", a->cli.out, from);
   return finish(a, ok);
 }

@@ -75,15 +75,22 @@ static bool match(
   return ok;
 }
 
-/* Nothing is left behind in silence. */
+/* Of a tensor `name`, an optimizer keeps name.m and the like. */
+static bool is_state(tsr_arena *arena, const tsr_manifest *m, const char *name) {
+  const char *dot = strrchr(name, '.');
+  return dot && tsr_manifest_find(m, tsr_arena_strndup(arena, name, (size_t)(dot - name)));
+}
+
+/* Nothing is left behind in silence, but state that is not asked for. */
 static bool check_all_used(
-    tsr_arena *arena, const tsr_manifest *m, const tsr_graph *g, const tsr_stored **stored,
-    tsr_diags *diags) {
+    tsr_arena *arena, const tsr_manifest *m, const tsr_graph *g, bool state,
+    const tsr_stored **stored, tsr_diags *diags) {
   bool *used = tsr_arena_array(arena, bool, m->tensors_count + 1), ok = true;
   for (int v = 0; v < g->values_count; v++)
     if (stored[v]) used[stored[v] - m->tensors] = true;
   for (int i = 0; i < m->tensors_count; i++)
-    if (!used[i] && strncmp(m->tensors[i].name, "history.", 8))
+    if (!used[i] && strncmp(m->tensors[i].name, "history.", 8) &&
+        (state || !is_state(arena, m, m->tensors[i].name)))
       ok = tsr_diag_error(
           diags, place_of(arena, m), "the checkpoint has a tensor '%s', which this run has not",
           m->tensors[i].name);
@@ -98,7 +105,7 @@ bool tsr_checkpoint_load(
   tsr_part_of_value *parts = tsr_arena_array(arena, tsr_part_of_value, tsr_bound_ranks(bound));
   tsr_input *in;
   if (!match(arena, m, g, state, stored, diags)) return false;
-  if (state && !check_all_used(arena, m, g, stored, diags)) return false;
+  if (!check_all_used(arena, m, g, state, stored, diags)) return false;
   if (!tsr_input_open(arena, m, verify, &in, diags)) return false;
   bool ok = true;
   for (int v = 0; ok && v < g->values_count; v++) {

@@ -6,9 +6,9 @@
 #include "run/worker.h"
 
 /* Parameters, and with `state` the optimizer's state: all that the run's graph has must be stored,
- * with the same shapes; with `state` nothing else may be. Elements are converted where dtypes
- * differ, but not state's. Errors name the tensor and both shapes; what was read of it then stands
- * in the run's memory. */
+ * with the same shapes, and nothing else may be but, without `state`, an optimizer's. Elements are
+ * converted where dtypes differ, but not state's. Errors name the tensor and both shapes; what was
+ * read of it then stands in the run's memory. */
 bool tsr_checkpoint_load(
     tsr_arena *arena, const tsr_manifest *manifest, tsr_bound *bound, bool state, bool verify,
     tsr_diags *diags);

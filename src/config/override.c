@@ -35,8 +35,11 @@ static bool parse_set(tsr_arena *arena, const char *set, tsr_override *override,
   }
   override->path = tsr_arena_strndup(arena, set, (size_t)length);
   at.col = length + 2;
-  return check_path(override->path, override->place, diags) &&
-         parse_value(arena, equals + 1, at, &override->value, diags);
+  if (!check_path(override->path, override->place, diags) ||
+      !parse_value(arena, equals + 1, at, &override->value, diags))
+    return false;
+  if (override->value->kind == TSR_YAML_NULL) override->value->place = override->place;
+  return true;
 }
 
 static bool

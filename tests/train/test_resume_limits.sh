@@ -104,9 +104,20 @@ MESHES
 ends 2 evaluate --checkpoint run --data text.txt --set 'mesh={axes: [tp], shape: [4]}' --set numerics.units.tp=2
 says "2 tp units do not fit tp = 4"
 
+# Weights that a model would leave out are no weights of it.
+for words in "evaluate --checkpoint run --data text.txt" "generate --checkpoint run --prompt hello" \
+  "--config run.yaml --set training_config.model_path=run"; do
+  # shellcheck disable=SC2086 # words
+  ends 2 $words --set transformer_config.num_blocks=1
+  says "the checkpoint has a tensor 'block.1.attn.wq', which this run has not"
+  ! grep -q "block.1.attn.wq\.m" "$said" || complain "an optimizer's state is missed"
+done
+
 # A model that comes back without a tokenizer does not take its characters from the text that it is evaluated on.
 ends 0 export run --out hf
+says "'hf' has no tokenizer.json: it is a model of token numbers, not of texts"
 ends 0 import hf --out imported
+says "'imported' has no tokenizer.json: it is a model of token numbers, not of texts"
 ends 2 evaluate --checkpoint imported --data text.txt
 says "the checkpoint has no tokenizer, and 'text.txt' is a text"
 ends 0 evaluate --checkpoint imported --data text.txt --set training_config.tokenizer_type=byte
