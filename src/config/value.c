@@ -44,13 +44,16 @@ bool tsr_value_wrong_type(
   return false;
 }
 
-static bool
-in_range(tsr_loader *l, const tsr_field *f, const char *key, const tsr_yaml *node, double v) {
-  const tsr_field_range *r = &f->range;
+static bool holds(const tsr_field_range *r, double v) {
   if (!(r->min < r->max)) return true;
   bool low = r->min_open ? v > r->min : v >= r->min;
   bool high = r->max_open ? v < r->max : v <= r->max;
-  if ((low && high) || (isinf(r->min) && isinf(r->max))) return true;
+  return (low && high) || (isinf(r->min) && isinf(r->max));
+}
+
+static bool
+in_range(tsr_loader *l, const tsr_field *f, const char *key, const tsr_yaml *node, double v) {
+  if (holds(&f->range, v)) return true;
   tsr_text want = {0};
   tsr_field_range_describe(f, &want);
   tsr_diag_error(
@@ -104,6 +107,11 @@ static bool read_float(tsr_loader *l, const tsr_field *f, const char *key, const
         l->diags, node->place, "'%s' must be a finite number, found %s", key,
         tsr_yaml_describe(l->arena, node));
   if (!in_range(l, f, key, node, value)) return false;
+  float single = (float)value;
+  if (f->at && (isinf(single) || !holds(&f->range, (double)single)))
+    return tsr_diag_error(
+        l->diags, node->place, "'%s' is a 32-bit float, and %s rounds to %g", key, node->text,
+        (double)single);
   double *to = member(l, f);
   if (to) *to = value;
   return true;

@@ -74,6 +74,9 @@ static bool check_kind(const builder *b, const tsr_call_attr *a) {
   if (!strcmp(a->name, "eps") && a->value < 0)
     return tsr_diag_error(
         b->diags, a->place, "%s: 'eps' must not be negative, found %g", b->call->op, a->value);
+  if (!strcmp(a->name, "theta") && !(a->value > 0))
+    return tsr_diag_error(
+        b->diags, a->place, "%s: 'theta' must be above 0, found %g", b->call->op, a->value);
   if (list || is_one_of(a->name, reals) || a->value == floor(a->value)) return true;
   return tsr_diag_error(
       b->diags, a->place, "%s: '%s' must be a whole number, not %g", b->call->op, a->name,
