@@ -5,6 +5,7 @@ mesh, ZeRO, pipeline order, resume, processes). Both are functions of a seed. Wh
 documentation says."""
 
 import argparse
+import dataclasses
 import itertools
 import os
 import shutil
@@ -16,6 +17,7 @@ from pathlib import Path
 
 import layout
 import misfits
+import outcomes
 import proving
 import recipe
 import selftest
@@ -46,6 +48,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--shrink", type=int, default=100, help="at most so many failures are made small")
     parser.add_argument("--shrink-runs", type=int, default=300, help="at most so many runs to make a failure small")
     parser.add_argument("--report", type=Path, help="the summary as JSON")
+    parser.add_argument("--device", default="", help="device_config.device of all runs; the CPU unless given")
+    parser.add_argument("--save-outcomes", type=Path, help="a file for the outcome of every run, as JSON")
+    parser.add_argument("--expect-outcomes", type=Path, help="such a file: an outcome that is not the same fails")
     parser.add_argument("--prove", type=int, default=0, metavar="N", help="`check --prove` over so many recipes instead")
     parser.add_argument("--self-test", action="store_true", help="checks the generator itself with false programs")
     return parser.parse_args()
@@ -60,6 +65,10 @@ def launchers(program: str) -> list[str]:
     return found
 
 
+def draw(seed: str, options: argparse.Namespace) -> recipe.Recipe:
+    return dataclasses.replace(misfits.draw(seed, options.model, options.isa), device=options.device)
+
+
 def work(options: argparse.Namespace, seeds: Iterator[str], plan: Plan, summary: Summary, deadline: Deadline) -> None:
     """One recipe after the other, until there are none or the time is over."""
     runner = Runner(options.program, options.time_limit)
@@ -68,7 +77,7 @@ def work(options: argparse.Namespace, seeds: Iterator[str], plan: Plan, summary:
             seed = next(seeds, None)
         if seed is None:
             return
-        for result in check(runner, misfits.draw(seed, options.model, options.isa), plan, deadline.over):
+        for result in check(runner, draw(seed, options), plan, deadline.over):
             summary.add(result)
             if result.failed and options.first:
                 deadline.end()
@@ -138,12 +147,14 @@ def main() -> int:
     if options.case:
         seed, _, plan.only = options.case.partition(":")
         seeds, options.workers = iter([seed]), 1
-    summary = Summary()
+    summary = Summary(outcomes.load(options.expect_outcomes) if options.expect_outcomes else {})
     deadline = Deadline(options.seconds)
     broken = run_threads(options.workers, lambda: work(options, seeds, plan, summary, deadline))
     print("\n".join(summary.lines()))
     if options.report:
         summary.report(options.report)
+    if options.save_outcomes:
+        outcomes.save(options.save_outcomes, summary.outcomes)
     for text in broken:
         print(f"the generator itself failed:\n{text}")
     if not summary.passed:

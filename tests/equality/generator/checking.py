@@ -14,7 +14,7 @@ from layout import Realisation
 from recipe import Recipe
 from running import Outcome, Runner, difference, run
 
-FAILURES = ("different", "crash", "hang", "silent", "internal")
+FAILURES = ("different", "crash", "hang", "silent", "internal", "changed")
 
 
 @dataclass

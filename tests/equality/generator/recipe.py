@@ -40,6 +40,7 @@ class Recipe:
     eval_samples: int = 2  # of an evaluation's batch
     sample_tokens: int = 0  # of the text that is sampled at the end
     isa: str = ""
+    device: str = ""  # of device_config; the CPU unless given
 
     @property
     def blocks(self) -> int:
@@ -114,8 +115,11 @@ class Recipe:
         config: dict[str, Any] = {"training_config": training, "numerics": numerics}
         if self.scheduler:
             config["scheduler_config"] = self.scheduler
+        device = {"device": self.device} if self.device else {}
         if self.zigzag:
-            config["device_config"] = {"cp_layout": "zigzag"}
+            device["cp_layout"] = "zigzag"
+        if device:
+            config["device_config"] = device
         if self.own:
             section = "mlp_config" if self.data.is_table else "transformer_config"
             config[section] = {"graph": "graph.yaml", **self.own.sizes(self.data)}

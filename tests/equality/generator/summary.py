@@ -7,13 +7,16 @@ from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
+import outcomes
 from checking import FAILURES, Result
 
 
 class Summary:
     """What came of all realisations so far. Its methods may be called from several threads."""
 
-    def __init__(self) -> None:
+    def __init__(self, expected: dict[str, outcomes.Saved] | None = None) -> None:
+        self.expected = expected or {}
+        self.outcomes: dict[str, outcomes.Saved] = {}  # of all runs, by case
         self.lock = threading.Lock()
         self.begin = self.last = time.monotonic()
         self.recipes = 0
@@ -42,7 +45,11 @@ class Summary:
             return self.folders.setdefault(signature, name)
 
     def add(self, result: Result) -> None:
+        saved = outcomes.of(result.outcome)
         with self.lock:
+            self.outcomes[result.case] = saved
+            if self.expected and saved != self.expected.get(result.case):
+                result.verdict, result.what = "changed", outcomes.change(self.expected.get(result.case), saved)
             self.recipes += result.number == "base"
             self.verdicts[result.verdict] += 1
             self.example.setdefault((result.verdict, result.what), result.case)
