@@ -1,5 +1,7 @@
-/* Which command it is. Only main and the commands print diagnostics and decide the exit code. */
-#include "app.h"
+/* Parses the command line and dispatches. Only main and src/cli print diagnostics and decide the
+ * exit code. */
+#include "cli/console.h"
+#include "base/disk.h"
 #include "base/file.h"
 #include "config/manual.h"
 #include "config/print.h"
@@ -32,10 +34,10 @@ static const char *find_share(tsr_arena *arena) {
   return ".";
 }
 
-/* Before anything is to be kept: nothing but a word and the end. */
+/* Before there is anything to save. */
 static void on_early(int number) {
   static const char message[] = "tessera-train: ended by a signal\n";
-  if (write(STDERR_FILENO, message, sizeof message - 1) < 0) { /* nobody to say it to */
+  if (write(STDERR_FILENO, message, sizeof message - 1) < 0) { /* nothing is left to do */
   }
   _exit(128 + number);
 }
@@ -66,12 +68,57 @@ void app_catch_signals(void) {
   signal(SIGPIPE, SIG_IGN);
 }
 
+void app_stop_files_on_signals(app *a) {
+  app_catch_signals();
+  tsr_disk_stop_on(a->stop);
+}
+
+bool app_join(app *a) {
+  bool ok = tsr_job_join(&a->job);
+  if (a->job.is_silent) a->options.quiet = true;
+  return ok;
+}
+
+const char *app_graphs_folder(const app *a) {
+  return tsr_arena_printf(a->arena, "%s/configs/graphs", a->share);
+}
+
+/* Commands that the processes of a job run together; the others are for one process, as far as they
+ * write files. */
+static bool is_collective(const tsr_options *o) {
+  return o->command == TSR_COMMAND_TRAIN || o->command == TSR_COMMAND_EVALUATE ||
+         o->command == TSR_COMMAND_GENERATE;
+}
+
+static bool check_processes(app *a) {
+  const tsr_options *o = &a->options;
+  bool profiles = o->command == TSR_COMMAND_PROFILE; /* events of one process */
+  if (is_collective(o) || !(profiles || o->out || o->svg || o->calibration)) return true;
+  return tsr_job_require_one_process(&a->job, tsr_command_name(o->command));
+}
+
 static int print_config(app *a) {
   tsr_text text = {0};
-  bool ok = app_load_config(a);
-  if (ok) tsr_config_print(a->config, &text);
-  app_print(&text);
-  return app_finish(a, ok);
+  setup s = {0};
+  bool ok = setup_load_config(a, &s);
+  if (ok) tsr_config_print(s.config, &text);
+  console_print(&text);
+  return console_finish(a, ok);
+}
+
+/* What options print instead of running a command; false: no such option is given. */
+static bool print_instead(app *a, int *ret_code) {
+  const tsr_options *o = &a->options;
+  tsr_text text = {0};
+  if (o->help) tsr_options_print_help(o);
+  else if (o->version) printf("tessera-train %s\n", TSR_VERSION);
+  else if (o->print_schema) tsr_config_schema(&text);
+  else if (o->print_manual) tsr_config_manual(&text);
+  else if (o->print_config) return *ret_code = print_config(a), true;
+  else return false;
+  console_print(&text);
+  *ret_code = console_finish(a, true);
+  return true;
 }
 
 static int run(app *a) {
@@ -83,28 +130,27 @@ static int run(app *a) {
       [TSR_COMMAND_IMPORT] = app_run_import,     [TSR_COMMAND_EXPORT] = app_run_export,
       [TSR_COMMAND_TOKENIZE] = app_run_tokenize, [TSR_COMMAND_CHECKPOINT] = app_run_checkpoint,
       [TSR_COMMAND_KERNELS] = app_run_kernels,   [TSR_COMMAND_DOCTOR] = app_run_doctor};
-  tsr_text text = {0};
-  if (a->cli.help) return tsr_cli_print_help(&a->cli), app_finish(a, true);
-  if (a->cli.version) return printf("tessera-train %s\n", TSR_VERSION), app_finish(a, true);
-  if (a->cli.print_schema) return tsr_config_schema(&text), app_print(&text), app_finish(a, true);
-  if (a->cli.print_manual) return tsr_config_manual(&text), app_print(&text), app_finish(a, true);
-  if (a->cli.print_config) return print_config(a);
-  bool ok = app_check_level(a) && (app_is_joint(a) || app_check_alone(a));
-  return ok ? commands[a->cli.command](a) : app_finish(a, false);
+  int code;
+  if (print_instead(a, &code)) return code;
+  bool ok = tsr_compute_check_level(a->diags) && check_processes(a);
+  return ok ? commands[a->options.command](a) : console_finish(a, false);
 }
 
 int main(int argc, char **argv) {
+  enum { TIMEOUT_S = 60 /* until the configuration has been read */ };
   app a = {.arena = tsr_arena_new(), .stop = &stop, .save_now = &save_now};
   catch_early_signals();
   a.diags = tsr_diags_new(a.arena);
+  a.job = (tsr_job){.arena = a.arena, .diags = a.diags, .timeout_s = TIMEOUT_S};
   a.share = find_share(a.arena);
   take_closed_streams();
-  bool ok = tsr_cli_parse(a.arena, argc, argv, &a.cli, a.diags);
-  if (app_writes_files(&a)) signal(SIGPIPE, SIG_IGN); /* a failure of what is written */
-  if (a.cli.quiet) tsr_diags_quiet(a.diags);
-  if (!ok && app_is_joint(&a) && app_join(&a)) app_all_well(&a, false); /* others may wait */
-  int code = ok ? run(&a) : app_finish(&a, false);
-  code = app_leave(&a, code);
+  bool ok = tsr_options_parse(a.arena, argc, argv, &a.options, a.diags);
+  if (console_is_secondary(&a.options)) signal(SIGPIPE, SIG_IGN); /* an error of the write */
+  if (a.options.quiet) tsr_diags_quiet(a.diags);
+  if (!ok && is_collective(&a.options) && app_join(&a)) /* the other processes may wait */
+    tsr_job_all_succeeded(&a.job, false);
+  int code = ok ? run(&a) : console_finish(&a, false);
+  code = tsr_job_leave(&a.job, code);
   tsr_arena_free(a.arena);
   return code;
 }

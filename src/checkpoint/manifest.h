@@ -17,11 +17,12 @@
 #ifndef TSR_CHECKPOINT_MANIFEST_H
 #define TSR_CHECKPOINT_MANIFEST_H
 #include "base/diag.h"
+#include "base/hash.h"
 #include "base/text.h"
 #include "config/recipe.h"
 #include "graph/graph.h"
 
-enum { TSR_MANIFEST_VERSION = 1, TSR_HASH_TEXT = 33 };
+enum { TSR_MANIFEST_VERSION = 1 };
 #define TSR_MANIFEST_NAME "manifest.json"
 
 typedef struct {
@@ -102,13 +103,5 @@ int64_t tsr_manifest_bytes(const tsr_manifest *manifest); /* of all files but th
 const char *tsr_recipe_value(const tsr_manifest *manifest, const char *key); /* or NULL */
 /* XXH3-128 over the recipe. */
 void tsr_recipe_hash(const tsr_recipe_entry *recipe, int count, char ret_text[TSR_HASH_TEXT]);
-
-/* Of bytes that are all there; of bytes that come in pieces. */
-void tsr_hash_text(const void *bytes, size_t length, char ret_text[TSR_HASH_TEXT]);
-typedef struct tsr_hasher tsr_hasher;
-tsr_hasher *tsr_hasher_new(tsr_arena *arena);
-void tsr_hasher_begin(tsr_hasher *hasher);
-void tsr_hasher_add(tsr_hasher *hasher, const void *bytes, size_t length);
-void tsr_hasher_end(tsr_hasher *hasher, char ret_text[TSR_HASH_TEXT]);
 
 #endif

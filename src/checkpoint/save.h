@@ -7,7 +7,7 @@
 #ifndef TSR_CHECKPOINT_SAVE_H
 #define TSR_CHECKPOINT_SAVE_H
 #include "checkpoint/manifest.h"
-#include "run/worker.h"
+#include "runtime/worker.h"
 
 /* A small file that goes along in every checkpoint. */
 typedef struct {

@@ -4,7 +4,7 @@
 #define TSR_CHECKPOINT_SAVE_INTERNAL_H
 #include "checkpoint/output.h"
 #include "checkpoint/save.h"
-#include "run/pool.h"
+#include "runtime/pool.h"
 #include <pthread.h>
 #include <stdatomic.h>
 #include <time.h>

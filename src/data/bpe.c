@@ -1,6 +1,6 @@
 #include "data/bpe.h"
 #include "data/bpe_internal.h"
-#include "data/utf8.h"
+#include "base/utf8.h"
 #include <assert.h>
 #include <string.h>
 

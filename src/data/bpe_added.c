@@ -1,7 +1,7 @@
 /* Added tokens in a text: leftmost, and of those the longest, as the tokenizers package's automaton
  * has it. */
 #include "data/bpe_internal.h"
-#include "data/utf8.h"
+#include "base/utf8.h"
 #include <stdlib.h>
 #include <string.h>
 

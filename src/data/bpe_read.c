@@ -2,7 +2,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "data/bpe_internal.h"
-#include "data/utf8.h"
+#include "base/utf8.h"
 #include <stdatomic.h>
 #include <string.h>
 

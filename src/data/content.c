@@ -1,7 +1,7 @@
 #include "data/content.h"
 #include "base/file.h"
 #include "base/json_scan.h"
-#include "data/utf8.h"
+#include "base/utf8.h"
 #include <string.h>
 
 #define COMPRESSED "is compressed", "decompress it first"

@@ -1,6 +1,6 @@
 #include "data/jsonl.h"
 #include "base/json_scan.h"
-#include "data/utf8.h"
+#include "base/utf8.h"
 #include <string.h>
 
 /* All that follows reads a text that tsr_json_scan has found right, so nothing ends too early. */

@@ -1,6 +1,6 @@
 #include "data/nfc.h"
 #include "data/nfc_table.h"
-#include "data/utf8.h"
+#include "base/utf8.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -2,7 +2,7 @@
 #include "base/disk.h"
 #include "base/file.h"
 #include "base/new_file.h"
-#include "data/utf8.h"
+#include "base/utf8.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>

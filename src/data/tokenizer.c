@@ -1,5 +1,5 @@
 #include "data/tokenizer.h"
-#include "data/utf8.h"
+#include "base/utf8.h"
 #include <assert.h>
 #include <string.h>
 

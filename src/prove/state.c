@@ -1,5 +1,5 @@
 #include "prove/state.h"
-#include "run/worker.h"
+#include "runtime/worker.h"
 #include "train/loss_scale.h"
 #include <math.h>
 #include <string.h>

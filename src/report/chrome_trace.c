@@ -1,5 +1,5 @@
 #include "report/chrome_trace.h"
-#include "data/utf8.h"
+#include "base/utf8.h"
 #include "report/comm_trace.h"
 #include <string.h>
 

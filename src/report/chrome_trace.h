@@ -13,7 +13,7 @@
 #ifndef TSR_REPORT_CHROME_TRACE_H
 #define TSR_REPORT_CHROME_TRACE_H
 #include "base/new_file.h"
-#include "run/recorder.h"
+#include "runtime/recorder.h"
 
 /* Makes the file, beside the path until all is written. Errors: it cannot be made, or another file
  * than a trace is there. */

@@ -1,7 +1,7 @@
 #include "report/comm_trace.h"
 #include "comm/remote.h"
 #include "comm/remote_device.h"
-#include "run/links.h"
+#include "runtime/links.h"
 
 tsr_comm_trace tsr_comm_trace_start(tsr_arena *arena, int ranks) {
   return (tsr_comm_trace){.next = tsr_arena_array(arena, int64_t, ranks)};
@@ -18,14 +18,14 @@ int tsr_peer_of(const tsr_parallel *parallel, const tsr_program *p, const tsr_ta
 
 /* Whether the devices' library adds, over the group that begins with a rank. */
 static bool is_devices_library(
-    const tsr_hosting *h, const tsr_parallel *parallel, const tsr_task *t, int first,
+    const tsr_rank_map *h, const tsr_parallel *parallel, const tsr_task *t, int first,
     const tsr_placement *after, int groups) {
   const tsr_link *link = h->links->of_group[t->axis * parallel->ranks + first];
   if (!link || !h->links->fast) return false;
   bool one_each = parallel->size[t->axis] == link->count;
   for (int m = 0; m < parallel->size[t->axis] && one_each; m++)
     one_each =
-        tsr_hosting_worker(h, tsr_parallel_member(parallel, first, t->axis, m)) == link->workers[m];
+        tsr_rank_map_process(h, tsr_parallel_member(parallel, first, t->axis, m)) == link->workers[m];
   int64_t outer = 1;
   for (int d = 0; after->kind == TSR_SHARD && d < after->dim; d++) outer *= t->outputs[0].shape[d];
   return tsr_device_sum_is_library(t->op, groups, outer, one_each);
@@ -35,7 +35,7 @@ static bool is_devices_library(
 static bool is_library(
     const tsr_comm_trace *trace, const tsr_parallel *parallel, const tsr_program *p,
     const tsr_task *t, int rank) {
-  const tsr_hosting *h = trace->hosting;
+  const tsr_rank_map *h = trace->rank_map;
   if (!h || h->workers == 1) return false;
   int first = tsr_parallel_member(parallel, rank, t->axis, 0);
   const tsr_placement *before = &p->graph->values[t->inputs[0].value].placement[t->axis];
@@ -51,14 +51,14 @@ static bool is_library(
 static const char *name_path(
     const tsr_comm_trace *trace, const tsr_parallel *parallel, const tsr_program *p,
     const tsr_task *t, int rank, bool between) {
-  const tsr_hosting *h = trace->hosting;
+  const tsr_rank_map *h = trace->rank_map;
   bool here = true;
   if (!h || h->workers == 1) return "shm";
   if (between)
-    here = tsr_hosting_worker(h, tsr_peer_of(parallel, p, t, rank)) == tsr_hosting_worker(h, rank);
+    here = tsr_rank_map_process(h, tsr_peer_of(parallel, p, t, rank)) == tsr_rank_map_process(h, rank);
   for (int m = 0; !between && m < parallel->size[t->axis]; m++)
-    here = here && tsr_hosting_worker(h, tsr_parallel_member(parallel, rank, t->axis, m)) ==
-                       tsr_hosting_worker(h, rank);
+    here = here && tsr_rank_map_process(h, tsr_parallel_member(parallel, rank, t->axis, m)) ==
+                       tsr_rank_map_process(h, rank);
   return here ? "shm" : h->links ? "nccl" : h->transport->table->name;
 }
 
@@ -80,7 +80,7 @@ static void print_event(
     tsr_text_add(
         text, "algo=%s",
         !is_library(trace, parallel, p, t, e->rank) ? "tree"
-        : trace->hosting->links                     ? "nccl"
+        : trace->rank_map->links                     ? "nccl"
                                                     : "mpi");
   tsr_text_add(
       text, " path=%s ms=%.3f what=%s\n", name_path(trace, parallel, p, t, e->rank, between),

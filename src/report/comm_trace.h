@@ -9,11 +9,11 @@
  * receive have peer, a rank, in place of algo. */
 #ifndef TSR_REPORT_COMM_TRACE_H
 #define TSR_REPORT_COMM_TRACE_H
-#include "run/recorder.h"
+#include "runtime/recorder.h"
 
 typedef struct {
   int64_t *next;              /* per rank: seq */
-  const tsr_hosting *hosting; /* NULL: this process is alone */
+  const tsr_rank_map *rank_map; /* NULL: this process is alone */
 } tsr_comm_trace;
 
 tsr_comm_trace tsr_comm_trace_start(tsr_arena *arena, int ranks);

@@ -3,7 +3,7 @@
 #include "base/file.h"
 #include "base/new_file.h"
 #include "base/text.h"
-#include "data/utf8.h"
+#include "base/utf8.h"
 #include <assert.h>
 #include <cjson/cJSON.h>
 #include <errno.h>

@@ -4,8 +4,8 @@
 #ifndef TSR_REPORT_PROFILE_H
 #define TSR_REPORT_PROFILE_H
 #include "config/config.h"
-#include "run/limits.h"
-#include "run/recorder.h"
+#include "runtime/limits.h"
+#include "runtime/recorder.h"
 
 /* Seconds of all steps. What a rank does at once counts in each kind and once more in overlapped,
  * so compute + input + communication - overlapped + idle is the time of the steps. Waiting is a

@@ -4,7 +4,7 @@
 #include "base/new_file.h"
 #include "plan/estimate.h"
 #include "plan/fit.h"
-#include "run/recorder.h"
+#include "runtime/recorder.h"
 #include "train/compile.h"
 #include <math.h>
 #include <stdlib.h>

@@ -7,7 +7,7 @@
  * ways give the same tokens. */
 #ifndef TSR_TRAIN_GENERATE_H
 #define TSR_TRAIN_GENERATE_H
-#include "run/worker.h"
+#include "runtime/worker.h"
 #include "train/compile.h"
 #include "train/sampling.h"
 #include <signal.h>

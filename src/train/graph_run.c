@@ -104,7 +104,7 @@ bool tsr_run_graph(const tsr_trainer_options *o, const tsr_compiled *graph, tsr_
       o->config->device.memory_limit};
   options.device = o->device;
   options.fast = o->config->numerics.policy == TSR_NUMERICS_FAST;
-  options.hosting = o->hosting;
+  options.rank_map = o->rank_map;
   options.timeout_s = o->timeout_s;
   options.lost = o->lost;
   options.lost_context = o->lost_context;

@@ -3,7 +3,7 @@
 #define TSR_TRAIN_SOURCE_H
 #include "config/config.h"
 #include "data/dataset.h"
-#include "run/worker.h"
+#include "runtime/worker.h"
 #include <stdatomic.h>
 
 /* The first token outside the vocabulary that a sample had; file NULL: none so far. */

@@ -237,8 +237,8 @@ static bool start_keeper(trainer *t) {
       .samples_per_step = t->samples,
       .total_steps = t->curve.total_steps,
       .quiet = t->o->quiet,
-      .worker = t->o->hosting.worker,
-      .workers = t->o->hosting.workers};
+      .worker = t->o->rank_map.worker,
+      .workers = t->o->rank_map.workers};
   tsr_run_state state = state_of(t);
   if (!keep->folder && !keep->resume && !keep->weights && !keep->limit_s) return true;
   if (!tsr_keeper_open(t->o->arena, keep, &run, &state, &t->keeper, t->diags)) return false;
@@ -416,7 +416,7 @@ static bool start_recording(trainer *t) {
     int64_t events = tsr_recorder_events_of_step(&t->training->programs, t->o->parallel);
     t->comm_recorder = tsr_bound_record(t->o->arena, t->train, 0, 1, events);
     t->comm_trace = tsr_comm_trace_start(t->o->arena, t->o->parallel->ranks);
-    t->comm_trace.hosting = &t->o->hosting;
+    t->comm_trace.rank_map = &t->o->rank_map;
   }
   if (!r) return true;
   t->steps = r->first_step + r->steps;
@@ -462,7 +462,7 @@ bool tsr_train(
   options.state_folder = state_folder(o);
   options.device = o->device;
   options.fast = o->config->numerics.policy == TSR_NUMERICS_FAST;
-  options.hosting = o->hosting;
+  options.rank_map = o->rank_map;
   options.timeout_s = o->timeout_s;
   options.lost = o->lost;
   options.lost_context = o->lost_context;

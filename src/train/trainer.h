@@ -3,7 +3,7 @@
 #define TSR_TRAIN_TRAINER_H
 #include "report/metrics.h"
 #include "report/progress.h"
-#include "run/recorder.h"
+#include "runtime/recorder.h"
 #include "train/compile.h"
 #include "train/generate.h"
 #include "train/keeper.h"
@@ -33,7 +33,7 @@ typedef struct {
   volatile sig_atomic_t *stop; /* a signal's number ends the run after the step */
   volatile sig_atomic_t *save; /* set: a checkpoint is wanted after the step; NULL: never */
   tsr_keeper_options keep;     /* where the run begins, and its checkpoints */
-  tsr_hosting hosting;         /* all zero: this process is alone; else all workers train */
+  tsr_rank_map rank_map;         /* all zero: this process is alone; else all workers train */
   double timeout_s;            /* that a worker waits for others; 0: for ever */
   void (*lost)(void *context, const char *report); /* as in tsr_worker_options */
   void *lost_context;

@@ -1,4 +1,4 @@
-/* Every collective × element × size × group shape × hosting between workers, bit for bit what one
+/* Every collective × element × size × group shape × rank_map between workers, bit for bit what one
  * worker gives.
  *   test_remote            by the fake transport, in seeded orders, and by threads
  *   test_remote threads    by threads alone, for TSan

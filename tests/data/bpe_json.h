@@ -3,7 +3,7 @@
 #define TSR_TESTS_DATA_BPE_JSON_H
 #include "base/text.h"
 #include "data/bpe.h"
-#include "data/utf8.h"
+#include "base/utf8.h"
 #include <stdio.h>
 #include <string.h>
 

@@ -3,7 +3,7 @@
 #ifndef TSR_TESTS_DATA_MIXED_TEXT_H
 #define TSR_TESTS_DATA_MIXED_TEXT_H
 #include "base/arena.h"
-#include "data/utf8.h"
+#include "base/utf8.h"
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* NFC against what Python's unicodedata gives. Argument: tests/data/nfc_cases.txt. */
 #include "data/nfc.h"
-#include "data/utf8.h"
+#include "base/utf8.h"
 #include "tests/check.h"
 #include <stdlib.h>
 

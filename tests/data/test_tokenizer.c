@@ -1,6 +1,6 @@
 /* Tokenizers: vocabularies, there and back, and what they refuse. */
 #include "data/tokenizer.h"
-#include "data/utf8.h"
+#include "base/utf8.h"
 #include "tests/check.h"
 #include "tests/data/scratch.h"
 

@@ -1,7 +1,7 @@
 /* What the doctor says of devices that a fake plugin has, whole and with each of its faults.
  * usage: test_doctor FOLDER (of the fake plugin) */
-#include "doctor/doctor.h"
-#include "doctor/findings.h"
+#include "cli/doctor/doctor.h"
+#include "cli/doctor/findings.h"
 #include "mesh/mesh.h"
 #include "tests/check.h"
 #include <stdlib.h>

@@ -2,7 +2,7 @@
  * that the row says, which are allocated one by one here, and computes numbers. */
 #define TSR_LEVEL of_no_level /* the list of kernels is wanted, not a level's */
 #include "kernel_check.h"
-#include "bench/case.h"
+#include "cli/kernel_bench/case.h"
 #include "kernels/cpu/level.h"
 
 #define NAME(name) #name,

@@ -2,7 +2,7 @@
  * with what PyTorch computed. */
 #ifndef TSR_TESTS_REFERENCE_SESSION_H
 #define TSR_TESTS_REFERENCE_SESSION_H
-#include "run/worker.h"
+#include "runtime/worker.h"
 #include "tests/reference/reference_file.h"
 #include "train/compile.h"
 

@@ -4,7 +4,7 @@
 #ifndef TSR_TESTS_HARNESS_H
 #define TSR_TESTS_HARNESS_H
 #include "passes/passes.h"
-#include "run/worker.h"
+#include "runtime/worker.h"
 
 /* "x 4,3,5" as an input, "t 4,3 tokens" as one that holds tokens. */
 int harness_input(tsr_graph *g, const char *text);

@@ -1,7 +1,7 @@
 /* The recorder: every task that ran is an event, in the program's order, in its step, never two at
  * once on a rank; members of a collective share its span; and recording changes no bit. */
 #include "harness.h"
-#include "run/recorder.h"
+#include "runtime/recorder.h"
 #include "tests/check.h"
 #include <stdlib.h>
 

@@ -144,7 +144,7 @@ static void open_worker(tsr_arena *arena, member *m, harness *h, harness *evalua
   w.timeout_s = timeout_s;
   w.lost = lost;
   w.lost_context = m;
-  if (!tsr_hosting_lay(arena, parallel, &m->transport, &w.hosting, diags)) abort();
+  if (!tsr_rank_map_make(arena, parallel, &m->transport, &w.rank_map, diags)) abort();
   compile_evaluation(arena, m->job, &o, evaluation);
   tsr_programs *programs = tsr_arena_array(arena, tsr_programs, 2);
   tsr_bound *bound[2];

@@ -1,5 +1,5 @@
 #include "effect.h"
-#include "run/internal.h"
+#include "runtime/internal.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,0 +1,52 @@
+#include "base/utf8.h"
+#include <assert.h>
+#include <string.h>
+
+int tsr_utf8_next(const char *text, size_t length, uint32_t *ret_code) {
+  static const uint32_t lowest[] = {0, 0, 0x80, 0x800, 0x10000};
+  if (!length) return 0;
+  const unsigned char *bytes = (const unsigned char *)text;
+  if (bytes[0] < 0x80) {
+    *ret_code = bytes[0];
+    return 1;
+  }
+  int count = bytes[0] >= 0xf0 ? 4 : bytes[0] >= 0xe0 ? 3 : 2;
+  if (bytes[0] < 0xc2 || bytes[0] > 0xf4 || length < (size_t)count) return 0;
+  uint32_t code = bytes[0] & (0x7fu >> count);
+  for (int i = 1; i < count; i++) {
+    if ((bytes[i] & 0xc0) != 0x80) return 0;
+    code = code << 6 | (bytes[i] & 0x3f);
+  }
+  if (code < lowest[count] || code >= TSR_UTF8_CODES || (code >= 0xd800 && code < 0xe000)) return 0;
+  *ret_code = code;
+  return count;
+}
+
+size_t tsr_utf8_valid(const char *text, size_t length) {
+  size_t at = 0;
+  while (at < length) {
+    uint64_t eight = UINT64_MAX;
+    if (at + 8 <= length) memcpy(&eight, text + at, 8);
+    if (!(eight & 0x8080808080808080u)) {
+      at += 8;
+      continue;
+    }
+    uint32_t code;
+    int bytes = tsr_utf8_next(text + at, length - at, &code);
+    if (!bytes) break;
+    at += (size_t)bytes;
+  }
+  return at;
+}
+
+int tsr_utf8_put(uint32_t code, char ret_bytes[TSR_UTF8_BYTES_MAX]) {
+  assert(code < TSR_UTF8_CODES);
+  if (code < 0x80) {
+    ret_bytes[0] = (char)code;
+    return 1;
+  }
+  int count = code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
+  for (int i = count - 1; i > 0; i--, code >>= 6) ret_bytes[i] = (char)(0x80 | (code & 0x3f));
+  ret_bytes[0] = (char)((0xf00 >> count & 0xff) | code);
+  return count;
+}

@@ -1,0 +1,219 @@
+/* The command `generate`. */
+#include "cli/trained_model.h"
+#include "base/file.h"
+#include "checkpoint/hf_sides.h"
+#include "data/content.h"
+#include "train/chat_template.h"
+#include "train/generate.h"
+#include <string.h>
+
+typedef struct {
+  trained_model m;
+  tsr_compiled compiled;
+  tsr_prompt *prompts;
+  const char **texts;
+  int count;
+  tsr_text waiting; /* bytes of it that are no whole character yet */
+} generation;
+
+static bool add_prompt(generation *g, const char *name, const char *text, size_t length) {
+  app *a = g->m.a;
+  const tsr_tokenizer *tokenizer = &g->m.source.dataset.tokenizer;
+  const int32_t *before = NULL;
+  int64_t count = 0, first = 0;
+  if (tokenizer->kind == TSR_TOKENIZER_BPE) first = tsr_bpe_before(tokenizer->bpe, &before);
+  int64_t room = tsr_tokenizer_room(tokenizer, text, length) + first + 1;
+  int32_t *tokens = tsr_arena_array(a->arena, int32_t, room);
+  if (first) memcpy(tokens, before, sizeof *tokens * (size_t)first);
+  tsr_text_file file = {name, text, length};
+  if (!tsr_tokenizer_encode(tokenizer, &file, tokens + first, &count, a->diags)) return false;
+  if (!(count + first))
+    return tsr_diag_error(a->diags, TSR_NOWHERE, "%s is empty: nothing goes on from there", name);
+  g->texts[g->count] = text;
+  g->prompts[g->count++] = (tsr_prompt){tokens, count + first};
+  return true;
+}
+
+/* A conversation is a prompt whose text is not shown. */
+static bool add_chat(generation *g) {
+  app *a = g->m.a;
+  tsr_chat chat;
+  tsr_prompt prompt;
+  const tsr_tokenizer *tokenizer = &g->m.source.dataset.tokenizer;
+  if (!tsr_chat_read(a->arena, a->options.chat, TSR_NOWHERE, &chat, a->diags) ||
+      !tsr_chat_template_check(
+          a->arena, g->m.weights.folder, &chat, tsr_chat_format_of(tokenizer), a->diags) ||
+      !tsr_chat_tokens(a->arena, &chat, tokenizer, &prompt.tokens, &prompt.count, a->diags))
+    return false;
+  g->texts[g->count] = "";
+  g->prompts[g->count++] = prompt;
+  return true;
+}
+
+enum { PROMPT_FILE_BYTES_MAX = 1 << 24 };
+
+/* A prompt a line; a line without text is none. A byte order mark, and the \r of a line's end in
+ * files of Windows, are no part of them. */
+static bool add_lines(generation *g, char *text, size_t bytes) {
+  static const char mark[] = "\xef\xbb\xbf";
+  const tsr_text_file file = {g->m.a->options.prompt_file, text, bytes};
+  bool ok = tsr_content_check_bytes(&file, g->m.a->diags);
+  int number = 1;
+  if (!strncmp(text, mark, sizeof mark - 1)) text += sizeof mark - 1;
+  for (char *line = text; ok && *line; number++) {
+    size_t length = strcspn(line, "\n"), next = length + (line[length] != 0);
+    if (length && line[length - 1] == '\r') length--;
+    line[length] = 0;
+    const char *name =
+        tsr_arena_printf(g->m.a->arena, "%s, line %d", g->m.a->options.prompt_file, number);
+    if (length) ok = add_prompt(g, name, line, length);
+    line += next;
+  }
+  return ok;
+}
+
+static void hash_prompts(generation *g) {
+  tsr_text all = {0};
+  for (int i = 0; i < g->count; i++) {
+    tsr_text_add_bytes(&all, &g->prompts[i].count, sizeof g->prompts[i].count);
+    tsr_text_add_bytes(
+        &all, g->prompts[i].tokens, sizeof *g->prompts[i].tokens * (size_t)g->prompts[i].count);
+  }
+  if (all.data) tsr_hash_text(all.data, all.length, g->m.input_hash);
+  tsr_text_free(&all);
+}
+
+static bool read_prompts(generation *g) {
+  app *a = g->m.a;
+  char *text = NULL;
+  size_t length = 0;
+  int most = a->options.prompts.count;
+  if (a->options.prompt_file && !tsr_file_read(
+                                    a->arena, a->options.prompt_file, PROMPT_FILE_BYTES_MAX,
+                                    TSR_NOWHERE, &text, &length, a->diags))
+    return false;
+  for (size_t i = 0; i < length; i++) most += text[i] == '\n';
+  g->prompts = tsr_arena_array(a->arena, tsr_prompt, most + 2);
+  g->texts = tsr_arena_array(a->arena, const char *, most + 2);
+  bool ok = !a->options.chat || add_chat(g);
+  for (int i = 0; i < a->options.prompts.count; i++) {
+    const char *prompt = a->options.prompts.items[i];
+    tsr_text_file file = {tsr_arena_printf(a->arena, "--prompt %d", i + 1), prompt, strlen(prompt)};
+    ok &= tsr_content_check_bytes(&file, a->diags) && add_prompt(g, file.path, prompt, file.length);
+  }
+  if (ok && text) ok = add_lines(g, text, length);
+  const char *own = g->m.setup.config->eval.prompt;
+  if (ok && !g->count && *own) ok = add_prompt(g, "eval_config.prompt", own, strlen(own));
+  if (ok) hash_prompts(g);
+  if (!ok || g->count) return ok;
+  return tsr_diag_error(
+      a->diags, TSR_NOWHERE, "nothing to go on from: --prompt, --prompt-file or --chat is needed");
+}
+
+static int64_t size_of(const tsr_config *c, const char *key) {
+  int64_t value = 0;
+  const tsr_yaml *node = c->model.map ? tsr_yaml_get(c->model.map, key) : NULL;
+  return node && tsr_yaml_int(node, &value) && value > 0 ? value : 0;
+}
+
+enum { ROWS_MAX = 16 };
+
+/* A window for the longest text that there will be, so that the cache is no larger than it must. */
+static bool compile_generation(generation *g) {
+  app *a = g->m.a;
+  tsr_compile_options o = prepare_compile_options(a, &g->m.setup, &g->m.source);
+  int64_t longest = 0, most = size_of(g->m.setup.config, "max_sequence_length");
+  for (int i = 0; i < g->count; i++)
+    if (g->prompts[i].count > longest) longest = g->prompts[i].count;
+  o.window = longest + g->m.setup.config->eval.max_new_tokens;
+  if (!most) o.window = 0;
+  else if (o.window > most) o.window = most;
+  o.rows = g->count < ROWS_MAX ? g->count : ROWS_MAX;
+  if (!tsr_compile(a->arena, &o, TSR_COMPILE_GENERATE, &g->compiled, a->diags)) return false;
+  tsr_source_needs needs = {.text = true, .vocab = g->compiled.model->vocab_size};
+  if (!tsr_source_check_end_of_text(g->m.setup.config, &needs, a->diags)) return false;
+  if (!g->compiled.has_logits)
+    return tsr_diag_error(a->diags, TSR_NOWHERE, "this model has no output 'logits' to draw from");
+  if (!g->compiled.decode)
+    tsr_diag_note(
+        a->diags, TSR_NOWHERE, "no key/value cache, so each token takes the whole window: %s",
+        g->compiled.why_no_cache);
+  tsr_programs programs[2];
+  int count = tsr_generation_programs(&g->compiled, programs);
+  return trained_model_load(&g->m, &g->compiled, programs, count);
+}
+
+/* A text alone is shown as it grows; of several each is shown when all are done. */
+static void show_token(void *context, int prompt, int32_t token) {
+  generation *g = context;
+  if (g->count > 1 || prompt || g->m.a->job.is_silent) return;
+  if (g->m.source.dataset.tokenizer.kind == TSR_TOKENIZER_IDS) putchar(' ');
+  tsr_tokenizer_decode(&g->m.source.dataset.tokenizer, &token, 1, &g->waiting);
+  size_t whole = tsr_tokenizer_whole(g->waiting.data ? g->waiting.data : "", g->waiting.length);
+  fwrite(g->waiting.data, 1, whole, stdout);
+  fflush(stdout);
+  memmove(g->waiting.data, g->waiting.data + whole, g->waiting.length - whole);
+  g->waiting.length -= whole;
+}
+
+static void show_all(const generation *g, const tsr_continuation *texts) {
+  for (int i = 0; i < g->count && g->count > 1; i++) {
+    tsr_text text = {0};
+    tsr_tokenizer_decode(&g->m.source.dataset.tokenizer, texts[i].tokens, texts[i].count, &text);
+    bool ids = g->m.source.dataset.tokenizer.kind == TSR_TOKENIZER_IDS;
+    printf("--- %d\n%s%s", i + 1, g->texts[i], ids ? " " : "");
+    if (text.data) fwrite(text.data, 1, text.length, stdout);
+    printf("\n");
+    tsr_text_free(&text);
+  }
+  if (g->count > 1) return;
+  if (g->waiting.length) fwrite(g->waiting.data, 1, g->waiting.length, stdout);
+  printf("\n");
+}
+
+static bool generate(generation *g) {
+  app *a = g->m.a;
+  const tsr_config_eval *e = &g->m.setup.config->eval;
+  enum { ENDS_MAX = 64 };
+  int32_t stops[TSR_CHAT_STOPS_MAX + ENDS_MAX];
+  int chat = tsr_chat_stops(&g->m.source.dataset.tokenizer, stops), ends;
+  if (!tsr_hf_ends(
+          a->arena, g->m.weights.folder, g->m.source.dataset.tokenizer.vocab_size, ENDS_MAX,
+          stops + chat, &ends, a->diags))
+    return false;
+  tsr_generating how = {
+      .sampling = {e->repetition_penalty, e->temperature, e->top_k, e->top_p, e->seed},
+      .max_new_tokens = e->max_new_tokens,
+      .stops = stops,
+      .stops_count = chat + ends,
+      .drawn = show_token,
+      .context = g,
+      .interrupt = trained_model_interrupt(&g->m)};
+  tsr_generating_speed speed;
+  tsr_continuation *texts = tsr_arena_array(a->arena, tsr_continuation, g->count);
+  tsr_generator generator =
+      tsr_generator_of(&g->compiled, g->m.bound, g->m.source.dataset.tokenizer.vocab_size);
+  if (g->count == 1 && !a->job.is_silent) fputs(g->texts[0], stdout);
+  if (!tsr_generate_texts(
+          a->arena, &generator, g->prompts, g->count, &how, texts, &speed, a->diags))
+    return false;
+  if (!a->job.is_silent) show_all(g, texts);
+  if (!a->options.quiet && speed.decode_seconds > 0)
+    fprintf(
+        stderr, "prompt: %lld tokens, %.0f/s; new: %lld tokens, %.0f/s\n",
+        (long long)speed.prefill_tokens,
+        speed.prefill_seconds > 0 ? (double)speed.prefill_tokens / speed.prefill_seconds : 0.0,
+        (long long)speed.decode_tokens, (double)speed.decode_tokens / speed.decode_seconds);
+  return true;
+}
+
+int app_run_generate(app *a) {
+  generation g = {.m = {.a = a}};
+  bool ok = trained_model_open(&g.m) &&
+            tsr_source_open_tokenizer(a->arena, g.m.setup.config, &g.m.source, a->diags) &&
+            read_prompts(&g) && compile_generation(&g);
+  if (ok && !a->job.is_silent) tsr_diags_print(a->diags, stderr);
+  ok = ok && generate(&g);
+  tsr_text_free(&g.waiting);
+  return trained_model_finish(&g.m, ok);
+}

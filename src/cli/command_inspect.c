@@ -1,0 +1,24 @@
+/* The command `inspect`. */
+#include "cli/console.h"
+
+static int inspect_mesh(app *a) {
+  tsr_text text = {0};
+  tsr_mesh *mesh;
+  bool ok = tsr_mesh_read(a->arena, a->options.mesh, (tsr_place){0}, &mesh, a->diags);
+  if (ok) tsr_mesh_print(mesh, &text);
+  console_print(&text);
+  return console_finish(a, ok);
+}
+
+int app_run_inspect(app *a) {
+  if (!a->options.config) return inspect_mesh(a);
+  tsr_text text = {0};
+  setup s = {0};
+  bool ok = setup_load_config(a, &s) && setup_open_mesh(a, &s) && setup_build_context(a, &s);
+  if (ok) {
+    tsr_text_add(&text, "%s\n", s.mesh_why);
+    tsr_parallel_print(s.parallel, &text);
+  }
+  console_print(&text);
+  return console_finish(a, ok);
+}

@@ -1,0 +1,18 @@
+/* The command `trace`. */
+#include "cli/console.h"
+#include "report/lowering.h"
+
+int app_run_trace(app *a) {
+  tsr_text text = {0};
+  setup s = {0};
+  prepared p = {0};
+  bool ok = setup_load_config(a, &s) && prepare(a, &s, &p);
+  if (!ok) prepare_explain_model(a, &s, &p);
+  const tsr_compiled *c = &p.training;
+  tsr_lowering_request r = {c->graph, c->placed, &c->programs, s.parallel, a->options.rank};
+  r.graphs = tsr_options_emit(&a->options, "graph-ir");
+  r.program = tsr_options_emit(&a->options, "schedule-ir");
+  ok = ok && tsr_lowering_print(&r, &text, a->diags);
+  console_print(&text);
+  return console_finish(a, ok);
+}

@@ -1,0 +1,220 @@
+/* Commands that train: train and profile. */
+#include "cli/consistency.h"
+#include "cli/console.h"
+#include "base/folder_lock.h"
+#include "checkpoint/folder.h"
+#include "train/profile.h"
+#include "train/trainer.h"
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A checkpoint of another folder is none of this one's results. */
+static bool is_in(const char *checkpoint, const char *folder) {
+  char there[PATH_MAX], here[PATH_MAX];
+  if (!realpath(checkpoint, there) || !realpath(folder, here)) return false;
+  size_t length = strlen(here);
+  return !strncmp(there, here, length) && there[length] == '/';
+}
+
+/* A run that goes on where nothing was saved yet, or from a folder elsewhere, goes on in --out if
+ * that has the results of the same run. */
+static tsr_out_purpose
+out_purpose_of(const app *a, const setup *s, const tsr_keeper_options *keep) {
+  const char *out = a->options.out;
+  if (a->options.overwrite) return TSR_OUT_OVERWRITES;
+  bool own = keep->resume && is_in(keep->resume->folder, out);
+  bool same = own || (keep->resumes && tsr_out_folder_is_of(a->arena, out, s->config));
+  return same ? TSR_OUT_RESUMES : TSR_OUT_NEW;
+}
+
+/* Where results go, which the first worker takes for all. */
+static bool open_results(
+    app *a, const setup *s, const tsr_keeper_options *keep, tsr_out_folder *ret_out,
+    tsr_metrics **ret_metrics) {
+  bool first = a->job.transport.worker == 0;
+  const char *metrics = first ? a->options.metrics : NULL;
+  *ret_out = (tsr_out_folder){.lock = TSR_FOLDER_LOCK_NONE};
+  *ret_metrics = NULL;
+  bool ok =
+      !first || !a->options.out ||
+      tsr_out_folder_take(a->arena, a->options.out, out_purpose_of(a, s, keep), ret_out, a->diags);
+  if (ret_out->path && !metrics)
+    metrics = tsr_arena_printf(a->arena, "%s/metrics.jsonl", a->options.out);
+  ok = ok && tsr_metrics_open(a->arena, metrics, ret_metrics, a->diags) &&
+       (!metrics || tsr_out_folder_check_metrics(a->arena, metrics, a->options.out, a->diags));
+  ok = tsr_job_all_succeeded(&a->job, ok);
+  if (!ok && *ret_metrics) tsr_metrics_close(*ret_metrics);
+  if (!ok) tsr_out_folder_close(ret_out);
+  return ok;
+}
+
+/* Process 0 marks its folders; the others check that they see the mark. */
+static bool share_owner(app *a, tsr_keeper_options *keep) {
+  char mine[TSR_FOLDER_OWNER_BYTES];
+  if (tsr_job_is_alone(&a->job)) return true;
+  tsr_folder_lock_owner(mine);
+  return tsr_job_share_text(
+      &a->job, tsr_arena_strdup(a->arena, mine), "workers cannot share a folder", &keep->owner);
+}
+
+static bool train(app *a, setup *s, prepared *p, const tsr_keeper_options *keep, int *ret_signal) {
+  tsr_out_folder out;
+  tsr_trainer_options o = {
+      .arena = a->arena, .config = s->config, .parallel = s->parallel, .source = &p->source};
+  o.kernels = s->compute.kernels;
+  o.threads = s->compute.cpu.threads;
+  o.device = s->compute.device;
+  o.quiet = a->options.quiet;
+  o.out_folder = a->options.out;
+  o.mesh_text = setup_mesh_text(s, a->arena);
+  const char *comm_trace = getenv("TESSERA_COMM_TRACE");
+  o.comm_trace = comm_trace && *comm_trace && strcmp(comm_trace, "0");
+  o.stop = a->stop;
+  o.save = a->save_now;
+  o.rank_map = s->ranks;
+  o.timeout_s = s->config->collectives.timeout_s;
+  o.lost = tsr_job_abort;
+  o.lost_context = &a->job;
+  o.keep = *keep;
+  o.keep.mesh_text = o.mesh_text;
+  if (!share_owner(a, &o.keep) || !open_results(a, s, keep, &out, &o.metrics)) return false;
+  if (out.path) o.out = &out;
+  const tsr_compiled *evaluation = p->evaluation.placed ? &p->evaluation : NULL;
+  const tsr_compiled *generation = p->generation.placed ? &p->generation : NULL;
+  bool ok = a->options.command == TSR_COMMAND_PROFILE
+                ? tsr_profile_run(&o, &p->training, a->options.steps, ret_signal, a->diags)
+            : p->training.graph->loss < 0
+                ? tsr_run_graph(&o, &p->training, a->diags)
+                : tsr_train(&o, &p->training, evaluation, generation, ret_signal, a->diags);
+  tsr_metrics_close(o.metrics);
+  tsr_out_folder_close(&out);
+  return ok;
+}
+
+/* ---- where it begins, and what it leaves ---- */
+
+static bool is_given(const tsr_config *config, const char *key) {
+  return tsr_config_place(config, key).file != NULL;
+}
+
+/* NULL: nobody asked for checkpoints. */
+static const char *checkpoint_folder(const app *a, const tsr_config *config) {
+  const char *dir = config->training.checkpoint_dir;
+  if (a->options.command != TSR_COMMAND_TRAIN) return NULL;
+  if (is_given(config, "training_config.checkpoint_dir")) return dir;
+  if (a->options.out) return tsr_arena_printf(a->arena, "%s/checkpoints", a->options.out);
+  if (is_given(config, "training_config.model_save_interval")) return dir;
+  return a->options.resume && !*a->options.resume ? dir : NULL;
+}
+
+/* A run that begins anew would replace checkpoints that only this process cannot read. */
+static bool check_unread(app *a, const char *folder) {
+  tsr_checkpoint_entry *entries;
+  int count;
+  if (!tsr_checkpoints_list(a->arena, folder, &entries, &count, a->diags)) return false;
+  if (!count) {
+    tsr_diag_note(
+        a->diags, TSR_NOWHERE, "'%s' holds no checkpoint to go on from: the run begins anew",
+        folder);
+    return true;
+  }
+  return tsr_keeper_none_whole(folder, a->diags);
+}
+
+/* The newest checkpoint of the run's folder, or the one that --resume names. */
+static bool find_resume(app *a, const tsr_config *config, tsr_keeper_options *keep) {
+  const char *named = a->options.resume;
+  tsr_manifest *m = tsr_arena_alloc(a->arena, sizeof *m);
+  bool automatic =
+      config->checkpoint.resume == TSR_RESUME_AUTO && keep->folder && !a->options.overwrite;
+  keep->resumes = named || automatic;
+  if (named && *named) {
+    keep->resume = m;
+    keep->named = true;
+    return tsr_checkpoint_find(a->arena, named, TSR_NOWHERE, m, a->diags);
+  }
+  int before = tsr_diags_errors(a->diags);
+  if (!keep->resumes) return true;
+  bool found = tsr_checkpoints_newest(a->arena, keep->folder, INT64_MAX, m, a->diags);
+  if (found) keep->resume = m;
+  if (found || tsr_diags_errors(a->diags) > before) return found;
+  return check_unread(a, keep->folder);
+}
+
+static tsr_out_purpose purpose_of(const app *a, const tsr_keeper_options *keep) {
+  if (a->options.overwrite) return TSR_OUT_OVERWRITES;
+  bool elsewhere = keep->named && (!keep->folder || !is_in(keep->resume->folder, keep->folder));
+  return keep->resumes && !elsewhere ? TSR_OUT_RESUMES : TSR_OUT_NEW;
+}
+
+static bool find_weights(app *a, const tsr_config *config, tsr_keeper_options *keep) {
+  const char *path = config->training.model_path;
+  if (!*path || keep->resume) return true;
+  tsr_manifest *m = tsr_arena_alloc(a->arena, sizeof *m);
+  keep->weights = m;
+  return tsr_checkpoint_find(
+      a->arena, path, tsr_config_place(config, "training_config.model_path"), m, a->diags);
+}
+
+/* A job that comes back goes on from its checkpoints. */
+static void warn_of_no_folder(app *a, const tsr_config *config, const tsr_keeper_options *keep) {
+  if (!config->elastic.rejoin || keep->folder || a->options.command != TSR_COMMAND_TRAIN) return;
+  tsr_diag_warning(
+      a->diags, tsr_config_place(config, "elastic.rejoin"),
+      "no checkpoints are kept, so a job that comes back begins anew");
+  tsr_diag_hint(a->diags, "training_config.checkpoint_dir or --out says where they are kept");
+}
+
+/* Before the programs are made: units that the configuration leaves open are those of the
+ * checkpoint. */
+static bool find_begin(app *a, tsr_config *config, tsr_keeper_options *keep) {
+  keep->folder = checkpoint_folder(a, config);
+  keep->version = TSR_VERSION;
+  keep->limit_s =
+      a->options.time_limit_s ? a->options.time_limit_s : config->checkpoint.time_limit_s;
+  warn_of_no_folder(a, config, keep);
+  if (!find_resume(a, config, keep) || !find_weights(a, config, keep)) return false;
+  keep->purpose = purpose_of(a, keep);
+  if (keep->resume) tsr_recipe_fill(a->arena, config, keep->resume);
+  return true;
+}
+
+/* Scripts that ask for it can tell a run that its time limit has stopped from one that is done. Of
+ * many workers the first one says it, behind the others' end: launchers end all when one ends so.
+ */
+static int limit_status(app *a) {
+  const char *wanted = getenv("TESSERA_TIME_LIMIT_STATUS");
+  long status = wanted ? strtol(wanted, NULL, 10) : 0;
+  if (status < 1 || status > 127 || a->job.transport.worker) return 0;
+  a->job.exits_last = true;
+  return (int)status;
+}
+
+static int ending_code(app *a, bool ok, int ended_by) {
+  int code = console_finish(a, ok);
+  if (code || !ended_by) return code;
+  return ended_by == TSR_ENDED_BY_LIMIT ? limit_status(a) : 128 + ended_by;
+}
+
+int app_run_train(app *a) {
+  int ended_by = 0;
+  setup s = {0};
+  prepared p = {0};
+  tsr_keeper_options keep = {0};
+  char input[TSR_HASH_TEXT] = "";
+  bool ok = app_join(a) && setup_load_config(a, &s) && find_begin(a, s.config, &keep);
+  ok = tsr_job_all_succeeded(&a->job, ok) && prepare(a, &s, &p);
+  if (ok && p.has_source) tsr_dataset_fingerprint(&p.source.dataset, input);
+  ok = tsr_job_all_succeeded(&a->job, ok) && consistency_check(a, &s, &p.training, input);
+  if (!ok) prepare_explain_model(a, &s, &p);
+  if (!ok) return console_finish(a, false);
+  tsr_diags_print(a->diags, stderr); /* warnings and notes before the run, not after it */
+  console_print_dumps(a, &s, &p);
+  if (!a->options.quiet) console_print_start(a, &s, &p);
+  fflush(stdout);
+  app_catch_signals();
+  ok = train(a, &s, &p, &keep, &ended_by);
+  tsr_compute_close(&s.compute);
+  return ending_code(a, ok, ended_by);
+}

@@ -1,0 +1,88 @@
+#include "cli/consistency.h"
+#include "config/print.h"
+#include <string.h>
+
+enum { PROGRAM, CONFIGURATION, MESH, PLAN, INPUT, PARTS };
+static const char *const part_names[PARTS] = {
+    [PROGRAM] = "program",
+    [CONFIGURATION] = "configuration",
+    [MESH] = "mesh",
+    [PLAN] = "plan",
+    [INPUT] = "hash of its data or prompts"};
+
+/* The running file: another build may compute other bits. */
+static void add_program(tsr_text *text) {
+  tsr_text_add(text, "tessera-train %s\n", TSR_VERSION);
+  FILE *f = fopen("/proc/self/exe", "rb");
+  char bytes[65536], hash[TSR_HASH_TEXT];
+  tsr_arena *arena = tsr_arena_new();
+  tsr_hasher *hasher = tsr_hasher_new(arena);
+  tsr_hasher_begin(hasher);
+  for (size_t n; f && (n = fread(bytes, 1, sizeof bytes, f)) > 0;) tsr_hasher_add(hasher, bytes, n);
+  if (f) fclose(f);
+  tsr_hasher_end(hasher, hash);
+  tsr_text_add(text, "build %s\n", hash);
+  tsr_arena_free(arena);
+}
+
+/* The options that decide where a run begins and what it leaves. */
+static void add_options(const tsr_options *o, tsr_text *text) {
+  const char *const words[][2] = {
+      {"--out", o->out},
+      {"--metrics", o->metrics},
+      {"--resume", o->resume},
+      {"--time-limit", o->time_limit_text},
+      {"--overwrite", o->overwrite ? "" : NULL}};
+  for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+    if (words[i][1]) tsr_text_add(text, "%s %s\n", words[i][0], words[i][1]);
+}
+
+/* Values without the comments that say where each came from. */
+static void add_config(const app *a, const tsr_config *config, tsr_text *text) {
+  tsr_text printed = {0};
+  tsr_config_print(config, &printed);
+  for (char *line = printed.data; line && *line;) {
+    size_t length = strcspn(line, "\n");
+    char *end = line + length, *origin = end;
+    while (origin > line && strncmp(origin, "  # ", 4)) origin--;
+    if (origin > line) length = (size_t)(origin - line);
+    tsr_text_add(text, "%.*s\n", (int)length, line);
+    line = *end ? end + 1 : end;
+  }
+  tsr_text_free(&printed);
+  add_options(&a->options, text);
+}
+
+static void add_plan(const setup *s, const tsr_compiled *compiled, tsr_text *text) {
+  const tsr_compute *c = &s->compute;
+  tsr_text_add(text, "kernels %s\n", c->device ? c->device->arch : c->kernels->isa);
+  for (int i = 0; compiled->placed && i < compiled->programs.order->stages; i++)
+    tsr_program_print(compiled->programs.of_stage[i], text);
+}
+
+/* Policy fast: the transport's own sums need groups of processes, where devices have no
+ * communicators. Forming them blocks inside the transport. */
+static bool form_groups(app *a, setup *s) {
+  char why[TSR_WHY_BYTES] = "";
+  if (s->config->numerics.policy != TSR_NUMERICS_FAST || s->ranks.links) return true;
+  tsr_job_set_deadline(a->job.timeout_s, "formed its groups");
+  bool ok = tsr_rank_map_form_groups(a->arena, s->parallel, &s->ranks, why);
+  tsr_job_end_deadline();
+  return ok || tsr_job_fail_unresponsive(&a->job, "workers cannot form groups", why);
+}
+
+bool consistency_check(
+    app *a, setup *s, const tsr_compiled *compiled, const char input_hash[TSR_HASH_TEXT]) {
+  if (tsr_job_is_alone(&a->job)) return true;
+  tsr_text texts[PARTS] = {{0}};
+  add_program(&texts[PROGRAM]);
+  add_config(a, s->config, &texts[CONFIGURATION]);
+  tsr_mesh_print(s->mesh, &texts[MESH]);
+  add_plan(s, compiled, &texts[PLAN]);
+  tsr_text_add(&texts[INPUT], "%s\n", input_hash);
+  bool ok = tsr_job_compare_texts(&a->job, PARTS, part_names, texts);
+  for (int i = 0; i < PARTS; i++) tsr_text_free(&texts[i]);
+  return tsr_job_all_succeeded(&a->job, ok) &&
+         tsr_compute_link(&a->job, s->config, s->parallel, &s->ranks, &s->compute) &&
+         form_groups(a, s);
+}

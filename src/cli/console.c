@@ -1,0 +1,130 @@
+#include "cli/console.h"
+#include "base/file.h"
+#include "plan/report.h"
+#include "runtime/links.h"
+#include "train/plan_command.h"
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+void console_print(tsr_text *text) {
+  if (text->data) fputs(text->data, stdout);
+  tsr_text_free(text);
+}
+
+void console_print_dumps(const app *a, const setup *s, const prepared *p) {
+  const tsr_options *o = &a->options;
+  tsr_text text = {0};
+  if (tsr_options_dump(o, "mesh")) tsr_mesh_print(s->mesh, &text);
+  if (tsr_options_dump(o, "groups")) tsr_parallel_print(s->parallel, &text);
+  if (tsr_options_dump(o, "graph")) tsr_graph_print(p->training.graph, false, &text);
+  if (tsr_options_dump(o, "placement")) tsr_graph_print(p->training.placed, true, &text);
+  const tsr_programs *programs = &p->training.programs;
+  for (int i = 0; tsr_options_dump(o, "program") && i < programs->order->stages; i++)
+    tsr_program_print(programs->of_stage[i], &text);
+  for (int i = 0; tsr_options_dump(o, "memory") && i < programs->order->stages; i++)
+    tsr_program_print_memory(programs->of_stage[i], &text);
+  console_print(&text);
+}
+
+/* The units of which sums are made. By default a mesh may add them in an order that no other mesh
+ * has. */
+static void add_units(const app *a, const setup *s, const prepared *p, tsr_text *text) {
+  const char *own = tsr_parallel_own_order(a->arena, s->parallel, s->config, s->batch_units);
+  int64_t sequence = p->training.graph ? p->training.graph->units.sequence : 1;
+  tsr_text_add(
+      text, "units.batch %lld%s", (long long)s->batch_units,
+      *own ? " in this mesh's own order" : "");
+  if (sequence > 1) tsr_text_add(text, ", units.sequence %lld", (long long)sequence);
+  tsr_text_add(text, ", units.tp %lld", (long long)s->tp_units);
+}
+
+static void add_precision(const tsr_config *c, tsr_text *text) {
+  static const char *const names[] = {
+      [TSR_PRECISION_F32] = "", [TSR_PRECISION_BF16] = "bf16", [TSR_PRECISION_FP16] = "fp16"};
+  tsr_precision p = c->training.precision;
+  if (p == TSR_PRECISION_F32) return;
+  const char *stored = p != TSR_PRECISION_BF16            ? ""
+                       : c->optimizer.stochastic_rounding ? " with stochastic rounding"
+                       : c->optimizer.kahan_summation     ? " with Kahan summation"
+                                                          : "";
+  tsr_text_add(text, "%s%s, ", names[p], stored);
+}
+
+void console_print_start(const app *a, const setup *s, const prepared *p) {
+  tsr_text text = {0};
+  const tsr_compute *c = &s->compute;
+  tsr_parallel_startup(s->parallel, s->config, s->mesh, s->mesh_why, &text);
+  tsr_text_add(
+      &text, "recipe: seed %llu, %s, ", (unsigned long long)s->config->training.seed,
+      s->config->numerics.policy == TSR_NUMERICS_FAST ? "fast" : "deterministic");
+  add_precision(s->config, &text);
+  add_units(a, s, p, &text);
+  tsr_text_add(
+      &text, "; %s%scpu %s, %d thread%s\n", c->device ? c->device->text : "", c->device ? "; " : "",
+      c->kernels->isa, c->cpu.threads, c->cpu.threads == 1 ? "" : "s");
+  tsr_rank_map_print(&s->ranks, s->parallel->ranks, &text);
+  if (s->ranks.links) tsr_text_add(&text, "links: by NCCL, %d groups\n", s->ranks.links->count);
+  console_print(&text);
+}
+
+void console_print_plan(const setup *s, const prepared *p) {
+  tsr_programs programs[TSR_COMPILED_PROGRAMS_MAX];
+  tsr_text text = {0};
+  int count = tsr_plan_programs(&p->training, &p->evaluation, &p->generation, programs);
+  tsr_plan_print(programs, count, s->parallel, &text);
+  console_print(&text);
+}
+
+/* In one write, because a launcher may put the output of other processes between two. */
+static void print_diags(app *a) {
+  char *text = NULL;
+  size_t length = 0;
+  FILE *stream = open_memstream(&text, &length);
+  tsr_diags_print(a->diags, stream ? stream : stderr);
+  if (stream) fclose(stream);
+  if (text) fwrite(text, 1, length, stderr);
+  free(text);
+}
+
+/* No failure without a diagnostic: another process, or a signal, may be the reason. */
+static void check_reported(app *a, bool ok, const char *function) {
+  bool elsewhere = a->job.state == TSR_JOB_FAILURE_AGREED ||
+                   a->job.state == TSR_JOB_PEERS_UNRESPONSIVE || *a->stop;
+  if (ok || elsewhere || tsr_diags_errors(a->diags)) return;
+  tsr_diag_failure(
+      a->diags, TSR_NOWHERE, "internal error: a step of %s failed and has not said why", function);
+}
+
+bool console_is_secondary(const tsr_options *o) {
+  bool prints = o->help || o->version || o->print_config || o->print_schema || o->print_manual;
+  return !prints && (o->command == TSR_COMMAND_TRAIN || o->out);
+}
+
+static void check_output(app *a) {
+  static const char message[] = "cannot write to the standard output: %s";
+  if (!fflush(stdout) && !ferror(stdout)) return;
+  const char *why = strerror(errno);
+  if (console_is_secondary(&a->options)) tsr_diag_warning(a->diags, TSR_NOWHERE, message, why);
+  else tsr_diag_failure(a->diags, TSR_NOWHERE, message, why);
+}
+
+int console_finish_in(app *a, bool ok, const char *function) {
+  check_reported(a, ok, function);
+  check_output(a);
+  tsr_file_maps_check(a->diags);
+  int code = tsr_diags_exit_code(a->diags);
+  if (code) tsr_job_share_failure(&a->job, code);
+  if (!a->job.is_silent) print_diags(a);
+  return a->job.exit_code ? a->job.exit_code : code;
+}
+
+int console_finish_stoppable(app *a, bool ok) {
+  int code = console_finish(a, ok);
+  return ok || !*a->stop ? code : 128 + (int)*a->stop;
+}
+
+bool console_require_out(app *a) {
+  return a->options.out ||
+         tsr_diag_error(a->diags, TSR_NOWHERE, "no folder to write: --out is needed");
+}

@@ -1,0 +1,181 @@
+/* What --help prints: of the program, or of one command. */
+#include "cli/command_sets.h"
+#include <stdio.h>
+
+#define ALL (~0u)
+
+typedef struct {
+  unsigned commands;
+  const char *text;
+} entry;
+
+static const entry usages[] = {
+    {ONLY(TRAIN), "tessera-train [train] --config FILE [--resume [CHECKPOINT]] [options]\n"},
+    {ONLY(CHECK), "tessera-train check --config FILE [--prove [--full-mesh]] [options]\n"},
+    {ONLY(INSPECT), "tessera-train inspect (--config FILE | --mesh FILE)\n"},
+    {ONLY(PLAN), "tessera-train plan (--config FILE | --calibrate [FILE]) [--machine NAME|FILE] "
+                 "[--gantt] [--svg FILE]\n"},
+    {ONLY(TRACE), "tessera-train trace --config FILE [--rank R] [--emit WHAT] [options]\n"},
+    {ONLY(PROFILE), "tessera-train profile --config FILE [--steps N] [--out DIR] [options]\n"},
+    {ONLY(EVALUATE), "tessera-train evaluate --checkpoint DIR [--data FILE] [options]\n"},
+    {ONLY(GENERATE),
+     "tessera-train generate --checkpoint DIR (--prompt TEXT | --prompt-file FILE | "
+     "--chat FILE) [options]\n"},
+    {ONLY(CHECKPOINT), "tessera-train checkpoint (ls | show | verify) DIR\n"},
+    {ONLY(CHECKPOINT), "tessera-train checkpoint diff DIR DIR\n"},
+    {ONLY(CHECKPOINT), "tessera-train checkpoint (merge | reshard) DIR --out DIR [--shards N]\n"},
+    {ONLY(IMPORT), "tessera-train import FOLDER --out DIR\n"},
+    {ONLY(EXPORT), "tessera-train export DIR --out FOLDER [--dtype f32|bf16|f16]\n"},
+    {ONLY(TOKENIZE),
+     "tessera-train tokenize INPUT… --out FILE [--tokenizer FILE|byte|char] [--format "
+     "WHAT]\n"},
+    {ONLY(KERNELS), "tessera-train kernels [--bench] [--threads N] [--filter TEXT]\n"},
+    {ONLY(DOCTOR), "tessera-train doctor [--topology]\n"},
+};
+
+static const entry summaries[] = {
+    {ONLY(TRAIN), "  train            checks, plans and trains (the default)\n"},
+    {ONLY(CHECK), "  check            does all of it but train, and prints what was decided; no "
+                  "devices are used\n"},
+    {ONLY(INSPECT),
+     "  inspect          prints the mesh, its axes and groups, and what each rank is\n"},
+    {ONLY(PLAN), "  plan             prints what a step would cost on a machine: memory, work, "
+                 "communication, time\n"},
+    {ONLY(TRACE), "  trace            prints the graph, the placed graph, and a rank's program and "
+                  "communication\n"},
+    {ONLY(PROFILE),
+     "  profile          trains a few steps, says where their time goes and what would "
+     "help, and writes\n"
+     "                   trace.json, into DIR or the working directory\n"},
+    {ONLY(EVALUATE),
+     "  evaluate         prints the loss, perplexity and bits per byte of a checkpoint "
+     "over data\n"},
+    {ONLY(GENERATE), "  generate         writes text that goes on from prompts\n"},
+    {ONLY(CHECKPOINT),
+     "  checkpoint       lists, shows, verifies and compares checkpoints; merge writes "
+     "one file of whole\n"
+     "                   tensors, reshard as many files as --shards says\n"},
+    {ONLY(IMPORT) | ONLY(EXPORT),
+     "  import, export   from and to a model folder of Hugging Face (config.json, "
+     "*.safetensors)\n"},
+    {ONLY(TOKENIZE), "  tokenize         turns text or JSONL into a file of tokens\n"},
+    {ONLY(KERNELS),
+     "  kernels          lists the instruction-set levels and the kernels; with --bench "
+     "measures each\n"
+     "                   kernel beside what this machine can do at most (numerics.isa: "
+     "which level)\n"},
+    {ONLY(DOCTOR),
+     "  doctor           says what of this machine can be used: cores, MPI, driver, GPUs, "
+     "NCCL; found, missing\n"
+     "                   or mismatched, and what to do about it\n"},
+};
+
+static const entry options[] = {
+    {CONFIGURED | ONLY(KERNELS), "  --config FILE    the training configuration (YAML)\n"},
+    {CONFIGURED, "  --mesh FILE      the mesh descriptor (.textproto), instead of the "
+                 "configuration's\n"},
+    {CONFIGURED | ONLY(KERNELS), "  --set KEY=VALUE  sets a key of the configuration, e.g. "
+                                 "training_config.batch_size=8; may be repeated\n"},
+    {ONLY(TRAIN) | ONLY(CHECK) | ONLY(PROFILE),
+     "  --metrics FILE   writes one JSON object a step to FILE\n"},
+    {ONLY(TRAIN) | ONLY(CHECK) | ONLY(PROFILE),
+     "  --out DIR        writes the resolved configuration, the metrics and checkpoints "
+     "into DIR\n"},
+    {ONLY(TRAIN) | ONLY(PROFILE),
+     "  --overwrite      train, profile: begins anew in a folder that has a run's "
+     "results, which are lost\n"},
+    {CONFIGURED, "  --dump WHAT      prints stages of the plan: "
+                 "mesh,groups,graph,placement,program,memory\n"},
+    {ONLY(TRAIN),
+     "  --resume [CHECKPOINT]  train: goes on from the newest checkpoint, or from this "
+     "one\n"},
+    {ONLY(TRAIN), "  --time-limit T   train: ends with a checkpoint before T is over: seconds, or "
+                  "1h30m\n"},
+    {ONLY(CHECK),
+     "  --prove          check: trains two steps of a reduced model on a reduced mesh and "
+     "on one rank, and\n"
+     "                   compares their bits, and the loss and gradients with the "
+     "interpreter; no data are read\n"},
+    {ONLY(CHECK), "  --full-mesh      check --prove: keeps the sizes of all mesh axes\n"},
+    {ONLY(PLAN),
+     "  --machine WHAT   plan: a shipped machine (blackhole, cpu, galaxy, h100, h200) or "
+     "a file\n"},
+    {ONLY(PLAN), "  --gantt          plan: draws the pipeline over time\n"},
+    {ONLY(PLAN), "  --svg FILE       plan: the same as a picture\n"},
+    {ONLY(PLAN),
+     "  --calibrate [FILE]  plan: measures this machine and writes its description, into "
+     "machine.yaml\n"
+     "                   unless FILE is given; with --config the plan is for it\n"},
+    {ONLY(TRACE), "  --rank R         trace: the rank, 0 unless given\n"},
+    {ONLY(TRACE),
+     "  --emit WHAT      trace: only graph-ir (both graphs) or schedule-ir (the program)\n"},
+    {ONLY(PROFILE),
+     "  --steps N        profile: so many steps, after one to warm up; 5 unless given\n"},
+    {ONLY(EVALUATE) | ONLY(GENERATE),
+     "  --checkpoint DIR evaluate, generate: a checkpoint, a run's folder (its newest), "
+     "or an imported model;\n"
+     "                   on one rank, unless --config or --set says otherwise\n"},
+    {ONLY(EVALUATE),
+     "  --data FILE      evaluate: text or tokens; the configuration's validation data "
+     "unless given\n"},
+    {ONLY(GENERATE), "  --prompt TEXT    generate: may be repeated\n"},
+    {ONLY(GENERATE), "  --prompt-file F  generate: one prompt a line\n"},
+    {ONLY(GENERATE),
+     "  --chat FILE      generate: a conversation, [{\"role\": \"user\", \"content\": "
+     "\"…\"}]\n"},
+    {ONLY(GENERATE),
+     "  --max-new-tokens N, --temperature X, --top-k N, --top-p X, --repetition-penalty "
+     "X, --seed N\n"
+     "                   generate: as in eval_config\n"},
+    {ONLY(CHECKPOINT), "  --shards N       checkpoint reshard: files of tensors\n"},
+    {ONLY(EXPORT), "  --dtype WHAT     export: f32, bf16 or f16; as stored unless given\n"},
+    {ONLY(TOKENIZE),
+     "  --tokenizer WHAT tokenize: a tokenizer.json, a file of characters, byte (the "
+     "default) or char\n"},
+    {ONLY(TOKENIZE), "  --format WHAT    tokenize: llmc (the default), nanogpt or megatron\n"},
+    {ONLY(TOKENIZE),
+     "  --jsonl-key KEY  tokenize: whose text a line of a .jsonl file holds; text unless "
+     "given\n"},
+    {ONLY(TOKENIZE),
+     "  --skip-bad-lines  tokenize: lines of JSONL without a text are counted, not an "
+     "error\n"},
+    {ONLY(TOKENIZE) | ONLY(KERNELS),
+     "  --threads N      tokenize: threads; all cores unless given. kernels: one unless "
+     "given\n"},
+    {ONLY(KERNELS), "  --bench          kernels: measures them; takes half a minute or more\n"},
+    {ONLY(KERNELS), "  --filter TEXT    kernels: only those whose name has TEXT in it\n"},
+    {ONLY(DOCTOR),
+     "  --topology       doctor: prints a mesh descriptor of this host's GPUs instead, "
+     "for --mesh\n"},
+    {CONFIGURED,
+     "  --print-config   prints the configuration with all defaults and where each value "
+     "came from\n"},
+    {CONFIGURED, "  --print-schema   prints the JSON Schema of configuration files\n"},
+    {CONFIGURED, "  --print-manual   prints the manual page's section of all keys (mdoc)\n"},
+    {ALL, "  --quiet          prints errors only\n"},
+    {ALL, "  --version, --help\n"},
+};
+static const char endings[] =
+    "signals: SIGUSR1 writes a checkpoint after the step, SIGINT and SIGTERM one before "
+    "the end\n"
+    "exit codes: 0 done, 2 your mistake, 1 the world's (file, disk, memory), 130 or 143 "
+    "stopped by a signal\n";
+
+static void print(const entry *entries, size_t count, unsigned commands, const char *before) {
+  const char *at = before;
+  for (size_t i = 0; i < count; i++) {
+    if (!(entries[i].commands & commands)) continue;
+    printf("%s%s", at, entries[i].text);
+    at = *before == 'u' ? "       " : before;
+  }
+}
+
+void tsr_options_print_help(const tsr_options *o) {
+  unsigned commands = o->names_command ? 1u << o->command : ALL;
+  print(usages, sizeof usages / sizeof *usages, commands, "usage: ");
+  printf("\n");
+  print(summaries, sizeof summaries / sizeof *summaries, commands, "");
+  printf("\n");
+  print(options, sizeof options / sizeof *options, commands, "");
+  printf("\n%s", endings);
+}

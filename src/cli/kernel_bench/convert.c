@@ -1,0 +1,44 @@
+/* Conversions. x[0] has the floats, x[1] the narrower numbers. */
+#include "cli/kernel_bench/case.h"
+
+enum { WIDTH = 768 };
+
+static void run_to_bf16(const tsr_bench_call *c) {
+  c->k->f32_to_bf16((uint16_t *)c->x[1], c->x[0], 0, c->size.elements);
+}
+
+static void run_from_bf16(const tsr_bench_call *c) {
+  c->k->bf16_to_f32(c->x[0], (const uint16_t *)c->x[1], 0, c->size.elements);
+}
+
+static void run_stochastic(const tsr_bench_call *c) {
+  tsr_box box = {2, {c->size.rows, WIDTH}, {c->size.rows, WIDTH}, {0, 0}};
+  c->k->f32_to_bf16_stochastic((uint16_t *)c->x[1], c->x[0], 7, &box, 0, c->size.elements);
+}
+
+static void run_to_fp16(const tsr_bench_call *c) {
+  c->k->f32_to_fp16((uint16_t *)c->x[1], c->x[0], 0, c->size.elements);
+}
+
+static void run_from_fp16(const tsr_bench_call *c) {
+  c->k->fp16_to_f32(c->x[0], (const uint16_t *)c->x[1], 0, c->size.elements);
+}
+
+static void run_to_e4m3(const tsr_bench_call *c) {
+  c->k->f32_to_e4m3((uint8_t *)c->x[1], c->x[0], 0, c->size.elements);
+}
+
+static void run_from_e4m3(const tsr_bench_call *c) {
+  c->k->e4m3_to_f32(c->x[0], (const uint8_t *)c->x[1], 0, c->size.elements);
+}
+
+static const tsr_bench_case cases[] = {
+    {"f32_to_bf16", NULL, run_to_bf16, 1, 2, 1.5},
+    {"bf16_to_f32", NULL, run_from_bf16, 1, 2, 1.5, .prepare = run_to_bf16},
+    {"f32_to_bf16_stochastic", NULL, run_stochastic, WIDTH, 2, 1.5},
+    {"f32_to_fp16", NULL, run_to_fp16, 1, 2, 1.5},
+    {"fp16_to_f32", NULL, run_from_fp16, 1, 2, 1.5, .prepare = run_to_fp16},
+    {"f32_to_e4m3", NULL, run_to_e4m3, 1, 2, 1.25},
+    {"e4m3_to_f32", NULL, run_from_e4m3, 1, 2, 1.25, .prepare = run_to_e4m3}};
+
+const tsr_bench_group tsr_bench_convert = TSR_BENCH_GROUP("conversions", cases);

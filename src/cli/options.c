@@ -1,0 +1,377 @@
+#include "cli/options.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "base/uri.h"
+#include "cli/command_sets.h"
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const commands[TSR_COMMANDS] = {
+    "train",    "check",      "inspect", "trace",  "profile",  "plan",    "evaluate",
+    "generate", "checkpoint", "import",  "export", "tokenize", "kernels", "doctor"};
+
+/* check takes what train takes. */
+#define WRITES                                                                                     \
+  (ONLY(TRAIN) | ONLY(PROFILE) | ONLY(CHECK) | ONLY(CHECKPOINT) | ONLY(IMPORT) | ONLY(EXPORT) |    \
+   ONLY(TOKENIZE))
+
+typedef enum { FLAG, VALUE, PATH, VALUES, OPTIONAL, KEY } option_kind;
+typedef struct {
+  const char *word;
+  option_kind kind;
+  size_t at;             /* in tsr_options */
+  unsigned owners;       /* commands; 0: all */
+  const char *otherwise; /* OPTIONAL, a path: the value without one; KEY: the configuration's key,
+                            NULL of --set */
+} option;
+
+#define AT(member) offsetof(tsr_options, member)
+static const option options[] = {
+    {"--config", PATH, AT(config), CONFIGURED | ONLY(KERNELS)},
+    {"--mesh", PATH, AT(mesh), CONFIGURED},
+    {"--set", KEY, 0, CONFIGURED | ONLY(KERNELS)}, /* numerics.isa */
+    {"--metrics", PATH, AT(metrics), ONLY(TRAIN) | ONLY(PROFILE) | ONLY(CHECK)},
+    {"--out", PATH, AT(out), WRITES},
+    {"--overwrite", FLAG, AT(overwrite), ONLY(TRAIN) | ONLY(PROFILE)},
+    {"--prove", FLAG, AT(prove), ONLY(CHECK)},
+    {"--full-mesh", FLAG, AT(full_mesh), ONLY(CHECK)},
+    {"--machine", PATH, AT(machine), ONLY(PLAN)},
+    {"--gantt", FLAG, AT(gantt), ONLY(PLAN)},
+    {"--svg", PATH, AT(svg), ONLY(PLAN)},
+    {"--calibrate", OPTIONAL, AT(calibration), ONLY(PLAN), "machine.yaml"},
+    {"--dump", VALUE, AT(dump), CONFIGURED},
+    {"--rank", VALUE, AT(rank_text), ONLY(TRACE)},
+    {"--emit", VALUE, AT(emit), ONLY(TRACE)},
+    {"--steps", VALUE, AT(steps_text), ONLY(PROFILE)},
+    {"--resume", OPTIONAL, AT(resume), ONLY(TRAIN), ""},
+    {"--time-limit", VALUE, AT(time_limit_text), ONLY(TRAIN)},
+    {"--checkpoint", PATH, AT(checkpoint), ONLY(EVALUATE) | ONLY(GENERATE)},
+    {"--data", VALUE, AT(data), ONLY(EVALUATE)},
+    {"--prompt", VALUES, AT(prompts), ONLY(GENERATE)},
+    {"--prompt-file", PATH, AT(prompt_file), ONLY(GENERATE)},
+    {"--chat", PATH, AT(chat), ONLY(GENERATE)},
+    {"--max-new-tokens", KEY, 0, ONLY(GENERATE), "eval_config.max_new_tokens"},
+    {"--temperature", KEY, 0, ONLY(GENERATE), "eval_config.temperature"},
+    {"--top-k", KEY, 0, ONLY(GENERATE), "eval_config.top_k"},
+    {"--top-p", KEY, 0, ONLY(GENERATE), "eval_config.top_p"},
+    {"--repetition-penalty", KEY, 0, ONLY(GENERATE), "eval_config.repetition_penalty"},
+    {"--seed", KEY, 0, ONLY(GENERATE), "eval_config.seed"},
+    {"--shards", VALUE, AT(shards_text), ONLY(CHECKPOINT)},
+    {"--dtype", VALUE, AT(dtype), ONLY(EXPORT)},
+    {"--tokenizer", PATH, AT(tokenizer), ONLY(TOKENIZE)},
+    {"--format", VALUE, AT(format), ONLY(TOKENIZE)},
+    {"--skip-bad-lines", FLAG, AT(skip_bad_lines), ONLY(TOKENIZE)},
+    {"--jsonl-key", VALUE, AT(jsonl_key), ONLY(TOKENIZE)},
+    {"--threads", VALUE, AT(threads_text), ONLY(TOKENIZE) | ONLY(KERNELS)},
+    {"--bench", FLAG, AT(bench), ONLY(KERNELS)},
+    {"--filter", VALUE, AT(filter), ONLY(KERNELS)},
+    {"--topology", FLAG, AT(topology), ONLY(DOCTOR)},
+    {"--quiet", FLAG, AT(quiet)},
+    {"--print-config", FLAG, AT(print_config)},
+    {"--print-schema", FLAG, AT(print_schema)},
+    {"--print-manual", FLAG, AT(print_manual)},
+    {"--version", FLAG, AT(version)},
+    {"--help", FLAG, AT(help)}};
+enum { OPTIONS = sizeof options / sizeof *options };
+
+static const char *const dumps[] = {"mesh", "groups", "graph", "placement", "program", "memory"};
+static const char *const emits[] = {"graph-ir", "schedule-ir"};
+
+typedef struct {
+  tsr_arena *arena;
+  tsr_options *result;
+  tsr_diags *diags;
+  bool given[OPTIONS];
+} parser;
+
+/* ---- words ---- */
+
+static const option *find_option(const char *name) {
+  if (!strcmp(name, "-c")) name = "--config";
+  if (!strcmp(name, "-h")) name = "--help";
+  for (int i = 0; i < OPTIONS; i++)
+    if (!strcmp(options[i].word, name)) return &options[i];
+  return NULL;
+}
+
+static void unknown_option(const parser *p, const char *name) {
+  const char *words[OPTIONS];
+  for (int i = 0; i < OPTIONS; i++) words[i] = options[i].word;
+  tsr_diag_error(p->diags, TSR_NOWHERE, "there is no option '%s'", name);
+  tsr_diag_nearest(p->diags, name, words, OPTIONS);
+}
+
+static void add_word(const parser *p, tsr_words *words, const char *what, const char *word) {
+  if (words->count < TSR_WORDS_MAX) words->items[words->count++] = word;
+  else tsr_diag_error(p->diags, TSR_NOWHERE, "more than %d %s", TSR_WORDS_MAX, what);
+}
+
+static void add_set(const parser *p, tsr_set set) {
+  if (p->result->sets_count < TSR_WORDS_MAX) p->result->sets[p->result->sets_count++] = set;
+  else
+    tsr_diag_error(
+        p->diags, TSR_NOWHERE, "more than %d options for the configuration", TSR_WORDS_MAX);
+}
+
+static void store(parser *p, const option *o, const char *value) {
+  char *at = (char *)p->result + o->at;
+  if (o->kind == VALUES) add_word(p, (tsr_words *)at, o->word, value);
+  else if (o->kind == KEY)
+    add_set(p, (tsr_set){value, o->otherwise ? o->word : NULL, o->otherwise});
+  else if (o->kind == VALUE) *(const char **)at = value;
+  else if (o->kind == PATH && !*value)
+    tsr_diag_error(p->diags, TSR_NOWHERE, "%s needs a value", o->word);
+  else if ((o->at == AT(config) || o->at == AT(prompt_file)) && !strcmp(value, "-"))
+    *(const char **)at = "/dev/stdin";
+  else tsr_uri_path(p->arena, value, TSR_NOWHERE, (const char **)at, p->diags);
+}
+
+/* One option (with the value after it or behind "="); advances *at. */
+static void parse_option(parser *p, int argc, char **argv, int *at) {
+  char name[64];
+  const char *word = argv[*at], *equals = strchr(word, '=');
+  size_t length = equals ? (size_t)(equals - word) : strlen(word);
+  snprintf(name, sizeof name, "%.*s", (int)(length < sizeof name ? length : sizeof name - 1), word);
+  const option *o = find_option(name);
+  bool more = *at + 1 < argc, plain = more && argv[*at + 1][0] != '-';
+  bool *given = o ? &p->given[o - options] : NULL, again = given && *given;
+  if (given) *given = true;
+  if (!o) {
+    unknown_option(p, name);
+    if (!equals && plain) ++*at; /* what seems to be its value */
+  } else if (o->kind == FLAG && !equals) {
+    *(bool *)((char *)p->result + o->at) = true;
+  } else if (o->kind == FLAG) {
+    tsr_diag_error(p->diags, TSR_NOWHERE, "%s takes no value", name);
+  } else if (again && o->kind != VALUES && strcmp(o->word, "--set") != 0) {
+    tsr_diag_error(p->diags, TSR_NOWHERE, "%s is given twice", name);
+    *at += !equals;
+  } else if (equals) {
+    store(p, o, equals + 1);
+  } else if (o->kind == OPTIONAL && !plain) {
+    store(p, o, o->otherwise);
+  } else if (more) {
+    store(p, o, argv[++*at]);
+  } else {
+    if (o->kind != PATH) tsr_diag_error(p->diags, TSR_NOWHERE, "%s needs a value", name);
+    store(p, o, "");
+  }
+}
+
+/* `tessera-train run.yaml`, `tessera-train check run.yaml` */
+static bool is_configuration(const char *word) {
+  return tsr_path_ends(word, ".yaml") || tsr_path_ends(word, ".yml");
+}
+
+static void take_config(parser *p, const char *path) {
+  p->result->config = path;
+  p->given[find_option("--config") - options] = true;
+}
+
+/* False for `help`, behind which a command may follow. */
+static bool parse_command(parser *p, const char *word) {
+  if (!strcmp(word, "help") && !p->result->help) {
+    p->result->help = true;
+    return false;
+  }
+  for (int i = 0; i < TSR_COMMANDS; i++)
+    if (!strcmp(word, commands[i])) {
+      p->result->command = (tsr_command)i;
+      p->result->names_command = true;
+      return true;
+    }
+  tsr_diag_error(p->diags, TSR_NOWHERE, "there is no command '%s'", word);
+  tsr_diag_nearest(p->diags, word, commands, TSR_COMMANDS);
+  if (!tsr_nearest(word, commands, TSR_COMMANDS))
+    tsr_diag_hint(p->diags, "tessera-train --help lists all commands");
+  return true;
+}
+
+static void add_argument(const parser *p, const char *word) {
+  const char *path;
+  tsr_uri_path(p->arena, word, TSR_NOWHERE, &path, p->diags);
+  add_word(p, &p->result->arguments, "arguments", path);
+}
+
+/* ---- checks ---- */
+
+static void check_list(
+    const char *option_word, const char *list, const char *const *known_words, int count,
+    tsr_diags *diags) {
+  for (const char *at = list; at && *at;) {
+    char word[32];
+    size_t length = strcspn(at, ",");
+    snprintf(word, sizeof word, "%.*s", (int)(length < 31 ? length : 31), at);
+    bool known = false;
+    for (int i = 0; i < count; i++) known |= !strcmp(word, known_words[i]);
+    if (!known) {
+      tsr_diag_error(diags, TSR_NOWHERE, "%s: there is nothing called '%s'", option_word, word);
+      tsr_diag_nearest(diags, word, known_words, count);
+    }
+    at += length + (at[length] == ',');
+  }
+}
+
+/* An integer from `least` to what an int holds. */
+static void check_number(
+    const char *option_word, const char *text, int64_t least, int64_t *ret_value,
+    tsr_diags *diags) {
+  char *end;
+  if (!text || !*text) return;
+  errno = 0;
+  long long value = strtoll(text, &end, 10);
+  bool octal = text[0] == '0' && text[1]; /* in the configuration */
+  bool whole = *end == 0 && *text >= '0' && *text <= '9' && !octal;
+  if (whole && !errno && value >= least && value <= INT_MAX) *ret_value = value;
+  else
+    tsr_diag_error(
+        diags, TSR_NOWHERE, "%s: '%s' is no integer from %lld to %d", option_word, text,
+        (long long)least, INT_MAX);
+}
+
+static void check_duration(tsr_options *c, tsr_diags *diags) {
+  const char *text = c->time_limit_text;
+  if (text && *text && !tsr_config_duration(text, &c->time_limit_s))
+    tsr_diag_error(
+        diags, TSR_NOWHERE, "--time-limit: '%s' is no time such as 5400, 90m or 1h30m", text);
+}
+
+/* Options that only some commands have. */
+static void check_owned(const parser *p) {
+  unsigned command = 1u << p->result->command;
+  for (int i = 0; i < OPTIONS; i++) {
+    const option *o = &options[i];
+    if (!p->given[i] || !o->owners || o->owners & command) continue;
+    tsr_text owners = {0};
+    int count = 0, all = __builtin_popcount(o->owners);
+    for (int k = 0; k < TSR_COMMANDS; k++)
+      if (o->owners & 1u << k) {
+        const char *between = !count ? "" : count == all - 1 ? " and " : ", ";
+        tsr_text_add(&owners, "%s'%s'", between, commands[k]);
+        count++;
+      }
+    tsr_diag_error(
+        p->diags, TSR_NOWHERE, "%s belongs to the command%s %s", o->word, count > 1 ? "s" : "",
+        owners.data);
+    tsr_text_free(&owners);
+  }
+}
+
+/* What stands on the line beside options, of commands that want it. */
+static void check_arguments(const tsr_options *c, tsr_diags *diags) {
+  static const struct {
+    tsr_command command;
+    int least, most;
+    const char *what;
+  } wants[] = {
+      {TSR_COMMAND_CHECKPOINT, 2, 3,
+       "what to do (ls, show, verify, diff, merge, reshard), and a folder"},
+      {TSR_COMMAND_IMPORT, 1, 1, "a folder of Hugging Face"},
+      {TSR_COMMAND_EXPORT, 1, 1, "a checkpoint"},
+      {TSR_COMMAND_TOKENIZE, 1, TSR_WORDS_MAX, "a file of text or JSONL"}};
+  int most = 0;
+  for (size_t i = 0; i < sizeof wants / sizeof *wants; i++) {
+    if (wants[i].command != c->command) continue;
+    most = wants[i].most;
+    if (c->arguments.count < wants[i].least)
+      tsr_diag_error(diags, TSR_NOWHERE, "%s needs %s", commands[c->command], wants[i].what);
+  }
+  for (int i = most; i < c->arguments.count; i++)
+    tsr_diag_error(diags, TSR_NOWHERE, "unexpected argument '%s'", c->arguments.items[i]);
+}
+
+/* Whether the command reads a configuration and none was given. */
+static bool lacks_config(const tsr_options *c) {
+  if (c->config || c->help || c->version || c->print_schema || c->print_manual) return false;
+  switch (c->command) {
+  case TSR_COMMAND_INSPECT:
+    return !c->mesh;
+  case TSR_COMMAND_PLAN:
+    return !c->calibration;
+  case TSR_COMMAND_EVALUATE:
+  case TSR_COMMAND_GENERATE:
+    return !c->checkpoint;
+  case TSR_COMMAND_CHECKPOINT:
+  case TSR_COMMAND_IMPORT:
+  case TSR_COMMAND_EXPORT:
+  case TSR_COMMAND_TOKENIZE:
+  case TSR_COMMAND_KERNELS:
+  case TSR_COMMAND_DOCTOR:
+    return false;
+  default:
+    return true;
+  }
+}
+
+/* Options that want another one beside them. */
+static void check_bench(const tsr_options *c, tsr_diags *diags) {
+  if (c->command != TSR_COMMAND_KERNELS || c->bench) return;
+  if (c->filter) tsr_diag_error(diags, TSR_NOWHERE, "--filter goes with --bench");
+  if (c->threads_text) tsr_diag_error(diags, TSR_NOWHERE, "--threads goes with --bench");
+}
+
+static void check_prove(const tsr_options *c, tsr_diags *diags) {
+  if (c->command == TSR_COMMAND_CHECK && c->full_mesh && !c->prove)
+    tsr_diag_error(diags, TSR_NOWHERE, "--full-mesh goes with --prove");
+}
+
+static void check_needs(const tsr_options *c, tsr_diags *diags) {
+  bool text = c->command == TSR_COMMAND_EVALUATE || c->command == TSR_COMMAND_GENERATE;
+  if (!lacks_config(c)) return;
+  if (text) tsr_diag_error(diags, TSR_NOWHERE, "no weights: --checkpoint DIR is needed");
+  else
+    tsr_diag_error(
+        diags, TSR_NOWHERE, "no configuration: --config FILE%s is needed",
+        c->command == TSR_COMMAND_INSPECT ? " or --mesh FILE"
+        : c->command == TSR_COMMAND_PLAN  ? " or --calibrate"
+                                          : "");
+  tsr_diag_hint(diags, "tessera-train --help lists all options");
+}
+
+bool tsr_options_parse(tsr_arena *arena, int argc, char **argv, tsr_options *c, tsr_diags *diags) {
+  parser p = {.arena = arena, .result = c, .diags = diags};
+  *c = (tsr_options){.command = TSR_COMMAND_TRAIN};
+  bool command = false;
+  for (int i = 1; i < argc; i++) {
+    if (argv[i][0] == '-' && argv[i][1]) parse_option(&p, argc, argv, &i);
+    else if (is_configuration(argv[i]) && lacks_config(c)) command = true, take_config(&p, argv[i]);
+    else if (!command) command = parse_command(&p, argv[i]);
+    else add_argument(&p, argv[i]);
+  }
+  check_list("--dump", c->dump, dumps, sizeof dumps / sizeof *dumps, diags);
+  check_list("--emit", c->emit, emits, sizeof emits / sizeof *emits, diags);
+  check_number("--rank", c->rank_text, 0, &c->rank, diags);
+  check_number("--steps", c->steps_text, 1, &c->steps, diags);
+  check_number("--shards", c->shards_text, 1, &c->shards, diags);
+  check_number("--threads", c->threads_text, 1, &c->threads, diags);
+  check_duration(c, diags);
+  check_owned(&p);
+  check_bench(c, diags);
+  check_prove(c, diags);
+  if (!c->help && !c->version) check_arguments(c, diags);
+  if (c->machine && c->calibration)
+    tsr_diag_error(
+        diags, TSR_NOWHERE, "--machine and --calibrate both say which machine: one of the two");
+  if (c->resume && c->overwrite)
+    tsr_diag_error(
+        diags, TSR_NOWHERE, "--resume goes on with a run, --overwrite gives it up: one of the two");
+  if (!tsr_diags_errors(diags)) check_needs(c, diags);
+  return !tsr_diags_errors(diags);
+}
+
+const char *tsr_command_name(tsr_command command) { return commands[command]; }
+
+static bool has_word(const char *list, const char *word) {
+  size_t n = strlen(word);
+  for (const char *at = list; at && *at; at += strcspn(at, ","), at += *at == ',')
+    if (!strncmp(at, word, n) && (at[n] == ',' || !at[n])) return true;
+  return false;
+}
+
+bool tsr_options_dump(const tsr_options *c, const char *what) { return has_word(c->dump, what); }
+
+bool tsr_options_emit(const tsr_options *c, const char *what) {
+  return !c->emit || has_word(c->emit, what);
+}

@@ -1,0 +1,85 @@
+/* The command line. */
+#ifndef TSR_CLI_OPTIONS_H
+#define TSR_CLI_OPTIONS_H
+#include "config/config.h"
+#include <stdint.h>
+
+typedef enum {
+  TSR_COMMAND_TRAIN,
+  TSR_COMMAND_CHECK,
+  TSR_COMMAND_INSPECT,
+  TSR_COMMAND_TRACE,
+  TSR_COMMAND_PROFILE,
+  TSR_COMMAND_PLAN,
+  TSR_COMMAND_EVALUATE,
+  TSR_COMMAND_GENERATE,
+  TSR_COMMAND_CHECKPOINT,
+  TSR_COMMAND_IMPORT,
+  TSR_COMMAND_EXPORT,
+  TSR_COMMAND_TOKENIZE,
+  TSR_COMMAND_KERNELS,
+  TSR_COMMAND_DOCTOR,
+  TSR_COMMANDS
+} tsr_command;
+
+/* An option's words, in the order of the line. */
+enum { TSR_WORDS_MAX = 256, TSR_SETS_MAX = TSR_WORDS_MAX + 16 /* that commands add */ };
+typedef struct {
+  const char *items[TSR_WORDS_MAX];
+  int count;
+} tsr_words;
+
+/* NULL and 0: not given. */
+typedef struct {
+  tsr_command command;
+  bool names_command; /* else it is the default */
+  const char *config, *mesh, *metrics, *out;
+  tsr_set sets[TSR_SETS_MAX]; /* --set, and options that stand for a key */
+  int sets_count;
+  tsr_words arguments; /* of checkpoint (its own command first), import, export, tokenize */
+  const char *dump;    /* comma-separated: mesh,groups,graph,placement,program,memory */
+  bool quiet, print_config, print_schema, print_manual, version, help;
+  /* train */
+  const char *resume; /* "": the newest */
+  bool overwrite;     /* and profile */
+  const char *time_limit_text;
+  double time_limit_s;
+  /* trace, profile */
+  const char *rank_text, *emit, *steps_text;
+  int64_t rank, steps;
+  /* check */
+  bool prove, full_mesh;
+  /* plan */
+  const char *machine, *svg, *calibration; /* calibration: the file for --calibrate */
+  bool gantt;
+  /* evaluate, generate */
+  const char *checkpoint, *data;
+  tsr_words prompts;
+  const char *prompt_file, *chat;
+  /* checkpoint reshard, export */
+  const char *shards_text, *dtype;
+  int64_t shards;
+  /* kernels */
+  bool bench;
+  const char *filter;
+  /* doctor */
+  bool topology;
+  /* tokenize; threads: kernels, too */
+  const char *tokenizer, *format, *jsonl_key, *threads_text;
+  bool skip_bad_lines;
+  int64_t threads;
+} tsr_options;
+
+/* All mistakes of the line in one run; --help and --version ask for nothing else. Options that
+ * stand for a key of the configuration (--temperature) become a --set of it. */
+bool tsr_options_parse(
+    tsr_arena *arena, int argc, char **argv, tsr_options *ret_options, tsr_diags *diags);
+const char *tsr_command_name(tsr_command command);
+/* Whether `what` is in the --dump list. */
+bool tsr_options_dump(const tsr_options *options, const char *what);
+/* Whether `what` is in the --emit list; everything is without one. */
+bool tsr_options_emit(const tsr_options *options, const char *what);
+/* To the standard output: of all, or of the command that is named. */
+void tsr_options_print_help(const tsr_options *options);
+
+#endif

@@ -1,0 +1,180 @@
+#include "cli/trained_model.h"
+#include "base/file.h"
+#include "checkpoint/folder.h"
+#include "checkpoint/load.h"
+#include "cli/consistency.h"
+#include "cli/console.h"
+#include "train/keeper.h"
+#include <string.h>
+
+/* Whether a --set is of that section, or of what begins so. */
+static bool has_set(const app *a, const char *section) {
+  for (int i = 0; i < a->options.sets_count; i++)
+    if (!a->options.sets[i].key && !strncmp(a->options.sets[i].text, section, strlen(section)))
+      return true;
+  return false;
+}
+
+/* Whether a --set lays out ranks: the whole section, or a key that names axes or devices. */
+static bool sets_layout(const app *a) {
+  static const char *const keys[] = {
+      "device_config=", "device_config.enable_", "device_config.mesh_", "device_config.device"};
+  for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
+    if (has_set(a, keys[k])) return true;
+  return false;
+}
+
+/* A configuration that stands in a checkpoint says how training was spread; using the weights needs
+ * no more than a rank, unless a --set says where it is to be. */
+static void use_one_rank(const app *a, tsr_config *c) {
+  if (sets_layout(a) || has_set(a, "mesh") || has_set(a, "pipeline") || has_set(a, "zero")) return;
+  const tsr_config_device *d = &c->device;
+  c->device = (tsr_config_device){
+      .mesh_graph_descriptor = "", .memory_limit = d->memory_limit, .kind = d->kind};
+  c->pipeline.workers = c->pipeline.virtual_stages = 0;
+  c->pipeline.stages_count = c->pipeline.blocks_count = 0;
+  c->zero = (tsr_config_zero){.offload_path = ""};
+}
+
+static void override_sections(app *a, const char *const *sections, int count) {
+  tsr_options *c = &a->options;
+  memmove(c->sets + count, c->sets, sizeof *c->sets * (size_t)c->sets_count);
+  for (int i = 0; i < count; i++) c->sets[i] = (tsr_set){"{}", "--checkpoint", sections[i], false};
+  c->sets_count += count;
+}
+
+/* An option that lays out ranks by device_config replaces a checkpoint's `mesh`, and the other way
+ * round. The replaced sections become empty, before the options that set their keys. */
+static void override_mesh(app *a) {
+  static const char *const by_switches[] = {"device_config", "pipeline", "zero"}, *by_name = "mesh";
+  if (has_set(a, "mesh")) override_sections(a, by_switches, 3);
+  else if (sets_layout(a)) override_sections(a, &by_name, 1);
+}
+
+/* --data replaces all data of the configuration. */
+static void use_data_option(app *a) {
+  tsr_options *c = &a->options;
+  if (!c->data) return;
+  c->sets[c->sets_count++] = (tsr_set){"[]", "--data", "training_config.data_sources", false};
+  c->sets[c->sets_count++] = (tsr_set){c->data, "--data", "training_config.data_path", true};
+}
+
+/* Limits of training's memory and batches do not apply to a model that only runs forward. */
+static void clear_training(tsr_config *c) {
+  c->training.gradient_accumulation_steps = 1;
+  c->training.batch_size_per_rank = 1; /* any mesh divides it */
+  c->training.batch_size_given = false;
+  c->schedule.pipeline_microbatches = 0;
+  c->schedule.recompute = TSR_RECOMPUTE_NONE;
+  c->numerics.units_batch = 0;
+}
+
+/* The tokenizer that the weights were trained with is the one that the checkpoint holds. */
+static void use_tokenizer(tsr_arena *arena, tsr_config *config, const tsr_manifest *m) {
+  tsr_config_training *t = &config->training;
+  if (!m->tokenizer) return;
+  t->tokenizer_path = tsr_path_join(arena, m->folder, m->tokenizer);
+  bool json = strstr(m->tokenizer, ".json") != NULL;
+  t->tokenizer_type = json ? TSR_TOKENS_BPE : TSR_TOKENS_CHAR;
+}
+
+static bool load_config(trained_model *m) {
+  app *a = m->a;
+  const tsr_manifest *weights = &m->weights;
+  bool own = a->options.config != NULL;
+  if (!own && !weights->config)
+    return tsr_diag_error(
+        a->diags, TSR_NOWHERE, "'%s' has no configuration: --config FILE is needed",
+        weights->folder);
+  if (!own) {
+    a->options.config = tsr_path_join(a->arena, weights->folder, weights->config);
+    override_mesh(a);
+  }
+  use_data_option(a);
+  if (!setup_load_config(a, &m->setup)) return false;
+  tsr_config *config = m->setup.config;
+  const char *layout = tsr_recipe_value(weights, "device_config.cp_layout");
+  bool zigzag = layout && !strcmp(layout, "zigzag") && !own && !has_set(a, "device_config");
+  m->keeps_units = own || has_set(a, "numerics");
+  tsr_recipe_fill(a->arena, config, weights);
+  if (!own) use_one_rank(a, config);
+  if (zigzag) config->device.cp_layout = TSR_CP_ZIGZAG;
+  clear_training(config);
+  use_tokenizer(a->arena, config, weights);
+  return true;
+}
+
+/* Units of the checkpoint's recipe that this mesh cannot divide are replaced by the mesh's default:
+ * results are right, but not to the last bit those of training. */
+static void fit_units(trained_model *m) {
+  const int *size = m->setup.parallel->size;
+  tsr_config_numerics *n = &m->setup.config->numerics;
+  int cuts = size[TSR_CP] * (m->setup.config->device.enable_sp ? size[TSR_TP] : 1);
+  bool tp = n->units_tp % size[TSR_TP], sequence = n->units_sequence % cuts;
+  if (m->keeps_units) return;
+  if (tp) n->units_tp = 0;
+  if (sequence) n->units_sequence = 0;
+  if (tp || sequence)
+    tsr_diag_note(
+        m->a->diags, TSR_NOWHERE,
+        "the checkpoint's units of %s do not fit this mesh: results differ in their last bits",
+        tp ? "tp" : "the sequence");
+}
+
+/* --checkpoint, or of a configuration where its run keeps them. */
+static bool find_weights(trained_model *m) {
+  app *a = m->a;
+  const char *path = a->options.checkpoint;
+  if (!path) {
+    if (!setup_load_config(a, &m->setup)) return false;
+    const tsr_config_training *t = &m->setup.config->training;
+    path = *t->model_path ? t->model_path : t->checkpoint_dir;
+  }
+  return tsr_checkpoint_find(a->arena, path, TSR_NOWHERE, &m->weights, a->diags);
+}
+
+bool trained_model_open(trained_model *m) {
+  app *a = m->a;
+  setup *s = &m->setup;
+  app_catch_signals();
+  bool ok = app_join(a) && find_weights(m) && load_config(m);
+  ok = tsr_job_all_succeeded(&a->job, ok);
+  ok = ok && setup_choose_cpu(a, s) && setup_open_mesh(a, s) && setup_build_context(a, s);
+  if (ok) fit_units(m);
+  ok = ok && setup_fix_recipe(a, s) && setup_map_ranks(a, s) && setup_open_device(a, s) &&
+       tsr_config_require_model(s->config, a->diags);
+  return tsr_job_all_succeeded(&a->job, ok);
+}
+
+bool trained_model_load(
+    trained_model *m, const tsr_compiled *compiled, const tsr_programs *programs, int count) {
+  app *a = m->a;
+  setup *s = &m->setup;
+  if (!consistency_check(a, s, compiled, m->input_hash)) return false;
+  tsr_worker_options o = {
+      s->parallel, s->compute.kernels, s->compute.cpu.threads, s->config->training.seed,
+      s->config->device.memory_limit};
+  o.device = s->compute.device;
+  o.fast = s->config->numerics.policy == TSR_NUMERICS_FAST;
+  o.rank_map = s->ranks;
+  o.timeout_s = s->config->collectives.timeout_s;
+  o.lost = tsr_job_abort;
+  o.lost_context = &a->job;
+  bool ok = tsr_worker_open(a->arena, &o, programs, count, &m->worker, m->bound, a->diags) &&
+            tsr_checkpoint_load(
+                a->arena, &m->weights, m->bound[0], false, s->config->checkpoint.verify, a->diags);
+  return tsr_job_all_succeeded(&a->job, ok);
+}
+
+const volatile sig_atomic_t *trained_model_interrupt(const trained_model *m) {
+  return tsr_job_is_alone(&m->a->job) ? m->a->stop : NULL;
+}
+
+int trained_model_finish(trained_model *m, bool ok) {
+  app *a = m->a;
+  if (!a->job.is_silent) tsr_diags_print(a->diags, stderr);
+  tsr_worker_close(m->worker);
+  tsr_compute_close(&m->setup.compute);
+  int code = console_finish(a, ok);
+  return *a->stop ? 128 + (int)*a->stop : code;
+}

@@ -1,0 +1,31 @@
+/* A trained model that evaluate and generate use: a checkpoint's weights on this command's mesh. */
+#ifndef TSR_CLI_TRAINED_MODEL_H
+#define TSR_CLI_TRAINED_MODEL_H
+#include "base/hash.h"
+#include "checkpoint/manifest.h"
+#include "cli/prepare.h"
+#include "runtime/worker.h"
+
+typedef struct {
+  app *a;
+  setup setup;
+  tsr_manifest weights;
+  tsr_source source;              /* data, or the tokenizer alone */
+  char input_hash[TSR_HASH_TEXT]; /* of data or prompts */
+  bool keeps_units;               /* the user has given numerics.units */
+  tsr_worker *worker;
+  tsr_bound *bound[2];
+} trained_model;
+
+/* Finds the checkpoint, loads its configuration (or --config), and decides all that setup has. The
+ * mesh is one rank unless a --set lays out ranks. Collective. */
+bool trained_model_open(trained_model *m);
+/* Memory for the programs of `compiled`, with the checkpoint's parameters. Collective. */
+bool trained_model_load(
+    trained_model *m, const tsr_compiled *compiled, const tsr_programs *programs, int count);
+/* Processes must not stop at different tokens: of several a signal is left to the launcher. */
+const volatile sig_atomic_t *trained_model_interrupt(const trained_model *m);
+/* Prints diagnostics and frees everything; returns the exit code. */
+int trained_model_finish(trained_model *m, bool ok);
+
+#endif

@@ -1,0 +1,78 @@
+/* Agreement between the processes of a job, before the first step and at its checks. */
+#include "base/hash.h"
+#include "comm/agree.h"
+#include "job/job.h"
+#include <string.h>
+
+bool tsr_job_gather(tsr_job *job, const void *mine, int64_t bytes, void *ret_all) {
+  char why[TSR_WHY_BYTES] = "";
+  return tsr_transport_gather(&job->transport, mine, bytes, ret_all, job->timeout_s, why) ||
+         tsr_job_fail_unresponsive(job, "workers cannot agree", why);
+}
+
+bool tsr_job_share_text(tsr_job *job, const char *mine, const char *what, const char **ret_text) {
+  char why[TSR_WHY_BYTES] = "";
+  return tsr_transport_share_text(
+             job->arena, &job->transport, mine, ret_text, job->timeout_s, why) ||
+         tsr_job_fail_unresponsive(job, what, why);
+}
+
+bool tsr_job_all_succeeded(tsr_job *job, bool ok) {
+  if (tsr_job_is_alone(job)) return ok;
+  if (job->state == TSR_JOB_FAILURE_AGREED) return false;
+  int code = tsr_diags_exit_code(job->diags), processes = job->transport.workers, first = 0;
+  unsigned char mine = ok ? 0 : code ? (unsigned char)code : 1;
+  unsigned char *all = tsr_arena_alloc(job->arena, (size_t)processes);
+  if (!tsr_job_gather(job, &mine, 1, all)) return false;
+  while (first < processes && !all[first]) first++;
+  if (first == processes) return true;
+  job->is_silent = job->transport.worker != first;
+  job->exit_code = all[first];
+  job->state = TSR_JOB_FAILURE_AGREED;
+  return false;
+}
+
+/* The first line of `mine` that differs from that of `theirs`, process 0's. */
+static bool
+report_difference(tsr_job *job, const char *what, const char *mine, const char *theirs) {
+  const tsr_transport *t = &job->transport;
+  const char *m = mine, *other = theirs;
+  for (int line = 1;; line++) {
+    size_t n = strcspn(m, "\n"), k = strcspn(other, "\n");
+    if (n != k || memcmp(m, other, n) || !m[n] || !other[k])
+      return tsr_diag_error(
+          job->diags, TSR_NOWHERE,
+          "worker %d on %s has another %s than worker 0 on %s: line %d is '%.*s' here and '%.*s' "
+          "there",
+          t->worker, t->table->host(t->state, t->worker), what, t->table->host(t->state, 0), line,
+          (int)(n < 120 ? n : 120), m, (int)(k < 120 ? k : 120), other);
+    m += n + 1;
+    other += k + 1;
+  }
+}
+
+typedef struct {
+  char hash[TSR_HASH_TEXT];
+} text_hash;
+
+/* Hashes go around first: a text only where one of them differs. */
+bool tsr_job_compare_texts(
+    tsr_job *job, int count, const char *const *names, const tsr_text *texts) {
+  int processes = job->transport.workers;
+  text_hash *mine = tsr_arena_array(job->arena, text_hash, count),
+            *all = tsr_arena_array(job->arena, text_hash, count * processes);
+  for (int i = 0; i < count; i++) tsr_hash_text(texts[i].data, texts[i].length, mine[i].hash);
+  if (!tsr_job_gather(job, mine, (int64_t)sizeof *mine * count, all)) return false;
+  bool ok = true;
+  for (int i = 0; i < count; i++) {
+    bool any = false;
+    for (int p = 1; p < processes; p++) any |= strcmp(all[p * count + i].hash, all[i].hash) != 0;
+    if (!any) continue;
+    const char *what = tsr_arena_printf(job->arena, "workers cannot compare their %s", names[i]);
+    const char *first;
+    if (!tsr_job_share_text(job, texts[i].data, what, &first)) return false;
+    if (strcmp(mine[i].hash, all[i].hash) != 0)
+      ok = report_difference(job, names[i], texts[i].data, first);
+  }
+  return ok;
+}

@@ -1,0 +1,12 @@
+/* Shared by the files of this folder. */
+#ifndef TSR_JOB_INTERNAL_H
+#define TSR_JOB_INTERNAL_H
+#include "job/job.h"
+
+enum { JOB_GRACE_S = 2 /* for other processes to report what they wait for, or that they fail */ };
+
+void job_sleep(int seconds);
+/* Has the launcher end the job, as far as it can; does not return. */
+void job_end(tsr_job *job, int exit_code) __attribute__((noreturn));
+
+#endif

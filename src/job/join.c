@@ -1,0 +1,61 @@
+/* Joining a job. */
+#include "base/memory.h"
+#include "comm/peers.h"
+#include "job/internal.h"
+#include <stdlib.h>
+
+enum { JOIN_S = 300 };
+
+/* The configuration has not been read yet. */
+static double join_timeout(void) {
+  const char *text = getenv("TESSERA_JOIN_TIMEOUT_S");
+  double seconds = text ? strtod(text, NULL) : 0;
+  return seconds > 0 && seconds < 1e6 ? seconds : JOIN_S;
+}
+
+/* Without a transport the processes of a host cannot ask each other: the first one prints, and the
+ * others exit after it, because their launcher ends all when one exits. */
+static void print_on_first(tsr_job *job) {
+  const char *names[] = {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"};
+  const char *number = NULL;
+  for (int i = 0; i < 3 && !number; i++) number = getenv(names[i]);
+  job->is_silent = number && atoi(number) > 0;
+  if (job->is_silent) job_sleep(JOB_GRACE_S);
+}
+
+bool tsr_job_require_one_process(tsr_job *job, const char *command) {
+  int processes = tsr_transport_launched(job->arena);
+  if (processes == 1) return true;
+  tsr_diag_error(
+      job->diags, TSR_NOWHERE, "%s is for one process, and %d workers were started", command,
+      processes);
+  tsr_diag_hint(job->diags, "start it without the launcher");
+  print_on_first(job);
+  return false;
+}
+
+/* Reports without allocating, and ends the job: others would wait for this process. Checkpoints
+ * that are complete stay. */
+static void exit_without_memory(void *context, size_t bytes) {
+  tsr_job *job = context;
+  const tsr_transport *t = &job->transport;
+  char process[64] = "";
+  if (t->table) snprintf(process, sizeof process, "worker %d: ", t->worker);
+  fprintf(stderr, "error: %sout of memory: %zu bytes\n", process, bytes);
+  if (t->table) job_end(job, 1);
+  exit(1);
+}
+
+bool tsr_job_join(tsr_job *job) {
+  tsr_memory_on_lack(exit_without_memory, job);
+  tsr_job_set_deadline(join_timeout(), "begun");
+  bool opened = tsr_transport_open(job->arena, &job->transport, job->diags);
+  tsr_job_end_deadline();
+  if (!opened) return print_on_first(job), false;
+  char why[TSR_WHY_BYTES] = "";
+  job->is_silent = job->transport.worker > 0;
+  if (job->is_silent) tsr_diags_quiet(job->diags);
+  return tsr_job_is_alone(job) ||
+         tsr_peers_meet(job->arena, &job->transport, join_timeout(), why) ||
+         tsr_job_fail_unresponsive(job, "workers cannot meet", why);
+}

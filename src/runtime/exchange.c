@@ -1,0 +1,138 @@
+/* What workers tell each other outside programs. */
+#include "runtime/internal.h"
+#include "base/memory.h"
+#include <stdlib.h>
+#include <string.h>
+
+enum { TAG = TSR_TRANSPORT_TAGS - 1 };
+
+void tsr_wait_lost(const tsr_waiting *w, const char *why) {
+  const tsr_worker_options *o = &w->bound->worker->options;
+  char *report = w->bound->last_words;
+  tsr_text text = {0};
+  tsr_wait_report(w, why, &text);
+  snprintf(report, TSR_LAST_WORDS_BYTES, "%s", text.data);
+  tsr_text_free(&text);
+  if (o->lost) o->lost(o->lost_context, report);
+  fprintf(stderr, "%s\n", report);
+  o->rank_map.transport->table->abort(o->rank_map.transport->state, 1);
+  abort();
+}
+
+void tsr_wait_round(tsr_waiting *w) {
+  double limit = w->bound->worker->options.timeout_s;
+  if (!w->since) w->patience = (tsr_patience){0};
+  double waited = tsr_patience_round(&w->patience);
+  w->since = w->patience.since;
+  if (limit > 0 && waited > limit) tsr_wait_lost(w, NULL);
+}
+
+/* One after the other; messages[i] is to or from worker of[i]. */
+static void
+wait_for(const tsr_bound *b, const char *what, tsr_message *messages, const int *of, int count) {
+  const tsr_transport *t = tsr_bound_hosting(b)->transport;
+  tsr_waiting w = {.bound = b, .stage = -1, .what = what, .peers_count = 1};
+  char why[TSR_WHY_BYTES] = "";
+  for (int done = 0; done < count;) {
+    w.peers = &of[done];
+    tsr_message_state state = t->table->test(t->state, &messages[done], why);
+    if (state == TSR_MESSAGE_FAILED) tsr_wait_lost(&w, why);
+    if (state == TSR_MESSAGE_DONE) done++, w.since = 0;
+    else tsr_wait_round(&w);
+  }
+}
+
+static void
+begin_send(const tsr_bound *b, int to, const void *bytes, int64_t length, tsr_message *ret) {
+  const tsr_transport *t = tsr_bound_hosting(b)->transport;
+  char why[TSR_WHY_BYTES] = "";
+  if (!t->table->send(t->state, to, TAG, bytes, length, ret, why))
+    tsr_wait_lost(
+        &(tsr_waiting){.bound = b, .stage = -1, .what = "sends", .peers = &to, .peers_count = 1},
+        why);
+}
+
+static void
+begin_receive(const tsr_bound *b, int from, void *bytes, int64_t length, tsr_message *ret) {
+  const tsr_transport *t = tsr_bound_hosting(b)->transport;
+  char why[TSR_WHY_BYTES] = "";
+  if (!t->table->receive(t->state, from, TAG, bytes, length, ret, why))
+    tsr_wait_lost(
+        &(tsr_waiting){
+            .bound = b, .stage = -1, .what = "receives", .peers = &from, .peers_count = 1},
+        why);
+}
+
+static void
+send_bytes(const tsr_bound *b, int to, const void *bytes, int64_t length, const char *what) {
+  tsr_message m;
+  begin_send(b, to, bytes, length, &m);
+  wait_for(b, what, &m, &to, 1);
+}
+
+static void
+receive_bytes(const tsr_bound *b, int from, void *bytes, int64_t length, const char *what) {
+  tsr_message m;
+  begin_receive(b, from, bytes, length, &m);
+  wait_for(b, what, &m, &from, 1);
+}
+
+static const char tensor_out[] = "hands over a tensor", tensor_in[] = "waits for a tensor";
+
+void tsr_bound_send(const tsr_bound *b, int to, const void *bytes, int64_t length) {
+  send_bytes(b, to, bytes, length, tensor_out);
+}
+
+void tsr_bound_receive(const tsr_bound *b, int from, void *bytes, int64_t length) {
+  receive_bytes(b, from, bytes, length, tensor_in);
+}
+
+void *tsr_wait_memory(const tsr_bound *b, int64_t bytes) {
+  void *memory = tsr_memory_try((size_t)bytes);
+  if (!memory)
+    tsr_wait_lost(
+        &(tsr_waiting){.bound = b, .stage = -1, .what = "needs memory"},
+        "out of memory for another worker's tensor");
+  return memory;
+}
+
+enum { SENT_AT_ONCE = 64 };
+
+static void broadcast(
+    const tsr_bound *b, int from, void *bytes, int64_t length, const char *in, const char *out) {
+  const tsr_rank_map *h = tsr_bound_hosting(b);
+  tsr_message messages[SENT_AT_ONCE];
+  int of[SENT_AT_ONCE], count = 0;
+  if (h->worker != from) {
+    receive_bytes(b, from, bytes, length, in);
+    return;
+  }
+  for (int w = 0; w < h->workers; w++) {
+    if (w != from) {
+      of[count] = w;
+      begin_send(b, w, bytes, length, &messages[count++]);
+    }
+    if (count < SENT_AT_ONCE && w + 1 < h->workers) continue;
+    wait_for(b, out, messages, of, count);
+    count = 0;
+  }
+}
+
+void tsr_bound_broadcast(const tsr_bound *b, int from, void *bytes, int64_t length) {
+  broadcast(b, from, bytes, length, tensor_in, tensor_out);
+}
+
+/* Everybody's flags to the first worker, and back. */
+uint64_t tsr_bound_agree(tsr_bound *b, uint64_t flags) {
+  static const char what[] = "agrees with the others on what is next";
+  const tsr_rank_map *h = tsr_bound_hosting(b);
+  if (tsr_bound_is_alone(b)) return flags;
+  if (h->worker) send_bytes(b, 0, &flags, sizeof flags, what);
+  for (int w = 1; h->worker == 0 && w < h->workers; w++) {
+    uint64_t theirs;
+    receive_bytes(b, w, &theirs, sizeof theirs, what);
+    flags |= theirs;
+  }
+  broadcast(b, 0, &flags, sizeof flags, what, what);
+  return flags;
+}

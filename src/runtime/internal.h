@@ -1,0 +1,261 @@
+#ifndef TSR_RUN_INTERNAL_H
+#define TSR_RUN_INTERNAL_H
+#include "comm/peers.h"
+#include "comm/remote.h"
+#include "comm/remote_device.h"
+#include "runtime/links.h"
+#include "runtime/recorder.h"
+
+struct tsr_worker {
+  tsr_worker_options options;
+  tsr_pool *pool;
+  tsr_bound *bound;
+  int bound_count;
+  int64_t bytes;
+  float **in, **out; /* a collective's members' buffers */
+  int *worker_of;    /* the same members' */
+  char *staging;     /* for collectives that other workers take part in */
+  struct tsr_block {
+    void *memory;
+    size_t size;
+    bool on_device;
+  } * blocks; /* what was allocated */
+  int blocks_count;
+};
+
+/* What a value that goes from one stage to another has done for each microbatch. */
+typedef struct {
+  bool sent, received; /* here */
+  tsr_message *out; /* per rank of the sending stage here: to another worker; NULL: all are here */
+  tsr_message *in;  /* per rank of the receiving stage here */
+  bool *out_waits, *in_waits; /* of these: under way */
+  bool begun;                 /* receiving */
+  int64_t since;              /* the recorder's time of that */
+} tsr_transfer;
+
+/* A collective that other workers take part in, under way. */
+typedef struct {
+  int node; /* -1: none */
+  tsr_remote **calls;
+  int *firsts; /* of each: its group's first member */
+  int count;
+  int64_t since; /* the recorder's time when they began */
+  char *staging; /* of the worker's */
+  int64_t bytes; /* of it */
+} tsr_meeting;
+
+/* Where a step's inputs come from; `fill` NULL: random numbers. */
+typedef struct {
+  int64_t step;
+  tsr_fill_row *fill;
+  void *context;
+} tsr_input_source;
+
+/* Inputs for a device, in memory of the host: two sets, of which one is read in a step
+ * (inputs.c). */
+typedef struct {
+  char *memory[2];
+  int64_t *at, *each;    /* per rank: where its inputs are, and how many bytes a microbatch has */
+  int turn;              /* the set of the step that is under way */
+  int64_t filled;        /* the step that the other one has been filled for; -1 */
+  tsr_input_source next; /* which it may be filled for */
+} tsr_staged;
+
+/* What a program needs of a link between devices. */
+typedef struct {
+  int64_t bytes; /* on the device, for one collective at a time */
+  char *memory;
+  int messages; /* at once */
+  tsr_device_message *room;
+  bool transfers; /* it takes those of its two stages */
+  bool begun;     /* a collective of an overlapped bucket */
+} tsr_linked;
+
+/* Where a stage is in its step. */
+typedef struct {
+  int run, task; /* of the program's lists */
+  int meets;     /* the node of a collective over pp that it waits in, or -1 */
+} tsr_stage_at;
+
+/* Where a worker was when its time was over, as it tells the others. */
+enum { TSR_ANSWER_STAGES = 8, TSR_ANSWER_BYTES = 256, TSR_LAST_WORDS_BYTES = 1 << 16 };
+typedef struct {
+  int stage, node, microbatch;
+} tsr_answer_at;
+typedef struct {
+  int64_t step;
+  int count;
+  tsr_answer_at at[TSR_ANSWER_STAGES]; /* the first of its stages that wait */
+  char text[TSR_ANSWER_BYTES];
+} tsr_answer;
+/* Of another worker, while a report is made; of this one, what it answers. */
+typedef struct {
+  tsr_answer answer;
+  tsr_message in, out;
+  bool asked, came; /* the answer is under way; is there */
+} tsr_report;
+
+struct tsr_bound {
+  tsr_worker *worker;
+  const tsr_programs *programs;
+  tsr_rank_memory *ranks;
+  int **ranks_of_stage;     /* per stage: those of its ranks that are here, ascending */
+  int *ranks_count;         /* of each */
+  int ranks_most;           /* of any */
+  tsr_meeting *meetings;    /* per stage, and the last for collectives over pp */
+  int *param_values;        /* per parameter: its value */
+  tsr_transfer **transfers; /* per node: of a receive node its microbatches, else NULL */
+  tsr_linked *linked;       /* per link of the rank_map's; NULL: there are none */
+  tsr_stage_at *at;         /* per stage */
+  char **rows;              /* per rank: a sample's row of an input that cp splits, whole */
+  int64_t step;             /* that is under way */
+  int64_t steps_done;       /* with other workers: the last one's number, from 1 */
+  tsr_report *reports;      /* per worker */
+  char *last_words;         /* room for what is said when others are lost */
+  tsr_staged *staged;       /* NULL: no device */
+  void *recorded[2];        /* a step as one piece of the device's work, for each set of inputs */
+  bool unrecordable;
+  int64_t device_steps;    /* that could have been recorded */
+  bool *scaled;            /* per node: whether it gives f16 numbers made of the scaled loss */
+  tsr_f16_losses losses;   /* of those, here, since they were asked for */
+  tsr_recorder *recorder;  /* NULL: none */
+  tsr_recorder *recording; /* the same in a step that is recorded, else NULL */
+};
+
+static inline const tsr_program *tsr_bound_program(const tsr_bound *bound, int rank) {
+  return bound->programs->of_stage[bound->ranks[rank].coord[TSR_PP]];
+}
+static inline const tsr_rank_map *tsr_bound_hosting(const tsr_bound *bound) {
+  return &bound->worker->options.rank_map;
+}
+static inline bool tsr_bound_is_alone(const tsr_bound *bound) {
+  return tsr_bound_hosting(bound)->workers <= 1;
+}
+static inline bool tsr_bound_is_here(const tsr_bound *bound, int rank) {
+  const tsr_rank_map *h = tsr_bound_hosting(bound);
+  return tsr_rank_map_process(h, rank) == h->worker;
+}
+/* Whether the rank holds (a part of) the value, wherever it is; and here. */
+static inline bool tsr_bound_holds(const tsr_bound *bound, int value, int rank) {
+  return tsr_bound_program(bound, rank)->tensors[value].segment != TSR_SEGMENT_ABSENT;
+}
+static inline bool tsr_bound_has(const tsr_bound *bound, int value, int rank) {
+  return tsr_bound_is_here(bound, rank) && tsr_bound_holds(bound, value, rank);
+}
+
+/* The part of a whole tensor that a rank holds. */
+tsr_box tsr_bound_box(const tsr_bound *bound, int value, int rank);
+static inline void *
+tsr_bound_address(const tsr_bound *bound, int value, int rank, int64_t microbatch) {
+  const tsr_program *p = tsr_bound_program(bound, rank);
+  const tsr_tensor *t = &p->tensors[value];
+  return bound->ranks[rank].base[t->segment] + tsr_tensor_offset(p, t, microbatch);
+}
+/* The place in the whole tensor of index i along a dimension of a rank's part. */
+int64_t tsr_bound_position(
+    const tsr_bound *bound, const tsr_box *box, int value, int rank, int dim, int64_t i);
+void tsr_bound_initialise(tsr_bound *bound, bool parameters);
+/* The first rank, wherever it is, that holds the same part as `rank`. */
+int tsr_bound_first_holder(const tsr_bound *bound, int value, int rank);
+
+/* ---- inputs.c ---- */
+
+/* False with `why` (512 bytes): the host has no memory for a device's inputs. */
+bool tsr_inputs_open(tsr_arena *arena, tsr_bound *bound, char *why);
+void tsr_inputs_close(tsr_bound *bound);
+/* On the CPU: fills a microbatch's inputs of a stage's ranks. */
+void tsr_inputs_fill(
+    tsr_bound *bound, int stage, const tsr_run *run, const tsr_input_source *source);
+/* On a device: a step begins, and its inputs are on the host; the device copies a microbatch's; the
+ * next step's are filled, if they were announced. */
+void tsr_inputs_begin(tsr_bound *bound, const tsr_input_source *source);
+void tsr_inputs_copy(tsr_bound *bound, int stage, const tsr_run *run);
+void tsr_inputs_ahead(tsr_bound *bound);
+int tsr_inputs_turn(const tsr_bound *bound);
+
+/* ---- scale_losses.c ---- */
+void tsr_bound_find_scaled(tsr_arena *arena, tsr_bound *bound);
+
+/* ---- exchange.c: between workers, outside programs ---- */
+
+/* What a worker waits for, in reports. */
+typedef struct {
+  const tsr_bound *bound;
+  int stage;        /* whose task it is; -1: nothing of a program */
+  const char *what; /* else: "waits for a tensor" */
+  int node;         /* of the graph, from 1, that it does that for; 0: none */
+  const int *peers; /* and from or to whom */
+  int peers_count;
+  double since; /* 0: the waiting has not begun, or something moved */
+  tsr_patience patience;
+} tsr_waiting;
+
+/* After a round in which nothing moved: gives others time, and watches the clock. */
+void tsr_wait_round(tsr_waiting *waiting);
+/* A message has failed, with `why`; or NULL: the time is over. Does not return. */
+void tsr_wait_lost(const tsr_waiting *waiting, const char *why) __attribute__((noreturn));
+/* What is to be said of it. Asks the others where they are, for some seconds at most. */
+void tsr_wait_report(const tsr_waiting *waiting, const char *why, tsr_text *text);
+
+/* The same bytes on all workers, from one of them. */
+void tsr_bound_broadcast(const tsr_bound *bound, int from, void *bytes, int64_t length);
+void tsr_bound_send(const tsr_bound *bound, int to, const void *bytes, int64_t length);
+void tsr_bound_receive(const tsr_bound *bound, int from, void *bytes, int64_t length);
+/* To be freed; without memory the job ends. */
+void *tsr_wait_memory(const tsr_bound *bound, int64_t bytes);
+
+/* ---- meetings.c: the program's own messages ---- */
+
+void tsr_bound_plan_messages(tsr_arena *arena, tsr_bound *bound);
+int64_t tsr_bound_staging_bytes(const tsr_bound *bound);
+void tsr_bound_place_messages(tsr_bound *bound, char *staging);
+
+/* A task of a stage that is under way. */
+typedef struct {
+  tsr_bound *bound;
+  const tsr_program *program;
+  const int *ranks; /* of the stage, here */
+  const tsr_task *task;
+  tsr_moment moment;
+} tsr_task_at;
+
+/* The tensor as the collective sees it: whole over its axis; kept units are its first dimension's
+ * front. */
+void tsr_task_describe(const tsr_task_at *at, tsr_collective *ret_collective);
+/* The groups of a collective's task with a member here, in the order of their first members; `next`
+ * begins at 0. Fills the worker's in, out and worker_of; -1: there is no more. */
+int tsr_task_next_group(
+    const tsr_task_at *at, const tsr_collective *c, int *next, bool *ret_all_here);
+/* Whether it has begun with groups that have members elsewhere. */
+bool tsr_task_is_met(const tsr_task_at *at);
+/* Begins or goes on with the groups that have members elsewhere; whether all are done. */
+bool tsr_task_meet(const tsr_task_at *at);
+/* Of a send, a receive or a wait: the stage that the value is from, and the one that it is for. */
+void tsr_task_ends(const tsr_task_at *at, int *ret_from, int *ret_to);
+
+/* Of a send, a receive, a wait: the part of other workers. Begins what is not begun, and asks how
+ * far it is; whether it is done. */
+bool tsr_task_send(const tsr_task_at *at, int64_t microbatch);
+bool tsr_task_receive(const tsr_task_at *at, int64_t microbatch);
+bool tsr_task_sent(const tsr_task_at *at, int64_t from, int64_t to);
+/* At a step's end: what was sent must have left before its bytes are written again. */
+void tsr_bound_finish_messages(tsr_bound *bound);
+/* Whether a rank here gets a value of a receive node from a rank here. */
+bool tsr_task_is_from_here(const tsr_task_at *at);
+bool tsr_task_is_for_here(const tsr_task_at *at);
+
+/* ---- device_links.c: the same messages from device to device ---- */
+
+void tsr_bound_plan_links(tsr_arena *arena, tsr_bound *bound);
+int64_t tsr_bound_link_bytes(const tsr_bound *bound);
+void tsr_bound_place_links(tsr_bound *bound, char *memory);
+/* Begins the collective of the groups with members elsewhere. What comes after it on the tasks'
+ * lane waits for it; with a bucket not before tsr_link_wait. */
+void tsr_link_meet(const tsr_task_at *at);
+void tsr_link_wait(const tsr_task_at *at);
+/* Whether a transfer between the two stages goes by a link; then a send, a receive, a wait of
+ * it. */
+bool tsr_link_takes(const tsr_task_at *at);
+void tsr_link_transfer(const tsr_task_at *at);
+
+#endif

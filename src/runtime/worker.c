@@ -1,0 +1,362 @@
+/* The worker's memory: allocated once, in a few big blocks per rank. */
+#include "runtime/internal.h"
+#include "base/memory.h"
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* MemAvailable, or less where a control group allows less; 0 when neither can be read. */
+static int64_t available_bytes(const tsr_device *device) {
+  int64_t available = 0, limit = 0;
+  if (device) return device->available(device->state);
+  char line[256];
+  FILE *f = fopen("/proc/meminfo", "r");
+  while (f && fgets(line, sizeof line, f))
+    if (sscanf(line, "MemAvailable: %ld kB", &available) == 1) break;
+  if (f) fclose(f);
+  available *= 1024;
+  f = fopen("/sys/fs/cgroup/memory.max", "r");
+  if (f && fscanf(f, "%ld", &limit) == 1 && limit > 0 && limit < available) available = limit;
+  if (f) fclose(f);
+  return available;
+}
+
+static int64_t shared_bytes(const tsr_program *p) {
+  return p->bytes[TSR_SEGMENT_PARAM] + p->bytes[TSR_SEGMENT_STATE];
+}
+static int64_t own_bytes(const tsr_program *p) {
+  return p->bytes[TSR_SEGMENT_CONST] + p->bytes[TSR_SEGMENT_INPUT];
+}
+
+/* The work segment that is enough for all programs of a stage. */
+static int64_t work_bytes(const tsr_programs *programs, int count, int stage) {
+  int64_t work = 0;
+  for (int i = 0; i < count; i++) {
+    int64_t bytes = programs[i].of_stage[stage]->bytes[TSR_SEGMENT_WORK];
+    if (bytes > work) work = bytes;
+  }
+  return work;
+}
+
+/* What programs keep is the same for all of them that keep anything. */
+static int64_t cache_bytes(const tsr_programs *programs, int count, int stage) {
+  int64_t cache = 0;
+  for (int i = 0; i < count; i++) {
+    int64_t bytes = programs[i].of_stage[stage]->bytes[TSR_SEGMENT_CACHE];
+    assert(!bytes || !cache || bytes == cache);
+    if (bytes) cache = bytes;
+  }
+  return cache;
+}
+
+/* Of one rank of a stage. */
+static int64_t planned_bytes(const tsr_programs *programs, int count, int stage) {
+  int64_t bytes = shared_bytes(programs[0].of_stage[stage]) + work_bytes(programs, count, stage);
+  bytes += cache_bytes(programs, count, stage);
+  for (int i = 0; i < count; i++) bytes += own_bytes(programs[i].of_stage[stage]);
+  return bytes;
+}
+
+/* Ranks of a stage that this worker hosts. */
+static int ranks_here(const tsr_worker_options *o, int stage) {
+  int count = 0;
+  for (int r = 0; r < o->parallel->ranks; r++)
+    count += tsr_parallel_coord(o->parallel, r, TSR_PP) == stage &&
+             tsr_rank_map_process(&o->rank_map, r) == o->rank_map.worker;
+  return count;
+}
+
+/* Of the ranks' state here, where it is in a file and not in memory. */
+static int64_t offloaded_bytes(const tsr_worker_options *o, const tsr_programs *programs) {
+  int64_t sum = 0;
+  for (int s = 0; s < programs->order->stages && o->state_folder; s++)
+    sum += programs->of_stage[s]->bytes[TSR_SEGMENT_STATE] * ranks_here(o, s);
+  return sum;
+}
+
+/* Of all ranks here; and which stage's ranks need the most. */
+static int64_t planned_bytes_here(
+    const tsr_worker_options *o, const tsr_programs *programs, int count, int *ret_stage) {
+  int64_t sum = 0, most = -1;
+  for (int s = 0; s < programs->order->stages; s++) {
+    int64_t bytes = planned_bytes(programs, count, s), ranks = ranks_here(o, s);
+    sum += bytes * ranks;
+    if (ranks && bytes > most) most = bytes, *ret_stage = s;
+  }
+  return sum;
+}
+
+static bool
+check_fits(const tsr_worker_options *o, const tsr_programs *programs, int count, tsr_diags *diags) {
+  int stage = 0;
+  int64_t need = planned_bytes_here(o, programs, count, &stage);
+  int64_t have = o->memory_limit ? o->memory_limit : available_bytes(o->device);
+  need -= offloaded_bytes(o, programs);
+  if (!have || need <= have) return true;
+  tsr_diag_failure(
+      diags, TSR_NOWHERE, "the model does not fit: %s needed for %d rank%s, %s %s%s%s",
+      tsr_text_bytes(need), o->parallel->ranks, o->parallel->ranks == 1 ? "" : "s",
+      tsr_text_bytes(have),
+      o->memory_limit ? "allowed by device_config.memory_limit" : "available",
+      o->device ? " on " : "", o->device ? o->device->name : "");
+  const tsr_program *p = programs[0].of_stage[stage];
+  tsr_diag_hint(
+      diags,
+      "a rank%s needs %s of parameters, %s of optimizer state, %s of activations and gradients",
+      programs->order->stages > 1 ? tsr_arena_printf(programs->graph->arena, " of stage %d", stage)
+                                  : "",
+      tsr_text_bytes(p->bytes[TSR_SEGMENT_PARAM]), tsr_text_bytes(p->bytes[TSR_SEGMENT_STATE]),
+      tsr_text_bytes(p->bytes[TSR_SEGMENT_WORK]));
+  int64_t cache = cache_bytes(programs, count, stage);
+  if (cache)
+    tsr_diag_hint(diags, "and %s for keys and values of generated text", tsr_text_bytes(cache));
+  tsr_diag_hint(
+      diags,
+      "a smaller batch_size, sequence_length or model would fit; `check` shows what each costs");
+  return false;
+}
+
+static bool allocate_on_device(
+    tsr_worker *w, int rank, const char *what, int64_t bytes, char **ret, tsr_diags *diags) {
+  const tsr_device *d = w->options.device;
+  void *memory;
+  char why[512];
+  if (!d->allocate(d->state, bytes, &memory, why)) {
+    char *remedy = strchr(why, '\n');
+    if (remedy) *remedy++ = 0;
+    tsr_diag_failure(
+        diags, TSR_NOWHERE, "rank %d: cannot allocate %s for %s on %s: %s", rank,
+        tsr_text_bytes(bytes), what, d->name, why);
+    if (remedy) tsr_diag_hint(diags, "%s", remedy);
+    return false;
+  }
+  w->blocks[w->blocks_count++] = (struct tsr_block){memory, (size_t)bytes, true};
+  w->bytes += bytes;
+  *ret = memory;
+  return true;
+}
+
+static bool
+allocate(tsr_worker *w, int rank, const char *what, int64_t bytes, char **ret, tsr_diags *diags) {
+  if (bytes == 0) return *ret = NULL, true;
+  if (w->options.device) return allocate_on_device(w, rank, what, bytes, ret, diags);
+  void *memory = tsr_memory_map((size_t)bytes);
+  if (!memory)
+    return tsr_diag_failure(
+        diags, TSR_NOWHERE, "rank %d: cannot allocate %s for %s: %s", rank, tsr_text_bytes(bytes),
+        what, strerror(errno));
+  madvise(memory, (size_t)bytes, MADV_HUGEPAGE);
+  w->blocks[w->blocks_count++] = (struct tsr_block){memory, (size_t)bytes, false};
+  w->bytes += bytes;
+  *ret = memory;
+  return true;
+}
+
+/* A file without a name: whatever ends the run, nothing is left of it. */
+static bool map_state(tsr_worker *w, int rank, int64_t bytes, char **ret, tsr_diags *diags) {
+  const char *folder = w->options.state_folder;
+  if (bytes == 0) return *ret = NULL, true;
+  char path[4096];
+  snprintf(path, sizeof path, "%s/state-XXXXXX", folder);
+  int file = mkstemp(path);
+  int wrong = file < 0 ? errno : posix_fallocate(file, 0, (off_t)bytes);
+  if (file >= 0) unlink(path);
+  void *memory =
+      wrong ? MAP_FAILED : mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  if (!wrong && memory == MAP_FAILED) wrong = errno;
+  if (file >= 0) close(file);
+  if (wrong)
+    return tsr_diag_failure(
+        diags, TSR_NOWHERE, "rank %d: cannot keep %s of optimizer state in a file in '%s': %s",
+        rank, tsr_text_bytes(bytes), folder, strerror(wrong));
+  w->blocks[w->blocks_count++] = (struct tsr_block){memory, (size_t)bytes, false};
+  w->bytes += bytes;
+  *ret = memory;
+  return true;
+}
+
+static bool allocate_state(tsr_worker *w, int rank, int64_t bytes, char **ret, tsr_diags *diags) {
+  if (w->options.state_folder) return map_state(w, rank, bytes, ret, diags);
+  return allocate(w, rank, "optimizer state", bytes, ret, diags);
+}
+
+static bool
+allocate_rank(tsr_worker *w, int rank, const tsr_programs *programs, int count, tsr_diags *diags) {
+  int stage = tsr_parallel_coord(w->options.parallel, rank, TSR_PP);
+  const tsr_program *first = programs[0].of_stage[stage];
+  char *base[TSR_SEGMENTS] = {0};
+  if (!allocate(
+          w, rank, "parameters", first->bytes[TSR_SEGMENT_PARAM], &base[TSR_SEGMENT_PARAM],
+          diags) ||
+      !allocate_state(w, rank, first->bytes[TSR_SEGMENT_STATE], &base[TSR_SEGMENT_STATE], diags) ||
+      !allocate(
+          w, rank, "keys and values", cache_bytes(programs, count, stage),
+          &base[TSR_SEGMENT_CACHE], diags) ||
+      !allocate(
+          w, rank, "activations and gradients", work_bytes(programs, count, stage),
+          &base[TSR_SEGMENT_WORK], diags))
+    return false;
+  for (int i = 0; i < count; i++) {
+    const tsr_program *p = programs[i].of_stage[stage];
+    tsr_rank_memory *m = &w->bound[i].ranks[rank];
+    assert(p->bytes[TSR_SEGMENT_PARAM] == first->bytes[TSR_SEGMENT_PARAM]);
+    memcpy(m->base, base, sizeof base);
+    if (!allocate(
+            w, rank, "constants", p->bytes[TSR_SEGMENT_CONST], &m->base[TSR_SEGMENT_CONST],
+            diags) ||
+        !allocate(
+            w, rank, "inputs", p->bytes[TSR_SEGMENT_INPUT], &m->base[TSR_SEGMENT_INPUT], diags))
+      return false;
+  }
+  return true;
+}
+
+static void find_ranks_of_stages(tsr_arena *arena, tsr_bound *b) {
+  const tsr_parallel *p = b->worker->options.parallel;
+  int stages = b->programs->order->stages;
+  b->ranks_count = tsr_arena_array(arena, int, stages);
+  b->ranks_of_stage = tsr_arena_array(arena, int *, stages);
+  for (int s = 0; s < stages; s++)
+    b->ranks_of_stage[s] = tsr_arena_array(arena, int, p->ranks / stages);
+  for (int r = 0; r < p->ranks; r++) {
+    b->ranks[r].rank = r;
+    for (int a = 0; a < TSR_AXES; a++) b->ranks[r].coord[a] = tsr_parallel_coord(p, r, a);
+    int stage = b->ranks[r].coord[TSR_PP];
+    if (tsr_bound_is_here(b, r)) b->ranks_of_stage[stage][b->ranks_count[stage]++] = r;
+  }
+}
+
+static void
+bind_programs(tsr_arena *arena, tsr_worker *w, int index, const tsr_programs *programs) {
+  tsr_bound *b = &w->bound[index];
+  const tsr_graph *g = programs->graph;
+  int microbatches = programs->order->microbatches;
+  assert(programs->order->stages == w->options.parallel->size[TSR_PP]);
+  tsr_programs *copy = tsr_arena_alloc(arena, sizeof *copy);
+  *copy = *programs;
+  *b = (tsr_bound){.worker = w, .programs = copy};
+  b->ranks = tsr_arena_array(arena, tsr_rank_memory, w->options.parallel->ranks);
+  find_ranks_of_stages(arena, b);
+  b->param_values = tsr_arena_array(arena, int, g->params_count);
+  for (int v = 0; v < g->values_count; v++)
+    if (g->values[v].kind == TSR_VALUE_PARAM) b->param_values[g->values[v].param] = v;
+  b->transfers = tsr_arena_array(arena, tsr_transfer *, g->nodes_count);
+  for (int i = 0; i < g->nodes_count; i++)
+    if (g->nodes[i].op == TSR_OP_RECEIVE)
+      b->transfers[i] = tsr_arena_array(arena, tsr_transfer, microbatches);
+  b->at = tsr_arena_array(arena, tsr_stage_at, programs->order->stages);
+  b->rows = tsr_arena_array(arena, char *, w->options.parallel->ranks);
+  int64_t row = 1;
+  for (int v = 0; v < g->values_count; v++) {
+    int64_t bytes = 4 * tsr_value_elements(&g->values[v]) / g->values[v].shape[0];
+    bool split = g->values[v].placement[TSR_CP].kind == TSR_SHARD;
+    if (g->values[v].kind == TSR_VALUE_INPUT && split && bytes > row) row = bytes;
+  }
+  for (int r = 0; r < w->options.parallel->ranks; r++)
+    b->rows[r] = tsr_arena_array(arena, char, row);
+}
+
+/* One program runs at a time, so the largest need is enough. */
+static int64_t staging_bytes(const tsr_worker *w) {
+  int64_t most = 0;
+  for (int i = 0; i < w->bound_count; i++) {
+    int64_t bytes = tsr_bound_staging_bytes(&w->bound[i]) + tsr_bound_link_bytes(&w->bound[i]);
+    if (bytes > most) most = bytes;
+  }
+  return most;
+}
+
+static bool allocate_staging(tsr_arena *arena, tsr_worker *w, tsr_diags *diags) {
+  int first = 0;
+  for (int i = 0; i < w->bound_count; i++) {
+    tsr_bound_find_scaled(arena, &w->bound[i]);
+    tsr_bound_plan_messages(arena, &w->bound[i]);
+    tsr_bound_plan_links(arena, &w->bound[i]);
+  }
+  while (!tsr_bound_is_here(&w->bound[0], first)) first++;
+  if (!allocate(w, first, "messages", staging_bytes(w), &w->staging, diags)) return false;
+  for (int i = 0; i < w->bound_count; i++) {
+    tsr_bound *b = &w->bound[i];
+    tsr_bound_place_messages(b, w->staging);
+    tsr_bound_place_links(b, w->staging ? w->staging + tsr_bound_staging_bytes(b) : NULL);
+  }
+  return true;
+}
+
+static bool open_inputs(tsr_arena *arena, tsr_worker *w, tsr_diags *diags) {
+  char why[512];
+  for (int i = 0; i < w->bound_count; i++)
+    if (!tsr_inputs_open(arena, &w->bound[i], why))
+      return tsr_diag_failure(
+          diags, TSR_NOWHERE, "cannot allocate memory of the host for inputs of %s: %s",
+          w->options.device->name, why);
+  return true;
+}
+
+bool tsr_worker_open(
+    tsr_arena *arena, const tsr_worker_options *options, const tsr_programs *programs,
+    int programs_count, tsr_worker **ret_worker, tsr_bound **ret_bound, tsr_diags *diags) {
+  if (!check_fits(options, programs, programs_count, diags)) return false;
+  tsr_worker *w = tsr_arena_alloc(arena, sizeof *w);
+  *w = (tsr_worker){.options = *options, .bound_count = programs_count};
+  w->bound = tsr_arena_array(arena, tsr_bound, programs_count);
+  w->in = tsr_arena_array(arena, float *, options->parallel->ranks);
+  w->out = tsr_arena_array(arena, float *, options->parallel->ranks);
+  w->worker_of = tsr_arena_array(arena, int, options->parallel->ranks);
+  w->blocks =
+      tsr_arena_array(arena, struct tsr_block, options->parallel->ranks * (4 + 2 * programs_count) + 1);
+  for (int i = 0; i < programs_count; i++) bind_programs(arena, w, i, &programs[i]);
+  bool ok = tsr_pool_open(arena, options->threads, &w->pool, diags);
+  for (int r = 0; ok && r < options->parallel->ranks; r++)
+    if (tsr_bound_is_here(&w->bound[0], r))
+      ok = allocate_rank(w, r, programs, programs_count, diags);
+  ok = ok && allocate_staging(arena, w, diags) && open_inputs(arena, w, diags);
+  if (!ok) {
+    tsr_worker_close(w);
+    return false;
+  }
+  int stage;
+  assert(w->bytes == planned_bytes_here(options, programs, programs_count, &stage) + staging_bytes(w));
+  for (int i = 0; i < programs_count; i++) tsr_bound_initialise(&w->bound[i], i == 0);
+  *ret_worker = w;
+  for (int i = 0; i < programs_count; i++) ret_bound[i] = &w->bound[i];
+  return true;
+}
+
+void tsr_worker_close(tsr_worker *w) {
+  if (!w) return;
+  tsr_pool_close(w->pool);
+  const tsr_device *d = w->options.device;
+  for (int i = 0; d && i < w->bound_count; i++) {
+    for (int turn = 0; turn < 2; turn++)
+      if (w->bound[i].recorded[turn]) d->forget(d->state, w->bound[i].recorded[turn]);
+    tsr_inputs_close(&w->bound[i]);
+  }
+  for (int i = 0; i < w->blocks_count; i++)
+    if (w->blocks[i].on_device) d->release(d->state, w->blocks[i].memory);
+    else munmap(w->blocks[i].memory, w->blocks[i].size);
+  w->blocks_count = 0;
+}
+
+int64_t tsr_worker_bytes(const tsr_worker *w) { return w->bytes; }
+
+/* Of this process, in memory. */
+static int64_t resident_bytes(void) {
+  long pages = 0;
+  FILE *f = fopen("/proc/self/statm", "r");
+  if (f && fscanf(f, "%*d %ld", &pages) != 1) pages = 0;
+  if (f) fclose(f);
+  return pages * sysconf(_SC_PAGESIZE);
+}
+
+int64_t tsr_bound_memory_left(const tsr_bound *b) {
+  const tsr_worker *w = b->worker;
+  int64_t limit = w->options.memory_limit, untouched = w->bytes - resident_bytes();
+  if (untouched < 0 || w->options.device) untouched = 0;
+  int64_t left = limit ? limit - w->bytes : available_bytes(w->options.device) - untouched;
+  return left > 0 ? left : 0;
+}

@@ -1,0 +1,100 @@
+/* A worker: one process that hosts ranks on one device, their memory, and the executor that steps
+ * them in lockstep through a program. It hosts all ranks of the mesh, or those that `rank_map` gives
+ * it; then what is said of all ranks below is done by all workers together: each calls, in the same
+ * order. */
+#ifndef TSR_RUN_WORKER_H
+#define TSR_RUN_WORKER_H
+#include "device/device.h"
+#include "parallel/parallel.h"
+#include "runtime/rank_map.h"
+#include "runtime/pool.h"
+
+typedef struct {
+  const tsr_parallel *parallel;
+  const tsr_kernels *kernels;
+  int threads;
+  uint64_t seed;
+  int64_t memory_limit; /* bytes that may be allocated in all; 0: what the machine has available */
+  const char *state_folder; /* where optimizer state is a memory-mapped file; NULL: it is in memory */
+  const tsr_device *device; /* where ranks compute; NULL: on the CPU's threads */
+  bool fast;                /* policy fast, for sums between devices */
+  tsr_rank_map rank_map;      /* all zero: this process is alone */
+  double timeout_s;         /* the longest that a worker waits for others; 0: for ever */
+  /* Called when a message has failed or the timeout is over, with the report; does not return. */
+  void (*lost)(void *context, const char *report);
+  void *lost_context;
+} tsr_worker_options;
+
+typedef struct tsr_worker tsr_worker;
+typedef struct tsr_bound tsr_bound; /* a program with memory */
+
+/* Allocates every segment of every rank for its stage's program of `programs[0]`, with a work
+ * segment that is large enough for all of `programs` and constants and inputs for each. Refused
+ * with the sizes before anything is allocated when it does not fit. Parameters are then
+ * initialised, state and cache are zero. The programs share parameters, so their graphs must have
+ * the same on the same stages; those that keep values share them, so they must keep the same. */
+bool tsr_worker_open(
+    tsr_arena *arena, const tsr_worker_options *options, const tsr_programs *programs,
+    int programs_count, tsr_worker **ret_worker, tsr_bound **ret_bound, tsr_diags *diags);
+void tsr_worker_close(tsr_worker *worker);
+int64_t tsr_worker_bytes(const tsr_worker *worker); /* allocated for tensors and messages here */
+
+/* Bytes that may still be allocated beside the worker's: under its limit, or of what the machine
+ * has when all of the worker's are in use; at least 0. */
+int64_t tsr_bound_memory_left(const tsr_bound *bound);
+
+/* Writes one sample's row of an input (elements of one index of dimension 0). `sample` counts over
+ * the whole step: 0 .. batch * microbatches - 1. */
+typedef void tsr_fill_row(void *context, const char *input, int64_t sample, void *row);
+
+/* One step: all stages run through their programs, each until it waits for another one. A
+ * microbatch's inputs are filled when its forward pass begins; graphs whose inputs no `fill` is
+ * given for get random numbers by name. */
+void tsr_bound_run(tsr_bound *bound, int64_t step, tsr_fill_row *fill, void *context);
+/* The next run will be of `step`, with these inputs: a device's may be filled while this one
+ * computes. `context` stays until this one is done. */
+void tsr_bound_announce(tsr_bound *bound, int64_t step, tsr_fill_row *fill, void *context);
+/* The step's numbers, for all ranks. */
+void tsr_bound_set_hyper(tsr_bound *bound, const float hyper[TSR_HYPERS]);
+
+/* Numbers made of the scaled loss that f16 did not hold as they were, on all ranks of all workers
+ * since this was asked last: where there are none, a loss scale that is a power of two times this
+ * one changes no bit. The CPU counts them; -1 on another device. All workers ask together. */
+typedef struct {
+  int64_t underflows, overflows;
+} tsr_scale_losses;
+tsr_scale_losses tsr_bound_take_losses(tsr_bound *bound);
+
+/* The bits that any worker has set in `flags`, on all of them. */
+uint64_t tsr_bound_agree(tsr_bound *bound, uint64_t flags);
+
+/* Copies a value out whole, on every worker, from wherever its parts are; `out` has
+ * tsr_value_elements() floats. */
+void tsr_bound_read(const tsr_bound *bound, int value, float *out);
+/* One row of it (an index over all dimensions but the last). */
+void tsr_bound_read_row(const tsr_bound *bound, int value, int64_t row, float *out);
+/* Copies a whole value in, to all ranks' parts. */
+void tsr_bound_write(tsr_bound *bound, int value, const float *whole);
+/* What a rank of this worker holds of a value: box.shape elements, row-major, at `address`. */
+typedef struct {
+  int rank;
+  void *address;
+  tsr_box box;
+} tsr_part_of_value;
+/* The parts of a parameter or of state that are here, in the order of their ranks; `distinct`:
+ * without those that another rank before, here or elsewhere, holds too. Room for as many as there
+ * are ranks; how many there are. Rows of dimension 0 behind the real ones (tsr_param.valid0) are
+ * padding, always zero. */
+int tsr_bound_parts(
+    const tsr_bound *bound, int value, bool distinct, tsr_part_of_value *ret_parts);
+const tsr_graph *tsr_bound_graph(const tsr_bound *bound);
+int tsr_bound_ranks(const tsr_bound *bound);
+tsr_pool *tsr_bound_pool(const tsr_bound *bound);
+const tsr_kernels *tsr_bound_kernels(const tsr_bound *bound);
+
+/* The value of a parameter, by its index. */
+int tsr_bound_param(const tsr_bound *bound, int param);
+/* Whether every rank that should hold the same bytes of every parameter does. */
+bool tsr_bound_replicas_agree(tsr_bound *bound, const char **ret_param);
+
+#endif
