@@ -280,7 +280,8 @@ bool tsr_sizes_read(
   const tsr_name *size = tsr_scope_find(scope, "vocab_size");
   tsr_name padded = {.name = "vocab_padded", .bad = vocab < 1 && size && size->bad};
   if (vocab < 1) padded.unknown = "there is no size vocab_size of at least 1";
-  padded.value.number = (double)((vocab + tp - 1) / tp * tp);
+  int64_t rounded = (vocab + tp - 1) / tp * tp;
+  padded.value.number = (double)rounded;
   tsr_scope_push(scope, &padded);
   return push_sequence(&r) && ok;
 }

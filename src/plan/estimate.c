@@ -23,15 +23,15 @@ tsr_machine_dtype tsr_task_dtype(const tsr_task *t, bool tf32) {
   return tf32 ? TSR_MACHINE_TF32 : TSR_MACHINE_F32;
 }
 
-/* As run/executor.c deals work out: whole ranks where they divide over the threads, else every
+/* As runtime/executor.c distributes work: whole ranks where they divide over the threads, else every
  * rank's work in as many parts; heads and rows divide, the units of a sum do not. */
 tsr_machine_work
 tsr_host_work(const tsr_program *p, const tsr_task *t, int64_t ranks, int threads) {
   tsr_machine_work w = tsr_task_work(p, t);
   if (tsr_op_is_collective(t->op)) {
     int64_t members = t->axis == TSR_PP ? ranks * p->order->stages : ranks;
-    return (tsr_machine_work){
-        .bytes = w.bytes * (double)members, .calls = (double)(members / p->lowering.size[t->axis])};
+    int64_t groups = members / p->lowering.size[t->axis];
+    return (tsr_machine_work){.bytes = w.bytes * (double)members, .calls = (double)groups};
   }
   bool divides = !tsr_task_is_product(t) || ranks % threads == 0;
   w.flops *= (double)ranks;

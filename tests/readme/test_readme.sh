@@ -64,7 +64,7 @@ check() {
   failed=0
   mkdir -p "$folder/build"
   ln -s "$program" "$folder/build/tessera-train"
-  for name in configs src mesh_descriptors; do ln -s "$root/$name" "$folder/$name"; done
+  for name in configs src docs mesh_descriptors; do ln -s "$root/$name" "$folder/$name"; done
   cd "$folder" || exit 1
   awk -v fence='```' '
     index($0, fence) == 1 && inside { inside = 0; close(file); next }
@@ -89,7 +89,8 @@ check() {
   failed=$((failed | before))
 }
 
-check README.md 5
+check README.md 6
+check docs/tutorial.md 10
 check docs/parallelism.md 25
 check docs/checkpoints.md 10
 check docs/data.md 13
