@@ -3,16 +3,19 @@
 #include "device/cpu_ops.h"
 #include <math.h>
 
+/* Attention's in every form, but of one with a cache: they begin alike (attrs.def). */
+static const tsr_ring_attrs *attrs_of(const cpu_call *c) { return &cpu_attrs(c)->ring; }
+
 /* Sizes alone: q (B,T,H*D) and k (B,T,G*D) of this rank. */
 static tsr_attention sizes_of(const cpu_call *c, const tsr_tensor *q, const tsr_tensor *k) {
-  const double *attr = c->program->graph->nodes[c->task->node].attr;
-  int64_t D = (int64_t)attr[0];
+  const tsr_ring_attrs *attr = attrs_of(c);
+  int64_t D = attr->head_dim;
   tsr_attention a = {
       .B = q->shape[0], .T = q->shape[1], .H = q->shape[2] / D, .G = k->shape[2] / D, .D = D};
-  a.causal = attr[1] != 0;
-  a.scale = attr[2] != 0 ? (float)attr[2] : (float)(1 / sqrt((double)D));
-  a.dropout = (float)attr[3];
-  a.window = (int64_t)attr[4];
+  a.causal = attr->causal;
+  a.scale = attr->scale != 0 ? (float)attr->scale : (float)(1 / sqrt((double)D));
+  a.dropout = (float)attr->dropout;
+  a.window = attr->window;
   return a;
 }
 
@@ -65,7 +68,7 @@ tsr_attention_ring cpu_ring_of(const cpu_call *c) {
   r.members = (int)l->size[TSR_CP];
   r.length = r.a.T * r.members;
   r.units = (l->sequence_units > 1 ? l->sequence_units : 1) * r.members;
-  r.step = (int)cpu_attr(c, 5);
+  r.step = (int)attrs_of(c)->step;
   if (c->rank) r.coord = c->rank->coord[TSR_CP];
   return r;
 }
@@ -199,7 +202,7 @@ typedef struct {
 } heads;
 
 static heads heads_in(const cpu_call *c, int64_t begin, int64_t end) {
-  int64_t D = (int64_t)cpu_attr(c, 0);
+  int64_t D = attrs_of(c)->head_dim;
   return (heads){(begin + D - 1) / D, (end + D - 1) / D};
 }
 

@@ -39,14 +39,14 @@ const tsr_cpu_op cpu_keep = {.items = keep_items, .run = keep_run, .takes_half =
 
 tsr_attention_cached cpu_attention_cached_of(const cpu_call *c) {
   const tsr_tensor *q = &c->task->inputs[0], *k = &c->task->inputs[1];
-  int64_t D = (int64_t)cpu_attr(c, 0);
-  double scale = cpu_attr(c, 1);
+  const tsr_attention_cached_attrs *attr = &cpu_attrs(c)->attention_cached;
+  int64_t D = attr->head_dim;
   tsr_attention_cached a = {.length = k->shape[1]};
   a.a = (tsr_attention){
       .B = q->shape[0], .T = q->shape[1], .H = q->shape[2] / D, .G = k->shape[2] / D, .D = D};
   a.a.causal = true;
-  a.a.window = (int64_t)cpu_attr(c, 2);
-  a.a.scale = scale != 0 ? (float)scale : (float)(1 / sqrt((double)D));
+  a.a.window = attr->window;
+  a.a.scale = attr->scale != 0 ? (float)attr->scale : (float)(1 / sqrt((double)D));
   if (!c->rank) return a; /* sizes are asked for before there are ranks */
   a.positions = cpu_tokens(c, 3);
   a.counts = cpu_tokens(c, 4);
@@ -84,12 +84,13 @@ const tsr_cpu_op cpu_attention_cached = {
 static void rope_at_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
   (void)thread;
   const tsr_tensor *x = &c->task->inputs[0];
-  int64_t D = (int64_t)cpu_attr(c, 0), C = x->shape[1], last = c->task->inputs[1].shape[0] - 1;
+  int64_t D = cpu_attrs(c)->rope.head_dim, C = x->shape[1], last = c->task->inputs[1].shape[0] - 1;
   for (int64_t r = begin; r < end; r++) {
     int64_t at = number_of(c, 2, r / C) + r % C; /* tokens that are not real may stand behind it */
     const float *turn = cpu_in(c, 1) + (at < last ? at : last) * D;
     c->k->rope(
-        cpu_out(c, 0), cpu_in(c, 0), turn, 1, x->shape[2] / D, D, (float)cpu_attr(c, 1), r, r + 1);
+        cpu_out(c, 0), cpu_in(c, 0), turn, 1, x->shape[2] / D, D, (float)cpu_attrs(c)->rope.sign, r,
+        r + 1);
   }
 }
 const tsr_cpu_op cpu_rope_at = {.items = cpu_items_rows, .run = rope_at_run};
@@ -99,7 +100,7 @@ const tsr_cpu_op cpu_rope_at = {.items = cpu_items_rows, .run = rope_at_run};
 static void rows_at_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
   (void)thread;
   const tsr_tensor *table = &c->task->inputs[0], *y = &c->task->outputs[0];
-  int64_t C = y->shape[1], first = (int64_t)cpu_attr(c, 1), last = table->shape[0] - 1;
+  int64_t C = y->shape[1], first = cpu_attrs(c)->rows_at.begin, last = table->shape[0] - 1;
   for (int64_t r = begin; r < end; r++) {
     int64_t at = first + number_of(c, 1, r / C) + r % C;
     copy_row(c, y, r, table, at < last ? at : last);

@@ -34,7 +34,7 @@ const tsr_cpu_op cpu_sub = {.items = cpu_items_elements, .run = sub_run};
 
 static void scale_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
   (void)thread;
-  c->k->scale(cpu_out(c, 0), cpu_in(c, 0), (float)cpu_attr(c, 0), begin, end);
+  c->k->scale(cpu_out(c, 0), cpu_in(c, 0), (float)cpu_attrs(c)->scale.factor, begin, end);
 }
 const tsr_cpu_op cpu_scale = {.items = cpu_items_elements, .run = scale_run};
 
@@ -64,7 +64,7 @@ const tsr_cpu_op cpu_unary = {.items = cpu_items_elements, .run = unary_run};
 
 static void unary_dx_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
   (void)thread;
-  tsr_unary kind = cpu_unary_of((tsr_op)cpu_attr(c, 0));
+  tsr_unary kind = cpu_unary_of(cpu_attrs(c)->unary_dx.op);
   c->k->unary_backward(kind, cpu_out(c, 0), cpu_in(c, 0), cpu_in(c, 1), begin, end);
 }
 const tsr_cpu_op cpu_unary_dx = {.items = cpu_items_elements, .run = unary_dx_run};
@@ -88,7 +88,7 @@ static void dropout_run(const cpu_call *c, int64_t begin, int64_t end, int threa
   tsr_box box = cpu_sample_box(c, y);
   const char *stream = c->program->graph->nodes[c->task->node].stream;
   uint64_t key = tsr_random_key(c->moment.seed, stream, (uint64_t)c->moment.step);
-  float p = (float)cpu_attr(c, 0);
+  float p = (float)cpu_attrs(c)->dropout.p;
   int dim = cpu_zigzag_dim(c, y);
   if (dim < 0) {
     c->k->dropout(cpu_out(c, 0), cpu_in(c, 0), p, key, &box, begin, end);

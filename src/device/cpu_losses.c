@@ -12,8 +12,8 @@ static void ce_stats_run(const cpu_call *c, int64_t begin, int64_t end, int thre
   const tsr_tensor *logits = &c->task->inputs[0];
   c->k->softmax_stats(
       cpu_out(c, 0), cpu_in(c, 0), cpu_tokens(c, 1), cpu_last(logits),
-      cpu_offset(c, logits, logits->ndim - 1), (int64_t)cpu_attr(c, 0), c->task->sum.kept, begin,
-      end);
+      cpu_offset(c, logits, logits->ndim - 1), cpu_attrs(c)->ce_stats.valid, c->task->sum.kept,
+      begin, end);
 }
 const tsr_cpu_op cpu_ce_stats = {.items = rows_of_input, .run = ce_stats_run};
 
@@ -54,15 +54,14 @@ const tsr_cpu_op cpu_ce_loss = {
     .run = ce_loss_run,
     .after = ce_loss_after};
 
-/* attributes: valid, scaled */
 static void ce_loss_dx_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
   (void)thread;
   const tsr_tensor *logits = &c->task->inputs[0];
   float factor = cpu_hyper(c, 3, TSR_HYPER_INV_COUNT);
-  if (cpu_attr(c, 1) != 0) factor *= cpu_hyper(c, 3, TSR_HYPER_LOSS_SCALE);
+  if (cpu_attrs(c)->ce_loss_dx.scaled) factor *= cpu_hyper(c, 3, TSR_HYPER_LOSS_SCALE);
   c->k->softmax_loss_backward(
       cpu_out(c, 0), cpu_in(c, 0), cpu_in(c, 1), cpu_tokens(c, 2), factor, cpu_last(logits),
-      cpu_offset(c, logits, logits->ndim - 1), (int64_t)cpu_attr(c, 0), begin, end);
+      cpu_offset(c, logits, logits->ndim - 1), cpu_attrs(c)->ce_loss_dx.valid, begin, end);
 }
 const tsr_cpu_op cpu_ce_loss_dx = {.items = rows_of_input, .run = ce_loss_dx_run};
 
@@ -71,7 +70,7 @@ double cpu_squared_factor(const cpu_call *c) {
   const tsr_node *n = &c->program->graph->nodes[c->task->node];
   int64_t elements = tsr_value_elements(cpu_value(c, &c->task->inputs[0]));
   int64_t samples = c->task->op == TSR_OP_SQUARED_ERROR ? tsr_loss_samples(n) : 0;
-  if (samples) elements = elements / samples * (int64_t)n->attr[TSR_LOSS_REAL];
+  if (samples) elements = elements / samples * n->attr.squared_error.real;
   return 1 / ((double)elements * (double)c->program->lowering.microbatches);
 }
 

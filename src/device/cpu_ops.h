@@ -4,7 +4,7 @@
 #include "base/sequence.h"
 #include "base/tree.h"
 #include "device/cpu.h"
-#include "graph/infer.h"
+#include "graph/graph.h"
 
 typedef tsr_cpu_call cpu_call;
 
@@ -42,8 +42,8 @@ static inline float *cpu_out(const cpu_call *c, int i) {
 static inline void *cpu_scratch(const cpu_call *c) {
   return cpu_task_scratch(c) + cpu_copy_offset(c->task, NULL);
 }
-static inline double cpu_attr(const cpu_call *c, int i) {
-  return c->program->graph->nodes[c->task->node].attr[i];
+static inline const tsr_attrs *cpu_attrs(const cpu_call *c) {
+  return &c->program->graph->nodes[c->task->node].attr;
 }
 static inline float cpu_hyper(const cpu_call *c, int input, tsr_hyper which) {
   return cpu_in(c, input)[which];

@@ -307,7 +307,7 @@ typedef struct {
 
 static tsr_product matmul_product(const cpu_call *c, int64_t matrix, int64_t first) {
   const tsr_tensor *a = &c->task->inputs[0], *b = &c->task->inputs[1], *o = &c->task->outputs[0];
-  bool ta = cpu_attr(c, 0) != 0, tb = cpu_attr(c, 1) != 0;
+  bool ta = cpu_attrs(c)->matmul.transpose_a, tb = cpu_attrs(c)->matmul.transpose_b;
   int n = o->ndim;
   int64_t M = o->shape[n - 2], N = o->shape[n - 1], K = a->shape[ta ? n - 2 : n - 1];
   int64_t a_cols = a->shape[n - 1], b_cols = b->shape[n - 1];

@@ -6,7 +6,7 @@ static void layernorm_run(const cpu_call *c, int64_t begin, int64_t end, int thr
   const float *bias = c->task->inputs_count == 3 ? cpu_in(c, 2) : NULL;
   c->k->layernorm(
       cpu_out(c, 0), cpu_out(c, 1), cpu_out(c, 2), cpu_in(c, 0), cpu_in(c, 1), bias,
-      cpu_last(&c->task->inputs[0]), (float)cpu_attr(c, 0), begin, end);
+      cpu_last(&c->task->inputs[0]), (float)cpu_attrs(c)->norm.eps, begin, end);
 }
 const tsr_cpu_op cpu_layernorm = {.items = cpu_items_rows, .run = layernorm_run};
 
@@ -14,7 +14,7 @@ static void rmsnorm_run(const cpu_call *c, int64_t begin, int64_t end, int threa
   (void)thread;
   c->k->rmsnorm(
       cpu_out(c, 0), cpu_out(c, 1), cpu_in(c, 0), cpu_in(c, 1), cpu_last(&c->task->inputs[0]),
-      (float)cpu_attr(c, 0), begin, end);
+      (float)cpu_attrs(c)->norm.eps, begin, end);
 }
 const tsr_cpu_op cpu_rmsnorm = {.items = cpu_items_rows, .run = rmsnorm_run};
 
@@ -50,10 +50,10 @@ const tsr_cpu_op cpu_softmax_dx = {.items = cpu_items_rows, .run = softmax_dx_ru
 static void rope_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
   (void)thread;
   const tsr_tensor *x = &c->task->inputs[0]; // (B, T, H*D)
-  int64_t D = (int64_t)cpu_attr(c, 0);
+  int64_t D = cpu_attrs(c)->rope.head_dim;
   c->k->rope(
       cpu_out(c, 0), cpu_in(c, 0), cpu_in(c, 1), x->shape[1], x->shape[2] / D, D,
-      (float)cpu_attr(c, 1), begin, end);
+      (float)cpu_attrs(c)->rope.sign, begin, end);
 }
 const tsr_cpu_op cpu_rope = {.items = cpu_items_rows, .run = rope_run};
 

@@ -58,7 +58,7 @@ static void copy_view(const cpu_call *c, const view *v, int64_t begin, int64_t e
 static void transpose_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
   (void)thread;
   view v = view_of(c);
-  int a = (int)cpu_attr(c, 0), b = (int)cpu_attr(c, 1);
+  int a = cpu_attrs(c)->transpose.dim0, b = cpu_attrs(c)->transpose.dim1;
   int64_t step = v.step[a];
   v.step[a] = v.step[b];
   v.step[b] = step;
@@ -70,7 +70,7 @@ const tsr_cpu_op cpu_transpose = {
 static void slice_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
   (void)thread;
   view v = view_of(c);
-  v.start = (int64_t)cpu_attr(c, 1) * v.step[(int)cpu_attr(c, 0)];
+  v.start = cpu_attrs(c)->slice.begin * v.step[cpu_attrs(c)->slice.dim];
   copy_view(c, &v, begin, end);
 }
 const tsr_cpu_op cpu_slice = {.items = cpu_items_rows, .run = slice_run, .takes_half = true};
@@ -113,11 +113,10 @@ static void scatter_zigzag(const cpu_call *c, int dim, int64_t begin, int64_t en
   }
 }
 
-/* attributes: axis, dim */
 static void scatter_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
   (void)thread;
   view v = view_of(c);
-  int axis = (int)cpu_attr(c, 0), dim = (int)cpu_attr(c, 1);
+  int axis = (int)cpu_attrs(c)->scatter.axis, dim = cpu_attrs(c)->scatter.dim;
   if (axis == TSR_CP && cpu_is_zigzag(c, &c->task->outputs[0], dim)) {
     scatter_zigzag(c, dim, begin, end);
     return;
@@ -137,8 +136,8 @@ static int64_t unslice_items(const tsr_task *t) { return t->outputs[0].shape[0];
 static void unslice_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
   (void)thread;
   const tsr_tensor *x = &c->task->inputs[0], *y = &c->task->outputs[0];
-  int dim = (int)cpu_attr(c, 0);
-  int64_t first = (int64_t)cpu_attr(c, 1), outer = 1, inner = 1,
+  int dim = cpu_attrs(c)->unslice.dim;
+  int64_t first = cpu_attrs(c)->unslice.begin, outer = 1, inner = 1,
           block = tsr_tensor_elements(y) / y->shape[0];
   int64_t bytes = tsr_dtype_bytes(y->dtype);
   char *out = (char *)cpu_out(c, 0);

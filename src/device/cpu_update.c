@@ -145,7 +145,7 @@ static double add_pieces(const float *x, int64_t pieces, int64_t stride) {
 static void clip_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
   (void)begin, (void)end, (void)thread;
   bool scaled = c->task->inputs_count == 2;
-  double sum = 0, max_norm = cpu_attr(c, 0);
+  double sum = 0, max_norm = cpu_attrs(c)->clip.max_norm;
   double loss_scale = scaled ? (double)cpu_hyper(c, 1, TSR_HYPER_LOSS_SCALE) : 1;
   int64_t pieces = c->task->inputs[0].shape[0], n = c->task->inputs[0].shape[1];
   for (int64_t i = 0; i < n; i++) sum += add_pieces(cpu_in(c, 0) + i, pieces, n);
@@ -199,16 +199,17 @@ static said norm_says(const cpu_call *c, int at, int own) {
 static void adamw_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
   (void)thread;
   const float *grad = cpu_in(c, 1);
-  tsr_param_store store = (tsr_param_store)cpu_attr(c, 5);
-  said clip = norm_says(c, 5, 5 + (cpu_attr(c, 4) != 0) + (store == TSR_STORE_KAHAN));
+  const tsr_adamw_attrs *attr = &cpu_attrs(c)->adamw;
+  tsr_param_store store = attr->store;
+  said clip = norm_says(c, 5, 5 + attr->amsgrad + (store == TSR_STORE_KAHAN));
   if (clip.skips) return;
   tsr_adamw o = {
       .lr = cpu_hyper(c, 4, TSR_HYPER_LR),
-      .beta1 = (float)cpu_attr(c, 0),
-      .beta2 = (float)cpu_attr(c, 1)};
-  o.eps = (float)cpu_attr(c, 2);
-  o.weight_decay = (float)cpu_attr(c, 3);
-  o.amsgrad = cpu_attr(c, 4) != 0;
+      .beta1 = (float)attr->beta1,
+      .beta2 = (float)attr->beta2};
+  o.eps = (float)attr->eps;
+  o.weight_decay = (float)attr->decay;
+  o.amsgrad = attr->amsgrad;
   o.correction1 = cpu_hyper(c, 4, TSR_HYPER_CORRECTION1);
   o.correction2 = cpu_hyper(c, 4, TSR_HYPER_CORRECTION2);
   float *w = cpu_in(c, 0), *m = cpu_in(c, 2), *v = cpu_in(c, 3),
@@ -228,15 +229,16 @@ const tsr_cpu_op cpu_adamw = {.items = weight_items, .run = adamw_run, .takes_ha
 static void sgd_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
   (void)thread;
   const float *grad = cpu_in(c, 1);
-  tsr_param_store store = (tsr_param_store)cpu_attr(c, 4);
-  said clip = norm_says(c, 3, 3 + (cpu_attr(c, 0) != 0) + (store == TSR_STORE_KAHAN));
+  const tsr_sgd_attrs *attr = &cpu_attrs(c)->sgd;
+  tsr_param_store store = attr->store;
+  said clip = norm_says(c, 3, 3 + (attr->momentum != 0) + (store == TSR_STORE_KAHAN));
   if (clip.skips) return;
-  tsr_sgd o = {.lr = cpu_hyper(c, 2, TSR_HYPER_LR), .momentum = (float)cpu_attr(c, 0)};
-  o.dampening = (float)cpu_attr(c, 1);
-  o.weight_decay = (float)cpu_attr(c, 2);
-  o.nesterov = cpu_attr(c, 3) != 0;
+  tsr_sgd o = {.lr = cpu_hyper(c, 2, TSR_HYPER_LR), .momentum = (float)attr->momentum};
+  o.dampening = (float)attr->dampening;
+  o.weight_decay = (float)attr->decay;
+  o.nesterov = attr->nesterov;
   o.first = cpu_hyper(c, 2, TSR_HYPER_FIRST) != 0;
-  float *w = cpu_in(c, 0), *momentum = cpu_attr(c, 0) != 0 ? cpu_in(c, 3 + clip.inputs) : NULL;
+  float *w = cpu_in(c, 0), *momentum = attr->momentum != 0 ? cpu_in(c, 3 + clip.inputs) : NULL;
   if (store == TSR_STORE_F32) {
     c->k->sgd(&o, w, momentum, grad, clip.factor, begin, end);
     return;

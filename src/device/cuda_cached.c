@@ -28,11 +28,12 @@ const cuda_op cuda_attention_cached = {attention_cached_run, NULL};
 /* x (B, C, H*D), table (T, D/2, 2), positions (B); attributes: head_dim, sign */
 static void rope_at_run(const cuda_call *c) {
   const tsr_tensor *x = cuda_x(c, 0), *table = cuda_x(c, 1);
-  int64_t D = (int64_t)cuda_attr(c, 0);
+  int64_t D = cuda_attrs(c)->rope.head_dim;
   assert(table->dtype == TSR_F32 && x->dtype == cuda_y(c, 0)->dtype);
   tsr_cuda_rope_cached(
       c->state->stream, cuda_type(x), cuda_out(c, 0), cuda_in(c, 0), cuda_in(c, 1), cuda_in(c, 2),
-      table->shape[0], x->shape[0], x->shape[1], x->shape[2] / D, D, (float)cuda_attr(c, 1));
+      table->shape[0], x->shape[0], x->shape[1], x->shape[2] / D, D,
+      (float)cuda_attrs(c)->rope.sign);
 }
 const cuda_op cuda_rope_at = {rope_at_run, NULL};
 
@@ -41,7 +42,7 @@ static void rows_at_run(const cuda_call *c) {
   const tsr_tensor *table = cuda_x(c, 0), *y = cuda_y(c, 0);
   tsr_cuda_rows_at(
       c->state->stream, cuda_out(c, 0), cuda_in(c, 0), cuda_in(c, 1), row_bytes(table), y->shape[0],
-      y->shape[1], table->shape[0], (int64_t)cuda_attr(c, 1));
+      y->shape[1], table->shape[0], cuda_attrs(c)->rows_at.begin);
 }
 const cuda_op cuda_rows_at = {rows_at_run, NULL};
 

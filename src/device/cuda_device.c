@@ -34,7 +34,7 @@ static bool is_attention(tsr_op op) {
 static bool has(void *state, const tsr_program *p, const tsr_task *t) {
   (void)state;
   if (!table[t->op]->run) return false;
-  return !is_attention(t->op) || p->graph->nodes[t->node].attr[0] <= CUDA_HEAD_MAX;
+  return !is_attention(t->op) || p->graph->nodes[t->node].attr.attention.head_dim <= CUDA_HEAD_MAX;
 }
 
 /* The keys of a graph's streams of random numbers in a step, one a node. */

@@ -37,7 +37,7 @@ const cuda_op cuda_sub = {sub_run, NULL};
 static void scale_run(const cuda_call *c) {
   tsr_cuda_scale(
       c->state->stream, cuda_type(cuda_y(c, 0)), cuda_out(c, 0), cuda_in(c, 0),
-      (float)cuda_attr(c, 0), elements(c));
+      (float)cuda_attrs(c)->scale.factor, elements(c));
 }
 const cuda_op cuda_scale = {scale_run, NULL};
 
@@ -51,7 +51,7 @@ const cuda_op cuda_unary = {unary_run, NULL};
 
 static void unary_dx_run(const cuda_call *c) {
   tsr_cuda_unary_backward(
-      c->state->stream, cuda_type(cuda_y(c, 0)), cpu_unary_of((tsr_op)cuda_attr(c, 0)),
+      c->state->stream, cuda_type(cuda_y(c, 0)), cpu_unary_of(cuda_attrs(c)->unary_dx.op),
       cuda_out(c, 0), cuda_in(c, 0), cuda_in(c, 1), elements(c));
 }
 const cuda_op cuda_unary_dx = {unary_dx_run, NULL};
@@ -88,7 +88,7 @@ static void dropout_halves(const cuda_call *c, int dim, float p) {
 
 static void dropout_run(const cuda_call *c) {
   const tsr_tensor *y = cuda_y(c, 0);
-  float p = (float)cuda_attr(c, 0);
+  float p = (float)cuda_attrs(c)->dropout.p;
   tsr_box box = cpu_sample_box(&c->base, y);
   int dim = cpu_zigzag_dim(&c->base, y);
   if (dim >= 0) dropout_halves(c, dim, p);

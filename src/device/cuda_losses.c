@@ -5,8 +5,8 @@ static void ce_stats_run(const cuda_call *c) {
   const tsr_tensor *logits = cuda_x(c, 0);
   tsr_cuda_softmax_stats(
       c->state->stream, cuda_out(c, 0), cuda_in(c, 0), cuda_in(c, 1), cpu_rows(logits),
-      cpu_last(logits), cpu_offset(&c->base, logits, logits->ndim - 1), (int64_t)cuda_attr(c, 0),
-      c->base.task->sum.kept);
+      cpu_last(logits), cpu_offset(&c->base, logits, logits->ndim - 1),
+      cuda_attrs(c)->ce_stats.valid, c->base.task->sum.kept);
 }
 const cuda_op cuda_ce_stats = {ce_stats_run, NULL};
 
@@ -68,14 +68,14 @@ static void ce_loss_run(const cuda_call *c) {
 }
 const cuda_op cuda_ce_loss = {ce_loss_run, row_loss_scratch};
 
-/* attributes: valid, scaled */
 static void ce_loss_dx_run(const cuda_call *c) {
   const tsr_tensor *logits = cuda_x(c, 0);
   tsr_cuda_softmax_loss_backward(
       c->state->stream, cuda_out(c, 0), cuda_in(c, 0), cuda_in(c, 1), cuda_in(c, 2),
       cuda_hyper(c, 3, TSR_HYPER_INV_COUNT),
-      cuda_attr(c, 1) != 0 ? cuda_hyper(c, 3, TSR_HYPER_LOSS_SCALE) : NULL, cpu_rows(logits),
-      cpu_last(logits), cpu_offset(&c->base, logits, logits->ndim - 1), (int64_t)cuda_attr(c, 0));
+      cuda_attrs(c)->ce_loss_dx.scaled ? cuda_hyper(c, 3, TSR_HYPER_LOSS_SCALE) : NULL,
+      cpu_rows(logits), cpu_last(logits), cpu_offset(&c->base, logits, logits->ndim - 1),
+      cuda_attrs(c)->ce_loss_dx.valid);
 }
 const cuda_op cuda_ce_loss_dx = {ce_loss_dx_run, NULL};
 

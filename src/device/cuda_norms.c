@@ -90,7 +90,7 @@ static void layernorm_run(const cuda_call *c) {
   tsr_cuda_layernorm(
       c->state->stream, type_of(c), cuda_out(c, 0), cuda_out(c, 1), cuda_out(c, 2), cuda_in(c, 0),
       sum_before(c, &sum), cuda_in(c, 1), c->base.task->inputs_count == 3 ? cuda_in(c, 2) : NULL,
-      cpu_rows(x), cpu_last(x), (float)cuda_attr(c, 0));
+      cpu_rows(x), cpu_last(x), (float)cuda_attrs(c)->norm.eps);
 }
 const cuda_op cuda_layernorm = {layernorm_run, NULL};
 
@@ -99,7 +99,7 @@ static void rmsnorm_run(const cuda_call *c) {
   tsr_cuda_summands sum;
   tsr_cuda_rmsnorm(
       c->state->stream, type_of(c), cuda_out(c, 0), cuda_out(c, 1), cuda_in(c, 0),
-      sum_before(c, &sum), cuda_in(c, 1), cpu_rows(x), cpu_last(x), (float)cuda_attr(c, 0));
+      sum_before(c, &sum), cuda_in(c, 1), cpu_rows(x), cpu_last(x), (float)cuda_attrs(c)->norm.eps);
 }
 const cuda_op cuda_rmsnorm = {rmsnorm_run, NULL};
 

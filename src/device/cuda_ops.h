@@ -43,7 +43,7 @@ static inline void *cuda_out(const cuda_call *c, int i) {
   return cpu_address(&c->base, cuda_y(c, i));
 }
 static inline void *cuda_scratch(const cuda_call *c) { return cpu_task_scratch(&c->base); }
-static inline double cuda_attr(const cuda_call *c, int i) { return cpu_attr(&c->base, i); }
+static inline const tsr_attrs *cuda_attrs(const cuda_call *c) { return cpu_attrs(&c->base); }
 /* Pieces of a task's scratch begin at multiples of this. */
 static inline int64_t cuda_aligned(int64_t bytes) { return (bytes + 255) / 256 * 256; }
 /* Attention's kernels keep a head's row in registers. */

@@ -316,7 +316,7 @@ const cuda_op cuda_linear_dw = {linear_dw_run, linear_dw_scratch};
 static void
 matmul_leaf(const cuda_call *c, int64_t block, int64_t leaf, void *into, tsr_cuda_type type) {
   const tsr_tensor *a = cuda_x(c, 0), *b = cuda_x(c, 1), *y = cuda_y(c, 0);
-  bool ta = cuda_attr(c, 0) != 0, tb = cuda_attr(c, 1) != 0;
+  bool ta = cuda_attrs(c)->matmul.transpose_a, tb = cuda_attrs(c)->matmul.transpose_b;
   int n = y->ndim;
   int64_t M = y->shape[n - 2], N = y->shape[n - 1], K = a->shape[ta ? n - 2 : n - 1];
   int64_t a_cols = a->shape[n - 1], b_cols = b->shape[n - 1];

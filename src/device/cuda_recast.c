@@ -6,8 +6,7 @@
 #include <assert.h>
 
 static bool is_product(tsr_op op) {
-  return op == TSR_OP_LINEAR || op == TSR_OP_LINEAR_DX || op == TSR_OP_LINEAR_DW ||
-         op == TSR_OP_MATMUL;
+  return tsr_op_facts(op) & TSR_FACT_PRODUCT || op == TSR_OP_LINEAR_DW;
 }
 
 /* Ops that know what types they mix. */
@@ -16,13 +15,11 @@ static bool mixes(tsr_op op) {
   case TSR_OP_EMBEDDING:
   case TSR_OP_EMBEDDING_DW:
   case TSR_OP_CAST:
-  case TSR_OP_ADAMW:
-  case TSR_OP_SGD:
     return true;
   }
   /* What goes round the ring of cp beside queries, keys and values is f32 by itself. */
   if (op >= TSR_OP_RING_ATTENTION && op <= TSR_OP_RING_DKV_OUT) return true;
-  return tsr_op_facts(op) & (TSR_FACT_WIDE | TSR_FACT_KEEPS_DTYPE);
+  return tsr_op_facts(op) & (TSR_FACT_WIDE | TSR_FACT_KEEPS_DTYPE | TSR_FACT_UPDATE);
 }
 
 /* Numbers that are f32 whatever the rest is: statistics of rows, sums of attention. */

@@ -12,7 +12,7 @@ static void gather(const cuda_call *c, const int64_t *step, int64_t start) {
 
 static void transpose_run(const cuda_call *c) {
   int64_t step[TSR_DIMS_MAX];
-  int a = (int)cuda_attr(c, 0), b = (int)cuda_attr(c, 1);
+  int a = cuda_attrs(c)->transpose.dim0, b = cuda_attrs(c)->transpose.dim1;
   cpu_steps_of(cuda_x(c, 0), step);
   int64_t kept = step[a];
   step[a] = step[b];
@@ -24,7 +24,7 @@ const cuda_op cuda_transpose = {transpose_run, NULL};
 static void slice_run(const cuda_call *c) {
   int64_t step[TSR_DIMS_MAX];
   cpu_steps_of(cuda_x(c, 0), step);
-  gather(c, step, (int64_t)cuda_attr(c, 1) * step[(int)cuda_attr(c, 0)]);
+  gather(c, step, cuda_attrs(c)->slice.begin * step[cuda_attrs(c)->slice.dim]);
 }
 const cuda_op cuda_slice = {slice_run, NULL};
 
@@ -49,9 +49,8 @@ static void scatter_halves(const cuda_call *c, int dim) {
     }
 }
 
-/* attributes: axis, dim */
 static void scatter_run(const cuda_call *c) {
-  int axis = (int)cuda_attr(c, 0), dim = (int)cuda_attr(c, 1);
+  int axis = (int)cuda_attrs(c)->scatter.axis, dim = cuda_attrs(c)->scatter.dim;
   const tsr_tensor *y = cuda_y(c, 0);
   if (axis == TSR_CP && cpu_is_zigzag(&c->base, y, dim)) {
     scatter_halves(c, dim);
@@ -74,6 +73,6 @@ static void unslice_run(const cuda_call *c) {
   tsr_cuda_zero(c->state->stream, cuda_out(c, 0), bytes);
   tsr_cuda_scatter(
       c->state->stream, cuda_out(c, 0), cuda_in(c, 0), bytes_of(c), x->ndim, x->shape, step,
-      (int64_t)cuda_attr(c, 1) * step[(int)cuda_attr(c, 0)]);
+      cuda_attrs(c)->slice.begin * step[cuda_attrs(c)->slice.dim]);
 }
 const cuda_op cuda_unslice = {unslice_run, NULL};

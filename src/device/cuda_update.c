@@ -42,7 +42,7 @@ static void clip_run(const cuda_call *c) {
   bool scaled = c->base.task->inputs_count == 2;
   tsr_cuda_clip(
       c->state->stream, cuda_out(c, 0), cuda_in(c, 0), stats->shape[0], stats->shape[1],
-      (float)cuda_attr(c, 0), scaled ? cuda_hyper(c, 1, TSR_HYPER_LOSS_SCALE) : NULL);
+      (float)cuda_attrs(c)->clip.max_norm, scaled ? cuda_hyper(c, 1, TSR_HYPER_LOSS_SCALE) : NULL);
 }
 const cuda_op cuda_clip = {clip_run, NULL};
 
@@ -64,28 +64,31 @@ static tsr_cuda_rounding rounding_of(const cuda_call *c, tsr_param_store store) 
  *         SGD: weight, gradient, hyper[, clip][, momentum][, compensation]
  * All weights share `hyper` and what the norm says, `clip`. */
 typedef struct {
-  int hyper, decay, store; /* an input; attributes */
+  int hyper; /* an input */
+  tsr_param_store store;
   bool adamw, amsgrad, momentum, clip;
 } update_form;
 
 static update_form form_of(const tsr_program *p, const tsr_task *t) {
-  const double *attr = p->graph->nodes[t->node].attr;
-  update_form f = {.hyper = 2, .decay = 2, .store = 4, .adamw = t->op == TSR_OP_ADAMW};
-  if (f.adamw) f.hyper = 4, f.decay = 3, f.store = 5;
-  f.amsgrad = f.adamw && attr[4] != 0;
-  f.momentum = !f.adamw && attr[0] != 0;
-  bool kahan = (tsr_param_store)attr[f.store] == TSR_STORE_KAHAN;
+  const tsr_attrs *attr = &p->graph->nodes[t->node].attr;
+  update_form f = {.adamw = t->op == TSR_OP_ADAMW};
+  f.hyper = f.adamw ? 4 : 2;
+  f.store = f.adamw ? attr->adamw.store : attr->sgd.store;
+  f.amsgrad = f.adamw && attr->adamw.amsgrad;
+  f.momentum = !f.adamw && attr->sgd.momentum != 0;
+  bool kahan = f.store == TSR_STORE_KAHAN;
   f.clip = t->inputs_count > f.hyper + 1 + f.amsgrad + f.momentum + kahan;
   return f;
 }
 
 /* Whether two updates differ in their weights and the weights' decay alone. */
 static bool are_alike(const tsr_program *p, const tsr_task *a, const tsr_task *b) {
-  const double *x = p->graph->nodes[a->node].attr, *y = p->graph->nodes[b->node].attr;
+  tsr_attrs x = p->graph->nodes[a->node].attr, y = p->graph->nodes[b->node].attr;
   if (a->op != b->op || a->inputs_count != b->inputs_count) return false;
   update_form f = form_of(p, a);
-  for (int i = 0; i <= f.store; i++)
-    if (i != f.decay && x[i] != y[i]) return false;
+  if (f.adamw) x.adamw.decay = y.adamw.decay;
+  else x.sgd.decay = y.sgd.decay;
+  if (!tsr_attrs_equal(a->op, &x, &y)) return false;
   for (int i = f.hyper; i <= f.hyper + f.clip; i++)
     if (a->inputs[i].value != b->inputs[i].value) return false;
   return true;
@@ -104,7 +107,7 @@ static bool is_first_update(const tsr_program *p, const tsr_task *t) {
 static tsr_cuda_weight weight_of(const cuda_call *c, const update_form *f) {
   tsr_cuda_weight w = {.w = cuda_in(c, 0), .grad = cuda_in(c, 1)};
   w.n = tsr_tensor_elements(cuda_x(c, 0));
-  w.weight_decay = (float)cuda_attr(c, f->decay);
+  w.weight_decay = (float)(f->adamw ? cuda_attrs(c)->adamw.decay : cuda_attrs(c)->sgd.decay);
   if (f->adamw) w.m = cuda_in(c, 2), w.v = cuda_in(c, 3);
   if (f->amsgrad) w.v_max = cuda_in(c, 5 + f->clip);
   if (f->momentum) w.m = cuda_in(c, 3 + f->clip);
@@ -122,7 +125,7 @@ static void run_updates(const cuda_call *c, launch_updates *launch) {
   const tsr_task *first = c->base.task;
   if (!is_first_update(p, first)) return;
   update_form f = form_of(p, first);
-  tsr_param_store store = (tsr_param_store)cuda_attr(c, f.store);
+  tsr_param_store store = f.store;
   tsr_cuda_weight weights[TSR_CUDA_WEIGHTS];
   tsr_cuda_rounding roundings[TSR_CUDA_WEIGHTS];
   int count = 0;
@@ -146,8 +149,8 @@ static const float *clip_of(const cuda_call *c, const update_form *f) {
 static void launch_adamw(
     const cuda_call *c, const update_form *f, const tsr_cuda_weight *weights,
     const tsr_cuda_rounding *roundings, int count) {
-  tsr_cuda_adamw_options o = {
-      (float)cuda_attr(c, 0), (float)cuda_attr(c, 1), (float)cuda_attr(c, 2)};
+  const tsr_adamw_attrs *attr = &cuda_attrs(c)->adamw;
+  tsr_cuda_adamw_options o = {(float)attr->beta1, (float)attr->beta2, (float)attr->eps};
   o.lr = cuda_hyper(c, f->hyper, TSR_HYPER_LR);
   o.correction1 = cuda_hyper(c, f->hyper, TSR_HYPER_CORRECTION1);
   o.correction2 = cuda_hyper(c, f->hyper, TSR_HYPER_CORRECTION2);
@@ -161,7 +164,8 @@ const cuda_op cuda_adamw = {adamw_run, NULL};
 static void launch_sgd(
     const cuda_call *c, const update_form *f, const tsr_cuda_weight *weights,
     const tsr_cuda_rounding *roundings, int count) {
-  tsr_cuda_sgd_options o = {(float)cuda_attr(c, 0), (float)cuda_attr(c, 1), cuda_attr(c, 3) != 0};
+  const tsr_sgd_attrs *attr = &cuda_attrs(c)->sgd;
+  tsr_cuda_sgd_options o = {(float)attr->momentum, (float)attr->dampening, attr->nesterov};
   o.lr = cuda_hyper(c, f->hyper, TSR_HYPER_LR);
   o.first = cuda_hyper(c, f->hyper, TSR_HYPER_FIRST);
   o.clip = clip_of(c, f);

@@ -1,66 +1,113 @@
-/* Attribute names and defaults, read once from ops.def's attribute column. */
-#include "graph/infer.h"
-#include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
+#include "graph/attrs.h"
+#include <assert.h>
+#include <limits.h>
 
-static const char *const specs[] = {
-#define OP(id, name, min, max, outputs, attrs, ...) attrs,
+#define F(name, type, value) .name = value,
+#define REQUIRED(name, type)
+#define HIDDEN(name, type, value) .name = value,
+#define ATTRS(set, ...) static const tsr_attrs set##_defaults = {.set = {__VA_ARGS__}};
+#include "graph/attrs.def"
+#undef ATTRS
+#undef F
+#undef REQUIRED
+#undef HIDDEN
+
+/* A field knows its struct by the name that its set's block gives it. */
+#define FIELD(name, type, required, hidden)                                                        \
+  {#name, TSR_ATTR_##type, offsetof(struct_of_set, name), required, hidden},
+#define F(name, type, value) FIELD(name, type, false, false)
+#define REQUIRED(name, type) FIELD(name, type, true, false)
+#define HIDDEN(name, type, value) FIELD(name, type, false, true)
+#define ATTRS(set, ...)                                                                            \
+  case TSR_ATTRS_##set: {                                                                          \
+    typedef tsr_##set##_attrs struct_of_set;                                                       \
+    static const tsr_attr_field fields[] = {__VA_ARGS__};                                          \
+    static const tsr_attr_set all = {                                                              \
+        (int)(sizeof fields / sizeof *fields), fields, &set##_defaults};                           \
+    return &all;                                                                                   \
+  }
+
+const tsr_attr_set *tsr_attr_set_of(tsr_attr_set_id id) {
+  static const tsr_attrs nothing;
+  static const tsr_attr_set none = {0, NULL, &nothing};
+  switch (id) {
+#include "graph/attrs.def"
+  case TSR_ATTRS_none:
+    break;
+  }
+  return &none;
+}
+
+const tsr_attr_set *tsr_op_attrs(tsr_op op) {
+  static const tsr_attr_set_id sets[] = {
+#define OP(id, name, min, max, outputs, attrs, ...) TSR_ATTRS_##attrs,
 #include "graph/ops.def"
 #undef OP
-};
+  };
+  return tsr_attr_set_of(sets[op]);
+}
 
-enum { NAME_MAX_BYTES = 24 };
-typedef struct {
-  int count;
-  char name[TSR_ATTRS_MAX][NAME_MAX_BYTES];
-  double value[TSR_ATTRS_MAX];
-  bool required[TSR_ATTRS_MAX];
-} attrs;
-
-static attrs table[TSR_OPS];
-
-static void read_table(void) {
-  for (int op = 0; op < TSR_OPS; op++) {
-    attrs *a = &table[op];
-    for (const char *at = specs[op]; *at;) {
-      size_t length = strcspn(at, "= ");
-      memcpy(a->name[a->count], at, length);
-      at += length;
-      a->required[a->count] = *at != '=';
-      if (*at == '=') a->value[a->count] = strtod(at + 1, (char **)&at);
-      at += strspn(at, " ");
-      a->count++;
-    }
+double tsr_attr_number(const tsr_attr_field *field, const tsr_attrs *attrs) {
+  const void *at = (const char *)attrs + field->offset;
+#define TSR_ATTR_CASE(name, c)                                                                     \
+  case TSR_ATTR_##name:                                                                            \
+    return (double)*(const c *)at;
+  switch (field->type) {
+    TSR_ATTR_CASE(axis, tsr_axis)
+    TSR_ATTR_CASE(dim, int)
+    TSR_ATTR_CASE(i64, int64_t)
+    TSR_ATTR_CASE(flag, bool)
+    TSR_ATTR_CASE(positions, int64_t)
+    TSR_ATTR_CASE(f64, double)
+    TSR_ATTR_CASE(nonneg, double)
+    TSR_ATTR_CASE(positive, double)
+    TSR_ATTR_CASE(fraction, double)
+    TSR_ATTR_CASE(op, tsr_op)
+    TSR_ATTR_CASE(store, tsr_param_store)
+  case TSR_ATTR_sizes:
+    break;
   }
+  assert(!"sizes are no number");
+  return 0;
 }
 
-/* Threads may build graphs at the same time. */
-static const attrs *read_attrs(tsr_op op) {
-  static pthread_once_t once = PTHREAD_ONCE_INIT;
-  pthread_once(&once, read_table);
-  return &table[op];
+static int64_t whole(double number, int64_t min, int64_t max) {
+  return number <= (double)min ? min : number >= (double)max ? max : (int64_t)number;
 }
 
-int tsr_op_attr(tsr_op op, const char *name) {
-  const attrs *a = read_attrs(op);
-  for (int i = 0; i < a->count; i++)
-    if (!strcmp(a->name[i], name)) return i;
-  return -1;
-}
-
-int tsr_op_attrs(
-    tsr_op op, const char *names[TSR_ATTRS_MAX], double defaults[TSR_ATTRS_MAX],
-    bool required[TSR_ATTRS_MAX]) {
-  const attrs *a = read_attrs(op);
-  for (int i = 0; i < a->count; i++) {
-    names[i] = a->name[i];
-    defaults[i] = a->value[i];
-    required[i] = a->required[i];
+void tsr_attr_set_number(const tsr_attr_field *field, tsr_attrs *attrs, double number) {
+  void *at = (char *)attrs + field->offset;
+  switch (field->type) {
+  case TSR_ATTR_dim:
+    *(int *)at = (int)whole(number, INT_MIN, INT_MAX);
+    return;
+  case TSR_ATTR_i64:
+  case TSR_ATTR_positions:
+    *(int64_t *)at = whole(number, INT64_MIN, INT64_MAX);
+    return;
+  case TSR_ATTR_flag:
+    *(bool *)at = number != 0;
+    return;
+  case TSR_ATTR_f64:
+  case TSR_ATTR_nonneg:
+  case TSR_ATTR_positive:
+  case TSR_ATTR_fraction:
+    *(double *)at = number;
+    return;
+  case TSR_ATTR_axis:
+    *(tsr_axis *)at = (tsr_axis)number;
+    return;
+  case TSR_ATTR_op:
+  case TSR_ATTR_store:
+  case TSR_ATTR_sizes:
+    break;
   }
-  return a->count;
+  assert(!"a call gives no such attribute");
 }
 
-void tsr_op_defaults(tsr_op op, double attr[TSR_ATTRS_MAX]) {
-  memcpy(attr, read_attrs(op)->value, sizeof(double) * TSR_ATTRS_MAX);
+bool tsr_attrs_equal(tsr_op op, const tsr_attrs *a, const tsr_attrs *b) {
+  const tsr_attr_set *set = tsr_op_attrs(op);
+  for (int i = 0; i < set->count; i++)
+    if (tsr_attr_number(&set->fields[i], a) != tsr_attr_number(&set->fields[i], b)) return false;
+  return true;
 }

@@ -1,7 +1,6 @@
 /* A graph file's calls: checked, then added as one node or a few. */
-#include "graph/graph.h"
+#include "graph/call_attrs.h"
 #include "graph/infer.h"
-#include <math.h>
 #include <string.h>
 
 typedef struct {
@@ -18,15 +17,13 @@ static bool fail_infer(const builder *b, const char *bad) {
 /* Adds a node after its shapes have been checked; the outputs' first value, or -1. */
 static int checked(
     const builder *b, tsr_op op, const char *name, int count, const int *inputs,
-    const double *attr) {
-  double defaults[TSR_ATTRS_MAX];
-  tsr_op_defaults(op, defaults);
+    const tsr_attrs *attr) {
   tsr_node node = {.op = op, .inputs_count = count, .inputs = (int *)inputs};
-  memcpy(node.attr, attr ? attr : defaults, sizeof node.attr);
+  node.attr = attr ? *attr : *tsr_op_attrs(op)->defaults;
   tsr_type types[TSR_OUTPUTS_MAX];
   const char *bad = tsr_infer(b->g, &node, types);
   if (bad) return fail_infer(b, bad) ? 0 : -1;
-  return tsr_graph_add(b->g, op, TSR_FORWARD, name, b->call->place, count, inputs, node.attr);
+  return tsr_graph_add(b->g, op, TSR_FORWARD, name, b->call->place, count, inputs, &node.attr);
 }
 
 static bool give(const builder *b, int value) {
@@ -35,125 +32,21 @@ static bool give(const builder *b, int value) {
   return true;
 }
 
-static const tsr_call_attr *find_attr(const tsr_call *call, const char *name) {
-  for (int i = 0; i < call->attrs_count; i++)
-    if (!strcmp(call->attrs[i].name, name)) return &call->attrs[i];
-  return NULL;
-}
-
-static double number(const tsr_call *call, const char *name, double otherwise) {
-  const tsr_call_attr *a = find_attr(call, name);
-  return a ? a->value : otherwise;
-}
-
-static bool is_one_of(const char *name, const char *const *names) {
-  while (*names && strcmp(*names, name)) names++;
-  return *names != NULL;
-}
-
-/* An axis is a word, a shape a list, all else a number; what counts or names a dimension is whole.
- */
-static bool check_kind(const builder *b, const tsr_call_attr *a) {
-  static const char *const words[] = {"axis", NULL}, *const lists[] = {"shape", NULL};
-  static const char *const reals[] = {"factor",
-                                      "p",
-                                      "eps",
-                                      "scale",
-                                      "dropout",
-                                      "theta",
-                                      "scaling_factor",
-                                      "low_freq_factor",
-                                      "high_freq_factor",
-                                      NULL};
-  if (is_one_of(a->name, words)) return true; /* read_axis has the words */
-  bool list = is_one_of(a->name, lists);
-  if (list ? !a->list_count : a->word || a->list_count)
-    return tsr_diag_error(
-        b->diags, a->place, "%s: '%s' must be a %s", b->call->op, a->name,
-        list ? "list of sizes" : "number");
-  if (!strcmp(a->name, "eps") && a->value < 0)
-    return tsr_diag_error(
-        b->diags, a->place, "%s: 'eps' must not be negative, found %g", b->call->op, a->value);
-  if (!strcmp(a->name, "theta") && !(a->value > 0))
-    return tsr_diag_error(
-        b->diags, a->place, "%s: 'theta' must be above 0, found %g", b->call->op, a->value);
-  if (list || is_one_of(a->name, reals) || a->value == floor(a->value)) return true;
-  return tsr_diag_error(
-      b->diags, a->place, "%s: '%s' must be a whole number, not %g", b->call->op, a->name,
-      a->value);
-}
-
-/* Every attribute's name is one of `names`, its value of the right kind, and those that `required`
- * marks are there. */
-static bool
-check_attrs(const builder *b, int count, const char *const *names, const bool *required) {
-  bool ok = true;
-  for (int i = 0; i < b->call->attrs_count; i++) {
-    const tsr_call_attr *a = &b->call->attrs[i];
-    bool known = false;
-    for (int k = 0; k < count; k++) known |= !strcmp(a->name, names[k]);
-    if (known) {
-      ok &= check_kind(b, a);
-      continue;
-    }
-    ok = tsr_diag_error(b->diags, a->place, "%s has no attribute '%s'", b->call->op, a->name);
-    tsr_diag_nearest(b->diags, a->name, names, count);
-  }
-  for (int k = 0; ok && k < count; k++) /* one of another name may be meant */
-    if (required[k] && !find_attr(b->call, names[k]))
-      ok = tsr_diag_error(
-          b->diags, b->call->op_place, "%s needs the attribute '%s'", b->call->op, names[k]);
-  return ok;
-}
-
-static bool read_axis(const builder *b, const tsr_call_attr *a, double *ret_axis) {
-  static const char *const names[] = {"dp", "pp", "ep", "cp", "tp"};
-  for (int i = 0; a->word && i < TSR_AXES; i++)
-    if (!strcmp(a->word, names[i])) return *ret_axis = i, true;
-  if (!a->word)
-    return tsr_diag_error(b->diags, a->place, "%s: 'axis' must be an axis's name", b->call->op);
-  tsr_diag_error(b->diags, a->place, "'%s' is not an axis", a->word);
-  tsr_diag_nearest(b->diags, a->word, names, TSR_AXES);
-  return false;
-}
-
-/* The op's attributes from the call's, with defaults. */
-static bool read_attrs(const builder *b, tsr_op op, double attr[TSR_ATTRS_MAX]) {
-  const char *names[TSR_ATTRS_MAX];
-  bool required[TSR_ATTRS_MAX];
-  int count = tsr_op_attrs(op, names, attr, required);
-  if (!check_attrs(b, count, names, required)) return false;
-  bool ok = true;
-  for (int i = 0; i < count; i++) {
-    const tsr_call_attr *a = find_attr(b->call, names[i]);
-    if (!a) continue;
-    if (!strcmp(names[i], "axis")) {
-      ok &= read_axis(b, a, &attr[i]);
-    } else {
-      attr[i] = a->value;
-      int64_t ndim = b->g->values[b->call->inputs[0]].ndim;
-      static const char *const dims[] = {"dim", "dim0", "dim1", "from", NULL};
-      if (is_one_of(names[i], dims) && attr[i] < 0 && attr[i] >= -(double)ndim)
-        attr[i] += (double)ndim;
-    }
-  }
-  return ok;
+/* The call's attributes by a set's fields. */
+static bool read_attrs(const builder *b, const tsr_attr_set *set, tsr_attrs *ret_attrs) {
+  return tsr_call_read_attrs(b->g, b->call, set, ret_attrs, b->diags);
 }
 
 static bool call_op(const builder *b, tsr_op op) {
-  double attr[TSR_ATTRS_MAX] = {0};
-  if (!read_attrs(b, op, attr)) return false;
-  int p = op == TSR_OP_DROPOUT ? 0 : op == TSR_OP_ATTENTION ? 3 : -1;
-  if (p >= 0 && !(attr[p] >= 0 && attr[p] < 1))
-    return tsr_diag_error(
-        b->diags, b->call->op_place, "%s: %s %g is not in [0, 1)", b->call->op, p ? "dropout" : "p",
-        attr[p]);
-  return give(b, checked(b, op, b->call->result, b->call->inputs_count, b->call->inputs, attr));
+  tsr_attrs attr;
+  if (!read_attrs(b, tsr_op_attrs(op), &attr)) return false;
+  return give(b, checked(b, op, b->call->result, b->call->inputs_count, b->call->inputs, &attr));
 }
 
 static bool call_linear(const builder *b) {
   const tsr_call *c = b->call;
-  if (!check_attrs(b, 0, NULL, NULL)) return false;
+  tsr_attrs attr;
+  if (!read_attrs(b, tsr_op_attrs(TSR_OP_LINEAR), &attr)) return false;
   if (c->inputs_count == 2)
     return give(b, checked(b, TSR_OP_LINEAR, c->result, 2, c->inputs, NULL));
   const char *name = tsr_arena_printf(b->g->arena, "%s.product", c->result);
@@ -177,14 +70,11 @@ static int rope_table(const builder *b, int64_t positions, const tsr_init *init)
 }
 
 static bool call_rope(const builder *b) {
-  static const char *const names[] = {"head_dim",           "theta",
-                                      "scaling_factor",     "low_freq_factor",
-                                      "high_freq_factor",   "original_context_length",
-                                      "max_sequence_length"};
-  static const bool required[] = {true, false, false, false, false, false, false};
   const tsr_call *c = b->call;
-  if (!check_attrs(b, 7, names, required)) return false;
-  int64_t head_dim = (int64_t)number(c, "head_dim", 0);
+  tsr_attrs attr;
+  if (!read_attrs(b, tsr_attr_set_of(TSR_ATTRS_rope_call), &attr)) return false;
+  const tsr_rope_call_attrs *rope = &attr.rope_call;
+  int64_t head_dim = rope->head_dim;
   const tsr_value *x = &b->g->values[c->inputs[0]];
   if (head_dim < 2 || head_dim % 2)
     return tsr_diag_error(
@@ -194,90 +84,92 @@ static bool call_rope(const builder *b) {
   memset(&init, 0, sizeof init); /* compared bytewise */
   init.kind = TSR_INIT_ROPE;
   init.a = (double)head_dim;
-  init.b = number(c, "theta", 10000);
-  init.scaling[0] = number(c, "scaling_factor", 0);
-  init.scaling[1] = number(c, "low_freq_factor", 1);
-  init.scaling[2] = number(c, "high_freq_factor", 4);
-  init.scaling[3] = number(c, "original_context_length", 0);
+  init.b = rope->theta;
+  init.scaling[0] = rope->scaling_factor;
+  init.scaling[1] = rope->low_freq_factor;
+  init.scaling[2] = rope->high_freq_factor;
+  init.scaling[3] = (double)rope->original_context_length;
   if (!init.scaling[3]) init.scaling[0] = 0;
   int table = rope_table(b, x->shape[1], &init);
-  double attr[TSR_ATTRS_MAX] = {(double)head_dim, 1};
-  return give(b, checked(b, TSR_OP_ROPE, c->result, 2, (int[]){c->inputs[0], table}, attr));
+  tsr_attrs turn = {.rope = {head_dim, 1}};
+  return give(b, checked(b, TSR_OP_ROPE, c->result, 2, (int[]){c->inputs[0], table}, &turn));
 }
 
 static bool call_split(const builder *b) {
-  static const char *const names[] = {"sections", "dim"};
-  static const bool required[] = {true, false};
   const tsr_call *c = b->call;
-  if (!check_attrs(b, 2, names, required)) return false;
+  tsr_attrs attr;
+  if (!read_attrs(b, tsr_attr_set_of(TSR_ATTRS_split_call), &attr)) return false;
   const tsr_value *x = &b->g->values[c->inputs[0]];
-  int sections = (int)number(c, "sections", 0), dim = (int)number(c, "dim", -1);
+  int64_t sections = attr.split_call.sections;
+  int dim = attr.split_call.dim;
   if (dim < 0) dim += x->ndim;
   if (sections < 1 || sections > TSR_CALL_INPUTS_MAX)
     return tsr_diag_error(
-        b->diags, c->op_place, "split: %d sections, not 1 to %d", sections, TSR_CALL_INPUTS_MAX);
+        b->diags, c->op_place, "split: %lld sections, not 1 to %d", (long long)sections,
+        TSR_CALL_INPUTS_MAX);
   if (dim < 0 || dim >= x->ndim || x->shape[dim] % sections)
     return tsr_diag_error(
-        b->diags, c->op_place, "split: %d sections do not divide dimension %d of '%s' %s", sections,
-        dim, x->name, tsr_shape_text(x->ndim, x->shape));
+        b->diags, c->op_place, "split: %lld sections do not divide dimension %d of '%s' %s",
+        (long long)sections, dim, x->name, tsr_shape_text(x->ndim, x->shape));
   int64_t size = x->shape[dim] / sections;
   for (int i = 0; i < sections; i++) {
-    double attr[TSR_ATTRS_MAX] = {dim, (double)(i * size), (double)((i + 1) * size)};
+    tsr_attrs part = {.slice = {dim, i * size, (i + 1) * size}};
     const char *name = tsr_arena_printf(b->g->arena, "%s.%d", c->result, i);
-    if (!give(b, checked(b, TSR_OP_SLICE, name, 1, c->inputs, attr))) return false;
+    if (!give(b, checked(b, TSR_OP_SLICE, name, 1, c->inputs, &part))) return false;
   }
   return true;
 }
 
 static bool call_cross_entropy(const builder *b) {
-  static const char *const names[] = {"valid"};
-  static const bool required[] = {false};
   const tsr_call *c = b->call;
-  if (!check_attrs(b, 1, names, required)) return false;
+  tsr_attrs attr;
+  if (!read_attrs(b, tsr_attr_set_of(TSR_ATTRS_cross_entropy_call), &attr)) return false;
   const tsr_value *x = &b->g->values[c->inputs[0]];
   int64_t vocabulary = x->shape[x->ndim - 1];
-  double attr[TSR_ATTRS_MAX] = {number(c, "valid", (double)vocabulary)};
-  if (attr[0] < 1 || attr[0] > (double)vocabulary)
+  int64_t valid = tsr_call_find_attr(c, "valid") ? attr.cross_entropy_call.valid : vocabulary;
+  if (valid < 1 || valid > vocabulary)
     return tsr_diag_error(
         b->diags, c->op_place,
-        "cross_entropy: valid %g is not between 1 and the %lld logits of '%s'", attr[0],
+        "cross_entropy: valid %g is not between 1 and the %lld logits of '%s'", (double)valid,
         (long long)vocabulary, x->name);
   const char *name = tsr_arena_printf(b->g->arena, "%s.stats", c->result);
-  int stats = checked(b, TSR_OP_CE_STATS, name, 2, c->inputs, attr);
+  tsr_attrs of_stats = {.ce_stats = {valid}}, of_loss = {.ce_loss = {.valid = valid}};
+  int stats = checked(b, TSR_OP_CE_STATS, name, 2, c->inputs, &of_stats);
   if (stats < 0) return false;
   int inputs[] = {c->inputs[0], stats, c->inputs[1], tsr_graph_hyper(b->g)};
-  return give(b, checked(b, TSR_OP_CE_LOSS, c->result, 4, inputs, attr));
+  return give(b, checked(b, TSR_OP_CE_LOSS, c->result, 4, inputs, &of_loss));
 }
 
 static bool call_mse(const builder *b) {
-  if (!check_attrs(b, 0, NULL, NULL)) return false;
+  tsr_attrs attr;
+  if (!read_attrs(b, tsr_attr_set_of(TSR_ATTRS_none), &attr)) return false;
   return give(b, checked(b, TSR_OP_SQUARED_ERROR, b->call->result, 2, b->call->inputs, NULL));
 }
 
 static bool call_reshape(const builder *b) {
-  static const char *const names[] = {"shape"};
-  static const bool required[] = {true};
   const tsr_call *c = b->call;
-  if (!check_attrs(b, 1, names, required)) return false;
-  const tsr_call_attr *a = find_attr(c, "shape");
+  tsr_attrs attr;
+  if (!read_attrs(b, tsr_attr_set_of(TSR_ATTRS_reshape_call), &attr)) return false;
+  const tsr_size_list *shape = &attr.reshape_call.shape;
+  tsr_place place = tsr_call_find_attr(c, "shape")->place;
   const tsr_value *x = &b->g->values[c->inputs[0]];
   int64_t have = tsr_value_elements(x), want = 1;
-  for (int i = 0; i < a->list_count; i++) {
-    if (a->list[i] < 1 || a->list[i] > have)
+  for (int i = 0; i < shape->count; i++) {
+    if (shape->size[i] < 1 || shape->size[i] > have)
       return tsr_diag_error(
-          b->diags, a->place, "reshape: a size of %lld does not fit '%s' %s", (long long)a->list[i],
-          x->name, tsr_shape_text(x->ndim, x->shape));
-    want *= a->list[i];
+          b->diags, place, "reshape: a size of %lld does not fit '%s' %s",
+          (long long)shape->size[i], x->name, tsr_shape_text(x->ndim, x->shape));
+    want *= shape->size[i];
   }
   if (want != have)
     return tsr_diag_error(
-        b->diags, a->place, "reshape: '%s' %s has %lld elements, %s has %lld", x->name,
-        tsr_shape_text(x->ndim, x->shape), (long long)have, tsr_shape_text(a->list_count, a->list),
-        (long long)want);
+        b->diags, place, "reshape: '%s' %s has %lld elements, %s has %lld", x->name,
+        tsr_shape_text(x->ndim, x->shape), (long long)have,
+        tsr_shape_text(shape->count, shape->size), (long long)want);
   return give(
       b, tsr_graph_add_shaped(
              b->g, TSR_OP_RESHAPE, TSR_FORWARD, c->result, c->place, 1, c->inputs, NULL,
-             a->list_count, a->list));
+             shape->count, shape->size));
 }
 
 typedef struct {

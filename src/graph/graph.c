@@ -3,79 +3,6 @@
 #include <assert.h>
 #include <string.h>
 
-const char *tsr_op_name(tsr_op op) {
-  static const char *const names[] = {
-#define OP(id, name, ...) name,
-#include "graph/ops.def"
-#undef OP
-  };
-  return names[op];
-}
-
-const char *tsr_op_title(tsr_op op) {
-  static const char *const titles[TSR_OPS] = {
-      [TSR_OP_CE_STATS] = "cross_entropy",
-      [TSR_OP_CE_LOSS] = "cross_entropy",
-      [TSR_OP_SQUARED_ERROR] = "mse",
-      [TSR_OP_LINEAR_DW] = "the gradient of linear",
-      [TSR_OP_EMBEDDING_DW] = "the gradient of embedding",
-      [TSR_OP_SUM_TO] = "the gradient of a broadcast",
-      [TSR_OP_NORM_DW] = "the gradient of a norm",
-      [TSR_OP_ATTENTION_DX] = "the gradient of attention"};
-  return titles[op] ? titles[op] : tsr_op_name(op);
-}
-
-int tsr_op_outputs(tsr_op op) {
-  static const int outputs[] = {
-#define OP(id, name, min, max, outputs, ...) outputs,
-#include "graph/ops.def"
-#undef OP
-  };
-  return outputs[op];
-}
-
-unsigned tsr_op_facts(tsr_op op) {
-  enum {
-    INTERNAL = TSR_FACT_INTERNAL,
-    LOSS = TSR_FACT_LOSS,
-    RANDOM = TSR_FACT_RANDOM,
-    PRODUCT = TSR_FACT_PRODUCT,
-    GRADIENT = TSR_FACT_GRADIENT,
-    SUMMANDS = TSR_FACT_SUMMANDS,
-    COLLECTIVE = TSR_FACT_COLLECTIVE,
-    LOCAL_CUT = TSR_FACT_LOCAL_CUT,
-    EVERYWHERE = TSR_FACT_EVERYWHERE,
-    SIZED = TSR_FACT_SIZED,
-    ADDS = TSR_FACT_ADDS,
-    KEEPS_DTYPE = TSR_FACT_KEEPS_DTYPE,
-    WIDE = TSR_FACT_WIDE,
-    STATISTICS = TSR_FACT_STATISTICS,
-    KEPT = TSR_FACT_KEPT,
-    OVERWRITES = TSR_FACT_OVERWRITES,
-    CHEAP = TSR_FACT_CHEAP
-  };
-  static const unsigned facts_of[] = {
-#define OP(id, name, min, max, outputs, attrs, facts, ...) facts,
-#include "graph/ops.def"
-#undef OP
-  };
-  return facts_of[op];
-}
-
-int tsr_op_shape_input(tsr_op op, int inputs_count) {
-  switch ((int)op) {
-  case TSR_OP_LINEAR_DW:
-  case TSR_OP_EMBEDDING_DW:
-    return 2;
-  case TSR_OP_SUM_TO:
-    return 1;
-  case TSR_OP_NORM_DW:
-    return inputs_count - 1;
-  default:
-    return -1;
-  }
-}
-
 int64_t tsr_dtype_bytes(tsr_dtype dtype) { return tsr_dtype_is_half(dtype) ? 2 : 4; }
 
 const char *tsr_dtype_name(tsr_dtype dtype) {
@@ -201,6 +128,16 @@ int tsr_graph_find_loss(const tsr_graph *g, int value) {
   }
 }
 
+int64_t tsr_loss_samples(const tsr_node *loss) {
+  return loss->op == TSR_OP_SQUARED_ERROR ? loss->attr.squared_error.samples
+                                          : loss->attr.ce_loss.samples;
+}
+
+double tsr_node_dropout(const tsr_node *n) {
+  if (n->op == TSR_OP_DROPOUT) return n->attr.dropout.p;
+  return n->op == TSR_OP_ATTENTION ? n->attr.attention.dropout : 0;
+}
+
 /* Adds a node whose outputs have these types. */
 static int add_node(tsr_graph *g, const tsr_node *node, const tsr_type *types) {
   tsr_arena_grow(
@@ -227,7 +164,7 @@ static int add_node(tsr_graph *g, const tsr_node *node, const tsr_type *types) {
 
 static tsr_node make_node(
     const tsr_graph *g, tsr_op op, tsr_section section, const char *name, tsr_place place,
-    int inputs_count, const int *inputs, const double *attr) {
+    int inputs_count, const int *inputs, const tsr_attrs *attr) {
   tsr_node n = {
       .op = op,
       .section = section,
@@ -238,14 +175,13 @@ static tsr_node make_node(
   n.block = g->block;
   n.of = g->of;
   if (tsr_op_facts(op) & TSR_FACT_EVERYWHERE) n.stage = TSR_EVERY_STAGE;
-  if (attr) memcpy(n.attr, attr, sizeof n.attr);
-  else tsr_op_defaults(op, n.attr);
+  n.attr = attr ? *attr : *tsr_op_attrs(op)->defaults;
   return n;
 }
 
 int tsr_graph_add(
     tsr_graph *g, tsr_op op, tsr_section section, const char *name, tsr_place place,
-    int inputs_count, const int *inputs, const double *attr) {
+    int inputs_count, const int *inputs, const tsr_attrs *attr) {
   tsr_node node = make_node(g, op, section, name, place, inputs_count, inputs, attr);
   tsr_type types[TSR_OUTPUTS_MAX];
   const char *wrong = tsr_infer(g, &node, types);
@@ -256,7 +192,7 @@ int tsr_graph_add(
 
 int tsr_graph_add_shaped(
     tsr_graph *g, tsr_op op, tsr_section section, const char *name, tsr_place place,
-    int inputs_count, const int *inputs, const double *attr, int ndim, const int64_t *shape) {
+    int inputs_count, const int *inputs, const tsr_attrs *attr, int ndim, const int64_t *shape) {
   tsr_node node = make_node(g, op, section, name, place, inputs_count, inputs, attr);
   tsr_type type = {.dtype = TSR_F32, .ndim = ndim};
   memcpy(type.shape, shape, sizeof *shape * (size_t)ndim);

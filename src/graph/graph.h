@@ -11,54 +11,14 @@
 #include "base/axis.h"
 #include "base/diag.h"
 #include "base/text.h"
+#include "graph/attrs.h"
 #include <stdint.h>
 
-typedef enum {
-#define OP(id, ...) TSR_OP_##id,
-#include "graph/ops.def"
-#undef OP
-  TSR_OPS
-} tsr_op;
-
-/* What passes need to know of an op beside its rules. */
-enum tsr_op_facts {
-  TSR_FACT_INTERNAL = 1,     /* made by short forms and passes; a graph file cannot call it */
-  TSR_FACT_LOSS = 2,         /* gives one number, and autodiff can begin there */
-  TSR_FACT_RANDOM = 4,       /* may draw other numbers for every microbatch */
-  TSR_FACT_PRODUCT = 8,      /* sums over a dimension of its own, not over rows */
-  TSR_FACT_GRADIENT = 16,    /* its result is (part of) a parameter's gradient */
-  TSR_FACT_SUMMANDS = 32,    /* treats every summand alike, so units may stay apart through it */
-  TSR_FACT_COLLECTIVE = 64,  /* moves data between the members of the axis in its first attribute */
-  TSR_FACT_LOCAL_CUT = 128,  /* takes a rank's part along that axis, without moving data */
-  TSR_FACT_EVERYWHERE = 256, /* every stage of a pipeline runs it, on the inputs that it has */
-  TSR_FACT_SIZED = 512,      /* the device says how large its first output is */
-  TSR_FACT_ADDS = 1024,      /* its first output is its last input's bytes, where it has that one */
-  TSR_FACT_KEEPS_DTYPE = 2048, /* its result has its input's dtype, whatever that is */
-  TSR_FACT_WIDE = 4096,        /* reads and gives f32 in every precision */
-  TSR_FACT_STATISTICS = 8192,  /* outputs after the first are numbers for its gradient, in f32 */
-  TSR_FACT_KEPT = 16384,       /* its output stays from one run of the program to the next, for all
-                                  of a worker's programs that have it; a run writes a part of it */
-  TSR_FACT_OVERWRITES = 32768, /* its output may be its first input's bytes: element i needs no more
-                                  of that than element i */
-  TSR_FACT_CHEAP = 65536 /* its gradient needs its inputs anyway, and it goes through them once */
-};
-unsigned tsr_op_facts(tsr_op op);
-/* Whether an op moves or cuts a tensor over the axis in its first attribute. */
-static inline bool tsr_op_moves(tsr_op op) {
-  return tsr_op_facts(op) & (TSR_FACT_COLLECTIVE | TSR_FACT_LOCAL_CUT);
-}
-/* The input that an op reads for its shape alone, or -1. */
-int tsr_op_shape_input(tsr_op op, int inputs_count);
-
 typedef enum { TSR_F32, TSR_I32, TSR_BF16, TSR_F16 } tsr_dtype;
-/* How parameters are stored: in f32; or in bf16 alone, and updates are rounded by chance, or beside
- * what their rounding has lost so far (kernels.h, tsr_rounding). The attribute `store` of updates.
- */
-typedef enum { TSR_STORE_F32, TSR_STORE_STOCHASTIC, TSR_STORE_KAHAN } tsr_param_store;
 int64_t tsr_dtype_bytes(tsr_dtype dtype);
 static inline bool tsr_dtype_is_half(tsr_dtype d) { return d == TSR_BF16 || d == TSR_F16; }
 const char *tsr_dtype_name(tsr_dtype dtype);
-enum { TSR_DIMS_MAX = 5, TSR_ATTRS_MAX = 6, TSR_OUTPUTS_MAX = 3 };
+enum { TSR_OUTPUTS_MAX = 3 };
 enum { TSR_GRAPH_OUTPUTS_MAX = 16 }; /* that a graph file may ask for */
 
 typedef enum {
@@ -138,7 +98,7 @@ typedef struct {
   const char *name;
   int inputs_count, *inputs;
   int outputs_count, outputs[TSR_OUTPUTS_MAX];
-  double attr[TSR_ATTRS_MAX]; /* in the order of the op's attribute names, then zeros */
+  tsr_attrs attr;     /* the member of the op's set */
   const char *result; /* what the graph file calls its result, if not by its name; or NULL */
   const char *stream;         /* of its random numbers: the forward node's name */
   int block; /* which repetition of the graph file's outermost repeats it stands in; -1: none */
@@ -184,11 +144,14 @@ typedef struct tsr_graph {
   int block, of;        /* what nodes are stamped with as they are added */
 } tsr_graph;
 
-/* Attributes of a loss (ops.def); that of squared errors alone has the first. */
-enum { TSR_LOSS_REAL, TSR_LOSS_SAMPLES };
-static inline int64_t tsr_loss_samples(const tsr_node *n) {
-  return (int64_t)n->attr[TSR_LOSS_SAMPLES];
+/* The axis over which an op moves or cuts a tensor, or -1. */
+static inline int tsr_node_axis(const tsr_node *n) {
+  return tsr_op_moves(n->op) ? (int)n->attr.move.axis : -1;
 }
+/* How many samples' losses a loss gives one by one; 0: it gives one number. */
+int64_t tsr_loss_samples(const tsr_node *loss);
+/* The probability with which a node of a forward graph drops an element; 0: it drops none. */
+double tsr_node_dropout(const tsr_node *n);
 
 /* The numbers of one step, in the hyper value. */
 typedef enum {
@@ -226,11 +189,11 @@ int tsr_graph_find_loss(const tsr_graph *g, int value);
  * node's index for ops without outputs. */
 int tsr_graph_add(
     tsr_graph *g, tsr_op op, tsr_section section, const char *name, tsr_place place,
-    int inputs_count, const int *inputs, const double *attr);
+    int inputs_count, const int *inputs, const tsr_attrs *attr);
 /* The same for ops whose output shape is not their inputs' matter (reshape). */
 int tsr_graph_add_shaped(
     tsr_graph *g, tsr_op op, tsr_section section, const char *name, tsr_place place,
-    int inputs_count, const int *inputs, const double *attr, int ndim, const int64_t *shape);
+    int inputs_count, const int *inputs, const tsr_attrs *attr, int ndim, const int64_t *shape);
 
 /* Copies a value without a node, or a node with other inputs, from another graph of the same arena;
  * the new value's (first output's) index, or the node's for ops without outputs. */
@@ -279,9 +242,6 @@ const char *const *tsr_graph_call_names(int *ret_count);
  * gradient is made of pieces) if it divides: one that tp does not split; -1: none. */
 int tsr_zero_dim(int ndim, tsr_placement tp);
 
-const char *tsr_op_name(tsr_op op);
-/* What messages about a graph file call it: ops that no file writes by what they are made for. */
-const char *tsr_op_title(tsr_op op);
 /* "(4, 16, 32)", in one of a few static buffers. */
 const char *tsr_shape_text(int ndim, const int64_t *shape);
 int64_t tsr_value_elements(const tsr_value *value); /* global, units left out */

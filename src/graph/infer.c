@@ -94,7 +94,7 @@ static const char *infer_linear_dw(const inference *i) {
 
 static const char *infer_matmul(const inference *i) {
   const tsr_value *a = i->in[0], *b = i->in[1];
-  bool ta = i->node->attr[0] != 0, tb = i->node->attr[1] != 0;
+  bool ta = i->node->attr.matmul.transpose_a, tb = i->node->attr.matmul.transpose_b;
   if (a->ndim < 2 || b->ndim != a->ndim ||
       memcmp(a->shape, b->shape, sizeof *a->shape * (size_t)(a->ndim - 2)))
     return wrong(
@@ -164,7 +164,7 @@ static const char *check_heads(const inference *i, int input, int64_t head_dim) 
 }
 
 static const char *infer_rope(const inference *i) {
-  int64_t head_dim = (int64_t)i->node->attr[0];
+  int64_t head_dim = i->node->attr.rope.head_dim;
   const char *bad = check_heads(i, 0, head_dim);
   if (bad) return bad;
   if (head_dim % 2) return wrong(i, "head_dim %lld must be even", (long long)head_dim);
@@ -177,7 +177,8 @@ static const char *infer_rope(const inference *i) {
 }
 
 static const char *infer_attention(const inference *i) {
-  int64_t d = (int64_t)i->node->attr[0];
+  const tsr_attention_attrs *attr = &i->node->attr.attention;
+  int64_t d = attr->head_dim;
   for (int k = 0; k < 3; k++) {
     const char *bad = check_heads(i, k, d);
     if (bad) return bad;
@@ -194,10 +195,7 @@ static const char *infer_attention(const inference *i) {
     return wrong(
         i, "%lld key/value heads do not divide %lld query heads", (long long)groups,
         (long long)heads);
-  double window = i->node->attr[4];
-  if (!(window >= 0 && window < 0x1p53))
-    return wrong(i, "window %g is no number of positions", window);
-  if (window > 0 && i->node->attr[1] == 0) return wrong(i, "a window needs causal attention");
+  if (attr->window > 0 && !attr->causal) return wrong(i, "a window needs causal attention");
   i->out[0] = type_of(q);
   i->out[1] = (tsr_type){TSR_F32, 4, {q->shape[0], heads, q->shape[1], 2}};
   return NULL;
@@ -216,7 +214,7 @@ static const char *infer_swiglu_dx(const inference *i) {
 static const char *infer_reshape(const inference *i) { return wrong(i, "its shape must be given"); }
 
 static const char *infer_transpose(const inference *i) {
-  int a = (int)i->node->attr[0], b = (int)i->node->attr[1], n = i->in[0]->ndim;
+  int a = i->node->attr.transpose.dim0, b = i->node->attr.transpose.dim1, n = i->in[0]->ndim;
   if (a < 0 || b < 0 || a >= n || b >= n)
     return wrong(
         i, "dimensions %d and %d of '%s' %s: it has 0 to %d", a, b, i->in[0]->name,
@@ -229,8 +227,9 @@ static const char *infer_transpose(const inference *i) {
 
 static const char *infer_slice(const inference *i) {
   const tsr_value *x = i->in[0];
-  int dim = (int)i->node->attr[0];
-  int64_t begin = (int64_t)i->node->attr[1], end = (int64_t)i->node->attr[2];
+  const tsr_slice_attrs *attr = &i->node->attr.slice;
+  int dim = attr->dim;
+  int64_t begin = attr->begin, end = attr->end;
   if (dim < 0 || dim >= x->ndim || begin < 0 || end <= begin || end > x->shape[dim])
     return wrong(
         i, "[%lld, %lld) of dimension %d is not inside '%s' %s", (long long)begin, (long long)end,
@@ -240,26 +239,38 @@ static const char *infer_slice(const inference *i) {
   return NULL;
 }
 
-/* The dimensions that a written-out collective names; -1: it need not be said. */
-static const char *infer_collective(const inference *i) {
+static const char *check_dim(const inference *i, int dim) {
   const tsr_value *x = i->in[0];
-  const char *const names[] = {"dim", "from"};
-  for (int k = 0; k < 2; k++) {
-    int at = tsr_op_attr(i->node->op, names[k]);
-    int dim = at < 0 ? 0 : (int)i->node->attr[at];
-    bool free = i->node->op == TSR_OP_ALL_GATHER && dim == -1;
-    if (at >= 0 && !free && (dim < 0 || dim >= x->ndim))
-      return wrong(
-          i, "'%s' %s has no dimension %d: it has 0 to %d", x->name, shape_of(x), dim, x->ndim - 1);
+  if (dim >= 0 && dim < x->ndim) return NULL;
+  return wrong(
+      i, "'%s' %s has no dimension %d: it has 0 to %d", x->name, shape_of(x), dim, x->ndim - 1);
+}
+
+/* The dimensions that a written-out collective names. */
+static const char *infer_collective(const inference *i) {
+  const tsr_attrs *attr = &i->node->attr;
+  const char *bad = NULL;
+  switch ((int)i->node->op) {
+  case TSR_OP_ALL_GATHER:
+    if (attr->all_gather.dim != -1) bad = check_dim(i, attr->all_gather.dim);
+    break;
+  case TSR_OP_REDUCE_SCATTER:
+  case TSR_OP_SCATTER:
+    bad = check_dim(i, attr->scatter.dim);
+    break;
+  case TSR_OP_ALL_TO_ALL:
+    bad = check_dim(i, attr->all_to_all.dim);
+    if (!bad) bad = check_dim(i, attr->all_to_all.from);
+    if (!bad && attr->all_to_all.from == attr->all_to_all.dim)
+      bad = wrong(i, "'from' and 'dim' are both %d", attr->all_to_all.dim);
+    break;
   }
-  if (i->node->op == TSR_OP_ALL_TO_ALL && i->node->attr[1] == i->node->attr[2])
-    return wrong(i, "'from' and 'dim' are both %d", (int)i->node->attr[1]);
-  return infer_same(i);
+  return bad ? bad : infer_same(i);
 }
 
 static const char *infer_unslice(const inference *i) {
   i->out[0] = type_of(i->in[0]);
-  i->out[0].shape[(int)i->node->attr[0]] = (int64_t)i->node->attr[2];
+  i->out[0].shape[i->node->attr.unslice.dim] = i->node->attr.unslice.size;
   return NULL;
 }
 
@@ -332,7 +343,7 @@ static const char *infer_ring_acc(const inference *i) {
 }
 
 static tsr_type rows_type(const inference *i, const tsr_value *q, int64_t numbers) {
-  int64_t head_dim = (int64_t)i->node->attr[0];
+  int64_t head_dim = i->node->attr.ring_end.head_dim;
   return (tsr_type){TSR_F32, 4, {q->shape[0], q->shape[2] / head_dim, q->shape[1], numbers}};
 }
 
@@ -358,14 +369,14 @@ static const char *infer_ring_dkv_out(const inference *i) {
 /* x (B, C, W), positions (B), counts (B) → (B, length, W) */
 static const char *infer_keep(const inference *i) {
   i->out[0] = type_of(i->in[0]);
-  i->out[0].shape[1] = (int64_t)i->node->attr[0];
+  i->out[0].shape[1] = i->node->attr.keep.length;
   return NULL;
 }
 
 /* table (T, E), positions (B) → (B, count, E) */
 static const char *infer_rows_at(const inference *i) {
   const tsr_value *table = i->in[0], *positions = i->in[1];
-  int64_t count = (int64_t)i->node->attr[0];
+  int64_t count = i->node->attr.rows_at.count;
   i->out[0] = (tsr_type){table->dtype, 3, {positions->shape[0], count, table->shape[1]}};
   return NULL;
 }

@@ -13,13 +13,4 @@ typedef struct {
  * not their inputs' matter (reshape) say so. */
 const char *tsr_infer(const tsr_graph *g, const tsr_node *node, tsr_type *ret_types);
 
-int tsr_op_outputs(tsr_op op);
-/* An op's attribute names, separated by NULs inside the arena-free table; -1 when there is no such
- * name. */
-int tsr_op_attr(tsr_op op, const char *name);
-int tsr_op_attrs(
-    tsr_op op, const char *names[TSR_ATTRS_MAX], double defaults[TSR_ATTRS_MAX],
-    bool required[TSR_ATTRS_MAX]);
-void tsr_op_defaults(tsr_op op, double attr[TSR_ATTRS_MAX]);
-
 #endif

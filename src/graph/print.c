@@ -1,5 +1,4 @@
 #include "graph/graph.h"
-#include "graph/infer.h"
 #include <string.h>
 
 const char *tsr_shape_text(int ndim, const int64_t *shape) {
@@ -24,16 +23,15 @@ static void print_placement(const tsr_value *v, tsr_text *text) {
 }
 
 static void print_attrs(const tsr_node *n, tsr_text *text) {
-  const char *names[TSR_ATTRS_MAX];
-  double defaults[TSR_ATTRS_MAX];
-  bool required[TSR_ATTRS_MAX];
-  int count = tsr_op_attrs(n->op, names, defaults, required);
-  for (int i = 0; i < count; i++) {
-    if (!required[i] && n->attr[i] == defaults[i]) continue;
-    if (!strcmp(names[i], "axis")) tsr_text_add(text, ", axis: %s", tsr_axis_name((int)n->attr[i]));
-    else if (n->op == TSR_OP_UNARY_DX)
-      tsr_text_add(text, ", op: %s", tsr_op_name((tsr_op)n->attr[i]));
-    else tsr_text_add(text, ", %s: %.9g", names[i], n->attr[i]);
+  const tsr_attr_set *set = tsr_op_attrs(n->op);
+  for (int i = 0; i < set->count; i++) {
+    const tsr_attr_field *f = &set->fields[i];
+    double x = tsr_attr_number(f, &n->attr);
+    if (f->hidden || (!f->required && x == tsr_attr_number(f, set->defaults))) continue;
+    if (f->type == TSR_ATTR_axis) tsr_text_add(text, ", %s: %s", f->name, tsr_axis_name((int)x));
+    else if (f->type == TSR_ATTR_op)
+      tsr_text_add(text, ", %s: %s", f->name, tsr_op_name((tsr_op)x));
+    else tsr_text_add(text, ", %s: %.9g", f->name, x);
   }
 }
 

@@ -26,7 +26,7 @@ void tsr_interpreter_rope_table(double *out, const tsr_value *table) {
 
 /* Pairs (i, i + D/2) of every head are turned by the position's angle: y += R x, or R^T x. */
 static void add_turned(const tsr_interpreted *n, double sign, double *y, const double *x) {
-  int64_t D = (int64_t)n->node->attr[0], C = tsr_interpreted_columns(n, 0);
+  int64_t D = n->node->attr.rope.head_dim, C = tsr_interpreted_columns(n, 0);
   int64_t T = n->type[0]->shape[1], half = D / 2;
   for (int64_t r = 0; r < tsr_interpreted_rows(n, 0); r++)
     for (int64_t h = 0; h < C / D; h++)
@@ -41,10 +41,10 @@ static void add_turned(const tsr_interpreted *n, double sign, double *y, const d
 
 static void forward_rope(const tsr_interpreted *n) {
   for (int64_t i = 0; i < tsr_interpreted_size(n, 0); i++) n->out[i] = 0;
-  add_turned(n, n->node->attr[1], n->out, n->in[0]);
+  add_turned(n, (double)n->node->attr.rope.sign, n->out, n->in[0]);
 }
 static void vjp_rope(const tsr_interpreted *n) {
-  add_turned(n, -n->node->attr[1], n->d_in[0], n->d_out);
+  add_turned(n, -(double)n->node->attr.rope.sign, n->d_in[0], n->d_out);
 }
 const tsr_interpreter_rule tsr_interpret_rope = {.forward = forward_rope, .vjp = vjp_rope};
 
@@ -61,14 +61,14 @@ typedef struct {
 } attention_sizes;
 
 static attention_sizes sizes_of(const tsr_interpreted *n) {
-  const double *attr = n->node->attr;
+  const tsr_attention_attrs *attr = &n->node->attr.attention;
   attention_sizes s = {.B = n->type[0]->shape[0], .T = n->type[0]->shape[1]};
-  s.D = (int64_t)attr[0];
+  s.D = attr->head_dim;
   s.H = tsr_interpreted_columns(n, 0) / s.D;
   s.G = tsr_interpreted_columns(n, 1) / s.D;
-  s.causal = attr[1] != 0;
-  s.window = (int64_t)attr[4];
-  s.scale = attr[2] != 0 ? attr[2] : 1 / sqrt((double)s.D);
+  s.causal = attr->causal;
+  s.window = attr->window;
+  s.scale = attr->scale != 0 ? attr->scale : 1 / sqrt((double)s.D);
   return s;
 }
 
@@ -153,7 +153,7 @@ static void vjp_attention(const tsr_interpreted *n) { each_query(n, vjp_query); 
 static int
 attention_mask(const tsr_interpreted *n, double *ret_p, int64_t ret_shape[TSR_DIMS_MAX]) {
   attention_sizes s = sizes_of(n);
-  *ret_p = n->node->attr[3];
+  *ret_p = tsr_node_dropout(n->node);
   ret_shape[0] = s.B;
   ret_shape[1] = s.H;
   ret_shape[2] = ret_shape[3] = s.T;

@@ -41,10 +41,10 @@ static void vjp_mul(const tsr_interpreted *n) {
 const tsr_interpreter_rule tsr_interpret_mul = {.forward = forward_mul, .vjp = vjp_mul};
 
 static void forward_scale(const tsr_interpreted *n) {
-  for (int64_t i = 0; i < size(n); i++) n->out[i] = n->in[0][i] * n->node->attr[0];
+  for (int64_t i = 0; i < size(n); i++) n->out[i] = n->in[0][i] * n->node->attr.scale.factor;
 }
 static void vjp_scale(const tsr_interpreted *n) {
-  for (int64_t i = 0; i < size(n); i++) n->d_in[0][i] += n->d_out[i] * n->node->attr[0];
+  for (int64_t i = 0; i < size(n); i++) n->d_in[0][i] += n->d_out[i] * n->node->attr.scale.factor;
 }
 const tsr_interpreter_rule tsr_interpret_scale = {.forward = forward_scale, .vjp = vjp_scale};
 
@@ -130,7 +130,7 @@ static void vjp_swiglu(const tsr_interpreted *n) {
 const tsr_interpreter_rule tsr_interpret_swiglu = {.forward = forward_swiglu, .vjp = vjp_swiglu};
 
 static int dropout_mask(const tsr_interpreted *n, double *ret_p, int64_t ret_shape[TSR_DIMS_MAX]) {
-  *ret_p = n->node->attr[0];
+  *ret_p = tsr_node_dropout(n->node);
   for (int d = 0; d < n->out_type->ndim; d++) ret_shape[d] = n->out_type->shape[d];
   return n->out_type->ndim;
 }

@@ -36,7 +36,7 @@ typedef struct {
 static matmul_sizes sizes_of(const tsr_interpreted *n) {
   const tsr_value *a = n->type[0], *y = n->out_type;
   int d = y->ndim;
-  matmul_sizes s = {.ta = n->node->attr[0] != 0, .tb = n->node->attr[1] != 0};
+  matmul_sizes s = {.ta = n->node->attr.matmul.transpose_a, .tb = n->node->attr.matmul.transpose_b};
   s.M = y->shape[d - 2];
   s.N = y->shape[d - 1];
   s.K = a->shape[s.ta ? d - 2 : d - 1];

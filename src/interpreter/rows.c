@@ -24,7 +24,7 @@ static void forward_norm(const tsr_interpreted *n, bool centered) {
   bool has_bias = n->node->inputs_count == 3;
   for (int64_t r = 0; r < tsr_interpreted_rows(n, 0); r++) {
     const double *x = n->in[0] + r * C;
-    moments m = moments_of(x, C, centered, n->node->attr[0]);
+    moments m = moments_of(x, C, centered, n->node->attr.norm.eps);
     m.mean = tsr_interpreted_round(n, 0, r, m.mean);
     for (int64_t i = 0; i < C; i++)
       n->out[r * C + i] = (x[i] - m.mean) * m.rstd * n->in[1][i] + (has_bias ? n->in[2][i] : 0);
@@ -36,7 +36,7 @@ static void vjp_norm(const tsr_interpreted *n, bool centered) {
   int64_t C = tsr_interpreted_columns(n, 0);
   for (int64_t r = 0; r < tsr_interpreted_rows(n, 0); r++) {
     const double *x = n->in[0] + r * C, *dy = n->d_out + r * C, *w = n->in[1];
-    moments m = moments_of(x, C, centered, n->node->attr[0]);
+    moments m = moments_of(x, C, centered, n->node->attr.norm.eps);
     m.mean = tsr_interpreted_round(n, 0, r, m.mean);
     double mean_dz = 0, mean_dz_z = 0;
     for (int64_t i = 0; i < C; i++) {

@@ -28,7 +28,7 @@ static int64_t at_indices(const tsr_value *v, const int64_t *index) {
 static int64_t transposed(const tsr_interpreted *n, int64_t at) {
   int64_t index[TSR_DIMS_MAX];
   indices_of(n->out_type, at, index);
-  int a = (int)n->node->attr[0], b = (int)n->node->attr[1];
+  int a = n->node->attr.transpose.dim0, b = n->node->attr.transpose.dim1;
   int64_t swap = index[a];
   index[a] = index[b];
   index[b] = swap;
@@ -48,7 +48,7 @@ const tsr_interpreter_rule tsr_interpret_transpose = {
 static int64_t sliced(const tsr_interpreted *n, int64_t at) {
   int64_t index[TSR_DIMS_MAX];
   indices_of(n->out_type, at, index);
-  index[(int)n->node->attr[0]] += (int64_t)n->node->attr[1];
+  index[n->node->attr.slice.dim] += n->node->attr.slice.begin;
   return at_indices(n->type[0], index);
 }
 static void forward_slice(const tsr_interpreted *n) {

@@ -23,9 +23,9 @@ static bool same_param(const tsr_param *a, const tsr_param *b) {
 }
 
 /* A slice along samples is cut where its samples are: its bounds follow their number. */
-static bool is_slice_of_samples(const tsr_graph *a, const tsr_graph *b, const tsr_node *n) {
-  int dim = (int)n->attr[0], x = n->inputs[0];
-  return n->op == TSR_OP_SLICE && a->values[x].shape[dim] != b->values[x].shape[dim];
+static bool is_cut_along_samples(const tsr_graph *a, const tsr_graph *b, const tsr_node *n) {
+  int dim = n->attr.slice.dim, x = n->inputs[0];
+  return a->values[x].shape[dim] != b->values[x].shape[dim];
 }
 
 /* What parameters alone make has no samples. */
@@ -47,7 +47,8 @@ static bool same_node(const tsr_graph *g, const tsr_graph *step, const bool *of_
   for (int k = 0; k < a->inputs_count; k++)
     if (!same_const(g, step, a->inputs[k])) return false;
   if (!of_samples[a->outputs[0]] && !same_weight(g, step, a->outputs[0])) return false;
-  return is_slice_of_samples(g, step, a) || !memcmp(a->attr, b->attr, sizeof a->attr);
+  if (a->op == TSR_OP_SLICE && is_cut_along_samples(g, step, a)) return true;
+  return tsr_attrs_equal(a->op, &a->attr, &b->attr);
 }
 
 bool tsr_pass_check_numbers(const tsr_graph *g, const tsr_graph *step, tsr_diags *diags) {

@@ -18,8 +18,9 @@ static void copy_node(
   tsr_node *copy = &g->nodes[g->nodes_count - 1];
   for (int o = 0; o < n->outputs_count; o++) map[n->outputs[o]] = copy->outputs[o];
   if (!loss) return;
-  if (copy->op == TSR_OP_SQUARED_ERROR) copy->attr[TSR_LOSS_REAL] = (double)real;
-  copy->attr[TSR_LOSS_SAMPLES] = (double)samples;
+  if (copy->op == TSR_OP_SQUARED_ERROR)
+    copy->attr.squared_error = (tsr_squared_error_attrs){.real = real, .samples = samples};
+  else copy->attr.ce_loss.samples = samples;
   g->values[copy->outputs[0]].shape[0] = samples;
 }
 
@@ -57,7 +58,7 @@ bool tsr_graph_joins_samples(const tsr_graph *g) {
   const bool *depends = tsr_graph_depends_on_inputs(g);
   for (int i = 0; i < g->nodes_count; i++) {
     const tsr_node *n = &g->nodes[i];
-    if (tsr_op_moves(n->op) && depends[n->outputs[0]] && (int)n->attr[0] == TSR_DP) return true;
+    if (depends[n->outputs[0]] && tsr_node_axis(n) == TSR_DP) return true;
   }
   return false;
 }

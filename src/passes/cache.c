@@ -86,7 +86,7 @@ static void stamp(const caching *c, const tsr_node *like) {
 /* A node in the place of `like`. */
 static int
 add(const caching *c, tsr_op op, const tsr_node *like, const char *suffix, int count,
-    const int *inputs, const double *attr) {
+    const int *inputs, const tsr_attrs *attr) {
   const char *name = tsr_arena_printf(c->g->arena, "%s%s", like->name, suffix);
   int id = tsr_graph_add(c->g, op, TSR_FORWARD, name, like->place, count, inputs, attr);
   c->g->values[id].dtype = c->old->values[like->outputs[0]].dtype;
@@ -106,9 +106,7 @@ static void copy_node(caching *c, int node, const int *inputs) {
 }
 
 /* A move that a file writes out. New tokens are whole over cp, so it leaves a value as it is. */
-static bool moves_over_cp(const tsr_node *n) {
-  return tsr_op_facts(n->op) & (TSR_FACT_COLLECTIVE | TSR_FACT_LOCAL_CUT) && n->attr[0] == TSR_CP;
-}
+static bool moves_over_cp(const tsr_node *n) { return tsr_node_axis(n) == TSR_CP; }
 
 /* The new value of one that positions have no part in, which is made when it is first used: a table
  * of which only rows are looked up never is. */
@@ -125,16 +123,16 @@ static int value_of(caching *c, int old) {
 
 /* Rows of a table (positions, features), straight from what it was cut out of. */
 static int look_up(caching *c, const tsr_node *n, int table) {
-  double attr[TSR_ATTRS_MAX] = {(double)c->count, 0};
+  tsr_attrs attr = {.rows_at = {.count = c->count}};
   const tsr_value *v = &c->old->values[table];
   const tsr_node *made = v->kind == TSR_VALUE_NODE ? &c->old->nodes[v->node] : NULL;
-  if (made && made->op == TSR_OP_SLICE && made->attr[0] == 0) {
-    attr[1] = made->attr[1];
+  if (made && made->op == TSR_OP_SLICE && made->attr.slice.dim == 0) {
+    attr.rows_at.begin = made->attr.slice.begin;
     table = made->inputs[0];
   }
   const char *suffix = tsr_arena_printf(c->g->arena, ".%s", c->old->values[table].name);
   int inputs[] = {value_of(c, table), c->positions};
-  int id = add(c, TSR_OP_ROWS_AT, n, suffix, 2, inputs, attr);
+  int id = add(c, TSR_OP_ROWS_AT, n, suffix, 2, inputs, &attr);
   c->g->values[id].dtype = c->g->values[inputs[0]].dtype;
   return id;
 }
@@ -180,7 +178,8 @@ static bool ask_rule(caching *c, const tsr_node *n, tsr_placement *in) {
 }
 
 static bool check_attention(caching *c, const tsr_node *n) {
-  const char *what = n->attr[1] == 0 ? "is not causal" : n->attr[3] != 0 ? "has dropout" : NULL;
+  const tsr_attention_attrs *attr = &n->attr.attention;
+  const char *what = !attr->causal ? "is not causal" : attr->dropout != 0 ? "has dropout" : NULL;
   for (int i = 0; i < 3; i++)
     if (c->dim[n->inputs[i]] != 1) what = "is not of the text's positions";
   return !what || fail(c, tsr_arena_printf(c->g->arena, "%s %s", describe(c, n), what));
@@ -188,14 +187,15 @@ static bool check_attention(caching *c, const tsr_node *n) {
 
 /* in: q, k, v of the new tokens */
 static void add_attention(caching *c, const tsr_node *n, const int *in) {
-  double length[TSR_ATTRS_MAX] = {(double)c->length},
-         attr[TSR_ATTRS_MAX] = {n->attr[0], n->attr[2], n->attr[4]};
-  int keys = add(c, TSR_OP_KEEP, n, ".keys", 3, (int[]){in[1], c->positions, c->counts}, length);
+  const tsr_attention_attrs *of = &n->attr.attention;
+  tsr_attrs length = {.keep = {c->length}};
+  tsr_attrs attr = {.attention_cached = {of->head_dim, of->scale, of->window}};
+  int keys = add(c, TSR_OP_KEEP, n, ".keys", 3, (int[]){in[1], c->positions, c->counts}, &length);
   int values =
-      add(c, TSR_OP_KEEP, n, ".values", 3, (int[]){in[2], c->positions, c->counts}, length);
+      add(c, TSR_OP_KEEP, n, ".values", 3, (int[]){in[2], c->positions, c->counts}, &length);
   c->map[n->outputs[0]] =
       add(c, TSR_OP_ATTENTION_CACHED, n, "", 5,
-          (int[]){in[0], keys, values, c->positions, c->counts}, attr);
+          (int[]){in[0], keys, values, c->positions, c->counts}, &attr);
 }
 
 /* The logits' product is of the last real tokens alone. */
@@ -227,7 +227,7 @@ static bool take_node(caching *c, int node) {
   if (n->op == TSR_OP_ATTENTION) add_attention(c, n, inputs);
   else if (n->op == TSR_OP_ROPE)
     c->map[n->outputs[0]] =
-        add(c, TSR_OP_ROPE_AT, n, "", 3, (int[]){inputs[0], inputs[1], c->positions}, n->attr);
+        add(c, TSR_OP_ROPE_AT, n, "", 3, (int[]){inputs[0], inputs[1], c->positions}, &n->attr);
   else copy_node(c, node, inputs);
   if (last) c->g->values[c->map[c->logits]].shape[1] = 1;
   else if (takes_last(c) && n->outputs[0] == c->logits) take_last(c, n, &c->map[c->logits]);

@@ -1,6 +1,5 @@
 /* The gradient rules, one per op (ops.def, gradient column). Notation: y = op(x, …), dy is the
  * gradient of the loss by y. A rule asks for nothing that is not wanted. */
-#include "graph/infer.h"
 #include "passes/autodiff.h"
 #include <assert.h>
 #include <string.h>
@@ -10,12 +9,12 @@ typedef void gradient_rule(const call *c);
 
 static int input(const call *c, int i) { return c->g->nodes[c->node].inputs[i]; }
 static int output(const call *c, int i) { return c->g->nodes[c->node].outputs[i]; }
-static double attr(const call *c, int i) { return c->g->nodes[c->node].attr[i]; }
+static const tsr_attrs *attr(const call *c) { return &c->g->nodes[c->node].attr; }
 static bool wanted(const call *c, int i) { return tsr_gradient_wanted(c->grads, input(c, i)); }
 
 /* Adds a backward node named after the input that it is for. */
 static int
-add(const call *c, tsr_op op, int for_input, int count, const int *inputs, const double *attrs) {
+add(const call *c, tsr_op op, int for_input, int count, const int *inputs, const tsr_attrs *attrs) {
   const char *name = c->g->values[input(c, for_input)].name;
   const char *of = c->g->nodes[c->node].name;
   name = tsr_arena_printf(c->g->arena, "d.%s@%s", name, of);
@@ -39,15 +38,14 @@ static void grad_linear(const call *c) {
 }
 
 static int matmul(const call *c, int for_input, int a, bool ta, int b, bool tb) {
-  double attrs[TSR_ATTRS_MAX] = {ta, tb};
-  return add(c, TSR_OP_MATMUL, for_input, 2, (int[]){a, b}, attrs);
+  return add(c, TSR_OP_MATMUL, for_input, 2, (int[]){a, b}, &(tsr_attrs){.matmul = {ta, tb}});
 }
 
 /* y = A B with A = a or a^T, B = b or b^T: dA = dy B^T, dB = A^T dy, transposed back where needed.
  */
 static void grad_matmul(const call *c) {
   int a = input(c, 0), b = input(c, 1), dy = c->dy[0];
-  bool ta = attr(c, 0) != 0, tb = attr(c, 1) != 0;
+  bool ta = attr(c)->matmul.transpose_a, tb = attr(c)->matmul.transpose_b;
   if (wanted(c, 0))
     give(c, 0, ta ? matmul(c, 0, b, tb, dy, true) : matmul(c, 0, dy, false, b, !tb));
   if (wanted(c, 1))
@@ -76,8 +74,7 @@ static void grad_add(const call *c) {
 }
 
 static int scaled(const call *c, int i, int value, double factor) {
-  double attrs[TSR_ATTRS_MAX] = {factor};
-  return add(c, TSR_OP_SCALE, i, 1, &value, attrs);
+  return add(c, TSR_OP_SCALE, i, 1, &value, &(tsr_attrs){.scale = {factor}});
 }
 
 static void grad_sub(const call *c) {
@@ -86,7 +83,7 @@ static void grad_sub(const call *c) {
 }
 
 static void grad_scale(const call *c) {
-  if (wanted(c, 0)) give(c, 0, scaled(c, 0, c->dy[0], attr(c, 0)));
+  if (wanted(c, 0)) give(c, 0, scaled(c, 0, c->dy[0], attr(c)->scale.factor));
 }
 
 static void grad_mul(const call *c) {
@@ -98,9 +95,9 @@ static void grad_mul(const call *c) {
 }
 
 static void grad_unary(const call *c) {
-  double attrs[TSR_ATTRS_MAX] = {c->g->nodes[c->node].op};
+  tsr_attrs attrs = {.unary_dx = {c->g->nodes[c->node].op}};
   if (wanted(c, 0))
-    give(c, 0, add(c, TSR_OP_UNARY_DX, 0, 2, (int[]){c->dy[0], input(c, 0)}, attrs));
+    give(c, 0, add(c, TSR_OP_UNARY_DX, 0, 2, (int[]){c->dy[0], input(c, 0)}, &attrs));
 }
 
 static void grad_swiglu(const call *c) {
@@ -113,8 +110,8 @@ static void grad_swiglu(const call *c) {
 /* The same mask again: the stream is the forward node's. */
 static void grad_dropout(const call *c) {
   if (!wanted(c, 0)) return;
-  double attrs[TSR_ATTRS_MAX] = {attr(c, 0)};
-  int dx = add(c, TSR_OP_DROPOUT, 0, 1, &c->dy[0], attrs);
+  tsr_attrs attrs = *attr(c);
+  int dx = add(c, TSR_OP_DROPOUT, 0, 1, &c->dy[0], &attrs);
   c->g->nodes[c->g->values[dx].node].stream = c->g->nodes[c->node].stream;
   give(c, 0, dx);
 }
@@ -141,13 +138,14 @@ static void grad_softmax(const call *c) {
 
 /* A rotation's transpose is the rotation back. */
 static void grad_rope(const call *c) {
-  double attrs[TSR_ATTRS_MAX] = {attr(c, 0), -attr(c, 1)};
-  if (wanted(c, 0)) give(c, 0, add(c, TSR_OP_ROPE, 0, 2, (int[]){c->dy[0], input(c, 1)}, attrs));
+  tsr_attrs attrs = {.rope = {attr(c)->rope.head_dim, -attr(c)->rope.sign}};
+  if (wanted(c, 0)) give(c, 0, add(c, TSR_OP_ROPE, 0, 2, (int[]){c->dy[0], input(c, 1)}, &attrs));
 }
 
 static void grad_attention(const call *c) {
   int inputs[] = {c->dy[0], input(c, 0), input(c, 1), input(c, 2), output(c, 0), output(c, 1)};
-  int first = add(c, TSR_OP_ATTENTION_DX, 0, 6, inputs, c->g->nodes[c->node].attr);
+  tsr_attrs attrs = *attr(c);
+  int first = add(c, TSR_OP_ATTENTION_DX, 0, 6, inputs, &attrs);
   c->g->nodes[c->g->values[first].node].stream = c->g->nodes[c->node].stream;
   for (int i = 0; i < 3; i++) give(c, i, first + i);
 }
@@ -164,21 +162,22 @@ static void grad_reshape(const call *c) {
 }
 
 static void grad_transpose(const call *c) {
-  if (wanted(c, 0))
-    give(c, 0, add(c, TSR_OP_TRANSPOSE, 0, 1, &c->dy[0], c->g->nodes[c->node].attr));
+  tsr_attrs attrs = *attr(c);
+  if (wanted(c, 0)) give(c, 0, add(c, TSR_OP_TRANSPOSE, 0, 1, &c->dy[0], &attrs));
 }
 
 static void grad_slice(const call *c) {
-  int dim = (int)attr(c, 0);
-  double attrs[TSR_ATTRS_MAX] = {dim, attr(c, 1), (double)c->g->values[input(c, 0)].shape[dim]};
-  if (wanted(c, 0)) give(c, 0, add(c, TSR_OP_UNSLICE, 0, 1, &c->dy[0], attrs));
+  const tsr_slice_attrs *cut = &attr(c)->slice;
+  int64_t size = c->g->values[input(c, 0)].shape[cut->dim];
+  tsr_attrs attrs = {.unslice = {cut->dim, cut->begin, size}};
+  if (wanted(c, 0)) give(c, 0, add(c, TSR_OP_UNSLICE, 0, 1, &c->dy[0], &attrs));
 }
 
 static void grad_unslice(const call *c) {
-  const tsr_value *x = &c->g->values[input(c, 0)];
-  int dim = (int)attr(c, 0);
-  double attrs[TSR_ATTRS_MAX] = {dim, attr(c, 1), attr(c, 1) + (double)x->shape[dim]};
-  if (wanted(c, 0)) give(c, 0, add(c, TSR_OP_SLICE, 0, 1, &c->dy[0], attrs));
+  const tsr_unslice_attrs *in = &attr(c)->unslice;
+  int64_t size = c->g->values[input(c, 0)].shape[in->dim];
+  tsr_attrs attrs = {.slice = {in->dim, in->begin, in->begin + size}};
+  if (wanted(c, 0)) give(c, 0, add(c, TSR_OP_SLICE, 0, 1, &c->dy[0], &attrs));
 }
 
 /* The statistics carry no gradient of their own: the loss gives it to the logits. */
@@ -186,8 +185,8 @@ static void grad_ce_stats(const call *c) { (void)c; }
 
 static void grad_ce_loss(const call *c) {
   int inputs[] = {input(c, 0), output(c, 1), input(c, 2), input(c, 3)};
-  double attrs[TSR_ATTRS_MAX] = {attr(c, 0)};
-  if (wanted(c, 0)) give(c, 0, add(c, TSR_OP_CE_LOSS_DX, 0, 4, inputs, attrs));
+  tsr_attrs attrs = {.ce_loss_dx = {.valid = attr(c)->ce_loss.valid}};
+  if (wanted(c, 0)) give(c, 0, add(c, TSR_OP_CE_LOSS_DX, 0, 4, inputs, &attrs));
 }
 
 static void grad_squared(const call *c) {

@@ -33,7 +33,7 @@ static const char *update_name(const updates *u, int param) {
 static void add_adamw(const updates *u, int param, int weight, int grad) {
   const tsr_optimizer *o = u->o;
   double decay = u->g->params[param].decay ? o->weight_decay : 0;
-  double attr[TSR_ATTRS_MAX] = {o->beta1, o->beta2, o->eps, decay, o->amsgrad, o->store};
+  tsr_attrs attr = {.adamw = {o->beta1, o->beta2, o->eps, decay, o->amsgrad, o->store}};
   int count = 5,
       inputs[8] = {weight, grad, state(u, param, "m"), state(u, param, "v"), tsr_graph_hyper(u->g)};
   if (u->clip >= 0) inputs[count++] = u->clip;
@@ -41,20 +41,20 @@ static void add_adamw(const updates *u, int param, int weight, int grad) {
   count = add_compensation(u, param, count, inputs);
   tsr_graph_add(
       u->g, TSR_OP_ADAMW, TSR_UPDATE, update_name(u, param), u->g->params[param].place, count,
-      inputs, attr);
+      inputs, &attr);
 }
 
 static void add_sgd(const updates *u, int param, int weight, int grad) {
   const tsr_optimizer *o = u->o;
   double decay = u->g->params[param].decay ? o->weight_decay : 0;
-  double attr[TSR_ATTRS_MAX] = {o->momentum, o->dampening, decay, o->nesterov, o->store};
+  tsr_attrs attr = {.sgd = {o->momentum, o->dampening, decay, o->nesterov, o->store}};
   int count = 3, inputs[6] = {weight, grad, tsr_graph_hyper(u->g)};
   if (u->clip >= 0) inputs[count++] = u->clip;
   if (o->momentum != 0) inputs[count++] = state(u, param, "momentum");
   count = add_compensation(u, param, count, inputs);
   tsr_graph_add(
       u->g, TSR_OP_SGD, TSR_UPDATE, update_name(u, param), u->g->params[param].place, count, inputs,
-      attr);
+      &attr);
 }
 
 static void add_update(const updates *u, int weight) {
@@ -75,8 +75,8 @@ static int add_stats(const updates *u, int param) {
 static int add_clip(const updates *u, const int *stats, int count) {
   int all = tsr_graph_add(
       u->g, TSR_OP_NORM_JOIN, TSR_UPDATE, "norm_stats", TSR_NOWHERE, count, stats, NULL);
-  double attr[TSR_ATTRS_MAX] = {u->o->clip_max_norm};
-  return tsr_graph_add(u->g, TSR_OP_CLIP, TSR_UPDATE, "clip", TSR_NOWHERE, 1, &all, attr);
+  tsr_attrs attr = {.clip = {u->o->clip_max_norm}};
+  return tsr_graph_add(u->g, TSR_OP_CLIP, TSR_UPDATE, "clip", TSR_NOWHERE, 1, &all, &attr);
 }
 
 void tsr_pass_optimizer(tsr_graph *g, const tsr_optimizer *optimizer) {

@@ -6,9 +6,7 @@
  * Those rows make a vocabulary divisible (vocab_padded). Checkpoints leave them out, so that they
  * must not be trained. What is made of them is followed: as rows of a table, and as the last
  * elements of what a product with the table gives. */
-#include "graph/infer.h"
 #include "passes/passes.h"
-#include <string.h>
 
 /* Of a value: how many of its rows, or of its last dimension's elements, are real; 0: all. */
 typedef struct {
@@ -26,13 +24,7 @@ static padding of_param(const tsr_graph *g, const tsr_value *v) {
 /* Element i of the output depends on element i of every input, which may lack leading dimensions.
  */
 static bool is_elementwise(tsr_op op) {
-  bool overwrites = tsr_op_facts(op) & TSR_FACT_OVERWRITES;
-  return overwrites || op == TSR_OP_SWIGLU || tsr_op_moves(op);
-}
-
-/* An attribute that a graph file gives, by its name. */
-static int64_t attr(const tsr_node *n, const char *name) {
-  return (int64_t)n->attr[tsr_op_attr(n->op, name)];
+  return tsr_op_facts(op) & (TSR_FACT_OVERWRITES | TSR_FACT_MAPS) || tsr_op_moves(op);
 }
 
 /* The real elements of what a reshape, a slice or a transposition gives; false: they are no longer
@@ -43,21 +35,22 @@ static bool pass_shape(const tsr_graph *g, const tsr_node *n, padding in, paddin
   *out = in;
   if (n->op == TSR_OP_RESHAPE) return !in.rows && y->shape[y->ndim - 1] == x->shape[last];
   if (n->op == TSR_OP_TRANSPOSE) {
-    bool moves = attr(n, "dim0") == last || attr(n, "dim1") == last;
+    bool moves = n->attr.transpose.dim0 == last || n->attr.transpose.dim1 == last;
     bool matrix = x->ndim == 2 && moves;
     if (matrix) *out = (padding){in.last, in.rows, in.param};
     return matrix || (!in.rows && !moves);
   }
-  int64_t dim = attr(n, "dim"), begin = attr(n, "begin"), end = attr(n, "end");
-  int64_t real = in.rows && dim == 0 ? in.rows : in.last && dim == last ? in.last : 0;
+  const tsr_slice_attrs *cut = &n->attr.slice;
+  int64_t real = in.rows && cut->dim == 0 ? in.rows : in.last && cut->dim == last ? in.last : 0;
   if (!real) return true;
-  if (end <= real) *out = (padding){.param = in.param};
-  return end <= real || begin == 0;
+  if (cut->end <= real) *out = (padding){.param = in.param};
+  return cut->end <= real || cut->begin == 0;
 }
 
 /* Finds the padding of a node's first output; false where padded rows would get a gradient. */
 static bool pass_node(const tsr_graph *g, const tsr_node *n, const padding *of, padding *out) {
   padding x = of[n->inputs[0]], y = n->inputs_count > 1 ? of[n->inputs[1]] : (padding){0};
+  bool ta = n->attr.matmul.transpose_a, tb = n->attr.matmul.transpose_b;
   bool from_x = x.rows || x.last, from_y = y.rows || y.last;
   *out = (padding){.param = from_x ? x.param : y.param};
   if (!from_x && !from_y) return true;
@@ -68,12 +61,12 @@ static bool pass_node(const tsr_graph *g, const tsr_node *n, const padding *of, 
     out->last = y.rows;
     return !x.last && !y.last;
   case TSR_OP_MATMUL:
-    out->last = n->attr[1] != 0 ? y.rows : y.last;
-    out->rows = n->attr[0] != 0 ? x.last : x.rows;
-    return !(n->attr[0] != 0 ? x.rows : x.last) && !(n->attr[1] != 0 ? y.last : y.rows);
+    out->last = tb ? y.rows : y.last;
+    out->rows = ta ? x.last : x.rows;
+    return !(ta ? x.rows : x.last) && !(tb ? y.last : y.rows);
   case TSR_OP_CE_STATS:
   case TSR_OP_CE_LOSS:
-    return !x.rows && !from_y && attr(n, "valid") <= x.last;
+    return !x.rows && !from_y && n->attr.ce_stats.valid <= x.last;
   case TSR_OP_RESHAPE:
   case TSR_OP_TRANSPOSE:
   case TSR_OP_SLICE:

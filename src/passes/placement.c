@@ -98,7 +98,7 @@ static void find_wanted(tsr_placer *p) {
   p->wanted = tsr_arena_array(g->arena, tsr_placement, g->values_count);
   for (int i = g->nodes_count - 1; i >= 0 && p->placing->zero; i--) {
     const tsr_node *n = &g->nodes[i];
-    bool update = n->op == TSR_OP_ADAMW || n->op == TSR_OP_SGD;
+    bool update = tsr_op_facts(n->op) & TSR_FACT_UPDATE;
     bool sum = n->op == TSR_OP_ADD && n->section == TSR_UPDATE;
     if (update) p->wanted[n->inputs[1]] = zero_placement(p, g->values[n->inputs[0]].param);
     if (!sum && n->op != TSR_OP_ACCUMULATE) continue;
@@ -177,13 +177,13 @@ static bool is_of_weights(const tsr_placer *p, const tsr_node *n) {
 
 /* Ops that take a parameter as it is stored: its update, and its working copy. */
 static bool takes_stored(const tsr_node *n) {
-  return n->op == TSR_OP_ADAMW || n->op == TSR_OP_SGD || n->op == TSR_OP_CAST;
+  return tsr_op_facts(n->op) & TSR_FACT_UPDATE || n->op == TSR_OP_CAST;
 }
 
 /* A collective that the file writes out over an axis that splits something: the move that this pass
  * would insert, asked for by name. */
 static bool is_written(const tsr_placer *p, const tsr_node *n) {
-  return tsr_op_moves(n->op) && tsr_placer_is_active(p->placing, (int)n->attr[0]);
+  return tsr_op_moves(n->op) && tsr_placer_is_active(p->placing, (int)n->attr.move.axis);
 }
 
 /* What an op's rule is shown of an input over dp: where there is a loss, parameters come whole to
@@ -366,7 +366,7 @@ static void note_moved(tsr_placer *p, const tsr_node *n, tsr_placement was) {
 /* What completes a value, or moves it on, is the same whoever asks for it: redistribution knows in
  * which order its sums are added, and that a member's positions may be two runs. */
 static void place_written(tsr_placer *p, const tsr_node *n) {
-  int value = p->map[n->inputs[0]], axis = (int)n->attr[0], before = p->g->values_count;
+  int value = p->map[n->inputs[0]], axis = (int)n->attr.move.axis, before = p->g->values_count;
   tsr_placement in;
   tsr_rule_call call;
   p->map[n->outputs[0]] = value;
@@ -468,7 +468,7 @@ static int complete(tsr_placer *p, int value, tsr_section section) {
 /* Whether a file writes out what sequence parallelism inserts. */
 static bool writes_slices(const tsr_graph *g) {
   for (int i = 0; i < g->nodes_count; i++)
-    if (tsr_op_moves(g->nodes[i].op) && (int)g->nodes[i].attr[0] == TSR_TP) return true;
+    if (tsr_node_axis(&g->nodes[i]) == TSR_TP) return true;
   return false;
 }
 

@@ -16,9 +16,8 @@ void tsr_placer_check_declared(tsr_placer *p, const tsr_value *v) {
 /* Numbers that are drawn for a sample depend on which of the step's it is, and only dp's dimension
  * says that. */
 void tsr_placer_check_random(tsr_placer *p, const tsr_node *n, tsr_placement dp) {
-  double chance = n->op == TSR_OP_DROPOUT ? n->attr[0] : n->attr[3];
   bool several = p->old->microbatches > 1 && tsr_placer_is_active(p->placing, TSR_DP);
-  if (!(tsr_op_facts(n->op) & TSR_FACT_RANDOM) || chance == 0 || !several) return;
+  if (!(tsr_op_facts(n->op) & TSR_FACT_RANDOM) || tsr_node_dropout(n) == 0 || !several) return;
   bool once = n->section == TSR_PROLOGUE || n->section == TSR_UPDATE; /* what parameters make */
   if (once || !p->of_batch[n->inputs[0]] || dp.kind == TSR_SHARD) return;
   p->ok = tsr_diag_error(
@@ -82,12 +81,13 @@ check_dim(tsr_placer *p, const tsr_node *n, const tsr_value *x, int dim, const t
 
 void tsr_placer_check_summed(
     tsr_placer *p, const tsr_node *n, const int *inputs, const tsr_placement *out) {
-  bool sums = n->op == TSR_OP_MATMUL || tsr_op_facts(n->op) & (TSR_FACT_GRADIENT | TSR_FACT_LOSS);
+  bool matmul = n->op == TSR_OP_MATMUL;
+  bool sums = matmul || tsr_op_facts(n->op) & (TSR_FACT_GRADIENT | TSR_FACT_LOSS);
   if (!sums || n->op == TSR_OP_ACCUMULATE) return;
   const tsr_value *x = &p->g->values[inputs[0]];
-  int k = x->ndim - (n->attr[0] != 0 ? 2 : 1);
+  int k = x->ndim - (matmul && n->attr.matmul.transpose_a ? 2 : 1);
   for (int d = 0; d < x->ndim && p->ok; d++)
-    if (n->op != TSR_OP_MATMUL || d == k) check_dim(p, n, x, d, out);
+    if (!matmul || d == k) check_dim(p, n, x, d, out);
 }
 
 /* What is summed along a dimension that dp splits is made of a microbatch's units, and only samples

@@ -19,7 +19,7 @@ typedef struct {
   int hyper;   /* of the new graph, where the loss is scaled */
 } narrowing;
 
-static bool is_update(const tsr_node *n) { return n->op == TSR_OP_ADAMW || n->op == TSR_OP_SGD; }
+static bool is_update(const tsr_node *n) { return tsr_op_facts(n->op) & TSR_FACT_UPDATE; }
 
 /* ---- what stays f32 ---- */
 
@@ -103,8 +103,7 @@ static void append_hyper(narrowing *w, tsr_node *n) {
 }
 
 static void scale_loss(narrowing *w, tsr_node *n) {
-  enum { CE_LOSS_DX_SCALED = 1 };
-  if (n->op == TSR_OP_CE_LOSS_DX) n->attr[CE_LOSS_DX_SCALED] = 1;
+  if (n->op == TSR_OP_CE_LOSS_DX) n->attr.ce_loss_dx.scaled = true;
   else if (n->op == TSR_OP_SQUARED_DX || n->op == TSR_OP_CLIP) append_hyper(w, n);
 }
 

@@ -43,7 +43,7 @@ void tsr_placer_check_divides(tsr_placer *p, const tsr_value *v) {
 }
 
 static int add_moved(
-    tsr_placer *p, tsr_op op, tsr_where at, int value, const char *suffix, const double *attr) {
+    tsr_placer *p, tsr_op op, tsr_where at, int value, const char *suffix, const tsr_attrs *attr) {
   const tsr_value v = p->g->values[value];
   const char *name = tsr_arena_printf(p->g->arena, "%s.%s", v.name, suffix);
   int id =
@@ -73,18 +73,18 @@ static moved **find_moved(tsr_placer *p, int value) {
 
 /* The op that leads from one placement to another, its attributes, and a name for the result. */
 static tsr_op collective_for(
-    tsr_placement from, tsr_placement to, int axis, double *attr, const char **ret_name) {
-  memset(attr, 0, sizeof *attr * TSR_ATTRS_MAX);
-  attr[0] = axis;
+    tsr_placement from, tsr_placement to, int axis, tsr_attrs *attr, const char **ret_name) {
+  *attr = (tsr_attrs){.move = {(tsr_axis)axis}};
   if (from.kind == TSR_PARTIAL && to.kind == TSR_REPLICATE)
     return *ret_name = "reduced", TSR_OP_ALL_REDUCE;
   if (from.kind == TSR_PARTIAL)
-    return *ret_name = "scattered", attr[1] = to.dim, TSR_OP_REDUCE_SCATTER;
-  if (from.kind == TSR_REPLICATE) return *ret_name = "part", attr[1] = to.dim, TSR_OP_SCATTER;
+    return *ret_name = "scattered", attr->scatter.dim = to.dim, TSR_OP_REDUCE_SCATTER;
+  if (from.kind == TSR_REPLICATE)
+    return *ret_name = "part", attr->scatter.dim = to.dim, TSR_OP_SCATTER;
   if (to.kind == TSR_REPLICATE)
-    return *ret_name = "gathered", attr[1] = from.dim, TSR_OP_ALL_GATHER;
-  attr[1] = from.dim;
-  attr[2] = to.dim;
+    return *ret_name = "gathered", attr->all_gather.dim = from.dim, TSR_OP_ALL_GATHER;
+  attr->all_to_all.from = from.dim;
+  attr->all_to_all.dim = to.dim;
   return *ret_name = "turned", TSR_OP_ALL_TO_ALL;
 }
 
@@ -248,11 +248,11 @@ int tsr_placer_redistribute(tsr_placer *p, int value, int axis, tsr_placement to
     id = tsr_placer_sum_units(p, id, at);
     from = p->g->values[id].placement[axis];
   }
-  double attr[TSR_ATTRS_MAX] = {0};
+  tsr_attrs attr;
   const char *suffix;
-  tsr_op op = collective_for(from, to, axis, attr, &suffix);
+  tsr_op op = collective_for(from, to, axis, &attr, &suffix);
   const char *name = tsr_arena_printf(p->g->arena, "%s_%s", suffix, tsr_axis_name(axis));
-  id = add_moved(p, op, at, id, name, attr);
+  id = add_moved(p, op, at, id, name, &attr);
   p->g->values[id].placement[axis] = to;
   p->g->values[id].units_of_sequence &= p->g->values[id].units || is_split_sum(&p->g->values[id]);
   tsr_placer_check_divides(p, &p->g->values[id]);

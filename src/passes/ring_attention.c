@@ -24,10 +24,10 @@ static void stamp(const ring *r) {
 /* A node with the attention's attributes and a step, where the attention stands. */
 static int add(const ring *r, tsr_op op, const char *what, int step, int count, const int *inputs) {
   const tsr_node *of = r->node;
-  double attr[TSR_ATTRS_MAX] = {of->attr[0], of->attr[1], of->attr[2],
-                                of->attr[3], of->attr[4], step};
+  const tsr_attention_attrs *a = &of->attr.attention;
+  tsr_attrs attr = {.ring = {a->head_dim, a->causal, a->scale, a->dropout, a->window, step}};
   const char *name = tsr_arena_printf(r->g->arena, "%s.%s%d", of->name, what, step);
-  int id = tsr_graph_add(r->g, op, of->section, name, of->place, count, inputs, attr);
+  int id = tsr_graph_add(r->g, op, of->section, name, of->place, count, inputs, &attr);
   stamp(r);
   return id;
 }
@@ -35,11 +35,11 @@ static int add(const ring *r, tsr_op op, const char *what, int step, int count, 
 /* The part that the neighbour has at hand; `first`: the member's own. */
 static int shift(const ring *r, int value, int first, int by, int step) {
   const tsr_value v = r->g->values[value];
-  double attr[TSR_ATTRS_MAX] = {TSR_CP, by};
+  tsr_attrs attr = {.ring_shift = {TSR_CP, by}};
   const char *name =
       tsr_arena_printf(r->g->arena, "%s.shift%d", r->g->values[first].name, step * by);
   int id = tsr_graph_add_shaped(
-      r->g, TSR_OP_RING_SHIFT, r->node->section, name, r->node->place, 1, &value, attr, v.ndim,
+      r->g, TSR_OP_RING_SHIFT, r->node->section, name, r->node->place, 1, &value, &attr, v.ndim,
       v.shape);
   stamp(r);
   memcpy(r->g->values[id].placement, v.placement, sizeof v.placement);

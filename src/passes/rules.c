@@ -89,7 +89,7 @@ static void place_linear_map(call *c) { give_all(c, c->in[0]); }
 /* A factor distributes over a sum's bits only when multiplying by it is exact: a power of two. */
 static void place_scale(call *c) {
   int exponent;
-  bool exact = fabs(frexp(c->node->attr[0], &exponent)) == 0.5;
+  bool exact = fabs(frexp(c->node->attr.scale.factor, &exponent)) == 0.5;
   if (c->in[0].kind == TSR_PARTIAL && !exact) c->in[0] = whole;
   give_all(c, c->in[0]);
 }
@@ -168,7 +168,7 @@ static bool sums_positions(const call *c, int i, int dim) {
 
 static void place_matmul(call *c) {
   int n = ndim(c, 0);
-  bool ta = c->node->attr[0] != 0, tb = c->node->attr[1] != 0;
+  bool ta = c->node->attr.matmul.transpose_a, tb = c->node->attr.matmul.transpose_b;
   int m_dim = ta ? n - 1 : n - 2, ka = ta ? n - 2 : n - 1, kb = tb ? n - 1 : n - 2,
       n_dim = tb ? n - 2 : n - 1;
   tsr_placement a = sums_positions(c, 0, ka) ? whole : c->in[0],
@@ -277,8 +277,9 @@ static void place_sum_to(call *c) {
   give_all(c, kept ? shard(p.dim - missing) : p.kind == TSR_SHARD ? partial : whole);
 }
 
+/* Of attention in every form, and of rope: all their attributes begin with head_dim. */
 static int64_t heads_of(const call *c, int i) {
-  return input(c, i)->shape[2] / (int64_t)c->node->attr[0];
+  return input(c, i)->shape[2] / c->node->attr.attention.head_dim;
 }
 /* Where (batch, sequence, heads * head_dim) is split along its last dimension, whole heads are. */
 static void check_heads(call *c, int i) {
@@ -376,7 +377,7 @@ static void place_reshape(call *c) {
 }
 
 static void place_transpose(call *c) {
-  int a = (int)c->node->attr[0], b = (int)c->node->attr[1], dim = c->in[0].dim;
+  int a = c->node->attr.transpose.dim0, b = c->node->attr.transpose.dim1, dim = c->in[0].dim;
   if (c->in[0].kind == TSR_SHARD) dim = dim == a ? b : dim == b ? a : dim;
   else if (c->in[0].kind != TSR_PARTIAL || c->axis != TSR_DP) c->in[0] = whole;
   give_all(c, (tsr_placement){c->in[0].kind, dim});
@@ -386,7 +387,7 @@ static void place_transpose(call *c) {
  * microbatches and ranks like any other. */
 static void place_slice(call *c) {
   if (c->in[0].kind == TSR_PARTIAL && c->axis == TSR_DP) return give_all(c, c->in[0]);
-  if (c->in[0].kind != TSR_SHARD || is_shard(c->in[0], (int)c->node->attr[0])) c->in[0] = whole;
+  if (c->in[0].kind != TSR_SHARD || is_shard(c->in[0], c->node->attr.slice.dim)) c->in[0] = whole;
   give_all(c, c->in[0]);
 }
 
@@ -453,9 +454,10 @@ static const char *wrong_input(const call *c, const char *must) {
 /* A collective that the user wrote: on its axis it completes what is there, elsewhere it changes
  * nothing. */
 static void place_collective(call *c) {
-  const double *attr = c->node->attr;
+  const tsr_attrs *attr = &c->node->attr;
+  int gathered = attr->all_gather.dim;
   tsr_placement in = c->in[0];
-  if ((int)attr[0] != c->axis) return give_all(c, in);
+  if (tsr_node_axis(c->node) != c->axis) return give_all(c, in);
   give_all(c, whole);
   switch ((int)c->node->op) {
   case TSR_OP_ALL_REDUCE:
@@ -463,22 +465,22 @@ static void place_collective(call *c) {
     return;
   case TSR_OP_ALL_GATHER:
     if (in.kind != TSR_SHARD) c->error = wrong_input(c, "split");
-    else if (attr[1] >= 0 && in.dim != (int)attr[1])
+    else if (gathered >= 0 && in.dim != gathered)
       c->error =
-          wrong_input(c, tsr_arena_printf(c->g->arena, "split along dimension %d", (int)attr[1]));
+          wrong_input(c, tsr_arena_printf(c->g->arena, "split along dimension %d", gathered));
     return;
   case TSR_OP_REDUCE_SCATTER:
     if (in.kind != TSR_PARTIAL) c->error = wrong_input(c, "partial");
-    give_all(c, shard((int)attr[1]));
+    give_all(c, shard(attr->scatter.dim));
     return;
   case TSR_OP_ALL_TO_ALL:
-    if (!is_shard(in, (int)attr[1])) c->error = wrong_input(c, "split along 'from'");
-    give_all(c, shard((int)attr[2]));
+    if (!is_shard(in, attr->all_to_all.from)) c->error = wrong_input(c, "split along 'from'");
+    give_all(c, shard(attr->all_to_all.dim));
     return;
   default: /* scatter */
     if (in.kind != TSR_REPLICATE) c->error = wrong_input(c, "whole");
     if (c->axis == TSR_PP) c->error = "scatter over pp: a stage has all of its values";
-    give_all(c, shard((int)attr[1]));
+    give_all(c, shard(attr->scatter.dim));
   }
 }
 

@@ -101,7 +101,7 @@ bool tsr_task_is_product(const tsr_task *t) {
 static double calls_of(const tsr_task *t, const tsr_node *n) {
   const tsr_tensor *q = queries_of(t);
   double units = (double)(tsr_reduction_leaves(&t->sum) * tsr_reduction_blocks(&t->sum));
-  if (q) return (double)q->shape[0] * last(q) / n->attr[0];
+  if (q) return (double)q->shape[0] * last(q) / (double)n->attr.attention.head_dim;
   if (t->op == TSR_OP_LINEAR_DX) return units * t->inputs_count / 2;
   if (tsr_task_is_product(t)) return units;
   const tsr_tensor *x = t->outputs_count ? &t->outputs[0] : &t->inputs[0];
@@ -121,9 +121,9 @@ static double bytes_of(const tsr_task *t) {
   return t->outputs_count ? in + out : 2 * in;
 }
 
-double tsr_attention_share(const double *attr, double length) {
-  double window = attr[4];
-  if (attr[1] == 0) return 1;
+double tsr_attention_share(const tsr_attention_attrs *attr, double length) {
+  double window = (double)attr->window;
+  if (!attr->causal) return 1;
   if (window == 0 || window >= length) return 0.5;
   return window / length * (1 - window / length / 2);
 }
@@ -134,7 +134,7 @@ tsr_machine_work tsr_task_work(const tsr_program *p, const tsr_task *t) {
   bool whole = t->op == TSR_OP_ATTENTION || t->op == TSR_OP_ATTENTION_DX;
   tsr_machine_work w = {tsr_task_flops(t), bytes_of(t), calls_of(t, n)};
   double members = whole ? 1 : (double)p->lowering.size[TSR_CP];
-  if (q) w.flops *= tsr_attention_share(n->attr, (double)q->shape[1] * members);
+  if (q) w.flops *= tsr_attention_share(&n->attr.attention, (double)q->shape[1] * members);
   return w;
 }
 
@@ -174,8 +174,9 @@ tsr_model_work tsr_model_work_of(const tsr_graph *g, int64_t microbatches) {
     if (n->section > TSR_FORWARD) continue;
     if (tsr_op_facts(n->op) & TSR_FACT_PRODUCT) w.products += times * tsr_node_flops(g, i);
     if (n->op == TSR_OP_ATTENTION)
-      w.attention += times * tsr_node_flops(g, i) *
-                     tsr_attention_share(n->attr, (double)g->values[n->inputs[0]].shape[1]);
+      w.attention +=
+          times * tsr_node_flops(g, i) *
+          tsr_attention_share(&n->attr.attention, (double)g->values[n->inputs[0]].shape[1]);
   }
   return w;
 }

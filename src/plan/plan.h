@@ -26,7 +26,7 @@ int64_t tsr_task_times(const tsr_program *program, int task);
 /* Floating-point operations of one task on one rank, by the rule of ops.def's cost column. */
 double tsr_task_flops(const tsr_task *task);
 /* The share of a sequence's pairs of query and key that attention of these attributes sees. */
-double tsr_attention_share(const double *attr, double length);
+double tsr_attention_share(const tsr_attention_attrs *attr, double length);
 /* With the bytes that it reads and writes, and the times that it calls its kernel: a product once
  * for each unit of its sum, attention for each head of a sample, other ops for each row. Of
  * attention the flops are the share that is not masked. */

@@ -28,7 +28,7 @@ static bool find_element(const float *a, const float *b, int64_t count, tsr_stat
 /* ---- the task ---- */
 
 static bool writes(const tsr_task *t, int value) {
-  bool update = t->op == TSR_OP_ADAMW || t->op == TSR_OP_SGD;
+  bool update = tsr_op_facts(t->op) & TSR_FACT_UPDATE;
   for (int i = 0; i < t->outputs_count; i++)
     if (t->outputs[i].value == value) return true;
   for (int i = 0; update && i < t->inputs_count; i++) {

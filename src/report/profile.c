@@ -44,7 +44,7 @@ static double flops_of(const tsr_program *p, const tsr_task *t) {
   double flops = tsr_task_flops(t);
   if (!attention) return flops;
   double length = (double)t->inputs[t->op == TSR_OP_ATTENTION ? 0 : 1].shape[1];
-  return flops * tsr_attention_share(p->graph->nodes[t->node].attr, length);
+  return flops * tsr_attention_share(&p->graph->nodes[t->node].attr.attention, length);
 }
 
 static void find_facts(summing *s) {

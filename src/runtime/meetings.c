@@ -21,7 +21,7 @@ static int group_tag(const tsr_bound *b, int node, int first) {
 void tsr_task_describe(const tsr_task_at *at, tsr_collective *c) {
   const tsr_task *t = at->task;
   const tsr_tensor *in = &t->inputs[0];
-  const double *attr = at->program->graph->nodes[t->node].attr;
+  const tsr_attrs *attr = &at->program->graph->nodes[t->node].attr;
   *c = (tsr_collective){.op = t->op, .ndim = in->ndim, .from = -1, .to = -1};
   c->k = at->bound->worker->options.kernels;
   c->members = at->bound->worker->options.parallel->size[t->axis];
@@ -31,9 +31,9 @@ void tsr_task_describe(const tsr_task_at *at, tsr_collective *c) {
   memcpy(c->shape, in->shape, sizeof c->shape);
   assert(!in->units || t->op == TSR_OP_ALL_REDUCE);
   if (in->units) c->shape[0] *= in->units;
-  if (t->op == TSR_OP_REDUCE_SCATTER) c->to = (int)attr[1];
-  if (t->op == TSR_OP_RING_SHIFT) c->by = (int)attr[1];
-  if (t->op == TSR_OP_ALL_TO_ALL) c->to = (int)attr[2];
+  if (t->op == TSR_OP_REDUCE_SCATTER) c->to = attr->scatter.dim;
+  if (t->op == TSR_OP_RING_SHIFT) c->by = (int)attr->ring_shift.by;
+  if (t->op == TSR_OP_ALL_TO_ALL) c->to = attr->all_to_all.dim;
   const tsr_value *v = &at->program->graph->values[in->value];
   tsr_placement before = v->placement[t->axis];
   tsr_placement after = at->program->graph->values[t->outputs[0].value].placement[t->axis];

@@ -72,7 +72,6 @@ static tsr_tensor local_tensor(const lowering *l, int value) {
 }
 
 /* The axis that a collective (or the local cut of scatter) works on. */
-static int axis_of(const tsr_node *n) { return tsr_op_moves(n->op) ? (int)n->attr[0] : -1; }
 
 int tsr_program_in_place(const tsr_program *p, int node) {
   const tsr_node *n = &p->graph->nodes[node];
@@ -95,7 +94,7 @@ bool tsr_program_is_alias(const tsr_program *p, int node) {
   const tsr_node *n = &p->graph->nodes[node];
   if (n->op == TSR_OP_RESHAPE) return true;
   if (n->op == TSR_OP_SUM_UNITS) return units_summed(p, n) == 1;
-  int axis = axis_of(n);
+  int axis = tsr_node_axis(n);
   return axis >= 0 && p->lowering.size[axis] == 1;
 }
 
@@ -161,7 +160,7 @@ static void add_node(lowering *l, int index) {
   tsr_task *t = add_task(l, n->op, n->section, index);
   t->inputs_count = n->inputs_count;
   t->outputs_count = n->outputs_count;
-  t->axis = axis_of(n);
+  t->axis = tsr_node_axis(n);
   t->sum = tsr_reduction_of(l->p, index);
   t->norm = tsr_norm_pieces_of(l->p, index);
 }

@@ -17,7 +17,7 @@ static summed_dims summed_dims_of(const tsr_graph *g, const tsr_node *n) {
   case TSR_OP_CE_STATS:
     return (summed_dims){0, x->ndim - 1, x->ndim};
   case TSR_OP_MATMUL: {
-    int k = n->attr[0] != 0 ? x->ndim - 2 : x->ndim - 1;
+    int k = n->attr.matmul.transpose_a ? x->ndim - 2 : x->ndim - 1;
     return (summed_dims){0, k, k + 1};
   }
   case TSR_OP_LINEAR_DW:

@@ -39,8 +39,8 @@ static sum_dims dims_of(const tsr_graph *g, const tsr_node *n, int index) {
     add_operand(&s, 2 * index + 1, 0);
     return s;
   case TSR_OP_MATMUL: /* a (…, M, K), b (…, K, N), or transposed */
-    add_operand(&s, 0, n->attr[0] != 0 ? rank[0] - 2 : rank[0] - 1);
-    add_operand(&s, 1, n->attr[1] != 0 ? rank[1] - 1 : rank[1] - 2);
+    add_operand(&s, 0, n->attr.matmul.transpose_a ? rank[0] - 2 : rank[0] - 1);
+    add_operand(&s, 1, n->attr.matmul.transpose_b ? rank[1] - 1 : rank[1] - 2);
     return s;
   case TSR_OP_LINEAR_DW:     /* dy (…, N), x (…, K) */
   case TSR_OP_SQUARED_ERROR: /* y (…, N), targets (…, N) */

@@ -214,14 +214,14 @@ static bool leads(const tsr_node *n, tsr_placement from, tsr_placement to) {
   case TSR_OP_ALL_REDUCE:
     return from.kind == TSR_PARTIAL && to.kind == TSR_REPLICATE;
   case TSR_OP_ALL_GATHER:
-    return gathered && (n->attr[1] < 0 || n->attr[1] == from.dim);
+    return gathered && (n->attr.all_gather.dim < 0 || n->attr.all_gather.dim == from.dim);
   case TSR_OP_REDUCE_SCATTER:
-    return from.kind == TSR_PARTIAL && to.kind == TSR_SHARD && n->attr[1] == to.dim;
+    return from.kind == TSR_PARTIAL && to.kind == TSR_SHARD && n->attr.scatter.dim == to.dim;
   case TSR_OP_SCATTER:
-    return from.kind == TSR_REPLICATE && to.kind == TSR_SHARD && n->attr[1] == to.dim;
+    return from.kind == TSR_REPLICATE && to.kind == TSR_SHARD && n->attr.scatter.dim == to.dim;
   case TSR_OP_ALL_TO_ALL: /* among all members, not inside groups of them */
-    return from.kind == TSR_SHARD && to.kind == TSR_SHARD && n->attr[1] == from.dim &&
-           n->attr[2] == to.dim && from.groups <= 1 && to.groups <= 1;
+    return from.kind == TSR_SHARD && to.kind == TSR_SHARD && n->attr.all_to_all.from == from.dim &&
+           n->attr.all_to_all.dim == to.dim && from.groups <= 1 && to.groups <= 1;
   default: /* a ring's shift */
     return tsr_placement_equal(from, to);
   }
@@ -234,7 +234,7 @@ static bool check_placements(const check *c, int task) {
   const tsr_value *out = &c->v->graph->values[n->outputs[0]];
   for (int a = 0; a < TSR_AXES; a++) {
     tsr_placement from = in->placement[a], to = out->placement[a];
-    bool right = a == (int)n->attr[0] ? leads(n, from, to) : tsr_placement_equal(from, to);
+    bool right = a == (int)n->attr.move.axis ? leads(n, from, to) : tsr_placement_equal(from, to);
     if (!right && c->v->mesh->size[a] > 1 &&
         !tsr_verify_say_task(
             c->v, c->s, task, -1, "it does not lead from the placement of '%s' over %s to its own",
@@ -247,8 +247,7 @@ static bool check_placements(const check *c, int task) {
 static bool check_node(const check *c, int task) {
   const tsr_task *t = &c->p->tasks[task];
   const tsr_node *n = &c->v->graph->nodes[t->node];
-  unsigned facts = tsr_op_facts(n->op);
-  int axis = facts & (TSR_FACT_COLLECTIVE | TSR_FACT_LOCAL_CUT) ? (int)n->attr[0] : -1;
+  int axis = tsr_node_axis(n);
   if (t->op != n->op &&
       !tsr_verify_say_task(c->v, c->s, task, -1, "its node is a %s", tsr_op_name(n->op)))
     return false;

@@ -96,7 +96,7 @@ static void
 note_idle_collectives(const tsr_graph *g, const tsr_parallel *parallel, tsr_diags *diags) {
   for (int i = 0; i < g->nodes_count; i++) {
     const tsr_node *n = &g->nodes[i];
-    int axis = tsr_op_moves(n->op) ? (int)n->attr[0] : -1;
+    int axis = tsr_node_axis(n);
     if (axis < 0 || parallel->size[axis] > 1) continue;
     const char *name = tsr_axis_name(axis);
     tsr_diag_warning(

@@ -14,7 +14,8 @@ static int64_t token_limit(const tsr_graph *g, int value) {
   int64_t limit = 0;
   for (int i = 0; i < g->nodes_count; i++) {
     const tsr_node *n = &g->nodes[i];
-    if (n->op == TSR_OP_CE_LOSS && n->inputs[2] == value) limit = least(limit, (int64_t)n->attr[0]);
+    if (n->op == TSR_OP_CE_LOSS && n->inputs[2] == value)
+      limit = least(limit, n->attr.ce_loss.valid);
     if (n->op != TSR_OP_EMBEDDING || n->inputs[0] != value) continue;
     const tsr_value *table = &g->values[n->inputs[1]];
     limit = least(

@@ -53,7 +53,7 @@ static void expect_moves(const placing_case *c, const char *want) {
       backward |= n->section != TSR_FORWARD;
       if (!tsr_op_is_collective(n->op) && n->op != TSR_OP_SCATTER) continue;
       moves = tsr_arena_printf(
-          arena, "%s %s %s %s;", moves, tsr_op_name(n->op), tsr_axis_name((int)n->attr[0]),
+          arena, "%s %s %s %s;", moves, tsr_op_name(n->op), tsr_axis_name(tsr_node_axis(n)),
           h.placed->values[n->inputs[0]].name);
     }
   } else {
@@ -253,7 +253,7 @@ static void count_reductions(const tsr_graph *g, const char *name, int zero, int
   for (int i = 0; i < g->nodes_count; i++) {
     const tsr_node *n = &g->nodes[i];
     bool sums = n->op == TSR_OP_ALL_REDUCE || n->op == TSR_OP_REDUCE_SCATTER;
-    if (!sums || (int)n->attr[0] != TSR_DP) continue;
+    if (!sums || tsr_node_axis(n) != TSR_DP) continue;
     const char *value = g->values[n->inputs[0]].name;
     CHECK_AT(!times[n->inputs[0]]++, "%s: '%s' is added up twice", name, value);
     CHECK_AT(zero > 1 || n->section == TSR_UPDATE, "%s: '%s' is not added up once", name, value);

@@ -114,8 +114,8 @@ static void compile(session *s, const tsr_kernels *kernels) {
 static void decay_everything(session *s) {
   for (int i = 0; i < s->training.placed->nodes_count; i++) {
     tsr_node *n = &s->training.placed->nodes[i];
-    if (n->op == TSR_OP_ADAMW) n->attr[3] = s->config->optimizer.weight_decay;
-    if (n->op == TSR_OP_SGD) n->attr[2] = s->config->optimizer.weight_decay;
+    if (n->op == TSR_OP_ADAMW) n->attr.adamw.decay = s->config->optimizer.weight_decay;
+    if (n->op == TSR_OP_SGD) n->attr.sgd.decay = s->config->optimizer.weight_decay;
   }
 }
 

@@ -14,7 +14,7 @@ mask(void *context, const tsr_node *node, int ndim, const int64_t *shape, double
   float *ones = malloc(sizeof *ones * (size_t)count);
   if (!ones) abort();
   for (int64_t i = 0; i < count; i++) ones[i] = 1;
-  double p = node->attr[node->op == TSR_OP_DROPOUT ? 0 : 3];
+  double p = tsr_node_dropout(node);
   uint64_t key = tsr_random_key(HARNESS_SEED, node->stream, (uint64_t)m->step);
   m->h->cpu.k->dropout(ones, ones, (float)p, key, &box, 0, count / shape[ndim - 1]);
   for (int64_t i = 0; i < count; i++) ret_mask[i] = (double)ones[i];

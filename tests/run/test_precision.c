@@ -95,7 +95,7 @@ static void check_types(const harness *h) {
             v->dtype == g->values[n->inputs[0]].dtype, "%s: '%s' changes its type", g->name,
             v->name);
     }
-    if (n->op == TSR_OP_ALL_GATHER && (int)n->attr[0] == TSR_DP && h->options.zero < 3)
+    if (n->op == TSR_OP_ALL_GATHER && tsr_node_axis(n) == TSR_DP && h->options.zero < 3)
       CHECK_AT(n->section == TSR_PROLOGUE, "'%s' is not gathered once a step", n->name);
     if (n->op == TSR_OP_ADAMW || n->op == TSR_OP_SGD)
       CHECK(g->values[n->inputs[0]].param >= 0 && g->values[n->inputs[1]].dtype == TSR_F32);

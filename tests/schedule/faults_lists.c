@@ -18,7 +18,7 @@ static bool change_graph(mutant *m) {
   const tsr_graph *shared = m->programs->graph;
   tsr_graph *own = mutant_graph(m);
   for (int i = 0; i < own->nodes_count; i++)
-    if (own->nodes[i].op == TSR_OP_RMSNORM) own->nodes[i].attr[0] = 0.5;
+    if (own->nodes[i].op == TSR_OP_RMSNORM) own->nodes[i].attr.norm.eps = 0.5;
   m->programs->graph = shared;
   for (int s = 0; s < m->programs->order->stages; s++)
     if (m->programs->of_stage[s] != m->p) m->programs->of_stage[s]->graph = shared;

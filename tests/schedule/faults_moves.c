@@ -22,8 +22,8 @@ static bool swap_collectives(mutant *m) {
 static bool add_collective(mutant *m) {
   tsr_graph *g = mutant_graph(m);
   int clip = tsr_graph_find_output(g, "clip");
-  double attr[TSR_ATTRS_MAX] = {TSR_PP, 1};
-  int x = tsr_graph_add(g, TSR_OP_RING_SHIFT, TSR_UPDATE, "more", TSR_NOWHERE, 1, &clip, attr);
+  tsr_attrs attr = {.ring_shift = {TSR_PP, 1}};
+  int x = tsr_graph_add(g, TSR_OP_RING_SHIFT, TSR_UPDATE, "more", TSR_NOWHERE, 1, &clip, &attr);
   memcpy(g->values[x].placement, g->values[clip].placement, sizeof g->values[x].placement);
   g->nodes[g->values[x].node].stage = mutant_below(m, 2);
   return mutant_lower(m, &m->p->lowering), true;

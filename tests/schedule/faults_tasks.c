@@ -59,7 +59,7 @@ static bool add_renaming(mutant *m) {
     if (is_renamed(p, i) && mutant_below(m, ++count) == 0) node = i;
   if (node < 0) return false;
   const tsr_node *n = &p->graph->nodes[node];
-  tsr_task t = {.node = node, .op = n->op, .section = TSR_UPDATE, .axis = (int)n->attr[0]};
+  tsr_task t = {.node = node, .op = n->op, .section = TSR_UPDATE, .axis = tsr_node_axis(n)};
   t.inputs_count = t.outputs_count = 1;
   t.inputs = tsr_arena_array(m->arena, tsr_tensor, 1);
   t.outputs = tsr_arena_array(m->arena, tsr_tensor, 1);

@@ -1,0 +1,107 @@
+/* Typed attributes of ops: attrs.def's sets as structs, and as tables of fields for what treats all
+ * of them alike (calls of graph files, printing, comparison). */
+#ifndef TSR_GRAPH_ATTRS_H
+#define TSR_GRAPH_ATTRS_H
+#include "base/axis.h"
+#include "graph/op.h"
+#include <stddef.h>
+#include <stdint.h>
+
+enum { TSR_DIMS_MAX = 5 };
+
+/* How parameters are stored: in f32; or in bf16 alone, and updates are rounded by chance, or beside
+ * what their rounding has lost so far (kernels.h, tsr_rounding). */
+typedef enum { TSR_STORE_F32, TSR_STORE_STOCHASTIC, TSR_STORE_KAHAN } tsr_param_store;
+
+typedef struct {
+  int count;
+  int64_t size[TSR_DIMS_MAX];
+} tsr_size_list;
+
+/* X(type of attrs.def, type in C). What a call may give for each:
+ *   axis         an axis's name
+ *   dim          a whole number, from the end where it is negative and the first input has it
+ *   i64, flag    a whole number; a flag is whether it is not 0
+ *   positions    a whole number of [0, 2^53)
+ *   f64          any number
+ *   nonneg       one of 0 at least
+ *   positive     one above 0
+ *   fraction     one of [0, 1)
+ *   sizes        a list of whole numbers
+ *   op, store    nothing: passes make them */
+#define TSR_ATTR_TYPES(X)                                                                          \
+  X(axis, tsr_axis)                                                                                \
+  X(dim, int)                                                                                      \
+  X(i64, int64_t)                                                                                  \
+  X(flag, bool)                                                                                    \
+  X(positions, int64_t)                                                                            \
+  X(f64, double)                                                                                   \
+  X(nonneg, double)                                                                                \
+  X(positive, double)                                                                              \
+  X(fraction, double)                                                                              \
+  X(sizes, tsr_size_list)                                                                          \
+  X(op, tsr_op)                                                                                    \
+  X(store, tsr_param_store)
+
+typedef enum {
+#define TSR_ATTR_TYPE(name, c) TSR_ATTR_##name,
+  TSR_ATTR_TYPES(TSR_ATTR_TYPE)
+#undef TSR_ATTR_TYPE
+} tsr_attr_type;
+
+#define TSR_ATTR_TYPE(name, c) typedef c tsr_attr_##name;
+TSR_ATTR_TYPES(TSR_ATTR_TYPE)
+#undef TSR_ATTR_TYPE
+
+/* struct tsr_<set>_attrs */
+#define F(name, type, value) tsr_attr_##type name;
+#define REQUIRED(name, type) tsr_attr_##type name;
+#define HIDDEN(name, type, value) tsr_attr_##type name;
+#define ATTRS(set, ...)                                                                            \
+  typedef struct {                                                                                 \
+    __VA_ARGS__                                                                                    \
+  } tsr_##set##_attrs;
+#include "graph/attrs.def"
+#undef ATTRS
+#undef F
+#undef REQUIRED
+#undef HIDDEN
+
+/* One op's attributes: the member that is named as its set. */
+typedef union {
+#define ATTRS(set, ...) tsr_##set##_attrs set;
+#include "graph/attrs.def"
+#undef ATTRS
+} tsr_attrs;
+
+typedef enum {
+  TSR_ATTRS_none, /* of ops without attributes */
+#define ATTRS(set, ...) TSR_ATTRS_##set,
+#include "graph/attrs.def"
+#undef ATTRS
+} tsr_attr_set_id;
+
+typedef struct {
+  const char *name;
+  tsr_attr_type type;
+  size_t offset; /* in tsr_attrs */
+  bool required, hidden;
+} tsr_attr_field;
+
+typedef struct {
+  int count;
+  const tsr_attr_field *fields;
+  const tsr_attrs *defaults; /* where a field has none, zero */
+} tsr_attr_set;
+
+const tsr_attr_set *tsr_attr_set_of(tsr_attr_set_id id);
+const tsr_attr_set *tsr_op_attrs(tsr_op op);
+
+/* A field as a number, and from one (what does not fit becomes the nearest that does). Not of
+ * sizes. */
+double tsr_attr_number(const tsr_attr_field *field, const tsr_attrs *attrs);
+void tsr_attr_set_number(const tsr_attr_field *field, tsr_attrs *attrs, double number);
+/* Whether all fields of an op's set agree. */
+bool tsr_attrs_equal(tsr_op op, const tsr_attrs *a, const tsr_attrs *b);
+
+#endif

@@ -1,0 +1,53 @@
+#include "graph/op.h"
+#include <stddef.h>
+
+/* A row's name, and its title where that is another one. */
+static const char *const names[][2] = {
+#define NAMES(name, title) name, title
+#define OP(id, name, ...) {name},
+#include "graph/ops.def"
+#undef OP
+};
+
+const char *tsr_op_name(tsr_op op) { return names[op][0]; }
+const char *tsr_op_title(tsr_op op) { return names[op][1] ? names[op][1] : names[op][0]; }
+
+int tsr_op_outputs(tsr_op op) {
+  static const int outputs[] = {
+#define OP(id, name, min, max, outputs, ...) outputs,
+#include "graph/ops.def"
+#undef OP
+  };
+  return outputs[op];
+}
+
+unsigned tsr_op_facts(tsr_op op) {
+  enum {
+    INTERNAL = TSR_FACT_INTERNAL,
+    LOSS = TSR_FACT_LOSS,
+    RANDOM = TSR_FACT_RANDOM,
+    PRODUCT = TSR_FACT_PRODUCT,
+    GRADIENT = TSR_FACT_GRADIENT,
+    SUMMANDS = TSR_FACT_SUMMANDS,
+    COLLECTIVE = TSR_FACT_COLLECTIVE,
+    LOCAL_CUT = TSR_FACT_LOCAL_CUT,
+    EVERYWHERE = TSR_FACT_EVERYWHERE,
+    SIZED = TSR_FACT_SIZED,
+    ADDS = TSR_FACT_ADDS,
+    KEEPS_DTYPE = TSR_FACT_KEEPS_DTYPE,
+    WIDE = TSR_FACT_WIDE,
+    STATISTICS = TSR_FACT_STATISTICS,
+    KEPT = TSR_FACT_KEPT,
+    OVERWRITES = TSR_FACT_OVERWRITES,
+    CHEAP = TSR_FACT_CHEAP,
+    MAPS = TSR_FACT_MAPS,
+    SHAPED = TSR_FACT_SHAPED,
+    UPDATE = TSR_FACT_UPDATE
+  };
+  static const unsigned facts_of[] = {
+#define OP(id, name, min, max, outputs, attrs, facts, ...) facts,
+#include "graph/ops.def"
+#undef OP
+  };
+  return facts_of[op];
+}
