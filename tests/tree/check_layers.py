@@ -74,7 +74,6 @@ CIRCLES: dict[frozenset[str], str] = {
     frozenset({"attention", "interpreter"}): "not split yet",
     frozenset({"interpreter", "losses"}): "not split yet",
     frozenset({"interpreter", "rows"}): "not split yet",
-    frozenset({"mesh", "mesh_checks"}): "not split yet",
     frozenset({"expr_eval", "expr_read"}): "not split yet",
     frozenset({"file_params", "file_sections"}): "not split yet",
     frozenset({"file_sections", "file_sizes"}): "not split yet",
