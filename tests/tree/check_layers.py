@@ -60,7 +60,6 @@ CIRCLES: dict[frozenset[str], str] = {
     frozenset({"remote", "remote_library"}): "not split yet",
     frozenset({"remote", "remote_move"}): "not split yet",
     frozenset({"remote", "remote_sum"}): "not split yet",
-    frozenset({"bpe_parts", "bpe_read"}): "not split yet",
     frozenset({"cpu", "cpu_attention"}): "not split yet",
     frozenset({"cpu", "cpu_cached"}): "not split yet",
     frozenset({"cpu", "cpu_elementwise"}): "not split yet",
