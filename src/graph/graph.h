@@ -184,6 +184,11 @@ typedef struct tsr_graph {
   int block, of;        /* what nodes are stamped with as they are added */
 } tsr_graph;
 
+/* The axis over which an op moves or cuts a tensor, or -1. */
+static inline int tsr_node_axis(const tsr_node *n) {
+  return tsr_op_moves(n->op) ? (int)n->attr[0] : -1;
+}
+
 /* Attributes of a loss (ops.def); that of squared errors alone has the first. */
 enum { TSR_LOSS_REAL, TSR_LOSS_SAMPLES };
 static inline int64_t tsr_loss_samples(const tsr_node *n) {
