@@ -69,7 +69,6 @@ CIRCLES: dict[frozenset[str], str] = {
     frozenset({"cpu", "cpu_rows"}): "not split yet",
     frozenset({"cpu", "cpu_shapes"}): "not split yet",
     frozenset({"cpu", "cpu_update"}): "not split yet",
-    frozenset({"autodiff", "gradients"}): "not split yet",
     frozenset({"lower", "memory"}): "not split yet",
     frozenset({"lower", "overlap"}): "not split yet",
     frozenset({"lower", "settle"}): "not split yet",
