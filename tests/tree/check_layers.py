@@ -69,15 +69,6 @@ CIRCLES: dict[frozenset[str], str] = {
     frozenset({"cpu", "cpu_rows"}): "not split yet",
     frozenset({"cpu", "cpu_shapes"}): "not split yet",
     frozenset({"cpu", "cpu_update"}): "not split yet",
-    frozenset({"lower", "memory"}): "not split yet",
-    frozenset({"lower", "overlap"}): "not split yet",
-    frozenset({"lower", "settle"}): "not split yet",
-    frozenset({"verify", "verify_lists"}): "not split yet",
-    frozenset({"verify", "verify_memory"}): "not split yet",
-    frozenset({"verify", "verify_moves"}): "not split yet",
-    frozenset({"verify", "verify_reductions"}): "not split yet",
-    frozenset({"verify", "verify_tasks"}): "not split yet",
-    frozenset({"verify", "verify_waits"}): "not split yet",
 }
 
 
