@@ -1,7 +1,6 @@
 #include "base/file.h"
 #include "base/disk.h"
 #include "base/memory.h"
-#include "base/new_file.h"
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -176,14 +175,6 @@ bool tsr_file_read_nofollow(
     tsr_arena *arena, const char *path, size_t bytes_max, tsr_place place, char **ret_text,
     size_t *ret_length, tsr_diags *diags) {
   return read_file(arena, path, TSR_FILE_NOFOLLOW, bytes_max, place, ret_text, ret_length, diags);
-}
-
-/* ---- writing ---- */
-
-bool tsr_file_write(const char *path, const void *bytes, size_t length, tsr_diags *diags) {
-  tsr_new_file file;
-  return tsr_new_file_open(path, &file, diags) && tsr_new_file_write(&file, bytes, length, diags) &&
-         tsr_new_file_commit(&file, diags);
 }
 
 /* ---- paths ---- */

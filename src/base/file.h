@@ -1,5 +1,5 @@
-/* Files: read by whole or mapped, written by whole. The process remembers what it reads, so that no
- * output replaces it. */
+/* Files that are read, whole or mapped; base/new_file.h writes them. The process remembers what it
+ * reads, so that no output replaces it. */
 #ifndef TSR_BASE_FILE_H
 #define TSR_BASE_FILE_H
 #include "base/diag.h"
@@ -53,11 +53,6 @@ const char *tsr_file_reason(int error);
  * of another type, else a failure (TSR_FAILURE). Returns false. */
 bool tsr_file_cannot(
     const char *what, const char *path, int error, tsr_place place, tsr_diags *diags);
-
-/* ---- writing ---- */
-
-/* The file is the old one or whole (base/new_file.h). */
-bool tsr_file_write(const char *path, const void *bytes, size_t length, tsr_diags *diags);
 
 /* ---- paths ---- */
 

@@ -95,3 +95,9 @@ void tsr_new_file_drop(tsr_new_file *f) {
   if (f->temporary[0]) tsr_disk_remove(f->temporary);
   f->temporary[0] = 0;
 }
+
+bool tsr_file_write(const char *path, const void *bytes, size_t length, tsr_diags *diags) {
+  tsr_new_file file;
+  return tsr_new_file_open(path, &file, diags) && tsr_new_file_write(&file, bytes, length, diags) &&
+         tsr_new_file_commit(&file, diags);
+}

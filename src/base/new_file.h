@@ -19,6 +19,9 @@ bool tsr_new_file_commit(tsr_new_file *file, tsr_diags *diags);
 /* Nothing is left of it. Fine behind any of the others. */
 void tsr_new_file_drop(tsr_new_file *file);
 
+/* All of a file at once: the name is the old file's, or the whole new one's. */
+bool tsr_file_write(const char *path, const void *bytes, size_t length, tsr_diags *diags);
+
 /* Makes a folder whose name is there after a power cut; one that is there is fine. errno. */
 bool tsr_new_folder(const char *path);
 

@@ -19,12 +19,12 @@ static bool read_entry(
   if (!strcmp(key->text, "path")) return read_path(l, name, node, source);
   if (!strcmp(key->text, "weight")) {
     tsr_field weight = {.key = "weight", .section = "", .type = TSR_FIELD_FLOAT, .range = f->range};
-    return tsr_value_read(l, &weight, name, node) && tsr_yaml_float(node, &source->weight);
+    return tsr_scalar_read(l, &weight, name, node) && tsr_yaml_float(node, &source->weight);
   }
   if (!strcmp(key->text, "format")) {
     tsr_field format = tsr_fields[tsr_field_find_dotted("training_config.data_format")];
     format.at = 0;
-    if (!tsr_value_read(l, &format, name, node)) return false;
+    if (!tsr_scalar_read(l, &format, name, node)) return false;
     for (const tsr_field_choice *c = format.choices; c->name; c++)
       if (!strcmp(c->name, node->text)) source->format = (tsr_data_format)c->value;
     return true;

@@ -17,6 +17,7 @@ typedef struct {
   bool read_files;
 } tsr_loader;
 
+/* --- loader.c --- */
 /* What was given for "section.key" (or for another name of it), or NULL. */
 const tsr_yaml *tsr_loader_value(const tsr_loader *loader, const char *dotted_key);
 const tsr_yaml *tsr_loader_key(const tsr_loader *loader, const char *dotted_key);
@@ -29,25 +30,41 @@ bool tsr_is_override(const tsr_yaml *key);
 /* The file beside which the files are that a value names; an override stands for the run's file. */
 const char *tsr_loader_file_of(const tsr_loader *loader, const tsr_yaml *node);
 
-/* --- value.c --- */
-/* Checks a node against a row and writes it into the row's member of `config`, if it has one. `key`
- * is the word to use in messages. */
-bool tsr_value_read(
+/* --- scalar.c --- */
+/* Checks a scalar against a row of a type from INT to BYTES and writes it into the row's member of
+ * `config`, if it has one. `key` is the word to use in messages. */
+bool tsr_scalar_read(
     tsr_loader *loader, const tsr_field *field, const char *key, const tsr_yaml *node);
 /* The path that a scalar names: ${NAME} of the environment (what is not set stays as it is) and
  * URIs of files resolved. */
 bool tsr_path_read(tsr_loader *loader, const tsr_yaml *node, const char **ret_path);
-/* Writes the defaults of all rows. */
-void tsr_value_defaults(tsr_loader *loader);
 /* "'key' must be an integer, found …"; returns false. */
 bool tsr_value_wrong_type(
     tsr_loader *loader, const tsr_field *field, const char *key, const tsr_yaml *node);
 /* "unsupported feature: …" at the place. */
 bool tsr_value_unsupported(tsr_loader *loader, tsr_place place, const char *feature);
 
+/* --- device_section.c --- */
+/* As tsr_value_read, of the types SHAPE, IDS and AXES. */
+bool tsr_shape_read(
+    tsr_loader *loader, const tsr_field *field, const char *key, const tsr_yaml *node);
+bool tsr_ids_read(
+    tsr_loader *loader, const tsr_field *field, const char *key, const tsr_yaml *node);
+bool tsr_axes_read(
+    tsr_loader *loader, const tsr_field *field, const char *key, const tsr_yaml *node);
+
+/* --- value.c --- */
+/* As tsr_scalar_read, of all types. */
+bool tsr_value_read(
+    tsr_loader *loader, const tsr_field *field, const char *key, const tsr_yaml *node);
+/* Writes the defaults of all rows. */
+void tsr_value_defaults(tsr_loader *loader);
+
 /* --- section.c --- */
 /* Reads all entries of a map as rows of a section; every unknown key is an error. */
 void tsr_section_read(tsr_loader *loader, const char *section, const tsr_yaml *map);
+/* Reads a multihost_config, wherever it stands; there may be one. */
+void tsr_multihost_read(tsr_loader *loader, const tsr_yaml *key, const tsr_yaml *node);
 /* The error of a key that a section does not have. */
 void tsr_section_unknown(tsr_loader *loader, const char *section, const tsr_yaml *key);
 
@@ -57,8 +74,6 @@ bool tsr_stages_read(
     tsr_loader *loader, const tsr_field *field, const char *key, const tsr_yaml *node);
 bool tsr_blocks_read(
     tsr_loader *loader, const tsr_field *field, const char *key, const tsr_yaml *node);
-/* Reads a multihost_config, wherever it stands; there may be one. */
-void tsr_multihost_read(tsr_loader *loader, const tsr_yaml *key, const tsr_yaml *node);
 void tsr_pipeline_resolve(tsr_loader *loader);
 
 /* --- data_section.c --- */

@@ -121,7 +121,7 @@ bool tsr_blocks_read(tsr_loader *l, const tsr_field *f, const char *key, const t
     int64_t value = 0;
     bool there = read_rank(l, key, node, i, blocks, &rank);
     const char *name = tsr_arena_printf(l->arena, "%s[%d]", key, there ? rank : i);
-    ok = there && tsr_value_read(l, &item, name, node->items[i]) && ok;
+    ok = there && tsr_scalar_read(l, &item, name, node->items[i]) && ok;
     if (there && tsr_yaml_int(node->items[i], &value)) blocks[rank] = (int)value;
   }
   if (!ok) return false;
@@ -132,30 +132,6 @@ bool tsr_blocks_read(tsr_loader *l, const tsr_field *f, const char *key, const t
 }
 
 /* --- multihost_config --- */
-
-void tsr_multihost_read(tsr_loader *l, const tsr_yaml *key, const tsr_yaml *node) {
-  int row = tsr_field_find_dotted("multihost_config");
-  const tsr_yaml *before = l->origins->keys[row];
-  bool on = false;
-  if (before && before != key) {
-    tsr_diag_error(l->diags, key->place, "a second 'multihost_config'");
-    tsr_diag_hint(l->diags, "the first stands in %s:%d", before->place.file, before->place.line);
-    return;
-  }
-  l->origins->keys[row] = key;
-  l->origins->values[row] = node;
-  if (node->kind == TSR_YAML_NULL) return; /* a file that could not be read, or nothing */
-  if (node->kind != TSR_YAML_MAP) {
-    tsr_diag_error(
-        l->diags, node->place, "'%s' must be a path or a map, found %s", key->text,
-        tsr_yaml_describe(l->arena, node));
-    return;
-  }
-  const tsr_yaml *enabled = tsr_yaml_get(node, "enabled");
-  if (!enabled || (tsr_yaml_bool(enabled, &on) && !on))
-    tsr_diag_warning(l->diags, key->place, "'multihost_config' has no effect: it is not enabled");
-  else tsr_section_read(l, "multihost_config", node);
-}
 
 #define HOSTS "multihost_config"
 #define HOSTS_PIPE "multihost_config.pipeline_parallel_config"

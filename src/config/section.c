@@ -2,34 +2,6 @@
 #include "config/loader.h"
 #include <string.h>
 
-const tsr_yaml *tsr_loader_value(const tsr_loader *l, const char *dotted_key) {
-  int row = tsr_field_find_dotted(dotted_key);
-  return row < 0 ? NULL : l->origins->values[row];
-}
-
-const tsr_yaml *tsr_loader_key(const tsr_loader *l, const char *dotted_key) {
-  int row = tsr_field_find_dotted(dotted_key);
-  return row < 0 ? NULL : l->origins->keys[row];
-}
-
-void tsr_loader_take_origin(tsr_loader *l, const char *to, const char *from) {
-  int row = tsr_field_find_dotted(to);
-  if (l->origins->values[row] || !tsr_loader_value(l, from)) return;
-  l->origins->keys[row] = tsr_loader_key(l, from);
-  l->origins->values[row] = tsr_loader_value(l, from);
-}
-
-bool tsr_loader_contradict(tsr_loader *l, const char *a, const char *b) {
-  const tsr_yaml *ka = tsr_loader_key(l, a), *kb = tsr_loader_key(l, b);
-  tsr_diag_error(l->diags, kb->place, "'%s' contradicts '%s'", kb->text, ka->text);
-  tsr_diag_hint(l->diags, "'%s' stands in %s:%d", ka->text, ka->place.file, ka->place.line);
-  return false;
-}
-
-const char *tsr_loader_file_of(const tsr_loader *l, const tsr_yaml *node) {
-  return tsr_is_override(node) ? l->config->file : node->place.file;
-}
-
 /* "in training_config", "at the top level" */
 static const char *where(tsr_arena *arena, const char *section) {
   return *section ? tsr_arena_printf(arena, "in %s", section) : "at the top level";
@@ -106,10 +78,6 @@ static bool is_legacy(const tsr_loader *l, const tsr_yaml *key) {
   return false;
 }
 
-bool tsr_is_override(const tsr_yaml *key) {
-  return key->place.file && !strncmp(key->place.file, "--", 2);
-}
-
 /* Remembers where a row's value comes from; it may be given once, under one of its names. An
  * override under any of them takes the file's place. */
 static bool note_origin(tsr_loader *l, int row, const tsr_yaml *key, const tsr_yaml *node) {
@@ -135,6 +103,30 @@ static bool note_origin(tsr_loader *l, int row, const tsr_yaml *key, const tsr_y
 /* A value that is written at `key` for a row that may go by other names too. */
 static void read_row(tsr_loader *l, int row, const tsr_yaml *key, const tsr_yaml *node) {
   if (note_origin(l, row, key, node)) tsr_value_read(l, &tsr_fields[row], key->text, node);
+}
+
+void tsr_multihost_read(tsr_loader *l, const tsr_yaml *key, const tsr_yaml *node) {
+  int row = tsr_field_find_dotted("multihost_config");
+  const tsr_yaml *before = l->origins->keys[row];
+  bool on = false;
+  if (before && before != key) {
+    tsr_diag_error(l->diags, key->place, "a second 'multihost_config'");
+    tsr_diag_hint(l->diags, "the first stands in %s:%d", before->place.file, before->place.line);
+    return;
+  }
+  l->origins->keys[row] = key;
+  l->origins->values[row] = node;
+  if (node->kind == TSR_YAML_NULL) return; /* a file that could not be read, or nothing */
+  if (node->kind != TSR_YAML_MAP) {
+    tsr_diag_error(
+        l->diags, node->place, "'%s' must be a path or a map, found %s", key->text,
+        tsr_yaml_describe(l->arena, node));
+    return;
+  }
+  const tsr_yaml *enabled = tsr_yaml_get(node, "enabled");
+  if (!enabled || (tsr_yaml_bool(enabled, &on) && !on))
+    tsr_diag_warning(l->diags, key->place, "'multihost_config' has no effect: it is not enabled");
+  else tsr_section_read(l, "multihost_config", node);
 }
 
 static void

@@ -104,7 +104,7 @@ const tsr_bpe_added *tsr_bpe_added_find(
     const tsr_bpe *bpe, const tsr_bpe_added_set *set, tsr_bpe_match *match, const char *text,
     size_t length, size_t at, size_t taken, tsr_bpe_span *ret_span);
 
-/* ---- bpe_read.c ---- */
+/* ---- bpe_bytes.c ---- */
 
 /* The bytes that a vocabulary's letters stand for; false where a letter stands for none. */
 bool tsr_bpe_unmap(const char *text, tsr_text *bytes);

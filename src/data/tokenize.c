@@ -1,6 +1,7 @@
 #include "data/tokenize.h"
 #include "base/disk.h"
 #include "base/file.h"
+#include "base/new_file.h"
 #include "data/content.h"
 #include "data/sources.h"
 #include "data/tokenize_block.h"

@@ -128,16 +128,6 @@ int tsr_graph_find_loss(const tsr_graph *g, int value) {
   }
 }
 
-int64_t tsr_loss_samples(const tsr_node *loss) {
-  return loss->op == TSR_OP_SQUARED_ERROR ? loss->attr.squared_error.samples
-                                          : loss->attr.ce_loss.samples;
-}
-
-double tsr_node_dropout(const tsr_node *n) {
-  if (n->op == TSR_OP_DROPOUT) return n->attr.dropout.p;
-  return n->op == TSR_OP_ATTENTION ? n->attr.attention.dropout : 0;
-}
-
 /* Adds a node whose outputs have these types. */
 static int add_node(tsr_graph *g, const tsr_node *node, const tsr_type *types) {
   tsr_arena_grow(

@@ -120,28 +120,13 @@ static void fill_mask(const tsr_interpreted *c) {
   c->step->mask(c->step->mask_context, c->node, ndim, shape, c->mask);
 }
 
-/* splitmix64 of the draw, which number it is, and the element */
-static double round_number(const tsr_interpreter_step *step, uint64_t which, int64_t i, double x) {
-  uint64_t bits = (step->draw << 48) + (which << 24) + 0x9e3779b97f4a7c15u * ((uint64_t)i + 1);
-  bits = (bits ^ (bits >> 30)) * 0xbf58476d1ce4e5b9u;
-  bits = (bits ^ (bits >> 27)) * 0x94d049bb133111ebu;
-  return x * (1 + ((bits ^ (bits >> 31)) & 1 ? step->rounding : -step->rounding));
-}
-
-enum { ROUND_RESULT, ROUND_GRADIENT, ROUND_SUM, ROUND_INSIDE };
-
-double tsr_interpreted_round(const tsr_interpreted *n, int what, int64_t i, double x) {
-  uint64_t which = 8 * (uint64_t)n->node->outputs[0] + ROUND_INSIDE + (uint64_t)what;
-  return n->step->rounding > 0 ? round_number(n->step, which, i, x) : x;
-}
-
 static void round_result(const tsr_interpreter *t, int node, bool gradient) {
   int value = t->nodes[node].outputs[0];
   double *x = gradient ? t->gradients[value] : t->data[value];
   if (!(t->step.rounding > 0) || !x) return;
-  uint64_t which = 8 * (uint64_t)value + (gradient ? ROUND_GRADIENT : ROUND_RESULT);
+  uint64_t which = 8 * (uint64_t)value + (gradient ? TSR_ROUND_GRADIENT : TSR_ROUND_RESULT);
   for (int64_t i = 0; i < tsr_value_elements(&t->values[value]); i++)
-    x[i] = round_number(&t->step, which, i, x[i]);
+    x[i] = tsr_interpreter_round(&t->step, which, i, x[i]);
 }
 
 /* What several nodes owe to a value is a sum, of which a large part may cancel out later. */
@@ -150,9 +135,9 @@ static void round_sums(const tsr_interpreter *t, int node) {
   for (int k = 0; k < n->inputs_count && t->step.rounding > 0; k++) {
     int value = n->inputs[k];
     double *x = t->gradients[value];
-    uint64_t which = 8 * (uint64_t)value + ROUND_SUM + ((uint64_t)node << 20);
+    uint64_t which = 8 * (uint64_t)value + TSR_ROUND_SUM + ((uint64_t)node << 20);
     for (int64_t i = 0; x && i < tsr_value_elements(&t->values[value]); i++)
-      x[i] = round_number(&t->step, which, i, x[i]);
+      x[i] = tsr_interpreter_round(&t->step, which, i, x[i]);
   }
 }
 

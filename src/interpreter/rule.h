@@ -44,6 +44,10 @@ static inline int64_t tsr_interpreted_rows(const tsr_interpreted *n, int input) 
   return tsr_interpreted_size(n, input) / tsr_interpreted_columns(n, input);
 }
 
+/* x times 1 + rounding or 1 - rounding of the step: its draw, `which` and i decide. `which` is
+ * 8 * value + one of these, and more where a value is rounded several times. */
+enum { TSR_ROUND_RESULT, TSR_ROUND_GRADIENT, TSR_ROUND_SUM, TSR_ROUND_INSIDE };
+double tsr_interpreter_round(const tsr_interpreter_step *step, uint64_t which, int64_t i, double x);
 /* x, a number that op computes on the way to element i and may cancel: multiplied by 1 + rounding
  * or 1 - rounding where the step has one. Different `what` draw differently. */
 double tsr_interpreted_round(const tsr_interpreted *n, int what, int64_t i, double x);

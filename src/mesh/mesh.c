@@ -5,20 +5,6 @@
 
 enum { FILE_BYTES_MAX = 16 << 20 };
 
-const char *tsr_mesh_arch_name(tsr_mesh_arch arch) {
-  switch (arch) {
-  case TSR_ARCH_WORMHOLE_B0:
-    return "WORMHOLE_B0";
-  case TSR_ARCH_BLACKHOLE:
-    return "BLACKHOLE";
-  case TSR_ARCH_CPU:
-    return "CPU";
-  case TSR_ARCH_CUDA:
-    return "CUDA";
-  }
-  return "INVALID_ARCHITECTURE";
-}
-
 const char *tsr_mesh_policy_name(tsr_mesh_policy policy) {
   return policy == TSR_MESH_STRICT ? "STRICT" : "RELAXED";
 }

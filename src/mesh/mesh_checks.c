@@ -42,20 +42,6 @@ tsr_mesh_block tsr_mesh_block_at(const tsr_mesh_source *source, size_t i) {
       s->express_links};
 }
 
-int tsr_mesh_arch_dims_max(int arch) {
-  switch (arch) {
-  case TSR_ARCH_WORMHOLE_B0:
-    return 2;
-  case TSR_ARCH_BLACKHOLE:
-    return 3;
-  case TSR_ARCH_CPU:
-  case TSR_ARCH_CUDA:
-    return TSR_MESH_DIMS_MAX;
-  default:
-    return 0;
-  }
-}
-
 tsr_mesh_channels tsr_mesh_channels_of(const pb_channels *channels, tsr_mesh_policy missing) {
   return (tsr_mesh_channels){
       channels && channels->has_count ? channels->count : 0,

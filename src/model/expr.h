@@ -84,6 +84,7 @@ typedef struct {
 void tsr_scope_push(tsr_scope *scope, const tsr_name *name);
 void tsr_scope_push_number(tsr_scope *scope, const char *name, double number);
 void tsr_scope_word(tsr_scope *scope, const char *word);
+bool tsr_scope_has_word(const tsr_scope *scope, const char *word);
 const tsr_name *tsr_scope_find(const tsr_scope *scope, const char *name);
 
 bool tsr_expr_eval(const tsr_expr *e, tsr_scope *scope, tsr_eval *ret_value, tsr_diags *diags);

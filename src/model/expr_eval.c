@@ -1,5 +1,4 @@
 /* needs: an expression and the names it may use. gives: a number, word, list or term. */
-#include "base/text.h"
 #include "model/expr.h"
 #include <math.h>
 #include <string.h>
@@ -7,37 +6,6 @@
 static const double WHOLE_MAX = 9007199254740992.0; /* 2^53: doubles are exact up to here */
 
 static bool is_whole(double x) { return x == floor(x) && fabs(x) <= WHOLE_MAX; }
-
-void tsr_scope_push(tsr_scope *scope, const tsr_name *name) {
-  tsr_arena_grow(
-      scope->arena, (void **)&scope->names, sizeof *scope->names, scope->count, &scope->capacity);
-  scope->names[scope->count++] = *name;
-}
-
-void tsr_scope_push_number(tsr_scope *scope, const char *name, double number) {
-  tsr_name n = {.name = name, .value = {.kind = TSR_EVAL_NUMBER, .number = number}};
-  tsr_scope_push(scope, &n);
-}
-
-static bool has_word(const tsr_scope *scope, const char *word) {
-  for (int i = 0; i < scope->words_count; i++)
-    if (!strcmp(scope->words[i], word)) return true;
-  return false;
-}
-
-void tsr_scope_word(tsr_scope *scope, const char *word) {
-  if (has_word(scope, word)) return;
-  tsr_arena_grow(
-      scope->arena, (void **)&scope->words, sizeof *scope->words, scope->words_count,
-      &scope->words_capacity);
-  scope->words[scope->words_count++] = word;
-}
-
-const tsr_name *tsr_scope_find(const tsr_scope *scope, const char *name) {
-  for (int i = scope->count; i-- > 0;)
-    if (!strcmp(scope->names[i].name, name)) return &scope->names[i];
-  return NULL;
-}
 
 static tsr_eval number_of(double number) {
   return (tsr_eval){.kind = TSR_EVAL_NUMBER, .number = number};
@@ -70,7 +38,7 @@ static bool eval_name(const tsr_expr *e, tsr_scope *scope, tsr_eval *ret, tsr_di
     return tsr_diag_error(diags, e->place, "'%s' needs its numbers: %s(…)", e->name, e->name);
   if (!strcmp(e->name, "true")) return *ret = number_of(1), true;
   if (!strcmp(e->name, "false")) return *ret = number_of(0), true;
-  if (has_word(scope, e->name))
+  if (tsr_scope_has_word(scope, e->name))
     return *ret = (tsr_eval){.kind = TSR_EVAL_WORD, .word = e->name}, true;
   tsr_diag_error(diags, e->place, "unknown name '%s'", e->name);
   hint_names(scope, e->name, diags);

@@ -1,10 +1,7 @@
-/* What readers of graph files ask of an expression: a whole number, a condition, a shape, a text.
- */
-#include "base/text.h"
+/* What readers of graph files ask of an expression: a whole number, a condition, a shape. */
 #include "model/expr.h"
 #include <inttypes.h>
 #include <math.h>
-#include <string.h>
 
 bool tsr_expr_number(const tsr_expr *e, tsr_scope *scope, double *ret_number, tsr_diags *diags) {
   tsr_eval v;
@@ -96,53 +93,5 @@ bool tsr_expr_shape(
   if (ok && elements > 1e15)
     return tsr_diag_error(diags, e->place, "%s has more than 10^15 elements", what);
   *ret_ndim = count;
-  return ok;
-}
-
-const char *tsr_eval_text(tsr_arena *arena, const tsr_eval *value) {
-  if (value->kind == TSR_EVAL_NUMBER) return tsr_arena_printf(arena, "%.15g", value->number);
-  if (value->kind == TSR_EVAL_WORD) return value->word;
-  tsr_text text = {0};
-  bool term = value->kind == TSR_EVAL_TERM;
-  tsr_text_add(&text, "%s", term ? value->word : "[");
-  for (int i = 0; i < value->count; i++)
-    tsr_text_add(&text, "%s%.15g", i ? ", " : term ? "(" : "", value->list[i]);
-  tsr_text_add(&text, "%s", !term ? "]" : value->count ? ")" : "");
-  char *copy = tsr_arena_strdup(arena, text.data);
-  tsr_text_free(&text);
-  return copy;
-}
-
-static bool
-fill(tsr_scope *scope, const char *text, tsr_place place, tsr_text *out, tsr_diags *diags) {
-  for (const char *open; (open = strchr(text, '{'));) {
-    const char *close = strchr(open, '}');
-    if (!close) return tsr_diag_error(diags, place, "'{' without '}' in '%s'", text);
-    tsr_text_add_bytes(out, text, (size_t)(open - text));
-    const char *name = tsr_arena_strndup(scope->arena, open + 1, (size_t)(close - open - 1));
-    const tsr_name *n = tsr_scope_find(scope, name);
-    if (!n) {
-      tsr_diag_error(diags, place, "unknown name '%s' in braces", name);
-      const char **names = tsr_arena_array(scope->arena, const char *, scope->count + 1);
-      for (int i = 0; i < scope->count; i++) names[i] = scope->names[i].name;
-      tsr_diag_nearest(diags, name, names, scope->count);
-      return false;
-    }
-    if (n->bad) return false;
-    if (n->unknown)
-      return tsr_diag_error(diags, place, "'%s' in braces has no value: %s", name, n->unknown);
-    tsr_text_add(out, "%s", tsr_eval_text(scope->arena, &n->value));
-    text = close + 1;
-  }
-  tsr_text_add(out, "%s", text);
-  return true;
-}
-
-bool tsr_scope_fill(
-    tsr_scope *scope, const char *text, tsr_place place, const char **ret_text, tsr_diags *diags) {
-  tsr_text out = {0};
-  bool ok = fill(scope, text, place, &out, diags);
-  *ret_text = ok ? tsr_arena_strdup(scope->arena, out.data) : NULL;
-  tsr_text_free(&out);
   return ok;
 }

@@ -3,39 +3,12 @@
  * breaks: nothing; forward nodes keep their indices */
 #include "passes/autodiff.h"
 #include "graph/infer.h"
+#include "passes/gradient_parts.h"
 #include "passes/passes.h"
 #include <assert.h>
 #include <string.h>
 
-typedef struct part {
-  struct part *next;
-  int value, w; /* w >= 0: the product value * w */
-  int of;       /* the forward node that gave it */
-} part;
-
-struct tsr_gradients {
-  tsr_graph *g;
-  part **parts; /* per value of the forward graph, in the order they were given */
-  bool *wanted;
-  bool *fixed; /* the same for every microbatch: no input flows in */
-  int values;
-};
-
-bool tsr_gradient_wanted(const tsr_gradients *grads, int value) {
-  return value < grads->values && grads->wanted[value];
-}
-
-void tsr_gradient_give_product(tsr_gradients *grads, int of, int dy, int w) {
-  if (!tsr_gradient_wanted(grads, of)) return;
-  part **end = &grads->parts[of];
-  while (*end) end = &(*end)->next;
-  *end = tsr_arena_alloc(grads->g->arena, sizeof **end);
-  **end = (part){NULL, dy, w, grads->g->of};
-}
-
-void tsr_gradient_give(tsr_gradients *grads, int of, int value) {
-  tsr_gradient_give_product(grads, of, value, -1);
-}
+typedef tsr_gradient_part part;
 
 static const char *gradient_name(tsr_graph *g, int of, const char *suffix) {
   return tsr_arena_printf(g->arena, "d.%s%s", g->values[of].name, suffix);

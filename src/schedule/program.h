@@ -164,6 +164,8 @@ bool tsr_program_is_alias(const tsr_program *program, int node);
 /* Whether an input is written when a part begins: at every forward pass of a chunk that needs it.
  */
 bool tsr_program_fills(const tsr_program *program, int part, int input);
+/* Whether this stage runs a virtual stage, and as which of its chunks (0 of TSR_EVERY_STAGE). */
+bool tsr_program_has_stage(const tsr_program *program, int virtual_stage, int *ret_chunk);
 /* Whether this stage runs a node. */
 bool tsr_program_has_node(const tsr_program *program, int node);
 

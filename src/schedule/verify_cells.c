@@ -1,7 +1,19 @@
 /* A program's memory cut into cells: bytes that always are of the same tensors are one. Segments
  * stand one behind the other, so that one ascending list of edges says where cells begin. */
+#include "base/tree.h"
 #include "schedule/verify_checks.h"
 #include <stdlib.h>
+
+bool tsr_verify_is_sum(const tsr_graph *g, int value) {
+  const tsr_value *x = &g->values[value];
+  return x->kind == TSR_VALUE_NODE && g->nodes[x->node].op == TSR_OP_ACCUMULATE;
+}
+
+int64_t tsr_verify_bytes(const tsr_program *p, int value) {
+  int64_t bytes = tsr_verify_aligned(tsr_tensor_bytes(&p->tensors[value]));
+  if (!tsr_verify_is_sum(p->graph, value)) return bytes;
+  return bytes * tsr_tree_depth(p->order->microbatches);
+}
 
 bool tsr_verify_has_bytes(const tsr_verify_subject *s, int value) {
   return s->owner[value] == value && s->p->tensors[value].segment != TSR_SEGMENT_ABSENT;

@@ -1,7 +1,6 @@
 /* A hand-written graph without a loss: once forward, its outputs printed and written as NumPy
  * files. */
 #include "train/trainer.h"
-#include "base/file.h"
 #include "base/memory.h"
 #include "base/new_file.h"
 #include <math.h>

@@ -1,5 +1,4 @@
 #include "train/plan_command.h"
-#include "base/file.h"
 #include "base/new_file.h"
 #include "plan/report.h"
 

@@ -1,5 +1,6 @@
 /* The files that are made from the table of keys are up to date; with --write they are made. */
 #include "base/file.h"
+#include "base/new_file.h"
 #include "base/text.h"
 #include "config/fields.h"
 #include "config/manual.h"

@@ -2,6 +2,7 @@
  * are; folders that cannot be measured with are refused by name. */
 #include "train/calibrate.h"
 #include "base/file.h"
+#include "base/new_file.h"
 #include "tests/check.h"
 #include "tests/printed.h"
 #include <stdlib.h>

@@ -1,0 +1,30 @@
+/* The architectures of devices: their names and limits. */
+#include "mesh/mesh_internal.h"
+
+const char *tsr_mesh_arch_name(tsr_mesh_arch arch) {
+  switch (arch) {
+  case TSR_ARCH_WORMHOLE_B0:
+    return "WORMHOLE_B0";
+  case TSR_ARCH_BLACKHOLE:
+    return "BLACKHOLE";
+  case TSR_ARCH_CPU:
+    return "CPU";
+  case TSR_ARCH_CUDA:
+    return "CUDA";
+  }
+  return "INVALID_ARCHITECTURE";
+}
+
+int tsr_mesh_arch_dims_max(int arch) {
+  switch (arch) {
+  case TSR_ARCH_WORMHOLE_B0:
+    return 2;
+  case TSR_ARCH_BLACKHOLE:
+    return 3;
+  case TSR_ARCH_CPU:
+  case TSR_ARCH_CUDA:
+    return TSR_MESH_DIMS_MAX;
+  default:
+    return 0;
+  }
+}

@@ -1,0 +1,63 @@
+/* Queries on a program: sizes, which nodes it has, and which of them share bytes. */
+#include "schedule/program.h"
+
+bool tsr_op_is_collective(tsr_op op) { return tsr_op_facts(op) & TSR_FACT_COLLECTIVE; }
+
+int64_t tsr_tensor_elements(const tsr_tensor *t) {
+  int64_t n = t->units ? t->units : 1;
+  for (int i = 0; i < t->ndim; i++) n *= t->shape[i];
+  return n;
+}
+
+int64_t tsr_tensor_bytes(const tsr_tensor *t) {
+  return tsr_tensor_elements(t) * tsr_dtype_bytes(t->dtype);
+}
+
+int64_t tsr_program_bytes(const tsr_program *program) {
+  int64_t sum = 0;
+  for (int s = 0; s < TSR_SEGMENTS; s++) sum += program->bytes[s];
+  return sum;
+}
+
+int64_t tsr_program_times(const tsr_program *program, int task) {
+  tsr_section section = program->tasks[task].section;
+  return section == TSR_PROLOGUE || section == TSR_UPDATE ? 1 : program->lowering.microbatches;
+}
+
+int tsr_program_in_place(const tsr_program *p, int node) {
+  const tsr_node *n = &p->graph->nodes[node];
+  bool adds = tsr_op_facts(n->op) & TSR_FACT_ADDS, sums = n->op == TSR_OP_ALL_REDUCE;
+  if ((!adds && !sums) || tsr_program_is_alias(p, node)) return -1;
+  int value = n->inputs[n->inputs_count - 1], from = p->graph->values[value].node;
+  if (from < 0 || !tsr_program_has_node(p, from)) return -1;
+  if (adds) return p->graph->nodes[from].op == n->op ? value : -1;
+  bool own = !tsr_program_is_alias(p, from) && p->graph->nodes[from].op != TSR_OP_RECEIVE;
+  return own && p->readers[value] == 1 ? value : -1;
+}
+
+/* What is left apart is behind what is added up. */
+static int64_t units_summed(const tsr_program *p, const tsr_node *n) {
+  int64_t left = p->tensors[n->outputs[0]].units;
+  return p->tensors[n->inputs[0]].units / (left ? left : 1);
+}
+
+bool tsr_program_is_alias(const tsr_program *p, int node) {
+  const tsr_node *n = &p->graph->nodes[node];
+  if (n->op == TSR_OP_RESHAPE) return true;
+  if (n->op == TSR_OP_SUM_UNITS) return units_summed(p, n) == 1;
+  int axis = tsr_node_axis(n);
+  return axis >= 0 && p->lowering.size[axis] == 1;
+}
+
+bool tsr_program_has_stage(const tsr_program *p, int virtual_stage, int *ret_chunk) {
+  int stage;
+  *ret_chunk = 0;
+  if (virtual_stage == TSR_EVERY_STAGE) return true;
+  tsr_order_locate(p->order, virtual_stage, &stage, ret_chunk);
+  return stage == p->stage;
+}
+
+bool tsr_program_has_node(const tsr_program *p, int node) {
+  int chunk;
+  return tsr_program_has_stage(p, p->graph->nodes[node].stage, &chunk);
+}
