@@ -264,7 +264,7 @@ extern "C" void tsr_cuda_mul_row(
 
 /* A block a row. */
 template <typename T>
-static __global__ void row_tail(
+static __global__ void row_epilogue(
     T *out, T *sum, const T *x, const T *row, const T *plus, bool gelu, int64_t C, bool packed) {
   enum { W = pack_of<T>::width };
   int64_t first = (int64_t)blockIdx.x * C;
@@ -279,7 +279,7 @@ static __global__ void row_tail(
   }
 }
 
-extern "C" void tsr_cuda_tail(
+extern "C" void tsr_cuda_epilogue(
     tsr_cuda_stream s, tsr_cuda_type type, void *out, void *sum, const void *x, const void *row,
     const void *plus, bool gelu, int64_t R, int64_t C) {
   if (R <= 0 || C <= 0) return;
@@ -288,7 +288,7 @@ extern "C" void tsr_cuda_tail(
   TSR_BY_TYPE(
       type, T,
       TSR_LAUNCH(
-          row_tail<T>, (unsigned)R, row_threads(C), 0, s, (T *)out, (T *)sum, (const T *)x,
+          row_epilogue<T>, (unsigned)R, row_threads(C), 0, s, (T *)out, (T *)sum, (const T *)x,
           (const T *)row, (const T *)plus, gelu, C, packed))
 }
 

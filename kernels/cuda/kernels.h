@@ -55,7 +55,7 @@ void tsr_cuda_mul_row(
 /* out = x (R, C) + row (C) + plus (R, C), or gelu (by tanh) of that, in one pass with the bits of
  * one after the other; sum = x + row. sum, row, plus: or NULL. What is written may be what is read
  * at the same place. */
-void tsr_cuda_tail(
+void tsr_cuda_epilogue(
     tsr_cuda_stream s, tsr_cuda_type type, void *out, void *sum, const void *x, const void *row,
     const void *plus, bool gelu, int64_t R, int64_t C);
 /* From one type to another, to nearest even. */

@@ -39,6 +39,18 @@ static bool compile_other(
          tsr_compile(a->arena, o, purpose, ret, a->diags);
 }
 
+/* CUDA programs are the same without the plugin, but for the scratch of their tasks. */
+static tsr_target target_of(const setup *s) {
+  const tsr_compute *c = &s->compute;
+  const tsr_config *config = s->config;
+  bool cuda = c->cuda || config->device.kind == TSR_DEVICE_CUDA;
+  if (!cuda) return (tsr_target){.scratch = tsr_cpu_scratch, .context = &c->cpu};
+  return tsr_cuda_target(
+      c->cuda ? c->cuda->scratch : tsr_cpu_scratch, &c->cpu,
+      config->numerics.policy == TSR_NUMERICS_FAST,
+      config->zero.offload == TSR_OFFLOAD_FILE);
+}
+
 tsr_compile_options prepare_compile_options(app *a, const setup *s, const tsr_source *source) {
   tsr_compile_options o = {.config = s->config, .parallel = s->parallel};
   o.batch_units = s->batch_units;
@@ -48,8 +60,7 @@ tsr_compile_options prepare_compile_options(app *a, const setup *s, const tsr_so
   else if (tokens == TSR_TOKENS_BYTE) o.vocab_detected = BYTES_UNSEEN;
   o.vocab_assumed = tokens == TSR_TOKENS_CHAR ? CHARACTERS_UNSEEN : 0;
   o.graphs_folder = app_graphs_folder(a);
-  o.scratch = s->compute.cuda ? s->compute.cuda->scratch : tsr_cpu_scratch;
-  o.scratch_context = &s->compute.cpu;
+  o.target = target_of(s);
   return o;
 }
 

@@ -16,3 +16,11 @@ tsr_cuda_find(tsr_arena *arena, const char **ret_path, const char **ret_tried) {
       arena, "\n        %s: of another build: its programs have another layout", *ret_path);
   return NULL;
 }
+
+tsr_target tsr_cuda_target(
+    tsr_scratch_rule *scratch, const tsr_cpu_context *cpu, bool fast, bool offloads) {
+  unsigned fuses = 1u << TSR_FUSED_EPILOGUE | 1u << TSR_FUSED_SUM_NORM |
+                   1u << TSR_FUSED_NORM_DX_SUM | 1u << TSR_FUSED_UPDATES;
+  if (offloads) fuses &= ~(1u << TSR_FUSED_UPDATES);
+  return (tsr_target){.fuses = fuses, .exact = !fast, .scratch = scratch, .context = cpu};
+}

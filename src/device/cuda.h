@@ -4,8 +4,9 @@
 #define TSR_DEVICE_CUDA_H
 #include "base/plugin.h"
 #include "device/device.h"
+#include "schedule/target.h"
 
-enum { TSR_CUDA_ABI = 2, TSR_CUDA_WHY_BYTES = 512, TSR_CUDA_UNIQUE_BYTES = 128 };
+enum { TSR_CUDA_ABI = 3, TSR_CUDA_WHY_BYTES = 512, TSR_CUDA_UNIQUE_BYTES = 128 };
 #define TSR_CUDA_ENTRY "tsr_cuda_entry"
 /* The program and the plugin read the same programs: structs of other sizes, or
  * other ops, are of another build. */
@@ -75,6 +76,11 @@ typedef struct tsr_cuda_table {
 
 /* Whether a driver of NVIDIA's is there, asked without the plugin, whose libraries are large. */
 bool tsr_cuda_has_driver(void);
+
+/* Programs for a CUDA device. `scratch` and its context are tsr_cuda_table.scratch's; with
+ * `offloads` the updates run on the host, on optimizer state in a file. */
+tsr_target tsr_cuda_target(
+    tsr_scratch_rule *scratch, const tsr_cpu_context *cpu, bool fast, bool offloads);
 
 /* NULL: each path that was tried with its reason (base/plugin.h). */
 const tsr_cuda_table *

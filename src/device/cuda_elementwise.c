@@ -1,6 +1,5 @@
 /* Ops whose element i depends on element i. */
-#include "device/cuda_norms.h"
-#include "device/cuda_tail.h"
+#include "device/cuda_ops.h"
 #include <assert.h>
 
 static int64_t elements(const cuda_call *c) { return tsr_tensor_elements(cuda_y(c, 0)); }
@@ -21,7 +20,7 @@ static void run_broadcast(const cuda_call *c, pair_kernel *pair, row_kernel *wit
 }
 
 static void add_run(const cuda_call *c) {
-  if (!cuda_is_in_tail(c) && !cuda_is_in_norm(c)) run_broadcast(c, tsr_cuda_add, tsr_cuda_add_row);
+  run_broadcast(c, tsr_cuda_add, tsr_cuda_add_row);
 }
 const cuda_op cuda_add = {add_run, NULL};
 static void mul_run(const cuda_call *c) { run_broadcast(c, tsr_cuda_mul, tsr_cuda_mul_row); }
@@ -42,7 +41,6 @@ static void scale_run(const cuda_call *c) {
 const cuda_op cuda_scale = {scale_run, NULL};
 
 static void unary_run(const cuda_call *c) {
-  if (cuda_is_in_tail(c)) return;
   tsr_cuda_unary(
       c->state->stream, cuda_type(cuda_y(c, 0)), cpu_unary_of(c->base.task->op), cuda_out(c, 0),
       cuda_in(c, 0), elements(c));

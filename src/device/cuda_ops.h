@@ -5,6 +5,7 @@
 #include "device/cpu_ops.h"
 #include "kernels/cuda/kernels.h"
 #include "kernels/cuda/product.h"
+#include "schedule/fuse.h"
 
 /* The device as the plugin holds it. */
 typedef struct {
@@ -41,6 +42,10 @@ static inline void *cuda_in(const cuda_call *c, int i) {
 }
 static inline void *cuda_out(const cuda_call *c, int i) {
   return cpu_address(&c->base, cuda_y(c, i));
+}
+/* NULL: none. */
+static inline void *cuda_at(const cuda_call *c, const tsr_tensor *t) {
+  return t ? cpu_address(&c->base, t) : NULL;
 }
 static inline void *cuda_scratch(const cuda_call *c) { return cpu_task_scratch(&c->base); }
 static inline const tsr_attrs *cuda_attrs(const cuda_call *c) { return cpu_attrs(&c->base); }

@@ -2,9 +2,7 @@
  * an axis may split are computed in calls as large as the recipe's units, and sums that an axis may
  * split are made of one call a unit, added in the tree's order. Without units, which is a mesh's
  * default, a product is one call. */
-#include "device/cuda_norms.h"
-#include "device/cuda_tail.h"
-#include "device/cuda_tasks.h"
+#include "device/cuda_ops.h"
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -174,59 +172,39 @@ linear_leaf(const cuda_call *c, int64_t block, int64_t leaf, void *into, tsr_cud
   run_pieces(c, &p);
 }
 
-/* Where a product that reads x and w may write what is to lie at `to`: there, or else at y, which
- * nobody reads where the product's end goes on with it. */
-static void *place_for(const cuda_call *c, const tsr_tensor *to, const tsr_tensor *plus) {
-  bool free = !cuda_overlap(c, to, cuda_x(c, 0)) && !cuda_overlap(c, to, cuda_x(c, 1));
-  void *there = cpu_address(&c->base, to);
-  if (plus && there != cpu_address(&c->base, plus)) free &= !cuda_overlap(c, to, plus);
-  return free ? there : cuda_out(c, 0);
-}
-
-/* The product with a tail in its end; false: of this one it cannot be. */
-static bool add_tail(const cuda_call *c, const cuda_tail *tail, tsr_cuda_product *p) {
-  const tsr_tensor *to = &tail->last->outputs[0];
-  if (tail->bias) p->bias = cpu_address(&c->base, &tail->bias->inputs[1]);
-  if (tail->plus) p->plus = cpu_address(&c->base, tail->plus);
-  p->c = place_for(c, to, tail->plus);
-  if (!tail->gelu) return true;
-  p->before = cpu_address(&c->base, tail->sum);
-  return p->c == cpu_address(&c->base, to) && place_for(c, tail->sum, NULL) == p->before &&
-         !cuda_overlap(c, to, tail->sum);
-}
-
-static bool ends_with(const cuda_call *c, const cuda_tail *tail, pieced *p) {
-  if (!c->state->fast && !cuda_tail_is_exact(tail, cuda_y(c, 0)->dtype)) return false;
-  if (!add_tail(c, tail, &p->whole)) return false;
+/* Whether the library computes the epilogue with the GEMM; `p` then has it. Under policy
+ * deterministic it does only where that has the bits of the separate ops: half precision is rounded
+ * at each step, and the library adds a residual before a bias and has a gelu of its own. */
+static bool has_epilogue(const cuda_call *c, const tsr_epilogue *e, pieced *p) {
+  bool exact = e->out->dtype == TSR_F32 && !e->gelu && !(e->bias && e->residual);
+  if (!c->state->fast && !exact) return false;
+  if (e->bias) p->whole.bias = cuda_at(c, e->bias);
+  if (e->residual) p->whole.plus = cuda_at(c, e->residual);
+  if (e->gelu && !e->before) return false; /* the library writes its input, too */
+  if (e->gelu) p->whole.before = cuda_at(c, e->before);
   tsr_cuda_product piece = piece_of(p, 0, 0);
   return tsr_cuda_has_product(c->state->blas, &piece);
 }
 
-bool cuda_linear_ends_with_tail(const cuda_call *c) {
-  cuda_tail tail = cuda_tail_of(c, c->base.task);
-  pieced p = linear_pieced(c, 0, cuda_out(c, 0), cuda_type(cuda_y(c, 0)));
-  return ends_with(c, &tail, &p);
+/* Else the rest is one pass behind the GEMM, in place, which rounds as the separate ops do. */
+static void run_epilogue(const cuda_call *c, const tsr_epilogue *e) {
+  tsr_cuda_epilogue(
+      c->state->stream, cuda_type(e->out), cuda_at(c, e->out), cuda_at(c, e->before),
+      cuda_at(c, e->out), cuda_at(c, e->bias), cuda_at(c, e->residual), e->gelu, cpu_rows(e->out),
+      cpu_last(e->out));
 }
 
 static void linear_run(const cuda_call *c) {
-  cuda_tail tail = cuda_tail_of(c, c->base.task);
-  if (!tail.last) {
+  if (!c->base.task->fused) {
     run_sum(c, linear_leaf, leaves_of(c->base.task));
     return;
   }
-  tsr_cuda_type type = cuda_type(cuda_y(c, 0));
-  pieced p = linear_pieced(c, 0, cuda_out(c, 0), type);
-  if (!ends_with(c, &tail, &p)) {
-    linear_leaf(c, 0, 0, cuda_out(c, 0), type);
-    cuda_call last = *c;
-    last.base.task = tail.last;
-    if (!cuda_is_in_norm(&last)) cuda_run_tail(c, &tail);
-    return;
-  }
-  run_pieces(c, &p);
-  void *to = cpu_address(&c->base, &tail.last->outputs[0]);
-  if (p.whole.c != to)
-    tsr_cuda_cast(c->state->stream, type, to, type, p.whole.c, tsr_tensor_elements(cuda_y(c, 0)));
+  tsr_epilogue e = tsr_epilogue_of(c->base.program, c->base.task);
+  tsr_cuda_type type = cuda_type(e.out);
+  pieced p = linear_pieced(c, 0, cuda_at(c, e.out), type), plain = p;
+  bool all = has_epilogue(c, &e, &p);
+  run_pieces(c, all ? &p : &plain);
+  if (!all) run_epilogue(c, &e);
 }
 
 static int64_t linear_scratch(const tsr_program *p, const tsr_task *t) {

@@ -1,5 +1,5 @@
 /* The end of a step: the gradients' norm, clipping, and the optimizers. */
-#include "device/cuda_tasks.h"
+#include "device/cuda_ops.h"
 
 /* A piece at a time. */
 static int64_t norm_stats_scratch(const tsr_program *p, const tsr_task *t) {
@@ -46,7 +46,7 @@ static void clip_run(const cuda_call *c) {
 }
 const cuda_op cuda_clip = {clip_run, NULL};
 
-/* ---- optimizers: updates that follow one another go many to a launch ---- */
+/* ---- optimizers ---- */
 
 /* How the update of a weight that is stored in bf16 ends; a compensation is the last input. */
 static tsr_cuda_rounding rounding_of(const cuda_call *c, tsr_param_store store) {
@@ -62,46 +62,26 @@ static tsr_cuda_rounding rounding_of(const cuda_call *c, tsr_param_store store) 
 
 /* inputs: AdamW: weight, gradient, m, v, hyper[, clip][, v_max][, compensation]
  *         SGD: weight, gradient, hyper[, clip][, momentum][, compensation]
- * All weights share `hyper` and what the norm says, `clip`. */
+ * All weights share `hyper` and the clip factor, `clip`. */
 typedef struct {
-  int hyper; /* an input */
+  int inputs; /* of one update */
+  int hyper;  /* an input */
   tsr_param_store store;
   bool adamw, amsgrad, momentum, clip;
 } update_form;
 
+static int updates_of(const tsr_task *t) { return t->fused ? t->nodes_count : 1; }
+
 static update_form form_of(const tsr_program *p, const tsr_task *t) {
   const tsr_attrs *attr = &p->graph->nodes[t->node].attr;
-  update_form f = {.adamw = t->op == TSR_OP_ADAMW};
+  update_form f = {.adamw = t->op == TSR_OP_ADAMW, .inputs = t->inputs_count / updates_of(t)};
   f.hyper = f.adamw ? 4 : 2;
   f.store = f.adamw ? attr->adamw.store : attr->sgd.store;
   f.amsgrad = f.adamw && attr->adamw.amsgrad;
   f.momentum = !f.adamw && attr->sgd.momentum != 0;
   bool kahan = f.store == TSR_STORE_KAHAN;
-  f.clip = t->inputs_count > f.hyper + 1 + f.amsgrad + f.momentum + kahan;
+  f.clip = f.inputs > f.hyper + 1 + f.amsgrad + f.momentum + kahan;
   return f;
-}
-
-/* Whether two updates differ in their weights and the weights' decay alone. */
-static bool are_alike(const tsr_program *p, const tsr_task *a, const tsr_task *b) {
-  tsr_attrs x = p->graph->nodes[a->node].attr, y = p->graph->nodes[b->node].attr;
-  if (a->op != b->op || a->inputs_count != b->inputs_count) return false;
-  update_form f = form_of(p, a);
-  if (f.adamw) x.adamw.decay = y.adamw.decay;
-  else x.sgd.decay = y.sgd.decay;
-  if (!tsr_attrs_equal(a->op, &x, &y)) return false;
-  for (int i = f.hyper; i <= f.hyper + f.clip; i++)
-    if (a->inputs[i].value != b->inputs[i].value) return false;
-  return true;
-}
-
-/* The update behind one, or NULL, where it is of the same launch. */
-static const tsr_task *next_update(const tsr_program *p, const tsr_task *t) {
-  const tsr_task *next = cuda_follower(p, t);
-  return next && are_alike(p, t, next) ? next : NULL;
-}
-
-static bool is_first_update(const tsr_program *p, const tsr_task *t) {
-  return t == p->tasks || next_update(p, t - 1) != t;
 }
 
 static tsr_cuda_weight weight_of(const cuda_call *c, const update_form *f) {
@@ -119,27 +99,34 @@ typedef void launch_updates(
     const cuda_call *c, const update_form *f, const tsr_cuda_weight *weights,
     const tsr_cuda_rounding *roundings, int count);
 
-/* The first one's task does those behind it, which then do nothing. */
+/* One update of a fused task, as a task of its own. */
+static tsr_task update_at(const tsr_task *t, const update_form *f, int index) {
+  tsr_task one = *t;
+  one.node = t->fused ? t->nodes[index] : t->node;
+  one.inputs = t->inputs + index * f->inputs;
+  one.inputs_count = f->inputs;
+  one.fused = TSR_FUSED_NONE;
+  return one;
+}
+
+/* As many updates a launch as it has room for. */
 static void run_updates(const cuda_call *c, launch_updates *launch) {
-  const tsr_program *p = c->base.program;
-  const tsr_task *first = c->base.task;
-  if (!is_first_update(p, first)) return;
-  update_form f = form_of(p, first);
-  tsr_param_store store = f.store;
+  const tsr_task *t = c->base.task;
+  update_form f = form_of(c->base.program, t);
   tsr_cuda_weight weights[TSR_CUDA_WEIGHTS];
   tsr_cuda_rounding roundings[TSR_CUDA_WEIGHTS];
-  int count = 0;
-  for (const tsr_task *t = first; t; t = next_update(p, t)) {
+  bool rounds = f.store != TSR_STORE_F32;
+  for (int i = 0, count = 0; i < updates_of(t); i++) {
+    tsr_task one = update_at(t, &f, i);
     cuda_call each = *c;
-    each.base.task = t;
-    each.key = c->key - first->node + t->node;
+    each.base.task = &one;
+    each.key = c->key - t->node + one.node;
     weights[count] = weight_of(&each, &f);
-    if (store != TSR_STORE_F32) roundings[count] = rounding_of(&each, store);
-    if (++count < TSR_CUDA_WEIGHTS) continue;
-    launch(c, &f, weights, store == TSR_STORE_F32 ? NULL : roundings, count);
+    if (rounds) roundings[count] = rounding_of(&each, f.store);
+    if (++count < TSR_CUDA_WEIGHTS && i + 1 < updates_of(t)) continue;
+    launch(c, &f, weights, rounds ? roundings : NULL, count);
     count = 0;
   }
-  if (count) launch(c, &f, weights, store == TSR_STORE_F32 ? NULL : roundings, count);
 }
 
 static const float *clip_of(const cuda_call *c, const update_form *f) {

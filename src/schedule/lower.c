@@ -2,6 +2,7 @@
  * gives: one stage's tasks in the graph's order, with local shapes and the units that split their
  * sums; the two ends of what moves between stages; the order in which the parts run
  * breaks: nothing */
+#include "schedule/fuse.h"
 #include "schedule/overlap.h"
 #include "schedule/program.h"
 #include "schedule/settle.h"
@@ -310,9 +311,10 @@ static void bind_tensors(lowering *l) {
     const tsr_node *n = &l->g->nodes[t->node];
     if (!t->inputs) t->inputs = tsr_arena_array(l->arena, tsr_tensor, t->inputs_count + 1);
     if (!t->outputs) t->outputs = tsr_arena_array(l->arena, tsr_tensor, t->outputs_count + 1);
-    const int *values = t->values ? t->values : n->inputs;
-    for (int k = 0; k < t->inputs_count; k++) t->inputs[k] = l->p->tensors[values[k]];
-    for (int k = 0; k < t->outputs_count; k++) t->outputs[k] = l->p->tensors[n->outputs[k]];
+    for (int k = 0; k < t->inputs_count; k++)
+      t->inputs[k] = l->p->tensors[tsr_task_input(l->p, t, k)];
+    for (int k = 0; k < t->outputs_count; k++)
+      t->outputs[k] = l->p->tensors[tsr_task_output(l->p, t, k)];
     if (t->op != TSR_OP_RECEIVE) continue;
     t->inputs[0] = local_tensor(l, n->inputs[0]);
     t->inputs[0].segment = TSR_SEGMENT_ABSENT;
@@ -329,11 +331,11 @@ static const int *count_readers(const tsr_graph *g) {
 }
 
 /* Outputs of which only the device knows how large they are. */
-static void size_outputs(lowering *l, tsr_scratch_rule *scratch, const void *context) {
+static void size_outputs(lowering *l, const tsr_target *target) {
   for (int i = 0; i < l->p->tasks_count; i++) {
     tsr_task *t = &l->p->tasks[i];
     if (!(tsr_op_facts(t->op) & TSR_FACT_SIZED)) continue;
-    t->outputs[0].shape[0] = scratch(t, l->p, true, context) / 4;
+    t->outputs[0].shape[0] = target->scratch(t, l->p, true, target->context) / 4;
     l->p->tensors[t->outputs[0].value].shape[0] = t->outputs[0].shape[0];
   }
   bind_tensors(l);
@@ -341,7 +343,7 @@ static void size_outputs(lowering *l, tsr_scratch_rule *scratch, const void *con
 
 static tsr_program *make_program(
     const tsr_graph *graph, const tsr_lowering *how, const tsr_order *order,
-    const tsr_order_starts *starts, int stage, tsr_scratch_rule *scratch, const void *context) {
+    const tsr_order_starts *starts, int stage, const tsr_target *target) {
   assert(order->microbatches == how->microbatches && stage < order->stages);
   tsr_program *p = tsr_arena_alloc(graph->arena, sizeof *p);
   *p = (tsr_program){.graph = graph, .lowering = *how, .order = order, .stage = stage};
@@ -353,11 +355,11 @@ static tsr_program *make_program(
   if (how->overlap) tsr_program_overlap(p, how->bucket_bytes);
   make_runs(&l);
   tsr_program_settle(p);
+  tsr_program_fuse(p, target);
   bind_tensors(&l); /* shapes, for the scratch rule */
-  if (scratch) size_outputs(&l, scratch, context);
-  if (scratch)
-    for (int i = 0; i < p->tasks_count; i++)
-      p->tasks[i].scratch_bytes = scratch(&p->tasks[i], p, false, context);
+  if (target->scratch) size_outputs(&l, target);
+  for (int i = 0; target->scratch && i < p->tasks_count; i++)
+    p->tasks[i].scratch_bytes = target->scratch(&p->tasks[i], p, false, target->context);
   tsr_program_plan_memory(p);
   bind_tensors(&l); /* offsets */
   return p;
@@ -365,11 +367,11 @@ static tsr_program *make_program(
 
 tsr_programs tsr_programs_make(
     const tsr_graph *graph, const tsr_lowering *how, const tsr_order *order,
-    tsr_scratch_rule *scratch, const void *context) {
+    const tsr_target *target) {
   tsr_programs all = {.graph = graph, .order = order};
   tsr_order_starts starts = tsr_order_find_starts(graph->arena, order);
   all.of_stage = tsr_arena_array(graph->arena, tsr_program *, order->stages);
   for (int s = 0; s < order->stages; s++)
-    all.of_stage[s] = make_program(graph, how, order, &starts, s, scratch, context);
+    all.of_stage[s] = make_program(graph, how, order, &starts, s, target);
   return all;
 }

@@ -13,6 +13,7 @@
 #include "base/tree.h"
 #include "schedule/blocks.h"
 #include "schedule/frames.h"
+#include "schedule/fuse.h"
 #include <assert.h>
 #include <string.h>
 
@@ -269,19 +270,21 @@ static void take_value(planner *m, int value) {
   v->taken = true;
 }
 
-/* The value whose bytes a task's first output may take over, since nobody reads them after it; -1:
- * none. What lives longer than the body's run is not asked: its place was chosen for that. */
-static int find_predecessor(const planner *m, const tsr_task *t, int time) {
-  if (!(tsr_op_facts(t->op) & TSR_FACT_OVERWRITES)) return -1;
-  int from = m->lives[t->inputs[0].value].owner, to = t->outputs[0].value;
+/* The value of an input whose bytes an output may take over, since nobody reads them after the task;
+ * -1: it may not. What lives longer than the body's run is not asked: its place was chosen for that. */
+static int find_predecessor(const planner *m, const tsr_task *t, int time, int input, int output) {
+  bool may = t->fused ? tsr_fused_may_overwrite(m->p, t, output, input)
+                      : !input && !output && tsr_op_facts(t->op) & TSR_FACT_OVERWRITES;
+  if (!may) return -1;
+  int from = m->lives[t->inputs[input].value].owner, to = t->outputs[output].value;
   const life *a = &m->lives[from], *b = &m->lives[to];
   bool again = is_body(m, time) && m->repeats;
   if (b->owner != to || b->taken || m->p->tensors[to].frame >= 0 || (again && b->out_of)) return -1;
   if (!a->taken || a->last != time || (again && (a->out_of || a->first < m->body_begin))) return -1;
   if (m->p->tensors[from].dtype != m->p->tensors[to].dtype || bytes_of(m, from) != bytes_of(m, to))
     return -1;
-  for (int k = 1; k < t->inputs_count; k++)
-    if (m->lives[t->inputs[k].value].owner == from) return -1;
+  for (int k = 0; k < t->inputs_count; k++)
+    if (k != input && m->lives[t->inputs[k].value].owner == from) return -1;
   return from;
 }
 
@@ -315,8 +318,11 @@ static void give_back_dead(planner *m, int time) {
 
 static void plan_task(planner *m, int time) {
   tsr_task *t = &m->p->tasks[m->walk[time]];
-  int from = t->outputs_count ? find_predecessor(m, t, time) : -1;
-  if (from >= 0) take_over(m, from, t->outputs[0].value);
+  for (int o = 0; o < t->outputs_count; o++)
+    for (int k = 0; k < t->inputs_count; k++) {
+      int from = find_predecessor(m, t, time, k, o);
+      if (from >= 0) take_over(m, from, t->outputs[o].value);
+    }
   for (int o = 0; o < t->outputs_count; o++) take_value(m, t->outputs[o].value);
   int64_t scratch = aligned(t->scratch_bytes);
   t->scratch_offset = scratch ? tsr_blocks_take(&m->work, scratch) : 0;

@@ -19,10 +19,28 @@ static int peer_of(const tsr_program *p, const tsr_task *t) {
   return t->op == TSR_OP_RECEIVE ? tsr_value_stage(p->graph, n->inputs[0]) : n->stage;
 }
 
+typedef struct {
+  char text[64];
+} op_name;
+
+/* "linear", "linear+add+gelu", "12 adamw" */
+static op_name op_text(const tsr_program *p, const tsr_task *t) {
+  op_name name;
+  size_t at = 0, room = sizeof name.text;
+  bool updates = t->fused == TSR_FUSED_UPDATES;
+  if (updates) snprintf(name.text, room, "%d %s", t->nodes_count, tsr_op_name(t->op));
+  else snprintf(name.text, room, "%s", t->fused ? "" : tsr_op_name(t->op));
+  for (int i = 0; t->fused && !updates && i < t->nodes_count && at < room; i++)
+    at += (size_t)snprintf(
+        name.text + at, room - at, "%s%s", i ? "+" : "",
+        tsr_op_name(p->graph->nodes[t->nodes[i]].op));
+  return name;
+}
+
 static void print_task(const tsr_program *p, int index, tsr_text *text) {
   const tsr_task *t = &p->tasks[index];
   const tsr_node *n = &p->graph->nodes[t->node];
-  tsr_text_add(text, "%5d  %-16s", index, tsr_op_name(t->op));
+  tsr_text_add(text, "%5d  %-16s", index, op_text(p, t).text);
   if (t->axis >= 0) tsr_text_add(text, " over %s", tsr_axis_name(t->axis));
   if (tsr_reduction_leaves(&t->sum) > 1)
     tsr_text_add(text, " in %lld units", (long long)tsr_reduction_leaves(&t->sum));
@@ -45,9 +63,8 @@ static void print_task(const tsr_program *p, int index, tsr_text *text) {
   bool ends = t->op == TSR_OP_SEND || t->op == TSR_OP_WAIT;
   if (!t->outputs_count && !ends) tsr_text_add(text, "  %s", n->name);
   if (!ends) tsr_text_add(text, " <-");
-  const int *values = t->values ? t->values : n->inputs;
   for (int i = 0; i < t->inputs_count; i += t->bucket && ends ? 2 : 1)
-    tsr_text_add(text, "%s %s", i ? "," : "", p->graph->values[values[i]].name);
+    tsr_text_add(text, "%s %s", i ? "," : "", p->graph->values[tsr_task_input(p, t, i)].name);
   if (n->place.file && n->place.line) tsr_text_add(text, "  # %s:%d", n->place.file, n->place.line);
   tsr_text_add(text, "\n");
 }

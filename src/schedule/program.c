@@ -13,6 +13,14 @@ int64_t tsr_tensor_bytes(const tsr_tensor *t) {
   return tsr_tensor_elements(t) * tsr_dtype_bytes(t->dtype);
 }
 
+int tsr_task_input(const tsr_program *p, const tsr_task *t, int index) {
+  return t->values ? t->values[index] : p->graph->nodes[t->node].inputs[index];
+}
+
+int tsr_task_output(const tsr_program *p, const tsr_task *t, int index) {
+  return t->results ? t->results[index] : p->graph->nodes[t->node].outputs[index];
+}
+
 int64_t tsr_program_bytes(const tsr_program *program) {
   int64_t sum = 0;
   for (int s = 0; s < TSR_SEGMENTS; s++) sum += program->bytes[s];

@@ -56,8 +56,18 @@ typedef struct {
   int64_t units;               /* local summands that stand before `shape`; 0: none */
 } tsr_tensor;
 
+/* Tasks that one kernel computes together (fuse.h). */
+typedef enum {
+  TSR_FUSED_NONE,
+  TSR_FUSED_EPILOGUE,
+  TSR_FUSED_SUM_NORM,
+  TSR_FUSED_NORM_DX_SUM,
+  TSR_FUSED_UPDATES,
+  TSR_FUSED_FORMS
+} tsr_fused_form;
+
 typedef struct {
-  int node; /* of the graph; of a send or a wait the receive node */
+  int node; /* of the graph; of a send or a wait the receive node; of a fused task its base */
   tsr_op op;
   tsr_section section;
   int inputs_count, outputs_count;
@@ -69,7 +79,10 @@ typedef struct {
   int bucket; /* > 0: a collective that only begins here, and the wait for it; those of one number
                  follow each other and move together */
   bool last_only;    /* of a task of the body: only the last microbatch runs it */
-  const int *values; /* what the inputs are; NULL: what the node's are */
+  tsr_fused_form fused;
+  int nodes_count, *nodes; /* of a fused task: all that it covers, in graph order */
+  const int *values;       /* what the inputs are; NULL: what the node's are */
+  const int *results;      /* what the outputs are; NULL: what the node's are */
   int64_t scratch_offset, scratch_bytes; /* in WORK, for this task alone */
 } tsr_task;
 
@@ -140,12 +153,18 @@ typedef struct {
 typedef int64_t tsr_scratch_rule(
     const tsr_task *task, const tsr_program *program, bool output, const void *context);
 
+struct tsr_target;
 /* Turns each stage's part of a placed graph into a program: local shapes, tasks, units, then
  * offsets (memory.c). Collectives over an axis of size 1, and reshapes, become other names of the
- * same bytes. The order's microbatches are the lowering's. */
+ * same bytes. The order's microbatches are the lowering's. `target`: what the programs are for
+ * (target.h). */
 tsr_programs tsr_programs_make(
     const tsr_graph *graph, const tsr_lowering *lowering, const tsr_order *order,
-    tsr_scratch_rule *scratch, const void *context);
+    const struct tsr_target *target);
+
+/* The values of a task's operands. */
+int tsr_task_input(const tsr_program *program, const tsr_task *task, int index);
+int tsr_task_output(const tsr_program *program, const tsr_task *task, int index);
 
 /* Gives every tensor of WORK an offset such that no two that are alive at once overlap. */
 void tsr_program_plan_memory(tsr_program *program);

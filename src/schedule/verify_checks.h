@@ -40,6 +40,10 @@ void tsr_verify_keep_proved(tsr_verify *v, const void *key, size_t bytes);
 bool tsr_verify_lists(tsr_verify *v, tsr_verify_subject *s); /* also finds owners and parts */
 bool tsr_verify_tensors(tsr_verify *v, const tsr_verify_subject *s);
 bool tsr_verify_tasks(tsr_verify *v, const tsr_verify_subject *s);
+/* Expands a fused task against the graph: the nodes that it covers, its operands, and that nobody
+ * else reads what it elides. `readers`: per value, as tsr_verify_readers has it. */
+bool tsr_verify_fused(tsr_verify *v, const tsr_verify_subject *s, int task, const int *readers);
+int *tsr_verify_readers(const tsr_verify *v); /* per value: reads by nodes and outputs; brief */
 void tsr_verify_sums(tsr_verify *v, const tsr_verify_subject *s);
 void tsr_verify_norm(tsr_verify *v, const tsr_verify_subject *s, int task);
 void tsr_verify_memory(tsr_verify *v, const tsr_verify_subject *s);

@@ -136,12 +136,19 @@ static bool check_frames(tsr_verify *v, const tsr_verify_subject *s) {
   return ok;
 }
 
+static bool is_node(const tsr_verify *v, int node) {
+  return node >= 0 && node < v->graph->nodes_count;
+}
+
 static bool check_indices(tsr_verify *v, const tsr_verify_subject *s) {
   const tsr_program *p = s->p;
-  for (int i = 0; i < p->tasks_count; i++)
-    if (p->tasks[i].node < 0 || p->tasks[i].node >= v->graph->nodes_count ||
-        (int)p->tasks[i].op < 0 || p->tasks[i].op >= TSR_OPS)
+  for (int i = 0; i < p->tasks_count; i++) {
+    const tsr_task *t = &p->tasks[i];
+    bool ok = is_node(v, t->node) && (int)t->op >= 0 && t->op < TSR_OPS;
+    for (int k = 0; t->fused && k < t->nodes_count; k++) ok &= is_node(v, t->nodes[k]);
+    if (!ok)
       return tsr_verify_say(v, s, "task %d is for no node of the graph, or for no op", i), false;
+  }
   for (int x = 0; x < v->graph->values_count; x++) {
     const tsr_tensor *t = &p->tensors[x];
     if (t->segment == TSR_SEGMENT_ABSENT) continue;
@@ -276,12 +283,25 @@ static void check_tensor(tsr_verify *v, const tsr_verify_subject *s, int value) 
   else check_place(v, s, value), check_sum(v, s, value);
 }
 
+/* Nodes that fused tasks cover: they may elide what these make (tsr_verify_fused). */
+static bool *find_fused(const tsr_verify *v, const tsr_verify_subject *s) {
+  bool *fused = tsr_arena_array(v->brief, bool, v->graph->nodes_count + 1);
+  for (int i = 0; i < s->p->tasks_count; i++) {
+    const tsr_task *t = &s->p->tasks[i];
+    for (int k = 0; t->fused && k < t->nodes_count; k++) fused[t->nodes[k]] = true;
+  }
+  return fused;
+}
+
 bool tsr_verify_tensors(tsr_verify *v, const tsr_verify_subject *s) {
   int before = v->found;
+  const bool *fused = find_fused(v, s);
   for (int x = 0; x < v->graph->values_count && !tsr_verify_is_full(v); x++) {
     const tsr_value *value = &v->graph->values[x];
     if (s->p->tensors[x].segment != TSR_SEGMENT_ABSENT) check_tensor(v, s, x);
-    else if (value->kind == TSR_VALUE_NODE && tsr_program_has_node(s->p, value->node))
+    else if (
+        value->kind == TSR_VALUE_NODE && tsr_program_has_node(s->p, value->node) &&
+        !fused[value->node])
       tsr_verify_say_value(v, s, x, "it has no bytes, though it is made here");
   }
   return v->found == before;

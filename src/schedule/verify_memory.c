@@ -4,6 +4,7 @@
  * microbatch. A task's inputs must be what its graph says,
  * whole. What other ranks may still read or write (sends, collectives that have only begun) is held
  * until the wait for it, and nobody may write there. */
+#include "schedule/fuse.h"
 #include "schedule/verify_checks.h"
 
 /* What a write left. Of a sum over microbatches `microbatch` counts what was added, of what is made
@@ -270,13 +271,19 @@ static void say_shared(memory *m, int task, int microbatch, const char *what, co
 
 /* Sums are added where they are: an all-reduce, or what adds to an earlier sum of its kind, may
  * have an input's bytes (the first ones of a stack) for its output; a map over elements, its first
- * input's. */
-static bool is_in_place(const memory *m, int task, int input, cells output, cells in) {
-  const tsr_task *t = &m->p->tasks[task];
+ * input's; a fused task, what its form allows. */
+static bool may_overwrite(const memory *m, const tsr_task *t, int output, int input) {
   unsigned facts = tsr_op_facts(t->op);
+  if (t->fused) return tsr_fused_may_overwrite(m->p, t, output, input);
+  if (output) return false;
   bool sums = t->op == TSR_OP_ALL_REDUCE || facts & TSR_FACT_ADDS;
-  return (sums || (facts & TSR_FACT_OVERWRITES && input == 0)) && output.first == in.first &&
-         tsr_tensor_bytes(&t->outputs[0]) == tsr_tensor_bytes(&t->inputs[input]);
+  return sums || (facts & TSR_FACT_OVERWRITES && input == 0);
+}
+
+static bool is_in_place(const memory *m, int task, int o, int input, cells output, cells in) {
+  const tsr_task *t = &m->p->tasks[task];
+  return may_overwrite(m, t, o, input) && output.first == in.first &&
+         tsr_tensor_bytes(&t->outputs[o]) == tsr_tensor_bytes(&t->inputs[input]);
 }
 
 static const char *tensor_text(const memory *m, const char *what, int value) {
@@ -296,7 +303,7 @@ static void check_own(memory *m, int task, int microbatch) {
       say_shared(m, task, microbatch, "scratch", tensor_text(m, "input", owner));
     for (int o = 0; o < t->outputs_count; o++) {
       cells out = place_of(m, m->s->owner[t->outputs[o].value], microbatch);
-      if (overlap(out, in) && (o || !is_in_place(m, task, k, out, in)))
+      if (overlap(out, in) && !is_in_place(m, task, o, k, out, in))
         say_shared(
             m, task, microbatch, tensor_text(m, "output", t->outputs[o].value),
             tensor_text(m, "input", owner));

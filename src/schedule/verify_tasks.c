@@ -7,6 +7,7 @@ typedef struct {
   tsr_verify *v;
   const tsr_verify_subject *s;
   const tsr_program *p;
+  const int *readers; /* per value */
 } check;
 
 static bool is_move(tsr_op op) {
@@ -186,9 +187,9 @@ static bool check_move(const check *c, int task) {
 
 /* Where a task of the node may stand: in its part, or with the last microbatch what a step needs
  * once. */
-static bool check_part(const check *c, int task) {
+static bool check_part_of(const check *c, int task, int node) {
   const tsr_task *t = &c->p->tasks[task];
-  const tsr_node *n = &c->v->graph->nodes[t->node];
+  const tsr_node *n = &c->v->graph->nodes[node];
   const tsr_part *part = &c->p->parts[c->s->part_of[task]];
   int stage = c->p->stage, chunk = 0;
   if (n->stage != TSR_EVERY_STAGE) tsr_order_locate(c->p->order, n->stage, &stage, &chunk);
@@ -205,6 +206,26 @@ static bool check_part(const check *c, int task) {
       c->v, c->s, task, -1, "it runs in the %s part%s, its node in %s of chunk %d",
       tsr_section_name(part->section), t->last_only ? " with the last microbatch only" : "",
       tsr_section_name(n->section), chunk);
+}
+
+static bool check_part(const check *c, int task) {
+  const tsr_task *t = &c->p->tasks[task];
+  bool ok = check_part_of(c, task, t->node);
+  for (int i = 0; ok && t->fused && i < t->nodes_count; i++)
+    ok = check_part_of(c, task, t->nodes[i]);
+  return ok;
+}
+
+/* The tensors of a fused task's operands, whose values have been checked. */
+static bool check_tensors(const check *c, int task) {
+  const tsr_task *t = &c->p->tasks[task];
+  for (int k = 0; k < t->inputs_count; k++)
+    if (!check_present(c, task, t->inputs[k].value) ||
+        !check_tensor(c, task, &t->inputs[k], t->inputs[k].value, "input", k))
+      return false;
+  for (int k = 0; k < t->outputs_count; k++)
+    if (!check_tensor(c, task, &t->outputs[k], t->outputs[k].value, "output", k)) return false;
+  return true;
 }
 
 /* Whether a collective or a cut leads from one placement over its axis to the other one. */
@@ -262,6 +283,8 @@ static bool check_node(const check *c, int task) {
           c->v, c->s, task, -1, "its node is '%s' under another name, which needs no task",
           name_of(c, n->inputs[0])))
     return false;
+  if (t->fused)
+    return tsr_verify_fused(c->v, c->s, task, c->readers) && check_tensors(c, task);
   return (axis < 0 || check_placements(c, task)) && check_inputs(c, task) && check_outputs(c, task);
 }
 
@@ -308,9 +331,12 @@ static void check_once(const check *c) {
   for (int i = 0; i < c->p->tasks_count && !tsr_verify_is_full(c->v); i++) {
     const tsr_task *t = &c->p->tasks[i];
     if (t->op == TSR_OP_SEND || t->op == TSR_OP_WAIT) continue;
-    if (task_of[t->node])
-      tsr_verify_say_task(c->v, c->s, i, -1, "task %d runs the same node", task_of[t->node] - 1);
-    task_of[t->node] = i + 1;
+    for (int k = 0; k < (t->fused ? t->nodes_count : 1); k++) {
+      int node = t->fused ? t->nodes[k] : t->node;
+      if (task_of[node])
+        tsr_verify_say_task(c->v, c->s, i, -1, "task %d runs the same node", task_of[node] - 1);
+      task_of[node] = i + 1;
+    }
   }
   for (int i = 0; i < g->nodes_count && !tsr_verify_is_full(c->v); i++)
     if (!task_of[i] && tsr_program_has_node(c->p, i) && !tsr_program_is_alias(c->p, i))
@@ -318,7 +344,7 @@ static void check_once(const check *c) {
 }
 
 bool tsr_verify_tasks(tsr_verify *v, const tsr_verify_subject *s) {
-  check c = {v, s, s->p};
+  check c = {v, s, s->p, tsr_verify_readers(v)};
   bool ok = true;
   int before = v->found;
   for (int i = 0; i < s->p->tasks_count && !tsr_verify_is_full(v); i++) ok &= check_task(&c, i);

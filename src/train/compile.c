@@ -329,7 +329,7 @@ static bool compile_program(
   if (ret->new_tokens) keep_whole_over_cp(ret->graph, &lowering, &placing);
   if (!place(arena, &placing, by_sample, ret, diags)) return false;
   if (ret->joins_samples) return true;
-  ret->programs = tsr_programs_make(ret->placed, &lowering, order, o->scratch, o->scratch_context);
+  ret->programs = tsr_programs_make(ret->placed, &lowering, order, &o->target);
   return prove(arena, o->parallel, &ret->programs, diags);
 }
 

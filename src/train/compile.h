@@ -4,7 +4,7 @@
 #include "model/model.h"
 #include "parallel/parallel.h"
 #include "passes/passes.h"
-#include "schedule/program.h"
+#include "schedule/target.h"
 #include "train/pipeline.h"
 
 typedef enum { TSR_COMPILE_TRAIN, TSR_COMPILE_EVALUATE, TSR_COMPILE_GENERATE } tsr_compile_purpose;
@@ -31,8 +31,7 @@ typedef struct {
   const tsr_graph *placed_of;         /* the same, placed: where its parameters are stored */
   const tsr_order *order_of_training; /* and its virtual stages' places */
   tsr_compile_outputs outputs;        /* of training */
-  tsr_scratch_rule *scratch;          /* what tasks need on the device */
-  const void *scratch_context;
+  tsr_target target;                  /* what the programs are for */
   /* of generation; 0: as it says */
   int64_t rows;   /* texts at once, made a multiple of dp (1) */
   int64_t window; /* tokens that the model sees at most (training's sequence_length) */

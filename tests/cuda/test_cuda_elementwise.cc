@@ -83,10 +83,10 @@ static void check_tail(tsr_cuda_type type, int64_t C) {
     tsr_cuda_add(NULL, type, total, sum, plus, n);
     tsr_cuda_unary(NULL, type, TSR_UNARY_GELU_TANH, gelu, sum, n);
     void *sum_too = c.out(type, n), *gelu_too = c.out(type, n);
-    tsr_cuda_tail(NULL, type, gelu_too, sum_too, in, row, NULL, true, R, C);
-    tsr_cuda_tail(NULL, type, c.out(type, n), NULL, in, row, plus, false, R, C);
-    tsr_cuda_tail(NULL, type, c.out(type, n), NULL, sum, NULL, plus, false, R, C);
-    tsr_cuda_tail(NULL, type, c.out(type, n), NULL, sum, NULL, NULL, true, R, C);
+    tsr_cuda_epilogue(NULL, type, gelu_too, sum_too, in, row, NULL, true, R, C);
+    tsr_cuda_epilogue(NULL, type, c.out(type, n), NULL, in, row, plus, false, R, C);
+    tsr_cuda_epilogue(NULL, type, c.out(type, n), NULL, sum, NULL, plus, false, R, C);
+    tsr_cuda_epilogue(NULL, type, c.out(type, n), NULL, sum, NULL, NULL, true, R, C);
   });
   static const int wants[] = {0, 2, 1, 1, 2}; /* sum, gelu, total, total, gelu */
   for (int i = 0; i < 5; i++) check_same("tail", got[(size_t)i + 3], got[(size_t)wants[i]]);

@@ -95,7 +95,7 @@ static void check_norm_sums(tsr_cuda_type type, int64_t C, bool layernorm, bool 
   };
   auto apart = run_all("a sum, then a norm", [&](call_arrays &c) {
     void *x = c.out(type, R * C), *y = c.out(type, R * C), *a = c.in(type, from);
-    tsr_cuda_tail(
+    tsr_cuda_epilogue(
         NULL, type, x, NULL, a, with_row ? c.in(type, row) : NULL, c.in(type, plus), false, R, C);
     norm(c, y, x, NULL);
     void *dx = c.out(type, R * C);

@@ -57,12 +57,12 @@ static harness_trace training_run(tsr_arena *arena, const training *t, harness_o
 static void training_check_near(
     tsr_arena *arena, const training *t, harness_options mesh, const harness_trace *got) {
   const tsr_device *device = harness_device;
-  tsr_scratch_rule *scratch = harness_scratch;
+  const tsr_target target = harness_target;
   harness_device = NULL;
-  harness_scratch = tsr_cpu_scratch;
+  harness_target = (tsr_target){.scratch = tsr_cpu_scratch};
   harness_trace want = training_run(arena, t, mesh);
   harness_device = device;
-  harness_scratch = scratch;
+  harness_target = target;
   double worst = 0, largest = 0;
   int64_t at = 0;
   CHECK_INT(got->count, want.count);

@@ -24,13 +24,13 @@ compile(tsr_arena *arena, const tsr_config *config, tsr_compiled *ret, tsr_diags
   tsr_mesh *mesh = tsr_mesh_make_cpu(arena, (int[]){1}, 1);
   tsr_cpu_context device = {tsr_kernels_get(NULL), 1};
   tsr_compile_options o = {
-      .config = config, .vocab_detected = CHARACTERS, .scratch = tsr_cpu_scratch};
+      .config = config, .vocab_detected = CHARACTERS, .target.scratch = tsr_cpu_scratch};
   if (!tsr_parallel_make(arena, config, mesh, &parallel, diags) ||
       !tsr_parallel_units(parallel, config, &o.batch_units, &o.tp_units, diags))
     return false;
   o.parallel = parallel;
   o.graphs_folder = TSR_SOURCE_ROOT "/configs/graphs";
-  o.scratch_context = &device;
+  o.target.context = &device;
   return tsr_compile(arena, &o, TSR_COMPILE_TRAIN, ret, diags);
 }
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 const tsr_device *harness_device;
-tsr_scratch_rule *harness_scratch = tsr_cpu_scratch;
+tsr_target harness_target = {.scratch = tsr_cpu_scratch};
 
 /* ---- graphs from text ---- */
 
@@ -232,7 +232,9 @@ bool harness_compile(tsr_graph *g, const harness_options *o, harness *ret, tsr_d
   lowering.tp_units = o->tp_units / o->tp;
   lowering.sequence_units = o->sequence_units / (o->cp ? o->cp : 1);
   lowering.zigzag = o->zigzag;
-  ret->programs = tsr_programs_make(ret->placed, &lowering, order, harness_scratch, &ret->cpu);
+  tsr_target target = harness_target;
+  target.context = &ret->cpu;
+  ret->programs = tsr_programs_make(ret->placed, &lowering, order, &target);
   tsr_verify_mesh mesh = {.ranks = ret->parallel.ranks};
   memcpy(mesh.size, ret->parallel.size, sizeof mesh.size);
   memcpy(mesh.stride, ret->parallel.stride, sizeof mesh.stride);

@@ -4,6 +4,7 @@
 #ifndef TSR_TESTS_HARNESS_H
 #define TSR_TESTS_HARNESS_H
 #include "passes/passes.h"
+#include "schedule/target.h"
 #include "runtime/worker.h"
 
 /* "x 4,3,5" as an input, "t 4,3 tokens" as one that holds tokens. */
@@ -74,7 +75,7 @@ enum { HARNESS_SEED = 1234 };
 /* Where the ranks of all of a program's tests compute, and what a task needs there; NULL: the
  * CPU. */
 extern const tsr_device *harness_device;
-extern tsr_scratch_rule *harness_scratch;
+extern tsr_target harness_target; /* its context is the harness's */
 
 /* The forward graph through the passes to a program; false with diags printed to the caller's. */
 bool harness_compile(tsr_graph *g, const harness_options *options, harness *ret, tsr_diags *diags);

@@ -17,7 +17,7 @@ void test_device_open(bool fast) {
   const tsr_cuda_request request = {.lost = lost, .fast = fast};
   if (harness_device) cuda_device_close(harness_device);
   if (!cuda_device_open(&request, &harness_device, why)) lost(NULL, why);
-  harness_scratch = cuda_task_scratch;
+  harness_target = tsr_cuda_target(cuda_task_scratch, NULL, fast, false);
 }
 
 __attribute__((constructor)) static void open_device(void) {

@@ -1,0 +1,365 @@
+/* requires: a stage's tasks in their final order, with local shapes; readers of every value
+ * produces: fused tasks (fuse.h) in the place of those that they cover
+ * invalidates: indices of tasks */
+#include "schedule/fuse.h"
+#include <assert.h>
+#include <string.h>
+
+/* The gradients of a norm's weights and their updates stand between its backward pass and the sum. */
+enum { NEAR = 32 };
+
+typedef struct {
+  tsr_program *p;
+  const tsr_target *target;
+  tsr_arena *arena;
+  bool *absorbed; /* per task: another one covers it */
+  int *part_end;  /* per task: where its part ends */
+} fusing;
+
+static bool has_form(const fusing *f, tsr_fused_form form) {
+  return f->target->fuses & 1u << form;
+}
+
+static const tsr_node *node_of(const fusing *f, const tsr_task *t) {
+  return &f->p->graph->nodes[t->node];
+}
+
+/* Values of a task that is not fused. */
+static int input(const fusing *f, const tsr_task *t, int i) {
+  return t->values ? t->values[i] : node_of(f, t)->inputs[i];
+}
+static int output(const fusing *f, const tsr_task *t) { return node_of(f, t)->outputs[0]; }
+
+static const tsr_tensor *tensor(const fusing *f, int value) { return &f->p->tensors[value]; }
+
+/* The task that is always run right behind one; -1: none. */
+static int follower(const fusing *f, int task) {
+  const tsr_task *tasks = f->p->tasks;
+  int next = task + 1;
+  if (next >= f->part_end[task] || f->absorbed[next]) return -1;
+  return tasks[next].last_only == tasks[task].last_only ? next : -1;
+}
+
+static int64_t last_dim(const tsr_tensor *t) { return t->shape[t->ndim - 1]; }
+
+/* Whether x is of y's type, and complete on this rank. */
+static bool is_like(const tsr_tensor *x, const tsr_tensor *y) {
+  return x->dtype == y->dtype && x->segment != TSR_SEGMENT_ABSENT && !x->units;
+}
+
+/* y + a row of its last dimension. */
+static bool adds_row(const fusing *f, const tsr_task *t) {
+  if (t->op != TSR_OP_ADD || input(f, t, 0) == input(f, t, 1)) return false;
+  const tsr_tensor *y = tensor(f, input(f, t, 0)), *row = tensor(f, input(f, t, 1));
+  return row->ndim == 1 && row->shape[0] == last_dim(y) && y->ndim > 1 && is_like(row, y) &&
+         is_like(y, y) && is_like(tensor(f, output(f, t)), y);
+}
+
+/* The sum of two tensors of one shape. */
+static bool adds_tensors(const fusing *f, const tsr_task *t) {
+  if (t->op != TSR_OP_ADD || input(f, t, 0) == input(f, t, 1)) return false;
+  const tsr_tensor *sum = tensor(f, output(f, t));
+  for (int i = 0; i < 2; i++) {
+    const tsr_tensor *x = tensor(f, input(f, t, i));
+    if (!is_like(x, sum) || tsr_tensor_elements(x) != tsr_tensor_elements(sum)) return false;
+  }
+  return is_like(sum, sum);
+}
+
+static bool reads(const fusing *f, const tsr_task *t, int value) {
+  return input(f, t, 0) == value || input(f, t, 1) == value;
+}
+
+static bool is_norm(tsr_op op) { return op == TSR_OP_LAYERNORM || op == TSR_OP_RMSNORM; }
+static bool is_norm_dx(tsr_op op) {
+  return op == TSR_OP_LAYERNORM_DX || op == TSR_OP_RMSNORM_DX;
+}
+
+/* ---- making a fused task ---- */
+
+static bool is_made_inside(const fusing *f, const int *tasks, int count, int value) {
+  for (int i = 0; i < count; i++) {
+    const tsr_node *n = node_of(f, &f->p->tasks[tasks[i]]);
+    for (int o = 0; o < n->outputs_count; o++)
+      if (n->outputs[o] == value) return true;
+  }
+  return false;
+}
+
+static int reads_inside(const fusing *f, const int *tasks, int count, int value) {
+  int reads = 0;
+  for (int i = 0; i < count; i++)
+    for (int k = 0; k < f->p->tasks[tasks[i]].inputs_count; k++)
+      reads += input(f, &f->p->tasks[tasks[i]], k) == value;
+  return reads;
+}
+
+/* Whether only the tasks themselves read a value. */
+static bool is_elided(const fusing *f, const int *tasks, int count, int value) {
+  int readers = f->p->readers[value];
+  return readers && readers == reads_inside(f, tasks, count, value);
+}
+
+/* Fuses tasks (in order) into one at the place of `base`. */
+static void fuse(fusing *f, tsr_fused_form form, const int *tasks, int count, int base) {
+  tsr_task *t = &f->p->tasks[base];
+  int inputs = 0, outputs = 0, *nodes = tsr_arena_array(f->arena, int, count), room = 0;
+  for (int i = 0; i < count; i++) room += f->p->tasks[tasks[i]].inputs_count;
+  int *values = tsr_arena_array(f->arena, int, room + 1),
+      *results = tsr_arena_array(f->arena, int, count * TSR_OUTPUTS_MAX);
+  for (int i = 0; i < count; i++) {
+    const tsr_task *of = &f->p->tasks[tasks[i]];
+    const tsr_node *n = node_of(f, of);
+    nodes[i] = of->node;
+    for (int k = 0; k < of->inputs_count; k++)
+      if (!is_made_inside(f, tasks, count, input(f, of, k))) values[inputs++] = input(f, of, k);
+    for (int o = 0; o < n->outputs_count; o++)
+      if (!is_elided(f, tasks, count, n->outputs[o])) results[outputs++] = n->outputs[o];
+      else f->p->tensors[n->outputs[o]].segment = TSR_SEGMENT_ABSENT;
+    f->absorbed[tasks[i]] = tasks[i] != base;
+  }
+  t->fused = form;
+  t->nodes = nodes;
+  t->nodes_count = count;
+  t->values = values;
+  t->results = results;
+  t->inputs_count = inputs;
+  t->outputs_count = outputs;
+}
+
+/* ---- a norm with the sum that it normalizes ---- */
+
+typedef struct {
+  int count, tasks[3];
+} chain;
+
+/* The sum of tensors at task `sum`, with the row that is added before it, and the norm behind it. */
+static bool find_sum_norm(const fusing *f, int sum, chain *ret) {
+  const tsr_task *tasks = f->p->tasks;
+  int norm = follower(f, sum);
+  if (!has_form(f, TSR_FUSED_SUM_NORM) || norm < 0 || !is_norm(tasks[norm].op)) return false;
+  int x = output(f, &tasks[sum]);
+  if (!adds_tensors(f, &tasks[sum]) || input(f, &tasks[norm], 0) != x) return false;
+  for (int i = 0; i < tasks[norm].inputs_count; i++)
+    if (!is_like(tensor(f, input(f, &tasks[norm], i)), tensor(f, x))) return false;
+  if (!is_like(tensor(f, output(f, &tasks[norm])), tensor(f, x))) return false;
+  if (f->p->readers[x] < 2) return false; /* the kernel writes it */
+  *ret = (chain){2, {sum, norm}};
+  int row = sum - 1;
+  bool follows = row >= 0 && !f->absorbed[row] && follower(f, row) == sum;
+  if (!follows || !adds_row(f, &tasks[row])) return true;
+  int biased = output(f, &tasks[row]);
+  if (f->p->readers[biased] == 1 && reads(f, &tasks[sum], biased))
+    *ret = (chain){3, {row, sum, norm}};
+  return true;
+}
+
+/* ---- a GEMM and its epilogue ---- */
+
+static bool is_gemm(const fusing *f, int task) {
+  const tsr_task *t = &f->p->tasks[task];
+  if (t->op != TSR_OP_LINEAR || f->absorbed[task] || tsr_reduction_is_split(&t->sum)) return false;
+  const tsr_tensor *y = tensor(f, output(f, t));
+  return is_like(tensor(f, input(f, t, 0)), y) && is_like(tensor(f, input(f, t, 1)), y) &&
+         is_like(y, y);
+}
+
+/* Where a library's epilogue has other bits than the separate ops, a pass behind the GEMM computes
+ * them (it rounds at each step): then a norm is the better place for a residual. */
+static bool is_exact(tsr_dtype dtype, bool bias, bool residual, bool gelu) {
+  return dtype == TSR_F32 && !gelu && !(bias && residual);
+}
+
+static void fuse_epilogue(fusing *f, int task) {
+  const tsr_task *tasks = f->p->tasks;
+  chain c = {1, {task}}, norm;
+  if (!is_gemm(f, task)) return;
+  int value = output(f, &tasks[task]), next = follower(f, task);
+  tsr_dtype dtype = tensor(f, value)->dtype;
+  bool bias = next >= 0 && adds_row(f, &tasks[next]) && input(f, &tasks[next], 0) == value &&
+              f->p->readers[value] == 1;
+  if (bias) {
+    c.tasks[c.count++] = next;
+    value = output(f, &tasks[next]);
+    next = follower(f, next);
+  }
+  bool residual = next >= 0 && adds_tensors(f, &tasks[next]) && reads(f, &tasks[next], value) &&
+                  f->p->readers[value] == 1;
+  bool gelu = next >= 0 && tasks[next].op == TSR_OP_GELU && input(f, &tasks[next], 0) == value &&
+              is_like(tensor(f, output(f, &tasks[next])), tensor(f, value));
+  bool exact = is_exact(dtype, bias, residual, gelu);
+  if (residual && f->target->exact && !exact && find_sum_norm(f, next, &norm)) {
+    if (norm.count == 3) return; /* the norm adds the bias too */
+    residual = false;
+  }
+  if (residual || gelu) c.tasks[c.count++] = next;
+  if (c.count > 1) fuse(f, TSR_FUSED_EPILOGUE, c.tasks, c.count, task);
+}
+
+/* ---- a norm's input gradient and the sum with the residual branch's ---- */
+
+/* Whether the other gradient is complete before the norm's task: nothing behind that writes it. */
+static bool is_written_before(const fusing *f, int norm, int sum, int other) {
+  for (int i = norm; i < sum; i++) {
+    const tsr_task *t = &f->p->tasks[i];
+    const tsr_node *n = node_of(f, t);
+    if (t->op == TSR_OP_WAIT && t->bucket)
+      for (int k = 0; k < t->inputs_count; k++)
+        if (input(f, t, k) == other) return false;
+    if (t->op == TSR_OP_SEND || t->op == TSR_OP_WAIT) continue;
+    for (int o = 0; o < n->outputs_count; o++)
+      if (n->outputs[o] == other) return false;
+  }
+  return true;
+}
+
+/* Whether a task of this stage writes the value itself, and not one of its other names. */
+static bool has_task(const fusing *f, int value) {
+  int node = f->p->graph->values[value].node;
+  return node >= 0 && tsr_program_has_node(f->p, node) && !tsr_program_is_alias(f->p, node);
+}
+
+static void fuse_norm_dx(fusing *f, int task) {
+  const tsr_task *tasks = f->p->tasks, *norm = &tasks[task];
+  int dx = output(f, norm);
+  if (!has_form(f, TSR_FUSED_NORM_DX_SUM) || !is_norm_dx(norm->op)) return;
+  if (f->absorbed[task] || f->p->readers[dx] != 1) return;
+  for (int i = 0; i < 3; i++) /* dy, x, weight */
+    if (!is_like(tensor(f, input(f, norm, i)), tensor(f, dx))) return;
+  for (int i = task + 1; i < f->part_end[task] && i <= task + NEAR; i++) {
+    if (f->absorbed[i] || tasks[i].op != TSR_OP_ADD || !reads(f, &tasks[i], dx)) continue;
+    int other = input(f, &tasks[i], input(f, &tasks[i], 0) == dx);
+    if (tasks[i].last_only != norm->last_only || !adds_tensors(f, &tasks[i])) return;
+    if (!has_task(f, other) || !is_written_before(f, task, i, other)) return;
+    int both[] = {task, i};
+    fuse(f, TSR_FUSED_NORM_DX_SUM, both, 2, task);
+    return;
+  }
+}
+
+/* ---- optimizer updates ---- */
+
+/* Inputs of an update that all updates of a launch share: the step's scalars, and the clip factor. */
+static int shared_inputs(const tsr_task *t, const tsr_node *n, int *ret_first) {
+  bool adamw = t->op == TSR_OP_ADAMW;
+  tsr_param_store store = adamw ? n->attr.adamw.store : n->attr.sgd.store;
+  int own = adamw ? n->attr.adamw.amsgrad : n->attr.sgd.momentum != 0;
+  *ret_first = adamw ? 4 : 2;
+  return t->inputs_count - *ret_first - own - (store == TSR_STORE_KAHAN);
+}
+
+/* Whether two updates differ in their parameters and in weight decay alone. */
+static bool are_alike(const fusing *f, const tsr_task *a, const tsr_task *b) {
+  const tsr_node *x = node_of(f, a), *y = node_of(f, b);
+  if (a->op != b->op || a->inputs_count != b->inputs_count) return false;
+  tsr_attrs attr = y->attr;
+  if (a->op == TSR_OP_ADAMW) attr.adamw.decay = x->attr.adamw.decay;
+  else attr.sgd.decay = x->attr.sgd.decay;
+  if (!tsr_attrs_equal(a->op, &x->attr, &attr)) return false;
+  int first, count = shared_inputs(a, x, &first);
+  for (int i = first; i < first + count; i++)
+    if (input(f, a, i) != input(f, b, i)) return false;
+  return true;
+}
+
+static void fuse_updates(fusing *f, int task) {
+  const tsr_task *t = &f->p->tasks[task];
+  bool update = t->op == TSR_OP_ADAMW || t->op == TSR_OP_SGD;
+  if (!has_form(f, TSR_FUSED_UPDATES) || !update || f->absorbed[task]) return;
+  int count = 1, next = task;
+  while ((next = follower(f, next)) >= 0 && are_alike(f, t, &f->p->tasks[next])) count++;
+  if (count == 1) return;
+  int *tasks = tsr_arena_array(f->arena, int, count);
+  for (int i = 0; i < count; i++) tasks[i] = task + i;
+  fuse(f, TSR_FUSED_UPDATES, tasks, count, task);
+}
+
+/* ---- the pass ---- */
+
+static void find_part_ends(fusing *f) {
+  for (int k = 0; k < f->p->parts_count; k++)
+    for (int i = f->p->parts[k].begin; i < f->p->parts[k].end; i++)
+      f->part_end[i] = f->p->parts[k].end;
+}
+
+static void remove_absorbed(fusing *f) {
+  tsr_program *p = f->p;
+  int count = 0;
+  for (int k = 0; k < p->parts_count; k++) {
+    int begin = count;
+    for (int i = p->parts[k].begin; i < p->parts[k].end; i++)
+      if (!f->absorbed[i]) p->tasks[count++] = p->tasks[i];
+    p->parts[k].begin = begin;
+    p->parts[k].end = count;
+  }
+  p->tasks_count = count;
+}
+
+void tsr_program_fuse(tsr_program *p, const tsr_target *target) {
+  fusing f = {.p = p, .target = target, .arena = p->graph->arena};
+  if (!target->fuses) return;
+  f.absorbed = tsr_arena_array(f.arena, bool, p->tasks_count + 1);
+  f.part_end = tsr_arena_array(f.arena, int, p->tasks_count + 1);
+  find_part_ends(&f);
+  for (int i = 0; i < p->tasks_count; i++) {
+    chain c;
+    if (has_form(&f, TSR_FUSED_EPILOGUE)) fuse_epilogue(&f, i);
+    if (!f.absorbed[i] && !p->tasks[i].fused && find_sum_norm(&f, i, &c))
+      fuse(&f, TSR_FUSED_SUM_NORM, c.tasks, c.count, c.tasks[c.count - 1]);
+    fuse_norm_dx(&f, i);
+    fuse_updates(&f, i);
+  }
+  remove_absorbed(&f);
+}
+
+/* ---- fused tasks ---- */
+
+const char *tsr_fused_name(tsr_fused_form form) {
+  static const char *const names[] = {"none", "epilogue", "sum_norm", "norm_dx_sum", "updates"};
+  return names[form];
+}
+
+bool tsr_fused_may_overwrite(const tsr_program *p, const tsr_task *t, int output, int in) {
+  switch (t->fused) {
+  case TSR_FUSED_SUM_NORM: { /* the sum's rows are read before they are written */
+    tsr_sum_norm s = tsr_sum_norm_of(p, t);
+    const tsr_tensor *x = &t->inputs[in];
+    return &t->outputs[output] == s.x && (x == s.from || x == s.plus);
+  }
+  case TSR_FUSED_NORM_DX_SUM:
+    return output == 0 && &t->inputs[in] == tsr_norm_dx_addend(t);
+  default: /* a GEMM reads its operands until its end; an update has no outputs */
+    return false;
+  }
+}
+
+tsr_epilogue tsr_epilogue_of(const tsr_program *p, const tsr_task *t) {
+  tsr_epilogue e = {.out = &t->outputs[t->outputs_count - 1]};
+  const tsr_tensor *next = &t->inputs[2];
+  for (int i = 1; i < t->nodes_count; i++) {
+    if (p->graph->nodes[t->nodes[i]].op == TSR_OP_GELU) e.gelu = true;
+    else if (i == 1 && next->ndim == 1 && e.out->ndim > 1) e.bias = next++;
+    else e.residual = next++;
+  }
+  if (t->outputs_count == 2) e.before = &t->outputs[0];
+  return e;
+}
+
+tsr_sum_norm tsr_sum_norm_of(const tsr_program *p, const tsr_task *t) {
+  (void)p;
+  tsr_sum_norm s = {.x = &t->inputs[0]};
+  s.norm_inputs = &t->inputs[1];
+  s.norm_outputs = &t->outputs[0];
+  if (t->fused != TSR_FUSED_SUM_NORM) return s;
+  s.from = &t->inputs[0];
+  s.plus = &t->inputs[t->nodes_count - 1];
+  if (t->nodes_count == 3) s.row = &t->inputs[1];
+  s.norm_inputs = s.plus + 1;
+  s.x = &t->outputs[0];
+  s.norm_outputs = &t->outputs[1];
+  return s;
+}
+
+const tsr_tensor *tsr_norm_dx_addend(const tsr_task *t) {
+  return t->fused == TSR_FUSED_NORM_DX_SUM ? &t->inputs[t->inputs_count - 1] : NULL;
+}

@@ -1,0 +1,136 @@
+/* Fused tasks: a program for a target with fused kernels is proved, and the verifier names each
+ * fault in one. No device is needed: nothing runs. */
+#include "sample.h"
+#include "schedule/fuse.h"
+#include "tests/check.h"
+#include "tests/printed.h"
+#include <string.h>
+
+static const tsr_target fuses_all = {
+    .fuses = 1u << TSR_FUSED_EPILOGUE | 1u << TSR_FUSED_SUM_NORM | 1u << TSR_FUSED_NORM_DX_SUM |
+             1u << TSR_FUSED_UPDATES,
+    .exact = true,
+    .scratch = tsr_cpu_scratch};
+
+/* Two blocks of norms, GEMMs with biases and gelus, residuals. */
+static tsr_graph *make_graph(tsr_arena *arena) {
+  tsr_graph *g = tsr_graph_new(arena, "fused", (tsr_units){.batch = 1, .sequence = 1, .tp = 1});
+  harness_inputs(g, "x 4,8; t 4,8");
+  harness_params(g, "n1 8; c1 8; n2 8; c2 8; w1 16,8; b1 16; w2 8,16; b2 8; w3 8,8");
+  harness_calls(
+      g, "h: layernorm(x, n1, c1); u: linear(h, w1, b1); a: gelu(u); d: linear(a, w2, b2)\n"
+         "y: add(x, d); m: layernorm(y, n2, c2); v: linear(m, w3); z: add(y, v); loss: mse(z, t)");
+  g->loss = harness_find(g, "loss");
+  return g;
+}
+
+static harness compile(tsr_arena *arena) {
+  static const tsr_optimizer adamw = HARNESS_ADAMW(0.5);
+  harness_options o = {
+      .dp = 1, .tp = 1, .threads = 1, .microbatches = 1, .batch_units = 1, .tp_units = 1};
+  o.optimizer = &adamw;
+  harness h;
+  tsr_diags *diags = tsr_diags_new(arena);
+  harness_target = fuses_all;
+  if (!harness_compile(make_graph(arena), &o, &h, diags)) tsr_diags_print(diags, stderr), abort();
+  return h;
+}
+
+static tsr_task *find(tsr_program *p, tsr_fused_form form) {
+  for (int i = 0; i < p->tasks_count; i++)
+    if (p->tasks[i].fused == form) return &p->tasks[i];
+  return NULL;
+}
+
+static int index_of(const tsr_program *p, const tsr_task *t) { return (int)(t - p->tasks); }
+
+/* ---- faults; each spoils a copy ---- */
+
+static void swap_nodes(tsr_program *p) {
+  tsr_task *t = find(p, TSR_FUSED_EPILOGUE);
+  int first = t->nodes[0];
+  t->nodes[0] = t->nodes[1];
+  t->nodes[1] = first;
+}
+
+static void lose_node(tsr_program *p) { find(p, TSR_FUSED_UPDATES)->nodes_count--; }
+
+static void read_another(tsr_program *p) {
+  tsr_task *t = find(p, TSR_FUSED_SUM_NORM);
+  t->inputs[0] = t->inputs[t->inputs_count - 1];
+}
+
+static void lose_input(tsr_program *p) { find(p, TSR_FUSED_NORM_DX_SUM)->inputs_count--; }
+
+/* gelu's input, which the backward pass reads */
+static void elide_what_is_read(tsr_program *p) {
+  for (int i = 0; i < p->tasks_count; i++) {
+    tsr_task *t = &p->tasks[i];
+    if (t->fused != TSR_FUSED_EPILOGUE || t->outputs_count < 2) continue;
+    p->tensors[t->outputs[0].value].segment = TSR_SEGMENT_ABSENT;
+    t->outputs++;
+    t->outputs_count--;
+    return;
+  }
+}
+
+static void write_more(tsr_program *p) { find(p, TSR_FUSED_EPILOGUE)->outputs_count++; }
+
+/* A fused task in front of the task that makes its last input. */
+static void run_too_early(tsr_program *p) {
+  const tsr_task *t = find(p, TSR_FUSED_NORM_DX_SUM);
+  int value = t->inputs[t->inputs_count - 1].value, from = index_of(p, t), to = from;
+  for (int i = 0; i < from; i++)
+    for (int o = 0; o < p->tasks[i].outputs_count; o++)
+      if (p->tasks[i].outputs[o].value == value) to = i;
+  sample_move_task(p, from, to);
+}
+
+/* rule: the format of the verifier's message (check_rules.py compares them with its sources). */
+static const struct {
+  const char *rule;
+  void (*spoil)(tsr_program *p);
+  const char *text; /* of the finding */
+} faults[] = {
+    {"it covers nodes that are no %s", swap_nodes, "it covers nodes that are no epilogue"},
+    {"it has %d inputs, its nodes %d", lose_node, "it has 54 inputs, its nodes 48"},
+    {"its %s %d is '%s', its nodes' is '%s'", read_another, "its input 0 is 'c2', its nodes' is"},
+    {"its %s %d is '%s', its nodes' is '%s'", lose_input, "its input 5 is 'no value', its nodes' is"},
+    {"it elides '%s', which others read", elide_what_is_read, "it elides 'u', which others read"},
+    {"it has %d outputs, its nodes %d", write_more, "it has 3 outputs, its nodes 2"},
+    {"", run_too_early, "(layernorm_dx"}};
+
+static void check_fault(int index) {
+  tsr_arena *arena = tsr_arena_new();
+  harness h = compile(arena);
+  tsr_diags *diags = tsr_diags_new(arena);
+  tsr_verify_mesh mesh = sample_mesh(&h.parallel);
+  tsr_program *p = h.programs.of_stage[0];
+  faults[index].spoil(p);
+  CHECK_AT(!tsr_programs_verify(arena, &h.programs, &mesh, diags), "fault %d", index);
+  const char *said = printed_diags(arena, diags);
+  CHECK_AT(
+      strstr(said, faults[index].text) && strstr(said, "task "), "%d: %s", index, said);
+  tsr_arena_free(arena);
+}
+
+/* What is fused, and that it needs no more memory than the same program without fused tasks. */
+static void check_sound(void) {
+  tsr_arena *arena = tsr_arena_new();
+  harness h = compile(arena), plain;
+  tsr_program *p = h.programs.of_stage[0];
+  for (int form = 1; form < TSR_FUSED_FORMS; form++)
+    CHECK_AT(find(p, (tsr_fused_form)form), "no %s", tsr_fused_name((tsr_fused_form)form));
+  int64_t work = p->bytes[TSR_SEGMENT_WORK];
+  tsr_target none = {.scratch = tsr_cpu_scratch, .context = &h.cpu};
+  plain.programs = tsr_programs_make(h.placed, &p->lowering, p->order, &none);
+  CHECK(work <= plain.programs.of_stage[0]->bytes[TSR_SEGMENT_WORK]);
+  CHECK(p->tasks_count < plain.programs.of_stage[0]->tasks_count);
+  tsr_arena_free(arena);
+}
+
+int main(void) {
+  check_sound();
+  for (int i = 0; i < (int)(sizeof faults / sizeof *faults); i++) check_fault(i);
+  return check_done("schedule.verify_fused");
+}

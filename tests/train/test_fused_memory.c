@@ -1,0 +1,78 @@
+/* Fused tasks raise the peak of WORK for no shipped run: every stage's program for a CUDA target is
+ * compared with the same program without fused tasks. */
+#include "config/config.h"
+#include "device/cpu.h"
+#include "mesh/mesh.h"
+#include "tests/check.h"
+#include "train/compile.h"
+#include <dirent.h>
+#include <string.h>
+
+enum { CHARACTERS = 65 };
+
+static bool compile(
+    tsr_arena *arena, const char *file, const tsr_target *target, tsr_compiled *ret) {
+  tsr_diags *diags = tsr_diags_new(arena);
+  tsr_config *config;
+  tsr_parallel *parallel;
+  tsr_compile_options o = {.vocab_detected = CHARACTERS, .vocab_assumed = CHARACTERS};
+  static const int one = 1;
+  if (!tsr_config_load(arena, file, NULL, 0, &config, diags)) return false;
+  const tsr_config_device *d = &config->device;
+  tsr_mesh *mesh = tsr_mesh_make_cpu(
+      arena, d->mesh_ndim ? d->mesh_shape : &one, d->mesh_ndim ? d->mesh_ndim : 1);
+  if (!tsr_parallel_make(arena, config, mesh, &parallel, diags) ||
+      !tsr_parallel_units(parallel, config, &o.batch_units, &o.tp_units, diags))
+    return tsr_diags_print(diags, stderr), false;
+  o.config = config;
+  o.parallel = parallel;
+  o.graphs_folder = TSR_SOURCE_ROOT "/configs/graphs";
+  o.target = *target;
+  bool ok = tsr_compile(arena, &o, TSR_COMPILE_TRAIN, ret, diags);
+  if (!ok) tsr_diags_print(diags, stderr);
+  return ok;
+}
+
+/* Bytes of WORK that are alive at its fullest; what lies between them is the allocator's matter. */
+static int64_t live_peak(const tsr_program *p) {
+  int64_t sum = 0;
+  for (int use = 0; use < TSR_USES; use++) sum += p->peak_bytes[use];
+  return sum;
+}
+
+static void check_run(const char *file, int *fused) {
+  tsr_arena *arena = tsr_arena_new();
+  tsr_cpu_context cpu = {tsr_kernels_get("x86-64"), 1};
+  tsr_target targets[2] = {{.scratch = tsr_cpu_scratch, .context = &cpu}};
+  tsr_compiled compiled[2] = {{0}};
+  targets[1] = targets[0];
+  targets[1].exact = true;
+  for (int form = 1; form < TSR_FUSED_FORMS; form++) targets[1].fuses |= 1u << form;
+  for (int i = 0; i < 2; i++)
+    if (!compile(arena, file, &targets[i], &compiled[i])) CHECK_AT(false, "%s", file);
+  for (int s = 0; compiled[1].placed && s < compiled[1].programs.order->stages; s++) {
+    const tsr_program *plain = compiled[0].programs.of_stage[s],
+                      *p = compiled[1].programs.of_stage[s];
+    for (int i = 0; i < p->tasks_count; i++) *fused += p->tasks[i].fused != TSR_FUSED_NONE;
+    CHECK_AT(
+        live_peak(p) <= live_peak(plain), "%s, stage %d: %lld, not %lld", file, s,
+        (long long)live_peak(p), (long long)live_peak(plain));
+  }
+  tsr_arena_free(arena);
+}
+
+int main(void) {
+  static const char folder[] = TSR_SOURCE_ROOT "/configs/runs";
+  DIR *runs = opendir(folder);
+  int fused = 0;
+  if (!runs) return perror(folder), 1;
+  for (struct dirent *e; (e = readdir(runs));) {
+    char path[4096];
+    if (!strstr(e->d_name, ".yaml")) continue;
+    snprintf(path, sizeof path, "%s/%s", folder, e->d_name);
+    check_run(path, &fused);
+  }
+  closedir(runs);
+  CHECK(fused > 100);
+  return check_done("train.fused_memory");
+}
