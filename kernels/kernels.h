@@ -24,15 +24,20 @@ typedef struct {
   int64_t offset[TSR_BOX_DIMS_MAX]; /* of the local part's first element */
 } tsr_box;
 
-typedef enum {
-  TSR_UNARY_GELU_TANH, /* 0.5x(1+tanh(sqrt(2/pi)(x+0.044715x^3))), GPT-2's gelu_new */
-  TSR_UNARY_GELU_ERF,  /* x*Phi(x) */
-  TSR_UNARY_RELU,
-  TSR_UNARY_SILU, /* x*sigmoid(x) */
-  TSR_UNARY_TANH,
-  TSR_UNARY_SIGMOID,
-  TSR_UNARY_COUNT
-} tsr_unary;
+/* X(ID, name): the functions of unary and gated kernels; ID is that of the op.
+ *   gelu_tanh: 0.5x(1+tanh(sqrt(2/pi)(x+0.044715x^3))), GPT-2's gelu_new; gelu_erf: x*Phi(x);
+ *   silu: x*sigmoid(x) */
+#define TSR_UNARY_LIST(X)                                                                          \
+  X(GELU, gelu_tanh)                                                                               \
+  X(GELU_ERF, gelu_erf)                                                                            \
+  X(RELU, relu)                                                                                    \
+  X(SILU, silu)                                                                                    \
+  X(TANH, tanh)                                                                                    \
+  X(SIGMOID, sigmoid)
+
+#define TSR_UNARY_ID(ID, name) TSR_UNARY_##ID,
+typedef enum { TSR_UNARY_LIST(TSR_UNARY_ID) TSR_UNARY_COUNT } tsr_unary;
+#undef TSR_UNARY_ID
 
 /* Attention over whole sequences. q (B,T,H*D), k and v (B,T,G*D), out (B,T,H*D); query head h reads
  * key/value head h/(H/G). stats (B,H,T,2): a row's maximum and its sum of exp(score - maximum).
@@ -153,11 +158,12 @@ typedef struct {
   void (*unary)(tsr_unary kind, float *out, const float *x, int64_t begin, int64_t end);
   void (*unary_backward)(
       tsr_unary kind, float *dx, const float *dy, const float *x, int64_t begin, int64_t end);
-  /* out = silu(gate) * up; dgate and dup from dout */
-  void (*swiglu)(float *out, const float *gate, const float *up, int64_t begin, int64_t end);
-  void (*swiglu_backward)(
-      float *dgate, float *dup, const float *dout, const float *gate, const float *up,
-      int64_t begin, int64_t end);
+  /* out = function(gate) * up; dgate and dup from dout */
+  void (*gated)(
+      tsr_unary kind, float *out, const float *gate, const float *up, int64_t begin, int64_t end);
+  void (*gated_backward)(
+      tsr_unary kind, float *dgate, float *dup, const float *dout, const float *gate,
+      const float *up, int64_t begin, int64_t end);
 
   /* ---- rows (R, C): items are rows; y may be x, dx may be dy ---- */
   /* x (R,C) + row (C), x * row */

@@ -30,68 +30,71 @@ void LEVEL(scale)(float *out, const float *x, float factor, int64_t begin, int64
   EACH out[i] = x[i] * factor;
 }
 
+/* ---- the functions of TSR_UNARY_LIST: value_<name>, and slope_<name>, which finds the value on
+ * its way to the derivative ---- */
+
 /* gelu_new(x) = x sigmoid(2u), u = sqrt(2/pi)(x + 0.044715 x^3), because (1 + tanh u)/2 =
  * sigmoid(2u); its derivative is s + x s (1 - s) 2u'. */
 static const float gelu_linear = 1.59576912f;     /* 2 sqrt(2/pi) */
 static const float gelu_cubic = 0.0713548162726f; /* 2 sqrt(2/pi) 0.044715 */
 
-static inline float gelu_tanh(float x) {
+static inline float value_gelu_tanh(float x) {
   return x * real_sigmoid(x * fused(gelu_cubic, x * x, gelu_linear));
 }
 
-static inline float gelu_tanh_slope(float x) {
+static inline float slope_gelu_tanh(float x, float *ret_value) {
   float s, slope = real_sigmoid_slope(x * fused(gelu_cubic, x * x, gelu_linear), &s);
+  *ret_value = x * s;
   return fused(x * fused(3 * gelu_cubic, x * x, gelu_linear), slope, s);
 }
 
-static inline float gelu_erf(float x) { return x * real_phi(x); }
+static inline float value_gelu_erf(float x) { return x * real_phi(x); }
 
 /* Phi(x) + x phi(x) */
-static inline float gelu_erf_slope(float x) {
-  return fused(x * 0.398942280f, real_exp(-0.5f * x * x), real_phi(x));
+static inline float slope_gelu_erf(float x, float *ret_value) {
+  float phi = real_phi(x);
+  *ret_value = x * phi;
+  return fused(x * 0.398942280f, real_exp(-0.5f * x * x), phi);
 }
 
-static inline float silu(float x) { return x * real_sigmoid(x); }
+static inline float value_relu(float x) { return x < 0 ? 0 : x; } /* a NaN stays */
 
-static inline float silu_slope(float x) {
+static inline float slope_relu(float x, float *ret_value) {
+  *ret_value = value_relu(x);
+  return x > 0 ? 1 : 0;
+}
+
+static inline float value_silu(float x) { return x * real_sigmoid(x); }
+
+static inline float slope_silu(float x, float *ret_value) {
   float s, slope = real_sigmoid_slope(x, &s);
+  *ret_value = x * s;
   return fused(x, slope, s);
 }
 
-static inline float relu(float x) { return x < 0 ? 0 : x; } /* a NaN stays */
+static inline float value_tanh(float x) { return real_tanh(x); }
 
-static inline float relu_slope(float x) { return x > 0 ? 1 : 0; }
-
-static inline float tanh_slope(float x) {
-  float t = real_tanh(x);
+static inline float slope_tanh(float x, float *ret_value) {
+  float t = *ret_value = real_tanh(x);
   return fused(-t, t, 1);
 }
 
-static inline float sigmoid_slope(float x) {
-  float s;
-  return real_sigmoid_slope(x, &s);
+static inline float value_sigmoid(float x) { return real_sigmoid(x); }
+
+static inline float slope_sigmoid(float x, float *ret_value) {
+  return real_sigmoid_slope(x, ret_value);
 }
+
+/* ---- a loop for each of them ---- */
 
 void LEVEL(unary)(tsr_unary kind, float *out, const float *x, int64_t begin, int64_t end) {
   switch (kind) {
-  case TSR_UNARY_GELU_TANH:
-    EACH out[i] = gelu_tanh(x[i]);
+#define CASE(ID, name)                                                                             \
+  case TSR_UNARY_##ID:                                                                             \
+    EACH out[i] = value_##name(x[i]);                                                              \
     return;
-  case TSR_UNARY_GELU_ERF:
-    EACH out[i] = gelu_erf(x[i]);
-    return;
-  case TSR_UNARY_RELU:
-    EACH out[i] = relu(x[i]);
-    return;
-  case TSR_UNARY_SILU:
-    EACH out[i] = silu(x[i]);
-    return;
-  case TSR_UNARY_TANH:
-    EACH out[i] = real_tanh(x[i]);
-    return;
-  case TSR_UNARY_SIGMOID:
-    EACH out[i] = real_sigmoid(x[i]);
-    return;
+    TSR_UNARY_LIST(CASE)
+#undef CASE
   case TSR_UNARY_COUNT:
     break;
   }
@@ -101,40 +104,52 @@ void LEVEL(unary)(tsr_unary kind, float *out, const float *x, int64_t begin, int
 void LEVEL(unary_backward)(
     tsr_unary kind, float *dx, const float *dy, const float *x, int64_t begin, int64_t end) {
   switch (kind) {
-  case TSR_UNARY_GELU_TANH:
-    EACH dx[i] = dy[i] * gelu_tanh_slope(x[i]);
+#define CASE(ID, name)                                                                             \
+  case TSR_UNARY_##ID:                                                                             \
+    EACH {                                                                                         \
+      float value, slope = slope_##name(x[i], &value);                                             \
+      dx[i] = dy[i] * slope;                                                                       \
+    }                                                                                              \
     return;
-  case TSR_UNARY_GELU_ERF:
-    EACH dx[i] = dy[i] * gelu_erf_slope(x[i]);
-    return;
-  case TSR_UNARY_RELU:
-    EACH dx[i] = dy[i] * relu_slope(x[i]);
-    return;
-  case TSR_UNARY_SILU:
-    EACH dx[i] = dy[i] * silu_slope(x[i]);
-    return;
-  case TSR_UNARY_TANH:
-    EACH dx[i] = dy[i] * tanh_slope(x[i]);
-    return;
-  case TSR_UNARY_SIGMOID:
-    EACH dx[i] = dy[i] * sigmoid_slope(x[i]);
-    return;
+    TSR_UNARY_LIST(CASE)
+#undef CASE
   case TSR_UNARY_COUNT:
     break;
   }
   assert(!"a unary function");
 }
 
-void LEVEL(swiglu)(float *out, const float *gate, const float *up, int64_t begin, int64_t end) {
-  EACH out[i] = silu(gate[i]) * up[i];
+void LEVEL(gated)(
+    tsr_unary kind, float *out, const float *gate, const float *up, int64_t begin, int64_t end) {
+  switch (kind) {
+#define CASE(ID, name)                                                                             \
+  case TSR_UNARY_##ID:                                                                             \
+    EACH out[i] = value_##name(gate[i]) * up[i];                                                   \
+    return;
+    TSR_UNARY_LIST(CASE)
+#undef CASE
+  case TSR_UNARY_COUNT:
+    break;
+  }
+  assert(!"a unary function");
 }
 
-void LEVEL(swiglu_backward)(
-    float *dgate, float *dup, const float *dout, const float *gate, const float *up, int64_t begin,
-    int64_t end) {
-  EACH {
-    float s, d = dout[i], g = gate[i], u = up[i], slope = real_sigmoid_slope(g, &s);
-    dgate[i] = d * u * fused(g, slope, s);
-    dup[i] = d * (g * s);
+void LEVEL(gated_backward)(
+    tsr_unary kind, float *dgate, float *dup, const float *dout, const float *gate, const float *up,
+    int64_t begin, int64_t end) {
+  switch (kind) {
+#define CASE(ID, name)                                                                             \
+  case TSR_UNARY_##ID:                                                                             \
+    EACH {                                                                                         \
+      float d = dout[i], u = up[i], value, slope = slope_##name(gate[i], &value);                  \
+      dgate[i] = d * u * slope;                                                                    \
+      dup[i] = d * value;                                                                          \
+    }                                                                                              \
+    return;
+    TSR_UNARY_LIST(CASE)
+#undef CASE
+  case TSR_UNARY_COUNT:
+    break;
   }
+  assert(!"a unary function");
 }

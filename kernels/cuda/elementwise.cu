@@ -3,7 +3,16 @@
 #include "kernels/cuda/number.cuh"
 #include <assert.h>
 
-typedef enum { ADD, SUB, MUL, SCALE, SWIGLU, FUNCTION, SLOPE } map_kind;
+/* The functions of TSR_UNARY_LIST that have kernels: value_<name> and slope_<name>. */
+#define FUNCTIONS(X)                                                                               \
+  X(GELU, gelu_tanh)                                                                               \
+  X(GELU_ERF, gelu_erf)                                                                            \
+  X(RELU, relu)                                                                                    \
+  X(SILU, silu)                                                                                    \
+  X(TANH, tanh)                                                                                    \
+  X(SIGMOID, sigmoid)
+
+typedef enum { ADD, SUB, MUL, SCALE, GATED, FUNCTION, SLOPE } map_kind;
 
 static __device__ inline float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
 
@@ -19,60 +28,74 @@ static __device__ inline float sigmoid_slope(float x, float *ret_sigmoid) {
 #define GELU_LINEAR 1.59576912f     /* 2 sqrt(2/pi) */
 #define GELU_CUBIC 0.0713548162726f /* 2 sqrt(2/pi) 0.044715 */
 
-static __device__ inline float gelu_tanh_slope(float x) {
+static __device__ inline float value_gelu_tanh(float x) {
+  return x * sigmoid(x * fmaf(GELU_CUBIC, x * x, GELU_LINEAR));
+}
+static __device__ inline float slope_gelu_tanh(float x, float *ret_value) {
   float s, slope = sigmoid_slope(x * fmaf(GELU_CUBIC, x * x, GELU_LINEAR), &s);
+  *ret_value = x * s;
   return fmaf(x * fmaf(3 * GELU_CUBIC, x * x, GELU_LINEAR), slope, s);
 }
 
 /* The normal distribution function, with relative precision in the lower tail too. */
 static __device__ inline float phi(float x) { return 0.5f * erfcf(-0.707106781f * x); }
 
-static __device__ inline float silu_slope(float x) {
+static __device__ inline float value_gelu_erf(float x) { return x * phi(x); }
+/* Phi(x) + x phi(x) */
+static __device__ inline float slope_gelu_erf(float x, float *ret_value) {
+  float p = phi(x);
+  *ret_value = x * p;
+  return fmaf(x * 0.398942280f, expf(-0.5f * x * x), p);
+}
+
+static __device__ inline float value_relu(float x) { return x < 0 ? 0 : x; } /* a NaN stays */
+static __device__ inline float slope_relu(float x, float *ret_value) {
+  *ret_value = value_relu(x);
+  return x > 0 ? 1 : 0;
+}
+
+static __device__ inline float value_silu(float x) { return x * sigmoid(x); }
+static __device__ inline float slope_silu(float x, float *ret_value) {
   float s, slope = sigmoid_slope(x, &s);
+  *ret_value = x * s;
   return fmaf(x, slope, s);
 }
 
-static __device__ inline float tanh_slope(float x) {
-  float t = tanhf(x);
+static __device__ inline float value_tanh(float x) { return tanhf(x); }
+static __device__ inline float slope_tanh(float x, float *ret_value) {
+  float t = *ret_value = tanhf(x);
   return fmaf(-t, t, 1);
 }
 
-template <int FUNCTION> static __device__ inline float function_at(float x) {
-  switch (FUNCTION) {
-  case TSR_UNARY_GELU_TANH:
-    return x * sigmoid(x * fmaf(GELU_CUBIC, x * x, GELU_LINEAR));
-  case TSR_UNARY_GELU_ERF:
-    return x * phi(x);
-  case TSR_UNARY_RELU:
-    return x < 0 ? 0 : x; /* a NaN stays */
-  case TSR_UNARY_SILU:
-    return x * sigmoid(x);
-  case TSR_UNARY_TANH:
-    return tanhf(x);
-  default:
-    return sigmoid(x);
-  }
+static __device__ inline float value_sigmoid(float x) { return sigmoid(x); }
+static __device__ inline float slope_sigmoid(float x, float *ret_value) {
+  return sigmoid_slope(x, ret_value);
 }
 
-template <int FUNCTION> static __device__ inline float slope_at(float x) {
-  float s;
-  switch (FUNCTION) {
-  case TSR_UNARY_GELU_TANH:
-    return gelu_tanh_slope(x);
-  case TSR_UNARY_GELU_ERF: /* Phi(x) + x phi(x) */
-    return fmaf(x * 0.398942280f, expf(-0.5f * x * x), phi(x));
-  case TSR_UNARY_RELU:
-    return x > 0 ? 1 : 0;
-  case TSR_UNARY_SILU:
-    return silu_slope(x);
-  case TSR_UNARY_TANH:
-    return tanh_slope(x);
-  default:
-    return sigmoid_slope(x, &s);
+template <int UNARY> static __device__ inline float value_at(float x) {
+  switch (UNARY) {
+#define CASE(ID, name)                                                                             \
+  case TSR_UNARY_##ID:                                                                             \
+    return value_##name(x);
+    FUNCTIONS(CASE)
+#undef CASE
   }
+  return 0;
+}
+
+template <int UNARY> static __device__ inline float slope_at(float x, float *ret_value) {
+  switch (UNARY) {
+#define CASE(ID, name)                                                                             \
+  case TSR_UNARY_##ID:                                                                             \
+    return slope_##name(x, ret_value);
+    FUNCTIONS(CASE)
+#undef CASE
+  }
+  return 0;
 }
 
 template <int KIND, int UNARY> static __device__ inline float map_at(float a, float b, float f) {
+  float value;
   switch (KIND) {
   case ADD:
     return a + b;
@@ -82,12 +105,12 @@ template <int KIND, int UNARY> static __device__ inline float map_at(float a, fl
     return a * b;
   case SCALE:
     return a * f;
-  case SWIGLU:
-    return a * sigmoid(a) * b;
+  case GATED:
+    return value_at<UNARY>(a) * b;
   case FUNCTION:
-    return function_at<UNARY>(a);
+    return value_at<UNARY>(a);
   default:
-    return a * slope_at<UNARY>(b);
+    return a * slope_at<UNARY>(b, &value);
   }
 }
 
@@ -144,36 +167,27 @@ extern "C" void tsr_cuda_scale(
   map_launch<SCALE, 0>(s, type, out, x, NULL, factor, n);
 }
 
-extern "C" void tsr_cuda_swiglu(
-    tsr_cuda_stream s, tsr_cuda_type type, void *out, const void *gate, const void *up, int64_t n) {
-  map_launch<SWIGLU, 0>(s, type, out, gate, up, 0, n);
+extern "C" bool tsr_cuda_has_unary(tsr_unary kind) {
+  switch ((int)kind) {
+#define CASE(ID, name) case TSR_UNARY_##ID:
+    FUNCTIONS(CASE)
+#undef CASE
+    return true;
+  }
+  return false;
 }
 
 template <int KIND>
 static void unary_launch(
     tsr_cuda_stream s, tsr_cuda_type type, tsr_unary kind, void *out, const void *a, const void *b,
     int64_t n) {
-  switch (kind) {
-  case TSR_UNARY_GELU_TANH:
-    map_launch<KIND, TSR_UNARY_GELU_TANH>(s, type, out, a, b, 0, n);
+  switch ((int)kind) {
+#define CASE(ID, name)                                                                             \
+  case TSR_UNARY_##ID:                                                                             \
+    map_launch<KIND, TSR_UNARY_##ID>(s, type, out, a, b, 0, n);                                    \
     return;
-  case TSR_UNARY_GELU_ERF:
-    map_launch<KIND, TSR_UNARY_GELU_ERF>(s, type, out, a, b, 0, n);
-    return;
-  case TSR_UNARY_RELU:
-    map_launch<KIND, TSR_UNARY_RELU>(s, type, out, a, b, 0, n);
-    return;
-  case TSR_UNARY_SILU:
-    map_launch<KIND, TSR_UNARY_SILU>(s, type, out, a, b, 0, n);
-    return;
-  case TSR_UNARY_TANH:
-    map_launch<KIND, TSR_UNARY_TANH>(s, type, out, a, b, 0, n);
-    return;
-  case TSR_UNARY_SIGMOID:
-    map_launch<KIND, TSR_UNARY_SIGMOID>(s, type, out, a, b, 0, n);
-    return;
-  case TSR_UNARY_COUNT:
-    break;
+    FUNCTIONS(CASE)
+#undef CASE
   }
   assert(!"a unary function");
 }
@@ -189,9 +203,14 @@ extern "C" void tsr_cuda_unary_backward(
   unary_launch<SLOPE>(s, type, kind, dx, dy, x, n);
 }
 
-/* out = silu(gate) up */
-template <typename T>
-static __global__ void swiglu_backward(
+extern "C" void tsr_cuda_gated(
+    tsr_cuda_stream s, tsr_cuda_type type, tsr_unary kind, void *out, const void *gate,
+    const void *up, int64_t n) {
+  unary_launch<GATED>(s, type, kind, out, gate, up, n);
+}
+
+template <typename T, int UNARY>
+static __global__ void gated_backward(
     T *dgate, T *dup, const T *dout, const T *gate, const T *up, int64_t n, bool packed) {
   enum { W = pack_of<T>::width };
   for (int64_t i = map_thread() * W; i < n; i += map_threads() * W) {
@@ -200,16 +219,17 @@ static __global__ void swiglu_backward(
     row_load(g, gate, i, n, packed);
     row_load(u, up, i, n, packed);
     EACH_LANE(k, W) {
-      float s, slope = sigmoid_slope(g[k], &s);
-      u[k] = d[k] * u[k] * fmaf(g[k], slope, s);
-      d[k] = d[k] * (g[k] * s);
+      float value, slope = slope_at<UNARY>(g[k], &value);
+      u[k] = d[k] * u[k] * slope;
+      d[k] = d[k] * value;
     }
     row_store(dgate, u, i, n, packed);
     row_store(dup, d, i, n, packed);
   }
 }
 
-extern "C" void tsr_cuda_swiglu_backward(
+template <int UNARY>
+static void gated_backward_launch(
     tsr_cuda_stream s, tsr_cuda_type type, void *dgate, void *dup, const void *dout,
     const void *gate, const void *up, int64_t n) {
   if (n <= 0) return;
@@ -219,8 +239,22 @@ extern "C" void tsr_cuda_swiglu_backward(
   TSR_BY_TYPE(
       type, T,
       TSR_LAUNCH(
-          swiglu_backward<T>, blocks, TSR_MAP_THREADS, 0, s, (T *)dgate, (T *)dup, (const T *)dout,
-          (const T *)gate, (const T *)up, n, packed))
+          (gated_backward<T, UNARY>), blocks, TSR_MAP_THREADS, 0, s, (T *)dgate, (T *)dup,
+          (const T *)dout, (const T *)gate, (const T *)up, n, packed))
+}
+
+extern "C" void tsr_cuda_gated_backward(
+    tsr_cuda_stream s, tsr_cuda_type type, tsr_unary kind, void *dgate, void *dup, const void *dout,
+    const void *gate, const void *up, int64_t n) {
+  switch ((int)kind) {
+#define CASE(ID, name)                                                                             \
+  case TSR_UNARY_##ID:                                                                             \
+    gated_backward_launch<TSR_UNARY_##ID>(s, type, dgate, dup, dout, gate, up, n);                 \
+    return;
+    FUNCTIONS(CASE)
+#undef CASE
+  }
+  assert(!"a unary function");
 }
 
 /* A block a row. */
@@ -274,7 +308,7 @@ static __global__ void row_epilogue(
     row_add(a, row, c, C, packed);
     if (sum) row_store(sum + first, a, c, C, packed);
     row_add(a, plus ? plus + first : NULL, c, C, packed);
-    if (gelu) EACH_LANE(k, W) a[k] = function_at<TSR_UNARY_GELU_TANH>(a[k]);
+    if (gelu) EACH_LANE(k, W) a[k] = value_gelu_tanh(a[k]);
     row_store(out + first, a, c, C, packed);
   }
 }

@@ -35,15 +35,19 @@ void tsr_cuda_mul(
     tsr_cuda_stream s, tsr_cuda_type type, void *out, const void *a, const void *b, int64_t n);
 void tsr_cuda_scale(
     tsr_cuda_stream s, tsr_cuda_type type, void *out, const void *x, float factor, int64_t n);
+/* Whether the maps below have that function; the host has all of them. */
+bool tsr_cuda_has_unary(tsr_unary kind);
 void tsr_cuda_unary(
     tsr_cuda_stream s, tsr_cuda_type type, tsr_unary kind, void *out, const void *x, int64_t n);
 void tsr_cuda_unary_backward(
     tsr_cuda_stream s, tsr_cuda_type type, tsr_unary kind, void *dx, const void *dy, const void *x,
     int64_t n);
-void tsr_cuda_swiglu(
-    tsr_cuda_stream s, tsr_cuda_type type, void *out, const void *gate, const void *up, int64_t n);
-void tsr_cuda_swiglu_backward(
-    tsr_cuda_stream s, tsr_cuda_type type, void *dgate, void *dup, const void *dout,
+/* out = function(gate) up; dgate and dup from dout */
+void tsr_cuda_gated(
+    tsr_cuda_stream s, tsr_cuda_type type, tsr_unary kind, void *out, const void *gate,
+    const void *up, int64_t n);
+void tsr_cuda_gated_backward(
+    tsr_cuda_stream s, tsr_cuda_type type, tsr_unary kind, void *dgate, void *dup, const void *dout,
     const void *gate, const void *up, int64_t n);
 /* x (R, C) + row (C), x * row */
 void tsr_cuda_add_row(

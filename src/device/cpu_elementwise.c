@@ -1,6 +1,5 @@
 /* Ops whose element i depends on element i. */
 #include "device/cpu_ops.h"
-#include <assert.h>
 
 /* x with a row, or a whole tensor, that has x's last dimensions: items are blocks of that size. */
 static int64_t broadcast_items(const tsr_task *t) {
@@ -39,21 +38,15 @@ static void scale_run(const cpu_call *c, int64_t begin, int64_t end, int thread)
 const tsr_cpu_op cpu_scale = {.items = cpu_items_elements, .run = scale_run};
 
 tsr_unary cpu_unary_of(tsr_op op) {
-  switch ((int)op) {
-  case TSR_OP_GELU:
-    return TSR_UNARY_GELU_TANH;
-  case TSR_OP_GELU_ERF:
-    return TSR_UNARY_GELU_ERF;
-  case TSR_OP_RELU:
-    return TSR_UNARY_RELU;
-  case TSR_OP_SILU:
-    return TSR_UNARY_SILU;
-  case TSR_OP_TANH:
-    return TSR_UNARY_TANH;
-  default:
-    assert(op == TSR_OP_SIGMOID);
-    return TSR_UNARY_SIGMOID;
-  }
+  static const tsr_unary kinds[TSR_OPS] = {
+#define OP(...)
+#define UNARY(id, name) [TSR_OP_##id] = TSR_UNARY_##id,
+#define GATED(...)
+#define GATED_DX(...)
+#include "graph/ops.def"
+#undef OP
+  };
+  return kinds[tsr_op_function(op)];
 }
 
 static void unary_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
@@ -69,18 +62,20 @@ static void unary_dx_run(const cpu_call *c, int64_t begin, int64_t end, int thre
 }
 const tsr_cpu_op cpu_unary_dx = {.items = cpu_items_elements, .run = unary_dx_run};
 
-static void swiglu_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
+static void gated_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
   (void)thread;
-  c->k->swiglu(cpu_out(c, 0), cpu_in(c, 0), cpu_in(c, 1), begin, end);
+  tsr_unary kind = cpu_unary_of(c->task->op);
+  c->k->gated(kind, cpu_out(c, 0), cpu_in(c, 0), cpu_in(c, 1), begin, end);
 }
-const tsr_cpu_op cpu_swiglu = {.items = cpu_items_elements, .run = swiglu_run};
+const tsr_cpu_op cpu_gated = {.items = cpu_items_elements, .run = gated_run};
 
-static void swiglu_dx_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
+static void gated_dx_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
   (void)thread;
-  c->k->swiglu_backward(
-      cpu_out(c, 0), cpu_out(c, 1), cpu_in(c, 0), cpu_in(c, 1), cpu_in(c, 2), begin, end);
+  tsr_unary kind = cpu_unary_of(c->task->op);
+  c->k->gated_backward(
+      kind, cpu_out(c, 0), cpu_out(c, 1), cpu_in(c, 0), cpu_in(c, 1), cpu_in(c, 2), begin, end);
 }
-const tsr_cpu_op cpu_swiglu_dx = {.items = cpu_items_elements, .run = swiglu_dx_run};
+const tsr_cpu_op cpu_gated_dx = {.items = cpu_items_elements, .run = gated_dx_run};
 
 static void dropout_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
   (void)thread;

@@ -81,6 +81,7 @@ void cpu_steps_of(const tsr_tensor *t, int64_t ret_step[TSR_DIMS_MAX]);
 int64_t cpu_rows_of_loss(const tsr_task *task);
 /* Of the mean over all elements of the step. */
 double cpu_squared_factor(const cpu_call *call);
+/* The function of a unary op, of a gated one or of its gradient. */
 tsr_unary cpu_unary_of(tsr_op op);
 /* Of the task's queries and keys; without a rank, sizes alone. */
 tsr_attention cpu_attention_of(const cpu_call *call);

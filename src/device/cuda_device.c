@@ -30,10 +30,10 @@ static bool is_attention(tsr_op op) {
          (op >= TSR_OP_RING_ATTENTION && op <= TSR_OP_RING_DKV_OUT);
 }
 
-/* All but attention over heads that are too wide. */
+/* All but attention over heads that are too wide, and functions without a kernel. */
 static bool has(void *state, const tsr_program *p, const tsr_task *t) {
   (void)state;
-  if (!table[t->op]->run) return false;
+  if (!table[t->op]->run || !cuda_has_function(p, t)) return false;
   return !is_attention(t->op) || p->graph->nodes[t->node].attr.attention.head_dim <= CUDA_HEAD_MAX;
 }
 

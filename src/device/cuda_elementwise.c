@@ -40,33 +40,55 @@ static void scale_run(const cuda_call *c) {
 }
 const cuda_op cuda_scale = {scale_run, NULL};
 
+/* ---- functions: of a unary op, a gated one, or the gradient of one of them ---- */
+
+static tsr_unary function_of(const tsr_program *p, const tsr_task *t) {
+  const tsr_node *n = &p->graph->nodes[t->node];
+  return cpu_unary_of(t->op == TSR_OP_UNARY_DX ? n->attr.unary_dx.op : t->op);
+}
+
+bool cuda_has_function(const tsr_program *p, const tsr_task *t) {
+  static const bool applies_one[TSR_OPS] = {
+      [TSR_OP_UNARY_DX] = true,
+#define OP(...)
+#define UNARY(id, ...) [TSR_OP_##id] = true,
+#define GATED(id, ...) [TSR_OP_##id] = true,
+#define GATED_DX(id, ...) [TSR_OP_##id##_DX] = true,
+#include "graph/ops.def"
+#undef OP
+  };
+  return !applies_one[t->op] || tsr_cuda_has_unary(function_of(p, t));
+}
+
+static tsr_unary function(const cuda_call *c) { return function_of(c->base.program, c->base.task); }
+
 static void unary_run(const cuda_call *c) {
   tsr_cuda_unary(
-      c->state->stream, cuda_type(cuda_y(c, 0)), cpu_unary_of(c->base.task->op), cuda_out(c, 0),
-      cuda_in(c, 0), elements(c));
+      c->state->stream, cuda_type(cuda_y(c, 0)), function(c), cuda_out(c, 0), cuda_in(c, 0),
+      elements(c));
 }
 const cuda_op cuda_unary = {unary_run, NULL};
 
 static void unary_dx_run(const cuda_call *c) {
   tsr_cuda_unary_backward(
-      c->state->stream, cuda_type(cuda_y(c, 0)), cpu_unary_of(cuda_attrs(c)->unary_dx.op),
-      cuda_out(c, 0), cuda_in(c, 0), cuda_in(c, 1), elements(c));
+      c->state->stream, cuda_type(cuda_y(c, 0)), function(c), cuda_out(c, 0), cuda_in(c, 0),
+      cuda_in(c, 1), elements(c));
 }
 const cuda_op cuda_unary_dx = {unary_dx_run, NULL};
 
-static void swiglu_run(const cuda_call *c) {
-  tsr_cuda_swiglu(
-      c->state->stream, cuda_type(cuda_y(c, 0)), cuda_out(c, 0), cuda_in(c, 0), cuda_in(c, 1),
-      elements(c));
+static void gated_run(const cuda_call *c) {
+  tsr_cuda_gated(
+      c->state->stream, cuda_type(cuda_y(c, 0)), function(c), cuda_out(c, 0), cuda_in(c, 0),
+      cuda_in(c, 1), elements(c));
 }
-const cuda_op cuda_swiglu = {swiglu_run, NULL};
+const cuda_op cuda_gated = {gated_run, NULL};
 
-static void swiglu_dx_run(const cuda_call *c) {
-  tsr_cuda_swiglu_backward(
-      c->state->stream, cuda_type(cuda_y(c, 0)), cuda_out(c, 0), cuda_out(c, 1), cuda_in(c, 0),
-      cuda_in(c, 1), cuda_in(c, 2), elements(c));
+static void gated_dx_run(const cuda_call *c) {
+  tsr_cuda_gated_backward(
+      c->state->stream, cuda_type(cuda_y(c, 0)), function(c), cuda_out(c, 0), cuda_out(c, 1),
+      cuda_in(c, 0), cuda_in(c, 1), cuda_in(c, 2), elements(c));
 }
-const cuda_op cuda_swiglu_dx = {swiglu_dx_run, NULL};
+const cuda_op cuda_gated_dx = {gated_dx_run, NULL};
 
 /* Each half of a sample's positions is a box of its own where cp has cut them in two runs. */
 static void dropout_halves(const cuda_call *c, int dim, float p) {

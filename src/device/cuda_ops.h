@@ -62,6 +62,9 @@ static inline const float *cuda_hyper(const cuda_call *c, int input, tsr_hyper w
   return (const float *)cuda_in(c, input) + which;
 }
 
+/* Whether the function that a task applies to elements has a kernel; true where it applies none. */
+bool cuda_has_function(const tsr_program *p, const tsr_task *t);
+
 /* Adds the leaves of one block of the task's sum in the tree's order, each made by `make` into f32;
  * like cpu_add_leaves. */
 typedef void

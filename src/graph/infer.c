@@ -206,7 +206,7 @@ static const char *infer_attention_dx(const inference *i) {
   return NULL;
 }
 
-static const char *infer_swiglu_dx(const inference *i) {
+static const char *infer_gated_dx(const inference *i) {
   i->out[0] = i->out[1] = type_of(i->in[0]);
   return NULL;
 }

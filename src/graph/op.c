@@ -51,3 +51,15 @@ unsigned tsr_op_facts(tsr_op op) {
   };
   return facts_of[op];
 }
+
+tsr_op tsr_op_function(tsr_op op) {
+  static const tsr_op functions[TSR_OPS] = {
+#define OP(...)
+#define UNARY(id, name) [TSR_OP_##id] = TSR_OP_##id,
+#define GATED(id, name, f) [TSR_OP_##id] = TSR_OP_##f,
+#define GATED_DX(id, name, f) [TSR_OP_##id##_DX] = TSR_OP_##f,
+#include "graph/ops.def"
+#undef OP
+  };
+  return functions[op];
+}

@@ -46,6 +46,10 @@ static inline int tsr_op_shape_input(tsr_op op, int inputs_count) {
   return tsr_op_facts(op) & TSR_FACT_SHAPED ? inputs_count - 1 : -1;
 }
 
+/* The unary op whose function an op applies: a unary op itself, a gated one and its gradient to the
+ * gate. */
+tsr_op tsr_op_function(tsr_op op);
+
 int tsr_op_outputs(tsr_op op);
 const char *tsr_op_name(tsr_op op);
 /* What messages about a graph file call it: ops that no file writes by what they are made for. */

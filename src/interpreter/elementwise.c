@@ -48,16 +48,30 @@ static void vjp_scale(const tsr_interpreted *n) {
 }
 const tsr_interpreter_rule tsr_interpret_scale = {.forward = forward_scale, .vjp = vjp_scale};
 
-static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
-static double d_silu(double x) { return sigmoid(x) * (1 + x * (1 - sigmoid(x))); }
+/* ---- functions of one number: unary_<op>, and its derivative slope_<op>. y: the function's value
+ * at x, which has been rounded where roundings are measured: of tanh and sigmoid little may be left
+ * of the difference to 1 ---- */
 
 static const double pi = 3.14159265358979323846;
 
+static double unary_sigmoid(double x) { return 1 / (1 + exp(-x)); }
+static double slope_sigmoid(double x, double y) {
+  (void)x;
+  return y * (1 - y);
+}
+
+static double unary_silu(double x) { return x * unary_sigmoid(x); }
+static double slope_silu(double x, double y) {
+  (void)y;
+  return unary_sigmoid(x) * (1 + x * (1 - unary_sigmoid(x)));
+}
+
 /* x times the normal distribution function by its tanh approximation (Hendrycks, Gimpel, 2016). */
-static double gelu(double x) {
+static double unary_gelu(double x) {
   return 0.5 * x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x * x * x)));
 }
-static double d_gelu(double x) {
+static double slope_gelu(double x, double y) {
+  (void)y;
   double t = tanh(sqrt(2 / pi) * (x + 0.044715 * x * x * x));
   return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * sqrt(2 / pi) * (1 + 3 * 0.044715 * x * x);
 }
@@ -65,69 +79,59 @@ static double d_gelu(double x) {
 static double normal_cdf(double x) { return 0.5 * (1 + erf(x / sqrt(2))); }
 static double normal_pdf(double x) { return exp(-x * x / 2) / sqrt(2 * pi); }
 
-static double function(tsr_op op, double x) {
-  switch ((int)op) {
-  case TSR_OP_GELU:
-    return gelu(x);
-  case TSR_OP_GELU_ERF:
-    return x * normal_cdf(x);
-  case TSR_OP_RELU:
-    return x > 0 ? x : 0;
-  case TSR_OP_SILU:
-    return x * sigmoid(x);
-  case TSR_OP_TANH:
-    return tanh(x);
-  case TSR_OP_SIGMOID:
-    return sigmoid(x);
-  default:
-    assert(!"a function that the interpreter does not know");
-    return 0;
-  }
+static double unary_gelu_erf(double x) { return x * normal_cdf(x); }
+static double slope_gelu_erf(double x, double y) {
+  (void)y;
+  return normal_cdf(x) + x * normal_pdf(x);
 }
 
-/* y: the function's value at x, which has been rounded where roundings are measured: of tanh and
- * sigmoid little may be left of the difference to 1. */
-static double derivative(tsr_op op, double x, double y) {
-  switch ((int)op) {
-  case TSR_OP_GELU:
-    return d_gelu(x);
-  case TSR_OP_GELU_ERF:
-    return normal_cdf(x) + x * normal_pdf(x);
-  case TSR_OP_RELU:
-    return x > 0;
-  case TSR_OP_SILU:
-    return d_silu(x);
-  case TSR_OP_TANH:
-    return 1 - y * y;
-  case TSR_OP_SIGMOID:
-    return y * (1 - y);
-  default:
-    assert(!"a function that the interpreter does not know");
-    return 0;
-  }
+static double unary_relu(double x) { return x > 0 ? x : 0; }
+static double slope_relu(double x, double y) {
+  (void)y;
+  return x > 0;
 }
+
+static double unary_tanh(double x) { return tanh(x); }
+static double slope_tanh(double x, double y) {
+  (void)x;
+  return 1 - y * y;
+}
+
+/* Of unary ops. */
+static const struct {
+  double (*value)(double x);
+  double (*slope)(double x, double y);
+} functions[TSR_OPS] = {
+#define OP(...)
+#define UNARY(id, name) [TSR_OP_##id] = {unary_##name, slope_##name},
+#define GATED(...)
+#define GATED_DX(...)
+#include "graph/ops.def"
+#undef OP
+};
 
 static void forward_unary(const tsr_interpreted *n) {
-  for (int64_t i = 0; i < size(n); i++) n->out[i] = function(n->node->op, n->in[0][i]);
+  for (int64_t i = 0; i < size(n); i++) n->out[i] = functions[n->node->op].value(n->in[0][i]);
 }
 static void vjp_unary(const tsr_interpreted *n) {
   for (int64_t i = 0; i < size(n); i++)
-    n->d_in[0][i] += n->d_out[i] * derivative(n->node->op, n->in[0][i], n->out[i]);
+    n->d_in[0][i] += n->d_out[i] * functions[n->node->op].slope(n->in[0][i], n->out[i]);
 }
 const tsr_interpreter_rule tsr_interpret_unary = {.forward = forward_unary, .vjp = vjp_unary};
 
-static void forward_swiglu(const tsr_interpreted *n) {
-  for (int64_t i = 0; i < size(n); i++)
-    n->out[i] = n->in[0][i] * sigmoid(n->in[0][i]) * n->in[1][i];
+static void forward_gated(const tsr_interpreted *n) {
+  tsr_op f = tsr_op_function(n->node->op);
+  for (int64_t i = 0; i < size(n); i++) n->out[i] = functions[f].value(n->in[0][i]) * n->in[1][i];
 }
-static void vjp_swiglu(const tsr_interpreted *n) {
+static void vjp_gated(const tsr_interpreted *n) {
+  tsr_op f = tsr_op_function(n->node->op);
   for (int64_t i = 0; i < size(n); i++) {
-    double gate = n->in[0][i], up = n->in[1][i];
-    n->d_in[0][i] += n->d_out[i] * d_silu(gate) * up;
-    n->d_in[1][i] += n->d_out[i] * gate * sigmoid(gate);
+    double gate = n->in[0][i], up = n->in[1][i], y = functions[f].value(gate);
+    n->d_in[0][i] += n->d_out[i] * functions[f].slope(gate, y) * up;
+    n->d_in[1][i] += n->d_out[i] * y;
   }
 }
-const tsr_interpreter_rule tsr_interpret_swiglu = {.forward = forward_swiglu, .vjp = vjp_swiglu};
+const tsr_interpreter_rule tsr_interpret_gated = {.forward = forward_gated, .vjp = vjp_gated};
 
 static int dropout_mask(const tsr_interpreted *n, double *ret_p, int64_t ret_shape[TSR_DIMS_MAX]) {
   *ret_p = tsr_node_dropout(n->node);

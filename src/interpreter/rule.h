@@ -29,7 +29,7 @@ typedef struct {
 /* By the names of ops.def's column `gradient`. */
 extern const tsr_interpreter_rule tsr_interpret_linear, tsr_interpret_matmul,
     tsr_interpret_embedding, tsr_interpret_add, tsr_interpret_sub, tsr_interpret_mul,
-    tsr_interpret_scale, tsr_interpret_unary, tsr_interpret_swiglu, tsr_interpret_dropout,
+    tsr_interpret_scale, tsr_interpret_unary, tsr_interpret_gated, tsr_interpret_dropout,
     tsr_interpret_layernorm, tsr_interpret_rmsnorm, tsr_interpret_softmax, tsr_interpret_rope,
     tsr_interpret_attention, tsr_interpret_reshape, tsr_interpret_transpose, tsr_interpret_slice,
     tsr_interpret_identity, tsr_interpret_ce_stats, tsr_interpret_ce_loss, tsr_interpret_squared;

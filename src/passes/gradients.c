@@ -100,9 +100,17 @@ static void grad_unary(const call *c) {
     give(c, 0, add(c, TSR_OP_UNARY_DX, 0, 2, (int[]){c->dy[0], input(c, 0)}, &attrs));
 }
 
-static void grad_swiglu(const call *c) {
+static void grad_gated(const call *c) {
+  static const tsr_op dx[TSR_OPS] = {
+#define OP(...)
+#define UNARY(...)
+#define GATED(...)
+#define GATED_DX(id, ...) [TSR_OP_##id] = TSR_OP_##id##_DX,
+#include "graph/ops.def"
+#undef OP
+  };
   int inputs[] = {c->dy[0], input(c, 0), input(c, 1)};
-  int first = add(c, TSR_OP_SWIGLU_DX, 0, 3, inputs, NULL);
+  int first = add(c, dx[c->g->nodes[c->node].op], 0, 3, inputs, NULL);
   give(c, 0, first);
   give(c, 1, first + 1); /* a node's outputs are consecutive values */
 }

@@ -3,7 +3,7 @@
 
 static double reference(tsr_unary kind, double x) {
   switch (kind) {
-  case TSR_UNARY_GELU_TANH:
+  case TSR_UNARY_GELU:
     return 0.5 * x * (1 + tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
   case TSR_UNARY_GELU_ERF:
     return 0.5 * x * erfc(-x / sqrt(2));
@@ -123,34 +123,34 @@ static void test_arithmetic(const tsr_kernels *k) {
   }
 }
 
-static double swiglu(double gate, double up) { return gate / (1 + exp(-gate)) * up; }
-
-static void test_swiglu(const tsr_kernels *k) {
-  EACH_SIZE(n) {
-    float *gate = input_new(n, 8), *up = input_new(n, 3), *dout = input_new(n, 2);
-    double *want = reference_new(n), *want_dgate = reference_new(n), *want_dup = reference_new(n);
-    for (int64_t i = 0; i < n; i++) {
-      double g = gate[i], u = up[i], step = 1e-5;
-      want[i] = swiglu(g, u);
-      want_dgate[i] = dout[i] * (swiglu(g + step, u) - swiglu(g - step, u)) / (2 * step);
-      want_dup[i] = dout[i] * swiglu(g, 1);
-    }
-    output out = output_new(n), dgate = output_new(n), dup = output_new(n);
-    RUN(n, k->swiglu(out.pass[pass], gate, up, begin, end));
-    RUN(n, k->swiglu_backward(dgate.pass[pass], dup.pass[pass], dout, gate, up, begin, end));
-    CHECK_OUTPUT(out, want, 1e-6, 0.1);
-    CHECK_OUTPUT(dgate, want_dgate, 2e-6, 1);
-    CHECK_OUTPUT(dup, want_dup, 1e-6, 0.1);
-    output_free(&out), output_free(&dgate), output_free(&dup);
-    free(gate), free(up), free(dout), free(want), free(want_dgate), free(want_dup);
+static void check_gated(const tsr_kernels *k, tsr_unary kind, int64_t n) {
+  float *gate = input_new(n, 8), *up = input_new(n, 3), *dout = input_new(n, 2);
+  double *want = reference_new(n), *want_dgate = reference_new(n), *want_dup = reference_new(n);
+  for (int64_t i = 0; i < n; i++) {
+    double g = gate[i], u = up[i], d = dout[i];
+    want[i] = reference(kind, g) * u;
+    want_dgate[i] = d * slope(kind, g) * u;
+    want_dup[i] = d * reference(kind, g);
   }
+  output out = output_new(n), dgate = output_new(n), dup = output_new(n);
+  RUN(n, k->gated(kind, out.pass[pass], gate, up, begin, end));
+  RUN(n, k->gated_backward(kind, dgate.pass[pass], dup.pass[pass], dout, gate, up, begin, end));
+  CHECK_OUTPUT(out, want, 1e-6, 0.1);
+  CHECK_OUTPUT(dgate, want_dgate, 2e-6, 1);
+  CHECK_OUTPUT(dup, want_dup, 1e-6, 0.1);
+  output_free(&out), output_free(&dgate), output_free(&dup);
+  free(gate), free(up), free(dout), free(want), free(want_dgate), free(want_dup);
+}
+
+static void test_gated(const tsr_kernels *k) {
+  EACH_SIZE(n) for (tsr_unary kind = 0; kind < TSR_UNARY_COUNT; kind++) check_gated(k, kind, n);
 }
 
 int main(void) {
   each_level(test_unary);
   each_level(test_accuracy);
   each_level(test_arithmetic);
-  each_level(test_swiglu);
+  each_level(test_gated);
   CHECK(tsr_kernels_get("x86-65") == NULL);
   CHECK(tsr_kernels_get(NULL) != NULL);
   return check_done("kernels.elementwise");

@@ -37,13 +37,12 @@ static const op_case cases[] = {
     {"mul", "", "a 2,3,5; b 5", "y: mul(a, b)"},
     {"mul", "", "a 3,5", "y: mul(a, a)"},
     {"scale", "", "x 3,5", "y: scale(x, factor: -1.7)"},
-    {"gelu", "", "x 7,9", "y: gelu(x)"},
-    {"gelu_erf", "", "x 7,9", "y: gelu_erf(x)"},
-    {"relu", "", "x 7,9", "y: relu(x)"},
-    {"silu", "", "x 7,9", "y: silu(x)"},
-    {"tanh", "", "x 7,9", "y: tanh(x)"},
-    {"sigmoid", "", "x 7,9", "y: sigmoid(x)"},
-    {"swiglu", "", "a 7,9; b 7,9", "y: swiglu(a, b)"},
+#define OP(...)
+#define UNARY(id, name) {#name, "", "x 7,9", "y: " #name "(x)"},
+#define GATED(id, name, f) {#name, "", "a 7,9; b 7,9", "y: " #name "(a, b)"},
+#define GATED_DX(...)
+#include "graph/ops.def"
+#undef OP
     {"dropout", "", "x 5,3,7", "y: dropout(x, p: 0.3)"},
     {"dropout", "", "x 5,3,7", "y: dropout(x, p: 0)"},
     {"dropout", "", "x 3,2,2,3,3",

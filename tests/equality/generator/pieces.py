@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from building import BATCH, Builder, Dim, Options, Value, product
 
 ACTIVATIONS = ("gelu", "gelu_erf", "relu", "silu", "tanh", "sigmoid")
+GATED = ("swiglu",)
 Emit = Callable[[Builder, "Piece", Value], Value]
 
 
@@ -138,7 +139,7 @@ def _self_product(b: Builder, piece: Piece, x: Value) -> Value:
 
 @kind("gated", 4)
 def _gated(b: Builder, piece: Piece, x: Value) -> Value:
-    """swiglu of two layers, or of the halves of one."""
+    """A gated op of two layers, or of the halves of one."""
     o = piece.options
     hidden = b.units_tp * (o.k + 1)
     if o.a:
@@ -146,7 +147,7 @@ def _gated(b: Builder, piece: Piece, x: Value) -> Value:
     else:
         gate = b.linear(x, Dim(hidden), o.tp, stem="gate", inline=o.b)
         up = b.linear(x, Dim(hidden), o.tp, stem="up", inline=o.b)
-    h = b.call("swiglu", gate, up, shape=(*x.shape[:-1], Dim(hidden)))
+    h = b.call(GATED[ACTIVATIONS.index(o.act) % len(GATED)], gate, up, shape=(*x.shape[:-1], Dim(hidden)))
     return b.linear(h, x.shape[-1], "shard(1)" if o.b else o.tp2, stem="down")
 
 
