@@ -26,11 +26,12 @@ typedef struct {
 
 /* X(ID, name): the functions of unary and gated kernels; ID is that of the op.
  *   gelu_tanh: 0.5x(1+tanh(sqrt(2/pi)(x+0.044715x^3))), GPT-2's gelu_new; gelu_erf: x*Phi(x);
- *   silu: x*sigmoid(x) */
+ *   relu2: max(x,0)^2 (So et al. 2021); silu: x*sigmoid(x) */
 #define TSR_UNARY_LIST(X)                                                                          \
   X(GELU, gelu_tanh)                                                                               \
   X(GELU_ERF, gelu_erf)                                                                            \
   X(RELU, relu)                                                                                    \
+  X(RELU2, relu2)                                                                                  \
   X(SILU, silu)                                                                                    \
   X(TANH, tanh)                                                                                    \
   X(SIGMOID, sigmoid)

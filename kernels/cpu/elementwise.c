@@ -64,6 +64,14 @@ static inline float slope_relu(float x, float *ret_value) {
   return x > 0 ? 1 : 0;
 }
 
+static inline float value_relu2(float x) { return value_relu(x) * value_relu(x); }
+
+static inline float slope_relu2(float x, float *ret_value) {
+  float r = value_relu(x);
+  *ret_value = r * r;
+  return 2 * r;
+}
+
 static inline float value_silu(float x) { return x * real_sigmoid(x); }
 
 static inline float slope_silu(float x, float *ret_value) {

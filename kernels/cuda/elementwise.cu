@@ -8,6 +8,7 @@
   X(GELU, gelu_tanh)                                                                               \
   X(GELU_ERF, gelu_erf)                                                                            \
   X(RELU, relu)                                                                                    \
+  X(RELU2, relu2)                                                                                  \
   X(SILU, silu)                                                                                    \
   X(TANH, tanh)                                                                                    \
   X(SIGMOID, sigmoid)
@@ -52,6 +53,13 @@ static __device__ inline float value_relu(float x) { return x < 0 ? 0 : x; } /* 
 static __device__ inline float slope_relu(float x, float *ret_value) {
   *ret_value = value_relu(x);
   return x > 0 ? 1 : 0;
+}
+
+static __device__ inline float value_relu2(float x) { return value_relu(x) * value_relu(x); }
+static __device__ inline float slope_relu2(float x, float *ret_value) {
+  float r = value_relu(x);
+  *ret_value = r * r;
+  return 2 * r;
 }
 
 static __device__ inline float value_silu(float x) { return x * sigmoid(x); }

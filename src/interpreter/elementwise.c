@@ -91,6 +91,13 @@ static double slope_relu(double x, double y) {
   return x > 0;
 }
 
+/* Primer's (So et al. 2021). */
+static double unary_relu2(double x) { return x > 0 ? x * x : 0; }
+static double slope_relu2(double x, double y) {
+  (void)y;
+  return x > 0 ? 2 * x : 0;
+}
+
 static double unary_tanh(double x) { return tanh(x); }
 static double slope_tanh(double x, double y) {
   (void)x;

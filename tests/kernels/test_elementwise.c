@@ -9,6 +9,8 @@ static double reference(tsr_unary kind, double x) {
     return 0.5 * x * erfc(-x / sqrt(2));
   case TSR_UNARY_RELU:
     return x > 0 ? x : 0;
+  case TSR_UNARY_RELU2:
+    return x > 0 ? x * x : 0;
   case TSR_UNARY_SILU:
     return x / (1 + exp(-x));
   case TSR_UNARY_TANH:
@@ -24,6 +26,7 @@ static double reference(tsr_unary kind, double x) {
 static double slope(tsr_unary kind, double x) {
   double step = 1e-5;
   if (kind == TSR_UNARY_RELU) return x > 0;
+  if (kind == TSR_UNARY_RELU2) return x > 0 ? 2 * x : 0; /* differences are wrong at 0 */
   return (reference(kind, x + step) - reference(kind, x - step)) / (2 * step);
 }
 

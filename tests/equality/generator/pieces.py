@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from building import BATCH, Builder, Dim, Options, Value, product
 
-ACTIVATIONS = ("gelu", "gelu_erf", "relu", "silu", "tanh", "sigmoid")
+ACTIVATIONS = ("gelu", "gelu_erf", "relu", "relu2", "silu", "tanh", "sigmoid")
 GATED = ("swiglu", "geglu")
 Emit = Callable[[Builder, "Piece", Value], Value]
 
