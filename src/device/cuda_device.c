@@ -25,16 +25,12 @@ static const cuda_op *const table[] = {
 #undef OP
 };
 
-static bool is_attention(tsr_op op) {
-  return op == TSR_OP_ATTENTION || op == TSR_OP_ATTENTION_DX || op == TSR_OP_ATTENTION_CACHED ||
-         (op >= TSR_OP_RING_ATTENTION && op <= TSR_OP_RING_DKV_OUT);
-}
-
 /* All but attention over heads that are too wide, and functions without a kernel. */
 static bool has(void *state, const tsr_program *p, const tsr_task *t) {
   (void)state;
   if (!table[t->op]->run || !cuda_has_function(p, t)) return false;
-  return !is_attention(t->op) || p->graph->nodes[t->node].attr.attention.head_dim <= CUDA_HEAD_MAX;
+  bool attention = tsr_op_facts(t->op) & TSR_FACT_ATTENTION;
+  return !attention || p->graph->nodes[t->node].attr.attention.head_dim <= CUDA_HEAD_MAX;
 }
 
 /* The keys of a graph's streams of random numbers in a step, one a node. */

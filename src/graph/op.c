@@ -42,7 +42,8 @@ unsigned tsr_op_facts(tsr_op op) {
     CHEAP = TSR_FACT_CHEAP,
     MAPS = TSR_FACT_MAPS,
     SHAPED = TSR_FACT_SHAPED,
-    UPDATE = TSR_FACT_UPDATE
+    UPDATE = TSR_FACT_UPDATE,
+    ATTENTION = TSR_FACT_ATTENTION
   };
   static const unsigned facts_of[] = {
 #define OP(id, name, min, max, outputs, attrs, facts, ...) facts,

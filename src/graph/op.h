@@ -33,8 +33,9 @@ enum tsr_op_facts {
   TSR_FACT_CHEAP = 65536, /* its gradient needs its inputs anyway, and it goes through them once */
   TSR_FACT_MAPS = 131072, /* element i of its output needs element i of each input alone, but it
                              must not overwrite one of them */
-  TSR_FACT_SHAPED = 262144, /* reads the last input for its shape alone */
-  TSR_FACT_UPDATE = 524288  /* writes its first input, a parameter */
+  TSR_FACT_SHAPED = 262144,    /* reads the last input for its shape alone */
+  TSR_FACT_UPDATE = 524288,    /* writes its first input, a parameter */
+  TSR_FACT_ATTENTION = 1048576 /* attention or a part of it; its attributes begin with head_dim */
 };
 unsigned tsr_op_facts(tsr_op op);
 /* Whether an op moves or cuts a tensor over the axis in its attributes. */

@@ -2,7 +2,6 @@
  * gives: backward nodes after the forward ones, accumulation over microbatches, g->grads
  * breaks: nothing; forward nodes keep their indices */
 #include "passes/autodiff.h"
-#include "graph/infer.h"
 #include "passes/gradient_parts.h"
 #include "passes/passes.h"
 #include <assert.h>

@@ -3,7 +3,6 @@
  *        are what its rule wants, by inserted collectives
  * breaks: indices; the new graph has its own
  */
-#include "graph/infer.h"
 #include "passes/placer.h"
 #include "passes/rules.h"
 #include <string.h>

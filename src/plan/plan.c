@@ -1,5 +1,4 @@
 #include "plan/plan.h"
-#include "graph/infer.h"
 #include <string.h>
 
 static tsr_traffic *find_traffic(tsr_plan *plan, const char *op, int axis) {

@@ -1,4 +1,3 @@
-#include "graph/infer.h"
 #include "schedule/program.h"
 
 static void print_tensor(const tsr_program *p, const tsr_tensor *t, tsr_text *text) {
