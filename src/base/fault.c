@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const names[] = {"",       "ENOSPC", "EIO",  "short",    "kill",
-                                    "killed", "torn",   "slow", "EIO-read", "ENOMEM"};
+static const char *const names[] = {"",     "ENOSPC", "EIO",    "short",    "kill",  "killed",
+                                    "torn", "slow",   "ENOLCK", "EIO-read", "ENOMEM"};
 static struct {
   tsr_fault kind;
   long first, last;

@@ -1,4 +1,5 @@
 #include "train/out_folder.h"
+#include "base/disk.h"
 #include "base/file.h"
 #include "base/new_file.h"
 #include "checkpoint/folder.h"
@@ -166,6 +167,6 @@ bool tsr_out_folder_begin(
 void tsr_out_folder_close(tsr_out_folder *folder) {
   if (!folder->path) return;
   tsr_folder_lock_release(&folder->lock);
-  if (folder->is_made && !folder->has_begun) rmdir(folder->path);
+  if (folder->is_made && !folder->has_begun) tsr_disk_remove_empty(folder->path);
   folder->path = NULL;
 }

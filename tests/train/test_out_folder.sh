@@ -177,6 +177,26 @@ for name in config.yaml.tmp .tessera-train.lock; do
   checks=$((checks + 1))
 done
 
+# a lock that fails is no lock; on a file system without locks the run is the user's to watch
+before=$(picture .)
+TESSERA_FAULT=EIO@2 ends 1 --config run.yaml --metrics locked.jsonl --quiet
+says "locked.jsonl: error: cannot lock 'locked.jsonl': Input/output error"
+[ "$(picture .)" = "$before" ] || complain "a run that could not lock its metrics has left something"
+TESSERA_FAULT=ENOLCK@1- ends 0 --config run.yaml --out unlocked
+says "warning: 'unlocked' cannot be locked (No locks available): no other run may use it"
+says "unlocked/metrics.jsonl: warning: it cannot be locked (No locks available): no other run may use it"
+[ "$(steps_of unlocked/metrics.jsonl)" = 3 ] || complain "a run without locks has other metrics"
+rm -r unlocked
+
+# optimizer state in a file: a disk that fails ends the run with its reason, and nothing is left
+before=$(picture .)
+for n in 1 2; do
+  TESSERA_FAULT=ENOSPC@$n ends 1 --config run.yaml --set zero.offload=file --set zero.offload_path=. --quiet
+  says "of optimizer state in a file in '.': No space left on device"
+  [ "$(picture .)" = "$before" ] || complain "ENOSPC@$n: the file of optimizer state is left"
+done
+ends 0 --config run.yaml --set zero.offload=file --set zero.offload_path=. --quiet
+
 # a live run has the folder, a dead one does not
 "$program" --config run.yaml --out live --quiet "${endless[@]}" > live.said 2>&1 &
 pid=$!
@@ -231,4 +251,4 @@ for n in $(seq 40); do
 done
 [ "$refusals" -ge 5 ] || complain "only $refusals reads failed"
 
-end_of train.out_folder 35
+end_of train.out_folder 140
