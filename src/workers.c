@@ -62,9 +62,17 @@ static double join_timeout(void) {
   return seconds > 0 && seconds < 1e6 ? seconds : JOIN_S;
 }
 
-/* MPI may wait for its launcher, whose link may be cut, too. */
+static int late_code;
+static void on_late_end(int number) {
+  (void)number;
+  _exit(late_code);
+}
+
+/* MPI may wait for its launcher, whose link may be cut, too. The launcher ends with this code all
+ * the same, and not with the signal's number. */
 static void end_job(app *a, int code) {
-  signal(SIGALRM, SIG_DFL);
+  late_code = code;
+  signal(SIGALRM, on_late_end);
   alarm(ABORT_S);
   a->transport.table->abort(a->transport.state, code);
   _exit(code);
@@ -202,16 +210,10 @@ void app_hear_failures(app *a, int code) {
   a->muted = first != a->transport.worker;
 }
 
-static int late_code;
-static void on_late_close(int number) {
-  (void)number;
-  _exit(late_code);
-}
-
 /* What is left to do is MPI's, and nobody's loss when it hangs. */
 static void close_in_time(app *a, int code) {
   late_code = code;
-  signal(SIGALRM, on_late_close);
+  signal(SIGALRM, on_late_end);
   alarm(CLOSE_S);
   tsr_transport_close(&a->transport);
   app_end_deadline();

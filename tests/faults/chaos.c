@@ -243,6 +243,7 @@ static bool hit(attempt *a, kind k) {
   if (k == PAUSE) return check_pause(a, &j, target, fault);
   if (!check_ending(a, &j, k == STOP_AT_START, fault, &e)) return false;
   if (k == STOP && !check_named(a, &j, victim, &e)) return false;
+  if (k == STOP && e.status != 1) return wrong(a, "its exit code is not 1", &e);
   bool killed = strstr(e.said, "signal 9") != NULL;
   return k != KILL || killed || wrong(a, "nobody says that a worker was killed", &e);
 }
