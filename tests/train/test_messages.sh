@@ -116,4 +116,4 @@ ends 2 tokenize text.txt --tokenizer bare/tokenizer.json --out made.bin
 says "bare/tokenizer.json: error: $text"
 [ ! -e made.bin ] || complain "a tokenizer without its alphabet: a file is left"
 
-end_of train.messages 34
+end_of train.messages 28
