@@ -92,8 +92,7 @@ for folder in trained trained/checkpoints $step $PWD/trained; do
   refuses "'$folder' is there already" checkpoint merge trained --out "$folder"
   refuses "'$folder' is there already" checkpoint reshard trained --out "$folder" --shards 2
 done
-refuses "would be overwritten, and this command reads it" --config trained/config.yaml --metrics trained/config.yaml \
-  --mesh mesh.textproto
+refuses "would be overwritten, and this command reads it" --config trained/config.yaml --metrics trained/config.yaml
 for file in model/config.json model/tokenizer.json model/model.safetensors; do
   refuses "cannot write '$file/in': Not a directory" import model --out "$file/in"
 done

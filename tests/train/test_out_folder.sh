@@ -3,6 +3,7 @@
 # a time has it, and what is not of a run is not overwritten.
 # usage: test_out_folder.sh PROGRAM
 set -uo pipefail
+descriptor=$(realpath mesh_descriptors/cpu_2x2.textproto)
 . tests/commands.sh "$1"
 
 write_text text.txt
@@ -152,6 +153,15 @@ says "goes on from 'again/checkpoints/step-00000003', after step 3"
 ends 0 --config kept/config.yaml
 [ ! -e checkpoints ] || complain "checkpoints that nobody asked for"
 rm -r again whole
+
+# also with a mesh descriptor beside the configuration that it was made of
+cp "$descriptor" pair.textproto
+echo 'device_config: {mesh_graph_descriptor: pair.textproto, enable_ddp: true, enable_tp: true, mesh_shape: [2, 2]}' |
+  cat run.yaml - > meshed.yaml
+ends 0 --config meshed.yaml --out meshed --quiet
+ends 0 --config meshed/config.yaml --out meshed --resume --set training_config.max_steps=4
+says "done: step 4"
+rm -r meshed
 
 # the same run goes on, and --overwrite begins anew
 ends 0 --config run.yaml --out kept --resume --set training_config.max_steps=5
