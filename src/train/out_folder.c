@@ -113,11 +113,10 @@ bool tsr_out_folder_is_of(tsr_arena *arena, const char *path, const tsr_config *
           arena, file, BYTES_MAX, TSR_NOWHERE, &there, &length, tsr_diags_new(arena)))
     return false;
   tsr_config_print(config, &here);
-  const char *last = strrchr(there, '\n') + 1;
-  bool is_cut = *last != 0; /* by a power cut: what is left of it counts */
-  there[last - there] = 0;
+  /* It may be cut by a power cut, also where a line ends: whole lines that are left count. */
+  strrchr(there, '\n')[1] = 0;
   const char *values = values_of(arena, there);
-  bool same = !strncmp(values, values_of(arena, here.data), strlen(values) + !is_cut);
+  bool same = !strncmp(values, values_of(arena, here.data), strlen(values));
   tsr_text_free(&here);
   return same;
 }

@@ -154,6 +154,20 @@ ends 0 --config kept/config.yaml
 [ ! -e checkpoints ] || complain "checkpoints that nobody asked for"
 rm -r again whole
 
+# a configuration that a power cut has cut, at a line's end or within a line, and a run that saved nothing: the same run
+# has the folder, and another one has not
+ends 0 --config run.yaml --out cut --quiet
+rm -r cut/checkpoints
+cp cut/config.yaml cut.yaml
+for bytes in $(head -n 20 cut.yaml | wc -c) $(head -n 40 cut.yaml | wc -c) $(($(head -n 40 cut.yaml | wc -c) + 4)) $(wc -c < cut.yaml); do
+  head -c "$bytes" cut.yaml > cut/config.yaml
+  leaves cut 2 "'cut' has the results of a run" --config run.yaml --out cut --resume --set training_config.seed=2
+  leaves cut 2 "'cut' has the results of a run" --config run.yaml --out cut
+  rm -rf gone && cp -r cut gone
+  ends 0 --config run.yaml --out gone --resume --quiet
+done
+rm -r cut gone
+
 # also with a mesh descriptor beside the configuration that it was made of
 cp "$descriptor" pair.textproto
 echo 'device_config: {mesh_graph_descriptor: pair.textproto, enable_ddp: true, enable_tp: true, mesh_shape: [2, 2]}' |
@@ -261,4 +275,4 @@ for n in $(seq 40); do
 done
 [ "$refusals" -ge 5 ] || complain "only $refusals reads failed"
 
-end_of train.out_folder 140
+end_of train.out_folder 155
