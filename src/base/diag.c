@@ -1,4 +1,5 @@
 #include "base/diag.h"
+#include "base/fault.h"
 #include "base/text.h"
 #include <string.h>
 
@@ -39,6 +40,7 @@ void tsr_diags_source(tsr_diags *diags, const char *file, const char *text, size
 }
 
 bool tsr_diag(tsr_diags *diags, tsr_severity severity, tsr_place place, const char *format, ...) {
+  if (severity >= TSR_ERROR && tsr_fault_next(TSR_FAULT_ERRORS) != TSR_FAULT_NONE) return false;
   diags->errors += severity >= TSR_ERROR;
   diags->failures += severity == TSR_FAILURE;
   if (diags->count == TSR_DIAGS_MAX) {

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -15,13 +16,14 @@
 
 /* ---- faults ---- */
 
-typedef enum { CREATE, WRITE, SYNC, RENAME, OTHER } operation;
+typedef enum { CREATE, WRITE, SYNC, RENAME, LOCK, OTHER } operation;
 
 /* What happens to this operation. */
 static tsr_fault next_fault(operation what) {
   tsr_fault f = tsr_fault_next(TSR_FAULT_OPERATIONS);
   if (f == TSR_FAULT_SHORT && what != WRITE) return TSR_FAULT_NONE;
   if (f == TSR_FAULT_TORN && what != RENAME) return TSR_FAULT_NONE;
+  if (f == TSR_FAULT_NO_LOCKS && what != LOCK) return TSR_FAULT_NONE;
   return f;
 }
 
@@ -36,11 +38,12 @@ static bool is_unreadable(void) {
 static bool begin(tsr_fault f) {
   if (f == TSR_FAULT_KILL) raise(SIGKILL);
   if (f == TSR_FAULT_SLOW) nanosleep(&(struct timespec){.tv_sec = 1}, NULL);
-  if (f == TSR_FAULT_NO_SPACE || f == TSR_FAULT_IO_ERROR) {
-    errno = f == TSR_FAULT_NO_SPACE ? ENOSPC : EIO;
-    return false;
-  }
-  return true;
+  int error = f == TSR_FAULT_NO_SPACE   ? ENOSPC
+              : f == TSR_FAULT_IO_ERROR ? EIO
+              : f == TSR_FAULT_NO_LOCKS ? ENOLCK
+                                        : 0;
+  if (error) errno = error;
+  return !error;
 }
 
 static bool end(tsr_fault f, bool ok) {
@@ -92,6 +95,14 @@ void *tsr_disk_map(int fd, size_t length) {
   return bytes == MAP_FAILED ? NULL : bytes;
 }
 
+void *tsr_disk_map_to_write(int fd, size_t length) {
+  tsr_fault f = next_fault(OTHER);
+  if (!begin(f)) return NULL;
+  void *bytes = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  end(f, true);
+  return bytes == MAP_FAILED ? NULL : bytes;
+}
+
 static int open_for(const char *path, int flags) {
   tsr_fault f = next_fault(CREATE);
   if (!begin(f)) return -1;
@@ -107,6 +118,46 @@ int tsr_disk_create(const char *path) { return open_for(path, O_WRONLY | O_TRUNC
 int tsr_disk_create_new(const char *path) { return open_for(path, O_WRONLY | O_EXCL | O_NOFOLLOW); }
 int tsr_disk_open_lock(const char *path) { return open_for(path, O_RDWR | O_NOFOLLOW); }
 int tsr_disk_open_append(const char *path) { return open_for(path, O_RDWR | O_APPEND); }
+
+/* It has no name in the log either: nothing is left of it. */
+int tsr_disk_create_unnamed(const char *folder, size_t length) {
+  char path[PATH_MAX];
+  tsr_fault f = next_fault(CREATE);
+  if (!begin(f)) return -1;
+  if (snprintf(path, sizeof path, "%s/.tessera-train-XXXXXX", folder) >= PATH_MAX)
+    return errno = ENAMETOOLONG, -1;
+  int fd = mkstemp(path);
+  if (fd < 0) return -1;
+  unlink(path);
+  end(f, true);
+  int error = posix_fallocate(fd, 0, (off_t)length);
+  if (!error) return fd;
+  close(fd);
+  return errno = error, -1;
+}
+
+bool tsr_disk_lock(int fd) {
+  tsr_fault f = next_fault(LOCK);
+  if (!begin(f)) return false;
+  bool ok = false;
+  do ok = flock(fd, LOCK_EX | LOCK_NB) == 0;
+  while (!ok && errno == EINTR);
+  return end(f, ok);
+}
+
+bool tsr_disk_has_no_locks(int error) {
+  return error == ENOLCK || error == EOPNOTSUPP || error == ENOSYS;
+}
+
+bool tsr_disk_cut(int fd, int64_t length) {
+  tsr_fault f = next_fault(OTHER);
+  if (!begin(f)) return false;
+  char text[32];
+  bool ok = ftruncate(fd, (off_t)length) == 0;
+  snprintf(text, sizeof text, "%lld", (long long)length);
+  if (ok) tsr_disk_log("cut", fd, text, NULL, 0);
+  return end(f, ok);
+}
 
 /* Of a file system that cannot, or of an fd that has gone: nothing. */
 static void set_direct(int fd, bool direct) {
@@ -240,4 +291,12 @@ bool tsr_disk_remove(const char *path) {
   }
   if (folder) closedir(folder);
   return end(f, rmdir(path) == 0);
+}
+
+bool tsr_disk_remove_empty(const char *path) {
+  tsr_fault f = next_fault(OTHER);
+  if (!begin(f)) return false;
+  bool ok = rmdir(path) == 0;
+  if (ok) tsr_disk_log("remove", -1, path, NULL, 0);
+  return end(f, ok);
 }

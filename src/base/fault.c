@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const names[] = {"",       "ENOSPC", "EIO",  "short",    "kill",
-                                    "killed", "torn",   "slow", "EIO-read", "ENOMEM"};
+static const char *const names[] = {"",     "ENOSPC", "EIO",    "short",    "kill",   "killed",
+                                    "torn", "slow",   "ENOLCK", "EIO-read", "ENOMEM", "silent"};
 static struct {
   tsr_fault kind;
   long first, last;
@@ -30,6 +30,7 @@ void tsr_fault_read(void) {
 
 static tsr_fault_counted counted_by(tsr_fault kind) {
   if (kind == TSR_FAULT_UNREADABLE) return TSR_FAULT_READS;
+  if (kind == TSR_FAULT_SILENT) return TSR_FAULT_ERRORS;
   return kind == TSR_FAULT_NO_MEMORY ? TSR_FAULT_ALLOCATIONS : TSR_FAULT_OPERATIONS;
 }
 

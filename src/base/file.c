@@ -192,6 +192,14 @@ char *tsr_path_folder(tsr_arena *arena, const char *path) {
   return tsr_arena_strndup(arena, path, slash == path ? 1 : (size_t)(slash - path));
 }
 
+char *tsr_path_parent(tsr_arena *arena, const char *folder) {
+  if (!strcmp(folder, ".")) return tsr_arena_strdup(arena, "..");
+  size_t length = strlen(folder);
+  if (!strcmp(folder, "..") || (length > 2 && !strcmp(folder + length - 3, "/..")))
+    return tsr_path_join(arena, folder, "..");
+  return tsr_path_folder(arena, folder);
+}
+
 char *tsr_path_join(tsr_arena *arena, const char *folder, const char *name) {
   if (name[0] == '/' || !strcmp(folder, ".")) return tsr_arena_strdup(arena, name);
   return tsr_arena_printf(arena, "%s/%s", folder, name);

@@ -62,5 +62,7 @@ bool tsr_path_ends(const char *path, const char *end);
 /* The folder of a path ("." for a bare name), and folder/name joined ("name" if it is absolute). */
 char *tsr_path_folder(tsr_arena *arena, const char *path);
 char *tsr_path_join(tsr_arena *arena, const char *folder, const char *name);
+/* The folder above a folder: without its last part, or with ".." where it has none. */
+char *tsr_path_parent(tsr_arena *arena, const char *folder);
 
 #endif

@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -16,7 +15,7 @@ enum { TRIES = 100, TRIES_TO_SEE = 250, REST_NS = 20000000 };
 static void read_owner(int fd, char ret[TSR_FOLDER_OWNER_BYTES]) {
   char host[256] = "", text[TSR_FOLDER_OWNER_BYTES] = "";
   long number = 0;
-  ssize_t n = pread(fd, text, sizeof text - 1, 0);
+  ptrdiff_t n = tsr_disk_read_at(fd, text, sizeof text - 1, 0);
   bool said = n > 0 && sscanf(text, "%ld %255[A-Za-z0-9._-]", &number, host) == 2 && number > 0;
   if (said) snprintf(ret, TSR_FOLDER_OWNER_BYTES, "process %ld on %s", number, host);
   else snprintf(ret, TSR_FOLDER_OWNER_BYTES, "another process");
@@ -31,7 +30,7 @@ void tsr_folder_lock_owner(char ret[TSR_FOLDER_OWNER_BYTES]) {
 static bool write_owner(int fd) {
   char text[TSR_FOLDER_OWNER_BYTES];
   tsr_folder_lock_owner(text);
-  return ftruncate(fd, 0) == 0 && lseek(fd, 0, SEEK_SET) == 0 &&
+  return tsr_disk_cut(fd, 0) && lseek(fd, 0, SEEK_SET) == 0 &&
          tsr_disk_write(fd, text, strlen(text));
 }
 
@@ -40,10 +39,6 @@ static bool is_current(int fd, const char *path) {
   struct stat mine, there;
   return !fstat(fd, &mine) && !lstat(path, &there) && mine.st_ino == there.st_ino &&
          mine.st_dev == there.st_dev;
-}
-
-static bool is_without_locks(int error) {
-  return error == ENOLCK || error == EOPNOTSUPP || error == ENOSYS;
 }
 
 static bool fail(tsr_folder_lock *lock, tsr_diags *diags) {
@@ -67,19 +62,19 @@ static bool refuse(tsr_folder_lock *lock, const char *folder, tsr_diags *diags) 
 static int try_once(tsr_folder_lock *lock, const char *folder, tsr_diags *diags) {
   if (lock->fd < 0) lock->fd = tsr_disk_open_lock(lock->path);
   if (lock->fd < 0) return -1;
-  if (!flock(lock->fd, LOCK_EX | LOCK_NB)) {
+  if (tsr_disk_lock(lock->fd)) {
     if (is_current(lock->fd, lock->path)) return 1;
     close(lock->fd);
     lock->fd = -1;
     return 0;
   }
-  if (is_without_locks(errno)) {
+  if (tsr_disk_has_no_locks(errno)) {
     tsr_diag_warning(
         diags, TSR_NOWHERE, "'%s' cannot be locked (%s): no other run may use it", folder,
         strerror(errno));
     return 1;
   }
-  return errno == EWOULDBLOCK || errno == EINTR ? 0 : -1;
+  return errno == EWOULDBLOCK ? 0 : -1;
 }
 
 bool tsr_folder_lock_take(
@@ -95,7 +90,7 @@ bool tsr_folder_lock_take(
   if (!held) return refuse(ret, folder, diags);
   if (write_owner(ret->fd)) return true;
   int error = errno;
-  unlink(ret->path);
+  tsr_disk_remove(ret->path);
   errno = error;
   return fail(ret, diags);
 }
@@ -115,7 +110,7 @@ bool tsr_folder_lock_is_of(tsr_arena *arena, const char *folder, const char *own
 
 void tsr_folder_lock_release(tsr_folder_lock *lock) {
   if (lock->fd < 0) return;
-  unlink(lock->path);
+  tsr_disk_remove(lock->path);
   close(lock->fd);
   lock->fd = -1;
 }

@@ -121,9 +121,14 @@ bool tsr_checkpoints_take_folder(
   return make_folders(arena, folder, diags) && tsr_folder_lock_take(arena, folder, ret, diags);
 }
 
+/* Its name has gone from the disk before its files do: what has the name is whole after a power
+ * cut, too. */
 static bool remove_one(tsr_arena *arena, const char *path, tsr_diags *diags) {
   const char *hidden = tsr_arena_printf(arena, "%s%s", path, unfinished);
-  return (tsr_disk_rename(path, hidden) && tsr_disk_remove(hidden)) || cannot("remove", path, diags);
+  bool ok = tsr_disk_rename(path, hidden) &&
+            (tsr_disk_sync_folder(tsr_path_folder(arena, path)) || errno == EINVAL) &&
+            tsr_disk_remove(hidden);
+  return ok || cannot("remove", path, diags);
 }
 
 static bool remove_unfinished(tsr_arena *arena, const char *folder, tsr_diags *diags) {

@@ -321,14 +321,13 @@ bool tsr_output_leave_part(tsr_output *o, int writer, tsr_diags *diags) {
 void tsr_output_leave_failure(tsr_output *o, int writer) {
   if (o->fd >= 0) tsr_disk_close(o->fd);
   o->fd = -1;
-  int fd = open(part_path(o, writer, ".failed"), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
-  if (fd >= 0) close(fd);
+  int fd = tsr_disk_create(part_path(o, writer, ".failed"));
+  if (fd >= 0) tsr_disk_close(fd);
 }
 
 static void adopt_piece(tsr_output *o, tsr_stored *into, tsr_stored_piece piece, int files_before) {
   tsr_stored_piece *more = tsr_arena_array(o->arena, tsr_stored_piece, into->pieces_count + 1);
-  if (into->pieces_count)
-    memcpy(more, into->pieces, sizeof *more * (size_t)into->pieces_count);
+  if (into->pieces_count) memcpy(more, into->pieces, sizeof *more * (size_t)into->pieces_count);
   piece.file += files_before;
   more[into->pieces_count++] = piece;
   into->pieces = more;
@@ -375,7 +374,7 @@ static double now(void) {
 
 /* In the folder, to see whether somebody still writes. */
 static int64_t bytes_there(const tsr_output *o) {
-  DIR *folder = opendir(o->partial);
+  DIR *folder = tsr_disk_open_folder(o->partial);
   struct stat info;
   int64_t sum = 0;
   for (struct dirent *e; folder && (e = readdir(folder));)
@@ -420,9 +419,10 @@ bool tsr_output_commit(tsr_output *o, const tsr_manifest *about, tsr_diags *diag
   if (!ok) return false;
   tsr_arena *a = o->arena;
   const char *slash = strrchr(o->path, '/');
-  const char *around = !slash             ? "."
-                       : slash == o->path ? "/"
-                                          : tsr_arena_strndup(a, o->path, (size_t)(slash - o->path));
+  const char *around = !slash ? "."
+                       : slash == o->path
+                           ? "/"
+                           : tsr_arena_strndup(a, o->path, (size_t)(slash - o->path));
   if (!tsr_disk_sync_folder(o->partial) || !tsr_disk_rename(o->partial, o->path) ||
       !tsr_disk_sync_folder(around))
     return fails(o, NULL, errno, diags);

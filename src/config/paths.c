@@ -25,15 +25,6 @@ char *tsr_include_expand(tsr_arena *arena, const char *name, const char **ret_un
   return tsr_arena_printf(arena, "%s%s", out, name);
 }
 
-/* The folder above, in text where that is certain, else by "..". */
-static char *parent_folder(tsr_arena *arena, const char *folder) {
-  if (!strcmp(folder, ".")) return tsr_arena_strdup(arena, "..");
-  size_t length = strlen(folder);
-  if (!strcmp(folder, "..") || (length > 2 && !strcmp(folder + length - 3, "/..")))
-    return tsr_path_join(arena, folder, "..");
-  return tsr_path_folder(arena, folder);
-}
-
 static const char *find_in_folder(tsr_arena *arena, const char *name, const char *folder) {
   char *path =
       !strcmp(folder, ".") ? tsr_arena_strdup(arena, name) : tsr_path_join(arena, folder, name);
@@ -58,7 +49,7 @@ find_in_parents(tsr_arena *arena, const char *path, bool tails, const char *fold
     const char *found = find_names(arena, path, tails, folder);
     if (found) return found;
     if (!strcmp(folder, "/")) break;
-    folder = parent_folder(arena, folder);
+    folder = tsr_path_parent(arena, folder);
   }
   return find_names(arena, path, tails, ".");
 }

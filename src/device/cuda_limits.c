@@ -56,7 +56,7 @@ static void fill(void *memory, size_t bytes, tsr_cuda_type type) {
   }
 }
 
-static bool open(measuring *m) {
+static bool make_room(measuring *m) {
   return cudaEventCreate(&m->begin) == cudaSuccess && cudaEventCreate(&m->end) == cudaSuccess &&
          cudaMallocManaged(&m->a, m->bytes, cudaMemAttachGlobal) == cudaSuccess &&
          cudaMallocManaged(&m->b, m->bytes, cudaMemAttachGlobal) == cudaSuccess &&
@@ -72,7 +72,7 @@ void cuda_limits(
   m.bytes = (size_t)count * COPIED_OF_PROCESSOR;
   if (m.bytes < matrix) m.bytes = matrix;
   *ret_flops = *ret_bytes = 0;
-  if (open(&m)) {
+  if (make_room(&m)) {
     fill(m.a, m.bytes, type);
     fill(m.b, m.bytes, type);
     double product = least_seconds(&m, run_product), copy = least_seconds(&m, run_copy);

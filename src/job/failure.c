@@ -16,9 +16,17 @@ enum {
 
 void job_sleep(int seconds) { nanosleep(&(struct timespec){.tv_sec = seconds}, NULL); }
 
-/* MPI may wait for its launcher, whose link may be cut, too. */
+static int deadline_exit_code;
+static void on_end_deadline(int number) {
+  (void)number;
+  _exit(deadline_exit_code);
+}
+
+/* MPI may wait for its launcher, whose link may be cut, too. The launcher ends with this code all
+ * the same, and not with the signal's number. */
 void job_end(tsr_job *job, int exit_code) {
-  signal(SIGALRM, SIG_DFL);
+  deadline_exit_code = exit_code;
+  signal(SIGALRM, on_end_deadline);
   alarm(ABORT_S);
   job->transport.table->abort(job->transport.state, exit_code);
   _exit(exit_code);
@@ -113,16 +121,10 @@ void tsr_job_abort(void *context, const char *report) {
   job_end(job, 1);
 }
 
-static int close_exit_code;
-static void on_close_deadline(int number) {
-  (void)number;
-  _exit(close_exit_code);
-}
-
 /* All results are written: where MPI hangs while it finalizes, nothing is lost. */
 static void close_transport(tsr_job *job, int exit_code) {
-  close_exit_code = exit_code;
-  signal(SIGALRM, on_close_deadline);
+  deadline_exit_code = exit_code;
+  signal(SIGALRM, on_end_deadline);
   alarm(CLOSE_S);
   tsr_transport_close(&job->transport);
   tsr_job_end_deadline();

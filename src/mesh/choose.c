@@ -6,6 +6,7 @@ static const char *const metal_folders[] = {
     "tests/tt_metal/tt_fabric/custom_mesh_descriptors", "tt_metal/fabric/mesh_graph_descriptors"};
 enum {
   METAL_FOLDERS = sizeof metal_folders / sizeof *metal_folders,
+  FOLDERS_MAX = 16,
   RANKS_MAX = 1 << 24 /* of a made-up mesh; as many as a descriptor may have */
 };
 
@@ -19,6 +20,7 @@ typedef struct {
 typedef struct {
   const char *value, *source; /* "--mesh" */
   const char *folder;         /* that a relative path starts from */
+  bool is_configured;         /* and from those above it, and from the working directory */
   tsr_place place;
 } choice;
 
@@ -72,6 +74,8 @@ static bool not_found(const chooser *c, const choice *by, const char *first) {
   tsr_diag_error(
       c->diags, by->place, "mesh descriptor '%s' not found (from %s)", by->value, by->source);
   const char *searched = tsr_arena_printf(c->arena, "looked for '%s'", first);
+  if (by->value[0] != '/' && by->is_configured)
+    searched = tsr_arena_printf(c->arena, "%s, in the folders above it", searched);
   if (by->value[0] != '/' && is_given(c->request->shipped_folder))
     searched = tsr_arena_printf(c->arena, "%s, in '%s'", searched, c->request->shipped_folder);
   if (by->value[0] != '/' && is_given(c->request->tt_metal_home))
@@ -82,6 +86,17 @@ static bool not_found(const chooser *c, const choice *by, const char *first) {
   if (by->value[0] != '/' && !is_given(c->request->tt_metal_home))
     tsr_diag_hint(c->diags, "with TT_METAL_HOME set, tt-metal's own descriptors are searched too");
   return false;
+}
+
+/* As other files that a configuration names; NULL: nowhere. */
+static const char *find_above(const chooser *c, const choice *by) {
+  const char *folder = by->folder;
+  for (int i = 0; i < FOLDERS_MAX && strcmp(folder, "/"); i++) {
+    folder = tsr_path_parent(c->arena, folder);
+    const char *path = tsr_path_join(c->arena, folder, by->value);
+    if (tsr_file_exists(path)) return path;
+  }
+  return tsr_file_exists(by->value) ? by->value : NULL;
 }
 
 /* The path of a value that is not `auto`, or NULL after an error. */
@@ -96,7 +111,8 @@ static const char *find_named(const chooser *c, const choice *by) {
   if (tsr_file_exists(path)) return path;
   const char *found = NULL;
   if (!rest && by->value[0] != '/') {
-    found = find_shipped(c, by->value);
+    if (by->is_configured) found = find_above(c, by);
+    if (!found) found = find_shipped(c, by->value);
     if (!found) found = find_in_metal(c, by->value);
   }
   if (!found) not_found(c, by, path);
@@ -117,7 +133,7 @@ static const char *find_automatic(const chooser *c, const choice *by) {
   const char *path = find_in_metal(c, name);
   if (!path) path = find_shipped(c, name);
   if (path) return path;
-  choice named = {name, by->source, ".", by->place};
+  choice named = {.value = name, .source = by->source, .folder = ".", .place = by->place};
   if (is_given(c->request->tt_metal_home)) not_found(c, &named, name);
   else metal_home_unset(c, &named);
   return NULL;
@@ -178,6 +194,7 @@ bool tsr_mesh_choose(
     by.value = request->config_value;
     by.source = "device_config.mesh_graph_descriptor";
     by.folder = is_given(request->config_file) ? tsr_path_folder(arena, request->config_file) : ".";
+    by.is_configured = true;
     by.place = request->config_place;
   } else if (is_given(request->environment)) {
     by.value = request->environment;

@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -22,6 +21,7 @@ struct tsr_metrics {
   bool is_made, has_begun;
   tsr_text late;     /* lines that could not be written yet */
   int64_t late_step; /* of the first of them */
+  off_t part_at;     /* where a line begins that was written in part; -1: there is none */
 };
 
 /* Of a line that this file has written; -1: it names none. */
@@ -31,17 +31,30 @@ static int64_t step_of_line(const char *line) {
   return at ? strtoll(at + sizeof key - 1, NULL, 10) : -1;
 }
 
+/* Adds the file's next line, which `at` is the begin of, with its newline; without one at the end.
+ * False with errno set. */
+static bool read_line(int fd, off_t at, tsr_text *line) {
+  char block[TSR_DISK_BLOCK];
+  for (ptrdiff_t got; (got = tsr_disk_read_at(fd, block, sizeof block, at)); at += got) {
+    if (got < 0) return false;
+    const char *newline = memchr(block, '\n', (size_t)got);
+    tsr_text_add_bytes(line, block, newline ? (size_t)(newline - block) + 1 : (size_t)got);
+    if (newline) break;
+  }
+  return true;
+}
+
 /* The bytes before the first line of a step behind `step`; -1 with errno set. */
-static off_t bytes_up_to(const char *path, int64_t step) {
-  FILE *file = fopen(path, "r");
-  if (!file) return -1;
-  char *line = NULL;
-  size_t capacity = 0;
+static off_t bytes_up_to(int fd, int64_t step) {
   off_t bytes = 0;
-  for (ssize_t n; (n = getline(&line, &capacity, file)) >= 0; bytes += n)
-    if (step_of_line(line) > step || line[n - 1] != '\n' || line[0] != '{') break;
-  free(line);
-  fclose(file);
+  for (bool ends = false; !ends;) {
+    tsr_text line = {0};
+    if (!read_line(fd, bytes, &line)) bytes = -1;
+    ends = bytes < 0 || !line.length || line.data[line.length - 1] != '\n' || line.data[0] != '{' ||
+           step_of_line(line.data) > step;
+    if (!ends) bytes += (off_t)line.length;
+    tsr_text_free(&line);
+  }
   return bytes;
 }
 
@@ -50,8 +63,8 @@ static bool cut_behind(const tsr_metrics *metrics, int64_t step) {
   struct stat info;
   if (fstat(metrics->fd, &info)) return false;
   if (!S_ISREG(info.st_mode)) return true;
-  off_t bytes = step > 0 ? bytes_up_to(metrics->path, step) : 0;
-  return bytes >= 0 && !ftruncate(metrics->fd, bytes);
+  off_t bytes = step > 0 ? bytes_up_to(metrics->fd, step) : 0;
+  return bytes >= 0 && tsr_disk_cut(metrics->fd, bytes);
 }
 
 /* Whether these are the first bytes of metrics, as many as there are of them; a power cut may leave
@@ -70,14 +83,26 @@ static bool is_metrics(const char *text, size_t length) {
   return found || lost;
 }
 
+/* A file system without locks is a warning, as for a folder (base/folder_lock.h). */
+static bool lock(const tsr_metrics *metrics, tsr_diags *diags) {
+  tsr_place place = {.file = metrics->path};
+  if (tsr_disk_lock(metrics->fd)) return true;
+  if (errno == EWOULDBLOCK)
+    return tsr_diag_error(diags, place, "another run writes its metrics here");
+  if (!tsr_disk_has_no_locks(errno))
+    return tsr_file_cannot("lock", metrics->path, errno, place, diags);
+  tsr_diag_warning(
+      diags, place, "it cannot be locked (%s): no other run may use it", strerror(errno));
+  return true;
+}
+
 /* That the file is one of metrics, and nobody else writes it. */
 static bool check_file(const tsr_metrics *metrics, tsr_diags *diags) {
   tsr_place place = {.file = metrics->path};
   char text[32];
   struct stat info;
   if (fstat(metrics->fd, &info) || !S_ISREG(info.st_mode)) return true;
-  if (flock(metrics->fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK)
-    return tsr_diag_error(diags, place, "another run writes its metrics here");
+  if (!lock(metrics, diags)) return false;
   size_t length = (size_t)info.st_size < sizeof text ? (size_t)info.st_size : sizeof text;
   if (tsr_disk_read_at(metrics->fd, text, length, 0) != (ptrdiff_t)length)
     return tsr_file_cannot("read", metrics->path, errno, place, diags);
@@ -88,7 +113,7 @@ static bool check_file(const tsr_metrics *metrics, tsr_diags *diags) {
 bool tsr_metrics_open(
     tsr_arena *arena, const char *path, tsr_metrics **ret_metrics, tsr_diags *diags) {
   tsr_metrics *metrics = *ret_metrics = tsr_arena_alloc(arena, sizeof *metrics);
-  *metrics = (tsr_metrics){.path = path, .fd = -1};
+  *metrics = (tsr_metrics){.path = path, .fd = -1, .part_at = -1};
   if (!path) return true;
   if (!tsr_file_check_output(path, diags)) return false;
   metrics->is_made = !tsr_file_exists(path);
@@ -109,7 +134,7 @@ bool tsr_metrics_begin(tsr_metrics *metrics, int64_t step, tsr_diags *diags) {
 void tsr_metrics_close(tsr_metrics *metrics) {
   tsr_text_free(&metrics->late);
   if (metrics->fd < 0) return;
-  if (metrics->is_made && !metrics->has_begun) unlink(metrics->path);
+  if (metrics->is_made && !metrics->has_begun) tsr_disk_remove(metrics->path);
   close(metrics->fd);
   metrics->fd = -1;
 }
@@ -145,13 +170,22 @@ static cJSON *begin_line(const tsr_metrics *metrics, const char *event) {
   return line;
 }
 
-/* Of what cannot be written whole nothing stays, so that readers see whole lines. */
-static bool write_whole(const tsr_metrics *metrics, const char *text, size_t length) {
+static bool cut_part(tsr_metrics *metrics) {
+  if (metrics->part_at >= 0 && !tsr_disk_cut(metrics->fd, metrics->part_at)) return false;
+  metrics->part_at = -1;
+  return true;
+}
+
+/* Of what cannot be written whole nothing stays, so that readers see whole lines. Where that cannot
+ * be cut off either, nothing is written behind it. */
+static bool write_whole(tsr_metrics *metrics, const char *text, size_t length) {
   struct stat info;
+  if (!cut_part(metrics)) return false;
   bool known = !fstat(metrics->fd, &info) && S_ISREG(info.st_mode);
   if (tsr_disk_write(metrics->fd, text, length)) return true;
   int error = errno;
-  if (known && ftruncate(metrics->fd, info.st_size)) error = errno;
+  if (known) metrics->part_at = info.st_size;
+  cut_part(metrics);
   errno = error;
   return false;
 }

@@ -1,5 +1,6 @@
 /* The worker's memory: allocated once, in a few big blocks per rank. */
 #include "runtime/internal.h"
+#include "base/disk.h"
 #include "base/memory.h"
 #include <assert.h>
 #include <errno.h>
@@ -100,8 +101,7 @@ check_fits(const tsr_worker_options *o, const tsr_programs *programs, int count,
   tsr_diag_failure(
       diags, TSR_NOWHERE, "the model does not fit: %s needed for %d rank%s, %s %s%s%s",
       tsr_text_bytes(need), o->parallel->ranks, o->parallel->ranks == 1 ? "" : "s",
-      tsr_text_bytes(have),
-      o->memory_limit ? "allowed by device_config.memory_limit" : "available",
+      tsr_text_bytes(have), o->memory_limit ? "allowed by device_config.memory_limit" : "available",
       o->device ? " on " : "", o->device ? o->device->name : "");
   const tsr_program *p = programs[0].of_stage[stage];
   tsr_diag_hint(
@@ -160,16 +160,11 @@ allocate(tsr_worker *w, int rank, const char *what, int64_t bytes, char **ret, t
 static bool map_state(tsr_worker *w, int rank, int64_t bytes, char **ret, tsr_diags *diags) {
   const char *folder = w->options.state_folder;
   if (bytes == 0) return *ret = NULL, true;
-  char path[4096];
-  snprintf(path, sizeof path, "%s/state-XXXXXX", folder);
-  int file = mkstemp(path);
-  int wrong = file < 0 ? errno : posix_fallocate(file, 0, (off_t)bytes);
-  if (file >= 0) unlink(path);
-  void *memory =
-      wrong ? MAP_FAILED : mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-  if (!wrong && memory == MAP_FAILED) wrong = errno;
+  int file = tsr_disk_create_unnamed(folder, (size_t)bytes);
+  void *memory = file < 0 ? NULL : tsr_disk_map_to_write(file, (size_t)bytes);
+  int wrong = errno;
   if (file >= 0) close(file);
-  if (wrong)
+  if (!memory)
     return tsr_diag_failure(
         diags, TSR_NOWHERE, "rank %d: cannot keep %s of optimizer state in a file in '%s': %s",
         rank, tsr_text_bytes(bytes), folder, strerror(wrong));
@@ -194,8 +189,8 @@ allocate_rank(tsr_worker *w, int rank, const tsr_programs *programs, int count, 
           diags) ||
       !allocate_state(w, rank, first->bytes[TSR_SEGMENT_STATE], &base[TSR_SEGMENT_STATE], diags) ||
       !allocate(
-          w, rank, "keys and values", cache_bytes(programs, count, stage),
-          &base[TSR_SEGMENT_CACHE], diags) ||
+          w, rank, "keys and values", cache_bytes(programs, count, stage), &base[TSR_SEGMENT_CACHE],
+          diags) ||
       !allocate(
           w, rank, "activations and gradients", work_bytes(programs, count, stage),
           &base[TSR_SEGMENT_WORK], diags))
@@ -307,8 +302,8 @@ bool tsr_worker_open(
   w->in = tsr_arena_array(arena, float *, options->parallel->ranks);
   w->out = tsr_arena_array(arena, float *, options->parallel->ranks);
   w->worker_of = tsr_arena_array(arena, int, options->parallel->ranks);
-  w->blocks =
-      tsr_arena_array(arena, struct tsr_block, options->parallel->ranks * (4 + 2 * programs_count) + 1);
+  w->blocks = tsr_arena_array(
+      arena, struct tsr_block, options->parallel->ranks * (4 + 2 * programs_count) + 1);
   for (int i = 0; i < programs_count; i++) bind_programs(arena, w, i, &programs[i]);
   bool ok = tsr_pool_open(arena, options->threads, &w->pool, diags);
   for (int r = 0; ok && r < options->parallel->ranks; r++)
@@ -320,7 +315,8 @@ bool tsr_worker_open(
     return false;
   }
   int stage;
-  assert(w->bytes == planned_bytes_here(options, programs, programs_count, &stage) + staging_bytes(w));
+  assert(
+      w->bytes == planned_bytes_here(options, programs, programs_count, &stage) + staging_bytes(w));
   for (int i = 0; i < programs_count; i++) tsr_bound_initialise(&w->bound[i], i == 0);
   *ret_worker = w;
   for (int i = 0; i < programs_count; i++) ret_bound[i] = &w->bound[i];

@@ -1,4 +1,5 @@
 #include "train/out_folder.h"
+#include "base/disk.h"
 #include "base/file.h"
 #include "base/new_file.h"
 #include "checkpoint/folder.h"
@@ -112,11 +113,10 @@ bool tsr_out_folder_is_of(tsr_arena *arena, const char *path, const tsr_config *
           arena, file, BYTES_MAX, TSR_NOWHERE, &there, &length, tsr_diags_new(arena)))
     return false;
   tsr_config_print(config, &here);
-  const char *last = strrchr(there, '\n') + 1;
-  bool is_cut = *last != 0; /* by a power cut: what is left of it counts */
-  there[last - there] = 0;
+  /* It may be cut by a power cut, also where a line ends: whole lines that are left count. */
+  strrchr(there, '\n')[1] = 0;
   const char *values = values_of(arena, there);
-  bool same = !strncmp(values, values_of(arena, here.data), strlen(values) + !is_cut);
+  bool same = !strncmp(values, values_of(arena, here.data), strlen(values));
   tsr_text_free(&here);
   return same;
 }
@@ -166,6 +166,6 @@ bool tsr_out_folder_begin(
 void tsr_out_folder_close(tsr_out_folder *folder) {
   if (!folder->path) return;
   tsr_folder_lock_release(&folder->lock);
-  if (folder->is_made && !folder->has_begun) rmdir(folder->path);
+  if (folder->is_made && !folder->has_begun) tsr_disk_remove_empty(folder->path);
   folder->path = NULL;
 }

@@ -76,9 +76,9 @@ static const char *find_path(tsr_arena *arena, const tsr_config *c, const char *
   if (is_there(arena, path)) return path;
   const char *folder = tsr_path_folder(arena, c->file);
   for (int up = 0; up < 6 && path[0] != '/'; up++) {
-    const char *tried = tsr_arena_printf(arena, "%s/%s", folder, path);
+    const char *tried = tsr_path_join(arena, folder, path);
     if (is_there(arena, tried)) return tried;
-    folder = tsr_arena_printf(arena, "%s/..", folder);
+    folder = tsr_path_parent(arena, folder);
   }
   return NULL;
 }

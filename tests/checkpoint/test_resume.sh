@@ -74,4 +74,4 @@ check qwen3 4 1 dp=4/2 scheduler_config.type=cosine scheduler_config.warmup_step
 check qwen3 4 tp=4 dp=2 checkpoint.verify=false
 
 echo "$runs runs stopped and went on, $failed failed"
-[ "$failed" = 0 ]
+[ "$runs" -ge 15 ] && [ "$failed" = 0 ]

@@ -243,6 +243,7 @@ static bool hit(attempt *a, kind k) {
   if (k == PAUSE) return check_pause(a, &j, target, fault);
   if (!check_ending(a, &j, k == STOP_AT_START, fault, &e)) return false;
   if (k == STOP && !check_named(a, &j, victim, &e)) return false;
+  if (k == STOP && e.status != 1) return wrong(a, "its exit code is not 1", &e);
   bool killed = strstr(e.said, "signal 9") != NULL;
   return k != KILL || killed || wrong(a, "nobody says that a worker was killed", &e);
 }
@@ -261,11 +262,14 @@ static bool fill(attempt *a) {
   a->seconds = job_now() - begin;
   if (!ended) return wrong(a, "it hangs", &e);
   if (job_left_behind(&j, 3)) return wrong(a, "processes are left", &e);
+  /* The mark that says so may find no space, either: the others give up when its time is over. */
   const char *says =
       o.faulty ? tsr_arena_printf(a->r->arena, "worker %d cannot write its part", o.faulty)
                : "No space left on device";
-  if (!e.status) return wrong(a, "it ended as if nothing had been", &e);
-  return strstr(e.said, says) || wrong(a, tsr_arena_printf(a->r->arena, "no '%s'", says), &e);
+  const char *late = tsr_arena_printf(a->r->arena, "worker %d has not written its part", o.faulty);
+  if (e.status != 1) return wrong(a, "its exit code is not 1", &e);
+  return strstr(e.said, says) || (o.faulty && strstr(e.said, late)) ||
+         wrong(a, tsr_arena_printf(a->r->arena, "no '%s'", says), &e);
 }
 
 /* ---- going on ---- */

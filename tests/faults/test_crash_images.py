@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Iterator
 
+STEPS = 4
 RUN = """\
 training_config: {seed: 1, data_path: text.txt, batch_size: 4, sequence_length: 8, max_steps: 4, eval_every: 0,
   sample_tokens: 0, tokenizer_type: byte, model_save_interval: 1}
@@ -49,17 +50,27 @@ def read_log(path: Path) -> Iterator[Operation]:
 
 @dataclass
 class File:
-    writes: list[bytes] = field(default_factory=list)
+    """What was written to it in turn: bytes at its end, or the length that it was cut to."""
+
+    writes: list[bytes | int] = field(default_factory=list)
     synced: int = 0  # writes
+
+    def after(self, count: int) -> bytes:
+        """Its bytes after so many writes."""
+        data = b""
+        for write in self.writes[:count]:
+            data = data[:write].ljust(write, b"\0") if isinstance(write, int) else data + write
+        return data
 
     def arrived(self, rng: random.Random) -> bytes:
         """Its bytes after a power cut."""
-        late = self.writes[self.synced:]
+        late = len(self.writes) - self.synced
         if rng.random() < 0.25:  # the length is there, the bytes are not
-            return b"".join(self.writes[:self.synced]) + bytes(sum(map(len, late)))
-        count = rng.choice([0, len(late), rng.randint(0, len(late))])
-        torn = late[count][:rng.randint(0, len(late[count]))] if count < len(late) else b""
-        return b"".join(self.writes[:self.synced] + late[:count]) + torn
+            length = len(self.after(len(self.writes)))
+            return self.after(self.synced)[:length].ljust(length, b"\0")
+        count = self.synced + rng.choice([0, late, rng.randint(0, late)])
+        torn = self.writes[count] if count < len(self.writes) else b""
+        return self.after(count) + (torn[:rng.randint(0, len(torn))] if isinstance(torn, bytes) else b"")
 
 
 @dataclass
@@ -112,6 +123,8 @@ class Disk:
             self.open[o.fd] = there
         elif o.word == "write":
             self.open[o.fd].writes.append(o.data)
+        elif o.word == "cut":
+            self.open[o.fd].writes.append(int(o.text))
         elif o.word == "sync":
             self.open[o.fd].synced = len(self.open[o.fd].writes)
         elif o.word == "close":
@@ -149,7 +162,6 @@ class Disk:
 def main() -> int:
     program = Path(sys.argv[1]).resolve()
     pictures = int(sys.argv[2]) if len(sys.argv) > 2 else 4
-    failed = checks = 0
     environment = {k: v for k, v in os.environ.items() if not k.startswith("TT_")}
 
     def run(folder: Path, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
@@ -166,6 +178,7 @@ def main() -> int:
         want = re.search(r"weights sha256 (\w+)", done.stdout)
         assert want, done.stdout + done.stderr
         operations = list(read_log(log))
+        checks, failed = check_syncs(operations)
         disk, kept = Disk(), 0
         for number, operation in enumerate(operations):
             disk.do(operation)
@@ -193,8 +206,29 @@ def main() -> int:
                           f"{problem}\n{said.stdout}{said.stderr}")
                     if failed > 3:
                         return 1
-    print(f"faults.crash_images: {checks} pictures of {len(operations)} operations, {failed} failed")
+    if kept != STEPS:
+        failed += 1
+        print(f"FAILED: of {STEPS} steps with a checkpoint each, step {kept} was the last one on the disk for certain")
+    print(f"faults.crash_images: {checks} checks of {len(operations)} operations, {failed} failed")
     return 1 if failed or checks < 200 else 0
+
+
+def check_syncs(operations: list[Operation]) -> tuple[int, int]:
+    """How many renames there are, and how many of them are not followed by a sync of the folder that the name is in
+    before the next rename there. At least one is of each checkpoint and one of config.yaml."""
+    renames = [i for i, o in enumerate(operations) if o.word == "rename"]
+    failed = 0
+    for i in renames:
+        folder = os.path.dirname(operations[i].data.decode()) or "."
+        later = [o for o in operations[i + 1:] if o.word == "sync_folder" and o.text.rstrip("/") == folder or
+                 o.word == "rename" and (os.path.dirname(o.data.decode()) or ".") == folder]
+        if not later or later[0].word != "sync_folder":
+            failed += 1
+            print(f"FAILED: the folder of '{operations[i].data.decode()}' is not synced behind its renaming")
+    if len(renames) < STEPS + 1:
+        failed += 1
+        print(f"FAILED: only {len(renames)} renames in the log")
+    return len(renames), failed
 
 
 def run_names(disk: Disk) -> list[int]:

@@ -141,13 +141,14 @@ static void test_errors(void) {
   expect_error(
       &w, "configs/run.yaml:3:5: error: mesh descriptor 'gone.textproto' not found (from "
           "device_config.mesh_graph_descriptor)\n"
-          "      = looked for 'configs/gone.textproto', in 'shipped'\n"
+          "      = looked for 'configs/gone.textproto', in the folders above it, in 'shipped'\n"
           "      = with TT_METAL_HOME set, tt-metal's own descriptors are searched too\n");
   w.tt_metal_home = "metal";
   expect_error(
       &w, "configs/run.yaml:3:5: error: mesh descriptor 'gone.textproto' not found (from "
           "device_config.mesh_graph_descriptor)\n"
-          "      = looked for 'configs/gone.textproto', in 'shipped' and in the two folders of "
+          "      = looked for 'configs/gone.textproto', in the folders above it, in 'shipped' and "
+          "in the two folders of "
           "descriptors "
           "of 'metal'\n");
   w = request_of(4, 2);

@@ -91,17 +91,27 @@ static void compare_folder(const char *folder, const char *ending) {
   free(entries);
 }
 
-int main(void) {
-  arena = tsr_arena_new();
-  if (!mkdtemp(scratch)) perror(scratch), exit(2);
+static void compare_own(void) {
   for (int i = 0; i < TEXTPROTO_CASES; i++) {
     const textproto_case *c = &textproto_cases[i];
     bool ours = compare(&all_types, c->text, c->text, strlen(c->text), c->deviation);
     CHECK_AT(ours == !c->error, "not as the table says: %s", c->text);
   }
   compare_folder(TSR_SOURCE_ROOT "/mesh_descriptors", ".textproto");
+}
+
+/* usage: test_mesh_oracle [real]: with it Tenstorrent's descriptors, where they are */
+int main(int count, char **words) {
+  arena = tsr_arena_new();
+  bool is_real = count > 1 && !strcmp(words[1], "real");
   const char *real = real_descriptors(arena);
-  if (real) compare_folder(real, ".textproto");
+  if (is_real && !real) {
+    printf("mesh.oracle_real: skipped, there are no real descriptors\n");
+    return 77;
+  }
+  if (!mkdtemp(scratch)) perror(scratch), exit(2);
+  if (is_real) compare_folder(real, ".textproto");
+  else compare_own();
   static const char *const files[] = {"in", "out", "err"};
   for (int i = 0; i < 3; i++) unlink(scratch_file(files[i]));
   rmdir(scratch);

@@ -36,6 +36,9 @@ static const struct {
       "note: the fabric needs graphs of type", "note: the fabric supports no express connections"},
      true}};
 
+enum { VERDICTS = sizeof verdicts / sizeof *verdicts };
+static int files_of[VERDICTS];
+
 static void check_file(tsr_arena *arena, const char *folder, const char *file) {
   tsr_diags *diags = tsr_diags_new(arena);
   tsr_mesh *mesh;
@@ -43,10 +46,11 @@ static void check_file(tsr_arena *arena, const char *folder, const char *file) {
       arena, tsr_arena_printf(arena, "%s/%s", folder, file), TSR_NOWHERE, &mesh, diags);
   char *said = printed(diags);
   bool is_known = false;
-  for (size_t i = 0; i < sizeof verdicts / sizeof *verdicts; i++) {
+  for (int i = 0; i < VERDICTS; i++) {
     const char *name = tsr_arena_printf(arena, "__%s.textproto", verdicts[i].name);
     if (strlen(file) < strlen(name) || strcmp(file + strlen(file) - strlen(name), name)) continue;
     is_known = true;
+    files_of[i]++;
     CHECK_AT(ok == verdicts[i].is_accepted, "%s: accepted %d\n%s", file, ok, said);
     for (int k = 0; k < 3 && verdicts[i].says[k]; k++)
       CHECK_AT(
@@ -74,6 +78,8 @@ int main(void) {
     free(entries[i]);
   }
   free(entries);
+  for (int i = 0; i < VERDICTS; i++)
+    CHECK_AT(files_of[i] > 0, "there is no file of '%s'", verdicts[i].name);
   tsr_arena_free(arena);
   return check_done("mesh.verdicts");
 }

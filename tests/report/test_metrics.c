@@ -95,6 +95,7 @@ static void test_failures(tsr_arena *arena, tsr_diags *diags) {
   CHECK(tsr_metrics_open(arena, "m.jsonl", &first, diags));
   CHECK(!tsr_metrics_open(arena, "m.jsonl", &metrics, diags));
   CHECK_STR(scratch_diags(diags), "m.jsonl: error: another run writes its metrics here\n");
+  CHECK_INT(tsr_diags_exit_code(diags), 2);
   CHECK(strlen(file_text("m.jsonl")) > 0);
   tsr_metrics_close(first);
 
@@ -115,11 +116,11 @@ static void test_failures(tsr_arena *arena, tsr_diags *diags) {
 }
 
 /* A disk that was full for some lines: in a process of its own, where the faults are counted. */
-static void test_late_lines(tsr_arena *arena, tsr_diags *diags) {
+static void test_late_lines(tsr_arena *arena, tsr_diags *diags, const char *fault) {
   pid_t child = fork();
   if (!child) {
     tsr_metrics *metrics;
-    setenv("TESSERA_FAULT", "ENOSPC@3-4", 1); /* the file's making is 1 */
+    setenv("TESSERA_FAULT", fault, 1); /* the file is made, locked, cut, and has a line by 4 */
     tsr_fault_read();
     bool ok = tsr_metrics_open(arena, "late.jsonl", &metrics, diags) &&
               tsr_metrics_begin(metrics, 0, diags);
@@ -137,12 +138,52 @@ static void test_late_lines(tsr_arena *arena, tsr_diags *diags) {
       "{\"event\":\"end\",\"step\":4,\"loss\":0.5,\"weights_sha256\":null}\n");
 }
 
+/* What opening a file of metrics says where its locking fails, in a process of its own; its exit
+ * code. */
+static int open_without_lock(tsr_arena *arena, const char *fault, const char *want) {
+  pid_t child = fork();
+  if (!child) {
+    tsr_metrics *metrics;
+    tsr_diags *diags = tsr_diags_new(arena);
+    setenv("TESSERA_FAULT", fault, 1);
+    tsr_fault_read();
+    check_count = check_failed = 0;
+    bool ok = tsr_metrics_open(arena, "locked.jsonl", &metrics, diags);
+    int code = tsr_diags_exit_code(diags);
+    CHECK_INT(ok, code == 0);
+    CHECK_STR(scratch_diags(diags), want);
+    tsr_metrics_close(metrics);
+    CHECK(access("locked.jsonl", F_OK) != 0); /* nothing was written */
+    _exit(check_failed ? 99 : code);
+  }
+  int status = 99 << 8;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 99;
+}
+
+/* Only a file system without locks is used without one. */
+static void test_lock_errors(tsr_arena *arena) {
+  CHECK_INT(
+      open_without_lock(
+          arena, "EIO@2", "locked.jsonl: error: cannot lock 'locked.jsonl': Input/output error\n"),
+      1);
+  CHECK_INT(
+      open_without_lock(
+          arena, "ENOLCK@1-",
+          "locked.jsonl: warning: it cannot be locked (No locks available): no other run may use "
+          "it\n"),
+      0);
+}
+
 int main(void) {
   tsr_arena *arena = tsr_arena_new();
   tsr_diags *diags = tsr_diags_new(arena);
   char folder[64];
   scratch_enter(folder);
-  test_late_lines(arena, diags); /* first: faults are planned with the first operation */
+  test_lock_errors(arena);
+  test_late_lines(arena, diags, "ENOSPC@5");
+  test_late_lines(
+      arena, diags, "ENOSPC@5-8"); /* what was written in part cannot be cut off at once */
   test_lines(arena, diags);
   test_append(arena, diags);
   test_failures(arena, diags);

@@ -3,6 +3,7 @@
 # a time has it, and what is not of a run is not overwritten.
 # usage: test_out_folder.sh PROGRAM
 set -uo pipefail
+descriptor=$(realpath mesh_descriptors/cpu_2x2.textproto)
 . tests/commands.sh "$1"
 
 write_text text.txt
@@ -153,6 +154,29 @@ ends 0 --config kept/config.yaml
 [ ! -e checkpoints ] || complain "checkpoints that nobody asked for"
 rm -r again whole
 
+# a configuration that a power cut has cut, at a line's end or within a line, and a run that saved nothing: the same run
+# has the folder, and another one has not
+ends 0 --config run.yaml --out cut --quiet
+rm -r cut/checkpoints
+cp cut/config.yaml cut.yaml
+for bytes in $(head -n 20 cut.yaml | wc -c) $(head -n 40 cut.yaml | wc -c) $(($(head -n 40 cut.yaml | wc -c) + 4)) $(wc -c < cut.yaml); do
+  head -c "$bytes" cut.yaml > cut/config.yaml
+  leaves cut 2 "'cut' has the results of a run" --config run.yaml --out cut --resume --set training_config.seed=2
+  leaves cut 2 "'cut' has the results of a run" --config run.yaml --out cut
+  rm -rf gone && cp -r cut gone
+  ends 0 --config run.yaml --out gone --resume --quiet
+done
+rm -r cut gone
+
+# also with a mesh descriptor beside the configuration that it was made of
+cp "$descriptor" pair.textproto
+echo 'device_config: {mesh_graph_descriptor: pair.textproto, enable_ddp: true, enable_tp: true, mesh_shape: [2, 2]}' |
+  cat run.yaml - > meshed.yaml
+ends 0 --config meshed.yaml --out meshed --quiet
+ends 0 --config meshed/config.yaml --out meshed --resume --set training_config.max_steps=4
+says "done: step 4"
+rm -r meshed
+
 # the same run goes on, and --overwrite begins anew
 ends 0 --config run.yaml --out kept --resume --set training_config.max_steps=5
 [ "$(steps_of kept/metrics.jsonl)" = 5 ] || complain "a resumed run has lost its metrics"
@@ -176,6 +200,26 @@ for name in config.yaml.tmp .tessera-train.lock; do
   cmp -s notes.txt notes.before || complain "a link '$name' was followed"
   checks=$((checks + 1))
 done
+
+# a lock that fails is no lock; on a file system without locks the run is the user's to watch
+before=$(picture .)
+TESSERA_FAULT=EIO@2 ends 1 --config run.yaml --metrics locked.jsonl --quiet
+says "locked.jsonl: error: cannot lock 'locked.jsonl': Input/output error"
+[ "$(picture .)" = "$before" ] || complain "a run that could not lock its metrics has left something"
+TESSERA_FAULT=ENOLCK@1- ends 0 --config run.yaml --out unlocked
+says "warning: 'unlocked' cannot be locked (No locks available): no other run may use it"
+says "unlocked/metrics.jsonl: warning: it cannot be locked (No locks available): no other run may use it"
+[ "$(steps_of unlocked/metrics.jsonl)" = 3 ] || complain "a run without locks has other metrics"
+rm -r unlocked
+
+# optimizer state in a file: a disk that fails ends the run with its reason, and nothing is left
+before=$(picture .)
+for n in 1 2; do
+  TESSERA_FAULT=ENOSPC@$n ends 1 --config run.yaml --set zero.offload=file --set zero.offload_path=. --quiet
+  says "of optimizer state in a file in '.': No space left on device"
+  [ "$(picture .)" = "$before" ] || complain "ENOSPC@$n: the file of optimizer state is left"
+done
+ends 0 --config run.yaml --set zero.offload=file --set zero.offload_path=. --quiet
 
 # a live run has the folder, a dead one does not
 "$program" --config run.yaml --out live --quiet "${endless[@]}" > live.said 2>&1 &
@@ -231,4 +275,4 @@ for n in $(seq 40); do
 done
 [ "$refusals" -ge 5 ] || complain "only $refusals reads failed"
 
-end_of train.out_folder 35
+end_of train.out_folder 155

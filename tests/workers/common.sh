@@ -18,7 +18,7 @@ wrong() {
 }
 report() {
   echo "$checks checks, $failed failed"
-  [ "$failed" = 0 ]
+  [ "$checks" -gt 0 ] && [ "$failed" = 0 ]
 }
 
 build=$(realpath "$build")

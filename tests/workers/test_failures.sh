@@ -69,6 +69,27 @@ truncate -s 100 "$scratch/second/tokens.bin"
 expect_failure "a file that is cut" "^tokens.bin: error: the file has become shorter while it was read"
 cp "$tokens" "$scratch/second"
 
+# ---- one is stopped: the job ends with 1 behind the deadline, and the report names the op and its line ----
+stopped=$scratch/stopped
+self=(sh -c 'echo $$ > "$0"; exec "$@"')
+options_of tp=2
+run=("$program" --config "$recipe" "${training[@]}" "${options[@]}" --set training_config.batch_size=8
+  --set training_config.gradient_accumulation_steps=1 --set collectives.timeout_s=3 --metrics "$stopped.jsonl")
+bounded "${launcher[@]}" -n 1 "${self[@]}" "$stopped.0" "${run[@]}" : -n 1 "${self[@]}" "$stopped.1" "${run[@]}" > "$scratch/out" 2>&1 &
+job=$! code=0
+wait_for_steps "$stopped.jsonl" 3
+kill -STOP "$(cat "$stopped.1")"
+wait "$job" || code=$?
+kill -KILL "$(cat "$stopped.1")" 2>/dev/null || true
+checks=$((checks + 1))
+[ "$code" = 1 ] || wrong "$library, a stopped worker: exit code $code, not 1" "$scratch/out"
+checks=$((checks + 1))
+grep -qE "worker 1 on .*\(pid $(cat "$stopped.1")\): stopped \(SIGSTOP\)" "$scratch/out" ||
+  wrong "$library, a stopped worker: nobody says which" "$scratch/out"
+checks=$((checks + 1))
+grep -qE "step [0-9]+, stage 0, microbatch 0, task [0-9]+: [a-z_]+ '[a-z0-9_.]+'.* \([^()]*[.]yaml:[0-9]+\)" "$scratch/out" ||
+  wrong "$library, a stopped worker: the report names no op with its line" "$scratch/out"
+
 # ---- all alike ----
 start_job --metrics "$scratch/alike" --set training_config.optimizer.lr=1e30 --set training_config.use_clip_grad_norm=false
 expect_failure "a loss that is no number" "error: step [0-9]+: the loss is -?(nan|inf)"
@@ -80,7 +101,7 @@ code=0 slow=$scratch/slow
 train=("$program" --config "$recipe" "${training[@]}" "${mesh[@]}" --set training_config.max_steps=6
   --set training_config.checkpoint_dir="$slow" --set training_config.model_save_interval=3
   --set collectives.timeout_s=2 --set checkpoint.background=$background --metrics "$slow.metrics")
-bounded "${launcher[@]}" -n 1 env TESSERA_FAULT=slow@6-18 "${train[@]}" : -n 1 "${train[@]}" > "$scratch/out" 2>&1 || code=$?
+bounded "${launcher[@]}" -n 1 env TESSERA_FAULT=slow@10-22 "${train[@]}" : -n 1 "${train[@]}" > "$scratch/out" 2>&1 || code=$?
 checks=$((checks + 1))
 [ "$code" = 0 ] && [ "$(ls "$slow" | tr '\n' ' ')" = "step-00000003 step-00000006 " ] &&
   "$program" checkpoint verify "$slow" > "$scratch/verify" 2>&1 ||
