@@ -8,15 +8,15 @@ cd "$1"
 find src kernels -name '*.[ch]' ! -path 'src/base/*' | sort | xargs awk '
   BEGIN {
     # file, function: how many calls, and why
-    allow("src/bench/bench.c", "mmap", 1, "memory without a file")
-    allow("src/bench/caches.c", "fopen", 1, "/sys: the sizes of caches")
+    allow("src/cli/kernel_bench/bench.c", "mmap", 1, "memory without a file")
+    allow("src/cli/kernel_bench/caches.c", "fopen", 1, "/sys: the sizes of caches")
     allow("src/checkpoint/output.c", "sync_file_range", 1, "a hint to the kernel, of which nothing depends")
     allow("src/comm/peers.c", "fopen", 1, "/proc: who a process is")
-    allow("src/doctor/apart.c", "freopen", 2, "/dev/null for a child that may print")
+    allow("src/cli/doctor/subprocess.c", "freopen", 2, "/dev/null for a child that may print")
     allow("src/main.c", "open", 1, "/dev/null for a closed standard stream")
-    allow("src/run/worker.c", "fopen", 3, "/proc and /sys: memory of the machine and of this process")
+    allow("src/runtime/worker.c", "fopen", 3, "/proc and /sys: memory of the machine and of this process")
     allow("src/train/calibrate.c", "fopen", 1, "/sys: the memory limit")
-    allow("src/workers.c", "fopen", 1, "/proc: the program itself")
+    allow("src/cli/consistency.c", "fopen", 1, "/proc: the program itself")
     words = "(fopen|fdopen|freopen|tmpfile|creat|open|openat|mkstemp|mkdtemp|opendir|fdopendir|scandir|nftw|" \
             "unlink|unlinkat|remove|rename|renameat|link|symlink|mkdir|mkdirat|rmdir|mknod|mkfifo|truncate|ftruncate|" \
             "fallocate|posix_fallocate|mmap|msync|flock|lockf|fsync|fdatasync|sync_file_range|sendfile|pwrite|pread)"
