@@ -1,6 +1,7 @@
 #include "graph/attrs.h"
 #include <assert.h>
 #include <limits.h>
+#include <string.h>
 
 #define F(name, type, value) .name = value,
 #define REQUIRED(name, type)
@@ -33,9 +34,19 @@ const tsr_attr_set *tsr_attr_set_of(tsr_attr_set_id id) {
   switch (id) {
 #include "graph/attrs.def"
   case TSR_ATTRS_none:
+  case TSR_ATTR_SETS:
     break;
   }
   return &none;
+}
+
+bool tsr_attr_is_axis(const char *name) {
+  for (int id = 0; id < TSR_ATTR_SETS; id++) {
+    const tsr_attr_set *set = tsr_attr_set_of((tsr_attr_set_id)id);
+    for (int i = 0; i < set->count; i++)
+      if (set->fields[i].type == TSR_ATTR_axis && !strcmp(set->fields[i].name, name)) return true;
+  }
+  return false;
 }
 
 const tsr_attr_set *tsr_op_attrs(tsr_op op) {

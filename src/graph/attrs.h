@@ -79,6 +79,7 @@ typedef enum {
 #define ATTRS(set, ...) TSR_ATTRS_##set,
 #include "graph/attrs.def"
 #undef ATTRS
+  TSR_ATTR_SETS
 } tsr_attr_set_id;
 
 typedef struct {
@@ -96,6 +97,9 @@ typedef struct {
 
 const tsr_attr_set *tsr_attr_set_of(tsr_attr_set_id id);
 const tsr_attr_set *tsr_op_attrs(tsr_op op);
+
+/* Whether attributes of that name are an axis's name, in whatever set. */
+bool tsr_attr_is_axis(const char *name);
 
 /* A field as a number, and from one (what does not fit becomes the nearest that does). Not of
  * sizes. */

@@ -152,7 +152,7 @@ static bool read_list(expander *x, const tsr_eval *v, const tsr_expr *e, tsr_cal
 static bool
 read_attr(expander *x, const char *name, tsr_place place, const tsr_expr *e, tsr_call_attr *a) {
   *a = (tsr_call_attr){.name = name, .place = place};
-  if (e->kind == TSR_EXPR_NAME && !strcmp(name, "axis")) return a->word = e->name, true;
+  if (e->kind == TSR_EXPR_NAME && tsr_attr_is_axis(name)) return a->word = e->name, true;
   tsr_eval v;
   if (!tsr_expr_eval(e, x->flat->scope, &v, x->flat->diags)) return false;
   if (v.kind == TSR_EVAL_LIST) return read_list(x, &v, e, a);
