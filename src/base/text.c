@@ -72,14 +72,9 @@ const char *tsr_nearest(const char *word, const char *const *candidates, int cou
   return best;
 }
 
-static char *ring(void) {
-  static char buffers[8][40];
-  static int next;
-  return buffers[next++ % 8];
-}
-
-const char *tsr_text_count(int64_t value) {
-  char digits[24], *out = ring();
+tsr_short_text tsr_text_count(int64_t value) {
+  tsr_short_text text;
+  char digits[24], *out = text.text;
   int n = snprintf(digits, sizeof digits, "%lld", (long long)value), k = 0;
   for (int i = 0; i < n; i++) {
     out[k++] = digits[i];
@@ -87,15 +82,15 @@ const char *tsr_text_count(int64_t value) {
     if (left && left % 3 == 0 && digits[i] != '-') out[k++] = ',';
   }
   out[k] = 0;
-  return out;
+  return text;
 }
 
-const char *tsr_text_bytes(int64_t bytes) {
+tsr_short_text tsr_text_bytes(int64_t bytes) {
+  tsr_short_text text;
   static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
   double value = (double)bytes;
   int u = 0;
   while (value >= 1024 && u < 5) value /= 1024, u++;
-  char *out = ring();
-  snprintf(out, 40, u ? "%.1f %s" : "%.0f %s", value, units[u]);
-  return out;
+  snprintf(text.text, sizeof text.text, u ? "%.1f %s" : "%.0f %s", value, units[u]);
+  return text;
 }

@@ -20,8 +20,13 @@ void tsr_text_free(tsr_text *text);
  * length (at least 1, at most 3), upper and lower case alike; the first of the nearest; or NULL. */
 const char *tsr_nearest(const char *word, const char *const *candidates, int count);
 
-/* "81,920,000,000" and "76.3 GiB"; each call's result lives in a ring of 8 static buffers. */
-const char *tsr_text_count(int64_t value);
-const char *tsr_text_bytes(int64_t bytes);
+/* A text by value, for one argument of a printf: tsr_text_count(n).text lives as long as the full
+ * expression. */
+typedef struct {
+  char text[96];
+} tsr_short_text;
+
+tsr_short_text tsr_text_count(int64_t value); /* "81,920,000,000" */
+tsr_short_text tsr_text_bytes(int64_t bytes); /* "76.3 GiB" */
 
 #endif

@@ -81,8 +81,8 @@ static bool compare_tensor(diff *d, const tsr_stored *a, const tsr_stored *b) {
   }
   if (same) return compare_elements(d, a, b);
   d->differences++;
-  tsr_text_add(d->text, "%s: %s", a->name, tsr_shape_text(a->ndim, a->shape));
-  tsr_text_add(d->text, " | %s\n", tsr_shape_text(b->ndim, b->shape));
+  tsr_text_add(d->text, "%s: %s", a->name, tsr_shape_text(a->ndim, a->shape).text);
+  tsr_text_add(d->text, " | %s\n", tsr_shape_text(b->ndim, b->shape).text);
   return true;
 }
 

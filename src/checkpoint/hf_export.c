@@ -73,8 +73,8 @@ static bool find_stored(
   return same || tsr_diag_error(
                      x->diags, TSR_NOWHERE,
                      "'%s': parameter '%s' has the shape %s, not %s as its configuration asks for",
-                     x->manifest.folder, t->name, tsr_shape_text(t->ndim, t->shape),
-                     tsr_shape_text(place->ndim, place->shape));
+                     x->manifest.folder, t->name, tsr_shape_text(t->ndim, t->shape).text,
+                     tsr_shape_text(place->ndim, place->shape).text);
 }
 
 static target *target_of(exporter *x, const tsr_hf_place *place) {

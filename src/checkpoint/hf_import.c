@@ -98,8 +98,8 @@ static bool check_tensor(importer *m, const source *s) {
   if (!same)
     return tsr_diag_error(
         m->diags, TSR_NOWHERE, "'%s': tensor '%s' has the shape %s, not %s as config.json asks for",
-        s->from->file->path, t->name, tsr_shape_text(t->ndim, t->shape),
-        tsr_shape_text(s->place.ndim, s->place.whole));
+        s->from->file->path, t->name, tsr_shape_text(t->ndim, t->shape).text,
+        tsr_shape_text(s->place.ndim, s->place.whole).text);
   if (!strcmp(t->dtype, "F32") || !strcmp(t->dtype, "BF16") || !strcmp(t->dtype, "F16"))
     return true;
   if (m->dtype_refused) return false;
@@ -120,7 +120,7 @@ static bool find_source(importer *m, const tsr_param *param, source *s) {
     return s->place.part > 0 ||
            tsr_diag_error(
                m->diags, TSR_NOWHERE, "'%s': tensor '%s' of shape %s is missing", m->folder,
-               s->place.name, tsr_shape_text(s->place.ndim, s->place.whole));
+               s->place.name, tsr_shape_text(s->place.ndim, s->place.whole).text);
   bool again = s->from->used;
   s->from->used = true;
   return again || check_tensor(m, s);
@@ -156,7 +156,7 @@ static bool check_surplus(const importer *m, const tsr_hf_tensor *t) {
   if (m->config.tied && !strcmp(name, "lm_head.weight")) return check_tied(m, t);
   return tsr_diag_error(
       m->diags, TSR_NOWHERE, "'%s': tensor '%s' of shape %s has no place in the model",
-      t->file->path, name, tsr_shape_text(t->tensor->ndim, t->tensor->shape));
+      t->file->path, name, tsr_shape_text(t->tensor->ndim, t->tensor->shape).text);
 }
 
 static bool match(importer *m) {

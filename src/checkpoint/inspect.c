@@ -41,7 +41,7 @@ bool tsr_checkpoint_ls(tsr_arena *arena, const char *folder, tsr_text *text, tsr
     tsr_text_add(text, "%10lld  ", (long long)m.state.step);
     if (isfinite(m.state.loss)) tsr_text_add(text, "%10.4f  ", m.state.loss);
     else tsr_text_add(text, "%10s  ", "none");
-    tsr_text_add(text, "%10s  ", tsr_text_bytes(tsr_manifest_bytes(&m)));
+    tsr_text_add(text, "%10s  ", tsr_text_bytes(tsr_manifest_bytes(&m)).text);
     add_time(text, m.time);
     tsr_text_add(text, "  %s\n", entries[i].path);
   }
@@ -73,14 +73,14 @@ void tsr_checkpoint_show(const tsr_manifest *m, tsr_text *text) {
   if (m->recipe_count) tsr_text_add(text, "recipe: %s\n", hash);
   for (int i = 0; i < m->recipe_count; i++)
     tsr_text_add(text, "  %s: %s\n", m->recipe[i].key, m->recipe[i].value);
-  tsr_text_add(text, "files: %s\n", tsr_text_bytes(tsr_manifest_bytes(m)));
+  tsr_text_add(text, "files: %s\n", tsr_text_bytes(tsr_manifest_bytes(m)).text);
   for (int i = 0; i < m->files_count; i++)
-    tsr_text_add(text, "  %12s  %s\n", tsr_text_bytes(m->files[i].bytes), m->files[i].name);
+    tsr_text_add(text, "  %12s  %s\n", tsr_text_bytes(m->files[i].bytes).text, m->files[i].name);
   tsr_text_add(text, "tensors: %d\n", m->tensors_count);
   for (int i = 0; i < m->tensors_count; i++) {
     const tsr_stored *t = &m->tensors[i];
     tsr_text_add(
-        text, "  %s %s %s", t->name, tsr_dtype_name(t->dtype), tsr_shape_text(t->ndim, t->shape));
+        text, "  %s %s %s", t->name, tsr_dtype_name(t->dtype), tsr_shape_text(t->ndim, t->shape).text);
     if (t->pieces_count > 1) tsr_text_add(text, " in %d pieces", t->pieces_count);
     tsr_text_add(text, "\n");
   }
@@ -96,6 +96,6 @@ bool tsr_checkpoint_verify(
     tsr_text_add(
         text, "%s: step %lld, %d tensors in %d files, %s: all hashes agree\n", m->folder,
         (long long)m->state.step, m->tensors_count, m->files_count,
-        tsr_text_bytes(tsr_manifest_bytes(m)));
+        tsr_text_bytes(tsr_manifest_bytes(m)).text);
   return ok;
 }

@@ -44,7 +44,7 @@ static bool check_shape(
   if (t->ndim == v->ndim && !memcmp(t->shape, shape, sizeof(int64_t) * (size_t)v->ndim)) return true;
   return tsr_diag_error(
       diags, place, "tensor '%s' is %s there, and %s in this run's model", t->name,
-      tsr_shape_text(t->ndim, t->shape), tsr_shape_text(v->ndim, shape));
+      tsr_shape_text(t->ndim, t->shape).text, tsr_shape_text(v->ndim, shape).text);
 }
 
 static bool check_dtype(const tsr_stored *t, const tsr_value *v, tsr_place place, tsr_diags *diags) {

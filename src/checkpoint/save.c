@@ -77,7 +77,7 @@ static bool take_copy(tsr_saver *s, tsr_diags *diags) {
   if (!memory)
     return tsr_diag_failure(
         diags, TSR_NOWHERE, "cannot allocate %s for the copy that checkpoints are written from: %s",
-        tsr_text_bytes(s->bytes), strerror(errno));
+        tsr_text_bytes(s->bytes).text, strerror(errno));
   madvise(memory, (size_t)s->bytes, MADV_HUGEPAGE);
   s->copy = memory;
   return true;
@@ -101,7 +101,7 @@ static bool take_memory(tsr_saver *s, int64_t left, tsr_diags *diags) {
     tsr_diag_warning(
         diags, TSR_NOWHERE,
         "training waits while a checkpoint is written: the copy of %s does not fit the memory left",
-        fits ? "another worker" : tsr_text_bytes(s->bytes));
+        fits ? "another worker" : tsr_text_bytes(s->bytes).text);
   if (s->waits && s->options.workers <= 1) return true;
   return (s->waits || take_copy(s, diags)) && start_thread(s, diags);
 }

@@ -48,8 +48,8 @@ static bool compile_evaluation(trained_model *m, tsr_compiled *ret) {
 
 static void print_evaluation(const trained_model *m, const tsr_evaluation *e) {
   printf("checkpoint: %s, step %lld\n", m->weights.folder, (long long)m->weights.state.step);
-  printf("data: %s, %s tokens", m->source.dataset.name, tsr_text_count(e->tokens));
-  if (e->bytes) printf(" of %s bytes", tsr_text_count(e->bytes));
+  printf("data: %s, %s tokens", m->source.dataset.name, tsr_text_count(e->tokens).text);
+  if (e->bytes) printf(" of %s bytes", tsr_text_count(e->bytes).text);
   printf("\nloss: %.6f\nperplexity: %.4f\n", e->loss, exp(e->loss));
   if (e->bytes)
     printf("bits per byte: %.6f\n", e->loss * (double)e->tokens / (log(2) * (double)e->bytes));

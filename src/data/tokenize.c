@@ -268,8 +268,8 @@ static void report(const job *j, int64_t tokens, const char *path) {
   if (j->options->quiet) return;
   if (j->shown > 0) fprintf(stderr, "\r\033[K");
   printf(
-      "%s: %s tokens of %d bytes, %s documents\n", path, tsr_text_count(tokens),
-      j->rules.is_wide ? 4 : 2, tsr_text_count(j->documents));
+      "%s: %s tokens of %d bytes, %s documents\n", path, tsr_text_count(tokens).text,
+      j->rules.is_wide ? 4 : 2, tsr_text_count(j->documents).text);
   printf(
       "read %.1f MB in %.2f s: %.1f MB/s\n", megabytes, seconds,
       megabytes / (seconds > 1e-9 ? seconds : 1e-9));

@@ -110,7 +110,7 @@ static bool call_split(const builder *b) {
   if (dim < 0 || dim >= x->ndim || x->shape[dim] % sections)
     return tsr_diag_error(
         b->diags, c->op_place, "split: %lld sections do not divide dimension %d of '%s' %s",
-        (long long)sections, dim, x->name, tsr_shape_text(x->ndim, x->shape));
+        (long long)sections, dim, x->name, tsr_shape_text(x->ndim, x->shape).text);
   int64_t size = x->shape[dim] / sections;
   for (int i = 0; i < sections; i++) {
     tsr_attrs part = {.slice = {dim, i * size, (i + 1) * size}};
@@ -158,14 +158,14 @@ static bool call_reshape(const builder *b) {
     if (shape->size[i] < 1 || shape->size[i] > have)
       return tsr_diag_error(
           b->diags, place, "reshape: a size of %lld does not fit '%s' %s",
-          (long long)shape->size[i], x->name, tsr_shape_text(x->ndim, x->shape));
+          (long long)shape->size[i], x->name, tsr_shape_text(x->ndim, x->shape).text);
     want *= shape->size[i];
   }
   if (want != have)
     return tsr_diag_error(
         b->diags, place, "reshape: '%s' %s has %lld elements, %s has %lld", x->name,
-        tsr_shape_text(x->ndim, x->shape), (long long)have,
-        tsr_shape_text(shape->count, shape->size), (long long)want);
+        tsr_shape_text(x->ndim, x->shape).text, (long long)have,
+        tsr_shape_text(shape->count, shape->size).text, (long long)want);
   return give(
       b, tsr_graph_add_shaped(
              b->g, TSR_OP_RESHAPE, TSR_FORWARD, c->result, c->place, 1, c->inputs, NULL,

@@ -242,8 +242,7 @@ const char *const *tsr_graph_call_names(int *ret_count);
  * gradient is made of pieces) if it divides: one that tp does not split; -1: none. */
 int tsr_zero_dim(int ndim, tsr_placement tp);
 
-/* "(4, 16, 32)", in one of a few static buffers. */
-const char *tsr_shape_text(int ndim, const int64_t *shape);
+tsr_short_text tsr_shape_text(int ndim, const int64_t *shape); /* "(4, 16, 32)" */
 int64_t tsr_value_elements(const tsr_value *value); /* global, units left out */
 /* Where a value is made or kept: a virtual stage, or TSR_EVERY_STAGE. */
 int tsr_value_stage(const tsr_graph *g, int value);

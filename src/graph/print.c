@@ -1,16 +1,14 @@
 #include "graph/graph.h"
 #include <string.h>
 
-const char *tsr_shape_text(int ndim, const int64_t *shape) {
-  static char buffers[8][96];
-  static int next;
-  char *out = buffers[next++ % 8];
-  int n = snprintf(out, sizeof *buffers, "(");
-  for (int i = 0; i < ndim; i++)
-    n += snprintf(
-        out + n, sizeof *buffers - (size_t)n, "%s%lld", i ? ", " : "", (long long)shape[i]);
-  snprintf(out + n, sizeof *buffers - (size_t)n, ")");
-  return out;
+tsr_short_text tsr_shape_text(int ndim, const int64_t *shape) {
+  tsr_short_text text;
+  size_t n = (size_t)snprintf(text.text, sizeof text.text, "(");
+  for (int i = 0; i < ndim && n < sizeof text.text; i++)
+    n += (size_t)snprintf(
+        text.text + n, sizeof text.text - n, "%s%lld", i ? ", " : "", (long long)shape[i]);
+  if (n < sizeof text.text) snprintf(text.text + n, sizeof text.text - n, ")");
+  return text;
 }
 
 static void print_placement(const tsr_value *v, tsr_text *text) {
@@ -37,7 +35,7 @@ static void print_attrs(const tsr_node *n, tsr_text *text) {
 
 static void print_value(const tsr_value *v, bool placements, tsr_text *text) {
   tsr_text_add(
-      text, "%s %s %s", v->name, tsr_dtype_name(v->dtype), tsr_shape_text(v->ndim, v->shape));
+      text, "%s %s %s", v->name, tsr_dtype_name(v->dtype), tsr_shape_text(v->ndim, v->shape).text);
   if (placements) print_placement(v, text);
 }
 

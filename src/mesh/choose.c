@@ -173,7 +173,7 @@ static tsr_mesh *make_up(const chooser *c, const char **ret_why) {
   const int *dims = w->ndim ? w->dims : line;
   int ndim = w->ndim ? w->ndim : 1;
   *ret_why = tsr_arena_printf(
-      c->arena, "mesh: none given; made up %s %s as %s", tsr_text_count(w->devices),
+      c->arena, "mesh: none given; made up %s %s as %s", tsr_text_count(w->devices).text,
       w->arch == TSR_ARCH_CUDA ? (w->devices == 1 ? "GPU" : "GPUs")
                                : (w->devices == 1 ? "CPU rank" : "CPU ranks"),
       tsr_mesh_dims_text(c->arena, dims, ndim));
@@ -205,8 +205,8 @@ bool tsr_mesh_choose(
   if (path) return tsr_mesh_read(arena, path, TSR_NOWHERE, ret_mesh, diags);
   if (request->devices > RANKS_MAX)
     return tsr_diag_error(
-        diags, by.place, "a mesh of %s ranks; at most %s", tsr_text_count(request->devices),
-        tsr_text_count(RANKS_MAX));
+        diags, by.place, "a mesh of %s ranks; at most %s", tsr_text_count(request->devices).text,
+        tsr_text_count(RANKS_MAX).text);
   *ret_mesh = make_up(&c, ret_why);
   return true;
 }

@@ -12,15 +12,15 @@ static void print_shape(tsr_text *text, const tsr_mesh_shape *s, const char *ind
     tsr_text_add(
         text, "%s%s", i ? " × " : "  (", s->dim_types[i] == TSR_MESH_RING ? "ring" : "line");
   tsr_text_add(text, ")\n%sarch      %s\n", indent, tsr_mesh_arch_name(s->arch));
-  tsr_text_add(text, "%sdevices   %s\n%shosts     ", indent, tsr_text_count(s->devices), indent);
+  tsr_text_add(text, "%sdevices   %s\n%shosts     ", indent, tsr_text_count(s->devices).text, indent);
   print_dims(text, s->host_dims, s->ndim);
-  if (s->hosts > 1) tsr_text_add(text, ", %s devices each", tsr_text_count(s->devices / s->hosts));
+  if (s->hosts > 1) tsr_text_add(text, ", %s devices each", tsr_text_count(s->devices / s->hosts).text);
   tsr_text_add(
       text, "\n%slinks     %d per pair of neighbours, %s\n", indent, s->channels.count,
       tsr_mesh_policy_name(s->channels.policy));
   if (s->express_links)
     tsr_text_add(
-        text, "%sexpress   %s %s\n", indent, tsr_text_count(s->express_links),
+        text, "%sexpress   %s %s\n", indent, tsr_text_count(s->express_links).text,
         s->express_links == 1 ? "link" : "links");
 }
 
@@ -88,6 +88,6 @@ void tsr_mesh_print(const tsr_mesh *mesh, tsr_text *text) {
   if (mesh->connections_count) print_connections(mesh, text);
   tsr_text_add(
       text, "altogether  %d %s, %s devices, %s %s\n", mesh->meshes,
-      mesh->meshes == 1 ? "mesh" : "meshes", tsr_text_count(mesh->devices),
-      tsr_text_count(mesh->hosts), mesh->hosts == 1 ? "host" : "hosts");
+      mesh->meshes == 1 ? "mesh" : "meshes", tsr_text_count(mesh->devices).text,
+      tsr_text_count(mesh->hosts).text, mesh->hosts == 1 ? "host" : "hosts");
 }

@@ -74,7 +74,7 @@ static bool check_placement(const maker *m, int axis) {
     return tsr_diag_error(
         m->diags, e ? e->place : m->decl->place,
         "parameter '%s' %s has no dimension %d to split over %s", m->param->name,
-        tsr_shape_text(m->param->ndim, m->param->shape), p->dim, tsr_axis_name(axis));
+        tsr_shape_text(m->param->ndim, m->param->shape).text, p->dim, tsr_axis_name(axis));
   int64_t size = m->param->shape[p->dim];
   if (axis != TSR_TP || size % m->tp_units == 0) return true;
   tsr_diag_error(

@@ -3,16 +3,12 @@
 #include <stdio.h>
 #include <string.h>
 
-const char *tsr_layout_text(const int *shape, int ndim) {
-  static char buffers[4][64];
-  static int next;
-  char *text = buffers[next++ % 4];
-  size_t length = (size_t)snprintf(text, sizeof buffers[0], "[");
-  for (int i = 0; i < ndim; i++) {
-    length += (size_t)snprintf(
-        text + length, sizeof buffers[0] - length, "%s%d", i ? ", " : "", shape[i]);
-  }
-  snprintf(text + length, sizeof buffers[0] - length, "]");
+tsr_short_text tsr_layout_text(const int *shape, int ndim) {
+  tsr_short_text text;
+  size_t n = (size_t)snprintf(text.text, sizeof text.text, "[");
+  for (int i = 0; i < ndim && n < sizeof text.text; i++)
+    n += (size_t)snprintf(text.text + n, sizeof text.text - n, "%s%d", i ? ", " : "", shape[i]);
+  if (n < sizeof text.text) snprintf(text.text + n, sizeof text.text - n, "]");
   return text;
 }
 

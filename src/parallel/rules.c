@@ -18,7 +18,7 @@ bool tsr_rule_axes(const tsr_config *config, const tsr_layout *layout, tsr_diags
   names_add(layout, &names);
   tsr_diag_hint(
       diags, "enabled: %s (%d); mesh_shape %s has %d dimension%s", names.data,
-      layout->strategies_count, tsr_layout_text(layout->asked, layout->asked_ndim),
+      layout->strategies_count, tsr_layout_text(layout->asked, layout->asked_ndim).text,
       layout->asked_ndim, layout->asked_ndim == 1 ? "" : "s");
   tsr_text_free(&names);
   return false;

@@ -31,8 +31,7 @@ tsr_layout tsr_layout_make(const tsr_config *config, const tsr_mesh *mesh);
 enum { TSR_DIVISORS_MAX = 1536 }; /* the most that a 31-bit number has */
 int tsr_divisors(int n, int ret_divisors[TSR_DIVISORS_MAX]);
 
-/* "[4, 8]", in one of a few static buffers. */
-const char *tsr_layout_text(const int *shape, int ndim);
+tsr_short_text tsr_layout_text(const int *shape, int ndim); /* "[4, 8]" */
 /* Where the mesh's shape was given, or at least the file. */
 tsr_place tsr_layout_place(const tsr_config *config);
 

@@ -23,13 +23,13 @@ static void shapes_add(int devices, int ndim, tsr_text *text) {
     int count = tsr_divisors(devices, divisors);
     for (int i = 0; i < count && i < SHAPES_SHOWN_MAX; i++) {
       shape[0] = divisors[i], shape[1] = devices / divisors[i];
-      tsr_text_add(text, "%s%s", i ? ", " : "", tsr_layout_text(shape, 2));
+      tsr_text_add(text, "%s%s", i ? ", " : "", tsr_layout_text(shape, 2).text);
     }
     if (count > SHAPES_SHOWN_MAX) tsr_text_add(text, ", …");
     return;
   }
   tsr_parallel_factorize(devices, ndim, shape);
-  tsr_text_add(text, "%s", tsr_layout_text(shape, ndim));
+  tsr_text_add(text, "%s", tsr_layout_text(shape, ndim).text);
   if (ndim > 1) tsr_text_add(text, " and any other shape of %d devices", devices);
 }
 
@@ -38,8 +38,8 @@ static bool line_fits(const tsr_config *config, const tsr_layout *layout, tsr_di
   tsr_diag_error(
       diags, tsr_layout_place(config),
       "mesh_shape %s needs %lld device%s, but the descriptor's mesh %s has %d",
-      tsr_layout_text(layout->asked, layout->asked_ndim), (long long)layout->ranks,
-      layout->ranks == 1 ? "" : "s", tsr_layout_text(layout->have, layout->have_ndim),
+      tsr_layout_text(layout->asked, layout->asked_ndim).text, (long long)layout->ranks,
+      layout->ranks == 1 ? "" : "s", tsr_layout_text(layout->have, layout->have_ndim).text,
       layout->devices);
   tsr_text shapes = {0};
   shapes_add(layout->devices, layout->asked_ndim, &shapes);
@@ -66,15 +66,15 @@ static bool grid_fits(const tsr_config *config, const tsr_layout *layout, tsr_di
   bool equal = asked_ndim == have_ndim;
   for (int i = 0; equal && i < have_ndim; i++) equal = asked[i] == have[i];
   if (equal) return true;
-  const char *have_text = tsr_layout_text(layout->have, layout->have_ndim);
+  const tsr_short_text have_text = tsr_layout_text(layout->have, layout->have_ndim);
   tsr_diag_error(
       diags, tsr_layout_place(config),
       "mesh_shape %s (%lld device%s) is not the descriptor's mesh %s (%d devices)",
-      tsr_layout_text(layout->asked, layout->asked_ndim), (long long)layout->ranks,
-      layout->ranks == 1 ? "" : "s", have_text, layout->devices);
+      tsr_layout_text(layout->asked, layout->asked_ndim).text, (long long)layout->ranks,
+      layout->ranks == 1 ? "" : "s", have_text.text, layout->devices);
   tsr_diag_hint(
       diags, "the shape that fits: %s; other shapes need a descriptor of one line, [1, %lld]%s",
-      have_text, (long long)layout->ranks,
+      have_text.text, (long long)layout->ranks,
       layout->ranks < layout->devices ? ", or device_ids for a part of this one" : "");
   return false;
 }
@@ -105,7 +105,7 @@ bool tsr_rule_device_ids(const tsr_config *config, const tsr_layout *layout, tsr
           diags, id_place(config, i),
           "Physical chip id %d not found in control plane chip mapping. The descriptor's mesh %s "
           "has devices 0 to %d",
-          id, tsr_layout_text(layout->have, layout->have_ndim), layout->devices - 1);
+          id, tsr_layout_text(layout->have, layout->have_ndim).text, layout->devices - 1);
       tsr_diag_hint(diags, "check device_ids against the descriptor's device_topology");
     }
   }
@@ -114,7 +114,7 @@ bool tsr_rule_device_ids(const tsr_config *config, const tsr_layout *layout, tsr
         diags, tsr_config_place(config, "device_config.device_ids"),
         "device_ids names %d device%s, but mesh_shape %s needs %lld", device->device_ids_count,
         device->device_ids_count == 1 ? "" : "s",
-        tsr_layout_text(layout->asked, layout->asked_ndim), (long long)layout->ranks);
+        tsr_layout_text(layout->asked, layout->asked_ndim).text, (long long)layout->ranks);
   }
   return good;
 }

@@ -28,7 +28,7 @@ void tsr_parallel_startup(
     const char *descriptor_why, tsr_text *text) {
   tsr_layout layout = tsr_layout_make(config, mesh);
   tsr_text_add(
-      text, "mesh_shape: %s, %d rank%s\n", tsr_layout_text(layout.asked, layout.asked_ndim),
+      text, "mesh_shape: %s, %d rank%s\n", tsr_layout_text(layout.asked, layout.asked_ndim).text,
       p->ranks, p->ranks == 1 ? "" : "s");
   tsr_text_add(
       text, "devices: %lld of %d%s", (long long)layout.ranks, layout.devices,
@@ -39,7 +39,7 @@ void tsr_parallel_startup(
   static const char prefix[] = "mesh: "; /* of the line that says it alone */
   if (!strncmp(descriptor_why, prefix, strlen(prefix))) descriptor_why += strlen(prefix);
   tsr_text_add(
-      text, "descriptor: mesh %s fits; %s\n", tsr_layout_text(layout.have, layout.have_ndim),
+      text, "descriptor: mesh %s fits; %s\n", tsr_layout_text(layout.have, layout.have_ndim).text,
       descriptor_why);
   context_add(p, text);
   if (config->model.kind && !strcmp(config->model.kind, "graph")) {

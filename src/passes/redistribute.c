@@ -28,7 +28,7 @@ void tsr_placer_check_divides(tsr_placer *p, const tsr_value *v) {
           p->placing->size[b] > 1 && !(a == TSR_CP && b == TSR_TP))
         p->ok = tsr_diag_error(
             p->diags, v->place, "'%s' %s cannot be split along dimension %d over both %s and %s",
-            v->name, tsr_shape_text(v->ndim, v->shape), v->placement[a].dim, tsr_axis_name(a),
+            v->name, tsr_shape_text(v->ndim, v->shape).text, v->placement[a].dim, tsr_axis_name(a),
             tsr_axis_name(b));
     bool shared = a == TSR_TP && tsr_placement_equal(v->placement[TSR_CP], v->placement[TSR_TP]);
     int members = shared ? p->placing->size[TSR_CP] * p->placing->size[TSR_TP] : 1;
@@ -37,7 +37,7 @@ void tsr_placer_check_divides(tsr_placer *p, const tsr_value *v) {
     p->ok = tsr_diag_error(
         p->diags, v->place,
         "'%s' %s cannot be split over %s: dimension %d has %lld, which %lld does not divide",
-        v->name, tsr_shape_text(v->ndim, v->shape), tsr_axis_name(a), v->placement[a].dim,
+        v->name, tsr_shape_text(v->ndim, v->shape).text, tsr_axis_name(a), v->placement[a].dim,
         (long long)size, (long long)n);
   }
 }

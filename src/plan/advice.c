@@ -39,7 +39,7 @@ static double memory_of_rank(const tsr_report *r) {
 /* Small: whole on every rank with room for activations. Large: not even half would do. */
 static void advise_strategy(const tsr_report *r, tsr_text *text) {
   double kept = kept_bytes(r->graph), have = memory_of_rank(r);
-  const char *whole = tsr_text_bytes((int64_t)kept);
+  const tsr_short_text whole = tsr_text_bytes((int64_t)kept);
   int64_t samples = r->parallel->batch_size * r->programs->order->microbatches;
   if (r->graph->loss < 0) return;
   if (4 * kept <= have && samples >= r->parallel->ranks) {
@@ -48,7 +48,7 @@ static void advise_strategy(const tsr_report *r, tsr_text *text) {
         "advice: data parallel (dp) suits this model: parameters, gradients and state are %s "
         "whole, "
         "which every rank can hold; dp alone sums gradients once a step and nothing else\n",
-        whole);
+        whole.text);
   } else if (2 * kept > have) {
     tsr_text_add(
         text,
@@ -56,7 +56,7 @@ static void advise_strategy(const tsr_report *r, tsr_text *text) {
         "whole, %.3g times what a rank has; each rank of tp = n holds 1/n of the weights, up to "
         "the "
         "%lld devices that %s joins; then pp, and zero over dp\n",
-        whole, kept / have, (long long)near_devices(r->machine),
+        whole.text, kept / have, (long long)near_devices(r->machine),
         r->machine->links_count ? r->machine->links[0].name : "one host");
   }
 }
@@ -78,7 +78,7 @@ static void advise_memory(const tsr_report *r, tsr_text *text) {
        r->config->schedule.recompute == TSR_RECOMPUTE_CHEAP))
     tsr_text_add(
         text, "advice: %s of activations: schedule.recompute: full computes them again instead\n",
-        tsr_text_bytes(use[TSR_USE_ACTIVATION]));
+        tsr_text_bytes(use[TSR_USE_ACTIVATION]).text);
   if (r->parallel->size[TSR_DP] > 1 && r->config->zero.stage < 3 && !r->parallel->fsdp)
     tsr_text_add(
         text, "advice: zero.stage: %lld shares out %s over dp = %d\n",

@@ -111,7 +111,7 @@ void tsr_machine_write(const tsr_machine *m, tsr_text *text) {
 
 static void print_link(const tsr_machine_link *link, tsr_text *text) {
   tsr_text_add(text, "  link        %s: ", link->name);
-  if (link->devices) tsr_text_add(text, "%s devices, ", tsr_text_count(link->devices));
+  if (link->devices) tsr_text_add(text, "%s devices, ", tsr_text_count(link->devices).text);
   else tsr_text_add(text, "any number of devices, ");
   tsr_quantity_print(TSR_QUANTITY_RATE, link->bandwidth, text);
   tsr_text_add(text, " each way, ");
@@ -121,7 +121,7 @@ static void print_link(const tsr_machine_link *link, tsr_text *text) {
 
 void tsr_machine_print(const tsr_machine *m, tsr_text *text) {
   tsr_text_add(text, "machine %s%s%s\n", m->name, *m->doc ? ": " : "", m->doc);
-  tsr_text_add(text, "  memory      %s, ", tsr_text_bytes(m->memory));
+  tsr_text_add(text, "  memory      %s, ", tsr_text_bytes(m->memory).text);
   tsr_quantity_print(TSR_QUANTITY_RATE, m->memory_bandwidth, text);
   tsr_text_add(text, "\n  compute     ");
   for (int t = 0; t < TSR_MACHINE_DTYPES; t++) {

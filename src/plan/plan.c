@@ -74,7 +74,7 @@ static int64_t gaps(const tsr_program *p) {
 }
 
 static void print_bytes(tsr_text *text, const char *what, int64_t bytes) {
-  tsr_text_add(text, "  %-20s %22s  %10s\n", what, tsr_text_count(bytes), tsr_text_bytes(bytes));
+  tsr_text_add(text, "  %-20s %22s  %10s\n", what, tsr_text_count(bytes).text, tsr_text_bytes(bytes).text);
 }
 
 static const char *const use_names[TSR_USES] = {
@@ -111,10 +111,10 @@ static bool is_alike(const tsr_memory *a, const tsr_memory *b) {
 static void print_stage(const tsr_memory *m, const char *label, tsr_text *text) {
   const tsr_program *p = m->fullest;
   tsr_text_add(
-      text, "  %-7s %10s %10s %10s", label, tsr_text_bytes(m->parameters), tsr_text_bytes(m->state),
-      tsr_text_bytes(m->sources + m->cache));
-  for (int u = 0; u < TSR_USES; u++) tsr_text_add(text, " %11s", tsr_text_bytes(p->peak_bytes[u]));
-  tsr_text_add(text, " %10s %20s\n", tsr_text_bytes(gaps(p)), tsr_text_count(m->total));
+      text, "  %-7s %10s %10s %10s", label, tsr_text_bytes(m->parameters).text, tsr_text_bytes(m->state).text,
+      tsr_text_bytes(m->sources + m->cache).text);
+  for (int u = 0; u < TSR_USES; u++) tsr_text_add(text, " %11s", tsr_text_bytes(p->peak_bytes[u]).text);
+  tsr_text_add(text, " %10s %20s\n", tsr_text_bytes(gaps(p)).text, tsr_text_count(m->total).text);
 }
 
 void tsr_memory_print(const tsr_programs *programs, int count, tsr_text *text) {
@@ -139,7 +139,7 @@ void tsr_memory_print(const tsr_programs *programs, int count, tsr_text *text) {
   if (!p->tasks_count) return;
   tsr_text_add(
       text, "  fullest: stage %d, %s, in task %d of %d: %s of the %s\n", fullest,
-      tsr_text_bytes(most.total), p->peak_task, p->tasks_count, peak_name(p),
+      tsr_text_bytes(most.total).text, p->peak_task, p->tasks_count, peak_name(p),
       tsr_section_name(p->tasks[p->peak_task].section));
 }
 
@@ -152,7 +152,7 @@ static void print_traffic(const tsr_plan *plan, const char *where, tsr_text *tex
     const tsr_traffic *t = &plan->traffic[i];
     tsr_text_add(
         text, "  %-14s over %s  %6s times  %20s bytes, %s sent\n", t->op, tsr_axis_name(t->axis),
-        tsr_text_count(t->count), tsr_text_count(t->elements_bytes), tsr_text_bytes(t->wire_bytes));
+        tsr_text_count(t->count).text, tsr_text_count(t->elements_bytes).text, tsr_text_bytes(t->wire_bytes).text);
   }
 }
 
@@ -177,9 +177,9 @@ void tsr_plan_print(
   tsr_memory memory;
   double mean;
   int stages = programs->order->stages, costliest = find_costliest(programs, &plan, &mean);
-  tsr_text_add(text, "parameters: %s\n", tsr_text_count(plan.parameters));
+  tsr_text_add(text, "parameters: %s\n", tsr_text_count(plan.parameters).text);
   if (parallel->ranks == 1) tsr_text_add(text, "memory of the one rank, bytes:\n");
-  else tsr_text_add(text, "memory of each of %s ranks, bytes:\n", tsr_text_count(parallel->ranks));
+  else tsr_text_add(text, "memory of each of %s ranks, bytes:\n", tsr_text_count(parallel->ranks).text);
   if (stages == 1) {
     tsr_memory_of(programs, count, 0, &memory);
     print_rank_memory(&memory, text);

@@ -2,21 +2,18 @@
 #include <math.h>
 #include <string.h>
 
-enum { SECONDS_TEXTS = 8 };
 static const double nothing = 1e-12; /* seconds: what sums are off by */
 
-/* "9.51 s", "3.2 ms", "12 us"; in one of a few static buffers. */
-static const char *seconds_text(double seconds) {
-  static char ring[SECONDS_TEXTS][32];
-  static int next;
+/* "9.51 s", "3.2 ms", "12 us" */
+static tsr_short_text seconds_text(double seconds) {
   static const char *const units[] = {"s", "ms", "us"};
-  char *text = ring[next++ % SECONDS_TEXTS];
+  tsr_short_text text;
   int unit = 0;
   if (seconds < nothing) seconds = 0;
   for (; unit < 2 && seconds < 0.9995; unit++) seconds *= 1000;
   if (seconds == 0) unit = 0;
   snprintf(
-      text, sizeof ring[0], "%.*f %s",
+      text.text, sizeof text.text, "%.*f %s",
       seconds >= 99.95   ? 0
       : seconds >= 9.995 ? 1
                          : 2,
@@ -34,7 +31,7 @@ static void add_groups(const tsr_parallel *p, tsr_text *text) {
     int axis = p->axis_of_dim[i];
     tsr_text_add(
         text, "%s%s %s of %d", between, tsr_axis_name(axis),
-        tsr_text_count(p->ranks / p->size[axis]), p->size[axis]);
+        tsr_text_count(p->ranks / p->size[axis]).text, p->size[axis]);
   }
   tsr_text_add(text, "%s\n", p->ndim ? "" : "groups: none");
 }
@@ -45,12 +42,12 @@ static void add_mesh(const tsr_report *r, tsr_text *text) {
   tsr_text_add(text, "mesh: ");
   if (p->ndim) tsr_parallel_topology(p, text);
   tsr_text_add(
-      text, "%s%s rank%s; ", p->ndim ? ", " : "", tsr_text_count(p->ranks),
+      text, "%s%s rank%s; ", p->ndim ? ", " : "", tsr_text_count(p->ranks).text,
       p->ranks == 1 ? "" : "s");
   add_groups(p, text);
   tsr_text_add(
       text, "a step: %d microbatch%s of %s sample%s", order->microbatches,
-      order->microbatches == 1 ? "" : "es", tsr_text_count(p->batch_size),
+      order->microbatches == 1 ? "" : "es", tsr_text_count(p->batch_size).text,
       p->batch_size == 1 ? "" : "s");
   if (order->stages > 1)
     tsr_text_add(text, " through %d stages, order %s", order->stages, order->name);
@@ -75,7 +72,7 @@ static void add_memory(const tsr_report *r, tsr_text *text) {
   int64_t need = m->threads ? all : most;
   tsr_text_add(
       text, "  %s %s of the %s that a device has: it %s\n", m->threads ? "all ranks:" : "that is",
-      tsr_text_bytes(need), tsr_text_bytes(m->memory), need <= m->memory ? "fits" : "does not fit");
+      tsr_text_bytes(need).text, tsr_text_bytes(m->memory).text, need <= m->memory ? "fits" : "does not fit");
 }
 
 /* ---- work ---- */
@@ -90,9 +87,9 @@ static void add_stage(
     tsr_text *text) {
   tsr_text_add(
       text, "  %-7s %10.4g %8.2f %10s %14s", label, s->flops, mean > 0 ? s->flops / mean : 1,
-      seconds_text(s->compute), seconds_text(s->communication));
+      seconds_text(s->compute).text, seconds_text(s->communication).text);
   if (!r->machine->threads)
-    tsr_text_add(text, " %10s %10s", seconds_text(s->waits), seconds_text(s->idle));
+    tsr_text_add(text, " %10s %10s", seconds_text(s->waits).text, seconds_text(s->idle).text);
   tsr_text_add(text, "\n");
 }
 
@@ -130,8 +127,8 @@ static void add_work(const tsr_report *r, tsr_text *text) {
 static void add_transfer(const tsr_estimate_transfer *t, tsr_text *text) {
   tsr_text_add(
       text, "  %-14s %-4s %-10s %8s %12s %12s %10s\n", tsr_op_name(t->op), tsr_axis_name(t->axis),
-      *t->path ? t->path : "none", tsr_text_count(t->count), tsr_text_bytes((int64_t)t->bytes),
-      tsr_text_bytes((int64_t)t->sent), seconds_text(t->seconds));
+      *t->path ? t->path : "none", tsr_text_count(t->count).text, tsr_text_bytes((int64_t)t->bytes).text,
+      tsr_text_bytes((int64_t)t->sent).text, seconds_text(t->seconds).text);
 }
 
 static void add_sums(const tsr_report *r, const tsr_estimate_stage *s, tsr_text *text) {
@@ -141,7 +138,7 @@ static void add_sums(const tsr_report *r, const tsr_estimate_stage *s, tsr_text 
     for (int i = 0; i < s->transfers_count; i++)
       if (s->transfers[i].axis == a) sent += s->transfers[i].sent;
     if (sent == 0) continue;
-    tsr_text_add(text, "%s%s %s", between, tsr_axis_name(a), tsr_text_bytes((int64_t)sent));
+    tsr_text_add(text, "%s%s %s", between, tsr_axis_name(a), tsr_text_bytes((int64_t)sent).text);
     between = ", ";
   }
   between = "; over links: ";
@@ -150,7 +147,7 @@ static void add_sums(const tsr_report *r, const tsr_estimate_stage *s, tsr_text 
     for (int i = 0; i < s->transfers_count; i++) sent += s->transfers[i].sent_over[l];
     if (sent == 0) continue;
     tsr_text_add(
-        text, "%s%s %s", between, r->machine->links[l].name, tsr_text_bytes((int64_t)sent));
+        text, "%s%s %s", between, r->machine->links[l].name, tsr_text_bytes((int64_t)sent).text);
     between = ", ";
   }
   tsr_text_add(text, "\n");
@@ -199,12 +196,12 @@ static void add_shares(const tsr_report *r, tsr_text *text) {
 static void add_step(const tsr_report *r, tsr_text *text) {
   const tsr_estimate *e = r->estimate;
   int stages = r->programs->order->stages;
-  tsr_text_add(text, "step: %s", seconds_text(e->step));
+  tsr_text_add(text, "step: %s", seconds_text(e->step).text);
   if (r->machine->threads) tsr_text_add(text, ", all tasks one after another on one host");
   else if (stages > 1)
     tsr_text_add(
-        text, " = %s before the pipeline + %s in it + %s after it", seconds_text(e->before),
-        seconds_text(e->step - e->before - e->after), seconds_text(e->after));
+        text, " = %s before the pipeline + %s in it + %s after it", seconds_text(e->before).text,
+        seconds_text(e->step - e->before - e->after).text, seconds_text(e->after).text);
   tsr_text_add(text, "\n");
   add_shares(r, text);
   if (stages > 1)
@@ -213,7 +210,7 @@ static void add_step(const tsr_report *r, tsr_text *text) {
         r->machine->threads ? ", if each stage had a device of its own" : "");
   if (e->step > 0)
     tsr_text_add(
-        text, "  %s %s%s a step, %.4g a second\n", tsr_text_count(r->tokens),
+        text, "  %s %s%s a step, %.4g a second\n", tsr_text_count(r->tokens).text,
         r->has_positions ? "token" : "sample", r->tokens == 1 ? "" : "s",
         (double)r->tokens / e->step);
 }
@@ -224,7 +221,7 @@ static void add_utilization(const tsr_report *r, tsr_text *text) {
   if (flops == 0 || e->step <= 0 || tokens == 0) return;
   tsr_text_add(
       text, "MFU: %.1f%% = %.4g FLOP of the model / (%s device%s x %.4g FLOP/s of %s x %.4g s)\n",
-      100 * e->utilization, flops, tsr_text_count(e->devices), e->devices == 1 ? "" : "s",
+      100 * e->utilization, flops, tsr_text_count(e->devices).text, e->devices == 1 ? "" : "s",
       tsr_machine_peak(r->machine, e->dtype), tsr_machine_dtype_name(e->dtype), e->step);
   double weights = e->model.products / tokens / 2 / e->model.trained;
   tsr_text_add(
@@ -232,7 +229,7 @@ static void add_utilization(const tsr_report *r, tsr_text *text) {
       "  of the model: %.0f N %s, N = %s weights of its products, and %.4g of attention (causal: "
       "its half)\n",
       2 * e->model.trained, r->has_positions ? "tokens" : "samples",
-      tsr_text_count((int64_t)(weights + 0.5)), e->model.attention);
+      tsr_text_count((int64_t)(weights + 0.5)).text, e->model.attention);
 }
 
 void tsr_report_print(const tsr_report *r, tsr_text *text) {
@@ -243,7 +240,7 @@ void tsr_report_print(const tsr_report *r, tsr_text *text) {
   add_mesh(r, text);
   bool plain = r->estimate->dtype == TSR_MACHINE_F32 && r->machine->flops[TSR_MACHINE_TF32] > 0;
   tsr_text_add(
-      text, "model: %s parameters, products in %s%s\n", tsr_text_count(plan.parameters),
+      text, "model: %s parameters, products in %s%s\n", tsr_text_count(plan.parameters).text,
       tsr_machine_dtype_name(r->estimate->dtype),
       plain ? ", tf32 is off (numerics.policy: deterministic)" : "");
   add_memory(r, text);

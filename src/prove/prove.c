@@ -34,13 +34,16 @@ add_line(tsr_text *text, const char *name, const char *full, const char *reduced
 
 static void
 add_numbers(tsr_text *text, const char *name, int64_t full, int64_t reduced, const char *why) {
-  add_line(text, name, tsr_text_count(full), tsr_text_count(reduced), why);
+  add_line(text, name, tsr_text_count(full).text, tsr_text_count(reduced).text, why);
 }
 
-static const char *grouped(const char *number) {
+static tsr_short_text grouped(const char *number) {
   char *end;
   long long n = strtoll(number, &end, 10);
-  return *number && !*end ? tsr_text_count(n) : number;
+  tsr_short_text text;
+  if (*number && !*end) return tsr_text_count(n);
+  snprintf(text.text, sizeof text.text, "%s", number);
+  return text;
 }
 
 static void add_sizes(prover *p) {
@@ -56,7 +59,7 @@ static void add_sizes(prover *p) {
     if (counted)
       why = tsr_arena_printf(
           p->request->arena, "%s%scounted in the data, or assumed", why, *why ? "; " : "");
-    add_line(p->text, row->name, grouped(row->full), grouped(row->reduced), why);
+    add_line(p->text, row->name, grouped(row->full).text, grouped(row->reduced).text, why);
   }
   int literal = sizes->literal_tensors;
   if (literal)

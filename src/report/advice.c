@@ -114,7 +114,7 @@ static void advise_overlap(advising *a) {
         a->text,
         "inside one worker nothing can; on several, a schedule.bucket_size below %s lets the first "
         "gradients go earlier\n",
-        tsr_text_bytes(a->config->schedule.bucket_size));
+        tsr_text_bytes(a->config->schedule.bucket_size).text);
 }
 
 static void advise_communication(advising *a) {

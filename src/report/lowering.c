@@ -69,7 +69,7 @@ static void print_task(
       text, "%5d  %-8s  %-14s  %6d  %-12s  %-4s  ", index, tsr_section_name(t->section),
       tsr_op_name(t->op), begins, words, axis < 0 ? "-" : tsr_axis_name(axis));
   bool moves = t->op != TSR_OP_WAIT && t->inputs_count;
-  tsr_text_add(text, "%14s  ", moves ? tsr_text_count(tsr_tensor_bytes(&t->inputs[0])) : "-");
+  tsr_text_add(text, "%14s  ", moves ? tsr_text_count(tsr_tensor_bytes(&t->inputs[0])).text : "-");
   int64_t times = t->last_only ? 1 : tsr_program_times(p, index);
   tsr_text_add(text, "%5lld  %s", (long long)times, p->graph->nodes[t->node].name);
   if (between)

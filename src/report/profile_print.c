@@ -21,7 +21,7 @@ static void print_ranks(const tsr_profile *p, tsr_text *text) {
       text, "  %4s  %5s  %10s  %10s  %13s  %10s  %10s  %10s  %7s\n", "rank", "stage", "compute s",
       "input s", "communication", "overlapped", "waiting s", "idle s", "ratio");
   for (int r = 0; r < shown; r++) print_rank(p, r, text);
-  if (shown < ranks) tsr_text_add(text, "  … %s in all\n", tsr_text_count(ranks));
+  if (shown < ranks) tsr_text_add(text, "  … %s in all\n", tsr_text_count(ranks).text);
   tsr_text_add(
       text, "ratio: communication over compute; waiting, for another stage, is a part of idle\n");
   if (ranks > p->record.threads)
@@ -56,7 +56,7 @@ static void
 print_op(const char *name, const tsr_profile *p, const tsr_profile_op *op, tsr_text *text) {
   double whole = p->all.compute + p->all.input + p->all.communication;
   tsr_text_add(
-      text, "  %-24s  %9s  %10.6f  %5.1f %%", name, tsr_text_count(op->count), op->seconds,
+      text, "  %-24s  %9s  %10.6f  %5.1f %%", name, tsr_text_count(op->count).text, op->seconds,
       100 * share(op->seconds, whole));
   print_rate(op->flops, op->seconds, text);
   print_rate(op->bytes, op->seconds, text);

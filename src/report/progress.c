@@ -42,13 +42,13 @@ static void format_fill(const tsr_progress_state *state, int room, char *ret_tex
 
 int tsr_progress_format_bar(
     const tsr_progress_state *state, int width, char ret_line[TSR_PROGRESS_LINE_BYTES]) {
-  char step[64], loss[64], speed[64] = "", eta[64], time[32], fill[BAR_MAX + 4];
+  char step[64], loss[64], speed[128] = "", eta[64], time[32], fill[BAR_MAX + 4];
   if (width > TSR_PROGRESS_LINE_BYTES - 1) width = TSR_PROGRESS_LINE_BYTES - 1;
   snprintf(step, sizeof step, "step %lld/%lld", (long long)state->step, (long long)state->steps);
   snprintf(loss, sizeof loss, "  loss %.4f", state->loss);
   if (state->tokens_per_s > 0)
     snprintf(
-        speed, sizeof speed, "  %s %s/s", tsr_text_count((int64_t)(state->tokens_per_s + 0.5)),
+        speed, sizeof speed, "  %s %s/s", tsr_text_count((int64_t)(state->tokens_per_s + 0.5)).text,
         state->is_samples ? "samples" : "tok");
   tsr_progress_format_time(state->eta_s, time);
   snprintf(eta, sizeof eta, "  ETA %s", time);
@@ -72,10 +72,10 @@ int tsr_progress_format_bar(
 
 int tsr_progress_format_step(
     const tsr_progress_state *state, char ret_line[TSR_PROGRESS_LINE_BYTES]) {
-  char speed[64] = "", norm[64] = "";
+  char speed[128] = "", norm[64] = "";
   if (state->tokens_per_s > 0)
     snprintf(
-        speed, sizeof speed, ", %s %s/s", tsr_text_count((int64_t)(state->tokens_per_s + 0.5)),
+        speed, sizeof speed, ", %s %s/s", tsr_text_count((int64_t)(state->tokens_per_s + 0.5)).text,
         state->is_samples ? "samples" : "tokens");
   if (!isnan(state->grad_norm)) snprintf(norm, sizeof norm, ", grad norm %.4f", state->grad_norm);
   return snprintf(

@@ -69,7 +69,7 @@ measure(tsr_pool *pool, const tsr_kernels *k, int threads, tsr_limits *ret, tsr_
   if (!memory)
     return tsr_diag_failure(
         diags, TSR_NOWHERE, "cannot allocate %s to measure how fast memory is read: %s",
-        tsr_text_bytes((int64_t)bytes), strerror(errno));
+        tsr_text_bytes((int64_t)bytes).text, strerror(errno));
   madvise(memory, bytes, MADV_HUGEPAGE);
   measuring m = {.k = k, .memory = memory, .floats = FLOATS};
   tsr_pool_run(pool, run_touch, &m, threads);

@@ -100,8 +100,8 @@ check_fits(const tsr_worker_options *o, const tsr_programs *programs, int count,
   if (!have || need <= have) return true;
   tsr_diag_failure(
       diags, TSR_NOWHERE, "the model does not fit: %s needed for %d rank%s, %s %s%s%s",
-      tsr_text_bytes(need), o->parallel->ranks, o->parallel->ranks == 1 ? "" : "s",
-      tsr_text_bytes(have), o->memory_limit ? "allowed by device_config.memory_limit" : "available",
+      tsr_text_bytes(need).text, o->parallel->ranks, o->parallel->ranks == 1 ? "" : "s",
+      tsr_text_bytes(have).text, o->memory_limit ? "allowed by device_config.memory_limit" : "available",
       o->device ? " on " : "", o->device ? o->device->name : "");
   const tsr_program *p = programs[0].of_stage[stage];
   tsr_diag_hint(
@@ -109,11 +109,11 @@ check_fits(const tsr_worker_options *o, const tsr_programs *programs, int count,
       "a rank%s needs %s of parameters, %s of optimizer state, %s of activations and gradients",
       programs->order->stages > 1 ? tsr_arena_printf(programs->graph->arena, " of stage %d", stage)
                                   : "",
-      tsr_text_bytes(p->bytes[TSR_SEGMENT_PARAM]), tsr_text_bytes(p->bytes[TSR_SEGMENT_STATE]),
-      tsr_text_bytes(p->bytes[TSR_SEGMENT_WORK]));
+      tsr_text_bytes(p->bytes[TSR_SEGMENT_PARAM]).text, tsr_text_bytes(p->bytes[TSR_SEGMENT_STATE]).text,
+      tsr_text_bytes(p->bytes[TSR_SEGMENT_WORK]).text);
   int64_t cache = cache_bytes(programs, count, stage);
   if (cache)
-    tsr_diag_hint(diags, "and %s for keys and values of generated text", tsr_text_bytes(cache));
+    tsr_diag_hint(diags, "and %s for keys and values of generated text", tsr_text_bytes(cache).text);
   tsr_diag_hint(
       diags,
       "a smaller batch_size, sequence_length or model would fit; `check` shows what each costs");
@@ -130,7 +130,7 @@ static bool allocate_on_device(
     if (remedy) *remedy++ = 0;
     tsr_diag_failure(
         diags, TSR_NOWHERE, "rank %d: cannot allocate %s for %s on %s: %s", rank,
-        tsr_text_bytes(bytes), what, d->name, why);
+        tsr_text_bytes(bytes).text, what, d->name, why);
     if (remedy) tsr_diag_hint(diags, "%s", remedy);
     return false;
   }
@@ -147,7 +147,7 @@ allocate(tsr_worker *w, int rank, const char *what, int64_t bytes, char **ret, t
   void *memory = tsr_memory_map((size_t)bytes);
   if (!memory)
     return tsr_diag_failure(
-        diags, TSR_NOWHERE, "rank %d: cannot allocate %s for %s: %s", rank, tsr_text_bytes(bytes),
+        diags, TSR_NOWHERE, "rank %d: cannot allocate %s for %s: %s", rank, tsr_text_bytes(bytes).text,
         what, strerror(errno));
   madvise(memory, (size_t)bytes, MADV_HUGEPAGE);
   w->blocks[w->blocks_count++] = (struct tsr_block){memory, (size_t)bytes, false};
@@ -167,7 +167,7 @@ static bool map_state(tsr_worker *w, int rank, int64_t bytes, char **ret, tsr_di
   if (!memory)
     return tsr_diag_failure(
         diags, TSR_NOWHERE, "rank %d: cannot keep %s of optimizer state in a file in '%s': %s",
-        rank, tsr_text_bytes(bytes), folder, strerror(wrong));
+        rank, tsr_text_bytes(bytes).text, folder, strerror(wrong));
   w->blocks[w->blocks_count++] = (struct tsr_block){memory, (size_t)bytes, false};
   w->bytes += bytes;
   *ret = memory;

@@ -41,12 +41,11 @@ tsr_order_kind tsr_order_find(const char *name) {
   return TSR_ORDERS;
 }
 
-const char *tsr_action_text(tsr_action action) {
-  static char ring[8][32];
-  static int next;
-  char *text = ring[next++ % 8];
-  int length = snprintf(text, sizeof *ring, "%c%d", "FBW"[action.kind], action.microbatch);
-  if (action.chunk) snprintf(text + length, sizeof *ring - (size_t)length, ".%d", action.chunk);
+tsr_short_text tsr_action_text(tsr_action action) {
+  tsr_short_text text;
+  char *out = text.text;
+  int n = snprintf(out, sizeof text.text, "%c%d", "FBW"[action.kind], action.microbatch);
+  if (action.chunk) snprintf(out + n, sizeof text.text - (size_t)n, ".%d", action.chunk);
   return text;
 }
 

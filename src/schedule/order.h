@@ -48,8 +48,8 @@ typedef struct {
   tsr_place *places; /* per stage: of its line in the user's file; NULL: there is none */
 } tsr_order;
 
-/* "F3", or "F3.1" from chunk 1 on; each call's result lives in a ring of 8 static buffers. */
-const char *tsr_action_text(tsr_action action);
+/* "F3", or "F3.1" from chunk 1 on. */
+tsr_short_text tsr_action_text(tsr_action action);
 
 /* "gpipe", "1f1b", "interleaved", "zb_h1", "zb_v", "forward"; the reverse takes other spellings of
  * them too (1F1B, ZB-H1, zbv, zbvzerobubble, interleaved_1f1b) and returns TSR_ORDERS for an

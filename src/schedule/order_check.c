@@ -35,7 +35,8 @@ static bool fits(const tsr_order *o, const tsr_action *a) {
 static bool check_fits(const checker *c, int stage, const tsr_action *a) {
   const tsr_order *o = c->order;
   if (fits(o, a)) return true;
-  const char *text = tsr_action_text(*a);
+  const tsr_short_text name = tsr_action_text(*a);
+  const char *text = name.text;
   tsr_place place = place_of(c, stage, a);
   if (a->microbatch < 0 || a->microbatch >= o->microbatches)
     return tsr_diag_error(
@@ -65,7 +66,7 @@ static bool check_once(const checker *c, int stage) {
       continue;
     }
     tsr_place place = place_of(c, stage, a);
-    ok = tsr_diag_error(c->diags, place, "stage %d: %s stands twice", stage, tsr_action_text(*a));
+    ok = tsr_diag_error(c->diags, place, "stage %d: %s stands twice", stage, tsr_action_text(*a).text);
     tsr_place first = place_of(c, stage, &c->order->actions[stage][*index - 1]);
     if (first.line) tsr_diag_hint(c->diags, "first at line %d, column %d", first.line, first.col);
   }
@@ -82,8 +83,8 @@ static bool check_sequence(const checker *c, int stage) {
     if (*index_of(c, before) <= i + 1) continue; /* or it is missing, which is said elsewhere */
     tsr_place place = place_of(c, stage, a);
     ok = tsr_diag_error(
-        c->diags, place, "stage %d: %s stands before %s", stage, tsr_action_text(*a),
-        tsr_action_text(before));
+        c->diags, place, "stage %d: %s stands before %s", stage, tsr_action_text(*a).text,
+        tsr_action_text(before).text);
     tsr_diag_hint(c->diags, "a microbatch's F comes first, then its B, then its W if there are W");
   }
   return ok;
@@ -100,7 +101,7 @@ static bool check_ascends(const checker *c, int stage) {
     if (*index_of(c, before) <= i + 1) continue;
     ok = tsr_diag_error(
         c->diags, place_of(c, stage, a), "stage %d: %s stands before %s", stage,
-        tsr_action_text(*a), tsr_action_text(before));
+        tsr_action_text(*a).text, tsr_action_text(before).text);
     tsr_diag_hint(
         c->diags, "gradients are added in the order of the microbatches: a chunk's B, and its W, "
                   "must come in that order");
@@ -117,7 +118,7 @@ static int add_missing(const checker *c, tsr_action_kind kind, int count, tsr_te
       tsr_action a = {.kind = kind, .microbatch = m, .chunk = chunk};
       if (*index_of(c, a)) continue;
       if (count++ < NAMES_MAX)
-        tsr_text_add(names, "%s%s", names->length ? ", " : "", tsr_action_text(a));
+        tsr_text_add(names, "%s%s", names->length ? ", " : "", tsr_action_text(a).text);
     }
   return count;
 }
@@ -168,13 +169,13 @@ static void report_circle(const checker *c, const tsr_order_walk *w, int first) 
   do {
     const tsr_action *a = blocked(w, s);
     tsr_need need = need_of(w, s);
-    if (s == first) tsr_text_add(&text, "stage %d waits in %s for", s, tsr_action_text(*a));
+    if (s == first) tsr_text_add(&text, "stage %d waits in %s for", s, tsr_action_text(*a).text);
     else tsr_text_add(&text, ", which waits for");
-    tsr_text_add(&text, " %s of stage %d", tsr_action_text(need.action), need.stage);
+    tsr_text_add(&text, " %s of stage %d", tsr_action_text(need.action).text, need.stage);
     s = need.stage;
     if (blocked(w, s)->kind != need.action.kind || blocked(w, s)->chunk != need.action.chunk ||
         blocked(w, s)->microbatch != need.action.microbatch)
-      tsr_text_add(&text, ", which comes there after %s", tsr_action_text(*blocked(w, s)));
+      tsr_text_add(&text, ", which comes there after %s", tsr_action_text(*blocked(w, s)).text);
   } while (s != first);
   tsr_diag_error(c->diags, place_of(c, first, blocked(w, first)), "deadlock: %s", text.data);
   tsr_text_free(&text);

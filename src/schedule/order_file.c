@@ -297,7 +297,7 @@ void tsr_order_print(const tsr_order *order, tsr_text *text) {
   for (int s = 0; s < order->stages; s++) {
     tsr_text_add(text, "stage %d:", s);
     for (int i = 0; i < order->counts[s]; i++)
-      tsr_text_add(text, " %s", tsr_action_text(order->actions[s][i]));
+      tsr_text_add(text, " %s", tsr_action_text(order->actions[s][i]).text);
     tsr_text_add(text, "\n");
   }
 }

@@ -71,8 +71,8 @@ static int column_at(const row *r, double time) {
  * does not fit it is f3: of a later chunk. */
 static void draw_box(const row *r, tsr_action action, int begin, int end) {
   if (begin == end) return;
-  char text[32];
-  snprintf(text, sizeof text, "%s", tsr_action_text(action));
+  tsr_short_text name = tsr_action_text(action);
+  char *text = name.text;
   if ((int)strlen(text) > end - begin) {
     text[strcspn(text, ".")] = 0;
     if (action.chunk) text[0] = "fbw"[action.kind];
@@ -254,11 +254,12 @@ static void add_box(
       y, width, BOX);
   if (a.chunk) tsr_text_add(svg, " fill-opacity=\"%.2f\"", opacity(order, a.chunk));
   tsr_text_add(
-      svg, "><title>%s of stage %d: %.6g to %.6g</title></rect>", tsr_action_text(a), stage, start,
+      svg, "><title>%s of stage %d: %.6g to %.6g</title></rect>", tsr_action_text(a).text, stage, start,
       end);
   char number[16];
   snprintf(number, sizeof number, "%d", a.microbatch);
-  const char *label = tsr_action_text(a);
+  const tsr_short_text whole = tsr_action_text(a);
+  const char *label = whole.text;
   if ((double)strlen(label) * character_pixels > width) label = number;
   if ((double)strlen(label) * character_pixels <= width)
     tsr_text_add(svg, "<text x=\"%.2f\" y=\"%d\">%s</text>", x + width / 2, y + BOX / 2 + 4, label);

@@ -7,7 +7,7 @@ static void print_tensor(const tsr_program *p, const tsr_tensor *t, tsr_text *te
     tsr_text_add(text, "%s ", tsr_dtype_name(t->dtype));
   if (t->units) tsr_text_add(text, "%lld×", (long long)t->units);
   tsr_text_add(
-      text, "%s @%s+%lld", tsr_shape_text(t->ndim, t->shape), segments[t->segment],
+      text, "%s @%s+%lld", tsr_shape_text(t->ndim, t->shape).text, segments[t->segment],
       (long long)t->offset);
   if (t->frame >= 0 && p->frames[t->frame].slots > 1) tsr_text_add(text, " frame %d", t->frame);
 }
@@ -81,7 +81,7 @@ static void print_frames(const tsr_program *p, tsr_text *text) {
   for (int i = 0; i < p->frames_count; i++) {
     const tsr_frame *f = &p->frames[i];
     if (f->slots < 2) continue;
-    tsr_text_add(text, "frame %d: %d × %s bytes, for", i, f->slots, tsr_text_count(f->bytes));
+    tsr_text_add(text, "frame %d: %d × %s bytes, for", i, f->slots, tsr_text_count(f->bytes).text);
     for (int k = 0; k < 3 * p->order->chunks; k++)
       if (f->parts >> k & 1) {
         tsr_text_add(text, " %c", "FBW"[k % 3]);
@@ -119,15 +119,15 @@ void tsr_program_print_memory(const tsr_program *p, tsr_text *text) {
   static const char *const segments[] = {"parameters", "optimizer state", "constants",
                                          "inputs",     "cache",           "work"};
   static const char *const uses[] = {"activations", "gradients", "communication", "scratch"};
-  tsr_text_add(text, "memory of one rank: %s bytes\n", tsr_text_count(tsr_program_bytes(p)));
+  tsr_text_add(text, "memory of one rank: %s bytes\n", tsr_text_count(tsr_program_bytes(p)).text);
   for (int s = 0; s < TSR_SEGMENTS; s++)
     if (p->bytes[s] || s != TSR_SEGMENT_CACHE)
-      tsr_text_add(text, "  %-16s %20s\n", segments[s], tsr_text_count(p->bytes[s]));
+      tsr_text_add(text, "  %-16s %20s\n", segments[s], tsr_text_count(p->bytes[s]).text);
   if (!p->tasks_count) return;
   tsr_text_add(
       text, "work at its fullest, task %d (%s):\n", p->peak_task,
       p->graph->nodes[p->tasks[p->peak_task].node].name);
   for (int u = 0; u < TSR_USES; u++)
-    tsr_text_add(text, "  %-16s %20s\n", uses[u], tsr_text_count(p->peak_bytes[u]));
-  tsr_text_add(text, "  %-16s %20s\n", "without reuse", tsr_text_count(p->unplanned_bytes));
+    tsr_text_add(text, "  %-16s %20s\n", uses[u], tsr_text_count(p->peak_bytes[u]).text);
+  tsr_text_add(text, "  %-16s %20s\n", "without reuse", tsr_text_count(p->unplanned_bytes).text);
 }

@@ -188,7 +188,7 @@ bool tsr_verify_lists(tsr_verify *v, tsr_verify_subject *s) {
 static const char *tensor_text(tsr_verify *v, const tsr_tensor *t) {
   const char *units = t->units ? tsr_arena_printf(v->arena, "%lld × ", (long long)t->units) : "";
   return tsr_arena_printf(
-      v->arena, "%s%s %s", units, tsr_shape_text(t->ndim, t->shape), tsr_dtype_name(t->dtype));
+      v->arena, "%s%s %s", units, tsr_shape_text(t->ndim, t->shape).text, tsr_dtype_name(t->dtype));
 }
 
 /* What a rank's part of a value must be. */

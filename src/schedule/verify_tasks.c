@@ -23,8 +23,8 @@ static bool same_tensor(const tsr_tensor *a, const tsr_tensor *b) {
 static const char *tensor_text(const check *c, const tsr_tensor *t) {
   if (t->ndim < 0 || t->ndim > TSR_DIMS_MAX || (int)t->dtype < 0 || t->dtype > TSR_F16)
     return "no tensor";
-  const char *shape = tsr_shape_text(t->ndim, t->shape);
-  const char *what = tsr_arena_printf(c->v->arena, "%s %s", shape, tsr_dtype_name(t->dtype));
+  const char *what = tsr_arena_printf(
+      c->v->arena, "%s %s", tsr_shape_text(t->ndim, t->shape).text, tsr_dtype_name(t->dtype));
   if (t->units) what = tsr_arena_printf(c->v->arena, "%lld × %s", (long long)t->units, what);
   if ((int)t->segment < 0 || t->segment >= TSR_SEGMENT_ABSENT) return what;
   const char *at = tsr_verify_address(c->v, t->segment, t->offset);

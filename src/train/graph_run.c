@@ -53,7 +53,7 @@ static bool report_output(
   float *data = tsr_memory_try(sizeof *data * (size_t)n);
   if (!data)
     return tsr_diag_failure(
-        diags, TSR_NOWHERE, "out of memory: %s for '%s'", tsr_text_bytes(4 * n), v->name);
+        diags, TSR_NOWHERE, "out of memory: %s for '%s'", tsr_text_bytes(4 * n).text, v->name);
   tsr_bound_read(bound, g->outputs[i].value, data);
   double sum = 0, squares = 0;
   for (int64_t k = 0; k < n; k++) {
@@ -62,7 +62,7 @@ static bool report_output(
   }
   if (!o->quiet)
     printf(
-        "%s %s: sum %.9g, norm %.9g\n", g->outputs[i].name, tsr_shape_text(v->ndim, v->shape), sum,
+        "%s %s: sum %.9g, norm %.9g\n", g->outputs[i].name, tsr_shape_text(v->ndim, v->shape).text, sum,
         sqrt(squares));
   bool ok = !o->out || write_npy(o->arena, o->out->path, g->outputs[i].name, v, data, diags);
   free(data);

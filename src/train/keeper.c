@@ -339,7 +339,7 @@ static bool open_saver(
   if (!agree_on_folder(k, opened, diags)) return false;
   if (k->run.quiet) return true;
   int64_t every = k->run.config->training.model_save_interval;
-  printf("checkpoints: %s each into '%s'", tsr_text_bytes(tsr_saver_bytes(k->saver)), o.folder);
+  printf("checkpoints: %s each into '%s'", tsr_text_bytes(tsr_saver_bytes(k->saver)).text, o.folder);
   if (every) printf(", every %lld steps and at the end\n", (long long)every);
   else printf(", at the end\n");
   return true;

@@ -11,7 +11,7 @@ static bool check_events(const tsr_recording *r, int64_t events_of_step, tsr_dia
   if (r->steps <= fit) return true;
   tsr_diag_error(
       diags, TSR_NOWHERE, "%d steps of this mesh are %s events, of which %s can be kept", r->steps,
-      tsr_text_count(r->steps * events_of_step), tsr_text_count(EVENTS_MAX));
+      tsr_text_count(r->steps * events_of_step).text, tsr_text_count(EVENTS_MAX).text);
   if (fit) tsr_diag_hint(diags, "--steps %lld would do", (long long)fit);
   else tsr_diag_hint(diags, "a smaller mesh, or fewer microbatches, would do");
   return false;

@@ -73,7 +73,7 @@ bool tsr_weights_sha256(
   if (most && !copy)
     return tsr_diag_failure(
         diags, TSR_NOWHERE, "out of memory: %s to take the weights' SHA-256",
-        tsr_text_bytes((int64_t)(sizeof *copy * most)));
+        tsr_text_bytes((int64_t)(sizeof *copy * most)).text);
   tsr_sha256 *sha = tsr_sha256_new(arena);
   for (int i = 0; i < g->params_count; i++) {
     const tsr_param *p = sorted[i];
@@ -400,7 +400,7 @@ static bool write_end(trainer *t) {
   if (!t->o->quiet && t->lost_in_all)
     printf(
         "fp16: %s scaled numbers under- or overflowed: another loss scale gives other bits\n",
-        tsr_text_count(t->lost_in_all));
+        tsr_text_count(t->lost_in_all).text);
   if (!t->o->quiet)
     printf(
         "%s: step %lld, loss %.4f, weights sha256 %s\n", t->step < t->steps ? "stopped" : "done",

@@ -45,7 +45,7 @@ static void expect_fine(const char *call, const char *shape) {
   tsr_arena *arena = tsr_arena_new();
   tsr_graph *g = make_graph(arena);
   const tsr_value *v = &g->values[harness_call(g, call)];
-  CHECK_STR(tsr_shape_text(v->ndim, v->shape), shape);
+  CHECK_STR(tsr_shape_text(v->ndim, v->shape).text, shape);
   tsr_arena_free(arena);
 }
 

@@ -157,7 +157,7 @@ static void test_all(void) {
 static const char *line_of(const tsr_order *o, int stage) {
   tsr_text text = {0};
   for (int i = 0; i < o->counts[stage]; i++)
-    tsr_text_add(&text, "%s%s", i ? " " : "", tsr_action_text(o->actions[stage][i]));
+    tsr_text_add(&text, "%s%s", i ? " " : "", tsr_action_text(o->actions[stage][i]).text);
   char *line = tsr_arena_strdup(arena, text.data);
   tsr_text_free(&text);
   return line;
@@ -292,8 +292,8 @@ static void test_names(void) {
   CHECK_INT(tsr_order_find("ZBVZeroBubble"), TSR_ORDER_ZB_V);
   CHECK_INT(tsr_order_find("Interleaved1F1B"), TSR_ORDER_INTERLEAVED);
   CHECK_INT(tsr_order_find("interleaved_1f1b"), TSR_ORDER_INTERLEAVED);
-  CHECK_STR(tsr_action_text((tsr_action){TSR_ACTION_WEIGHTS, 12, 3}), "W12.3");
-  CHECK_STR(tsr_action_text((tsr_action){TSR_ACTION_FORWARD, 0, 0}), "F0");
+  CHECK_STR(tsr_action_text((tsr_action){TSR_ACTION_WEIGHTS, 12, 3}).text, "W12.3");
+  CHECK_STR(tsr_action_text((tsr_action){TSR_ACTION_FORWARD, 0, 0}).text, "F0");
 }
 
 static void test_possible(void) {

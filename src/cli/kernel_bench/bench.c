@@ -87,7 +87,7 @@ static bool open_memory(int64_t bytes, const char *what, void **ret_memory, tsr_
       0);
   if (memory == MAP_FAILED)
     return tsr_diag_failure(
-        diags, TSR_NOWHERE, "cannot allocate %s for %s: %s", tsr_text_bytes(bytes), what,
+        diags, TSR_NOWHERE, "cannot allocate %s for %s: %s", tsr_text_bytes(bytes).text, what,
         strerror(errno));
   madvise(memory, (size_t)bytes, MADV_HUGEPAGE);
   *ret_memory = memory;
