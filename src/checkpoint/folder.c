@@ -3,6 +3,7 @@
 #include "base/file.h"
 #include "base/new_file.h"
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,8 +30,12 @@ static int64_t step_of(const char *name) {
 
 static bool is_unfinished(const char *name) {
   size_t length = strlen(name), ending = sizeof unfinished - 1;
-  return !strncmp(name, prefix, sizeof prefix - 1) && length > ending &&
-         !strcmp(name + length - ending, unfinished);
+  char step[NAME_MAX + 1];
+  if (length <= ending || length >= sizeof step || strcmp(name + length - ending, unfinished))
+    return false;
+  memcpy(step, name, length - ending);
+  step[length - ending] = 0;
+  return step_of(step) >= 0;
 }
 
 static int by_step(const void *a, const void *b) {

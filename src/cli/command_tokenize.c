@@ -40,6 +40,7 @@ int app_run_tokenize(app *a) {
       .out = a->options.out,
       .jsonl_key = a->options.jsonl_key,
       .end_of_text = -1,
+      .overwrites = a->options.overwrite,
       .skips_lines = a->options.skip_bad_lines,
       .threads = (int)a->options.threads,
       .quiet = a->options.quiet,

@@ -27,8 +27,8 @@ static const entry usages[] = {
     {ONLY(IMPORT), "tessera-train import FOLDER --out DIR\n"},
     {ONLY(EXPORT), "tessera-train export DIR --out FOLDER [--dtype f32|bf16|f16]\n"},
     {ONLY(TOKENIZE),
-     "tessera-train tokenize INPUT… --out FILE [--tokenizer FILE|byte|char] [--format "
-     "WHAT]\n"},
+     "tessera-train tokenize INPUT… --out FILE [--overwrite] [--tokenizer FILE|byte|char] "
+     "[--format WHAT]\n"},
     {ONLY(KERNELS), "tessera-train kernels [--bench] [--threads N] [--filter TEXT]\n"},
     {ONLY(DOCTOR), "tessera-train doctor [--topology]\n"},
 };
@@ -84,6 +84,9 @@ static const entry options[] = {
     {ONLY(TRAIN) | ONLY(PROFILE),
      "  --overwrite      train, profile: begins anew in a folder that has a run's "
      "results, which are lost\n"},
+    {ONLY(TOKENIZE),
+     "  --overwrite      tokenize: replaces an output file whose content does not tell its "
+     "format\n"},
     {CONFIGURED, "  --dump WHAT      prints stages of the plan: "
                  "mesh,groups,graph,placement,program,memory\n"},
     {ONLY(TRAIN),

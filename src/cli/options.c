@@ -34,7 +34,7 @@ static const option options[] = {
     {"--set", KEY, 0, CONFIGURED | ONLY(KERNELS)}, /* numerics.isa */
     {"--metrics", PATH, AT(metrics), ONLY(TRAIN) | ONLY(PROFILE) | ONLY(CHECK)},
     {"--out", PATH, AT(out), WRITES},
-    {"--overwrite", FLAG, AT(overwrite), ONLY(TRAIN) | ONLY(PROFILE)},
+    {"--overwrite", FLAG, AT(overwrite), ONLY(TRAIN) | ONLY(PROFILE) | ONLY(TOKENIZE)},
     {"--prove", FLAG, AT(prove), ONLY(CHECK)},
     {"--full-mesh", FLAG, AT(full_mesh), ONLY(CHECK)},
     {"--machine", PATH, AT(machine), ONLY(PLAN)},

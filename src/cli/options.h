@@ -41,7 +41,7 @@ typedef struct {
   bool quiet, print_config, print_schema, print_manual, version, help;
   /* train */
   const char *resume; /* "": the newest */
-  bool overwrite;     /* and profile */
+  bool overwrite;     /* and profile, tokenize */
   const char *time_limit_text;
   double time_limit_s;
   /* trace, profile */

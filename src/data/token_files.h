@@ -23,7 +23,7 @@ const char *tsr_token_format_name(tsr_token_format format); /* "llmc" */
 typedef enum { TSR_TOKEN_U16, TSR_TOKEN_U32, TSR_TOKEN_I32 } tsr_token_type;
 static inline int64_t tsr_token_bytes(tsr_token_type type) { return type == TSR_TOKEN_U16 ? 2 : 4; }
 
-enum { TSR_LLMC_HEADER_BYTES = 1024 };
+enum { TSR_LLMC_HEADER_BYTES = 1024, TSR_MEGATRON_HEADER_BYTES = 34 };
 enum { TSR_LLMC_MAGIC_U16 = 20240520, TSR_LLMC_MAGIC_U32 = 20240801 };
 
 /* A Megatron .idx whose numbers agree with each other; points into its bytes. */

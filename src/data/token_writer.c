@@ -2,13 +2,13 @@
 #include "base/disk.h"
 #include "base/file.h"
 #include "base/new_file.h"
-#include "base/utf8.h"
+#include "data/token_replace.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { BUFFER_BYTES = 1 << 20, INDEX_HEADER_BYTES = 34 };
+enum { BUFFER_BYTES = 1 << 20 };
 
 typedef struct {
   tsr_new_file file;
@@ -29,25 +29,9 @@ static bool cannot_write(const output *o, tsr_diags *diags) {
       diags, TSR_NOWHERE, "cannot write '%s': %s", o->file.path, strerror(errno));
 }
 
-/* Raw tokens have no magic; what begins with a line of text is none. */
-static bool is_text(const char *path) {
-  char bytes[256];
-  int fd = tsr_disk_open(path, O_RDONLY | O_NONBLOCK | O_NOFOLLOW);
-  ptrdiff_t got = fd < 0 ? 0 : tsr_disk_read(fd, bytes, sizeof bytes);
-  if (fd >= 0) close(fd);
-  if (got <= 0 || memchr(bytes, 0, (size_t)got)) return false;
-  return tsr_utf8_valid(bytes, (size_t)got) + 4 > (size_t)got; /* a character may be cut off */
-}
-
-/* `magics`: what a file of that name begins with, one or the other, that was written before; NULL:
- * nothing does. */
-static bool open_output(
-    tsr_arena *arena, const char *path, const char *const *magics, output *ret, tsr_diags *diags) {
+static bool open_output(tsr_arena *arena, const char *path, output *ret, tsr_diags *diags) {
   *ret = (output){.buffer = tsr_arena_alloc(arena, BUFFER_BYTES), .file.fd = -1};
-  bool ours = magics ? tsr_file_begins(path, magics[1]) : !is_text(path);
-  return (ours ||
-          tsr_file_check_replaced(path, magics ? magics[0] : "\x01", "file of tokens", diags)) &&
-         tsr_new_file_open(path, &ret->file, diags);
+  return tsr_new_file_open(path, &ret->file, diags);
 }
 
 static bool flush_output(output *o, tsr_diags *diags) {
@@ -77,8 +61,8 @@ static bool put_header(output *o, const void *bytes, size_t length, tsr_diags *d
 }
 
 bool tsr_token_writer_open(
-    tsr_arena *arena, const char *path, tsr_tokens_as as, bool is_wide, tsr_token_writer **ret,
-    tsr_diags *diags) {
+    tsr_arena *arena, const char *path, tsr_tokens_as as, bool is_wide, bool overwrites,
+    tsr_token_writer **ret, tsr_diags *diags) {
   static const char zeros[TSR_LLMC_HEADER_BYTES];
   tsr_token_writer *w = tsr_arena_array(arena, tsr_token_writer, 1);
   *w = (tsr_token_writer){.arena = arena, .as = as, .is_wide = is_wide};
@@ -90,14 +74,13 @@ bool tsr_token_writer_open(
     length -= 4;
   const char *base = tsr_arena_strndup(arena, path, length);
   const char *bin = pair ? tsr_arena_printf(arena, "%s.bin", base) : base;
-  /* TSR_LLMC_MAGIC_U16 and _U32 */
-  static const char *const llmc[] = {"\x88\xd8\x34\x01", "\xa1\xd9\x34\x01"};
-  static const char *const megatron[] = {"MMIDIDX", "MMIDIDX"};
-  bool ok = open_output(arena, bin, as == TSR_TOKENS_AS_LLMC ? llmc : NULL, &w->tokens, diags);
+  const char *idx = pair ? tsr_arena_printf(arena, "%s.idx", base) : NULL;
+  bool ok = (overwrites || tsr_tokens_check_replaced(bin, idx, as, diags)) &&
+            open_output(arena, bin, &w->tokens, diags);
   if (ok && as == TSR_TOKENS_AS_LLMC) ok = put(&w->tokens, zeros, sizeof zeros, diags);
   if (ok && pair)
-    ok = open_output(arena, tsr_arena_printf(arena, "%s.idx", base), megatron, &w->index, diags) &&
-         put(&w->index, zeros, INDEX_HEADER_BYTES, diags);
+    ok = open_output(arena, idx, &w->index, diags) &&
+         put(&w->index, zeros, TSR_MEGATRON_HEADER_BYTES, diags);
   if (!ok) tsr_token_writer_abandon(w);
   *ret = ok ? w : NULL;
   return ok;
@@ -142,10 +125,10 @@ static bool put_pointers(tsr_token_writer *w, tsr_diags *diags) {
   for (int64_t i = 0; ok && i < w->documents;) {
     int64_t count = w->documents - i < MOST ? w->documents - i : MOST;
     ssize_t want = count * (ssize_t)sizeof *lengths;
-    ok =
-        tsr_disk_read_at(
-            fd, lengths, (size_t)want, INDEX_HEADER_BYTES + i * (int64_t)sizeof *lengths) == want ||
-        cannot_write(&w->index, diags);
+    ok = tsr_disk_read_at(
+             fd, lengths, (size_t)want, TSR_MEGATRON_HEADER_BYTES + i * (int64_t)sizeof *lengths) ==
+             want ||
+         cannot_write(&w->index, diags);
     for (int64_t k = 0; ok && k < count; k++) {
       ok = put(&w->index, &pointer, sizeof pointer, diags);
       pointer += (int64_t)lengths[k] * (w->is_wide ? 4 : 2);
@@ -157,7 +140,7 @@ static bool put_pointers(tsr_token_writer *w, tsr_diags *diags) {
 }
 
 static bool finish_index(tsr_token_writer *w, tsr_diags *diags) {
-  uint8_t header[INDEX_HEADER_BYTES] = "MMIDIDX\0\0";
+  uint8_t header[TSR_MEGATRON_HEADER_BYTES] = "MMIDIDX\0\0";
   uint64_t version = 1, sequences = (uint64_t)w->documents, entries = sequences + 1;
   memcpy(header + 9, &version, 8);
   header[17] = w->is_wide ? 4 : 8;

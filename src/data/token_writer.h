@@ -9,10 +9,11 @@ typedef enum { TSR_TOKENS_AS_LLMC, TSR_TOKENS_AS_NANOGPT, TSR_TOKENS_AS_MEGATRON
 typedef struct tsr_token_writer tsr_token_writer;
 
 /* Begins PATH; of Megatron PATH.bin and PATH.idx, an ending .bin or .idx of `path` aside. 32-bit
- * tokens are u32, in Megatron's files i32. */
+ * tokens are u32, in Megatron's files i32. An error where a file is there that is not known to be
+ * tokens of this format, unless it `overwrites` (data/token_replace.h). */
 bool tsr_token_writer_open(
-    tsr_arena *arena, const char *path, tsr_tokens_as as, bool is_wide, tsr_token_writer **ret,
-    tsr_diags *diags);
+    tsr_arena *arena, const char *path, tsr_tokens_as as, bool is_wide, bool overwrites,
+    tsr_token_writer **ret, tsr_diags *diags);
 /* Adds tokens as they lie in the file (2 or 4 bytes each). */
 bool tsr_token_writer_add(
     tsr_token_writer *writer, const void *tokens, int64_t count, tsr_diags *diags);

@@ -4,6 +4,7 @@
 #include "base/new_file.h"
 #include "data/content.h"
 #include "data/sources.h"
+#include "data/token_replace.h"
 #include "data/tokenize_block.h"
 #include <errno.h>
 #include <pthread.h>
@@ -91,11 +92,12 @@ static const char *chars_path(const job *j) {
 
 /* A file of characters whose tokens are not there is not this command's. */
 static bool check_chars(const job *j) {
-  if (!makes_chars(j) || !tsr_file_exists(chars_path(j)) || tsr_file_exists(j->options->out))
-    return true;
+  const char *tokens = tsr_token_writer_path(j->writer);
+  if (!makes_chars(j) || j->options->overwrites || !tsr_file_exists(chars_path(j))) return true;
+  if (tsr_file_exists(tokens)) return tsr_chars_check_replaced(chars_path(j), j->diags);
   return tsr_diag_error(
       j->diags, TSR_NOWHERE, "'%s' is there without '%s': it is not overwritten", chars_path(j),
-      j->options->out);
+      tokens);
 }
 
 /* The characters that a char tokenizer found are kept beside the tokens, which mean nothing without
@@ -287,10 +289,12 @@ static bool check_documents(const job *j) {
 
 static bool tokenize(job *j) {
   const tsr_tokenize_options *o = j->options;
-  if (!open_inputs(j) || !make_rules(j) || !check_chars(j)) return false;
-  if (!tsr_token_writer_open(j->arena, o->out, o->as, j->rules.is_wide, &j->writer, j->diags))
+  if (!open_inputs(j) || !make_rules(j)) return false;
+  if (!tsr_token_writer_open(
+          j->arena, o->out, o->as, j->rules.is_wide, o->overwrites, &j->writer, j->diags))
     return false;
-  if (!run_threads(j) || !check_documents(j) || !tsr_file_maps_check(j->diags) || !keep_chars(j)) {
+  if (!check_chars(j) || !run_threads(j) || !check_documents(j) || !tsr_file_maps_check(j->diags) ||
+      !keep_chars(j)) {
     tsr_token_writer_abandon(j->writer);
     return false;
   }

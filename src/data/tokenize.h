@@ -14,11 +14,12 @@ typedef struct {
   const char *jsonl_key; /* NULL: "text" */
   int64_t end_of_text;   /* behind each document; -1: the tokenizer's, if it has one; -2: nothing */
   int threads;           /* 0: one for each core */
+  bool overwrites;       /* files that are there and cannot be told to be of that kind */
   bool skips_lines;      /* of JSONL that are none, or without a text; else the first is an error */
   bool quiet;            /* no report */
   bool shows_progress;   /* on stderr */
   const volatile sig_atomic_t *stop; /* ends the work when it is not 0; NULL: nothing does */
-  size_t block_bytes;    /* 0: a MiB; other numbers are for tests */
+  size_t block_bytes;                /* 0: a MiB; other numbers are for tests */
 } tsr_tokenize_options;
 
 /* A text is a document, and so is each line of JSONL; documents follow each other in the order of

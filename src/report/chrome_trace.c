@@ -3,7 +3,8 @@
 #include "report/comm_trace.h"
 #include <string.h>
 
-static const char first_line[] = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[";
+static const char first_line[] =
+    "{\"otherData\":{\"program\":\"tessera-train\"},\"displayTimeUnit\":\"ms\",\"traceEvents\":[";
 enum { TRACKS = 4, FLUSH_BYTES = 1 << 20 };
 
 typedef struct {
@@ -137,7 +138,7 @@ static void add_all(writing *w) {
 }
 
 bool tsr_chrome_trace_open(const char *path, tsr_new_file *ret, tsr_diags *diags) {
-  return tsr_file_check_replaced(path, first_line, "trace", diags) &&
+  return tsr_file_check_replaced(path, first_line, "trace of tessera-train", diags) &&
          tsr_new_file_open(path, ret, diags);
 }
 

@@ -291,15 +291,17 @@ bool tsr_calibrate(
 bool tsr_calibrate_to_file(
     tsr_arena *arena, const char *share_folder, tsr_cpu_context device, const char *file,
     tsr_diags *diags) {
+  static const char first_line[] = "# Measured by tessera-train plan --calibrate\n";
   tsr_machine *m;
   tsr_text yaml = {0};
   tsr_new_file probe; /* measuring takes long */
   if (!tsr_file_check_replaced(
-          file, "name: measured\n", "description of a measured machine", diags) ||
+          file, first_line, "description of a machine that tessera-train has measured", diags) ||
       !tsr_new_file_open(file, &probe, diags))
     return false;
   tsr_new_file_drop(&probe);
   if (!tsr_calibrate(arena, share_folder, device, &m, diags)) return false;
+  tsr_text_add(&yaml, "%s", first_line);
   tsr_machine_write(m, &yaml);
   bool ok = tsr_file_write(file, yaml.data, yaml.length, diags);
   tsr_text_free(&yaml);

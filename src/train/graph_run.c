@@ -1,6 +1,7 @@
 /* A hand-written graph without a loss: once forward, its outputs printed and written as NumPy
  * files. */
 #include "train/trainer.h"
+#include "base/file.h"
 #include "base/memory.h"
 #include "base/new_file.h"
 #include <math.h>
@@ -36,12 +37,18 @@ static bool write_npy(
   return ok;
 }
 
-/* Before anything is computed: only files of NumPy are replaced. */
+/* Before anything is computed: only files of NumPy are replaced, in the folder of a run. */
 static bool check_files(const tsr_trainer_options *o, const tsr_graph *g, tsr_diags *diags) {
   bool ok = true;
-  for (int i = 0; o->out && i < g->outputs_count; i++)
-    ok &= tsr_file_check_replaced(
-        npy_path(o->arena, o->out->path, g->outputs[i].name), npy_magic, "file of NumPy", diags);
+  for (int i = 0; o->out && i < g->outputs_count; i++) {
+    const char *path = npy_path(o->arena, o->out->path, g->outputs[i].name);
+    if (!o->out->is_used && tsr_file_exists(path))
+      ok = tsr_diag_error(
+          diags, TSR_NOWHERE,
+          "'%s' is there, and no run of tessera-train has used '%s': it is not overwritten", path,
+          o->out->path);
+    else ok &= tsr_file_check_replaced(path, npy_magic, "file of NumPy", diags);
+  }
   return ok;
 }
 

@@ -144,8 +144,10 @@ bool tsr_out_folder_take(
   if (!tsr_new_folder(path))
     return tsr_file_cannot("make the folder", path, errno, TSR_NOWHERE, diags);
   if (tsr_folder_lock_take(arena, path, &ret->lock, diags) &&
-      check_content(arena, path, purpose, diags))
+      check_content(arena, path, purpose, diags)) {
+    ret->is_used = tsr_file_begins(tsr_path_join(arena, path, "config.yaml"), mark);
     return true;
+  }
   tsr_out_folder_close(ret);
   return false;
 }

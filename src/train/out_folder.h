@@ -9,6 +9,7 @@
 typedef struct {
   const char *path;
   bool is_made; /* by this run */
+  bool is_used; /* by a run before, whose config.yaml is there */
   bool has_begun;
   tsr_folder_lock lock;
 } tsr_out_folder;

@@ -47,9 +47,11 @@ static bool check_links(const tsr_plan_request *r, tsr_diags *diags) {
 
 static bool
 write_chart(tsr_arena *arena, const tsr_report *report, const char *file, tsr_diags *diags) {
+  static const char first_line[] = "<!-- drawn by tessera-train plan -->\n";
   tsr_text svg = {0};
+  tsr_text_add(&svg, "%s", first_line);
   tsr_report_gantt_svg(arena, report, &svg);
-  bool ok = tsr_file_check_replaced(file, "<svg", "SVG picture", diags) &&
+  bool ok = tsr_file_check_replaced(file, first_line, "SVG picture of tessera-train", diags) &&
             tsr_file_write(file, svg.data, svg.length, diags);
   tsr_text_free(&svg);
   return ok;

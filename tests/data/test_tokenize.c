@@ -26,6 +26,7 @@ static tsr_tokenize_options options_of(const char *const *inputs, int count, con
       .out = out,
       .end_of_text = -1,
       .threads = 1,
+      .overwrites = true,
       .quiet = true};
 }
 

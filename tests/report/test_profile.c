@@ -132,9 +132,13 @@ static void test_tables(void) {
   tsr_text_free(&text);
   text = (tsr_text){0};
   tsr_profile_print(&p, &text);
-  CHECK(strstr(text.data, "  linear                            3    0.000300   65.2 %      0.001      0.002    25.6 %\n"));
+  CHECK(strstr(
+      text.data, "  linear                            3    0.000300   65.2 %      0.001      0.002 "
+                 "   25.6 %\n"));
   CHECK(strstr(text.data, "    GFLOP/s       GB/s  of limit\n"));
-  CHECK(strstr(text.data, "-\nlimits, measured: 0.0 GFLOP/s, 1.0 GB/s read from memory; what caches hold may go beyond\n"));
+  CHECK(strstr(
+      text.data, "-\nlimits, measured: 0.0 GFLOP/s, 1.0 GB/s read from memory; what caches hold "
+                 "may go beyond\n"));
   tsr_text_free(&text);
   tsr_arena_free(m.arena);
 }
@@ -300,7 +304,8 @@ static void test_file(void) {
   CHECK(tsr_chrome_trace_write(&file, &m.record, diags));
   CHECK_STR(
       file_text("trace.json"),
-      "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n"
+      "{\"otherData\":{\"program\":\"tessera-train\"},\"displayTimeUnit\":\"ms\",\"traceEvents\":["
+      "\n"
       "{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":0,\"tid\":0,\"args\":{\"name\":\"rank 0 dp "
       "0\"}},\n"
       "{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":0,\"tid\":0,\"args\":{\"name\":\"compute\"}},"

@@ -58,13 +58,13 @@ for input in run.yaml model.yaml graph.yaml tok.json text.txt mesh.textproto; do
   refuses "'$input' would be overwritten, and this command reads it" profile --config run.yaml --steps 1 --metrics "$input"
   refuses "cannot make the folder '$input': Not a directory" --config run.yaml --out "$input"
   # nothing of a plan's and nothing of tokens is in any of these files
-  refuses "'$input' is there and is no description of a measured machine: it is not overwritten" plan --config run.yaml \
+  refuses "'$input' is there and is no description of a machine that tessera-train has measured: it is not overwritten" plan --config run.yaml \
     --calibrate "$input"
   [ $input = tok.json ] || refuses "'$input' is there and is no file of tokens: it is not overwritten" tokenize "$input" --out "$input"
   rm "hard.$input" "soft.$input"
 done
 for input in run.yaml model.yaml graph.yaml tok.json text.txt mesh.textproto; do
-  refuses "error: '$input' is there and is no SVG picture: it is not overwritten" plan --config run.yaml --svg "$input"
+  refuses "error: '$input' is there and is no SVG picture of tessera-train: it is not overwritten" plan --config run.yaml --svg "$input"
 done
 refuses "'tok.json' is there and is no file of tokens" tokenize text.txt --tokenizer tok.json --out tok.json
 mv text.txt text.bin && refuses "'text.bin' is there and is no file of tokens" tokenize text.bin --out text --format megatron
@@ -77,7 +77,7 @@ refuses "'chart.svg' would be overwritten, and this command reads it" --config r
   --set training_config.data_path=chart.svg --set training_config.data_format=text
 cp "$TESSERA_SHARE/configs/machines/h100.yaml" machine.yaml
 refuses "--machine and --calibrate both say which machine" plan --config run.yaml --machine machine.yaml --calibrate machine.yaml
-refuses "'machine.yaml' is there and is no SVG picture: it is not overwritten" plan --config run.yaml --machine machine.yaml --svg machine.yaml
+refuses "'machine.yaml' is there and is no SVG picture of tessera-train: it is not overwritten" plan --config run.yaml --machine machine.yaml --svg machine.yaml
 
 # folders
 ends 0 --config llama.yaml --out trained --quiet

@@ -73,10 +73,10 @@ tensors: {x: {shape: [4, 8], dtype: f32, init: normal(1.0)}}
 graph: [y: "matmul(x, x, transpose_b=1)"]
 outputs: [y]
 RUN
-leaves foreign 2 "'foreign/trace.json' is there and is no trace" profile --config run.yaml --steps 1 --out foreign
-leaves foreign 2 "'foreign/machine.yaml' is there and is no description" plan --calibrate foreign/machine.yaml
-leaves foreign 2 "'foreign/notes.svg' is there and is no SVG picture" plan --config run.yaml --svg foreign/notes.svg
-leaves foreign 2 "'foreign/y.npy' is there and is no file of NumPy" --config forward.yaml --out foreign
+leaves foreign 2 "'foreign/trace.json' is there and is no trace of tessera-train" profile --config run.yaml --steps 1 --out foreign
+leaves foreign 2 "'foreign/machine.yaml' is there and is no description of a machine that" plan --calibrate foreign/machine.yaml
+leaves foreign 2 "'foreign/notes.svg' is there and is no SVG picture of tessera-train" plan --config run.yaml --svg foreign/notes.svg
+leaves foreign 2 "'foreign/y.npy' is there, and no run of tessera-train has used 'foreign'" --config forward.yaml --out foreign
 leaves foreign 2 "'foreign/t.bin.chars.txt' is there without 'foreign/t.bin'" tokenize text.txt --tokenizer char --out foreign/t.bin
 leaves foreign 2 "'foreign/run/metrics.jsonl' is of another run" --config run.yaml --metrics foreign/run/metrics.jsonl
 echo '{"event":"click","at":3}' > foreign/clicks.jsonl
@@ -101,7 +101,9 @@ mkdir foreign/merged.partial && cp foreign/notes.txt foreign/merged.partial/note
 leaves foreign 2 "'foreign/merged.partial' is there, and no command has left it" checkpoint merge kept --out foreign/merged
 leaves foreign 2 "'foreign/file.partial' is there, and no command has left it" export kept --out foreign/file
 for format in llmc nanogpt megatron; do
-  for i in 1 2; do ends 0 tokenize text.txt --out again.bin --format $format --quiet; done
+  ends 0 tokenize text.txt --out again.bin --format $format --quiet
+  again=() && [ $format != nanogpt ] || again=(--overwrite)
+  ends 0 tokenize text.txt --out again.bin --format $format --quiet "${again[@]}"
   rm again.*
 done
 leaves foreign 2 "it is a symbolic link" --config run.yaml --out foreign/linked
