@@ -113,6 +113,10 @@ bool tsr_file_begins(const char *path, const char *bytes) {
   return got == (ptrdiff_t)length && !memcmp(text, bytes, length);
 }
 
+static const char *volatile waited_for;
+
+const char *tsr_file_waited_for(void) { return waited_for; }
+
 /* Of a pipe: waits for a part. ETIMEDOUT; EINTR: a signal came meanwhile. */
 static ssize_t read_part(int fd, char *bytes, size_t length) {
   enum { PATIENCE_MS = 10000 };
@@ -154,8 +158,10 @@ static bool read_file(
     char **ret_text, size_t *ret_length, tsr_diags *diags) {
   int fd = tsr_file_open(path, how);
   if (fd < 0) return tsr_file_cannot("read", path, errno, place, diags);
+  waited_for = path;
   bool ok = read_all(arena, fd, bytes_max, ret_text, ret_length);
   int error = errno;
+  waited_for = NULL;
   close(fd);
   if (ok) return true;
   if (error == EFBIG)
@@ -169,6 +175,12 @@ bool tsr_file_read(
     tsr_arena *arena, const char *path, size_t bytes_max, tsr_place place, char **ret_text,
     size_t *ret_length, tsr_diags *diags) {
   return read_file(arena, path, TSR_FILE_PIPES, bytes_max, place, ret_text, ret_length, diags);
+}
+
+bool tsr_file_read_regular(
+    tsr_arena *arena, const char *path, size_t bytes_max, tsr_place place, char **ret_text,
+    size_t *ret_length, tsr_diags *diags) {
+  return read_file(arena, path, 0, bytes_max, place, ret_text, ret_length, diags);
 }
 
 bool tsr_file_read_nofollow(

@@ -22,7 +22,11 @@ int tsr_file_open(const char *path, unsigned how);
 bool tsr_file_read(
     tsr_arena *arena, const char *path, size_t bytes_max, tsr_place place, char **ret_text,
     size_t *ret_length, tsr_diags *diags);
-/* The same of a regular file, not through a symbolic link. */
+/* The same of a regular file. */
+bool tsr_file_read_regular(
+    tsr_arena *arena, const char *path, size_t bytes_max, tsr_place place, char **ret_text,
+    size_t *ret_length, tsr_diags *diags);
+/* The same, not through a symbolic link. */
 bool tsr_file_read_nofollow(
     tsr_arena *arena, const char *path, size_t bytes_max, tsr_place place, char **ret_text,
     size_t *ret_length, tsr_diags *diags);
@@ -46,6 +50,9 @@ bool tsr_file_begins(const char *path, const char *bytes);
 bool tsr_file_is_read(const char *path);
 /* A process that does what several would: nothing was read yet. */
 void tsr_file_forget(void);
+
+/* The pipe that is being waited for, for handlers of signals; NULL: none. */
+const char *tsr_file_waited_for(void);
 
 /* Why a file could not be opened or read: strerror, but for what tsr_file_open refuses. */
 const char *tsr_file_reason(int error);

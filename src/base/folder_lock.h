@@ -9,9 +9,10 @@
 typedef struct {
   const char *path; /* of the file */
   int fd;           /* -1: nothing is held */
+  const char *made; /* the outermost folder that was made for it; NULL: all were there */
 } tsr_folder_lock;
 
-#define TSR_FOLDER_LOCK_NONE ((tsr_folder_lock){NULL, -1})
+#define TSR_FOLDER_LOCK_NONE ((tsr_folder_lock){.fd = -1})
 
 /* Takes the folder, which is there. A process that was killed may hold it until the kernel has
  * taken its memory back, so this waits 2 s. The file of a process that has ended without giving it

@@ -90,6 +90,17 @@ bool tsr_checkpoints_newest(
   return false;
 }
 
+/* Whether a folder has checkpoints, none of which can be read; then a failure. */
+static bool is_damaged(tsr_arena *arena, const char *folder, tsr_diags *diags) {
+  tsr_checkpoint_entry *entries;
+  int count;
+  if (!tsr_checkpoints_list(arena, folder, &entries, &count, diags)) return true;
+  if (!count) return false;
+  tsr_diag_failure(diags, TSR_NOWHERE, "'%s' has checkpoints, and none can be read", folder);
+  tsr_diag_hint(diags, "`tessera-train checkpoint ls %s` says what is damaged", folder);
+  return true;
+}
+
 bool tsr_checkpoint_find(
     tsr_arena *arena, const char *path, tsr_place place, tsr_manifest *ret, tsr_diags *diags) {
   const char *manifest = tsr_path_join(arena, path, TSR_MANIFEST_NAME);
@@ -99,6 +110,7 @@ bool tsr_checkpoint_find(
   if (tsr_checkpoints_newest(arena, path, INT64_MAX, ret, diags)) return true;
   if (tsr_checkpoints_newest(arena, below, INT64_MAX, ret, diags)) return true;
   if (tsr_diags_errors(diags) > before) return false;
+  if (is_damaged(arena, path, diags) || is_damaged(arena, below, diags)) return false;
   if (!tsr_file_exists(path))
     return tsr_diag_error(diags, place, "there is no checkpoint '%s'", path);
   tsr_diag_error(
@@ -107,23 +119,51 @@ bool tsr_checkpoint_find(
   return false;
 }
 
-/* With the folders that it is in. */
-static bool make_folders(tsr_arena *arena, const char *folder, tsr_diags *diags) {
+static bool make_folder(tsr_arena *arena, const char *path, const char **made, tsr_diags *diags) {
+  bool there = tsr_file_exists(path);
+  if (!tsr_new_folder(path)) return cannot("make the folder", path, diags);
+  if (!there && !*made) *made = tsr_arena_strdup(arena, path);
+  return true;
+}
+
+/* With the folders that it is in; *made is the first of them that was missing. */
+static bool
+make_folders(tsr_arena *arena, const char *folder, const char **made, tsr_diags *diags) {
   char *path = tsr_arena_strdup(arena, folder);
   for (char *at = path + 1; *at; at++) {
     if (*at != '/') continue;
     *at = 0;
-    if (!tsr_file_exists(path) && !tsr_new_folder(path))
-      return cannot("make the folder", path, diags);
+    if (!tsr_file_exists(path) && !make_folder(arena, path, made, diags)) return false;
     *at = '/';
   }
-  return tsr_new_folder(folder) || cannot("make the folder", folder, diags);
+  return make_folder(arena, folder, made, diags);
+}
+
+/* From the innermost on, up to one with something in it. */
+static void remove_made(tsr_arena *arena, const char *folder, const char *made) {
+  char *path = tsr_arena_strdup(arena, folder);
+  while (made && strlen(path) >= strlen(made) && tsr_disk_remove_empty(path)) {
+    char *slash = strrchr(path, '/');
+    if (!slash) break;
+    *slash = 0;
+  }
 }
 
 bool tsr_checkpoints_take_folder(
     tsr_arena *arena, const char *folder, tsr_folder_lock *ret, tsr_diags *diags) {
+  const char *made = NULL;
   *ret = TSR_FOLDER_LOCK_NONE;
-  return make_folders(arena, folder, diags) && tsr_folder_lock_take(arena, folder, ret, diags);
+  bool ok =
+      make_folders(arena, folder, &made, diags) && tsr_folder_lock_take(arena, folder, ret, diags);
+  if (!ok) remove_made(arena, folder, made);
+  ret->made = made;
+  return ok;
+}
+
+void tsr_checkpoints_give_back(tsr_arena *arena, tsr_folder_lock *lock) {
+  if (lock->fd < 0) return;
+  tsr_folder_lock_release(lock);
+  remove_made(arena, tsr_path_folder(arena, lock->path), lock->made);
 }
 
 /* Its name has gone from the disk before its files do: what has the name is whole after a power

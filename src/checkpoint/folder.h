@@ -30,9 +30,13 @@ bool tsr_checkpoint_find(
 
 const char *tsr_checkpoint_path(tsr_arena *arena, const char *folder, int64_t step);
 
-/* Makes the folder, and takes it for this process alone. Errors: another process has it. */
+/* Makes the folder, and takes it for this process alone. Errors: another process has it; then no
+ * folder was made. */
 bool tsr_checkpoints_take_folder(
     tsr_arena *arena, const char *folder, tsr_folder_lock *ret_lock, tsr_diags *diags);
+
+/* Gives it back; folders that were made for it and have nothing in them are removed. */
+void tsr_checkpoints_give_back(tsr_arena *arena, tsr_folder_lock *lock);
 
 /* Removes what a run that was killed has left unfinished, of a folder that is taken; with `all`
  * every checkpoint, too. An error, and nothing is removed, where something has the name of one and

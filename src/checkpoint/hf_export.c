@@ -299,7 +299,8 @@ static bool read_side(const exporter *x, const char *name, char **ret_text, size
   const char *path = tsr_path_join(x->arena, x->manifest.folder, name);
   *ret_text = NULL;
   return !tsr_file_exists(path) ||
-         tsr_file_read(x->arena, path, SIDE_BYTES_MAX, TSR_NOWHERE, ret_text, ret_length, x->diags);
+         tsr_file_read_nofollow(
+             x->arena, path, SIDE_BYTES_MAX, TSR_NOWHERE, ret_text, ret_length, x->diags);
 }
 
 static bool write_config(exporter *x) {
@@ -366,7 +367,8 @@ bool tsr_hf_export(
   exporter x = {
       .arena = arena, .out = tsr_hf_out(arena, out), .options = options, .fd = -1, .diags = diags};
   x.kernels = tsr_kernels_get(NULL);
-  if (!tsr_checkpoint_find(arena, checkpoint, TSR_NOWHERE, &x.manifest, diags) || !read_model(&x) ||
+  if (!tsr_checkpoint_find(arena, checkpoint, TSR_NOWHERE, &x.manifest, diags) ||
+      !tsr_input_check_sides(arena, &x.manifest, diags) || !read_model(&x) ||
       !tsr_input_open(arena, &x.manifest, true, &x.input, diags))
     return false;
   x.portion = tsr_arena_alloc(arena, PORTION * 4);

@@ -63,7 +63,7 @@ static bool open_index(tsr_hf_folder *f, const char *folder, const char *path, t
   char *text;
   size_t length;
   cJSON *root;
-  if (!tsr_file_read(f->arena, path, INDEX_BYTES_MAX, TSR_NOWHERE, &text, &length, diags) ||
+  if (!tsr_file_read_regular(f->arena, path, INDEX_BYTES_MAX, TSR_NOWHERE, &text, &length, diags) ||
       !tsr_json_parse(f->arena, path, text, length, &root, diags))
     return false;
   const cJSON *map = tsr_json_get(root, "weight_map");

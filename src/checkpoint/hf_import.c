@@ -45,7 +45,8 @@ static bool read_config(importer *m) {
   const char *path = path_of(m, "config.json");
   char *text;
   size_t length;
-  if (!tsr_file_read(m->arena, path, CONFIG_BYTES_MAX, TSR_NOWHERE, &text, &length, m->diags) ||
+  if (!tsr_file_read_regular(
+          m->arena, path, CONFIG_BYTES_MAX, TSR_NOWHERE, &text, &length, m->diags) ||
       !tsr_hf_config_read(m->arena, path, text, length, &m->config, &m->json, m->diags))
     return false;
   if (m->options->sequence_length <= m->config.max_sequence_length) return true;

@@ -1,9 +1,11 @@
 #include "checkpoint/hf_sides.h"
 #include "base/file.h"
 #include "data/bpe.h"
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { BYTES_MAX = 1 << 28 };
 
@@ -19,19 +21,31 @@ static const char generation_name[] = "generation_config.json";
 static const char *const id_keys[] = {"bos_token_id", "eos_token_id", "pad_token_id"};
 enum { ID_KEYS = sizeof id_keys / sizeof *id_keys };
 
-/* NULL for a file that is not there. */
+/* NULL for a file that is not there. Files of a model folder may be links, as in the cache of
+ * huggingface_hub; those of a checkpoint are none. */
 static bool read_json(
-    tsr_arena *arena, const char *folder, const char *name, cJSON **ret_json, tsr_diags *diags) {
+    tsr_arena *arena, const char *folder, const char *name, bool links, cJSON **ret_json,
+    tsr_diags *diags) {
   const char *path = tsr_path_join(arena, folder, name);
   char *text;
   size_t length;
   *ret_json = NULL;
   if (!tsr_file_exists(path)) return true;
-  if (!tsr_file_read(arena, path, BYTES_MAX, TSR_NOWHERE, &text, &length, diags) ||
+  bool (*read)(tsr_arena *, const char *, size_t, tsr_place, char **, size_t *, tsr_diags *) =
+      links ? tsr_file_read_regular : tsr_file_read_nofollow;
+  if (!read(arena, path, BYTES_MAX, TSR_NOWHERE, &text, &length, diags) ||
       !tsr_json_parse(arena, path, text, length, ret_json, diags))
     return false;
   return cJSON_IsObject(*ret_json) ||
          tsr_diag_error(diags, TSR_NOWHERE, "'%s' holds no JSON object", path);
+}
+
+/* That a file which is there is a regular one. */
+static bool check_kind(const char *path, tsr_diags *diags) {
+  int fd = tsr_file_exists(path) ? tsr_file_open(path, 0) : -1;
+  if (fd >= 0) close(fd);
+  return fd >= 0 || !tsr_file_exists(path) ||
+         tsr_file_cannot("read", path, errno, TSR_NOWHERE, diags);
 }
 
 /* ---- the tokenizer ---- */
@@ -106,7 +120,7 @@ static bool add_ids(const cJSON *config, cJSON *generation) {
 static bool read_generation(
     tsr_arena *arena, tsr_hf_sides *s, const cJSON *config, int64_t vocab_size, tsr_diags *diags) {
   cJSON *read;
-  if (!read_json(arena, s->folder, generation_name, &read, diags)) return false;
+  if (!read_json(arena, s->folder, generation_name, true, &read, diags)) return false;
   check_ids(config, tsr_path_join(arena, s->folder, "config.json"), vocab_size, diags);
   if (read) check_ids(read, tsr_path_join(arena, s->folder, generation_name), vocab_size, diags);
   cJSON *generation = read ? cJSON_Duplicate(read, true) : cJSON_CreateObject();
@@ -124,7 +138,7 @@ bool tsr_hf_ends(
     int *ret_count, tsr_diags *diags) {
   cJSON *generation;
   *ret_count = 0;
-  if (!read_json(arena, folder, generation_name, &generation, diags)) return false;
+  if (!read_json(arena, folder, generation_name, false, &generation, diags)) return false;
   const cJSON *ids = tsr_json_get(generation, "eos_token_id");
   const cJSON *one = cJSON_IsArray(ids) ? ids->child : ids;
   for (; one && *ret_count < most; one = cJSON_IsArray(ids) ? one->next : NULL)
@@ -139,10 +153,11 @@ bool tsr_hf_sides_read(
     tsr_arena *arena, const char *folder, const cJSON *config, int64_t vocab_size,
     tsr_hf_sides *ret, tsr_diags *diags) {
   *ret = (tsr_hf_sides){.folder = folder};
+  if (!check_kind(tsr_path_join(arena, folder, tsr_hf_side_files[0]), diags)) return false;
   for (int i = 1; tsr_hf_side_files[i]; i++) {
     cJSON *json;
     if (tsr_path_ends(tsr_hf_side_files[i], ".json") &&
-        !read_json(arena, folder, tsr_hf_side_files[i], &json, diags))
+        !read_json(arena, folder, tsr_hf_side_files[i], true, &json, diags))
       return false;
   }
   ret->reads_text = read_tokenizer(arena, folder, vocab_size, diags);

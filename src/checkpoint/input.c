@@ -64,27 +64,44 @@ static bool check_header(const tsr_input *in, int file, tsr_diags *diags) {
   tsr_hasher_end(in->hasher, hash);
   if (!strcmp(hash, f->hash)) return true;
   return tsr_diag_failure(
-      diags, place_of(in, file), "the file is damaged in its first %" PRId64 " bytes: hash %s, not %s",
-      f->header, hash, f->hash);
+      diags, place_of(in, file),
+      "the file is damaged in its first %" PRId64 " bytes: hash %s, not %s", f->header, hash,
+      f->hash);
 }
 
-bool tsr_input_open(
-    tsr_arena *arena, const tsr_manifest *m, bool verify, tsr_input **ret, tsr_diags *diags) {
-  tsr_input *in = *ret = tsr_arena_alloc(arena, sizeof *in);
+static tsr_input *new_input(tsr_arena *arena, const tsr_manifest *m, bool verify) {
+  tsr_input *in = tsr_arena_alloc(arena, sizeof *in);
   *in = (tsr_input){.arena = arena, .manifest = m, .verify = verify};
   in->fds = tsr_arena_array(arena, int, m->files_count + 1);
   in->portion = tsr_arena_alloc(arena, PORTION);
   in->hasher = tsr_hasher_new(arena);
   for (int i = 0; i < m->files_count; i++) in->fds[i] = -1;
+  return in;
+}
+
+static bool open_file(tsr_input *in, int file, tsr_diags *diags) {
+  in->fds[file] = tsr_file_open(path_of(in, file), TSR_FILE_NOFOLLOW);
+  if (in->fds[file] < 0)
+    return tsr_diag_failure(
+        diags, place_of(in, file), "cannot read the checkpoint's file: %s", tsr_file_reason(errno));
+  return check_length(in, file, diags) && (!in->verify || check_header(in, file, diags));
+}
+
+bool tsr_input_open(
+    tsr_arena *arena, const tsr_manifest *m, bool verify, tsr_input **ret, tsr_diags *diags) {
+  tsr_input *in = *ret = new_input(arena, m, verify);
   bool ok = true;
-  for (int i = 0; i < m->files_count; i++) {
-    in->fds[i] = tsr_file_open(path_of(in, i), TSR_FILE_NOFOLLOW);
-    if (in->fds[i] < 0)
-      ok = tsr_diag_failure(
-          diags, place_of(in, i), "cannot read the checkpoint's file: %s", tsr_file_reason(errno));
-    else ok &= check_length(in, i, diags) && (!verify || check_header(in, i, diags));
-  }
+  for (int i = 0; i < m->files_count; i++) ok &= open_file(in, i, diags);
   if (!ok) tsr_input_close(in);
+  return ok;
+}
+
+bool tsr_input_check_sides(tsr_arena *arena, const tsr_manifest *m, tsr_diags *diags) {
+  tsr_input *in = new_input(arena, m, true);
+  bool ok = true;
+  for (int i = 0; i < m->files_count; i++)
+    if (m->files[i].header == m->files[i].bytes) ok &= open_file(in, i, diags);
+  tsr_input_close(in);
   return ok;
 }
 
@@ -148,7 +165,8 @@ bool tsr_input_verify(tsr_input *in, tsr_diags *diags) {
 /* ---- boxes ---- */
 
 /* Row-major place of an index in a box. */
-static int64_t place_in(int ndim, const int64_t *index, const int64_t *begin, const int64_t *shape) {
+static int64_t
+place_in(int ndim, const int64_t *index, const int64_t *begin, const int64_t *shape) {
   int64_t at = 0;
   for (int d = 0; d < ndim; d++) at = at * shape[d] + index[d] - begin[d];
   return at;
@@ -164,8 +182,7 @@ index_of(int ndim, int64_t at, const int64_t *begin, const int64_t *shape, int64
 }
 
 /* Whether a row (an index over all dimensions but the last) crosses a box. */
-static bool
-row_in(int ndim, const int64_t *index, const int64_t *begin, const int64_t *shape) {
+static bool row_in(int ndim, const int64_t *index, const int64_t *begin, const int64_t *shape) {
   for (int d = 0; d < ndim - 1; d++)
     if (index[d] < begin[d] || index[d] >= begin[d] + shape[d]) return false;
   return true;
@@ -180,8 +197,8 @@ static void to_f32(const tsr_kernels *k, tsr_dtype from, float *out, const void 
 }
 
 /* n elements from one dtype to another one. */
-static void convert(
-    const tsr_kernels *k, tsr_dtype from, const void *x, tsr_dtype to, char *out, int64_t n) {
+static void
+convert(const tsr_kernels *k, tsr_dtype from, const void *x, tsr_dtype to, char *out, int64_t n) {
   enum { PIECE = 1024 };
   float wide[PIECE];
   int64_t in_bytes = tsr_dtype_bytes(from), out_bytes = tsr_dtype_bytes(to);
@@ -241,7 +258,8 @@ static bool read_run(
 }
 
 /* Whether elements that follow each other in a box follow each other in the piece, too. */
-static bool same_rows(const tsr_stored *t, const tsr_stored_piece *p, const int64_t *begin, const int64_t *shape) {
+static bool same_rows(
+    const tsr_stored *t, const tsr_stored_piece *p, const int64_t *begin, const int64_t *shape) {
   for (int d = 1; d < t->ndim; d++)
     if (p->begin[d] != begin[d] || p->shape[d] != shape[d]) return false;
   return p->begin[0] <= begin[0] && begin[0] + shape[0] <= p->begin[0] + p->shape[0];

@@ -12,12 +12,16 @@ typedef struct tsr_input tsr_input;
 bool tsr_input_open(
     tsr_arena *arena, const tsr_manifest *manifest, bool verify, tsr_input **ret_input,
     tsr_diags *diags);
+/* That the files without tensors, which other readers parse, are what was written: regular files,
+ * their lengths, their hashes. Errors as of tsr_input_open. */
+bool tsr_input_check_sides(tsr_arena *arena, const tsr_manifest *manifest, tsr_diags *diags);
 void tsr_input_close(tsr_input *input);
 
 /* One tensor's elements as they stand in a piece, in portions: `first` counts over the piece's
  * elements, row-major. */
 typedef void tsr_input_portion(
-    void *context, const tsr_stored_piece *piece, int64_t first, int64_t count, const void *elements);
+    void *context, const tsr_stored_piece *piece, int64_t first, int64_t count,
+    const void *elements);
 
 /* Hands on every piece of the tensor for which `wanted` (NULL: all) is true, and compares its hash
  * if the input was opened to be verified. Errors: file, tensor and offset; what was handed on is

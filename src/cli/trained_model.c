@@ -130,7 +130,8 @@ static bool find_weights(trained_model *m) {
     const tsr_config_training *t = &m->setup.config->training;
     path = *t->model_path ? t->model_path : t->checkpoint_dir;
   }
-  return tsr_checkpoint_find(a->arena, path, TSR_NOWHERE, &m->weights, a->diags);
+  return tsr_checkpoint_find(a->arena, path, TSR_NOWHERE, &m->weights, a->diags) &&
+         tsr_input_check_sides(a->arena, &m->weights, a->diags);
 }
 
 bool trained_model_open(trained_model *m) {

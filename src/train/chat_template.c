@@ -71,7 +71,7 @@ static bool read_json(tsr_arena *arena, const char *path, const char **ret_text,
   size_t length;
   cJSON *config;
   if (!tsr_file_exists(path)) return true;
-  if (!tsr_file_read(arena, path, BYTES_MAX, TSR_NOWHERE, &text, &length, diags) ||
+  if (!tsr_file_read_nofollow(arena, path, BYTES_MAX, TSR_NOWHERE, &text, &length, diags) ||
       !tsr_json_parse(arena, path, text, length, &config, diags))
     return false;
   if (!cJSON_IsObject(config))
@@ -89,7 +89,7 @@ static bool read_template(
   *ret_text = NULL;
   *ret_path = tsr_path_join(arena, folder, "chat_template.jinja");
   if (tsr_file_exists(*ret_path)) {
-    if (!tsr_file_read(arena, *ret_path, BYTES_MAX, TSR_NOWHERE, &text, &length, diags))
+    if (!tsr_file_read_nofollow(arena, *ret_path, BYTES_MAX, TSR_NOWHERE, &text, &length, diags))
       return false;
     *ret_text = text;
     return true;

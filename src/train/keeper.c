@@ -13,13 +13,14 @@
 #include <unistd.h>
 
 struct tsr_keeper {
+  tsr_arena *arena;
   tsr_keeper_options options;
   tsr_keeper_run run;
   tsr_saver *saver;
   tsr_folder_lock lock; /* of the checkpoints, on worker 0 */
-  float *loss, *norm; /* of steps 1 … */
+  float *loss, *norm;   /* of steps 1 … */
   int64_t capacity;
-  int64_t taken;      /* the step of the newest checkpoint that was taken; -1 */
+  int64_t taken;         /* the step of the newest checkpoint that was taken; -1 */
   double begin, slowest; /* the run's begin; seconds of its slowest step */
 };
 
@@ -31,8 +32,8 @@ static double now(void) {
 
 /* ---- the recipe ---- */
 
-static void recipe_of(
-    tsr_arena *arena, const tsr_keeper_run *r, tsr_recipe_entry **ret, int *ret_count) {
+static void
+recipe_of(tsr_arena *arena, const tsr_keeper_run *r, tsr_recipe_entry **ret, int *ret_count) {
   const tsr_units *units = &r->training->graph->units;
   char data[TSR_HASH_TEXT];
   tsr_dataset_fingerprint(&r->source->dataset, data);
@@ -76,8 +77,7 @@ static bool check_recipe(
     tsr_diags *diags) {
   bool ok = true;
   for (int i = 0; i < count; i++)
-    ok &= differs(
-        r, m, recipe[i].key, tsr_recipe_value(m, recipe[i].key), recipe[i].value, diags);
+    ok &= differs(r, m, recipe[i].key, tsr_recipe_value(m, recipe[i].key), recipe[i].value, diags);
   for (int i = 0; i < m->recipe_count; i++)
     if (!find(recipe, count, m->recipe[i].key))
       ok &= differs(r, m, m->recipe[i].key, m->recipe[i].value, NULL, diags);
@@ -105,9 +105,10 @@ void tsr_recipe_fill(tsr_arena *arena, tsr_config *c, const tsr_manifest *m) {
   struct {
     const char *key;
     int64_t *value;
-  } units[] = {{"numerics.units.batch", &c->numerics.units_batch},
-               {"numerics.units.sequence", &c->numerics.units_sequence},
-               {"numerics.units.tp", &c->numerics.units_tp}};
+  } units[] = {
+      {"numerics.units.batch", &c->numerics.units_batch},
+      {"numerics.units.sequence", &c->numerics.units_sequence},
+      {"numerics.units.tp", &c->numerics.units_tp}};
   for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
     const char *there = tsr_recipe_value(m, units[i].key);
     if (i == 0 && tsr_recipe_value(m, "numerics.units.order")) continue; /* by default alone */
@@ -295,12 +296,13 @@ static void add_tokenizer(tsr_arena *arena, const tsr_keeper_run *r, tsr_saver_o
 
 /* What an imported model has beside its weights is handed on, so that an export has it too. Read
  * now: a checkpoint that a run went on from may be removed while it goes on. */
-static bool add_sides(
-    tsr_arena *arena, const tsr_keeper *k, tsr_saver_options *o, tsr_diags *diags) {
+static bool
+add_sides(tsr_arena *arena, const tsr_keeper *k, tsr_saver_options *o, tsr_diags *diags) {
   enum { BYTES_MAX = 1 << 26, SIDES_MAX = 16 };
   const tsr_manifest *from = k->options.resume ? k->options.resume : k->options.weights;
   tsr_side_file *sides = tsr_arena_array(arena, tsr_side_file, SIDES_MAX);
   o->sides = sides;
+  if (from && !tsr_input_check_sides(arena, from, diags)) return false;
   for (int i = 0; from && tsr_hf_side_files[i] && i < SIDES_MAX; i++) {
     const char *name = tsr_hf_side_files[i], *path = tsr_path_join(arena, from->folder, name);
     bool tokenizer = o->tokenizer && !strcmp(name, o->tokenizer);
@@ -308,7 +310,8 @@ static bool add_sides(
     tsr_side_file *s = &sides[o->sides_count++];
     s->name = name;
     char *bytes;
-    if (!tsr_file_read(arena, path, BYTES_MAX, TSR_NOWHERE, &bytes, &s->length, diags)) return false;
+    if (!tsr_file_read_nofollow(arena, path, BYTES_MAX, TSR_NOWHERE, &bytes, &s->length, diags))
+      return false;
     s->bytes = bytes;
   }
   return true;
@@ -363,7 +366,7 @@ bool tsr_keeper_open(
     tsr_arena *arena, const tsr_keeper_options *options, const tsr_keeper_run *run,
     tsr_run_state *state, tsr_keeper **ret, tsr_diags *diags) {
   tsr_keeper *k = *ret = tsr_arena_alloc(arena, sizeof *k);
-  *k = (tsr_keeper){.options = *options, .run = *run, .taken = -1, .begin = now()};
+  *k = (tsr_keeper){.arena = arena, .options = *options, .run = *run, .taken = -1, .begin = now()};
   k->lock = TSR_FOLDER_LOCK_NONE;
   tsr_recipe_entry *recipe;
   int count;
@@ -374,10 +377,9 @@ bool tsr_keeper_open(
             make_room(k, resume ? resume->state.step + 1 : 1, diags) &&
             begin(arena, k, recipe, count, state, diags) &&
             (!options->folder || open_saver(arena, k, recipe, count, diags));
-  bool there = ok && options->resume && options->folder &&
-               !strcmp(
-                   tsr_checkpoint_path(arena, options->folder, state->step),
-                   options->resume->folder);
+  bool there =
+      ok && options->resume && options->folder &&
+      !strcmp(tsr_checkpoint_path(arena, options->folder, state->step), options->resume->folder);
   if (there) k->taken = state->step;
   if (!ok) tsr_keeper_close(k);
   return ok;
@@ -443,7 +445,7 @@ bool tsr_keeper_finish(tsr_keeper *k, const tsr_run_state *state, tsr_diags *dia
 void tsr_keeper_close(tsr_keeper *k) {
   if (!k) return;
   tsr_saver_close(k->saver);
-  tsr_folder_lock_release(&k->lock);
+  tsr_checkpoints_give_back(k->arena, &k->lock);
   free(k->loss);
   free(k->norm);
   k->saver = NULL;
