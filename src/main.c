@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 static volatile sig_atomic_t stop, save_now;
@@ -34,11 +35,18 @@ static const char *find_share(tsr_arena *arena) {
   return ".";
 }
 
+static void write_error(const char *text) {
+  if (write(STDERR_FILENO, text, strlen(text)) < 0) { /* nothing is left to do */
+  }
+}
+
 /* Before there is anything to save. */
 static void on_early(int number) {
-  static const char message[] = "tessera-train: ended by a signal\n";
-  if (write(STDERR_FILENO, message, sizeof message - 1) < 0) { /* nothing is left to do */
-  }
+  const char *file = tsr_file_waited_for();
+  write_error("tessera-train: ended by a signal");
+  if (file) write_error(" while reading '");
+  if (file) write_error(file);
+  write_error(file ? "'\n" : "\n");
   _exit(128 + number);
 }
 

@@ -119,6 +119,28 @@ int tsr_disk_create_new(const char *path) { return open_for(path, O_WRONLY | O_E
 int tsr_disk_open_lock(const char *path) { return open_for(path, O_RDWR | O_NOFOLLOW); }
 int tsr_disk_open_append(const char *path) { return open_for(path, O_RDWR | O_APPEND); }
 
+int tsr_disk_open_pipe(const char *path) {
+  tsr_fault f = next_fault(CREATE);
+  if (!begin(f)) return -1;
+  int fd = open(path, O_WRONLY | O_APPEND | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+  int error = errno;
+  end(f, true);
+  errno = error;
+  return fd;
+}
+
+ptrdiff_t tsr_disk_write_some(int fd, const void *bytes, size_t length) {
+  tsr_fault f = next_fault(WRITE);
+  ptrdiff_t put = -1;
+  if (!begin(f)) return -1;
+  do put = write(fd, bytes, length);
+  while (put < 0 && errno == EINTR);
+  int error = errno;
+  end(f, true);
+  errno = error;
+  return put;
+}
+
 /* It has no name in the log either: nothing is left of it. */
 int tsr_disk_create_unnamed(const char *folder, size_t length) {
   char path[PATH_MAX];

@@ -24,6 +24,10 @@ int tsr_disk_create_new(const char *path);
 int tsr_disk_open_lock(const char *path);
 /* To add lines to, and to read: made where it is missing. */
 int tsr_disk_open_append(const char *path);
+/* A pipe or a device to write to, which then does not wait: ENXIO for a pipe that nobody reads. */
+int tsr_disk_open_pipe(const char *path);
+/* Of a pipe: as many bytes as there is room for, as write(2). */
+ptrdiff_t tsr_disk_write_some(int fd, const void *bytes, size_t length);
 /* A file of zeros without a name in a folder, whose bytes the disk has set aside. */
 int tsr_disk_create_unnamed(const char *folder, size_t length);
 /* Locks the file for this process (flock), without waiting: EWOULDBLOCK where another has it. */

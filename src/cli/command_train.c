@@ -78,7 +78,10 @@ static bool train(app *a, setup *s, prepared *p, const tsr_keeper_options *keep,
   o.lost_context = &a->job;
   o.keep = *keep;
   o.keep.mesh_text = o.mesh_text;
-  if (!share_owner(a, &o.keep) || !open_results(a, s, keep, &out, &o.metrics)) return false;
+  if (!share_owner(a, &o.keep) || !open_results(a, s, keep, &out, &o.metrics)) {
+    *ret_signal = (int)*a->stop;
+    return false;
+  }
   if (out.path) o.out = &out;
   const tsr_compiled *evaluation = p->evaluation.placed ? &p->evaluation : NULL;
   const tsr_compiled *generation = p->generation.placed ? &p->generation : NULL;

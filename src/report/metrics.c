@@ -9,17 +9,21 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 struct tsr_metrics {
   const char *path;
   int fd; /* -1: nothing is written */
   bool is_made, has_begun;
+  bool is_pipe;      /* or a device: what it takes is gone, and it is never waited for */
   tsr_text late;     /* lines that could not be written yet */
+  bool is_told;      /* that they could not */
   int64_t late_step; /* of the first of them */
   off_t part_at;     /* where a line begins that was written in part; -1: there is none */
 };
@@ -110,6 +114,26 @@ static bool check_file(const tsr_metrics *metrics, tsr_diags *diags) {
          tsr_diag_error(diags, place, "the file has no metrics, and would be emptied for them");
 }
 
+/* Not through a descriptor for reading: the run would be its own reader, and wait for itself. A
+ * reader that is started beside the run may come a little later. */
+static int open_pipe(const char *path) {
+  enum { TRIES = 500, REST_NS = 20000000 };
+  for (int i = 0;; i++) {
+    int fd = tsr_disk_open_pipe(path);
+    if (fd >= 0 || errno != ENXIO || i == TRIES) return fd;
+    if (nanosleep(&(struct timespec){.tv_nsec = REST_NS}, NULL)) return -1;
+  }
+}
+
+static bool cannot_open(const tsr_metrics *metrics, int error, tsr_diags *diags) {
+  tsr_place place = {.file = metrics->path};
+  if (metrics->is_pipe && error == ENXIO)
+    return tsr_diag_error(diags, place, "nobody reads this pipe");
+  if (error == EINTR) tsr_diag_warning(diags, place, "ended by a signal: nobody reads this pipe");
+  if (error == EINTR) return false;
+  return tsr_file_cannot("write", metrics->path, error, place, diags);
+}
+
 bool tsr_metrics_open(
     tsr_arena *arena, const char *path, tsr_metrics **ret_metrics, tsr_diags *diags) {
   tsr_metrics *metrics = *ret_metrics = tsr_arena_alloc(arena, sizeof *metrics);
@@ -117,9 +141,10 @@ bool tsr_metrics_open(
   if (!path) return true;
   if (!tsr_file_check_output(path, diags)) return false;
   metrics->is_made = !tsr_file_exists(path);
-  metrics->fd = tsr_disk_open_append(path);
-  if (metrics->fd < 0)
-    return tsr_file_cannot("write", path, errno, (tsr_place){.file = path}, diags);
+  struct stat info;
+  metrics->is_pipe = !stat(path, &info) && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode);
+  metrics->fd = metrics->is_pipe ? open_pipe(path) : tsr_disk_open_append(path);
+  if (metrics->fd < 0) return cannot_open(metrics, errno, diags);
   if (check_file(metrics, diags)) return true;
   tsr_metrics_close(metrics);
   return false;
@@ -190,23 +215,57 @@ static bool write_whole(tsr_metrics *metrics, const char *text, size_t length) {
   return false;
 }
 
-bool tsr_metrics_finish(tsr_metrics *metrics, tsr_diags *diags) {
-  if (!metrics->late.length || write_whole(metrics, metrics->late.data, metrics->late.length))
-    return true;
-  return tsr_diag_failure(
-      diags, (tsr_place){.file = metrics->path},
-      "cannot write the metrics from step %" PRId64 " on: %s", metrics->late_step, strerror(errno));
+/* As much as the pipe takes. False with errno; EAGAIN: it is full. */
+static bool write_pipe(tsr_metrics *metrics) {
+  tsr_text *late = &metrics->late;
+  while (late->length) {
+    ptrdiff_t put = tsr_disk_write_some(metrics->fd, late->data, late->length);
+    if (put < 0) return false;
+    late->length -= (size_t)put;
+    memmove(late->data, late->data + put, late->length + 1);
+    int64_t step = step_of_line(late->data);
+    if (step >= 0) metrics->late_step = step;
+  }
+  return true;
 }
 
-/* Writes the lines that are late; the first one that comes to be late is a warning. */
-static void write_late(tsr_metrics *metrics, bool first, tsr_diags *diags) {
-  if (write_whole(metrics, metrics->late.data, metrics->late.length))
-    return tsr_text_free(&metrics->late);
-  if (first)
-    tsr_diag_warning(
-        diags, (tsr_place){.file = metrics->path},
-        "cannot write the metrics of step %" PRId64 ", which is tried again: %s",
-        metrics->late_step, strerror(errno));
+/* Writes the lines that are late. False with errno. */
+static bool write_late(tsr_metrics *metrics) {
+  bool ok = metrics->is_pipe ? write_pipe(metrics)
+                             : write_whole(metrics, metrics->late.data, metrics->late.length);
+  if (!ok) return false;
+  tsr_text_free(&metrics->late);
+  metrics->is_told = false;
+  return true;
+}
+
+/* At the end the reader of a pipe is given time, but one that takes nothing for 2 s. */
+static bool write_last(tsr_metrics *metrics) {
+  enum { PATIENCE_MS = 2000 };
+  while (!write_late(metrics)) {
+    struct pollfd room = {.fd = metrics->fd, .events = POLLOUT};
+    if (!metrics->is_pipe || errno != EAGAIN) return false;
+    if (!poll(&room, 1, PATIENCE_MS)) return errno = EAGAIN, false;
+  }
+  return true;
+}
+
+bool tsr_metrics_finish(tsr_metrics *metrics, tsr_diags *diags) {
+  if (!metrics->late.length || write_last(metrics)) return true;
+  return tsr_diag_failure(
+      diags, (tsr_place){.file = metrics->path},
+      "cannot write the metrics from step %" PRId64 " on: %s", metrics->late_step,
+      errno == EAGAIN ? "nobody reads this pipe" : strerror(errno));
+}
+
+/* The first line that comes to be late is a warning, but for a pipe that is full. */
+static void try_late(tsr_metrics *metrics, tsr_diags *diags) {
+  if (write_late(metrics) || metrics->is_told || (metrics->is_pipe && errno == EAGAIN)) return;
+  metrics->is_told = true;
+  tsr_diag_warning(
+      diags, (tsr_place){.file = metrics->path},
+      "cannot write the metrics of step %" PRId64 ", which is tried again: %s", metrics->late_step,
+      strerror(errno));
 }
 
 /* Writes and frees the line. */
@@ -214,11 +273,10 @@ static void end_line(tsr_metrics *metrics, cJSON *line, int64_t step, tsr_diags 
   char *json = cJSON_PrintUnformatted(line);
   cJSON_Delete(line);
   assert(json); /* only without memory */
-  bool first = !metrics->late.length;
-  if (first) metrics->late_step = step;
+  if (!metrics->late.length) metrics->late_step = step;
   tsr_text_add(&metrics->late, "%s\n", json);
   cJSON_free(json);
-  write_late(metrics, first, diags);
+  try_late(metrics, diags);
 }
 
 void tsr_metrics_write_start(

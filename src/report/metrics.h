@@ -32,16 +32,18 @@ typedef struct {
   double loss;
   double grad_norm; /* before clipping; NaN when it was not computed */
   double lr;
-  int64_t tokens;          /* seen since the run's first step */
-  double tokens_per_s, ms; /* of this step */
-  double loss_scale;       /* of this step; 0: there is none */
+  int64_t tokens;                /* seen since the run's first step */
+  double tokens_per_s, ms;       /* of this step */
+  double loss_scale;             /* of this step; 0: there is none */
   int64_t underflows, overflows; /* -1: they were not counted */
   bool saving;
 } tsr_metrics_step;
 
 /* Opens the file and takes it for this process; nothing in it changes. `path` NULL: nothing is
  * written; it must outlive the metrics. Errors: a file that cannot be opened, that this process
- * reads, that another run writes, or that has something else in it. */
+ * reads, that another run writes, or that has something else in it; a pipe that nobody reads, which
+ * is waited for 10 s. False without an error where a signal ends that. A pipe that is full is not
+ * waited for: its lines are late, until the end. */
 bool tsr_metrics_open(
     tsr_arena *arena, const char *path, tsr_metrics **ret_metrics, tsr_diags *diags);
 /* The run begins behind step `step`: cuts off what is behind its lines; 0: all. */

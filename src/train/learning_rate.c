@@ -28,3 +28,13 @@ double tsr_learning_rate(const tsr_lr_curve *curve, int64_t step) {
   int64_t decay_begin = curve->kind == TSR_LR_WSD ? warmup + curve->stable_steps : warmup;
   return line(base, min, share(step, decay_begin, total));
 }
+
+tsr_lr_curve tsr_lr_curve_of(const tsr_config *c, int64_t steps) {
+  return (tsr_lr_curve){
+      .kind = (tsr_lr_kind)c->scheduler.type,
+      .base = c->scheduler.max_lr,
+      .min = c->scheduler.min_lr,
+      .total_steps = steps,
+      .warmup_steps = c->scheduler.warmup_steps,
+      .stable_steps = c->scheduler.stable_steps};
+}

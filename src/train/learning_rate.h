@@ -7,6 +7,7 @@
  * rate stays what it is at N. */
 #ifndef TSR_TRAIN_LEARNING_RATE_H
 #define TSR_TRAIN_LEARNING_RATE_H
+#include "config/config.h"
 #include <stdint.h>
 
 typedef enum {
@@ -33,6 +34,9 @@ typedef struct {
   int64_t warmup_steps; /* of total_steps at most */
   int64_t stable_steps; /* wsd */
 } tsr_lr_curve;
+
+/* Of a run of so many steps. */
+tsr_lr_curve tsr_lr_curve_of(const tsr_config *config, int64_t steps);
 
 /* step >= 0 */
 double tsr_learning_rate(const tsr_lr_curve *curve, int64_t step);

@@ -25,11 +25,11 @@ typedef struct {
   int64_t steps;         /* to train: the curve's, or fewer */
   int64_t updates;       /* steps that changed the weights; after an overflow none is changed */
   double loss, norm, lr;
-  tsr_loss_scale scale; /* of fp16 */
+  tsr_loss_scale scale;  /* of fp16 */
   tsr_scale_losses lost; /* of fp16 in this step */
   int64_t lost_in_all;
-  double used_scale;    /* by the step that is reported; 0: none is */
-  float *numbers;       /* of an evaluation's loss */
+  double used_scale; /* by the step that is reported; 0: none is */
+  float *numbers;    /* of an evaluation's loss */
 } trainer;
 
 static double now(void) {
@@ -320,9 +320,17 @@ static uint64_t agree_requests(trainer *t) {
   return tsr_bound_agree(t->train, requests);
 }
 
+/* A signal that came before the first step ends a run that has left nothing yet. */
+static bool is_stopped_early(trainer *t, int *ret_signal) {
+  uint64_t requests = agree_requests(t);
+  *ret_signal = t->step < t->steps ? (int)(requests >> REQUEST_SIGNAL_AT) : 0;
+  if (*ret_signal && !t->o->quiet) printf("stopped: no step was made\n");
+  return *ret_signal;
+}
+
+/* One step is made however late it is: a job that is started again and again gets on. */
 static bool run_loop(trainer *t, int *ret_signal) {
-  /* One step is made however late it is: a job that is started again and again gets on. */
-  uint64_t requests = agree_requests(t) & ~(uint64_t)(REQUEST_SAVE | REQUEST_LATE);
+  uint64_t requests = 0;
   while (t->step < t->steps && requests <= REQUEST_SAVE) {
     double start = now();
     run_step(t);
@@ -345,16 +353,6 @@ static bool run_loop(trainer *t, int *ret_signal) {
     printf("time limit: stops after step %lld of %lld\n", (long long)t->step, (long long)t->steps);
   }
   return !t->keeper || finish_keeper(t);
-}
-
-static tsr_lr_curve curve_of(const tsr_config *c, int64_t steps) {
-  return (tsr_lr_curve){
-      .kind = (tsr_lr_kind)c->scheduler.type,
-      .base = c->scheduler.max_lr,
-      .min = c->scheduler.min_lr,
-      .total_steps = steps,
-      .warmup_steps = c->scheduler.warmup_steps,
-      .stable_steps = c->scheduler.stable_steps};
 }
 
 /* max_steps, or what num_epochs over the training part are, whichever is less. */
@@ -475,7 +473,7 @@ bool tsr_train(
     t.generator =
         tsr_generator_of(generation, &bound[generate_at], o->source->dataset.tokenizer.vocab_size);
   t.samples = training->batch * training->programs.order->microbatches;
-  t.curve = curve_of(o->config, steps_of(&t));
+  t.curve = tsr_lr_curve_of(o->config, steps_of(&t));
   t.steps = t.curve.total_steps;
   if (scales_loss(&t)) start_scale(&t);
   if (!o->quiet && t.curve.total_steps < o->config->training.max_steps)
@@ -484,9 +482,12 @@ bool tsr_train(
         (long long)t.curve.total_steps, (long long)o->config->training.max_steps,
         (long long)o->config->training.num_epochs);
   t.progress = tsr_progress_start(stdout, o->quiet, o->config->training.log_every, 0, now());
-  bool ok = start_recording(&t) && start_keeper(&t) && begin_results(&t);
-  if (ok) write_start(&t);
-  ok = ok && run_loop(&t, ret_signal) && write_end(&t);
+  bool ok = start_recording(&t) && start_keeper(&t);
+  if (ok && !is_stopped_early(&t, ret_signal)) {
+    ok = begin_results(&t);
+    if (ok) write_start(&t);
+    ok = ok && run_loop(&t, ret_signal) && write_end(&t);
+  }
   tsr_keeper_close(t.keeper);
   tsr_progress_clear(&t.progress);
   tsr_worker_close(worker);
