@@ -129,6 +129,12 @@ static bool print_instead(app *a, int *ret_code) {
   return true;
 }
 
+/* The other processes of the job may wait for this one. */
+static int fail_before_join(app *a) {
+  if (is_collective(&a->options) && app_join(a)) tsr_job_all_succeeded(&a->job, false);
+  return console_finish(a, false);
+}
+
 static int run(app *a) {
   static int (*const commands[TSR_COMMANDS])(app *) = {
       [TSR_COMMAND_TRAIN] = app_run_train,       [TSR_COMMAND_CHECK] = app_run_check,
@@ -140,8 +146,8 @@ static int run(app *a) {
       [TSR_COMMAND_KERNELS] = app_run_kernels,   [TSR_COMMAND_DOCTOR] = app_run_doctor};
   int code;
   if (print_instead(a, &code)) return code;
-  bool ok = tsr_compute_check_level(a->diags) && check_processes(a);
-  return ok ? commands[a->options.command](a) : console_finish(a, false);
+  if (!tsr_compute_check_level(a->diags)) return fail_before_join(a);
+  return check_processes(a) ? commands[a->options.command](a) : console_finish(a, false);
 }
 
 int main(int argc, char **argv) {
@@ -155,9 +161,7 @@ int main(int argc, char **argv) {
   bool ok = tsr_options_parse(a.arena, argc, argv, &a.options, a.diags);
   if (console_is_secondary(&a.options)) signal(SIGPIPE, SIG_IGN); /* an error of the write */
   if (a.options.quiet) tsr_diags_quiet(a.diags);
-  if (!ok && is_collective(&a.options) && app_join(&a)) /* the other processes may wait */
-    tsr_job_all_succeeded(&a.job, false);
-  int code = ok ? run(&a) : console_finish(&a, false);
+  int code = ok ? run(&a) : fail_before_join(&a);
   code = tsr_job_leave(&a.job, code);
   tsr_arena_free(a.arena);
   return code;

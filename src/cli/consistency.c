@@ -2,9 +2,11 @@
 #include "config/print.h"
 #include <string.h>
 
-enum { PROGRAM, CONFIGURATION, MESH, PLAN, INPUT, PARTS };
+/* What others follow from first: the first part that differs is reported. */
+enum { PROGRAM, OPTIONS, CONFIGURATION, MESH, PLAN, INPUT, PARTS };
 static const char *const part_names[PARTS] = {
     [PROGRAM] = "program",
+    [OPTIONS] = "command line",
     [CONFIGURATION] = "configuration",
     [MESH] = "mesh",
     [PLAN] = "plan",
@@ -33,12 +35,15 @@ static void add_options(const tsr_options *o, tsr_text *text) {
       {"--resume", o->resume},
       {"--time-limit", o->time_limit_text},
       {"--overwrite", o->overwrite ? "" : NULL}};
-  for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-    if (words[i][1]) tsr_text_add(text, "%s %s\n", words[i][0], words[i][1]);
+  for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+    const char *value = words[i][1];
+    if (!value) tsr_text_add(text, "no %s\n", words[i][0]);
+    else tsr_text_add(text, "%s%s%s\n", words[i][0], *value ? " " : "", value);
+  }
 }
 
 /* Values without the comments that say where each came from. */
-static void add_config(const app *a, const tsr_config *config, tsr_text *text) {
+static void add_config(const tsr_config *config, tsr_text *text) {
   tsr_text printed = {0};
   tsr_config_print(config, &printed);
   for (char *line = printed.data; line && *line;) {
@@ -50,7 +55,6 @@ static void add_config(const app *a, const tsr_config *config, tsr_text *text) {
     line = *end ? end + 1 : end;
   }
   tsr_text_free(&printed);
-  add_options(&a->options, text);
 }
 
 static void add_plan(const setup *s, const tsr_compiled *compiled, tsr_text *text) {
@@ -76,7 +80,8 @@ bool consistency_check(
   if (tsr_job_is_alone(&a->job)) return true;
   tsr_text texts[PARTS] = {{0}};
   add_program(&texts[PROGRAM]);
-  add_config(a, s->config, &texts[CONFIGURATION]);
+  add_options(&a->options, &texts[OPTIONS]);
+  add_config(s->config, &texts[CONFIGURATION]);
   tsr_mesh_print(s->mesh, &texts[MESH]);
   add_plan(s, compiled, &texts[PLAN]);
   tsr_text_add(&texts[INPUT], "%s\n", input_hash);

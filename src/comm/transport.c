@@ -94,7 +94,7 @@ static bool find_launcher(tsr_arena *arena, launch *ret_launch, tsr_diags *diags
   }
   tsr_diag_error(diags, TSR_NOWHERE, "TESSERA_TRANSPORT is '%s', which is no transport", request);
   tsr_diag_nearest(diags, request, names, (int)(sizeof names / sizeof *names));
-  return false;
+  return read_launcher(arena, ret_launch, diags); /* the others may wait for this process */
 }
 
 static const tsr_transport_table *find_plugin(tsr_arena *arena, const launch *l, tsr_diags *diags) {
@@ -122,7 +122,7 @@ int tsr_transport_launched(tsr_arena *arena) {
   return ok && l.workers > 1 ? l.workers : 1;
 }
 
-bool tsr_transport_open(tsr_arena *arena, tsr_transport *ret_transport, tsr_diags *diags) {
+static bool join(tsr_arena *arena, tsr_transport *ret_transport, tsr_diags *diags) {
   launch l;
   *ret_transport = (tsr_transport){.workers = 1};
   if (!find_launcher(arena, &l, diags)) return false;
@@ -154,6 +154,11 @@ bool tsr_transport_open(tsr_arena *arena, tsr_transport *ret_transport, tsr_diag
   }
   ret_transport->why = tsr_arena_printf(arena, "%s has one worker, by %s", version, l.by);
   return true;
+}
+
+bool tsr_transport_open(tsr_arena *arena, tsr_transport *ret_transport, tsr_diags *diags) {
+  int before = tsr_diags_errors(diags);
+  return join(arena, ret_transport, diags) && tsr_diags_errors(diags) == before;
 }
 
 void tsr_transport_close(tsr_transport *transport) {

@@ -76,7 +76,8 @@ typedef struct {
  * (OMPI_COMM_WORLD_SIZE and PMIX_RANK of Open MPI and srun --mpi=pmix; PMI_RANK, PMI_SIZE of MPICH and
  * srun --mpi=pmi2; a count of 1 is a process that is alone). The plugin is looked for in
  * TESSERA_PLUGIN_PATH, beside the program, and in ../lib/tessera-train. Errors: a launcher without its
- * plugin, with every path that was tried and what to install; a plugin of another build. */
+ * plugin, with every path that was tried and what to install; a plugin of another build. Where the
+ * transport that is named is none, the launcher's is joined all the same: others may wait. */
 bool tsr_transport_open(tsr_arena *arena, tsr_transport *ret_transport, tsr_diags *diags);
 /* How many processes were started together with this one, without opening anything; 1: it is alone,
  * or nothing says. */

@@ -63,7 +63,6 @@ bool tsr_job_compare_texts(
             *all = tsr_arena_array(job->arena, text_hash, count * processes);
   for (int i = 0; i < count; i++) tsr_hash_text(texts[i].data, texts[i].length, mine[i].hash);
   if (!tsr_job_gather(job, mine, (int64_t)sizeof *mine * count, all)) return false;
-  bool ok = true;
   for (int i = 0; i < count; i++) {
     bool any = false;
     for (int p = 1; p < processes; p++) any |= strcmp(all[p * count + i].hash, all[i].hash) != 0;
@@ -71,8 +70,8 @@ bool tsr_job_compare_texts(
     const char *what = tsr_arena_printf(job->arena, "workers cannot compare their %s", names[i]);
     const char *first;
     if (!tsr_job_share_text(job, texts[i].data, what, &first)) return false;
-    if (strcmp(mine[i].hash, all[i].hash) != 0)
-      ok = report_difference(job, names[i], texts[i].data, first);
+    bool same = !strcmp(mine[i].hash, all[i].hash);
+    return same || report_difference(job, names[i], texts[i].data, first);
   }
-  return ok;
+  return true;
 }

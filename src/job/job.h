@@ -60,7 +60,8 @@ bool tsr_job_share_text(tsr_job *job, const char *mine, const char *what, const 
  * diagnostic, and the first such process prints. */
 bool tsr_job_all_succeeded(tsr_job *job, bool ok);
 /* Collective: that all processes have the same texts; else an error on those that differ from
- * process 0, with the first line that does. `names` of the texts are for messages. */
+ * process 0 in the first text in which any does, with the first line that does. `names` of the
+ * texts are for messages. */
 bool tsr_job_compare_texts(
     tsr_job *job, int count, const char *const *names, const tsr_text *texts);
 

@@ -51,11 +51,12 @@ bool tsr_job_join(tsr_job *job) {
   tsr_job_set_deadline(join_timeout(), "begun");
   bool opened = tsr_transport_open(job->arena, &job->transport, job->diags);
   tsr_job_end_deadline();
-  if (!opened) return print_on_first(job), false;
+  if (!opened && !job->transport.table) return print_on_first(job), false;
   char why[TSR_WHY_BYTES] = "";
   job->is_silent = job->transport.worker > 0;
   if (job->is_silent) tsr_diags_quiet(job->diags);
-  return tsr_job_is_alone(job) ||
-         tsr_peers_meet(job->arena, &job->transport, join_timeout(), why) ||
-         tsr_job_fail_unresponsive(job, "workers cannot meet", why);
+  if (!tsr_job_is_alone(job) &&
+      !tsr_peers_meet(job->arena, &job->transport, join_timeout(), why))
+    return tsr_job_fail_unresponsive(job, "workers cannot meet", why);
+  return opened || tsr_job_all_succeeded(job, false);
 }

@@ -43,13 +43,13 @@ errors 1
 
 sed 's/lr: 0.003/lr: 0.004/' "$recipe" > "$scratch/other.yaml"
 refused "another file" "${launcher[@]}" -n 1 "${train[@]}" "${mesh[@]}" : \
-  -n 1 "$program" --config "$scratch/other.yaml" "${mesh[@]}"
+  -n 1 "$program" --config "$scratch/other.yaml" --metrics "$scratch/metrics" "${mesh[@]}"
 says 1 "error: worker 1 on $host has another configuration than worker 0 on $host: line 40 is '    lr: 0.004' here and '    lr: 0.003' there"
 errors 1
 
 refused "another folder for results" "${launcher[@]}" -n 1 "${train[@]}" "${mesh[@]}" --out "$scratch/one" : \
   -n 1 "${train[@]}" "${mesh[@]}" --out "$scratch/two"
-grep -q "another configuration than worker 0 on $host: line [0-9]* is '--out $scratch/two' here and '--out $scratch/one'" \
+grep -q "another command line than worker 0 on $host: line [0-9]* is '--out $scratch/two' here and '--out $scratch/one'" \
   "$scratch/said" || wrong "$name: does not say which" "$scratch/out"
 errors 1
 [ ! -e "$scratch/one" ] && [ ! -e "$scratch/two" ] || wrong "$name: a refused run has made its folder"

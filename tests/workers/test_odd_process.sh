@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# One process of a job that was started in another way than the others: the job ends at once, with the user's mistake and
+# exit code 2, and nothing is left of it.
+# usage: test_odd_process.sh openmpi|mpich BUILD_FOLDER
+set -euo pipefail
+library=$1 build=$2
+. tests/workers/common.sh
+choose_launcher "$library" || skip "$why"
+patience=40
+host=$(hostname)
+train=("$program" --config "$recipe" --set training_config.eval_every=0 --set training_config.sample_tokens=0
+  --set 'mesh={axes: [dp], shape: [2]}')
+
+# refused NAME LINE COMMAND...: exit code 2, soon, with this line once
+refused() {
+  local code=0 begin=$SECONDS
+  bounded "${@:3}" > "$scratch/out" 2>&1 || code=$?
+  checks=$((checks + 1))
+  [ $code = 2 ] || wrong "$library, $1: exit code $code, not 2" "$scratch/out"
+  [ "$(grep -cF -- "$2" "$scratch/out")" = 1 ] || wrong "$library, $1: does not say once: $2" "$scratch/out"
+  [ $((SECONDS - begin)) -lt 25 ] || wrong "$library, $1: takes $((SECONDS - begin)) s"
+}
+
+refused "a level that is none, of one" "error: TESSERA_ISA: this machine does not run the level 'bogus'" \
+  "${launcher[@]}" -n 1 "${train[@]}" : -n 1 env TESSERA_ISA=bogus "${train[@]}"
+refused "a level that is none" "error: TESSERA_ISA: this machine does not run the level 'bogus'" \
+  env TESSERA_ISA=bogus "${launcher[@]}" -n 2 "${train[@]}"
+refused "a transport that is none, of one" "error: TESSERA_TRANSPORT is 'bogus', which is no transport" \
+  "${launcher[@]}" -n 1 "${train[@]}" : -n 1 env TESSERA_TRANSPORT=bogus "${train[@]}"
+refused "a transport that is none" "error: TESSERA_TRANSPORT is 'bogus', which is no transport" \
+  env TESSERA_TRANSPORT=bogus "${launcher[@]}" -n 2 "${train[@]}"
+
+# options come before what follows from them
+"${train[@]}" --out "$scratch/kept" --quiet --set training_config.max_steps=2
+refused "--resume of one" "worker 1 on $host has another command line than worker 0 on $host: line 3 is '--resume' here and 'no --resume' there" \
+  "${launcher[@]}" -n 1 "${train[@]}" --out "$scratch/kept" : -n 1 "${train[@]}" --out "$scratch/kept" --resume
+refused "--overwrite of one" "line 5 is 'no --overwrite' here and '--overwrite' there" \
+  "${launcher[@]}" -n 1 "${train[@]}" --out "$scratch/kept" --overwrite : -n 1 "${train[@]}" --out "$scratch/kept"
+[ -d "$scratch/kept/checkpoints/step-00000002" ] || wrong "$library: a refused job has removed checkpoints"
+
+# folders that are seen by one process alone are removed again
+mkdir "$scratch/a" "$scratch/b"
+seq 3000 | tr '\n' ' ' | tee "$scratch/a/text.txt" > "$scratch/b/text.txt"
+local=("${train[@]}" --set training_config.data_path=text.txt)
+refused "a relative folder, seen from two" "worker 1 does not see the folder 'results/checkpoints' that worker 0 has made" \
+  "${launcher[@]}" -n 1 -wdir "$scratch/a" "${local[@]}" --out results : -n 1 -wdir "$scratch/b" "${local[@]}" --out results
+deep=(--set training_config.checkpoint_dir=one/two/three)
+refused "relative checkpoints, seen from two" "worker 1 does not see the folder 'one/two/three' that worker 0 has made" \
+  "${launcher[@]}" -n 1 -wdir "$scratch/a" "${local[@]}" "${deep[@]}" : -n 1 -wdir "$scratch/b" "${local[@]}" "${deep[@]}"
+[ "$(ls "$scratch/a" "$scratch/b" | grep -c .)" = 4 ] || wrong "$library: a refused job has left folders: $(ls "$scratch/a" "$scratch/b")"
+report
