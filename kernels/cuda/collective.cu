@@ -6,6 +6,7 @@
 typedef struct {
   const float *in[TSR_CUDA_MEMBERS_MAX];
   float *out[TSR_CUDA_MEMBERS_MAX];
+  uint8_t merges[TSR_CUDA_MEMBERS_MAX];
   int members, outs;
   int64_t part, step, start, n;
 } sum_of;
@@ -18,7 +19,7 @@ static __global__ void sum_members(const sum_of s) {
     int top = 0;
     for (int m = 0; m < s.members; m++) {
       stack[top++] = s.in[m][at];
-      for (int merges = tsr_tree_merges(s.members, m); merges; merges--, top--)
+      for (int merges = s.merges[m]; merges; merges--, top--)
         stack[top - 2] += stack[top - 1];
     }
     for (int k = 0; k < s.outs; k++) s.out[k][i] = stack[0];
@@ -27,10 +28,10 @@ static __global__ void sum_members(const sum_of s) {
 
 extern "C" void tsr_cuda_sum_members(
     tsr_cuda_stream s, float *const *out, int outs, const float *const *in, int members,
-    int64_t outer, int64_t part, int64_t step, int64_t start) {
+    const uint8_t *merges, int64_t outer, int64_t part, int64_t step, int64_t start) {
   sum_of of;
   assert(members <= TSR_CUDA_MEMBERS_MAX && outs <= TSR_CUDA_MEMBERS_MAX);
-  for (int m = 0; m < members; m++) of.in[m] = in[m];
+  for (int m = 0; m < members; m++) of.in[m] = in[m], of.merges[m] = merges[m];
   for (int k = 0; k < outs; k++) of.out[k] = out[k];
   of.members = members, of.outs = outs;
   of.part = part, of.step = step, of.start = start, of.n = outer * part;

@@ -304,12 +304,13 @@ void tsr_cuda_scatter(
 
 /* ---- collective.cu: between ranks whose memory is on the device ---- */
 enum { TSR_CUDA_MEMBERS_MAX = 256 };
-/* The members' sum, added by base/tree.h's tree: for each k < outs,
+/* The members' sum, in a tree: they are pushed onto a stack, and after member m its two topmost
+ * entries are added merges[m] times (base/tree.h). For each k < outs,
  *   out[k][o * part + i] = sum over m of in[m][o * step + start + i],  o < outer, i < part
  * An out may be an in where part == step and start == 0. */
 void tsr_cuda_sum_members(
     tsr_cuda_stream s, float *const *out, int outs, const float *const *in, int members,
-    int64_t outer, int64_t part, int64_t step, int64_t start);
+    const uint8_t *merges, int64_t outer, int64_t part, int64_t step, int64_t start);
 
 #ifdef __cplusplus
 }

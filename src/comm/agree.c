@@ -1,4 +1,5 @@
 #include "comm/agree.h"
+#include "base/arena.h"
 #include "base/memory.h"
 #include "comm/peers.h"
 #include <stdio.h>
@@ -112,4 +113,12 @@ bool tsr_transport_share_text(
   ok = ok && wait_for(t, &p, timeout_s, why);
   free_room(&p);
   return ok;
+}
+
+bool tsr_peers_exchange(tsr_arena *arena, tsr_transport *t, double timeout_s, char *why) {
+  tsr_peer mine, *all = tsr_arena_array(arena, tsr_peer, t->workers);
+  tsr_peer_self(&mine);
+  if (!tsr_transport_gather(t, &mine, sizeof mine, all, timeout_s, why)) return false;
+  t->peers = all;
+  return true;
 }

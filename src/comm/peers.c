@@ -1,6 +1,4 @@
 #include "comm/peers.h"
-#include "base/arena.h"
-#include "comm/agree.h"
 #include <ctype.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -40,14 +38,6 @@ void tsr_peer_self(tsr_peer *ret) {
   if (!stat("/proc/self/ns/pid", &ids)) ret->ids = (uint64_t)ids.st_ino;
   if (read_file(text, sizeof text, ret->pid, "stat"))
     ret->begun = strtoull(field_of(text, BEGUN_FIELD), NULL, 10);
-}
-
-bool tsr_peers_meet(tsr_arena *arena, tsr_transport *t, double timeout_s, char *why) {
-  tsr_peer mine, *all = tsr_arena_array(arena, tsr_peer, t->workers);
-  tsr_peer_self(&mine);
-  if (!tsr_transport_gather(t, &mine, sizeof mine, all, timeout_s, why)) return false;
-  t->peers = all;
-  return true;
 }
 
 /* Its state's letter; 0: it cannot be seen from here; 'X': it is not there any more. */

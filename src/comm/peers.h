@@ -15,8 +15,6 @@ typedef struct tsr_peer {
 } tsr_peer;
 
 void tsr_peer_self(tsr_peer *ret_peer);
-/* All tell all; transport->peers has them from then on. Waits as tsr_transport_gather does. */
-bool tsr_peers_meet(tsr_arena *arena, tsr_transport *transport, double timeout_s, char *why);
 
 typedef enum {
   TSR_PEER_ELSEWHERE, /* on another host, or it has not told who it is: nothing can be seen */

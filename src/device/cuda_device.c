@@ -155,11 +155,12 @@ static void copy(void *state, void *to, const void *from, int64_t bytes) {
 }
 
 static void sum_members(
-    void *state, float *const *out, int outs, float *const *in, int members, int64_t outer,
-    int64_t part, int64_t step, int64_t start) {
+    void *state, float *const *out, int outs, float *const *in, int members,
+    const uint8_t *merges, int64_t outer, int64_t part, int64_t step, int64_t start) {
   device *d = state;
   tsr_cuda_sum_members(
-      d->ops.stream, out, outs, (const float *const *)in, members, outer, part, step, start);
+      d->ops.stream, out, outs, (const float *const *)in, members, merges, outer, part, step,
+      start);
   check(d, NULL, cudaGetLastError());
 }
 

@@ -42,8 +42,8 @@ typedef struct {
   void (*copy)(void *state, void *to, const void *from, int64_t bytes);
   /* As kernels/cuda/kernels.h has them under the same names. */
   void (*sum_members)(
-      void *state, float *const *out, int outs, float *const *in, int members, int64_t outer,
-      int64_t part, int64_t step, int64_t start);
+      void *state, float *const *out, int outs, float *const *in, int members,
+      const uint8_t *merges, int64_t outer, int64_t part, int64_t step, int64_t start);
   void (*move)(
       void *state, void *out, const int64_t *out_step, const void *x, const int64_t *x_step,
       int bytes, int ndim, const int64_t *shape);

@@ -1,5 +1,6 @@
 /* Joining a job. */
 #include "base/memory.h"
+#include "comm/agree.h"
 #include "comm/peers.h"
 #include "job/internal.h"
 #include <stdlib.h>
@@ -56,7 +57,7 @@ bool tsr_job_join(tsr_job *job) {
   job->is_silent = job->transport.worker > 0;
   if (job->is_silent) tsr_diags_quiet(job->diags);
   if (!tsr_job_is_alone(job) &&
-      !tsr_peers_meet(job->arena, &job->transport, join_timeout(), why))
+      !tsr_peers_exchange(job->arena, &job->transport, join_timeout(), why))
     return tsr_job_fail_unresponsive(job, "workers cannot meet", why);
   return opened || tsr_job_all_succeeded(job, false);
 }

@@ -1,6 +1,5 @@
 #include "report/comm_trace.h"
-#include "comm/remote.h"
-#include "comm/remote_device.h"
+#include "comm/algorithm.h"
 #include "runtime/links.h"
 
 tsr_comm_trace tsr_comm_trace_start(tsr_arena *arena, int ranks) {
@@ -28,7 +27,7 @@ static bool is_devices_library(
         tsr_rank_map_process(h, tsr_parallel_member(parallel, first, t->axis, m)) == link->workers[m];
   int64_t outer = 1;
   for (int d = 0; after->kind == TSR_SHARD && d < after->dim; d++) outer *= t->outputs[0].shape[d];
-  return tsr_device_sum_is_library(t->op, groups, outer, one_each);
+  return tsr_algorithm_has_device_library_sum(t->op, groups, outer, one_each);
 }
 
 /* Whether a library adds in its own way: MPI's, or the devices'. */
@@ -43,7 +42,7 @@ static bool is_library(
   int groups = before->groups > 1 || after->groups > 1 ? 2 : 1;
   if (h->links) return is_devices_library(h, parallel, t, first, after, groups);
   return h->groups[t->axis * parallel->ranks + first] &&
-         tsr_remote_is_library(
+         tsr_algorithm_has_library_sum(
              t->op, groups, tsr_tensor_bytes(&t->inputs[0]) / (int64_t)sizeof(float));
 }
 

@@ -13,34 +13,21 @@ static const tsr_link *link_of(const tsr_task_at *at, int first) {
   return links->of_group[at->task->axis * at->bound->worker->options.parallel->ranks + first];
 }
 
-static tsr_device_call
-call_of(const tsr_task_at *at, const tsr_link *link, const tsr_collective *c) {
-  const tsr_worker *w = at->bound->worker;
-  return (tsr_device_call){
-      .device = w->options.device,
-      .collective = c,
-      .worker_of = w->worker_of,
-      .group = link->group,
-      .workers = link->workers,
-      .workers_count = link->count,
-      .worker = w->options.rank_map.worker,
-      .fast = w->options.fast};
-}
-
 void tsr_link_meet(const tsr_task_at *at) {
   tsr_bound *b = at->bound;
   const tsr_device *d = device_of(b);
   tsr_collective c;
   bool all_here;
   tsr_task_describe(at, &c);
-  for (int next = 0, first; (first = tsr_task_next_group(at, &c, &next, &all_here)) >= 0;) {
+  const tsr_group_plan *plan = tsr_task_plans(at);
+  for (int next = 0, first; (first = tsr_task_next_group(at, &c, &next, &all_here)) >= 0; plan++) {
     if (all_here) continue;
     const tsr_link *link = link_of(at, first);
     tsr_linked *linked = &b->linked[link->number];
-    tsr_device_call call = call_of(at, link, &c);
+    tsr_device_exchange call = {d, plan->list, plan->layout, &c, link->group};
     d->use(d->state, link->group);
     d->follow(d->state, NULL);
-    tsr_device_call_begin(&call, linked->memory, linked->room);
+    tsr_device_exchange_begin(&call, linked->memory, linked->room);
     d->use(d->state, NULL);
     if (at->task->bucket) linked->begun = true;
     else d->follow(d->state, link->group);
@@ -113,15 +100,14 @@ static void add_collective(tsr_bound *b, const tsr_program *p, const tsr_task *t
   tsr_collective c;
   bool all_here;
   tsr_task_describe(&at, &c);
-  for (int next = 0, first; (first = tsr_task_next_group(&at, &c, &next, &all_here)) >= 0;) {
+  const tsr_group_plan *plan = tsr_task_plans(&at);
+  for (int next = 0, first; (first = tsr_task_next_group(&at, &c, &next, &all_here)) >= 0; plan++) {
     if (all_here) continue;
-    const tsr_link *link = link_of(&at, first);
-    tsr_linked *linked = &b->linked[link->number];
-    tsr_device_call call = call_of(&at, link, &c);
-    int messages;
-    int64_t bytes = tsr_device_call_bytes(&call, &messages);
+    tsr_linked *linked = &b->linked[link_of(&at, first)->number];
+    int64_t bytes = tsr_step_list_staging_bytes(plan->list);
     if (bytes > linked->bytes) linked->bytes = bytes;
-    if (messages > linked->messages) linked->messages = messages;
+    if (plan->list->messages_of_phase > linked->messages)
+      linked->messages = plan->list->messages_of_phase;
   }
 }
 
@@ -142,7 +128,8 @@ static bool next_transfer(
       const tsr_task *t = &p->tasks[at->task++];
       int is_from, is_to;
       if (t->op != op || (t->last_only && run->microbatch + 1 < p->order->microbatches)) continue;
-      tsr_task_ends(&(tsr_task_at){.bound = (tsr_bound *)b, .program = p, .task = t}, &is_from, &is_to);
+      tsr_task_ends(
+          &(tsr_task_at){.bound = (tsr_bound *)b, .program = p, .task = t}, &is_from, &is_to);
       if (is_from != from || is_to != to) continue;
       *ret_node = t->node;
       *ret_microbatch = run->microbatch;

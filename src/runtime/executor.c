@@ -2,7 +2,7 @@
  * dealt as (rank, range) jobs; a collective first has all its inputs, because every rank has
  * finished the task before it. Stages take turns: one goes on until it needs what another has not
  * sent yet. */
-#include "comm/collective.h"
+#include "comm/in_process.h"
 #include "runtime/internal.h"
 #include <assert.h>
 #include <string.h>
@@ -130,6 +130,7 @@ static void wait_for_device(const tsr_bound *b) {
 
 typedef struct {
   tsr_collective collective;
+  const tsr_step_list *list;
   int ranges;
   int64_t items;
 } group_run;
@@ -137,16 +138,17 @@ typedef struct {
 static void run_group_range(void *context, int job) {
   const group_run *g = context;
   int64_t begin = cut(g->items, job, g->ranges), end = cut(g->items, job + 1, g->ranges);
-  if (begin < end) tsr_collective_run(&g->collective, begin, end);
+  if (begin < end) tsr_in_process_run(g->list, &g->collective, begin, end);
 }
 
 /* A group that is all here is run by its first member, which over pp is on the first stage. */
-static void run_group(const task_run *t, tsr_collective *c, int first) {
+static void
+run_group(const task_run *t, const tsr_collective *c, const tsr_step_list *list, int first) {
   tsr_bound *b = t->bound;
-  group_run g = {.collective = *c, .ranges = b->worker->options.threads};
-  g.items = tsr_collective_items(c);
+  group_run g = {.collective = *c, .list = list, .ranges = b->worker->options.threads};
+  g.items = tsr_in_process_items(list);
   int64_t begin = b->recording ? tsr_recorder_now(b->recording) : 0;
-  if (b->worker->options.device) tsr_collective_run_on(b->worker->options.device, c);
+  if (b->worker->options.device) tsr_in_process_run_on(b->worker->options.device, list, c);
   else tsr_pool_run(b->worker->pool, run_group_range, &g, g.ranges);
   if (b->recording) wait_for_device(b);
   for (int m = 0; b->recording && m < c->members; m++)
@@ -176,14 +178,15 @@ static bool run_collective(const task_run *t) {
   tsr_task_at at = place_of(t);
   tsr_collective c;
   bool all_here;
-  if (tsr_task_is_met(&at)) return tsr_task_meet(&at);
+  if (tsr_task_is_pending(&at)) return tsr_task_advance(&at);
   tsr_task_describe(&at, &c);
-  for (int next = 0, first; (first = tsr_task_next_group(&at, &c, &next, &all_here)) >= 0;)
-    if (all_here) run_group(t, &c, first);
+  const tsr_group_plan *plan = tsr_task_plans(&at);
+  for (int next = 0, first; (first = tsr_task_next_group(&at, &c, &next, &all_here)) >= 0; plan++)
+    if (all_here) run_group(t, &c, plan->list, first);
   if (tsr_bound_is_alone(t->bound)) return true;
   if (t->bound->linked) return run_linked(t, &at), true;
   wait_for_device(t->bound);
-  return tsr_task_meet(&at);
+  return tsr_task_advance(&at);
 }
 
 /* ---- between stages ---- */
@@ -256,7 +259,7 @@ static tsr_event event_at(const tsr_bound *b, int stage) {
 }
 
 /* A collective over pp is run by the stage that comes last, for all. */
-static bool run_meeting(task_run *t) {
+static bool run_over_stages(task_run *t) {
   tsr_bound *b = t->bound;
   int stages = t->program->order->stages;
   b->at[t->program->stage].meets = t->task->node;
@@ -283,7 +286,7 @@ static bool run_task(task_run *t) {
   t->op = tsr_cpu_find(t->task->op);
   if (t->op && is_on_device(t)) return run_on_device(t->options->device, t), true;
   if (t->op) return wait_for_device(t->bound), run_op(t), true;
-  if (t->task->axis == TSR_PP) return run_meeting(t);
+  if (t->task->axis == TSR_PP) return run_over_stages(t);
   return run_collective(t);
 }
 

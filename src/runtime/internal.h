@@ -1,8 +1,8 @@
 #ifndef TSR_RUN_INTERNAL_H
 #define TSR_RUN_INTERNAL_H
 #include "comm/peers.h"
-#include "comm/remote.h"
-#include "comm/remote_device.h"
+#include "comm/device_exchange.h"
+#include "comm/pending.h"
 #include "runtime/links.h"
 #include "runtime/recorder.h"
 
@@ -33,16 +33,22 @@ typedef struct {
   int64_t since;              /* the recorder's time of that */
 } tsr_transfer;
 
-/* A collective that other workers take part in, under way. */
+/* How a collective among a group of ranks is carried out. */
+typedef struct {
+  const tsr_step_list *list;
+  const tsr_layout *layout;
+} tsr_group_plan;
+
+/* A collective in flight that other processes take part in. */
 typedef struct {
   int node; /* -1: none */
-  tsr_remote **calls;
+  tsr_pending **calls;
   int *firsts; /* of each: its group's first member */
   int count;
   int64_t since; /* the recorder's time when they began */
   char *staging; /* of the worker's */
   int64_t bytes; /* of it */
-} tsr_meeting;
+} tsr_pending_task;
 
 /* Where a step's inputs come from; `fill` NULL: random numbers. */
 typedef struct {
@@ -102,7 +108,8 @@ struct tsr_bound {
   int **ranks_of_stage;     /* per stage: those of its ranks that are here, ascending */
   int *ranks_count;         /* of each */
   int ranks_most;           /* of any */
-  tsr_meeting *meetings;    /* per stage, and the last for collectives over pp */
+  tsr_group_plan ***plans;  /* per stage and task of a collective: of its groups here, in order */
+  tsr_pending_task *pending; /* per stage, and the last for collectives over pp */
   int *param_values;        /* per parameter: its value */
   tsr_transfer **transfers; /* per node: of a receive node its microbatches, else NULL */
   tsr_linked *linked;       /* per link of the rank_map's; NULL: there are none */
@@ -204,11 +211,7 @@ void tsr_bound_receive(const tsr_bound *bound, int from, void *bytes, int64_t le
 /* To be freed; without memory the job ends. */
 void *tsr_wait_memory(const tsr_bound *bound, int64_t bytes);
 
-/* ---- meetings.c: the program's own messages ---- */
-
-void tsr_bound_plan_messages(tsr_arena *arena, tsr_bound *bound);
-int64_t tsr_bound_staging_bytes(const tsr_bound *bound);
-void tsr_bound_place_messages(tsr_bound *bound, char *staging);
+/* ---- collectives.c ---- */
 
 /* A task of a stage that is under way. */
 typedef struct {
@@ -226,10 +229,27 @@ void tsr_task_describe(const tsr_task_at *at, tsr_collective *ret_collective);
  * begins at 0. Fills the worker's in, out and worker_of; -1: there is no more. */
 int tsr_task_next_group(
     const tsr_task_at *at, const tsr_collective *c, int *next, bool *ret_all_here);
-/* Whether it has begun with groups that have members elsewhere. */
-bool tsr_task_is_met(const tsr_task_at *at);
-/* Begins or goes on with the groups that have members elsewhere; whether all are done. */
-bool tsr_task_meet(const tsr_task_at *at);
+/* Of all of a program's collectives, before anything else is planned. */
+void tsr_bound_plan_collectives(tsr_arena *arena, tsr_bound *bound);
+/* The plans of the task's groups, in the order of tsr_task_next_group. */
+const tsr_group_plan *tsr_task_plans(const tsr_task_at *at);
+
+/* ---- pending_collectives.c ---- */
+
+/* Tags of transfers are in the lower half, of collectives in the upper one. */
+enum { TSR_TAGS_HALF = TSR_TRANSPORT_TAGS / 2 };
+
+void tsr_bound_plan_pending(tsr_arena *arena, tsr_bound *bound);
+int64_t tsr_bound_staging_bytes(const tsr_bound *bound);
+void tsr_bound_place_pending(tsr_bound *bound, char *staging);
+/* Whether it is in flight with groups that have members in other processes. */
+bool tsr_task_is_pending(const tsr_task_at *at);
+/* Begins or advances these; whether all are done. */
+bool tsr_task_advance(const tsr_task_at *at);
+
+/* ---- transfers.c: from stage to stage ---- */
+
+void tsr_bound_plan_transfers(tsr_arena *arena, tsr_bound *bound);
 /* Of a send, a receive or a wait: the stage that the value is from, and the one that it is for. */
 void tsr_task_ends(const tsr_task_at *at, int *ret_from, int *ret_to);
 

@@ -218,9 +218,9 @@ add_group(const tsr_bound *b, int stage, int axis, int first, uint64_t missing, 
 
 static void add_groups(const tsr_bound *b, int stage, tsr_text *text) {
   const tsr_task *t = task_of(b, stage);
-  const tsr_meeting *m = &b->meetings[t->axis == TSR_PP ? b->programs->order->stages : stage];
+  const tsr_pending_task *m = &b->pending[t->axis == TSR_PP ? b->programs->order->stages : stage];
   for (int i = 0; m->node == t->node && i < m->count; i++)
-    add_group(b, stage, t->axis, m->firsts[i], tsr_remote_missing(m->calls[i]), text);
+    add_group(b, stage, t->axis, m->firsts[i], tsr_pending_missing(m->calls[i]), text);
 }
 
 /* Ranks of another stage that have not sent, or not taken what was sent to them. */

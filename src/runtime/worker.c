@@ -269,14 +269,16 @@ static bool allocate_staging(tsr_arena *arena, tsr_worker *w, tsr_diags *diags) 
   int first = 0;
   for (int i = 0; i < w->bound_count; i++) {
     tsr_bound_find_scaled(arena, &w->bound[i]);
-    tsr_bound_plan_messages(arena, &w->bound[i]);
+    tsr_bound_plan_collectives(arena, &w->bound[i]);
+    tsr_bound_plan_pending(arena, &w->bound[i]);
+    if (!tsr_bound_is_alone(&w->bound[i])) tsr_bound_plan_transfers(arena, &w->bound[i]);
     tsr_bound_plan_links(arena, &w->bound[i]);
   }
   while (!tsr_bound_is_here(&w->bound[0], first)) first++;
   if (!allocate(w, first, "messages", staging_bytes(w), &w->staging, diags)) return false;
   for (int i = 0; i < w->bound_count; i++) {
     tsr_bound *b = &w->bound[i];
-    tsr_bound_place_messages(b, w->staging);
+    tsr_bound_place_pending(b, w->staging);
     tsr_bound_place_links(b, w->staging ? w->staging + tsr_bound_staging_bytes(b) : NULL);
   }
   return true;

@@ -3,7 +3,8 @@
  * MiB)] [ROUNDS (20)] Prints of each the median and the best time, and the tree's quotients. A
  * round's time is the slowest worker's: everybody begins together. */
 #include "base/arena.h"
-#include "comm/remote.h"
+#include "comm/algorithm.h"
+#include "comm/pending.h"
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,15 +28,15 @@ static void library_all_reduce(const tsr_transport *t, float *numbers, int64_t c
 }
 
 typedef struct {
-  tsr_remote_call call;
+  tsr_pending_call call;
   tsr_collective collective;
   float *in[64];
   int worker_of[64];
   void *staging;
 } remote;
 
-static void
-remote_prepare(remote *r, tsr_transport *t, float *numbers, int64_t count, void *group) {
+static void remote_prepare(
+    tsr_arena *arena, remote *r, tsr_transport *t, float *numbers, int64_t count, void *group) {
   *r = (remote){
       .collective = {
           .op = TSR_OP_ALL_REDUCE,
@@ -50,19 +51,27 @@ remote_prepare(remote *r, tsr_transport *t, float *numbers, int64_t count, void 
   r->in[t->worker] = numbers;
   r->collective.in = r->collective.out = r->in;
   r->collective.k = tsr_kernels_get(NULL);
-  r->call = (tsr_remote_call){t, &r->collective, r->worker_of, 1, NULL, NULL, 1};
-  r->call.group = group;
-  int64_t bytes = tsr_remote_bytes(&r->call);
+  tsr_collective_request request = {.collective = &r->collective, .library = group != NULL};
+  request.layout = tsr_layout_new(arena, t->workers, r->worker_of, NULL, t->worker);
+  r->call = (tsr_pending_call){
+      .transport = t,
+      .list = tsr_algorithm_plan(arena, &request),
+      .layout = request.layout,
+      .collective = &r->collective,
+      .tag = 1,
+      .group = group,
+      .threads = 1};
+  int64_t bytes = tsr_pending_bytes(r->call.list, t->workers);
   r->staging = aligned_alloc(64, (size_t)(bytes + 63) / 64 * 64);
   if (!r->staging) stop(t, "no memory");
   memset(r->staging, 0, (size_t)bytes);
 }
 
 static void remote_all_reduce(remote *r) {
-  tsr_remote *begun = tsr_remote_begin(&r->call, r->staging);
-  tsr_remote_state state;
-  while ((state = tsr_remote_go_on(begun)) == TSR_REMOTE_PENDING) sched_yield();
-  if (state == TSR_REMOTE_FAILED) stop(r->call.transport, tsr_remote_why(begun));
+  tsr_pending *begun = tsr_pending_begin(&r->call, r->staging);
+  tsr_pending_state state;
+  while ((state = tsr_pending_advance(begun)) == TSR_PENDING) sched_yield();
+  if (state == TSR_PENDING_FAILED) stop(r->call.transport, tsr_pending_why(begun));
 }
 
 static void *form_group(const tsr_transport *t) {
@@ -106,8 +115,8 @@ int main(int argc, char **argv) {
   float *numbers = aligned_alloc(64, (size_t)(count + 16) / 16 * 64);
   if (!numbers) stop(&t, "no memory");
   remote r[KINDS];
-  remote_prepare(&r[TREE], &t, numbers, count, NULL);
-  remote_prepare(&r[FAST], &t, numbers, count, form_group(&t));
+  remote_prepare(arena, &r[TREE], &t, numbers, count, NULL);
+  remote_prepare(arena, &r[FAST], &t, numbers, count, form_group(&t));
   if (rounds > ROUNDS_MAX) rounds = ROUNDS_MAX;
   for (int i = 0; i < KINDS * (rounds + 1); i++) {
     int which = i % KINDS;

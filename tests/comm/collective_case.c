@@ -183,7 +183,15 @@ void collective_case_reference(collective_case *c) {
   }
   c->c.in = in;
   c->c.out = out;
-  tsr_collective_run(&c->c, 0, tsr_collective_items(&c->c));
+  tsr_arena *arena = tsr_arena_new();
+  const tsr_collective_request request = {
+      &c->c, tsr_layout_alone(arena, c->c.members), false, false};
+  const tsr_step_list *list = tsr_algorithm_plan(arena, &request);
+  /* In two parts, as two threads would, that begin anywhere. */
+  int64_t items = tsr_in_process_items(list), part = items * (int64_t)(c->seed % 7) / 7;
+  tsr_in_process_run(list, &c->c, part, items);
+  tsr_in_process_run(list, &c->c, 0, part);
+  tsr_arena_free(arena);
   int64_t wrong = collective_oracle_differences(&c->c);
   if (!wrong) return;
   fprintf(stderr, "%s: %lld elements are not what they should be\n", c->name, (long long)wrong);
@@ -247,10 +255,16 @@ static bool place_members(case_worker *w) {
   return hosts;
 }
 
+static const tsr_layout *plan_layout(case_worker *w, int worker) {
+  const collective_case *c = w->of;
+  w->arena = tsr_arena_new();
+  return tsr_layout_new(w->arena, c->c.members, c->worker_of, c->hosts, worker);
+}
+
 void case_worker_run(
     case_worker *w, const collective_case *c, int worker, const tsr_device *device) {
-  *w = (case_worker){.of = c, .transport = {.worker = worker}, .state = TSR_REMOTE_DONE};
-  int workers[CASE_WORKERS_MAX], count = 0, messages;
+  *w = (case_worker){.of = c, .transport = {.worker = worker}, .state = TSR_PENDING_DONE};
+  int workers[CASE_WORKERS_MAX], count = 0;
   for (int i = 0; i < CASE_WORKERS_MAX; i++)
     for (int m = 0; m < c->c.members; m++)
       if (c->worker_of[m] == i && (!count || workers[count - 1] != i)) workers[count++] = i;
@@ -258,30 +272,36 @@ void case_worker_run(
   tsr_collective own = c->c;
   own.in = w->in;
   own.out = w->out;
-  tsr_device_call call = {device, &own, c->worker_of, workers, workers, count, worker, false};
-  w->staging_bytes = tsr_device_call_bytes(&call, &messages);
+  tsr_collective_request request = {.collective = &own, .on_device = true};
+  request.layout = plan_layout(w, worker);
+  tsr_device_exchange call = {
+      device, tsr_algorithm_plan(w->arena, &request), request.layout, &own, workers};
+  w->staging_bytes = tsr_step_list_staging_bytes(call.list);
   w->staging = guarded_new(w->staging_bytes, POISON);
-  tsr_device_message *room = calloc((size_t)messages + 1, sizeof *room);
-  tsr_device_call_begin(&call, w->staging, room);
+  tsr_device_message *room = calloc((size_t)call.list->messages_of_phase + 1, sizeof *room);
+  tsr_device_exchange_begin(&call, w->staging, room);
   free(room);
 }
 
 void case_worker_begin(
     case_worker *w, const collective_case *c, const tsr_transport *t, int tag,
     case_groups *groups) {
-  *w = (case_worker){.of = c, .groups = groups, .transport = *t, .state = TSR_REMOTE_DONE};
+  *w = (case_worker){.of = c, .groups = groups, .transport = *t, .state = TSR_PENDING_DONE};
   if (!place_members(w)) return;
   tsr_collective own = c->c;
   own.in = w->in;
   own.out = w->out;
-  tsr_remote_call call = {&w->transport, &own, c->worker_of, tag, NULL, NULL, 1};
-  call.hosts = c->hosts;
+  tsr_pending_call call = {
+      .transport = &w->transport, .collective = &own, .tag = tag, .threads = 1};
   if (groups) call.group = find_group(c, t, groups);
   if (c->pool) call.run = c->seed % 2 ? run_backwards : run_threads, call.threads = POOL_THREADS;
-  w->staging_bytes = tsr_remote_bytes(&call);
+  call.layout = plan_layout(w, t->worker);
+  const tsr_collective_request request = {&own, call.layout, false, call.group != NULL};
+  call.list = tsr_algorithm_plan(w->arena, &request);
+  w->staging_bytes = tsr_pending_bytes(call.list, own.members);
   w->staging = guarded_new(w->staging_bytes, POISON);
-  w->state = TSR_REMOTE_PENDING;
-  w->remote = tsr_remote_begin(&call, w->staging);
+  w->state = TSR_PENDING;
+  w->pending = tsr_pending_begin(&call, w->staging);
 }
 
 static int64_t find_difference(const void *a, const void *b, int64_t bytes) {
@@ -300,7 +320,7 @@ static int wrong(const case_worker *w, int member, const char *what, int64_t at)
 
 static bool is_library(const case_worker *w) {
   const tsr_collective *c = &w->of->c;
-  return w->groups && tsr_remote_is_library(c->op, c->groups, count_elements(c, false));
+  return w->groups && tsr_algorithm_has_library_sum(c->op, c->groups, count_elements(c, false));
 }
 
 /* The first element that is further from the reference than two orders of the same sum of n can be:
@@ -329,7 +349,7 @@ int case_worker_end(case_worker *w) {
   const collective_case *c = w->of;
   int64_t before = count_bytes(c, false), after = count_bytes(c, true);
   int failed = 0;
-  if (w->state == TSR_REMOTE_FAILED) failed += wrong(w, -1, tsr_remote_why(w->remote), 0);
+  if (w->state == TSR_PENDING_FAILED) failed += wrong(w, -1, tsr_pending_why(w->pending), 0);
   for (int m = 0; m < c->c.members; m++) {
     if (!w->in[m]) continue;
     int64_t at = is_library(w) ? find_far(w, m) : find_difference(w->out[m], c->c.out[m], after);
@@ -353,4 +373,5 @@ void case_worker_free(case_worker *w) {
     guarded_free(w->in[m]);
   }
   guarded_free(w->staging);
+  tsr_arena_free(w->arena);
 }

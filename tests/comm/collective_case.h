@@ -1,9 +1,11 @@
-/* Seeded collectives with their tensors: what tsr_collective_run gives where one place has all the
- * members, and the same through tsr_remote on any workers. */
+/* Seeded collectives with their tensors: what they give where one process has all the members, and
+ * the same on any processes, by a transport or by device communicators. */
 #ifndef TSR_TESTS_COMM_COLLECTIVE_CASE_H
 #define TSR_TESTS_COMM_COLLECTIVE_CASE_H
-#include "comm/remote.h"
-#include "comm/remote_device.h"
+#include "comm/algorithm.h"
+#include "comm/device_exchange.h"
+#include "comm/in_process.h"
+#include "comm/pending.h"
 
 enum { CASE_MEMBERS_MAX = 24, CASE_WORKERS_MAX = 16 };
 
@@ -41,8 +43,9 @@ typedef struct {
   float *in[CASE_MEMBERS_MAX], *out[CASE_MEMBERS_MAX];
   char *staging;
   int64_t staging_bytes;
-  tsr_remote *remote; /* NULL: this worker hosts no member */
-  tsr_remote_state state;
+  tsr_arena *arena;     /* of its list */
+  tsr_pending *pending; /* NULL: this worker hosts no member */
+  tsr_pending_state state;
 } case_worker;
 
 void case_worker_begin(

@@ -32,9 +32,9 @@ static void drive(job *j) {
   for (int idle = 0; idle < IDLE_TURNS * j->workers; idle++) {
     int w = (int)case_draw(&state, (uint64_t)j->workers);
     case_worker *p = &j->parts[w];
-    if (p->state != TSR_REMOTE_PENDING || fake_net_is_stopped(j->net, w)) continue;
-    p->state = tsr_remote_go_on(p->remote);
-    if (p->state != TSR_REMOTE_PENDING || fake_net_begun(j->net) != begun) idle = 0;
+    if (p->state != TSR_PENDING || fake_net_is_stopped(j->net, w)) continue;
+    p->state = tsr_pending_advance(p->pending);
+    if (p->state != TSR_PENDING || fake_net_begun(j->net) != begun) idle = 0;
     begun = fake_net_begun(j->net);
   }
 }
@@ -42,7 +42,7 @@ static void drive(job *j) {
 static void end(job *j) {
   for (int w = 0; w < j->workers; w++) {
     case_worker *p = &j->parts[w];
-    if (p->state != TSR_REMOTE_DONE || fake_net_is_stopped(j->net, w)) case_worker_free(p);
+    if (p->state != TSR_PENDING_DONE || fake_net_is_stopped(j->net, w)) case_worker_free(p);
     else CHECK_AT(!case_worker_end(p), "%s: worker %d is done, with other numbers", j->of->name, w);
   }
   fake_net_free(j->net);
@@ -51,8 +51,8 @@ static void end(job *j) {
 static bool names(const case_worker *p, int lost) {
   char word[32];
   snprintf(word, sizeof word, "worker %d", lost);
-  if (p->state == TSR_REMOTE_FAILED) return strstr(tsr_remote_why(p->remote), word);
-  return p->state == TSR_REMOTE_PENDING && tsr_remote_missing(p->remote) >> lost & 1;
+  if (p->state == TSR_PENDING_FAILED) return strstr(tsr_pending_why(p->pending), word);
+  return p->state == TSR_PENDING && tsr_pending_missing(p->pending) >> lost & 1;
 }
 
 /* Whoever is left waiting, waits for the one that is lost, or for one who does. Whether anybody is.
@@ -61,7 +61,7 @@ static bool check_named(const job *j, int64_t messages) {
   bool waits = false, named = false;
   for (int w = 0; w < j->workers; w++) {
     if (fake_net_is_stopped(j->net, w)) continue;
-    waits |= j->parts[w].state != TSR_REMOTE_DONE;
+    waits |= j->parts[w].state != TSR_PENDING_DONE;
     named |= names(&j->parts[w], j->lost);
   }
   CHECK_AT(
@@ -84,7 +84,7 @@ int main(void) {
     begin(&j, 0, false);
     drive(&j);
     int64_t messages = fake_net_begun(j.net);
-    for (int w = 0; w < j.workers; w++) CHECK_INT(j.parts[w].state, TSR_REMOTE_DONE);
+    for (int w = 0; w < j.workers; w++) CHECK_INT(j.parts[w].state, TSR_PENDING_DONE);
     end(&j);
     for (int64_t at = 1; at <= messages; at++)
       for (int fails = 0; fails < 2; fails++, deaths++) {

@@ -28,9 +28,19 @@ typedef struct {
   float **in, **out;
   fake_net *net;
   tsr_transport transports[WORKERS_MAX];
-  tsr_remote *remote[WORKERS_MAX];
-  tsr_remote_state state[WORKERS_MAX];
+  tsr_arena *arena;
+  tsr_pending *pending[WORKERS_MAX];
+  tsr_pending_state state[WORKERS_MAX];
 } job;
+
+static tsr_pending_call
+plan(tsr_arena *arena, const tsr_collective *c, const int *worker_of, const int *hosts, int own) {
+  tsr_pending_call call = {.collective = c, .tag = 5, .threads = 1};
+  call.layout = tsr_layout_new(arena, c->members, worker_of, hosts, own);
+  const tsr_collective_request request = {.collective = c, .layout = call.layout};
+  call.list = tsr_algorithm_plan(arena, &request);
+  return call;
+}
 
 /* One member on each worker, in an order of their own when they are `mixed`. */
 static void begin(job *j, tsr_op op, int workers, const int *hosts, bool mixed) {
@@ -53,6 +63,7 @@ static void begin(job *j, tsr_op op, int workers, const int *hosts, bool mixed) 
   j->in = must(malloc(sizeof(float *) * (size_t)workers));
   j->out = must(malloc(sizeof(float *) * (size_t)workers));
   j->net = fake_net_new(workers, (uint64_t)workers);
+  j->arena = tsr_arena_new();
   for (int m = 0; m < workers; m++) {
     j->worker_of[m] = mixed ? (int)((int64_t)m * 7 % workers) : m;
     j->in[m] = must(malloc(sizeof(float) * (size_t)j->before));
@@ -67,10 +78,10 @@ static void begin(job *j, tsr_op op, int workers, const int *hosts, bool mixed) 
     own.in = in, own.out = out;
     in[m] = j->in[m], out[m] = j->out[m];
     fake_net_endpoint(j->net, w, &j->transports[w]);
-    tsr_remote_call call = {&j->transports[w], &own, j->worker_of, 5, NULL, NULL, 1};
-    call.hosts = hosts;
-    size_t bytes = ((size_t)tsr_remote_bytes(&call) + 63) / 64 * 64;
-    j->remote[w] = tsr_remote_begin(&call, must(aligned_alloc(64, bytes)));
+    tsr_pending_call call = plan(j->arena, &own, j->worker_of, hosts, w);
+    call.transport = &j->transports[w];
+    size_t bytes = (size_t)tsr_pending_bytes(call.list, workers);
+    j->pending[w] = tsr_pending_begin(&call, must(aligned_alloc(64, bytes)));
     in[m] = out[m] = NULL;
   }
   free((void *)in);
@@ -84,9 +95,9 @@ static void drive(job *j) {
   int64_t begun = -1;
   for (int idle = 0; idle < IDLE_TURNS * workers; idle++) {
     int w = (int)case_draw(&seed, (uint64_t)workers);
-    if (j->state[w] != TSR_REMOTE_PENDING || fake_net_is_stopped(j->net, w)) continue;
-    j->state[w] = tsr_remote_go_on(j->remote[w]);
-    if (j->state[w] != TSR_REMOTE_PENDING || fake_net_begun(j->net) != begun) idle = 0;
+    if (j->state[w] != TSR_PENDING || fake_net_is_stopped(j->net, w)) continue;
+    j->state[w] = tsr_pending_advance(j->pending[w]);
+    if (j->state[w] != TSR_PENDING || fake_net_begun(j->net) != begun) idle = 0;
     begun = fake_net_begun(j->net);
   }
 }
@@ -97,9 +108,10 @@ static int64_t end(job *j) {
   for (int m = 0; m < j->c.members; m++) {
     free(j->in[m]);
     free(j->out[m]);
-    free(j->remote[m]); /* it begins the memory that it was given */
+    free(j->pending[m]); /* it begins the memory that it was given */
   }
   fake_net_free(j->net);
+  tsr_arena_free(j->arena);
   free((void *)j->in);
   free((void *)j->out);
   free(j->worker_of);
@@ -110,7 +122,7 @@ static int64_t check_whole(job *j, tsr_op op, int workers, const int *hosts, boo
   int pending = 0;
   begin(j, op, workers, hosts, mixed);
   drive(j);
-  for (int w = 0; w < workers; w++) pending += j->state[w] != TSR_REMOTE_DONE;
+  for (int w = 0; w < workers; w++) pending += j->state[w] != TSR_PENDING_DONE;
   CHECK_AT(!pending, "collective %d: %d of %d workers are not done", op, pending, workers);
   j->c.in = j->in, j->c.out = j->out;
   if (!pending) CHECK_INT(collective_oracle_differences(&j->c), 0);
@@ -125,8 +137,8 @@ static void check_lost(job *j, int workers, const int *hosts, int lost, int64_t 
   drive(j);
   for (int w = 0; w < workers; w++) {
     if (w == lost) continue;
-    done += j->state[w] == TSR_REMOTE_DONE;
-    named += tsr_remote_missing(j->remote[w]) >> (lost < 63 ? lost : 63) & 1;
+    done += j->state[w] == TSR_PENDING_DONE;
+    named += tsr_pending_missing(j->pending[w]) >> (lost < 63 ? lost : 63) & 1;
   }
   CHECK_AT(
       named > 0 && done < workers - 1, "worker %d of %d lost at message %lld: %d done, named by %d",
@@ -217,10 +229,12 @@ static void test_one(void) {
   tsr_collective c = {
       .op = TSR_OP_ALL_REDUCE, .members = MANY, .groups = 1, .ndim = 1, .from = -1, .to = -1};
   c.shape[0] = MANY, c.element = sizeof(float), c.k = tsr_kernels_get(NULL), c.in = in, c.out = out;
-  tsr_remote_call call = {&t, &c, worker_of, 5, NULL, NULL, 1};
-  char *memory = must(aligned_alloc(64, ((size_t)tsr_remote_bytes(&call) + 63) / 64 * 64));
-  tsr_remote *remote = tsr_remote_begin(&call, memory);
-  CHECK_INT(tsr_remote_go_on(remote), TSR_REMOTE_DONE);
+  tsr_arena *arena = tsr_arena_new();
+  tsr_pending_call call = plan(arena, &c, worker_of, NULL, ME);
+  call.transport = &t;
+  char *memory = must(aligned_alloc(64, (size_t)tsr_pending_bytes(call.list, MANY)));
+  tsr_pending *pending = tsr_pending_begin(&call, memory);
+  CHECK_INT(tsr_pending_advance(pending), TSR_PENDING_DONE);
   CHECK_INT(s.sent, MANY - 1);
   CHECK_INT(s.sent_sums, MANY - 1);
   CHECK(s.sum == sum_of(0, MANY) && out[ME][ME] == s.sum);
@@ -228,6 +242,7 @@ static void test_one(void) {
   for (int m = 0; m < MANY; m++) wrong += m != ME && out[ME][m] != (float)m;
   CHECK_INT(wrong, 0);
   free(memory);
+  tsr_arena_free(arena);
   free(in[ME]);
   free(out[ME]);
   free(worker_of);

@@ -28,12 +28,12 @@ static double now(void) {
 /* Until all are done, or nothing happens any more. */
 static bool drive(case_worker *workers, int count, uint64_t seed) {
   int left = 0;
-  for (int i = 0; i < count; i++) left += workers[i].state == TSR_REMOTE_PENDING;
+  for (int i = 0; i < count; i++) left += workers[i].state == TSR_PENDING;
   for (int64_t turn = 0; left && turn < TURNS_MAX; turn++) {
     case_worker *w = &workers[case_draw(&seed, (uint64_t)count)];
-    if (w->state != TSR_REMOTE_PENDING) continue;
-    w->state = tsr_remote_go_on(w->remote);
-    left -= w->state != TSR_REMOTE_PENDING;
+    if (w->state != TSR_PENDING) continue;
+    w->state = tsr_pending_advance(w->pending);
+    left -= w->state != TSR_PENDING;
   }
   return !left;
 }
@@ -53,7 +53,7 @@ static int64_t check_fake(collective_case *c, int workers, const int *hosts) {
   CHECK_AT(drive(parts, workers, c->seed), "%s: not done", c->name);
   for (int w = 0; w < workers; w++) {
     CHECK_AT(
-        !parts[w].remote || !tsr_remote_missing(parts[w].remote), "%s: somebody missing", c->name);
+        !parts[w].pending || !tsr_pending_missing(parts[w].pending), "%s: somebody missing", c->name);
     failed += case_worker_end(&parts[w]);
   }
   CHECK_AT(!failed, "%s: %d", c->name, failed);
@@ -231,22 +231,22 @@ static void test_missing(bool fails, const int *hosts) {
     }
     for (int turn = 0; turn < 4000; turn++) {
       case_worker *p = &parts[turn % WORKERS];
-      if (turn % WORKERS != LOST) p->state = tsr_remote_go_on(p->remote);
+      if (turn % WORKERS != LOST) p->state = tsr_pending_advance(p->pending);
     }
     for (int w = 0; w < WORKERS; w++) {
       if (w == LOST) continue;
-      uint64_t missing = tsr_remote_missing(parts[w].remote);
+      uint64_t missing = tsr_pending_missing(parts[w].pending);
       if (hosts && ops[i] == TSR_OP_ALL_REDUCE) {
         CHECK_AT(missing >> LOST & 1, "worker %d misses %llx", w, (unsigned long long)missing);
         continue;
       }
-      CHECK_INT(parts[w].state, fails ? TSR_REMOTE_FAILED : TSR_REMOTE_PENDING);
+      CHECK_INT(parts[w].state, fails ? TSR_PENDING_FAILED : TSR_PENDING);
       if (!fails) CHECK_INT((long long)missing, 1 << LOST);
       else
         CHECK_AT(
-            !strcmp(tsr_remote_why(parts[w].remote), "receiving from worker 2: worker 2 is gone") ||
-                !strcmp(tsr_remote_why(parts[w].remote), "sending to worker 2: worker 2 is gone"),
-            "why is '%s'", tsr_remote_why(parts[w].remote));
+            !strcmp(tsr_pending_why(parts[w].pending), "receiving from worker 2: worker 2 is gone") ||
+                !strcmp(tsr_pending_why(parts[w].pending), "sending to worker 2: worker 2 is gone"),
+            "why is '%s'", tsr_pending_why(parts[w].pending));
     }
     for (int w = 0; w < WORKERS; w++) case_worker_free(&parts[w]);
     fake_net_free(net);
@@ -267,9 +267,9 @@ static void test_disagreement(void) {
     case_worker_begin(&parts[w], &c[w], &t, 9, NULL);
   }
   CHECK(drive(parts, 2, 1));
-  CHECK_INT(parts[0].state, TSR_REMOTE_FAILED);
-  const char *why = strstr(tsr_remote_why(parts[0].remote), "worker 1: ");
-  CHECK_AT(why && strstr(why, "bytes were sent"), "why is '%s'", tsr_remote_why(parts[0].remote));
+  CHECK_INT(parts[0].state, TSR_PENDING_FAILED);
+  const char *why = strstr(tsr_pending_why(parts[0].pending), "worker 1: ");
+  CHECK_AT(why && strstr(why, "bytes were sent"), "why is '%s'", tsr_pending_why(parts[0].pending));
   for (int w = 0; w < 2; w++) case_worker_free(&parts[w]);
   fake_net_free(net);
   for (int w = 0; w < 2; w++) collective_case_free(&c[w]);
@@ -284,11 +284,11 @@ run_worker(const collective_case *c, const tsr_transport *t, int tag, case_group
   case_worker w;
   double begin = now();
   case_worker_begin(&w, c, t, tag, groups);
-  while (w.state == TSR_REMOTE_PENDING && now() - begin < PATIENCE_S) {
-    w.state = tsr_remote_go_on(w.remote);
-    if (w.state == TSR_REMOTE_PENDING) sched_yield();
+  while (w.state == TSR_PENDING && now() - begin < PATIENCE_S) {
+    w.state = tsr_pending_advance(w.pending);
+    if (w.state == TSR_PENDING) sched_yield();
   }
-  if (w.state == TSR_REMOTE_PENDING) {
+  if (w.state == TSR_PENDING) {
     fprintf(stderr, "%s: worker %d gives up\n", c->name, t->worker);
     _Exit(1);
   }

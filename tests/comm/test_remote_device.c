@@ -2,7 +2,6 @@
  * worker is a thread, with a device that works at once and whose messages lie in the receiver's
  * mailbox. */
 #include "../check.h"
-#include "base/tree.h"
 #include "collective_case.h"
 #include <pthread.h>
 #include <stdlib.h>
@@ -19,7 +18,8 @@ typedef struct {
   pthread_mutex_t lock;
   pthread_cond_t came;
   message *first[CASE_WORKERS_MAX][CASE_WORKERS_MAX]; /* from, to */
-  int64_t sent; /* bytes */
+  int64_t sent, crossed; /* bytes; between hosts, which are of so many workers each */
+  int host_workers;
 } net;
 
 typedef struct {
@@ -32,23 +32,23 @@ static void copy(void *state, void *to, const void *from, int64_t bytes) {
   memcpy(to, from, (size_t)bytes);
 }
 
-static float tree_sum(float *const *in, int members, int64_t at) {
+static float tree_sum(float *const *in, int members, const uint8_t *merges, int64_t at) {
   float stack[64];
   int depth = 0;
   for (int m = 0; m < members; m++) {
     stack[depth++] = in[m][at];
-    for (int k = tsr_tree_merges(members, m); k > 0; k--, depth--) stack[depth - 2] += stack[depth - 1];
+    for (int k = merges[m]; k > 0; k--, depth--) stack[depth - 2] += stack[depth - 1];
   }
   return stack[0];
 }
 
 static void sum_members(
-    void *state, float *const *out, int outs, float *const *in, int members, int64_t outer,
-    int64_t part, int64_t step, int64_t start) {
+    void *state, float *const *out, int outs, float *const *in, int members, const uint8_t *merges,
+    int64_t outer, int64_t part, int64_t step, int64_t start) {
   (void)state;
   for (int64_t o = 0; o < outer; o++)
     for (int64_t i = 0; i < part; i++) {
-      float sum = tree_sum(in, members, o * step + start + i);
+      float sum = tree_sum(in, members, merges, o * step + start + i);
       for (int k = 0; k < outs; k++) out[k][o * part + i] = sum;
     }
 }
@@ -78,6 +78,7 @@ static void send(net *n, int from, int to, const void *data, int64_t bytes) {
   while (*last) last = &(*last)->next;
   *last = m;
   n->sent += bytes;
+  if (n->host_workers && from / n->host_workers != to / n->host_workers) n->crossed += bytes;
   pthread_cond_broadcast(&n->came);
   pthread_mutex_unlock(&n->lock);
 }
@@ -116,18 +117,23 @@ typedef struct {
 static void *run_part(void *context) {
   part *p = context;
   const tsr_device device = {
-      .state = &p->endpoint, .copy = copy, .sum_members = sum_members, .move = move, .exchange = exchange};
+      .state = &p->endpoint,
+      .copy = copy,
+      .sum_members = sum_members,
+      .move = move,
+      .exchange = exchange};
   case_worker_run(&p->worker, p->c, p->endpoint.worker, &device);
   return NULL;
 }
 
+static net between = {.lock = PTHREAD_MUTEX_INITIALIZER, .came = PTHREAD_COND_INITIALIZER};
+
 /* Returns the bytes that were sent. */
 static int64_t check(collective_case *c, int workers) {
-  static net between = {.lock = PTHREAD_MUTEX_INITIALIZER, .came = PTHREAD_COND_INITIALIZER};
   part parts[CASE_WORKERS_MAX];
   pthread_t threads[CASE_WORKERS_MAX];
   int failed = 0, left = 0;
-  between.sent = 0;
+  between.sent = between.crossed = 0;
   collective_case_reference(c);
   for (int w = 0; w < workers; w++) {
     parts[w] = (part){.c = c, .endpoint = {&between, w}};
@@ -165,8 +171,40 @@ static void test_traffic(void) {
   }
 }
 
+/* The same cases on hosts of two workers each, and of workers in turn. */
+static void test_hosts(void) {
+  static const int pairs[] = {0, 0, 1, 1, 2, 2, 3, 3}, turns[] = {0, 1, 0, 1, 0, 1, 0, 1};
+  for (uint64_t seed = 3000; seed < 3600; seed++) {
+    collective_case c;
+    uint64_t state = seed;
+    int workers = 2 + (int)case_draw(&state, 7);
+    collective_case_draw(&c, seed, workers, seed % 40 == 0 ? 100000 : 2000);
+    c.hosts = seed % 2 ? pairs : turns;
+    check(&c, workers);
+  }
+}
+
+/* What leaves a host of four workers, of two hosts: of an all_reduce of S bytes half of the
+ * summands and half of the sums; where nobody knows of hosts, what each worker sends to the other
+ * host's. */
+static void test_hosts_traffic(void) {
+  enum { WORKERS = 8, ELEMENTS = 1 << 12 };
+  static const int halves[] = {0, 0, 0, 0, 1, 1, 1, 1};
+  between.host_workers = WORKERS / 2;
+  for (int hosts = 0; hosts < 2; hosts++) {
+    collective_case c;
+    collective_case_plain(&c, TSR_OP_ALL_REDUCE, WORKERS, ELEMENTS);
+    c.hosts = hosts ? halves : NULL;
+    check(&c, WORKERS);
+    CHECK_INT(between.crossed / 2, INT64_C(4) * ELEMENTS * (hosts ? 1 : 4));
+  }
+  between.host_workers = 0;
+}
+
 int main(void) {
   test_random();
+  test_hosts();
+  test_hosts_traffic();
   test_traffic();
   return check_done("comm.remote_device");
 }

@@ -56,10 +56,6 @@ STANDARD = set("""assert ctype dirent dlfcn errno fcntl fenv float getopt glob i
  sys/uio sys/un sys/utsname sys/wait linux/futex cpuid immintrin arm_neon""".split())
 # Pairs of object files that may use each other's symbols, with the reason.
 CIRCLES: dict[frozenset[str], str] = {
-    frozenset({"agree", "peers"}): "not split yet",
-    frozenset({"remote", "remote_library"}): "not split yet",
-    frozenset({"remote", "remote_move"}): "not split yet",
-    frozenset({"remote", "remote_sum"}): "not split yet",
     frozenset({"cpu", "cpu_attention"}): "not split yet",
     frozenset({"cpu", "cpu_cached"}): "not split yet",
     frozenset({"cpu", "cpu_elementwise"}): "not split yet",

@@ -1,0 +1,56 @@
+/* Algorithms: how a collective (collective.h, which says who holds what before and after) is
+ * carried out by the processes of its members. An algorithm is one function in one file,
+ * algorithm_NAME.c, that makes this process's list of steps (step_list.h) before anything runs;
+ * engines know nothing of collectives. All processes of a layout make their lists from the same
+ * request, so that every send has its receive. Staging is a function of the list.
+ *
+ * To add one: a function here that says for which ops it is and in which order it adds, its file,
+ * a case in tsr_algorithm_plan, and a test against collective_oracle.h (tests/comm). */
+#ifndef TSR_COMM_ALGORITHM_H
+#define TSR_COMM_ALGORITHM_H
+#include "comm/layout.h"
+#include "comm/step_list.h"
+
+typedef struct {
+  const tsr_collective *collective; /* op, sizes and dimensions; buffers are not looked at */
+  const tsr_layout *layout;
+  bool on_device; /* messages go from device to device: in few large pieces, and reductions whose
+                     operands lie in different ways read them from staging */
+  bool library;   /* policy fast: there is a group for a library's own sums */
+} tsr_collective_request;
+
+/* All five ops where one process has all members: no messages, no staging. Sums are added in the
+ * tree of base/tree.h over the members. */
+const tsr_step_list *
+tsr_algorithm_in_process(tsr_arena *arena, const tsr_collective_request *request);
+
+/* all_gather, ring_shift, all_to_all: what a member has for another goes from process to process,
+ * once for all members there that get the same. */
+const tsr_step_list *tsr_algorithm_direct(tsr_arena *arena, const tsr_collective_request *request);
+
+/* all_reduce, reduce_scatter (Rabenseifner, "Optimization of Collective Reduction Operations",
+ * 2004, with summands that are kept apart until their owner adds them): each slice is owned in
+ * equal pieces by the processes that get it; the owner receives what it has not, adds in the tree
+ * of base/tree.h over all members, and sends the sum to who else gets it. Nodes of the tree that
+ * one process has alone are added before they are sent; nodes that one host has alone are added
+ * there, by the owner's relay on that host, and cross once; sums of an all_reduce cross once to
+ * each host. */
+const tsr_step_list *
+tsr_algorithm_tree_sum(tsr_arena *arena, const tsr_collective_request *request);
+
+/* The same ops by a library's own sum over the group's processes, in whatever order (policy fast),
+ * of what each process's members give when they are added in a tree of their own. */
+const tsr_step_list *
+tsr_algorithm_library_sum(tsr_arena *arena, const tsr_collective_request *request);
+
+/* Whether a transport's library can do it, of `elements` of a member's tensor; `groups` as in
+ * tsr_collective. A reduce_scatter whose slices are several members' each is the tree's. */
+bool tsr_algorithm_has_library_sum(tsr_op op, int groups, int64_t elements);
+/* Whether a devices' library can: a reduce_scatter's blocks, one a process in the group's order,
+ * have to lie one after the other; `outer`: what the dimensions before the one that is cut have. */
+bool tsr_algorithm_has_device_library_sum(tsr_op op, int groups, int64_t outer, bool one_each);
+
+/* The right one of all these. */
+const tsr_step_list *tsr_algorithm_plan(tsr_arena *arena, const tsr_collective_request *request);
+
+#endif

@@ -1,0 +1,58 @@
+#include "comm/slices.h"
+
+tsr_sum_slices tsr_collective_sum_slices(const tsr_collective *c) {
+  bool scatters = c->op == TSR_OP_REDUCE_SCATTER;
+  tsr_sum_slices s = {.count = scatters ? c->members / c->groups : 1, .rows = 1};
+  if (scatters) s.rows = tsr_collective_elements(c, 0, c->to);
+  int64_t whole = tsr_collective_elements(c, scatters ? c->to : 0, c->ndim);
+  int64_t run = whole / s.count;
+  s.view = (tsr_view){.run = run > 0 ? run : 1, .inner = 1, .outer_step = whole};
+  s.elements = s.rows * run;
+  return s;
+}
+
+static int gathered_blocks(const tsr_collective *c) { return c->members / c->groups; }
+
+bool tsr_collective_moves(const tsr_collective *c, int from, int to) {
+  if (c->op == TSR_OP_ALL_GATHER) return from / gathered_blocks(c) == to / gathered_blocks(c);
+  if (c->op == TSR_OP_RING_SHIFT) return tsr_collective_source(c, to) == from;
+  return c->from != c->to || from == to;
+}
+
+int64_t tsr_collective_moved(const tsr_collective *c) {
+  int64_t whole = tsr_collective_elements(c, 0, c->ndim);
+  if (c->op == TSR_OP_RING_SHIFT) return whole;
+  if (c->op == TSR_OP_ALL_GATHER) return whole / gathered_blocks(c);
+  return whole / c->members / (c->from == c->to ? 1 : c->members);
+}
+
+/* all_to_all: part i of dimension `dim`, of a tensor that has all of it and one member's part of
+ * dimension `split`. */
+static tsr_slice part_of(const tsr_collective *c, int dim, int split, int i) {
+  int64_t below = tsr_collective_elements(c, dim + 1, c->ndim);
+  if (split > dim) below /= c->members;
+  int64_t run = c->shape[dim] / c->members * below;
+  return (tsr_slice){
+      {.run = run > 0 ? run : 1, .inner = 1, .outer_step = c->shape[dim] * below}, i * run};
+}
+
+static tsr_slice whole_of(const tsr_collective *c) {
+  return (tsr_slice){tsr_view_contiguous(tsr_collective_moved(c)), 0};
+}
+
+tsr_slice tsr_collective_source_slice(const tsr_collective *c, int to) {
+  bool parts = c->op == TSR_OP_ALL_TO_ALL && c->from != c->to;
+  return parts ? part_of(c, c->to, c->from, to) : whole_of(c);
+}
+
+tsr_slice tsr_collective_target_slice(const tsr_collective *c, int from) {
+  if (c->op == TSR_OP_ALL_TO_ALL && c->from != c->to) return part_of(c, c->from, c->to, from);
+  if (c->op != TSR_OP_ALL_GATHER) return whole_of(c);
+  int64_t blocks = gathered_blocks(c), block = from % blocks;
+  int64_t whole = tsr_collective_elements(c, c->from, c->ndim), part = whole / blocks;
+  int64_t run = part / (c->zigzag ? 2 : 1);
+  tsr_view view = {.run = run > 0 ? run : 1, .inner = 1, .outer_step = whole};
+  /* base/sequence.h: the second run is as far from the end as the first one from the beginning. */
+  if (c->zigzag) view.inner = 2, view.inner_step = (2 * blocks - 1 - 2 * block) * run;
+  return (tsr_slice){view, block * run};
+}

@@ -1,0 +1,150 @@
+/* A program's collectives: their groups that have a member in this process, and the lists of steps
+ * that carry them out, which are planned when a program is bound. */
+#include "runtime/internal.h"
+#include "comm/algorithm.h"
+#include <assert.h>
+#include <string.h>
+
+void tsr_task_describe(const tsr_task_at *at, tsr_collective *c) {
+  const tsr_task *t = at->task;
+  const tsr_tensor *in = &t->inputs[0];
+  const tsr_attrs *attr = &at->program->graph->nodes[t->node].attr;
+  *c = (tsr_collective){.op = t->op, .ndim = in->ndim, .from = -1, .to = -1};
+  c->k = at->bound->worker->options.kernels;
+  c->members = at->bound->worker->options.parallel->size[t->axis];
+  c->element = tsr_dtype_bytes(in->dtype);
+  c->in = at->bound->worker->in;
+  c->out = at->bound->worker->out;
+  memcpy(c->shape, in->shape, sizeof c->shape);
+  assert(!in->units || t->op == TSR_OP_ALL_REDUCE);
+  if (in->units) c->shape[0] *= in->units;
+  if (t->op == TSR_OP_REDUCE_SCATTER) c->to = attr->scatter.dim;
+  if (t->op == TSR_OP_RING_SHIFT) c->by = (int)attr->ring_shift.by;
+  if (t->op == TSR_OP_ALL_TO_ALL) c->to = attr->all_to_all.dim;
+  const tsr_value *v = &at->program->graph->values[in->value];
+  tsr_placement before = v->placement[t->axis];
+  tsr_placement after = at->program->graph->values[t->outputs[0].value].placement[t->axis];
+  c->groups = before.groups > 1 ? before.groups : after.groups > 1 ? after.groups : 1;
+  if (before.kind == TSR_SHARD && t->op != TSR_OP_RING_SHIFT) c->from = before.dim;
+  c->zigzag = t->axis == TSR_CP && at->program->lowering.zigzag;
+  if (c->from >= 0) c->shape[c->from] *= tsr_placement_blocks(before, c->members);
+}
+
+int tsr_task_next_group(
+    const tsr_task_at *at, const tsr_collective *c, int *next, bool *ret_all_here) {
+  tsr_bound *b = at->bound;
+  tsr_worker *w = b->worker;
+  const tsr_parallel *p = w->options.parallel;
+  int axis = at->task->axis;
+  for (; *next < p->ranks; ++*next) {
+    int first = *next, here = 0;
+    bool other_stage = axis != TSR_PP && b->ranks[first].coord[TSR_PP] != at->program->stage;
+    if (b->ranks[first].coord[axis] || other_stage) continue;
+    for (int m = 0; m < c->members; m++) {
+      int member = tsr_parallel_member(p, first, axis, m);
+      bool is_here = tsr_bound_is_here(b, member);
+      here += is_here;
+      w->worker_of[m] = tsr_rank_map_process(&w->options.rank_map, member);
+      int64_t i = at->moment.microbatch;
+      w->in[m] = is_here ? tsr_bound_address(b, at->task->inputs[0].value, member, i) : NULL;
+      w->out[m] = is_here ? tsr_bound_address(b, at->task->outputs[0].value, member, i) : NULL;
+    }
+    if (!here) continue;
+    *ret_all_here = here == c->members;
+    ++*next;
+    return first;
+  }
+  return -1;
+}
+
+/* ---- lists ---- */
+
+/* What was planned so far: few collectives of a program differ. */
+typedef struct {
+  tsr_arena *arena;
+  struct planned {
+    tsr_collective_request request;
+    tsr_collective collective;
+    const tsr_step_list *list;
+  } * lists;
+  int lists_count, lists_room;
+  const tsr_layout **layouts;
+  int layouts_count, layouts_room;
+} planning;
+
+static bool has_processes(const tsr_layout *l, const int *numbers, int members) {
+  bool same = l->members == members;
+  for (int m = 0; same && m < members; m++) same = l->number[l->process_of[m]] == numbers[m];
+  return same;
+}
+
+static const tsr_layout *find_layout(planning *p, const tsr_worker *w, int members) {
+  const tsr_rank_map *h = &w->options.rank_map;
+  for (int i = 0; i < p->layouts_count; i++)
+    if (has_processes(p->layouts[i], w->worker_of, members)) return p->layouts[i];
+  void *layouts = (void *)p->layouts;
+  tsr_arena_grow(p->arena, &layouts, sizeof *p->layouts, p->layouts_count, &p->layouts_room);
+  p->layouts = layouts;
+  return p->layouts[p->layouts_count++] =
+             tsr_layout_new(p->arena, members, w->worker_of, h->hosts, h->worker);
+}
+
+/* But for buffers. */
+static bool is_same(const tsr_collective *a, const tsr_collective *b) {
+  return a->op == b->op && a->members == b->members && a->groups == b->groups &&
+         a->ndim == b->ndim && !memcmp(a->shape, b->shape, sizeof *a->shape * (size_t)a->ndim) &&
+         a->from == b->from && a->to == b->to && a->by == b->by && a->zigzag == b->zigzag &&
+         a->element == b->element;
+}
+
+static const tsr_step_list *find_list(planning *p, const tsr_collective_request *r) {
+  for (int i = 0; i < p->lists_count; i++) {
+    const struct planned *l = &p->lists[i];
+    if (l->request.layout == r->layout && l->request.library == r->library &&
+        l->request.on_device == r->on_device && is_same(&l->collective, r->collective))
+      return l->list;
+  }
+  void *lists = p->lists;
+  tsr_arena_grow(p->arena, &lists, sizeof *p->lists, p->lists_count, &p->lists_room);
+  p->lists = lists;
+  const tsr_step_list *list = tsr_algorithm_plan(p->arena, r);
+  p->lists[p->lists_count++] = (struct planned){*r, *r->collective, list};
+  return list;
+}
+
+static tsr_group_plan *plan_task(planning *p, const tsr_task_at *at) {
+  tsr_worker *w = at->bound->worker;
+  const tsr_rank_map *h = &w->options.rank_map;
+  tsr_collective c;
+  bool all_here;
+  int count = 0, room = 0;
+  void *groups = NULL;
+  tsr_task_describe(at, &c);
+  for (int next = 0, first; (first = tsr_task_next_group(at, &c, &next, &all_here)) >= 0; count++) {
+    tsr_collective_request request = {.collective = &c, .layout = find_layout(p, w, c.members)};
+    request.on_device = h->links && !all_here;
+    void *group = h->groups ? h->groups[at->task->axis * w->options.parallel->ranks + first] : NULL;
+    request.library = h->links ? w->options.fast : group != NULL;
+    tsr_arena_grow(p->arena, &groups, sizeof(tsr_group_plan), count, &room);
+    ((tsr_group_plan *)groups)[count] = (tsr_group_plan){find_list(p, &request), request.layout};
+  }
+  return groups;
+}
+
+void tsr_bound_plan_collectives(tsr_arena *arena, tsr_bound *b) {
+  int stages = b->programs->order->stages;
+  planning p = {.arena = arena};
+  b->plans = tsr_arena_array(arena, tsr_group_plan **, stages);
+  for (int s = 0; s < stages; s++) {
+    const tsr_program *program = b->programs->of_stage[s];
+    b->plans[s] = tsr_arena_array(arena, tsr_group_plan *, program->tasks_count);
+    for (int i = 0; b->ranks_count[s] && i < program->tasks_count; i++) {
+      tsr_task_at at = {.bound = b, .program = program, .task = &program->tasks[i]};
+      if (tsr_op_is_collective(at.task->op)) b->plans[s][i] = plan_task(&p, &at);
+    }
+  }
+}
+
+const tsr_group_plan *tsr_task_plans(const tsr_task_at *at) {
+  return at->bound->plans[at->program->stage][at->task - at->program->tasks];
+}
