@@ -68,7 +68,7 @@ static void add_plan(const setup *s, const tsr_compiled *compiled, tsr_text *tex
  * communicators. Forming them blocks inside the transport. */
 static bool form_groups(app *a, setup *s) {
   char why[TSR_WHY_BYTES] = "";
-  if (s->config->numerics.policy != TSR_NUMERICS_FAST || s->ranks.links) return true;
+  if (s->config->numerics.policy != TSR_NUMERICS_FAST || s->ranks.communicators) return true;
   tsr_job_set_deadline(a->job.timeout_s, "formed its groups");
   bool ok = tsr_rank_map_form_groups(a->arena, s->parallel, &s->ranks, why);
   tsr_job_end_deadline();

@@ -1,7 +1,7 @@
 #include "cli/console.h"
 #include "base/file.h"
 #include "plan/report.h"
-#include "runtime/links.h"
+#include "runtime/device_communicators.h"
 #include "train/plan_command.h"
 #include <errno.h>
 #include <stdlib.h>
@@ -64,7 +64,7 @@ void console_print_start(const app *a, const setup *s, const prepared *p) {
       &text, "; %s%scpu %s, %d thread%s\n", c->device ? c->device->text : "", c->device ? "; " : "",
       c->kernels->isa, c->cpu.threads, c->cpu.threads == 1 ? "" : "s");
   tsr_rank_map_print(&s->ranks, s->parallel->ranks, &text);
-  if (s->ranks.links) tsr_text_add(&text, "links: by NCCL, %d groups\n", s->ranks.links->count);
+  if (s->ranks.communicators) tsr_text_add(&text, "links: by NCCL, %d groups\n", s->ranks.communicators->count);
   console_print(&text);
 }
 

@@ -51,7 +51,7 @@ static void describe_silent(const tsr_transport *t, const pending *p, double tim
 
 /* Until all are done. */
 static bool wait_for(const tsr_transport *t, pending *p, double timeout_s, char *why) {
-  tsr_patience patience = {0};
+  tsr_backoff backoff = {0};
   for (int left = p->count; left;) {
     left = 0;
     for (int i = 0; i < p->count; i++) {
@@ -62,7 +62,7 @@ static bool wait_for(const tsr_transport *t, pending *p, double timeout_s, char 
       left += !p->done[i];
     }
     if (!left) break;
-    double waited = tsr_patience_round(&patience);
+    double waited = tsr_backoff_wait(&backoff);
     if (timeout_s <= 0 || waited < timeout_s) continue;
     describe_silent(t, p, timeout_s, why);
     return false;

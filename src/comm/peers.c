@@ -91,10 +91,10 @@ static double now(void) {
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-double tsr_patience_round(tsr_patience *p) {
+double tsr_backoff_wait(tsr_backoff *p) {
   enum { POLLS = 200, SLEEP_MIN_US = 50, SLEEP_MAX_US = 200 };
   static const double yielding_s = 1e-3;
-  if (!p->since) *p = (tsr_patience){.since = now()};
+  if (!p->since) *p = (tsr_backoff){.since = now()};
   if (++p->polls < POLLS) return 0;
   double waited = now() - p->since;
   if (waited < yielding_s) return sched_yield(), waited;

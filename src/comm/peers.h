@@ -38,9 +38,9 @@ void tsr_peer_describe(const tsr_transport *transport, int worker, tsr_text *tex
 typedef struct {
   double since; /* when the waiting began; 0: it has not */
   int polls;
-} tsr_patience;
+} tsr_backoff;
 
 /* After a poll that found nothing; the seconds that the waiting has lasted. */
-double tsr_patience_round(tsr_patience *patience);
+double tsr_backoff_wait(tsr_backoff *backoff);
 
 #endif

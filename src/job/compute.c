@@ -2,7 +2,7 @@
 #include "job/compute.h"
 #include "comm/peers.h"
 #include "device/cuda.h"
-#include "runtime/links.h"
+#include "runtime/device_communicators.h"
 #include "runtime/pool.h"
 #include <sched.h>
 #include <string.h>
@@ -258,7 +258,7 @@ bool tsr_compute_link(
   device_identity mine = identify(t, compute),
                   *all = tsr_arena_array(job->arena, device_identity, t->workers);
   if (!tsr_job_gather(job, &mine, sizeof mine, all)) return false;
-  const char *reason = tsr_links_fit(parallel, ranks) ? why_not(job->arena, all, t->workers)
+  const char *reason = tsr_device_communicators_fit(parallel, ranks) ? why_not(job->arena, all, t->workers)
                                                       : "a worker has ranks of several stages";
   if (reason) {
     tsr_diag_note(job->diags, place_of_device(config), "messages go through the host: %s", reason);
@@ -268,7 +268,7 @@ bool tsr_compute_link(
   tsr_cuda_job joins = {t->worker, t->workers, all[0].id, job->timeout_s};
   tsr_job_set_deadline(job->timeout_s, "linked its devices");
   bool ok = compute->cuda->join(compute->device, &joins, why) &&
-            tsr_links_form(job->arena, parallel, ranks, compute->device, fast, &ranks->links, why);
+            tsr_device_communicators_form(job->arena, parallel, ranks, compute->device, fast, &ranks->communicators, why);
   tsr_job_end_deadline();
   if (!ok)
     refuse(

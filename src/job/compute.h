@@ -31,7 +31,7 @@ bool tsr_compute_choose_kind(tsr_job *job, tsr_config *config, bool computes, ts
 bool tsr_compute_open(
     tsr_job *job, const tsr_config *config, const tsr_parallel *parallel, const tsr_rank_map *ranks,
     tsr_compute *compute);
-/* Collective, with open devices: communicators between them, in ranks->links, where every process
+/* Collective, with open devices: communicators between them, in ranks->communicators, where every process
  * has NCCL, a device of its own, and ranks of one stage; else messages go through the host. */
 bool tsr_compute_link(
     tsr_job *job, const tsr_config *config, const tsr_parallel *parallel, tsr_rank_map *ranks,

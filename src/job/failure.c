@@ -82,10 +82,10 @@ static bool exchange_exit_codes(tsr_job *job, int code, double seconds, int *ret
                            !t->table->send(t->state, p, EXIT_TAG, &codes[t->worker], 1, out, why)))
       return false;
   }
-  tsr_patience patience = {0};
+  tsr_backoff backoff = {0};
   int pending;
   while ((pending = count_pending(t, messages, done, 2 * t->workers)) > 0)
-    if (tsr_patience_round(&patience) > seconds) break;
+    if (tsr_backoff_wait(&backoff) > seconds) break;
   *ret_first = first_failed(codes, done, t->workers);
   if (*ret_first >= 0) job->exit_code = codes[*ret_first];
   return !pending;

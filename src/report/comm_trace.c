@@ -1,6 +1,6 @@
 #include "report/comm_trace.h"
 #include "comm/algorithm.h"
-#include "runtime/links.h"
+#include "runtime/device_communicators.h"
 
 tsr_comm_trace tsr_comm_trace_start(tsr_arena *arena, int ranks) {
   return (tsr_comm_trace){.next = tsr_arena_array(arena, int64_t, ranks)};
@@ -19,12 +19,13 @@ int tsr_peer_of(const tsr_parallel *parallel, const tsr_program *p, const tsr_ta
 static bool is_devices_library(
     const tsr_rank_map *h, const tsr_parallel *parallel, const tsr_task *t, int first,
     const tsr_placement *after, int groups) {
-  const tsr_link *link = h->links->of_group[t->axis * parallel->ranks + first];
-  if (!link || !h->links->fast) return false;
-  bool one_each = parallel->size[t->axis] == link->count;
+  const tsr_device_communicator *communicator =
+      h->communicators->of_group[t->axis * parallel->ranks + first];
+  if (!communicator || !h->communicators->fast) return false;
+  bool one_each = parallel->size[t->axis] == communicator->count;
   for (int m = 0; m < parallel->size[t->axis] && one_each; m++)
-    one_each =
-        tsr_rank_map_process(h, tsr_parallel_member(parallel, first, t->axis, m)) == link->workers[m];
+    one_each = tsr_rank_map_process(h, tsr_parallel_member(parallel, first, t->axis, m)) ==
+               communicator->workers[m];
   int64_t outer = 1;
   for (int d = 0; after->kind == TSR_SHARD && d < after->dim; d++) outer *= t->outputs[0].shape[d];
   return tsr_algorithm_has_device_library_sum(t->op, groups, outer, one_each);
@@ -40,7 +41,7 @@ static bool is_library(
   const tsr_placement *before = &p->graph->values[t->inputs[0].value].placement[t->axis];
   const tsr_placement *after = &p->graph->values[t->outputs[0].value].placement[t->axis];
   int groups = before->groups > 1 || after->groups > 1 ? 2 : 1;
-  if (h->links) return is_devices_library(h, parallel, t, first, after, groups);
+  if (h->communicators) return is_devices_library(h, parallel, t, first, after, groups);
   return h->groups[t->axis * parallel->ranks + first] &&
          tsr_algorithm_has_library_sum(
              t->op, groups, tsr_tensor_bytes(&t->inputs[0]) / (int64_t)sizeof(float));
@@ -54,11 +55,12 @@ static const char *name_path(
   bool here = true;
   if (!h || h->workers == 1) return "shm";
   if (between)
-    here = tsr_rank_map_process(h, tsr_peer_of(parallel, p, t, rank)) == tsr_rank_map_process(h, rank);
+    here =
+        tsr_rank_map_process(h, tsr_peer_of(parallel, p, t, rank)) == tsr_rank_map_process(h, rank);
   for (int m = 0; !between && m < parallel->size[t->axis]; m++)
     here = here && tsr_rank_map_process(h, tsr_parallel_member(parallel, rank, t->axis, m)) ==
                        tsr_rank_map_process(h, rank);
-  return here ? "shm" : h->links ? "nccl" : h->transport->table->name;
+  return here ? "shm" : h->communicators ? "nccl" : h->transport->table->name;
 }
 
 static void print_event(
@@ -79,7 +81,7 @@ static void print_event(
     tsr_text_add(
         text, "algo=%s",
         !is_library(trace, parallel, p, t, e->rank) ? "tree"
-        : trace->rank_map->links                     ? "nccl"
+        : trace->rank_map->communicators            ? "nccl"
                                                     : "mpi");
   tsr_text_add(
       text, " path=%s ms=%.3f what=%s\n", name_path(trace, parallel, p, t, e->rank, between),

@@ -162,10 +162,10 @@ static tsr_task_at place_of(const task_run *t) {
 }
 
 /* What goes from device to device is done when the device is, which a recorder waits for. */
-static void run_linked(const task_run *t, const tsr_task_at *at) {
+static void run_on_communicators(const task_run *t, const tsr_task_at *at) {
   tsr_bound *b = t->bound;
   int64_t begin = b->recording ? tsr_recorder_now(b->recording) : 0;
-  tsr_link_meet(at);
+  tsr_device_begin_collective(at);
   if (!b->recording) return;
   wait_for_device(b);
   for (int i = 0; i < b->ranks_count[t->program->stage]; i++)
@@ -184,7 +184,7 @@ static bool run_collective(const task_run *t) {
   for (int next = 0, first; (first = tsr_task_next_group(&at, &c, &next, &all_here)) >= 0; plan++)
     if (all_here) run_group(t, &c, plan->list, first);
   if (tsr_bound_is_alone(t->bound)) return true;
-  if (t->bound->linked) return run_linked(t, &at), true;
+  if (t->bound->communicator_uses) return run_on_communicators(t, &at), true;
   wait_for_device(t->bound);
   return tsr_task_advance(&at);
 }
@@ -230,9 +230,10 @@ static bool has_arrived(const task_run *t, const tsr_transfer *of) {
 static bool run_transfer(task_run *t) {
   tsr_task_at at = place_of(t);
   /* Inside a worker a collective is done when it has begun. */
-  if (t->task->bucket && t->bound->linked) tsr_link_wait(&at);
+  if (t->task->bucket && t->bound->communicator_uses) tsr_device_wait_for_bucket(&at);
   if (t->task->bucket) return true;
-  if (t->bound->linked && tsr_link_takes(&at)) return tsr_link_transfer(&at), true;
+  if (t->bound->communicator_uses && tsr_device_has_transfer(&at))
+    return tsr_device_transfer(&at), true;
   tsr_transfer *of = t->bound->transfers[t->task->node];
   int64_t microbatch = transfer_microbatch(t);
   if (!tsr_bound_is_alone(t->bound)) wait_for_device(t->bound);

@@ -3,7 +3,7 @@
 #include "comm/peers.h"
 #include "comm/device_exchange.h"
 #include "comm/pending.h"
-#include "runtime/links.h"
+#include "runtime/device_communicators.h"
 #include "runtime/recorder.h"
 
 struct tsr_worker {
@@ -67,7 +67,7 @@ typedef struct {
   tsr_input_source next; /* which it may be filled for */
 } tsr_staged;
 
-/* What a program needs of a link between devices. */
+/* What a program needs of a device communicator. */
 typedef struct {
   int64_t bytes; /* on the device, for one collective at a time */
   char *memory;
@@ -75,7 +75,7 @@ typedef struct {
   tsr_device_message *room;
   bool transfers; /* it takes those of its two stages */
   bool begun;     /* a collective of an overlapped bucket */
-} tsr_linked;
+} tsr_communicator_use;
 
 /* Where a stage is in its step. */
 typedef struct {
@@ -112,7 +112,7 @@ struct tsr_bound {
   tsr_pending_task *pending; /* per stage, and the last for collectives over pp */
   int *param_values;        /* per parameter: its value */
   tsr_transfer **transfers; /* per node: of a receive node its microbatches, else NULL */
-  tsr_linked *linked;       /* per link of the rank_map's; NULL: there are none */
+  tsr_communicator_use *communicator_uses; /* per communicator of the rank map; NULL: there are none */
   tsr_stage_at *at;         /* per stage */
   char **rows;              /* per rank: a sample's row of an input that cp splits, whole */
   int64_t step;             /* that is under way */
@@ -183,7 +183,7 @@ int tsr_inputs_turn(const tsr_bound *bound);
 /* ---- scale_losses.c ---- */
 void tsr_bound_find_scaled(tsr_arena *arena, tsr_bound *bound);
 
-/* ---- exchange.c: between workers, outside programs ---- */
+/* ---- control_messages.c: between workers, outside programs ---- */
 
 /* What a worker waits for, in reports. */
 typedef struct {
@@ -194,7 +194,7 @@ typedef struct {
   const int *peers; /* and from or to whom */
   int peers_count;
   double since; /* 0: the waiting has not begun, or something moved */
-  tsr_patience patience;
+  tsr_backoff backoff;
 } tsr_waiting;
 
 /* After a round in which nothing moved: gives others time, and watches the clock. */
@@ -264,18 +264,18 @@ void tsr_bound_finish_messages(tsr_bound *bound);
 bool tsr_task_is_from_here(const tsr_task_at *at);
 bool tsr_task_is_for_here(const tsr_task_at *at);
 
-/* ---- device_links.c: the same messages from device to device ---- */
+/* ---- device_messages.c: the same messages from device to device ---- */
 
-void tsr_bound_plan_links(tsr_arena *arena, tsr_bound *bound);
-int64_t tsr_bound_link_bytes(const tsr_bound *bound);
-void tsr_bound_place_links(tsr_bound *bound, char *memory);
+void tsr_bound_plan_device_messages(tsr_arena *arena, tsr_bound *bound);
+int64_t tsr_bound_device_message_bytes(const tsr_bound *bound);
+void tsr_bound_place_device_messages(tsr_bound *bound, char *memory);
 /* Begins the collective of the groups with members elsewhere. What comes after it on the tasks'
- * lane waits for it; with a bucket not before tsr_link_wait. */
-void tsr_link_meet(const tsr_task_at *at);
-void tsr_link_wait(const tsr_task_at *at);
-/* Whether a transfer between the two stages goes by a link; then a send, a receive, a wait of
+ * lane waits for it; with a bucket not before tsr_device_wait_for_bucket. */
+void tsr_device_begin_collective(const tsr_task_at *at);
+void tsr_device_wait_for_bucket(const tsr_task_at *at);
+/* Whether a transfer between the two stages goes by a device communicator; then a send, a receive, a wait of
  * it. */
-bool tsr_link_takes(const tsr_task_at *at);
-void tsr_link_transfer(const tsr_task_at *at);
+bool tsr_device_has_transfer(const tsr_task_at *at);
+void tsr_device_transfer(const tsr_task_at *at);
 
 #endif

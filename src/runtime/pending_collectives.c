@@ -115,7 +115,7 @@ void tsr_bound_plan_pending(tsr_arena *arena, tsr_bound *b) {
     const tsr_program *p = b->programs->of_stage[s];
     for (int i = 0; b->ranks_count[s] && i < p->tasks_count; i++) {
       tsr_task_at at = {.bound = b, .program = p, .task = &p->tasks[i]};
-      if (!tsr_op_is_collective(at.task->op) || tsr_bound_hosting(b)->links) continue;
+      if (!tsr_op_is_collective(at.task->op) || tsr_bound_hosting(b)->communicators) continue;
       int of = at.task->axis == TSR_PP ? stages : s, count = 0;
       int64_t bytes = task_bytes(&at, &count);
       if (bytes > b->pending[of].bytes) b->pending[of].bytes = bytes;

@@ -18,7 +18,8 @@ typedef struct {
    * ranks + first. NULL: the group's members are all in one process or none is here, or sums are
    * the tree's. */
   void **groups;
-  const struct tsr_links *links; /* between the workers' devices (links.h); NULL: there are none */
+  /* Between the processes' devices (device_communicators.h); NULL: there are none. */
+  const struct tsr_device_communicators *communicators;
 } tsr_rank_map;
 
 /* Errors: more workers than ranks. `transport` may be one without a table. */

@@ -259,7 +259,7 @@ bind_programs(tsr_arena *arena, tsr_worker *w, int index, const tsr_programs *pr
 static int64_t staging_bytes(const tsr_worker *w) {
   int64_t most = 0;
   for (int i = 0; i < w->bound_count; i++) {
-    int64_t bytes = tsr_bound_staging_bytes(&w->bound[i]) + tsr_bound_link_bytes(&w->bound[i]);
+    int64_t bytes = tsr_bound_staging_bytes(&w->bound[i]) + tsr_bound_device_message_bytes(&w->bound[i]);
     if (bytes > most) most = bytes;
   }
   return most;
@@ -272,14 +272,14 @@ static bool allocate_staging(tsr_arena *arena, tsr_worker *w, tsr_diags *diags) 
     tsr_bound_plan_collectives(arena, &w->bound[i]);
     tsr_bound_plan_pending(arena, &w->bound[i]);
     if (!tsr_bound_is_alone(&w->bound[i])) tsr_bound_plan_transfers(arena, &w->bound[i]);
-    tsr_bound_plan_links(arena, &w->bound[i]);
+    tsr_bound_plan_device_messages(arena, &w->bound[i]);
   }
   while (!tsr_bound_is_here(&w->bound[0], first)) first++;
   if (!allocate(w, first, "messages", staging_bytes(w), &w->staging, diags)) return false;
   for (int i = 0; i < w->bound_count; i++) {
     tsr_bound *b = &w->bound[i];
     tsr_bound_place_pending(b, w->staging);
-    tsr_bound_place_links(b, w->staging ? w->staging + tsr_bound_staging_bytes(b) : NULL);
+    tsr_bound_place_device_messages(b, w->staging ? w->staging + tsr_bound_staging_bytes(b) : NULL);
   }
   return true;
 }

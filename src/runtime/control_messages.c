@@ -21,9 +21,9 @@ void tsr_wait_lost(const tsr_waiting *w, const char *why) {
 
 void tsr_wait_round(tsr_waiting *w) {
   double limit = w->bound->worker->options.timeout_s;
-  if (!w->since) w->patience = (tsr_patience){0};
-  double waited = tsr_patience_round(&w->patience);
-  w->since = w->patience.since;
+  if (!w->since) w->backoff = (tsr_backoff){0};
+  double waited = tsr_backoff_wait(&w->backoff);
+  w->since = w->backoff.since;
   if (limit > 0 && waited > limit) tsr_wait_lost(w, NULL);
 }
 

@@ -1,4 +1,4 @@
-#include "runtime/links.h"
+#include "runtime/device_communicators.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,12 +7,12 @@ typedef struct {
   const tsr_parallel *parallel;
   const tsr_rank_map *rank_map;
   const tsr_device *device;
-  tsr_link **all;
+  tsr_device_communicator **all;
   int count;
   char *why;
 } forming;
 
-bool tsr_links_fit(const tsr_parallel *p, const tsr_rank_map *h) {
+bool tsr_device_communicators_fit(const tsr_parallel *p, const tsr_rank_map *h) {
   for (int w = 0; w < h->workers; w++) {
     int stage = -1;
     for (int r = 0; r < p->ranks; r++) {
@@ -25,31 +25,32 @@ bool tsr_links_fit(const tsr_parallel *p, const tsr_rank_map *h) {
   return true;
 }
 
-static bool is_same(const tsr_link *a, const tsr_link *b) {
+static bool is_same(const tsr_device_communicator *a, const tsr_device_communicator *b) {
   return a->stage == b->stage && a->to == b->to && a->count == b->count &&
          !memcmp(a->workers, b->workers, sizeof *a->workers * (size_t)a->count);
 }
 
 /* All workers go through all groups in one order, so nobody waits in a circle. */
-static bool form(forming *f, tsr_link like, const tsr_link **ret) {
+static bool form(forming *f, tsr_device_communicator like, const tsr_device_communicator **ret) {
   for (int i = 0; i < f->count; i++)
     if (is_same(f->all[i], &like)) return *ret = f->all[i], true;
   int *workers = tsr_arena_array(f->arena, int, like.count);
   memcpy(workers, like.workers, sizeof *workers * (size_t)like.count);
-  tsr_link *link = f->all[f->count] = tsr_arena_alloc(f->arena, sizeof *link);
-  *link = like;
-  link->workers = workers;
-  link->number = f->count++;
-  *ret = link;
-  return f->device->form(f->device->state, workers, like.count, &link->group, f->why);
+  tsr_device_communicator *communicator = f->all[f->count] =
+      tsr_arena_alloc(f->arena, sizeof *communicator);
+  *communicator = like;
+  communicator->workers = workers;
+  communicator->number = f->count++;
+  *ret = communicator;
+  return f->device->form(f->device->state, workers, like.count, &communicator->group, f->why);
 }
 
-static bool form_groups(forming *f, const tsr_link **of_group, int *room) {
+static bool form_groups(forming *f, const tsr_device_communicator **of_group, int *room) {
   const tsr_parallel *p = f->parallel;
   for (int axis = 0; axis < TSR_AXES; axis++)
     for (int first = 0; p->size[axis] > 1 && first < p->ranks; first++) {
       if (tsr_parallel_coord(p, first, axis)) continue;
-      tsr_link like = {.to = -1, .workers = room};
+      tsr_device_communicator like = {.to = -1, .workers = room};
       like.stage = axis == TSR_PP ? -1 : tsr_parallel_coord(p, first, TSR_PP);
       like.count = tsr_rank_map_processes(p, f->rank_map, axis, first, room);
       if (like.count > 1 && !form(f, like, &of_group[axis * p->ranks + first])) return false;
@@ -73,29 +74,33 @@ static int workers_of(const forming *f, int one, int other, int *room) {
 }
 
 /* The last stage and the first one are neighbours, too: of chunks. */
-static bool form_stages(forming *f, const tsr_link **of_stages, int *room) {
+static bool form_stages(forming *f, const tsr_device_communicator **of_stages, int *room) {
   int stages = f->parallel->size[TSR_PP];
   for (int from = 0; stages > 1 && from < stages; from++)
     for (int by = -1; by <= 1; by += 2) {
       int to = (from + by + stages) % stages;
-      tsr_link like = {from, to, room, workers_of(f, from, to, room), NULL, 0};
+      tsr_device_communicator like = {from, to, room, workers_of(f, from, to, room), NULL, 0};
       if (!form(f, like, &of_stages[from * stages + to])) return false;
     }
   return true;
 }
 
-bool tsr_links_form(
+bool tsr_device_communicators_form(
     tsr_arena *arena, const tsr_parallel *p, const tsr_rank_map *h, const tsr_device *device,
-    bool fast, const tsr_links **ret_links, char *why) {
+    bool fast, const tsr_device_communicators **ret_communicators, char *why) {
   int stages = p->size[TSR_PP], most = 2 * stages;
   for (int axis = 0; axis < TSR_AXES; axis++) most += p->ranks / p->size[axis];
-  forming f = {arena, p, h, device, tsr_arena_array(arena, tsr_link *, most), 0, why};
+  forming f = {arena, p,  h, device, tsr_arena_array(arena, tsr_device_communicator *, most),
+               0,     why};
   int *room = tsr_arena_array(arena, int, p->ranks);
-  const tsr_link **of_group = tsr_arena_array(arena, const tsr_link *, TSR_AXES * p->ranks);
-  const tsr_link **of_stages = tsr_arena_array(arena, const tsr_link *, stages *stages);
+  const tsr_device_communicator **of_group =
+      tsr_arena_array(arena, const tsr_device_communicator *, TSR_AXES * p->ranks);
+  const tsr_device_communicator **of_stages =
+      tsr_arena_array(arena, const tsr_device_communicator *, stages *stages);
   if (!form_groups(&f, of_group, room) || !form_stages(&f, of_stages, room)) return false;
-  tsr_links *links = tsr_arena_alloc(arena, sizeof *links);
-  *links = (tsr_links){of_group, of_stages, (const tsr_link *const *)f.all, f.count, fast};
-  *ret_links = links;
+  tsr_device_communicators *communicators = tsr_arena_alloc(arena, sizeof *communicators);
+  *communicators = (tsr_device_communicators){
+      of_group, of_stages, (const tsr_device_communicator *const *)f.all, f.count, fast};
+  *ret_communicators = communicators;
   return true;
 }

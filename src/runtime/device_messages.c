@@ -1,0 +1,201 @@
+/* A program's messages between workers, from device to device (device_communicators.h). What is
+ * begun here waits on the device alone: the host goes on with the next task. */
+#include "runtime/internal.h"
+#include <string.h>
+
+static const tsr_device *device_of(const tsr_bound *b) { return b->worker->options.device; }
+static const tsr_device_communicators *communicators_of(const tsr_bound *b) {
+  return tsr_bound_hosting(b)->communicators;
+}
+
+/* ---- collectives ---- */
+
+static const tsr_device_communicator *communicator_of(const tsr_task_at *at, int first) {
+  const tsr_device_communicators *communicators = communicators_of(at->bound);
+  return communicators
+      ->of_group[at->task->axis * at->bound->worker->options.parallel->ranks + first];
+}
+
+void tsr_device_begin_collective(const tsr_task_at *at) {
+  tsr_bound *b = at->bound;
+  const tsr_device *d = device_of(b);
+  tsr_collective c;
+  bool all_here;
+  tsr_task_describe(at, &c);
+  const tsr_group_plan *plan = tsr_task_plans(at);
+  for (int next = 0, first; (first = tsr_task_next_group(at, &c, &next, &all_here)) >= 0; plan++) {
+    if (all_here) continue;
+    const tsr_device_communicator *communicator = communicator_of(at, first);
+    tsr_communicator_use *use = &b->communicator_uses[communicator->number];
+    tsr_device_exchange call = {d, plan->list, plan->layout, &c, communicator->group};
+    d->use(d->state, communicator->group);
+    d->follow(d->state, NULL);
+    tsr_device_exchange_begin(&call, use->memory, use->room);
+    d->use(d->state, NULL);
+    if (at->task->bucket) use->begun = true;
+    else d->follow(d->state, communicator->group);
+  }
+}
+
+void tsr_device_wait_for_bucket(const tsr_task_at *at) {
+  const tsr_bound *b = at->bound;
+  const tsr_device *d = device_of(b);
+  const tsr_device_communicators *communicators = communicators_of(b);
+  for (int i = 0; i < communicators->count; i++) {
+    if (b->communicator_uses[i].begun) d->follow(d->state, communicators->all[i]->group);
+    b->communicator_uses[i].begun = false;
+  }
+}
+
+/* ---- from stage to stage ---- */
+
+static const tsr_device_communicator *communicator_between(const tsr_bound *b, int from, int to) {
+  return communicators_of(b)->of_stages[from * b->programs->order->stages + to];
+}
+
+bool tsr_device_has_transfer(const tsr_task_at *at) {
+  int from, to;
+  tsr_task_ends(at, &from, &to);
+  const tsr_device_communicator *communicator = communicator_between(at->bound, from, to);
+  return communicator && at->bound->communicator_uses[communicator->number].transfers;
+}
+
+static int place_of(const tsr_device_communicator *communicator, int worker) {
+  int i = 0;
+  while (communicator->workers[i] != worker) i++;
+  return i;
+}
+
+/* All of the stage's ranks at once. */
+static void move(
+    const tsr_task_at *at, const tsr_device_communicator *communicator, int own, int other,
+    bool receives) {
+  tsr_bound *b = at->bound;
+  const tsr_device *d = device_of(b);
+  const tsr_tensor *tensor = receives ? &at->task->outputs[0] : &at->task->inputs[0];
+  tsr_device_message *room = b->communicator_uses[communicator->number].room;
+  for (int i = 0; i < b->ranks_count[own]; i++) {
+    int rank = b->ranks_of_stage[own][i];
+    int there = tsr_parallel_member(b->worker->options.parallel, rank, TSR_PP, other);
+    room[i].peer = place_of(communicator, tsr_rank_map_process(tsr_bound_hosting(b), there));
+    room[i].receives = receives;
+    room[i].address = tsr_bound_address(b, tensor->value, rank, at->moment.microbatch);
+    room[i].bytes = tsr_tensor_bytes(tensor);
+  }
+  d->use(d->state, communicator->group);
+  d->follow(d->state, NULL);
+  d->exchange(d->state, communicator->group, room, b->ranks_count[own]);
+  d->use(d->state, NULL);
+}
+
+void tsr_device_transfer(const tsr_task_at *at) {
+  const tsr_device *d = device_of(at->bound);
+  int from, to;
+  tsr_task_ends(at, &from, &to);
+  const tsr_device_communicator *communicator = communicator_between(at->bound, from, to);
+  if (at->task->op == TSR_OP_SEND) move(at, communicator, from, to, false);
+  if (at->task->op == TSR_OP_RECEIVE) move(at, communicator, to, from, true);
+  if (at->task->op != TSR_OP_SEND) d->follow(d->state, communicator->group);
+}
+
+/* ---- what they need ---- */
+
+static void add_collective(tsr_bound *b, const tsr_program *p, const tsr_task *task) {
+  tsr_task_at at = {.bound = b, .program = p, .task = task};
+  tsr_collective c;
+  bool all_here;
+  tsr_task_describe(&at, &c);
+  const tsr_group_plan *plan = tsr_task_plans(&at);
+  for (int next = 0, first; (first = tsr_task_next_group(&at, &c, &next, &all_here)) >= 0; plan++) {
+    if (all_here) continue;
+    tsr_communicator_use *use = &b->communicator_uses[communicator_of(&at, first)->number];
+    int64_t bytes = tsr_step_list_staging_bytes(plan->list);
+    if (bytes > use->bytes) use->bytes = bytes;
+    if (plan->list->messages_of_phase > use->messages)
+      use->messages = plan->list->messages_of_phase;
+  }
+}
+
+/* What a stage sends to another one, or gets from it, in the order of its program. */
+typedef struct {
+  int run, task;
+} position;
+
+static bool next_transfer(
+    const tsr_bound *b, int stage, tsr_op op, int from, int to, position *at, int *ret_node,
+    int64_t *ret_microbatch) {
+  const tsr_program *p = b->programs->of_stage[stage];
+  for (; at->run < p->runs_count; at->run++, at->task = -1) {
+    const tsr_run *run = &p->runs[at->run];
+    const tsr_part *part = &p->parts[run->part];
+    if (at->task < 0) at->task = part->begin;
+    while (at->task < part->end) {
+      const tsr_task *t = &p->tasks[at->task++];
+      int is_from, is_to;
+      if (t->op != op || (t->last_only && run->microbatch + 1 < p->order->microbatches)) continue;
+      tsr_task_ends(
+          &(tsr_task_at){.bound = (tsr_bound *)b, .program = p, .task = t}, &is_from, &is_to);
+      if (is_from != from || is_to != to) continue;
+      *ret_node = t->node;
+      *ret_microbatch = run->microbatch;
+      return true;
+    }
+  }
+  return false;
+}
+
+/* Messages of a communicator have one order, so both ends must have the same one. */
+static bool orders_agree(const tsr_bound *b, int from, int to) {
+  position out = {0, -1}, in = {0, -1};
+  int out_node, in_node;
+  int64_t out_microbatch, in_microbatch;
+  for (;;) {
+    bool sends = next_transfer(b, from, TSR_OP_SEND, from, to, &out, &out_node, &out_microbatch);
+    bool gets = next_transfer(b, to, TSR_OP_RECEIVE, from, to, &in, &in_node, &in_microbatch);
+    if (!sends || !gets) return sends == gets;
+    if (out_node != in_node || out_microbatch != in_microbatch) return false;
+  }
+}
+
+static void plan_transfers(tsr_bound *b) {
+  int stages = b->programs->order->stages;
+  for (int from = 0; from < stages; from++)
+    for (int to = 0; to < stages; to++) {
+      const tsr_device_communicator *communicator =
+          from == to ? NULL : communicator_between(b, from, to);
+      if (!communicator) continue;
+      tsr_communicator_use *use = &b->communicator_uses[communicator->number];
+      use->transfers = orders_agree(b, from, to);
+      if (b->ranks_count[from] > use->messages) use->messages = b->ranks_count[from];
+      if (b->ranks_count[to] > use->messages) use->messages = b->ranks_count[to];
+    }
+}
+
+void tsr_bound_plan_device_messages(tsr_arena *arena, tsr_bound *b) {
+  const tsr_device_communicators *communicators = communicators_of(b);
+  if (!communicators) return;
+  b->communicator_uses = tsr_arena_array(arena, tsr_communicator_use, communicators->count);
+  for (int s = 0; s < b->programs->order->stages; s++) {
+    const tsr_program *p = b->programs->of_stage[s];
+    for (int i = 0; b->ranks_count[s] && i < p->tasks_count; i++)
+      if (tsr_op_is_collective(p->tasks[i].op)) add_collective(b, p, &p->tasks[i]);
+  }
+  plan_transfers(b);
+  for (int i = 0; i < communicators->count; i++)
+    b->communicator_uses[i].room =
+        tsr_arena_array(arena, tsr_device_message, b->communicator_uses[i].messages);
+}
+
+int64_t tsr_bound_device_message_bytes(const tsr_bound *b) {
+  int64_t sum = 0;
+  for (int i = 0; b->communicator_uses && i < communicators_of(b)->count; i++)
+    sum += b->communicator_uses[i].bytes;
+  return sum;
+}
+
+void tsr_bound_place_device_messages(tsr_bound *b, char *memory) {
+  for (int i = 0; b->communicator_uses && i < communicators_of(b)->count; i++) {
+    b->communicator_uses[i].memory = memory;
+    if (memory) memory += b->communicator_uses[i].bytes;
+  }
+}
