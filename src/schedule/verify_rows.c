@@ -38,10 +38,15 @@ static int64_t order_dims(const tsr_sum_check *c, int *ret_order) {
   return rows;
 }
 
+/* A leaf's rows are a box: `width` rows of each dimension from `base` on. There are as many boxes as
+ * combinations, which `seen` counts through, and those of a dimension are a grid, of which `taken`
+ * has the places: so no row is summed twice where no box is, however many rows there are. */
 typedef struct {
   int order[TSR_REDUCED_DIMS_MAX];
   int64_t base[TSR_REDUCED_DIMS_MAX], stride[TSR_REDUCED_DIMS_MAX];
   int64_t rows, run_rows; /* of the leaf, of one of its runs */
+  int64_t step;           /* from a row of a run to the next; 0: they are not in equal steps */
+  bool *taken[TSR_REDUCED_DIMS_MAX], *seen;
 } leaf_rows;
 
 /* The row that the leaf sums k-th. */
@@ -55,15 +60,42 @@ static int64_t nth_row(const tsr_sum_check *c, const leaf_rows *l, int64_t k) {
   return row;
 }
 
+/* A combination's units begin where no other's do. */
+static bool take_place(tsr_sum_dim *d, bool *taken, int64_t m, int64_t at) {
+  if (d->begin[m] >= 0) return d->begin[m] == at;
+  if (at % d->width || at / d->width >= d->combinations || taken[at / d->width]) return false;
+  taken[at / d->width] = true;
+  d->begin[m] = at;
+  return true;
+}
+
 /* The first row of a leaf says where its units begin. */
 static bool find_base(tsr_sum_check *c, leaf_rows *l, int64_t block, int64_t leaf, int64_t row) {
+  int64_t box = 0;
   for (int d = 0; d < c->dims; d++) {
     int64_t m = combination_of(c, d, block, leaf), at = row / l->stride[d] % c->dim[d].local;
-    if (c->dim[d].begin[m] < 0) c->dim[d].begin[m] = at;
-    if (c->dim[d].begin[m] != at || at + c->dim[d].width > c->dim[d].local) return false;
+    if (!take_place(&c->dim[d], l->taken[d], m, at) || at + c->dim[d].width > c->dim[d].local)
+      return false;
     l->base[d] = at;
+    box = box * c->dim[d].combinations + m;
   }
-  return true;
+  bool again = l->seen[box];
+  l->seen[box] = true;
+  return !again;
+}
+
+/* The rows of a run, its dimensions counted through, are in equal steps where each dimension steps
+ * over all of those behind it. */
+static int64_t step_of_run(const tsr_sum_check *c, const leaf_rows *l) {
+  int64_t rows = 1, step = 0;
+  for (int i = c->dims - 1; i >= 0 && rows < l->run_rows; i--) {
+    const tsr_sum_dim *d = &c->dim[l->order[i]];
+    if (d->width == 1) continue;
+    if (rows == 1) step = l->stride[l->order[i]];
+    else if (l->stride[l->order[i]] != step * rows) return 0;
+    rows *= d->width;
+  }
+  return step;
 }
 
 /* Whether the record cuts a dimension into equal units, which its rows are counted in. */
@@ -75,36 +107,56 @@ static bool divides(const tsr_reduction *r) {
   return true;
 }
 
-static bool check_leaf(tsr_sum_check *c, leaf_rows *l, int64_t block, int64_t leaf, bool *seen) {
+static bool
+check_run(tsr_sum_check *c, const leaf_rows *l, int64_t block, int64_t leaf, int64_t k) {
   tsr_reduced_rows run;
-  int64_t done = 0, rows = l->run_rows;
-  for (int64_t k = 0; tsr_reduction_rows(c->r, block, leaf, k, &run); k++) {
-    if (k == 0 && !find_base(c, l, block, leaf, run.first)) return false;
-    if (run.rows != rows || done + rows > l->rows) return false;
-    for (int64_t i = 0; i < rows; i++) {
-      int64_t row = run.first + i * run.step;
-      if (row != nth_row(c, l, done + i) || seen[row]) return false;
-      seen[row] = true;
-    }
-    done += rows;
+  return tsr_reduction_rows(c->r, block, leaf, k, &run) && run.rows == l->run_rows &&
+         run.first == nth_row(c, l, k * l->run_rows) && (run.rows == 1 || run.step == l->step);
+}
+
+/* Of very many runs, which are counted through dimensions, those at the ends of each dimension. */
+static bool
+check_ends(tsr_sum_check *c, const leaf_rows *l, int64_t block, int64_t leaf, int64_t runs) {
+  for (int64_t i = c->dims - 1, rows = 1; i >= 0; i--) {
+    int64_t width = c->dim[l->order[i]].width, k = rows / l->run_rows;
+    if (rows >= l->run_rows && width > 1 &&
+        !(check_run(c, l, block, leaf, k) && check_run(c, l, block, leaf, k * (width - 1))))
+      return false;
+    rows *= width;
   }
-  return done == l->rows;
+  return check_run(c, l, block, leaf, runs - 1);
+}
+
+static bool check_leaf(tsr_sum_check *c, leaf_rows *l, int64_t block, int64_t leaf) {
+  enum { RUNS_MAX = 1 << 16 };
+  int64_t runs = l->rows / l->run_rows, looked = runs < RUNS_MAX ? runs : RUNS_MAX;
+  tsr_reduced_rows run;
+  if (!tsr_reduction_rows(c->r, block, leaf, 0, &run) || !find_base(c, l, block, leaf, run.first))
+    return false;
+  for (int64_t k = 0; k < looked; k++)
+    if (!check_run(c, l, block, leaf, k)) return false;
+  return (looked == runs || check_ends(c, l, block, leaf, runs)) &&
+         !tsr_reduction_rows(c->r, block, leaf, runs, &run);
 }
 
 /* Every leaf has as many rows, so that none is left out where none is summed twice. */
 static bool check_rows(tsr_sum_check *c) {
   leaf_rows l = {.rows = 1};
-  int64_t all = 1;
+  int64_t all = 1, boxes = 1;
   for (int d = c->dims - 1; d >= 0; d--) {
     l.stride[d] = all;
     all *= c->dim[d].local;
     l.rows *= c->dim[d].width;
+    l.taken[d] = tsr_arena_array(c->v->brief, bool, c->dim[d].combinations);
+    boxes *= c->dim[d].combinations;
   }
   l.run_rows = order_dims(c, l.order);
-  bool *seen = tsr_arena_array(c->v->brief, bool, all), whole = divides(c->r);
+  l.step = step_of_run(c, &l);
+  l.seen = tsr_arena_array(c->v->brief, bool, boxes);
+  bool whole = divides(c->r);
   for (int64_t block = 0; block < tsr_reduction_blocks(c->r); block++)
     for (int64_t leaf = 0; leaf < tsr_reduction_leaves(c->r); leaf++)
-      if (!(whole && check_leaf(c, &l, block, leaf, seen)) &&
+      if (!(whole && check_leaf(c, &l, block, leaf)) &&
           !tsr_verify_say_task(
               c->v, c->s, c->task, -1,
               "leaf %lld of block %lld is not one unit of the recipe's in %lld rows of '%s'",
