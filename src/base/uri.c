@@ -35,11 +35,29 @@ static bool unescape(char *path) {
   return true;
 }
 
+/* `gs:/x` is a URI that lacks a slash, and no folder called `gs:`. */
+static bool check_slashes(const char *text, tsr_place place, tsr_diags *diags) {
+  static const char *const schemes[] = {"s3",   "gs",   "gcs",   "az",  "abfs",
+                                        "hdfs", "http", "https", "ftp", "hf"};
+  for (size_t i = 0; i < sizeof schemes / sizeof *schemes; i++) {
+    size_t n = strlen(schemes[i]);
+    if (strncasecmp(text, schemes[i], n) || strncmp(text + n, ":/", 2)) continue;
+    tsr_diag_error(
+        diags, place, "'%s' looks like a URI of '%s', which begins with %s://", text, schemes[i],
+        schemes[i]);
+    tsr_diag_hint(
+        diags, "there is no access to '%s'; a folder of that name is ./%.*s", schemes[i],
+        (int)(n + 1), text);
+    return false;
+  }
+  return true;
+}
+
 bool tsr_uri_path(
     tsr_arena *arena, const char *text, tsr_place place, const char **ret_path, tsr_diags *diags) {
   size_t n = scheme_length(text);
   *ret_path = text;
-  if (!n) return true;
+  if (!n) return check_slashes(text, place, diags);
   if (strncasecmp(text, "file", n) || n != 4) {
     tsr_diag_error(
         diags, place, "'%s': files are read and written by path; there is no access to '%.*s'",

@@ -183,15 +183,28 @@ static bool find_begin(app *a, tsr_config *config, tsr_keeper_options *keep) {
   return true;
 }
 
+static bool read_limit_status(tsr_diags *diags, int *ret_status) {
+  const char *wanted = getenv("TESSERA_TIME_LIMIT_STATUS");
+  char *end;
+  *ret_status = 0;
+  if (!wanted || !*wanted) return true;
+  long status = strtol(wanted, &end, 10);
+  if (end == wanted || *end || status < 0 || status > 127)
+    return tsr_diag_error(
+        diags, TSR_NOWHERE, "TESSERA_TIME_LIMIT_STATUS is '%s', which is no integer from 0 to 127",
+        wanted);
+  *ret_status = (int)status;
+  return true;
+}
+
 /* Scripts that ask for it can tell a run that its time limit has stopped from one that is done. Of
  * many workers the first one says it, behind the others' end: launchers end all when one ends so.
  */
 static int limit_status(app *a) {
-  const char *wanted = getenv("TESSERA_TIME_LIMIT_STATUS");
-  long status = wanted ? strtol(wanted, NULL, 10) : 0;
-  if (status < 1 || status > 127 || a->job.transport.worker) return 0;
+  int status;
+  if (!read_limit_status(a->diags, &status) || !status || a->job.transport.worker) return 0;
   a->job.exits_last = true;
-  return (int)status;
+  return status;
 }
 
 static int ending_code(app *a, bool ok, int ended_by) {
@@ -206,7 +219,9 @@ int app_run_train(app *a) {
   prepared p = {0};
   tsr_keeper_options keep = {0};
   char input[TSR_HASH_TEXT] = "";
-  bool ok = app_join(a) && setup_load_config(a, &s) && find_begin(a, s.config, &keep);
+  int status;
+  bool ok = app_join(a) && read_limit_status(a->diags, &status) && setup_load_config(a, &s) &&
+            find_begin(a, s.config, &keep);
   ok = tsr_job_all_succeeded(&a->job, ok) && prepare(a, &s, &p);
   if (ok && p.has_source) tsr_dataset_fingerprint(&p.source.dataset, input);
   ok = tsr_job_all_succeeded(&a->job, ok) && consistency_check(a, &s, &p.training, input);

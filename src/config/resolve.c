@@ -394,7 +394,8 @@ static void resolve_mesh(tsr_loader *l) {
     tsr_diag_error(
         l->diags, tsr_loader_value(l, "mesh.axes")->place,
         "%d axes are named for a mesh of %d dimensions", d->axes_count, d->mesh_ndim);
-  if (d->axes_count && !d->mesh_ndim && !devices && !d->mesh_auto) {
+  bool shaped = given(l, "mesh.shape") || given(l, "device_config.mesh_shape"); /* perhaps badly */
+  if (d->axes_count && !shaped && !devices && !d->mesh_auto) {
     tsr_diag_error(
         l->diags, tsr_loader_value(l, "mesh.axes")->place,
         "the axes have neither shape nor devices");

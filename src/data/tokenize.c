@@ -114,8 +114,10 @@ static bool keep_chars(const job *j) {
 
 static bool make_chars(job *j) {
   tsr_text_file *texts = tsr_arena_array(j->arena, tsr_text_file, j->files_count + 1);
+  bool ok = true;
   for (int i = 0; i < j->files_count; i++) {
     texts[i] = j->files[i].text;
+    if (!j->files[i].is_jsonl) ok = tsr_content_check_bytes(&texts[i], j->diags) && ok;
     if (!j->files[i].is_jsonl) continue;
     tsr_diag_error(
         j->diags, TSR_NOWHERE, "a char tokenizer takes its characters from texts, not from '%s'",
@@ -123,7 +125,7 @@ static bool make_chars(job *j) {
     tsr_diag_hint(j->diags, "--tokenizer byte, or a tokenizer.json");
     return false;
   }
-  return tsr_tokenizer_char(j->arena, texts, j->files_count, &j->rules.tokenizer, j->diags);
+  return ok && tsr_tokenizer_char(j->arena, texts, j->files_count, &j->rules.tokenizer, j->diags);
 }
 
 static bool make_rules(job *j) {

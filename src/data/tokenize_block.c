@@ -39,7 +39,6 @@ bool tsr_tokenize_has_cuts(const tsr_tokenizer *tokenizer) {
 static bool is_cut(const tsr_tokenizer *tokenizer, const char *text, size_t at) {
   switch (tokenizer->kind) {
   case TSR_TOKENIZER_BYTE:
-    return true;
   case TSR_TOKENIZER_CHAR: /* before what begins a character */
     return (text[at] & 0xc0) != 0x80;
   case TSR_TOKENIZER_IDS:
@@ -113,9 +112,7 @@ encode_piece(tsr_tokenize_worker *w, const tsr_tokenize_block *b, bool locate, t
   const tsr_text_file *t = &b->file->text;
   size_t begin = locate ? 0 : b->begin;
   tsr_text_file piece = {t->path, t->text + begin, b->end - begin};
-  bool is_bpe = w->rules->tokenizer.kind == TSR_TOKENIZER_BPE;
-  if (is_bpe && !tsr_content_check_bytes(&piece, diags)) return false;
-  if (!encode_text(w, &piece, diags)) return false;
+  if (!tsr_content_check_bytes(&piece, diags) || !encode_text(w, &piece, diags)) return false;
   if (b->end == t->length) end_document(w);
   return true;
 }

@@ -8,10 +8,18 @@
 enum { JOIN_S = 300 };
 
 /* The configuration has not been read yet. */
-static double join_timeout(void) {
+static bool read_timeout(tsr_diags *diags, double *ret_seconds) {
   const char *text = getenv("TESSERA_JOIN_TIMEOUT_S");
-  double seconds = text ? strtod(text, NULL) : 0;
-  return seconds > 0 && seconds < 1e6 ? seconds : JOIN_S;
+  char *end;
+  *ret_seconds = JOIN_S;
+  if (!text || !*text) return true;
+  double seconds = strtod(text, &end);
+  if (end == text || *end || !(seconds > 0 && seconds < 1e6))
+    return tsr_diag_error(
+        diags, TSR_NOWHERE, "TESSERA_JOIN_TIMEOUT_S is '%s', which is no number of seconds above 0",
+        text);
+  *ret_seconds = seconds;
+  return true;
 }
 
 /* Without a transport the processes of a host cannot ask each other: the first one prints, and the
@@ -49,15 +57,16 @@ static void exit_without_memory(void *context, size_t bytes) {
 
 bool tsr_job_join(tsr_job *job) {
   tsr_memory_on_lack(exit_without_memory, job);
-  tsr_job_set_deadline(join_timeout(), "begun");
+  double seconds;
+  bool named = read_timeout(job->diags, &seconds);
+  tsr_job_set_deadline(seconds, "begun");
   bool opened = tsr_transport_open(job->arena, &job->transport, job->diags);
   tsr_job_end_deadline();
   if (!opened && !job->transport.table) return print_on_first(job), false;
   char why[TSR_WHY_BYTES] = "";
   job->is_silent = job->transport.worker > 0;
   if (job->is_silent) tsr_diags_quiet(job->diags);
-  if (!tsr_job_is_alone(job) &&
-      !tsr_peers_exchange(job->arena, &job->transport, join_timeout(), why))
+  if (!tsr_job_is_alone(job) && !tsr_peers_exchange(job->arena, &job->transport, seconds, why))
     return tsr_job_fail_unresponsive(job, "workers cannot meet", why);
-  return opened || tsr_job_all_succeeded(job, false);
+  return (opened && named) || tsr_job_all_succeeded(job, false);
 }

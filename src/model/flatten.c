@@ -29,6 +29,7 @@ typedef struct {
   const char *prefix;
   int work, block_depth;
   int repeat, repeats; /* the outermost repetition that is expanded, and how many there were */
+  tsr_name times;      /* how often it repeats, where that is a size that the user gave */
 } expander;
 
 static bool expand_body(expander *x, const tsr_body *body);
@@ -68,6 +69,11 @@ static const char *unique_name(expander *x, const char *base) {
 static bool count_work(expander *x, tsr_place place) {
   if (++x->work < WORK_MAX) return true;
   if (x->work > WORK_MAX) return false;
+  if (x->times.given)
+    return tsr_diag_error(
+        x->flat->diags, x->times.place,
+        "%s %.0f makes the graph one of more than %d calls and repetitions", x->times.name,
+        x->times.value.number, WORK_MAX);
   return tsr_diag_error(
       x->flat->diags, place, "the graph has more than %d calls and repetitions", WORK_MAX);
 }
@@ -346,6 +352,12 @@ static bool expand_result(expander *x, tsr_statement *s) {
   return bind_results(x, s, values) && ok;
 }
 
+static void name_times(expander *x, const tsr_expr *times) {
+  const tsr_name *name =
+      times->kind == TSR_EXPR_NAME ? tsr_scope_find(x->flat->scope, times->name) : NULL;
+  if (name && name->value.kind == TSR_EVAL_NUMBER) x->times = *name;
+}
+
 /* Results that are new inside a repetition end with it; those from outside go on to the next one.
  */
 static bool expand_repeat(expander *x, tsr_statement *s) {
@@ -353,7 +365,9 @@ static bool expand_repeat(expander *x, tsr_statement *s) {
   if (!tsr_expr_whole(s->times, x->flat->scope, "times", 0, &times, x->flat->diags) ||
       !claim_prefix(x, s->as, s->place))
     return false;
-  bool ok = true;
+  bool ok = true, outermost = !x->times.given;
+  if (outermost) name_times(x, s->times);
+  if (times >= WORK_MAX) x->work = WORK_MAX - 1; /* it need not be counted */
   for (int64_t i = 0; ok && i < times; i++) {
     if (!count_work(x, s->place)) return false;
     frame saved = enter(x, s->as, i);
@@ -361,6 +375,7 @@ static bool expand_repeat(expander *x, tsr_statement *s) {
     ok = expand_body(x, &s->body) && ok;
     leave(x, &saved);
   }
+  if (outermost) x->times.given = false;
   return ok;
 }
 

@@ -1,5 +1,7 @@
 #include "parallel/parallel.h"
 #include "base/tree.h"
+#include "config/yaml.h"
+#include <stdlib.h>
 
 enum { SEARCHED_MAX = 1 << 20 };
 
@@ -114,6 +116,19 @@ batch_units(const tsr_parallel *p, const tsr_config *config, int64_t *ret_units,
   return near_hint(batch_units_near(units, b), "batch", diags);
 }
 
+/* The model's heads that tp cannot divide, as far as the configuration says how many there are;
+ * NULL: none. */
+static const char *undivided_heads(const tsr_config *config, int64_t tp, int64_t *ret_heads) {
+  static const char *const keys[] = {"num_heads", "num_groups"};
+  for (int i = 0; i < 2; i++) {
+    const tsr_yaml *node = config->model.map ? tsr_yaml_get(config->model.map, keys[i]) : NULL;
+    if (!node || !node->text) continue;
+    *ret_heads = strtoll(node->text, NULL, 10);
+    if (*ret_heads > 0 && *ret_heads % tp) return keys[i];
+  }
+  return NULL;
+}
+
 static bool
 tp_units(const tsr_parallel *p, const tsr_config *config, int64_t *ret_units, tsr_diags *diags) {
   int64_t units = config->numerics.units_tp, ranks = p->size[TSR_TP];
@@ -123,7 +138,13 @@ tp_units(const tsr_parallel *p, const tsr_config *config, int64_t *ret_units, ts
   tsr_diag_error(
       diags, tsr_config_place(config, "numerics.units.tp"), "%lld tp units do not fit tp = %lld",
       (long long)units, (long long)ranks);
-  return near_hint(tp_units_near(units, ranks), "tp", diags);
+  int64_t heads;
+  const char *key = undivided_heads(config, ranks, &heads);
+  if (!key) return near_hint(tp_units_near(units, ranks), "tp", diags);
+  tsr_diag_hint(
+      diags, "none would: %s %lld does not divide over tp = %lld", key, (long long)heads,
+      (long long)ranks);
+  return false;
 }
 
 bool tsr_parallel_units(

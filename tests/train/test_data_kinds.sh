@@ -162,8 +162,8 @@ ends 0 --config run.yaml --set training_config.data_path=latin.txt --set trainin
 ends 2 --config run.yaml --set training_config.data_path=latin.txt --set training_config.data_format=text \
   --set training_config.tokenizer_type=char
 says "latin.txt:1:"
-ends 0 tokenize latin.txt --out made.bin
-rm made.bin
+not_tokenized latin.txt "invalid UTF-8: byte 0xe9"
+not_tokenized nul.txt "not text: byte 0x00"
 
 # A table's validation_path: as if its rows stood behind the others, and were a fraction of all.
 row() { echo "$((($1 * 37 + 11) % 100)),$((($1 * 53 + 7) % 90)),$(($1 % 3))"; }
