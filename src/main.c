@@ -1,6 +1,7 @@
 /* Parses the command line and dispatches. Only main and src/cli print diagnostics and decide the
  * exit code. */
 #include "cli/console.h"
+#include "cli/siblings.h"
 #include "base/disk.h"
 #include "base/file.h"
 #include "config/manual.h"
@@ -91,17 +92,12 @@ const char *app_graphs_folder(const app *a) {
   return tsr_arena_printf(a->arena, "%s/configs/graphs", a->share);
 }
 
-/* Commands that the processes of a job run together; the others are for one process, as far as they
+/* Commands that the processes of a job do not run together are for one process, as far as they
  * write files. */
-static bool is_collective(const tsr_options *o) {
-  return o->command == TSR_COMMAND_TRAIN || o->command == TSR_COMMAND_EVALUATE ||
-         o->command == TSR_COMMAND_GENERATE;
-}
-
 static bool check_processes(app *a) {
   const tsr_options *o = &a->options;
   bool profiles = o->command == TSR_COMMAND_PROFILE; /* events of one process */
-  if (is_collective(o) || !(profiles || o->out || o->svg || o->calibration)) return true;
+  if (siblings_run_together(o) || !(profiles || o->out || o->svg || o->calibration)) return true;
   return tsr_job_require_one_process(&a->job, tsr_command_name(o->command));
 }
 
@@ -131,7 +127,14 @@ static bool print_instead(app *a, int *ret_code) {
 
 /* The other processes of the job may wait for this one. */
 static int fail_before_join(app *a) {
-  if (is_collective(&a->options) && app_join(a)) tsr_job_all_succeeded(&a->job, false);
+  if (siblings_run_together(&a->options) && app_join(a)) tsr_job_all_succeeded(&a->job, false);
+  return console_finish(a, false);
+}
+
+/* Behind a command that this process runs alone: others would wait for it. */
+static int end_alone(app *a, int code) {
+  if (siblings_check(a)) return code;
+  if (app_join(a)) tsr_job_all_succeeded(&a->job, false);
   return console_finish(a, false);
 }
 
@@ -145,9 +148,11 @@ static int run(app *a) {
       [TSR_COMMAND_TOKENIZE] = app_run_tokenize, [TSR_COMMAND_CHECKPOINT] = app_run_checkpoint,
       [TSR_COMMAND_KERNELS] = app_run_kernels,   [TSR_COMMAND_DOCTOR] = app_run_doctor};
   int code;
-  if (print_instead(a, &code)) return code;
+  if (print_instead(a, &code)) return end_alone(a, code);
   if (!tsr_compute_check_level(a->diags)) return fail_before_join(a);
-  return check_processes(a) ? commands[a->options.command](a) : console_finish(a, false);
+  if (!check_processes(a)) return console_finish(a, false);
+  code = commands[a->options.command](a);
+  return siblings_run_together(&a->options) ? code : end_alone(a, code);
 }
 
 int main(int argc, char **argv) {

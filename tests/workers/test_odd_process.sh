@@ -30,6 +30,23 @@ refused "a transport that is none, of one" "error: TESSERA_TRANSPORT is 'bogus',
 refused "a transport that is none" "error: TESSERA_TRANSPORT is 'bogus', which is no transport" \
   env TESSERA_TRANSPORT=bogus "${launcher[@]}" -n 2 "${train[@]}"
 
+# a command that each process runs for itself, beside others that wait for it
+for odd in "check --config $recipe" "plan --config $recipe" --help --version --print-schema "inspect --config $recipe"; do
+  # shellcheck disable=SC2086 # words
+  refused "$odd" "= all processes of a job run the same command" "${launcher[@]}" -n 1 "${train[@]}" : -n 1 "$program" $odd
+  # shellcheck disable=SC2086 # words
+  refused "$odd, first" "= all processes of a job run the same command" "${launcher[@]}" -n 1 "$program" $odd : -n 1 "${train[@]}"
+done
+grep -qE "error: this process was started beside another one \(pid [0-9]+\) that runs 'train', and runs 'inspect' alone" "$scratch/out" ||
+  wrong "$library: does not say which" "$scratch/out"
+# of all of them it is fine
+for same in "check --config $recipe" --version; do
+  # shellcheck disable=SC2086 # words
+  bounded "${launcher[@]}" -n 2 "$program" $same > "$scratch/out" 2>&1 || wrong "$library: $same by all" "$scratch/out"
+  [ "$(grep -cE "^(tessera-train |mesh_shape)" "$scratch/out")" = 2 ] || wrong "$library: $same is not done by all" "$scratch/out"
+  checks=$((checks + 1))
+done
+
 # options come before what follows from them
 "${train[@]}" --out "$scratch/kept" --quiet --set training_config.max_steps=2
 refused "--resume of one" "worker 1 on $host has another command line than worker 0 on $host: line 3 is '--resume' here and 'no --resume' there" \
