@@ -38,6 +38,23 @@ static bool read_options(tsr_arena *arena, long pid, tsr_options *ret) {
   return count > 0;
 }
 
+/* Whether the launcher has given the process another number than this one: a script may start
+ * several of the same. */
+static bool is_another(tsr_arena *arena, long pid) {
+  static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"};
+  char *text;
+  size_t length;
+  if (!read_file(arena, tsr_arena_printf(arena, "/proc/%ld/environ", pid), &text, &length))
+    return false;
+  for (int i = 0; i < 3; i++) {
+    const char *mine = getenv(names[i]);
+    const char *same = mine ? tsr_arena_printf(arena, "%s=%s", names[i], mine) : NULL;
+    for (size_t at = 0; same && at < length; at += strlen(text + at) + 1)
+      if (!strcmp(text + at, same)) return false;
+  }
+  return true;
+}
+
 static bool prints_instead(const tsr_options *o) {
   return o->help || o->version || o->print_config || o->print_schema || o->print_manual;
 }
@@ -48,7 +65,7 @@ static long find_child(tsr_arena *arena, const char *thread, tsr_options *ret_op
   size_t length;
   if (!read_file(arena, tsr_arena_printf(arena, "%s/children", thread), &list, &length)) return 0;
   for (long pid; (pid = strtol(list, &end, 10)) > 0 && end > list; list = end)
-    if (pid != (long)getpid() && read_options(arena, pid, ret_options) &&
+    if (pid != (long)getpid() && read_options(arena, pid, ret_options) && is_another(arena, pid) &&
         siblings_run_together(ret_options) && !prints_instead(ret_options))
       return pid;
   return 0;

@@ -71,20 +71,38 @@ static bool cut_behind(const tsr_metrics *metrics, int64_t step) {
   return bytes >= 0 && tsr_disk_cut(metrics->fd, bytes);
 }
 
-/* Whether these are the first bytes of metrics, as many as there are of them; a power cut may leave
- * the length alone. */
+/* Whether these are the first bytes of metrics, as many as there are of them. */
 static bool is_metrics(const char *text, size_t length) {
   static const char *const begins[] = {
       "{\"event\":\"start\",\"config\":", "{\"event\":\"step\",\"step\":",
       "{\"event\":\"eval\",\"step\":", "{\"event\":\"sample\",\"step\":",
       "{\"event\":\"end\",\"step\":"};
-  bool found = false, lost = true;
+  bool found = false;
   for (size_t i = 0; i < sizeof begins / sizeof *begins; i++) {
     size_t wanted = strlen(begins[i]);
     found |= !memcmp(text, begins[i], length < wanted ? length : wanted);
   }
-  for (size_t i = 0; i < length; i++) lost &= !text[i];
-  return found || lost;
+  return found;
+}
+
+/* A power cut may leave the length of a file, and zeros where lines were: those that are left, from
+ * the first newline behind the zeros on, are metrics. */
+static bool is_lost(int fd) {
+  char block[TSR_DISK_BLOCK];
+  off_t at = 0;
+  ptrdiff_t got, i = 0;
+  while ((got = tsr_disk_read_at(fd, block, sizeof block, at)) > 0) {
+    for (i = 0; i < got && !block[i]; i++) continue;
+    if (i < got) break;
+    at += got;
+  }
+  if (got <= 0) return !got;
+  tsr_text line = {0};
+  bool ok = at + i > 0 && read_line(fd, at + i, &line);
+  at += i + (off_t)line.length;
+  tsr_text_free(&line);
+  got = ok ? tsr_disk_read_at(fd, block, 32, at) : -1;
+  return got >= 0 && is_metrics(block, (size_t)got);
 }
 
 /* A file system without locks is a warning, as for a folder (base/folder_lock.h). */
@@ -110,7 +128,7 @@ static bool check_file(const tsr_metrics *metrics, tsr_diags *diags) {
   size_t length = (size_t)info.st_size < sizeof text ? (size_t)info.st_size : sizeof text;
   if (tsr_disk_read_at(metrics->fd, text, length, 0) != (ptrdiff_t)length)
     return tsr_file_cannot("read", metrics->path, errno, place, diags);
-  return is_metrics(text, length) ||
+  return is_metrics(text, length) || is_lost(metrics->fd) ||
          tsr_diag_error(diags, place, "the file has no metrics, and would be emptied for them");
 }
 

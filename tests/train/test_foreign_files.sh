@@ -106,6 +106,15 @@ printf 'name: measured\nmemory: 1 GiB\n' > drawn/machine.yaml
 leaves drawn "'drawn/machine.yaml' is there and is no description of a machine that tessera-train has measured" \
   plan --calibrate drawn/machine.yaml
 
+# ---- metrics ----
+mkdir zeros
+head -c 40000 /dev/zero > zeros/image && printf 'my notes\nand more\n' >> zeros/image
+leaves zeros "the file has no metrics, and would be emptied for them" --config run.yaml --metrics zeros/image --quiet
+head -c 4096 /dev/zero > lost.jsonl
+ends 0 --config run.yaml --metrics lost.jsonl --quiet
+{ head -c 4096 /dev/zero && echo 'ss":1.5}' && cat lost.jsonl; } > half.jsonl
+ends 0 --config run.yaml --metrics half.jsonl --quiet
+
 # ---- results of a graph by hand ----
 mkdir plain
 cp other/numpy.bin plain/y.npy
@@ -117,4 +126,4 @@ ends 0 --config forward.yaml --out plain --overwrite
 echo "my notes" > plain/y.npy
 leaves plain "'plain/y.npy' is there and is no file of NumPy" --config forward.yaml --out plain --overwrite
 
-end_of train.foreign_files 59
+end_of train.foreign_files 62
