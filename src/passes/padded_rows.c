@@ -50,7 +50,6 @@ static bool pass_shape(const tsr_graph *g, const tsr_node *n, padding in, paddin
 /* Finds the padding of a node's first output; false where padded rows would get a gradient. */
 static bool pass_node(const tsr_graph *g, const tsr_node *n, const padding *of, padding *out) {
   padding x = of[n->inputs[0]], y = n->inputs_count > 1 ? of[n->inputs[1]] : (padding){0};
-  bool ta = n->attr.matmul.transpose_a, tb = n->attr.matmul.transpose_b;
   bool from_x = x.rows || x.last, from_y = y.rows || y.last;
   *out = (padding){.param = from_x ? x.param : y.param};
   if (!from_x && !from_y) return true;
@@ -60,10 +59,12 @@ static bool pass_node(const tsr_graph *g, const tsr_node *n, const padding *of, 
   case TSR_OP_LINEAR:
     out->last = y.rows;
     return !x.last && !y.last;
-  case TSR_OP_MATMUL:
+  case TSR_OP_MATMUL: {
+    bool ta = n->attr.matmul.transpose_a, tb = n->attr.matmul.transpose_b;
     out->last = tb ? y.rows : y.last;
     out->rows = ta ? x.last : x.rows;
     return !(ta ? x.rows : x.last) && !(tb ? y.last : y.rows);
+  }
   case TSR_OP_CE_STATS:
   case TSR_OP_CE_LOSS:
     return !x.rows && !from_y && n->attr.ce_stats.valid <= x.last;
