@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The CPU's kernels: math on plain pointers; they know nothing of graphs or ranks.
  *
  * One source is compiled for several instruction-set levels; each gives a table like this one, and
@@ -222,10 +223,10 @@ typedef struct {
   /* dtable (v_end - v_begin, C), wholly written: row v is the sum of dout rows r (in their order)
    * with tokens[r] == v_begin + v, over `units` equal runs of rows, unit sums merged by
    * base/tree.h's stack machine (the tree over units / inner runs of `inner` units each; a unit
-   * without that token adds 0). Items are table rows. `row_of` (R), or NULL: the row of dout that the r-th token that was sorted is
-   * of. Scratch per call: embedding_scratch() bytes, for a tree of that depth; it
-   * holds a counting sort of the tokens made by embedding_sort, which runs once per op before the
-   * ranges. */
+   * without that token adds 0). Items are table rows. `row_of` (R), or NULL: the row of dout that
+   * the r-th token that was sorted is of. Scratch per call: embedding_scratch() bytes, for a tree
+   * of that depth; it holds a counting sort of the tokens made by embedding_sort, which runs once
+   * per op before the ranges. */
   int64_t (*embedding_scratch)(
       int64_t R, int64_t v_begin, int64_t v_end, int64_t C, int depth, int threads);
   void (*embedding_sort)(
@@ -294,9 +295,8 @@ typedef struct {
   /* k and v are the member's own, dout, q and rows those of member (coord + step) mod members.
    * Items are b*G + g; inside a unit the group's heads are added in their order. */
   void (*attention_ring_dkv)(
-      const tsr_attention_ring *r, float *acc, const float *dout, const float *q,
-      const float *rows, const float *k, const float *v, void *scratch, int64_t begin,
-      int64_t end);
+      const tsr_attention_ring *r, float *acc, const float *dout, const float *q, const float *rows,
+      const float *k, const float *v, void *scratch, int64_t begin, int64_t end);
   void (*attention_ring_dkv_finish)(
       const tsr_attention_ring *r, float *dk, float *dv, const float *acc, int64_t begin,
       int64_t end);

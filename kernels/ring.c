@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "kernels/ring.h"
 #include "base/tree.h"
 #include <assert.h>

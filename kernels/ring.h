@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The bookkeeping of a sum over the units of a sequence that `members` hold parts of, where the
  * parts travel around a ring.
  *

@@ -1,6 +1,8 @@
-/* llm.c's training step, for scripts/bench: stands in a copy of its checkout in place of test_gpt2.c, which
- * its Makefile compiles with the same flags as train_gpt2.c. The step is that of its main.
- * usage: test_gpt2 MODEL TOKENS BATCH SEQUENCE STEPS; prints one JSON object a step */
+// SPDX-License-Identifier: Apache-2.0
+/* llm.c's training step, for scripts/bench: stands in a copy of its checkout in place of
+ * test_gpt2.c, which its Makefile compiles with the same flags as train_gpt2.c. The step is that
+ * of its main. usage: test_gpt2 MODEL TOKENS BATCH SEQUENCE STEPS; prints one JSON object a step
+ * */
 #define TESTING
 #include "train_gpt2.c"
 

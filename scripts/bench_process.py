@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs one process for scripts/bench and says when it said what, and how much memory it took."""
 import json
 import os

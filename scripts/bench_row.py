@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One line of the table of scripts/bench, and what goes into its cells."""
 import bench_stats as stats
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What scripts/bench says about samples: medians, spreads, ratios and how sure they are."""
 import random
 

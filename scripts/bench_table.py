@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The table of scripts/bench; docs/speed.md says how it measures and what it counts."""
 import argparse
 import contextlib

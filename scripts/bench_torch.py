@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """PyTorch's side of scripts/bench and scripts/gpu_speed: GPT-2 and Llama as one writes them for speed.
 usage: bench_torch.py SHAPE BATCH SEQUENCE STEPS THREADS eager|compile TOKENS [cuda]; SHAPE is a JSON object
 On the CPU in f32; with cuda on the first GPU, in bf16 by autocast, with f32 weights.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The models that scripts/bench measures: their sizes, their work, and the files each program wants."""
 import array
 import random

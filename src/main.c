@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Parses the command line and dispatches. Only main and src/cli print diagnostics and decide the
  * exit code. */
 #include "cli/console.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The checks that tests are made of: they print the place and go on, so that one run shows all. */
 #ifndef TSR_TESTS_CHECK_H
 #define TSR_TESTS_CHECK_H

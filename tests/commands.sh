@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Commands of a user and what they say: what tests of the program's command line share.
 # usage, in bash: . tests/commands.sh PROGRAM; it changes into an empty folder, `scratch`
 program=$(realpath "$1")

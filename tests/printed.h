@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What diagnostics print, for tests that compare exact texts. */
 #ifndef TSR_TESTS_PRINTED_H
 #define TSR_TESTS_PRINTED_H

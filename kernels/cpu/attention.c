@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Attention forward, and the scratch of both directions. */
 #include "kernels/cpu/attention.h"
 #include <assert.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What the two directions of attention share: where a head lies, its blocks of queries, and the
  * forward pass of one of them.
  *

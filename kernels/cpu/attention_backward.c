@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Attention backward: the probabilities are computed again, block by block, from the scores and
  * each row's maximum and sum; dK and dV of a group are summed over its query heads and then over
  * the blocks of queries, in that order. */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The backward pass of one block of queries: what plain and context-parallel attention share. */
 #ifndef TSR_KERNELS_CPU_ATTENTION_BACKWARD_H
 #define TSR_KERNELS_CPU_ATTENTION_BACKWARD_H

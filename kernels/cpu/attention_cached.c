@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Attention of new tokens to a cache. Every number is the chain that attention.c makes: a score
  * over the head's dimensions, a softmax of a whole row, the output over the keys from the first on.
  * So it does not matter how many tokens are new.

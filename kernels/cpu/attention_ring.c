@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Context-parallel attention: the walk over the units at hand, and the forward pass. */
 #include "kernels/cpu/attention_ring.h"
 #include <assert.h>

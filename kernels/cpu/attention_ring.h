@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What the passes of context-parallel attention share: the walk over the units at hand, and where
  * partial results lie.
  *

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Context-parallel attention backward, in two passes: for dq the keys and values travel, for dk and
  * dv the queries, their gradients and statistics. */
 #include "kernels/cpu/attention_backward.h"

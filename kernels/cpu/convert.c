@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Conversions between f32 and the narrower types. The bits are computed with integers, and one f32
  * addition where the result is subnormal: adding a power of two whose last bit is the smallest
  * number of the narrow type makes the addition round (F. Giesen, "Float->half variants", 2012). */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Which levels are built in, and which this CPU runs. */
 #include "kernels/kernels.h"
 #include <stddef.h>

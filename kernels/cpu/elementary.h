@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The one exp, tanh, sigmoid, normal distribution, log and sine of all kernels: branch-free plain
  * C, so that the compiler turns a loop over them into vectors of any width with the same bits.
  * Nothing here may be contracted or reordered by the compiler (-ffp-contract=off); `fused` is the

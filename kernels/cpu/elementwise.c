@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Elementwise maps. All loops are plain and without contraction, so an element's bits do not depend
  * on where a range begins. `omp simd` says that an output may be an input itself but not overlap
  * it. */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Rows of a table by token, and the gradient of the table. */
 #include "base/tree.h"
 #include "kernels/cpu/level.h"
@@ -105,7 +106,8 @@ void LEVEL(embedding_backward)(
     int64_t end) {
   assert(units > 0 && R % units == 0 && units % inner == 0);
   embedding_parts parts = scratch_parts(scratch, R, v_end - v_begin);
-  int64_t stack_floats = stack_bytes(C, tsr_tree_nested_depth(units, inner)) / (int64_t)sizeof(float);
+  int64_t stack_floats =
+      stack_bytes(C, tsr_tree_nested_depth(units, inner)) / (int64_t)sizeof(float);
   float *stack = parts.stack + thread * stack_floats;
   for (int64_t v = begin; v < end; v++) {
     int64_t count = parts.starts[v + 1] - parts.starts[v];

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* A product with few rows, y = x w^T: what decoding is made of. Reading w is all its work, so w is
  * read once, in the order in which it lies, and turned in registers; `product` packs it first. */
 #include "kernels/cpu/level.h"

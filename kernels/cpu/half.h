@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* bf16 weights, for the conversions and for the optimizers: branch-free plain C, so that a loop
  * over them becomes vectors of any width with the same bits. */
 #ifndef TSR_KERNELS_CPU_HALF_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Sums and maxima along a row: LANES running values, element i in lane i % LANES, folded in halves
  * at the end. The order is part of the contract on bits, so it is written out rather than left to
  * the compiler's vectoriser. Vectors have the level's own width; LANES is the same for all levels.

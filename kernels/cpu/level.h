@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* One source, several instruction-set levels: every kernel is named LEVEL(name) and compiled once
  * per level with TSR_LEVEL (the suffix) and TSR_LEVEL_NAME (the table's name) defined by the build.
  * The list below declares each with the type of its slot in tsr_kernels and fills the table in

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What a level can do at most: multiply and add in registers, and read memory in order. */
 #include "kernels/cpu/lanes.h"
 #include "kernels/cpu/level.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Rows: broadcast of a row, layer norm (Ba et al. 2016), RMS norm (Zhang & Sennrich 2019), softmax;
  * and the sums over rows that their weights' and biases' gradients are. */
 #include "kernels/cpu/lanes.h"

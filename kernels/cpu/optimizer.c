@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* AdamW (Loshchilov & Hutter 2019) and SGD with PyTorch's order of operations. */
 #include "kernels/cpu/half.h"
 #include "kernels/cpu/level.h"

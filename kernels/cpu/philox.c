@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The parts of the random numbers that need no vectors: one counter's words, and the streams' keys.
  */
 #include "kernels/kernels.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The matrix product. One operand is packed before, by all threads; a call packs its part of the
  * other a block at a time, which stays in the second cache, and runs the micro-kernel over the
  * tiles.

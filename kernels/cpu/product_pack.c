@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Operands laid out for the micro-kernel (Goto and van de Geijn 2008, "Anatomy of high-performance
  * matrix multiplication"; Van Zee and van de Geijn 2015, "BLIS"). */
 #include "kernels/cpu/product.h"

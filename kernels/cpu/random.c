@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Random numbers as a function of the key and the element's global index. */
 #include "kernels/cpu/elementary.h"
 #include "kernels/cpu/level.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Rotary positions (Su et al. 2021), halves rotated as in Hugging Face's Llama. */
 #include "kernels/cpu/level.h"
 #include <math.h>

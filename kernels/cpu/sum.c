@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Sums to one number, in double. */
 #include "base/tree.h"
 #include "kernels/cpu/lanes.h"

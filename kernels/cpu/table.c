@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The level's table of kernels. */
 #include "kernels/cpu/level.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Small products for attention, from operands that stay in the first caches; the general product
  * packs at each call, which costs as much as these products.
  *

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* A square of numbers turned in registers: rows become columns. */
 #ifndef TSR_KERNELS_CPU_TURN_H
 #define TSR_KERNELS_CPU_TURN_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Attention forward without tensor cores, and the choice of the passes.
  *
  * A block has a tile of queries and goes over the tiles of keys that one of them sees, with the

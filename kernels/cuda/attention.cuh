@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What the passes of attention share: where a head lies in its arrays, which keys a query sees, and
  * dropout's mask.
  *
@@ -124,8 +125,8 @@ static __device__ inline uint16_t attention_run(uint64_t element, float p, uint6
 }
 
 /* Dropout of one head: `element` is the number of its first query and key at hand, and those of one
- * query lie `step` behind the ones of the query before. Heads from `gap_from` behind this one on lie
- * `gap` heads further. */
+ * query lie `step` behind the ones of the query before. Heads from `gap_from` behind this one on
+ * lie `gap` heads further. */
 typedef struct {
   float p;
   uint64_t key, element, step;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Attention backward without tensor cores: the probabilities are computed again, tile by tile, from
  * the scores and each row's maximum and sum, once for dq and once for dk and dv, so that every sum
  * is one block's. */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Attention of new tokens to a cache. A block has one token and some heads of one group. Its warps
  * take splits of SPLIT keys in turn; a split's softmax and weighted values are merged with the
  * others' by base/tree.h's tree over the splits that the token sees. So the bits of a token depend

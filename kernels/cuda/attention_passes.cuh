@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What a tile adds up without tensor cores: a tile of queries over the keys at hand, for out or for
  * dq, and a tile of keys over the queries at hand, for dk and dv. At hand is the whole sequence
  * (attention.cu, attention_backward.cu) or one unit of it (attention_ring.cu), whose positions are

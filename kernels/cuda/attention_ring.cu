@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Attention over units: of a sequence whose members go round a ring (Ring attention, Liu et al.
  * 2023), or of one that is whole. The passes without tensor cores, and what begins and ends them.
  */

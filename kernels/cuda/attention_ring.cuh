@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What the passes of attention over units share (kernels/ring.h): a block has a tile of one of the
  * member's own units and walks over the units at hand. A leaf, the partial result of one unit, is
  * made in registers; it and what it is merged with stay there until the sibling is not there yet.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Attention over units with tensor cores: the passes of attention_tensor_passes.cuh as the leaves
  * of attention_ring.cuh's walk. */
 #include "kernels/cuda/attention_ring.cuh"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Attention without tensor cores: a tile lies in shared memory in f32, padded with zeros to W
  * columns, and 256 threads, 16 x 16, hold the sums of a product.
  *

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Attention forward with tensor cores. */
 #include "kernels/cuda/attention_tensor_passes.cuh"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Attention backward with tensor cores: one pass has a tile of keys and goes over the tiles of
  * queries for dk and dv; the other has a tile of queries for dq and goes over the tiles of keys. */
 #include "kernels/cuda/attention_tensor_passes.cuh"

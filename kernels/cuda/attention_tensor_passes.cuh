@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What a warp adds up with tensor cores, as FlashAttention-2 (Dao 2023): for out a tile of queries
  * over the keys at hand, for dq the same, for dk and dv a tile of keys over the queries at hand. At
  * hand is a whole sequence or one unit of it, as in attention_passes.cuh, whose formulas these are.

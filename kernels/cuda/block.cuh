@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Sums and maxima over a warp and over a block, in a tree that depends on the number of threads
  * alone, and the loop over a row. Every thread gets the result: lanes add each other's values
  * crosswise, and a + b has the bits of b + a. */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What collectives between ranks on one device are made of. */
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/tree.cuh"
@@ -19,8 +20,7 @@ static __global__ void sum_members(const sum_of s) {
     int top = 0;
     for (int m = 0; m < s.members; m++) {
       stack[top++] = s.in[m][at];
-      for (int merges = s.merges[m]; merges; merges--, top--)
-        stack[top - 2] += stack[top - 1];
+      for (int merges = s.merges[m]; merges; merges--, top--) stack[top - 2] += stack[top - 1];
     }
     for (int k = 0; k < s.outs; k++) s.out[k][i] = stack[0];
   }

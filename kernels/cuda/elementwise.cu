@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Elementwise maps, and rows that one row is added to. A thread has packs of neighbours. */
 #include "kernels/cuda/block.cuh"
 #include "kernels/cuda/number.cuh"

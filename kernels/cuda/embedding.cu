@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Rows of a table by token, and the gradient of the table.
  *
  * The gradient needs the rows of each token in their order. They are sorted by counting: how often
@@ -203,8 +204,8 @@ extern "C" void tsr_cuda_embedding_backward(
           R / units, units, inner))
 }
 
-static __global__ void
-rows_by_leaves(int32_t *by_leaves, int32_t *row_of, const int32_t *tokens, const tsr_cuda_leaves l) {
+static __global__ void rows_by_leaves(
+    int32_t *by_leaves, int32_t *row_of, const int32_t *tokens, const tsr_cuda_leaves l) {
   int64_t in_leaf = l.rows / l.leaves;
   for (int64_t i = map_thread(); i < l.rows; i += map_threads()) {
     int64_t leaf = i / in_leaf, rest = i % in_leaf, row = 0, step = 1;

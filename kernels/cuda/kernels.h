@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The GPU's kernels: the same math as kernels/kernels.h, under the same names, on pointers into one
  * device's memory. A call only puts work into a stream; nothing here allocates, waits or copies to
  * the host. Errors of a launch are the runtime's last error, which the caller asks for.

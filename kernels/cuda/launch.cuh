@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* How kernels are launched, the same for nvcc and for the tests' emulator (tests/cuda/emulator.h).
  * A kernel with several template arguments is put in brackets: TSR_LAUNCH((map<T, ADD>), …). */
 #ifndef TSR_KERNELS_CUDA_LAUNCH_CUH

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Cross entropy over a vocabulary that may be sharded, and squared error. */
 #include "kernels/cuda/block.cuh"
 #include "kernels/cuda/number.cuh"

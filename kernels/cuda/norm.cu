@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Layer norm (Ba et al. 2016), RMS norm (Zhang & Sennrich 2019), each with the residual that is
  * added before it, and softmax: a block a row, with a number of threads that depends on its length
  * alone. A row is read again for every pass over it, from the nearest cache. */
@@ -5,9 +6,7 @@
 #include "kernels/cuda/number.cuh"
 
 /* What a norm's row is a sum of; from NULL: the row is there. */
-template <typename T> struct summands {
-  const T *from, *row, *plus;
-};
+template <typename T> struct summands { const T *from, *row, *plus; };
 
 /* Each thread adds the elements that it then reads. */
 template <typename T>
@@ -230,8 +229,7 @@ extern "C" void tsr_cuda_rmsnorm(
     tsr_cuda_stream s, tsr_cuda_type type, void *y, float *rstd, void *x,
     const tsr_cuda_summands *sum, const void *w, int64_t R, int64_t C, float eps) {
   bool packed = is_packed(C, y, x, w) && are_aligned(sum);
-  ROWS_LAUNCH(
-      rmsnorm, (T *)y, rstd, (T *)x, summands_of<T>(sum), (const T *)w, C, eps, packed)
+  ROWS_LAUNCH(rmsnorm, (T *)y, rstd, (T *)x, summands_of<T>(sum), (const T *)w, C, eps, packed)
 }
 
 extern "C" void tsr_cuda_rmsnorm_backward(

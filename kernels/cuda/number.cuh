@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The types that arrays may have, and how elements come and go: always through f32, W neighbours at
  * a time, in loads of 16 bytes where that can be. */
 #ifndef TSR_KERNELS_CUDA_NUMBER_CUH

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* AdamW (Loshchilov & Hutter 2019) and SGD with PyTorch's order of operations, each in one pass,
  * over many weights at once, and the factor that the gradients' norm gives. A thread has four
  * neighbours. */

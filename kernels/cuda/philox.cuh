@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC11), with the bits
  * of the CPU's. Element e of a stream uses word e % 4 of counter e / 4. */
 #ifndef TSR_KERNELS_CUDA_PHILOX_CUH

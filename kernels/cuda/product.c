@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* cuBLASLt sees matrices column by column: a row-major c (M, N) is its c^T (N, M) = b^T a^T. */
 #include "kernels/cuda/product.h"
 #include <cublasLt.h>

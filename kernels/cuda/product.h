@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The matrix product, by cuBLASLt. Each shape's algorithm is chosen once, by the library's
  * heuristic, and kept; a call of the same shape then has the same bits, which is all that the
  * contract on bits asks of it: sums that an axis can split, and rows and columns that it splits,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What is by chance: a function of the key and the element's global index. */
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/number.cuh"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Rotary positions (Su et al. 2021), halves rotated as in Hugging Face's Llama. A thread has W
  * neighbours of a head's low half and their partners in the high half. */
 #include "kernels/cuda/launch.cuh"

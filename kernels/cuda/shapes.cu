@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Elements that go to another place: transposes, slices, parts of a dimension. Before the launch
  * the dimensions are made as few, and the elements as large, as the steps allow. */
 #include "kernels/cuda/launch.cuh"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Sums over rows and to one number, in runs that base/tree.h's tree adds. */
 #include "kernels/cuda/block.cuh"
 #include "kernels/cuda/number.cuh"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* A warp's matrices for the tensor cores: mma.sync m16n8k16 on halves, with sums in f32.
  *
  * Who holds what (PTX ISA, "Matrix Fragments for mma.m16n8k16"), with row = lane / 4 and

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* base/tree.h's tree on the device. */
 #ifndef TSR_KERNELS_CUDA_TREE_CUH
 #define TSR_KERNELS_CUDA_TREE_CUH

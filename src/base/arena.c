@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "base/arena.h"
 #include "base/memory.h"
 #include <stdalign.h>

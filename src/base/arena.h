@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* A growing region of memory that is freed as a whole.
  *
  * Everything that describes a run (configuration, mesh, graph, program) lives in one arena from

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The axes that a mesh may have, and what a tensor is over each of them. */
 #ifndef TSR_BASE_AXIS_H
 #define TSR_BASE_AXIS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "base/diag.h"
 #include "base/fault.h"
 #include "base/text.h"

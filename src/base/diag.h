@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Located diagnostics: what is wrong, where, and what would be right.
  *
  * Printed form (the hint line only where there is a hint):

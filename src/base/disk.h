@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The file operations, each of which can be made to fail (base/fault.h), so that tests can stop a
  * run inside every one of them. All return with errno set where they fail. May be called from any
  * thread. */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* A record of all that the process does to files, for tests that play it back up to any moment
  * (tests/faults/test_crash_images.py): TESSERA_DISK_LOG=FILE. */
 #ifndef TSR_BASE_DISK_LOG_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Faults that tests plan: which file operation, read, allocation or error of the process fails, and
  * how.
  *

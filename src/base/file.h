@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Files that are read, whole or mapped; base/new_file.h writes them. The process remembers what it
  * reads, so that no output replaces it. */
 #ifndef TSR_BASE_FILE_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Files in memory. A file that another process cuts while it is mapped has no bytes behind its new
  * end, and to touch them there is SIGBUS; the handler gives zeros instead and remembers the file.
  */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* One process at a time in a folder: a file with the process's host and number, which is locked
  * (flock) for as long as the process lives, however it ends. */
 #ifndef TSR_BASE_FOLDER_LOCK_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The library's state is only complete for those who compile it in. */
 #define XXH_INLINE_ALL
 #include "base/hash.h"

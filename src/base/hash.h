@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* XXH3-128 in hexadecimal, for finding differences and damage; not cryptographic. */
 #ifndef TSR_BASE_HASH_H
 #define TSR_BASE_HASH_H

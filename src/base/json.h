@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Strict JSON (RFC 8259) over cJSON, which by itself takes duplicate keys, control characters,
  * invalid UTF-8, leading zeros and bytes behind the end.
  *

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The check that a text is JSON as RFC 8259 has it, before anything reads it (base/json.h), for
  * those that say in their own words where it is not. */
 #ifndef TSR_BASE_JSON_SCAN_H

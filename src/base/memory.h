@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Memory of the host. Each allocation can be made to fail (base/fault.h). */
 #ifndef TSR_BASE_MEMORY_H
 #define TSR_BASE_MEMORY_H

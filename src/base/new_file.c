@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "base/new_file.h"
 #include "base/disk.h"
 #include "base/file.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* A file that takes its name when it is whole: it is written beside that, flushed to the disk, and
  * renamed. A process that dies before leaves the old file, and NAME.NUMBER.tmp. */
 #ifndef TSR_BASE_NEW_FILE_H

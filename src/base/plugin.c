@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "base/plugin.h"
 #include "base/file.h"
 #include <dlfcn.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Plugins: shared libraries with one versioned table of functions, which the program loads when it
  * needs what they link (MPI, CUDA) and runs without where they are not. */
 #ifndef TSR_BASE_PLUGIN_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* How the positions of a sequence lie over the members of cp, and in which order the units of
  * positions are added.
  *

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Text that grows, and the nearest word. */
 #ifndef TSR_BASE_TEXT_H
 #define TSR_BASE_TEXT_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The one binary tree that fixes the order of every sum that a mesh axis can split.
  *
  * Units 0..n-1 are pushed in order onto a stack; after unit i, the two topmost entries are merged

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* URIs where paths are expected (RFC 3986; of files RFC 8089). */
 #ifndef TSR_BASE_URI_H
 #define TSR_BASE_URI_H

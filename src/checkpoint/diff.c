@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Two checkpoints side by side, a megabyte at a time. */
 #include "checkpoint/inspect.h"
 #include <inttypes.h>
@@ -9,7 +10,7 @@ enum { ELEMENTS = 1 << 16 };
 typedef struct {
   const tsr_kernels *kernels;
   tsr_input *in[2];
-  char *bytes;     /* of one side, as stored */
+  char *bytes; /* of one side, as stored */
   float *wide[2];
   tsr_text *text;
   tsr_diags *diags;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/folder.h"
 #include "base/disk.h"
 #include "base/file.h"

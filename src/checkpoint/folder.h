@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* A run's folder of checkpoints: step-00000500, step-00001000, … */
 #ifndef TSR_CHECKPOINT_FOLDER_H
 #define TSR_CHECKPOINT_FOLDER_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/hf_config.h"
 #include <inttypes.h>
 #include <math.h>

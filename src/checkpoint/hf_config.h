@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Hugging Face's config.json and the sizes of our graph files, both ways.
  *
  * What is refused by name, because it would compute something else, by config.json's model_type:

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* From sizes to our YAML and to config.json, and out of our configuration. */
 #include "checkpoint/hf_config.h"
 #include "base/file.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* From a checkpoint of ours to a folder that transformers loads: config.json, model.safetensors (or
  * shards of it with their index), and the tokenizer's files. */
 #ifndef TSR_CHECKPOINT_HF_EXPORT_H

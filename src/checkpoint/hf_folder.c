@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/hf_folder.h"
 #include "base/file.h"
 #include "base/json.h"

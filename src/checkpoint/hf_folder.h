@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The weights of a Hugging Face folder: model.safetensors, or the files that
  * model.safetensors.index.json names; and where a parameter of ours stands in them. */
 #ifndef TSR_CHECKPOINT_HF_FOLDER_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/hf_import.h"
 #include "base/file.h"
 #include "checkpoint/hf_config.h"

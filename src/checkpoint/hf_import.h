@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* From a Hugging Face folder (config.json, *.safetensors) to a checkpoint of ours without optimizer
  * state: the weights under our names, in the dtype that they have there, and a config.yaml with the
  * model's section. Tokenizer files are copied. */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/hf_sides.h"
 #include "base/file.h"
 #include "data/bpe.h"

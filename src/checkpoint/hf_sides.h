@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What stands beside the weights in a Hugging Face folder, and goes with them: the tokenizer, its
  * chat template, and generation_config.json with the ids of special tokens. */
 #ifndef TSR_CHECKPOINT_HF_SIDES_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Reading a committed checkpoint: any box of any tensor, with the files' lengths and hashes
  * verified, in constant memory. */
 #ifndef TSR_CHECKPOINT_INPUT_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/inspect.h"
 #include "base/file.h"
 #include "checkpoint/folder.h"
@@ -28,8 +29,7 @@ bool tsr_checkpoint_ls(tsr_arena *arena, const char *folder, tsr_text *text, tsr
   tsr_checkpoint_entry alone = {0, folder};
   if (!count && tsr_file_exists(tsr_path_join(arena, folder, TSR_MANIFEST_NAME)))
     entries = &alone, count = 1;
-  if (!count)
-    return tsr_diag_error(diags, TSR_NOWHERE, "there is no checkpoint in '%s'", folder);
+  if (!count) return tsr_diag_error(diags, TSR_NOWHERE, "there is no checkpoint in '%s'", folder);
   tsr_text_add(text, "%10s  %10s  %10s  %-23s  folder\n", "step", "loss", "size", "written");
   bool ok = true;
   for (int i = 0; i < count; i++) {
@@ -80,7 +80,8 @@ void tsr_checkpoint_show(const tsr_manifest *m, tsr_text *text) {
   for (int i = 0; i < m->tensors_count; i++) {
     const tsr_stored *t = &m->tensors[i];
     tsr_text_add(
-        text, "  %s %s %s", t->name, tsr_dtype_name(t->dtype), tsr_shape_text(t->ndim, t->shape).text);
+        text, "  %s %s %s", t->name, tsr_dtype_name(t->dtype),
+        tsr_shape_text(t->ndim, t->shape).text);
     if (t->pieces_count > 1) tsr_text_add(text, " in %d pieces", t->pieces_count);
     tsr_text_add(text, "\n");
   }

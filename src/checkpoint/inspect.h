@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What the command `checkpoint` prints. All texts are appended. */
 #ifndef TSR_CHECKPOINT_INSPECT_H
 #define TSR_CHECKPOINT_INSPECT_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/load.h"
 #include <string.h>
 
@@ -22,8 +23,8 @@ static bool wanted(void *context, const tsr_stored_piece *p) {
   return false;
 }
 
-static void take(
-    void *context, const tsr_stored_piece *p, int64_t first, int64_t count, const void *elements) {
+static void
+take(void *context, const tsr_stored_piece *p, int64_t first, int64_t count, const void *elements) {
   const loading *l = context;
   for (int i = 0; i < l->parts_count; i++)
     tsr_portion_copy(
@@ -41,13 +42,15 @@ static bool check_shape(
   int64_t shape[TSR_DIMS_MAX];
   memcpy(shape, v->shape, sizeof shape);
   shape[0] = valid0;
-  if (t->ndim == v->ndim && !memcmp(t->shape, shape, sizeof(int64_t) * (size_t)v->ndim)) return true;
+  if (t->ndim == v->ndim && !memcmp(t->shape, shape, sizeof(int64_t) * (size_t)v->ndim))
+    return true;
   return tsr_diag_error(
       diags, place, "tensor '%s' is %s there, and %s in this run's model", t->name,
       tsr_shape_text(t->ndim, t->shape).text, tsr_shape_text(v->ndim, shape).text);
 }
 
-static bool check_dtype(const tsr_stored *t, const tsr_value *v, tsr_place place, tsr_diags *diags) {
+static bool
+check_dtype(const tsr_stored *t, const tsr_value *v, tsr_place place, tsr_diags *diags) {
   if (v->kind != TSR_VALUE_STATE || t->dtype == v->dtype) return true;
   return tsr_diag_error(
       diags, place, "tensor '%s' is %s there, and %s in this run", t->name,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* From a checkpoint into the memory of a run, on whatever mesh that is: each stored piece is read
  * once, a megabyte at a time, and every rank takes its part of it. */
 #ifndef TSR_CHECKPOINT_LOAD_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/manifest.h"
 #include "base/json.h"
 #include <inttypes.h>
@@ -92,7 +93,8 @@ static void add_tensor(tsr_text *text, const tsr_stored *t) {
 void tsr_manifest_print(const tsr_manifest *m, tsr_text *text) {
   size_t start = text->length;
   tsr_text_add_bytes(text, front, FRONT);
-  tsr_text_add(text, " \"format\": \"tessera-checkpoint\",\n \"version\": %d,\n", TSR_MANIFEST_VERSION);
+  tsr_text_add(
+      text, " \"format\": \"tessera-checkpoint\",\n \"version\": %d,\n", TSR_MANIFEST_VERSION);
   add_state(text, &m->state);
   tsr_text_add(text, " \"has_state\": %s,\n", m->has_state ? "true" : "false");
   add_key(text, "mesh", m->mesh);
@@ -142,8 +144,7 @@ const char *tsr_recipe_value(const tsr_manifest *m, const char *key) {
 
 void tsr_recipe_hash(const tsr_recipe_entry *recipe, int count, char ret_text[TSR_HASH_TEXT]) {
   tsr_text text = {0};
-  for (int i = 0; i < count; i++)
-    tsr_text_add(&text, "%s: %s\n", recipe[i].key, recipe[i].value);
+  for (int i = 0; i < count; i++) tsr_text_add(&text, "%s: %s\n", recipe[i].key, recipe[i].value);
   tsr_hash_text(text.data ? text.data : "", text.length, ret_text);
   tsr_text_free(&text);
 }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What a checkpoint holds. A checkpoint is a folder:
  *
  *   manifest.json            this, the last file to be written
@@ -26,10 +27,10 @@ enum { TSR_MANIFEST_VERSION = 1 };
 #define TSR_MANIFEST_NAME "manifest.json"
 
 typedef struct {
-  int file;                             /* index into the manifest's files */
-  int64_t offset, bytes;                /* in the file */
+  int file;              /* index into the manifest's files */
+  int64_t offset, bytes; /* in the file */
   int64_t begin[TSR_DIMS_MAX], shape[TSR_DIMS_MAX];
-  char hash[TSR_HASH_TEXT];             /* XXH3-128 of the bytes, in hexadecimal */
+  char hash[TSR_HASH_TEXT]; /* XXH3-128 of the bytes, in hexadecimal */
 } tsr_stored_piece;
 
 typedef struct {
@@ -54,7 +55,7 @@ typedef struct {
   int64_t updates; /* of them those that changed the weights */
   int64_t samples; /* the next sample's position in the global order */
   uint64_t seed;
-  double loss; /* of the last step; NaN: none was done */
+  double loss;    /* of the last step; NaN: none was done */
   bool has_scale; /* fp16's loss scale (train/loss_scale.h), which goes on from here */
   float scale;
   int64_t scale_good_steps;
@@ -88,14 +89,14 @@ bool tsr_manifest_read(
     tsr_diags *diags);
 /* The same of a text, which errors call `path`. */
 bool tsr_manifest_parse(
-    tsr_arena *arena, const char *path, const char *text, size_t length,
-    tsr_manifest *ret_manifest, tsr_diags *diags);
+    tsr_arena *arena, const char *path, const char *text, size_t length, tsr_manifest *ret_manifest,
+    tsr_diags *diags);
 
 /* The same of the text that one of several writers leaves: its files and its pieces, which need not
  * be all of a tensor. */
 bool tsr_manifest_parse_part(
-    tsr_arena *arena, const char *path, const char *text, size_t length,
-    tsr_manifest *ret_manifest, tsr_diags *diags);
+    tsr_arena *arena, const char *path, const char *text, size_t length, tsr_manifest *ret_manifest,
+    tsr_diags *diags);
 
 const tsr_stored *tsr_manifest_find(const tsr_manifest *manifest, const char *name); /* or NULL */
 int64_t tsr_stored_elements(int ndim, const int64_t *shape);

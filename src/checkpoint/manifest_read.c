@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Nothing of a manifest is believed before it was compared with the rest of it. */
 #include "base/file.h"
 #include "base/json.h"
@@ -145,8 +146,7 @@ static bool read_files(const reader *r, const cJSON *root) {
 /* ---- tensors ---- */
 
 static bool wrong_tensor(const reader *r, const tsr_stored *t, const char *what) {
-  return tsr_diag_failure(
-      r->diags, (tsr_place){.file = r->path}, "tensor '%s': %s", t->name, what);
+  return tsr_diag_failure(r->diags, (tsr_place){.file = r->path}, "tensor '%s': %s", t->name, what);
 }
 
 /* Product of a shape, or -1 where it is more than 2^60. */
@@ -168,7 +168,8 @@ static bool read_piece(const reader *r, const cJSON *o, const tsr_stored *t, tsr
       !get_count(r, o, "bytes", &p->bytes) || !get_list(r, o, "begin", &ndim, p->begin) ||
       !get_list(r, o, "shape", &same, p->shape) || !get_hash(r, o, p->hash))
     return false;
-  if (file >= r->m->files_count) return wrong_tensor(r, t, "a piece is in a file that is not listed");
+  if (file >= r->m->files_count)
+    return wrong_tensor(r, t, "a piece is in a file that is not listed");
   p->file = (int)file;
   for (int d = 0; d < ndim; d++)
     if (p->begin[d] > t->shape[d] || p->shape[d] > t->shape[d] - p->begin[d])
@@ -231,7 +232,8 @@ static bool read_tensors(const reader *r, const cJSON *root) {
   for (const cJSON *e = tensors->child; e; e = e->next) {
     if (!read_tensor(r, e, &m->tensors[m->tensors_count++])) return false;
     if (m->tensors_count > 1 && strcmp(e->prev->string, e->string) >= 0)
-      return wrong_tensor(r, &m->tensors[m->tensors_count - 1], "it is not behind the one before it");
+      return wrong_tensor(
+          r, &m->tensors[m->tensors_count - 1], "it is not behind the one before it");
   }
   return true;
 }

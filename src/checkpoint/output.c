@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/output.h"
 #include "base/disk.h"
 #include "base/file.h"

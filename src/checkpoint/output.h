@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Writing one checkpoint folder: files, flush, manifest, flush, rename, flush of the folder around
  * it. Nothing of it can be seen under its name before all of it is on the disk; a failure leaves
  * nothing behind. Not bound to a run: imports and reshards write with it too. May be used from any

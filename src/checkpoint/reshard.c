@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* A checkpoint in other pieces. */
 #include "checkpoint/inspect.h"
 #include "checkpoint/output.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* safetensors files (https://github.com/huggingface/safetensors, "Format"): a little-endian u64 N,
  * N bytes of JSON {"name": {"dtype", "shape", "data_offsets": [begin, end)}, "__metadata__": …},
  * then the tensors' bytes, row-major and little-endian. */

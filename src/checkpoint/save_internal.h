@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What the step loop's side of a run's checkpoints (save.c) and the thread that writes them
  * (save_write.c) share. */
 #ifndef TSR_CHECKPOINT_SAVE_INTERNAL_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Writing a run's checkpoint, in the thread or before the run goes on. */
 #include "base/disk.h"
 #include "checkpoint/folder.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What every command starts with. Each command is one function; the results of its stages are
  * passed from one stage to the next. Private to main and this folder. */
 #ifndef TSR_CLI_APP_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The command `checkpoint`. */
 #include "cli/console.h"
 #include "checkpoint/folder.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The command `doctor`. */
 #include "cli/console.h"
 #include "cli/doctor/doctor.h"

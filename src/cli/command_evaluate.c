@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The command `evaluate`. */
 #include "cli/trained_model.h"
 #include "train/evaluate.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The command `generate`. */
 #include "cli/trained_model.h"
 #include "base/file.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The commands `import` and `export`: model folders of Hugging Face. */
 #include "cli/console.h"
 #include "base/file.h"

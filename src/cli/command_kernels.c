@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The command `kernels`. */
 #include "cli/console.h"
 #include "cli/kernel_bench/bench.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Sets of commands, a bit each: which an option belongs to, and which a line of the help is of.
  * Private to options.c and help.c. */
 #ifndef TSR_CLI_COMMAND_SETS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The command `tokenize`. */
 #include "cli/console.h"
 #include "data/tokenize.h"

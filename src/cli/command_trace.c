@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The command `trace`. */
 #include "cli/console.h"
 #include "report/lowering.h"

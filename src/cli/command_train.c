@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Commands that train: train and profile. */
 #include "cli/consistency.h"
 #include "cli/console.h"

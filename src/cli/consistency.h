@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* That the processes of a job do the same thing. */
 #ifndef TSR_CLI_CONSISTENCY_H
 #define TSR_CLI_CONSISTENCY_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "cli/console.h"
 #include "base/file.h"
 #include "plan/report.h"
@@ -64,7 +65,8 @@ void console_print_start(const app *a, const setup *s, const prepared *p) {
       &text, "; %s%scpu %s, %d thread%s\n", c->device ? c->device->text : "", c->device ? "; " : "",
       c->kernels->isa, c->cpu.threads, c->cpu.threads == 1 ? "" : "s");
   tsr_rank_map_print(&s->ranks, s->parallel->ranks, &text);
-  if (s->ranks.communicators) tsr_text_add(&text, "links: by NCCL, %d groups\n", s->ranks.communicators->count);
+  if (s->ranks.communicators)
+    tsr_text_add(&text, "links: by NCCL, %d groups\n", s->ranks.communicators->count);
   console_print(&text);
 }
 

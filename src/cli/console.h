@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What commands print, and how they end. */
 #ifndef TSR_CLI_CONSOLE_H
 #define TSR_CLI_CONSOLE_H

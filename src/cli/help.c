@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What --help prints: of the program, or of one command. */
 #include "cli/command_sets.h"
 #include <stdio.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The command line. */
 #ifndef TSR_CLI_OPTIONS_H
 #define TSR_CLI_OPTIONS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "cli/prepare.h"
 #include "device/cuda.h"
 #include "train/plan_command.h"
@@ -47,8 +48,7 @@ static tsr_target target_of(const setup *s) {
   if (!cuda) return (tsr_target){.scratch = tsr_cpu_scratch, .context = &c->cpu};
   return tsr_cuda_target(
       c->cuda ? c->cuda->scratch : tsr_cpu_scratch, &c->cpu,
-      config->numerics.policy == TSR_NUMERICS_FAST,
-      config->zero.offload == TSR_OFFLOAD_FILE);
+      config->numerics.policy == TSR_NUMERICS_FAST, config->zero.offload == TSR_OFFLOAD_FILE);
 }
 
 tsr_compile_options prepare_compile_options(app *a, const setup *s, const tsr_source *source) {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* From a setup to the programs of a run: data as far as shapes need them, model, compilation. */
 #ifndef TSR_CLI_PREPARE_H
 #define TSR_CLI_PREPARE_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* From the command line to the parallelism context: configuration, mesh, ranks, units. */
 #include "cli/setup.h"
 #include "base/uri.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What a configuration and a mesh decide before the model is read. */
 #ifndef TSR_CLI_SETUP_H
 #define TSR_CLI_SETUP_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Processes that a launcher started beside this one. Private to main and this folder. */
 #ifndef TSR_CLI_SIBLINGS_H
 #define TSR_CLI_SIBLINGS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* A trained model that evaluate and generate use: a checkpoint's weights on this command's mesh. */
 #ifndef TSR_CLI_TRAINED_MODEL_H
 #define TSR_CLI_TRAINED_MODEL_H

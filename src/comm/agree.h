@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Small things that all workers must know of each other. */
 #ifndef TSR_COMM_AGREE_H
 #define TSR_COMM_AGREE_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "comm/algorithm.h"
 #include "comm/slices.h"
 #include <assert.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Algorithms: how a collective (collective.h, which says who holds what before and after) is
  * carried out by the processes of its members. An algorithm is one function in one file,
  * algorithm_NAME.c, that makes this process's list of steps (step_list.h) before anything runs;

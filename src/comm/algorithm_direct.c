@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Rounds of chunks: in each round every process sends the next chunk to each other process that it
  * has something for, and receives one from each. What goes between two processes are the slices of
  * pairs of members, one after the other, by the sender's member first. Where a chunk lies in one

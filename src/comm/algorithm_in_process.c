@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "base/tree.h"
 #include "comm/algorithm.h"
 #include "comm/slices.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* One round with all of the tensor at once: the library cuts it as it likes. It begins when the
  * collective does, because a group's sums must begin in the same order everywhere. */
 #include "base/tree.h"

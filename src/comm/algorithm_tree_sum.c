@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* A slice is what some members get: the whole tensor of all_reduce, the blocks of reduce_scatter.
  * In round k everybody sends its summands of each owner's k-th chunk to the owner, who adds them
  * and sends the sum to those that get the slice. So of N elements among P processes each sends and

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* How large chunks are. */
 #ifndef TSR_COMM_CHUNKS_H
 #define TSR_COMM_CHUNKS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* A collective among the members of a group. Sums are added in the tree of base/tree.h over the
  * members' order, wherever the members are: so they are equal to the same sum inside one rank.
  *

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The engine for lists with messages of device communicators (device.h): all of a list is begun at
  * once, on the stream of the group, and done when that is; nothing goes through the host. */
 #ifndef TSR_COMM_DEVICE_EXCHANGE_H

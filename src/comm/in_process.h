@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The engine for lists without messages: all members' buffers are in this process. */
 #ifndef TSR_COMM_IN_PROCESS_H
 #define TSR_COMM_IN_PROCESS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Where the members of a group are: on which processes, and these on which hosts. Processes are
  * counted by the first member that they have, hosts by their first process. */
 #ifndef TSR_COMM_LAYOUT_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The transport by MPI. Built once for Open MPI and once for MPICH, each into a plugin of its own:
  * their headers and libraries do not fit each other. */
 #include "base/arena.h"

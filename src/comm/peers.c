@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "comm/peers.h"
 #include <ctype.h>
 #include <sched.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Who the other workers are, and how one waits for them. */
 #ifndef TSR_COMM_PEERS_H
 #define TSR_COMM_PEERS_H

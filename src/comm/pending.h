@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The engine for lists with messages of a transport: a collective that is in flight. Each process
  * that has a member begins with a list of the same collective, then advances it until it is done;
  * between two calls it may do other work. Nothing here waits, or allocates. */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "comm/run_step.h"
 #include <assert.h>
 #include <string.h>

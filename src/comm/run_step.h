@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Runs the steps of a list that only add and copy, where the members' buffers are at hand: on the
  * CPU any part of a chunk, so that threads can share it; on a device a whole chunk, which the
  * device begins. */

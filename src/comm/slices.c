@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "comm/slices.h"
 
 tsr_sum_slices tsr_collective_sum_slices(const tsr_collective *c) {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Which elements of members' tensors a collective is about. */
 #ifndef TSR_COMM_SLICES_H
 #define TSR_COMM_SLICES_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "comm/step_list.h"
 #include <assert.h>
 #include <string.h>

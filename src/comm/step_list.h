@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What a process does in a collective: a list of steps, which an algorithm (algorithm.h) makes
  * before the first step of training, and which an engine runs again and again.
  *

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "comm/threads.h"
 #include "base/arena.h"
 #include <assert.h>

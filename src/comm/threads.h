@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* A transport inside one process, for tests: every worker is a thread, so that ASan and TSan see
  * all of a job, and a test decides when messages come and which never do.
  *

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "comm/transport.h"
 #include "base/plugin.h"
 #include <errno.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Messages between workers. A transport is one table of functions in a plugin, which the program
  * loads when it finds itself started by that launcher (libtessera-openmpi.so, libtessera-mpich.so),
  * or one inside the process for tests (threads.h). It moves bytes and knows neither ranks nor
@@ -27,8 +28,8 @@ typedef struct {
 typedef enum { TSR_MESSAGE_PENDING, TSR_MESSAGE_DONE, TSR_MESSAGE_FAILED } tsr_message_state;
 
 typedef struct {
-  int abi;      /* TSR_TRANSPORT_ABI of the program that it was built with */
-  size_t bytes; /* sizeof(tsr_transport_table) */
+  int abi;          /* TSR_TRANSPORT_ABI of the program that it was built with */
+  size_t bytes;     /* sizeof(tsr_transport_table) */
   const char *name; /* "openmpi" */
 
   /* Joins the job; once in a process. `why` (TSR_WHY_BYTES) gets the reason of a failure. */
@@ -39,8 +40,10 @@ typedef struct {
   /* Begin a message of `bytes` >= 0 bytes, which must stay as they are, and where they are, until
    * it is done. `tag` is in [0, TSR_TRANSPORT_TAGS). A receive gets exactly as many bytes as it
    * asks for; another count is a failure. */
-  bool (*send)(void *state, int to, int tag, const void *from, int64_t bytes, tsr_message *ret, char *why);
-  bool (*receive)(void *state, int from, int tag, void *to, int64_t bytes, tsr_message *ret, char *why);
+  bool (*send)(
+      void *state, int to, int tag, const void *from, int64_t bytes, tsr_message *ret, char *why);
+  bool (*receive)(
+      void *state, int from, int tag, void *to, int64_t bytes, tsr_message *ret, char *why);
   /* Never waits. A message that is done or failed is not asked for again. */
   tsr_message_state (*test)(void *state, tsr_message *message, char *why);
   /* The library's own sum over all workers, in place, in whatever order, waiting: what
@@ -68,16 +71,16 @@ typedef struct {
   const tsr_transport_table *table; /* NULL: this process is alone */
   void *state;
   int worker, workers; /* 0 and 1 for a process that is alone */
-  const char *why;     /* how it was chosen, for the log: "openmpi 4.1.4, by OMPI_COMM_WORLD_SIZE" */
+  const char *why; /* how it was chosen, for the log: "openmpi 4.1.4, by OMPI_COMM_WORLD_SIZE" */
   const struct tsr_peer *peers; /* per worker; NULL: they have not met (peers.h) */
 } tsr_transport;
 
 /* What started this process: TESSERA_TRANSPORT=openmpi|mpich|none, else the launcher's variables
- * (OMPI_COMM_WORLD_SIZE and PMIX_RANK of Open MPI and srun --mpi=pmix; PMI_RANK, PMI_SIZE of MPICH and
- * srun --mpi=pmi2; a count of 1 is a process that is alone). The plugin is looked for in
- * TESSERA_PLUGIN_PATH, beside the program, and in ../lib/tessera-train. Errors: a launcher without its
- * plugin, with every path that was tried and what to install; a plugin of another build. Where the
- * transport that is named is none, the launcher's is joined all the same: others may wait. */
+ * (OMPI_COMM_WORLD_SIZE and PMIX_RANK of Open MPI and srun --mpi=pmix; PMI_RANK, PMI_SIZE of MPICH
+ * and srun --mpi=pmi2; a count of 1 is a process that is alone). The plugin is looked for in
+ * TESSERA_PLUGIN_PATH, beside the program, and in ../lib/tessera-train. Errors: a launcher without
+ * its plugin, with every path that was tried and what to install; a plugin of another build. Where
+ * the transport that is named is none, the launcher's is joined all the same: others may wait. */
 bool tsr_transport_open(tsr_arena *arena, tsr_transport *ret_transport, tsr_diags *diags);
 /* How many processes were started together with this one, without opening anything; 1: it is alone,
  * or nothing says. */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Who adds what of a sum between processes (algorithm_tree_sum.c): parts, spans, relays and owners;
  * each a function of the collective and the layout, the same on all processes. */
 #ifndef TSR_COMM_TREE_SUM_LAYOUT_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Where the elements of a slice lie in a tensor: rows of `inner` runs of `run` elements each. The
  * slice's own order is row-major, so element i is in run i / run. */
 #ifndef TSR_COMM_VIEW_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The rules over the keys of checkpoints: names from the environment, the time limit, and what a
  * job that comes back needs. */
 #include "base/text.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "config/config.h"
 #include "base/file.h"
 #include "config/loader.h"

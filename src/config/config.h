@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The configuration of a run: tt-train's YAML, read into one struct with every value resolved.
  *
  * A file has the sections training_config, device_config, scheduler_config, eval_config and others,
@@ -88,11 +89,11 @@ typedef struct {
   int64_t eval_every;             /* steps; 0: never */
   double validation_fraction;     /* of the data, [0, 1) */
   int64_t log_every;              /* steps, >= 1 */
-  const char *checkpoint_dir; /* with ${NAME} expanded */
-  const char *model_path;     /* weights to start from; "": none */
-  int64_t model_save_interval; /* steps; 0: never */
-  int64_t ignore_index;        /* targets of this value have no loss */
-  int64_t sample_every;        /* steps between generated samples; 0: only at the end */
+  const char *checkpoint_dir;     /* with ${NAME} expanded */
+  const char *model_path;         /* weights to start from; "": none */
+  int64_t model_save_interval;    /* steps; 0: never */
+  int64_t ignore_index;           /* targets of this value have no loss */
+  int64_t sample_every;           /* steps between generated samples; 0: only at the end */
   int64_t sample_tokens;
   tsr_runner runner;           /* memory_efficient if, and only if, schedule.recompute is full */
   bool mixed_precision;        /* whether precision is not f32 */

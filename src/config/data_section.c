@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The keys of the data: one path or several sources, and the rules between them. */
 #include "config/loader.h"
 #include <string.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The lists of the device: the shape of the mesh, the ids of devices, the axes. */
 #include "config/loader.h"
 #include <limits.h>

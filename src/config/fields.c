@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "config/fields.h"
 #include <math.h>
 #include <stddef.h>

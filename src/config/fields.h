@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The table of all keys. One row gives a key's reading, type, range, default, printing, its entry
  * of the manual page and its part of the JSON Schema. */
 #ifndef TSR_CONFIG_FIELDS_H

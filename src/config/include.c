@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Sections that stand in files of their own: the path in the tree gives way to the file's contents,
  * so that everything after this reads one tree. */
 #include "config/loader.h"

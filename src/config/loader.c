@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Where the values of the configuration came from. */
 #include "config/loader.h"
 #include <string.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What the parts of the configuration's reader share. Private to src/config. */
 #ifndef TSR_CONFIG_LOADER_H
 #define TSR_CONFIG_LOADER_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The keys of the configuration as sections of the manual page (mdoc), from the table of keys. */
 #ifndef TSR_CONFIG_MANUAL_H
 #define TSR_CONFIG_MANUAL_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Finds the model: the sizes' map, its type and its graph file. The sizes themselves are read with
  * the graph file that gives them their meaning. */
 #include "base/file.h"

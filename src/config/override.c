@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "config/override.h"
 #include "base/text.h"
 #include <string.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* `--set a.b=v`, and options that stand for a key: values that replace a file's, as if they stood
  * in it. */
 #ifndef TSR_CONFIG_OVERRIDE_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Where the files are that a configuration names. */
 #include "base/file.h"
 #include "base/uri.h"

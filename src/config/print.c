@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "config/print.h"
 #include "config/loader.h"
 #include <ctype.h>
@@ -263,7 +264,8 @@ static void print_mesh(const tsr_config *config, tsr_text *text) {
 
 static bool has_rows(const tsr_config *config, const char *section) {
   for (int i = 0; i < tsr_fields_count; i++)
-    if (!strcmp(tsr_fields[i].section, section) && tsr_field_is_printed(config, &tsr_fields[i])) return true;
+    if (!strcmp(tsr_fields[i].section, section) && tsr_field_is_printed(config, &tsr_fields[i]))
+      return true;
   return false;
 }
 

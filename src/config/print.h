@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* `--print-config`: the configuration with every value resolved, as YAML that loads again. */
 #ifndef TSR_CONFIG_PRINT_H
 #define TSR_CONFIG_PRINT_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "config/recipe.h"
 #include "config/fields.h"
 #include "config/print.h"
@@ -23,17 +24,17 @@ static void add_number(recipe *r, const char *key, int64_t value) {
 /* Where the work is done and what is shown of it changes no bit; what the facts say in another way
  * is left to them. */
 static bool is_outside(const tsr_field *f) {
-  static const char *const sections[] = {"device_config", "mesh",     "eval_config", "numerics.units",
-                                         "schedule",      "pipeline", "zero",        "checkpoint",
-                                         "collectives",   "elastic"};
+  static const char *const sections[] = {
+      "device_config", "mesh", "eval_config", "numerics.units", "schedule",
+      "pipeline",      "zero", "checkpoint",  "collectives",    "elastic"};
+  // clang-format off
   static const char *const keys[] = {
-      "project_name", "batch_size",          "batch_size_per_rank", "gradient_accumulation_steps",
-      "max_steps",    "num_epochs",          "sequence_length",     "data_path",
-      "data_sources", "data_format",         "tokenizer_path",      "validation_batch_size",
-      "eval_every",   "validation_path",     "log_every",           "checkpoint_dir",
-      "runner",       "model_save_interval", "sample_every",        "sample_tokens",
-      "threads",      "isa",                 "mixed_precision",     "validation_fraction",
-      "model_path",   "data_weights"};
+      "project_name", "batch_size", "batch_size_per_rank", "gradient_accumulation_steps",
+      "max_steps", "num_epochs", "sequence_length", "data_path", "data_sources", "data_format",
+      "tokenizer_path", "validation_batch_size", "eval_every", "validation_path", "log_every",
+      "checkpoint_dir", "runner", "model_save_interval", "sample_every", "sample_tokens",
+      "threads", "isa", "mixed_precision", "validation_fraction", "model_path", "data_weights"};
+  // clang-format on
   for (size_t i = 0; i < sizeof sections / sizeof *sections; i++)
     if (!strcmp(f->section, sections[i])) return true;
   for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)

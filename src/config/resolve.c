@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The rules over several keys, after each was read by itself. */
 #include "config/loader.h"
 #include <string.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* How a step is computed: in which precision, what is computed again, what dp shares out. */
 #include "config/loader.h"
 #include <string.h>

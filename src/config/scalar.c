@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* One scalar against one row of the table. */
 #include "base/uri.h"
 #include "config/loader.h"

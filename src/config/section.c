@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The entries of a section against the table. */
 #include "config/loader.h"
 #include <string.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* One value against one row of the table. */
 #include "config/loader.h"
 #include <assert.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* libyaml's events, turned into a tree of nodes. Aliases share the node that they name: the tree is
  * a graph without cycles, and the limits on depth and expansion bound every walk over it. */
 #include "config/yaml.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* YAML documents with places: libyaml's events turned into a tree.
  *
  * YAML 1.2 core scalars (so `3e-5` is a number and `yes` a string), but the integers of YAML 1.1

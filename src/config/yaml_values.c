@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Typed values of YAML nodes. Integers are those of YAML 1.1 (yaml.org/type/int.html, without base
  * 60), as PyYAML reads tt-train's files; all else is the core schema of YAML 1.2 (chapter 10.3). */
 #include "config/yaml.h"

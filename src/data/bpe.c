@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "data/bpe.h"
 #include "data/bpe_internal.h"
 #include "base/utf8.h"

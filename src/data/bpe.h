@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Byte-level byte pair encoding by a tokenizer.json of Hugging Face's tokenizers, with its ids.
  *
  * A text is cut at the added tokens ("<|endoftext|>"), normalized, cut into words by regular

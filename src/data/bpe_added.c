@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Added tokens in a text: leftmost, and of those the longest, as the tokenizers package's automaton
  * has it. */
 #include "data/bpe_internal.h"

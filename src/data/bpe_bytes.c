@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The letters that stand for bytes in the vocabulary of a tokenizer.json. */
 #include "base/text.h"
 #include "base/utf8.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What the files of byte-level BPE share. */
 #ifndef TSR_DATA_BPE_INTERNAL_H
 #define TSR_DATA_BPE_INTERNAL_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* One word's bytes become tokens: the pair of neighbours with the lowest rank is merged, the
  * leftmost of equals, until no pair has a rank. */
 #include "data/bpe_internal.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* tokenizer.json: everything but its model. What is not known is refused by its name. */
 #include "data/bpe_internal.h"
 #include <string.h>

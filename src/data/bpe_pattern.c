@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Split patterns: written for Oniguruma, run by PCRE2.
  *
  * The two agree on what tokenizers use once white space, word characters and hexadecimal digits are

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* tokenizer.json: the model's vocabulary and merges. */
 #include "base/file.h"
 #include "base/text.h"

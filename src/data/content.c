@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "data/content.h"
 #include "base/file.h"
 #include "base/json_scan.h"

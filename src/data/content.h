@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What a file holds that is read as text. */
 #ifndef TSR_DATA_CONTENT_H
 #define TSR_DATA_CONTENT_H

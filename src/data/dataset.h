@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* A data set as the step loop sees it: numbered samples in a training and a validation part.
  *
  * tokens: texts and token files, of one or of several sources with weights (data/sources.h). A

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* MNIST's IDX files: one of images, one of labels (http://yann.lecun.com/exdb/mnist). */
 #ifndef TSR_DATA_IMAGES_H
 #define TSR_DATA_IMAGES_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Lines of JSON: the text that each holds under one key. */
 #ifndef TSR_DATA_JSONL_H
 #define TSR_DATA_JSONL_H

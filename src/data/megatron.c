@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The index of Megatron's token files (megatron/core/datasets/indexed_dataset.py):
  *
  *   "MMIDIDX\0\0", u64 version 1, u8 type, u64 sequences S, u64 entries D,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Which of several sources a position of the run takes, and how many it took from there before.
  *
  * Weights become whole shares of a cycle of 2^16 positions that add up to all of it. Inside a cycle

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "data/nfc.h"
 #include "data/nfc_table.h"
 #include "base/utf8.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Unicode's normalization form C (UAX #15): a letter and its marks become one code point where
  * there is one, marks stand in their canonical order. */
 #ifndef TSR_DATA_NFC_H

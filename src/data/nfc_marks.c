@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Made by scripts/make_nfc_table; not edited. Unicode 9, as the tokenizers package has it. */
 #include "data/nfc_table.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The tables of nfc.c, which scripts/make_nfc_table makes. */
 #ifndef TSR_DATA_NFC_TABLE_H
 #define TSR_DATA_NFC_TABLE_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "data/order.h"
 #include "kernels/kernels.h"
 #include <assert.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The order in which samples are seen: a function of the seed and the position alone.
  *
  * Position p counts samples over the whole run (step * samples_per_step + sample in the step). In

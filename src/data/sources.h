@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The tokens of a data set: texts and token files, several sources with weights. */
 #ifndef TSR_DATA_SOURCES_H
 #define TSR_DATA_SOURCES_H

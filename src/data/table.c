@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "data/table.h"
 #include "base/file.h"
 #include "data/text_files.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Rows of numbers: features, and targets or class labels. */
 #ifndef TSR_DATA_TABLE_H
 #define TSR_DATA_TABLE_H

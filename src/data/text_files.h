@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The text files of a data set, by path or by pattern. */
 #ifndef TSR_DATA_TEXT_FILES_H
 #define TSR_DATA_TEXT_FILES_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "data/token_files.h"
 #include "base/file.h"
 #include "data/content.h"

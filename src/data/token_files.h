@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Files of token numbers, as other programs write them: mapped, and read as they lie.
  *
  * llmc: 256 int32 of header {20240520, 1, tokens} and 16-bit tokens, or {20240801, 7, tokens} and

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Whether token files that are there may be replaced: only what tells by itself that it is such a
  * file, because tokens without a header look like any other data. */
 #ifndef TSR_DATA_TOKEN_REPLACE_H

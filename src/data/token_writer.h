@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Token files in the making: written beside their place, and moved there when they are whole. */
 #ifndef TSR_DATA_TOKEN_WRITER_H
 #define TSR_DATA_TOKEN_WRITER_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The command `tokenize`: texts and JSONL into token files, by as many threads as there are. */
 #ifndef TSR_DATA_TOKENIZE_H
 #define TSR_DATA_TOKENIZE_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "data/tokenize_block.h"
 #include "data/content.h"
 #include "data/jsonl.h"

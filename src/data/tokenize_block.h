@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* A part of a text or of a JSONL file that one thread turns into tokens at a time. */
 #ifndef TSR_DATA_TOKENIZE_BLOCK_H
 #define TSR_DATA_TOKENIZE_BLOCK_H
@@ -46,7 +47,7 @@ typedef struct {
   int ends_count, ends_capacity;
   int64_t skipped;      /* lines of the last block */
   size_t first_skipped; /* where the first of them begins */
-  char *text; /* of a line */
+  char *text;           /* of a line */
   size_t text_capacity;
 } tsr_tokenize_worker;
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* From text to token numbers and back.
  *
  * char: one token per Unicode character; the vocabulary is the sorted set of the characters found

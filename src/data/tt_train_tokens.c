@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The file is read event by event: a tree of nodes would take twenty times its tokens' memory. */
 #include "data/tt_train_tokens.h"
 #include <string.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* tt-train's files of tokens: a YAML map with the list `tokens` and `tokenizer_vocab_size`. */
 #ifndef TSR_DATA_TT_TRAIN_TOKENS_H
 #define TSR_DATA_TT_TRAIN_TOKENS_H

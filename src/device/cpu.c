@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "device/cpu.h"
 #include "device/cpu_ops.h"
 #include <assert.h>

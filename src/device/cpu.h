@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The CPU as a device: how each op's task runs on kernels/. Execution over threads and ranks is
  * run/'s. */
 #ifndef TSR_DEVICE_CPU_H
@@ -49,7 +50,8 @@ typedef struct {
   void (*before)(const tsr_cpu_call *call, int part, int parts);
   void (*run)(const tsr_cpu_call *call, int64_t begin, int64_t end, int thread);
   void (*after)(const tsr_cpu_call *call);
-  int ranges; /* that each thread is given, TSR_CPU_RANGES_MAX or less; 0: one, and `thread` tells whose */
+  /* ranges that each thread is given, TSR_CPU_RANGES_MAX or less; 0: one, and `thread` is whose */
+  int ranges;
   bool takes_half; /* knows tensors in half precision; other ops are given f32 copies of them */
 } tsr_cpu_op;
 
@@ -67,7 +69,7 @@ typedef struct {
   int threads;
 } tsr_cpu_context;
 /* A tsr_scratch_rule; the context is a tsr_cpu_context. */
-int64_t tsr_cpu_scratch(
-    const tsr_task *task, const tsr_program *program, bool output, const void *context);
+int64_t
+tsr_cpu_scratch(const tsr_task *task, const tsr_program *program, bool output, const void *context);
 
 #endif

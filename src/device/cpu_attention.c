@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Attention: over whole sequences, over the units of one, and over those that the members of cp
  * hold parts of. */
 #include "device/cpu_ops.h"

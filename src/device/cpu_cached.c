@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Generation with a cache (passes/cache.c): rows that come after those of earlier runs. Moves of
  * whole rows take any dtype. */
 #include "device/cpu_ops.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Ops whose element i depends on element i. */
 #include "device/cpu_ops.h"
 

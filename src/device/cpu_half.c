@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Half precision. Kernels compute in f32: a task's half tensors are widened to copies in its
  * scratch before it runs, and what it wrote is rounded once, to nearest, after it. Ops that only
  * move elements, and those that know half tensors, are left alone. */

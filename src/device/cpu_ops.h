@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Shared by the files that bind tasks to kernels. */
 #ifndef TSR_DEVICE_CPU_OPS_H
 #define TSR_DEVICE_CPU_OPS_H

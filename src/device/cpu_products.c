@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Matrix products and lookups. Sums that the recipe splits are made of units, each by products of
  * fixed shape, added in the tree's order. */
 #include "device/cpu_ops.h"

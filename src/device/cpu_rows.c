@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Ops on rows: norms, softmax, rope, and the sums over rows that their weights' gradients are. */
 #include "device/cpu_ops.h"
 

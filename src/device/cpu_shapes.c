@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Ops that move elements: slices, transposes, and the local part of a tensor that all ranks hold
  * whole. */
 #include "device/cpu_ops.h"

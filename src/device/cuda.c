@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "device/cuda.h"
 #include <dlfcn.h>
 
@@ -17,8 +18,8 @@ tsr_cuda_find(tsr_arena *arena, const char **ret_path, const char **ret_tried) {
   return NULL;
 }
 
-tsr_target tsr_cuda_target(
-    tsr_scratch_rule *scratch, const tsr_cpu_context *cpu, bool fast, bool offloads) {
+tsr_target
+tsr_cuda_target(tsr_scratch_rule *scratch, const tsr_cpu_context *cpu, bool fast, bool offloads) {
   unsigned fuses = 1u << TSR_FUSED_EPILOGUE | 1u << TSR_FUSED_SUM_NORM |
                    1u << TSR_FUSED_NORM_DX_SUM | 1u << TSR_FUSED_UPDATES;
   if (offloads) fuses &= ~(1u << TSR_FUSED_UPDATES);

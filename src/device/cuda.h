@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The CUDA plugin, libtessera-cuda.so: what the program asks of it. A host without CUDA runs the
  * same program without the plugin. */
 #ifndef TSR_DEVICE_CUDA_H
@@ -79,8 +80,8 @@ bool tsr_cuda_has_driver(void);
 
 /* Programs for a CUDA device. `scratch` and its context are tsr_cuda_table.scratch's; with
  * `offloads` the updates run on the host, on optimizer state in a file. */
-tsr_target tsr_cuda_target(
-    tsr_scratch_rule *scratch, const tsr_cpu_context *cpu, bool fast, bool offloads);
+tsr_target
+tsr_cuda_target(tsr_scratch_rule *scratch, const tsr_cpu_context *cpu, bool fast, bool offloads);
 
 /* NULL: each path that was tried with its reason (base/plugin.h). */
 const tsr_cuda_table *

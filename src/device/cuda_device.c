@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* A device as the worker sees it (device.h): memory, one stream of work, and every op's kernels.
  *
  * Memory is managed: the host reaches it between steps, and in a step it stays where the kernels
@@ -155,8 +156,8 @@ static void copy(void *state, void *to, const void *from, int64_t bytes) {
 }
 
 static void sum_members(
-    void *state, float *const *out, int outs, float *const *in, int members,
-    const uint8_t *merges, int64_t outer, int64_t part, int64_t step, int64_t start) {
+    void *state, float *const *out, int outs, float *const *in, int members, const uint8_t *merges,
+    int64_t outer, int64_t part, int64_t step, int64_t start) {
   device *d = state;
   tsr_cuda_sum_members(
       d->ops.stream, out, outs, (const float *const *)in, members, merges, outer, part, step,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* One device of the plugin, as the worker wants it. */
 #ifndef TSR_DEVICE_CUDA_DEVICE_H
 #define TSR_DEVICE_CUDA_DEVICE_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Ops whose element i depends on element i. */
 #include "device/cuda_ops.h"
 #include <assert.h>
@@ -19,9 +20,7 @@ static void run_broadcast(const cuda_call *c, pair_kernel *pair, row_kernel *wit
   else with_row(c->state->stream, type, cuda_out(c, 0), cuda_in(c, 0), cuda_in(c, 1), n / row, row);
 }
 
-static void add_run(const cuda_call *c) {
-  run_broadcast(c, tsr_cuda_add, tsr_cuda_add_row);
-}
+static void add_run(const cuda_call *c) { run_broadcast(c, tsr_cuda_add, tsr_cuda_add_row); }
 const cuda_op cuda_add = {add_run, NULL};
 static void mul_run(const cuda_call *c) { run_broadcast(c, tsr_cuda_mul, tsr_cuda_mul_row); }
 const cuda_op cuda_mul = {mul_run, NULL};

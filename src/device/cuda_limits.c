@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What a device can do at most, measured by what is most like it: a large product, a large copy. */
 #include "device/cuda_device.h"
 #include <cuda_runtime_api.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "device/cuda_links.h"
 #include "device/cuda_device.h"
 #include <dlfcn.h>
@@ -8,11 +9,12 @@
 
 /* ---- the library ---- */
 
-#define FUNCTIONS(X)                                                                               \
-  X(GetVersion)                                                                                    \
-  X(GetUniqueId) X(GetErrorString) X(CommInitRankConfig) X(CommSplit) X(CommGetAsyncError)         \
-      X(CommAbort) X(CommFinalize) X(CommDestroy) X(GroupStart) X(GroupEnd) X(Send) X(Recv)        \
-          X(AllReduce) X(ReduceScatter)
+// clang-format off
+#define FUNCTIONS(X) \
+  X(GetVersion) X(GetUniqueId) X(GetErrorString) X(CommInitRankConfig) X(CommSplit) \
+  X(CommGetAsyncError) X(CommAbort) X(CommFinalize) X(CommDestroy) X(GroupStart) X(GroupEnd) \
+  X(Send) X(Recv) X(AllReduce) X(ReduceScatter)
+// clang-format on
 
 typedef struct {
 #define X(name) __typeof__(&nccl##name) name;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Lanes between this worker's device and the others', by NCCL, which is looked for when it is asked
  * for. Communicators do not block: what does not come in time is a failure, not a hang. */
 #ifndef TSR_DEVICE_CUDA_LINKS_H
@@ -13,8 +14,7 @@ bool cuda_nccl_ask(int *ret_version, char *ret_id, char *why);
 /* All false with `why` (TSR_CUDA_WHY_BYTES). What is given to exchange and the sums, and what
  * `group` means, is in device.h. */
 bool cuda_links_open(const tsr_cuda_job *job, cuda_links **ret_links, char *why);
-bool cuda_links_form(
-    cuda_links *links, const int *workers, int count, void **ret_group, char *why);
+bool cuda_links_form(cuda_links *links, const int *workers, int count, void **ret_group, char *why);
 bool cuda_links_exchange(
     cuda_links *links, void *group, const tsr_device_message *messages, int count, char *why);
 bool cuda_links_sum(

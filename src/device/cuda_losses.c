@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Losses: a loss per row, then one number, added over batch units by the tree. */
 #include "device/cuda_ops.h"
 

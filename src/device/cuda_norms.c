@@ -1,5 +1,6 @@
-/* Norms of rows, alone or with the sum that they normalize, and their input gradients, alone or with
- * the gradient of the residual branch (schedule/fuse.h). */
+// SPDX-License-Identifier: Apache-2.0
+/* Norms of rows, alone or with the sum that they normalize, and their input gradients, alone or
+ * with the gradient of the residual branch (schedule/fuse.h). */
 #include "device/cuda_ops.h"
 
 /* The summands' addresses, in *ret; NULL: the rows are there. */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Inside the CUDA plugin: how each op's task becomes kernels. What a task knows of shapes, units
  * and placements is the CPU's (cpu_ops.h); its addresses are the device's. */
 #ifndef TSR_DEVICE_CUDA_OPS_H

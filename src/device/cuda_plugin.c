@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* libtessera-cuda.so: the table, and what it says of drivers, devices and links. NVML and NCCL are
  * looked for when they are asked for: a host without them still has devices. */
 #include "device/cuda_device.h"
@@ -31,7 +32,8 @@ static const char *what_to_do(cudaError_t error, int driver) {
   case cudaErrorCompatNotSupportedOnDevice:
     return "take CUDA's compat folder out of the library path";
   case cudaErrorMemoryAllocation:
-    return "another process may use the device (nvidia-smi shows which); a smaller batch_size, ZeRO or "
+    return "another process may use the device (nvidia-smi shows which); a smaller batch_size, "
+           "ZeRO or "
            "schedule.recompute: full needs less";
   case cudaErrorNoKernelImageForDevice:
     return "build again, with kernels for this device";

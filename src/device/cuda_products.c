@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Matrix products and lookups. cuBLASLt's bits depend on a call's shape, so rows and columns that
  * an axis may split are computed in calls as large as the recipe's units, and sums that an axis may
  * split are made of one call a unit, added in the tree's order. Without units, which is a mesh's

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Tasks whose tensors are of several types where a kernel takes one. In half precision what is
  * still owed to a sum over ranks is f32, and so are a loss and its gradient; whoever reads that
  * beside half tensors is given copies, in front of its scratch: products in half precision, for the

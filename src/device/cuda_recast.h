@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Private to the plugin: tasks that read f32 beside half precision. */
 #ifndef TSR_DEVICE_CUDA_RECAST_H
 #define TSR_DEVICE_CUDA_RECAST_H

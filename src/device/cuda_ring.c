@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Ring attention: the members of cp have parts of the sequences. Accumulators go from step to step
  * as values of the graph, whose size is the CPU's (tsr_cpu_op's `output`), which pads rows; the
  * device's are no longer. */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Ops whose row depends on that row, and sums over rows. */
 #include "device/cuda_ops.h"
 #include <assert.h>

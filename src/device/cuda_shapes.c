@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Ops that move elements: each is a walk through the input, or through the output, in steps. */
 #include "device/cuda_ops.h"
 #include <string.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The end of a step: the gradients' norm, clipping, and the optimizers. */
 #include "device/cuda_ops.h"
 

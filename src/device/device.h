@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Where ranks compute, when that is not the CPU: a device that a plugin runs. Its memory is one
  * that the host reaches too, once the device is done with it; so what is read and written between
  * steps knows nothing of devices. */
@@ -16,10 +17,10 @@ typedef struct {
 } tsr_device_message;
 
 typedef struct {
-  const char *name; /* "cuda:0" */
-  const char *arch; /* what bits depend on: "cuda sm_90" */
+  const char *name;  /* "cuda:0" */
+  const char *arch;  /* what bits depend on: "cuda sm_90" */
   const char *place; /* that no other device of this host has: "0000:1b:00.0" */
-  const char *text; /* for logs: "cuda:0, NVIDIA H200, sm_90, 139.8 GiB" */
+  const char *text;  /* for logs: "cuda:0, NVIDIA H200, sm_90, 139.8 GiB" */
   void *state;
   /* All zeros, aligned to 256. `why` (512 bytes) gets the reason of a failure, and perhaps what to
    * do about it after a newline. */

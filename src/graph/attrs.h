@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Typed attributes of ops: attrs.def's sets as structs, and as tables of fields for what treats all
  * of them alike (calls of graph files, printing, comparison). */
 #ifndef TSR_GRAPH_ATTRS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* A graph file's calls: checked, then added as one node or a few. */
 #include "graph/call_attrs.h"
 #include "graph/infer.h"

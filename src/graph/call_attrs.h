@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* A graph file's attributes: read by the fields of a set. */
 #ifndef TSR_GRAPH_CALL_ATTRS_H
 #define TSR_GRAPH_CALL_ATTRS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The graph: what is computed, as nodes and values, without devices and (before the placement pass)
  * without collectives.
  *
@@ -100,7 +101,7 @@ typedef struct {
   int outputs_count, outputs[TSR_OUTPUTS_MAX];
   tsr_attrs attr;     /* the member of the op's set */
   const char *result; /* what the graph file calls its result, if not by its name; or NULL */
-  const char *stream;         /* of its random numbers: the forward node's name */
+  const char *stream; /* of its random numbers: the forward node's name */
   int block; /* which repetition of the graph file's outermost repeats it stands in; -1: none */
   int of;    /* of a backward node: the forward node that it is for; else -1 */
   int stage; /* virtual stage of the pipeline; TSR_EVERY_STAGE */
@@ -243,7 +244,7 @@ const char *const *tsr_graph_call_names(int *ret_count);
 int tsr_zero_dim(int ndim, tsr_placement tp);
 
 tsr_short_text tsr_shape_text(int ndim, const int64_t *shape); /* "(4, 16, 32)" */
-int64_t tsr_value_elements(const tsr_value *value); /* global, units left out */
+int64_t tsr_value_elements(const tsr_value *value);            /* global, units left out */
 /* Where a value is made or kept: a virtual stage, or TSR_EVERY_STAGE. */
 int tsr_value_stage(const tsr_graph *g, int value);
 

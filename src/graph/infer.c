@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "graph/infer.h"
 #include <stdarg.h>
 #include <string.h>
@@ -104,8 +105,8 @@ static const char *infer_matmul(const inference *i) {
   int64_t ka = a->shape[ta ? n - 2 : n - 1], kb = b->shape[tb ? n - 1 : n - 2];
   if (ka != kb)
     return wrong(
-        i, "'%s' %s has %lld to sum over but '%s' %s has %lld", a->name, shape_of(a).text, (long long)ka,
-        b->name, shape_of(b).text, (long long)kb);
+        i, "'%s' %s has %lld to sum over but '%s' %s has %lld", a->name, shape_of(a).text,
+        (long long)ka, b->name, shape_of(b).text, (long long)kb);
   i->out[0] = type_of(a);
   i->out[0].shape[n - 2] = a->shape[ta ? n - 1 : n - 2];
   i->out[0].shape[n - 1] = b->shape[tb ? n - 2 : n - 1];
@@ -116,7 +117,8 @@ static const char *infer_embedding(const inference *i) {
   const tsr_value *tokens = i->in[0], *table = i->in[1];
   if (tokens->dtype != TSR_I32) return wrong(i, "'%s' holds numbers, not tokens", tokens->name);
   if (table->ndim != 2 || tokens->ndim >= TSR_DIMS_MAX)
-    return wrong(i, "the table '%s' must have 2 dimensions, not %s", table->name, shape_of(table).text);
+    return wrong(
+        i, "the table '%s' must have 2 dimensions, not %s", table->name, shape_of(table).text);
   i->out[0] = type_of(tokens);
   i->out[0].dtype = TSR_F32;
   i->out[0].shape[i->out[0].ndim++] = table->shape[1];
@@ -185,7 +187,8 @@ static const char *infer_attention(const inference *i) {
   }
   const tsr_value *q = i->in[0], *k = i->in[1], *v = i->in[2];
   if (!same_shape(k, v))
-    return wrong(i, "'%s' is %s but '%s' is %s", k->name, shape_of(k).text, v->name, shape_of(v).text);
+    return wrong(
+        i, "'%s' is %s but '%s' is %s", k->name, shape_of(k).text, v->name, shape_of(v).text);
   if (q->shape[0] != k->shape[0] || q->shape[1] != k->shape[1])
     return wrong(
         i, "'%s' %s and '%s' %s differ in batch or sequence", q->name, shape_of(q).text, k->name,
@@ -243,7 +246,8 @@ static const char *check_dim(const inference *i, int dim) {
   const tsr_value *x = i->in[0];
   if (dim >= 0 && dim < x->ndim) return NULL;
   return wrong(
-      i, "'%s' %s has no dimension %d: it has 0 to %d", x->name, shape_of(x).text, dim, x->ndim - 1);
+      i, "'%s' %s has no dimension %d: it has 0 to %d", x->name, shape_of(x).text, dim,
+      x->ndim - 1);
 }
 
 /* The dimensions that a written-out collective names. */
@@ -280,7 +284,8 @@ static const char *check_targets(const inference *i, int targets) {
               !memcmp(t->shape, x->shape, sizeof *t->shape * (size_t)t->ndim);
   if (fits) return NULL;
   return wrong(
-      i, "targets '%s' %s do not fit logits '%s' %s", t->name, shape_of(t).text, x->name, shape_of(x).text);
+      i, "targets '%s' %s do not fit logits '%s' %s", t->name, shape_of(t).text, x->name,
+      shape_of(x).text);
 }
 
 static const char *infer_ce_stats(const inference *i) {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Shape inference: one rule per op, from ops.def's infer column. */
 #ifndef TSR_GRAPH_INFER_H
 #define TSR_GRAPH_INFER_H

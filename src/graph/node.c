@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Attributes that several ops have, in whichever set. */
 #include "graph/graph.h"
 

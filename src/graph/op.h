@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Ops by their rows in ops.def: names and facts. */
 #ifndef TSR_GRAPH_OP_H
 #define TSR_GRAPH_OP_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Rotary positions and attention over heads. */
 #include "interpreter/rule.h"
 #include <assert.h>
@@ -74,10 +75,10 @@ static attention_sizes sizes_of(const tsr_interpreted *n) {
 
 /* Where things are for query i of head h of sample b. */
 typedef struct {
-  int64_t q;      /* its features, in q and out */
-  int64_t p;      /* its T probabilities, in saved and mask */
-  int64_t k;      /* the features of key 0, in k and v */
-  int64_t stride; /* from one key to the next */
+  int64_t q;           /* its features, in q and out */
+  int64_t p;           /* its T probabilities, in saved and mask */
+  int64_t k;           /* the features of key 0, in k and v */
+  int64_t stride;      /* from one key to the next */
   int64_t first, keys; /* it sees the keys [first, keys) */
 } query;
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Element by element. Where the second input has only the last dimensions of the first, its index
  * goes round. */
 #include "interpreter/rule.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "interpreter/interpreter.h"
 #include "interpreter/rule.h"
 #include <assert.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* A forward graph and its gradients by definition: in double precision, with loops over whole
  * tensors, and reverse-mode differentiation of its own. It knows no ranks, units, placements,
  * programs or kernels and does not use the autodiff pass, so what a program computes can be

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Losses: one number, this microbatch's part of the step's. */
 #include "interpreter/rule.h"
 #include <assert.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The roundings of a step with `rounding` above 0. */
 #include "interpreter/rule.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Over the last dimension: norms and the softmax. */
 #include "interpreter/rule.h"
 #include <math.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The rules of the interpreter: how an op is computed, and its vector-Jacobian product. */
 #ifndef TSR_INTERPRETER_RULE_H
 #define TSR_INTERPRETER_RULE_H

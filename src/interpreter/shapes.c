@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What moves elements and changes none: each element of the result is one of the input's. */
 #include "interpreter/rule.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The device that this process computes on: the host's cores, or one of its GPUs. */
 #include "job/compute.h"
 #include "comm/peers.h"
@@ -258,8 +259,9 @@ bool tsr_compute_link(
   device_identity mine = identify(t, compute),
                   *all = tsr_arena_array(job->arena, device_identity, t->workers);
   if (!tsr_job_gather(job, &mine, sizeof mine, all)) return false;
-  const char *reason = tsr_device_communicators_fit(parallel, ranks) ? why_not(job->arena, all, t->workers)
-                                                      : "a worker has ranks of several stages";
+  const char *reason = tsr_device_communicators_fit(parallel, ranks)
+                           ? why_not(job->arena, all, t->workers)
+                           : "a worker has ranks of several stages";
   if (reason) {
     tsr_diag_note(job->diags, place_of_device(config), "messages go through the host: %s", reason);
     return true;
@@ -268,7 +270,8 @@ bool tsr_compute_link(
   tsr_cuda_job joins = {t->worker, t->workers, all[0].id, job->timeout_s};
   tsr_job_set_deadline(job->timeout_s, "linked its devices");
   bool ok = compute->cuda->join(compute->device, &joins, why) &&
-            tsr_device_communicators_form(job->arena, parallel, ranks, compute->device, fast, &ranks->communicators, why);
+            tsr_device_communicators_form(
+                job->arena, parallel, ranks, compute->device, fast, &ranks->communicators, why);
   tsr_job_end_deadline();
   if (!ok)
     refuse(

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What this process computes with: the kernels and threads of its host, and perhaps one CUDA
  * device. */
 #ifndef TSR_JOB_COMPUTE_H
@@ -31,8 +32,9 @@ bool tsr_compute_choose_kind(tsr_job *job, tsr_config *config, bool computes, ts
 bool tsr_compute_open(
     tsr_job *job, const tsr_config *config, const tsr_parallel *parallel, const tsr_rank_map *ranks,
     tsr_compute *compute);
-/* Collective, with open devices: communicators between them, in ranks->communicators, where every process
- * has NCCL, a device of its own, and ranks of one stage; else messages go through the host. */
+/* Collective, with open devices: communicators between them, in ranks->communicators, where every
+ * process has NCCL, a device of its own, and ranks of one stage; else messages go through the
+ * host. */
 bool tsr_compute_link(
     tsr_job *job, const tsr_config *config, const tsr_parallel *parallel, tsr_rank_map *ranks,
     const tsr_compute *compute);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Deadlines of calls into a library that cannot be interrupted. */
 #include "job/job.h"
 #include <math.h>

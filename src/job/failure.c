@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Failures of a job's processes, and its end: of the processes that fail alike one prints, all exit
  * with one code, and none waits for a process that has failed. */
 #include "comm/peers.h"

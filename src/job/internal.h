@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Shared by the files of this folder. */
 #ifndef TSR_JOB_INTERNAL_H
 #define TSR_JOB_INTERNAL_H

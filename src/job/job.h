@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* This process as one of the processes of a job that a launcher started (mpirun, srun): joining,
  * agreement, failures, and leaving together.
  *

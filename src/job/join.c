@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Joining a job. */
 #include "base/memory.h"
 #include "comm/agree.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "mesh/choose.h"
 #include "base/file.h"
 #include <string.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Which mesh descriptor a run uses, and why. In this order:
  *
  * 1. the option --mesh FILE;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "mesh/mesh_internal.h"
 #include "base/file.h"
 #include <assert.h>

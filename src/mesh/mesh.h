@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What the run stands on: the devices of a mesh descriptor, their shape, hosts and links.
  *
  * A descriptor is a `.textproto` file in the schema mesh_descriptors/mesh_graph_descriptor.proto,

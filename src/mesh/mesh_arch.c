@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The architectures of devices: their names and limits. */
 #include "mesh/mesh_internal.h"
 

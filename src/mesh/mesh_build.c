@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* From the checked text to what exists: shapes, instances and connections. A reference that leads
  * nowhere is an error at its place. */
 #include "mesh/mesh_internal.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Groups 1 and 2 of the checks of a mesh descriptor. Rules that tt-metal has too use its words
  * where these are known, so that a search finds both. */
 #include "mesh/mesh_internal.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What the files of src/mesh that judge a descriptor share: the message and where its parts stand.
  */
 #ifndef TSR_MESH_MESH_INTERNAL_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What Tenstorrent's fabric refuses although the format allows it ("MGD 1.0 compatibility"). We
  * open such meshes, so these are notes; and only for their architectures. */
 #include "mesh/mesh_internal.h"

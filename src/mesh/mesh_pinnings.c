@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Pinnings: any of these devices may sit in any of those slots. They are checked, and otherwise
  * Tenstorrent's own affair. */
 #include "mesh/mesh_internal.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "mesh/mesh.h"
 #include <string.h>
 
@@ -12,9 +13,11 @@ static void print_shape(tsr_text *text, const tsr_mesh_shape *s, const char *ind
     tsr_text_add(
         text, "%s%s", i ? " × " : "  (", s->dim_types[i] == TSR_MESH_RING ? "ring" : "line");
   tsr_text_add(text, ")\n%sarch      %s\n", indent, tsr_mesh_arch_name(s->arch));
-  tsr_text_add(text, "%sdevices   %s\n%shosts     ", indent, tsr_text_count(s->devices).text, indent);
+  tsr_text_add(
+      text, "%sdevices   %s\n%shosts     ", indent, tsr_text_count(s->devices).text, indent);
   print_dims(text, s->host_dims, s->ndim);
-  if (s->hosts > 1) tsr_text_add(text, ", %s devices each", tsr_text_count(s->devices / s->hosts).text);
+  if (s->hosts > 1)
+    tsr_text_add(text, ", %s devices each", tsr_text_count(s->devices / s->hosts).text);
   tsr_text_add(
       text, "\n%slinks     %d per pair of neighbours, %s\n", indent, s->channels.count,
       tsr_mesh_policy_name(s->channels.policy));

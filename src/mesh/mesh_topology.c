@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Group 3 of the checks: dimensions, hosts, express links and the form of graphs. */
 #include "mesh/mesh_internal.h"
 #include <string.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Reads the protobuf text format into protobuf-c messages, driven by their descriptors.
  *
  * By the Text Format Language Specification (protobuf.dev), with these decisions of ours:

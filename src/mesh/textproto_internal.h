@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What the files of the text format reader share: textproto.c (structure), textproto_values.c
  * (numbers, names, truth), textproto_strings.c (escapes) and textproto_places.c. */
 #ifndef TSR_MESH_TEXTPROTO_INTERNAL_H

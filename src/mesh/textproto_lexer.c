@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "mesh/textproto_lexer.h"
 #include <string.h>
 

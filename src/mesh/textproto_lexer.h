@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Tokens of the protobuf text format (the Text Format Language Specification, "Lexical Elements").
  */
 #ifndef TSR_MESH_TEXTPROTO_LEXER_H

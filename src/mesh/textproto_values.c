@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "mesh/textproto_internal.h"
 #include <locale.h>
 #include <stdlib.h>

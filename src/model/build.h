@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* From a graph file and a model's sizes to the Graph: the parts of tsr_model_read, and what tests
  * call. */
 #ifndef TSR_MODEL_BUILD_H

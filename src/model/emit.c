@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* needs: the calls written out. gives: the Graph, with only what its outputs need. */
 #include "model/build.h"
 #include <stdlib.h>

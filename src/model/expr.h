@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Expressions of graph files: parsed once from a YAML scalar, evaluated as often as blocks repeat.
  *
  * numbers, sizes, + - * / // % ( ), comparisons, and/or/not, `a if c else b`, min max ceil floor

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* needs: an expression and the names it may use. gives: a number, word, list or term. */
 #include "model/expr.h"
 #include <math.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What readers of graph files ask of an expression: a whole number, a condition, a shape. */
 #include "model/expr.h"
 #include <inttypes.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Single YAML nodes of a graph file: the keys of a map, a name, an expression. */
 #include "model/graph_file.h"
 #include <string.h>

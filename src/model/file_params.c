@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* needs: the `inputs:`, `parameters:` and `tensors:` maps. gives: their declarations. */
 #include "model/graph_file.h"
 #include <string.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* needs: the `sizes:` map. gives: each size's kind, default and limits. */
 #include "model/graph_file.h"
 #include <math.h>

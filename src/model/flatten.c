@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* needs: a graph file and all sizes. gives: its calls written out one after the other, repeats and
  * blocks copied, names resolved, attributes evaluated, parameters made. */
 #include "model/build.h"

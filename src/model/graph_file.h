@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* A graph file as read: its parts with their places and parsed expressions, nothing evaluated yet.
  * Everything lives in the arena. docs/graph_files.md is the user's page. */
 #ifndef TSR_MODEL_GRAPH_FILE_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* needs: a configuration. gives: its model's graph, from the shipped folder, the user's file or the
  * training file itself. */
 #include "model/model.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Reads a graph file with a model's sizes into a Graph (forward only; no collectives but those that
  * the file writes out; no ranks).
  *

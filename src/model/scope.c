@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The names that expressions may use, and their values as text. */
 #include "base/text.h"
 #include "model/expr.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* needs: size declarations and the user's model map. gives: every size's value. */
 #include "base/text.h"
 #include "config/fields.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "parallel/rules.h"
 #include <assert.h>
 #include <limits.h>

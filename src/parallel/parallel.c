@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "parallel/rules.h"
 
 /* Gives every strategy its dimension. ddp and fsdp stand side by side, and share dp. */

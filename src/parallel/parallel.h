@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* ParallelismContext: how the ranks of a mesh share the work.
  *
  * Axes take the mesh's dimensions in the order ddp (and fsdp), cp, tp, pp, ep, or as `mesh.axes`

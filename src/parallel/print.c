@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "parallel/parallel.h"
 
 enum { RANKS_SHOWN_MAX = 64, GROUPS_SHOWN_MAX = 16 };

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The rules of config × mesh, one function each. Every rule reports all that it finds at the place
  * that the user can mend, and returns whether it holds. */
 #ifndef TSR_PARALLEL_RULES_H

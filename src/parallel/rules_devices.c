@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "parallel/rules.h"
 
 enum { SHAPES_SHOWN_MAX = 8 };

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "parallel/rules.h"
 #include <string.h>
 #include <ctype.h>
@@ -19,7 +20,8 @@ static void parameters_add(const tsr_parallel *p, const tsr_config *config, tsr_
   if (p->size[TSR_PP] > 1) tsr_text_add(text, "in pp = %d stages, ", p->size[TSR_PP]);
   if (p->fsdp) tsr_text_add(text, "sharded over fsdp = %d, ", p->fsdp_size);
   if (config->zero.stage && !p->fsdp && p->size[TSR_DP] > 1)
-    tsr_text_add(text, "sharded by ZeRO %d over dp = %d\n", (int)config->zero.stage, p->size[TSR_DP]);
+    tsr_text_add(
+        text, "sharded by ZeRO %d over dp = %d\n", (int)config->zero.stage, p->size[TSR_DP]);
   else tsr_text_add(text, "replicated over dp = %d\n", p->size[TSR_DP] / p->fsdp_size);
 }
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "parallel/parallel.h"
 #include "base/tree.h"
 #include "config/yaml.h"

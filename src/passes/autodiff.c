@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* needs: a forward graph with g->loss
  * gives: backward nodes after the forward ones, accumulation over microbatches, g->grads
  * breaks: nothing; forward nodes keep their indices */

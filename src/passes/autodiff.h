@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What a gradient rule sees: one node, the gradients of its outputs, and where to put its inputs'.
  */
 #ifndef TSR_PASSES_AUTODIFF_H

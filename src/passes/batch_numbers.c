@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* needs: a forward graph of a microbatch, and the same file's graph of all of a step's samples
  * gives: whether they are one but for shapes: where a number or a node depends on `batch`, what the
  *        step computes depends on how it is cut into microbatches, which the recipe does not fix

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* needs: a forward graph with stages, whose loss is what cross_entropy or mse gives, with
  *        collectives behind it or none
  * gives: the same with a number for each sample of the batch

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* needs: a whole forward graph with stages and `logits`, without loss, before placement
  * gives: the same for new tokens that stand behind others, whose keys and values were kept
  * breaks: indices; the new graph has its own

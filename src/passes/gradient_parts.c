@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "passes/gradient_parts.h"
 
 bool tsr_gradient_wanted(const tsr_gradients *grads, int value) {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What gradient rules add to the gradient of each value of a forward graph, before it is summed. */
 #ifndef TSR_PASSES_GRADIENT_PARTS_H
 #define TSR_PASSES_GRADIENT_PARTS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The gradient rules, one per op (ops.def, gradient column). Notation: y = op(x, …), dy is the
  * gradient of the loss by y. A rule asks for nothing that is not wanted. */
 #include "passes/autodiff.h"

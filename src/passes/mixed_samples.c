@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* needs: a forward graph
  * gives: whether its loss is made of batch units that are computed each by itself; what mixes them
  *        is a softmax over the batch, or a product of samples with samples

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* needs: gradients (after autodiff)
  * gives: the gradients' norm, clipping, one update a parameter
  * breaks: nothing

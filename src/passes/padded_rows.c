@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* needs: a forward graph with a loss
  * gives: whether the rows behind a parameter's valid ones stay what they are: no token names them,
  *        and no logit that counts is made of them

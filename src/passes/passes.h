@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The passes from a forward graph to one that a program can be lowered from. Each is one function;
  * each file says what it needs, gives and breaks. */
 #ifndef TSR_PASSES_PASSES_H

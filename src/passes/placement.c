@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* needs: a whole graph (forward, backward, updates), sizes and units of the axes
  * gives: a graph in which every value has its placement on every axis and every node's inputs
  *        are what its rule wants, by inserted collectives

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What the placement pass refuses because its bits would depend on the mesh or the microbatches. */
 #include "passes/placer.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Inside the placement pass: the graph that is being made, and what completes and moves its values.
  */
 #ifndef TSR_PASSES_PLACER_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* needs: a whole graph with stages, before placement; all its numbers are f32
  * gives: a graph in which what lies between parameters and losses is stored in half precision, on
  * working copies of the parameters; with fp16 a loss scale

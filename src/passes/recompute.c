@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* needs: forward and backward nodes with their stages, before placement
  * gives: a graph whose backward pass reads copies of forward nodes, made when it first needs them,
  * instead of what would have been kept
@@ -59,8 +60,7 @@ static void copy_node(recompute *r, int old) {
   const tsr_node *n = &r->old->nodes[old];
   int *inputs = tsr_arena_array(r->g->arena, int, n->inputs_count);
   for (int i = 0; i < n->inputs_count; i++)
-    inputs[i] =
-        n->section == TSR_BACKWARD ? read_back(r, n->inputs[i], n) : r->map[n->inputs[i]];
+    inputs[i] = n->section == TSR_BACKWARD ? read_back(r, n->inputs[i], n) : r->map[n->inputs[i]];
   tsr_graph_copy_node(r->g, r->old, old, inputs);
   r->node_map[old] = r->g->nodes_count - 1;
   tsr_node *copy = &r->g->nodes[r->g->nodes_count - 1];

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The redistributions of the placement pass: what leads a value from one placement over an axis to
  * another one, in the order that the units of its sums demand. */
 #include "passes/placer.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* needs: attention's inputs in a graph that is being placed, split over cp along their positions
  * gives: the steps of a ring that make it, and the shifts between them
  * breaks: nothing

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The placement rules, one per op (ops.def, place column): from what the inputs are over one axis
  * to what they must become and what the outputs then are. Only linear maps may carry a partial
  * through; everything else asks for it to be completed first. */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What a placement rule sees: one node on one axis. */
 #ifndef TSR_PASSES_RULES_H
 #define TSR_PASSES_RULES_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* needs: a whole graph, before placement
  * gives: a virtual stage for every node and parameter
  * breaks: nothing

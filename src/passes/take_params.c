@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* needs: a graph that is a part of another one (what a model evaluates or generates with), and that
  *        one, both with stages
  * gives: the parameters of the whole one, in its order and on its stages, so that both have one

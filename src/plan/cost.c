@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What each op costs, one rule per op (ops.def, cost column), in floating-point operations on one
  * rank. */
 #include "plan/plan.h"

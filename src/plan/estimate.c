@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "plan/estimate.h"
 #include <assert.h>
 #include <math.h>
@@ -23,8 +24,8 @@ tsr_machine_dtype tsr_task_dtype(const tsr_task *t, bool tf32) {
   return tf32 ? TSR_MACHINE_TF32 : TSR_MACHINE_F32;
 }
 
-/* As runtime/executor.c distributes work: whole ranks where they divide over the threads, else every
- * rank's work in as many parts; heads and rows divide, the units of a sum do not. */
+/* As runtime/executor.c distributes work: whole ranks where they divide over the threads, else
+ * every rank's work in as many parts; heads and rows divide, the units of a sum do not. */
 tsr_machine_work
 tsr_host_work(const tsr_program *p, const tsr_task *t, int64_t ranks, int threads) {
   tsr_machine_work w = tsr_task_work(p, t);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* How long a step takes on a machine.
  *
  * Where each rank has a device of its own, a stage's rank does its tasks one after another; a

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "plan/fit.h"
 #include "plan/plan.h"
 #include <math.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* From measured tasks to a machine's figures. */
 #ifndef TSR_PLAN_FIT_H
 #define TSR_PLAN_FIT_H

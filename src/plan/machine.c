@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What work takes on a machine. */
 #include "plan/machine.h"
 #include "graph/graph.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* A machine as the planner sees it: devices that are all alike, and the links between them.
  *
  * What a description (configs/machines/NAME.yaml) holds; quantities as in machine_units.h:

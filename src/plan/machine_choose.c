@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Which machine a plan is for, and how a mesh descriptor's hosts lie in it. */
 #include "plan/machine.h"
 #include <ctype.h>

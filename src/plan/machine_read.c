@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* needs: the YAML of a machine description, or its name. gives: the machine, or every mistake in
  * it.
  */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Quantities as a machine description writes them: a decimal number and, after any spaces, a unit.
  *
  *   bytes              B kB MB GB TB, KiB MiB GiB TiB           80GiB

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* A machine as YAML, and as a few lines for people. */
 #include "plan/machine.h"
 #include "plan/machine_units.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "plan/plan.h"
 #include <string.h>
 
@@ -74,7 +75,8 @@ static int64_t gaps(const tsr_program *p) {
 }
 
 static void print_bytes(tsr_text *text, const char *what, int64_t bytes) {
-  tsr_text_add(text, "  %-20s %22s  %10s\n", what, tsr_text_count(bytes).text, tsr_text_bytes(bytes).text);
+  tsr_text_add(
+      text, "  %-20s %22s  %10s\n", what, tsr_text_count(bytes).text, tsr_text_bytes(bytes).text);
 }
 
 static const char *const use_names[TSR_USES] = {
@@ -111,9 +113,10 @@ static bool is_alike(const tsr_memory *a, const tsr_memory *b) {
 static void print_stage(const tsr_memory *m, const char *label, tsr_text *text) {
   const tsr_program *p = m->fullest;
   tsr_text_add(
-      text, "  %-7s %10s %10s %10s", label, tsr_text_bytes(m->parameters).text, tsr_text_bytes(m->state).text,
-      tsr_text_bytes(m->sources + m->cache).text);
-  for (int u = 0; u < TSR_USES; u++) tsr_text_add(text, " %11s", tsr_text_bytes(p->peak_bytes[u]).text);
+      text, "  %-7s %10s %10s %10s", label, tsr_text_bytes(m->parameters).text,
+      tsr_text_bytes(m->state).text, tsr_text_bytes(m->sources + m->cache).text);
+  for (int u = 0; u < TSR_USES; u++)
+    tsr_text_add(text, " %11s", tsr_text_bytes(p->peak_bytes[u]).text);
   tsr_text_add(text, " %10s %20s\n", tsr_text_bytes(gaps(p)).text, tsr_text_count(m->total).text);
 }
 
@@ -152,7 +155,8 @@ static void print_traffic(const tsr_plan *plan, const char *where, tsr_text *tex
     const tsr_traffic *t = &plan->traffic[i];
     tsr_text_add(
         text, "  %-14s over %s  %6s times  %20s bytes, %s sent\n", t->op, tsr_axis_name(t->axis),
-        tsr_text_count(t->count).text, tsr_text_count(t->elements_bytes).text, tsr_text_bytes(t->wire_bytes).text);
+        tsr_text_count(t->count).text, tsr_text_count(t->elements_bytes).text,
+        tsr_text_bytes(t->wire_bytes).text);
   }
 }
 
@@ -179,7 +183,9 @@ void tsr_plan_print(
   int stages = programs->order->stages, costliest = find_costliest(programs, &plan, &mean);
   tsr_text_add(text, "parameters: %s\n", tsr_text_count(plan.parameters).text);
   if (parallel->ranks == 1) tsr_text_add(text, "memory of the one rank, bytes:\n");
-  else tsr_text_add(text, "memory of each of %s ranks, bytes:\n", tsr_text_count(parallel->ranks).text);
+  else
+    tsr_text_add(
+        text, "memory of each of %s ranks, bytes:\n", tsr_text_count(parallel->ranks).text);
   if (stages == 1) {
     tsr_memory_of(programs, count, 0, &memory);
     print_rank_memory(&memory, text);

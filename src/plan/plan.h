@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What a program costs on a mesh, without devices: memory, work and traffic per rank and step. */
 #ifndef TSR_PLAN_PLAN_H
 #define TSR_PLAN_PLAN_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "plan/report.h"
 #include <math.h>
 #include <string.h>
@@ -72,7 +73,8 @@ static void add_memory(const tsr_report *r, tsr_text *text) {
   int64_t need = m->threads ? all : most;
   tsr_text_add(
       text, "  %s %s of the %s that a device has: it %s\n", m->threads ? "all ranks:" : "that is",
-      tsr_text_bytes(need).text, tsr_text_bytes(m->memory).text, need <= m->memory ? "fits" : "does not fit");
+      tsr_text_bytes(need).text, tsr_text_bytes(m->memory).text,
+      need <= m->memory ? "fits" : "does not fit");
 }
 
 /* ---- work ---- */
@@ -127,8 +129,9 @@ static void add_work(const tsr_report *r, tsr_text *text) {
 static void add_transfer(const tsr_estimate_transfer *t, tsr_text *text) {
   tsr_text_add(
       text, "  %-14s %-4s %-10s %8s %12s %12s %10s\n", tsr_op_name(t->op), tsr_axis_name(t->axis),
-      *t->path ? t->path : "none", tsr_text_count(t->count).text, tsr_text_bytes((int64_t)t->bytes).text,
-      tsr_text_bytes((int64_t)t->sent).text, seconds_text(t->seconds).text);
+      *t->path ? t->path : "none", tsr_text_count(t->count).text,
+      tsr_text_bytes((int64_t)t->bytes).text, tsr_text_bytes((int64_t)t->sent).text,
+      seconds_text(t->seconds).text);
 }
 
 static void add_sums(const tsr_report *r, const tsr_estimate_stage *s, tsr_text *text) {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What `plan` prints, and the advice that goes with it. */
 #ifndef TSR_PLAN_REPORT_H
 #define TSR_PLAN_REPORT_H

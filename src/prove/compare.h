@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Where two states differ: that of the mesh, and that of one rank. */
 #ifndef TSR_PROVE_COMPARE_H
 #define TSR_PROVE_COMPARE_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "prove/prove.h"
 #include "prove/compare.h"
 #include "prove/reference.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* `check --prove`: two steps of the reduced model on the reduced mesh, folded onto this process,
  * and on one rank. Deterministic runs must have the same bits; the run on one rank must agree with
  * the interpreter. No file is read but the model's graph file, no data, tokenizer or weights. */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "prove/reduced_mesh.h"
 #include "prove/size_rule.h"
 

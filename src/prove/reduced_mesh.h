@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The mesh of the reduced run. Axes keep first, interior and last members. */
 #ifndef TSR_PROVE_REDUCED_MESH_H
 #define TSR_PROVE_REDUCED_MESH_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "prove/reduction.h"
 #include "base/tree.h"
 #include "train/sequence.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The run at reduced size: sizes of the model, mesh, batch and units, as two configurations, one on
  * the reduced mesh and one on a single rank, which have the same recipe. */
 #ifndef TSR_PROVE_REDUCTION_H

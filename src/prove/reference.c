@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "prove/reference.h"
 #include "base/memory.h"
 #include "interpreter/interpreter.h"

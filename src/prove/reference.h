@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The interpreter (src/interpreter) beside a run on one rank: loss and gradients of its first step.
  * Half precision is compared in f32: the same model, recipe and samples without the casts. */
 #ifndef TSR_PROVE_REFERENCE_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "prove/size_rule.h"
 #include <stdbool.h>
 

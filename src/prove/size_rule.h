@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* How far a size of a model or of a mesh shrinks without a change of what divides it. */
 #ifndef TSR_PROVE_SIZE_RULE_H
 #define TSR_PROVE_SIZE_RULE_H

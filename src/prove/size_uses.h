@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Where the sizes of a graph file stand: in which dimensions, and what cuts these. */
 #ifndef TSR_PROVE_SIZE_USES_H
 #define TSR_PROVE_SIZE_USES_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The sizes of a model at reduced size: which counts cut each of them, by the expressions of its
  * graph file, and what remains of it. Sizes that are computed from others follow them. */
 #ifndef TSR_PROVE_SIZES_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "prove/state.h"
 #include "runtime/worker.h"
 #include "train/loss_scale.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Two steps of a compiled run on synthetic samples, and all numbers that they leave. */
 #ifndef TSR_PROVE_STATE_H
 #define TSR_PROVE_STATE_H

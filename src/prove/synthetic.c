@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "prove/synthetic.h"
 #include "kernels/kernels.h"
 #include "train/source.h"

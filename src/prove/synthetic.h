@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Synthetic samples: numbers of the counter-based generator as a function of seed, input, step,
  * sample and element, so that they do not depend on the mesh. */
 #ifndef TSR_PROVE_SYNTHETIC_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What a profile suggests: each rule looks at its sums and at what the configuration says now. */
 #include "report/profile.h"
 #include <string.h>

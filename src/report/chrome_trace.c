@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "report/chrome_trace.h"
 #include "base/utf8.h"
 #include "report/comm_trace.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Recorded steps as a file in the Trace Event Format, which Perfetto and chrome://tracing show
  * (docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU).
  *

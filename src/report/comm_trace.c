@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "report/comm_trace.h"
 #include "comm/algorithm.h"
 #include "runtime/device_communicators.h"

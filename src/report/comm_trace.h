@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* TESSERA_COMM_TRACE=1: what every rank sends and receives, one line each, in the order in which it
  * did so:
  *
@@ -12,7 +13,7 @@
 #include "runtime/recorder.h"
 
 typedef struct {
-  int64_t *next;              /* per rank: seq */
+  int64_t *next;                /* per rank: seq */
   const tsr_rank_map *rank_map; /* NULL: this process is alone */
 } tsr_comm_trace;
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "report/lowering.h"
 #include "report/comm_trace.h"
 

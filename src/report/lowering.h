@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What `trace` prints: how a graph became the program of one rank. */
 #ifndef TSR_REPORT_LOWERING_H
 #define TSR_REPORT_LOWERING_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "report/metrics.h"
 #include "base/disk.h"
 #include "base/file.h"

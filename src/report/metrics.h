@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The run's numbers as JSON lines: one object per line, its kind in "event".
  *
  *   start   config, mesh, ranks, parameters, seed, policy, isa, threads

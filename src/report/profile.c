@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The sums of a record. */
 #include "report/profile.h"
 #include "plan/plan.h"

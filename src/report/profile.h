@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What `profile` says of recorded steps: where each rank's time went, which ops took it, what the
  * pipeline's order makes of it, and what would help. Nothing here reads a clock, so the same record
  * gives the same text. */
@@ -21,7 +22,7 @@ typedef struct {
   tsr_event_kind kind;
   int64_t count;
   double seconds, flops; /* of causal attention the half that is not masked */
-  double bytes; /* read and written by compute; of communication what a member brings */
+  double bytes;          /* read and written by compute; of communication what a member brings */
 } tsr_profile_op;
 
 /* Of one virtual stage: seconds of an action, the mean over microbatches, steps and the stage's

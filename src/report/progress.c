@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "report/progress.h"
 #include "base/text.h"
 #include <math.h>

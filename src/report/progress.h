@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* How far the run is, for people: a line that renews itself on a terminal, and plain lines for
  * logs.
  *
@@ -31,8 +32,8 @@ int tsr_progress_format_step(
 void tsr_progress_format_time(double seconds, char ret_text[32]);
 
 typedef struct {
-  FILE *bar;   /* the terminal; NULL: no renewing line */
-  FILE *plain; /* the log; NULL: no plain lines */
+  FILE *bar;          /* the terminal; NULL: no renewing line */
+  FILE *plain;        /* the log; NULL: no plain lines */
   int64_t log_every;  /* steps between plain lines; the last step has one too; 0: none */
   int64_t first_step; /* done before this process began */
   double start_s, shown_s;

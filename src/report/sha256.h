@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* SHA-256 (FIPS 180-4) over the bytes of parameters, in the order they are given. */
 #ifndef TSR_REPORT_SHA256_H
 #define TSR_REPORT_SHA256_H

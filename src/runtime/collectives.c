@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* A program's collectives: their groups that have a member in this process, and the lists of steps
  * that carry them out, which are planned when a program is bound. */
 #include "runtime/internal.h"

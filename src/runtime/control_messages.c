@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What workers tell each other outside programs. */
 #include "runtime/internal.h"
 #include "base/memory.h"

@@ -1,9 +1,10 @@
-/* Device communicators: a group of the device's (device.h) for every group of ranks that has members
- * in several processes, and one for each two neighbouring stages of a pipeline, in each direction.
- * With them neither collectives nor transfers touch the host.
+// SPDX-License-Identifier: Apache-2.0
+/* Device communicators: a group of the device's (device.h) for every group of ranks that has
+ * members in several processes, and one for each two neighbouring stages of a pipeline, in each
+ * direction. With them neither collectives nor transfers touch the host.
  *
- * What a process begins on its streams never waits on the host, so a process of several stages could
- * wait in a circle with another one, through the stream that its stages share: there are
+ * What a process begins on its streams never waits on the host, so a process of several stages
+ * could wait in a circle with another one, through the stream that its stages share: there are
  * communicators only where every process is of one stage. */
 #ifndef TSR_RUNTIME_DEVICE_COMMUNICATORS_H
 #define TSR_RUNTIME_DEVICE_COMMUNICATORS_H
@@ -20,7 +21,8 @@ typedef struct {
 } tsr_device_communicator;
 
 typedef struct tsr_device_communicators {
-  const tsr_device_communicator **of_group;  /* at axis * ranks + first member; NULL: one worker has all members */
+  const tsr_device_communicator *
+      *of_group; /* at axis * ranks + first member; NULL: one worker has all members */
   const tsr_device_communicator **of_stages; /* at from * stages + to; NULL: there is none */
   const tsr_device_communicator *const *all;
   int count;
@@ -32,6 +34,7 @@ bool tsr_device_communicators_fit(const tsr_parallel *parallel, const tsr_rank_m
 /* All workers together; false with `why` (TSR_WHY_BYTES). */
 bool tsr_device_communicators_form(
     tsr_arena *arena, const tsr_parallel *parallel, const tsr_rank_map *rank_map,
-    const tsr_device *device, bool fast, const tsr_device_communicators **ret_communicators, char *why);
+    const tsr_device *device, bool fast, const tsr_device_communicators **ret_communicators,
+    char *why);
 
 #endif

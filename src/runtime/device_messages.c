@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* A program's messages between workers, from device to device (device_communicators.h). What is
  * begun here waits on the device alone: the host goes on with the next task. */
 #include "runtime/internal.h"

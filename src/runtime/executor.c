@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Steps the ranks of each stage through its program in lockstep, task by task. A task's work is
  * dealt as (rank, range) jobs; a collective first has all its inputs, because every rank has
  * finished the task before it. Stages take turns: one goes on until it needs what another has not

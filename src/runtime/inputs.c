@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What comes into a step from the data. On the CPU a microbatch's inputs are filled where the tasks
  * read them, when its forward pass begins. For a device all microbatches of a step are filled in
  * memory of the host, which the device copies from; there are two sets of that, so that the next

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #ifndef TSR_RUN_INTERNAL_H
 #define TSR_RUN_INTERNAL_H
 #include "comm/peers.h"
@@ -105,22 +106,23 @@ struct tsr_bound {
   tsr_worker *worker;
   const tsr_programs *programs;
   tsr_rank_memory *ranks;
-  int **ranks_of_stage;     /* per stage: those of its ranks that are here, ascending */
-  int *ranks_count;         /* of each */
-  int ranks_most;           /* of any */
-  tsr_group_plan ***plans;  /* per stage and task of a collective: of its groups here, in order */
+  int **ranks_of_stage;      /* per stage: those of its ranks that are here, ascending */
+  int *ranks_count;          /* of each */
+  int ranks_most;            /* of any */
+  tsr_group_plan ***plans;   /* per stage and task of a collective: of its groups here, in order */
   tsr_pending_task *pending; /* per stage, and the last for collectives over pp */
-  int *param_values;        /* per parameter: its value */
-  tsr_transfer **transfers; /* per node: of a receive node its microbatches, else NULL */
-  tsr_communicator_use *communicator_uses; /* per communicator of the rank map; NULL: there are none */
-  tsr_stage_at *at;         /* per stage */
-  char **rows;              /* per rank: a sample's row of an input that cp splits, whole */
-  int64_t step;             /* that is under way */
-  int64_t steps_done;       /* with other workers: the last one's number, from 1 */
-  tsr_report *reports;      /* per worker */
-  char *last_words;         /* room for what is said when others are lost */
-  tsr_staged *staged;       /* NULL: no device */
-  void *recorded[2];        /* a step as one piece of the device's work, for each set of inputs */
+  int *param_values;         /* per parameter: its value */
+  tsr_transfer **transfers;  /* per node: of a receive node its microbatches, else NULL */
+  tsr_communicator_use
+      *communicator_uses; /* per communicator of the rank map; NULL: there are none */
+  tsr_stage_at *at;       /* per stage */
+  char **rows;            /* per rank: a sample's row of an input that cp splits, whole */
+  int64_t step;           /* that is under way */
+  int64_t steps_done;     /* with other workers: the last one's number, from 1 */
+  tsr_report *reports;    /* per worker */
+  char *last_words;       /* room for what is said when others are lost */
+  tsr_staged *staged;     /* NULL: no device */
+  void *recorded[2];      /* a step as one piece of the device's work, for each set of inputs */
   bool unrecordable;
   int64_t device_steps;    /* that could have been recorded */
   bool *scaled;            /* per node: whether it gives f16 numbers made of the scaled loss */
@@ -273,8 +275,8 @@ void tsr_bound_place_device_messages(tsr_bound *bound, char *memory);
  * lane waits for it; with a bucket not before tsr_device_wait_for_bucket. */
 void tsr_device_begin_collective(const tsr_task_at *at);
 void tsr_device_wait_for_bucket(const tsr_task_at *at);
-/* Whether a transfer between the two stages goes by a device communicator; then a send, a receive, a wait of
- * it. */
+/* Whether a transfer between the two stages goes by a device communicator; then a send, a receive,
+ * a wait of it. */
 bool tsr_device_has_transfer(const tsr_task_at *at);
 void tsr_device_transfer(const tsr_task_at *at);
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "runtime/limits.h"
 #include "base/memory.h"
 #include "base/text.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What this machine can do at most, measured: what kernels' times are compared with. */
 #ifndef TSR_RUN_LIMITS_H
 #define TSR_RUN_LIMITS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Collectives in flight: of groups that have members in other processes, by the transport. */
 #include "runtime/internal.h"
 #include <string.h>

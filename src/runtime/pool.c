@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "runtime/pool.h"
 #include <assert.h>
 #include <errno.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The worker's threads: one loop at a time; each thread, the caller too, takes the next job when it
  * is done with one. A job's result must not depend on which thread runs it. */
 #ifndef TSR_RUN_POOL_H

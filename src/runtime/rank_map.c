@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "runtime/rank_map.h"
 #include <stdlib.h>
 #include <string.h>
@@ -30,16 +31,17 @@ bool tsr_rank_map_make(
   if (!t || !t->table || t->workers == 1) return true;
   if (t->workers > p->ranks) {
     tsr_diag_error(
-        diags, TSR_NOWHERE, "%d workers were started for %d rank%s: %d of them would have nothing to do",
-        t->workers, p->ranks, p->ranks == 1 ? "" : "s", t->workers - p->ranks);
+        diags, TSR_NOWHERE,
+        "%d workers were started for %d rank%s: %d of them would have nothing to do", t->workers,
+        p->ranks, p->ranks == 1 ? "" : "s", t->workers - p->ranks);
     tsr_diag_hint(diags, "start %d, or a larger mesh", p->ranks);
     return false;
   }
   int *order = tsr_arena_array(arena, int, p->ranks), *of = tsr_arena_array(arena, int, p->ranks);
   order_ranks(p, order);
   for (int w = 0; w < t->workers; w++)
-    for (int64_t i = (int64_t)w * p->ranks / t->workers; i < (int64_t)(w + 1) * p->ranks / t->workers;
-         i++)
+    for (int64_t i = (int64_t)w * p->ranks / t->workers;
+         i < (int64_t)(w + 1) * p->ranks / t->workers; i++)
       of[order[i]] = w;
   *ret = (tsr_rank_map){t, t->worker, t->workers, of};
   ret->hosts = find_hosts(arena, t);
@@ -68,7 +70,8 @@ int tsr_rank_map_processes(
   return kept;
 }
 
-static group find_group(const tsr_parallel *p, const tsr_rank_map *h, int axis, int first, int *room) {
+static group
+find_group(const tsr_parallel *p, const tsr_rank_map *h, int axis, int first, int *room) {
   int stage = axis == TSR_PP ? -1 : tsr_parallel_coord(p, first, TSR_PP);
   return (group){stage, tsr_rank_map_processes(p, h, axis, first, room), room, NULL};
 }
@@ -79,8 +82,9 @@ static bool is_same(const group *a, const group *b) {
 }
 
 /* All workers go through all groups in one order, so nobody waits in a circle. */
-static bool
-form(const tsr_rank_map *h, tsr_arena *arena, group like, group **all, int *count, void **ret, char *why) {
+static bool form(
+    const tsr_rank_map *h, tsr_arena *arena, group like, group **all, int *count, void **ret,
+    char *why) {
   for (int i = 0; i < *count; i++)
     if (is_same(all[i], &like)) return *ret = all[i]->formed, true;
   group *g = all[(*count)++] = tsr_arena_alloc(arena, sizeof *g);
@@ -94,10 +98,12 @@ form(const tsr_rank_map *h, tsr_arena *arena, group like, group **all, int *coun
   return true;
 }
 
-bool tsr_rank_map_form_groups(tsr_arena *arena, const tsr_parallel *p, const tsr_rank_map *h, char *why) {
+bool tsr_rank_map_form_groups(
+    tsr_arena *arena, const tsr_parallel *p, const tsr_rank_map *h, char *why) {
   int count = 0, groups = 0;
   if (h->workers == 1 || !h->transport->table->form) return true;
-  for (int axis = 0; axis < TSR_AXES; axis++) groups += p->size[axis] > 1 ? p->ranks / p->size[axis] : 0;
+  for (int axis = 0; axis < TSR_AXES; axis++)
+    groups += p->size[axis] > 1 ? p->ranks / p->size[axis] : 0;
   group **all = tsr_arena_array(arena, group *, groups);
   int *room = tsr_arena_array(arena, int, p->ranks);
   for (int axis = 0; axis < TSR_AXES; axis++)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Which worker hosts which rank.
  *
  * Ranks are laid on workers in blocks, in the order of their coordinates with tp running fastest,
@@ -41,7 +42,8 @@ static inline int tsr_rank_map_process(const tsr_rank_map *h, int rank) {
 /* The workers of the group over an axis that `first` is the first member of, ascending; how
  * many. */
 int tsr_rank_map_processes(
-    const tsr_parallel *parallel, const tsr_rank_map *rank_map, int axis, int first, int *ret_workers);
+    const tsr_parallel *parallel, const tsr_rank_map *rank_map, int axis, int first,
+    int *ret_workers);
 
 /* "workers: 2, openmpi 4.1.4; ranks 0-3 on a, 4-7 on b" */
 void tsr_rank_map_print(const tsr_rank_map *rank_map, int ranks, tsr_text *text);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "runtime/recorder.h"
 #include "runtime/internal.h"
 #include <assert.h>
@@ -12,7 +13,7 @@ struct tsr_recorder {
   int steps_count, steps_max;
   int64_t first_step;
   int64_t origin;
-  tsr_span *jobs;    /* of the loop that runs */
+  tsr_span *jobs; /* of the loop that runs */
   int jobs_max;
   tsr_span *present; /* per rank; begin NEVER: it has none */
   int64_t *waits;    /* per stage: since when, or NEVER */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* When each rank did what, by the clock: one event for every task that a rank ran.
  *
  * The ranks of a stage step through its program in lockstep, on the threads of one worker. A rank's

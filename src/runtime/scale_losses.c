@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What half precision loses of the scaled loss and of what is made of it: f16 has few exponents,
  * and where a number leaves them, the loss scale changes its rounding. */
 #include "runtime/internal.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Whole tensors in and out of the ranks' parts, and their first values. */
 #include "base/sequence.h"
 #include "runtime/internal.h"
@@ -32,7 +33,8 @@ static int64_t box_rows(const tsr_box *box) {
   return rows;
 }
 
-int64_t tsr_bound_position(const tsr_bound *b, const tsr_box *box, int value, int rank, int dim, int64_t i) {
+int64_t tsr_bound_position(
+    const tsr_bound *b, const tsr_box *box, int value, int rank, int dim, int64_t i) {
   const tsr_program *p = tsr_bound_program(b, rank);
   tsr_placement cp = p->graph->values[value].placement[TSR_CP];
   int members = b->worker->options.parallel->size[TSR_CP];
@@ -42,7 +44,8 @@ int64_t tsr_bound_position(const tsr_bound *b, const tsr_box *box, int value, in
 }
 
 /* The whole tensor's index of the first element of a rank's local row. */
-static int64_t whole_index(const tsr_bound *b, const tsr_box *box, int value, int rank, int64_t row) {
+static int64_t
+whole_index(const tsr_bound *b, const tsr_box *box, int value, int rank, int64_t row) {
   int64_t index[TSR_BOX_DIMS_MAX] = {0}, at = 0;
   for (int d = box->ndim - 2; d >= 0; d--) {
     index[d] = row % box->shape[d];
@@ -102,8 +105,8 @@ void tsr_bound_read(const tsr_bound *b, int value, float *out) {
 }
 
 /* Which of a part's rows are (a piece of) the whole's row; -1: none is. */
-static int64_t
-find_row(const tsr_bound *b, const tsr_box *box, int value, int rank, int64_t row, int64_t *ret_at) {
+static int64_t find_row(
+    const tsr_bound *b, const tsr_box *box, int value, int rank, int64_t row, int64_t *ret_at) {
   int64_t whole_cols = box->global[box->ndim - 1], rows = box_rows(box);
   for (int64_t i = 0; i < rows; i++) {
     int64_t at = whole_index(b, box, value, rank, i);
@@ -123,8 +126,8 @@ void tsr_bound_read_row(const tsr_bound *b, int value, int64_t row, float *out) 
     int64_t i = find_row(b, &box, value, r, row, &at);
     if (i < 0) continue;
     bool here = tsr_bound_is_here(b, r);
-    char *piece = here ? (char *)tsr_bound_address(b, value, r, 0) + i * bytes
-                       : tsr_wait_memory(b, bytes);
+    char *piece =
+        here ? (char *)tsr_bound_address(b, value, r, 0) + i * bytes : tsr_wait_memory(b, bytes);
     if (!alone) tsr_bound_broadcast(b, tsr_rank_map_process(tsr_bound_hosting(b), r), piece, bytes);
     read_numbers(b, dtype, out + at, piece, cols);
     if (!here) free(piece);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What goes from one stage to another one that has ranks in other processes. */
 #include "runtime/internal.h"
 #include <string.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* When others do not come: who waits here for what, who of them is there, and what the rest may be
  * doing. The text has a line per worker and per stage that waits, so that of many reports side by
  * side each can be read alone. */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The worker's memory: allocated once, in a few big blocks per rank. */
 #include "runtime/internal.h"
 #include "base/disk.h"
@@ -101,7 +102,8 @@ check_fits(const tsr_worker_options *o, const tsr_programs *programs, int count,
   tsr_diag_failure(
       diags, TSR_NOWHERE, "the model does not fit: %s needed for %d rank%s, %s %s%s%s",
       tsr_text_bytes(need).text, o->parallel->ranks, o->parallel->ranks == 1 ? "" : "s",
-      tsr_text_bytes(have).text, o->memory_limit ? "allowed by device_config.memory_limit" : "available",
+      tsr_text_bytes(have).text,
+      o->memory_limit ? "allowed by device_config.memory_limit" : "available",
       o->device ? " on " : "", o->device ? o->device->name : "");
   const tsr_program *p = programs[0].of_stage[stage];
   tsr_diag_hint(
@@ -109,11 +111,13 @@ check_fits(const tsr_worker_options *o, const tsr_programs *programs, int count,
       "a rank%s needs %s of parameters, %s of optimizer state, %s of activations and gradients",
       programs->order->stages > 1 ? tsr_arena_printf(programs->graph->arena, " of stage %d", stage)
                                   : "",
-      tsr_text_bytes(p->bytes[TSR_SEGMENT_PARAM]).text, tsr_text_bytes(p->bytes[TSR_SEGMENT_STATE]).text,
+      tsr_text_bytes(p->bytes[TSR_SEGMENT_PARAM]).text,
+      tsr_text_bytes(p->bytes[TSR_SEGMENT_STATE]).text,
       tsr_text_bytes(p->bytes[TSR_SEGMENT_WORK]).text);
   int64_t cache = cache_bytes(programs, count, stage);
   if (cache)
-    tsr_diag_hint(diags, "and %s for keys and values of generated text", tsr_text_bytes(cache).text);
+    tsr_diag_hint(
+        diags, "and %s for keys and values of generated text", tsr_text_bytes(cache).text);
   tsr_diag_hint(
       diags,
       "a smaller batch_size, sequence_length or model would fit; `check` shows what each costs");
@@ -147,8 +151,8 @@ allocate(tsr_worker *w, int rank, const char *what, int64_t bytes, char **ret, t
   void *memory = tsr_memory_map((size_t)bytes);
   if (!memory)
     return tsr_diag_failure(
-        diags, TSR_NOWHERE, "rank %d: cannot allocate %s for %s: %s", rank, tsr_text_bytes(bytes).text,
-        what, strerror(errno));
+        diags, TSR_NOWHERE, "rank %d: cannot allocate %s for %s: %s", rank,
+        tsr_text_bytes(bytes).text, what, strerror(errno));
   madvise(memory, (size_t)bytes, MADV_HUGEPAGE);
   w->blocks[w->blocks_count++] = (struct tsr_block){memory, (size_t)bytes, false};
   w->bytes += bytes;
@@ -259,7 +263,8 @@ bind_programs(tsr_arena *arena, tsr_worker *w, int index, const tsr_programs *pr
 static int64_t staging_bytes(const tsr_worker *w) {
   int64_t most = 0;
   for (int i = 0; i < w->bound_count; i++) {
-    int64_t bytes = tsr_bound_staging_bytes(&w->bound[i]) + tsr_bound_device_message_bytes(&w->bound[i]);
+    int64_t bytes =
+        tsr_bound_staging_bytes(&w->bound[i]) + tsr_bound_device_message_bytes(&w->bound[i]);
     if (bytes > most) most = bytes;
   }
   return most;

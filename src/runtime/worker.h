@@ -1,7 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
 /* A worker: one process that hosts ranks on one device, their memory, and the executor that steps
- * them in lockstep through a program. It hosts all ranks of the mesh, or those that `rank_map` gives
- * it; then what is said of all ranks below is done by all workers together: each calls, in the same
- * order. */
+ * them in lockstep through a program. It hosts all ranks of the mesh, or those that `rank_map`
+ * gives it; then what is said of all ranks below is done by all workers together: each calls, in
+ * the same order. */
 #ifndef TSR_RUN_WORKER_H
 #define TSR_RUN_WORKER_H
 #include "device/device.h"
@@ -15,10 +16,11 @@ typedef struct {
   int threads;
   uint64_t seed;
   int64_t memory_limit; /* bytes that may be allocated in all; 0: what the machine has available */
-  const char *state_folder; /* where optimizer state is a memory-mapped file; NULL: it is in memory */
+  const char
+      *state_folder; /* where optimizer state is a memory-mapped file; NULL: it is in memory */
   const tsr_device *device; /* where ranks compute; NULL: on the CPU's threads */
   bool fast;                /* policy fast, for sums between devices */
-  tsr_rank_map rank_map;      /* all zero: this process is alone */
+  tsr_rank_map rank_map;    /* all zero: this process is alone */
   double timeout_s;         /* the longest that a worker waits for others; 0: for ever */
   /* Called when a message has failed or the timeout is over, with the report; does not return. */
   void (*lost)(void *context, const char *report);
@@ -85,8 +87,7 @@ typedef struct {
  * without those that another rank before, here or elsewhere, holds too. Room for as many as there
  * are ranks; how many there are. Rows of dimension 0 behind the real ones (tsr_param.valid0) are
  * padding, always zero. */
-int tsr_bound_parts(
-    const tsr_bound *bound, int value, bool distinct, tsr_part_of_value *ret_parts);
+int tsr_bound_parts(const tsr_bound *bound, int value, bool distinct, tsr_part_of_value *ret_parts);
 const tsr_graph *tsr_bound_graph(const tsr_bound *bound);
 int tsr_bound_ranks(const tsr_bound *bound);
 tsr_pool *tsr_bound_pool(const tsr_bound *bound);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* A growing buffer's free blocks: the smallest that fits is taken, neighbours grow together. */
 #ifndef TSR_SCHEDULE_BLOCKS_H
 #define TSR_SCHEDULE_BLOCKS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* needs: what is kept from one action to another, and the order in which the parts run
  * gives: frames, with slots for as many microbatches as are alive at once
  * breaks: nothing

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Inside the memory plan: where what lives from one action of the pipeline's order to another one
  * is kept for each microbatch. */
 #ifndef TSR_SCHEDULE_FRAMES_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* requires: a stage's tasks in their final order, with local shapes; readers of every value
  * produces: fused tasks (fuse.h) in the place of those that they cover
  * invalidates: indices of tasks */
@@ -5,7 +6,8 @@
 #include <assert.h>
 #include <string.h>
 
-/* The gradients of a norm's weights and their updates stand between its backward pass and the sum. */
+/* The gradients of a norm's weights and their updates stand between its backward pass and the sum.
+ * */
 enum { NEAR = 32 };
 
 typedef struct {
@@ -16,9 +18,7 @@ typedef struct {
   int *part_end;  /* per task: where its part ends */
 } fusing;
 
-static bool has_form(const fusing *f, tsr_fused_form form) {
-  return f->target->fuses & 1u << form;
-}
+static bool has_form(const fusing *f, tsr_fused_form form) { return f->target->fuses & 1u << form; }
 
 static const tsr_node *node_of(const fusing *f, const tsr_task *t) {
   return &f->p->graph->nodes[t->node];
@@ -71,9 +71,7 @@ static bool reads(const fusing *f, const tsr_task *t, int value) {
 }
 
 static bool is_norm(tsr_op op) { return op == TSR_OP_LAYERNORM || op == TSR_OP_RMSNORM; }
-static bool is_norm_dx(tsr_op op) {
-  return op == TSR_OP_LAYERNORM_DX || op == TSR_OP_RMSNORM_DX;
-}
+static bool is_norm_dx(tsr_op op) { return op == TSR_OP_LAYERNORM_DX || op == TSR_OP_RMSNORM_DX; }
 
 /* ---- making a fused task ---- */
 
@@ -106,7 +104,7 @@ static void fuse(fusing *f, tsr_fused_form form, const int *tasks, int count, in
   int inputs = 0, outputs = 0, *nodes = tsr_arena_array(f->arena, int, count), room = 0;
   for (int i = 0; i < count; i++) room += f->p->tasks[tasks[i]].inputs_count;
   int *values = tsr_arena_array(f->arena, int, room + 1),
-      *results = tsr_arena_array(f->arena, int, count * TSR_OUTPUTS_MAX);
+      *results = tsr_arena_array(f->arena, int, count *TSR_OUTPUTS_MAX);
   for (int i = 0; i < count; i++) {
     const tsr_task *of = &f->p->tasks[tasks[i]];
     const tsr_node *n = node_of(f, of);
@@ -133,7 +131,8 @@ typedef struct {
   int count, tasks[3];
 } chain;
 
-/* The sum of tensors at task `sum`, with the row that is added before it, and the norm behind it. */
+/* The sum of tensors at task `sum`, with the row that is added before it, and the norm behind it.
+ * */
 static bool find_sum_norm(const fusing *f, int sum, chain *ret) {
   const tsr_task *tasks = f->p->tasks;
   int norm = follower(f, sum);
@@ -239,7 +238,8 @@ static void fuse_norm_dx(fusing *f, int task) {
 
 /* ---- optimizer updates ---- */
 
-/* Inputs of an update that all updates of a launch share: the step's scalars, and the clip factor. */
+/* Inputs of an update that all updates of a launch share: the step's scalars, and the clip factor.
+ * */
 static int shared_inputs(const tsr_task *t, const tsr_node *n, int *ret_first) {
   bool adamw = t->op == TSR_OP_ADAMW;
   tsr_param_store store = adamw ? n->attr.adamw.store : n->attr.sgd.store;

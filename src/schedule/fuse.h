@@ -1,14 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Fused tasks: several ops that one kernel of the target computes in one pass over memory.
  *
  * A fused task is its base op with the list of graph nodes that it covers, in graph order, and its
- * own operands: inputs are the inputs of these nodes that none of them makes, outputs those of their
- * outputs that somebody else reads (or that the program returns), both in the order of the nodes. A
- * value that only the task's own nodes read is elided: it has no memory. Under policy deterministic
- * a fused task has the bits of its nodes, one after the other.
+ * own operands: inputs are the inputs of these nodes that none of them makes, outputs those of
+ * their outputs that somebody else reads (or that the program returns), both in the order of the
+ * nodes. A value that only the task's own nodes read is elided: it has no memory. Under policy
+ * deterministic a fused task has the bits of its nodes, one after the other.
  *
  *   form          nodes                                  kernel
  *   epilogue      linear [+ add(row)] [+ add | gelu]     y = x w^T [+ bias] [+ residual | gelu]
- *   sum_norm      [add(row) +] add + a norm              the norm of (x [+ row] + residual), and that sum
+ *   sum_norm      [add(row) +] add + a norm              norm(x [+ row] + residual), and the sum
  *   norm_dx_sum   a norm's input gradient + add          dx + the gradient of the residual branch
  *   updates       optimizer updates, one after another   one launch for many parameters
  *
@@ -26,7 +27,8 @@ const char *tsr_fused_name(tsr_fused_form form); /* "epilogue" */
 
 /* Whether a fused task's output may have the bytes of one of its inputs of the same shape that
  * nobody reads later. */
-bool tsr_fused_may_overwrite(const tsr_program *program, const tsr_task *task, int output, int input);
+bool tsr_fused_may_overwrite(
+    const tsr_program *program, const tsr_task *task, int output, int input);
 
 /* ---- operands of a fused task, for kernels ---- */
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* needs: a graph with placements and stages, a pipeline's order
  * gives: one stage's tasks in the graph's order, with local shapes and the units that split their
  * sums; the two ends of what moves between stages; the order in which the parts run

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* requires: a placed graph's node, and the local shapes of its inputs and outputs
  * produces: the record of the node's sum
  * invalidates: nothing */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* needs: tasks with local shapes, and the order in which their parts run
  * gives: an offset in WORK for every tensor that a task writes and for every task's scratch, and
  * frames for what lives from one action to another
@@ -270,8 +271,9 @@ static void take_value(planner *m, int value) {
   v->taken = true;
 }
 
-/* The value of an input whose bytes an output may take over, since nobody reads them after the task;
- * -1: it may not. What lives longer than the body's run is not asked: its place was chosen for that. */
+/* The value of an input whose bytes an output may take over, since nobody reads them after the
+ * task; -1: it may not. What lives longer than the body's run is not asked: its place was chosen
+ * for that. */
 static int find_predecessor(const planner *m, const tsr_task *t, int time, int input, int output) {
   bool may = t->fused ? tsr_fused_may_overwrite(m->p, t, output, input)
                       : !input && !output && tsr_op_facts(t->op) & TSR_FACT_OVERWRITES;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "schedule/norm_pieces.h"
 #include <assert.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Of what the norm of a gradient is made, so that its bits do not depend on who holds which part.
  *
  * The sum of squares of a gradient is taken of rectangles: `pieces` runs of one dimension, of which

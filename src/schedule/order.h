@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* In which order the stages of a pipeline work on the microbatches of a step: data, in one small
  * text format, made by a function or read from a user's file.
  *

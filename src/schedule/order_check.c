@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "schedule/order.h"
 #include "schedule/order_walk.h"
 #include <string.h>
@@ -66,7 +67,8 @@ static bool check_once(const checker *c, int stage) {
       continue;
     }
     tsr_place place = place_of(c, stage, a);
-    ok = tsr_diag_error(c->diags, place, "stage %d: %s stands twice", stage, tsr_action_text(*a).text);
+    ok = tsr_diag_error(
+        c->diags, place, "stage %d: %s stands twice", stage, tsr_action_text(*a).text);
     tsr_place first = place_of(c, stage, &c->order->actions[stage][*index - 1]);
     if (first.line) tsr_diag_hint(c->diags, "first at line %d, column %d", first.line, first.col);
   }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "schedule/order.h"
 #include "base/file.h"
 #include <ctype.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* A pipeline's order over time, drawn: as text, and as an SVG document. */
 #include "schedule/order.h"
 #include "schedule/order_walk.h"
@@ -254,8 +255,8 @@ static void add_box(
       y, width, BOX);
   if (a.chunk) tsr_text_add(svg, " fill-opacity=\"%.2f\"", opacity(order, a.chunk));
   tsr_text_add(
-      svg, "><title>%s of stage %d: %.6g to %.6g</title></rect>", tsr_action_text(a).text, stage, start,
-      end);
+      svg, "><title>%s of stage %d: %.6g to %.6g</title></rect>", tsr_action_text(a).text, stage,
+      start, end);
   char number[16];
   snprintf(number, sizeof number, "%d", a.microbatch);
   const tsr_short_text whole = tsr_action_text(a);

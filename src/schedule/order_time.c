@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "schedule/order.h"
 #include "schedule/order_walk.h"
 #include <assert.h>
@@ -60,7 +61,8 @@ void tsr_order_time(
 tsr_order_starts tsr_order_find_starts(tsr_arena *arena, const tsr_order *order) {
   int stages = order->stages * order->chunks;
   tsr_order_starts s = {.microbatches = order->microbatches};
-  double *one = tsr_arena_array(arena, double, stages), *two = tsr_arena_array(arena, double, stages);
+  double *one = tsr_arena_array(arena, double, stages),
+         *two = tsr_arena_array(arena, double, stages);
   for (int i = 0; i < stages; i++) one[i] = 1, two[i] = order->splits_backward ? 1 : 2;
   tsr_order_costs costs = {.forward = one, .backward = two, .weights = one};
   tsr_order_times times;

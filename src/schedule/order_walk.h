@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Inside the orders' files: the actions of all stages, one after another as they can happen. */
 #ifndef TSR_SCHEDULE_ORDER_WALK_H
 #define TSR_SCHEDULE_ORDER_WALK_H

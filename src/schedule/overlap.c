@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* needs: a stage's tasks in their parts
  * gives: collectives over dp that only begin where their input is complete, in buckets, and waits
  * where their results are first used breaks: the tasks' indices

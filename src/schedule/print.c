@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "schedule/program.h"
 
 static void print_tensor(const tsr_program *p, const tsr_tensor *t, tsr_text *text) {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Queries on a program: sizes, which nodes it has, and which of them share bytes. */
 #include "schedule/program.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The program: what the ranks of one stage of the pipeline do in a step, as lists of tasks with
  * buffer offsets, and the order in which the lists run. It knows no device; all ranks of a stage
  * run the same program and only their coords differ. */
@@ -78,11 +79,11 @@ typedef struct {
   int lag;    /* of a wait: it is for the microbatch so many before; TSR_WAIT_ALL */
   int bucket; /* > 0: a collective that only begins here, and the wait for it; those of one number
                  follow each other and move together */
-  bool last_only;    /* of a task of the body: only the last microbatch runs it */
+  bool last_only; /* of a task of the body: only the last microbatch runs it */
   tsr_fused_form fused;
-  int nodes_count, *nodes; /* of a fused task: all that it covers, in graph order */
-  const int *values;       /* what the inputs are; NULL: what the node's are */
-  const int *results;      /* what the outputs are; NULL: what the node's are */
+  int nodes_count, *nodes;               /* of a fused task: all that it covers, in graph order */
+  const int *values;                     /* what the inputs are; NULL: what the node's are */
+  const int *results;                    /* what the outputs are; NULL: what the node's are */
   int64_t scratch_offset, scratch_bytes; /* in WORK, for this task alone */
 } tsr_task;
 

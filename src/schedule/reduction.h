@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* How a summing task makes its sum, so that the bits do not depend on who computes it.
  *
  * A task sums over some dimensions of an operand: rows of a weight's gradient, K of a matmul.

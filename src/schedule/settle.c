@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* needs: a stage's tasks in their parts, with their collectives where they stay; the runs
  * gives: tasks of the update in the last microbatch's run of the part that makes what they need
  * breaks: the tasks' indices

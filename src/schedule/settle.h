@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #ifndef TSR_SCHEDULE_SETTLE_H
 #define TSR_SCHEDULE_SETTLE_H
 #include "schedule/program.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What programs are compiled for: what an architecture computes as one task, and the scratch memory
  * that its tasks need. A target is pure functions: the device itself need not be there. */
 #ifndef TSR_SCHEDULE_TARGET_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "schedule/verify.h"
 #include "schedule/verify_checks.h"
 #include <assert.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Proves before the first step that the programs of all ranks fit together, on the mesh that they
  * are to run on. It trusts nothing that lowering and the memory plan say of themselves: it knows
  * the graph with its placements, the lists of tasks, and what the executor does with them.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* A program's memory cut into cells: bytes that always are of the same tensors are one. Segments
  * stand one behind the other, so that one ascending list of edges says where cells begin. */
 #include "base/tree.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Inside the verifier: what its checks share. */
 #ifndef TSR_SCHEDULE_VERIFY_CHECKS_H
 #define TSR_SCHEDULE_VERIFY_CHECKS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Fused tasks (fuse.h), derived again from the graph. */
 #include "schedule/fuse.h"
 #include "schedule/verify_checks.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What a program says of itself: lists that index one another, and where every tensor lies. */
 #include "base/tree.h"
 #include "schedule/verify_checks.h"

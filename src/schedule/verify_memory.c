@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Goes through a whole step of one program with a memory that knows what every byte holds.
  *
  * A cell (verify_cells.c) knows the last write to it, and a write what it wrote: a value, of which

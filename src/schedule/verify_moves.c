@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What ranks do together: the members of a group run the same collectives in the same order, and
  * what one stage sends another one receives. */
 #include "schedule/verify_checks.h"

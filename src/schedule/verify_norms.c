@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Norms of gradients: on every rank the pieces are the rank's part of the gradient, each element
  * once, and no rank has a part of a piece. */
 #include "schedule/verify_checks.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Keys of sums and norms that were proved before. */
 #include "schedule/verify_checks.h"
 #include <string.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Sums: every summing task's record against the graph, its placements and the recipe's units.
  *
  * Which rows belong to which unit is derived here from the other end: from the global position of a

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Findings, each with the node and the rank that it is about. */
 #include "schedule/verify_checks.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The rows of a sum, and where they are on every rank. */
 #include "base/sequence.h"
 #include "schedule/verify_sums.h"
@@ -38,9 +39,10 @@ static int64_t order_dims(const tsr_sum_check *c, int *ret_order) {
   return rows;
 }
 
-/* A leaf's rows are a box: `width` rows of each dimension from `base` on. There are as many boxes as
- * combinations, which `seen` counts through, and those of a dimension are a grid, of which `taken`
- * has the places: so no row is summed twice where no box is, however many rows there are. */
+/* A leaf's rows are a box: `width` rows of each dimension from `base` on. There are as many boxes
+ * as combinations, which `seen` counts through, and those of a dimension are a grid, of which
+ * `taken` has the places: so no row is summed twice where no box is, however many rows there are.
+ * */
 typedef struct {
   int order[TSR_REDUCED_DIMS_MAX];
   int64_t base[TSR_REDUCED_DIMS_MAX], stride[TSR_REDUCED_DIMS_MAX];

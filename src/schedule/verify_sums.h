@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Inside the verifier: a sum as the recipe demands it, which a task's record is held against. */
 #ifndef TSR_SCHEDULE_VERIFY_SUMS_H
 #define TSR_SCHEDULE_VERIFY_SUMS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Tasks and nodes: every node of the stage has one task in its part, which works on what the node
  * says. */
 #include "schedule/verify_checks.h"
@@ -283,8 +284,7 @@ static bool check_node(const check *c, int task) {
           c->v, c->s, task, -1, "its node is '%s' under another name, which needs no task",
           name_of(c, n->inputs[0])))
     return false;
-  if (t->fused)
-    return tsr_verify_fused(c->v, c->s, task, c->readers) && check_tensors(c, task);
+  if (t->fused) return tsr_verify_fused(c->v, c->s, task, c->readers) && check_tensors(c, task);
   return (axis < 0 || check_placements(c, task)) && check_inputs(c, task) && check_outputs(c, task);
 }
 

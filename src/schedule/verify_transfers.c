@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What a stage exchanges with others: the two ends of a transfer, the tasks that move data. */
 #include "schedule/verify_checks.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Goes through all ranks' waits as the executor does: a receive waits until its value was sent, a
  * wait until what was sent was received, a collective (or the wait for its bucket) until every
  * member of the group has come to it. Where all of them end, none closes a circle.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* `plan --calibrate`: measures this machine by training small models through the executor, and
  * makes a description of it. */
 #ifndef TSR_TRAIN_CALIBRATE_H

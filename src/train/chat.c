@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "train/chat.h"
 #include "base/file.h"
 #include "base/json.h"

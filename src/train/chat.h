@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* A conversation in a file, as the tokens that a model of it was trained on. */
 #ifndef TSR_TRAIN_CHAT_H
 #define TSR_TRAIN_CHAT_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The chat template that a model came with (Hugging Face: Jinja, in chat_template.jinja,
  * tokenizer_config.json or chat_template.json). Templates are not interpreted: one is known or it
  * is not. */

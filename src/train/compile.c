@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "train/compile.h"
 #include "schedule/verify.h"
 #include "train/sequence.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* From a configuration to a program: the pipeline, as one straight function. */
 #ifndef TSR_TRAIN_COMPILE_H
 #define TSR_TRAIN_COMPILE_H

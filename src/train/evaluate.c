@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "train/evaluate.h"
 #include "data/sources.h"
 #include <math.h>

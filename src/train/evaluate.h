@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The loss of a model over a text, each token but the first predicted once. */
 #ifndef TSR_TRAIN_EVALUATE_H
 #define TSR_TRAIN_EVALUATE_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "train/generate.h"
 #include "train/trainer.h"
 #include <string.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Text from a model: several prompts at once, each as if it were alone.
  *
  * With a cache (tsr_pass_cache) a prompt's tokens go through the model in chunks, and then each new

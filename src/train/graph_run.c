@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* A hand-written graph without a loss: once forward, its outputs printed and written as NumPy
  * files. */
 #include "train/trainer.h"
@@ -69,8 +70,8 @@ static bool report_output(
   }
   if (!o->quiet)
     printf(
-        "%s %s: sum %.9g, norm %.9g\n", g->outputs[i].name, tsr_shape_text(v->ndim, v->shape).text, sum,
-        sqrt(squares));
+        "%s %s: sum %.9g, norm %.9g\n", g->outputs[i].name, tsr_shape_text(v->ndim, v->shape).text,
+        sum, sqrt(squares));
   bool ok = !o->out || write_npy(o->arena, o->out->path, g->outputs[i].name, v, data, diags);
   free(data);
   return ok;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "train/keeper.h"
 #include "base/file.h"
 #include "base/memory.h"
@@ -342,7 +343,8 @@ static bool open_saver(
   if (!agree_on_folder(k, opened, diags)) return false;
   if (k->run.quiet) return true;
   int64_t every = k->run.config->training.model_save_interval;
-  printf("checkpoints: %s each into '%s'", tsr_text_bytes(tsr_saver_bytes(k->saver)).text, o.folder);
+  printf(
+      "checkpoints: %s each into '%s'", tsr_text_bytes(tsr_saver_bytes(k->saver)).text, o.folder);
   if (every) printf(", every %lld steps and at the end\n", (long long)every);
   else printf(", at the end\n");
   return true;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What lasts of a run: where it begins (anew, from saved weights, or where another run of the same
  * recipe stopped), and the checkpoints that it leaves. */
 #ifndef TSR_TRAIN_KEEPER_H
@@ -9,13 +10,13 @@
 #include <signal.h>
 
 typedef struct {
-  const char *folder;           /* of the checkpoints; NULL: none are written */
-  bool resumes;                 /* going on was asked for, be there a checkpoint or not */
-  tsr_out_purpose purpose;      /* of the folder: to go on from what is in it, for one */
-  const tsr_manifest *resume;   /* to go on from; NULL: the run begins anew */
-  bool named;                   /* it was named, so no other one will do */
-  const tsr_manifest *weights;  /* whose parameters a new run begins with; NULL: random ones */
-  double limit_s;               /* the run ends before it has lasted so long; 0: never */
+  const char *folder;          /* of the checkpoints; NULL: none are written */
+  bool resumes;                /* going on was asked for, be there a checkpoint or not */
+  tsr_out_purpose purpose;     /* of the folder: to go on from what is in it, for one */
+  const tsr_manifest *resume;  /* to go on from; NULL: the run begins anew */
+  bool named;                  /* it was named, so no other one will do */
+  const tsr_manifest *weights; /* whose parameters a new run begins with; NULL: random ones */
+  double limit_s;              /* the run ends before it has lasted so long; 0: never */
   const char *mesh_text, *version;
   const char *owner; /* of the folder, worker 0 (tsr_folder_lock_owner); NULL: alone */
 } tsr_keeper_options;

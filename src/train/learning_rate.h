@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The learning rate as a function of the step.
  *
  * Step s counts from 0: tsr_learning_rate(curve, s) is what update number s+1 uses, as torch's

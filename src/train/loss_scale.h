@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Dynamic loss scaling (Micikevicius et al., "Mixed precision training", 2018), for gradients in
  * fp16: the loss is multiplied by `scale` so that small gradients do not vanish, and gradients are
  * multiplied by 1/scale before they are used. A step whose gradients hold an infinity or a NaN (an

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The folder of --out: config.yaml, metrics.jsonl, and by default the checkpoints. A run takes it
  * for itself, and nothing in it changes before the run is known to be the one that goes on there,
  * or a new one in a folder without another's results. */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Which order a pipeline runs in, and where the model is cut into its stages. */
 #ifndef TSR_TRAIN_PIPELINE_H
 #define TSR_TRAIN_PIPELINE_H

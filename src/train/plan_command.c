@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "train/plan_command.h"
 #include "base/new_file.h"
 #include "plan/report.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The command `plan`: what a step of a compiled run costs on a machine. */
 #ifndef TSR_TRAIN_PLAN_COMMAND_H
 #define TSR_TRAIN_PLAN_COMMAND_H

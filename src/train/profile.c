@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "train/profile.h"
 #include "base/file.h"
 #include "report/chrome_trace.h"
@@ -19,7 +20,9 @@ static bool check_events(const tsr_recording *r, int64_t events_of_step, tsr_dia
 
 static bool measure_limits(const tsr_trainer_options *o, tsr_limits *ret, tsr_diags *diags) {
   static const tsr_dtype types[] = {
-      [TSR_PRECISION_F32] = TSR_F32, [TSR_PRECISION_BF16] = TSR_BF16, [TSR_PRECISION_FP16] = TSR_F16};
+      [TSR_PRECISION_F32] = TSR_F32,
+      [TSR_PRECISION_BF16] = TSR_BF16,
+      [TSR_PRECISION_FP16] = TSR_F16};
   const tsr_device *d = o->device;
   if (!d) return tsr_limits_measure(o->kernels, o->threads, ret, diags);
   d->limits(d->state, types[o->config->training.precision], &ret->flops, &ret->bytes);

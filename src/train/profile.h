@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The command `profile`: a few steps of a training run, recorded. */
 #ifndef TSR_TRAIN_PROFILE_H
 #define TSR_TRAIN_PROFILE_H

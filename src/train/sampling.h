@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The next token from logits: repetition penalty, temperature, top-k, top-p, draw, in this order.
  */
 #ifndef TSR_TRAIN_SAMPLING_H

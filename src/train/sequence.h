@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The units of a sample's positions: what the recipe gives, or what cp and sequence parallelism
  * need. */
 #ifndef TSR_TRAIN_SEQUENCE_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* A run's data: which files the configuration means, and which sample a step's row is. */
 #ifndef TSR_TRAIN_SOURCE_H
 #define TSR_TRAIN_SOURCE_H
@@ -15,7 +16,7 @@ typedef struct {
 typedef struct {
   tsr_dataset dataset;
   const tsr_config *config;
-  int64_t sequence; /* of text */
+  int64_t sequence;           /* of text */
   const char *tokenizer_file; /* that the tokenizer was read from, or NULL */
   tsr_source_fault *fault;
 } tsr_source;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The step loop: training, evaluation at intervals, sampled text, and the reports of all three. */
 #ifndef TSR_TRAIN_TRAINER_H
 #define TSR_TRAIN_TRAINER_H
@@ -33,11 +34,11 @@ typedef struct {
   volatile sig_atomic_t *stop; /* a signal's number ends the run after the step */
   volatile sig_atomic_t *save; /* set: a checkpoint is wanted after the step; NULL: never */
   tsr_keeper_options keep;     /* where the run begins, and its checkpoints */
-  tsr_rank_map rank_map;         /* all zero: this process is alone; else all workers train */
+  tsr_rank_map rank_map;       /* all zero: this process is alone; else all workers train */
   double timeout_s;            /* that a worker waits for others; 0: for ever */
   void (*lost)(void *context, const char *report); /* as in tsr_worker_options */
   void *lost_context;
-  tsr_recording *recording;    /* NULL: none */
+  tsr_recording *recording; /* NULL: none */
   bool comm_trace; /* each step's communication goes to stderr (report/comm_trace.h); not while
                       recording */
 } tsr_trainer_options;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* How diagnostics are printed: the line, the caret under the right column, hints. */
 #include "base/diag.h"
 #include "base/text.h"
@@ -97,7 +98,7 @@ static void test_hints(void) {
   tsr_diag_nearest(diags, "zzzzzz", names, 3);
   CHECK_STR(
       printed_diags(arena, diags), "error: a\n      = one\n      = did you mean 'beta2'?\n"
-                      "error: b\n      = valid: lr, beta1, beta2\n");
+                                   "error: b\n      = valid: lr, beta1, beta2\n");
   CHECK_INT(tsr_diags_errors(diags), 2);
 }
 

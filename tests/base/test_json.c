@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Strict JSON: what RFC 8259 has and has not, the places of errors, texts there and back, speed. */
 #include "base/json.h"
 #include "tests/check.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The tree of sums against a stack that is gone through step by step: what it holds before each
  * unit, at most, and at the end; that ranks with a subtree each end with the same tree. */
 #include "base/tree.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Which path a text names, by the examples of RFC 8089 and what is no URI. */
 #include "base/uri.h"
 #include "tests/check.h"

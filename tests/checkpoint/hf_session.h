@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* A checkpoint's model as a program that ends at the logits, on one CPU rank. */
 #ifndef TSR_TESTS_CHECKPOINT_HF_SESSION_H
 #define TSR_TESTS_CHECKPOINT_HF_SESSION_H

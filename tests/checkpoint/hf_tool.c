@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What scripts/check_hf calls:
  *   hf_tool import FOLDER OUT
  *   hf_tool export CHECKPOINT OUT [f32|bf16|f16]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Checkpoints made by hand, and the text of a manifest with the right hash in front. */
 #ifndef TSR_TESTS_CHECKPOINT_MADE_H
 #define TSR_TESTS_CHECKPOINT_MADE_H

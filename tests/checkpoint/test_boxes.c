@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Random tensors, cut into random pieces that lie in random files, written in portions of any size:
  * what is read back, in other boxes and dtypes, from there or from a checkpoint in other shards,
  * are the elements that a plain loop finds. */

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # What the commands around checkpoints say and refuse, word by word, and that their results do not depend on the mesh.
 # usage: test_commands.sh PROGRAM
 set -uo pipefail

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* A checkpoint of four ranks, made by the program: each byte of its headers, of its manifest and of
  * its other files, and a sample of its data, is damaged; files are cut, grown, emptied, removed,
  * and put in each other's place. Always an error that names the file, never a crash, never a load.

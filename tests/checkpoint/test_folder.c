@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* A run's folder of checkpoints: what is in it, the newest that can be read, what is thrown away,
  * who has it, what a killed run leaves in it. */
 #include "../data/scratch.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Models that transformers wrote (scripts/make_hf_models), imported: the same logits; and exported:
  * the same bytes, in one file or in shards, or rounded to another dtype. */
 #include "base/file.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* config.json to sizes and back: what each architecture's keys become, and what is refused. */
 #include "checkpoint/hf_config.h"
 #include "tests/check.h"

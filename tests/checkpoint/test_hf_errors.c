@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Folders that are not as they should be: exact texts, and nothing is left behind. What old files
  * have beside the weights is left out without a word. */
 #include "base/file.h"

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # What `import` takes of the files beside the weights, and what it says of those that cannot be used: tokenizers, chat
 # templates, ids of special tokens.
 # usage: test_import_sides.sh PROGRAM

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # A checkpoint's file that is a symbolic link is refused by every command that needs the checkpoint whole, and nothing
 # is copied through it.
 # usage: test_links.sh PROGRAM

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The manifest: what is printed is read again as it was, and each of its checks says what is wrong.
  */
 #include "../data/scratch.h"

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Models that transformers wrote (scripts/make_hf_models) go through `import`, `evaluate` and `export`: what decides
 # their numbers comes along, and what an export holds is imported to the same bytes.
 # usage: test_models.sh PROGRAM

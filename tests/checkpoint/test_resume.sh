@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # A run that stops and goes on elsewhere ends as one that never stopped: the same weights, the same losses, each
 # step once. Each line of the table is a recipe, where it begins and stops, and where it goes on.
 # usage: test_resume.sh PROGRAM

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* safetensors: every rule of the format, files of Hugging Face's writer, and our own. */
 #include "checkpoint/safetensors.h"
 #include "tests/check.h"

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Nothing of a checkpoint is parsed before it is known to be what was written: its configuration and tokenizer that are
 # links, pipes, folders, shorter or other bytes are refused as `verify` does, by name. A run's folder
 # whose checkpoints are all damaged says so.

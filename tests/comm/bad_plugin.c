@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Plugins that must be refused; -DBAD says why. */
 #include "comm/transport.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Seeded collectives with their tensors: what they give where one process has all the members, and
  * the same on any processes, by a transport or by device communicators. */
 #ifndef TSR_TESTS_COMM_COLLECTIVE_CASE_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What collectives are by their definition, element by element: an oracle that shares nothing with
  * the program, neither the order of a sum nor where an element lies. */
 #ifndef TSR_TESTS_COMM_COLLECTIVE_ORACLE_H

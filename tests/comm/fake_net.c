@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fake_net.h"
 #include "collective_case.h"
 #include <stdio.h>
@@ -12,7 +13,7 @@ typedef struct side {
   char *memory;
   char *copy; /* of a send that is done at once */
   int64_t bytes;
-  struct side *other; /* the two that belong together */
+  struct side *other;  /* the two that belong together */
   struct side *behind; /* in its queue, of those that wait for their other side */
   struct side *next;   /* of all that were begun */
 } side;

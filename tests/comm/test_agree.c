@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Agreements among more workers than any array was made for: what every worker sends reaches the
  * others, one that says nothing is named, and one that fails ends it. The other workers are a
  * stub: worker w sends w + 7. */

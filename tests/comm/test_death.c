@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* A worker that dies at every message of a collective, silent or with an error: the others have the
  * right result or none, and somebody names the one that is lost. */
 #include "../check.h"

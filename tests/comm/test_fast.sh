@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Policy fast: sums between workers are the MPI library's own, and say so; training ends where it ends with the
 # tree, within rounding; TESSERA_DETERMINISTIC=1 takes the tree back; and who waits in such a sum for a worker that
 # is stopped says so in time.

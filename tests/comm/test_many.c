@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Collectives of very many workers: whole jobs of hundreds, on a transport that a seed drives, with
  * and without a worker that is lost; and one worker of 65,536, whose others are a stub. */
 #include "../check.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What started this process, which plugin that needs, and what is said when it is not to be had.
  * usage: test_probe FOLDER (of the bad plugins) */
 #include "../check.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Every collective × element × size × group shape × rank_map between workers, bit for bit what one
  * worker gives.
  *   test_remote            by the fake transport, in seeded orders, and by threads
@@ -53,7 +54,8 @@ static int64_t check_fake(collective_case *c, int workers, const int *hosts) {
   CHECK_AT(drive(parts, workers, c->seed), "%s: not done", c->name);
   for (int w = 0; w < workers; w++) {
     CHECK_AT(
-        !parts[w].pending || !tsr_pending_missing(parts[w].pending), "%s: somebody missing", c->name);
+        !parts[w].pending || !tsr_pending_missing(parts[w].pending), "%s: somebody missing",
+        c->name);
     failed += case_worker_end(&parts[w]);
   }
   CHECK_AT(!failed, "%s: %d", c->name, failed);
@@ -244,7 +246,8 @@ static void test_missing(bool fails, const int *hosts) {
       if (!fails) CHECK_INT((long long)missing, 1 << LOST);
       else
         CHECK_AT(
-            !strcmp(tsr_pending_why(parts[w].pending), "receiving from worker 2: worker 2 is gone") ||
+            !strcmp(
+                tsr_pending_why(parts[w].pending), "receiving from worker 2: worker 2 is gone") ||
                 !strcmp(tsr_pending_why(parts[w].pending), "sending to worker 2: worker 2 is gone"),
             "why is '%s'", tsr_pending_why(parts[w].pending));
     }

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # The collectives' test under a launcher, by the plugin of its MPI.
 # usage: test_remote.sh openmpi|mpich WORKERS TEST_REMOTE BUILD_FOLDER
 set -euo pipefail

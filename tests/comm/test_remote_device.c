@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Collectives between workers whose members are on devices: bit for bit what one worker gives. Each
  * worker is a thread, with a device that works at once and whose messages lie in the receiver's
  * mailbox. */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The transport whose workers are threads: what every transport must do, with delays and without,
  * and what only it can: workers that are silent, gone, or end the job. Runs under TSan as well. */
 #include "../check.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* One worker of a job that mpirun started: what tests/comm/test_transport.sh runs.
  * usage: test_transport all | huge BYTES | abort CODE | alone */
 #include "../check.h"

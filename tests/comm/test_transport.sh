@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # A transport under its launcher: the same checks on every worker; what the launcher makes of an abort; and
 # processes that are, or mean to be, alone.
 # usage: test_transport.sh openmpi|mpich WORKERS TEST_TRANSPORT BUILD_FOLDER

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What every worker of a transport must see; run by each of them at the same time. */
 #ifndef TSR_TESTS_COMM_WORKERS_H
 #define TSR_TESTS_COMM_WORKERS_H

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """For developers: configs/schema.json against a real validator (pip install jsonschema pyyaml).
 
 Every shipped model and run must be accepted, and each of the mistakes below refused. Folders with

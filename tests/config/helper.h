@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* A configuration from a text in the test, and what was said about it. */
 #ifndef TSR_TESTS_CONFIG_HELPER_H
 #define TSR_TESTS_CONFIG_HELPER_H
@@ -32,21 +33,21 @@ static inline loaded load(const char *text) { return load_with(text, NULL, 0); }
 static inline void unload(loaded *l) { tsr_arena_free(l->arena); }
 
 /* The text is refused, or accepted with warnings, with exactly these words. */
-#define CHECK_SAID(text, want_ok, want_words)  \
-  do {                                         \
-    loaded said_ = load(text);                 \
-    CHECK_INT(said_.ok, want_ok);              \
-    CHECK_STR(said_.said, want_words);         \
-    unload(&said_);                            \
+#define CHECK_SAID(text, want_ok, want_words)                                                      \
+  do {                                                                                             \
+    loaded said_ = load(text);                                                                     \
+    CHECK_INT(said_.ok, want_ok);                                                                  \
+    CHECK_STR(said_.said, want_words);                                                             \
+    unload(&said_);                                                                                \
   } while (0)
 
 /* The text is accepted silently and gives the value. */
-#define CHECK_VALUE(text, member, want)        \
-  do {                                         \
-    loaded value_ = load(text);                \
-    CHECK_STR(value_.said, "");                \
-    CHECK_NEAR((double)value_.config->member, (double)(want), 0); \
-    unload(&value_);                           \
+#define CHECK_VALUE(text, member, want)                                                            \
+  do {                                                                                             \
+    loaded value_ = load(text);                                                                    \
+    CHECK_STR(value_.said, "");                                                                    \
+    CHECK_NEAR((double)value_.config->member, (double)(want), 0);                                  \
+    unload(&value_);                                                                               \
   } while (0)
 
 #endif

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The keys of the data: several sources, their weights and formats, and what contradicts. */
 #include "config/print.h"
 #include "helper.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Every type of field: what it takes, and the words with which it refuses. */
 #include "helper.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Files that a configuration names: beside it, above it, in the working directory, by environment
  * variables and by the tails of their paths. */
 #include "base/file.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The files that are made from the table of keys are up to date; with --write they are made. */
 #include "base/file.h"
 #include "base/new_file.h"

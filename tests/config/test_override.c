@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "helper.h"
 
 static void check_sets(const char *text, const char *set, bool want_ok, const char *want) {

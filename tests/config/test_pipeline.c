@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Pipelines: the word for the order, where stages begin, blocks per rank, and tt-train's
  * multihost_config, which says the same. */
 #include "config/print.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What --print-config shows, and that it loads again to the same. */
 #include "config/print.h"
 #include "helper.h"

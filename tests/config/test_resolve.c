@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The rules over several keys: optimizer and its old keys, schedule, clipping, mesh, model. */
 #include "helper.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* tt-train's own files, where they are at hand: each loads, or says which feature is missing. */
 #include "helper.h"
 #include <dirent.h>

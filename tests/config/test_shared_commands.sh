@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Every file of tt-train that lies beside the project goes through the commands that compute nothing. Each is understood,
 # or refused with a reason; none ends by a signal or without a word.
 # usage: test_shared_commands.sh PROGRAM FOLDER

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* How a step is computed: precision, loss scale, recompute, ZeRO, overlap, the layout of cp. */
 #include "helper.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What the tests of attention on the GPU share: a call's inputs and results, what the CPU's kernels
  * make of the same, and what stays when the last group of heads is alone. */
 #ifndef TSR_TESTS_CUDA_ATTENTION_CASE_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What the tests of the CUDA kernels share. A kernel is called several times: with arrays that are
  * aligned and arrays that are not, by the emulator with threads and blocks upwards and downwards.
  * All must give the same bits, leave what lies around arrays and in inputs alone, and be near the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Runs CUDA kernels on the CPU, for tests: a .cu file is compiled as C++ with this header before
  * it.
  *

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Where the tests of the CUDA kernels run them: on the emulator, or without TSR_EMULATED on the
  * first GPU of this machine. */
 #ifndef TSR_TESTS_CUDA_HARDWARE_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The tensor cores' instructions of kernels/cuda/tensor.cuh on the CPU, for tests: included after
  * emulator.h and before a .cu file. A matrix is put together from the lanes' words as the PTX ISA
  * lays it out, element by element, independently of the code that is tested.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The GPU's attention against the CPU's: forward and backward, in f32 and, by the tensor cores'
  * fragments, in halves. Every call is made twice, by the emulator with blocks, threads and fetches
  * in opposite orders, which must change no bit; nor must what is beside a sequence and a group of

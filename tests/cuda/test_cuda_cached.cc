@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Generation with a cache: rows that positions and counts choose, and attention of new tokens. What
  * comes out for a token is the same in chunks of any size, and whatever is beside it. */
 #include "cuda_check.h"

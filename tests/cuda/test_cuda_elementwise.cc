@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Maps of elements, conversions, and elements that go to another place. */
 #include "cuda_check.h"
 

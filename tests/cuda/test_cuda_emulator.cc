@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The emulator runs right kernels and stops wrong ones. */
 #include "../check.h"
 #include "kernels/cuda/block.cuh"

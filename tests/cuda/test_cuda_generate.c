@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Generation with a cache on the emulated device: no op of it runs on the host, its steps are
  * recorded and begun again with other positions, logits are the CPU's to rounding, and their bits
  * are the same on every mesh. Where nothing is a product they are the same for chunks of any size;

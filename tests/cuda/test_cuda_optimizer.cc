@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Optimizers with the CPU's bits, the factor of the norm, and what is by chance. */
 #include "cuda_check.h"
 
@@ -137,8 +138,7 @@ check_bf16(const std::vector<int64_t> &rows, int64_t cols, tsr_rounding_kind kin
       cpu->adamw_bf16(
           &a, &reference, u.narrow.data(), u.m.data(), u.v.data(), u.v_max.data(), u.grad.data(),
           0.5f, 0, u.n);
-    else
-      cpu->sgd_bf16(&s, &reference, u.narrow.data(), u.m.data(), u.grad.data(), 0.5f, 0, u.n);
+    else cpu->sgd_bf16(&s, &reference, u.narrow.data(), u.m.data(), u.grad.data(), 0.5f, 0, u.n);
   }
   auto got = run_all("bf16", [&](call_arrays &c) {
     tsr_cuda_adamw_options a = adamw_options(c, all[0]);

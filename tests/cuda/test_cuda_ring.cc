@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Attention over units of a sequence against the CPU's attention over the whole of it, and bit for
  * bit the same whichever members hold the units, in which layout, and in which order blocks,
  * threads and fetches come. With one unit it has the bits of attention itself. Then the rows by

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Rows: norms and softmax, and sums over rows and to one number. */
 #include "cuda_check.h"
 #include "base/tree.h"
@@ -30,8 +31,7 @@ static void check_layernorm(tsr_cuda_type type, int64_t C, bool bias) {
     void *in = c.in(type, part(x, r * C, rows * C)), *scale = c.in(type, w);
     void *shift = bias ? c.in(type, b) : NULL, *out = c.out(type, rows * C);
     float *out_mean = c.out(rows), *out_rstd = c.out(rows);
-    tsr_cuda_layernorm(
-        NULL, type, out, out_mean, out_rstd, in, NULL, scale, shift, rows, C, 0.01f);
+    tsr_cuda_layernorm(NULL, type, out, out_mean, out_rstd, in, NULL, scale, shift, rows, C, 0.01f);
   };
   auto backward = [&](call_arrays &c, int64_t r, int64_t rows) {
     void *in = c.in(type, part(x, r * C, rows * C)), *scale = c.in(type, w);
@@ -82,8 +82,7 @@ static void check_norm_sums(tsr_cuda_type type, int64_t C, bool layernorm, bool 
   auto norm = [&](call_arrays &c, void *y, void *x, const tsr_cuda_summands *sum) {
     float *mean = c.out(R), *rstd = c.out(R);
     void *scale = c.in(type, w);
-    if (layernorm)
-      tsr_cuda_layernorm(NULL, type, y, mean, rstd, x, sum, scale, NULL, R, C, 0.01f);
+    if (layernorm) tsr_cuda_layernorm(NULL, type, y, mean, rstd, x, sum, scale, NULL, R, C, 0.01f);
     else tsr_cuda_rmsnorm(NULL, type, y, rstd, x, sum, scale, R, C, 0.01f);
   };
   auto slope = [&](call_arrays &c, void *dx, const void *plus) {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Training on the emulated device: the same losses, norms and weights as on the CPU, to rounding,
  * and the same bits on every mesh, although a product has other bits for another shape
  * (emulated/product.c). */

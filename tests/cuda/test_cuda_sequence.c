@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Training on the emulated device where the recipe cuts sequences into units: the same losses,
  * norms and weights as on the CPU, to rounding, and the same bits wherever the units are: on cp's
  * ranks in both layouts, between tp's where they take positions, or on one. No op runs on the host.

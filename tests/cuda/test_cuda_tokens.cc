@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Embedding, rotary positions and losses. */
 #include "cuda_check.h"
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # The program on devices of a plugin whose devices are emulated (emulated/cuda_runtime_api.h): how they are chosen,
 # the bits on them, checkpoints between them and the CPU, and what is said of those that fail. Without PLUGIN_FOLDER
 # it is the real plugin, on this machine's GPU, and what an emulator must break is left out.

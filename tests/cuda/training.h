@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What the tests of whole trainings on a device are made of: each is near the CPU's, and has the
  * same bits on every mesh. */
 #ifndef TSR_TESTS_CUDA_TRAINING_H

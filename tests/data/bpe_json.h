@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Small tokenizer.json files: the 256 bytes, and what a test adds or puts in the place of. */
 #ifndef TSR_TESTS_DATA_BPE_JSON_H
 #define TSR_TESTS_DATA_BPE_JSON_H

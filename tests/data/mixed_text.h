@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The texts that scripts/make_tokenizers had encoded: 64 KiB of pieces drawn from fragments.txt and
  * from ranges of characters, with bytes among them that are no UTF-8. The script draws the same. */
 #ifndef TSR_TESTS_DATA_MIXED_TEXT_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* A folder for a test's files, and diagnostics as text. */
 #ifndef TSR_TESTS_DATA_SCRATCH_H
 #define TSR_TESTS_DATA_SCRATCH_H

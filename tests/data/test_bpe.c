@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Byte-level BPE: the ids of the tokenizers package, and what holds of all ids. Argument:
  * tests/data/bpe. */
 #include "data/bpe.h"

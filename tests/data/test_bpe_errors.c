@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What a tokenizer.json is refused for, word for word, and what is taken. */
 #include "data/bpe.h"
 #include "tests/check.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Text data sets: files and patterns, windows, the split, and what is refused. */
 #include "data/dataset.h"
 #include "tests/check.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* NFC against what Python's unicodedata gives. Argument: tests/data/nfc_cases.txt. */
 #include "data/nfc.h"
 #include "base/utf8.h"

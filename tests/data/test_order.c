@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The sample order: a bijection per epoch, other for other seeds and epochs, and frozen. */
 #include "data/order.h"
 #include "tests/check.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Several sources with weights, windows and documents of token files, and the fingerprint. */
 #include "data/sources.h"
 #include "tests/check.h"

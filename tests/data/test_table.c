@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Tables of numbers and MNIST's image files. */
 #include "data/dataset.h"
 #include "tests/check.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Token files of other programs: what is read, how a format is found, and every way to be damaged.
  */
 #include "data/token_files.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The command tokenize: round trips, the same bytes with any number of threads, located errors, and
  * a full disk. */
 #include "data/tokenize.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Tokenizers: vocabularies, there and back, and what they refuse. */
 #include "data/tokenizer.h"
 #include "base/utf8.h"

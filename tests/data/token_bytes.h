@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Token files as other programs write them, byte by byte. */
 #ifndef TSR_TESTS_DATA_TOKEN_BYTES_H
 #define TSR_TESTS_DATA_TOKEN_BYTES_H

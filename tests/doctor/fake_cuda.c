@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* A plugin of devices that are not there; $FAKE_CUDA says what is wrong with them. */
 #include "device/cuda.h"
 #include <signal.h>

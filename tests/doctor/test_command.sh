@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # The command on this machine, whatever that has: each layer once, in its order, and an exit code that fits.
 # usage: test_command.sh TESSERA_TRAIN
 set -u

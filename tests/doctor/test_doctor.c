@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What the doctor says of devices that a fake plugin has, whole and with each of its faults.
  * usage: test_doctor FOLDER (of the fake plugin) */
 #include "cli/doctor/doctor.h"

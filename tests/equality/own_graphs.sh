@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Graphs of a user's own, trained on meshes: what tests/equality/test_own_*.sh share.
 # usage, in bash, from the root: . tests/equality/own_graphs.sh PROGRAM
 program=$(realpath "$1")

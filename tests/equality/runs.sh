@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # What test_pairs.sh and scripts/equality_sweep share: the settings of a line of pairs.txt, and one run.
 # shellcheck shell=bash
 

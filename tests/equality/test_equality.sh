@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # The recipe fixes the bits: the weights after 50 steps have one hash on any number of threads, on
 # any mesh and with any accumulation that the recipe's units allow. Runs in the source root. Of the
 # shipped models it takes what test_pairs.sh has not: larger meshes, other seeds and units, sequence

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Recipes whose bits once depended on the mesh, or that were refused without need: each on one rank and
 # on meshes that differed. Runs in the source root.
 # usage: test_families.sh PROGRAM

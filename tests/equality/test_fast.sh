@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # A mesh that splits below a unit cannot keep the recipe's bits. By policy 'deterministic' it is refused by name;
 # by 'fast' it trains, with losses as near to the recipe's as rounding leaves them: 20 steps, 1e-5 of the loss.
 # Runs in the source root.

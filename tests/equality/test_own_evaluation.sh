@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # The graph that evaluates or generates has the training's parameters, where that has them.
 # usage: test_own_evaluation.sh PROGRAM
 set -euo pipefail

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Graphs whose bits once depended on the mesh or on microbatches: those that are refused there by name, each of which is
 # equal where it is accepted, and those that were refused or failed and are equal.
 # usage: test_own_graphs.sh PROGRAM

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # What parameters alone make: every rank computes all of it, from complete gradients.
 # usage: test_own_weights.sh PROGRAM
 set -euo pipefail

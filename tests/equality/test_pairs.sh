@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # One recipe a model, many meshes, ZeRO stages, pipeline orders, and so on: after 100 steps the weights have one
 # hash. pairs.txt has a run for every pair of them. Runs in the source root.
 # usage: test_pairs.sh PROGRAM MODEL [EVERY [STEPS]]    every EVERYth run of the model, so many steps

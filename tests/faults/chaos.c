@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* A job of four workers that something happens to goes on with others, and ends with the same bits.
  *
  * usage: chaos PROGRAM SEED COUNT

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* A run of several workers under mpirun, whose workers can be found and hit one by one. */
 #ifndef TSR_TESTS_FAULTS_JOB_H
 #define TSR_TESTS_FAULTS_JOB_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* A run that is stopped anywhere goes on, on another mesh, and ends with the same bits.
  *
  * usage: kill_anywhere PROGRAM SEED COUNT

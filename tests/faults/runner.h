@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What the tests of interrupted runs share: one tiny recipe that a mesh, a ZeRO stage, an order,
  * and so on may be drawn for; the program run with a fault and a signal; and what must be true of
  * the folder that it leaves. */

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What a power cut may leave of a run, at every moment of it: files whose last writes are lost or torn, names whose
 changes are lost. The run goes on from each such picture of the disk and ends with the weights of one that was never cut
 off; checkpoints that were on the disk are.

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Two hosts, each a network and a name of its own, with two workers each; the link of one is cut. For five
 # seconds, within the deadline: the run goes on, to the same bits. For good: every worker says that those of
 # the other host are stopped or cut off, all end within ten seconds of the deadline, and the run goes on on

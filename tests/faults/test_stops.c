@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Runs that are asked to stop, or to keep their state and go on: SIGTERM, SIGINT, SIGUSR1, a time
  * limit. Whatever was asked, the run that goes on, on another mesh, ends with the bits of one that
  * was not.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Any text as a graph file: it is refused with places, or it gives a graph. After a line "%%%" may
  * stand the model map that sets its sizes; the first byte's lowest bits choose the options. */
 #include "model/build.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Any bytes as a Megatron index: refused with words, or its numbers agree with each other. */
 #include "data/token_files.h"
 #include <assert.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Any bytes as JSON: the scanner takes nothing that cJSON does not, and every text of what was read
  * is the same again after it was written. */
 #include "base/json.h"

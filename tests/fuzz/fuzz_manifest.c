@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Any bytes behind a manifest's first line, whose hash is made right so that the checks behind it
  * are reached: what is taken covers tensors and files, and is printed and read again as it was. */
 #include "tests/checkpoint/made.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Any bytes as a safetensors file: what is taken covers the file without holes, and its header is
  * read again as it was when our writer has written it. */
 #include "checkpoint/safetensors.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Any bytes as a mesh descriptor: read, check, print; and as a message of every field type, pack.
  */
 #include "mesh/mesh.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Any bytes as a tokenizer.json; where they are one, a little text, and the end of the bytes
  * themselves, as tokens and back. */
 #include "data/bpe.h"

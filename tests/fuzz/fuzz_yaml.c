@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Any bytes as a configuration: parsed, read against the table without opening files, and, where
  * they are right, printed and read again. */
 #include "config/config.h"

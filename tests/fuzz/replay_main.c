@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Runs a fuzz target over the files and folders that are named, so that every machine replays the
  * corpus without libFuzzer. Says which input it is at, so that a crash names it. */
 #include <dirent.h>

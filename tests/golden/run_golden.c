@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Runs the program on every folder of cases and compares what it says, byte for byte.
  *
  *   run_golden PROGRAM CASES [--accept] [PREFIX…]

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # The golden harness must see a wrong word, a missing newline, a wrong exit code, a crash and a missing
 # program; must accept; and must hide the developer's environment.
 # usage: test_harness.sh RUN_GOLDEN

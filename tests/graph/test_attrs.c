@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Typed attributes: the tables of fields agree with the structs, and what passes alone set stays
  * theirs. */
 #include "graph/graph.h"

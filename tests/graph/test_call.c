@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What tsr_graph_call says to every kind of mistake, word by word. */
 #include "tests/check.h"
 #include "tests/run/harness.h"

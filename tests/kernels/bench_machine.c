@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What this machine can do at most, of which scripts/bench shows the program's share:
  *   bench_machine flops|read [THREADS [ROUNDS [MIB]]]
  * flops: multiplications and additions of f32 a second, at the widest level that the program would

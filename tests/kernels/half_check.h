@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What the tests of half precision share: the narrow formats worked out in double, and the random
  * word of an element. */
 #ifndef TSR_TESTS_HALF_CHECK_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What the kernel tests share: inputs, guarded outputs, splits of a range, and the loop over
  * levels.
  *

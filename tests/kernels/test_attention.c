@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Attention against the formula in double; its gradients against central differences of that. */
 #include "kernel_check.h"
 

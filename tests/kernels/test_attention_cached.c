@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Attention with a cache has the bits of `attention` over the whole sequence, for any number of new
  * tokens, whatever the other sequences of the batch have, and reads no position that is not there.
  */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Context-parallel attention against the formulas in double, against the same sequence on one
  * member bit for bit, and against `attention`. The members are run one after the other here. */
 #include "kernel_check.h"

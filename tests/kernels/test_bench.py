@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The arithmetic of scripts/bench: statistics, work, files, and what is said about noise.
 usage: test_bench.py PROGRAM, in the source root"""
 import array

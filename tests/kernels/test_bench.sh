@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # The arithmetic of scripts/bench, and that PROGRAM means the models that it counts.
 # usage: test_bench.sh PROGRAM
 set -eu

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Every kernel has its row in the tables of `kernels --bench`, and a row's call keeps to the arrays
  * that the row says, which are allocated one by one here, and computes numbers. */
 #define TSR_LEVEL of_no_level /* the list of kernels is wanted, not a level's */

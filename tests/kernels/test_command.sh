@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # The command `kernels`: what it lists, that a row's numbers are numbers, and what it says of mistakes.
 # Nothing is asked of the speed.
 # usage: test_command.sh PROGRAM

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Every code of the narrow formats, and what lies at, between and beside two of them, against the
  * formats worked out in double: the same bits on every level. */
 #include "half_check.h"

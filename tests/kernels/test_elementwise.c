@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Elementwise kernels against libm in double; their slopes against central differences. */
 #include "kernel_check.h"
 

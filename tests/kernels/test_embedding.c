@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Embedding forward and backward, its shards, and rotary positions. */
 #include "kernel_check.h"
 #include "base/tree.h"

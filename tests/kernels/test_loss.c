@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Cross entropy over shards of a padded vocabulary, squared error, and the sums in double. */
 #include "kernel_check.h"
 #include "base/tree.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Row kernels against references in double; gradients against central differences of those. */
 #include "kernel_check.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The matrix product: right, and the same bits for every split, for either operand packed before,
  * with few rows, and from many threads. */
 #include "kernel_check.h"

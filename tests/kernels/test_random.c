@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Philox against the known answers of its authors, and every distribution element by element. */
 #include "kernel_check.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The ring's bookkeeping by brute force: every coord and step of many shapes. */
 #include "../check.h"
 #include "base/tree.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What kernels need beside their tensors is the same at every level, so that the memory that a
  * plan says is, too. */
 #include "tests/kernels/kernel_check.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What the tests of src/mesh share. */
 #ifndef TSR_TESTS_MESH_TEST_H
 #define TSR_TESTS_MESH_TEST_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Which descriptor is taken: option, configuration, environment, device count, made up; and what is
  * said when it is not there. Runs in a folder of its own with a made-up TT_METAL_HOME. */
 #include "mesh_test.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The golden cases tests/golden/mesh_…, read by the library alone: what the reader prints is
  * exactly what the whole program must print on its standard error. */
 #include "mesh_test.h"

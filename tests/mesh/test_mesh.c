@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What a descriptor becomes: shapes, instances, connections, what fits, what is printed, and notes.
  */
 #include "mesh_test.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Byte for byte what protoc encodes, on every text that protoc takes: the table of cases, the
  * shipped descriptors and the real ones. Where we refuse what it takes, the table names the
  * deviation. */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The text format reader: every case of the table with its exact errors, values in their members,
  * places, limits, and texts that C strings cannot hold. */
 #include "mesh_test.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Tenstorrent's real descriptors: each is accepted or refused as it must be, for the right reason.
  */
 #include "mesh_test.h"

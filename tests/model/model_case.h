@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Building models from texts and files, for the tests of src/model. */
 #ifndef TSR_TESTS_MODEL_CASE_H
 #define TSR_TESTS_MODEL_CASE_H

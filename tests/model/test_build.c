@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What graph files build: repeats, blocks, conditions, nested calls, layouts, what is left out. */
 #include "tests/model/model_case.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What a graph file or a model's sizes can have wrong: exact texts, all in one run. */
 #include "tests/model/model_case.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Expressions of graph files: values, and the exact text and column of every error. */
 #include "base/text.h"
 #include "model/expr.h"

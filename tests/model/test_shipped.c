@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Every model file that is shipped builds, with the number of parameters that its comment promises.
  */
 #include "tests/model/model_case.h"

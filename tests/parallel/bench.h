@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* A configuration as text on a made-up mesh, and what the rules say of it. */
 #ifndef TSR_TESTS_PARALLEL_BENCH_H
 #define TSR_TESTS_PARALLEL_BENCH_H

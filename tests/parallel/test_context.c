@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/parallel/bench.h"
 
 static void axes_expect(

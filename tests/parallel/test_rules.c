@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/parallel/bench.h"
 
 /* A row of the table: a configuration, a descriptor's dims, and words of what must be said of it.
@@ -138,17 +139,15 @@ static void trainable_test(void) {
       MESH(4), NULL);
   trainable_expect(DEVICE("enable_pp: true, mesh_shape: [4]"), MESH(4), NULL);
   trainable_expect(DEVICE("enable_pp: true, mesh_shape: [1]"), MESH(1), NULL);
-  trainable_expect(
-      DEVICE("enable_cp: true, mesh_shape: [4]"), MESH(4), NULL);
+  trainable_expect(DEVICE("enable_cp: true, mesh_shape: [4]"), MESH(4), NULL);
   trainable_expect(
       DEVICE("enable_ep: true, mesh_shape: [4]"), MESH(4), "expert parallelism (ep = 4)");
   trainable_expect(
       DEVICE("enable_fsdp: true, mesh_shape: [2]") TRAINING("batch_size: 4"), MESH(2), NULL);
+  trainable_expect(DEVICE("enable_tp: true, enable_sp: true, mesh_shape: [2]"), MESH(2), NULL);
   trainable_expect(
-      DEVICE("enable_tp: true, enable_sp: true, mesh_shape: [2]"), MESH(2), NULL);
-  trainable_expect(
-      DEVICE("enable_ddp: true, enable_sp: true, mesh_shape: [2]") TRAINING("batch_size: 4"), MESH(2),
-      "warning|'enable_sp' has no effect");
+      DEVICE("enable_ddp: true, enable_sp: true, mesh_shape: [2]") TRAINING("batch_size: 4"),
+      MESH(2), "warning|'enable_sp' has no effect");
 }
 
 int main(void) {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/parallel/bench.h"
 
 /* dp, tp, batch and accumulation with the units asked for (0: not given) -> the units, or the hint.

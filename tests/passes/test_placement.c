@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What the placement pass makes of small graphs, in its own text. */
 #include "tests/check.h"
 #include "tests/printed.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What the tests of machine descriptions share: a small machine whose times can be told by hand. */
 #ifndef TSR_TESTS_MACHINE_SAMPLE_H
 #define TSR_TESTS_MACHINE_SAMPLE_H

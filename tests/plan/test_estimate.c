@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What a plan says of programs, over meshes: the bytes that a run allocates, the seconds that its
  * tasks add up to, and what more bandwidth or overlap can change. */
 #include "plan/estimate.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* From measured tasks to a machine: what made the numbers is found again. */
 #include "plan/fit.h"
 #include "plan/plan.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Machine descriptions: what is read, what it says of times, and what is written. */
 #include "base/file.h"
 #include "machine_sample.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Machine descriptions: what is said of mistakes. */
 #include "machine_sample.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Properties of random and of damaged machine descriptions. */
 #include "base/file.h"
 #include "machine_sample.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* A configuration in a text, compiled at full size and ready to be reduced. */
 #ifndef TSR_TESTS_PROOF_H
 #define TSR_TESTS_PROOF_H

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # `check --prove` on configurations whose reduction has something of its own: the whole text of the proof, but for
 # hashes and errors, which differ from machine to machine. With --accept the expected texts are written.
 # usage: test_cases.sh PROGRAM [--accept]

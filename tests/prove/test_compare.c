@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Differences between states, and faults in one of two runs, are reported with their tensor,
  * element, unit, task and place. */
 #include "base/text.h"

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Every file of configs/runs is proved, with data and without; and a proof costs little more than `check`, of which
 # it is the last part: over all files together, the best of three rounds of both in turn.
 # usage: test_runs.sh PROGRAM

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The size rule beside a search over all smaller sizes. */
 #include "prove/size_rule.h"
 #include "tests/check.h"

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Does what README.md and the pages in docs/ show, each in a folder of its own: writes their blocks that have a
 # file's name (```yaml NAME) there, runs the commands of their ```console blocks, and compares what these print.
 # A line that is only "…" stands for any lines, "…" inside a line for any text.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "reference_file.h"
 #include <cjson/cJSON.h>
 #include <math.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Reads a safetensors file of reference numbers (tests/reference/data/README.md names the tensors).
  *
  * Test code: a file that is absent or malformed, a name that is not there and a wrong type print

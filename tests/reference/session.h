@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* A model of tests/reference/data, compiled and bound on a mesh of CPU ranks, for the comparison
  * with what PyTorch computed. */
 #ifndef TSR_TESTS_REFERENCE_SESSION_H

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # `check` accepts every configuration that is shipped. Runs in the source root.
 # usage: test_configs.sh PROGRAM
 set -euo pipefail

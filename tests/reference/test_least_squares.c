@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Gradient descent on dp 2 x tp 2 ends at the least-squares fit, which the normal equations give in
  * closed form. usage: test_least_squares PROGRAM; runs in the source root. */
 #include "base/file.h"

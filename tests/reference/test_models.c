@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Every shipped model compiles into a training program, and what `check` counts are the parameters
  * that its file promises. */
 #include "base/file.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Logits, losses, gradients and ten steps of three optimizers against PyTorch, on one rank and on
  * dp 2 x tp 2, where every gradient and product is put together from the ranks' parts. */
 #include "tests/check.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Whether a trace file is one, and says what the printed profile says.
  *
  *   check_trace TRACE PROFILE

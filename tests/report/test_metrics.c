@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The metrics file: exact lines, numbers that keep their bits, and what happens when it cannot be
  * written. */
 #include "base/fault.h"

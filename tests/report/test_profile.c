@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The profile of records made by hand: exact sums, exact tables, exact advice, and the trace file's
  * exact text. */
 #include "config/config.h"

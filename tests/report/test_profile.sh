@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # `profile` over several meshes: its trace is sound and adds up to its table, and recording changes no bit
 # of the weights. Runs in the source root.
 # usage: test_profile.sh PROGRAM CHECK_TRACE

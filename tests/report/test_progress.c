@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The progress line and the log lines, to the letter. */
 #include "report/progress.h"
 #include "tests/check.h"

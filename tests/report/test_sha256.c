@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* SHA-256 against FIPS 180-4's examples. */
 #include "report/sha256.h"
 #include "tests/check.h"

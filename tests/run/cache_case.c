@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "cache_case.h"
 #include "schedule/verify.h"
 #include <stdio.h>

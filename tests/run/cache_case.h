@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Generation with a cache as tests make it: chunks by one program and single tokens by another take
  * turns until every sequence is whole, and all logits are kept. */
 #ifndef TSR_TESTS_CACHE_CASE_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "harness.h"
 #include "schedule/verify.h"
 #include <ctype.h>

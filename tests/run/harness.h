@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What the tests of the core share: graphs written as short texts, a mesh made by hand, and a
  * worker that trains on numbers that are a function of an input's name, the sample and the element.
  */
@@ -35,8 +36,10 @@ extern const harness_order harness_orders[HARNESS_ORDERS];
 
 /* An optimizer that clips to that norm. */
 #define HARNESS_ADAMW(clip)                                                                        \
-  {.kind = TSR_RULE_ADAMW, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.1,         \
-   .clip_max_norm = (clip)}
+  {                                                                                                \
+    .kind = TSR_RULE_ADAMW, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.1,        \
+    .clip_max_norm = (clip)                                                                        \
+  }
 
 /* A mesh of pp × dp × cp × tp ranks, row-major, pp outermost; 0 counts as 1. */
 tsr_parallel harness_parallel(int pp, int dp, int cp, int tp);

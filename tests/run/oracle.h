@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The interpreter (src/interpreter) beside a program of the harness: with the same inputs,
  * parameters and masks of dropout. */
 #ifndef TSR_TESTS_ORACLE_H

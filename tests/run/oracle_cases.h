@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Small graphs of several ops, for programs to be compared with the interpreter on. Samples are 4
  * and positions 4 in each, so that a recipe can split them; other sizes are odd where they can be.
  */

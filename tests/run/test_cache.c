@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Generation with a cache: logits of new tokens behind kept ones have the bits of the whole window,
  * on every mesh, for chunks of any size, in every precision; what cannot be kept is refused by
  * name. */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Every op that a graph file can call: its result against the interpreter's in double, and the
  * gradient of every parameter against differences of the interpreter's loss. The interpreter's own
  * gradients must agree with the same differences closely. Sizes are odd on purpose. */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The contract on bits: the same recipe gives the same bits of every weight, of the loss and of the
  * gradient norm after every step, on any mesh, number of threads and accumulation that the recipe
  * allows. */
@@ -170,8 +171,10 @@ static void run_recipe(const recipe *r, const int (*meshes)[2], const int *micro
 static void run_recomputed(const recipe *r) {
   static const int meshes[][3] = {{1, 1, 1}, {1, 2, 2}, {2, 1, 1}, {2, 2, 1}};
   static const tsr_recomputing hows[] = {
-      {.kind = TSR_RECOMPUTE_BLOCKS, .every = 1}, {.kind = TSR_RECOMPUTE_BLOCKS, .every = 2},
-      {.kind = TSR_RECOMPUTE_ATTENTION},          {.kind = TSR_RECOMPUTE_MAPS},
+      {.kind = TSR_RECOMPUTE_BLOCKS, .every = 1},
+      {.kind = TSR_RECOMPUTE_BLOCKS, .every = 2},
+      {.kind = TSR_RECOMPUTE_ATTENTION},
+      {.kind = TSR_RECOMPUTE_MAPS},
       {.kind = TSR_RECOMPUTE_MAPS, .keeps_norms = true}};
   tsr_arena *arena = tsr_arena_new();
   trace want =

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Programs of small graphs against the interpreter: the loss and the gradient of every parameter,
  * on one rank, with recipes that split sums into units and without. */
 /* usage: test_run_oracle [CASE [RECIPE]]: that case alone, with the recipe of that number, from 0

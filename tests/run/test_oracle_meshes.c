@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The graphs of oracle_cases.c on meshes: losses, gradient norms and weights after two clipped
  * updates have the bits that one rank gives them, for every mesh that the recipe's units allow.
  * usage: test_run_oracle_meshes [CASE]: that case alone */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Half precision: the same bits on every mesh, values near those of f32, gradients that do not
  * depend on the loss scale, and steps that change nothing, on no rank, when gradients overflow. */
 #include "harness.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The recorder: every task that ran is an event, in the program's order, in its step, never two at
  * once on a rank; members of a collective share its span; and recording changes no bit. */
 #include "harness.h"

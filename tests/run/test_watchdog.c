@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* When a worker does not come: what each of the others says, word for word. Workers are threads
  * here; what the kernel shows of the one at fault is that of a child process which is stopped, dead
  * or asleep, or of a host that cannot be seen. */

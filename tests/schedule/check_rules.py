@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The rules that faults_*.c and test_verify_fused.c are for are those of the verifier's sources.
 
 A rule is the format of a message of tsr_verify_say*. usage: check_rules.py ROOT

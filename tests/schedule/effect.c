@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "effect.h"
 #include "runtime/internal.h"
 #include <stdio.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What a program computes, compared with what the sound one does: loss, norm and all weights after
  * two steps, in a process of its own, on memory full of NaN. */
 #ifndef TSR_TESTS_SCHEDULE_EFFECT_H

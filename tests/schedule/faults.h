@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Single faults, chosen by a seed, to be put into a sound program. */
 #ifndef TSR_TESTS_SCHEDULE_FAULTS_H
 #define TSR_TESTS_SCHEDULE_FAULTS_H

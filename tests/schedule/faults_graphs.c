@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Faults in the placed graph and the recipe, from which programs are lowered anew. */
 #include "faults.h"
 

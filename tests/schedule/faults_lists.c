@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Faults in what a program says of itself: its recipe, its lists, and where tensors lie. */
 #include "faults.h"
 #include <string.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Faults in what bytes hold when they are read, or while they move. */
 #include "faults.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Faults between ranks. */
 #include "faults.h"
 #include <string.h>

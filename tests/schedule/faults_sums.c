@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Faults in the records of sums (schedule/reduction.h) and of norms (schedule/norm_pieces.h). */
 #include "faults.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Faults in single tasks. */
 #include "faults.h"
 #include <string.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* One number of a program becomes one that no program has. */
 #include "faults.h"
 #include <limits.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What faults of single rules are made with. */
 #include "faults.h"
 #include <string.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Pipeline orders by brute force: stages are looked at over and over until nothing moves. */
 #ifndef TSR_TESTS_SCHEDULE_NAIVE_H
 #define TSR_TESTS_SCHEDULE_NAIVE_H

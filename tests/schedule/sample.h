@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Programs for tests of the verifier: a small transformer on many meshes, and copies of its
  * programs that may be spoilt. */
 #ifndef TSR_TESTS_SCHEDULE_SAMPLE_H

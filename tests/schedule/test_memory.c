@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The memory plan against an analysis of its own: a whole step is unrolled (every run of every
  * part), each write and read of a tensor widens the time that its bytes are taken, and no two
  * tensors that are taken at once may share a byte. Every pair is looked at. */

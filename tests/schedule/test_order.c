@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Pipeline orders: what each one promises, against a simulator that knows nothing of how they are
  * made, checked or timed; and drawings. */
 #include "schedule/order.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Pipeline orders from a user's file: the exact texts of what is wrong with them, and whether the
  * check agrees with brute force about orders that are broken a little. */
 #include "schedule/order.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Updates behind their gradients: where they stand, what it saves, and that it changes no bit. The
  * other way is an optimizer whose updates wait for the norm and then do the same. */
 #include "sample.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What the verifier accepts, and what it says: sound programs of all meshes and orders without a
  * word, typical faults in exact words. Where a text names tasks and bytes, the test finds them in
  * the program, since lowering may change their numbers. */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Proves that the verifier bites: single faults, chosen by seed, are put into sound programs. Those
  * that it refuses must be said; those that it accepts are run, in a process of their own on memory
  * full of NaN, and must give the bits that the sound programs give: loss, norm and all weights

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Fused tasks: a program for a target with fused kernels is proved, and the verifier names each
  * fault in one. No device is needed: nothing runs. */
 #include "sample.h"
@@ -95,7 +96,8 @@ static const struct {
     {"it covers nodes that are no %s", swap_nodes, "it covers nodes that are no epilogue"},
     {"it has %d inputs, its nodes %d", lose_node, "it has 54 inputs, its nodes 48"},
     {"its %s %d is '%s', its nodes' is '%s'", read_another, "its input 0 is 'c2', its nodes' is"},
-    {"its %s %d is '%s', its nodes' is '%s'", lose_input, "its input 5 is 'no value', its nodes' is"},
+    {"its %s %d is '%s', its nodes' is '%s'", lose_input,
+     "its input 5 is 'no value', its nodes' is"},
     {"it elides '%s', which others read", elide_what_is_read, "it elides 'u', which others read"},
     {"it has %d outputs, its nodes %d", write_more, "it has 3 outputs, its nodes 2"},
     {"", run_too_early, "(layernorm_dx"}};
@@ -109,8 +111,7 @@ static void check_fault(int index) {
   faults[index].spoil(p);
   CHECK_AT(!tsr_programs_verify(arena, &h.programs, &mesh, diags), "fault %d", index);
   const char *said = printed_diags(arena, diags);
-  CHECK_AT(
-      strstr(said, faults[index].text) && strstr(said, "task "), "%d: %s", index, said);
+  CHECK_AT(strstr(said, faults[index].text) && strstr(said, "task "), "%d: %s", index, said);
   tsr_arena_free(arena);
 }
 

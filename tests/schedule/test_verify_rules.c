@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Proves that every rule of the verifier is needed: for each there is a fault that is rejected with
  * this rule's message alone, that is accepted when the rule is left out, and that then does harm
  * when the program runs. A rule is known by the format of its message. The faults are in

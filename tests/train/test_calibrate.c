@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Measuring a machine: what comes out is a machine that plans can be made with, whatever the times
  * are; folders that cannot be measured with are refused by name. */
 #include "train/calibrate.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Chats: the texts of three families' templates, which special tokens choose among them, and the
  * mistakes of a file. */
 #include "../data/bpe_json.h"

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # `generate --chat` with the templates that models come with: known ones render as the tokenizer's special tokens say,
 # others are refused.
 # usage: test_chat_template.sh PROGRAM

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # What files hold is told by their content and name: token files of tt-train train as the same tokens elsewhere do, and
 # what is no text is not trained as one.
 # usage: test_data_kinds.sh PROGRAM

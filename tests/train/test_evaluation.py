@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The loss of an evaluation is the mean over the samples of its batches, whatever dp adds to fill them, with the
 same bits on every mesh. Of a model that predicts 0 it is known: the mean square of the targets.
 usage: test_evaluation.py PROGRAM"""

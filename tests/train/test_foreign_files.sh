@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # A file that a command has not written itself stays: where what is there cannot be told from other data it is replaced
 # by --overwrite alone, and a folder that no run has used is no run's.
 # usage: test_foreign_files.sh PROGRAM

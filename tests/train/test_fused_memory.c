@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Fused tasks raise the peak of WORK for no shipped run: every stage's program for a CUDA target is
  * compared with the same program without fused tasks. */
 #include "config/config.h"
@@ -10,8 +11,8 @@
 
 enum { CHARACTERS = 65 };
 
-static bool compile(
-    tsr_arena *arena, const char *file, const tsr_target *target, tsr_compiled *ret) {
+static bool
+compile(tsr_arena *arena, const char *file, const tsr_target *target, tsr_compiled *ret) {
   tsr_diags *diags = tsr_diags_new(arena);
   tsr_config *config;
   tsr_parallel *parallel;

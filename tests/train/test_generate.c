@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Text from models with random weights: a text is a function of its prompt, its index and the
  * sampling, not of chunks, mesh, threads, nor of what else is in the batch; and with a cache it is
  * the text of whole windows. */

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # No command writes over what it reads: each output named as each of the command's own inputs is refused, by whatever
 # path, and no byte of any file changes.
 # usage: test_inputs.sh PROGRAM

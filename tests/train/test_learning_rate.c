@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The learning-rate curves against values worked out by hand. */
 #include "tests/check.h"
 #include "train/learning_rate.h"

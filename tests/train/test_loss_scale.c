@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The loss scale over good steps and overflows, with values worked out apart from this code. */
 #include "tests/check.h"
 #include "train/loss_scale.h"

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # What a user is told: one error for one mistake, by the path that the user would write, whichever way a configuration
 # comes.
 # usage: test_messages.sh PROGRAM

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # A process that has no memory left ends with 1 and says so, at whichever allocation: what it has saved is whole, and a
 # run goes on from it. Of a job of several the others end, too.
 # usage: test_no_memory.sh PROGRAM

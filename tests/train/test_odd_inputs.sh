@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Inputs that nobody means: sizes beyond every machine are decided or refused within seconds and some megabytes, what is no
 # text is not tokenized, and mistakes are reported where they are.
 # usage: test_odd_inputs.sh PROGRAM

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # What a run leaves in the folder of --out is not touched by another one: refused runs change no byte of it, one run at
 # a time has it, and what is not of a run is not overwritten.
 # usage: test_out_folder.sh PROGRAM

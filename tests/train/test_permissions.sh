@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # A file that may not be read, or a folder that may not be written, is the user's mistake for every command: exit code
 # 2, the file's name, before anything is computed.
 # usage: test_permissions.sh PROGRAM

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Pipes in the place of files: metrics go to whoever reads them, and a run never waits for its reader; what is read from a
 # pipe is waited for, and a signal meanwhile names it. A run that a signal ends before its first step leaves nothing.
 # usage: test_pipes.sh PROGRAM

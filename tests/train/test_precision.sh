@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Whole runs in half precision: losses near those of f32, the same weights on any mesh, and steps
 # whose gradients overflow, which change nothing but the loss scale. Runs in the source root.
 # usage: test_precision.sh PROGRAM

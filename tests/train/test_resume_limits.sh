@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Where runs that go on end, and what later commands do with their checkpoints: time limits too short for a step, steps
 # behind max_steps, lists of checkpoints, evaluation and generation on meshes of the options.
 # usage: test_resume_limits.sh PROGRAM

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Drawing tokens: exact answers, distributions and the edges. */
 #include "tests/check.h"
 #include "train/sampling.h"

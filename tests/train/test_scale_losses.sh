@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # fp16: scales that are powers of two times each other give the same weights unless a scaled number under- or
 # overflows. The run counts those.
 # usage: test_scale_losses.sh PROGRAM

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* A run's data from its configuration: token files and texts, several sources, documents, and a
  * token that is outside the vocabulary where nobody looked. */
 #include "train/source.h"

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # A run's standard streams may be closed, full or read by nobody: it trains all the same. Limits of file sizes and
 # signals before the first step end it with a word and a code.
 # usage: test_streams.sh PROGRAM

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What a run writes to a terminal: a progress line, but none with NO_COLOR, TERM=dumb or --quiet; and after a signal
 its last line says 'stopped', of the step that its checkpoint has, and not 'done'.
 usage: test_terminal.py PROGRAM"""

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # file: names a file wherever a path does, and every other scheme is refused before anything is made: what is on the
 # disk is compared. A FIFO in a file's place ends a command, which does not wait for somebody to write into it.
 # usage: test_uris.sh PROGRAM

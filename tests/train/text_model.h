@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* A model that text is drawn from: a configuration in a text, on a mesh made by hand, with random
  * weights. */
 #ifndef TSR_TESTS_TEXT_MODEL_H

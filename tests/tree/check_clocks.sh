@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # A wait with a timeout must not depend on the clock of the day, which is set: every condition variable that is waited
 # on with a timeout is made with CLOCK_MONOTONIC, and its deadlines are of that clock.
 # usage: check_clocks.sh ROOT

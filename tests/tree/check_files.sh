@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Files are opened, made, changed and removed through src/base/disk.h, where tests make each operation fail. Outside
 # src/base the functions of the C library that do so are called only where this table says so, with the reason.
 # usage: check_files.sh ROOT

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The layers of src/ and kernels/: which folder may include which, which folder may name a third-party header, and that
 inside a folder no two object files use each other's symbols.
 

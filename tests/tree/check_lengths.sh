@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # No function of more than 70 lines, no file of more than 500, in src/ and kernels/. A function begins at
 # the last line that starts in column 1 before its body, and ends at a brace in column 1, as clang-format
 # writes them.

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Meson and CTest must know the same tests.
 # usage: check_registration.sh BUILD_FOLDER
 set -eu

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What tests are made of must fail itself: where nothing was checked, and where one check failed.
  */
 #include "tests/check.h"

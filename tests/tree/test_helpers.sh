@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # What shell tests are made of must fail itself: where nothing was checked, too little, or a check has failed.
 # usage: test_helpers.sh
 set -uo pipefail

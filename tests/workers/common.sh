@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # What the tests with workers share; sourced by them, in the source root. The caller sets `build`.
 
 skip() {

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Hosts that are namespaces; sourced before common.sh. Everything happens inside namespaces of the test's own, of
 # processes, mounts and network: when it ends, or is killed, all of it is gone.
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Workers that were started in different ways, too many of them, or without what they need: one error each, no
 # step, no hang.
 # usage: test_agreement.sh openmpi|mpich BUILD_FOLDER

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # One recipe, one SHA-256 of the weights: on any number of workers, over any mesh, as in one process. Also the
 # losses of evaluation and the sampled text; and a file of metrics has every line once.
 # usage: test_bits.sh openmpi|mpich BUILD_FOLDER [STEPS]

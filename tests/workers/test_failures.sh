@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # A worker that fails alone in a step ends the job at once, with its reason, and not when the others' time is
 # over; what all have alike is said once. A disk that is slow, but does something, makes nobody give up. And the
 # exit code of a run that its time limit has stopped.

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Two hosts, each a network and a name of its own, by scripts/mpirun_hosts: the bits of one process; and when a
 # host is lost, the run goes on with the other one, to the same bits.
 # usage: test_hosts.sh openmpi|mpich BUILD_FOLDER

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # One process of a job that was started in another way than the others: the job ends at once, with the user's mistake and
 # exit code 2, and nothing is left of it.
 # usage: test_odd_process.sh openmpi|mpich BUILD_FOLDER

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # A run of many workers that stops and goes on with another number of them: by its own end, by a signal to the
 # launcher, by --time-limit. The weights are those of a run that never stopped.
 # usage: test_resume.sh openmpi|mpich BUILD_FOLDER

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # A Slurm of two nodes, each a host of its own network, name and /tmp: srun, mpirun in an allocation, and
 # scripts/slurm/train.sbatch, whose job is queued again when a worker dies and when its time is over. One hash.
 # usage: test_slurm.sh BUILD_FOLDER

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What of a machine the program can use, layer by layer: found, missing, or there but mismatched,
  * and what to do about it. Each layer is asked in a process of its own, so that a library that
  * crashes or hangs is a finding like any other. */

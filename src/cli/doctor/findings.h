@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Inside the doctor: what a layer has to say, and the process that it is asked in. */
 #ifndef TSR_DOCTOR_FINDINGS_H
 #define TSR_DOCTOR_FINDINGS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* NVIDIA's GPUs: the driver, the plugin that runs on it, the devices, how they are linked, and
  * NCCL. */
 #include "device/cuda.h"
@@ -72,8 +73,8 @@ static void find_devices(tsr_findings *f, const tsr_cuda_table *table, int devic
     }
     before = tsr_arena_printf(
         f->arena, "%s%s, sm_%d%d, %d processors, %s, of which %s are free, at %s", before, d.name,
-        d.major, d.minor, d.processors, tsr_text_bytes(d.bytes).text, tsr_text_bytes(d.bytes_free).text,
-        d.pci);
+        d.major, d.minor, d.processors, tsr_text_bytes(d.bytes).text,
+        tsr_text_bytes(d.bytes_free).text, d.pci);
     if (table->fits(&d, why)) tsr_find(f, "device", TSR_FOUND, "%s", before);
     else find_fault(f, "device", TSR_MISMATCHED, tsr_arena_printf(f->arena, "%s; ", before), why);
   }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The host: its cores, and what starts several processes of the program. */
 #include "base/file.h"
 #include "base/plugin.h"

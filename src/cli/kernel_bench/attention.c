@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Attention of GPT-2 124M's heads. Its work are the products that causality leaves: a query looks
  * at T / 2 keys. Forward these are two, scores and weighted values; backward five, the scores being
  * computed again. */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Kernels one by one, each beside what the machine could do when it ran. */
 #ifndef TSR_BENCH_BENCH_H
 #define TSR_BENCH_BENCH_H

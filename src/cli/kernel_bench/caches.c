@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "cli/kernel_bench/caches.h"
 #include <inttypes.h>
 #include <stdbool.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* How much this machine's caches hold. */
 #ifndef TSR_BENCH_CACHES_H
 #define TSR_BENCH_CACHES_H

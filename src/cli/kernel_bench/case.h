@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What is measured of each kernel: a row of a table says which arrays a call touches, how much of
  * them it touches and what it computes, and how it is called. A new kernel is a row in its group's
  * file.

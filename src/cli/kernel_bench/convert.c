@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Conversions. x[0] has the floats, x[1] the narrower numbers. */
 #include "cli/kernel_bench/case.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Kernels of elements. x[0] is the output. */
 #include "cli/kernel_bench/case.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Updates of weights in f32 and in bf16: x is w, gradient, m or the buffer, v;
  * the last array is the compensation, where there is one. */
 #include "cli/kernel_bench/case.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Matrix products of a GPT-2 124M step: of a linear y (R,N) = x (R,K) w (N,K)^T, and of its
  * gradients. Packing is part of each, as it is of a step. */
 #include "cli/kernel_bench/case.h"

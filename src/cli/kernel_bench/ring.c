@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Attention around a ring of two members, seen by the second: a step over its own part, of which
  * causality leaves a half, and what ends the sums. */
 #include "cli/kernel_bench/case.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Kernels of rows as wide as GPT-2 124M's, and the sums of arrays. */
 #include "cli/kernel_bench/case.h"
 

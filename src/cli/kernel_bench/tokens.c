@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Kernels that look tokens up: the embedding and the classifier's loss, over GPT-2's vocabulary. */
 #include "cli/kernel_bench/case.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The part of CUDA's runtime that the plugin's host code calls, for devices that the emulator is:
  * their memory is the host's, their work is done when it is begun. What is wrong with them is in
  * $EMULATED_CUDA, words of these:
@@ -64,8 +65,8 @@ cudaError_t cudaHostAlloc(void **ret, size_t bytes, unsigned flags);
 cudaError_t cudaFreeHost(void *memory);
 cudaError_t cudaMemset(void *to, int byte, size_t bytes);
 cudaError_t cudaMemGetInfo(size_t *ret_free, size_t *ret_all);
-cudaError_t
-cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream);
+cudaError_t cudaMemcpyAsync(
+    void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream);
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *ret, unsigned flags);
 cudaError_t cudaStreamSynchronize(cudaStream_t stream);

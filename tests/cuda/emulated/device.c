@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Lets the tests that a program is made of run on the first device, which is emulated or real. */
 #include "tests/cuda/emulated/device.h"
 #include "device/cuda_device.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The device of the tests whose programs run on one. It is there, under policy deterministic, when
  * main begins. */
 #ifndef TSR_TESTS_CUDA_DEVICE_H

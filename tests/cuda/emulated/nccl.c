@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* NCCL between processes of one machine: messages go through shared memory. What is sent is taken
  * at once where there is room; what is received is waited for when its group ends.
  *
@@ -36,9 +37,9 @@ typedef struct {
 struct ncclComm {
   shared *shared;
   int number, ranks, rank;
-  int splits;         /* of the world */
+  int splits;             /* of the world */
   struct ncclComm *world; /* NULL: it is that */
-  int waits;          /* for so many in its meeting; 0: it is formed */
+  int waits;              /* for so many in its meeting; 0: it is formed */
   int color, key;
 };
 

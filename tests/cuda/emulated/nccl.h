@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The part of NCCL's interface that the plugin's host code calls, between processes of one machine
  * whose devices are emulated (nccl.c). */
 #ifndef TSR_TESTS_NCCL_H
@@ -7,7 +8,8 @@
 
 #define NCCL_VERSION_CODE 22809
 #define NCCL_SPLIT_NOCOLOR -1
-#define NCCL_CONFIG_INITIALIZER {1}
+#define NCCL_CONFIG_INITIALIZER                                                                    \
+  { 1 }
 typedef enum {
   ncclSuccess = 0,
   ncclSystemError = 2,
@@ -28,8 +30,8 @@ typedef struct ncclComm *ncclComm_t;
 ncclResult_t ncclGetVersion(int *ret);
 ncclResult_t ncclGetUniqueId(ncclUniqueId *ret);
 const char *ncclGetErrorString(ncclResult_t result);
-ncclResult_t ncclCommInitRankConfig(
-    ncclComm_t *ret, int ranks, ncclUniqueId id, int rank, ncclConfig_t *config);
+ncclResult_t
+ncclCommInitRankConfig(ncclComm_t *ret, int ranks, ncclUniqueId id, int rank, ncclConfig_t *config);
 ncclResult_t
 ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *ret, ncclConfig_t *config);
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *ret);

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Random recipes and realisations: every accepted realisation of a recipe must give the same bits.
 
 A recipe is what fixes the bits (model, data, precision, optimizer, units), a realisation is how it is run (threads,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writes the statements and parameters of a graph file: values with symbolic shapes, calls, scopes."""
 
 from dataclasses import dataclass, field

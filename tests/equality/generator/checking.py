@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs a recipe's realisations and compares each with the baseline."""
 
 import random

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pieces with collectives that the file writes out. Over an axis that splits nothing they change nothing."""
 
 from building import BATCH, SEQUENCE, Builder, Dim, Value

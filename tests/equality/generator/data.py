@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The small synthetic data of a recipe: text, token files, tables."""
 
 import random

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A realisation: how a recipe is run. A layout is what one run of the program gets; a realisation is one layout, or
 two with a checkpoint between them."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What parameters alone make: values that stand where a piece has a parameter."""
 
 import random

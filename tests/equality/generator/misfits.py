@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Recipes of which some realisations, or all, make no sense: samples or positions that the units do not divide, and
 graphs whose sums a mesh would make in another order. Whether the program refuses them is its own business; what it
 accepts must give the same bits. Misfits of a realisation alone are drawn by layout.py."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pieces in which positions see each other, or the samples of a microbatch do. They take batch x sequence x features
 and leave everything else alone."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pipeline orders drawn at random. They are valid because they are made by a simulation: an action joins its
 stage's order only when all that it waits for has been done."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Outcomes of runs in a file, so that two builds of the program can be compared run by run."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pieces of random graphs. A piece takes a value and gives one of the same shape, so that any of them can be left out
 when a failure is made small. These see one row of the last dimension at a time; mixers.py has the others."""
 

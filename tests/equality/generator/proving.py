@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs `check --prove` over drawn recipes: what plain `check` accepts must be proved."""
 
 import shutil

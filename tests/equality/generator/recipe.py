@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A recipe: all of a configuration that fixes the bits. It is drawn from a seed and is never changed; shrinking
 makes others of it."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Checks the generator itself: false programs with one fault each must be found, and made small in the end."""
 
 import random

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Makes a failing case small: tries simpler recipes and realisations, keeps those that still fail alike, and writes
 what is left as a folder that can be run by itself."""
 

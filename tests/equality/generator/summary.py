@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Counts verdicts, prints progress and the summary."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writes a configuration as YAML: maps as blocks, what stands inside a list as flow."""
 
 import json
