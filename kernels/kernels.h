@@ -12,18 +12,9 @@
  * size, R rows (any leading dimensions), U units. */
 #ifndef TSR_KERNELS_H
 #define TSR_KERNELS_H
+#include "base/box.h"
 #include <stdbool.h>
 #include <stdint.h>
-
-/* Where a local tensor lies in the global one; random numbers are a function of the global index.
- */
-enum { TSR_BOX_DIMS_MAX = 5 };
-typedef struct {
-  int ndim;                         /* 1..5 */
-  int64_t shape[TSR_BOX_DIMS_MAX];  /* local */
-  int64_t global[TSR_BOX_DIMS_MAX]; /* whole */
-  int64_t offset[TSR_BOX_DIMS_MAX]; /* of the local part's first element */
-} tsr_box;
 
 /* X(ID, name): the functions of unary and gated kernels; ID is that of the op.
  *   gelu_tanh: 0.5x(1+tanh(sqrt(2/pi)(x+0.044715x^3))), GPT-2's gelu_new; gelu_erf: x*Phi(x);

@@ -115,10 +115,6 @@ static void delta_rows(
       (const N *)out);
 }
 
-extern "C" int64_t tsr_cuda_attention_scratch(const tsr_attention *a) {
-  return a->B * a->H * a->T * (int64_t)sizeof(float);
-}
-
 extern "C" void tsr_cuda_attention_backward(
     tsr_cuda_stream s, tsr_cuda_type type, const tsr_attention *a, const uint64_t *key, void *dq,
     void *dk, void *dv, const void *dout, const void *q, const void *k, const void *v,

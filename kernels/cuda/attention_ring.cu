@@ -168,23 +168,6 @@ extern "C" void tsr_cuda_attention_ring_dkv(
   step<ring_dkv>(s, type, r, TSR_ATTENTION_DKV, key, acc, scratch, q, k, v, dout, rows);
 }
 
-static int64_t slot_bytes(const ring_shape *r, int64_t lines) {
-  return lines * r->runs * r->unit.T * r->width * (int64_t)sizeof(float);
-}
-
-extern "C" int64_t tsr_cuda_attention_ring_acc(const tsr_attention_ring *r, tsr_attention_sum sum) {
-  tsr_ring map;
-  ring_shape s = ring_shape_of(r, sum, &map);
-  return s.slots * slot_bytes(&s, ring_lines(&s));
-}
-
-extern "C" int64_t
-tsr_cuda_attention_ring_scratch(const tsr_attention_ring *r, tsr_attention_sum sum) {
-  tsr_ring map;
-  ring_shape s = ring_shape_of(r, sum, &map);
-  return s.temps * slot_bytes(&s, ring_lines_at_once(&s));
-}
-
 /* ---- before the backward passes ---- */
 
 enum { ROWS_THREADS = 256 };
@@ -245,7 +228,7 @@ static void finish(
   tsr_ring map;
   tsr_ring_pending whole;
   ring_shape r = ring_shape_of(of, SUM, &map);
-  int64_t n = ring_lines(&r) * r.a.T * r.a.D;
+  int64_t n = tsr_cuda_ring_size_of(of, SUM).lines * r.a.T * r.a.D;
   tsr_ring_before(&map, of->members, &whole);
   r.acc = (float *)acc;
   if (n == 0) return;

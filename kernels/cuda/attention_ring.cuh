@@ -54,31 +54,21 @@ template <typename N> struct ring_arrays {
 static inline ring_shape
 ring_shape_of(const tsr_attention_ring *r, tsr_attention_sum sum, tsr_ring *ret_map) {
   bool queries = sum == TSR_ATTENTION_DKV;
+  tsr_cuda_ring_size size = tsr_cuda_ring_size_of(r, sum);
   ring_shape s = {};
   *ret_map = {r->units, r->members, r->coord, r->zigzag, queries};
   s.a = s.unit = r->a;
   s.length = r->length;
-  s.runs = r->units / r->members;
-  s.unit.T = r->length / r->units;
-  s.width = sum == TSR_ATTENTION_OUT ? r->a.D + 2 : sum == TSR_ATTENTION_DQ ? r->a.D : 2 * r->a.D;
+  s.runs = size.runs;
+  s.unit.T = size.unit;
+  s.width = size.width;
   s.chunk = r->zigzag && r->members > 1 ? s.runs / 2 : s.runs;
   s.low = tsr_ring_unit(ret_map, r->coord, 0);
   s.high = s.chunk < s.runs ? tsr_ring_unit(ret_map, r->coord, s.chunk) : 0;
   s.queries = queries;
-  s.slots = tsr_ring_slots(ret_map);
-  s.temps = tsr_ring_temps(ret_map);
+  s.slots = size.slots;
+  s.temps = size.temps;
   return s;
-}
-
-static inline int64_t ring_lines(const ring_shape *s) {
-  return s->a.B * (s->queries ? s->a.G : s->a.H);
-}
-
-/* Lines of a launch: rows enough for the whole device. */
-enum { RING_ROWS = 1 << 17 };
-static inline int64_t ring_lines_at_once(const ring_shape *s) {
-  int64_t lines = ring_lines(s), most = s->a.T < RING_ROWS ? RING_ROWS / s->a.T : 1;
-  return lines < most ? lines : most;
 }
 
 static inline void
@@ -293,7 +283,8 @@ static void ring_step(
     const ring_arrays<typename P::N> &x) {
   tsr_ring map;
   ring_shape r = ring_shape_of(of, P::SUM, &map);
-  int64_t lines = ring_lines(&r), at_once = ring_lines_at_once(&r);
+  tsr_cuda_ring_size size = tsr_cuda_ring_size_of(of, P::SUM);
+  int64_t lines = size.lines, at_once = size.lines_at_once;
   r.acc = acc;
   r.temp = (float *)scratch;
   TSR_ALLOW_SHARED((ring_walk<P>), P::BYTES);

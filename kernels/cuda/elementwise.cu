@@ -5,15 +5,6 @@
 #include <assert.h>
 
 /* The functions of TSR_UNARY_LIST that have kernels: value_<name> and slope_<name>. */
-#define FUNCTIONS(X)                                                                               \
-  X(GELU, gelu_tanh)                                                                               \
-  X(GELU_ERF, gelu_erf)                                                                            \
-  X(RELU, relu)                                                                                    \
-  X(RELU2, relu2)                                                                                  \
-  X(SILU, silu)                                                                                    \
-  X(TANH, tanh)                                                                                    \
-  X(SIGMOID, sigmoid)
-
 typedef enum { ADD, SUB, MUL, SCALE, GATED, FUNCTION, SLOPE } map_kind;
 
 static __device__ inline float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
@@ -86,7 +77,7 @@ template <int UNARY> static __device__ inline float value_at(float x) {
 #define CASE(ID, name)                                                                             \
   case TSR_UNARY_##ID:                                                                             \
     return value_##name(x);
-    FUNCTIONS(CASE)
+    TSR_CUDA_UNARY_LIST(CASE)
 #undef CASE
   }
   return 0;
@@ -97,7 +88,7 @@ template <int UNARY> static __device__ inline float slope_at(float x, float *ret
 #define CASE(ID, name)                                                                             \
   case TSR_UNARY_##ID:                                                                             \
     return slope_##name(x, ret_value);
-    FUNCTIONS(CASE)
+    TSR_CUDA_UNARY_LIST(CASE)
 #undef CASE
   }
   return 0;
@@ -176,16 +167,6 @@ extern "C" void tsr_cuda_scale(
   map_launch<SCALE, 0>(s, type, out, x, NULL, factor, n);
 }
 
-extern "C" bool tsr_cuda_has_unary(tsr_unary kind) {
-  switch ((int)kind) {
-#define CASE(ID, name) case TSR_UNARY_##ID:
-    FUNCTIONS(CASE)
-#undef CASE
-    return true;
-  }
-  return false;
-}
-
 template <int KIND>
 static void unary_launch(
     tsr_cuda_stream s, tsr_cuda_type type, tsr_unary kind, void *out, const void *a, const void *b,
@@ -195,7 +176,7 @@ static void unary_launch(
   case TSR_UNARY_##ID:                                                                             \
     map_launch<KIND, TSR_UNARY_##ID>(s, type, out, a, b, 0, n);                                    \
     return;
-    FUNCTIONS(CASE)
+    TSR_CUDA_UNARY_LIST(CASE)
 #undef CASE
   }
   assert(!"a unary function");
@@ -260,7 +241,7 @@ extern "C" void tsr_cuda_gated_backward(
   case TSR_UNARY_##ID:                                                                             \
     gated_backward_launch<TSR_UNARY_##ID>(s, type, dgate, dup, dout, gate, up, n);                 \
     return;
-    FUNCTIONS(CASE)
+    TSR_CUDA_UNARY_LIST(CASE)
 #undef CASE
   }
   assert(!"a unary function");

@@ -79,10 +79,6 @@ static sorted sorted_parts(void *scratch, int64_t R, int64_t V) {
   return {words, words + V, words + 2 * V + 1, words + 2 * V + 1 + R};
 }
 
-extern "C" int64_t tsr_cuda_embedding_scratch(int64_t R, int64_t v_begin, int64_t v_end) {
-  return (2 * (v_end - v_begin) + 1 + 2 * R) * (int64_t)sizeof(int32_t);
-}
-
 static __global__ void counts_clear(sorted by, int64_t V) {
   for (int64_t v = map_thread(); v < V; v += map_threads()) by.counts[v] = 0;
 }

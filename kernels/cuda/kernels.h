@@ -17,7 +17,7 @@
  * all else is f32; arithmetic is f32, and a result is rounded once, when it is written. */
 #ifndef TSR_KERNELS_CUDA_KERNELS_H
 #define TSR_KERNELS_CUDA_KERNELS_H
-#include "kernels/kernels.h"
+#include "kernels/cuda/requirements.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -25,7 +25,6 @@ extern "C" {
 
 typedef struct CUstream_st *tsr_cuda_stream;
 typedef enum { TSR_CUDA_F32, TSR_CUDA_BF16, TSR_CUDA_F16 } tsr_cuda_type;
-enum { TSR_CUDA_ROWS = 32 };
 
 /* ---- elementwise.cu: n elements; an output may be one of the inputs ---- */
 void tsr_cuda_add(
@@ -36,8 +35,7 @@ void tsr_cuda_mul(
     tsr_cuda_stream s, tsr_cuda_type type, void *out, const void *a, const void *b, int64_t n);
 void tsr_cuda_scale(
     tsr_cuda_stream s, tsr_cuda_type type, void *out, const void *x, float factor, int64_t n);
-/* Whether the maps below have that function; the host has all of them. */
-bool tsr_cuda_has_unary(tsr_unary kind);
+/* Of functions with tsr_cuda_has_unary. */
 void tsr_cuda_unary(
     tsr_cuda_stream s, tsr_cuda_type type, tsr_unary kind, void *out, const void *x, int64_t n);
 void tsr_cuda_unary_backward(
@@ -97,7 +95,6 @@ void tsr_cuda_softmax_backward(
 /* ---- sums.cu ---- */
 /* Row r of the sum is row row_first + r*row_step of x, `rows` of them; out (C) is f32. Scratch:
  * tsr_cuda_sum_rows_scratch bytes. */
-int64_t tsr_cuda_sum_rows_scratch(int64_t rows, int64_t C);
 void tsr_cuda_sum_rows(
     tsr_cuda_stream s, tsr_cuda_type type, float *out, const void *x, void *scratch, int64_t C,
     int64_t row_first, int64_t row_step, int64_t rows);
@@ -108,8 +105,7 @@ void tsr_cuda_norm_dw(
     int64_t row_step, int64_t rows);
 /* out[0] = the sum of x, of x^2: blocks of TSR_SUM_BLOCK elements of the row-major order of
  * (rows, cols), rows `stride` apart; blocks added by the tree, in double, and rounded once.
- * Scratch: a double a block. */
-int64_t tsr_cuda_sum_scratch(int64_t rows, int64_t cols);
+ * Scratch: tsr_cuda_sum_scratch bytes. */
 void tsr_cuda_sum(
     tsr_cuda_stream s, float *out, const float *x, void *scratch, int64_t rows, int64_t cols,
     int64_t stride);
@@ -126,8 +122,7 @@ void tsr_cuda_embedding(
     int64_t v_end);
 /* dtable (v_end - v_begin, C) in f32, wholly written, as kernels/kernels.h says: no atomics.
  * Scratch holds the tokens' counting sort: rows with one token in their order, by passes whose
- * result does not depend on timing. */
-int64_t tsr_cuda_embedding_scratch(int64_t R, int64_t v_begin, int64_t v_end);
+ * result does not depend on timing: tsr_cuda_embedding_scratch bytes. */
 void tsr_cuda_embedding_backward(
     tsr_cuda_stream s, tsr_cuda_type type, float *dtable, const int32_t *tokens, const void *dout,
     const int32_t *row_of, void *scratch, int64_t R, int64_t C, int64_t v_begin, int64_t v_end,
@@ -227,7 +222,6 @@ void tsr_cuda_clip(
 
 /* ---- attention.cu (tsr_attention of kernels/kernels.h, but for `key`: *key in device memory, NULL
  * without dropout) ---- */
-int64_t tsr_cuda_attention_scratch(const tsr_attention *a);
 void tsr_cuda_attention(
     tsr_cuda_stream s, tsr_cuda_type type, const tsr_attention *a, const uint64_t *key, void *out,
     float *stats, const void *q, const void *k, const void *v);
@@ -238,10 +232,9 @@ void tsr_cuda_attention_backward(
     const void *out, const float *stats, void *scratch);
 /* attention_ring.cu: a sum over the units of a sequence, of which members may have parts
  * (tsr_attention_ring of kernels/kernels.h, which see for the steps; but for `key`, as above). With
- * one unit the bits are those of attention, and else they depend on the units alone. Bytes of an
- * acc, and of the scratch of a step, which begins empty: */
-int64_t tsr_cuda_attention_ring_acc(const tsr_attention_ring *r, tsr_attention_sum sum);
-int64_t tsr_cuda_attention_ring_scratch(const tsr_attention_ring *r, tsr_attention_sum sum);
+ * one unit the bits are those of attention, and else they depend on the units alone. An acc, and
+ * the scratch of a step, which begins empty, are of tsr_cuda_attention_ring_acc and
+ * tsr_cuda_attention_ring_scratch bytes. */
 void tsr_cuda_attention_ring(
     tsr_cuda_stream s, tsr_cuda_type type, const tsr_attention_ring *r, const uint64_t *key,
     float *acc, const void *q, const void *k, const void *v, void *scratch);

@@ -8,10 +8,6 @@ enum { TILE_THREADS = 64 }; /* packs of columns of a block */
 
 static int64_t runs_of(int64_t rows) { return (rows + TSR_CUDA_ROWS - 1) / TSR_CUDA_ROWS; }
 
-extern "C" int64_t tsr_cuda_sum_rows_scratch(int64_t rows, int64_t C) {
-  return runs_of(rows) * C * (int64_t)sizeof(float);
-}
-
 /* What is summed: rows of x, or of dy * (x - mean) * rstd. */
 template <typename T> struct summands {
   const T *x, *dy;
@@ -96,11 +92,6 @@ extern "C" void tsr_cuda_norm_dw(
 enum { SUM_THREADS = 128, SUM_WARPS = SUM_THREADS / TSR_WARP };
 
 static int64_t sum_blocks(int64_t n) { return (n + TSR_SUM_BLOCK - 1) / TSR_SUM_BLOCK; }
-
-extern "C" int64_t tsr_cuda_sum_scratch(int64_t rows, int64_t cols) {
-  int64_t blocks = sum_blocks(rows * cols);
-  return (blocks > 0 ? blocks : 1) * (int64_t)sizeof(double);
-}
 
 /* A warp a block of TSR_SUM_BLOCK elements. */
 template <bool SQUARES>

@@ -5,7 +5,6 @@
 #define TSR_CHECKPOINT_SAVE_INTERNAL_H
 #include "checkpoint/output.h"
 #include "checkpoint/save.h"
-#include "runtime/pool.h"
 #include <pthread.h>
 #include <stdatomic.h>
 #include <time.h>
@@ -28,7 +27,7 @@ struct tsr_saver {
   tsr_arena *arena;
   tsr_saver_options options;
   tsr_bound *bound;
-  tsr_pool *pool; /* the worker's */
+  struct tsr_pool *pool; /* the worker's */
   tsr_saver_file *files;
   int files_count;
   int64_t bytes;

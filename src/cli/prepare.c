@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/prepare.h"
-#include "device/cuda.h"
+#include "device/cuda/cuda.h"
 #include "train/plan_command.h"
 #include "train/trainer.h"
 #include <string.h>
@@ -40,15 +40,14 @@ static bool compile_other(
          tsr_compile(a->arena, o, purpose, ret, a->diags);
 }
 
-/* CUDA programs are the same without the plugin, but for the scratch of their tasks. */
-static tsr_target target_of(const setup *s) {
-  const tsr_compute *c = &s->compute;
+/* CUDA programs are the same without the plugin. */
+static tsr_target target_of(app *a, const setup *s) {
   const tsr_config *config = s->config;
-  bool cuda = c->cuda || config->device.kind == TSR_DEVICE_CUDA;
-  if (!cuda) return (tsr_target){.scratch = tsr_cpu_scratch, .context = &c->cpu};
+  tsr_target *host = tsr_arena_alloc(a->arena, sizeof *host);
+  *host = tsr_cpu_target(&s->compute.cpu);
+  if (!s->compute.cuda && config->device.kind != TSR_DEVICE_CUDA) return *host;
   return tsr_cuda_target(
-      c->cuda ? c->cuda->scratch : tsr_cpu_scratch, &c->cpu,
-      config->numerics.policy == TSR_NUMERICS_FAST, config->zero.offload == TSR_OFFLOAD_FILE);
+      host, config->numerics.policy == TSR_NUMERICS_FAST, config->zero.offload == TSR_OFFLOAD_FILE);
 }
 
 tsr_compile_options prepare_compile_options(app *a, const setup *s, const tsr_source *source) {
@@ -60,7 +59,7 @@ tsr_compile_options prepare_compile_options(app *a, const setup *s, const tsr_so
   else if (tokens == TSR_TOKENS_BYTE) o.vocab_detected = BYTES_UNSEEN;
   o.vocab_assumed = tokens == TSR_TOKENS_CHAR ? CHARACTERS_UNSEEN : 0;
   o.graphs_folder = app_graphs_folder(a);
-  o.target = target_of(s);
+  o.target = target_of(a, s);
   return o;
 }
 

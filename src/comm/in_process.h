@@ -4,12 +4,15 @@
 #define TSR_COMM_IN_PROCESS_H
 #include "comm/run_step.h"
 
+/* Begins a collective whose members' buffers are in the device's memory. */
+void tsr_in_process_run(
+    const tsr_device *device, const tsr_step_list *list, const tsr_collective *c);
+
+/* ---- on the host ---- */
+
 /* A list's elements, all steps one after the other: what threads share. */
 int64_t tsr_in_process_items(const tsr_step_list *list);
-void tsr_in_process_run(
+void tsr_in_process_run_range(
     const tsr_step_list *list, const tsr_collective *c, int64_t begin, int64_t end);
-/* The whole of it, for buffers on a device. */
-void tsr_in_process_run_on(
-    const tsr_device *device, const tsr_step_list *list, const tsr_collective *c);
 
 #endif

@@ -196,7 +196,7 @@ move_range(const tsr_device *d, int64_t element, side to, side from, int64_t beg
       d->move(d->state, y, y_step, x, x_step, (int)element, 3, whole.shape);
       n = whole.shape[0] * whole.big;
     } else if (x != y) {
-      d->copy(d->state, y, x, n * element);
+      d->copy(d->state, &(tsr_device_copy){y, x, n * element}, 1);
     }
   }
 }

@@ -1,47 +1,88 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Where ranks compute, when that is not the CPU: a device that a plugin runs. Its memory is one
- * that the host reaches too, once the device is done with it; so what is read and written between
- * steps knows nothing of devices. */
+/* The one device interface: an opened target, on which ranks have memory and tasks run. The CPU
+ * (device/cpu/cpu.h) and CUDA devices (device/cuda/cuda.h) implement it.
+ *
+ * The host can read and write a device's memory whenever the device is idle (`wait`), so what
+ * happens between steps knows nothing of devices. `why` arguments (TSR_DEVICE_WHY_BYTES) get the
+ * reason of a failure, and perhaps a remedy after a newline. */
 #ifndef TSR_DEVICE_DEVICE_H
 #define TSR_DEVICE_DEVICE_H
-#include "device/cpu.h"
+#include "device/cpu/pool.h"
+#include "schedule/geometry.h"
 
-enum { TSR_DEVICE_MEMBERS_MAX = 256 }; /* of one sum */
+enum { TSR_DEVICE_MEMBERS_MAX = 256, TSR_DEVICE_WHY_BYTES = 512 };
 
-/* Bytes to or from another worker's device. */
+/* Numbers that f16 did not hold as they were: their rounding is not that of the same number times a
+ * power of two. */
 typedef struct {
-  int peer; /* in the group */
+  _Atomic int64_t underflows; /* below the least normal number, and rounded there */
+  _Atomic int64_t overflows;  /* finite, and infinite there */
+} tsr_f16_losses;
+
+/* Measures how long ranks compute, for the profiler. */
+typedef struct {
+  void *context;
+  /* Runs a loop of a pool, whose jobs [i * each, (i + 1) * each) are for ranks[i]. */
+  void (*loop)(
+      void *context, tsr_pool *pool, tsr_pool_job *job, void *of, int jobs, const int *ranks,
+      int each);
+  int64_t (*now)(void *context);
+  void (*extend)(void *context, int rank, int64_t begin); /* it computed from `begin` until now */
+} tsr_task_timer;
+
+/* A task of several ranks of a stage. */
+typedef struct {
+  tsr_task_call call;            /* `rank` is not set */
+  const tsr_rank_memory *memory; /* of all ranks of the mesh */
+  const int *ranks;              /* those that run it */
+  int ranks_count;
+  tsr_f16_losses *losses;      /* of the outputs, counted by devices that can; NULL: not wanted */
+  const tsr_task_timer *timer; /* NULL: none */
+} tsr_launch;
+
+typedef struct {
+  void *to;
+  const void *from;
+  int64_t bytes;
+} tsr_device_copy;
+
+/* Bytes to or from the device of another process. */
+typedef struct {
+  int peer; /* in the communicator */
   bool receives;
   void *address;
   int64_t bytes; /* above 0 */
 } tsr_device_message;
 
 typedef struct {
-  const char *name;  /* "cuda:0" */
-  const char *arch;  /* what bits depend on: "cuda sm_90" */
-  const char *place; /* that no other device of this host has: "0000:1b:00.0" */
-  const char *text;  /* for logs: "cuda:0, NVIDIA H200, sm_90, 139.8 GiB" */
+  const char *name;     /* "cpu", "cuda:0" */
+  const char *arch;     /* what bits depend on: "x86-64-v3", "cuda sm_90" */
+  const char *location; /* of one of several devices of a host: "0000:1b:00.0"; else NULL */
+  const char *text;     /* for logs: "cuda:0, NVIDIA H200, sm_90, 139.8 GiB" */
+  int threads;          /* of the host, that share a task; 1: the device computes by itself */
+  bool counts_f16_losses;
   void *state;
-  /* All zeros, aligned to 256. `why` (512 bytes) gets the reason of a failure, and perhaps what to
-   * do about it after a newline. */
+
+  /* ---- memory ---- */
+
+  /* All zeros, aligned to 256. */
   bool (*allocate)(void *state, int64_t bytes, void **ret_memory, char *why);
-  void (*release)(void *state, void *memory);
-  int64_t (*available)(void *state); /* bytes */
-  /* Memory of the host that `copy` may read, as above. */
+  void (*release)(void *state, void *memory, int64_t bytes);
+  int64_t (*available)(void *state); /* bytes; 0: not known */
+  /* Memory of the host that `copy` may read while the host does something else. NULL: the device's
+   * memory is the host's. */
   bool (*allocate_host)(void *state, int64_t bytes, void **ret_memory, char *why);
   void (*release_host)(void *state, void *memory);
 
-  /* Whether it runs a task. Others run on the host, on the same memory. */
-  bool (*has)(void *state, const tsr_program *program, const tsr_task *task);
-  /* What it can do at most, measured: FLOP/s of products in a type, bytes/s of memory read and
-   * written; 0: not known. It is idle. */
-  void (*limits)(void *state, tsr_dtype dtype, double *ret_flops, double *ret_bytes);
+  /* ---- work: these begin it, in the order of the calls, and `wait` returns when all is done ---- */
+
   /* What is begun from now on is of that step of the graph. The device is idle. */
-  void (*begin_step)(void *state, const tsr_graph *graph, const tsr_moment *moment);
-  /* These begin work, in the order of the calls; `wait` is over when all of it is done. */
-  void (*run)(void *state, const tsr_cpu_call *call);
-  void (*copy)(void *state, void *to, const void *from, int64_t bytes);
-  /* As kernels/cuda/kernels.h has them under the same names. */
+  void (*begin_step)(void *state, const tsr_graph *graph, const tsr_step_context *step);
+  void (*run)(void *state, const tsr_launch *launch);
+  void (*copy)(void *state, const tsr_device_copy *copies, int count);
+  /* A loop of the host over the device's memory, on all its threads. NULL: the device has
+   * sum_members and move instead, as kernels/cuda/kernels.h has them under the same names. */
+  void (*loop)(void *state, tsr_pool_job *job, void *context, int jobs);
   void (*sum_members)(
       void *state, float *const *out, int outs, float *const *in, int members,
       const uint8_t *merges, int64_t outer, int64_t part, int64_t step, int64_t start);
@@ -49,32 +90,40 @@ typedef struct {
       void *state, void *out, const int64_t *out_step, const void *x, const int64_t *x_step,
       int bytes, int ndim, const int64_t *shape);
   void (*wait)(void *state);
+  /* The measured peaks of an idle device: FLOP/s of GEMMs in a type, bytes/s of memory read and
+   * written; 0: not known. NULL: runtime/limits.h measures them. */
+  void (*limits)(void *state, tsr_dtype dtype, double *ret_flops, double *ret_bytes);
 
-  /* ---- between workers that each have such a device ----
+  /* ---- optional: communicators between processes that each have such a device ----
    *
-   * All workers form all groups, in one order, whether they are in them or not; a group is
-   * `workers`, in that order, and NULL for who is not in it. Each has a lane: what is begun is of
-   * the lane in use (NULL: the tasks' own, which is in use at first), work of one lane is done in
-   * the order in which it is begun, and lanes know of each other by `follow` alone: what is begun
-   * from now on comes after what the lane of `group` has so far. Messages of one exchange go at
-   * once; those of a group between two workers, in one direction, meet in the order in which they
-   * are begun. All NULL: messages go through the host. */
-  bool (*form)(void *state, const int *workers, int count, void **ret_group, char *why);
-  void (*use)(void *state, void *group);
-  void (*follow)(void *state, void *group);
-  void (*exchange)(void *state, void *group, const tsr_device_message *messages, int count);
-  /* The library's own sums, in whatever order; `in` may be `out`. sum_slices: worker i of the group
-   * gets slice i, of `count` elements, of the sum. */
-  void (*sum)(void *state, void *group, const float *in, float *out, int64_t count);
-  void (*sum_slices)(void *state, void *group, const float *in, float *out, int64_t count);
+   * All processes form all communicators, in one order, whether they are in them or not; a
+   * communicator is `processes`, in that order, and NULL for who is not in it. Each has a stream.
+   * Work is begun on the stream in use (NULL: that of the tasks, in use at first); work of one
+   * stream is done in the order in which it is begun. Messages of one exchange go at once; those of
+   * a communicator between two processes, in one direction, match in the order in which they are
+   * begun. NULL: messages go through the host. */
 
-  /* From `record` to `recorded` work is not begun but noted, with the addresses and numbers that it
-   * is given; `replay` begins all of it, again and again. NULL: it could not be noted, and nothing
-   * was begun. */
-  bool (*record)(void *state);
-  void *(*recorded)(void *state);
-  void (*replay)(void *state, void *recording);
-  void (*forget)(void *state, void *recording);
+  bool (*form_communicator)(
+      void *state, const int *processes, int count, void **ret_communicator, char *why);
+  void (*set_stream)(void *state, void *communicator);
+  /* What is begun from now on comes after what the communicator's stream has so far. */
+  void (*wait_for_stream)(void *state, void *communicator);
+  void (*exchange)(void *state, void *communicator, const tsr_device_message *messages, int count);
+  /* The library's own sums, in whatever order; `in` may be `out`. sum_slices: process i of the
+   * communicator gets slice i, of `count` elements, of the sum. */
+  void (*sum)(void *state, void *communicator, const float *in, float *out, int64_t count);
+  void (*sum_slices)(void *state, void *communicator, const float *in, float *out, int64_t count);
+
+  /* ---- optional: capture of work ----
+   *
+   * From begin_capture to end_capture work is not begun but recorded, with the addresses and
+   * numbers that it is given; `launch` begins all of it, again and again. end_capture gives NULL
+   * where it could not be recorded; nothing was begun then. */
+
+  bool (*begin_capture)(void *state);
+  void *(*end_capture)(void *state);
+  void (*launch)(void *state, void *graph);
+  void (*destroy_graph)(void *state, void *graph);
 } tsr_device;
 
 #endif

@@ -2,9 +2,9 @@
 /* The device that this process computes on: the host's cores, or one of its GPUs. */
 #include "job/compute.h"
 #include "comm/peers.h"
-#include "device/cuda.h"
+#include "device/cuda/cuda.h"
 #include "runtime/device_communicators.h"
-#include "runtime/pool.h"
+#include "device/cpu/pool.h"
 #include <sched.h>
 #include <string.h>
 #include <unistd.h>
@@ -49,6 +49,7 @@ bool tsr_compute_choose_cpu(tsr_job *job, const tsr_config *config, tsr_compute 
   compute->kernels = tsr_kernels_get(isa);
   if (!compute->kernels)
     return refuse_level(job->diags, tsr_config_place(config, "numerics.isa"), "", isa);
+  compute->arch = compute->kernels->isa;
   compute->cpu =
       (tsr_cpu_context){compute->kernels, threads > 0 ? (int)threads : tsr_compute_threads(job)};
   return true;
@@ -105,7 +106,6 @@ static bool choose_auto(tsr_job *job, tsr_place place, tsr_compute *compute) {
   return true;
 }
 
-/* Without the plugin, plans use the CPU's scratch sizes. */
 static bool choose_cuda(tsr_job *job, tsr_place place, bool computes, tsr_compute *compute) {
   const char *path, *tried;
   char why[TSR_CUDA_WHY_BYTES] = "none is visible\nlook at CUDA_VISIBLE_DEVICES";
@@ -216,7 +216,8 @@ bool tsr_compute_open(
   if (!choose_number(job, config, rank, visible, &number)) return false;
   bool fast = config->numerics.policy == TSR_NUMERICS_FAST;
   tsr_cuda_request request = {number, fast, tsr_job_abort, job};
-  if (compute->cuda->open(&request, &compute->device, why)) return true;
+  if (compute->cuda->open(&request, &compute->device, why))
+    return compute->arch = compute->device->arch, true;
   const char *what = tsr_arena_printf(job->arena, "rank %d: cuda:%d", rank, number);
   return refuse(job->diags, place, what, why);
 }
@@ -245,7 +246,7 @@ static device_identity identify(const tsr_transport *t, const tsr_compute *compu
   device_identity mine = {.host = ""};
   int version;
   snprintf(mine.host, sizeof mine.host, "%s", t->table->host(t->state, t->worker));
-  snprintf(mine.name, sizeof mine.name, "%s", compute->device->place);
+  snprintf(mine.name, sizeof mine.name, "%s", compute->device->location);
   mine.has_nccl = compute->cuda->nccl(&version, t->worker ? NULL : mine.id, mine.why);
   return mine;
 }

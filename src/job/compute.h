@@ -4,7 +4,7 @@
 #ifndef TSR_JOB_COMPUTE_H
 #define TSR_JOB_COMPUTE_H
 #include "config/config.h"
-#include "device/device.h"
+#include "device/cpu/cpu.h"
 #include "job/job.h"
 #include "parallel/parallel.h"
 #include "runtime/rank_map.h"
@@ -14,6 +14,7 @@ typedef struct {
   tsr_cpu_context cpu;               /* these kernels, and threads */
   const struct tsr_cuda_table *cuda; /* the plugin; NULL: ranks are on the CPU */
   const tsr_device *device;          /* open, of commands that compute; NULL: the CPU */
+  const char *arch;                  /* of the device: what bits depend on */
 } tsr_compute;
 
 /* Checks that this machine runs the level that TESSERA_ISA names, if it names one. */

@@ -215,8 +215,7 @@ bool tsr_prove_compile(
   o->batch_units = ret->batch_units;
   o->tp_units = ret->tp_units;
   o->graphs_folder = r->graphs_folder;
-  o->target.scratch = tsr_cpu_scratch;
-  o->target.context = &r->cpu;
+  o->target = tsr_cpu_target(&r->cpu);
   o->outputs = outputs;
   return tsr_compile(r->arena, o, TSR_COMPILE_TRAIN, &ret->compiled, diags);
 }

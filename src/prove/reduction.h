@@ -3,7 +3,7 @@
  * the reduced mesh and one on a single rank, which have the same recipe. */
 #ifndef TSR_PROVE_REDUCTION_H
 #define TSR_PROVE_REDUCTION_H
-#include "device/cpu.h"
+#include "device/cpu/cpu.h"
 #include "prove/reduced_mesh.h"
 #include "prove/sizes.h"
 #include "train/compile.h"

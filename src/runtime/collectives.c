@@ -46,7 +46,7 @@ int tsr_task_next_group(
       bool is_here = tsr_bound_is_here(b, member);
       here += is_here;
       w->worker_of[m] = tsr_rank_map_process(&w->options.rank_map, member);
-      int64_t i = at->moment.microbatch;
+      int64_t i = at->at.microbatch;
       w->in[m] = is_here ? tsr_bound_address(b, at->task->inputs[0].value, member, i) : NULL;
       w->out[m] = is_here ? tsr_bound_address(b, at->task->outputs[0].value, member, i) : NULL;
     }

@@ -43,7 +43,8 @@ static bool form(forming *f, tsr_device_communicator like, const tsr_device_comm
   communicator->workers = workers;
   communicator->number = f->count++;
   *ret = communicator;
-  return f->device->form(f->device->state, workers, like.count, &communicator->group, f->why);
+  return f->device->form_communicator(
+      f->device->state, workers, like.count, &communicator->group, f->why);
 }
 
 static bool form_groups(forming *f, const tsr_device_communicator **of_group, int *room) {

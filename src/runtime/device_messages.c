@@ -4,7 +4,7 @@
 #include "runtime/internal.h"
 #include <string.h>
 
-static const tsr_device *device_of(const tsr_bound *b) { return b->worker->options.device; }
+static const tsr_device *device_of(const tsr_bound *b) { return b->worker->device; }
 static const tsr_device_communicators *communicators_of(const tsr_bound *b) {
   return tsr_bound_hosting(b)->communicators;
 }
@@ -29,12 +29,12 @@ void tsr_device_begin_collective(const tsr_task_at *at) {
     const tsr_device_communicator *communicator = communicator_of(at, first);
     tsr_communicator_use *use = &b->communicator_uses[communicator->number];
     tsr_device_exchange call = {d, plan->list, plan->layout, &c, communicator->group};
-    d->use(d->state, communicator->group);
-    d->follow(d->state, NULL);
+    d->set_stream(d->state, communicator->group);
+    d->wait_for_stream(d->state, NULL);
     tsr_device_exchange_begin(&call, use->memory, use->room);
-    d->use(d->state, NULL);
+    d->set_stream(d->state, NULL);
     if (at->task->bucket) use->begun = true;
-    else d->follow(d->state, communicator->group);
+    else d->wait_for_stream(d->state, communicator->group);
   }
 }
 
@@ -43,7 +43,7 @@ void tsr_device_wait_for_bucket(const tsr_task_at *at) {
   const tsr_device *d = device_of(b);
   const tsr_device_communicators *communicators = communicators_of(b);
   for (int i = 0; i < communicators->count; i++) {
-    if (b->communicator_uses[i].begun) d->follow(d->state, communicators->all[i]->group);
+    if (b->communicator_uses[i].begun) d->wait_for_stream(d->state, communicators->all[i]->group);
     b->communicator_uses[i].begun = false;
   }
 }
@@ -80,13 +80,13 @@ static void move(
     int there = tsr_parallel_member(b->worker->options.parallel, rank, TSR_PP, other);
     room[i].peer = place_of(communicator, tsr_rank_map_process(tsr_bound_hosting(b), there));
     room[i].receives = receives;
-    room[i].address = tsr_bound_address(b, tensor->value, rank, at->moment.microbatch);
+    room[i].address = tsr_bound_address(b, tensor->value, rank, at->at.microbatch);
     room[i].bytes = tsr_tensor_bytes(tensor);
   }
-  d->use(d->state, communicator->group);
-  d->follow(d->state, NULL);
+  d->set_stream(d->state, communicator->group);
+  d->wait_for_stream(d->state, NULL);
   d->exchange(d->state, communicator->group, room, b->ranks_count[own]);
-  d->use(d->state, NULL);
+  d->set_stream(d->state, NULL);
 }
 
 void tsr_device_transfer(const tsr_task_at *at) {
@@ -96,7 +96,7 @@ void tsr_device_transfer(const tsr_task_at *at) {
   const tsr_device_communicator *communicator = communicator_between(at->bound, from, to);
   if (at->task->op == TSR_OP_SEND) move(at, communicator, from, to, false);
   if (at->task->op == TSR_OP_RECEIVE) move(at, communicator, to, from, true);
-  if (at->task->op != TSR_OP_SEND) d->follow(d->state, communicator->group);
+  if (at->task->op != TSR_OP_SEND) d->wait_for_stream(d->state, communicator->group);
 }
 
 /* ---- what they need ---- */

@@ -13,144 +13,40 @@ typedef struct {
   const tsr_worker_options *options;
   const tsr_program *program;
   const int *ranks; /* of the stage */
+  int ranks_count;
   const tsr_task *task;
-  const tsr_cpu_op *op;
-  tsr_moment moment;
-  int ranges; /* a rank's items are cut into */
-  int round;
-  int64_t items;
+  tsr_step_context at;
 } task_run;
 
-static tsr_cpu_call call_for(const task_run *t, int rank) {
-  const tsr_worker_options *o = t->options;
-  return (tsr_cpu_call){
-      .k = o->kernels,
-      .program = t->program,
-      .task = t->task,
-      .rank = &t->bound->ranks[rank],
-      .moment = t->moment,
-      .threads = o->threads,
-      .round = t->round,
-      .losses = t->bound->scaled[t->task->node] ? &t->bound->losses : NULL};
-}
-
-/* Ranges of many items begin at multiples of 16, so that vector kernels keep whole blocks. */
-static int64_t cut(int64_t items, int index, int ranges) {
-  if (index == ranges) return items;
-  int64_t at = items * index / ranges;
-  return items >= 64 * ranges ? at / 16 * 16 : at;
-}
-
-static void run_range(void *context, int job) {
-  const task_run *t = context;
-  tsr_cpu_call call = call_for(t, t->ranks[job / t->ranges]);
-  int range = job % t->ranges;
-  int64_t begin = cut(t->items, range, t->ranges), end = cut(t->items, range + 1, t->ranges);
-  if (begin < end) t->op->run(&call, begin, end, range);
-}
-
-static void run_before(void *context, int job) {
-  const task_run *t = context;
-  tsr_cpu_call call = call_for(t, t->ranks[job / t->ranges]);
-  t->op->before(&call, job % t->ranges, t->ranges);
-}
-
-static void run_after(void *context, int job) {
-  const task_run *t = context;
-  tsr_cpu_call call = call_for(t, t->ranks[job]);
-  t->op->after(&call);
-}
-
-/* Jobs of which `each` are for a rank of the stage. */
-static void run_jobs(task_run *t, tsr_pool_job *job, int each) {
-  tsr_bound *b = t->bound;
-  int jobs = b->ranks_count[t->program->stage] * each;
-  if (b->recording) tsr_recorder_run(b->recording, b->worker->pool, job, t, jobs, t->ranks, each);
-  else tsr_pool_run(b->worker->pool, job, t, jobs);
-}
-
-static void run_widen(void *context, int job) {
-  const task_run *t = context;
-  tsr_cpu_call call = call_for(t, t->ranks[job / t->ranges]);
-  tsr_cpu_widen(&call, job % t->ranges, t->ranges);
-}
-
-static void run_narrow(void *context, int job) {
-  const task_run *t = context;
-  tsr_cpu_call call = call_for(t, t->ranks[job / t->ranges]);
-  tsr_cpu_narrow(&call, job % t->ranges, t->ranges);
-}
-
-/* What is in a file is the host's to work on. */
-static bool is_in_file(const task_run *t) {
-  return t->options->state_folder && tsr_task_has_state(t->task);
-}
-
-static bool is_on_device(const task_run *t) {
-  const tsr_device *d = t->options->device;
-  return d && d->has(d->state, t->program, t->task) && !is_in_file(t);
-}
-
-/* Begins the task of every rank. */
-static void run_on_device(const tsr_device *d, task_run *t) {
-  tsr_recorder *r = t->bound->recording; /* which asks how long each task lasts */
-  for (int i = 0; i < t->bound->ranks_count[t->program->stage]; i++) {
-    int64_t begin = r ? tsr_recorder_now(r) : 0;
-    tsr_cpu_call call = call_for(t, t->ranks[i]);
-    d->run(d->state, &call);
-    if (!r) continue;
-    d->wait(d->state);
-    tsr_recorder_extend(r, t->ranks[i], begin);
-  }
-}
-
-static void run_op(task_run *t) {
-  tsr_worker *w = t->bound->worker;
-  int ranks = t->bound->ranks_count[t->program->stage];
-  t->items = t->op->items(t->task);
-  t->ranges =
-      ranks % w->options.threads ? w->options.threads * (t->op->ranges ? t->op->ranges : 1) : 1;
-  bool copies = tsr_cpu_has_copies(t->task);
-  if (copies) run_jobs(t, run_widen, t->ranges);
-  int rounds = t->op->rounds ? t->op->rounds(t->task) : 1;
-  for (t->round = 0; t->round < rounds; t->round++) {
-    if (t->op->before) run_jobs(t, run_before, t->ranges);
-    run_jobs(t, run_range, t->ranges);
-  }
-  if (t->op->after) run_jobs(t, run_after, 1);
-  if (copies) run_jobs(t, run_narrow, t->ranges);
-}
-
-/* What the host is about to read or write is no longer used on a device. */
+/* What the device, and the host for the tasks that it does not support, begin is done. */
 static void wait_for_device(const tsr_bound *b) {
-  const tsr_device *d = b->worker->options.device;
-  if (d) d->wait(d->state);
+  const tsr_device *d = b->worker->device;
+  d->wait(d->state);
+}
+
+static void run_op(const task_run *t) {
+  tsr_bound *b = t->bound;
+  const tsr_device *d = t->task->on_host ? b->worker->host : b->worker->device;
+  tsr_task_timer timer;
+  tsr_launch launch = {
+      .call = {.program = t->program, .task = t->task, .at = t->at},
+      .memory = b->ranks,
+      .ranks = t->ranks,
+      .ranks_count = t->ranks_count,
+      .losses = b->scaled[t->task->node] ? &b->losses : NULL};
+  if (b->recording) timer = tsr_recorder_timer(b->recording), launch.timer = &timer;
+  if (t->task->on_host) wait_for_device(b);
+  d->run(d->state, &launch);
 }
 
 /* ---- collectives ---- */
-
-typedef struct {
-  tsr_collective collective;
-  const tsr_step_list *list;
-  int ranges;
-  int64_t items;
-} group_run;
-
-static void run_group_range(void *context, int job) {
-  const group_run *g = context;
-  int64_t begin = cut(g->items, job, g->ranges), end = cut(g->items, job + 1, g->ranges);
-  if (begin < end) tsr_in_process_run(g->list, &g->collective, begin, end);
-}
 
 /* A group that is all here is run by its first member, which over pp is on the first stage. */
 static void
 run_group(const task_run *t, const tsr_collective *c, const tsr_step_list *list, int first) {
   tsr_bound *b = t->bound;
-  group_run g = {.collective = *c, .list = list, .ranges = b->worker->options.threads};
-  g.items = tsr_in_process_items(list);
   int64_t begin = b->recording ? tsr_recorder_now(b->recording) : 0;
-  if (b->worker->options.device) tsr_in_process_run_on(b->worker->options.device, list, c);
-  else tsr_pool_run(b->worker->pool, run_group_range, &g, g.ranges);
+  tsr_in_process_run(b->worker->device, list, c);
   if (b->recording) wait_for_device(b);
   for (int m = 0; b->recording && m < c->members; m++)
     tsr_recorder_extend(
@@ -159,7 +55,7 @@ run_group(const task_run *t, const tsr_collective *c, const tsr_step_list *list,
 }
 
 static tsr_task_at place_of(const task_run *t) {
-  return (tsr_task_at){t->bound, t->program, t->ranks, t->task, t->moment};
+  return (tsr_task_at){t->bound, t->program, t->ranks, t->task, t->at};
 }
 
 /* What goes from device to device is done when the device is, which a recorder waits for. */
@@ -192,21 +88,27 @@ static bool run_collective(const task_run *t) {
 
 /* ---- between stages ---- */
 
-/* The copies between two stages' ranks that differ on pp alone. */
-static void run_receive_rank(void *context, int job) {
-  const task_run *t = context;
+/* The copies between two stages' ranks that differ on pp alone, where both are here. */
+static void copy_between_stages(const task_run *t) {
+  tsr_bound *b = t->bound;
   const tsr_parallel *p = t->options->parallel;
+  const tsr_device *d = b->worker->device;
   const tsr_tensor *in = &t->task->inputs[0];
-  int rank = t->ranks[job], stage, chunk;
+  int stage, chunk, count = 0;
+  int64_t begin = b->recording ? tsr_recorder_now(b->recording) : 0;
   tsr_order_locate(
       t->program->order, tsr_value_stage(t->program->graph, in->value), &stage, &chunk);
-  int from = tsr_parallel_member(p, rank, TSR_PP, stage);
-  if (!tsr_bound_is_here(t->bound, from)) return;
-  const tsr_device *d = t->options->device;
-  void *to = tsr_bound_address(t->bound, t->task->outputs[0].value, rank, t->moment.microbatch),
-       *sent = tsr_bound_address(t->bound, in->value, from, t->moment.microbatch);
-  if (d) d->copy(d->state, to, sent, tsr_tensor_bytes(in));
-  else memcpy(to, sent, (size_t)tsr_tensor_bytes(in));
+  for (int i = 0; i < t->ranks_count; i++) {
+    int from = tsr_parallel_member(p, t->ranks[i], TSR_PP, stage);
+    if (!tsr_bound_is_here(b, from)) continue;
+    b->copies[count++] = (tsr_device_copy){
+        .to = tsr_bound_address(b, t->task->outputs[0].value, t->ranks[i], t->at.microbatch),
+        .from = tsr_bound_address(b, in->value, from, t->at.microbatch),
+        .bytes = tsr_tensor_bytes(in)};
+  }
+  d->copy(d->state, b->copies, count);
+  for (int i = 0; b->recording && i < t->ranks_count; i++)
+    tsr_recorder_extend(b->recording, t->ranks[i], begin);
 }
 
 /* The microbatch that a transfer is for; what is made once a step counts as the first one's. */
@@ -215,7 +117,7 @@ static int64_t transfer_microbatch(const task_run *t) {
   const tsr_value *v = &g->values[g->nodes[t->task->node].inputs[0]];
   tsr_section made = v->kind == TSR_VALUE_NODE ? g->nodes[v->node].section : TSR_PROLOGUE;
   bool once = made == TSR_PROLOGUE || g->nodes[t->task->node].section == TSR_UPDATE;
-  return once ? 0 : t->moment.microbatch;
+  return once ? 0 : t->at.microbatch;
 }
 
 static bool has_arrived(const task_run *t, const tsr_transfer *of) {
@@ -242,10 +144,7 @@ static bool run_transfer(task_run *t) {
   if (t->task->op == TSR_OP_SEND) return of[microbatch].sent = tsr_task_send(&at, microbatch);
   bool arrived = tsr_task_receive(&at, microbatch), from_here = tsr_task_is_from_here(&at);
   if (!arrived || (from_here && !of[microbatch].sent)) return false;
-  bool device = t->options->device;
-  for (int i = 0; from_here && device && i < t->bound->ranks_count[t->program->stage]; i++)
-    run_receive_rank(t, i);
-  if (from_here && !device) run_jobs(t, run_receive_rank, 1);
+  if (from_here) copy_between_stages(t);
   return of[microbatch].received = true;
 }
 
@@ -285,9 +184,7 @@ static bool run_task(task_run *t) {
   case TSR_OP_WAIT:
     return run_transfer(t);
   }
-  t->op = tsr_cpu_find(t->task->op);
-  if (t->op && is_on_device(t)) return run_on_device(t->options->device, t), true;
-  if (t->op) return wait_for_device(t->bound), run_op(t), true;
+  if (!tsr_op_is_collective(t->task->op)) return run_op(t), true;
   if (t->task->axis == TSR_PP) return run_over_stages(t);
   return run_collective(t);
 }
@@ -312,8 +209,7 @@ typedef struct {
 
 static void begin_run(const step_run *s, const tsr_program *p, const tsr_run *run) {
   if (p->parts[run->part].section != TSR_FORWARD) return;
-  if (s->bound->worker->options.device) tsr_inputs_copy(s->bound, p->stage, run);
-  else tsr_inputs_fill(s->bound, p->stage, run, &s->source);
+  tsr_inputs_supply(s->bound, p->stage, run, &s->source);
 }
 
 /* Goes on until the stage is done or waits; whether it got anywhere. */
@@ -331,9 +227,9 @@ static bool run_stage(const step_run *s, int stage) {
       moved = true;
     }
     for (; at->task < part->end; at->task++, moved = true) {
-      task_run t = {b, &b->worker->options, p, b->ranks_of_stage[stage]};
+      task_run t = {b, &b->worker->options, p, b->ranks_of_stage[stage], b->ranks_count[stage]};
       t.task = &p->tasks[at->task];
-      t.moment = (tsr_moment){b->worker->options.seed, b->step, run->microbatch};
+      t.at = (tsr_step_context){b->worker->options.seed, b->step, run->microbatch};
       if (t.task->last_only && run->microbatch + 1 < p->order->microbatches) continue;
       if (!(b->recording ? run_recorded(&t) : run_task(&t))) return moved;
     }
@@ -376,60 +272,48 @@ static void run_stages(const step_run *s) {
   }
 }
 
-/* ---- a step as one piece of work of the device ---- */
-
-static bool
-is_device_work(const tsr_worker_options *o, const tsr_program *p, const tsr_task *task) {
-  task_run t = {.program = p, .task = task, .options = o};
-  return !tsr_cpu_find(task->op) || is_on_device(&t);
-}
+/* ---- a step as one captured graph of the device's work ---- */
 
 /* Whether a step is nothing but work that the device begins, the same in every step. */
-static bool is_recordable(const tsr_bound *b) {
-  const tsr_worker_options *o = &b->worker->options;
-  if (!o->device || !tsr_bound_is_alone(b) || b->recording || b->unrecordable) return false;
+static bool is_capturable(const tsr_bound *b) {
+  const tsr_device *d = b->worker->device;
+  if (!d->begin_capture || !tsr_bound_is_alone(b) || b->recording || b->uncapturable) return false;
   for (int s = 0; s < b->programs->order->stages; s++) {
     const tsr_program *p = b->programs->of_stage[s];
     for (int i = 0; i < p->tasks_count; i++)
-      if (!is_device_work(o, p, &p->tasks[i])) return false;
+      if (p->tasks[i].on_host) return false;
   }
   return true;
 }
 
 /* The first step is begun task by task, which leaves all that a task makes once; the next ones are
- * recorded, one for each of the two sets of inputs. False: it is not done yet. */
-static bool run_as_one(const step_run *s) {
+ * captured, one for each of the two sets of inputs. False: it is not done yet. */
+static bool run_captured(const step_run *s) {
   tsr_bound *b = s->bound;
-  const tsr_device *d = b->worker->options.device;
-  void **recorded = &b->recorded[tsr_inputs_turn(b)];
-  if (!is_recordable(b) || !b->device_steps++) return false;
-  if (!*recorded && d->record(d->state)) {
+  const tsr_device *d = b->worker->device;
+  if (!is_capturable(b) || !b->device_steps++) return false;
+  void **graph = &b->graphs[tsr_inputs_set(b)];
+  if (!*graph && d->begin_capture(d->state)) {
     run_stages(s);
-    *recorded = d->recorded(d->state);
+    *graph = d->end_capture(d->state);
   }
-  if (*recorded) d->replay(d->state, *recorded);
-  else b->unrecordable = true;
-  return *recorded;
-}
-
-static void run_on(const step_run *s) {
-  tsr_bound *b = s->bound;
-  const tsr_device *d = b->worker->options.device;
-  tsr_inputs_begin(b, &s->source);
-  const tsr_moment moment = {b->worker->options.seed, b->step, 0};
-  d->begin_step(d->state, b->programs->graph, &moment);
-  if (!run_as_one(s)) run_stages(s);
-  tsr_inputs_ahead(b);
-  wait_for_device(b);
+  if (*graph) d->launch(d->state, *graph);
+  else b->uncapturable = true;
+  return *graph;
 }
 
 void tsr_bound_run(tsr_bound *b, int64_t step, tsr_fill_row *fill, void *context) {
   step_run s = {b, {step, fill, context}};
+  const tsr_device *d = b->worker->device;
   bool recorded = b->recorder && tsr_recorder_begin_step(b->recorder, step);
   b->recording = recorded ? b->recorder : NULL;
   b->step = step;
-  if (b->worker->options.device) run_on(&s);
-  else run_stages(&s);
+  tsr_inputs_begin(b, &s.source);
+  d->begin_step(
+      d->state, b->programs->graph, &(tsr_step_context){b->worker->options.seed, step, 0});
+  if (!run_captured(&s)) run_stages(&s);
+  tsr_inputs_ahead(b);
+  wait_for_device(b);
   tsr_bound_finish_messages(b);
   if (b->recording) tsr_recorder_end_step(b->recorder);
 }

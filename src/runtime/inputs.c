@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What comes into a step from the data. On the CPU a microbatch's inputs are filled where the tasks
- * read them, when its forward pass begins. For a device all microbatches of a step are filled in
- * memory of the host, which the device copies from; there are two sets of that, so that the next
- * step's are filled while the device computes. */
+/* What comes into a step from the data. Where the device's memory is the host's, a microbatch's
+ * inputs are filled where the tasks read them, when its forward pass begins. For other devices all
+ * microbatches of a step are staged in memory of the host, which the device copies from; there are
+ * two sets of that, so that the next step's are filled while the device computes. */
 #include "runtime/internal.h"
 #include <assert.h>
 #include <string.h>
 
-/* ---- the host's sets, of a device ---- */
+/* ---- staged inputs ---- */
 
 /* Of a rank: its inputs of microbatch 0, one after the other, then those of the next one. */
 static int64_t input_bytes(const tsr_bound *b, int value, int rank) {
@@ -31,14 +31,14 @@ static char *staged_address(const tsr_bound *b, int value, int rank, int64_t mic
   int64_t at = s->at[rank] + microbatch * s->each[rank];
   for (int v = 0; v < value; v++)
     if (is_input(b, v, rank)) at += input_bytes(b, v, rank);
-  return s->memory[s->turn] + at;
+  return s->memory[s->set] + at;
 }
 
 bool tsr_inputs_open(tsr_arena *arena, tsr_bound *b, char *why) {
-  const tsr_device *d = b->worker->options.device;
+  const tsr_device *d = b->worker->device;
   int ranks = b->worker->options.parallel->ranks;
   int64_t bytes = 0;
-  if (!d) return true;
+  if (!d->allocate_host) return true;
   tsr_staged *s = b->staged = tsr_arena_alloc(arena, sizeof *s);
   *s = (tsr_staged){.filled = -1};
   s->at = tsr_arena_array(arena, int64_t, ranks);
@@ -55,7 +55,7 @@ bool tsr_inputs_open(tsr_arena *arena, tsr_bound *b, char *why) {
 }
 
 void tsr_inputs_close(tsr_bound *b) {
-  const tsr_device *d = b->worker->options.device;
+  const tsr_device *d = b->worker->device;
   for (int i = 0; b->staged && i < 2; i++)
     if (b->staged->memory[i]) d->release_host(d->state, b->staged->memory[i]);
   b->staged = NULL;
@@ -124,13 +124,9 @@ static void fill_stage(tsr_bound *b, int stage, tsr_run run, const tsr_input_sou
   tsr_recorder_end(r, stage, tsr_recorder_now(r), event);
 }
 
-void tsr_inputs_fill(tsr_bound *b, int stage, const tsr_run *run, const tsr_input_source *source) {
-  fill_stage(b, stage, *run, source);
-}
+/* ---- a step ---- */
 
-/* ---- of a device ---- */
-
-int tsr_inputs_turn(const tsr_bound *b) { return b->staged->turn; }
+int tsr_inputs_set(const tsr_bound *b) { return b->staged->set; }
 
 static void fill_all(tsr_bound *b, const tsr_input_source *source) {
   for (int s = 0; s < b->programs->order->stages; s++)
@@ -139,20 +135,33 @@ static void fill_all(tsr_bound *b, const tsr_input_source *source) {
 }
 
 void tsr_inputs_begin(tsr_bound *b, const tsr_input_source *source) {
-  b->staged->turn ^= 1;
+  if (!b->staged) return;
+  b->staged->set ^= 1;
   if (b->staged->filled != source->step) fill_all(b, source);
   b->staged->filled = -1;
 }
 
-void tsr_inputs_copy(tsr_bound *b, int stage, const tsr_run *run) {
-  const tsr_device *d = b->worker->options.device;
-  for (int i = 0; i < b->ranks_count[stage]; i++)
-    for (int v = 0, rank = b->ranks_of_stage[stage][i]; v < b->programs->graph->values_count; v++)
-      if (is_input(b, v, rank) && tsr_program_fills(tsr_bound_program(b, rank), run->part, v))
-        d->copy(
-            d->state, tsr_bound_address(b, v, rank, run->microbatch),
-            staged_address(b, v, rank, run->microbatch),
-            tsr_tensor_bytes(&tsr_bound_program(b, rank)->tensors[v]));
+/* The inputs of each rank in turn. */
+static void copy_staged(tsr_bound *b, int stage, const tsr_run *run) {
+  const tsr_device *d = b->worker->device;
+  for (int v = 0; v < b->programs->graph->values_count; v++) {
+    int count = 0;
+    for (int i = 0; i < b->ranks_count[stage]; i++) {
+      int rank = b->ranks_of_stage[stage][i];
+      const tsr_program *p = tsr_bound_program(b, rank);
+      if (is_input(b, v, rank) && tsr_program_fills(p, run->part, v))
+        b->copies[count++] = (tsr_device_copy){
+            tsr_bound_address(b, v, rank, run->microbatch),
+            staged_address(b, v, rank, run->microbatch), tsr_tensor_bytes(&p->tensors[v])};
+    }
+    if (count) d->copy(d->state, b->copies, count);
+  }
+}
+
+void tsr_inputs_supply(
+    tsr_bound *b, int stage, const tsr_run *run, const tsr_input_source *source) {
+  if (b->staged) copy_staged(b, stage, run);
+  else fill_stage(b, stage, *run, source);
 }
 
 void tsr_bound_announce(tsr_bound *b, int64_t step, tsr_fill_row *fill, void *context) {
@@ -161,10 +170,10 @@ void tsr_bound_announce(tsr_bound *b, int64_t step, tsr_fill_row *fill, void *co
 
 void tsr_inputs_ahead(tsr_bound *b) {
   tsr_staged *s = b->staged;
-  if (!s->next.fill || b->recording) return;
-  s->turn ^= 1;
+  if (!s || !s->next.fill || b->recording) return;
+  s->set ^= 1;
   fill_all(b, &s->next);
-  s->turn ^= 1;
+  s->set ^= 1;
   s->filled = s->next.step;
   s->next = (tsr_input_source){0};
 }

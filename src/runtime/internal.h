@@ -9,7 +9,9 @@
 
 struct tsr_worker {
   tsr_worker_options options;
-  tsr_pool *pool;
+  const tsr_device *host;   /* the CPU */
+  const tsr_device *device; /* where ranks compute: options.device, or the host */
+  tsr_pool *pool;           /* of the host */
   tsr_bound *bound;
   int bound_count;
   int64_t bytes;
@@ -18,9 +20,9 @@ struct tsr_worker {
   char *staging;     /* for collectives that other workers take part in */
   struct tsr_block {
     void *memory;
-    size_t size;
-    bool on_device;
-  } * blocks; /* what was allocated */
+    int64_t bytes;
+    const tsr_device *device; /* NULL: the memory is a mapped file */
+  } * blocks;                 /* what was allocated */
   int blocks_count;
 };
 
@@ -63,7 +65,7 @@ typedef struct {
 typedef struct {
   char *memory[2];
   int64_t *at, *each;    /* per rank: where its inputs are, and how many bytes a microbatch has */
-  int turn;              /* the set of the step that is under way */
+  int set;               /* of the step that is under way */
   int64_t filled;        /* the step that the other one has been filled for; -1 */
   tsr_input_source next; /* which it may be filled for */
 } tsr_staged;
@@ -114,17 +116,18 @@ struct tsr_bound {
   int *param_values;         /* per parameter: its value */
   tsr_transfer **transfers;  /* per node: of a receive node its microbatches, else NULL */
   tsr_communicator_use
-      *communicator_uses; /* per communicator of the rank map; NULL: there are none */
-  tsr_stage_at *at;       /* per stage */
-  char **rows;            /* per rank: a sample's row of an input that cp splits, whole */
-  int64_t step;           /* that is under way */
-  int64_t steps_done;     /* with other workers: the last one's number, from 1 */
-  tsr_report *reports;    /* per worker */
-  char *last_words;       /* room for what is said when others are lost */
-  tsr_staged *staged;     /* NULL: no device */
-  void *recorded[2];      /* a step as one piece of the device's work, for each set of inputs */
-  bool unrecordable;
-  int64_t device_steps;    /* that could have been recorded */
+      *communicator_uses;  /* per communicator of the rank map; NULL: there are none */
+  tsr_stage_at *at;        /* per stage */
+  char **rows;             /* per rank: a sample's row of an input that cp splits, whole */
+  int64_t step;            /* that is under way */
+  int64_t steps_done;      /* with other workers: the last one's number, from 1 */
+  tsr_report *reports;     /* per worker */
+  char *last_words;        /* room for what is said when others are lost */
+  tsr_device_copy *copies; /* room for one of each rank */
+  tsr_staged *staged;      /* NULL: the device's memory is the host's */
+  void *graphs[2];         /* captured steps, for each set of inputs */
+  bool uncapturable;
+  int64_t device_steps;    /* that could have been captured */
   bool *scaled;            /* per node: whether it gives f16 numbers made of the scaled loss */
   tsr_f16_losses losses;   /* of those, here, since they were asked for */
   tsr_recorder *recorder;  /* NULL: none */
@@ -169,18 +172,19 @@ int tsr_bound_first_holder(const tsr_bound *bound, int value, int rank);
 
 /* ---- inputs.c ---- */
 
-/* False with `why` (512 bytes): the host has no memory for a device's inputs. */
+/* False with `why` (TSR_DEVICE_WHY_BYTES): the host has no memory for a device's inputs. */
 bool tsr_inputs_open(tsr_arena *arena, tsr_bound *bound, char *why);
 void tsr_inputs_close(tsr_bound *bound);
-/* On the CPU: fills a microbatch's inputs of a stage's ranks. */
-void tsr_inputs_fill(
-    tsr_bound *bound, int stage, const tsr_run *run, const tsr_input_source *source);
-/* On a device: a step begins, and its inputs are on the host; the device copies a microbatch's; the
- * next step's are filled, if they were announced. */
+/* A step begins: fills the inputs that are staged. */
 void tsr_inputs_begin(tsr_bound *bound, const tsr_input_source *source);
-void tsr_inputs_copy(tsr_bound *bound, int stage, const tsr_run *run);
+/* A microbatch's inputs of a stage's ranks: fills them, or has the device copy them from where they
+ * are staged. */
+void tsr_inputs_supply(
+    tsr_bound *bound, int stage, const tsr_run *run, const tsr_input_source *source);
+/* Fills the staged inputs of the next step, if they were announced. */
 void tsr_inputs_ahead(tsr_bound *bound);
-int tsr_inputs_turn(const tsr_bound *bound);
+/* The set of staged inputs that the step reads. */
+int tsr_inputs_set(const tsr_bound *bound);
 
 /* ---- scale_losses.c ---- */
 void tsr_bound_find_scaled(tsr_arena *arena, tsr_bound *bound);
@@ -221,7 +225,7 @@ typedef struct {
   const tsr_program *program;
   const int *ranks; /* of the stage, here */
   const tsr_task *task;
-  tsr_moment moment;
+  tsr_step_context at;
 } tsr_task_at;
 
 /* The tensor as the collective sees it: whole over its axis; kept units are its first dimension's

@@ -66,7 +66,7 @@ tsr_recorder *tsr_bound_record(
   r->steps = tsr_arena_array(arena, tsr_span, steps);
   r->events = tsr_arena_array(arena, tsr_event, events);
   memset(r->events, 0, sizeof *r->events * (size_t)events); /* no page is touched first in a step */
-  r->jobs_max = o->parallel->ranks * o->threads * TSR_CPU_RANGES_MAX;
+  r->jobs_max = tsr_cpu_jobs_max(o->parallel->ranks, o->threads);
   r->jobs = tsr_arena_array(arena, tsr_span, r->jobs_max);
   r->present = tsr_arena_array(arena, tsr_span, o->parallel->ranks);
   for (int i = 0; i < o->parallel->ranks; i++) r->present[i].begin = NEVER;
@@ -81,7 +81,7 @@ tsr_record tsr_recorder_read(tsr_arena *arena, const tsr_recorder *r) {
   tsr_record record = {
       .programs = r->bound->programs,
       .parallel = o->parallel,
-      .threads = o->device ? 1 : o->threads};
+      .threads = r->bound->worker->device->threads};
   record.steps = r->steps;
   record.steps_count = r->steps_count;
   record.events = r->events;
@@ -140,6 +140,20 @@ void tsr_recorder_run(
 
 void tsr_recorder_extend(tsr_recorder *r, int rank, int64_t begin) {
   extend(&r->present[rank], begin, tsr_recorder_now(r));
+}
+
+static void timer_loop(
+    void *context, tsr_pool *pool, tsr_pool_job *job, void *of, int jobs, const int *ranks,
+    int each) {
+  tsr_recorder_run(context, pool, job, of, jobs, ranks, each);
+}
+static int64_t timer_now(void *context) { return tsr_recorder_now(context); }
+static void timer_extend(void *context, int rank, int64_t begin) {
+  tsr_recorder_extend(context, rank, begin);
+}
+
+tsr_task_timer tsr_recorder_timer(tsr_recorder *r) {
+  return (tsr_task_timer){r, timer_loop, timer_now, timer_extend};
 }
 
 void tsr_recorder_wait(tsr_recorder *r, int stage) {

@@ -70,6 +70,8 @@ int64_t tsr_recorder_now(const tsr_recorder *r);
 bool tsr_recorder_begin_step(tsr_recorder *r, int64_t step);
 void tsr_recorder_end_step(tsr_recorder *r);
 
+/* What it measures goes to the ranks' present event. */
+tsr_task_timer tsr_recorder_timer(tsr_recorder *r);
 /* tsr_pool_run where jobs [i * each, (i + 1) * each) are for ranks[i]; their spans go to the ranks'
  * present event. */
 void tsr_recorder_run(

@@ -31,7 +31,7 @@ tsr_scale_losses tsr_bound_take_losses(tsr_bound *b) {
   const tsr_rank_map *h = tsr_bound_hosting(b);
   tsr_scale_losses all = {b->losses.underflows, b->losses.overflows}, theirs;
   b->losses.underflows = b->losses.overflows = 0;
-  if (b->worker->options.device) return (tsr_scale_losses){-1, -1};
+  if (!b->worker->device->counts_f16_losses) return (tsr_scale_losses){-1, -1};
   if (tsr_bound_is_alone(b)) return all;
   if (h->worker) tsr_bound_send(b, 0, &all, sizeof all);
   for (int w = 1; h->worker == 0 && w < h->workers; w++) {

@@ -172,6 +172,7 @@ int tsr_bound_parts(const tsr_bound *b, int value, bool distinct, tsr_part_of_va
 const tsr_graph *tsr_bound_graph(const tsr_bound *b) { return b->programs->graph; }
 int tsr_bound_ranks(const tsr_bound *b) { return b->worker->options.parallel->ranks; }
 tsr_pool *tsr_bound_pool(const tsr_bound *b) { return b->worker->pool; }
+const char *tsr_bound_arch(const tsr_bound *b) { return b->worker->device->arch; }
 const tsr_kernels *tsr_bound_kernels(const tsr_bound *b) { return b->worker->options.kernels; }
 
 /* Whether the rank's part is what its first holder has, of which others get a copy. */

@@ -47,7 +47,7 @@ bool tsr_task_send(const tsr_task_at *at, int64_t microbatch) {
     if (!transport_of(at)->table->send(
             transport_of(at)->state, tsr_rank_map_process(tsr_bound_hosting(b), target),
             transfer_tag(b, at->task->node, microbatch),
-            tsr_bound_address(b, value, rank, at->moment.microbatch), tsr_tensor_bytes(tensor),
+            tsr_bound_address(b, value, rank, at->at.microbatch), tsr_tensor_bytes(tensor),
             &t->out[i], why))
       lost(at, why);
   }
@@ -86,7 +86,7 @@ bool tsr_task_receive(const tsr_task_at *at, int64_t microbatch) {
     if (!transport_of(at)->table->receive(
             transport_of(at)->state, tsr_rank_map_process(tsr_bound_hosting(b), source),
             transfer_tag(b, at->task->node, microbatch),
-            tsr_bound_address(b, value, rank, at->moment.microbatch), tsr_tensor_bytes(tensor),
+            tsr_bound_address(b, value, rank, at->at.microbatch), tsr_tensor_bytes(tensor),
             &t->in[i], why))
       lost(at, why);
   }

@@ -11,27 +11,15 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* MemAvailable, or less where a control group allows less; 0 when neither can be read. */
-static int64_t available_bytes(const tsr_device *device) {
-  int64_t available = 0, limit = 0;
-  if (device) return device->available(device->state);
-  char line[256];
-  FILE *f = fopen("/proc/meminfo", "r");
-  while (f && fgets(line, sizeof line, f))
-    if (sscanf(line, "MemAvailable: %ld kB", &available) == 1) break;
-  if (f) fclose(f);
-  available *= 1024;
-  f = fopen("/sys/fs/cgroup/memory.max", "r");
-  if (f && fscanf(f, "%ld", &limit) == 1 && limit > 0 && limit < available) available = limit;
-  if (f) fclose(f);
-  return available;
-}
-
 static int64_t shared_bytes(const tsr_program *p) {
   return p->bytes[TSR_SEGMENT_PARAM] + p->bytes[TSR_SEGMENT_STATE];
 }
 static int64_t own_bytes(const tsr_program *p) {
   return p->bytes[TSR_SEGMENT_CONST] + p->bytes[TSR_SEGMENT_INPUT];
+}
+
+static int64_t available_bytes(const tsr_worker *w) {
+  return w->device->available(w->device->state);
 }
 
 /* The work segment that is enough for all programs of a stage. */
@@ -92,19 +80,27 @@ static int64_t planned_bytes_here(
   return sum;
 }
 
+/* For messages: where memory is, if it is not the host's. */
+static tsr_short_text on_device(const tsr_device *d) {
+  tsr_short_text text = {""};
+  if (d->location) snprintf(text.text, sizeof text.text, " on %s", d->name);
+  return text;
+}
+
 static bool
-check_fits(const tsr_worker_options *o, const tsr_programs *programs, int count, tsr_diags *diags) {
+check_fits(const tsr_worker *w, const tsr_programs *programs, int count, tsr_diags *diags) {
+  const tsr_worker_options *o = &w->options;
   int stage = 0;
   int64_t need = planned_bytes_here(o, programs, count, &stage);
-  int64_t have = o->memory_limit ? o->memory_limit : available_bytes(o->device);
+  int64_t have = o->memory_limit ? o->memory_limit : available_bytes(w);
   need -= offloaded_bytes(o, programs);
   if (!have || need <= have) return true;
   tsr_diag_failure(
-      diags, TSR_NOWHERE, "the model does not fit: %s needed for %d rank%s, %s %s%s%s",
+      diags, TSR_NOWHERE, "the model does not fit: %s needed for %d rank%s, %s %s%s",
       tsr_text_bytes(need).text, o->parallel->ranks, o->parallel->ranks == 1 ? "" : "s",
       tsr_text_bytes(have).text,
       o->memory_limit ? "allowed by device_config.memory_limit" : "available",
-      o->device ? " on " : "", o->device ? o->device->name : "");
+      on_device(w->device).text);
   const tsr_program *p = programs[0].of_stage[stage];
   tsr_diag_hint(
       diags,
@@ -124,37 +120,22 @@ check_fits(const tsr_worker_options *o, const tsr_programs *programs, int count,
   return false;
 }
 
-static bool allocate_on_device(
-    tsr_worker *w, int rank, const char *what, int64_t bytes, char **ret, tsr_diags *diags) {
-  const tsr_device *d = w->options.device;
+static bool
+allocate(tsr_worker *w, int rank, const char *what, int64_t bytes, char **ret, tsr_diags *diags) {
+  const tsr_device *d = w->device;
   void *memory;
-  char why[512];
+  char why[TSR_DEVICE_WHY_BYTES];
+  if (bytes == 0) return *ret = NULL, true;
   if (!d->allocate(d->state, bytes, &memory, why)) {
     char *remedy = strchr(why, '\n');
     if (remedy) *remedy++ = 0;
     tsr_diag_failure(
-        diags, TSR_NOWHERE, "rank %d: cannot allocate %s for %s on %s: %s", rank,
-        tsr_text_bytes(bytes).text, what, d->name, why);
+        diags, TSR_NOWHERE, "rank %d: cannot allocate %s for %s%s: %s", rank,
+        tsr_text_bytes(bytes).text, what, on_device(d).text, why);
     if (remedy) tsr_diag_hint(diags, "%s", remedy);
     return false;
   }
-  w->blocks[w->blocks_count++] = (struct tsr_block){memory, (size_t)bytes, true};
-  w->bytes += bytes;
-  *ret = memory;
-  return true;
-}
-
-static bool
-allocate(tsr_worker *w, int rank, const char *what, int64_t bytes, char **ret, tsr_diags *diags) {
-  if (bytes == 0) return *ret = NULL, true;
-  if (w->options.device) return allocate_on_device(w, rank, what, bytes, ret, diags);
-  void *memory = tsr_memory_map((size_t)bytes);
-  if (!memory)
-    return tsr_diag_failure(
-        diags, TSR_NOWHERE, "rank %d: cannot allocate %s for %s: %s", rank,
-        tsr_text_bytes(bytes).text, what, strerror(errno));
-  madvise(memory, (size_t)bytes, MADV_HUGEPAGE);
-  w->blocks[w->blocks_count++] = (struct tsr_block){memory, (size_t)bytes, false};
+  w->blocks[w->blocks_count++] = (struct tsr_block){memory, bytes, d};
   w->bytes += bytes;
   *ret = memory;
   return true;
@@ -172,7 +153,7 @@ static bool map_state(tsr_worker *w, int rank, int64_t bytes, char **ret, tsr_di
     return tsr_diag_failure(
         diags, TSR_NOWHERE, "rank %d: cannot keep %s of optimizer state in a file in '%s': %s",
         rank, tsr_text_bytes(bytes).text, folder, strerror(wrong));
-  w->blocks[w->blocks_count++] = (struct tsr_block){memory, (size_t)bytes, false};
+  w->blocks[w->blocks_count++] = (struct tsr_block){memory, bytes, NULL};
   w->bytes += bytes;
   *ret = memory;
   return true;
@@ -239,6 +220,7 @@ bind_programs(tsr_arena *arena, tsr_worker *w, int index, const tsr_programs *pr
   *copy = *programs;
   *b = (tsr_bound){.worker = w, .programs = copy};
   b->ranks = tsr_arena_array(arena, tsr_rank_memory, w->options.parallel->ranks);
+  b->copies = tsr_arena_array(arena, tsr_device_copy, w->options.parallel->ranks);
   find_ranks_of_stages(arena, b);
   b->param_values = tsr_arena_array(arena, int, g->params_count);
   for (int v = 0; v < g->values_count; v++)
@@ -290,21 +272,33 @@ static bool allocate_staging(tsr_arena *arena, tsr_worker *w, tsr_diags *diags) 
 }
 
 static bool open_inputs(tsr_arena *arena, tsr_worker *w, tsr_diags *diags) {
-  char why[512];
+  char why[TSR_DEVICE_WHY_BYTES];
   for (int i = 0; i < w->bound_count; i++)
     if (!tsr_inputs_open(arena, &w->bound[i], why))
       return tsr_diag_failure(
           diags, TSR_NOWHERE, "cannot allocate memory of the host for inputs of %s: %s",
-          w->options.device->name, why);
+          w->device->name, why);
+  return true;
+}
+
+static bool open_devices(tsr_arena *arena, tsr_worker *w, tsr_diags *diags) {
+  const tsr_cpu_context cpu = {w->options.kernels, w->options.threads};
+  if (!tsr_cpu_device_open(arena, &cpu, &w->host, diags)) return false;
+  w->device = w->options.device ? w->options.device : w->host;
+  w->pool = tsr_cpu_device_pool(w->host);
   return true;
 }
 
 bool tsr_worker_open(
     tsr_arena *arena, const tsr_worker_options *options, const tsr_programs *programs,
     int programs_count, tsr_worker **ret_worker, tsr_bound **ret_bound, tsr_diags *diags) {
-  if (!check_fits(options, programs, programs_count, diags)) return false;
   tsr_worker *w = tsr_arena_alloc(arena, sizeof *w);
   *w = (tsr_worker){.options = *options, .bound_count = programs_count};
+  if (!open_devices(arena, w, diags)) return false;
+  if (!check_fits(w, programs, programs_count, diags)) {
+    tsr_cpu_device_close(w->host);
+    return false;
+  }
   w->bound = tsr_arena_array(arena, tsr_bound, programs_count);
   w->in = tsr_arena_array(arena, float *, options->parallel->ranks);
   w->out = tsr_arena_array(arena, float *, options->parallel->ranks);
@@ -312,7 +306,7 @@ bool tsr_worker_open(
   w->blocks = tsr_arena_array(
       arena, struct tsr_block, options->parallel->ranks * (4 + 2 * programs_count) + 1);
   for (int i = 0; i < programs_count; i++) bind_programs(arena, w, i, &programs[i]);
-  bool ok = tsr_pool_open(arena, options->threads, &w->pool, diags);
+  bool ok = true;
   for (int r = 0; ok && r < options->parallel->ranks; r++)
     if (tsr_bound_is_here(&w->bound[0], r))
       ok = allocate_rank(w, r, programs, programs_count, diags);
@@ -332,17 +326,19 @@ bool tsr_worker_open(
 
 void tsr_worker_close(tsr_worker *w) {
   if (!w) return;
-  tsr_pool_close(w->pool);
-  const tsr_device *d = w->options.device;
-  for (int i = 0; d && i < w->bound_count; i++) {
-    for (int turn = 0; turn < 2; turn++)
-      if (w->bound[i].recorded[turn]) d->forget(d->state, w->bound[i].recorded[turn]);
+  const tsr_device *d = w->device;
+  for (int i = 0; i < w->bound_count; i++) {
+    for (int set = 0; set < 2; set++)
+      if (w->bound[i].graphs[set]) d->destroy_graph(d->state, w->bound[i].graphs[set]);
     tsr_inputs_close(&w->bound[i]);
   }
-  for (int i = 0; i < w->blocks_count; i++)
-    if (w->blocks[i].on_device) d->release(d->state, w->blocks[i].memory);
-    else munmap(w->blocks[i].memory, w->blocks[i].size);
+  for (int i = 0; i < w->blocks_count; i++) {
+    const struct tsr_block *block = &w->blocks[i];
+    if (block->device) d->release(d->state, block->memory, block->bytes);
+    else munmap(block->memory, (size_t)block->bytes);
+  }
   w->blocks_count = 0;
+  tsr_cpu_device_close(w->host);
 }
 
 int64_t tsr_worker_bytes(const tsr_worker *w) { return w->bytes; }
@@ -359,7 +355,7 @@ static int64_t resident_bytes(void) {
 int64_t tsr_bound_memory_left(const tsr_bound *b) {
   const tsr_worker *w = b->worker;
   int64_t limit = w->options.memory_limit, untouched = w->bytes - resident_bytes();
-  if (untouched < 0 || w->options.device) untouched = 0;
-  int64_t left = limit ? limit - w->bytes : available_bytes(w->options.device) - untouched;
+  if (untouched < 0 || w->device != w->host) untouched = 0;
+  int64_t left = limit ? limit - w->bytes : available_bytes(w) - untouched;
   return left > 0 ? left : 0;
 }

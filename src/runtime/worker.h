@@ -5,10 +5,9 @@
  * the same order. */
 #ifndef TSR_RUN_WORKER_H
 #define TSR_RUN_WORKER_H
-#include "device/device.h"
+#include "device/cpu/cpu.h"
 #include "parallel/parallel.h"
 #include "runtime/rank_map.h"
-#include "runtime/pool.h"
 
 typedef struct {
   const tsr_parallel *parallel;
@@ -18,7 +17,7 @@ typedef struct {
   int64_t memory_limit; /* bytes that may be allocated in all; 0: what the machine has available */
   const char
       *state_folder; /* where optimizer state is a memory-mapped file; NULL: it is in memory */
-  const tsr_device *device; /* where ranks compute; NULL: on the CPU's threads */
+  const tsr_device *device; /* where ranks compute; NULL: the CPU, with these kernels and threads */
   bool fast;                /* policy fast, for sums between devices */
   tsr_rank_map rank_map;    /* all zero: this process is alone */
   double timeout_s;         /* the longest that a worker waits for others; 0: for ever */
@@ -92,6 +91,7 @@ const tsr_graph *tsr_bound_graph(const tsr_bound *bound);
 int tsr_bound_ranks(const tsr_bound *bound);
 tsr_pool *tsr_bound_pool(const tsr_bound *bound);
 const tsr_kernels *tsr_bound_kernels(const tsr_bound *bound);
+const char *tsr_bound_arch(const tsr_bound *bound); /* of the device, which bits depend on */
 
 /* The value of a parameter, by its index. */
 int tsr_bound_param(const tsr_bound *bound, int param);

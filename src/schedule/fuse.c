@@ -323,43 +323,43 @@ bool tsr_fused_may_overwrite(const tsr_program *p, const tsr_task *t, int output
   switch (t->fused) {
   case TSR_FUSED_SUM_NORM: { /* the sum's rows are read before they are written */
     tsr_sum_norm s = tsr_sum_norm_of(p, t);
-    const tsr_tensor *x = &t->inputs[in];
-    return &t->outputs[output] == s.x && (x == s.from || x == s.plus);
+    const tsr_tensor *x = &tsr_kernel_inputs(t)[in];
+    return &tsr_kernel_outputs(t)[output] == s.x && (x == s.from || x == s.plus);
   }
   case TSR_FUSED_NORM_DX_SUM:
-    return output == 0 && &t->inputs[in] == tsr_norm_dx_addend(t);
+    return output == 0 && &tsr_kernel_inputs(t)[in] == tsr_norm_dx_addend(t);
   default: /* a GEMM reads its operands until its end; an update has no outputs */
     return false;
   }
 }
 
 tsr_epilogue tsr_epilogue_of(const tsr_program *p, const tsr_task *t) {
-  tsr_epilogue e = {.out = &t->outputs[t->outputs_count - 1]};
-  const tsr_tensor *next = &t->inputs[2];
+  tsr_epilogue e = {.out = &tsr_kernel_outputs(t)[t->outputs_count - 1]};
+  const tsr_tensor *next = &tsr_kernel_inputs(t)[2];
   for (int i = 1; i < t->nodes_count; i++) {
     if (p->graph->nodes[t->nodes[i]].op == TSR_OP_GELU) e.gelu = true;
     else if (i == 1 && next->ndim == 1 && e.out->ndim > 1) e.bias = next++;
     else e.residual = next++;
   }
-  if (t->outputs_count == 2) e.before = &t->outputs[0];
+  if (t->outputs_count == 2) e.before = &tsr_kernel_outputs(t)[0];
   return e;
 }
 
 tsr_sum_norm tsr_sum_norm_of(const tsr_program *p, const tsr_task *t) {
   (void)p;
-  tsr_sum_norm s = {.x = &t->inputs[0]};
-  s.norm_inputs = &t->inputs[1];
-  s.norm_outputs = &t->outputs[0];
+  tsr_sum_norm s = {.x = &tsr_kernel_inputs(t)[0]};
+  s.norm_inputs = &tsr_kernel_inputs(t)[1];
+  s.norm_outputs = &tsr_kernel_outputs(t)[0];
   if (t->fused != TSR_FUSED_SUM_NORM) return s;
-  s.from = &t->inputs[0];
-  s.plus = &t->inputs[t->nodes_count - 1];
-  if (t->nodes_count == 3) s.row = &t->inputs[1];
+  s.from = &tsr_kernel_inputs(t)[0];
+  s.plus = &tsr_kernel_inputs(t)[t->nodes_count - 1];
+  if (t->nodes_count == 3) s.row = &tsr_kernel_inputs(t)[1];
   s.norm_inputs = s.plus + 1;
-  s.x = &t->outputs[0];
-  s.norm_outputs = &t->outputs[1];
+  s.x = &tsr_kernel_outputs(t)[0];
+  s.norm_outputs = &tsr_kernel_outputs(t)[1];
   return s;
 }
 
 const tsr_tensor *tsr_norm_dx_addend(const tsr_task *t) {
-  return t->fused == TSR_FUSED_NORM_DX_SUM ? &t->inputs[t->inputs_count - 1] : NULL;
+  return t->fused == TSR_FUSED_NORM_DX_SUM ? &tsr_kernel_inputs(t)[t->inputs_count - 1] : NULL;
 }

@@ -3,6 +3,7 @@
  * gives: one stage's tasks in the graph's order, with local shapes and the units that split their
  * sums; the two ends of what moves between stages; the order in which the parts run
  * breaks: nothing */
+#include "schedule/assign.h"
 #include "schedule/fuse.h"
 #include "schedule/overlap.h"
 #include "schedule/program.h"
@@ -331,17 +332,6 @@ static const int *count_readers(const tsr_graph *g) {
   return readers;
 }
 
-/* Outputs of which only the device knows how large they are. */
-static void size_outputs(lowering *l, const tsr_target *target) {
-  for (int i = 0; i < l->p->tasks_count; i++) {
-    tsr_task *t = &l->p->tasks[i];
-    if (!(tsr_op_facts(t->op) & TSR_FACT_SIZED)) continue;
-    t->outputs[0].shape[0] = target->scratch(t, l->p, true, target->context) / 4;
-    l->p->tensors[t->outputs[0].value].shape[0] = t->outputs[0].shape[0];
-  }
-  bind_tensors(l);
-}
-
 static tsr_program *make_program(
     const tsr_graph *graph, const tsr_lowering *how, const tsr_order *order,
     const tsr_order_starts *starts, int stage, const tsr_target *target) {
@@ -357,12 +347,13 @@ static tsr_program *make_program(
   make_runs(&l);
   tsr_program_settle(p);
   tsr_program_fuse(p, target);
-  bind_tensors(&l); /* shapes, for the scratch rule */
-  if (target->scratch) size_outputs(&l, target);
-  for (int i = 0; target->scratch && i < p->tasks_count; i++)
-    p->tasks[i].scratch_bytes = target->scratch(&p->tasks[i], p, false, target->context);
+  bind_tensors(&l); /* shapes, for the target */
+  tsr_program_size_outputs(p, target);
+  bind_tensors(&l);
+  tsr_program_assign(p, target);
   tsr_program_plan_memory(p);
   bind_tensors(&l); /* offsets */
+  tsr_program_bind_kernels(p);
   return p;
 }
 

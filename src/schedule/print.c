@@ -13,6 +13,11 @@ static void print_tensor(const tsr_program *p, const tsr_tensor *t, tsr_text *te
   if (t->frame >= 0 && p->frames[t->frame].slots > 1) tsr_text_add(text, " frame %d", t->frame);
 }
 
+/* The type in which the kernel has the operand, where it is another one. */
+static void print_cast(const tsr_tensor *t, const tsr_tensor *kernel, tsr_text *text) {
+  if (kernel->dtype != t->dtype) tsr_text_add(text, " as %s", tsr_dtype_name(kernel->dtype));
+}
+
 /* Which virtual stage the other end of a send, receive or wait is on. */
 static int peer_of(const tsr_program *p, const tsr_task *t) {
   const tsr_node *n = &p->graph->nodes[t->node];
@@ -56,15 +61,19 @@ static void print_task(const tsr_program *p, int index, tsr_text *text) {
   else if (t->op == TSR_OP_WAIT && t->lag)
     tsr_text_add(text, " for what was sent %d microbatches before of", t->lag);
   else if (t->op == TSR_OP_WAIT) tsr_text_add(text, " for what was sent of");
+  if (t->on_host) tsr_text_add(text, " on the host");
   for (int i = 0; i < t->outputs_count; i++) {
     tsr_text_add(text, i ? ", " : "  ");
     print_tensor(p, &t->outputs[i], text);
+    print_cast(&t->outputs[i], &tsr_kernel_outputs(t)[i], text);
   }
   bool ends = t->op == TSR_OP_SEND || t->op == TSR_OP_WAIT;
   if (!t->outputs_count && !ends) tsr_text_add(text, "  %s", n->name);
   if (!ends) tsr_text_add(text, " <-");
-  for (int i = 0; i < t->inputs_count; i += t->bucket && ends ? 2 : 1)
+  for (int i = 0; i < t->inputs_count; i += t->bucket && ends ? 2 : 1) {
     tsr_text_add(text, "%s %s", i ? "," : "", p->graph->values[tsr_task_input(p, t, i)].name);
+    print_cast(&t->inputs[i], &tsr_kernel_inputs(t)[i], text);
+  }
   if (n->place.file && n->place.line) tsr_text_add(text, "  # %s:%d", n->place.file, n->place.line);
   tsr_text_add(text, "\n");
 }

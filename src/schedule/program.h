@@ -81,11 +81,24 @@ typedef struct {
                  follow each other and move together */
   bool last_only; /* of a task of the body: only the last microbatch runs it */
   tsr_fused_form fused;
-  int nodes_count, *nodes;               /* of a fused task: all that it covers, in graph order */
-  const int *values;                     /* what the inputs are; NULL: what the node's are */
-  const int *results;                    /* what the outputs are; NULL: what the node's are */
-  int64_t scratch_offset, scratch_bytes; /* in WORK, for this task alone */
+  int nodes_count, *nodes; /* of a fused task: all that it covers, in graph order */
+  const int *values;       /* what the inputs are; NULL: what the node's are */
+  const int *results;      /* what the outputs are; NULL: what the node's are */
+  bool on_host; /* the target has no kernel for it: the host runs it, on the same memory */
+  /* Where the kernel computes in another type than an operand has: the inputs and the outputs as it
+   * reads and writes them, some of them copies in front of the scratch, cast before or after. NULL:
+   * they are the task's. */
+  tsr_tensor *kernel_inputs, *kernel_outputs;
+  int64_t cast_bytes;                    /* of such copies */
+  int64_t scratch_offset, scratch_bytes; /* in WORK, for this task alone; with the copies */
 } tsr_task;
+
+static inline const tsr_tensor *tsr_kernel_inputs(const tsr_task *t) {
+  return t->kernel_inputs ? t->kernel_inputs : t->inputs;
+}
+static inline const tsr_tensor *tsr_kernel_outputs(const tsr_task *t) {
+  return t->kernel_outputs ? t->kernel_outputs : t->outputs;
+}
 
 /* Whether a task reads or writes an optimizer's state. */
 static inline bool tsr_task_has_state(const tsr_task *t) {
@@ -148,11 +161,6 @@ typedef struct {
   const tsr_order *order;
   tsr_program **of_stage; /* order->stages of them */
 } tsr_programs;
-
-/* Bytes of private memory that a task needs on the device; with `output`, those of its first
- * output, where its op says that the device knows (TSR_FACT_SIZED). */
-typedef int64_t tsr_scratch_rule(
-    const tsr_task *task, const tsr_program *program, bool output, const void *context);
 
 struct tsr_target;
 /* Turns each stage's part of a placed graph into a program: local shapes, tasks, units, then

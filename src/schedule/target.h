@@ -1,17 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What programs are compiled for: what an architecture computes as one task, and the scratch memory
- * that its tasks need. A target is pure functions: the device itself need not be there. */
+/* What programs are compiled for: the tasks that an architecture computes, the types in which its
+ * kernels do so, and the scratch memory that they need. A target is pure functions: the device
+ * itself need not be there. */
 #ifndef TSR_SCHEDULE_TARGET_H
 #define TSR_SCHEDULE_TARGET_H
 #include "schedule/program.h"
 
-typedef struct tsr_target {
-  unsigned fuses; /* a bit (1 << form) for each tsr_fused_form that it has a kernel for */
+typedef struct tsr_target tsr_target;
+struct tsr_target {
+  const tsr_target *host; /* runs the tasks that this target does not support; NULL: none are */
+  unsigned fuses;         /* a bit (1 << form) for each tsr_fused_form that it has a kernel for */
   /* Policy deterministic: a GEMM's epilogue is fused only where it has the bits of the separate
    * ops. */
   bool exact;
-  tsr_scratch_rule *scratch; /* NULL: shapes alone are wanted */
-  const void *context;       /* of scratch */
-} tsr_target;
+  /* Whether it runs a task. NULL: it runs all. */
+  bool (*supports)(const tsr_target *target, const tsr_program *program, const tsr_task *task);
+  /* Sets the types in which the kernel reads the inputs and writes the outputs, where they are not
+   * the operands' own, which stand there. */
+  void (*kernel_types)(
+      const tsr_program *program, const tsr_task *task, tsr_dtype *inputs, tsr_dtype *outputs);
+  /* Bytes of the kernel's scratch. */
+  int64_t (*scratch)(const tsr_target *target, const tsr_program *program, const tsr_task *task);
+  /* Bytes of the first output of an op with TSR_FACT_SIZED. */
+  int64_t (*output_bytes)(
+      const tsr_target *target, const tsr_program *program, const tsr_task *task);
+  const void *context; /* of these functions */
+};
 
 #endif

@@ -44,6 +44,7 @@ bool tsr_verify_tasks(tsr_verify *v, const tsr_verify_subject *s);
 /* Expands a fused task against the graph: the nodes that it covers, its operands, and that nobody
  * else reads what it elides. `readers`: per value, as tsr_verify_readers has it. */
 bool tsr_verify_fused(tsr_verify *v, const tsr_verify_subject *s, int task, const int *readers);
+bool tsr_verify_casts(tsr_verify *v, const tsr_verify_subject *s, int task);
 int *tsr_verify_readers(const tsr_verify *v); /* per value: reads by nodes and outputs; brief */
 void tsr_verify_sums(tsr_verify *v, const tsr_verify_subject *s);
 void tsr_verify_norm(tsr_verify *v, const tsr_verify_subject *s, int task);

@@ -55,8 +55,7 @@ static bool open_case(const calibrator *x, const char *file, calibration_case *c
   o.config = c->config;
   o.parallel = c->parallel;
   o.graphs_folder = tsr_arena_printf(x->arena, "%s/configs/graphs", x->share);
-  o.target.scratch = tsr_cpu_scratch;
-  o.target.context = &x->device;
+  o.target = tsr_cpu_target(&x->device);
   return tsr_compile(x->arena, &o, TSR_COMPILE_TRAIN, &c->compiled, x->diags);
 }
 

@@ -3,7 +3,7 @@
  * makes a description of it. */
 #ifndef TSR_TRAIN_CALIBRATE_H
 #define TSR_TRAIN_CALIBRATE_H
-#include "device/cpu.h"
+#include "device/cpu/cpu.h"
 #include "plan/machine.h"
 
 /* `share_folder`: its configs/calibration/ holds what is trained. What is measured is what a run

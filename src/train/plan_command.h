@@ -2,7 +2,7 @@
 /* The command `plan`: what a step of a compiled run costs on a machine. */
 #ifndef TSR_TRAIN_PLAN_COMMAND_H
 #define TSR_TRAIN_PLAN_COMMAND_H
-#include "device/cpu.h"
+#include "device/cpu/cpu.h"
 #include "plan/machine.h"
 #include "train/compile.h"
 

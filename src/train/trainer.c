@@ -233,7 +233,7 @@ static bool start_keeper(trainer *t) {
       .source = t->o->source,
       .training = t->training,
       .bound = t->train,
-      .isa = t->o->device ? t->o->device->arch : t->o->kernels->isa,
+      .isa = tsr_bound_arch(t->train),
       .units_order = fast ? "" : order,
       .samples_per_step = t->samples,
       .total_steps = t->curve.total_steps,
@@ -382,7 +382,7 @@ static void write_start(const trainer *t) {
       parameters,
       c->training.seed,
       c->numerics.policy == TSR_NUMERICS_FAST ? "fast" : "deterministic",
-      t->o->device ? t->o->device->arch : t->o->kernels->isa,
+      tsr_bound_arch(t->train),
       t->o->threads};
   tsr_metrics_write_start(t->o->metrics, &start, t->diags);
 }

@@ -25,8 +25,7 @@ static bool compile(session *s, const tsr_kernels *kernels) {
   tsr_compile_options o = {.config = s->config, .rows = s->rows, .chunk = -1};
   o.window = s->sequence;
   o.graphs_folder = TSR_SOURCE_ROOT "/configs/graphs";
-  o.target.scratch = tsr_cpu_scratch;
-  o.target.context = &device;
+  o.target = tsr_cpu_target(&device);
   if (!tsr_parallel_make(s->arena, s->config, mesh, &s->parallel, s->diags) ||
       !tsr_parallel_units(s->parallel, s->config, &o.batch_units, &o.tp_units, s->diags))
     return false;

@@ -190,8 +190,8 @@ void collective_case_reference(collective_case *c) {
   const tsr_step_list *list = tsr_algorithm_plan(arena, &request);
   /* In two parts, as two threads would, that begin anywhere. */
   int64_t items = tsr_in_process_items(list), part = items * (int64_t)(c->seed % 7) / 7;
-  tsr_in_process_run(list, &c->c, part, items);
-  tsr_in_process_run(list, &c->c, 0, part);
+  tsr_in_process_run_range(list, &c->c, part, items);
+  tsr_in_process_run_range(list, &c->c, 0, part);
   tsr_arena_free(arena);
   int64_t wrong = collective_oracle_differences(&c->c);
   if (!wrong) return;

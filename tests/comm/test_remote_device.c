@@ -28,9 +28,9 @@ typedef struct {
   int worker;
 } endpoint;
 
-static void copy(void *state, void *to, const void *from, int64_t bytes) {
+static void copy(void *state, const tsr_device_copy *copies, int count) {
   (void)state;
-  memcpy(to, from, (size_t)bytes);
+  for (int i = 0; i < count; i++) memcpy(copies[i].to, copies[i].from, (size_t)copies[i].bytes);
 }
 
 static float tree_sum(float *const *in, int members, const uint8_t *merges, int64_t at) {

@@ -92,10 +92,10 @@ static void check_fused(tsr_dtype precision) {
 static unsigned long launches_of[TSR_OPS];
 static const tsr_device *counted;
 
-static void run_counted(void *state, const tsr_cpu_call *call) {
+static void run_counted(void *state, const tsr_launch *launch) {
   unsigned long before = emulated_launches();
-  counted->run(state, call);
-  launches_of[call->task->op] += emulated_launches() - before;
+  counted->run(state, launch);
+  launches_of[launch->call.task->op] += emulated_launches() - before;
 }
 
 /* All updates are one launch; of the additions, in f32 as in bf16, a product's end or a norm does

@@ -100,8 +100,7 @@ static void compile(session *s, const tsr_kernels *kernels) {
       s, tsr_parallel_units(s->parallel, s->config, &o.batch_units, &o.tp_units, s->diags),
       "choose units");
   o.graphs_folder = TSR_SOURCE_ROOT "/configs/graphs";
-  o.target.scratch = tsr_cpu_scratch;
-  o.target.context = &device;
+  o.target = tsr_cpu_target(&device);
   bool ok = tsr_compile(s->arena, &o, TSR_COMPILE_TRAIN, &s->training, s->diags);
   require(s, ok, "compile");
   if (!s->options.generation) return;

@@ -2,7 +2,7 @@
 /* Every shipped model compiles into a training program, and what `check` counts are the parameters
  * that its file promises. */
 #include "base/file.h"
-#include "device/cpu.h"
+#include "device/cpu/cpu.h"
 #include "plan/plan.h"
 #include "tests/check.h"
 #include "train/compile.h"
@@ -25,13 +25,12 @@ compile(tsr_arena *arena, const tsr_config *config, tsr_compiled *ret, tsr_diags
   tsr_mesh *mesh = tsr_mesh_make_cpu(arena, (int[]){1}, 1);
   tsr_cpu_context device = {tsr_kernels_get(NULL), 1};
   tsr_compile_options o = {
-      .config = config, .vocab_detected = CHARACTERS, .target.scratch = tsr_cpu_scratch};
+      .config = config, .vocab_detected = CHARACTERS, .target = tsr_cpu_target(&device)};
   if (!tsr_parallel_make(arena, config, mesh, &parallel, diags) ||
       !tsr_parallel_units(parallel, config, &o.batch_units, &o.tp_units, diags))
     return false;
   o.parallel = parallel;
   o.graphs_folder = TSR_SOURCE_ROOT "/configs/graphs";
-  o.target.context = &device;
   return tsr_compile(arena, &o, TSR_COMPILE_TRAIN, ret, diags);
 }
 

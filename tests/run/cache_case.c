@@ -72,9 +72,7 @@ static void compile(session *s, int index, int64_t new_tokens, tsr_diags *diags)
   if (c->unit_samples) l.batch_units = c->B / size[TSR_DP];
   l.tp_units = TP_UNITS / size[TSR_TP];
   const tsr_order *order = tsr_order_make(s->arena, TSR_ORDER_FORWARD, size[TSR_PP], 1, 1);
-  tsr_target target = {.scratch = tsr_cpu_scratch};
-  if (c->device) target = harness_target;
-  target.context = &s->cpu;
+  tsr_target target = c->device ? harness_target : tsr_cpu_target(&s->cpu);
   s->programs[index] = tsr_programs_make(s->placed[index], &l, order, &target);
   if (c->look) c->look(&s->programs[index]);
   if (!tsr_programs_verify(s->arena, &s->programs[index], &over, diags)) die(diags);

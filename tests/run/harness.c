@@ -7,7 +7,15 @@
 #include <string.h>
 
 const tsr_device *harness_device;
-tsr_target harness_target = {.scratch = tsr_cpu_scratch};
+tsr_target harness_target;
+
+tsr_target harness_target_on(const tsr_cpu_context *cpu) {
+  tsr_target target = tsr_cpu_target(cpu);
+  if (harness_target.scratch) return harness_target;
+  target.fuses = harness_target.fuses;
+  target.exact = harness_target.exact;
+  return target;
+}
 
 /* ---- graphs from text ---- */
 
@@ -233,8 +241,7 @@ bool harness_compile(tsr_graph *g, const harness_options *o, harness *ret, tsr_d
   lowering.tp_units = o->tp_units / o->tp;
   lowering.sequence_units = o->sequence_units / (o->cp ? o->cp : 1);
   lowering.zigzag = o->zigzag;
-  tsr_target target = harness_target;
-  target.context = &ret->cpu;
+  tsr_target target = harness_target_on(&ret->cpu);
   ret->programs = tsr_programs_make(ret->placed, &lowering, order, &target);
   tsr_verify_mesh mesh = {.ranks = ret->parallel.ranks};
   memcpy(mesh.size, ret->parallel.size, sizeof mesh.size);

@@ -78,7 +78,8 @@ enum { HARNESS_SEED = 1234 };
 /* Where the ranks of all of a program's tests compute, and what a task needs there; NULL: the
  * CPU. */
 extern const tsr_device *harness_device;
-extern tsr_target harness_target; /* its context is the harness's */
+extern tsr_target harness_target; /* without functions: the CPU's, with its fuses and exact */
+tsr_target harness_target_on(const tsr_cpu_context *cpu);
 
 /* The forward graph through the passes to a program; false with diags printed to the caller's. */
 bool harness_compile(tsr_graph *g, const harness_options *options, harness *ret, tsr_diags *diags);

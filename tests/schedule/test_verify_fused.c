@@ -10,8 +10,7 @@
 static const tsr_target fuses_all = {
     .fuses = 1u << TSR_FUSED_EPILOGUE | 1u << TSR_FUSED_SUM_NORM | 1u << TSR_FUSED_NORM_DX_SUM |
              1u << TSR_FUSED_UPDATES,
-    .exact = true,
-    .scratch = tsr_cpu_scratch};
+    .exact = true};
 
 /* Two blocks of norms, GEMMs with biases and gelus, residuals. */
 static tsr_graph *make_graph(tsr_arena *arena) {
@@ -123,7 +122,7 @@ static void check_sound(void) {
   for (int form = 1; form < TSR_FUSED_FORMS; form++)
     CHECK_AT(find(p, (tsr_fused_form)form), "no %s", tsr_fused_name((tsr_fused_form)form));
   int64_t work = p->bytes[TSR_SEGMENT_WORK];
-  tsr_target none = {.scratch = tsr_cpu_scratch, .context = &h.cpu};
+  tsr_target none = tsr_cpu_target(&h.cpu);
   plain.programs = tsr_programs_make(h.placed, &p->lowering, p->order, &none);
   CHECK(work <= plain.programs.of_stage[0]->bytes[TSR_SEGMENT_WORK]);
   CHECK(p->tasks_count < plain.programs.of_stage[0]->tasks_count);

@@ -2,7 +2,7 @@
 /* Fused tasks raise the peak of WORK for no shipped run: every stage's program for a CUDA target is
  * compared with the same program without fused tasks. */
 #include "config/config.h"
-#include "device/cpu.h"
+#include "device/cpu/cpu.h"
 #include "mesh/mesh.h"
 #include "tests/check.h"
 #include "train/compile.h"
@@ -44,7 +44,7 @@ static int64_t live_peak(const tsr_program *p) {
 static void check_run(const char *file, int *fused) {
   tsr_arena *arena = tsr_arena_new();
   tsr_cpu_context cpu = {tsr_kernels_get("x86-64"), 1};
-  tsr_target targets[2] = {{.scratch = tsr_cpu_scratch, .context = &cpu}};
+  tsr_target targets[2] = {tsr_cpu_target(&cpu)};
   tsr_compiled compiled[2] = {{0}};
   targets[1] = targets[0];
   targets[1].exact = true;

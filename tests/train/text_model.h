@@ -57,8 +57,7 @@ static inline text_model *text_model_open(const char *yaml, text_options o) {
       .config = config, .parallel = &m->parallel, .graphs_folder = "configs/graphs"};
   c.batch_units = m->parallel.size[TSR_DP];
   c.tp_units = 4;
-  c.target.scratch = tsr_cpu_scratch;
-  c.target.context = &m->device;
+  c.target = tsr_cpu_target(&m->device);
   c.rows = o.rows;
   c.chunk = o.chunk;
   c.window = o.window;

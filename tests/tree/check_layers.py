@@ -56,17 +56,7 @@ STANDARD = set("""assert ctype dirent dlfcn errno fcntl fenv float getopt glob i
  sys/mman sys/prctl sys/random sys/resource sys/socket sys/stat sys/statvfs sys/syscall sys/sysinfo sys/time sys/types
  sys/uio sys/un sys/utsname sys/wait linux/futex cpuid immintrin arm_neon""".split())
 # Pairs of object files that may use each other's symbols, with the reason.
-CIRCLES: dict[frozenset[str], str] = {
-    frozenset({"cpu", "cpu_attention"}): "not split yet",
-    frozenset({"cpu", "cpu_cached"}): "not split yet",
-    frozenset({"cpu", "cpu_elementwise"}): "not split yet",
-    frozenset({"cpu", "cpu_half"}): "not split yet",
-    frozenset({"cpu", "cpu_losses"}): "not split yet",
-    frozenset({"cpu", "cpu_products"}): "not split yet",
-    frozenset({"cpu", "cpu_rows"}): "not split yet",
-    frozenset({"cpu", "cpu_shapes"}): "not split yet",
-    frozenset({"cpu", "cpu_update"}): "not split yet",
-}
+CIRCLES: dict[frozenset[str], str] = {}
 
 
 def folder_of(path: Path) -> str:

@@ -4,7 +4,7 @@
 #include "base/plugin.h"
 #include "comm/transport.h"
 #include "cli/doctor/findings.h"
-#include "runtime/pool.h"
+#include "device/cpu/pool.h"
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/kernel_bench/bench.h"
 #include "cli/kernel_bench/caches.h"
-#include "runtime/pool.h"
+#include "device/cpu/pool.h"
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>

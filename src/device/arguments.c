@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "device/arguments.h"
+#include <math.h>
+
+tsr_unary tsr_unary_of(tsr_op op) {
+  static const tsr_unary kinds[TSR_OPS] = {
+#define OP(...)
+#define UNARY(id, name) [TSR_OP_##id] = TSR_UNARY_##id,
+#define GATED(...)
+#define GATED_DX(...)
+#include "graph/ops.def"
+#undef OP
+  };
+  return kinds[tsr_op_function(op)];
+}
+
+tsr_attention_inputs tsr_attention_inputs_of(tsr_op op) {
+  switch ((int)op) {
+  case TSR_OP_ATTENTION_DX:
+  case TSR_OP_RING_DQ:
+    return (tsr_attention_inputs){1, 2};
+  case TSR_OP_RING_DKV:
+    return (tsr_attention_inputs){1, 3};
+  default:
+    return (tsr_attention_inputs){0, 1};
+  }
+}
+
+static float scale_of(double scale, int64_t head_dim) {
+  return scale != 0 ? (float)scale : (float)(1 / sqrt((double)head_dim));
+}
+
+/* Sizes alone: q (B,T,H*D) and k (B,T,G*D) of this rank. */
+static tsr_attention attention_sizes(const tsr_task_call *c) {
+  /* the attributes of all ops of attention begin alike, but of those with a cache (attrs.def) */
+  const tsr_ring_attrs *attr = &tsr_task_attrs(c)->ring;
+  tsr_attention_inputs in = tsr_attention_inputs_of(c->task->op);
+  const tsr_tensor *q = &c->task->inputs[in.q], *k = &c->task->inputs[in.k];
+  int64_t D = attr->head_dim;
+  tsr_attention a = {
+      .B = q->shape[0], .T = q->shape[1], .H = q->shape[2] / D, .G = k->shape[2] / D, .D = D};
+  a.causal = attr->causal;
+  a.scale = scale_of(attr->scale, D);
+  a.dropout = (float)attr->dropout;
+  a.window = attr->window;
+  return a;
+}
+
+tsr_attention tsr_attention_of(const tsr_task_call *c) {
+  tsr_attention a = attention_sizes(c);
+  if (!c->rank) return a;
+  const tsr_tensor *q = &c->task->inputs[tsr_attention_inputs_of(c->task->op).q];
+  tsr_box box = tsr_operand_sample_box(c, q);
+  a.batch_offset = box.offset[0];
+  a.head_offset = box.offset[2] / a.D;
+  a.heads_global = box.global[2] / a.D;
+  if (tsr_operand_is_zigzag(c, q, 2)) {
+    tsr_box run = tsr_operand_run_box(c, q, &box, 2, 0),
+            next = tsr_operand_run_box(c, q, &box, 2, 1);
+    a.head_offset = run.offset[2] / a.D;
+    a.head_gap = (next.offset[2] - run.offset[2] - run.shape[2]) / a.D;
+  }
+  a.key = tsr_random_key(
+      c->at.seed, c->program->graph->nodes[c->task->node].stream, (uint64_t)c->at.step);
+  return a;
+}
+
+/* inputs: q, keys, values, positions, counts */
+tsr_attention_cached tsr_attention_cached_of(const tsr_task_call *c) {
+  const tsr_tensor *q = &c->task->inputs[0], *k = &c->task->inputs[1];
+  const tsr_attention_cached_attrs *attr = &tsr_task_attrs(c)->attention_cached;
+  int64_t D = attr->head_dim;
+  tsr_attention_cached a = {.length = k->shape[1]};
+  a.a = (tsr_attention){
+      .B = q->shape[0], .T = q->shape[1], .H = q->shape[2] / D, .G = k->shape[2] / D, .D = D};
+  a.a.causal = true;
+  a.a.window = attr->window;
+  a.a.scale = scale_of(attr->scale, D);
+  if (!c->rank) return a;
+  a.positions = tsr_operand_address(c, &c->task->inputs[3]);
+  a.counts = tsr_operand_address(c, &c->task->inputs[4]);
+  return a;
+}
+
+tsr_attention_ring tsr_attention_ring_of(const tsr_task_call *c) {
+  const tsr_lowering *l = &c->program->lowering;
+  bool whole = c->task->op == TSR_OP_ATTENTION || c->task->op == TSR_OP_ATTENTION_DX;
+  tsr_attention_ring r = {.a = tsr_attention_of(c), .zigzag = l->zigzag};
+  if (whole) { /* the sequence is, whatever cp splits elsewhere */
+    r.members = 1;
+    r.length = r.a.T;
+    r.units = tsr_program_splits_sequences(c->program) ? c->program->graph->units.sequence : 1;
+    return r;
+  }
+  r.members = (int)l->size[TSR_CP];
+  r.length = r.a.T * r.members;
+  r.units = (l->sequence_units > 1 ? l->sequence_units : 1) * r.members;
+  r.step = (int)tsr_task_attrs(c)->ring.step;
+  if (c->rank) r.coord = c->rank->coord[TSR_CP];
+  return r;
+}

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Shared by the files that bind tasks to the CPU's kernels. */
+#ifndef TSR_DEVICE_CPU_OPS_H
+#define TSR_DEVICE_CPU_OPS_H
+#include "base/sequence.h"
+#include "base/tree.h"
+#include "device/arguments.h"
+#include "device/cpu/cpu.h"
+
+typedef struct {
+  tsr_task_call call;
+  const tsr_kernels *k;
+  int threads, round;
+  tsr_f16_losses *losses; /* of the outputs, counted; NULL: they are not */
+} cpu_call;
+
+enum { CPU_RANGES_MAX = 4 };
+
+/* One op on the CPU: for each round, all parts of `before`, in any order, then all ranges of `run`;
+ * in the end `after`, once. */
+typedef struct {
+  int64_t (*items)(const tsr_task *task);
+  int64_t (*scratch)(
+      const tsr_kernels *k, const tsr_program *program, const tsr_task *task,
+      int threads); /* bytes, or NULL */
+  /* bytes of the first output, of an op with TSR_FACT_SIZED */
+  int64_t (*output)(const tsr_kernels *k, const tsr_program *program, const tsr_task *task);
+  int (*rounds)(const tsr_task *task); /* NULL: 1 */
+  void (*before)(const cpu_call *call, int part, int parts);
+  void (*run)(const cpu_call *call, int64_t begin, int64_t end, int thread);
+  void (*after)(const cpu_call *call);
+  /* ranges that each thread is given, CPU_RANGES_MAX or less; 0: one, and `thread` is whose */
+  int ranges;
+  bool takes_half; /* reads and writes half precision; other ops are given f32 copies */
+} cpu_op;
+
+/* NULL for collectives, which comm/ runs. */
+const cpu_op *cpu_find_op(tsr_op op);
+
+/* The operands as the kernel has them. */
+static inline float *cpu_in(const cpu_call *c, int i) {
+  return tsr_operand_address(&c->call, &tsr_kernel_inputs(c->call.task)[i]);
+}
+static inline const int32_t *cpu_tokens(const cpu_call *c, int i) {
+  return (const int32_t *)(const void *)cpu_in(c, i);
+}
+static inline float *cpu_out(const cpu_call *c, int i) {
+  return tsr_operand_address(&c->call, &tsr_kernel_outputs(c->call.task)[i]);
+}
+static inline void *cpu_scratch(const cpu_call *c) { return tsr_task_scratch(&c->call); }
+static inline const tsr_attrs *cpu_attrs(const cpu_call *c) { return tsr_task_attrs(&c->call); }
+static inline float cpu_hyper(const cpu_call *c, int input, tsr_hyper which) {
+  return cpu_in(c, input)[which];
+}
+
+/* ---- cast.c: elements [begin, end) ---- */
+
+void cpu_widen(
+    const tsr_kernels *k, tsr_dtype from, float *out, const void *x, int64_t begin, int64_t end);
+void cpu_narrow(
+    const tsr_kernels *k, tsr_dtype to, void *out, const float *x, int64_t begin, int64_t end);
+/* A part of the casts before and after a task's kernel. */
+void cpu_cast_inputs(const cpu_call *call, int part, int parts);
+void cpu_cast_outputs(const cpu_call *call, int part, int parts);
+
+/* Adds the leaves of one block of the task's sum, made one after the other by `make`, in the tree's
+ * order. The result ends in `out`; `scratch` holds the other stack entries, `stride` floats apart.
+ * Only elements [begin, end) of each are touched by the additions. */
+typedef void
+cpu_make_leaf(const cpu_call *c, void *context, int64_t block, int64_t leaf, float *into);
+void cpu_add_leaves(
+    const cpu_call *c, int64_t block, float *out, float *scratch, int64_t stride, int64_t begin,
+    int64_t end, cpu_make_leaf *make, void *context);
+
+static inline int64_t cpu_items_elements(const tsr_task *t) {
+  return tsr_tensor_elements(&t->outputs[0]);
+}
+static inline int64_t cpu_items_rows(const tsr_task *t) { return tsr_tensor_rows(&t->outputs[0]); }
+
+/* The functions of ops' tasks; `cpu_collective` stands for those of collectives. */
+#define OP(id, name, min, max, outputs, attrs, facts, infer, gradient, place, lower, cost)         \
+  extern const cpu_op cpu_##lower;
+#include "graph/ops.def"
+#undef OP
+
+#endif

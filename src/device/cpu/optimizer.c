@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The end of a step: the gradients' norm, clipping, and the optimizers. */
+#include "device/cpu/ops.h"
+#include <math.h>
+#include <string.h>
+
+static int64_t blocks_of(tsr_rectangle r) {
+  return (r.rows * r.cols + TSR_SUM_BLOCK - 1) / TSR_SUM_BLOCK;
+}
+
+/* Elements [at, at + n) of a rectangle, one row after the other. */
+static void gather(float *block, const float *x, const tsr_rectangle *r, int64_t at, int64_t n) {
+  for (int64_t done = 0, take; done < n; done += take) {
+    int64_t row = (at + done) / r->cols, col = (at + done) % r->cols;
+    take = r->cols - col < n - done ? r->cols - col : n - done;
+    memcpy(block + done, x + row * r->stride + col, (size_t)take * sizeof *block);
+  }
+}
+
+/* The sum of one block of a rectangle, as the kernel takes it of all of them. */
+static double block_squares(const cpu_call *c, const tsr_rectangle *r, int64_t index) {
+  int64_t at = index * TSR_SUM_BLOCK, left = r->rows * r->cols - at;
+  int64_t n = left < TSR_SUM_BLOCK ? left : TSR_SUM_BLOCK;
+  const float *x = cpu_in(c, 0) + r->start;
+  if (r->rows == 1 || r->stride == r->cols) return c->k->sum_squares(x + at, 1, n, n);
+  float block[TSR_SUM_BLOCK];
+  gather(block, x, r, at, n);
+  return c->k->sum_squares(block, 1, n, n);
+}
+
+/* Items are blocks of one rectangle after the other; every rectangle may end within one. */
+static int64_t stats_items(const tsr_task *t) {
+  const tsr_tensor *y = &t->outputs[0];
+  int64_t rectangles = y->shape[0] * (y->units ? y->units : 1);
+  return tsr_tensor_elements(&t->inputs[0]) / TSR_SUM_BLOCK + rectangles;
+}
+
+static int64_t
+stats_scratch(const tsr_kernels *k, const tsr_program *p, const tsr_task *t, int threads) {
+  (void)k, (void)p, (void)threads;
+  return stats_items(t) * (int64_t)sizeof(double);
+}
+
+static void norm_stats_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
+  (void)thread;
+  const tsr_norm_pieces *p = c->call.task->norm;
+  double *sums = cpu_scratch(c);
+  int64_t item = 0; /* of the rectangle's first block */
+  if (!tsr_task_counts(&c->call, 0)) return;
+  for (int64_t u = 0; u < p->units; u++)
+    for (int64_t k = 0; k < p->pieces && item < end; k++) {
+      tsr_rectangle r = tsr_task_norm_rectangle(&c->call, u, k);
+      int64_t blocks = blocks_of(r), first = begin > item ? begin - item : 0;
+      for (int64_t i = first; i < blocks && item + i < end; i++)
+        sums[item + i] = block_squares(c, &r, i);
+      item += blocks;
+    }
+}
+
+static double add_doubles(const double *x, int64_t count) {
+  double stack[64];
+  int top = 0;
+  for (int64_t k = 0; k < count; k++) {
+    stack[top++] = x[k];
+    for (int merges = tsr_tree_merges(count, k); merges; merges--, top--)
+      stack[top - 2] += stack[top - 1];
+  }
+  return count ? stack[0] : 0;
+}
+
+/* out (units, pieces, 1) */
+static void norm_stats_after(const cpu_call *c) {
+  const tsr_norm_pieces *p = c->call.task->norm;
+  const double *sums = cpu_scratch(c);
+  float *out = cpu_out(c, 0);
+  bool here = tsr_task_counts(&c->call, 0);
+  for (int64_t u = 0; u < p->units; u++)
+    for (int64_t k = 0; k < p->pieces; k++) {
+      tsr_rectangle r = tsr_task_norm_rectangle(&c->call, u, k);
+      int64_t blocks = here ? blocks_of(r) : 0;
+      out[u * p->pieces + k] = (float)add_doubles(sums, blocks);
+      sums += blocks;
+    }
+}
+const cpu_op cpu_norm_stats = {
+    .items = stats_items,
+    .scratch = stats_scratch,
+    .run = norm_stats_run,
+    .after = norm_stats_after};
+
+static int64_t join_items(const tsr_task *t) { return t->inputs_count; }
+
+/* inputs (units, pieces, 1), absent those of other stages; out (units, pieces, n) */
+static void norm_join_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
+  (void)thread;
+  const tsr_tensor *out = &c->call.task->outputs[0];
+  int64_t n = out->shape[1], rows = tsr_tensor_elements(out) / n;
+  float *to = cpu_out(c, 0);
+  for (int64_t i = begin; i < end; i++) {
+    const float *from = tsr_task_counts(&c->call, (int)i) ? cpu_in(c, (int)i) : NULL;
+    for (int64_t row = 0; row < rows; row++) to[row * n + i] = from ? from[row] : 0;
+  }
+}
+const cpu_op cpu_norm_join = {.items = join_items, .run = norm_join_run};
+
+static int64_t one_item(const tsr_task *t) {
+  (void)t;
+  return 1;
+}
+
+/* One gradient's pieces, added by the tree. */
+static double add_pieces(const float *x, int64_t pieces, int64_t stride) {
+  double stack[64];
+  int top = 0;
+  for (int64_t k = 0; k < pieces; k++) {
+    stack[top++] = x[k * stride];
+    for (int merges = tsr_tree_merges(pieces, k); merges; merges--, top--)
+      stack[top - 2] += stack[top - 1];
+  }
+  return stack[0];
+}
+
+/* PyTorch's clip_grad_norm_; inputs: stats[, hyper]: then of gradients with the loss scale, which
+ * the norm and the factor are without. An overflow is no update. */
+static void clip_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
+  (void)begin, (void)end, (void)thread;
+  bool scaled = c->call.task->inputs_count == 2;
+  double sum = 0, max_norm = cpu_attrs(c)->clip.max_norm;
+  double loss_scale = scaled ? (double)cpu_hyper(c, 1, TSR_HYPER_LOSS_SCALE) : 1;
+  int64_t pieces = c->call.task->inputs[0].shape[0], n = c->call.task->inputs[0].shape[1];
+  for (int64_t i = 0; i < n; i++) sum += add_pieces(cpu_in(c, 0) + i, pieces, n);
+  double norm = sqrt(sum) / loss_scale, factor = max_norm > 0 ? max_norm / (norm + 1e-6) : 1;
+  float *out = cpu_out(c, 0);
+  out[0] = (float)norm;
+  out[1] = (float)((factor < 1 ? factor : 1) / loss_scale);
+  out[2] = !scaled || isfinite(norm);
+}
+const cpu_op cpu_clip = {.items = one_item, .run = clip_run};
+
+static int64_t weight_items(const tsr_task *t) { return tsr_tensor_elements(&t->inputs[0]); }
+
+/* How the update of a weight that is stored in bf16 ends; a compensation is the last input. */
+static tsr_rounding rounding_of(const cpu_call *c, tsr_param_store store, const tsr_box *box) {
+  const tsr_node *n = &c->call.program->graph->nodes[c->call.task->node];
+  if (store == TSR_STORE_KAHAN) {
+    const tsr_tensor *lost = &c->call.task->inputs[c->call.task->inputs_count - 1];
+    uint16_t *compensation = (uint16_t *)(void *)tsr_operand_address(&c->call, lost);
+    return (tsr_rounding){.kind = TSR_ROUND_KAHAN, .compensation = compensation};
+  }
+  uint64_t key = tsr_random_key(c->call.at.seed, n->stream, (uint64_t)c->call.at.step);
+  return (tsr_rounding){.kind = TSR_ROUND_STOCHASTIC, .key = key, .box = box};
+}
+
+/* What the norm says to an update: input `at` where the `own` other inputs leave one over. */
+typedef struct {
+  float factor;
+  bool skips;
+  int inputs; /* 0 or 1 */
+} said;
+
+static said norm_says(const cpu_call *c, int at, int own) {
+  if (c->call.task->inputs_count == own) return (said){.factor = 1};
+  const float *clip = cpu_in(c, at);
+  return (said){clip[1], clip[2] == 0, 1};
+}
+
+/* inputs: weight, gradient, m, v, hyper[, clip][, v_max][, compensation] */
+static void adamw_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
+  (void)thread;
+  const float *grad = cpu_in(c, 1);
+  const tsr_adamw_attrs *attr = &cpu_attrs(c)->adamw;
+  tsr_param_store store = attr->store;
+  said clip = norm_says(c, 5, 5 + attr->amsgrad + (store == TSR_STORE_KAHAN));
+  if (clip.skips) return;
+  tsr_adamw o = {
+      .lr = cpu_hyper(c, 4, TSR_HYPER_LR),
+      .beta1 = (float)attr->beta1,
+      .beta2 = (float)attr->beta2};
+  o.eps = (float)attr->eps;
+  o.weight_decay = (float)attr->decay;
+  o.amsgrad = attr->amsgrad;
+  o.correction1 = cpu_hyper(c, 4, TSR_HYPER_CORRECTION1);
+  o.correction2 = cpu_hyper(c, 4, TSR_HYPER_CORRECTION2);
+  float *w = cpu_in(c, 0), *m = cpu_in(c, 2), *v = cpu_in(c, 3),
+        *v_max = o.amsgrad ? cpu_in(c, 5 + clip.inputs) : NULL;
+  if (store == TSR_STORE_F32) {
+    c->k->adamw(&o, w, m, v, v_max, grad, clip.factor, begin, end);
+    return;
+  }
+  tsr_box box = tsr_operand_box(&c->call, &c->call.task->inputs[0]);
+  tsr_rounding rounding = rounding_of(c, store, &box);
+  c->k->adamw_bf16(
+      &o, &rounding, (uint16_t *)(void *)w, m, v, v_max, grad, clip.factor, begin, end);
+}
+const cpu_op cpu_adamw = {.items = weight_items, .run = adamw_run, .takes_half = true};
+
+/* inputs: weight, gradient, hyper[, clip][, momentum][, compensation] */
+static void sgd_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
+  (void)thread;
+  const float *grad = cpu_in(c, 1);
+  const tsr_sgd_attrs *attr = &cpu_attrs(c)->sgd;
+  tsr_param_store store = attr->store;
+  said clip = norm_says(c, 3, 3 + (attr->momentum != 0) + (store == TSR_STORE_KAHAN));
+  if (clip.skips) return;
+  tsr_sgd o = {.lr = cpu_hyper(c, 2, TSR_HYPER_LR), .momentum = (float)attr->momentum};
+  o.dampening = (float)attr->dampening;
+  o.weight_decay = (float)attr->decay;
+  o.nesterov = attr->nesterov;
+  o.first = cpu_hyper(c, 2, TSR_HYPER_FIRST) != 0;
+  float *w = cpu_in(c, 0), *momentum = attr->momentum != 0 ? cpu_in(c, 3 + clip.inputs) : NULL;
+  if (store == TSR_STORE_F32) {
+    c->k->sgd(&o, w, momentum, grad, clip.factor, begin, end);
+    return;
+  }
+  tsr_box box = tsr_operand_box(&c->call, &c->call.task->inputs[0]);
+  tsr_rounding rounding = rounding_of(c, store, &box);
+  c->k->sgd_bf16(&o, &rounding, (uint16_t *)(void *)w, momentum, grad, clip.factor, begin, end);
+}
+const cpu_op cpu_sgd = {.items = weight_items, .run = sgd_run, .takes_half = true};

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "device/cpu/ops.h"
+
+const cpu_op cpu_collective = {0};
+
+static const cpu_op *const table[] = {
+#define OP(id, name, min, max, outputs, attrs, facts, infer, gradient, place, lower, cost)         \
+  &cpu_##lower,
+#include "graph/ops.def"
+#undef OP
+};
+
+const cpu_op *cpu_find_op(tsr_op op) { return table[op] == &cpu_collective ? NULL : table[op]; }
+
+/* Kernels compute in f32. */
+static void
+kernel_types(const tsr_program *p, const tsr_task *t, tsr_dtype *inputs, tsr_dtype *outputs) {
+  (void)p;
+  int shape_only = tsr_op_shape_input(t->op, t->inputs_count);
+  if (table[t->op]->takes_half) return;
+  for (int i = 0; i < t->inputs_count; i++)
+    if (tsr_dtype_is_half(inputs[i]) && i != shape_only) inputs[i] = TSR_F32;
+  for (int i = 0; i < t->outputs_count; i++)
+    if (tsr_dtype_is_half(outputs[i])) outputs[i] = TSR_F32;
+}
+
+static int64_t scratch(const tsr_target *target, const tsr_program *p, const tsr_task *t) {
+  const tsr_cpu_context *cpu = target->context;
+  const cpu_op *op = table[t->op];
+  return op->scratch ? op->scratch(cpu->k, p, t, cpu->threads) : 0;
+}
+
+static int64_t output_bytes(const tsr_target *target, const tsr_program *p, const tsr_task *t) {
+  const tsr_cpu_context *cpu = target->context;
+  return table[t->op]->output(cpu->k, p, t);
+}
+
+tsr_target tsr_cpu_target(const tsr_cpu_context *context) {
+  return (tsr_target){
+      .kernel_types = kernel_types,
+      .scratch = scratch,
+      .output_bytes = output_bytes,
+      .context = context};
+}

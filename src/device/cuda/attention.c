@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Attention over whole sequences of one rank. Where the recipe cuts them, each is a sum over its
+ * units, as members of cp have it who each hold some of them. */
+#include "device/cuda/ops.h"
+
+static tsr_attention_ring units_of(const cuda_call *c) {
+  tsr_attention_ring r = tsr_attention_ring_of(&c->call);
+  r.step = 0;
+  return r;
+}
+
+static void attention_units(const cuda_call *c) {
+  tsr_attention_ring r = units_of(c);
+  tsr_cuda_type type = cuda_type(cuda_y(c, 0));
+  tsr_cuda_stream stream = c->state->stream;
+  cuda_attention_scratch s = cuda_attention_scratch_at(&r, false, cuda_scratch(c));
+  tsr_cuda_attention_ring(
+      stream, type, &r, cuda_key_of(c, &r.a), s.first, cuda_in(c, 0), cuda_in(c, 1), cuda_in(c, 2),
+      s.kernel);
+  tsr_cuda_attention_ring_finish(stream, type, &r, cuda_out(c, 0), cuda_out(c, 1), s.first);
+}
+
+static void attention_run(const cuda_call *c) {
+  tsr_attention a = tsr_attention_of(&c->call);
+  if (tsr_program_splits_sequences(c->call.program)) attention_units(c);
+  else
+    tsr_cuda_attention(
+        c->state->stream, cuda_type(cuda_y(c, 0)), &a, cuda_key_of(c, &a), cuda_out(c, 0),
+        cuda_out(c, 1), cuda_in(c, 0), cuda_in(c, 1), cuda_in(c, 2));
+}
+const cuda_op cuda_attention = attention_run;
+
+/* inputs: dout, q, k, v, out, stats */
+static void attention_dx_units(const cuda_call *c) {
+  tsr_attention_ring r = units_of(c);
+  tsr_cuda_type type = cuda_type(cuda_y(c, 0));
+  tsr_cuda_stream stream = c->state->stream;
+  const uint64_t *key = cuda_key_of(c, &r.a);
+  cuda_attention_scratch s = cuda_attention_scratch_at(&r, true, cuda_scratch(c));
+  const void *dout = cuda_in(c, 0), *q = cuda_in(c, 1), *k = cuda_in(c, 2), *v = cuda_in(c, 3);
+  tsr_cuda_attention_ring_rows(stream, type, &r, s.rows, dout, cuda_in(c, 4), cuda_in(c, 5));
+  tsr_cuda_attention_ring_dq(stream, type, &r, key, s.first, dout, q, k, v, s.rows, s.kernel);
+  tsr_cuda_attention_ring_dq_finish(stream, type, &r, cuda_out(c, 0), s.first);
+  tsr_cuda_attention_ring_dkv(stream, type, &r, key, s.dkv, dout, q, s.rows, k, v, s.kernel);
+  tsr_cuda_attention_ring_dkv_finish(stream, type, &r, cuda_out(c, 1), cuda_out(c, 2), s.dkv);
+}
+
+static void attention_dx_run(const cuda_call *c) {
+  tsr_attention a = tsr_attention_of(&c->call);
+  if (tsr_program_splits_sequences(c->call.program)) attention_dx_units(c);
+  else
+    tsr_cuda_attention_backward(
+        c->state->stream, cuda_type(cuda_y(c, 0)), &a, cuda_key_of(c, &a), cuda_out(c, 0),
+        cuda_out(c, 1), cuda_out(c, 2), cuda_in(c, 0), cuda_in(c, 1), cuda_in(c, 2), cuda_in(c, 3),
+        cuda_in(c, 4), cuda_in(c, 5), cuda_scratch(c));
+}
+const cuda_op cuda_attention_dx = attention_dx_run;

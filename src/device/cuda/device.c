@@ -1,0 +1,372 @@
+// SPDX-License-Identifier: Apache-2.0
+/* A CUDA device (device.h): memory, one stream of work, and every op's kernels.
+ *
+ * Memory is managed: the host reaches it between steps, and in a step it stays where the kernels
+ * are. Numbers that change from step to step are in it too, so kernels are begun with the same
+ * arguments in every step. */
+#include "device/cuda/device.h"
+#include "device/cuda/nccl.h"
+#include <cuda_runtime_api.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Collectives are the executor's. */
+_Static_assert(
+    (int)TSR_DEVICE_MEMBERS_MAX <= TSR_CUDA_MEMBERS_MAX,
+    "a sum of the device is one of the kernel");
+
+const cuda_op cuda_collective = NULL;
+
+static const cuda_op *const table[] = {
+#define OP(id, name, min, max, outputs, attrs, facts, infer, gradient, place, lower, cost)         \
+  &cuda_##lower,
+#include "graph/ops.def"
+#undef OP
+};
+
+/* The keys of a graph's streams of random numbers in a step, one a node. */
+typedef struct keys {
+  struct keys *next;
+  const tsr_graph *graph;
+  uint64_t *of_node; /* on the device */
+} keys;
+
+typedef struct {
+  cuda_state ops;
+  tsr_device device;
+  keys *keys;         /* the first ones are of the step that is under way */
+  cudaStream_t own;   /* of the tasks */
+  cudaEvent_t passed; /* of a stream that another one is to wait for */
+  cuda_nccl *nccl;    /* NULL: this process is alone */
+  int processors;
+  tsr_cuda_request request;
+  char name[32], arch[32], location[32], text[256];
+} device;
+
+/* ---- runtime failures, with the task in which they showed ---- */
+
+/* What a kernel does wrong shows some calls later, unless each of them is waited for. */
+static void fail(void *state, const tsr_task_call *call, const char *why) {
+  const device *d = state;
+  char where[512] = "", report[1536];
+  const char *remedy = strchr(why, '\n');
+  int length = remedy ? (int)(remedy - why) : (int)strlen(why);
+  if (call)
+    snprintf(
+        where, sizeof where, "rank %d, step %lld: '%s' (%s): ", call->rank->rank,
+        (long long)call->at.step, call->program->graph->nodes[call->task->node].name,
+        tsr_op_name(call->task->op));
+  snprintf(
+      report, sizeof report,
+      "%s: %s%.*s%s%s\n      = TESSERA_CUDA_GRAPHS=0 CUDA_LAUNCH_BLOCKING=1 names the task",
+      d->name, where, length, why, remedy ? "\n      = " : "", remedy ? remedy + 1 : "");
+  d->request.lost(d->request.context, report);
+  abort(); /* it does not return */
+}
+
+static void check(const device *d, const tsr_task_call *call, cudaError_t error) {
+  char why[TSR_CUDA_WHY_BYTES];
+  if (error == cudaSuccess) return;
+  cuda_fail(why, "the device failed", (int)error);
+  fail((void *)d, call, why);
+}
+
+/* ---- memory ---- */
+
+static bool allocate(void *state, int64_t bytes, void **ret_memory, char *why) {
+  (void)state;
+  cudaError_t error = cudaMallocManaged(ret_memory, (size_t)bytes, cudaMemAttachGlobal);
+  if (error == cudaSuccess) error = cudaMemset(*ret_memory, 0, (size_t)bytes);
+  if (error == cudaSuccess) return true;
+  return cuda_fail(why, "no memory", (int)error);
+}
+
+static void release(void *state, void *memory, int64_t bytes) {
+  (void)state, (void)bytes;
+  cudaFree(memory);
+}
+
+static int64_t available(void *state) {
+  size_t unused = 0, all;
+  check(state, NULL, cudaMemGetInfo(&unused, &all));
+  return (int64_t)unused;
+}
+
+static bool allocate_host(void *state, int64_t bytes, void **ret_memory, char *why) {
+  (void)state;
+  cudaError_t error = cudaHostAlloc(ret_memory, (size_t)bytes, cudaHostAllocDefault);
+  if (error != cudaSuccess) return cuda_fail(why, "no memory", (int)error);
+  memset(*ret_memory, 0, (size_t)bytes);
+  return true;
+}
+
+static void release_host(void *state, void *memory) {
+  (void)state;
+  cudaFreeHost(memory);
+}
+
+/* ---- work ---- */
+
+/* The planned copies of a task's operands (schedule/assign.h). */
+static void cast(const cuda_call *c, const tsr_tensor *to, const tsr_tensor *from, int count) {
+  for (int i = 0; i < count; i++)
+    if (to[i].dtype != from[i].dtype)
+      tsr_cuda_cast(
+          c->state->stream, cuda_type(&to[i]), cuda_at(c, &to[i]), cuda_type(&from[i]),
+          cuda_at(c, &from[i]), tsr_tensor_elements(&from[i]));
+}
+
+/* Of a graph; they stay where they are, because captured work has their addresses. */
+static keys *find_keys(device *d, const tsr_graph *g) {
+  keys **at = &d->keys, *k;
+  while (*at && (*at)->graph != g) at = &(*at)->next;
+  if ((k = *at)) *at = k->next;
+  else {
+    k = calloc(1, sizeof *k);
+    if (!k) fail(d, NULL, "the host has no memory");
+    k->graph = g;
+    check(
+        d, NULL,
+        cudaMallocManaged(
+            (void **)&k->of_node, sizeof *k->of_node * (size_t)(g->nodes_count + 1),
+            cudaMemAttachGlobal));
+  }
+  k->next = d->keys;
+  return d->keys = k;
+}
+
+static void begin_step(void *state, const tsr_graph *g, const tsr_step_context *m) {
+  keys *k = find_keys(state, g);
+  for (int i = 0; i < g->nodes_count; i++)
+    if (g->nodes[i].stream)
+      k->of_node[i] = tsr_random_key(m->seed, g->nodes[i].stream, (uint64_t)m->step);
+}
+
+/* With other processes a stream may wait for one that is gone. */
+static void wait_watching(device *d) {
+  char why[TSR_CUDA_WHY_BYTES];
+  bool failed = false, idle = false;
+  while (!idle) {
+    idle = cuda_nccl_are_idle(d->nccl, &failed, why);
+    if (failed) fail(d, NULL, why);
+    cudaError_t error = cudaStreamQuery(d->own);
+    if (error != cudaErrorNotReady) check(d, NULL, error);
+    idle &= error == cudaSuccess;
+  }
+}
+
+static void wait(void *state) {
+  device *d = state;
+  if (d->nccl) wait_watching(d);
+  else check(d, NULL, cudaStreamSynchronize(d->own));
+}
+
+static void run_rank(device *d, const tsr_launch *launch, int rank) {
+  const tsr_task *task = launch->call.task;
+  cuda_call c = {launch->call, &d->ops, d->keys->of_node + task->node};
+  c.call.rank = &launch->memory[rank];
+  if (task->cast_bytes) cast(&c, tsr_kernel_inputs(task), task->inputs, task->inputs_count);
+  (*table[task->op])(&c);
+  if (task->cast_bytes) cast(&c, task->outputs, tsr_kernel_outputs(task), task->outputs_count);
+  check(d, &c.call, cudaGetLastError());
+}
+
+static void run(void *state, const tsr_launch *launch) {
+  const tsr_task_timer *timer = launch->timer;
+  for (int i = 0; i < launch->ranks_count; i++) {
+    int64_t begin = timer ? timer->now(timer->context) : 0;
+    run_rank(state, launch, launch->ranks[i]);
+    if (!timer) continue;
+    wait(state);
+    timer->extend(timer->context, launch->ranks[i], begin);
+  }
+}
+
+static void copy(void *state, const tsr_device_copy *copies, int count) {
+  device *d = state;
+  for (int i = 0; i < count; i++)
+    check(
+        d, NULL,
+        cudaMemcpyAsync(
+            copies[i].to, copies[i].from, (size_t)copies[i].bytes, cudaMemcpyDefault,
+            d->ops.stream));
+}
+
+static void sum_members(
+    void *state, float *const *out, int outs, float *const *in, int members, const uint8_t *merges,
+    int64_t outer, int64_t part, int64_t step, int64_t start) {
+  device *d = state;
+  tsr_cuda_sum_members(
+      d->ops.stream, out, outs, (const float *const *)in, members, merges, outer, part, step,
+      start);
+  check(d, NULL, cudaGetLastError());
+}
+
+static void move(
+    void *state, void *out, const int64_t *out_step, const void *x, const int64_t *x_step,
+    int bytes, int ndim, const int64_t *shape) {
+  device *d = state;
+  tsr_cuda_move(d->ops.stream, out, out_step, x, x_step, bytes, ndim, shape);
+  check(d, NULL, cudaGetLastError());
+}
+
+/* ---- other processes ---- */
+
+static bool form_communicator(
+    void *state, const int *processes, int count, void **ret_communicator, char *why) {
+  return cuda_nccl_form(((device *)state)->nccl, processes, count, ret_communicator, why);
+}
+
+static cudaStream_t stream_of(const device *d, void *communicator) {
+  return communicator ? cuda_nccl_stream(communicator) : d->own;
+}
+
+static void set_stream(void *state, void *communicator) {
+  device *d = state;
+  d->ops.stream = stream_of(d, communicator);
+}
+
+static void wait_for_stream(void *state, void *communicator) {
+  device *d = state;
+  check(d, NULL, cudaEventRecord(d->passed, stream_of(d, communicator)));
+  check(d, NULL, cudaStreamWaitEvent(d->ops.stream, d->passed, 0));
+}
+
+static void
+exchange(void *state, void *communicator, const tsr_device_message *messages, int count) {
+  device *d = state;
+  char why[TSR_CUDA_WHY_BYTES];
+  if (!cuda_nccl_exchange(d->nccl, communicator, messages, count, why)) fail(d, NULL, why);
+}
+
+static void sum(void *state, void *communicator, const float *in, float *out, int64_t count) {
+  device *d = state;
+  char why[TSR_CUDA_WHY_BYTES];
+  if (!cuda_nccl_sum(d->nccl, communicator, in, out, count, why)) fail(d, NULL, why);
+}
+
+static void
+sum_slices(void *state, void *communicator, const float *in, float *out, int64_t count) {
+  device *d = state;
+  char why[TSR_CUDA_WHY_BYTES];
+  if (!cuda_nccl_sum_slices(d->nccl, communicator, in, out, count, why)) fail(d, NULL, why);
+}
+
+bool cuda_device_join(const tsr_device *of, const tsr_cuda_job *job, char *why) {
+  device *d = of->state;
+  if (!cuda_nccl_open(job, &d->nccl, why)) return d->nccl = NULL, false;
+  d->device.form_communicator = form_communicator;
+  d->device.set_stream = set_stream;
+  d->device.wait_for_stream = wait_for_stream;
+  d->device.exchange = exchange;
+  d->device.sum = sum;
+  d->device.sum_slices = sum_slices;
+  return true;
+}
+
+static void limits(void *state, tsr_dtype dtype, double *ret_flops, double *ret_bytes) {
+  const device *d = state;
+  tsr_cuda_type type = dtype == TSR_BF16  ? TSR_CUDA_BF16
+                       : dtype == TSR_F16 ? TSR_CUDA_F16
+                                          : TSR_CUDA_F32;
+  cuda_measure_peaks(&d->ops, d->processors, type, ret_flops, ret_bytes);
+}
+
+/* ---- capture: a CUDA graph ---- */
+
+static bool begin_capture(void *state) {
+  device *d = state;
+  const char *value = getenv("TESSERA_CUDA_GRAPHS");
+  if (value && !strcmp(value, "0")) return false;
+  return cudaStreamBeginCapture(d->ops.stream, cudaStreamCaptureModeThreadLocal) == cudaSuccess;
+}
+
+/* NULL where the work cannot be captured: it is begun task by task then. */
+static void *end_capture(void *state) {
+  device *d = state;
+  cudaGraph_t graph = NULL;
+  cudaGraphExec_t executable = NULL;
+  if (cudaStreamEndCapture(d->ops.stream, &graph) == cudaSuccess && graph)
+    if (cudaGraphInstantiate(&executable, graph, 0) != cudaSuccess) executable = NULL;
+  if (graph) cudaGraphDestroy(graph);
+  cudaGetLastError();
+  return executable;
+}
+
+static void launch(void *state, void *graph) {
+  device *d = state;
+  check(d, NULL, cudaGraphLaunch(graph, d->ops.stream));
+}
+
+static void destroy_graph(void *state, void *graph) {
+  (void)state;
+  cudaGraphExecDestroy(graph);
+}
+
+/* ---- opening ---- */
+
+static void describe(device *d, const tsr_cuda_device *is) {
+  snprintf(d->name, sizeof d->name, "cuda:%d", d->request.number);
+  snprintf(d->arch, sizeof d->arch, "cuda sm_%d%d", is->major, is->minor);
+  snprintf(d->text, sizeof d->text, "%s, %s, sm_%d%d", d->name, is->name, is->major, is->minor);
+  memcpy(d->location, is->pci, sizeof d->location);
+  d->processors = is->processors;
+  d->device = (tsr_device){.name = d->name, .arch = d->arch, .text = d->text, .threads = 1};
+  d->device.location = d->location;
+  d->device.state = d;
+  d->device.allocate = allocate;
+  d->device.release = release;
+  d->device.available = available;
+  d->device.run = run;
+  d->device.copy = copy;
+  d->device.sum_members = sum_members;
+  d->device.move = move;
+  d->device.wait = wait;
+  d->device.allocate_host = allocate_host;
+  d->device.release_host = release_host;
+  d->device.limits = limits;
+  d->device.begin_step = begin_step;
+  d->device.begin_capture = begin_capture;
+  d->device.end_capture = end_capture;
+  d->device.launch = launch;
+  d->device.destroy_graph = destroy_graph;
+}
+
+static bool begin(device *d, char *why) {
+  cudaError_t error = cudaSetDevice(d->request.number);
+  if (error == cudaSuccess) error = cudaStreamCreateWithFlags(&d->own, cudaStreamNonBlocking);
+  if (error == cudaSuccess) error = cudaEventCreateWithFlags(&d->passed, cudaEventDisableTiming);
+  d->ops.stream = d->own;
+  if (error != cudaSuccess) return cuda_fail(why, d->name, (int)error);
+  d->ops.fast = d->request.fast;
+  return tsr_cuda_blas_open(d->request.fast, &d->ops.blas, why);
+}
+
+bool cuda_device_open(const tsr_cuda_request *request, const tsr_device **ret_device, char *why) {
+  tsr_cuda_device is;
+  if (!cuda_describe(request->number, &is, why) || !cuda_fits(&is, why)) return false;
+  device *d = calloc(1, sizeof *d);
+  if (!d) return snprintf(why, TSR_CUDA_WHY_BYTES, "no memory"), false;
+  d->request = *request;
+  d->ops.fail = fail;
+  d->ops.context = d;
+  describe(d, &is);
+  if (!begin(d, why)) return free(d), false;
+  *ret_device = &d->device;
+  return true;
+}
+
+void cuda_device_close(const tsr_device *of) {
+  device *d = of->state;
+  for (keys *k = d->keys, *next; k; k = next) {
+    next = k->next;
+    cudaFree(k->of_node);
+    free(k);
+  }
+  cuda_nccl_close(d->nccl);
+  tsr_cuda_blas_close(d->ops.blas);
+  cudaEventDestroy(d->passed);
+  cudaStreamDestroy(d->own);
+  free(d);
+}

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Generation with a cache (passes/cache.c). Positions and counts are inputs of a step, which the
+ * kernels read where they lie on the device. */
+#include "device/cuda/ops.h"
+#include <assert.h>
+
+static int64_t row_bytes(const tsr_tensor *t) {
+  return tsr_tensor_last(t) * tsr_dtype_bytes(t->dtype);
+}
+
+/* x (B, C, W), positions (B), counts (B) → a part of (B, T, W) */
+static void keep_run(const cuda_call *c) {
+  const tsr_tensor *x = cuda_x(c, 0);
+  tsr_cuda_keep(
+      c->state->stream, cuda_out(c, 0), cuda_in(c, 0), cuda_in(c, 1), cuda_in(c, 2), row_bytes(x),
+      x->shape[0], x->shape[1], cuda_y(c, 0)->shape[1]);
+}
+const cuda_op cuda_keep = keep_run;
+
+/* q, keys, values, positions, counts; attributes: head_dim, scale */
+static void attention_cached_run(const cuda_call *c) {
+  const tsr_tensor *q = cuda_x(c, 0), *k = cuda_x(c, 1);
+  tsr_attention_cached a = tsr_attention_cached_of(&c->call);
+  assert(q->dtype == k->dtype && q->dtype == cuda_y(c, 0)->dtype);
+  tsr_cuda_attention_cached(
+      c->state->stream, cuda_type(q), &a, cuda_out(c, 0), cuda_in(c, 0), cuda_in(c, 1),
+      cuda_in(c, 2));
+}
+const cuda_op cuda_attention_cached = attention_cached_run;
+
+/* x (B, C, H*D), table (T, D/2, 2), positions (B); attributes: head_dim, sign */
+static void rope_at_run(const cuda_call *c) {
+  const tsr_tensor *x = cuda_x(c, 0), *table = cuda_x(c, 1);
+  int64_t D = cuda_attrs(c)->rope.head_dim;
+  assert(table->dtype == TSR_F32 && x->dtype == cuda_y(c, 0)->dtype);
+  tsr_cuda_rope_cached(
+      c->state->stream, cuda_type(x), cuda_out(c, 0), cuda_in(c, 0), cuda_in(c, 1), cuda_in(c, 2),
+      table->shape[0], x->shape[0], x->shape[1], x->shape[2] / D, D,
+      (float)cuda_attrs(c)->rope.sign);
+}
+const cuda_op cuda_rope_at = rope_at_run;
+
+/* table (T, E), positions (B) → (B, C, E); attributes: C, the row of position 0 */
+static void rows_at_run(const cuda_call *c) {
+  const tsr_tensor *table = cuda_x(c, 0), *y = cuda_y(c, 0);
+  tsr_cuda_rows_at(
+      c->state->stream, cuda_out(c, 0), cuda_in(c, 0), cuda_in(c, 1), row_bytes(table), y->shape[0],
+      y->shape[1], table->shape[0], cuda_attrs(c)->rows_at.begin);
+}
+const cuda_op cuda_rows_at = rows_at_run;
+
+/* x (B, C, E), counts (B) → (B, 1, E) */
+static void take_last_run(const cuda_call *c) {
+  const tsr_tensor *x = cuda_x(c, 0);
+  tsr_cuda_take_last(
+      c->state->stream, cuda_out(c, 0), cuda_in(c, 0), cuda_in(c, 1), row_bytes(x), x->shape[0],
+      x->shape[1]);
+}
+const cuda_op cuda_take_last = take_last_run;

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Losses: a loss per row, then one number, added over batch units by the tree. */
+#include "device/cuda/ops.h"
+
+static void ce_stats_run(const cuda_call *c) {
+  const tsr_tensor *logits = cuda_x(c, 0);
+  tsr_cuda_softmax_stats(
+      c->state->stream, cuda_out(c, 0), cuda_in(c, 0), cuda_in(c, 1), tsr_tensor_rows(logits),
+      tsr_tensor_last(logits), tsr_operand_offset(&c->call, logits, logits->ndim - 1),
+      cuda_attrs(c)->ce_stats.valid, c->call.task->sum.kept);
+}
+const cuda_op cuda_ce_stats = ce_stats_run;
+
+/* What each unit's sum is multiplied by: a number on the device, or `number`. */
+typedef struct {
+  cuda_loss_scratch scratch;
+  const float *factor;
+  float number;
+} loss_sum;
+
+static void loss_leaf(const cuda_call *c, void *context, int64_t block, int64_t leaf, float *into) {
+  const loss_sum *of = context;
+  const cuda_loss_scratch *s = &of->scratch;
+  tsr_reduced_rows run;
+  for (int64_t k = 0; tsr_reduction_rows(&c->call.task->sum, block, leaf, k, &run); k++) {
+    tsr_cuda_sum(
+        c->state->stream, k ? s->part : into, s->row_loss + run.first, s->kernel, 1, run.rows,
+        run.rows);
+    if (k) tsr_cuda_add(c->state->stream, TSR_CUDA_F32, into, into, s->part, 1);
+  }
+  if (of->factor) tsr_cuda_mul(c->state->stream, TSR_CUDA_F32, into, into, of->factor, 1);
+  else tsr_cuda_scale(c->state->stream, TSR_CUDA_F32, into, into, of->number, 1);
+}
+
+static void add_rows(const cuda_call *c, loss_sum *s) {
+  for (int64_t block = 0; block < tsr_reduction_blocks(&c->call.task->sum); block++)
+    cuda_add_leaves(
+        c, block, (float *)cuda_out(c, 0) + block, s->scratch.stack, 1, 1, loss_leaf, s);
+}
+
+/* inputs: logits, stats (…, units, 3), targets, hyper */
+static void ce_loss_run(const cuda_call *c) {
+  const tsr_tensor *stats = cuda_x(c, 1);
+  loss_sum s = {cuda_loss_scratch_at(c->call.task, cuda_scratch(c))};
+  s.factor = cuda_hyper(c, 3, TSR_HYPER_INV_COUNT);
+  tsr_cuda_softmax_loss(
+      c->state->stream, s.scratch.row_loss, cuda_out(c, 1), cuda_in(c, 1), cuda_in(c, 2),
+      s.scratch.rows, stats->shape[stats->ndim - 2]);
+  add_rows(c, &s);
+}
+const cuda_op cuda_ce_loss = ce_loss_run;
+
+static void ce_loss_dx_run(const cuda_call *c) {
+  const tsr_tensor *logits = cuda_x(c, 0);
+  tsr_cuda_softmax_loss_backward(
+      c->state->stream, cuda_out(c, 0), cuda_in(c, 0), cuda_in(c, 1), cuda_in(c, 2),
+      cuda_hyper(c, 3, TSR_HYPER_INV_COUNT),
+      cuda_attrs(c)->ce_loss_dx.scaled ? cuda_hyper(c, 3, TSR_HYPER_LOSS_SCALE) : NULL,
+      tsr_tensor_rows(logits), tsr_tensor_last(logits),
+      tsr_operand_offset(&c->call, logits, logits->ndim - 1), cuda_attrs(c)->ce_loss_dx.valid);
+}
+const cuda_op cuda_ce_loss_dx = ce_loss_dx_run;
+
+static void squared_run(const cuda_call *c) {
+  const tsr_tensor *x = cuda_x(c, 0);
+  loss_sum s = {cuda_loss_scratch_at(c->call.task, cuda_scratch(c))};
+  s.number = (float)tsr_task_squared_factor(&c->call);
+  tsr_cuda_squared_error(
+      c->state->stream, s.scratch.row_loss, cuda_in(c, 0), cuda_in(c, 1), s.scratch.rows,
+      tsr_tensor_last(x));
+  add_rows(c, &s);
+}
+const cuda_op cuda_squared = squared_run;
+
+/* inputs: x, y[, hyper]: then with the loss scale */
+static void squared_dx_run(const cuda_call *c) {
+  tsr_cuda_squared_error_backward(
+      c->state->stream, cuda_out(c, 0), cuda_in(c, 0), cuda_in(c, 1),
+      (float)tsr_task_squared_factor(&c->call),
+      c->call.task->inputs_count == 3 ? cuda_hyper(c, 2, TSR_HYPER_LOSS_SCALE) : NULL,
+      tsr_tensor_elements(cuda_y(c, 0)));
+}
+const cuda_op cuda_squared_dx = squared_dx_run;

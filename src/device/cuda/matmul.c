@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Matrix products. cuBLASLt's bits depend on a call's shape, so rows and columns that
+ * an axis may split are computed in calls as large as the recipe's units, and sums that an axis may
+ * split are made of one call a unit, added in the tree's order. Without units, which is a mesh's
+ * default, a product is one call. */
+#include "device/cuda/ops.h"
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* ---- calls of fixed shape ---- */
+
+/* Into how many equal pieces the recipe's units cut what a rank holds of a dimension. */
+static int64_t pieces_along(const cuda_call *c, const tsr_tensor *t, int dim) {
+  const tsr_lowering *l = &c->call.program->lowering;
+  const tsr_value *v = tsr_operand_value(&c->call, t);
+  int64_t pieces = 1;
+  for (int a = 0; a < TSR_AXES; a++) {
+    if (v->placement[a].kind != TSR_SHARD || v->placement[a].dim != dim) continue;
+    if (a == TSR_DP) pieces *= l->batch_units;
+    if (a == TSR_CP && l->sequence_units > 1) pieces *= l->sequence_units;
+    if (a == TSR_TP) pieces *= l->tp_units;
+  }
+  return pieces > 0 && t->shape[dim] % pieces == 0 ? pieces : 1;
+}
+
+/* Runs of rows (all dimensions but the last) of one length: the units of the batch, or where
+ * positions are cut, those of each sample. */
+static int64_t runs_of_rows(const cuda_call *c, const tsr_tensor *t) {
+  int64_t runs = pieces_along(c, t, 0), outer = 1;
+  for (int d = 1; d < t->ndim - 1; d++) {
+    outer *= t->shape[d - 1];
+    int64_t pieces = pieces_along(c, t, d);
+    if (pieces > 1) runs = outer * pieces;
+  }
+  return runs;
+}
+
+/* A product whose rows and columns are computed in so many equal pieces. */
+typedef struct {
+  tsr_cuda_product whole;
+  int64_t row_pieces, col_pieces;
+} pieced;
+
+static const char *moved(const void *data, int64_t elements, tsr_cuda_type type) {
+  return (const char *)data + elements * (type == TSR_CUDA_F32 ? 4 : 2);
+}
+
+/* The world fails here alone: a shape for which the library has nothing, or a device that is lost.
+ */
+static void run_product(const cuda_call *c, const tsr_cuda_product *p) {
+  if (tsr_cuda_run_product(c->state->blas, c->state->stream, p)) return;
+  c->state->fail(c->state->context, &c->call, tsr_cuda_blas_error(c->state->blas));
+}
+
+static tsr_cuda_product piece_of(const pieced *of, int64_t i, int64_t j) {
+  const tsr_cuda_product *w = &of->whole;
+  int64_t rows = w->M / of->row_pieces, cols = w->N / of->col_pieces;
+  int64_t at = i * rows * w->c_stride + j * cols;
+  tsr_cuda_product p = *w;
+  p.M = rows;
+  p.N = cols;
+  p.a.data = moved(w->a.data, i * rows * (w->a.turned ? 1 : w->a.stride), w->type);
+  p.b.data = moved(w->b.data, j * cols * (w->b.turned ? w->b.stride : 1), w->type);
+  p.c = (void *)moved(w->c, at, w->c_type);
+  if (w->plus) p.plus = moved(w->plus, at, w->c_type);
+  if (w->bias) p.bias = moved(w->bias, j * cols, w->c_type);
+  if (w->before) p.before = (void *)moved(w->before, at, w->c_type);
+  return p;
+}
+
+static void run_pieces(const cuda_call *c, const pieced *of) {
+  for (int64_t i = 0; i < of->row_pieces; i++)
+    for (int64_t j = 0; j < of->col_pieces; j++) {
+      tsr_cuda_product p = piece_of(of, i, j);
+      run_product(c, &p);
+    }
+}
+
+static tsr_cuda_matrix rows_of(const void *data, int64_t cols) {
+  return (tsr_cuda_matrix){data, cols, false};
+}
+static tsr_cuda_matrix turned(const void *data, int64_t cols) {
+  return (tsr_cuda_matrix){data, cols, true};
+}
+
+/* ---- sums of leaves: partial results in f32, rounded once when they are complete ---- */
+
+typedef void
+make_sum(const cuda_call *c, int64_t block, int64_t leaf, void *into, tsr_cuda_type type);
+
+static void make_leaf(const cuda_call *c, void *context, int64_t block, int64_t leaf, float *into) {
+  make_sum *const *make = context;
+  (*make)(c, block, leaf, into, TSR_CUDA_F32);
+}
+
+static void run_sum(const cuda_call *c, make_sum *make) {
+  const tsr_task *t = c->call.task;
+  int64_t elements = tsr_task_block_elements(t);
+  bool wide = cuda_matmul_is_wide(t);
+  tsr_cuda_type type = cuda_type(cuda_y(c, 0));
+  if (!tsr_reduction_is_split(&t->sum) && !wide) {
+    make(c, 0, 0, cuda_out(c, 0), type);
+    return;
+  }
+  cuda_matmul_scratch s = cuda_matmul_scratch_at(t, cuda_scratch(c));
+  float *out = wide ? s.wide : cuda_out(c, 0);
+  assert(!wide || tsr_reduction_blocks(&t->sum) == 1); /* blocks are partial, and those are f32 */
+  for (int64_t block = 0; block < tsr_reduction_blocks(&t->sum); block++)
+    cuda_add_leaves(
+        c, block, out + block * elements, s.stack, elements, elements, make_leaf, &make);
+  if (wide) tsr_cuda_cast(c->state->stream, type, cuda_out(c, 0), TSR_CUDA_F32, out, elements);
+}
+
+/* A leaf's part of `size` elements of the one dimension that a task sums over. */
+static tsr_reduced_rows leaf_of(const cuda_call *c, int64_t block, int64_t leaf, int64_t size) {
+  const tsr_reduction *sum = &c->call.task->sum;
+  int64_t cuts = tsr_reduction_cuts(sum, 0);
+  tsr_reduced_rows rows = {0};
+  bool there = tsr_reduction_rows(sum, block, leaf, 0, &rows);
+  assert(there && size % cuts == 0);
+  return (tsr_reduced_rows){rows.first / rows.rows * (size / cuts), 1, size / cuts};
+}
+
+/* ---- y (R, N) = x (R, K) w (N, K)^T, K split into units ---- */
+
+static pieced linear_pieced(const cuda_call *c, int64_t leaf, void *into, tsr_cuda_type type) {
+  const tsr_tensor *x = cuda_x(c, 0), *w = cuda_x(c, 1), *y = cuda_y(c, 0);
+  int64_t K = tsr_tensor_last(x);
+  tsr_reduced_rows part = leaf_of(c, 0, leaf, K);
+  tsr_cuda_type in = cuda_type(x);
+  pieced p = {
+      .whole = {
+          .M = tsr_tensor_rows(y),
+          .N = tsr_tensor_last(y),
+          .K = part.rows,
+          .type = in,
+          .c_type = type,
+          .a = rows_of(moved(cuda_in(c, 0), part.first, in), K),
+          .b = turned(moved(cuda_in(c, 1), part.first, in), K),
+          .c = into,
+          .c_stride = tsr_tensor_last(y)}};
+  p.row_pieces = runs_of_rows(c, x);
+  p.col_pieces = pieces_along(c, w, 0);
+  return p;
+}
+
+static void
+linear_leaf(const cuda_call *c, int64_t block, int64_t leaf, void *into, tsr_cuda_type type) {
+  (void)block;
+  pieced p = linear_pieced(c, leaf, into, type);
+  run_pieces(c, &p);
+}
+
+/* Whether the library computes the epilogue with the GEMM; `p` then has it. Under policy
+ * deterministic it does only where that has the bits of the separate ops: half precision is rounded
+ * at each step, and the library adds a residual before a bias and has a gelu of its own. */
+static bool has_epilogue(const cuda_call *c, const tsr_epilogue *e, pieced *p) {
+  bool exact = e->out->dtype == TSR_F32 && !e->gelu && !(e->bias && e->residual);
+  if (!c->state->fast && !exact) return false;
+  if (e->bias) p->whole.bias = cuda_at(c, e->bias);
+  if (e->residual) p->whole.plus = cuda_at(c, e->residual);
+  if (e->gelu && !e->before) return false; /* the library writes its input, too */
+  if (e->gelu) p->whole.before = cuda_at(c, e->before);
+  tsr_cuda_product piece = piece_of(p, 0, 0);
+  return tsr_cuda_has_product(c->state->blas, &piece);
+}
+
+/* Else the rest is one pass behind the GEMM, in place, which rounds as the separate ops do. */
+static void run_epilogue(const cuda_call *c, const tsr_epilogue *e) {
+  tsr_cuda_epilogue(
+      c->state->stream, cuda_type(e->out), cuda_at(c, e->out), cuda_at(c, e->before),
+      cuda_at(c, e->out), cuda_at(c, e->bias), cuda_at(c, e->residual), e->gelu,
+      tsr_tensor_rows(e->out), tsr_tensor_last(e->out));
+}
+
+static void linear_run(const cuda_call *c) {
+  if (!c->call.task->fused) {
+    run_sum(c, linear_leaf);
+    return;
+  }
+  tsr_epilogue e = tsr_epilogue_of(c->call.program, c->call.task);
+  tsr_cuda_type type = cuda_type(e.out);
+  pieced p = linear_pieced(c, 0, cuda_at(c, e.out), type), plain = p;
+  bool all = has_epilogue(c, &e, &p);
+  run_pieces(c, all ? &p : &plain);
+  if (!all) run_epilogue(c, &e);
+}
+
+const cuda_op cuda_linear = linear_run;
+
+/* ---- dx (R, K) = sum over pairs of dy (R, N) w (N, K), N split into units ---- */
+
+static void
+linear_dx_leaf(const cuda_call *c, int64_t block, int64_t leaf, void *into, tsr_cuda_type type) {
+  const tsr_tensor *dx = cuda_y(c, 0);
+  for (int i = 0; i < c->call.task->inputs_count; i += 2) {
+    const tsr_tensor *dy = cuda_x(c, i), *w = cuda_x(c, i + 1);
+    int64_t N = tsr_tensor_last(dy), K = tsr_tensor_last(dx);
+    tsr_reduced_rows part = leaf_of(c, block, leaf, N);
+    tsr_cuda_type in = cuda_type(dy);
+    pieced p = {
+        .whole = {
+            .M = tsr_tensor_rows(dx),
+            .N = K,
+            .K = part.rows,
+            .type = in,
+            .c_type = type,
+            .a = rows_of(moved(cuda_in(c, i), part.first, in), N),
+            .b = rows_of(moved(cuda_in(c, i + 1), part.first * K, in), K),
+            .c = into,
+            .c_stride = K,
+            .plus = i > 0 ? into : NULL}};
+    p.row_pieces = runs_of_rows(c, dy);
+    p.col_pieces = pieces_along(c, w, 1);
+    run_pieces(c, &p);
+  }
+}
+
+static void linear_dx_run(const cuda_call *c) { run_sum(c, linear_dx_leaf); }
+const cuda_op cuda_linear_dx = linear_dx_run;
+
+/* ---- dw (N, K) = dy (R, N)^T x (R, K), R split into units of runs of rows ---- */
+
+static void
+linear_dw_leaf(const cuda_call *c, int64_t block, int64_t leaf, void *into, tsr_cuda_type type) {
+  const tsr_tensor *dy = cuda_x(c, 0), *x = cuda_x(c, 1), *w = cuda_x(c, 2);
+  int64_t N = tsr_tensor_last(dy), K = tsr_tensor_last(x);
+  tsr_cuda_type in = cuda_type(dy);
+  tsr_reduced_rows run;
+  for (int64_t k = 0; tsr_reduction_rows(&c->call.task->sum, block, leaf, k, &run); k++) {
+    pieced p = {
+        .whole = {
+            .M = N,
+            .N = K,
+            .K = run.rows,
+            .type = in,
+            .c_type = type,
+            .a = turned(moved(cuda_in(c, 0), run.first * N, in), N),
+            .b = rows_of(moved(cuda_in(c, 1), run.first * K, in), K),
+            .c = into,
+            .c_stride = K,
+            .plus = k > 0 ? into : NULL}};
+    p.row_pieces = pieces_along(c, w, 0);
+    p.col_pieces = pieces_along(c, w, 1);
+    run_pieces(c, &p);
+  }
+}
+
+static void linear_dw_run(const cuda_call *c) { run_sum(c, linear_dw_leaf); }
+const cuda_op cuda_linear_dw = linear_dw_run;
+
+/* ---- c (…, M, N) = A (…, M, K) B (…, K, N), either turned; K split into units ---- */
+
+static void
+matmul_leaf(const cuda_call *c, int64_t block, int64_t leaf, void *into, tsr_cuda_type type) {
+  const tsr_tensor *a = cuda_x(c, 0), *b = cuda_x(c, 1), *y = cuda_y(c, 0);
+  bool ta = cuda_attrs(c)->matmul.transpose_a, tb = cuda_attrs(c)->matmul.transpose_b;
+  int n = y->ndim;
+  int64_t M = y->shape[n - 2], N = y->shape[n - 1], K = a->shape[ta ? n - 2 : n - 1];
+  int64_t a_cols = a->shape[n - 1], b_cols = b->shape[n - 1];
+  tsr_reduced_rows part = leaf_of(c, block, leaf, K);
+  tsr_cuda_type in = cuda_type(a);
+  tsr_cuda_product p = {
+      .M = M,
+      .N = N,
+      .K = part.rows,
+      .type = in,
+      .c_type = type,
+      .a = {moved(cuda_in(c, 0), part.first * (ta ? a_cols : 1), in), a_cols, ta},
+      .b = {moved(cuda_in(c, 1), part.first * (tb ? 1 : b_cols), in), b_cols, tb},
+      .c = into,
+      .c_stride = N};
+  /* one call a matrix: how many there are changes no bit */
+  for (int64_t i = 0; i < tsr_tensor_elements(y) / (M * N); i++) {
+    run_product(c, &p);
+    p.a.data = moved(p.a.data, M * K, in);
+    p.b.data = moved(p.b.data, K * N, in);
+    p.c = (void *)moved(p.c, M * N, type);
+  }
+}
+
+static void matmul_run(const cuda_call *c) { run_sum(c, matmul_leaf); }
+const cuda_op cuda_matmul = matmul_run;

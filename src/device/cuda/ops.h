@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Inside the CUDA plugin: how each op's task becomes kernels. Shapes, units and placements are
+ * those of the task's geometry; its addresses are the device's. */
+#ifndef TSR_DEVICE_CUDA_OPS_H
+#define TSR_DEVICE_CUDA_OPS_H
+#include "base/sequence.h"
+#include "base/tree.h"
+#include "device/cuda/scratch.h"
+#include "kernels/cuda/kernels.h"
+#include "kernels/cuda/product.h"
+#include "schedule/fuse.h"
+
+/* The device as the plugin holds it. */
+typedef struct {
+  tsr_cuda_stream stream;
+  tsr_cuda_blas *blas;
+  bool fast; /* policy fast */
+  /* Does not return: a task cannot be run, for that reason. */
+  void (*fail)(void *context, const tsr_task_call *task, const char *why);
+  void *context;
+} cuda_state;
+
+typedef struct {
+  tsr_task_call call;
+  const cuda_state *state;
+  const uint64_t *key; /* of the task's random numbers in this step, on the device */
+} cuda_call;
+
+/* Begins a task. */
+typedef void (*cuda_op)(const cuda_call *call);
+
+static inline tsr_cuda_type cuda_type(const tsr_tensor *t) {
+  return t->dtype == TSR_BF16 ? TSR_CUDA_BF16 : t->dtype == TSR_F16 ? TSR_CUDA_F16 : TSR_CUDA_F32;
+}
+static inline const tsr_tensor *cuda_x(const cuda_call *c, int i) {
+  return &tsr_kernel_inputs(c->call.task)[i];
+}
+static inline const tsr_tensor *cuda_y(const cuda_call *c, int i) {
+  return &tsr_kernel_outputs(c->call.task)[i];
+}
+static inline void *cuda_in(const cuda_call *c, int i) {
+  return tsr_operand_address(&c->call, cuda_x(c, i));
+}
+static inline void *cuda_out(const cuda_call *c, int i) {
+  return tsr_operand_address(&c->call, cuda_y(c, i));
+}
+/* NULL: none. */
+static inline void *cuda_at(const cuda_call *c, const tsr_tensor *t) {
+  return t ? tsr_operand_address(&c->call, t) : NULL;
+}
+static inline void *cuda_scratch(const cuda_call *c) { return tsr_task_scratch(&c->call); }
+static inline const tsr_attrs *cuda_attrs(const cuda_call *c) { return tsr_task_attrs(&c->call); }
+/* The key of attention's dropout. */
+static inline const uint64_t *cuda_key_of(const cuda_call *c, const tsr_attention *a) {
+  return a->dropout > 0 ? c->key : NULL;
+}
+/* One of the step's numbers, where it lies on the device. */
+static inline const float *cuda_hyper(const cuda_call *c, int input, tsr_hyper which) {
+  return (const float *)cuda_in(c, input) + which;
+}
+
+/* Adds the leaves of one block of the task's sum in the tree's order, each made by `make` into f32;
+ * like cpu_add_leaves. */
+typedef void
+cuda_make_leaf(const cuda_call *c, void *context, int64_t block, int64_t leaf, float *into);
+void cuda_add_leaves(
+    const cuda_call *c, int64_t block, float *out, float *scratch, int64_t stride, int64_t elements,
+    cuda_make_leaf *make, void *context);
+
+/* How ops' tasks run; `cuda_collective` stands for those of collectives. */
+#define OP(id, name, min, max, outputs, attrs, facts, infer, gradient, place, lower, cost)         \
+  extern const cuda_op cuda_##lower;
+#include "graph/ops.def"
+#undef OP
+
+#endif

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Ops whose row depends on that row, and sums over rows. */
+#include "device/cuda/ops.h"
+#include <assert.h>
+
+static tsr_cuda_type type_of(const cuda_call *c) { return cuda_type(cuda_y(c, 0)); }
+
+static void softmax_run(const cuda_call *c) {
+  const tsr_tensor *x = cuda_y(c, 0);
+  tsr_cuda_softmax(
+      c->state->stream, type_of(c), cuda_out(c, 0), cuda_in(c, 0), tsr_tensor_rows(x),
+      tsr_tensor_last(x));
+}
+const cuda_op cuda_softmax = softmax_run;
+
+static void softmax_dx_run(const cuda_call *c) {
+  const tsr_tensor *x = cuda_y(c, 0);
+  tsr_cuda_softmax_backward(
+      c->state->stream, type_of(c), cuda_out(c, 0), cuda_in(c, 0), cuda_in(c, 1),
+      tsr_tensor_rows(x), tsr_tensor_last(x));
+}
+const cuda_op cuda_softmax_dx = softmax_dx_run;
+
+static void rope_run(const cuda_call *c) {
+  const tsr_tensor *x = cuda_x(c, 0); // (B, T, H*D)
+  int64_t D = cuda_attrs(c)->rope.head_dim;
+  tsr_cuda_rope(
+      c->state->stream, type_of(c), cuda_out(c, 0), cuda_in(c, 0), cuda_in(c, 1), x->shape[0],
+      x->shape[1], x->shape[2] / D, D, (float)cuda_attrs(c)->rope.sign);
+}
+const cuda_op cuda_rope = rope_run;
+
+/* ---- sums over rows ---- */
+
+static void
+sum_run(const cuda_call *c, const cuda_row_sum_scratch *r, float *out, tsr_reduced_rows rows) {
+  tsr_cuda_type type = cuda_type(cuda_x(c, 0));
+  if (c->call.task->op != TSR_OP_NORM_DW) {
+    tsr_cuda_sum_rows(
+        c->state->stream, type, out, cuda_in(c, 0), r->kernel, r->C, rows.first, rows.step,
+        rows.rows);
+    return;
+  }
+  bool has_mean = c->call.task->inputs_count == 5;
+  tsr_cuda_norm_dw(
+      c->state->stream, type, out, cuda_in(c, 0), cuda_in(c, 1), has_mean ? cuda_in(c, 2) : NULL,
+      cuda_in(c, has_mean ? 3 : 2), r->kernel, r->C, rows.first, rows.step, rows.rows);
+}
+
+static void
+row_sum_leaf(const cuda_call *c, void *context, int64_t block, int64_t leaf, float *into) {
+  const cuda_row_sum_scratch *r = context;
+  tsr_reduced_rows rows;
+  for (int64_t k = 0; tsr_reduction_rows(&c->call.task->sum, block, leaf, k, &rows); k++) {
+    sum_run(c, r, k ? r->part : into, rows);
+    if (k) tsr_cuda_add(c->state->stream, TSR_CUDA_F32, into, into, r->part, r->C);
+  }
+}
+
+static void row_sum_run(const cuda_call *c) {
+  const tsr_task *t = c->call.task;
+  cuda_row_sum_scratch r = cuda_row_sum_scratch_at(t, cuda_scratch(c));
+  assert(cuda_y(c, 0)->dtype == TSR_F32);
+  for (int64_t block = 0; block < tsr_reduction_blocks(&t->sum); block++)
+    cuda_add_leaves(
+        c, block, (float *)cuda_out(c, 0) + block * r.C, r.stack, r.C, r.C, row_sum_leaf, &r);
+}
+const cuda_op cuda_sum_to = row_sum_run;
+const cuda_op cuda_norm_dw = row_sum_run;

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "device/cuda/scratch.h"
+
+static void *offset(char *at, int64_t bytes) { return at ? at + bytes : NULL; }
+
+/* ---- sums of GEMMs ---- */
+
+/* How many results of GEMMs are added up, in all leaves together. */
+static int64_t summands_of(const tsr_task *t) {
+  int64_t leaves = tsr_task_leaves(t);
+  if (t->op == TSR_OP_LINEAR_DX) return leaves * t->inputs_count / 2;
+  if (t->op == TSR_OP_LINEAR_DW) return leaves * tsr_reduction_runs(&t->sum);
+  return leaves;
+}
+
+bool cuda_matmul_is_wide(const tsr_task *t) {
+  return tsr_kernel_outputs(t)[0].dtype != TSR_F32 && summands_of(t) > 1;
+}
+
+cuda_matmul_scratch cuda_matmul_scratch_at(const tsr_task *t, char *at) {
+  int64_t elements = tsr_task_block_elements(t);
+  int64_t wide = cuda_matmul_is_wide(t) ? cuda_aligned(elements * 4) : 0;
+  return (cuda_matmul_scratch){
+      .wide = wide ? offset(at, 0) : NULL,
+      .stack = offset(at, wide),
+      .bytes = wide + tsr_task_stack_bytes(t, elements)};
+}
+
+/* ---- attention ---- */
+
+cuda_attention_scratch
+cuda_attention_scratch_at(const tsr_attention_ring *r, bool backward, char *at) {
+  tsr_attention_sum first = backward ? TSR_ATTENTION_DQ : TSR_ATTENTION_OUT;
+  int64_t acc = cuda_aligned(tsr_cuda_attention_ring_acc(r, first));
+  int64_t kernel = tsr_cuda_attention_ring_scratch(r, first), dkv = 0, rows = 0;
+  if (backward) {
+    int64_t other = tsr_cuda_attention_ring_scratch(r, TSR_ATTENTION_DKV);
+    dkv = cuda_aligned(tsr_cuda_attention_ring_acc(r, TSR_ATTENTION_DKV));
+    rows = cuda_aligned(r->a.B * r->a.H * r->a.T * 3 * 4);
+    if (other > kernel) kernel = other;
+  }
+  return (cuda_attention_scratch){
+      .first = offset(at, 0),
+      .dkv = offset(at, acc),
+      .rows = offset(at, acc + dkv),
+      .kernel = offset(at, acc + dkv + rows),
+      .bytes = acc + dkv + rows + kernel};
+}
+
+static int64_t attention_bytes(const tsr_program *p, const tsr_task *t) {
+  const tsr_task_call sizes = {.program = p, .task = t};
+  bool backward = t->op == TSR_OP_ATTENTION_DX;
+  tsr_attention_ring r = tsr_attention_ring_of(&sizes);
+  if (tsr_program_splits_sequences(p)) return cuda_attention_scratch_at(&r, backward, NULL).bytes;
+  return backward ? tsr_cuda_attention_scratch(&r.a) : 0;
+}
+
+tsr_attention_sum cuda_ring_sum_of(tsr_op op) {
+  switch ((int)op) {
+  case TSR_OP_RING_DQ:
+    return TSR_ATTENTION_DQ;
+  case TSR_OP_RING_DKV:
+    return TSR_ATTENTION_DKV;
+  default:
+    return TSR_ATTENTION_OUT;
+  }
+}
+
+static int64_t ring_step_bytes(const tsr_program *p, const tsr_task *t) {
+  const tsr_task_call sizes = {.program = p, .task = t};
+  tsr_attention_ring r = tsr_attention_ring_of(&sizes);
+  return tsr_cuda_attention_ring_scratch(&r, cuda_ring_sum_of(t->op));
+}
+
+/* ---- sums over rows ---- */
+
+cuda_loss_scratch cuda_loss_scratch_at(const tsr_task *t, char *at) {
+  int64_t rows = tsr_task_loss_rows(t), row_bytes = cuda_aligned(rows * 4), part = cuda_aligned(4),
+          stack = cuda_aligned(tsr_task_stack_bytes(t, 1));
+  return (cuda_loss_scratch){
+      .rows = rows,
+      .row_loss = offset(at, 0),
+      .part = offset(at, row_bytes),
+      .stack = offset(at, row_bytes + part),
+      .kernel = offset(at, row_bytes + part + stack),
+      .bytes = row_bytes + part + stack + tsr_cuda_sum_scratch(1, rows)};
+}
+
+cuda_row_sum_scratch cuda_row_sum_scratch_at(const tsr_task *t, char *at) {
+  int64_t C = tsr_task_block_elements(t), rows = tsr_tensor_elements(&t->inputs[0]) / C;
+  int64_t part = cuda_aligned(C * 4), stack = cuda_aligned(tsr_task_stack_bytes(t, C));
+  return (cuda_row_sum_scratch){
+      .C = C,
+      .part = offset(at, 0),
+      .stack = offset(at, part),
+      .kernel = offset(at, part + stack),
+      .bytes = part + stack + tsr_cuda_sum_rows_scratch(rows, C)};
+}
+
+cuda_embedding_scratch cuda_embedding_scratch_at(const tsr_task *t, char *at) {
+  int64_t all = tsr_tensor_elements(&t->inputs[0]), rows = all / tsr_reduction_blocks(&t->sum);
+  int64_t kernel = cuda_aligned(tsr_cuda_embedding_scratch(rows, 0, t->outputs[0].shape[0]));
+  bool reordered = !tsr_reduction_is_contiguous(&t->sum);
+  return (cuda_embedding_scratch){
+      .kernel = offset(at, 0),
+      .tokens = reordered ? offset(at, kernel) : NULL,
+      .row_of = reordered ? offset(at, kernel + 4 * all) : NULL,
+      .bytes = kernel + (reordered ? 2 * 4 * all : 0)};
+}
+
+/* ---- all ---- */
+
+int64_t cuda_scratch_bytes(const tsr_program *p, const tsr_task *t) {
+  switch ((int)t->op) {
+  case TSR_OP_LINEAR:
+  case TSR_OP_LINEAR_DX:
+  case TSR_OP_LINEAR_DW:
+  case TSR_OP_MATMUL:
+    return cuda_matmul_scratch_at(t, NULL).bytes;
+  case TSR_OP_ATTENTION:
+  case TSR_OP_ATTENTION_DX:
+    return attention_bytes(p, t);
+  case TSR_OP_RING_ATTENTION:
+  case TSR_OP_RING_DQ:
+  case TSR_OP_RING_DKV:
+    return ring_step_bytes(p, t);
+  case TSR_OP_CE_LOSS:
+  case TSR_OP_SQUARED_ERROR:
+    return cuda_loss_scratch_at(t, NULL).bytes;
+  case TSR_OP_SUM_TO:
+  case TSR_OP_NORM_DW:
+    return cuda_row_sum_scratch_at(t, NULL).bytes;
+  case TSR_OP_EMBEDDING_DW:
+    return cuda_embedding_scratch_at(t, NULL).bytes;
+  case TSR_OP_SUM_UNITS:
+    return tsr_task_stack_bytes(t, tsr_tensor_elements(&t->outputs[0]));
+  case TSR_OP_NORM_STATS:
+    return tsr_cuda_sum_scratch(1, tsr_tensor_elements(&t->inputs[0]));
+  default:
+    return 0;
+  }
+}

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+/* How CUDA tasks divide their scratch. Each layout is made with the address of the scratch, or with
+ * NULL for its size alone. The target sizes tasks with them, the plugin runs tasks with them. */
+#ifndef TSR_DEVICE_CUDA_SCRATCH_H
+#define TSR_DEVICE_CUDA_SCRATCH_H
+#include "device/arguments.h"
+#include "kernels/cuda/requirements.h"
+
+/* Pieces of a scratch begin at multiples of this. */
+static inline int64_t cuda_aligned(int64_t bytes) { return (bytes + 255) / 256 * 256; }
+
+/* Sums of GEMMs (linear, linear_dx, linear_dw, matmul): where several results are added and then
+ * rounded to half precision, the sum in f32; then the stack of leaves. */
+typedef struct {
+  float *wide; /* NULL: the sum is made in the output */
+  float *stack;
+  int64_t bytes;
+} cuda_matmul_scratch;
+cuda_matmul_scratch cuda_matmul_scratch_at(const tsr_task *task, char *at);
+bool cuda_matmul_is_wide(const tsr_task *task);
+
+/* Attention over the units of whole sequences. */
+typedef struct {
+  float *first, *dkv, *rows; /* the sums of dq (or out) and of dkv, and three numbers a row */
+  void *kernel;
+  int64_t bytes;
+} cuda_attention_scratch;
+cuda_attention_scratch
+cuda_attention_scratch_at(const tsr_attention_ring *r, bool backward, char *at);
+
+/* The sum that a step of ring attention adds to. */
+tsr_attention_sum cuda_ring_sum_of(tsr_op op);
+
+/* Losses: the rows' losses, one run's sum, the stack of leaves, and the kernel's. */
+typedef struct {
+  int64_t rows;
+  float *row_loss, *part, *stack;
+  void *kernel;
+  int64_t bytes;
+} cuda_loss_scratch;
+cuda_loss_scratch cuda_loss_scratch_at(const tsr_task *task, char *at);
+
+/* Sums over rows (sum_to, norm_dw): one run's sum, the stack of leaves, and the kernel's. */
+typedef struct {
+  int64_t C; /* of a row */
+  float *part, *stack;
+  void *kernel;
+  int64_t bytes;
+} cuda_row_sum_scratch;
+cuda_row_sum_scratch cuda_row_sum_scratch_at(const tsr_task *task, char *at);
+
+/* An embedding's gradient: the kernel's; where a leaf's rows are no neighbours in the inputs, also
+ * the tokens leaf by leaf, and the row of each. */
+typedef struct {
+  void *kernel;
+  int32_t *tokens, *row_of; /* NULL: they are neighbours */
+  int64_t bytes;
+} cuda_embedding_scratch;
+cuda_embedding_scratch cuda_embedding_scratch_at(const tsr_task *task, char *at);
+
+/* Of any task. */
+int64_t cuda_scratch_bytes(const tsr_program *program, const tsr_task *task);
+
+#endif

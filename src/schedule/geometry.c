@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "schedule/geometry.h"
+#include "base/sequence.h"
+
+/* ---- sizes ---- */
+
+void tsr_tensor_strides(const tsr_tensor *t, int64_t ret_stride[TSR_DIMS_MAX]) {
+  int64_t stride = 1;
+  for (int d = t->ndim - 1; d >= 0; d--) {
+    ret_stride[d] = stride;
+    stride *= t->shape[d];
+  }
+}
+
+int64_t tsr_task_block_elements(const tsr_task *t) {
+  const tsr_tensor *y = &t->outputs[0];
+  return tsr_tensor_elements(y) / (y->units ? y->units : 1);
+}
+
+int64_t tsr_task_leaves(const tsr_task *t) {
+  return tsr_reduction_blocks(&t->sum) * tsr_reduction_leaves(&t->sum);
+}
+
+int64_t tsr_task_stack_bytes(const tsr_task *t, int64_t elements) {
+  return (tsr_reduction_depth(&t->sum) - 1) * elements * 4;
+}
+
+int64_t tsr_task_loss_rows(const tsr_task *t) {
+  return t->op == TSR_OP_CE_LOSS ? tsr_tensor_elements(&t->inputs[2])
+                                 : tsr_tensor_rows(&t->inputs[0]);
+}
+
+bool tsr_program_splits_sequences(const tsr_program *p) { return p->graph->units.sequence > 1; }
+
+/* ---- the rank's part of a tensor ---- */
+
+/* A dimension that two axes split belongs to the first one's blocks before the second one's. */
+int64_t tsr_operand_offset(const tsr_task_call *c, const tsr_tensor *t, int dim) {
+  const tsr_value *v = tsr_operand_value(c, t);
+  int64_t block = 0;
+  for (int a = 0; a < TSR_AXES; a++) {
+    tsr_placement p = v->placement[a];
+    int size = (int)c->program->lowering.size[a];
+    if (p.kind != TSR_SHARD || p.dim != dim) continue;
+    block = block * tsr_placement_blocks(p, size) + tsr_placement_block(p, size, c->rank->coord[a]);
+  }
+  return block * t->shape[dim];
+}
+
+tsr_box tsr_operand_box(const tsr_task_call *c, const tsr_tensor *t) {
+  tsr_box box = {.ndim = t->ndim};
+  for (int d = 0; d < t->ndim; d++) {
+    box.shape[d] = t->shape[d];
+    box.global[d] = tsr_operand_value(c, t)->shape[d];
+    box.offset[d] = tsr_operand_offset(c, t, d);
+  }
+  return box;
+}
+
+/* Samples are along the dimension that dp splits; what it does not split is the same in every
+ * microbatch. */
+tsr_box tsr_operand_sample_box(const tsr_task_call *c, const tsr_tensor *t) {
+  const tsr_value *v = tsr_operand_value(c, t);
+  const tsr_lowering *l = &c->program->lowering;
+  tsr_box box = tsr_operand_box(c, t);
+  int d = v->placement[TSR_DP].dim;
+  if (v->placement[TSR_DP].kind != TSR_SHARD) return box;
+  box.offset[d] = tsr_sample_offset(l, box.offset[d], v->shape[d], t->shape[d], c->at.microbatch);
+  box.global[d] *= l->microbatches;
+  return box;
+}
+
+bool tsr_operand_is_zigzag(const tsr_task_call *c, const tsr_tensor *t, int dim) {
+  tsr_placement p = tsr_operand_value(c, t)->placement[TSR_CP];
+  const tsr_lowering *l = &c->program->lowering;
+  return l->zigzag && l->size[TSR_CP] > 1 && p.kind == TSR_SHARD && p.dim == dim;
+}
+
+int tsr_operand_zigzag_dim(const tsr_task_call *c, const tsr_tensor *t) {
+  int dim = tsr_operand_value(c, t)->placement[TSR_CP].dim;
+  return tsr_operand_is_zigzag(c, t, dim) ? dim : -1;
+}
+
+tsr_box tsr_operand_run_box(
+    const tsr_task_call *c, const tsr_tensor *t, const tsr_box *whole, int dim, int64_t i) {
+  tsr_box box = *whole;
+  int64_t outer = i / 2;
+  for (int d = dim - 1; d >= 0; d--) {
+    box.offset[d] += outer % t->shape[d];
+    box.shape[d] = 1;
+    outer /= t->shape[d];
+  }
+  box.shape[dim] /= 2;
+  box.offset[dim] = tsr_sequence_position(
+      true, (int)c->program->lowering.size[TSR_CP], c->rank->coord[TSR_CP], t->shape[dim],
+      i % 2 * box.shape[dim]);
+  return box;
+}
+
+/* ---- sums over ranks ---- */
+
+double tsr_task_squared_factor(const tsr_task_call *c) {
+  const tsr_node *n = &c->program->graph->nodes[c->task->node];
+  int64_t elements = tsr_value_elements(tsr_operand_value(c, &c->task->inputs[0]));
+  int64_t samples = c->task->op == TSR_OP_SQUARED_ERROR ? tsr_loss_samples(n) : 0;
+  if (samples) elements = elements / samples * n->attr.squared_error.real;
+  return 1 / ((double)elements * (double)c->program->lowering.microbatches);
+}
+
+bool tsr_task_counts(const tsr_task_call *c, int i) {
+  const tsr_value *in = tsr_operand_value(c, &c->task->inputs[i]),
+                  *out = tsr_operand_value(c, &c->task->outputs[0]);
+  if (c->task->inputs[i].segment == TSR_SEGMENT_ABSENT) return false;
+  for (int a = 0; a < TSR_AXES; a++)
+    if (a != TSR_PP && out->placement[a].kind == TSR_PARTIAL &&
+        in->placement[a].kind == TSR_REPLICATE && c->rank->coord[a])
+      return false;
+  tsr_placement dp = in->placement[TSR_DP];
+  int size = (int)c->program->lowering.size[TSR_DP];
+  bool is_other_groups_copy =
+      dp.kind == TSR_SHARD && c->rank->coord[TSR_DP] >= tsr_placement_blocks(dp, size);
+  return !is_other_groups_copy;
+}
+
+tsr_rectangle tsr_task_norm_rectangle(const tsr_task_call *c, int64_t unit, int64_t piece) {
+  const tsr_norm_pieces *p = c->task->norm;
+  int64_t first = p->dim < 0 ? 0 : tsr_operand_offset(c, &c->task->inputs[0], p->dim);
+  return tsr_norm_rectangle(p, first, unit, piece);
+}
