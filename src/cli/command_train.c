@@ -62,7 +62,7 @@ static bool share_owner(app *a, tsr_keeper_options *keep) {
 static bool train(app *a, setup *s, prepared *p, const tsr_keeper_options *keep, int *ret_signal) {
   tsr_out_folder out;
   tsr_trainer_options o = {
-      .arena = a->arena, .config = s->config, .parallel = s->parallel, .source = &p->source};
+      .arena = a->arena, .config = s->config, .parallel = s->parallel, .data = &p->data};
   o.kernels = s->compute.kernels;
   o.threads = s->compute.cpu.threads;
   o.device = s->compute.device;
@@ -224,7 +224,7 @@ int app_run_train(app *a) {
   bool ok = app_join(a) && read_limit_status(a->diags, &status) && setup_load_config(a, &s) &&
             find_begin(a, s.config, &keep);
   ok = tsr_job_all_succeeded(&a->job, ok) && prepare(a, &s, &p);
-  if (ok && p.has_source) tsr_dataset_fingerprint(&p.source.dataset, input);
+  if (ok && p.has_data) tsr_dataset_fingerprint(&p.data.dataset, input);
   ok = tsr_job_all_succeeded(&a->job, ok) && consistency_check(a, &s, &p.training, input);
   if (!ok) prepare_explain_model(a, &s, &p);
   if (!ok) return console_finish(a, false);
