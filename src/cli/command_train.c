@@ -4,7 +4,7 @@
 #include "cli/console.h"
 #include "base/folder_lock.h"
 #include "checkpoint/folder.h"
-#include "train/profile.h"
+#include "train/profile_command.h"
 #include "train/trainer.h"
 #include <limits.h>
 #include <stdlib.h>
@@ -87,7 +87,7 @@ static bool train(app *a, setup *s, prepared *p, const tsr_keeper_options *keep,
   const tsr_compiled *evaluation = p->evaluation.placed ? &p->evaluation : NULL;
   const tsr_compiled *generation = p->generation.placed ? &p->generation : NULL;
   bool ok = a->options.command == TSR_COMMAND_PROFILE
-                ? tsr_profile_run(&o, &p->training, a->options.steps, ret_signal, a->diags)
+                ? tsr_profile_command(&o, &p->training, a->options.steps, ret_signal, a->diags)
             : p->training.graph->loss < 0
                 ? tsr_run_graph(&o, &p->training, a->diags)
                 : tsr_train(&o, &p->training, evaluation, generation, ret_signal, a->diags);
