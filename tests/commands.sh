@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Commands of a user and what they say: what tests of the program's command line share.
-# usage, in bash: . tests/commands.sh PROGRAM; it changes into an empty folder, `scratch`
+# usage, in bash: . tests/commands.sh PROGRAM [PROGRAM_WITH_FAULTS]; it changes into an empty folder, `scratch`
 program=$(realpath "$1")
+faulty=${2:+$(realpath "$2")} # the same program, which TESSERA_FAULT makes fail (src/base/fault.h)
 scratch=$(mktemp -d)
 said=$scratch.said # what the last command wrote to both streams
 trap 'rm -rf "$scratch" "$said"' EXIT
@@ -21,6 +22,11 @@ ends() {
   checks=$((checks + 1))
   timeout 120 "$program" "$@" > "$said" 2>&1 </dev/null || code=$?
   [ "$code" = "$want" ] || complain "$*: exit code $code, not $want"
+}
+# with_fault FAULT COMMAND...: ends, or another function that runs $program
+with_fault() {
+  local program=$faulty
+  TESSERA_FAULT=$1 "${@:2}"
 }
 says() { grep -qF -- "$1" "$said" || complain "does not say: $1"; }
 

@@ -42,5 +42,3 @@ tsr_fault tsr_fault_next(tsr_fault_counted counted) {
       counted_by(planned.kind) == counted && number >= planned.first && number <= planned.last;
   return now ? planned.kind : TSR_FAULT_NONE;
 }
-
-long tsr_fault_count(tsr_fault_counted counted) { return atomic_load(&counts[counted]); }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Faults that tests plan: which file operation, read, allocation or error of the process fails, and
- * how.
+ * how. Only the library tsr_base_faults has them (tests link it, and build/tessera-train-faults
+ * does); without TSR_FAULT_INJECTION nothing fails and nothing reads the environment.
  *
  * TESSERA_FAULT=KIND@N (the N-th of its count, from 1), KIND@N- (that and all that follow),
  * KIND@N-M. Kinds:
@@ -44,11 +45,16 @@ typedef enum {
   TSR_FAULT_COUNTS
 } tsr_fault_counted;
 
+#ifdef TSR_FAULT_INJECTION
 /* Counts one more; what happens to it. */
 tsr_fault tsr_fault_next(tsr_fault_counted counted);
 /* Reads the environment, which is done once otherwise, and counts from 0: for a forked process. */
 void tsr_fault_read(void);
-/* How many there were. */
-long tsr_fault_count(tsr_fault_counted counted);
+#else
+static inline tsr_fault tsr_fault_next(tsr_fault_counted counted) {
+  (void)counted;
+  return TSR_FAULT_NONE;
+}
+#endif
 
 #endif

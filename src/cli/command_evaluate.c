@@ -8,7 +8,7 @@
 static bool open_data(trained_model *m, tsr_split *ret_split) {
   app *a = m->a;
   tsr_config_training *t = &m->setup.config->training;
-  tsr_source_needs needs = {.text = true};
+  tsr_run_data_needs needs = {.text = true};
   *ret_split = a->options.data ? TSR_SPLIT_TRAIN : TSR_SPLIT_VALIDATION;
   if (a->options.data) {
     t->validation_path = "";
@@ -18,14 +18,14 @@ static bool open_data(trained_model *m, tsr_split *ret_split) {
         a->diags, TSR_NOWHERE,
         "the configuration keeps no data for validation: --data FILE is needed");
   }
-  if (!tsr_source_open(a->arena, m->setup.config, &needs, &m->source, a->diags)) return false;
-  tsr_dataset_fingerprint(&m->source.dataset, m->input_hash);
+  if (!tsr_run_data_open(a->arena, m->setup.config, &needs, &m->data, a->diags)) return false;
+  tsr_dataset_fingerprint(&m->data.dataset, m->input_hash);
   /* characters that were counted in this text are not the model's */
-  bool counted = m->source.dataset.tokenizer.kind == TSR_TOKENIZER_CHAR && !*t->tokenizer_path;
+  bool counted = m->data.dataset.tokenizer.kind == TSR_TOKENIZER_CHAR && !*t->tokenizer_path;
   if (!counted) return true;
   tsr_diag_error(
       a->diags, TSR_NOWHERE, "the checkpoint has no tokenizer, and '%s' is a text",
-      m->source.dataset.name);
+      m->data.dataset.name);
   tsr_diag_hint(
       a->diags,
       "--set training_config.tokenizer_type=byte, or training_config.tokenizer_path=FILE");
@@ -34,22 +34,22 @@ static bool open_data(trained_model *m, tsr_split *ret_split) {
 
 static bool compile_evaluation(trained_model *m, tsr_compiled *ret) {
   app *a = m->a;
-  tsr_compile_options o = prepare_compile_options(a, &m->setup, &m->source);
-  tsr_source_needs needs;
+  tsr_compile_options o = prepare_compile_options(a, &m->setup, &m->data);
+  tsr_run_data_needs needs;
   if (!tsr_compile(a->arena, &o, TSR_COMPILE_EVALUATE, ret, a->diags) ||
-      !tsr_source_needs_of(ret->graph, &needs, a->diags) ||
-      !tsr_source_check_end_of_text(m->setup.config, &needs, a->diags))
+      !tsr_run_data_needs_of(ret->graph, &needs, a->diags) ||
+      !tsr_run_data_check_end_of_text(m->setup.config, &needs, a->diags))
     return false;
   if (!needs.text)
     return tsr_diag_error(
         a->diags, TSR_NOWHERE, "evaluate is for models of text, and this one is none");
-  m->source.sequence = needs.sequence;
+  m->data.sequence = needs.sequence;
   return trained_model_load(m, ret, &ret->programs, 1);
 }
 
 static void print_evaluation(const trained_model *m, const tsr_evaluation *e) {
   printf("checkpoint: %s, step %lld\n", m->weights.folder, (long long)m->weights.state.step);
-  printf("data: %s, %s tokens", m->source.dataset.name, tsr_text_count(e->tokens).text);
+  printf("data: %s, %s tokens", m->data.dataset.name, tsr_text_count(e->tokens).text);
   if (e->bytes) printf(" of %s bytes", tsr_text_count(e->bytes).text);
   printf("\nloss: %.6f\nperplexity: %.4f\n", e->loss, exp(e->loss));
   if (e->bytes)
@@ -76,7 +76,7 @@ int app_run_evaluate(app *a) {
   bool ok = trained_model_open(&m) && tsr_job_all_succeeded(&a->job, open_data(&m, &split)) &&
             compile_evaluation(&m, &evaluation) &&
             tsr_evaluate(
-                a->arena, &m.source, split, &evaluation, m.bound[0],
+                a->arena, &m.data, split, &evaluation, m.bound[0],
                 m.setup.config->training.validation_batch_size, trained_model_interrupt(&m), &e,
                 a->diags);
   if (ok) report(a, &m, &e);

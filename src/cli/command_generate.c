@@ -19,7 +19,7 @@ typedef struct {
 
 static bool add_prompt(generation *g, const char *name, const char *text, size_t length) {
   app *a = g->m.a;
-  const tsr_tokenizer *tokenizer = &g->m.source.dataset.tokenizer;
+  const tsr_tokenizer *tokenizer = &g->m.data.dataset.tokenizer;
   const int32_t *before = NULL;
   int64_t count = 0, first = 0;
   if (tokenizer->kind == TSR_TOKENIZER_BPE) first = tsr_bpe_before(tokenizer->bpe, &before);
@@ -40,7 +40,7 @@ static bool add_chat(generation *g) {
   app *a = g->m.a;
   tsr_chat chat;
   tsr_prompt prompt;
-  const tsr_tokenizer *tokenizer = &g->m.source.dataset.tokenizer;
+  const tsr_tokenizer *tokenizer = &g->m.data.dataset.tokenizer;
   if (!tsr_chat_read(a->arena, a->options.chat, TSR_NOWHERE, &chat, a->diags) ||
       !tsr_chat_template_check(
           a->arena, g->m.weights.folder, &chat, tsr_chat_format_of(tokenizer), a->diags) ||
@@ -122,7 +122,7 @@ enum { ROWS_MAX = 16 };
 /* A window for the longest text that there will be, so that the cache is no larger than it must. */
 static bool compile_generation(generation *g) {
   app *a = g->m.a;
-  tsr_compile_options o = prepare_compile_options(a, &g->m.setup, &g->m.source);
+  tsr_compile_options o = prepare_compile_options(a, &g->m.setup, &g->m.data);
   int64_t longest = 0, most = size_of(g->m.setup.config, "max_sequence_length");
   for (int i = 0; i < g->count; i++)
     if (g->prompts[i].count > longest) longest = g->prompts[i].count;
@@ -131,8 +131,8 @@ static bool compile_generation(generation *g) {
   else if (o.window > most) o.window = most;
   o.rows = g->count < ROWS_MAX ? g->count : ROWS_MAX;
   if (!tsr_compile(a->arena, &o, TSR_COMPILE_GENERATE, &g->compiled, a->diags)) return false;
-  tsr_source_needs needs = {.text = true, .vocab = g->compiled.model->vocab_size};
-  if (!tsr_source_check_end_of_text(g->m.setup.config, &needs, a->diags)) return false;
+  tsr_run_data_needs needs = {.text = true, .vocab = g->compiled.model->vocab_size};
+  if (!tsr_run_data_check_end_of_text(g->m.setup.config, &needs, a->diags)) return false;
   if (!g->compiled.has_logits)
     return tsr_diag_error(a->diags, TSR_NOWHERE, "this model has no output 'logits' to draw from");
   if (!g->compiled.decode)
@@ -148,8 +148,8 @@ static bool compile_generation(generation *g) {
 static void show_token(void *context, int prompt, int32_t token) {
   generation *g = context;
   if (g->count > 1 || prompt || g->m.a->job.is_silent) return;
-  if (g->m.source.dataset.tokenizer.kind == TSR_TOKENIZER_IDS) putchar(' ');
-  tsr_tokenizer_decode(&g->m.source.dataset.tokenizer, &token, 1, &g->waiting);
+  if (g->m.data.dataset.tokenizer.kind == TSR_TOKENIZER_IDS) putchar(' ');
+  tsr_tokenizer_decode(&g->m.data.dataset.tokenizer, &token, 1, &g->waiting);
   size_t whole = tsr_tokenizer_whole(g->waiting.data ? g->waiting.data : "", g->waiting.length);
   fwrite(g->waiting.data, 1, whole, stdout);
   fflush(stdout);
@@ -160,8 +160,8 @@ static void show_token(void *context, int prompt, int32_t token) {
 static void show_all(const generation *g, const tsr_continuation *texts) {
   for (int i = 0; i < g->count && g->count > 1; i++) {
     tsr_text text = {0};
-    tsr_tokenizer_decode(&g->m.source.dataset.tokenizer, texts[i].tokens, texts[i].count, &text);
-    bool ids = g->m.source.dataset.tokenizer.kind == TSR_TOKENIZER_IDS;
+    tsr_tokenizer_decode(&g->m.data.dataset.tokenizer, texts[i].tokens, texts[i].count, &text);
+    bool ids = g->m.data.dataset.tokenizer.kind == TSR_TOKENIZER_IDS;
     printf("--- %d\n%s%s", i + 1, g->texts[i], ids ? " " : "");
     if (text.data) fwrite(text.data, 1, text.length, stdout);
     printf("\n");
@@ -177,9 +177,9 @@ static bool generate(generation *g) {
   const tsr_config_eval *e = &g->m.setup.config->eval;
   enum { ENDS_MAX = 64 };
   int32_t stops[TSR_CHAT_STOPS_MAX + ENDS_MAX];
-  int chat = tsr_chat_stops(&g->m.source.dataset.tokenizer, stops), ends;
+  int chat = tsr_chat_stops(&g->m.data.dataset.tokenizer, stops), ends;
   if (!tsr_hf_ends(
-          a->arena, g->m.weights.folder, g->m.source.dataset.tokenizer.vocab_size, ENDS_MAX,
+          a->arena, g->m.weights.folder, g->m.data.dataset.tokenizer.vocab_size, ENDS_MAX,
           stops + chat, &ends, a->diags))
     return false;
   tsr_generating how = {
@@ -193,7 +193,7 @@ static bool generate(generation *g) {
   tsr_generating_speed speed;
   tsr_continuation *texts = tsr_arena_array(a->arena, tsr_continuation, g->count);
   tsr_generator generator =
-      tsr_generator_of(&g->compiled, g->m.bound, g->m.source.dataset.tokenizer.vocab_size);
+      tsr_generator_of(&g->compiled, g->m.bound, g->m.data.dataset.tokenizer.vocab_size);
   if (g->count == 1 && !a->job.is_silent) fputs(g->texts[0], stdout);
   if (!tsr_generate_texts(
           a->arena, &generator, g->prompts, g->count, &how, texts, &speed, a->diags))
@@ -211,7 +211,7 @@ static bool generate(generation *g) {
 int app_run_generate(app *a) {
   generation g = {.m = {.a = a}};
   bool ok = trained_model_open(&g.m) &&
-            tsr_source_open_tokenizer(a->arena, g.m.setup.config, &g.m.source, a->diags) &&
+            tsr_run_data_open_tokenizer(a->arena, g.m.setup.config, &g.m.data, a->diags) &&
             read_prompts(&g) && compile_generation(&g);
   if (ok && !a->job.is_silent) tsr_diags_print(a->diags, stderr);
   ok = ok && generate(&g);

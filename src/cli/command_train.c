@@ -4,7 +4,7 @@
 #include "cli/console.h"
 #include "base/folder_lock.h"
 #include "checkpoint/folder.h"
-#include "train/profile.h"
+#include "train/profile_command.h"
 #include "train/trainer.h"
 #include <limits.h>
 #include <stdlib.h>
@@ -62,7 +62,7 @@ static bool share_owner(app *a, tsr_keeper_options *keep) {
 static bool train(app *a, setup *s, prepared *p, const tsr_keeper_options *keep, int *ret_signal) {
   tsr_out_folder out;
   tsr_trainer_options o = {
-      .arena = a->arena, .config = s->config, .parallel = s->parallel, .source = &p->source};
+      .arena = a->arena, .config = s->config, .parallel = s->parallel, .data = &p->data};
   o.kernels = s->compute.kernels;
   o.threads = s->compute.cpu.threads;
   o.device = s->compute.device;
@@ -87,7 +87,7 @@ static bool train(app *a, setup *s, prepared *p, const tsr_keeper_options *keep,
   const tsr_compiled *evaluation = p->evaluation.placed ? &p->evaluation : NULL;
   const tsr_compiled *generation = p->generation.placed ? &p->generation : NULL;
   bool ok = a->options.command == TSR_COMMAND_PROFILE
-                ? tsr_profile_run(&o, &p->training, a->options.steps, ret_signal, a->diags)
+                ? tsr_profile_command(&o, &p->training, a->options.steps, ret_signal, a->diags)
             : p->training.graph->loss < 0
                 ? tsr_run_graph(&o, &p->training, a->diags)
                 : tsr_train(&o, &p->training, evaluation, generation, ret_signal, a->diags);
@@ -224,7 +224,7 @@ int app_run_train(app *a) {
   bool ok = app_join(a) && read_limit_status(a->diags, &status) && setup_load_config(a, &s) &&
             find_begin(a, s.config, &keep);
   ok = tsr_job_all_succeeded(&a->job, ok) && prepare(a, &s, &p);
-  if (ok && p.has_source) tsr_dataset_fingerprint(&p.source.dataset, input);
+  if (ok && p.has_data) tsr_dataset_fingerprint(&p.data.dataset, input);
   ok = tsr_job_all_succeeded(&a->job, ok) && consistency_check(a, &s, &p.training, input);
   if (!ok) prepare_explain_model(a, &s, &p);
   if (!ok) return console_finish(a, false);

@@ -14,22 +14,22 @@ static bool trains(const app *a) {
   return a->options.command == TSR_COMMAND_TRAIN || a->options.command == TSR_COMMAND_PROFILE;
 }
 
-static bool open_data(app *a, const setup *s, const tsr_source_needs *needs, prepared *p) {
+static bool open_data(app *a, const setup *s, const tsr_run_data_needs *needs, prepared *p) {
   const tsr_config *c = s->config;
-  if (!trains(a) && !tsr_source_exists(a->arena, c)) {
+  if (!trains(a) && !tsr_run_data_exist(a->arena, c)) {
     if (c->training.data_path[0])
       tsr_diag_warning(
           a->diags, tsr_config_place(c, "training_config.data_path"),
           "'%s' is not there: planned without it", c->training.data_path);
     return true;
   }
-  p->has_source = tsr_source_open(a->arena, c, needs, &p->source, a->diags);
-  return p->has_source;
+  p->has_data = tsr_run_data_open(a->arena, c, needs, &p->data, a->diags);
+  return p->has_data;
 }
 
 /* A text is read before the model, whose vocabulary may come from it. */
 static bool open_text(app *a, const setup *s, prepared *p) {
-  tsr_source_needs text = {.text = true};
+  tsr_run_data_needs text = {.text = true};
   return strcmp(s->config->model.kind, "transformer") || open_data(a, s, &text, p);
 }
 
@@ -50,12 +50,12 @@ static tsr_target target_of(app *a, const setup *s) {
       host, config->numerics.policy == TSR_NUMERICS_FAST, config->zero.offload == TSR_OFFLOAD_FILE);
 }
 
-tsr_compile_options prepare_compile_options(app *a, const setup *s, const tsr_source *source) {
+tsr_compile_options prepare_compile_options(app *a, const setup *s, const tsr_run_data *data) {
   tsr_compile_options o = {.config = s->config, .parallel = s->parallel};
   o.batch_units = s->batch_units;
   o.tp_units = s->tp_units;
   tsr_tokenizer_type tokens = s->config->training.tokenizer_type;
-  if (source) o.vocab_detected = source->dataset.tokenizer.vocab_size;
+  if (data) o.vocab_detected = data->dataset.tokenizer.vocab_size;
   else if (tokens == TSR_TOKENS_BYTE) o.vocab_detected = BYTES_UNSEEN;
   o.vocab_assumed = tokens == TSR_TOKENS_CHAR ? CHARACTERS_UNSEEN : 0;
   o.graphs_folder = app_graphs_folder(a);
@@ -64,7 +64,7 @@ tsr_compile_options prepare_compile_options(app *a, const setup *s, const tsr_so
 }
 
 static bool compile(app *a, const setup *s, prepared *p) {
-  tsr_compile_options o = prepare_compile_options(a, s, p->has_source ? &p->source : NULL);
+  tsr_compile_options o = prepare_compile_options(a, s, p->has_data ? &p->data : NULL);
   p->has_read_model = true;
   if (!tsr_compile(a->arena, &o, TSR_COMPILE_TRAIN, &p->training, a->diags)) return false;
   if (p->training.graph->loss < 0) return true;
@@ -74,28 +74,28 @@ static bool compile(app *a, const setup *s, prepared *p) {
   o.order_of_training = p->training.programs.order;
   const tsr_config_training *t = &s->config->training;
   bool evaluates = t->eval_every && t->validation_fraction > 0;
-  bool samples = (p->has_source || !trains(a)) && t->sample_tokens && p->training.has_logits;
+  bool samples = (p->has_data || !trains(a)) && t->sample_tokens && p->training.has_logits;
   return (!evaluates || compile_other(a, &o, TSR_COMPILE_EVALUATE, &p->evaluation)) &&
          (!samples || compile_other(a, &o, TSR_COMPILE_GENERATE, &p->generation));
 }
 
 /* Data that are no text are opened when the graph's inputs are known. */
 static bool check_source(app *a, const setup *s, prepared *p) {
-  tsr_source_needs needs;
+  tsr_run_data_needs needs;
   const tsr_config *c = s->config;
   bool prints = a->options.command == TSR_COMMAND_PLAN || a->options.command == TSR_COMMAND_TRACE;
   if (p->training.graph->loss < 0)
     return prints || tsr_graph_check_inputs(p->training.graph, a->diags);
-  if (!tsr_source_needs_of(p->training.graph, &needs, a->diags) ||
-      !(tsr_source_check_end_of_text(c, &needs, a->diags) &
-        tsr_source_check_sequence(c, &needs, a->diags)))
+  if (!tsr_run_data_needs_of(p->training.graph, &needs, a->diags) ||
+      !(tsr_run_data_check_end_of_text(c, &needs, a->diags) &
+        tsr_run_data_check_sequence(c, &needs, a->diags)))
     return false;
   bool is_open = !strcmp(c->model.kind, "transformer");
   if (!is_open && !open_data(a, s, &needs, p)) return false;
-  if (!p->has_source) return true;
-  p->source.sequence = needs.sequence;
-  return tsr_source_check(&p->source, &needs, a->diags) &&
-         tsr_source_check_prompt(a->arena, &p->source, a->diags);
+  if (!p->has_data) return true;
+  p->data.sequence = needs.sequence;
+  return tsr_run_data_check(&p->data, &needs, a->diags) &&
+         tsr_run_data_check_prompt(a->arena, &p->data, a->diags);
 }
 
 /* Whether the configuration's errors leave the model's section as the user wrote it. */

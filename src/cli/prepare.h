@@ -5,12 +5,12 @@
 #include "cli/setup.h"
 #include "plan/machine.h"
 #include "train/compile.h"
-#include "train/source.h"
+#include "train/run_data.h"
 
 typedef struct {
   bool has_read_model; /* whether its diagnostics have been added */
-  bool has_source;
-  tsr_source source;
+  bool has_data;
+  tsr_run_data data;
   tsr_compiled training, evaluation, generation; /* without `placed`: not part of the run */
   tsr_machine *machine;                          /* of plan */
   const char *machine_why;
@@ -21,7 +21,7 @@ typedef struct {
 bool prepare(app *a, setup *s, prepared *p);
 /* After a stage has failed: adds the diagnostics of the model, unless they have been added. */
 void prepare_explain_model(app *a, const setup *s, const prepared *p);
-/* Compilation of a model with the tokenizer of a source; NULL: there is none. */
-tsr_compile_options prepare_compile_options(app *a, const setup *s, const tsr_source *source);
+/* Compilation of a model with the tokenizer of `data`; NULL: there are none. */
+tsr_compile_options prepare_compile_options(app *a, const setup *s, const tsr_run_data *data);
 
 #endif

@@ -11,7 +11,7 @@ typedef struct {
   app *a;
   setup setup;
   tsr_manifest weights;
-  tsr_source source;              /* data, or the tokenizer alone */
+  tsr_run_data data;              /* data, or the tokenizer alone */
   char input_hash[TSR_HASH_TEXT]; /* of data or prompts */
   bool keeps_units;               /* the user has given numerics.units */
   tsr_worker *worker;

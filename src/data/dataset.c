@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/sources.h"
 #include "data/images.h"
-#include "data/order.h"
+#include "data/sample_order.h"
 #include <assert.h>
 #include <string.h>
 
@@ -164,14 +164,14 @@ bool tsr_dataset_check(
 int64_t tsr_dataset_sample_at(
     const tsr_dataset *dataset, tsr_split split, int64_t T, uint64_t seed, int64_t position) {
   if (dataset->kind != TSR_DATASET_TEXT || ranges_of(dataset, split) == 1)
-    return tsr_order_sample(seed, tsr_dataset_samples(dataset, split, T), position);
+    return tsr_sample_order_at(seed, tsr_dataset_samples(dataset, split, T), position);
   int64_t before, first = 0;
   int source = tsr_mix_at(&dataset->mix, position, &before);
   for (int i = 0; i < source; i++) first += samples_in(dataset, range_of(dataset, split, i), T);
   /* An order of its own for each source: the golden ratio's bits keep the seeds apart. */
   uint64_t own = seed ^ (uint64_t)source * UINT64_C(0x9e3779b97f4a7c15);
   int64_t samples = samples_in(dataset, range_of(dataset, split, source), T);
-  return first + tsr_order_sample(own, samples, before);
+  return first + tsr_sample_order_at(own, samples, before);
 }
 
 const tsr_token_file *tsr_dataset_find_window(

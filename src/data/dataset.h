@@ -79,8 +79,8 @@ bool tsr_dataset_check(
     const tsr_dataset *dataset, tsr_split split, int64_t T, tsr_place place, tsr_diags *diags);
 
 /* The sample at a position (>= 0) of the run: the mix names the source and how many of its samples
- * came before, the order (data/order.h) which one is next. A function of these arguments alone; a
- * source repeats no sample before it has given all. */
+ * came before, the order (data/sample_order.h) which one is next. A function of these arguments
+ * alone; a source repeats no sample before it has given all. */
 int64_t tsr_dataset_sample_at(
     const tsr_dataset *dataset, tsr_split split, int64_t T, uint64_t seed, int64_t position);
 

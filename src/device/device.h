@@ -74,7 +74,8 @@ typedef struct {
   bool (*allocate_host)(void *state, int64_t bytes, void **ret_memory, char *why);
   void (*release_host)(void *state, void *memory);
 
-  /* ---- work: these begin it, in the order of the calls, and `wait` returns when all is done ---- */
+  /* ---- work: these begin it, in the order of the calls, and `wait` returns when all is done ----
+   * */
 
   /* What is begun from now on is of that step of the graph. The device is idle. */
   void (*begin_step)(void *state, const tsr_graph *graph, const tsr_step_context *step);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/rules.h"
+#include "parallel/mesh_rules.h"
 
 /* Gives every strategy its dimension. ddp and fsdp stand side by side, and share dp. */
-static void axes_assign(tsr_parallel *p, const tsr_layout *layout) {
+static void axes_assign(tsr_parallel *p, const tsr_mesh_layout *layout) {
   int dim_size[TSR_AXES];
   for (int i = 0; i < layout->strategies_count; i++) {
     const tsr_strategy *strategy = &layout->strategies[i];
@@ -33,7 +33,7 @@ static void workers_add(tsr_parallel *p, int workers) {
 }
 
 static tsr_parallel *
-parallel_new(tsr_arena *arena, const tsr_config *config, const tsr_layout *layout) {
+parallel_new(tsr_arena *arena, const tsr_config *config, const tsr_mesh_layout *layout) {
   tsr_parallel *p = tsr_arena_array(arena, tsr_parallel, 1);
   p->ranks = (int)layout->ranks;
   p->fsdp_size = 1;
@@ -47,15 +47,15 @@ parallel_new(tsr_arena *arena, const tsr_config *config, const tsr_layout *layou
 bool tsr_parallel_make(
     tsr_arena *arena, const tsr_config *config, const tsr_mesh *mesh, tsr_parallel **ret_parallel,
     tsr_diags *diags) {
-  if (!tsr_rule_mesh_kind(config, mesh, diags)) return false;
-  tsr_layout layout = tsr_layout_make(config, mesh);
-  bool good = tsr_rule_axis_names(config, diags);
-  good &= tsr_rule_device_ids(config, &layout, diags);
-  good &= tsr_rule_descriptor(config, &layout, diags);
-  if (!tsr_rule_axes(config, &layout, diags) || !good) return false;
+  if (!tsr_mesh_rule_kind(config, mesh, diags)) return false;
+  tsr_mesh_layout layout = tsr_mesh_layout_make(config, mesh);
+  bool good = tsr_mesh_rule_axis_names(config, diags);
+  good &= tsr_mesh_rule_device_ids(config, &layout, diags);
+  good &= tsr_mesh_rule_descriptor(config, &layout, diags);
+  if (!tsr_mesh_rule_axes(config, &layout, diags) || !good) return false;
   *ret_parallel = parallel_new(arena, config, &layout);
-  tsr_rule_idle_devices(config, &layout, diags);
-  return tsr_rule_batch(config, *ret_parallel, diags);
+  tsr_mesh_rule_idle_devices(config, &layout, diags);
+  return tsr_mesh_rule_batch(config, *ret_parallel, diags);
 }
 
 /* Refuses an axis of size > 1, or one that is turned on, at the key that does it. */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/rules.h"
+#include "parallel/mesh_rules.h"
 #include <string.h>
 #include <ctype.h>
 
@@ -28,10 +28,11 @@ static void parameters_add(const tsr_parallel *p, const tsr_config *config, tsr_
 void tsr_parallel_startup(
     const tsr_parallel *p, const tsr_config *config, const tsr_mesh *mesh,
     const char *descriptor_why, tsr_text *text) {
-  tsr_layout layout = tsr_layout_make(config, mesh);
+  tsr_mesh_layout layout = tsr_mesh_layout_make(config, mesh);
   tsr_text_add(
-      text, "mesh_shape: %s, %d rank%s\n", tsr_layout_text(layout.asked, layout.asked_ndim).text,
-      p->ranks, p->ranks == 1 ? "" : "s");
+      text, "mesh_shape: %s, %d rank%s\n",
+      tsr_mesh_layout_text(layout.asked, layout.asked_ndim).text, p->ranks,
+      p->ranks == 1 ? "" : "s");
   tsr_text_add(
       text, "devices: %lld of %d%s", (long long)layout.ranks, layout.devices,
       p->device_ids ? ", those that device_ids names" : "");
@@ -41,8 +42,8 @@ void tsr_parallel_startup(
   static const char prefix[] = "mesh: "; /* of the line that says it alone */
   if (!strncmp(descriptor_why, prefix, strlen(prefix))) descriptor_why += strlen(prefix);
   tsr_text_add(
-      text, "descriptor: mesh %s fits; %s\n", tsr_layout_text(layout.have, layout.have_ndim).text,
-      descriptor_why);
+      text, "descriptor: mesh %s fits; %s\n",
+      tsr_mesh_layout_text(layout.have, layout.have_ndim).text, descriptor_why);
   context_add(p, text);
   if (config->model.kind && !strcmp(config->model.kind, "graph")) {
     tsr_text_add(text, "parameters: as the graph places them\nbatches: as its inputs say\n");

@@ -9,7 +9,7 @@
  * position makes is a table by position, of which the rows of the new tokens are looked up. Of the
  * ops that want other positions too only attention is known here. */
 #include "passes/passes.h"
-#include "passes/rules.h"
+#include "passes/placement_rules.h"
 #include <string.h>
 
 typedef struct {
@@ -161,14 +161,15 @@ static bool take_input(caching *c, const tsr_node *n, int i, tsr_placement wante
 
 /* Asks the rule what becomes of positions that are split to single ones. */
 static bool ask_rule(caching *c, const tsr_node *n, tsr_placement *in) {
-  tsr_rule_call call = {.g = c->old, .node = n, .axis = TSR_CP, .parts = c->length, .in = in};
+  tsr_placement_rule_call call = {
+      .g = c->old, .node = n, .axis = TSR_CP, .parts = c->length, .in = in};
   call.placed = c->old;
   call.inputs = n->inputs;
   for (int i = 0; i < n->inputs_count; i++) {
     int dim = c->dim[n->inputs[i]];
     in[i] = dim < 0 ? (tsr_placement){TSR_REPLICATE, 0} : (tsr_placement){TSR_SHARD, dim};
   }
-  tsr_rule_apply(&call);
+  tsr_placement_rule_apply(&call);
   if (call.error) return fail(c, call.error);
   for (int o = 0; o < n->outputs_count; o++) {
     c->dim[n->outputs[o]] = call.out[o].kind == TSR_SHARD ? call.out[o].dim : -1;

@@ -8,7 +8,7 @@
  * A reshape keeps which element is whose. Every other op is asked by its placement rule, as if dp
  * split the dimension in which the units lie: what the rule keeps split it computes unit by unit.
  */
-#include "passes/rules.h"
+#include "passes/placement_rules.h"
 
 /* Of a value: `size` units, of so many indices of the dimension each; 0: it is the same for all. */
 typedef struct {
@@ -52,7 +52,7 @@ static bool reshape(const tsr_graph *g, const tsr_node *n, units *of) {
 /* Finds the units of a node's outputs as its placement rule has them; false where it mixes them. */
 static bool ask_rule(const tsr_graph *g, const tsr_node *n, units *of, int64_t parts) {
   tsr_placement *in = tsr_arena_array(g->arena, tsr_placement, n->inputs_count);
-  tsr_rule_call call = {
+  tsr_placement_rule_call call = {
       .g = g,
       .node = n,
       .placed = g,
@@ -69,7 +69,7 @@ static bool ask_rule(const tsr_graph *g, const tsr_node *n, units *of, int64_t p
     found = u;
   }
   if (!found.size) return true;
-  tsr_rule_apply(&call);
+  tsr_placement_rule_apply(&call);
   if (call.error) return false;
   for (int k = 0; k < n->inputs_count; k++) {
     units u = of[n->inputs[k]];

@@ -5,7 +5,7 @@
  * breaks: indices; the new graph has its own
  */
 #include "passes/placer.h"
-#include "passes/rules.h"
+#include "passes/placement_rules.h"
 #include <string.h>
 
 static bool is_split_by_cp(const tsr_placer *p, const tsr_param *q, int dim) {
@@ -259,7 +259,7 @@ kept_batch_units(const tsr_placer *p, const tsr_node *n, const int *inputs, cons
 static bool keeps_units(tsr_op op) { return tsr_op_facts(op) & TSR_FACT_SUMMANDS; }
 
 static void
-ask_rule(const tsr_placer *p, const tsr_node *n, const int *inputs, tsr_rule_call *call) {
+ask_rule(const tsr_placer *p, const tsr_node *n, const int *inputs, tsr_placement_rule_call *call) {
   call->g = p->old;
   call->node = n;
   call->placed = p->g;
@@ -269,11 +269,11 @@ ask_rule(const tsr_placer *p, const tsr_node *n, const int *inputs, tsr_rule_cal
   const tsr_placing *placing = p->placing;
   int64_t units = p->old->units.sequence, slices = placing->size[TSR_CP] * placing->size[TSR_TP];
   call->slices_are_units = units % slices == 0 && (!placing->zigzag || units <= 2);
-  tsr_rule_apply(call);
+  tsr_placement_rule_apply(call);
 }
 
 /* Whether an op leaves tp nothing to split, so that slices may stay what they are. */
-static bool is_whole(const tsr_node *n, const tsr_rule_call *call) {
+static bool is_whole(const tsr_node *n, const tsr_placement_rule_call *call) {
   for (int i = 0; i < n->inputs_count; i++)
     if (call->in[i].kind != TSR_REPLICATE) return false;
   for (int o = 0; o < n->outputs_count; o++)
@@ -283,7 +283,8 @@ static bool is_whole(const tsr_node *n, const tsr_rule_call *call) {
 
 /* Asks for tp as if there were no slices of the sequence; whether that decides. It does where tp
  * splits anything then: which sums are made of tp's units must not depend on slices. */
-static bool ask_plain(tsr_placer *p, const tsr_node *n, const int *inputs, tsr_rule_call *call) {
+static bool
+ask_plain(tsr_placer *p, const tsr_node *n, const int *inputs, tsr_placement_rule_call *call) {
   for (int i = 0; i < n->inputs_count; i++) {
     bool norm = n->op == TSR_OP_NORM_STATS;
     call->in[i] = norm ? norm_tp(p, n->inputs[i]) : p->plain_tp[n->inputs[i]];
@@ -299,23 +300,23 @@ static bool ask_plain(tsr_placer *p, const tsr_node *n, const int *inputs, tsr_r
 }
 
 /* Whether an op sums what slices split, without keeping units apart. */
-static bool sums_slices(const tsr_node *n, const tsr_rule_call *call) {
+static bool sums_slices(const tsr_node *n, const tsr_placement_rule_call *call) {
   for (int i = 0; i < n->inputs_count; i++)
     if (call->in[i].kind == TSR_PARTIAL) return false;
   return call->axis == TSR_TP && call->out[0].kind == TSR_PARTIAL && !call->units;
 }
 
 /* Where a rule does not know how tp could split what parameters alone make, it does not. */
-static tsr_rule_call or_whole(const tsr_node *n, tsr_rule_call call) {
+static tsr_placement_rule_call or_whole(const tsr_node *n, tsr_placement_rule_call call) {
   if (!call.error) return call;
   for (int i = 0; i < n->inputs_count; i++) call.in[i] = tsr_whole;
-  return (tsr_rule_call){.axis = call.axis, .in = call.in};
+  return (tsr_placement_rule_call){.axis = call.axis, .in = call.in};
 }
 
 /* What the op wants its inputs to be over an axis, and what its outputs then are. */
-static tsr_rule_call
+static tsr_placement_rule_call
 ask(tsr_placer *p, const tsr_node *n, const int *inputs, int axis, tsr_placement *in) {
-  tsr_rule_call plain = {.axis = axis, .in = in}, call = plain;
+  tsr_placement_rule_call plain = {.axis = axis, .in = in}, call = plain;
   bool of_weights = is_of_weights(p, n) && !takes_stored(n) && !is_written(p, n);
   for (int i = 0; i < n->inputs_count; i++) in[i] = tsr_whole;
   if (has_all_samples(p, axis) || (of_weights && (axis == TSR_DP || axis == TSR_CP))) return call;
@@ -337,7 +338,7 @@ static bool place_inputs(tsr_placer *p, const tsr_node *n, int *inputs, placed *
   tsr_where at = {n->section, n->stage, n->block};
   for (int a = 0; a < TSR_AXES; a++) {
     if (!tsr_placer_is_active(p->placing, a)) continue;
-    tsr_rule_call call = ask(p, n, inputs, a, in);
+    tsr_placement_rule_call call = ask(p, n, inputs, a, in);
     if (call.error) return tsr_diag_error(p->diags, n->place, "%s", call.error);
     for (int i = 0; i < n->inputs_count; i++)
       if ((a != TSR_DP && !is_stored_whole(p, a)) || i != shape_input(n))
@@ -368,7 +369,7 @@ static void note_moved(tsr_placer *p, const tsr_node *n, tsr_placement was) {
 static void place_written(tsr_placer *p, const tsr_node *n) {
   int value = p->map[n->inputs[0]], axis = (int)n->attr.move.axis, before = p->g->values_count;
   tsr_placement in;
-  tsr_rule_call call;
+  tsr_placement_rule_call call;
   p->map[n->outputs[0]] = value;
   p->plain_tp[n->outputs[0]] = p->plain_tp[n->inputs[0]];
   if (has_all_samples(p, axis)) return;

@@ -10,7 +10,7 @@ static const double fast_tolerance = 1e-4, fast_tolerance_half = 2e-2;
 
 typedef struct {
   const tsr_prove_request *request;
-  tsr_reduction_plan plan;
+  tsr_reduced_run plan;
   tsr_synthetic data;
   tsr_state mesh, single;
   tsr_text *text;
@@ -48,10 +48,10 @@ static tsr_short_text grouped(const char *number) {
 }
 
 static void add_sizes(prover *p) {
-  const tsr_sizes *sizes = &p->plan.sizes;
+  const tsr_reduced_sizes *sizes = &p->plan.sizes;
   const tsr_config *c = p->request->config;
   for (int i = 0; i < sizes->count; i++) {
-    const tsr_size_row *row = &sizes->rows[i];
+    const tsr_reduced_size *row = &sizes->rows[i];
     const char *why = row->why;
     const tsr_yaml *given = c->model.map ? tsr_yaml_get(c->model.map, "vocab_size") : NULL;
     int64_t vocabulary = 0;
@@ -70,7 +70,7 @@ static void add_sizes(prover *p) {
 }
 
 static void add_runs(prover *p) {
-  const tsr_reduction_plan *plan = &p->plan;
+  const tsr_reduced_run *plan = &p->plan;
   int mesh = plan->mesh.compiled.programs.order->microbatches;
   int single = plan->single.compiled.programs.order->microbatches;
   tsr_text_add(p->text, "proof: %d steps on ", TSR_PROVE_STEPS);
@@ -81,7 +81,7 @@ static void add_runs(prover *p) {
 }
 
 static void add_table(prover *p) {
-  const tsr_reduction_plan *plan = &p->plan;
+  const tsr_reduced_run *plan = &p->plan;
   add_runs(p);
   tsr_text_add(p->text, "; on the CPU, with synthetic samples\n");
   add_line(p->text, "size", "full", "reduced", "cut by, or why it stays");
@@ -293,7 +293,7 @@ bool tsr_prove(const tsr_prove_request *request, tsr_text *text, tsr_diags *diag
     return tsr_diag_error(
         diags, (tsr_place){.file = request->config->file},
         "there is nothing to prove: the graph has no loss");
-  if (!tsr_reduction_make(request, &p.plan, diags)) return false;
+  if (!tsr_reduced_run_make(request, &p.plan, diags)) return false;
   add_table(&p);
   add_placements(&p);
   if (!run_both(&p)) return false;

@@ -4,7 +4,7 @@
  * the interpreter. No file is read but the model's graph file, no data, tokenizer or weights. */
 #ifndef TSR_PROVE_PROVE_H
 #define TSR_PROVE_PROVE_H
-#include "prove/reduction.h"
+#include "prove/reduced_run.h"
 
 /* Appends the table of reductions and the results to `text`. Refused: a graph without a loss. A
  * difference is a failure that names the first tensor, its unit, task and place. */

@@ -2,7 +2,7 @@
 /* Two steps of a compiled run on synthetic samples, and all numbers that they leave. */
 #ifndef TSR_PROVE_STATE_H
 #define TSR_PROVE_STATE_H
-#include "prove/reduction.h"
+#include "prove/reduced_run.h"
 #include "prove/synthetic.h"
 #include "report/sha256.h"
 

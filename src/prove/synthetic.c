@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "prove/synthetic.h"
 #include "kernels/kernels.h"
-#include "train/source.h"
+#include "train/run_data.h"
 #include <string.h>
 
 enum { IGNORED_EVERY = 5 };
 
 bool tsr_synthetic_make(
     const tsr_config *c, const tsr_graph *g, tsr_synthetic *ret, tsr_diags *diags) {
-  tsr_source_needs needs;
-  if (!tsr_source_needs_of(g, &needs, diags)) return false;
+  tsr_run_data_needs needs;
+  if (!tsr_run_data_needs_of(g, &needs, diags)) return false;
   *ret = (tsr_synthetic){.graph = g, .seed = c->training.seed};
   ret->tokens = needs.vocab;
   ret->classes = needs.labels ? needs.classes : 0;

@@ -14,7 +14,7 @@ typedef struct {
   int64_t step;
 } tsr_synthetic;
 
-/* Errors are those of tsr_source_needs_of. Targets are ignored where the configuration has an
+/* Errors are those of tsr_run_data_needs_of. Targets are ignored where the configuration has an
  * ignore_index, or documents apart from each other. */
 bool tsr_synthetic_make(
     const tsr_config *config, const tsr_graph *graph, tsr_synthetic *ret, tsr_diags *diags);

@@ -49,11 +49,13 @@ static inline int64_t tsr_tensor_rows(const tsr_tensor *t) {
 }
 /* How many elements lie between neighbours along each dimension. */
 void tsr_tensor_strides(const tsr_tensor *t, int64_t ret_stride[TSR_DIMS_MAX]);
-/* Elements of one block of the first output (reduction.h): all but the units that it keeps apart. */
+/* Elements of one block of the first output (reduction.h): all but the units that it keeps apart.
+ * */
 int64_t tsr_task_block_elements(const tsr_task *task);
 /* Leaves of all blocks of the task's sum. */
 int64_t tsr_task_leaves(const tsr_task *task);
-/* Bytes of the stack on which the tree adds leaves of so many f32 elements; entry 0 is the output. */
+/* Bytes of the stack on which the tree adds leaves of so many f32 elements; entry 0 is the output.
+ * */
 int64_t tsr_task_stack_bytes(const tsr_task *task, int64_t elements);
 /* Rows of a loss. The targets say how many: tp may split the logits. */
 int64_t tsr_task_loss_rows(const tsr_task *task);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/compile.h"
 #include "schedule/verify.h"
-#include "train/sequence.h"
+#include "train/sequence_units.h"
 #include <string.h>
 
 /* A multiple of dp where its ranks share the samples out. */
@@ -144,7 +144,7 @@ tsr_compile_model(const tsr_compile_options *o, tsr_compile_purpose purpose, int
   model.training = purpose == TSR_COMPILE_TRAIN;
   model.loss = purpose != TSR_COMPILE_GENERATE;
   model.units.batch = o->batch_units;
-  model.units.sequence = tsr_sequence_units(o->config, o->parallel);
+  model.units.sequence = tsr_sequence_units_count(o->config, o->parallel);
   model.units.tp = o->tp_units;
   model.graphs_folder = o->graphs_folder;
   return model;
@@ -180,7 +180,7 @@ static bool read_model(
   ret->has_logits = tsr_graph_find_output(ret->graph, "logits") >= 0;
   if (caches) ret->graph->units.sequence = 1;
   if (caches) return true;
-  return tsr_sequence_check(
+  return tsr_sequence_units_check(
       o->config, o->parallel, ret->model->sequence, &ret->graph->units.sequence, diags);
 }
 

@@ -12,7 +12,7 @@ typedef struct {
 } run;
 
 typedef struct {
-  const tsr_source *source;
+  const tsr_run_data *data;
   run *runs;
   int runs_count;
   int64_t T;
@@ -40,7 +40,7 @@ static void add_runs(walk *w, const tsr_data_source *s, bool whole, tsr_split sp
 }
 
 static void find_runs(tsr_arena *arena, walk *w, tsr_split split) {
-  const tsr_dataset *d = &w->source->dataset;
+  const tsr_dataset *d = &w->data->dataset;
   bool own = split == TSR_SPLIT_VALIDATION && d->validation;
   int most = own ? d->validation->files_count : 0;
   for (int i = 0; !own && i < d->sources_count; i++) most += d->sources[i].files_count;
@@ -77,13 +77,13 @@ static void fill(void *context, const char *input, int64_t sample, void *row) {
     out[t] =
         (int32_t)tsr_token_at(w->windows[sample].of->file, w->windows[sample].begin + t + targets);
   for (int64_t t = real; t < w->T; t++) out[t] = targets ? TSR_TARGET_IGNORED : 0;
-  int64_t ignored = w->source->config->training.ignore_index;
+  int64_t ignored = w->data->config->training.ignore_index;
   for (int64_t t = 0; targets && t < real; t++)
     if (out[t] == ignored) out[t] = TSR_TARGET_IGNORED;
 }
 
 static bool check_tokens(const walk *w, tsr_diags *diags) {
-  int64_t vocab = w->source->dataset.vocab_size;
+  int64_t vocab = w->data->dataset.vocab_size;
   for (int64_t i = 0; i < w->windows_count; i++) {
     const struct window *at = &w->windows[i];
     int64_t bad = tsr_token_file_find_outside(at->of->file, at->begin, at->real + 1, vocab);
@@ -94,7 +94,7 @@ static bool check_tokens(const walk *w, tsr_diags *diags) {
 
 /* Targets that count, and the bytes that they stand for. */
 static int64_t count_targets(const walk *w, int32_t *row, int64_t *bytes) {
-  const tsr_tokenizer *tokenizer = &w->source->dataset.tokenizer;
+  const tsr_tokenizer *tokenizer = &w->data->dataset.tokenizer;
   int64_t count = 0;
   for (int64_t i = 0; i < w->windows_count; i++) {
     fill((void *)(uintptr_t)w, "targets", i, row);
@@ -125,10 +125,10 @@ double tsr_evaluation_loss(const tsr_compiled *evaluation, const tsr_bound *boun
 }
 
 bool tsr_evaluate(
-    tsr_arena *arena, const tsr_source *source, tsr_split split, const tsr_compiled *evaluation,
+    tsr_arena *arena, const tsr_run_data *data, tsr_split split, const tsr_compiled *evaluation,
     tsr_bound *bound, int64_t batch, const volatile sig_atomic_t *stop, tsr_evaluation *ret,
     tsr_diags *diags) {
-  walk w = {.source = source, .T = evaluation->model->sequence};
+  walk w = {.data = data, .T = evaluation->model->sequence};
   double begin = now(), sum = 0;
   *ret = (tsr_evaluation){0};
   find_runs(arena, &w, split);
@@ -147,7 +147,7 @@ bool tsr_evaluate(
   }
   if (!ret->tokens && stop && *stop) return false;
   if (!ret->tokens)
-    return tsr_diag_error(diags, TSR_NOWHERE, "'%s' has no token to predict", source->dataset.name);
+    return tsr_diag_error(diags, TSR_NOWHERE, "'%s' has no token to predict", data->dataset.name);
   ret->loss = sum / (double)ret->tokens;
   ret->seconds = now() - begin;
   return true;

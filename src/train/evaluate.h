@@ -3,7 +3,7 @@
 #ifndef TSR_TRAIN_EVALUATE_H
 #define TSR_TRAIN_EVALUATE_H
 #include "train/compile.h"
-#include "train/source.h"
+#include "train/run_data.h"
 #include <signal.h>
 
 typedef struct {
@@ -21,7 +21,7 @@ double tsr_evaluation_loss(const tsr_compiled *evaluation, const tsr_bound *boun
  * there are does not depend on the mesh. Errors: no tokens; a token outside the vocabulary; `stop`
  * ends it early, with what was seen so far; false, without an error, where that is nothing. */
 bool tsr_evaluate(
-    tsr_arena *arena, const tsr_source *source, tsr_split split, const tsr_compiled *evaluation,
+    tsr_arena *arena, const tsr_run_data *data, tsr_split split, const tsr_compiled *evaluation,
     tsr_bound *bound, int64_t batch, const volatile sig_atomic_t *stop,
     tsr_evaluation *ret_evaluation, tsr_diags *diags);
 

@@ -233,7 +233,7 @@ static tsr_sampling sampling_of(const tsr_config_eval *e) {
 static bool start_tokens(
     const tsr_trainer_options *o, tsr_arena *arena, tsr_prompt *ret_prompt, tsr_diags *diags) {
   const char *prompt = o->config->eval.prompt;
-  const tsr_tokenizer *tokenizer = &o->source->dataset.tokenizer;
+  const tsr_tokenizer *tokenizer = &o->data->dataset.tokenizer;
   int64_t room = tsr_tokenizer_room(tokenizer, prompt, strlen(prompt));
   int32_t *tokens = tsr_arena_array(arena, int32_t, room + 1);
   *ret_prompt = (tsr_prompt){tokens, 1};
@@ -249,7 +249,7 @@ static bool start_tokens(
 bool tsr_generate(
     const tsr_trainer_options *o, const tsr_generator *generator, int64_t count, tsr_text *text,
     tsr_diags *diags) {
-  const tsr_tokenizer *tokenizer = &o->source->dataset.tokenizer;
+  const tsr_tokenizer *tokenizer = &o->data->dataset.tokenizer;
   tsr_arena *arena = tsr_arena_new(); /* samples are many */
   tsr_generating how = {.sampling = sampling_of(&o->config->eval), .max_new_tokens = count};
   how.interrupt = o->stop;

@@ -37,7 +37,7 @@ static void
 recipe_of(tsr_arena *arena, const tsr_keeper_run *r, tsr_recipe_entry **ret, int *ret_count) {
   const tsr_units *units = &r->training->graph->units;
   char data[TSR_HASH_TEXT];
-  tsr_dataset_fingerprint(&r->source->dataset, data);
+  tsr_dataset_fingerprint(&r->data->dataset, data);
   tsr_recipe_facts facts = {
       .samples_per_step = r->samples_per_step,
       .sequence = r->training->model->sequence,
@@ -277,11 +277,11 @@ static const char *config_text(tsr_arena *arena, const tsr_config *config) {
 
 /* Of characters, decoding them all gives the text that makes the vocabulary again. */
 static void add_tokenizer(tsr_arena *arena, const tsr_keeper_run *r, tsr_saver_options *o) {
-  const tsr_dataset *d = &r->source->dataset;
+  const tsr_dataset *d = &r->data->dataset;
   if (d->kind != TSR_DATASET_TEXT) return;
   if (d->tokenizer.kind == TSR_TOKENIZER_BPE) {
     o->tokenizer = "tokenizer.json";
-    o->tokenizer_from = r->source->tokenizer_file;
+    o->tokenizer_from = r->data->tokenizer_file;
   }
   if (d->tokenizer.kind != TSR_TOKENIZER_CHAR) return;
   int32_t vocab = d->tokenizer.vocab_size;

@@ -6,7 +6,7 @@
 #include "checkpoint/save.h"
 #include "train/compile.h"
 #include "train/out_folder.h"
-#include "train/source.h"
+#include "train/run_data.h"
 #include <signal.h>
 
 typedef struct {
@@ -24,7 +24,7 @@ typedef struct {
 /* What the keeper must know of the run. */
 typedef struct {
   const tsr_config *config;
-  const tsr_source *source;
+  const tsr_run_data *data;
   const tsr_compiled *training;
   tsr_bound *bound;
   const char *isa;

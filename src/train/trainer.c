@@ -124,10 +124,10 @@ static void next_scale(trainer *t, bool overflow) {
 
 /* As with PyTorch's GradScaler, a step without an update is none to the optimizer: Adam's t counts
  * updates, while the learning rate follows the steps. */
-static void set_hyper(trainer *t, const tsr_source_step *step) {
+static void set_hyper(trainer *t, const tsr_run_data_step *step) {
   const tsr_config_optimizer *o = &t->o->config->optimizer;
   double n = (double)(t->updates + 1);
-  int64_t count = tsr_source_targets(step, t->samples);
+  int64_t count = tsr_run_data_targets(step, t->samples);
   float hyper[TSR_HYPERS] = {0};
   hyper[TSR_HYPER_LR] = (float)t->lr;
   hyper[TSR_HYPER_CORRECTION1] = (float)(1 - pow(o->beta1, n));
@@ -149,14 +149,14 @@ static void print_communication(trainer *t) {
 }
 
 static void run_step(trainer *t) {
-  tsr_source_step step = {t->o->source, TSR_SPLIT_TRAIN, t->step * t->samples, t->samples};
+  tsr_run_data_step step = {t->o->data, TSR_SPLIT_TRAIN, t->step * t->samples, t->samples};
   const tsr_graph *g = t->training->placed;
   t->lr = tsr_learning_rate(&t->curve, t->step);
   set_hyper(t, &step);
-  tsr_source_step next = step;
+  tsr_run_data_step next = step;
   next.first += t->samples;
-  if (t->step + 1 < t->steps) tsr_bound_announce(t->train, t->step + 1, tsr_source_fill, &next);
-  tsr_bound_run(t->train, t->step, tsr_source_fill, &step);
+  if (t->step + 1 < t->steps) tsr_bound_announce(t->train, t->step + 1, tsr_run_data_fill, &next);
+  tsr_bound_run(t->train, t->step, tsr_run_data_fill, &step);
   t->loss = read_number(t->train, g->loss, 0);
   int clip = tsr_graph_find_output(g, "clip");
   t->norm = clip < 0 ? NAN : read_number(t->train, clip, 0);
@@ -177,12 +177,12 @@ static double evaluate(trainer *t) {
   int64_t batch = t->o->config->training.validation_batch_size;
   double sum = 0;
   for (int i = 0; i < EVALUATION_BATCHES; i++) {
-    tsr_source_step step = {t->o->source, TSR_SPLIT_VALIDATION, i * batch, batch};
+    tsr_run_data_step step = {t->o->data, TSR_SPLIT_VALIDATION, i * batch, batch};
     float hyper[TSR_HYPERS] = {0};
-    int64_t count = tsr_source_targets(&step, batch);
+    int64_t count = tsr_run_data_targets(&step, batch);
     hyper[TSR_HYPER_INV_COUNT] = count ? (float)(1 / (double)count) : 0;
     tsr_bound_set_hyper(t->eval, hyper);
-    tsr_bound_run(t->eval, 0, tsr_source_fill, &step);
+    tsr_bound_run(t->eval, 0, tsr_run_data_fill, &step);
     sum += tsr_evaluation_loss(t->evaluation, t->eval, t->numbers);
   }
   return sum / EVALUATION_BATCHES;
@@ -230,7 +230,7 @@ static bool start_keeper(trainer *t) {
       t->o->arena, t->o->parallel, t->o->config, t->training->graph->units.batch);
   tsr_keeper_run run = {
       .config = t->o->config,
-      .source = t->o->source,
+      .data = t->o->data,
       .training = t->training,
       .bound = t->train,
       .isa = tsr_bound_arch(t->train),
@@ -278,8 +278,8 @@ static bool finish_keeper(trainer *t) {
 /* ---- the loop ---- */
 
 static void report_step(trainer *t, double seconds) {
-  bool text = t->o->source->dataset.kind == TSR_DATASET_TEXT;
-  int64_t each = text ? t->o->source->sequence : 1;
+  bool text = t->o->data->dataset.kind == TSR_DATASET_TEXT;
+  int64_t each = text ? t->o->data->sequence : 1;
   double rate = seconds > 0 ? (double)(t->samples * each) / seconds : 0;
   tsr_metrics_step line = {
       t->step,
@@ -335,7 +335,7 @@ static bool run_loop(trainer *t, int *ret_signal) {
   while (t->step < t->steps && requests <= REQUEST_SAVE) {
     double start = now();
     run_step(t);
-    if (!tsr_source_check_used(t->o->source, t->diags)) return false;
+    if (!tsr_run_data_check_used(t->o->data, t->diags)) return false;
     double seconds = now() - start;
     report_step(t, seconds);
     if (!isfinite(t->loss))
@@ -360,7 +360,7 @@ static bool run_loop(trainer *t, int *ret_signal) {
 static int64_t steps_of(const trainer *t) {
   const tsr_config_training *c = &t->o->config->training;
   int64_t samples =
-      tsr_dataset_samples(&t->o->source->dataset, TSR_SPLIT_TRAIN, t->o->source->sequence);
+      tsr_dataset_samples(&t->o->data->dataset, TSR_SPLIT_TRAIN, t->o->data->sequence);
   int64_t per_epoch = samples / t->samples;
   int64_t steps = per_epoch > 0 && c->num_epochs > 0 ? per_epoch * c->num_epochs : c->max_steps;
   return steps < c->max_steps ? steps : c->max_steps;
@@ -472,7 +472,7 @@ bool tsr_train(
   if (evaluation) t.numbers = tsr_arena_array(o->arena, float, evaluation->batch);
   if (generation)
     t.generator =
-        tsr_generator_of(generation, &bound[generate_at], o->source->dataset.tokenizer.vocab_size);
+        tsr_generator_of(generation, &bound[generate_at], o->data->dataset.tokenizer.vocab_size);
   t.samples = training->batch * training->programs.order->microbatches;
   t.curve = tsr_lr_curve_of(o->config, steps_of(&t));
   t.steps = t.curve.total_steps;

@@ -22,7 +22,7 @@ typedef struct {
   tsr_arena *arena;
   const tsr_config *config;
   const tsr_parallel *parallel;
-  tsr_source *source;
+  tsr_run_data *data;
   const tsr_kernels *kernels;
   int threads;
   const tsr_device *device; /* NULL: the CPU's threads */

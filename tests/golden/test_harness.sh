@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # The golden harness must see a wrong word, a missing newline, a wrong exit code, a crash and a missing
-# program; must accept; and must hide the developer's environment.
+# program; must compare a stream without a file with nothing; must mask speeds and nothing else; must accept;
+# and must hide the developer's environment.
 # usage: test_harness.sh RUN_GOLDEN
 set -eu
 harness=$1
@@ -15,6 +16,9 @@ case $1 in
 echo) shift; for word; do echo "[$word]"; done ;;
 env) echo "TT=${TT_METAL_HOME-unset} HERE=${HERE-unset} NO_COLOR=$NO_COLOR TERM=$TERM" ;;
 touch) : > "$2/file" && echo "wrote $2/file" ;;
+both) echo "[$2]"; echo "warning: two" >&2 ;;
+nothing) ;;
+speed) printf '%s tokens/s, %s tokens/s of 2 tokens, loss 1.25\n tokens/s\n' "$2" "$3" ;;
 fail) echo "error: bad" >&2; exit 2 ;;
 crash) kill -SEGV $$ ;;
 esac
@@ -50,7 +54,9 @@ make_case fails fail
 echo 'error: bad' > "$cases/fails/stderr"
 echo 2 > "$cases/fails/exit"
 mkdir "$cases/_shared"
-expect 0 'golden: 4 cases, 0 failed'
+make_case speed "speed 12,345 678"
+printf '# tokens/s, # tokens/s of 2 tokens, loss 1.25\n tokens/s\n' > "$cases/speed/stdout"
+expect 0 'golden: 5 cases, 0 failed'
 
 make_case word 'echo one two three'
 printf '[one]\n[too]\n[three]\n' > "$cases/word/stdout"
@@ -58,6 +64,9 @@ expect 1 '  - [too]'
 make_case newline 'echo one'
 printf '[one]' > "$cases/newline/stdout"
 expect 1 'lacks the newline'
+make_case unmasked "speed 12,345 678"
+printf '# tokens/s, # tokens/s of 2 tokens, loss #\n tokens/s\n' > "$cases/unmasked/stdout"
+expect 1 '  + # tokens/s, # tokens/s of 2 tokens, loss 1.25'
 make_case code fail
 expect 1 'exit code 2, expected 0'
 make_case crash crash
@@ -65,8 +74,20 @@ expect 1 'exit code 139, expected 0'
 make_case empty 'echo one'
 : > "$cases/empty/stdout"
 expect 1 '  + [one]'
-make_case bare 'echo one'
-expect 1 'nothing but the exit code is compared'
+make_case unexpected_stdout 'both one'
+echo 'warning: two' > "$cases/unexpected_stdout/stderr"
+expect 1 '  + [one]'
+make_case unexpected_stderr 'both one'
+echo '[one]' > "$cases/unexpected_stderr/stdout"
+expect 1 '  + warning: two'
+make_case bare nothing
+expect 1 'neither stdout nor stderr'
+make_case quiet nothing
+: > "$cases/quiet/stdout"
+expect 0 'golden: 1 cases, 0 failed'
+make_case said_nothing nothing
+echo '[one]' > "$cases/said_nothing/stdout"
+expect 1 '  - [one]'
 mkdir -p "$cases/noargs"
 expect 1 "no file 'args'"
 mkdir -p "$cases"
@@ -75,8 +96,12 @@ expect 1 'golden: 0 cases'
 make_case new fail
 make_case old 'echo new'
 echo '[old]' > "$cases/old/stdout"
+echo 'error: old' > "$cases/old/stderr"
+echo 2 > "$cases/old/exit"
+make_case silent nothing
 "$harness" "$scratch/program" "$cases" --accept > /dev/null
 grep -qx 'error: bad' "$cases/new/stderr" && grep -qx 2 "$cases/new/exit" && [ ! -e "$cases/new/stdout" ]
-grep -qx '\[new\]' "$cases/old/stdout" && [ ! -e "$cases/old/stderr" ]
-expect 0 'golden: 2 cases, 0 failed'
+grep -qx '\[new\]' "$cases/old/stdout" && [ ! -e "$cases/old/stderr" ] && [ ! -e "$cases/old/exit" ]
+[ -e "$cases/silent/stdout" ] && [ ! -e "$cases/silent/stderr" ]
+expect 0 'golden: 3 cases, 0 failed'
 echo "harness: all as expected"

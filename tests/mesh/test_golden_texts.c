@@ -5,13 +5,21 @@
 #include "mesh/mesh.h"
 #include <unistd.h>
 
+/* A case has no file for an empty stream or for exit code 0. */
+static const char *read_expectation(tsr_arena *arena, const char *file) {
+  char *text = "";
+  size_t length;
+  tsr_diags *diags = tsr_diags_new(arena);
+  CHECK(
+      !tsr_file_exists(file) ||
+      tsr_file_read(arena, file, 1 << 20, TSR_NOWHERE, &text, &length, diags));
+  return text;
+}
+
 static void check_case(tsr_arena *arena, const char *folder) {
   if (chdir(folder)) perror(folder), exit(2);
-  tsr_diags *diags = tsr_diags_new(arena), *files = tsr_diags_new(arena);
-  char *expected, *code;
-  size_t length;
-  CHECK(tsr_file_read(arena, "stderr", 1 << 20, TSR_NOWHERE, &expected, &length, files));
-  CHECK(tsr_file_read(arena, "exit", 64, TSR_NOWHERE, &code, &length, files));
+  tsr_diags *diags = tsr_diags_new(arena);
+  const char *expected = read_expectation(arena, "stderr"), *code = read_expectation(arena, "exit");
   tsr_mesh *mesh;
   tsr_mesh_read(arena, "input.textproto", TSR_NOWHERE, &mesh, diags);
   CHECK_AT(

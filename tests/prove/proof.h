@@ -39,9 +39,9 @@ static inline void proof_open(proof *p, const char *yaml) {
   p->request.tp_units = p->full.tp_units;
 }
 
-static inline tsr_reduction_plan proof_reduce(proof *p) {
-  tsr_reduction_plan plan;
-  if (!tsr_reduction_make(&p->request, &plan, p->diags)) proof_fail(p);
+static inline tsr_reduced_run proof_reduce(proof *p) {
+  tsr_reduced_run plan;
+  if (!tsr_reduced_run_make(&p->request, &plan, p->diags)) proof_fail(p);
   return plan;
 }
 
@@ -55,7 +55,7 @@ static inline tsr_state proof_run(proof *p, const tsr_prove_run *run, int steps)
 }
 
 /* The row of a size, or NULL. */
-static inline const tsr_size_row *proof_size(const tsr_reduction_plan *plan, const char *name) {
+static inline const tsr_reduced_size *proof_size(const tsr_reduced_run *plan, const char *name) {
   for (int i = 0; i < plan->sizes.count; i++)
     if (!strcmp(plan->sizes.rows[i].name, name)) return &plan->sizes.rows[i];
   return NULL;

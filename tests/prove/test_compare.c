@@ -93,7 +93,7 @@ static void check_loss(tsr_state *mesh, tsr_state *single) {
 }
 
 /* One rank's norms have another epsilon: the first node whose result differs is the first norm. */
-static void check_located(proof *p, const tsr_reduction_plan *plan) {
+static void check_located(proof *p, const tsr_reduced_run *plan) {
   tsr_config *other = tsr_arena_alloc(p->arena, sizeof *other);
   *other = *plan->single.config;
   tsr_yaml *map = (tsr_yaml *)other->model.map;
@@ -127,7 +127,7 @@ static tsr_reference_result refer(proof *p, const tsr_prove_run *run, const tsr_
 }
 
 /* An error of 20 tolerances is found, of any parameter; one of a tenth of a tolerance is none. */
-static void check_reference(proof *p, const tsr_reduction_plan *plan, tsr_state *single) {
+static void check_reference(proof *p, const tsr_reduced_run *plan, tsr_state *single) {
   tsr_reference_result r = refer(p, &plan->single, single);
   CHECK(tsr_reference_agrees(&r) && !r.ill_conditioned);
   for (int i = 0; i < single->graph->params_count; i++) {
@@ -158,7 +158,7 @@ static void check_reference(proof *p, const tsr_reduction_plan *plan, tsr_state 
 int main(void) {
   proof p;
   proof_open(&p, yaml);
-  tsr_reduction_plan plan = proof_reduce(&p);
+  tsr_reduced_run plan = proof_reduce(&p);
   CHECK_STR(proof_size(&plan, "embedding_dim")->reduced, "16");
   tsr_state mesh = proof_run(&p, &plan.mesh, TSR_PROVE_STEPS);
   tsr_state single = proof_run(&p, &plan.single, TSR_PROVE_STEPS);

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # A process that has no memory left ends with 1 and says so, at whichever allocation: what it has saved is whole, and a
 # run goes on from it. Of a job of several the others end, too.
-# usage: test_no_memory.sh PROGRAM
+# usage: test_no_memory.sh PROGRAM PROGRAM_WITH_FAULTS
 set -uo pipefail
 build=$(realpath "$(dirname "$1")")
-. tests/commands.sh "$1"
+. tests/commands.sh "$1" "$2"
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 
 write_text text.txt
@@ -24,7 +24,7 @@ whole=$(hash_of)
 lacking=0
 lacks() {
   local code=0
-  TESSERA_FAULT=ENOMEM@$1 timeout 60 "$program" "${@:2}" > "$said" 2>&1 </dev/null || code=$?
+  TESSERA_FAULT=ENOMEM@$1 timeout 60 "$faulty" "${@:2}" > "$said" 2>&1 </dev/null || code=$?
   [ "$code" != 0 ] || return
   lacking=$((lacking + 1))
   checks=$((checks + 1))
@@ -57,7 +57,7 @@ for library in openmpi mpich; do
   for n in 150 250; do
     code=0
     checks=$((checks + 1))
-    timeout 60 mpirun.$library "${options[@]}" -n 1 "$program" --config run.yaml : -n 1 env TESSERA_FAULT=ENOMEM@$n "$program" \
+    timeout 60 mpirun.$library "${options[@]}" -n 1 "$faulty" --config run.yaml : -n 1 env TESSERA_FAULT=ENOMEM@$n "$faulty" \
       --config run.yaml > "$said" 2>&1 </dev/null || code=$?
     [ "$code" != 0 ] && [ "$code" != 124 ] || complain "$library, allocation $n: exit code $code"
     says "error: worker 1: out of memory: "

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # What a run leaves in the folder of --out is not touched by another one: refused runs change no byte of it, one run at
 # a time has it, and what is not of a run is not overwritten.
-# usage: test_out_folder.sh PROGRAM
+# usage: test_out_folder.sh PROGRAM PROGRAM_WITH_FAULTS
 set -uo pipefail
 descriptor=$(realpath mesh_descriptors/cpu_2x2.textproto)
-. tests/commands.sh "$1"
+. tests/commands.sh "$1" "$2"
 
 write_text text.txt
 cat > run.yaml <<'RUN'
@@ -206,10 +206,10 @@ done
 
 # a lock that fails is no lock; on a file system without locks the run is the user's to watch
 before=$(picture .)
-TESSERA_FAULT=EIO@2 ends 1 --config run.yaml --metrics locked.jsonl --quiet
+with_fault EIO@2 ends 1 --config run.yaml --metrics locked.jsonl --quiet
 says "locked.jsonl: error: cannot lock 'locked.jsonl': Input/output error"
 [ "$(picture .)" = "$before" ] || complain "a run that could not lock its metrics has left something"
-TESSERA_FAULT=ENOLCK@1- ends 0 --config run.yaml --out unlocked
+with_fault ENOLCK@1- ends 0 --config run.yaml --out unlocked
 says "warning: 'unlocked' cannot be locked (No locks available): no other run may use it"
 says "unlocked/metrics.jsonl: warning: it cannot be locked (No locks available): no other run may use it"
 [ "$(steps_of unlocked/metrics.jsonl)" = 3 ] || complain "a run without locks has other metrics"
@@ -218,7 +218,7 @@ rm -r unlocked
 # optimizer state in a file: a disk that fails ends the run with its reason, and nothing is left
 before=$(picture .)
 for n in 1 2; do
-  TESSERA_FAULT=ENOSPC@$n ends 1 --config run.yaml --set zero.offload=file --set zero.offload_path=. --quiet
+  with_fault ENOSPC@$n ends 1 --config run.yaml --set zero.offload=file --set zero.offload_path=. --quiet
   says "of optimizer state in a file in '.': No space left on device"
   [ "$(picture .)" = "$before" ] || complain "ENOSPC@$n: the file of optimizer state is left"
 done
@@ -263,7 +263,7 @@ refusals=0
 for n in $(seq 40); do
   cp -r whole "read$n"
   before=$(picture "read$n") code=0
-  TESSERA_FAULT=EIO-read@$n timeout 120 "$program" --config run.yaml --out "read$n" --resume \
+  TESSERA_FAULT=EIO-read@$n timeout 120 "$faulty" --config run.yaml --out "read$n" --resume \
     --set training_config.max_steps=4 > "$said" 2>&1 </dev/null || code=$?
   checks=$((checks + 1))
   if [ $code = 0 ]; then

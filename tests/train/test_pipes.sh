@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # Pipes in the place of files: metrics go to whoever reads them, and a run never waits for its reader; what is read from a
 # pipe is waited for, and a signal meanwhile names it. A run that a signal ends before its first step leaves nothing.
-# usage: test_pipes.sh PROGRAM
+# usage: test_pipes.sh PROGRAM PROGRAM_WITH_FAULTS
 set -uo pipefail
-. tests/commands.sh "$1"
+. tests/commands.sh "$1" "$2"
 
 write_text text.txt
 cat > run.yaml <<'RUN'
@@ -113,7 +113,7 @@ for options in "--out early" "--metrics early.jsonl" "--out early --metrics earl
   "--set training_config.checkpoint_dir=a/b/c --set training_config.model_save_interval=5"; do
   # operations on files take a second each
   # shellcheck disable=SC2086 # words
-  TESSERA_FAULT=slow@1-3 "$program" --config run.yaml $options > "$said" 2>&1 &
+  TESSERA_FAULT=slow@1-3 "$faulty" --config run.yaml $options > "$said" 2>&1 &
   pid=$!
   sleep 0.8
   kill -TERM $pid 2>/dev/null

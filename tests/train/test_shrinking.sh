@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # A mapped file that becomes shorter while one process reads it ends the command with 1 and the file's name; what a run
 # has saved before is whole, and the run goes on from it; nothing of another command's output is left.
-# usage: test_shrinking.sh PROGRAM
+# usage: test_shrinking.sh PROGRAM PROGRAM_WITH_FAULTS
 set -uo pipefail
 tokenizer=$(realpath tests/data/bpe/digits.json)
-. tests/commands.sh "$1"
+. tests/commands.sh "$1" "$2"
 
 cp "$tokenizer" tok.json
 for i in $(seq 2000); do printf "\\x$(printf %02x $((i * i * 31 % 251)))\\x00"; done > some.bin
@@ -46,17 +46,13 @@ ends 0 checkpoint show out
 says "step: $((kept + 2))"
 
 # the others write slowly where they write, so that the file is cut while they read it
-export TESSERA_FAULT=slow@2-5
 yes 'word 1 of a text, word 2, word 3 and all the words that there are' | head -c 30000000 > text.txt
-cuts text.txt 'made.bin*' tokenize text.txt --tokenizer tok.json --out made.bin
-unset TESSERA_FAULT
+with_fault slow@2-5 cuts text.txt 'made.bin*' tokenize text.txt --tokenizer tok.json --out made.bin
 ends 0 export out --out model --quiet
 ends 0 checkpoint merge out --out merged --quiet
-export TESSERA_FAULT=slow@1-6
-cuts model/model.safetensors 'made*' import model --out made
+with_fault slow@1-6 cuts model/model.safetensors 'made*' import model --out made
 text="cannot read byte" # which is not mapped
-cuts merged/rank-00000.safetensors 'made*' checkpoint reshard merged --shards 2 --out made
-unset TESSERA_FAULT
+with_fault slow@1-6 cuts merged/rank-00000.safetensors 'made*' checkpoint reshard merged --shards 2 --out made
 [ -z "$(compgen -G 'made*')" ] || complain "something is left: $(compgen -G 'made*')"
 
 end_of train.shrinking 9

@@ -24,6 +24,7 @@ report() {
 
 build=$(realpath "$build")
 program=$build/tessera-train
+faulty=$build/tessera-train-faults # the same, which TESSERA_FAULT makes fail (src/base/fault.h)
 root=$PWD
 recipe=$root/tests/workers/run.yaml
 scratch=$(mktemp -d)

@@ -99,7 +99,7 @@ expect_failure "a loss that is no number" "error: step [0-9]+: the loss is -?(na
 background=true
 [ "$library" = openmpi ] || background=false
 code=0 slow=$scratch/slow
-train=("$program" --config "$recipe" "${training[@]}" "${mesh[@]}" --set training_config.max_steps=6
+train=("$faulty" --config "$recipe" "${training[@]}" "${mesh[@]}" --set training_config.max_steps=6
   --set training_config.checkpoint_dir="$slow" --set training_config.model_save_interval=3
   --set collectives.timeout_s=2 --set checkpoint.background=$background --metrics "$slow.metrics")
 bounded "${launcher[@]}" -n 1 env TESSERA_FAULT=slow@10-22 "${train[@]}" : -n 1 "${train[@]}" > "$scratch/out" 2>&1 || code=$?

@@ -13,8 +13,8 @@ bool tsr_pool_open(tsr_arena *arena, int threads, tsr_pool **ret_pool, tsr_diags
 void tsr_pool_close(tsr_pool *pool);
 /* Runs job(context, 0 .. jobs-1) and returns when all are done. */
 void tsr_pool_run(tsr_pool *pool, tsr_pool_job *job, void *context, int jobs);
-/* Where range `index` of `ranges` begins in so many items. Ranges of many items begin at multiples of
- * 16, so that vector kernels keep whole blocks. */
+/* Where range `index` of `ranges` begins in so many items. Ranges of many items begin at multiples
+ * of 16, so that vector kernels keep whole blocks. */
 static inline int64_t tsr_pool_range_begin(int64_t items, int index, int ranges) {
   if (index == ranges) return items;
   int64_t at = items * index / ranges;

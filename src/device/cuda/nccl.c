@@ -158,7 +158,8 @@ cudaStream_t cuda_nccl_stream(const void *of) { return ((const communicator *)of
 
 /* ---- what is begun on them ---- */
 
-/* So that a later look sees how far streams are. Of more than there are marks the last one moves on.
+/* So that a later look sees how far streams are. Of more than there are marks the last one moves
+ * on.
  */
 static void mark(cuda_nccl *l, const communicator *g) {
   if (l->begun == l->done) l->since = now();

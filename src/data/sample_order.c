@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/order.h"
+#include "data/sample_order.h"
 #include "kernels/kernels.h"
 #include <assert.h>
 
@@ -25,7 +25,7 @@ static uint64_t encrypt(const cipher *c, uint64_t value) {
   return left << c->half_bits | right;
 }
 
-int64_t tsr_order_sample(uint64_t seed, int64_t n, int64_t position) {
+int64_t tsr_sample_order_at(uint64_t seed, int64_t n, int64_t position) {
   assert(n >= 1 && n <= INT64_C(1) << 62 && position >= 0);
   cipher c = {.seed = seed, .epoch = (uint64_t)(position / n), .half_bits = 1};
   while (n > INT64_C(1) << 2 * c.half_bits) c.half_bits++;

@@ -2,11 +2,11 @@
 /* The placement rules, one per op (ops.def, place column): from what the inputs are over one axis
  * to what they must become and what the outputs then are. Only linear maps may carry a partial
  * through; everything else asks for it to be completed first. */
-#include "passes/rules.h"
+#include "passes/placement_rules.h"
 #include <math.h>
 #include <string.h>
 
-typedef tsr_rule_call call;
+typedef tsr_placement_rule_call call;
 typedef void place_rule(call *c);
 
 static const tsr_placement whole = {TSR_REPLICATE, 0}, partial = {TSR_PARTIAL, 0};
@@ -405,7 +405,7 @@ static void place_ce_loss(call *c) {
   if (c->in[0].kind == TSR_PARTIAL) c->in[0] = whole;
   c->in[1] = c->in[2] = rows ? c->in[0] : whole;
   c->in[3] = whole;
-  c->out[0] = rows ? tsr_rule_of_loss(c) : whole;
+  c->out[0] = rows ? tsr_placement_rule_of_loss(c) : whole;
   c->out[1] = rows ? c->in[0] : whole;
 }
 
@@ -421,7 +421,7 @@ static void place_squared(call *c) {
   bool loss = c->node->op == TSR_OP_SQUARED_ERROR;
   if (loss && c->axis != TSR_DP) p = whole; /* its units are the batch's */
   c->in[0] = c->in[1] = p;
-  give_all(c, loss && p.kind == TSR_SHARD ? tsr_rule_of_loss(c) : p);
+  give_all(c, loss && p.kind == TSR_SHARD ? tsr_placement_rule_of_loss(c) : p);
 }
 
 /* With units of tp every gradient's sums are kept in them: those of one that tp does not split are
@@ -491,4 +491,4 @@ static place_rule *const rules[] = {
 #undef OP
 };
 
-void tsr_rule_apply(tsr_rule_call *c) { rules[c->node->op](c); }
+void tsr_placement_rule_apply(tsr_placement_rule_call *c) { rules[c->node->op](c); }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/source.h"
+#include "train/run_data.h"
 #include "base/disk.h"
 #include "base/file.h"
 #include "data/sources.h"
@@ -25,9 +25,9 @@ static int64_t token_limit(const tsr_graph *g, int value) {
   return limit;
 }
 
-bool tsr_source_needs_of(const tsr_graph *g, tsr_source_needs *ret, tsr_diags *diags) {
+bool tsr_run_data_needs_of(const tsr_graph *g, tsr_run_data_needs *ret, tsr_diags *diags) {
   static const char *const names[] = {"tokens", "targets", "features", "labels", "values"};
-  *ret = (tsr_source_needs){0};
+  *ret = (tsr_run_data_needs){0};
   bool ok = true;
   for (int i = 0; i < g->values_count; i++) {
     const tsr_value *v = &g->values[i];
@@ -90,7 +90,7 @@ static const char *path_of(tsr_arena *arena, const tsr_config *c, const char *pa
   return found ? found : path;
 }
 
-bool tsr_source_exists(tsr_arena *arena, const tsr_config *config) {
+bool tsr_run_data_exist(tsr_arena *arena, const tsr_config *config) {
   const tsr_config_training *t = &config->training;
   for (int i = 0; i < t->data_sources_count; i++)
     if (!find_path(arena, config, t->data_sources[i].path)) return false;
@@ -160,10 +160,10 @@ static bool read_characters(
          tsr_tokenizer_char(arena, files, count, ret, diags);
 }
 
-bool tsr_source_open_tokenizer(
-    tsr_arena *arena, const tsr_config *c, tsr_source *ret, tsr_diags *diags) {
+bool tsr_run_data_open_tokenizer(
+    tsr_arena *arena, const tsr_config *c, tsr_run_data *ret, tsr_diags *diags) {
   tsr_tokenizer *tokenizer = &ret->dataset.tokenizer;
-  *ret = (tsr_source){.config = c, .dataset = {.kind = TSR_DATASET_TEXT}};
+  *ret = (tsr_run_data){.config = c, .dataset = {.kind = TSR_DATASET_TEXT}};
   tsr_tokenizer_type type = c->training.tokenizer_type;
   bool has_file = c->training.tokenizer_path[0];
   *tokenizer = tsr_tokenizer_byte();
@@ -199,7 +199,7 @@ static bool choose_tokenizer(
 }
 
 static bool open_tokens(
-    tsr_arena *arena, const tsr_config *c, tsr_place place, tsr_source *ret, tsr_diags *diags) {
+    tsr_arena *arena, const tsr_config *c, tsr_place place, tsr_run_data *ret, tsr_diags *diags) {
   const tsr_config_training *t = &c->training;
   tsr_data_options options = {
       .vocab_size = vocab_of_model(c),
@@ -243,7 +243,7 @@ static bool no_data(const tsr_config *c, tsr_place place, tsr_diags *diags) {
 
 /* A table, or a folder of MNIST's files, which has another pair for validation. */
 static bool open_rows(
-    tsr_arena *arena, const char *path, const tsr_source_needs *needs, bool validation,
+    tsr_arena *arena, const char *path, const tsr_run_data_needs *needs, bool validation,
     tsr_place place, tsr_dataset *ret, tsr_diags *diags) {
   if (!is_folder(path)) {
     tsr_table_columns columns = {.is_label = needs->labels};
@@ -269,7 +269,7 @@ static bool open_rows(
 }
 
 static bool add_validation(
-    tsr_arena *arena, const tsr_config *c, const tsr_source_needs *needs, tsr_dataset *to,
+    tsr_arena *arena, const tsr_config *c, const tsr_run_data_needs *needs, tsr_dataset *to,
     tsr_diags *diags) {
   tsr_dataset rows;
   tsr_place place = tsr_config_place(c, "training_config.validation_path");
@@ -278,10 +278,10 @@ static bool add_validation(
          tsr_dataset_add_validation(arena, to, &rows, place, diags);
 }
 
-bool tsr_source_open(
-    tsr_arena *arena, const tsr_config *c, const tsr_source_needs *needs, tsr_source *ret,
+bool tsr_run_data_open(
+    tsr_arena *arena, const tsr_config *c, const tsr_run_data_needs *needs, tsr_run_data *ret,
     tsr_diags *diags) {
-  *ret = (tsr_source){.config = c, .fault = tsr_arena_array(arena, tsr_source_fault, 1)};
+  *ret = (tsr_run_data){.config = c, .fault = tsr_arena_array(arena, tsr_run_data_fault, 1)};
   tsr_place place = place_of_data(c);
   if (!place.file) place.file = c->file;
   if (no_data(c, place, diags)) return false;
@@ -297,7 +297,7 @@ bool tsr_source_open(
 }
 
 static bool
-check_lengths(const tsr_source *s, int64_t sequence, tsr_place place, tsr_diags *diags) {
+check_lengths(const tsr_run_data *s, int64_t sequence, tsr_place place, tsr_diags *diags) {
   const tsr_config_training *c = &s->config->training;
   if (!tsr_dataset_check(&s->dataset, TSR_SPLIT_TRAIN, sequence, place, diags)) return false;
   bool evaluates = c->eval_every && c->validation_fraction > 0;
@@ -308,8 +308,8 @@ check_lengths(const tsr_source *s, int64_t sequence, tsr_place place, tsr_diags 
   return false;
 }
 
-bool tsr_source_check_end_of_text(
-    const tsr_config *c, const tsr_source_needs *needs, tsr_diags *diags) {
+bool tsr_run_data_check_end_of_text(
+    const tsr_config *c, const tsr_run_data_needs *needs, tsr_diags *diags) {
   int64_t token = c->training.end_of_text;
   if (!needs->text || !needs->vocab || token < needs->vocab) return true;
   return tsr_diag_error(
@@ -318,8 +318,8 @@ bool tsr_source_check_end_of_text(
       (long long)needs->vocab);
 }
 
-bool tsr_source_check_sequence(
-    const tsr_config *c, const tsr_source_needs *needs, tsr_diags *diags) {
+bool tsr_run_data_check_sequence(
+    const tsr_config *c, const tsr_run_data_needs *needs, tsr_diags *diags) {
   int64_t wanted = c->training.sequence_length;
   if (!needs->text || !wanted || wanted == needs->sequence) return true;
   return tsr_diag_error(
@@ -328,16 +328,16 @@ bool tsr_source_check_sequence(
       (long long)needs->sequence);
 }
 
-static bool
-check_text(const tsr_dataset *d, const tsr_source_needs *needs, tsr_place place, tsr_diags *diags) {
+static bool check_text(
+    const tsr_dataset *d, const tsr_run_data_needs *needs, tsr_place place, tsr_diags *diags) {
   if (d->tokenizer.vocab_size <= needs->vocab) return true;
   return tsr_diag_error(
       diags, place, "'%s' has a vocabulary of %d, but the model's vocab_size is %lld", d->name,
       d->tokenizer.vocab_size, (long long)needs->vocab);
 }
 
-static bool
-check_rows(const tsr_dataset *d, const tsr_source_needs *needs, tsr_place place, tsr_diags *diags) {
+static bool check_rows(
+    const tsr_dataset *d, const tsr_run_data_needs *needs, tsr_place place, tsr_diags *diags) {
   if (d->table.features != needs->features)
     return tsr_diag_error(
         diags, place, "'%s' has %lld features a row, but the model takes %lld", d->name,
@@ -354,7 +354,7 @@ check_rows(const tsr_dataset *d, const tsr_source_needs *needs, tsr_place place,
       needs->labels ? "classes" : "target columns", (long long)needs->classes);
 }
 
-bool tsr_source_check(const tsr_source *s, const tsr_source_needs *needs, tsr_diags *diags) {
+bool tsr_run_data_check(const tsr_run_data *s, const tsr_run_data_needs *needs, tsr_diags *diags) {
   const tsr_dataset *d = &s->dataset;
   tsr_place place = place_of_data(s->config);
   bool text = d->kind == TSR_DATASET_TEXT;
@@ -366,7 +366,7 @@ bool tsr_source_check(const tsr_source *s, const tsr_source_needs *needs, tsr_di
   return text ? check_text(d, needs, place, diags) : check_rows(d, needs, place, diags);
 }
 
-bool tsr_source_check_prompt(tsr_arena *arena, const tsr_source *s, tsr_diags *diags) {
+bool tsr_run_data_check_prompt(tsr_arena *arena, const tsr_run_data *s, tsr_diags *diags) {
   const char *prompt = s->config->eval.prompt;
   if (s->dataset.kind != TSR_DATASET_TEXT || !prompt[0]) return true;
   int64_t count, room = tsr_tokenizer_room(&s->dataset.tokenizer, prompt, strlen(prompt));
@@ -380,14 +380,14 @@ bool tsr_source_check_prompt(tsr_arena *arena, const tsr_source *s, tsr_diags *d
       s->dataset.name);
 }
 
-static int64_t sample_index(const tsr_source_step *s, int64_t sample) {
-  uint64_t seed = s->source->config->training.seed;
+static int64_t sample_index(const tsr_run_data_step *s, int64_t sample) {
+  uint64_t seed = s->data->config->training.seed;
   return tsr_dataset_sample_at(
-      &s->source->dataset, s->split, s->source->sequence,
-      s->split == TSR_SPLIT_TRAIN ? seed : ~seed, s->first + sample);
+      &s->data->dataset, s->split, s->data->sequence, s->split == TSR_SPLIT_TRAIN ? seed : ~seed,
+      s->first + sample);
 }
 
-static void ignore_targets(const tsr_source *s, int32_t *targets, int64_t count) {
+static void ignore_targets(const tsr_run_data *s, int32_t *targets, int64_t count) {
   int64_t ignored = s->config->training.ignore_index;
   for (int64_t i = 0; i < count; i++)
     if (targets[i] == ignored) targets[i] = TSR_TARGET_IGNORED;
@@ -399,58 +399,58 @@ static void ignore_all(int32_t *targets, int64_t count) {
 
 /* The vocabulary's end is checked where a token is used, for what was not looked at when the file
  * was opened. The first fault of all threads is kept; its sample is made harmless. */
-static bool has_fault(const tsr_source_step *s, int64_t index, int32_t *row) {
-  const tsr_source *source = s->source;
+static bool has_fault(const tsr_run_data_step *s, int64_t index, int32_t *row) {
+  const tsr_run_data *data = s->data;
   const tsr_token_file *file;
-  int64_t at = tsr_dataset_find_outside(&source->dataset, s->split, index, source->sequence, &file);
+  int64_t at = tsr_dataset_find_outside(&data->dataset, s->split, index, data->sequence, &file);
   if (at < 0) return false;
   const tsr_token_file *none = NULL;
-  if (atomic_compare_exchange_strong(&source->fault->file, &none, file))
-    atomic_store(&source->fault->token, at);
-  memset(row, 0, sizeof *row * (size_t)source->sequence);
+  if (atomic_compare_exchange_strong(&data->fault->file, &none, file))
+    atomic_store(&data->fault->token, at);
+  memset(row, 0, sizeof *row * (size_t)data->sequence);
   return true;
 }
 
-bool tsr_source_check_used(const tsr_source *source, tsr_diags *diags) {
-  const tsr_token_file *file = source->fault ? atomic_load(&source->fault->file) : NULL;
+bool tsr_run_data_check_used(const tsr_run_data *data, tsr_diags *diags) {
+  const tsr_token_file *file = data->fault ? atomic_load(&data->fault->file) : NULL;
   return tsr_file_maps_check(diags) &&
          (!file || tsr_token_file_outside(
-                       file, atomic_load(&source->fault->token), source->dataset.vocab_size,
-                       place_of_data(source->config), diags));
+                       file, atomic_load(&data->fault->token), data->dataset.vocab_size,
+                       place_of_data(data->config), diags));
 }
 
 /* A text sample is its tokens and its targets; each input asks for one of them. */
-static void fill_text(const tsr_source_step *s, const char *input, int64_t index, int32_t *row) {
-  int64_t T = s->source->sequence;
+static void fill_text(const tsr_run_data_step *s, const char *input, int64_t index, int32_t *row) {
+  int64_t T = s->data->sequence;
   bool targets = !strcmp(input, "targets");
   if (has_fault(s, index, row)) return;
   tsr_dataset_fill_tokens(
-      &s->source->dataset, s->split, index, T, targets ? NULL : row, targets ? row : NULL);
-  if (targets) ignore_targets(s->source, row, T);
+      &s->data->dataset, s->split, index, T, targets ? NULL : row, targets ? row : NULL);
+  if (targets) ignore_targets(s->data, row, T);
 }
 
-void tsr_source_fill(void *context, const char *input, int64_t sample, void *row) {
-  const tsr_source_step *s = context;
-  const tsr_dataset *d = &s->source->dataset;
+void tsr_run_data_fill(void *context, const char *input, int64_t sample, void *row) {
+  const tsr_run_data_step *s = context;
+  const tsr_dataset *d = &s->data->dataset;
   bool padding = sample >= s->samples;
   int64_t index = sample_index(s, padding ? 0 : sample);
   if (d->kind == TSR_DATASET_TEXT) {
     fill_text(s, input, index, row);
-    if (padding && !strcmp(input, "targets")) ignore_all(row, s->source->sequence);
+    if (padding && !strcmp(input, "targets")) ignore_all(row, s->data->sequence);
   } else if (!strcmp(input, "features")) {
     tsr_dataset_fill_features(d, s->split, index, row);
   } else if (d->table.classes) {
     tsr_dataset_fill_label(d, s->split, index, row);
-    ignore_targets(s->source, row, 1);
+    ignore_targets(s->data, row, 1);
     if (padding) ignore_all(row, 1);
   } else {
     tsr_dataset_fill_targets(d, s->split, index, row);
   }
 }
 
-int64_t tsr_source_targets(const tsr_source_step *step, int64_t samples) {
-  const tsr_dataset *d = &step->source->dataset;
-  int64_t ignored = step->source->config->training.ignore_index, T = step->source->sequence;
+int64_t tsr_run_data_targets(const tsr_run_data_step *step, int64_t samples) {
+  const tsr_dataset *d = &step->data->dataset;
+  int64_t ignored = step->data->config->training.ignore_index, T = step->data->sequence;
   bool text = d->kind == TSR_DATASET_TEXT;
   int64_t count = samples * (text ? T : 1);
   if ((ignored < 0 && !d->separate) || (!text && !d->table.classes)) return count;

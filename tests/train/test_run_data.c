@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A run's data from its configuration: token files and texts, several sources, documents, and a
  * token that is outside the vocabulary where nobody looked. */
-#include "train/source.h"
+#include "train/run_data.h"
 #include "tests/check.h"
 #include "tests/data/token_bytes.h"
 
@@ -11,7 +11,7 @@ static tsr_arena *arena;
 static tsr_diags *diags;
 static byte_file file;
 
-static bool open_source(const char *training, tsr_source *ret) {
+static bool open_source(const char *training, tsr_run_data *ret) {
   char text[1024];
   tsr_config *config;
   snprintf(
@@ -19,21 +19,21 @@ static bool open_source(const char *training, tsr_source *ret) {
       "training_config:\n  %s\ntransformer_config: {model_type: llama, vocab_size: 1000}\n",
       training);
   bool ok = tsr_config_parse(arena, "run.yaml", text, strlen(text), NULL, 0, false, &config, diags);
-  tsr_source_needs needs = {.text = true, .sequence = T, .vocab = 1000};
-  ok = ok && tsr_source_open(arena, config, &needs, ret, diags);
+  tsr_run_data_needs needs = {.text = true, .sequence = T, .vocab = 1000};
+  ok = ok && tsr_run_data_open(arena, config, &needs, ret, diags);
   if (ok) ret->sequence = T;
-  return ok && tsr_source_check(ret, &needs, diags);
+  return ok && tsr_run_data_check(ret, &needs, diags);
 }
 
 /* Sample `sample` of a step of the positions from `first`. */
-static void fill(const tsr_source *s, int64_t first, int64_t sample, int32_t *x, int32_t *y) {
-  tsr_source_step step = {s, TSR_SPLIT_TRAIN, first, 4};
-  tsr_source_fill(&step, "tokens", sample, x);
-  tsr_source_fill(&step, "targets", sample, y);
+static void fill(const tsr_run_data *s, int64_t first, int64_t sample, int32_t *x, int32_t *y) {
+  tsr_run_data_step step = {s, TSR_SPLIT_TRAIN, first, 4};
+  tsr_run_data_fill(&step, "tokens", sample, x);
+  tsr_run_data_fill(&step, "targets", sample, y);
 }
 
 static void test_token_file(void) {
-  tsr_source s;
+  tsr_run_data s;
   int32_t x[T], y[T], again[T];
   bool seen[25] = {0};
   CHECK(open_source("data_path: one.bin", &s));
@@ -49,16 +49,16 @@ static void test_token_file(void) {
     fill(&s, p - p % 4, p % 4, again, y); /* the position counts, not the step */
     CHECK(!memcmp(x, again, sizeof x));
   }
-  tsr_source_step step = {&s, TSR_SPLIT_TRAIN, 0, 4};
-  CHECK_INT(tsr_source_targets(&step, 4), 16);
+  tsr_run_data_step step = {&s, TSR_SPLIT_TRAIN, 0, 4};
+  CHECK_INT(tsr_run_data_targets(&step, 4), 16);
   fill(&s, 0, 5, x, y); /* padding */
   for (int t = 0; t < T; t++) CHECK_INT(y[t], TSR_TARGET_IGNORED);
-  CHECK(tsr_source_check_used(&s, diags));
+  CHECK(tsr_run_data_check_used(&s, diags));
   tsr_dataset_close(&s.dataset);
 }
 
 static void test_documents(void) {
-  tsr_source s;
+  tsr_run_data s;
   int32_t x[T], y[T];
   int64_t count = 0, want = 0;
   CHECK(open_source(
@@ -68,8 +68,8 @@ static void test_documents(void) {
   CHECK_INT(tsr_dataset_samples(&s.dataset, TSR_SPLIT_TRAIN, T), 25);
   CHECK_INT(tsr_dataset_samples(&s.dataset, TSR_SPLIT_VALIDATION, T), 5);
   for (int p = 0; p < 25; p++) {
-    tsr_source_step step = {&s, TSR_SPLIT_TRAIN, p, 1};
-    count += tsr_source_targets(&step, 1);
+    tsr_run_data_step step = {&s, TSR_SPLIT_TRAIN, p, 1};
+    count += tsr_run_data_targets(&step, 1);
     fill(&s, p, 0, x, y);
     for (int t = 0; t < T; t++) {
       bool ignored = x[t] == 41 || x[t] == 2;
@@ -82,7 +82,7 @@ static void test_documents(void) {
 }
 
 static void test_sources(void) {
-  tsr_source s;
+  tsr_run_data s;
   int32_t x[T], y[T];
   int from[2] = {0};
   CHECK(open_source(
@@ -107,7 +107,7 @@ static void test_sources(void) {
 /* Megatron's pair by the name that both files begin with. */
 static void test_pair(void) {
   static const int lengths[] = {30, 11};
-  tsr_source s;
+  tsr_run_data s;
   file.length = 0;
   put_tokens(&file, 100, 41, 2);
   write_file("pair.bin", &file);
@@ -115,13 +115,13 @@ static void test_pair(void) {
   write_file("pair.idx", &file);
   CHECK(open_source("data_path: pair\n  eval_every: 0", &s));
   CHECK_STR(scratch_diags(diags), "");
-  CHECK(tsr_source_exists(arena, s.config));
+  CHECK(tsr_run_data_exist(arena, s.config));
   CHECK_INT(s.dataset.sources[0].files[0].format, TSR_TOKEN_FILE_MEGATRON);
   tsr_dataset_close(&s.dataset);
 }
 
 static void test_outside(void) {
-  tsr_source s;
+  tsr_run_data s;
   int32_t x[T], y[T];
   CHECK(!open_source("data_path: big.bin", &s));
   CHECK_STR(
@@ -134,7 +134,7 @@ static void test_outside(void) {
     fill(&s, p, 0, x, y);
     for (int t = 0; t < T; t++) CHECK(x[t] < 80 && y[t] < 80);
   }
-  CHECK(!tsr_source_check_used(&s, diags));
+  CHECK(!tsr_run_data_check_used(&s, diags));
   CHECK_STR(
       scratch_diags(diags),
       "run.yaml:2:14: error: 'one.bin', byte 1184: token 80 is 80, but the vocabulary has 80\n"
@@ -160,5 +160,5 @@ int main(void) {
   test_outside();
   scratch_leave(folder);
   tsr_arena_free(arena);
-  return check_done("source");
+  return check_done("train.run_data");
 }

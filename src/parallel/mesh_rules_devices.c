@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/rules.h"
+#include "parallel/mesh_rules.h"
 
 enum { SHAPES_SHOWN_MAX = 8 };
 
-bool tsr_rule_mesh_kind(const tsr_config *config, const tsr_mesh *mesh, tsr_diags *diags) {
+bool tsr_mesh_rule_kind(const tsr_config *config, const tsr_mesh *mesh, tsr_diags *diags) {
   tsr_place place = {.file = mesh->file};
   if (mesh->is_switch_only) {
     return tsr_diag_error(
@@ -24,23 +24,23 @@ static void shapes_add(int devices, int ndim, tsr_text *text) {
     int count = tsr_divisors(devices, divisors);
     for (int i = 0; i < count && i < SHAPES_SHOWN_MAX; i++) {
       shape[0] = divisors[i], shape[1] = devices / divisors[i];
-      tsr_text_add(text, "%s%s", i ? ", " : "", tsr_layout_text(shape, 2).text);
+      tsr_text_add(text, "%s%s", i ? ", " : "", tsr_mesh_layout_text(shape, 2).text);
     }
     if (count > SHAPES_SHOWN_MAX) tsr_text_add(text, ", …");
     return;
   }
   tsr_parallel_factorize(devices, ndim, shape);
-  tsr_text_add(text, "%s", tsr_layout_text(shape, ndim).text);
+  tsr_text_add(text, "%s", tsr_mesh_layout_text(shape, ndim).text);
   if (ndim > 1) tsr_text_add(text, " and any other shape of %d devices", devices);
 }
 
-static bool line_fits(const tsr_config *config, const tsr_layout *layout, tsr_diags *diags) {
+static bool line_fits(const tsr_config *config, const tsr_mesh_layout *layout, tsr_diags *diags) {
   if (layout->ranks == layout->devices) return true;
   tsr_diag_error(
-      diags, tsr_layout_place(config),
+      diags, tsr_mesh_layout_place(config),
       "mesh_shape %s needs %lld device%s, but the descriptor's mesh %s has %d",
-      tsr_layout_text(layout->asked, layout->asked_ndim).text, (long long)layout->ranks,
-      layout->ranks == 1 ? "" : "s", tsr_layout_text(layout->have, layout->have_ndim).text,
+      tsr_mesh_layout_text(layout->asked, layout->asked_ndim).text, (long long)layout->ranks,
+      layout->ranks == 1 ? "" : "s", tsr_mesh_layout_text(layout->have, layout->have_ndim).text,
       layout->devices);
   tsr_text shapes = {0};
   shapes_add(layout->devices, layout->asked_ndim, &shapes);
@@ -60,18 +60,18 @@ static int shape_core(const int *shape, int ndim, int *ret_core) {
   return count;
 }
 
-static bool grid_fits(const tsr_config *config, const tsr_layout *layout, tsr_diags *diags) {
+static bool grid_fits(const tsr_config *config, const tsr_mesh_layout *layout, tsr_diags *diags) {
   int asked[TSR_MESH_NDIM_MAX], have[TSR_MESH_DIMS_MAX + 1];
   int asked_ndim = shape_core(layout->asked, layout->asked_ndim, asked);
   int have_ndim = shape_core(layout->have, layout->have_ndim, have);
   bool equal = asked_ndim == have_ndim;
   for (int i = 0; equal && i < have_ndim; i++) equal = asked[i] == have[i];
   if (equal) return true;
-  const tsr_short_text have_text = tsr_layout_text(layout->have, layout->have_ndim);
+  const tsr_short_text have_text = tsr_mesh_layout_text(layout->have, layout->have_ndim);
   tsr_diag_error(
-      diags, tsr_layout_place(config),
+      diags, tsr_mesh_layout_place(config),
       "mesh_shape %s (%lld device%s) is not the descriptor's mesh %s (%d devices)",
-      tsr_layout_text(layout->asked, layout->asked_ndim).text, (long long)layout->ranks,
+      tsr_mesh_layout_text(layout->asked, layout->asked_ndim).text, (long long)layout->ranks,
       layout->ranks == 1 ? "" : "s", have_text.text, layout->devices);
   tsr_diag_hint(
       diags, "the shape that fits: %s; other shapes need a descriptor of one line, [1, %lld]%s",
@@ -80,7 +80,8 @@ static bool grid_fits(const tsr_config *config, const tsr_layout *layout, tsr_di
   return false;
 }
 
-bool tsr_rule_descriptor(const tsr_config *config, const tsr_layout *layout, tsr_diags *diags) {
+bool tsr_mesh_rule_descriptor(
+    const tsr_config *config, const tsr_mesh_layout *layout, tsr_diags *diags) {
   bool part =
       config->device.device_ids_count > 0 && config->device.device_ids_count < layout->devices;
   if (part || !layout->whole) return true;
@@ -93,10 +94,11 @@ static tsr_place id_place(const tsr_config *config, int index) {
   const tsr_yaml *ids = section ? tsr_yaml_get(section, "device_ids") : NULL;
   if (ids && ids->kind == TSR_YAML_LIST && index < ids->count) return ids->items[index]->place;
   tsr_place place = tsr_config_place(config, "device_config.device_ids");
-  return place.line ? place : tsr_layout_place(config);
+  return place.line ? place : tsr_mesh_layout_place(config);
 }
 
-bool tsr_rule_device_ids(const tsr_config *config, const tsr_layout *layout, tsr_diags *diags) {
+bool tsr_mesh_rule_device_ids(
+    const tsr_config *config, const tsr_mesh_layout *layout, tsr_diags *diags) {
   const tsr_config_device *device = &config->device;
   bool good = true;
   for (int i = 0; i < device->device_ids_count; i++) {
@@ -106,7 +108,7 @@ bool tsr_rule_device_ids(const tsr_config *config, const tsr_layout *layout, tsr
           diags, id_place(config, i),
           "Physical chip id %d not found in control plane chip mapping. The descriptor's mesh %s "
           "has devices 0 to %d",
-          id, tsr_layout_text(layout->have, layout->have_ndim).text, layout->devices - 1);
+          id, tsr_mesh_layout_text(layout->have, layout->have_ndim).text, layout->devices - 1);
       tsr_diag_hint(diags, "check device_ids against the descriptor's device_topology");
     }
   }
@@ -115,15 +117,16 @@ bool tsr_rule_device_ids(const tsr_config *config, const tsr_layout *layout, tsr
         diags, tsr_config_place(config, "device_config.device_ids"),
         "device_ids names %d device%s, but mesh_shape %s needs %lld", device->device_ids_count,
         device->device_ids_count == 1 ? "" : "s",
-        tsr_layout_text(layout->asked, layout->asked_ndim).text, (long long)layout->ranks);
+        tsr_mesh_layout_text(layout->asked, layout->asked_ndim).text, (long long)layout->ranks);
   }
   return good;
 }
 
-bool tsr_rule_idle_devices(const tsr_config *config, const tsr_layout *layout, tsr_diags *diags) {
+bool tsr_mesh_rule_idle_devices(
+    const tsr_config *config, const tsr_mesh_layout *layout, tsr_diags *diags) {
   if (layout->ranks >= layout->devices) return true;
   tsr_diag_warning(
-      diags, tsr_layout_place(config), "the mesh uses %lld of the descriptor's %d devices",
+      diags, tsr_mesh_layout_place(config), "the mesh uses %lld of the descriptor's %d devices",
       (long long)layout->ranks, layout->devices);
   return true;
 }

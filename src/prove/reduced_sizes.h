@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The sizes of a model at reduced size: which counts cut each of them, by the expressions of its
  * graph file, and what remains of it. Sizes that are computed from others follow them. */
-#ifndef TSR_PROVE_SIZES_H
-#define TSR_PROVE_SIZES_H
+#ifndef TSR_PROVE_REDUCED_SIZES_H
+#define TSR_PROVE_REDUCED_SIZES_H
 #include "config/config.h"
 #include "model/model.h"
 #include "prove/size_uses.h"
@@ -19,7 +19,7 @@ typedef struct {
   tsr_run_cuts cuts;
   const tsr_kept_size *kept;
   int kept_count;
-} tsr_sizes_request;
+} tsr_reduced_sizes_request;
 
 typedef struct {
   const char *name;
@@ -28,21 +28,22 @@ typedef struct {
   const char *key; /* under which the model's map has or gets it; NULL: it is not the model's */
   tsr_place place;
   bool shrinks;
-} tsr_size_row;
+} tsr_reduced_size;
 
 typedef struct {
-  tsr_size_row *rows;
+  tsr_reduced_size *rows;
   int count;
   int64_t sequence;    /* 0: the model has none */
   int literal_tensors; /* parameters and inputs with dimensions written as numbers */
-} tsr_sizes;
+} tsr_reduced_sizes;
 
 /* Errors are those of the graph file; a model that was compiled before has none. */
-bool tsr_sizes_reduce(
-    tsr_arena *arena, const tsr_sizes_request *request, tsr_sizes *ret_sizes, tsr_diags *diags);
+bool tsr_reduced_sizes_make(
+    tsr_arena *arena, const tsr_reduced_sizes_request *request, tsr_reduced_sizes *ret_sizes,
+    tsr_diags *diags);
 
 /* A configuration with the reduced sizes in its model's map; the map is copied. */
-bool tsr_sizes_apply(
-    tsr_arena *arena, const tsr_sizes *sizes, tsr_config *config, tsr_diags *diags);
+bool tsr_reduced_sizes_apply(
+    tsr_arena *arena, const tsr_reduced_sizes *sizes, tsr_config *config, tsr_diags *diags);
 
 #endif

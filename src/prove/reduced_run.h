@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The run at reduced size: sizes of the model, mesh, batch and units, as two configurations, one on
  * the reduced mesh and one on a single rank, which have the same recipe. */
-#ifndef TSR_PROVE_REDUCTION_H
-#define TSR_PROVE_REDUCTION_H
+#ifndef TSR_PROVE_REDUCED_RUN_H
+#define TSR_PROVE_REDUCED_RUN_H
 #include "device/cpu/cpu.h"
 #include "prove/reduced_mesh.h"
-#include "prove/sizes.h"
+#include "prove/reduced_sizes.h"
 #include "train/compile.h"
 
 /* What `check` has decided for the full run. */
@@ -40,18 +40,18 @@ typedef struct {
   tsr_reduced_mesh shape;
   tsr_run_row rows[TSR_RUN_ROWS_MAX]; /* batch, microbatches, units, steps */
   int rows_count;
-  tsr_sizes sizes;
+  tsr_reduced_sizes sizes;
   tsr_prove_run mesh, single; /* single, in f32: gradients are outputs */
   const char
       *refused; /* why no single rank can run the recipe, or NULL; then `single` is the mesh */
   /* The units are the mesh's own: no other mesh adds them in the same order. */
   bool own_order;
-} tsr_reduction_plan;
+} tsr_reduced_run;
 
 /* Shrinks, compiles both, and keeps the sizes without which the smaller model is refused.
  * The full run is what remains in the end, so this fails only where that does. */
-bool tsr_reduction_make(
-    const tsr_prove_request *request, tsr_reduction_plan *ret_plan, tsr_diags *diags);
+bool tsr_reduced_run_make(
+    const tsr_prove_request *request, tsr_reduced_run *ret_plan, tsr_diags *diags);
 
 /* Compiles one of the configurations. */
 bool tsr_prove_compile(

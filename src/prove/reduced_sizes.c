@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "prove/sizes.h"
+#include "prove/reduced_sizes.h"
 #include "base/text.h"
 #include "config/override.h"
 #include "model/build.h"
@@ -26,7 +26,7 @@ typedef struct {
 
 typedef struct {
   tsr_arena *arena;
-  const tsr_sizes_request *request;
+  const tsr_reduced_sizes_request *request;
   const tsr_graph_file *file;
   tsr_size_uses uses;
   tsr_scope full, reduced; /* of the same names */
@@ -366,7 +366,7 @@ static void find_equations(reducer *x) {
 }
 
 static void start(reducer *x) {
-  const tsr_sizes_request *r = x->request;
+  const tsr_reduced_sizes_request *r = x->request;
   x->reduced = x->full;
   x->reduced.capacity = 0;
   x->reduced.names = tsr_arena_array(x->arena, tsr_name, x->full.count);
@@ -417,13 +417,13 @@ static const char *key_of(const reducer *x, const size *s) {
   return alias ? s->decl->alias : s->decl->name;
 }
 
-static void add_row(reducer *x, tsr_sizes *out, const size *s) {
+static void add_row(reducer *x, tsr_reduced_sizes *out, const size *s) {
   const tsr_name *full = entry(&x->full, s->name), *reduced = entry(&x->reduced, s->name);
   bool sequence = !s->decl;
   bool hides = s->in_window && full && full->value.number > 0;
   if (!full || (s->from && !s->equated) || !(s->in_shape || s->in_times || hides)) return;
-  tsr_size_row *row = &out->rows[out->count++];
-  *row = (tsr_size_row){.name = sequence ? "sequence_length" : s->name, .why = s->why};
+  tsr_reduced_size *row = &out->rows[out->count++];
+  *row = (tsr_reduced_size){.name = sequence ? "sequence_length" : s->name, .why = s->why};
   row->full = tsr_eval_text(x->arena, &full->value);
   row->reduced = tsr_eval_text(x->arena, &reduced->value);
   row->key = key_of(x, s);
@@ -433,12 +433,13 @@ static void add_row(reducer *x, tsr_sizes *out, const size *s) {
   if (s->kept) row->why = tsr_arena_printf(x->arena, "kept: %s", s->kept);
 }
 
-bool tsr_sizes_reduce(
-    tsr_arena *arena, const tsr_sizes_request *request, tsr_sizes *ret, tsr_diags *diags) {
+bool tsr_reduced_sizes_make(
+    tsr_arena *arena, const tsr_reduced_sizes_request *request, tsr_reduced_sizes *ret,
+    tsr_diags *diags) {
   reducer x = {.arena = arena, .request = request, .ignored = tsr_diags_new(arena)};
   tsr_model_source source;
   tsr_graph_file *file;
-  *ret = (tsr_sizes){0};
+  *ret = (tsr_reduced_sizes){0};
   if (!tsr_model_source_read(arena, request->config, request->full.graphs_folder, &source, diags) ||
       !tsr_graph_file_read(arena, source.root, &file, diags))
     return false;
@@ -450,7 +451,7 @@ bool tsr_sizes_reduce(
   find_equations(&x);
   find_roles(&x);
   resolve_all(&x);
-  ret->rows = tsr_arena_array(arena, tsr_size_row, x.count);
+  ret->rows = tsr_arena_array(arena, tsr_reduced_size, x.count);
   for (int i = 0; i < x.count; i++) add_row(&x, ret, &x.sizes[i]);
   ret->sequence = request->model->sequence ? tsr_sizes_get(&x.reduced, "sequence") : 0;
   ret->literal_tensors = x.uses.literal_tensors;
@@ -459,7 +460,7 @@ bool tsr_sizes_reduce(
 
 /* The text of a number or list, as a value that stands where the old one did. */
 static bool
-parse_value(tsr_arena *arena, const tsr_size_row *row, tsr_yaml **ret, tsr_diags *diags) {
+parse_value(tsr_arena *arena, const tsr_reduced_size *row, tsr_yaml **ret, tsr_diags *diags) {
   const char *text = row->reduced;
   if (!tsr_yaml_parse(arena, "reduced", text, strlen(text), ret, diags)) return false;
   (*ret)->place = row->place;
@@ -467,12 +468,12 @@ parse_value(tsr_arena *arena, const tsr_size_row *row, tsr_yaml **ret, tsr_diags
   return true;
 }
 
-bool tsr_sizes_apply(
-    tsr_arena *arena, const tsr_sizes *sizes, tsr_config *config, tsr_diags *diags) {
+bool tsr_reduced_sizes_apply(
+    tsr_arena *arena, const tsr_reduced_sizes *sizes, tsr_config *config, tsr_diags *diags) {
   tsr_yaml empty = {.kind = TSR_YAML_MAP, .text = "", .place = config->model.place};
   tsr_yaml *map = (tsr_yaml *)config->model.map;
   for (int i = 0; i < sizes->count; i++) {
-    const tsr_size_row *row = &sizes->rows[i];
+    const tsr_reduced_size *row = &sizes->rows[i];
     bool vocabulary = !strcmp(row->name, "vocab_size"); /* which may be counted in the data */
     if (!row->key || (!row->shrinks && !vocabulary)) continue;
     tsr_override o = {.path = row->key, .place = row->place};

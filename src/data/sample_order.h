@@ -7,11 +7,11 @@
  * walked until it falls inside [0, n) (Black and Rogaway, "Ciphers with arbitrary finite domains",
  * 2002), with Philox as its round function. So a resumed run, any number of workers and any split
  * of the batch see the same order, in constant memory. */
-#ifndef TSR_DATA_ORDER_H
-#define TSR_DATA_ORDER_H
+#ifndef TSR_DATA_SAMPLE_ORDER_H
+#define TSR_DATA_SAMPLE_ORDER_H
 #include <stdint.h>
 
 /* The sample at a position >= 0; n in 1..2^62. */
-int64_t tsr_order_sample(uint64_t seed, int64_t n, int64_t position);
+int64_t tsr_sample_order_at(uint64_t seed, int64_t n, int64_t position);
 
 #endif

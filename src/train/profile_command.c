@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/profile.h"
+#include "train/profile_command.h"
 #include "base/file.h"
 #include "report/chrome_trace.h"
 #include "report/profile.h"
@@ -46,7 +46,7 @@ static bool report(
   return ok;
 }
 
-bool tsr_profile_run(
+bool tsr_profile_command(
     const tsr_trainer_options *options, const tsr_compiled *training, int64_t steps,
     int *ret_signal, tsr_diags *diags) {
   if (training->graph->loss < 0)

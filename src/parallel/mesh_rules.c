@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/rules.h"
+#include "parallel/mesh_rules.h"
 #include <string.h>
 
-static void names_add(const tsr_layout *layout, tsr_text *text) {
+static void names_add(const tsr_mesh_layout *layout, tsr_text *text) {
   for (int i = 0; i < layout->strategies_count; i++) {
     tsr_text_add(text, "%s%s", i ? ", " : "", layout->strategies[i].name);
   }
   if (layout->strategies_count == 0) tsr_text_add(text, "none");
 }
 
-bool tsr_rule_axes(const tsr_config *config, const tsr_layout *layout, tsr_diags *diags) {
+bool tsr_mesh_rule_axes(const tsr_config *config, const tsr_mesh_layout *layout, tsr_diags *diags) {
   /* a single rank needs no strategy */
   if (layout->strategies_count == layout->ndim) return true;
   tsr_diag_error(
-      diags, tsr_layout_place(config),
+      diags, tsr_mesh_layout_place(config),
       "The number of parallelization axes must be equal to the number of mesh shape dimensions");
   tsr_text names = {0};
   names_add(layout, &names);
   tsr_diag_hint(
       diags, "enabled: %s (%d); mesh_shape %s has %d dimension%s", names.data,
-      layout->strategies_count, tsr_layout_text(layout->asked, layout->asked_ndim).text,
+      layout->strategies_count, tsr_mesh_layout_text(layout->asked, layout->asked_ndim).text,
       layout->asked_ndim, layout->asked_ndim == 1 ? "" : "s");
   tsr_text_free(&names);
   return false;
@@ -35,11 +35,11 @@ axis_is_named(const tsr_config *config, bool enabled, int axis, const char *key,
   if (!enabled || device->axes_count == 0) return true;
   tsr_place place = tsr_config_place(config, key);
   return tsr_diag_error(
-      diags, place.line ? place : tsr_layout_place(config),
+      diags, place.line ? place : tsr_mesh_layout_place(config),
       "'%s' is on, but 'mesh.axes' does not name '%s'", strchr(key, '.') + 1, tsr_axis_name(axis));
 }
 
-bool tsr_rule_axis_names(const tsr_config *config, tsr_diags *diags) {
+bool tsr_mesh_rule_axis_names(const tsr_config *config, tsr_diags *diags) {
   const tsr_config_device *device = &config->device;
   bool good = axis_is_named(config, device->enable_ddp, TSR_DP, "device_config.enable_ddp", diags);
   good &= axis_is_named(config, device->enable_fsdp, TSR_DP, "device_config.enable_fsdp", diags);
@@ -71,7 +71,7 @@ static bool rule_microbatches(const tsr_config *config, tsr_parallel *p, tsr_dia
 }
 
 /* The global batch: what is given, or what batch_size_per_rank makes of dp. */
-bool tsr_rule_batch(const tsr_config *config, tsr_parallel *p, tsr_diags *diags) {
+bool tsr_mesh_rule_batch(const tsr_config *config, tsr_parallel *p, tsr_diags *diags) {
   const tsr_config_training *training = &config->training;
   int64_t dp = p->size[TSR_DP], per_rank = training->batch_size_per_rank;
   p->microbatches = training->gradient_accumulation_steps;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "prove/reduction.h"
+#include "prove/reduced_run.h"
 #include "base/tree.h"
-#include "train/sequence.h"
+#include "train/sequence_units.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -123,8 +123,8 @@ static tsr_run_cuts cuts_of(const attempt *a, const tsr_reduced_mesh *shape) {
   return c;
 }
 
-static bool
-reduce_sizes(const attempt *a, const tsr_reduced_mesh *shape, tsr_sizes *ret, tsr_diags *diags) {
+static bool reduce_sizes(
+    const attempt *a, const tsr_reduced_mesh *shape, tsr_reduced_sizes *ret, tsr_diags *diags) {
   const tsr_prove_request *r = a->request;
   const tsr_parallel *p = r->parallel;
   tsr_compile_options full = {.config = r->config, .parallel = p};
@@ -132,18 +132,18 @@ reduce_sizes(const attempt *a, const tsr_reduced_mesh *shape, tsr_sizes *ret, ts
   full.tp_units = r->tp_units;
   full.graphs_folder = r->graphs_folder;
   full.vocab_detected = r->training->model->vocab_size;
-  tsr_sizes_request s = {.config = r->config, .model = r->training->model};
+  tsr_reduced_sizes_request s = {.config = r->config, .model = r->training->model};
   s.full = tsr_compile_model(&full, TSR_COMPILE_TRAIN, r->training->batch);
   s.cuts = cuts_of(a, shape);
   s.kept = a->kept;
   s.kept_count = a->kept_count;
-  return tsr_sizes_reduce(r->arena, &s, ret, diags);
+  return tsr_reduced_sizes_make(r->arena, &s, ret, diags);
 }
 
 /* ---- configurations ---- */
 
 static bool configure_common(
-    const attempt *a, const tsr_reduction_plan *plan, tsr_config **ret, tsr_diags *diags) {
+    const attempt *a, const tsr_reduced_run *plan, tsr_config **ret, tsr_diags *diags) {
   const tsr_prove_request *r = a->request;
   tsr_config *c = tsr_arena_alloc(r->arena, sizeof *c);
   *c = *r->config;
@@ -154,10 +154,10 @@ static bool configure_common(
   c->numerics.units_batch = plan->own_order ? 0 : a->batch_units;
   c->numerics.units_tp = a->tp_units;
   c->numerics.units_sequence = a->reduced_sequence_units;
-  return tsr_sizes_apply(r->arena, &plan->sizes, c, diags);
+  return tsr_reduced_sizes_apply(r->arena, &plan->sizes, c, diags);
 }
 
-static bool compile_mesh(attempt *a, tsr_reduction_plan *plan, tsr_diags *diags) {
+static bool compile_mesh(attempt *a, tsr_reduced_run *plan, tsr_diags *diags) {
   tsr_config *c;
   if (!configure_common(a, plan, &c, diags)) return false;
   tsr_reduced_mesh_apply(&plan->shape, c);
@@ -173,7 +173,7 @@ static tsr_compile_outputs reference_outputs(const tsr_config *c) {
 
 /* The same samples in so many microbatches. */
 static bool
-compile_single(attempt *a, tsr_reduction_plan *plan, int64_t microbatches, tsr_diags *diags) {
+compile_single(attempt *a, tsr_reduced_run *plan, int64_t microbatches, tsr_diags *diags) {
   int64_t samples = a->rows * plan->shape.size[TSR_DP] * a->cuts * a->accumulation;
   tsr_config *c;
   if (!configure_common(a, plan, &c, diags)) return false;
@@ -186,7 +186,7 @@ compile_single(attempt *a, tsr_reduction_plan *plan, int64_t microbatches, tsr_d
 
 /* One microbatch, so that nothing of the recipe may depend on how many the mesh has. As many as the
  * mesh has where a graph file is of that number of samples alone; or one a unit. */
-static bool compile_reference(attempt *a, tsr_reduction_plan *plan, tsr_diags *diags) {
+static bool compile_reference(attempt *a, tsr_reduced_run *plan, tsr_diags *diags) {
   int64_t counts[] = {1, a->accumulation * a->cuts, a->batch_units};
   tsr_diags *first = tsr_diags_new(a->request->arena), *ignored = tsr_diags_new(a->request->arena);
   for (int i = 0; i < 3; i++)
@@ -220,12 +220,12 @@ bool tsr_prove_compile(
   return tsr_compile(r->arena, o, TSR_COMPILE_TRAIN, &ret->compiled, diags);
 }
 
-static void add_row(
-    tsr_reduction_plan *plan, const char *name, int64_t full, int64_t reduced, const char *why) {
+static void
+add_row(tsr_reduced_run *plan, const char *name, int64_t full, int64_t reduced, const char *why) {
   plan->rows[plan->rows_count++] = (tsr_run_row){name, full, reduced, why};
 }
 
-static void add_rows(const attempt *a, tsr_reduction_plan *plan) {
+static void add_rows(const attempt *a, tsr_reduced_run *plan) {
   const tsr_config *c = a->request->config;
   const tsr_parallel *p = a->request->parallel;
   int64_t accumulation = c->training.gradient_accumulation_steps;
@@ -248,8 +248,8 @@ static void add_rows(const attempt *a, tsr_reduction_plan *plan) {
   add_row(plan, "max_steps", c->training.max_steps, TSR_PROVE_STEPS, "");
 }
 
-static bool try(attempt *a, tsr_reduction_plan *plan, tsr_diags *diags) {
-  *plan = (tsr_reduction_plan){.shape = shape_of(a)};
+static bool try(attempt *a, tsr_reduced_run *plan, tsr_diags *diags) {
+  *plan = (tsr_reduced_run){.shape = shape_of(a)};
   reduce_microbatches(a, &plan->shape);
   reduce_batch(a, &plan->shape);
   reduce_sequence_units(a, &plan->shape);
@@ -263,7 +263,7 @@ static bool try(attempt *a, tsr_reduction_plan *plan, tsr_diags *diags) {
 
 /* ---- what stays ---- */
 
-static bool try_quietly(attempt *a, tsr_reduction_plan *plan, const char **ret_why) {
+static bool try_quietly(attempt *a, tsr_reduced_run *plan, const char **ret_why) {
   tsr_diags *diags = tsr_diags_new(a->request->arena);
   if (try(a, plan, diags)) return true;
   *ret_why = tsr_diags_first_error(diags);
@@ -271,14 +271,14 @@ static bool try_quietly(attempt *a, tsr_reduction_plan *plan, const char **ret_w
   return false;
 }
 
-static void keep(attempt *a, const tsr_size_row *row, const char *why) {
+static void keep(attempt *a, const tsr_reduced_size *row, const char *why) {
   const char *name = row->key ? row->name : "sequence";
   if (a->kept_count < KEPT_MAX) a->kept[a->kept_count++] = (tsr_kept_size){name, why};
 }
 
 /* One size alone, where that is enough; else as many as it needs, in their order. */
-static bool keep_sizes(attempt *a, tsr_reduction_plan *plan, const char *why) {
-  const tsr_sizes first = plan->sizes;
+static bool keep_sizes(attempt *a, tsr_reduced_run *plan, const char *why) {
+  const tsr_reduced_sizes first = plan->sizes;
   const char *other;
   for (int together = 0; together < 2; together++)
     for (int i = 0; i < first.count; i++) {
@@ -290,8 +290,8 @@ static bool keep_sizes(attempt *a, tsr_reduction_plan *plan, const char *why) {
   return false;
 }
 
-bool tsr_reduction_make(
-    const tsr_prove_request *request, tsr_reduction_plan *plan, tsr_diags *diags) {
+bool tsr_reduced_run_make(
+    const tsr_prove_request *request, tsr_reduced_run *plan, tsr_diags *diags) {
   attempt a = {.request = request};
   const char *why;
   if (try_quietly(&a, plan, &why) || keep_sizes(&a, plan, why)) return true;

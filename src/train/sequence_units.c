@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/sequence.h"
+#include "train/sequence_units.h"
 
 /* Runs of positions that no rank may share. */
 static int64_t runs(const tsr_config *c, const tsr_parallel *p) {
@@ -9,7 +9,7 @@ static int64_t runs(const tsr_config *c, const tsr_parallel *p) {
 
 static bool is_power_of_two(int64_t n) { return n > 0 && (n & (n - 1)) == 0; }
 
-int64_t tsr_sequence_units(const tsr_config *c, const tsr_parallel *p) {
+int64_t tsr_sequence_units_count(const tsr_config *c, const tsr_parallel *p) {
   int64_t given = c->numerics.units_sequence, needed = runs(c, p);
   bool fits = given % needed == 0;
   return given && (fits || c->numerics.policy != TSR_NUMERICS_FAST) ? given : needed;
@@ -52,7 +52,7 @@ check_slices(const tsr_config *c, const tsr_parallel *p, int64_t sequence, tsr_d
   return false;
 }
 
-bool tsr_sequence_check(
+bool tsr_sequence_units_check(
     const tsr_config *c, const tsr_parallel *p, int64_t sequence, int64_t *units,
     tsr_diags *diags) {
   tsr_place place = place_of(c, p);

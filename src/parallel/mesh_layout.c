@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/rules.h"
+#include "parallel/mesh_rules.h"
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
-tsr_short_text tsr_layout_text(const int *shape, int ndim) {
+tsr_short_text tsr_mesh_layout_text(const int *shape, int ndim) {
   tsr_short_text text;
   size_t n = (size_t)snprintf(text.text, sizeof text.text, "[");
   for (int i = 0; i < ndim && n < sizeof text.text; i++)
@@ -13,7 +13,7 @@ tsr_short_text tsr_layout_text(const int *shape, int ndim) {
   return text;
 }
 
-tsr_place tsr_layout_place(const tsr_config *config) {
+tsr_place tsr_mesh_layout_place(const tsr_config *config) {
   static const char *const keys[] = {"device_config.mesh_shape",
                                      "mesh.shape",
                                      "mesh.devices",
@@ -32,15 +32,16 @@ tsr_place tsr_axis_place(const tsr_config *config, int axis) {
       "device_config.enable_ddp", "device_config.enable_pp", "device_config.enable_ep",
       "device_config.enable_cp", "device_config.enable_tp"};
   tsr_place place = tsr_config_place(config, keys[axis]);
-  return place.line ? place : tsr_layout_place(config);
+  return place.line ? place : tsr_mesh_layout_place(config);
 }
 
-static void strategy_add(tsr_layout *layout, bool enabled, int axis, bool fsdp, const char *name) {
+static void
+strategy_add(tsr_mesh_layout *layout, bool enabled, int axis, bool fsdp, const char *name) {
   if (!enabled) return;
   layout->strategies[layout->strategies_count++] = (tsr_strategy){axis, fsdp, name};
 }
 
-static void strategies_find(tsr_layout *layout, const tsr_config_device *device) {
+static void strategies_find(tsr_mesh_layout *layout, const tsr_config_device *device) {
   if (device->axes_count) {
     for (int i = 0; i < device->axes_count; i++) {
       int axis = device->axes[i];
@@ -58,7 +59,7 @@ static void strategies_find(tsr_layout *layout, const tsr_config_device *device)
 }
 
 /* A shape for a count of devices: one dimension for every strategy. */
-static void shape_choose(tsr_layout *layout, int devices) {
+static void shape_choose(tsr_mesh_layout *layout, int devices) {
   int ndim = layout->strategies_count;
   if (ndim < 1) ndim = 1;
   if (ndim > TSR_MESH_NDIM_MAX) ndim = TSR_MESH_NDIM_MAX;
@@ -68,13 +69,13 @@ static void shape_choose(tsr_layout *layout, int devices) {
   memcpy(layout->asked, shape, sizeof(int) * (size_t)ndim);
 }
 
-static void shape_take(tsr_layout *layout, const int *shape, int ndim) {
+static void shape_take(tsr_mesh_layout *layout, const int *shape, int ndim) {
   layout->asked_ndim = ndim;
   memcpy(layout->asked, shape, sizeof(int) * (size_t)ndim);
 }
 
 /* Without a shape: what the count, the ids or the descriptor's devices make. */
-static void shape_find(tsr_layout *layout, const tsr_config_device *device) {
+static void shape_find(tsr_mesh_layout *layout, const tsr_config_device *device) {
   static const int one = 1;
   layout->whole = true;
   if (device->mesh_ndim) {
@@ -96,7 +97,7 @@ static void shape_find(tsr_layout *layout, const tsr_config_device *device) {
 }
 
 /* Drops dimensions of size 1 while there are more dimensions than strategies. */
-static void shape_squeeze(tsr_layout *layout) {
+static void shape_squeeze(tsr_mesh_layout *layout) {
   int extra = layout->asked_ndim - layout->strategies_count;
   for (int i = 0; i < layout->asked_ndim; i++) {
     if (layout->asked[i] == 1 && extra > 0) extra--;
@@ -105,7 +106,7 @@ static void shape_squeeze(tsr_layout *layout) {
 }
 
 /* What the descriptor has: its mesh, or its meshes as one dimension more. */
-static void devices_find(tsr_layout *layout, const tsr_mesh *mesh) {
+static void devices_find(tsr_mesh_layout *layout, const tsr_mesh *mesh) {
   if (mesh->meshes > 1) layout->have[layout->have_ndim++] = mesh->meshes;
   for (int i = 0; i < mesh->shape.ndim; i++) {
     layout->have[layout->have_ndim++] = mesh->shape.dims[i];
@@ -116,8 +117,8 @@ static void devices_find(tsr_layout *layout, const tsr_mesh *mesh) {
   layout->line = wide <= 1;
 }
 
-tsr_layout tsr_layout_make(const tsr_config *config, const tsr_mesh *mesh) {
-  tsr_layout layout = {.ranks = 1};
+tsr_mesh_layout tsr_mesh_layout_make(const tsr_config *config, const tsr_mesh *mesh) {
+  tsr_mesh_layout layout = {.ranks = 1};
   strategies_find(&layout, &config->device);
   devices_find(&layout, mesh);
   shape_find(&layout, &config->device);

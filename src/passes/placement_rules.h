@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What a placement rule sees: one node on one axis. */
-#ifndef TSR_PASSES_RULES_H
-#define TSR_PASSES_RULES_H
+#ifndef TSR_PASSES_PLACEMENT_RULES_H
+#define TSR_PASSES_PLACEMENT_RULES_H
 #include "passes/passes.h"
 
 typedef struct {
@@ -20,15 +20,15 @@ typedef struct {
   int64_t units; /* out: the result keeps so many summands apart (tsr_value.units); 0: none */
   bool units_of_sequence; /* out: as in tsr_value */
   const char *error;      /* out: why it cannot be, or NULL */
-} tsr_rule_call;
+} tsr_placement_rule_call;
 
 /* What a loss is whose rows the axis splits: a partial sum, or each sample's number beside the
  * sample (tsr_pass_by_sample). */
-static inline tsr_placement tsr_rule_of_loss(const tsr_rule_call *c) {
+static inline tsr_placement tsr_placement_rule_of_loss(const tsr_placement_rule_call *c) {
   bool by_sample = c->axis == TSR_DP && tsr_loss_samples(c->node) > 0;
   return (tsr_placement){by_sample ? TSR_SHARD : TSR_PARTIAL, 0, 0};
 }
 
-void tsr_rule_apply(tsr_rule_call *call);
+void tsr_placement_rule_apply(tsr_placement_rule_call *call);
 
 #endif
