@@ -42,7 +42,7 @@ static bool open_results(
       tsr_out_folder_take(a->arena, a->options.out, out_purpose_of(a, s, keep), ret_out, a->diags);
   if (ret_out->path && !metrics)
     metrics = tsr_arena_printf(a->arena, "%s/metrics.jsonl", a->options.out);
-  ok = ok && tsr_metrics_open(a->arena, metrics, ret_metrics, a->diags) &&
+  ok = ok && tsr_metrics_open(a->arena, metrics, a->stop, ret_metrics, a->diags) &&
        (!metrics || tsr_out_folder_check_metrics(a->arena, metrics, a->options.out, a->diags));
   ok = tsr_job_all_succeeded(&a->job, ok);
   if (!ok && *ret_metrics) tsr_metrics_close(*ret_metrics);

@@ -135,11 +135,12 @@ static bool check_file(const tsr_metrics *metrics, tsr_diags *diags) {
 
 /* Not through a descriptor for reading: the run would be its own reader, and wait for itself. A
  * reader that is started beside the run may come a little later. */
-static int open_pipe(const char *path) {
+static int open_pipe(const char *path, const volatile sig_atomic_t *stop) {
   enum { TRIES = 500, REST_NS = 20000000 };
   for (int i = 0;; i++) {
     int fd = tsr_disk_open_pipe(path);
     if (fd >= 0 || errno != ENXIO || i == TRIES) return fd;
+    if (stop && *stop) return errno = EINTR, -1; /* a signal may have come before the rest */
     if (nanosleep(&(struct timespec){.tv_nsec = REST_NS}, NULL)) return -1;
   }
 }
@@ -154,7 +155,8 @@ static bool cannot_open(const tsr_metrics *metrics, int error, tsr_diags *diags)
 }
 
 bool tsr_metrics_open(
-    tsr_arena *arena, const char *path, tsr_metrics **ret_metrics, tsr_diags *diags) {
+    tsr_arena *arena, const char *path, const volatile sig_atomic_t *stop,
+    tsr_metrics **ret_metrics, tsr_diags *diags) {
   tsr_metrics *metrics = *ret_metrics = tsr_arena_alloc(arena, sizeof *metrics);
   *metrics = (tsr_metrics){.path = path, .fd = -1, .part_at = -1};
   if (!path) return true;
@@ -162,7 +164,7 @@ bool tsr_metrics_open(
   metrics->is_made = !tsr_file_exists(path);
   struct stat info;
   metrics->is_pipe = !stat(path, &info) && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode);
-  metrics->fd = metrics->is_pipe ? open_pipe(path) : tsr_disk_open_append(path);
+  metrics->fd = metrics->is_pipe ? open_pipe(path, stop) : tsr_disk_open_append(path);
   if (metrics->fd < 0) return cannot_open(metrics, errno, diags);
   if (check_file(metrics, diags)) return true;
   tsr_metrics_close(metrics);

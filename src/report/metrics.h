@@ -15,6 +15,7 @@
 #ifndef TSR_REPORT_METRICS_H
 #define TSR_REPORT_METRICS_H
 #include "base/diag.h"
+#include <signal.h>
 #include <stdint.h>
 
 typedef struct tsr_metrics tsr_metrics;
@@ -43,10 +44,11 @@ typedef struct {
 /* Opens the file and takes it for this process; nothing in it changes. `path` NULL: nothing is
  * written; it must outlive the metrics. Errors: a file that cannot be opened, that this process
  * reads, that another run writes, or that has something else in it; a pipe that nobody reads, which
- * is waited for 10 s. False without an error where a signal ends that. A pipe that is full is not
- * waited for: its lines are late, until the end. */
+ * is waited for 10 s. False without an error where a signal ends that, which sets *stop (NULL:
+ * none does). A pipe that is full is not waited for: its lines are late, until the end. */
 bool tsr_metrics_open(
-    tsr_arena *arena, const char *path, tsr_metrics **ret_metrics, tsr_diags *diags);
+    tsr_arena *arena, const char *path, const volatile sig_atomic_t *stop,
+    tsr_metrics **ret_metrics, tsr_diags *diags);
 /* The run begins behind step `step`: cuts off what is behind its lines; 0: all. */
 bool tsr_metrics_begin(tsr_metrics *metrics, int64_t step, tsr_diags *diags);
 /* A file that was made and has not begun is removed. */

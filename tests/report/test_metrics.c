@@ -19,7 +19,8 @@ static const char *file_text(const char *path) {
 static void test_lines(tsr_arena *arena, tsr_diags *diags) {
   tsr_metrics *metrics;
   CHECK(
-      tsr_metrics_open(arena, "m.jsonl", &metrics, diags) && tsr_metrics_begin(metrics, 0, diags));
+      tsr_metrics_open(arena, "m.jsonl", NULL, &metrics, diags) &&
+      tsr_metrics_begin(metrics, 0, diags));
   tsr_metrics_write_start(
       metrics,
       &(tsr_metrics_start){
@@ -57,7 +58,7 @@ static void test_append(tsr_arena *arena, tsr_diags *diags) {
   tsr_metrics *metrics;
   scratch_text("old.jsonl", "{\"event\":\"st"); /* cut off by a crash */
   for (int i = 0; i < 2; i++) {
-    CHECK(tsr_metrics_open(arena, "old.jsonl", &metrics, diags));
+    CHECK(tsr_metrics_open(arena, "old.jsonl", NULL, &metrics, diags));
     CHECK(tsr_metrics_begin(metrics, 9, diags));
     tsr_metrics_write_end(metrics, 5 + i, 0.5, i ? "ab12" : NULL, diags);
     tsr_metrics_close(metrics);
@@ -66,7 +67,7 @@ static void test_append(tsr_arena *arena, tsr_diags *diags) {
       file_text("old.jsonl"),
       "{\"event\":\"end\",\"step\":5,\"loss\":0.5,\"weights_sha256\":null}\n"
       "{\"event\":\"end\",\"step\":6,\"loss\":0.5,\"weights_sha256\":\"ab12\"}\n");
-  CHECK(tsr_metrics_open(arena, "old.jsonl", &metrics, diags));
+  CHECK(tsr_metrics_open(arena, "old.jsonl", NULL, &metrics, diags));
   CHECK(tsr_metrics_begin(metrics, 0, diags));
   tsr_metrics_close(metrics);
   CHECK_STR(file_text("old.jsonl"), "");
@@ -74,34 +75,34 @@ static void test_append(tsr_arena *arena, tsr_diags *diags) {
 
 static void test_failures(tsr_arena *arena, tsr_diags *diags) {
   tsr_metrics *metrics;
-  CHECK(!tsr_metrics_open(arena, "no/such/m.jsonl", &metrics, diags));
+  CHECK(!tsr_metrics_open(arena, "no/such/m.jsonl", NULL, &metrics, diags));
   CHECK_STR(
       scratch_diags(diags),
       "no/such/m.jsonl: error: cannot write 'no/such/m.jsonl': No such file or directory\n");
   CHECK_INT(tsr_diags_exit_code(diags), 2);
   tsr_metrics_write_eval(metrics, 1, 1, diags); /* closed: nothing to do */
 
-  CHECK(tsr_metrics_open(arena, NULL, &metrics, diags));
+  CHECK(tsr_metrics_open(arena, NULL, NULL, &metrics, diags));
   tsr_metrics_write_eval(metrics, 1, 1, diags);
   tsr_metrics_close(metrics);
 
   scratch_text("notes.txt", "of the user's");
-  CHECK(!tsr_metrics_open(arena, "notes.txt", &metrics, diags));
+  CHECK(!tsr_metrics_open(arena, "notes.txt", NULL, &metrics, diags));
   CHECK_STR(
       scratch_diags(diags),
       "notes.txt: error: the file has no metrics, and would be emptied for them\n");
   CHECK_STR(file_text("notes.txt"), "of the user's");
 
   tsr_metrics *first;
-  CHECK(tsr_metrics_open(arena, "m.jsonl", &first, diags));
-  CHECK(!tsr_metrics_open(arena, "m.jsonl", &metrics, diags));
+  CHECK(tsr_metrics_open(arena, "m.jsonl", NULL, &first, diags));
+  CHECK(!tsr_metrics_open(arena, "m.jsonl", NULL, &metrics, diags));
   CHECK_STR(scratch_diags(diags), "m.jsonl: error: another run writes its metrics here\n");
   CHECK_INT(tsr_diags_exit_code(diags), 2);
   CHECK(strlen(file_text("m.jsonl")) > 0);
   tsr_metrics_close(first);
 
   if (access("/dev/full", W_OK)) return;
-  CHECK(tsr_metrics_open(arena, "/dev/full", &metrics, diags));
+  CHECK(tsr_metrics_open(arena, "/dev/full", NULL, &metrics, diags));
   CHECK(tsr_metrics_begin(metrics, 0, diags));
   tsr_metrics_write_step(metrics, &(tsr_metrics_step){.step = 12}, diags);
   tsr_metrics_write_step(metrics, &(tsr_metrics_step){.step = 13}, diags);
@@ -123,7 +124,7 @@ static void test_late_lines(tsr_arena *arena, tsr_diags *diags, const char *faul
     tsr_metrics *metrics;
     setenv("TESSERA_FAULT", fault, 1); /* the file is made, locked, cut, and has a line by 4 */
     tsr_fault_read();
-    bool ok = tsr_metrics_open(arena, "late.jsonl", &metrics, diags) &&
+    bool ok = tsr_metrics_open(arena, "late.jsonl", NULL, &metrics, diags) &&
               tsr_metrics_begin(metrics, 0, diags);
     for (int i = 1; ok && i <= 4; i++) tsr_metrics_write_end(metrics, i, 0.5, NULL, diags);
     _exit(ok && tsr_metrics_finish(metrics, diags) ? 0 : 1);
@@ -149,7 +150,7 @@ static int open_without_lock(tsr_arena *arena, const char *fault, const char *wa
     setenv("TESSERA_FAULT", fault, 1);
     tsr_fault_read();
     check_count = check_failed = 0;
-    bool ok = tsr_metrics_open(arena, "locked.jsonl", &metrics, diags);
+    bool ok = tsr_metrics_open(arena, "locked.jsonl", NULL, &metrics, diags);
     int code = tsr_diags_exit_code(diags);
     CHECK_INT(ok, code == 0);
     CHECK_STR(scratch_diags(diags), want);
