@@ -5,10 +5,9 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "data/bpe.h"
-#include "data/nfc.h"
+#include "data/normalize.h"
 
 enum { TSR_BPE_SPLITS_MAX = 16 };
-
 typedef struct tsr_bpe_pattern tsr_bpe_pattern; /* a compiled regular expression */
 typedef struct tsr_bpe_match tsr_bpe_match;     /* what one thread needs to match */
 
@@ -43,10 +42,10 @@ struct tsr_bpe {
   uint32_t words_mask;
   tsr_bpe_merge *merges;
   uint32_t merges_mask;
-  int32_t byte_tokens[256]; /* -1: only of bytes that UTF-8 never has */
-  bool ignores_merges;      /* a word that is in the vocabulary is one token */
-  bool has_nfc;
-  tsr_bpe_added *added; /* all of them */
+  int32_t byte_tokens[256];   /* -1: only of bytes that UTF-8 never has */
+  bool ignores_merges;        /* a word that is in the vocabulary is one token */
+  tsr_normalizer *normalizer; /* NULL: none */
+  tsr_bpe_added *added;       /* all of them */
   int added_count;
   tsr_bpe_added_set raw, normalized;           /* looked for before and after normalization */
   tsr_bpe_pattern *splits[TSR_BPE_SPLITS_MAX]; /* each cuts the pieces of the one before */
@@ -56,7 +55,6 @@ struct tsr_bpe {
   int32_t *before, *behind;
   int before_count, behind_count;
 };
-
 /* ---- bpe_pattern.c ---- */
 
 /* A regular expression of Oniguruma, or plain text, for PCRE2. Errors name the construct that the
@@ -92,7 +90,8 @@ int64_t tsr_bpe_word(
 
 /* ---- bpe_added.c ---- */
 
-/* Makes bpe->raw and bpe->normalized of bpe->added. Two that NFC makes one are an error. */
+/* Makes bpe->raw and bpe->normalized of bpe->added. Two that the normalizer makes one are an
+ * error. */
 bool tsr_bpe_added_sort(tsr_arena *arena, tsr_bpe *bpe, tsr_diags *diags);
 
 /* The next added token in text[at..length), leftmost and longest: its bytes [begin, end), with the

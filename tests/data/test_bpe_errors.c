@@ -84,17 +84,22 @@ static const refusal added_tokens[] = {
     {{.normalizer = "{\"type\":\"NFC\"}",
       .added = NORMALIZED("256", "\xe1\xb8\x8b") "," NORMALIZED("257", "d\xcc\x87")},
      "t.json: error: added_tokens: 256 and 257 are the same text in NFC\n"},
+    {{.normalizer =
+          "{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFKC\"},{\"type\":\"NFD\"}]}",
+      .added = NORMALIZED("256", "\xef\xac\x81") "," NORMALIZED("257", "fi")},
+     "t.json: error: added_tokens: 256 and 257 are the same text in NFKD\n"},
 };
 
 static const refusal parts[] = {
-    {{.normalizer = "{\"type\":\"NFKC\"}"},
-     "t.json: error: the normalizer 'NFKC' is not supported\n"
-     "      = valid: none, NFC\n"},
+    {{.normalizer = "{\"type\":\"NFKC\"}"}, ""},
+    {{.normalizer = "{\"type\":\"Nmt\"}"},
+     "t.json: error: the normalizer 'Nmt' is not supported\n"
+     "      = valid: none, NFC, NFD, NFKC, NFKD\n"},
     {{.normalizer = "{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"}]}"}, ""},
     {{.normalizer =
           "{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"},{\"type\":\"Lowercase\"}]}"},
      "t.json: error: the normalizer 'Lowercase' is not supported\n"
-     "      = valid: none, NFC\n"},
+     "      = valid: none, NFC, NFD, NFKC, NFKD\n"},
     {{.pre_tokenizer = "null"},
      "t.json: error: the pre-tokenizer does not end in ByteLevel: this is no byte-level BPE\n"},
     {{.pre_tokenizer = "{\"type\":\"Metaspace\"}"},

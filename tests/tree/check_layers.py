@@ -43,6 +43,7 @@ THIRD_PARTY = {
     "cjson/": "base report",
     "xxhash.h": "base data",
     "pcre2.h": "data",
+    "utf8proc.h": "data",
     "nettle/": "report",
     "mpi.h": "comm",
     "nccl.h": "comm device",
