@@ -111,8 +111,8 @@ static bool split_by(encoder *e, int level, const char *text, size_t length) {
     if (found < 0) return false;
     if (!found) break;
     if (begin == end && has_matched && end == done) {
-      uint32_t code;
-      at = end + (end < length ? (size_t)tsr_utf8_next(text + end, length - end, &code) : 1);
+      at = end + 1;
+      while (at < length && ((unsigned char)text[at] & 0xc0) == 0x80) at++;
       continue;
     }
     if (begin > done) ok = split(e, level + 1, text + done, begin - done);
@@ -188,8 +188,8 @@ bool tsr_bpe_encode(
   *ret_count = e.count;
   if (ok) return true;
   return tsr_diag_failure(
-      diags, (tsr_place){.file = bpe->file},
-      "a split pattern needs more steps or memory than PCRE2 allows for this text");
+      diags, (tsr_place){.file = bpe->file}, "a split pattern fails on this text: %s",
+      tsr_bpe_match_failure(scratch->match));
 }
 
 /* ---- what others ask ---- */

@@ -5,11 +5,10 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "data/bpe.h"
+#include "data/bpe_pattern.h"
 #include "data/normalize.h"
 
 enum { TSR_BPE_SPLITS_MAX = 16 };
-typedef struct tsr_bpe_pattern tsr_bpe_pattern; /* a compiled regular expression */
-typedef struct tsr_bpe_match tsr_bpe_match;     /* what one thread needs to match */
 
 /* An open hash table from a pair of tokens to what it becomes; `made` < 0: free. */
 typedef struct {
@@ -55,24 +54,6 @@ struct tsr_bpe {
   int32_t *before, *behind;
   int before_count, behind_count;
 };
-/* ---- bpe_pattern.c ---- */
-
-/* A regular expression of Oniguruma, or plain text, for PCRE2. Errors name the construct that the
- * two read differently. */
-bool tsr_bpe_pattern_compile(
-    tsr_arena *arena, const char *text, bool is_plain, const char *file, tsr_bpe_pattern **ret,
-    tsr_diags *diags);
-/* One character of a word as Rust's \w has it, which is what "single_word" means. */
-bool tsr_bpe_pattern_word_char(
-    tsr_arena *arena, const char *file, tsr_bpe_pattern **ret, tsr_diags *diags);
-void tsr_bpe_pattern_free(tsr_bpe_pattern *pattern);
-tsr_bpe_match *tsr_bpe_match_new(tsr_arena *arena);
-void tsr_bpe_match_free(tsr_bpe_match *match);
-
-/* The first match at or behind `at` in valid UTF-8: 1, or 0 for none, or -1 for too many steps. */
-int tsr_bpe_pattern_find(
-    const tsr_bpe_pattern *pattern, tsr_bpe_match *match, const char *text, size_t length,
-    size_t at, size_t *ret_begin, size_t *ret_end);
 
 /* ---- bpe_merge.c ---- */
 

@@ -157,7 +157,10 @@ static bool read_added(reader *r, const cJSON *list) {
     bpe->special[added->token] = added->is_special;
   }
   if (!tsr_bpe_added_sort(r->arena, bpe, r->diags)) return false;
-  return !has_words || tsr_bpe_pattern_word_char(r->arena, bpe->file, &bpe->word_char, r->diags);
+  /* Rust's \w, which is what "single_word" means. */
+  static const char word_char[] = "[\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\p{Join_Control}]";
+  return !has_words ||
+         tsr_bpe_pattern_compile(r->arena, word_char, false, bpe->file, &bpe->word_char, r->diags);
 }
 
 /* ---- normalizer and pre-tokenizer ---- */

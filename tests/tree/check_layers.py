@@ -42,6 +42,7 @@ THIRD_PARTY = {
     "protobuf-c/": "mesh",
     "cjson/": "base report",
     "xxhash.h": "base data",
+    "oniguruma.h": "data",
     "pcre2.h": "data",
     "utf8proc.h": "data",
     "nettle/": "report",
