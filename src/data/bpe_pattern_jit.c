@@ -44,7 +44,8 @@ static void free_nothing(void *memory, void *arena) { (void)memory, (void)arena;
 /* Spells \s and \S out: Oniguruma's are Unicode's White_Space, PCRE2's have U+180E too. */
 static void spell_spaces(const char *text, tsr_text *out) {
   static const char spaces[] =
-      "\\t-\\r \\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}";
+      "\\t-\\r "
+      "\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}";
   bool in_class = false;
   for (; *text; text++) {
     bool is_space = text[0] == '\\' && (text[1] == 's' || text[1] == 'S');

@@ -119,8 +119,9 @@ static void compare(const both *b, const char *text, size_t length, const char *
       found[1] =
           tsr_bpe_pattern_find(b->defined[k], b->match, text, length, at, &begin[1], &end[1]);
       if (found[0] != found[1] || begin[0] != begin[1] || end[0] != end[1]) {
-        CHECK_AT(false, "%s: pattern %d from byte %zu: [%zu, %zu), not [%zu, %zu)", what, k, at,
-                 begin[0], end[0], begin[1], end[1]);
+        CHECK_AT(
+            false, "%s: pattern %d from byte %zu: [%zu, %zu), not [%zu, %zu)", what, k, at,
+            begin[0], end[0], begin[1], end[1]);
         break;
       }
       at = end[0];
@@ -168,7 +169,8 @@ static void test_known(tsr_arena *arena, tsr_diags *diags) {
   enum { TEXTS = 300, ROOM = 2048 };
   both b = {.match = tsr_bpe_match_new(arena)};
   for (int k = 0; k < KNOWN; k++) {
-    const char *other = tsr_arena_printf(arena, "(?:%s)", known[k]); /* not the text that is known */
+    const char *other =
+        tsr_arena_printf(arena, "(?:%s)", known[k]); /* not the text that is known */
     tsr_bpe_jit *jit = tsr_bpe_jit_compile(arena, known[k]);
     CHECK(jit && !tsr_bpe_jit_compile(arena, other));
     tsr_bpe_jit_free(jit);
