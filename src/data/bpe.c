@@ -18,7 +18,7 @@ struct tsr_bpe_scratch {
   uint64_t serial; /* of the bpe whose words are remembered */
   tsr_bpe_words *words;
   tsr_bpe_match *match;
-  tsr_nfc_scratch nfc;
+  tsr_normalize_scratch normalize;
   buffer valid, normal, spaced;
 };
 
@@ -29,7 +29,7 @@ tsr_bpe_scratch *tsr_bpe_scratch_new(void) {
       .arena = arena,
       .words = tsr_bpe_words_new(arena),
       .match = tsr_bpe_match_new(arena),
-      .nfc = {.arena = arena},
+      .normalize = {.arena = arena},
   };
   return scratch;
 }
@@ -83,8 +83,9 @@ static size_t replace_broken(const char *text, size_t length, char *ret_text) {
 
 int64_t tsr_bpe_room(const tsr_bpe *bpe, const char *text, size_t length) {
   int64_t room = (int64_t)replace_broken(text, length, NULL);
-  /* U+FFFD is not plain to NFC's look, which costs room and nothing else. */
-  if (bpe->has_nfc && !tsr_nfc_is_plain(text, length)) room *= TSR_NFC_GROWTH;
+  /* Broken bytes are not plain to the normalizer's look, which costs room and nothing else. */
+  if (bpe->normalizer && !tsr_normalizer_is_plain(bpe->normalizer, text, length))
+    room *= tsr_normalizer_growth(bpe->normalizer);
   return bpe->space_at < 0 ? room : 2 * room; /* a space for every piece, of a byte at least */
 }
 
@@ -110,8 +111,8 @@ static bool split_by(encoder *e, int level, const char *text, size_t length) {
     if (found < 0) return false;
     if (!found) break;
     if (begin == end && has_matched && end == done) {
-      uint32_t code;
-      at = end + (end < length ? (size_t)tsr_utf8_next(text + end, length - end, &code) : 1);
+      at = end + 1;
+      while (at < length && ((unsigned char)text[at] & 0xc0) == 0x80) at++;
       continue;
     }
     if (begin > done) ok = split(e, level + 1, text + done, begin - done);
@@ -161,9 +162,11 @@ static bool encode_words(encoder *e, const char *text, size_t length) {
 }
 
 static bool encode_piece(encoder *e, const char *text, size_t length) {
-  if (e->bpe->has_nfc && !tsr_nfc_is_plain(text, length)) {
-    char *normal = reserve(e->scratch, &e->scratch->normal, length * TSR_NFC_GROWTH);
-    length = tsr_nfc(&e->scratch->nfc, text, length, normal);
+  const tsr_normalizer *normalizer = e->bpe->normalizer;
+  if (normalizer && !tsr_normalizer_is_plain(normalizer, text, length)) {
+    size_t room = length * (size_t)tsr_normalizer_growth(normalizer);
+    char *normal = reserve(e->scratch, &e->scratch->normal, room);
+    length = tsr_normalize(normalizer, &e->scratch->normalize, text, length, normal);
     text = normal;
   }
   return cut_added(e, &e->bpe->normalized, text, length, encode_words);
@@ -185,8 +188,8 @@ bool tsr_bpe_encode(
   *ret_count = e.count;
   if (ok) return true;
   return tsr_diag_failure(
-      diags, (tsr_place){.file = bpe->file},
-      "a split pattern needs more steps or memory than PCRE2 allows for this text");
+      diags, (tsr_place){.file = bpe->file}, "a split pattern fails on this text: %s",
+      tsr_bpe_match_failure(scratch->match));
 }
 
 /* ---- what others ask ---- */

@@ -17,8 +17,8 @@ enum { TSR_BPE_TOKENS_MAX = 1 << 24 };
 /* Reads what a tokenizer.json says; `file` is what errors name. All lives in `arena`, but for
  * compiled patterns, which tsr_bpe_close frees. Refused by name: everything that would give other
  * ids than the tokenizers package, such as another model, an unknown-token, a normalizer other than
- * NFC, a pre-tokenizer other than ByteLevel, Digits and Split (Isolated), a pattern that PCRE2 and
- * Oniguruma read differently. */
+ * NFC, NFD, NFKC and NFKD, a pre-tokenizer other than ByteLevel, Digits and Split (Isolated).
+ * Patterns mean what they mean to Oniguruma. */
 bool tsr_bpe_parse(
     tsr_arena *arena, const char *file, const char *text, size_t length, tsr_bpe **ret_bpe,
     tsr_diags *diags);
@@ -38,8 +38,8 @@ void tsr_bpe_scratch_free(tsr_bpe_scratch *scratch); /* NULL is fine */
 int64_t tsr_bpe_room(const tsr_bpe *bpe, const char *text, size_t length);
 
 /* Writes the tokens of the text; `ret_tokens` has room for tsr_bpe_room of them. Added tokens are
- * found in the text, special ones too. Fails only when a pattern needs more steps than PCRE2
- * allows. A scratch may be used with one bpe after the other. */
+ * found in the text, special ones too. Fails only when a pattern needs more steps or memory
+ * than it may take. A scratch may be used with one bpe after the other. */
 bool tsr_bpe_encode(
     const tsr_bpe *bpe, tsr_bpe_scratch *scratch, const char *text, size_t length,
     int32_t *ret_tokens, int64_t *ret_count, tsr_diags *diags);

@@ -25,13 +25,15 @@ static void sort_set(tsr_bpe_added_set *set) {
 bool tsr_bpe_added_sort(tsr_arena *arena, tsr_bpe *bpe, tsr_diags *diags) {
   bpe->raw.items = tsr_arena_array(arena, tsr_bpe_added, bpe->added_count);
   bpe->normalized.items = tsr_arena_array(arena, tsr_bpe_added, bpe->added_count);
-  tsr_nfc_scratch scratch = {.arena = arena};
+  const tsr_normalizer *normalizer = bpe->normalizer;
+  tsr_normalize_scratch scratch = {.arena = arena};
   for (int i = 0; i < bpe->added_count; i++) {
     tsr_bpe_added added = bpe->added[i];
     tsr_bpe_added_set *set = added.is_normalized ? &bpe->normalized : &bpe->raw;
-    if (added.is_normalized && bpe->has_nfc) {
-      char *text = tsr_arena_alloc(arena, added.length * TSR_NFC_GROWTH);
-      added.length = tsr_nfc(&scratch, added.text, added.length, text);
+    if (added.is_normalized && normalizer) {
+      size_t room = added.length * (size_t)tsr_normalizer_growth(normalizer);
+      char *text = tsr_arena_alloc(arena, room);
+      added.length = tsr_normalize(normalizer, &scratch, added.text, added.length, text);
       added.text = text;
     }
     set->items[set->count++] = added;
@@ -42,8 +44,9 @@ bool tsr_bpe_added_sort(tsr_arena *arena, tsr_bpe *bpe, tsr_diags *diags) {
   for (int i = 0; i + 1 < bpe->normalized.count; i++)
     if (!compare_bytes(&bpe->normalized.items[i], &bpe->normalized.items[i + 1]))
       return tsr_diag_error(
-          diags, (tsr_place){.file = bpe->file}, "added_tokens: %d and %d are the same text in NFC",
-          bpe->normalized.items[i].token, bpe->normalized.items[i + 1].token);
+          diags, (tsr_place){.file = bpe->file}, "added_tokens: %d and %d are the same text in %s",
+          bpe->normalized.items[i].token, bpe->normalized.items[i + 1].token,
+          tsr_normal_form_names[tsr_normalizer_form(normalizer)]);
   return true;
 }
 

@@ -5,12 +5,10 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "data/bpe.h"
-#include "data/nfc.h"
+#include "data/bpe_pattern.h"
+#include "data/normalize.h"
 
 enum { TSR_BPE_SPLITS_MAX = 16 };
-
-typedef struct tsr_bpe_pattern tsr_bpe_pattern; /* a compiled regular expression */
-typedef struct tsr_bpe_match tsr_bpe_match;     /* what one thread needs to match */
 
 /* An open hash table from a pair of tokens to what it becomes; `made` < 0: free. */
 typedef struct {
@@ -43,10 +41,10 @@ struct tsr_bpe {
   uint32_t words_mask;
   tsr_bpe_merge *merges;
   uint32_t merges_mask;
-  int32_t byte_tokens[256]; /* -1: only of bytes that UTF-8 never has */
-  bool ignores_merges;      /* a word that is in the vocabulary is one token */
-  bool has_nfc;
-  tsr_bpe_added *added; /* all of them */
+  int32_t byte_tokens[256];   /* -1: only of bytes that UTF-8 never has */
+  bool ignores_merges;        /* a word that is in the vocabulary is one token */
+  tsr_normalizer *normalizer; /* NULL: none */
+  tsr_bpe_added *added;       /* all of them */
   int added_count;
   tsr_bpe_added_set raw, normalized;           /* looked for before and after normalization */
   tsr_bpe_pattern *splits[TSR_BPE_SPLITS_MAX]; /* each cuts the pieces of the one before */
@@ -56,25 +54,6 @@ struct tsr_bpe {
   int32_t *before, *behind;
   int before_count, behind_count;
 };
-
-/* ---- bpe_pattern.c ---- */
-
-/* A regular expression of Oniguruma, or plain text, for PCRE2. Errors name the construct that the
- * two read differently. */
-bool tsr_bpe_pattern_compile(
-    tsr_arena *arena, const char *text, bool is_plain, const char *file, tsr_bpe_pattern **ret,
-    tsr_diags *diags);
-/* One character of a word as Rust's \w has it, which is what "single_word" means. */
-bool tsr_bpe_pattern_word_char(
-    tsr_arena *arena, const char *file, tsr_bpe_pattern **ret, tsr_diags *diags);
-void tsr_bpe_pattern_free(tsr_bpe_pattern *pattern);
-tsr_bpe_match *tsr_bpe_match_new(tsr_arena *arena);
-void tsr_bpe_match_free(tsr_bpe_match *match);
-
-/* The first match at or behind `at` in valid UTF-8: 1, or 0 for none, or -1 for too many steps. */
-int tsr_bpe_pattern_find(
-    const tsr_bpe_pattern *pattern, tsr_bpe_match *match, const char *text, size_t length,
-    size_t at, size_t *ret_begin, size_t *ret_end);
 
 /* ---- bpe_merge.c ---- */
 
@@ -92,7 +71,8 @@ int64_t tsr_bpe_word(
 
 /* ---- bpe_added.c ---- */
 
-/* Makes bpe->raw and bpe->normalized of bpe->added. Two that NFC makes one are an error. */
+/* Makes bpe->raw and bpe->normalized of bpe->added. Two that the normalizer makes one are an
+ * error. */
 bool tsr_bpe_added_sort(tsr_arena *arena, tsr_bpe *bpe, tsr_diags *diags);
 
 /* The next added token in text[at..length), leftmost and longest: its bytes [begin, end), with the

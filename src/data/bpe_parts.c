@@ -157,22 +157,37 @@ static bool read_added(reader *r, const cJSON *list) {
     bpe->special[added->token] = added->is_special;
   }
   if (!tsr_bpe_added_sort(r->arena, bpe, r->diags)) return false;
-  return !has_words || tsr_bpe_pattern_word_char(r->arena, bpe->file, &bpe->word_char, r->diags);
+  /* Rust's \w, which is what "single_word" means. */
+  static const char word_char[] = "[\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\p{Join_Control}]";
+  return !has_words ||
+         tsr_bpe_pattern_compile(r->arena, word_char, false, bpe->file, &bpe->word_char, r->diags);
 }
 
 /* ---- normalizer and pre-tokenizer ---- */
 
-static bool read_normalizer(reader *r, const cJSON *item) {
+/* Of forms behind each other the last decides whether marks are composed, and one that is
+ * compatible is enough. `form` is that of those before, or -1. */
+static bool read_forms(reader *r, const cJSON *item, int *form) {
   if (!item || cJSON_IsNull(item)) return true;
   if (is_type(item, "Sequence")) {
     const cJSON *inner;
     cJSON_ArrayForEach(inner, tsr_json_get(item, "normalizers")) {
-      if (!read_normalizer(r, inner)) return false;
+      if (!read_forms(r, inner, form)) return false;
     }
     return true;
   }
-  if (!is_type(item, "NFC")) return refuse_type(r, item, "normalizer", "none, NFC");
-  r->bpe->has_nfc = true;
+  int named = 0;
+  while (tsr_normal_form_names[named] && !is_type(item, tsr_normal_form_names[named])) named++;
+  if (!tsr_normal_form_names[named])
+    return refuse_type(r, item, "normalizer", "none, NFC, NFD, NFKC, NFKD");
+  *form = *form < 0 ? named : (*form & TSR_NFKC) | named;
+  return true;
+}
+
+static bool read_normalizer(reader *r, const cJSON *item) {
+  int form = -1;
+  if (!read_forms(r, item, &form)) return false;
+  if (form >= 0) r->bpe->normalizer = tsr_normalizer_new(r->arena, (tsr_normal_form)form);
   return true;
 }
 

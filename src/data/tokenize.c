@@ -113,12 +113,19 @@ static bool keep_chars(const job *j) {
   return ok;
 }
 
+/* A file that has become shorter reads as zeros: that is the error then, not the zeros. */
+static bool check_bytes(const job *j, const tsr_text_file *text) {
+  tsr_diags *unsaid = tsr_diags_new(j->arena);
+  return tsr_content_check_bytes(text, unsaid) ||
+         (tsr_file_maps_check(j->diags) && tsr_content_check_bytes(text, j->diags));
+}
+
 static bool make_chars(job *j) {
   tsr_text_file *texts = tsr_arena_array(j->arena, tsr_text_file, j->files_count + 1);
   bool ok = true;
   for (int i = 0; i < j->files_count; i++) {
     texts[i] = j->files[i].text;
-    if (!j->files[i].is_jsonl) ok = tsr_content_check_bytes(&texts[i], j->diags) && ok;
+    if (!j->files[i].is_jsonl) ok = check_bytes(j, &texts[i]) && ok;
     if (!j->files[i].is_jsonl) continue;
     tsr_diag_error(
         j->diags, TSR_NOWHERE, "a char tokenizer takes its characters from texts, not from '%s'",
@@ -214,7 +221,8 @@ static void note_skipped(job *j, const tsr_tokenize_worker *w, const tsr_tokeniz
 static bool is_stopped(const job *j) { return j->options->stop && *j->options->stop; }
 
 /* An error is found again when it is the block's turn, so that the first in the inputs is the one
- * that is told, and by one thread. */
+ * that is told, and by one thread; but in a file that has become shorter, which reads as zeros,
+ * that is the error. */
 static void work(job *j, tsr_tokenize_worker *w) {
   tsr_diags *unsaid = tsr_diags_new(w->arena);
   tsr_tokenize_block block;
@@ -225,7 +233,7 @@ static void work(job *j, tsr_tokenize_worker *w) {
     if (is_stopped(j)) {
       ok = false;
     } else if (!ok) {
-      tsr_tokenize_block_encode(w, &block, true, j->diags);
+      if (tsr_file_maps_check(j->diags)) tsr_tokenize_block_encode(w, &block, true, j->diags);
     } else {
       ok = write_block(j, w);
       note_skipped(j, w, block.file);

@@ -328,6 +328,62 @@ static void test_refused(void) {
          "characters\n    1 | x\n      | ^\n");
 }
 
+/* ---- a file that becomes shorter ---- */
+
+enum { ALL_READ = 3, SAID_ALONE = 4, SAID_MORE = 5 };
+
+static int tokenize_short(tsr_tokenizer tokenizer, int threads) {
+  static const char *const inputs[] = {"short.txt"};
+  tsr_tokenize_options o = options_of(inputs, 1, "no.bin");
+  o.tokenizer = tokenizer;
+  o.threads = threads;
+  if (tokenize(&o)) return ALL_READ;
+  const char *said = scratch_diags(diags);
+  if (!strcmp(said, "short.txt: error: the file has become shorter while it was read\n"))
+    return SAID_ALONE;
+  fprintf(stderr, "%s", said);
+  return SAID_MORE;
+}
+
+/* Waits until the process has mapped short.txt, or has ended. */
+static void wait_for_map(pid_t process) {
+  char path[64], line[512];
+  snprintf(path, sizeof path, "/proc/%d/maps", (int)process);
+  for (bool is_mapped = false, is_there = true; !is_mapped && is_there;) {
+    FILE *maps = fopen(path, "r");
+    is_there = false;
+    while (maps && fgets(line, sizeof line, maps)) {
+      is_there = true;
+      is_mapped |= strstr(line, "/short.txt") != NULL;
+    }
+    if (maps) fclose(maps);
+  }
+}
+
+/* Cuts the file once it is mapped, until a command has not read all of it before. Its zeros are not
+ * told of as a mistake in the text. */
+static void test_short(tsr_tokenizer tokenizer, int threads) {
+  enum { LENGTH = 1 << 24, ATTEMPTS = 50 };
+  char *text = malloc(LENGTH);
+  assert(text);
+  memset(text, 'a', LENGTH);
+  int status = 0;
+  for (int i = 0; i < ATTEMPTS; i++) {
+    scratch_write("short.txt", text, LENGTH);
+    pid_t child = fork();
+    if (!child) _exit(tokenize_short(tokenizer, threads));
+    wait_for_map(child);
+    CHECK(!truncate("short.txt", 100));
+    waitpid(child, &status, 0);
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != ALL_READ) break;
+  }
+  CHECK(WIFEXITED(status));
+  CHECK_INT(WEXITSTATUS(status), SAID_ALONE);
+  unlink("no.bin");
+  unlink("short.txt");
+  free(text);
+}
+
 /* The disk is full at the n-th operation, for every n: nothing is left, or all is well. */
 static void test_full_disk(void) {
   static const char *const kinds[] = {"ENOSPC", "EIO"};
@@ -383,6 +439,10 @@ int main(void) {
   scratch_enter(folder);
   write_mixed();
   test_full_disk(); /* before this process asks for faults itself, which it does once */
+  for (int threads = 1; threads < 5; threads += 3) {
+    test_short(tsr_tokenizer_byte(), threads);
+    test_short((tsr_tokenizer){.kind = TSR_TOKENIZER_CHAR}, threads);
+  }
   test_jsonl();
   test_formats();
   test_megatron();
