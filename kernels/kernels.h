@@ -104,19 +104,19 @@ typedef struct {
   float *c;
   int64_t c_stride;
   bool adds, by_rows;
-} tsr_product;
+} tsr_gemm;
 
-enum { TSR_PRODUCT_ROWS = 12, TSR_PRODUCT_COLUMNS = 32 }; /* of both, panels are divisors */
+enum { TSR_GEMM_ROWS = 12, TSR_GEMM_COLUMNS = 32 }; /* of both, panels are divisors */
 
 /* Every element of a product is one chain: TSR_PRODUCT_DEPTH neighbours in K are added one after
  * the other to zero, and such sums to one another, so that its bits depend on no shape and no
  * split. */
-enum { TSR_PRODUCT_DEPTH = 384 };
+enum { TSR_GEMM_DEPTH = 384 };
 
 /* y (R,N) = x (R,K) w (N,K)^T for few rows, from strided rows. */
 typedef struct {
   int64_t R, K, x_stride, w_stride, y_stride;
-} tsr_few_rows;
+} tsr_skinny_gemm;
 
 /* How an update ends in a weight w that is kept in bf16 alone, without a copy in f32. The optimizer
  * computes the new value x in f32 from w, with the bits that it has for an f32 weight; then
@@ -197,13 +197,14 @@ typedef struct {
    * columns of B where by_rows, and product's those of the other one; a range begins at a multiple
    * of TSR_PRODUCT_ROWS or TSR_PRODUCT_COLUMNS. `packed` has product_bytes, aligned to 64. K > 0
    * ---- */
-  int64_t (*product_bytes)(const tsr_product *p);
-  void (*product_pack)(const tsr_product *p, float *packed, int64_t begin, int64_t end);
-  void (*product)(const tsr_product *p, const float *packed, int64_t begin, int64_t end);
+  int64_t (*gemm_bytes)(const tsr_gemm *p);
+  void (*gemm_pack)(const tsr_gemm *p, float *packed, int64_t begin, int64_t end);
+  void (*gemm)(const tsr_gemm *p, const float *packed, int64_t begin, int64_t end);
   /* with few rows, in the time that it takes to read w: items are columns of y. The bits are
    * product's */
-  void (*few_rows)(
-      const tsr_few_rows *p, float *y, const float *x, const float *w, int64_t begin, int64_t end);
+  void (*skinny_gemm)(
+      const tsr_skinny_gemm *p, float *y, const float *x, const float *w, int64_t begin,
+      int64_t end);
 
   /* ---- embedding ---- */
   /* out (R,C): table row tokens[r] - v_begin where v_begin <= tokens[r] < v_end, else zeros; -0

@@ -339,7 +339,7 @@ static inline void block_softmax(
 static inline void block_weigh(
     const tsr_attention *a, const attention_parts *p, block part, int64_t begin, int64_t end,
     float *to, int64_t to_stride, const float *weights, const float *rows) {
-  product sum = {
+  gemm sum = {
       .M = round_to(part.rows, TILE_ROWS),
       .N = p->head_width,
       .K = end - begin,
@@ -350,7 +350,7 @@ static inline void block_weigh(
       .c_rs = to_stride,
       .causal = a->causal,
       .shift = part.first - begin};
-  product_weigh(&sum);
+  gemm_weigh(&sum);
 }
 
 static inline void block_zero(const attention_parts *p, block part, float *to, int64_t to_stride) {

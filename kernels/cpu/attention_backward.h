@@ -83,7 +83,7 @@ static inline void block_gradients(
 static inline void block_spread(
     const tsr_attention *a, const attention_parts *p, block part, int64_t begin, int64_t end,
     float *to, int64_t to_stride, const float *weights, const float *rows) {
-  product sum = {
+  gemm sum = {
       .M = round_to(end - begin, TILE_ROWS),
       .N = p->head_width,
       .K = part.rows,
@@ -94,7 +94,7 @@ static inline void block_spread(
       .c_rs = to_stride,
       .causal = a->causal,
       .shift = part.first - begin};
-  product_spread(&sum);
+  gemm_spread(&sum);
 }
 
 /* The end of the piece of keys that begins there. */

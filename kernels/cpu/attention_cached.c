@@ -7,7 +7,7 @@
  * more than the products: keys are turned in registers as they are read, and nothing is read twice
  * for the heads of a group. */
 #include "kernels/cpu/attention.h"
-#include "kernels/cpu/turn.h"
+#include "kernels/cpu/transpose.h"
 #include <assert.h>
 #include <stddef.h>
 

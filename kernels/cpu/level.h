@@ -20,8 +20,8 @@
   X(attention_scratch) X(attention) X(attention_backward) X(softmax_stats) X(softmax_loss)         \
   X(attention_ring_acc) X(attention_ring_scratch) X(attention_ring) X(attention_ring_finish)       \
   X(attention_ring_rows) X(attention_ring_dq) X(attention_ring_dq_finish) X(attention_ring_dkv)    \
-  X(attention_ring_dkv_finish) X(attention_cached_scratch) X(attention_cached) X(few_rows)         \
-  X(product_bytes) X(product_pack) X(product)                                                      \
+  X(attention_ring_dkv_finish) X(attention_cached_scratch) X(attention_cached) X(skinny_gemm)      \
+  X(gemm_bytes) X(gemm_pack) X(gemm)                                                               \
   X(softmax_loss_backward) X(squared_error) X(squared_error_backward) X(sum) X(sum_squares)        \
   X(random_normal) X(random_uniform) X(dropout) X(adamw) X(sgd) X(adamw_bf16) X(sgd_bf16)          \
   X(bf16_to_f32) X(f32_to_bf16) X(f32_to_bf16_stochastic) X(fp16_to_f32) X(f32_to_fp16)            \

@@ -37,19 +37,19 @@ static inline philox_words philox_rounds(philox_words c, uint32_t key0, uint32_t
 #if defined(__AVX512F__)
 enum { PHILOX_LANES = 8 };
 typedef long long philox_wide __attribute__((vector_size(64)));
-static inline philox_wide philox_product(philox_wide a, philox_wide b) {
+static inline philox_wide philox_gemm(philox_wide a, philox_wide b) {
   return (philox_wide)_mm512_mul_epu32((__m512i)a, (__m512i)b);
 }
 #elif defined(__AVX2__)
 enum { PHILOX_LANES = 4 };
 typedef long long philox_wide __attribute__((vector_size(32)));
-static inline philox_wide philox_product(philox_wide a, philox_wide b) {
+static inline philox_wide philox_gemm(philox_wide a, philox_wide b) {
   return (philox_wide)_mm256_mul_epu32((__m256i)a, (__m256i)b);
 }
 #else
 enum { PHILOX_LANES = 2 };
 typedef long long philox_wide __attribute__((vector_size(16)));
-static inline philox_wide philox_product(philox_wide a, philox_wide b) {
+static inline philox_wide philox_gemm(philox_wide a, philox_wide b) {
   return (philox_wide)_mm_mul_epu32((__m128i)a, (__m128i)b);
 }
 #endif
@@ -71,7 +71,7 @@ static inline void philox_run(uint32_t *words, int counters, uint64_t counter, u
     c1 = philox_high(c0);
 #pragma GCC unroll 10
     for (int round = 0; round < 10; round++) {
-      philox_wide p0 = philox_product(c0, m0), p1 = philox_product(c2, m1);
+      philox_wide p0 = philox_gemm(c0, m0), p1 = philox_gemm(c2, m1);
       c0 = philox_high(p1) ^ c1 ^ philox_all(key0);
       c1 = p1;
       c2 = philox_high(p0) ^ c3 ^ philox_all(key1);

@@ -10,7 +10,7 @@
  * so that the compiler has registers left for what matters. */
 #ifndef TSR_KERNELS_CPU_TILE_H
 #define TSR_KERNELS_CPU_TILE_H
-#include "kernels/cpu/turn.h"
+#include "kernels/cpu/transpose.h"
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -112,34 +112,34 @@ typedef struct {
   int64_t c_rs;
   bool causal;   /* a query and a key after it give nothing */
   int64_t shift; /* the first query's position less the first key's */
-} product;
+} gemm;
 
-static inline int product_vectors(const product *p, int64_t column) {
+static inline int gemm_vectors(const gemm *p, int64_t column) {
   int64_t left = (p->N - column) / WIDTH;
   return left < TILE_VECTORS ? (int)left : TILE_VECTORS;
 }
 
 /* Rows are queries, k keys: the sum ends at the tile's last query. */
-static inline void product_weigh(const product *p) {
+static inline void gemm_weigh(const gemm *p) {
   for (int64_t column = 0; column < p->N; column += PANEL)
     for (int64_t i = 0; i < p->M; i += TILE_ROWS) {
       int64_t end = p->K, last = p->shift + i + TILE_ROWS;
       if (p->causal && last < end) end = last;
       if (end <= 0) continue;
       tile_weigh(
-          product_vectors(p, column), p->a + i, p->b + column / PANEL * p->panel,
+          gemm_vectors(p, column), p->a + i, p->b + column / PANEL * p->panel,
           p->c + i * p->c_rs + column, p->c_rs, end);
     }
 }
 
 /* Rows are keys, k queries: the sum starts at the tile's first key. */
-static inline void product_spread(const product *p) {
+static inline void gemm_spread(const gemm *p) {
   for (int64_t column = 0; column < p->N; column += PANEL)
     for (int64_t i = 0; i < p->M; i += TILE_ROWS) {
       int64_t begin = p->causal && i > p->shift ? i - p->shift : 0;
       if (begin >= p->K) break;
       tile_spread(
-          product_vectors(p, column), p->a + i * QUERIES + begin,
+          gemm_vectors(p, column), p->a + i * QUERIES + begin,
           p->b + column / PANEL * p->panel + begin * PANEL, p->c + i * p->c_rs + column, p->c_rs,
           p->K - begin);
     }

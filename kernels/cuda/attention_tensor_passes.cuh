@@ -113,8 +113,8 @@ static __device__ inline void scores_of(
       tensor_b_of_rows<W>(b, keys, n * 8, d);
 #pragma unroll
       for (int m = 0; m < M; m++) {
-        tensor_product<TYPE>(scores[m][n], a[m], b);
-        tensor_product<TYPE>(scores[m][n + 1], a[m], b + 2);
+        tensor_gemm<TYPE>(scores[m][n], a[m], b);
+        tensor_gemm<TYPE>(scores[m][n + 1], a[m], b + 2);
       }
     }
   }
@@ -136,8 +136,8 @@ static __device__ inline void values_add(
       tensor_b_of_columns<W>(b, values, k, n * 8);
 #pragma unroll
       for (int m = 0; m < M; m++) {
-        tensor_product<TYPE>(rows[m].out[n], a[m], b);
-        tensor_product<TYPE>(rows[m].out[n + 1], a[m], b + 2);
+        tensor_gemm<TYPE>(rows[m].out[n], a[m], b);
+        tensor_gemm<TYPE>(rows[m].out[n + 1], a[m], b + 2);
       }
     }
   }
@@ -254,8 +254,8 @@ dot(float (&sums)[N / 8][4], const uint16_t *own, int row, const uint16_t *other
 #pragma unroll
     for (int n = 0; n < N / 8; n += 2) {
       tensor_b_of_rows<W>(b, others, n * 8, d);
-      tensor_product<TYPE>(sums[n], a, b);
-      tensor_product<TYPE>(sums[n + 1], a, b + 2);
+      tensor_gemm<TYPE>(sums[n], a, b);
+      tensor_gemm<TYPE>(sums[n + 1], a, b + 2);
     }
   }
 }
@@ -271,8 +271,8 @@ add(float (&sums)[W / 8][4], const float (&weights)[N / 8][4], const uint16_t *o
 #pragma unroll
     for (int n = 0; n < W / 8; n += 2) {
       tensor_b_of_columns<W>(b, others, k, n * 8);
-      tensor_product<TYPE>(sums[n], a, b);
-      tensor_product<TYPE>(sums[n + 1], a, b + 2);
+      tensor_gemm<TYPE>(sums[n], a, b);
+      tensor_gemm<TYPE>(sums[n + 1], a, b + 2);
     }
   }
 }
@@ -296,17 +296,17 @@ static __device__ inline void gradient(
 }
 
 /* The same for a warp's numbers (16, N): rows are queries, or where `turned` keys, from row on. */
-template <int N, bool turned>
+template <int N, bool transposed>
 static __device__ inline void gradients(
     float (&scores)[N / 8][4], float (&grads)[N / 8][4], const tsr_attention &a, const float *rows,
     const uint16_t *bits, tile_place at, int row) {
-  bool masked = attention_masked(a, at.query, turned ? N : TENSOR_TILE, at.key, at.keys);
+  bool masked = attention_masked(a, at.query, transposed ? N : TENSOR_TILE, at.key, at.keys);
 #pragma unroll
   for (int n = 0; n < N / 8; n++)
 #pragma unroll
     for (int i = 0; i < 4; i++) {
       int own = row + tensor_c_row(i), other = n * 8 + tensor_c_column(i);
-      int q = turned ? other : own, k = turned ? own : other;
+      int q = transposed ? other : own, k = transposed ? own : other;
       gradient(&scores[n][i], &grads[n][i], a, rows, bits, at, masked, q, k);
     }
 }

@@ -82,19 +82,19 @@ static void rows_go(tsr_cuda_stream s, void *out, const void *x, int64_t bytes, 
   assert(!"elements of 2 or 4 bytes");
 }
 
-extern "C" void tsr_cuda_keep(
+extern "C" void tsr_cuda_kv_cache_append(
     tsr_cuda_stream s, void *out, const void *x, const int32_t *positions, const int32_t *counts,
     int64_t bytes, int64_t B, int64_t C, int64_t T) {
   rows_go<CHOICE_KEEP>(s, out, x, bytes, {B * C, C, T, 0, positions, counts, 0});
 }
 
-extern "C" void tsr_cuda_rows_at(
+extern "C" void tsr_cuda_gather_rows(
     tsr_cuda_stream s, void *out, const void *table, const int32_t *positions, int64_t bytes,
     int64_t B, int64_t C, int64_t rows, int64_t first) {
   rows_go<CHOICE_LOOK_UP>(s, out, table, bytes, {B * C, C, rows, first, positions, NULL, 0});
 }
 
-extern "C" void tsr_cuda_take_last(
+extern "C" void tsr_cuda_slice_last(
     tsr_cuda_stream s, void *out, const void *x, const int32_t *counts, int64_t bytes, int64_t B,
     int64_t C) {
   rows_go<CHOICE_LAST>(s, out, x, bytes, {B, 1, C, 0, NULL, counts, 0});

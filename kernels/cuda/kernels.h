@@ -265,15 +265,15 @@ void tsr_cuda_attention_cached(
 /* ---- cached.cu: rows of `bytes` each, for C new tokens of each sequence b < B, of which the first
  * counts[b] are real and stand at positions[b] and on; both in device memory ---- */
 /* The real rows of x (B,C) go to their positions in out (B,T); the rest of out stays. */
-void tsr_cuda_keep(
+void tsr_cuda_kv_cache_append(
     tsr_cuda_stream s, void *out, const void *x, const int32_t *positions, const int32_t *counts,
     int64_t bytes, int64_t B, int64_t C, int64_t T);
 /* out (B,C) = the rows first + position of a table of `rows`; behind its end, the last one. */
-void tsr_cuda_rows_at(
+void tsr_cuda_gather_rows(
     tsr_cuda_stream s, void *out, const void *table, const int32_t *positions, int64_t bytes,
     int64_t B, int64_t C, int64_t rows, int64_t first);
 /* out (B) = the last real row of each sequence of x (B,C); the first one where none is. */
-void tsr_cuda_take_last(
+void tsr_cuda_slice_last(
     tsr_cuda_stream s, void *out, const void *x, const int32_t *counts, int64_t bytes, int64_t B,
     int64_t C);
 

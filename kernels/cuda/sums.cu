@@ -61,9 +61,9 @@ static void rows_launch(tsr_cuda_stream s, float *out, void *scratch, const summ
   TSR_LAUNCH(
       (sum_runs<T, NORM>), (unsigned)(tiles * runs), TILE_THREADS, 0, s, (float *)scratch, of,
       tiles, packed);
-  unsigned workers = runs <= 2 ? 1 : runs <= 16 ? 8 : 32;
+  unsigned processes = runs <= 2 ? 1 : runs <= 16 ? 8 : 32;
   TSR_LAUNCH(
-      add_runs, (unsigned)((of.C + TSR_WARP - 1) / TSR_WARP), dim3(TSR_WARP, workers), 0, s, out,
+      add_runs, (unsigned)((of.C + TSR_WARP - 1) / TSR_WARP), dim3(TSR_WARP, processes), 0, s, out,
       (float *)scratch, runs, of.C);
 }
 

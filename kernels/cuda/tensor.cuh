@@ -41,7 +41,7 @@ static __device__ inline void tensor_read_turned(uint32_t words[4], const uint16
 
 /* c += a b */
 template <tsr_cuda_type TYPE>
-static __device__ inline void tensor_product(float c[4], const uint32_t a[4], const uint32_t b[2]) {
+static __device__ inline void tensor_gemm(float c[4], const uint32_t a[4], const uint32_t b[2]) {
   if (TYPE == TSR_CUDA_BF16)
     asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, "
         "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"

@@ -12,7 +12,7 @@ typedef struct source {
 
 typedef struct {
   tsr_severity severity;
-  tsr_place place;
+  tsr_location location;
   const char *message, *hints[4];
   int hints_count;
 } diag;
@@ -40,7 +40,8 @@ void tsr_diags_source(tsr_diags *diags, const char *file, const char *text, size
   diags->sources = s;
 }
 
-bool tsr_diag(tsr_diags *diags, tsr_severity severity, tsr_place place, const char *format, ...) {
+bool tsr_diag(
+    tsr_diags *diags, tsr_severity severity, tsr_location location, const char *format, ...) {
   if (severity >= TSR_ERROR && tsr_fault_next(TSR_FAULT_ERRORS) != TSR_FAULT_NONE) return false;
   diags->errors += severity >= TSR_ERROR;
   diags->failures += severity == TSR_FAILURE;
@@ -53,7 +54,8 @@ bool tsr_diag(tsr_diags *diags, tsr_severity severity, tsr_place place, const ch
   va_start(args, format);
   const char *message = tsr_arena_vprintf(diags->arena, format, args);
   va_end(args);
-  diags->items[diags->count++] = (diag){.severity = severity, .place = place, .message = message};
+  diags->items[diags->count++] =
+      (diag){.severity = severity, .location = location, .message = message};
   return false;
 }
 
@@ -96,12 +98,12 @@ int tsr_diags_exit_code(const tsr_diags *diags) {
 }
 
 /* The bytes of line `line` of the file, or NULL. */
-static const char *find_line(const tsr_diags *diags, tsr_place place, int *ret_length) {
+static const char *find_line(const tsr_diags *diags, tsr_location location, int *ret_length) {
   const source *s = diags->sources;
-  while (s && strcmp(s->file, place.file)) s = s->next;
+  while (s && strcmp(s->file, location.file)) s = s->next;
   if (!s) return NULL;
   const char *at = s->text, *end = s->text + s->length;
-  for (int line = 1; line < place.line; line++) {
+  for (int line = 1; line < location.line; line++) {
     at = memchr(at, '\n', (size_t)(end - at));
     if (!at) return NULL;
     at++;
@@ -156,33 +158,33 @@ static window choose_window(const char *line, int length, int at) {
   return w;
 }
 
-static void print_line(const tsr_diags *diags, tsr_place place, FILE *stream) {
+static void print_line(const tsr_diags *diags, tsr_location location, FILE *stream) {
   int length = 0;
-  const char *line = find_line(diags, place, &length);
-  if (!line || place.col < 1 || place.col > length + 1) return;
-  window w = choose_window(line, length, place.col - 1);
-  fprintf(stream, "%5d | %s", place.line, w.begin ? "…" : "");
+  const char *line = find_line(diags, location, &length);
+  if (!line || location.col < 1 || location.col > length + 1) return;
+  window w = choose_window(line, length, location.col - 1);
+  fprintf(stream, "%5d | %s", location.line, w.begin ? "…" : "");
   for (int i = w.begin; i < w.end; i++) {
     unsigned char c = (unsigned char)line[i];
     fputc(c == '\t' || (c >= 0x20 && c != 0x7f) ? c : '?', stream);
   }
   fprintf(stream, "%s\n      | %s", w.end < length ? "…" : "", w.begin ? " " : "");
   /* A tab keeps its width; a byte inside a UTF-8 sequence takes none. */
-  for (int i = w.begin; i < place.col - 1; i++)
+  for (int i = w.begin; i < location.col - 1; i++)
     if (!is_inside(line, i)) fputc(line[i] == '\t' ? '\t' : ' ', stream);
   fputc('^', stream);
-  for (int i = place.col; i < place.col - 1 + place.length && i < w.end; i++)
+  for (int i = location.col; i < location.col - 1 + location.length && i < w.end; i++)
     if (!is_inside(line, i)) fputc('~', stream);
   fputc('\n', stream);
 }
 
 static void print_diag(const tsr_diags *diags, const diag *d, FILE *stream) {
   static const char *const words[] = {"note", "warning", "error", "error"};
-  if (d->place.file && d->place.line)
-    fprintf(stream, "%s:%d:%d: ", d->place.file, d->place.line, d->place.col);
-  else if (d->place.file) fprintf(stream, "%s: ", d->place.file);
+  if (d->location.file && d->location.line)
+    fprintf(stream, "%s:%d:%d: ", d->location.file, d->location.line, d->location.col);
+  else if (d->location.file) fprintf(stream, "%s: ", d->location.file);
   fprintf(stream, "%s: %s\n", words[d->severity], d->message);
-  if (d->place.file && d->place.line) print_line(diags, d->place, stream);
+  if (d->location.file && d->location.line) print_line(diags, d->location, stream);
   for (int i = 0; i < d->hints_count; i++) fprintf(stream, "      = %s\n", d->hints[i]);
 }
 

@@ -22,7 +22,7 @@ typedef struct {
   const char *file; /* as the user named it; NULL: nowhere in a file */
   int line, col;    /* from 1, the column in bytes; 0: unknown */
   int length;       /* bytes to underline; 0 or 1: just the caret */
-} tsr_place;
+} tsr_location;
 
 typedef enum {
   TSR_NOTE,
@@ -42,7 +42,8 @@ void tsr_diags_source(tsr_diags *diags, const char *file, const char *text, size
 /* Adds one diagnostic. Returns false, so that a check may end with `return tsr_diag_error(…)`. At
  * most TSR_DIAGS_MAX are kept; the rest are counted. */
 enum { TSR_DIAGS_MAX = 200 };
-bool tsr_diag(tsr_diags *diags, tsr_severity severity, tsr_place place, const char *format, ...)
+bool tsr_diag(
+    tsr_diags *diags, tsr_severity severity, tsr_location location, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 #define tsr_diag_error(diags, ...) tsr_diag((diags), TSR_ERROR, __VA_ARGS__)
 #define tsr_diag_failure(diags, ...) tsr_diag((diags), TSR_FAILURE, __VA_ARGS__)
@@ -60,7 +61,7 @@ void tsr_diag_nearest(tsr_diags *diags, const char *word, const char *const *can
 int tsr_diags_errors(const tsr_diags *diags); /* of TSR_ERROR and TSR_FAILURE */
 /* What the first error says, without its place; "" when there is none. */
 const char *tsr_diags_first_error(const tsr_diags *diags);
-/* 0 without errors, 1 if any is the world's failure, else 2. */
+/* 0 without errors, 1 if any is a runtime failure, else 2. */
 int tsr_diags_exit_code(const tsr_diags *diags);
 /* Diagnostics that are not printed yet. */
 int tsr_diags_waiting(const tsr_diags *diags);
@@ -70,6 +71,6 @@ void tsr_diags_print(tsr_diags *diags, FILE *stream);
 /* From now on errors only are printed, notes and warnings forgotten unprinted. */
 void tsr_diags_quiet(tsr_diags *diags);
 
-#define TSR_NOWHERE ((tsr_place){0})
+#define TSR_NOWHERE ((tsr_location){0})
 
 #endif

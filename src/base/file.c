@@ -79,9 +79,9 @@ const char *tsr_file_reason(int error) {
 }
 
 bool tsr_file_cannot(
-    const char *what, const char *path, int error, tsr_place place, tsr_diags *diags) {
+    const char *what, const char *path, int error, tsr_location location, tsr_diags *diags) {
   return tsr_diag(
-      diags, is_users(error) ? TSR_ERROR : TSR_FAILURE, place, "cannot %s '%s': %s", what, path,
+      diags, is_users(error) ? TSR_ERROR : TSR_FAILURE, location, "cannot %s '%s': %s", what, path,
       tsr_file_reason(error));
 }
 
@@ -120,10 +120,10 @@ const char *tsr_file_waited_for(void) { return waited_for; }
 
 /* Of a pipe: waits for a part. ETIMEDOUT; EINTR: a signal came meanwhile. */
 static ssize_t read_part(int fd, char *bytes, size_t length) {
-  enum { PATIENCE_MS = 10000 };
+  enum { TIMEOUT_MS = 10000 };
   for (;;) {
     struct pollfd wanted = {.fd = fd, .events = POLLIN};
-    int ready = poll(&wanted, 1, PATIENCE_MS);
+    int ready = poll(&wanted, 1, TIMEOUT_MS);
     if (!ready) errno = ETIMEDOUT;
     if (ready <= 0) return -1;
     ssize_t got = tsr_disk_read(fd, bytes, length);
@@ -155,10 +155,10 @@ static bool read_all(tsr_arena *arena, int fd, size_t most, char **ret_text, siz
 }
 
 static bool read_file(
-    tsr_arena *arena, const char *path, unsigned how, size_t bytes_max, tsr_place place,
+    tsr_arena *arena, const char *path, unsigned how, size_t bytes_max, tsr_location location,
     char **ret_text, size_t *ret_length, tsr_diags *diags) {
   int fd = tsr_file_open(path, how);
-  if (fd < 0) return tsr_file_cannot("read", path, errno, place, diags);
+  if (fd < 0) return tsr_file_cannot("read", path, errno, location, diags);
   waited_for = path;
   bool ok = read_all(arena, fd, bytes_max, ret_text, ret_length);
   int error = errno;
@@ -166,28 +166,30 @@ static bool read_file(
   close(fd);
   if (ok) return true;
   if (error == EFBIG)
-    return tsr_diag_error(diags, place, "'%s' is longer than %zu bytes", path, bytes_max);
+    return tsr_diag_error(diags, location, "'%s' is longer than %zu bytes", path, bytes_max);
   if (error == ETIMEDOUT)
-    return tsr_diag_error(diags, place, "cannot read '%s': nothing comes out of this pipe", path);
-  return tsr_file_cannot("read", path, error, place, diags);
+    return tsr_diag_error(
+        diags, location, "cannot read '%s': nothing comes out of this pipe", path);
+  return tsr_file_cannot("read", path, error, location, diags);
 }
 
 bool tsr_file_read(
-    tsr_arena *arena, const char *path, size_t bytes_max, tsr_place place, char **ret_text,
+    tsr_arena *arena, const char *path, size_t bytes_max, tsr_location location, char **ret_text,
     size_t *ret_length, tsr_diags *diags) {
-  return read_file(arena, path, TSR_FILE_PIPES, bytes_max, place, ret_text, ret_length, diags);
+  return read_file(arena, path, TSR_FILE_PIPES, bytes_max, location, ret_text, ret_length, diags);
 }
 
 bool tsr_file_read_regular(
-    tsr_arena *arena, const char *path, size_t bytes_max, tsr_place place, char **ret_text,
+    tsr_arena *arena, const char *path, size_t bytes_max, tsr_location location, char **ret_text,
     size_t *ret_length, tsr_diags *diags) {
-  return read_file(arena, path, 0, bytes_max, place, ret_text, ret_length, diags);
+  return read_file(arena, path, 0, bytes_max, location, ret_text, ret_length, diags);
 }
 
 bool tsr_file_read_nofollow(
-    tsr_arena *arena, const char *path, size_t bytes_max, tsr_place place, char **ret_text,
+    tsr_arena *arena, const char *path, size_t bytes_max, tsr_location location, char **ret_text,
     size_t *ret_length, tsr_diags *diags) {
-  return read_file(arena, path, TSR_FILE_NOFOLLOW, bytes_max, place, ret_text, ret_length, diags);
+  return read_file(
+      arena, path, TSR_FILE_NOFOLLOW, bytes_max, location, ret_text, ret_length, diags);
 }
 
 /* ---- paths ---- */

@@ -21,15 +21,15 @@ int tsr_file_open(const char *path, unsigned how);
  * "cannot read 'path': reason" at `place`, or when it is longer than `bytes_max`, or when nothing
  * comes for 10 s. */
 bool tsr_file_read(
-    tsr_arena *arena, const char *path, size_t bytes_max, tsr_place place, char **ret_text,
+    tsr_arena *arena, const char *path, size_t bytes_max, tsr_location location, char **ret_text,
     size_t *ret_length, tsr_diags *diags);
 /* The same of a regular file. */
 bool tsr_file_read_regular(
-    tsr_arena *arena, const char *path, size_t bytes_max, tsr_place place, char **ret_text,
+    tsr_arena *arena, const char *path, size_t bytes_max, tsr_location location, char **ret_text,
     size_t *ret_length, tsr_diags *diags);
 /* The same, not through a symbolic link. */
 bool tsr_file_read_nofollow(
-    tsr_arena *arena, const char *path, size_t bytes_max, tsr_place place, char **ret_text,
+    tsr_arena *arena, const char *path, size_t bytes_max, tsr_location location, char **ret_text,
     size_t *ret_length, tsr_diags *diags);
 
 /* A regular file in memory, read only; "" and 0 of an empty one. */
@@ -39,7 +39,7 @@ typedef struct {
 } tsr_file_map;
 /* Fails as tsr_file_read. */
 bool tsr_file_map_open(
-    const char *path, unsigned how, tsr_place place, tsr_file_map *ret_map, tsr_diags *diags);
+    const char *path, unsigned how, tsr_location location, tsr_file_map *ret_map, tsr_diags *diags);
 void tsr_file_map_close(tsr_file_map *map);
 /* A failure that names the file when one that was mapped has become shorter and was read where its
  * bytes are gone: zeros were read there. To be asked before what was made of them lasts. */
@@ -60,7 +60,7 @@ const char *tsr_file_reason(int error);
 /* "cannot WHAT 'path': reason": the user's mistake where it does not exist, may not be used, or is
  * of another type, else a failure (TSR_FAILURE). Returns false. */
 bool tsr_file_cannot(
-    const char *what, const char *path, int error, tsr_place place, tsr_diags *diags);
+    const char *what, const char *path, int error, tsr_location location, tsr_diags *diags);
 
 /* ---- paths ---- */
 

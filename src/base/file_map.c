@@ -71,17 +71,17 @@ static void look_after(const char *path, const tsr_file_map *map) {
 }
 
 bool tsr_file_map_open(
-    const char *path, unsigned how, tsr_place place, tsr_file_map *ret, tsr_diags *diags) {
+    const char *path, unsigned how, tsr_location location, tsr_file_map *ret, tsr_diags *diags) {
   *ret = (tsr_file_map){"", 0};
   struct stat info;
   int fd = tsr_file_open(path, how & ~(unsigned)TSR_FILE_PIPES);
-  if (fd < 0) return tsr_file_cannot("read", path, errno, place, diags);
+  if (fd < 0) return tsr_file_cannot("read", path, errno, location, diags);
   void *bytes = NULL;
   int error = fstat(fd, &info) ? errno : 0;
   if (!error && info.st_size > 0) bytes = tsr_disk_map(fd, (size_t)info.st_size);
   if (!error && info.st_size > 0 && !bytes) error = errno;
   close(fd);
-  if (error) return tsr_file_cannot("read", path, error, place, diags);
+  if (error) return tsr_file_cannot("read", path, error, location, diags);
   if (!bytes) return true;
   *ret = (tsr_file_map){bytes, (size_t)info.st_size};
   look_after(path, ret);
@@ -104,7 +104,8 @@ bool tsr_file_maps_check(tsr_diags *diags) {
   for (int i = 0; i < MAPS_MAX; i++) {
     if (!atomic_exchange(&maps[i].is_cut, false)) continue;
     ok = tsr_diag_failure(
-        diags, (tsr_place){.file = maps[i].name}, "the file has become shorter while it was read");
+        diags, (tsr_location){.file = maps[i].name},
+        "the file has become shorter while it was read");
     if (atomic_load(&maps[i].begin) == atomic_load(&maps[i].end)) atomic_store(&maps[i].end, 0);
   }
   pthread_mutex_unlock(&mutex);

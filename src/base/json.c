@@ -20,13 +20,13 @@ __attribute__((constructor)) static void take_hooks(void) {
   cJSON_InitHooks(&(cJSON_Hooks){alloc_somewhere, free_somewhere});
 }
 
-static tsr_place place_of(const char *file, const char *text, size_t offset) {
-  tsr_place place = {.file = file, .line = 1, .col = 1};
+static tsr_location place_of(const char *file, const char *text, size_t offset) {
+  tsr_location location = {.file = file, .line = 1, .col = 1};
   const char *line = text;
   for (const char *at; (at = memchr(line, '\n', (size_t)(text + offset - line))); line = at + 1)
-    place.line++;
-  place.col = (int)(text + offset - line) + 1;
-  return place;
+    location.line++;
+  location.col = (int)(text + offset - line) + 1;
+  return location;
 }
 
 bool tsr_json_parse(
@@ -36,7 +36,7 @@ bool tsr_json_parse(
   if (!tsr_json_scan(arena, text, length, &fault)) {
     tsr_diags_source(diags, file, text, length);
     tsr_diag_error(diags, place_of(file, text, fault.offset), "%s", fault.message);
-    tsr_place first = place_of(file, text, fault.has_first ? fault.first : 0);
+    tsr_location first = place_of(file, text, fault.has_first ? fault.first : 0);
     if (fault.has_first)
       tsr_diag_hint(diags, "the first one stands in line %d, column %d", first.line, first.col);
     return false;
@@ -45,7 +45,7 @@ bool tsr_json_parse(
   *ret_json = cJSON_ParseWithLength(text, length);
   parsing = NULL;
   if (*ret_json) return true;
-  return tsr_diag_error(diags, (tsr_place){.file = file}, "cJSON cannot read this JSON");
+  return tsr_diag_error(diags, (tsr_location){.file = file}, "cJSON cannot read this JSON");
 }
 
 const cJSON *tsr_json_get(const cJSON *object, const char *key) {

@@ -10,7 +10,7 @@
 
 static bool cannot_write(tsr_new_file *f, int error, tsr_diags *diags) {
   tsr_new_file_drop(f);
-  return tsr_file_cannot("write", f->path, error, (tsr_place){.file = f->path}, diags);
+  return tsr_file_cannot("write", f->path, error, (tsr_location){.file = f->path}, diags);
 }
 
 /* The folder, so that the name is there after a power cut. */

@@ -37,14 +37,14 @@ static bool unescape(char *path) {
 }
 
 /* `gs:/x` is a URI that lacks a slash, and no folder called `gs:`. */
-static bool check_slashes(const char *text, tsr_place place, tsr_diags *diags) {
+static bool check_slashes(const char *text, tsr_location location, tsr_diags *diags) {
   static const char *const schemes[] = {"s3",   "gs",   "gcs",   "az",  "abfs",
                                         "hdfs", "http", "https", "ftp", "hf"};
   for (size_t i = 0; i < sizeof schemes / sizeof *schemes; i++) {
     size_t n = strlen(schemes[i]);
     if (strncasecmp(text, schemes[i], n) || strncmp(text + n, ":/", 2)) continue;
     tsr_diag_error(
-        diags, place, "'%s' looks like a URI of '%s', which begins with %s://", text, schemes[i],
+        diags, location, "'%s' looks like a URI of '%s', which begins with %s://", text, schemes[i],
         schemes[i]);
     tsr_diag_hint(
         diags, "there is no access to '%s'; a folder of that name is ./%.*s", schemes[i],
@@ -55,13 +55,14 @@ static bool check_slashes(const char *text, tsr_place place, tsr_diags *diags) {
 }
 
 bool tsr_uri_path(
-    tsr_arena *arena, const char *text, tsr_place place, const char **ret_path, tsr_diags *diags) {
+    tsr_arena *arena, const char *text, tsr_location location, const char **ret_path,
+    tsr_diags *diags) {
   size_t n = scheme_length(text);
   *ret_path = text;
-  if (!n) return check_slashes(text, place, diags);
+  if (!n) return check_slashes(text, location, diags);
   if (strncasecmp(text, "file", n) || n != 4) {
     tsr_diag_error(
-        diags, place, "'%s': files are read and written by path; there is no access to '%.*s'",
+        diags, location, "'%s': files are read and written by path; there is no access to '%.*s'",
         text, (int)n, text);
     tsr_diag_hint(diags, "copy it, or mount it as a folder of this machine");
     return false;
@@ -72,7 +73,7 @@ bool tsr_uri_path(
     if (!strncasecmp(path, "localhost/", 10)) path += 9;
     if (*path != '/') {
       tsr_diag_error(
-          diags, place, "'%s' names the host '%.*s'", text, (int)strcspn(path, "/"), path);
+          diags, location, "'%s' names the host '%.*s'", text, (int)strcspn(path, "/"), path);
       tsr_diag_hint(diags, "a file of this machine: file:///PATH");
       return false;
     }
@@ -80,7 +81,7 @@ bool tsr_uri_path(
   char *unescaped = tsr_arena_strdup(arena, path);
   if (!*path || !unescape(unescaped))
     return tsr_diag_error(
-        diags, place, "'%s' is no URI of a file: %s", text,
+        diags, location, "'%s' is no URI of a file: %s", text,
         *path ? "a '%' is not followed by two hexadecimal digits" : "it names no path");
   *ret_path = unescaped;
   return true;

@@ -8,6 +8,7 @@
  * with its %XX resolved. Errors at `place`: another scheme, of which the message names it; another
  * host; %XX that is none. `ret_path` is the text then. */
 bool tsr_uri_path(
-    tsr_arena *arena, const char *text, tsr_place place, const char **ret_path, tsr_diags *diags);
+    tsr_arena *arena, const char *text, tsr_location location, const char **ret_path,
+    tsr_diags *diags);
 
 #endif

@@ -9,7 +9,7 @@ enum { ELEMENTS = 1 << 16 };
 
 typedef struct {
   const tsr_kernels *kernels;
-  tsr_input *in[2];
+  tsr_checkpoint_reader *in[2];
   char *bytes; /* of one side, as stored */
   float *wide[2];
   tsr_text *text;
@@ -38,7 +38,8 @@ static int compare_recipe(const tsr_manifest *a, const tsr_manifest *b, tsr_text
 static bool
 read_wide(diff *d, int side, const tsr_stored *t, int64_t first, int64_t count, float *out) {
   static const int64_t begin[TSR_DIMS_MAX];
-  if (!tsr_input_read_box(d->in[side], t, begin, t->shape, first, count, d->bytes, d->diags))
+  if (!tsr_checkpoint_reader_read_box(
+          d->in[side], t, begin, t->shape, first, count, d->bytes, d->diags))
     return false;
   if (t->dtype == TSR_BF16) d->kernels->bf16_to_f32(out, (const uint16_t *)d->bytes, 0, count);
   else if (t->dtype == TSR_F16) d->kernels->fp16_to_f32(out, (const uint16_t *)d->bytes, 0, count);
@@ -112,12 +113,12 @@ bool tsr_checkpoint_diff(
   diff d = {.kernels = kernels, .text = text, .diags = diags};
   d.bytes = tsr_arena_alloc(arena, ELEMENTS * sizeof(float));
   for (int i = 0; i < 2; i++) d.wide[i] = tsr_arena_array(arena, float, ELEMENTS);
-  if (!tsr_input_open(arena, a, true, &d.in[0], diags)) return false;
-  bool ok = tsr_input_open(arena, b, true, &d.in[1], diags);
+  if (!tsr_checkpoint_reader_open(arena, a, true, &d.in[0], diags)) return false;
+  bool ok = tsr_checkpoint_reader_open(arena, b, true, &d.in[1], diags);
   d.differences = compare_recipe(a, b, text);
   ok = ok && compare_tensors(&d, a, b);
-  tsr_input_close(d.in[0]);
-  if (d.in[1]) tsr_input_close(d.in[1]);
+  tsr_checkpoint_reader_close(d.in[0]);
+  if (d.in[1]) tsr_checkpoint_reader_close(d.in[1]);
   *ret_differences = d.differences;
   return ok;
 }

@@ -103,9 +103,10 @@ static bool is_damaged(tsr_arena *arena, const char *folder, tsr_diags *diags) {
 }
 
 bool tsr_checkpoint_find(
-    tsr_arena *arena, const char *path, tsr_place place, tsr_manifest *ret, tsr_diags *diags) {
+    tsr_arena *arena, const char *path, tsr_location location, tsr_manifest *ret,
+    tsr_diags *diags) {
   const char *manifest = tsr_path_join(arena, path, TSR_MANIFEST_NAME);
-  if (tsr_file_exists(manifest)) return tsr_manifest_read(arena, path, place, ret, diags);
+  if (tsr_file_exists(manifest)) return tsr_manifest_read(arena, path, location, ret, diags);
   const char *below = tsr_path_join(arena, path, "checkpoints");
   int before = tsr_diags_errors(diags);
   if (tsr_checkpoints_newest(arena, path, INT64_MAX, ret, diags)) return true;
@@ -113,9 +114,9 @@ bool tsr_checkpoint_find(
   if (tsr_diags_errors(diags) > before) return false;
   if (is_damaged(arena, path, diags) || is_damaged(arena, below, diags)) return false;
   if (!tsr_file_exists(path))
-    return tsr_diag_error(diags, place, "there is no checkpoint '%s'", path);
+    return tsr_diag_error(diags, location, "there is no checkpoint '%s'", path);
   tsr_diag_error(
-      diags, place, "'%s' is no checkpoint and has none: it has no %s and no folder %s…", path,
+      diags, location, "'%s' is no checkpoint and has none: it has no %s and no folder %s…", path,
       TSR_MANIFEST_NAME, prefix);
   return false;
 }

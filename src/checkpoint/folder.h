@@ -26,7 +26,7 @@ void tsr_checkpoint_pass_over(const char *path, tsr_diags *errors, tsr_diags *di
 
 /* A checkpoint by its own path, or by its run's folder: there the newest. Errors at `place`. */
 bool tsr_checkpoint_find(
-    tsr_arena *arena, const char *path, tsr_place place, tsr_manifest *ret_manifest,
+    tsr_arena *arena, const char *path, tsr_location location, tsr_manifest *ret_manifest,
     tsr_diags *diags);
 
 const char *tsr_checkpoint_path(tsr_arena *arena, const char *folder, int64_t step);
@@ -46,7 +46,7 @@ bool tsr_checkpoints_clean(tsr_arena *arena, const char *folder, bool all, tsr_d
 
 /* Removes those up to step `newest`, the one just written, that are neither among the `keep_last`
  * newest of them (0: all are kept) nor of a step that is a multiple of `keep_every` (0: none is).
- * Later ones, which the run went on from before, may be damaged: they count for nothing and stay,
+ * Later ones, which the run resumed from before, may be damaged: they count for nothing and stay,
  * as does what is only named as a checkpoint. A checkpoint loses its name before its files. */
 bool tsr_checkpoints_prune(
     tsr_arena *arena, const char *folder, int64_t newest, int64_t keep_last, int64_t keep_every,

@@ -92,7 +92,7 @@ static bool check_class(const tsr_config_model *m, tsr_hf_config *c, tsr_diags *
       c->model_type = names[i];
   if (c->model_type) return true;
   tsr_diag_error(
-      diags, m->place, "transformers has no class for %s",
+      diags, m->location, "transformers has no class for %s",
       m->graph_file   ? "a graph file of one's own"
       : m->model_type ? m->model_type
                       : "this model");
@@ -106,7 +106,7 @@ bool tsr_hf_config_of(
   const tsr_config_model *m = &config->model;
   *ret = (tsr_hf_config){0};
   if (!check_class(m, ret, diags)) return false;
-  tsr_model_source source = {m->model_type, m->map, m->map_name, m->place, NULL};
+  tsr_model_source source = {m->model_type, m->map, m->map_name, m->location, NULL};
   tsr_model_options options = {
       .batch = 1, .sequence = 1, .vocab_detected = vocab_stored, .units = {1, 1, 1}};
   const char *file_name = tsr_arena_printf(arena, "%s.yaml", ret->model_type);
@@ -114,17 +114,17 @@ bool tsr_hf_config_of(
   tsr_yaml *root;
   tsr_graph_file *file;
   tsr_scope scope = {.arena = arena};
-  if (!tsr_yaml_read(arena, path, m->place, &root, diags) ||
+  if (!tsr_yaml_read(arena, path, m->location, &root, diags) ||
       !tsr_graph_file_read(arena, root, &file, diags) ||
       !tsr_sizes_read(&scope, file, &source, &options, diags))
     return false;
   take_sizes(&scope, ret);
   if (ret->sliding_window && (ret->attention_bias || ret->mlp_bias))
     return tsr_diag_error(
-        diags, m->place, "transformers has no class for a sliding_window with biases");
+        diags, m->location, "transformers has no class for a sliding_window with biases");
   if (!is_gpt2(ret) || tsr_sizes_get(&scope, "bias")) return true;
   return tsr_diag_error(
-      diags, m->place, "transformers has no gpt2 without biases, as 'bias: false' asks for");
+      diags, m->location, "transformers has no gpt2 without biases, as 'bias: false' asks for");
 }
 
 /* ---- config.json ---- */

@@ -6,7 +6,7 @@
 #include "checkpoint/hf_config.h"
 #include "checkpoint/hf_folder.h"
 #include "checkpoint/hf_sides.h"
-#include "checkpoint/input.h"
+#include "checkpoint/reader.h"
 #include "model/model.h"
 #include <errno.h>
 #include <inttypes.h>
@@ -30,7 +30,7 @@ typedef struct {
   const char *out, *partial;
   const tsr_hf_export_options *options;
   tsr_manifest manifest;
-  tsr_input *input;
+  tsr_checkpoint_reader *input;
   const tsr_kernels *kernels;
   tsr_hf_config config;
   target *targets;
@@ -64,42 +64,44 @@ static bool read_dtype(const exporter *x, tsr_dtype stored, tsr_dtype *ret_dtype
 }
 
 static bool find_stored(
-    const exporter *x, const tsr_param *param, const tsr_hf_place *place, const tsr_stored **ret) {
+    const exporter *x, const tsr_param *param, const tsr_hf_place *location,
+    const tsr_stored **ret) {
   const tsr_stored *t = *ret = tsr_manifest_find(&x->manifest, param->name);
   if (!t)
     return tsr_diag_error(
         x->diags, TSR_NOWHERE, "'%s' has no parameter '%s'", x->manifest.folder, param->name);
-  bool same = t->ndim == place->ndim;
-  for (int d = 0; same && d < t->ndim; d++) same = t->shape[d] == place->shape[d];
+  bool same = t->ndim == location->ndim;
+  for (int d = 0; same && d < t->ndim; d++) same = t->shape[d] == location->shape[d];
   return same || tsr_diag_error(
                      x->diags, TSR_NOWHERE,
                      "'%s': parameter '%s' has the shape %s, not %s as its configuration asks for",
                      x->manifest.folder, t->name, tsr_shape_text(t->ndim, t->shape).text,
-                     tsr_shape_text(place->ndim, place->shape).text);
+                     tsr_shape_text(location->ndim, location->shape).text);
 }
 
-static target *target_of(exporter *x, const tsr_hf_place *place) {
-  for (int i = x->targets_count - 1; place->parts > 1 && i >= 0; i--)
-    if (!strcmp(x->targets[i].name, place->name)) return &x->targets[i];
+static target *target_of(exporter *x, const tsr_hf_place *location) {
+  for (int i = x->targets_count - 1; location->parts > 1 && i >= 0; i--)
+    if (!strcmp(x->targets[i].name, location->name)) return &x->targets[i];
   target *t = &x->targets[x->targets_count++];
-  *t = (target){.name = place->name, .parts_count = place->parts};
-  t->parts = tsr_arena_array(x->arena, tsr_hf_place, place->parts);
-  t->stored = tsr_arena_array(x->arena, const tsr_stored *, place->parts);
+  *t = (target){.name = location->name, .parts_count = location->parts};
+  t->parts = tsr_arena_array(x->arena, tsr_hf_place, location->parts);
+  t->stored = tsr_arena_array(x->arena, const tsr_stored *, location->parts);
   return t;
 }
 
 static bool add_param(exporter *x, const tsr_param *param) {
-  tsr_hf_place place;
+  tsr_hf_place location;
   const tsr_stored *stored;
-  if (!tsr_hf_place_of(x->arena, param, &place))
+  if (!tsr_hf_place_of(x->arena, param, &location))
     return tsr_diag_error(
-        x->diags, param->place, "parameter '%s' has no name in Hugging Face's files", param->name);
-  if (!find_stored(x, param, &place, &stored)) return false;
-  target *t = target_of(x, &place);
+        x->diags, param->location, "parameter '%s' has no name in Hugging Face's files",
+        param->name);
+  if (!find_stored(x, param, &location, &stored)) return false;
+  target *t = target_of(x, &location);
   if (!t->bytes && !read_dtype(x, stored->dtype, &t->dtype)) return false;
-  t->parts[place.part] = place;
-  t->stored[place.part] = stored;
-  t->bytes += tsr_stored_elements(place.ndim, place.shape) * tsr_dtype_bytes(t->dtype);
+  t->parts[location.part] = location;
+  t->stored[location.part] = stored;
+  t->bytes += tsr_stored_elements(location.ndim, location.shape) * tsr_dtype_bytes(t->dtype);
   return true;
 }
 
@@ -193,7 +195,8 @@ convert(const exporter *x, tsr_dtype from, const void *in, tsr_dtype to, int64_t
 static bool
 read_part(exporter *x, const tsr_stored *s, int64_t first, int64_t n, void *ret_elements) {
   static const int64_t begin[TSR_DIMS_MAX];
-  return tsr_input_read_box(x->input, s, begin, s->shape, first, n, ret_elements, x->diags);
+  return tsr_checkpoint_reader_read_box(
+      x->input, s, begin, s->shape, first, n, ret_elements, x->diags);
 }
 
 static bool write_straight(exporter *x, const target *t) {
@@ -355,7 +358,7 @@ static bool commit(exporter *x) {
 
 static bool write_folder(exporter *x) {
   x->partial = tsr_arena_printf(x->arena, "%s.partial", x->out);
-  if (!tsr_output_prepare(x->arena, x->out, x->diags)) return false;
+  if (!tsr_checkpoint_writer_prepare(x->arena, x->out, x->diags)) return false;
   if (write_all(x) && commit(x)) return true;
   if (x->fd >= 0) tsr_disk_close(x->fd);
   tsr_disk_remove(x->partial);
@@ -369,13 +372,13 @@ bool tsr_hf_export(
       .arena = arena, .out = tsr_hf_out(arena, out), .options = options, .fd = -1, .diags = diags};
   x.kernels = tsr_kernels_get(NULL);
   if (!tsr_checkpoint_find(arena, checkpoint, TSR_NOWHERE, &x.manifest, diags) ||
-      !tsr_input_check_sides(arena, &x.manifest, diags) || !read_model(&x) ||
-      !tsr_input_open(arena, &x.manifest, true, &x.input, diags))
+      !tsr_checkpoint_reader_check_sides(arena, &x.manifest, diags) || !read_model(&x) ||
+      !tsr_checkpoint_reader_open(arena, &x.manifest, true, &x.input, diags))
     return false;
   x.portion = tsr_arena_alloc(arena, PORTION * 4);
   x.converted = tsr_arena_alloc(arena, PORTION * 4);
   x.wide = tsr_arena_array(arena, float, PORTION);
-  bool ok = tsr_input_verify(x.input, diags) && write_folder(&x);
-  tsr_input_close(x.input);
+  bool ok = tsr_checkpoint_reader_verify(x.input, diags) && write_folder(&x);
+  tsr_checkpoint_reader_close(x.input);
   return ok;
 }

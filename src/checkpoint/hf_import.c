@@ -4,7 +4,7 @@
 #include "checkpoint/hf_config.h"
 #include "checkpoint/hf_folder.h"
 #include "checkpoint/hf_sides.h"
-#include "checkpoint/output.h"
+#include "checkpoint/writer.h"
 #include "model/model.h"
 #include <inttypes.h>
 #include <math.h>
@@ -17,7 +17,7 @@ enum { CONFIG_BYTES_MAX = 1 << 24, BLOCK_BYTES = 1 << 20, SEQUENCE_MAX = 1024 };
 /* A parameter of ours and the tensor that it comes out of. */
 typedef struct {
   const tsr_param *param;
-  tsr_hf_place place;
+  tsr_hf_place location;
   tsr_hf_tensor *from;
 } source;
 
@@ -32,7 +32,7 @@ typedef struct {
   const tsr_graph *graph;
   tsr_hf_folder weights;
   source *sources; /* per parameter of the graph */
-  tsr_output *output;
+  tsr_checkpoint_writer *output;
   tsr_diags *diags;
 } importer;
 
@@ -95,13 +95,13 @@ static bool read_graph(importer *m, const char *text, size_t length) {
 
 static bool check_tensor(importer *m, const source *s) {
   const tsr_safetensor *t = s->from->tensor;
-  bool same = t->ndim == s->place.ndim;
-  for (int d = 0; same && d < t->ndim; d++) same = t->shape[d] == s->place.whole[d];
+  bool same = t->ndim == s->location.ndim;
+  for (int d = 0; same && d < t->ndim; d++) same = t->shape[d] == s->location.whole[d];
   if (!same)
     return tsr_diag_error(
         m->diags, TSR_NOWHERE, "'%s': tensor '%s' has the shape %s, not %s as config.json asks for",
         s->from->file->path, t->name, tsr_shape_text(t->ndim, t->shape).text,
-        tsr_shape_text(s->place.ndim, s->place.whole).text);
+        tsr_shape_text(s->location.ndim, s->location.whole).text);
   if (!strcmp(t->dtype, "F32") || !strcmp(t->dtype, "BF16") || !strcmp(t->dtype, "F16"))
     return true;
   if (m->dtype_refused) return false;
@@ -114,15 +114,16 @@ static bool check_tensor(importer *m, const source *s) {
 /* Parts of one tensor are reported once. */
 static bool find_source(importer *m, const tsr_param *param, source *s) {
   s->param = param;
-  if (!tsr_hf_place_of(m->arena, param, &s->place))
+  if (!tsr_hf_place_of(m->arena, param, &s->location))
     return tsr_diag_error(
-        m->diags, param->place, "parameter '%s' has no name in Hugging Face's files", param->name);
-  s->from = tsr_hf_folder_find(&m->weights, s->place.name);
+        m->diags, param->location, "parameter '%s' has no name in Hugging Face's files",
+        param->name);
+  s->from = tsr_hf_folder_find(&m->weights, s->location.name);
   if (!s->from)
-    return s->place.part > 0 ||
+    return s->location.part > 0 ||
            tsr_diag_error(
                m->diags, TSR_NOWHERE, "'%s': tensor '%s' of shape %s is missing", m->folder,
-               s->place.name, tsr_shape_text(s->place.ndim, s->place.whole).text);
+               s->location.name, tsr_shape_text(s->location.ndim, s->location.whole).text);
   bool again = s->from->used;
   s->from->used = true;
   return again || check_tensor(m, s);
@@ -179,9 +180,10 @@ static tsr_dtype dtype_of(const source *s) {
 
 /* Rows [begin, end) of ours (out, in) out of columns of theirs (in, parts * out). */
 static void transpose_rows(const source *s, int64_t begin, int64_t end, char *rows) {
-  int64_t in = s->place.shape[1], stride = s->place.whole[1], each = tsr_dtype_bytes(dtype_of(s));
+  int64_t in = s->location.shape[1], stride = s->location.whole[1],
+          each = tsr_dtype_bytes(dtype_of(s));
   const char *from = s->from->file->map + s->from->tensor->offset;
-  from += (s->place.part * s->place.shape[0] + begin) * each;
+  from += (s->location.part * s->location.shape[0] + begin) * each;
   for (int64_t i = 0; i < in; i++, from += stride * each)
     for (int64_t o = 0; o < end - begin; o++) {
       if (each == 4) memcpy(rows + (o * in + i) * 4, from + o * 4, 4);
@@ -190,13 +192,14 @@ static void transpose_rows(const source *s, int64_t begin, int64_t end, char *ro
 }
 
 static bool write_transposed(importer *m, const source *s, char *block) {
-  int64_t out = s->place.shape[0], row = s->place.shape[1] * tsr_dtype_bytes(dtype_of(s));
+  int64_t out = s->location.shape[0], row = s->location.shape[1] * tsr_dtype_bytes(dtype_of(s));
   int64_t rows = row < BLOCK_BYTES ? BLOCK_BYTES / row : 1;
   if (row > BLOCK_BYTES) block = tsr_arena_alloc(m->arena, (size_t)row);
   for (int64_t at = 0; at < out; at += rows) {
     int64_t end = at + rows < out ? at + rows : out;
     transpose_rows(s, at, end, block);
-    if (!tsr_output_data(m->output, block, (size_t)((end - at) * row), m->diags)) return false;
+    if (!tsr_checkpoint_writer_data(m->output, block, (size_t)((end - at) * row), m->diags))
+      return false;
   }
   return true;
 }
@@ -213,18 +216,19 @@ static void forget(const source *s, int64_t begin, int64_t end) {
 
 static bool write_straight(importer *m, const source *s) {
   enum { AT_ONCE = 1 << 24 };
-  int64_t bytes = s->from->tensor->bytes / s->place.parts, begin = bytes * s->place.part;
+  int64_t bytes = s->from->tensor->bytes / s->location.parts, begin = bytes * s->location.part;
   const char *data = s->from->file->map + s->from->tensor->offset;
   for (int64_t at = begin, end; at < begin + bytes; at = end) {
     end = begin + bytes - at < AT_ONCE ? begin + bytes : at + AT_ONCE;
-    if (!tsr_output_data(m->output, data + at, (size_t)(end - at), m->diags)) return false;
+    if (!tsr_checkpoint_writer_data(m->output, data + at, (size_t)(end - at), m->diags))
+      return false;
     forget(s, at, end);
   }
   return true;
 }
 
 static bool write_tensor(importer *m, const source *s, char *block) {
-  if (!s->place.transposed) return write_straight(m, s);
+  if (!s->location.transposed) return write_straight(m, s);
   bool ok = write_transposed(m, s, block);
   forget(s, 0, s->from->tensor->bytes);
   return ok;
@@ -232,19 +236,20 @@ static bool write_tensor(importer *m, const source *s, char *block) {
 
 static bool write_tensors(importer *m) {
   int count = m->graph->params_count;
-  tsr_output_piece *pieces = tsr_arena_array(m->arena, tsr_output_piece, count + 1);
+  tsr_checkpoint_writer_piece *pieces =
+      tsr_arena_array(m->arena, tsr_checkpoint_writer_piece, count + 1);
   for (int i = 0; i < count; i++) {
     const source *s = &m->sources[i];
-    pieces[i] = (tsr_output_piece){s->param->name, dtype_of(s), s->place.ndim};
-    memcpy(pieces[i].shape, s->place.shape, sizeof pieces[i].shape);
-    memcpy(pieces[i].piece, s->place.shape, sizeof pieces[i].piece);
+    pieces[i] = (tsr_checkpoint_writer_piece){s->param->name, dtype_of(s), s->location.ndim};
+    memcpy(pieces[i].shape, s->location.shape, sizeof pieces[i].shape);
+    memcpy(pieces[i].piece, s->location.shape, sizeof pieces[i].piece);
   }
-  if (!tsr_output_tensors(m->output, "rank-00000.safetensors", pieces, count, m->diags))
+  if (!tsr_checkpoint_writer_tensors(m->output, "rank-00000.safetensors", pieces, count, m->diags))
     return false;
   char *block = tsr_arena_alloc(m->arena, BLOCK_BYTES);
   for (int i = 0; i < count; i++)
     if (!write_tensor(m, &m->sources[i], block)) return false;
-  return tsr_output_end_tensors(m->output, m->diags);
+  return tsr_checkpoint_writer_end_tensors(m->output, m->diags);
 }
 
 static bool write_all(importer *m, const char *out, const char *config, size_t length) {
@@ -255,13 +260,15 @@ static bool write_all(importer *m, const char *out, const char *config, size_t l
       .time = m->options->time,
       .config = "config.yaml",
       .tokenizer = tokenizer};
-  if (!tsr_output_begin(m->arena, tsr_hf_out(m->arena, out), NULL, NULL, &m->output, m->diags))
+  if (!tsr_checkpoint_writer_begin(
+          m->arena, tsr_hf_out(m->arena, out), NULL, NULL, &m->output, m->diags))
     return false;
-  if (write_tensors(m) && tsr_output_bytes(m->output, "config.yaml", config, length, m->diags) &&
+  if (write_tensors(m) &&
+      tsr_checkpoint_writer_bytes(m->output, "config.yaml", config, length, m->diags) &&
       tsr_hf_sides_write(m->arena, &m->sides, m->output, m->diags) &&
-      tsr_file_maps_check(m->diags) && tsr_output_commit(m->output, &about, m->diags))
+      tsr_file_maps_check(m->diags) && tsr_checkpoint_writer_commit(m->output, &about, m->diags))
     return true;
-  tsr_output_abandon(m->output);
+  tsr_checkpoint_writer_abandon(m->output);
   return false;
 }
 

@@ -32,7 +32,7 @@ static bool read_json(
   size_t length;
   *ret_json = NULL;
   if (!tsr_file_exists(path)) return true;
-  bool (*read)(tsr_arena *, const char *, size_t, tsr_place, char **, size_t *, tsr_diags *) =
+  bool (*read)(tsr_arena *, const char *, size_t, tsr_location, char **, size_t *, tsr_diags *) =
       links ? tsr_file_read_regular : tsr_file_read_nofollow;
   if (!read(arena, path, BYTES_MAX, TSR_NOWHERE, &text, &length, diags) ||
       !tsr_json_parse(arena, path, text, length, ret_json, diags))
@@ -166,14 +166,15 @@ bool tsr_hf_sides_read(
 }
 
 bool tsr_hf_sides_write(
-    tsr_arena *arena, const tsr_hf_sides *sides, tsr_output *output, tsr_diags *diags) {
+    tsr_arena *arena, const tsr_hf_sides *sides, tsr_checkpoint_writer *output, tsr_diags *diags) {
   const char *generation = sides->generation;
   for (int i = 0; tsr_hf_side_files[i]; i++) {
     const char *name = tsr_hf_side_files[i], *path = tsr_path_join(arena, sides->folder, name);
     bool is_made = generation && !strcmp(name, generation_name);
-    if (!is_made && tsr_file_exists(path) && !tsr_output_copy(output, name, path, 0, diags))
+    if (!is_made && tsr_file_exists(path) &&
+        !tsr_checkpoint_writer_copy(output, name, path, 0, diags))
       return false;
   }
-  return !generation ||
-         tsr_output_bytes(output, generation_name, generation, strlen(generation), diags);
+  return !generation || tsr_checkpoint_writer_bytes(
+                            output, generation_name, generation, strlen(generation), diags);
 }

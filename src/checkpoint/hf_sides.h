@@ -4,7 +4,7 @@
 #ifndef TSR_CHECKPOINT_HF_SIDES_H
 #define TSR_CHECKPOINT_HF_SIDES_H
 #include "base/json.h"
-#include "checkpoint/output.h"
+#include "checkpoint/writer.h"
 
 /* Names of the files that are copied where they are, NULL-terminated. The first is tokenizer.json.
  */
@@ -23,7 +23,7 @@ bool tsr_hf_sides_read(
     tsr_arena *arena, const char *folder, const cJSON *config, int64_t vocab_size,
     tsr_hf_sides *ret_sides, tsr_diags *diags);
 bool tsr_hf_sides_write(
-    tsr_arena *arena, const tsr_hf_sides *sides, tsr_output *output, tsr_diags *diags);
+    tsr_arena *arena, const tsr_hf_sides *sides, tsr_checkpoint_writer *output, tsr_diags *diags);
 
 /* The tokens that end a text by the generation_config.json of a checkpoint's folder, at most `most`
  * of them; ids outside the vocabulary are left out. False where the file cannot be read. */

@@ -89,10 +89,10 @@ void tsr_checkpoint_show(const tsr_manifest *m, tsr_text *text) {
 
 bool tsr_checkpoint_verify(
     tsr_arena *arena, const tsr_manifest *m, tsr_text *text, tsr_diags *diags) {
-  tsr_input *in;
-  if (!tsr_input_open(arena, m, false, &in, diags)) return false;
-  bool ok = tsr_input_verify(in, diags);
-  tsr_input_close(in);
+  tsr_checkpoint_reader *in;
+  if (!tsr_checkpoint_reader_open(arena, m, false, &in, diags)) return false;
+  bool ok = tsr_checkpoint_reader_verify(in, diags);
+  tsr_checkpoint_reader_close(in);
   if (ok)
     tsr_text_add(
         text, "%s: step %lld, %d tensors in %d files, %s: all hashes agree\n", m->folder,

@@ -2,7 +2,7 @@
 /* What the command `checkpoint` prints. All texts are appended. */
 #ifndef TSR_CHECKPOINT_INSPECT_H
 #define TSR_CHECKPOINT_INSPECT_H
-#include "checkpoint/input.h"
+#include "checkpoint/reader.h"
 
 /* One line for each committed checkpoint of a run's folder, or of `checkpoints` in it. */
 bool tsr_checkpoint_ls(tsr_arena *arena, const char *folder, tsr_text *text, tsr_diags *diags);

@@ -14,11 +14,11 @@ static bool wanted(void *context, const tsr_stored_piece *p) {
   const loading *l = context;
   for (int i = 0; i < l->parts_count; i++) {
     const tsr_box *box = &l->parts[i].box;
-    bool meets = true;
+    bool waits_in = true;
     for (int d = 0; d < box->ndim; d++)
-      meets &= p->begin[d] < box->offset[d] + box->shape[d] &&
-               box->offset[d] < p->begin[d] + p->shape[d];
-    if (meets) return true;
+      waits_in &= p->begin[d] < box->offset[d] + box->shape[d] &&
+                  box->offset[d] < p->begin[d] + p->shape[d];
+    if (waits_in) return true;
   }
   return false;
 }
@@ -32,28 +32,29 @@ take(void *context, const tsr_stored_piece *p, int64_t first, int64_t count, con
         l->parts[i].address);
 }
 
-static tsr_place place_of(tsr_arena *arena, const tsr_manifest *m) {
-  return (tsr_place){.file = tsr_arena_printf(arena, "%s/%s", m->folder, TSR_MANIFEST_NAME)};
+static tsr_location place_of(tsr_arena *arena, const tsr_manifest *m) {
+  return (tsr_location){.file = tsr_arena_printf(arena, "%s/%s", m->folder, TSR_MANIFEST_NAME)};
 }
 
 /* What is stored has the shape that the run has, without padding. */
 static bool check_shape(
-    const tsr_stored *t, const tsr_value *v, int64_t valid0, tsr_place place, tsr_diags *diags) {
+    const tsr_stored *t, const tsr_value *v, int64_t valid0, tsr_location location,
+    tsr_diags *diags) {
   int64_t shape[TSR_DIMS_MAX];
   memcpy(shape, v->shape, sizeof shape);
   shape[0] = valid0;
   if (t->ndim == v->ndim && !memcmp(t->shape, shape, sizeof(int64_t) * (size_t)v->ndim))
     return true;
   return tsr_diag_error(
-      diags, place, "tensor '%s' is %s there, and %s in this run's model", t->name,
+      diags, location, "tensor '%s' is %s there, and %s in this run's model", t->name,
       tsr_shape_text(t->ndim, t->shape).text, tsr_shape_text(v->ndim, shape).text);
 }
 
 static bool
-check_dtype(const tsr_stored *t, const tsr_value *v, tsr_place place, tsr_diags *diags) {
+check_dtype(const tsr_stored *t, const tsr_value *v, tsr_location location, tsr_diags *diags) {
   if (v->kind != TSR_VALUE_STATE || t->dtype == v->dtype) return true;
   return tsr_diag_error(
-      diags, place, "tensor '%s' is %s there, and %s in this run", t->name,
+      diags, location, "tensor '%s' is %s there, and %s in this run", t->name,
       tsr_dtype_name(t->dtype), tsr_dtype_name(v->dtype));
 }
 
@@ -61,7 +62,7 @@ check_dtype(const tsr_stored *t, const tsr_value *v, tsr_place place, tsr_diags 
 static bool match(
     tsr_arena *arena, const tsr_manifest *m, const tsr_graph *g, bool state,
     const tsr_stored **ret_stored, tsr_diags *diags) {
-  tsr_place place = place_of(arena, m);
+  tsr_location location = place_of(arena, m);
   bool ok = true;
   for (int v = 0; v < g->values_count; v++) {
     const tsr_value *value = &g->values[v];
@@ -70,10 +71,10 @@ static bool match(
     const tsr_stored *t = ret_stored[v] = tsr_manifest_find(m, value->name);
     if (!t)
       ok = tsr_diag_error(
-          diags, place, "the checkpoint has no tensor '%s', which this run has", value->name);
+          diags, location, "the checkpoint has no tensor '%s', which this run has", value->name);
     else
-      ok &= check_shape(t, value, g->params[value->param].valid0, place, diags) &&
-            check_dtype(t, value, place, diags);
+      ok &= check_shape(t, value, g->params[value->param].valid0, location, diags) &&
+            check_dtype(t, value, location, diags);
   }
   return ok;
 }
@@ -101,23 +102,24 @@ static bool check_all_used(
 }
 
 bool tsr_checkpoint_load(
-    tsr_arena *arena, const tsr_manifest *m, tsr_bound *bound, bool state, bool verify,
+    tsr_arena *arena, const tsr_manifest *m, tsr_executable *executable, bool state, bool verify,
     tsr_diags *diags) {
-  const tsr_graph *g = tsr_bound_graph(bound);
+  const tsr_graph *g = tsr_executable_graph(executable);
   const tsr_stored **stored = tsr_arena_array(arena, const tsr_stored *, g->values_count + 1);
-  tsr_part_of_value *parts = tsr_arena_array(arena, tsr_part_of_value, tsr_bound_ranks(bound));
-  tsr_input *in;
+  tsr_part_of_value *parts =
+      tsr_arena_array(arena, tsr_part_of_value, tsr_executable_ranks(executable));
+  tsr_checkpoint_reader *in;
   if (!match(arena, m, g, state, stored, diags)) return false;
   if (!check_all_used(arena, m, g, state, stored, diags)) return false;
-  if (!tsr_input_open(arena, m, verify, &in, diags)) return false;
+  if (!tsr_checkpoint_reader_open(arena, m, verify, &in, diags)) return false;
   bool ok = true;
   for (int v = 0; ok && v < g->values_count; v++) {
     if (!stored[v]) continue;
-    loading l = {tsr_bound_kernels(bound), stored[v], g->values[v].dtype, parts, 0};
-    l.parts_count = tsr_bound_parts(bound, v, false, parts);
-    ok = tsr_input_read(in, stored[v], wanted, take, &l, diags);
+    loading l = {tsr_executable_kernels(executable), stored[v], g->values[v].dtype, parts, 0};
+    l.parts_count = tsr_executable_parts(executable, v, false, parts);
+    ok = tsr_checkpoint_reader_read(in, stored[v], wanted, take, &l, diags);
   }
-  tsr_input_close(in);
+  tsr_checkpoint_reader_close(in);
   return ok;
 }
 
@@ -134,18 +136,18 @@ static void take_numbers(
 bool tsr_checkpoint_history(
     tsr_arena *arena, const tsr_manifest *m, float *ret_loss, float *ret_norm, tsr_diags *diags) {
   static const char *const names[] = {"history.loss", "history.grad_norm"};
-  tsr_input *in;
-  if (!tsr_input_open(arena, m, true, &in, diags)) return false;
+  tsr_checkpoint_reader *in;
+  if (!tsr_checkpoint_reader_open(arena, m, true, &in, diags)) return false;
   bool ok = true;
   for (int i = 0; ok && i < 2; i++) {
     const tsr_stored *t = tsr_manifest_find(m, names[i]);
     numbers n = {i ? ret_norm : ret_loss};
     bool sound = t && t->dtype == TSR_F32 && t->ndim == 1 && t->shape[0] == m->state.step;
-    ok = sound ? tsr_input_read(in, t, NULL, take_numbers, &n, diags)
+    ok = sound ? tsr_checkpoint_reader_read(in, t, NULL, take_numbers, &n, diags)
                : tsr_diag_failure(
                      diags, place_of(arena, m), "'%s' is not a number for each of %lld steps",
                      names[i], (long long)m->state.step);
   }
-  tsr_input_close(in);
+  tsr_checkpoint_reader_close(in);
   return ok;
 }

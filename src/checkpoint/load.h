@@ -3,16 +3,16 @@
  * once, a megabyte at a time, and every rank takes its part of it. */
 #ifndef TSR_CHECKPOINT_LOAD_H
 #define TSR_CHECKPOINT_LOAD_H
-#include "checkpoint/input.h"
-#include "runtime/worker.h"
+#include "checkpoint/reader.h"
+#include "runtime/process.h"
 
 /* Parameters, and with `state` the optimizer's state: all that the run's graph has must be stored,
  * with the same shapes, and nothing else may be but, without `state`, an optimizer's. Elements are
  * converted where dtypes differ, but not state's. Errors name the tensor and both shapes; what was
  * read of it then stands in the run's memory. */
 bool tsr_checkpoint_load(
-    tsr_arena *arena, const tsr_manifest *manifest, tsr_bound *bound, bool state, bool verify,
-    tsr_diags *diags);
+    tsr_arena *arena, const tsr_manifest *manifest, tsr_executable *executable, bool state,
+    bool verify, tsr_diags *diags);
 
 /* history.loss and history.grad_norm, of state.step elements each. */
 bool tsr_checkpoint_history(

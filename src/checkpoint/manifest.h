@@ -56,7 +56,7 @@ typedef struct {
   int64_t samples; /* the next sample's position in the global order */
   uint64_t seed;
   double loss;    /* of the last step; NaN: none was done */
-  bool has_scale; /* fp16's loss scale (train/loss_scale.h), which goes on from here */
+  bool has_scale; /* fp16's loss scale (train/loss_scale.h), which resumes from here */
   float scale;
   int64_t scale_good_steps;
 } tsr_run_state;
@@ -85,7 +85,7 @@ void tsr_manifest_print(const tsr_manifest *manifest, tsr_text *text);
  * their tensor and file, of the right size, together as many elements as the tensor). The files are
  * not opened. Errors: at the manifest. */
 bool tsr_manifest_read(
-    tsr_arena *arena, const char *folder, tsr_place place, tsr_manifest *ret_manifest,
+    tsr_arena *arena, const char *folder, tsr_location location, tsr_manifest *ret_manifest,
     tsr_diags *diags);
 /* The same of a text, which errors call `path`. */
 bool tsr_manifest_parse(

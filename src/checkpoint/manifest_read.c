@@ -20,7 +20,7 @@ typedef struct {
 } reader;
 
 static bool wrong(const reader *r, const char *what) {
-  return tsr_diag_failure(r->diags, (tsr_place){.file = r->path}, "%s", what);
+  return tsr_diag_failure(r->diags, (tsr_location){.file = r->path}, "%s", what);
 }
 
 /* The first line holds the hash of all behind it. */
@@ -32,7 +32,7 @@ static bool check_hash(const reader *r, const char *text, size_t length) {
   tsr_hash_text(text + FRONT, length - FRONT, hash);
   if (!memcmp(hash, text + HASH_AT, TSR_HASH_TEXT - 1)) return true;
   return tsr_diag_failure(
-      r->diags, (tsr_place){.file = r->path},
+      r->diags, (tsr_location){.file = r->path},
       "the manifest is damaged: its hash is %s, not %.32s as it says", hash, text + HASH_AT);
 }
 
@@ -41,7 +41,8 @@ static bool get_count(const reader *r, const cJSON *o, const char *key, int64_t 
   if (!tsr_json_int(o, key, r->path, ret, r->diags)) return false;
   if (*ret >= 0) return true;
   return tsr_diag_failure(
-      r->diags, (tsr_place){.file = r->path}, "'%s' is %" PRId64 ", which is below 0", key, *ret);
+      r->diags, (tsr_location){.file = r->path}, "'%s' is %" PRId64 ", which is below 0", key,
+      *ret);
 }
 
 /* A text, or null. */
@@ -75,7 +76,7 @@ static bool get_list(const reader *r, const cJSON *o, const char *key, int *coun
   int most = *count < 0 ? TSR_DIMS_MAX : *count;
   *count = n;
   return ok || tsr_diag_failure(
-                   r->diags, (tsr_place){.file = r->path},
+                   r->diags, (tsr_location){.file = r->path},
                    "'%s' is not a list of %s%d whole number%s from 0", key, up_to, most,
                    most == 1 ? "" : "s");
 }
@@ -146,7 +147,8 @@ static bool read_files(const reader *r, const cJSON *root) {
 /* ---- tensors ---- */
 
 static bool wrong_tensor(const reader *r, const tsr_stored *t, const char *what) {
-  return tsr_diag_failure(r->diags, (tsr_place){.file = r->path}, "tensor '%s': %s", t->name, what);
+  return tsr_diag_failure(
+      r->diags, (tsr_location){.file = r->path}, "tensor '%s': %s", t->name, what);
 }
 
 /* Product of a shape, or -1 where it is more than 2^60. */
@@ -277,7 +279,7 @@ static bool check_version(const reader *r, const cJSON *root) {
   if (strcmp(format, "tessera-checkpoint")) return wrong(r, "'format' is not tessera-checkpoint");
   if (version == TSR_MANIFEST_VERSION) return true;
   return tsr_diag_error(
-      r->diags, (tsr_place){.file = r->path},
+      r->diags, (tsr_location){.file = r->path},
       "the checkpoint is of version %" PRId64 "; this program reads version %d", version,
       TSR_MANIFEST_VERSION);
 }
@@ -325,14 +327,16 @@ bool tsr_manifest_parse_part(
 }
 
 bool tsr_manifest_read(
-    tsr_arena *arena, const char *folder, tsr_place place, tsr_manifest *ret, tsr_diags *diags) {
+    tsr_arena *arena, const char *folder, tsr_location location, tsr_manifest *ret,
+    tsr_diags *diags) {
   const char *path = tsr_path_join(arena, folder, TSR_MANIFEST_NAME);
   char *text;
   size_t length;
   if (!tsr_file_exists(path)) {
-    tsr_diag_error(diags, place, "'%s' is no checkpoint: it has no %s", folder, TSR_MANIFEST_NAME);
+    tsr_diag_error(
+        diags, location, "'%s' is no checkpoint: it has no %s", folder, TSR_MANIFEST_NAME);
     return false;
   }
-  return tsr_file_read_nofollow(arena, path, MANIFEST_BYTES_MAX, place, &text, &length, diags) &&
+  return tsr_file_read_nofollow(arena, path, MANIFEST_BYTES_MAX, location, &text, &length, diags) &&
          tsr_manifest_parse(arena, path, text, length, ret, diags);
 }

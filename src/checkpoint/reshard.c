@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A checkpoint in other pieces. */
 #include "checkpoint/inspect.h"
-#include "checkpoint/output.h"
+#include "checkpoint/writer.h"
 #include "base/file.h"
 #include <string.h>
 
@@ -16,12 +16,12 @@ static void rows_of(int64_t rows, int64_t i, int64_t n, int64_t *ret_begin, int6
 }
 
 static int pieces_of(
-    const tsr_manifest *m, int64_t shard, int64_t shards, tsr_output_piece *pieces,
+    const tsr_manifest *m, int64_t shard, int64_t shards, tsr_checkpoint_writer_piece *pieces,
     const tsr_stored **ret_tensors) {
   int count = 0;
   for (int i = 0; i < m->tensors_count; i++) {
     const tsr_stored *t = &m->tensors[i];
-    tsr_output_piece p = {t->name, t->dtype, t->ndim};
+    tsr_checkpoint_writer_piece p = {t->name, t->dtype, t->ndim};
     memcpy(p.shape, t->shape, sizeof p.shape);
     memcpy(p.piece, t->shape, sizeof p.piece);
     rows_of(t->shape[0], shard, shards, &p.begin[0], &p.piece[0]);
@@ -33,41 +33,42 @@ static int pieces_of(
 }
 
 static bool copy_piece(
-    tsr_input *in, const tsr_stored *t, const tsr_output_piece *p, char *portion, tsr_output *out,
-    tsr_diags *diags) {
+    tsr_checkpoint_reader *in, const tsr_stored *t, const tsr_checkpoint_writer_piece *p,
+    char *portion, tsr_checkpoint_writer *out, tsr_diags *diags) {
   int64_t n = tsr_stored_elements(p->ndim, p->piece), each = tsr_dtype_bytes(p->dtype);
   for (int64_t at = 0; at < n; at += PORTION / each) {
     int64_t count = n - at < PORTION / each ? n - at : PORTION / each;
-    if (!tsr_input_read_box(in, t, p->begin, p->piece, at, count, portion, diags) ||
-        !tsr_output_data(out, portion, (size_t)(count * each), diags))
+    if (!tsr_checkpoint_reader_read_box(in, t, p->begin, p->piece, at, count, portion, diags) ||
+        !tsr_checkpoint_writer_data(out, portion, (size_t)(count * each), diags))
       return false;
   }
   return true;
 }
 
 static bool copy_shard(
-    tsr_arena *arena, tsr_input *in, const tsr_manifest *m, int64_t shard, int64_t shards,
-    tsr_output *out, tsr_diags *diags) {
-  tsr_output_piece *pieces = tsr_arena_array(arena, tsr_output_piece, m->tensors_count + 1);
+    tsr_arena *arena, tsr_checkpoint_reader *in, const tsr_manifest *m, int64_t shard,
+    int64_t shards, tsr_checkpoint_writer *out, tsr_diags *diags) {
+  tsr_checkpoint_writer_piece *pieces =
+      tsr_arena_array(arena, tsr_checkpoint_writer_piece, m->tensors_count + 1);
   const tsr_stored **tensors = tsr_arena_array(arena, const tsr_stored *, m->tensors_count + 1);
   char *portion = tsr_arena_alloc(arena, PORTION);
   int count = pieces_of(m, shard, shards, pieces, tensors);
   const char *name = tsr_arena_printf(arena, "rank-%05lld.safetensors", (long long)shard);
   if (!count) return true;
-  if (!tsr_output_tensors(out, name, pieces, count, diags)) return false;
+  if (!tsr_checkpoint_writer_tensors(out, name, pieces, count, diags)) return false;
   for (int i = 0; i < count; i++)
     if (!copy_piece(in, tensors[i], &pieces[i], portion, out, diags)) return false;
-  return tsr_output_end_tensors(out, diags);
+  return tsr_checkpoint_writer_end_tensors(out, diags);
 }
 
 /* Files without tensors go along as they are. */
 static bool
-copy_others(tsr_arena *arena, const tsr_manifest *m, tsr_output *out, tsr_diags *diags) {
+copy_others(tsr_arena *arena, const tsr_manifest *m, tsr_checkpoint_writer *out, tsr_diags *diags) {
   for (int i = 0; i < m->files_count; i++) {
     const tsr_stored_file *f = &m->files[i];
     size_t length = strlen(f->name), ending = strlen(".safetensors");
     if (length > ending && !strcmp(f->name + length - ending, ".safetensors")) continue;
-    if (!tsr_output_copy(
+    if (!tsr_checkpoint_writer_copy(
             out, f->name, tsr_path_join(arena, m->folder, f->name), TSR_FILE_NOFOLLOW, diags))
       return false;
   }
@@ -77,17 +78,17 @@ copy_others(tsr_arena *arena, const tsr_manifest *m, tsr_output *out, tsr_diags 
 bool tsr_checkpoint_reshard(
     tsr_arena *arena, const tsr_manifest *m, int64_t shards, const char *out_folder,
     tsr_diags *diags) {
-  tsr_input *in;
-  tsr_output *out;
-  if (!tsr_input_open(arena, m, true, &in, diags)) return false;
-  bool ok = tsr_input_verify(in, diags);
-  if (!ok || !tsr_output_begin(arena, out_folder, NULL, NULL, &out, diags)) {
-    tsr_input_close(in);
+  tsr_checkpoint_reader *in;
+  tsr_checkpoint_writer *out;
+  if (!tsr_checkpoint_reader_open(arena, m, true, &in, diags)) return false;
+  bool ok = tsr_checkpoint_reader_verify(in, diags);
+  if (!ok || !tsr_checkpoint_writer_begin(arena, out_folder, NULL, NULL, &out, diags)) {
+    tsr_checkpoint_reader_close(in);
     return false;
   }
   for (int64_t i = 0; ok && i < shards; i++) ok = copy_shard(arena, in, m, i, shards, out, diags);
-  ok = ok && copy_others(arena, m, out, diags) && tsr_output_commit(out, m, diags);
-  if (!ok) tsr_output_abandon(out);
-  tsr_input_close(in);
+  ok = ok && copy_others(arena, m, out, diags) && tsr_checkpoint_writer_commit(out, m, diags);
+  if (!ok) tsr_checkpoint_writer_abandon(out);
+  tsr_checkpoint_reader_close(in);
   return ok;
 }

@@ -27,7 +27,7 @@ int64_t tsr_safetensors_dtype_bytes(const char *dtype) {
 typedef struct {
   tsr_arena *arena;
   tsr_safetensors *file;
-  tsr_place place;
+  tsr_location location;
   tsr_diags *diags;
   const char *header; /* in the map */
   size_t header_bytes;
@@ -42,7 +42,7 @@ static bool fail_at(const reader *r, int64_t offset, const char *format, ...) {
   const char *message = tsr_arena_vprintf(r->arena, format, args);
   va_end(args);
   return tsr_diag_error(
-      r->diags, r->place, "'%s', byte %" PRId64 ": %s", r->file->path, offset, message);
+      r->diags, r->location, "'%s', byte %" PRId64 ": %s", r->file->path, offset, message);
 }
 
 /* Where the key of an entry stands in the file: the header is known to be right, so entries are
@@ -261,7 +261,7 @@ static bool read_map(reader *r) {
   static const char lfs[] = "version https://git-lfs";
   if (file->size >= (int64_t)sizeof lfs && !memcmp(file->map, lfs, sizeof lfs - 1)) {
     tsr_diag_error(
-        r->diags, r->place, "'%s' is a pointer of Git LFS to weights that are not here",
+        r->diags, r->location, "'%s' is a pointer of Git LFS to weights that are not here",
         file->path);
     tsr_diag_hint(r->diags, "`git lfs pull` in its folder fetches them");
     return false;
@@ -282,17 +282,17 @@ static bool read_map(reader *r) {
 
 static bool map_file(const reader *r) {
   tsr_file_map map;
-  if (!tsr_file_map_open(r->file->path, 0, r->place, &map, r->diags)) return false;
+  if (!tsr_file_map_open(r->file->path, 0, r->location, &map, r->diags)) return false;
   if (map.length) r->file->map = map.bytes;
   r->file->size = (int64_t)map.length;
   return true;
 }
 
 bool tsr_safetensors_open(
-    tsr_arena *arena, const char *path, tsr_place place, tsr_safetensors *ret_file,
+    tsr_arena *arena, const char *path, tsr_location location, tsr_safetensors *ret_file,
     tsr_diags *diags) {
   *ret_file = (tsr_safetensors){.path = tsr_arena_strdup(arena, path)};
-  reader r = {.arena = arena, .file = ret_file, .place = place, .diags = diags};
+  reader r = {.arena = arena, .file = ret_file, .location = location, .diags = diags};
   if (map_file(&r) && read_map(&r)) return true;
   tsr_safetensors_close(ret_file);
   return false;

@@ -35,7 +35,7 @@ typedef struct {
  * holes and no overlaps from 0 to the end of the file. Every error names the file, the tensor and
  * the offset in the file. The data are not looked at. */
 bool tsr_safetensors_open(
-    tsr_arena *arena, const char *path, tsr_place place, tsr_safetensors *ret_file,
+    tsr_arena *arena, const char *path, tsr_location location, tsr_safetensors *ret_file,
     tsr_diags *diags);
 void tsr_safetensors_close(tsr_safetensors *file);
 

@@ -27,7 +27,7 @@ static int64_t real_rows(const tsr_box *box, int64_t valid0) {
 static void
 plan_part(tsr_saver *s, const tsr_value *v, int64_t valid0, const tsr_part_of_value *part) {
   tsr_saver_file *f = file_of(s, part->rank);
-  tsr_output_piece p = {.name = v->name, .dtype = v->dtype, .ndim = v->ndim};
+  tsr_checkpoint_writer_piece p = {.name = v->name, .dtype = v->dtype, .ndim = v->ndim};
   for (int d = 0; d < v->ndim; d++) {
     p.shape[d] = part->box.global[d];
     p.begin[d] = part->box.offset[d];
@@ -55,16 +55,16 @@ static void place_sources(tsr_saver *s) {
     }
 }
 
-static void plan(tsr_saver *s, const tsr_bound *bound) {
-  const tsr_graph *g = tsr_bound_graph(bound);
-  s->files_count = tsr_bound_ranks(bound);
+static void plan(tsr_saver *s, const tsr_executable *executable) {
+  const tsr_graph *g = tsr_executable_graph(executable);
+  s->files_count = tsr_executable_ranks(executable);
   s->files = tsr_arena_array(s->arena, tsr_saver_file, s->files_count);
   tsr_part_of_value *parts = tsr_arena_array(s->arena, tsr_part_of_value, s->files_count);
   for (int v = 0; v < g->values_count; v++) {
     const tsr_value *value = &g->values[v];
     if (value->kind != TSR_VALUE_PARAM && value->kind != TSR_VALUE_STATE) continue;
     if (value->param < 0) continue;
-    int count = tsr_bound_parts(bound, v, true, parts);
+    int count = tsr_executable_parts(executable, v, true, parts);
     for (int i = 0; i < count; i++) plan_part(s, value, g->params[value->param].valid0, &parts[i]);
   }
   place_sources(s);
@@ -92,30 +92,30 @@ static bool start_thread(tsr_saver *s, tsr_diags *diags) {
                        strerror(error));
 }
 
-/* All workers write beside the steps, or none. One that waits for its disk does so while a thread
+/* All processes write beside the steps, or none. One that waits for its disk does so while a thread
  * writes, so that it can tell the others. */
 static bool take_memory(tsr_saver *s, int64_t left, tsr_diags *diags) {
   bool background = s->options.background, fits = s->bytes <= left;
-  bool none = tsr_bound_agree(s->bound, background && !fits);
+  bool none = tsr_executable_agree(s->executable, background && !fits);
   s->waits = !background || none;
   if (none)
     tsr_diag_warning(
         diags, TSR_NOWHERE,
         "training waits while a checkpoint is written: the copy of %s does not fit the memory left",
-        fits ? "another worker" : tsr_text_bytes(s->bytes).text);
-  if (s->waits && s->options.workers <= 1) return true;
+        fits ? "another process" : tsr_text_bytes(s->bytes).text);
+  if (s->waits && s->options.processes <= 1) return true;
   return (s->waits || take_copy(s, diags)) && start_thread(s, diags);
 }
 
 enum { FIRST_SHARE_PERCENT = 3 };
 
 bool tsr_saver_open(
-    tsr_arena *arena, tsr_bound *bound, const tsr_saver_options *options, tsr_saver **ret,
+    tsr_arena *arena, tsr_executable *executable, const tsr_saver_options *options, tsr_saver **ret,
     tsr_diags *diags) {
   tsr_saver *s = *ret = tsr_arena_alloc(arena, sizeof *s);
   *s = (tsr_saver){.arena = arena, .options = *options};
-  s->bound = bound;
-  s->pool = tsr_bound_pool(bound);
+  s->executable = executable;
+  s->pool = tsr_executable_pool(executable);
   s->share = FIRST_SHARE_PERCENT / 100.0;
   pthread_condattr_t clock; /* that nobody sets */
   pthread_condattr_init(&clock);
@@ -123,8 +123,8 @@ bool tsr_saver_open(
   pthread_mutex_init(&s->mutex, NULL);
   pthread_cond_init(&s->changed, &clock);
   pthread_condattr_destroy(&clock);
-  plan(s, bound);
-  if (take_memory(s, tsr_bound_memory_left(bound), diags)) return true;
+  plan(s, executable);
+  if (take_memory(s, tsr_executable_memory_left(executable), diags)) return true;
   tsr_saver_close(s);
   return false;
 }
@@ -177,7 +177,7 @@ static bool wait_here(tsr_saver *s, double seconds) {
   return done;
 }
 
-/* A worker whose disk is slow is not lost, so all tell each other in rounds whether they still
+/* A process whose disk is slow is not lost, so all tell each other in rounds whether they still
  * write and whether their disks do anything. False, for all of them: no disk did for timeout_s. */
 static bool wait_for_all(tsr_saver *s) {
   enum { BUSY = 1, MOVED = 2, LATE = 4 };
@@ -189,7 +189,7 @@ static bool wait_for_all(tsr_saver *s) {
     if (mine && operations != before) mine |= MOVED;
     if (limit > 0 && now() - since > limit) mine |= LATE;
     before = operations;
-    uint64_t all = tsr_bound_agree(s->bound, mine);
+    uint64_t all = tsr_executable_agree(s->executable, mine);
     if (!(all & BUSY)) return true;
     if (all & MOVED) since = now();
     else if (all & LATE) return false;
@@ -199,7 +199,7 @@ static bool wait_for_all(tsr_saver *s) {
 /* False: it goes on writing, and nobody waits any longer. */
 static bool settle(tsr_saver *s, tsr_diags *diags) {
   hurry(s, true);
-  bool done = s->options.workers > 1 ? wait_for_all(s) : wait_here(s, 0);
+  bool done = s->options.processes > 1 ? wait_for_all(s) : wait_here(s, 0);
   if (!done) {
     tsr_diag_warning(
         diags, TSR_NOWHERE,
@@ -256,12 +256,12 @@ static void adapt(tsr_saver *s) {
   pthread_mutex_unlock(&s->mutex);
 }
 
-/* Of several workers the first makes the folder before any of them writes. */
+/* Of several processes the first makes the folder before any of them writes. */
 static bool prepare_together(tsr_saver *s, tsr_diags *diags) {
-  if (s->options.workers <= 1) return true;
+  if (s->options.processes <= 1) return true;
   tsr_arena *arena = tsr_arena_new();
   tsr_diags *errors = tsr_diags_new(arena);
-  bool ok = s->options.worker || tsr_saver_prepare(s, arena, errors);
+  bool ok = s->options.process || tsr_saver_prepare(s, arena, errors);
   if (!ok) {
     tsr_saver_clear_aside(s, arena);
     free(s->trouble);
@@ -270,7 +270,7 @@ static bool prepare_together(tsr_saver *s, tsr_diags *diags) {
     report(s, diags);
   }
   tsr_arena_free(arena);
-  return !tsr_bound_agree(s->bound, !ok);
+  return !tsr_executable_agree(s->executable, !ok);
 }
 
 static void copy(tsr_saver *s) {

@@ -8,7 +8,7 @@
 #ifndef TSR_CHECKPOINT_SAVE_H
 #define TSR_CHECKPOINT_SAVE_H
 #include "checkpoint/manifest.h"
-#include "runtime/worker.h"
+#include "runtime/process.h"
 
 /* A small file that goes along in every checkpoint. */
 typedef struct {
@@ -19,9 +19,10 @@ typedef struct {
 typedef struct {
   const char *folder; /* of the run's checkpoints */
   int64_t keep_last, keep_every;
-  bool background;     /* false: tsr_saver_take returns when all is on the disk */
-  int worker, workers; /* of the run; each writes what it holds, and worker 0 commits */
-  double timeout_s; /* that workers wait for each other's disks while nothing comes to them; 0: for
+  bool background;        /* false: tsr_saver_take returns when all is on the disk */
+  int process, processes; /* of the run; each writes what it holds, and process 0 commits */
+  double
+      timeout_s; /* that processes wait for each other's disks while nothing comes to them; 0: for
                        ever */
   const char *mesh, *isa, *version; /* for the manifest */
   const tsr_recipe_entry *recipe;
@@ -46,21 +47,21 @@ typedef struct {
  * there is not enough), and plans the files: each distinct part of a parameter or of state goes to
  * the file of the first rank that holds it. */
 bool tsr_saver_open(
-    tsr_arena *arena, tsr_bound *bound, const tsr_saver_options *options, tsr_saver **ret_saver,
-    tsr_diags *diags);
+    tsr_arena *arena, tsr_executable *executable, const tsr_saver_options *options,
+    tsr_saver **ret_saver, tsr_diags *diags);
 
 int64_t tsr_saver_bytes(const tsr_saver *saver); /* of a checkpoint's tensors, and of the copy */
 
-/* Called by all workers after the same step. Waits until the one before is done (at full speed from
- * then on), and copies. What went wrong with the one before, or with this one where it is not
+/* Called by all processes after the same step. Waits until the one before is done (at full speed
+ * from then on), and copies. What went wrong with the one before, or with this one where it is not
  * written in the background, comes as warnings; false when no copy could be taken, or when the one
  * before does not come to its end. */
 bool tsr_saver_take(
     tsr_saver *saver, const tsr_run_state *state, tsr_saver_history history, tsr_diags *diags);
 
-/* Waits for the last one, at full speed, and for those of all other workers, which call it as well:
- * as long as any of their disks does something, however long that takes. False if it failed, with
- * warnings. */
+/* Waits for the last one, at full speed, and for those of all other processes, which call it as
+ * well: as long as any of their disks does something, however long that takes. False if it failed,
+ * with warnings. */
 bool tsr_saver_wait(tsr_saver *saver, tsr_diags *diags);
 /* What has gone wrong since the last call of any of these functions, as warnings, without waiting.
  */

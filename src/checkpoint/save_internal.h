@@ -3,7 +3,7 @@
  * (save_write.c) share. */
 #ifndef TSR_CHECKPOINT_SAVE_INTERNAL_H
 #define TSR_CHECKPOINT_SAVE_INTERNAL_H
-#include "checkpoint/output.h"
+#include "checkpoint/writer.h"
 #include "checkpoint/save.h"
 #include <pthread.h>
 #include <stdatomic.h>
@@ -18,7 +18,7 @@ typedef struct {
 /* The pieces of one file. */
 typedef struct {
   char name[32];
-  tsr_output_piece *pieces;
+  tsr_checkpoint_writer_piece *pieces;
   tsr_saver_source *sources;
   int count, capacity, sources_capacity;
 } tsr_saver_file;
@@ -26,8 +26,8 @@ typedef struct {
 struct tsr_saver {
   tsr_arena *arena;
   tsr_saver_options options;
-  tsr_bound *bound;
-  struct tsr_pool *pool; /* the worker's */
+  tsr_executable *executable;
+  struct tsr_pool *pool; /* the process's */
   tsr_saver_file *files;
   int files_count;
   int64_t bytes;
@@ -58,7 +58,7 @@ struct tsr_saver {
 void *tsr_saver_run_thread(void *saver);
 /* Writes what the saver has, prunes, and says how it went. */
 void tsr_saver_write(tsr_saver *saver);
-/* Makes the folder that all workers write into; gives one that it replaces its name back. */
+/* Makes the folder that all processes write into; gives one that it replaces its name back. */
 bool tsr_saver_prepare(tsr_saver *saver, tsr_arena *arena, tsr_diags *diags);
 void tsr_saver_clear_aside(tsr_saver *saver, tsr_arena *arena);
 /* So many seconds from now, for waits on saver->changed. */

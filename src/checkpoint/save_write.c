@@ -49,38 +49,43 @@ static bool is_stale(tsr_saver *s, tsr_diags *diags) {
          !tsr_diag_failure(diags, TSR_NOWHERE, "the disk took too long, and the run went on");
 }
 
-static bool write_file(tsr_saver *s, const tsr_saver_file *f, tsr_output *o, tsr_diags *diags) {
+static bool
+write_file(tsr_saver *s, const tsr_saver_file *f, tsr_checkpoint_writer *o, tsr_diags *diags) {
   if (!f->count) return true;
-  if (!tsr_output_tensors(o, f->name, f->pieces, f->count, diags)) return false;
+  if (!tsr_checkpoint_writer_tensors(o, f->name, f->pieces, f->count, diags)) return false;
   for (int k = 0; k < f->count; k++) {
     const tsr_saver_source *from = &f->sources[k];
     const char *bytes = s->copy ? s->copy + from->at : from->memory;
     if (is_stale(s, diags)) return false;
-    if (!tsr_output_data(o, bytes, (size_t)from->bytes, diags)) return false;
+    if (!tsr_checkpoint_writer_data(o, bytes, (size_t)from->bytes, diags)) return false;
   }
-  return tsr_output_end_tensors(o, diags);
+  return tsr_checkpoint_writer_end_tensors(o, diags);
 }
 
-static bool write_history(tsr_saver *s, tsr_output *o, tsr_diags *diags) {
+static bool write_history(tsr_saver *s, tsr_checkpoint_writer *o, tsr_diags *diags) {
   int64_t n = s->state.step;
-  tsr_output_piece pieces[2] = {
+  tsr_checkpoint_writer_piece pieces[2] = {
       {"history.grad_norm", TSR_F32, 1, {n}, {0}, {n}},
       {"history.loss", TSR_F32, 1, {n}, {0}, {n}}};
-  return tsr_output_tensors(o, "history.safetensors", pieces, 2, diags) &&
-         tsr_output_data(o, s->history + n, sizeof(float) * (size_t)n, diags) &&
-         tsr_output_data(o, s->history, sizeof(float) * (size_t)n, diags) &&
-         tsr_output_end_tensors(o, diags);
+  return tsr_checkpoint_writer_tensors(o, "history.safetensors", pieces, 2, diags) &&
+         tsr_checkpoint_writer_data(o, s->history + n, sizeof(float) * (size_t)n, diags) &&
+         tsr_checkpoint_writer_data(o, s->history, sizeof(float) * (size_t)n, diags) &&
+         tsr_checkpoint_writer_end_tensors(o, diags);
 }
 
-static bool write_others(tsr_saver *s, tsr_output *o, tsr_diags *diags) {
+static bool write_others(tsr_saver *s, tsr_checkpoint_writer *o, tsr_diags *diags) {
   const tsr_saver_options *w = &s->options;
-  if (!tsr_output_bytes(o, "config.yaml", w->config, strlen(w->config), diags)) return false;
+  if (!tsr_checkpoint_writer_bytes(o, "config.yaml", w->config, strlen(w->config), diags))
+    return false;
   for (int i = 0; i < w->sides_count; i++)
-    if (!tsr_output_bytes(o, w->sides[i].name, w->sides[i].bytes, w->sides[i].length, diags))
+    if (!tsr_checkpoint_writer_bytes(
+            o, w->sides[i].name, w->sides[i].bytes, w->sides[i].length, diags))
       return false;
   if (!w->tokenizer) return true;
-  if (w->tokenizer_from) return tsr_output_copy(o, w->tokenizer, w->tokenizer_from, 0, diags);
-  return tsr_output_bytes(o, w->tokenizer, w->tokenizer_bytes, w->tokenizer_length, diags);
+  if (w->tokenizer_from)
+    return tsr_checkpoint_writer_copy(o, w->tokenizer, w->tokenizer_from, 0, diags);
+  return tsr_checkpoint_writer_bytes(
+      o, w->tokenizer, w->tokenizer_bytes, w->tokenizer_length, diags);
 }
 
 static tsr_manifest about(const tsr_saver *s) {
@@ -98,20 +103,20 @@ static tsr_manifest about(const tsr_saver *s) {
       .recipe_count = o->recipe_count};
 }
 
-/* One of the same step is what a run left that went on from before it. It loses its name, and gets
+/* One of the same step is what a run left that resumed from before it. It loses its name, and gets
  * it back if the new one cannot be written. */
 static const char *aside_of(const tsr_saver *s, tsr_arena *arena) {
   return tsr_arena_printf(
       arena, "%s.old.partial", tsr_checkpoint_path(arena, s->options.folder, s->state.step));
 }
 
-/* Makes the folder that all workers write into. */
+/* Makes the folder that all processes write into. */
 bool tsr_saver_prepare(tsr_saver *s, tsr_arena *arena, tsr_diags *diags) {
   const char *path = tsr_checkpoint_path(arena, s->options.folder, s->state.step);
   s->again = !access(path, F_OK);
   if (s->again && !tsr_disk_rename(path, aside_of(s, arena)))
     return tsr_diag_failure(diags, TSR_NOWHERE, "cannot replace '%s': %s", path, strerror(errno));
-  return tsr_output_prepare(arena, path, diags);
+  return tsr_checkpoint_writer_prepare(arena, path, diags);
 }
 
 void tsr_saver_clear_aside(tsr_saver *s, tsr_arena *arena) {
@@ -120,27 +125,29 @@ void tsr_saver_clear_aside(tsr_saver *s, tsr_arena *arena) {
   else if (s->again) tsr_disk_remove(aside_of(s, arena));
 }
 
-/* What this worker holds; of the first one also the rest, and the end. */
-static bool write_all(tsr_saver *s, tsr_output *o, tsr_diags *diags) {
+/* What this process holds; of the first one also the rest, and the end. */
+static bool write_all(tsr_saver *s, tsr_checkpoint_writer *o, tsr_diags *diags) {
   const tsr_saver_options *w = &s->options;
   tsr_manifest m = about(s);
   bool ok = true;
   for (int i = 0; ok && i < s->files_count; i++) ok = write_file(s, &s->files[i], o, diags);
   ok = ok && !is_stale(s, diags);
-  if (!ok || w->worker) return ok && tsr_output_leave_part(o, w->worker, diags);
+  if (!ok || w->process) return ok && tsr_checkpoint_writer_leave_part(o, w->process, diags);
   ok = write_history(s, o, diags) && write_others(s, o, diags);
-  for (int i = 1; ok && i < w->workers; i++) ok = tsr_output_wait_part(o, i, w->timeout_s, diags);
-  return ok && !is_stale(s, diags) && tsr_output_commit(o, &m, diags);
+  for (int i = 1; ok && i < w->processes; i++)
+    ok = tsr_checkpoint_writer_wait_part(o, i, w->timeout_s, diags);
+  return ok && !is_stale(s, diags) && tsr_checkpoint_writer_commit(o, &m, diags);
 }
 
 static bool write_checkpoint(tsr_saver *s, tsr_arena *arena, tsr_diags *diags) {
   const tsr_saver_options *w = &s->options;
-  tsr_output *o;
-  tsr_output_join(arena, tsr_checkpoint_path(arena, w->folder, s->state.step), pace, s, &o);
-  bool ok = (w->workers > 1 || tsr_saver_prepare(s, arena, diags)) && write_all(s, o, diags);
-  if (!ok && w->worker) tsr_output_leave_failure(o, w->worker);
-  else if (!ok) tsr_output_abandon(o);
-  if (!w->worker) tsr_saver_clear_aside(s, arena);
+  tsr_checkpoint_writer *o;
+  tsr_checkpoint_writer_join(
+      arena, tsr_checkpoint_path(arena, w->folder, s->state.step), pace, s, &o);
+  bool ok = (w->processes > 1 || tsr_saver_prepare(s, arena, diags)) && write_all(s, o, diags);
+  if (!ok && w->process) tsr_checkpoint_writer_leave_failure(o, w->process);
+  else if (!ok) tsr_checkpoint_writer_abandon(o);
+  if (!w->process) tsr_saver_clear_aside(s, arena);
   return ok;
 }
 
@@ -163,7 +170,7 @@ void tsr_saver_write(tsr_saver *s) {
   s->rested = 0;
   bool ok = write_checkpoint(s, arena, diags);
   const tsr_saver_options *o = &s->options;
-  if (ok && !o->worker)
+  if (ok && !o->process)
     tsr_checkpoints_prune(arena, o->folder, s->state.step, o->keep_last, o->keep_every, diags);
   double seconds = clock_of(CLOCK_MONOTONIC) - begin;
   pthread_mutex_lock(&s->mutex);

@@ -12,7 +12,7 @@ static int check_without_model(app *a, setup *s) {
             setup_choose_cpu(a, s) && setup_fix_recipe(a, s);
   if (ok)
     tsr_diag_warning(
-        a->diags, (tsr_place){.file = s->config->file}, "no model: there is nothing to plan");
+        a->diags, (tsr_location){.file = s->config->file}, "no model: there is nothing to plan");
   if (ok && !a->options.quiet) console_print_start(a, s, &none);
   return console_finish(a, ok);
 }

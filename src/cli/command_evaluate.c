@@ -76,7 +76,7 @@ int app_run_evaluate(app *a) {
   bool ok = trained_model_open(&m) && tsr_job_all_succeeded(&a->job, open_data(&m, &split)) &&
             compile_evaluation(&m, &evaluation) &&
             tsr_evaluate(
-                a->arena, &m.data, split, &evaluation, m.bound[0],
+                a->arena, &m.data, split, &evaluation, m.executable[0],
                 m.setup.config->training.validation_batch_size, trained_model_interrupt(&m), &e,
                 a->diags);
   if (ok) report(a, &m, &e);

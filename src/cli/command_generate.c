@@ -29,7 +29,7 @@ static bool add_prompt(generation *g, const char *name, const char *text, size_t
   tsr_text_file file = {name, text, length};
   if (!tsr_tokenizer_encode(tokenizer, &file, tokens + first, &count, a->diags)) return false;
   if (!(count + first))
-    return tsr_diag_error(a->diags, TSR_NOWHERE, "%s is empty: nothing goes on from there", name);
+    return tsr_diag_error(a->diags, TSR_NOWHERE, "%s is empty: it has nothing to continue", name);
   g->texts[g->count] = text;
   g->prompts[g->count++] = (tsr_prompt){tokens, count + first};
   return true;
@@ -108,7 +108,7 @@ static bool read_prompts(generation *g) {
   if (ok) hash_prompts(g);
   if (!ok || g->count) return ok;
   return tsr_diag_error(
-      a->diags, TSR_NOWHERE, "nothing to go on from: --prompt, --prompt-file or --chat is needed");
+      a->diags, TSR_NOWHERE, "nothing to resume from: --prompt, --prompt-file or --chat is needed");
 }
 
 static int64_t size_of(const tsr_config *c, const char *key) {
@@ -193,7 +193,7 @@ static bool generate(generation *g) {
   tsr_generating_speed speed;
   tsr_continuation *texts = tsr_arena_array(a->arena, tsr_continuation, g->count);
   tsr_generator generator =
-      tsr_generator_of(&g->compiled, g->m.bound, g->m.data.dataset.tokenizer.vocab_size);
+      tsr_generator_of(&g->compiled, g->m.executable, g->m.data.dataset.tokenizer.vocab_size);
   if (g->count == 1 && !a->job.is_silent) fputs(g->texts[0], stdout);
   if (!tsr_generate_texts(
           a->arena, &generator, g->prompts, g->count, &how, texts, &speed, a->diags))

@@ -5,7 +5,7 @@
 static int inspect_mesh(app *a) {
   tsr_text text = {0};
   tsr_mesh *mesh;
-  bool ok = tsr_mesh_read(a->arena, a->options.mesh, (tsr_place){0}, &mesh, a->diags);
+  bool ok = tsr_mesh_read(a->arena, a->options.mesh, (tsr_location){0}, &mesh, a->diags);
   if (ok) tsr_mesh_print(mesh, &text);
   console_print(&text);
   return console_finish(a, ok);

@@ -21,7 +21,7 @@ static bool is_in(const char *checkpoint, const char *folder) {
 /* A run that goes on where nothing was saved yet, or from a folder elsewhere, goes on in --out if
  * that has the results of the same run. */
 static tsr_out_purpose
-out_purpose_of(const app *a, const setup *s, const tsr_keeper_options *keep) {
+out_purpose_of(const app *a, const setup *s, const tsr_checkpoint_manager_options *keep) {
   const char *out = a->options.out;
   if (a->options.overwrite) return TSR_OUT_OVERWRITES;
   bool own = keep->resume && is_in(keep->resume->folder, out);
@@ -29,11 +29,11 @@ out_purpose_of(const app *a, const setup *s, const tsr_keeper_options *keep) {
   return same ? TSR_OUT_RESUMES : TSR_OUT_NEW;
 }
 
-/* Where results go, which the first worker takes for all. */
+/* Where results go, which the first process takes for all. */
 static bool open_results(
-    app *a, const setup *s, const tsr_keeper_options *keep, tsr_out_folder *ret_out,
+    app *a, const setup *s, const tsr_checkpoint_manager_options *keep, tsr_out_folder *ret_out,
     tsr_metrics **ret_metrics) {
-  bool first = a->job.transport.worker == 0;
+  bool first = a->job.transport.process == 0;
   const char *metrics = first ? a->options.metrics : NULL;
   *ret_out = (tsr_out_folder){.lock = TSR_FOLDER_LOCK_NONE};
   *ret_metrics = NULL;
@@ -51,15 +51,16 @@ static bool open_results(
 }
 
 /* Process 0 marks its folders; the others check that they see the mark. */
-static bool share_owner(app *a, tsr_keeper_options *keep) {
+static bool share_owner(app *a, tsr_checkpoint_manager_options *keep) {
   char mine[TSR_FOLDER_OWNER_BYTES];
   if (tsr_job_is_alone(&a->job)) return true;
   tsr_folder_lock_owner(mine);
   return tsr_job_share_text(
-      &a->job, tsr_arena_strdup(a->arena, mine), "workers cannot share a folder", &keep->owner);
+      &a->job, tsr_arena_strdup(a->arena, mine), "processes cannot share a folder", &keep->owner);
 }
 
-static bool train(app *a, setup *s, prepared *p, const tsr_keeper_options *keep, int *ret_signal) {
+static bool
+train(app *a, setup *s, prepared *p, const tsr_checkpoint_manager_options *keep, int *ret_signal) {
   tsr_out_folder out;
   tsr_trainer_options o = {
       .arena = a->arena, .config = s->config, .parallel = s->parallel, .data = &p->data};
@@ -99,7 +100,7 @@ static bool train(app *a, setup *s, prepared *p, const tsr_keeper_options *keep,
 /* ---- where it begins, and what it leaves ---- */
 
 static bool is_given(const tsr_config *config, const char *key) {
-  return tsr_config_place(config, key).file != NULL;
+  return tsr_config_location(config, key).file != NULL;
 }
 
 /* NULL: nobody asked for checkpoints. */
@@ -119,15 +120,15 @@ static bool check_unread(app *a, const char *folder) {
   if (!tsr_checkpoints_list(a->arena, folder, &entries, &count, a->diags)) return false;
   if (!count) {
     tsr_diag_note(
-        a->diags, TSR_NOWHERE, "'%s' holds no checkpoint to go on from: the run begins anew",
+        a->diags, TSR_NOWHERE, "'%s' holds no checkpoint to resume from: the run begins anew",
         folder);
     return true;
   }
-  return tsr_keeper_none_whole(folder, a->diags);
+  return tsr_checkpoint_manager_none_whole(folder, a->diags);
 }
 
 /* The newest checkpoint of the run's folder, or the one that --resume names. */
-static bool find_resume(app *a, const tsr_config *config, tsr_keeper_options *keep) {
+static bool find_resume(app *a, const tsr_config *config, tsr_checkpoint_manager_options *keep) {
   const char *named = a->options.resume;
   tsr_manifest *m = tsr_arena_alloc(a->arena, sizeof *m);
   bool automatic =
@@ -146,33 +147,34 @@ static bool find_resume(app *a, const tsr_config *config, tsr_keeper_options *ke
   return check_unread(a, keep->folder);
 }
 
-static tsr_out_purpose purpose_of(const app *a, const tsr_keeper_options *keep) {
+static tsr_out_purpose purpose_of(const app *a, const tsr_checkpoint_manager_options *keep) {
   if (a->options.overwrite) return TSR_OUT_OVERWRITES;
   bool elsewhere = keep->named && (!keep->folder || !is_in(keep->resume->folder, keep->folder));
   return keep->resumes && !elsewhere ? TSR_OUT_RESUMES : TSR_OUT_NEW;
 }
 
-static bool find_weights(app *a, const tsr_config *config, tsr_keeper_options *keep) {
+static bool find_weights(app *a, const tsr_config *config, tsr_checkpoint_manager_options *keep) {
   const char *path = config->training.model_path;
   if (!*path || keep->resume) return true;
   tsr_manifest *m = tsr_arena_alloc(a->arena, sizeof *m);
   keep->weights = m;
   return tsr_checkpoint_find(
-      a->arena, path, tsr_config_place(config, "training_config.model_path"), m, a->diags);
+      a->arena, path, tsr_config_location(config, "training_config.model_path"), m, a->diags);
 }
 
-/* A job that comes back goes on from its checkpoints. */
-static void warn_of_no_folder(app *a, const tsr_config *config, const tsr_keeper_options *keep) {
+/* A job that comes back resumes from its checkpoints. */
+static void
+warn_of_no_folder(app *a, const tsr_config *config, const tsr_checkpoint_manager_options *keep) {
   if (!config->elastic.rejoin || keep->folder || a->options.command != TSR_COMMAND_TRAIN) return;
   tsr_diag_warning(
-      a->diags, tsr_config_place(config, "elastic.rejoin"),
+      a->diags, tsr_config_location(config, "elastic.rejoin"),
       "no checkpoints are kept, so a job that comes back begins anew");
   tsr_diag_hint(a->diags, "training_config.checkpoint_dir or --out says where they are kept");
 }
 
 /* Before the programs are made: units that the configuration leaves open are those of the
  * checkpoint. */
-static bool find_begin(app *a, tsr_config *config, tsr_keeper_options *keep) {
+static bool find_begin(app *a, tsr_config *config, tsr_checkpoint_manager_options *keep) {
   keep->folder = checkpoint_folder(a, config);
   keep->version = TSR_VERSION;
   keep->limit_s =
@@ -199,11 +201,11 @@ static bool read_limit_status(tsr_diags *diags, int *ret_status) {
 }
 
 /* Scripts that ask for it can tell a run that its time limit has stopped from one that is done. Of
- * many workers the first one says it, behind the others' end: launchers end all when one ends so.
+ * many processes the first one says it, behind the others' end: launchers end all when one ends so.
  */
 static int limit_status(app *a) {
   int status;
-  if (!read_limit_status(a->diags, &status) || !status || a->job.transport.worker) return 0;
+  if (!read_limit_status(a->diags, &status) || !status || a->job.transport.process) return 0;
   a->job.exits_last = true;
   return status;
 }
@@ -218,7 +220,7 @@ int app_run_train(app *a) {
   int ended_by = 0;
   setup s = {0};
   prepared p = {0};
-  tsr_keeper_options keep = {0};
+  tsr_checkpoint_manager_options keep = {0};
   char input[TSR_HASH_TEXT] = "";
   int status;
   bool ok = app_join(a) && read_limit_status(a->diags, &status) && setup_load_config(a, &s) &&

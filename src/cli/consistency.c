@@ -73,7 +73,7 @@ static bool form_groups(app *a, setup *s) {
   tsr_job_set_deadline(a->job.timeout_s, "formed its groups");
   bool ok = tsr_rank_map_form_groups(a->arena, s->parallel, &s->ranks, why);
   tsr_job_end_deadline();
-  return ok || tsr_job_fail_unresponsive(&a->job, "workers cannot form groups", why);
+  return ok || tsr_job_fail_unresponsive(&a->job, "processes cannot form groups", why);
 }
 
 bool consistency_check(

@@ -51,7 +51,7 @@ static const entry summaries[] = {
     {ONLY(EVALUATE),
      "  evaluate         prints the loss, perplexity and bits per byte of a checkpoint "
      "over data\n"},
-    {ONLY(GENERATE), "  generate         writes text that goes on from prompts\n"},
+    {ONLY(GENERATE), "  generate         writes text that resumes from prompts\n"},
     {ONLY(CHECKPOINT),
      "  checkpoint       lists, shows, verifies and compares checkpoints; merge writes "
      "one file of whole\n"
@@ -91,7 +91,7 @@ static const entry options[] = {
     {CONFIGURED, "  --dump WHAT      prints stages of the plan: "
                  "mesh,groups,graph,placement,program,memory\n"},
     {ONLY(TRAIN),
-     "  --resume [CHECKPOINT]  train: goes on from the newest checkpoint, or from this "
+     "  --resume [CHECKPOINT]  train: resumes from the newest checkpoint, or from this "
      "one\n"},
     {ONLY(TRAIN), "  --time-limit T   train: ends with a checkpoint before T is over: seconds, or "
                   "1h30m\n"},

@@ -19,7 +19,7 @@ static bool open_data(app *a, const setup *s, const tsr_run_data_needs *needs, p
   if (!trains(a) && !tsr_run_data_exist(a->arena, c)) {
     if (c->training.data_path[0])
       tsr_diag_warning(
-          a->diags, tsr_config_place(c, "training_config.data_path"),
+          a->diags, tsr_config_location(c, "training_config.data_path"),
           "'%s' is not there: planned without it", c->training.data_path);
     return true;
   }

@@ -13,7 +13,7 @@ static void apply_policy_override(app *a, tsr_config *config) {
   if (!value || strcmp(value, "1") || !fast) return;
   config->numerics.policy = TSR_NUMERICS_DETERMINISTIC;
   tsr_diag_note(
-      a->diags, tsr_config_place(config, "numerics.policy"),
+      a->diags, tsr_config_location(config, "numerics.policy"),
       "TESSERA_DETERMINISTIC=1: the policy is deterministic, not fast");
 }
 
@@ -41,9 +41,9 @@ bool setup_open_mesh(app *a, setup *s) {
   const tsr_config_device *d = &s->config->device;
   tsr_mesh_request request = {.option = a->options.mesh, .config_value = d->mesh_graph_descriptor};
   request.config_file = s->config->file;
-  request.config_place = tsr_config_place(s->config, "device_config.mesh_graph_descriptor");
+  request.config_place = tsr_config_location(s->config, "device_config.mesh_graph_descriptor");
   const char *named = getenv("TT_MESH_GRAPH_DESC_PATH");
-  tsr_place by = {.file = "TT_MESH_GRAPH_DESC_PATH"};
+  tsr_location by = {.file = "TT_MESH_GRAPH_DESC_PATH"};
   if (named && !tsr_uri_path(a->arena, named, by, &request.environment, a->diags)) return false;
   request.tt_metal_home = getenv("TT_METAL_HOME");
   request.shipped_folder = tsr_arena_printf(a->arena, "%s/mesh_descriptors", a->share);
@@ -73,7 +73,7 @@ static bool check_hosts(app *a, const setup *s) {
   if (tsr_job_is_alone(&a->job) || !s->mesh->file) return true;
   tsr_text names = {0};
   int64_t hosts = 0;
-  for (int p = 0; p < t->workers; p++) {
+  for (int p = 0; p < t->processes; p++) {
     const char *host = t->table->host(t->state, p);
     bool seen = false;
     for (int q = 0; q < p && !seen; q++) seen = !strcmp(host, t->table->host(t->state, q));
@@ -82,9 +82,9 @@ static bool check_hosts(app *a, const setup *s) {
   bool ok = hosts == s->mesh->hosts;
   if (!ok)
     tsr_diag_error(
-        a->diags, s->mesh->shape.place,
-        "the descriptor has %lld host%s, and the %d workers of this job are on %lld: %s",
-        (long long)s->mesh->hosts, s->mesh->hosts == 1 ? "" : "s", t->workers, (long long)hosts,
+        a->diags, s->mesh->shape.location,
+        "the descriptor has %lld host%s, and the %d processes of this job are on %lld: %s",
+        (long long)s->mesh->hosts, s->mesh->hosts == 1 ? "" : "s", t->processes, (long long)hosts,
         names.data);
   tsr_text_free(&names);
   return ok;
@@ -92,15 +92,15 @@ static bool check_hosts(app *a, const setup *s) {
 
 static bool
 refuse_count(app *a, const setup *s, const char *key, int64_t wanted, const char *fewer) {
-  int processes = a->job.transport.workers;
+  int processes = a->job.transport.processes;
   return tsr_diag_error(
-      a->diags, tsr_config_place(s->config, key), "%d worker%s started, %s than the %lld of %s",
+      a->diags, tsr_config_location(s->config, key), "%d process%s started, %s than the %lld of %s",
       processes, processes == 1 ? " was" : "s were", fewer, (long long)wanted, key);
 }
 
 static bool check_process_count(app *a, const setup *s) {
   const tsr_config_elastic *e = &s->config->elastic;
-  int64_t processes = a->job.transport.workers;
+  int64_t processes = a->job.transport.processes;
   if (a->options.command != TSR_COMMAND_TRAIN) return true;
   if (processes < e->min_workers)
     return refuse_count(a, s, "elastic.min_workers", e->min_workers, "fewer");

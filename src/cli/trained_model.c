@@ -5,7 +5,7 @@
 #include "checkpoint/load.h"
 #include "cli/consistency.h"
 #include "cli/console.h"
-#include "train/keeper.h"
+#include "train/checkpoint_manager.h"
 #include <string.h>
 
 /* Whether a --set is of that section, or of what begins so. */
@@ -132,7 +132,7 @@ static bool find_weights(trained_model *m) {
     path = *t->model_path ? t->model_path : t->checkpoint_dir;
   }
   return tsr_checkpoint_find(a->arena, path, TSR_NOWHERE, &m->weights, a->diags) &&
-         tsr_input_check_sides(a->arena, &m->weights, a->diags);
+         tsr_checkpoint_reader_check_sides(a->arena, &m->weights, a->diags);
 }
 
 bool trained_model_open(trained_model *m) {
@@ -153,7 +153,7 @@ bool trained_model_load(
   app *a = m->a;
   setup *s = &m->setup;
   if (!consistency_check(a, s, compiled, m->input_hash)) return false;
-  tsr_worker_options o = {
+  tsr_process_options o = {
       s->parallel, s->compute.kernels, s->compute.cpu.threads, s->config->training.seed,
       s->config->device.memory_limit};
   o.device = s->compute.device;
@@ -162,9 +162,10 @@ bool trained_model_load(
   o.timeout_s = s->config->collectives.timeout_s;
   o.lost = tsr_job_abort;
   o.lost_context = &a->job;
-  bool ok = tsr_worker_open(a->arena, &o, programs, count, &m->worker, m->bound, a->diags) &&
-            tsr_checkpoint_load(
-                a->arena, &m->weights, m->bound[0], false, s->config->checkpoint.verify, a->diags);
+  bool ok =
+      tsr_process_open(a->arena, &o, programs, count, &m->process, m->executable, a->diags) &&
+      tsr_checkpoint_load(
+          a->arena, &m->weights, m->executable[0], false, s->config->checkpoint.verify, a->diags);
   return tsr_job_all_succeeded(&a->job, ok);
 }
 
@@ -175,7 +176,7 @@ const volatile sig_atomic_t *trained_model_interrupt(const trained_model *m) {
 int trained_model_finish(trained_model *m, bool ok) {
   app *a = m->a;
   if (!a->job.is_silent) tsr_diags_print(a->diags, stderr);
-  tsr_worker_close(m->worker);
+  tsr_process_close(m->process);
   tsr_compute_close(&m->setup.compute);
   int code = console_finish(a, ok);
   return *a->stop ? 128 + (int)*a->stop : code;

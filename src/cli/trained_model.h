@@ -5,7 +5,7 @@
 #include "base/hash.h"
 #include "checkpoint/manifest.h"
 #include "cli/prepare.h"
-#include "runtime/worker.h"
+#include "runtime/process.h"
 
 typedef struct {
   app *a;
@@ -14,8 +14,8 @@ typedef struct {
   tsr_run_data data;              /* data, or the tokenizer alone */
   char input_hash[TSR_HASH_TEXT]; /* of data or prompts */
   bool keeps_units;               /* the user has given numerics.units */
-  tsr_worker *worker;
-  tsr_bound *bound[2];
+  tsr_process *process;
+  tsr_executable *executable[2];
 } trained_model;
 
 /* Finds the checkpoint, loads its configuration (or --config), and decides all that setup has. The

@@ -9,7 +9,7 @@
 
 enum { TAG = TSR_TRANSPORT_TAGS - 2 };
 
-/* Messages under way; message i is to or from worker of[i]. */
+/* Messages under way; message i is to or from process of[i]. */
 typedef struct {
   tsr_message *messages;
   int *of, count;
@@ -32,8 +32,8 @@ static void free_room(pending *p) {
   free(p->done);
 }
 
-/* "after 60 s nothing from worker 2 on node1 (pid 7): stopped (SIGSTOP); worker 3 on …". A worker
- * that both a send and a receive wait for is named once. */
+/* "after 60 s nothing from process 2 on node1 (pid 7): stopped (SIGSTOP); process 3 on …". A
+ * process that both a send and a receive wait for is named once. */
 static void describe_silent(const tsr_transport *t, const pending *p, double timeout_s, char *why) {
   tsr_text text = {0};
   int before = -1;
@@ -87,10 +87,10 @@ bool tsr_transport_gather(
     const tsr_transport *t, const void *mine, int64_t bytes, void *ret_all, double timeout_s,
     char *why) {
   pending p;
-  bool ok = make_room(&p, 2 * t->workers, why);
-  memcpy((char *)ret_all + t->worker * bytes, mine, (size_t)bytes);
-  for (int w = 0; ok && w < t->workers; w++)
-    if (w != t->worker)
+  bool ok = make_room(&p, 2 * t->processes, why);
+  memcpy((char *)ret_all + t->process * bytes, mine, (size_t)bytes);
+  for (int w = 0; ok && w < t->processes; w++)
+    if (w != t->process)
       ok = add_receive(t, &p, w, (char *)ret_all + w * bytes, bytes, why) &&
            add_send(t, &p, w, mine, bytes, why);
   ok = ok && wait_for(t, &p, timeout_s, why);
@@ -102,14 +102,14 @@ bool tsr_transport_share_text(
     tsr_arena *arena, const tsr_transport *t, const char *mine, const char **ret_first,
     double timeout_s, char *why) {
   int64_t length = (int64_t)strlen(mine);
-  int64_t *lengths = tsr_arena_array(arena, int64_t, t->workers);
+  int64_t *lengths = tsr_arena_array(arena, int64_t, t->processes);
   if (!tsr_transport_gather(t, &length, sizeof length, lengths, timeout_s, why)) return false;
   pending p;
   char *first = tsr_arena_alloc(arena, (size_t)lengths[0] + 1);
-  *ret_first = t->worker ? first : mine;
-  bool ok = make_room(&p, t->workers, why);
-  if (t->worker) ok = ok && add_receive(t, &p, 0, first, lengths[0], why);
-  for (int w = 1; ok && !t->worker && w < t->workers; w++)
+  *ret_first = t->process ? first : mine;
+  bool ok = make_room(&p, t->processes, why);
+  if (t->process) ok = ok && add_receive(t, &p, 0, first, lengths[0], why);
+  for (int w = 1; ok && !t->process && w < t->processes; w++)
     ok = add_send(t, &p, w, mine, length, why);
   ok = ok && wait_for(t, &p, timeout_s, why);
   free_room(&p);
@@ -117,7 +117,7 @@ bool tsr_transport_share_text(
 }
 
 bool tsr_peers_exchange(tsr_arena *arena, tsr_transport *t, double timeout_s, char *why) {
-  tsr_peer mine, *all = tsr_arena_array(arena, tsr_peer, t->workers);
+  tsr_peer mine, *all = tsr_arena_array(arena, tsr_peer, t->processes);
   tsr_peer_self(&mine);
   if (!tsr_transport_gather(t, &mine, sizeof mine, all, timeout_s, why)) return false;
   t->peers = all;

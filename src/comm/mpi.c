@@ -29,7 +29,7 @@ typedef struct {
   tsr_arena *arena;
   MPI_Comm comm;
   group *groups;
-  int worker, workers;
+  int process, processes;
   char (*hosts)[MPI_MAX_PROCESSOR_NAME];
   char version[64];
 } job;
@@ -72,14 +72,14 @@ static bool check_tags(const job *j, char *why) {
 static bool gather_hosts(job *j, char *why) {
   char own[MPI_MAX_PROCESSOR_NAME] = "";
   int length;
-  j->hosts = tsr_arena_alloc(j->arena, sizeof *j->hosts * (size_t)j->workers);
+  j->hosts = tsr_arena_alloc(j->arena, sizeof *j->hosts * (size_t)j->processes);
   return check(MPI_Get_processor_name(own, &length), "MPI_Get_processor_name", why) &&
          check(
              MPI_Allgather(own, sizeof own, MPI_CHAR, j->hosts, sizeof own, MPI_CHAR, j->comm),
              "MPI_Allgather of the hosts' names", why);
 }
 
-static bool open_job(void **ret_state, int *ret_worker, int *ret_workers, char *why) {
+static bool open_job(void **ret_state, int *ret_process, int *ret_processes, char *why) {
   job *j = &the_job;
   int begun = 0, level = 0;
   MPI_Initialized(&begun);
@@ -99,22 +99,22 @@ static bool open_job(void **ret_state, int *ret_worker, int *ret_workers, char *
   j->arena = tsr_arena_new();
   if (!check(MPI_Comm_dup(MPI_COMM_WORLD, &j->comm), "MPI_Comm_dup", why)) return false;
   MPI_Comm_set_errhandler(j->comm, MPI_ERRORS_RETURN);
-  MPI_Comm_rank(j->comm, &j->worker);
-  MPI_Comm_size(j->comm, &j->workers);
+  MPI_Comm_rank(j->comm, &j->process);
+  MPI_Comm_size(j->comm, &j->processes);
   read_version(j);
   if (!check_tags(j, why) || !gather_hosts(j, why)) return false;
   *ret_state = j;
-  *ret_worker = j->worker;
-  *ret_workers = j->workers;
+  *ret_process = j->process;
+  *ret_processes = j->processes;
   return true;
 }
 
 static const char *get_version(void *state) { return ((job *)state)->version; }
 
-static const char *get_host(void *state, int worker) {
+static const char *get_host(void *state, int process) {
   job *j = state;
-  assert(worker >= 0 && worker < j->workers);
-  return j->hosts[worker];
+  assert(process >= 0 && process < j->processes);
+  return j->hosts[process];
 }
 
 /* A type of which *ret_count make `bytes`; of a long message it is new and must be freed. */
@@ -153,7 +153,7 @@ fill_message(tsr_message *message, MPI_Request request, int64_t bytes, int peer,
 static bool begin_send(
     void *state, int to, int tag, const void *from, int64_t bytes, tsr_message *ret, char *why) {
   job *j = state;
-  assert(to >= 0 && to < j->workers && tag >= 0 && tag < TSR_TRANSPORT_TAGS && bytes >= 0);
+  assert(to >= 0 && to < j->processes && tag >= 0 && tag < TSR_TRANSPORT_TAGS && bytes >= 0);
   MPI_Datatype type;
   MPI_Request request;
   int count;
@@ -167,7 +167,7 @@ static bool begin_send(
 static bool begin_receive(
     void *state, int from, int tag, void *to, int64_t bytes, tsr_message *ret, char *why) {
   job *j = state;
-  assert(from >= 0 && from < j->workers && tag >= 0 && tag < TSR_TRANSPORT_TAGS && bytes >= 0);
+  assert(from >= 0 && from < j->processes && tag >= 0 && tag < TSR_TRANSPORT_TAGS && bytes >= 0);
   MPI_Datatype type;
   MPI_Request request;
   int count;
@@ -190,12 +190,12 @@ static void explain(const tsr_message *message, int code, char *why) {
   MPI_Error_class(code, &class);
   if (class == MPI_ERR_TRUNCATE && bytes != SEND) {
     snprintf(
-        why, TSR_WHY_BYTES, "worker %d sent more than the %lld bytes that were asked for (tag %d)",
+        why, TSR_WHY_BYTES, "process %d sent more than the %lld bytes that were asked for (tag %d)",
         peer, (long long)bytes, tag);
     return;
   }
   char what[64];
-  snprintf(what, sizeof what, "%s worker %d (tag %d)", bytes == SEND ? "to" : "from", peer, tag);
+  snprintf(what, sizeof what, "%s process %d (tag %d)", bytes == SEND ? "to" : "from", peer, tag);
   check(code, what, why);
 }
 
@@ -219,7 +219,7 @@ static tsr_message_state test_message(void *state, tsr_message *message, char *w
     return TSR_MESSAGE_FAILED;
   if (came == bytes) return TSR_MESSAGE_DONE;
   snprintf(
-      why, TSR_WHY_BYTES, "worker %d sent %lld of the %lld bytes that were asked for (tag %d)",
+      why, TSR_WHY_BYTES, "process %d sent %lld of the %lld bytes that were asked for (tag %d)",
       (int)(intptr_t)message->words[2], (long long)came, (long long)bytes,
       (int)(intptr_t)message->words[3]);
   return TSR_MESSAGE_FAILED;
@@ -235,15 +235,15 @@ static bool sum_all(void *state, float *numbers, int64_t count, char *why) {
   return true;
 }
 
-/* Groups of the same workers have communicators of their own, so that their sums need no common
+/* Groups of the same processes have communicators of their own, so that their sums need no common
  * order. */
-static bool form_group(void *state, const int *workers, int count, void **ret_group, char *why) {
+static bool form_group(void *state, const int *processes, int count, void **ret_group, char *why) {
   job *j = state;
   group *g = tsr_arena_alloc(j->arena, sizeof *g);
   MPI_Group all, some;
   *g = (group){.comm = MPI_COMM_NULL, .next = j->groups};
   if (!check(MPI_Comm_group(j->comm, &all), "MPI_Comm_group", why)) return false;
-  bool ok = check(MPI_Group_incl(all, count, workers, &some), "MPI_Group_incl", why);
+  bool ok = check(MPI_Group_incl(all, count, processes, &some), "MPI_Group_incl", why);
   MPI_Group_free(&all);
   if (!ok) return false;
   ok = check(MPI_Comm_create_group(j->comm, some, 0, &g->comm), "MPI_Comm_create_group", why);

@@ -42,9 +42,9 @@ void tsr_peer_self(tsr_peer *ret) {
 }
 
 /* Its state's letter; 0: it cannot be seen from here; 'X': it is not there any more. */
-static char look(const tsr_transport *t, int worker) {
+static char look(const tsr_transport *t, int process) {
   if (!t->peers) return 0;
-  const tsr_peer *of = &t->peers[worker], *own = &t->peers[t->worker];
+  const tsr_peer *of = &t->peers[process], *own = &t->peers[t->process];
   char text[STAT_BYTES];
   if (!of->begun || of->ids != own->ids || strcmp(of->host, own->host)) return 0;
   if (!read_file(text, sizeof text, of->pid, "stat")) return 'X';
@@ -58,17 +58,17 @@ static tsr_peer_state state_of(char letter) {
   return letter == 'T' || letter == 't' ? TSR_PEER_STOPPED : TSR_PEER_RUNS;
 }
 
-tsr_peer_state tsr_peer_look(const tsr_transport *t, int worker) {
-  return state_of(look(t, worker));
+tsr_peer_state tsr_peer_look(const tsr_transport *t, int process) {
+  return state_of(look(t, process));
 }
 
-void tsr_peer_name(const tsr_transport *t, int worker, tsr_text *text) {
-  tsr_text_add(text, "worker %d on %s", worker, t->table->host(t->state, worker));
-  if (t->peers) tsr_text_add(text, " (pid %lld)", (long long)t->peers[worker].pid);
+void tsr_peer_name(const tsr_transport *t, int process, tsr_text *text) {
+  tsr_text_add(text, "process %d on %s", process, t->table->host(t->state, process));
+  if (t->peers) tsr_text_add(text, " (pid %lld)", (long long)t->peers[process].pid);
 }
 
-void tsr_peer_describe(const tsr_transport *t, int worker, tsr_text *text) {
-  char letter = look(t, worker), in[64] = "";
+void tsr_peer_describe(const tsr_transport *t, int process, tsr_text *text) {
+  char letter = look(t, process), in[64] = "";
   tsr_peer_state state = state_of(letter);
   if (state == TSR_PEER_ELSEWHERE) tsr_text_add(text, "stopped, or its link is cut");
   if (state == TSR_PEER_DEAD) tsr_text_add(text, "dead");
@@ -77,7 +77,7 @@ void tsr_peer_describe(const tsr_transport *t, int worker, tsr_text *text) {
   if (state != TSR_PEER_RUNS) return;
   /* The kernel's function; 0 where it does not tell. */
   bool knows =
-      read_file(in, sizeof in, t->peers[worker].pid, "wchan") && isalpha((unsigned char)*in);
+      read_file(in, sizeof in, t->peers[process].pid, "wchan") && isalpha((unsigned char)*in);
   const char *word = letter == 'R' ? "running" : letter == 'D' ? "stuck" : "sleeping";
   tsr_text_add(text, "%s", word);
   if (knows && letter != 'R') tsr_text_add(text, " in %s", in);

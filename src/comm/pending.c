@@ -107,7 +107,7 @@ static void fail(tsr_pending *p, const tsr_step *s, const char *why) {
   if (is_library(s)) snprintf(p->why, sizeof p->why, "the transport's sum: %s", why);
   else
     snprintf(
-        p->why, sizeof p->why, "%s worker %d: %s",
+        p->why, sizeof p->why, "%s process %d: %s",
         s->kind == TSR_STEP_RECEIVE ? "receiving from" : "sending to",
         p->call.layout->number[s->peer], why);
 }

@@ -19,7 +19,7 @@ typedef struct operation {
   tsr_message_state state;
 } operation;
 
-/* A sum of a group: each of its workers has begun it, or will. */
+/* A sum of a group: each of its processes has begun it, or will. */
 typedef struct sum {
   struct sum *next; /* the group's next one */
   struct part {
@@ -27,7 +27,7 @@ typedef struct sum {
     float *out;
     int64_t count;     /* of `in` */
     const int *counts; /* NULL: all get all */
-  } * parts;           /* per worker of the group */
+  } * parts;           /* per process of the group */
   int begun;
   tsr_message_state state;
 } sum;
@@ -35,10 +35,10 @@ typedef struct sum {
 typedef struct group {
   struct group *next;
   tsr_threads *threads;
-  int *workers, count;
+  int *processes, count;
   struct member {
     struct group *group;
-    int index; /* among its workers */
+    int index; /* among its processes */
     bool formed;
     sum **next; /* where the sum stands that it begins next */
   } * members;
@@ -48,10 +48,10 @@ typedef struct member member;
 
 typedef struct {
   tsr_threads *threads;
-  int worker;
+  int process;
   char host[24];
   tsr_threads_fate fate;
-  operation *sends, *receives; /* to this worker, without a partner; the oldest first */
+  operation *sends, *receives; /* to this process, without a partner; the oldest first */
 } endpoint;
 
 struct tsr_threads {
@@ -121,9 +121,9 @@ static bool begin_send(
     void *state, int to, int tag, const void *from, int64_t bytes, tsr_message *ret, char *why) {
   endpoint *e = state;
   (void)why;
-  assert(to >= 0 && to < e->threads->options.workers && bytes >= 0);
+  assert(to >= 0 && to < e->threads->options.processes && bytes >= 0);
   assert(tag >= 0 && tag <= SUM_TAG);
-  operation o = {.is_send = true, .from = e->worker, .to = to, .tag = tag, .bytes = bytes};
+  operation o = {.is_send = true, .from = e->process, .to = to, .tag = tag, .bytes = bytes};
   o.data = (void *)(uintptr_t)from; /* read only, as it is a send */
   begin(e->threads, &o, ret);
   return true;
@@ -133,9 +133,9 @@ static bool begin_receive(
     void *state, int from, int tag, void *to, int64_t bytes, tsr_message *ret, char *why) {
   endpoint *e = state;
   (void)why;
-  assert(from >= 0 && from < e->threads->options.workers && bytes >= 0);
+  assert(from >= 0 && from < e->threads->options.processes && bytes >= 0);
   assert(tag >= 0 && tag <= SUM_TAG);
-  operation o = {.from = from, .to = e->worker, .tag = tag, .data = to, .bytes = bytes};
+  operation o = {.from = from, .to = e->process, .tag = tag, .data = to, .bytes = bytes};
   begin(e->threads, &o, ret);
   return true;
 }
@@ -165,45 +165,45 @@ static void explain(tsr_threads *t, const operation *o, char *why) {
   long long came = o->came, bytes = o->bytes;
   if (came > bytes)
     snprintf(
-        why, TSR_WHY_BYTES, "worker %d sent more than the %lld bytes that were asked for (tag %d)",
+        why, TSR_WHY_BYTES, "process %d sent more than the %lld bytes that were asked for (tag %d)",
         o->from, bytes, o->tag);
   else if (came < bytes)
     snprintf(
-        why, TSR_WHY_BYTES, "worker %d sent %lld of the %lld bytes that were asked for (tag %d)",
+        why, TSR_WHY_BYTES, "process %d sent %lld of the %lld bytes that were asked for (tag %d)",
         o->from, came, bytes, o->tag);
   else if (t->ended)
     snprintf(
-        why, TSR_WHY_BYTES, "worker %d ended the job with code %d", t->ended_by, t->ended_code);
-  else snprintf(why, TSR_WHY_BYTES, "worker %d is gone", gone);
+        why, TSR_WHY_BYTES, "process %d ended the job with code %d", t->ended_by, t->ended_code);
+  else snprintf(why, TSR_WHY_BYTES, "process %d is gone", gone);
 }
 
 /* ---- sums of groups ---- */
 
-static group *new_group(tsr_threads *t, const int *workers, int count) {
+static group *new_group(tsr_threads *t, const int *processes, int count) {
   group *g = tsr_arena_alloc(t->arena, sizeof *g);
   *g = (group){.next = t->groups, .threads = t, .count = count};
-  g->workers = tsr_arena_array(t->arena, int, count);
-  memcpy(g->workers, workers, sizeof(int) * (size_t)count);
+  g->processes = tsr_arena_array(t->arena, int, count);
+  memcpy(g->processes, processes, sizeof(int) * (size_t)count);
   g->members = tsr_arena_array(t->arena, member, count);
   for (int i = 0; i < count; i++)
     g->members[i] = (member){.group = g, .index = i, .next = &g->first};
   return t->groups = g;
 }
 
-/* Groups of the same workers are told apart by the order in which they are formed. */
-static bool form_group(void *state, const int *workers, int count, void **ret_group, char *why) {
+/* Groups of the same processes are told apart by the order in which they are formed. */
+static bool form_group(void *state, const int *processes, int count, void **ret_group, char *why) {
   endpoint *e = state;
   tsr_threads *t = e->threads;
   int own = 0;
   (void)why;
-  while (workers[own] != e->worker) own++;
+  while (processes[own] != e->process) own++;
   pthread_mutex_lock(&t->mutex);
   group *found = NULL; /* the oldest that it is not in */
   for (group *g = t->groups; g; g = g->next)
-    if (g->count == count && !memcmp(g->workers, workers, sizeof(int) * (size_t)count) &&
+    if (g->count == count && !memcmp(g->processes, processes, sizeof(int) * (size_t)count) &&
         !g->members[own].formed)
       found = g;
-  if (!found) found = new_group(t, workers, count);
+  if (!found) found = new_group(t, processes, count);
   found->members[own].formed = true;
   pthread_mutex_unlock(&t->mutex);
   *ret_group = &found->members[own];
@@ -241,7 +241,7 @@ static bool begin_sum_of_slices(
   return begin_part(of, (struct part){in, out, count, counts}, ret);
 }
 
-/* From the last worker to the first, which is not the order of the tree. */
+/* From the last process to the first, which is not the order of the tree. */
 static tsr_message_state add_parts(const group *g, const sum *s) {
   const struct part *first = s->parts;
   for (int i = 1; i < g->count; i++)
@@ -265,19 +265,20 @@ static tsr_message_state test_sum(const member *m, sum *s, char *why) {
   tsr_threads *t = g->threads;
   bool runs = true;
   for (int i = 0; i < g->count && s->state == TSR_MESSAGE_PENDING; i++) {
-    tsr_threads_fate fate = t->endpoints[g->workers[i]].fate;
+    tsr_threads_fate fate = t->endpoints[g->processes[i]].fate;
     runs = runs && fate == TSR_THREADS_RUNS;
-    if (fate == TSR_THREADS_GONE) snprintf(why, TSR_WHY_BYTES, "worker %d is gone", g->workers[i]);
+    if (fate == TSR_THREADS_GONE)
+      snprintf(why, TSR_WHY_BYTES, "process %d is gone", g->processes[i]);
     if (fate == TSR_THREADS_GONE) return TSR_MESSAGE_FAILED;
   }
   if (s->state == TSR_MESSAGE_PENDING && t->ended) {
     snprintf(
-        why, TSR_WHY_BYTES, "worker %d ended the job with code %d", t->ended_by, t->ended_code);
+        why, TSR_WHY_BYTES, "process %d ended the job with code %d", t->ended_by, t->ended_code);
     return TSR_MESSAGE_FAILED;
   }
   if (s->state == TSR_MESSAGE_PENDING && runs && s->begun == g->count) s->state = add_parts(g, s);
   if (s->state == TSR_MESSAGE_FAILED)
-    snprintf(why, TSR_WHY_BYTES, "the group's workers do not mean the same sum");
+    snprintf(why, TSR_WHY_BYTES, "the group's processes do not mean the same sum");
   return s->state;
 }
 
@@ -327,29 +328,29 @@ static bool pass(endpoint *e, bool is_send, int peer, float *numbers, int64_t co
   return finish(e, &message, why);
 }
 
-/* Worker 0 adds what comes, in the order of the workers, and gives the sum back. */
+/* Process 0 adds what comes, in the order of the processes, and gives the sum back. */
 static bool sum_all(void *state, float *numbers, int64_t count, char *why) {
   endpoint *e = state;
-  int workers = e->threads->options.workers;
+  int processes = e->threads->options.processes;
   for (int64_t at = 0; at < count; at += SUM_BLOCK) {
     float other[SUM_BLOCK], *own = numbers + at;
     int64_t n = count - at < SUM_BLOCK ? count - at : SUM_BLOCK;
-    if (e->worker) {
+    if (e->process) {
       if (!pass(e, true, 0, own, n, why) || !pass(e, false, 0, own, n, why)) return false;
       continue;
     }
-    for (int w = 1; w < workers; w++) {
+    for (int w = 1; w < processes; w++) {
       if (!pass(e, false, w, other, n, why)) return false;
       for (int64_t i = 0; i < n; i++) own[i] += other[i];
     }
-    for (int w = 1; w < workers; w++)
+    for (int w = 1; w < processes; w++)
       if (!pass(e, true, w, own, n, why)) return false;
   }
   return true;
 }
 
-static bool open_none(void **ret_state, int *ret_worker, int *ret_workers, char *why) {
-  (void)ret_state, (void)ret_worker, (void)ret_workers;
+static bool open_none(void **ret_state, int *ret_process, int *ret_processes, char *why) {
+  (void)ret_state, (void)ret_process, (void)ret_processes;
   snprintf(why, TSR_WHY_BYTES, "endpoints of threads are made, not opened");
   return false;
 }
@@ -359,10 +360,10 @@ static const char *get_version(void *state) {
   return "threads";
 }
 
-static const char *get_host(void *state, int worker) {
+static const char *get_host(void *state, int process) {
   endpoint *e = state;
-  assert(worker >= 0 && worker < e->threads->options.workers);
-  return e->threads->endpoints[worker].host;
+  assert(process >= 0 && process < e->threads->options.processes);
+  return e->threads->endpoints[process].host;
 }
 
 static void close_none(void *state) { (void)state; }
@@ -373,7 +374,7 @@ static void abort_all(void *state, int code) {
   pthread_mutex_lock(&t->mutex);
   if (!t->ended) {
     t->ended = true;
-    t->ended_by = e->worker;
+    t->ended_by = e->process;
     t->ended_code = code;
   }
   pthread_mutex_unlock(&t->mutex);
@@ -399,15 +400,15 @@ static const tsr_transport_table table = {
 };
 
 tsr_threads *tsr_threads_new(const tsr_threads_options *options) {
-  assert(options->workers >= 1 && options->delay >= 0);
+  assert(options->processes >= 1 && options->delay >= 0);
   tsr_arena *arena = tsr_arena_new();
   tsr_threads *t = tsr_arena_alloc(arena, sizeof *t);
   *t = (tsr_threads){.arena = arena, .options = *options, .random = options->seed};
   pthread_mutex_init(&t->mutex, NULL);
-  t->endpoints = tsr_arena_array(arena, endpoint, options->workers);
-  for (int w = 0; w < options->workers; w++) {
+  t->endpoints = tsr_arena_array(arena, endpoint, options->processes);
+  for (int w = 0; w < options->processes; w++) {
     endpoint *e = &t->endpoints[w];
-    *e = (endpoint){.threads = t, .worker = w};
+    *e = (endpoint){.threads = t, .process = w};
     snprintf(e->host, sizeof e->host, "host%d", options->per_host ? w / options->per_host : 0);
   }
   return t;
@@ -418,27 +419,27 @@ void tsr_threads_free(tsr_threads *threads) {
   tsr_arena_free(threads->arena);
 }
 
-void tsr_threads_endpoint(tsr_threads *threads, int worker, tsr_transport *ret_transport) {
-  assert(worker >= 0 && worker < threads->options.workers);
+void tsr_threads_endpoint(tsr_threads *threads, int process, tsr_transport *ret_transport) {
+  assert(process >= 0 && process < threads->options.processes);
   *ret_transport = (tsr_transport){
       .table = &table,
-      .state = &threads->endpoints[worker],
-      .worker = worker,
-      .workers = threads->options.workers,
+      .state = &threads->endpoints[process],
+      .process = process,
+      .processes = threads->options.processes,
       .why = "threads of this process"};
 }
 
-void tsr_threads_set_fate(tsr_threads *threads, int worker, tsr_threads_fate fate) {
-  assert(worker >= 0 && worker < threads->options.workers);
+void tsr_threads_set_fate(tsr_threads *threads, int process, tsr_threads_fate fate) {
+  assert(process >= 0 && process < threads->options.processes);
   pthread_mutex_lock(&threads->mutex);
-  threads->endpoints[worker].fate = fate;
+  threads->endpoints[process].fate = fate;
   pthread_mutex_unlock(&threads->mutex);
 }
 
-bool tsr_threads_ended(tsr_threads *threads, int *ret_worker, int *ret_code) {
+bool tsr_threads_ended(tsr_threads *threads, int *ret_process, int *ret_code) {
   pthread_mutex_lock(&threads->mutex);
   bool ended = threads->ended;
-  *ret_worker = threads->ended_by;
+  *ret_process = threads->ended_by;
   *ret_code = threads->ended_code;
   pthread_mutex_unlock(&threads->mutex);
   return ended;

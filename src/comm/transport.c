@@ -21,8 +21,8 @@ enum { OPENMPI, MPICH };
 typedef struct {
   const library *library; /* NULL: it is alone */
   const char *by;         /* what says so: "PMI_SIZE=4" */
-  const char *count_by;   /* what `workers` is from; `by` unless the user chose the library */
-  int workers;            /* 0: nothing says how many there are */
+  const char *count_by;   /* what `processes` is from; `by` unless the user chose the library */
+  int processes;          /* 0: nothing says how many there are */
 } launch;
 
 static bool read_count(tsr_arena *arena, const char *variable, launch *l, tsr_diags *diags) {
@@ -33,7 +33,7 @@ static bool read_count(tsr_arena *arena, const char *variable, launch *l, tsr_di
   if (end == text || *end || errno || count < 1 || count > INT_MAX)
     return tsr_diag_error(
         diags, TSR_NOWHERE, "%s is '%s', which is no number of processes", variable, text);
-  l->workers = (int)count;
+  l->processes = (int)count;
   l->by = l->count_by = tsr_arena_printf(arena, "%s=%s", variable, text);
   return true;
 }
@@ -43,10 +43,10 @@ static bool read_count(tsr_arena *arena, const char *variable, launch *l, tsr_di
 static bool check_bare_srun(tsr_arena *arena, launch *l, tsr_diags *diags) {
   if (!getenv("SLURM_STEP_NUM_TASKS")) return true;
   if (!read_count(arena, "SLURM_STEP_NUM_TASKS", l, diags)) return false;
-  if (l->workers == 1) return true;
+  if (l->processes == 1) return true;
   tsr_diag_error(
-      diags, TSR_NOWHERE, "srun started %d processes (%s) that cannot find each other", l->workers,
-      l->by);
+      diags, TSR_NOWHERE, "srun started %d processes (%s) that cannot find each other",
+      l->processes, l->by);
   tsr_diag_hint(diags, "srun --mpi=pmix (Open MPI) or srun --mpi=pmi2 (MPICH)");
   tsr_diag_hint(diags, "TESSERA_TRANSPORT=none: each is meant to be alone");
   return false;
@@ -90,7 +90,7 @@ static bool find_launcher(tsr_arena *arena, launch *ret_launch, tsr_diags *diags
     *ret_launch = (launch){0};
     if (known && !read_launcher(arena, ret_launch, diags)) return false;
     ret_launch->library = &libraries[i];
-    if (ret_launch->workers != 1) ret_launch->by = by;
+    if (ret_launch->processes != 1) ret_launch->by = by;
     return true;
   }
   tsr_diag_error(diags, TSR_NOWHERE, "TESSERA_TRANSPORT is '%s', which is no transport", request);
@@ -120,40 +120,40 @@ static const tsr_transport_table *find_plugin(tsr_arena *arena, const launch *l,
 int tsr_transport_launched(tsr_arena *arena) {
   launch l;
   bool ok = find_launcher(arena, &l, tsr_diags_new(arena));
-  return ok && l.workers > 1 ? l.workers : 1;
+  return ok && l.processes > 1 ? l.processes : 1;
 }
 
 static bool join(tsr_arena *arena, tsr_transport *ret_transport, tsr_diags *diags) {
   launch l;
-  *ret_transport = (tsr_transport){.workers = 1};
+  *ret_transport = (tsr_transport){.processes = 1};
   if (!find_launcher(arena, &l, diags)) return false;
   ret_transport->why = l.by;
-  if (!l.library || l.workers == 1) return true;
+  if (!l.library || l.processes == 1) return true;
   tsr_transport t = {.table = find_plugin(arena, &l, diags)};
   if (!t.table) return false;
 
   char why[TSR_WHY_BYTES] = "";
-  if (!t.table->open(&t.state, &t.worker, &t.workers, why))
+  if (!t.table->open(&t.state, &t.process, &t.processes, why))
     return tsr_diag_failure(
         diags, TSR_NOWHERE, "cannot join the job by %s (%s): %s", l.library->title, l.by, why);
   const char *version = tsr_arena_strdup(arena, t.table->version(t.state));
   t.why = tsr_arena_printf(arena, "%s, by %s", version, l.by);
-  if (t.workers != 1 && (!l.workers || t.workers == l.workers)) {
+  if (t.processes != 1 && (!l.processes || t.processes == l.processes)) {
     *ret_transport = t;
     return true;
   }
-  int workers = t.workers;
+  int processes = t.processes;
   tsr_transport_close(&t);
-  if (l.workers) {
+  if (l.processes) {
     tsr_diag_failure(
-        diags, TSR_NOWHERE, "%s: there are %d processes, but %s sees %d", l.count_by, l.workers,
-        version, workers);
+        diags, TSR_NOWHERE, "%s: there are %d processes, but %s sees %d", l.count_by, l.processes,
+        version, processes);
     tsr_diag_hint(
         diags, "another MPI's launcher started them, or one that has no PMI for %s",
         l.library->title);
     return false;
   }
-  ret_transport->why = tsr_arena_printf(arena, "%s has one worker, by %s", version, l.by);
+  ret_transport->why = tsr_arena_printf(arena, "%s has one process, by %s", version, l.by);
   return true;
 }
 
@@ -164,5 +164,5 @@ bool tsr_transport_open(tsr_arena *arena, tsr_transport *ret_transport, tsr_diag
 
 void tsr_transport_close(tsr_transport *transport) {
   if (transport->table) transport->table->close(transport->state);
-  *transport = (tsr_transport){.workers = 1, .why = transport->why};
+  *transport = (tsr_transport){.processes = 1, .why = transport->why};
 }

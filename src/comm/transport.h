@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Messages between workers. A transport is one table of functions in a plugin, which the program
+/* Messages between processes. A transport is one table of functions in a plugin, which the program
  * loads when it finds itself started by that launcher (libtessera-openmpi.so, libtessera-mpich.so),
  * or one inside the process for tests (threads.h). It moves bytes and knows neither ranks nor
  * groups: what collectives mean, and the order of every sum, is ours (remote.h).
  *
- * All calls of one transport come from one thread. Messages of one pair of workers with the same
+ * All calls of one transport come from one thread. Messages of one pair of processes with the same
  * tag arrive in the order in which they were sent; others may overtake each other. */
 #ifndef TSR_COMM_TRANSPORT_H
 #define TSR_COMM_TRANSPORT_H
@@ -33,10 +33,10 @@ typedef struct {
   const char *name; /* "openmpi" */
 
   /* Joins the job; once in a process. `why` (TSR_WHY_BYTES) gets the reason of a failure. */
-  bool (*open)(void **ret_state, int *ret_worker, int *ret_workers, char *why);
-  /* The library's name and version, for logs; the name of the host that a worker is on. */
+  bool (*open)(void **ret_state, int *ret_process, int *ret_processes, char *why);
+  /* The library's name and version, for logs; the name of the host that a process is on. */
   const char *(*version)(void *state);
-  const char *(*host)(void *state, int worker);
+  const char *(*host)(void *state, int process);
   /* Begin a message of `bytes` >= 0 bytes, which must stay as they are, and where they are, until
    * it is done. `tag` is in [0, TSR_TRANSPORT_TAGS). A receive gets exactly as many bytes as it
    * asks for; another count is a failure. */
@@ -46,18 +46,18 @@ typedef struct {
       void *state, int from, int tag, void *to, int64_t bytes, tsr_message *ret, char *why);
   /* Never waits. A message that is done or failed is not asked for again. */
   tsr_message_state (*test)(void *state, tsr_message *message, char *why);
-  /* The library's own sum over all workers, in place, in whatever order, waiting: what
+  /* The library's own sum over all processes, in place, in whatever order, waiting: what
    * ours is compared with. */
   bool (*all_reduce)(void *state, float *numbers, int64_t count, char *why);
-  /* The library's own sums of f32 among some workers, in whatever order; all three NULL: it has
-   * none. form makes a group: its workers (ascending) all call it, and wait for each other, so who
-   * is in several groups forms them in one order that is the same everywhere; groups last until
-   * close. The other two begin a sum, which is tested like a message, in the same order on all of
-   * the group's workers; all that they are given stays where it is until it is done. sum: `out` of
-   * all workers gets the sum of their `in`, which may be the same memory. sum_slices: `in` has a
-   * slice for each worker, one after the other, of `counts` elements, and `out`, other memory, gets
-   * this worker's. */
-  bool (*form)(void *state, const int *workers, int count, void **ret_group, char *why);
+  /* The library's own sums of f32 among some processes, in whatever order; all three NULL: it has
+   * none. form makes a group: its processes (ascending) all call it, and wait for each other, so
+   * who is in several groups forms them in one order that is the same everywhere; groups last
+   * until close. The other two begin a sum, which is tested like a message, in the same order on
+   * all of the group's processes; all that they are given stays where it is until it is done. sum:
+   * `out` of all processes gets the sum of their `in`, which may be the same memory. sum_slices:
+   * `in` has a slice for each process, one after the other, of `counts` elements, and `out`, other
+   * memory, gets this process's. */
+  bool (*form)(void *state, const int *processes, int count, void **ret_group, char *why);
   bool (*sum)(void *group, const float *in, float *out, int64_t count, tsr_message *ret, char *why);
   bool (*sum_slices)(
       void *group, const float *in, float *out, const int *counts, tsr_message *ret, char *why);
@@ -70,9 +70,9 @@ typedef struct {
 typedef struct {
   const tsr_transport_table *table; /* NULL: this process is alone */
   void *state;
-  int worker, workers; /* 0 and 1 for a process that is alone */
+  int process, processes; /* 0 and 1 for a process that is alone */
   const char *why; /* how it was chosen, for the log: "openmpi 4.1.4, by OMPI_COMM_WORLD_SIZE" */
-  const struct tsr_peer *peers; /* per worker; NULL: they have not met (peers.h) */
+  const struct tsr_peer *peers; /* per process; NULL: they have not met (peers.h) */
 } tsr_transport;
 
 /* What started this process: TESSERA_TRANSPORT=openmpi|mpich|none, else the launcher's variables

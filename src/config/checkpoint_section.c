@@ -38,7 +38,8 @@ static void require_variables(tsr_loader *l, const char *key) {
   const char *unset = NULL;
   const tsr_yaml *node = tsr_loader_value(l, key);
   if (node && node->kind == TSR_YAML_SCALAR) tsr_include_expand(l->arena, node->text, &unset);
-  if (unset) tsr_diag_error(l->diags, node->place, "the environment has no variable '%s'", unset);
+  if (unset)
+    tsr_diag_error(l->diags, node->location, "the environment has no variable '%s'", unset);
 }
 
 static void resolve_elastic(tsr_loader *l) {
@@ -46,7 +47,7 @@ static void resolve_elastic(tsr_loader *l) {
   const tsr_yaml *most = tsr_loader_value(l, "elastic.max_workers");
   if (e->max_workers && most && e->max_workers < e->min_workers)
     tsr_diag_error(
-        l->diags, most->place, "'max_workers' is %lld, and 'min_workers' is %lld",
+        l->diags, most->location, "'max_workers' is %lld, and 'min_workers' is %lld",
         (long long)e->max_workers, (long long)e->min_workers);
   if (!e->rejoin || l->config->checkpoint.resume == TSR_RESUME_AUTO) return;
   if (tsr_loader_value(l, "checkpoint.resume"))
@@ -64,6 +65,6 @@ void tsr_checkpoint_resolve(tsr_loader *l) {
   const tsr_yaml *limit = tsr_loader_value(l, "checkpoint.time_limit");
   if (!limit || !*c->time_limit || tsr_config_duration(c->time_limit, &c->time_limit_s)) return;
   tsr_diag_error(
-      l->diags, limit->place, "'time_limit' must be a time such as 5400, 90m or 1h30m, found %s",
+      l->diags, limit->location, "'time_limit' must be a time such as 5400, 90m or 1h30m, found %s",
       tsr_yaml_describe(l->arena, limit));
 }

@@ -95,7 +95,7 @@ static bool has_section(const tsr_yaml *root) {
 static bool read_rootless(tsr_loader *l, const tsr_yaml *root) {
   if (!root->count || has_section(root)) return false;
   if (tsr_yaml_get(root, "use_pooler") || tsr_yaml_get(root, "type_vocab_size")) {
-    tsr_value_unsupported(l, root->place, "BERT models");
+    tsr_value_unsupported(l, root->location, "BERT models");
     return true;
   }
   const tsr_yaml *type = tsr_yaml_get(root, "type");
@@ -111,12 +111,13 @@ static void read_optimizer_files(tsr_loader *l) {
     const tsr_yaml *node = tsr_loader_value(l, keys[i]), *key = tsr_loader_key(l, keys[i]);
     if (!node) continue;
     if (first) {
-      tsr_diag_error(l->diags, key->place, "a second optimizer: '%s'", key->text);
-      tsr_diag_hint(l->diags, "the first stands in %s:%d", first->place.file, first->place.line);
+      tsr_diag_error(l->diags, key->location, "a second optimizer: '%s'", key->text);
+      tsr_diag_hint(
+          l->diags, "the first stands in %s:%d", first->location.file, first->location.line);
     } else if (node->kind == TSR_YAML_MAP) tsr_section_read(l, "training_config.optimizer", node);
     else if (node->kind != TSR_YAML_NULL)
       tsr_diag_error(
-          l->diags, node->place, "'%s' must be a path or a map, found %s", key->text,
+          l->diags, node->location, "'%s' must be a path or a map, found %s", key->text,
           tsr_yaml_describe(l->arena, node));
     first = key;
   }
@@ -141,7 +142,7 @@ static void keep_graph_sections(tsr_loader *l) {
 static void interpret(tsr_loader *l, const tsr_yaml *root) {
   if (root->kind != TSR_YAML_MAP && root->kind != TSR_YAML_NULL) {
     tsr_diag_error(
-        l->diags, root->place, "a configuration is a map of sections, found %s",
+        l->diags, root->location, "a configuration is a map of sections, found %s",
         tsr_yaml_describe(l->arena, root));
     return;
   }
@@ -187,7 +188,7 @@ bool tsr_config_load(
          tsr_config_parse(arena, path, text, length, sets, sets_count, true, ret_config, diags);
 }
 
-tsr_place tsr_config_place(const tsr_config *config, const char *dotted_key) {
+tsr_location tsr_config_location(const tsr_config *config, const char *dotted_key) {
   const tsr_yaml *node = NULL;
   int row = -1;
   const char *dot = strchr(dotted_key, '.');
@@ -199,13 +200,13 @@ tsr_place tsr_config_place(const tsr_config *config, const char *dotted_key) {
     row = tsr_field_find("training_config.optimizer", strlen("training_config.optimizer"), dot + 1);
   else row = tsr_field_find_dotted(dotted_key);
   if (!node && row >= 0) node = config->origins->values[row];
-  return node ? node->place : TSR_NOWHERE;
+  return node ? node->location : TSR_NOWHERE;
 }
 
 bool tsr_config_require_model(const tsr_config *config, tsr_diags *diags) {
   if (config->model.kind) return true;
   tsr_diag_error(
-      diags, (tsr_place){.file = config->file},
+      diags, (tsr_location){.file = config->file},
       "no model: the configuration has neither model_config nor transformer_config");
   tsr_diag_hint(diags, "such as training_config: {model_config: configs/models/nanogpt.yaml}");
   return false;

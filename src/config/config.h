@@ -60,7 +60,7 @@ typedef struct {
   const char *path;       /* a file or a pattern, with ${NAME} expanded */
   tsr_data_format format; /* TSR_DATA_AUTO: as training.data_format says */
   double weight;          /* above 0; of all sources or of none: 0 */
-  tsr_place place;
+  tsr_location location;
 } tsr_config_data_source;
 
 typedef struct {
@@ -133,7 +133,7 @@ typedef struct {
   int device_ids_count;
   bool enable_ddp, enable_fsdp, enable_tp, enable_pp, enable_cp, enable_ep, enable_sp;
   const char *mesh_graph_descriptor; /* "": not given */
-  int64_t memory_limit;              /* bytes a worker may use; 0: what the machine has */
+  int64_t memory_limit;              /* bytes a process may use; 0: what the machine has */
   tsr_cp_layout cp_layout;           /* which parts of the sequence a rank of cp holds */
 } tsr_config_device;
 
@@ -142,9 +142,9 @@ typedef struct {
   const char *map_name; /* "transformer_config", "mlp_config"; NULL: none */
   const char *kind;     /* "transformer", "mlp", "graph" (hand-written sections); NULL: no model */
   const char *model_type; /* "gpt2", "llama", "qwen3", "mlp", or the user's own with graph_file */
-  tsr_place place;        /* of model_type, else of the map */
+  tsr_location location;  /* of model_type, else of the map */
   const char *graph_file; /* `graph: path`, found as other YAML paths are; NULL: the shipped one */
-  tsr_place graph_place;
+  tsr_location graph_place;
   const char *file; /* the file that holds the map */
 } tsr_config_model;
 
@@ -175,7 +175,7 @@ typedef struct {
 typedef struct {
   const char *name;  /* "": it has none */
   const char *begin; /* the node that it begins with; "": the first stage, which begins the model */
-  tsr_place place;
+  tsr_location location;
 } tsr_config_stage;
 
 /* At most one of stages and blocks_per_rank is given. Whether the counts are those of pp, and the
@@ -188,7 +188,7 @@ typedef struct {
   int stages_count; /* 0: not given */
   const int *blocks_per_rank;
   int blocks_count; /* 0: not given */
-  tsr_place blocks_place;
+  tsr_location blocks_place;
   tsr_balance balance;
   int64_t workers; /* above 0: so many stages, the mesh's outermost axis, not in mesh_shape */
 } tsr_config_pipeline;
@@ -211,7 +211,7 @@ typedef struct {
 } tsr_config_checkpoint;
 
 typedef struct {
-  double timeout_s; /* that a worker waits for others */
+  double timeout_s; /* that a process waits for others */
 } tsr_config_collectives;
 
 /* The same place: a step ends where its pipeline is empty. */
@@ -268,14 +268,14 @@ bool tsr_config_duration(const char *text, double *ret_seconds);
 
 /* Where a value came from: "training_config.batch_size", "training_config.optimizer.lr" (also
  * "optimizer.lr"), "transformer_config.num_heads". TSR_NOWHERE for a default. */
-tsr_place tsr_config_place(const tsr_config *config, const char *dotted_key);
+tsr_location tsr_config_location(const tsr_config *config, const char *dotted_key);
 
 /* The error "no model: …" when there is none. */
 bool tsr_config_require_model(const tsr_config *config, tsr_diags *diags);
 
 /* `name` as a path from `from_file`, by the rules above; false with the error of a missing file. */
 bool tsr_config_find_file(
-    tsr_arena *arena, const char *name, const char *from_file, tsr_place place,
+    tsr_arena *arena, const char *name, const char *from_file, tsr_location location,
     const char **ret_path, tsr_diags *diags);
 
 #endif

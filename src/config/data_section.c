@@ -7,7 +7,7 @@ static bool
 read_path(tsr_loader *l, const char *where, const tsr_yaml *node, tsr_config_data_source *source) {
   if (node->kind == TSR_YAML_SCALAR && *node->text) return tsr_path_read(l, node, &source->path);
   return tsr_diag_error(
-      l->diags, node->place, "'%s' must be a path, found %s", where,
+      l->diags, node->location, "'%s' must be a path, found %s", where,
       tsr_yaml_describe(l->arena, node));
 }
 
@@ -30,7 +30,7 @@ static bool read_entry(
       if (!strcmp(c->name, node->text)) source->format = (tsr_data_format)c->value;
     return true;
   }
-  tsr_diag_error(l->diags, key->place, "unknown key '%s' in %s", key->text, where);
+  tsr_diag_error(l->diags, key->location, "unknown key '%s' in %s", key->text, where);
   tsr_diag_nearest(l->diags, key->text, keys, 3);
   return false;
 }
@@ -43,7 +43,7 @@ static bool read_source(
   for (int i = 0; i < node->count; i++)
     ok = read_entry(l, f, where, node->keys[i], node->items[i], source) && ok;
   if (ok && !tsr_yaml_get(node, "path"))
-    return tsr_diag_error(l->diags, node->place, "'%s' has no path", where);
+    return tsr_diag_error(l->diags, node->location, "'%s' has no path", where);
   return ok;
 }
 
@@ -52,7 +52,7 @@ static bool check_weights(tsr_loader *l, const tsr_config_data_source *sources, 
   for (int i = 1; i < count; i++)
     if ((sources[i].weight > 0) != (sources[0].weight > 0))
       return tsr_diag_error(
-          l->diags, sources[i].place,
+          l->diags, sources[i].location,
           "'data_sources[%d]' has %s weight, but 'data_sources[0]' has %s: all have one, or none",
           i, sources[i].weight > 0 ? "a" : "no", sources[0].weight > 0 ? "one" : "none");
   return true;
@@ -63,7 +63,7 @@ bool tsr_sources_read(tsr_loader *l, const tsr_field *f, const char *key, const 
   if (node->kind != TSR_YAML_LIST) return tsr_value_wrong_type(l, f, key, node);
   if (node->count > TSR_DATA_SOURCES_MAX)
     return tsr_diag_error(
-        l->diags, node->place, "'%s' has %d sources; there may be %d", key, node->count,
+        l->diags, node->location, "'%s' has %d sources; there may be %d", key, node->count,
         TSR_DATA_SOURCES_MAX);
   tsr_config_data_source *sources =
       tsr_arena_array(l->arena, tsr_config_data_source, node->count + 1);
@@ -71,7 +71,7 @@ bool tsr_sources_read(tsr_loader *l, const tsr_field *f, const char *key, const 
   for (int i = 0; i < node->count; i++) {
     const char *where = tsr_arena_printf(l->arena, "%s[%d]", key, i);
     sources[i].path = "";
-    sources[i].place = node->items[i]->place;
+    sources[i].location = node->items[i]->location;
     ok = read_source(l, f, where, node->items[i], &sources[i]) && ok;
   }
   if (!ok || !check_weights(l, sources, node->count)) return false;

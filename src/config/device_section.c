@@ -20,8 +20,8 @@ static bool read_ints(
     ok &= read;
     if (read && value > 1 << 24)
       ok = tsr_diag_error(
-          l->diags, node->items[i]->place, "'%s' must be at most %d, found the integer %lld", name,
-          1 << 24, (long long)value);
+          l->diags, node->items[i]->location, "'%s' must be at most %d, found the integer %lld",
+          name, 1 << 24, (long long)value);
     (*ret_items)[i] = (int)value;
   }
   return ok;
@@ -32,12 +32,12 @@ bool tsr_shape_read(tsr_loader *l, const tsr_field *f, const char *key, const ts
   if (!read_ints(l, f, key, node, &items)) return false;
   if (node->count > TSR_MESH_NDIM_MAX)
     return tsr_diag_error(
-        l->diags, node->place, "'%s' has %d dimensions, a mesh has at most %d", key, node->count,
+        l->diags, node->location, "'%s' has %d dimensions, a mesh has at most %d", key, node->count,
         TSR_MESH_NDIM_MAX);
   int64_t ranks = 1;
   for (int i = 0; i < node->count; i++) ranks = ranks > INT_MAX ? ranks : ranks * items[i];
   if (ranks > 1 << 24)
-    return tsr_diag_error(l->diags, node->place, "'%s' makes more than %d ranks", key, 1 << 24);
+    return tsr_diag_error(l->diags, node->location, "'%s' makes more than %d ranks", key, 1 << 24);
   l->config->device.mesh_ndim = node->count;
   for (int i = 0; i < node->count; i++) l->config->device.mesh_shape[i] = items[i];
   return true;
@@ -51,7 +51,7 @@ bool tsr_ids_read(tsr_loader *l, const tsr_field *f, const char *key, const tsr_
     for (int k = 0; ok && k < i; k++)
       if (items[k] == items[i])
         ok = tsr_diag_error(
-            l->diags, node->items[i]->place, "'%s' names device %d twice", key, items[i]);
+            l->diags, node->items[i]->location, "'%s' names device %d twice", key, items[i]);
   l->config->device.device_ids = node->count ? items : NULL;
   l->config->device.device_ids_count = node->count;
   return ok;
@@ -62,7 +62,7 @@ bool tsr_axes_read(tsr_loader *l, const tsr_field *f, const char *key, const tsr
   if (node->kind != TSR_YAML_LIST) return tsr_value_wrong_type(l, f, key, node);
   if (node->count > TSR_MESH_NDIM_MAX)
     return tsr_diag_error(
-        l->diags, node->place, "'%s' names %d axes, a mesh has at most %d dimensions", key,
+        l->diags, node->location, "'%s' names %d axes, a mesh has at most %d dimensions", key,
         node->count, TSR_MESH_NDIM_MAX);
   const char *names[TSR_AXES];
   for (int a = 0; a < TSR_AXES; a++) names[a] = tsr_axis_name(a);
@@ -74,12 +74,12 @@ bool tsr_axes_read(tsr_loader *l, const tsr_field *f, const char *key, const tsr
     while (axis < TSR_AXES && strcmp(item->text, names[axis])) axis++;
     if (axis == TSR_AXES) {
       ok = tsr_diag_error(
-          l->diags, item->place, "unknown axis: %s", tsr_yaml_describe(l->arena, item));
+          l->diags, item->location, "unknown axis: %s", tsr_yaml_describe(l->arena, item));
       tsr_diag_nearest(l->diags, item->text, names, TSR_AXES);
     }
     for (int k = 0; k < i; k++)
       if (axis < TSR_AXES && device->axes[k] == axis)
-        ok = tsr_diag_error(l->diags, item->place, "axis '%s' is named twice", item->text);
+        ok = tsr_diag_error(l->diags, item->location, "axis '%s' is named twice", item->text);
     device->axes[i] = axis;
   }
   device->axes_count = ok ? node->count : 0;

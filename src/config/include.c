@@ -23,7 +23,7 @@ static tsr_yaml *unwrap(tsr_loader *l, tsr_yaml *doc, const tsr_field *f, const 
   for (int i = 0; i < doc->count; i++)
     if (doc->items[i] != inner)
       tsr_diag_error(
-          l->diags, doc->keys[i]->place, "'%s' stands beside %s in '%s'", doc->keys[i]->text,
+          l->diags, doc->keys[i]->location, "'%s' stands beside %s in '%s'", doc->keys[i]->text,
           f->key, path);
   return inner;
 }
@@ -43,16 +43,16 @@ static void hint_type(tsr_loader *l, const tsr_field *f, const tsr_yaml *node) {
 static tsr_yaml *read_section_file(tsr_loader *l, const tsr_field *f, const tsr_yaml *node) {
   const char *path, *from = tsr_loader_file_of(l, node);
   tsr_yaml *doc;
-  if (!tsr_config_find_file(l->arena, node->text, from, node->place, &path, l->diags)) {
+  if (!tsr_config_find_file(l->arena, node->text, from, node->location, &path, l->diags)) {
     hint_type(l, f, node);
     return NULL;
   }
-  bool ok = tsr_yaml_read(l->arena, path, node->place, &doc, l->diags);
+  bool ok = tsr_yaml_read(l->arena, path, node->location, &doc, l->diags);
   /* After a key that is given twice the rest can still be checked. */
   if (!doc || (!ok && doc->kind != TSR_YAML_MAP)) return NULL;
   if (doc->kind != TSR_YAML_MAP) {
     tsr_diag_error(
-        l->diags, doc->place, "'%s' must be a map, found %s", path,
+        l->diags, doc->location, "'%s' must be a map, found %s", path,
         tsr_yaml_describe(l->arena, doc));
     return NULL;
   }
@@ -69,7 +69,7 @@ static tsr_yaml *include_into(tsr_loader *l, const char *section, tsr_yaml *map)
     tsr_yaml *got = l->read_files ? read_section_file(l, &tsr_fields[row], node) : NULL;
     if (!got) {
       got = tsr_arena_alloc(l->arena, sizeof *got);
-      *got = (tsr_yaml){.place = node->place, .text = ""};
+      *got = (tsr_yaml){.location = node->location, .text = ""};
     }
     map = with_value(l->arena, map, i, got);
   }

@@ -22,15 +22,15 @@ void tsr_loader_take_origin(tsr_loader *l, const char *to, const char *from) {
 
 bool tsr_loader_contradict(tsr_loader *l, const char *a, const char *b) {
   const tsr_yaml *ka = tsr_loader_key(l, a), *kb = tsr_loader_key(l, b);
-  tsr_diag_error(l->diags, kb->place, "'%s' contradicts '%s'", kb->text, ka->text);
-  tsr_diag_hint(l->diags, "'%s' stands in %s:%d", ka->text, ka->place.file, ka->place.line);
+  tsr_diag_error(l->diags, kb->location, "'%s' contradicts '%s'", kb->text, ka->text);
+  tsr_diag_hint(l->diags, "'%s' stands in %s:%d", ka->text, ka->location.file, ka->location.line);
   return false;
 }
 
 bool tsr_is_override(const tsr_yaml *key) {
-  return key->place.file && !strncmp(key->place.file, "--", 2);
+  return key->location.file && !strncmp(key->location.file, "--", 2);
 }
 
 const char *tsr_loader_file_of(const tsr_loader *l, const tsr_yaml *node) {
-  return tsr_is_override(node) ? l->config->file : node->place.file;
+  return tsr_is_override(node) ? l->config->file : node->location.file;
 }

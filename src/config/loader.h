@@ -43,7 +43,7 @@ bool tsr_path_read(tsr_loader *loader, const tsr_yaml *node, const char **ret_pa
 bool tsr_value_wrong_type(
     tsr_loader *loader, const tsr_field *field, const char *key, const tsr_yaml *node);
 /* "unsupported feature: …" at the place. */
-bool tsr_value_unsupported(tsr_loader *loader, tsr_place place, const char *feature);
+bool tsr_value_unsupported(tsr_loader *loader, tsr_location location, const char *feature);
 
 /* --- device_section.c --- */
 /* As tsr_value_read, of the types SHAPE, IDS and AXES. */
@@ -73,7 +73,7 @@ void tsr_section_unknown(tsr_loader *loader, const char *section, const tsr_yaml
 /* As tsr_value_read, of the types STAGES and BLOCKS. */
 bool tsr_stages_read(
     tsr_loader *loader, const tsr_field *field, const char *key, const tsr_yaml *node);
-bool tsr_blocks_read(
+bool tsr_free_list_read(
     tsr_loader *loader, const tsr_field *field, const char *key, const tsr_yaml *node);
 void tsr_pipeline_resolve(tsr_loader *loader);
 

@@ -16,23 +16,23 @@ static const struct {
     {"qwen38", "gated delta nets (model_type: qwen38)"},
 };
 
-static bool
-use_map(tsr_loader *l, const tsr_yaml *map, const char *name, const char *kind, tsr_place place) {
+static bool use_map(
+    tsr_loader *l, const tsr_yaml *map, const char *name, const char *kind, tsr_location location) {
   tsr_config_model *m = &l->config->model;
   if (m->map) {
-    tsr_diag_error(l->diags, place, "a second model: '%s'", name);
-    tsr_diag_hint(l->diags, "the first stands in %s:%d", m->place.file, m->place.line);
+    tsr_diag_error(l->diags, location, "a second model: '%s'", name);
+    tsr_diag_hint(l->diags, "the first stands in %s:%d", m->location.file, m->location.line);
     return false;
   }
   if (map->kind != TSR_YAML_MAP)
     return tsr_diag_error(
-        l->diags, map->place, "'%s' must be a map, found %s", name,
+        l->diags, map->location, "'%s' must be a map, found %s", name,
         tsr_yaml_describe(l->arena, map));
   m->map = map;
   m->map_name = name;
   m->kind = kind;
-  m->place = place;
-  m->file = map->place.file;
+  m->location = location;
+  m->file = map->location.file;
   return true;
 }
 
@@ -41,15 +41,16 @@ static void use_graph_file(tsr_loader *l, const tsr_yaml *node) {
   if (!node) return;
   if (node->kind != TSR_YAML_SCALAR) {
     tsr_diag_error(
-        l->diags, node->place, "'graph' must be the path of a graph file, found %s",
+        l->diags, node->location, "'graph' must be the path of a graph file, found %s",
         tsr_yaml_describe(l->arena, node));
     return;
   }
-  m->graph_place = node->place;
+  m->graph_place = node->location;
   m->graph_file = node->text;
   if (l->read_files)
     tsr_config_find_file(
-        l->arena, node->text, tsr_loader_file_of(l, node), node->place, &m->graph_file, l->diags);
+        l->arena, node->text, tsr_loader_file_of(l, node), node->location, &m->graph_file,
+        l->diags);
 }
 
 /* A file of tt-train's BERT has the sizes at its top, and some that only BERT has. */
@@ -66,14 +67,14 @@ static bool is_bare(const tsr_yaml *map) {
 static void read_document_key(tsr_loader *l, const tsr_yaml *key, const tsr_yaml *value) {
   static const char *const keys[] = {"transformer_config", "mlp_config", "graph"};
   if (!strcmp(key->text, "transformer_config"))
-    use_map(l, value, "transformer_config", "transformer", key->place);
-  else if (!strcmp(key->text, "mlp_config")) use_map(l, value, "mlp_config", "mlp", key->place);
+    use_map(l, value, "transformer_config", "transformer", key->location);
+  else if (!strcmp(key->text, "mlp_config")) use_map(l, value, "mlp_config", "mlp", key->location);
   else if (!strcmp(key->text, "graph")) use_graph_file(l, value);
   else if (!strcmp(key->text, "dit_config"))
-    tsr_value_unsupported(l, key->place, "diffusion transformers (dit_config)");
+    tsr_value_unsupported(l, key->location, "diffusion transformers (dit_config)");
   else if (!strcmp(key->text, "multihost_config")) tsr_multihost_read(l, key, value);
   else {
-    tsr_diag_error(l->diags, key->place, "unknown key '%s' in a model", key->text);
+    tsr_diag_error(l->diags, key->location, "unknown key '%s' in a model", key->text);
     tsr_diag_nearest(l->diags, key->text, keys, 3);
   }
 }
@@ -83,16 +84,17 @@ static void read_document(tsr_loader *l, const tsr_yaml *key, const tsr_yaml *do
   if (doc->kind == TSR_YAML_NULL) return; /* a file that could not be read, or nothing */
   if (doc->kind != TSR_YAML_MAP) {
     tsr_diag_error(
-        l->diags, doc->place, "'%s' must be a path or a map, found %s", key->text,
+        l->diags, doc->location, "'%s' must be a path or a map, found %s", key->text,
         tsr_yaml_describe(l->arena, doc));
     return;
   }
   bool sections = tsr_yaml_get(doc, "transformer_config") || tsr_yaml_get(doc, "mlp_config") ||
                   tsr_yaml_get(doc, "dit_config");
-  if (is_bert(doc)) tsr_value_unsupported(l, doc->place, "BERT models");
+  if (is_bert(doc)) tsr_value_unsupported(l, doc->location, "BERT models");
   else if (!sections && is_bare(doc))
-    use_map(l, doc, "transformer_config", "transformer", doc->place);
-  else if (!sections && doc->count == 0) tsr_diag_error(l->diags, doc->place, "the model is empty");
+    use_map(l, doc, "transformer_config", "transformer", doc->location);
+  else if (!sections && doc->count == 0)
+    tsr_diag_error(l->diags, doc->location, "the model is empty");
   else
     for (int i = 0; i < doc->count; i++) read_document_key(l, doc->keys[i], doc->items[i]);
 }
@@ -124,7 +126,7 @@ static void check_experimental(tsr_loader *l, const tsr_yaml *map) {
   if (!node || node->kind == TSR_YAML_NULL) return;
   if (node->kind != TSR_YAML_MAP) {
     tsr_diag_error(
-        l->diags, node->place, "'experimental' must be a map, found %s",
+        l->diags, node->location, "'experimental' must be a map, found %s",
         tsr_yaml_describe(l->arena, node));
     return;
   }
@@ -133,15 +135,15 @@ static void check_experimental(tsr_loader *l, const tsr_yaml *map) {
     const tsr_yaml *key = node->keys[i];
     bool on;
     if (strcmp(key->text, known[0])) {
-      tsr_diag_error(l->diags, key->place, "unknown key '%s' in experimental", key->text);
+      tsr_diag_error(l->diags, key->location, "unknown key '%s' in experimental", key->text);
       tsr_diag_nearest(l->diags, key->text, known, 1);
     } else if (!tsr_yaml_bool(node->items[i], &on))
       tsr_diag_error(
-          l->diags, node->items[i]->place, "'%s' must be true or false, found %s", key->text,
+          l->diags, node->items[i]->location, "'%s' must be true or false, found %s", key->text,
           tsr_yaml_describe(l->arena, node->items[i]));
     else if (on)
       tsr_diag_warning(
-          l->diags, key->place, "'%s' has no effect: there is one layer norm", key->text);
+          l->diags, key->location, "'%s' has no effect: there is one layer norm", key->text);
   }
 }
 
@@ -153,8 +155,8 @@ static void take_model_path(tsr_loader *l, const tsr_yaml *map) {
   if (!path || !path->text_length) return;
   if (given && strcmp(given->text, path->text)) {
     tsr_diag_error(
-        l->diags, path->place, "'model_path' is '%s' here and '%s' in training_config", path->text,
-        given->text);
+        l->diags, path->location, "'model_path' is '%s' here and '%s' in training_config",
+        path->text, given->text);
   } else if (tsr_value_read(l, &tsr_fields[row], "model_path", path)) {
     l->origins->values[row] = path;
     l->origins->keys[row] = tsr_yaml_key(map, "model_path");
@@ -164,12 +166,12 @@ static void take_model_path(tsr_loader *l, const tsr_yaml *map) {
 static bool check_type(tsr_loader *l, const tsr_yaml *node, bool own_graph) {
   for (size_t i = 0; i < sizeof missing_types / sizeof *missing_types; i++)
     if (!own_graph && !strcmp(node->text, missing_types[i].name))
-      return tsr_value_unsupported(l, node->place, missing_types[i].feature);
+      return tsr_value_unsupported(l, node->location, missing_types[i].feature);
   for (int i = 0; i < 3; i++)
     if (!strcmp(node->text, shipped_types[i])) return true;
   if (own_graph && node->kind == TSR_YAML_SCALAR) return true;
   tsr_diag_error(
-      l->diags, node->place, "unknown model_type: %s", tsr_yaml_describe(l->arena, node));
+      l->diags, node->location, "unknown model_type: %s", tsr_yaml_describe(l->arena, node));
   tsr_diag_nearest(l->diags, node->text, shipped_types, 3);
   return false;
 }
@@ -181,9 +183,9 @@ static void read_type(tsr_loader *l) {
   bool mlp = m->kind && !strcmp(m->kind, "mlp");
   if (own && outer && strcmp(own->text, outer->text)) {
     tsr_diag_error(
-        l->diags, outer->place, "'model_type' is '%s', but the model's own is '%s'", outer->text,
+        l->diags, outer->location, "'model_type' is '%s', but the model's own is '%s'", outer->text,
         own->text);
-    tsr_diag_hint(l->diags, "the model's stands in %s:%d", own->place.file, own->place.line);
+    tsr_diag_hint(l->diags, "the model's stands in %s:%d", own->location.file, own->location.line);
     return;
   }
   m->model_type = mlp ? "mlp" : "gpt2";
@@ -192,7 +194,7 @@ static void read_type(tsr_loader *l) {
   if (!type && !mlp && !m->graph_file && tsr_yaml_get(m->map, "num_groups"))
     m->model_type = "llama";
   if (!type) return;
-  if (m->map || own) m->place = type->place;
+  if (m->map || own) m->location = type->location;
   if (mlp && !strcmp(type->text, "mlp")) return;
   if (check_type(l, type, m->graph_file != NULL)) m->model_type = type->text;
 }
@@ -212,12 +214,12 @@ void tsr_model_section_read(tsr_loader *l) {
     if (node)
       use_map(
           l, node, mlp ? "mlp_config" : "transformer_config", mlp ? "mlp" : "transformer",
-          key->place);
+          key->location);
   }
   if (!m->map && l->config->graph) {
     m->kind = "graph";
-    m->place = l->config->graph->place;
-    m->file = m->place.file;
+    m->location = l->config->graph->location;
+    m->file = m->location.file;
   }
   if (m->map) {
     if (tsr_yaml_get(m->map, "graph")) use_graph_file(l, tsr_yaml_get(m->map, "graph"));

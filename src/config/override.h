@@ -8,7 +8,8 @@
 
 typedef struct {
   const char *path; /* "training_config.batch_size" */
-  tsr_place place;  /* of the path: file "--set", the line counts these; or of an option's value */
+  tsr_location
+      location; /* of the path: file "--set", the line counts these; or of an option's value */
   bool is_option;
   tsr_yaml *value;
   bool done;

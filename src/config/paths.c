@@ -56,17 +56,17 @@ find_in_parents(tsr_arena *arena, const char *path, bool tails, const char *fold
 }
 
 bool tsr_config_find_file(
-    tsr_arena *arena, const char *name, const char *from_file, tsr_place place,
+    tsr_arena *arena, const char *name, const char *from_file, tsr_location location,
     const char **ret_path, tsr_diags *diags) {
   const char *unset, *found = NULL, *path = tsr_include_expand(arena, name, &unset);
   *ret_path = NULL;
-  if (!tsr_uri_path(arena, path, place, &path, diags)) return false;
+  if (!tsr_uri_path(arena, path, location, &path, diags)) return false;
   if (*path == '/') found = tsr_file_exists(path) ? path : NULL;
   else if (*path)
     found = find_in_parents(arena, path, unset != NULL, tsr_path_folder(arena, from_file));
   *ret_path = found;
   if (found) return true;
-  tsr_diag_error(diags, place, "cannot find '%s'", path);
+  tsr_diag_error(diags, location, "cannot find '%s'", path);
   if (unset)
     tsr_diag_hint(
         diags, "the environment variable %s is not set, and no tail of the path exists either",

@@ -13,7 +13,7 @@ read_word(tsr_loader *l, const char *name, const tsr_yaml *node, const char **re
   *ret_word = node->text;
   if (node->kind == TSR_YAML_SCALAR && *node->text) return true;
   return tsr_diag_error(
-      l->diags, node->place, "'%s' must be a text that is not empty, found %s", name,
+      l->diags, node->location, "'%s' must be a text that is not empty, found %s", name,
       tsr_yaml_describe(l->arena, node));
 }
 
@@ -31,14 +31,14 @@ static bool read_stage_map(
       ok = read_word(l, key->text, map->items[i], to) && ok;
       continue;
     }
-    ok = tsr_diag_error(l->diags, key->place, "unknown key '%s' in %s", key->text, where);
+    ok = tsr_diag_error(l->diags, key->location, "unknown key '%s' in %s", key->text, where);
     tsr_diag_nearest(l->diags, key->text, keys, 2);
   }
   if (ok && !*ret_stage->name)
-    return tsr_diag_error(l->diags, map->place, "'%s' has no name", where);
+    return tsr_diag_error(l->diags, map->location, "'%s' has no name", where);
   if (!ok || first || *ret_stage->begin) return ok;
   tsr_diag_error(
-      l->diags, map->place, "'%s' has no begin: the node that the stage begins with", where);
+      l->diags, map->location, "'%s' has no begin: the node that the stage begins with", where);
   tsr_diag_hint(l->diags, "only the first stage begins where the model does");
   return false;
 }
@@ -49,9 +49,9 @@ static bool check_stages(tsr_loader *l, const tsr_config_stage *stages, int coun
     for (int k = 0; ok && k < i; k++) {
       const tsr_config_stage *a = &stages[k], *b = &stages[i];
       if (*b->name && !strcmp(a->name, b->name))
-        ok = tsr_diag_error(l->diags, b->place, "two stages have the name '%s'", b->name);
+        ok = tsr_diag_error(l->diags, b->location, "two stages have the name '%s'", b->name);
       else if (*b->begin && !strcmp(a->begin, b->begin))
-        ok = tsr_diag_error(l->diags, b->place, "two stages begin with '%s'", b->begin);
+        ok = tsr_diag_error(l->diags, b->location, "two stages begin with '%s'", b->begin);
     }
   return ok;
 }
@@ -64,20 +64,20 @@ bool tsr_stages_read(tsr_loader *l, const tsr_field *f, const char *key, const t
   int shift = maps || !node->count ? 0 : 1, count = node->count + shift;
   if (count > TSR_STAGES_MAX)
     return tsr_diag_error(
-        l->diags, node->place, "'%s' makes %d stages, a pipeline has at most %d", key, count,
+        l->diags, node->location, "'%s' makes %d stages, a pipeline has at most %d", key, count,
         TSR_STAGES_MAX);
   tsr_config_stage *stages = tsr_arena_array(l->arena, tsr_config_stage, count + 1);
-  stages[0] = (tsr_config_stage){"", "", node->place};
+  stages[0] = (tsr_config_stage){"", "", node->location};
   for (int i = 0; i < node->count; i++) {
     const tsr_yaml *item = node->items[i];
     const char *where = tsr_arena_printf(l->arena, "%s[%d]", key, i);
     tsr_config_stage *stage = &stages[i + shift];
-    *stage = (tsr_config_stage){"", "", item->place};
+    *stage = (tsr_config_stage){"", "", item->location};
     if (!maps) ok = read_word(l, where, item, &stage->begin) && ok;
     else if (item->kind == TSR_YAML_MAP) ok = read_stage_map(l, where, item, i == 0, stage) && ok;
     else
       ok = tsr_diag_error(
-          l->diags, item->place, "'%s' must be a map, as '%s[0]' is, found %s", where, key,
+          l->diags, item->location, "'%s' must be a map, as '%s[0]' is, found %s", where, key,
           tsr_yaml_describe(l->arena, item));
   }
   if (!ok || !check_stages(l, stages, count)) return false;
@@ -99,20 +99,21 @@ static bool read_rank(
   }
   if (!tsr_yaml_int(node->keys[i], &rank) || rank < 0 || rank >= node->count)
     return tsr_diag_error(
-        l->diags, node->keys[i]->place, "'%s' has %d entries: its ranks are 0 to %d, found %s", key,
-        node->count, node->count - 1, tsr_yaml_describe(l->arena, node->keys[i]));
+        l->diags, node->keys[i]->location, "'%s' has %d entries: its ranks are 0 to %d, found %s",
+        key, node->count, node->count - 1, tsr_yaml_describe(l->arena, node->keys[i]));
   if (blocks[rank])
-    return tsr_diag_error(l->diags, node->keys[i]->place, "'%s' has rank %d twice", key, (int)rank);
+    return tsr_diag_error(
+        l->diags, node->keys[i]->location, "'%s' has rank %d twice", key, (int)rank);
   *ret_rank = (int)rank;
   return true;
 }
 
-bool tsr_blocks_read(tsr_loader *l, const tsr_field *f, const char *key, const tsr_yaml *node) {
+bool tsr_free_list_read(tsr_loader *l, const tsr_field *f, const char *key, const tsr_yaml *node) {
   if (node->kind == TSR_YAML_NULL) return true;
   if (node->kind == TSR_YAML_SCALAR) return tsr_value_wrong_type(l, f, key, node);
   if (node->count > TSR_STAGES_MAX)
     return tsr_diag_error(
-        l->diags, node->place, "'%s' has %d ranks, a pipeline has at most %d", key, node->count,
+        l->diags, node->location, "'%s' has %d ranks, a pipeline has at most %d", key, node->count,
         TSR_STAGES_MAX);
   int *blocks = tsr_arena_array(l->arena, int, node->count + 1); /* 0: not yet there */
   bool ok = true;
@@ -128,7 +129,7 @@ bool tsr_blocks_read(tsr_loader *l, const tsr_field *f, const char *key, const t
   if (!ok) return false;
   l->config->pipeline.blocks_per_rank = blocks;
   l->config->pipeline.blocks_count = node->count;
-  l->config->pipeline.blocks_place = node->place;
+  l->config->pipeline.blocks_place = node->location;
   return true;
 }
 
@@ -144,7 +145,8 @@ static void check_blocks(tsr_loader *l) {
   for (int i = 0; i < p->blocks_count; i++) sum += p->blocks_per_rank[i];
   if (!p->blocks_count || !tsr_yaml_int(node, &blocks) || blocks < 1) return; /* said already */
   if (sum != blocks) {
-    tsr_diag_error(l->diags, node->place, "Number of blocks must match number of blocks per rank.");
+    tsr_diag_error(
+        l->diags, node->location, "Number of blocks must match number of blocks per rank.");
     tsr_diag_hint(
         l->diags, "num_blocks is %lld, blocks_per_rank makes %lld", (long long)blocks,
         (long long)sum);
@@ -167,7 +169,7 @@ static void resolve_multihost(tsr_loader *l) {
   if (!tsr_yaml_bool(enabled, &on) || !on) return;
   if (!pipeline || tsr_loader_value(l, HOSTS_PIPE)->kind == TSR_YAML_NULL) {
     tsr_value_unsupported(
-        l, key->place,
+        l, key->location,
         "an aggregator and an optimizer process (multihost_config without "
         "pipeline_parallel_config)");
     return;
@@ -175,17 +177,17 @@ static void resolve_multihost(tsr_loader *l) {
   for (int i = 0; i < 3; i++)
     if (!tsr_loader_key(l, needed[i]))
       tsr_diag_error(
-          l->diags, i ? pipeline->place : key->place, "'%s' has no '%s'",
+          l->diags, i ? pipeline->location : key->location, "'%s' has no '%s'",
           i ? "pipeline_parallel_config" : "multihost_config", strrchr(needed[i], '.') + 1);
   int64_t count;
   if (tsr_yaml_int(workers, &count) && (count == 0 || count == 1))
     tsr_diag_error(
-        l->diags, workers->place, "a pipeline over processes has at least 2, found %lld",
+        l->diags, workers->location, "a pipeline over processes has at least 2, found %lld",
         (long long)count);
   if (socket && (!strcmp(socket->text, "mpi") || !strcmp(socket->text, "fabric")))
     tsr_diag_warning(
-        l->diags, tsr_loader_key(l, HOSTS ".socket_type")->place,
-        "'socket_type' has no effect: the transport is chosen by the worker");
+        l->diags, tsr_loader_key(l, HOSTS ".socket_type")->location,
+        "'socket_type' has no effect: the transport is chosen by the process");
   check_blocks(l);
 }
 
@@ -211,10 +213,10 @@ static void resolve_schedule(tsr_loader *l) {
   if (!strncmp(p->schedule, "file:", 5)) {
     p->schedule_file = p->schedule + 5;
     if (!*p->schedule_file)
-      tsr_diag_error(l->diags, node->place, "'%s' names no file", p->schedule);
+      tsr_diag_error(l->diags, node->location, "'%s' names no file", p->schedule);
     else if (l->read_files)
       tsr_config_find_file(
-          l->arena, p->schedule + 5, tsr_loader_file_of(l, node), node->place, &p->schedule_file,
+          l->arena, p->schedule + 5, tsr_loader_file_of(l, node), node->location, &p->schedule_file,
           l->diags);
     return;
   }
@@ -223,7 +225,8 @@ static void resolve_schedule(tsr_loader *l) {
   for (int i = 0; i < 2; i++)
     if (is_spelling(p->schedule, others[i])) return;
   tsr_diag_error(
-      l->diags, node->place, "unknown order of a pipeline: %s", tsr_yaml_describe(l->arena, node));
+      l->diags, node->location, "unknown order of a pipeline: %s",
+      tsr_yaml_describe(l->arena, node));
   tsr_diag_nearest(l->diags, p->schedule, names, 6);
 }
 

@@ -75,9 +75,9 @@ static void print_scalar(const tsr_yaml *node, bool flow, tsr_text *text) {
 }
 
 static void print_origin(const tsr_yaml *node, tsr_text *text) {
-  if (!node || !node->place.file) tsr_text_add(text, "  # default\n");
-  else if (tsr_is_override(node)) tsr_text_add(text, "  # %s\n", node->place.file);
-  else tsr_text_add(text, "  # %s:%d\n", node->place.file, node->place.line);
+  if (!node || !node->location.file) tsr_text_add(text, "  # default\n");
+  else if (tsr_is_override(node)) tsr_text_add(text, "  # %s\n", node->location.file);
+  else tsr_text_add(text, "  # %s:%d\n", node->location.file, node->location.line);
 }
 
 /* --- nodes as they stand in a file --- */
@@ -304,7 +304,7 @@ static void print_model(const tsr_config *config, tsr_text *text) {
         config->origins->values[tsr_field_find_dotted("training_config.model_type")], text);
   }
   if (m->graph_file) {
-    tsr_yaml node = {.place = m->graph_place};
+    tsr_yaml node = {.location = m->graph_place};
     tsr_text_add(text, "  graph: ");
     print_string(m->graph_file, false, text);
     print_origin(&node, text);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What of a configuration fixes a run's bits: its recipe. A checkpoint keeps it, and only a run
- * with the same one goes on from there. The mesh, orders, recompute, intervals of reports are none
+ * with the same one resumes from there. The mesh, orders, recompute, intervals of reports are none
  * of it; a key that nobody thought of is. */
 #ifndef TSR_CONFIG_RECIPE_H
 #define TSR_CONFIG_RECIPE_H

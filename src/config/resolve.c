@@ -31,7 +31,7 @@ static bool check_legacy(tsr_loader *l) {
     any = true;
     if (!section) continue;
     tsr_diag_error(
-        l->diags, key->place, "the old key '%s' stands beside an optimizer section", key->text);
+        l->diags, key->location, "the old key '%s' stands beside an optimizer section", key->text);
     tsr_diag_hint(l->diags, "write it there as %s", tsr_fields[i].why);
   }
   return any;
@@ -41,7 +41,7 @@ static void read_legacy_type(tsr_loader *l) {
   bool no_op = is_true(l, "training_config.use_no_op");
   if (no_op && is_true(l, "training_config.use_moreh_adamw"))
     tsr_diag_error(
-        l->diags, tsr_loader_key(l, "training_config.use_no_op")->place,
+        l->diags, tsr_loader_key(l, "training_config.use_no_op")->location,
         "'use_no_op' and 'use_moreh_adamw' are both true");
   tsr_loader_take_origin(
       l, "training_config.optimizer.type",
@@ -74,7 +74,8 @@ static void warn_other_rules(tsr_loader *l) {
     if ((tsr_yaml_float(node, &number) && number == 0) || (tsr_yaml_bool(node, &truth) && !truth))
       continue;
     tsr_diag_warning(
-        l->diags, key->place, "'%s' has no effect: %s has no such value", key->text, o->type_name);
+        l->diags, key->location, "'%s' has no effect: %s has no such value", key->text,
+        o->type_name);
   }
 }
 
@@ -84,7 +85,7 @@ static void note_rounding(tsr_loader *l, const char *key, bool on) {
   const tsr_yaml *node =
       tsr_loader_key(l, tsr_arena_printf(l->arena, "training_config.optimizer.%s", key));
   tsr_diag_note(
-      l->diags, node ? node->place : TSR_NOWHERE,
+      l->diags, node ? node->location : TSR_NOWHERE,
       "'%s' changes nothing: parameters are stored in f32", node ? node->text : key);
 }
 
@@ -99,7 +100,7 @@ static void resolve_optimizer(tsr_loader *l) {
   if (given(l, "training_config.optimizer.type")) warn_other_rules(l);
   if (o->type == TSR_OPTIMIZER_SGD && o->nesterov && (o->momentum <= 0 || o->dampening != 0))
     tsr_diag_error(
-        l->diags, tsr_loader_key(l, "training_config.optimizer.nesterov")->place,
+        l->diags, tsr_loader_key(l, "training_config.optimizer.nesterov")->location,
         "'nesterov' needs a momentum above 0 and no dampening");
   if (o->stochastic_rounding && o->kahan_summation)
     tsr_loader_contradict(
@@ -151,7 +152,7 @@ static void warn_other_curves(tsr_loader *l) {
     if (!key || tsr_scheduler_uses(type, keys[i])) continue;
     const tsr_field *f = &tsr_fields[tsr_field_find_dotted("scheduler_config.type")];
     tsr_diag_warning(
-        l->diags, key->place, "'%s' has no effect: the curve '%s' does not read it", key->text,
+        l->diags, key->location, "'%s' has no effect: the curve '%s' does not read it", key->text,
         tsr_field_choice_name(f, (int)type));
     if (type == TSR_SCHEDULER_WARMUP_LINEAR && i == 0)
       tsr_diag_hint(l->diags, "it warms up for a tenth of max_steps; linear reads warmup_steps");
@@ -169,7 +170,7 @@ static void resolve_warmup(tsr_loader *l) {
     if (s->type == TSR_SCHEDULER_CONSTANT) s->warmup_steps = 0;
   } else if (s->warmup_steps > steps) {
     tsr_diag_error(
-        l->diags, node->place, "'warmup_steps' is more than max_steps, which is %lld",
+        l->diags, node->location, "'warmup_steps' is more than max_steps, which is %lld",
         (long long)steps);
     s->warmup_steps = steps;
   }
@@ -191,14 +192,14 @@ static void resolve_wsd(tsr_loader *l) {
     const tsr_yaml *key = tsr_loader_key(
         l, decay && !hold ? "scheduler_config.decay_steps" : "scheduler_config.hold_steps");
     tsr_diag(
-        l->diags, decay ? TSR_ERROR : TSR_WARNING, key ? key->place : TSR_NOWHERE,
+        l->diags, decay ? TSR_ERROR : TSR_WARNING, key ? key->location : TSR_NOWHERE,
         "'%s' does not fit: %lld of %lld steps are left after the warm-up", key ? key->text : "",
         (long long)rest, (long long)l->config->training.max_steps);
     s->stable_steps = s->stable_steps < 0 ? 0 : rest;
   }
   if (hold && decay && s->stable_steps + s->decay_steps != rest)
     tsr_diag_error(
-        l->diags, tsr_loader_key(l, "scheduler_config.decay_steps")->place,
+        l->diags, tsr_loader_key(l, "scheduler_config.decay_steps")->location,
         "warm-up, hold and decay make %lld steps, but max_steps is %lld",
         (long long)(s->warmup_steps + s->stable_steps + s->decay_steps),
         (long long)l->config->training.max_steps);
@@ -212,7 +213,7 @@ static void resolve_scheduler(tsr_loader *l) {
   if (s->min_lr > s->max_lr) {
     const tsr_yaml *node = tsr_loader_value(l, "scheduler_config.min_lr");
     tsr_diag_error(
-        l->diags, node ? node->place : TSR_NOWHERE, "'min_lr' is above the maximum, which is %g",
+        l->diags, node ? node->location : TSR_NOWHERE, "'min_lr' is above the maximum, which is %g",
         s->max_lr);
   }
   resolve_warmup(l);
@@ -268,10 +269,12 @@ static bool devices_shape(tsr_loader *l, const tsr_yaml *node, int depth, tsr_co
   if (node->kind != TSR_YAML_LIST) return true;
   if (depth == TSR_MESH_NDIM_MAX)
     return tsr_diag_error(
-        l->diags, node->place, "'devices' is nested deeper than %d dimensions", TSR_MESH_NDIM_MAX);
+        l->diags, node->location, "'devices' is nested deeper than %d dimensions",
+        TSR_MESH_NDIM_MAX);
   d->mesh_shape[depth] = node->count;
   d->mesh_ndim = depth + 1;
-  if (node->count == 0) return tsr_diag_error(l->diags, node->place, "'devices' has an empty row");
+  if (node->count == 0)
+    return tsr_diag_error(l->diags, node->location, "'devices' has an empty row");
   return devices_shape(l, node->items[0], depth + 1, d);
 }
 
@@ -279,11 +282,11 @@ static bool device_read(tsr_loader *l, const tsr_yaml *node, int *ids, int *coun
   int64_t id;
   if (!tsr_yaml_int(node, &id) || id < 0 || id > 1 << 24)
     return tsr_diag_error(
-        l->diags, node->place, "a device is an integer from 0, found %s",
+        l->diags, node->location, "a device is an integer from 0, found %s",
         tsr_yaml_describe(l->arena, node));
   for (int i = 0; i < *count; i++)
     if (ids[i] == id)
-      return tsr_diag_error(l->diags, node->place, "'devices' names device %d twice", (int)id);
+      return tsr_diag_error(l->diags, node->location, "'devices' names device %d twice", (int)id);
   ids[(*count)++] = (int)id;
   return true;
 }
@@ -295,11 +298,11 @@ static bool devices_read(
   if (depth == d->mesh_ndim) return device_read(l, node, ids, count);
   if (node->kind != TSR_YAML_LIST)
     return tsr_diag_error(
-        l->diags, node->place, "'devices' is ragged: row %d is %s, row 0 is a list", row,
+        l->diags, node->location, "'devices' is ragged: row %d is %s, row 0 is a list", row,
         tsr_yaml_describe(l->arena, node));
   if (node->count != d->mesh_shape[depth])
     return tsr_diag_error(
-        l->diags, node->place, "'devices' is ragged: row %d has %d entries, row 0 has %d", row,
+        l->diags, node->location, "'devices' is ragged: row %d has %d entries, row 0 has %d", row,
         node->count, d->mesh_shape[depth]);
   bool ok = true;
   for (int i = 0; i < node->count; i++)
@@ -320,14 +323,14 @@ static void resolve_devices(tsr_loader *l, const tsr_yaml *node) {
   if (tsr_yaml_int(node, &number)) {
     if (number < 1 || number > 1 << 24)
       tsr_diag_error(
-          l->diags, node->place, "'devices' must be from 1 to %d, found %s", 1 << 24,
+          l->diags, node->location, "'devices' must be from 1 to %d, found %s", 1 << 24,
           tsr_yaml_describe(l->arena, node));
     else d->devices = (int)number;
     return;
   }
   if (node->kind != TSR_YAML_LIST) {
     tsr_diag_error(
-        l->diags, node->place, "'devices' must be a count or a nested list, found %s",
+        l->diags, node->location, "'devices' must be a count or a nested list, found %s",
         tsr_yaml_describe(l->arena, node));
     return;
   }
@@ -355,10 +358,10 @@ static void check_devices_count(tsr_loader *l) {
   const tsr_yaml *shape = tsr_loader_key(l, "device_config.mesh_shape");
   if (ranks != d->devices) {
     tsr_diag_error(
-        l->diags, tsr_loader_value(l, "mesh.devices")->place,
+        l->diags, tsr_loader_value(l, "mesh.devices")->location,
         "'devices' is %d, but '%s' makes %lld", d->devices, shape->text, (long long)ranks);
     tsr_diag_hint(
-        l->diags, "'%s' stands in %s:%d", shape->text, shape->place.file, shape->place.line);
+        l->diags, "'%s' stands in %s:%d", shape->text, shape->location.file, shape->location.line);
   }
   d->devices = 0;
 }
@@ -393,12 +396,12 @@ static void resolve_mesh(tsr_loader *l) {
   check_devices_count(l);
   if (d->axes_count && d->mesh_ndim && d->axes_count != d->mesh_ndim)
     tsr_diag_error(
-        l->diags, tsr_loader_value(l, "mesh.axes")->place,
+        l->diags, tsr_loader_value(l, "mesh.axes")->location,
         "%d axes are named for a mesh of %d dimensions", d->axes_count, d->mesh_ndim);
   bool shaped = given(l, "mesh.shape") || given(l, "device_config.mesh_shape"); /* perhaps badly */
   if (d->axes_count && !shaped && !devices && !d->mesh_auto) {
     tsr_diag_error(
-        l->diags, tsr_loader_value(l, "mesh.axes")->place,
+        l->diags, tsr_loader_value(l, "mesh.axes")->location,
         "the axes have neither shape nor devices");
     tsr_diag_hint(l->diags, "write shape: [2, 2], or devices: 4");
   }

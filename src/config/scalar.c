@@ -27,7 +27,7 @@ bool tsr_value_wrong_type(
   tsr_text want = {0};
   tsr_field_describe(f, &want);
   tsr_diag_error(
-      l->diags, node->place, "'%s' must be %s, found %s", key, want.data,
+      l->diags, node->location, "'%s' must be %s, found %s", key, want.data,
       tsr_yaml_describe(l->arena, node));
   tsr_text_free(&want);
   double number;
@@ -56,7 +56,7 @@ in_range(tsr_loader *l, const tsr_field *f, const char *key, const tsr_yaml *nod
   tsr_text want = {0};
   tsr_field_range_describe(f, &want);
   tsr_diag_error(
-      l->diags, node->place, "'%s' must be %s, found %s", key, want.data,
+      l->diags, node->location, "'%s' must be %s, found %s", key, want.data,
       tsr_yaml_describe(l->arena, node));
   tsr_text_free(&want);
   return false;
@@ -76,7 +76,7 @@ static bool is_huge_integer(const tsr_yaml *node) {
 
 static bool out_of_range(tsr_loader *l, const char *key, const tsr_yaml *node) {
   return tsr_diag_error(
-      l->diags, node->place, "'%s' is out of range, found %s", key,
+      l->diags, node->location, "'%s' is out of range, found %s", key,
       tsr_yaml_describe(l->arena, node));
 }
 
@@ -89,8 +89,8 @@ wrong_integer(tsr_loader *l, const tsr_field *f, const char *key, const tsr_yaml
   return false;
 }
 
-bool tsr_value_unsupported(tsr_loader *l, tsr_place place, const char *feature) {
-  return tsr_diag_error(l->diags, place, "unsupported feature: %s", feature);
+bool tsr_value_unsupported(tsr_loader *l, tsr_location location, const char *feature) {
+  return tsr_diag_error(l->diags, location, "unsupported feature: %s", feature);
 }
 
 static bool read_int(tsr_loader *l, const tsr_field *f, const char *key, const tsr_yaml *node) {
@@ -107,13 +107,13 @@ static bool read_float(tsr_loader *l, const tsr_field *f, const char *key, const
   if (!tsr_yaml_float(node, &value)) return tsr_value_wrong_type(l, f, key, node);
   if (!isfinite(value) && f->at)
     return tsr_diag_error(
-        l->diags, node->place, "'%s' must be a finite number, found %s", key,
+        l->diags, node->location, "'%s' must be a finite number, found %s", key,
         tsr_yaml_describe(l->arena, node));
   if (!in_range(l, f, key, node, value)) return false;
   float single = (float)value;
   if (f->at && (isinf(single) || !holds(&f->range, (double)single)))
     return tsr_diag_error(
-        l->diags, node->place, "'%s' is a 32-bit float, and %s rounds to %g", key, node->text,
+        l->diags, node->location, "'%s' is a 32-bit float, and %s rounds to %g", key, node->text,
         (double)single);
   double *to = member(l, f);
   if (to) *to = value;
@@ -145,7 +145,7 @@ static bool read_text(tsr_loader *l, const tsr_field *f, const char *key, const 
 
 bool tsr_path_read(tsr_loader *l, const tsr_yaml *node, const char **ret_path) {
   const char *unset, *expanded = tsr_include_expand(l->arena, node->text, &unset);
-  return tsr_uri_path(l->arena, expanded, node->place, ret_path, l->diags);
+  return tsr_uri_path(l->arena, expanded, node->location, ret_path, l->diags);
 }
 
 static bool read_path(tsr_loader *l, const tsr_field *f, const char *key, const tsr_yaml *node) {
@@ -163,15 +163,16 @@ unknown_choice(tsr_loader *l, const tsr_field *f, const char *key, const tsr_yam
   static const char text[] = "the text ";
   const char *found = tsr_yaml_describe(l->arena, node), *noun = NULL;
   if (!strcmp(f->key, "socket_type")) { /* its words, as they are */
-    tsr_diag_error(l->diags, node->place, "Unknown socket type: %s", node->text);
+    tsr_diag_error(l->diags, node->location, "Unknown socket type: %s", node->text);
     return;
   }
   if (!strcmp(f->key, "scheduler_type") || !strcmp(f->section, "scheduler_config"))
     noun = "scheduler type";
   else if (!strcmp(f->section, "training_config.optimizer")) noun = "optimizer type";
   bool is_text = noun && !strncmp(found, text, strlen(text));
-  if (is_text) tsr_diag_error(l->diags, node->place, "unknown %s %s", noun, found + strlen(text));
-  else tsr_diag_error(l->diags, node->place, "unknown %s: %s", noun ? noun : key, found);
+  if (is_text)
+    tsr_diag_error(l->diags, node->location, "unknown %s %s", noun, found + strlen(text));
+  else tsr_diag_error(l->diags, node->location, "unknown %s: %s", noun ? noun : key, found);
 }
 
 static bool read_choice(tsr_loader *l, const tsr_field *f, const char *key, const tsr_yaml *node) {
@@ -180,7 +181,7 @@ static bool read_choice(tsr_loader *l, const tsr_field *f, const char *key, cons
   int count = 0;
   for (const tsr_field_choice *c = f->choices; c->name; c++) {
     if (!strcmp(c->name, node->text)) {
-      if (c->unsupported) return tsr_value_unsupported(l, node->place, c->unsupported);
+      if (c->unsupported) return tsr_value_unsupported(l, node->location, c->unsupported);
       int *to = member(l, f);
       if (to) *to = c->value;
       return true;

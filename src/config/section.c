@@ -28,7 +28,8 @@ void tsr_section_unknown(tsr_loader *l, const char *section, const tsr_yaml *key
   const char *keys[TSR_FIELDS_MAX];
   const tsr_field *elsewhere = NULL;
   int count = 0;
-  tsr_diag_error(l->diags, key->place, "unknown key '%s' %s", key->text, where(l->arena, section));
+  tsr_diag_error(
+      l->diags, key->location, "unknown key '%s' %s", key->text, where(l->arena, section));
   if (tsr_diags_errors(l->diags) > TSR_DIAGS_MAX) return; /* it is only counted */
   for (int i = 0; i < tsr_fields_count; i++) {
     const tsr_field *f = &tsr_fields[i];
@@ -66,9 +67,9 @@ check_verdict(tsr_loader *l, const tsr_field *f, const tsr_yaml *key, const tsr_
   if (f->verdict == TSR_FIELD_USED || f->verdict == TSR_FIELD_MODEL || is_standard(f, node))
     return true;
   if (f->verdict == TSR_FIELD_UNSUPPORTED && !is_switched_off(node))
-    return tsr_value_unsupported(l, key->place, f->why);
+    return tsr_value_unsupported(l, key->location, f->why);
   tsr_diag_warning(
-      l->diags, key->place, "'%s' has no effect: %s", key->text,
+      l->diags, key->location, "'%s' has no effect: %s", key->text,
       f->verdict == TSR_FIELD_UNSUPPORTED ? "it is not enabled" : f->why);
   return true;
 }
@@ -89,11 +90,13 @@ static bool note_origin(tsr_loader *l, int row, const tsr_yaml *key, const tsr_y
   if (before && is_legacy(l, before) != is_legacy(l, key)) return false;
   if (before) {
     if (!strcmp(before->text, key->text))
-      tsr_diag_error(l->diags, key->place, "'%s' is given twice", key->text);
+      tsr_diag_error(l->diags, key->location, "'%s' is given twice", key->text);
     else
-      tsr_diag_error(l->diags, key->place, "'%s' says the same as '%s'", key->text, before->text);
+      tsr_diag_error(
+          l->diags, key->location, "'%s' says the same as '%s'", key->text, before->text);
     tsr_diag_hint(
-        l->diags, "'%s' stands in %s:%d", before->text, before->place.file, before->place.line);
+        l->diags, "'%s' stands in %s:%d", before->text, before->location.file,
+        before->location.line);
     return false;
   }
   l->origins->keys[row] = key;
@@ -111,8 +114,9 @@ void tsr_multihost_read(tsr_loader *l, const tsr_yaml *key, const tsr_yaml *node
   const tsr_yaml *before = l->origins->keys[row];
   bool on = false;
   if (before && before != key) {
-    tsr_diag_error(l->diags, key->place, "a second 'multihost_config'");
-    tsr_diag_hint(l->diags, "the first stands in %s:%d", before->place.file, before->place.line);
+    tsr_diag_error(l->diags, key->location, "a second 'multihost_config'");
+    tsr_diag_hint(
+        l->diags, "the first stands in %s:%d", before->location.file, before->location.line);
     return;
   }
   l->origins->keys[row] = key;
@@ -120,13 +124,14 @@ void tsr_multihost_read(tsr_loader *l, const tsr_yaml *key, const tsr_yaml *node
   if (node->kind == TSR_YAML_NULL) return; /* a file that could not be read, or nothing */
   if (node->kind != TSR_YAML_MAP) {
     tsr_diag_error(
-        l->diags, node->place, "'%s' must be a path or a map, found %s", key->text,
+        l->diags, node->location, "'%s' must be a path or a map, found %s", key->text,
         tsr_yaml_describe(l->arena, node));
     return;
   }
   const tsr_yaml *enabled = tsr_yaml_get(node, "enabled");
   if (!enabled || (tsr_yaml_bool(enabled, &on) && !on))
-    tsr_diag_warning(l->diags, key->place, "'multihost_config' has no effect: it is not enabled");
+    tsr_diag_warning(
+        l->diags, key->location, "'multihost_config' has no effect: it is not enabled");
   else tsr_section_read(l, "multihost_config", node);
 }
 
@@ -141,7 +146,7 @@ read_subsection(tsr_loader *l, const tsr_field *f, const tsr_yaml *key, const ts
   else if (node->kind == TSR_YAML_MAP) tsr_section_read(l, name, node);
   else if (!f->file || node->kind != TSR_YAML_SCALAR)
     tsr_diag_error(
-        l->diags, node->place, "'%s' must be a map, found %s", key->text,
+        l->diags, node->location, "'%s' must be a map, found %s", key->text,
         tsr_yaml_describe(l->arena, node));
 }
 

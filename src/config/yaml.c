@@ -78,7 +78,7 @@ static bool table_get(const table *t, const char *key, void **ret_value) {
 
 /* Moves the cursor to the character and gives its place. libyaml counts characters; places count
  * bytes, and lines end with a line feed only, as editors see them. */
-static tsr_place place_at(reader *r, size_t char_index, int length) {
+static tsr_location place_at(reader *r, size_t char_index, int length) {
   cursor *at = &r->at;
   if (char_index < at->chars) *at = (cursor){.line = 1};
   while (at->chars < char_index && at->bytes < r->length) {
@@ -90,13 +90,13 @@ static tsr_place place_at(reader *r, size_t char_index, int length) {
     while (at->bytes < r->length && ((unsigned char)r->text[at->bytes] & 0xc0) == 0x80) at->bytes++;
     at->chars++;
   }
-  return (tsr_place){r->file, at->line, (int)(at->bytes - at->line_start) + 1, length};
+  return (tsr_location){r->file, at->line, (int)(at->bytes - at->line_start) + 1, length};
 }
 
-static tsr_place event_place(reader *r, const yaml_event_t *event) {
-  tsr_place start = place_at(r, event->start_mark.index, 1);
+static tsr_location event_place(reader *r, const yaml_event_t *event) {
+  tsr_location start = place_at(r, event->start_mark.index, 1);
   size_t from = r->at.bytes;
-  tsr_place end = place_at(r, event->end_mark.index, 1);
+  tsr_location end = place_at(r, event->end_mark.index, 1);
   if (end.line == start.line && r->at.bytes > from) start.length = (int)(r->at.bytes - from);
   return start;
 }
@@ -105,21 +105,21 @@ static bool report_syntax(reader *r) {
   const yaml_parser_t *y = &r->yaml;
   r->errors++;
   if (y->error == YAML_READER_ERROR) {
-    tsr_place place = {r->file, 1, 1, 1};
-    for (size_t i = 0; i < y->problem_offset && i < r->length; i++, place.col++)
-      if (r->text[i] == '\n') place.line++, place.col = 0;
-    return tsr_diag_error(r->diags, place, "not YAML: %s", y->problem);
+    tsr_location location = {r->file, 1, 1, 1};
+    for (size_t i = 0; i < y->problem_offset && i < r->length; i++, location.col++)
+      if (r->text[i] == '\n') location.line++, location.col = 0;
+    return tsr_diag_error(r->diags, location, "not YAML: %s", y->problem);
   }
   if (y->error == YAML_MEMORY_ERROR)
-    return tsr_diag_failure(r->diags, (tsr_place){r->file}, "out of memory while reading YAML");
+    return tsr_diag_failure(r->diags, (tsr_location){r->file}, "out of memory while reading YAML");
   size_t context_line = y->context ? place_at(r, y->context_mark.index, 1).line : 0;
-  tsr_place place = place_at(r, y->problem_mark.index, 1);
+  tsr_location location = place_at(r, y->problem_mark.index, 1);
   tsr_diag_error(
-      r->diags, place, "not YAML: %s%s%s", y->problem ? y->problem : "it cannot be read",
+      r->diags, location, "not YAML: %s%s%s", y->problem ? y->problem : "it cannot be read",
       y->context ? " " : "", y->context ? y->context : "");
   if (r->at.bytes < r->length && r->text[r->at.bytes] == '\t')
     tsr_diag_hint(r->diags, "indent with spaces, not with tabs");
-  else if (context_line && (int)context_line != place.line)
+  else if (context_line && (int)context_line != location.line)
     tsr_diag_hint(r->diags, "what is being read there began on line %zu", context_line);
   return false;
 }
@@ -138,7 +138,7 @@ static bool is_null_text(const char *text) {
 }
 
 /* Whether the tag is one that says no more than the value does; `!` and `!!str` make a string. */
-static bool check_tag(reader *r, const char *tag, tsr_place place, bool *ret_string) {
+static bool check_tag(reader *r, const char *tag, tsr_location location, bool *ret_string) {
   static const char prefix[] = "tag:yaml.org,2002:";
   static const char *const known[] = {"str", "int", "float", "bool", "null", "map", "seq"};
   *ret_string = false;
@@ -152,7 +152,7 @@ static bool check_tag(reader *r, const char *tag, tsr_place place, bool *ret_str
   }
   r->errors++;
   return tsr_diag_error(
-      r->diags, place, "unknown tag '%s%s'", core ? "!!" : "",
+      r->diags, location, "unknown tag '%s%s'", core ? "!!" : "",
       core ? tag + sizeof prefix - 1 : tag);
 }
 
@@ -160,11 +160,11 @@ static void read_scalar(reader *r, const yaml_event_t *event, measured *m) {
   const char *text = (const char *)event->data.scalar.value;
   tsr_yaml *node = &m->node;
   bool string = false;
-  check_tag(r, (const char *)event->data.scalar.tag, node->place, &string);
+  check_tag(r, (const char *)event->data.scalar.tag, node->location, &string);
   node->text_length = event->data.scalar.length;
   if (memchr(text, 0, node->text_length)) {
     r->errors++;
-    tsr_diag_error(r->diags, node->place, "a text may not hold a NUL byte");
+    tsr_diag_error(r->diags, node->location, "a text may not hold a NUL byte");
   }
   node->text = tsr_arena_strndup(r->arena, text, node->text_length);
   node->quoted = string || event->data.scalar.style != YAML_PLAIN_SCALAR_STYLE;
@@ -226,7 +226,7 @@ static bool read_entries(reader *r, int depth, measured *m, tsr_yaml *raw) {
     if (key->node.kind != TSR_YAML_SCALAR) {
       r->errors++;
       tsr_diag_error(
-          r->diags, key->node.place, "a map's key must be a text, found %s",
+          r->diags, key->node.location, "a map's key must be a text, found %s",
           tsr_yaml_describe(r->arena, &key->node));
       continue;
     }
@@ -252,11 +252,11 @@ static void add_entry(reader *r, entries *e, tsr_yaml *key, tsr_yaml *value) {
   map->items[map->count++] = value;
 }
 
-static void merge_map(reader *r, entries *e, const tsr_yaml *merged, tsr_place place) {
+static void merge_map(reader *r, entries *e, const tsr_yaml *merged, tsr_location location) {
   if (merged->kind != TSR_YAML_MAP) {
     r->errors++;
     tsr_diag_error(
-        r->diags, place, "'<<' needs a map or a list of maps, found %s",
+        r->diags, location, "'<<' needs a map or a list of maps, found %s",
         tsr_yaml_describe(r->arena, merged));
     return;
   }
@@ -280,8 +280,8 @@ static bool read_map(reader *r, int depth, measured *m) {
     void *before;
     if (table_get(&e.seen, key->text, &before)) {
       r->errors++;
-      tsr_diag_error(r->diags, key->place, "key '%s' is given twice", key->text);
-      tsr_diag_hint(r->diags, "first given on line %d", ((tsr_yaml *)before)->place.line);
+      tsr_diag_error(r->diags, key->location, "key '%s' is given twice", key->text);
+      tsr_diag_hint(r->diags, "first given on line %d", ((tsr_yaml *)before)->location.line);
       raw.keys[i] = NULL;
     } else table_set(r->arena, &e.seen, key->text, raw.keys[i]);
   }
@@ -290,21 +290,21 @@ static bool read_map(reader *r, int depth, measured *m) {
     if (!key) continue;
     if (!is_merge_key(key)) add_entry(r, &e, key, value);
     else if (value->kind == TSR_YAML_LIST)
-      for (int k = 0; k < value->count; k++) merge_map(r, &e, value->items[k], key->place);
-    else merge_map(r, &e, value, key->place);
+      for (int k = 0; k < value->count; k++) merge_map(r, &e, value->items[k], key->location);
+    else merge_map(r, &e, value, key->location);
   }
   return true;
 }
 
 static bool
-read_alias(reader *r, const char *name, tsr_place place, int depth, measured **ret_node) {
+read_alias(reader *r, const char *name, tsr_location location, int depth, measured **ret_node) {
   void *found;
   if (!table_get(&r->anchors, name, &found) || !found) {
     r->errors++;
-    tsr_diag_error(r->diags, place, "unknown anchor '%s'", name);
+    tsr_diag_error(r->diags, location, "unknown anchor '%s'", name);
     tsr_diag_hint(r->diags, "an anchor '&%s' must end before '*%s' names it", name, name);
     *ret_node = tsr_arena_alloc(r->arena, sizeof **ret_node);
-    (*ret_node)->node = (tsr_yaml){.place = place, .text = ""};
+    (*ret_node)->node = (tsr_yaml){.location = location, .text = ""};
     return true;
   }
   measured *m = found;
@@ -313,15 +313,16 @@ read_alias(reader *r, const char *name, tsr_place place, int depth, measured **r
   if (r->expanded <= EXPANSION_MAX && depth + m->height <= DEPTH_MAX) return true;
   r->errors++;
   return r->expanded > EXPANSION_MAX
-             ? tsr_diag_error(r->diags, place, "aliases repeat more than %d nodes", EXPANSION_MAX)
-             : tsr_diag_error(r->diags, place, "nesting is deeper than %d", DEPTH_MAX);
+             ? tsr_diag_error(
+                   r->diags, location, "aliases repeat more than %d nodes", EXPANSION_MAX)
+             : tsr_diag_error(r->diags, location, "nesting is deeper than %d", DEPTH_MAX);
 }
 
 /* `depth` counts the collections around the node. */
 static bool read_node(reader *r, const yaml_event_t *event, int depth, measured **ret_node) {
-  tsr_place place = event_place(r, event);
+  tsr_location location = event_place(r, event);
   if (event->type == YAML_ALIAS_EVENT)
-    return read_alias(r, (const char *)event->data.alias.anchor, place, depth, ret_node);
+    return read_alias(r, (const char *)event->data.alias.anchor, location, depth, ret_node);
   bool scalar = event->type == YAML_SCALAR_EVENT, list = event->type == YAML_SEQUENCE_START_EVENT;
   const char *anchor = (const char *)(scalar ? event->data.scalar.anchor
                                       : list ? event->data.sequence_start.anchor
@@ -329,14 +330,14 @@ static bool read_node(reader *r, const yaml_event_t *event, int depth, measured 
   const char *tag =
       (const char *)(list ? event->data.sequence_start.tag : event->data.mapping_start.tag);
   bool string;
-  if (!scalar) check_tag(r, tag, place, &string);
+  if (!scalar) check_tag(r, tag, location, &string);
   if (!scalar && depth == DEPTH_MAX) {
     r->errors++;
-    return tsr_diag_error(r->diags, place, "nesting is deeper than %d", DEPTH_MAX);
+    return tsr_diag_error(r->diags, location, "nesting is deeper than %d", DEPTH_MAX);
   }
   measured *m = tsr_arena_alloc(r->arena, sizeof *m);
   m->nodes = 1;
-  m->node.place = place;
+  m->node.location = location;
   m->node.text = "";
   if (anchor) {
     anchor = tsr_arena_strdup(r->arena, anchor);
@@ -354,7 +355,7 @@ static bool read_node(reader *r, const yaml_event_t *event, int depth, measured 
 static bool read_stream(reader *r, tsr_yaml **ret_root) {
   bool have_root = false;
   measured *empty = tsr_arena_alloc(r->arena, sizeof *empty);
-  empty->node = (tsr_yaml){.place = {r->file, 1, 1, 1}, .text = ""};
+  empty->node = (tsr_yaml){.location = {r->file, 1, 1, 1}, .text = ""};
   *ret_root = &empty->node;
   for (;;) {
     yaml_event_t event;
@@ -387,7 +388,7 @@ bool tsr_yaml_parse(
   *ret_root = NULL;
   tsr_diags_source(diags, file, text, length);
   if (!yaml_parser_initialize(&r.yaml))
-    return tsr_diag_failure(diags, (tsr_place){r.file}, "out of memory while reading YAML");
+    return tsr_diag_failure(diags, (tsr_location){r.file}, "out of memory while reading YAML");
   yaml_parser_set_input_string(&r.yaml, (const unsigned char *)text, length);
   yaml_parser_set_encoding(&r.yaml, YAML_UTF8_ENCODING);
   bool ok = read_stream(&r, ret_root);
@@ -396,7 +397,8 @@ bool tsr_yaml_parse(
 }
 
 bool tsr_yaml_read(
-    tsr_arena *arena, const char *path, tsr_place asked_at, tsr_yaml **ret_root, tsr_diags *diags) {
+    tsr_arena *arena, const char *path, tsr_location asked_at, tsr_yaml **ret_root,
+    tsr_diags *diags) {
   char *text;
   size_t length;
   *ret_root = NULL;

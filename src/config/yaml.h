@@ -15,8 +15,8 @@ typedef enum { TSR_YAML_NULL, TSR_YAML_SCALAR, TSR_YAML_LIST, TSR_YAML_MAP } tsr
 typedef struct tsr_yaml tsr_yaml;
 struct tsr_yaml {
   tsr_yaml_kind kind;
-  tsr_place place;  /* of the value's first byte */
-  const char *text; /* scalar: its text; "" for null */
+  tsr_location location; /* of the value's first byte */
+  const char *text;      /* scalar: its text; "" for null */
   size_t text_length;
   bool quoted;      /* scalar: written with quotes or as a block, so it is a string */
   int count;        /* list: items; map: entries, in file order, merge keys resolved */
@@ -29,7 +29,8 @@ bool tsr_yaml_parse(
     tsr_arena *arena, const char *file, const char *text, size_t length, tsr_yaml **ret_root,
     tsr_diags *diags);
 bool tsr_yaml_read(
-    tsr_arena *arena, const char *path, tsr_place asked_at, tsr_yaml **ret_root, tsr_diags *diags);
+    tsr_arena *arena, const char *path, tsr_location asked_at, tsr_yaml **ret_root,
+    tsr_diags *diags);
 
 /* The value of a map's key, or NULL. */
 tsr_yaml *tsr_yaml_get(const tsr_yaml *map, const char *key);

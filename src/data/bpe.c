@@ -188,7 +188,7 @@ bool tsr_bpe_encode(
   *ret_count = e.count;
   if (ok) return true;
   return tsr_diag_failure(
-      diags, (tsr_place){.file = bpe->file}, "a split pattern fails on this text: %s",
+      diags, (tsr_location){.file = bpe->file}, "a split pattern fails on this text: %s",
       tsr_bpe_match_failure(scratch->match));
 }
 

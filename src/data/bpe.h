@@ -24,7 +24,7 @@ bool tsr_bpe_parse(
     tsr_diags *diags);
 /* The same from a file; one that cannot be read is an error at `place`. */
 bool tsr_bpe_read(
-    tsr_arena *arena, const char *path, tsr_place place, tsr_bpe **ret_bpe, tsr_diags *diags);
+    tsr_arena *arena, const char *path, tsr_location location, tsr_bpe **ret_bpe, tsr_diags *diags);
 void tsr_bpe_close(tsr_bpe *bpe); /* NULL is fine; the arena's memory stays */
 
 /* What one thread needs to encode: buffers, matches, and a memory of the words seen. A bpe itself

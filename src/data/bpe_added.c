@@ -44,8 +44,9 @@ bool tsr_bpe_added_sort(tsr_arena *arena, tsr_bpe *bpe, tsr_diags *diags) {
   for (int i = 0; i + 1 < bpe->normalized.count; i++)
     if (!compare_bytes(&bpe->normalized.items[i], &bpe->normalized.items[i + 1]))
       return tsr_diag_error(
-          diags, (tsr_place){.file = bpe->file}, "added_tokens: %d and %d are the same text in %s",
-          bpe->normalized.items[i].token, bpe->normalized.items[i + 1].token,
+          diags, (tsr_location){.file = bpe->file},
+          "added_tokens: %d and %d are the same text in %s", bpe->normalized.items[i].token,
+          bpe->normalized.items[i + 1].token,
           tsr_normal_form_names[tsr_normalizer_form(normalizer)]);
   return true;
 }

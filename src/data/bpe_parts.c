@@ -10,7 +10,7 @@ static const char GPT2_PATTERN[] =
 typedef struct {
   tsr_arena *arena;
   tsr_bpe *bpe;
-  tsr_place place;
+  tsr_location location;
   bool has_bytes; /* ByteLevel has come: nothing may follow */
   tsr_diags *diags;
 } reader;
@@ -28,7 +28,7 @@ bool tsr_bpe_check_keys(
     for (int i = 0; i < count; i++) is_known |= !strcmp(item->string, known[i]);
     if (is_known) continue;
     tsr_diag_error(
-        diags, (tsr_place){.file = file}, "%s%s%s is not supported", where, where[0] ? "." : "",
+        diags, (tsr_location){.file = file}, "%s%s%s is not supported", where, where[0] ? "." : "",
         item->string);
     tsr_diag_nearest(diags, item->string, known, count);
     return false;
@@ -50,8 +50,8 @@ bool tsr_bpe_check_off(
     else if (cJSON_IsNumber(item)) tsr_text_add(&value, " %.15g", item->valuedouble);
     else if (cJSON_IsTrue(item)) tsr_text_add(&value, " true");
     tsr_diag_error(
-        diags, (tsr_place){.file = file}, "%s%s%s%s is not supported", where, where[0] ? "." : "",
-        *keys, value.data ? value.data : "");
+        diags, (tsr_location){.file = file}, "%s%s%s%s is not supported", where,
+        where[0] ? "." : "", *keys, value.data ? value.data : "");
     tsr_text_free(&value);
     return false;
   }
@@ -69,7 +69,7 @@ static bool is_type(const cJSON *object, const char *type) {
 }
 
 static bool refuse_type(const reader *r, const cJSON *object, const char *what, const char *valid) {
-  tsr_diag_error(r->diags, r->place, "the %s '%s' is not supported", what, type_of(object));
+  tsr_diag_error(r->diags, r->location, "the %s '%s' is not supported", what, type_of(object));
   tsr_diag_hint(r->diags, "valid: %s", valid);
   return false;
 }
@@ -79,7 +79,7 @@ static bool read_flag(const reader *r, const cJSON *object, const char *key, boo
   *ret = cJSON_IsTrue(item);
   if (cJSON_IsBool(item)) return true;
   return tsr_diag_error(
-      r->diags, r->place, "'%s' of %s should be true or false", key,
+      r->diags, r->location, "'%s' of %s should be true or false", key,
       tsr_json_get(object, "content") ? "an added token" : type_of(object));
 }
 
@@ -95,13 +95,13 @@ static bool check_with_vocab(const reader *r, const tsr_bpe_added *added, tsr_te
   int32_t in_vocab = is_bytes ? *tsr_bpe_word_slot(bpe, bytes->data, bytes->length) : -1;
   if (in_vocab >= 0 && in_vocab != added->token)
     return tsr_diag_error(
-        r->diags, r->place, "added_tokens: '%s' has the id %d, but %d in the vocabulary",
+        r->diags, r->location, "added_tokens: '%s' has the id %d, but %d in the vocabulary",
         added->text, added->token, in_vocab);
   bool is_other =
       there && in_vocab < 0 && (length != added->length || memcmp(there, added->text, length) != 0);
   if (!is_other) return true;
   return tsr_diag_error(
-      r->diags, r->place, "added_tokens: '%s' has the id %d, which another token has too",
+      r->diags, r->location, "added_tokens: '%s' has the id %d, which another token has too",
       added->text, added->token);
 }
 
@@ -126,10 +126,11 @@ static bool is_free(const reader *r, const tsr_bpe_added *added) {
   for (int i = 0; i < r->bpe->added_count; i++) {
     const tsr_bpe_added *other = &r->bpe->added[i];
     if (!strcmp(other->text, added->text))
-      return tsr_diag_error(r->diags, r->place, "added_tokens: '%s' is there twice", added->text);
+      return tsr_diag_error(
+          r->diags, r->location, "added_tokens: '%s' is there twice", added->text);
     if (other->token == added->token)
       return tsr_diag_error(
-          r->diags, r->place, "added_tokens: '%s' and '%s' both have the id %d", other->text,
+          r->diags, r->location, "added_tokens: '%s' and '%s' both have the id %d", other->text,
           added->text, added->token);
   }
   return true;
@@ -195,9 +196,9 @@ static bool add_split(reader *r, const char *text, bool is_plain) {
   tsr_bpe *bpe = r->bpe;
   if (bpe->splits_count == TSR_BPE_SPLITS_MAX)
     return tsr_diag_error(
-        r->diags, r->place, "the pre-tokenizer has more than %d patterns", TSR_BPE_SPLITS_MAX);
+        r->diags, r->location, "the pre-tokenizer has more than %d patterns", TSR_BPE_SPLITS_MAX);
   if (!text[0])
-    return tsr_diag_error(r->diags, r->place, "the pre-tokenizer Split has an empty pattern");
+    return tsr_diag_error(r->diags, r->location, "the pre-tokenizer Split has an empty pattern");
   tsr_bpe_pattern **split = &bpe->splits[bpe->splits_count];
   if (!tsr_bpe_pattern_compile(r->arena, text, is_plain, bpe->file, split, r->diags)) return false;
   bpe->splits_count++;
@@ -212,7 +213,7 @@ static bool read_split(reader *r, const cJSON *item) {
   if (!tsr_bpe_check_keys(item, "Split", known, r->bpe->file, r->diags)) return false;
   if (!cJSON_IsString(behavior) || strcmp(behavior->valuestring, "Isolated") != 0) {
     tsr_diag_error(
-        r->diags, r->place, "the behavior '%s' of Split is not supported",
+        r->diags, r->location, "the behavior '%s' of Split is not supported",
         cJSON_IsString(behavior) ? behavior->valuestring : "");
     tsr_diag_hint(r->diags, "valid: Isolated");
     return false;
@@ -220,7 +221,7 @@ static bool read_split(reader *r, const cJSON *item) {
   if (cJSON_IsString(regex)) return add_split(r, regex->valuestring, false);
   if (cJSON_IsString(plain)) return add_split(r, plain->valuestring, true);
   return tsr_diag_error(
-      r->diags, r->place, "the pattern of Split should be {\"Regex\": …} or {\"String\": …}");
+      r->diags, r->location, "the pattern of Split should be {\"Regex\": …} or {\"String\": …}");
 }
 
 static bool read_byte_level(reader *r, const cJSON *item) {
@@ -255,7 +256,7 @@ static bool read_pre_tokenizer(reader *r, const cJSON *item) {
   }
   if (r->has_bytes)
     return tsr_diag_error(
-        r->diags, r->place,
+        r->diags, r->location,
         "the pre-tokenizer '%s' stands behind ByteLevel, which is not supported", type_of(item));
   if (is_type(item, "ByteLevel")) return read_byte_level(r, item);
   if (is_type(item, "Split")) return read_split(r, item);
@@ -268,7 +269,8 @@ static bool read_splits(reader *r, const cJSON *item) {
   if (item && !cJSON_IsNull(item) && !read_pre_tokenizer(r, item)) return false;
   if (r->has_bytes) return true;
   return tsr_diag_error(
-      r->diags, r->place, "the pre-tokenizer does not end in ByteLevel: this is no byte-level BPE");
+      r->diags, r->location,
+      "the pre-tokenizer does not end in ByteLevel: this is no byte-level BPE");
 }
 
 /* ---- post-processor, decoder, and all ---- */
@@ -283,12 +285,13 @@ add_special(reader *r, const cJSON *specials, const cJSON *id, int32_t *tokens, 
               item->valuedouble < r->bpe->vocab_size && item->valuedouble == item->valueint;
     if (!ok)
       return tsr_diag_error(
-          r->diags, r->place, "TemplateProcessing: an id of '%s' is outside the vocabulary of %d",
-          name, r->bpe->vocab_size);
+          r->diags, r->location,
+          "TemplateProcessing: an id of '%s' is outside the vocabulary of %d", name,
+          r->bpe->vocab_size);
     tokens[(*count)++] = item->valueint;
   }
   if (cJSON_GetArraySize(ids)) return true;
-  return tsr_diag_error(r->diags, r->place, "TemplateProcessing: '%s' has no ids", name);
+  return tsr_diag_error(r->diags, r->location, "TemplateProcessing: '%s' has no ids", name);
 }
 
 static int ids_count(const cJSON *specials) {
@@ -305,7 +308,7 @@ static bool read_template(reader *r, const cJSON *item) {
   int room = ids_count(specials) * (cJSON_GetArraySize(single) + 1);
   int texts = 0;
   if (bpe->before)
-    return tsr_diag_error(r->diags, r->place, "a second TemplateProcessing is not supported");
+    return tsr_diag_error(r->diags, r->location, "a second TemplateProcessing is not supported");
   bpe->before = tsr_arena_array(r->arena, int32_t, room);
   bpe->behind = tsr_arena_array(r->arena, int32_t, room);
   cJSON_ArrayForEach(part, single) {
@@ -317,7 +320,7 @@ static bool read_template(reader *r, const cJSON *item) {
   }
   if (texts == 1) return true;
   return tsr_diag_error(
-      r->diags, r->place, "TemplateProcessing: 'single' has the text %d times, not once", texts);
+      r->diags, r->location, "TemplateProcessing: 'single' has the text %d times, not once", texts);
 }
 
 static bool read_post_processor(reader *r, const cJSON *item) {
@@ -337,7 +340,7 @@ bool tsr_bpe_read_parts(tsr_arena *arena, const cJSON *json, tsr_bpe *bpe, tsr_d
   static const char *const known[] = {
       "version",       "truncation",     "padding", "added_tokens", "normalizer",
       "pre_tokenizer", "post_processor", "decoder", "model",        NULL};
-  reader r = {.arena = arena, .bpe = bpe, .place = {.file = bpe->file}, .diags = diags};
+  reader r = {.arena = arena, .bpe = bpe, .location = {.file = bpe->file}, .diags = diags};
   const cJSON *decoder = tsr_json_get(json, "decoder");
   /* truncation and padding are of batches for a model; texts are encoded whole here */
   if (!tsr_bpe_check_keys(json, "", known, bpe->file, diags)) return false;

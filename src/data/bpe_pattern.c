@@ -45,7 +45,7 @@ bool tsr_bpe_pattern_compile(
     OnigUChar reason[ONIG_MAX_ERROR_MESSAGE_LEN];
     onig_error_code_to_str(reason, status, &info);
     return tsr_diag_error(
-        diags, (tsr_place){.file = file}, "the pattern '%s' is not right: %s", text,
+        diags, (tsr_location){.file = file}, "the pattern '%s' is not right: %s", text,
         (const char *)reason);
   }
   if (!is_plain) pattern->jit = tsr_bpe_jit_compile(arena, text);

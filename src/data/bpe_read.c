@@ -11,7 +11,7 @@ static const size_t FILE_BYTES_MAX = (size_t)1 << 30;
 typedef struct {
   tsr_arena *arena;
   tsr_bpe *bpe;
-  tsr_place place;
+  tsr_location location;
   tsr_text left, right; /* the bytes of a merge's parts, used again and again */
   tsr_diags *diags;
 } reader;
@@ -24,7 +24,7 @@ static bool check_id(const reader *r, const cJSON *item, const char *where, cons
             item->valuedouble == (double)(int32_t)item->valuedouble;
   if (ok) return true;
   return tsr_diag_error(
-      r->diags, r->place, "%s: the id of '%s' should be a whole number in [0, %d)", where, text,
+      r->diags, r->location, "%s: the id of '%s' should be a whole number in [0, %d)", where, text,
       TSR_BPE_TOKENS_MAX);
 }
 
@@ -38,7 +38,7 @@ static bool count_ids(reader *r, const cJSON *vocab, const cJSON *added) {
   cJSON_ArrayForEach(item, added) {
     const cJSON *id = tsr_json_get(item, "id"), *content = tsr_json_get(item, "content");
     if (!cJSON_IsString(content) || !content->valuestring[0])
-      return tsr_diag_error(r->diags, r->place, "added_tokens: a token has no 'content'");
+      return tsr_diag_error(r->diags, r->location, "added_tokens: a token has no 'content'");
     if (!check_id(r, id, "added_tokens", content->valuestring)) return false;
     if (id->valueint > largest) largest = id->valueint;
   }
@@ -56,7 +56,7 @@ static bool add_token(reader *r, const char *text, int32_t token) {
   tsr_bpe *bpe = r->bpe;
   if (bpe->texts[token])
     return tsr_diag_error(
-        r->diags, r->place, "model.vocab: '%s' has the id %d, which another token has too", text,
+        r->diags, r->location, "model.vocab: '%s' has the id %d, which another token has too", text,
         token);
   bool is_bytes = tsr_bpe_unmap(text, &r->left);
   /* What no bytes are written as can never be in a word: such a token is decoded only. */
@@ -75,7 +75,7 @@ static bool check_bytes(const reader *r) {
     bool is_in_utf8 = byte < 0xc0 || (byte > 0xc1 && byte < 0xf5);
     if (is_in_utf8 && r->bpe->byte_tokens[byte] < 0)
       return tsr_diag_error(
-          r->diags, r->place,
+          r->diags, r->location,
           "model.vocab: no token for the byte 0x%02x: a byte-level BPE is supported with its whole "
           "alphabet of bytes",
           byte);
@@ -86,7 +86,8 @@ static bool check_bytes(const reader *r) {
 static bool read_vocab(reader *r, const cJSON *vocab, const cJSON *added) {
   tsr_bpe *bpe = r->bpe;
   if (!cJSON_IsObject(vocab))
-    return tsr_diag_error(r->diags, r->place, "model.vocab should be an object of tokens and ids");
+    return tsr_diag_error(
+        r->diags, r->location, "model.vocab should be an object of tokens and ids");
   if (!count_ids(r, vocab, added)) return false;
   bpe->texts = tsr_arena_array(r->arena, const char *, bpe->vocab_size);
   bpe->lengths = tsr_arena_array(r->arena, uint32_t, bpe->vocab_size);
@@ -121,7 +122,7 @@ static bool merge_parts(reader *r, const cJSON *item, int rank, const char **lef
     return true;
   }
   return tsr_diag_error(
-      r->diags, r->place, "model.merges: merge %d should be \"a b\" or [\"a\", \"b\"]", rank);
+      r->diags, r->location, "model.merges: merge %d should be \"a b\" or [\"a\", \"b\"]", rank);
 }
 
 static int32_t find_part(const reader *r, const char *text, tsr_text *bytes) {
@@ -142,7 +143,7 @@ static bool add_merge(reader *r, const cJSON *item, int rank) {
   }
   if (made < 0)
     return tsr_diag_error(
-        r->diags, r->place, "model.merges: merge %d: '%s%s' is not in the vocabulary", rank,
+        r->diags, r->location, "model.merges: merge %d: '%s%s' is not in the vocabulary", rank,
         left < 0    ? left_text
         : right < 0 ? ""
                     : left_text,
@@ -150,7 +151,7 @@ static bool add_merge(reader *r, const cJSON *item, int rank) {
   tsr_bpe_merge *slot = tsr_bpe_merge_slot(bpe->merges, bpe->merges_mask, left, right);
   if (slot->made >= 0)
     return tsr_diag_error(
-        r->diags, r->place, "model.merges: merge %d, '%s' and '%s', is merge %u again", rank,
+        r->diags, r->location, "model.merges: merge %d, '%s' and '%s', is merge %u again", rank,
         left_text, right_text, slot->rank);
   *slot = (tsr_bpe_merge){left, right, made, (uint32_t)rank};
   return true;
@@ -158,7 +159,7 @@ static bool add_merge(reader *r, const cJSON *item, int rank) {
 
 static bool read_merges(reader *r, const cJSON *merges) {
   if (!cJSON_IsArray(merges))
-    return tsr_diag_error(r->diags, r->place, "model.merges should be a list");
+    return tsr_diag_error(r->diags, r->location, "model.merges should be a list");
   uint32_t size = table_size(cJSON_GetArraySize(merges));
   r->bpe->merges = tsr_arena_array(r->arena, tsr_bpe_merge, size);
   r->bpe->merges_mask = size - 1;
@@ -190,14 +191,14 @@ static bool check_model(const reader *r, const cJSON *model) {
       "dropout",       "unk_token", "fuse_unk", "continuing_subword_prefix", "end_of_word_suffix",
       "byte_fallback", NULL};
   if (!cJSON_IsObject(model))
-    return tsr_diag_error(r->diags, r->place, "there is no 'model': this is no tokenizer.json");
+    return tsr_diag_error(r->diags, r->location, "there is no 'model': this is no tokenizer.json");
   /* Old files have no type; only BPE has merges. */
   const cJSON *type = tsr_json_get(model, "type");
   bool is_bpe = type ? cJSON_IsString(type) && !strcmp(type->valuestring, "BPE")
                      : tsr_json_get(model, "merges") != NULL;
   if (!is_bpe) {
     tsr_diag_error(
-        r->diags, r->place, "the model '%s' is not supported",
+        r->diags, r->location, "the model '%s' is not supported",
         cJSON_IsString(type) ? type->valuestring : "");
     tsr_diag_hint(r->diags, "valid: BPE, on bytes");
     return false;
@@ -210,7 +211,7 @@ static bool read_all(reader *r, const cJSON *json) {
   const cJSON *model = tsr_json_get(json, "model"), *added = tsr_json_get(json, "added_tokens");
   if (!check_model(r, model)) return false;
   if (added && !cJSON_IsArray(added) && !cJSON_IsNull(added))
-    return tsr_diag_error(r->diags, r->place, "added_tokens should be a list");
+    return tsr_diag_error(r->diags, r->location, "added_tokens should be a list");
   r->bpe->ignores_merges = cJSON_IsTrue(tsr_json_get(model, "ignore_merges"));
   return read_vocab(r, tsr_json_get(model, "vocab"), added) &&
          read_merges(r, tsr_json_get(model, "merges")) &&
@@ -224,7 +225,7 @@ bool tsr_bpe_parse(
   tsr_bpe *bpe = tsr_arena_array(arena, tsr_bpe, 1);
   bpe->file = tsr_arena_strdup(arena, file);
   bpe->serial = ++made;
-  reader r = {.arena = arena, .bpe = bpe, .place = {.file = bpe->file}, .diags = diags};
+  reader r = {.arena = arena, .bpe = bpe, .location = {.file = bpe->file}, .diags = diags};
   tsr_arena *scratch = tsr_arena_new(); /* of the JSON, which is many times larger */
   cJSON *json;
   bool ok = tsr_json_parse(scratch, bpe->file, text, length, &json, diags) && read_all(&r, json);
@@ -237,11 +238,12 @@ bool tsr_bpe_parse(
 }
 
 bool tsr_bpe_read(
-    tsr_arena *arena, const char *path, tsr_place place, tsr_bpe **ret_bpe, tsr_diags *diags) {
+    tsr_arena *arena, const char *path, tsr_location location, tsr_bpe **ret_bpe,
+    tsr_diags *diags) {
   tsr_arena *scratch = tsr_arena_new();
   char *text;
   size_t length;
-  bool ok = tsr_file_read(scratch, path, FILE_BYTES_MAX, place, &text, &length, diags) &&
+  bool ok = tsr_file_read(scratch, path, FILE_BYTES_MAX, location, &text, &length, diags) &&
             tsr_bpe_parse(arena, path, text, length, ret_bpe, diags);
   tsr_arena_free(scratch);
   return ok;

@@ -55,14 +55,14 @@ static const struct {
 
 /* Of beginnings of at least `least` bytes. */
 static bool check_begin(
-    const tsr_text_file *file, size_t least, const char *wanted, tsr_place place,
+    const tsr_text_file *file, size_t least, const char *wanted, tsr_location location,
     tsr_diags *diags) {
   for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
     size_t length = formats[i].length;
     if (length < least || file->length < length || memcmp(file->text, formats[i].begin, length))
       continue;
     tsr_diag_error(
-        diags, place, "'%s' %s (%s), not %s", file->path, formats[i].what, formats[i].format,
+        diags, location, "'%s' %s (%s), not %s", file->path, formats[i].what, formats[i].format,
         wanted);
     tsr_diag_hint(diags, "%s", formats[i].hint);
     return false;
@@ -104,22 +104,24 @@ static bool is_token_list(const tsr_text_file *file) {
   return false;
 }
 
-static bool check_json(const tsr_text_file *file, tsr_place place, tsr_diags *diags) {
+static bool check_json(const tsr_text_file *file, tsr_location location, tsr_diags *diags) {
   bool lines = tsr_path_ends(file->path, ".jsonl") || tsr_path_ends(file->path, ".ndjson");
   if (!lines && !tsr_path_ends(file->path, ".json") && !is_json(file)) return true;
-  tsr_diag_error(diags, place, "'%s' holds JSON, not text", file->path);
+  tsr_diag_error(diags, location, "'%s' holds JSON, not text", file->path);
   tsr_diag_hint(
       diags, "`tessera-train tokenize` makes a token file of the texts in %s",
       lines ? "it" : "a .jsonl file");
   return false;
 }
 
-bool tsr_content_check_kind(const tsr_text_file *file, tsr_place place, tsr_diags *diags) {
-  if (!check_begin(file, 0, "text", place, diags) || !check_json(file, place, diags)) return false;
+bool tsr_content_check_kind(const tsr_text_file *file, tsr_location location, tsr_diags *diags) {
+  if (!check_begin(file, 0, "text", location, diags) || !check_json(file, location, diags))
+    return false;
   if (is_safetensors(file))
-    return tsr_diag_error(diags, place, "'%s' holds weights (safetensors), not text", file->path);
+    return tsr_diag_error(
+        diags, location, "'%s' holds weights (safetensors), not text", file->path);
   if (!is_token_list(file)) return true;
-  tsr_diag_error(diags, place, "'%s' holds tokens (tt-train), not text", file->path);
+  tsr_diag_error(diags, location, "'%s' holds tokens (tt-train), not text", file->path);
   tsr_diag_hint(diags, "a name that ends in .yaml says so");
   return false;
 }
@@ -148,12 +150,12 @@ static bool is_text(const tsr_text_file *file) {
   return tsr_utf8_valid(file->text, length) + 4 > length; /* its end may cut a character */
 }
 
-bool tsr_content_check_tokens(const tsr_text_file *file, tsr_place place, tsr_diags *diags) {
-  if (!check_begin(file, 4, "tokens", place, diags)) return false;
+bool tsr_content_check_tokens(const tsr_text_file *file, tsr_location location, tsr_diags *diags) {
+  if (!check_begin(file, 4, "tokens", location, diags)) return false;
   bool weights = is_safetensors(file);
   if (!weights && !is_text(file)) return true;
   tsr_diag_error(
-      diags, place, "'%s' holds %s, not tokens", file->path,
+      diags, location, "'%s' holds %s, not tokens", file->path,
       weights ? "weights (safetensors)" : "text");
   if (!weights)
     tsr_diag_hint(

@@ -17,19 +17,19 @@ static void take_rows(
 }
 
 bool tsr_dataset_table(
-    tsr_arena *arena, const char *path, const tsr_table_columns *columns, tsr_place place,
+    tsr_arena *arena, const char *path, const tsr_table_columns *columns, tsr_location location,
     tsr_dataset *ret_dataset, tsr_diags *diags) {
   tsr_table table;
-  if (!tsr_table_read(arena, path, columns, place, &table, diags)) return false;
+  if (!tsr_table_read(arena, path, columns, location, &table, diags)) return false;
   take_rows(arena, TSR_DATASET_TABLE, path, &table, ret_dataset);
   return true;
 }
 
 bool tsr_dataset_images(
-    tsr_arena *arena, const char *images_path, const char *labels_path, tsr_place place,
+    tsr_arena *arena, const char *images_path, const char *labels_path, tsr_location location,
     tsr_dataset *ret_dataset, tsr_diags *diags) {
   tsr_table table;
-  if (!tsr_images_read(arena, images_path, labels_path, place, &table, diags)) return false;
+  if (!tsr_images_read(arena, images_path, labels_path, location, &table, diags)) return false;
   take_rows(arena, TSR_DATASET_IMAGES, images_path, &table, ret_dataset);
   return true;
 }
@@ -45,7 +45,7 @@ joined(tsr_arena *arena, const void *a, size_t a_bytes, const void *b, size_t b_
 }
 
 bool tsr_dataset_add_validation(
-    tsr_arena *arena, tsr_dataset *dataset, const tsr_dataset *validation, tsr_place place,
+    tsr_arena *arena, tsr_dataset *dataset, const tsr_dataset *validation, tsr_location location,
     tsr_diags *diags) {
   tsr_table *to = &dataset->table;
   const tsr_table *more = &validation->table;
@@ -53,7 +53,8 @@ bool tsr_dataset_add_validation(
                !to->classes == !more->classes && !to->pixels == !more->pixels;
   if (!alike)
     return tsr_diag_error(
-        diags, place, "'%s' has %lld features a row and %lld targets, but '%s' has %lld and %lld",
+        diags, location,
+        "'%s' has %lld features a row and %lld targets, but '%s' has %lld and %lld",
         validation->name, (long long)more->features, (long long)more->targets, dataset->name,
         (long long)to->features, (long long)to->targets);
   size_t rows = (size_t)to->rows, added = (size_t)more->rows, width = (size_t)to->features;
@@ -136,17 +137,18 @@ int64_t tsr_dataset_samples(const tsr_dataset *dataset, tsr_split split, int64_t
 }
 
 bool tsr_dataset_check(
-    const tsr_dataset *dataset, tsr_split split, int64_t T, tsr_place place, tsr_diags *diags) {
+    const tsr_dataset *dataset, tsr_split split, int64_t T, tsr_location location,
+    tsr_diags *diags) {
   const char *part = split == TSR_SPLIT_TRAIN ? "training" : "validation";
   if (dataset->kind != TSR_DATASET_TEXT)
     return rows_of(dataset, split) > 0 ||
-           tsr_diag_error(diags, place, "the %s part of '%s' has no rows", part, dataset->name);
+           tsr_diag_error(diags, location, "the %s part of '%s' has no rows", part, dataset->name);
   bool ok = true;
   for (int i = 0; i < ranges_of(dataset, split); i++) {
     token_range range = range_of(dataset, split, i);
     if (samples_in(dataset, range, T) > 0) continue;
     ok = tsr_diag_error(
-        diags, place,
+        diags, location,
         "the %s part of '%s' has %lld tokens, too few for a sequence length of %lld: one sample "
         "takes %lld",
         part, range.source->name, (long long)(range.end - range.begin), (long long)T,
@@ -166,7 +168,7 @@ int64_t tsr_dataset_sample_at(
   if (dataset->kind != TSR_DATASET_TEXT || ranges_of(dataset, split) == 1)
     return tsr_sample_order_at(seed, tsr_dataset_samples(dataset, split, T), position);
   int64_t before, first = 0;
-  int source = tsr_mix_at(&dataset->mix, position, &before);
+  int source = tsr_mixture_at(&dataset->mix, position, &before);
   for (int i = 0; i < source; i++) first += samples_in(dataset, range_of(dataset, split, i), T);
   /* An order of its own for each source: the golden ratio's bits keep the seeds apart. */
   uint64_t own = seed ^ (uint64_t)source * UINT64_C(0x9e3779b97f4a7c15);

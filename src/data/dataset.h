@@ -9,7 +9,7 @@
  * a text count as one. table, images: a sample is a row. */
 #ifndef TSR_DATA_DATASET_H
 #define TSR_DATA_DATASET_H
-#include "data/mix.h"
+#include "data/mixture.h"
 #include "data/table.h"
 #include "data/token_files.h"
 #include "data/tokenizer.h"
@@ -35,7 +35,7 @@ typedef struct {
   tsr_data_source *sources;
   int sources_count;
   const tsr_data_source *validation; /* a source of its own; NULL: the end of each source */
-  tsr_mix mix;                       /* of the sources */
+  tsr_mixture mix;                   /* of the sources */
   int64_t vocab_size;                /* what all tokens are below */
   int64_t stride;                    /* of all windows; 0: as above */
   bool separate;                     /* a document's last token has no target */
@@ -51,17 +51,17 @@ enum { TSR_TARGET_IGNORED = -100 }; /* a target that has no loss */
  * belongs to the training part at first. */
 bool tsr_dataset_text(
     tsr_arena *arena, const char *const *patterns, int count, const tsr_tokenizer *tokenizer,
-    tsr_place place, tsr_dataset *ret_dataset, tsr_diags *diags);
+    tsr_location location, tsr_dataset *ret_dataset, tsr_diags *diags);
 bool tsr_dataset_table(
-    tsr_arena *arena, const char *path, const tsr_table_columns *columns, tsr_place place,
+    tsr_arena *arena, const char *path, const tsr_table_columns *columns, tsr_location location,
     tsr_dataset *ret_dataset, tsr_diags *diags);
 bool tsr_dataset_images(
-    tsr_arena *arena, const char *images_path, const char *labels_path, tsr_place place,
+    tsr_arena *arena, const char *images_path, const char *labels_path, tsr_location location,
     tsr_dataset *ret_dataset, tsr_diags *diags);
 /* Makes the rows of another table, or of other images, the validation part of all that there is. An
  * error at `place` where their columns are others. */
 bool tsr_dataset_add_validation(
-    tsr_arena *arena, tsr_dataset *dataset, const tsr_dataset *validation, tsr_place place,
+    tsr_arena *arena, tsr_dataset *dataset, const tsr_dataset *validation, tsr_location location,
     tsr_diags *diags);
 /* Unmaps token files; the arena's memory stays. */
 void tsr_dataset_close(tsr_dataset *dataset);
@@ -76,7 +76,8 @@ int64_t tsr_dataset_samples(const tsr_dataset *dataset, tsr_split split, int64_t
 
 /* An error at `place` when the part, or a source of it, has no sample for T. */
 bool tsr_dataset_check(
-    const tsr_dataset *dataset, tsr_split split, int64_t T, tsr_place place, tsr_diags *diags);
+    const tsr_dataset *dataset, tsr_split split, int64_t T, tsr_location location,
+    tsr_diags *diags);
 
 /* The sample at a position (>= 0) of the run: the mix names the source and how many of its samples
  * came before, the order (data/sample_order.h) which one is next. A function of these arguments

@@ -24,19 +24,19 @@ static int64_t product(const int64_t dims[3], int ndim) {
 }
 
 static bool read_idx(
-    tsr_arena *arena, const char *path, uint32_t magic, tsr_place place, idx_file *ret_file,
+    tsr_arena *arena, const char *path, uint32_t magic, tsr_location location, idx_file *ret_file,
     tsr_diags *diags) {
   const char *kind = magic == MAGIC_IMAGES ? "images" : "labels";
   int ndim = (int)(magic & 0xff);
   char *text;
   size_t length, header = 4 + 4 * (size_t)ndim;
-  if (!tsr_text_file_check(path, place, diags) ||
-      !tsr_file_read(arena, path, (size_t)1 << 40, place, &text, &length, diags))
+  if (!tsr_text_file_check(path, location, diags) ||
+      !tsr_file_read(arena, path, (size_t)1 << 40, location, &text, &length, diags))
     return false;
   const uint8_t *bytes = (const uint8_t *)text;
   if (length < header || big_endian(bytes) != magic) {
     tsr_diag_error(
-        diags, place, "'%s' is not an IDX file of %s: it must start with 0x%08x", path, kind,
+        diags, location, "'%s' is not an IDX file of %s: it must start with 0x%08x", path, kind,
         magic);
     if (length > 2 && bytes[0] == 0x1f && bytes[1] == 0x8b)
       tsr_diag_hint(diags, "it is compressed: run gunzip on it first");
@@ -47,7 +47,7 @@ static bool read_idx(
   int64_t size = product(file.dims, ndim);
   if (size < 0 || (uint64_t)size != length - header)
     return tsr_diag_error(
-        diags, place, "'%s' holds %zu bytes after its header, which speaks of %s%lld", path,
+        diags, location, "'%s' holds %zu bytes after its header, which speaks of %s%lld", path,
         length - header, size < 0 ? "more than " : "",
         size < 0 ? (long long)INT64_C(1) << 48 : (long long)size);
   *ret_file = file;
@@ -55,15 +55,15 @@ static bool read_idx(
 }
 
 bool tsr_images_read(
-    tsr_arena *arena, const char *images_path, const char *labels_path, tsr_place place,
+    tsr_arena *arena, const char *images_path, const char *labels_path, tsr_location location,
     tsr_table *ret_table, tsr_diags *diags) {
   idx_file images = {0}, labels = {0};
-  bool ok = read_idx(arena, images_path, MAGIC_IMAGES, place, &images, diags);
-  ok &= read_idx(arena, labels_path, MAGIC_LABELS, place, &labels, diags);
+  bool ok = read_idx(arena, images_path, MAGIC_IMAGES, location, &images, diags);
+  ok &= read_idx(arena, labels_path, MAGIC_LABELS, location, &labels, diags);
   if (!ok) return false;
   if (images.dims[0] != labels.dims[0])
     return tsr_diag_error(
-        diags, place, "'%s' holds %lld images, but '%s' holds %lld labels", images_path,
+        diags, location, "'%s' holds %lld images, but '%s' holds %lld labels", images_path,
         (long long)images.dims[0], labels_path, (long long)labels.dims[0]);
   tsr_table table = {
       .rows = images.dims[0],
@@ -71,7 +71,7 @@ bool tsr_images_read(
       .pixels = images.bytes,
   };
   if (!table.rows || !table.features)
-    return tsr_diag_error(diags, place, "'%s' holds no images", images_path);
+    return tsr_diag_error(diags, location, "'%s' holds no images", images_path);
   int32_t *classes = tsr_arena_array(arena, int32_t, table.rows);
   for (int64_t i = 0; i < table.rows; i++) {
     classes[i] = labels.bytes[i];

@@ -8,7 +8,7 @@
  * be read, another magic number, a length that does not follow from the header, as many labels as
  * there are not images. */
 bool tsr_images_read(
-    tsr_arena *arena, const char *images_path, const char *labels_path, tsr_place place,
+    tsr_arena *arena, const char *images_path, const char *labels_path, tsr_location location,
     tsr_table *ret_table, tsr_diags *diags);
 
 #endif

@@ -15,7 +15,7 @@ enum { MAGIC_BYTES = 9, TYPE_AT = 17, SEQUENCES_AT = 18, ENTRIES_AT = 26, HEADER
 
 typedef struct {
   const char *path;
-  tsr_place place;
+  tsr_location location;
   tsr_diags *diags;
   const uint8_t *bytes;
   size_t length;
@@ -42,8 +42,8 @@ static bool read_type(const reader *r, tsr_token_type *ret_type) {
   if (code == 4 || code == 8) return true;
   bool known = code > 0 && code < 9;
   tsr_diag_error(
-      r->diags, r->place, "'%s', byte %d: tokens of type %d%s%s%s are not read", r->path, TYPE_AT,
-      code, known ? " (" : "", known ? names[code] : "", known ? ")" : "");
+      r->diags, r->location, "'%s', byte %d: tokens of type %d%s%s%s are not read", r->path,
+      TYPE_AT, code, known ? " (" : "", known ? names[code] : "", known ? ")" : "");
   tsr_diag_hint(r->diags, "read are 8 (uint16) and 4 (int32)");
   return false;
 }
@@ -52,17 +52,17 @@ static bool read_header(const reader *r, tsr_megatron_index *ret) {
   size_t magic = r->length < MAGIC_BYTES ? r->length : MAGIC_BYTES;
   if (memcmp(r->bytes, "MMIDIDX\0\0", magic) != 0)
     return tsr_diag_error(
-        r->diags, r->place, "'%s' is no index of Megatron: it does not begin with MMIDIDX",
+        r->diags, r->location, "'%s' is no index of Megatron: it does not begin with MMIDIDX",
         r->path);
   if (r->length < HEADER_BYTES)
     return tsr_diag_error(
-        r->diags, r->place, "'%s' is cut off: it ends at byte %zu, in its header of %d bytes",
+        r->diags, r->location, "'%s' is cut off: it ends at byte %zu, in its header of %d bytes",
         r->path, r->length, HEADER_BYTES);
   uint64_t version = (uint64_t)get_i64(r->bytes + MAGIC_BYTES);
   if (version != 1)
     return tsr_diag_error(
-        r->diags, r->place, "'%s', byte %d: the index has version %llu; read is version 1", r->path,
-        MAGIC_BYTES, (unsigned long long)version);
+        r->diags, r->location, "'%s', byte %d: the index has version %llu; read is version 1",
+        r->path, MAGIC_BYTES, (unsigned long long)version);
   if (!read_type(r, &ret->type)) return false;
   ret->sequences = get_i64(r->bytes + SEQUENCES_AT);
   ret->entries = get_i64(r->bytes + ENTRIES_AT);
@@ -79,7 +79,7 @@ static bool check_size(const reader *r, const tsr_megatron_index *index) {
   if (fits) return true;
   bool cut = !sane || (int64_t)r->length < end;
   tsr_diag_error(
-      r->diags, r->place,
+      r->diags, r->location,
       "'%s' %s at byte %zu, but the %llu sequences (byte %d) and %llu document entries (byte %d) "
       "of its header%s",
       r->path, cut ? "is cut off: it ends" : "ends", r->length,
@@ -97,11 +97,11 @@ static bool check_sequences(const reader *r, tsr_megatron_index *index) {
     int64_t pointer = get_i64(index->pointers + 8 * i);
     if (length < 0)
       return tsr_diag_error(
-          r->diags, r->place, "'%s', byte %lld: sequence %lld has a length of %d", r->path,
+          r->diags, r->location, "'%s', byte %lld: sequence %lld has a length of %d", r->path,
           (long long)(r->lengths + 4 * i - r->bytes), (long long)i, length);
     if (pointer != bytes)
       return tsr_diag_error(
-          r->diags, r->place,
+          r->diags, r->location,
           "'%s', byte %lld: sequence %lld begins at byte %lld, but those before it end at byte "
           "%lld",
           r->path, (long long)(index->pointers + 8 * i - r->bytes), (long long)i,
@@ -109,7 +109,7 @@ static bool check_sequences(const reader *r, tsr_megatron_index *index) {
     bytes += length * width;
     if (bytes > BYTES_MAX)
       return tsr_diag_error(
-          r->diags, r->place, "'%s': sequences 0 to %lld take more bytes than a file holds",
+          r->diags, r->location, "'%s': sequences 0 to %lld take more bytes than a file holds",
           r->path, (long long)i);
   }
   index->tokens = bytes / width;
@@ -123,13 +123,13 @@ static bool check_documents(const reader *r, const tsr_megatron_index *index) {
     long long at = (long long)(index->documents + 8 * i - r->bytes);
     if (begin < before)
       return tsr_diag_error(
-          r->diags, r->place,
+          r->diags, r->location,
           "'%s', byte %lld: document %lld begins with sequence %lld, but the one before it with "
           "%lld",
           r->path, at, (long long)i, (long long)begin, (long long)before);
     if (begin > index->sequences)
       return tsr_diag_error(
-          r->diags, r->place,
+          r->diags, r->location,
           "'%s', byte %lld: document %lld begins with sequence %lld, but there are %lld", r->path,
           at, (long long)i, (long long)begin, (long long)index->sequences);
     before = begin;
@@ -138,9 +138,9 @@ static bool check_documents(const reader *r, const tsr_megatron_index *index) {
 }
 
 bool tsr_megatron_index_read(
-    const char *path, const void *bytes, size_t length, tsr_place place,
+    const char *path, const void *bytes, size_t length, tsr_location location,
     tsr_megatron_index *ret_index, tsr_diags *diags) {
-  reader r = {path, place, diags, bytes, length, NULL};
+  reader r = {path, location, diags, bytes, length, NULL};
   *ret_index = (tsr_megatron_index){0};
   if (!read_header(&r, ret_index) || !check_size(&r, ret_index)) return false;
   r.lengths = r.bytes + HEADER_BYTES;

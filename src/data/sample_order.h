@@ -5,7 +5,7 @@
  * epoch p / n it is sample perm(p % n), perm being a permutation of [0, n) that the seed and the
  * epoch choose. It is computed, not stored: a Feistel network over the next even number of bits,
  * walked until it falls inside [0, n) (Black and Rogaway, "Ciphers with arbitrary finite domains",
- * 2002), with Philox as its round function. So a resumed run, any number of workers and any split
+ * 2002), with Philox as its round function. So a resumed run, any number of processes and any split
  * of the batch see the same order, in constant memory. */
 #ifndef TSR_DATA_SAMPLE_ORDER_H
 #define TSR_DATA_SAMPLE_ORDER_H

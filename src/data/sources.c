@@ -26,7 +26,7 @@ static bool
 check_kind(const loader *l, const opened *o, const char *path, const char *first, bool is_text) {
   return o->is_text == is_text ||
          tsr_diag_error(
-             l->diags, o->input->place,
+             l->diags, o->input->location,
              "'%s' means '%s', %s, and '%s', %s: a source is one or the other", o->input->path,
              first, o->is_text ? "a text" : "a token file", path,
              is_text ? "a text" : "a token file");
@@ -47,7 +47,7 @@ static bool find_files(const loader *l, const tsr_data_input *input, opened *ret
   *ret = (opened){.input = input};
   const char **paths;
   int count;
-  if (!tsr_text_files_find(l->arena, input->path, input->place, &paths, &count, l->diags))
+  if (!tsr_text_files_find(l->arena, input->path, input->location, &paths, &count, l->diags))
     return false;
   ret->paths = paths;
   ret->paths_count = count;
@@ -67,14 +67,14 @@ static bool find_files(const loader *l, const tsr_data_input *input, opened *ret
 static bool read_texts(const loader *l, opened *o) {
   int count;
   if (!tsr_text_files_read(
-          l->scratch, o->paths, o->paths_count, o->input->place, &o->texts, &count, l->diags))
+          l->scratch, o->paths, o->paths_count, o->input->location, &o->texts, &count, l->diags))
     return false;
   assert(count == o->paths_count);
   bool ok = true;
   for (int i = 0; i < count; i++) {
     o->texts[i].path = o->paths[i]; /* diagnostics keep them */
     if (o->input->format == TSR_TOKEN_FILE_TEXT ||
-        (tsr_content_check_kind(&o->texts[i], o->input->place, l->diags) &&
+        (tsr_content_check_kind(&o->texts[i], o->input->location, l->diags) &&
          tsr_content_check_bytes(&o->texts[i], l->diags)))
       continue;
     tsr_diag_hint(l->diags, "data_format: text trains on the file as it is");
@@ -136,25 +136,25 @@ static bool make_tokenizer(const loader *l, const opened *inputs, int count) {
 
 /* ---- token files ---- */
 
-static bool scan_tokens(const loader *l, const tsr_token_file *file, tsr_place place) {
+static bool scan_tokens(const loader *l, const tsr_token_file *file, tsr_location location) {
   int64_t most = TSR_DATA_SCAN_BYTES / tsr_token_bytes(file->type);
   int64_t count = file->count < most ? file->count : most, vocab = l->dataset->vocab_size;
   int64_t bad = tsr_token_file_find_outside(file, 0, count, vocab);
-  return bad < 0 || tsr_token_file_outside(file, bad, vocab, place, l->diags);
+  return bad < 0 || tsr_token_file_outside(file, bad, vocab, location, l->diags);
 }
 
-static bool check_documents(const loader *l, const tsr_token_file *file, tsr_place place) {
+static bool check_documents(const loader *l, const tsr_token_file *file, tsr_location location) {
   if (!l->dataset->separate || l->dataset->end_of_text >= 0 || tsr_token_file_has_documents(file))
     return true;
-  tsr_diag_error(l->diags, place, "'%s' does not say where its documents end", file->path);
+  tsr_diag_error(l->diags, location, "'%s' does not say where its documents end", file->path);
   tsr_diag_hint(l->diags, "training_config.end_of_text: the token that ends one");
   return false;
 }
 
-static bool check_vocab(const loader *l, const tsr_token_file *file, tsr_place place) {
+static bool check_vocab(const loader *l, const tsr_token_file *file, tsr_location location) {
   if (l->dataset->vocab_size) return true;
   tsr_diag_error(
-      l->diags, place, "'%s' holds token numbers, but the size of the vocabulary is not known",
+      l->diags, location, "'%s' holds token numbers, but the size of the vocabulary is not known",
       file->path);
   if (file->vocab_size)
     tsr_diag_hint(
@@ -165,14 +165,14 @@ static bool check_vocab(const loader *l, const tsr_token_file *file, tsr_place p
 }
 
 static bool open_tokens(const loader *l, const opened *o, tsr_token_file *files) {
-  tsr_place place = o->input->place;
+  tsr_location location = o->input->location;
   bool ok = true;
   for (int i = 0; i < o->paths_count; i++)
     ok = tsr_token_file_open(
-             l->arena, o->paths[i], o->input->format, l->dataset->vocab_size, place, &files[i],
+             l->arena, o->paths[i], o->input->format, l->dataset->vocab_size, location, &files[i],
              l->diags) &&
-         check_vocab(l, &files[i], place) && scan_tokens(l, &files[i], place) &&
-         check_documents(l, &files[i], place) && ok;
+         check_vocab(l, &files[i], location) && scan_tokens(l, &files[i], location) &&
+         check_documents(l, &files[i], location) && ok;
   return ok;
 }
 
@@ -201,7 +201,7 @@ static void mix_sources(const loader *l) {
     double tokens = sources[i].tokens ? (double)sources[i].tokens : 1;
     weights[i] = sources[i].weight > 0 ? sources[i].weight : tokens;
   }
-  tsr_mix_make(l->arena, weights, l->dataset->sources_count, &l->dataset->mix);
+  tsr_mixture_make(l->arena, weights, l->dataset->sources_count, &l->dataset->mix);
 }
 
 static bool open_all(const loader *l) {
@@ -248,16 +248,16 @@ bool tsr_dataset_tokens(
 
 bool tsr_dataset_text(
     tsr_arena *arena, const char *const *patterns, int count, const tsr_tokenizer *tokenizer,
-    tsr_place place, tsr_dataset *ret_dataset, tsr_diags *diags) {
+    tsr_location location, tsr_dataset *ret_dataset, tsr_diags *diags) {
   assert(count > 0);
-  tsr_data_input input = {.path = patterns[0], .format = TSR_TOKEN_FILE_TEXT, .place = place};
+  tsr_data_input input = {.path = patterns[0], .format = TSR_TOKEN_FILE_TEXT, .location = location};
   tsr_data_options options = {
       .inputs = &input, .inputs_count = 1, .tokenizer = *tokenizer, .end_of_text = -1};
   *ret_dataset = (tsr_dataset){.kind = TSR_DATASET_TEXT, .end_of_text = -1};
   loader l = {arena, tsr_arena_new(), &options, ret_dataset, diags};
   opened text = {.input = &input, .is_text = true};
-  bool ok =
-      tsr_text_files_read(l.scratch, patterns, count, place, &text.texts, &text.paths_count, diags);
+  bool ok = tsr_text_files_read(
+      l.scratch, patterns, count, location, &text.texts, &text.paths_count, diags);
   text.paths = tsr_arena_array(arena, const char *, text.paths_count + 1);
   for (int i = 0; i < text.paths_count && ok; i++) /* diagnostics keep the paths */
     text.paths[i] = text.texts[i].path = tsr_arena_strdup(arena, text.texts[i].path);

@@ -8,7 +8,7 @@ typedef struct {
   const char *path; /* or a pattern */
   tsr_token_format format;
   double weight; /* above 0; of all inputs or of none: 0 */
-  tsr_place place;
+  tsr_location location;
 } tsr_data_input;
 
 typedef struct {

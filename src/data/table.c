@@ -77,14 +77,14 @@ static int find_column(const reader *r, const char *name) {
 }
 
 static bool find_columns(
-    tsr_arena *arena, const reader *r, const char *const *names, int count, tsr_place place,
+    tsr_arena *arena, const reader *r, const char *const *names, int count, tsr_location location,
     int **ret_columns, tsr_diags *diags) {
   *ret_columns = tsr_arena_array(arena, int, count);
   bool ok = true;
   for (int i = 0; i < count; i++) {
     int column = (*ret_columns)[i] = find_column(r, names[i]);
     if (column >= 0) continue;
-    ok = tsr_diag_error(diags, place, "no column '%s' in '%s'", names[i], r->file.path);
+    ok = tsr_diag_error(diags, location, "no column '%s' in '%s'", names[i], r->file.path);
     if (r->names) tsr_diag_nearest(diags, names[i], r->names, r->columns);
     else tsr_diag_hint(diags, "it has no header, and columns 0 to %d", r->columns - 1);
   }
@@ -98,14 +98,14 @@ static bool is_target(const reader *r, int column) {
 }
 
 static bool choose_columns(
-    tsr_arena *arena, reader *r, const tsr_table_columns *columns, tsr_place place,
+    tsr_arena *arena, reader *r, const tsr_table_columns *columns, tsr_location location,
     tsr_diags *diags) {
   r->targets_count = columns->targets_count;
-  bool ok =
-      find_columns(arena, r, columns->targets, columns->targets_count, place, &r->targets, diags);
+  bool ok = find_columns(
+      arena, r, columns->targets, columns->targets_count, location, &r->targets, diags);
   r->features_count = columns->features_count;
   ok &= find_columns(
-      arena, r, columns->features, columns->features_count, place, &r->features, diags);
+      arena, r, columns->features, columns->features_count, location, &r->features, diags);
   if (!ok) return false;
   if (!r->targets_count) {
     r->targets = tsr_arena_array(arena, int, 1);
@@ -118,14 +118,14 @@ static bool choose_columns(
       if (!is_target(r, i)) r->features[r->features_count++] = i;
   }
   if (!r->features_count)
-    return tsr_diag_error(diags, place, "'%s' has no column left for features", r->file.path);
+    return tsr_diag_error(diags, location, "'%s' has no column left for features", r->file.path);
   if (columns->is_label && r->targets_count != 1)
     return tsr_diag_error(
-        diags, place, "class labels need one target column, not %d", r->targets_count);
+        diags, location, "class labels need one target column, not %d", r->targets_count);
   return true;
 }
 
-static tsr_place place_of(const reader *r, const char *at, int length, tsr_diags *diags) {
+static tsr_location place_of(const reader *r, const char *at, int length, tsr_diags *diags) {
   return tsr_text_file_place(&r->file, (size_t)(at - r->file.text), length, diags);
 }
 
@@ -140,7 +140,7 @@ static bool read_header(tsr_arena *arena, reader *r, tsr_diags *diags) {
   size_t offset = 0;
   const char *line, *end;
   if (!next_line(&r->file, &offset, &line, &end))
-    return tsr_diag_error(diags, (tsr_place){.file = r->file.path}, "the table is empty");
+    return tsr_diag_error(diags, (tsr_location){.file = r->file.path}, "the table is empty");
   int numbers = 0;
   field word = {0};
   for (const char *at = line; at; r->columns++) {
@@ -220,15 +220,15 @@ read_rows(tsr_arena *arena, const reader *r, bool is_label, tsr_table *table, ts
 }
 
 bool tsr_table_read(
-    tsr_arena *arena, const char *path, const tsr_table_columns *columns, tsr_place place,
+    tsr_arena *arena, const char *path, const tsr_table_columns *columns, tsr_location location,
     tsr_table *ret_table, tsr_diags *diags) {
   reader r = {.file.path = tsr_arena_strdup(arena, path)};
   char *text;
-  if (!tsr_text_file_check(path, place, diags) ||
-      !tsr_file_read(arena, path, (size_t)1 << 40, place, &text, &r.file.length, diags))
+  if (!tsr_text_file_check(path, location, diags) ||
+      !tsr_file_read(arena, path, (size_t)1 << 40, location, &text, &r.file.length, diags))
     return false;
   r.file.text = text;
-  if (!read_header(arena, &r, diags) || !choose_columns(arena, &r, columns, place, diags))
+  if (!read_header(arena, &r, diags) || !choose_columns(arena, &r, columns, location, diags))
     return false;
   tsr_table table = {.features = r.features_count};
   if (!columns->is_label) table.targets = r.targets_count;
@@ -236,7 +236,7 @@ bool tsr_table_read(
   for (const char *line, *end; next_line(&r.file, &offset, &line, &end);) table.rows++;
   if (!table.rows)
     return tsr_diag_error(
-        diags, (tsr_place){.file = r.file.path}, "the table has a header but no rows");
+        diags, (tsr_location){.file = r.file.path}, "the table has a header but no rows");
   if (!read_rows(arena, &r, columns->is_label, &table, diags)) return false;
   *ret_table = table;
   return true;

@@ -29,7 +29,7 @@ typedef struct {
  * width, a field that is not a finite number, a label that is not a class number. At `place`: a
  * file that cannot be read, a column that does not exist. The table lives in `arena`. */
 bool tsr_table_read(
-    tsr_arena *arena, const char *path, const tsr_table_columns *columns, tsr_place place,
+    tsr_arena *arena, const char *path, const tsr_table_columns *columns, tsr_location location,
     tsr_table *ret_table, tsr_diags *diags);
 
 #endif

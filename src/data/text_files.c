@@ -14,11 +14,11 @@ typedef struct {
   int count, capacity;
 } file_list;
 
-bool tsr_text_file_check(const char *path, tsr_place place, tsr_diags *diags) {
+bool tsr_text_file_check(const char *path, tsr_location location, tsr_diags *diags) {
   struct stat info;
   if (stat(path, &info) || !S_ISCHR(info.st_mode)) return true;
   return tsr_diag_error(
-      diags, place, "cannot read '%s': it is a character device, not a file", path);
+      diags, location, "cannot read '%s': it is a character device, not a file", path);
 }
 
 static bool is_pattern(const char *path) {
@@ -27,13 +27,14 @@ static bool is_pattern(const char *path) {
 }
 
 bool tsr_text_files_find(
-    tsr_arena *arena, const char *pattern, tsr_place place, const char ***ret_paths, int *ret_count,
-    tsr_diags *diags) {
+    tsr_arena *arena, const char *pattern, tsr_location location, const char ***ret_paths,
+    int *ret_count, tsr_diags *diags) {
   glob_t found = {0};
   bool one = !is_pattern(pattern);
   int status = one ? 0 : glob(pattern, 0, NULL, &found);
-  if (status == GLOB_NOMATCH) return tsr_diag_error(diags, place, "no file matches '%s'", pattern);
-  if (status) return tsr_file_cannot("list", pattern, errno, place, diags);
+  if (status == GLOB_NOMATCH)
+    return tsr_diag_error(diags, location, "no file matches '%s'", pattern);
+  if (status) return tsr_file_cannot("list", pattern, errno, location, diags);
   *ret_count = one ? 1 : (int)found.gl_pathc;
   *ret_paths = tsr_arena_array(arena, const char *, *ret_count);
   for (int i = 0; i < *ret_count; i++)
@@ -42,12 +43,13 @@ bool tsr_text_files_find(
   return true;
 }
 
-static bool
-add_file(tsr_arena *arena, file_list *list, const char *path, tsr_place place, tsr_diags *diags) {
+static bool add_file(
+    tsr_arena *arena, file_list *list, const char *path, tsr_location location, tsr_diags *diags) {
   tsr_text_file file = {.path = path};
   char *text;
-  if (!tsr_text_file_check(path, place, diags)) return false;
-  if (!tsr_file_read(arena, path, FILE_BYTES_MAX, place, &text, &file.length, diags)) return false;
+  if (!tsr_text_file_check(path, location, diags)) return false;
+  if (!tsr_file_read(arena, path, FILE_BYTES_MAX, location, &text, &file.length, diags))
+    return false;
   file.text = text;
   tsr_arena_grow(arena, (void **)&list->items, sizeof file, list->count, &list->capacity);
   list->items[list->count++] = file;
@@ -55,29 +57,29 @@ add_file(tsr_arena *arena, file_list *list, const char *path, tsr_place place, t
 }
 
 bool tsr_text_files_read(
-    tsr_arena *arena, const char *const *patterns, int count, tsr_place place,
+    tsr_arena *arena, const char *const *patterns, int count, tsr_location location,
     tsr_text_file **ret_files, int *ret_count, tsr_diags *diags) {
   file_list list = {0};
   for (int i = 0; i < count; i++) {
     const char **paths;
     int found;
-    if (!tsr_text_files_find(arena, patterns[i], place, &paths, &found, diags)) return false;
+    if (!tsr_text_files_find(arena, patterns[i], location, &paths, &found, diags)) return false;
     for (int k = 0; k < found; k++)
-      if (!add_file(arena, &list, paths[k], place, diags)) return false;
+      if (!add_file(arena, &list, paths[k], location, diags)) return false;
   }
   *ret_files = list.items;
   *ret_count = list.count;
   return true;
 }
 
-tsr_place
+tsr_location
 tsr_text_file_place(const tsr_text_file *file, size_t offset, int length, tsr_diags *diags) {
-  tsr_place place = {.file = file->path, .line = 1, .length = length};
+  tsr_location location = {.file = file->path, .line = 1, .length = length};
   const char *start = file->text, *end = file->text + offset;
   for (const char *at; (at = memchr(start, '\n', (size_t)(end - start))); start = at + 1)
-    place.line++;
-  place.col = (int)(end - start) + 1;
+    location.line++;
+  location.col = (int)(end - start) + 1;
   if (file->length <= QUOTED_BYTES_MAX)
     tsr_diags_source(diags, file->path, file->text, file->length);
-  return place;
+  return location;
 }

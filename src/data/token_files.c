@@ -11,7 +11,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "tokens are read as th
 typedef struct {
   tsr_arena *arena;
   const char *path;
-  tsr_place place;
+  tsr_location location;
   tsr_diags *diags;
 } opener;
 
@@ -54,27 +54,27 @@ static bool open_llmc(const opener *o, tsr_file_map m, tsr_token_file *file) {
   int32_t magic = word_at(&m, 0), version = word_at(&m, 4), tokens = word_at(&m, 8);
   if (magic != TSR_LLMC_MAGIC_U16 && magic != TSR_LLMC_MAGIC_U32)
     return tsr_diag_error(
-        o->diags, o->place,
+        o->diags, o->location,
         "'%s' is no token file of llm.c: it begins with %d, not with %d (16-bit tokens) or %d "
         "(32-bit ones)",
         o->path, magic, TSR_LLMC_MAGIC_U16, TSR_LLMC_MAGIC_U32);
   if (m.length < TSR_LLMC_HEADER_BYTES)
     return tsr_diag_error(
-        o->diags, o->place, "'%s' is cut off: it ends at byte %zu, in its header of %d bytes",
+        o->diags, o->location, "'%s' is cut off: it ends at byte %zu, in its header of %d bytes",
         o->path, m.length, TSR_LLMC_HEADER_BYTES);
   file->type = magic == TSR_LLMC_MAGIC_U16 ? TSR_TOKEN_U16 : TSR_TOKEN_U32;
   int known = magic == TSR_LLMC_MAGIC_U16 ? 1 : 7;
   if (version != known)
     return tsr_diag_error(
-        o->diags, o->place, "'%s', byte 4: version %d of llm.c's format %d; read is version %d",
+        o->diags, o->location, "'%s', byte 4: version %d of llm.c's format %d; read is version %d",
         o->path, version, magic, known);
   if (tokens < 0)
     return tsr_diag_error(
-        o->diags, o->place, "'%s', byte 8: the header speaks of %d tokens", o->path, tokens);
+        o->diags, o->location, "'%s', byte 8: the header speaks of %d tokens", o->path, tokens);
   int64_t end = TSR_LLMC_HEADER_BYTES + tokens * tsr_token_bytes(file->type);
   if ((int64_t)m.length != end)
     return tsr_diag_error(
-        o->diags, o->place,
+        o->diags, o->location,
         "'%s' %s at byte %zu, but its header speaks of %d tokens of %lld bytes, which end at byte "
         "%lld",
         o->path, (int64_t)m.length < end ? "is cut off: it ends" : "ends", m.length, tokens,
@@ -90,7 +90,7 @@ static bool open_nanogpt(const opener *o, tsr_file_map m, tsr_token_file *file) 
   size_t width = (size_t)tsr_token_bytes(file->type), over = m.length % width;
   if (over)
     return tsr_diag_error(
-        o->diags, o->place,
+        o->diags, o->location,
         "'%s' is cut off: its %zu bytes end in a token of %zu bytes, which begins at byte %zu",
         o->path, m.length, width, m.length - over);
   file->tokens = m.bytes;
@@ -101,14 +101,14 @@ static bool open_nanogpt(const opener *o, tsr_file_map m, tsr_token_file *file) 
 static bool open_megatron(const opener *o, tsr_file_map m, tsr_token_file *file) {
   const char *path = pair_path(o->arena, o->path, ".idx");
   tsr_file_map *index = &file->maps[1];
-  if (!tsr_file_map_open(path, 0, o->place, index, o->diags)) return false;
+  if (!tsr_file_map_open(path, 0, o->location, index, o->diags)) return false;
   tsr_megatron_index *read = tsr_arena_array(o->arena, tsr_megatron_index, 1);
-  if (!tsr_megatron_index_read(path, index->bytes, index->length, o->place, read, o->diags))
+  if (!tsr_megatron_index_read(path, index->bytes, index->length, o->location, read, o->diags))
     return false;
   int64_t end = read->tokens * tsr_token_bytes(read->type);
   if ((int64_t)m.length != end)
     return tsr_diag_error(
-        o->diags, o->place, "'%s' %s at byte %zu, but the sequences of '%s' end at byte %lld",
+        o->diags, o->location, "'%s' %s at byte %zu, but the sequences of '%s' end at byte %lld",
         o->path, (int64_t)m.length < end ? "is cut off: it ends" : "ends", m.length, path,
         (long long)end);
   file->index = read;
@@ -135,7 +135,8 @@ static bool looks_wide(const tsr_file_map *m) {
 
 static bool ask_for_format(const opener *o, const char *why) {
   tsr_diag_error(
-      o->diags, o->place, "'%s' has no header that says how long its tokens are%s", o->path, why);
+      o->diags, o->location, "'%s' has no header that says how long its tokens are%s", o->path,
+      why);
   tsr_diag_hint(
       o->diags, "write data_format: nanogpt_u16 for tokens of 2 bytes, nanogpt_u32 for 4");
   return false;
@@ -145,7 +146,7 @@ static bool find_headerless(
     const opener *o, const tsr_file_map *m, int64_t vocab_size, tsr_token_format *ret_format) {
   *ret_format = vocab_size > 65536 ? TSR_TOKEN_FILE_NANOGPT_U32 : TSR_TOKEN_FILE_NANOGPT_U16;
   tsr_text_file bytes = {.path = o->path, .text = m->bytes, .length = m->length};
-  if (!tsr_content_check_tokens(&bytes, o->place, o->diags)) return false;
+  if (!tsr_content_check_tokens(&bytes, o->location, o->diags)) return false;
   if (!vocab_size) return ask_for_format(o, ", and the size of the vocabulary is not known");
   if (vocab_size <= 65536 && looks_wide(m))
     return ask_for_format(
@@ -164,8 +165,8 @@ static bool find_format(
   for (int i = 0; i < 3; i++)
     if (magic == others[i].magic)
       return tsr_diag_error(
-          o->diags, o->place, "'%s' is %s of llm.c (it begins with %d), not a token file", o->path,
-          others[i].what, magic);
+          o->diags, o->location, "'%s' is %s of llm.c (it begins with %d), not a token file",
+          o->path, others[i].what, magic);
   if (tsr_file_exists(pair_path(o->arena, o->path, ".idx"))) *ret_format = TSR_TOKEN_FILE_MEGATRON;
   else if (magic == TSR_LLMC_MAGIC_U16 || magic == TSR_LLMC_MAGIC_U32)
     *ret_format = TSR_TOKEN_FILE_LLMC;
@@ -175,19 +176,19 @@ static bool find_format(
 
 bool tsr_token_file_open(
     tsr_arena *arena, const char *path, tsr_token_format format, int64_t vocab_size,
-    tsr_place place, tsr_token_file *ret_file, tsr_diags *diags) {
+    tsr_location location, tsr_token_file *ret_file, tsr_diags *diags) {
   assert(format != TSR_TOKEN_FILE_TEXT);
   bool paired = format == TSR_TOKEN_FILE_MEGATRON || tsr_path_ends(path, ".idx") ||
                 (format == TSR_TOKEN_FILE_AUTO && !tsr_file_exists(path));
   if (format == TSR_TOKEN_FILE_TT_TRAIN || (format == TSR_TOKEN_FILE_AUTO && is_yaml(path))) {
     *ret_file =
         (tsr_token_file){.path = tsr_arena_strdup(arena, path), .format = TSR_TOKEN_FILE_TT_TRAIN};
-    return tsr_tt_train_tokens_read(arena, ret_file->path, place, ret_file, diags);
+    return tsr_tt_train_tokens_read(arena, ret_file->path, location, ret_file, diags);
   }
-  opener o = {arena, paired ? pair_path(arena, path, ".bin") : path, place, diags};
+  opener o = {arena, paired ? pair_path(arena, path, ".bin") : path, location, diags};
   *ret_file = (tsr_token_file){.path = tsr_arena_strdup(arena, o.path)};
   o.path = ret_file->path;
-  if (!tsr_file_map_open(o.path, 0, place, &ret_file->maps[0], diags)) return false;
+  if (!tsr_file_map_open(o.path, 0, location, &ret_file->maps[0], diags)) return false;
   tsr_file_map m = ret_file->maps[0];
   bool ok = format != TSR_TOKEN_FILE_AUTO || find_format(&o, &m, vocab_size, &format);
   ret_file->format = format;
@@ -233,7 +234,7 @@ int64_t tsr_token_file_find_outside(
 }
 
 bool tsr_token_file_outside(
-    const tsr_token_file *file, int64_t token, int64_t vocab_size, tsr_place place,
+    const tsr_token_file *file, int64_t token, int64_t vocab_size, tsr_location location,
     tsr_diags *diags) {
   char at[32] = "";
   if (file->format != TSR_TOKEN_FILE_TT_TRAIN)
@@ -241,7 +242,7 @@ bool tsr_token_file_outside(
         at, sizeof at, ", byte %lld",
         (long long)(file->begin_bytes + token * tsr_token_bytes(file->type)));
   tsr_diag_error(
-      diags, place, "'%s'%s: token %lld is %lld, but the vocabulary has %lld", file->path, at,
+      diags, location, "'%s'%s: token %lld is %lld, but the vocabulary has %lld", file->path, at,
       (long long)token, (long long)tsr_token_at(file, token), (long long)vocab_size);
   if (file->format == TSR_TOKEN_FILE_NANOGPT_U16 || file->format == TSR_TOKEN_FILE_NANOGPT_U32)
     tsr_diag_hint(

@@ -62,12 +62,12 @@ bool tsr_token_file_is(tsr_arena *arena, const char *path);
  * and name the file and the byte. */
 bool tsr_token_file_open(
     tsr_arena *arena, const char *path, tsr_token_format format, int64_t vocab_size,
-    tsr_place place, tsr_token_file *ret_file, tsr_diags *diags);
+    tsr_location location, tsr_token_file *ret_file, tsr_diags *diags);
 void tsr_token_file_close(tsr_token_file *file);
 
 /* Reads an index of `length` bytes, called `path` in errors. */
 bool tsr_megatron_index_read(
-    const char *path, const void *bytes, size_t length, tsr_place place,
+    const char *path, const void *bytes, size_t length, tsr_location location,
     tsr_megatron_index *ret_index, tsr_diags *diags);
 
 static inline int64_t tsr_token_at(const tsr_token_file *file, int64_t i) {
@@ -82,7 +82,7 @@ int64_t tsr_token_file_find_outside(
     const tsr_token_file *file, int64_t begin, int64_t count, int64_t vocab_size);
 /* The error of that token. */
 bool tsr_token_file_outside(
-    const tsr_token_file *file, int64_t token, int64_t vocab_size, tsr_place place,
+    const tsr_token_file *file, int64_t token, int64_t vocab_size, tsr_location location,
     tsr_diags *diags);
 
 /* The first document that begins behind token `at` by the index or the text's files; the file's end

@@ -37,7 +37,7 @@ typedef struct {
   bool failed;
   /* Of whose turn it is. */
   int64_t bytes_done, documents, skipped;
-  tsr_place first_skipped;
+  tsr_location first_skipped;
   double shown;
 } job;
 
@@ -196,7 +196,7 @@ static void show_progress(job *j) {
       (double)j->bytes_done / 1e6 / (time - j->start));
 }
 
-static bool write_block(job *j, const tsr_tokenize_worker *w) {
+static bool write_block(job *j, const tsr_tokenize_process *w) {
   const char *bytes = (const char *)w->tokens;
   size_t width = w->rules->is_wide ? 4 : 2;
   int64_t at = 0;
@@ -212,7 +212,7 @@ static bool write_block(job *j, const tsr_tokenize_worker *w) {
   return true;
 }
 
-static void note_skipped(job *j, const tsr_tokenize_worker *w, const tsr_tokenize_file *file) {
+static void note_skipped(job *j, const tsr_tokenize_process *w, const tsr_tokenize_file *file) {
   if (w->skipped && !j->skipped)
     j->first_skipped = tsr_text_file_place(&file->text, w->first_skipped, 1, j->diags);
   j->skipped += w->skipped;
@@ -223,7 +223,7 @@ static bool is_stopped(const job *j) { return j->options->stop && *j->options->s
 /* An error is found again when it is the block's turn, so that the first in the inputs is the one
  * that is told, and by one thread; but in a file that has become shorter, which reads as zeros,
  * that is the error. */
-static void work(job *j, tsr_tokenize_worker *w) {
+static void work(job *j, tsr_tokenize_process *w) {
   tsr_diags *unsaid = tsr_diags_new(w->arena);
   tsr_tokenize_block block;
   int64_t number;
@@ -246,10 +246,10 @@ static void work(job *j, tsr_tokenize_worker *w) {
 
 static void *run_thread(void *context) {
   job *j = context;
-  tsr_tokenize_worker worker;
-  tsr_tokenize_worker_open(&j->rules, &worker);
-  work(j, &worker);
-  tsr_tokenize_worker_close(&worker);
+  tsr_tokenize_process process;
+  tsr_tokenize_process_open(&j->rules, &process);
+  work(j, &process);
+  tsr_tokenize_process_close(&process);
   return NULL;
 }
 

@@ -65,18 +65,18 @@ size_t tsr_tokenize_block_end(
 
 /* ---- encoding ---- */
 
-void tsr_tokenize_worker_open(const tsr_tokenize_rules *rules, tsr_tokenize_worker *ret) {
-  *ret = (tsr_tokenize_worker){.rules = rules, .arena = tsr_arena_new()};
+void tsr_tokenize_process_open(const tsr_tokenize_rules *rules, tsr_tokenize_process *ret) {
+  *ret = (tsr_tokenize_process){.rules = rules, .arena = tsr_arena_new()};
   if (rules->tokenizer.kind == TSR_TOKENIZER_BPE) ret->scratch = tsr_bpe_scratch_new();
 }
 
-void tsr_tokenize_worker_close(tsr_tokenize_worker *w) {
+void tsr_tokenize_process_close(tsr_tokenize_process *w) {
   if (w->scratch) tsr_bpe_scratch_free(w->scratch);
   tsr_arena_free(w->arena);
 }
 
 /* Room for `more` tokens behind those that are there. */
-static void make_room(tsr_tokenize_worker *w, int64_t more) {
+static void make_room(tsr_tokenize_process *w, int64_t more) {
   if (w->count + more <= w->capacity) return;
   int64_t capacity = w->count + more + w->capacity;
   int32_t *tokens = tsr_arena_array(w->arena, int32_t, capacity);
@@ -85,7 +85,7 @@ static void make_room(tsr_tokenize_worker *w, int64_t more) {
   w->capacity = capacity;
 }
 
-static bool encode_text(tsr_tokenize_worker *w, const tsr_text_file *text, tsr_diags *diags) {
+static bool encode_text(tsr_tokenize_process *w, const tsr_text_file *text, tsr_diags *diags) {
   const tsr_tokenizer *tokenizer = &w->rules->tokenizer;
   int64_t added = 0;
   make_room(w, tsr_tokenizer_room(tokenizer, text->text, text->length) + 1);
@@ -98,7 +98,7 @@ static bool encode_text(tsr_tokenize_worker *w, const tsr_text_file *text, tsr_d
   return ok;
 }
 
-static void end_document(tsr_tokenize_worker *w) {
+static void end_document(tsr_tokenize_process *w) {
   if (w->rules->end_of_text >= 0) {
     make_room(w, 1);
     w->tokens[w->count++] = (int32_t)w->rules->end_of_text;
@@ -109,7 +109,7 @@ static void end_document(tsr_tokenize_worker *w) {
 
 /* A text is located from the file's begin, since its pieces know no lines. */
 static bool
-encode_piece(tsr_tokenize_worker *w, const tsr_tokenize_block *b, bool locate, tsr_diags *diags) {
+encode_piece(tsr_tokenize_process *w, const tsr_tokenize_block *b, bool locate, tsr_diags *diags) {
   const tsr_text_file *t = &b->file->text;
   size_t begin = locate ? 0 : b->begin;
   tsr_text_file piece = {t->path, t->text + begin, b->end - begin};
@@ -125,7 +125,7 @@ fail_in_line(const tsr_text_file *file, size_t at, const char *message, tsr_diag
 
 /* One line of [begin, end). */
 static bool encode_line(
-    tsr_tokenize_worker *w, const tsr_text_file *file, size_t begin, size_t end, bool locate,
+    tsr_tokenize_process *w, const tsr_text_file *file, size_t begin, size_t end, bool locate,
     tsr_diags *diags) {
   tsr_jsonl_fault fault;
   if (end - begin > w->text_capacity) {
@@ -154,7 +154,7 @@ static bool is_blank(const char *line, size_t length) {
 }
 
 static bool
-encode_lines(tsr_tokenize_worker *w, const tsr_tokenize_block *b, bool locate, tsr_diags *diags) {
+encode_lines(tsr_tokenize_process *w, const tsr_tokenize_block *b, bool locate, tsr_diags *diags) {
   const tsr_text_file *t = &b->file->text;
   for (size_t at = b->begin, end; at < b->end; at = end + 1) {
     const char *line_end = memchr(t->text + at, '\n', b->end - at);
@@ -169,7 +169,7 @@ encode_lines(tsr_tokenize_worker *w, const tsr_tokenize_block *b, bool locate, t
 }
 
 /* 16-bit tokens move up to the front of their own place. */
-static void narrow(tsr_tokenize_worker *w) {
+static void narrow(tsr_tokenize_process *w) {
   char *to = (char *)w->tokens;
   for (int64_t i = 0; i < w->count; i++) {
     uint16_t token = (uint16_t)w->tokens[i];
@@ -178,7 +178,7 @@ static void narrow(tsr_tokenize_worker *w) {
 }
 
 bool tsr_tokenize_block_encode(
-    tsr_tokenize_worker *w, const tsr_tokenize_block *block, bool locate, tsr_diags *diags) {
+    tsr_tokenize_process *w, const tsr_tokenize_block *block, bool locate, tsr_diags *diags) {
   w->count = 0;
   w->ends_count = 0;
   w->skipped = 0;

@@ -49,14 +49,14 @@ typedef struct {
   size_t first_skipped; /* where the first of them begins */
   char *text;           /* of a line */
   size_t text_capacity;
-} tsr_tokenize_worker;
+} tsr_tokenize_process;
 
-void tsr_tokenize_worker_open(const tsr_tokenize_rules *rules, tsr_tokenize_worker *ret);
-void tsr_tokenize_worker_close(tsr_tokenize_worker *worker);
+void tsr_tokenize_process_open(const tsr_tokenize_rules *rules, tsr_tokenize_process *ret);
+void tsr_tokenize_process_close(tsr_tokenize_process *process);
 
 /* Encodes a block. Errors are located in the file if `locate`, which costs reading it from its
  * begin, and one thread may do at a time; else only that there is one counts. */
 bool tsr_tokenize_block_encode(
-    tsr_tokenize_worker *worker, const tsr_tokenize_block *block, bool locate, tsr_diags *diags);
+    tsr_tokenize_process *process, const tsr_tokenize_block *block, bool locate, tsr_diags *diags);
 
 #endif

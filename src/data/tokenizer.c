@@ -127,12 +127,13 @@ static bool encode_ids(
       continue;
     }
     int length = end - at < 40 ? (int)(end - at) : 40;
-    tsr_place place = tsr_text_file_place(file, at, length, diags);
+    tsr_location location = tsr_text_file_place(file, at, length, diags);
     const char *word = file->text + at;
-    return is_number ? tsr_diag_error(
-                           diags, place, "token %.*s is outside the vocabulary of %d tokens",
-                           length, word, tokenizer->vocab_size)
-                     : tsr_diag_error(diags, place, "'%.*s' is not a token number", length, word);
+    return is_number
+               ? tsr_diag_error(
+                     diags, location, "token %.*s is outside the vocabulary of %d tokens", length,
+                     word, tokenizer->vocab_size)
+               : tsr_diag_error(diags, location, "'%.*s' is not a token number", length, word);
   }
   *ret_count = count;
   return true;

@@ -17,23 +17,23 @@ typedef struct {
   int32_t *tokens;
   int64_t count, capacity, vocab_size;
   int32_t most; /* of the tokens, and where it stands */
-  tsr_place most_at;
+  tsr_location most_at;
   bool has_tokens, has_vocab;
 } reader;
 
-static tsr_place place_of(const reader *r, yaml_mark_t mark, size_t end) {
+static tsr_location place_of(const reader *r, yaml_mark_t mark, size_t end) {
   size_t length = end > mark.index ? end - mark.index : 1;
-  return (tsr_place){r->path, (int)mark.line + 1, (int)mark.column + 1, (int)length};
+  return (tsr_location){r->path, (int)mark.line + 1, (int)mark.column + 1, (int)length};
 }
 
-static tsr_place event_place(const reader *r) {
+static tsr_location event_place(const reader *r) {
   bool inside = r->event.start_mark.line == r->event.end_mark.line;
   return place_of(r, r->event.start_mark, inside ? r->event.end_mark.index : 0);
 }
 
-static bool fail(const reader *r, tsr_place place, const char *message) {
+static bool fail(const reader *r, tsr_location location, const char *message) {
   if (r->length <= QUOTED_BYTES_MAX) tsr_diags_source(r->diags, r->path, r->text, r->length);
-  return tsr_diag_error(r->diags, place, "%s", message);
+  return tsr_diag_error(r->diags, location, "%s", message);
 }
 
 static bool next(reader *r) {
@@ -103,9 +103,9 @@ static bool skip(reader *r) {
 
 static bool read_entry(reader *r) {
   bool tokens = is_key(r, "tokens"), vocab = is_key(r, "tokenizer_vocab_size");
-  tsr_place place = event_place(r);
+  tsr_location location = event_place(r);
   if ((tokens && r->has_tokens) || (vocab && r->has_vocab))
-    return fail(r, place, "the key stands here a second time");
+    return fail(r, location, "the key stands here a second time");
   if (!skip(r) || !next(r)) return false;
   if (tokens) return read_tokens(r);
   if (!vocab) return skip(r);
@@ -119,7 +119,7 @@ static bool read_map(reader *r) {
   for (int i = 0; i < 3; i++) /* the stream, the document, its root */
     if (!next(r)) return false;
   bool is_map = r->event.type == YAML_MAPPING_START_EVENT;
-  tsr_place root = {.file = r->path};
+  tsr_location root = {.file = r->path};
   while (is_map && next(r) && r->event.type != YAML_MAPPING_END_EVENT)
     if (!read_entry(r)) return false;
   if (is_map && r->event.type != YAML_MAPPING_END_EVENT) return false;
@@ -138,11 +138,11 @@ static bool read_map(reader *r) {
 }
 
 bool tsr_tt_train_tokens_read(
-    tsr_arena *arena, const char *path, tsr_place place, tsr_token_file *ret_file,
+    tsr_arena *arena, const char *path, tsr_location location, tsr_token_file *ret_file,
     tsr_diags *diags) {
   reader r = {.arena = arena, .diags = diags, .path = path};
   tsr_file_map map;
-  if (!tsr_file_map_open(path, 0, place, &map, diags)) return false;
+  if (!tsr_file_map_open(path, 0, location, &map, diags)) return false;
   r.text = map.bytes;
   r.length = map.length;
   bool ok = r.length <= FILE_BYTES_MAX && yaml_parser_initialize(&r.yaml);
@@ -153,7 +153,7 @@ bool tsr_tt_train_tokens_read(
     yaml_event_delete(&r.event);
     yaml_parser_delete(&r.yaml);
   } else {
-    tsr_diag_failure(diags, place, "'%s' cannot be read: it is too large", path);
+    tsr_diag_failure(diags, location, "'%s' cannot be read: it is too large", path);
   }
   tsr_file_map_close(&map);
   ret_file->type = TSR_TOKEN_I32;

@@ -7,7 +7,7 @@
 /* Reads all tokens into the arena, 4 bytes each. Other keys are skipped. Errors are located in the
  * file: no YAML, no such map, a token that is no integer in [0, tokenizer_vocab_size). */
 bool tsr_tt_train_tokens_read(
-    tsr_arena *arena, const char *path, tsr_place place, tsr_token_file *ret_file,
+    tsr_arena *arena, const char *path, tsr_location location, tsr_token_file *ret_file,
     tsr_diags *diags);
 
 #endif

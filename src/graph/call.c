@@ -24,7 +24,7 @@ static int checked(
   tsr_type types[TSR_OUTPUTS_MAX];
   const char *bad = tsr_infer(b->g, &node, types);
   if (bad) return fail_infer(b, bad) ? 0 : -1;
-  return tsr_graph_add(b->g, op, TSR_FORWARD, name, b->call->place, count, inputs, &node.attr);
+  return tsr_graph_add(b->g, op, TSR_FORWARD, name, b->call->location, count, inputs, &node.attr);
 }
 
 static bool give(const builder *b, int value) {
@@ -67,7 +67,7 @@ static int rope_table(const builder *b, int64_t positions, const tsr_init *init)
       return i;
   }
   const char *name = tsr_arena_printf(g->arena, "rope_table.%d", g->values_count);
-  return tsr_graph_const(g, name, init, 3, shape, b->call->place);
+  return tsr_graph_const(g, name, init, 3, shape, b->call->location);
 }
 
 static bool call_rope(const builder *b) {
@@ -137,7 +137,7 @@ static bool call_cross_entropy(const builder *b) {
   tsr_attrs of_stats = {.ce_stats = {valid}}, of_loss = {.ce_loss = {.valid = valid}};
   int stats = checked(b, TSR_OP_CE_STATS, name, 2, c->inputs, &of_stats);
   if (stats < 0) return false;
-  int inputs[] = {c->inputs[0], stats, c->inputs[1], tsr_graph_hyper(b->g)};
+  int inputs[] = {c->inputs[0], stats, c->inputs[1], tsr_graph_step_scalars(b->g)};
   return give(b, checked(b, TSR_OP_CE_LOSS, c->result, 4, inputs, &of_loss));
 }
 
@@ -152,24 +152,24 @@ static bool call_reshape(const builder *b) {
   tsr_attrs attr;
   if (!read_attrs(b, tsr_attr_set_of(TSR_ATTRS_reshape_call), &attr)) return false;
   const tsr_size_list *shape = &attr.reshape_call.shape;
-  tsr_place place = tsr_call_find_attr(c, "shape")->place;
+  tsr_location location = tsr_call_find_attr(c, "shape")->location;
   const tsr_value *x = &b->g->values[c->inputs[0]];
   int64_t have = tsr_value_elements(x), want = 1;
   for (int i = 0; i < shape->count; i++) {
     if (shape->size[i] < 1 || shape->size[i] > have)
       return tsr_diag_error(
-          b->diags, place, "reshape: a size of %lld does not fit '%s' %s",
+          b->diags, location, "reshape: a size of %lld does not fit '%s' %s",
           (long long)shape->size[i], x->name, tsr_shape_text(x->ndim, x->shape).text);
     want *= shape->size[i];
   }
   if (want != have)
     return tsr_diag_error(
-        b->diags, place, "reshape: '%s' %s has %lld elements, %s has %lld", x->name,
+        b->diags, location, "reshape: '%s' %s has %lld elements, %s has %lld", x->name,
         tsr_shape_text(x->ndim, x->shape).text, (long long)have,
         tsr_shape_text(shape->count, shape->size).text, (long long)want);
   return give(
       b, tsr_graph_add_shaped(
-             b->g, TSR_OP_RESHAPE, TSR_FORWARD, c->result, c->place, 1, c->inputs, NULL,
+             b->g, TSR_OP_RESHAPE, TSR_FORWARD, c->result, c->location, 1, c->inputs, NULL,
              shape->count, shape->size));
 }
 

@@ -33,18 +33,19 @@ static bool check_type(const reader *r, const tsr_attr_field *f, const tsr_call_
   bool list = f->type == TSR_ATTR_sizes;
   if (list ? !a->list_count : a->word || a->list_count)
     return tsr_diag_error(
-        r->diags, a->place, "%s: '%s' must be a %s", r->call->op, a->name,
+        r->diags, a->location, "%s: '%s' must be a %s", r->call->op, a->name,
         list ? "list of sizes" : "number");
   if (f->type == TSR_ATTR_nonneg && a->value < 0)
     return tsr_diag_error(
-        r->diags, a->place, "%s: '%s' must not be negative, found %g", r->call->op, a->name,
+        r->diags, a->location, "%s: '%s' must not be negative, found %g", r->call->op, a->name,
         a->value);
   if (f->type == TSR_ATTR_positive && !(a->value > 0))
     return tsr_diag_error(
-        r->diags, a->place, "%s: '%s' must be above 0, found %g", r->call->op, a->name, a->value);
+        r->diags, a->location, "%s: '%s' must be above 0, found %g", r->call->op, a->name,
+        a->value);
   if (!is_whole(f->type) || a->value == floor(a->value)) return true;
   return tsr_diag_error(
-      r->diags, a->place, "%s: '%s' must be a whole number, not %g", r->call->op, a->name,
+      r->diags, a->location, "%s: '%s' must be a whole number, not %g", r->call->op, a->name,
       a->value);
 }
 
@@ -53,7 +54,7 @@ static bool fail_unknown(const reader *r, const tsr_call_attr *a) {
   int count = 0;
   for (int i = 0; i < r->set->count && count < TSR_CALL_ATTRS_MAX; i++)
     if (!r->set->fields[i].hidden) names[count++] = r->set->fields[i].name;
-  tsr_diag_error(r->diags, a->place, "%s has no attribute '%s'", r->call->op, a->name);
+  tsr_diag_error(r->diags, a->location, "%s has no attribute '%s'", r->call->op, a->name);
   tsr_diag_nearest(r->diags, a->name, names, count);
   return false;
 }
@@ -81,8 +82,8 @@ static bool read_axis(const reader *r, const tsr_call_attr *a, double *ret_axis)
     if (!strcmp(a->word, names[i])) return *ret_axis = i, true;
   if (!a->word)
     return tsr_diag_error(
-        r->diags, a->place, "%s: '%s' must be an axis's name", r->call->op, a->name);
-  tsr_diag_error(r->diags, a->place, "'%s' is not an axis", a->word);
+        r->diags, a->location, "%s: '%s' must be an axis's name", r->call->op, a->name);
+  tsr_diag_error(r->diags, a->location, "'%s' is not an axis", a->word);
   tsr_diag_nearest(r->diags, a->word, names, TSR_AXES);
   return false;
 }

@@ -18,7 +18,7 @@ const char *tsr_section_name(tsr_section section) {
 
 tsr_graph *tsr_graph_new(tsr_arena *arena, const char *name, tsr_units units) {
   tsr_graph *g = tsr_arena_alloc(arena, sizeof *g);
-  *g = (tsr_graph){.arena = arena, .name = name, .hyper = -1, .loss = -1, .units = units};
+  *g = (tsr_graph){.arena = arena, .name = name, .step_scalars = -1, .loss = -1, .units = units};
   g->block = g->of = -1;
   return g;
 }
@@ -33,7 +33,7 @@ static int add_value(tsr_graph *g, const tsr_value *value) {
 
 static tsr_value make_value(
     const char *name, tsr_value_kind kind, tsr_dtype dtype, int ndim, const int64_t *shape,
-    tsr_place place) {
+    tsr_location location) {
   assert(ndim >= 1 && ndim <= TSR_DIMS_MAX);
   tsr_value v = {
       .name = name,
@@ -42,15 +42,15 @@ static tsr_value make_value(
       .ndim = ndim,
       .node = -1,
       .param = -1,
-      .place = place};
+      .location = location};
   memcpy(v.shape, shape, sizeof *shape * (size_t)ndim);
   return v;
 }
 
 int tsr_graph_input(
     tsr_graph *g, const char *name, tsr_dtype dtype, int ndim, const int64_t *shape,
-    tsr_place place) {
-  tsr_value v = make_value(name, TSR_VALUE_INPUT, dtype, ndim, shape, place);
+    tsr_location location) {
+  tsr_value v = make_value(name, TSR_VALUE_INPUT, dtype, ndim, shape, location);
   return add_value(g, &v);
 }
 
@@ -58,7 +58,7 @@ int tsr_graph_param(tsr_graph *g, const tsr_param *param) {
   tsr_arena_grow(
       g->arena, (void **)&g->params, sizeof *g->params, g->params_count, &g->params_capacity);
   tsr_value v =
-      make_value(param->name, TSR_VALUE_PARAM, TSR_F32, param->ndim, param->shape, param->place);
+      make_value(param->name, TSR_VALUE_PARAM, TSR_F32, param->ndim, param->shape, param->location);
   v.param = g->params_count;
   memcpy(v.placement, param->placement, sizeof v.placement);
   int id = add_value(g, &v);
@@ -72,27 +72,28 @@ int tsr_graph_param(tsr_graph *g, const tsr_param *param) {
 
 int tsr_graph_const(
     tsr_graph *g, const char *name, const tsr_init *init, int ndim, const int64_t *shape,
-    tsr_place place) {
-  tsr_value v = make_value(name, TSR_VALUE_CONST, TSR_F32, ndim, shape, place);
+    tsr_location location) {
+  tsr_value v = make_value(name, TSR_VALUE_CONST, TSR_F32, ndim, shape, location);
   v.init = *init;
   return add_value(g, &v);
 }
 
 int tsr_graph_state(tsr_graph *g, const char *name, int param) {
   const tsr_param *p = &g->params[param];
-  tsr_value v = make_value(name, TSR_VALUE_STATE, TSR_F32, p->ndim, p->shape, p->place);
+  tsr_value v = make_value(name, TSR_VALUE_STATE, TSR_F32, p->ndim, p->shape, p->location);
   v.param = param;
   memcpy(v.placement, p->placement, sizeof v.placement);
   return add_value(g, &v);
 }
 
-int tsr_graph_hyper(tsr_graph *g) {
-  if (g->hyper < 0) {
-    int64_t shape[] = {TSR_HYPERS};
-    tsr_value v = make_value("hyper", TSR_VALUE_HYPER, TSR_F32, 1, shape, TSR_NOWHERE);
-    g->hyper = add_value(g, &v);
+int tsr_graph_step_scalars(tsr_graph *g) {
+  if (g->step_scalars < 0) {
+    int64_t shape[] = {TSR_SCALARS};
+    tsr_value v =
+        make_value("step_scalars", TSR_VALUE_STEP_SCALARS, TSR_F32, 1, shape, TSR_NOWHERE);
+    g->step_scalars = add_value(g, &v);
   }
-  return g->hyper;
+  return g->step_scalars;
 }
 
 void tsr_graph_output(tsr_graph *g, const char *name, int value) {
@@ -143,8 +144,8 @@ static int add_node(tsr_graph *g, const tsr_node *node, const tsr_type *types) {
   for (int i = 0; i < n->outputs_count; i++) {
     static const char *const suffix[] = {"", ".1", ".2"};
     const char *name = tsr_arena_printf(g->arena, "%s%s", n->name, suffix[i]);
-    tsr_value v =
-        make_value(name, TSR_VALUE_NODE, types[i].dtype, types[i].ndim, types[i].shape, n->place);
+    tsr_value v = make_value(
+        name, TSR_VALUE_NODE, types[i].dtype, types[i].ndim, types[i].shape, n->location);
     v.node = id;
     v.output = i;
     int value = add_value(g, &v);
@@ -154,7 +155,7 @@ static int add_node(tsr_graph *g, const tsr_node *node, const tsr_type *types) {
 }
 
 static tsr_node make_node(
-    const tsr_graph *g, tsr_op op, tsr_section section, const char *name, tsr_place place,
+    const tsr_graph *g, tsr_op op, tsr_section section, const char *name, tsr_location location,
     int inputs_count, const int *inputs, const tsr_attrs *attr) {
   tsr_node n = {
       .op = op,
@@ -162,7 +163,7 @@ static tsr_node make_node(
       .name = name,
       .inputs_count = inputs_count,
       .inputs = (int *)inputs,
-      .place = place};
+      .location = location};
   n.block = g->block;
   n.of = g->of;
   if (tsr_op_facts(op) & TSR_FACT_EVERYWHERE) n.stage = TSR_EVERY_STAGE;
@@ -171,9 +172,9 @@ static tsr_node make_node(
 }
 
 int tsr_graph_add(
-    tsr_graph *g, tsr_op op, tsr_section section, const char *name, tsr_place place,
+    tsr_graph *g, tsr_op op, tsr_section section, const char *name, tsr_location location,
     int inputs_count, const int *inputs, const tsr_attrs *attr) {
-  tsr_node node = make_node(g, op, section, name, place, inputs_count, inputs, attr);
+  tsr_node node = make_node(g, op, section, name, location, inputs_count, inputs, attr);
   tsr_type types[TSR_OUTPUTS_MAX];
   const char *wrong = tsr_infer(g, &node, types);
   if (wrong) fprintf(stderr, "%s (%s): %s\n", name, tsr_op_name(op), wrong);
@@ -182,9 +183,9 @@ int tsr_graph_add(
 }
 
 int tsr_graph_add_shaped(
-    tsr_graph *g, tsr_op op, tsr_section section, const char *name, tsr_place place,
+    tsr_graph *g, tsr_op op, tsr_section section, const char *name, tsr_location location,
     int inputs_count, const int *inputs, const tsr_attrs *attr, int ndim, const int64_t *shape) {
-  tsr_node node = make_node(g, op, section, name, place, inputs_count, inputs, attr);
+  tsr_node node = make_node(g, op, section, name, location, inputs_count, inputs, attr);
   tsr_type type = {.dtype = TSR_F32, .ndim = ndim};
   memcpy(type.shape, shape, sizeof *shape * (size_t)ndim);
   assert(tsr_op_outputs(op) == 1);
@@ -220,7 +221,7 @@ void tsr_graph_map_ends(tsr_graph *g, const tsr_graph *old, const int *map) {
   for (int i = 0; i < old->outputs_count; i++)
     tsr_graph_output(g, old->outputs[i].name, map[old->outputs[i].value]);
   g->loss = old->loss < 0 ? -1 : map[old->loss];
-  g->hyper = old->hyper < 0 ? -1 : map[old->hyper];
+  g->step_scalars = old->step_scalars < 0 ? -1 : map[old->step_scalars];
   if (!old->grads) return;
   g->grads_count = old->grads_count;
   g->grads = tsr_arena_array(old->arena, int, old->grads_count);

@@ -23,9 +23,9 @@ enum { TSR_OUTPUTS_MAX = 3 };
 enum { TSR_GRAPH_OUTPUTS_MAX = 16 }; /* that a graph file may ask for */
 
 typedef enum {
-  TSR_VALUE_INPUT, /* written anew for every microbatch: tokens, targets, features */
-  TSR_VALUE_HYPER, /* a few numbers written for every step: tsr_hyper */
-  TSR_VALUE_CONST, /* computed once before the first step: a rope table */
+  TSR_VALUE_INPUT,        /* written anew for every microbatch: tokens, targets, features */
+  TSR_VALUE_STEP_SCALARS, /* a few numbers written for every step: tsr_hyper */
+  TSR_VALUE_CONST,        /* computed once before the first step: a rope table */
   TSR_VALUE_PARAM,
   TSR_VALUE_STATE, /* optimizer state, zero at the start */
   TSR_VALUE_NODE   /* a node's output */
@@ -56,7 +56,7 @@ typedef struct {
   bool decay;                        /* weight decay applies */
   tsr_placement placement[TSR_AXES]; /* asked for: replicate or shard(dim) */
   int stage;                         /* virtual stage that owns it */
-  tsr_place place;
+  tsr_location location;
 } tsr_param;
 
 typedef struct {
@@ -77,7 +77,7 @@ typedef struct {
                              until cp has added its parts of each */
   tsr_dtype completes_to; /* of a sum in f32 that is still owed: TSR_BF16 or TSR_F16, which it is
                              rounded to, once, when it is complete; else TSR_F32 */
-  tsr_place place;
+  tsr_location location;
 } tsr_value;
 
 /* Forward and backward run once for every microbatch, prologue and update once for every step.
@@ -105,7 +105,7 @@ typedef struct {
   int block; /* which repetition of the graph file's outermost repeats it stands in; -1: none */
   int of;    /* of a backward node: the forward node that it is for; else -1 */
   int stage; /* virtual stage of the pipeline; TSR_EVERY_STAGE */
-  tsr_place place;
+  tsr_location location;
 } tsr_node;
 
 enum { TSR_EVERY_STAGE = -1 };
@@ -123,7 +123,7 @@ typedef struct {
 typedef struct {
   const char *name;
   int value;
-  tsr_place place; /* in a graph file */
+  tsr_location location; /* in a graph file */
 } tsr_graph_end;
 
 typedef struct tsr_graph {
@@ -137,7 +137,7 @@ typedef struct tsr_graph {
   int params_count, params_capacity;
   tsr_graph_end *outputs; /* asked for: loss, logits, … */
   int outputs_count, outputs_capacity;
-  int hyper;               /* the TSR_VALUE_HYPER value, -1 before it is first needed */
+  int step_scalars;        /* the TSR_VALUE_HYPER value, -1 before it is first needed */
   int loss;                /* -1: none */
   int grads_count, *grads; /* per parameter after autodiff: its gradient's value, -1 none */
   tsr_units units;
@@ -154,29 +154,29 @@ int64_t tsr_loss_samples(const tsr_node *loss);
 /* The probability with which a node of a forward graph drops an element; 0: it drops none. */
 double tsr_node_dropout(const tsr_node *n);
 
-/* The numbers of one step, in the hyper value. */
+/* The numbers of one step, in the step_scalars value. */
 typedef enum {
-  TSR_HYPER_LR,
-  TSR_HYPER_CORRECTION1,
-  TSR_HYPER_CORRECTION2,
-  TSR_HYPER_INV_COUNT,
-  TSR_HYPER_FIRST,
-  TSR_HYPER_LOSS_SCALE, /* read with fp16 only */
-  TSR_HYPERS
-} tsr_hyper;
+  TSR_SCALAR_LR,
+  TSR_SCALAR_CORRECTION1,
+  TSR_SCALAR_CORRECTION2,
+  TSR_SCALAR_INV_COUNT,
+  TSR_SCALAR_FIRST,
+  TSR_SCALAR_LOSS_SCALE, /* read with fp16 only */
+  TSR_SCALARS
+} tsr_step_scalar;
 
 tsr_graph *tsr_graph_new(tsr_arena *arena, const char *name, tsr_units units);
 
 /* Each returns the new value's index. Shapes are copied; names too. */
 int tsr_graph_input(
     tsr_graph *g, const char *name, tsr_dtype dtype, int ndim, const int64_t *shape,
-    tsr_place place);
+    tsr_location location);
 int tsr_graph_param(tsr_graph *g, const tsr_param *param);
 int tsr_graph_const(
     tsr_graph *g, const char *name, const tsr_init *init, int ndim, const int64_t *shape,
-    tsr_place place);
+    tsr_location location);
 int tsr_graph_state(tsr_graph *g, const char *name, int param);
-int tsr_graph_hyper(tsr_graph *g);
+int tsr_graph_step_scalars(tsr_graph *g);
 /* Is there after the step; of what each microbatch makes, the last one's is, where microbatches are
  * not alive together (with pipeline stages they are). */
 void tsr_graph_output(tsr_graph *g, const char *name, int value);
@@ -189,11 +189,11 @@ int tsr_graph_find_loss(const tsr_graph *g, int value);
  * (assert that it can). `attr` may be NULL (the defaults). Returns the first output's value, or the
  * node's index for ops without outputs. */
 int tsr_graph_add(
-    tsr_graph *g, tsr_op op, tsr_section section, const char *name, tsr_place place,
+    tsr_graph *g, tsr_op op, tsr_section section, const char *name, tsr_location location,
     int inputs_count, const int *inputs, const tsr_attrs *attr);
 /* The same for ops whose output shape is not their inputs' matter (reshape). */
 int tsr_graph_add_shaped(
-    tsr_graph *g, tsr_op op, tsr_section section, const char *name, tsr_place place,
+    tsr_graph *g, tsr_op op, tsr_section section, const char *name, tsr_location location,
     int inputs_count, const int *inputs, const tsr_attrs *attr, int ndim, const int64_t *shape);
 
 /* Copies a value without a node, or a node with other inputs, from another graph of the same arena;
@@ -202,7 +202,7 @@ int tsr_graph_copy_value(tsr_graph *g, const tsr_value *value);
 int tsr_graph_copy_node(tsr_graph *g, const tsr_graph *from, int node, const int *inputs);
 
 /* An empty graph with another one's parameters, for passes that copy it; and, when that is done,
- * its outputs, loss, gradients and hyper value by the copies (`map`: old value → new). */
+ * its outputs, loss, gradients and step_scalars value by the copies (`map`: old value → new). */
 tsr_graph *tsr_graph_derive(const tsr_graph *old);
 void tsr_graph_map_ends(tsr_graph *g, const tsr_graph *old, const int *map);
 
@@ -214,13 +214,13 @@ typedef struct {
   const char *word; /* an identifier value (axis: dp), else NULL */
   int64_t list[TSR_DIMS_MAX];
   int list_count; /* > 0: a list value (shape: [2, 3]) */
-  tsr_place place;
+  tsr_location location;
 } tsr_call_attr;
 typedef struct {
   const char *op, *result; /* result: the name that the outputs get */
-  tsr_place op_place, place;
+  tsr_location op_place, location;
   int inputs_count, inputs[TSR_CALL_INPUTS_MAX];
-  tsr_place input_places[TSR_CALL_INPUTS_MAX];
+  tsr_location input_places[TSR_CALL_INPUTS_MAX];
   int attrs_count;
   tsr_call_attr attrs[TSR_CALL_ATTRS_MAX];
 } tsr_call;

@@ -372,22 +372,22 @@ static const char *infer_ring_dkv_out(const inference *i) {
 }
 
 /* x (B, C, W), positions (B), counts (B) → (B, length, W) */
-static const char *infer_keep(const inference *i) {
+static const char *infer_kv_cache_append(const inference *i) {
   i->out[0] = type_of(i->in[0]);
-  i->out[0].shape[1] = i->node->attr.keep.length;
+  i->out[0].shape[1] = i->node->attr.kv_cache_append.length;
   return NULL;
 }
 
 /* table (T, E), positions (B) → (B, count, E) */
-static const char *infer_rows_at(const inference *i) {
+static const char *infer_gather_rows(const inference *i) {
   const tsr_value *table = i->in[0], *positions = i->in[1];
-  int64_t count = i->node->attr.rows_at.count;
+  int64_t count = i->node->attr.gather_rows.count;
   i->out[0] = (tsr_type){table->dtype, 3, {positions->shape[0], count, table->shape[1]}};
   return NULL;
 }
 
 /* x (B, C, E), counts (B) → (B, 1, E) */
-static const char *infer_take_last(const inference *i) {
+static const char *infer_slice_last(const inference *i) {
   i->out[0] = type_of(i->in[0]);
   i->out[0].shape[1] = 1;
   return NULL;

@@ -16,7 +16,7 @@ enum tsr_op_facts {
   TSR_FACT_INTERNAL = 1,     /* made by short forms and passes; a graph file cannot call it */
   TSR_FACT_LOSS = 2,         /* gives one number, and autodiff can begin there */
   TSR_FACT_RANDOM = 4,       /* may draw other numbers for every microbatch */
-  TSR_FACT_PRODUCT = 8,      /* sums over a dimension of its own, not over rows */
+  TSR_FACT_MATMUL = 8,       /* sums over a dimension of its own, not over rows */
   TSR_FACT_GRADIENT = 16,    /* its result is (part of) a parameter's gradient */
   TSR_FACT_SUMMANDS = 32,    /* treats every summand alike, so units may stay apart through it */
   TSR_FACT_COLLECTIVE = 64,  /* moves data between the members of the axis in its attributes */
@@ -28,7 +28,7 @@ enum tsr_op_facts {
   TSR_FACT_WIDE = 4096,        /* reads and gives f32 in every precision */
   TSR_FACT_STATISTICS = 8192,  /* outputs after the first are numbers for its gradient, in f32 */
   TSR_FACT_KEPT = 16384,       /* its output stays from one run of the program to the next, for all
-                                  of a worker's programs that have it; a run writes a part of it */
+                                  of a process's programs that have it; a run writes a part of it */
   TSR_FACT_OVERWRITES = 32768, /* its output may be its first input's bytes: element i needs no more
                                   of that than element i */
   TSR_FACT_CHEAP = 65536, /* its gradient needs its inputs anyway, and it goes through them once */

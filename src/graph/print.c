@@ -54,7 +54,7 @@ static void print_node(const tsr_graph *g, const tsr_node *n, bool placements, t
 }
 
 void tsr_graph_print(const tsr_graph *g, bool placements, tsr_text *text) {
-  static const char *const kinds[] = {"input", "hyper", "const", "param", "state"};
+  static const char *const kinds[] = {"input", "step_scalars", "const", "param", "state"};
   bool stages = false;
   for (int i = 0; i < g->nodes_count; i++) stages |= g->nodes[i].stage > 0;
   tsr_text_add(text, "graph %s\n", g->name);

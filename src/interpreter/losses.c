@@ -6,7 +6,7 @@
 /* For the vocabulary split over ranks; here the loss node makes its own softmax. */
 const tsr_interpreter_rule tsr_interpret_ce_stats = {.statistics = true};
 
-/* inputs: logits, statistics, targets, hyper. The first `valid` logits of a row are real. */
+/* inputs: logits, statistics, targets, step_scalars. The first `valid` logits of a row are real. */
 static int64_t valid_logits(const tsr_interpreted *n) {
   int64_t valid = n->node->attr.ce_loss.valid;
   return valid ? valid : tsr_interpreted_columns(n, 0);

@@ -9,12 +9,13 @@ typedef struct {
   const tsr_node *node;
   const tsr_value *type[TSR_CALL_INPUTS_MAX], *out_type; /* for their shapes */
   const double *in[TSR_CALL_INPUTS_MAX];
-  double *out;                       /* the first output; others are never read here */
-  const double *d_out;               /* the gradient of the loss by it */
-  double *d_in[TSR_CALL_INPUTS_MAX]; /* a vjp adds to them; NULL of tokens and hyper. Two of them
+  double *out;         /* the first output; others are never read here */
+  const double *d_out; /* the gradient of the loss by it */
+  double *
+      d_in[TSR_CALL_INPUTS_MAX]; /* a vjp adds to them; NULL of tokens and step_scalars. Two of them
                                         are the same where the node has the same input twice */
-  double *saved;                     /* from forward to vjp: as many as the rule asked for */
-  double *mask;                      /* what dropout multiplies by; NULL: nothing is dropped */
+  double *saved;                 /* from forward to vjp: as many as the rule asked for */
+  double *mask;                  /* what dropout multiplies by; NULL: nothing is dropped */
   const tsr_interpreter_step *step;
 } tsr_interpreted;
 

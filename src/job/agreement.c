@@ -8,7 +8,7 @@
 bool tsr_job_gather(tsr_job *job, const void *mine, int64_t bytes, void *ret_all) {
   char why[TSR_WHY_BYTES] = "";
   return tsr_transport_gather(&job->transport, mine, bytes, ret_all, job->timeout_s, why) ||
-         tsr_job_fail_unresponsive(job, "workers cannot agree", why);
+         tsr_job_fail_unresponsive(job, "processes cannot agree", why);
 }
 
 bool tsr_job_share_text(tsr_job *job, const char *mine, const char *what, const char **ret_text) {
@@ -21,13 +21,13 @@ bool tsr_job_share_text(tsr_job *job, const char *mine, const char *what, const 
 bool tsr_job_all_succeeded(tsr_job *job, bool ok) {
   if (tsr_job_is_alone(job)) return ok;
   if (job->state == TSR_JOB_FAILURE_AGREED) return false;
-  int code = tsr_diags_exit_code(job->diags), processes = job->transport.workers, first = 0;
+  int code = tsr_diags_exit_code(job->diags), processes = job->transport.processes, first = 0;
   unsigned char mine = ok ? 0 : code ? (unsigned char)code : 1;
   unsigned char *all = tsr_arena_alloc(job->arena, (size_t)processes);
   if (!tsr_job_gather(job, &mine, 1, all)) return false;
   while (first < processes && !all[first]) first++;
   if (first == processes) return true;
-  job->is_silent = job->transport.worker != first;
+  job->is_silent = job->transport.process != first;
   job->exit_code = all[first];
   job->state = TSR_JOB_FAILURE_AGREED;
   return false;
@@ -43,9 +43,9 @@ report_difference(tsr_job *job, const char *what, const char *mine, const char *
     if (n != k || memcmp(m, other, n) || !m[n] || !other[k])
       return tsr_diag_error(
           job->diags, TSR_NOWHERE,
-          "worker %d on %s has another %s than worker 0 on %s: line %d is '%.*s' here and '%.*s' "
+          "process %d on %s has another %s than process 0 on %s: line %d is '%.*s' here and '%.*s' "
           "there",
-          t->worker, t->table->host(t->state, t->worker), what, t->table->host(t->state, 0), line,
+          t->process, t->table->host(t->state, t->process), what, t->table->host(t->state, 0), line,
           (int)(n < 120 ? n : 120), m, (int)(k < 120 ? k : 120), other);
     m += n + 1;
     other += k + 1;
@@ -59,7 +59,7 @@ typedef struct {
 /* Hashes go around first: a text only where one of them differs. */
 bool tsr_job_compare_texts(
     tsr_job *job, int count, const char *const *names, const tsr_text *texts) {
-  int processes = job->transport.workers;
+  int processes = job->transport.processes;
   text_hash *mine = tsr_arena_array(job->arena, text_hash, count),
             *all = tsr_arena_array(job->arena, text_hash, count * processes);
   for (int i = 0; i < count; i++) tsr_hash_text(texts[i].data, texts[i].length, mine[i].hash);
@@ -68,7 +68,7 @@ bool tsr_job_compare_texts(
     bool any = false;
     for (int p = 1; p < processes; p++) any |= strcmp(all[p * count + i].hash, all[i].hash) != 0;
     if (!any) continue;
-    const char *what = tsr_arena_printf(job->arena, "workers cannot compare their %s", names[i]);
+    const char *what = tsr_arena_printf(job->arena, "processes cannot compare their %s", names[i]);
     const char *first;
     if (!tsr_job_share_text(job, texts[i].data, what, &first)) return false;
     bool same = !strcmp(mine[i].hash, all[i].hash);

@@ -38,8 +38,8 @@ bool tsr_job_fail_unresponsive(tsr_job *job, const char *what, const char *why) 
   job->is_silent = false; /* no other process may know of it */
   job->state = TSR_JOB_PEERS_UNRESPONSIVE;
   return tsr_diag_failure(
-      job->diags, TSR_NOWHERE, "worker %d on %s: %s: %s", t->worker,
-      t->table->host(t->state, t->worker), what, why);
+      job->diags, TSR_NOWHERE, "process %d on %s: %s: %s", t->process,
+      t->table->host(t->state, t->process), what, why);
 }
 
 /* ---- exit codes of all processes ---- */
@@ -69,35 +69,36 @@ static int first_failed(const unsigned char *codes, const bool *done, int proces
  * when a code has not come. *ret_first: the first process that failed, or -1. */
 static bool exchange_exit_codes(tsr_job *job, int code, double seconds, int *ret_first) {
   const tsr_transport *t = &job->transport;
-  unsigned char *codes = tsr_arena_alloc(job->arena, (size_t)t->workers);
-  tsr_message *messages = tsr_arena_array(job->arena, tsr_message, 2 * t->workers);
-  bool *done = tsr_arena_array(job->arena, bool, 2 * t->workers);
+  unsigned char *codes = tsr_arena_alloc(job->arena, (size_t)t->processes);
+  tsr_message *messages = tsr_arena_array(job->arena, tsr_message, 2 * t->processes);
+  bool *done = tsr_arena_array(job->arena, bool, 2 * t->processes);
   char why[TSR_WHY_BYTES] = "";
-  memset(codes, 0, (size_t)t->workers);
-  codes[t->worker] = (unsigned char)code;
-  *ret_first = code ? t->worker : -1;
-  for (int p = 0; p < t->workers; p++) {
+  memset(codes, 0, (size_t)t->processes);
+  codes[t->process] = (unsigned char)code;
+  *ret_first = code ? t->process : -1;
+  for (int p = 0; p < t->processes; p++) {
     tsr_message *in = &messages[2 * p], *out = in + 1;
-    done[2 * p] = done[2 * p + 1] = p == t->worker;
-    if (p != t->worker && (!t->table->receive(t->state, p, EXIT_TAG, &codes[p], 1, in, why) ||
-                           !t->table->send(t->state, p, EXIT_TAG, &codes[t->worker], 1, out, why)))
+    done[2 * p] = done[2 * p + 1] = p == t->process;
+    if (p != t->process &&
+        (!t->table->receive(t->state, p, EXIT_TAG, &codes[p], 1, in, why) ||
+         !t->table->send(t->state, p, EXIT_TAG, &codes[t->process], 1, out, why)))
       return false;
   }
   tsr_backoff backoff = {0};
   int pending;
-  while ((pending = count_pending(t, messages, done, 2 * t->workers)) > 0)
+  while ((pending = count_pending(t, messages, done, 2 * t->processes)) > 0)
     if (tsr_backoff_wait(&backoff) > seconds) break;
-  *ret_first = first_failed(codes, done, t->workers);
+  *ret_first = first_failed(codes, done, t->processes);
   if (*ret_first >= 0) job->exit_code = codes[*ret_first];
   return !pending;
 }
 
 void tsr_job_share_failure(tsr_job *job, int exit_code) {
-  int first = job->transport.worker;
+  int first = job->transport.process;
   if (tsr_job_is_alone(job) || job->state != TSR_JOB_RUNNING) return;
   bool all = exchange_exit_codes(job, exit_code, JOB_GRACE_S, &first);
   job->state = all ? TSR_JOB_FAILURE_SHARED : TSR_JOB_PEERS_RUNNING;
-  job->is_silent = first != job->transport.worker;
+  job->is_silent = first != job->transport.process;
 }
 
 /* ---- the end ---- */

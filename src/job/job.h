@@ -32,7 +32,7 @@ typedef struct {
                       launchers end a job when a process exits with a code other than 0 */
 } tsr_job;
 
-static inline bool tsr_job_is_alone(const tsr_job *job) { return job->transport.workers <= 1; }
+static inline bool tsr_job_is_alone(const tsr_job *job) { return job->transport.processes <= 1; }
 
 /* ---- join.c ---- */
 

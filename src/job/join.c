@@ -37,7 +37,7 @@ bool tsr_job_require_one_process(tsr_job *job, const char *command) {
   int processes = tsr_transport_launched(job->arena);
   if (processes == 1) return true;
   tsr_diag_error(
-      job->diags, TSR_NOWHERE, "%s is for one process, and %d workers were started", command,
+      job->diags, TSR_NOWHERE, "%s is for one process, and %d processes were started", command,
       processes);
   tsr_diag_hint(job->diags, "start it without the launcher");
   print_on_first(job);
@@ -50,7 +50,7 @@ static void exit_without_memory(void *context, size_t bytes) {
   tsr_job *job = context;
   const tsr_transport *t = &job->transport;
   char process[64] = "";
-  if (t->table) snprintf(process, sizeof process, "worker %d: ", t->worker);
+  if (t->table) snprintf(process, sizeof process, "process %d: ", t->process);
   fprintf(stderr, "error: %sout of memory: %zu bytes\n", process, bytes);
   if (t->table) job_end(job, 1);
   exit(1);
@@ -65,9 +65,9 @@ bool tsr_job_join(tsr_job *job) {
   tsr_job_end_deadline();
   if (!opened && !job->transport.table) return print_on_first(job), false;
   char why[TSR_WHY_BYTES] = "";
-  job->is_silent = job->transport.worker > 0;
+  job->is_silent = job->transport.process > 0;
   if (job->is_silent) tsr_diags_quiet(job->diags);
   if (!tsr_job_is_alone(job) && !tsr_peers_exchange(job->arena, &job->transport, seconds, why))
-    return tsr_job_fail_unresponsive(job, "workers cannot meet", why);
+    return tsr_job_fail_unresponsive(job, "processes cannot meet", why);
   return (opened && named) || tsr_job_all_succeeded(job, false);
 }

@@ -22,7 +22,7 @@ typedef struct {
   const char *value, *source; /* "--mesh" */
   const char *folder;         /* that a relative path starts from */
   bool is_configured;         /* and from those above it, and from the working directory */
-  tsr_place place;
+  tsr_location location;
 } choice;
 
 static bool is_given(const char *text) { return text && *text; }
@@ -35,7 +35,7 @@ const char *tsr_mesh_auto_name(int64_t devices) {
 
 static bool metal_home_unset(const chooser *c, const choice *by) {
   tsr_diag_error(
-      c->diags, by->place,
+      c->diags, by->location,
       "TT_METAL_HOME is not set, but the mesh descriptor '%s' (from %s) needs it", by->value,
       by->source);
   tsr_diag_hint(c->diags, "export TT_METAL_HOME=/path/to/tt-metal");
@@ -73,7 +73,7 @@ static const char *find_shipped(const chooser *c, const char *name) {
 
 static bool not_found(const chooser *c, const choice *by, const char *first) {
   tsr_diag_error(
-      c->diags, by->place, "mesh descriptor '%s' not found (from %s)", by->value, by->source);
+      c->diags, by->location, "mesh descriptor '%s' not found (from %s)", by->value, by->source);
   const char *searched = tsr_arena_printf(c->arena, "looked for '%s'", first);
   if (by->value[0] != '/' && by->is_configured)
     searched = tsr_arena_printf(c->arena, "%s, in the folders above it", searched);
@@ -125,7 +125,8 @@ static const char *find_automatic(const chooser *c, const choice *by) {
   const char *name = tsr_mesh_auto_name(c->request->devices);
   if (!name) {
     tsr_diag_error(
-        c->diags, by->place, "no mesh descriptor is chosen by itself for %lld devices (%s: auto)",
+        c->diags, by->location,
+        "no mesh descriptor is chosen by itself for %lld devices (%s: auto)",
         (long long)c->request->devices, by->source);
     tsr_diag_hint(c->diags, "8 devices give %s", tsr_mesh_auto_name(8));
     tsr_diag_hint(c->diags, "32 devices give %s", tsr_mesh_auto_name(32));
@@ -134,7 +135,7 @@ static const char *find_automatic(const chooser *c, const choice *by) {
   const char *path = find_in_metal(c, name);
   if (!path) path = find_shipped(c, name);
   if (path) return path;
-  choice named = {.value = name, .source = by->source, .folder = ".", .place = by->place};
+  choice named = {.value = name, .source = by->source, .folder = ".", .location = by->location};
   if (is_given(c->request->tt_metal_home)) not_found(c, &named, name);
   else metal_home_unset(c, &named);
   return NULL;
@@ -149,7 +150,7 @@ read_choice(const chooser *c, const choice *by, tsr_mesh **ret_mesh, const char 
                              c->arena, "mesh: %s (%s: auto, for %lld devices)", path, by->source,
                              (long long)c->request->devices)
                        : tsr_arena_printf(c->arena, "mesh: %s (from %s)", path, by->source);
-  return tsr_mesh_read(c->arena, path, by->place, ret_mesh, c->diags);
+  return tsr_mesh_read(c->arena, path, by->location, ret_mesh, c->diags);
 }
 
 /* Point 4 where nobody named a descriptor: the path, or NULL when there is none to choose. */
@@ -174,7 +175,7 @@ static tsr_mesh *make_up(const chooser *c, const char **ret_why) {
   const int *dims = w->ndim ? w->dims : line;
   int ndim = w->ndim ? w->ndim : 1;
   *ret_why = tsr_arena_printf(
-      c->arena, "mesh: none given; made up %s %s as %s", tsr_text_count(w->devices).text,
+      c->arena, "mesh: none given; generated %s %s as %s", tsr_text_count(w->devices).text,
       w->arch == TSR_ARCH_CUDA ? (w->devices == 1 ? "GPU" : "GPUs")
                                : (w->devices == 1 ? "CPU rank" : "CPU ranks"),
       tsr_mesh_dims_text(c->arena, dims, ndim));
@@ -196,7 +197,7 @@ bool tsr_mesh_choose(
     by.source = "device_config.mesh_graph_descriptor";
     by.folder = is_given(request->config_file) ? tsr_path_folder(arena, request->config_file) : ".";
     by.is_configured = true;
-    by.place = request->config_place;
+    by.location = request->config_place;
   } else if (is_given(request->environment)) {
     by.value = request->environment;
     by.source = "TT_MESH_GRAPH_DESC_PATH";
@@ -206,7 +207,7 @@ bool tsr_mesh_choose(
   if (path) return tsr_mesh_read(arena, path, TSR_NOWHERE, ret_mesh, diags);
   if (request->devices > RANKS_MAX)
     return tsr_diag_error(
-        diags, by.place, "a mesh of %s ranks; at most %s", tsr_text_count(request->devices).text,
+        diags, by.location, "a mesh of %s ranks; at most %s", tsr_text_count(request->devices).text,
         tsr_text_count(RANKS_MAX).text);
   *ret_mesh = make_up(&c, ret_why);
   return true;

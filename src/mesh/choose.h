@@ -24,7 +24,7 @@ typedef struct {
   const char *option;                /* --mesh */
   const char *config_value;          /* device_config.mesh_graph_descriptor */
   const char *config_file;           /* the file that says so */
-  tsr_place config_place;            /* and where */
+  tsr_location config_place;         /* and where */
   const char *environment;           /* TT_MESH_GRAPH_DESC_PATH */
   const char *tt_metal_home;         /* TT_METAL_HOME */
   const char *shipped_folder;        /* mesh_descriptors/ of this installation */

@@ -58,9 +58,10 @@ static bool has_ending(const char *path, const char *ending) {
 }
 
 bool tsr_mesh_read(
-    tsr_arena *arena, const char *file, tsr_place place, tsr_mesh **ret_mesh, tsr_diags *diags) {
+    tsr_arena *arena, const char *file, tsr_location location, tsr_mesh **ret_mesh,
+    tsr_diags *diags) {
   if (!has_ending(file, ".textproto") && !has_ending(file, ".txtpb")) {
-    tsr_diag_error(diags, place, "a mesh descriptor's name ends in .textproto, not '%s'", file);
+    tsr_diag_error(diags, location, "a mesh descriptor's name ends in .textproto, not '%s'", file);
     if (has_ending(file, ".yaml") || has_ending(file, ".yml"))
       tsr_diag_hint(
           diags,
@@ -69,7 +70,7 @@ bool tsr_mesh_read(
   }
   char *text;
   size_t length;
-  if (!tsr_file_read(arena, file, FILE_BYTES_MAX, place, &text, &length, diags)) return false;
+  if (!tsr_file_read(arena, file, FILE_BYTES_MAX, location, &text, &length, diags)) return false;
   return tsr_mesh_parse(arena, file, text, length, ret_mesh, diags);
 }
 

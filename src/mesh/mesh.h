@@ -41,7 +41,7 @@ typedef struct {
   int64_t devices, hosts;           /* the products */
   tsr_mesh_channels channels;       /* per pair of neighbours */
   int64_t express_links;            /* links that skip neighbours */
-  tsr_place place;                  /* of device_topology; nowhere when made up */
+  tsr_location location;            /* of device_topology; nowhere when generated */
 } tsr_mesh_shape;
 
 /* A mesh, switch or graph that exists; of a graph, its children follow it in the array. */
@@ -52,7 +52,7 @@ typedef struct {
   int parent;                    /* index in instances; -1: the top level */
   int depth;                     /* 0: the top level */
   const tsr_mesh_shape *shape;   /* NULL: a graph */
-  tsr_place place;
+  tsr_location location;
 } tsr_mesh_instance;
 
 typedef struct {
@@ -63,7 +63,7 @@ typedef struct {
 } tsr_mesh_connection;
 
 typedef struct tsr_mesh {
-  const char *file;     /* as the user named it; NULL: made up */
+  const char *file;     /* as the user named it; NULL: generated */
   tsr_mesh_shape shape; /* of the first mesh; of the first switch where there is no mesh */
   bool is_switch_only;  /* no mesh at all: nothing can be trained on it */
   bool is_uniform;      /* all meshes have the shape above */
@@ -80,7 +80,8 @@ typedef struct tsr_mesh {
  * mistakes of the text, then those of a group of checks (mesh_checks.h) in one run; what only
  * Tenstorrent's fabric forbids comes as notes. */
 bool tsr_mesh_read(
-    tsr_arena *arena, const char *file, tsr_place place, tsr_mesh **ret_mesh, tsr_diags *diags);
+    tsr_arena *arena, const char *file, tsr_location location, tsr_mesh **ret_mesh,
+    tsr_diags *diags);
 /* The same of a text in memory. */
 bool tsr_mesh_parse(
     tsr_arena *arena, const char *file, const char *text, size_t length, tsr_mesh **ret_mesh,

@@ -59,7 +59,7 @@ static tsr_mesh_shape shape_of(const tsr_mesh_source *source, const tsr_mesh_blo
       .hosts = 1,
       .channels = tsr_mesh_channels_of(
           block->channels, block->has_hosts_field ? TSR_MESH_RELAXED : TSR_MESH_STRICT),
-      .place = tsr_mesh_place(source, block->message, "device_topology", 0)};
+      .location = tsr_mesh_place(source, block->message, "device_topology", 0)};
   assert(shape.ndim >= 1 && shape.ndim <= TSR_MESH_DIMS_MAX);
   for (int i = 0; i < shape.ndim; i++) {
     shape.dims[i] = block->devices->dims[i];
@@ -154,10 +154,11 @@ static int find_descriptor(const builder *b, const reference *r) {
     if (!strcmp(name, r->descriptor)) return (int)i;
     names[count++] = name;
   }
-  tsr_place place = tsr_mesh_place(b->source, r->message, r->field, 0);
-  if (!*r->descriptor) tsr_diag_error(b->source->diags, place, "%s is missing", r->field);
+  tsr_location location = tsr_mesh_place(b->source, r->message, r->field, 0);
+  if (!*r->descriptor) tsr_diag_error(b->source->diags, location, "%s is missing", r->field);
   else
-    tsr_diag_error(b->source->diags, place, "%s descriptor '%s' not found", r->word, r->descriptor);
+    tsr_diag_error(
+        b->source->diags, location, "%s descriptor '%s' not found", r->word, r->descriptor);
   tsr_diag_nearest(b->source->diags, r->descriptor, names, (int)count);
   return -1;
 }
@@ -189,18 +190,18 @@ static bool collect_children(builder *b, level *l) {
   for (int i = 1; i < count; i++)
     if (l->children[i].id == l->children[i - 1].id)
       ok = tsr_diag_error(
-          b->source->diags, b->instances[l->children[i].instance].place,
+          b->source->diags, b->instances[l->children[i].instance].location,
           "graph instance id %d already exists in graph '%s'", l->children[i].id, l->graph->name);
   return ok;
 }
 
 /* Types must differ on the way up, which also keeps a graph from containing itself; and child
  * graphs of one graph share theirs. */
-static bool check_type(const builder *b, const pb_graph *graph, int parent, tsr_place place) {
+static bool check_type(const builder *b, const pb_graph *graph, int parent, tsr_location location) {
   for (int at = parent; at >= 0; at = b->instances[at].parent)
     if (!strcmp(b->instances[at].type, graph->type))
       return tsr_diag_error(
-          b->source->diags, place, "graph type '%s' of '%s' already exists above it, in '%s'",
+          b->source->diags, location, "graph type '%s' of '%s' already exists above it, in '%s'",
           graph->type, graph->name, b->instances[at].descriptor);
   if (parent < 0) return true;
   for (int i = b->instances_count - 1; i > parent; i--) {
@@ -208,7 +209,7 @@ static bool check_type(const builder *b, const pb_graph *graph, int parent, tsr_
     if (other->parent != parent || other->kind != TSR_MESH_IS_GRAPH) continue;
     if (!strcmp(other->type, graph->type)) return true;
     return tsr_diag_error(
-        b->source->diags, place,
+        b->source->diags, location,
         "child graphs of one graph must have the same type: '%s' has '%s', '%s' has '%s'",
         graph->name, graph->type, other->descriptor, other->type);
   }
@@ -217,10 +218,11 @@ static bool check_type(const builder *b, const pb_graph *graph, int parent, tsr_
 
 /* ---- connections ----------------------------------------------------------------------------- */
 
-static bool add_connection(builder *b, const tsr_mesh_connection *connection, tsr_place place) {
+static bool
+add_connection(builder *b, const tsr_mesh_connection *connection, tsr_location location) {
   if (b->connections_count == TSR_MESH_CONNECTIONS_MAX)
     return tsr_diag_error(
-        b->source->diags, place, "more than %d connections", TSR_MESH_CONNECTIONS_MAX);
+        b->source->diags, location, "more than %d connections", TSR_MESH_CONNECTIONS_MAX);
   void *items = b->connections;
   tsr_arena_grow(
       b->source->arena, &items, sizeof *b->connections, b->connections_count,
@@ -231,7 +233,7 @@ static bool add_connection(builder *b, const tsr_mesh_connection *connection, ts
 }
 
 static bool add_topology(builder *b, const level *l) {
-  const tsr_place place = tsr_mesh_place(b->source, l->graph, "graph_topology", 0);
+  const tsr_location location = tsr_mesh_place(b->source, l->graph, "graph_topology", 0);
   tsr_mesh_connection c = {
       .from_device = -1,
       .to_device = -1,
@@ -244,7 +246,7 @@ static bool add_topology(builder *b, const level *l) {
     for (int k = i + 1; k < stop && l->count > 1; k++) {
       c.from = l->children[i].instance;
       c.to = l->children[k % l->count].instance;
-      if (!add_connection(b, &c, place)) return false;
+      if (!add_connection(b, &c, location)) return false;
     }
   }
   return true;
@@ -274,11 +276,11 @@ static bool resolve(
     int *ret_device) {
   reference r;
   if (!read_reference(b, node, &r)) return false;
-  tsr_place place = tsr_mesh_place(b->source, r.message, r.id_field, 0);
+  tsr_location location = tsr_mesh_place(b->source, r.message, r.id_field, 0);
   int at = find_child(b, parent, l, r.id);
   if (at < 0)
     return tsr_diag_error(
-        b->source->diags, place, "%s id %d not found in graph '%s'", r.word, r.id,
+        b->source->diags, location, "%s id %d not found in graph '%s'", r.word, r.id,
         b->instances[parent].descriptor);
   const tsr_mesh_instance *found = &b->instances[at];
   if (found->kind != r.kind || strcmp(found->descriptor, r.descriptor)) {
@@ -315,7 +317,7 @@ static bool add_explicit(builder *b, const level *l, const pb_connection *c) {
   for (size_t i = 0; i < c->n_nodes; i++)
     ok &= resolve(b, l->instance, l, c->nodes[i], &at[2 * i], &at[2 * i + 1]);
   if (!ok) return false;
-  tsr_place place = tsr_mesh_place(b->source, c, NULL, 0);
+  tsr_location location = tsr_mesh_place(b->source, c, NULL, 0);
   tsr_mesh_channels channels = tsr_mesh_channels_of(c->channels, TSR_MESH_STRICT);
   for (size_t i = 1; i < c->n_nodes; i++)
     if ((b->instances[at[2 * i]].kind == TSR_MESH_IS_GRAPH) !=
@@ -327,7 +329,7 @@ static bool add_explicit(builder *b, const level *l, const pb_connection *c) {
     for (size_t k = i + 1; k < c->n_nodes; k++) {
       tsr_mesh_connection add = {at[2 * i],     at[2 * k], at[2 * i + 1],
                                  at[2 * k + 1], channels,  c->assign_z_direction};
-      if (!add_connection(b, &add, place)) return false;
+      if (!add_connection(b, &add, location)) return false;
     }
   return true;
 }
@@ -358,7 +360,7 @@ static bool build_instance(builder *b, const pb_node *node, int parent, int dept
       .id = r.id,
       .parent = parent,
       .depth = depth,
-      .place = tsr_mesh_place(b->source, r.message, r.id_field, 0)};
+      .location = tsr_mesh_place(b->source, r.message, r.id_field, 0)};
   const pb_graph *graph = NULL;
   if (r.kind == TSR_MESH_IS_GRAPH) {
     graph = b->source->root->graph_descriptors[index];
@@ -373,7 +375,7 @@ static bool build_instance(builder *b, const pb_node *node, int parent, int dept
   int at = add_instance(b, &instance);
   if (b->instances_count == TSR_MESH_INSTANCES_MAX + 1)
     return tsr_diag_error(
-        b->source->diags, instance.place, "more than %d instances", TSR_MESH_INSTANCES_MAX);
+        b->source->diags, instance.location, "more than %d instances", TSR_MESH_INSTANCES_MAX);
   return !graph || build_graph(b, graph, at, depth);
 }
 

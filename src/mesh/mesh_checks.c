@@ -51,15 +51,15 @@ tsr_mesh_channels tsr_mesh_channels_of(const pb_channels *channels, tsr_mesh_pol
 
 bool tsr_mesh_check_structure(const tsr_mesh_source *source) {
   int errors = tsr_diags_errors(source->diags);
-  tsr_place place = {.file = source->file};
+  tsr_location location = {.file = source->file};
   bool damaged = tsr_places_is_damaged(source->places, source->root);
   if (!tsr_mesh_blocks_count(source) && !damaged)
     tsr_diag_error(
-        source->diags, place, "there must be at least one mesh descriptor or switch descriptor");
+        source->diags, location, "there must be at least one mesh descriptor or switch descriptor");
   if (tsr_mesh_blocks_count(source) + source->root->n_graph_descriptors > TSR_MESH_DESCRIPTORS_MAX)
-    tsr_diag_error(source->diags, place, "more than %d descriptors", TSR_MESH_DESCRIPTORS_MAX);
+    tsr_diag_error(source->diags, location, "more than %d descriptors", TSR_MESH_DESCRIPTORS_MAX);
   if (!source->root->top_level_instance && !damaged) {
-    tsr_diag_error(source->diags, place, "top level instance is required");
+    tsr_diag_error(source->diags, location, "top level instance is required");
     tsr_diag_hint(
         source->diags, "top_level_instance { mesh { mesh_descriptor: \"%s\" mesh_id: 0 } }",
         source->root->n_mesh_descriptors && source->root->mesh_descriptors[0]->name
@@ -96,7 +96,7 @@ static void check_unique(const tsr_mesh_source *source, const named *all) {
     }
     for (size_t k = 0; k < i; k++) {
       if (!name_of(all, k) || strcmp(name_of(all, k), name)) continue;
-      tsr_place first = tsr_mesh_place(source, all->messages[k], "name", 0);
+      tsr_location first = tsr_mesh_place(source, all->messages[k], "name", 0);
       tsr_diag_error(
           source->diags, tsr_mesh_place(source, message, "name", 0),
           "%s descriptor name is not unique: '%s'", all->kind, name);
@@ -166,17 +166,17 @@ static void check_all_channels(const tsr_mesh_source *source) {
 static void check_arch(const tsr_mesh_source *source, size_t i, const tsr_mesh_block *first) {
   tsr_mesh_block b = tsr_mesh_block_at(source, i);
   if (tsr_places_is_damaged(source->places, b.message)) return;
-  tsr_place place = tsr_mesh_place(source, b.message, "arch", 0);
+  tsr_location location = tsr_mesh_place(source, b.message, "arch", 0);
   if (!b.has_arch || !b.arch) {
     tsr_diag_error(
-        source->diags, place, "%s descriptor '%s' must have a valid architecture", b.kind,
+        source->diags, location, "%s descriptor '%s' must have a valid architecture", b.kind,
         shown(b.name));
     tsr_diag_hint(source->diags, "valid: WORMHOLE_B0, BLACKHOLE, CPU, CUDA");
     return;
   }
   if (first->arch && b.arch != first->arch)
     tsr_diag_error(
-        source->diags, place,
+        source->diags, location,
         "all mesh descriptors must have the same architecture: '%s' has %s, '%s' has %s",
         shown(b.name), tsr_mesh_arch_name((tsr_mesh_arch)b.arch), shown(first->name),
         tsr_mesh_arch_name((tsr_mesh_arch)first->arch));

@@ -62,7 +62,7 @@ typedef struct {
 /* All mesh descriptors, then all switch descriptors. */
 size_t tsr_mesh_blocks_count(const tsr_mesh_source *source);
 tsr_mesh_block tsr_mesh_block_at(const tsr_mesh_source *source, size_t i);
-static inline tsr_place
+static inline tsr_location
 tsr_mesh_place(const tsr_mesh_source *source, const void *message, const char *field, size_t i) {
   return tsr_places_find(source->places, message, field, i);
 }

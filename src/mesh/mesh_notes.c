@@ -43,25 +43,25 @@ static void note_connections(const tsr_mesh_source *source, const pb_graph *g) {
   bool is_told[3] = {false};
   for (size_t i = 0; i < g->n_connections; i++) {
     const pb_connection *c = g->connections[i];
-    tsr_place place = tsr_mesh_place(source, c, NULL, 0);
+    tsr_location location = tsr_mesh_place(source, c, NULL, 0);
     policies |= 1 << tsr_mesh_channels_of(c->channels, TSR_MESH_STRICT).policy;
     styles |= 1 << has_device(c);
     if (c->n_nodes != 2 && !is_told[0]) {
       is_told[0] = true;
       tsr_diag_note(
-          source->diags, place, "the fabric needs exactly 2 nodes in a connection; here are %zu",
+          source->diags, location, "the fabric needs exactly 2 nodes in a connection; here are %zu",
           c->n_nodes);
     }
     if (policies == 6 && !is_told[1]) {
       is_told[1] = true;
       tsr_diag_note(
-          source->diags, place,
+          source->diags, location,
           "the fabric allows no STRICT and RELAXED connections in one graph, as in '%s'", g->name);
     }
     if (styles == 3 && !is_told[2]) {
       is_told[2] = true;
       tsr_diag_note(
-          source->diags, place,
+          source->diags, location,
           "the fabric allows no connections with and without device_id in one graph, as in '%s'",
           g->name);
     }
@@ -81,7 +81,7 @@ static void note_ids(const tsr_mesh_source *source, const tsr_mesh *mesh) {
   for (int i = 0; i < count; i++) {
     if (ids[i] == i) continue;
     tsr_diag_note(
-        source->diags, mesh->instances[0].place,
+        source->diags, mesh->instances[0].location,
         "the fabric expects the mesh and switch ids 0 to %d, each once", count - 1);
     return;
   }

@@ -46,7 +46,7 @@ static bool is_modest(const char *pattern) {
 
 static void
 check_pattern(const tsr_mesh_source *source, const void *message, const id_or_regex *x) {
-  tsr_place place = tsr_mesh_place(source, message, x->regex_field, 0);
+  tsr_location location = tsr_mesh_place(source, message, x->regex_field, 0);
   const char *why = NULL;
   char text[128];
   regex_t compiled;
@@ -62,7 +62,7 @@ check_pattern(const tsr_mesh_source *source, const void *message, const id_or_re
     }
   }
   if (!why) return;
-  tsr_diag_error(source->diags, place, "invalid %s '%.60s': %s", x->regex_field, x->regex, why);
+  tsr_diag_error(source->diags, location, "invalid %s '%.60s': %s", x->regex_field, x->regex, why);
   tsr_diag_hint(source->diags, "valid: \"0-31\", \"0,2,4-6\", or a regular expression");
 }
 
@@ -90,12 +90,12 @@ static void check_byte(const tsr_mesh_source *source, const void *message, const
 }
 
 static void check_pinning(const tsr_mesh_source *source, const pb_pinning *p) {
-  tsr_place place = tsr_mesh_place(source, p, NULL, 0);
+  tsr_location location = tsr_mesh_place(source, p, NULL, 0);
   bool damaged = tsr_places_is_damaged(source->places, p);
   if (!p->n_logical_fabric_node_id && !damaged)
-    tsr_diag_error(source->diags, place, "a pinning needs at least one logical_fabric_node_id");
+    tsr_diag_error(source->diags, location, "a pinning needs at least one logical_fabric_node_id");
   if (!p->n_physical_asic_position && !damaged)
-    tsr_diag_error(source->diags, place, "a pinning needs at least one physical_asic_position");
+    tsr_diag_error(source->diags, location, "a pinning needs at least one physical_asic_position");
   int plain[4] = {0}, regex[4] = {0};
   for (size_t i = 0; i < p->n_logical_fabric_node_id; i++) {
     const pb_node_id *n = p->logical_fabric_node_id[i];

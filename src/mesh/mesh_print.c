@@ -84,7 +84,7 @@ static void print_shapes(const tsr_mesh *mesh, tsr_text *text) {
 }
 
 void tsr_mesh_print(const tsr_mesh *mesh, tsr_text *text) {
-  tsr_text_add(text, "file        %s\n", mesh->file ? mesh->file : "none: made up");
+  tsr_text_add(text, "file        %s\n", mesh->file ? mesh->file : "none: generated");
   print_shapes(mesh, text);
   if (mesh->instances_count == 1) return;
   print_instances(mesh, text);

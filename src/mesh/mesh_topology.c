@@ -59,15 +59,15 @@ static void check_hosts(const tsr_mesh_source *source, const tsr_mesh_block *b) 
   }
   for (size_t i = 0; i < count; i++) {
     int host = b->hosts->dims[i];
-    tsr_place place = tsr_mesh_place(source, b->hosts, "dims", i);
+    tsr_location location = tsr_mesh_place(source, b->hosts, "dims", i);
     if (host <= 0)
       tsr_diag_error(
-          source->diags, place,
+          source->diags, location,
           "host topology dimensions must be positive, not %d, in mesh descriptor '%s'", host,
           b->name);
     else if (t->dims[i] > 0 && t->dims[i] % host)
       tsr_diag_error(
-          source->diags, place,
+          source->diags, location,
           "device topology dimensions must be divisible by host topology dimensions: %d by %d in "
           "mesh descriptor '%s'",
           t->dims[i], host, b->name);
@@ -126,16 +126,16 @@ static void check_express_links(const tsr_mesh_source *source, const tsr_mesh_bl
 }
 
 static void check_graph(const tsr_mesh_source *source, const pb_graph *g) {
-  tsr_place place = tsr_mesh_place(source, g, "name", 0);
+  tsr_location location = tsr_mesh_place(source, g, "name", 0);
   const char *name = tsr_mesh_is_empty(g->name) ? "?" : g->name;
   bool damaged = tsr_places_is_damaged(source->places, g);
   if (!g->n_instances && !damaged)
     tsr_diag_error(
-        source->diags, place,
+        source->diags, location,
         "graph must have at least one instance: graph descriptor '%s' has none", name);
   if (tsr_mesh_is_empty(g->type) && !damaged) {
     tsr_diag_error(
-        source->diags, place, "graph must have a type: graph descriptor '%s' has none", name);
+        source->diags, location, "graph must have a type: graph descriptor '%s' has none", name);
     tsr_diag_hint(source->diags, "type: \"FABRIC\"");
   }
   if (g->graph_topology && !g->graph_topology->layout_type &&

@@ -2,7 +2,8 @@
 #include "mesh/textproto_internal.h"
 #include <string.h>
 
-static tsr_read read_fields(tsr_textproto *in, tsr_record *record, char closing, tsr_place opened);
+static tsr_read
+read_fields(tsr_textproto *in, tsr_record *record, char closing, tsr_location opened);
 
 /* ---- storing --------------------------------------------------------------------------------- */
 
@@ -68,23 +69,24 @@ static void store(
 
 /* Notes that the field has a value at `place`, also when that value was refused. */
 static void remember(
-    tsr_textproto *in, tsr_record *record, const ProtobufCFieldDescriptor *field, tsr_place place) {
+    tsr_textproto *in, tsr_record *record, const ProtobufCFieldDescriptor *field,
+    tsr_location location) {
   tsr_field_record *values = field_values(record, field);
   void *places = values->places;
-  tsr_arena_grow(in->arena, &places, sizeof(tsr_place), values->count, &values->places_capacity);
+  tsr_arena_grow(in->arena, &places, sizeof(tsr_location), values->count, &values->places_capacity);
   values->places = places;
-  values->places[values->count++] = place;
+  values->places[values->count++] = location;
 }
 
 /* A field that is not repeated takes one value, and a oneof one field. */
 static bool check_single(
     tsr_textproto *in, const tsr_record *record, const ProtobufCFieldDescriptor *field,
-    tsr_place place) {
+    tsr_location location) {
   if (field->label == PROTOBUF_C_LABEL_REPEATED) return true;
   const tsr_field_record *values = field_values(record, field);
   if (values->count) {
     tsr_diag_error(
-        in->diags, place, "field '%s' is given twice in '%s'", field->name,
+        in->diags, location, "field '%s' is given twice in '%s'", field->name,
         tsr_record_path(in->arena, record));
     tsr_diag_hint(
         in->diags, "first given at line %d, column %d", values->places[0].line,
@@ -99,7 +101,7 @@ static bool check_single(
         other->quantifier_offset != field->quantifier_offset)
       continue;
     tsr_diag_error(
-        in->diags, place, "'%s' and '%s' exclude each other in '%s'", other->name, field->name,
+        in->diags, location, "'%s' and '%s' exclude each other in '%s'", other->name, field->name,
         tsr_record_path(in->arena, record));
     tsr_diag_hint(
         in->diags, "'%s' is given at line %d, column %d", other->name,
@@ -117,15 +119,15 @@ static bool spend(tsr_textproto *in) {
   if (++in->fields_count <= TSR_TEXTPROTO_FIELDS_MAX) return true;
   in->is_stopped = in->is_lost = true;
   return tsr_diag_error(
-      in->diags, in->token.place, "more than %d fields and values", TSR_TEXTPROTO_FIELDS_MAX);
+      in->diags, in->token.location, "more than %d fields and values", TSR_TEXTPROTO_FIELDS_MAX);
 }
 
-static tsr_record *
-message_new(tsr_textproto *in, const ProtobufCMessageDescriptor *descriptor, tsr_place place) {
+static tsr_record *message_new(
+    tsr_textproto *in, const ProtobufCMessageDescriptor *descriptor, tsr_location location) {
   ProtobufCMessage *message = tsr_arena_alloc(in->arena, descriptor->sizeof_message);
   protobuf_c_message_init(descriptor, message);
   tsr_record *record = tsr_places_add(in->places, message, (int)descriptor->n_fields);
-  record->place = place;
+  record->location = location;
   return record;
 }
 
@@ -133,12 +135,12 @@ message_new(tsr_textproto *in, const ProtobufCMessageDescriptor *descriptor, tsr
 static tsr_read read_message(tsr_textproto *in, tsr_record *record) {
   if (in->depth == TSR_TEXTPROTO_DEPTH_MAX) {
     tsr_diag_error(
-        in->diags, in->token.place, "messages nest more than %d deep", TSR_TEXTPROTO_DEPTH_MAX);
+        in->diags, in->token.location, "messages nest more than %d deep", TSR_TEXTPROTO_DEPTH_MAX);
     in->is_stopped = in->is_lost = true;
     return TSR_READ_LOST;
   }
   char closing = tsr_token_is(&in->token, '{') ? '}' : '>';
-  tsr_place opened = in->token.place;
+  tsr_location opened = in->token.location;
   tsr_textproto_advance(in);
   in->depth++;
   tsr_read read = read_fields(in, record, closing, opened);
@@ -153,16 +155,17 @@ static bool is_open(const tsr_token *token) {
 /* One message or scalar for the field of the record; with field NULL it is only skipped. `name`:
  * where the field's name stands, which is the place of messages. */
 static tsr_read read_value(
-    tsr_textproto *in, tsr_record *record, const ProtobufCFieldDescriptor *field, tsr_place name) {
+    tsr_textproto *in, tsr_record *record, const ProtobufCFieldDescriptor *field,
+    tsr_location name) {
   if (!spend(in)) return TSR_READ_LOST;
-  tsr_place place = in->token.place;
+  tsr_location location = in->token.location;
   if (is_open(&in->token)) {
     if (!field) return read_message(in, NULL);
     if (field->type != PROTOBUF_C_TYPE_MESSAGE) {
       tsr_diag_error(
-          in->diags, place, "field '%s' takes a plain value, not a message", field->name);
+          in->diags, location, "field '%s' takes a plain value, not a message", field->name);
       record->is_damaged = true;
-      remember(in, record, field, place);
+      remember(in, record, field, location);
       return read_message(in, NULL);
     }
     bool ok = check_single(in, record, field, name);
@@ -182,20 +185,20 @@ static tsr_read read_value(
   tsr_read read = tsr_textproto_scalar(in, field, &value);
   if (!field || read == TSR_READ_LOST) return read;
   bool ok = check_single(in, record, field, name);
-  remember(in, record, field, place);
+  remember(in, record, field, location);
   if (ok && read == TSR_READ_OK) store(in, record, field, &value);
   else record->is_damaged = true;
   return read;
 }
 
 static tsr_read read_list(
-    tsr_textproto *in, tsr_record *record, const ProtobufCFieldDescriptor *field, tsr_place name,
+    tsr_textproto *in, tsr_record *record, const ProtobufCFieldDescriptor *field, tsr_location name,
     bool has_colon) {
   if (field && field->label != PROTOBUF_C_LABEL_REPEATED) {
     tsr_diag_error(
-        in->diags, in->token.place, "field '%s' takes one value, not a list", field->name);
+        in->diags, in->token.location, "field '%s' takes one value, not a list", field->name);
     record->is_damaged = true;
-    remember(in, record, field, in->token.place);
+    remember(in, record, field, in->token.location);
     field = NULL;
   }
   tsr_textproto_advance(in);
@@ -207,8 +210,8 @@ static tsr_read read_list(
     if (!is_open(&in->token) && !has_colon)
       return tsr_textproto_unexpected(in, "a message (a list of plain values needs ':' before it)");
     /* Of a list of messages each has the place of its own bracket. */
-    tsr_place place = is_open(&in->token) ? in->token.place : name;
-    if (read_value(in, record, field, place) == TSR_READ_LOST) return TSR_READ_LOST;
+    tsr_location location = is_open(&in->token) ? in->token.location : name;
+    if (read_value(in, record, field, location) == TSR_READ_LOST) return TSR_READ_LOST;
     if (tsr_token_is(&in->token, ']')) break;
     if (!tsr_token_is(&in->token, ',')) return tsr_textproto_unexpected(in, "',' or ']'");
     tsr_textproto_advance(in);
@@ -223,7 +226,7 @@ static tsr_read read_list(
 
 /* [pkg.extension] or [domain/pkg.Type]: recognised, refused, its value skipped. */
 static tsr_read read_bracket_name(tsr_textproto *in, tsr_record *record) {
-  tsr_place place = in->token.place;
+  tsr_location location = in->token.location;
   const char *start = in->token.start;
   bool is_any = false, wants_ident = true;
   for (;;) {
@@ -237,12 +240,12 @@ static tsr_read read_bracket_name(tsr_textproto *in, tsr_record *record) {
     wants_ident = !wants_ident;
   }
   int length = (int)(in->token.start + 1 - start);
-  if (in->token.place.line == place.line) place.length = length;
+  if (in->token.location.line == location.line) location.length = length;
   tsr_textproto_advance(in);
   if (record) {
     record->is_damaged = true;
     tsr_diag_error(
-        in->diags, place, "%s '%.*s' in '%s': this format has no %s",
+        in->diags, location, "%s '%.*s' in '%s': this format has no %s",
         is_any ? "Any type" : "extension", length > 80 ? 80 : length, start,
         tsr_record_path(in->arena, record), is_any ? "Any values" : "extensions");
   }
@@ -263,7 +266,7 @@ static void unknown_field(tsr_textproto *in, tsr_record *record, const tsr_token
   const char *word = tsr_arena_strndup(in->arena, name->start, name->length);
   record->is_damaged = true;
   tsr_diag_error(
-      in->diags, name->place, "unknown field '%s' in '%s'", word,
+      in->diags, name->location, "unknown field '%s' in '%s'", word,
       tsr_record_path(in->arena, record));
   for (const tsr_record *outer = record->parent; outer; outer = outer->parent)
     if (find_field(outer->message->descriptor, name)) {
@@ -289,7 +292,7 @@ read_name(tsr_textproto *in, tsr_record *record, const ProtobufCFieldDescriptor 
     if (record) {
       record->is_damaged = true;
       tsr_diag_error(
-          in->diags, name.place, "field number '%.*s' in '%s': fields are written by name",
+          in->diags, name.location, "field number '%.*s' in '%s': fields are written by name",
           name.length > 40 ? 40 : (int)name.length, name.start, tsr_record_path(in->arena, record));
     }
   } else if (name.kind != TSR_TOKEN_IDENT) {
@@ -305,7 +308,7 @@ read_name(tsr_textproto *in, tsr_record *record, const ProtobufCFieldDescriptor 
 static tsr_read read_field(tsr_textproto *in, tsr_record *record) {
   if (!spend(in)) return TSR_READ_LOST;
   const ProtobufCFieldDescriptor *field;
-  tsr_place name = in->token.place;
+  tsr_location name = in->token.location;
   if (read_name(in, record, &field) == TSR_READ_LOST) return TSR_READ_LOST;
   bool has_colon = tsr_token_is(&in->token, ':');
   if (has_colon) tsr_textproto_advance(in);
@@ -339,20 +342,21 @@ static void check_required(tsr_textproto *in, const tsr_record *record) {
   for (unsigned i = 0; i < d->n_fields; i++)
     if (d->fields[i].label == PROTOBUF_C_LABEL_REQUIRED && !record->fields[i].count)
       tsr_diag_error(
-          in->diags, record->place, "required field '%s' is missing in '%s'", d->fields[i].name,
+          in->diags, record->location, "required field '%s' is missing in '%s'", d->fields[i].name,
           tsr_record_path(in->arena, record));
 }
 
 /* Told only where nothing before explains it. */
-static void unclosed(tsr_textproto *in, char closing, tsr_place opened) {
+static void unclosed(tsr_textproto *in, char closing, tsr_location opened) {
   if (!in->is_lost) {
-    tsr_diag_error(in->diags, in->token.place, "expected '%c' before the end of the file", closing);
+    tsr_diag_error(
+        in->diags, in->token.location, "expected '%c' before the end of the file", closing);
     tsr_diag_hint(in->diags, "opened at line %d, column %d", opened.line, opened.col);
   }
   in->is_stopped = in->is_lost = true;
 }
 
-static tsr_read unexpected_closer(tsr_textproto *in, char closing, tsr_place opened) {
+static tsr_read unexpected_closer(tsr_textproto *in, char closing, tsr_location opened) {
   if (!closing) {
     tsr_textproto_unexpected(in, "a field name");
     tsr_diag_hint(in->diags, "no message is open here");
@@ -365,7 +369,8 @@ static tsr_read unexpected_closer(tsr_textproto *in, char closing, tsr_place ope
 }
 
 /* Fields up to and with the closing bracket (0: the end of the file). */
-static tsr_read read_fields(tsr_textproto *in, tsr_record *record, char closing, tsr_place opened) {
+static tsr_read
+read_fields(tsr_textproto *in, tsr_record *record, char closing, tsr_location opened) {
   while (!in->is_stopped) {
     if (closing && tsr_token_is(&in->token, closing)) {
       tsr_textproto_advance(in);
@@ -392,8 +397,8 @@ bool tsr_textproto_read(
   *ret_message = NULL;
   if (!tsr_lexer_start(&in.lexer, file, text, length, diags)) return false;
   tsr_textproto_advance(&in);
-  tsr_record *root = message_new(&in, descriptor, (tsr_place){.file = file});
-  read_fields(&in, root, 0, in.token.place);
+  tsr_record *root = message_new(&in, descriptor, (tsr_location){.file = file});
+  read_fields(&in, root, 0, in.token.location);
   if (!in.is_lost) *ret_message = (ProtobufCMessage *)root->message;
   return tsr_diags_errors(diags) == errors;
 }

@@ -28,7 +28,7 @@ tsr_places *tsr_places_new(tsr_arena *arena);
 /* The place of value `index` (0 unless repeated) of a field; of the message itself (where its name
  * stands in its parent; the file without a line for the outermost) when `field` is NULL or has no
  * such value. `message` is one that tsr_textproto_read made. */
-tsr_place
+tsr_location
 tsr_places_find(const tsr_places *places, const void *message, const char *field, size_t index);
 /* Whether something inside this very message was refused, so that what seems to be missing in it
  * may only be misspelt. */

@@ -8,7 +8,7 @@
 
 /* All values that one field of one message was given. */
 typedef struct {
-  tsr_place *places;
+  tsr_location *places;
   int count, places_capacity, values_capacity;
 } tsr_field_record;
 
@@ -18,7 +18,7 @@ typedef struct tsr_record {
   const struct tsr_record *parent;
   const ProtobufCFieldDescriptor *field; /* of the parent; NULL: outermost */
   int index;                             /* in a repeated field */
-  tsr_place place;
+  tsr_location location;
   bool is_damaged;
   tsr_field_record *fields; /* by the descriptor's order */
 } tsr_record;

@@ -17,8 +17,8 @@ static int peek(const tsr_lexer *lexer, int ahead) {
   return lexer->end - lexer->at > ahead ? (unsigned char)lexer->at[ahead] : 0;
 }
 
-static tsr_place place_here(const tsr_lexer *lexer) {
-  return (tsr_place){
+static tsr_location place_here(const tsr_lexer *lexer) {
+  return (tsr_location){
       .file = lexer->file,
       .line = lexer->line,
       .col = (int)(lexer->at - lexer->line_start) + 1,
@@ -90,7 +90,7 @@ static bool skip_space(tsr_lexer *lexer) {
 static tsr_token token_end(tsr_lexer *lexer, tsr_token token, tsr_token_kind kind) {
   token.kind = kind;
   token.length = (size_t)(lexer->at - token.start);
-  token.place.length = (int)token.length;
+  token.location.length = (int)token.length;
   return token;
 }
 
@@ -98,7 +98,7 @@ static tsr_token bad_number(tsr_lexer *lexer, tsr_token token, const char *why) 
   while (is_ident(peek(lexer, 0)) || peek(lexer, 0) == '.') lexer->at++;
   token = token_end(lexer, token, TSR_TOKEN_BAD);
   tsr_diag_error(
-      lexer->diags, token.place, "malformed number '%.*s': %s", (int)token.length, token.start,
+      lexer->diags, token.location, "malformed number '%.*s': %s", (int)token.length, token.start,
       why);
   return token;
 }
@@ -153,7 +153,8 @@ static tsr_token lex_string(tsr_lexer *lexer, tsr_token token) {
     if (peek(lexer, 0) == '\\' && peek(lexer, 1) && peek(lexer, 1) != '\n') lexer->at++;
     if (peek(lexer, 0) && peek(lexer, 0) != '\n') continue;
     token = token_end(lexer, token, TSR_TOKEN_BAD);
-    tsr_diag_error(lexer->diags, token.place, "this string has no closing %c on its line", quote);
+    tsr_diag_error(
+        lexer->diags, token.location, "this string has no closing %c on its line", quote);
     return token;
   }
   lexer->at++;
@@ -166,10 +167,11 @@ static tsr_token lex_stray(tsr_lexer *lexer, tsr_token token) {
   lexer->at += tsr_utf8_length(lexer->at, lexer->end);
   token = token_end(lexer, token, TSR_TOKEN_BAD);
   if (c < 0x20 || c == 0x7f)
-    tsr_diag_error(lexer->diags, token.place, "control character 0x%02x outside a string", c);
+    tsr_diag_error(lexer->diags, token.location, "control character 0x%02x outside a string", c);
   else
     tsr_diag_error(
-        lexer->diags, token.place, "unexpected character '%.*s'", (int)token.length, token.start);
+        lexer->diags, token.location, "unexpected character '%.*s'", (int)token.length,
+        token.start);
   if (!comment) return token;
   tsr_diag_hint(lexer->diags, "comments start with #");
   while (peek(lexer, 0) && peek(lexer, 0) != '\n') lexer->at++;
@@ -178,7 +180,7 @@ static tsr_token lex_stray(tsr_lexer *lexer, tsr_token token) {
 
 tsr_token tsr_lexer_next(tsr_lexer *lexer) {
   bool first = skip_space(lexer);
-  tsr_token token = {.start = lexer->at, .place = place_here(lexer), .is_first_of_line = first};
+  tsr_token token = {.start = lexer->at, .location = place_here(lexer), .is_first_of_line = first};
   int c = peek(lexer, 0);
   if (!c) {
     token.kind = TSR_TOKEN_END;

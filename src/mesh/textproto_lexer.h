@@ -22,7 +22,7 @@ typedef struct {
   tsr_token_kind kind;
   const char *start; /* in the text that is read; not NUL-terminated */
   size_t length;
-  tsr_place place;
+  tsr_location location;
   bool is_first_of_line;
 } tsr_token;
 

@@ -44,7 +44,7 @@ tsr_record *tsr_places_add(tsr_places *places, const ProtobufCMessage *message, 
   return record;
 }
 
-tsr_place
+tsr_location
 tsr_places_find(const tsr_places *places, const void *message, const char *field, size_t index) {
   const tsr_record *record = *slot_find(places, message);
   assert(record);
@@ -52,10 +52,10 @@ tsr_places_find(const tsr_places *places, const void *message, const char *field
   for (unsigned i = 0; field && i < d->n_fields; i++) {
     if (strcmp(d->fields[i].name, field)) continue;
     const tsr_field_record *values = &record->fields[i];
-    return index < (size_t)values->count ? values->places[index] : record->place;
+    return index < (size_t)values->count ? values->places[index] : record->location;
   }
   assert(!field);
-  return record->place;
+  return record->location;
 }
 
 bool tsr_places_is_damaged(const tsr_places *places, const void *message) {

@@ -4,18 +4,18 @@
 
 typedef struct {
   tsr_textproto *in;
-  const char *at, *end; /* what is between the quotes */
-  tsr_place place;      /* of the literal */
-  const char *start;    /* its opening quote */
+  const char *at, *end;  /* what is between the quotes */
+  tsr_location location; /* of the literal */
+  const char *start;     /* its opening quote */
   char *out;
   size_t length;
 } unescaper;
 
-static tsr_place place_at(const unescaper *u, const char *at, int length) {
-  tsr_place place = u->place;
-  place.col += (int)(at - u->start);
-  place.length = length;
-  return place;
+static tsr_location place_at(const unescaper *u, const char *at, int length) {
+  tsr_location location = u->location;
+  location.col += (int)(at - u->start);
+  location.length = length;
+  return location;
 }
 
 static int hex_value(int c) {
@@ -129,14 +129,14 @@ static bool read_literal(unescaper *u) {
 }
 
 /* What protobuf-c's char * and the type `string` cannot hold. */
-static bool check_string(const unescaper *u, tsr_place place, const char *field) {
+static bool check_string(const unescaper *u, tsr_location location, const char *field) {
   if (memchr(u->out, 0, u->length))
-    return tsr_diag_error(u->in->diags, place, "field '%s' must not contain a NUL byte", field);
+    return tsr_diag_error(u->in->diags, location, "field '%s' must not contain a NUL byte", field);
   for (const char *at = u->out, *end = at + u->length; at < end;) {
     int bytes = tsr_utf8_length(at, end);
     if (!bytes)
       return tsr_diag_error(
-          u->in->diags, place, "field '%s' is not valid UTF-8 (byte 0x%02x)", field,
+          u->in->diags, location, "field '%s' is not valid UTF-8 (byte 0x%02x)", field,
           (unsigned char)*at);
     at += bytes;
   }
@@ -145,14 +145,14 @@ static bool check_string(const unescaper *u, tsr_place place, const char *field)
 
 tsr_read tsr_textproto_string(
     tsr_textproto *in, bool is_bytes, const char *field, char **ret_text, size_t *ret_length) {
-  tsr_place place = in->token.place;
+  tsr_location location = in->token.location;
   unescaper u = {.in = in};
   size_t capacity = 0;
   bool ok = true;
   while (in->token.kind == TSR_TOKEN_STRING) {
     u.at = in->token.start + 1;
     u.end = in->token.start + in->token.length - 1;
-    u.place = in->token.place;
+    u.location = in->token.location;
     u.start = in->token.start;
     size_t need = u.length + (size_t)(u.end - u.at) + 1;
     if (need > capacity) {
@@ -165,7 +165,7 @@ tsr_read tsr_textproto_string(
     tsr_textproto_advance(in);
   }
   u.out[u.length] = 0;
-  if (ok && !is_bytes) ok = check_string(&u, place, field);
+  if (ok && !is_bytes) ok = check_string(&u, location, field);
   *ret_text = u.out;
   *ret_length = u.length;
   return ok ? TSR_READ_OK : TSR_READ_BAD;

@@ -19,10 +19,10 @@ tsr_read tsr_textproto_unexpected(tsr_textproto *in, const char *wanted) {
   const tsr_token *t = &in->token;
   if (t->kind == TSR_TOKEN_BAD) return TSR_READ_LOST; /* reported by the lexer */
   if (t->kind == TSR_TOKEN_END)
-    tsr_diag_error(in->diags, t->place, "expected %s, found the end of the file", wanted);
+    tsr_diag_error(in->diags, t->location, "expected %s, found the end of the file", wanted);
   else
     tsr_diag_error(
-        in->diags, t->place, "expected %s, found '%.*s'", wanted,
+        in->diags, t->location, "expected %s, found '%.*s'", wanted,
         t->length > 40 ? 40 : (int)t->length, t->start);
   return TSR_READ_LOST;
 }
@@ -31,13 +31,13 @@ tsr_read tsr_textproto_unexpected(tsr_textproto *in, const char *wanted) {
 typedef struct {
   bool is_negative;
   tsr_token token;
-  tsr_place place; /* minus included where both stand on one line */
+  tsr_location location; /* minus included where both stand on one line */
   const char *field;
 } literal;
 
 static tsr_read bad(tsr_textproto *in, const literal *l, const char *wanted) {
   tsr_diag_error(
-      in->diags, l->place, "field '%s' takes %s, not '%s%.*s'", l->field, wanted,
+      in->diags, l->location, "field '%s' takes %s, not '%s%.*s'", l->field, wanted,
       l->is_negative ? "-" : "", l->token.length > 40 ? 40 : (int)l->token.length, l->token.start);
   return TSR_READ_BAD;
 }
@@ -134,7 +134,7 @@ static tsr_read
 bad_enum_name(tsr_textproto *in, const literal *l, const ProtobufCEnumDescriptor *e) {
   const char *word = tsr_arena_strndup(in->arena, l->token.start, l->token.length);
   tsr_diag_error(
-      in->diags, l->place, "unknown %s '%s' in field '%s'", e->short_name, word, l->field);
+      in->diags, l->location, "unknown %s '%s' in field '%s'", e->short_name, word, l->field);
   const char **names = tsr_arena_array(in->arena, const char *, e->n_value_names);
   int count = 0;
   for (unsigned i = 0; i < e->n_values; i++)
@@ -160,8 +160,8 @@ static tsr_read read_enum(
   if (read != TSR_READ_OK) return read;
   if (!protobuf_c_enum_descriptor_get_value(e, number.i32)) {
     tsr_diag_error(
-        in->diags, l->place, "%d is the number of no %s in field '%s'", number.i32, e->short_name,
-        l->field);
+        in->diags, l->location, "%d is the number of no %s in field '%s'", number.i32,
+        e->short_name, l->field);
     return TSR_READ_BAD;
   }
   ret_value->i32 = number.i32;
@@ -228,7 +228,8 @@ skip_strings(tsr_textproto *in, const ProtobufCFieldDescriptor *field, const lit
 
 tsr_read tsr_textproto_scalar(
     tsr_textproto *in, const ProtobufCFieldDescriptor *field, tsr_textproto_value *ret_value) {
-  literal l = {.token = in->token, .place = in->token.place, .field = field ? field->name : ""};
+  literal l = {
+      .token = in->token, .location = in->token.location, .field = field ? field->name : ""};
   if (in->token.kind == TSR_TOKEN_STRING) {
     bool is_text =
         field && (field->type == PROTOBUF_C_TYPE_STRING || field->type == PROTOBUF_C_TYPE_BYTES);
@@ -238,8 +239,8 @@ tsr_read tsr_textproto_scalar(
     l.is_negative = true;
     tsr_textproto_advance(in);
     l.token = in->token;
-    if (l.token.place.line == l.place.line)
-      l.place.length = l.token.place.col - l.place.col + l.token.place.length;
+    if (l.token.location.line == l.location.line)
+      l.location.length = l.token.location.col - l.location.col + l.token.location.length;
     if (l.token.kind == TSR_TOKEN_STRING) return tsr_textproto_unexpected(in, "a number after '-'");
   }
   if (l.token.kind != TSR_TOKEN_IDENT && l.token.kind != TSR_TOKEN_FLOAT &&

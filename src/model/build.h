@@ -8,11 +8,11 @@
 
 /* The user's model: `transformer_config: {…}` or the like. */
 typedef struct {
-  const char *name;     /* of a graph file that names none itself, or NULL */
-  const tsr_yaml *map;  /* NULL: no sizes are given */
-  const char *map_name; /* transformer_config */
-  tsr_place place;      /* of that key, for what is missing */
-  const tsr_yaml *root; /* the graph file's map, or just its list of statements */
+  const char *name;      /* of a graph file that names none itself, or NULL */
+  const tsr_yaml *map;   /* NULL: no sizes are given */
+  const char *map_name;  /* transformer_config */
+  tsr_location location; /* of that key, for what is missing */
+  const tsr_yaml *root;  /* the graph file's map, or just its list of statements */
 } tsr_model_source;
 
 /* The model of a configuration: its map of sizes and the graph file that it selects. */

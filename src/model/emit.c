@@ -27,11 +27,11 @@ static bool emit_input(tsr_flat *f, tsr_graph *g, const tsr_input_decl *d, int *
   const char *what = tsr_arena_printf(f->arena, "the shape of '%s'", d->name);
   if (!tsr_expr_shape(d->shape, f->scope, what, 1, TSR_DIMS_MAX, shape, &ndim, f->diags))
     return false;
-  *ret_value = tsr_graph_input(g, d->name, d->dtype, ndim, shape, d->place);
+  *ret_value = tsr_graph_input(g, d->name, d->dtype, ndim, shape, d->location);
   for (int axis = 0; axis < TSR_AXES; axis++) {
     if (d->layout[axis].kind == TSR_SHARD && d->layout[axis].dim >= ndim)
       return tsr_diag_error(
-          f->diags, d->place, "input '%s' %s has no dimension %d to split over %s", d->name,
+          f->diags, d->location, "input '%s' %s has no dimension %d to split over %s", d->name,
           tsr_shape_text(ndim, shape).text, d->layout[axis].dim, tsr_axis_name(axis));
     g->values[*ret_value].placement[axis] = d->layout[axis];
   }
@@ -87,25 +87,25 @@ static bool check_loss(const tsr_flat *f, const tsr_graph *g, int output, int va
   const char *name = f->outputs[output].value;
   if (tsr_value_elements(v) != 1 || v->dtype != TSR_F32)
     return tsr_diag_error(
-        f->diags, f->outputs[output].place, "the loss '%s' is %s, not one number", name,
+        f->diags, f->outputs[output].location, "the loss '%s' is %s, not one number", name,
         tsr_shape_text(v->ndim, v->shape).text);
   if (!f->options->training || tsr_graph_find_loss(g, value) >= 0) return true;
   return tsr_diag_error(
-      f->diags, f->outputs[output].place, "the loss '%s' must be what cross_entropy or mse gives",
-      name);
+      f->diags, f->outputs[output].location,
+      "the loss '%s' must be what cross_entropy or mse gives", name);
 }
 
 static bool emit_outputs(tsr_flat *f, tsr_graph *g) {
   bool ok = true;
   if (f->outputs_count > TSR_GRAPH_OUTPUTS_MAX)
     return tsr_diag_error(
-        f->diags, f->outputs[TSR_GRAPH_OUTPUTS_MAX].place, "%d outputs: a graph has %d at most",
+        f->diags, f->outputs[TSR_GRAPH_OUTPUTS_MAX].location, "%d outputs: a graph has %d at most",
         f->outputs_count, TSR_GRAPH_OUTPUTS_MAX);
   for (int i = 0; i < f->outputs_count; i++) {
     int value;
     if (!value_of(f, g, f->output_values[i], &value)) return false;
     tsr_graph_output(g, f->outputs[i].name, value);
-    g->outputs[g->outputs_count - 1].place = f->outputs[i].place;
+    g->outputs[g->outputs_count - 1].location = f->outputs[i].location;
     if (strcmp(f->outputs[i].name, "loss")) continue;
     g->loss = value;
     ok &= check_loss(f, g, i, value);
@@ -127,7 +127,7 @@ static bool check_names(const tsr_flat *f, const tsr_graph *g) {
   for (int i = 1; i < g->params_count; i++)
     if (!strcmp(params[i]->name, params[i - 1]->name))
       ok = tsr_diag_error(
-          f->diags, params[i]->place, "two parameters have the name '%s'", params[i]->name);
+          f->diags, params[i]->location, "two parameters have the name '%s'", params[i]->name);
   return ok;
 }
 
@@ -138,14 +138,14 @@ static bool check_unused(const tsr_flat *f) {
     if (d->used) continue;
     d->used = true; /* once, not for every repetition */
     ok = tsr_diag_error(
-        f->diags, d->place, "parameter '%s' is not used, so it could not be trained",
+        f->diags, d->location, "parameter '%s' is not used, so it could not be trained",
         f->params[i].param.name);
   }
   for (int i = 0; i < f->calls_count; i++) {
     tsr_statement *s = f->calls[i].statement;
     if (s->needed) continue;
     s->needed = true;
-    tsr_diag_warning(f->diags, s->place, "no output needs '%s'", s->results[0]);
+    tsr_diag_warning(f->diags, s->location, "no output needs '%s'", s->results[0]);
   }
   return ok;
 }

@@ -24,15 +24,15 @@ typedef enum {
 typedef struct tsr_expr tsr_expr;
 struct tsr_expr {
   tsr_expr_kind kind;
-  tsr_place place;  /* of its first byte, as long as its text where that is exact */
-  const char *text; /* as written */
+  tsr_location location; /* of its first byte, as long as its text where that is exact */
+  const char *text;      /* as written */
   double number;
   const char *name; /* of NAME and CALL; the operator of UNARY and BINARY */
-  tsr_place name_place;
+  tsr_location name_place;
   int count;
   tsr_expr **args;
   const char **keys; /* CALL: `key=` before an argument, or NULL */
-  tsr_place *key_places;
+  tsr_location *key_places;
 };
 
 /* Parts are nested at most 60 deep, and at most 1000 terms stand side by side. `calls` allows
@@ -42,7 +42,7 @@ bool tsr_expr_parse(
 bool tsr_is_name(const char *text); /* letters, digits, _ and dots between them */
 /* The place of `length` bytes at `offset` of a scalar's text, exact where the scalar stands in one
  * line. */
-tsr_place tsr_scalar_place(const tsr_yaml *node, size_t offset, size_t length);
+tsr_location tsr_scalar_place(const tsr_yaml *node, size_t offset, size_t length);
 
 typedef enum { TSR_EVAL_NUMBER, TSR_EVAL_WORD, TSR_EVAL_LIST, TSR_EVAL_TERM } tsr_eval_kind;
 typedef struct {
@@ -59,7 +59,7 @@ typedef struct {
   bool bad;            /* already reported: expressions with it fail silently */
   const char *unknown; /* else why it has no value, for expressions with it; NULL: it has one */
   bool given;          /* by the user's model file, at `place` */
-  tsr_place place;
+  tsr_location location;
 } tsr_name;
 
 typedef struct {
@@ -103,6 +103,7 @@ bool tsr_expr_shape(
 const char *tsr_eval_text(tsr_arena *arena, const tsr_eval *value);
 /* Replaces {name} by its value; unknown names are errors at `place`. */
 bool tsr_scope_fill(
-    tsr_scope *scope, const char *text, tsr_place place, const char **ret_text, tsr_diags *diags);
+    tsr_scope *scope, const char *text, tsr_location location, const char **ret_text,
+    tsr_diags *diags);
 
 #endif

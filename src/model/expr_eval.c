@@ -30,18 +30,18 @@ static const tsr_term *find_term(const tsr_scope *scope, const char *name) {
 static bool eval_name(const tsr_expr *e, tsr_scope *scope, tsr_eval *ret, tsr_diags *diags) {
   const tsr_name *n = tsr_scope_find(scope, e->name);
   if (n && n->unknown && !n->bad)
-    return tsr_diag_error(diags, e->place, "'%s' has no value: %s", e->name, n->unknown);
+    return tsr_diag_error(diags, e->location, "'%s' has no value: %s", e->name, n->unknown);
   if (n) return *ret = n->value, !n->bad;
   const tsr_term *term = find_term(scope, e->name);
   if (term && term->args_min == 0)
     return *ret = (tsr_eval){.kind = TSR_EVAL_TERM, .word = e->name}, true;
   if (term)
-    return tsr_diag_error(diags, e->place, "'%s' needs its numbers: %s(…)", e->name, e->name);
+    return tsr_diag_error(diags, e->location, "'%s' needs its numbers: %s(…)", e->name, e->name);
   if (!strcmp(e->name, "true")) return *ret = number_of(1), true;
   if (!strcmp(e->name, "false")) return *ret = number_of(0), true;
   if (tsr_scope_has_word(scope, e->name))
     return *ret = (tsr_eval){.kind = TSR_EVAL_WORD, .word = e->name}, true;
-  tsr_diag_error(diags, e->place, "unknown name '%s'", e->name);
+  tsr_diag_error(diags, e->location, "unknown name '%s'", e->name);
   hint_names(scope, e->name, diags);
   return false;
 }
@@ -59,7 +59,7 @@ need_number(const tsr_expr *e, tsr_scope *scope, const tsr_eval *v, double *ret,
   *ret = v->number;
   if (v->kind == TSR_EVAL_NUMBER) return true;
   return tsr_diag_error(
-      diags, e->place, "'%s' is %s, not a number", e->text, describe(scope->arena, v));
+      diags, e->location, "'%s' is %s, not a number", e->text, describe(scope->arena, v));
 }
 
 static bool eval_number(const tsr_expr *e, tsr_scope *scope, double *ret, tsr_diags *diags) {
@@ -81,12 +81,12 @@ static bool eval_index(const tsr_expr *e, tsr_scope *scope, tsr_eval *ret, tsr_d
   if (!tsr_expr_eval(e->args[0], scope, &list, diags)) return false;
   if (list.kind != TSR_EVAL_LIST)
     return tsr_diag_error(
-        diags, e->args[0]->place, "'%s' is %s, not a list", e->args[0]->text,
+        diags, e->args[0]->location, "'%s' is %s, not a list", e->args[0]->text,
         describe(scope->arena, &list));
   if (!eval_number(e->args[1], scope, &index, diags)) return false;
   if (!is_whole(index) || index < 0 || index >= list.count)
     return tsr_diag_error(
-        diags, e->args[1]->place, "index %g is outside '%s', which has %d items", index,
+        diags, e->args[1]->location, "index %g is outside '%s', which has %d items", index,
         e->args[0]->text, list.count);
   *ret = number_of(list.list[(int)index]);
   return true;
@@ -102,16 +102,16 @@ eval_function(const tsr_expr *e, tsr_scope *scope, int index, tsr_eval *ret, tsr
     if (!tsr_expr_eval(e->args[0], scope, &list, diags)) return false;
     if (list.kind != TSR_EVAL_LIST)
       return tsr_diag_error(
-          diags, e->args[0]->place, "'%s' is %s, not a list", e->args[0]->text,
+          diags, e->args[0]->location, "'%s' is %s, not a list", e->args[0]->text,
           describe(scope->arena, &list));
     return *ret = number_of(list.count), true;
   }
   for (int i = 0; i < e->count; i++)
     if (!eval_number(e->args[i], scope, &x[i], diags)) return false;
   if (index == 5 && x[1] <= 0)
-    return tsr_diag_error(diags, e->place, "round_up needs a multiple above 0, not %g", x[1]);
+    return tsr_diag_error(diags, e->location, "round_up needs a multiple above 0, not %g", x[1]);
   if (index == 4 && x[0] < 0)
-    return tsr_diag_error(diags, e->place, "the square root of %g is not a number", x[0]);
+    return tsr_diag_error(diags, e->location, "the square root of %g is not a number", x[0]);
   switch (index) {
   case 0:
     *ret = number_of(fmin(x[0], x[1]));
@@ -156,10 +156,10 @@ static bool check_arguments(const tsr_expr *e, int min, int max, tsr_diags *diag
   if (e->count >= min && e->count <= max) return true;
   if (min == max)
     return tsr_diag_error(
-        diags, e->place, "%s takes %d argument%s, not %d", e->name, min, min == 1 ? "" : "s",
+        diags, e->location, "%s takes %d argument%s, not %d", e->name, min, min == 1 ? "" : "s",
         e->count);
   return tsr_diag_error(
-      diags, e->place, "%s takes %d to %d arguments, not %d", e->name, min, max, e->count);
+      diags, e->location, "%s takes %d to %d arguments, not %d", e->name, min, max, e->count);
 }
 
 static bool eval_call(const tsr_expr *e, tsr_scope *scope, tsr_eval *ret, tsr_diags *diags) {
@@ -186,7 +186,7 @@ static bool eval_call(const tsr_expr *e, tsr_scope *scope, tsr_eval *ret, tsr_di
 
 static bool
 divide(const tsr_expr *e, tsr_scope *scope, double a, double b, double *ret, tsr_diags *diags) {
-  if (b == 0) return tsr_diag_error(diags, e->place, "'%s' divides by zero", e->text);
+  if (b == 0) return tsr_diag_error(diags, e->location, "'%s' divides by zero", e->text);
   if (e->name[0] == '%') {
     *ret = a - b * floor(a / b);
   } else if (e->name[1]) {
@@ -207,7 +207,7 @@ static bool eval_equality(
     tsr_diags *diags) {
   if (a->kind != b->kind || a->kind > TSR_EVAL_WORD)
     return tsr_diag_error(
-        diags, e->place, "%s cannot be compared with %s", describe(scope->arena, a),
+        diags, e->location, "%s cannot be compared with %s", describe(scope->arena, a),
         describe(scope->arena, b));
   bool equal = a->kind == TSR_EVAL_WORD ? !strcmp(a->word, b->word) : a->number == b->number;
   *ret = number_of(equal == (e->name[0] == '='));
@@ -253,7 +253,7 @@ static bool eval_binary(const tsr_expr *e, tsr_scope *scope, tsr_eval *ret, tsr_
   default:
     if (!divide(e, scope, x, y, &z, diags)) return false;
   }
-  if (!isfinite(z)) return tsr_diag_error(diags, e->place, "'%s' is too large", e->text);
+  if (!isfinite(z)) return tsr_diag_error(diags, e->location, "'%s' is too large", e->text);
   *ret = number_of(z);
   return true;
 }

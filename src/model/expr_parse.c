@@ -27,14 +27,14 @@ typedef struct {
   } token;
 } parser;
 
-tsr_place tsr_scalar_place(const tsr_yaml *node, size_t offset, size_t length) {
-  tsr_place place = node->place;
+tsr_location tsr_scalar_place(const tsr_yaml *node, size_t offset, size_t length) {
+  tsr_location location = node->location;
   int quotes = node->quoted ? 1 : 0;
-  if ((size_t)place.length != node->text_length + 2 * (size_t)quotes)
-    return place; /* escapes or several lines: the columns do not match */
-  place.col += quotes + (int)offset;
-  place.length = (int)length;
-  return place;
+  if ((size_t)location.length != node->text_length + 2 * (size_t)quotes)
+    return location; /* escapes or several lines: the columns do not match */
+  location.col += quotes + (int)offset;
+  location.length = (int)length;
+  return location;
 }
 
 bool tsr_is_name(const char *text) {
@@ -134,7 +134,7 @@ static bool take_word(parser *p, const char *word) {
   return true;
 }
 
-static tsr_place token_place(const parser *p) {
+static tsr_location token_place(const parser *p) {
   size_t length = p->token.end - p->token.begin;
   return tsr_scalar_place(p->node, p->token.begin, length ? length : 1);
 }
@@ -159,7 +159,7 @@ static tsr_expr *fail(parser *p, const char *wanted) {
 static tsr_expr *make(parser *p, tsr_expr_kind kind, size_t begin, int count, tsr_expr **args) {
   tsr_expr *e = tsr_arena_alloc(p->arena, sizeof *e);
   e->kind = kind;
-  e->place = tsr_scalar_place(p->node, begin, p->end - begin);
+  e->location = tsr_scalar_place(p->node, begin, p->end - begin);
   e->text = tsr_arena_strndup(p->arena, p->text + begin, p->end - begin);
   e->count = count;
   if (count) {
@@ -172,7 +172,7 @@ static tsr_expr *make(parser *p, tsr_expr_kind kind, size_t begin, int count, ts
 static tsr_expr *parse_expr(parser *p);
 
 /* `key=` or `key:` before an argument, when two tokens further on there is one. */
-static bool take_key(parser *p, const char **ret_key, tsr_place *ret_place) {
+static bool take_key(parser *p, const char **ret_key, tsr_location *ret_place) {
   *ret_key = NULL;
   if (!p->calls || p->token.kind != T_NAME) return true;
   const char *after = p->text + p->token.end;
@@ -189,7 +189,7 @@ typedef struct {
   int count;
   tsr_expr *args[ARGS_MAX];
   const char *keys[ARGS_MAX];
-  tsr_place key_places[ARGS_MAX];
+  tsr_location key_places[ARGS_MAX];
 } arguments;
 
 static bool parse_arguments(parser *p, const char *close, bool keys, arguments *ret) {
@@ -209,17 +209,17 @@ static bool parse_arguments(parser *p, const char *close, bool keys, arguments *
 static tsr_expr *parse_name(parser *p) {
   size_t begin = p->token.begin;
   const char *name = p->token.word;
-  tsr_place place = token_place(p);
+  tsr_location location = token_place(p);
   advance(p);
   arguments a = {0};
   bool call = take_op(p, "(");
   if (call && !parse_arguments(p, ")", true, &a)) return NULL;
   tsr_expr *e = make(p, call ? TSR_EXPR_CALL : TSR_EXPR_NAME, begin, a.count, a.args);
   e->name = name;
-  e->name_place = place;
+  e->name_place = location;
   if (call) {
     e->keys = tsr_arena_array(p->arena, const char *, a.count);
-    e->key_places = tsr_arena_array(p->arena, tsr_place, a.count);
+    e->key_places = tsr_arena_array(p->arena, tsr_location, a.count);
     memcpy(e->keys, a.keys, sizeof *a.keys * (size_t)a.count);
     memcpy(e->key_places, a.key_places, sizeof *a.key_places * (size_t)a.count);
   }
@@ -350,13 +350,13 @@ static tsr_expr *parse_expr(parser *p) {
 static bool
 parse_list(tsr_arena *arena, const tsr_yaml *node, tsr_expr **ret_expr, tsr_diags *diags) {
   tsr_expr *e = tsr_arena_alloc(arena, sizeof *e);
-  *e = (tsr_expr){.kind = TSR_EXPR_LIST, .place = node->place, .text = "the list"};
+  *e = (tsr_expr){.kind = TSR_EXPR_LIST, .location = node->location, .text = "the list"};
   e->args = tsr_arena_array(arena, tsr_expr *, node->count);
   e->count = node->count;
   bool ok = true;
   for (int i = 0; i < node->count; i++) {
     if (node->items[i]->kind == TSR_YAML_LIST)
-      ok = tsr_diag_error(diags, node->items[i]->place, "a list of lists has no meaning here");
+      ok = tsr_diag_error(diags, node->items[i]->location, "a list of lists has no meaning here");
     else ok &= tsr_expr_parse(arena, node->items[i], false, &e->args[i], diags);
   }
   *ret_expr = e;
@@ -368,7 +368,7 @@ bool tsr_expr_parse(
   if (node->kind == TSR_YAML_LIST && !calls) return parse_list(arena, node, ret_expr, diags);
   if (node->kind != TSR_YAML_SCALAR)
     return tsr_diag_error(
-        diags, node->place, "expected an expression, found %s", tsr_yaml_describe(arena, node));
+        diags, node->location, "expected an expression, found %s", tsr_yaml_describe(arena, node));
   parser p = {.arena = arena, .node = node, .text = node->text, .diags = diags, .calls = calls};
   advance(&p);
   tsr_expr *e = parse_expr(&p);

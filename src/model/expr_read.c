@@ -10,7 +10,7 @@ bool tsr_expr_number(const tsr_expr *e, tsr_scope *scope, double *ret_number, ts
   *ret_number = v.number;
   if (v.kind == TSR_EVAL_NUMBER) return true;
   return tsr_diag_error(
-      diags, e->place, "'%s' is '%s', not a number", e->text, tsr_eval_text(scope->arena, &v));
+      diags, e->location, "'%s' is '%s', not a number", e->text, tsr_eval_text(scope->arena, &v));
 }
 
 bool tsr_expr_true(const tsr_expr *e, tsr_scope *scope, bool *ret_true, tsr_diags *diags) {
@@ -27,13 +27,13 @@ static const char *operand(tsr_arena *arena, const tsr_expr *e, double value) {
 }
 
 /* Where the user wrote one of the two numbers, if he did. */
-static tsr_place operand_place(const tsr_expr *division, const tsr_scope *scope) {
+static tsr_location operand_place(const tsr_expr *division, const tsr_scope *scope) {
   for (int i = 1; i >= 0; i--) {
     const tsr_expr *e = division->args[i];
     const tsr_name *n = e->kind == TSR_EXPR_NAME ? tsr_scope_find(scope, e->name) : NULL;
-    if (n && n->given) return n->place;
+    if (n && n->given) return n->location;
   }
-  return division->place;
+  return division->location;
 }
 
 static bool check_whole(
@@ -42,7 +42,7 @@ static bool check_whole(
   if (x == floor(x) && fabs(x) < 9e15) {
     if (x >= (double)min) return true;
     return tsr_diag_error(
-        diags, e->place, "%s must be at least %" PRId64 ", not %.15g", what, min, x);
+        diags, e->location, "%s must be at least %" PRId64 ", not %.15g", what, min, x);
   }
   const tsr_expr *d = scope->rest.expr;
   if (d)
@@ -50,7 +50,7 @@ static bool check_whole(
         diags, operand_place(d, scope), "%s does not divide %s",
         operand(scope->arena, d->args[1], scope->rest.right),
         operand(scope->arena, d->args[0], scope->rest.left));
-  return tsr_diag_error(diags, e->place, "%s must be a whole number, not %.15g", what, x);
+  return tsr_diag_error(diags, e->location, "%s must be a whole number, not %.15g", what, x);
 }
 
 bool tsr_expr_whole(
@@ -73,12 +73,12 @@ bool tsr_expr_shape(
     scope->rest.expr = NULL;
     if (!tsr_expr_eval(e, scope, &v, diags)) return false;
     if (v.kind != TSR_EVAL_LIST)
-      return tsr_diag_error(diags, e->place, "%s must be a list, not '%s'", what, e->text);
+      return tsr_diag_error(diags, e->location, "%s must be a list, not '%s'", what, e->text);
   }
   int count = e->kind == TSR_EXPR_LIST ? e->count : v.count;
   if (count < 1 || count > max)
     return tsr_diag_error(
-        diags, e->place, "%s must have 1 to %d dimensions, not %d", what, max, count);
+        diags, e->location, "%s must have 1 to %d dimensions, not %d", what, max, count);
   for (int i = 0; i < count; i++) {
     if (e->kind == TSR_EXPR_LIST) {
       const tsr_expr *a = e->args[i];
@@ -92,7 +92,7 @@ bool tsr_expr_shape(
   double elements = 1;
   for (int i = 0; ok && i < count; i++) elements *= fabs((double)ret_shape[i]);
   if (ok && elements > 1e15)
-    return tsr_diag_error(diags, e->place, "%s has more than 10^15 elements", what);
+    return tsr_diag_error(diags, e->location, "%s has more than 10^15 elements", what);
   *ret_ndim = count;
   return ok;
 }

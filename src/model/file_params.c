@@ -10,7 +10,7 @@ static bool read_dtype(const tsr_file_reader *r, const tsr_yaml *map, tsr_dtype 
   for (int i = 0; i < 4; i++)
     if (!strcmp(node->text, words[i])) return *ret_dtype = i < 2 ? TSR_F32 : TSR_I32, true;
   tsr_diag_error(
-      r->diags, node->place, "dtype '%s' is not one that a graph computes with", node->text);
+      r->diags, node->location, "dtype '%s' is not one that a graph computes with", node->text);
   tsr_diag_nearest(r->diags, node->text, words, 4);
   return false;
 }
@@ -19,7 +19,7 @@ static bool read_shape(
     const tsr_file_reader *r, const tsr_yaml *map, const tsr_yaml *key, tsr_expr **ret_shape) {
   if (!tsr_file_expr(r, map, "shape", ret_shape)) return false;
   if (*ret_shape) return true;
-  return tsr_diag_error(r->diags, key->place, "'%s' has no shape", key->text);
+  return tsr_diag_error(r->diags, key->location, "'%s' has no shape", key->text);
 }
 
 static bool
@@ -27,7 +27,7 @@ read_flag(const tsr_file_reader *r, const tsr_yaml *map, const char *key, bool *
   const tsr_yaml *node = tsr_yaml_get(map, key);
   if (!node || tsr_yaml_bool(node, ret_flag)) return true;
   return tsr_diag_error(
-      r->diags, node->place, "'%s' must be true or false, not %s", key,
+      r->diags, node->location, "'%s' must be true or false, not %s", key,
       tsr_yaml_describe(r->arena, node));
 }
 
@@ -36,7 +36,7 @@ static bool check_input_name(const tsr_file_reader *r, const tsr_yaml *key) {
   static const char *const words[] = {"tokens", "targets", "features", "labels", "values"};
   for (int i = 0; i < 5; i++)
     if (!strcmp(key->text, words[i])) return true;
-  tsr_diag_error(r->diags, key->place, "no data fills an input '%s'", key->text);
+  tsr_diag_error(r->diags, key->location, "no data fills an input '%s'", key->text);
   tsr_diag_nearest(r->diags, key->text, words, 5);
   return false;
 }
@@ -46,7 +46,7 @@ static tsr_input_decl *add_input(const tsr_file_reader *r, const tsr_yaml *key) 
   tsr_arena_grow(
       r->arena, (void **)&f->inputs, sizeof *f->inputs, f->inputs_count, &f->inputs_capacity);
   tsr_input_decl *d = &f->inputs[f->inputs_count++];
-  *d = (tsr_input_decl){.name = key->text, .place = key->place};
+  *d = (tsr_input_decl){.name = key->text, .location = key->location};
   return d;
 }
 
@@ -74,7 +74,7 @@ add_param(const tsr_file_reader *r, const tsr_yaml *key, tsr_param_decls *params
   tsr_arena_grow(
       r->arena, (void **)&params->items, sizeof *params->items, params->count, &params->capacity);
   tsr_param_decl *d = &params->items[params->count++];
-  *d = (tsr_param_decl){.name = key->text, .place = key->place, .decay = -1};
+  *d = (tsr_param_decl){.name = key->text, .location = key->location, .decay = -1};
   return d;
 }
 
@@ -82,10 +82,10 @@ static bool read_hf(const tsr_file_reader *r, const tsr_yaml *map, tsr_param_dec
   const tsr_yaml *node = tsr_yaml_get(map, "hf");
   if (!node) return true;
   d->hf = node->text;
-  d->hf_place = node->place;
+  d->hf_place = node->location;
   if (node->kind == TSR_YAML_SCALAR && *node->text) return true;
   return tsr_diag_error(
-      r->diags, node->place, "'hf' must be a name in Hugging Face checkpoints, not %s",
+      r->diags, node->location, "'hf' must be a name in Hugging Face checkpoints, not %s",
       tsr_yaml_describe(r->arena, node));
 }
 
@@ -109,7 +109,7 @@ read_param(const tsr_file_reader *r, const tsr_yaml *key, const tsr_yaml *map, t
   ok &= read_flag(r, map, "hf_transposed", &d->hf_transposed);
   ok &= read_hf(r, map, d);
   if (ok && !d->init)
-    return tsr_diag_error(r->diags, key->place, "parameter '%s' has no init", key->text);
+    return tsr_diag_error(r->diags, key->location, "parameter '%s' has no init", key->text);
   return ok;
 }
 
@@ -128,7 +128,7 @@ static bool read_dimension(const tsr_file_reader *r, const tsr_yaml *node, int *
     if (!strcmp(node->text, words[i])) return *ret_dim = i, true;
   if (tsr_yaml_int(node, &dim) && dim >= 0 && dim < TSR_DIMS_MAX) return *ret_dim = (int)dim, true;
   tsr_diag_error(
-      r->diags, node->place, "a partition names 'row', 'col' or a dimension, not %s",
+      r->diags, node->location, "a partition names 'row', 'col' or a dimension, not %s",
       tsr_yaml_describe(r->arena, node));
   return false;
 }
@@ -139,7 +139,7 @@ static bool read_axis(const tsr_file_reader *r, const tsr_yaml *node, int *ret_a
     names[i] = tsr_axis_name(i);
     if (!strcmp(node->text, names[i])) return *ret_axis = i, true;
   }
-  tsr_diag_error(r->diags, node->place, "'%s' is not an axis", node->text);
+  tsr_diag_error(r->diags, node->location, "'%s' is not an axis", node->text);
   tsr_diag_nearest(r->diags, node->text, names, TSR_AXES);
   return false;
 }
@@ -153,10 +153,10 @@ read_layout(const tsr_file_reader *r, const tsr_yaml *map, tsr_placement layout[
   const tsr_yaml *dims = tsr_yaml_get(node, "partition"), *axes = tsr_yaml_get(node, "mesh_axes");
   if (!dims || !axes || dims->kind != TSR_YAML_LIST || axes->kind != TSR_YAML_LIST)
     return tsr_diag_error(
-        r->diags, node->place, "a layout needs 'partition' and 'mesh_axes', two lists");
+        r->diags, node->location, "a layout needs 'partition' and 'mesh_axes', two lists");
   if (dims->count != axes->count)
     return tsr_diag_error(
-        r->diags, axes->place, "'partition' has %d words but 'mesh_axes' has %d", dims->count,
+        r->diags, axes->location, "'partition' has %d words but 'mesh_axes' has %d", dims->count,
         axes->count);
   bool ok = true, seen[TSR_AXES] = {0};
   for (int i = 0; i < dims->count; i++) {
@@ -167,7 +167,7 @@ read_layout(const tsr_file_reader *r, const tsr_yaml *map, tsr_placement layout[
     if (!both) continue;
     if (seen[axis])
       ok = tsr_diag_error(
-          r->diags, axes->items[i]->place, "axis '%s' is named twice", tsr_axis_name(axis));
+          r->diags, axes->items[i]->location, "axis '%s' is named twice", tsr_axis_name(axis));
     seen[axis] = true;
     layout[axis] = (tsr_placement){TSR_SHARD, dim};
   }
@@ -187,7 +187,7 @@ static bool read_tensor(const tsr_file_reader *r, const tsr_yaml *key, const tsr
     tsr_input_decl *d = add_input(r, key);
     d->dtype = dtype;
     if (tsr_yaml_get(map, "init"))
-      return tsr_diag_error(r->diags, key->place, "input '%s' cannot have an init", key->text);
+      return tsr_diag_error(r->diags, key->location, "input '%s' cannot have an init", key->text);
     ok &= check_input_name(r, key);
     ok &= read_shape(r, map, key, &d->shape);
     return read_layout(r, map, d->layout) && ok;
@@ -195,7 +195,7 @@ static bool read_tensor(const tsr_file_reader *r, const tsr_yaml *key, const tsr
   tsr_param_decl *d = add_param(r, key, &r->file->params);
   if (dtype != TSR_F32)
     return tsr_diag_error(
-        r->diags, key->place, "tensor '%s' holds i32, so it must be an input (input: true)",
+        r->diags, key->location, "tensor '%s' holds i32, so it must be an input (input: true)",
         key->text);
   ok &= read_shape(r, map, key, &d->shape);
   ok &= tsr_file_expr(r, map, "init", &d->init);
@@ -205,7 +205,7 @@ static bool read_tensor(const tsr_file_reader *r, const tsr_yaml *key, const tsr
 bool tsr_file_tensors(const tsr_file_reader *r, const tsr_yaml *node) {
   if (node->kind != TSR_YAML_MAP)
     return tsr_diag_error(
-        r->diags, node->place, "'tensors' must be a map, not %s",
+        r->diags, node->location, "'tensors' must be a map, not %s",
         tsr_yaml_describe(r->arena, node));
   bool ok = true;
   for (int i = 0; i < node->count; i++) ok &= read_tensor(r, node->keys[i], node->items[i]);

@@ -12,7 +12,7 @@ static bool section(
   *ret_node = node && node->kind == kind ? node : NULL;
   if (!node || node->kind == kind || node->kind == TSR_YAML_NULL) return true;
   return tsr_diag_error(
-      r->diags, node->place, "'%s' must be a %s, not %s", key,
+      r->diags, node->location, "'%s' must be a %s, not %s", key,
       kind == TSR_YAML_MAP ? "map" : "list", tsr_yaml_describe(r->arena, node));
 }
 
@@ -23,18 +23,19 @@ read_text(const tsr_file_reader *r, const tsr_yaml *map, const char *key, const 
   *ret_text = node->text;
   if (node->kind == TSR_YAML_SCALAR) return true;
   return tsr_diag_error(
-      r->diags, node->place, "'%s' must be a text, not %s", key, tsr_yaml_describe(r->arena, node));
+      r->diags, node->location, "'%s' must be a text, not %s", key,
+      tsr_yaml_describe(r->arena, node));
 }
 
 static bool read_check(const tsr_file_reader *r, const tsr_yaml *node, tsr_check *check) {
   static const char *const keys[] = {"that", "else", "at"};
-  check->place = node->place;
+  check->location = node->location;
   if (!tsr_file_keys(r, node, "a check", 3, keys)) return false;
   bool ok = tsr_file_expr(r, node, "that", &check->that);
   ok &= read_text(r, node, "else", &check->otherwise);
   ok &= read_text(r, node, "at", &check->at);
   if (ok && (!check->that || !check->otherwise))
-    return tsr_diag_error(r->diags, node->place, "a check needs 'that' and 'else'");
+    return tsr_diag_error(r->diags, node->location, "a check needs 'that' and 'else'");
   return ok;
 }
 
@@ -48,7 +49,7 @@ static bool read_checks(const tsr_file_reader *r, const tsr_yaml *node) {
 
 static bool add_output(const tsr_file_reader *r, const tsr_yaml *name, const tsr_yaml *value) {
   tsr_output_decl *o = &r->file->outputs[r->file->outputs_count++];
-  o->place = value->place;
+  o->location = value->location;
   return tsr_file_name(r, name, &o->name) && tsr_file_name(r, value, &o->value);
 }
 
@@ -57,11 +58,11 @@ static bool read_outputs(const tsr_file_reader *r, const tsr_yaml *node) {
   enum { OUTPUTS_MAX = 16 };
   if (node->kind != TSR_YAML_LIST && node->kind != TSR_YAML_MAP)
     return tsr_diag_error(
-        r->diags, node->place, "'outputs' must be a list of names or a map, not %s",
+        r->diags, node->location, "'outputs' must be a list of names or a map, not %s",
         tsr_yaml_describe(r->arena, node));
   if (node->count > OUTPUTS_MAX)
     return tsr_diag_error(
-        r->diags, node->place, "at most %d outputs, not %d", OUTPUTS_MAX, node->count);
+        r->diags, node->location, "at most %d outputs, not %d", OUTPUTS_MAX, node->count);
   bool ok = true;
   r->file->outputs = tsr_arena_array(r->arena, tsr_output_decl, node->count);
   for (int i = 0; i < node->count; i++)
@@ -74,7 +75,7 @@ static bool read_block_inputs(const tsr_file_reader *r, tsr_block *b) {
   const tsr_yaml *node = tsr_yaml_get(b->node, "inputs");
   if (!node || node->kind != TSR_YAML_LIST)
     return tsr_diag_error(
-        r->diags, node ? node->place : b->place, "block '%s' needs 'inputs', a list of names",
+        r->diags, node ? node->location : b->location, "block '%s' needs 'inputs', a list of names",
         b->name);
   b->inputs = tsr_arena_array(r->arena, const char *, node->count);
   b->inputs_count = node->count;
@@ -91,11 +92,11 @@ static bool read_block(const tsr_file_reader *r, tsr_block *b) {
   ok &= section(r, b->node, "parameters", TSR_YAML_MAP, &params);
   ok &= section(r, b->node, "graph", TSR_YAML_LIST, &body);
   if (ok && (!body || !result))
-    return tsr_diag_error(r->diags, b->place, "block '%s' needs 'graph' and 'result'", b->name);
+    return tsr_diag_error(r->diags, b->location, "block '%s' needs 'graph' and 'result'", b->name);
   if (params) ok &= tsr_file_params(r, params, &b->params);
   if (body) ok &= tsr_file_body(r, body, &b->body);
   if (!result) return false;
-  b->result_place = result->place;
+  b->result_place = result->location;
   return tsr_file_name(r, result, &b->result) && ok;
 }
 
@@ -106,7 +107,7 @@ static bool read_blocks(const tsr_file_reader *r, const tsr_yaml *node) {
   r->file->blocks_count = node->count;
   for (int i = 0; i < node->count; i++) {
     tsr_block *b = &r->file->blocks[i];
-    b->place = node->keys[i]->place;
+    b->location = node->keys[i]->location;
     b->node = node->items[i];
     ok &= tsr_file_name(r, node->keys[i], &b->name);
   }
@@ -132,7 +133,7 @@ static bool read_sections(const tsr_file_reader *r, const tsr_yaml *root) {
   ok &= section(r, root, "blocks", TSR_YAML_MAP, &node) && (!node || read_blocks(r, node));
   if ((node = tsr_yaml_get(root, "outputs"))) ok &= read_outputs(r, node);
   if (!tsr_yaml_get(root, "graph"))
-    return ok && tsr_diag_error(r->diags, root->place, "the graph file has no 'graph'");
+    return ok && tsr_diag_error(r->diags, root->location, "the graph file has no 'graph'");
   return section(r, root, "graph", TSR_YAML_LIST, &node) &&
          (!node || tsr_file_body(r, node, &r->file->body)) && ok;
 }
@@ -140,12 +141,12 @@ static bool read_sections(const tsr_file_reader *r, const tsr_yaml *root) {
 bool tsr_graph_file_read(
     tsr_arena *arena, const tsr_yaml *root, tsr_graph_file **ret_file, tsr_diags *diags) {
   tsr_graph_file *file = tsr_arena_alloc(arena, sizeof *file);
-  *file = (tsr_graph_file){.place = root->place};
+  *file = (tsr_graph_file){.location = root->location};
   tsr_file_reader r = {arena, file, diags};
   bool ok =
       root->kind == TSR_YAML_LIST ? tsr_file_body(&r, root, &file->body) : read_sections(&r, root);
   if (ok && !file->body.count)
-    ok = tsr_diag_error(diags, root->place, "the graph has no statements");
+    ok = tsr_diag_error(diags, root->location, "the graph has no statements");
   *ret_file = file;
   return ok;
 }

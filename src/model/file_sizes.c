@@ -10,7 +10,7 @@ static bool read_kind(const tsr_file_reader *r, const tsr_yaml *map, tsr_size_de
   if (!node) return true;
   for (int i = 0; i < 5; i++)
     if (!strcmp(node->text, words[i])) return d->kind = (tsr_size_kind)i, true;
-  tsr_diag_error(r->diags, node->place, "unknown kind '%s' of size '%s'", node->text, d->name);
+  tsr_diag_error(r->diags, node->location, "unknown kind '%s' of size '%s'", node->text, d->name);
   tsr_diag_nearest(r->diags, node->text, words, 5);
   return false;
 }
@@ -32,7 +32,7 @@ static bool read_choices(const tsr_file_reader *r, const tsr_yaml *map, tsr_size
   const tsr_yaml *node = tsr_yaml_get(map, "choices");
   if (!node) return true;
   if (node->kind != TSR_YAML_LIST || !node->count)
-    return tsr_diag_error(r->diags, node->place, "'choices' must be a list of words");
+    return tsr_diag_error(r->diags, node->location, "'choices' must be a list of words");
   d->kind = TSR_SIZE_CHOICE;
   d->choices = tsr_arena_array(r->arena, const char *, node->count);
   d->choices_count = node->count;
@@ -48,7 +48,7 @@ read_limit(const tsr_file_reader *r, const tsr_yaml *map, const char *key, doubl
   if (!node || tsr_yaml_float(node, ret_limit)) return true;
   if (tsr_yaml_int(node, &whole)) return *ret_limit = (double)whole, true;
   return tsr_diag_error(
-      r->diags, node->place, "'%s' must be a number, not %s", key,
+      r->diags, node->location, "'%s' must be a number, not %s", key,
       tsr_yaml_describe(r->arena, node));
 }
 
@@ -58,7 +58,7 @@ static bool read_default(const tsr_file_reader *r, const tsr_yaml *value, tsr_si
     return tsr_expr_parse(r->arena, value, false, &d->value, r->diags);
   for (int i = 0; i < d->choices_count; i++)
     if (!strcmp(value->text, d->choices[i])) return d->word = d->choices[i], true;
-  tsr_diag_error(r->diags, value->place, "'%s' is not a choice of '%s'", value->text, d->name);
+  tsr_diag_error(r->diags, value->location, "'%s' is not a choice of '%s'", value->text, d->name);
   tsr_diag_nearest(r->diags, value->text, d->choices, d->choices_count);
   return false;
 }
@@ -78,7 +78,7 @@ static bool read_long_form(const tsr_file_reader *r, const tsr_yaml *map, tsr_si
 
 static bool
 read_size(const tsr_file_reader *r, const tsr_yaml *key, const tsr_yaml *value, tsr_size_decl *d) {
-  *d = (tsr_size_decl){.place = key->place, .min = 1, .max = INFINITY};
+  *d = (tsr_size_decl){.location = key->location, .min = 1, .max = INFINITY};
   if (!tsr_file_name(r, key, &d->name)) return false;
   if (value->kind == TSR_YAML_MAP) return read_long_form(r, value, d);
   d->kind = kind_of(value);
@@ -99,7 +99,7 @@ bool tsr_file_sizes(const tsr_file_reader *r, const tsr_yaml *node) {
     for (int k = 0; k < 5; k++)
       if (!strcmp(node->keys[i]->text, reserved[k]))
         ok = tsr_diag_error(
-            r->diags, node->keys[i]->place, "'%s' is a size that every graph has", reserved[k]);
+            r->diags, node->keys[i]->location, "'%s' is a size that every graph has", reserved[k]);
   }
   return ok;
 }

@@ -39,15 +39,16 @@ static bool check_call(const tsr_file_reader *r, const tsr_expr *e) {
     }
     inputs++;
     if (named)
-      ok = tsr_diag_error(r->diags, a->place, "input '%s' stands after a named attribute", a->text);
+      ok = tsr_diag_error(
+          r->diags, a->location, "input '%s' stands after a named attribute", a->text);
     else if (a->kind == TSR_EXPR_CALL) ok &= check_call(r, a);
     else if (a->kind != TSR_EXPR_NAME)
-      ok = tsr_diag_error(r->diags, a->place, "an input is a name or a call, not '%s'", a->text);
+      ok = tsr_diag_error(r->diags, a->location, "an input is a name or a call, not '%s'", a->text);
   }
   if (inputs > TSR_CALL_INPUTS_MAX)
-    ok = tsr_diag_error(r->diags, e->place, "at most %d inputs", TSR_CALL_INPUTS_MAX);
+    ok = tsr_diag_error(r->diags, e->location, "at most %d inputs", TSR_CALL_INPUTS_MAX);
   if (attrs > TSR_CALL_ATTRS_MAX)
-    ok = tsr_diag_error(r->diags, e->place, "at most %d attributes", TSR_CALL_ATTRS_MAX);
+    ok = tsr_diag_error(r->diags, e->location, "at most %d attributes", TSR_CALL_ATTRS_MAX);
   return ok;
 }
 
@@ -58,18 +59,18 @@ static bool read_results(const tsr_file_reader *r, const tsr_yaml *key, tsr_stat
     at += strspn(at, " ");
     size_t length = strcspn(at, ", ");
     char *name = tsr_arena_strndup(r->arena, at, length);
-    tsr_place place = tsr_scalar_place(key, (size_t)(at - key->text), length ? length : 1);
+    tsr_location location = tsr_scalar_place(key, (size_t)(at - key->text), length ? length : 1);
     if (!tsr_is_name(name) || strchr(name, '.'))
       return tsr_diag_error(
-          r->diags, place, "a result's name has letters, digits and '_', not '%s'", name);
+          r->diags, location, "a result's name has letters, digits and '_', not '%s'", name);
     if (s->results_count == TSR_CALL_INPUTS_MAX)
-      return tsr_diag_error(r->diags, place, "at most %d results", TSR_CALL_INPUTS_MAX);
+      return tsr_diag_error(r->diags, location, "at most %d results", TSR_CALL_INPUTS_MAX);
     s->results[s->results_count] = name;
-    s->result_places[s->results_count++] = place;
+    s->result_places[s->results_count++] = location;
     at += length;
     at += strspn(at, " ");
     if (!*at) return true;
-    if (*at != ',') return tsr_diag_error(r->diags, key->place, "results are separated by ', '");
+    if (*at != ',') return tsr_diag_error(r->diags, key->location, "results are separated by ', '");
     at++;
   }
 }
@@ -79,7 +80,7 @@ static bool read_as(const tsr_file_reader *r, const tsr_yaml *map, const char **
   if (!node) return true;
   if (!tsr_file_name(r, node, ret_as)) return false;
   if (!strchr(*ret_as, '.')) return true;
-  return tsr_diag_error(r->diags, node->place, "'as' is a name without dots");
+  return tsr_diag_error(r->diags, node->location, "'as' is a name without dots");
 }
 
 static bool read_depth(const tsr_file_reader *r, const tsr_yaml *node, tsr_statement *s) {
@@ -89,13 +90,13 @@ static bool read_depth(const tsr_file_reader *r, const tsr_yaml *node, tsr_state
     s->as = b->name;
     if (s->results_count > 1)
       return tsr_diag_error(
-          r->diags, s->place, "block '%s' has one result, not %d", b->name, s->results_count);
+          r->diags, s->location, "block '%s' has one result, not %d", b->name, s->results_count);
     bool ok = tsr_file_expr(r, node, "depth", &s->times);
     return read_as(r, node, &s->as) && ok;
   }
   if (depth || as)
     return tsr_diag_error(
-        r->diags, (depth ? depth : as)->place, "'%s' is for calls of blocks",
+        r->diags, (depth ? depth : as)->location, "'%s' is for calls of blocks",
         depth ? "depth" : "as");
   return true;
 }
@@ -109,7 +110,7 @@ static bool read_call(const tsr_file_reader *r, const tsr_yaml *node, tsr_statem
     if (option) continue;
     if (found >= 0) {
       tsr_diag_error(
-          r->diags, node->keys[i]->place, "a statement has one result, '%s', so what is '%s'?",
+          r->diags, node->keys[i]->location, "a statement has one result, '%s', so what is '%s'?",
           node->keys[found]->text, node->keys[i]->text);
       tsr_diag_hint(r->diags, "beside it may stand: if, depth, as");
       return false;
@@ -117,14 +118,15 @@ static bool read_call(const tsr_file_reader *r, const tsr_yaml *node, tsr_statem
     found = i;
   }
   if (found < 0)
-    return tsr_diag_error(r->diags, node->place, "a statement needs 'result: op(inputs)'");
-  s->place = node->keys[found]->place;
+    return tsr_diag_error(r->diags, node->location, "a statement needs 'result: op(inputs)'");
+  s->location = node->keys[found]->location;
   if (!read_results(r, node->keys[found], s) ||
       !tsr_expr_parse(r->arena, node->items[found], true, &s->call, r->diags))
     return false;
   if (s->call->kind != TSR_EXPR_CALL && s->call->kind != TSR_EXPR_NAME)
     return tsr_diag_error(
-        r->diags, s->call->place, "expected a call such as add(x, y), found '%s'", s->call->text);
+        r->diags, s->call->location, "expected a call such as add(x, y), found '%s'",
+        s->call->text);
   if (s->call->kind == TSR_EXPR_CALL && !check_call(r, s->call)) return false;
   return read_depth(r, node, s);
 }
@@ -144,10 +146,10 @@ static bool read_repeat(const tsr_file_reader *r, const tsr_yaml *node, tsr_stat
   } else {
     ok &= tsr_expr_parse(r->arena, repeat, false, &s->times, r->diags);
   }
-  if (ok && !s->times) ok = tsr_diag_error(r->diags, repeat->place, "a repeat needs 'times'");
-  if (!body) return tsr_diag_error(r->diags, s->place, "a repeat needs 'graph'");
+  if (ok && !s->times) ok = tsr_diag_error(r->diags, repeat->location, "a repeat needs 'times'");
+  if (!body) return tsr_diag_error(r->diags, s->location, "a repeat needs 'graph'");
   if (params && params->kind != TSR_YAML_MAP)
-    ok = tsr_diag_error(r->diags, params->place, "'parameters' must be a map");
+    ok = tsr_diag_error(r->diags, params->location, "'parameters' must be a map");
   else if (params) ok &= tsr_file_params(r, params, &s->params);
   return tsr_file_body(r, body, &s->body) && ok;
 }
@@ -160,17 +162,18 @@ static bool read_group(const tsr_file_reader *r, const tsr_yaml *node, tsr_state
   s->kind = TSR_STATEMENT_GROUP;
   if (!has_head && !tsr_file_keys(r, node, "a statement with a graph", 5, heads)) return false;
   bool ok = tsr_file_keys(r, node, "an if", 3, keys);
-  if (!has_head) ok = tsr_diag_error(r->diags, s->place, "a nested 'graph' needs 'if' or 'repeat'");
+  if (!has_head)
+    ok = tsr_diag_error(r->diags, s->location, "a nested 'graph' needs 'if' or 'repeat'");
   ok &= tsr_file_body(r, tsr_yaml_get(node, "graph"), &s->body);
   if (otherwise) ok &= tsr_file_body(r, otherwise, &s->otherwise);
   return ok;
 }
 
 static bool read_statement(const tsr_file_reader *r, const tsr_yaml *node, tsr_statement *s) {
-  s->place = node->place;
+  s->location = node->location;
   if (node->kind != TSR_YAML_MAP)
     return tsr_diag_error(
-        r->diags, node->place, "a statement is 'result: op(inputs)', not %s",
+        r->diags, node->location, "a statement is 'result: op(inputs)', not %s",
         tsr_yaml_describe(r->arena, node));
   bool ok = tsr_file_expr(r, node, "if", &s->condition);
   if (tsr_yaml_get(node, "repeat")) return read_repeat(r, node, s) && ok;
@@ -181,7 +184,7 @@ static bool read_statement(const tsr_file_reader *r, const tsr_yaml *node, tsr_s
 bool tsr_file_body(const tsr_file_reader *r, const tsr_yaml *node, tsr_body *ret_body) {
   if (node->kind != TSR_YAML_LIST)
     return tsr_diag_error(
-        r->diags, node->place, "'graph' must be a list of statements, not %s",
+        r->diags, node->location, "'graph' must be a list of statements, not %s",
         tsr_yaml_describe(r->arena, node));
   ret_body->items = tsr_arena_array(r->arena, tsr_statement, node->count);
   ret_body->count = node->count;

@@ -67,16 +67,16 @@ static const char *unique_name(expander *x, const char *base) {
   return tsr_arena_printf(arena, "%s%s", x->prefix, base);
 }
 
-static bool count_work(expander *x, tsr_place place) {
+static bool count_work(expander *x, tsr_location location) {
   if (++x->work < WORK_MAX) return true;
   if (x->work > WORK_MAX) return false;
   if (x->times.given)
     return tsr_diag_error(
-        x->flat->diags, x->times.place,
+        x->flat->diags, x->times.location,
         "%s %.0f makes the graph one of more than %d calls and repetitions", x->times.name,
         x->times.value.number, WORK_MAX);
   return tsr_diag_error(
-      x->flat->diags, place, "the graph has more than %d calls and repetitions", WORK_MAX);
+      x->flat->diags, location, "the graph has more than %d calls and repetitions", WORK_MAX);
 }
 
 static bool push_param(expander *x, tsr_param_decl *d) {
@@ -93,7 +93,7 @@ static bool push_param(expander *x, tsr_param_decl *d) {
     if (ok) b.value = add_value(f, TSR_FLAT_PARAM, f->params_count++, 0);
   }
   binding *before = find_binding(x, d->name);
-  if (before) ok = tsr_diag_error(f->diags, d->place, "the name '%s' is already taken", d->name);
+  if (before) ok = tsr_diag_error(f->diags, d->location, "the name '%s' is already taken", d->name);
   push_binding(x, b);
   return ok;
 }
@@ -110,7 +110,7 @@ static bool push_inputs(expander *x) {
   for (int i = 0; i < file->inputs_count; i++) {
     tsr_input_decl *d = &file->inputs[i];
     if (find_binding(x, d->name))
-      ok = tsr_diag_error(x->flat->diags, d->place, "the name '%s' is already taken", d->name);
+      ok = tsr_diag_error(x->flat->diags, d->location, "the name '%s' is already taken", d->name);
     push_binding(
         x, (binding){
                .name = d->name, .value = add_value(x->flat, TSR_FLAT_INPUT, i, 0), .fixed = true});
@@ -118,17 +118,17 @@ static bool push_inputs(expander *x) {
   return ok;
 }
 
-static bool read_name(const expander *x, const char *name, tsr_place place, int *ret_value) {
+static bool read_name(const expander *x, const char *name, tsr_location location, int *ret_value) {
   const binding *b = find_binding(x, name);
   *ret_value = b ? b->value : -1;
   if (b && !b->left_out) return b->value >= 0;
   if (b)
     return tsr_diag_error(
-        x->flat->diags, place, "parameter '%s' is left out here by its 'if'", name);
+        x->flat->diags, location, "parameter '%s' is left out here by its 'if'", name);
   int count = x->bindings_count - x->visible_from;
   const char **names = tsr_arena_array(x->flat->arena, const char *, count + 1);
   for (int i = 0; i < count; i++) names[i] = x->bindings[x->visible_from + i].name;
-  tsr_diag_error(x->flat->diags, place, "'%s' is no input, parameter or earlier result", name);
+  tsr_diag_error(x->flat->diags, location, "'%s' is no input, parameter or earlier result", name);
   tsr_diag_nearest(x->flat->diags, name, names, count);
   return false;
 }
@@ -137,13 +137,13 @@ static bool read_list(expander *x, const tsr_eval *v, const tsr_expr *e, tsr_cal
   double elements = 1;
   if (v->count < 1 || v->count > TSR_DIMS_MAX)
     return tsr_diag_error(
-        x->flat->diags, e->place, "'%s' must have 1 to %d items, not %d", a->name, TSR_DIMS_MAX,
+        x->flat->diags, e->location, "'%s' must have 1 to %d items, not %d", a->name, TSR_DIMS_MAX,
         v->count);
   for (int i = 0; i < v->count; i++) {
     elements *= fabs(v->list[i]);
     if (v->list[i] != floor(v->list[i]) || v->list[i] < 1 || elements > 1e15) {
       tsr_diag_error(
-          x->flat->diags, e->kind == TSR_EXPR_LIST ? e->args[i]->place : e->place,
+          x->flat->diags, e->kind == TSR_EXPR_LIST ? e->args[i]->location : e->location,
           "'%s' must be whole numbers above 0, not %.15g", a->name, v->list[i]);
       tsr_diag_hint(
           x->flat->diags, "batch is %lld here, and sequence %lld",
@@ -156,9 +156,9 @@ static bool read_list(expander *x, const tsr_eval *v, const tsr_expr *e, tsr_cal
   return true;
 }
 
-static bool
-read_attr(expander *x, const char *name, tsr_place place, const tsr_expr *e, tsr_call_attr *a) {
-  *a = (tsr_call_attr){.name = name, .place = place};
+static bool read_attr(
+    expander *x, const char *name, tsr_location location, const tsr_expr *e, tsr_call_attr *a) {
+  *a = (tsr_call_attr){.name = name, .location = location};
   if (e->kind == TSR_EXPR_NAME && tsr_attr_is_axis(name)) return a->word = e->name, true;
   tsr_eval v;
   if (!tsr_expr_eval(e, x->flat->scope, &v, x->flat->diags)) return false;
@@ -167,7 +167,7 @@ read_attr(expander *x, const char *name, tsr_place place, const tsr_expr *e, tsr
   a->value = v.number;
   if (fabs(v.number) < 9e15) return true;
   return tsr_diag_error(
-      x->flat->diags, e->place, "'%s' is %.15g, which is too large", name, v.number);
+      x->flat->diags, e->location, "'%s' is %.15g, which is too large", name, v.number);
 }
 
 static bool
@@ -185,7 +185,7 @@ static bool read_arguments(
           read_attr(x, e->keys[i], e->key_places[i], e->args[i], &call->attrs[call->attrs_count++]);
     } else {
       int k = call->inputs_count++;
-      call->input_places[k] = e->args[i]->place;
+      call->input_places[k] = e->args[i]->location;
       ok &= read_input(x, s, e->args[i], result, &call->inputs[k]);
     }
   }
@@ -211,8 +211,8 @@ static bool expand_call(
     int *ret_values) {
   tsr_flat *f = x->flat;
   for (int i = 0; i < outputs; i++) ret_values[i] = -1;
-  if (!count_work(x, e->place)) return false;
-  tsr_call call = {.op = e->name, .op_place = e->name_place, .place = e->place};
+  if (!count_work(x, e->location)) return false;
+  tsr_call call = {.op = e->name, .op_place = e->name_place, .location = e->location};
   if (!read_arguments(x, s, e, result, &call)) return false;
   double dropout = outputs == 1 ? dropout_of(&call) : -1;
   if (dropout == 0) return ret_values[0] = call.inputs[0], true;
@@ -233,7 +233,7 @@ static bool expand_call(
 
 static bool
 read_input(expander *x, tsr_statement *s, const tsr_expr *e, const char *result, int *ret_value) {
-  if (e->kind == TSR_EXPR_NAME) return read_name(x, e->name, e->place, ret_value);
+  if (e->kind == TSR_EXPR_NAME) return read_name(x, e->name, e->location, ret_value);
   const char *name = tsr_arena_printf(x->flat->arena, "%s.%s", result, e->name);
   if (find_block(x, e->name)) return expand_block(x, s, e, NULL, name, ret_value);
   return expand_call(x, s, e, name, 1, ret_value);
@@ -272,10 +272,10 @@ static void leave(expander *x, const frame *saved) {
 }
 
 /* The names of parameters must stay unique, so no two repeats of one scope share theirs. */
-static bool claim_prefix(expander *x, const char *as, tsr_place place) {
+static bool claim_prefix(expander *x, const char *as, tsr_location location) {
   for (int i = x->used_from; i < x->used_count; i++)
     if (!strcmp(x->used[i].name, as)) {
-      tsr_diag_error(x->flat->diags, place, "the name '%s' is already taken", as);
+      tsr_diag_error(x->flat->diags, location, "the name '%s' is already taken", as);
       tsr_diag_hint(x->flat->diags, "'as' names what is repeated: give it another name");
       return false;
     }
@@ -303,22 +303,22 @@ static bool expand_block(
   if (!read_arguments(x, s, e, as, &call)) return false;
   if (call.attrs_count)
     return tsr_diag_error(
-        x->flat->diags, call.attrs[0].place, "block '%s' has no attribute '%s'", b->name,
+        x->flat->diags, call.attrs[0].location, "block '%s' has no attribute '%s'", b->name,
         call.attrs[0].name);
   if (call.inputs_count != b->inputs_count || !b->inputs_count)
     return tsr_diag_error(
-        x->flat->diags, e->place, "block '%s' takes %d inputs, not %d", b->name, b->inputs_count,
+        x->flat->diags, e->location, "block '%s' takes %d inputs, not %d", b->name, b->inputs_count,
         call.inputs_count);
   if (times && !tsr_expr_whole(times, x->flat->scope, "depth", 1, &count, x->flat->diags))
     return false;
   if (x->block_depth == BLOCK_DEPTH_MAX)
     return tsr_diag_error(
-        x->flat->diags, e->place, "blocks call each other more than %d deep", BLOCK_DEPTH_MAX);
-  if (!claim_prefix(x, as, s->place)) return false;
+        x->flat->diags, e->location, "blocks call each other more than %d deep", BLOCK_DEPTH_MAX);
+  if (!claim_prefix(x, as, s->location)) return false;
   x->block_depth++;
   bool ok = true;
   for (int64_t i = 0; ok && i < count; i++) {
-    if (!(ok = count_work(x, e->place))) break;
+    if (!(ok = count_work(x, e->location))) break;
     frame saved = enter(x, as, times ? i : -1);
     ok = expand_once(x, b, call.inputs, ret_value);
     call.inputs[0] = *ret_value;
@@ -346,7 +346,8 @@ static bool expand_result(expander *x, tsr_statement *s) {
   int values[TSR_CALL_INPUTS_MAX];
   for (int i = 0; i < TSR_CALL_INPUTS_MAX; i++) values[i] = -1;
   bool ok;
-  if (s->call->kind == TSR_EXPR_NAME) ok = read_name(x, s->call->name, s->call->place, &values[0]);
+  if (s->call->kind == TSR_EXPR_NAME)
+    ok = read_name(x, s->call->name, s->call->location, &values[0]);
   else if (find_block(x, s->call->name))
     ok = expand_block(x, s, s->call, s->times, s->as, &values[0]);
   else ok = expand_call(x, s, s->call, s->results[0], s->results_count, values);
@@ -364,13 +365,13 @@ static void name_times(expander *x, const tsr_expr *times) {
 static bool expand_repeat(expander *x, tsr_statement *s) {
   int64_t times;
   if (!tsr_expr_whole(s->times, x->flat->scope, "times", 0, &times, x->flat->diags) ||
-      !claim_prefix(x, s->as, s->place))
+      !claim_prefix(x, s->as, s->location))
     return false;
   bool ok = true, outermost = !x->times.given;
   if (outermost) name_times(x, s->times);
   if (times >= WORK_MAX) x->work = WORK_MAX - 1; /* it need not be counted */
   for (int64_t i = 0; ok && i < times; i++) {
-    if (!count_work(x, s->place)) return false;
+    if (!count_work(x, s->location)) return false;
     frame saved = enter(x, s->as, i);
     ok = push_params(x, &s->params);
     ok = expand_body(x, &s->body) && ok;
@@ -419,9 +420,9 @@ static bool find_outputs(expander *x) {
   }
   f->output_values = tsr_arena_array(f->arena, int, f->outputs_count + 1);
   for (int i = 0; i < f->outputs_count; i++)
-    ok &= read_name(x, f->outputs[i].value, f->outputs[i].place, &f->output_values[i]);
+    ok &= read_name(x, f->outputs[i].value, f->outputs[i].location, &f->output_values[i]);
   if (f->outputs_count) return ok;
-  tsr_diag_error(f->diags, f->file->place, "the graph has no outputs");
+  tsr_diag_error(f->diags, f->file->location, "the graph has no outputs");
   tsr_diag_hint(f->diags, "'outputs: [name, …]' says which results are wanted");
   return false;
 }

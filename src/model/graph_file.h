@@ -17,7 +17,7 @@ typedef enum {
 
 typedef struct {
   const char *name, *alias; /* alias: another key of the model file for it, or NULL */
-  tsr_place place;
+  tsr_location location;
   tsr_size_kind kind;
   tsr_expr *value;  /* the default; NULL: must be given */
   const char *word; /* the default of a CHOICE */
@@ -30,12 +30,12 @@ typedef struct {
 /* Under `parameters:` or (laid out by hand) under `tensors:`. */
 typedef struct {
   const char *name;
-  tsr_place place;
+  tsr_location location;
   tsr_expr *shape, *init, *valid0, *condition; /* init, valid0, condition may be NULL */
   tsr_expr *placement[TSR_AXES];               /* NULL: as `layout` says */
   tsr_placement layout[TSR_AXES];
   const char *hf;
-  tsr_place hf_place;
+  tsr_location hf_place;
   bool hf_transposed;
   int decay; /* -1: by the number of dimensions */
   bool used;
@@ -43,7 +43,7 @@ typedef struct {
 
 typedef struct {
   const char *name;
-  tsr_place place;
+  tsr_location location;
   tsr_dtype dtype;
   tsr_expr *shape;
   tsr_placement layout[TSR_AXES];
@@ -62,24 +62,24 @@ typedef struct {
 
 typedef struct {
   const char *name;
-  tsr_place place;
+  tsr_location location;
   tsr_yaml *node; /* read after all blocks' names are known */
   const char **inputs;
   int inputs_count;
   tsr_param_decls params;
   tsr_body body;
   const char *result;
-  tsr_place result_place;
+  tsr_location result_place;
 } tsr_block;
 
 typedef enum { TSR_STATEMENT_CALL, TSR_STATEMENT_REPEAT, TSR_STATEMENT_GROUP } tsr_statement_kind;
 struct tsr_statement {
   tsr_statement_kind kind;
-  tsr_place place;
+  tsr_location location;
   tsr_expr *condition; /* or NULL */
   /* CALL */
   const char *results[TSR_CALL_INPUTS_MAX];
-  tsr_place result_places[TSR_CALL_INPUTS_MAX];
+  tsr_location result_places[TSR_CALL_INPUTS_MAX];
   int results_count;
   tsr_expr *call;
   /* REPEAT, and the depth of a CALL of a block */
@@ -94,17 +94,17 @@ struct tsr_statement {
 typedef struct {
   tsr_expr *that;
   const char *otherwise, *at; /* at: the size whose place the error takes, or NULL */
-  tsr_place place;
+  tsr_location location;
 } tsr_check;
 
 typedef struct {
   const char *name, *value;
-  tsr_place place;
+  tsr_location location;
 } tsr_output_decl;
 
 typedef struct {
   const char *name;
-  tsr_place place;
+  tsr_location location;
   tsr_size_decl *sizes;
   int sizes_count;
   tsr_input_decl *inputs;

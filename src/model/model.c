@@ -25,17 +25,17 @@ static int list_graphs(tsr_arena *arena, const char *folder, const char *names[G
 
 static bool find_graph(
     tsr_arena *arena, const tsr_config_model *model, const char *folder, const char **ret_path,
-    tsr_place *ret_place, tsr_diags *diags) {
+    tsr_location *ret_place, tsr_diags *diags) {
   *ret_path = model->graph_file;
   *ret_place = model->graph_place;
   if (model->graph_file) return true;
-  *ret_place = model->place;
+  *ret_place = model->location;
   const char *type = model->model_type ? model->model_type : "";
   *ret_path = tsr_path_join(arena, folder, tsr_arena_printf(arena, "%s.yaml", type));
   if (*type && !strchr(type, '/') && tsr_file_exists(*ret_path)) return true;
   const char *names[GRAPHS_MAX];
   int count = list_graphs(arena, folder, names);
-  tsr_diag_error(diags, model->place, "there is no graph for the model type '%s'", type);
+  tsr_diag_error(diags, model->location, "there is no graph for the model type '%s'", type);
   tsr_diag_nearest(diags, type, names, count);
   tsr_diag_hint(diags, "looked for '%s'; 'graph: FILE' names one of your own", *ret_path);
   return false;
@@ -51,9 +51,9 @@ static bool join(const joiner *j, const char *key, const tsr_yaml *value) {
   if (!value) return true;
   if (tsr_yaml_get(j->map, key))
     return tsr_diag_error(
-        j->diags, value->place, "'%s' stands here and in the graph file too", key);
+        j->diags, value->location, "'%s' stands here and in the graph file too", key);
   tsr_yaml *name = tsr_arena_alloc(j->arena, sizeof *name);
-  *name = (tsr_yaml){.kind = TSR_YAML_SCALAR, .place = value->place, .text = key};
+  *name = (tsr_yaml){.kind = TSR_YAML_SCALAR, .location = value->location, .text = key};
   name->text_length = strlen(key);
   j->map->keys[j->map->count] = name;
   j->map->items[j->map->count++] = (tsr_yaml *)value;
@@ -71,7 +71,9 @@ static bool join_sections(
   int count = base ? base->count : 0;
   tsr_yaml *root = tsr_arena_alloc(arena, sizeof *root);
   *root = (tsr_yaml){.kind = TSR_YAML_MAP, .text = "", .count = count};
-  root->place = base ? base->place : config->graph ? config->graph->place : config->model.place;
+  root->location = base            ? base->location
+                   : config->graph ? config->graph->location
+                                   : config->model.location;
   root->keys = tsr_arena_array(arena, tsr_yaml *, count + SECTIONS);
   root->items = tsr_arena_array(arena, tsr_yaml *, count + SECTIONS);
   for (int i = 0; i < count; i++) root->keys[i] = base->keys[i], root->items[i] = base->items[i];
@@ -89,15 +91,15 @@ static bool read_root(
     tsr_diags *diags) {
   const tsr_config_model *model = &config->model;
   const char *path;
-  tsr_place place;
+  tsr_location location;
   if (!model->map && !model->graph_file && !model->model_type)
     return join_sections(arena, config, NULL, ret_root, diags);
-  if (!find_graph(arena, model, folder, &path, &place, diags) ||
-      !tsr_yaml_read(arena, path, place, ret_root, diags))
+  if (!find_graph(arena, model, folder, &path, &location, diags) ||
+      !tsr_yaml_read(arena, path, location, ret_root, diags))
     return false;
   if ((*ret_root)->kind != TSR_YAML_MAP)
     return tsr_diag_error(
-        diags, (*ret_root)->place, "a graph file must be a map, not %s",
+        diags, (*ret_root)->location, "a graph file must be a map, not %s",
         tsr_yaml_describe(arena, *ret_root));
   return join_sections(arena, config, *ret_root, ret_root, diags);
 }
@@ -109,7 +111,7 @@ bool tsr_model_source_read(
       .name = config->model.model_type,
       .map = config->model.map,
       .map_name = config->model.map_name ? config->model.map_name : "the model",
-      .place = config->model.place};
+      .location = config->model.location};
   tsr_yaml *root;
   const char *folder = graphs_folder ? graphs_folder : "configs/graphs";
   if (!read_root(arena, config, folder, &root, diags)) return false;

@@ -22,7 +22,7 @@ static bool eval_term(
   if (!ok || ret->kind == TSR_EVAL_TERM) return ok;
   const char *names[8];
   for (int i = 0; i < count; i++) names[i] = terms[i].name;
-  tsr_diag_error(m->diags, e->place, "'%s' is not %s of '%s'", e->text, what, m->param->name);
+  tsr_diag_error(m->diags, e->location, "'%s' is not %s of '%s'", e->text, what, m->param->name);
   tsr_diag_nearest(m->diags, e->text, names, count);
   return false;
 }
@@ -42,11 +42,12 @@ static bool make_init(const maker *m) {
   if (v.count) init->b = v.list[v.count - 1];
   if (init->kind == TSR_INIT_NORMAL && init->b < 0)
     return tsr_diag_error(
-        m->diags, m->decl->init->place, "the spread of normal must not be below 0, is %g", init->b);
+        m->diags, m->decl->init->location, "the spread of normal must not be below 0, is %g",
+        init->b);
   if (init->kind == TSR_INIT_UNIFORM && init->a > init->b)
     return tsr_diag_error(
-        m->diags, m->decl->init->place, "uniform(%g, %g) has its ends the wrong way round", init->a,
-        init->b);
+        m->diags, m->decl->init->location, "uniform(%g, %g) has its ends the wrong way round",
+        init->a, init->b);
   return true;
 }
 
@@ -63,7 +64,7 @@ static bool make_placement(const maker *m, int axis) {
   *p = (tsr_placement){TSR_SHARD, dim >= 0 && dim < TSR_DIMS_MAX ? (int)dim : TSR_DIMS_MAX};
   if (p->dim != dim)
     return tsr_diag_error(
-        m->diags, e->place, "parameter '%s' has no dimension %g", m->param->name, v.list[0]);
+        m->diags, e->location, "parameter '%s' has no dimension %g", m->param->name, v.list[0]);
   return true;
 }
 
@@ -73,13 +74,13 @@ static bool check_placement(const maker *m, int axis) {
   if (p->kind != TSR_SHARD) return true;
   if (p->dim >= m->param->ndim)
     return tsr_diag_error(
-        m->diags, e ? e->place : m->decl->place,
+        m->diags, e ? e->location : m->decl->location,
         "parameter '%s' %s has no dimension %d to split over %s", m->param->name,
         tsr_shape_text(m->param->ndim, m->param->shape).text, p->dim, tsr_axis_name(axis));
   int64_t size = m->param->shape[p->dim];
   if (axis != TSR_TP || size % m->tp_units == 0) return true;
   tsr_diag_error(
-      m->diags, m->decl->place,
+      m->diags, m->decl->location,
       "parameter '%s': %lld tp units do not divide its dimension %d of %lld", m->param->name,
       (long long)m->tp_units, p->dim, (long long)size);
   tsr_diag_hint(m->diags, "tp units are numerics.units.tp, else the mesh's tp size");
@@ -89,7 +90,7 @@ static bool check_placement(const maker *m, int axis) {
 bool tsr_param_make(
     tsr_scope *scope, tsr_param_decl *decl, const char *prefix, int64_t tp_units,
     tsr_param *ret_param, tsr_diags *diags) {
-  *ret_param = (tsr_param){.hf_transposed = decl->hf_transposed, .place = decl->place};
+  *ret_param = (tsr_param){.hf_transposed = decl->hf_transposed, .location = decl->location};
   ret_param->name = tsr_arena_printf(scope->arena, "%s%s", prefix, decl->name);
   maker m = {scope, decl, ret_param, tp_units, diags};
   const char *what = tsr_arena_printf(scope->arena, "the shape of '%s'", ret_param->name);
@@ -105,6 +106,6 @@ bool tsr_param_make(
   if (!tsr_expr_whole(decl->valid0, scope, "valid0", 0, &ret_param->valid0, diags)) return false;
   if (ret_param->valid0 <= ret_param->shape[0]) return ok;
   return tsr_diag_error(
-      diags, decl->valid0->place, "'%s' has %lld rows, so %lld cannot be valid", ret_param->name,
+      diags, decl->valid0->location, "'%s' has %lld rows, so %lld cannot be valid", ret_param->name,
       (long long)ret_param->shape[0], (long long)ret_param->valid0);
 }

@@ -50,15 +50,15 @@ const char *tsr_eval_text(tsr_arena *arena, const tsr_eval *value) {
 }
 
 static bool
-fill(tsr_scope *scope, const char *text, tsr_place place, tsr_text *out, tsr_diags *diags) {
+fill(tsr_scope *scope, const char *text, tsr_location location, tsr_text *out, tsr_diags *diags) {
   for (const char *open; (open = strchr(text, '{'));) {
     const char *close = strchr(open, '}');
-    if (!close) return tsr_diag_error(diags, place, "'{' without '}' in '%s'", text);
+    if (!close) return tsr_diag_error(diags, location, "'{' without '}' in '%s'", text);
     tsr_text_add_bytes(out, text, (size_t)(open - text));
     const char *name = tsr_arena_strndup(scope->arena, open + 1, (size_t)(close - open - 1));
     const tsr_name *n = tsr_scope_find(scope, name);
     if (!n) {
-      tsr_diag_error(diags, place, "unknown name '%s' in braces", name);
+      tsr_diag_error(diags, location, "unknown name '%s' in braces", name);
       const char **names = tsr_arena_array(scope->arena, const char *, scope->count + 1);
       for (int i = 0; i < scope->count; i++) names[i] = scope->names[i].name;
       tsr_diag_nearest(diags, name, names, scope->count);
@@ -66,7 +66,7 @@ fill(tsr_scope *scope, const char *text, tsr_place place, tsr_text *out, tsr_dia
     }
     if (n->bad) return false;
     if (n->unknown)
-      return tsr_diag_error(diags, place, "'%s' in braces has no value: %s", name, n->unknown);
+      return tsr_diag_error(diags, location, "'%s' in braces has no value: %s", name, n->unknown);
     tsr_text_add(out, "%s", tsr_eval_text(scope->arena, &n->value));
     text = close + 1;
   }
@@ -75,9 +75,10 @@ fill(tsr_scope *scope, const char *text, tsr_place place, tsr_text *out, tsr_dia
 }
 
 bool tsr_scope_fill(
-    tsr_scope *scope, const char *text, tsr_place place, const char **ret_text, tsr_diags *diags) {
+    tsr_scope *scope, const char *text, tsr_location location, const char **ret_text,
+    tsr_diags *diags) {
   tsr_text out = {0};
-  bool ok = fill(scope, text, place, &out, diags);
+  bool ok = fill(scope, text, location, &out, diags);
   *ret_text = ok ? tsr_arena_strdup(scope->arena, out.data) : NULL;
   tsr_text_free(&out);
   return ok;

@@ -78,12 +78,12 @@ static bool unknown_key(const reader *r, const char *map_name, const char *name,
   const tsr_yaml *own = tsr_yaml_get(r->source->map, "graph");
   if (own && own->kind == TSR_YAML_SCALAR)
     tsr_diag_error(
-        r->diags, g->key->place, "unknown key '%s' in %s of the graph '%s'", g->key->text, map_name,
-        own->text);
+        r->diags, g->key->location, "unknown key '%s' in %s of the graph '%s'", g->key->text,
+        map_name, own->text);
   else
     tsr_diag_error(
-        r->diags, g->key->place, "unknown key '%s' in %s of the %s graph", g->key->text, map_name,
-        r->file->name);
+        r->diags, g->key->location, "unknown key '%s' in %s of the %s graph", g->key->text,
+        map_name, r->file->name);
   if (dot || !hint_elsewhere(r, g->key->text))
     tsr_diag_nearest(r->diags, g->key->text, names, count);
   if (!dot && !own && !tsr_yaml_get(r->source->map, "model_type"))
@@ -129,14 +129,14 @@ static const char *kind_text(tsr_size_kind kind) {
 
 static bool wrong_kind(const reader *r, const tsr_size_decl *d, const tsr_yaml *node) {
   return tsr_diag_error(
-      r->diags, node->place, "'%s' must be %s, not %s", d->name, kind_text(d->kind),
+      r->diags, node->location, "'%s' must be %s, not %s", d->name, kind_text(d->kind),
       tsr_yaml_describe(r->scope->arena, node));
 }
 
-static bool check_limits(const reader *r, const tsr_size_decl *d, double x, tsr_place place) {
+static bool check_limits(const reader *r, const tsr_size_decl *d, double x, tsr_location location) {
   if (x >= d->min && x <= d->max) return true;
   return tsr_diag_error(
-      r->diags, place, "'%s' must be at %s %.15g, not %.15g", d->name,
+      r->diags, location, "'%s' must be at %s %.15g, not %.15g", d->name,
       x < d->min ? "least" : "most", x < d->min ? d->min : d->max, x);
 }
 
@@ -152,7 +152,7 @@ read_number(const reader *r, const tsr_size_decl *d, const tsr_yaml *node, doubl
   if (ok) *ret = (double)whole;
   else ok = d->kind == TSR_SIZE_REAL && tsr_yaml_float(node, ret) && isfinite(*ret);
   if (!ok) return wrong_kind(r, d, node);
-  return check_limits(r, d, *ret, node->place);
+  return check_limits(r, d, *ret, node->location);
 }
 
 static bool
@@ -171,7 +171,7 @@ read_choice(const reader *r, const tsr_size_decl *d, const tsr_yaml *node, tsr_e
   if (node->kind != TSR_YAML_SCALAR) return wrong_kind(r, d, node);
   for (int i = 0; i < d->choices_count; i++)
     if (!strcmp(node->text, d->choices[i])) return ret->word = d->choices[i], true;
-  tsr_diag_error(r->diags, node->place, "'%s' cannot be '%s'", d->name, node->text);
+  tsr_diag_error(r->diags, node->location, "'%s' cannot be '%s'", d->name, node->text);
   tsr_diag_nearest(r->diags, node->text, d->choices, d->choices_count);
   return false;
 }
@@ -189,18 +189,18 @@ static bool eval_default(const reader *r, const tsr_size_decl *d, tsr_eval *ret)
     return *ret = (tsr_eval){.kind = TSR_EVAL_WORD, .word = d->word}, true;
   if (!d->value)
     return tsr_diag_error(
-        r->diags, r->source->map ? r->source->place : d->place,
+        r->diags, r->source->map ? r->source->location : d->location,
         "'%s' is missing in %s: the %s graph needs it", d->name, r->source->map_name,
         r->file->name);
   if (d->kind == TSR_SIZE_LIST) return tsr_expr_eval(d->value, r->scope, ret, r->diags);
   ret->kind = TSR_EVAL_NUMBER;
   if (d->kind != TSR_SIZE_INTEGER)
     return tsr_expr_number(d->value, r->scope, &ret->number, r->diags) &&
-           check_limits(r, d, ret->number, d->value->place);
+           check_limits(r, d, ret->number, d->value->location);
   int64_t whole, min = d->min > -9e15 ? (int64_t)d->min : -9000000000000000;
   if (!tsr_expr_whole(d->value, r->scope, d->name, min, &whole, r->diags)) return false;
   ret->number = (double)whole;
-  return check_limits(r, d, ret->number, d->value->place);
+  return check_limits(r, d, ret->number, d->value->location);
 }
 
 /* A vocabulary of 0 is counted in the data, as tt-train does for character tokenizers. */
@@ -210,7 +210,7 @@ static bool detect_vocab(const reader *r, tsr_name *n) {
   if (n->value.number == 0 && !detected && r->options->vocab_assumed) {
     n->value.number = (double)r->options->vocab_assumed;
     tsr_diag_warning(
-        r->diags, n->given ? n->place : r->source->place,
+        r->diags, n->given ? n->location : r->source->location,
         "vocab_size is not given, and the data is not there to count it: planned with %lld",
         (long long)r->options->vocab_assumed);
   }
@@ -218,10 +218,10 @@ static bool detect_vocab(const reader *r, tsr_name *n) {
   if (n->value.number > 0 && n->value.number >= (double)detected) return true;
   if (detected)
     return tsr_diag_error(
-        r->diags, n->place, "vocab_size %.15g is less than the %lld tokens of the tokenizer",
+        r->diags, n->location, "vocab_size %.15g is less than the %lld tokens of the tokenizer",
         n->value.number, (long long)detected);
   return tsr_diag_error(
-      r->diags, n->given ? n->place : r->source->place,
+      r->diags, n->given ? n->location : r->source->location,
       "vocab_size is %s, and there is no tokenizer to count it from", n->given ? "0" : "not given");
 }
 
@@ -229,11 +229,12 @@ static bool read_size(reader *r, const tsr_size_decl *d) {
   given *g = find_given(r, d->name), *other = find_given(r, d->alias);
   if (g && other)
     tsr_diag_error(
-        r->diags, other->key->place, "'%s' and '%s' are the same size; give one", other->name,
+        r->diags, other->key->location, "'%s' and '%s' are the same size; give one", other->name,
         g->name);
   bool ok = !(g && other);
   if (!g) g = other;
-  tsr_name n = {.name = d->name, .given = g != NULL, .place = g ? g->value->place : d->place};
+  tsr_name n = {
+      .name = d->name, .given = g != NULL, .location = g ? g->value->location : d->location};
   if (d->bad) ok = false;
   else ok &= g ? read_given(r, d, g->value, &n.value) : eval_default(r, d, &n.value);
   ok = ok && detect_vocab(r, &n);
@@ -259,7 +260,7 @@ static bool push_sequence(const reader *r) {
   tsr_scope_push(r->scope, &n);
   if (!longest || longest->bad || sequence <= max) return true;
   return tsr_diag_error(
-      r->diags, longest->given ? longest->place : r->source->place,
+      r->diags, longest->given ? longest->location : r->source->location,
       "the sequence length %lld is longer than max_sequence_length %lld", (long long)sequence,
       (long long)max);
 }
@@ -298,17 +299,17 @@ static const tsr_name *find_given_name(const tsr_scope *scope, const tsr_expr *e
 
 /* Where to change what a check is about: the size itself if it was given, else what it came from.
  */
-static tsr_place
+static tsr_location
 check_place(const tsr_scope *scope, const tsr_graph_file *file, const tsr_check *check) {
   const tsr_name *at = check->at ? tsr_scope_find(scope, check->at) : NULL;
-  if (!at) return check->that->place;
+  if (!at) return check->that->location;
   for (int i = 0; !at->given && i < file->sizes_count; i++) {
     const tsr_size_decl *d = &file->sizes[i];
     if (strcmp(d->name, at->name) || !d->value) continue;
     const tsr_name *source = find_given_name(scope, d->value);
-    return source ? source->place : at->place;
+    return source ? source->location : at->location;
   }
-  return at->place;
+  return at->location;
 }
 
 static bool
@@ -317,7 +318,7 @@ run_check(tsr_scope *scope, const tsr_graph_file *file, const tsr_check *check, 
   const char *text;
   if (!tsr_expr_true(check->that, scope, &holds, diags)) return false;
   if (holds) return true;
-  if (!tsr_scope_fill(scope, check->otherwise, check->place, &text, diags)) return false;
+  if (!tsr_scope_fill(scope, check->otherwise, check->location, &text, diags)) return false;
   return tsr_diag_error(diags, check_place(scope, file, check), "%s", text);
 }
 

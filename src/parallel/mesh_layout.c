@@ -13,7 +13,7 @@ tsr_short_text tsr_mesh_layout_text(const int *shape, int ndim) {
   return text;
 }
 
-tsr_place tsr_mesh_layout_place(const tsr_config *config) {
+tsr_location tsr_mesh_layout_place(const tsr_config *config) {
   static const char *const keys[] = {"device_config.mesh_shape",
                                      "mesh.shape",
                                      "mesh.devices",
@@ -21,18 +21,18 @@ tsr_place tsr_mesh_layout_place(const tsr_config *config) {
                                      "device_config",
                                      "mesh"};
   for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
-    tsr_place place = tsr_config_place(config, keys[i]);
-    if (place.line) return place;
+    tsr_location location = tsr_config_location(config, keys[i]);
+    if (location.line) return location;
   }
-  return (tsr_place){.file = config->file};
+  return (tsr_location){.file = config->file};
 }
 
-tsr_place tsr_axis_place(const tsr_config *config, int axis) {
+tsr_location tsr_axis_place(const tsr_config *config, int axis) {
   static const char *const keys[TSR_AXES] = {
       "device_config.enable_ddp", "device_config.enable_pp", "device_config.enable_ep",
       "device_config.enable_cp", "device_config.enable_tp"};
-  tsr_place place = tsr_config_place(config, keys[axis]);
-  return place.line ? place : tsr_mesh_layout_place(config);
+  tsr_location location = tsr_config_location(config, keys[axis]);
+  return location.line ? location : tsr_mesh_layout_place(config);
 }
 
 static void

@@ -33,9 +33,9 @@ axis_is_named(const tsr_config *config, bool enabled, int axis, const char *key,
     if (device->axes[i] == axis) return true;
   }
   if (!enabled || device->axes_count == 0) return true;
-  tsr_place place = tsr_config_place(config, key);
+  tsr_location location = tsr_config_location(config, key);
   return tsr_diag_error(
-      diags, place.line ? place : tsr_mesh_layout_place(config),
+      diags, location.line ? location : tsr_mesh_layout_place(config),
       "'%s' is on, but 'mesh.axes' does not name '%s'", strchr(key, '.') + 1, tsr_axis_name(axis));
 }
 
@@ -59,7 +59,7 @@ static bool rule_microbatches(const tsr_config *config, tsr_parallel *p, tsr_dia
   p->batch_size_local /= cuts;
   if (local % cuts == 0) return true;
   tsr_diag_error(
-      diags, tsr_config_place(config, "schedule.pipeline_microbatches"),
+      diags, tsr_config_location(config, "schedule.pipeline_microbatches"),
       "%lld pipeline microbatches do not divide the batch of %lld sample%s a rank", (long long)cuts,
       (long long)local, local == 1 ? "" : "s");
   for (int64_t i = 2; i <= local && i < cuts; i++)
@@ -75,15 +75,15 @@ bool tsr_mesh_rule_batch(const tsr_config *config, tsr_parallel *p, tsr_diags *d
   const tsr_config_training *training = &config->training;
   int64_t dp = p->size[TSR_DP], per_rank = training->batch_size_per_rank;
   p->microbatches = training->gradient_accumulation_steps;
-  tsr_place place = tsr_config_place(config, "training_config.batch_size");
-  if (!place.line) place.file = config->file;
+  tsr_location location = tsr_config_location(config, "training_config.batch_size");
+  if (!location.line) location.file = config->file;
   p->batch_size = per_rank && !training->batch_size_given ? per_rank * dp : training->batch_size;
   p->batch_size_local = p->batch_size / dp;
   if (p->batch_size % dp) {
     int64_t below = p->batch_size - p->batch_size % dp;
     tsr_diag_error(
-        diags, place, "batch_size %lld%s does not divide over dp = %lld", (long long)p->batch_size,
-        place.line ? "" : ", the default,", (long long)dp);
+        diags, location, "batch_size %lld%s does not divide over dp = %lld",
+        (long long)p->batch_size, location.line ? "" : ", the default,", (long long)dp);
     if (below) {
       tsr_diag_hint(diags, "%lld or %lld would", (long long)below, (long long)(below + dp));
     } else {
@@ -93,7 +93,7 @@ bool tsr_mesh_rule_batch(const tsr_config *config, tsr_parallel *p, tsr_diags *d
   }
   if (!per_rank || p->batch_size_local == per_rank) return rule_microbatches(config, p, diags);
   tsr_diag_error(
-      diags, tsr_config_place(config, "training_config.batch_size_per_rank"),
+      diags, tsr_config_location(config, "training_config.batch_size_per_rank"),
       "batch_size_per_rank %lld over dp = %lld makes %lld, but batch_size is %lld",
       (long long)per_rank, (long long)dp, (long long)(per_rank * dp), (long long)p->batch_size);
   tsr_diag_hint(diags, "batch_size is the global batch; give one of the two, or values that agree");

@@ -34,7 +34,7 @@ int tsr_divisors(int n, int ret_divisors[TSR_DIVISORS_MAX]);
 
 tsr_short_text tsr_mesh_layout_text(const int *shape, int ndim); /* "[4, 8]" */
 /* Where the mesh's shape was given, or at least the file. */
-tsr_place tsr_mesh_layout_place(const tsr_config *config);
+tsr_location tsr_mesh_layout_place(const tsr_config *config);
 
 /* As many strategies as dimensions, in tt-train's words. */
 bool tsr_mesh_rule_axes(const tsr_config *config, const tsr_mesh_layout *layout, tsr_diags *diags);

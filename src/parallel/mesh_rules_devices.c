@@ -4,14 +4,14 @@
 enum { SHAPES_SHOWN_MAX = 8 };
 
 bool tsr_mesh_rule_kind(const tsr_config *config, const tsr_mesh *mesh, tsr_diags *diags) {
-  tsr_place place = {.file = mesh->file};
+  tsr_location location = {.file = mesh->file};
   if (mesh->is_switch_only) {
     return tsr_diag_error(
-        diags, place, "the descriptor has switches only, so no rank has a device");
+        diags, location, "the descriptor has switches only, so no rank has a device");
   }
   if (mesh->is_uniform || config->device.device_ids_count) return true;
   tsr_diag_error(
-      diags, place, "the descriptor's %d meshes differ in shape, so they are no one mesh",
+      diags, location, "the descriptor's %d meshes differ in shape, so they are no one mesh",
       mesh->meshes);
   tsr_diag_hint(diags, "name the devices to use with device_ids");
   return false;
@@ -89,12 +89,12 @@ bool tsr_mesh_rule_descriptor(
 }
 
 /* Where one of the ids stands, or at least the list. */
-static tsr_place id_place(const tsr_config *config, int index) {
+static tsr_location id_place(const tsr_config *config, int index) {
   const tsr_yaml *section = config->root ? tsr_yaml_get(config->root, "device_config") : NULL;
   const tsr_yaml *ids = section ? tsr_yaml_get(section, "device_ids") : NULL;
-  if (ids && ids->kind == TSR_YAML_LIST && index < ids->count) return ids->items[index]->place;
-  tsr_place place = tsr_config_place(config, "device_config.device_ids");
-  return place.line ? place : tsr_mesh_layout_place(config);
+  if (ids && ids->kind == TSR_YAML_LIST && index < ids->count) return ids->items[index]->location;
+  tsr_location location = tsr_config_location(config, "device_config.device_ids");
+  return location.line ? location : tsr_mesh_layout_place(config);
 }
 
 bool tsr_mesh_rule_device_ids(
@@ -114,7 +114,7 @@ bool tsr_mesh_rule_device_ids(
   }
   if (device->device_ids_count && device->device_ids_count != layout->ranks) {
     good = tsr_diag_error(
-        diags, tsr_config_place(config, "device_config.device_ids"),
+        diags, tsr_config_location(config, "device_config.device_ids"),
         "device_ids names %d device%s, but mesh_shape %s needs %lld", device->device_ids_count,
         device->device_ids_count == 1 ? "" : "s",
         tsr_mesh_layout_text(layout->asked, layout->asked_ndim).text, (long long)layout->ranks);

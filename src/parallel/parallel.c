@@ -20,16 +20,16 @@ static void axes_assign(tsr_parallel *p, const tsr_mesh_layout *layout) {
   }
 }
 
-/* tt-train's pipeline over workers: each has the mesh that device_config describes, and is a
+/* tt-train's pipeline over processes: each has the mesh that device_config describes, and is a
  * stage. */
-static void workers_add(tsr_parallel *p, int workers) {
+static void processes_add(tsr_parallel *p, int processes) {
   for (int dim = p->ndim++; dim > 0; dim--) p->axis_of_dim[dim] = p->axis_of_dim[dim - 1];
   p->axis_of_dim[0] = TSR_PP;
   p->enabled[TSR_PP] = true;
-  p->size[TSR_PP] = workers;
+  p->size[TSR_PP] = processes;
   p->stride[TSR_PP] = p->ranks;
-  p->ranks *= workers;
-  p->device_ids = NULL; /* every worker's own */
+  p->ranks *= processes;
+  p->device_ids = NULL; /* every process's own */
 }
 
 static tsr_parallel *
@@ -40,7 +40,7 @@ parallel_new(tsr_arena *arena, const tsr_config *config, const tsr_mesh_layout *
   for (int axis = 0; axis < TSR_AXES; axis++) p->size[axis] = 1;
   if (config->device.device_ids_count) p->device_ids = config->device.device_ids;
   axes_assign(p, layout);
-  if (config->pipeline.workers > 1) workers_add(p, (int)config->pipeline.workers);
+  if (config->pipeline.workers > 1) processes_add(p, (int)config->pipeline.workers);
   return p;
 }
 
@@ -78,7 +78,7 @@ bool tsr_parallel_trainable(const tsr_parallel *p, const tsr_config *config, tsr
   bool good = axis_refuse(p, config, TSR_EP, is_on, "expert parallelism", diags);
   if (config->device.enable_sp && p->size[TSR_TP] == 1)
     tsr_diag_warning(
-        diags, tsr_config_place(config, "device_config.enable_sp"),
+        diags, tsr_config_location(config, "device_config.enable_sp"),
         "'enable_sp' has no effect: sequences are split over tp, and there is none");
   return good;
 }

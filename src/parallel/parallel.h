@@ -36,7 +36,7 @@ bool tsr_parallel_make(
     tsr_diags *diags);
 
 /* Where an axis was turned on, or where the mesh's shape was given. */
-tsr_place tsr_axis_place(const tsr_config *config, int axis);
+tsr_location tsr_axis_place(const tsr_config *config, int axis);
 
 /* Refuses, by name and place, to train over what the trainer does not run: ep of size > 1. Such
  * meshes can still be inspected. Warns of sequence parallelism without tp. */

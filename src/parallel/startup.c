@@ -37,7 +37,7 @@ void tsr_parallel_startup(
       text, "devices: %lld of %d%s", (long long)layout.ranks, layout.devices,
       p->device_ids ? ", those that device_ids names" : "");
   if (config->pipeline.workers > 1)
-    tsr_text_add(text, ", of each of %d workers", (int)config->pipeline.workers);
+    tsr_text_add(text, ", of each of %d processes", (int)config->pipeline.workers);
   tsr_text_add(text, "\n");
   static const char prefix[] = "mesh: "; /* of the line that says it alone */
   if (!strncmp(descriptor_why, prefix, strlen(prefix))) descriptor_why += strlen(prefix);

@@ -70,7 +70,7 @@ static bool takes_own(
     tsr_diags *diags) {
   if (config->numerics.policy != TSR_NUMERICS_FAST) return false;
   tsr_diag_note(
-      diags, tsr_config_place(config, key),
+      diags, tsr_config_location(config, key),
       "%lld units do not fit this mesh: with policy 'fast' it takes its own %lld, and other bits",
       (long long)units, (long long)own);
   *ret_units = own;
@@ -110,7 +110,7 @@ batch_units(const tsr_parallel *p, const tsr_config *config, int64_t *ret_units,
   if (takes_own(config, "numerics.units.batch", units, ranks * microbatches, ret_units, diags))
     return true;
   tsr_diag_error(
-      diags, tsr_config_place(config, "numerics.units.batch"),
+      diags, tsr_config_location(config, "numerics.units.batch"),
       "%lld batch units do not fit dp = %lld with %lld microbatch%s of %lld row%s a rank",
       (long long)units, (long long)ranks, (long long)microbatches, microbatches == 1 ? "" : "es",
       (long long)p->batch_size_local, p->batch_size_local == 1 ? "" : "s");
@@ -137,7 +137,7 @@ tp_units(const tsr_parallel *p, const tsr_config *config, int64_t *ret_units, ts
   if (!units || tp_units_fit(units, ranks)) return true;
   if (takes_own(config, "numerics.units.tp", units, ranks, ret_units, diags)) return true;
   tsr_diag_error(
-      diags, tsr_config_place(config, "numerics.units.tp"), "%lld tp units do not fit tp = %lld",
+      diags, tsr_config_location(config, "numerics.units.tp"), "%lld tp units do not fit tp = %lld",
       (long long)units, (long long)ranks);
   int64_t heads;
   const char *key = undivided_heads(config, ranks, &heads);

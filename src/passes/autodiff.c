@@ -49,7 +49,7 @@ static void join_products(tsr_gradients *grads, int of, tsr_section section) {
   const char *name = gradient_name(g, of, others ? ".products" : "");
   stamp(g, of_node);
   int value =
-      tsr_graph_add(g, TSR_OP_LINEAR_DX, section, name, g->values[of].place, n, inputs, NULL);
+      tsr_graph_add(g, TSR_OP_LINEAR_DX, section, name, g->values[of].location, n, inputs, NULL);
   stamp(g, saved);
   *joined = (part){others, value, -1, of_node};
   grads->parts[of] = joined;
@@ -64,7 +64,7 @@ static int total(tsr_gradients *grads, int of, tsr_section section) {
   for (part *p = grads->parts[of]->next; p; p = p->next) {
     const char *suffix = p->next ? tsr_arena_printf(g->arena, ".sum%d", ++k) : "";
     sum = tsr_graph_add(
-        g, TSR_OP_ADD, section, gradient_name(g, of, suffix), g->values[of].place, 2,
+        g, TSR_OP_ADD, section, gradient_name(g, of, suffix), g->values[of].location, 2,
         (int[]){sum, p->value}, NULL);
   }
   return sum;
@@ -74,7 +74,7 @@ static int accumulated(tsr_graph *g, int value) {
   if (g->microbatches <= 1) return value;
   const char *name = tsr_arena_printf(g->arena, "sum.%s", g->values[value].name);
   return tsr_graph_add(
-      g, TSR_OP_ACCUMULATE, TSR_BACKWARD, name, g->values[value].place, 1, &value, NULL);
+      g, TSR_OP_ACCUMULATE, TSR_BACKWARD, name, g->values[value].location, 1, &value, NULL);
 }
 
 /* Each part is accumulated by itself, so that its units are added in the tree's order, over

@@ -6,9 +6,9 @@
 #include "passes/passes.h"
 #include <string.h>
 
-static bool depends(const char *what, const char *name, tsr_place place, tsr_diags *diags) {
+static bool depends(const char *what, const char *name, tsr_location location, tsr_diags *diags) {
   tsr_diag_error(
-      diags, place, "%s '%s' depends on batch, the samples of a microbatch: a step has several",
+      diags, location, "%s '%s' depends on batch, the samples of a microbatch: a step has several",
       what, name);
   tsr_diag_hint(diags, "one microbatch a step, or numbers without batch");
   return false;
@@ -55,16 +55,16 @@ static bool same_node(const tsr_graph *g, const tsr_graph *step, const bool *of_
 bool tsr_pass_check_numbers(const tsr_graph *g, const tsr_graph *step, tsr_diags *diags) {
   for (int p = 0; p < g->params_count; p++)
     if (p >= step->params_count || !same_param(&g->params[p], &step->params[p]))
-      return depends("parameter", g->params[p].name, g->params[p].place, diags);
+      return depends("parameter", g->params[p].name, g->params[p].location, diags);
   if (step->params_count > g->params_count) {
     const tsr_param *more = &step->params[g->params_count];
-    return depends("parameter", more->name, more->place, diags);
+    return depends("parameter", more->name, more->location, diags);
   }
   const bool *of_samples = tsr_graph_depends_on_inputs(g);
   for (int i = 0; i < g->nodes_count; i++)
     if (i >= step->nodes_count || !same_node(g, step, of_samples, i))
-      return depends("what makes", g->nodes[i].name, g->nodes[i].place, diags);
+      return depends("what makes", g->nodes[i].name, g->nodes[i].location, diags);
   if (step->nodes_count == g->nodes_count) return true;
   const tsr_node *more = &step->nodes[g->nodes_count];
-  return depends("what makes", more->name, more->place, diags);
+  return depends("what makes", more->name, more->location, diags);
 }

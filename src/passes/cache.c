@@ -52,7 +52,7 @@ static bool find_tokens(caching *c) {
   return c->tokens >= 0 || fail(c, "no input takes tokens");
 }
 
-/* In the old order, which a worker's programs have in common. */
+/* In the old order, which a process's programs have in common. */
 static void copy_sources(caching *c) {
   for (int v = 0; v < c->old->values_count; v++) {
     tsr_value copy = c->old->values[v];
@@ -62,8 +62,8 @@ static void copy_sources(caching *c) {
   }
   const tsr_value *tokens = &c->old->values[c->tokens];
   c->positions =
-      tsr_graph_input(c->g, TSR_CACHE_POSITIONS, TSR_I32, 1, tokens->shape, tokens->place);
-  c->counts = tsr_graph_input(c->g, TSR_CACHE_COUNTS, TSR_I32, 1, tokens->shape, tokens->place);
+      tsr_graph_input(c->g, TSR_CACHE_POSITIONS, TSR_I32, 1, tokens->shape, tokens->location);
+  c->counts = tsr_graph_input(c->g, TSR_CACHE_COUNTS, TSR_I32, 1, tokens->shape, tokens->location);
 }
 
 static void mark_needed(caching *c) {
@@ -89,7 +89,7 @@ static int
 add(const caching *c, tsr_op op, const tsr_node *like, const char *suffix, int count,
     const int *inputs, const tsr_attrs *attr) {
   const char *name = tsr_arena_printf(c->g->arena, "%s%s", like->name, suffix);
-  int id = tsr_graph_add(c->g, op, TSR_FORWARD, name, like->place, count, inputs, attr);
+  int id = tsr_graph_add(c->g, op, TSR_FORWARD, name, like->location, count, inputs, attr);
   c->g->values[id].dtype = c->old->values[like->outputs[0]].dtype;
   stamp(c, like);
   return id;
@@ -124,16 +124,16 @@ static int value_of(caching *c, int old) {
 
 /* Rows of a table (positions, features), straight from what it was cut out of. */
 static int look_up(caching *c, const tsr_node *n, int table) {
-  tsr_attrs attr = {.rows_at = {.count = c->count}};
+  tsr_attrs attr = {.gather_rows = {.count = c->count}};
   const tsr_value *v = &c->old->values[table];
   const tsr_node *made = v->kind == TSR_VALUE_NODE ? &c->old->nodes[v->node] : NULL;
   if (made && made->op == TSR_OP_SLICE && made->attr.slice.dim == 0) {
-    attr.rows_at.begin = made->attr.slice.begin;
+    attr.gather_rows.begin = made->attr.slice.begin;
     table = made->inputs[0];
   }
   const char *suffix = tsr_arena_printf(c->g->arena, ".%s", c->old->values[table].name);
   int inputs[] = {value_of(c, table), c->positions};
-  int id = add(c, TSR_OP_ROWS_AT, n, suffix, 2, inputs, &attr);
+  int id = add(c, TSR_OP_GATHER_ROWS, n, suffix, 2, inputs, &attr);
   c->g->values[id].dtype = c->g->values[inputs[0]].dtype;
   return id;
 }
@@ -190,19 +190,20 @@ static bool check_attention(caching *c, const tsr_node *n) {
 /* in: q, k, v of the new tokens */
 static void add_attention(caching *c, const tsr_node *n, const int *in) {
   const tsr_attention_attrs *of = &n->attr.attention;
-  tsr_attrs length = {.keep = {c->length}};
+  tsr_attrs length = {.kv_cache_append = {c->length}};
   tsr_attrs attr = {.attention_cached = {of->head_dim, of->scale, of->window}};
-  int keys = add(c, TSR_OP_KEEP, n, ".keys", 3, (int[]){in[1], c->positions, c->counts}, &length);
-  int values =
-      add(c, TSR_OP_KEEP, n, ".values", 3, (int[]){in[2], c->positions, c->counts}, &length);
+  int keys = add(
+      c, TSR_OP_KV_CACHE_APPEND, n, ".keys", 3, (int[]){in[1], c->positions, c->counts}, &length);
+  int values = add(
+      c, TSR_OP_KV_CACHE_APPEND, n, ".values", 3, (int[]){in[2], c->positions, c->counts}, &length);
   c->map[n->outputs[0]] =
       add(c, TSR_OP_ATTENTION_CACHED, n, "", 5,
           (int[]){in[0], keys, values, c->positions, c->counts}, &attr);
 }
 
 /* The logits' product is of the last real tokens alone. */
-static void take_last(caching *c, const tsr_node *n, int *value) {
-  *value = add(c, TSR_OP_TAKE_LAST, n, ".last", 2, (int[]){*value, c->counts}, NULL);
+static void slice_last(caching *c, const tsr_node *n, int *value) {
+  *value = add(c, TSR_OP_SLICE_LAST, n, ".last", 2, (int[]){*value, c->counts}, NULL);
 }
 
 static bool takes_last(const caching *c) { return c->last_only && c->count > 1; }
@@ -225,14 +226,14 @@ static bool take_node(caching *c, int node) {
     if (!take_input(c, n, i, in[i], &inputs[i])) return false;
   bool last = takes_last(c) && n->op == TSR_OP_LINEAR && n->outputs[0] == c->logits &&
               c->dim[n->inputs[0]] == 1;
-  if (last) take_last(c, n, &inputs[0]);
+  if (last) slice_last(c, n, &inputs[0]);
   if (n->op == TSR_OP_ATTENTION) add_attention(c, n, inputs);
   else if (n->op == TSR_OP_ROPE)
     c->map[n->outputs[0]] =
         add(c, TSR_OP_ROPE_AT, n, "", 3, (int[]){inputs[0], inputs[1], c->positions}, &n->attr);
   else copy_node(c, node, inputs);
   if (last) c->g->values[c->map[c->logits]].shape[1] = 1;
-  else if (takes_last(c) && n->outputs[0] == c->logits) take_last(c, n, &c->map[c->logits]);
+  else if (takes_last(c) && n->outputs[0] == c->logits) slice_last(c, n, &c->map[c->logits]);
   return true;
 }
 

@@ -20,7 +20,7 @@ add(const call *c, tsr_op op, int for_input, int count, const int *inputs, const
   const char *of = c->g->nodes[c->node].name;
   name = tsr_arena_printf(c->g->arena, "d.%s@%s", name, of);
   return tsr_graph_add(
-      c->g, op, c->section, name, c->g->nodes[c->node].place, count, inputs, attrs);
+      c->g, op, c->section, name, c->g->nodes[c->node].location, count, inputs, attrs);
 }
 
 static void give(const call *c, int i, int value) {
@@ -166,7 +166,7 @@ static void grad_reshape(const call *c) {
   give(
       c, 0,
       tsr_graph_add_shaped(
-          c->g, TSR_OP_RESHAPE, c->section, name, c->g->nodes[c->node].place, 1, &c->dy[0], NULL,
+          c->g, TSR_OP_RESHAPE, c->section, name, c->g->nodes[c->node].location, 1, &c->dy[0], NULL,
           x.ndim, x.shape));
 }
 

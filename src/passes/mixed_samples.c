@@ -106,7 +106,7 @@ bool tsr_pass_check_mixed(const tsr_graph *g, int64_t count, tsr_diags *diags) {
     const tsr_node *n = &g->nodes[i];
     if (n->section != TSR_FORWARD || pass_node(g, n, of, count)) continue;
     return tsr_diag_error(
-        diags, n->place,
+        diags, n->location,
         n->op == TSR_OP_RESHAPE
             ? "%s cuts the batch units apart: its bits would depend on the number of microbatches"
             : "%s mixes samples of different batch units: its bits would depend on the number of "

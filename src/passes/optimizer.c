@@ -4,7 +4,7 @@
  * breaks: nothing
  *
  * Each gradient's part of the norm, and where no update waits for the norm each update, needs that
- * gradient alone, so that a schedule may put it right behind it (schedule/settle.c). */
+ * gradient alone, so that a schedule may put it right behind it (schedule/sink_updates.c). */
 #include "passes/passes.h"
 #include <assert.h>
 
@@ -36,12 +36,13 @@ static void add_adamw(const updates *u, int param, int weight, int grad) {
   double decay = u->g->params[param].decay ? o->weight_decay : 0;
   tsr_attrs attr = {.adamw = {o->beta1, o->beta2, o->eps, decay, o->amsgrad, o->store}};
   int count = 5,
-      inputs[8] = {weight, grad, state(u, param, "m"), state(u, param, "v"), tsr_graph_hyper(u->g)};
+      inputs[8] = {
+          weight, grad, state(u, param, "m"), state(u, param, "v"), tsr_graph_step_scalars(u->g)};
   if (u->clip >= 0) inputs[count++] = u->clip;
   if (o->amsgrad) inputs[count++] = state(u, param, "v_max");
   count = add_compensation(u, param, count, inputs);
   tsr_graph_add(
-      u->g, TSR_OP_ADAMW, TSR_UPDATE, update_name(u, param), u->g->params[param].place, count,
+      u->g, TSR_OP_ADAMW, TSR_UPDATE, update_name(u, param), u->g->params[param].location, count,
       inputs, &attr);
 }
 
@@ -49,13 +50,13 @@ static void add_sgd(const updates *u, int param, int weight, int grad) {
   const tsr_optimizer *o = u->o;
   double decay = u->g->params[param].decay ? o->weight_decay : 0;
   tsr_attrs attr = {.sgd = {o->momentum, o->dampening, decay, o->nesterov, o->store}};
-  int count = 3, inputs[6] = {weight, grad, tsr_graph_hyper(u->g)};
+  int count = 3, inputs[6] = {weight, grad, tsr_graph_step_scalars(u->g)};
   if (u->clip >= 0) inputs[count++] = u->clip;
   if (o->momentum != 0) inputs[count++] = state(u, param, "momentum");
   count = add_compensation(u, param, count, inputs);
   tsr_graph_add(
-      u->g, TSR_OP_SGD, TSR_UPDATE, update_name(u, param), u->g->params[param].place, count, inputs,
-      &attr);
+      u->g, TSR_OP_SGD, TSR_UPDATE, update_name(u, param), u->g->params[param].location, count,
+      inputs, &attr);
 }
 
 static void add_update(const updates *u, int weight) {
@@ -69,7 +70,7 @@ static int add_stats(const updates *u, int param) {
   const tsr_param *p = &u->g->params[param];
   const char *name = tsr_arena_printf(u->g->arena, "norm_stats.%s", p->name);
   return tsr_graph_add(
-      u->g, TSR_OP_NORM_STATS, TSR_UPDATE, name, p->place, 1, &u->g->grads[param], NULL);
+      u->g, TSR_OP_NORM_STATS, TSR_UPDATE, name, p->location, 1, &u->g->grads[param], NULL);
 }
 
 /* The norm over all gradients (parameters in their order) and the factor that clips it. */

@@ -93,7 +93,8 @@ bool tsr_pass_check_padding(const tsr_graph *g, tsr_diags *diags) {
     if (ok) continue;
     const tsr_param *q = &g->params[out.param];
     tsr_diag_error(
-        diags, n->place, "%s would train rows of '%s' that are padding: %lld of its %lld are real",
+        diags, n->location,
+        "%s would train rows of '%s' that are padding: %lld of its %lld are real",
         tsr_op_title(n->op), q->name, (long long)q->valid0, (long long)q->shape[0]);
     tsr_diag_hint(
         diags, "cross_entropy leaves them out with valid=%lld, slice with end=%lld; checkpoints do",

@@ -49,7 +49,7 @@ tsr_graph *tsr_pass_recompute(const tsr_graph *graph, tsr_recomputing how);
 typedef struct {
   int count;
   const char **first;
-  tsr_place place; /* where the user asked for it */
+  tsr_location location; /* where the user asked for it */
   /* NULL: of the graph at hand; else one of which that may lack nodes (dropout, the loss): a stage
    * then begins at the next node that both have */
   const tsr_graph *of;
@@ -67,7 +67,7 @@ void tsr_pass_weights(tsr_graph *g);
 typedef struct {
   tsr_dtype dtype;
   tsr_param_store store; /* the optimizer's; other than f32: parameters have no working copies */
-} tsr_narrowing;
+} tsr_precision_types;
 
 /* After stages (and weights), before placement. Kernels compute in f32 and a result is rounded
  * once, when it is written. In f32 stay: losses, the logits or predictions they are made of and the
@@ -79,7 +79,7 @@ typedef struct {
  * norm and factor are those of gradients without the scale. When that norm is not finite, clip's
  * third number is 0 and no parameter nor state changes; the norm is over all shards, so every rank
  * decides alike. */
-tsr_graph *tsr_pass_precision(const tsr_graph *graph, tsr_narrowing how);
+tsr_graph *tsr_pass_precision(const tsr_graph *graph, tsr_precision_types how);
 
 /* A graph for text, without loss, that gives `logits`, whose only input is tokens (batch,
  * positions), becomes one of `new_tokens` of each sequence, that stand behind those of earlier

@@ -339,7 +339,7 @@ static bool place_inputs(tsr_placer *p, const tsr_node *n, int *inputs, placed *
   for (int a = 0; a < TSR_AXES; a++) {
     if (!tsr_placer_is_active(p->placing, a)) continue;
     tsr_placement_rule_call call = ask(p, n, inputs, a, in);
-    if (call.error) return tsr_diag_error(p->diags, n->place, "%s", call.error);
+    if (call.error) return tsr_diag_error(p->diags, n->location, "%s", call.error);
     for (int i = 0; i < n->inputs_count; i++)
       if ((a != TSR_DP && !is_stored_whole(p, a)) || i != shape_input(n))
         inputs[i] =
@@ -375,7 +375,7 @@ static void place_written(tsr_placer *p, const tsr_node *n) {
   if (has_all_samples(p, axis)) return;
   call = ask(p, n, &value, axis, &in);
   if (call.error) {
-    p->ok = tsr_diag_error(p->diags, n->place, "%s", call.error);
+    p->ok = tsr_diag_error(p->diags, n->location, "%s", call.error);
     return;
   }
   tsr_where at = {n->section, n->stage, n->block};
@@ -392,7 +392,7 @@ static void place_written(tsr_placer *p, const tsr_node *n) {
   p->map[n->outputs[0]] = value;
   if (value < before) return; /* the same move was made before */
   v->name = p->g->nodes[v->node].name = n->name;
-  v->place = p->g->nodes[v->node].place = n->place;
+  v->location = p->g->nodes[v->node].location = n->location;
 }
 
 /* A sum in half precision that is still owed is kept in f32, and so is what moves such a sum on. */

@@ -7,10 +7,11 @@ void tsr_placer_check_declared(tsr_placer *p, const tsr_value *v) {
   tsr_placement cp = v->placement[TSR_CP], tp = v->placement[TSR_TP];
   if (v->placement[TSR_PP].kind == TSR_SHARD)
     p->ok = tsr_diag_error(
-        p->diags, v->place, "'%s' cannot be split over pp: a stage owns whole parameters", v->name);
+        p->diags, v->location, "'%s' cannot be split over pp: a stage owns whole parameters",
+        v->name);
   if (cp.kind == TSR_SHARD && tsr_placement_equal(cp, tp) && p->placing->size[TSR_TP] > 1)
     p->ok = tsr_diag_error(
-        p->diags, v->place,
+        p->diags, v->location,
         "'%s' is declared shard(%d) over both cp and tp: one of them can have it", v->name, cp.dim);
 }
 
@@ -22,7 +23,7 @@ void tsr_placer_check_random(tsr_placer *p, const tsr_node *n, tsr_placement dp)
   bool once = n->section == TSR_PROLOGUE || n->section == TSR_UPDATE; /* what parameters make */
   if (once || !p->of_batch[n->inputs[0]] || dp.kind == TSR_SHARD) return;
   p->ok = tsr_diag_error(
-      p->diags, n->place,
+      p->diags, n->location,
       "%s of '%s', whose samples are not along one dimension, would depend on the number of "
       "microbatches",
       tsr_op_title(n->op), p->old->values[n->inputs[0]].name);
@@ -37,7 +38,7 @@ void tsr_placer_check_accumulated(tsr_placer *p, const tsr_node *n) {
     return;
   if (v->placement[TSR_DP].kind == TSR_PARTIAL) return;
   p->ok = tsr_diag_error(
-      p->diags, n->place,
+      p->diags, n->location,
       "'%s' sums over samples that are not along one dimension of each tensor: its bits would "
       "depend on the number of microbatches",
       v->name);
@@ -50,7 +51,7 @@ void tsr_placer_check_positions(tsr_placer *p, const tsr_node *n) {
   int64_t units = p->old->units.sequence;
   if (n->op != TSR_OP_ATTENTION || units <= 1 || q->shape[1] % units == 0) return;
   p->ok = tsr_diag_error(
-      p->diags, n->place,
+      p->diags, n->location,
       "attention over the %lld positions of '%s', which %lld sequence units do "
       "not divide",
       (long long)q->shape[1], q->name, (long long)units);
@@ -68,11 +69,11 @@ check_dim(tsr_placer *p, const tsr_node *n, const tsr_value *x, int dim, const t
     if (!cut || out[a].kind != TSR_PARTIAL || units == 1) continue;
     if (first >= 0 && (first == TSR_DP || n->op == TSR_OP_MATMUL))
       p->ok = tsr_diag_error(
-          p->diags, n->place, "%s sums over elements of '%s' that both %s and %s split",
+          p->diags, n->location, "%s sums over elements of '%s' that both %s and %s split",
           tsr_op_title(n->op), x->name, tsr_axis_name(first), tsr_axis_name(a));
     else if (first < 0 && x->shape[dim] % units)
       p->ok = tsr_diag_error(
-          p->diags, n->place,
+          p->diags, n->location,
           "%s sums over %lld elements of '%s', which %lld units over %s do not divide",
           tsr_op_title(n->op), (long long)x->shape[dim], x->name, (long long)units,
           tsr_axis_name(a));
@@ -102,7 +103,7 @@ void tsr_placer_check_moved(
     if (!m.by) continue;
     if (dp.kind == TSR_SHARD && dp.dim != m.dim && out[TSR_DP].kind == TSR_PARTIAL)
       p->ok = tsr_diag_error(
-          p->diags, m.by->place,
+          p->diags, m.by->location,
           "%s over dp: sums along dimension %d of '%s' would depend on the number of microbatches",
           tsr_op_title(m.by->op), dp.dim, p->old->values[n->inputs[i]].name);
     if (reorders) m.dim = -1;

@@ -340,7 +340,7 @@ static void place_cached(call *c) {
 }
 
 /* table (positions, features), positions (batch) → (batch, new tokens, features) */
-static void place_rows_at(call *c) {
+static void place_gather_rows(call *c) {
   tsr_placement p = is_shard(c->in[1], 0) ? shard(0) : whole;
   if (p.kind != TSR_SHARD && is_shard(c->in[0], 1)) p = shard(2);
   c->in[0] = is_shard(p, 2) ? shard(1) : whole;
@@ -399,7 +399,7 @@ static void place_ce_stats(call *c) {
   give_all(c, c->in[0]); /* the vocabulary's dimension is the units' */
 }
 
-/* logits (for their gradient only), stats, targets, hyper → loss, row_stats */
+/* logits (for their gradient only), stats, targets, step_scalars → loss, row_stats */
 static void place_ce_loss(call *c) {
   bool rows = is_rows(c, 0) && splits_rows(c);
   if (c->in[0].kind == TSR_PARTIAL) c->in[0] = whole;
@@ -440,7 +440,7 @@ static void place_norm_join(call *c) {
   give_all(c, owed ? partial : whole);
 }
 
-/* Gradient and state come to the parameter; hyper and clip are everywhere. */
+/* Gradient and state come to the parameter; step_scalars and clip are everywhere. */
 static void place_optimizer(call *c) {
   for (int i = 1; i < c->node->inputs_count; i++)
     c->in[i] = i == 1 || input(c, i)->kind == TSR_VALUE_STATE ? c->in[0] : whole;

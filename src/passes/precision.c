@@ -13,11 +13,11 @@
 typedef struct {
   const tsr_graph *old;
   tsr_graph *g;
-  tsr_narrowing how;
-  int *map;    /* per old value: the new one */
-  int *copies; /* per old value: of a parameter its working copy */
-  bool *wide;  /* per old value: stays f32 */
-  int hyper;   /* of the new graph, where the loss is scaled */
+  tsr_precision_types how;
+  int *map;         /* per old value: the new one */
+  int *copies;      /* per old value: of a parameter its working copy */
+  bool *wide;       /* per old value: stays f32 */
+  int step_scalars; /* of the new graph, where the loss is scaled */
 } narrowing;
 
 static bool is_update(const tsr_node *n) { return tsr_op_facts(n->op) & TSR_FACT_UPDATE; }
@@ -79,7 +79,8 @@ static bool reads_copy(const narrowing *w, const tsr_node *n, int i) {
 static int add_copy(narrowing *w, int old) {
   const tsr_value *v = &w->old->values[old];
   const char *name = tsr_arena_printf(w->g->arena, "%s.%s", v->name, tsr_dtype_name(w->how.dtype));
-  int copy = tsr_graph_add(w->g, TSR_OP_CAST, TSR_PROLOGUE, name, v->place, 1, &w->map[old], NULL);
+  int copy =
+      tsr_graph_add(w->g, TSR_OP_CAST, TSR_PROLOGUE, name, v->location, 1, &w->map[old], NULL);
   w->g->values[copy].dtype = w->how.dtype;
   w->g->nodes[w->g->nodes_count - 1].stage = tsr_value_stage(w->old, old);
   return copy;
@@ -96,16 +97,16 @@ static void add_copies(narrowing *w) {
     if (read[v]) w->copies[v] = add_copy(w, v);
 }
 
-static void append_hyper(narrowing *w, tsr_node *n) {
+static void append_step_scalars(narrowing *w, tsr_node *n) {
   int *inputs = tsr_arena_array(w->g->arena, int, n->inputs_count + 1);
   memcpy(inputs, n->inputs, sizeof *inputs * (size_t)n->inputs_count);
-  inputs[n->inputs_count++] = w->hyper;
+  inputs[n->inputs_count++] = w->step_scalars;
   n->inputs = inputs;
 }
 
 static void scale_loss(narrowing *w, tsr_node *n) {
   if (n->op == TSR_OP_CE_LOSS_DX) n->attr.ce_loss_dx.scaled = true;
-  else if (n->op == TSR_OP_SQUARED_DX || n->op == TSR_OP_CLIP) append_hyper(w, n);
+  else if (n->op == TSR_OP_SQUARED_DX || n->op == TSR_OP_CLIP) append_step_scalars(w, n);
 }
 
 static void copy_node(narrowing *w, int old) {
@@ -124,7 +125,7 @@ static void copy_node(narrowing *w, int old) {
   }
 }
 
-tsr_graph *tsr_pass_precision(const tsr_graph *old, tsr_narrowing how) {
+tsr_graph *tsr_pass_precision(const tsr_graph *old, tsr_precision_types how) {
   assert(tsr_dtype_is_half(how.dtype) && (how.store == TSR_STORE_F32 || how.dtype == TSR_BF16));
   narrowing w = {.old = old, .g = tsr_graph_derive(old), .how = how};
   w.map = tsr_arena_array(old->arena, int, old->values_count);
@@ -134,11 +135,11 @@ tsr_graph *tsr_pass_precision(const tsr_graph *old, tsr_narrowing how) {
   for (int v = 0; v < old->values_count; v++)
     if (old->values[v].kind != TSR_VALUE_NODE) copy_source(&w, v);
   add_copies(&w);
-  if (old->hyper >= 0) w.g->hyper = w.map[old->hyper];
-  if (how.dtype == TSR_F16) w.hyper = tsr_graph_hyper(w.g);
-  int hyper = w.g->hyper;
+  if (old->step_scalars >= 0) w.g->step_scalars = w.map[old->step_scalars];
+  if (how.dtype == TSR_F16) w.step_scalars = tsr_graph_step_scalars(w.g);
+  int step_scalars = w.g->step_scalars;
   for (int i = 0; i < old->nodes_count; i++) copy_node(&w, i);
   tsr_graph_map_ends(w.g, old, w.map);
-  w.g->hyper = hyper;
+  w.g->step_scalars = step_scalars;
   return w.g;
 }

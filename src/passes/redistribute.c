@@ -28,7 +28,7 @@ void tsr_placer_check_divides(tsr_placer *p, const tsr_value *v) {
       if (tsr_placement_equal(v->placement[a], v->placement[b]) && p->placing->size[a] > 1 &&
           p->placing->size[b] > 1 && !(a == TSR_CP && b == TSR_TP))
         p->ok = tsr_diag_error(
-            p->diags, v->place, "'%s' %s cannot be split along dimension %d over both %s and %s",
+            p->diags, v->location, "'%s' %s cannot be split along dimension %d over both %s and %s",
             v->name, tsr_shape_text(v->ndim, v->shape).text, v->placement[a].dim, tsr_axis_name(a),
             tsr_axis_name(b));
     bool shared = a == TSR_TP && tsr_placement_equal(v->placement[TSR_CP], v->placement[TSR_TP]);
@@ -36,7 +36,7 @@ void tsr_placer_check_divides(tsr_placer *p, const tsr_value *v) {
     if (size % n == 0 && size % members) n = members; /* tp cuts what cp leaves */
     if (size % n == 0) continue;
     p->ok = tsr_diag_error(
-        p->diags, v->place,
+        p->diags, v->location,
         "'%s' %s cannot be split over %s: dimension %d has %lld, which %lld does not divide",
         v->name, tsr_shape_text(v->ndim, v->shape).text, tsr_axis_name(a), v->placement[a].dim,
         (long long)size, (long long)n);
@@ -47,8 +47,8 @@ static int add_moved(
     tsr_placer *p, tsr_op op, tsr_where at, int value, const char *suffix, const tsr_attrs *attr) {
   const tsr_value v = p->g->values[value];
   const char *name = tsr_arena_printf(p->g->arena, "%s.%s", v.name, suffix);
-  int id =
-      tsr_graph_add_shaped(p->g, op, at.section, name, v.place, 1, &value, attr, v.ndim, v.shape);
+  int id = tsr_graph_add_shaped(
+      p->g, op, at.section, name, v.location, 1, &value, attr, v.ndim, v.shape);
   p->g->nodes[p->g->nodes_count - 1].stage = at.stage;
   p->g->nodes[p->g->nodes_count - 1].block = at.block;
   tsr_value *out = &p->g->values[id];

@@ -28,7 +28,7 @@ static int add(const ring *r, tsr_op op, const char *what, int step, int count, 
   const tsr_attention_attrs *a = &of->attr.attention;
   tsr_attrs attr = {.ring = {a->head_dim, a->causal, a->scale, a->dropout, a->window, step}};
   const char *name = tsr_arena_printf(r->g->arena, "%s.%s%d", of->name, what, step);
-  int id = tsr_graph_add(r->g, op, of->section, name, of->place, count, inputs, &attr);
+  int id = tsr_graph_add(r->g, op, of->section, name, of->location, count, inputs, &attr);
   stamp(r);
   return id;
 }
@@ -40,7 +40,7 @@ static int shift(const ring *r, int value, int first, int by, int step) {
   const char *name =
       tsr_arena_printf(r->g->arena, "%s.shift%d", r->g->values[first].name, step * by);
   int id = tsr_graph_add_shaped(
-      r->g, TSR_OP_RING_SHIFT, r->node->section, name, r->node->place, 1, &value, &attr, v.ndim,
+      r->g, TSR_OP_RING_SHIFT, r->node->section, name, r->node->location, 1, &value, &attr, v.ndim,
       v.shape);
   stamp(r);
   memcpy(r->g->values[id].placement, v.placement, sizeof v.placement);

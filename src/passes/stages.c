@@ -80,11 +80,11 @@ bool tsr_pass_stages(tsr_graph *g, const tsr_cut *cut, tsr_diags *diags) {
     first[i] = find_first(g, cut, i);
     if (first[i] < 0)
       ok = tsr_diag_error(
-          diags, cut->place, "a stage begins at '%s', which the graph does not have",
+          diags, cut->location, "a stage begins at '%s', which the graph does not have",
           cut->first[i]);
     else if (i > 0 && first[i] <= first[i - 1] && !cut->of)
       ok = tsr_diag_error(
-          diags, cut->place, "stage %d begins at '%s', which does not come after '%s'", i + 1,
+          diags, cut->location, "stage %d begins at '%s', which does not come after '%s'", i + 1,
           cut->first[i], cut->first[i - 1]);
   }
   if (!ok) return false;

@@ -21,10 +21,11 @@ static bool check_params(const tsr_graph *g, const tsr_graph *whole, tsr_diags *
     int q = find_param(whole, param->name);
     if (q < 0)
       return tsr_diag_error(
-          diags, param->place, "training has no parameter '%s', and this graph has", param->name);
+          diags, param->location, "training has no parameter '%s', and this graph has",
+          param->name);
     if (!tsr_params_match(param, &whole->params[q]))
       return tsr_diag_error(
-          diags, param->place, "parameter '%s' has another shape or placement in training",
+          diags, param->location, "parameter '%s' has another shape or placement in training",
           param->name);
   }
   return true;
@@ -35,16 +36,16 @@ bool tsr_pass_take_params(tsr_graph *g, const tsr_graph *whole, tsr_diags *diags
   for (int q = 0; q < whole->params_count; q++)
     if (find_param(g, whole->params[q].name) < 0) tsr_graph_param(g, &whole->params[q]);
   tsr_param *sorted = tsr_arena_array(g->arena, tsr_param, g->params_count + 1);
-  int *place = tsr_arena_array(g->arena, int, g->params_count + 1), count = 0;
-  for (int p = 0; p < g->params_count; p++) place[p] = -1;
+  int *location = tsr_arena_array(g->arena, int, g->params_count + 1), count = 0;
+  for (int p = 0; p < g->params_count; p++) location[p] = -1;
   for (int q = 0; q < whole->params_count; q++) {
     int p = find_param(g, whole->params[q].name);
     sorted[count] = g->params[p];
     sorted[count].stage = whole->params[q].stage;
-    place[p] = count++;
+    location[p] = count++;
   }
   memcpy(g->params, sorted, sizeof *sorted * (size_t)count);
   for (int v = 0; v < g->values_count; v++)
-    if (g->values[v].param >= 0) g->values[v].param = place[g->values[v].param];
+    if (g->values[v].param >= 0) g->values[v].param = location[g->values[v].param];
   return true;
 }

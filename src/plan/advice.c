@@ -97,7 +97,7 @@ static double bubble_of(int stages, int chunks, int microbatches) {
 }
 
 static void advise_pipeline(const tsr_report *r, tsr_text *text) {
-  const tsr_order *o = r->programs->order;
+  const tsr_pipeline *o = r->programs->order;
   double bubble = 100 * r->estimate->times.bubble, most = 0, sum = 0;
   if (o->stages == 1) return;
   if (bubble > 15 && !o->forward_only)
@@ -137,17 +137,17 @@ void tsr_plan_lint(
   for (int a = 0; a < TSR_AXES; a++) axes += p->size[a] > 1;
   if (parameters > many_parameters && axes < AXES_WANTED)
     tsr_diag_note(
-        diags, tsr_config_place(c, "device_config.mesh_shape"),
+        diags, tsr_config_location(c, "device_config.mesh_shape"),
         "%.3g parameters on a mesh of %d ax%s: models of more than 10^12 want three, such as dp, "
         "pp "
         "and tp",
         parameters, axes, axes == 1 ? "is" : "es");
-  tsr_place place = tsr_config_place(c, "schedule.all_reduce_overlap");
-  if (!place.line) place = tsr_config_place(c, "numerics.policy");
+  tsr_location location = tsr_config_location(c, "schedule.all_reduce_overlap");
+  if (!location.line) location = tsr_config_location(c, "numerics.policy");
   if (c->numerics.policy == TSR_NUMERICS_FAST && p->size[TSR_DP] > 1 &&
       !c->schedule.all_reduce_overlap)
     tsr_diag_note(
-        diags, place,
+        diags, location,
         "'fast' without schedule.all_reduce_overlap: the gradients' sums wait for the backward "
         "pass");
 }

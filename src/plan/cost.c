@@ -96,7 +96,7 @@ static const tsr_tensor *queries_of(const tsr_task *t) {
 }
 
 bool tsr_task_is_product(const tsr_task *t) {
-  return tsr_op_facts(t->op) & TSR_FACT_PRODUCT || t->op == TSR_OP_LINEAR_DW;
+  return tsr_op_facts(t->op) & TSR_FACT_MATMUL || t->op == TSR_OP_LINEAR_DW;
 }
 
 static double calls_of(const tsr_task *t, const tsr_node *n) {
@@ -117,8 +117,8 @@ static double bytes_of(const tsr_task *t) {
   for (int i = 0; i < t->inputs_count; i++) in += (double)tsr_tensor_bytes(&t->inputs[i]);
   for (int i = 0; i < t->outputs_count; i++) out += (double)tsr_tensor_bytes(&t->outputs[i]);
   if (t->op == TSR_OP_EMBEDDING) return (double)tsr_tensor_bytes(&t->inputs[0]) + 2 * out;
-  if (t->op == TSR_OP_KEEP) return 2 * in;
-  if (t->op == TSR_OP_ROWS_AT) return 2 * out;
+  if (t->op == TSR_OP_KV_CACHE_APPEND) return 2 * in;
+  if (t->op == TSR_OP_GATHER_ROWS) return 2 * out;
   return t->outputs_count ? in + out : 2 * in;
 }
 
@@ -173,7 +173,7 @@ tsr_model_work tsr_model_work_of(const tsr_graph *g, int64_t microbatches) {
   for (int i = 0; i < g->nodes_count; i++) {
     const tsr_node *n = &g->nodes[i];
     if (n->section > TSR_FORWARD) continue;
-    if (tsr_op_facts(n->op) & TSR_FACT_PRODUCT) w.products += times * tsr_node_flops(g, i);
+    if (tsr_op_facts(n->op) & TSR_FACT_MATMUL) w.products += times * tsr_node_flops(g, i);
     if (n->op == TSR_OP_ATTENTION)
       w.attention +=
           times * tsr_node_flops(g, i) *

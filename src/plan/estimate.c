@@ -237,7 +237,7 @@ static void add_part(const estimator *x, int stage, int part, bool last, double 
   s->waits += times * l.waits;
   const tsr_part *p = &l.p->parts[part];
   if (!last)
-    x->costs[p->section - TSR_FORWARD][tsr_order_virtual(l.p->order, stage, p->chunk)] = l.now;
+    x->costs[p->section - TSR_FORWARD][tsr_pipeline_virtual(l.p->order, stage, p->chunk)] = l.now;
 }
 
 /* What an action sends to another stage takes to arrive; the slowest of all actions. */
@@ -256,8 +256,8 @@ static double slowest_send(const estimator *x) {
 }
 
 static void time_pipeline(const estimator *x) {
-  const tsr_order *order = x->o->programs->order;
-  x->e->costs = (tsr_order_costs){x->costs[0], x->costs[1], x->costs[2], 0};
+  const tsr_pipeline *order = x->o->programs->order;
+  x->e->costs = (tsr_pipeline_costs){x->costs[0], x->costs[1], x->costs[2], 0};
   if (!has_threads(x)) x->e->costs.send = slowest_send(x);
   for (int s = 0; s < order->stages; s++) {
     const tsr_program *p = x->o->programs->of_stage[s];
@@ -267,7 +267,7 @@ static void time_pipeline(const estimator *x) {
       add_part(x, s, k, true, 1);
     }
   }
-  tsr_order_time(x->arena, order, &x->e->costs, &x->e->times);
+  tsr_pipeline_time(x->arena, order, &x->e->costs, &x->e->times);
 }
 
 /* ---- before and after it ---- */
@@ -303,8 +303,8 @@ static void do_lanes(const estimator *x, lane *lanes) {
     for (int s = 0; s < stages; s++)
       for (double from; lanes[s].at < lanes[s].end && is_ready(x, lanes, &lanes[s], &from);) {
         const tsr_task *t = &lanes[s].p->tasks[lanes[s].at];
-        bool meets = t->axis == TSR_PP && tsr_op_is_collective(t->op);
-        for (int o = meets ? 0 : s; o < (meets ? stages : s + 1); o++) {
+        bool waits_in = t->axis == TSR_PP && tsr_op_is_collective(t->op);
+        for (int o = waits_in ? 0 : s; o < (waits_in ? stages : s + 1); o++) {
           lane *l = &lanes[o];
           if (l->at == l->end) continue;
           if (from > l->now) l->now = from;
@@ -339,7 +339,7 @@ static double latest(const estimator *x, const lane *lanes) {
  */
 static void do_last_runs(const estimator *x, lane *l) {
   const tsr_program *p = l->p;
-  const tsr_order_times *times = &x->e->times;
+  const tsr_pipeline_times *times = &x->e->times;
   int actions = p->order->counts[p->stage];
   double begin = x->e->before;
   for (int i = 0; i < actions; i++) {

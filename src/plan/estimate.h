@@ -46,9 +46,9 @@ typedef struct {
 
 typedef struct {
   tsr_estimate_stage *stages;
-  tsr_order_costs costs; /* of the pipeline's actions; seconds */
-  tsr_order_times times; /* as if each stage had a device, whatever the machine */
-  double before, after;  /* of the step: before the first action, after the last one */
+  tsr_pipeline_costs costs; /* of the pipeline's actions; seconds */
+  tsr_pipeline_times times; /* as if each stage had a device, whatever the machine */
+  double before, after;     /* of the step: before the first action, after the last one */
   double step;
   tsr_machine_dtype dtype; /* of most of the products' work */
   int64_t devices;         /* that share the work: the ranks, or 1 */

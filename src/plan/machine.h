@@ -90,7 +90,7 @@ typedef struct tsr_machine {
 /* The description that a user names: `h100` is SHARE/configs/machines/h100.yaml; what is no shipped
  * name is a path. Else an error that lists the shipped ones. */
 bool tsr_machine_find(
-    tsr_arena *arena, const char *share_folder, const char *name, tsr_place place,
+    tsr_arena *arena, const char *share_folder, const char *name, tsr_location location,
     const char **ret_path, tsr_diags *diags);
 /* The machine of --machine, else the shipped one that the descriptor's name begins with, else the
  * one for devices of that kind: cpu, galaxy for Wormhole, blackhole, else h100. Levels within hosts
@@ -103,7 +103,7 @@ bool tsr_machine_choose(
 int tsr_machine_list(tsr_arena *arena, const char *share_folder, const char ***ret_names);
 /* Reports all mistakes of the file in one call; `place`: who asked for it. */
 bool tsr_machine_read(
-    tsr_arena *arena, const char *path, tsr_place place, tsr_machine **ret_machine,
+    tsr_arena *arena, const char *path, tsr_location location, tsr_machine **ret_machine,
     tsr_diags *diags);
 bool tsr_machine_parse(
     tsr_arena *arena, const char *file, const char *text, size_t length, tsr_machine **ret_machine,

@@ -26,7 +26,7 @@ static bool check_map(
     const reader *r, const tsr_yaml *node, const char *what, const char *const *keys, int count) {
   if (node->kind != TSR_YAML_MAP)
     return tsr_diag_error(
-        r->diags, node->place, "%s must be a map, found %s", what,
+        r->diags, node->location, "%s must be a map, found %s", what,
         tsr_yaml_describe(r->arena, node));
   bool ok = true;
   for (int i = 0; i < node->count; i++) {
@@ -34,7 +34,7 @@ static bool check_map(
     bool known = false;
     for (int k = 0; k < count; k++) known |= !strcmp(key, keys[k]);
     if (known) continue;
-    ok = tsr_diag_error(r->diags, node->keys[i]->place, "unknown key '%s' in %s", key, what);
+    ok = tsr_diag_error(r->diags, node->keys[i]->location, "unknown key '%s' in %s", key, what);
     tsr_diag_nearest(r->diags, key, keys, count);
   }
   return ok;
@@ -46,14 +46,15 @@ static const tsr_yaml *get_section(const reader *r, const tsr_yaml *map, const c
   if (!node || node->kind != TSR_YAML_MAP) return node;
   tsr_yaml *copy = tsr_arena_alloc(r->arena, sizeof *copy);
   *copy = *node;
-  copy->place = tsr_yaml_key(map, key)->place;
+  copy->location = tsr_yaml_key(map, key)->location;
   return copy;
 }
 
 /* `what` has no `key`; the hint shows one. */
-static bool
-missing(const reader *r, tsr_place place, const char *what, const char *key, const char *example) {
-  tsr_diag_error(r->diags, place, "%s has no %s", what, key);
+static bool missing(
+    const reader *r, tsr_location location, const char *what, const char *key,
+    const char *example) {
+  tsr_diag_error(r->diags, location, "%s has no %s", what, key);
   tsr_diag_hint(r->diags, "such as %s: %s", key, example);
   return false;
 }
@@ -61,11 +62,11 @@ missing(const reader *r, tsr_place place, const char *what, const char *key, con
 static bool
 read_name(const reader *r, const tsr_yaml *map, const char *what, const char **ret_name) {
   const tsr_yaml *node = tsr_yaml_get(map, "name");
-  if (!node) return missing(r, map->place, what, "name", "h100");
+  if (!node) return missing(r, map->location, what, "name", "h100");
   *ret_name = node->text;
   if (node->kind == TSR_YAML_SCALAR && *node->text) return true;
   return tsr_diag_error(
-      r->diags, node->place, "'name' must be a text that is not empty, found %s",
+      r->diags, node->location, "'name' must be a text that is not empty, found %s",
       tsr_yaml_describe(r->arena, node));
 }
 
@@ -79,7 +80,7 @@ static bool read_optional(
 static bool read_quantity(
     const reader *r, const tsr_yaml *map, const char *what, const char *key, tsr_quantity kind,
     const char *example, double *ret_value) {
-  if (!tsr_yaml_get(map, key)) return missing(r, map->place, what, key, example);
+  if (!tsr_yaml_get(map, key)) return missing(r, map->location, what, key, example);
   return read_optional(r, map, key, kind, ret_value);
 }
 
@@ -90,9 +91,10 @@ static bool read_flops(const reader *r, const tsr_yaml *device, double *ret_flop
   const char *keys[TSR_MACHINE_DTYPES];
   for (int t = 0; t < TSR_MACHINE_DTYPES; t++) keys[t] = tsr_machine_dtype_name(t);
   if (!node)
-    return missing(r, device->place, "'device'", "flops", "{f32: 67TFLOP/s, bf16: 989.4TFLOP/s}");
+    return missing(
+        r, device->location, "'device'", "flops", "{f32: 67TFLOP/s, bf16: 989.4TFLOP/s}");
   if (!check_map(r, node, "'flops'", keys, TSR_MACHINE_DTYPES)) return false;
-  bool ok = tsr_yaml_get(node, "f32") || missing(r, node->place, "'flops'", "f32", "67TFLOP/s");
+  bool ok = tsr_yaml_get(node, "f32") || missing(r, node->location, "'flops'", "f32", "67TFLOP/s");
   for (int t = 0; t < TSR_MACHINE_DTYPES; t++)
     ok &= read_optional(r, node, keys[t], TSR_QUANTITY_FLOPS, &ret_flops[t]);
   return ok;
@@ -116,8 +118,8 @@ static bool read_threads(const reader *r, const tsr_yaml *device, int *ret_threa
   if (!node || node->kind == TSR_YAML_NULL) return true;
   if (!tsr_yaml_int(node, &threads) || threads < 1 || threads > THREADS_MAX)
     return tsr_diag_error(
-        r->diags, node->place, "'threads' must be an integer from 1 to %d, found %s", THREADS_MAX,
-        tsr_yaml_describe(r->arena, node));
+        r->diags, node->location, "'threads' must be an integer from 1 to %d, found %s",
+        THREADS_MAX, tsr_yaml_describe(r->arena, node));
   *ret_threads = (int)threads;
   return true;
 }
@@ -128,7 +130,8 @@ static bool read_device(const reader *r, const tsr_yaml *root, tsr_machine *m) {
   const tsr_yaml *node = get_section(r, root, "device");
   if (!node)
     return missing(
-        r, root->place, "the machine", "device", "{memory: 80GiB, memory_bandwidth: …, flops: …}");
+        r, root->location, "the machine", "device",
+        "{memory: 80GiB, memory_bandwidth: …, flops: …}");
   bool ok = check_map(r, node, "'device'", keys, COUNT(keys));
   if (node->kind != TSR_YAML_MAP) return false;
   double memory = 0;
@@ -151,7 +154,7 @@ static bool read_devices(const reader *r, const tsr_yaml *map, int64_t *ret_devi
   if (!node || node->kind == TSR_YAML_NULL) return true;
   if (tsr_yaml_int(node, ret_devices) && *ret_devices >= 2) return true;
   return tsr_diag_error(
-      r->diags, node->place,
+      r->diags, node->location,
       "'devices' must be an integer from 2 on, or ~ for any number, found %s",
       tsr_yaml_describe(r->arena, node));
 }
@@ -160,7 +163,7 @@ static bool read_within_host(const reader *r, const tsr_yaml *map, bool *ret_wit
   const tsr_yaml *node = tsr_yaml_get(map, "within_host");
   if (!node || tsr_yaml_bool(node, ret_within)) return true;
   return tsr_diag_error(
-      r->diags, node->place, "'within_host' must be true or false, found %s",
+      r->diags, node->location, "'within_host' must be true or false, found %s",
       tsr_yaml_describe(r->arena, node));
 }
 
@@ -170,12 +173,13 @@ static bool check_nesting(const reader *r, const tsr_yaml *map, const tsr_machin
   for (int i = 0; i < m->links_count - 1; i++)
     if (!strcmp(m->links[i].name, link->name))
       return tsr_diag_error(
-          r->diags, tsr_yaml_get(map, "name")->place, "two levels are called '%s'", link->name);
+          r->diags, tsr_yaml_get(map, "name")->location, "two levels are called '%s'", link->name);
   if (m->links_count == 1) return true;
   if (!inner->devices) {
     tsr_diag_error(
-        r->diags, map->place, "level '%s' stands outside '%s', which joins any number of devices",
-        link->name, inner->name);
+        r->diags, map->location,
+        "level '%s' stands outside '%s', which joins any number of devices", link->name,
+        inner->name);
     tsr_diag_hint(r->diags, "say how many devices '%s' joins: devices: 8", inner->name);
     return false;
   }
@@ -183,7 +187,7 @@ static bool check_nesting(const reader *r, const tsr_yaml *map, const tsr_machin
     return true;
   bool more = link->devices > inner->devices;
   tsr_diag_error(
-      r->diags, tsr_yaml_get(map, "devices")->place,
+      r->diags, tsr_yaml_get(map, "devices")->location,
       "level '%s' joins %lld devices, %s the %lld of '%s' inside it", link->name,
       (long long)link->devices, more ? "which is no multiple of" : "not more than",
       (long long)inner->devices, inner->name);
@@ -197,7 +201,7 @@ static bool read_link(const reader *r, const tsr_yaml *node, tsr_machine *m) {
                                      "latency", "efficiency", "within_host"};
   if (m->links_count == TSR_MACHINE_LINKS_MAX)
     return tsr_diag_error(
-        r->diags, node->place, "more than %d levels of links", TSR_MACHINE_LINKS_MAX);
+        r->diags, node->location, "more than %d levels of links", TSR_MACHINE_LINKS_MAX);
   bool ok = check_map(r, node, "a level of 'links'", keys, COUNT(keys));
   if (node->kind != TSR_YAML_MAP) return false;
   tsr_machine_link *link = &m->links[m->links_count++];
@@ -221,7 +225,7 @@ static bool read_links(const reader *r, const tsr_yaml *root, tsr_machine *m) {
   if (!node || node->kind == TSR_YAML_NULL) return true;
   if (node->kind != TSR_YAML_LIST)
     return tsr_diag_error(
-        r->diags, node->place, "'links' must be a list of levels, found %s",
+        r->diags, node->location, "'links' must be a list of levels, found %s",
         tsr_yaml_describe(r->arena, node));
   bool ok = true;
   for (int i = 0; i < node->count && i <= TSR_MACHINE_LINKS_MAX; i++)
@@ -242,12 +246,12 @@ read_rate_key(const reader *r, const tsr_yaml *key, const tsr_machine *m, tsr_ma
   while (op < TSR_OPS && strcmp(tsr_op_name(op), rate->op)) op++;
   if (op == TSR_OPS) {
     for (int i = 0; i < TSR_OPS; i++) names[i] = tsr_op_name(i);
-    tsr_diag_error(r->diags, key->place, "'rates' names an unknown op '%s'", rate->op);
+    tsr_diag_error(r->diags, key->location, "'rates' names an unknown op '%s'", rate->op);
     tsr_diag_nearest(r->diags, rate->op, names, TSR_OPS);
     return false;
   }
   if (tsr_op_facts(op) & TSR_FACT_COLLECTIVE && !m->threads) {
-    tsr_diag_error(r->diags, key->place, "'%s' is no work of one device", rate->op);
+    tsr_diag_error(r->diags, key->location, "'%s' is no work of one device", rate->op);
     tsr_diag_hint(r->diags, "what collectives take follows from 'links'");
     return false;
   }
@@ -256,7 +260,7 @@ read_rate_key(const reader *r, const tsr_yaml *key, const tsr_machine *m, tsr_ma
     if (!strcmp(names[t], dot + 1)) rate->dtype = t;
   }
   if (!dot || rate->dtype != TSR_MACHINE_EVERY_DTYPE) return true;
-  tsr_diag_error(r->diags, key->place, "'%s' names an unknown type '%s'", key->text, dot + 1);
+  tsr_diag_error(r->diags, key->location, "'%s' names an unknown type '%s'", key->text, dot + 1);
   tsr_diag_nearest(r->diags, dot + 1, names, TSR_MACHINE_DTYPES);
   return false;
 }
@@ -267,7 +271,7 @@ static bool read_rate(const reader *r, const tsr_yaml *key, const tsr_yaml *node
   bool ok = read_rate_key(r, key, m, &rate);
   if (!check_map(r, node, "a rate", keys, COUNT(keys))) return false;
   if (!node->count)
-    return missing(r, key->place, "the rate", "flops", "41TFLOP/s, or bytes, call or overhead");
+    return missing(r, key->location, "the rate", "flops", "41TFLOP/s, or bytes, call or overhead");
   ok &= read_optional(r, node, "flops", TSR_QUANTITY_FLOPS, &rate.flops);
   ok &= read_optional(r, node, "bytes", TSR_QUANTITY_RATE, &rate.bytes);
   ok &= read_optional(r, node, "call", TSR_QUANTITY_SECONDS, &rate.call);
@@ -281,7 +285,7 @@ static bool read_rates(const reader *r, const tsr_yaml *root, tsr_machine *m) {
   if (!node || node->kind == TSR_YAML_NULL) return true;
   if (node->kind != TSR_YAML_MAP)
     return tsr_diag_error(
-        r->diags, node->place, "'rates' must be a map of ops, found %s",
+        r->diags, node->location, "'rates' must be a map of ops, found %s",
         tsr_yaml_describe(r->arena, node));
   bool ok = true;
   for (int i = 0; i < node->count; i++) ok &= read_rate(r, node->keys[i], node->items[i], m);
@@ -303,7 +307,7 @@ read_machine(tsr_arena *arena, const tsr_yaml *root, tsr_machine **ret_machine, 
   if (doc) m->doc = doc->text ? doc->text : "";
   if (doc && doc->kind != TSR_YAML_SCALAR && doc->kind != TSR_YAML_NULL)
     ok = tsr_diag_error(
-        diags, doc->place, "'doc' must be a text, found %s", tsr_yaml_describe(arena, doc));
+        diags, doc->location, "'doc' must be a text, found %s", tsr_yaml_describe(arena, doc));
   ok &= read_device(&r, root, m);
   ok &= read_links(&r, root, m);
   ok &= read_rates(&r, root, m);
@@ -320,10 +324,10 @@ bool tsr_machine_parse(
 }
 
 bool tsr_machine_read(
-    tsr_arena *arena, const char *path, tsr_place place, tsr_machine **ret_machine,
+    tsr_arena *arena, const char *path, tsr_location location, tsr_machine **ret_machine,
     tsr_diags *diags) {
   tsr_yaml *root;
-  return tsr_yaml_read(arena, path, place, &root, diags) &&
+  return tsr_yaml_read(arena, path, location, &root, diags) &&
          read_machine(arena, root, ret_machine, diags);
 }
 
@@ -354,7 +358,7 @@ int tsr_machine_list(tsr_arena *arena, const char *share_folder, const char ***r
 }
 
 bool tsr_machine_find(
-    tsr_arena *arena, const char *share_folder, const char *name, tsr_place place,
+    tsr_arena *arena, const char *share_folder, const char *name, tsr_location location,
     const char **ret_path, tsr_diags *diags) {
   const char *shipped = tsr_arena_printf(arena, "%s/%s.yaml", folder_of(arena, share_folder), name);
   bool is_name = *name && !strchr(name, '/');
@@ -362,7 +366,7 @@ bool tsr_machine_find(
   if (*name && tsr_file_exists(*ret_path)) return true;
   const char **names;
   int count = tsr_machine_list(arena, share_folder, &names);
-  tsr_diag_error(diags, place, "there is no machine '%s'", name);
+  tsr_diag_error(diags, location, "there is no machine '%s'", name);
   const char *near = tsr_nearest(name, names, count);
   if (near) tsr_diag_hint(diags, "did you mean '%s'?", near);
   tsr_text list = {0};

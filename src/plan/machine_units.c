@@ -121,8 +121,9 @@ bool tsr_quantity_read(
   const char *found = tsr_yaml_describe(arena, node);
   if (numeric && has_unit && number > 0 && !is_countable(kind, *ret_value))
     return tsr_diag_error(
-        diags, node->place, "'%s' is out of range (1 to 9e18 bytes), found %s", key, found);
-  tsr_diag_error(diags, node->place, "'%s' must be %s, found %s", key, kinds[kind].wanted, found);
+        diags, node->location, "'%s' is out of range (1 to 9e18 bytes), found %s", key, found);
+  tsr_diag_error(
+      diags, node->location, "'%s' must be %s, found %s", key, kinds[kind].wanted, found);
   if (numeric && !has_unit && kinds[kind].units_count) hint_units(kind, name, diags);
   return false;
 }

@@ -39,7 +39,7 @@ static void add_groups(const tsr_parallel *p, tsr_text *text) {
 
 static void add_mesh(const tsr_report *r, tsr_text *text) {
   const tsr_parallel *p = r->parallel;
-  const tsr_order *order = r->programs->order;
+  const tsr_pipeline *order = r->programs->order;
   tsr_text_add(text, "mesh: ");
   if (p->ndim) tsr_parallel_topology(p, text);
   tsr_text_add(
@@ -257,9 +257,9 @@ void tsr_report_print(const tsr_report *r, tsr_text *text) {
 /* ---- the chart ---- */
 
 /* The same pipeline in milliseconds. */
-static tsr_order_times in_milliseconds(tsr_arena *arena, const tsr_report *r) {
-  const tsr_order *order = r->programs->order;
-  const tsr_order_costs *costs = &r->estimate->costs;
+static tsr_pipeline_times in_milliseconds(tsr_arena *arena, const tsr_report *r) {
+  const tsr_pipeline *order = r->programs->order;
+  const tsr_pipeline_costs *costs = &r->estimate->costs;
   int count = order->stages * order->chunks;
   const double *from[] = {costs->forward, costs->backward, costs->weights};
   double *to[3];
@@ -267,21 +267,21 @@ static tsr_order_times in_milliseconds(tsr_arena *arena, const tsr_report *r) {
     to[k] = tsr_arena_array(arena, double, count);
     for (int i = 0; i < count; i++) to[k][i] = 1e3 * from[k][i];
   }
-  tsr_order_costs scaled = {to[0], to[1], to[2], 1e3 * costs->send};
-  tsr_order_times times;
-  tsr_order_time(arena, order, &scaled, &times);
+  tsr_pipeline_costs scaled = {to[0], to[1], to[2], 1e3 * costs->send};
+  tsr_pipeline_times times;
+  tsr_pipeline_time(arena, order, &scaled, &times);
   return times;
 }
 
 void tsr_report_gantt(tsr_arena *arena, const tsr_report *r, int columns, tsr_text *text) {
-  tsr_order_times times = in_milliseconds(arena, r);
+  tsr_pipeline_times times = in_milliseconds(arena, r);
   tsr_text_add(
       text, "the pipeline over time, ms%s:\n",
       r->machine->threads ? ", as if each stage had a device of its own" : "");
-  tsr_order_gantt(r->programs->order, &times, columns, text);
+  tsr_pipeline_gantt(r->programs->order, &times, columns, text);
 }
 
 void tsr_report_gantt_svg(tsr_arena *arena, const tsr_report *r, tsr_text *text) {
-  tsr_order_times times = in_milliseconds(arena, r);
-  tsr_order_gantt_svg(r->programs->order, &times, text);
+  tsr_pipeline_times times = in_milliseconds(arena, r);
+  tsr_pipeline_gantt_svg(r->programs->order, &times, text);
 }

@@ -48,13 +48,14 @@ static void find_task(const tsr_programs *p, int value, tsr_state_difference *re
       if (writes(&p->of_stage[s]->tasks[t], value)) ret->stage = s, ret->task = t;
 }
 
-static void describe(const tsr_state *mesh, int value, tsr_place place, tsr_state_difference *ret) {
+static void
+describe(const tsr_state *mesh, int value, tsr_location location, tsr_state_difference *ret) {
   const tsr_value *v = &mesh->graph->values[value];
   ret->value = v;
   ret->name = v->name;
   ret->ndim = v->ndim;
   memcpy(ret->shape, v->shape, sizeof ret->shape);
-  ret->place = place;
+  ret->location = location;
   find_task(mesh->programs, value, ret);
 }
 
@@ -73,7 +74,7 @@ bool tsr_state_compare(const tsr_state *mesh, const tsr_state *single, tsr_state
     if (!other || other->count != t->count) continue;
     if (!find_element(t->data, other->data, t->count, ret)) continue;
     const tsr_value *v = &mesh->graph->values[t->value];
-    describe(mesh, t->value, mesh->graph->params[v->param].place, ret);
+    describe(mesh, t->value, mesh->graph->params[v->param].location, ret);
     return false;
   }
   return same_numbers(mesh, single) && mesh->tensors_count == single->tensors_count;
@@ -87,7 +88,7 @@ bool tsr_state_compare_values(
     if (v < 0 || v >= mesh->values_count || v >= single->values_count) continue;
     const float *a = mesh->values[v], *b = single->values[v];
     if (!a || !b || !find_element(a, b, tsr_value_elements(&g->values[v]), ret)) continue;
-    describe(mesh, mesh->placed[v], g->nodes[n].place, ret);
+    describe(mesh, mesh->placed[v], g->nodes[n].location, ret);
     ret->name = g->values[v].name;
     return false;
   }
@@ -156,7 +157,7 @@ void tsr_state_explain(
   tsr_text index = {0}, units = {0}, task = {0};
   add_index(&index, d);
   tsr_diag_failure(
-      diags, d->place,
+      diags, d->location,
       "'%s' differs %s: element (%s) is %.9g on the mesh and %.9g on one rank; %lld of %lld differ",
       d->name, when, index.data ? index.data : "", (double)d->mesh, (double)d->single,
       (long long)d->differing, (long long)d->count);

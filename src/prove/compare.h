@@ -11,8 +11,8 @@ typedef struct {
   int64_t shape[TSR_DIMS_MAX];
   int64_t element, differing, count; /* the first that differs; how many of how many */
   float mesh, single;
-  int stage, task; /* that writes it on the mesh; task -1: none does */
-  tsr_place place; /* in the graph file */
+  int stage, task;       /* that writes it on the mesh; task -1: none does */
+  tsr_location location; /* in the graph file */
 } tsr_state_difference;
 
 /* Whether losses, norms and tensors have the same bits. Else the first tensor in the graph's order

@@ -148,7 +148,7 @@ static tsr_config *in_microbatches(const prover *p, int64_t microbatches) {
 /* What both runs can be compared by: gradients always. What a node makes in the last microbatch,
  * where that has the same samples in both, and where no two microbatches are alive at once. */
 static tsr_compile_outputs located(const prover *p) {
-  const tsr_order *mesh = p->plan.mesh.compiled.programs.order;
+  const tsr_pipeline *mesh = p->plan.mesh.compiled.programs.order;
   bool by_microbatch = p->plan.shape.size[TSR_DP] == 1 || p->request->config->zero.stage >= 2;
   bool alike = mesh->microbatches == 1 || (by_microbatch && mesh->stages * mesh->chunks == 1);
   return alike ? TSR_OUTPUTS_VALUES : TSR_OUTPUTS_GRADIENTS;
@@ -186,7 +186,7 @@ static void explain_number(const prover *p) {
     bool loss = p->mesh.loss[i] != p->single.loss[i], norm = p->mesh.norm[i] != p->single.norm[i];
     if (!loss && !norm) continue;
     tsr_diag_failure(
-        p->diags, (tsr_place){.file = p->request->config->file},
+        p->diags, (tsr_location){.file = p->request->config->file},
         "the %s of step %d differs, but no parameter or state: %.9g on the mesh and %.9g on one "
         "rank",
         loss ? "loss" : "gradient norm", i + 1, loss ? p->mesh.loss[i] : p->mesh.norm[i],
@@ -291,7 +291,7 @@ bool tsr_prove(const tsr_prove_request *request, tsr_text *text, tsr_diags *diag
   prover p = {.request = request, .text = text, .diags = diags};
   if (request->training->graph->loss < 0)
     return tsr_diag_error(
-        diags, (tsr_place){.file = request->config->file},
+        diags, (tsr_location){.file = request->config->file},
         "there is nothing to prove: the graph has no loss");
   if (!tsr_reduced_run_make(request, &p.plan, diags)) return false;
   add_table(&p);

@@ -26,7 +26,7 @@ typedef struct {
   const char *full, *reduced; /* a number or a list */
   const char *why;            /* the counts, or why it stays */
   const char *key; /* under which the model's map has or gets it; NULL: it is not the model's */
-  tsr_place place;
+  tsr_location location;
   bool shrinks;
 } tsr_reduced_size;
 

@@ -160,7 +160,7 @@ static void compare_gradient(
     ret->element = i;
     ret->found = got;
     ret->wanted = w->gradient[param][i];
-    ret->place = p->place;
+    ret->location = p->location;
   }
 }
 
@@ -222,7 +222,7 @@ void tsr_reference_explain(const tsr_reference_result *r, tsr_diags *diags) {
         r->loss_error, TSR_LOSS_TOLERANCE);
   if (!(r->gradient_error <= TSR_GRADIENT_TOLERANCE))
     tsr_diag_failure(
-        diags, r->place,
+        diags, r->location,
         "the gradient of '%s' is %.2g off the interpreter's, %.2g is allowed: "
         "element %lld is %.9g, not %.9g",
         r->parameter, r->gradient_error, TSR_GRADIENT_TOLERANCE, (long long)r->element, r->found,

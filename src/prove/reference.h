@@ -22,7 +22,7 @@ typedef struct {
   const char *parameter;             /* with the largest error; NULL: there is none */
   int64_t element;
   double found, wanted; /* that element */
-  tsr_place place;
+  tsr_location location;
 } tsr_reference_result;
 
 /* `state` is that of `run`, whose gradients are outputs; f32. */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "prove/state.h"
-#include "runtime/worker.h"
+#include "runtime/process.h"
 #include "train/loss_scale.h"
 #include <math.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 typedef struct {
   tsr_arena *arena;
   const tsr_prove_run *run;
-  tsr_bound *bound;
+  tsr_executable *executable;
   tsr_synthetic *data;
   tsr_state *state;
   tsr_loss_scale scale;
@@ -19,7 +19,7 @@ typedef struct {
 static float *read(const stepper *s, int value) {
   int64_t count = tsr_value_elements(&s->state->graph->values[value]);
   float *out = tsr_arena_array(s->arena, float, count);
-  tsr_bound_read(s->bound, value, out);
+  tsr_executable_read(s->executable, value, out);
   for (int64_t i = 0; i < count; i++)
     if (isnan(out[i])) out[i] = NAN;
   return out;
@@ -28,27 +28,27 @@ static float *read(const stepper *s, int value) {
 static bool scales_loss(const tsr_config *c) { return c->training.precision == TSR_PRECISION_FP16; }
 
 /* The learning rate is the schedule's largest: a warm-up's first rates change no f32 number. */
-static void set_hyper(stepper *s) {
+static void set_step_scalars(stepper *s) {
   const tsr_config *c = s->run->config;
   double n = (double)(s->updates + 1);
   int64_t count = tsr_synthetic_targets(s->data, s->samples);
-  float hyper[TSR_HYPERS] = {0};
-  hyper[TSR_HYPER_LR] = (float)c->scheduler.max_lr;
-  hyper[TSR_HYPER_CORRECTION1] = (float)(1 - pow(c->optimizer.beta1, n));
-  hyper[TSR_HYPER_CORRECTION2] = (float)(1 - pow(c->optimizer.beta2, n));
-  hyper[TSR_HYPER_INV_COUNT] = count ? (float)(1 / (double)count) : 0;
-  hyper[TSR_HYPER_FIRST] = s->updates == 0;
-  hyper[TSR_HYPER_LOSS_SCALE] = scales_loss(c) ? s->scale.scale : 1;
-  tsr_bound_set_hyper(s->bound, hyper);
-  if (s->data->step == 0) s->state->inv_count = hyper[TSR_HYPER_INV_COUNT];
+  float step_scalars[TSR_SCALARS] = {0};
+  step_scalars[TSR_SCALAR_LR] = (float)c->scheduler.max_lr;
+  step_scalars[TSR_SCALAR_CORRECTION1] = (float)(1 - pow(c->optimizer.beta1, n));
+  step_scalars[TSR_SCALAR_CORRECTION2] = (float)(1 - pow(c->optimizer.beta2, n));
+  step_scalars[TSR_SCALAR_INV_COUNT] = count ? (float)(1 / (double)count) : 0;
+  step_scalars[TSR_SCALAR_FIRST] = s->updates == 0;
+  step_scalars[TSR_SCALAR_LOSS_SCALE] = scales_loss(c) ? s->scale.scale : 1;
+  tsr_executable_set_step_scalars(s->executable, step_scalars);
+  if (s->data->step == 0) s->state->inv_count = step_scalars[TSR_SCALAR_INV_COUNT];
 }
 
 static void run_step(stepper *s, int step) {
   const tsr_graph *g = s->state->graph;
   const tsr_config *c = s->run->config;
   s->data->step = step;
-  set_hyper(s);
-  tsr_bound_run(s->bound, step, tsr_synthetic_fill, s->data);
+  set_step_scalars(s);
+  tsr_executable_run(s->executable, step, tsr_synthetic_fill, s->data);
   s->state->loss[step] = (double)read(s, g->loss)[0];
   int clip = tsr_graph_find_output(g, "clip");
   const float *numbers = clip < 0 ? NULL : read(s, clip); /* norm, factor, whether it updates */
@@ -71,7 +71,8 @@ static void start_scale(stepper *s) {
 static void read_initial(stepper *s) {
   int count = s->state->graph->params_count;
   s->state->initial = tsr_arena_array(s->arena, float *, count + 1);
-  for (int p = 0; p < count; p++) s->state->initial[p] = read(s, tsr_bound_param(s->bound, p));
+  for (int p = 0; p < count; p++)
+    s->state->initial[p] = read(s, tsr_executable_param(s->executable, p));
 }
 
 static void read_gradients(stepper *s) {
@@ -119,11 +120,11 @@ bool tsr_state_run(
   *ret = (tsr_state){.graph = run->compiled.placed, .programs = programs};
   stepper s = {.arena = arena, .run = run, .data = data, .state = ret};
   s.samples = run->compiled.batch * programs->order->microbatches;
-  tsr_worker_options o = {.parallel = run->parallel, .kernels = cpu->k, .threads = cpu->threads};
+  tsr_process_options o = {.parallel = run->parallel, .kernels = cpu->k, .threads = cpu->threads};
   o.seed = run->config->training.seed;
   o.fast = run->config->numerics.policy == TSR_NUMERICS_FAST;
-  tsr_worker *worker = NULL;
-  if (!tsr_worker_open(arena, &o, programs, 1, &worker, &s.bound, diags)) return false;
+  tsr_process *process = NULL;
+  if (!tsr_process_open(arena, &o, programs, 1, &process, &s.executable, diags)) return false;
   start_scale(&s);
   if (gradients) read_initial(&s);
   for (int step = 0; step < steps; step++) {
@@ -133,8 +134,8 @@ bool tsr_state_run(
   }
   read_tensors(&s);
   const char *differs = NULL;
-  bool agree = tsr_bound_replicas_agree(s.bound, &differs);
-  tsr_worker_close(worker);
+  bool agree = tsr_executable_replicas_agree(s.executable, &differs);
+  tsr_process_close(process);
   return agree || tsr_diag_failure(
                       diags, TSR_NOWHERE, "the replicas of '%s' differ after %d step%s", differs,
                       steps, steps == 1 ? "" : "s");

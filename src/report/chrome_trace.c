@@ -111,12 +111,12 @@ static void add_task(writing *w, const tsr_event *e) {
         &w->text, ",\"op\":\"%s\",\"section\":\"%s\"", tsr_op_name(t->op),
         tsr_section_name(t->section));
   if (e->kind == TSR_EVENT_COMMUNICATION) add_communication(w, p, t, e->rank);
-  if (n && n->place.file && n->place.line) {
-    tsr_text place = {0};
-    tsr_text_add(&place, "%s:%d", n->place.file, n->place.line);
+  if (n && n->location.file && n->location.line) {
+    tsr_text location = {0};
+    tsr_text_add(&location, "%s:%d", n->location.file, n->location.line);
     tsr_text_add(&w->text, ",\"place\":");
-    add_string(&w->text, place.data);
-    tsr_text_free(&place);
+    add_string(&w->text, location.data);
+    tsr_text_free(&location);
   }
   tsr_text_add(&w->text, "}}");
 }

@@ -11,7 +11,7 @@ int tsr_peer_of(const tsr_parallel *parallel, const tsr_program *p, const tsr_ta
   const tsr_node *n = &p->graph->nodes[t->node];
   bool takes = t->op == TSR_OP_RECEIVE;
   int stage, chunk;
-  tsr_order_locate(
+  tsr_pipeline_locate(
       p->order, takes ? tsr_value_stage(p->graph, n->inputs[0]) : n->stage, &stage, &chunk);
   return tsr_parallel_member(parallel, rank, TSR_PP, stage);
 }
@@ -26,7 +26,7 @@ static bool is_devices_library(
   bool one_each = parallel->size[t->axis] == communicator->count;
   for (int m = 0; m < parallel->size[t->axis] && one_each; m++)
     one_each = tsr_rank_map_process(h, tsr_parallel_member(parallel, first, t->axis, m)) ==
-               communicator->workers[m];
+               communicator->processes[m];
   int64_t outer = 1;
   for (int d = 0; after->kind == TSR_SHARD && d < after->dim; d++) outer *= t->outputs[0].shape[d];
   return tsr_algorithm_has_device_library_sum(t->op, groups, outer, one_each);
@@ -37,7 +37,7 @@ static bool is_library(
     const tsr_comm_trace *trace, const tsr_parallel *parallel, const tsr_program *p,
     const tsr_task *t, int rank) {
   const tsr_rank_map *h = trace->rank_map;
-  if (!h || h->workers == 1) return false;
+  if (!h || h->processes == 1) return false;
   int first = tsr_parallel_member(parallel, rank, t->axis, 0);
   const tsr_placement *before = &p->graph->values[t->inputs[0].value].placement[t->axis];
   const tsr_placement *after = &p->graph->values[t->outputs[0].value].placement[t->axis];
@@ -54,7 +54,7 @@ static const char *name_path(
     const tsr_task *t, int rank, bool between) {
   const tsr_rank_map *h = trace->rank_map;
   bool here = true;
-  if (!h || h->workers == 1) return "shm";
+  if (!h || h->processes == 1) return "shm";
   if (between)
     here =
         tsr_rank_map_process(h, tsr_peer_of(parallel, p, t, rank)) == tsr_rank_map_process(h, rank);

@@ -5,9 +5,9 @@
  *   comm step=3 rank=1 seq=12 op=all_reduce axis=dp bytes=64 algo=tree path=shm ms=0.013 what=d.w
  *
  * seq counts a rank's lines from 0, over all steps. bytes: what the rank brings. algo: tree, the
- * reduction tree of the recipe; mpi or nccl, that library's own sum (policy fast, between workers);
- * or copy. path: shm where all members are in one process, else the transport's name. A send and a
- * receive have peer, a rank, in place of algo. */
+ * reduction tree of the recipe; mpi or nccl, that library's own sum (policy fast, between
+ * processes); or copy. path: shm where all members are in one process, else the transport's name.
+ * A send and a receive have peer, a rank, in place of algo. */
 #ifndef TSR_REPORT_COMM_TRACE_H
 #define TSR_REPORT_COMM_TRACE_H
 #include "runtime/recorder.h"

@@ -108,29 +108,29 @@ static bool is_lost(int fd) {
 
 /* A file system without locks is a warning, as for a folder (base/folder_lock.h). */
 static bool lock(const tsr_metrics *metrics, tsr_diags *diags) {
-  tsr_place place = {.file = metrics->path};
+  tsr_location location = {.file = metrics->path};
   if (tsr_disk_lock(metrics->fd)) return true;
   if (errno == EWOULDBLOCK)
-    return tsr_diag_error(diags, place, "another run writes its metrics here");
+    return tsr_diag_error(diags, location, "another run writes its metrics here");
   if (!tsr_disk_has_no_locks(errno))
-    return tsr_file_cannot("lock", metrics->path, errno, place, diags);
+    return tsr_file_cannot("lock", metrics->path, errno, location, diags);
   tsr_diag_warning(
-      diags, place, "it cannot be locked (%s): no other run may use it", strerror(errno));
+      diags, location, "it cannot be locked (%s): no other run may use it", strerror(errno));
   return true;
 }
 
 /* That the file is one of metrics, and nobody else writes it. */
 static bool check_file(const tsr_metrics *metrics, tsr_diags *diags) {
-  tsr_place place = {.file = metrics->path};
+  tsr_location location = {.file = metrics->path};
   char text[32];
   struct stat info;
   if (fstat(metrics->fd, &info) || !S_ISREG(info.st_mode)) return true;
   if (!lock(metrics, diags)) return false;
   size_t length = (size_t)info.st_size < sizeof text ? (size_t)info.st_size : sizeof text;
   if (tsr_disk_read_at(metrics->fd, text, length, 0) != (ptrdiff_t)length)
-    return tsr_file_cannot("read", metrics->path, errno, place, diags);
+    return tsr_file_cannot("read", metrics->path, errno, location, diags);
   return is_metrics(text, length) || is_lost(metrics->fd) ||
-         tsr_diag_error(diags, place, "the file has no metrics, and would be emptied for them");
+         tsr_diag_error(diags, location, "the file has no metrics, and would be emptied for them");
 }
 
 /* Not through a descriptor for reading: the run would be its own reader, and wait for itself. A
@@ -146,12 +146,13 @@ static int open_pipe(const char *path, const volatile sig_atomic_t *stop) {
 }
 
 static bool cannot_open(const tsr_metrics *metrics, int error, tsr_diags *diags) {
-  tsr_place place = {.file = metrics->path};
+  tsr_location location = {.file = metrics->path};
   if (metrics->is_pipe && error == ENXIO)
-    return tsr_diag_error(diags, place, "nobody reads this pipe");
-  if (error == EINTR) tsr_diag_warning(diags, place, "ended by a signal: nobody reads this pipe");
+    return tsr_diag_error(diags, location, "nobody reads this pipe");
+  if (error == EINTR)
+    tsr_diag_warning(diags, location, "ended by a signal: nobody reads this pipe");
   if (error == EINTR) return false;
-  return tsr_file_cannot("write", metrics->path, error, place, diags);
+  return tsr_file_cannot("write", metrics->path, error, location, diags);
 }
 
 bool tsr_metrics_open(
@@ -174,7 +175,8 @@ bool tsr_metrics_open(
 bool tsr_metrics_begin(tsr_metrics *metrics, int64_t step, tsr_diags *diags) {
   metrics->has_begun = true;
   if (metrics->fd < 0 || cut_behind(metrics, step)) return true;
-  return tsr_file_cannot("write", metrics->path, errno, (tsr_place){.file = metrics->path}, diags);
+  return tsr_file_cannot(
+      "write", metrics->path, errno, (tsr_location){.file = metrics->path}, diags);
 }
 
 void tsr_metrics_close(tsr_metrics *metrics) {
@@ -262,11 +264,11 @@ static bool write_late(tsr_metrics *metrics) {
 
 /* At the end the reader of a pipe is given time, but one that takes nothing for 2 s. */
 static bool write_last(tsr_metrics *metrics) {
-  enum { PATIENCE_MS = 2000 };
+  enum { TIMEOUT_MS = 2000 };
   while (!write_late(metrics)) {
     struct pollfd room = {.fd = metrics->fd, .events = POLLOUT};
     if (!metrics->is_pipe || errno != EAGAIN) return false;
-    if (!poll(&room, 1, PATIENCE_MS)) return errno = EAGAIN, false;
+    if (!poll(&room, 1, TIMEOUT_MS)) return errno = EAGAIN, false;
   }
   return true;
 }
@@ -274,7 +276,7 @@ static bool write_last(tsr_metrics *metrics) {
 bool tsr_metrics_finish(tsr_metrics *metrics, tsr_diags *diags) {
   if (!metrics->late.length || write_last(metrics)) return true;
   return tsr_diag_failure(
-      diags, (tsr_place){.file = metrics->path},
+      diags, (tsr_location){.file = metrics->path},
       "cannot write the metrics from step %" PRId64 " on: %s", metrics->late_step,
       errno == EAGAIN ? "nobody reads this pipe" : strerror(errno));
 }
@@ -284,7 +286,7 @@ static void try_late(tsr_metrics *metrics, tsr_diags *diags) {
   if (write_late(metrics) || metrics->is_told || (metrics->is_pipe && errno == EAGAIN)) return;
   metrics->is_told = true;
   tsr_diag_warning(
-      diags, (tsr_place){.file = metrics->path},
+      diags, (tsr_location){.file = metrics->path},
       "cannot write the metrics of step %" PRId64 ", which is tried again: %s", metrics->late_step,
       strerror(errno));
 }

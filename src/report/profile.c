@@ -15,7 +15,7 @@ typedef struct {
 typedef struct {
   tsr_arena *arena;
   tsr_profile *profile;
-  const tsr_order *order;
+  const tsr_pipeline *order;
   task_facts **facts;             /* per stage */
   int *row_of;                    /* per op and axis: its row + 1 */
   int64_t (*ns)[TSR_EVENT_KINDS]; /* per rank */
@@ -57,7 +57,7 @@ static void find_facts(summing *s) {
       for (int t = p->parts[k].begin; t < p->parts[k].end; t++) {
         task_facts *f = &s->facts[stage][t];
         f->section = (int)p->parts[k].section;
-        f->virtual_stage = tsr_order_virtual(s->order, stage, p->parts[k].chunk);
+        f->virtual_stage = tsr_pipeline_virtual(s->order, stage, p->parts[k].chunk);
         f->flops = flops_of(p, &p->tasks[t]);
         f->bytes = bytes_of(&p->tasks[t]);
       }
@@ -108,7 +108,7 @@ static void add_action(summing *s, const tsr_event *e, const tsr_task *t, const 
   }
   /* an event of inputs does not say for which of the stage's chunks: they count as the first's */
   int section = t ? f->section : (int)TSR_FORWARD;
-  int at = t ? f->virtual_stage : tsr_order_virtual(s->order, stage_of(s, e->rank), 0);
+  int at = t ? f->virtual_stage : tsr_pipeline_virtual(s->order, stage_of(s, e->rank), 0);
   tsr_profile_actions *a = &s->profile->actions[at];
   if (e->background) return;
   if (section == TSR_FORWARD) a->forward += seconds_of(e);
@@ -116,8 +116,8 @@ static void add_action(summing *s, const tsr_event *e, const tsr_task *t, const 
   if (section == TSR_WEIGHTS) a->weights += seconds_of(e);
 }
 
-static double
-bubble_of(const tsr_order *order, const tsr_profile_actions *actions, double send, double *busy) {
+static double bubble_of(
+    const tsr_pipeline *order, const tsr_profile_actions *actions, double send, double *busy) {
   tsr_arena *scratch = tsr_arena_new();
   int stages = order->stages * order->chunks;
   double *of[3];
@@ -127,16 +127,16 @@ bubble_of(const tsr_order *order, const tsr_profile_actions *actions, double sen
     of[1][v] = actions[v].backward;
     of[2][v] = actions[v].weights;
   }
-  tsr_order_costs costs = {.forward = of[0], .backward = of[1], .weights = of[2], .send = send};
-  tsr_order_times times;
-  tsr_order_time(scratch, order, &costs, &times);
+  tsr_pipeline_costs costs = {.forward = of[0], .backward = of[1], .weights = of[2], .send = send};
+  tsr_pipeline_times times;
+  tsr_pipeline_time(scratch, order, &costs, &times);
   for (int s = 0; busy && s < order->stages; s++) busy[s] = times.busy[s];
   double bubble = times.bubble;
   tsr_arena_free(scratch);
   return bubble;
 }
 
-double tsr_profile_even_bubble(const tsr_order *order) {
+double tsr_profile_even_bubble(const tsr_pipeline *order) {
   tsr_arena *scratch = tsr_arena_new();
   int stages = order->stages * order->chunks;
   tsr_profile_actions *even = tsr_arena_array(scratch, tsr_profile_actions, stages);
@@ -149,7 +149,7 @@ double tsr_profile_even_bubble(const tsr_order *order) {
 
 static void finish_actions(summing *s) {
   tsr_profile *p = s->profile;
-  const tsr_order *o = s->order;
+  const tsr_pipeline *o = s->order;
   double times = (double)p->record.steps_count * o->microbatches * p->record.parallel->ranks /
                  (double)o->stages;
   for (int v = 0; v < o->stages * o->chunks; v++) {
@@ -219,7 +219,7 @@ static void finish_ranks(summing *s) {
 }
 
 void tsr_profile_make(tsr_arena *arena, const tsr_record *record, tsr_profile *p) {
-  const tsr_order *order = record->programs->order;
+  const tsr_pipeline *order = record->programs->order;
   summing s = {.arena = arena, .profile = p, .order = order};
   assert(record->steps_count > 0 && !record->lost);
   *p = (tsr_profile){.record = *record};

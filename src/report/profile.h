@@ -5,7 +5,7 @@
 #ifndef TSR_REPORT_PROFILE_H
 #define TSR_REPORT_PROFILE_H
 #include "config/config.h"
-#include "runtime/limits.h"
+#include "runtime/peak_rates.h"
 #include "runtime/recorder.h"
 
 /* Seconds of all steps. What a rank does at once counts in each kind and once more in overlapped,
@@ -33,13 +33,13 @@ typedef struct {
 
 typedef struct {
   tsr_record record;
-  tsr_limits limits;       /* the caller's; all 0: no shares of them are printed */
+  tsr_peak_rates limits;   /* the caller's; all 0: no shares of them are printed */
   double seconds;          /* of all steps */
   tsr_profile_rank *ranks; /* per rank */
   tsr_profile_rank all;    /* their sum */
-  double unused;           /* seconds in which no rank did anything: the worker was between tasks */
-  double *axis_seconds;    /* communication per axis; over pp sends and receives too */
-  tsr_profile_op *ops;     /* the longest first */
+  double unused;        /* seconds in which no rank did anything: the process was between tasks */
+  double *axis_seconds; /* communication per axis; over pp sends and receives too */
+  tsr_profile_op *ops;  /* the longest first */
   int ops_count;
   tsr_profile_actions *actions; /* per virtual stage */
   double send;                  /* seconds: the mean of what a receive takes */
@@ -53,7 +53,7 @@ typedef struct {
 /* Of a record with at least one step, in which nothing is lost. */
 void tsr_profile_make(tsr_arena *arena, const tsr_record *record, tsr_profile *ret_profile);
 /* The share of an order's time in which stages idle, if all stages are alike (bubble_even). */
-double tsr_profile_even_bubble(const tsr_order *order);
+double tsr_profile_even_bubble(const tsr_pipeline *order);
 
 /* The tables: ranks (the first 64), ops (the first 24), pipeline. */
 void tsr_profile_print(const tsr_profile *profile, tsr_text *text);

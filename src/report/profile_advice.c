@@ -11,7 +11,7 @@ typedef struct {
   const tsr_profile *p;
   const tsr_config *config;
   const tsr_parallel *parallel;
-  const tsr_order *order;
+  const tsr_pipeline *order;
   tsr_text *text;
   int count;
 } advising;
@@ -25,15 +25,16 @@ static void begin(advising *a) {
 
 /* The least multiple of the microbatches, by doubling, that leaves little of the bubble. */
 static int enough_microbatches(const advising *a, double *ret_bubble) {
-  const tsr_order *o = a->order;
-  tsr_order_kind kind = tsr_order_find(o->name);
+  const tsr_pipeline *o = a->order;
+  tsr_pipeline_kind kind = tsr_pipeline_find(o->name);
   if (kind == TSR_ORDERS) return 0; /* an order from a file is of its microbatches alone */
   tsr_arena *scratch = tsr_arena_new();
   tsr_diags *ignored = tsr_diags_new(scratch);
   int best = 0;
   for (int m = 2 * o->microbatches; m <= 16 * o->microbatches; m *= 2) {
-    if (!tsr_order_possible(kind, o->stages, o->chunks, m, TSR_NOWHERE, ignored)) continue;
-    *ret_bubble = tsr_profile_even_bubble(tsr_order_make(scratch, kind, o->stages, o->chunks, m));
+    if (!tsr_pipeline_possible(kind, o->stages, o->chunks, m, TSR_NOWHERE, ignored)) continue;
+    *ret_bubble =
+        tsr_profile_even_bubble(tsr_pipeline_make(scratch, kind, o->stages, o->chunks, m));
     best = m;
     if (*ret_bubble < BUBBLE) break;
   }
@@ -42,7 +43,7 @@ static int enough_microbatches(const advising *a, double *ret_bubble) {
 }
 
 static void advise_microbatches(advising *a) {
-  const tsr_order *o = a->order;
+  const tsr_pipeline *o = a->order;
   double left = 0;
   if (o->stages == 1 || a->p->bubble_even < BUBBLE) return;
   begin(a);
@@ -105,15 +106,16 @@ static void advise_overlap(advising *a) {
   tsr_text_add(
       a->text, "%.0f %% of communication overlaps with compute: ",
       100 * all->overlapped / all->communication);
-  /* ranks of one worker have the same threads for both; only between workers is there a wait */
+  /* ranks of one process have the same threads for both; only between processes is there a wait */
   if (!a->config->schedule.all_reduce_overlap)
     tsr_text_add(
-        a->text, "with ranks on several workers, schedule.all_reduce_overlap: true reduces "
+        a->text, "with ranks on several processes, schedule.all_reduce_overlap: true reduces "
                  "gradients while the backward pass goes on\n");
   else
     tsr_text_add(
         a->text,
-        "inside one worker nothing can; on several, a schedule.bucket_size below %s lets the first "
+        "inside one process nothing can; on several, a schedule.bucket_size below %s lets the "
+        "first "
         "gradients go earlier\n",
         tsr_text_bytes(a->config->schedule.bucket_size).text);
 }

@@ -50,7 +50,7 @@ static double share_of_limit(const tsr_profile *p, const tsr_profile_op *op) {
   int ranks = p->record.parallel->ranks, threads = p->record.threads;
   double beside = ranks < threads ? ranks : threads;
   if (op->kind != TSR_EVENT_COMPUTE) return 0;
-  return tsr_limits_share(&p->limits, op->flops, op->bytes, op->seconds / beside);
+  return tsr_peak_rates_share(&p->limits, op->flops, op->bytes, op->seconds / beside);
 }
 
 static void
@@ -89,7 +89,7 @@ static void print_ops(const tsr_profile *p, tsr_text *text) {
   print_op(name, p, &others, text);
 }
 
-static void print_limits(const tsr_limits *l, tsr_text *text) {
+static void print_limits(const tsr_peak_rates *l, tsr_text *text) {
   if (l->flops <= 0) return;
   tsr_text_add(
       text,
@@ -101,10 +101,10 @@ static void print_limits(const tsr_limits *l, tsr_text *text) {
 /* ---- the pipeline ---- */
 
 static void print_stage(const tsr_profile *p, int virtual_stage, tsr_text *text) {
-  const tsr_order *o = p->record.programs->order;
+  const tsr_pipeline *o = p->record.programs->order;
   const tsr_profile_actions *a = &p->actions[virtual_stage];
   int stage, chunk;
-  tsr_order_locate(o, virtual_stage, &stage, &chunk);
+  tsr_pipeline_locate(o, virtual_stage, &stage, &chunk);
   tsr_text_add(
       text, "  %5d  %5d  %10.3f  %11.3f", virtual_stage, stage, 1e3 * a->forward,
       1e3 * a->backward);
@@ -113,7 +113,7 @@ static void print_stage(const tsr_profile *p, int virtual_stage, tsr_text *text)
 }
 
 static void print_pipeline(const tsr_profile *p, tsr_text *text) {
-  const tsr_order *o = p->record.programs->order;
+  const tsr_pipeline *o = p->record.programs->order;
   double sum = 0;
   if (o->stages == 1) return;
   tsr_text_add(

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A program's collectives: their groups that have a member in this process, and the lists of steps
  * that carry them out, which are planned when a program is bound. */
-#include "runtime/internal.h"
+#include "runtime/executable.h"
 #include "comm/algorithm.h"
 #include <assert.h>
 #include <string.h>
@@ -11,11 +11,11 @@ void tsr_task_describe(const tsr_task_at *at, tsr_collective *c) {
   const tsr_tensor *in = &t->inputs[0];
   const tsr_attrs *attr = &at->program->graph->nodes[t->node].attr;
   *c = (tsr_collective){.op = t->op, .ndim = in->ndim, .from = -1, .to = -1};
-  c->k = at->bound->worker->options.kernels;
-  c->members = at->bound->worker->options.parallel->size[t->axis];
+  c->k = at->executable->process->options.kernels;
+  c->members = at->executable->process->options.parallel->size[t->axis];
   c->element = tsr_dtype_bytes(in->dtype);
-  c->in = at->bound->worker->in;
-  c->out = at->bound->worker->out;
+  c->in = at->executable->process->in;
+  c->out = at->executable->process->out;
   memcpy(c->shape, in->shape, sizeof c->shape);
   assert(!in->units || t->op == TSR_OP_ALL_REDUCE);
   if (in->units) c->shape[0] *= in->units;
@@ -33,8 +33,8 @@ void tsr_task_describe(const tsr_task_at *at, tsr_collective *c) {
 
 int tsr_task_next_group(
     const tsr_task_at *at, const tsr_collective *c, int *next, bool *ret_all_here) {
-  tsr_bound *b = at->bound;
-  tsr_worker *w = b->worker;
+  tsr_executable *b = at->executable;
+  tsr_process *w = b->process;
   const tsr_parallel *p = w->options.parallel;
   int axis = at->task->axis;
   for (; *next < p->ranks; ++*next) {
@@ -43,12 +43,12 @@ int tsr_task_next_group(
     if (b->ranks[first].coord[axis] || other_stage) continue;
     for (int m = 0; m < c->members; m++) {
       int member = tsr_parallel_member(p, first, axis, m);
-      bool is_here = tsr_bound_is_here(b, member);
+      bool is_here = tsr_executable_is_here(b, member);
       here += is_here;
-      w->worker_of[m] = tsr_rank_map_process(&w->options.rank_map, member);
+      w->process_of[m] = tsr_rank_map_process(&w->options.rank_map, member);
       int64_t i = at->at.microbatch;
-      w->in[m] = is_here ? tsr_bound_address(b, at->task->inputs[0].value, member, i) : NULL;
-      w->out[m] = is_here ? tsr_bound_address(b, at->task->outputs[0].value, member, i) : NULL;
+      w->in[m] = is_here ? tsr_executable_address(b, at->task->inputs[0].value, member, i) : NULL;
+      w->out[m] = is_here ? tsr_executable_address(b, at->task->outputs[0].value, member, i) : NULL;
     }
     if (!here) continue;
     *ret_all_here = here == c->members;
@@ -79,15 +79,15 @@ static bool has_processes(const tsr_layout *l, const int *numbers, int members) 
   return same;
 }
 
-static const tsr_layout *find_layout(planning *p, const tsr_worker *w, int members) {
+static const tsr_layout *find_layout(planning *p, const tsr_process *w, int members) {
   const tsr_rank_map *h = &w->options.rank_map;
   for (int i = 0; i < p->layouts_count; i++)
-    if (has_processes(p->layouts[i], w->worker_of, members)) return p->layouts[i];
+    if (has_processes(p->layouts[i], w->process_of, members)) return p->layouts[i];
   void *layouts = (void *)p->layouts;
   tsr_arena_grow(p->arena, &layouts, sizeof *p->layouts, p->layouts_count, &p->layouts_room);
   p->layouts = layouts;
   return p->layouts[p->layouts_count++] =
-             tsr_layout_new(p->arena, members, w->worker_of, h->hosts, h->worker);
+             tsr_layout_new(p->arena, members, w->process_of, h->hosts, h->process);
 }
 
 /* But for buffers. */
@@ -114,7 +114,7 @@ static const tsr_step_list *find_list(planning *p, const tsr_collective_request 
 }
 
 static tsr_group_plan *plan_task(planning *p, const tsr_task_at *at) {
-  tsr_worker *w = at->bound->worker;
+  tsr_process *w = at->executable->process;
   const tsr_rank_map *h = &w->options.rank_map;
   tsr_collective c;
   bool all_here;
@@ -132,7 +132,7 @@ static tsr_group_plan *plan_task(planning *p, const tsr_task_at *at) {
   return groups;
 }
 
-void tsr_bound_plan_collectives(tsr_arena *arena, tsr_bound *b) {
+void tsr_executable_plan_collectives(tsr_arena *arena, tsr_executable *b) {
   int stages = b->programs->order->stages;
   planning p = {.arena = arena};
   b->plans = tsr_arena_array(arena, tsr_group_plan **, stages);
@@ -140,12 +140,12 @@ void tsr_bound_plan_collectives(tsr_arena *arena, tsr_bound *b) {
     const tsr_program *program = b->programs->of_stage[s];
     b->plans[s] = tsr_arena_array(arena, tsr_group_plan *, program->tasks_count);
     for (int i = 0; b->ranks_count[s] && i < program->tasks_count; i++) {
-      tsr_task_at at = {.bound = b, .program = program, .task = &program->tasks[i]};
+      tsr_task_at at = {.executable = b, .program = program, .task = &program->tasks[i]};
       if (tsr_op_is_collective(at.task->op)) b->plans[s][i] = plan_task(&p, &at);
     }
   }
 }
 
 const tsr_group_plan *tsr_task_plans(const tsr_task_at *at) {
-  return at->bound->plans[at->program->stage][at->task - at->program->tasks];
+  return at->executable->plans[at->program->stage][at->task - at->program->tasks];
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What workers tell each other outside programs. */
-#include "runtime/internal.h"
+/* What processes tell each other outside programs. */
+#include "runtime/executable.h"
 #include "base/memory.h"
 #include <stdlib.h>
 #include <string.h>
@@ -8,11 +8,11 @@
 enum { TAG = TSR_TRANSPORT_TAGS - 1 };
 
 void tsr_wait_lost(const tsr_waiting *w, const char *why) {
-  const tsr_worker_options *o = &w->bound->worker->options;
-  char *report = w->bound->last_words;
+  const tsr_process_options *o = &w->executable->process->options;
+  char *report = w->executable->failure_report;
   tsr_text text = {0};
   tsr_wait_report(w, why, &text);
-  snprintf(report, TSR_LAST_WORDS_BYTES, "%s", text.data);
+  snprintf(report, TSR_FAILURE_REPORT_BYTES, "%s", text.data);
   tsr_text_free(&text);
   if (o->lost) o->lost(o->lost_context, report);
   fprintf(stderr, "%s\n", report);
@@ -21,18 +21,18 @@ void tsr_wait_lost(const tsr_waiting *w, const char *why) {
 }
 
 void tsr_wait_round(tsr_waiting *w) {
-  double limit = w->bound->worker->options.timeout_s;
+  double limit = w->executable->process->options.timeout_s;
   if (!w->since) w->backoff = (tsr_backoff){0};
   double waited = tsr_backoff_wait(&w->backoff);
   w->since = w->backoff.since;
   if (limit > 0 && waited > limit) tsr_wait_lost(w, NULL);
 }
 
-/* One after the other; messages[i] is to or from worker of[i]. */
-static void
-wait_for(const tsr_bound *b, const char *what, tsr_message *messages, const int *of, int count) {
-  const tsr_transport *t = tsr_bound_hosting(b)->transport;
-  tsr_waiting w = {.bound = b, .stage = -1, .what = what, .peers_count = 1};
+/* One after the other; messages[i] is to or from process of[i]. */
+static void wait_for(
+    const tsr_executable *b, const char *what, tsr_message *messages, const int *of, int count) {
+  const tsr_transport *t = tsr_executable_rank_map(b)->transport;
+  tsr_waiting w = {.executable = b, .stage = -1, .what = what, .peers_count = 1};
   char why[TSR_WHY_BYTES] = "";
   for (int done = 0; done < count;) {
     w.peers = &of[done];
@@ -44,35 +44,36 @@ wait_for(const tsr_bound *b, const char *what, tsr_message *messages, const int 
 }
 
 static void
-begin_send(const tsr_bound *b, int to, const void *bytes, int64_t length, tsr_message *ret) {
-  const tsr_transport *t = tsr_bound_hosting(b)->transport;
+begin_send(const tsr_executable *b, int to, const void *bytes, int64_t length, tsr_message *ret) {
+  const tsr_transport *t = tsr_executable_rank_map(b)->transport;
   char why[TSR_WHY_BYTES] = "";
   if (!t->table->send(t->state, to, TAG, bytes, length, ret, why))
     tsr_wait_lost(
-        &(tsr_waiting){.bound = b, .stage = -1, .what = "sends", .peers = &to, .peers_count = 1},
+        &(tsr_waiting){
+            .executable = b, .stage = -1, .what = "sends", .peers = &to, .peers_count = 1},
         why);
 }
 
 static void
-begin_receive(const tsr_bound *b, int from, void *bytes, int64_t length, tsr_message *ret) {
-  const tsr_transport *t = tsr_bound_hosting(b)->transport;
+begin_receive(const tsr_executable *b, int from, void *bytes, int64_t length, tsr_message *ret) {
+  const tsr_transport *t = tsr_executable_rank_map(b)->transport;
   char why[TSR_WHY_BYTES] = "";
   if (!t->table->receive(t->state, from, TAG, bytes, length, ret, why))
     tsr_wait_lost(
         &(tsr_waiting){
-            .bound = b, .stage = -1, .what = "receives", .peers = &from, .peers_count = 1},
+            .executable = b, .stage = -1, .what = "receives", .peers = &from, .peers_count = 1},
         why);
 }
 
 static void
-send_bytes(const tsr_bound *b, int to, const void *bytes, int64_t length, const char *what) {
+send_bytes(const tsr_executable *b, int to, const void *bytes, int64_t length, const char *what) {
   tsr_message m;
   begin_send(b, to, bytes, length, &m);
   wait_for(b, what, &m, &to, 1);
 }
 
 static void
-receive_bytes(const tsr_bound *b, int from, void *bytes, int64_t length, const char *what) {
+receive_bytes(const tsr_executable *b, int from, void *bytes, int64_t length, const char *what) {
   tsr_message m;
   begin_receive(b, from, bytes, length, &m);
   wait_for(b, what, &m, &from, 1);
@@ -80,56 +81,57 @@ receive_bytes(const tsr_bound *b, int from, void *bytes, int64_t length, const c
 
 static const char tensor_out[] = "hands over a tensor", tensor_in[] = "waits for a tensor";
 
-void tsr_bound_send(const tsr_bound *b, int to, const void *bytes, int64_t length) {
+void tsr_executable_send(const tsr_executable *b, int to, const void *bytes, int64_t length) {
   send_bytes(b, to, bytes, length, tensor_out);
 }
 
-void tsr_bound_receive(const tsr_bound *b, int from, void *bytes, int64_t length) {
+void tsr_executable_receive(const tsr_executable *b, int from, void *bytes, int64_t length) {
   receive_bytes(b, from, bytes, length, tensor_in);
 }
 
-void *tsr_wait_memory(const tsr_bound *b, int64_t bytes) {
+void *tsr_wait_memory(const tsr_executable *b, int64_t bytes) {
   void *memory = tsr_memory_try((size_t)bytes);
   if (!memory)
     tsr_wait_lost(
-        &(tsr_waiting){.bound = b, .stage = -1, .what = "needs memory"},
-        "out of memory for another worker's tensor");
+        &(tsr_waiting){.executable = b, .stage = -1, .what = "needs memory"},
+        "out of memory for another process's tensor");
   return memory;
 }
 
 enum { SENT_AT_ONCE = 64 };
 
 static void broadcast(
-    const tsr_bound *b, int from, void *bytes, int64_t length, const char *in, const char *out) {
-  const tsr_rank_map *h = tsr_bound_hosting(b);
+    const tsr_executable *b, int from, void *bytes, int64_t length, const char *in,
+    const char *out) {
+  const tsr_rank_map *h = tsr_executable_rank_map(b);
   tsr_message messages[SENT_AT_ONCE];
   int of[SENT_AT_ONCE], count = 0;
-  if (h->worker != from) {
+  if (h->process != from) {
     receive_bytes(b, from, bytes, length, in);
     return;
   }
-  for (int w = 0; w < h->workers; w++) {
+  for (int w = 0; w < h->processes; w++) {
     if (w != from) {
       of[count] = w;
       begin_send(b, w, bytes, length, &messages[count++]);
     }
-    if (count < SENT_AT_ONCE && w + 1 < h->workers) continue;
+    if (count < SENT_AT_ONCE && w + 1 < h->processes) continue;
     wait_for(b, out, messages, of, count);
     count = 0;
   }
 }
 
-void tsr_bound_broadcast(const tsr_bound *b, int from, void *bytes, int64_t length) {
+void tsr_executable_broadcast(const tsr_executable *b, int from, void *bytes, int64_t length) {
   broadcast(b, from, bytes, length, tensor_in, tensor_out);
 }
 
-/* Everybody's flags to the first worker, and back. */
-uint64_t tsr_bound_agree(tsr_bound *b, uint64_t flags) {
+/* Everybody's flags to the first process, and back. */
+uint64_t tsr_executable_agree(tsr_executable *b, uint64_t flags) {
   static const char what[] = "agrees with the others on what is next";
-  const tsr_rank_map *h = tsr_bound_hosting(b);
-  if (tsr_bound_is_alone(b)) return flags;
-  if (h->worker) send_bytes(b, 0, &flags, sizeof flags, what);
-  for (int w = 1; h->worker == 0 && w < h->workers; w++) {
+  const tsr_rank_map *h = tsr_executable_rank_map(b);
+  if (tsr_executable_is_alone(b)) return flags;
+  if (h->process) send_bytes(b, 0, &flags, sizeof flags, what);
+  for (int w = 1; h->process == 0 && w < h->processes; w++) {
     uint64_t theirs;
     receive_bytes(b, w, &theirs, sizeof theirs, what);
     flags |= theirs;

@@ -14,7 +14,7 @@ typedef struct {
 } forming;
 
 bool tsr_device_communicators_fit(const tsr_parallel *p, const tsr_rank_map *h) {
-  for (int w = 0; w < h->workers; w++) {
+  for (int w = 0; w < h->processes; w++) {
     int stage = -1;
     for (int r = 0; r < p->ranks; r++) {
       if (tsr_rank_map_process(h, r) != w) continue;
@@ -28,23 +28,23 @@ bool tsr_device_communicators_fit(const tsr_parallel *p, const tsr_rank_map *h) 
 
 static bool is_same(const tsr_device_communicator *a, const tsr_device_communicator *b) {
   return a->stage == b->stage && a->to == b->to && a->count == b->count &&
-         !memcmp(a->workers, b->workers, sizeof *a->workers * (size_t)a->count);
+         !memcmp(a->processes, b->processes, sizeof *a->processes * (size_t)a->count);
 }
 
-/* All workers go through all groups in one order, so nobody waits in a circle. */
+/* All processes go through all groups in one order, so nobody waits in a circle. */
 static bool form(forming *f, tsr_device_communicator like, const tsr_device_communicator **ret) {
   for (int i = 0; i < f->count; i++)
     if (is_same(f->all[i], &like)) return *ret = f->all[i], true;
-  int *workers = tsr_arena_array(f->arena, int, like.count);
-  memcpy(workers, like.workers, sizeof *workers * (size_t)like.count);
+  int *processes = tsr_arena_array(f->arena, int, like.count);
+  memcpy(processes, like.processes, sizeof *processes * (size_t)like.count);
   tsr_device_communicator *communicator = f->all[f->count] =
       tsr_arena_alloc(f->arena, sizeof *communicator);
   *communicator = like;
-  communicator->workers = workers;
+  communicator->processes = processes;
   communicator->number = f->count++;
   *ret = communicator;
   return f->device->form_communicator(
-      f->device->state, workers, like.count, &communicator->group, f->why);
+      f->device->state, processes, like.count, &communicator->group, f->why);
 }
 
 static bool form_groups(forming *f, const tsr_device_communicator **of_group, int *room) {
@@ -52,7 +52,7 @@ static bool form_groups(forming *f, const tsr_device_communicator **of_group, in
   for (int axis = 0; axis < TSR_AXES; axis++)
     for (int first = 0; p->size[axis] > 1 && first < p->ranks; first++) {
       if (tsr_parallel_coord(p, first, axis)) continue;
-      tsr_device_communicator like = {.to = -1, .workers = room};
+      tsr_device_communicator like = {.to = -1, .processes = room};
       like.stage = axis == TSR_PP ? -1 : tsr_parallel_coord(p, first, TSR_PP);
       like.count = tsr_rank_map_processes(p, f->rank_map, axis, first, room);
       if (like.count > 1 && !form(f, like, &of_group[axis * p->ranks + first])) return false;
@@ -62,8 +62,8 @@ static bool form_groups(forming *f, const tsr_device_communicator **of_group, in
 
 static int compare(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }
 
-/* The workers of two stages, ascending. */
-static int workers_of(const forming *f, int one, int other, int *room) {
+/* The processes of two stages, ascending. */
+static int processes_of(const forming *f, int one, int other, int *room) {
   int count = 0, kept = 0;
   for (int r = 0; r < f->parallel->ranks; r++) {
     int stage = tsr_parallel_coord(f->parallel, r, TSR_PP);
@@ -81,7 +81,7 @@ static bool form_stages(forming *f, const tsr_device_communicator **of_stages, i
   for (int from = 0; stages > 1 && from < stages; from++)
     for (int by = -1; by <= 1; by += 2) {
       int to = (from + by + stages) % stages;
-      tsr_device_communicator like = {from, to, room, workers_of(f, from, to, room), NULL, 0};
+      tsr_device_communicator like = {from, to, room, processes_of(f, from, to, room), NULL, 0};
       if (!form(f, like, &of_stages[from * stages + to])) return false;
     }
   return true;

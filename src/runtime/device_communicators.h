@@ -12,17 +12,17 @@
 #include "runtime/rank_map.h"
 
 typedef struct {
-  int stage;          /* whose collectives it is for; -1: those over pp */
-  int to;             /* of transfers: from `stage` to this one; else -1 */
-  const int *workers; /* in the group's order, ascending */
+  int stage;            /* whose collectives it is for; -1: those over pp */
+  int to;               /* of transfers: from `stage` to this one; else -1 */
+  const int *processes; /* in the group's order, ascending */
   int count;
-  void *group; /* the device's; NULL: this worker is not in it */
+  void *group; /* the device's; NULL: this process is not in it */
   int number;  /* among all */
 } tsr_device_communicator;
 
 typedef struct tsr_device_communicators {
   const tsr_device_communicator *
-      *of_group; /* at axis * ranks + first member; NULL: one worker has all members */
+      *of_group; /* at axis * ranks + first member; NULL: one process has all members */
   const tsr_device_communicator **of_stages; /* at from * stages + to; NULL: there is none */
   const tsr_device_communicator *const *all;
   int count;
@@ -31,7 +31,7 @@ typedef struct tsr_device_communicators {
 
 /* Whether the ranks are mapped so that there can be communicators. */
 bool tsr_device_communicators_fit(const tsr_parallel *parallel, const tsr_rank_map *rank_map);
-/* All workers together; false with `why` (TSR_WHY_BYTES). */
+/* All processes together; false with `why` (TSR_WHY_BYTES). */
 bool tsr_device_communicators_form(
     tsr_arena *arena, const tsr_parallel *parallel, const tsr_rank_map *rank_map,
     const tsr_device *device, bool fast, const tsr_device_communicators **ret_communicators,

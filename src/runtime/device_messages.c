@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A program's messages between workers, from device to device (device_communicators.h). What is
+/* A program's messages between processes, from device to device (device_communicators.h). What is
  * begun here waits on the device alone: the host goes on with the next task. */
-#include "runtime/internal.h"
+#include "runtime/executable.h"
 #include <string.h>
 
-static const tsr_device *device_of(const tsr_bound *b) { return b->worker->device; }
-static const tsr_device_communicators *communicators_of(const tsr_bound *b) {
-  return tsr_bound_hosting(b)->communicators;
+static const tsr_device *device_of(const tsr_executable *b) { return b->process->device; }
+static const tsr_device_communicators *communicators_of(const tsr_executable *b) {
+  return tsr_executable_rank_map(b)->communicators;
 }
 
 /* ---- collectives ---- */
 
 static const tsr_device_communicator *communicator_of(const tsr_task_at *at, int first) {
-  const tsr_device_communicators *communicators = communicators_of(at->bound);
+  const tsr_device_communicators *communicators = communicators_of(at->executable);
   return communicators
-      ->of_group[at->task->axis * at->bound->worker->options.parallel->ranks + first];
+      ->of_group[at->task->axis * at->executable->process->options.parallel->ranks + first];
 }
 
 void tsr_device_begin_collective(const tsr_task_at *at) {
-  tsr_bound *b = at->bound;
+  tsr_executable *b = at->executable;
   const tsr_device *d = device_of(b);
   tsr_collective c;
   bool all_here;
@@ -39,7 +39,7 @@ void tsr_device_begin_collective(const tsr_task_at *at) {
 }
 
 void tsr_device_wait_for_bucket(const tsr_task_at *at) {
-  const tsr_bound *b = at->bound;
+  const tsr_executable *b = at->executable;
   const tsr_device *d = device_of(b);
   const tsr_device_communicators *communicators = communicators_of(b);
   for (int i = 0; i < communicators->count; i++) {
@@ -50,20 +50,21 @@ void tsr_device_wait_for_bucket(const tsr_task_at *at) {
 
 /* ---- from stage to stage ---- */
 
-static const tsr_device_communicator *communicator_between(const tsr_bound *b, int from, int to) {
+static const tsr_device_communicator *
+communicator_between(const tsr_executable *b, int from, int to) {
   return communicators_of(b)->of_stages[from * b->programs->order->stages + to];
 }
 
 bool tsr_device_has_transfer(const tsr_task_at *at) {
   int from, to;
   tsr_task_ends(at, &from, &to);
-  const tsr_device_communicator *communicator = communicator_between(at->bound, from, to);
-  return communicator && at->bound->communicator_uses[communicator->number].transfers;
+  const tsr_device_communicator *communicator = communicator_between(at->executable, from, to);
+  return communicator && at->executable->communicator_uses[communicator->number].transfers;
 }
 
-static int place_of(const tsr_device_communicator *communicator, int worker) {
+static int place_of(const tsr_device_communicator *communicator, int process) {
   int i = 0;
-  while (communicator->workers[i] != worker) i++;
+  while (communicator->processes[i] != process) i++;
   return i;
 }
 
@@ -71,16 +72,16 @@ static int place_of(const tsr_device_communicator *communicator, int worker) {
 static void move(
     const tsr_task_at *at, const tsr_device_communicator *communicator, int own, int other,
     bool receives) {
-  tsr_bound *b = at->bound;
+  tsr_executable *b = at->executable;
   const tsr_device *d = device_of(b);
   const tsr_tensor *tensor = receives ? &at->task->outputs[0] : &at->task->inputs[0];
   tsr_device_message *room = b->communicator_uses[communicator->number].room;
   for (int i = 0; i < b->ranks_count[own]; i++) {
     int rank = b->ranks_of_stage[own][i];
-    int there = tsr_parallel_member(b->worker->options.parallel, rank, TSR_PP, other);
-    room[i].peer = place_of(communicator, tsr_rank_map_process(tsr_bound_hosting(b), there));
+    int there = tsr_parallel_member(b->process->options.parallel, rank, TSR_PP, other);
+    room[i].peer = place_of(communicator, tsr_rank_map_process(tsr_executable_rank_map(b), there));
     room[i].receives = receives;
-    room[i].address = tsr_bound_address(b, tensor->value, rank, at->at.microbatch);
+    room[i].address = tsr_executable_address(b, tensor->value, rank, at->at.microbatch);
     room[i].bytes = tsr_tensor_bytes(tensor);
   }
   d->set_stream(d->state, communicator->group);
@@ -90,10 +91,10 @@ static void move(
 }
 
 void tsr_device_transfer(const tsr_task_at *at) {
-  const tsr_device *d = device_of(at->bound);
+  const tsr_device *d = device_of(at->executable);
   int from, to;
   tsr_task_ends(at, &from, &to);
-  const tsr_device_communicator *communicator = communicator_between(at->bound, from, to);
+  const tsr_device_communicator *communicator = communicator_between(at->executable, from, to);
   if (at->task->op == TSR_OP_SEND) move(at, communicator, from, to, false);
   if (at->task->op == TSR_OP_RECEIVE) move(at, communicator, to, from, true);
   if (at->task->op != TSR_OP_SEND) d->wait_for_stream(d->state, communicator->group);
@@ -101,8 +102,8 @@ void tsr_device_transfer(const tsr_task_at *at) {
 
 /* ---- what they need ---- */
 
-static void add_collective(tsr_bound *b, const tsr_program *p, const tsr_task *task) {
-  tsr_task_at at = {.bound = b, .program = p, .task = task};
+static void add_collective(tsr_executable *b, const tsr_program *p, const tsr_task *task) {
+  tsr_task_at at = {.executable = b, .program = p, .task = task};
   tsr_collective c;
   bool all_here;
   tsr_task_describe(&at, &c);
@@ -123,7 +124,7 @@ typedef struct {
 } position;
 
 static bool next_transfer(
-    const tsr_bound *b, int stage, tsr_op op, int from, int to, position *at, int *ret_node,
+    const tsr_executable *b, int stage, tsr_op op, int from, int to, position *at, int *ret_node,
     int64_t *ret_microbatch) {
   const tsr_program *p = b->programs->of_stage[stage];
   for (; at->run < p->runs_count; at->run++, at->task = -1) {
@@ -135,7 +136,8 @@ static bool next_transfer(
       int is_from, is_to;
       if (t->op != op || (t->last_only && run->microbatch + 1 < p->order->microbatches)) continue;
       tsr_task_ends(
-          &(tsr_task_at){.bound = (tsr_bound *)b, .program = p, .task = t}, &is_from, &is_to);
+          &(tsr_task_at){.executable = (tsr_executable *)b, .program = p, .task = t}, &is_from,
+          &is_to);
       if (is_from != from || is_to != to) continue;
       *ret_node = t->node;
       *ret_microbatch = run->microbatch;
@@ -146,7 +148,7 @@ static bool next_transfer(
 }
 
 /* Messages of a communicator have one order, so both ends must have the same one. */
-static bool orders_agree(const tsr_bound *b, int from, int to) {
+static bool orders_agree(const tsr_executable *b, int from, int to) {
   position out = {0, -1}, in = {0, -1};
   int out_node, in_node;
   int64_t out_microbatch, in_microbatch;
@@ -158,7 +160,7 @@ static bool orders_agree(const tsr_bound *b, int from, int to) {
   }
 }
 
-static void plan_transfers(tsr_bound *b) {
+static void plan_transfers(tsr_executable *b) {
   int stages = b->programs->order->stages;
   for (int from = 0; from < stages; from++)
     for (int to = 0; to < stages; to++) {
@@ -172,7 +174,7 @@ static void plan_transfers(tsr_bound *b) {
     }
 }
 
-void tsr_bound_plan_device_messages(tsr_arena *arena, tsr_bound *b) {
+void tsr_executable_plan_device_messages(tsr_arena *arena, tsr_executable *b) {
   const tsr_device_communicators *communicators = communicators_of(b);
   if (!communicators) return;
   b->communicator_uses = tsr_arena_array(arena, tsr_communicator_use, communicators->count);
@@ -187,14 +189,14 @@ void tsr_bound_plan_device_messages(tsr_arena *arena, tsr_bound *b) {
         tsr_arena_array(arena, tsr_device_message, b->communicator_uses[i].messages);
 }
 
-int64_t tsr_bound_device_message_bytes(const tsr_bound *b) {
+int64_t tsr_executable_device_message_bytes(const tsr_executable *b) {
   int64_t sum = 0;
   for (int i = 0; b->communicator_uses && i < communicators_of(b)->count; i++)
     sum += b->communicator_uses[i].bytes;
   return sum;
 }
 
-void tsr_bound_place_device_messages(tsr_bound *b, char *memory) {
+void tsr_executable_place_device_messages(tsr_executable *b, char *memory) {
   for (int i = 0; b->communicator_uses && i < communicators_of(b)->count; i++) {
     b->communicator_uses[i].memory = memory;
     if (memory) memory += b->communicator_uses[i].bytes;

@@ -4,13 +4,13 @@
  * finished the task before it. Stages take turns: one goes on until it needs what another has not
  * sent yet. */
 #include "comm/in_process.h"
-#include "runtime/internal.h"
+#include "runtime/executable.h"
 #include <assert.h>
 #include <string.h>
 
 typedef struct {
-  tsr_bound *bound;
-  const tsr_worker_options *options;
+  tsr_executable *executable;
+  const tsr_process_options *options;
   const tsr_program *program;
   const int *ranks; /* of the stage */
   int ranks_count;
@@ -19,14 +19,14 @@ typedef struct {
 } task_run;
 
 /* What the device, and the host for the tasks that it does not support, begin is done. */
-static void wait_for_device(const tsr_bound *b) {
-  const tsr_device *d = b->worker->device;
+static void wait_for_device(const tsr_executable *b) {
+  const tsr_device *d = b->process->device;
   d->wait(d->state);
 }
 
 static void run_op(const task_run *t) {
-  tsr_bound *b = t->bound;
-  const tsr_device *d = t->task->on_host ? b->worker->host : b->worker->device;
+  tsr_executable *b = t->executable;
+  const tsr_device *d = t->task->on_host ? b->process->host : b->process->device;
   tsr_task_timer timer;
   tsr_launch launch = {
       .call = {.program = t->program, .task = t->task, .at = t->at},
@@ -44,23 +44,23 @@ static void run_op(const task_run *t) {
 /* A group that is all here is run by its first member, which over pp is on the first stage. */
 static void
 run_group(const task_run *t, const tsr_collective *c, const tsr_step_list *list, int first) {
-  tsr_bound *b = t->bound;
+  tsr_executable *b = t->executable;
   int64_t begin = b->recording ? tsr_recorder_now(b->recording) : 0;
-  tsr_in_process_run(b->worker->device, list, c);
+  tsr_in_process_run(b->process->device, list, c);
   if (b->recording) wait_for_device(b);
   for (int m = 0; b->recording && m < c->members; m++)
     tsr_recorder_extend(
-        b->recording, tsr_parallel_member(b->worker->options.parallel, first, t->task->axis, m),
+        b->recording, tsr_parallel_member(b->process->options.parallel, first, t->task->axis, m),
         begin);
 }
 
 static tsr_task_at place_of(const task_run *t) {
-  return (tsr_task_at){t->bound, t->program, t->ranks, t->task, t->at};
+  return (tsr_task_at){t->executable, t->program, t->ranks, t->task, t->at};
 }
 
 /* What goes from device to device is done when the device is, which a recorder waits for. */
 static void run_on_communicators(const task_run *t, const tsr_task_at *at) {
-  tsr_bound *b = t->bound;
+  tsr_executable *b = t->executable;
   int64_t begin = b->recording ? tsr_recorder_now(b->recording) : 0;
   tsr_device_begin_collective(at);
   if (!b->recording) return;
@@ -70,7 +70,7 @@ static void run_on_communicators(const task_run *t, const tsr_task_at *at) {
 }
 
 /* Those of the task's groups that are all here, when they are first asked for; then what other
- * workers take part in. False while that is not done. */
+ * processes take part in. False while that is not done. */
 static bool run_collective(const task_run *t) {
   tsr_task_at at = place_of(t);
   tsr_collective c;
@@ -80,9 +80,9 @@ static bool run_collective(const task_run *t) {
   const tsr_group_plan *plan = tsr_task_plans(&at);
   for (int next = 0, first; (first = tsr_task_next_group(&at, &c, &next, &all_here)) >= 0; plan++)
     if (all_here) run_group(t, &c, plan->list, first);
-  if (tsr_bound_is_alone(t->bound)) return true;
-  if (t->bound->communicator_uses) return run_on_communicators(t, &at), true;
-  wait_for_device(t->bound);
+  if (tsr_executable_is_alone(t->executable)) return true;
+  if (t->executable->communicator_uses) return run_on_communicators(t, &at), true;
+  wait_for_device(t->executable);
   return tsr_task_advance(&at);
 }
 
@@ -90,20 +90,20 @@ static bool run_collective(const task_run *t) {
 
 /* The copies between two stages' ranks that differ on pp alone, where both are here. */
 static void copy_between_stages(const task_run *t) {
-  tsr_bound *b = t->bound;
+  tsr_executable *b = t->executable;
   const tsr_parallel *p = t->options->parallel;
-  const tsr_device *d = b->worker->device;
+  const tsr_device *d = b->process->device;
   const tsr_tensor *in = &t->task->inputs[0];
   int stage, chunk, count = 0;
   int64_t begin = b->recording ? tsr_recorder_now(b->recording) : 0;
-  tsr_order_locate(
+  tsr_pipeline_locate(
       t->program->order, tsr_value_stage(t->program->graph, in->value), &stage, &chunk);
   for (int i = 0; i < t->ranks_count; i++) {
     int from = tsr_parallel_member(p, t->ranks[i], TSR_PP, stage);
-    if (!tsr_bound_is_here(b, from)) continue;
+    if (!tsr_executable_is_here(b, from)) continue;
     b->copies[count++] = (tsr_device_copy){
-        .to = tsr_bound_address(b, t->task->outputs[0].value, t->ranks[i], t->at.microbatch),
-        .from = tsr_bound_address(b, in->value, from, t->at.microbatch),
+        .to = tsr_executable_address(b, t->task->outputs[0].value, t->ranks[i], t->at.microbatch),
+        .from = tsr_executable_address(b, in->value, from, t->at.microbatch),
         .bytes = tsr_tensor_bytes(in)};
   }
   d->copy(d->state, b->copies, count);
@@ -132,14 +132,14 @@ static bool has_arrived(const task_run *t, const tsr_transfer *of) {
 /* Sends, receives and waits; false when the stage has to wait. */
 static bool run_transfer(task_run *t) {
   tsr_task_at at = place_of(t);
-  /* Inside a worker a collective is done when it has begun. */
-  if (t->task->bucket && t->bound->communicator_uses) tsr_device_wait_for_bucket(&at);
+  /* Inside a process a collective is done when it has begun. */
+  if (t->task->bucket && t->executable->communicator_uses) tsr_device_wait_for_bucket(&at);
   if (t->task->bucket) return true;
-  if (t->bound->communicator_uses && tsr_device_has_transfer(&at))
+  if (t->executable->communicator_uses && tsr_device_has_transfer(&at))
     return tsr_device_transfer(&at), true;
-  tsr_transfer *of = t->bound->transfers[t->task->node];
+  tsr_transfer *of = t->executable->transfers[t->task->node];
   int64_t microbatch = transfer_microbatch(t);
-  if (!tsr_bound_is_alone(t->bound)) wait_for_device(t->bound);
+  if (!tsr_executable_is_alone(t->executable)) wait_for_device(t->executable);
   if (t->task->op == TSR_OP_WAIT) return has_arrived(t, of);
   if (t->task->op == TSR_OP_SEND) return of[microbatch].sent = tsr_task_send(&at, microbatch);
   bool arrived = tsr_task_receive(&at, microbatch), from_here = tsr_task_is_from_here(&at);
@@ -149,7 +149,7 @@ static bool run_transfer(task_run *t) {
 }
 
 /* What the recorder knows of the task that a stage is at; rank and span are not said here. */
-static tsr_event event_at(const tsr_bound *b, int stage) {
+static tsr_event event_at(const tsr_executable *b, int stage) {
   const tsr_program *p = b->programs->of_stage[stage];
   const tsr_stage_at *at = &b->at[stage];
   tsr_event event = {.task = at->task, .microbatch = p->runs[at->run].microbatch};
@@ -161,14 +161,14 @@ static tsr_event event_at(const tsr_bound *b, int stage) {
 
 /* A collective over pp is run by the stage that comes last, for all. */
 static bool run_over_stages(task_run *t) {
-  tsr_bound *b = t->bound;
+  tsr_executable *b = t->executable;
   int stages = t->program->order->stages;
-  b->at[t->program->stage].meets = t->task->node;
+  b->at[t->program->stage].waits_in = t->task->node;
   for (int s = 0; s < stages; s++)
-    if (b->ranks_count[s] && b->at[s].meets != t->task->node) return false;
+    if (b->ranks_count[s] && b->at[s].waits_in != t->task->node) return false;
   if (!run_collective(t)) return false;
   for (int s = 0; s < stages; s++) {
-    b->at[s].meets = -1;
+    b->at[s].waits_in = -1;
     if (s == t->program->stage || !b->ranks_count[s]) continue;
     if (b->recording)
       tsr_recorder_end(b->recording, s, tsr_recorder_now(b->recording), event_at(b, s));
@@ -191,7 +191,7 @@ static bool run_task(task_run *t) {
 
 /* The same with its events. */
 static bool run_recorded(task_run *t) {
-  tsr_bound *b = t->bound;
+  tsr_executable *b = t->executable;
   int stage = t->program->stage;
   int64_t begin = tsr_recorder_now(b->recording);
   if (!run_task(t)) return tsr_recorder_wait(b->recording, stage), false;
@@ -203,18 +203,18 @@ static bool run_recorded(task_run *t) {
 /* ---- a step ---- */
 
 typedef struct {
-  tsr_bound *bound;
+  tsr_executable *executable;
   tsr_input_source source;
 } step_run;
 
 static void begin_run(const step_run *s, const tsr_program *p, const tsr_run *run) {
   if (p->parts[run->part].section != TSR_FORWARD) return;
-  tsr_inputs_supply(s->bound, p->stage, run, &s->source);
+  tsr_inputs_supply(s->executable, p->stage, run, &s->source);
 }
 
 /* Goes on until the stage is done or waits; whether it got anywhere. */
 static bool run_stage(const step_run *s, int stage) {
-  tsr_bound *b = s->bound;
+  tsr_executable *b = s->executable;
   const tsr_program *p = b->programs->of_stage[stage];
   tsr_stage_at *at = &b->at[stage];
   bool moved = false;
@@ -227,9 +227,9 @@ static bool run_stage(const step_run *s, int stage) {
       moved = true;
     }
     for (; at->task < part->end; at->task++, moved = true) {
-      task_run t = {b, &b->worker->options, p, b->ranks_of_stage[stage], b->ranks_count[stage]};
+      task_run t = {b, &b->process->options, p, b->ranks_of_stage[stage], b->ranks_count[stage]};
       t.task = &p->tasks[at->task];
-      t.at = (tsr_step_context){b->worker->options.seed, b->step, run->microbatch};
+      t.at = (tsr_step_context){b->process->options.seed, b->step, run->microbatch};
       if (t.task->last_only && run->microbatch + 1 < p->order->microbatches) continue;
       if (!(b->recording ? run_recorded(&t) : run_task(&t))) return moved;
     }
@@ -238,7 +238,7 @@ static bool run_stage(const step_run *s, int stage) {
 }
 
 /* The first stage here that is not done is what the report is about. */
-static void wait_for_others(const tsr_bound *b, tsr_waiting *w) {
+static void wait_for_others(const tsr_executable *b, tsr_waiting *w) {
   w->stage = 0;
   while (b->at[w->stage].run == b->programs->of_stage[w->stage]->runs_count) w->stage++;
   tsr_wait_round(w);
@@ -246,17 +246,17 @@ static void wait_for_others(const tsr_bound *b, tsr_waiting *w) {
 
 /* All stages, from their first task to their last. */
 static void run_stages(const step_run *s) {
-  tsr_bound *b = s->bound;
+  tsr_executable *b = s->executable;
   const tsr_graph *g = b->programs->graph;
   int stages = b->programs->order->stages, done = 0;
   for (int i = 0; i < stages; i++) {
-    b->at[i] = (tsr_stage_at){.task = -1, .meets = -1};
+    b->at[i] = (tsr_stage_at){.task = -1, .waits_in = -1};
     if (!b->ranks_count[i]) b->at[i].run = b->programs->of_stage[i]->runs_count;
   }
   for (int i = 0; i < g->nodes_count; i++)
     for (int m = 0; b->transfers[i] && m < b->programs->order->microbatches; m++)
       b->transfers[i][m].sent = b->transfers[i][m].received = b->transfers[i][m].begun = false;
-  tsr_waiting waiting = {.bound = b};
+  tsr_waiting waiting = {.executable = b};
   while (done < stages) {
     bool moved = false;
     done = 0;
@@ -266,7 +266,7 @@ static void run_stages(const step_run *s) {
     }
     /* The verifier has proved that no circle of waits closes: what does not move waits for
      * others. */
-    assert(moved || done == stages || !tsr_bound_is_alone(b));
+    assert(moved || done == stages || !tsr_executable_is_alone(b));
     if (moved || done == stages) waiting.since = 0;
     else wait_for_others(b, &waiting);
   }
@@ -275,9 +275,10 @@ static void run_stages(const step_run *s) {
 /* ---- a step as one captured graph of the device's work ---- */
 
 /* Whether a step is nothing but work that the device begins, the same in every step. */
-static bool is_capturable(const tsr_bound *b) {
-  const tsr_device *d = b->worker->device;
-  if (!d->begin_capture || !tsr_bound_is_alone(b) || b->recording || b->uncapturable) return false;
+static bool is_capturable(const tsr_executable *b) {
+  const tsr_device *d = b->process->device;
+  if (!d->begin_capture || !tsr_executable_is_alone(b) || b->recording || b->uncapturable)
+    return false;
   for (int s = 0; s < b->programs->order->stages; s++) {
     const tsr_program *p = b->programs->of_stage[s];
     for (int i = 0; i < p->tasks_count; i++)
@@ -289,8 +290,8 @@ static bool is_capturable(const tsr_bound *b) {
 /* The first step is begun task by task, which leaves all that a task makes once; the next ones are
  * captured, one for each of the two sets of inputs. False: it is not done yet. */
 static bool run_captured(const step_run *s) {
-  tsr_bound *b = s->bound;
-  const tsr_device *d = b->worker->device;
+  tsr_executable *b = s->executable;
+  const tsr_device *d = b->process->device;
   if (!is_capturable(b) || !b->device_steps++) return false;
   void **graph = &b->graphs[tsr_inputs_set(b)];
   if (!*graph && d->begin_capture(d->state)) {
@@ -302,25 +303,25 @@ static bool run_captured(const step_run *s) {
   return *graph;
 }
 
-void tsr_bound_run(tsr_bound *b, int64_t step, tsr_fill_row *fill, void *context) {
+void tsr_executable_run(tsr_executable *b, int64_t step, tsr_fill_row *fill, void *context) {
   step_run s = {b, {step, fill, context}};
-  const tsr_device *d = b->worker->device;
+  const tsr_device *d = b->process->device;
   bool recorded = b->recorder && tsr_recorder_begin_step(b->recorder, step);
   b->recording = recorded ? b->recorder : NULL;
   b->step = step;
   tsr_inputs_begin(b, &s.source);
   d->begin_step(
-      d->state, b->programs->graph, &(tsr_step_context){b->worker->options.seed, step, 0});
+      d->state, b->programs->graph, &(tsr_step_context){b->process->options.seed, step, 0});
   if (!run_captured(&s)) run_stages(&s);
   tsr_inputs_ahead(b);
   wait_for_device(b);
-  tsr_bound_finish_messages(b);
+  tsr_executable_finish_messages(b);
   if (b->recording) tsr_recorder_end_step(b->recorder);
 }
 
-void tsr_bound_set_hyper(tsr_bound *b, const float hyper[TSR_HYPERS]) {
-  int value = b->programs->graph->hyper;
-  for (int r = 0; value >= 0 && r < b->worker->options.parallel->ranks; r++)
-    if (tsr_bound_is_here(b, r))
-      memcpy(tsr_bound_address(b, value, r, 0), hyper, sizeof(float) * TSR_HYPERS);
+void tsr_executable_set_step_scalars(tsr_executable *b, const float step_scalars[TSR_SCALARS]) {
+  int value = b->programs->graph->step_scalars;
+  for (int r = 0; value >= 0 && r < b->process->options.parallel->ranks; r++)
+    if (tsr_executable_is_here(b, r))
+      memcpy(tsr_executable_address(b, value, r, 0), step_scalars, sizeof(float) * TSR_SCALARS);
 }

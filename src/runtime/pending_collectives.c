@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Collectives in flight: of groups that have members in other processes, by the transport. */
-#include "runtime/internal.h"
+#include "runtime/executable.h"
 #include <string.h>
 
 /* Tags of a node and a group. */
-static int group_tag(const tsr_bound *b, int node, int first) {
-  int64_t ranks = b->worker->options.parallel->ranks;
+static int group_tag(const tsr_executable *b, int node, int first) {
+  int64_t ranks = b->process->options.parallel->ranks;
   return TSR_TAGS_HALF + (int)((node * ranks + first) % (TSR_TAGS_HALF - 2));
 }
 
@@ -15,7 +15,7 @@ static void run_jobs(void *pool, void (*job)(void *, int), void *context, int jo
 
 static tsr_pending_call
 call_of(const tsr_task_at *at, const tsr_collective *c, const tsr_group_plan *plan, int first) {
-  tsr_worker *w = at->bound->worker;
+  tsr_process *w = at->executable->process;
   const tsr_rank_map *h = &w->options.rank_map;
   return (tsr_pending_call){
       .transport = h->transport,
@@ -23,7 +23,7 @@ call_of(const tsr_task_at *at, const tsr_collective *c, const tsr_group_plan *pl
       .layout = plan->layout,
       .collective = c,
       .group = h->groups[at->task->axis * w->options.parallel->ranks + first],
-      .tag = group_tag(at->bound, at->task->node, first),
+      .tag = group_tag(at->executable, at->task->node, first),
       .run = run_jobs,
       .pool = w->pool,
       .threads = w->options.threads};
@@ -31,20 +31,20 @@ call_of(const tsr_task_at *at, const tsr_collective *c, const tsr_group_plan *pl
 
 static tsr_pending_task *pending_of(const tsr_task_at *at) {
   int stages = at->program->order->stages;
-  return &at->bound->pending[at->task->axis == TSR_PP ? stages : at->program->stage];
+  return &at->executable->pending[at->task->axis == TSR_PP ? stages : at->program->stage];
 }
 
-static int64_t now_of(const tsr_bound *b) {
+static int64_t now_of(const tsr_executable *b) {
   return b->recording ? tsr_recorder_now(b->recording) : 0;
 }
 
 /* A group's collective is done: an event of its members that are here. */
 static void record_group(const tsr_task_at *at, int first, int64_t since) {
-  const tsr_bound *b = at->bound;
-  const tsr_parallel *p = b->worker->options.parallel;
+  const tsr_executable *b = at->executable;
+  const tsr_parallel *p = b->process->options.parallel;
   for (int m = 0; b->recording && m < p->size[at->task->axis]; m++) {
     int member = tsr_parallel_member(p, first, at->task->axis, m);
-    if (tsr_bound_is_here(b, member)) tsr_recorder_extend(b->recording, member, since);
+    if (tsr_executable_is_here(b, member)) tsr_recorder_extend(b->recording, member, since);
   }
 }
 
@@ -55,7 +55,7 @@ static void begin(const tsr_task_at *at, tsr_pending_task *m) {
   bool all_here;
   m->node = at->task->node;
   m->count = 0;
-  m->since = now_of(at->bound);
+  m->since = now_of(at->executable);
   const tsr_group_plan *plan = tsr_task_plans(at);
   for (int next = 0, first; (first = tsr_task_next_group(at, &c, &next, &all_here)) >= 0; plan++) {
     if (all_here) continue;
@@ -81,7 +81,7 @@ bool tsr_task_advance(const tsr_task_at *at) {
     if (state == TSR_PENDING) continue;
     m->count = kept;
     tsr_wait_lost(
-        &(tsr_waiting){.bound = at->bound, .stage = at->program->stage},
+        &(tsr_waiting){.executable = at->executable, .stage = at->program->stage},
         tsr_pending_why(m->calls[kept - 1]));
   }
   m->count = kept;
@@ -106,17 +106,17 @@ static int64_t task_bytes(const tsr_task_at *at, int *ret_calls) {
   return sum;
 }
 
-void tsr_bound_plan_pending(tsr_arena *arena, tsr_bound *b) {
+void tsr_executable_plan_pending(tsr_arena *arena, tsr_executable *b) {
   int stages = b->programs->order->stages;
   b->pending = tsr_arena_array(arena, tsr_pending_task, stages + 1);
   for (int s = 0; s <= stages; s++) b->pending[s].node = -1;
-  if (tsr_bound_is_alone(b)) return;
+  if (tsr_executable_is_alone(b)) return;
   int *calls = tsr_arena_array(arena, int, stages + 1);
   for (int s = 0; s < stages; s++) {
     const tsr_program *p = b->programs->of_stage[s];
     for (int i = 0; b->ranks_count[s] && i < p->tasks_count; i++) {
-      tsr_task_at at = {.bound = b, .program = p, .task = &p->tasks[i]};
-      if (!tsr_op_is_collective(at.task->op) || tsr_bound_hosting(b)->communicators) continue;
+      tsr_task_at at = {.executable = b, .program = p, .task = &p->tasks[i]};
+      if (!tsr_op_is_collective(at.task->op) || tsr_executable_rank_map(b)->communicators) continue;
       int of = at.task->axis == TSR_PP ? stages : s, count = 0;
       int64_t bytes = task_bytes(&at, &count);
       if (bytes > b->pending[of].bytes) b->pending[of].bytes = bytes;
@@ -127,17 +127,17 @@ void tsr_bound_plan_pending(tsr_arena *arena, tsr_bound *b) {
     b->pending[s].calls = tsr_arena_array(arena, tsr_pending *, calls[s] + 1);
     b->pending[s].firsts = tsr_arena_array(arena, int, calls[s] + 1);
   }
-  b->reports = tsr_arena_array(arena, tsr_report, tsr_bound_hosting(b)->workers);
-  b->last_words = tsr_arena_array(arena, char, TSR_LAST_WORDS_BYTES);
+  b->reports = tsr_arena_array(arena, tsr_report, tsr_executable_rank_map(b)->processes);
+  b->failure_report = tsr_arena_array(arena, char, TSR_FAILURE_REPORT_BYTES);
 }
 
-int64_t tsr_bound_staging_bytes(const tsr_bound *b) {
+int64_t tsr_executable_staging_bytes(const tsr_executable *b) {
   int64_t sum = 0;
   for (int s = 0; s <= b->programs->order->stages; s++) sum += b->pending[s].bytes;
   return sum;
 }
 
-void tsr_bound_place_pending(tsr_bound *b, char *staging) {
+void tsr_executable_place_pending(tsr_executable *b, char *staging) {
   for (int s = 0; s <= b->programs->order->stages; s++) {
     b->pending[s].staging = staging;
     if (staging) staging += b->pending[s].bytes;

@@ -18,8 +18,8 @@ static void order_ranks(const tsr_parallel *p, int *order) {
 }
 
 static const int *find_hosts(tsr_arena *arena, const tsr_transport *t) {
-  int *hosts = tsr_arena_array(arena, int, t->workers);
-  for (int w = 0; w < t->workers; w++)
+  int *hosts = tsr_arena_array(arena, int, t->processes);
+  for (int w = 0; w < t->processes; w++)
     while (strcmp(t->table->host(t->state, hosts[w]), t->table->host(t->state, w))) hosts[w]++;
   return hosts;
 }
@@ -27,23 +27,23 @@ static const int *find_hosts(tsr_arena *arena, const tsr_transport *t) {
 bool tsr_rank_map_make(
     tsr_arena *arena, const tsr_parallel *p, tsr_transport *t, tsr_rank_map *ret,
     tsr_diags *diags) {
-  *ret = (tsr_rank_map){.workers = 1};
-  if (!t || !t->table || t->workers == 1) return true;
-  if (t->workers > p->ranks) {
+  *ret = (tsr_rank_map){.processes = 1};
+  if (!t || !t->table || t->processes == 1) return true;
+  if (t->processes > p->ranks) {
     tsr_diag_error(
         diags, TSR_NOWHERE,
-        "%d workers were started for %d rank%s: %d of them would have nothing to do", t->workers,
-        p->ranks, p->ranks == 1 ? "" : "s", t->workers - p->ranks);
+        "%d processes were started for %d rank%s: %d of them would have nothing to do",
+        t->processes, p->ranks, p->ranks == 1 ? "" : "s", t->processes - p->ranks);
     tsr_diag_hint(diags, "start %d, or a larger mesh", p->ranks);
     return false;
   }
   int *order = tsr_arena_array(arena, int, p->ranks), *of = tsr_arena_array(arena, int, p->ranks);
   order_ranks(p, order);
-  for (int w = 0; w < t->workers; w++)
-    for (int64_t i = (int64_t)w * p->ranks / t->workers;
-         i < (int64_t)(w + 1) * p->ranks / t->workers; i++)
+  for (int w = 0; w < t->processes; w++)
+    for (int64_t i = (int64_t)w * p->ranks / t->processes;
+         i < (int64_t)(w + 1) * p->ranks / t->processes; i++)
       of[order[i]] = w;
-  *ret = (tsr_rank_map){t, t->worker, t->workers, of};
+  *ret = (tsr_rank_map){t, t->process, t->processes, of};
   ret->hosts = find_hosts(arena, t);
   ret->groups = tsr_arena_array(arena, void *, (int64_t)TSR_AXES * p->ranks);
   return true;
@@ -53,20 +53,20 @@ bool tsr_rank_map_make(
 
 typedef struct {
   int stage; /* whose collectives it adds for; -1: those over pp */
-  int count, *workers;
-  void *formed; /* NULL: this worker is none of them */
+  int count, *processes;
+  void *formed; /* NULL: this process is none of them */
 } group;
 
 static int compare(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }
 
 int tsr_rank_map_processes(
-    const tsr_parallel *p, const tsr_rank_map *h, int axis, int first, int *ret_workers) {
+    const tsr_parallel *p, const tsr_rank_map *h, int axis, int first, int *ret_processes) {
   int count = 0, kept = 1;
   for (int m = 0; m < p->size[axis]; m++)
-    ret_workers[count++] = tsr_rank_map_process(h, tsr_parallel_member(p, first, axis, m));
-  qsort(ret_workers, (size_t)count, sizeof *ret_workers, compare);
+    ret_processes[count++] = tsr_rank_map_process(h, tsr_parallel_member(p, first, axis, m));
+  qsort(ret_processes, (size_t)count, sizeof *ret_processes, compare);
   for (int i = 1; i < count; i++)
-    if (ret_workers[i] != ret_workers[kept - 1]) ret_workers[kept++] = ret_workers[i];
+    if (ret_processes[i] != ret_processes[kept - 1]) ret_processes[kept++] = ret_processes[i];
   return kept;
 }
 
@@ -78,10 +78,10 @@ find_group(const tsr_parallel *p, const tsr_rank_map *h, int axis, int first, in
 
 static bool is_same(const group *a, const group *b) {
   return a->stage == b->stage && a->count == b->count &&
-         !memcmp(a->workers, b->workers, sizeof(int) * (size_t)a->count);
+         !memcmp(a->processes, b->processes, sizeof(int) * (size_t)a->count);
 }
 
-/* All workers go through all groups in one order, so nobody waits in a circle. */
+/* All processes go through all groups in one order, so nobody waits in a circle. */
 static bool form(
     const tsr_rank_map *h, tsr_arena *arena, group like, group **all, int *count, void **ret,
     char *why) {
@@ -89,11 +89,11 @@ static bool form(
     if (is_same(all[i], &like)) return *ret = all[i]->formed, true;
   group *g = all[(*count)++] = tsr_arena_alloc(arena, sizeof *g);
   *g = like;
-  g->workers = tsr_arena_array(arena, int, like.count);
-  memcpy(g->workers, like.workers, sizeof(int) * (size_t)like.count);
-  bool is_here = bsearch(&h->worker, g->workers, (size_t)g->count, sizeof(int), compare);
+  g->processes = tsr_arena_array(arena, int, like.count);
+  memcpy(g->processes, like.processes, sizeof(int) * (size_t)like.count);
+  bool is_here = bsearch(&h->process, g->processes, (size_t)g->count, sizeof(int), compare);
   const tsr_transport *t = h->transport;
-  if (is_here && !t->table->form(t->state, g->workers, g->count, &g->formed, why)) return false;
+  if (is_here && !t->table->form(t->state, g->processes, g->count, &g->formed, why)) return false;
   *ret = g->formed;
   return true;
 }
@@ -101,7 +101,7 @@ static bool form(
 bool tsr_rank_map_form_groups(
     tsr_arena *arena, const tsr_parallel *p, const tsr_rank_map *h, char *why) {
   int count = 0, groups = 0;
-  if (h->workers == 1 || !h->transport->table->form) return true;
+  if (h->processes == 1 || !h->transport->table->form) return true;
   for (int axis = 0; axis < TSR_AXES; axis++)
     groups += p->size[axis] > 1 ? p->ranks / p->size[axis] : 0;
   group **all = tsr_arena_array(arena, group *, groups);
@@ -110,22 +110,22 @@ bool tsr_rank_map_form_groups(
     for (int first = 0; p->size[axis] > 1 && first < p->ranks; first++) {
       if (tsr_parallel_coord(p, first, axis)) continue;
       group like = find_group(p, h, axis, first, room);
-      void **place = &h->groups[axis * p->ranks + first];
-      if (like.count > 1 && !form(h, arena, like, all, &count, place, why)) return false;
+      void **location = &h->groups[axis * p->ranks + first];
+      if (like.count > 1 && !form(h, arena, like, all, &count, location, why)) return false;
     }
   return true;
 }
 
 void tsr_rank_map_print(const tsr_rank_map *h, int ranks, tsr_text *text) {
-  if (h->workers == 1) return;
-  tsr_text_add(text, "workers: %d, %s;", h->workers, h->transport->why);
-  for (int w = 0; w < h->workers; w++) {
+  if (h->processes == 1) return;
+  tsr_text_add(text, "processes: %d, %s;", h->processes, h->transport->why);
+  for (int w = 0; w < h->processes; w++) {
     tsr_text_add(text, "%s", w ? ", " : " ranks ");
     int shown = 0;
     for (int r = 0; r < ranks; r++) {
-      if (h->worker_of[r] != w) continue;
+      if (h->process_of[r] != w) continue;
       int last = r;
-      while (last + 1 < ranks && h->worker_of[last + 1] == w) last++;
+      while (last + 1 < ranks && h->process_of[last + 1] == w) last++;
       if (last > r) tsr_text_add(text, "%s%d-%d", shown++ ? " " : "", r, last);
       else tsr_text_add(text, "%s%d", shown++ ? " " : "", r);
       r = last;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/recorder.h"
-#include "runtime/internal.h"
+#include "runtime/executable.h"
 #include <assert.h>
 #include <string.h>
 #include <time.h>
 
 struct tsr_recorder {
-  const tsr_bound *bound;
+  const tsr_executable *executable;
   tsr_event *events; /* event i stands at i % capacity */
   int64_t capacity, count;
   tsr_span *steps;
@@ -54,13 +54,13 @@ int64_t tsr_recorder_events_of_step(const tsr_programs *programs, const tsr_para
   return events * (parallel->ranks / programs->order->stages);
 }
 
-tsr_recorder *tsr_bound_record(
-    tsr_arena *arena, tsr_bound *bound, int64_t first_step, int steps, int64_t events) {
-  const tsr_worker_options *o = &bound->worker->options;
-  int stages = bound->programs->order->stages;
+tsr_recorder *tsr_executable_record(
+    tsr_arena *arena, tsr_executable *executable, int64_t first_step, int steps, int64_t events) {
+  const tsr_process_options *o = &executable->process->options;
+  int stages = executable->programs->order->stages;
   assert(events > 0);
   tsr_recorder *r = tsr_arena_alloc(arena, sizeof *r);
-  *r = (tsr_recorder){.bound = bound, .capacity = events, .steps_max = steps};
+  *r = (tsr_recorder){.executable = executable, .capacity = events, .steps_max = steps};
   r->first_step = first_step;
   r->origin = clock_ns();
   r->steps = tsr_arena_array(arena, tsr_span, steps);
@@ -72,16 +72,16 @@ tsr_recorder *tsr_bound_record(
   for (int i = 0; i < o->parallel->ranks; i++) r->present[i].begin = NEVER;
   r->waits = tsr_arena_array(arena, int64_t, stages);
   for (int s = 0; s < stages; s++) r->waits[s] = NEVER;
-  bound->recorder = r;
+  executable->recorder = r;
   return r;
 }
 
 tsr_record tsr_recorder_read(tsr_arena *arena, const tsr_recorder *r) {
-  const tsr_worker_options *o = &r->bound->worker->options;
+  const tsr_process_options *o = &r->executable->process->options;
   tsr_record record = {
-      .programs = r->bound->programs,
+      .programs = r->executable->programs,
       .parallel = o->parallel,
-      .threads = r->bound->worker->device->threads};
+      .threads = r->executable->process->device->threads};
   record.steps = r->steps;
   record.steps_count = r->steps_count;
   record.events = r->events;
@@ -177,8 +177,8 @@ static void add_wait(tsr_recorder *r, tsr_event event, int64_t since, int64_t un
 
 void tsr_recorder_end(tsr_recorder *r, int stage, int64_t begin, tsr_event event) {
   int64_t since = r->waits[stage];
-  for (int i = 0; i < r->bound->ranks_count[stage]; i++) {
-    event.rank = r->bound->ranks_of_stage[stage][i];
+  for (int i = 0; i < r->executable->ranks_count[stage]; i++) {
+    event.rank = r->executable->ranks_of_stage[stage][i];
     tsr_span *present = &r->present[event.rank];
     if (since != NEVER) add_wait(r, event, since, present->begin < begin ? present->begin : begin);
     if (present->begin == NEVER) continue;

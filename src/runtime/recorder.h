@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 /* When each rank did what, by the clock: one event for every task that a rank ran.
  *
- * The ranks of a stage step through its program in lockstep, on the threads of one worker. A rank's
- * event spans from the begin of the first of the task's jobs that ran for it to the end of the
- * last: so what a rank steps through never overlaps in time, and what the threads do meanwhile for
- * other ranks is none of it. A collective is an event of the same span on each of its members. A
- * stage that had to wait has a wait event, from when it first asked until what it waited for was
+ * The ranks of a stage step through its program in lockstep, on the threads of one process. A
+ * rank's event spans from the begin of the first of the task's jobs that ran for it to the end of
+ * the last: so what a rank steps through never overlaps in time, and what the threads do meanwhile
+ * for other ranks is none of it. A collective is an event of the same span on each of its members.
+ * A stage that had to wait has a wait event, from when it first asked until what it waited for was
  * there; in it no rank of the stage does anything.
  *
  * Events stand in a ring, allocated before the first step; when it is full the oldest are lost.
  * Only the thread that steps the stages writes to it. */
 #ifndef TSR_RUN_RECORDER_H
 #define TSR_RUN_RECORDER_H
-#include "runtime/worker.h"
+#include "runtime/process.h"
 
 typedef enum {
   TSR_EVENT_COMPUTE,
@@ -56,8 +56,8 @@ int64_t tsr_recorder_events_of_step(const tsr_programs *programs, const tsr_para
 
 /* Records up to `steps` steps of a program from step `first_step` on, in a ring of `events`. A
  * program without a recorder pays for it with one look at a pointer a task. */
-tsr_recorder *
-tsr_bound_record(tsr_arena *arena, tsr_bound *bound, int64_t first_step, int steps, int64_t events);
+tsr_recorder *tsr_executable_record(
+    tsr_arena *arena, tsr_executable *executable, int64_t first_step, int steps, int64_t events);
 /* Copies into `arena` only where the ring has turned over. */
 tsr_record tsr_recorder_read(tsr_arena *arena, const tsr_recorder *recorder);
 /* Forgets the events and steps, so that as many can be recorded again. */

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What half precision loses of the scaled loss and of what is made of it: f16 has few exponents,
  * and where a number leaves them, the loss scale changes its rounding. */
-#include "runtime/internal.h"
+#include "runtime/executable.h"
 #include <string.h>
 
 /* The gradient of a loss is multiplied by the scale: it reads the step's numbers. */
 static bool begins_scaled(const tsr_graph *g, const tsr_node *n) {
   bool reads = false;
-  for (int i = 0; i < n->inputs_count; i++) reads |= n->inputs[i] == g->hyper;
+  for (int i = 0; i < n->inputs_count; i++) reads |= n->inputs[i] == g->step_scalars;
   return reads && n->section == TSR_BACKWARD;
 }
 
-void tsr_bound_find_scaled(tsr_arena *arena, tsr_bound *b) {
+void tsr_executable_find_scaled(tsr_arena *arena, tsr_executable *b) {
   const tsr_graph *g = b->programs->graph;
   bool *scaled = tsr_arena_array(arena, bool, g->values_count + 1);
   b->scaled = tsr_arena_array(arena, bool, g->nodes_count + 1);
@@ -27,18 +27,18 @@ void tsr_bound_find_scaled(tsr_arena *arena, tsr_bound *b) {
   }
 }
 
-tsr_scale_losses tsr_bound_take_losses(tsr_bound *b) {
-  const tsr_rank_map *h = tsr_bound_hosting(b);
+tsr_scale_losses tsr_executable_take_losses(tsr_executable *b) {
+  const tsr_rank_map *h = tsr_executable_rank_map(b);
   tsr_scale_losses all = {b->losses.underflows, b->losses.overflows}, theirs;
   b->losses.underflows = b->losses.overflows = 0;
-  if (!b->worker->device->counts_f16_losses) return (tsr_scale_losses){-1, -1};
-  if (tsr_bound_is_alone(b)) return all;
-  if (h->worker) tsr_bound_send(b, 0, &all, sizeof all);
-  for (int w = 1; h->worker == 0 && w < h->workers; w++) {
-    tsr_bound_receive(b, w, &theirs, sizeof theirs);
+  if (!b->process->device->counts_f16_losses) return (tsr_scale_losses){-1, -1};
+  if (tsr_executable_is_alone(b)) return all;
+  if (h->process) tsr_executable_send(b, 0, &all, sizeof all);
+  for (int w = 1; h->process == 0 && w < h->processes; w++) {
+    tsr_executable_receive(b, w, &theirs, sizeof theirs);
     all.underflows += theirs.underflows;
     all.overflows += theirs.overflows;
   }
-  tsr_bound_broadcast(b, 0, &all, sizeof all);
+  tsr_executable_broadcast(b, 0, &all, sizeof all);
   return all;
 }

@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What goes from one stage to another one that has ranks in other processes. */
-#include "runtime/internal.h"
+#include "runtime/executable.h"
 #include <string.h>
 
 /* Tags are of a node and a microbatch. What wraps around cannot meet: so many are never in flight
  * at once. */
-static int transfer_tag(const tsr_bound *b, int node, int64_t microbatch) {
+static int transfer_tag(const tsr_executable *b, int node, int64_t microbatch) {
   int64_t number = node * (int64_t)b->programs->order->microbatches + microbatch;
   return (int)(number % (TSR_TAGS_HALF - 2));
 }
 
-static int64_t now_of(const tsr_bound *b) {
+static int64_t now_of(const tsr_executable *b) {
   return b->recording ? tsr_recorder_now(b->recording) : 0;
 }
 
 static const tsr_transport *transport_of(const tsr_task_at *at) {
-  return tsr_bound_hosting(at->bound)->transport;
+  return tsr_executable_rank_map(at->executable)->transport;
 }
 
 static void lost(const tsr_task_at *at, const char *why) {
-  tsr_wait_lost(&(tsr_waiting){.bound = at->bound, .stage = at->program->stage}, why);
+  tsr_wait_lost(&(tsr_waiting){.executable = at->executable, .stage = at->program->stage}, why);
 }
 
 /* The stage that a receive node is on, and the one that its value is from. */
@@ -27,27 +27,27 @@ void tsr_task_ends(const tsr_task_at *at, int *ret_from, int *ret_to) {
   const tsr_graph *g = at->program->graph;
   const tsr_node *n = &g->nodes[at->task->node];
   int chunk;
-  tsr_order_locate(at->program->order, tsr_value_stage(g, n->inputs[0]), ret_from, &chunk);
-  tsr_order_locate(at->program->order, n->stage, ret_to, &chunk);
+  tsr_pipeline_locate(at->program->order, tsr_value_stage(g, n->inputs[0]), ret_from, &chunk);
+  tsr_pipeline_locate(at->program->order, n->stage, ret_to, &chunk);
 }
 
 bool tsr_task_send(const tsr_task_at *at, int64_t microbatch) {
-  tsr_bound *b = at->bound;
-  const tsr_parallel *p = b->worker->options.parallel;
+  tsr_executable *b = at->executable;
+  const tsr_parallel *p = b->process->options.parallel;
   tsr_transfer *t = &b->transfers[at->task->node][microbatch];
   int from, to, value = at->program->graph->nodes[at->task->node].inputs[0];
   char why[TSR_WHY_BYTES] = "";
-  if (tsr_bound_is_alone(b)) return true;
+  if (tsr_executable_is_alone(b)) return true;
   tsr_task_ends(at, &from, &to);
   for (int i = 0; i < b->ranks_count[from]; i++) {
     int rank = b->ranks_of_stage[from][i], target = tsr_parallel_member(p, rank, TSR_PP, to);
-    t->out_waits[i] = !tsr_bound_is_here(b, target);
+    t->out_waits[i] = !tsr_executable_is_here(b, target);
     if (!t->out_waits[i]) continue;
     const tsr_tensor *tensor = &at->program->tensors[value];
     if (!transport_of(at)->table->send(
-            transport_of(at)->state, tsr_rank_map_process(tsr_bound_hosting(b), target),
+            transport_of(at)->state, tsr_rank_map_process(tsr_executable_rank_map(b), target),
             transfer_tag(b, at->task->node, microbatch),
-            tsr_bound_address(b, value, rank, at->at.microbatch), tsr_tensor_bytes(tensor),
+            tsr_executable_address(b, value, rank, at->at.microbatch), tsr_tensor_bytes(tensor),
             &t->out[i], why))
       lost(at, why);
   }
@@ -70,23 +70,23 @@ static bool test_all(const tsr_task_at *at, tsr_message *messages, bool *waits, 
 }
 
 bool tsr_task_receive(const tsr_task_at *at, int64_t microbatch) {
-  tsr_bound *b = at->bound;
-  const tsr_parallel *p = b->worker->options.parallel;
+  tsr_executable *b = at->executable;
+  const tsr_parallel *p = b->process->options.parallel;
   tsr_transfer *t = &b->transfers[at->task->node][microbatch];
   int from, to, value = at->task->outputs[0].value;
   char why[TSR_WHY_BYTES] = "";
-  if (tsr_bound_is_alone(b)) return true;
+  if (tsr_executable_is_alone(b)) return true;
   tsr_task_ends(at, &from, &to);
   if (!t->begun) t->since = now_of(b);
   for (int i = 0; !t->begun && i < b->ranks_count[to]; i++) {
     int rank = b->ranks_of_stage[to][i], source = tsr_parallel_member(p, rank, TSR_PP, from);
-    t->in_waits[i] = !tsr_bound_is_here(b, source);
+    t->in_waits[i] = !tsr_executable_is_here(b, source);
     if (!t->in_waits[i]) continue;
     const tsr_tensor *tensor = &at->task->outputs[0];
     if (!transport_of(at)->table->receive(
-            transport_of(at)->state, tsr_rank_map_process(tsr_bound_hosting(b), source),
+            transport_of(at)->state, tsr_rank_map_process(tsr_executable_rank_map(b), source),
             transfer_tag(b, at->task->node, microbatch),
-            tsr_bound_address(b, value, rank, at->at.microbatch), tsr_tensor_bytes(tensor),
+            tsr_executable_address(b, value, rank, at->at.microbatch), tsr_tensor_bytes(tensor),
             &t->in[i], why))
       lost(at, why);
   }
@@ -94,17 +94,17 @@ bool tsr_task_receive(const tsr_task_at *at, int64_t microbatch) {
   if (!test_all(at, t->in, t->in_waits, b->ranks_count[to])) return false;
   for (int i = 0; b->recording && i < b->ranks_count[to]; i++) {
     int rank = b->ranks_of_stage[to][i];
-    bool came = !tsr_bound_is_here(b, tsr_parallel_member(p, rank, TSR_PP, from));
+    bool came = !tsr_executable_is_here(b, tsr_parallel_member(p, rank, TSR_PP, from));
     if (came) tsr_recorder_extend(b->recording, rank, t->since);
   }
   return true;
 }
 
 bool tsr_task_sent(const tsr_task_at *at, int64_t first, int64_t last) {
-  tsr_bound *b = at->bound;
+  tsr_executable *b = at->executable;
   int from, to;
   bool done = true;
-  if (tsr_bound_is_alone(b)) return true;
+  if (tsr_executable_is_alone(b)) return true;
   tsr_task_ends(at, &from, &to);
   for (int64_t m = first < 0 ? 0 : first; m <= last; m++) {
     tsr_transfer *t = &b->transfers[at->task->node][m];
@@ -115,34 +115,35 @@ bool tsr_task_sent(const tsr_task_at *at, int64_t first, int64_t last) {
 
 /* Until what a rank of the stage at `place` has sent has left. */
 static void
-finish_message(tsr_bound *b, int node, int microbatch, int place, tsr_waiting *waiting) {
-  const tsr_transport *transport = tsr_bound_hosting(b)->transport;
+finish_message(tsr_executable *b, int node, int microbatch, int location, tsr_waiting *waiting) {
+  const tsr_transport *transport = tsr_executable_rank_map(b)->transport;
   tsr_transfer *t = &b->transfers[node][microbatch];
   char why[TSR_WHY_BYTES] = "";
-  while (t->out_waits[place]) {
-    tsr_message_state state = transport->table->test(transport->state, &t->out[place], why);
+  while (t->out_waits[location]) {
+    tsr_message_state state = transport->table->test(transport->state, &t->out[location], why);
     if (state == TSR_MESSAGE_FAILED) tsr_wait_lost(waiting, why);
-    t->out_waits[place] = state == TSR_MESSAGE_PENDING;
+    t->out_waits[location] = state == TSR_MESSAGE_PENDING;
     if (state == TSR_MESSAGE_PENDING) tsr_wait_round(waiting);
     else waiting->since = 0;
   }
 }
 
-void tsr_bound_finish_messages(tsr_bound *b) {
-  tsr_waiting waiting = {.bound = b, .stage = -1, .what = "waits until what it sent has left"};
+void tsr_executable_finish_messages(tsr_executable *b) {
+  tsr_waiting waiting = {.executable = b, .stage = -1, .what = "waits until what it sent has left"};
   b->steps_done = b->step + 1;
-  if (tsr_bound_is_alone(b)) return;
+  if (tsr_executable_is_alone(b)) return;
   for (int n = 0; n < b->programs->graph->nodes_count; n++) {
     if (!b->transfers[n]) continue;
     tsr_task task = {.node = n};
     int from, to;
     waiting.node = n + 1;
     tsr_task_ends(
-        &(tsr_task_at){.bound = b, .program = b->programs->of_stage[0], .task = &task}, &from, &to);
+        &(tsr_task_at){.executable = b, .program = b->programs->of_stage[0], .task = &task}, &from,
+        &to);
     for (int i = 0; i < b->ranks_count[from]; i++) {
       int target =
-          tsr_parallel_member(b->worker->options.parallel, b->ranks_of_stage[from][i], TSR_PP, to);
-      int peer = tsr_rank_map_process(tsr_bound_hosting(b), target);
+          tsr_parallel_member(b->process->options.parallel, b->ranks_of_stage[from][i], TSR_PP, to);
+      int peer = tsr_rank_map_process(tsr_executable_rank_map(b), target);
       waiting.peers = &peer;
       waiting.peers_count = 1;
       for (int m = 0; m < b->programs->order->microbatches; m++)
@@ -153,10 +154,11 @@ void tsr_bound_finish_messages(tsr_bound *b) {
 
 /* Whether some rank here of stage `one` has its counterpart of the other stage here, too. */
 static bool has_pair(const tsr_task_at *at, int one, int other) {
-  tsr_bound *b = at->bound;
+  tsr_executable *b = at->executable;
   for (int i = 0; i < b->ranks_count[one]; i++) {
     int rank = b->ranks_of_stage[one][i];
-    if (tsr_bound_is_here(b, tsr_parallel_member(b->worker->options.parallel, rank, TSR_PP, other)))
+    if (tsr_executable_is_here(
+            b, tsr_parallel_member(b->process->options.parallel, rank, TSR_PP, other)))
       return true;
   }
   return false;
@@ -177,7 +179,7 @@ bool tsr_task_is_for_here(const tsr_task_at *at) {
 /* ---- what they need ---- */
 
 /* Messages of a value from stage to stage, of the microbatches of one node. */
-static void plan_transfer(tsr_arena *arena, tsr_bound *b, int node) {
+static void plan_transfer(tsr_arena *arena, tsr_executable *b, int node) {
   int most = b->ranks_most;
   for (int m = 0; m < b->programs->order->microbatches; m++) {
     tsr_transfer *t = &b->transfers[node][m];
@@ -188,7 +190,7 @@ static void plan_transfer(tsr_arena *arena, tsr_bound *b, int node) {
   }
 }
 
-void tsr_bound_plan_transfers(tsr_arena *arena, tsr_bound *b) {
+void tsr_executable_plan_transfers(tsr_arena *arena, tsr_executable *b) {
   for (int s = 0; s < b->programs->order->stages; s++)
     if (b->ranks_count[s] > b->ranks_most) b->ranks_most = b->ranks_count[s];
   for (int i = 0; i < b->programs->graph->nodes_count; i++)

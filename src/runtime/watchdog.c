@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* When others do not come: who waits here for what, who of them is there, and what the rest may be
- * doing. The text has a line per worker and per stage that waits, so that of many reports side by
+ * doing. The text has a line per process and per stage that waits, so that of many reports side by
  * side each can be read alone. */
 #include "comm/peers.h"
-#include "runtime/internal.h"
+#include "runtime/executable.h"
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -20,44 +20,44 @@ static double now(void) {
 
 /* ---- where a stage is ---- */
 
-static bool is_done(const tsr_bound *b, int stage) {
+static bool is_done(const tsr_executable *b, int stage) {
   return b->at[stage].run == b->programs->of_stage[stage]->runs_count;
 }
 
-static const tsr_task *task_of(const tsr_bound *b, int stage) {
+static const tsr_task *task_of(const tsr_executable *b, int stage) {
   const tsr_stage_at *at = &b->at[stage];
   return &b->programs->of_stage[stage]->tasks[at->task < 0 ? 0 : at->task];
 }
 
-static int microbatch_of(const tsr_bound *b, int stage) {
+static int microbatch_of(const tsr_executable *b, int stage) {
   return b->programs->of_stage[stage]->runs[b->at[stage].run].microbatch;
 }
 
-static bool trains(const tsr_bound *b) {
+static bool trains(const tsr_executable *b) {
   for (int n = 0; n < b->programs->graph->nodes_count; n++)
     if (b->programs->graph->nodes[n].section == TSR_UPDATE) return true;
   return false;
 }
 
-/* Steps that the worker has trained. */
-static int64_t steps_trained(const tsr_bound *b) {
+/* Steps that the process has trained. */
+static int64_t steps_trained(const tsr_executable *b) {
   int64_t most = 0;
-  for (int i = 0; i < b->worker->bound_count; i++) {
-    const tsr_bound *of = &b->worker->bound[i];
+  for (int i = 0; i < b->process->executables_count; i++) {
+    const tsr_executable *of = &b->process->executable[i];
     if (of->steps_done > most && trains(of)) most = of->steps_done;
   }
   return most;
 }
 
 /* What runs, where that is no step: "evaluation after step 7". */
-static void add_pass(const tsr_bound *b, tsr_text *text) {
+static void add_pass(const tsr_executable *b, tsr_text *text) {
   int64_t steps = steps_trained(b);
   tsr_text_add(text, b->programs->graph->loss >= 0 ? "evaluation" : "forward pass");
   if (steps) tsr_text_add(text, " after step %lld", (long long)steps);
 }
 
 /* "step 7, stage 0, microbatch 1, task 12: all_reduce 'wo' over tp (run.yaml:5)" */
-static void add_place(const tsr_bound *b, int stage, tsr_text *text) {
+static void add_place(const tsr_executable *b, int stage, tsr_text *text) {
   const tsr_task *t = task_of(b, stage);
   const tsr_node *n = &b->programs->graph->nodes[t->node];
   if (trains(b)) tsr_text_add(text, "step %lld", (long long)b->step + 1);
@@ -66,11 +66,11 @@ static void add_place(const tsr_bound *b, int stage, tsr_text *text) {
       text, ", stage %d, microbatch %d, task %d: %s '%s'", stage, microbatch_of(b, stage),
       b->at[stage].task, tsr_op_name(t->op), n->name);
   if (tsr_op_is_collective(t->op)) tsr_text_add(text, " over %s", tsr_axis_name(t->axis));
-  if (n->place.file) tsr_text_add(text, " (%s:%d)", n->place.file, n->place.line);
+  if (n->location.file) tsr_text_add(text, " (%s:%d)", n->location.file, n->location.line);
 }
 
 /* "before the first step", "after step 7", "in the evaluation after step 7" */
-static void add_time(const tsr_bound *b, tsr_text *text) {
+static void add_time(const tsr_executable *b, tsr_text *text) {
   if (!trains(b)) tsr_text_add(text, "in the "), add_pass(b, text);
   else if (!b->steps_done) tsr_text_add(text, "before the first step");
   else tsr_text_add(text, "after step %lld", (long long)b->steps_done);
@@ -78,12 +78,12 @@ static void add_time(const tsr_bound *b, tsr_text *text) {
 
 /* "before the first step, sends: send 'x' (graph.yaml:7)" */
 static void add_wait(const tsr_waiting *w, tsr_text *text) {
-  add_time(w->bound, text);
+  add_time(w->executable, text);
   tsr_text_add(text, ", %s", w->what ? w->what : "");
   if (!w->node) return;
-  const tsr_node *n = &w->bound->programs->graph->nodes[w->node - 1];
+  const tsr_node *n = &w->executable->programs->graph->nodes[w->node - 1];
   tsr_text_add(text, ": %s '%s'", tsr_op_name(n->op), n->name);
-  if (n->place.file) tsr_text_add(text, " (%s:%d)", n->place.file, n->place.line);
+  if (n->location.file) tsr_text_add(text, " (%s:%d)", n->location.file, n->location.line);
 }
 
 static void add_number(tsr_text *text, int number) { tsr_text_add(text, " %d", number); }
@@ -96,7 +96,7 @@ static void add_ranks(tsr_text *text, const int *ranks, int count) {
 /* ---- what the others say ---- */
 
 static void fill_answer(const tsr_waiting *w, tsr_answer *mine) {
-  const tsr_bound *b = w->bound;
+  const tsr_executable *b = w->executable;
   tsr_text text = {0};
   *mine = (tsr_answer){.step = b->step};
   for (int s = 0; w->stage >= 0 && s < b->programs->order->stages; s++) {
@@ -110,28 +110,28 @@ static void fill_answer(const tsr_waiting *w, tsr_answer *mine) {
   tsr_text_free(&text);
 }
 
-/* Begins to tell all where this worker is, and to ask where they are. */
-static void ask(const tsr_bound *b) {
-  const tsr_rank_map *h = tsr_bound_hosting(b);
+/* Begins to tell all where this process is, and to ask where they are. */
+static void ask(const tsr_executable *b) {
+  const tsr_rank_map *h = tsr_executable_rank_map(b);
   const tsr_transport *t = h->transport;
   char why[TSR_WHY_BYTES] = "";
-  for (int o = 0; o < h->workers; o++) {
+  for (int o = 0; o < h->processes; o++) {
     tsr_report *r = &b->reports[o];
-    r->asked = o != h->worker &&
+    r->asked = o != h->process &&
                t->table->receive(t->state, o, TAG, &r->answer, sizeof r->answer, &r->in, why);
     if (r->asked)
       t->table->send(
-          t->state, o, TAG, &b->reports[h->worker].answer, sizeof r->answer, &r->out, why);
+          t->state, o, TAG, &b->reports[h->process].answer, sizeof r->answer, &r->out, why);
   }
 }
 
 /* Whether it is still worth to wait for somebody. */
-static bool any_may_answer(const tsr_bound *b) {
-  const tsr_rank_map *h = tsr_bound_hosting(b);
+static bool any_may_answer(const tsr_executable *b) {
+  const tsr_rank_map *h = tsr_executable_rank_map(b);
   const tsr_transport *t = h->transport;
   char why[TSR_WHY_BYTES] = "";
   bool any = false;
-  for (int o = 0; o < h->workers; o++) {
+  for (int o = 0; o < h->processes; o++) {
     tsr_report *r = &b->reports[o];
     if (!r->asked) continue;
     tsr_message_state state = t->table->test(t->state, &r->in, why);
@@ -145,17 +145,17 @@ static bool any_may_answer(const tsr_bound *b) {
 }
 
 static void hear_others(const tsr_waiting *w) {
-  const tsr_bound *b = w->bound;
+  const tsr_executable *b = w->executable;
   double begin = now();
-  fill_answer(w, &b->reports[tsr_bound_hosting(b)->worker].answer);
+  fill_answer(w, &b->reports[tsr_executable_rank_map(b)->process].answer);
   ask(b);
   while (any_may_answer(b) && now() - begin < answers_s)
     nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
 }
 
 /* It has said that it waits in the same task. */
-static bool waits_there(const tsr_bound *b, int stage, int worker) {
-  const tsr_report *r = &b->reports[worker];
+static bool waits_there(const tsr_executable *b, int stage, int process) {
+  const tsr_report *r = &b->reports[process];
   if (!r->came || r->answer.step != b->step) return false;
   for (int i = 0; i < r->answer.count; i++) {
     const tsr_answer_at *at = &r->answer.at[i];
@@ -167,17 +167,18 @@ static bool waits_there(const tsr_bound *b, int stage, int worker) {
 
 /* ---- whom a stage waits for ---- */
 
-static bool is_among(uint64_t workers, int worker) {
-  return workers >> (worker < 63 ? worker : 63) & 1;
+static bool is_among(uint64_t processes, int process) {
+  return processes >> (process < 63 ? process : 63) & 1;
 }
 
-/* The members that are there, or those that are not: "worker 1 (ranks 2 3), worker 3 (rank 6)". */
+/* The members that are there, or those that are not: "process 1 (ranks 2 3), process 3 (rank 6)".
+ * */
 static bool add_members(
-    const tsr_bound *b, const int *members, const bool *there, int count, bool want,
+    const tsr_executable *b, const int *members, const bool *there, int count, bool want,
     tsr_text *text) {
-  const tsr_rank_map *h = tsr_bound_hosting(b);
+  const tsr_rank_map *h = tsr_executable_rank_map(b);
   bool any = false;
-  for (int o = 0; o < h->workers; o++) {
+  for (int o = 0; o < h->processes; o++) {
     tsr_text ranks = {0};
     int found = 0;
     for (int m = 0; m < count; m++) {
@@ -195,16 +196,16 @@ static bool add_members(
 }
 
 /* One group of a collective that is under way. */
-static void
-add_group(const tsr_bound *b, int stage, int axis, int first, uint64_t missing, tsr_text *text) {
-  const tsr_parallel *p = b->worker->options.parallel;
+static void add_group(
+    const tsr_executable *b, int stage, int axis, int first, uint64_t missing, tsr_text *text) {
+  const tsr_parallel *p = b->process->options.parallel;
   int count = p->size[axis];
   tsr_arena *arena = tsr_arena_new();
   int *members = tsr_arena_array(arena, int, count);
   bool *there = tsr_arena_array(arena, bool, count);
   for (int m = 0; m < count; m++) {
     members[m] = tsr_parallel_member(p, first, axis, m);
-    int of = tsr_rank_map_process(tsr_bound_hosting(b), members[m]);
+    int of = tsr_rank_map_process(tsr_executable_rank_map(b), members[m]);
     there[m] = !is_among(missing, of) || waits_there(b, stage, of);
   }
   tsr_text_add(text, "\n    group of ");
@@ -217,7 +218,7 @@ add_group(const tsr_bound *b, int stage, int axis, int first, uint64_t missing, 
   tsr_arena_free(arena);
 }
 
-static void add_groups(const tsr_bound *b, int stage, tsr_text *text) {
+static void add_groups(const tsr_executable *b, int stage, tsr_text *text) {
   const tsr_task *t = task_of(b, stage);
   const tsr_pending_task *m = &b->pending[t->axis == TSR_PP ? b->programs->order->stages : stage];
   for (int i = 0; m->node == t->node && i < m->count; i++)
@@ -225,14 +226,15 @@ static void add_groups(const tsr_bound *b, int stage, tsr_text *text) {
 }
 
 /* Ranks of another stage that have not sent, or not taken what was sent to them. */
-static void add_transfers(const tsr_bound *b, int stage, tsr_text *text) {
-  const tsr_rank_map *h = tsr_bound_hosting(b);
-  const tsr_parallel *p = b->worker->options.parallel;
+static void add_transfers(const tsr_executable *b, int stage, tsr_text *text) {
+  const tsr_rank_map *h = tsr_executable_rank_map(b);
+  const tsr_parallel *p = b->process->options.parallel;
   const tsr_task *t = task_of(b, stage);
   bool receives = t->op == TSR_OP_RECEIVE;
   int from, to;
   tsr_task_ends(
-      &(tsr_task_at){.bound = (tsr_bound *)b, .program = b->programs->of_stage[stage], .task = t},
+      &(tsr_task_at){
+          .executable = (tsr_executable *)b, .program = b->programs->of_stage[stage], .task = t},
       &from, &to);
   for (int i = 0; i < b->ranks_count[stage]; i++) {
     bool waits = false;
@@ -243,16 +245,16 @@ static void add_transfers(const tsr_bound *b, int stage, tsr_text *text) {
     if (!waits) continue;
     int rank = b->ranks_of_stage[stage][i];
     int other = tsr_parallel_member(p, rank, TSR_PP, receives ? from : to);
-    int worker = tsr_rank_map_process(h, other);
+    int process = tsr_rank_map_process(h, other);
     tsr_text_add(
         text,
-        receives ? "\n    rank %d of stage %d, worker %d, has sent nothing to rank %d"
-                 : "\n    rank %d of stage %d, worker %d, has not taken what rank %d sent",
-        other, receives ? from : to, worker, rank);
+        receives ? "\n    rank %d of stage %d, process %d, has sent nothing to rank %d"
+                 : "\n    rank %d of stage %d, process %d, has not taken what rank %d sent",
+        other, receives ? from : to, process, rank);
   }
 }
 
-static void add_stage(const tsr_bound *b, int stage, tsr_text *text) {
+static void add_stage(const tsr_executable *b, int stage, tsr_text *text) {
   const tsr_task *t = task_of(b, stage);
   size_t before;
   tsr_text_add(text, "\n  ");
@@ -263,36 +265,36 @@ static void add_stage(const tsr_bound *b, int stage, tsr_text *text) {
   bool moves = t->op == TSR_OP_RECEIVE || t->op == TSR_OP_WAIT;
   if (tsr_op_is_collective(t->op)) add_groups(b, stage, text);
   else if (moves && b->transfers[t->node]) add_transfers(b, stage, text);
-  if (text->length == before) tsr_text_add(text, "\n    waits for another stage of this worker");
+  if (text->length == before) tsr_text_add(text, "\n    waits for another stage of this process");
 }
 
 /* ---- the report ---- */
 
 static void add_here(const tsr_waiting *w, tsr_text *text) {
-  const tsr_bound *b = w->bound;
+  const tsr_executable *b = w->executable;
   if (w->stage >= 0) {
     for (int s = 0; s < b->programs->order->stages; s++)
       if (b->ranks_count[s] && !is_done(b, s)) add_stage(b, s, text);
     return;
   }
   tsr_arena *arena = tsr_arena_new();
-  int *ranks = tsr_arena_array(arena, int, b->worker->options.parallel->ranks), count = 0;
-  for (int r = 0; r < b->worker->options.parallel->ranks; r++)
-    if (tsr_bound_is_here(b, r)) ranks[count++] = r;
+  int *ranks = tsr_arena_array(arena, int, b->process->options.parallel->ranks), count = 0;
+  for (int r = 0; r < b->process->options.parallel->ranks; r++)
+    if (tsr_executable_is_here(b, r)) ranks[count++] = r;
   tsr_text_add(text, "\n  ");
   add_ranks(text, ranks, count);
   tsr_text_add(text, ": ");
   add_wait(w, text);
-  if (w->peers_count) tsr_text_add(text, "; nothing from worker%s", w->peers_count > 1 ? "s" : "");
+  if (w->peers_count) tsr_text_add(text, "; nothing from process%s", w->peers_count > 1 ? "s" : "");
   for (int i = 0; i < w->peers_count; i++) add_number(text, w->peers[i]);
   tsr_arena_free(arena);
 }
 
-static void add_others(const tsr_bound *b, tsr_text *text) {
-  const tsr_rank_map *h = tsr_bound_hosting(b);
+static void add_others(const tsr_executable *b, tsr_text *text) {
+  const tsr_rank_map *h = tsr_executable_rank_map(b);
   int waiting = 0;
-  for (int o = 0; o < h->workers; o++) {
-    if (o == h->worker) continue;
+  for (int o = 0; o < h->processes; o++) {
+    if (o == h->process) continue;
     waiting += b->reports[o].came;
     if (b->reports[o].came && waiting > LISTED_MAX) continue;
     tsr_text_add(text, "\n  ");
@@ -311,16 +313,16 @@ static void add_others(const tsr_bound *b, tsr_text *text) {
 }
 
 void tsr_wait_report(const tsr_waiting *w, const char *why, tsr_text *text) {
-  const tsr_bound *b = w->bound;
-  const tsr_rank_map *h = tsr_bound_hosting(b);
+  const tsr_executable *b = w->executable;
+  const tsr_rank_map *h = tsr_executable_rank_map(b);
   double waited = w->since ? now() - w->since : 0; /* before the others are asked */
   hear_others(w);
-  tsr_peer_name(h->transport, h->worker, text);
+  tsr_peer_name(h->transport, h->process, text);
   if (why) tsr_text_add(text, " cannot go on: %s", why);
   else
     tsr_text_add(
         text, " has waited %.1f s for others; collectives.timeout_s is %g", waited,
-        b->worker->options.timeout_s);
+        b->process->options.timeout_s);
   add_here(w, text);
   add_others(b, text);
 }

@@ -20,7 +20,7 @@
 #include "schedule/target.h"
 
 /* Replaces tasks of a program by fused ones, as far as the target has kernels for them. After the
- * update has been sunk (settle.h), before operands are bound. */
+ * update has been sunk (sink_updates.c), before operands are bound. */
 void tsr_program_fuse(tsr_program *program, const tsr_target *target);
 
 const char *tsr_fused_name(tsr_fused_form form); /* "epilogue" */

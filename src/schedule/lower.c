@@ -7,7 +7,7 @@
 #include "schedule/fuse.h"
 #include "schedule/overlap.h"
 #include "schedule/program.h"
-#include "schedule/settle.h"
+#include "schedule/sink_updates.h"
 #include <assert.h>
 #include <string.h>
 
@@ -15,14 +15,14 @@ typedef struct {
   tsr_program *p;
   const tsr_graph *g;
   tsr_arena *arena;
-  const tsr_order_starts *starts;
+  const tsr_pipeline_starts *starts;
   int capacity;
 } lowering;
 
 /* What a node makes is planned by lifetimes, unless it is kept. */
 static tsr_segment segment_of(const tsr_graph *g, const tsr_value *v) {
   static const tsr_segment segments[] = {
-      [TSR_VALUE_INPUT] = TSR_SEGMENT_INPUT, [TSR_VALUE_HYPER] = TSR_SEGMENT_INPUT,
+      [TSR_VALUE_INPUT] = TSR_SEGMENT_INPUT, [TSR_VALUE_STEP_SCALARS] = TSR_SEGMENT_INPUT,
       [TSR_VALUE_CONST] = TSR_SEGMENT_CONST, [TSR_VALUE_PARAM] = TSR_SEGMENT_PARAM,
       [TSR_VALUE_STATE] = TSR_SEGMENT_STATE, [TSR_VALUE_NODE] = TSR_SEGMENT_WORK};
   bool kept = v->kind == TSR_VALUE_NODE && tsr_op_facts(g->nodes[v->node].op) & TSR_FACT_KEPT;
@@ -130,7 +130,7 @@ static int lag_of(const lowering *l, const send *s) {
   const tsr_node *to = &l->g->nodes[s->node];
   const tsr_section from = l->p->parts[s->part].section;
   if (!is_body(to->section)) return l->p->order->microbatches;
-  return tsr_order_lag(
+  return tsr_pipeline_lag(
       l->starts, kind_of(from), tsr_value_stage(l->g, s->value), kind_of(to->section), to->stage);
 }
 
@@ -286,7 +286,7 @@ static void place_sources(lowering *l) {
     int chunk, stage = tsr_value_stage(l->g, i);
     *t = (tsr_tensor){.value = i, .segment = TSR_SEGMENT_ABSENT, .frame = -1, .offset = -1};
     if (v->kind == TSR_VALUE_NODE || !tsr_program_has_stage(l->p, stage, &chunk)) continue;
-    if (!used[i] && stage == TSR_EVERY_STAGE && v->kind != TSR_VALUE_HYPER) continue;
+    if (!used[i] && stage == TSR_EVERY_STAGE && v->kind != TSR_VALUE_STEP_SCALARS) continue;
     *t = local_tensor(l, i);
     if (v->kind != TSR_VALUE_INPUT && v->kind != TSR_VALUE_PARAM) place_next(l, t);
   }
@@ -333,8 +333,8 @@ static const int *count_readers(const tsr_graph *g) {
 }
 
 static tsr_program *make_program(
-    const tsr_graph *graph, const tsr_lowering *how, const tsr_order *order,
-    const tsr_order_starts *starts, int stage, const tsr_target *target) {
+    const tsr_graph *graph, const tsr_lowering *how, const tsr_pipeline *order,
+    const tsr_pipeline_starts *starts, int stage, const tsr_target *target) {
   assert(order->microbatches == how->microbatches && stage < order->stages);
   tsr_program *p = tsr_arena_alloc(graph->arena, sizeof *p);
   *p = (tsr_program){.graph = graph, .lowering = *how, .order = order, .stage = stage};
@@ -345,7 +345,7 @@ static tsr_program *make_program(
   make_parts(&l);
   if (how->overlap) tsr_program_overlap(p, how->bucket_bytes);
   make_runs(&l);
-  tsr_program_settle(p);
+  tsr_program_sink_updates(p);
   tsr_program_fuse(p, target);
   bind_tensors(&l); /* shapes, for the target */
   tsr_program_size_outputs(p, target);
@@ -358,10 +358,10 @@ static tsr_program *make_program(
 }
 
 tsr_programs tsr_programs_make(
-    const tsr_graph *graph, const tsr_lowering *how, const tsr_order *order,
+    const tsr_graph *graph, const tsr_lowering *how, const tsr_pipeline *order,
     const tsr_target *target) {
   tsr_programs all = {.graph = graph, .order = order};
-  tsr_order_starts starts = tsr_order_find_starts(graph->arena, order);
+  tsr_pipeline_starts starts = tsr_pipeline_find_starts(graph->arena, order);
   all.of_stage = tsr_arena_array(graph->arena, tsr_program *, order->stages);
   for (int s = 0; s < order->stages; s++)
     all.of_stage[s] = make_program(graph, how, order, &starts, s, target);

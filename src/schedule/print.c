@@ -74,7 +74,8 @@ static void print_task(const tsr_program *p, int index, tsr_text *text) {
     tsr_text_add(text, "%s %s", i ? "," : "", p->graph->values[tsr_task_input(p, t, i)].name);
     print_cast(&t->inputs[i], &tsr_kernel_inputs(t)[i], text);
   }
-  if (n->place.file && n->place.line) tsr_text_add(text, "  # %s:%d", n->place.file, n->place.line);
+  if (n->location.file && n->location.line)
+    tsr_text_add(text, "  # %s:%d", n->location.file, n->location.line);
   tsr_text_add(text, "\n");
 }
 

@@ -62,7 +62,7 @@ bool tsr_program_has_stage(const tsr_program *p, int virtual_stage, int *ret_chu
   int stage;
   *ret_chunk = 0;
   if (virtual_stage == TSR_EVERY_STAGE) return true;
-  tsr_order_locate(p->order, virtual_stage, &stage, ret_chunk);
+  tsr_pipeline_locate(p->order, virtual_stage, &stage, ret_chunk);
   return stage == p->stage;
 }
 

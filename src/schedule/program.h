@@ -6,7 +6,7 @@
 #define TSR_SCHEDULE_PROGRAM_H
 #include "graph/graph.h"
 #include "schedule/norm_pieces.h"
-#include "schedule/order.h"
+#include "schedule/pipeline.h"
 #include "schedule/reduction.h"
 
 /* A rank's memory: one buffer a segment. The first four are laid out in the order of the graph's
@@ -137,7 +137,7 @@ typedef struct {
 typedef struct {
   const tsr_graph *graph;
   tsr_lowering lowering;
-  const tsr_order *order;
+  const tsr_pipeline *order;
   int stage;
   tsr_task *tasks;
   int tasks_count;
@@ -158,7 +158,7 @@ typedef struct {
 /* What a mesh runs: a program for each stage of the pipeline. */
 typedef struct {
   const tsr_graph *graph;
-  const tsr_order *order;
+  const tsr_pipeline *order;
   tsr_program **of_stage; /* order->stages of them */
 } tsr_programs;
 
@@ -168,7 +168,7 @@ struct tsr_target;
  * same bytes. The order's microbatches are the lowering's. `target`: what the programs are for
  * (target.h). */
 tsr_programs tsr_programs_make(
-    const tsr_graph *graph, const tsr_lowering *lowering, const tsr_order *order,
+    const tsr_graph *graph, const tsr_lowering *lowering, const tsr_pipeline *order,
     const struct tsr_target *target);
 
 /* The values of a task's operands. */

@@ -195,7 +195,7 @@ static const char *tensor_text(tsr_verify *v, const tsr_tensor *t) {
 /* What a rank's part of a value must be. */
 static tsr_tensor local_tensor(const tsr_verify *v, int value) {
   static const tsr_segment segments[] = {
-      [TSR_VALUE_INPUT] = TSR_SEGMENT_INPUT, [TSR_VALUE_HYPER] = TSR_SEGMENT_INPUT,
+      [TSR_VALUE_INPUT] = TSR_SEGMENT_INPUT, [TSR_VALUE_STEP_SCALARS] = TSR_SEGMENT_INPUT,
       [TSR_VALUE_CONST] = TSR_SEGMENT_CONST, [TSR_VALUE_PARAM] = TSR_SEGMENT_PARAM,
       [TSR_VALUE_STATE] = TSR_SEGMENT_STATE, [TSR_VALUE_NODE] = TSR_SEGMENT_WORK};
   const tsr_value *x = &v->graph->values[value];

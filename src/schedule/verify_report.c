@@ -2,10 +2,11 @@
 /* Findings, each with the node and the rank that it is about. */
 #include "schedule/verify_checks.h"
 
-static bool say(tsr_verify *v, tsr_place place, const char *who, const char *format, va_list args) {
+static bool
+say(tsr_verify *v, tsr_location location, const char *who, const char *format, va_list args) {
   if (v->mesh->leave_out && v->mesh->leave_out(v->mesh->context, format)) return true;
   if (v->found++ < TSR_VERIFY_FINDINGS_MAX)
-    tsr_diag_error(v->diags, place, "%s: %s", who, tsr_arena_vprintf(v->arena, format, args));
+    tsr_diag_error(v->diags, location, "%s: %s", who, tsr_arena_vprintf(v->arena, format, args));
   return false;
 }
 
@@ -26,7 +27,7 @@ bool tsr_verify_say_task(
     who = tsr_arena_printf(v->arena, "%s, microbatch %d", who, microbatch);
   va_list args;
   va_start(args, format);
-  bool left_out = say(v, n->place, who, format, args);
+  bool left_out = say(v, n->location, who, format, args);
   va_end(args);
   return left_out;
 }
@@ -37,7 +38,7 @@ bool tsr_verify_say_node(
   const char *who = tsr_arena_printf(v->arena, "'%s', %s", n->name, rank_text(v, s));
   va_list args;
   va_start(args, format);
-  bool left_out = say(v, n->place, who, format, args);
+  bool left_out = say(v, n->location, who, format, args);
   va_end(args);
   return left_out;
 }
@@ -48,7 +49,7 @@ bool tsr_verify_say_value(
   const char *who = tsr_arena_printf(v->arena, "'%s', %s", x->name, rank_text(v, s));
   va_list args;
   va_start(args, format);
-  bool left_out = say(v, x->place, who, format, args);
+  bool left_out = say(v, x->location, who, format, args);
   va_end(args);
   return left_out;
 }

@@ -201,8 +201,8 @@ static bool check_rank(const tsr_sum_check *c, int dim, const int *coord) {
     int64_t rest = m, scale = 1, unit = 0;
     for (int k = d->cuts_count - 1; k >= 0; k--) {
       const tsr_sum_cut *u = &d->cuts[k];
-      int64_t place = holder(c, dim, u, coord) * u->local + rest % u->local;
-      unit += tsr_sequence_unit(u->zigzag, u->global, place) * scale;
+      int64_t location = holder(c, dim, u, coord) * u->local + rest % u->local;
+      unit += tsr_sequence_unit(u->zigzag, u->global, location) * scale;
       scale *= u->global;
       rest /= u->local;
     }

@@ -60,7 +60,7 @@ static bool check_present(const check *c, int task, int value) {
   int stage, chunk, of = tsr_value_stage(c->v->graph, value);
   if (c->p->tensors[value].segment != TSR_SEGMENT_ABSENT) return true;
   stage = c->p->stage;
-  if (of != TSR_EVERY_STAGE) tsr_order_locate(c->p->order, of, &stage, &chunk);
+  if (of != TSR_EVERY_STAGE) tsr_pipeline_locate(c->p->order, of, &stage, &chunk);
   if (tsr_op_facts(t->op) & TSR_FACT_EVERYWHERE && stage != c->p->stage) return true;
   return tsr_verify_say_task(
       c->v, c->s, task, -1, "reads '%s', of which this stage has nothing", name_of(c, value));
@@ -193,7 +193,7 @@ static bool check_part_of(const check *c, int task, int node) {
   const tsr_node *n = &c->v->graph->nodes[node];
   const tsr_part *part = &c->p->parts[c->s->part_of[task]];
   int stage = c->p->stage, chunk = 0;
-  if (n->stage != TSR_EVERY_STAGE) tsr_order_locate(c->p->order, n->stage, &stage, &chunk);
+  if (n->stage != TSR_EVERY_STAGE) tsr_pipeline_locate(c->p->order, n->stage, &stage, &chunk);
   if (stage != c->p->stage &&
       !tsr_verify_say_task(c->v, c->s, task, -1, "its node is on stage %d", stage))
     return false;

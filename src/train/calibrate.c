@@ -84,14 +84,14 @@ static void fill_row(void *context, const char *input, int64_t sample, void *row
   }
 }
 
-static void set_hyper(const calibration_case *c, tsr_bound *bound) {
+static void set_step_scalars(const calibration_case *c, tsr_executable *executable) {
   int64_t samples = c->compiled.batch * c->compiled.programs.order->microbatches;
   int64_t each = c->compiled.model->sequence > 0 ? c->compiled.model->sequence : 1;
-  float hyper[TSR_HYPERS] = {0};
-  hyper[TSR_HYPER_LR] = 1e-5f;
-  hyper[TSR_HYPER_CORRECTION1] = hyper[TSR_HYPER_CORRECTION2] = 1;
-  hyper[TSR_HYPER_INV_COUNT] = (float)(1 / (double)(samples * each));
-  tsr_bound_set_hyper(bound, hyper);
+  float step_scalars[TSR_SCALARS] = {0};
+  step_scalars[TSR_SCALAR_LR] = 1e-5f;
+  step_scalars[TSR_SCALAR_CORRECTION1] = step_scalars[TSR_SCALAR_CORRECTION2] = 1;
+  step_scalars[TSR_SCALAR_INV_COUNT] = (float)(1 / (double)(samples * each));
+  tsr_executable_set_step_scalars(executable, step_scalars);
 }
 
 /* ---- from events to samples ---- */
@@ -118,8 +118,8 @@ static double typical(double *values, int count) {
 }
 
 static bool is_measured(const tsr_task *t) {
-  bool meets = t->axis == TSR_PP && tsr_op_is_collective(t->op); /* waits for others */
-  return !meets && t->op != TSR_OP_SEND && t->op != TSR_OP_WAIT;
+  bool waits_in = t->axis == TSR_PP && tsr_op_is_collective(t->op); /* waits for others */
+  return !waits_in && t->op != TSR_OP_SEND && t->op != TSR_OP_WAIT;
 }
 
 /* Stages take turns on one thread, and the ranks of a stage end a task together: so what passes
@@ -182,35 +182,36 @@ add_samples(calibrator *x, const calibration_case *c, const tsr_record *record, 
 
 /* ---- steps ---- */
 
-static double run_steps(calibration_case *c, tsr_bound *bound, int64_t first, int steps) {
+static double run_steps(calibration_case *c, tsr_executable *executable, int64_t first, int steps) {
   double *seconds = tsr_arena_array(c->arena, double, steps);
   for (int i = 0; i < steps; i++) {
     double begin = now();
-    tsr_bound_run(bound, first + i, fill_row, c);
+    tsr_executable_run(executable, first + i, fill_row, c);
     seconds[i] = now() - begin;
   }
   return typical(seconds, steps);
 }
 
 static bool measure_case(calibrator *x, calibration_case *c) {
-  tsr_worker_options o = {
+  tsr_process_options o = {
       .parallel = c->parallel, .kernels = x->device.k, .threads = x->device.threads, .seed = 1};
-  tsr_worker *worker = NULL;
-  tsr_bound *bound = NULL;
-  if (!tsr_worker_open(c->arena, &o, &c->compiled.programs, 1, &worker, &bound, x->diags))
+  tsr_process *process = NULL;
+  tsr_executable *executable = NULL;
+  if (!tsr_process_open(c->arena, &o, &c->compiled.programs, 1, &process, &executable, x->diags))
     return false;
-  set_hyper(c, bound);
-  double step = run_steps(c, bound, 0, WARM_UP + 1);
+  set_step_scalars(c, executable);
+  double step = run_steps(c, executable, 0, WARM_UP + 1);
   double wanted = x->seconds / 2 / step;
   int steps = (int)fmin(fmax(wanted, STEPS_MIN), STEPS_MAX);
   int64_t events = steps * tsr_recorder_events_of_step(&c->compiled.programs, c->parallel);
   int64_t first = WARM_UP + 1;
-  tsr_recorder *recorder = tsr_bound_record(c->arena, bound, first + steps, steps, events);
-  double plain = run_steps(c, bound, first, steps);
-  double recorded = run_steps(c, bound, first + steps, steps);
+  tsr_recorder *recorder =
+      tsr_executable_record(c->arena, executable, first + steps, steps, events);
+  double plain = run_steps(c, executable, first, steps);
+  double recorded = run_steps(c, executable, first + steps, steps);
   tsr_record record = tsr_recorder_read(c->arena, recorder);
   add_samples(x, c, &record, fmin(1, plain / recorded));
-  tsr_worker_close(worker);
+  tsr_process_close(process);
   return true;
 }
 

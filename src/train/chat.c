@@ -10,7 +10,7 @@ enum { ROLES = 3, CHAT_BYTES_MAX = 1 << 26 };
 
 /* ---- reading ---- */
 
-static tsr_place place_of(const char *file) { return (tsr_place){.file = file}; }
+static tsr_location place_of(const char *file) { return (tsr_location){.file = file}; }
 
 /* Keys that mean something elsewhere (name, tool_calls) would be lost without a word. */
 static bool check_keys(const cJSON *message, int number, const char *file, tsr_diags *diags) {
@@ -97,10 +97,10 @@ bool tsr_chat_parse(
 }
 
 bool tsr_chat_read(
-    tsr_arena *arena, const char *path, tsr_place place, tsr_chat *ret, tsr_diags *diags) {
+    tsr_arena *arena, const char *path, tsr_location location, tsr_chat *ret, tsr_diags *diags) {
   char *text;
   size_t length;
-  return tsr_file_read(arena, path, CHAT_BYTES_MAX, place, &text, &length, diags) &&
+  return tsr_file_read(arena, path, CHAT_BYTES_MAX, location, &text, &length, diags) &&
          tsr_chat_parse(arena, path, text, length, ret, diags);
 }
 

@@ -19,7 +19,8 @@ typedef struct {
  * may come first, then user and assistant by turns, and the user has the last word. All mistakes of
  * a file are told in one call. */
 bool tsr_chat_read(
-    tsr_arena *arena, const char *path, tsr_place place, tsr_chat *ret_chat, tsr_diags *diags);
+    tsr_arena *arena, const char *path, tsr_location location, tsr_chat *ret_chat,
+    tsr_diags *diags);
 bool tsr_chat_parse(
     tsr_arena *arena, const char *file, const char *text, size_t length, tsr_chat *ret_chat,
     tsr_diags *diags);
@@ -33,7 +34,7 @@ typedef enum {
 } tsr_chat_format;
 tsr_chat_format tsr_chat_format_of(const tsr_tokenizer *tokenizer);
 
-/* The conversation up to where the assistant begins to speak. No other system message is made up
+/* The conversation up to where the assistant begins to speak. No other system message is generated
  * where there is none. An error names the formats when the tokenizer has none of them. */
 bool tsr_chat_render(
     const tsr_chat *chat, tsr_chat_format format, tsr_text *text, tsr_diags *diags);

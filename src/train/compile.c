@@ -48,7 +48,7 @@ static tsr_graph *narrow(const tsr_config *c, tsr_graph *g) {
       [TSR_PRECISION_F32] = TSR_F32,
       [TSR_PRECISION_BF16] = TSR_BF16,
       [TSR_PRECISION_FP16] = TSR_F16};
-  tsr_narrowing how = {dtypes[c->training.precision], store_of(c)};
+  tsr_precision_types how = {dtypes[c->training.precision], store_of(c)};
   return how.dtype == TSR_F32 ? g : tsr_pass_precision(g, how);
 }
 
@@ -84,10 +84,10 @@ static void note_loss_scale(const tsr_config *c, tsr_diags *diags) {
       "training_config.loss_scale.interval"};
   if (c->training.precision == TSR_PRECISION_FP16) return;
   for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
-    tsr_place place = tsr_config_place(c, keys[i]);
-    if (place.file)
+    tsr_location location = tsr_config_location(c, keys[i]);
+    if (location.file)
       tsr_diag_note(
-          diags, place, "the loss scale's '%s' changes nothing: precision is not fp16",
+          diags, location, "the loss scale's '%s' changes nothing: precision is not fp16",
           strrchr(keys[i], '.') + 1);
   }
 }
@@ -101,18 +101,18 @@ note_idle_collectives(const tsr_graph *g, const tsr_parallel *parallel, tsr_diag
     if (axis < 0 || parallel->size[axis] > 1) continue;
     const char *name = tsr_axis_name(axis);
     tsr_diag_warning(
-        diags, n->place, "this %s does nothing: the mesh has no %s", tsr_op_name(n->op), name);
+        diags, n->location, "this %s does nothing: the mesh has no %s", tsr_op_name(n->op), name);
   }
 }
 
 /* Training runs in the configuration's order, everything else forward alone. */
 static bool choose_order(
-    tsr_arena *arena, const tsr_compile_options *o, bool training, const tsr_order **ret,
+    tsr_arena *arena, const tsr_compile_options *o, bool training, const tsr_pipeline **ret,
     tsr_diags *diags) {
   if (training) return tsr_pipeline_order(arena, o->config, o->parallel, ret, diags);
   int stages = o->parallel->size[TSR_PP], chunks = 1;
   if (o->cut) chunks = (o->cut->count + 1) / stages;
-  tsr_order *order = tsr_order_make(arena, TSR_ORDER_FORWARD, stages, chunks, 1);
+  tsr_pipeline *order = tsr_pipeline_make(arena, TSR_PIPELINE_FORWARD, stages, chunks, 1);
   order->v_shaped = o->order_of_training && o->order_of_training->v_shaped;
   *ret = order;
   return true;
@@ -159,7 +159,7 @@ static bool check_rows(
   if (sequence <= ROWS_MAX / batch) return true;
   tsr_diag_error(
       diags,
-      tsr_config_place(
+      tsr_config_location(
           o->config,
           evaluates ? "training_config.validation_batch_size" : "training_config.batch_size"),
       "%lld samples of %lld tokens are more than the %d tokens that can go through a model at once",
@@ -284,7 +284,7 @@ typedef struct {
 } request;
 
 /* What speaks against sharing an evaluation's samples out is no error: each rank can have all. */
-static bool place(
+static bool location(
     tsr_arena *arena, const tsr_placing *placing, bool by_sample, tsr_compiled *ret,
     tsr_diags *diags) {
   if (!by_sample) return tsr_pass_placement(ret->graph, placing, &ret->placed, diags);
@@ -311,7 +311,7 @@ static bool compile_program(
   bool learns = training && ret->graph->loss >= 0;
   if (learns && !tsr_pass_check_padding(ret->graph, diags)) return false;
   if (training && !check_samples(arena, o, ret, diags)) return false;
-  const tsr_order *order;
+  const tsr_pipeline *order;
   if (!choose_order(arena, o, training, &order, diags)) return false;
   ret->cut = o->cut ? *o->cut : (tsr_cut){0};
   ret->cut.of = o->cut ? o->cut_of : NULL;
@@ -328,7 +328,7 @@ static bool compile_program(
   tsr_lowering lowering = lowering_of(o, purpose, ret->graph, ret->batch, alone, want.batch);
   tsr_placing placing = placing_of(o, &lowering, ret->graph, alone, want.batch);
   if (ret->new_tokens) keep_whole_over_cp(ret->graph, &lowering, &placing);
-  if (!place(arena, &placing, by_sample, ret, diags)) return false;
+  if (!location(arena, &placing, by_sample, ret, diags)) return false;
   if (ret->joins_samples) return true;
   ret->programs = tsr_programs_make(ret->placed, &lowering, order, &o->target);
   return prove(arena, o->parallel, &ret->programs, diags);

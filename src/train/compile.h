@@ -28,11 +28,11 @@ typedef struct {
   int64_t vocab_detected, vocab_assumed; /* as in tsr_model_options */
   const char *graphs_folder;
   const tsr_cut *cut; /* of the training graph, for the others to share its stages; NULL: find it */
-  const tsr_graph *cut_of;            /* the training graph */
-  const tsr_graph *placed_of;         /* the same, placed: where its parameters are stored */
-  const tsr_order *order_of_training; /* and its virtual stages' places */
-  tsr_compile_outputs outputs;        /* of training */
-  tsr_target target;                  /* what the programs are for */
+  const tsr_graph *cut_of;               /* the training graph */
+  const tsr_graph *placed_of;            /* the same, placed: where its parameters are stored */
+  const tsr_pipeline *order_of_training; /* and its virtual stages' places */
+  tsr_compile_outputs outputs;           /* of training */
+  tsr_target target;                     /* what the programs are for */
   /* of generation; 0: as it says */
   int64_t rows;   /* texts at once, made a multiple of dp (1) */
   int64_t window; /* tokens that the model sees at most (training's sequence_length) */

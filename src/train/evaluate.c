@@ -117,17 +117,18 @@ static double now(void) {
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-double tsr_evaluation_loss(const tsr_compiled *evaluation, const tsr_bound *bound, float *numbers) {
+double tsr_evaluation_loss(
+    const tsr_compiled *evaluation, const tsr_executable *executable, float *numbers) {
   double sum = 0;
-  tsr_bound_read(bound, evaluation->placed->loss, numbers);
+  tsr_executable_read(executable, evaluation->placed->loss, numbers);
   for (int64_t i = 0; i < evaluation->samples; i++) sum += (double)numbers[i];
   return sum;
 }
 
 bool tsr_evaluate(
     tsr_arena *arena, const tsr_run_data *data, tsr_split split, const tsr_compiled *evaluation,
-    tsr_bound *bound, int64_t batch, const volatile sig_atomic_t *stop, tsr_evaluation *ret,
-    tsr_diags *diags) {
+    tsr_executable *executable, int64_t batch, const volatile sig_atomic_t *stop,
+    tsr_evaluation *ret, tsr_diags *diags) {
   walk w = {.data = data, .T = evaluation->model->sequence};
   double begin = now(), sum = 0;
   *ret = (tsr_evaluation){0};
@@ -138,11 +139,11 @@ bool tsr_evaluate(
   while (!(stop && *stop) && next_batch(&w, batch)) {
     if (!check_tokens(&w, diags)) return false;
     int64_t count = count_targets(&w, row, &ret->bytes);
-    float hyper[TSR_HYPERS] = {0};
-    hyper[TSR_HYPER_INV_COUNT] = count ? (float)(1 / (double)count) : 0;
-    tsr_bound_set_hyper(bound, hyper);
-    tsr_bound_run(bound, 0, fill, &w);
-    sum += tsr_evaluation_loss(evaluation, bound, numbers) * (double)count;
+    float step_scalars[TSR_SCALARS] = {0};
+    step_scalars[TSR_SCALAR_INV_COUNT] = count ? (float)(1 / (double)count) : 0;
+    tsr_executable_set_step_scalars(executable, step_scalars);
+    tsr_executable_run(executable, 0, fill, &w);
+    sum += tsr_evaluation_loss(evaluation, executable, numbers) * (double)count;
     ret->tokens += count;
   }
   if (!ret->tokens && stop && *stop) return false;

@@ -14,7 +14,8 @@ typedef struct {
 } tsr_evaluation;
 
 /* The loss of what the program has evaluated last. `numbers`: room for `batch` of them. */
-double tsr_evaluation_loss(const tsr_compiled *evaluation, const tsr_bound *bound, float *numbers);
+double tsr_evaluation_loss(
+    const tsr_compiled *evaluation, const tsr_executable *executable, float *numbers);
 
 /* Over one part of the data's tokens, in windows that follow each other; the last of a file is
  * shorter. `batch` windows at once, of `evaluation`'s program (TSR_COMPILE_EVALUATE). Which batches
@@ -22,7 +23,7 @@ double tsr_evaluation_loss(const tsr_compiled *evaluation, const tsr_bound *boun
  * ends it early, with what was seen so far; false, without an error, where that is nothing. */
 bool tsr_evaluate(
     tsr_arena *arena, const tsr_run_data *data, tsr_split split, const tsr_compiled *evaluation,
-    tsr_bound *bound, int64_t batch, const volatile sig_atomic_t *stop,
+    tsr_executable *executable, int64_t batch, const volatile sig_atomic_t *stop,
     tsr_evaluation *ret_evaluation, tsr_diags *diags);
 
 #endif

@@ -42,10 +42,11 @@ int tsr_generation_programs(const tsr_compiled *g, tsr_programs ret_programs[2])
   return g->decode ? 2 : 1;
 }
 
-tsr_generator tsr_generator_of(const tsr_compiled *g, tsr_bound *const *bound, int64_t vocab_size) {
+tsr_generator
+tsr_generator_of(const tsr_compiled *g, tsr_executable *const *executable, int64_t vocab_size) {
   int64_t known = g->model->vocab_size;
   if (known && known < vocab_size) vocab_size = known;
-  return (tsr_generator){g, bound[0], g->decode ? bound[1] : NULL, vocab_size};
+  return (tsr_generator){g, executable[0], g->decode ? executable[1] : NULL, vocab_size};
 }
 
 static bool has_cache(const generating *g) { return g->generator->decode != NULL; }
@@ -149,13 +150,14 @@ static bool draw(generating *g, row *r) {
 }
 
 /* After a run: a token for every row that has none waiting. */
-static bool draw_tokens(generating *g, const tsr_bound *bound, int logits) {
+static bool draw_tokens(generating *g, const tsr_executable *executable, int logits) {
   for (int64_t i = 0; i < g->rows_count; i++) {
     row *r = &g->rows[i];
     if (r->prompt < 0) continue;
     if (has_cache(g)) r->cached += r->taken;
     if (has_cache(g) && waiting(r)) continue;
-    tsr_bound_read_row(bound, logits, has_cache(g) ? i : i * g->window + r->taken - 1, g->logits);
+    tsr_executable_read_row(
+        executable, logits, has_cache(g) ? i : i * g->window + r->taken - 1, g->logits);
     if (!draw(g, r)) return false;
   }
   return true;
@@ -166,13 +168,13 @@ static bool run(generating *g) {
   const tsr_generator *generator = g->generator;
   bool reads = take_tokens(g), whole = !has_cache(g);
   bool first = whole || g->width > 1;
-  tsr_bound *bound = first ? generator->bound : generator->decode;
+  tsr_executable *executable = first ? generator->executable : generator->decode;
   const tsr_compiled *c = first ? generator->generation : generator->generation->decode;
   int64_t tokens = 0;
   for (int64_t i = 0; i < g->rows_count; i++)
     tokens += whole ? g->rows[i].prompt >= 0 : g->rows[i].taken;
-  tsr_bound_run(bound, 0, fill, g);
-  bool ok = draw_tokens(g, bound, tsr_graph_find_output(c->placed, "logits"));
+  tsr_executable_run(executable, 0, fill, g);
+  bool ok = draw_tokens(g, executable, tsr_graph_find_output(c->placed, "logits"));
   *(reads ? &g->speed.prefill_tokens : &g->speed.decode_tokens) += tokens;
   *(reads ? &g->speed.prefill_seconds : &g->speed.decode_seconds) += now() - start;
   return ok;
@@ -192,7 +194,7 @@ static bool
 check_prompt(const tsr_generator *g, const tsr_prompt *p, int number, tsr_diags *diags) {
   if (p->count < 1)
     return tsr_diag_error(
-        diags, TSR_NOWHERE, "prompt %d is empty: nothing goes on from there", number + 1);
+        diags, TSR_NOWHERE, "prompt %d is empty: it has nothing to continue", number + 1);
   for (int64_t i = 0; i < p->count; i++)
     if (p->tokens[i] < 0 || p->tokens[i] >= g->vocab_size)
       return tsr_diag_error(

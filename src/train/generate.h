@@ -8,7 +8,7 @@
  * ways give the same tokens. */
 #ifndef TSR_TRAIN_GENERATE_H
 #define TSR_TRAIN_GENERATE_H
-#include "runtime/worker.h"
+#include "runtime/process.h"
 #include "train/compile.h"
 #include "train/sampling.h"
 #include <signal.h>
@@ -16,17 +16,17 @@
 /* A model with memory. */
 typedef struct {
   const tsr_compiled *generation; /* of TSR_COMPILE_GENERATE */
-  tsr_bound *bound;               /* generation->programs */
-  tsr_bound *decode;              /* generation->decode->programs; NULL where there is none */
+  tsr_executable *executable;     /* generation->programs */
+  tsr_executable *decode;         /* generation->decode->programs; NULL where there is none */
   int64_t vocab_size;             /* tokens that may be drawn are below it */
 } tsr_generator;
 
-/* The programs of generation, to be put behind others of a worker's; how many (1 or 2). */
+/* The programs of generation, to be put behind others of a process's; how many (1 or 2). */
 int tsr_generation_programs(const tsr_compiled *generation, tsr_programs ret_programs[2]);
 /* Of what tsr_worker_open gave for them; `vocab_size` is the tokenizer's, of which the model may
  * know less. */
-tsr_generator
-tsr_generator_of(const tsr_compiled *generation, tsr_bound *const *bound, int64_t vocab_size);
+tsr_generator tsr_generator_of(
+    const tsr_compiled *generation, tsr_executable *const *executable, int64_t vocab_size);
 
 typedef struct {
   const int32_t *tokens; /* each in [0, vocab_size) */

@@ -54,7 +54,7 @@ static bool check_files(const tsr_trainer_options *o, const tsr_graph *g, tsr_di
 }
 
 static bool report_output(
-    const tsr_trainer_options *o, const tsr_bound *bound, const tsr_graph *g, int i,
+    const tsr_trainer_options *o, const tsr_executable *executable, const tsr_graph *g, int i,
     tsr_diags *diags) {
   const tsr_value *v = &g->values[g->outputs[i].value];
   int64_t n = tsr_value_elements(v);
@@ -62,7 +62,7 @@ static bool report_output(
   if (!data)
     return tsr_diag_failure(
         diags, TSR_NOWHERE, "out of memory: %s for '%s'", tsr_text_bytes(4 * n).text, v->name);
-  tsr_bound_read(bound, g->outputs[i].value, data);
+  tsr_executable_read(executable, g->outputs[i].value, data);
   double sum = 0, squares = 0;
   for (int64_t k = 0; k < n; k++) {
     sum += data[k];
@@ -94,19 +94,19 @@ bool tsr_graph_check_inputs(const tsr_graph *g, tsr_diags *diags) {
     if (v->kind != TSR_VALUE_INPUT || v->dtype != TSR_I32) continue;
     if (loss && g->outputs_count) {
       tsr_diag_error(
-          diags, g->outputs[0].place,
+          diags, g->outputs[0].location,
           "the graph makes the loss '%s', and no output is called 'loss'", loss);
       tsr_diag_hint(diags, "'outputs' names it: {loss: %s}", loss);
       return false;
     }
     ok = tsr_diag_error(
-        diags, v->place, "'%s' needs data, which only a graph with a loss is given", v->name);
+        diags, v->location, "'%s' needs data, which only a graph with a loss is given", v->name);
   }
   return ok;
 }
 
 bool tsr_run_graph(const tsr_trainer_options *o, const tsr_compiled *graph, tsr_diags *diags) {
-  tsr_worker_options options = {
+  tsr_process_options options = {
       o->parallel, o->kernels, o->threads, o->config->training.seed,
       o->config->device.memory_limit};
   options.device = o->device;
@@ -115,15 +115,15 @@ bool tsr_run_graph(const tsr_trainer_options *o, const tsr_compiled *graph, tsr_
   options.timeout_s = o->timeout_s;
   options.lost = o->lost;
   options.lost_context = o->lost_context;
-  tsr_worker *worker = NULL;
-  tsr_bound *bound = NULL;
+  tsr_process *process = NULL;
+  tsr_executable *executable = NULL;
   if (!check_files(o, graph->placed, diags) ||
-      !tsr_worker_open(o->arena, &options, &graph->programs, 1, &worker, &bound, diags))
+      !tsr_process_open(o->arena, &options, &graph->programs, 1, &process, &executable, diags))
     return false;
-  tsr_bound_run(bound, 0, NULL, NULL);
+  tsr_executable_run(executable, 0, NULL, NULL);
   bool ok = !o->out || tsr_out_folder_begin(o->arena, o->out, o->config, diags);
   for (int i = 0; ok && i < graph->placed->outputs_count; i++)
-    ok = report_output(o, bound, graph->placed, i, diags);
-  tsr_worker_close(worker);
+    ok = report_output(o, executable, graph->placed, i, diags);
+  tsr_process_close(process);
   return ok;
 }

@@ -5,70 +5,70 @@
 
 /* ---- the order ---- */
 
-static tsr_place schedule_place(const tsr_config *c) {
-  tsr_place place = tsr_config_place(c, "pipeline.schedule");
-  if (!place.line) place = tsr_config_place(c, "schedule.pipeline");
-  if (!place.line) place = tsr_config_place(c, "device_config.enable_pp");
-  return place;
+static tsr_location schedule_place(const tsr_config *c) {
+  tsr_location location = tsr_config_location(c, "pipeline.schedule");
+  if (!location.line) location = tsr_config_location(c, "schedule.pipeline");
+  if (!location.line) location = tsr_config_location(c, "device_config.enable_pp");
+  return location;
 }
 
 /* The share of a step in which stages of equal cost, whose backward pass takes twice the forward
  * one's time, wait. */
-static double bubble_of(tsr_arena *arena, const tsr_order *order) {
+static double bubble_of(tsr_arena *arena, const tsr_pipeline *order) {
   int stages = order->stages * order->chunks;
   double *one = tsr_arena_array(arena, double, stages),
          *two = tsr_arena_array(arena, double, stages);
   for (int i = 0; i < stages; i++) one[i] = 1, two[i] = order->splits_backward ? 1 : 2;
-  tsr_order_costs costs = {.forward = one, .backward = two, .weights = one};
-  tsr_order_times times;
-  tsr_order_time(arena, order, &costs, &times);
+  tsr_pipeline_costs costs = {.forward = one, .backward = two, .weights = one};
+  tsr_pipeline_times times;
+  tsr_pipeline_time(arena, order, &costs, &times);
   return 100 * times.bubble;
 }
 
 static void
-note_bubble(tsr_arena *arena, const tsr_config *c, const tsr_order *order, tsr_diags *diags) {
+note_bubble(tsr_arena *arena, const tsr_config *c, const tsr_pipeline *order, tsr_diags *diags) {
   int stages = order->stages, m = order->microbatches;
-  tsr_place place = tsr_config_place(c, "schedule.pipeline_microbatches");
-  if (!place.line) place = schedule_place(c);
+  tsr_location location = tsr_config_location(c, "schedule.pipeline_microbatches");
+  if (!location.line) location = schedule_place(c);
   double bubble = bubble_of(arena, order);
   if (m < stages)
     tsr_diag_warning(
-        diags, place, "%d microbatch%s for %d stages: %.0f %% of the pipeline's time is idle", m,
+        diags, location, "%d microbatch%s for %d stages: %.0f %% of the pipeline's time is idle", m,
         m == 1 ? "" : "es", stages, bubble);
   else if (m < 2 * stages)
     tsr_diag_note(
-        diags, place,
+        diags, location,
         "%d microbatches for %d stages: a bubble of %.0f %%; twice the stages or more make it "
         "small",
         m, stages, bubble);
 }
 
-static int chunks_of(const tsr_config *c, tsr_order_kind kind) {
+static int chunks_of(const tsr_config *c, tsr_pipeline_kind kind) {
   if (c->pipeline.virtual_stages) return (int)c->pipeline.virtual_stages;
-  return kind == TSR_ORDER_INTERLEAVED || kind == TSR_ORDER_ZB_V ? 2 : 1;
+  return kind == TSR_PIPELINE_INTERLEAVED || kind == TSR_PIPELINE_ZB_V ? 2 : 1;
 }
 
 bool tsr_pipeline_order(
-    tsr_arena *arena, const tsr_config *c, const tsr_parallel *p, const tsr_order **ret_order,
+    tsr_arena *arena, const tsr_config *c, const tsr_parallel *p, const tsr_pipeline **ret_order,
     tsr_diags *diags) {
   int stages = p->size[TSR_PP], microbatches = (int)p->microbatches;
-  tsr_place place = schedule_place(c);
+  tsr_location location = schedule_place(c);
   if (stages == 1) {
-    *ret_order = tsr_order_make(arena, TSR_ORDER_1F1B, 1, 1, microbatches);
+    *ret_order = tsr_pipeline_make(arena, TSR_PIPELINE_1F1B, 1, 1, microbatches);
     return true;
   }
   if (c->pipeline.schedule_file) {
-    tsr_order *order;
-    bool ok = tsr_order_read(
-        arena, c->pipeline.schedule_file, place, stages, microbatches, &order, diags);
+    tsr_pipeline *order;
+    bool ok = tsr_pipeline_read(
+        arena, c->pipeline.schedule_file, location, stages, microbatches, &order, diags);
     if (ok) note_bubble(arena, c, order, diags);
     *ret_order = order;
     return ok;
   }
-  tsr_order_kind kind = tsr_order_find(c->pipeline.schedule);
+  tsr_pipeline_kind kind = tsr_pipeline_find(c->pipeline.schedule);
   int chunks = chunks_of(c, kind);
-  if (!tsr_order_possible(kind, stages, chunks, microbatches, place, diags)) return false;
-  *ret_order = tsr_order_make(arena, kind, stages, chunks, microbatches);
+  if (!tsr_pipeline_possible(kind, stages, chunks, microbatches, location, diags)) return false;
+  *ret_order = tsr_pipeline_make(arena, kind, stages, chunks, microbatches);
   note_bubble(arena, c, *ret_order, diags);
   return true;
 }
@@ -144,38 +144,38 @@ static void balance(const piece *pieces, int count, int stages, int *ret_begin) 
 static bool
 cut_by_blocks(const tsr_config *c, int blocks, int stages, int *ret_begin, tsr_diags *diags) {
   const tsr_config_pipeline *p = &c->pipeline;
-  tsr_place place = p->blocks_place;
+  tsr_location location = p->blocks_place;
   int sum = 0;
   if (p->blocks_count != stages)
     return tsr_diag_error(
-        diags, place, "blocks_per_rank has %d entries, but there are %d stages", p->blocks_count,
+        diags, location, "blocks_per_rank has %d entries, but there are %d stages", p->blocks_count,
         stages);
   for (int i = 0; i < stages; i++) {
     ret_begin[i] = sum;
     sum += (int)p->blocks_per_rank[i];
   }
   if (sum == blocks) return true;
-  tsr_diag_error(diags, place, "Number of blocks must match number of blocks per rank.");
+  tsr_diag_error(diags, location, "Number of blocks must match number of blocks per rank.");
   tsr_diag_hint(diags, "the model has %d blocks, blocks_per_rank adds up to %d", blocks, sum);
   return false;
 }
 
 static bool cut_by_name(const tsr_config *c, int stages, tsr_cut *ret, tsr_diags *diags) {
   const tsr_config_pipeline *p = &c->pipeline;
-  ret->place = tsr_config_place(c, "pipeline.stages");
+  ret->location = tsr_config_location(c, "pipeline.stages");
   if (p->stages_count != stages)
     return tsr_diag_error(
-        diags, ret->place, "%d pipeline stages are named, but the mesh has %d%s", p->stages_count,
-        stages, stages > p->stages_count ? "" : " (virtual stages count)");
+        diags, ret->location, "%d pipeline stages are named, but the mesh has %d%s",
+        p->stages_count, stages, stages > p->stages_count ? "" : " (virtual stages count)");
   for (int i = 1; i < stages; i++) ret->first[i - 1] = p->stages[i].begin;
   return true;
 }
 
 bool tsr_pipeline_cut(
-    const tsr_graph *g, const tsr_config *c, const tsr_order *order, tsr_cut *ret,
+    const tsr_graph *g, const tsr_config *c, const tsr_pipeline *order, tsr_cut *ret,
     tsr_diags *diags) {
   int stages = order->stages * order->chunks;
-  *ret = (tsr_cut){.count = stages - 1, .place = schedule_place(c)};
+  *ret = (tsr_cut){.count = stages - 1, .location = schedule_place(c)};
   ret->first = tsr_arena_array(g->arena, const char *, stages);
   if (stages == 1) return true;
   if (c->pipeline.stages_count) return cut_by_name(c, stages, ret, diags);
@@ -184,7 +184,7 @@ bool tsr_pipeline_cut(
   int count = find_pieces(g, c->pipeline.balance == TSR_BALANCE_MEMORY, pieces);
   if (stages > count) {
     tsr_diag_error(
-        diags, ret->place, "%d stages are more than the model's %d block%s", stages, count,
+        diags, ret->location, "%d stages are more than the model's %d block%s", stages, count,
         count == 1 ? "" : "s");
     tsr_diag_hint(diags, "pipeline.stages cuts between any two nodes by name");
     return false;

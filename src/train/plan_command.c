@@ -26,7 +26,7 @@ static void warn_of_threads(const tsr_plan_request *r, tsr_diags *diags) {
   int threads = r->machine->threads;
   if (threads && threads != r->threads)
     tsr_diag_note(
-        diags, tsr_config_place(r->config, "numerics.threads"),
+        diags, tsr_config_location(r->config, "numerics.threads"),
         "the machine's figures are those of %d thread%s, the run would have %d", threads,
         threads == 1 ? "" : "s", r->threads);
 }
@@ -37,7 +37,7 @@ static bool check_links(const tsr_plan_request *r, tsr_diags *diags) {
   int64_t joined = m->links_count ? m->links[m->links_count - 1].devices : 1;
   if (m->threads || !joined || r->parallel->ranks <= joined) return true;
   tsr_diag_error(
-      diags, tsr_config_place(r->config, "device_config.mesh_shape"),
+      diags, tsr_config_location(r->config, "device_config.mesh_shape"),
       "the links of machine '%s' join %lld device%s, but the mesh has %d ranks", m->name,
       (long long)joined, joined == 1 ? "" : "s", r->parallel->ranks);
   tsr_diag_hint(

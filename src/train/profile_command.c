@@ -18,13 +18,13 @@ static bool check_events(const tsr_recording *r, int64_t events_of_step, tsr_dia
   return false;
 }
 
-static bool measure_limits(const tsr_trainer_options *o, tsr_limits *ret, tsr_diags *diags) {
+static bool measure_limits(const tsr_trainer_options *o, tsr_peak_rates *ret, tsr_diags *diags) {
   static const tsr_dtype types[] = {
       [TSR_PRECISION_F32] = TSR_F32,
       [TSR_PRECISION_BF16] = TSR_BF16,
       [TSR_PRECISION_FP16] = TSR_F16};
   const tsr_device *d = o->device;
-  if (!d) return tsr_limits_measure(o->kernels, o->threads, ret, diags);
+  if (!d) return tsr_peak_rates_measure(o->kernels, o->threads, ret, diags);
   d->limits(d->state, types[o->config->training.precision], &ret->flops, &ret->bytes);
   return true;
 }
@@ -51,7 +51,7 @@ bool tsr_profile_command(
     int *ret_signal, tsr_diags *diags) {
   if (training->graph->loss < 0)
     return tsr_diag_error(
-        diags, (tsr_place){.file = options->config->file},
+        diags, (tsr_location){.file = options->config->file},
         "there is nothing to train: the graph has no loss");
   int64_t events = tsr_recorder_events_of_step(&training->programs, options->parallel);
   tsr_recording recording = {.first_step = TSR_PROFILE_WARM_UP};

@@ -45,14 +45,14 @@ bool tsr_run_data_needs_of(const tsr_graph *g, tsr_run_data_needs *ret, tsr_diag
     } else if (!strcmp(v->name, "values")) {
       ret->classes = last;
     } else {
-      ok = tsr_diag_error(diags, v->place, "no data is called '%s'", v->name);
+      ok = tsr_diag_error(diags, v->location, "no data is called '%s'", v->name);
       tsr_diag_nearest(diags, v->name, names, 5);
     }
   }
   bool rows = ret->features > 0, wanted = ret->labels || ret->classes;
   if (ok && (ret->text == rows || (rows && !wanted)))
     return tsr_diag_error(
-        diags, g->loss < 0 ? TSR_NOWHERE : g->values[g->loss].place,
+        diags, g->loss < 0 ? TSR_NOWHERE : g->values[g->loss].location,
         "a graph with a loss takes tokens and targets, or features with labels or values");
   return ok;
 }
@@ -112,16 +112,16 @@ static bool is_token_file(tsr_arena *arena, const tsr_data_input *input) {
 }
 
 static tsr_data_input *
-inputs_of(tsr_arena *arena, const tsr_config *c, tsr_place place, int *ret_count) {
+inputs_of(tsr_arena *arena, const tsr_config *c, tsr_location location, int *ret_count) {
   const tsr_config_training *t = &c->training;
   int count = t->data_sources_count ? t->data_sources_count : 1;
   tsr_data_input *inputs = tsr_arena_array(arena, tsr_data_input, count);
   for (int i = 0; i < count; i++) {
-    tsr_config_data_source one = {.path = t->data_path, .place = place};
+    tsr_config_data_source one = {.path = t->data_path, .location = location};
     if (t->data_sources_count) one = t->data_sources[i];
     tsr_data_format format = one.format ? one.format : t->data_format;
     inputs[i] = (tsr_data_input){
-        path_of(arena, c, one.path), (tsr_token_format)format, one.weight, one.place};
+        path_of(arena, c, one.path), (tsr_token_format)format, one.weight, one.location};
   }
   *ret_count = count;
   return inputs;
@@ -133,15 +133,15 @@ static bool read_bpe(
   const tsr_config_training *t = &c->training;
   if (!t->tokenizer_path[0]) {
     tsr_diag_error(
-        diags, tsr_config_place(c, "training_config.tokenizer_type"),
+        diags, tsr_config_location(c, "training_config.tokenizer_type"),
         "tokenizer_type bpe needs a tokenizer.json: training_config.tokenizer_path is not given");
     tsr_diag_hint(diags, "other types need no file: char, byte");
     return false;
   }
   tsr_bpe *bpe;
   const char *path = path_of(arena, c, t->tokenizer_path);
-  tsr_place place = tsr_config_place(c, "training_config.tokenizer_path");
-  if (!tsr_bpe_read(arena, path, place, &bpe, diags)) return false;
+  tsr_location location = tsr_config_location(c, "training_config.tokenizer_path");
+  if (!tsr_bpe_read(arena, path, location, &bpe, diags)) return false;
   *ret = tsr_tokenizer_bpe(bpe);
   *ret_file = path;
   return true;
@@ -151,12 +151,12 @@ static bool read_bpe(
 static bool read_characters(
     tsr_arena *arena, const tsr_config *c, tsr_tokenizer *ret, const char **ret_file,
     tsr_diags *diags) {
-  tsr_place place = tsr_config_place(c, "training_config.tokenizer_path");
+  tsr_location location = tsr_config_location(c, "training_config.tokenizer_path");
   const char *path = path_of(arena, c, c->training.tokenizer_path);
   tsr_text_file *files;
   int count;
   *ret_file = path;
-  return tsr_text_files_read(arena, &path, 1, place, &files, &count, diags) &&
+  return tsr_text_files_read(arena, &path, 1, location, &files, &count, diags) &&
          tsr_tokenizer_char(arena, files, count, ret, diags);
 }
 
@@ -176,7 +176,7 @@ bool tsr_run_data_open_tokenizer(
   }
   if (type == TSR_TOKENS_BPE) return read_bpe(arena, c, tokenizer, &ret->tokenizer_file, diags);
   tsr_diag_error(
-      diags, tsr_config_place(c, "training_config.tokenizer_type"),
+      diags, tsr_config_location(c, "training_config.tokenizer_type"),
       "which characters are there? training_config.tokenizer_path is not given");
   return false;
 }
@@ -199,14 +199,15 @@ static bool choose_tokenizer(
 }
 
 static bool open_tokens(
-    tsr_arena *arena, const tsr_config *c, tsr_place place, tsr_run_data *ret, tsr_diags *diags) {
+    tsr_arena *arena, const tsr_config *c, tsr_location location, tsr_run_data *ret,
+    tsr_diags *diags) {
   const tsr_config_training *t = &c->training;
   tsr_data_options options = {
       .vocab_size = vocab_of_model(c),
       .stride = t->sample_stride,
       .separate = t->documents == TSR_DOCUMENTS_SEPARATE,
       .end_of_text = t->end_of_text};
-  tsr_data_input *inputs = inputs_of(arena, c, place, &options.inputs_count), validation;
+  tsr_data_input *inputs = inputs_of(arena, c, location, &options.inputs_count), validation;
   options.inputs = inputs;
   if (!choose_tokenizer(
           arena, c, inputs, options.inputs_count, &options.tokenizer, &ret->tokenizer_file, diags))
@@ -214,7 +215,7 @@ static bool open_tokens(
   if (t->validation_path[0]) {
     validation = (tsr_data_input){
         path_of(arena, c, t->validation_path), (tsr_token_format)t->data_format, 0,
-        tsr_config_place(c, "training_config.validation_path")};
+        tsr_config_location(c, "training_config.validation_path")};
     options.validation = &validation;
   }
   return tsr_dataset_tokens(arena, &options, &ret->dataset, diags);
@@ -226,15 +227,15 @@ static bool is_folder(const char *path) {
   return d != NULL;
 }
 
-static tsr_place place_of_data(const tsr_config *c) {
-  return tsr_config_place(
+static tsr_location place_of_data(const tsr_config *c) {
+  return tsr_config_location(
       c, c->training.data_sources_count ? "training_config.data_sources"
                                         : "training_config.data_path");
 }
 
-static bool no_data(const tsr_config *c, tsr_place place, tsr_diags *diags) {
+static bool no_data(const tsr_config *c, tsr_location location, tsr_diags *diags) {
   if (c->training.data_path[0] || c->training.data_sources_count) return false;
-  tsr_diag_error(diags, place, "no data: training_config.data_path is not given");
+  tsr_diag_error(diags, location, "no data: training_config.data_path is not given");
   tsr_diag_hint(
       diags,
       "a text file or pattern, a token file, a .csv table, or a folder of MNIST's IDX files");
@@ -244,10 +245,10 @@ static bool no_data(const tsr_config *c, tsr_place place, tsr_diags *diags) {
 /* A table, or a folder of MNIST's files, which has another pair for validation. */
 static bool open_rows(
     tsr_arena *arena, const char *path, const tsr_run_data_needs *needs, bool validation,
-    tsr_place place, tsr_dataset *ret, tsr_diags *diags) {
+    tsr_location location, tsr_dataset *ret, tsr_diags *diags) {
   if (!is_folder(path)) {
     tsr_table_columns columns = {.is_label = needs->labels};
-    return tsr_dataset_table(arena, path, &columns, place, ret, diags);
+    return tsr_dataset_table(arena, path, &columns, location, ret, diags);
   }
   const char *images = tsr_path_join(arena, path, "t10k-images-idx3-ubyte");
   bool other = validation && tsr_file_exists(images);
@@ -256,7 +257,7 @@ static bool open_rows(
     int length = (int)strlen(path);
     while (length > 1 && path[length - 1] == '/') length--;
     tsr_diag_error(
-        diags, place,
+        diags, location,
         needs->text ? "'%s' is a folder"
                     : "'%s' is a folder without train-images-idx3-ubyte (MNIST)",
         path);
@@ -265,31 +266,31 @@ static bool open_rows(
   }
   const char *labels =
       tsr_path_join(arena, path, other ? "t10k-labels-idx1-ubyte" : "train-labels-idx1-ubyte");
-  return tsr_dataset_images(arena, images, labels, place, ret, diags);
+  return tsr_dataset_images(arena, images, labels, location, ret, diags);
 }
 
 static bool add_validation(
     tsr_arena *arena, const tsr_config *c, const tsr_run_data_needs *needs, tsr_dataset *to,
     tsr_diags *diags) {
   tsr_dataset rows;
-  tsr_place place = tsr_config_place(c, "training_config.validation_path");
+  tsr_location location = tsr_config_location(c, "training_config.validation_path");
   const char *path = path_of(arena, c, c->training.validation_path);
-  return open_rows(arena, path, needs, true, place, &rows, diags) &&
-         tsr_dataset_add_validation(arena, to, &rows, place, diags);
+  return open_rows(arena, path, needs, true, location, &rows, diags) &&
+         tsr_dataset_add_validation(arena, to, &rows, location, diags);
 }
 
 bool tsr_run_data_open(
     tsr_arena *arena, const tsr_config *c, const tsr_run_data_needs *needs, tsr_run_data *ret,
     tsr_diags *diags) {
   *ret = (tsr_run_data){.config = c, .fault = tsr_arena_array(arena, tsr_run_data_fault, 1)};
-  tsr_place place = place_of_data(c);
-  if (!place.file) place.file = c->file;
-  if (no_data(c, place, diags)) return false;
+  tsr_location location = place_of_data(c);
+  if (!location.file) location.file = c->file;
+  if (no_data(c, location, diags)) return false;
   const char *path = path_of(arena, c, c->training.data_path);
   bool one = !c->training.data_sources_count, own = c->training.validation_path[0];
   bool rows = one && ((tsr_path_ends(path, ".csv") && !needs->text) || is_folder(path));
-  bool ok = rows ? open_rows(arena, path, needs, false, place, &ret->dataset, diags)
-                 : open_tokens(arena, c, place, ret, diags);
+  bool ok = rows ? open_rows(arena, path, needs, false, location, &ret->dataset, diags)
+                 : open_tokens(arena, c, location, ret, diags);
   if (ok && rows && own) return add_validation(arena, c, needs, &ret->dataset, diags);
   if (ok && !ret->dataset.validation)
     tsr_dataset_split(&ret->dataset, c->training.validation_fraction);
@@ -297,12 +298,13 @@ bool tsr_run_data_open(
 }
 
 static bool
-check_lengths(const tsr_run_data *s, int64_t sequence, tsr_place place, tsr_diags *diags) {
+check_lengths(const tsr_run_data *s, int64_t sequence, tsr_location location, tsr_diags *diags) {
   const tsr_config_training *c = &s->config->training;
-  if (!tsr_dataset_check(&s->dataset, TSR_SPLIT_TRAIN, sequence, place, diags)) return false;
+  if (!tsr_dataset_check(&s->dataset, TSR_SPLIT_TRAIN, sequence, location, diags)) return false;
   bool evaluates = c->eval_every && c->validation_fraction > 0;
-  if (s->dataset.validation) place = tsr_config_place(s->config, "training_config.validation_path");
-  if (!evaluates || tsr_dataset_check(&s->dataset, TSR_SPLIT_VALIDATION, sequence, place, diags))
+  if (s->dataset.validation)
+    location = tsr_config_location(s->config, "training_config.validation_path");
+  if (!evaluates || tsr_dataset_check(&s->dataset, TSR_SPLIT_VALIDATION, sequence, location, diags))
     return true;
   tsr_diag_hint(diags, "training_config.eval_every: 0 switches evaluation off");
   return false;
@@ -313,7 +315,7 @@ bool tsr_run_data_check_end_of_text(
   int64_t token = c->training.end_of_text;
   if (!needs->text || !needs->vocab || token < needs->vocab) return true;
   return tsr_diag_error(
-      diags, tsr_config_place(c, "training_config.end_of_text"),
+      diags, tsr_config_location(c, "training_config.end_of_text"),
       "'end_of_text' is %lld, but the model's vocabulary has %lld", (long long)token,
       (long long)needs->vocab);
 }
@@ -323,47 +325,49 @@ bool tsr_run_data_check_sequence(
   int64_t wanted = c->training.sequence_length;
   if (!needs->text || !wanted || wanted == needs->sequence) return true;
   return tsr_diag_error(
-      diags, tsr_config_place(c, "training_config.sequence_length"),
+      diags, tsr_config_location(c, "training_config.sequence_length"),
       "'sequence_length' is %lld, but the graph's tokens have %lld positions", (long long)wanted,
       (long long)needs->sequence);
 }
 
 static bool check_text(
-    const tsr_dataset *d, const tsr_run_data_needs *needs, tsr_place place, tsr_diags *diags) {
+    const tsr_dataset *d, const tsr_run_data_needs *needs, tsr_location location,
+    tsr_diags *diags) {
   if (d->tokenizer.vocab_size <= needs->vocab) return true;
   return tsr_diag_error(
-      diags, place, "'%s' has a vocabulary of %d, but the model's vocab_size is %lld", d->name,
+      diags, location, "'%s' has a vocabulary of %d, but the model's vocab_size is %lld", d->name,
       d->tokenizer.vocab_size, (long long)needs->vocab);
 }
 
 static bool check_rows(
-    const tsr_dataset *d, const tsr_run_data_needs *needs, tsr_place place, tsr_diags *diags) {
+    const tsr_dataset *d, const tsr_run_data_needs *needs, tsr_location location,
+    tsr_diags *diags) {
   if (d->table.features != needs->features)
     return tsr_diag_error(
-        diags, place, "'%s' has %lld features a row, but the model takes %lld", d->name,
+        diags, location, "'%s' has %lld features a row, but the model takes %lld", d->name,
         (long long)d->table.features, (long long)needs->features);
   int64_t given = d->table.classes ? d->table.classes : d->table.targets;
   if (needs->labels != (d->table.classes > 0))
     return tsr_diag_error(
-        diags, place, "'%s' has %s, but the model takes %s", d->name,
+        diags, location, "'%s' has %s, but the model takes %s", d->name,
         d->table.classes ? "class labels" : "target values",
         needs->labels ? "class labels" : "target values");
   if (needs->labels ? given <= needs->classes : given == needs->classes) return true;
   return tsr_diag_error(
-      diags, place, "'%s' has %lld %s, but the model gives %lld outputs", d->name, (long long)given,
-      needs->labels ? "classes" : "target columns", (long long)needs->classes);
+      diags, location, "'%s' has %lld %s, but the model gives %lld outputs", d->name,
+      (long long)given, needs->labels ? "classes" : "target columns", (long long)needs->classes);
 }
 
 bool tsr_run_data_check(const tsr_run_data *s, const tsr_run_data_needs *needs, tsr_diags *diags) {
   const tsr_dataset *d = &s->dataset;
-  tsr_place place = place_of_data(s->config);
+  tsr_location location = place_of_data(s->config);
   bool text = d->kind == TSR_DATASET_TEXT;
   if (text != needs->text)
     return tsr_diag_error(
-        diags, place, "'%s' is %s, but the model takes %s", d->name,
+        diags, location, "'%s' is %s, but the model takes %s", d->name,
         text ? "a text" : "a table of numbers", needs->text ? "a text" : "numbers");
-  if (!check_lengths(s, needs->sequence, place, diags)) return false;
-  return text ? check_text(d, needs, place, diags) : check_rows(d, needs, place, diags);
+  if (!check_lengths(s, needs->sequence, location, diags)) return false;
+  return text ? check_text(d, needs, location, diags) : check_rows(d, needs, location, diags);
 }
 
 bool tsr_run_data_check_prompt(tsr_arena *arena, const tsr_run_data *s, tsr_diags *diags) {
@@ -375,7 +379,7 @@ bool tsr_run_data_check_prompt(tsr_arena *arena, const tsr_run_data *s, tsr_diag
   tsr_diags *unplaced = tsr_diags_new(arena); /* its place would be inside the prompt's text */
   if (tsr_tokenizer_encode(&s->dataset.tokenizer, &file, tokens, &count, unplaced)) return true;
   return tsr_diag_error(
-      diags, tsr_config_place(s->config, "eval_config.prompt"),
+      diags, tsr_config_location(s->config, "eval_config.prompt"),
       "the prompt '%s' has a character that is not in the vocabulary of '%s'", prompt,
       s->dataset.name);
 }

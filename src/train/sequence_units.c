@@ -15,12 +15,12 @@ int64_t tsr_sequence_units_count(const tsr_config *c, const tsr_parallel *p) {
   return given && (fits || c->numerics.policy != TSR_NUMERICS_FAST) ? given : needed;
 }
 
-static tsr_place place_of(const tsr_config *c, const tsr_parallel *p) {
+static tsr_location place_of(const tsr_config *c, const tsr_parallel *p) {
   static const char *const keys[] = {
       "numerics.units.sequence", "device_config.enable_cp", "device_config.enable_sp"};
   for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
-    tsr_place place = tsr_config_place(c, keys[i]);
-    if (place.file) return place;
+    tsr_location location = tsr_config_location(c, keys[i]);
+    if (location.file) return location;
   }
   return tsr_axis_place(c, p->size[TSR_CP] > 1 ? TSR_CP : TSR_TP);
 }
@@ -32,7 +32,7 @@ check_layout(const tsr_config *c, const tsr_parallel *p, int64_t units, tsr_diag
   bool zigzag = c->device.cp_layout == TSR_CP_ZIGZAG && (p->size[TSR_CP] > 1 || units > 2);
   if (!zigzag || !c->device.enable_sp || p->size[TSR_TP] == 1) return true;
   tsr_diag_error(
-      diags, tsr_config_place(c, "device_config.cp_layout"),
+      diags, tsr_config_location(c, "device_config.cp_layout"),
       "cp_layout 'zigzag' and enable_sp do not go together: tp would split a rank's two runs of "
       "positions");
   tsr_diag_hint(diags, "cp_layout: contiguous, or without enable_sp");
@@ -45,7 +45,7 @@ check_slices(const tsr_config *c, const tsr_parallel *p, int64_t sequence, tsr_d
   int64_t tp = p->size[TSR_TP], units = c->numerics.units_tp ? c->numerics.units_tp : tp;
   if (!c->device.enable_sp || tp == 1 || sequence % units == 0) return true;
   tsr_diag_error(
-      diags, tsr_config_place(c, "device_config.enable_sp"),
+      diags, tsr_config_location(c, "device_config.enable_sp"),
       "%lld positions do not divide over tp: its units are %lld", (long long)sequence,
       (long long)units);
   tsr_diag_hint(diags, "sequence parallelism needs a multiple of units.tp");
@@ -55,7 +55,7 @@ check_slices(const tsr_config *c, const tsr_parallel *p, int64_t sequence, tsr_d
 bool tsr_sequence_units_check(
     const tsr_config *c, const tsr_parallel *p, int64_t sequence, int64_t *units,
     tsr_diags *diags) {
-  tsr_place place = place_of(c, p);
+  tsr_location location = place_of(c, p);
   int64_t needed = runs(c, p);
   if (sequence <= 0) {
     *units = 1;
@@ -67,7 +67,8 @@ bool tsr_sequence_units_check(
   if (!check_layout(c, p, *units, diags) || !check_slices(c, p, sequence, diags)) return false;
   if (*units <= 1 && needed == 1) return true;
   if (!is_power_of_two(*units)) {
-    tsr_diag_error(diags, place, "%lld sequence units are not a power of two", (long long)*units);
+    tsr_diag_error(
+        diags, location, "%lld sequence units are not a power of two", (long long)*units);
     if (!c->numerics.units_sequence)
       tsr_diag_hint(
           diags, "cp%s split positions into that many parts; cp = 2 or 4 would do",
@@ -76,16 +77,16 @@ bool tsr_sequence_units_check(
   }
   if (sequence % *units)
     return tsr_diag_error(
-        diags, place, "%lld sequence units do not divide sequence_length %lld", (long long)*units,
-        (long long)sequence);
+        diags, location, "%lld sequence units do not divide sequence_length %lld",
+        (long long)*units, (long long)sequence);
   if (c->numerics.units_sequence && c->numerics.units_sequence != *units)
     tsr_diag_note(
-        diags, place,
+        diags, location,
         "%lld units do not fit this mesh: with policy 'fast' it takes its own %lld, and other bits",
         (long long)c->numerics.units_sequence, (long long)*units);
   if (*units % needed == 0) return true;
   tsr_diag_error(
-      diags, place, "%lld sequence units cannot be split over cp = %d and tp = %d ranks",
+      diags, location, "%lld sequence units cannot be split over cp = %d and tp = %d ranks",
       (long long)*units, p->size[TSR_CP], c->device.enable_sp ? p->size[TSR_TP] : 1);
   tsr_diag_hint(diags, "a multiple of %lld can", (long long)needed);
   return false;

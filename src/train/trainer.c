@@ -14,13 +14,13 @@
 typedef struct {
   const tsr_trainer_options *o;
   const tsr_compiled *training, *evaluation, *generation;
-  tsr_bound *train, *eval;
+  tsr_executable *train, *eval;
   tsr_generator generator;     /* of samples, where there are any */
   tsr_recorder *comm_recorder; /* of one step; NULL: communication is not traced */
   tsr_comm_trace comm_trace;
   tsr_lr_curve curve;
   tsr_progress progress;
-  tsr_keeper *keeper; /* NULL: nothing of the run lasts */
+  tsr_checkpoint_manager *manager; /* NULL: nothing of the run lasts */
   tsr_diags *diags;
   int64_t step, samples; /* samples of a step */
   int64_t steps;         /* to train: the curve's, or fewer */
@@ -52,22 +52,23 @@ static size_t numbers_of(const tsr_param *p, int64_t rows) {
 }
 
 /* Where one rank has all of a parameter as it is hashed, with its padding behind it, or NULL. */
-static const float *find_whole(const tsr_bound *bound, int value) {
+static const float *find_whole(const tsr_executable *executable, int value) {
   tsr_part_of_value part;
-  if (tsr_bound_ranks(bound) > 1 || tsr_bound_graph(bound)->values[value].dtype != TSR_F32)
+  if (tsr_executable_ranks(executable) > 1 ||
+      tsr_executable_graph(executable)->values[value].dtype != TSR_F32)
     return NULL;
-  return tsr_bound_parts(bound, value, false, &part) == 1 ? part.address : NULL;
+  return tsr_executable_parts(executable, value, false, &part) == 1 ? part.address : NULL;
 }
 
 bool tsr_weights_sha256(
-    tsr_arena *arena, const tsr_bound *bound, const tsr_graph *g, char ret_text[65],
+    tsr_arena *arena, const tsr_executable *executable, const tsr_graph *g, char ret_text[65],
     tsr_diags *diags) {
   const tsr_param **sorted = tsr_arena_array(arena, const tsr_param *, g->params_count);
   size_t most = 0; /* numbers that have to be brought together */
   for (int i = 0; i < g->params_count; i++) {
     sorted[i] = &g->params[i];
     size_t n = numbers_of(&g->params[i], g->params[i].shape[0]);
-    if (n > most && !find_whole(bound, tsr_bound_param(bound, i))) most = n;
+    if (n > most && !find_whole(executable, tsr_executable_param(executable, i))) most = n;
   }
   qsort(sorted, (size_t)g->params_count, sizeof *sorted, by_name);
   float *copy = most ? tsr_memory_try(sizeof(float) * most) : NULL;
@@ -78,9 +79,9 @@ bool tsr_weights_sha256(
   tsr_sha256 *sha = tsr_sha256_new(arena);
   for (int i = 0; i < g->params_count; i++) {
     const tsr_param *p = sorted[i];
-    int value = tsr_bound_param(bound, (int)(p - g->params));
-    const float *whole = find_whole(bound, value);
-    if (!whole) tsr_bound_read(bound, value, copy);
+    int value = tsr_executable_param(executable, (int)(p - g->params));
+    const float *whole = find_whole(executable, value);
+    if (!whole) tsr_executable_read(executable, value, copy);
     tsr_sha256_update(sha, whole ? whole : copy, numbers_of(p, p->valid0) * sizeof *whole);
   }
   tsr_sha256_final(sha, ret_text);
@@ -90,9 +91,9 @@ bool tsr_weights_sha256(
 
 /* ---- one step ---- */
 
-static float read_number(const tsr_bound *bound, int value, int index) {
+static float read_number(const tsr_executable *executable, int value, int index) {
   float numbers[8];
-  tsr_bound_read(bound, value, numbers);
+  tsr_executable_read(executable, value, numbers);
   return numbers[index];
 }
 
@@ -124,18 +125,18 @@ static void next_scale(trainer *t, bool overflow) {
 
 /* As with PyTorch's GradScaler, a step without an update is none to the optimizer: Adam's t counts
  * updates, while the learning rate follows the steps. */
-static void set_hyper(trainer *t, const tsr_run_data_step *step) {
+static void set_step_scalars(trainer *t, const tsr_run_data_step *step) {
   const tsr_config_optimizer *o = &t->o->config->optimizer;
   double n = (double)(t->updates + 1);
   int64_t count = tsr_run_data_targets(step, t->samples);
-  float hyper[TSR_HYPERS] = {0};
-  hyper[TSR_HYPER_LR] = (float)t->lr;
-  hyper[TSR_HYPER_CORRECTION1] = (float)(1 - pow(o->beta1, n));
-  hyper[TSR_HYPER_CORRECTION2] = (float)(1 - pow(o->beta2, n));
-  hyper[TSR_HYPER_INV_COUNT] = count ? (float)(1 / (double)count) : 0;
-  hyper[TSR_HYPER_FIRST] = t->updates == 0;
-  hyper[TSR_HYPER_LOSS_SCALE] = scales_loss(t) ? t->scale.scale : 1;
-  tsr_bound_set_hyper(t->train, hyper);
+  float step_scalars[TSR_SCALARS] = {0};
+  step_scalars[TSR_SCALAR_LR] = (float)t->lr;
+  step_scalars[TSR_SCALAR_CORRECTION1] = (float)(1 - pow(o->beta1, n));
+  step_scalars[TSR_SCALAR_CORRECTION2] = (float)(1 - pow(o->beta2, n));
+  step_scalars[TSR_SCALAR_INV_COUNT] = count ? (float)(1 / (double)count) : 0;
+  step_scalars[TSR_SCALAR_FIRST] = t->updates == 0;
+  step_scalars[TSR_SCALAR_LOSS_SCALE] = scales_loss(t) ? t->scale.scale : 1;
+  tsr_executable_set_step_scalars(t->train, step_scalars);
 }
 
 static void print_communication(trainer *t) {
@@ -152,18 +153,19 @@ static void run_step(trainer *t) {
   tsr_run_data_step step = {t->o->data, TSR_SPLIT_TRAIN, t->step * t->samples, t->samples};
   const tsr_graph *g = t->training->placed;
   t->lr = tsr_learning_rate(&t->curve, t->step);
-  set_hyper(t, &step);
+  set_step_scalars(t, &step);
   tsr_run_data_step next = step;
   next.first += t->samples;
-  if (t->step + 1 < t->steps) tsr_bound_announce(t->train, t->step + 1, tsr_run_data_fill, &next);
-  tsr_bound_run(t->train, t->step, tsr_run_data_fill, &step);
+  if (t->step + 1 < t->steps)
+    tsr_executable_announce(t->train, t->step + 1, tsr_run_data_fill, &next);
+  tsr_executable_run(t->train, t->step, tsr_run_data_fill, &step);
   t->loss = read_number(t->train, g->loss, 0);
   int clip = tsr_graph_find_output(g, "clip");
   t->norm = clip < 0 ? NAN : read_number(t->train, clip, 0);
   bool overflow = clip >= 0 && read_number(t->train, clip, 2) == 0;
   t->updates += !overflow;
   if (scales_loss(t)) next_scale(t, overflow);
-  if (scales_loss(t)) t->lost = tsr_bound_take_losses(t->train);
+  if (scales_loss(t)) t->lost = tsr_executable_take_losses(t->train);
   if (t->lost.underflows >= 0) t->lost_in_all += t->lost.underflows + t->lost.overflows;
   t->step++;
   if (t->comm_recorder) print_communication(t);
@@ -178,11 +180,11 @@ static double evaluate(trainer *t) {
   double sum = 0;
   for (int i = 0; i < EVALUATION_BATCHES; i++) {
     tsr_run_data_step step = {t->o->data, TSR_SPLIT_VALIDATION, i * batch, batch};
-    float hyper[TSR_HYPERS] = {0};
+    float step_scalars[TSR_SCALARS] = {0};
     int64_t count = tsr_run_data_targets(&step, batch);
-    hyper[TSR_HYPER_INV_COUNT] = count ? (float)(1 / (double)count) : 0;
-    tsr_bound_set_hyper(t->eval, hyper);
-    tsr_bound_run(t->eval, 0, tsr_run_data_fill, &step);
+    step_scalars[TSR_SCALAR_INV_COUNT] = count ? (float)(1 / (double)count) : 0;
+    tsr_executable_set_step_scalars(t->eval, step_scalars);
+    tsr_executable_run(t->eval, 0, tsr_run_data_fill, &step);
     sum += tsr_evaluation_loss(t->evaluation, t->eval, t->numbers);
   }
   return sum / EVALUATION_BATCHES;
@@ -223,26 +225,27 @@ static tsr_run_state state_of(const trainer *t) {
       .scale_good_steps = t->scale.good_steps};
 }
 
-static bool start_keeper(trainer *t) {
-  const tsr_keeper_options *keep = &t->o->keep;
+static bool start_checkpoint_manager(trainer *t) {
+  const tsr_checkpoint_manager_options *keep = &t->o->keep;
   bool fast = t->o->config->numerics.policy == TSR_NUMERICS_FAST; /* it keeps no order */
   const char *order = tsr_parallel_own_order(
       t->o->arena, t->o->parallel, t->o->config, t->training->graph->units.batch);
-  tsr_keeper_run run = {
+  tsr_checkpoint_manager_run run = {
       .config = t->o->config,
       .data = t->o->data,
       .training = t->training,
-      .bound = t->train,
-      .isa = tsr_bound_arch(t->train),
+      .executable = t->train,
+      .isa = tsr_executable_arch(t->train),
       .units_order = fast ? "" : order,
       .samples_per_step = t->samples,
       .total_steps = t->curve.total_steps,
       .quiet = t->o->quiet,
-      .worker = t->o->rank_map.worker,
-      .workers = t->o->rank_map.workers};
+      .process = t->o->rank_map.process,
+      .processes = t->o->rank_map.processes};
   tsr_run_state state = state_of(t);
   if (!keep->folder && !keep->resume && !keep->weights && !keep->limit_s) return true;
-  if (!tsr_keeper_open(t->o->arena, keep, &run, &state, &t->keeper, t->diags)) return false;
+  if (!tsr_checkpoint_manager_open(t->o->arena, keep, &run, &state, &t->manager, t->diags))
+    return false;
   t->step = state.step;
   t->updates = state.updates;
   t->loss = state.loss;
@@ -257,22 +260,22 @@ static bool begin_results(trainer *t) {
   int64_t from = o->keep.purpose == TSR_OUT_OVERWRITES ? 0 : t->step;
   bool ok = (!o->out || tsr_out_folder_begin(o->arena, o->out, o->config, t->diags)) &&
             tsr_metrics_begin(o->metrics, from, t->diags);
-  return !tsr_bound_agree(t->train, !ok);
+  return !tsr_executable_agree(t->train, !ok);
 }
 
 /* What a thread has to say is said at once, not at the end. */
 static void keep_step(trainer *t, double seconds, bool wanted) {
   tsr_run_state state = state_of(t);
-  if (!t->keeper) return;
-  tsr_keeper_step(t->keeper, &state, t->loss, t->norm, seconds, wanted, t->diags);
+  if (!t->manager) return;
+  tsr_checkpoint_manager_step(t->manager, &state, t->loss, t->norm, seconds, wanted, t->diags);
   if (!tsr_diags_waiting(t->diags)) return;
   tsr_progress_clear(&t->progress);
   tsr_diags_print(t->diags, stderr);
 }
 
-static bool finish_keeper(trainer *t) {
+static bool finish_checkpoint_manager(trainer *t) {
   tsr_run_state state = state_of(t);
-  return tsr_keeper_finish(t->keeper, &state, t->diags);
+  return tsr_checkpoint_manager_finish(t->manager, &state, t->diags);
 }
 
 /* ---- the loop ---- */
@@ -292,7 +295,7 @@ static void report_step(trainer *t, double seconds) {
       t->used_scale,
       t->lost.underflows,
       t->lost.overflows,
-      tsr_keeper_is_writing(t->keeper)};
+      tsr_checkpoint_manager_is_writing(t->manager)};
   tsr_progress_state state = {t->step, t->steps, t->loss, t->lr, t->norm, rate, -1, !text};
   tsr_progress_show(&t->progress, state, now());
   tsr_metrics_write_step(t->o->metrics, &line, t->diags);
@@ -308,7 +311,7 @@ static bool report_texts(trainer *t) {
   return !sampled || report_sample(t);
 }
 
-/* What signals and clocks ask for: the same for all workers, whichever they asked. */
+/* What signals and clocks ask for: the same for all processes, whichever they asked. */
 enum { REQUEST_SAVE = 1, REQUEST_LATE = 2, REQUEST_SIGNAL_AT = 8 };
 
 static uint64_t agree_requests(trainer *t) {
@@ -316,9 +319,9 @@ static uint64_t agree_requests(trainer *t) {
   bool wants = t->o->save && *t->o->save;
   if (wants) *t->o->save = 0;
   if (wants) requests |= REQUEST_SAVE;
-  if (t->keeper && tsr_keeper_is_late(t->keeper)) requests |= REQUEST_LATE;
+  if (t->manager && tsr_checkpoint_manager_is_late(t->manager)) requests |= REQUEST_LATE;
   if (*t->o->stop) requests |= (uint64_t)*t->o->stop << REQUEST_SIGNAL_AT;
-  return tsr_bound_agree(t->train, requests);
+  return tsr_executable_agree(t->train, requests);
 }
 
 /* A signal that came before the first step ends a run that has left nothing yet. */
@@ -353,7 +356,7 @@ static bool run_loop(trainer *t, int *ret_signal) {
     tsr_progress_clear(&t->progress);
     printf("time limit: stops after step %lld of %lld\n", (long long)t->step, (long long)t->steps);
   }
-  return !t->keeper || finish_keeper(t);
+  return !t->manager || finish_checkpoint_manager(t);
 }
 
 /* max_steps, or what num_epochs over the training part are, whichever is less. */
@@ -382,7 +385,7 @@ static void write_start(const trainer *t) {
       parameters,
       c->training.seed,
       c->numerics.policy == TSR_NUMERICS_FAST ? "fast" : "deterministic",
-      tsr_bound_arch(t->train),
+      tsr_executable_arch(t->train),
       t->o->threads};
   tsr_metrics_write_start(t->o->metrics, &start, t->diags);
 }
@@ -392,7 +395,7 @@ static bool write_end(trainer *t) {
   const char *param;
   if (!tsr_weights_sha256(t->o->arena, t->train, t->training->placed, sha, t->diags)) return false;
   tsr_progress_clear(&t->progress);
-  if (!tsr_bound_replicas_agree(t->train, &param))
+  if (!tsr_executable_replicas_agree(t->train, &param))
     return tsr_diag_failure(
         t->diags, TSR_NOWHERE, "the replicas of '%s' differ after step %lld", param,
         (long long)t->step);
@@ -413,7 +416,7 @@ static bool start_recording(trainer *t) {
   tsr_recording *r = t->o->recording;
   if (!r && t->o->comm_trace) {
     int64_t events = tsr_recorder_events_of_step(&t->training->programs, t->o->parallel);
-    t->comm_recorder = tsr_bound_record(t->o->arena, t->train, 0, 1, events);
+    t->comm_recorder = tsr_executable_record(t->o->arena, t->train, 0, 1, events);
     t->comm_trace = tsr_comm_trace_start(t->o->arena, t->o->parallel->ranks);
     t->comm_trace.rank_map = &t->o->rank_map;
   }
@@ -421,7 +424,7 @@ static bool start_recording(trainer *t) {
   t->steps = r->first_step + r->steps;
   if (t->steps > t->curve.total_steps) {
     tsr_diag_error(
-        t->diags, tsr_config_place(t->o->config, "training_config.max_steps"),
+        t->diags, tsr_config_location(t->o->config, "training_config.max_steps"),
         "the run has %lld step%s; %lld to warm up and %d that are recorded are %lld",
         (long long)t->curve.total_steps, t->curve.total_steps == 1 ? "" : "s",
         (long long)r->first_step, r->steps, (long long)t->steps);
@@ -430,7 +433,7 @@ static bool start_recording(trainer *t) {
           t->diags, "--steps %lld would do", (long long)(t->curve.total_steps - r->first_step));
     return false;
   }
-  r->recorder = tsr_bound_record(t->o->arena, t->train, r->first_step, r->steps, r->events);
+  r->recorder = tsr_executable_record(t->o->arena, t->train, r->first_step, r->steps, r->events);
   return true;
 }
 
@@ -451,11 +454,11 @@ bool tsr_train(
       .generation = generation,
       .diags = diags};
   tsr_programs programs[TSR_COMPILED_PROGRAMS_MAX] = {training->programs};
-  tsr_bound *bound[TSR_COMPILED_PROGRAMS_MAX] = {0};
+  tsr_executable *executable[TSR_COMPILED_PROGRAMS_MAX] = {0};
   int count = 1, eval_at = 0, generate_at = 0;
   if (evaluation) programs[eval_at = count++] = evaluation->programs;
   if (generation) count += tsr_generation_programs(generation, &programs[generate_at = count]);
-  tsr_worker_options options = {
+  tsr_process_options options = {
       o->parallel, o->kernels, o->threads, o->config->training.seed,
       o->config->device.memory_limit};
   options.state_folder = state_folder(o);
@@ -465,14 +468,15 @@ bool tsr_train(
   options.timeout_s = o->timeout_s;
   options.lost = o->lost;
   options.lost_context = o->lost_context;
-  tsr_worker *worker = NULL;
-  if (!tsr_worker_open(o->arena, &options, programs, count, &worker, bound, diags)) return false;
-  t.train = bound[0];
-  t.eval = evaluation ? bound[eval_at] : NULL;
+  tsr_process *process = NULL;
+  if (!tsr_process_open(o->arena, &options, programs, count, &process, executable, diags))
+    return false;
+  t.train = executable[0];
+  t.eval = evaluation ? executable[eval_at] : NULL;
   if (evaluation) t.numbers = tsr_arena_array(o->arena, float, evaluation->batch);
   if (generation)
-    t.generator =
-        tsr_generator_of(generation, &bound[generate_at], o->data->dataset.tokenizer.vocab_size);
+    t.generator = tsr_generator_of(
+        generation, &executable[generate_at], o->data->dataset.tokenizer.vocab_size);
   t.samples = training->batch * training->programs.order->microbatches;
   t.curve = tsr_lr_curve_of(o->config, steps_of(&t));
   t.steps = t.curve.total_steps;
@@ -483,14 +487,14 @@ bool tsr_train(
         (long long)t.curve.total_steps, (long long)o->config->training.max_steps,
         (long long)o->config->training.num_epochs);
   t.progress = tsr_progress_start(stdout, o->quiet, o->config->training.log_every, 0, now());
-  bool ok = start_recording(&t) && start_keeper(&t);
+  bool ok = start_recording(&t) && start_checkpoint_manager(&t);
   if (ok && !is_stopped_early(&t, ret_signal)) {
     ok = begin_results(&t);
     if (ok) write_start(&t);
     ok = ok && run_loop(&t, ret_signal) && write_end(&t);
   }
-  tsr_keeper_close(t.keeper);
+  tsr_checkpoint_manager_close(t.manager);
   tsr_progress_clear(&t.progress);
-  tsr_worker_close(worker);
+  tsr_process_close(process);
   return ok;
 }

@@ -7,7 +7,7 @@
 #include "runtime/recorder.h"
 #include "train/compile.h"
 #include "train/generate.h"
-#include "train/keeper.h"
+#include "train/checkpoint_manager.h"
 #include <signal.h>
 
 /* A run that ends with the last of some recorded steps. */
@@ -28,14 +28,14 @@ typedef struct {
   const tsr_device *device; /* NULL: the CPU's threads */
   bool quiet;
   const char *out_folder; /* NULL: nothing is written */
-  tsr_out_folder *out;    /* the same, of the worker that writes; else NULL */
+  tsr_out_folder *out;    /* the same, of the process that writes; else NULL */
   tsr_metrics *metrics;
-  const char *mesh_text;       /* "dp=2 tp=2", for the metrics */
-  volatile sig_atomic_t *stop; /* a signal's number ends the run after the step */
-  volatile sig_atomic_t *save; /* set: a checkpoint is wanted after the step; NULL: never */
-  tsr_keeper_options keep;     /* where the run begins, and its checkpoints */
-  tsr_rank_map rank_map;       /* all zero: this process is alone; else all workers train */
-  double timeout_s;            /* that a worker waits for others; 0: for ever */
+  const char *mesh_text;               /* "dp=2 tp=2", for the metrics */
+  volatile sig_atomic_t *stop;         /* a signal's number ends the run after the step */
+  volatile sig_atomic_t *save;         /* set: a checkpoint is wanted after the step; NULL: never */
+  tsr_checkpoint_manager_options keep; /* where the run begins, and its checkpoints */
+  tsr_rank_map rank_map; /* all zero: this process is alone; else all processes train */
+  double timeout_s;      /* that a process waits for others; 0: for ever */
   void (*lost)(void *context, const char *report); /* as in tsr_worker_options */
   void *lost_context;
   tsr_recording *recording; /* NULL: none */
@@ -51,7 +51,7 @@ bool tsr_train(
     const tsr_compiled *evaluation, const tsr_compiled *generation, int *ret_signal,
     tsr_diags *diags);
 
-/* Runs a graph without a loss once and prints its outputs; the first worker writes
+/* Runs a graph without a loss once and prints its outputs; the first process writes
  * them into out as .npy files. */
 bool tsr_run_graph(const tsr_trainer_options *options, const tsr_compiled *graph, tsr_diags *diags);
 /* An error for each of a graph's inputs that cannot be made of random numbers. */
@@ -60,7 +60,7 @@ bool tsr_graph_check_inputs(const tsr_graph *graph, tsr_diags *diags);
 /* SHA-256 over all parameters, unsharded and without padding, f32 little-endian, in the order of
  * their names. */
 bool tsr_weights_sha256(
-    tsr_arena *arena, const tsr_bound *bound, const tsr_graph *graph, char ret_text[65],
+    tsr_arena *arena, const tsr_executable *executable, const tsr_graph *graph, char ret_text[65],
     tsr_diags *diags);
 
 /* Continues `prompt` by `count` tokens; appends the text of both. */

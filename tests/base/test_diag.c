@@ -11,7 +11,7 @@ static tsr_arena *arena;
 static char *print_at(const char *text, int line, int col, int length) {
   tsr_diags *diags = tsr_diags_new(arena);
   tsr_diags_source(diags, "f", text, strlen(text));
-  tsr_diag_error(diags, (tsr_place){"f", line, col, length}, "m");
+  tsr_diag_error(diags, (tsr_location){"f", line, col, length}, "m");
   return printed_diags(arena, diags);
 }
 
@@ -29,7 +29,7 @@ static void test_places(void) {
   CHECK_STR(print_at("a\x1b[0mb\n", 1, 6, 1), "f:1:6: error: m\n    1 | a?[0mb\n      |      ^\n");
   tsr_diags *diags = tsr_diags_new(arena);
   tsr_diag_warning(diags, TSR_NOWHERE, "w %d", 3);
-  tsr_diag_failure(diags, (tsr_place){"unread", 2, 3, 1}, "m");
+  tsr_diag_failure(diags, (tsr_location){"unread", 2, 3, 1}, "m");
   CHECK_STR(printed_diags(arena, diags), "warning: w 3\nunread:2:3: error: m\n");
   CHECK_INT(tsr_diags_exit_code(diags), 1);
 }

@@ -40,13 +40,13 @@ static void fill_row(void *context, const char *input, int64_t sample, void *row
   memcpy(row, s->tokens + sample * s->sequence, each);
 }
 
-static float *read_logits(const session *s, const tsr_bound *bound, int64_t *ret_vocab) {
+static float *read_logits(const session *s, const tsr_executable *executable, int64_t *ret_vocab) {
   const tsr_graph *g = s->compiled.placed;
   int value = tsr_graph_find_output(g, "logits");
   const tsr_value *v = &g->values[value];
   *ret_vocab = v->shape[v->ndim - 1];
   float *out = tsr_arena_array(s->arena, float, tsr_value_elements(v));
-  tsr_bound_read(bound, value, out);
+  tsr_executable_read(executable, value, out);
   return out;
 }
 
@@ -63,16 +63,17 @@ float *hf_session_logits(
   const char *path = tsr_path_join(arena, s.manifest.folder, s.manifest.config);
   if (!tsr_config_load(arena, path, sets, 2, &s.config, diags) || !compile(&s, kernels))
     return NULL;
-  tsr_worker_options w = {
+  tsr_process_options w = {
       .parallel = s.parallel, .kernels = kernels, .threads = THREADS, .seed = 1};
-  tsr_worker *worker;
-  tsr_bound *bound;
-  if (!tsr_worker_open(arena, &w, &s.compiled.programs, 1, &worker, &bound, diags)) return NULL;
+  tsr_process *process;
+  tsr_executable *executable;
+  if (!tsr_process_open(arena, &w, &s.compiled.programs, 1, &process, &executable, diags))
+    return NULL;
   float *logits = NULL;
-  if (tsr_checkpoint_load(arena, &s.manifest, bound, false, true, diags)) {
-    tsr_bound_run(bound, 0, fill_row, &s);
-    logits = read_logits(&s, bound, ret_vocab);
+  if (tsr_checkpoint_load(arena, &s.manifest, executable, false, true, diags)) {
+    tsr_executable_run(executable, 0, fill_row, &s);
+    logits = read_logits(&s, executable, ret_vocab);
   }
-  tsr_worker_close(worker);
+  tsr_process_close(process);
   return logits;
 }

@@ -2,7 +2,7 @@
 /* Checkpoints made by hand, and the text of a manifest with the right hash in front. */
 #ifndef TSR_TESTS_CHECKPOINT_MADE_H
 #define TSR_TESTS_CHECKPOINT_MADE_H
-#include "checkpoint/output.h"
+#include "checkpoint/writer.h"
 #include <assert.h>
 #include <string.h>
 
@@ -17,14 +17,15 @@ static inline void made_hash(char *text, size_t length) {
 /* One tensor "w" of four numbers, all `step`. */
 static inline void made_checkpoint(tsr_arena *arena, const char *path, int64_t step) {
   float w[4] = {(float)step, (float)step, (float)step, (float)step};
-  tsr_output_piece piece = {"w", TSR_F32, 1, {4}, {0}, {4}};
+  tsr_checkpoint_writer_piece piece = {"w", TSR_F32, 1, {4}, {0}, {4}};
   tsr_manifest about = {.state = {.step = step, .loss = 1}, .has_state = true};
   tsr_diags *diags = tsr_diags_new(arena);
-  tsr_output *out;
-  bool ok = tsr_output_begin(arena, path, NULL, NULL, &out, diags) &&
-            tsr_output_tensors(out, "rank-00000.safetensors", &piece, 1, diags) &&
-            tsr_output_data(out, w, sizeof w, diags) && tsr_output_end_tensors(out, diags) &&
-            tsr_output_commit(out, &about, diags);
+  tsr_checkpoint_writer *out;
+  bool ok = tsr_checkpoint_writer_begin(arena, path, NULL, NULL, &out, diags) &&
+            tsr_checkpoint_writer_tensors(out, "rank-00000.safetensors", &piece, 1, diags) &&
+            tsr_checkpoint_writer_data(out, w, sizeof w, diags) &&
+            tsr_checkpoint_writer_end_tensors(out, diags) &&
+            tsr_checkpoint_writer_commit(out, &about, diags);
   if (!ok) tsr_diags_print(diags, stderr);
   assert(ok);
 }

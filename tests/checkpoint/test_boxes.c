@@ -107,17 +107,18 @@ static int cut(const tensor *t, part *parts) {
   return count;
 }
 
-static tsr_output_piece piece_of(const tensor *t, const part *p) {
-  tsr_output_piece o = {t->name, t->dtype, t->ndim};
+static tsr_checkpoint_writer_piece piece_of(const tensor *t, const part *p) {
+  tsr_checkpoint_writer_piece o = {t->name, t->dtype, t->ndim};
   memcpy(o.shape, t->shape, sizeof o.shape);
   memcpy(o.begin, p->begin, sizeof o.begin);
   memcpy(o.piece, p->shape, sizeof o.piece);
   return o;
 }
 
-static bool
-write_file(tsr_output *out, int file, tsr_output_piece *pieces, const tensor **of, int count) {
-  if (!tsr_output_tensors(
+static bool write_file(
+    tsr_checkpoint_writer *out, int file, tsr_checkpoint_writer_piece *pieces, const tensor **of,
+    int count) {
+  if (!tsr_checkpoint_writer_tensors(
           out, tsr_arena_printf(arena, "rank-%05d.safetensors", file), pieces, count, diags))
     return false;
   for (int i = 0; i < count; i++) {
@@ -129,20 +130,20 @@ write_file(tsr_output *out, int file, tsr_output_piece *pieces, const tensor **o
     plain(of[i], &p, of[i]->dtype, data);
     for (int64_t at = 0; at < bytes;) {
       int64_t some = draw(2) ? bytes - at : 1 + draw(bytes - at);
-      if (!tsr_output_data(out, data + at, (size_t)some, diags)) return false;
+      if (!tsr_checkpoint_writer_data(out, data + at, (size_t)some, diags)) return false;
       at += some;
     }
   }
-  return tsr_output_end_tensors(out, diags);
+  return tsr_checkpoint_writer_end_tensors(out, diags);
 }
 
 /* The pieces of all tensors, each in a file of its own choice. */
 static void write_all(const char *folder, tensor *tensors, int count) {
-  tsr_output_piece *pieces[FILES_MAX];
+  tsr_checkpoint_writer_piece *pieces[FILES_MAX];
   const tensor **of[FILES_MAX];
   int counts[FILES_MAX] = {0}, files = 1 + (int)draw(FILES_MAX);
   for (int f = 0; f < files; f++) {
-    pieces[f] = tsr_arena_array(arena, tsr_output_piece, TENSORS_MAX * PIECES_MAX);
+    pieces[f] = tsr_arena_array(arena, tsr_checkpoint_writer_piece, TENSORS_MAX * PIECES_MAX);
     of[f] = tsr_arena_array(arena, const tensor *, TENSORS_MAX *PIECES_MAX);
   }
   for (int i = 0; i < count; i++) {
@@ -154,13 +155,14 @@ static void write_all(const char *folder, tensor *tensors, int count) {
       of[f][counts[f]++] = &tensors[i];
     }
   }
-  tsr_output *out;
+  tsr_checkpoint_writer *out;
   tsr_manifest about = {.state = {.step = 3, .loss = NAN}, .config = "config.yaml"};
-  bool ok = tsr_output_begin(arena, folder, NULL, NULL, &out, diags);
+  bool ok = tsr_checkpoint_writer_begin(arena, folder, NULL, NULL, &out, diags);
   for (int f = 0; ok && f < files; f++)
     ok = !counts[f] || write_file(out, f, pieces[f], of[f], counts[f]);
-  ok = ok && tsr_output_bytes(out, "config.yaml", "a: 1\n", 5, diags) &&
-       tsr_output_copy(out, "copy", "copied", 0, diags) && tsr_output_commit(out, &about, diags);
+  ok = ok && tsr_checkpoint_writer_bytes(out, "config.yaml", "a: 1\n", 5, diags) &&
+       tsr_checkpoint_writer_copy(out, "copy", "copied", 0, diags) &&
+       tsr_checkpoint_writer_commit(out, &about, diags);
   CHECK_AT(ok, "%s", scratch_diags(diags));
 }
 
@@ -195,7 +197,7 @@ check_same(const tensor *t, const part *p, tsr_dtype dtype, const char *got, con
 }
 
 /* As a run on another mesh does it. */
-static void check_read(tsr_input *in, const tensor *t, const tsr_stored *stored) {
+static void check_read(tsr_checkpoint_reader *in, const tensor *t, const tsr_stored *stored) {
   part parts[PIECES_MAX];
   taking k = {t, stored, .count = cut(t, parts)};
   for (int i = 0; i < k.count; i++) {
@@ -208,12 +210,13 @@ static void check_read(tsr_input *in, const tensor *t, const tsr_stored *stored)
     k.memory[i] =
         tsr_arena_alloc(arena, (size_t)(tsr_stored_elements(t->ndim, parts[i].shape) * 4) + 8);
   }
-  CHECK_AT(tsr_input_read(in, stored, NULL, take, &k, diags), "%s", scratch_diags(diags));
+  CHECK_AT(
+      tsr_checkpoint_reader_read(in, stored, NULL, take, &k, diags), "%s", scratch_diags(diags));
   for (int i = 0; i < k.count; i++) check_same(t, &parts[i], k.dtypes[i], k.memory[i], "a box");
 }
 
 /* Elements of a box, from the middle of it. */
-static void check_read_box(tsr_input *in, const tensor *t, const tsr_stored *stored) {
+static void check_read_box(tsr_checkpoint_reader *in, const tensor *t, const tsr_stored *stored) {
   part p = {{0}};
   for (int d = 0; d < t->ndim; d++) {
     p.begin[d] = draw(3) ? 0 : draw(t->shape[d]);
@@ -224,7 +227,7 @@ static void check_read_box(tsr_input *in, const tensor *t, const tsr_stored *sto
   int64_t first = draw(2) ? 0 : draw(n), count = draw(2) ? n - first : 1 + draw(n - first);
   char *got = tsr_arena_alloc(arena, (size_t)(n * each)),
        *want = tsr_arena_alloc(arena, (size_t)(n * each));
-  CHECK(tsr_input_read_box(in, stored, p.begin, p.shape, first, count, got, diags));
+  CHECK(tsr_checkpoint_reader_read_box(in, stored, p.begin, p.shape, first, count, got, diags));
   plain(t, &p, t->dtype, want);
   CHECK_AT(!memcmp(got, want + first * each, (size_t)(count * each)), "part of %s", t->name);
 }
@@ -247,12 +250,12 @@ static void check_files(const tsr_manifest *m) {
 }
 
 static void check_all(const char *folder, tensor *tensors, int count, tsr_manifest *ret_manifest) {
-  tsr_input *in;
+  tsr_checkpoint_reader *in;
   bool ok = tsr_manifest_read(arena, folder, TSR_NOWHERE, ret_manifest, diags) &&
-            tsr_input_open(arena, ret_manifest, true, &in, diags);
+            tsr_checkpoint_reader_open(arena, ret_manifest, true, &in, diags);
   CHECK_AT(ok, "%s", scratch_diags(diags));
   if (!ok) return;
-  CHECK(tsr_input_verify(in, diags));
+  CHECK(tsr_checkpoint_reader_verify(in, diags));
   CHECK_INT(ret_manifest->tensors_count, count);
   for (int i = 0; i < count; i++) {
     const tsr_stored *stored = tsr_manifest_find(ret_manifest, tensors[i].name);
@@ -263,7 +266,7 @@ static void check_all(const char *folder, tensor *tensors, int count, tsr_manife
     check_read(in, &tensors[i], stored);
     for (int k = 0; k < 4; k++) check_read_box(in, &tensors[i], stored);
   }
-  tsr_input_close(in);
+  tsr_checkpoint_reader_close(in);
   check_files(ret_manifest);
 }
 

@@ -107,7 +107,7 @@ error: 'text.txt' is no checkpoint and has none: it has no manifest.json and no 
 TEXT
 run 0 --config run.yaml --resume --set checkpoint.dir=empty --set training_config.max_steps=1
 says <<'TEXT'
-note: 'empty' holds no checkpoint to go on from: the run begins anew
+note: 'empty' holds no checkpoint to resume from: the run begins anew
 …
 done: step 1, …
 TEXT
@@ -188,7 +188,7 @@ says <<'TEXT'
 damaged/rank-00000.safetensors: error: tensor '…' is damaged: bytes … to … have hash …, not …
 TEXT
 
-# ---- going on from weights alone ----
+# ---- resuming from weights alone ----
 run 0 --config run.yaml --set training_config.model_path=kept --set checkpoint.dir=tuned --set training_config.seed=9
 says <<'TEXT'
 …
@@ -291,7 +291,7 @@ says <<'TEXT'
 TEXT
 run 2 generate --checkpoint kept
 says <<'TEXT'
-error: nothing to go on from: --prompt, --prompt-file or --chat is needed
+error: nothing to resume from: --prompt, --prompt-file or --chat is needed
 TEXT
 run 2 generate --prompt x
 says <<'TEXT'

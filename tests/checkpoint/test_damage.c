@@ -6,7 +6,7 @@
 #include "../data/scratch.h"
 #include "../faults/runner.h"
 #include "base/file.h"
-#include "checkpoint/input.h"
+#include "checkpoint/reader.h"
 #include "tests/check.h"
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -25,11 +25,11 @@ static const char *read_all(bool with_manifest) {
   tsr_arena *arena = tsr_arena_new();
   tsr_diags *diags = tsr_diags_new(arena);
   tsr_manifest m = whole;
-  tsr_input *in;
+  tsr_checkpoint_reader *in;
   bool ok = !with_manifest || tsr_manifest_read(arena, folder, TSR_NOWHERE, &m, diags);
-  if (ok && tsr_input_open(arena, &m, true, &in, diags)) {
-    ok = tsr_input_verify(in, diags);
-    tsr_input_close(in);
+  if (ok && tsr_checkpoint_reader_open(arena, &m, true, &in, diags)) {
+    ok = tsr_checkpoint_reader_verify(in, diags);
+    tsr_checkpoint_reader_close(in);
   } else {
     ok = false;
   }
@@ -146,8 +146,8 @@ static void remove_and_swap(const char *name) {
   const char *path = path_of(name), *aside = path_of("aside");
   rename(path, aside);
   const char *text = read_all(true);
-  const char *place = strcmp(name, TSR_MANIFEST_NAME) ? path : "error";
-  CHECK_AT(text && !strncmp(text, place, strlen(place)), "%s removed: %s", name, text);
+  const char *location = strcmp(name, TSR_MANIFEST_NAME) ? path : "error";
+  CHECK_AT(text && !strncmp(text, location, strlen(location)), "%s removed: %s", name, text);
   mkdir(path, 0777);
   text = read_all(true);
   CHECK_AT(text && strstr(text, path), "%s is a folder: %s", name, text ? text : "nothing");

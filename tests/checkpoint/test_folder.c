@@ -229,18 +229,18 @@ static void test_leftovers(void) {
 /* ---- writing into it ---- */
 
 static void test_output(void) {
-  tsr_output *out;
+  tsr_checkpoint_writer *out;
   mkdir("out", 0777);
   make("out", 1);
-  CHECK(!tsr_output_begin(arena, "out/step-00000001", NULL, NULL, &out, diags));
+  CHECK(!tsr_checkpoint_writer_begin(arena, "out/step-00000001", NULL, NULL, &out, diags));
   CHECK_STR(scratch_diags(diags), "error: 'out/step-00000001' is there already\n");
-  CHECK(tsr_output_begin(arena, "out/step-00000002", NULL, NULL, &out, diags));
-  CHECK(tsr_output_bytes(out, "config.yaml", "a: 1\n", 5, diags));
+  CHECK(tsr_checkpoint_writer_begin(arena, "out/step-00000002", NULL, NULL, &out, diags));
+  CHECK(tsr_checkpoint_writer_bytes(out, "config.yaml", "a: 1\n", 5, diags));
   CHECK_STR(steps_in("out"), "1"); /* not before the end */
   CHECK(is_there("out/step-00000002.partial/config.yaml"));
-  tsr_output_abandon(out);
+  tsr_checkpoint_writer_abandon(out);
   CHECK(!is_there("out/step-00000002.partial"));
-  CHECK(!tsr_output_begin(arena, "nowhere/step-00000002", NULL, NULL, &out, diags));
+  CHECK(!tsr_checkpoint_writer_begin(arena, "nowhere/step-00000002", NULL, NULL, &out, diags));
   CHECK_STR(
       scratch_diags(diags),
       "error: cannot write 'nowhere/step-00000002': No such file or directory\n");

@@ -7,7 +7,7 @@
 #include "checkpoint/hf_export.h"
 #include "checkpoint/hf_folder.h"
 #include "checkpoint/hf_import.h"
-#include "checkpoint/input.h"
+#include "checkpoint/reader.h"
 #include "tests/check.h"
 #include "tests/checkpoint/hf_session.h"
 #include "tests/data/scratch.h"
@@ -82,17 +82,17 @@ static void check_same_file(const char *left, const char *right) {
 
 static void check_manifest(const char *folder, const char *dtype) {
   tsr_manifest m;
-  tsr_input *input;
+  tsr_checkpoint_reader *input;
   bool ok = tsr_manifest_read(arena, folder, TSR_NOWHERE, &m, diags) &&
-            tsr_input_open(arena, &m, true, &input, diags);
+            tsr_checkpoint_reader_open(arena, &m, true, &input, diags);
   CHECK_AT(ok, "%s", scratch_diags(diags));
   if (!ok) return;
-  CHECK_AT(tsr_input_verify(input, diags), "%s", scratch_diags(diags));
+  CHECK_AT(tsr_checkpoint_reader_verify(input, diags), "%s", scratch_diags(diags));
   CHECK(!m.has_state && m.state.step == 0 && isnan(m.state.loss));
   CHECK_STR(m.config, "config.yaml");
   CHECK_STR(m.version, "test");
   for (int i = 0; i < m.tensors_count; i++) CHECK_STR(tsr_dtype_name(m.tensors[i].dtype), dtype);
-  tsr_input_close(input);
+  tsr_checkpoint_reader_close(input);
 }
 
 static void test_model(const char *name, const char *dtype) {

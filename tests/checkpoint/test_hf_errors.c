@@ -5,7 +5,7 @@
 #include "checkpoint/hf_export.h"
 #include "checkpoint/hf_folder.h"
 #include "checkpoint/hf_import.h"
-#include "checkpoint/output.h"
+#include "checkpoint/writer.h"
 #include "tests/check.h"
 #include "tests/data/scratch.h"
 
@@ -217,12 +217,12 @@ static void check_not_exported(const char *checkpoint, const char *dtype, const 
 
 /* A checkpoint of this configuration, without tensors. */
 static void make_checkpoint(const char *name, const char *config) {
-  tsr_output *output;
+  tsr_checkpoint_writer *output;
   tsr_manifest about = {.config = "config.yaml"};
   CHECK(
-      tsr_output_begin(arena, name, NULL, NULL, &output, diags) &&
-      tsr_output_bytes(output, "config.yaml", config, strlen(config), diags) &&
-      tsr_output_commit(output, &about, diags));
+      tsr_checkpoint_writer_begin(arena, name, NULL, NULL, &output, diags) &&
+      tsr_checkpoint_writer_bytes(output, "config.yaml", config, strlen(config), diags) &&
+      tsr_checkpoint_writer_commit(output, &about, diags));
 }
 
 static void test_export(void) {

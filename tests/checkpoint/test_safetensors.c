@@ -45,7 +45,7 @@ static void test_length(void) {
   CHECK(!open_file(&file));
   CHECK_STR(
       scratch_diags(diags), "error: cannot read 't.safetensors': No such file or directory\n");
-  CHECK(!tsr_safetensors_open(arena, "/tmp", (tsr_place){"run.yaml", 3, 4, 1}, &file, diags));
+  CHECK(!tsr_safetensors_open(arena, "/tmp", (tsr_location){"run.yaml", 3, 4, 1}, &file, diags));
   CHECK_STR(scratch_diags(diags), "run.yaml:3:4: error: cannot read '/tmp': Is a directory\n");
   static const struct {
     uint64_t length;

@@ -9,8 +9,8 @@ enum { ABI, SIZE, NAME, NONE, FAILS };
 extern const int nothing;
 const int nothing = 0;
 #else
-static bool fail(void **ret_state, int *ret_worker, int *ret_workers, char *why) {
-  (void)ret_state, (void)ret_worker, (void)ret_workers;
+static bool fail(void **ret_state, int *ret_process, int *ret_processes, char *why) {
+  (void)ret_state, (void)ret_process, (void)ret_processes;
   snprintf(why, TSR_WHY_BYTES, "there is no network today");
   return false;
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Not a test: all-reduce in the tree's order, and by a group's sum (policy fast), against the
- * library's own, in turn, on the workers of one launcher. mpirun -n 4 bench_collectives [BYTES (16
+ * library's own, in turn, on the processes of one launcher. mpirun -n 4 bench_collectives [BYTES (16
  * MiB)] [ROUNDS (20)] Prints of each the median and the best time, and the tree's quotients. A
- * round's time is the slowest worker's: everybody begins together. */
+ * round's time is the slowest process's: everybody begins together. */
 #include "base/arena.h"
 #include "comm/algorithm.h"
 #include "comm/pending.h"
@@ -19,7 +19,7 @@ static double now(void) {
 }
 
 static void stop(const tsr_transport *t, const char *why) {
-  fprintf(stderr, "worker %d: %s\n", t->worker, why);
+  fprintf(stderr, "process %d: %s\n", t->process, why);
   t->table->abort(t->state, 1);
 }
 
@@ -32,7 +32,7 @@ typedef struct {
   tsr_pending_call call;
   tsr_collective collective;
   float *in[64];
-  int worker_of[64];
+  int process_of[64];
   void *staging;
 } remote;
 
@@ -41,19 +41,19 @@ static void remote_prepare(
   *r = (remote){
       .collective = {
           .op = TSR_OP_ALL_REDUCE,
-          .members = t->workers,
+          .members = t->processes,
           .groups = 1,
           .ndim = 1,
           .shape = {count},
           .from = -1,
           .to = -1,
           .element = 4}};
-  for (int w = 0; w < t->workers; w++) r->worker_of[w] = w;
-  r->in[t->worker] = numbers;
+  for (int w = 0; w < t->processes; w++) r->process_of[w] = w;
+  r->in[t->process] = numbers;
   r->collective.in = r->collective.out = r->in;
   r->collective.k = tsr_kernels_get(NULL);
   tsr_collective_request request = {.collective = &r->collective, .library = group != NULL};
-  request.layout = tsr_layout_new(arena, t->workers, r->worker_of, NULL, t->worker);
+  request.layout = tsr_layout_new(arena, t->processes, r->process_of, NULL, t->process);
   r->call = (tsr_pending_call){
       .transport = t,
       .list = tsr_algorithm_plan(arena, &request),
@@ -62,7 +62,7 @@ static void remote_prepare(
       .tag = 1,
       .group = group,
       .threads = 1};
-  int64_t bytes = tsr_pending_bytes(r->call.list, t->workers);
+  int64_t bytes = tsr_pending_bytes(r->call.list, t->processes);
   r->staging = aligned_alloc(64, (size_t)(bytes + 63) / 64 * 64);
   if (!r->staging) stop(t, "no memory");
   memset(r->staging, 0, (size_t)bytes);
@@ -76,11 +76,11 @@ static void remote_all_reduce(remote *r) {
 }
 
 static void *form_group(const tsr_transport *t) {
-  int workers[64];
+  int processes[64];
   char why[TSR_WHY_BYTES] = "";
   void *group = NULL;
-  for (int w = 0; w < t->workers; w++) workers[w] = w;
-  if (!t->table->form(t->state, workers, t->workers, &group, why)) stop(t, why);
+  for (int w = 0; w < t->processes; w++) processes[w] = w;
+  if (!t->table->form(t->state, processes, t->processes, &group, why)) stop(t, why);
   return group;
 }
 
@@ -89,13 +89,13 @@ static int compare(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* The slowest worker's, by a sum of one number for each worker. */
+/* The slowest process's, by a sum of one number for each process. */
 static double slowest(const tsr_transport *t, double ms) {
   float each[64] = {0};
   double most = 0;
-  each[t->worker] = (float)ms;
-  library_all_reduce(t, each, t->workers);
-  for (int w = 0; w < t->workers; w++)
+  each[t->process] = (float)ms;
+  library_all_reduce(t, each, t->processes);
+  for (int w = 0; w < t->processes; w++)
     if (each[w] > most) most = each[w];
   return most;
 }
@@ -108,9 +108,9 @@ int main(int argc, char **argv) {
   tsr_arena *arena = tsr_arena_new();
   tsr_diags *diags = tsr_diags_new(arena);
   tsr_transport t;
-  if (!tsr_transport_open(arena, &t, diags) || !t.table || t.workers > 64) {
+  if (!tsr_transport_open(arena, &t, diags) || !t.table || t.processes > 64) {
     tsr_diags_print(diags, stderr);
-    fprintf(stderr, "run it by mpirun, with 2 to 64 workers\n");
+    fprintf(stderr, "run it by mpirun, with 2 to 64 processes\n");
     return 1;
   }
   float *numbers = aligned_alloc(64, (size_t)(count + 16) / 16 * 64);
@@ -131,11 +131,12 @@ int main(int argc, char **argv) {
   }
   for (int which = 0; which < KINDS; which++)
     qsort(ms[which], (size_t)rounds, sizeof(double), compare);
-  if (t.worker == 0)
+  if (t.process == 0)
     printf(
-        "%s, %lld bytes among %d workers, %d rounds: its own %.2f ms (best %.2f), the tree %.2f ms "
+        "%s, %lld bytes among %d processes, %d rounds: its own %.2f ms (best %.2f), the tree %.2f "
+        "ms "
         "(best %.2f): %.2f times (best %.2f); fast %.2f ms (best %.2f)\n",
-        t.why, (long long)count * 4, t.workers, rounds, ms[LIBRARY][rounds / 2], ms[LIBRARY][0],
+        t.why, (long long)count * 4, t.processes, rounds, ms[LIBRARY][rounds / 2], ms[LIBRARY][0],
         ms[TREE][rounds / 2], ms[TREE][0], ms[TREE][rounds / 2] / ms[LIBRARY][rounds / 2],
         ms[TREE][0] / ms[LIBRARY][0], ms[FAST][rounds / 2], ms[FAST][0]);
   free(numbers);

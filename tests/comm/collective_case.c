@@ -91,31 +91,32 @@ static void name_case(collective_case *c) {
     n += snprintf(c->name + n, sizeof c->name - (size_t)n, " %lld", (long long)k->shape[d]);
   n += snprintf(c->name + n, sizeof c->name - (size_t)n, " on ");
   for (int m = 0; m < k->members; m++)
-    n += snprintf(c->name + n, sizeof c->name - (size_t)n, "%x", c->worker_of[m]);
+    n += snprintf(c->name + n, sizeof c->name - (size_t)n, "%x", c->process_of[m]);
 }
 
 static void *find_group(const collective_case *c, const tsr_transport *t, case_groups *groups) {
-  int workers[CASE_WORKERS_MAX], count = 0, set = 0;
+  int processes[CASE_PROCESSES_MAX], count = 0, set = 0;
   char why[TSR_WHY_BYTES];
-  for (int m = 0; m < c->c.members; m++) set |= 1 << c->worker_of[m];
-  for (int w = 0; w < t->workers; w++)
-    if (set >> w & 1) workers[count++] = w;
-  if (!groups->of[set] && !t->table->form(t->state, workers, count, &groups->of[set], why)) abort();
+  for (int m = 0; m < c->c.members; m++) set |= 1 << c->process_of[m];
+  for (int w = 0; w < t->processes; w++)
+    if (set >> w & 1) processes[count++] = w;
+  if (!groups->of[set] && !t->table->form(t->state, processes, count, &groups->of[set], why))
+    abort();
   return groups->of[set];
 }
 
-/* Blocks, in turn, uneven blocks, one worker has all, all but one, or anyhow. */
-static void draw_hosting(collective_case *c, uint64_t *state, int workers) {
+/* Blocks, in turn, uneven blocks, one process has all, all but one, or anyhow. */
+static void draw_hosting(collective_case *c, uint64_t *state, int processes) {
   int members = c->c.members, kind = (int)case_draw(state, 8), cut = 1;
-  int one = (int)case_draw(state, (uint64_t)workers), worker = one;
+  int one = (int)case_draw(state, (uint64_t)processes), process = one;
   for (int m = 0; m < members; m++) {
-    int *w = &c->worker_of[m];
-    if (kind <= 1) *w = (int)((int64_t)m * workers / members);
-    else if (kind <= 3) *w = m % workers;
-    else if (kind == 4) *w = worker = (worker + (case_draw(state, 3) == 0)) % workers;
-    else if (kind == 5) *w = (one + (m >= cut)) % workers;
+    int *w = &c->process_of[m];
+    if (kind <= 1) *w = (int)((int64_t)m * processes / members);
+    else if (kind <= 3) *w = m % processes;
+    else if (kind == 4) *w = process = (process + (case_draw(state, 3) == 0)) % processes;
+    else if (kind == 5) *w = (one + (m >= cut)) % processes;
     else if (kind == 6 && case_draw(state, 4)) *w = one;
-    else *w = (int)case_draw(state, (uint64_t)workers);
+    else *w = (int)case_draw(state, (uint64_t)processes);
   }
 }
 
@@ -139,7 +140,7 @@ static void draw_shape(collective_case *c, uint64_t *state, int64_t scale) {
   if (factor > 1) k->shape[longer] *= 1 + (int64_t)case_draw(state, (uint64_t)factor);
 }
 
-void collective_case_draw(collective_case *c, uint64_t seed, int workers, int64_t scale) {
+void collective_case_draw(collective_case *c, uint64_t seed, int processes, int64_t scale) {
   static const tsr_op ops[] = {
       TSR_OP_ALL_REDUCE, TSR_OP_REDUCE_SCATTER, TSR_OP_ALL_GATHER, TSR_OP_RING_SHIFT,
       TSR_OP_ALL_TO_ALL};
@@ -159,19 +160,19 @@ void collective_case_draw(collective_case *c, uint64_t seed, int workers, int64_
     }
   c->c.zigzag = c->c.op == TSR_OP_ALL_GATHER && case_draw(&state, 3) == 0;
   if (c->c.op == TSR_OP_RING_SHIFT) c->c.by = (int)case_draw(&state, 9) - 4;
-  draw_hosting(c, &state, workers);
+  draw_hosting(c, &state, processes);
   draw_shape(c, &state, c->c.members > 4 ? scale * 4 / c->c.members : scale);
   name_case(c);
 }
 
-void collective_case_plain(collective_case *c, tsr_op op, int workers, int64_t elements) {
+void collective_case_plain(collective_case *c, tsr_op op, int processes, int64_t elements) {
   *c = (collective_case){.seed = (uint64_t)elements, .in_place = op == TSR_OP_ALL_REDUCE};
-  c->c = (tsr_collective){.op = op, .members = workers, .groups = 1, .ndim = 1, .element = 4};
+  c->c = (tsr_collective){.op = op, .members = processes, .groups = 1, .ndim = 1, .element = 4};
   c->c.k = tsr_kernels_get(NULL);
   c->c.shape[0] = elements;
   c->c.from = op == TSR_OP_ALL_GATHER ? 0 : -1;
   c->c.to = -1;
-  for (int m = 0; m < workers; m++) c->worker_of[m] = m;
+  for (int m = 0; m < processes; m++) c->process_of[m] = m;
   name_case(c);
 }
 
@@ -208,7 +209,7 @@ void collective_case_free(collective_case *c) {
   free((void *)c->c.out);
 }
 
-/* ---- a worker's part ---- */
+/* ---- a process's part ---- */
 
 /* Jobs in the other order than one would think of, or each on a thread of its own. */
 static void
@@ -242,11 +243,11 @@ static void run_threads(void *pool, void (*job)(void *context, int job), void *c
 }
 
 /* The tensors of its members; whether it hosts any. */
-static bool place_members(case_worker *w) {
+static bool place_members(case_process *w) {
   const collective_case *c = w->of;
   bool hosts = false;
   for (int m = 0; m < c->c.members; m++) {
-    if (c->worker_of[m] != w->transport.worker) continue;
+    if (c->process_of[m] != w->transport.process) continue;
     hosts = true;
     w->in[m] = (float *)(void *)guarded_new(count_bytes(c, false), 0);
     memcpy(w->in[m], c->c.in[m], (size_t)count_bytes(c, false));
@@ -256,27 +257,27 @@ static bool place_members(case_worker *w) {
   return hosts;
 }
 
-static const tsr_layout *plan_layout(case_worker *w, int worker) {
+static const tsr_layout *plan_layout(case_process *w, int process) {
   const collective_case *c = w->of;
   w->arena = tsr_arena_new();
-  return tsr_layout_new(w->arena, c->c.members, c->worker_of, c->hosts, worker);
+  return tsr_layout_new(w->arena, c->c.members, c->process_of, c->hosts, process);
 }
 
-void case_worker_run(
-    case_worker *w, const collective_case *c, int worker, const tsr_device *device) {
-  *w = (case_worker){.of = c, .transport = {.worker = worker}, .state = TSR_PENDING_DONE};
-  int workers[CASE_WORKERS_MAX], count = 0;
-  for (int i = 0; i < CASE_WORKERS_MAX; i++)
+void case_process_run(
+    case_process *w, const collective_case *c, int process, const tsr_device *device) {
+  *w = (case_process){.of = c, .transport = {.process = process}, .state = TSR_PENDING_DONE};
+  int processes[CASE_PROCESSES_MAX], count = 0;
+  for (int i = 0; i < CASE_PROCESSES_MAX; i++)
     for (int m = 0; m < c->c.members; m++)
-      if (c->worker_of[m] == i && (!count || workers[count - 1] != i)) workers[count++] = i;
+      if (c->process_of[m] == i && (!count || processes[count - 1] != i)) processes[count++] = i;
   if (!place_members(w)) return;
   tsr_collective own = c->c;
   own.in = w->in;
   own.out = w->out;
   tsr_collective_request request = {.collective = &own, .on_device = true};
-  request.layout = plan_layout(w, worker);
+  request.layout = plan_layout(w, process);
   tsr_device_exchange call = {
-      device, tsr_algorithm_plan(w->arena, &request), request.layout, &own, workers};
+      device, tsr_algorithm_plan(w->arena, &request), request.layout, &own, processes};
   w->staging_bytes = tsr_step_list_staging_bytes(call.list);
   w->staging = guarded_new(w->staging_bytes, POISON);
   tsr_device_message *room = calloc((size_t)call.list->messages_of_phase + 1, sizeof *room);
@@ -284,10 +285,10 @@ void case_worker_run(
   free(room);
 }
 
-void case_worker_begin(
-    case_worker *w, const collective_case *c, const tsr_transport *t, int tag,
+void case_process_begin(
+    case_process *w, const collective_case *c, const tsr_transport *t, int tag,
     case_groups *groups) {
-  *w = (case_worker){.of = c, .groups = groups, .transport = *t, .state = TSR_PENDING_DONE};
+  *w = (case_process){.of = c, .groups = groups, .transport = *t, .state = TSR_PENDING_DONE};
   if (!place_members(w)) return;
   tsr_collective own = c->c;
   own.in = w->in;
@@ -296,7 +297,7 @@ void case_worker_begin(
       .transport = &w->transport, .collective = &own, .tag = tag, .threads = 1};
   if (groups) call.group = find_group(c, t, groups);
   if (c->pool) call.run = c->seed % 2 ? run_backwards : run_threads, call.threads = POOL_THREADS;
-  call.layout = plan_layout(w, t->worker);
+  call.layout = plan_layout(w, t->process);
   const tsr_collective_request request = {&own, call.layout, false, call.group != NULL};
   call.list = tsr_algorithm_plan(w->arena, &request);
   w->staging_bytes = tsr_pending_bytes(call.list, own.members);
@@ -312,21 +313,21 @@ static int64_t find_difference(const void *a, const void *b, int64_t bytes) {
   return at;
 }
 
-static int wrong(const case_worker *w, int member, const char *what, int64_t at) {
+static int wrong(const case_process *w, int member, const char *what, int64_t at) {
   fprintf(
-      stderr, "%s: worker %d member %d: %s %lld\n", w->of->name, w->transport.worker, member, what,
-      (long long)at);
+      stderr, "%s: process %d member %d: %s %lld\n", w->of->name, w->transport.process, member,
+      what, (long long)at);
   return 1;
 }
 
-static bool is_library(const case_worker *w) {
+static bool is_library(const case_process *w) {
   const tsr_collective *c = &w->of->c;
   return w->groups && tsr_algorithm_has_library_sum(c->op, c->groups, count_elements(c, false));
 }
 
 /* The first element that is further from the reference than two orders of the same sum of n can be:
  * n eps sum |x| (Higham, Accuracy and Stability, 4.2); -1: none. */
-static int64_t find_far(const case_worker *w, int member) {
+static int64_t find_far(const case_process *w, int member) {
   const tsr_collective *c = &w->of->c;
   int64_t count = count_elements(c, true), run = count, whole = count, slice = 0, first = -1;
   if (c->op == TSR_OP_REDUCE_SCATTER) {
@@ -346,7 +347,7 @@ static int64_t find_far(const case_worker *w, int member) {
   return first;
 }
 
-int case_worker_end(case_worker *w) {
+int case_process_end(case_process *w) {
   const collective_case *c = w->of;
   int64_t before = count_bytes(c, false), after = count_bytes(c, true);
   int failed = 0;
@@ -364,11 +365,11 @@ int case_worker_end(case_worker *w) {
   }
   if (w->staging && !guarded_is_whole(w->staging, w->staging_bytes))
     failed += wrong(w, -1, "wrote beside the staging memory of", w->staging_bytes);
-  case_worker_free(w);
+  case_process_free(w);
   return failed;
 }
 
-void case_worker_free(case_worker *w) {
+void case_process_free(case_process *w) {
   for (int m = 0; m < w->of->c.members; m++) {
     if (!w->of->in_place) guarded_free(w->out[m]);
     guarded_free(w->in[m]);

@@ -43,7 +43,7 @@ static coordinates coordinates_of(const tsr_collective *c, int64_t element) {
  * zigzag a block is run b and run 2 * blocks - 1 - b of 2 * blocks runs. */
 static int64_t
 place_in_block(const tsr_collective *c, coordinates x, int dim, int blocks, bool zigzag, int *ret) {
-  int64_t size = c->shape[dim] / blocks, place = 0;
+  int64_t size = c->shape[dim] / blocks, location = 0;
   *ret = (int)(x.at[dim] / size);
   int64_t within = x.at[dim] % size;
   if (zigzag) {
@@ -53,8 +53,8 @@ place_in_block(const tsr_collective *c, coordinates x, int dim, int blocks, bool
     within = x.at[dim] % run + (second ? run : 0);
   }
   for (int d = 0; d < c->ndim; d++)
-    place = place * (d == dim ? size : c->shape[d]) + (d == dim ? within : x.at[d]);
-  return place;
+    location = location * (d == dim ? size : c->shape[d]) + (d == dim ? within : x.at[d]);
+  return location;
 }
 
 static float sum_at(const tsr_collective *c, int64_t element) {

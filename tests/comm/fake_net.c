@@ -20,23 +20,23 @@ typedef struct side {
 
 typedef struct {
   fake_net *net;
-  int worker;
+  int process;
 } endpoint;
 
 typedef struct {
   endpoint end;
   bool stopped, fails;
   int64_t sent;
-} fake_worker;
+} fake_process;
 
 struct fake_net {
-  int workers;
+  int processes;
   uint64_t state;
-  fake_worker *worker;
+  fake_process *process;
   const int *hosts;
   int64_t crossed, begun;
   int64_t stop_at; /* messages; 0: never */
-  int stops;       /* the worker that does */
+  int stops;       /* the process that does */
   side *all;
   side *waiting[QUEUES];
 };
@@ -65,14 +65,14 @@ static bool fake_begin(endpoint *e, side begun, tsr_message *ret) {
   s->next = n->all;
   n->all = s;
   if (!s->sends) memset(s->memory, 0xee, (size_t)s->bytes);
-  else n->worker[s->from].sent += s->bytes;
+  else n->process[s->from].sent += s->bytes;
   if (s->sends && n->hosts && n->hosts[s->from] != n->hosts[s->to]) n->crossed += s->bytes;
   if (s->sends && case_draw(&n->state, 3) == 0) {
     s->copy = malloc((size_t)s->bytes + 1);
     memcpy(s->copy, s->memory, (size_t)s->bytes);
   }
   n->begun++;
-  if (n->begun == n->stop_at) n->worker[n->stops].stopped = true;
+  if (n->begun == n->stop_at) n->process[n->stops].stopped = true;
   *ret = (tsr_message){{s}};
   return true;
 }
@@ -85,7 +85,12 @@ static bool fake_send(
   return fake_begin(
       e,
       (side){
-          .sends = true, .from = e->worker, .to = to, .tag = tag, .memory = memory, .bytes = bytes},
+          .sends = true,
+          .from = e->process,
+          .to = to,
+          .tag = tag,
+          .memory = memory,
+          .bytes = bytes},
       ret);
 }
 
@@ -94,7 +99,7 @@ fake_receive(void *state, int from, int tag, void *to, int64_t bytes, tsr_messag
   (void)why;
   endpoint *e = state;
   return fake_begin(
-      e, (side){.from = from, .to = e->worker, .tag = tag, .memory = to, .bytes = bytes}, ret);
+      e, (side){.from = from, .to = e->process, .tag = tag, .memory = to, .bytes = bytes}, ret);
 }
 
 static void deliver(side *s) {
@@ -109,9 +114,9 @@ static tsr_message_state fake_test(void *state, tsr_message *message, char *why)
   fake_net *n = ((endpoint *)state)->net;
   side *s = message->words[0];
   int other = s->sends ? s->to : s->from;
-  if (!s->done && n->worker[other].stopped) {
-    if (!n->worker[other].fails) return TSR_MESSAGE_PENDING;
-    snprintf(why, TSR_WHY_BYTES, "worker %d is gone", other);
+  if (!s->done && n->process[other].stopped) {
+    if (!n->process[other].fails) return TSR_MESSAGE_PENDING;
+    snprintf(why, TSR_WHY_BYTES, "process %d is gone", other);
     return TSR_MESSAGE_FAILED;
   }
   if (case_draw(&n->state, 4)) return TSR_MESSAGE_PENDING;
@@ -134,12 +139,12 @@ static const tsr_transport_table fake_table = {
     .test = fake_test,
 };
 
-fake_net *fake_net_new(int workers, uint64_t seed) {
+fake_net *fake_net_new(int processes, uint64_t seed) {
   fake_net *n = calloc(1, sizeof *n);
-  n->workers = workers;
+  n->processes = processes;
   n->state = seed;
-  n->worker = calloc((size_t)workers, sizeof *n->worker);
-  for (int w = 0; w < workers; w++) n->worker[w].end = (endpoint){n, w};
+  n->process = calloc((size_t)processes, sizeof *n->process);
+  for (int w = 0; w < processes; w++) n->process[w].end = (endpoint){n, w};
   return n;
 }
 
@@ -151,28 +156,28 @@ int fake_net_free(fake_net *n) {
     free(s->copy);
     free(s);
   }
-  free(n->worker);
+  free(n->process);
   free(n);
   return left;
 }
 
-void fake_net_endpoint(fake_net *n, int worker, tsr_transport *ret_transport) {
+void fake_net_endpoint(fake_net *n, int process, tsr_transport *ret_transport) {
   *ret_transport =
-      (tsr_transport){&fake_table, &n->worker[worker].end, worker, n->workers, "a test"};
+      (tsr_transport){&fake_table, &n->process[process].end, process, n->processes, "a test"};
 }
 
-void fake_net_stop(fake_net *n, int worker, bool fails) {
-  n->worker[worker].stopped = true;
-  n->worker[worker].fails = fails;
+void fake_net_stop(fake_net *n, int process, bool fails) {
+  n->process[process].stopped = true;
+  n->process[process].fails = fails;
 }
 
-void fake_net_stop_at(fake_net *n, int worker, int64_t messages, bool fails) {
+void fake_net_stop_at(fake_net *n, int process, int64_t messages, bool fails) {
   n->stop_at = messages;
-  n->stops = worker;
-  n->worker[worker].fails = fails;
+  n->stops = process;
+  n->process[process].fails = fails;
 }
 
-bool fake_net_is_stopped(const fake_net *n, int worker) { return n->worker[worker].stopped; }
+bool fake_net_is_stopped(const fake_net *n, int process) { return n->process[process].stopped; }
 
 int64_t fake_net_begun(const fake_net *n) { return n->begun; }
 
@@ -180,4 +185,4 @@ void fake_net_set_hosts(fake_net *n, const int *hosts) { n->hosts = hosts; }
 
 int64_t fake_net_crossed(const fake_net *n) { return n->crossed; }
 
-int64_t fake_net_sent(const fake_net *n, int worker) { return n->worker[worker].sent; }
+int64_t fake_net_sent(const fake_net *n, int process) { return n->process[process].sent; }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A transport whose workers are all driven by one thread, in which a seed decides when a message is
+/* A transport whose processes are all driven by one thread, in which a seed decides when a message is
  * done. It is as unkind as the contract lets it be: what a receive may write into is garbage as
  * soon as it is begun, and what is sent is read at the last moment, or at once. */
 #ifndef TSR_TESTS_COMM_FAKE_NET_H
@@ -8,21 +8,21 @@
 
 typedef struct fake_net fake_net;
 
-fake_net *fake_net_new(int workers, uint64_t seed);
+fake_net *fake_net_new(int processes, uint64_t seed);
 /* How many messages were begun and never done. */
 int fake_net_free(fake_net *net);
-void fake_net_endpoint(fake_net *net, int worker, tsr_transport *ret_transport);
+void fake_net_endpoint(fake_net *net, int process, tsr_transport *ret_transport);
 
-/* From now on messages of `worker` stay pending, or (fails) fail. */
-void fake_net_stop(fake_net *net, int worker, bool fails);
-/* The same of one worker as soon as so many messages of all workers are begun. */
-void fake_net_stop_at(fake_net *net, int worker, int64_t messages, bool fails);
-bool fake_net_is_stopped(const fake_net *net, int worker);
-/* Messages of all workers that were begun. */
+/* From now on messages of `process` stay pending, or (fails) fail. */
+void fake_net_stop(fake_net *net, int process, bool fails);
+/* The same of one process as soon as so many messages of all processes are begun. */
+void fake_net_stop_at(fake_net *net, int process, int64_t messages, bool fails);
+bool fake_net_is_stopped(const fake_net *net, int process);
+/* Messages of all processes that were begun. */
 int64_t fake_net_begun(const fake_net *net);
-/* Bytes that a worker has sent to others. */
-int64_t fake_net_sent(const fake_net *net, int worker);
-/* Bytes that were sent from one host to another, of workers on these hosts. */
+/* Bytes that a process has sent to others. */
+int64_t fake_net_sent(const fake_net *net, int process);
+/* Bytes that were sent from one host to another, of processes on these hosts. */
 void fake_net_set_hosts(fake_net *net, const int *hosts);
 int64_t fake_net_crossed(const fake_net *net);
 

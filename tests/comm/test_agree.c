@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Agreements among more workers than any array was made for: what every worker sends reaches the
- * others, one that says nothing is named, and one that fails ends it. The other workers are a
- * stub: worker w sends w + 7. */
+/* Agreements among more processes than any array was made for: what every process sends reaches the
+ * others, one that says nothing is named, and one that fails ends it. The other processes are a
+ * stub: process w sends w + 7. */
 #include "comm/agree.h"
 #include "tests/check.h"
 #include <string.h>
 
-enum { WORKERS = 70000, ME = 12345, OFFSET = 7 };
+enum { PROCESSES = 70000, ME = 12345, OFFSET = 7 };
 
 typedef struct {
   int silent, failing; /* -1: none */
@@ -46,8 +46,8 @@ static tsr_message_state test(void *state, tsr_message *message, char *why) {
   return TSR_MESSAGE_DONE;
 }
 
-static const char *host(void *state, int worker) {
-  (void)state, (void)worker;
+static const char *host(void *state, int process) {
+  (void)state, (void)process;
   return "node";
 }
 
@@ -55,23 +55,23 @@ static const tsr_transport_table table = {
     .name = "stub", .host = host, .send = send, .receive = receive, .test = test};
 
 static bool gather(stub *m, int64_t *all, char *why) {
-  tsr_transport t = {.table = &table, .state = m, .worker = ME, .workers = WORKERS};
+  tsr_transport t = {.table = &table, .state = m, .process = ME, .processes = PROCESSES};
   int64_t mine = ME + OFFSET;
   return tsr_transport_gather(&t, &mine, sizeof mine, all, 0.2, why);
 }
 
 int main(void) {
   tsr_arena *arena = tsr_arena_new();
-  int64_t *all = tsr_arena_array(arena, int64_t, WORKERS), wrong = 0;
+  int64_t *all = tsr_arena_array(arena, int64_t, PROCESSES), wrong = 0;
   char why[TSR_WHY_BYTES] = "";
   stub m = {.silent = -1, .failing = -1};
   CHECK_AT(gather(&m, all, why), "%s", why);
-  for (int w = 0; w < WORKERS; w++) wrong += all[w] != w + OFFSET;
+  for (int w = 0; w < PROCESSES; w++) wrong += all[w] != w + OFFSET;
   CHECK_INT(wrong, 0);
-  CHECK_INT(m.sent, WORKERS - 1);
-  m.silent = WORKERS - 1;
+  CHECK_INT(m.sent, PROCESSES - 1);
+  m.silent = PROCESSES - 1;
   CHECK(!gather(&m, all, why));
-  CHECK_AT(strstr(why, "nothing from worker 69999"), "%s", why);
+  CHECK_AT(strstr(why, "nothing from process 69999"), "%s", why);
   m = (stub){.silent = -1, .failing = 5};
   CHECK(!gather(&m, all, why));
   CHECK_STR(why, "its link is cut");

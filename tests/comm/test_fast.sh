@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Policy fast: sums between workers are the MPI library's own, and say so; training ends where it ends with the
-# tree, within rounding; TESSERA_DETERMINISTIC=1 takes the tree back; and who waits in such a sum for a worker that
+# Policy fast: sums between processes are the MPI library's own, and say so; training ends where it ends with the
+# tree, within rounding; TESSERA_DETERMINISTIC=1 takes the tree back; and who waits in such a sum for a process that
 # is stopped says so in time.
 # usage: test_fast.sh openmpi|mpich BUILD_FOLDER
 set -euo pipefail
 library=$1 build=$2
-. tests/workers/common.sh
+. tests/processes/common.sh
 choose_launcher "$library" || skip "$why"
 
 steps=20
@@ -25,7 +25,7 @@ run() {
   [ "$code" = 0 ] || wrong "$name: exit code $code" "$scratch/out"
 }
 last_loss() { grep '"event":"end"' "$scratch/metrics" | grep -o '"loss":[0-9.e+-]*' | cut -d: -f2; }
-# traced OP ALGO PATH: how many lines there are of it. Lines of several workers may be in one another.
+# traced OP ALGO PATH: how many lines there are of it. Lines of several processes may be in one another.
 traced() { grep -c "op=$1 axis=dp bytes=[0-9]* algo=$2 path=$3 " "$scratch/out" || true; }
 
 # compare WORKERS MESH KEY=VALUE…: the tree, then fast; then fast that is told not to be.
@@ -67,7 +67,7 @@ stopping() {
   wait "$job" || code=$?
 }
 options_of dp=2 numerics.policy=fast
-name="$library, a stopped worker" code=0
+name="$library, a stopped process" code=0
 rm -f "$scratch/metrics"
 bounded "${launcher[@]}" -n 2 "$program" --config "$recipe" --metrics "$scratch/metrics" "${few[@]}" "${options[@]}" \
   > "$scratch/out" 2>&1 &

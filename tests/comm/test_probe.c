@@ -40,7 +40,7 @@ static const char *open_with(const char *variables, tsr_transport *ret_transport
   *ret_code = tsr_diags_exit_code(diags);
   CHECK(ok == (*ret_code == 0));
   CHECK(!ret_transport->table);
-  CHECK_INT(ret_transport->workers, 1);
+  CHECK_INT(ret_transport->processes, 1);
   if (ok) snprintf(text, sizeof text, "%s", ret_transport->why);
   tsr_arena_free(arena);
   return text;

@@ -3,7 +3,7 @@
 # The collectives' test under a launcher, by the plugin of its MPI.
 # usage: test_remote.sh openmpi|mpich WORKERS TEST_REMOTE BUILD_FOLDER
 set -euo pipefail
-name=$1 workers=$2 program=$3 build=$4
+name=$1 processes=$2 program=$3 build=$4
 
 skip() {
   echo "skipped: $1"
@@ -31,11 +31,11 @@ unset TESSERA_TRANSPORT
 out=$(mktemp)
 trap 'rm -f "$out"' EXIT
 code=0
-"$mpirun" "${options[@]}" -n "$workers" "$program" launched > "$out" 2>&1 || code=$?
+"$mpirun" "${options[@]}" -n "$processes" "$program" launched > "$out" 2>&1 || code=$?
 finished=$(grep -c '^remote: [0-9]* checks, 0 failed$' "$out" || true)
-if [ "$code" != 0 ] || [ "$finished" != "$workers" ] || ! grep -q "^$workers workers, $name " "$out"; then
+if [ "$code" != 0 ] || [ "$finished" != "$processes" ] || ! grep -q "^$processes processes, $name " "$out"; then
   cat "$out"
-  echo "FAILED: ended with $code; $finished of $workers workers were well" >&2
+  echo "FAILED: ended with $code; $finished of $processes processes were well" >&2
   exit 1
 fi
-echo "$name, $workers workers: well"
+echo "$name, $processes processes: well"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Collectives between workers whose members are on devices: bit for bit what one worker gives. Each
- * worker is a thread, with a device that works at once and whose messages lie in the receiver's
+/* Collectives between processes whose members are on devices: bit for bit what one process gives. Each
+ * process is a thread, with a device that works at once and whose messages lie in the receiver's
  * mailbox. */
 #include "../check.h"
 #include "collective_case.h"
@@ -18,14 +18,14 @@ typedef struct message {
 typedef struct {
   pthread_mutex_t lock;
   pthread_cond_t came;
-  message *first[CASE_WORKERS_MAX][CASE_WORKERS_MAX]; /* from, to */
-  int64_t sent, crossed; /* bytes; between hosts, which are of so many workers each */
-  int host_workers;
+  message *first[CASE_PROCESSES_MAX][CASE_PROCESSES_MAX]; /* from, to */
+  int64_t sent, crossed; /* bytes; between hosts, which are of so many processes each */
+  int host_processes;
 } net;
 
 typedef struct {
   net *net;
-  int worker;
+  int process;
 } endpoint;
 
 static void copy(void *state, const tsr_device_copy *copies, int count) {
@@ -79,7 +79,7 @@ static void send(net *n, int from, int to, const void *data, int64_t bytes) {
   while (*last) last = &(*last)->next;
   *last = m;
   n->sent += bytes;
-  if (n->host_workers && from / n->host_workers != to / n->host_workers) n->crossed += bytes;
+  if (n->host_processes && from / n->host_processes != to / n->host_processes) n->crossed += bytes;
   pthread_cond_broadcast(&n->came);
   pthread_mutex_unlock(&n->lock);
 }
@@ -95,24 +95,25 @@ static void receive(net *n, int from, int to, void *data, int64_t bytes) {
   free(m);
 }
 
-/* A group is a list of workers. */
+/* A group is a list of processes. */
 static void exchange(void *state, void *group, const tsr_device_message *messages, int count) {
   const endpoint *e = state;
-  const int *workers = group;
+  const int *processes = group;
   for (int i = 0; i < count; i++)
     if (!messages[i].receives)
-      send(e->net, e->worker, workers[messages[i].peer], messages[i].address, messages[i].bytes);
+      send(e->net, e->process, processes[messages[i].peer], messages[i].address, messages[i].bytes);
   for (int i = 0; i < count; i++)
     if (messages[i].receives)
-      receive(e->net, workers[messages[i].peer], e->worker, messages[i].address, messages[i].bytes);
+      receive(
+          e->net, processes[messages[i].peer], e->process, messages[i].address, messages[i].bytes);
 }
 
-/* ---- workers ---- */
+/* ---- processes ---- */
 
 typedef struct {
   const collective_case *c;
   endpoint endpoint;
-  case_worker worker;
+  case_process process;
 } part;
 
 static void *run_part(void *context) {
@@ -123,29 +124,29 @@ static void *run_part(void *context) {
       .sum_members = sum_members,
       .move = move,
       .exchange = exchange};
-  case_worker_run(&p->worker, p->c, p->endpoint.worker, &device);
+  case_process_run(&p->process, p->c, p->endpoint.process, &device);
   return NULL;
 }
 
 static net between = {.lock = PTHREAD_MUTEX_INITIALIZER, .came = PTHREAD_COND_INITIALIZER};
 
 /* Returns the bytes that were sent. */
-static int64_t check(collective_case *c, int workers) {
-  part parts[CASE_WORKERS_MAX];
-  pthread_t threads[CASE_WORKERS_MAX];
+static int64_t check(collective_case *c, int processes) {
+  part parts[CASE_PROCESSES_MAX];
+  pthread_t threads[CASE_PROCESSES_MAX];
   int failed = 0, left = 0;
   between.sent = between.crossed = 0;
   collective_case_reference(c);
-  for (int w = 0; w < workers; w++) {
+  for (int w = 0; w < processes; w++) {
     parts[w] = (part){.c = c, .endpoint = {&between, w}};
     if (pthread_create(&threads[w], NULL, run_part, &parts[w])) abort();
   }
-  for (int w = 0; w < workers; w++) {
+  for (int w = 0; w < processes; w++) {
     pthread_join(threads[w], NULL);
-    failed += case_worker_end(&parts[w].worker);
+    failed += case_process_end(&parts[w].process);
   }
-  for (int w = 0; w < workers; w++)
-    for (int v = 0; v < workers; v++) left += between.first[w][v] != NULL;
+  for (int w = 0; w < processes; w++)
+    for (int v = 0; v < processes; v++) left += between.first[w][v] != NULL;
   CHECK_AT(!failed && !left, "%s: %d wrong, messages for %d left", c->name, failed, left);
   collective_case_free(c);
   return between.sent;
@@ -155,51 +156,51 @@ static void test_random(void) {
   for (uint64_t seed = 0; seed < 1500; seed++) {
     collective_case c;
     uint64_t state = seed;
-    int workers = 1 + (int)case_draw(&state, 9);
-    collective_case_draw(&c, seed, workers, seed % 40 == 0 ? 100000 : 2000);
-    check(&c, workers);
+    int processes = 1 + (int)case_draw(&state, 9);
+    collective_case_draw(&c, seed, processes, seed % 40 == 0 ? 100000 : 2000);
+    check(&c, processes);
   }
 }
 
-/* 2 N (W - 1) of all workers together, also where several members are on each. */
+/* 2 N (W - 1) of all processes together, also where several members are on each. */
 static void test_traffic(void) {
-  enum { WORKERS = 4, ELEMENTS = 1 << 12 };
-  for (int members = WORKERS; members <= 4 * WORKERS; members *= 2) {
+  enum { PROCESSES = 4, ELEMENTS = 1 << 12 };
+  for (int members = PROCESSES; members <= 4 * PROCESSES; members *= 2) {
     collective_case c;
     collective_case_plain(&c, TSR_OP_ALL_REDUCE, members, ELEMENTS);
-    for (int m = 0; m < members; m++) c.worker_of[m] = m * WORKERS / members;
-    CHECK_INT(check(&c, WORKERS), 2 * INT64_C(4) * ELEMENTS * (WORKERS - 1));
+    for (int m = 0; m < members; m++) c.process_of[m] = m * PROCESSES / members;
+    CHECK_INT(check(&c, PROCESSES), 2 * INT64_C(4) * ELEMENTS * (PROCESSES - 1));
   }
 }
 
-/* The same cases on hosts of two workers each, and of workers in turn. */
+/* The same cases on hosts of two processes each, and of processes in turn. */
 static void test_hosts(void) {
   static const int pairs[] = {0, 0, 1, 1, 2, 2, 3, 3}, turns[] = {0, 1, 0, 1, 0, 1, 0, 1};
   for (uint64_t seed = 3000; seed < 3600; seed++) {
     collective_case c;
     uint64_t state = seed;
-    int workers = 2 + (int)case_draw(&state, 7);
-    collective_case_draw(&c, seed, workers, seed % 40 == 0 ? 100000 : 2000);
+    int processes = 2 + (int)case_draw(&state, 7);
+    collective_case_draw(&c, seed, processes, seed % 40 == 0 ? 100000 : 2000);
     c.hosts = seed % 2 ? pairs : turns;
-    check(&c, workers);
+    check(&c, processes);
   }
 }
 
-/* What leaves a host of four workers, of two hosts: of an all_reduce of S bytes half of the
- * summands and half of the sums; where nobody knows of hosts, what each worker sends to the other
+/* What leaves a host of four processes, of two hosts: of an all_reduce of S bytes half of the
+ * summands and half of the sums; where nobody knows of hosts, what each process sends to the other
  * host's. */
 static void test_hosts_traffic(void) {
-  enum { WORKERS = 8, ELEMENTS = 1 << 12 };
+  enum { PROCESSES = 8, ELEMENTS = 1 << 12 };
   static const int halves[] = {0, 0, 0, 0, 1, 1, 1, 1};
-  between.host_workers = WORKERS / 2;
+  between.host_processes = PROCESSES / 2;
   for (int hosts = 0; hosts < 2; hosts++) {
     collective_case c;
-    collective_case_plain(&c, TSR_OP_ALL_REDUCE, WORKERS, ELEMENTS);
+    collective_case_plain(&c, TSR_OP_ALL_REDUCE, PROCESSES, ELEMENTS);
     c.hosts = hosts ? halves : NULL;
-    check(&c, WORKERS);
+    check(&c, PROCESSES);
     CHECK_INT(between.crossed / 2, INT64_C(4) * ELEMENTS * (hosts ? 1 : 4));
   }
-  between.host_workers = 0;
+  between.host_processes = 0;
 }
 
 int main(void) {

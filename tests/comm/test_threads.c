@@ -1,36 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The transport whose workers are threads: what every transport must do, with delays and without,
- * and what only it can: workers that are silent, gone, or end the job. Runs under TSan as well. */
+/* The transport whose processes are threads: what every transport must do, with delays and without,
+ * and what only it can: processes that are silent, gone, or end the job. Runs under TSan as well. */
 #include "../check.h"
 #include "comm/threads.h"
-#include "workers.h"
+#include "processes.h"
 #include <pthread.h>
 
-enum { WORKERS_MAX = 4 };
+enum { PROCESSES_MAX = 4 };
 
 typedef struct {
   tsr_transport transport;
   int failed;
-} worker;
+} process;
 
 static void *work(void *context) {
-  worker *w = context;
-  w->failed = workers_check_all(&w->transport);
+  process *w = context;
+  w->failed = processes_check_all(&w->transport);
   return NULL;
 }
 
 static void check_all(tsr_threads_options options) {
-  worker workers[WORKERS_MAX] = {0};
-  pthread_t ids[WORKERS_MAX];
+  process processes[PROCESSES_MAX] = {0};
+  pthread_t ids[PROCESSES_MAX];
   tsr_threads *t = tsr_threads_new(&options);
-  for (int w = 0; w < options.workers; w++) {
-    tsr_threads_endpoint(t, w, &workers[w].transport);
-    pthread_create(&ids[w], NULL, work, &workers[w]);
+  for (int w = 0; w < options.processes; w++) {
+    tsr_threads_endpoint(t, w, &processes[w].transport);
+    pthread_create(&ids[w], NULL, work, &processes[w]);
   }
-  for (int w = 0; w < options.workers; w++) {
+  for (int w = 0; w < options.processes; w++) {
     pthread_join(ids[w], NULL);
-    CHECK_INT(workers[w].failed, 0);
-    tsr_transport_close(&workers[w].transport);
+    CHECK_INT(processes[w].failed, 0);
+    tsr_transport_close(&processes[w].transport);
   }
   tsr_threads_free(t);
 }
@@ -43,7 +43,7 @@ typedef struct {
 
 static void begin_trio(trio *t, tsr_threads_options options) {
   *t = (trio){.threads = tsr_threads_new(&options)};
-  for (int w = 0; w < options.workers; w++) tsr_threads_endpoint(t->threads, w, &t->at[w]);
+  for (int w = 0; w < options.processes; w++) tsr_threads_endpoint(t->threads, w, &t->at[w]);
 }
 
 static tsr_message send_int(trio *t, int from, int to, int tag, const int *value) {
@@ -68,11 +68,11 @@ static bool stays_pending(trio *t, int of, tsr_message *m) {
   return true;
 }
 
-/* Of a silent worker nothing comes, neither what it sent before nor what it sends now; the others
+/* Of a silent process nothing comes, neither what it sent before nor what it sends now; the others
  * go on; and when it runs again all of it comes. */
 static void test_silent(void) {
   trio t;
-  begin_trio(&t, (tsr_threads_options){.workers = 3});
+  begin_trio(&t, (tsr_threads_options){.processes = 3});
   const int sent[4] = {10, 11, 12, 13};
   int got[4] = {0};
   tsr_message before = send_int(&t, 1, 0, 1, &sent[0]);
@@ -98,10 +98,10 @@ static void test_silent(void) {
   tsr_threads_free(t.threads);
 }
 
-/* What a worker that is gone has not done yet fails, matched or not, and what it did stays done. */
+/* What a process that is gone has not done yet fails, matched or not, and what it did stays done. */
 static void test_gone(void) {
   trio t;
-  begin_trio(&t, (tsr_threads_options){.workers = 3});
+  begin_trio(&t, (tsr_threads_options){.processes = 3});
   const int sent[3] = {20, 21, 22};
   int got[3] = {0};
   tsr_message early = send_int(&t, 1, 0, 1, &sent[0]), in_early = receive_int(&t, 0, 1, 1, &got[0]);
@@ -116,7 +116,7 @@ static void test_gone(void) {
   for (int i = 0; i < 4; i++) {
     *t.why = 0;
     CHECK_INT(test(&t, of[i], failing[i]), TSR_MESSAGE_FAILED);
-    CHECK_STR(t.why, "worker 1 is gone");
+    CHECK_STR(t.why, "process 1 is gone");
   }
   CHECK_INT(test(&t, 1, &early), TSR_MESSAGE_DONE);
   tsr_message again = send_int(&t, 0, 2, 5, &sent[2]), in_again = receive_int(&t, 2, 0, 5, &got[2]);
@@ -126,17 +126,17 @@ static void test_gone(void) {
   tsr_threads_free(t.threads);
 }
 
-/* A sum waits for a silent worker, and fails by the name of one that is gone. */
+/* A sum waits for a silent process, and fails by the name of one that is gone. */
 static void test_sums(void) {
   trio t;
-  begin_trio(&t, (tsr_threads_options){.workers = 3});
-  static const int workers[2] = {0, 2};
+  begin_trio(&t, (tsr_threads_options){.processes = 3});
+  static const int processes[2] = {0, 2};
   const float in[2] = {3, 4};
   float out[2] = {0};
   void *group[2];
   tsr_message m[2];
   for (int i = 0; i < 2; i++)
-    CHECK(t.at[workers[i]].table->form(t.at[workers[i]].state, workers, 2, &group[i], t.why));
+    CHECK(t.at[processes[i]].table->form(t.at[processes[i]].state, processes, 2, &group[i], t.why));
   for (int round = 0; round < 2; round++) {
     CHECK(t.at[0].table->sum(group[0], &in[0], &out[0], 1, &m[0], t.why));
     CHECK(stays_pending(&t, 0, &m[0]));
@@ -145,18 +145,18 @@ static void test_sums(void) {
     CHECK(stays_pending(&t, 0, &m[0]) && stays_pending(&t, 2, &m[1]));
     tsr_threads_set_fate(t.threads, 2, round ? TSR_THREADS_GONE : TSR_THREADS_RUNS);
     CHECK_INT(test(&t, 0, &m[0]), round ? TSR_MESSAGE_FAILED : TSR_MESSAGE_DONE);
-    if (round) CHECK_STR(t.why, "worker 2 is gone");
+    if (round) CHECK_STR(t.why, "process 2 is gone");
     else CHECK_INT(test(&t, 2, &m[1]), TSR_MESSAGE_DONE);
     if (!round) CHECK(out[0] == 7 && out[1] == 7);
   }
   tsr_threads_free(t.threads);
-  begin_trio(&t, (tsr_threads_options){.workers = 3});
+  begin_trio(&t, (tsr_threads_options){.processes = 3});
   for (int i = 0; i < 2; i++) {
-    t.at[workers[i]].table->form(t.at[workers[i]].state, workers, 2, &group[i], t.why);
+    t.at[processes[i]].table->form(t.at[processes[i]].state, processes, 2, &group[i], t.why);
     CHECK(t.at[0].table->sum(group[i], in, out, 1 + i, &m[i], t.why));
   }
   CHECK_INT(test(&t, 0, &m[0]), TSR_MESSAGE_FAILED);
-  CHECK_STR(t.why, "the group's workers do not mean the same sum");
+  CHECK_STR(t.why, "the group's processes do not mean the same sum");
   tsr_threads_free(t.threads);
 }
 
@@ -168,7 +168,7 @@ static void *end_job(void *context) {
 
 static void test_abort(void) {
   trio t;
-  begin_trio(&t, (tsr_threads_options){.workers = 3});
+  begin_trio(&t, (tsr_threads_options){.processes = 3});
   int got, by = -1, code = -1;
   tsr_message never = receive_int(&t, 0, 1, 1, &got);
   CHECK(!tsr_threads_ended(t.threads, &by, &code));
@@ -182,7 +182,7 @@ static void test_abort(void) {
   CHECK_INT(by, 2);
   CHECK_INT(code, 9);
   CHECK_INT(test(&t, 0, &never), TSR_MESSAGE_FAILED);
-  CHECK_STR(t.why, "worker 2 ended the job with code 9");
+  CHECK_STR(t.why, "process 2 ended the job with code 9");
   tsr_threads_free(t.threads);
 }
 
@@ -194,7 +194,7 @@ static void test_delay(void) {
   for (int run = 0; run <= SEEDS; run++) {
     trio t;
     begin_trio(
-        &t, (tsr_threads_options){.workers = 2, .delay = 2000, .seed = run < SEEDS ? 7u : 8u});
+        &t, (tsr_threads_options){.processes = 2, .delay = 2000, .seed = run < SEEDS ? 7u : 8u});
     int sent[COUNT], got[COUNT], came = 0;
     tsr_message in[COUNT], out[COUNT];
     bool done[COUNT] = {0};
@@ -221,7 +221,7 @@ static void test_delay(void) {
 
 static void test_hosts(void) {
   trio t;
-  begin_trio(&t, (tsr_threads_options){.workers = 3, .per_host = 2});
+  begin_trio(&t, (tsr_threads_options){.processes = 3, .per_host = 2});
   CHECK_STR(t.at[0].table->host(t.at[0].state, 1), "host0");
   CHECK_STR(t.at[0].table->host(t.at[0].state, 2), "host1");
   CHECK_STR(t.at[0].table->version(t.at[0].state), "threads");
@@ -236,9 +236,9 @@ int main(void) {
   test_sums();
   test_abort();
   test_delay();
-  for (int workers = 1; workers <= WORKERS_MAX; workers++)
-    check_all((tsr_threads_options){.workers = workers});
+  for (int processes = 1; processes <= PROCESSES_MAX; processes++)
+    check_all((tsr_threads_options){.processes = processes});
   for (int seed = 0; seed < 3; seed++)
-    check_all((tsr_threads_options){.workers = 2 + seed, .delay = 3000 >> (4 * seed), .seed = 1});
+    check_all((tsr_threads_options){.processes = 2 + seed, .delay = 3000 >> (4 * seed), .seed = 1});
   return check_done("threads");
 }

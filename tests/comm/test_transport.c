@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-/* One worker of a job that mpirun started: what tests/comm/test_transport.sh runs.
+/* One process of a job that mpirun started: what tests/comm/test_transport.sh runs.
  * usage: test_transport all | huge BYTES | abort CODE | alone */
 #include "../check.h"
 #include "base/arena.h"
-#include "workers.h"
+#include "processes.h"
 #include <sched.h>
 #include <stdlib.h>
 
-/* Worker 1 ends the job while the others wait for what never comes. */
+/* Process 1 ends the job while the others wait for what never comes. */
 static void abort_job(const tsr_transport *t, int code) {
   char why[TSR_WHY_BYTES] = "";
   tsr_message never;
   int got;
-  if (t->worker == 1) t->table->abort(t->state, code);
+  if (t->process == 1) t->table->abort(t->state, code);
   t->table->receive(t->state, 1, 0, &got, sizeof got, &never, why);
   while (t->table->test(t->state, &never, why) == TSR_MESSAGE_PENDING) sched_yield();
 }
@@ -28,12 +28,12 @@ int main(int argc, char **argv) {
     return tsr_diags_exit_code(diags);
   }
   int failed = 0;
-  if (!strcmp(what, "alone")) CHECK(!t.table && t.worker == 0 && t.workers == 1);
-  else CHECK(t.table && t.workers > 1);
-  if (t.worker == 0) printf("%d workers, %s\n", t.workers, t.why);
+  if (!strcmp(what, "alone")) CHECK(!t.table && t.process == 0 && t.processes == 1);
+  else CHECK(t.table && t.processes > 1);
+  if (t.process == 0) printf("%d processes, %s\n", t.processes, t.why);
   fflush(stdout);
-  if (t.table && !strcmp(what, "all")) failed = workers_check_all(&t);
-  if (t.table && !strcmp(what, "huge")) failed = workers_check_huge(&t, atoll(argv[2]));
+  if (t.table && !strcmp(what, "all")) failed = processes_check_all(&t);
+  if (t.table && !strcmp(what, "huge")) failed = processes_check_huge(&t, atoll(argv[2]));
   if (t.table && !strcmp(what, "abort")) abort_job(&t, atoi(argv[2]));
   CHECK_INT(failed, 0);
   tsr_transport_close(&t);

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# A transport under its launcher: the same checks on every worker; what the launcher makes of an abort; and
+# A transport under its launcher: the same checks on every process; what the launcher makes of an abort; and
 # processes that are, or mean to be, alone.
 # usage: test_transport.sh openmpi|mpich WORKERS TEST_TRANSPORT BUILD_FOLDER
 set -euo pipefail
-name=$1 workers=$2 program=$3 build=$4
+name=$1 processes=$2 program=$3 build=$4
 
 skip() {
   echo "skipped: $1"
@@ -47,17 +47,17 @@ mkdir -p "$scratch/bin" "$scratch/lib/tessera-train"
 cp "$program" "$scratch/bin/test_transport"
 cp "$build/libtessera-$name.so" "$scratch/lib/tessera-train"
 
-run "$workers" all || { cat "$scratch/out"; fail "$workers workers"; }
+run "$processes" all || { cat "$scratch/out"; fail "$processes processes"; }
 by=OMPI_COMM_WORLD_SIZE
 [ "$name" = openmpi ] || by=PMI_SIZE
-expect "^$workers workers, $name [0-9.]*, by $by=$workers\$"
+expect "^$processes processes, $name [0-9.]*, by $by=$processes\$"
 
 # As it is built: beside each other, and on the path.
 mv "$scratch/lib/tessera-train/libtessera-$name.so" "$scratch/bin"
 code=0
-run "$workers" abort 7 || code=$?
+run "$processes" abort 7 || code=$?
 if [ "$name" = mpich ]; then
-  # MPICH's launcher gives the code of whom it looked at last: of the worker that ended the job, of one that it killed
+  # MPICH's launcher gives the code of whom it looked at last: of the process that ended the job, of one that it killed
   # (9), or its own (1; pmodels/mpich, issue 7057). The library says which code it was given.
   [ "$code" != 0 ] || { cat "$scratch/out"; fail "an abort with 7 ended with 0"; }
   expect "application called MPI_Abort(.*, 7) - process 1\$"
@@ -67,31 +67,31 @@ fi
 rm "$scratch/bin/libtessera-$name.so"
 
 run 1 alone || { cat "$scratch/out"; fail "one process"; }
-expect "^1 workers, $by=1\$"
+expect "^1 processes, $by=1\$"
 # MPICH's launcher at times loses the code and the output of processes that end without joining.
 tries=1
 [ "$name" = openmpi ] || tries=5
 for try in $(seq $tries); do
-  if TESSERA_TRANSPORT=none run "$workers" alone; then break; fi
+  if TESSERA_TRANSPORT=none run "$processes" alone; then break; fi
   [ "$try" -lt $tries ] || { cat "$scratch/out"; fail "TESSERA_TRANSPORT=none"; }
 done
-expect '^1 workers, TESSERA_TRANSPORT=none$'
+expect '^1 processes, TESSERA_TRANSPORT=none$'
 TESSERA_TRANSPORT=$name TESSERA_PLUGIN_PATH=$build "$scratch/bin/test_transport" alone > "$scratch/out" 2>&1 ||
   { cat "$scratch/out"; fail "no launcher"; }
-expect "^1 workers, $name [0-9.]* has one worker, by TESSERA_TRANSPORT=$name\$"
+expect "^1 processes, $name [0-9.]* has one process, by TESSERA_TRANSPORT=$name\$"
 
 code=0
-run "$workers" all || code=$?
+run "$processes" all || code=$?
 [ "$code" = 1 ] || { cat "$scratch/out"; fail "without its plugin it ended with $code"; }
-expect "error: $by=$workers asks for .*, but no libtessera-$name.so can be loaded"
+expect "error: $by=$processes asks for .*, but no libtessera-$name.so can be loaded"
 
 # Started by this launcher, but the other library is chosen: it would see each process alone.
 other=mpich
 [ "$name" = openmpi ] || other=openmpi
 if [ -f "$build/libtessera-$other.so" ]; then
   code=0
-  TESSERA_TRANSPORT=$other TESSERA_PLUGIN_PATH=$build run "$workers" all || code=$?
+  TESSERA_TRANSPORT=$other TESSERA_PLUGIN_PATH=$build run "$processes" all || code=$?
   [ "$code" = 1 ] || { cat "$scratch/out"; fail "with $other it ended with $code"; }
-  expect "^error: $by=$workers: there are $workers processes, but $other [0-9.]* sees 1\$"
+  expect "^error: $by=$processes: there are $processes processes, but $other [0-9.]* sees 1\$"
 fi
-echo "$name, $workers workers: well"
+echo "$name, $processes processes: well"

@@ -13,7 +13,7 @@ static void test_sources(void) {
   CHECK_STR(t->data_sources[0].path, "a.txt");
   CHECK(t->data_sources[0].format == TSR_DATA_AUTO && t->data_sources[0].weight == 0);
   CHECK(t->data_sources[1].format == TSR_DATA_LLMC && t->data_format == TSR_DATA_TEXT);
-  CHECK_INT(t->data_sources[1].place.col, 41);
+  CHECK_INT(t->data_sources[1].location.col, 41);
   unload(&l);
   CHECK_VALUE(T "data_sources: [{path: a, weight: 0.7}]}", training.data_sources[0].weight, 0.7);
   CHECK_VALUE(T "data_sources: []}", training.data_sources_count, 0);

@@ -76,7 +76,7 @@ static void test_sections(void) {
   CHECK_NEAR(config->optimizer.momentum, 0.9, 0);
   CHECK(config->device.enable_tp && config->device.mesh_shape[1] == 8);
   CHECK_STR(tsr_yaml_get(config->model.map, "num_heads")->text, "7");
-  CHECK(strstr(tsr_config_place(config, "optimizer.lr").file, "sgd.yaml"));
+  CHECK(strstr(tsr_config_location(config, "optimizer.lr").file, "sgd.yaml"));
   const char *other = "model_config=runs/beside.yaml";
   config = load_file("run2.yaml", &other, 1, &said);
   CHECK_STR(tsr_yaml_get(config->model.map, "num_heads")->text, "2");
@@ -144,7 +144,7 @@ static void test_pipeline(void) {
   CHECK_STR(config->pipeline.schedule_file, tsr_arena_printf(arena, "%s/own.sched", root));
   CHECK_INT(config->pipeline.workers, 2);
   CHECK_INT(config->pipeline.blocks_per_rank[1], 3);
-  CHECK(strstr(tsr_config_place(config, "pipeline.workers").file, "hosts.yaml"));
+  CHECK(strstr(tsr_config_location(config, "pipeline.workers").file, "hosts.yaml"));
   const char *sets[] = {
       "training_config.multihost_config=", "multihost_config=hosts.yaml", "schedule=gpipe"};
   config = load_file("run9.yaml", sets, 3, &said);

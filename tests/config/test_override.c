@@ -25,14 +25,14 @@ static void test_values(void) {
   CHECK_STR(l.config->eval.prompt, "a: b");
   CHECK_INT(l.config->numerics.units_tp, 4);
   CHECK_STR(tsr_yaml_get(l.config->model.map, "num_heads")->text, "12");
-  tsr_place place = tsr_config_place(l.config, "training_config.batch_size");
-  CHECK_STR(place.file, "--set");
-  CHECK_INT(place.line, 7);
-  CHECK_INT(place.col, 28);
-  CHECK_STR(tsr_config_place(l.config, "optimizer.beta1").file, "run.yaml");
-  CHECK_INT(tsr_config_place(l.config, "training_config.optimizer.lr").line, 2);
-  CHECK_STR(tsr_config_place(l.config, "transformer_config.num_heads").file, "--set");
-  CHECK(!tsr_config_place(l.config, "training_config.seed").file);
+  tsr_location location = tsr_config_location(l.config, "training_config.batch_size");
+  CHECK_STR(location.file, "--set");
+  CHECK_INT(location.line, 7);
+  CHECK_INT(location.col, 28);
+  CHECK_STR(tsr_config_location(l.config, "optimizer.beta1").file, "run.yaml");
+  CHECK_INT(tsr_config_location(l.config, "training_config.optimizer.lr").line, 2);
+  CHECK_STR(tsr_config_location(l.config, "transformer_config.num_heads").file, "--set");
+  CHECK(!tsr_config_location(l.config, "training_config.seed").file);
   unload(&l);
 }
 

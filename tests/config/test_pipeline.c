@@ -10,7 +10,7 @@ static void check_schedule(const char *text, const char *want, int line) {
   loaded l = load(text);
   CHECK_STR(l.said, "");
   CHECK_STR(l.config->pipeline.schedule, want);
-  CHECK_INT(tsr_config_place(l.config, "pipeline.schedule").line, line);
+  CHECK_INT(tsr_config_location(l.config, "pipeline.schedule").line, line);
   CHECK(!l.config->pipeline.schedule_file);
   unload(&l);
 }
@@ -113,7 +113,7 @@ static void check_stage(const loaded *l, int i, const char *name, const char *be
   const tsr_config_stage *s = &l->config->pipeline.stages[i];
   CHECK_STR(s->name, name);
   CHECK_STR(s->begin, begin);
-  CHECK_INT(s->place.col, col);
+  CHECK_INT(s->location.col, col);
 }
 
 static void test_stages(void) {
@@ -129,7 +129,7 @@ static void test_stages(void) {
   CHECK_INT(l.config->pipeline.stages_count, 2);
   check_stage(&l, 0, "encoder", "", 21);
   check_stage(&l, 1, "decoder", "block.3.n", 38);
-  CHECK_INT(tsr_config_place(l.config, "pipeline.stages").col, 20);
+  CHECK_INT(tsr_config_location(l.config, "pipeline.stages").col, 20);
   unload(&l);
   l = load(P "stages: [{begin: x, name: first}]}\n");
   CHECK_STR(l.said, "");
@@ -206,7 +206,7 @@ static void test_blocks(void) {
   check_blocks(P "blocks_per_rank: []}\n", 0, NULL);
   loaded l = load("pipeline:\n  blocks_per_rank:\n    0: 5\n");
   CHECK_INT(l.config->pipeline.blocks_place.line, 3);
-  CHECK_INT(tsr_config_place(l.config, "pipeline.blocks_per_rank").line, 3);
+  CHECK_INT(tsr_config_location(l.config, "pipeline.blocks_per_rank").line, 3);
   unload(&l);
   CHECK_SAID(
       P "blocks_per_rank: 4}\n", false,
@@ -246,9 +246,9 @@ static void check_multihost(const char *text, const char *key) {
   CHECK_INT(l.config->pipeline.workers, 3);
   CHECK_INT(l.config->pipeline.blocks_count, 3);
   for (int i = 0; i < 3; i++) CHECK_INT(l.config->pipeline.blocks_per_rank[i], want[i]);
-  CHECK_STR(tsr_config_place(l.config, "pipeline.workers").file, "run.yaml");
-  CHECK_INT(tsr_config_place(l.config, key).line, 1);
-  CHECK_INT(tsr_config_place(l.config, "pipeline.blocks_per_rank").line, 1);
+  CHECK_STR(tsr_config_location(l.config, "pipeline.workers").file, "run.yaml");
+  CHECK_INT(tsr_config_location(l.config, key).line, 1);
+  CHECK_INT(tsr_config_location(l.config, "pipeline.blocks_per_rank").line, 1);
   unload(&l);
 }
 
@@ -276,7 +276,7 @@ static void test_multihost(void) {
   CHECK_STR(l.said, "");
   CHECK_INT(l.config->pipeline.workers, 2);
   CHECK_INT(l.config->pipeline.blocks_count, 2);
-  CHECK_STR(tsr_config_place(l.config, "pipeline.workers").file, "--set");
+  CHECK_STR(tsr_config_location(l.config, "pipeline.workers").file, "--set");
   unload(&l);
 }
 
@@ -321,7 +321,8 @@ static void test_multihost_words(void) {
       "      | ^~~~~~~~~~~~~~~~\n");
   CHECK_SAID(
       HOSTS "socket_type: fabric, num_workers: 2,\n " BLOCKS("2", "[1, 1]") "\n", true,
-      "run.yaml:1:35: warning: 'socket_type' has no effect: the transport is chosen by the worker\n"
+      "run.yaml:1:35: warning: 'socket_type' has no effect: the transport is chosen by the "
+      "process\n"
       "    1 | multihost_config: {enabled: true, socket_type: fabric, num_workers: 2,\n"
       "      |                                   ^~~~~~~~~~~\n");
   CHECK_SAID(

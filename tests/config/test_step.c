@@ -12,7 +12,7 @@ static void test_precision(void) {
   CHECK_VALUE(T "mixed_precision: false}", training.precision, TSR_PRECISION_F32);
   CHECK_VALUE(T "mixed_precision: true, precision: fp16}", training.precision, TSR_PRECISION_FP16);
   loaded l = load(T "seed: 1,\n mixed_precision: true}");
-  CHECK_INT(tsr_config_place(l.config, "training_config.precision").line, 2);
+  CHECK_INT(tsr_config_location(l.config, "training_config.precision").line, 2);
   unload(&l);
   CHECK_SAID(
       T "mixed_precision: true, precision: f32}", false,
@@ -118,7 +118,7 @@ static void test_recompute(void) {
   CHECK_VALUE(over, schedule.recompute, TSR_RECOMPUTE_NONE);
   CHECK_VALUE(over, training.runner, TSR_RUNNER_DEFAULT);
   loaded l = load("transformer_config:\n  runner_type: memory_efficient\n");
-  CHECK_INT(tsr_config_place(l.config, "schedule.recompute").line, 2);
+  CHECK_INT(tsr_config_location(l.config, "schedule.recompute").line, 2);
   unload(&l);
   CHECK_SAID(
       T "runner: memory_efficient}\nschedule: {recompute: selective}\n", false,
@@ -170,7 +170,7 @@ static void test_zero(void) {
   CHECK_VALUE("zero: {offload: nvme, offload_path: /x}", zero.offload, TSR_OFFLOAD_FILE);
   CHECK_VALUE("zero: {offload: none, partition: dimension}", zero.offload, TSR_OFFLOAD_NONE);
   loaded l = load("device_config:\n  enable_fsdp: true\n");
-  CHECK_INT(tsr_config_place(l.config, "zero.stage").line, 2);
+  CHECK_INT(tsr_config_location(l.config, "zero.stage").line, 2);
   unload(&l);
   setenv("TESSERA_TEST_SET", "/there", 1);
   l = load("zero: {offload: file, offload_path: '${TESSERA_TEST_SET}/x'}\n");

@@ -124,9 +124,9 @@ static void test_words(void) {
 }
 
 static void check_place(const tsr_yaml *node, int line, int col, int length) {
-  CHECK_INT(node->place.line, line);
-  CHECK_INT(node->place.col, col);
-  CHECK_INT(node->place.length, length);
+  CHECK_INT(node->location.line, line);
+  CHECK_INT(node->location.col, col);
+  CHECK_INT(node->location.length, length);
 }
 
 static void test_places(void) {

@@ -45,13 +45,14 @@ inline uint16_t b_element(const uint32_t (*warp)[6], int k, int column) {
   return half_of(warp[lane][4 + k / 8], k);
 }
 
-inline void matrices_read(uint32_t words[4], const uint16_t *row, bool turned, int line) {
+inline void matrices_read(uint32_t words[4], const uint16_t *row, bool transposed, int line) {
   const uint64_t *rows = tell((uint64_t)(uintptr_t)row, ~0u, line);
   int own = lane();
   for (int i = 0; i < 4; i++) {
     uint16_t x[2];
     for (int half = 0; half < 2; half++) {
-      int r = turned ? own % 4 * 2 + half : own / 4, c = turned ? own / 4 : own % 4 * 2 + half;
+      int r = transposed ? own % 4 * 2 + half : own / 4,
+          c = transposed ? own / 4 : own % 4 * 2 + half;
       const uint16_t *from = (const uint16_t *)(uintptr_t)rows[8 * i + r];
       if ((uintptr_t)from % 16) fail("a matrix's row that is not aligned", current, line);
       x[half] = from[c];
@@ -81,7 +82,7 @@ template <tsr_cuda_type TYPE> inline float tensor_value(uint16_t bits) {
 }
 
 template <tsr_cuda_type TYPE>
-inline void tensor_product(float c[4], const uint32_t a[4], const uint32_t b[2]) {
+inline void tensor_gemm(float c[4], const uint32_t a[4], const uint32_t b[2]) {
   using namespace emulator;
   int *turn = &operands_turn[current], own = lane();
   uint32_t(*warp)[6] = operands[*turn] + current / WARP * WARP;

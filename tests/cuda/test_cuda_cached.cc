@@ -40,12 +40,12 @@ static void check_keep(tsr_cuda_type type, const row_case &r) {
   auto got = run_all("keep", [&](call_arrays &c) {
     void *out = c.changed(type, kept), *in = c.in(type, x);
     int32_t *positions = c.in(r.positions), *counts = c.in(r.counts);
-    tsr_cuda_keep(NULL, out, in, positions, counts, bytes, r.B, r.C, r.T);
+    tsr_cuda_kv_cache_append(NULL, out, in, positions, counts, bytes, r.B, r.C, r.T);
   });
   check_same("keep", got[0], want);
 }
 
-static void check_rows_at(tsr_cuda_type type, const row_case &r, int64_t first) {
+static void check_gather_rows(tsr_cuda_type type, const row_case &r, int64_t first) {
   int64_t bytes = r.width * (int64_t)type_bytes(type), rows = r.T + first;
   numbers table = rounded(type, random_numbers(rows * r.width, 3));
   numbers want((size_t)(r.B * r.C * r.width));
@@ -55,12 +55,12 @@ static void check_rows_at(tsr_cuda_type type, const row_case &r, int64_t first) 
   }
   auto got = run_all("rows_at", [&](call_arrays &c) {
     void *out = c.out(type, (int64_t)want.size()), *in = c.in(type, table);
-    tsr_cuda_rows_at(NULL, out, in, c.in(r.positions), bytes, r.B, r.C, rows, first);
+    tsr_cuda_gather_rows(NULL, out, in, c.in(r.positions), bytes, r.B, r.C, rows, first);
   });
   check_same("rows_at", got[0], want);
 }
 
-static void check_take_last(tsr_cuda_type type, const row_case &r) {
+static void check_slice_last(tsr_cuda_type type, const row_case &r) {
   int64_t bytes = r.width * (int64_t)type_bytes(type);
   numbers x = rounded(type, random_numbers(r.B * r.C * r.width, 3));
   numbers want((size_t)(r.B * r.width));
@@ -68,7 +68,7 @@ static void check_take_last(tsr_cuda_type type, const row_case &r) {
     row_copy(want, b, x, b * r.C + std::max(r.counts[(size_t)b] - 1, 0), r.width);
   auto got = run_all("take_last", [&](call_arrays &c) {
     void *out = c.out(type, r.B * r.width), *in = c.in(type, x);
-    tsr_cuda_take_last(NULL, out, in, c.in(r.counts), bytes, r.B, r.C);
+    tsr_cuda_slice_last(NULL, out, in, c.in(r.counts), bytes, r.B, r.C);
   });
   check_same("take_last", got[0], want);
 }
@@ -98,8 +98,8 @@ static void test_rows(tsr_cuda_type type) {
     for (int64_t C : chunks) {
       row_case r = row_case_new(width % 5 + 1, C, 13, width);
       check_keep(type, r);
-      check_rows_at(type, r, width % 3);
-      check_take_last(type, r);
+      check_gather_rows(type, r, width % 3);
+      check_slice_last(type, r);
       if (width % 2 == 0 && width < 100) check_rope(type, r, width, C == 3 ? -1.0f : 1.0f);
     }
   check_rope(type, row_case_new(4, 5, 9, 6), 6, 1);

@@ -59,9 +59,9 @@ static void check_gated(tsr_cuda_type type, int64_t n, tsr_unary kind) {
 static void check_rows(tsr_cuda_type type, int64_t C) {
   int64_t R = 3, n = R * C;
   numbers x = rounded(type, random_numbers(n, 3)), row = rounded(type, random_numbers(C, 2));
-  numbers sum((size_t)n), product((size_t)n), factor((size_t)n);
+  numbers sum((size_t)n), gemm((size_t)n), factor((size_t)n);
   cpu->add_row(sum.data(), x.data(), row.data(), C, 0, R);
-  cpu->mul_row(product.data(), x.data(), row.data(), C, 0, R);
+  cpu->mul_row(gemm.data(), x.data(), row.data(), C, 0, R);
   cpu->scale(factor.data(), x.data(), 1.5f, 0, n);
   auto got = run_all("rows", [&](call_arrays &c) {
     void *in = c.in(type, x), *r = c.in(type, row);
@@ -71,7 +71,7 @@ static void check_rows(tsr_cuda_type type, int64_t C) {
     tsr_cuda_zero(NULL, c.out(n), 4 * n);
   });
   check_near("add_row", type, got[0], sum);
-  check_near("mul_row", type, got[1], product);
+  check_near("mul_row", type, got[1], gemm);
   check_near("scale", type, got[2], factor);
   check_same("zero", got[3], numbers((size_t)n, 0.0f));
 }
@@ -132,9 +132,9 @@ static void check_walk(int bytes, int ndim) {
     shape[d] = extent - offset[d];
     step[d] = stride, start += offset[d] * stride, n *= shape[d];
   }
-  bool turned = check_random() % 2;
+  bool transposed = check_random() % 2;
   for (int i = 0; i < ndim; i++) {
-    int d = turned ? i : ndim - 1 - i;
+    int d = transposed ? i : ndim - 1 - i;
     to[d] = room, room *= shape[d] + (check_random() % 8 ? 0 : 1 + (int64_t)(check_random() % 2));
   }
   numbers x = random_numbers(size * bytes, 1), small = random_numbers(n * bytes, 1);
@@ -146,12 +146,12 @@ static void check_walk(int bytes, int ndim) {
   auto from = as_bytes(x, size), part = as_bytes(small, n), gathered = part, scattered = from;
   auto gaps = as_bytes(random_numbers(room * bytes, 1), room), moved = gaps;
   for (int64_t i = 0; i < n; i++) {
-    int64_t place = start, rest = i, other = 0;
+    int64_t location = start, rest = i, other = 0;
     for (int d = ndim - 1; d >= 0; rest /= shape[d--])
-      place += rest % shape[d] * step[d], other += rest % shape[d] * to[d];
-    memcpy(&gathered[(size_t)(i * bytes)], &from[(size_t)(place * bytes)], (size_t)bytes);
-    memcpy(&scattered[(size_t)(place * bytes)], &part[(size_t)(i * bytes)], (size_t)bytes);
-    memcpy(&moved[(size_t)(other * bytes)], &from[(size_t)(place * bytes)], (size_t)bytes);
+      location += rest % shape[d] * step[d], other += rest % shape[d] * to[d];
+    memcpy(&gathered[(size_t)(i * bytes)], &from[(size_t)(location * bytes)], (size_t)bytes);
+    memcpy(&scattered[(size_t)(location * bytes)], &part[(size_t)(i * bytes)], (size_t)bytes);
+    memcpy(&moved[(size_t)(other * bytes)], &from[(size_t)(location * bytes)], (size_t)bytes);
   }
   run_all("walk", [&](call_arrays &c) {
     unsigned char *in = c.add(size, (size_t)bytes, from.data())->data;

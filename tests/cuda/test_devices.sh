@@ -6,7 +6,7 @@
 # usage: test_devices.sh BUILD_FOLDER [PLUGIN_FOLDER]
 set -euo pipefail
 build=$1
-. tests/workers/common.sh
+. tests/processes/common.sh
 recipe=$root/tests/cuda/run.yaml
 emulated=${2-}
 export TESSERA_PLUGIN_PATH
@@ -32,7 +32,7 @@ says() { # NAME CODE TEXT
   checks=$((checks + 1))
   grep -qF -- "$3" "$scratch/$1.out" || wrong "$1 does not say '$3'" "$scratch/$1.out"
   case $2 in
-  fails) [ "$code" != 0 ] || wrong "$1 ends with 0" ;; # of several workers the launcher chooses whose code it has
+  fails) [ "$code" != 0 ] || wrong "$1 ends with 0" ;; # of several processes the launcher chooses whose code it has
   *) [ "$code" = "$2" ] || wrong "$1 ends with $code, not with $2" ;;
   esac
 }
@@ -170,13 +170,13 @@ if grep -q __asan_init "$program"; then
   exit
 fi
 
-# ---- several workers, each with a device: from one to the other by NCCL, which is emulated, too ----
+# ---- several processes, each with a device: from one to the other by NCCL, which is emulated, too ----
 export EMULATED_CUDA=devices=4 LD_LIBRARY_PATH=$TESSERA_PLUGIN_PATH${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 TESSERA_PLUGIN_PATH=$TESSERA_PLUGIN_PATH:$build
 short=(--set training_config.max_steps=3)
 trains short "${short[@]}"
 want=$(hash_of "$scratch/short.metrics")
-# What several workers write to one pipe may be in one another: each has a file for its errors.
+# What several processes write to one pipe may be in one another: each has a file for its errors.
 cat > "$scratch/apart" << 'END'
 #!/usr/bin/env bash
 exec "$@" 2> "${0%/*}/traced.$$"
@@ -192,10 +192,10 @@ bits() { # WORKERS MESH OPTION…
   options_of "${@:2}"
   work bits "$1" "${options[@]}"
   says bits 0 "links: by NCCL, "
-  expect "$1 workers, ${*:2}" "$(hash_of "$scratch/bits.metrics")" "$want"
+  expect "$1 processes, ${*:2}" "$(hash_of "$scratch/bits.metrics")" "$want"
 }
 # Sums that policy fast leaves to the library, and those that it cannot: slices that do not lie one after
-# the other, and those of workers with several members, are added by the tree.
+# the other, and those of processes with several members, are added by the tree.
 fast() { # WORKERS OP ALGORITHMS MESH OPTION…
   local comm='^comm step=[0-9]* rank=[0-9]* seq=[0-9]*' around=("$scratch/apart")
   options_of "${@:4}" numerics.policy=fast
@@ -203,7 +203,7 @@ fast() { # WORKERS OP ALGORITHMS MESH OPTION…
   TESSERA_COMM_TRACE=1 work fast "$1" "${options[@]}"
   says fast 0 "links: by NCCL, "
   near "fast, ${*:4}" "$scratch/fast.metrics" "$scratch/short.metrics"
-  expect "$1 workers, fast, ${*:4}" "$(sed -n "s/$comm op=$2 axis=dp bytes=[0-9]* algo=\([a-z]*\) path=nccl .*/\1/p" \
+  expect "$1 processes, fast, ${*:4}" "$(sed -n "s/$comm op=$2 axis=dp bytes=[0-9]* algo=\([a-z]*\) path=nccl .*/\1/p" \
     "$scratch"/traced.* | sort -u | xargs)" "$3"
 }
 for library in openmpi mpich; do
@@ -222,17 +222,17 @@ for library in openmpi mpich; do
   fast 2 all_reduce nccl dp=4
   fast 2 reduce_scatter 'nccl tree' dp=2,tp=2 zero.stage=1
   fast 2 reduce_scatter tree dp=4 zero.stage=1
-  # A worker of two stages could wait in a circle; one device cannot be two workers'.
+  # A process of two stages could wait in a circle; one device cannot be two processes'.
   options_of pp=4
   work stages 2 "${options[@]}" --set transformer_config.num_blocks=4
-  says stages 0 "note: messages go through the host: a worker has ranks of several stages"
+  says stages 0 "note: messages go through the host: a process has ranks of several stages"
   options_of dp=2
   EMULATED_CUDA=devices=1 work shared 2 "${options[@]}"
-  says shared 0 "note: messages go through the host: workers 0 and 1 share the device at 0000:1b:00.0"
+  says shared 0 "note: messages go through the host: processes 0 and 1 share the device at 0000:1b:00.0"
   expect "$library, through the host" "$(hash_of "$scratch/shared.metrics")" "$want"
   options_of dp=2,tp=2
   EMULATED_CUDA=devices=3 work few 4 "${options[@]}"
-  says few fails "4 workers are on this host, which has 3 CUDA devices"
+  says few fails "4 processes are on this host, which has 3 CUDA devices"
   options_of dp=2
   EMULATED_NCCL=lost@20 work peer 2 "${options[@]}"
   says peer fails "NCCL: messages: remote process exited or there was a network error"

@@ -174,8 +174,8 @@ static void test_whole_files(tsr_arena *arena, tsr_diags *diags) {
     CHECK_STR(printed_diags(arena, diags), cases[i][1]);
   }
   tsr_bpe *bpe;
-  tsr_place place = {.file = "run.yaml", .line = 3, .col = 19};
-  CHECK(!tsr_bpe_read(arena, "/no/tokenizer.json", place, &bpe, diags));
+  tsr_location location = {.file = "run.yaml", .line = 3, .col = 19};
+  CHECK(!tsr_bpe_read(arena, "/no/tokenizer.json", location, &bpe, diags));
   CHECK_STR(
       printed_diags(arena, diags),
       "run.yaml:3:19: error: cannot read '/no/tokenizer.json': No such file or directory\n");

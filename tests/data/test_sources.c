@@ -5,7 +5,7 @@
 #include "tests/data/token_bytes.h"
 
 #define AT "run.yaml:3:14: error: "
-static const tsr_place PLACE = {.file = "run.yaml", .line = 3, .col = 14};
+static const tsr_location PLACE = {.file = "run.yaml", .line = 3, .col = 14};
 static tsr_arena *arena;
 static tsr_diags *diags;
 static byte_file file;
@@ -13,10 +13,10 @@ static byte_file file;
 /* ---- the mix ---- */
 
 static void check_mix(const double *weights, int count) {
-  tsr_mix mix;
+  tsr_mixture mix;
   double sum = 0;
   int64_t taken[TSR_MIX_SOURCES_MAX] = {0}, shares = 0;
-  tsr_mix_make(arena, weights, count, &mix);
+  tsr_mixture_make(arena, weights, count, &mix);
   for (int i = 0; i < count; i++) {
     sum += weights[i];
     shares += mix.shares[i];
@@ -28,7 +28,7 @@ static void check_mix(const double *weights, int count) {
   for (int cycle = 1; cycle <= 2; cycle++) {
     for (; position < (int64_t)cycle * TSR_MIX_CYCLE; position++) {
       int64_t before;
-      int source = tsr_mix_at(&mix, position, &before);
+      int source = tsr_mixture_at(&mix, position, &before);
       dense = dense && source >= 0 && source < count && before == taken[source];
       taken[source]++;
       double due = (double)(position + 1) * mix.shares[source] / TSR_MIX_CYCLE;
@@ -60,13 +60,13 @@ static void test_mix(void) {
   many[0] = 1;
   check_mix(many, TSR_MIX_SOURCES_MAX);
 
-  tsr_mix mix; /* frozen: a run that is resumed by a later version must see the same */
+  tsr_mixture mix; /* frozen: a run that is resumed by a later version must see the same */
   int64_t before;
   static const int want[16] = {0, 1, 0, 0, 1, 0, 0, 0, 1, 0, 0, 1, 0, 0, 1, 0};
-  tsr_mix_make(arena, (double[]){0.7, 0.3}, 2, &mix);
+  tsr_mixture_make(arena, (double[]){0.7, 0.3}, 2, &mix);
   CHECK(mix.shares[0] == 45875 && mix.shares[1] == 19661);
-  for (int p = 0; p < 16; p++) CHECK_INT(tsr_mix_at(&mix, p, &before), want[p]);
-  CHECK_INT(tsr_mix_at(&mix, INT64_MAX / 2, &before), 0);
+  for (int p = 0; p < 16; p++) CHECK_INT(tsr_mixture_at(&mix, p, &before), want[p]);
+  CHECK_INT(tsr_mixture_at(&mix, INT64_MAX / 2, &before), 0);
   CHECK_INT(before, INT64_MAX / 2 / TSR_MIX_CYCLE * 45875 + 45874);
 }
 

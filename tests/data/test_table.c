@@ -4,7 +4,7 @@
 #include "tests/check.h"
 #include "tests/data/scratch.h"
 
-static const tsr_place PLACE = {.file = "run.yaml", .line = 3, .col = 14};
+static const tsr_location PLACE = {.file = "run.yaml", .line = 3, .col = 14};
 
 static bool load(
     tsr_arena *arena, const char *text, const tsr_table_columns *columns, tsr_dataset *ret_dataset,

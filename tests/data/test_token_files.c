@@ -5,7 +5,7 @@
 #include "tests/check.h"
 #include "tests/data/token_bytes.h"
 
-static const tsr_place PLACE = {.file = "run.yaml", .line = 3, .col = 14};
+static const tsr_location PLACE = {.file = "run.yaml", .line = 3, .col = 14};
 #define AT "run.yaml:3:14: error: "
 
 static tsr_arena *arena;

@@ -144,7 +144,7 @@ static void check_topology(const char *fault, int devices, const char *types) {
   int out = mkstemps(file, 10);
   CHECK(out >= 0 && write(out, text.data, text.length) == (ssize_t)text.length);
   close(out);
-  CHECK(tsr_mesh_read(texts, file, (tsr_place){0}, &mesh, diags));
+  CHECK(tsr_mesh_read(texts, file, (tsr_location){0}, &mesh, diags));
   CHECK_INT(mesh->devices, devices);
   unlink(file);
   tsr_text_free(&text);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A job of four workers that something happens to goes on with others, and ends with the same bits.
+/* A job of four processes that something happens to goes on with others, and ends with the same bits.
  *
  * usage: chaos PROGRAM SEED COUNT
  *
- * Each of COUNT cases, as many at a time as there are cores, runs four workers under Open MPI or
+ * Each of COUNT cases, as many at a time as there are cores, runs four processes under Open MPI or
  * MPICH on a mesh of 4 to 8 ranks, and does one thing to it at a step or a time of chance: kills a
- * worker, stops one for ever or for a while, fills the disk of one, ends mpirun. No run hangs for
- * longer than the deadline and ten seconds, all processes end, the reports name the worker that was
- * stopped, every checkpoint that has a name is whole; and the run that goes on, on 1 to 4 workers
+ * process, stops one for ever or for a while, fills the disk of one, ends mpirun. No run hangs for
+ * longer than the deadline and ten seconds, all processes end, the reports name the process that was
+ * stopped, every checkpoint that has a name is whole; and the run that goes on, on 1 to 4 processes
  * and a mesh drawn anew, ends with the weights and the losses of a run that nothing happened to.
  *
  * The run that is hit has no end of its own, so that it does not come to it first, however fast the
@@ -22,12 +22,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { WORKERS = 4, STEPS = 24, LAST_FAULT_STEP = 16, TIMEOUT_S = 3, SPARE_S = 10 };
+enum { PROCESSES = 4, STEPS = 24, LAST_FAULT_STEP = 16, TIMEOUT_S = 3, SPARE_S = 10 };
 enum { ENDLESS = 1000000 }; /* steps */
 enum { END_S = 120 };       /* of a run that nothing happens to, on a busy machine */
 
 typedef enum { KILL, STOP, STOP_AT_START, PAUSE, FULL, END, KINDS } kind;
-static const char *const kind_names[KINDS] = {"SIGKILL of a worker",      "SIGSTOP of a worker",
+static const char *const kind_names[KINDS] = {"SIGKILL of a process",     "SIGSTOP of a process",
                                               "SIGSTOP while they start", "SIGSTOP, then SIGCONT",
                                               "a full disk on one",       "SIGTERM to mpirun"};
 
@@ -165,17 +165,17 @@ static bool wait_for_moment(attempt *a, job *j) {
 }
 
 static bool find(attempt *a, job *j) {
-  if (job_find_workers(j)) return true;
+  if (job_find_processes(j)) return true;
   ending e;
   job_wait(j, 1, &e);
-  return wrong(a, "its workers are not to be found", &e);
+  return wrong(a, "its processes are not to be found", &e);
 }
 
 /* The end of a job that must not take longer than the deadline and a little. */
 static bool check_ending(attempt *a, job *j, bool starts, double fault, ending *e) {
   double most = (starts ? JOB_JOIN_S : TIMEOUT_S) + SPARE_S;
   bool ended = job_wait(j, most - (job_now() - fault), e);
-  /* While MPI begins and ends, mpirun itself may crash or hang (Open MPI 4.1): the workers do not.
+  /* While MPI begins and ends, mpirun itself may crash or hang (Open MPI 4.1): the processes do not.
    */
   if (!ended && (!starts || j->hung)) return wrong(a, "it hangs", e);
   a->seconds = job_now() - fault;
@@ -193,15 +193,15 @@ static int count_of(const char *text, const char *word) {
 /* Each of the others names the one that was stopped, and nobody else is said to be. */
 static bool check_named(attempt *a, const job *j, int victim, const ending *e) {
   char line[160];
-  snprintf(line, sizeof line, "(pid %d): stopped (SIGSTOP)", (int)j->workers[victim]);
+  snprintf(line, sizeof line, "(pid %d): stopped (SIGSTOP)", (int)j->processes[victim]);
   int named = count_of(e->said, line), all = count_of(e->said, "): stopped (SIGSTOP)");
-  snprintf(line, sizeof line, "worker %d on ", victim);
-  if (named == WORKERS - 1 && all == named && strstr(e->said, line)) return true;
+  snprintf(line, sizeof line, "process %d on ", victim);
+  if (named == PROCESSES - 1 && all == named && strstr(e->said, line)) return true;
   return wrong(
       a,
       tsr_arena_printf(
-          a->r->arena, "worker %d (pid %d) was stopped; %d reports name it, and %d somebody",
-          victim, (int)j->workers[victim], named, all),
+          a->r->arena, "process %d (pid %d) was stopped; %d reports name it, and %d somebody",
+          victim, (int)j->processes[victim], named, all),
       e);
 }
 
@@ -212,12 +212,12 @@ static bool keeps_more(attempt *a, int step) {
   return wrong(a, "no checkpoint comes", NULL);
 }
 
-/* A worker that was stopped goes on, to steps that are kept; then all are told to end. */
-static bool check_pause(attempt *a, job *j, pid_t worker, double fault) {
+/* A process that was stopped goes on, to steps that are kept; then all are told to end. */
+static bool check_pause(attempt *a, job *j, pid_t process, double fault) {
   job_rest(0.2 + (double)draw(a->r, 800) / 1000);
   int step = last_step(a->metrics);
   ending e;
-  kill(worker, SIGCONT);
+  kill(process, SIGCONT);
   if (!wait_for_step(a, j, step + 1) || !keeps_more(a, step + 1)) return false;
   a->seconds = job_now() - fault;
   double told = job_now(), seconds = a->seconds;
@@ -228,16 +228,16 @@ static bool check_pause(attempt *a, job *j, pid_t worker, double fault) {
 }
 
 static bool hit(attempt *a, kind k) {
-  job_options o = {.launcher = draw_launcher(a->r), .workers = WORKERS, .faulty = -1};
+  job_options o = {.launcher = draw_launcher(a->r), .processes = PROCESSES, .faulty = -1};
   a->steps = ENDLESS;
   job j = start(a, &o);
-  int victim = (int)draw(a->r, WORKERS);
+  int victim = (int)draw(a->r, PROCESSES);
   ending e;
   if (!find(a, &j)) return false;
   if (k == STOP_AT_START) job_rest((double)draw(a->r, 300) / 1000);
   else if (!wait_for_moment(a, &j)) return false;
   double fault = job_now();
-  pid_t target = k == END ? j.root : j.workers[victim];
+  pid_t target = k == END ? j.root : j.processes[victim];
   kill(target, k == KILL ? SIGKILL : k == END ? SIGTERM : SIGSTOP);
   tell(a, "%s# %s", kind_names[k]);
   tell(a, "%s %s\n", tsr_arena_printf(a->r->arena, "(%d, pid %d)", victim, (int)target));
@@ -246,14 +246,14 @@ static bool hit(attempt *a, kind k) {
   if (k == STOP && !check_named(a, &j, victim, &e)) return false;
   if (k == STOP && e.status != 1) return wrong(a, "its exit code is not 1", &e);
   bool killed = strstr(e.said, "signal 9") != NULL;
-  return k != KILL || killed || wrong(a, "nobody says that a worker was killed", &e);
+  return k != KILL || killed || wrong(a, "nobody says that a process was killed", &e);
 }
 
-/* The disk of one worker is full from some operation on: the run goes on without checkpoints, and
+/* The disk of one process is full from some operation on: the run goes on without checkpoints, and
  * ends with an error. */
 static bool fill(attempt *a) {
-  job_options o = {.launcher = draw_launcher(a->r), .workers = WORKERS};
-  o.faulty = (int)draw(a->r, WORKERS);
+  job_options o = {.launcher = draw_launcher(a->r), .processes = PROCESSES};
+  o.faulty = (int)draw(a->r, PROCESSES);
   o.fault = tsr_arena_printf(a->r->arena, "ENOSPC@%d-", 2 + (int)draw(a->r, 30));
   double begin = job_now();
   a->steps = STEPS;
@@ -265,9 +265,9 @@ static bool fill(attempt *a) {
   if (job_left_behind(&j, 3)) return wrong(a, "processes are left", &e);
   /* The mark that says so may find no space, either: the others give up when its time is over. */
   const char *says =
-      o.faulty ? tsr_arena_printf(a->r->arena, "worker %d cannot write its part", o.faulty)
+      o.faulty ? tsr_arena_printf(a->r->arena, "process %d cannot write its part", o.faulty)
                : "No space left on device";
-  const char *late = tsr_arena_printf(a->r->arena, "worker %d has not written its part", o.faulty);
+  const char *late = tsr_arena_printf(a->r->arena, "process %d has not written its part", o.faulty);
   if (e.status != 1) return wrong(a, "its exit code is not 1", &e);
   return strstr(e.said, says) || (o.faulty && strstr(e.said, late)) ||
          wrong(a, tsr_arena_printf(a->r->arena, "no '%s'", says), &e);
@@ -304,8 +304,8 @@ static bool measure(runner *r, int steps, reference *want) {
 static bool go_on(attempt *a, runner *undisturbed, reference *want) {
   a->steps = (last_step(a->metrics) / STEPS + 1) * STEPS;
   if (a->steps != want->steps && !measure(undisturbed, a->steps, want)) return false;
-  job_options o = {.workers = 1 + (int)draw(a->r, WORKERS), .faulty = -1};
-  o.launcher = o.workers > 1 || draw(a->r, 2) ? draw_launcher(a->r) : JOB_ALONE;
+  job_options o = {.processes = 1 + (int)draw(a->r, PROCESSES), .faulty = -1};
+  o.launcher = o.processes > 1 || draw(a->r, 2) ? draw_launcher(a->r) : JOB_ALONE;
   job j = start(a, &o);
   ending e;
   if (!job_wait(&j, END_S, &e) || e.status) return wrong(a, "it does not go on", &e);

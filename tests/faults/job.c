@@ -46,7 +46,7 @@ bool job_has(const runner *r, job_launcher launcher) {
 
 /* ---- starting ---- */
 
-/* One worker's environment is not the others': the shell in between knows which it is. */
+/* One process's environment is not the others': the shell in between knows which it is. */
 static const char faulty_shell[] = "if [ \"${OMPI_COMM_WORLD_RANK:-$PMI_RANK}\" = \"$0\" ]; then "
                                    "export TESSERA_FAULT=$1; fi; shift;"
                                    " exec \"$@\"";
@@ -57,7 +57,7 @@ static words command_of(runner *r, const words *program, const job_options *o) {
     words_add(r, &w, "mpirun.%s", job_launchers[o->launcher]);
     if (o->launcher == JOB_OPENMPI) words_add(r, &w, "--oversubscribe");
     words_add(r, &w, "-np");
-    words_add(r, &w, "%d", o->workers);
+    words_add(r, &w, "%d", o->processes);
   }
   if (o->fault) {
     const char *shell[] = {"sh", "-c", faulty_shell};
@@ -128,7 +128,7 @@ static bool runs_program(const job *j, const char *pid) {
 }
 
 /* How many processes of the job there are (of the program, if `only_program`); those that run the
- * program go to their worker's place. All get `signal`, if it is one. */
+ * program go to their process's place. All get `signal`, if it is one. */
 static int visit(job *j, int signal, bool only_program) {
   static char bytes[1 << 17];
   DIR *proc = opendir("/proc");
@@ -144,26 +144,26 @@ static int visit(job *j, int signal, bool only_program) {
     if (!is_program) continue;
     const char *rank = variable(bytes, n, "OMPI_COMM_WORLD_RANK=");
     if (!rank) rank = variable(bytes, n, "PMI_RANK=");
-    int worker = rank ? atoi(rank) : 0;
-    if (worker < JOB_WORKERS_MAX) j->workers[worker] = (pid_t)atoi(e->d_name);
+    int process = rank ? atoi(rank) : 0;
+    if (process < JOB_PROCESSES_MAX) j->processes[process] = (pid_t)atoi(e->d_name);
   }
   if (proc) closedir(proc);
   return count;
 }
 
 static bool all_found(const job *j) {
-  for (int w = 0; w < j->options.workers; w++)
-    if (!j->workers[w]) return false;
+  for (int w = 0; w < j->options.processes; w++)
+    if (!j->processes[w]) return false;
   return true;
 }
 
-bool job_find_workers(job *j) {
-  enum { PATIENCE_S = 30 };
+bool job_find_processes(job *j) {
+  enum { TIMEOUT_S = 30 };
   while (!all_found(j)) {
     siginfo_t info = {0};
     if (waitid(P_PID, (id_t)j->root, &info, WEXITED | WNOHANG | WNOWAIT) || info.si_pid)
       return false;
-    if (job_now() - j->begin > PATIENCE_S) return false;
+    if (job_now() - j->begin > TIMEOUT_S) return false;
     visit(j, 0, false);
     job_rest(0.005);
   }

@@ -19,7 +19,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { WORKERS = 2, STEPS = 24, LAST_OPERATIONS = 60 };
+enum { PROCESSES = 2, STEPS = 24, LAST_OPERATIONS = 60 };
 
 typedef enum {
   AT_A_TIME,
@@ -41,7 +41,7 @@ static const char *const kind_names[KINDS] = {
     "ENOSPC or EIO once",          "short writes",
     "an operation takes a second", "ENOSPC for ever"};
 
-/* How a case went; what a worker hands back. */
+/* How a case went; what a process hands back. */
 typedef struct {
   int index, kind, kills;
   bool ok;
@@ -245,10 +245,10 @@ static kind kind_of(int index, int count) {
 }
 
 static void
-work(const runner *about, const reference *want, int worker, uint64_t seed, int count, int out) {
-  const char *scratch = tsr_arena_printf(about->arena, "%s/%d", about->scratch, worker);
+work(const runner *about, const reference *want, int process, uint64_t seed, int count, int out) {
+  const char *scratch = tsr_arena_printf(about->arena, "%s/%d", about->scratch, process);
   mkdir(scratch, 0777);
-  for (int i = worker; i < count + count / 5; i += WORKERS) {
+  for (int i = process; i < count + count / 5; i += PROCESSES) {
     runner r = *about;
     r.arena = tsr_arena_new();
     r.scratch = scratch;
@@ -325,7 +325,7 @@ int main(int argc, char **argv) {
         "a run: %.2f s, %llu file operations, weights sha256 %s\n", want.seconds,
         (unsigned long long)want.operations, want.sha256);
     fflush(stdout);
-    for (int i = 0; i < WORKERS; i++)
+    for (int i = 0; i < PROCESSES; i++)
       if (!fork()) work(&r, &want, i, seed, count, pipes[1]), fflush(stdout), _exit(0);
     close(pipes[1]);
     code = count_up(pipes[0], count);

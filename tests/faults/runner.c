@@ -2,7 +2,7 @@
 #include "runner.h"
 #include "base/file.h"
 #include "checkpoint/folder.h"
-#include "checkpoint/input.h"
+#include "checkpoint/reader.h"
 #include <fcntl.h>
 #include <ftw.h>
 #include <signal.h>
@@ -80,8 +80,8 @@ const char *scratch_new(tsr_arena *arena) {
   return NULL;
 }
 
-static int remove_entry(const char *path, const struct stat *info, int kind, struct FTW *place) {
-  (void)info, (void)kind, (void)place;
+static int remove_entry(const char *path, const struct stat *info, int kind, struct FTW *location) {
+  (void)info, (void)kind, (void)location;
   return remove(path);
 }
 
@@ -257,11 +257,11 @@ const char *sha256_of(runner *r, const char *said) {
 static bool is_whole(tsr_arena *arena, const char *path) {
   tsr_diags *diags = tsr_diags_new(arena);
   tsr_manifest m;
-  tsr_input *in;
+  tsr_checkpoint_reader *in;
   if (!tsr_manifest_read(arena, path, TSR_NOWHERE, &m, diags)) return false;
-  if (!tsr_input_open(arena, &m, true, &in, diags)) return false;
-  bool ok = tsr_input_verify(in, diags);
-  tsr_input_close(in);
+  if (!tsr_checkpoint_reader_open(arena, &m, true, &in, diags)) return false;
+  bool ok = tsr_checkpoint_reader_verify(in, diags);
+  tsr_checkpoint_reader_close(in);
   return ok;
 }
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """What a power cut may leave of a run, at every moment of it: files whose last writes are lost or torn, names whose
-changes are lost. The run goes on from each such picture of the disk and ends with the weights of one that was never cut
+changes are lost. The run resumes from each such picture of the disk and ends with the weights of one that was never cut
 off; checkpoints that were on the disk are.
 
 What is on the disk for certain is what POSIX promises: bytes of a file up to its last fsync, names of a folder up to
@@ -198,7 +198,7 @@ def main() -> int:
                 begun = re.search(r"step-0*(\d+)'", said.stdout)
                 problem = (f"exit code {said.returncode}" if said.returncode else
                            "other weights" if not found or found[1] != want[1] else
-                           f"step {kept} was on the disk, and it goes on from step {begun[1] if begun else 0}"
+                           f"step {kept} was on the disk, and it resumes from step {begun[1] if begun else 0}"
                            if kept > int(begun[1] if begun else 0) else "")
                 checks += 1
                 if problem:

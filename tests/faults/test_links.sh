@@ -1,22 +1,22 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Two hosts, each a network and a name of its own, with two workers each; the link of one is cut. For five
-# seconds, within the deadline: the run goes on, to the same bits. For good: every worker says that those of
+# Two hosts, each a network and a name of its own, with two processes each; the link of one is cut. For five
+# seconds, within the deadline: the run goes on, to the same bits. For good: every process says that those of
 # the other host are stopped or cut off, all end within ten seconds of the deadline, and the run goes on on
 # the host that is left, to the same bits.
 # usage: test_links.sh openmpi|mpich BUILD_FOLDER
 set -euo pipefail
-. tests/workers/hosts.sh
+. tests/processes/hosts.sh
 own_namespaces "$0" "$@"
 library=$1 build=$2
-. tests/workers/common.sh
+. tests/processes/common.sh
 choose_launcher "$library" || skip "$why"
 command -v unshare >/dev/null || skip "there is no 'unshare'"
 
 make_hosts east west
 install_shared "$build"
 export TESSERA_SHARE=$PWD
-program=$PWD/build/tessera-train recipe=$PWD/tests/workers/run.yaml
+program=$PWD/build/tessera-train recipe=$PWD/tests/processes/run.yaml
 
 # What ssh is elsewhere.
 agent=$shared/agent
@@ -59,7 +59,7 @@ wait_for_step() { # NAME STEP: while the job is there
   done
   return 1
 }
-# What a worker says does not go through mpirun, which may end before the cut link is up and brings it.
+# What a process says does not go through mpirun, which may end before the cut link is up and brings it.
 around=(sh -c 'exec "$@" > "$0.${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" 2>&1')
 wrong_of() { # NAME TEXT
   cat "$shared/$1".out* > "$scratch/out"
@@ -111,16 +111,16 @@ for ((; SECONDS - began <= timeout_s + 10; )); do
   [ -n "$(both)" ] || break
   sleep 0.1
 done
-echo "$library: all workers ended $((SECONDS - began)) s after the link was cut; the deadline was $timeout_s s"
+echo "$library: all processes ended $((SECONDS - began)) s after the link was cut; the deadline was $timeout_s s"
 checks=$((checks + 1))
-[ -z "$(both)" ] || wrong_of ever "a cut link: workers are left after $((SECONDS - began)) s: $(both | tr '\n' ' ')"
+[ -z "$(both)" ] || wrong_of ever "a cut link: processes are left after $((SECONDS - began)) s: $(both | tr '\n' ' ')"
 ip link set to_west up
 code=0
 wait "$job" || code=$?
 echo "$library: mpirun ended $((SECONDS - began)) s after it, with code $code"
 checks=$((checks + 1))
 [ $code != 0 ] || wrong_of ever "a cut link: ended as if nothing had been"
-for other in 'worker [01] on east' 'worker [23] on west'; do
+for other in 'process [01] on east' 'process [23] on west'; do
   checks=$((checks + 1))
   cat "$shared"/ever.out.? | grep -E "$other.*: does not answer: stopped, or its link is cut" > "$scratch/said" ||
     wrong_of ever "a cut link: nobody says so of $other"

@@ -24,7 +24,7 @@ static void build(const char *graph, size_t graph_length, const char *model, siz
             (!model || tsr_yaml_parse(arena, "m.yaml", model, model_length, &map, diags));
   if (ok && (!map || map->kind == TSR_YAML_MAP)) {
     tsr_model_source source = {.map = map, .map_name = "model_config", .root = root};
-    if (map) source.place = map->place;
+    if (map) source.location = map->location;
     ok = tsr_model_build(arena, &source, &options, &built, diags);
     if (ok == (tsr_diags_errors(diags) != 0)) abort(); /* refused without a word, or the reverse */
   }

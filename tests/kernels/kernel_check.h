@@ -90,8 +90,8 @@ static inline void output_check(
     if (memcmp(&o->pass[0][i], &o->pass[1][i], sizeof(float)))
       wrong = "depends on the split", at = i;
   for (int64_t i = 0; !wrong && want && i < o->n; i++) {
-    double bound = relative * (fabs(want[i]) > floor ? fabs(want[i]) : floor);
-    if (!(fabs(o->pass[0][i] - want[i]) <= bound) && o->pass[0][i] != want[i])
+    double executable = relative * (fabs(want[i]) > floor ? fabs(want[i]) : floor);
+    if (!(fabs(o->pass[0][i] - want[i]) <= executable) && o->pass[0][i] != want[i])
       wrong = "is wrong", at = i;
   }
   if (!wrong) return;

@@ -52,8 +52,8 @@ static void compare_ring(const tsr_kernels *k) {
 static void compare_others(const tsr_kernels *k) {
   int64_t R = draw(1, 300), V = draw(1, 300), C = draw(1, 300), units = 1 << draw(0, 4);
   int threads = (int)draw(1, 8);
-  tsr_product p = {.M = R, .N = V, .K = C, .by_rows = draw(0, 1) != 0};
-  CHECK_INT(k->product_bytes(&p), plainest->product_bytes(&p));
+  tsr_gemm p = {.M = R, .N = V, .K = C, .by_rows = draw(0, 1) != 0};
+  CHECK_INT(k->gemm_bytes(&p), plainest->gemm_bytes(&p));
   CHECK_INT(
       k->embedding_scratch(R, 0, V, C, units, threads),
       plainest->embedding_scratch(R, 0, V, C, units, threads));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Which descriptor is taken: option, configuration, environment, device count, made up; and what is
+/* Which descriptor is taken: option, configuration, environment, device count, generated; and what is
  * said when it is not there. Runs in a folder of its own with a made-up TT_METAL_HOME. */
 #include "mesh_test.h"
 #include "mesh/choose.h"
@@ -83,11 +83,11 @@ static void test_order(void) {
   w.config_value = "";
   expect(&w, "ENV", "mesh: env.textproto (from TT_MESH_GRAPH_DESC_PATH)");
   w.environment = "";
-  expect(&w, "CPU", "mesh: none given; made up 8 CPU ranks as 4 × 2");
+  expect(&w, "CPU", "mesh: none given; generated 8 CPU ranks as 4 × 2");
   w.arch = TSR_ARCH_CUDA;
-  expect(&w, "CUDA", "mesh: none given; made up 8 GPUs as 4 × 2");
+  expect(&w, "CUDA", "mesh: none given; generated 8 GPUs as 4 × 2");
   w = (tsr_mesh_request){.devices = 1, .arch = TSR_ARCH_CPU};
-  expect(&w, "CPU", "mesh: none given; made up 1 CPU rank as 1");
+  expect(&w, "CPU", "mesh: none given; generated 1 CPU rank as 1");
 }
 
 static void test_search(void) {
@@ -112,7 +112,7 @@ static void test_count(void) {
       &w, "SHIPPED8",
       "mesh: shipped/t3k_1x8_mesh_graph_descriptor.textproto (for 8 devices, shipped)");
   w = request_of(8, 1); /* not its very shape */
-  expect(&w, "CPU", "mesh: none given; made up 8 CPU ranks as 8 × 1");
+  expect(&w, "CPU", "mesh: none given; generated 8 CPU ranks as 8 × 1");
   w.tt_metal_home = "metal";
   expect(
       &w, "METAL8",
@@ -126,7 +126,7 @@ static void test_count(void) {
       "TT_METAL_HOME)");
   w = request_of(4, 4);
   w.tt_metal_home = "metal";
-  expect(&w, "CPU", "mesh: none given; made up 16 CPU ranks as 4 × 4");
+  expect(&w, "CPU", "mesh: none given; generated 16 CPU ranks as 4 × 4");
   w = request_of(4, 2);
   w.option = "auto";
   expect(
@@ -138,7 +138,7 @@ static void test_errors(void) {
   tsr_mesh_request w = request_of(4, 2);
   w.config_value = "gone.textproto";
   w.config_file = "configs/run.yaml";
-  w.config_place = (tsr_place){.file = "configs/run.yaml", .line = 3, .col = 5};
+  w.config_place = (tsr_location){.file = "configs/run.yaml", .line = 3, .col = 5};
   expect_error(
       &w, "configs/run.yaml:3:5: error: mesh descriptor 'gone.textproto' not found (from "
           "device_config.mesh_graph_descriptor)\n"

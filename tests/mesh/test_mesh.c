@@ -42,7 +42,7 @@ static void test_one(void) {
   CHECK(m->shape.host_dims[0] == 2 && m->shape.hosts == 2 && m->hosts == 2);
   CHECK_INT(m->shape.channels.count, 2);
   CHECK_INT(m->shape.channels.policy, TSR_MESH_RELAXED); /* the default of a mesh */
-  CHECK_INT(m->shape.place.line, 2);
+  CHECK_INT(m->shape.location.line, 2);
   CHECK(m->devices == 32 && m->meshes == 1 && m->is_uniform && !m->is_switch_only);
   check_print(
       m, "file        t.textproto\n"
@@ -169,7 +169,7 @@ static void test_made_up(void) {
   CHECK_STR(tsr_mesh_dims_text(arena, d2x2x2, 3), "2 × 2 × 2");
   CHECK(!line->file && line->devices == 8 && line->instances[0].shape == &line->shape);
   check_print(
-      tsr_mesh_make_cpu(arena, d2x2x2, 3), "file        none: made up\n"
+      tsr_mesh_make_cpu(arena, d2x2x2, 3), "file        none: generated\n"
                                            "mesh 'CPU'\n"
                                            "  shape     2 × 2 × 2  (ring × ring × ring)\n"
                                            "  arch      CPU\n"
@@ -268,7 +268,7 @@ static void test_files(void) {
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     tsr_diags *diags = tsr_diags_new(arena);
     tsr_mesh *mesh;
-    CHECK(!tsr_mesh_read(arena, cases[i].path, (tsr_place){.file = "run.yaml"}, &mesh, diags));
+    CHECK(!tsr_mesh_read(arena, cases[i].path, (tsr_location){.file = "run.yaml"}, &mesh, diags));
     CHECK_INT(tsr_diags_exit_code(diags), 2);
     char *said = printed(diags);
     CHECK_STR(said, cases[i].error);

@@ -84,9 +84,9 @@ static void test_places(void) {
   all_types *m =
       read_good("i32: 5\n  inner {\n    x: 7 }\nnumbers: [1,\n 2]\ninners [{}, { x: 1 }]");
   CHECK_INT(tsr_places_find(places, m, "i32", 0).col, 6);
-  tsr_place inner = tsr_places_find(places, m->inner, NULL, 0);
+  tsr_location inner = tsr_places_find(places, m->inner, NULL, 0);
   CHECK(inner.line == 2 && inner.col == 3 && inner.length == 5);
-  tsr_place x = tsr_places_find(places, m->inner, "x", 0);
+  tsr_location x = tsr_places_find(places, m->inner, "x", 0);
   CHECK(x.line == 3 && x.col == 8);
   CHECK_INT(tsr_places_find(places, m, "numbers", 1).line, 5);
   CHECK_INT(tsr_places_find(places, m, "numbers", 2).line, 0); /* there is none: the message's */

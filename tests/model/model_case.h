@@ -42,7 +42,7 @@ case_text(const char *graph, const char *model, const tsr_model_options *options
   if (model) ok &= tsr_yaml_parse(c.arena, "m.yaml", model, strlen(model), &map, c.diags);
   source.root = root;
   source.map = map;
-  if (map) source.place = map->place;
+  if (map) source.location = map->location;
   if (!ok || !tsr_model_build(c.arena, &source, options, &c.model, c.diags)) c.model = NULL;
   case_report(&c);
   return c;
@@ -63,7 +63,7 @@ case_files(const char *graph, const char *model, const tsr_model_options *option
     tsr_model_source source = {
         .map = top->items[0],
         .map_name = top->keys[0]->text,
-        .place = top->keys[0]->place,
+        .location = top->keys[0]->location,
         .root = root};
     if (!tsr_model_build(c.arena, &source, options, &c.model, c.diags)) c.model = NULL;
   }

@@ -12,7 +12,7 @@ typedef struct {
 } placing_case;
 
 /* The nodes of a section ("forward", "backward"), or what was wrong. */
-static char *place(tsr_arena *arena, const placing_case *c, harness *ret) {
+static char *location(tsr_arena *arena, const placing_case *c, harness *ret) {
   tsr_graph *g = tsr_graph_new(arena, "test", (tsr_units){.batch = c->dp, .tp = c->tp});
   harness_inputs(g, c->inputs);
   harness_params(g, c->params);
@@ -37,7 +37,7 @@ static char *place(tsr_arena *arena, const placing_case *c, harness *ret) {
 static void expect(const placing_case *c, const char *want) {
   tsr_arena *arena = tsr_arena_new();
   harness h;
-  CHECK_STR(place(arena, c, &h), want);
+  CHECK_STR(location(arena, c, &h), want);
   tsr_arena_free(arena);
 }
 
@@ -45,7 +45,7 @@ static void expect(const placing_case *c, const char *want) {
 static void expect_moves(const placing_case *c, const char *want) {
   tsr_arena *arena = tsr_arena_new();
   harness h;
-  char *text = place(arena, c, &h), *moves = tsr_arena_strdup(arena, "");
+  char *text = location(arena, c, &h), *moves = tsr_arena_strdup(arena, "");
   if (!strncmp(text, "graph", 5)) {
     bool backward = false;
     for (int i = 0; i < h.placed->nodes_count; i++) {
@@ -105,7 +105,7 @@ static void test_megatron(void) {
       "  input t i32 (4, 3) dp:shard(0)\n"
       "  input u i32 (4, 3) dp:shard(0)\n"
       "  param w f32 (8, 6) tp:shard(0)\n"
-      "  hyper hyper f32 (6)\n"
+      "  step_scalars step_scalars f32 (6)\n"
       "forward\n"
       "  e f32 (4, 3, 6) dp:shard(0) tp:partial = embedding(t, w)\n"
       "  e.reduced_tp f32 (4, 3, 6) dp:shard(0) = all_reduce(e, axis: tp)\n"
@@ -114,7 +114,7 @@ static void test_megatron(void) {
       "  loss.stats.gathered_tp f32 (4, 3, 2, 3) dp:shard(0) = all_gather(loss.stats, axis: tp, "
       "dim: 2)\n"
       "  loss f32 (1) dp:partial, loss.1 f32 (4, 3, 2) dp:shard(0) = softmax_loss(l, "
-      "loss.stats.gathered_tp, u, hyper, valid: 8)\n");
+      "loss.stats.gathered_tp, u, step_scalars, valid: 8)\n");
   /* q, k and v owe their input's gradient together */
   placing_case qkv = {
       "x 2,3,8; z 2,3,8",

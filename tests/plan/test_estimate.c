@@ -35,7 +35,7 @@ static harness_options options(int pp, int dp, int tp, int microbatches) {
   o.tp_units = 4;
   o.sequence_units = 1;
   o.chunks = 1;
-  o.order = TSR_ORDER_1F1B;
+  o.order = TSR_PIPELINE_1F1B;
   o.optimizer = &adamw;
   o.vocabulary = 21;
   return o;
@@ -72,13 +72,13 @@ enum { MESHES_MAX = 128 };
 static const char *name_of(tsr_arena *arena, const harness_options *o) {
   return tsr_arena_printf(
       arena, "pp %d dp %d tp %d, %d microbatches, zero %d, %s, %d chunks%s", o->pp, o->dp, o->tp,
-      (int)o->microbatches, o->zero, tsr_order_name(o->order), o->chunks,
+      (int)o->microbatches, o->zero, tsr_pipeline_name(o->order), o->chunks,
       o->overlap ? ", overlap" : "");
 }
 
 /* ---- memory ---- */
 
-/* What the plan says, all ranks together, is what a worker allocates. */
+/* What the plan says, all ranks together, is what a process allocates. */
 static void test_bytes(const harness_options *meshes, int count) {
   for (int i = 0; i < count; i++) {
     tsr_arena *arena = tsr_arena_new();
@@ -92,8 +92,8 @@ static void test_bytes(const harness_options *meshes, int count) {
       planned += m.total * (h.parallel.ranks / stages);
     }
     CHECK_AT(
-        planned == tsr_worker_bytes(h.worker), "%s: %lld bytes planned, %lld allocated",
-        name_of(arena, &meshes[i]), (long long)planned, (long long)tsr_worker_bytes(h.worker));
+        planned == tsr_process_bytes(h.process), "%s: %lld bytes planned, %lld allocated",
+        name_of(arena, &meshes[i]), (long long)planned, (long long)tsr_process_bytes(h.process));
     harness_close(&h);
     tsr_arena_free(arena);
   }

@@ -97,7 +97,7 @@ static void check_located(proof *p, const tsr_reduced_run *plan) {
   tsr_config *other = tsr_arena_alloc(p->arena, sizeof *other);
   *other = *plan->single.config;
   tsr_yaml *map = (tsr_yaml *)other->model.map;
-  tsr_override o = {.path = "norm_eps", .place = other->model.place};
+  tsr_override o = {.path = "norm_eps", .location = other->model.location};
   CHECK(tsr_yaml_parse(p->arena, "x", "0.001", 5, &o.value, p->diags));
   CHECK(tsr_override_apply(p->arena, &o, "norm_eps", &map, p->diags));
   other->model.map = map;

@@ -121,12 +121,12 @@ static void decay_everything(session *s) {
 
 static void write_parameters(session *s) {
   for (int i = 0; i < s->training.placed->params_count; i++) {
-    int value = tsr_bound_param(s->train, i);
+    int value = tsr_executable_param(s->train, i);
     float largest, *from = session_reference(s, "param.", i, &largest);
     size_t whole = (size_t)tsr_value_elements(&s->training.placed->values[value]);
     float *padded = calloc(whole, sizeof *padded);
     memcpy(padded, from, sizeof *padded * (size_t)session_elements(s, i));
-    tsr_bound_write(s->train, value, padded);
+    tsr_executable_write(s->train, value, padded);
     free(padded);
     free(from);
   }
@@ -160,21 +160,22 @@ session *session_open(const session_options *options) {
   const tsr_kernels *kernels = tsr_kernels_get(NULL);
   load_config(s);
   compile(s, kernels);
-  tsr_worker_options w = {
+  tsr_process_options w = {
       .parallel = s->parallel, .kernels = kernels, .threads = THREADS, .seed = 1};
   const tsr_programs programs[] = {s->training.programs, s->generation.programs};
-  tsr_bound *bound[2] = {0};
+  tsr_executable *executable[2] = {0};
   int count = options->generation ? 2 : 1;
-  require(s, tsr_worker_open(arena, &w, programs, count, &s->worker, bound, s->diags), "open");
-  s->train = bound[0];
-  s->generate = bound[1];
+  require(
+      s, tsr_process_open(arena, &w, programs, count, &s->process, executable, s->diags), "open");
+  s->train = executable[0];
+  s->generate = executable[1];
   decay_everything(s);
   write_parameters(s);
   return s;
 }
 
 void session_close(session *s) {
-  tsr_worker_close(s->worker);
+  tsr_process_close(s->process);
   tsr_reference_close(s->ref);
   tsr_arena_free(s->arena);
 }
@@ -189,20 +190,20 @@ static void fill_row(void *context, const char *input, int64_t sample, void *row
       (size_t)s->row_bytes[i]);
 }
 
-static void set_hyper(session *s, int64_t step) {
+static void set_step_scalars(session *s, int64_t step) {
   const tsr_config_optimizer *o = &s->config->optimizer;
-  float hyper[TSR_HYPERS] = {0};
-  hyper[TSR_HYPER_LR] = (float)o->lr;
-  hyper[TSR_HYPER_CORRECTION1] = (float)(1 - pow(o->beta1, (double)(step + 1)));
-  hyper[TSR_HYPER_CORRECTION2] = (float)(1 - pow(o->beta2, (double)(step + 1)));
-  hyper[TSR_HYPER_INV_COUNT] = (float)(1 / (double)s->counted);
-  hyper[TSR_HYPER_FIRST] = step == 0;
-  tsr_bound_set_hyper(s->train, hyper);
+  float step_scalars[TSR_SCALARS] = {0};
+  step_scalars[TSR_SCALAR_LR] = (float)o->lr;
+  step_scalars[TSR_SCALAR_CORRECTION1] = (float)(1 - pow(o->beta1, (double)(step + 1)));
+  step_scalars[TSR_SCALAR_CORRECTION2] = (float)(1 - pow(o->beta2, (double)(step + 1)));
+  step_scalars[TSR_SCALAR_INV_COUNT] = (float)(1 / (double)s->counted);
+  step_scalars[TSR_SCALAR_FIRST] = step == 0;
+  tsr_executable_set_step_scalars(s->train, step_scalars);
 }
 
-static float *read_value(const tsr_bound *bound, const tsr_graph *g, int value) {
+static float *read_value(const tsr_executable *executable, const tsr_graph *g, int value) {
   float *out = malloc(sizeof *out * (size_t)tsr_value_elements(&g->values[value]));
-  tsr_bound_read(bound, value, out);
+  tsr_executable_read(executable, value, out);
   return out;
 }
 
@@ -219,8 +220,8 @@ int session_state(const session *s, int param) {
 
 void session_step(session *s, int64_t step, float *ret_loss, float *ret_norm) {
   s->first = 0;
-  set_hyper(s, step);
-  tsr_bound_run(s->train, step, fill_row, s);
+  set_step_scalars(s, step);
+  tsr_executable_run(s->train, step, fill_row, s);
   float *loss = session_value(s, s->training.placed->loss);
   float *clip = session_value(s, tsr_graph_find_output(s->training.placed, "clip"));
   *ret_loss = loss[0];
@@ -239,7 +240,7 @@ float *session_logits(session *s) {
   int64_t rows = tsr_value_elements(v) / padded / batch, cols = each / rows;
   float *out = malloc(sizeof *out * (size_t)all);
   for (s->first = 0; s->first < s->samples; s->first += batch) {
-    tsr_bound_run(s->generate, 0, fill_row, s);
+    tsr_executable_run(s->generate, 0, fill_row, s);
     float *part = read_value(s->generate, g, value);
     for (int64_t r = 0; r < batch * rows; r++)
       memcpy(out + (s->first * rows + r) * cols, part + r * padded, sizeof *out * (size_t)cols);

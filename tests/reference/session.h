@@ -3,7 +3,7 @@
  * with what PyTorch computed. */
 #ifndef TSR_TESTS_REFERENCE_SESSION_H
 #define TSR_TESTS_REFERENCE_SESSION_H
-#include "runtime/worker.h"
+#include "runtime/process.h"
 #include "tests/reference/reference_file.h"
 #include "train/compile.h"
 
@@ -23,8 +23,8 @@ typedef struct {
   tsr_config *config;
   tsr_parallel *parallel;
   tsr_compiled training, generation;
-  tsr_worker *worker;
-  tsr_bound *train, *generate;
+  tsr_process *process;
+  tsr_executable *train, *generate;
   const void *rows[2]; /* the batch's inputs and targets, of 4 bytes an element */
   int64_t row_bytes[2];
   int64_t samples, counted; /* counted: targets that are not -100; samples of a table */

@@ -77,7 +77,7 @@ static const char *session_mesh(const session *s) {
 /* Differences relative to `scale`. */
 static void compare(
     const session *s, const char *what, const float *got, const float *want, int64_t n,
-    double scale, double bound) {
+    double scale, double executable) {
   double worst = 0;
   int64_t at = 0;
   for (int64_t i = 0; i < n; i++) {
@@ -85,7 +85,7 @@ static void compare(
     if (!(d <= worst)) worst = d, at = i;
   }
   CHECK_AT(
-      worst <= bound * scale, "%s, %s: %s differs by %.3g of %.3g: [%lld] is %.9g, not %.9g",
+      worst <= executable * scale, "%s, %s: %s differs by %.3g of %.3g: [%lld] is %.9g, not %.9g",
       s->options.name, session_mesh(s), what, worst, scale, (long long)at, got[at], want[at]);
 }
 
@@ -134,7 +134,7 @@ static void check_final(const session *s, const char *prefix) {
     if (session_is_part(s, p, "attn.c_attn.bias#1/3")) continue;
     float scale;
     float *want = session_reference(s, names, p, &scale);
-    float *got = session_value(s, tsr_bound_param(s->train, p));
+    float *got = session_value(s, tsr_executable_param(s->train, p));
     const char *what = tsr_arena_printf(s->arena, "final %s", s->training.placed->params[p].name);
     compare(s, what, got, want, session_elements(s, p), 1, FINAL_ABSOLUTE);
     free(want);
@@ -168,7 +168,7 @@ static void check_run(const char *model, int side, int accumulation, const run *
       snprintf(what, sizeof what, "%s norm %d (accumulation %d)", r->prefix, i, accumulation);
       compare(s, what, &norm, &norms[i], 1, fabs(norms[i]), RELATIVE);
     }
-    CHECK(tsr_bound_replicas_agree(s->train, &replica));
+    CHECK(tsr_executable_replicas_agree(s->train, &replica));
     if (has_final(s, r->prefix)) check_final(s, r->prefix);
   }
   session_close(s);

@@ -18,7 +18,7 @@ typedef struct {
   tsr_event events[64];
 } hand;
 
-static void make_hand(hand *m, int pp, int dp, int64_t microbatches, tsr_order_kind order) {
+static void make_hand(hand *m, int pp, int dp, int64_t microbatches, tsr_pipeline_kind order) {
   *m = (hand){.arena = tsr_arena_new()};
   tsr_graph *g = tsr_graph_new(m->arena, "by hand", (tsr_units){8, 1, 1});
   int batch = (int)(8 / microbatches);
@@ -27,7 +27,7 @@ static void make_hand(hand *m, int pp, int dp, int64_t microbatches, tsr_order_k
   harness_calls(g, "a: linear(x, w1); b: tanh(a); c: linear(b, w2); loss: mse(c, y)");
   g->loss = harness_find(g, "loss");
   tsr_graph_output(g, "loss", g->loss);
-  g->nodes[0].place = (tsr_place){.file = "a \"graph\".yaml", .line = 7, .col = 3};
+  g->nodes[0].location = (tsr_location){.file = "a \"graph\".yaml", .line = 7, .col = 3};
   static const tsr_optimizer sgd = {.kind = TSR_RULE_SGD};
   harness_options o = {.pp = pp, .dp = dp, .tp = 1, .threads = 2, .microbatches = microbatches};
   o.batch_units = 8;
@@ -62,7 +62,7 @@ add(hand *m, int rank, int task, tsr_event_kind kind, int64_t begin, int64_t end
 }
 
 static void make_dp(hand *m) {
-  make_hand(m, 1, 2, 1, TSR_ORDER_1F1B);
+  make_hand(m, 1, 2, 1, TSR_PIPELINE_1F1B);
   m->steps[0] = (tsr_span){0, 600000};
   m->steps[1] = (tsr_span){700000, 1100000};
   m->record.steps_count = 2;
@@ -129,7 +129,7 @@ static void test_tables(void) {
       "  linear                            3    0.000300   65.2 %      0.001      0.002\n"
       "  all_reduce over dp                2    0.000150   32.6 %          -      0.001\n"
       "  inputs                            1    0.000010    2.2 %          -          -\n");
-  p.limits = (tsr_limits){1e7, 1e9};
+  p.limits = (tsr_peak_rates){1e7, 1e9};
   tsr_text_free(&text);
   text = (tsr_text){0};
   tsr_profile_print(&p, &text);
@@ -149,7 +149,7 @@ static void test_tables(void) {
 /* Every action of two stages takes what it is told to. */
 static void
 make_pp(hand *m, int64_t microbatches, const int64_t forward[2], const int64_t backward[2]) {
-  make_hand(m, 2, 1, microbatches, TSR_ORDER_1F1B);
+  make_hand(m, 2, 1, microbatches, TSR_PIPELINE_1F1B);
   m->steps[0] = (tsr_span){0, 100000000};
   m->record.steps_count = 1;
   for (int s = 0; s < 2; s++) {
@@ -259,7 +259,7 @@ static void test_advice(void) {
   m.events[3].end = m.events[3].begin;
   CHECK_STR(
       advice(&m, "schedule: {all_reduce_overlap: false}\n"),
-      "advice: 0 % of communication overlaps with compute: with ranks on several workers, "
+      "advice: 0 % of communication overlaps with compute: with ranks on several processes, "
       "schedule.all_reduce_overlap: true reduces gradients while the backward pass goes on\n"
       "advice: rank 1 computes 1.33 times as long as the ranks beside it: the others wait for it "
       "at every collective\n"
@@ -272,7 +272,7 @@ static void test_advice(void) {
   m.record.threads = 1;
   CHECK_STR(
       advice(&m, "schedule: {all_reduce_overlap: true, bucket_size: 1MiB}\n"),
-      "advice: 0 % of communication overlaps with compute: inside one worker nothing can; on "
+      "advice: 0 % of communication overlaps with compute: inside one process nothing can; on "
       "several, a schedule.bucket_size below 1.0 MiB lets the first gradients go earlier\n");
   make_dp(&m);
   m.record.events_count = 0;
@@ -358,7 +358,7 @@ static void test_file(void) {
   tsr_arena_free(m.arena);
 }
 
-/* Numbers go on from one step to the next. */
+/* Numbers resume from one step to the next. */
 static void test_comm_trace(void) {
   hand m;
   tsr_text text = {0};

@@ -16,8 +16,8 @@ typedef struct {
   tsr_cpu_context cpu;
   tsr_graph *placed[PROGRAMS];
   tsr_programs programs[PROGRAMS];
-  tsr_bound *bound[PROGRAMS];
-  tsr_worker *worker;
+  tsr_executable *executable[PROGRAMS];
+  tsr_process *process;
 } session;
 
 static void die(tsr_diags *diags) {
@@ -50,7 +50,7 @@ static tsr_graph *build(const session *s, int64_t new_tokens, tsr_diags *diags) 
   for (int i = 1; i < stages; i++) cut.first[i - 1] = g->nodes[g->nodes_count * i / stages].name;
   if (!tsr_pass_stages(g, &cut, diags)) die(diags);
   if (new_tokens) g = cached(g, new_tokens, c->last_only);
-  return c->dtype ? tsr_pass_precision(g, (tsr_narrowing){c->dtype, TSR_STORE_F32}) : g;
+  return c->dtype ? tsr_pass_precision(g, (tsr_precision_types){c->dtype, TSR_STORE_F32}) : g;
 }
 
 static void compile(session *s, int index, int64_t new_tokens, tsr_diags *diags) {
@@ -71,7 +71,7 @@ static void compile(session *s, int index, int64_t new_tokens, tsr_diags *diags)
   }
   if (c->unit_samples) l.batch_units = c->B / size[TSR_DP];
   l.tp_units = TP_UNITS / size[TSR_TP];
-  const tsr_order *order = tsr_order_make(s->arena, TSR_ORDER_FORWARD, size[TSR_PP], 1, 1);
+  const tsr_pipeline *order = tsr_pipeline_make(s->arena, TSR_PIPELINE_FORWARD, size[TSR_PP], 1, 1);
   tsr_target target = c->device ? harness_target : tsr_cpu_target(&s->cpu);
   s->programs[index] = tsr_programs_make(s->placed[index], &l, order, &target);
   if (c->look) c->look(&s->programs[index]);
@@ -86,10 +86,11 @@ static void session_open(session *s, tsr_arena *arena, const cache_case *c) {
   s->parallel = harness_parallel(m->pp, m->dp, m->cp, m->tp);
   tsr_diags *diags = tsr_diags_new(arena);
   for (int i = 0; i < programs; i++) compile(s, i, i ? 1 : c->chunk, diags);
-  tsr_worker_options o = {.parallel = &s->parallel, .kernels = s->cpu.k, .threads = threads};
+  tsr_process_options o = {.parallel = &s->parallel, .kernels = s->cpu.k, .threads = threads};
   o.seed = HARNESS_SEED;
   o.device = c->device;
-  if (!tsr_worker_open(arena, &o, s->programs, programs, &s->worker, s->bound, diags)) die(diags);
+  if (!tsr_process_open(arena, &o, s->programs, programs, &s->process, s->executable, diags))
+    die(diags);
 }
 
 /* ---- runs ---- */
@@ -117,7 +118,7 @@ static void keep_logits(const session *s, int index, const run *r, cache_logits 
   int value = tsr_graph_find_output(s->placed[index], "logits");
   const tsr_value *v = &s->placed[index]->values[value];
   float *got = tsr_arena_array(s->arena, float, tsr_value_elements(v));
-  tsr_bound_read(s->bound[index], value, got);
+  tsr_executable_read(s->executable[index], value, got);
   int64_t rows = v->shape[1], width = v->shape[2];
   if (!all->data)
     *all = (cache_logits){
@@ -146,14 +147,14 @@ cache_logits cache_case_run(tsr_arena *arena, const cache_case *c) {
       int64_t left = c->T - r.positions[b], most = left < r.width ? left : r.width;
       r.counts[b] = c->seed ? (int64_t)(chance >> (33 + 5 * b) & 31) % (most + 1) : most;
     }
-    tsr_bound_run(s.bound[which], 0, fill, &r);
+    tsr_executable_run(s.executable[which], 0, fill, &r);
     keep_logits(&s, which, &r, &all);
     for (int b = 0; b < c->B; b++) {
       r.positions[b] += r.counts[b];
       done += r.counts[b];
     }
   }
-  tsr_worker_close(s.worker);
+  tsr_process_close(s.process);
   return all;
 }
 

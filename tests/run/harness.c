@@ -76,9 +76,9 @@ static char *word(tsr_graph *g, const char **at, const char *stop) {
   return out;
 }
 
-static tsr_place place_at(const char *text, const char *at, size_t length) {
+static tsr_location place_at(const char *text, const char *at, size_t length) {
   at += strspn(at, " ");
-  return (tsr_place){"call", 1, (int)(at - text) + 1, (int)length};
+  return (tsr_location){"call", 1, (int)(at - text) + 1, (int)length};
 }
 
 static void read_attr(tsr_graph *g, tsr_call_attr *a, const char **at) {
@@ -96,7 +96,7 @@ static void read_attr(tsr_graph *g, tsr_call_attr *a, const char **at) {
 
 static tsr_call read_call(tsr_graph *g, const char *text) {
   const char *at = text;
-  tsr_call c = {.place = place_at(text, text, 1)};
+  tsr_call c = {.location = place_at(text, text, 1)};
   c.result = word(g, &at, ":");
   at++;
   const char *op = at;
@@ -106,13 +106,13 @@ static tsr_call read_call(tsr_graph *g, const char *text) {
   while (*at && *at != ')') {
     const char *begin = at;
     char *name = word(g, &at, ":,)");
-    tsr_place place = place_at(text, begin, strlen(name));
+    tsr_location location = place_at(text, begin, strlen(name));
     if (*at == ':') {
       tsr_call_attr *a = &c.attrs[c.attrs_count++];
-      *a = (tsr_call_attr){.name = name, .place = place};
+      *a = (tsr_call_attr){.name = name, .location = location};
       read_attr(g, a, &at);
     } else if (*name) {
-      c.input_places[c.inputs_count] = place;
+      c.input_places[c.inputs_count] = location;
       c.inputs[c.inputs_count++] = harness_find(g, name);
     }
     at += *at == ',';
@@ -153,11 +153,11 @@ void harness_calls(tsr_graph *g, const char *text) { each(g, text, harness_call)
 /* ---- mesh and program ---- */
 
 const harness_order harness_orders[HARNESS_ORDERS] = {
-    {TSR_ORDER_GPIPE, 1},
-    {TSR_ORDER_1F1B, 1},
-    {TSR_ORDER_INTERLEAVED, 2},
-    {TSR_ORDER_ZB_H1, 1},
-    {TSR_ORDER_ZB_V, 2}};
+    {TSR_PIPELINE_GPIPE, 1},
+    {TSR_PIPELINE_1F1B, 1},
+    {TSR_PIPELINE_INTERLEAVED, 2},
+    {TSR_PIPELINE_ZB_H1, 1},
+    {TSR_PIPELINE_ZB_V, 2}};
 
 tsr_parallel harness_parallel(int pp, int dp, int cp, int tp) {
   int axes[] = {TSR_PP, TSR_DP, TSR_CP, TSR_TP}, sizes[] = {pp ? pp : 1, dp, cp ? cp : 1, tp};
@@ -200,7 +200,7 @@ bool harness_compile(tsr_graph *g, const harness_options *o, harness *ret, tsr_d
   *ret = (harness){
       .options = *o, .graph = g, .parallel = harness_parallel(o->pp, o->dp, o->cp, o->tp)};
   int stages = o->pp ? o->pp : 1, chunks = o->chunks ? o->chunks : 1;
-  tsr_order_kind kind = o->pp > 1 ? o->order : TSR_ORDER_1F1B;
+  tsr_pipeline_kind kind = o->pp > 1 ? o->order : TSR_PIPELINE_1F1B;
   ret->cpu = (tsr_cpu_context){tsr_kernels_get(NULL), o->threads};
   g->microbatches = o->microbatches;
   int forward = g->nodes_count;
@@ -210,13 +210,14 @@ bool harness_compile(tsr_graph *g, const harness_options *o, harness *ret, tsr_d
   } else if (g->loss >= 0) {
     show_gradients(g);
   }
-  const tsr_order *order = tsr_order_make(g->arena, kind, stages, chunks, (int)o->microbatches);
+  const tsr_pipeline *order =
+      tsr_pipeline_make(g->arena, kind, stages, chunks, (int)o->microbatches);
   tsr_cut cut = even_cut(g, stages * chunks);
   if (!tsr_pass_stages(g, &cut, diags)) return false;
   if (o->recompute.kind) g = recomputed(g, o, forward);
   if (order->splits_backward) tsr_pass_weights(g);
   tsr_param_store store = o->optimizer ? o->optimizer->store : TSR_STORE_F32;
-  if (o->precision) g = tsr_pass_precision(g, (tsr_narrowing){o->precision, store});
+  if (o->precision) g = tsr_pass_precision(g, (tsr_precision_types){o->precision, store});
   int64_t together = o->batch_units / o->microbatches;
   if (o->microbatches > 1 && o->batch_units > 1 && !tsr_pass_check_mixed(g, together, diags))
     return false;
@@ -254,20 +255,20 @@ harness harness_open(tsr_arena *arena, tsr_graph *g, const harness_options *o) {
   harness h;
   bool ok = harness_compile(g, o, &h, diags);
   if (ok) {
-    /* the worker keeps a pointer to it */
+    /* the process keeps a pointer to it */
     tsr_parallel *parallel = tsr_arena_alloc(arena, sizeof *parallel);
     *parallel = h.parallel;
-    tsr_worker_options options = {.parallel = parallel, .kernels = h.cpu.k, .threads = o->threads};
+    tsr_process_options options = {.parallel = parallel, .kernels = h.cpu.k, .threads = o->threads};
     options.seed = HARNESS_SEED;
     options.device = harness_device;
-    ok = tsr_worker_open(arena, &options, &h.programs, 1, &h.worker, &h.bound, diags);
+    ok = tsr_process_open(arena, &options, &h.programs, 1, &h.process, &h.executable, diags);
   }
   if (ok) return h;
   tsr_diags_print(diags, stderr);
   abort();
 }
 
-void harness_close(harness *h) { tsr_worker_close(h->worker); }
+void harness_close(harness *h) { tsr_process_close(h->process); }
 
 /* ---- steps ---- */
 
@@ -314,26 +315,26 @@ static int64_t count_rows(const harness *h) {
   return rows;
 }
 
-void harness_hyper(const harness *h, int64_t step, float hyper[TSR_HYPERS]) {
-  hyper[TSR_HYPER_LR] = 0.01f;
-  hyper[TSR_HYPER_CORRECTION1] = (float)(1 - pow(0.9, (double)step + 1));
-  hyper[TSR_HYPER_CORRECTION2] = (float)(1 - pow(0.999, (double)step + 1));
-  hyper[TSR_HYPER_INV_COUNT] = 1.0f / (float)count_rows(h);
-  hyper[TSR_HYPER_FIRST] = step == 0;
-  hyper[TSR_HYPER_LOSS_SCALE] = h->options.loss_scale > 0 ? h->options.loss_scale : 1;
+void harness_step_scalars(const harness *h, int64_t step, float step_scalars[TSR_SCALARS]) {
+  step_scalars[TSR_SCALAR_LR] = 0.01f;
+  step_scalars[TSR_SCALAR_CORRECTION1] = (float)(1 - pow(0.9, (double)step + 1));
+  step_scalars[TSR_SCALAR_CORRECTION2] = (float)(1 - pow(0.999, (double)step + 1));
+  step_scalars[TSR_SCALAR_INV_COUNT] = 1.0f / (float)count_rows(h);
+  step_scalars[TSR_SCALAR_FIRST] = step == 0;
+  step_scalars[TSR_SCALAR_LOSS_SCALE] = h->options.loss_scale > 0 ? h->options.loss_scale : 1;
 }
 
 void harness_step(harness *h, int64_t step) {
-  float hyper[TSR_HYPERS];
-  harness_hyper(h, step, hyper);
-  tsr_bound_set_hyper(h->bound, hyper);
-  tsr_bound_run(h->bound, step, fill, h);
+  float step_scalars[TSR_SCALARS];
+  harness_step_scalars(h, step, step_scalars);
+  tsr_executable_set_step_scalars(h->executable, step_scalars);
+  tsr_executable_run(h->executable, step, fill, h);
 }
 
 static float *read_value(tsr_arena *arena, const harness *h, int value, int64_t *ret_count) {
   *ret_count = tsr_value_elements(&h->placed->values[value]);
   float *out = tsr_arena_array(arena, float, *ret_count);
-  tsr_bound_read(h->bound, value, out);
+  tsr_executable_read(h->executable, value, out);
   return out;
 }
 
@@ -344,7 +345,7 @@ float *harness_read(tsr_arena *arena, const harness *h, const char *name, int64_
 }
 
 float *harness_read_param(tsr_arena *arena, const harness *h, int param, int64_t *ret_count) {
-  return read_value(arena, h, tsr_bound_param(h->bound, param), ret_count);
+  return read_value(arena, h, tsr_executable_param(h->executable, param), ret_count);
 }
 
 void harness_keep(tsr_arena *arena, harness_trace *t, const float *data, int64_t count) {

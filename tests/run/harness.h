@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What the tests of the core share: graphs written as short texts, a mesh made by hand, and a
- * worker that trains on numbers that are a function of an input's name, the sample and the element.
+ * process that trains on numbers that are a function of an input's name, the sample and the element.
  */
 #ifndef TSR_TESTS_HARNESS_H
 #define TSR_TESTS_HARNESS_H
 #include "passes/passes.h"
 #include "schedule/target.h"
-#include "runtime/worker.h"
+#include "runtime/process.h"
 
 /* "x 4,3,5" as an input, "t 4,3 tokens" as one that holds tokens. */
 int harness_input(tsr_graph *g, const char *text);
@@ -28,7 +28,7 @@ const char *harness_sized(tsr_arena *arena, const char *text, int64_t batch, int
 
 /* Every order of a pipeline, and with how many chunks a stage. */
 typedef struct {
-  tsr_order_kind kind;
+  tsr_pipeline_kind kind;
   int chunks;
 } harness_order;
 enum { HARNESS_ORDERS = 5 };
@@ -48,9 +48,9 @@ typedef struct {
   int dp, tp, threads;
   int cp;
   bool zigzag;
-  int pp, chunks;        /* 0: 1. The forward nodes are cut into runs of equal number */
-  tsr_order_kind order;  /* of a pipeline */
-  int zero, zero_groups; /* ZeRO's stage; groups of dp that each shard for themselves */
+  int pp, chunks;          /* 0: 1. The forward nodes are cut into runs of equal number */
+  tsr_pipeline_kind order; /* of a pipeline */
+  int zero, zero_groups;   /* ZeRO's stage; groups of dp that each shard for themselves */
   tsr_recomputing recompute;
   bool overlap;
   tsr_dtype precision; /* what is computed is stored in; parameters by optimizer.store */
@@ -69,8 +69,8 @@ typedef struct {
   tsr_parallel parallel;
   tsr_cpu_context cpu;
   tsr_programs programs;
-  tsr_worker *worker;
-  tsr_bound *bound;
+  tsr_process *process;
+  tsr_executable *executable;
 } harness;
 
 enum { HARNESS_SEED = 1234 };
@@ -88,8 +88,8 @@ harness harness_open(tsr_arena *arena, tsr_graph *g, const harness_options *opti
 void harness_close(harness *h);
 /* One whole step: every microbatch, then the update. */
 void harness_step(harness *h, int64_t step);
-/* The hyper numbers of a step; INV_COUNT counts what `inv_count` was set to count. */
-void harness_hyper(const harness *h, int64_t step, float hyper[TSR_HYPERS]);
+/* The step_scalars numbers of a step; INV_COUNT counts what `inv_count` was set to count. */
+void harness_step_scalars(const harness *h, int64_t step, float step_scalars[TSR_SCALARS]);
 /* An output or a parameter by name, whole; in `arena`. */
 float *harness_read(tsr_arena *arena, const harness *h, const char *name, int64_t *ret_count);
 float *harness_read_param(tsr_arena *arena, const harness *h, int param, int64_t *ret_count);

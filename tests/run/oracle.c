@@ -23,10 +23,10 @@ mask(void *context, const tsr_node *node, int ndim, const int64_t *shape, double
 }
 
 tsr_interpreter_step oracle_step_of(const oracle_moment *moment) {
-  float hyper[TSR_HYPERS];
-  harness_hyper(moment->h, moment->step, hyper);
+  float step_scalars[TSR_SCALARS];
+  harness_step_scalars(moment->h, moment->step, step_scalars);
   return (tsr_interpreter_step){
-      .inv_count = (double)hyper[TSR_HYPER_INV_COUNT],
+      .inv_count = (double)step_scalars[TSR_SCALAR_INV_COUNT],
       .microbatches = moment->h->options.microbatches,
       .mask = mask,
       .mask_context = (void *)moment};

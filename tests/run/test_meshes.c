@@ -99,7 +99,8 @@ static trace train(tsr_arena *arena, const recipe *r, harness_options o) {
   harness_keep_weights(arena, &h, &t);
   const char *differs = NULL;
   CHECK_AT(
-      tsr_bound_replicas_agree(h.bound, &differs), "%s: replicas of '%s' differ", r->name, differs);
+      tsr_executable_replicas_agree(h.executable, &differs), "%s: replicas of '%s' differ", r->name,
+      differs);
   harness_close(&h);
   return t;
 }
@@ -139,7 +140,7 @@ static void compare(const recipe *r, const trace *want, harness_options o) {
               !memcmp(got.data, want->data, sizeof *got.data * (size_t)got.count);
   CHECK_AT(
       same, "%s, dp %d tp %d cp %d%s pp %d %s, zero %d, %d threads, %d microbatches%s: %s", r->name,
-      o.dp, o.tp, o.cp, o.zigzag ? " zigzag" : "", o.pp, o.pp ? tsr_order_name(o.order) : "",
+      o.dp, o.tp, o.cp, o.zigzag ? " zigzag" : "", o.pp, o.pp ? tsr_pipeline_name(o.order) : "",
       o.zero, o.threads, (int)o.microbatches, o.sequence_parallel ? ", sequence parallel" : "",
       first_difference(arena, r, want, &got));
   tsr_arena_free(arena);
@@ -183,7 +184,7 @@ static void run_recomputed(const recipe *r) {
     for (size_t k = 0; k < sizeof meshes / sizeof *meshes; k++)
       for (int n = 0; n < HARNESS_ORDERS; n++) { /* stages begin inside blocks, too */
         harness_options o = {.pp = meshes[k][0], .dp = meshes[k][1], .tp = meshes[k][2]};
-        if (o.pp == 1 && harness_orders[n].kind != TSR_ORDER_1F1B) continue;
+        if (o.pp == 1 && harness_orders[n].kind != TSR_PIPELINE_1F1B) continue;
         o.threads = 1;
         o.microbatches = 4;
         o.order = harness_orders[n].kind;
@@ -206,7 +207,7 @@ static void run_sharded(const recipe *r) {
         if (r->batch_units % (meshes[k][1] * microbatches)) continue;
         harness_options o = {.pp = meshes[k][0], .dp = meshes[k][1], .tp = meshes[k][2]};
         o.threads = 1 + (int)k % 2;
-        o.order = microbatches == 4 ? TSR_ORDER_ZB_H1 : TSR_ORDER_1F1B;
+        o.order = microbatches == 4 ? TSR_PIPELINE_ZB_H1 : TSR_PIPELINE_1F1B;
         o.microbatches = microbatches;
         o.zero = zero;
         compare(r, &want, o);
@@ -241,7 +242,7 @@ static void run_contexts(const recipe *r) {
       o.tp = meshes[k][3];
       o.zigzag = zigzag;
       o.threads = 1 + (int)k % 2;
-      o.order = TSR_ORDER_1F1B;
+      o.order = TSR_PIPELINE_1F1B;
       o.microbatches = r->batch_units / o.dp; /* one unit of the batch each */
       compare(r, &want, o);
       o.zero = 3;
@@ -269,7 +270,7 @@ static void run_pipelines(const recipe *r) {
       o.chunks = harness_orders[i].chunks;
       o.microbatches = 4;
       compare(r, &want, o);
-      if (o.order == TSR_ORDER_INTERLEAVED) continue; /* takes whole rounds of microbatches */
+      if (o.order == TSR_PIPELINE_INTERLEAVED) continue; /* takes whole rounds of microbatches */
       o.microbatches = 2;
       compare(r, &want, o);
     }

@@ -29,8 +29,8 @@ static harness_trace train(tsr_arena *arena, const meshes *m, const harness_opti
   harness_keep_weights(arena, &h, &t);
   const char *differs = NULL;
   CHECK_AT(
-      tsr_bound_replicas_agree(h.bound, &differs), "%s: replicas of '%s' differ", m->c->name,
-      differs);
+      tsr_executable_replicas_agree(h.executable, &differs), "%s: replicas of '%s' differ",
+      m->c->name, differs);
   harness_close(&h);
   return t;
 }

@@ -2,7 +2,7 @@
 /* Half precision: the same bits on every mesh, values near those of f32, gradients that do not
  * depend on the loss scale, and steps that change nothing, on no rank, when gradients overflow. */
 #include "harness.h"
-#include "runtime/internal.h"
+#include "runtime/executable.h"
 #include "tests/check.h"
 
 enum { STEPS = 3, SAMPLES = 16, BATCH_UNITS = 8 };
@@ -125,7 +125,7 @@ static trace train(tsr_arena *arena, const recipe *r, harness_options o) {
     harness_keep(arena, &t, clip, 2);
   }
   harness_keep_weights(arena, &h, &t);
-  CHECK(tsr_bound_replicas_agree(h.bound, &(const char *){NULL}));
+  CHECK(tsr_executable_replicas_agree(h.executable, &(const char *){NULL}));
   harness_close(&h);
   return t;
 }
@@ -142,9 +142,10 @@ static void compare(const recipe *r, const trace *want, harness_options o) {
       "%s %s, store %d, dp %d tp %d cp %d%s pp %d %s, zero %d, %d threads, %d microbatches%s: "
       "number %lld is %.9g, not %.9g",
       r->model->name, tsr_dtype_name(r->precision), r->optimizer.store, o.dp, o.tp, o.cp,
-      o.zigzag ? " zigzag" : "", o.pp, o.pp > 1 ? tsr_order_name(o.order) : "", o.zero, o.threads,
-      (int)o.microbatches, o.sequence_parallel ? ", sequence parallel" : "", (long long)i,
-      (double)got.data[i < got.count ? i : 0], (double)want->data[i < want->count ? i : 0]);
+      o.zigzag ? " zigzag" : "", o.pp, o.pp > 1 ? tsr_pipeline_name(o.order) : "", o.zero,
+      o.threads, (int)o.microbatches, o.sequence_parallel ? ", sequence parallel" : "",
+      (long long)i, (double)got.data[i < got.count ? i : 0],
+      (double)want->data[i < want->count ? i : 0]);
   tsr_arena_free(arena);
 }
 
@@ -159,17 +160,17 @@ static void run_meshes(const recipe *r) {
       {.dp = 1, .tp = 2, .threads = 3, .microbatches = 2},
       {.dp = 1, .tp = 4, .threads = 1, .microbatches = 1},
       {.dp = 2, .tp = 4, .threads = 2, .microbatches = 1},
-      {.pp = 2, .dp = 1, .tp = 1, .threads = 1, .microbatches = 2, .order = TSR_ORDER_GPIPE},
-      {.pp = 4, .dp = 1, .tp = 2, .threads = 2, .microbatches = 4, .order = TSR_ORDER_1F1B},
-      {.pp = 2, .dp = 2, .tp = 2, .threads = 1, .microbatches = 4, .order = TSR_ORDER_ZB_H1},
-      {.pp = 2, .dp = 1, .tp = 1, .threads = 1, .microbatches = 4, .order = TSR_ORDER_ZB_V},
+      {.pp = 2, .dp = 1, .tp = 1, .threads = 1, .microbatches = 2, .order = TSR_PIPELINE_GPIPE},
+      {.pp = 4, .dp = 1, .tp = 2, .threads = 2, .microbatches = 4, .order = TSR_PIPELINE_1F1B},
+      {.pp = 2, .dp = 2, .tp = 2, .threads = 1, .microbatches = 4, .order = TSR_PIPELINE_ZB_H1},
+      {.pp = 2, .dp = 1, .tp = 1, .threads = 1, .microbatches = 4, .order = TSR_PIPELINE_ZB_V},
   };
   tsr_arena *arena = tsr_arena_new();
   trace want = train(arena, r, alone);
   CHECK(want.data[3 * (STEPS - 1)] < want.data[0]); /* it learns */
   for (size_t i = 0; i < sizeof meshes / sizeof *meshes; i++) {
     harness_options o = meshes[i];
-    o.chunks = o.order == TSR_ORDER_ZB_V && o.pp ? 2 : 1;
+    o.chunks = o.order == TSR_PIPELINE_ZB_V && o.pp ? 2 : 1;
     compare(r, &want, o);
     o.recompute = (tsr_recomputing){.kind = TSR_RECOMPUTE_BLOCKS, .every = 1};
     if (i % 3 == 1) compare(r, &want, o);
@@ -232,7 +233,7 @@ static void run_contexts(const recipe *r) {
     o.zero = 0;
     o.microbatches = BATCH_UNITS;
     o.pp = 2;
-    o.order = TSR_ORDER_1F1B;
+    o.order = TSR_PIPELINE_1F1B;
     o.recompute = (tsr_recomputing){.kind = TSR_RECOMPUTE_BLOCKS, .every = 1};
     compare(r, &want, o);
   }
@@ -250,9 +251,9 @@ static void run_near(const recipe *r, double relative) {
   trace want = train(arena, &wide, alone), got = train(arena, r, alone);
   int64_t differ = 0;
   for (int64_t i = 0; i < 3 * STEPS; i++) {
-    double bound = relative * fabs((double)want.data[i]);
+    double executable = relative * fabs((double)want.data[i]);
     CHECK_AT(
-        fabs((double)got.data[i] - (double)want.data[i]) <= bound,
+        fabs((double)got.data[i] - (double)want.data[i]) <= executable,
         "%s %s, store %d: number %d is %.9g, in f32 %.9g", r->model->name,
         tsr_dtype_name(r->precision), r->optimizer.store, (int)i, (double)got.data[i],
         (double)want.data[i]);
@@ -301,8 +302,8 @@ static tsr_text copy_memory(const harness *h) {
   tsr_text all = {0};
   for (int rank = 0; rank < h->parallel.ranks; rank++)
     for (int s = TSR_SEGMENT_PARAM; s <= TSR_SEGMENT_STATE; s++) {
-      int64_t bytes = tsr_bound_program(h->bound, rank)->bytes[s];
-      if (bytes) tsr_text_add_bytes(&all, h->bound->ranks[rank].base[s], (size_t)bytes);
+      int64_t bytes = tsr_executable_program(h->executable, rank)->bytes[s];
+      if (bytes) tsr_text_add_bytes(&all, h->executable->ranks[rank].base[s], (size_t)bytes);
     }
   return all;
 }
@@ -320,7 +321,7 @@ static bool is_as_before(const harness *h, tsr_text *before) {
 static int read_decision(const harness *h) {
   int clip = tsr_graph_find_output(h->placed, "clip"), all = -2;
   for (int rank = 0; rank < h->parallel.ranks; rank++) {
-    const float *numbers = tsr_bound_address(h->bound, clip, rank, 0);
+    const float *numbers = tsr_executable_address(h->executable, clip, rank, 0);
     int one = numbers[2] != 0;
     all = all == -2 || all == one ? one : -1;
   }
@@ -359,7 +360,7 @@ static void test_overflow(void) {
   recipe r = {&transformer, TSR_F16, adamw, 1};
   run_overflow(&r, alone);
   harness_options o = {.pp = 2, .dp = 2, .tp = 2, .threads = 2, .microbatches = 2};
-  o.order = TSR_ORDER_1F1B;
+  o.order = TSR_PIPELINE_1F1B;
   for (o.zero = 0; o.zero <= 3; o.zero++) run_overflow(&r, o);
   r = (recipe){&net, TSR_F16, sgd, 1};
   o = (harness_options){.dp = 2, .tp = 2, .threads = 1, .microbatches = 1};
@@ -383,11 +384,11 @@ static void test_stores_move(tsr_param_store store) {
   harness hh = harness_open(arena, build(arena, &r, &oh), &oh);
   trace first = {0}, want = {0}, got = {0};
   harness_keep_weights(arena, &hh, &first);
-  CHECK(hh.placed->values[tsr_bound_param(hh.bound, 0)].dtype == TSR_BF16);
+  CHECK(hh.placed->values[tsr_executable_param(hh.executable, 0)].dtype == TSR_BF16);
   for (int p = 0; p < hh.graph->params_count; p++) { /* the same beginning */
     int64_t n;
     float *w = harness_read_param(arena, &hh, p, &n);
-    tsr_bound_write(hw.bound, tsr_bound_param(hw.bound, p), w);
+    tsr_executable_write(hw.executable, tsr_executable_param(hw.executable, p), w);
   }
   for (int step = 0; step < 200; step++) {
     harness_step(&hw, step);
@@ -421,12 +422,12 @@ static void test_read_write(void) {
     harness_read_param(arena, &h, p, &n);
     float *in = tsr_arena_array(arena, float, n);
     for (int64_t i = 0; i < n; i++) in[i] = (float)i + 1.00390625f; /* 1 + 2^-8: a tie */
-    tsr_bound_write(h.bound, tsr_bound_param(h.bound, p), in);
+    tsr_executable_write(h.executable, tsr_executable_param(h.executable, p), in);
     float *out = harness_read_param(arena, &h, p, &n);
     CHECK(out[0] == 1);
     for (int64_t i = 1; i < n; i++) CHECK(fabsf(out[i] - in[i]) <= in[i] / 256);
   }
-  CHECK(tsr_bound_replicas_agree(h.bound, &(const char *){NULL}));
+  CHECK(tsr_executable_replicas_agree(h.executable, &(const char *){NULL}));
   harness_close(&h);
   tsr_arena_free(arena);
 }

@@ -139,7 +139,7 @@ static float *run_case(tsr_arena *arena, harness_options o, bool recorded, int64
   harness h = open_case(arena, o);
   tsr_recorder *recorder = NULL;
   int64_t events = STEPS * tsr_recorder_events_of_step(&h.programs, &h.parallel);
-  if (recorded) recorder = tsr_bound_record(arena, h.bound, WARM_UP, STEPS, events);
+  if (recorded) recorder = tsr_executable_record(arena, h.executable, WARM_UP, STEPS, events);
   for (int step = 0; step < WARM_UP + STEPS + 1; step++) harness_step(&h, step);
   if (recorded) {
     tsr_record record = tsr_recorder_read(arena, recorder);
@@ -174,14 +174,14 @@ static void test_cases(void) {
   harness_options o = {.dp = 2, .tp = 1, .threads = 2, .microbatches = 2, .overlap = true};
   test_case("dp, gradients in buckets", o);
   o = (harness_options){.pp = 2, .dp = 1, .tp = 1, .threads = 1, .microbatches = 4};
-  o.order = TSR_ORDER_1F1B;
+  o.order = TSR_PIPELINE_1F1B;
   test_case("pp", o);
   o.dp = 2;
   o.threads = 2;
   test_case("pp and dp", o);
-  o.order = TSR_ORDER_ZB_H1;
+  o.order = TSR_PIPELINE_ZB_H1;
   test_case("pp and dp, split backward", o);
-  o.order = TSR_ORDER_INTERLEAVED;
+  o.order = TSR_PIPELINE_INTERLEAVED;
   o.chunks = 2;
   test_case("pp in chunks", o);
 }
@@ -192,7 +192,7 @@ static void test_ring(void) {
   harness_options o = {.dp = 2, .tp = 1, .threads = 1, .microbatches = 2};
   harness h = open_case(arena, o);
   enum { ROOM = 10 };
-  tsr_recorder *small = tsr_bound_record(arena, h.bound, 0, 2, ROOM);
+  tsr_recorder *small = tsr_executable_record(arena, h.executable, 0, 2, ROOM);
   for (int step = 0; step < 2; step++) harness_step(&h, step);
   tsr_record record = tsr_recorder_read(arena, small);
   int64_t all = 0;
@@ -217,7 +217,7 @@ static void test_add(void) {
   tsr_arena *arena = tsr_arena_new();
   harness_options o = {.dp = 2, .tp = 1, .threads = 1, .microbatches = 1};
   harness h = open_case(arena, o);
-  tsr_recorder *r = tsr_bound_record(arena, h.bound, 0, 2, 100);
+  tsr_recorder *r = tsr_executable_record(arena, h.executable, 0, 2, 100);
   CHECK(tsr_recorder_begin_step(r, 0));
   tsr_recorder_add(
       r, (tsr_event){

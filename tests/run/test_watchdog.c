@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* When a worker does not come: what each of the others says, word for word. Workers are threads
+/* When a process does not come: what each of the others says, word for word. Processes are threads
  * here; what the kernel shows of the one at fault is that of a child process which is stopped, dead
  * or asleep, or of a host that cannot be seen. */
 #include "comm/agree.h"
@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { WORKERS_MAX = 4, REPORT_BYTES = 4096 };
+enum { PROCESSES_MAX = 4, REPORT_BYTES = 4096 };
 static const double timeout_s = 1, spare_s = 10;
 
 typedef enum { STOPPED, DEAD, ASLEEP, ELSEWHERE } sight;
@@ -66,30 +66,30 @@ static void end_child(pid_t child) {
 typedef enum { IN_A_STEP, BETWEEN_STEPS } moment;
 
 typedef struct {
-  int workers, absent, steps; /* the absent one leaves after so many steps */
+  int processes, absent, steps; /* the absent one leaves after so many steps */
   moment at;
   tsr_threads_fate fate; /* of the absent one's messages */
   harness_options options;
   bool pipeline;
   bool evaluates; /* the others, when the absent one has left */
   tsr_threads *threads;
-  tsr_peer peers[WORKERS_MAX];
+  tsr_peer peers[PROCESSES_MAX];
   pthread_mutex_t mutex;
   int reported;
-  char reports[WORKERS_MAX][REPORT_BYTES];
-  double ended[WORKERS_MAX]; /* seconds after the job's begin */
+  char reports[PROCESSES_MAX][REPORT_BYTES];
+  double ended[PROCESSES_MAX]; /* seconds after the job's begin */
   double begin;
 } job;
 
 typedef struct {
   job *job;
-  int worker;
+  int process;
   tsr_transport transport;
 } member;
 
 static bool all_reported(job *j) {
   pthread_mutex_lock(&j->mutex);
-  bool all = j->reported == j->workers - 1;
+  bool all = j->reported == j->processes - 1;
   pthread_mutex_unlock(&j->mutex);
   return all;
 }
@@ -99,8 +99,8 @@ static void lost(void *context, const char *report) {
   member *m = context;
   job *j = m->job;
   pthread_mutex_lock(&j->mutex);
-  snprintf(j->reports[m->worker], REPORT_BYTES, "%s", report);
-  j->ended[m->worker] = now() - j->begin;
+  snprintf(j->reports[m->process], REPORT_BYTES, "%s", report);
+  j->ended[m->process] = now() - j->begin;
   j->reported++;
   pthread_mutex_unlock(&j->mutex);
   for (double begin = now(); !all_reported(j) && now() - begin < spare_s;) rest(0.01);
@@ -129,7 +129,7 @@ compile_evaluation(tsr_arena *arena, const job *j, const harness_options *o, har
   h->placed->loss = harness_find(h->placed, "loss");
 }
 
-static void open_worker(tsr_arena *arena, member *m, harness *h, harness *evaluation) {
+static void open_process(tsr_arena *arena, member *m, harness *h, harness *evaluation) {
   static const tsr_optimizer sgd = {.kind = TSR_RULE_SGD};
   tsr_diags *diags = tsr_diags_new(arena);
   harness_options o = m->job->options;
@@ -140,7 +140,7 @@ static void open_worker(tsr_arena *arena, member *m, harness *h, harness *evalua
   if (!harness_compile(make_graph(arena, m->job), &o, h, diags)) abort();
   tsr_parallel *parallel = tsr_arena_alloc(arena, sizeof *parallel);
   *parallel = h->parallel;
-  tsr_worker_options w = {.parallel = parallel, .kernels = h->cpu.k, .threads = 1};
+  tsr_process_options w = {.parallel = parallel, .kernels = h->cpu.k, .threads = 1};
   w.seed = HARNESS_SEED;
   w.timeout_s = timeout_s;
   w.lost = lost;
@@ -148,12 +148,12 @@ static void open_worker(tsr_arena *arena, member *m, harness *h, harness *evalua
   if (!tsr_rank_map_make(arena, parallel, &m->transport, &w.rank_map, diags)) abort();
   compile_evaluation(arena, m->job, &o, evaluation);
   tsr_programs *programs = tsr_arena_array(arena, tsr_programs, 2);
-  tsr_bound *bound[2];
+  tsr_executable *executable[2];
   programs[0] = h->programs;
   programs[1] = evaluation->programs;
-  if (!tsr_worker_open(arena, &w, programs, 2, &h->worker, bound, diags)) abort();
-  h->bound = bound[0];
-  evaluation->bound = bound[1];
+  if (!tsr_process_open(arena, &w, programs, 2, &h->process, executable, diags)) abort();
+  h->executable = executable[0];
+  evaluation->executable = executable[1];
 }
 
 static void *run_member(void *context) {
@@ -161,16 +161,16 @@ static void *run_member(void *context) {
   job *j = m->job;
   tsr_arena *arena = tsr_arena_new();
   harness h, evaluation;
-  open_worker(arena, m, &h, &evaluation);
+  open_process(arena, m, &h, &evaluation);
   pthread_cleanup_push((void (*)(void *))tsr_arena_free, arena);
-  pthread_cleanup_push((void (*)(void *))tsr_worker_close, h.worker);
+  pthread_cleanup_push((void (*)(void *))tsr_process_close, h.process);
   for (int step = 0; step < j->steps; step++) harness_step(&h, step);
-  if (m->worker == j->absent) {
+  if (m->process == j->absent) {
     while (!all_reported(j) && now() - j->begin < spare_s * 3)
       rest(j->fate == TSR_THREADS_GONE ? 0.2 : 0.01),
-          tsr_threads_set_fate(j->threads, m->worker, j->fate);
+          tsr_threads_set_fate(j->threads, m->process, j->fate);
   } else if (j->at == BETWEEN_STEPS) {
-    tsr_bound_agree(h.bound, 0);
+    tsr_executable_agree(h.executable, 0);
   } else {
     harness_step(j->evaluates ? &evaluation : &h, j->steps);
   }
@@ -180,151 +180,153 @@ static void *run_member(void *context) {
 }
 
 static void run_job(job *j) {
-  member members[WORKERS_MAX];
-  pthread_t threads[WORKERS_MAX];
-  tsr_threads_options o = {.workers = j->workers};
+  member members[PROCESSES_MAX];
+  pthread_t threads[PROCESSES_MAX];
+  tsr_threads_options o = {.processes = j->processes};
   pthread_mutex_init(&j->mutex, NULL);
   j->threads = tsr_threads_new(&o);
   j->begin = now();
-  for (int w = 0; w < j->workers; w++) {
+  for (int w = 0; w < j->processes; w++) {
     if (w != j->absent) tsr_peer_self(&j->peers[w]);
     members[w] = (member){j, w, {0}};
     tsr_threads_endpoint(j->threads, w, &members[w].transport);
     members[w].transport.peers = j->peers;
   }
-  for (int w = 0; w < j->workers; w++)
+  for (int w = 0; w < j->processes; w++)
     if (pthread_create(&threads[w], NULL, run_member, &members[w])) abort();
-  for (int w = 0; w < j->workers; w++) pthread_join(threads[w], NULL);
+  for (int w = 0; w < j->processes; w++) pthread_join(threads[w], NULL);
   tsr_threads_free(j->threads);
   pthread_mutex_destroy(&j->mutex);
 }
 
 /* ---- what they say ---- */
 
-static const char *const when_stopped[WORKERS_MAX] = {
-    [0] = "worker 0 on host0 (pid N) has waited N s for others; collectives.timeout_s is 1\n"
+static const char *const when_stopped[PROCESSES_MAX] = {
+    [0] = "process 0 on host0 (pid N) has waited N s for others; collectives.timeout_s is 1\n"
           "  rank 0: step 3, stage 0, microbatch 0, task 3: all_reduce 'c.reduced_tp' over tp "
           "(call:1)\n"
-          "    group of ranks 0 1: worker 0 (rank 0) came; worker 1 (rank 1) did not\n"
-          "  worker 1 on host0 (pid N): stopped (SIGSTOP)\n"
-          "  worker 2 on host0 (pid N): waits, too: step 3, stage 0, microbatch 0, task 15: "
+          "    group of ranks 0 1: process 0 (rank 0) came; process 1 (rank 1) did not\n"
+          "  process 1 on host0 (pid N): stopped (SIGSTOP)\n"
+          "  process 2 on host0 (pid N): waits, too: step 3, stage 0, microbatch 0, task 15: "
           "all_reduce 'd.w1@a.reduced_dp' over dp (call:1)",
-    [2] = "worker 2 on host0 (pid N) has waited N s for others; collectives.timeout_s is 1\n"
+    [2] = "process 2 on host0 (pid N) has waited N s for others; collectives.timeout_s is 1\n"
           "  ranks 2 3: step 3, stage 0, microbatch 0, task 15: all_reduce 'd.w1@a.reduced_dp' "
           "over dp (call:1)\n"
-          "    group of ranks 0 2: worker 2 (rank 2) came; worker 0 (rank 0) did not\n"
-          "    group of ranks 1 3: worker 2 (rank 3) came; worker 1 (rank 1) did not\n"
-          "  worker 0 on host0 (pid N): waits, too: step 3, stage 0, microbatch 0, task 3: "
+          "    group of ranks 0 2: process 2 (rank 2) came; process 0 (rank 0) did not\n"
+          "    group of ranks 1 3: process 2 (rank 3) came; process 1 (rank 1) did not\n"
+          "  process 0 on host0 (pid N): waits, too: step 3, stage 0, microbatch 0, task 3: "
           "all_reduce 'c.reduced_tp' over tp (call:1)\n"
-          "  worker 1 on host0 (pid N): stopped (SIGSTOP)"};
+          "  process 1 on host0 (pid N): stopped (SIGSTOP)"};
 
-static const char *const when_elsewhere[WORKERS_MAX] = {
-    [0] = "worker 0 on host0 (pid N) has waited N s for others; collectives.timeout_s is 1\n"
+static const char *const when_elsewhere[PROCESSES_MAX] = {
+    [0] = "process 0 on host0 (pid N) has waited N s for others; collectives.timeout_s is 1\n"
           "  ranks 0 1: step 1, stage 0, microbatch 0, task 15: all_reduce 'd.w1@a.reduced_dp' "
           "over dp (call:1)\n"
-          "    group of ranks 0 2: worker 0 (rank 0) came; worker 1 (rank 2) did not\n"
-          "    group of ranks 1 3: worker 0 (rank 1) came; worker 1 (rank 3) did not\n"
-          "  worker 1 on host0 (pid N): does not answer: stopped, or its link is cut"};
+          "    group of ranks 0 2: process 0 (rank 0) came; process 1 (rank 2) did not\n"
+          "    group of ranks 1 3: process 0 (rank 1) came; process 1 (rank 3) did not\n"
+          "  process 1 on host0 (pid N): does not answer: stopped, or its link is cut"};
 
-static const char *const when_asleep[WORKERS_MAX] = {
-    [0] = "worker 0 on host0 (pid N) has waited N s for others; collectives.timeout_s is 1\n"
+static const char *const when_asleep[PROCESSES_MAX] = {
+    [0] = "process 0 on host0 (pid N) has waited N s for others; collectives.timeout_s is 1\n"
           "  ranks 0 1: step 2, stage 0, microbatch 0, task 15: all_reduce 'd.w1@a.reduced_dp' "
           "over dp (call:1)\n"
-          "    group of ranks 0 2: worker 0 (rank 0) came; worker 1 (rank 2) did not\n"
-          "    group of ranks 1 3: worker 0 (rank 1) came; worker 1 (rank 3) did not\n"
-          "  worker 1 on host0 (pid N): does not answer: sleeping"};
+          "    group of ranks 0 2: process 0 (rank 0) came; process 1 (rank 2) did not\n"
+          "    group of ranks 1 3: process 0 (rank 1) came; process 1 (rank 3) did not\n"
+          "  process 1 on host0 (pid N): does not answer: sleeping"};
 
-static const char *const when_evaluating[WORKERS_MAX] = {
-    [0] = "worker 0 on host0 (pid N) has waited N s for others; collectives.timeout_s is 1\n"
+static const char *const when_evaluating[PROCESSES_MAX] = {
+    [0] = "process 0 on host0 (pid N) has waited N s for others; collectives.timeout_s is 1\n"
           "  ranks 0 1: evaluation after step 2, stage 0, microbatch 0, task 7: all_reduce "
           "'loss.reduced_dp' over dp (call:1)\n"
-          "    group of ranks 0 2: worker 0 (rank 0) came; worker 1 (rank 2) did not\n"
-          "    group of ranks 1 3: worker 0 (rank 1) came; worker 1 (rank 3) did not\n"
-          "  worker 1 on host0 (pid N): stopped (SIGSTOP)"};
+          "    group of ranks 0 2: process 0 (rank 0) came; process 1 (rank 2) did not\n"
+          "    group of ranks 1 3: process 0 (rank 1) came; process 1 (rank 3) did not\n"
+          "  process 1 on host0 (pid N): stopped (SIGSTOP)"};
 
-static const char *const when_gone[WORKERS_MAX] = {
-    [0] = "worker 0 on host0 (pid N) cannot go on: receiving from worker 1: worker 1 is gone\n"
+static const char *const when_gone[PROCESSES_MAX] = {
+    [0] = "process 0 on host0 (pid N) cannot go on: receiving from process 1: process 1 is gone\n"
           "  ranks 0 1: step 3, stage 0, microbatch 0, task 15: all_reduce 'd.w1@a.reduced_dp' "
           "over dp (call:1)\n"
-          "    group of ranks 0 2: worker 0 (rank 0) came; worker 1 (rank 2) did not\n"
-          "  worker 1 on host0 (pid N): dead"};
+          "    group of ranks 0 2: process 0 (rank 0) came; process 1 (rank 2) did not\n"
+          "  process 1 on host0 (pid N): dead"};
 
-static const char *const when_between[WORKERS_MAX] = {
-    [0] = "worker 0 on host0 (pid N) has waited N s for others; collectives.timeout_s is 1\n"
-          "  rank 0: after step 2, agrees with the others on what is next; nothing from worker 2\n"
-          "  worker 1 on host0 (pid N): waits, too: after step 2, agrees with the others on what "
+static const char *const when_between[PROCESSES_MAX] = {
+    [0] = "process 0 on host0 (pid N) has waited N s for others; collectives.timeout_s is 1\n"
+          "  rank 0: after step 2, agrees with the others on what is next; nothing from process 2\n"
+          "  process 1 on host0 (pid N): waits, too: after step 2, agrees with the others on what "
           "is next\n"
-          "  worker 2 on host0 (pid N): stopped (SIGSTOP)",
-    [1] = "worker 1 on host0 (pid N) has waited N s for others; collectives.timeout_s is 1\n"
-          "  rank 1: after step 2, agrees with the others on what is next; nothing from worker 0\n"
-          "  worker 0 on host0 (pid N): waits, too: after step 2, agrees with the others on what "
+          "  process 2 on host0 (pid N): stopped (SIGSTOP)",
+    [1] = "process 1 on host0 (pid N) has waited N s for others; collectives.timeout_s is 1\n"
+          "  rank 1: after step 2, agrees with the others on what is next; nothing from process 0\n"
+          "  process 0 on host0 (pid N): waits, too: after step 2, agrees with the others on what "
           "is next\n"
-          "  worker 2 on host0 (pid N): stopped (SIGSTOP)"};
+          "  process 2 on host0 (pid N): stopped (SIGSTOP)"};
 
-static const char *const when_first_stopped[WORKERS_MAX] = {
-    [1] = "worker 1 on host0 (pid N) has waited N s for others; collectives.timeout_s is 1\n"
-          "  rank 1: step 2, stage 0, microbatch 1, task 12: all_reduce 'sum.d.w1@a.reduced_dp' "
-          "over dp (call:1)\n"
-          "    group of ranks 0 1: worker 1 (rank 1) came; worker 0 (rank 0) did not\n"
-          "  worker 0 on host0 (pid N): stopped (SIGSTOP)\n"
-          "  worker 2 on host0 (pid N): waits, too: step 2, stage 1, microbatch 0, task 0: receive "
-          "'c.reduced_tp.stage1' (call:1)\n"
-          "  worker 3 on host0 (pid N): waits, too: step 2, stage 1, microbatch 1, task 13: "
-          "all_reduce 'sum.d.w3@z.reduced_dp' over dp (call:1)",
-    [2] =
-        "worker 2 on host0 (pid N) has waited N s for others; collectives.timeout_s is 1\n"
-        "  rank 2: step 2, stage 1, microbatch 0, task 0: receive 'c.reduced_tp.stage1' (call:1)\n"
-        "    rank 0 of stage 0, worker 0, has sent nothing to rank 2\n"
-        "  worker 0 on host0 (pid N): stopped (SIGSTOP)\n"
-        "  worker 1 on host0 (pid N): waits, too: step 2, stage 0, microbatch 1, task 12: "
-        "all_reduce 'sum.d.w1@a.reduced_dp' over dp (call:1)\n"
-        "  worker 3 on host0 (pid N): waits, too: step 2, stage 1, microbatch 1, task 13: "
+static const char *const when_first_stopped[PROCESSES_MAX] = {
+    [1] =
+        "process 1 on host0 (pid N) has waited N s for others; collectives.timeout_s is 1\n"
+        "  rank 1: step 2, stage 0, microbatch 1, task 12: all_reduce 'sum.d.w1@a.reduced_dp' "
+        "over dp (call:1)\n"
+        "    group of ranks 0 1: process 1 (rank 1) came; process 0 (rank 0) did not\n"
+        "  process 0 on host0 (pid N): stopped (SIGSTOP)\n"
+        "  process 2 on host0 (pid N): waits, too: step 2, stage 1, microbatch 0, task 0: receive "
+        "'c.reduced_tp.stage1' (call:1)\n"
+        "  process 3 on host0 (pid N): waits, too: step 2, stage 1, microbatch 1, task 13: "
         "all_reduce 'sum.d.w3@z.reduced_dp' over dp (call:1)",
-    [3] = "worker 3 on host0 (pid N) has waited N s for others; collectives.timeout_s is 1\n"
-          "  rank 3: step 2, stage 1, microbatch 1, task 13: all_reduce 'sum.d.w3@z.reduced_dp' "
-          "over dp (call:1)\n"
-          "    group of ranks 2 3: worker 3 (rank 3) came; worker 2 (rank 2) did not\n"
-          "  worker 0 on host0 (pid N): stopped (SIGSTOP)\n"
-          "  worker 1 on host0 (pid N): waits, too: step 2, stage 0, microbatch 1, task 12: "
-          "all_reduce 'sum.d.w1@a.reduced_dp' over dp (call:1)\n"
-          "  worker 2 on host0 (pid N): waits, too: step 2, stage 1, microbatch 0, task 0: receive "
-          "'c.reduced_tp.stage1' (call:1)"};
+    [2] =
+        "process 2 on host0 (pid N) has waited N s for others; collectives.timeout_s is 1\n"
+        "  rank 2: step 2, stage 1, microbatch 0, task 0: receive 'c.reduced_tp.stage1' (call:1)\n"
+        "    rank 0 of stage 0, process 0, has sent nothing to rank 2\n"
+        "  process 0 on host0 (pid N): stopped (SIGSTOP)\n"
+        "  process 1 on host0 (pid N): waits, too: step 2, stage 0, microbatch 1, task 12: "
+        "all_reduce 'sum.d.w1@a.reduced_dp' over dp (call:1)\n"
+        "  process 3 on host0 (pid N): waits, too: step 2, stage 1, microbatch 1, task 13: "
+        "all_reduce 'sum.d.w3@z.reduced_dp' over dp (call:1)",
+    [3] =
+        "process 3 on host0 (pid N) has waited N s for others; collectives.timeout_s is 1\n"
+        "  rank 3: step 2, stage 1, microbatch 1, task 13: all_reduce 'sum.d.w3@z.reduced_dp' "
+        "over dp (call:1)\n"
+        "    group of ranks 2 3: process 3 (rank 3) came; process 2 (rank 2) did not\n"
+        "  process 0 on host0 (pid N): stopped (SIGSTOP)\n"
+        "  process 1 on host0 (pid N): waits, too: step 2, stage 0, microbatch 1, task 12: "
+        "all_reduce 'sum.d.w1@a.reduced_dp' over dp (call:1)\n"
+        "  process 2 on host0 (pid N): waits, too: step 2, stage 1, microbatch 0, task 0: receive "
+        "'c.reduced_tp.stage1' (call:1)"};
 
-static const char *const when_last_stopped[WORKERS_MAX] = {
-    [0] = "worker 0 on host0 (pid N) has waited N s for others; collectives.timeout_s is 1\n"
+static const char *const when_last_stopped[PROCESSES_MAX] = {
+    [0] = "process 0 on host0 (pid N) has waited N s for others; collectives.timeout_s is 1\n"
           "  rank 0: step 2, stage 0, microbatch 1, task 12: all_reduce 'sum.d.w1@a.reduced_dp' "
           "over dp (call:1)\n"
-          "    group of ranks 0 1: worker 0 (rank 0) came; worker 1 (rank 1) did not\n"
-          "  worker 1 on host0 (pid N): waits, too: step 2, stage 0, microbatch 0, task 4: wait "
+          "    group of ranks 0 1: process 0 (rank 0) came; process 1 (rank 1) did not\n"
+          "  process 1 on host0 (pid N): waits, too: step 2, stage 0, microbatch 0, task 4: wait "
           "'c.reduced_tp.stage1' (call:1)\n"
-          "  worker 2 on host0 (pid N): waits, too: step 2, stage 1, microbatch 1, task 13: "
+          "  process 2 on host0 (pid N): waits, too: step 2, stage 1, microbatch 1, task 13: "
           "all_reduce 'sum.d.w3@z.reduced_dp' over dp (call:1)\n"
-          "  worker 3 on host0 (pid N): stopped (SIGSTOP)",
-    [1] = "worker 1 on host0 (pid N) has waited N s for others; collectives.timeout_s is 1\n"
+          "  process 3 on host0 (pid N): stopped (SIGSTOP)",
+    [1] = "process 1 on host0 (pid N) has waited N s for others; collectives.timeout_s is 1\n"
           "  rank 1: step 2, stage 0, microbatch 0, task 4: wait 'c.reduced_tp.stage1' (call:1)\n"
-          "    rank 3 of stage 1, worker 3, has not taken what rank 1 sent\n"
-          "  worker 0 on host0 (pid N): waits, too: step 2, stage 0, microbatch 1, task 12: "
+          "    rank 3 of stage 1, process 3, has not taken what rank 1 sent\n"
+          "  process 0 on host0 (pid N): waits, too: step 2, stage 0, microbatch 1, task 12: "
           "all_reduce 'sum.d.w1@a.reduced_dp' over dp (call:1)\n"
-          "  worker 2 on host0 (pid N): waits, too: step 2, stage 1, microbatch 1, task 13: "
+          "  process 2 on host0 (pid N): waits, too: step 2, stage 1, microbatch 1, task 13: "
           "all_reduce 'sum.d.w3@z.reduced_dp' over dp (call:1)\n"
-          "  worker 3 on host0 (pid N): stopped (SIGSTOP)",
-    [2] = "worker 2 on host0 (pid N) has waited N s for others; collectives.timeout_s is 1\n"
+          "  process 3 on host0 (pid N): stopped (SIGSTOP)",
+    [2] = "process 2 on host0 (pid N) has waited N s for others; collectives.timeout_s is 1\n"
           "  rank 2: step 2, stage 1, microbatch 1, task 13: all_reduce 'sum.d.w3@z.reduced_dp' "
           "over dp (call:1)\n"
-          "    group of ranks 2 3: worker 2 (rank 2) came; worker 3 (rank 3) did not\n"
-          "  worker 0 on host0 (pid N): waits, too: step 2, stage 0, microbatch 1, task 12: "
+          "    group of ranks 2 3: process 2 (rank 2) came; process 3 (rank 3) did not\n"
+          "  process 0 on host0 (pid N): waits, too: step 2, stage 0, microbatch 1, task 12: "
           "all_reduce 'sum.d.w1@a.reduced_dp' over dp (call:1)\n"
-          "  worker 1 on host0 (pid N): waits, too: step 2, stage 0, microbatch 0, task 4: wait "
+          "  process 1 on host0 (pid N): waits, too: step 2, stage 0, microbatch 0, task 4: wait "
           "'c.reduced_tp.stage1' (call:1)\n"
-          "  worker 3 on host0 (pid N): stopped (SIGSTOP)"};
+          "  process 3 on host0 (pid N): stopped (SIGSTOP)"};
 
 /* Stage 0 of an evaluation has nothing to do but to send. */
-static const char *const when_sent[WORKERS_MAX] = {
-    [0] = "worker 0 on host0 (pid N) has waited N s for others; collectives.timeout_s is 1\n"
+static const char *const when_sent[PROCESSES_MAX] = {
+    [0] = "process 0 on host0 (pid N) has waited N s for others; collectives.timeout_s is 1\n"
           "  rank 0: evaluation after step 1, stage 0, microbatch 0, task 4: wait "
           "'c.reduced_tp.stage1' (call:1)\n"
-          "    rank 1 of stage 1, worker 1, has not taken what rank 0 sent\n"
-          "  worker 1 on host0 (pid N): stopped (SIGSTOP)"};
+          "    rank 1 of stage 1, process 1, has not taken what rank 0 sent\n"
+          "  process 1 on host0 (pid N): stopped (SIGSTOP)"};
 
 /* Process ids and the time that was waited are another one each time; not every kernel shows in
  * which function a process sleeps. */
@@ -350,7 +352,7 @@ static void check_job(job *j, sight as, const char *const *want) {
   pid_t child = make_child(as, &j->peers[j->absent]);
   run_job(j);
   end_child(child);
-  for (int w = 0; w < j->workers; w++) {
+  for (int w = 0; w < j->processes; w++) {
     if (w == j->absent) continue;
     CHECK_STR(plain(j->reports[w]), want[w]);
     CHECK_AT(j->ended[w] < timeout_s + spare_s, "it took %g s", j->ended[w]);
@@ -360,33 +362,33 @@ static void check_job(job *j, sight as, const char *const *want) {
 static const harness_options square = {.dp = 2, .tp = 2, .microbatches = 1};
 
 static void test_evaluation(void) {
-  job j = {.workers = 2, .absent = 1, .steps = 2, .options = square, .fate = TSR_THREADS_SILENT};
+  job j = {.processes = 2, .absent = 1, .steps = 2, .options = square, .fate = TSR_THREADS_SILENT};
   j.evaluates = true;
   check_job(&j, STOPPED, when_evaluating);
 }
 
 static void test_stopped(void) {
-  job j = {.workers = 3, .absent = 1, .steps = 2, .options = square, .fate = TSR_THREADS_SILENT};
+  job j = {.processes = 3, .absent = 1, .steps = 2, .options = square, .fate = TSR_THREADS_SILENT};
   check_job(&j, STOPPED, when_stopped);
 }
 
 static void test_elsewhere(void) {
-  job j = {.workers = 2, .absent = 1, .options = square, .fate = TSR_THREADS_SILENT};
+  job j = {.processes = 2, .absent = 1, .options = square, .fate = TSR_THREADS_SILENT};
   check_job(&j, ELSEWHERE, when_elsewhere);
 }
 
 static void test_asleep(void) {
-  job j = {.workers = 2, .absent = 1, .steps = 1, .options = square, .fate = TSR_THREADS_SILENT};
+  job j = {.processes = 2, .absent = 1, .steps = 1, .options = square, .fate = TSR_THREADS_SILENT};
   check_job(&j, ASLEEP, when_asleep);
 }
 
 static void test_gone(void) {
-  job j = {.workers = 2, .absent = 1, .steps = 2, .options = square, .fate = TSR_THREADS_GONE};
+  job j = {.processes = 2, .absent = 1, .steps = 2, .options = square, .fate = TSR_THREADS_GONE};
   check_job(&j, DEAD, when_gone);
 }
 
 static void test_between_steps(void) {
-  job j = {.workers = 3, .absent = 2, .steps = 2, .at = BETWEEN_STEPS};
+  job j = {.processes = 3, .absent = 2, .steps = 2, .at = BETWEEN_STEPS};
   j.options = square;
   j.fate = TSR_THREADS_SILENT;
   check_job(&j, STOPPED, when_between);
@@ -394,8 +396,8 @@ static void test_between_steps(void) {
 
 static void test_pipeline(void) {
   harness_options o = {
-      .pp = 2, .dp = 2, .tp = 1, .chunks = 1, .microbatches = 2, .order = TSR_ORDER_1F1B};
-  job first = {.workers = 4, .absent = 0, .steps = 1, .options = o, .pipeline = true};
+      .pp = 2, .dp = 2, .tp = 1, .chunks = 1, .microbatches = 2, .order = TSR_PIPELINE_1F1B};
+  job first = {.processes = 4, .absent = 0, .steps = 1, .options = o, .pipeline = true};
   job last = first;
   first.fate = last.fate = TSR_THREADS_SILENT;
   last.absent = 3;
@@ -404,9 +406,9 @@ static void test_pipeline(void) {
 }
 
 static void test_pipeline_evaluation(void) {
-  job j = {.workers = 2, .absent = 1, .steps = 1, .pipeline = true, .evaluates = true};
+  job j = {.processes = 2, .absent = 1, .steps = 1, .pipeline = true, .evaluates = true};
   j.options = (harness_options){
-      .pp = 2, .dp = 1, .tp = 1, .chunks = 1, .microbatches = 2, .order = TSR_ORDER_1F1B};
+      .pp = 2, .dp = 1, .tp = 1, .chunks = 1, .microbatches = 2, .order = TSR_PIPELINE_1F1B};
   j.fate = TSR_THREADS_SILENT;
   check_job(&j, STOPPED, when_sent);
 }
@@ -414,23 +416,23 @@ static void test_pipeline_evaluation(void) {
 /* ---- before the first step ---- */
 
 static void test_gather(void) {
-  tsr_threads *threads = tsr_threads_new(&(tsr_threads_options){.workers = 3});
+  tsr_threads *threads = tsr_threads_new(&(tsr_threads_options){.processes = 3});
   tsr_transport t;
   tsr_peer peers[3];
   char mine = 1, all[3], why[TSR_WHY_BYTES] = "";
   tsr_threads_endpoint(threads, 0, &t);
   CHECK(!tsr_transport_gather(&t, &mine, 1, all, 0.2, why));
   CHECK_STR(
-      why,
-      "after 0.2 s nothing from worker 1 on host0: stopped, or its link is cut; worker 2 on host0: "
-      "stopped, or its link is cut");
+      why, "after 0.2 s nothing from process 1 on host0: stopped, or its link is cut; process 2 on "
+           "host0: "
+           "stopped, or its link is cut");
   tsr_peer_self(&peers[0]);
   pid_t stopped = make_child(STOPPED, &peers[1]), dead = make_child(DEAD, &peers[2]);
   t.peers = peers;
   CHECK(!tsr_transport_gather(&t, &mine, 1, all, 0.2, why));
   CHECK_STR(
       plain(why),
-      "after 0.2 s nothing from worker 1 on host0 (pid N): stopped (SIGSTOP); worker 2 on "
+      "after 0.2 s nothing from process 1 on host0 (pid N): stopped (SIGSTOP); process 2 on "
       "host0 (pid N): dead");
   CHECK_INT(tsr_peer_look(&t, 0), TSR_PEER_RUNS);
   CHECK_INT(tsr_peer_look(&t, 1), TSR_PEER_STOPPED);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "effect.h"
-#include "runtime/internal.h"
+#include "runtime/executable.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,19 +12,20 @@ enum { STEPS = 2 };
 /* Bits that no program has written are NaN, so that whoever reads them shows it. */
 static void poison(harness *h) {
   for (int r = 0; r < h->parallel.ranks; r++) {
-    const tsr_program *p = tsr_bound_program(h->bound, r);
-    char *work = h->bound->ranks[r].base[TSR_SEGMENT_WORK];
+    const tsr_program *p = tsr_executable_program(h->executable, r);
+    char *work = h->executable->ranks[r].base[TSR_SEGMENT_WORK];
     if (work) memset(work, 0xff, (size_t)p->bytes[TSR_SEGMENT_WORK]);
   }
 }
 
 harness_trace effect_train(tsr_arena *arena, harness *h, bool poisoned) {
   tsr_diags *diags = tsr_diags_new(arena);
-  tsr_worker_options options = {
+  tsr_process_options options = {
       .parallel = &h->parallel, .kernels = h->cpu.k, .threads = 1, .seed = HARNESS_SEED};
   harness_trace t = {0};
   int64_t n;
-  if (!tsr_worker_open(arena, &options, &h->programs, 1, &h->worker, &h->bound, diags)) abort();
+  if (!tsr_process_open(arena, &options, &h->programs, 1, &h->process, &h->executable, diags))
+    abort();
   for (int step = 0; step < STEPS; step++) {
     if (poisoned) poison(h);
     harness_step(h, step);

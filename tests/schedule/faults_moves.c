@@ -70,7 +70,7 @@ static bool block_sends(mutant *m) {
 
 static const rule_fault table[] = {
     {"its collective %d over %s is %s, that of rank %d %s", swap_collectives, ON_TP, EFFECT_UNRUN,
-     "a worker runs one program a stage"},
+     "a process runs one program a stage"},
     {"stage %d sends '%s' %s, stage %d receives it %s", send_twice, ON_PIPE, EFFECT_NONE,
      "within a process the second send of a microbatch is the first once more"},
     {"it receives %s as %s", receive_as_half, ON_PIPE},

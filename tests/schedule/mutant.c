@@ -45,7 +45,7 @@ tsr_graph *mutant_graph(mutant *m) {
 
 void mutant_lower(mutant *m, const tsr_lowering *how) {
   int stage = m->p->stage;
-  const tsr_order *order = m->programs->order;
+  const tsr_pipeline *order = m->programs->order;
   tsr_target target = harness_target_on(&m->h->cpu);
   *m->programs = tsr_programs_make(m->programs->graph, how, order, &target);
   m->p = m->programs->of_stage[stage];

@@ -2,7 +2,7 @@
 /* Pipeline orders by brute force: stages are looked at over and over until nothing moves. */
 #ifndef TSR_TESTS_SCHEDULE_NAIVE_H
 #define TSR_TESTS_SCHEDULE_NAIVE_H
-#include "schedule/order.h"
+#include "schedule/pipeline.h"
 #include <assert.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -23,7 +23,7 @@ static inline void naive_file(char *path, const char *text, size_t length) {
   close(fd);
 }
 
-static inline int naive_virtual(const tsr_order *o, int stage, int chunk) {
+static inline int naive_virtual(const tsr_pipeline *o, int stage, int chunk) {
   bool turns = o->v_shaped && chunk % 2 == 1;
   return chunk * o->stages + (turns ? o->stages - 1 - stage : stage);
 }
@@ -34,11 +34,11 @@ typedef struct {
 } naive_result;
 
 typedef struct {
-  const tsr_order *order;
-  const tsr_order_costs *costs; /* NULL: everything takes no time */
-  bool *done;                   /* per kind, virtual stage and microbatch */
-  double *end;                  /* the same */
-  int *stage;                   /* per virtual stage */
+  const tsr_pipeline *order;
+  const tsr_pipeline_costs *costs; /* NULL: everything takes no time */
+  bool *done;                      /* per kind, virtual stage and microbatch */
+  double *end;                     /* the same */
+  int *stage;                      /* per virtual stage */
 } naive_state;
 
 static inline int naive_slot(const naive_state *n, int kind, int v, int microbatch) {
@@ -65,7 +65,7 @@ static inline bool naive_may(const naive_state *n, int stage, tsr_action a, doub
   return v == 0 || naive_has(n, 0, v - 1, a.microbatch, stage, when);
 }
 
-static inline bool naive_fits(const tsr_order *o, tsr_action a) {
+static inline bool naive_fits(const tsr_pipeline *o, tsr_action a) {
   return a.microbatch >= 0 && a.microbatch < o->microbatches && a.chunk >= 0 &&
          a.chunk < o->chunks && (a.kind != TSR_ACTION_WEIGHTS || o->splits_backward) &&
          (a.kind == TSR_ACTION_FORWARD || !o->forward_only);
@@ -85,7 +85,7 @@ static inline bool naive_do(const naive_state *n, int stage, tsr_action a, doubl
 }
 
 static inline naive_result
-naive_run(tsr_arena *memory, const tsr_order *o, const tsr_order_costs *costs) {
+naive_run(tsr_arena *memory, const tsr_pipeline *o, const tsr_pipeline_costs *costs) {
   int slots = 3 * o->stages * o->chunks * o->microbatches, did = 0, actions = 0;
   naive_state n = {o, costs, tsr_arena_array(memory, bool, slots)};
   n.end = tsr_arena_array(memory, double, slots);

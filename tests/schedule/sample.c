@@ -73,7 +73,7 @@ harness sample_compile(tsr_arena *arena, const harness_options *o) {
 const char *sample_text(tsr_arena *arena, const harness_options *o) {
   return tsr_arena_printf(
       arena, "pp %d dp %d cp %d tp %d %s, %d microbatches%s%s%s", o->pp ? o->pp : 1, o->dp,
-      o->cp ? o->cp : 1, o->tp, o->pp > 1 ? tsr_order_name(o->order) : "alone",
+      o->cp ? o->cp : 1, o->tp, o->pp > 1 ? tsr_pipeline_name(o->order) : "alone",
       (int)o->microbatches, o->sequence_parallel ? ", sequence parallel" : "",
       o->zero ? tsr_arena_printf(arena, ", ZeRO %d", o->zero) : "", o->overlap ? ", overlap" : "");
 }

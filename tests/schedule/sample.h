@@ -11,7 +11,7 @@
 tsr_graph *sample_graph(tsr_arena *arena, const harness_options *o);
 /* Filled in what all runs share: units, optimizer, vocabulary. */
 harness_options sample_options(harness_options o);
-/* Compiled, without a worker; ends the process when it cannot be. */
+/* Compiled, without a process; ends the process when it cannot be. */
 harness sample_compile(tsr_arena *arena, const harness_options *options);
 /* "pp 2 dp 1 tp 2 1f1b, 4 microbatches" */
 const char *sample_text(tsr_arena *arena, const harness_options *options);

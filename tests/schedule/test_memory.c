@@ -182,8 +182,9 @@ static void check_alive(const char *name, const tsr_program *p) {
     int alive = count_alive(p, chunks, kinds);
     CHECK_AT(f->slots == alive, "%s: %d slots, but %d are alive", name, f->slots, alive);
     if (chunks != all) continue;
-    int bound = tsr_order_alive(p->order, p->stage, kinds >> 2 & 1);
-    CHECK_AT(f->slots == bound, "%s: %d slots, but the bound is %d", name, f->slots, bound);
+    int executable = tsr_pipeline_alive(p->order, p->stage, kinds >> 2 & 1);
+    CHECK_AT(
+        f->slots == executable, "%s: %d slots, but the bound is %d", name, f->slots, executable);
     bounds++;
   }
   if (p->order->chunks > 1 && p->order->stages == 2)
@@ -275,7 +276,7 @@ run(tsr_graph *(*build)(tsr_arena *arena, int64_t batch), harness_options o, con
     check_alive(name, h.programs.of_stage[i]);
     bytes += tsr_program_bytes(h.programs.of_stage[i]) * o.dp * o.tp;
   }
-  CHECK_INT(tsr_worker_bytes(h.worker), bytes);
+  CHECK_INT(tsr_process_bytes(h.process), bytes);
   harness_close(&h);
   tsr_arena_free(arena);
 }

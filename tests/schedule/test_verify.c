@@ -23,16 +23,17 @@ static void accept(harness_options o) {
 
 static void accept_pipelines(void) {
   static const struct {
-    tsr_order_kind kind;
+    tsr_pipeline_kind kind;
     int chunks;
-  } orders[] = {{TSR_ORDER_GPIPE, 1},       {TSR_ORDER_1F1B, 1},  {TSR_ORDER_INTERLEAVED, 2},
-                {TSR_ORDER_INTERLEAVED, 3}, {TSR_ORDER_ZB_H1, 1}, {TSR_ORDER_ZB_V, 2}};
+  } orders[] = {{TSR_PIPELINE_GPIPE, 1},       {TSR_PIPELINE_1F1B, 1},
+                {TSR_PIPELINE_INTERLEAVED, 2}, {TSR_PIPELINE_INTERLEAVED, 3},
+                {TSR_PIPELINE_ZB_H1, 1},       {TSR_PIPELINE_ZB_V, 2}};
   for (size_t i = 0; i < sizeof orders / sizeof *orders; i++)
     for (int pp = 2; pp <= 4; pp *= 2)
       for (int microbatches = 1; microbatches <= 8; microbatches *= 2) {
         harness_options o = {.dp = 1, .tp = 1, .pp = pp, .microbatches = microbatches};
         o.order = orders[i].kind, o.chunks = orders[i].chunks;
-        if (o.order == TSR_ORDER_INTERLEAVED && microbatches % pp) continue;
+        if (o.order == TSR_PIPELINE_INTERLEAVED && microbatches % pp) continue;
         accept(o);
         if (microbatches == 8) continue;
         o.dp = 2, o.zero = pp == 2 ? 3 : 1;
@@ -67,8 +68,8 @@ static void accept_meshes(void) {
 static void accept_forward(void) {
   for (int pp = 1; pp <= 4; pp *= 2) {
     tsr_arena *arena = tsr_arena_new();
-    harness_options o =
-        sample_options((harness_options){.dp = 1, .tp = 2, .pp = pp, .order = TSR_ORDER_FORWARD});
+    harness_options o = sample_options(
+        (harness_options){.dp = 1, .tp = 2, .pp = pp, .order = TSR_PIPELINE_FORWARD});
     o.microbatches = 4;
     tsr_graph *g = sample_graph(arena, &o);
     g->loss = -1;
@@ -235,7 +236,7 @@ static void test_memory(void) {
 /* Microbatches: a slot that two of them take at once; sums that lack one. */
 static void test_microbatches(void) {
   bench b = open_bench(
-      (harness_options){.dp = 1, .tp = 1, .pp = 2, .order = TSR_ORDER_GPIPE, .microbatches = 4});
+      (harness_options){.dp = 1, .tp = 1, .pp = 2, .order = TSR_PIPELINE_GPIPE, .microbatches = 4});
   tsr_program *p = b.p;
   const tsr_tensor *x = &p->tensors[value_of(&b, "h1")];
   CHECK(x->frame >= 0 && p->frames[x->frame].slots == 4);
@@ -266,7 +267,7 @@ static void test_microbatches(void) {
 /* ---- between stages ---- */
 
 static void test_transfers(void) {
-  harness_options o = {.dp = 1, .tp = 1, .pp = 2, .order = TSR_ORDER_1F1B, .microbatches = 2};
+  harness_options o = {.dp = 1, .tp = 1, .pp = 2, .order = TSR_PIPELINE_1F1B, .microbatches = 2};
   bench b = open_bench(o);
   tsr_program *p = b.p, *next = b.programs.of_stage[1];
   int send = find_op(p, TSR_OP_SEND, TSR_FORWARD);
@@ -299,7 +300,7 @@ static void test_transfers(void) {
 /* What a send still moves must not be written: the wait that is asked for too late. */
 static void test_overwritten(void) {
   bench b = open_bench(
-      (harness_options){.dp = 1, .tp = 1, .pp = 2, .order = TSR_ORDER_GPIPE, .microbatches = 2});
+      (harness_options){.dp = 1, .tp = 1, .pp = 2, .order = TSR_PIPELINE_GPIPE, .microbatches = 2});
   tsr_program *p = b.programs.of_stage[1];
   int send = find_op(p, TSR_OP_SEND, TSR_BACKWARD);
   const char *node = node_name(p, send);
@@ -327,7 +328,7 @@ static void test_overwritten(void) {
  * F1; let stage 1 wait before that until stage 0 has taken what its B0 sent. */
 static void test_circle(void) {
   bench b = open_bench(
-      (harness_options){.dp = 1, .tp = 1, .pp = 2, .order = TSR_ORDER_1F1B, .microbatches = 2});
+      (harness_options){.dp = 1, .tp = 1, .pp = 2, .order = TSR_PIPELINE_1F1B, .microbatches = 2});
   tsr_program *p = b.p, *next = b.programs.of_stage[1];
   int send = find_op(p, TSR_OP_SEND, TSR_FORWARD), part = sample_part_of(p, send) + 1;
   const char *node = node_name(p, send);
@@ -463,8 +464,8 @@ static void test_buckets(void) {
   EXPECT(
       b,
       "%serror: '%s', rank 0, task %d (%s): reads '%s', which task %d has only begun to move there",
-      p->graph->nodes[p->tasks[reader].node].place.file ? "call:1:1: " : "", node_name(p, reader),
-      reader, tsr_op_name(p->tasks[reader].op), node_name(p, begin), begin);
+      p->graph->nodes[p->tasks[reader].node].location.file ? "call:1:1: " : "",
+      node_name(p, reader), reader, tsr_op_name(p->tasks[reader].op), node_name(p, begin), begin);
 
   repair(&b);
   p->tasks[begin = find_bucket(p, false, 1)].bucket = 99; /* for which nobody waits */

@@ -103,14 +103,14 @@ static void report(void) {
 int main(int argc, char **argv) {
   int seeds = argc > 1 ? atoi(argv[1]) : 4;
   static const struct {
-    tsr_order_kind kind;
+    tsr_pipeline_kind kind;
     int chunks;
   } orders[] = {
-      {TSR_ORDER_GPIPE, 1},
-      {TSR_ORDER_1F1B, 1},
-      {TSR_ORDER_INTERLEAVED, 2},
-      {TSR_ORDER_ZB_H1, 1},
-      {TSR_ORDER_ZB_V, 2}};
+      {TSR_PIPELINE_GPIPE, 1},
+      {TSR_PIPELINE_1F1B, 1},
+      {TSR_PIPELINE_INTERLEAVED, 2},
+      {TSR_PIPELINE_ZB_H1, 1},
+      {TSR_PIPELINE_ZB_V, 2}};
   run_case((harness_options){.dp = 1, .tp = 1, .microbatches = 1}, seeds);
   run_case((harness_options){.dp = 1, .tp = 1, .microbatches = 4}, seeds);
   run_case((harness_options){.dp = 2, .tp = 1, .microbatches = 2}, seeds);
@@ -135,7 +135,12 @@ int main(int argc, char **argv) {
     }
   run_case(
       (harness_options){
-          .dp = 2, .tp = 2, .pp = 2, .order = TSR_ORDER_1F1B, .microbatches = 4, .overlap = true},
+          .dp = 2,
+          .tp = 2,
+          .pp = 2,
+          .order = TSR_PIPELINE_1F1B,
+          .microbatches = 4,
+          .overlap = true},
       seeds);
   report();
   return check_done("verify faults");

@@ -38,16 +38,16 @@ static harness_options options_of(rule_sample sample) {
       [ON_ZERO_OVERLAP] = {.dp = 2, .tp = 1, .microbatches = 2, .zero = 2, .overlap = true},
       [ON_ZIGZAG] =
           {.dp = 2, .tp = 1, .cp = 2, .microbatches = 2, .zigzag = true, .sequence_units = 8},
-      [ON_PIPE] = {.dp = 1, .tp = 1, .pp = 2, .order = TSR_ORDER_1F1B, .microbatches = 4},
-      [ON_PIPE_DP] = {.dp = 2, .tp = 1, .pp = 2, .order = TSR_ORDER_1F1B, .microbatches = 2},
+      [ON_PIPE] = {.dp = 1, .tp = 1, .pp = 2, .order = TSR_PIPELINE_1F1B, .microbatches = 4},
+      [ON_PIPE_DP] = {.dp = 2, .tp = 1, .pp = 2, .order = TSR_PIPELINE_1F1B, .microbatches = 2},
       [ON_CHUNKS] =
           {.dp = 1,
            .tp = 1,
            .pp = 2,
            .chunks = 2,
-           .order = TSR_ORDER_INTERLEAVED,
+           .order = TSR_PIPELINE_INTERLEAVED,
            .microbatches = 4},
-      [ON_FORWARD] = {.dp = 2, .tp = 1, .pp = 2, .order = TSR_ORDER_FORWARD, .microbatches = 4},
+      [ON_FORWARD] = {.dp = 2, .tp = 1, .pp = 2, .order = TSR_PIPELINE_FORWARD, .microbatches = 4},
   };
   return sample_options(all[sample]);
 }

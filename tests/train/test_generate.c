@@ -80,7 +80,7 @@ static void check_memory(const text_model *m, int64_t blocks, int64_t features) 
     cache += memory.cache * ranks;
   }
   int64_t rows = m->compiled.batch, copies = m->parallel.size[TSR_CP];
-  CHECK_INT(total, tsr_worker_bytes(m->worker));
+  CHECK_INT(total, tsr_process_bytes(m->process));
   CHECK_INT(cache, m->compiled.decode ? 2 * blocks * rows * WINDOW * features * 4 * copies : 0);
 }
 

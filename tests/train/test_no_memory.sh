@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # A process that has no memory left ends with 1 and says so, at whichever allocation: what it has saved is whole, and a
-# run goes on from it. Of a job of several the others end, too.
+# run resumes from it. Of a job of several the others end, too.
 # usage: test_no_memory.sh PROGRAM PROGRAM_WITH_FAULTS
 set -uo pipefail
 build=$(realpath "$(dirname "$1")")
@@ -60,7 +60,7 @@ for library in openmpi mpich; do
     timeout 60 mpirun.$library "${options[@]}" -n 1 "$faulty" --config run.yaml : -n 1 env TESSERA_FAULT=ENOMEM@$n "$faulty" \
       --config run.yaml > "$said" 2>&1 </dev/null || code=$?
     [ "$code" != 0 ] && [ "$code" != 124 ] || complain "$library, allocation $n: exit code $code"
-    says "error: worker 1: out of memory: "
+    says "error: process 1: out of memory: "
   done
 done
 

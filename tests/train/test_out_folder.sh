@@ -47,7 +47,7 @@ leaves bare 2 "'bare' has the results of a run" --config run.yaml --out bare
 ends 0 --config run.yaml --out second --quiet --set training_config.seed=2
 leaves kept 2 "'kept' has the results of a run" --config run.yaml --out kept --resume second --set training_config.seed=2
 
-# checkpoints that cannot be read are not given up, nor is one that the run goes on from
+# checkpoints that cannot be read are not given up, nor is one that the run resumes from
 cp -r kept broken
 rm broken/checkpoints/step-*/manifest.json
 leaves broken 1 "has checkpoints, and none can be read" --config run.yaml --out broken --resume
@@ -130,7 +130,7 @@ for damage in 'echo x >> FOLDER/history.safetensors' 'echo x >> FOLDER/config.ya
   rm -r kept && cp -r whole kept
 done
 
-# a run that goes on from elsewhere, or from nothing, has no right to another one's folder
+# a run that resumes from elsewhere, or from nothing, has no right to another one's folder
 mkdir nothing_kept
 other=(--set training_config.seed=9 --set training_config.max_steps=4)
 leaves kept 2 "'kept' has the results of a run" --config run.yaml --out kept --resume "${other[@]}" \
@@ -152,7 +152,7 @@ rm -r kept nine nine_kept nothing_kept && cp -r whole kept
 ends 0 --config kept/config.yaml --out again --quiet
 [ -d again/checkpoints/step-00000003 ] && [ ! -e checkpoints ] || complain "the checkpoints lie elsewhere"
 ends 0 --config again/config.yaml --out again --resume --set training_config.max_steps=4
-says "goes on from 'again/checkpoints/step-00000003', after step 3"
+says "resumes from 'again/checkpoints/step-00000003', after step 3"
 ends 0 --config kept/config.yaml
 [ ! -e checkpoints ] || complain "checkpoints that nobody asked for"
 rm -r again whole

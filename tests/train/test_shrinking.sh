@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # A mapped file that becomes shorter while one process reads it ends the command with 1 and the file's name; what a run
-# has saved before is whole, and the run goes on from it; nothing of another command's output is left.
+# has saved before is whole, and the run resumes from it; nothing of another command's output is left.
 # usage: test_shrinking.sh PROGRAM PROGRAM_WITH_FAULTS
 set -uo pipefail
 tokenizer=$(realpath tests/data/bpe/digits.json)

@@ -57,7 +57,7 @@ for where in /dev/full closed; do
   done
 done
 
-# files may grow to 64 KiB: the checkpoint before is kept, and the run goes on from it
+# files may grow to 64 KiB: the checkpoint before is kept, and the run resumes from it
 "${run[@]}" --out small --set training_config.max_steps=20 > "$said" 2>&1
 code 0 $? "a run of 20 steps"
 (ulimit -f 64 && "${run[@]}" --out small --resume --quiet > "$said" 2>&1)

@@ -17,7 +17,7 @@ typedef struct {
   tsr_parallel parallel;
   tsr_cpu_context device;
   tsr_compiled compiled;
-  tsr_worker *worker;
+  tsr_process *process;
   tsr_generator generator;
 } text_model;
 
@@ -47,7 +47,7 @@ static inline text_model *text_model_open(const char *yaml, text_options o) {
   text_model *m = tsr_arena_alloc(arena, sizeof *m);
   tsr_config *config;
   tsr_programs programs[2];
-  tsr_bound *bound[2];
+  tsr_executable *executable[2];
   m->arena = arena;
   m->parallel = text_parallel(&o);
   m->device = (tsr_cpu_context){tsr_kernels_get(NULL), o.threads ? o.threads : 1};
@@ -63,15 +63,16 @@ static inline text_model *text_model_open(const char *yaml, text_options o) {
   c.window = o.window;
   if (!tsr_compile(arena, &c, TSR_COMPILE_GENERATE, &m->compiled, diags)) text_fail(diags);
   int count = tsr_generation_programs(&m->compiled, programs);
-  tsr_worker_options w = {
+  tsr_process_options w = {
       .parallel = &m->parallel, .kernels = m->device.k, .threads = m->device.threads, .seed = 5};
-  if (!tsr_worker_open(arena, &w, programs, count, &m->worker, bound, diags)) text_fail(diags);
-  m->generator = tsr_generator_of(&m->compiled, bound, m->compiled.model->vocab_size);
+  if (!tsr_process_open(arena, &w, programs, count, &m->process, executable, diags))
+    text_fail(diags);
+  m->generator = tsr_generator_of(&m->compiled, executable, m->compiled.model->vocab_size);
   return m;
 }
 
 static inline void text_model_close(text_model *m) {
-  tsr_worker_close(m->worker);
+  tsr_process_close(m->process);
   tsr_arena_free(m->arena);
 }
 

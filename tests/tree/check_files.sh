@@ -11,11 +11,11 @@ find src kernels -name '*.[ch]' ! -path 'src/base/*' | sort | xargs awk '
     # file, function: how many calls, and why
     allow("src/cli/kernel_bench/bench.c", "mmap", 1, "memory without a file")
     allow("src/cli/kernel_bench/caches.c", "fopen", 1, "/sys: the sizes of caches")
-    allow("src/checkpoint/output.c", "sync_file_range", 1, "a hint to the kernel, of which nothing depends")
+    allow("src/checkpoint/writer.c", "sync_file_range", 1, "a hint to the kernel, of which nothing depends")
     allow("src/comm/peers.c", "fopen", 1, "/proc: who a process is")
     allow("src/cli/doctor/subprocess.c", "freopen", 2, "/dev/null for a child that may print")
     allow("src/main.c", "open", 1, "/dev/null for a closed standard stream")
-    allow("src/runtime/worker.c", "fopen", 1, "/proc: memory of this process")
+    allow("src/runtime/process.c", "fopen", 1, "/proc: memory of this process")
     allow("src/device/cpu/device.c", "fopen", 2, "/proc and /sys: memory of the machine")
     allow("src/train/calibrate.c", "fopen", 1, "/sys: the memory limit")
     allow("src/cli/consistency.c", "fopen", 1, "/proc: the program itself")

@@ -20,11 +20,11 @@ gives 0 "$commands; ends 0; end_of enough 1"
 gives 1 "$commands; ends 1; end_of failed 1"
 gives 1 "$commands; echo text > text; program=/bin/cat; ends 0 text; says other; end_of failed 1"
 gives 0 "$commands; echo text > text; program=/bin/cat; ends 0 text; says text; end_of enough 1"
-workers='build=/tmp; . tests/workers/common.sh'
-gives 1 "$workers; report"
-gives 0 "$workers; checks=1; report"
-gives 1 "$workers; checks=1; wrong it; report"
-gives 77 "$workers; skip 'a reason'"
-gives 1 "$workers; fail 'a reason'"
+processes='build=/tmp; . tests/processes/common.sh'
+gives 1 "$processes; report"
+gives 0 "$processes; checks=1; report"
+gives 1 "$processes; checks=1; wrong it; report"
+gives 77 "$processes; skip 'a reason'"
+gives 1 "$processes; fail 'a reason'"
 echo "tree.helpers: $checks checks, $failed failed"
 [ "$checks" = 11 ] && [ "$failed" = 0 ]

@@ -30,8 +30,8 @@ struct tsr_bench {
   float *limit_memory;
   int64_t limit_floats;
 
-  tsr_limits before; /* as measured after the row before */
-  int64_t repeat;    /* calls of a round */
+  tsr_peak_rates before; /* as measured after the row before */
+  int64_t repeat;        /* calls of a round */
 };
 
 static double now(void) {
@@ -118,9 +118,9 @@ static void touch(void *context, int thread) {
   memset(b->limit_memory + b->limit_floats * thread, 1, 4 * (size_t)b->limit_floats);
 }
 
-static tsr_limits measure_limits(const tsr_bench *b) {
-  tsr_limits limits;
-  tsr_limits_measure_on(b->pool, b->k, b->threads, b->limit_memory, b->limit_floats, &limits);
+static tsr_peak_rates measure_limits(const tsr_bench *b) {
+  tsr_peak_rates limits;
+  tsr_peak_rates_measure_on(b->pool, b->k, b->threads, b->limit_memory, b->limit_floats, &limits);
   return limits;
 }
 
@@ -215,8 +215,8 @@ static double least_seconds(tsr_bench *b) {
 
 /* ---- and its limit ---- */
 
-static tsr_limits mean_of(tsr_limits a, tsr_limits b) {
-  return (tsr_limits){(a.flops + b.flops) / 2, (a.bytes + b.bytes) / 2};
+static tsr_peak_rates mean_of(tsr_peak_rates a, tsr_peak_rates b) {
+  return (tsr_peak_rates){(a.flops + b.flops) / 2, (a.bytes + b.bytes) / 2};
 }
 
 static tsr_bench_limit limit_of(const tsr_bench_row *r, bool fits) {
@@ -240,7 +240,7 @@ void tsr_bench_measure(tsr_bench *b, int index, tsr_bench_row *ret_row) {
   *r = (tsr_bench_row){0};
   open_calls(b, c->what, size);
   r->seconds = least_seconds(b);
-  tsr_limits after = measure_limits(b);
+  tsr_peak_rates after = measure_limits(b);
   r->limits = mean_of(b->before, after);
   b->before = after;
   tsr_bench_name(c->what, r->name);

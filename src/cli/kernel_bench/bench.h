@@ -4,7 +4,7 @@
 #define TSR_BENCH_BENCH_H
 #include "base/text.h"
 #include "cli/kernel_bench/case.h"
-#include "runtime/limits.h"
+#include "runtime/peak_rates.h"
 
 /* compute: multiplications and additions in registers; memory: reading what no cache holds; cache:
  * its arrays stay in a cache and there is little to compute, so neither of the two. */
@@ -16,8 +16,8 @@ typedef struct {
   /* Of all threads' calls together. Bytes that are read, written or both count once: memory is
    * fetched once for all of these, and what is written goes back beside that. */
   double flops, bytes;
-  bool is_fixed;     /* a call of one shape */
-  tsr_limits limits; /* the mean of before and after */
+  bool is_fixed;         /* a call of one shape */
+  tsr_peak_rates limits; /* the mean of before and after */
   tsr_bench_limit limit;
   double share; /* of that limit; 0 beside none */
 } tsr_bench_row;

@@ -7,7 +7,7 @@ const tsr_bench_group *const *tsr_bench_groups(void) {
   static const tsr_bench_group *const groups[] = {&tsr_bench_elementwise, &tsr_bench_rows,
                                                   &tsr_bench_tokens,      &tsr_bench_random,
                                                   &tsr_bench_optimizer,   &tsr_bench_convert,
-                                                  &tsr_bench_products,    &tsr_bench_attention,
+                                                  &tsr_bench_gemms,       &tsr_bench_attention,
                                                   &tsr_bench_ring,        NULL};
   return groups;
 }

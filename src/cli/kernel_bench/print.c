@@ -86,9 +86,9 @@ static void print_slow(const tsr_bench_row *rows, int count, tsr_text *text) {
 
 void tsr_bench_print_end(const tsr_bench_row *rows, int count, tsr_text *text) {
   tsr_text_add(text, "limits, measured around each: ");
-  print_range(rows, count, offsetof(tsr_limits, flops), "GFLOP/s", text);
+  print_range(rows, count, offsetof(tsr_peak_rates, flops), "GFLOP/s", text);
   tsr_text_add(text, ", ");
-  print_range(rows, count, offsetof(tsr_limits, bytes), "GB/s read", text);
+  print_range(rows, count, offsetof(tsr_peak_rates, bytes), "GB/s read", text);
   tsr_text_add(text, "\n");
   print_slow(rows, count, text);
 }

@@ -115,10 +115,10 @@ static void prepare_dkv(const tsr_bench_call *c) {
 }
 
 /* shape ends with the products, each of which is T operations for an element: 2 · T / 2. */
-#define RING(name, run_, touched_, kind_, products, prepare_)                                      \
+#define RING(name, run_, touched_, kind_, gemms, prepare_)                                         \
   {                                                                                                \
-    name, NULL, run_, .touched = touched_, .kind = kind_, .shape = {512, products},                \
-                      .fix = fix_ring, .prepare = prepare_                                         \
+    name, NULL, run_, .touched = touched_, .kind = kind_, .shape = {512, gemms}, .fix = fix_ring,  \
+                      .prepare = prepare_                                                          \
   }
 
 static const tsr_bench_case cases[] = {

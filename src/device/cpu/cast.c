@@ -6,13 +6,13 @@
 #include <assert.h>
 #include <math.h>
 
-void cpu_widen(
+void cpu_cast_from_half(
     const tsr_kernels *k, tsr_dtype from, float *out, const void *x, int64_t begin, int64_t end) {
   if (from == TSR_BF16) k->bf16_to_f32(out, x, begin, end);
   else k->fp16_to_f32(out, x, begin, end);
 }
 
-void cpu_narrow(
+void cpu_cast_to_half(
     const tsr_kernels *k, tsr_dtype to, void *out, const float *x, int64_t begin, int64_t end) {
   if (to == TSR_BF16) k->f32_to_bf16(out, x, begin, end);
   else k->f32_to_fp16(out, x, begin, end);
@@ -37,7 +37,7 @@ void cpu_cast_inputs(const cpu_call *c, int part, int parts) {
     const tsr_tensor *t = &c->call.task->inputs[i], *copy = &tsr_kernel_inputs(c->call.task)[i];
     int64_t n = tsr_tensor_elements(t);
     if (copy->dtype != t->dtype)
-      cpu_widen(
+      cpu_cast_from_half(
           c->k, t->dtype, tsr_operand_address(&c->call, copy), tsr_operand_address(&c->call, t),
           n * part / parts, n * (part + 1) / parts);
   }
@@ -51,7 +51,7 @@ void cpu_cast_outputs(const cpu_call *c, int part, int parts) {
     if (copy->dtype == t->dtype) continue;
     const float *x = tsr_operand_address(&c->call, copy);
     if (c->losses) count_losses(c->losses, x, begin, end);
-    cpu_narrow(c->k, t->dtype, tsr_operand_address(&c->call, t), x, begin, end);
+    cpu_cast_to_half(c->k, t->dtype, tsr_operand_address(&c->call, t), x, begin, end);
   }
 }
 
@@ -62,7 +62,7 @@ static void cast_run(const cpu_call *c, int64_t begin, int64_t end, int thread) 
   tsr_dtype from = c->call.task->inputs[0].dtype, to = c->call.task->outputs[0].dtype;
   assert(tsr_dtype_is_half(from) != tsr_dtype_is_half(to));
   if (tsr_dtype_is_half(to) && c->losses) count_losses(c->losses, cpu_in(c, 0), begin, end);
-  if (tsr_dtype_is_half(to)) cpu_narrow(c->k, to, cpu_out(c, 0), cpu_in(c, 0), begin, end);
-  else cpu_widen(c->k, from, cpu_out(c, 0), cpu_in(c, 0), begin, end);
+  if (tsr_dtype_is_half(to)) cpu_cast_to_half(c->k, to, cpu_out(c, 0), cpu_in(c, 0), begin, end);
+  else cpu_cast_from_half(c->k, from, cpu_out(c, 0), cpu_in(c, 0), begin, end);
 }
 const cpu_op cpu_cast = {.items = cpu_items_elements, .run = cast_run, .takes_half = true};

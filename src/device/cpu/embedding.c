@@ -15,9 +15,9 @@ look_up(const tsr_kernels *k, tsr_dtype to, void *out, tsr_dtype from, const voi
     char *into = (char *)out + at * tsr_dtype_bytes(to);
     float *wide = to == TSR_F32 ? (float *)(void *)into : block;
     if (from == TSR_F32) memcpy(wide, in, sizeof *wide * (size_t)size);
-    else cpu_widen(k, from, wide, in, 0, size);
+    else cpu_cast_from_half(k, from, wide, in, 0, size);
     for (int64_t i = 0; i < size; i++) wide[i] += 0.0f;
-    if (to != TSR_F32) cpu_narrow(k, to, into, wide, 0, size);
+    if (to != TSR_F32) cpu_cast_to_half(k, to, into, wide, 0, size);
   }
 }
 

@@ -34,7 +34,7 @@ static void keep_run(const cpu_call *c, int64_t begin, int64_t end, int thread) 
     if (r % C < number_of(c, 2, b) && at < T) copy_row(c, y, b * T + at, x, r);
   }
 }
-const cpu_op cpu_keep = {.items = keep_items, .run = keep_run, .takes_half = true};
+const cpu_op cpu_kv_cache_append = {.items = keep_items, .run = keep_run, .takes_half = true};
 
 /* ---- attention: q, keys, values, positions, counts ---- */
 
@@ -83,20 +83,21 @@ const cpu_op cpu_rope_at = {.items = cpu_items_rows, .run = rope_at_run};
 
 /* ---- table (T, E), positions (B) → (B, C, E) ---- */
 
-static void rows_at_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
+static void gather_rows_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
   (void)thread;
   const tsr_tensor *table = &c->call.task->inputs[0], *y = &c->call.task->outputs[0];
-  int64_t C = y->shape[1], first = cpu_attrs(c)->rows_at.begin, last = table->shape[0] - 1;
+  int64_t C = y->shape[1], first = cpu_attrs(c)->gather_rows.begin, last = table->shape[0] - 1;
   for (int64_t r = begin; r < end; r++) {
     int64_t at = first + number_of(c, 1, r / C) + r % C;
     copy_row(c, y, r, table, at < last ? at : last);
   }
 }
-const cpu_op cpu_rows_at = {.items = cpu_items_rows, .run = rows_at_run, .takes_half = true};
+const cpu_op cpu_gather_rows = {
+    .items = cpu_items_rows, .run = gather_rows_run, .takes_half = true};
 
 /* ---- x (B, C, E), counts (B) → (B, 1, E) ---- */
 
-static void take_last_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
+static void slice_last_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
   (void)thread;
   const tsr_tensor *x = &c->call.task->inputs[0], *y = &c->call.task->outputs[0];
   for (int64_t b = begin; b < end; b++) {
@@ -104,4 +105,4 @@ static void take_last_run(const cpu_call *c, int64_t begin, int64_t end, int thr
     copy_row(c, y, b, x, b * x->shape[1] + (count > 0 ? count - 1 : 0));
   }
 }
-const cpu_op cpu_take_last = {.items = cpu_items_rows, .run = take_last_run, .takes_half = true};
+const cpu_op cpu_slice_last = {.items = cpu_items_rows, .run = slice_last_run, .takes_half = true};

@@ -36,7 +36,7 @@ static void add_rows(const cpu_call *c, double factor) {
     cpu_add_leaves(c, block, cpu_out(c, 0) + block, stack, 1, 0, 1, loss_leaf, &factor);
 }
 
-/* inputs: logits, stats (…, units, 3), targets, hyper */
+/* inputs: logits, stats (…, units, 3), targets, step_scalars */
 static void ce_loss_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
   (void)thread;
   const tsr_tensor *stats = &c->call.task->inputs[1];
@@ -44,7 +44,9 @@ static void ce_loss_run(const cpu_call *c, int64_t begin, int64_t end, int threa
       cpu_scratch(c), cpu_out(c, 1), cpu_in(c, 1), cpu_tokens(c, 2), stats->shape[stats->ndim - 2],
       begin, end);
 }
-static void ce_loss_after(const cpu_call *c) { add_rows(c, cpu_hyper(c, 3, TSR_HYPER_INV_COUNT)); }
+static void ce_loss_after(const cpu_call *c) {
+  add_rows(c, cpu_scalar(c, 3, TSR_SCALAR_INV_COUNT));
+}
 const cpu_op cpu_ce_loss = {
     .items = tsr_task_loss_rows,
     .scratch = row_loss_scratch,
@@ -54,8 +56,8 @@ const cpu_op cpu_ce_loss = {
 static void ce_loss_dx_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
   (void)thread;
   const tsr_tensor *logits = &c->call.task->inputs[0];
-  float factor = cpu_hyper(c, 3, TSR_HYPER_INV_COUNT);
-  if (cpu_attrs(c)->ce_loss_dx.scaled) factor *= cpu_hyper(c, 3, TSR_HYPER_LOSS_SCALE);
+  float factor = cpu_scalar(c, 3, TSR_SCALAR_INV_COUNT);
+  if (cpu_attrs(c)->ce_loss_dx.scaled) factor *= cpu_scalar(c, 3, TSR_SCALAR_LOSS_SCALE);
   c->k->softmax_loss_backward(
       cpu_out(c, 0), cpu_in(c, 0), cpu_in(c, 1), cpu_tokens(c, 2), factor, tsr_tensor_last(logits),
       tsr_operand_offset(&c->call, logits, logits->ndim - 1), cpu_attrs(c)->ce_loss_dx.valid, begin,
@@ -76,11 +78,11 @@ const cpu_op cpu_squared = {
     .run = squared_run,
     .after = squared_after};
 
-/* inputs: x, y[, hyper]: then with the loss scale */
+/* inputs: x, y[, step_scalars]: then with the loss scale */
 static void squared_dx_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
   (void)thread;
   float factor = (float)tsr_task_squared_factor(&c->call);
-  if (c->call.task->inputs_count == 3) factor *= cpu_hyper(c, 2, TSR_HYPER_LOSS_SCALE);
+  if (c->call.task->inputs_count == 3) factor *= cpu_scalar(c, 2, TSR_SCALAR_LOSS_SCALE);
   c->k->squared_error_backward(cpu_out(c, 0), cpu_in(c, 0), cpu_in(c, 1), factor, begin, end);
 }
 const cpu_op cpu_squared_dx = {.items = cpu_items_elements, .run = squared_dx_run};

@@ -5,7 +5,9 @@
 #include <assert.h>
 
 static tsr_matrix rows_of(const float *data, int64_t cols) { return (tsr_matrix){data, cols, 1}; }
-static tsr_matrix turned(const float *data, int64_t cols) { return (tsr_matrix){data, 1, cols}; }
+static tsr_matrix transposed(const float *data, int64_t cols) {
+  return (tsr_matrix){data, 1, cols};
+}
 
 /* ---- products in rounds. Each round packs a piece of one operand for all, and then every range
  * multiplies its strips of the other one by it. A sum that the recipe splits is made of units, and
@@ -27,14 +29,14 @@ static int64_t pieces_of(const plan *p) { return (p->K + p->depth - 1) / p->dept
 static plan plan_made(plan p) {
   p.by_rows = p.N <= p.M;
   int64_t line = (p.by_rows ? p.N : p.M) * 4, depth = ROUND_BYTES / line;
-  depth = depth / TSR_PRODUCT_DEPTH * TSR_PRODUCT_DEPTH;
-  if (depth < TSR_PRODUCT_DEPTH) depth = TSR_PRODUCT_DEPTH;
+  depth = depth / TSR_GEMM_DEPTH * TSR_GEMM_DEPTH;
+  if (depth < TSR_GEMM_DEPTH) depth = TSR_GEMM_DEPTH;
   p.depth = depth < p.K ? depth : p.K;
   return p;
 }
 
 /* Both operands are cut into strips, which are what kernels take whole. */
-static int64_t strip_of(bool rows) { return rows ? TSR_PRODUCT_ROWS : TSR_PRODUCT_COLUMNS; }
+static int64_t strip_of(bool rows) { return rows ? TSR_GEMM_ROWS : TSR_GEMM_COLUMNS; }
 static int64_t strips_in(int64_t count, bool rows) {
   return (count + strip_of(rows) - 1) / strip_of(rows);
 }
@@ -49,8 +51,8 @@ static int64_t stack_bytes(const tsr_task *t) {
 }
 
 static int64_t plan_scratch(const tsr_kernels *k, const tsr_task *t, const plan *p) {
-  tsr_product whole = {.M = p->M, .N = p->N, .K = p->depth, .by_rows = p->by_rows};
-  return stack_bytes(t) + k->product_bytes(&whole);
+  tsr_gemm whole = {.M = p->M, .N = p->N, .K = p->depth, .by_rows = p->by_rows};
+  return stack_bytes(t) + k->gemm_bytes(&whole);
 }
 
 static int rounds_of(const plan *p) { return (int)(p->leaves * p->each * pieces_of(p)); }
@@ -58,7 +60,7 @@ static int rounds_of(const plan *p) { return (int)(p->leaves * p->each * pieces_
 /* Where a round stands. */
 typedef struct {
   int64_t block, leaf;
-  int64_t product, piece; /* the product's number in its leaf, the piece's in the product */
+  int64_t gemm, piece; /* the product's number in its leaf, the piece's in the product */
 } place;
 
 static place place_of(const cpu_call *c, const plan *p, int round) {
@@ -79,36 +81,34 @@ static void *packed_at(const cpu_call *c) {
 }
 
 /* The product of a place, whole in K; false when there is none (runs of a leaf, pairs). */
-typedef bool make_product(const cpu_call *c, const plan *p, place at, tsr_product *ret_product);
+typedef bool make_gemm(const cpu_call *c, const plan *p, place at, tsr_gemm *ret_gemm);
 
 /* Takes the round's piece out of the whole. */
-static bool cut_piece(const plan *p, place at, tsr_product *product) {
-  int64_t k = at.piece * p->depth, left = product->K - k;
+static bool cut_piece(const plan *p, place at, tsr_gemm *gemm) {
+  int64_t k = at.piece * p->depth, left = gemm->K - k;
   if (left <= 0) return false;
-  product->a.data += k * product->a.cs;
-  product->b.data += k * product->b.rs;
-  product->K = left < p->depth ? left : p->depth;
-  product->adds = at.product || at.piece;
+  gemm->a.data += k * gemm->a.cs;
+  gemm->b.data += k * gemm->b.rs;
+  gemm->K = left < p->depth ? left : p->depth;
+  gemm->adds = at.gemm || at.piece;
   return true;
 }
 
-static bool
-round_product(const cpu_call *c, make_product *make, const plan *p, tsr_product *ret_product) {
+static bool round_gemm(const cpu_call *c, make_gemm *make, const plan *p, tsr_gemm *ret_gemm) {
   place at = place_of(c, p, c->round);
-  *ret_product = (tsr_product){.M = p->M, .N = p->N, .c_stride = p->N, .by_rows = p->by_rows};
-  ret_product->c = entry(c, at.block, tsr_reduction_entries(&c->call.task->sum, at.leaf));
-  return make(c, p, at, ret_product) && cut_piece(p, at, ret_product);
+  *ret_gemm = (tsr_gemm){.M = p->M, .N = p->N, .c_stride = p->N, .by_rows = p->by_rows};
+  ret_gemm->c = entry(c, at.block, tsr_reduction_entries(&c->call.task->sum, at.leaf));
+  return make(c, p, at, ret_gemm) && cut_piece(p, at, ret_gemm);
 }
 
-static void pack_round(const cpu_call *c, make_product *make, const plan *p, int part, int parts) {
-  tsr_product product;
-  if (!round_product(c, make, p, &product)) return;
+static void pack_round(const cpu_call *c, make_gemm *make, const plan *p, int part, int parts) {
+  tsr_gemm gemm;
+  if (!round_gemm(c, make, p, &gemm)) return;
   bool rows = !p->by_rows;
   int64_t all = rows ? p->M : p->N, strips = strips_in(all, rows);
   int64_t begin = strips * part / parts, end = strips * (part + 1) / parts;
   if (begin == end) return;
-  c->k->product_pack(
-      &product, packed_at(c), strips_end(begin, all, rows), strips_end(end, all, rows));
+  c->k->gemm_pack(&gemm, packed_at(c), strips_end(begin, all, rows), strips_end(end, all, rows));
 }
 
 /* Rows, or columns, [begin, end) of c. */
@@ -132,13 +132,13 @@ static void add_complete(const cpu_call *c, const plan *p, place at, int64_t beg
 }
 
 static void
-run_round(const cpu_call *c, make_product *make, const plan *p, int64_t begin, int64_t end) {
-  tsr_product product;
+run_round(const cpu_call *c, make_gemm *make, const plan *p, int64_t begin, int64_t end) {
+  tsr_gemm gemm;
   int64_t all = p->by_rows ? p->M : p->N, from = strips_end(begin, all, p->by_rows),
           to = strips_end(end, all, p->by_rows);
-  if (round_product(c, make, p, &product)) c->k->product(&product, packed_at(c), from, to);
+  if (round_gemm(c, make, p, &gemm)) c->k->gemm(&gemm, packed_at(c), from, to);
   place at = place_of(c, p, c->round);
-  if (at.product == p->each - 1 && at.piece == pieces_of(p) - 1) add_complete(c, p, at, from, to);
+  if (at.gemm == p->each - 1 && at.piece == pieces_of(p) - 1) add_complete(c, p, at, from, to);
 }
 
 /* The functions of an op that is made of rounds; `make` is a make_product, and `planned`
@@ -187,48 +187,50 @@ static int64_t leaf_begin(const cpu_call *c, place at, int64_t size) {
   return rows.first / rows.rows * (size / tsr_reduction_cuts(&c->call.task->sum, 0));
 }
 
-static bool linear_product(const cpu_call *c, const plan *p, place at, tsr_product *ret) {
+static bool linear_gemm(const cpu_call *c, const plan *p, place at, tsr_gemm *ret) {
   int64_t K = tsr_tensor_last(&c->call.task->inputs[0]), begin = leaf_begin(c, at, K);
   ret->a = rows_of(cpu_in(c, 0) + begin, K);
-  ret->b = turned(cpu_in(c, 1) + begin, K);
+  ret->b = transposed(cpu_in(c, 1) + begin, K);
   ret->K = p->K;
   return true;
 }
 
-ROUNDS_OF(many_rows, linear_plan, linear_product)
+ROUNDS_OF(many_rows, linear_plan, linear_gemm)
 
 /* Of few rows threads take columns: reading w is all the work. */
 enum { FEW_ROWS = 16 };
-static bool has_few_rows(const tsr_task *t) { return tsr_tensor_rows(&t->outputs[0]) <= FEW_ROWS; }
+static bool has_skinny_gemm(const tsr_task *t) {
+  return tsr_tensor_rows(&t->outputs[0]) <= FEW_ROWS;
+}
 
-static void few_rows_leaf(const cpu_call *c, int64_t leaf, int64_t begin, int64_t end) {
+static void skinny_gemm_leaf(const cpu_call *c, int64_t leaf, int64_t begin, int64_t end) {
   plan p = linear_plan(c->call.task);
   p.by_rows = false;
   int64_t K = tsr_tensor_last(&c->call.task->inputs[0]);
-  tsr_few_rows few = {p.M, p.K, K, K, p.N};
+  tsr_skinny_gemm few = {p.M, p.K, K, K, p.N};
   place at = {.leaf = leaf};
   int64_t first = leaf_begin(c, at, K);
-  c->k->few_rows(
+  c->k->skinny_gemm(
       &few, entry(c, 0, tsr_reduction_entries(&c->call.task->sum, leaf)), cpu_in(c, 0) + first,
       cpu_in(c, 1) + first, begin, end);
   add_complete(c, &p, at, begin, end);
 }
 
-static int linear_rounds(const tsr_task *t) { return has_few_rows(t) ? 1 : many_rows_rounds(t); }
+static int linear_rounds(const tsr_task *t) { return has_skinny_gemm(t) ? 1 : many_rows_rounds(t); }
 
 static int64_t linear_items(const tsr_task *t) {
-  return has_few_rows(t) ? tsr_tensor_last(&t->outputs[0]) : many_rows_items(t);
+  return has_skinny_gemm(t) ? tsr_tensor_last(&t->outputs[0]) : many_rows_items(t);
 }
 
 static void linear_before(const cpu_call *c, int part, int parts) {
-  if (!has_few_rows(c->call.task)) many_rows_before(c, part, parts);
+  if (!has_skinny_gemm(c->call.task)) many_rows_before(c, part, parts);
 }
 
 static void linear_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
-  if (!has_few_rows(c->call.task)) many_rows_run(c, begin, end, thread);
+  if (!has_skinny_gemm(c->call.task)) many_rows_run(c, begin, end, thread);
   else
     for (int64_t leaf = 0; leaf < tsr_task_leaves(c->call.task); leaf++)
-      few_rows_leaf(c, leaf, begin, end);
+      skinny_gemm_leaf(c, leaf, begin, end);
 }
 
 const cpu_op cpu_linear = {
@@ -250,8 +252,8 @@ static plan linear_dx_plan(const tsr_task *t) {
       most / tsr_reduction_cuts(&t->sum, 0), t->inputs_count / 2, tsr_task_leaves(t)});
 }
 
-static bool linear_dx_product(const cpu_call *c, const plan *p, place at, tsr_product *ret) {
-  int i = 2 * (int)at.product;
+static bool linear_dx_gemm(const cpu_call *c, const plan *p, place at, tsr_gemm *ret) {
+  int i = 2 * (int)at.gemm;
   int64_t N = tsr_tensor_last(&c->call.task->inputs[i]), begin = leaf_begin(c, at, N);
   ret->K = N / tsr_reduction_cuts(&c->call.task->sum, 0);
   ret->a = rows_of(cpu_in(c, i) + begin, N);
@@ -259,7 +261,7 @@ static bool linear_dx_product(const cpu_call *c, const plan *p, place at, tsr_pr
   return true;
 }
 
-ROUNDS_OF(linear_dx, linear_dx_plan, linear_dx_product)
+ROUNDS_OF(linear_dx, linear_dx_plan, linear_dx_gemm)
 
 const cpu_op cpu_linear_dx = {
     .items = linear_dx_items,
@@ -278,16 +280,16 @@ static plan linear_dw_plan(const tsr_task *t) {
       tsr_tensor_rows(&t->inputs[0]) / (leaves * runs), runs, leaves});
 }
 
-static bool linear_dw_product(const cpu_call *c, const plan *p, place at, tsr_product *ret) {
+static bool linear_dw_gemm(const cpu_call *c, const plan *p, place at, tsr_gemm *ret) {
   tsr_reduced_rows run;
-  if (!tsr_reduction_rows(&c->call.task->sum, at.block, at.leaf, at.product, &run)) return false;
+  if (!tsr_reduction_rows(&c->call.task->sum, at.block, at.leaf, at.gemm, &run)) return false;
   ret->K = run.rows;
-  ret->a = turned(cpu_in(c, 0) + run.first * p->M, p->M);
+  ret->a = transposed(cpu_in(c, 0) + run.first * p->M, p->M);
   ret->b = rows_of(cpu_in(c, 1) + run.first * p->N, p->N);
   return true;
 }
 
-ROUNDS_OF(linear_dw, linear_dw_plan, linear_dw_product)
+ROUNDS_OF(linear_dw, linear_dw_plan, linear_dw_gemm)
 
 const cpu_op cpu_linear_dw = {
     .items = linear_dw_items,
@@ -305,7 +307,7 @@ typedef struct {
   void *packed;
 } range;
 
-static tsr_product matmul_product(const cpu_call *c, int64_t matrix, int64_t first) {
+static tsr_gemm matmul_gemm(const cpu_call *c, int64_t matrix, int64_t first) {
   const tsr_tensor *a = &c->call.task->inputs[0], *b = &c->call.task->inputs[1],
                    *o = &c->call.task->outputs[0];
   bool ta = cpu_attrs(c)->matmul.transpose_a, tb = cpu_attrs(c)->matmul.transpose_b;
@@ -313,12 +315,12 @@ static tsr_product matmul_product(const cpu_call *c, int64_t matrix, int64_t fir
   int64_t M = o->shape[n - 2], N = o->shape[n - 1], K = a->shape[ta ? n - 2 : n - 1];
   int64_t a_cols = a->shape[n - 1], b_cols = b->shape[n - 1];
   const float *pa = cpu_in(c, 0) + matrix * M * K, *pb = cpu_in(c, 1) + matrix * K * N;
-  return (tsr_product){
+  return (tsr_gemm){
       .M = M - first,
       .N = N,
       .K = K / tsr_reduction_cuts(&c->call.task->sum, 0),
-      .a = ta ? turned(pa + first, a_cols) : rows_of(pa + first * a_cols, a_cols),
-      .b = tb ? turned(pb, b_cols) : rows_of(pb, b_cols),
+      .a = ta ? transposed(pa + first, a_cols) : rows_of(pa + first * a_cols, a_cols),
+      .b = tb ? transposed(pb, b_cols) : rows_of(pb, b_cols),
       .c_stride = N,
       .by_rows = true};
 }
@@ -328,17 +330,17 @@ matmul_leaf(const cpu_call *c, void *context, int64_t block, int64_t leaf, float
   const range *r = context;
   tsr_reduced_rows k;
   bool there = tsr_reduction_rows(&c->call.task->sum, block, leaf, 0, &k);
-  assert(there && k.rows == matmul_product(c, 0, 0).K);
+  assert(there && k.rows == matmul_gemm(c, 0, 0).K);
   const tsr_tensor *o = &c->call.task->outputs[0];
   int64_t M = o->shape[o->ndim - 2], N = tsr_tensor_last(o);
   for (int64_t row = r->begin; row < r->end;) {
-    tsr_product p = matmul_product(c, row / M, row % M);
+    tsr_gemm p = matmul_gemm(c, row / M, row % M);
     if (r->end - row < p.M) p.M = r->end - row;
     p.a.data += k.first * p.a.cs;
     p.b.data += k.first * p.b.rs;
     p.c = into + row * N;
-    c->k->product_pack(&p, r->packed, 0, N);
-    c->k->product(&p, r->packed, 0, p.M);
+    c->k->gemm_pack(&p, r->packed, 0, N);
+    c->k->gemm(&p, r->packed, 0, p.M);
     row += p.M;
   }
 }
@@ -348,8 +350,8 @@ static int64_t matmul_bytes(const tsr_kernels *k, const tsr_task *t) {
   int64_t N = tsr_tensor_last(&t->outputs[0]), M = t->outputs[0].shape[t->outputs[0].ndim - 2];
   /* K is what a row or a column of A has beside M */
   int64_t K = a->shape[a->ndim - 1] * a->shape[a->ndim - 2] / M / tsr_reduction_cuts(&t->sum, 0);
-  tsr_product p = {.M = M, .N = N, .K = K, .by_rows = true};
-  return (k->product_bytes(&p) + 63) / 64 * 64;
+  tsr_gemm p = {.M = M, .N = N, .K = K, .by_rows = true};
+  return (k->gemm_bytes(&p) + 63) / 64 * 64;
 }
 
 static int64_t

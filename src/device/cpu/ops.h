@@ -49,15 +49,15 @@ static inline float *cpu_out(const cpu_call *c, int i) {
 }
 static inline void *cpu_scratch(const cpu_call *c) { return tsr_task_scratch(&c->call); }
 static inline const tsr_attrs *cpu_attrs(const cpu_call *c) { return tsr_task_attrs(&c->call); }
-static inline float cpu_hyper(const cpu_call *c, int input, tsr_hyper which) {
+static inline float cpu_scalar(const cpu_call *c, int input, tsr_step_scalar which) {
   return cpu_in(c, input)[which];
 }
 
 /* ---- cast.c: elements [begin, end) ---- */
 
-void cpu_widen(
+void cpu_cast_from_half(
     const tsr_kernels *k, tsr_dtype from, float *out, const void *x, int64_t begin, int64_t end);
-void cpu_narrow(
+void cpu_cast_to_half(
     const tsr_kernels *k, tsr_dtype to, void *out, const float *x, int64_t begin, int64_t end);
 /* A part of the casts before and after a task's kernel. */
 void cpu_cast_inputs(const cpu_call *call, int part, int parts);

@@ -120,13 +120,13 @@ static double add_pieces(const float *x, int64_t pieces, int64_t stride) {
   return stack[0];
 }
 
-/* PyTorch's clip_grad_norm_; inputs: stats[, hyper]: then of gradients with the loss scale, which
- * the norm and the factor are without. An overflow is no update. */
+/* PyTorch's clip_grad_norm_; inputs: stats[, step_scalars]: then of gradients with the loss scale,
+ * which the norm and the factor are without. An overflow is no update. */
 static void clip_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
   (void)begin, (void)end, (void)thread;
   bool scaled = c->call.task->inputs_count == 2;
   double sum = 0, max_norm = cpu_attrs(c)->clip.max_norm;
-  double loss_scale = scaled ? (double)cpu_hyper(c, 1, TSR_HYPER_LOSS_SCALE) : 1;
+  double loss_scale = scaled ? (double)cpu_scalar(c, 1, TSR_SCALAR_LOSS_SCALE) : 1;
   int64_t pieces = c->call.task->inputs[0].shape[0], n = c->call.task->inputs[0].shape[1];
   for (int64_t i = 0; i < n; i++) sum += add_pieces(cpu_in(c, 0) + i, pieces, n);
   double norm = sqrt(sum) / loss_scale, factor = max_norm > 0 ? max_norm / (norm + 1e-6) : 1;
@@ -164,7 +164,7 @@ static said norm_says(const cpu_call *c, int at, int own) {
   return (said){clip[1], clip[2] == 0, 1};
 }
 
-/* inputs: weight, gradient, m, v, hyper[, clip][, v_max][, compensation] */
+/* inputs: weight, gradient, m, v, step_scalars[, clip][, v_max][, compensation] */
 static void adamw_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
   (void)thread;
   const float *grad = cpu_in(c, 1);
@@ -173,14 +173,14 @@ static void adamw_run(const cpu_call *c, int64_t begin, int64_t end, int thread)
   said clip = norm_says(c, 5, 5 + attr->amsgrad + (store == TSR_STORE_KAHAN));
   if (clip.skips) return;
   tsr_adamw o = {
-      .lr = cpu_hyper(c, 4, TSR_HYPER_LR),
+      .lr = cpu_scalar(c, 4, TSR_SCALAR_LR),
       .beta1 = (float)attr->beta1,
       .beta2 = (float)attr->beta2};
   o.eps = (float)attr->eps;
   o.weight_decay = (float)attr->decay;
   o.amsgrad = attr->amsgrad;
-  o.correction1 = cpu_hyper(c, 4, TSR_HYPER_CORRECTION1);
-  o.correction2 = cpu_hyper(c, 4, TSR_HYPER_CORRECTION2);
+  o.correction1 = cpu_scalar(c, 4, TSR_SCALAR_CORRECTION1);
+  o.correction2 = cpu_scalar(c, 4, TSR_SCALAR_CORRECTION2);
   float *w = cpu_in(c, 0), *m = cpu_in(c, 2), *v = cpu_in(c, 3),
         *v_max = o.amsgrad ? cpu_in(c, 5 + clip.inputs) : NULL;
   if (store == TSR_STORE_F32) {
@@ -194,7 +194,7 @@ static void adamw_run(const cpu_call *c, int64_t begin, int64_t end, int thread)
 }
 const cpu_op cpu_adamw = {.items = weight_items, .run = adamw_run, .takes_half = true};
 
-/* inputs: weight, gradient, hyper[, clip][, momentum][, compensation] */
+/* inputs: weight, gradient, step_scalars[, clip][, momentum][, compensation] */
 static void sgd_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
   (void)thread;
   const float *grad = cpu_in(c, 1);
@@ -202,11 +202,11 @@ static void sgd_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
   tsr_param_store store = attr->store;
   said clip = norm_says(c, 3, 3 + (attr->momentum != 0) + (store == TSR_STORE_KAHAN));
   if (clip.skips) return;
-  tsr_sgd o = {.lr = cpu_hyper(c, 2, TSR_HYPER_LR), .momentum = (float)attr->momentum};
+  tsr_sgd o = {.lr = cpu_scalar(c, 2, TSR_SCALAR_LR), .momentum = (float)attr->momentum};
   o.dampening = (float)attr->dampening;
   o.weight_decay = (float)attr->decay;
   o.nesterov = attr->nesterov;
-  o.first = cpu_hyper(c, 2, TSR_HYPER_FIRST) != 0;
+  o.first = cpu_scalar(c, 2, TSR_SCALAR_FIRST) != 0;
   float *w = cpu_in(c, 0), *momentum = attr->momentum != 0 ? cpu_in(c, 3 + clip.inputs) : NULL;
   if (store == TSR_STORE_F32) {
     c->k->sgd(&o, w, momentum, grad, clip.factor, begin, end);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The worker's threads: one loop at a time; each thread, the caller too, takes the next job when it
- * is done with one. A job's result must not depend on which thread runs it. */
+/* The process's threads: one loop at a time; each thread, the caller too, takes the next job when
+ * it is done with one. A job's result must not depend on which thread runs it. */
 #ifndef TSR_DEVICE_CPU_POOL_H
 #define TSR_DEVICE_CPU_POOL_H
 #include "base/diag.h"

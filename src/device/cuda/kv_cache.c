@@ -11,11 +11,11 @@ static int64_t row_bytes(const tsr_tensor *t) {
 /* x (B, C, W), positions (B), counts (B) → a part of (B, T, W) */
 static void keep_run(const cuda_call *c) {
   const tsr_tensor *x = cuda_x(c, 0);
-  tsr_cuda_keep(
+  tsr_cuda_kv_cache_append(
       c->state->stream, cuda_out(c, 0), cuda_in(c, 0), cuda_in(c, 1), cuda_in(c, 2), row_bytes(x),
       x->shape[0], x->shape[1], cuda_y(c, 0)->shape[1]);
 }
-const cuda_op cuda_keep = keep_run;
+const cuda_op cuda_kv_cache_append = keep_run;
 
 /* q, keys, values, positions, counts; attributes: head_dim, scale */
 static void attention_cached_run(const cuda_call *c) {
@@ -41,19 +41,19 @@ static void rope_at_run(const cuda_call *c) {
 const cuda_op cuda_rope_at = rope_at_run;
 
 /* table (T, E), positions (B) → (B, C, E); attributes: C, the row of position 0 */
-static void rows_at_run(const cuda_call *c) {
+static void gather_rows_run(const cuda_call *c) {
   const tsr_tensor *table = cuda_x(c, 0), *y = cuda_y(c, 0);
-  tsr_cuda_rows_at(
+  tsr_cuda_gather_rows(
       c->state->stream, cuda_out(c, 0), cuda_in(c, 0), cuda_in(c, 1), row_bytes(table), y->shape[0],
-      y->shape[1], table->shape[0], cuda_attrs(c)->rows_at.begin);
+      y->shape[1], table->shape[0], cuda_attrs(c)->gather_rows.begin);
 }
-const cuda_op cuda_rows_at = rows_at_run;
+const cuda_op cuda_gather_rows = gather_rows_run;
 
 /* x (B, C, E), counts (B) → (B, 1, E) */
-static void take_last_run(const cuda_call *c) {
+static void slice_last_run(const cuda_call *c) {
   const tsr_tensor *x = cuda_x(c, 0);
-  tsr_cuda_take_last(
+  tsr_cuda_slice_last(
       c->state->stream, cuda_out(c, 0), cuda_in(c, 0), cuda_in(c, 1), row_bytes(x), x->shape[0],
       x->shape[1]);
 }
-const cuda_op cuda_take_last = take_last_run;
+const cuda_op cuda_slice_last = slice_last_run;

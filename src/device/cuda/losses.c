@@ -38,11 +38,11 @@ static void add_rows(const cuda_call *c, loss_sum *s) {
         c, block, (float *)cuda_out(c, 0) + block, s->scratch.stack, 1, 1, loss_leaf, s);
 }
 
-/* inputs: logits, stats (…, units, 3), targets, hyper */
+/* inputs: logits, stats (…, units, 3), targets, step_scalars */
 static void ce_loss_run(const cuda_call *c) {
   const tsr_tensor *stats = cuda_x(c, 1);
   loss_sum s = {cuda_loss_scratch_at(c->call.task, cuda_scratch(c))};
-  s.factor = cuda_hyper(c, 3, TSR_HYPER_INV_COUNT);
+  s.factor = cuda_scalar(c, 3, TSR_SCALAR_INV_COUNT);
   tsr_cuda_softmax_loss(
       c->state->stream, s.scratch.row_loss, cuda_out(c, 1), cuda_in(c, 1), cuda_in(c, 2),
       s.scratch.rows, stats->shape[stats->ndim - 2]);
@@ -54,8 +54,8 @@ static void ce_loss_dx_run(const cuda_call *c) {
   const tsr_tensor *logits = cuda_x(c, 0);
   tsr_cuda_softmax_loss_backward(
       c->state->stream, cuda_out(c, 0), cuda_in(c, 0), cuda_in(c, 1), cuda_in(c, 2),
-      cuda_hyper(c, 3, TSR_HYPER_INV_COUNT),
-      cuda_attrs(c)->ce_loss_dx.scaled ? cuda_hyper(c, 3, TSR_HYPER_LOSS_SCALE) : NULL,
+      cuda_scalar(c, 3, TSR_SCALAR_INV_COUNT),
+      cuda_attrs(c)->ce_loss_dx.scaled ? cuda_scalar(c, 3, TSR_SCALAR_LOSS_SCALE) : NULL,
       tsr_tensor_rows(logits), tsr_tensor_last(logits),
       tsr_operand_offset(&c->call, logits, logits->ndim - 1), cuda_attrs(c)->ce_loss_dx.valid);
 }
@@ -72,12 +72,12 @@ static void squared_run(const cuda_call *c) {
 }
 const cuda_op cuda_squared = squared_run;
 
-/* inputs: x, y[, hyper]: then with the loss scale */
+/* inputs: x, y[, step_scalars]: then with the loss scale */
 static void squared_dx_run(const cuda_call *c) {
   tsr_cuda_squared_error_backward(
       c->state->stream, cuda_out(c, 0), cuda_in(c, 0), cuda_in(c, 1),
       (float)tsr_task_squared_factor(&c->call),
-      c->call.task->inputs_count == 3 ? cuda_hyper(c, 2, TSR_HYPER_LOSS_SCALE) : NULL,
+      c->call.task->inputs_count == 3 ? cuda_scalar(c, 2, TSR_SCALAR_LOSS_SCALE) : NULL,
       tsr_tensor_elements(cuda_y(c, 0)));
 }
 const cuda_op cuda_squared_dx = squared_dx_run;

@@ -38,7 +38,7 @@ static int64_t runs_of_rows(const cuda_call *c, const tsr_tensor *t) {
 
 /* A product whose rows and columns are computed in so many equal pieces. */
 typedef struct {
-  tsr_cuda_product whole;
+  tsr_cuda_gemm whole;
   int64_t row_pieces, col_pieces;
 } pieced;
 
@@ -48,20 +48,20 @@ static const char *moved(const void *data, int64_t elements, tsr_cuda_type type)
 
 /* The world fails here alone: a shape for which the library has nothing, or a device that is lost.
  */
-static void run_product(const cuda_call *c, const tsr_cuda_product *p) {
-  if (tsr_cuda_run_product(c->state->blas, c->state->stream, p)) return;
+static void run_gemm(const cuda_call *c, const tsr_cuda_gemm *p) {
+  if (tsr_cuda_run_gemm(c->state->blas, c->state->stream, p)) return;
   c->state->fail(c->state->context, &c->call, tsr_cuda_blas_error(c->state->blas));
 }
 
-static tsr_cuda_product piece_of(const pieced *of, int64_t i, int64_t j) {
-  const tsr_cuda_product *w = &of->whole;
+static tsr_cuda_gemm piece_of(const pieced *of, int64_t i, int64_t j) {
+  const tsr_cuda_gemm *w = &of->whole;
   int64_t rows = w->M / of->row_pieces, cols = w->N / of->col_pieces;
   int64_t at = i * rows * w->c_stride + j * cols;
-  tsr_cuda_product p = *w;
+  tsr_cuda_gemm p = *w;
   p.M = rows;
   p.N = cols;
-  p.a.data = moved(w->a.data, i * rows * (w->a.turned ? 1 : w->a.stride), w->type);
-  p.b.data = moved(w->b.data, j * cols * (w->b.turned ? w->b.stride : 1), w->type);
+  p.a.data = moved(w->a.data, i * rows * (w->a.transposed ? 1 : w->a.stride), w->type);
+  p.b.data = moved(w->b.data, j * cols * (w->b.transposed ? w->b.stride : 1), w->type);
   p.c = (void *)moved(w->c, at, w->c_type);
   if (w->plus) p.plus = moved(w->plus, at, w->c_type);
   if (w->bias) p.bias = moved(w->bias, j * cols, w->c_type);
@@ -72,15 +72,15 @@ static tsr_cuda_product piece_of(const pieced *of, int64_t i, int64_t j) {
 static void run_pieces(const cuda_call *c, const pieced *of) {
   for (int64_t i = 0; i < of->row_pieces; i++)
     for (int64_t j = 0; j < of->col_pieces; j++) {
-      tsr_cuda_product p = piece_of(of, i, j);
-      run_product(c, &p);
+      tsr_cuda_gemm p = piece_of(of, i, j);
+      run_gemm(c, &p);
     }
 }
 
 static tsr_cuda_matrix rows_of(const void *data, int64_t cols) {
   return (tsr_cuda_matrix){data, cols, false};
 }
-static tsr_cuda_matrix turned(const void *data, int64_t cols) {
+static tsr_cuda_matrix transposed(const void *data, int64_t cols) {
   return (tsr_cuda_matrix){data, cols, true};
 }
 
@@ -137,7 +137,7 @@ static pieced linear_pieced(const cuda_call *c, int64_t leaf, void *into, tsr_cu
           .type = in,
           .c_type = type,
           .a = rows_of(moved(cuda_in(c, 0), part.first, in), K),
-          .b = turned(moved(cuda_in(c, 1), part.first, in), K),
+          .b = transposed(moved(cuda_in(c, 1), part.first, in), K),
           .c = into,
           .c_stride = tsr_tensor_last(y)}};
   p.row_pieces = runs_of_rows(c, x);
@@ -162,8 +162,8 @@ static bool has_epilogue(const cuda_call *c, const tsr_epilogue *e, pieced *p) {
   if (e->residual) p->whole.plus = cuda_at(c, e->residual);
   if (e->gelu && !e->before) return false; /* the library writes its input, too */
   if (e->gelu) p->whole.before = cuda_at(c, e->before);
-  tsr_cuda_product piece = piece_of(p, 0, 0);
-  return tsr_cuda_has_product(c->state->blas, &piece);
+  tsr_cuda_gemm piece = piece_of(p, 0, 0);
+  return tsr_cuda_has_gemm(c->state->blas, &piece);
 }
 
 /* Else the rest is one pass behind the GEMM, in place, which rounds as the separate ops do. */
@@ -236,7 +236,7 @@ linear_dw_leaf(const cuda_call *c, int64_t block, int64_t leaf, void *into, tsr_
             .K = run.rows,
             .type = in,
             .c_type = type,
-            .a = turned(moved(cuda_in(c, 0), run.first * N, in), N),
+            .a = transposed(moved(cuda_in(c, 0), run.first * N, in), N),
             .b = rows_of(moved(cuda_in(c, 1), run.first * K, in), K),
             .c = into,
             .c_stride = K,
@@ -261,7 +261,7 @@ matmul_leaf(const cuda_call *c, int64_t block, int64_t leaf, void *into, tsr_cud
   int64_t a_cols = a->shape[n - 1], b_cols = b->shape[n - 1];
   tsr_reduced_rows part = leaf_of(c, block, leaf, K);
   tsr_cuda_type in = cuda_type(a);
-  tsr_cuda_product p = {
+  tsr_cuda_gemm p = {
       .M = M,
       .N = N,
       .K = part.rows,
@@ -273,7 +273,7 @@ matmul_leaf(const cuda_call *c, int64_t block, int64_t leaf, void *into, tsr_cud
       .c_stride = N};
   /* one call a matrix: how many there are changes no bit */
   for (int64_t i = 0; i < tsr_tensor_elements(y) / (M * N); i++) {
-    run_product(c, &p);
+    run_gemm(c, &p);
     p.a.data = moved(p.a.data, M * K, in);
     p.b.data = moved(p.b.data, K * N, in);
     p.c = (void *)moved(p.c, M * N, type);

@@ -7,7 +7,7 @@
 #include "base/tree.h"
 #include "device/cuda/scratch.h"
 #include "kernels/cuda/kernels.h"
-#include "kernels/cuda/product.h"
+#include "kernels/cuda/gemm.h"
 #include "schedule/fuse.h"
 
 /* The device as the plugin holds it. */
@@ -55,7 +55,7 @@ static inline const uint64_t *cuda_key_of(const cuda_call *c, const tsr_attentio
   return a->dropout > 0 ? c->key : NULL;
 }
 /* One of the step's numbers, where it lies on the device. */
-static inline const float *cuda_hyper(const cuda_call *c, int input, tsr_hyper which) {
+static inline const float *cuda_scalar(const cuda_call *c, int input, tsr_step_scalar which) {
   return (const float *)cuda_in(c, input) + which;
 }
 

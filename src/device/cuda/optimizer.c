@@ -31,13 +31,14 @@ static void norm_join_run(const cuda_call *c) {
 }
 const cuda_op cuda_norm_join = norm_join_run;
 
-/* inputs: stats[, hyper]: then of gradients with the loss scale */
+/* inputs: stats[, step_scalars]: then of gradients with the loss scale */
 static void clip_run(const cuda_call *c) {
   const tsr_tensor *stats = cuda_x(c, 0);
   bool scaled = c->call.task->inputs_count == 2;
   tsr_cuda_clip(
       c->state->stream, cuda_out(c, 0), cuda_in(c, 0), stats->shape[0], stats->shape[1],
-      (float)cuda_attrs(c)->clip.max_norm, scaled ? cuda_hyper(c, 1, TSR_HYPER_LOSS_SCALE) : NULL);
+      (float)cuda_attrs(c)->clip.max_norm,
+      scaled ? cuda_scalar(c, 1, TSR_SCALAR_LOSS_SCALE) : NULL);
 }
 const cuda_op cuda_clip = clip_run;
 
@@ -55,12 +56,12 @@ static tsr_cuda_rounding rounding_of(const cuda_call *c, tsr_param_store store) 
   return r;
 }
 
-/* inputs: AdamW: weight, gradient, m, v, hyper[, clip][, v_max][, compensation]
- *         SGD: weight, gradient, hyper[, clip][, momentum][, compensation]
- * All weights share `hyper` and the clip factor, `clip`. */
+/* inputs: AdamW: weight, gradient, m, v, step_scalars[, clip][, v_max][, compensation]
+ *         SGD: weight, gradient, step_scalars[, clip][, momentum][, compensation]
+ * All weights share `step_scalars` and the clip factor, `clip`. */
 typedef struct {
-  int inputs; /* of one update */
-  int hyper;  /* an input */
+  int inputs;       /* of one update */
+  int step_scalars; /* an input */
   tsr_param_store store;
   bool adamw, amsgrad, momentum, clip;
 } update_form;
@@ -70,12 +71,12 @@ static int updates_of(const tsr_task *t) { return t->fused ? t->nodes_count : 1;
 static update_form form_of(const tsr_program *p, const tsr_task *t) {
   const tsr_attrs *attr = &p->graph->nodes[t->node].attr;
   update_form f = {.adamw = t->op == TSR_OP_ADAMW, .inputs = t->inputs_count / updates_of(t)};
-  f.hyper = f.adamw ? 4 : 2;
+  f.step_scalars = f.adamw ? 4 : 2;
   f.store = f.adamw ? attr->adamw.store : attr->sgd.store;
   f.amsgrad = f.adamw && attr->adamw.amsgrad;
   f.momentum = !f.adamw && attr->sgd.momentum != 0;
   bool kahan = f.store == TSR_STORE_KAHAN;
-  f.clip = f.inputs > f.hyper + 1 + f.amsgrad + f.momentum + kahan;
+  f.clip = f.inputs > f.step_scalars + 1 + f.amsgrad + f.momentum + kahan;
   return f;
 }
 
@@ -125,7 +126,7 @@ static void run_updates(const cuda_call *c, launch_updates *launch) {
 }
 
 static const float *clip_of(const cuda_call *c, const update_form *f) {
-  return f->clip ? cuda_in(c, f->hyper + 1) : NULL;
+  return f->clip ? cuda_in(c, f->step_scalars + 1) : NULL;
 }
 
 static void launch_adamw(
@@ -133,9 +134,9 @@ static void launch_adamw(
     const tsr_cuda_rounding *roundings, int count) {
   const tsr_adamw_attrs *attr = &cuda_attrs(c)->adamw;
   tsr_cuda_adamw_options o = {(float)attr->beta1, (float)attr->beta2, (float)attr->eps};
-  o.lr = cuda_hyper(c, f->hyper, TSR_HYPER_LR);
-  o.correction1 = cuda_hyper(c, f->hyper, TSR_HYPER_CORRECTION1);
-  o.correction2 = cuda_hyper(c, f->hyper, TSR_HYPER_CORRECTION2);
+  o.lr = cuda_scalar(c, f->step_scalars, TSR_SCALAR_LR);
+  o.correction1 = cuda_scalar(c, f->step_scalars, TSR_SCALAR_CORRECTION1);
+  o.correction2 = cuda_scalar(c, f->step_scalars, TSR_SCALAR_CORRECTION2);
   o.clip = clip_of(c, f);
   tsr_cuda_adamw(c->state->stream, &o, weights, roundings, count);
 }
@@ -148,8 +149,8 @@ static void launch_sgd(
     const tsr_cuda_rounding *roundings, int count) {
   const tsr_sgd_attrs *attr = &cuda_attrs(c)->sgd;
   tsr_cuda_sgd_options o = {(float)attr->momentum, (float)attr->dampening, attr->nesterov};
-  o.lr = cuda_hyper(c, f->hyper, TSR_HYPER_LR);
-  o.first = cuda_hyper(c, f->hyper, TSR_HYPER_FIRST);
+  o.lr = cuda_scalar(c, f->step_scalars, TSR_SCALAR_LR);
+  o.first = cuda_scalar(c, f->step_scalars, TSR_SCALAR_FIRST);
   o.clip = clip_of(c, f);
   tsr_cuda_sgd(c->state->stream, &o, weights, roundings, count);
 }

@@ -14,8 +14,8 @@ typedef struct {
   int64_t width;
 } measuring;
 
-static bool run_product(const measuring *m) {
-  const tsr_cuda_product p = {
+static bool run_gemm(const measuring *m) {
+  const tsr_cuda_gemm p = {
       .M = m->width,
       .N = m->width,
       .K = m->width,
@@ -25,7 +25,7 @@ static bool run_product(const measuring *m) {
       .b = {m->b, m->width, false},
       .c = m->c,
       .c_stride = m->width};
-  return tsr_cuda_run_product(m->state->blas, m->state->stream, &p);
+  return tsr_cuda_run_gemm(m->state->blas, m->state->stream, &p);
 }
 
 static bool run_copy(const measuring *m) {
@@ -76,9 +76,9 @@ void cuda_measure_peaks(
   if (make_room(&m)) {
     fill(m.a, m.bytes, type);
     fill(m.b, m.bytes, type);
-    double product = least_seconds(&m, run_product), copy = least_seconds(&m, run_copy);
+    double gemm = least_seconds(&m, run_gemm), copy = least_seconds(&m, run_copy);
     double width = (double)m.width;
-    if (product > 0) *ret_flops = 2 * width * width * width / product;
+    if (gemm > 0) *ret_flops = 2 * width * width * width / gemm;
     if (copy > 0) *ret_bytes = 2 * (double)m.bytes / copy;
   }
   cudaFree(m.a);

@@ -42,7 +42,7 @@ supports_without_state(const tsr_target *target, const tsr_program *p, const tsr
  * GEMMs in half precision, for the tensor cores' sake, all others in f32. ---- */
 
 static bool is_matmul(tsr_op op) {
-  return tsr_op_facts(op) & TSR_FACT_PRODUCT || op == TSR_OP_LINEAR_DW;
+  return tsr_op_facts(op) & TSR_FACT_MATMUL || op == TSR_OP_LINEAR_DW;
 }
 
 /* Ops whose kernels take several types. */

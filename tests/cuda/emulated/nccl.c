@@ -37,7 +37,7 @@ typedef struct {
 struct ncclComm {
   shared *shared;
   int number, ranks, rank;
-  int splits;             /* of the world */
+  int splits;             /* at run time */
   struct ncclComm *world; /* NULL: it is that */
   int waits;              /* for so many in its meeting; 0: it is formed */
   int color, key;

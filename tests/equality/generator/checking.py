@@ -108,7 +108,7 @@ class Plan:
 
 
 def check(runner: Runner, recipe: Recipe, plan: Plan, stop: Callable[[], bool]) -> Iterator[Result]:
-    """All verdicts on a recipe, the baseline's first. A realisation that was refused is not made up for."""
+    """All verdicts on a recipe, the baseline's first. A realisation that was refused is not generated for."""
     folder = Path(tempfile.mkdtemp(prefix="generator-"))
     try:
         recipe.write(folder)

@@ -19,7 +19,7 @@ class Layout:
     """The keys that must change no bit."""
 
     sizes: dict[str, int] = field(default_factory=dict)  # ranks of dp, fsdp, cp, tp, pp; those that the mesh has
-    style: str = "mesh"  # mesh: named axes; device: tt-train's switches; workers: pp around the mesh
+    style: str = "mesh"  # mesh: named axes; device: tt-train's switches; processes: pp around the mesh
     sp: bool = False
     zero: int = -1  # -1: not said
     per_rank: bool = False  # batch_size_per_rank instead of batch_size
@@ -135,7 +135,7 @@ class Layout:
 
 @dataclass(frozen=True)
 class Realisation:
-    """One run, or with `after` a run that goes on from the first one's checkpoint. kind: stop, where the first run
+    """One run, or with `after` a run that resumes from the first one's checkpoint. kind: stop, where the first run
     ends after `step` steps, or middle, where it goes on to the end by itself too."""
 
     first: Layout

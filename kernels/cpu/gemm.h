@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Shared by the two halves of the matrix product: how operands are packed. A panel is `lanes` rows
+ * of A, or columns of B, laid so that what a micro-kernel reads in one turn of its loop are
+ * neighbours: (depth, lanes). Panels of up to TSR_PRODUCT_DEPTH of K lie behind each other, then
+ * those of the next; the last panel is filled up with zeros. */
+#ifndef TSR_KERNELS_CPU_PRODUCT_H
+#define TSR_KERNELS_CPU_PRODUCT_H
+#include "kernels/cpu/lanes.h"
+#include "kernels/cpu/level.h"
+
+/* A tile of C is held in registers: ROWS x COLUMNS sums, of which there are as many as leave room
+ * for two vectors of B and one of A. */
+#if defined(__AVX512F__) || defined(__aarch64__)
+enum { ROWS = 12 };
+#else
+enum { ROWS = 6 };
+#endif
+enum { COLUMNS = 2 * WIDTH };
+
+/* One operand, seen from K: `lanes` a panel, `count` rows or columns in all. */
+typedef struct {
+  const float *data;
+  int64_t lane_stride, k_stride; /* one of them is 1 */
+  int64_t count, K;
+  int lanes;
+} operand;
+
+static inline operand operand_a(const tsr_gemm *p) {
+  return (operand){p->a.data, p->a.rs, p->a.cs, p->M, p->K, ROWS};
+}
+static inline operand operand_b(const tsr_gemm *p) {
+  return (operand){p->b.data, p->b.cs, p->b.rs, p->N, p->K, COLUMNS};
+}
+static inline int64_t operand_panels(const operand *o) {
+  return (o->count + o->lanes - 1) / o->lanes;
+}
+
+/* Panels [begin, end) of K's [k, k + depth), one behind the other. */
+void LEVEL(operand_pack)(
+    const operand *o, int64_t k, int64_t depth, int64_t begin, int64_t end, float *to);
+
+#endif

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+/* A product with few rows, y = x w^T: what decoding is made of. Reading w is all its work, so w is
+ * read once, in the order in which it lies, and turned in registers; `product` packs it first. */
+#include "kernels/cpu/level.h"
+#include "kernels/cpu/transpose.h"
+
+enum { TOGETHER = 4 }; /* rows of x whose sums are in registers at once */
+
+typedef struct {
+  const tsr_skinny_gemm *p;
+  const float *x, *w; /* of the first row and column */
+  int64_t columns;    /* of WIDTH that are there */
+} square;
+
+/* Adds the products of k in [k, k + wide), which is at most WIDTH. */
+static inline __attribute__((always_inline)) void
+square_add(const square *s, int64_t k, int64_t wide, vector *sums, int rows) {
+  vector transposed[WIDTH];
+  _Pragma("GCC unroll 16") for (int c = 0; c < WIDTH; c++) {
+    const float *w = s->w + (c < s->columns ? c : 0) * s->p->w_stride + k;
+    transposed[c] = wide == WIDTH ? lanes_load(w, 0) : vector_part(w, wide);
+  }
+  turn_square(transposed);
+  if (wide == WIDTH) {
+    _Pragma("GCC unroll 16") for (int i = 0; i < WIDTH; i++) for (int r = 0; r < rows; r++)
+        sums[r] =
+            vector_fused(s->x[r * s->p->x_stride + k + i] - (vector){0}, transposed[i], sums[r]);
+    return;
+  }
+  for (int i = 0; i < wide; i++)
+    for (int r = 0; r < rows; r++)
+      sums[r] =
+          vector_fused(s->x[r * s->p->x_stride + k + i] - (vector){0}, transposed[i], sums[r]);
+}
+
+/* y (rows, columns) */
+static inline __attribute__((always_inline)) void
+square_run(const square *s, float *y, const int rows) {
+  const tsr_skinny_gemm *p = s->p;
+  vector all[TOGETHER], sums[TOGETHER];
+  for (int64_t k = 0; k < p->K;) {
+    int64_t end = p->K - k < TSR_GEMM_DEPTH ? p->K : k + TSR_GEMM_DEPTH;
+    bool first = k == 0;
+    for (int r = 0; r < rows; r++) sums[r] = (vector){0};
+    for (; k + WIDTH <= end; k += WIDTH) square_add(s, k, WIDTH, sums, rows);
+    if (k < end) square_add(s, k, end - k, sums, rows);
+    k = end;
+    for (int r = 0; r < rows; r++) all[r] = first ? sums[r] : all[r] + sums[r];
+  }
+  for (int r = 0; r < rows; r++)
+    memcpy(y + r * p->y_stride, &all[r], (size_t)s->columns * sizeof *y);
+}
+
+void LEVEL(skinny_gemm)(
+    const tsr_skinny_gemm *p, float *y, const float *x, const float *w, int64_t begin,
+    int64_t end) {
+  for (int64_t n = begin; n < end; n += WIDTH)
+    for (int64_t r = 0; r < p->R; r += TOGETHER) {
+      square s = {p, x + r * p->x_stride, w + n * p->w_stride, end - n < WIDTH ? end - n : WIDTH};
+      float *to = y + r * p->y_stride + n;
+      switch (p->R - r) {
+      case 1:
+        square_run(&s, to, 1);
+        break;
+      case 2:
+        square_run(&s, to, 2);
+        break;
+      case 3:
+        square_run(&s, to, 3);
+        break;
+      default:
+        square_run(&s, to, TOGETHER);
+      }
+    }
+}

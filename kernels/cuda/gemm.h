@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The matrix product, by cuBLASLt. Each shape's algorithm is chosen once, by the library's
+ * heuristic, and kept; a call of the same shape then has the same bits, which is all that the
+ * contract on bits asks of it: sums that an axis can split, and rows and columns that it splits,
+ * are made by calls whose shape is fixed by the recipe (device/cuda_products.c). */
+#ifndef TSR_KERNELS_CUDA_PRODUCT_H
+#define TSR_KERNELS_CUDA_PRODUCT_H
+#include "kernels/cuda/kernels.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct tsr_cuda_blas tsr_cuda_blas;
+
+/* One operand: element (i, j) is data[i * stride + j], or where it is turned data[j * stride + i].
+ */
+typedef struct {
+  const void *data;
+  int64_t stride;
+  bool transposed;
+} tsr_cuda_matrix;
+
+/* c (M, N) = a (M, K) b (K, N). To a sum are added, before it is rounded, `plus` (M, N), which lies
+ * as c does and may be c, and then the row `bias` (N). With `before` c is gelu (by tanh) of all
+ * that, and `before` gets it, where c lies. plus, bias and before are of c's type; NULL: none. a
+ * and b are of `type`; c too, or f32. */
+typedef struct {
+  int64_t M, N, K;
+  tsr_cuda_type type, c_type;
+  tsr_cuda_matrix a, b;
+  void *c;
+  int64_t c_stride;
+  const void *plus, *bias;
+  void *before;
+} tsr_cuda_gemm;
+
+/* On the current device, with a workspace of its own. `fast`: products of f32 may be rounded to
+ * TF32. `why` gets the reason of a failure (512 bytes). */
+bool tsr_cuda_blas_open(bool fast, tsr_cuda_blas **ret_blas, char *why);
+void tsr_cuda_blas_close(tsr_cuda_blas *blas);
+/* Whether there is an algorithm for that shape and what is added. */
+bool tsr_cuda_has_gemm(tsr_cuda_blas *blas, const tsr_cuda_gemm *p);
+/* False: there is none, or the device is lost; tsr_cuda_blas_error says why. */
+bool tsr_cuda_run_gemm(tsr_cuda_blas *blas, tsr_cuda_stream stream, const tsr_cuda_gemm *p);
+const char *tsr_cuda_blas_error(const tsr_cuda_blas *blas);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,358 @@
+// SPDX-License-Identifier: Apache-2.0
+/* needs: tasks with local shapes, and the order in which their parts run
+ * gives: an offset in WORK for every tensor that a task writes and for every task's scratch, and
+ * frames for what lives from one action to another
+ * breaks: nothing
+ *
+ * Tasks are walked in an order in which they may run. A tensor takes the smallest free block that
+ * holds it when it is written and gives it back after its last use; a map over elements takes over
+ * that of its input if nobody reads it later. Where the body runs for several microbatches, what
+ * comes out of it (accumulated gradients) and the frames are taken before its first task, so that
+ * it can run again under them; what goes into it is given back after its last. Frames are needed
+ * when several microbatches are alive at once: where each is done before the next one begins,
+ * lifetimes inside the body say it all. */
+#include "base/tree.h"
+#include "schedule/free_list.h"
+#include "schedule/activation_slots.h"
+#include "schedule/fuse.h"
+#include <assert.h>
+#include <string.h>
+
+/* What the tasks say of a value. */
+typedef struct {
+  int owner;       /* the value whose bytes it names */
+  int first, last; /* times of the walk: when it is written, and read last; -1: never */
+  int task;        /* that writes it; -1: none */
+  uint64_t parts;  /* of the body that write or read it, as in tsr_frame */
+  int lag;
+  bool out_of; /* written in the body and read after it */
+  bool taken;
+} life;
+
+typedef struct {
+  tsr_program *p;
+  tsr_arena *arena;
+  tsr_free_list work;
+  int *walk, walk_count;    /* tasks in the order of the plan */
+  int body_begin, body_end; /* of the walk */
+  bool repeats;             /* the body runs for several microbatches */
+  bool straight;            /* and each is done before the next begins */
+  life *lives;              /* per value */
+  int *dead, *next_dead;    /* per time: the values that nobody reads after it, as lists */
+  int frames_end;           /* the time after which nobody needs the frames */
+  int64_t used[TSR_USES], used_peak;
+} planner;
+
+static int64_t aligned(int64_t bytes) { return (bytes + 63) / 64 * 64; }
+
+static tsr_use use_of(const tsr_task *t) {
+  if (t->axis >= 0 || t->op == TSR_OP_RECEIVE) return TSR_USE_COMMUNICATION;
+  return tsr_op_facts(t->op) & TSR_FACT_GRADIENT ? TSR_USE_GRADIENT : TSR_USE_ACTIVATION;
+}
+
+/* An accumulator keeps a stack of partial sums; its total ends up in the first. */
+static int64_t bytes_of(const planner *m, int value) {
+  int64_t bytes = aligned(tsr_tensor_bytes(&m->p->tensors[value]));
+  int task = m->lives[value].task;
+  bool stack = task >= 0 && m->p->tasks[task].op == TSR_OP_ACCUMULATE;
+  return stack ? bytes * tsr_tree_depth(m->p->lowering.microbatches) : bytes;
+}
+
+/* ---- the walk ---- */
+
+static void walk_part(planner *m, int part) {
+  for (int i = m->p->parts[part].begin; i < m->p->parts[part].end; i++)
+    m->walk[m->walk_count++] = i;
+}
+
+/* A step of one microbatch is walked as it runs; of several, the body's parts stand for all. */
+static void find_walk(planner *m) {
+  const tsr_program *p = m->p;
+  int last = p->parts_count - 1;
+  m->walk = tsr_arena_array(m->arena, int, p->tasks_count + 1);
+  m->repeats = p->lowering.microbatches > 1;
+  m->straight =
+      m->repeats && p->order->chunks == 1 && tsr_pipeline_alive(p->order, p->stage, true) <= 1;
+  walk_part(m, 0);
+  m->body_begin = m->walk_count;
+  if (m->repeats)
+    for (int k = 1; k < last; k++) walk_part(m, k);
+  else
+    for (int r = 1; r < p->runs_count - 1; r++) walk_part(m, p->runs[r].part);
+  m->body_end = m->walk_count;
+  walk_part(m, last);
+}
+
+/* ---- lifetimes ---- */
+
+static bool is_body(const planner *m, int time) {
+  return time >= m->body_begin && time < m->body_end;
+}
+
+static void read_value(planner *m, int value, int time, const tsr_task *t, const tsr_part *part) {
+  life *v = &m->lives[m->lives[value].owner];
+  v->last = time;
+  if (t->lag > v->lag) v->lag = t->lag;
+  if (is_body(m, time)) v->parts |= tsr_part_bit(part);
+  else if (is_body(m, v->first) && (t->op != TSR_OP_WAIT || t->bucket)) v->out_of = true;
+  if (t->op == TSR_OP_WAIT && !t->bucket && !is_body(m, time)) m->frames_end = time;
+}
+
+static void write_value(planner *m, int value, int time, int task, const tsr_part *part) {
+  life *v = &m->lives[value];
+  if (v->owner != value) return; /* read_value has seen it */
+  v->first = v->last = time;
+  v->task = task;
+  if (is_body(m, time)) v->parts |= tsr_part_bit(part);
+  if (m->p->tasks[task].op == TSR_OP_ACCUMULATE)
+    v->out_of = true; /* of one microbatch into the next */
+}
+
+/* Of what each microbatch makes it is the last one's, so no two may be alive at once. */
+static void keep_to_the_end(planner *m, int value) {
+  if (value < 0 || m->p->tensors[value].segment == TSR_SEGMENT_ABSENT) return;
+  life *v = &m->lives[m->lives[value].owner];
+  v->last = m->walk_count;
+  if (!is_body(m, v->first)) return;
+  assert(v->out_of || !m->repeats || m->straight || !(v->parts & (v->parts - 1)));
+  v->out_of = true;
+}
+
+static void find_owners(planner *m) {
+  const tsr_program *p = m->p;
+  for (int v = 0; v < p->graph->values_count; v++) {
+    int node = p->graph->values[v].node;
+    bool alias = node >= 0 && tsr_program_has_node(p, node) && tsr_program_is_alias(p, node);
+    m->lives[v] = (life){.owner = v, .first = -1, .last = -1, .task = -1};
+    if (alias) m->lives[v].owner = m->lives[p->graph->nodes[node].inputs[0]].owner;
+    bool first = node >= 0 && p->graph->values[v].output == 0 && tsr_program_has_node(p, node);
+    int in_place = first ? tsr_program_in_place(p, node) : -1;
+    if (in_place >= 0) m->lives[v].owner = m->lives[in_place].owner;
+  }
+}
+
+/* What goes into a body that runs again, or is added up in it, must be there until its end. */
+static void extend_into(planner *m) {
+  for (int v = 0; v < m->p->graph->values_count; v++) {
+    life *l = &m->lives[v];
+    bool stays = l->out_of || (l->first < m->body_begin && l->parts);
+    if (m->repeats && l->task >= 0 && stays && l->last < m->body_end - 1) l->last = m->body_end - 1;
+  }
+}
+
+static void find_lifetimes(planner *m) {
+  const tsr_program *p = m->p;
+  find_owners(m);
+  m->frames_end = m->body_end - 1;
+  for (int time = 0, part = 0; time < m->walk_count; time++) {
+    int i = m->walk[time];
+    const tsr_task *t = &p->tasks[i];
+    while (i < p->parts[part].begin || i >= p->parts[part].end) part = (part + 1) % p->parts_count;
+    for (int k = 0; k < t->inputs_count && t->op != TSR_OP_RECEIVE; k++)
+      read_value(m, t->inputs[k].value, time, t, &p->parts[part]);
+    for (int k = 0; k < t->outputs_count; k++)
+      write_value(m, t->outputs[k].value, time, i, &p->parts[part]);
+  }
+  extend_into(m);
+  for (int i = 0; i < p->graph->outputs_count; i++) keep_to_the_end(m, p->graph->outputs[i].value);
+  keep_to_the_end(m, p->graph->loss);
+}
+
+static void list_dead(planner *m) {
+  m->dead = tsr_arena_array(m->arena, int, m->walk_count + 2);
+  m->next_dead = tsr_arena_array(m->arena, int, m->p->graph->values_count + 1);
+  for (int t = 0; t <= m->walk_count; t++) m->dead[t] = -1;
+  for (int v = 0; v < m->p->graph->values_count; v++) {
+    if (m->lives[v].task < 0) continue;
+    m->next_dead[v] = m->dead[m->lives[v].last];
+    m->dead[m->lives[v].last] = v;
+  }
+}
+
+/* ---- frames ---- */
+
+/* Values of the body that must be kept for each microbatch by itself. */
+static bool is_framed(const planner *m, int value) {
+  const life *v = &m->lives[value];
+  if (m->p->graph->values[value].kind == TSR_VALUE_INPUT)
+    return m->p->tensors[value].segment == TSR_SEGMENT_INPUT;
+  if (v->task < 0 || v->out_of || !m->repeats || v->first < m->body_begin) return false;
+  if (m->p->tensors[value].segment == TSR_SEGMENT_CACHE) return false;
+  bool several = v->parts & (v->parts - 1);
+  return v->lag > 0 || (several && !m->straight);
+}
+
+/* An input is written when the forward pass begins, and may only be handed on then. */
+static uint64_t parts_of_input(const planner *m, uint64_t parts) {
+  if (!parts) return 1;
+  for (int c = 0; c < m->p->order->chunks; c++)
+    if (parts >> (3 * c) & 7) parts |= (uint64_t)1 << (3 * c);
+  return parts;
+}
+
+static void make_frames(planner *m) {
+  tsr_program *p = m->p;
+  tsr_kept *kept = tsr_arena_array(m->arena, tsr_kept, p->graph->values_count + 1);
+  int count = 0;
+  for (int v = 0; v < p->graph->values_count; v++) {
+    const life *l = &m->lives[v];
+    if (l->owner != v || !is_framed(m, v)) continue;
+    bool input = p->tensors[v].segment == TSR_SEGMENT_INPUT;
+    kept[count++] = (tsr_kept){
+        .value = v,
+        .lag = l->lag,
+        .parts = input ? parts_of_input(m, l->parts) : l->parts,
+        .use = input ? TSR_USE_ACTIVATION : use_of(&p->tasks[l->task]),
+        .bytes = aligned(tsr_tensor_bytes(&p->tensors[v]))};
+  }
+  tsr_program_make_frames(p, kept, count);
+}
+
+static tsr_use use_of_value(const planner *m, int value) {
+  return use_of(&m->p->tasks[m->lives[value].task]);
+}
+
+/* Slots that several frames share are counted with the first one. */
+static bool has_slots(const planner *m, int frame) {
+  const tsr_frame *f = &m->p->frames[frame];
+  return f->segment == TSR_SEGMENT_WORK && f->pool == frame;
+}
+
+/* Takes or gives back the room of all frames. */
+static void count_frames(planner *m, int sign) {
+  const tsr_program *p = m->p;
+  for (int v = 0; v < p->graph->values_count; v++) {
+    const tsr_tensor *t = &p->tensors[v];
+    if (m->lives[v].owner != v || t->frame < 0 || !has_slots(m, t->frame)) continue;
+    int64_t bytes = aligned(tsr_tensor_bytes(t)) * p->frames[t->frame].slots;
+    m->used[use_of_value(m, v)] += sign * bytes;
+    if (sign > 0) m->p->unplanned_bytes += bytes;
+  }
+}
+
+static void take_frames(planner *m) {
+  tsr_program *p = m->p;
+  for (int i = 0; i < p->frames_count; i++) {
+    tsr_frame *f = &p->frames[i];
+    if (has_slots(m, i)) f->offset = tsr_free_list_take(&m->work, f->bytes * f->slots);
+    else if (f->segment == TSR_SEGMENT_WORK) f->offset = p->frames[f->pool].offset;
+  }
+  count_frames(m, 1);
+}
+
+static void give_back_frames(planner *m) {
+  for (int i = 0; i < m->p->frames_count; i++) {
+    const tsr_frame *f = &m->p->frames[i];
+    if (has_slots(m, i)) tsr_free_list_give_back(&m->work, f->offset, f->bytes * f->slots);
+  }
+  count_frames(m, -1);
+}
+
+/* ---- the plan ---- */
+
+static void count_peak(planner *m, int task) {
+  int64_t sum = 0;
+  for (int u = 0; u < TSR_USES; u++) sum += m->used[u];
+  if (sum <= m->used_peak) return;
+  m->used_peak = sum;
+  m->p->peak_task = task;
+  memcpy(m->p->peak_bytes, m->used, sizeof m->used);
+}
+
+static void take_value(planner *m, int value) {
+  life *v = &m->lives[value];
+  if (v->owner != value) return;
+  if (v->taken || m->p->tensors[value].frame >= 0) return;
+  if (m->p->tensors[value].segment != TSR_SEGMENT_WORK) return; /* it is kept, and has its place */
+  int64_t bytes = bytes_of(m, value);
+  m->p->tensors[value].offset = tsr_free_list_take(&m->work, bytes);
+  m->used[use_of_value(m, value)] += bytes;
+  m->p->unplanned_bytes += bytes;
+  v->taken = true;
+}
+
+/* The value of an input whose bytes an output may take over, since nobody reads them after the
+ * task; -1: it may not. What lives longer than the body's run is not asked: its place was chosen
+ * for that. */
+static int find_predecessor(const planner *m, const tsr_task *t, int time, int input, int output) {
+  bool may = t->fused ? tsr_fused_may_overwrite(m->p, t, output, input)
+                      : !input && !output && tsr_op_facts(t->op) & TSR_FACT_OVERWRITES;
+  if (!may) return -1;
+  int from = m->lives[t->inputs[input].value].owner, to = t->outputs[output].value;
+  const life *a = &m->lives[from], *b = &m->lives[to];
+  bool again = is_body(m, time) && m->repeats;
+  if (b->owner != to || b->taken || m->p->tensors[to].frame >= 0 || (again && b->out_of)) return -1;
+  if (!a->taken || a->last != time || (again && (a->out_of || a->first < m->body_begin))) return -1;
+  if (m->p->tensors[from].dtype != m->p->tensors[to].dtype || bytes_of(m, from) != bytes_of(m, to))
+    return -1;
+  for (int k = 0; k < t->inputs_count; k++)
+    if (k != input && m->lives[t->inputs[k].value].owner == from) return -1;
+  return from;
+}
+
+/* Hands the bytes of a value that is dead after a task to what the task makes. */
+static void take_over(planner *m, int from, int to) {
+  int64_t bytes = bytes_of(m, to);
+  m->p->tensors[to].offset = m->p->tensors[from].offset;
+  m->used[use_of_value(m, from)] -= bytes;
+  m->used[use_of_value(m, to)] += bytes;
+  m->p->unplanned_bytes += bytes;
+  m->lives[from].taken = false;
+  m->lives[to].taken = true;
+}
+
+static void take_what_comes_out(planner *m) {
+  for (int time = m->body_begin; time < m->body_end; time++) {
+    const tsr_task *t = &m->p->tasks[m->walk[time]];
+    for (int o = 0; o < t->outputs_count; o++)
+      if (m->repeats && m->lives[t->outputs[o].value].out_of) take_value(m, t->outputs[o].value);
+  }
+}
+
+static void give_back_dead(planner *m, int time) {
+  for (int v = m->dead[time]; v >= 0; v = m->next_dead[v]) {
+    if (!m->lives[v].taken) continue;
+    int64_t bytes = bytes_of(m, v);
+    tsr_free_list_give_back(&m->work, m->p->tensors[v].offset, bytes);
+    m->used[use_of_value(m, v)] -= bytes;
+  }
+}
+
+static void plan_task(planner *m, int time) {
+  tsr_task *t = &m->p->tasks[m->walk[time]];
+  for (int o = 0; o < t->outputs_count; o++)
+    for (int k = 0; k < t->inputs_count; k++) {
+      int from = find_predecessor(m, t, time, k, o);
+      if (from >= 0) take_over(m, from, t->outputs[o].value);
+    }
+  for (int o = 0; o < t->outputs_count; o++) take_value(m, t->outputs[o].value);
+  int64_t scratch = aligned(t->scratch_bytes);
+  t->scratch_offset = scratch ? tsr_free_list_take(&m->work, scratch) : 0;
+  m->used[TSR_USE_SCRATCH] += scratch;
+  count_peak(m, m->walk[time]);
+  if (scratch) tsr_free_list_give_back(&m->work, t->scratch_offset, scratch);
+  m->used[TSR_USE_SCRATCH] -= scratch;
+  give_back_dead(m, time);
+}
+
+void tsr_program_plan_memory(tsr_program *program) {
+  planner m = {.p = program, .arena = program->graph->arena};
+  m.work.arena = m.arena;
+  m.lives = tsr_arena_array(m.arena, life, program->graph->values_count);
+  find_walk(&m);
+  find_lifetimes(&m);
+  make_frames(&m);
+  list_dead(&m);
+  for (int time = 0; time < m.walk_count; time++) {
+    if (time == m.body_begin) {
+      take_what_comes_out(&m);
+      take_frames(&m);
+    }
+    plan_task(&m, time);
+    if (time == m.frames_end && m.body_end > m.body_begin) give_back_frames(&m);
+  }
+  for (int v = 0; v < program->graph->values_count; v++)
+    if (m.lives[v].owner == v && program->tensors[v].frame >= 0)
+      program->tensors[v].offset += program->frames[program->tensors[v].frame].offset;
+  program->bytes[TSR_SEGMENT_WORK] = m.work.top;
+}

@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef TSR_SCHEDULE_SETTLE_H
+#define TSR_SCHEDULE_SETTLE_H
+#include "schedule/program.h"
+
+/* Puts what the update does with one gradient right behind that gradient, where nothing else has to
+ * be known before and nobody reads later what is changed. After the runs are known and collectives
+ * moved, before offsets are planned. */
+void tsr_program_sink_updates(tsr_program *program);
+
+#endif

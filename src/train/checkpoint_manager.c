@@ -1,0 +1,462 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/checkpoint_manager.h"
+#include "base/file.h"
+#include "base/memory.h"
+#include "checkpoint/folder.h"
+#include "checkpoint/hf_sides.h"
+#include "checkpoint/load.h"
+#include "config/print.h"
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+struct tsr_checkpoint_manager {
+  tsr_arena *arena;
+  tsr_checkpoint_manager_options options;
+  tsr_checkpoint_manager_run run;
+  tsr_saver *saver;
+  tsr_folder_lock lock; /* of the checkpoints, on process 0 */
+  float *loss, *norm;   /* of steps 1 … */
+  int64_t capacity;
+  int64_t taken;         /* the step of the newest checkpoint that was taken; -1 */
+  double begin, slowest; /* the run's begin; seconds of its slowest step */
+};
+
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* ---- the recipe ---- */
+
+static void recipe_of(
+    tsr_arena *arena, const tsr_checkpoint_manager_run *r, tsr_recipe_entry **ret, int *ret_count) {
+  const tsr_units *units = &r->training->graph->units;
+  char data[TSR_HASH_TEXT];
+  tsr_dataset_fingerprint(&r->data->dataset, data);
+  tsr_recipe_facts facts = {
+      .samples_per_step = r->samples_per_step,
+      .sequence = r->training->model->sequence,
+      .total_steps = r->total_steps,
+      .units_batch = units->batch,
+      .units_sequence = units->sequence,
+      .units_tp = units->tp,
+      .units_order = r->units_order,
+      .isa = r->isa,
+      .data = data};
+  tsr_config_recipe(arena, r->config, &facts, ret, ret_count);
+}
+
+static const char *find(const tsr_recipe_entry *recipe, int count, const char *key) {
+  for (int i = 0; i < count; i++)
+    if (!strcmp(recipe[i].key, key)) return recipe[i].value;
+  return NULL;
+}
+
+/* The level that bits depend on may be given up; nothing else may. */
+static bool differs(
+    const tsr_checkpoint_manager_run *r, const tsr_manifest *m, const char *key, const char *there,
+    const char *here, tsr_diags *diags) {
+  if (there && here && !strcmp(there, here)) return true;
+  tsr_location location = tsr_config_location(r->config, key);
+  if (!strcmp(key, "numerics.isa"))
+    return tsr_diag_warning(
+               diags, location, "from step %lld on the bits are those of %s, not of %s",
+               (long long)m->state.step, here, there),
+           true;
+  return tsr_diag_error(
+      diags, location, "'%s' is %s in this run, and %s in '%s'", key, here ? here : "not there",
+      there ? there : "not there", m->folder);
+}
+
+static bool check_recipe(
+    const tsr_checkpoint_manager_run *r, const tsr_manifest *m, const tsr_recipe_entry *recipe,
+    int count, tsr_diags *diags) {
+  bool ok = true;
+  for (int i = 0; i < count; i++)
+    ok &= differs(r, m, recipe[i].key, tsr_recipe_value(m, recipe[i].key), recipe[i].value, diags);
+  for (int i = 0; i < m->recipe_count; i++)
+    if (!find(recipe, count, m->recipe[i].key))
+      ok &= differs(r, m, m->recipe[i].key, m->recipe[i].value, NULL, diags);
+  if (!ok)
+    tsr_diag_hint(
+        diags, "a run goes on with the recipe that it began with; training_config.model_path takes "
+               "the weights alone into a new one");
+  return ok;
+}
+
+/* What is usual on one device is not on another, and a run goes on as it began. */
+static void fill_precision(tsr_config *c, const tsr_manifest *m) {
+  static const char *const names[] = {
+      [TSR_PRECISION_F32] = "f32", [TSR_PRECISION_BF16] = "bf16", [TSR_PRECISION_FP16] = "fp16"};
+  const char *there = tsr_recipe_value(m, "training_config.precision");
+  if (tsr_config_location(c, "training_config.precision").file ||
+      tsr_config_location(c, "training_config.mixed_precision").file)
+    return;
+  for (int i = 0; there && i < (int)(sizeof names / sizeof *names); i++)
+    if (!strcmp(there, names[i])) c->training.precision = (tsr_precision)i;
+  c->training.mixed_precision = c->training.precision != TSR_PRECISION_F32;
+}
+
+void tsr_recipe_fill(tsr_arena *arena, tsr_config *c, const tsr_manifest *m) {
+  struct {
+    const char *key;
+    int64_t *value;
+  } units[] = {
+      {"numerics.units.batch", &c->numerics.units_batch},
+      {"numerics.units.sequence", &c->numerics.units_sequence},
+      {"numerics.units.tp", &c->numerics.units_tp}};
+  for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
+    const char *there = tsr_recipe_value(m, units[i].key);
+    if (i == 0 && tsr_recipe_value(m, "numerics.units.order")) continue; /* by default alone */
+    if (there && !*units[i].value) *units[i].value = strtoll(there, NULL, 10);
+  }
+  const char *isa = tsr_recipe_value(m, "numerics.isa");
+  bool level = isa && strncmp(isa, "cuda", 4); /* of a CPU */
+  if (level && !*c->numerics.isa) c->numerics.isa = tsr_arena_strdup(arena, isa);
+  fill_precision(c, m);
+}
+
+/* ---- where the run begins ---- */
+
+/* The recipe has the samples of a step, so the position follows from the step. */
+static bool
+check_position(const tsr_checkpoint_manager_run *r, const tsr_manifest *m, tsr_diags *diags) {
+  if (m->state.samples == m->state.step * r->samples_per_step) return true;
+  return tsr_diag_failure(
+      diags, TSR_NOWHERE, "'%s' is after %lld samples, and %lld steps of this run have %lld",
+      m->folder, (long long)m->state.samples, (long long)m->state.step,
+      (long long)(m->state.step * r->samples_per_step));
+}
+
+static bool
+load(tsr_arena *arena, tsr_checkpoint_manager *k, const tsr_manifest *m, tsr_diags *diags) {
+  bool verify = k->run.config->checkpoint.verify;
+  bool ok = tsr_checkpoint_load(arena, m, k->run.executable, true, verify, diags) &&
+            tsr_checkpoint_history(arena, m, k->loss, k->norm, diags);
+  if (!tsr_executable_agree(k->run.executable, !ok)) return true;
+  if (ok) tsr_diag_failure(diags, TSR_NOWHERE, "another process cannot read '%s'", m->folder);
+  return false;
+}
+
+/* Of the run's folder, the newest that is older; NULL: there is none. */
+static const tsr_manifest *
+before(tsr_arena *arena, const tsr_checkpoint_manager *k, const tsr_manifest *m, tsr_diags *diags) {
+  tsr_manifest *older = tsr_arena_alloc(arena, sizeof *older);
+  bool found = tsr_checkpoints_newest(arena, k->options.folder, m->state.step, older, diags);
+  return found ? older : NULL;
+}
+
+bool tsr_checkpoint_manager_none_whole(const char *folder, tsr_diags *diags) {
+  tsr_diag_failure(diags, TSR_NOWHERE, "'%s' has checkpoints, and none can be read", folder);
+  tsr_diag_hint(
+      diags,
+      "--overwrite without --resume gives them up; `checkpoint verify` says what is damaged");
+  return false;
+}
+
+/* Whether the run is the one that a checkpoint is of. */
+static bool check_same(
+    const tsr_checkpoint_manager *k, const tsr_manifest *m, const tsr_recipe_entry *recipe,
+    int count, tsr_diags *diags) {
+  if (!m->has_state)
+    return tsr_diag_error(
+        diags, TSR_NOWHERE, "'%s' holds weights alone: training_config.model_path begins with them",
+        m->folder);
+  return check_recipe(&k->run, m, recipe, count, diags) && check_position(&k->run, m, diags);
+}
+
+/* A run whose steps are all made is done again, for scripts that ask for it; one that has made more
+ * is another run than the user thinks. */
+static void report_excess(const tsr_checkpoint_manager *k, int64_t step, tsr_diags *diags) {
+  int64_t last = k->run.total_steps;
+  if (step < last) return;
+  if (!k->run.quiet) printf("nothing is left to train: the run has %lld steps\n", (long long)last);
+  if (step == last) return;
+  const char *key = "training_config.max_steps";
+  if (last < k->run.config->training.max_steps) key = "training_config.num_epochs";
+  tsr_diag_warning(
+      diags, tsr_config_location(k->run.config, key),
+      "the checkpoint is after step %lld, behind the run's last step, %lld", (long long)step,
+      (long long)last);
+}
+
+static bool go_on(
+    tsr_arena *arena, tsr_checkpoint_manager *k, const tsr_recipe_entry *recipe, int count,
+    tsr_run_state *state, tsr_diags *diags) {
+  const tsr_manifest *m = k->options.resume;
+  for (;;) {
+    tsr_diags *errors = k->options.named ? diags : tsr_diags_new(arena);
+    if (load(arena, k, m, errors)) break;
+    if (errors == diags) return false;
+    tsr_checkpoint_pass_over(m->folder, errors, diags);
+    m = k->options.resume = before(arena, k, m, diags);
+    if (!m) return tsr_checkpoint_manager_none_whole(k->options.folder, diags);
+    if (!check_same(k, m, recipe, count, diags)) return false;
+  }
+  *state = m->state;
+  if (!k->run.quiet)
+    printf("resumes from '%s', after step %lld\n", m->folder, (long long)state->step);
+  report_excess(k, state->step, diags);
+  return true;
+}
+
+static bool begin(
+    tsr_arena *arena, tsr_checkpoint_manager *k, const tsr_recipe_entry *recipe, int count,
+    tsr_run_state *state, tsr_diags *diags) {
+  const tsr_manifest *weights = k->options.weights;
+  if (k->options.resume) return go_on(arena, k, recipe, count, state, diags);
+  if (!weights) return true;
+  if (!tsr_checkpoint_load(
+          arena, weights, k->run.executable, false, k->run.config->checkpoint.verify, diags))
+    return false;
+  if (!k->run.quiet) printf("weights: '%s'\n", weights->folder);
+  return true;
+}
+
+/* ---- the folder ---- */
+
+/* A new run leaves another one's checkpoints alone. */
+static bool check_empty(tsr_arena *arena, const tsr_checkpoint_manager *k, tsr_diags *diags) {
+  tsr_checkpoint_entry *entries;
+  int count;
+  const char *folder = k->options.folder;
+  if (!tsr_checkpoints_list(arena, folder, &entries, &count, diags)) return false;
+  if (!count) return true;
+  tsr_diag_error(
+      diags, tsr_config_location(k->run.config, "training_config.checkpoint_dir"),
+      "'%s' has the checkpoints of a run, up to step %lld", folder,
+      (long long)entries[count - 1].step);
+  tsr_diag_hint(
+      diags, "--resume goes on with it, --overwrite gives it up, another checkpoint_dir keeps it");
+  return false;
+}
+
+static bool agree_on_folder(const tsr_checkpoint_manager *k, bool ok, tsr_diags *diags) {
+  if (!tsr_executable_agree(k->run.executable, !ok)) return true;
+  return ok && tsr_diag_failure(
+                   diags, TSR_NOWHERE, "another process cannot keep checkpoints in '%s'",
+                   k->options.folder);
+}
+
+/* Every process writes its own shards, all into the folder that process 0 has taken. */
+static bool sees_folder(tsr_arena *arena, const tsr_checkpoint_manager *k, tsr_diags *diags) {
+  const char *folder = k->options.folder;
+  char here[PATH_MAX] = "";
+  if (tsr_folder_lock_is_of(arena, folder, k->options.owner)) return true;
+  tsr_diag_error(
+      diags, TSR_NOWHERE, "process %d does not see the folder '%s' that process 0 has made",
+      k->run.process, folder);
+  if (*folder != '/' && getcwd(here, sizeof here))
+    tsr_diag_hint(
+        diags, "it was looked for in '%s'; an absolute path is the same everywhere", here);
+  else tsr_diag_hint(diags, "checkpoints of many hosts need a file system that they share");
+  return false;
+}
+
+/* Under the lock, so that nothing comes between. */
+static bool take_folder(tsr_arena *arena, tsr_checkpoint_manager *k, tsr_diags *diags) {
+  const tsr_checkpoint_manager_options *o = &k->options;
+  bool ok = k->run.process > 0 || (tsr_checkpoints_take_folder(arena, o->folder, &k->lock, diags) &&
+                                   (o->purpose != TSR_OUT_NEW || check_empty(arena, k, diags)));
+  return agree_on_folder(k, ok, diags) &&
+         agree_on_folder(k, k->run.process == 0 || sees_folder(arena, k, diags), diags);
+}
+
+/* ---- the files beside the tensors ---- */
+
+static const char *config_text(tsr_arena *arena, const tsr_config *config) {
+  tsr_text text = {0};
+  tsr_config_print(config, &text);
+  const char *copy = tsr_arena_strndup(arena, text.data, text.length);
+  tsr_text_free(&text);
+  return copy;
+}
+
+/* Of characters, decoding them all gives the text that makes the vocabulary again. */
+static void
+add_tokenizer(tsr_arena *arena, const tsr_checkpoint_manager_run *r, tsr_saver_options *o) {
+  const tsr_dataset *d = &r->data->dataset;
+  if (d->kind != TSR_DATASET_TEXT) return;
+  if (d->tokenizer.kind == TSR_TOKENIZER_BPE) {
+    o->tokenizer = "tokenizer.json";
+    o->tokenizer_from = r->data->tokenizer_file;
+  }
+  if (d->tokenizer.kind != TSR_TOKENIZER_CHAR) return;
+  int32_t vocab = d->tokenizer.vocab_size;
+  int32_t *all = tsr_arena_array(arena, int32_t, vocab + 1);
+  for (int32_t i = 0; i < vocab; i++) all[i] = i;
+  tsr_text text = {0};
+  tsr_tokenizer_decode(&d->tokenizer, all, vocab, &text);
+  o->tokenizer = "vocabulary.txt";
+  o->tokenizer_length = text.length;
+  o->tokenizer_bytes = tsr_arena_strndup(arena, text.data ? text.data : "", text.length);
+  tsr_text_free(&text);
+}
+
+/* What an imported model has beside its weights is handed on, so that an export has it too. Read
+ * now: a checkpoint that a run resumed from may be removed while it goes on. */
+static bool add_sides(
+    tsr_arena *arena, const tsr_checkpoint_manager *k, tsr_saver_options *o, tsr_diags *diags) {
+  enum { BYTES_MAX = 1 << 26, SIDES_MAX = 16 };
+  const tsr_manifest *from = k->options.resume ? k->options.resume : k->options.weights;
+  tsr_side_file *sides = tsr_arena_array(arena, tsr_side_file, SIDES_MAX);
+  o->sides = sides;
+  if (from && !tsr_checkpoint_reader_check_sides(arena, from, diags)) return false;
+  for (int i = 0; from && tsr_hf_side_files[i] && i < SIDES_MAX; i++) {
+    const char *name = tsr_hf_side_files[i], *path = tsr_path_join(arena, from->folder, name);
+    bool tokenizer = o->tokenizer && !strcmp(name, o->tokenizer);
+    if (tokenizer || !tsr_file_exists(path)) continue;
+    tsr_side_file *s = &sides[o->sides_count++];
+    s->name = name;
+    char *bytes;
+    if (!tsr_file_read_nofollow(arena, path, BYTES_MAX, TSR_NOWHERE, &bytes, &s->length, diags))
+      return false;
+    s->bytes = bytes;
+  }
+  return true;
+}
+
+static bool open_saver(
+    tsr_arena *arena, tsr_checkpoint_manager *k, const tsr_recipe_entry *recipe, int count,
+    tsr_diags *diags) {
+  const tsr_config_checkpoint *c = &k->run.config->checkpoint;
+  tsr_saver_options o = {
+      .folder = k->options.folder,
+      .keep_last = c->keep_last,
+      .keep_every = c->keep_every,
+      .background = c->background,
+      .process = k->run.process,
+      .processes = k->run.processes,
+      .timeout_s = k->run.config->collectives.timeout_s,
+      .mesh = k->options.mesh_text,
+      .isa = k->run.isa,
+      .version = k->options.version,
+      .recipe = recipe,
+      .recipe_count = count,
+      .config = config_text(arena, k->run.config)};
+  add_tokenizer(arena, &k->run, &o);
+  if (!add_sides(arena, k, &o, diags)) return false;
+  bool all = k->options.purpose == TSR_OUT_OVERWRITES;
+  bool opened = k->run.process > 0 || tsr_checkpoints_clean(arena, o.folder, all, diags);
+  opened = opened && tsr_saver_open(arena, k->run.executable, &o, &k->saver, diags);
+  if (!agree_on_folder(k, opened, diags)) return false;
+  if (k->run.quiet) return true;
+  int64_t every = k->run.config->training.model_save_interval;
+  printf(
+      "checkpoints: %s each into '%s'", tsr_text_bytes(tsr_saver_bytes(k->saver)).text, o.folder);
+  if (every) printf(", every %lld steps and at the end\n", (long long)every);
+  else printf(", at the end\n");
+  return true;
+}
+
+static bool make_room(tsr_checkpoint_manager *k, int64_t steps, tsr_diags *diags) {
+  if (steps <= k->capacity) return true;
+  int64_t capacity = k->capacity * 2 > steps ? k->capacity * 2 : steps + 1024;
+  float *loss = tsr_memory_try_grow(k->loss, sizeof(float) * (size_t)capacity);
+  if (loss) k->loss = loss;
+  float *norm = tsr_memory_try_grow(k->norm, sizeof(float) * (size_t)capacity);
+  if (norm) k->norm = norm;
+  if (!loss || !norm)
+    return tsr_diag_failure(
+        diags, TSR_NOWHERE, "out of memory for the losses of %lld steps", (long long)steps);
+  k->capacity = capacity;
+  return true;
+}
+
+bool tsr_checkpoint_manager_open(
+    tsr_arena *arena, const tsr_checkpoint_manager_options *options,
+    const tsr_checkpoint_manager_run *run, tsr_run_state *state, tsr_checkpoint_manager **ret,
+    tsr_diags *diags) {
+  tsr_checkpoint_manager *k = *ret = tsr_arena_alloc(arena, sizeof *k);
+  *k = (tsr_checkpoint_manager){
+      .arena = arena, .options = *options, .run = *run, .taken = -1, .begin = now()};
+  k->lock = TSR_FOLDER_LOCK_NONE;
+  tsr_recipe_entry *recipe;
+  int count;
+  recipe_of(arena, run, &recipe, &count);
+  const tsr_manifest *resume = options->resume;
+  bool ok = (!resume || check_same(k, resume, recipe, count, diags)) &&
+            (!options->folder || take_folder(arena, k, diags)) &&
+            make_room(k, resume ? resume->state.step + 1 : 1, diags) &&
+            begin(arena, k, recipe, count, state, diags) &&
+            (!options->folder || open_saver(arena, k, recipe, count, diags));
+  bool there =
+      ok && options->resume && options->folder &&
+      !strcmp(tsr_checkpoint_path(arena, options->folder, state->step), options->resume->folder);
+  if (there) k->taken = state->step;
+  if (!ok) tsr_checkpoint_manager_close(k);
+  return ok;
+}
+
+/* ---- while it goes on ---- */
+
+static bool is_due(const tsr_checkpoint_manager *k, int64_t step) {
+  int64_t every = k->run.config->training.model_save_interval;
+  return every && step % every == 0;
+}
+
+static void take(tsr_checkpoint_manager *k, const tsr_run_state *state, tsr_diags *diags) {
+  tsr_saver_history history = {k->loss, k->norm};
+  if (tsr_saver_take(k->saver, state, history, diags)) k->taken = state->step;
+}
+
+void tsr_checkpoint_manager_step(
+    tsr_checkpoint_manager *k, const tsr_run_state *state, double loss, double norm, double seconds,
+    bool wanted, tsr_diags *diags) {
+  if (!make_room(k, state->step, diags)) return;
+  k->loss[state->step - 1] = (float)loss;
+  k->norm[state->step - 1] = (float)norm;
+  if (seconds > k->slowest) k->slowest = seconds;
+  if (!k->saver) return;
+  tsr_saver_report(k->saver, diags);
+  if (wanted || is_due(k, state->step)) take(k, state, diags);
+}
+
+bool tsr_checkpoint_manager_is_writing(const tsr_checkpoint_manager *k) {
+  return k && k->saver && tsr_saver_is_busy(k->saver);
+}
+
+enum { MARGIN_S = 1 };
+
+bool tsr_checkpoint_manager_is_late(const tsr_checkpoint_manager *k) {
+  if (!k->options.limit_s) return false;
+  double save = k->saver ? 2 * tsr_saver_seconds(k->saver) : 0;
+  return now() - k->begin + 2 * k->slowest + save + MARGIN_S > k->options.limit_s;
+}
+
+/* Waits for the newest; whether it is of this state and on the disk, for all processes. */
+static bool is_kept(tsr_checkpoint_manager *k, const tsr_run_state *state, tsr_diags *diags) {
+  bool ok = tsr_saver_wait(k->saver, diags) && k->taken == state->step;
+  return !tsr_executable_agree(k->run.executable, !ok);
+}
+
+/* A write that fails is tried once more: what made it fail may have been the one before it. */
+bool tsr_checkpoint_manager_finish(
+    tsr_checkpoint_manager *k, const tsr_run_state *state, tsr_diags *diags) {
+  if (!k->saver || !state->step) return true;
+  bool ok = is_kept(k, state, diags);
+  for (int i = 0; i < 2 && !ok; i++) {
+    take(k, state, diags);
+    ok = is_kept(k, state, diags);
+  }
+  const char *reason = tsr_saver_reason(k->saver);
+  return ok ||
+         tsr_diag_failure(
+             diags, TSR_NOWHERE, "the state after step %lld, the last, is not on the disk%s%s",
+             (long long)state->step, *reason ? ": " : "", reason);
+}
+
+void tsr_checkpoint_manager_close(tsr_checkpoint_manager *k) {
+  if (!k) return;
+  tsr_saver_close(k->saver);
+  tsr_checkpoints_give_back(k->arena, &k->lock);
+  free(k->loss);
+  free(k->norm);
+  k->saver = NULL;
+  k->loss = k->norm = NULL;
+}

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What lasts of a run: where it begins (anew, from saved weights, or where another run of the same
+ * recipe stopped), and the checkpoints that it leaves. */
+#ifndef TSR_TRAIN_CHECKPOINT_MANAGER_H
+#define TSR_TRAIN_CHECKPOINT_MANAGER_H
+#include "checkpoint/save.h"
+#include "train/compile.h"
+#include "train/out_folder.h"
+#include "train/run_data.h"
+#include <signal.h>
+
+typedef struct {
+  const char *folder;          /* of the checkpoints; NULL: none are written */
+  bool resumes;                /* going on was asked for, be there a checkpoint or not */
+  tsr_out_purpose purpose;     /* of the folder: to resume from what is in it, for one */
+  const tsr_manifest *resume;  /* to resume from; NULL: the run begins anew */
+  bool named;                  /* it was named, so no other one will do */
+  const tsr_manifest *weights; /* whose parameters a new run begins with; NULL: random ones */
+  double limit_s;              /* the run ends before it has lasted so long; 0: never */
+  const char *mesh_text, *version;
+  const char *owner; /* of the folder, process 0 (tsr_folder_lock_owner); NULL: alone */
+} tsr_checkpoint_manager_options;
+
+/* What the checkpoint manager must know of the run. */
+typedef struct {
+  const tsr_config *config;
+  const tsr_run_data *data;
+  const tsr_compiled *training;
+  tsr_executable *executable;
+  const char *isa;
+  const char *units_order; /* tsr_parallel_own_order */
+  int64_t samples_per_step, total_steps;
+  bool quiet;
+  int process, processes;
+} tsr_checkpoint_manager_run;
+
+typedef struct tsr_checkpoint_manager tsr_checkpoint_manager;
+
+/* The failure of a run that should go on in a folder whose checkpoints are all damaged. */
+bool tsr_checkpoint_manager_none_whole(const char *folder, tsr_diags *diags);
+
+/* Compares the recipes, loads, and takes the folder. `state` is set where the run begins: untouched
+ * for a new one. A checkpoint that was not named and is damaged is passed over with a warning for
+ * the one before it; that there is none is a failure. Errors: every key of the recipe that differs;
+ * tensors that do not fit; a folder that holds the checkpoints of another run. */
+bool tsr_checkpoint_manager_open(
+    tsr_arena *arena, const tsr_checkpoint_manager_options *options,
+    const tsr_checkpoint_manager_run *run, tsr_run_state *state,
+    tsr_checkpoint_manager **ret_checkpoint_manager, tsr_diags *diags);
+
+/* After every step: remembers its numbers, and takes a checkpoint if one is due or `wanted`.
+ * Messages of the writer come as warnings. Processes call it alike. */
+void tsr_checkpoint_manager_step(
+    tsr_checkpoint_manager *manager, const tsr_run_state *state, double loss, double norm,
+    double seconds, bool wanted, tsr_diags *diags);
+bool tsr_checkpoint_manager_is_writing(
+    const tsr_checkpoint_manager *manager); /* beside the steps */
+/* Whether the next step, and a checkpoint after it, would end behind the time limit. */
+bool tsr_checkpoint_manager_is_late(const tsr_checkpoint_manager *manager);
+
+/* At the end: the state, if it is not on the disk yet. False if it cannot be kept. */
+bool tsr_checkpoint_manager_finish(
+    tsr_checkpoint_manager *manager, const tsr_run_state *state, tsr_diags *diags);
+void tsr_checkpoint_manager_close(tsr_checkpoint_manager *manager); /* NULL is fine */
+
+/* Values that a configuration left out and the recipe of a checkpoint has (units, the
+ * instruction-set level, the precision), so that the run that goes on has them too. */
+void tsr_recipe_fill(tsr_arena *arena, tsr_config *config, const tsr_manifest *resume);
+
+#endif

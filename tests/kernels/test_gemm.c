@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The matrix product: right, and the same bits for every split, for either operand packed before,
+ * with few rows, and from many threads. */
+#include "kernel_check.h"
+#include <pthread.h>
+
+static const tsr_kernels *k;
+
+static tsr_matrix rows_of(const float *x, int64_t cols) { return (tsr_matrix){x, cols, 1}; }
+static tsr_matrix columns_of(const float *x, int64_t rows) { return (tsr_matrix){x, 1, rows}; }
+
+static double *gemm_reference(const tsr_gemm *p) {
+  double *want = reference_new(p->M * p->c_stride);
+  for (int64_t i = 0; i < p->M; i++) {
+    for (int64_t n = 0; n < p->K; n++) {
+      double a = p->a.data[i * p->a.rs + n * p->a.cs];
+      for (int64_t j = 0; j < p->N; j++)
+        want[i * p->c_stride + j] += a * p->b.data[n * p->b.rs + j * p->b.cs];
+    }
+    for (int64_t j = 0; j < p->c_stride; j++)
+      if (j >= p->N || p->adds) want[i * p->c_stride + j] += (double)p->c[i * p->c_stride + j];
+  }
+  return want;
+}
+
+static void *aligned(int64_t bytes) {
+  void *memory;
+  if (posix_memalign(&memory, 64, (size_t)(bytes ? bytes : 64))) abort();
+  return memory;
+}
+
+static int64_t strip_of(bool rows) { return rows ? TSR_GEMM_ROWS : TSR_GEMM_COLUMNS; }
+static int64_t strips(int64_t n, bool rows) { return (n + strip_of(rows) - 1) / strip_of(rows); }
+
+static void multiply(const tsr_gemm *p, const float *packed, int64_t begin, int64_t end) {
+  int64_t n = p->by_rows ? p->M : p->N, strip = strip_of(p->by_rows);
+  k->gemm(p, packed, begin * strip, end * strip < n ? end * strip : n);
+}
+
+/* Packed in random pieces too. */
+static float *pack(const tsr_gemm *p) {
+  float *packed = aligned(k->gemm_bytes(p));
+  int64_t n = p->by_rows ? p->N : p->M, all = strips(n, !p->by_rows),
+          half = (int64_t)(check_random() % (uint64_t)all) * strip_of(!p->by_rows);
+  k->gemm_pack(p, packed, half, n);
+  k->gemm_pack(p, packed, 0, half);
+  return packed;
+}
+
+static output gemm_output(tsr_gemm p) {
+  output o = output_from(p.c, p.M * p.c_stride);
+  float *packed = pack(&p);
+  RUN(strips(p.by_rows ? p.M : p.N, p.by_rows), p.c = o.pass[pass];
+      multiply(&p, packed, begin, end));
+  free(packed);
+  return o;
+}
+
+static void check_gemm(int64_t M, int64_t N, int64_t K, int layout, bool adds) {
+  int64_t stride = N + 3;
+  float *a = input_new(M * K, 1), *b = input_new(K * N, 1), *c = input_new(M * stride, 1);
+  for (int64_t i = 0; i < M * stride && !adds; i++)
+    if (i % stride < N) c[i] = NAN; /* not read */
+  tsr_gemm p = {
+      M,
+      N,
+      K,
+      layout & 1 ? columns_of(a, M) : rows_of(a, K),
+      layout & 2 ? columns_of(b, K) : rows_of(b, N),
+      c,
+      stride,
+      adds,
+      false};
+  double *want = gemm_reference(&p);
+  output columns = gemm_output(p);
+  p.by_rows = true;
+  output rows = gemm_output(p);
+  CHECK_OUTPUT(rows, want, 3e-5, 1);
+  CHECK_OUTPUT(columns, want, 3e-5, 1);
+  CHECK(!memcmp(rows.pass[0], columns.pass[0], (size_t)(M * stride) * sizeof(float)));
+  output_free(&rows), output_free(&columns);
+  free(a), free(b), free(c), free(want);
+}
+
+static void test_shapes(void) {
+  static const int64_t shapes[][3] = {
+      {1, 1, 1},      {3, 7, 5},     {17, 33, 65}, {6, 16, 384}, {65, 17, 100},   {100, 96, 7},
+      {64, 130, 400}, {12, 32, 385}, {1, 50, 800}, {50, 1, 33},  {400, 257, 768}, {30, 400, 1153}};
+  for (int i = 0; i < 12; i++)
+    for (int layout = 0; layout < 4; layout++)
+      check_gemm(shapes[i][0], shapes[i][1], shapes[i][2], layout, i % 2);
+}
+
+/* Few rows have the product's bits, whatever the strides; x, w and y are parts of larger ones. */
+static void check_skinny_gemm(int64_t R, int64_t N, int64_t K) {
+  int64_t x_stride = K + 5, w_stride = K + 3, y_stride = N + 2;
+  float *x = input_new(R * x_stride, 1), *w = input_new(N * w_stride, 1);
+  tsr_skinny_gemm few = {R, K, x_stride, w_stride, y_stride};
+  float *start = input_new(R * y_stride, 1);
+  output y = output_from(start, R * y_stride);
+  tsr_gemm p = {R, N, K, {x, x_stride, 1}, {w, 1, w_stride}, start, y_stride, false, true};
+  float *packed = pack(&p);
+  k->gemm(&p, packed, 0, R);
+  RUN(N, k->skinny_gemm(&few, y.pass[pass], x, w, begin, end));
+  CHECK_OUTPUT(y, NULL, 0, 0);
+  CHECK_AT(
+      !memcmp(y.pass[0], start, (size_t)(R * y_stride) * sizeof *start), "%s: (%lld, %lld, %lld)",
+      k->isa, (long long)R, (long long)N, (long long)K);
+  output_free(&y);
+  free(x), free(w), free(start), free(packed);
+}
+
+static void test_skinny_gemm(void) {
+  static const int64_t sizes[] = {1, 3, 8, 16, 31, 33, 100, 257};
+  static const int64_t depths[] = {1, 5, 16, 77, 384, 400, 768, 1500, 2100};
+  for (int i = 0; i < 8; i++)
+    for (int d = 0; d < 9; d++) check_skinny_gemm(1 + (i + d) % 9, sizes[i], depths[d]);
+}
+
+typedef struct {
+  tsr_gemm p;
+  const float *packed;
+} job;
+
+static void *job_run(void *argument) {
+  job *j = argument;
+  for (int i = 0; i < 20; i++) k->gemm(&j->p, j->packed, 0, j->p.N);
+  return NULL;
+}
+
+static void test_threads(void) {
+  enum { THREADS = 4, M = 70, N = 90, K = 300 };
+  float *a = input_new(M * K, 1), *b = input_new(K * N, 1);
+  tsr_gemm p = {M, N, K, rows_of(a, K), rows_of(b, N), NULL, N, false, false};
+  float *packed = pack(&p);
+  pthread_t threads[THREADS];
+  job jobs[THREADS];
+  for (int i = 0; i < THREADS; i++) {
+    jobs[i] = (job){p, packed};
+    jobs[i].p.c = input_new(M * N, 1);
+    CHECK(!pthread_create(&threads[i], NULL, job_run, &jobs[i]));
+  }
+  for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
+  for (int i = 1; i < THREADS; i++) CHECK(!memcmp(jobs[0].p.c, jobs[i].p.c, M * N * sizeof(float)));
+  for (int i = 0; i < THREADS; i++) free(jobs[i].p.c);
+  free(a), free(b), free(packed);
+}
+
+int main(void) {
+  for (const char *const *name = tsr_kernels_levels(); *name; name++) {
+    k = tsr_kernels_get(*name);
+    if (!k) continue;
+    test_shapes();
+    test_threads();
+    test_skinny_gemm();
+  }
+  return check_done("kernels.gemm");
+}

@@ -1,0 +1,69 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# One process of a job that was started in another way than the others: the job ends at once, with the user's mistake and
+# exit code 2, and nothing is left of it.
+# usage: test_odd_process.sh openmpi|mpich BUILD_FOLDER
+set -euo pipefail
+library=$1 build=$2
+. tests/processes/common.sh
+choose_launcher "$library" || skip "$why"
+patience=40
+host=$(hostname)
+train=("$program" --config "$recipe" --set training_config.eval_every=0 --set training_config.sample_tokens=0
+  --set 'mesh={axes: [dp], shape: [2]}')
+
+# refused NAME LINE COMMAND...: exit code 2, soon, with this line once
+refused() {
+  local code=0 begin=$SECONDS
+  bounded "${@:3}" > "$scratch/out" 2>&1 || code=$?
+  checks=$((checks + 1))
+  [ $code = 2 ] || wrong "$library, $1: exit code $code, not 2" "$scratch/out"
+  [ "$(grep -cF -- "$2" "$scratch/out")" = 1 ] || wrong "$library, $1: does not say once: $2" "$scratch/out"
+  [ $((SECONDS - begin)) -lt 25 ] || wrong "$library, $1: takes $((SECONDS - begin)) s"
+}
+
+refused "a level that is none, of one" "error: TESSERA_ISA: this machine does not run the level 'bogus'" \
+  "${launcher[@]}" -n 1 "${train[@]}" : -n 1 env TESSERA_ISA=bogus "${train[@]}"
+refused "a level that is none" "error: TESSERA_ISA: this machine does not run the level 'bogus'" \
+  env TESSERA_ISA=bogus "${launcher[@]}" -n 2 "${train[@]}"
+refused "a transport that is none, of one" "error: TESSERA_TRANSPORT is 'bogus', which is no transport" \
+  "${launcher[@]}" -n 1 "${train[@]}" : -n 1 env TESSERA_TRANSPORT=bogus "${train[@]}"
+refused "a transport that is none" "error: TESSERA_TRANSPORT is 'bogus', which is no transport" \
+  env TESSERA_TRANSPORT=bogus "${launcher[@]}" -n 2 "${train[@]}"
+
+# a command that each process runs for itself, beside others that wait for it
+for odd in "check --config $recipe" "plan --config $recipe" --help --version --print-schema "inspect --config $recipe"; do
+  # shellcheck disable=SC2086 # words
+  refused "$odd" "= all processes of a job run the same command" "${launcher[@]}" -n 1 "${train[@]}" : -n 1 "$program" $odd
+  # shellcheck disable=SC2086 # words
+  refused "$odd, first" "= all processes of a job run the same command" "${launcher[@]}" -n 1 "$program" $odd : -n 1 "${train[@]}"
+done
+grep -qE "error: this process was started beside another one \(pid [0-9]+\) that runs 'train', and runs 'inspect' alone" "$scratch/out" ||
+  wrong "$library: does not say which" "$scratch/out"
+# of all of them it is fine
+for same in "check --config $recipe" --version; do
+  # shellcheck disable=SC2086 # words
+  bounded "${launcher[@]}" -n 2 "$program" $same > "$scratch/out" 2>&1 || wrong "$library: $same by all" "$scratch/out"
+  [ "$(grep -cE "^(tessera-train |mesh_shape)" "$scratch/out")" = 2 ] || wrong "$library: $same is not done by all" "$scratch/out"
+  checks=$((checks + 1))
+done
+
+# options come before what follows from them
+"${train[@]}" --out "$scratch/kept" --quiet --set training_config.max_steps=2
+refused "--resume of one" "process 1 on $host has another command line than process 0 on $host: line 3 is '--resume' here and 'no --resume' there" \
+  "${launcher[@]}" -n 1 "${train[@]}" --out "$scratch/kept" : -n 1 "${train[@]}" --out "$scratch/kept" --resume
+refused "--overwrite of one" "line 5 is 'no --overwrite' here and '--overwrite' there" \
+  "${launcher[@]}" -n 1 "${train[@]}" --out "$scratch/kept" --overwrite : -n 1 "${train[@]}" --out "$scratch/kept"
+[ -d "$scratch/kept/checkpoints/step-00000002" ] || wrong "$library: a refused job has removed checkpoints"
+
+# folders that are seen by one process alone are removed again
+mkdir "$scratch/a" "$scratch/b"
+seq 3000 | tr '\n' ' ' | tee "$scratch/a/text.txt" > "$scratch/b/text.txt"
+local=("${train[@]}" --set training_config.data_path=text.txt)
+refused "a relative folder, seen from two" "process 1 does not see the folder 'results/checkpoints' that process 0 has made" \
+  "${launcher[@]}" -n 1 -wdir "$scratch/a" "${local[@]}" --out results : -n 1 -wdir "$scratch/b" "${local[@]}" --out results
+deep=(--set training_config.checkpoint_dir=one/two/three)
+refused "relative checkpoints, seen from two" "process 1 does not see the folder 'one/two/three' that process 0 has made" \
+  "${launcher[@]}" -n 1 -wdir "$scratch/a" "${local[@]}" "${deep[@]}" : -n 1 -wdir "$scratch/b" "${local[@]}" "${deep[@]}"
+[ "$(ls "$scratch/a" "$scratch/b" | grep -c .)" = 4 ] || wrong "$library: a refused job has left folders: $(ls "$scratch/a" "$scratch/b")"
+report
