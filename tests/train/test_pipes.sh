@@ -54,7 +54,7 @@ says "pipe: warning: ended by a signal: nobody reads this pipe"
 
 # a reader that reads nothing: the run goes on, and a signal ends it
 for signal in TERM INT; do
-  sleep 1000 < pipe &
+  (exec 3< pipe; exec sleep 1000) &
   reader=$!
   : > "$said"
   "$program" --config run.yaml --metrics pipe "${endless[@]}" --set training_config.log_every=500 > "$said" 2>&1 &
