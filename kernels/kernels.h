@@ -108,7 +108,7 @@ typedef struct {
 
 enum { TSR_GEMM_ROWS = 12, TSR_GEMM_COLUMNS = 32 }; /* of both, panels are divisors */
 
-/* Every element of a product is one chain: TSR_PRODUCT_DEPTH neighbours in K are added one after
+/* Every element of a product is one chain: TSR_GEMM_DEPTH neighbours in K are added one after
  * the other to zero, and such sums to one another, so that its bits depend on no shape and no
  * split. */
 enum { TSR_GEMM_DEPTH = 384 };
@@ -195,7 +195,7 @@ typedef struct {
 
   /* ---- products. All of product_pack comes before any of product: its items are rows of A, or
    * columns of B where by_rows, and product's those of the other one; a range begins at a multiple
-   * of TSR_PRODUCT_ROWS or TSR_PRODUCT_COLUMNS. `packed` has product_bytes, aligned to 64. K > 0
+   * of TSR_GEMM_ROWS or TSR_GEMM_COLUMNS. `packed` has product_bytes, aligned to 64. K > 0
    * ---- */
   int64_t (*gemm_bytes)(const tsr_gemm *p);
   void (*gemm_pack)(const tsr_gemm *p, float *packed, int64_t begin, int64_t end);

@@ -3,7 +3,7 @@
  * other a block at a time, which stays in the second cache, and runs the micro-kernel over the
  * tiles.
  *
- * Every element is one chain, whatever the split and the shape: the products of TSR_PRODUCT_DEPTH
+ * Every element is one chain, whatever the split and the shape: the products of TSR_GEMM_DEPTH
  * neighbours in K are added one after the other to zero, and these sums to one another. */
 #include "kernels/cpu/gemm.h"
 

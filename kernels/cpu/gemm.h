@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Shared by the two halves of the matrix product: how operands are packed. A panel is `lanes` rows
  * of A, or columns of B, laid so that what a micro-kernel reads in one turn of its loop are
- * neighbours: (depth, lanes). Panels of up to TSR_PRODUCT_DEPTH of K lie behind each other, then
+ * neighbours: (depth, lanes). Panels of up to TSR_GEMM_DEPTH of K lie behind each other, then
  * those of the next; the last panel is filled up with zeros. */
 #ifndef TSR_KERNELS_CPU_PRODUCT_H
 #define TSR_KERNELS_CPU_PRODUCT_H

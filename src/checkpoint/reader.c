@@ -15,7 +15,7 @@ struct tsr_checkpoint_reader {
   tsr_arena *arena;
   const tsr_manifest *manifest;
   bool verify;
-  int *fds; /* per file; they are closed by tsr_input_close */
+  int *fds; /* per file; they are closed by tsr_checkpoint_reader_close */
   char *portion;
   tsr_hasher *hasher;
 };

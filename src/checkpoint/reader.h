@@ -14,7 +14,7 @@ bool tsr_checkpoint_reader_open(
     tsr_arena *arena, const tsr_manifest *manifest, bool verify, tsr_checkpoint_reader **ret_input,
     tsr_diags *diags);
 /* That the files without tensors, which other readers parse, are what was written: regular files,
- * their lengths, their hashes. Errors as of tsr_input_open. */
+ * their lengths, their hashes. Errors as of tsr_checkpoint_reader_open. */
 bool tsr_checkpoint_reader_check_sides(
     tsr_arena *arena, const tsr_manifest *manifest, tsr_diags *diags);
 void tsr_checkpoint_reader_close(tsr_checkpoint_reader *input);

@@ -53,9 +53,9 @@ typedef struct {
   int64_t begin[TSR_DIMS_MAX], piece[TSR_DIMS_MAX];
 } tsr_checkpoint_writer_piece;
 
-/* A safetensors file of pieces, whose data then come in their order by tsr_output_data, in portions
- * of any size, exactly as many bytes as they have together. A piece of a whole tensor is called by
- * the tensor's name in the file, another one by name and begin: "wq@128,0". */
+/* A safetensors file of pieces, whose data then come in their order by tsr_checkpoint_writer_data,
+ * in portions of any size, exactly as many bytes as they have together. A piece of a whole tensor
+ * is called by the tensor's name in the file, another one by name and begin: "wq@128,0". */
 bool tsr_checkpoint_writer_tensors(
     tsr_checkpoint_writer *output, const char *file, const tsr_checkpoint_writer_piece *pieces,
     int count, tsr_diags *diags);

@@ -203,7 +203,7 @@ static bool is_spelling(const char *a, const char *b) {
   }
 }
 
-/* The words of schedule/order.h, in all spellings that it takes, or a file. */
+/* The words of schedule/pipeline.h, in all spellings that it takes, or a file. */
 static void resolve_schedule(tsr_loader *l) {
   static const char *const names[] = {"gpipe", "1f1b", "interleaved", "zb_h1", "zb_v", "file:PATH"};
   static const char *const others[] = {"interleaved_1f1b", "zb_v_zero_bubble"};

@@ -24,7 +24,7 @@ enum { TSR_GRAPH_OUTPUTS_MAX = 16 }; /* that a graph file may ask for */
 
 typedef enum {
   TSR_VALUE_INPUT,        /* written anew for every microbatch: tokens, targets, features */
-  TSR_VALUE_STEP_SCALARS, /* a few numbers written for every step: tsr_hyper */
+  TSR_VALUE_STEP_SCALARS, /* a few numbers written for every step: tsr_step_scalar */
   TSR_VALUE_CONST,        /* computed once before the first step: a rope table */
   TSR_VALUE_PARAM,
   TSR_VALUE_STATE, /* optimizer state, zero at the start */
@@ -137,7 +137,7 @@ typedef struct tsr_graph {
   int params_count, params_capacity;
   tsr_graph_end *outputs; /* asked for: loss, logits, … */
   int outputs_count, outputs_capacity;
-  int step_scalars;        /* the TSR_VALUE_HYPER value, -1 before it is first needed */
+  int step_scalars;        /* the TSR_VALUE_STEP_SCALARS value, -1 before it is first needed */
   int loss;                /* -1: none */
   int grads_count, *grads; /* per parameter after autodiff: its gradient's value, -1 none */
   tsr_units units;

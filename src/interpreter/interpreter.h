@@ -25,7 +25,7 @@ typedef void tsr_interpreter_mask(
 
 /* What the loss and dropout depend on beside inputs and parameters. */
 typedef struct {
-  double inv_count;     /* 1 / targets of the step that are not ignored (TSR_HYPER_INV_COUNT) */
+  double inv_count;     /* 1 / targets of the step that are not ignored (TSR_SCALAR_INV_COUNT) */
   int64_t microbatches; /* of the step; 0 counts as 1 */
   tsr_interpreter_mask *mask; /* called by forward for every node with p > 0; may be NULL without */
   void *mask_context;

@@ -75,7 +75,7 @@ typedef struct {
  * updates, and what the graph gives out. A parameter is rounded once a step to a working copy,
  * which is what forward and backward pass read.
  *
- * With fp16 the loss's gradient is multiplied by TSR_HYPER_LOSS_SCALE, and clip divides by it: its
+ * With fp16 the loss's gradient is multiplied by TSR_SCALAR_LOSS_SCALE, and clip divides by it: its
  * norm and factor are those of gradients without the scale. When that norm is not finite, clip's
  * third number is 0 and no parameter nor state changes; the norm is over all shards, so every rank
  * decides alike. */

@@ -50,7 +50,7 @@ typedef struct {
 tsr_model_work tsr_model_work_of(const tsr_graph *graph, int64_t microbatches);
 
 /* Bytes of each rank of a stage: parameters and state of the first of `programs`, the largest cache
- * and work segments of any, constants and inputs of each. That is what tsr_worker_open allocates
+ * and work segments of any, constants and inputs of each. That is what tsr_process_open allocates
  * for them. */
 typedef struct {
   int64_t parameters, state, sources /* constants and inputs */, cache, work, total;

@@ -236,7 +236,7 @@ typedef struct {
  * front. */
 void tsr_task_describe(const tsr_task_at *at, tsr_collective *ret_collective);
 /* The groups of a collective's task with a member here, in the order of their first members; `next`
- * begins at 0. Fills the process's in, out and worker_of; -1: there is no more. */
+ * begins at 0. Fills the process's in, out and process_of; -1: there is no more. */
 int tsr_task_next_group(
     const tsr_task_at *at, const tsr_collective *c, int *next, bool *ret_all_here);
 /* Of all of a program's collectives, before anything else is planned. */

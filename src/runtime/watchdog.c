@@ -188,7 +188,7 @@ static bool add_members(
     }
     if (found)
       tsr_text_add(
-          text, "%sworker %d (rank%s%s)", any ? ", " : "", o, found == 1 ? "" : "s", ranks.data);
+          text, "%sprocess %d (rank%s%s)", any ? ", " : "", o, found == 1 ? "" : "s", ranks.data);
     any |= found > 0;
     tsr_text_free(&ranks);
   }

@@ -64,17 +64,18 @@ tsr_pipeline_kind tsr_pipeline_find(const char *name);
 bool tsr_pipeline_possible(
     tsr_pipeline_kind kind, int stages, int chunks, int microbatches, tsr_location location,
     tsr_diags *diags);
-/* Of counts that are possible. TSR_ORDER_FORWARD is sound with either placement, and v_shaped may
- * be set to that of the order that the model was placed for. */
+/* Of counts that are possible. TSR_PIPELINE_FORWARD is sound with either placement, and v_shaped
+ * may be set to that of the order that the model was placed for. */
 tsr_pipeline *tsr_pipeline_make(
     tsr_arena *arena, tsr_pipeline_kind kind, int stages, int chunks, int microbatches);
 
-/* A user's file, checked (tsr_order_check). stages and microbatches must be the run's; errors are
- * located in the file, an unreadable file at `place`. It is for training: every F has its B. */
+/* A user's file, checked (tsr_pipeline_check). stages and microbatches must be the run's; errors
+ * are located in the file, an unreadable file at `place`. It is for training: every F has its B.
+ * */
 bool tsr_pipeline_read(
     tsr_arena *arena, const char *path, tsr_location location, int stages, int microbatches,
     tsr_pipeline **ret_order, tsr_diags *diags);
-/* In the format above; tsr_order_read gives the same order back. */
+/* In the format above; tsr_pipeline_read gives the same order back. */
 void tsr_pipeline_print(const tsr_pipeline *order, tsr_text *text);
 
 /* Every chunk's F, B (and W) of every microbatch stands once, F before B before W, and no circle of

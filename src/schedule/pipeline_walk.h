@@ -16,7 +16,7 @@ typedef struct {
 bool tsr_pipeline_needs(
     const tsr_pipeline *order, int stage, tsr_action action, tsr_need *ret_need);
 
-/* A place of its own for every action of a kind: 0 .. tsr_order_slots - 1 (of one kind). */
+/* A place of its own for every action of a kind: 0 .. tsr_pipeline_slots - 1 (of one kind). */
 int64_t tsr_pipeline_slots(const tsr_pipeline *order);
 int64_t tsr_pipeline_slot(const tsr_pipeline *order, int stage, tsr_action action);
 

@@ -23,7 +23,7 @@ typedef struct {
 
 /* The programs of generation, to be put behind others of a process's; how many (1 or 2). */
 int tsr_generation_programs(const tsr_compiled *generation, tsr_programs ret_programs[2]);
-/* Of what tsr_worker_open gave for them; `vocab_size` is the tokenizer's, of which the model may
+/* Of what tsr_process_open gave for them; `vocab_size` is the tokenizer's, of which the model may
  * know less. */
 tsr_generator tsr_generator_of(
     const tsr_compiled *generation, tsr_executable *const *executable, int64_t vocab_size);

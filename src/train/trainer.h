@@ -36,7 +36,7 @@ typedef struct {
   tsr_checkpoint_manager_options keep; /* where the run begins, and its checkpoints */
   tsr_rank_map rank_map; /* all zero: this process is alone; else all processes train */
   double timeout_s;      /* that a process waits for others; 0: for ever */
-  void (*lost)(void *context, const char *report); /* as in tsr_worker_options */
+  void (*lost)(void *context, const char *report); /* as in tsr_process_options */
   void *lost_context;
   tsr_recording *recording; /* NULL: none */
   bool comm_trace; /* each step's communication goes to stderr (report/comm_trace.h); not while
