@@ -117,6 +117,34 @@ void tsr_manifest_print(const tsr_manifest *m, tsr_text *text) {
   memcpy(text->data + start + HASH_AT, hash, TSR_HASH_TEXT - 1);
 }
 
+static void add_piece_line(tsr_text *text, const tsr_stored *t, const tsr_stored_piece *p) {
+  tsr_text_add(text, "tensor %s ", t->name);
+  add_list(text, t->ndim, p->begin);
+  tsr_text_add(text, " ");
+  add_list(text, t->ndim, p->shape);
+  tsr_text_add(text, " of %s %s\n", tsr_dtype_name(t->dtype), p->hash);
+}
+
+void tsr_manifest_print_content(const tsr_manifest *m, tsr_text *text) {
+  const tsr_run_state *s = &m->state;
+  char hash[TSR_HASH_TEXT];
+  tsr_recipe_hash(m->recipe, m->recipe_count, hash);
+  tsr_text_add(text, "step %" PRId64 "\nseed %" PRIu64 "\n", s->step, s->seed);
+  tsr_text_add(text, "updates %" PRId64 "\nsamples %" PRId64 "\n", s->updates, s->samples);
+  if (s->has_scale)
+    tsr_text_add(
+        text, "loss scale %.9g, good steps %" PRId64 "\n", (double)s->scale, s->scale_good_steps);
+  tsr_text_add(text, "%s\nrecipe %s\n", m->has_state ? "state" : "no state", hash);
+  for (int i = 0; i < m->files_count; i++) {
+    const tsr_stored_file *f = &m->files[i];
+    bool tensors = f->header != f->bytes, config = m->config && !strcmp(f->name, m->config);
+    if (!tensors && !config) tsr_text_add(text, "file %s %s\n", f->name, f->hash);
+  }
+  for (int i = 0; i < m->tensors_count; i++)
+    for (int k = 0; k < m->tensors[i].pieces_count; k++)
+      add_piece_line(text, &m->tensors[i], &m->tensors[i].pieces[k]);
+}
+
 /* ---- looking things up ---- */
 
 int64_t tsr_stored_elements(int ndim, const int64_t *shape) {

@@ -81,6 +81,11 @@ typedef struct {
 /* The text of manifest.json. */
 void tsr_manifest_print(const tsr_manifest *manifest, tsr_text *text);
 
+/* What copies of a checkpoint have in common, in lines: the state, the recipe, hashes of tensors
+ * and of the files beside them. Not what the time and the place of writing decide, and not the
+ * configuration. */
+void tsr_manifest_print_content(const tsr_manifest *manifest, tsr_text *text);
+
 /* Reads a folder's manifest: its own hash, then every number against every other (pieces inside
  * their tensor and file, of the right size, together as many elements as the tensor). The files are
  * not opened. Errors: at the manifest. */

@@ -19,7 +19,6 @@ static bool open_data(trained_model *m, tsr_split *ret_split) {
         "the configuration keeps no data for validation: --data FILE is needed");
   }
   if (!tsr_run_data_open(a->arena, m->setup.config, &needs, &m->data, a->diags)) return false;
-  tsr_dataset_fingerprint(&m->data.dataset, m->input_hash);
   /* characters that were counted in this text are not the model's */
   bool counted = m->data.dataset.tokenizer.kind == TSR_TOKENIZER_CHAR && !*t->tokenizer_path;
   if (!counted) return true;

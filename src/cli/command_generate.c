@@ -8,12 +8,16 @@
 #include "train/generate.h"
 #include <string.h>
 
+enum { ENDS_MAX = 64 };
+
 typedef struct {
   trained_model m;
   tsr_compiled compiled;
   tsr_prompt *prompts;
   const char **texts;
   int count;
+  int32_t stops[TSR_CHAT_STOPS_MAX + ENDS_MAX]; /* tokens that end a text */
+  int stops_count;
   tsr_text waiting; /* bytes of it that are no whole character yet */
 } generation;
 
@@ -73,14 +77,26 @@ static bool add_lines(generation *g, char *text, size_t bytes) {
   return ok;
 }
 
+static bool find_stops(generation *g) {
+  const tsr_tokenizer *tokenizer = &g->m.data.dataset.tokenizer;
+  int chat = tsr_chat_stops(tokenizer, g->stops), ends;
+  if (!tsr_hf_ends(
+          g->m.a->arena, g->m.weights.folder, tokenizer->vocab_size, ENDS_MAX, g->stops + chat,
+          &ends, g->m.a->diags))
+    return false;
+  g->stops_count = chat + ends;
+  return true;
+}
+
 static void hash_prompts(generation *g) {
   tsr_text all = {0};
+  tsr_text_add_bytes(&all, g->stops, sizeof *g->stops * (size_t)g->stops_count);
   for (int i = 0; i < g->count; i++) {
     tsr_text_add_bytes(&all, &g->prompts[i].count, sizeof g->prompts[i].count);
     tsr_text_add_bytes(
         &all, g->prompts[i].tokens, sizeof *g->prompts[i].tokens * (size_t)g->prompts[i].count);
   }
-  if (all.data) tsr_hash_text(all.data, all.length, g->m.input_hash);
+  if (all.data) tsr_hash_text(all.data, all.length, g->m.prompts_hash);
   tsr_text_free(&all);
 }
 
@@ -105,7 +121,10 @@ static bool read_prompts(generation *g) {
   if (ok && text) ok = add_lines(g, text, length);
   const char *own = g->m.setup.config->eval.prompt;
   if (ok && !g->count && *own) ok = add_prompt(g, "eval_config.prompt", own, strlen(own));
-  if (ok) hash_prompts(g);
+  if (ok && g->count) {
+    ok = find_stops(g);
+    hash_prompts(g);
+  }
   if (!ok || g->count) return ok;
   return tsr_diag_error(
       a->diags, TSR_NOWHERE, "nothing to resume from: --prompt, --prompt-file or --chat is needed");
@@ -175,18 +194,11 @@ static void show_all(const generation *g, const tsr_continuation *texts) {
 static bool generate(generation *g) {
   app *a = g->m.a;
   const tsr_config_eval *e = &g->m.setup.config->eval;
-  enum { ENDS_MAX = 64 };
-  int32_t stops[TSR_CHAT_STOPS_MAX + ENDS_MAX];
-  int chat = tsr_chat_stops(&g->m.data.dataset.tokenizer, stops), ends;
-  if (!tsr_hf_ends(
-          a->arena, g->m.weights.folder, g->m.data.dataset.tokenizer.vocab_size, ENDS_MAX,
-          stops + chat, &ends, a->diags))
-    return false;
   tsr_generating how = {
       .sampling = {e->repetition_penalty, e->temperature, e->top_k, e->top_p, e->seed},
       .max_new_tokens = e->max_new_tokens,
-      .stops = stops,
-      .stops_count = chat + ends,
+      .stops = g->stops,
+      .stops_count = g->stops_count,
       .drawn = show_token,
       .context = g,
       .interrupt = trained_model_interrupt(&g->m)};
@@ -210,9 +222,12 @@ static bool generate(generation *g) {
 
 int app_run_generate(app *a) {
   generation g = {.m = {.a = a}};
-  bool ok = trained_model_open(&g.m) &&
-            tsr_run_data_open_tokenizer(a->arena, g.m.setup.config, &g.m.data, a->diags) &&
-            read_prompts(&g) && compile_generation(&g);
+  bool ok = trained_model_open(&g.m);
+  ok = ok &&
+       tsr_job_all_succeeded(
+           &a->job, tsr_run_data_open_tokenizer(a->arena, g.m.setup.config, &g.m.data, a->diags) &&
+                        read_prompts(&g));
+  ok = ok && compile_generation(&g);
   if (ok && !a->job.is_silent) tsr_diags_print(a->diags, stderr);
   ok = ok && generate(&g);
   tsr_text_free(&g.waiting);

@@ -221,13 +221,13 @@ int app_run_train(app *a) {
   setup s = {0};
   prepared p = {0};
   tsr_checkpoint_manager_options keep = {0};
-  char input[TSR_HASH_TEXT] = "";
   int status;
   bool ok = app_join(a) && read_limit_status(a->diags, &status) && setup_load_config(a, &s) &&
             find_begin(a, s.config, &keep);
   ok = tsr_job_all_succeeded(&a->job, ok) && prepare(a, &s, &p);
-  if (ok && p.has_data) tsr_dataset_fingerprint(&p.data.dataset, input);
-  ok = tsr_job_all_succeeded(&a->job, ok) && consistency_check(a, &s, &p.training, input);
+  consistency_inputs inputs = {keep.resume ? keep.resume : keep.weights};
+  if (p.has_data) inputs.data = &p.data;
+  ok = tsr_job_all_succeeded(&a->job, ok) && consistency_check(a, &s, &p.training, &inputs);
   if (!ok) prepare_explain_model(a, &s, &p);
   if (!ok) return console_finish(a, false);
   tsr_diags_print(a->diags, stderr); /* warnings and notes before the run, not after it */

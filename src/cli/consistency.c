@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/consistency.h"
+#include "base/file.h"
 #include "config/print.h"
 #include <string.h>
 
 /* What others follow from first: the first part that differs is reported. */
-enum { PROGRAM, OPTIONS, CONFIGURATION, MESH, PLAN, INPUT, PARTS };
+enum { PROGRAM, OPTIONS, CHECKPOINT, CONFIGURATION, MESH, PLAN, INPUT, PARTS };
 static const char *const part_names[PARTS] = {
     [PROGRAM] = "program",
     [OPTIONS] = "command line",
+    [CHECKPOINT] = "checkpoint",
     [CONFIGURATION] = "configuration",
     [MESH] = "mesh",
     [PLAN] = "plan",
@@ -65,6 +67,34 @@ static void add_plan(const setup *s, const tsr_compiled *compiled, tsr_text *tex
     tsr_program_print(compiled->programs.of_stage[i], text);
 }
 
+/* Of a job without a shared file system each process has a copy, and they would compute with a
+ * mixture. */
+static void add_checkpoint(const tsr_manifest *checkpoint, tsr_text *text) {
+  if (checkpoint) tsr_manifest_print_content(checkpoint, text);
+  else tsr_text_add(text, "no checkpoint\n");
+}
+
+/* The tokenizer's file encodes the prompts of samples, where no text has its tokens. */
+static void add_inputs(app *a, const consistency_inputs *in, tsr_text *text) {
+  enum { BYTES_MAX = 1 << 30 };
+  char hash[TSR_HASH_TEXT], *bytes;
+  size_t length;
+  const char *tokenizer = in->data ? in->data->tokenizer_file : NULL;
+  if (in->data && in->data->dataset.sources_count + in->data->dataset.table.rows) {
+    tsr_dataset_fingerprint(&in->data->dataset, hash);
+    tsr_text_add(text, "data %s\n", hash);
+    tsr_dataset_validation_fingerprint(&in->data->dataset, hash);
+    tsr_text_add(text, "validation %s\n", hash);
+  }
+  if (tokenizer &&
+      tsr_file_read(
+          a->arena, tokenizer, BYTES_MAX, TSR_NOWHERE, &bytes, &length, tsr_diags_new(a->arena))) {
+    tsr_hash_text(bytes, length, hash);
+    tsr_text_add(text, "tokenizer %s\n", hash);
+  }
+  if (in->prompts_hash) tsr_text_add(text, "prompts %s\n", in->prompts_hash);
+}
+
 /* Policy fast: the transport's own sums need groups of processes, where devices have no
  * communicators. Forming them blocks inside the transport. */
 static bool form_groups(app *a, setup *s) {
@@ -77,15 +107,16 @@ static bool form_groups(app *a, setup *s) {
 }
 
 bool consistency_check(
-    app *a, setup *s, const tsr_compiled *compiled, const char input_hash[TSR_HASH_TEXT]) {
+    app *a, setup *s, const tsr_compiled *compiled, const consistency_inputs *inputs) {
   if (tsr_job_is_alone(&a->job)) return true;
   tsr_text texts[PARTS] = {{0}};
   add_program(&texts[PROGRAM]);
   add_options(&a->options, &texts[OPTIONS]);
+  add_checkpoint(inputs->checkpoint, &texts[CHECKPOINT]);
   add_config(s->config, &texts[CONFIGURATION]);
   tsr_mesh_print(s->mesh, &texts[MESH]);
   add_plan(s, compiled, &texts[PLAN]);
-  tsr_text_add(&texts[INPUT], "%s\n", input_hash);
+  add_inputs(a, inputs, &texts[INPUT]);
   bool ok = tsr_job_compare_texts(&a->job, PARTS, part_names, texts);
   for (int i = 0; i < PARTS; i++) tsr_text_free(&texts[i]);
   return tsr_job_all_succeeded(&a->job, ok) &&

@@ -152,7 +152,8 @@ bool trained_model_load(
     trained_model *m, const tsr_compiled *compiled, const tsr_programs *programs, int count) {
   app *a = m->a;
   setup *s = &m->setup;
-  if (!consistency_check(a, s, compiled, m->input_hash)) return false;
+  consistency_inputs inputs = {&m->weights, &m->data, *m->prompts_hash ? m->prompts_hash : NULL};
+  if (!consistency_check(a, s, compiled, &inputs)) return false;
   tsr_process_options o = {
       s->parallel, s->compute.kernels, s->compute.cpu.threads, s->config->training.seed,
       s->config->device.memory_limit};

@@ -11,9 +11,9 @@ typedef struct {
   app *a;
   setup setup;
   tsr_manifest weights;
-  tsr_run_data data;              /* data, or the tokenizer alone */
-  char input_hash[TSR_HASH_TEXT]; /* of data or prompts */
-  bool keeps_units;               /* the user has given numerics.units */
+  tsr_run_data data;                /* data, or the tokenizer alone */
+  char prompts_hash[TSR_HASH_TEXT]; /* of prompts and of what ends a text; "": there are none */
+  bool keeps_units;                 /* the user has given numerics.units */
   tsr_process *process;
   tsr_executable *executable[2];
 } trained_model;

@@ -105,5 +105,8 @@ void tsr_dataset_fill_targets(
  * order they may come aside: kinds, counts, shares, stride, documents and the content. Files above
  * 64 MiB are read at both ends and in 64 places between. Names of files are no part of it. */
 void tsr_dataset_fingerprint(const tsr_dataset *dataset, char ret_text[33]);
+/* The same of the tokens of a validation source of its own, which is no part of the above (rows of
+ * a table's validation part are); zeros where there is none. */
+void tsr_dataset_validation_fingerprint(const tsr_dataset *dataset, char ret_text[33]);
 
 #endif

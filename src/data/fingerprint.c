@@ -53,6 +53,14 @@ static void add_documents(digest *d, const tsr_token_file *file) {
   add_number(d, file->index->sequences);
 }
 
+static void add_files(digest *d, const tsr_dataset *dataset, const tsr_data_source *s) {
+  add_number(d, s->files_count);
+  for (int k = 0; k < s->files_count; k++) {
+    add_file(d, &s->files[k]);
+    if (dataset->separate) add_documents(d, &s->files[k]);
+  }
+}
+
 static void add_tokens(digest *d, const tsr_dataset *dataset) {
   add_number(d, dataset->stride);
   add_number(d, dataset->separate);
@@ -62,11 +70,7 @@ static void add_tokens(digest *d, const tsr_dataset *dataset) {
     add_number(d, dataset->mix.shares[i]);
     add_number(d, s->is_text);
     add_number(d, s->validation_at);
-    add_number(d, s->files_count);
-    for (int k = 0; k < s->files_count; k++) {
-      add_file(d, &s->files[k]);
-      if (dataset->separate) add_documents(d, &s->files[k]);
-    }
+    add_files(d, dataset, s);
   }
 }
 
@@ -81,11 +85,21 @@ static void add_table(digest *d, const tsr_dataset *dataset) {
   if (t->y) add_content(d, (const char *)t->y, rows * (size_t)t->targets * sizeof *t->y);
 }
 
+static void print_digest(const digest *d, char ret_text[33]) {
+  for (int i = 0; i < 16; i++) snprintf(ret_text + 2 * i, 3, "%02x", d->parts[0].digest[i]);
+}
+
 void tsr_dataset_fingerprint(const tsr_dataset *dataset, char ret_text[33]) {
   digest d = {0};
   add_number(&d, dataset->kind);
   add_number(&d, dataset->sources_count);
   if (dataset->kind == TSR_DATASET_TEXT) add_tokens(&d, dataset);
   else add_table(&d, dataset);
-  for (int i = 0; i < 16; i++) snprintf(ret_text + 2 * i, 3, "%02x", d.parts[0].digest[i]);
+  print_digest(&d, ret_text);
+}
+
+void tsr_dataset_validation_fingerprint(const tsr_dataset *dataset, char ret_text[33]) {
+  digest d = {0};
+  if (dataset->validation) add_files(&d, dataset, dataset->validation);
+  print_digest(&d, ret_text);
 }

@@ -143,11 +143,20 @@ load(tsr_arena *arena, tsr_checkpoint_manager *k, const tsr_manifest *m, tsr_dia
   return false;
 }
 
-/* Of the run's folder, the newest that is older; NULL: there is none. */
+/* Whether all processes have the same number: some bit of a larger one is not in a smaller one. */
+static bool have_same(const tsr_checkpoint_manager *k, int64_t number) {
+  uint64_t bits = (uint64_t)number, set = tsr_executable_agree(k->run.executable, bits),
+           clear = tsr_executable_agree(k->run.executable, ~bits);
+  return !(set & clear);
+}
+
+/* Of the run's folder, the newest that is older and that all processes have; NULL: there is none.
+ * */
 static const tsr_manifest *
 before(tsr_arena *arena, const tsr_checkpoint_manager *k, const tsr_manifest *m, tsr_diags *diags) {
   tsr_manifest *older = tsr_arena_alloc(arena, sizeof *older);
   bool found = tsr_checkpoints_newest(arena, k->options.folder, m->state.step, older, diags);
+  if (!have_same(k, found ? older->state.step : -1)) return NULL;
   return found ? older : NULL;
 }
 
