@@ -142,8 +142,9 @@ static const tsr_field_choice sockets[] = {{"mpi", 0}, {"fabric", 1}, {0}};
 #define FROM_TO_OPEN(low, high) .range = {(low), (high), false, true}
 #define OPEN_TO(low, high) .range = {(low), (high), true, false}
 /* What is planned for each sample, token, microbatch and unit of a step must fit into memory. */
-#define LENGTH_MAX 16777216 /* of a batch, of a sequence */
-#define COUNT_MAX 65536     /* of microbatches, of tp's units */
+#define LENGTH_MAX 16777216   /* of a batch, of a sequence */
+#define COUNT_MAX 65536       /* of microbatches, of tp's units */
+#define TOKENS_MAX 2147483647 /* of a text that is sampled */
 #define ANY .range = {-INFINITY, INFINITY, true, true}
 #define NO_EFFECT(reason) .verdict = TSR_FIELD_NO_EFFECT, .why = (reason)
 #define UNSUPPORTED(feature) .verdict = TSR_FIELD_UNSUPPORTED, .why = (feature)

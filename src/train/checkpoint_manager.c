@@ -432,10 +432,18 @@ bool tsr_checkpoint_manager_is_writing(const tsr_checkpoint_manager *k) {
 
 enum { MARGIN_S = 1 };
 
-bool tsr_checkpoint_manager_is_late(const tsr_checkpoint_manager *k) {
+static bool ends_late(const tsr_checkpoint_manager *k, double work_s, bool saves) {
   if (!k->options.limit_s) return false;
-  double save = k->saver ? 2 * tsr_saver_seconds(k->saver) : 0;
-  return now() - k->begin + 2 * k->slowest + save + MARGIN_S > k->options.limit_s;
+  double save_s = saves && k->saver ? 2 * tsr_saver_seconds(k->saver) : 0;
+  return now() - k->begin + work_s + save_s + MARGIN_S > k->options.limit_s;
+}
+
+bool tsr_checkpoint_manager_is_late(const tsr_checkpoint_manager *k) {
+  return ends_late(k, 2 * k->slowest, true);
+}
+
+bool tsr_checkpoint_manager_is_out_of_time(const tsr_checkpoint_manager *k, int64_t step) {
+  return ends_late(k, 0, k->taken != step);
 }
 
 /* Waits for the newest; whether it is of this state and on the disk, for all processes. */

@@ -57,6 +57,9 @@ bool tsr_checkpoint_manager_is_writing(
     const tsr_checkpoint_manager *manager); /* beside the steps */
 /* Whether the next step, and a checkpoint after it, would end behind the time limit. */
 bool tsr_checkpoint_manager_is_late(const tsr_checkpoint_manager *manager);
+/* Whether the time limit leaves no more than a checkpoint takes, or nothing where the newest is of
+ * `step`. */
+bool tsr_checkpoint_manager_is_out_of_time(const tsr_checkpoint_manager *manager, int64_t step);
 
 /* At the end: the state, if it is not on the disk yet. False if it cannot be kept. */
 bool tsr_checkpoint_manager_finish(

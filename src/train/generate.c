@@ -8,7 +8,7 @@
 typedef struct {
   int prompt;      /* -1: none */
   int32_t *tokens; /* all of the text */
-  int64_t count, prompt_count;
+  int64_t count, prompt_count, capacity;
   int64_t begin;  /* of what the model sees */
   int64_t cached; /* of these, how many the cache has */
   int64_t taken;  /* by the run that is under way */
@@ -66,11 +66,19 @@ static void slide(generating *g, row *r, int64_t kept) {
  * there is one must not change the text. */
 static int64_t kept_of(const generating *g) { return g->window > 1 ? g->window / 2 : 1; }
 
+/* Room for a token more. A text may end long before max_new_tokens, so its memory grows with it. */
+static void make_room(generating *g, row *r, const int32_t *tokens) {
+  enum { NEW_TOKENS = 1024 };
+  if (r->count < r->capacity) return;
+  r->capacity = r->count + (r->count > NEW_TOKENS ? r->count : NEW_TOKENS);
+  r->tokens = tsr_arena_array(g->arena, int32_t, r->capacity);
+  memcpy(r->tokens, tokens, sizeof *tokens * (size_t)r->count);
+}
+
 static void take_prompt(generating *g, row *r) {
   const tsr_prompt *p = &g->prompts[g->next_prompt];
   *r = (row){.prompt = g->next_prompt++, .count = p->count, .prompt_count = p->count};
-  r->tokens = tsr_arena_array(g->arena, int32_t, p->count + g->how->max_new_tokens);
-  memcpy(r->tokens, p->tokens, sizeof *r->tokens * (size_t)p->count);
+  make_room(g, r, p->tokens);
   slide(g, r, g->window);
 }
 
@@ -83,7 +91,8 @@ static void end_text(generating *g, row *r, tsr_text_end end) {
 /* Gives every row that is free a prompt; whether there is something to do. */
 static bool fill_rows(generating *g) {
   bool any = false;
-  bool interrupted = g->how->interrupt && *g->how->interrupt;
+  bool interrupted = (g->how->interrupt && *g->how->interrupt) ||
+                     (g->how->is_over && g->how->is_over(g->how->over_context));
   for (int64_t i = 0; i < g->rows_count; i++) {
     row *r = &g->rows[i];
     if (interrupted && r->prompt >= 0) end_text(g, r, TSR_TEXT_INTERRUPTED);
@@ -142,6 +151,7 @@ static bool draw(generating *g, row *r) {
         (long long)r->count);
   for (int i = 0; i < how->stops_count; i++)
     if (token == how->stops[i]) return end_text(g, r, TSR_TEXT_STOPPED), true;
+  make_room(g, r, r->tokens);
   r->tokens[r->count++] = token;
   if (how->drawn) how->drawn(how->context, r->prompt, token);
   if (r->count - r->prompt_count == how->max_new_tokens) end_text(g, r, TSR_TEXT_FULL);
@@ -249,12 +259,11 @@ static bool start_tokens(
 }
 
 bool tsr_generate(
-    const tsr_trainer_options *o, const tsr_generator *generator, int64_t count, tsr_text *text,
-    tsr_diags *diags) {
+    const tsr_trainer_options *o, const tsr_generator *generator, tsr_generating how,
+    int64_t *ret_count, tsr_text *text, tsr_diags *diags) {
   const tsr_tokenizer *tokenizer = &o->data->dataset.tokenizer;
   tsr_arena *arena = tsr_arena_new(); /* samples are many */
-  tsr_generating how = {.sampling = sampling_of(&o->config->eval), .max_new_tokens = count};
-  how.interrupt = o->stop;
+  how.sampling = sampling_of(&o->config->eval);
   tsr_prompt prompt;
   tsr_continuation made;
   tsr_generating_speed speed;
@@ -263,6 +272,7 @@ bool tsr_generate(
   if (ok && o->config->eval.prompt[0])
     tsr_tokenizer_decode(tokenizer, prompt.tokens, prompt.count, text);
   if (ok) tsr_tokenizer_decode(tokenizer, made.tokens, made.count, text);
+  *ret_count = ok ? made.count : 0;
   tsr_arena_free(arena);
   return ok;
 }

@@ -44,6 +44,10 @@ typedef struct {
   tsr_token_drawn *drawn; /* NULL: nobody is told */
   void *context;
   const volatile sig_atomic_t *interrupt; /* not 0: all texts end; NULL: nothing interrupts */
+  /* Asked before each run of the model, by all processes alike; true: all texts end. NULL: never.
+   * */
+  bool (*is_over)(void *context);
+  void *over_context;
 } tsr_generating;
 
 typedef enum { TSR_TEXT_FULL, TSR_TEXT_STOPPED, TSR_TEXT_INTERRUPTED } tsr_text_end;

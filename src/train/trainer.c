@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/trainer.h"
-#include "base/memory.h"
 #include "report/comm_trace.h"
-#include "report/sha256.h"
 #include "train/evaluate.h"
 #include "train/learning_rate.h"
 #include "train/loss_scale.h"
@@ -37,56 +35,6 @@ static double now(void) {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-/* ---- weights ---- */
-
-static int by_name(const void *a, const void *b) {
-  return strcmp((*(const tsr_param *const *)a)->name, (*(const tsr_param *const *)b)->name);
-}
-
-static size_t numbers_of(const tsr_param *p, int64_t rows) {
-  size_t n = (size_t)rows;
-  for (int d = 1; d < p->ndim; d++) n *= (size_t)p->shape[d];
-  return n;
-}
-
-/* Where one rank has all of a parameter as it is hashed, with its padding behind it, or NULL. */
-static const float *find_whole(const tsr_executable *executable, int value) {
-  tsr_part_of_value part;
-  if (tsr_executable_ranks(executable) > 1 ||
-      tsr_executable_graph(executable)->values[value].dtype != TSR_F32)
-    return NULL;
-  return tsr_executable_parts(executable, value, false, &part) == 1 ? part.address : NULL;
-}
-
-bool tsr_weights_sha256(
-    tsr_arena *arena, const tsr_executable *executable, const tsr_graph *g, char ret_text[65],
-    tsr_diags *diags) {
-  const tsr_param **sorted = tsr_arena_array(arena, const tsr_param *, g->params_count);
-  size_t most = 0; /* numbers that have to be brought together */
-  for (int i = 0; i < g->params_count; i++) {
-    sorted[i] = &g->params[i];
-    size_t n = numbers_of(&g->params[i], g->params[i].shape[0]);
-    if (n > most && !find_whole(executable, tsr_executable_param(executable, i))) most = n;
-  }
-  qsort(sorted, (size_t)g->params_count, sizeof *sorted, by_name);
-  float *copy = most ? tsr_memory_try(sizeof(float) * most) : NULL;
-  if (most && !copy)
-    return tsr_diag_failure(
-        diags, TSR_NOWHERE, "out of memory: %s to take the weights' SHA-256",
-        tsr_text_bytes((int64_t)(sizeof *copy * most)).text);
-  tsr_sha256 *sha = tsr_sha256_new(arena);
-  for (int i = 0; i < g->params_count; i++) {
-    const tsr_param *p = sorted[i];
-    int value = tsr_executable_param(executable, (int)(p - g->params));
-    const float *whole = find_whole(executable, value);
-    if (!whole) tsr_executable_read(executable, value, copy);
-    tsr_sha256_update(sha, whole ? whole : copy, numbers_of(p, p->valid0) * sizeof *whole);
-  }
-  tsr_sha256_final(sha, ret_text);
-  free(copy);
-  return true;
 }
 
 /* ---- one step ---- */
@@ -197,13 +145,29 @@ static void report_evaluation(trainer *t) {
   tsr_metrics_write_eval(t->o->metrics, t->step, loss, t->diags);
 }
 
+/* Whether a signal or the time limit ends a sample: for all processes, whichever has noticed it. */
+static bool is_sample_over(void *context) {
+  trainer *t = context;
+  bool late = t->manager && tsr_checkpoint_manager_is_out_of_time(t->manager, t->step);
+  return tsr_executable_agree(t->train, *t->o->stop || late);
+}
+
+static void print_sample(const trainer *t, int64_t tokens, const tsr_text *text) {
+  int64_t most = t->o->config->training.sample_tokens;
+  printf("--- sample after step %lld\n%s\n---\n", (long long)t->step, text->data ? text->data : "");
+  if (tokens < most && !*t->o->stop)
+    printf("time limit: the sample has %lld of %lld tokens\n", (long long)tokens, (long long)most);
+}
+
 static bool report_sample(trainer *t) {
   tsr_text text = {0};
-  bool ok =
-      tsr_generate(t->o, &t->generator, t->o->config->training.sample_tokens, &text, t->diags);
+  tsr_generating how = {.max_new_tokens = t->o->config->training.sample_tokens};
+  how.is_over = is_sample_over;
+  how.over_context = t;
+  int64_t tokens;
+  bool ok = tsr_generate(t->o, &t->generator, how, &tokens, &text, t->diags);
   tsr_progress_clear(&t->progress);
-  if (ok && !t->o->quiet)
-    printf("--- sample after step %lld\n%s\n---\n", (long long)t->step, text.data ? text.data : "");
+  if (ok && !t->o->quiet) print_sample(t, tokens, &text);
   if (ok)
     tsr_metrics_write_sample(
         t->o->metrics, t->step, text.data ? text.data : "", text.length, t->diags);
@@ -273,9 +237,9 @@ static void keep_step(trainer *t, double seconds, bool wanted) {
   tsr_diags_print(t->diags, stderr);
 }
 
-static bool finish_checkpoint_manager(trainer *t) {
+static bool keep_state(trainer *t) {
   tsr_run_state state = state_of(t);
-  return tsr_checkpoint_manager_finish(t->manager, &state, t->diags);
+  return !t->manager || tsr_checkpoint_manager_finish(t->manager, &state, t->diags);
 }
 
 /* ---- the loop ---- */
@@ -303,9 +267,8 @@ static void report_step(trainer *t, double seconds) {
 
 static bool is_due(int64_t every, int64_t step) { return every > 0 && step % every == 0; }
 
-static bool report_texts(trainer *t) {
+static bool report_texts(trainer *t, bool last) {
   const tsr_config_training *c = &t->o->config->training;
-  bool last = t->step == t->steps;
   if (t->eval && (is_due(c->eval_every, t->step) || last)) report_evaluation(t);
   bool sampled = t->generation && (is_due(c->sample_every, t->step) || last);
   return !sampled || report_sample(t);
@@ -332,9 +295,12 @@ static bool is_stopped_early(trainer *t, int *ret_signal) {
   return *ret_signal;
 }
 
-/* One step is made however late it is: a job that is started again and again gets on. */
+/* One step is made however late it is: a job that is started again and again gets on. What is made
+ * of the last weights (an evaluation, a text) may take long or fail: they are on the disk before.
+ */
 static bool run_loop(trainer *t, int *ret_signal) {
   uint64_t requests = 0;
+  bool ends_here = t->step < t->steps;
   while (t->step < t->steps && requests <= REQUEST_SAVE) {
     double start = now();
     run_step(t);
@@ -344,11 +310,13 @@ static bool run_loop(trainer *t, int *ret_signal) {
     if (!isfinite(t->loss))
       return tsr_diag_failure(
           t->diags, TSR_NOWHERE, "step %lld: the loss is %g", (long long)t->step, t->loss);
-    if (!report_texts(t)) return false;
+    bool ok = t->step == t->steps || report_texts(t, false);
     requests = agree_requests(t);
     keep_step(t, seconds, requests & REQUEST_SAVE);
+    if (!ok) return keep_state(t) && false;
   }
   bool late = requests & REQUEST_LATE;
+  ends_here &= t->step == t->steps;
   *ret_signal = t->step < t->steps ? (int)(requests >> REQUEST_SIGNAL_AT) : 0;
   late &= t->step < t->steps && !*ret_signal;
   if (late) *ret_signal = TSR_ENDED_BY_LIMIT;
@@ -356,7 +324,7 @@ static bool run_loop(trainer *t, int *ret_signal) {
     tsr_progress_clear(&t->progress);
     printf("time limit: stops after step %lld of %lld\n", (long long)t->step, (long long)t->steps);
   }
-  return !t->manager || finish_checkpoint_manager(t);
+  return keep_state(t) && (!ends_here || report_texts(t, true));
 }
 
 /* max_steps, or what num_epochs over the training part are, whichever is less. */

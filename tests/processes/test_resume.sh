@@ -136,6 +136,14 @@ last=$(newest_of "$stopped")
 [ "$code" = 0 ] && [ "$line" = 1 ] && [ "$((10#${last##*-}))" = "$at" ] ||
   wrong "$library: --time-limit: exit code $code, newest checkpoint ${last##*/}" "$scratch/out"
 
+# ---- and in the text at the end, which all processes end at the same token ----
+train 3 "$scratch/sampled" dp=2,tp=2 --set training_config.max_steps=4 --set training_config.sample_tokens=2147483647 \
+  --time-limit 5
+checks=$((checks + 1))
+line=$(grep -cE '^time limit: the sample has [0-9]+ of 2147483647 tokens$' "$scratch/out" || true)
+[ "$code" = 0 ] && [ "$line" = 1 ] && grep -q '^done: step 4,' "$scratch/out" ||
+  wrong "$library: --time-limit in a sample: exit code $code" "$scratch/out"
+
 # ---- both go on, to a step that none of them has reached ----
 steps=$((10#${last##*-} + 20))
 train 1 "$scratch/long" dp=1 "${short[@]}"
