@@ -42,25 +42,32 @@ static bool is_current(int fd, const char *path) {
          mine.st_dev == there.st_dev;
 }
 
-static bool fail(tsr_folder_lock *lock, tsr_diags *diags) {
+/* What is locked, for messages. */
+typedef struct {
+  const char *path, *hint;
+  const char *verb, *file; /* what cannot be done to which file, where there is no lock */
+} subject;
+
+static bool fail(tsr_folder_lock *lock, const subject *of, tsr_diags *diags) {
   int error = errno;
   if (lock->fd >= 0) close(lock->fd);
   lock->fd = -1;
-  return tsr_file_cannot("lock", lock->path, error, TSR_NOWHERE, diags);
+  return tsr_file_cannot(of->verb, of->file, error, TSR_NOWHERE, diags);
 }
 
-static bool refuse(tsr_folder_lock *lock, const char *folder, tsr_diags *diags) {
+static bool refuse(tsr_folder_lock *lock, const subject *of, tsr_diags *diags) {
   char owner[TSR_FOLDER_OWNER_BYTES];
-  read_owner(lock->fd, owner);
-  close(lock->fd);
+  if (lock->fd >= 0) read_owner(lock->fd, owner);
+  else snprintf(owner, sizeof owner, "another process");
+  if (lock->fd >= 0) close(lock->fd);
   lock->fd = -1;
-  tsr_diag_error(diags, TSR_NOWHERE, "'%s' is in use by %s", folder, owner);
-  tsr_diag_hint(diags, "it is free when that run has ended; another run needs another folder");
+  tsr_diag_error(diags, TSR_NOWHERE, "'%s' is in use by %s", of->path, owner);
+  tsr_diag_hint(diags, "%s", of->hint);
   return false;
 }
 
 /* 1: held; 0: another one's, or removed meanwhile; -1: an error. */
-static int try_once(tsr_folder_lock *lock, const char *folder, tsr_diags *diags) {
+static int try_once(tsr_folder_lock *lock, const subject *of, tsr_diags *diags) {
   if (lock->fd < 0) lock->fd = tsr_disk_open_lock(lock->path);
   if (lock->fd < 0) return -1;
   if (tsr_disk_lock(lock->fd)) {
@@ -71,29 +78,51 @@ static int try_once(tsr_folder_lock *lock, const char *folder, tsr_diags *diags)
   }
   if (tsr_disk_has_no_locks(errno)) {
     tsr_diag_warning(
-        diags, TSR_NOWHERE, "'%s' cannot be locked (%s): no other run may use it", folder,
+        diags, TSR_NOWHERE, "'%s' cannot be locked (%s): no other run may use it", of->path,
         strerror(errno));
     return 1;
   }
   return errno == EWOULDBLOCK ? 0 : -1;
 }
 
+static bool take(tsr_folder_lock *lock, const subject *of, tsr_diags *diags) {
+  int held = 0;
+  for (int i = 0; i < TRIES && !held; i++) {
+    held = try_once(lock, of, diags);
+    if (!held) nanosleep(&(struct timespec){.tv_nsec = REST_NS}, NULL);
+  }
+  if (held < 0) return fail(lock, of, diags);
+  if (!held) return refuse(lock, of, diags);
+  if (write_owner(lock->fd)) return true;
+  int error = errno;
+  tsr_disk_remove(lock->path);
+  errno = error;
+  return fail(lock, of, diags);
+}
+
 bool tsr_folder_lock_take(
     tsr_arena *arena, const char *folder, tsr_folder_lock *ret, tsr_diags *diags) {
   *ret = TSR_FOLDER_LOCK_NONE;
   ret->path = tsr_path_join(arena, folder, TSR_FOLDER_LOCK_NAME);
-  int held = 0;
-  for (int i = 0; i < TRIES && !held; i++) {
-    held = try_once(ret, folder, diags);
-    if (!held) nanosleep(&(struct timespec){.tv_nsec = REST_NS}, NULL);
-  }
-  if (held < 0) return fail(ret, diags);
-  if (!held) return refuse(ret, folder, diags);
-  if (write_owner(ret->fd)) return true;
-  int error = errno;
-  tsr_disk_remove(ret->path);
-  errno = error;
-  return fail(ret, diags);
+  const subject of = {
+      folder, "it is free when that run has ended; another run needs another folder", "lock",
+      ret->path};
+  return take(ret, &of, diags);
+}
+
+bool tsr_output_lock_take(
+    tsr_arena *arena, const char *path, tsr_folder_lock *ret, tsr_diags *diags) {
+  size_t length = strlen(path);
+  while (length > 1 && path[length - 1] == '/') length--;
+  const char *bare = tsr_arena_strndup(arena, path, length), *slash = strrchr(bare, '/');
+  const char *name = slash ? slash + 1 : bare;
+  *ret = TSR_FOLDER_LOCK_NONE;
+  ret->path =
+      tsr_arena_printf(arena, "%.*s.%s%s", (int)(name - bare), bare, name, TSR_FOLDER_LOCK_NAME);
+  const subject of = {
+      path, "it is free when that command has ended; another one needs another --out", "write",
+      path};
+  return take(ret, &of, diags);
 }
 
 bool tsr_folder_lock_is_of(tsr_arena *arena, const char *folder, const char *owner) {

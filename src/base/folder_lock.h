@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* One process at a time in a folder: a file with the process's host and number, which is locked
- * (flock) for as long as the process lives, however it ends. */
+/* One process at a time in a folder, or that writes an output: a file with the process's host and
+ * number, which is locked (flock) for as long as the process lives, however it ends. */
 #ifndef TSR_BASE_FOLDER_LOCK_H
 #define TSR_BASE_FOLDER_LOCK_H
 #include "base/diag.h"
@@ -21,6 +21,11 @@ typedef struct {
  * A file system without locks is a warning. */
 bool tsr_folder_lock_take(
     tsr_arena *arena, const char *folder, tsr_folder_lock *ret_lock, tsr_diags *diags);
+
+/* The same for what a command writes as a whole, a file or folder that need not be there yet: the
+ * lock is .NAME.tessera-train.lock beside it. A path whose folder is missing cannot be written. */
+bool tsr_output_lock_take(
+    tsr_arena *arena, const char *path, tsr_folder_lock *ret_lock, tsr_diags *diags);
 
 /* What the file says of this process. */
 enum { TSR_FOLDER_OWNER_BYTES = 320 };

@@ -2,6 +2,7 @@
 #include "checkpoint/hf_export.h"
 #include "base/disk.h"
 #include "base/file.h"
+#include "base/folder_lock.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/hf_config.h"
 #include "checkpoint/hf_folder.h"
@@ -365,6 +366,15 @@ static bool write_folder(exporter *x) {
   return false;
 }
 
+/* One command at a time. */
+static bool write_locked(exporter *x) {
+  tsr_folder_lock lock;
+  if (!tsr_output_lock_take(x->arena, x->out, &lock, x->diags)) return false;
+  bool ok = write_folder(x);
+  tsr_folder_lock_release(&lock);
+  return ok;
+}
+
 bool tsr_hf_export(
     tsr_arena *arena, const char *checkpoint, const char *out, const tsr_hf_export_options *options,
     tsr_diags *diags) {
@@ -378,7 +388,7 @@ bool tsr_hf_export(
   x.portion = tsr_arena_alloc(arena, PORTION * 4);
   x.converted = tsr_arena_alloc(arena, PORTION * 4);
   x.wide = tsr_arena_array(arena, float, PORTION);
-  bool ok = tsr_checkpoint_reader_verify(x.input, diags) && write_folder(&x);
+  bool ok = tsr_checkpoint_reader_verify(x.input, diags) && write_locked(&x);
   tsr_checkpoint_reader_close(x.input);
   return ok;
 }

@@ -2,6 +2,7 @@
 #include "checkpoint/writer.h"
 #include "base/disk.h"
 #include "base/file.h"
+#include "base/folder_lock.h"
 #include <assert.h>
 #include <dirent.h>
 #include <errno.h>
@@ -16,6 +17,7 @@ enum { PORTION = 1 << 20 };
 struct tsr_checkpoint_writer {
   tsr_arena *arena;
   const char *path, *partial; /* partial: while it is being written */
+  tsr_folder_lock lock;       /* of the path; held by the only writer of a folder */
   tsr_checkpoint_writer_pace *pace;
   void *context;
   tsr_stored_file *files;
@@ -49,6 +51,7 @@ void tsr_checkpoint_writer_join(
     tsr_checkpoint_writer **ret) {
   tsr_checkpoint_writer *o = *ret = tsr_arena_alloc(arena, sizeof *o);
   *o = (tsr_checkpoint_writer){.arena = arena, .pace = pace, .context = context, .fd = -1};
+  o->lock = TSR_FOLDER_LOCK_NONE;
   o->path = tsr_arena_strdup(arena, path);
   o->partial = tsr_arena_printf(arena, "%s.partial", path);
   char *memory = tsr_arena_alloc(arena, PORTION + TSR_DISK_BLOCK);
@@ -60,7 +63,10 @@ bool tsr_checkpoint_writer_begin(
     tsr_arena *arena, const char *path, tsr_checkpoint_writer_pace *pace, void *context,
     tsr_checkpoint_writer **ret, tsr_diags *diags) {
   tsr_checkpoint_writer_join(arena, path, pace, context, ret);
-  return tsr_checkpoint_writer_prepare(arena, path, diags);
+  if (!tsr_output_lock_take(arena, path, &(*ret)->lock, diags)) return false;
+  if (tsr_checkpoint_writer_prepare(arena, path, diags)) return true;
+  tsr_folder_lock_release(&(*ret)->lock);
+  return false;
 }
 
 /* Whether it is a folder of files as a command leaves it that was killed. */
@@ -92,6 +98,7 @@ void tsr_checkpoint_writer_abandon(tsr_checkpoint_writer *o) {
   if (o->fd >= 0) tsr_disk_close(o->fd);
   o->fd = -1;
   tsr_disk_remove(o->partial);
+  tsr_folder_lock_release(&o->lock);
 }
 
 /* ---- a file ---- */
@@ -434,5 +441,6 @@ bool tsr_checkpoint_writer_commit(
   if (!tsr_disk_sync_folder(o->partial) || !tsr_disk_rename(o->partial, o->path) ||
       !tsr_disk_sync_folder(around))
     return fails(o, NULL, errno, diags);
+  tsr_folder_lock_release(&o->lock);
   return true;
 }

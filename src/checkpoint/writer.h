@@ -14,8 +14,9 @@ typedef struct tsr_checkpoint_writer tsr_checkpoint_writer;
 typedef void tsr_checkpoint_writer_pace(void *context);
 
 /* Begins the folder `path` as path.partial, of which what a killed command has left is removed.
- * Errors: the folder is there already, or cannot be made; path.partial is something else. `pace`
- * may be NULL. */
+ * Until it is committed or abandoned no other command can write `path` (tsr_output_lock_take).
+ * Errors: another process writes it; the folder is there already, or cannot be made; path.partial
+ * is something else. `pace` may be NULL. */
 bool tsr_checkpoint_writer_begin(
     tsr_arena *arena, const char *path, tsr_checkpoint_writer_pace *pace, void *context,
     tsr_checkpoint_writer **ret_output, tsr_diags *diags);
