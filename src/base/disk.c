@@ -290,6 +290,14 @@ bool tsr_disk_rename(const char *from, const char *to) {
   return end(f, ok);
 }
 
+bool tsr_disk_link(const char *file, const char *name) {
+  tsr_fault f = next_fault(OTHER);
+  if (!begin(f)) return false;
+  bool ok = link(file, name) == 0;
+  if (ok) tsr_disk_log("link", -1, file, name, strlen(name));
+  return end(f, ok);
+}
+
 bool tsr_disk_make_folder(const char *path) {
   tsr_fault f = next_fault(OTHER);
   if (!begin(f)) return false;

@@ -86,16 +86,17 @@ static int try_once(tsr_folder_lock *lock, const subject *of, tsr_diags *diags) 
 }
 
 static bool take(tsr_folder_lock *lock, const subject *of, tsr_diags *diags) {
+  struct stat info;
   int held = 0;
+  bool is_made = lstat(lock->path, &info) != 0;
   for (int i = 0; i < TRIES && !held; i++) {
     held = try_once(lock, of, diags);
     if (!held) nanosleep(&(struct timespec){.tv_nsec = REST_NS}, NULL);
   }
-  if (held < 0) return fail(lock, of, diags);
   if (!held) return refuse(lock, of, diags);
-  if (write_owner(lock->fd)) return true;
+  if (held > 0 && write_owner(lock->fd)) return true;
   int error = errno;
-  tsr_disk_remove(lock->path);
+  if (held > 0 || (is_made && lock->fd >= 0)) tsr_disk_remove(lock->path);
   errno = error;
   return fail(lock, of, diags);
 }
@@ -111,7 +112,7 @@ bool tsr_folder_lock_take(
 }
 
 bool tsr_output_lock_take(
-    tsr_arena *arena, const char *path, tsr_folder_lock *ret, tsr_diags *diags) {
+    tsr_arena *arena, const char *path, const char *shown, tsr_folder_lock *ret, tsr_diags *diags) {
   size_t length = strlen(path);
   while (length > 1 && path[length - 1] == '/') length--;
   const char *bare = tsr_arena_strndup(arena, path, length), *slash = strrchr(bare, '/');
@@ -120,8 +121,8 @@ bool tsr_output_lock_take(
   ret->path =
       tsr_arena_printf(arena, "%.*s.%s%s", (int)(name - bare), bare, name, TSR_FOLDER_LOCK_NAME);
   const subject of = {
-      path, "it is free when that command has ended; another one needs another --out", "write",
-      path};
+      shown, "it is free when that command has ended; another one needs another --out", "write",
+      shown};
   return take(ret, &of, diags);
 }
 

@@ -23,9 +23,11 @@ bool tsr_folder_lock_take(
     tsr_arena *arena, const char *folder, tsr_folder_lock *ret_lock, tsr_diags *diags);
 
 /* The same for what a command writes as a whole, a file or folder that need not be there yet: the
- * lock is .NAME.tessera-train.lock beside it. A path whose folder is missing cannot be written. */
+ * lock is .NAME.tessera-train.lock beside it. A path whose folder is missing cannot be written.
+ * Messages call it `shown`. */
 bool tsr_output_lock_take(
-    tsr_arena *arena, const char *path, tsr_folder_lock *ret_lock, tsr_diags *diags);
+    tsr_arena *arena, const char *path, const char *shown, tsr_folder_lock *ret_lock,
+    tsr_diags *diags);
 
 /* What the file says of this process. */
 enum { TSR_FOLDER_OWNER_BYTES = 320 };

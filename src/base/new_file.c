@@ -97,6 +97,87 @@ void tsr_new_file_drop(tsr_new_file *f) {
   f->temporary[0] = 0;
 }
 
+/* ---- several files ---- */
+
+/* Where the file is that had the name before. */
+typedef struct {
+  tsr_new_file *file;
+  char before[PATH_MAX];
+  bool is_kept;   /* it is there */
+  bool is_link;   /* and has its own name, too, until the new one is placed */
+  bool is_placed; /* the new one has the name */
+} placing;
+
+/* A file of that name is left over of a killed process of the same number. The first file keeps its
+ * name until it is replaced, where the file system can do that. */
+static bool keep_before(placing *p, bool first) {
+  const char *path = p->file->path;
+  size_t length = strlen(p->file->temporary) - strlen("tmp");
+  struct stat info;
+  if (lstat(path, &info)) return errno == ENOENT;
+  snprintf(p->before, sizeof p->before, "%.*sold", (int)length, p->file->temporary);
+  if (first && !lstat(p->before, &info) && !tsr_disk_remove(p->before)) return false;
+  p->is_link = first && tsr_disk_link(path, p->before);
+  p->is_kept = p->is_link || tsr_disk_rename(path, p->before);
+  return p->is_kept && sync_name(path);
+}
+
+static bool location(placing *p) {
+  p->is_placed = tsr_disk_rename(p->file->temporary, p->file->path);
+  if (p->is_placed) p->file->temporary[0] = 0;
+  return p->is_placed && sync_name(p->file->path);
+}
+
+static void put_back(placing *p) {
+  if (p->is_kept && p->is_link && !p->is_placed) tsr_disk_remove(p->before);
+  else if (p->is_kept) tsr_disk_rename(p->before, p->file->path);
+  else if (p->is_placed) tsr_disk_remove(p->file->path);
+  p->is_kept = p->is_placed = false;
+}
+
+/* The first file is never beside one of the other kind, here either. */
+static void put_all_back(placing *list, int count) {
+  for (int i = 1; i < count; i++) {
+    if (list[i].is_placed) tsr_disk_remove(list[i].file->path);
+    list[i].is_placed = false;
+  }
+  for (int i = 0; i < count; i++) put_back(&list[i]);
+  sync_name(list[0].file->path);
+}
+
+static bool flush_new(tsr_new_file *f) {
+  if (!tsr_disk_sync(f->fd)) return false;
+  int fd = f->fd;
+  f->fd = -1;
+  return tsr_disk_close(fd);
+}
+
+/* -1, or the file that cannot be written, with errno. */
+static int place_all(placing *list, int count) {
+  for (int i = 0; i < count; i++)
+    if (!flush_new(list[i].file)) return i;
+  for (int i = count - 1; i >= 0; i--)
+    if (!keep_before(&list[i], i == 0)) return i;
+  for (int i = 0; i < count; i++)
+    if (!location(&list[i])) return i;
+  return -1;
+}
+
+bool tsr_new_files_commit(tsr_new_file *const *files, int count, tsr_diags *diags) {
+  placing list[TSR_NEW_FILES_MAX] = {{0}};
+  for (int i = 0; i < count; i++) list[i].file = files[i];
+  int failed = place_all(list, count), error = errno;
+  if (failed >= 0) put_all_back(list, count);
+  for (int i = 0; failed >= 0 && i < count; i++) tsr_new_file_drop(files[i]);
+  if (failed >= 0) return cannot_write(files[failed], error, diags);
+  for (int i = 0; i < count; i++)
+    if (list[i].is_kept && !tsr_disk_remove(list[i].before))
+      tsr_diag_warning(
+          diags, TSR_NOWHERE, "cannot remove '%s', the old file: %s", list[i].before,
+          strerror(errno));
+  return true;
+}
+
 bool tsr_file_write(const char *path, const void *bytes, size_t length, tsr_diags *diags) {
   tsr_new_file file;
   return tsr_new_file_open(path, &file, diags) && tsr_new_file_write(&file, bytes, length, diags) &&

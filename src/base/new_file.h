@@ -20,6 +20,14 @@ bool tsr_new_file_commit(tsr_new_file *file, tsr_diags *diags);
 /* Nothing is left of it. Fine behind any of the others. */
 void tsr_new_file_drop(tsr_new_file *file);
 
+/* Several files that mean nothing without each other: the first and those beside it. A failure
+ * changes nothing: all names have the files that they had before. A process that dies meanwhile
+ * leaves the old files, or the new ones, or the first one (old or new) without those beside it,
+ * never files of both kinds together; the old ones are then NAME.NUMBER.old. So a reader needs all
+ * of them, and no format a mark. All files are dropped by a failure. */
+enum { TSR_NEW_FILES_MAX = 4 };
+bool tsr_new_files_commit(tsr_new_file *const *files, int count, tsr_diags *diags);
+
 /* All of a file at once: the name is the old file's, or the whole new one's. */
 bool tsr_file_write(const char *path, const void *bytes, size_t length, tsr_diags *diags);
 

@@ -369,7 +369,7 @@ static bool write_folder(exporter *x) {
 /* One command at a time. */
 static bool write_locked(exporter *x) {
   tsr_folder_lock lock;
-  if (!tsr_output_lock_take(x->arena, x->out, &lock, x->diags)) return false;
+  if (!tsr_output_lock_take(x->arena, x->out, x->out, &lock, x->diags)) return false;
   bool ok = write_folder(x);
   tsr_folder_lock_release(&lock);
   return ok;

@@ -63,7 +63,7 @@ bool tsr_checkpoint_writer_begin(
     tsr_arena *arena, const char *path, tsr_checkpoint_writer_pace *pace, void *context,
     tsr_checkpoint_writer **ret, tsr_diags *diags) {
   tsr_checkpoint_writer_join(arena, path, pace, context, ret);
-  if (!tsr_output_lock_take(arena, path, &(*ret)->lock, diags)) return false;
+  if (!tsr_output_lock_take(arena, path, path, &(*ret)->lock, diags)) return false;
   if (tsr_checkpoint_writer_prepare(arena, path, diags)) return true;
   tsr_folder_lock_release(&(*ret)->lock);
   return false;

@@ -2,7 +2,6 @@
 #include "data/token_writer.h"
 #include "base/disk.h"
 #include "base/file.h"
-#include "base/new_file.h"
 #include "data/token_replace.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -158,22 +157,18 @@ static bool finish_llmc(tsr_token_writer *w, tsr_diags *diags) {
   return put_header(&w->tokens, header, sizeof header, diags);
 }
 
-static bool commit(output *o, tsr_diags *diags) {
-  return !o->buffer || tsr_new_file_commit(&o->file, diags);
-}
-
-bool tsr_token_writer_finish(tsr_token_writer *w, tsr_diags *diags) {
+bool tsr_token_writer_finish(tsr_token_writer *w, tsr_new_file *beside, tsr_diags *diags) {
+  tsr_new_file *files[TSR_NEW_FILES_MAX] = {&w->tokens.file};
+  int count = 1;
   bool ok = flush_output(&w->tokens, diags);
   if (ok && w->as == TSR_TOKENS_AS_LLMC) ok = finish_llmc(w, diags);
   if (ok && w->as == TSR_TOKENS_AS_MEGATRON) ok = finish_index(w, diags);
   ok = ok && flush_output(&w->index, diags);
-  /* The index last: it is what makes the pair one. Tokens without it are of no use. */
-  ok = ok && commit(&w->tokens, diags);
-  if (ok && !commit(&w->index, diags)) {
-    tsr_disk_remove(w->tokens.file.path);
-    ok = false;
-  }
+  if (w->index.buffer) files[count++] = &w->index.file;
+  if (beside) files[count++] = beside;
+  ok = ok && tsr_new_files_commit(files, count, diags);
   if (!ok) tsr_token_writer_abandon(w);
+  if (!ok && beside) tsr_new_file_drop(beside);
   return ok;
 }
 

@@ -2,6 +2,7 @@
 /* Token files in the making: written beside their place, and moved there when they are whole. */
 #ifndef TSR_DATA_TOKEN_WRITER_H
 #define TSR_DATA_TOKEN_WRITER_H
+#include "base/new_file.h"
 #include "data/token_files.h"
 
 /* What is written; nanogpt is one of the two by the tokens' type. */
@@ -20,9 +21,10 @@ bool tsr_token_writer_add(
     tsr_token_writer *writer, const void *tokens, int64_t count, tsr_diags *diags);
 /* The tokens since the last call are a document; only Megatron's files know of it. */
 bool tsr_token_writer_end_document(tsr_token_writer *writer, tsr_diags *diags);
-/* Writes headers, flushes to disk and puts the files in their place. Whether it succeeds or not,
- * the writer is closed; when it fails nothing new is left. */
-bool tsr_token_writer_finish(tsr_token_writer *writer, tsr_diags *diags);
+/* Writes headers, flushes to disk and puts the files in their places together, with one that was
+ * written `beside` them (NULL: none): tsr_new_files_commit. Whether it succeeds or not, the writer
+ * and that file are closed; when it fails all names have the files that they had before. */
+bool tsr_token_writer_finish(tsr_token_writer *writer, tsr_new_file *beside, tsr_diags *diags);
 /* Removes what was written; NULL is fine. */
 void tsr_token_writer_abandon(tsr_token_writer *writer);
 

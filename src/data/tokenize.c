@@ -2,6 +2,7 @@
 #include "data/tokenize.h"
 #include "base/disk.h"
 #include "base/file.h"
+#include "base/folder_lock.h"
 #include "base/new_file.h"
 #include "data/content.h"
 #include "data/sources.h"
@@ -102,15 +103,23 @@ static bool check_chars(const job *j) {
 }
 
 /* The characters that a char tokenizer found are kept beside the tokens, which mean nothing without
- * them. */
-static bool keep_chars(const job *j) {
+ * them. The file has its name with the tokens'. */
+static bool write_chars(const job *j, tsr_new_file *ret) {
   const tsr_tokenizer *tokenizer = &j->rules.tokenizer;
-  if (!makes_chars(j)) return true;
   tsr_text text = {0};
   for (int32_t i = 0; i < tokenizer->vocab_size; i++) tsr_tokenizer_decode(tokenizer, &i, 1, &text);
-  bool ok = tsr_file_write(chars_path(j), text.data ? text.data : "", text.length, j->diags);
+  bool ok = tsr_new_file_open(chars_path(j), ret, j->diags) &&
+            tsr_new_file_write(ret, text.data ? text.data : "", text.length, j->diags);
   tsr_text_free(&text);
   return ok;
+}
+
+static bool finish(const job *j) {
+  tsr_new_file chars;
+  if (!makes_chars(j)) return tsr_token_writer_finish(j->writer, NULL, j->diags);
+  if (write_chars(j, &chars)) return tsr_token_writer_finish(j->writer, &chars, j->diags);
+  tsr_token_writer_abandon(j->writer);
+  return false;
 }
 
 /* A file that has become shorter reads as zeros: that is the error then, not the zeros. */
@@ -298,23 +307,18 @@ static bool check_documents(const job *j) {
       (long long)j->skipped, j->rules.jsonl_key);
 }
 
-static bool tokenize(job *j) {
+static bool write_tokens(job *j) {
   const tsr_tokenize_options *o = j->options;
-  if (!open_inputs(j) || !make_rules(j)) return false;
   if (!tsr_token_writer_open(
           j->arena, o->out, o->as, j->rules.is_wide, o->overwrites, &j->writer, j->diags))
     return false;
-  if (!check_chars(j) || !run_threads(j) || !check_documents(j) || !tsr_file_maps_check(j->diags) ||
-      !keep_chars(j)) {
+  if (!check_chars(j) || !run_threads(j) || !check_documents(j) || !tsr_file_maps_check(j->diags)) {
     tsr_token_writer_abandon(j->writer);
     return false;
   }
   int64_t tokens = tsr_token_writer_tokens(j->writer);
   const char *path = tsr_token_writer_path(j->writer);
-  if (!tsr_token_writer_finish(j->writer, j->diags)) {
-    if (makes_chars(j)) tsr_disk_remove(chars_path(j));
-    return false;
-  }
+  if (!finish(j)) return false;
   report(j, tokens, path);
   if (j->skipped)
     tsr_diag_warning(
@@ -322,6 +326,22 @@ static bool tokenize(job *j) {
         "skipped %lld line%s without a text under '%s'; the first is here", (long long)j->skipped,
         j->skipped == 1 ? "" : "s", j->rules.jsonl_key);
   return true;
+}
+
+/* One command at a time writes the files of an output, however its name is given: NAME, NAME.bin
+ * and NAME.idx are one. */
+static bool tokenize(job *j) {
+  const char *out = j->options->out;
+  size_t length = strlen(out);
+  if (length > 4 && (tsr_path_ends(out, ".bin") || tsr_path_ends(out, ".idx"))) length -= 4;
+  tsr_folder_lock lock;
+  if (!open_inputs(j) || !make_rules(j) ||
+      !tsr_output_lock_take(
+          j->arena, tsr_arena_strndup(j->arena, out, length), out, &lock, j->diags))
+    return false;
+  bool ok = write_tokens(j);
+  tsr_folder_lock_release(&lock);
+  return ok;
 }
 
 bool tsr_tokenize(tsr_arena *arena, const tsr_tokenize_options *options, tsr_diags *diags) {
