@@ -178,6 +178,21 @@ static bool remove_one(tsr_arena *arena, const char *path, tsr_diags *diags) {
   return ok || cannot("remove", path, diags);
 }
 
+/* Whether no file of a folder is an input of this process; else an error. */
+static bool check_unread(tsr_arena *arena, const char *path, tsr_diags *diags) {
+  bool ok = true;
+  DIR *d = tsr_disk_open_folder(path);
+  for (struct dirent *e; d && ok && (e = readdir(d));) {
+    const char *file = tsr_path_join(arena, path, e->d_name);
+    if (!tsr_file_is_read(file)) continue;
+    ok = tsr_diag_error(
+        diags, TSR_NOWHERE, "'%s' would be removed, and this run reads '%s'", path, file);
+    tsr_diag_hint(diags, "checkpoints elsewhere (--out, checkpoint_dir) keep it");
+  }
+  if (d) closedir(d);
+  return ok;
+}
+
 static bool remove_unfinished(tsr_arena *arena, const char *folder, tsr_diags *diags) {
   DIR *d = tsr_disk_open_folder(folder);
   if (!d) return cannot("read the folder", folder, diags);
@@ -206,6 +221,17 @@ static bool is_checkpoint(const char *path) {
   return ours || !any;
 }
 
+/* That no input is in what is removed: unfinished ones, with `all` every checkpoint. */
+static bool check_inputs(tsr_arena *arena, const char *folder, bool all, tsr_diags *diags) {
+  DIR *d = tsr_disk_open_folder(folder);
+  bool ok = true;
+  for (struct dirent *e; d && ok && (e = readdir(d));)
+    if (is_unfinished(e->d_name) || (all && step_of(e->d_name) >= 0))
+      ok = check_unread(arena, tsr_path_join(arena, folder, e->d_name), diags);
+  if (d) closedir(d);
+  return ok;
+}
+
 /* Nothing is removed beside what no run has written. */
 static bool check_removed(const tsr_checkpoint_entry *entries, int count, tsr_diags *diags) {
   bool ok = true;
@@ -221,7 +247,8 @@ bool tsr_checkpoints_clean(tsr_arena *arena, const char *folder, bool all, tsr_d
   tsr_checkpoint_entry *entries = NULL;
   int count = 0;
   if (!tsr_checkpoints_list(arena, folder, &entries, &count, diags)) return false;
-  if (!check_removed(entries, count, diags) || !remove_unfinished(arena, folder, diags))
+  if (!check_removed(entries, count, diags) || !check_inputs(arena, folder, all, diags) ||
+      !remove_unfinished(arena, folder, diags))
     return false;
   for (int i = 0; all && i < count; i++)
     if (!remove_one(arena, entries[i].path, diags)) return false;

@@ -41,7 +41,8 @@ void tsr_checkpoints_give_back(tsr_arena *arena, tsr_folder_lock *lock);
 
 /* Removes what a run that was killed has left unfinished, of a folder that is taken; with `all`
  * every checkpoint, too. An error, and nothing is removed, where something has the name of one and
- * neither a manifest nor tensors: a checkpoint of that step would replace it. */
+ * neither a manifest nor tensors: a checkpoint of that step would replace it; or where this process
+ * has read a file of what would be removed. */
 bool tsr_checkpoints_clean(tsr_arena *arena, const char *folder, bool all, tsr_diags *diags);
 
 /* Removes those up to step `newest`, the one just written, that are neither among the `keep_last`

@@ -188,6 +188,22 @@ ends 0 --config run.yaml --out kept --overwrite --set training_config.seed=2
 [ "$(steps_of kept/metrics.jsonl)" = 3 ] || complain "--overwrite has kept lines of metrics"
 [ "$(ls kept/checkpoints)" = step-00000003 ] || complain "--overwrite has kept checkpoints"
 
+# what a run reads is not given up by it
+cp -r kept whole
+cp text.txt whole/checkpoints/step-00000003/mine.txt
+step=whole/checkpoints/step-00000003
+for input in model_path=whole model_path=$step data_path=$step/mine.txt validation_path=$step/mine.txt; do
+  leaves whole 2 "'$step' would be removed, and this run reads '$step/" --config run.yaml --out whole --overwrite \
+    --set training_config.$input
+  leaves whole 2 "'$step' would be removed, and this run reads" --config run.yaml --overwrite \
+    --set training_config.checkpoint_dir=whole/checkpoints --set training_config.$input
+done
+leaves whole 2 "'$step' would be removed, and this run reads '$step/config.yaml'" --config $step/config.yaml --out whole --overwrite
+mkdir whole/checkpoints/step-00000009.partial && mv $step/mine.txt whole/checkpoints/step-00000009.partial
+leaves whole 2 "step-00000009.partial' would be removed, and this run reads" --config run.yaml --out whole --resume \
+  --set training_config.data_path=whole/checkpoints/step-00000009.partial/mine.txt --set training_config.max_steps=4 --set training_config.seed=2
+rm -r whole
+
 # the user's own files
 mkdir own && cp run.yaml own/config.yaml && cp text.txt own
 (cd own && leaves . 2 "no run of tessera-train has written it" --config config.yaml --out . ; exit $failed) || failed=$?
@@ -278,4 +294,4 @@ for n in $(seq 40); do
 done
 [ "$refusals" -ge 5 ] || complain "only $refusals reads failed"
 
-end_of train.out_folder 155
+end_of train.out_folder 165
