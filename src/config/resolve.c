@@ -176,6 +176,11 @@ static void resolve_warmup(tsr_loader *l) {
   }
 }
 
+static int64_t add_capped(int64_t a, int64_t b) {
+  int64_t sum;
+  return __builtin_add_overflow(a, b, &sum) ? INT64_MAX : sum;
+}
+
 static bool is_warmup_constant(const tsr_loader *l) {
   const tsr_yaml *node = tsr_loader_value(l, "training_config.lr_schedule");
   return node && !strcmp(node->text, "warmup_constant");
@@ -197,11 +202,11 @@ static void resolve_wsd(tsr_loader *l) {
         (long long)rest, (long long)l->config->training.max_steps);
     s->stable_steps = s->stable_steps < 0 ? 0 : rest;
   }
-  if (hold && decay && s->stable_steps + s->decay_steps != rest)
+  if (hold && decay && s->decay_steps != rest - s->stable_steps)
     tsr_diag_error(
         l->diags, tsr_loader_key(l, "scheduler_config.decay_steps")->location,
         "warm-up, hold and decay make %lld steps, but max_steps is %lld",
-        (long long)(s->warmup_steps + s->stable_steps + s->decay_steps),
+        (long long)add_capped(add_capped(s->warmup_steps, s->stable_steps), s->decay_steps),
         (long long)l->config->training.max_steps);
   s->decay_steps = rest - s->stable_steps;
 }

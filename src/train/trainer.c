@@ -333,8 +333,9 @@ static int64_t steps_of(const trainer *t) {
   int64_t samples =
       tsr_dataset_samples(&t->o->data->dataset, TSR_SPLIT_TRAIN, t->o->data->sequence);
   int64_t per_epoch = samples / t->samples;
-  int64_t steps = per_epoch > 0 && c->num_epochs > 0 ? per_epoch * c->num_epochs : c->max_steps;
-  return steps < c->max_steps ? steps : c->max_steps;
+  bool ends_before =
+      per_epoch > 0 && c->num_epochs > 0 && c->num_epochs <= c->max_steps / per_epoch;
+  return ends_before ? per_epoch * c->num_epochs : c->max_steps;
 }
 
 static void write_start(const trainer *t) {

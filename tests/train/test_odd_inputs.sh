@@ -105,4 +105,16 @@ done
 [ ! -e made ] || complain "a refused run has left its folder"
 TESSERA_TIME_LIMIT_STATUS=7 ends 0 --config run.yaml --quiet
 
-end_of train.odd_inputs 97
+# counts whose products and sums no number holds
+ends 0 --config run.yaml
+steps=$(grep -o '^done: step [0-9]*' "$said")
+for epochs in 4611686018427387904 9223372036854775807; do
+  ends 0 --config run.yaml --set training_config.num_epochs=$epochs
+  says "$steps,"
+done
+for most in 9223372036854775807 9223372036854775806; do
+  errors 1 --config run.yaml --set "scheduler_config={type: wsd, warmup_steps: 1, hold_steps: 1, decay_steps: $most}"
+  says "error: warm-up, hold and decay make 9223372036854775807 steps, but max_steps is "
+done
+
+end_of train.odd_inputs 102
