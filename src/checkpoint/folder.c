@@ -3,17 +3,23 @@
 #include "base/disk.h"
 #include "base/file.h"
 #include "base/new_file.h"
+#include "checkpoint/own_files.h"
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 enum { STEP_DIGITS = 8 }; /* at least */
 static const char prefix[] = "step-";
-static const char unfinished[] = ".partial";
+static const char unfinished[] = ".partial", aside[] = ".old";
 
 const char *tsr_checkpoint_path(tsr_arena *arena, const char *folder, int64_t step) {
   return tsr_arena_printf(arena, "%s/%s%0*lld", folder, prefix, STEP_DIGITS, (long long)step);
+}
+
+const char *tsr_checkpoint_aside(tsr_arena *arena, const char *path) {
+  return tsr_arena_printf(arena, "%s%s%s", path, aside, unfinished);
 }
 
 static bool cannot(const char *what, const char *path, tsr_diags *diags) {
@@ -29,13 +35,19 @@ static int64_t step_of(const char *name) {
   return *end || end - digits < STEP_DIGITS ? -1 : step;
 }
 
+/* Removes `ending` from a name. */
+static bool strip(char *name, const char *ending) {
+  size_t length = strlen(name), more = strlen(ending);
+  if (length <= more || strcmp(name + length - more, ending)) return false;
+  name[length - more] = 0;
+  return true;
+}
+
 static bool is_unfinished(const char *name) {
-  size_t length = strlen(name), ending = sizeof unfinished - 1;
   char step[NAME_MAX + 1];
-  if (length <= ending || length >= sizeof step || strcmp(name + length - ending, unfinished))
-    return false;
-  memcpy(step, name, length - ending);
-  step[length - ending] = 0;
+  snprintf(step, sizeof step, "%s", name);
+  if (!strip(step, unfinished)) return false;
+  strip(step, aside);
   return step_of(step) >= 0;
 }
 
@@ -168,14 +180,16 @@ void tsr_checkpoints_give_back(tsr_arena *arena, tsr_folder_lock *lock) {
   remove_made(arena, tsr_path_folder(arena, lock->path), lock->made);
 }
 
-/* Its name has gone from the disk before its files do: what has the name is whole after a power
- * cut, too. */
-static bool remove_one(tsr_arena *arena, const char *path, tsr_diags *diags) {
-  const char *hidden = tsr_arena_printf(arena, "%s%s", path, unfinished);
-  bool ok = tsr_disk_rename(path, hidden) &&
-            (tsr_disk_sync_folder(tsr_path_folder(arena, path)) || errno == EINVAL) &&
-            tsr_disk_remove(hidden);
-  return ok || cannot("remove", path, diags);
+/* What has lost its name. False: some of it stays, which a diagnostic of `severity` reports, or
+ * cannot be removed, which is a failure about `path`. */
+static bool remove_hidden(
+    tsr_arena *arena, const char *hidden, const char *path, tsr_severity severity,
+    tsr_diags *diags) {
+  const char *left;
+  if (tsr_own_files_remove(arena, hidden, false, &left)) return true;
+  if (!left) return cannot("remove", path, diags);
+  return tsr_diag(
+      diags, severity, TSR_NOWHERE, "'%s' %s", hidden, tsr_own_files_reason(arena, left));
 }
 
 /* Whether no file of a folder is an input of this process; else an error. */
@@ -193,32 +207,46 @@ static bool check_unread(tsr_arena *arena, const char *path, tsr_diags *diags) {
   return ok;
 }
 
+/* A name of an unfinished checkpoint: another one where the first has something in it. */
+static bool hide(tsr_arena *arena, const char *path, const char **ret_hidden) {
+  *ret_hidden = tsr_arena_printf(arena, "%s%s", path, unfinished);
+  if (tsr_disk_rename(path, *ret_hidden)) return true;
+  *ret_hidden = tsr_checkpoint_aside(arena, path);
+  return (errno == ENOTEMPTY || errno == EEXIST || errno == ENOTDIR) &&
+         tsr_disk_rename(path, *ret_hidden);
+}
+
+/* Its name has gone from the disk before its files do: what has the name is whole after a power
+ * cut, too. A link is removed, not what it points to. */
+static bool
+remove_one(tsr_arena *arena, const char *path, tsr_severity severity, tsr_diags *diags) {
+  const char *hidden;
+  struct stat info;
+  if (!lstat(path, &info) && S_ISLNK(info.st_mode))
+    return tsr_disk_remove(path) || cannot("remove", path, diags);
+  if (!hide(arena, path, &hidden) ||
+      !(tsr_disk_sync_folder(tsr_path_folder(arena, path)) || errno == EINVAL))
+    return cannot("remove", path, diags);
+  return remove_hidden(arena, hidden, path, severity, diags);
+}
+
+/* What cannot be removed because something else is in it costs a warning. */
 static bool remove_unfinished(tsr_arena *arena, const char *folder, tsr_diags *diags) {
   DIR *d = tsr_disk_open_folder(folder);
   if (!d) return cannot("read the folder", folder, diags);
-  bool ok = true;
-  for (struct dirent *e; ok && (e = readdir(d));) {
+  int before = tsr_diags_errors(diags);
+  for (struct dirent *e; (e = readdir(d));) {
     if (!is_unfinished(e->d_name)) continue;
     const char *path = tsr_arena_printf(arena, "%s/%s", folder, e->d_name);
-    ok = tsr_disk_remove(path) || cannot("remove", path, diags);
+    remove_hidden(arena, path, path, TSR_WARNING, diags);
   }
   closedir(d);
-  return ok;
+  return tsr_diags_errors(diags) == before;
 }
 
-/* Whether a folder of that name has what a checkpoint is made of, or nothing: a manifest may be
- * lost. */
-static bool is_checkpoint(const char *path) {
-  DIR *d = tsr_disk_open_folder(path);
-  if (!d) return false;
-  bool any = false, ours = false;
-  for (struct dirent *e; (e = readdir(d));) {
-    if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, "..")) continue;
-    any = true;
-    ours |= !strcmp(e->d_name, TSR_MANIFEST_NAME) || tsr_path_ends(e->d_name, ".safetensors");
-  }
-  closedir(d);
-  return ours || !any;
+bool tsr_checkpoint_remove_aside(tsr_arena *arena, const char *path, tsr_diags *diags) {
+  const char *hidden = tsr_checkpoint_aside(arena, path);
+  return remove_hidden(arena, hidden, path, TSR_FAILURE, diags);
 }
 
 /* That no input is in what is removed: unfinished ones, with `all` every checkpoint. */
@@ -236,7 +264,7 @@ static bool check_inputs(tsr_arena *arena, const char *folder, bool all, tsr_dia
 static bool check_removed(const tsr_checkpoint_entry *entries, int count, tsr_diags *diags) {
   bool ok = true;
   for (int i = 0; i < count; i++)
-    if (!is_checkpoint(entries[i].path))
+    if (!tsr_own_folder(entries[i].path))
       ok = tsr_diag_error(
           diags, TSR_NOWHERE, "'%s' is named as a checkpoint and is none: it would be replaced",
           entries[i].path);
@@ -250,23 +278,32 @@ bool tsr_checkpoints_clean(tsr_arena *arena, const char *folder, bool all, tsr_d
   if (!check_removed(entries, count, diags) || !check_inputs(arena, folder, all, diags) ||
       !remove_unfinished(arena, folder, diags))
     return false;
-  for (int i = 0; all && i < count; i++)
-    if (!remove_one(arena, entries[i].path, diags)) return false;
-  return true;
+  int before = tsr_diags_errors(diags);
+  for (int i = 0; all && i < count; i++) remove_one(arena, entries[i].path, TSR_WARNING, diags);
+  return tsr_diags_errors(diags) == before;
+}
+
+bool tsr_checkpoint_steps_have(const tsr_checkpoint_steps *steps, int64_t step) {
+  for (int i = steps->count; i-- > 0;)
+    if (steps->items[i] == step) return true;
+  return false;
 }
 
 bool tsr_checkpoints_prune(
-    tsr_arena *arena, const char *folder, int64_t newest, int64_t keep_last, int64_t keep_every,
-    tsr_diags *diags) {
+    tsr_arena *arena, const char *folder, const tsr_checkpoint_steps *known, int64_t newest,
+    int64_t keep_last, int64_t keep_every, tsr_diags *diags) {
   tsr_checkpoint_entry *entries;
-  int count;
+  int all, count = 0;
   if (!keep_last) return true;
-  if (!tsr_checkpoints_list(arena, folder, &entries, &count, diags)) return false;
+  if (!tsr_checkpoints_list(arena, folder, &entries, &all, diags)) return false;
+  for (int i = 0; i < all; i++)
+    if (!known || tsr_checkpoint_steps_have(known, entries[i].step)) entries[count++] = entries[i];
   while (count && entries[count - 1].step > newest) count--;
+  bool ok = true;
   for (int i = 0; i < count - keep_last; i++) {
     bool kept =
-        (keep_every && entries[i].step % keep_every == 0) || !is_checkpoint(entries[i].path);
-    if (!kept && !remove_one(arena, entries[i].path, diags)) return false;
+        (keep_every && entries[i].step % keep_every == 0) || !tsr_own_folder(entries[i].path);
+    if (!kept) ok &= remove_one(arena, entries[i].path, TSR_FAILURE, diags);
   }
-  return true;
+  return ok;
 }

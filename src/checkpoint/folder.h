@@ -30,6 +30,10 @@ bool tsr_checkpoint_find(
     tsr_diags *diags);
 
 const char *tsr_checkpoint_path(tsr_arena *arena, const char *folder, int64_t step);
+/* The name that a checkpoint has while another one of the same step replaces it. */
+const char *tsr_checkpoint_aside(tsr_arena *arena, const char *path);
+/* Removes one that has this name, as tsr_checkpoints_prune does. */
+bool tsr_checkpoint_remove_aside(tsr_arena *arena, const char *path, tsr_diags *diags);
 
 /* Makes the folder, and takes it for this process alone. Errors: another process has it; then no
  * folder was made. */
@@ -40,17 +44,28 @@ bool tsr_checkpoints_take_folder(
 void tsr_checkpoints_give_back(tsr_arena *arena, tsr_folder_lock *lock);
 
 /* Removes what a run that was killed has left unfinished, of a folder that is taken; with `all`
- * every checkpoint, too. An error, and nothing is removed, where something has the name of one and
- * neither a manifest nor tensors: a checkpoint of that step would replace it; or where this process
- * has read a file of what would be removed. */
+ * every checkpoint, too. What this program has not written stays, with a warning. An error, and
+ * nothing is removed, where something has the name of one and neither a manifest nor tensors: a
+ * checkpoint of that step would replace it; or where this process has read a file of what would be
+ * removed. */
 bool tsr_checkpoints_clean(tsr_arena *arena, const char *folder, bool all, tsr_diags *diags);
 
-/* Removes those up to step `newest`, the one just written, that are neither among the `keep_last`
- * newest of them (0: all are kept) nor of a step that is a multiple of `keep_every` (0: none is).
+/* Steps whose checkpoints are of a run. */
+typedef struct {
+  int64_t *items;
+  int count;
+} tsr_checkpoint_steps;
+bool tsr_checkpoint_steps_have(const tsr_checkpoint_steps *steps, int64_t step);
+
+/* Of those that are `known` (NULL: of all) removes those up to step `newest`, the one just written,
+ * that are neither among the `keep_last` newest of them (0: all are kept) nor of a step that is a
+ * multiple of `keep_every` (0: none is).
  * Later ones, which the run resumed from before, may be damaged: they count for nothing and stay,
- * as does what is only named as a checkpoint. A checkpoint loses its name before its files. */
+ * as does what is only named as a checkpoint. A checkpoint loses its name before its files. What
+ * this program has not written stays under that other name, which is a failure, as is what cannot
+ * be removed; the others are removed all the same. */
 bool tsr_checkpoints_prune(
-    tsr_arena *arena, const char *folder, int64_t newest, int64_t keep_last, int64_t keep_every,
-    tsr_diags *diags);
+    tsr_arena *arena, const char *folder, const tsr_checkpoint_steps *known, int64_t newest,
+    int64_t keep_last, int64_t keep_every, tsr_diags *diags);
 
 #endif

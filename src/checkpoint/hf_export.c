@@ -362,7 +362,8 @@ static bool write_folder(exporter *x) {
   if (!tsr_checkpoint_writer_prepare(x->arena, x->out, x->diags)) return false;
   if (write_all(x) && commit(x)) return true;
   if (x->fd >= 0) tsr_disk_close(x->fd);
-  tsr_disk_remove(x->partial);
+  const char *left;
+  tsr_own_files_remove(x->arena, x->partial, true, &left);
   return false;
 }
 

@@ -10,14 +10,6 @@
 
 enum { BYTES_MAX = 1 << 28 };
 
-const char *const tsr_hf_side_files[] = {
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "chat_template.jinja",
-    "chat_template.json",
-    "generation_config.json",
-    NULL};
 static const char generation_name[] = "generation_config.json";
 static const char *const id_keys[] = {"bos_token_id", "eos_token_id", "pad_token_id"};
 enum { ID_KEYS = sizeof id_keys / sizeof *id_keys };

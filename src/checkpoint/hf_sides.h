@@ -5,10 +5,7 @@
 #define TSR_CHECKPOINT_HF_SIDES_H
 #include "base/json.h"
 #include "checkpoint/writer.h"
-
-/* Names of the files that are copied where they are, NULL-terminated. The first is tokenizer.json.
- */
-extern const char *const tsr_hf_side_files[];
+#include "checkpoint/own_files.h"
 
 typedef struct {
   const char *folder;

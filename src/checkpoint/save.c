@@ -124,7 +124,10 @@ bool tsr_saver_open(
   pthread_cond_init(&s->changed, &clock);
   pthread_condattr_destroy(&clock);
   plan(s, executable);
-  if (take_memory(s, tsr_executable_memory_left(executable), diags)) return true;
+  bool first = !options->process; /* of the processes, it makes the folders */
+  if (take_memory(s, tsr_executable_memory_left(executable), diags) &&
+      (!first || tsr_saver_find(s, diags)))
+    return true;
   tsr_saver_close(s);
   return false;
 }
@@ -263,7 +266,7 @@ static bool prepare_together(tsr_saver *s, tsr_diags *diags) {
   tsr_diags *errors = tsr_diags_new(arena);
   bool ok = s->options.process || tsr_saver_prepare(s, arena, errors);
   if (!ok) {
-    tsr_saver_clear_aside(s, arena);
+    tsr_saver_clear_aside(s, arena, errors);
     free(s->trouble);
     s->trouble = tsr_saver_text(errors);
     s->failed = true;
@@ -334,8 +337,10 @@ void tsr_saver_close(tsr_saver *s) {
   s->has_thread = false;
   if (s->copy) munmap(s->copy, (size_t)s->bytes);
   free(s->history);
+  free(s->known.items);
   free(s->trouble);
   s->copy = NULL;
   s->history = NULL;
+  s->known = (tsr_checkpoint_steps){0};
   s->trouble = NULL;
 }

@@ -3,6 +3,7 @@
  * (save_write.c) share. */
 #ifndef TSR_CHECKPOINT_SAVE_INTERNAL_H
 #define TSR_CHECKPOINT_SAVE_INTERNAL_H
+#include "checkpoint/folder.h"
 #include "checkpoint/writer.h"
 #include "checkpoint/save.h"
 #include <pthread.h>
@@ -39,7 +40,9 @@ struct tsr_saver {
   /* the thread; all below under `mutex` but atomics */
   pthread_t thread;
   bool has_thread;
-  bool again; /* there was one of the same step */
+  bool again;                 /* there was one of the same step */
+  tsr_checkpoint_steps known; /* what was in the folder at the begin, and what was written since */
+  int known_capacity;
   pthread_mutex_t mutex;
   pthread_cond_t changed;
   bool busy, ends;
@@ -58,9 +61,11 @@ struct tsr_saver {
 void *tsr_saver_run_thread(void *saver);
 /* Writes what the saver has, prunes, and says how it went. */
 void tsr_saver_write(tsr_saver *saver);
+/* Notes what is in the folder at the begin. */
+bool tsr_saver_find(tsr_saver *saver, tsr_diags *diags);
 /* Makes the folder that all processes write into; gives one that it replaces its name back. */
 bool tsr_saver_prepare(tsr_saver *saver, tsr_arena *arena, tsr_diags *diags);
-void tsr_saver_clear_aside(tsr_saver *saver, tsr_arena *arena);
+void tsr_saver_clear_aside(tsr_saver *saver, tsr_arena *arena, tsr_diags *diags);
 /* So many seconds from now, for waits on saver->changed. */
 struct timespec tsr_saver_until(double seconds);
 /* To be freed. */

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Writing a run's checkpoint, in the thread or before the run goes on. */
 #include "base/disk.h"
+#include "base/memory.h"
 #include "checkpoint/folder.h"
+#include "checkpoint/own_files.h"
 #include "checkpoint/save_internal.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -103,26 +106,53 @@ static tsr_manifest about(const tsr_saver *s) {
       .recipe_count = o->recipe_count};
 }
 
-/* One of the same step is what a run left that resumed from before it. It loses its name, and gets
- * it back if the new one cannot be written. */
-static const char *aside_of(const tsr_saver *s, tsr_arena *arena) {
-  return tsr_arena_printf(
-      arena, "%s.old.partial", tsr_checkpoint_path(arena, s->options.folder, s->state.step));
+static bool add_known(tsr_saver *s, int64_t step, tsr_diags *diags) {
+  if (tsr_checkpoint_steps_have(&s->known, step)) return true;
+  if (s->known.count == s->known_capacity) {
+    int capacity = 2 * s->known_capacity + 64;
+    int64_t *grown = tsr_memory_try_grow(s->known.items, sizeof *grown * (size_t)capacity);
+    if (!grown) return tsr_diag_failure(diags, TSR_NOWHERE, "out of memory");
+    s->known.items = grown;
+    s->known_capacity = capacity;
+  }
+  s->known.items[s->known.count++] = step;
+  return true;
 }
 
-/* Makes the folder that all processes write into. */
+bool tsr_saver_find(tsr_saver *s, tsr_diags *diags) {
+  tsr_checkpoint_entry *entries;
+  int count;
+  bool ok = tsr_checkpoints_list(s->arena, s->options.folder, &entries, &count, diags);
+  for (int i = 0; ok && i < count; i++) ok = add_known(s, entries[i].step, diags);
+  return ok;
+}
+
+/* One of the same step is what a run left that resumed from before it. It loses its name, and gets
+ * it back if the new one cannot be written. Makes the folder that all processes write into. */
 bool tsr_saver_prepare(tsr_saver *s, tsr_arena *arena, tsr_diags *diags) {
   const char *path = tsr_checkpoint_path(arena, s->options.folder, s->state.step);
-  s->again = !access(path, F_OK);
-  if (s->again && !tsr_disk_rename(path, aside_of(s, arena)))
+  struct stat info;
+  s->again = !lstat(path, &info);
+  if (s->again && !(tsr_checkpoint_steps_have(&s->known, s->state.step) && tsr_own_folder(path))) {
+    s->again = false;
+    return tsr_diag_failure(
+        diags, TSR_NOWHERE, "'%s' appeared while the run was going on: it is not replaced", path);
+  }
+  if (s->again && !tsr_disk_rename(path, tsr_checkpoint_aside(arena, path)))
     return tsr_diag_failure(diags, TSR_NOWHERE, "cannot replace '%s': %s", path, strerror(errno));
-  return tsr_checkpoint_writer_prepare(arena, path, diags);
+  return add_known(s, s->state.step, diags) && tsr_output_prepare_beside(arena, path, diags);
 }
 
-void tsr_saver_clear_aside(tsr_saver *s, tsr_arena *arena) {
+void tsr_saver_clear_aside(tsr_saver *s, tsr_arena *arena, tsr_diags *diags) {
   const char *path = tsr_checkpoint_path(arena, s->options.folder, s->state.step);
-  if (s->again && access(path, F_OK)) tsr_disk_rename(aside_of(s, arena), path);
-  else if (s->again) tsr_disk_remove(aside_of(s, arena));
+  if (!s->again) return;
+  if (!access(path, F_OK)) {
+    tsr_checkpoint_remove_aside(arena, path, diags);
+    return;
+  }
+  const char *aside = tsr_checkpoint_aside(arena, path);
+  /* a disk that was full at first may have room now */
+  if (!tsr_disk_rename(aside, path)) tsr_disk_rename(aside, path);
 }
 
 /* What this process holds; of the first one also the rest, and the end. */
@@ -147,7 +177,7 @@ static bool write_checkpoint(tsr_saver *s, tsr_arena *arena, tsr_diags *diags) {
   bool ok = (w->processes > 1 || tsr_saver_prepare(s, arena, diags)) && write_all(s, o, diags);
   if (!ok && w->process) tsr_checkpoint_writer_leave_failure(o, w->process);
   else if (!ok) tsr_checkpoint_writer_abandon(o);
-  if (!w->process) tsr_saver_clear_aside(s, arena);
+  if (!w->process) tsr_saver_clear_aside(s, arena, diags);
   return ok;
 }
 
@@ -171,7 +201,8 @@ void tsr_saver_write(tsr_saver *s) {
   bool ok = write_checkpoint(s, arena, diags);
   const tsr_saver_options *o = &s->options;
   if (ok && !o->process)
-    tsr_checkpoints_prune(arena, o->folder, s->state.step, o->keep_last, o->keep_every, diags);
+    tsr_checkpoints_prune(
+        arena, o->folder, &s->known, s->state.step, o->keep_last, o->keep_every, diags);
   double seconds = clock_of(CLOCK_MONOTONIC) - begin;
   pthread_mutex_lock(&s->mutex);
   if (tsr_diags_errors(diags)) {

@@ -3,6 +3,7 @@
 #include "base/disk.h"
 #include "base/file.h"
 #include "base/folder_lock.h"
+#include "checkpoint/own_files.h"
 #include <assert.h>
 #include <dirent.h>
 #include <errno.h>
@@ -69,35 +70,29 @@ bool tsr_checkpoint_writer_begin(
   return false;
 }
 
-/* Whether it is a folder of files as a command leaves it that was killed. */
-static bool is_leftover(const char *partial) {
-  static const char *const ends[] = {".safetensors", ".json", ".yaml", ".txt", ".jinja"};
-  DIR *folder = tsr_disk_open_folder(partial);
-  bool ok = folder != NULL;
-  for (struct dirent *e; ok && (e = readdir(folder));) {
-    bool known = !strcmp(e->d_name, ".") || !strcmp(e->d_name, "..");
-    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
-      known |= tsr_path_ends(e->d_name, ends[i]);
-    ok = known;
-  }
-  if (folder) closedir(folder);
-  return ok;
+static bool prepare(tsr_arena *arena, const char *path, bool beside, tsr_diags *diags) {
+  const char *partial = tsr_arena_printf(arena, "%s.partial", path), *left = NULL;
+  if (!access(path, F_OK)) return tsr_diag_error(diags, TSR_NOWHERE, "'%s' is there already", path);
+  bool ok = tsr_own_files_remove(arena, partial, false, &left) || errno == ENOENT || left;
+  if (ok && left && !(beside && *left))
+    return tsr_diag_error(diags, TSR_NOWHERE, "'%s' is there, and no command has left it", partial);
+  return (ok && tsr_disk_make_folder(partial)) ||
+         tsr_file_cannot("write", path, errno, TSR_NOWHERE, diags);
 }
 
 bool tsr_checkpoint_writer_prepare(tsr_arena *arena, const char *path, tsr_diags *diags) {
-  const char *partial = tsr_arena_printf(arena, "%s.partial", path);
-  struct stat info;
-  if (!access(path, F_OK)) return tsr_diag_error(diags, TSR_NOWHERE, "'%s' is there already", path);
-  if (!lstat(partial, &info) && !is_leftover(partial))
-    return tsr_diag_error(diags, TSR_NOWHERE, "'%s' is there, and no command has left it", partial);
-  bool ok = (access(partial, F_OK) || tsr_disk_remove(partial)) && tsr_disk_make_folder(partial);
-  return ok || tsr_file_cannot("write", path, errno, TSR_NOWHERE, diags);
+  return prepare(arena, path, false, diags);
+}
+
+bool tsr_output_prepare_beside(tsr_arena *arena, const char *path, tsr_diags *diags) {
+  return prepare(arena, path, true, diags);
 }
 
 void tsr_checkpoint_writer_abandon(tsr_checkpoint_writer *o) {
+  const char *left;
   if (o->fd >= 0) tsr_disk_close(o->fd);
   o->fd = -1;
-  tsr_disk_remove(o->partial);
+  tsr_own_files_remove(o->arena, o->partial, true, &left);
   tsr_folder_lock_release(&o->lock);
 }
 

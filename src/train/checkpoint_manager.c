@@ -351,8 +351,9 @@ static bool open_saver(
   add_tokenizer(arena, &k->run, &o);
   if (!add_sides(arena, k, &o, diags)) return false;
   bool all = k->options.purpose == TSR_OUT_OVERWRITES;
-  bool opened = k->run.process > 0 || tsr_checkpoints_clean(arena, o.folder, all, diags);
-  opened = opened && tsr_saver_open(arena, k->run.executable, &o, &k->saver, diags);
+  bool clean = k->run.process > 0 || tsr_checkpoints_clean(arena, o.folder, all, diags);
+  if (!agree_on_folder(k, clean, diags)) return false;
+  bool opened = tsr_saver_open(arena, k->run.executable, &o, &k->saver, diags);
   if (!agree_on_folder(k, opened, diags)) return false;
   if (k->run.quiet) return true;
   int64_t every = k->run.config->training.model_save_interval;

@@ -138,7 +138,7 @@ static void test_prune(void) {
       if (there[s]) make(folder, s);
     }
     int64_t keep_last = draw(5), keep_every = draw(2) ? 1 + draw(9) : 0;
-    CHECK(tsr_checkpoints_prune(arena, folder, newest, keep_last, keep_every, diags));
+    CHECK(tsr_checkpoints_prune(arena, folder, NULL, newest, keep_last, keep_every, diags));
     CHECK_STR(steps_in(folder), kept_of(there, newest, keep_last, keep_every));
     CHECK(is_there(tsr_checkpoint_path(arena, folder, newest)));
   }
@@ -151,9 +151,10 @@ static void test_prune_fails(void) {
   make("stays", 1);
   make("stays", 2);
   mkdir("stays/step-00000001/inner", 0777);
-  CHECK(!tsr_checkpoints_prune(arena, "stays", 2, 1, 0, diags));
+  CHECK(!tsr_checkpoints_prune(arena, "stays", NULL, 2, 1, 0, diags));
   CHECK_STR(
-      scratch_diags(diags), "error: cannot remove 'stays/step-00000001': Directory not empty\n");
+      scratch_diags(diags), "error: 'stays/step-00000001.partial' stays: 'inner' in it was not "
+                            "written by this program\n");
   CHECK_STR(steps_in("stays"), "2"); /* it has lost its name */
 }
 
