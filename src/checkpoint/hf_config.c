@@ -172,6 +172,10 @@ static void read_llama3_rope(reader *r, const cJSON *rope) {
   c->low_freq_factor = positive_in(r, rope, "low_freq_factor", -1);
   c->high_freq_factor = positive_in(r, rope, "high_freq_factor", -1);
   c->original_context_length = count_in(r, rope, "original_max_position_embeddings", -1);
+  if (r->ok && c->low_freq_factor >= c->high_freq_factor)
+    r->ok = tsr_diag_error(
+        r->diags, TSR_NOWHERE, "'%s': low_freq_factor %g must be below high_freq_factor %g",
+        r->path, c->low_freq_factor, c->high_freq_factor);
 }
 
 /* Newer files hold all of it in rope_parameters, older ones the scaling in rope_scaling. */

@@ -70,6 +70,25 @@ static int rope_table(const builder *b, int64_t positions, const tsr_init *init)
   return tsr_graph_const(g, name, init, 3, shape, b->call->location);
 }
 
+/* A scaling is applied, or refused: it is none where a number of it is missing. */
+static bool check_scaling(const builder *b, const tsr_rope_call_attrs *r) {
+  tsr_location location = b->call->op_place;
+  if (r->scaling_factor < 0 || r->original_context_length < 0)
+    return tsr_diag_error(
+        b->diags, location, "rope: '%s' must not be negative",
+        r->scaling_factor < 0 ? "scaling_factor" : "original_context_length");
+  if (r->scaling_factor == 0) return true;
+  if (!r->original_context_length)
+    return tsr_diag_error(
+        b->diags, location, "rope: scaling_factor %.15g needs original_context_length",
+        r->scaling_factor);
+  if (r->low_freq_factor > 0 && r->high_freq_factor > r->low_freq_factor) return true;
+  return tsr_diag_error(
+      b->diags, location,
+      "rope: low_freq_factor %.15g must be above 0 and below high_freq_factor %.15g",
+      r->low_freq_factor, r->high_freq_factor);
+}
+
 static bool call_rope(const builder *b) {
   const tsr_call *c = b->call;
   tsr_attrs attr;
@@ -81,6 +100,7 @@ static bool call_rope(const builder *b) {
     return tsr_diag_error(
         b->diags, c->op_place, "rope: head_dim %lld must be even", (long long)head_dim);
   if (x->ndim != 3) return fail_infer(b, "its input must be (batch, sequence, heads * head_dim)");
+  if (!check_scaling(b, rope)) return false;
   tsr_init init;
   memset(&init, 0, sizeof init); /* compared bytewise */
   init.kind = TSR_INIT_ROPE;
@@ -90,7 +110,6 @@ static bool call_rope(const builder *b) {
   init.scaling[1] = rope->low_freq_factor;
   init.scaling[2] = rope->high_freq_factor;
   init.scaling[3] = (double)rope->original_context_length;
-  if (!init.scaling[3]) init.scaling[0] = 0;
   int table = rope_table(b, x->shape[1], &init);
   tsr_attrs turn = {.rope = {head_dim, 1}};
   return give(b, checked(b, TSR_OP_ROPE, c->result, 2, (int[]){c->inputs[0], table}, &turn));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/call_attrs.h"
+#include <limits.h>
 #include <math.h>
 #include <string.h>
 
@@ -107,6 +108,9 @@ static bool check_range(const reader *r, const tsr_attr_field *f, double number)
   if (f->type == TSR_ATTR_fraction && !(number >= 0 && number < 1))
     return tsr_diag_error(
         r->diags, r->call->op_place, "%s: %s %g is not in [0, 1)", r->call->op, f->name, number);
+  if (f->type == TSR_ATTR_dim && fabs(number) > INT_MAX)
+    return tsr_diag_error(
+        r->diags, r->call->op_place, "%s: there is no dimension %.15g", r->call->op, number);
   if (f->type == TSR_ATTR_positions && !(number >= 0 && number < 0x1p53))
     return tsr_diag_error(
         r->diags, r->call->op_place, "%s: %s %g is no number of positions", r->call->op, f->name,

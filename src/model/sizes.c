@@ -91,6 +91,23 @@ static bool unknown_key(const reader *r, const char *map_name, const char *name,
   return false;
 }
 
+/* What a map of sizes is given instead of. */
+static bool no_map(const reader *r, const char *name, const tsr_yaml *node) {
+  tsr_diag_error(
+      r->diags, node->location, "'%s' must be a map of sizes, not %s", name,
+      tsr_yaml_describe(r->scope->arena, node));
+  tsr_text keys = {0};
+  size_t length = strlen(name);
+  for (int i = 0; i < r->file->sizes_count; i++) {
+    const char *size = r->file->sizes[i].name;
+    if (!strncmp(size, name, length) && size[length] == '.')
+      tsr_text_add(&keys, "%s%s", keys.length ? ", " : "", size + length + 1);
+  }
+  tsr_diag_hint(r->diags, "its sizes: %s", keys.data ? keys.data : "");
+  tsr_text_free(&keys);
+  return false;
+}
+
 /* The entries of the user's map, nested maps with dots. */
 static bool collect(reader *r, const tsr_yaml *map, const char *prefix) {
   bool ok = true;
@@ -105,6 +122,8 @@ static bool collect(reader *r, const tsr_yaml *map, const char *prefix) {
       ok &= collect(r, nested, tsr_arena_printf(r->scope->arena, "%s.", name));
     } else if (is_declared(r, name, false)) {
       r->count++;
+    } else if (is_declared(r, name, true)) {
+      ok = no_map(r, name, g->value);
     } else {
       const char *map_name = *prefix
                                  ? tsr_arena_strndup(r->scope->arena, prefix, strlen(prefix) - 1)
@@ -133,11 +152,16 @@ static bool wrong_kind(const reader *r, const tsr_size_decl *d, const tsr_yaml *
       tsr_yaml_describe(r->scope->arena, node));
 }
 
-static bool check_limits(const reader *r, const tsr_size_decl *d, double x, tsr_location location) {
-  if (x >= d->min && x <= d->max) return true;
+/* Sizes that no tensor has are refused where they are given, not where a graph file uses them. */
+static bool check_limits(
+    const reader *r, const tsr_size_decl *d, double x, const char *text, tsr_location location) {
+  static const double whole_most = 0x1p40, real_most = 1e15;
+  bool whole = d->kind == TSR_SIZE_INTEGER || d->kind == TSR_SIZE_LIST;
+  double most = fmin(d->max, whole ? whole_most : real_most), least = fmax(d->min, -most);
+  if (x >= least && x <= most) return true;
   return tsr_diag_error(
-      r->diags, location, "'%s' must be at %s %.15g, not %.15g", d->name,
-      x < d->min ? "least" : "most", x < d->min ? d->min : d->max, x);
+      r->diags, location, "'%s' must be at %s %.15g, not %s", d->name, x < least ? "least" : "most",
+      x < least ? least : most, text ? text : tsr_arena_printf(r->scope->arena, "%.15g", x));
 }
 
 static bool
@@ -152,7 +176,7 @@ read_number(const reader *r, const tsr_size_decl *d, const tsr_yaml *node, doubl
   if (ok) *ret = (double)whole;
   else ok = d->kind == TSR_SIZE_REAL && tsr_yaml_float(node, ret) && isfinite(*ret);
   if (!ok) return wrong_kind(r, d, node);
-  return check_limits(r, d, *ret, node->location);
+  return check_limits(r, d, *ret, node->text, node->location);
 }
 
 static bool
@@ -184,6 +208,15 @@ read_given(const reader *r, const tsr_size_decl *d, const tsr_yaml *node, tsr_ev
   return read_number(r, d, node, &ret->number);
 }
 
+/* The first name in the expression that the user has given. */
+static const tsr_name *find_given_name(const tsr_scope *scope, const tsr_expr *e) {
+  const tsr_name *n = e->kind == TSR_EXPR_NAME ? tsr_scope_find(scope, e->name) : NULL;
+  if (n) return n->given ? n : NULL;
+  for (int i = 0; i < e->count; i++)
+    if ((n = find_given_name(scope, e->args[i]))) return n;
+  return NULL;
+}
+
 static bool eval_default(const reader *r, const tsr_size_decl *d, tsr_eval *ret) {
   if (d->kind == TSR_SIZE_CHOICE && d->word)
     return *ret = (tsr_eval){.kind = TSR_EVAL_WORD, .word = d->word}, true;
@@ -193,14 +226,16 @@ static bool eval_default(const reader *r, const tsr_size_decl *d, tsr_eval *ret)
         "'%s' is missing in %s: the %s graph needs it", d->name, r->source->map_name,
         r->file->name);
   if (d->kind == TSR_SIZE_LIST) return tsr_expr_eval(d->value, r->scope, ret, r->diags);
+  const tsr_name *from = find_given_name(r->scope, d->value);
+  tsr_location location = from ? from->location : d->value->location;
   ret->kind = TSR_EVAL_NUMBER;
   if (d->kind != TSR_SIZE_INTEGER)
     return tsr_expr_number(d->value, r->scope, &ret->number, r->diags) &&
-           check_limits(r, d, ret->number, d->value->location);
+           check_limits(r, d, ret->number, NULL, location);
   int64_t whole, min = d->min > -9e15 ? (int64_t)d->min : -9000000000000000;
   if (!tsr_expr_whole(d->value, r->scope, d->name, min, &whole, r->diags)) return false;
   ret->number = (double)whole;
-  return check_limits(r, d, ret->number, d->value->location);
+  return check_limits(r, d, ret->number, NULL, location);
 }
 
 /* A vocabulary of 0 is counted in the data, as tt-train does for character tokenizers. */
@@ -288,17 +323,8 @@ bool tsr_sizes_read(
   return push_sequence(&r) && ok;
 }
 
-/* The first name in the expression that the user has given. */
-static const tsr_name *find_given_name(const tsr_scope *scope, const tsr_expr *e) {
-  const tsr_name *n = e->kind == TSR_EXPR_NAME ? tsr_scope_find(scope, e->name) : NULL;
-  if (n) return n->given ? n : NULL;
-  for (int i = 0; i < e->count; i++)
-    if ((n = find_given_name(scope, e->args[i]))) return n;
-  return NULL;
-}
-
-/* Where to change what a check is about: the size itself if it was given, else what it came from.
- */
+/* Where to change what a check is about: the size itself if it was given, else what it came from,
+ * else another size of the check. */
 static tsr_location
 check_place(const tsr_scope *scope, const tsr_graph_file *file, const tsr_check *check) {
   const tsr_name *at = check->at ? tsr_scope_find(scope, check->at) : NULL;
@@ -307,9 +333,10 @@ check_place(const tsr_scope *scope, const tsr_graph_file *file, const tsr_check 
     const tsr_size_decl *d = &file->sizes[i];
     if (strcmp(d->name, at->name) || !d->value) continue;
     const tsr_name *source = find_given_name(scope, d->value);
-    return source ? source->location : at->location;
+    if (source) return source->location;
   }
-  return at->location;
+  const tsr_name *other = at->given ? NULL : find_given_name(scope, check->that);
+  return other ? other->location : at->location;
 }
 
 static bool
