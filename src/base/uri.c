@@ -54,12 +54,32 @@ static bool check_slashes(const char *text, tsr_location location, tsr_diags *di
   return true;
 }
 
+/* `~/x` and `$HOME/x` are words of a shell, and no folders called `~` and `$HOME`. */
+static bool check_shell(const char *text, tsr_location location, tsr_diags *diags) {
+  bool home = *text == '~' && (!text[1] || text[1] == '/');
+  bool variable = *text == '$' && (isalpha((unsigned char)text[1]) || text[1] == '_');
+  if (!home && !variable) return true;
+  int length = 1 + (int)strspn(
+                       text + 1, home ? ""
+                                      : "_0123456789abcdefghijklmnopqrstuvwxyz"
+                                        "ABCDEFGHIJKLMNOPQRSTUVWXYZ");
+  tsr_diag_error(
+      diags, location, "'%s' begins with '%.*s', which a shell replaces and this program does not",
+      text, length, text);
+  if (location.file)
+    tsr_diag_hint(
+        diags, "${%.*s}%s; a folder of that name is ./%.*s", home ? 4 : length - 1,
+        home ? "HOME" : text + 1, text + length, length, text);
+  else tsr_diag_hint(diags, "a folder of that name is ./%.*s", length, text);
+  return false;
+}
+
 bool tsr_uri_path(
     tsr_arena *arena, const char *text, tsr_location location, const char **ret_path,
     tsr_diags *diags) {
   size_t n = scheme_length(text);
   *ret_path = text;
-  if (!n) return check_slashes(text, location, diags);
+  if (!n) return check_slashes(text, location, diags) && check_shell(text, location, diags);
   if (strncasecmp(text, "file", n) || n != 4) {
     tsr_diag_error(
         diags, location, "'%s': files are read and written by path; there is no access to '%.*s'",

@@ -116,6 +116,16 @@ static void add_set(const parser *p, tsr_set set) {
         p->diags, TSR_NOWHERE, "more than %d options for the configuration", TSR_WORDS_MAX);
 }
 
+/* Variables are replaced in a configuration, and on the command line by a shell. */
+static void store_path(const parser *p, const char *word, const char **ret_path) {
+  *ret_path = word;
+  if (!strncmp(word, "${", 2))
+    tsr_diag_error(
+        p->diags, TSR_NOWHERE,
+        "'%s' begins with a variable, which is not replaced on the command line", word);
+  else tsr_uri_path(p->arena, word, TSR_NOWHERE, ret_path, p->diags);
+}
+
 static void store(parser *p, const option *o, const char *value) {
   char *at = (char *)p->result + o->at;
   if (o->kind == VALUES) add_word(p, (tsr_words *)at, o->word, value);
@@ -126,7 +136,7 @@ static void store(parser *p, const option *o, const char *value) {
     tsr_diag_error(p->diags, TSR_NOWHERE, "%s needs a value", o->word);
   else if ((o->at == AT(config) || o->at == AT(prompt_file)) && !strcmp(value, "-"))
     *(const char **)at = "/dev/stdin";
-  else tsr_uri_path(p->arena, value, TSR_NOWHERE, (const char **)at, p->diags);
+  else store_path(p, value, (const char **)at);
 }
 
 /* One option (with the value after it or behind "="); advances *at. */
@@ -192,7 +202,7 @@ static bool parse_command(parser *p, const char *word) {
 
 static void add_argument(const parser *p, const char *word) {
   const char *path;
-  tsr_uri_path(p->arena, word, TSR_NOWHERE, &path, p->diags);
+  store_path(p, word, &path);
   add_word(p, &p->result->arguments, "arguments", path);
 }
 

@@ -3,6 +3,7 @@
 #include "base/disk.h"
 #include "base/file.h"
 #include "data/sources.h"
+#include "train/data_paths.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -59,42 +60,11 @@ bool tsr_run_data_needs_of(const tsr_graph *g, tsr_run_data_needs *ret, tsr_diag
 
 /* ---- opening ---- */
 
-/* Whether a path is there, or the index of Megatron's pair that it begins; of a pattern, the folder
- * before its first wildcard. */
-static bool is_there(tsr_arena *arena, const char *path) {
-  size_t plain = strcspn(path, "*?[");
-  if (!path[plain])
-    return tsr_file_exists(path) || tsr_file_exists(tsr_arena_printf(arena, "%s.idx", path));
-  char *start = tsr_arena_strndup(arena, path, plain);
-  char *slash = strrchr(start, '/');
-  if (slash) *slash = 0;
-  return tsr_file_exists(slash ? (*start ? start : "/") : ".");
-}
-
-/* As written, or relative to the configuration's folder or one of its parents; NULL: nowhere. */
-static const char *find_path(tsr_arena *arena, const tsr_config *c, const char *path) {
-  if (!path[0]) return NULL;
-  if (is_there(arena, path)) return path;
-  const char *folder = tsr_path_folder(arena, c->file);
-  for (int up = 0; up < 6 && path[0] != '/'; up++) {
-    const char *tried = tsr_path_join(arena, folder, path);
-    if (is_there(arena, tried)) return tried;
-    folder = tsr_path_parent(arena, folder);
-  }
-  return NULL;
-}
-
-/* What is nowhere stays as it is written: opening it says so. */
-static const char *path_of(tsr_arena *arena, const tsr_config *c, const char *path) {
-  const char *found = find_path(arena, c, path);
-  return found ? found : path;
-}
-
 bool tsr_run_data_exist(tsr_arena *arena, const tsr_config *config) {
   const tsr_config_training *t = &config->training;
   for (int i = 0; i < t->data_sources_count; i++)
-    if (!find_path(arena, config, t->data_sources[i].path)) return false;
-  return t->data_sources_count || find_path(arena, config, t->data_path);
+    if (!tsr_data_path_find(arena, config, t->data_sources[i].path)) return false;
+  return t->data_sources_count || tsr_data_path_find(arena, config, t->data_path);
 }
 
 /* ---- tokens ---- */
@@ -121,7 +91,7 @@ inputs_of(tsr_arena *arena, const tsr_config *c, tsr_location location, int *ret
     if (t->data_sources_count) one = t->data_sources[i];
     tsr_data_format format = one.format ? one.format : t->data_format;
     inputs[i] = (tsr_data_input){
-        path_of(arena, c, one.path), (tsr_token_format)format, one.weight, one.location};
+        tsr_data_path(arena, c, one.path), (tsr_token_format)format, one.weight, one.location};
   }
   *ret_count = count;
   return inputs;
@@ -139,7 +109,7 @@ static bool read_bpe(
     return false;
   }
   tsr_bpe *bpe;
-  const char *path = path_of(arena, c, t->tokenizer_path);
+  const char *path = tsr_data_path(arena, c, t->tokenizer_path);
   tsr_location location = tsr_config_location(c, "training_config.tokenizer_path");
   if (!tsr_bpe_read(arena, path, location, &bpe, diags)) return false;
   *ret = tsr_tokenizer_bpe(bpe);
@@ -152,7 +122,7 @@ static bool read_characters(
     tsr_arena *arena, const tsr_config *c, tsr_tokenizer *ret, const char **ret_file,
     tsr_diags *diags) {
   tsr_location location = tsr_config_location(c, "training_config.tokenizer_path");
-  const char *path = path_of(arena, c, c->training.tokenizer_path);
+  const char *path = tsr_data_path(arena, c, c->training.tokenizer_path);
   tsr_text_file *files;
   int count;
   *ret_file = path;
@@ -214,7 +184,7 @@ static bool open_tokens(
     return false;
   if (t->validation_path[0]) {
     validation = (tsr_data_input){
-        path_of(arena, c, t->validation_path), (tsr_token_format)t->data_format, 0,
+        tsr_data_path(arena, c, t->validation_path), (tsr_token_format)t->data_format, 0,
         tsr_config_location(c, "training_config.validation_path")};
     options.validation = &validation;
   }
@@ -274,7 +244,7 @@ static bool add_validation(
     tsr_diags *diags) {
   tsr_dataset rows;
   tsr_location location = tsr_config_location(c, "training_config.validation_path");
-  const char *path = path_of(arena, c, c->training.validation_path);
+  const char *path = tsr_data_path(arena, c, c->training.validation_path);
   return open_rows(arena, path, needs, true, location, &rows, diags) &&
          tsr_dataset_add_validation(arena, to, &rows, location, diags);
 }
@@ -286,7 +256,8 @@ bool tsr_run_data_open(
   tsr_location location = place_of_data(c);
   if (!location.file) location.file = c->file;
   if (no_data(c, location, diags)) return false;
-  const char *path = path_of(arena, c, c->training.data_path);
+  tsr_data_paths_report(arena, c, diags);
+  const char *path = tsr_data_path(arena, c, c->training.data_path);
   bool one = !c->training.data_sources_count, own = c->training.validation_path[0];
   bool rows = one && ((tsr_path_ends(path, ".csv") && !needs->text) || is_folder(path));
   bool ok = rows ? open_rows(arena, path, needs, false, location, &ret->dataset, diags)

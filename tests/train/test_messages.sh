@@ -41,12 +41,13 @@ tidy 0 "embedding" trace --config run.yaml --dump graph
 tidy 0 "" doctor
 tidy 0 "levels:" kernels
 tidy 0 "data_path: text.txt" --config run.yaml --print-config
-mkdir -p deep/er
-cp run.yaml deep/er
+mkdir -p deep/er sub
+cp text.txt tok.json sub
+sed 's#text.txt#sub/text.txt#; s#tok.json#sub/tok.json#' run.yaml > deep/er/run.yaml
 tidy 2 "cannot read 'no.txt'" --config deep/er/run.yaml --set training_config.data_path=no.txt
 tidy 2 "text.txt" --config deep/er/run.yaml --set training_config.tokenizer_path=text.txt
 (cd deep/er && tidy 2 "no.txt" --config run.yaml --set training_config.data_path=no.txt
-  tidy 2 "text.txt" check --config run.yaml --set training_config.tokenizer_path=text.txt; exit $failed) || failed=$?
+  tidy 2 "text.txt" check --config run.yaml --set training_config.tokenizer_path=sub/text.txt; exit $failed) || failed=$?
 checks=$((checks + 2))
 
 # a configuration on the standard input

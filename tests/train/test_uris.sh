@@ -59,6 +59,33 @@ for scheme in s3 gs; do
   refuses "$text" evaluate --checkpoint kept --data $uri
 done
 
+# words that a shell would have replaced
+run=(--config run.yaml)
+# shellcheck disable=SC2088,SC2016
+for word in '~/x' '$HOME/x' '$x'; do
+  text="error: '$word' begins with '$(grep -o '^[~$][A-Za-z]*' <<< "$word")', which a shell replaces and this program does not"
+  for key in training_config.checkpoint_dir checkpoint.dir training_config.data_path training_config.model_path \
+    training_config.tokenizer_path training_config.validation_path device_config.mesh_graph_descriptor; do
+    refuses "$text" "${run[@]}" --set "$key=$word"
+    says "--set:1:"
+  done
+  refuses "$text" "${run[@]}" --set zero.offload=file --set "zero.offload_path=$word"
+  refuses "$text" "${run[@]}" --set "training_config.data_sources=['$word']"
+  refuses "$text" "${run[@]}" --out="$word"
+  refuses "$text" "${run[@]}" --resume="$word"
+  refuses "$text" --config="$word"
+  refuses "$text" tokenize text.txt --out="$word"
+  refuses "$text" import model --out="$word"
+  refuses "$text" export "$word" --out=made
+  refuses "$text" evaluate --checkpoint kept --data="$word"
+done
+# shellcheck disable=SC2016
+refuses "'\${HOME}/x' begins with a variable, which is not replaced on the command line" "${run[@]}" --out='${HOME}/x'
+# shellcheck disable=SC2016
+ends 0 "${run[@]}" --print-config --set 'training_config.checkpoint_dir=${PWD}/x'
+says "checkpoint_dir: $PWD/x"
+ends 0 "${run[@]}" --print-config --set training_config.checkpoint_dir=./~/x
+
 # made FILE WORDS...: what a command with file:///… makes lies in just this place
 mkdir in
 here=file://$PWD/in
@@ -114,7 +141,7 @@ for file in "$step"/*; do
   [ "$name" != manifest.json ] || text="cannot read 'piped-$name/$name': it is a device or a pipe, not a file" code=2
   starts $code "$text" checkpoint verify "piped-$name"
   starts $code "$text" checkpoint reshard "piped-$name" --shards 2 --out "made4-$name"
-  [ "$name" = config.yaml ] || starts $code "$text" export "piped-$name" --out "made5-$name"
+  starts $code "$text" export "piped-$name" --out "made5-$name"
   starts $code "$text" --config run.yaml --resume "piped-$name" --out "made6-$name"
 done
 for ((i = 0; i < jobs; i++)); do
@@ -126,7 +153,6 @@ for ((i = 0; i < jobs; i++)); do
   [ "$code" = "$want" ] || complain "$words: exit code $code, not $want"
   says "$text"
 done
-rm -rf made6-* # of a run that has begun
 [ "$(picture | grep -v '[.]/said')" = "$before" ] || complain "a command that met a FIFO has left something: $(ls)"
 
 end_of train.uris 90
