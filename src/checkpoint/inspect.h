@@ -18,9 +18,10 @@ bool tsr_checkpoint_diff(
     int *ret_differences, tsr_text *text, tsr_diags *diags);
 
 /* Writes the same checkpoint as `shards` files of tensors, each tensor cut along its first
- * dimension (one file: whole tensors); all is verified on the way. In constant memory. */
+ * dimension (one file: whole tensors), or as *ret_files, fewer: as many as the most rows of a
+ * tensor. All is verified on the way. In constant memory but for the manifest. */
 bool tsr_checkpoint_reshard(
-    tsr_arena *arena, const tsr_manifest *manifest, int64_t shards, const char *out,
-    tsr_diags *diags);
+    tsr_arena *arena, const tsr_manifest *m, int64_t shards, const char *out_folder,
+    int64_t *ret_files, tsr_diags *diags);
 
 #endif

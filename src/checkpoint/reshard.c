@@ -45,20 +45,31 @@ static bool copy_piece(
   return true;
 }
 
+/* What one shard after the other is copied with. */
+typedef struct {
+  tsr_checkpoint_writer_piece *pieces;
+  const tsr_stored **tensors;
+  char *portion;
+} room;
+
 static bool copy_shard(
     tsr_arena *arena, tsr_checkpoint_reader *in, const tsr_manifest *m, int64_t shard,
-    int64_t shards, tsr_checkpoint_writer *out, tsr_diags *diags) {
-  tsr_checkpoint_writer_piece *pieces =
-      tsr_arena_array(arena, tsr_checkpoint_writer_piece, m->tensors_count + 1);
-  const tsr_stored **tensors = tsr_arena_array(arena, const tsr_stored *, m->tensors_count + 1);
-  char *portion = tsr_arena_alloc(arena, PORTION);
-  int count = pieces_of(m, shard, shards, pieces, tensors);
+    int64_t shards, room r, tsr_checkpoint_writer *out, tsr_diags *diags) {
+  int count = pieces_of(m, shard, shards, r.pieces, r.tensors);
   const char *name = tsr_arena_printf(arena, "rank-%05lld.safetensors", (long long)shard);
   if (!count) return true;
-  if (!tsr_checkpoint_writer_tensors(out, name, pieces, count, diags)) return false;
+  if (!tsr_checkpoint_writer_tensors(out, name, r.pieces, count, diags)) return false;
   for (int i = 0; i < count; i++)
-    if (!copy_piece(in, tensors[i], &pieces[i], portion, out, diags)) return false;
+    if (!copy_piece(in, r.tensors[i], &r.pieces[i], r.portion, out, diags)) return false;
   return tsr_checkpoint_writer_end_tensors(out, diags);
+}
+
+/* No more than the tensor with the most rows can be cut into. */
+static int64_t files_of(const tsr_manifest *m, int64_t shards) {
+  int64_t rows = 1;
+  for (int i = 0; i < m->tensors_count; i++)
+    if (m->tensors[i].shape[0] > rows) rows = m->tensors[i].shape[0];
+  return shards < rows ? shards : rows;
 }
 
 /* Files without tensors go along as they are. */
@@ -77,7 +88,12 @@ copy_others(tsr_arena *arena, const tsr_manifest *m, tsr_checkpoint_writer *out,
 
 bool tsr_checkpoint_reshard(
     tsr_arena *arena, const tsr_manifest *m, int64_t shards, const char *out_folder,
-    tsr_diags *diags) {
+    int64_t *ret_files, tsr_diags *diags) {
+  int64_t files = *ret_files = files_of(m, shards);
+  room r = {
+      tsr_arena_array(arena, tsr_checkpoint_writer_piece, m->tensors_count + 1),
+      tsr_arena_array(arena, const tsr_stored *, m->tensors_count + 1),
+      tsr_arena_alloc(arena, PORTION)};
   tsr_checkpoint_reader *in;
   tsr_checkpoint_writer *out;
   if (!tsr_checkpoint_reader_open(arena, m, true, &in, diags)) return false;
@@ -86,7 +102,7 @@ bool tsr_checkpoint_reshard(
     tsr_checkpoint_reader_close(in);
     return false;
   }
-  for (int64_t i = 0; ok && i < shards; i++) ok = copy_shard(arena, in, m, i, shards, out, diags);
+  for (int64_t i = 0; ok && i < files; i++) ok = copy_shard(arena, in, m, i, files, r, out, diags);
   ok = ok && copy_others(arena, m, out, diags) && tsr_checkpoint_writer_commit(out, m, diags);
   if (!ok) tsr_checkpoint_writer_abandon(out);
   tsr_checkpoint_reader_close(in);

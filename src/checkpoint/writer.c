@@ -294,15 +294,20 @@ bool tsr_checkpoint_writer_data(
   return true;
 }
 
-bool tsr_checkpoint_writer_end_tensors(tsr_checkpoint_writer *o, tsr_diags *diags) {
-  assert(o->piece == o->pieces_count);
-  for (int i = 0; i < o->pieces_count; i++) {
-    tsr_stored *t = stored_of(o, &o->pieces[i]);
-    tsr_stored_piece *more = tsr_arena_array(o->arena, tsr_stored_piece, t->pieces_count + 1);
-    if (t->pieces_count) memcpy(more, t->pieces, sizeof *more * (size_t)t->pieces_count);
-    more[t->pieces_count++] = o->stored[i];
+/* As a list grows that doubles: a tensor may be in as many pieces as it has rows. */
+static void add_piece(tsr_checkpoint_writer *o, tsr_stored *t, tsr_stored_piece piece) {
+  int count = t->pieces_count;
+  if (!(count & (count - 1))) {
+    tsr_stored_piece *more = tsr_arena_array(o->arena, tsr_stored_piece, 2 * count + 1);
+    if (count) memcpy(more, t->pieces, sizeof *more * (size_t)count);
     t->pieces = more;
   }
+  t->pieces[t->pieces_count++] = piece;
+}
+
+bool tsr_checkpoint_writer_end_tensors(tsr_checkpoint_writer *o, tsr_diags *diags) {
+  assert(o->piece == o->pieces_count);
+  for (int i = 0; i < o->pieces_count; i++) add_piece(o, stored_of(o, &o->pieces[i]), o->stored[i]);
   return close_file(o, diags);
 }
 
@@ -334,11 +339,8 @@ void tsr_checkpoint_writer_leave_failure(tsr_checkpoint_writer *o, int writer) {
 
 static void
 adopt_piece(tsr_checkpoint_writer *o, tsr_stored *into, tsr_stored_piece piece, int files_before) {
-  tsr_stored_piece *more = tsr_arena_array(o->arena, tsr_stored_piece, into->pieces_count + 1);
-  if (into->pieces_count) memcpy(more, into->pieces, sizeof *more * (size_t)into->pieces_count);
   piece.file += files_before;
-  more[into->pieces_count++] = piece;
-  into->pieces = more;
+  add_piece(o, into, piece);
 }
 
 static void adopt(tsr_checkpoint_writer *o, const tsr_manifest *m) {

@@ -39,13 +39,18 @@ static bool diff(app *a, tsr_text *text) {
 
 static bool write_shards(app *a, int64_t shards, tsr_text *text) {
   tsr_manifest m;
+  int64_t files;
   app_stop_files_on_signals(a);
   if (!(console_require_out(a) & find(a, 1, &m)) ||
-      !tsr_checkpoint_reshard(a->arena, &m, shards, a->options.out, a->diags))
+      !tsr_checkpoint_reshard(a->arena, &m, shards, a->options.out, &files, a->diags))
     return false;
   tsr_text_add(
       text, "%s: step %lld in %lld file%s of tensors\n", a->options.out, (long long)m.state.step,
-      (long long)shards, shards == 1 ? "" : "s");
+      (long long)files, files == 1 ? "" : "s");
+  if (files < shards)
+    tsr_diag_note(
+        a->diags, TSR_NOWHERE, "there are %lld files, not %lld: no tensor has more rows",
+        (long long)files, (long long)shards);
   return true;
 }
 

@@ -289,7 +289,8 @@ static void check_round(int round) {
   int64_t shards[] = {1, 1 + draw(7)};
   for (int i = 0; i < 2; i++) {
     const char *out = tsr_arena_printf(arena, "round-%d-%d", round, i);
-    bool ok = tsr_checkpoint_reshard(arena, &first, shards[i], out, diags);
+    int64_t files;
+    bool ok = tsr_checkpoint_reshard(arena, &first, shards[i], out, &files, diags);
     CHECK_AT(ok, "%s", scratch_diags(diags));
     if (!ok) continue;
     check_all(out, tensors, count, &other);
@@ -297,9 +298,11 @@ static void check_round(int round) {
     check_same_file(out, "copy", "what is copied");
     CHECK_INT(other.state.step, 3);
     CHECK_STR(other.config, "config.yaml");
-    for (int k = 0; k < other.tensors_count; k++) CHECK(other.tensors[k].pieces_count <= shards[i]);
+    for (int k = 0; k < other.tensors_count; k++)
+      CHECK(other.tensors[k].pieces_count <= files && files <= shards[i]);
   }
-  CHECK(!tsr_checkpoint_reshard(arena, &first, 2, folder, diags));
+  int64_t files;
+  CHECK(!tsr_checkpoint_reshard(arena, &first, 2, folder, &files, diags));
   CHECK_STR(
       scratch_diags(diags), tsr_arena_printf(arena, "error: '%s' is there already\n", folder));
 }

@@ -153,6 +153,19 @@ says <<'TEXT'
 error: checkpoint has nothing called 'shw'
       = did you mean 'show'?
 TEXT
+# more files than a tensor has rows: in little memory, and as many as are there
+most=$(ulimit -v 400000 && "$program" checkpoint reshard kept --out many --shards 1000000 2>&1)
+files=$(find many -name 'rank-*' | wc -l)
+checks=$((checks + 1))
+[ "$most" = "many: step 6 in $files files of tensors
+note: there are $files files, not 1000000: no tensor has more rows" ] && [ "$files" -gt 20 ] || {
+  echo "FAILED: reshard into 1000000 files: $files files, and: $most"
+  failed=$((failed + 1))
+}
+run 0 checkpoint diff kept many
+says <<'TEXT'
+no difference: step 6
+TEXT
 run 2 checkpoint diff kept
 says <<'TEXT'
 error: checkpoint diff takes 2 folders, not 1
