@@ -151,6 +151,8 @@ static int run(app *a) {
   int code;
   if (print_instead(a, &code)) return end_alone(a, code);
   if (!tsr_compute_check_level(a->diags)) return fail_before_join(a);
+  if (siblings_run_together(&a->options) && !siblings_check_transport(a))
+    return fail_before_join(a);
   if (!check_processes(a)) return console_finish(a, false);
   code = commands[a->options.command](a);
   return siblings_run_together(&a->options) ? code : end_alone(a, code);

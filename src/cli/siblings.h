@@ -12,4 +12,9 @@ bool siblings_run_together(const tsr_options *options);
  * Looks for half a second, where a launcher started several, for those that have not begun yet. */
 bool siblings_check(app *a);
 
+/* Of a command that the processes of a job run together: whether those on this host that the same
+ * launcher started have the TESSERA_TRANSPORT of this one, if it has one. Else an error, and the
+ * variable is removed from the environment: this process can join those that wait for it. */
+bool siblings_check_transport(app *a);
+
 #endif

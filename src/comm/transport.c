@@ -74,8 +74,16 @@ static bool read_launcher(tsr_arena *arena, launch *l, tsr_diags *diags) {
   return true;
 }
 
+static const char *const names[] = {"openmpi", "mpich", "none"};
+enum { NAMES = sizeof names / sizeof *names };
+
+bool tsr_transport_is_name(const char *text) {
+  for (int i = 0; i < NAMES; i++)
+    if (!strcmp(text, names[i])) return true;
+  return false;
+}
+
 static bool find_launcher(tsr_arena *arena, launch *ret_launch, tsr_diags *diags) {
-  static const char *const names[] = {"openmpi", "mpich", "none"};
   const char *request = getenv("TESSERA_TRANSPORT");
   if (!request || !*request) return read_launcher(arena, ret_launch, diags);
   const char *by = tsr_arena_printf(arena, "TESSERA_TRANSPORT=%s", request);
@@ -94,7 +102,7 @@ static bool find_launcher(tsr_arena *arena, launch *ret_launch, tsr_diags *diags
     return true;
   }
   tsr_diag_error(diags, TSR_NOWHERE, "TESSERA_TRANSPORT is '%s', which is no transport", request);
-  tsr_diag_nearest(diags, request, names, (int)(sizeof names / sizeof *names));
+  tsr_diag_nearest(diags, request, names, NAMES);
   return read_launcher(arena, ret_launch, diags); /* the others may wait for this process */
 }
 
@@ -120,6 +128,12 @@ static const tsr_transport_table *find_plugin(tsr_arena *arena, const launch *l,
 int tsr_transport_launched(tsr_arena *arena) {
   launch l;
   bool ok = find_launcher(arena, &l, tsr_diags_new(arena));
+  return ok && l.processes > 1 ? l.processes : 1;
+}
+
+int tsr_transport_started(tsr_arena *arena) {
+  launch l;
+  bool ok = read_launcher(arena, &l, tsr_diags_new(arena));
   return ok && l.processes > 1 ? l.processes : 1;
 }
 

@@ -85,6 +85,10 @@ bool tsr_transport_open(tsr_arena *arena, tsr_transport *ret_transport, tsr_diag
 /* How many processes were started together with this one, without opening anything; 1: it is alone,
  * or nothing says. */
 int tsr_transport_launched(tsr_arena *arena);
+/* The same by the launcher's variables alone, whatever TESSERA_TRANSPORT is. */
+int tsr_transport_started(tsr_arena *arena);
+/* Whether TESSERA_TRANSPORT can have this value. */
+bool tsr_transport_is_name(const char *text);
 void tsr_transport_close(tsr_transport *transport);
 
 #endif

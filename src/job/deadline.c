@@ -21,8 +21,8 @@ void tsr_job_set_deadline(double seconds, const char *what) {
   const char *rank = ranks[0] ? ranks[0] : ranks[1] ? ranks[1] : ranks[2] ? ranks[2] : "?";
   snprintf(
       deadline_message, sizeof deadline_message,
-      "error: process %.16s: the job has not %s in %.0f s: another process is stopped or dead, or "
-      "its link is cut\n",
+      "error: process %.16s: the job has not %s in %.0f s: another process is stopped or dead, its "
+      "link is cut, or it has another TESSERA_TRANSPORT\n",
       rank, what, ceil(seconds));
   signal(SIGALRM, on_deadline);
   alarm((unsigned)ceil(seconds));

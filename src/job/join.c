@@ -24,13 +24,17 @@ static bool read_timeout(tsr_diags *diags, double *ret_seconds) {
 }
 
 /* Without a transport the processes of a host cannot ask each other: the first one prints, and the
- * others exit after it, because their launcher ends all when one exits. */
+ * others exit after it, because their launcher ends all when one exits. One that is still there
+ * then and has a transport of its own may be the only one that failed. */
 static void print_on_first(tsr_job *job) {
   const char *names[] = {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"};
   const char *number = NULL;
   for (int i = 0; i < 3 && !number; i++) number = getenv(names[i]);
   job->is_silent = number && atoi(number) > 0;
-  if (job->is_silent) job_sleep(JOB_GRACE_S);
+  if (!job->is_silent) return;
+  job_sleep(JOB_GRACE_S);
+  const char *own = getenv("TESSERA_TRANSPORT");
+  job->is_silent = !own || !*own;
 }
 
 bool tsr_job_require_one_process(tsr_job *job, const char *command) {

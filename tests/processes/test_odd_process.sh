@@ -30,6 +30,21 @@ refused "a transport that is none, of one" "error: TESSERA_TRANSPORT is 'bogus',
   "${launcher[@]}" -n 1 "${train[@]}" : -n 1 env TESSERA_TRANSPORT=bogus "${train[@]}"
 refused "a transport that is none" "error: TESSERA_TRANSPORT is 'bogus', which is no transport" \
   env TESSERA_TRANSPORT=bogus "${launcher[@]}" -n 2 "${train[@]}"
+other=mpich
+[ "$library" = openmpi ] || other=openmpi
+for transport in none $other; do
+  refused "TESSERA_TRANSPORT=$transport of one" "error: this process has TESSERA_TRANSPORT=$transport, and another one that was started beside it" \
+    "${launcher[@]}" -n 1 "${train[@]}" : -n 1 env TESSERA_TRANSPORT=$transport "${train[@]}"
+  grep -qF "has none of that name" "$scratch/out" || wrong "$library: does not say what the other has" "$scratch/out"
+  refused "TESSERA_TRANSPORT=$transport of the first" "error: this process has TESSERA_TRANSPORT=$transport, and another one that was started beside it" \
+    "${launcher[@]}" -n 1 env TESSERA_TRANSPORT=$transport "${train[@]}" : -n 1 "${train[@]}"
+done
+# each alone, as all of them ask for
+TESSERA_TRANSPORT=none bounded "${launcher[@]}" -n 2 "$program" --config "$recipe" --set training_config.max_steps=1 \
+  > "$scratch/out" 2>&1 || wrong "$library: TESSERA_TRANSPORT=none of all" "$scratch/out"
+[ "$(grep -c "note: TESSERA_TRANSPORT=none: this process is alone, one of 2 that were started" "$scratch/out")" = 2 ] ||
+  wrong "$library: TESSERA_TRANSPORT=none of all: no note" "$scratch/out"
+checks=$((checks + 1))
 
 # a command that each process runs for itself, beside others that wait for it
 for odd in "check --config $recipe" "plan --config $recipe" --help --version --print-schema "inspect --config $recipe"; do
