@@ -25,8 +25,9 @@ out_purpose_of(const app *a, const setup *s, const tsr_checkpoint_manager_option
   const char *out = a->options.out;
   if (a->options.overwrite) return TSR_OUT_OVERWRITES;
   bool own = keep->resume && is_in(keep->resume->folder, out);
-  bool same = own || (keep->resumes && tsr_out_folder_is_of(a->arena, out, s->config));
-  return same ? TSR_OUT_RESUMES : TSR_OUT_NEW;
+  if (own || (keep->resumes && tsr_out_folder_is_of(a->arena, out, s->config)))
+    return TSR_OUT_RESUMES;
+  return keep->resumes ? TSR_OUT_ANOTHER : TSR_OUT_NEW;
 }
 
 /* Where results go, which the first process takes for all. */
@@ -37,9 +38,9 @@ static bool open_results(
   const char *metrics = first ? a->options.metrics : NULL;
   *ret_out = (tsr_out_folder){.lock = TSR_FOLDER_LOCK_NONE};
   *ret_metrics = NULL;
-  bool ok =
-      !first || !a->options.out ||
-      tsr_out_folder_take(a->arena, a->options.out, out_purpose_of(a, s, keep), ret_out, a->diags);
+  bool ok = !first || !a->options.out ||
+            tsr_out_folder_take(
+                a->arena, a->options.out, out_purpose_of(a, s, keep), s->config, ret_out, a->diags);
   if (ret_out->path && !metrics)
     metrics = tsr_arena_printf(a->arena, "%s/metrics.jsonl", a->options.out);
   ok = ok && tsr_metrics_open(a->arena, metrics, a->stop, ret_metrics, a->diags) &&

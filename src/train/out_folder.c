@@ -18,37 +18,6 @@ static bool has_bytes(const char *path) {
   return !stat(path, &info) && info.st_size > 0;
 }
 
-/* What is in the folder: a run's results, or a file of somebody else's. */
-static bool
-check_content(tsr_arena *arena, const char *folder, tsr_out_purpose purpose, tsr_diags *diags) {
-  const char *config = tsr_path_join(arena, folder, "config.yaml");
-  const char *metrics = tsr_path_join(arena, folder, "metrics.jsonl");
-  const char *below = tsr_path_join(arena, folder, "checkpoints");
-  tsr_checkpoint_entry *entries;
-  int count;
-  if (!tsr_checkpoints_list(arena, below, &entries, &count, diags)) return false;
-  struct stat info;
-  if (!lstat(metrics, &info) && S_ISLNK(info.st_mode)) /* it would be written through */
-    return tsr_file_cannot("write", metrics, EMLINK, TSR_NOWHERE, diags);
-  bool results = count || has_bytes(metrics) || tsr_file_begins(config, mark);
-  if (!results && tsr_file_exists(config)) {
-    tsr_diag_error(
-        diags, TSR_NOWHERE, "'%s' is there, and no run of tessera-train has written it", config);
-    tsr_diag_hint(
-        diags, "--out writes the run's resolved configuration there: name another folder");
-    return false;
-  }
-  if (!results || purpose != TSR_OUT_NEW) return true;
-  if (count)
-    tsr_diag_error(
-        diags, TSR_NOWHERE, "'%s' has the results of a run, with checkpoints up to step %lld",
-        folder, (long long)entries[count - 1].step);
-  else tsr_diag_error(diags, TSR_NOWHERE, "'%s' has the results of a run", folder);
-  tsr_diag_hint(
-      diags, "--resume goes on with it, --overwrite gives it up, another folder keeps it");
-  return false;
-}
-
 /* What may be another when a run goes on, as in config/recipe.c: where the work is done, how far it
  * goes, and what is shown of it. */
 static bool may_change(const char *section, const char *key, int length) {
@@ -103,23 +72,132 @@ static const char *values_of(tsr_arena *arena, const char *text) {
   return copy;
 }
 
-bool tsr_out_folder_is_of(tsr_arena *arena, const char *path, const tsr_config *config) {
+/* The values of the run that the folder's config.yaml is of; false: it has none that can be read.
+ * It may be cut by a power cut, also where a line ends: whole lines that are left count. */
+static bool read_values(tsr_arena *arena, const char *path, const char **ret_values) {
   enum { BYTES_MAX = 1 << 24 };
   const char *file = tsr_path_join(arena, path, "config.yaml");
-  tsr_text here = {0};
-  char *there;
+  char *text;
   size_t length;
   if (!tsr_file_begins(file, mark) ||
       !tsr_file_read_nofollow(
-          arena, file, BYTES_MAX, TSR_NOWHERE, &there, &length, tsr_diags_new(arena)))
+          arena, file, BYTES_MAX, TSR_NOWHERE, &text, &length, tsr_diags_new(arena)))
     return false;
-  tsr_config_print(config, &here);
-  /* It may be cut by a power cut, also where a line ends: whole lines that are left count. */
-  strrchr(there, '\n')[1] = 0;
-  const char *values = values_of(arena, there);
-  bool same = !strncmp(values, values_of(arena, here.data), strlen(values));
-  tsr_text_free(&here);
-  return same;
+  strrchr(text, '\n')[1] = 0;
+  *ret_values = values_of(arena, text);
+  return true;
+}
+
+static const char *values_of_run(tsr_arena *arena, const tsr_config *config) {
+  tsr_text text = {0};
+  tsr_config_print(config, &text);
+  const char *values = values_of(arena, text.data);
+  tsr_text_free(&text);
+  return values;
+}
+
+bool tsr_out_folder_is_of(tsr_arena *arena, const char *path, const tsr_config *config) {
+  const char *values;
+  return read_values(arena, path, &values) &&
+         !strncmp(values, values_of_run(arena, config), strlen(values));
+}
+
+/* ---- what differs ---- */
+
+typedef struct {
+  const char *key, *value; /* "training_config.seed", "1"; a map has no value */
+} setting;
+
+enum { LEVELS_MAX = 16 };
+
+/* The key with those that it is in: maps are two spaces further in. */
+static const char *
+whole_key(tsr_arena *arena, const char *keys[LEVELS_MAX], const char *line, int key_bytes) {
+  size_t level = strspn(line, " ") / 2;
+  if (level >= LEVELS_MAX) level = LEVELS_MAX - 1;
+  const char *key = tsr_arena_strndup(arena, line + strspn(line, " "), (size_t)key_bytes);
+  if (level && keys[level - 1]) key = tsr_arena_printf(arena, "%s.%s", keys[level - 1], key);
+  for (size_t i = level; i < LEVELS_MAX; i++) keys[i] = key;
+  return key;
+}
+
+static setting *read_settings(tsr_arena *arena, const char *values, int *ret_count) {
+  setting *list = NULL;
+  int capacity = 0;
+  const char *keys[LEVELS_MAX] = {0};
+  *ret_count = 0;
+  for (const char *line = values; *line; line += strcspn(line, "\n"), line += *line == '\n') {
+    const char *key = line + strspn(line, " ");
+    size_t bytes = strcspn(key, ":\n"), length = strcspn(key, "\n");
+    const char *value = key[bytes] == ':' ? key + bytes + 1 : key + length;
+    value += strspn(value, " ");
+    tsr_arena_grow(arena, (void **)&list, sizeof *list, *ret_count, &capacity);
+    list[(*ret_count)++] = (setting){
+        whole_key(arena, keys, line, (int)bytes),
+        tsr_arena_strndup(arena, value, strcspn(value, "\n"))};
+  }
+  return list;
+}
+
+static const char *find_setting(const setting *list, int count, const char *key) {
+  for (int i = 0; i < count; i++)
+    if (!strcmp(list[i].key, key)) return list[i].value;
+  return "not given";
+}
+
+static bool
+explain(tsr_arena *arena, const char *folder, const tsr_config *config, tsr_diags *diags) {
+  enum { SHOWN_MAX = 5 };
+  const char *values;
+  int here_count, there_count, shown = 0;
+  if (read_values(arena, folder, &values)) {
+    setting *there = read_settings(arena, values, &there_count);
+    setting *here = read_settings(arena, values_of_run(arena, config), &here_count);
+    for (int i = 0; i < there_count; i++) {
+      const char *value = find_setting(here, here_count, there[i].key);
+      if (!strcmp(value, there[i].value) || ++shown > SHOWN_MAX) continue;
+      tsr_diag_hint(
+          diags, "'%s' is %s in this run, and %s in that one", there[i].key, value, there[i].value);
+    }
+  }
+  if (shown > SHOWN_MAX) tsr_diag_hint(diags, "%d more keys differ", shown - SHOWN_MAX);
+  tsr_diag_hint(
+      diags, "a run goes on with the recipe that it began with; --overwrite without --resume gives "
+             "the results up, another folder keeps them");
+  return false;
+}
+
+/* What is in the folder: a run's results, or a file of somebody else's. */
+static bool check_content(
+    tsr_arena *arena, const char *folder, tsr_out_purpose purpose, const tsr_config *run,
+    tsr_diags *diags) {
+  const char *config = tsr_path_join(arena, folder, "config.yaml");
+  const char *metrics = tsr_path_join(arena, folder, "metrics.jsonl");
+  const char *below = tsr_path_join(arena, folder, "checkpoints");
+  tsr_checkpoint_entry *entries;
+  int count;
+  if (!tsr_checkpoints_list(arena, below, &entries, &count, diags)) return false;
+  struct stat info;
+  if (!lstat(metrics, &info) && S_ISLNK(info.st_mode)) /* it would be written through */
+    return tsr_file_cannot("write", metrics, EMLINK, TSR_NOWHERE, diags);
+  bool results = count || has_bytes(metrics) || tsr_file_begins(config, mark);
+  if (!results && tsr_file_exists(config)) {
+    tsr_diag_error(
+        diags, TSR_NOWHERE, "'%s' is there, and no run of tessera-train has written it", config);
+    tsr_diag_hint(
+        diags, "--out writes the run's resolved configuration there: name another folder");
+    return false;
+  }
+  if (!results || purpose == TSR_OUT_RESUMES || purpose == TSR_OUT_OVERWRITES) return true;
+  if (count)
+    tsr_diag_error(
+        diags, TSR_NOWHERE, "'%s' has the results of a run, with checkpoints up to step %lld",
+        folder, (long long)entries[count - 1].step);
+  else tsr_diag_error(diags, TSR_NOWHERE, "'%s' has the results of a run", folder);
+  if (purpose == TSR_OUT_ANOTHER) return explain(arena, folder, run, diags);
+  tsr_diag_hint(
+      diags, "--resume goes on with it, --overwrite gives it up, another folder keeps it");
+  return false;
 }
 
 bool tsr_out_folder_check_metrics(
@@ -138,14 +216,14 @@ bool tsr_out_folder_check_metrics(
 }
 
 bool tsr_out_folder_take(
-    tsr_arena *arena, const char *path, tsr_out_purpose purpose, tsr_out_folder *ret,
-    tsr_diags *diags) {
+    tsr_arena *arena, const char *path, tsr_out_purpose purpose, const tsr_config *config,
+    tsr_out_folder *ret, tsr_diags *diags) {
   *ret = (tsr_out_folder){.path = path, .lock = TSR_FOLDER_LOCK_NONE};
   ret->is_made = !tsr_file_exists(path);
   if (!tsr_new_folder(path))
     return tsr_file_cannot("make the folder", path, errno, TSR_NOWHERE, diags);
   if (tsr_folder_lock_take(arena, path, &ret->lock, diags) &&
-      check_content(arena, path, purpose, diags)) {
+      check_content(arena, path, purpose, config, diags)) {
     ret->is_used = tsr_file_begins(tsr_path_join(arena, path, "config.yaml"), mark);
     return true;
   }

@@ -18,6 +18,7 @@ typedef struct {
 typedef enum {
   TSR_OUT_NEW,       /* the folder must have no results */
   TSR_OUT_RESUMES,   /* its results are this run's */
+  TSR_OUT_ANOTHER,   /* the same as NEW, of a run that was to go on and is another one */
   TSR_OUT_OVERWRITES /* its results are given up */
 } tsr_out_purpose;
 
@@ -25,8 +26,8 @@ typedef enum {
  * run's results, of which the purpose says that there are none; it has a config.yaml that no run
  * has written. */
 bool tsr_out_folder_take(
-    tsr_arena *arena, const char *path, tsr_out_purpose purpose, tsr_out_folder *ret_folder,
-    tsr_diags *diags);
+    tsr_arena *arena, const char *path, tsr_out_purpose purpose, const tsr_config *config,
+    tsr_out_folder *ret_folder, tsr_diags *diags);
 
 /* Whether config.yaml there is of this run, up to what may change when a run goes on: the mesh and
  * orders, the number of steps, intervals of reports. */

@@ -47,6 +47,19 @@ leaves bare 2 "'bare' has the results of a run" --config run.yaml --out bare
 ends 0 --config run.yaml --out second --quiet --set training_config.seed=2
 leaves kept 2 "'kept' has the results of a run" --config run.yaml --out kept --resume second --set training_config.seed=2
 
+# a run that ended before its first checkpoint, and another one that is to go on with it
+mkdir early && cp kept/config.yaml kept/metrics.jsonl early
+others=(--set training_config.seed=2 --set transformer_config.num_heads=4)
+leaves early 2 "error: 'early' has the results of a run" --config run.yaml --out early --resume "${others[@]}"
+says "'training_config.seed' is 2 in this run, and 1 in that one"
+says "'transformer_config.num_heads' is 4 in this run, and 2 in that one"
+says "a run goes on with the recipe that it began with"
+! grep -q -- "--resume goes on" "$said" || complain "advises --resume, which was given"
+! grep -q "max_steps'" "$said" || complain "names a key that may change"
+leaves early 2 "'training_config.seed' is 2 in this run" --config run.yaml --out early --set checkpoint.resume=auto "${others[@]}"
+ends 0 --config run.yaml --out early --resume --set training_config.max_steps=4
+rm -r early
+
 # checkpoints that cannot be read are not given up, nor is one that the run resumes from
 cp -r kept broken
 rm broken/checkpoints/step-*/manifest.json
