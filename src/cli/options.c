@@ -136,6 +136,9 @@ static void store(parser *p, const option *o, const char *value) {
     tsr_diag_error(p->diags, TSR_NOWHERE, "%s needs a value", o->word);
   else if ((o->at == AT(config) || o->at == AT(prompt_file)) && !strcmp(value, "-"))
     *(const char **)at = "/dev/stdin";
+  else if (o->kind == PATH && !strcmp(value, "-"))
+    tsr_diag_error(
+        p->diags, TSR_NOWHERE, "%s: '-' names no file here; one of that name is ./-", o->word);
   else store_path(p, value, (const char **)at);
 }
 

@@ -14,7 +14,8 @@
 #define PICTURE "is a picture", "a text is needed"
 #define WEIGHTS "holds weights", "a text is needed"
 #define UTF16 "is UTF-16", "convert it to UTF-8 first, as `iconv -f UTF-16 -t UTF-8` does"
-#define TOKENS "holds tokens", "data_format says of which program; names that end in .bin need none"
+#define TOKENS                                                                                     \
+  "holds tokens", "a run reads it by training_config.data_format, or if its name ends in .bin"
 
 /* What formats begin with. */
 static const struct {
@@ -75,9 +76,31 @@ static bool is_safetensors(const tsr_text_file *file) {
   return file->length > 9 && !memcmp(file->text + 4, "\0\0\0\0{", 5);
 }
 
-/* JSON under another name: an object on the first line, or all of it an object or an array. */
+enum { JSON_BYTES_MAX = 1 << 28 };
+
+/* Whether the first lines, two at least, are an array each: a text may begin with "[1]". */
+static bool is_arrays(tsr_arena *arena, const char *begin, const char *end) {
+  enum { LINES_MAX = 8 };
+  int lines = 0;
+  tsr_json_fault fault;
+  while (begin < end && lines < LINES_MAX) {
+    const char *line = memchr(begin, '\n', (size_t)(end - begin));
+    size_t length = (size_t)((line ? line : end) - begin), blank = 0;
+    while (blank < length && strchr(" \t\r", begin[blank]) && begin[blank]) blank++;
+    if (blank < length) {
+      if (begin[blank] != '[' || length > JSON_BYTES_MAX ||
+          !tsr_json_scan(arena, begin, length, &fault))
+        return false;
+      lines++;
+    }
+    begin += length + 1;
+  }
+  return lines > 1;
+}
+
+/* JSON under another name: an object on the first line, an array on each, or all of it an object or
+ * an array. */
 static bool is_json(const tsr_text_file *file) {
-  enum { JSON_BYTES_MAX = 1 << 28 };
   const char *end = file->text + file->length, *begin = file->text;
   while (begin < end && strchr(" \t\r\n", *begin) && *begin) begin++;
   if (begin == end || !strchr("{[", *begin) || !*begin) return false;
@@ -88,6 +111,7 @@ static bool is_json(const tsr_text_file *file) {
                tsr_json_scan(scratch, begin, (size_t)(line - begin), &fault);
   if (!found && end - begin < JSON_BYTES_MAX)
     found = tsr_json_scan(scratch, begin, (size_t)(end - begin), &fault);
+  if (!found && *begin == '[') found = is_arrays(scratch, begin, end);
   tsr_arena_free(scratch);
   return found;
 }

@@ -132,6 +132,8 @@ printf '\x1b\x00\x00\x00\x00\x00\x00\x00{"__metadata__":{"of":"a"}}' > weights.t
 printf 'GGUF\x03\x00\x00\x00' > model.txt
 printf '["one",\n "two"]\n' > list.txt
 printf '{\n "text": "one"\n}\n' > pretty.txt
+printf '["one","two"]\n\n ["three"]\n[4]\n' > rows.txt
+printf '[1]\n[2] a note\n%s' "$(cat text.txt)" > notes.txt
 while read -r file text; do
   refused "$file" "$text"
   not_tokenized "$file" "$text"
@@ -148,9 +150,14 @@ picture.txt is a picture (PNG)
 weights.txt holds weights (safetensors)
 model.txt holds weights (GGUF)
 list.txt holds JSON
+rows.txt holds JSON
 pretty.txt holds JSON
 named.txt holds tokens (tt-train)
 FORMATS
+
+ends 0 --config run.yaml --set training_config.data_path=notes.txt
+ends 2 tokenize llmc.tokens --out made
+says "a run reads it by training_config.data_format, or if its name ends in .bin"
 
 # bytes that are no text, and whoever takes them as they are
 cp text.txt latin.txt && printf 'caf\xe9' >> latin.txt

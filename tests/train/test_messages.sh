@@ -50,6 +50,16 @@ tidy 2 "text.txt" --config deep/er/run.yaml --set training_config.tokenizer_path
   tidy 2 "text.txt" check --config run.yaml --set training_config.tokenizer_path=sub/text.txt; exit $failed) || failed=$?
 checks=$((checks + 2))
 
+# a file called '-' is not meant
+for words in "--metrics -" "--metrics=-" "--out -" "--out=-"; do
+  # shellcheck disable=SC2086 # words
+  ends 2 --config run.yaml $words
+  says "error: ${words%%[= ]*}: '-' names no file here; one of that name is ./-"
+done
+ends 2 plan --config run.yaml --svg -
+says "error: --svg: '-' names no file here"
+[ ! -e - ] || complain "a file called '-' was made"
+
 # a configuration on the standard input
 stdin() { # CODE TEXT WORDS...
   local code=0
