@@ -34,6 +34,11 @@ bool tsr_checkpoint_ls(tsr_arena *arena, const char *folder, tsr_text *text, tsr
   bool ok = true;
   for (int i = 0; i < count; i++) {
     tsr_manifest m;
+    if (!tsr_file_exists(tsr_path_join(arena, entries[i].path, TSR_MANIFEST_NAME))) {
+      ok = tsr_diag_failure(
+          diags, TSR_NOWHERE, "'%s' is damaged: it has no %s", entries[i].path, TSR_MANIFEST_NAME);
+      continue;
+    }
     if (!tsr_manifest_read(arena, entries[i].path, TSR_NOWHERE, &m, diags)) {
       ok = false;
       continue;

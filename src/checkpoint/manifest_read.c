@@ -337,6 +337,9 @@ bool tsr_manifest_read(
         diags, location, "'%s' is no checkpoint: it has no %s", folder, TSR_MANIFEST_NAME);
     return false;
   }
-  return tsr_file_read_nofollow(arena, path, MANIFEST_BYTES_MAX, location, &text, &length, diags) &&
-         tsr_manifest_parse(arena, path, text, length, ret, diags);
+  tsr_diags *errors = tsr_diags_new(arena);
+  if (!tsr_file_read_nofollow(arena, path, MANIFEST_BYTES_MAX, location, &text, &length, errors))
+    return tsr_diag_failure(
+        diags, location, "%s", tsr_diags_first_error(errors)); /* it is damaged */
+  return tsr_manifest_parse(arena, path, text, length, ret, diags);
 }

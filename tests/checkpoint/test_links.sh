@@ -33,7 +33,7 @@ files=0
 for file in "$whole"/*; do
   name=${file##*/} code=1
   text="c/$name: error: cannot read the checkpoint's file: it is a symbolic link"
-  [ "$name" != manifest.json ] || text="cannot read 'c/$name': it is a symbolic link" code=2
+  [ "$name" != manifest.json ] || text="cannot read 'c/$name': it is a symbolic link"
   rm -rf c && cp -r $whole c && mv "c/$name" "there-$name" && ln -s "../there-$name" "c/$name"
   refuses $code "$text" checkpoint verify c
   refuses $code "$text" checkpoint reshard c --shards 2 --out made
@@ -47,10 +47,10 @@ for file in "$whole"/*; do
   refuses $code "$text" --config run.yaml --set training_config.model_path=c
   # a link to nothing, and to the file of another checkpoint, which the hash is of
   rm "c/$name" && ln -s nowhere "c/$name"
-  [ "$name" != manifest.json ] || text="'c' is no checkpoint and has none"
+  [ "$name" != manifest.json ] || text="'c' is no checkpoint and has none" code=2
   refuses $code "$text" checkpoint verify c
   rm "c/$name" && ln -s "../$file" "c/$name"
-  [ "$name" != manifest.json ] || text="cannot read 'c/$name': it is a symbolic link"
+  [ "$name" != manifest.json ] || text="cannot read 'c/$name': it is a symbolic link" code=1
   refuses $code "$text" checkpoint verify c
   files=$((files + 1))
 done

@@ -138,7 +138,7 @@ starts 2 "cannot read 'model3/tokenizer.json'" import model3 --out made3
 for file in "$step"/*; do
   name=${file##*/}
   text="piped-$name/$name: error: cannot read the checkpoint's file: it is a device or a pipe, not a file" code=1
-  [ "$name" != manifest.json ] || text="cannot read 'piped-$name/$name': it is a device or a pipe, not a file" code=2
+  [ "$name" != manifest.json ] || text="cannot read 'piped-$name/$name': it is a device or a pipe, not a file"
   starts $code "$text" checkpoint verify "piped-$name"
   starts $code "$text" checkpoint reshard "piped-$name" --shards 2 --out "made4-$name"
   starts $code "$text" export "piped-$name" --out "made5-$name"
