@@ -21,7 +21,7 @@ static void on_save(int number) { save_now = number; }
 /* Where the shipped files are: beside the build folder, or installed. */
 static const char *find_share(tsr_arena *arena) {
   const char *named = getenv("TESSERA_SHARE");
-  if (named) return named;
+  if (named && *named) return named;
   char exe[4096];
   ssize_t n = readlink("/proc/self/exe", exe, sizeof exe - 1);
   if (n < 0) return ".";

@@ -133,24 +133,29 @@ bool tsr_checkpoint_find(
   return false;
 }
 
-static bool make_folder(tsr_arena *arena, const char *path, const char **made, tsr_diags *diags) {
+static bool make_folder(
+    tsr_arena *arena, const char *path, tsr_location location, const char **made,
+    tsr_diags *diags) {
   bool there = tsr_file_exists(path);
-  if (!tsr_new_folder(path)) return cannot("make the folder", path, diags);
+  if (!tsr_new_folder(path))
+    return tsr_file_cannot("make the folder", path, errno, location, diags);
   if (!there && !*made) *made = tsr_arena_strdup(arena, path);
   return true;
 }
 
 /* With the folders that it is in; *made is the first of them that was missing. */
-static bool
-make_folders(tsr_arena *arena, const char *folder, const char **made, tsr_diags *diags) {
+static bool make_folders(
+    tsr_arena *arena, const char *folder, tsr_location location, const char **made,
+    tsr_diags *diags) {
+  if (!*folder) return tsr_diag_error(diags, location, "the name of a folder is empty");
   char *path = tsr_arena_strdup(arena, folder);
   for (char *at = path + 1; *at; at++) {
     if (*at != '/') continue;
     *at = 0;
-    if (!tsr_file_exists(path) && !make_folder(arena, path, made, diags)) return false;
+    if (!tsr_file_exists(path) && !make_folder(arena, path, location, made, diags)) return false;
     *at = '/';
   }
-  return make_folder(arena, folder, made, diags);
+  return make_folder(arena, folder, location, made, diags);
 }
 
 /* From the innermost on, up to one with something in it. */
@@ -164,11 +169,12 @@ static void remove_made(tsr_arena *arena, const char *folder, const char *made) 
 }
 
 bool tsr_checkpoints_take_folder(
-    tsr_arena *arena, const char *folder, tsr_folder_lock *ret, tsr_diags *diags) {
+    tsr_arena *arena, const char *folder, tsr_location location, tsr_folder_lock *ret,
+    tsr_diags *diags) {
   const char *made = NULL;
   *ret = TSR_FOLDER_LOCK_NONE;
-  bool ok =
-      make_folders(arena, folder, &made, diags) && tsr_folder_lock_take(arena, folder, ret, diags);
+  bool ok = make_folders(arena, folder, location, &made, diags) &&
+            tsr_folder_lock_take(arena, folder, ret, diags);
   if (!ok) remove_made(arena, folder, made);
   ret->made = made;
   return ok;

@@ -36,9 +36,10 @@ const char *tsr_checkpoint_aside(tsr_arena *arena, const char *path);
 bool tsr_checkpoint_remove_aside(tsr_arena *arena, const char *path, tsr_diags *diags);
 
 /* Makes the folder, and takes it for this process alone. Errors: another process has it; then no
- * folder was made. */
+ * folder was made; it cannot be made, at `place`. */
 bool tsr_checkpoints_take_folder(
-    tsr_arena *arena, const char *folder, tsr_folder_lock *ret_lock, tsr_diags *diags);
+    tsr_arena *arena, const char *folder, tsr_location location, tsr_folder_lock *ret_lock,
+    tsr_diags *diags);
 
 /* Gives it back; folders that were made for it and have nothing in them are removed. */
 void tsr_checkpoints_give_back(tsr_arena *arena, tsr_folder_lock *lock);

@@ -131,9 +131,9 @@ static void store(parser *p, const option *o, const char *value) {
   if (o->kind == VALUES) add_word(p, (tsr_words *)at, o->word, value);
   else if (o->kind == KEY)
     add_set(p, (tsr_set){value, o->otherwise ? o->word : NULL, o->otherwise});
-  else if (o->kind == VALUE) *(const char **)at = value;
-  else if (o->kind == PATH && !*value)
+  else if ((o->kind == PATH || o->kind == VALUE) && !*value)
     tsr_diag_error(p->diags, TSR_NOWHERE, "%s needs a value", o->word);
+  else if (o->kind == VALUE) *(const char **)at = value;
   else if ((o->at == AT(config) || o->at == AT(prompt_file)) && !strcmp(value, "-"))
     *(const char **)at = "/dev/stdin";
   else if (o->kind == PATH && !strcmp(value, "-"))
@@ -169,7 +169,8 @@ static void parse_option(parser *p, int argc, char **argv, int *at) {
   } else if (more) {
     store(p, o, argv[++*at]);
   } else {
-    if (o->kind != PATH) tsr_diag_error(p->diags, TSR_NOWHERE, "%s needs a value", name);
+    if (o->kind != PATH && o->kind != VALUE)
+      tsr_diag_error(p->diags, TSR_NOWHERE, "%s needs a value", name);
     store(p, o, "");
   }
 }

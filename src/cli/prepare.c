@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/prepare.h"
+#include "base/disk.h"
+#include "base/file.h"
 #include "device/cuda/cuda.h"
 #include "train/plan_command.h"
 #include "train/trainer.h"
+#include <errno.h>
 #include <string.h>
 
 /* tt-train's vocabulary when a plan must do without the text that characters are counted in; and
@@ -127,12 +130,24 @@ static bool choose_machine(app *a, setup *s, prepared *p) {
   return true;
 }
 
+static bool check_offload(app *a, const tsr_config *config) {
+  const tsr_config_zero *zero = &config->zero;
+  bool used = trains(a) && zero->offload == TSR_OFFLOAD_FILE && *zero->offload_path;
+  DIR *folder = used ? tsr_disk_open_folder(zero->offload_path) : NULL;
+  if (folder) closedir(folder);
+  return !used || folder ||
+         tsr_file_cannot(
+             "use the folder", zero->offload_path, errno,
+             tsr_config_location(config, "zero.offload_path"), a->diags);
+}
+
 bool prepare(app *a, setup *s, prepared *p) {
   bool ok = setup_choose_cpu(a, s) &
             (setup_open_mesh(a, s) && setup_build_context(a, s) && setup_map_ranks(a, s));
   if (s->parallel) ok &= setup_fix_recipe(a, s);
   if (!tsr_config_require_model(s->config, a->diags)) return false;
   ok &= open_text(a, s, p);
+  ok &= check_offload(a, s->config);
   return ok && setup_open_device(a, s) && choose_machine(a, s, p) && compile(a, s, p) &&
          check_source(a, s, p);
 }

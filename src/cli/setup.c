@@ -7,14 +7,19 @@
 #include <string.h>
 
 /* TESSERA_DETERMINISTIC=1 overrides numerics.policy of the configuration. */
-static void apply_policy_override(app *a, tsr_config *config) {
+static bool apply_policy_override(app *a, tsr_config *config) {
   const char *value = getenv("TESSERA_DETERMINISTIC");
   bool fast = config->numerics.policy == TSR_NUMERICS_FAST;
-  if (!value || strcmp(value, "1") || !fast) return;
+  if (!value || !*value || !strcmp(value, "0")) return true;
+  if (strcmp(value, "1"))
+    return tsr_diag_error(
+        a->diags, TSR_NOWHERE, "TESSERA_DETERMINISTIC is '%s', which is neither 1 nor 0", value);
+  if (!fast) return true;
   config->numerics.policy = TSR_NUMERICS_DETERMINISTIC;
   tsr_diag_note(
       a->diags, tsr_config_location(config, "numerics.policy"),
       "TESSERA_DETERMINISTIC=1: the policy is deterministic, not fast");
+  return true;
 }
 
 /* Commands that compute on the configuration's device; others only plan for it. */
@@ -28,7 +33,7 @@ bool setup_load_config(app *a, setup *s) {
   const tsr_options *o = &a->options;
   if (!tsr_config_load(a->arena, o->config, o->sets, o->sets_count, &s->config, a->diags))
     return false;
-  apply_policy_override(a, s->config);
+  if (!apply_policy_override(a, s->config)) return false;
   a->job.timeout_s = s->config->collectives.timeout_s;
   return tsr_compute_choose_kind(&a->job, s->config, computes(a), &s->compute);
 }

@@ -205,8 +205,9 @@ static void resolve_wsd(tsr_loader *l) {
   if (hold && decay && s->decay_steps != rest - s->stable_steps)
     tsr_diag_error(
         l->diags, tsr_loader_key(l, "scheduler_config.decay_steps")->location,
-        "warm-up, hold and decay make %lld steps, but max_steps is %lld",
-        (long long)add_capped(add_capped(s->warmup_steps, s->stable_steps), s->decay_steps),
+        "warm-up, hold and decay make %llu steps, but max_steps is %lld",
+        (unsigned long long)s->warmup_steps + (unsigned long long)s->stable_steps +
+            (unsigned long long)s->decay_steps,
         (long long)l->config->training.max_steps);
   s->decay_steps = rest - s->stable_steps;
 }

@@ -62,7 +62,11 @@ static bool differs(
     const tsr_checkpoint_manager_run *r, const tsr_manifest *m, const char *key, const char *there,
     const char *here, tsr_diags *diags) {
   if (there && here && !strcmp(there, here)) return true;
-  tsr_location location = tsr_config_location(r->config, key);
+  bool one = !r->config->training.data_sources_count;
+  tsr_location location = tsr_config_location(
+      r->config, strcmp(key, "data") ? key
+                 : one               ? "training_config.data_path"
+                                     : "training_config.data_sources");
   if (!strcmp(key, "numerics.isa"))
     return tsr_diag_warning(
                diags, location, "from step %lld on the bits are those of %s, not of %s",
@@ -270,8 +274,10 @@ static bool sees_folder(tsr_arena *arena, const tsr_checkpoint_manager *k, tsr_d
 /* Under the lock, so that nothing comes between. */
 static bool take_folder(tsr_arena *arena, tsr_checkpoint_manager *k, tsr_diags *diags) {
   const tsr_checkpoint_manager_options *o = &k->options;
-  bool ok = k->run.process > 0 || (tsr_checkpoints_take_folder(arena, o->folder, &k->lock, diags) &&
-                                   (o->purpose != TSR_OUT_NEW || check_empty(arena, k, diags)));
+  tsr_location location = tsr_config_location(k->run.config, "training_config.checkpoint_dir");
+  bool ok = k->run.process > 0 ||
+            (tsr_checkpoints_take_folder(arena, o->folder, location, &k->lock, diags) &&
+             (o->purpose != TSR_OUT_NEW || check_empty(arena, k, diags)));
   return agree_on_folder(k, ok, diags) &&
          agree_on_folder(k, k->run.process == 0 || sees_folder(arena, k, diags), diags);
 }

@@ -175,7 +175,7 @@ static void test_lock(void) {
   pid_t child = fork();
   if (!child) { /* has the folder until the pipe is closed */
     close(pipes[1]);
-    bool ok = tsr_checkpoints_take_folder(arena, "deep/er/lock", &lock, diags);
+    bool ok = tsr_checkpoints_take_folder(arena, "deep/er/lock", TSR_NOWHERE, &lock, diags);
     bool told = write(taken[1], &byte, 1) == 1;
     ssize_t got = read(pipes[0], &byte, 1);
     _exit(ok && told && got == 0 ? 0 : 1);
@@ -183,7 +183,7 @@ static void test_lock(void) {
   close(pipes[0]);
   CHECK(read(taken[0], &byte, 1) == 1);
   mkdir("deep/er/lock/step-00000004.partial", 0777);
-  CHECK(!tsr_checkpoints_take_folder(arena, "deep/er/lock", &other, diags));
+  CHECK(!tsr_checkpoints_take_folder(arena, "deep/er/lock", TSR_NOWHERE, &other, diags));
   char said[600];
   snprintf(
       said, sizeof said,
@@ -197,7 +197,7 @@ static void test_lock(void) {
   int status = 1;
   waitpid(child, &status, 0);
   CHECK_INT(status, 0);
-  CHECK(tsr_checkpoints_take_folder(arena, "deep/er/lock", &lock, diags));
+  CHECK(tsr_checkpoints_take_folder(arena, "deep/er/lock", TSR_NOWHERE, &lock, diags));
   CHECK(tsr_checkpoints_clean(arena, "deep/er/lock", false, diags));
   CHECK(!is_there("deep/er/lock/step-00000004.partial"));
   tsr_folder_lock_release(&lock);
@@ -213,16 +213,16 @@ static void test_leftovers(void) {
   mkdir("left/step-00000008.partial", 0777);
   mkdir("left/mine.partial", 0777);
   scratch_text("left/step-notes", "");
-  CHECK(tsr_checkpoints_take_folder(arena, "left", &lock, diags));
+  CHECK(tsr_checkpoints_take_folder(arena, "left", TSR_NOWHERE, &lock, diags));
   CHECK(tsr_checkpoints_clean(arena, "left", false, diags));
   tsr_folder_lock_release(&lock);
   CHECK_STR(steps_in("left"), "4");
   CHECK(!is_there("left/step-00000006.partial") && !is_there("left/step-00000008.partial"));
   CHECK(is_there("left/mine.partial") && is_there("left/step-notes"));
   scratch_text("no_folder", "");
-  CHECK(!tsr_checkpoints_take_folder(arena, "no_folder", &lock, diags));
+  CHECK(!tsr_checkpoints_take_folder(arena, "no_folder", TSR_NOWHERE, &lock, diags));
   CHECK_STR(scratch_diags(diags), "error: cannot make the folder 'no_folder': Not a directory\n");
-  CHECK(!tsr_checkpoints_take_folder(arena, "no_folder/below", &lock, diags));
+  CHECK(!tsr_checkpoints_take_folder(arena, "no_folder/below", TSR_NOWHERE, &lock, diags));
   CHECK_STR(
       scratch_diags(diags), "error: cannot make the folder 'no_folder/below': Not a directory\n");
 }
