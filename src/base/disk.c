@@ -314,18 +314,9 @@ bool tsr_disk_make_folder(const char *path) {
 bool tsr_disk_remove(const char *path) {
   tsr_fault f = next_fault(OTHER);
   if (!begin(f)) return false;
-  tsr_disk_log("remove", -1, path, NULL, 0); /* before it: it may come in parts */
-  if (unlink(path) == 0) return end(f, true);
-  if (errno != EISDIR && errno != EPERM) return false;
-  char each[PATH_MAX];
-  DIR *folder = opendir(path);
-  for (struct dirent *e; folder && (e = readdir(folder));) {
-    if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, "..")) continue;
-    join(each, path, e->d_name);
-    unlink(each);
-  }
-  if (folder) closedir(folder);
-  return end(f, rmdir(path) == 0);
+  bool ok = unlink(path) == 0;
+  if (ok) tsr_disk_log("remove", -1, path, NULL, 0);
+  return end(f, ok);
 }
 
 bool tsr_disk_remove_empty(const char *path) {
