@@ -64,6 +64,17 @@ bool tsr_expr_whole(
   return true;
 }
 
+/* The largest size of the expression that the user has given; NULL: none is. */
+static const tsr_name *find_largest_given(const tsr_scope *scope, const tsr_expr *e) {
+  const tsr_name *n = e->kind == TSR_EXPR_NAME ? tsr_scope_find(scope, e->name) : NULL;
+  const tsr_name *largest = n && n->given && n->value.kind == TSR_EVAL_NUMBER ? n : NULL;
+  for (int i = 0; i < e->count; i++) {
+    n = find_largest_given(scope, e->args[i]);
+    if (n && (!largest || n->value.number > largest->value.number)) largest = n;
+  }
+  return largest;
+}
+
 bool tsr_expr_shape(
     const tsr_expr *e, tsr_scope *scope, const char *what, int64_t min, int max, int64_t *ret_shape,
     int *ret_ndim, tsr_diags *diags) {
@@ -91,8 +102,10 @@ bool tsr_expr_shape(
   }
   double elements = 1;
   for (int i = 0; ok && i < count; i++) elements *= fabs((double)ret_shape[i]);
+  const tsr_name *given = ok && elements > 1e15 ? find_largest_given(scope, e) : NULL;
   if (ok && elements > 1e15)
-    return tsr_diag_error(diags, e->location, "%s has more than 10^15 elements", what);
+    return tsr_diag_error(
+        diags, given ? given->location : e->location, "%s has more than 10^15 elements", what);
   *ret_ndim = count;
   return ok;
 }

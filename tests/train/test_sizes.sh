@@ -28,6 +28,13 @@ for key in vocab_size embedding_dim intermediate_dim num_heads num_groups num_bl
   max_sequence_length; do
   refused $key $largest "'$key' must be at most 1099511627776, not $largest"
 done
+for sizes in embedding_dim=1099511627776 '{model_type: gpt2, vocab_size: 256, embedding_dim: 8589934592, num_heads: 2, num_blocks: 1}'; do
+  [ "${sizes%%=*}" = embedding_dim ] && sizes=transformer_config.$sizes || sizes=transformer_config=$sizes
+  ends 2 check --config run.yaml --set "$sizes"
+  says "error: the shape of 'block.0."
+  says "has more than 10^15 elements"
+  [ "$(grep -c error: "$said")" = "$(grep -c '^--set:1:.*error:' "$said")" ] || complain "$sizes: errors elsewhere"
+done
 for value in 1e308 1e30 $largest; do refused theta $value "'theta' must be at most 1e+15, not $value"; done
 refused theta 0.5 "'theta' must be at least 1, not 0.5"
 refused num_heads 1099511627776 "num_heads 1099511627776 does not divide embedding_dim 8"
@@ -100,4 +107,4 @@ says "low_freq_factor 4 must be below high_freq_factor 4"
 checks=$((checks + 1))
 [ ! -e again ] && [ ! -e again.partial ] || complain "a refused import has left its folder"
 
-end_of train.sizes 38
+end_of train.sizes 40
