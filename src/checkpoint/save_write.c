@@ -140,7 +140,8 @@ bool tsr_saver_prepare(tsr_saver *s, tsr_arena *arena, tsr_diags *diags) {
   }
   if (s->again && !tsr_disk_rename(path, tsr_checkpoint_aside(arena, path)))
     return tsr_diag_failure(diags, TSR_NOWHERE, "cannot replace '%s': %s", path, strerror(errno));
-  return add_known(s, s->state.step, diags) && tsr_output_prepare_beside(arena, path, diags);
+  return add_known(s, s->state.step, diags) &&
+         tsr_checkpoint_writer_prepare_beside(arena, path, diags);
 }
 
 void tsr_saver_clear_aside(tsr_saver *s, tsr_arena *arena, tsr_diags *diags) {

@@ -84,7 +84,7 @@ bool tsr_checkpoint_writer_prepare(tsr_arena *arena, const char *path, tsr_diags
   return prepare(arena, path, false, diags);
 }
 
-bool tsr_output_prepare_beside(tsr_arena *arena, const char *path, tsr_diags *diags) {
+bool tsr_checkpoint_writer_prepare_beside(tsr_arena *arena, const char *path, tsr_diags *diags) {
   return prepare(arena, path, true, diags);
 }
 

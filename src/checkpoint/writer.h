@@ -25,7 +25,7 @@ bool tsr_checkpoint_writer_begin(
 bool tsr_checkpoint_writer_prepare(tsr_arena *arena, const char *path, tsr_diags *diags);
 /* The same for a checkpoint of a run, which a folder with a user's files does not stop: they stay
  * in it, beside what is written. */
-bool tsr_output_prepare_beside(tsr_arena *arena, const char *path, tsr_diags *diags);
+bool tsr_checkpoint_writer_prepare_beside(tsr_arena *arena, const char *path, tsr_diags *diags);
 void tsr_checkpoint_writer_join(
     tsr_arena *arena, const char *path, tsr_checkpoint_writer_pace *pace, void *context,
     tsr_checkpoint_writer **ret_output);

@@ -176,11 +176,6 @@ static void resolve_warmup(tsr_loader *l) {
   }
 }
 
-static int64_t add_capped(int64_t a, int64_t b) {
-  int64_t sum;
-  return __builtin_add_overflow(a, b, &sum) ? INT64_MAX : sum;
-}
-
 static bool is_warmup_constant(const tsr_loader *l) {
   const tsr_yaml *node = tsr_loader_value(l, "training_config.lr_schedule");
   return node && !strcmp(node->text, "warmup_constant");

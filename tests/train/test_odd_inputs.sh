@@ -112,9 +112,9 @@ for epochs in 4611686018427387904 9223372036854775807; do
   ends 0 --config run.yaml --set training_config.num_epochs=$epochs
   says "$steps,"
 done
-for most in 9223372036854775807 9223372036854775806; do
-  errors 1 --config run.yaml --set "scheduler_config={type: wsd, warmup_steps: 1, hold_steps: 1, decay_steps: $most}"
-  says "error: warm-up, hold and decay make 9223372036854775807 steps, but max_steps is "
+for most in 07:09 06:08; do
+  errors 1 --config run.yaml --set "scheduler_config={type: wsd, warmup_steps: 1, hold_steps: 1, decay_steps: 92233720368547758${most%:*}}"
+  says "error: warm-up, hold and decay make 92233720368547758${most#*:} steps, but max_steps is "
 done
 
 end_of train.odd_inputs 102
