@@ -94,6 +94,7 @@ static bool take(tsr_folder_lock *lock, const subject *of, tsr_diags *diags) {
     if (!held) nanosleep(&(struct timespec){.tv_nsec = REST_NS}, NULL);
   }
   if (!held) return refuse(lock, of, diags);
+  lock->was_left = !is_made;
   if (held > 0 && write_owner(lock->fd)) return true;
   int error = errno;
   if (held > 0 || (is_made && lock->fd >= 0)) tsr_disk_remove(lock->path);

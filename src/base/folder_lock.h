@@ -11,6 +11,7 @@ typedef struct {
   const char *path; /* of the file */
   int fd;           /* -1: nothing is held */
   const char *made; /* the outermost folder that was made for it; NULL: all were there */
+  bool was_left;    /* by a process that has ended without giving it back */
 } tsr_folder_lock;
 
 #define TSR_FOLDER_LOCK_NONE ((tsr_folder_lock){.fd = -1})

@@ -357,9 +357,9 @@ static bool commit(exporter *x) {
          cannot(x, NULL, errno);
 }
 
-static bool write_folder(exporter *x) {
+static bool write_folder(exporter *x, bool was_left) {
   x->partial = tsr_arena_printf(x->arena, "%s.partial", x->out);
-  if (!tsr_checkpoint_writer_prepare(x->arena, x->out, x->diags)) return false;
+  if (!tsr_checkpoint_writer_prepare(x->arena, x->out, was_left, x->diags)) return false;
   if (write_all(x) && commit(x)) return true;
   if (x->fd >= 0) tsr_disk_close(x->fd);
   const char *left;
@@ -371,7 +371,7 @@ static bool write_folder(exporter *x) {
 static bool write_locked(exporter *x) {
   tsr_folder_lock lock;
   if (!tsr_output_lock_take(x->arena, x->out, x->out, &lock, x->diags)) return false;
-  bool ok = write_folder(x);
+  bool ok = write_folder(x, lock.was_left);
   tsr_folder_lock_release(&lock);
   return ok;
 }

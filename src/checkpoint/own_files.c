@@ -112,7 +112,7 @@ bool tsr_own_files_remove(tsr_arena *arena, const char *path, bool made, const c
     *ret_left = NULL;
     return false;
   }
-  if (tsr_disk_remove_empty(path)) return true;
+  if (tsr_disk_remove_empty(path)) return *ret_left = NULL, true;
   int error = errno;
   look(arena, path, &any, &tensors, ret_left);
   if (error != ENOTEMPTY && error != EEXIST) *ret_left = NULL;

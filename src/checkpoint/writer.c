@@ -65,27 +65,29 @@ bool tsr_checkpoint_writer_begin(
     tsr_checkpoint_writer **ret, tsr_diags *diags) {
   tsr_checkpoint_writer_join(arena, path, pace, context, ret);
   if (!tsr_output_lock_take(arena, path, path, &(*ret)->lock, diags)) return false;
-  if (tsr_checkpoint_writer_prepare(arena, path, diags)) return true;
+  if (tsr_checkpoint_writer_prepare(arena, path, (*ret)->lock.was_left, diags)) return true;
   tsr_folder_lock_release(&(*ret)->lock);
   return false;
 }
 
-static bool prepare(tsr_arena *arena, const char *path, bool beside, tsr_diags *diags) {
+static bool
+prepare(tsr_arena *arena, const char *path, bool was_left, bool beside, tsr_diags *diags) {
   const char *partial = tsr_arena_printf(arena, "%s.partial", path), *left = NULL;
   if (!access(path, F_OK)) return tsr_diag_error(diags, TSR_NOWHERE, "'%s' is there already", path);
-  bool ok = tsr_own_files_remove(arena, partial, false, &left) || errno == ENOENT || left;
+  bool ok = tsr_own_files_remove(arena, partial, was_left, &left) || errno == ENOENT || left;
   if (ok && left && !(beside && *left))
     return tsr_diag_error(diags, TSR_NOWHERE, "'%s' is there, and no command has left it", partial);
   return (ok && tsr_disk_make_folder(partial)) ||
          tsr_file_cannot("write", path, errno, TSR_NOWHERE, diags);
 }
 
-bool tsr_checkpoint_writer_prepare(tsr_arena *arena, const char *path, tsr_diags *diags) {
-  return prepare(arena, path, false, diags);
+bool tsr_checkpoint_writer_prepare(
+    tsr_arena *arena, const char *path, bool was_left, tsr_diags *diags) {
+  return prepare(arena, path, was_left, false, diags);
 }
 
 bool tsr_checkpoint_writer_prepare_beside(tsr_arena *arena, const char *path, tsr_diags *diags) {
-  return prepare(arena, path, true, diags);
+  return prepare(arena, path, false, true, diags);
 }
 
 void tsr_checkpoint_writer_abandon(tsr_checkpoint_writer *o) {

@@ -21,10 +21,12 @@ bool tsr_checkpoint_writer_begin(
     tsr_arena *arena, const char *path, tsr_checkpoint_writer_pace *pace, void *context,
     tsr_checkpoint_writer **ret_output, tsr_diags *diags);
 
-/* One of several writers of a folder: makes path.partial anew; the others then go on in it. */
-bool tsr_checkpoint_writer_prepare(tsr_arena *arena, const char *path, tsr_diags *diags);
-/* The same for a checkpoint of a run, which a folder with a user's files does not stop: they stay
- * in it, beside what is written. */
+/* Makes path.partial anew. One that a killed command has left is known by its manifest or tensors,
+ * or, before it had any, by the lock beside it (`was_left`, folder_lock.h). */
+bool tsr_checkpoint_writer_prepare(
+    tsr_arena *arena, const char *path, bool was_left, tsr_diags *diags);
+/* The same for a checkpoint of a run, of which one of several writers makes the folder, and which
+ * a folder with a user's files does not stop: they stay in it, beside what is written. */
 bool tsr_checkpoint_writer_prepare_beside(tsr_arena *arena, const char *path, tsr_diags *diags);
 void tsr_checkpoint_writer_join(
     tsr_arena *arena, const char *path, tsr_checkpoint_writer_pace *pace, void *context,
