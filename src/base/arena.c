@@ -14,14 +14,22 @@ typedef struct chunk {
   alignas(max_align_t) char data[];
 } chunk;
 
+typedef struct finalizer {
+  struct finalizer *next;
+  void (*release)(void *object);
+  void *object;
+} finalizer;
+
 struct tsr_arena {
-  chunk *chunks; /* the newest first */
+  chunk *chunks;         /* the newest first */
+  finalizer *finalizers; /* in the chunks; the newest first */
 };
 
 tsr_arena *tsr_arena_new(void) { return tsr_memory_new(sizeof(tsr_arena)); }
 
 void tsr_arena_free(tsr_arena *arena) {
   if (!arena) return;
+  for (finalizer *f = arena->finalizers; f; f = f->next) f->release(f->object);
   for (chunk *c = arena->chunks, *next; c; c = next) {
     next = c->next;
     free(c);
@@ -42,6 +50,12 @@ void *tsr_arena_alloc(tsr_arena *arena, size_t size_bytes) {
   void *memory = c->data + c->used;
   c->used += need;
   return memory;
+}
+
+void tsr_arena_on_free(tsr_arena *arena, void (*release)(void *object), void *object) {
+  finalizer *f = tsr_arena_alloc(arena, sizeof *f);
+  *f = (finalizer){arena->finalizers, release, object};
+  arena->finalizers = f;
 }
 
 void tsr_arena_grow(tsr_arena *arena, void **items, size_t item_bytes, int count, int *capacity) {

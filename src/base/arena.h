@@ -13,6 +13,9 @@ typedef struct tsr_arena tsr_arena;
 
 tsr_arena *tsr_arena_new(void);
 void tsr_arena_free(tsr_arena *arena); /* NULL is fine */
+/* Has `release(object)` called when the arena is freed, the last one first: for what a library has
+ * allocated for an object in the arena. */
+void tsr_arena_on_free(tsr_arena *arena, void (*release)(void *object), void *object);
 
 /* Zeroed memory, aligned for any type. Never NULL: out of memory ends the process with a message,
  * because metadata is a few megabytes and nothing sensible can follow its failure. */

@@ -224,11 +224,3 @@ const char *tsr_bpe_token(const tsr_bpe *bpe, int32_t token, size_t *ret_length)
   *ret_length = bpe->texts[token] ? bpe->lengths[token] : 0;
   return bpe->texts[token] ? bpe->texts[token] : "";
 }
-
-void tsr_bpe_close(tsr_bpe *bpe) {
-  if (!bpe) return;
-  for (int i = 0; i < bpe->splits_count; i++) tsr_bpe_pattern_free(bpe->splits[i]);
-  tsr_bpe_pattern_free(bpe->word_char);
-  bpe->splits_count = 0;
-  bpe->word_char = NULL;
-}

@@ -14,8 +14,8 @@ typedef struct tsr_bpe tsr_bpe;
 
 enum { TSR_BPE_TOKENS_MAX = 1 << 24 };
 
-/* Reads what a tokenizer.json says; `file` is what errors name. All lives in `arena`, but for
- * compiled patterns, which tsr_bpe_close frees. Refused by name: everything that would give other
+/* Reads what a tokenizer.json says; `file` is what errors name. All lives in `arena`, and is
+ * freed with it. Refused by name: everything that would give other
  * ids than the tokenizers package, such as another model, an unknown-token, a normalizer other than
  * NFC, NFD, NFKC and NFKD, a pre-tokenizer other than ByteLevel, Digits and Split (Isolated).
  * Patterns mean what they mean to Oniguruma. */
@@ -25,7 +25,6 @@ bool tsr_bpe_parse(
 /* The same from a file; one that cannot be read is an error at `place`. */
 bool tsr_bpe_read(
     tsr_arena *arena, const char *path, tsr_location location, tsr_bpe **ret_bpe, tsr_diags *diags);
-void tsr_bpe_close(tsr_bpe *bpe); /* NULL is fine; the arena's memory stays */
 
 /* What one thread needs to encode: buffers, matches, and a memory of the words seen. A bpe itself
  * never changes, so any number of threads may use it, each with a scratch of its own. */

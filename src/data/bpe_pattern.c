@@ -30,6 +30,12 @@ enum {
 
 static void start_oniguruma(void) { onig_initialize((OnigEncoding[]){ONIG_ENCODING_UTF8}, 1); }
 
+static void free_pattern(void *object) {
+  tsr_bpe_pattern *pattern = object;
+  onig_free(pattern->regex);
+  tsr_bpe_jit_free(pattern->jit);
+}
+
 bool tsr_bpe_pattern_compile(
     tsr_arena *arena, const char *text, bool is_plain, const char *file, tsr_bpe_pattern **ret,
     tsr_diags *diags) {
@@ -49,14 +55,9 @@ bool tsr_bpe_pattern_compile(
         (const char *)reason);
   }
   if (!is_plain) pattern->jit = tsr_bpe_jit_compile(arena, text);
+  tsr_arena_on_free(arena, free_pattern, pattern);
   *ret = pattern;
   return true;
-}
-
-void tsr_bpe_pattern_free(tsr_bpe_pattern *pattern) {
-  if (!pattern) return;
-  onig_free(pattern->regex);
-  tsr_bpe_jit_free(pattern->jit);
 }
 
 tsr_bpe_match *tsr_bpe_match_new(tsr_arena *arena) {

@@ -7,11 +7,10 @@
 typedef struct tsr_bpe_pattern tsr_bpe_pattern; /* never changes: for any number of threads */
 typedef struct tsr_bpe_match tsr_bpe_match;     /* what one thread needs to match */
 
-/* A regular expression, or plain text. */
+/* A regular expression, or plain text. It is freed with the arena. */
 bool tsr_bpe_pattern_compile(
     tsr_arena *arena, const char *text, bool is_plain, const char *file, tsr_bpe_pattern **ret,
     tsr_diags *diags);
-void tsr_bpe_pattern_free(tsr_bpe_pattern *pattern); /* NULL is fine */
 tsr_bpe_match *tsr_bpe_match_new(tsr_arena *arena);
 void tsr_bpe_match_free(tsr_bpe_match *match);
 

@@ -233,7 +233,6 @@ bool tsr_bpe_parse(
   tsr_text_free(&r.left);
   tsr_text_free(&r.right);
   if (ok) *ret_bpe = bpe;
-  else tsr_bpe_close(bpe);
   return ok;
 }
 

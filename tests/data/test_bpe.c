@@ -51,7 +51,6 @@ static void test_package(tsr_arena *arena, const char *name, int texts, tsr_diag
   free(text);
   free(tokens);
   tsr_bpe_scratch_free(scratch);
-  tsr_bpe_close(bpe);
 }
 
 /* ---- there and back ---- */
@@ -92,7 +91,6 @@ static void test_round_trip(tsr_arena *arena, const char *name, bool is_nfc, tsr
     tsr_text_free(&all);
     tsr_text_free(&single);
   }
-  tsr_bpe_close(bpe);
 }
 
 /* Every single byte, and pairs of them, come back as Python's replacement has them. */
@@ -135,7 +133,6 @@ static void test_broken_bytes(tsr_arena *arena, tsr_diags *diags) {
     tsr_text_free(&got);
     tsr_text_free(&want);
   }
-  tsr_bpe_close(bpe);
 }
 
 static void test_whole(void) {
@@ -246,7 +243,6 @@ static void test_merges(tsr_arena *arena, tsr_diags *diags) {
     }
     tsr_text_free(&vocab);
     tsr_text_free(&merges);
-    tsr_bpe_close(bpe);
   }
   tsr_bpe_scratch_free(scratch);
 }
@@ -271,7 +267,6 @@ static void test_long_words(tsr_arena *arena, tsr_diags *diags) {
     CHECK_INT(bytes, LENGTH);
   }
   tsr_bpe_scratch_free(scratch);
-  tsr_bpe_close(bpe);
 }
 
 /* ---- templates, tokens by name ---- */
@@ -294,7 +289,6 @@ static void test_names(tsr_arena *arena, tsr_diags *diags) {
   CHECK_INT(
       tsr_tokenizer_newline(&(tsr_tokenizer){.kind = TSR_TOKENIZER_BPE, .bpe = bpe}),
       tsr_bpe_find(bpe, "\n"));
-  tsr_bpe_close(bpe);
 }
 
 static void test_holes(tsr_arena *arena, tsr_diags *diags) {
@@ -324,7 +318,6 @@ static void test_holes(tsr_arena *arena, tsr_diags *diags) {
   CHECK(tsr_bpe_encode(bpe, scratch, "", 0, tokens, &count, diags));
   CHECK_INT(count, 0);
   tsr_bpe_scratch_free(scratch);
-  tsr_bpe_close(bpe);
 }
 
 /* ---- threads, and patterns that need much ---- */
@@ -361,7 +354,6 @@ static void test_threads(tsr_arena *arena, tsr_diags *diags) {
   }
   for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
   for (int i = 1; i < 4; i++) CHECK(jobs[i].hash == jobs[0].hash);
-  tsr_bpe_close(bpe);
 }
 
 /* A repetition of ten thousand is found; to look for the end of one of millions, from each of its
@@ -389,7 +381,6 @@ static void test_steps(tsr_arena *arena, tsr_diags *diags) {
       printed_diags(arena, diags),
       "t.json: error: a split pattern fails on this text: retry-limit-in-search over\n");
   tsr_bpe_scratch_free(scratch);
-  tsr_bpe_close(bpe);
 }
 
 int main(int count, char **arguments) {

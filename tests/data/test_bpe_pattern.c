@@ -57,7 +57,6 @@ test_pieces(tsr_arena *arena, const char *pattern, const char *pieces, tsr_diags
   for (int64_t i = 0; i < count; i++) tsr_text_add(&got, "%c", (char)tokens[i]);
   CHECK_AT(!strcmp(got.data, want.data), "%s:\n%s\nnot\n%s", pattern, got.data, want.data);
   tsr_bpe_scratch_free(scratch);
-  tsr_bpe_close(bpe);
   tsr_text_free(&text), tsr_text_free(&want), tsr_text_free(&got);
 }
 
@@ -183,8 +182,6 @@ static void test_known(tsr_arena *arena, tsr_diags *diags) {
   for (int i = 0; i < TEXTS; i++)
     compare(&b, text, random_text(&state, text, ROOM), tsr_arena_printf(arena, "text %d", i));
   for (int k = 0; k < KNOWN; k++) {
-    tsr_bpe_pattern_free(b.fast[k]);
-    tsr_bpe_pattern_free(b.defined[k]);
   }
   tsr_bpe_match_free(b.match);
 }
@@ -205,7 +202,6 @@ static void test_failure(
       tsr_arena_printf(arena, "t.json: error: a split pattern fails on this text: %s\n", reason));
   CHECK(tsr_bpe_encode(bpe, scratch, "--", 2, tokens, &count, diags)); /* it is usable still */
   tsr_bpe_scratch_free(scratch);
-  tsr_bpe_close(bpe);
 }
 
 static void test_limits(tsr_arena *arena, tsr_diags *diags) {

@@ -236,7 +236,6 @@ static void test_bpe(const char *name) {
     free(bytes[1]);
   }
   check_threads(both, 2, tsr_tokenizer_bpe(bpe));
-  tsr_bpe_close(bpe);
 }
 
 static void write_code(void) {

@@ -39,7 +39,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     size_t tail = size < TAIL ? size : TAIL;
     encode(arena, bpe, mixed, sizeof mixed - 1);
     encode(arena, bpe, (const char *)data + size - tail, tail);
-    tsr_bpe_close(bpe);
   }
   tsr_diags_print(diags, sink);
   tsr_arena_free(arena);

@@ -101,7 +101,6 @@ static void test_tokens(void) {
   CHECK(!memcmp(tokens, want, sizeof want));
   CHECK_INT(tsr_chat_stops(&t, stops), 2);
   CHECK(stops[0] == 256 && stops[1] == 258);
-  tsr_bpe_close((tsr_bpe *)t.bpe);
   tsr_arena_free(arena);
 }
 
@@ -133,8 +132,6 @@ static void test_formats(void) {
       "<|start_header_id|> (Llama 3) nor [INST] (Mistral)\n"
       "      = a model that was not trained on chats takes --prompt\n");
   free(said);
-  tsr_bpe_close((tsr_bpe *)a.bpe), tsr_bpe_close((tsr_bpe *)b.bpe);
-  tsr_bpe_close((tsr_bpe *)c.bpe);
   tsr_arena_free(arena);
 }
 
