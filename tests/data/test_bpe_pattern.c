@@ -181,8 +181,6 @@ static void test_known(tsr_arena *arena, tsr_diags *diags) {
   char text[ROOM];
   for (int i = 0; i < TEXTS; i++)
     compare(&b, text, random_text(&state, text, ROOM), tsr_arena_printf(arena, "text %d", i));
-  for (int k = 0; k < KNOWN; k++) {
-  }
   tsr_bpe_match_free(b.match);
 }
 
