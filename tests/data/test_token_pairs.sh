@@ -99,7 +99,7 @@ for name in megatron chars; do
   code=$?
   checks=$((checks + 1))
   [ $code = 0 ] && is_pair new || complain "$name: exit code $code beside another one"
-  for try in $(seq 10); do
+  for _ in $(seq 10); do
     rm -rf q && mkdir q
     "$program" tokenize new.txt --out q/q.bin "${words[@]}" --overwrite > one.said 2>&1 < /dev/null &
     one=$!
