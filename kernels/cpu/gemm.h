@@ -3,8 +3,8 @@
  * of A, or columns of B, laid so that what a micro-kernel reads in one turn of its loop are
  * neighbours: (depth, lanes). Panels of up to TSR_GEMM_DEPTH of K lie behind each other, then
  * those of the next; the last panel is filled up with zeros. */
-#ifndef TSR_KERNELS_CPU_PRODUCT_H
-#define TSR_KERNELS_CPU_PRODUCT_H
+#ifndef TSR_KERNELS_CPU_GEMM_H
+#define TSR_KERNELS_CPU_GEMM_H
 #include "kernels/cpu/lanes.h"
 #include "kernels/cpu/level.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A square of numbers turned in registers: rows become columns. */
-#ifndef TSR_KERNELS_CPU_TURN_H
-#define TSR_KERNELS_CPU_TURN_H
+#ifndef TSR_KERNELS_CPU_TRANSPOSE_H
+#define TSR_KERNELS_CPU_TRANSPOSE_H
 #include "kernels/cpu/lanes.h"
 
 #if defined(__AVX__) && !defined(__AVX512F__)

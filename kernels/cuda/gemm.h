@@ -3,8 +3,8 @@
  * heuristic, and kept; a call of the same shape then has the same bits, which is all that the
  * contract on bits asks of it: sums that an axis can split, and rows and columns that it splits,
  * are made by calls whose shape is fixed by the recipe (device/cuda/matmul.c). */
-#ifndef TSR_KERNELS_CUDA_PRODUCT_H
-#define TSR_KERNELS_CUDA_PRODUCT_H
+#ifndef TSR_KERNELS_CUDA_GEMM_H
+#define TSR_KERNELS_CUDA_GEMM_H
 #include "kernels/cuda/kernels.h"
 
 #ifdef __cplusplus

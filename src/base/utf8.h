@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* UTF-8 as RFC 3629 has it: no overlong forms, no surrogates, nothing above U+10FFFF. */
-#ifndef TSR_DATA_UTF8_H
-#define TSR_DATA_UTF8_H
+#ifndef TSR_BASE_UTF8_H
+#define TSR_BASE_UTF8_H
 #include <stddef.h>
 #include <stdint.h>
 

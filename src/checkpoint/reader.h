@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Reading a committed checkpoint: any box of any tensor, with the files' lengths and hashes
  * verified, in constant memory. */
-#ifndef TSR_CHECKPOINT_INPUT_H
-#define TSR_CHECKPOINT_INPUT_H
+#ifndef TSR_CHECKPOINT_READER_H
+#define TSR_CHECKPOINT_READER_H
 #include "checkpoint/manifest.h"
 #include "kernels/kernels.h"
 

@@ -3,8 +3,8 @@
  * it. Nothing of it can be seen under its name before all of it is on the disk; a failure leaves
  * nothing behind. Not bound to a run: imports and reshards write with it too. May be used from any
  * thread, with an arena and diagnostics of that thread. */
-#ifndef TSR_CHECKPOINT_OUTPUT_H
-#define TSR_CHECKPOINT_OUTPUT_H
+#ifndef TSR_CHECKPOINT_WRITER_H
+#define TSR_CHECKPOINT_WRITER_H
 #include "checkpoint/manifest.h"
 #include "checkpoint/safetensors.h"
 

@@ -6,8 +6,8 @@
  * has been taken within a few samples of p * share / 2^16 times, and after each cycle exactly its
  * share. What a position takes is a function of the position alone: only the one cycle is kept,
  * whatever the number of samples. */
-#ifndef TSR_DATA_MIX_H
-#define TSR_DATA_MIX_H
+#ifndef TSR_DATA_MIXTURE_H
+#define TSR_DATA_MIXTURE_H
 #include "base/arena.h"
 #include <stdint.h>
 

@@ -92,7 +92,7 @@ typedef struct {
       int bytes, int ndim, const int64_t *shape);
   void (*wait)(void *state);
   /* The measured peaks of an idle device: FLOP/s of GEMMs in a type, bytes/s of memory read and
-   * written; 0: not known. NULL: runtime/limits.h measures them. */
+   * written; 0: not known. NULL: runtime/peak_rates.h measures them. */
   void (*limits)(void *state, tsr_dtype dtype, double *ret_flops, double *ret_bytes);
 
   /* ---- optional: communicators between processes that each have such a device ----

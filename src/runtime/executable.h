@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef TSR_RUN_INTERNAL_H
-#define TSR_RUN_INTERNAL_H
+#ifndef TSR_RUNTIME_EXECUTABLE_H
+#define TSR_RUNTIME_EXECUTABLE_H
 #include "comm/peers.h"
 #include "comm/device_exchange.h"
 #include "comm/pending.h"

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Steps the ranks of each stage through its program in lockstep, task by task. A task's work is
- * dealt as (rank, range) jobs; a collective first has all its inputs, because every rank has
- * finished the task before it. Stages take turns: one goes on until it needs what another has not
- * sent yet. */
+/* Steps the ranks of each stage through its program in lockstep, task by task: a device runs a task
+ * for all of them. So a collective has all its inputs, because every rank has finished the task
+ * before it. Stages take turns: one continues until it needs what another has not sent yet. */
 #include "comm/in_process.h"
 #include "runtime/executable.h"
 #include <assert.h>
@@ -18,7 +17,7 @@ typedef struct {
   tsr_step_context at;
 } task_run;
 
-/* What the device, and the host for the tasks that it does not support, begin is done. */
+/* Returns when all work that the device has begun is done. */
 static void wait_for_device(const tsr_executable *b) {
   const tsr_device *d = b->process->device;
   d->wait(d->state);

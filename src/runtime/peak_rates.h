@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What this machine can do at most, measured: what kernels' times are compared with. */
-#ifndef TSR_RUN_LIMITS_H
-#define TSR_RUN_LIMITS_H
+#ifndef TSR_RUNTIME_PEAK_RATES_H
+#define TSR_RUNTIME_PEAK_RATES_H
 #include "base/diag.h"
 #include "kernels/kernels.h"
 #include "device/cpu/pool.h"

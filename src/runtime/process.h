@@ -3,8 +3,8 @@
  * them in lockstep through a program. It hosts all ranks of the mesh, or those that `rank_map`
  * gives it; then what is said of all ranks below is done by all processes together: each calls, in
  * the same order. */
-#ifndef TSR_RUN_PROCESS_H
-#define TSR_RUN_PROCESS_H
+#ifndef TSR_RUNTIME_PROCESS_H
+#define TSR_RUNTIME_PROCESS_H
 #include "device/cpu/cpu.h"
 #include "parallel/parallel.h"
 #include "runtime/rank_map.h"

@@ -10,8 +10,8 @@
  *
  * Events stand in a ring, allocated before the first step; when it is full the oldest are lost.
  * Only the thread that steps the stages writes to it. */
-#ifndef TSR_RUN_RECORDER_H
-#define TSR_RUN_RECORDER_H
+#ifndef TSR_RUNTIME_RECORDER_H
+#define TSR_RUNTIME_RECORDER_H
 #include "runtime/process.h"
 
 typedef enum {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Inside the memory plan: where what lives from one action of the pipeline's order to another one
  * is kept for each microbatch. */
-#ifndef TSR_SCHEDULE_FRAMES_H
-#define TSR_SCHEDULE_FRAMES_H
+#ifndef TSR_SCHEDULE_ACTIVATION_SLOTS_H
+#define TSR_SCHEDULE_ACTIVATION_SLOTS_H
 #include "schedule/program.h"
 
 /* A value that is kept: in which parts of the body it is written or read, and for how many later

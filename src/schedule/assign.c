@@ -3,10 +3,6 @@
 
 static int64_t aligned(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
-static bool is_on_host(const tsr_target *t, const tsr_program *p, const tsr_task *task) {
-  return t->supports && !t->supports(t, p, task);
-}
-
 void tsr_program_size_outputs(tsr_program *p, const tsr_target *target) {
   for (int i = 0; i < p->tasks_count; i++) {
     const tsr_task *t = &p->tasks[i];
@@ -70,10 +66,11 @@ void tsr_program_assign(tsr_program *p, const tsr_target *target) {
     tsr_task *t = &p->tasks[i];
     bool runs = t->op != TSR_OP_SEND && t->op != TSR_OP_RECEIVE && t->op != TSR_OP_WAIT &&
                 !tsr_op_is_collective(t->op);
-    t->on_host = runs && is_on_host(target, p, t);
+    if (!runs) continue; /* it moves bytes, of any type */
+    t->on_host = target->supports && !target->supports(target, p, t);
     const tsr_target *by = t->on_host ? target->host : target;
-    cast(runs ? by : &(tsr_target){.exact = true}, p, t, types);
-    if (runs && by->scratch) t->scratch_bytes = t->cast_bytes + by->scratch(by, p, t);
+    cast(by, p, t, types);
+    if (by->scratch) t->scratch_bytes = t->cast_bytes + by->scratch(by, p, t);
   }
 }
 

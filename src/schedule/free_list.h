@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A growing buffer's free blocks: the smallest that fits is taken, neighbours grow together. */
-#ifndef TSR_SCHEDULE_BLOCKS_H
-#define TSR_SCHEDULE_BLOCKS_H
+#ifndef TSR_SCHEDULE_FREE_LIST_H
+#define TSR_SCHEDULE_FREE_LIST_H
 #include "base/arena.h"
 #include <stdbool.h>
 #include <stdint.h>

@@ -15,8 +15,8 @@
  * c * stages + stages - 1 - s. Orders: GPipe (Huang et al. 2019), 1F1B (Narayanan et al. 2019),
  * interleaved 1F1B (Narayanan et al. 2021), ZB-H1 and ZB-V (Qi et al. 2023, sections 2.1 and 6).
  * In all that are made here the B, and the W, of a chunk follow the microbatches' numbers. */
-#ifndef TSR_SCHEDULE_ORDER_H
-#define TSR_SCHEDULE_ORDER_H
+#ifndef TSR_SCHEDULE_PIPELINE_H
+#define TSR_SCHEDULE_PIPELINE_H
 #include "base/arena.h"
 #include "base/diag.h"
 #include "base/text.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Inside the orders' files: the actions of all stages, one after another as they can happen. */
-#ifndef TSR_SCHEDULE_ORDER_WALK_H
-#define TSR_SCHEDULE_ORDER_WALK_H
+#ifndef TSR_SCHEDULE_PIPELINE_WALK_H
+#define TSR_SCHEDULE_PIPELINE_WALK_H
 #include "schedule/pipeline.h"
 
 enum { TSR_ACTION_KINDS = TSR_ACTION_WEIGHTS + 1 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef TSR_SCHEDULE_SETTLE_H
-#define TSR_SCHEDULE_SETTLE_H
+#ifndef TSR_SCHEDULE_SINK_UPDATES_H
+#define TSR_SCHEDULE_SINK_UPDATES_H
 #include "schedule/program.h"
 
 /* Puts what the update does with one gradient right behind that gradient, where nothing else has to

@@ -16,7 +16,7 @@ static const char *say(const char *fault, const char *name, tsr_layer *layer, bo
   tsr_findings f = {.arena = texts, .kernels = tsr_kernels_get(NULL)};
   if (fault) setenv("FAKE_CUDA", fault, 1);
   else unsetenv("FAKE_CUDA");
-  tsr_ask_apart(&f, name, layer, 1);
+  tsr_ask_in_subprocess(&f, name, layer, 1);
   *ret_well = !f.mismatched;
   const char *said = tsr_arena_strdup(texts, f.text.data ? f.text.data : "");
   tsr_text_free(&f.text);

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What the verifier accepts, and what it says: sound programs of all meshes and orders without a
- * word, typical faults in exact words. Where a text names tasks and bytes, the test finds them in
- * the program, since lowering may change their numbers. */
+/* The verifier's output: none for sound programs, exact texts for faults, with tasks looked up. */
 #include "sample.h"
 #include "tests/check.h"
 #include "tests/printed.h"
@@ -16,8 +14,8 @@ static void accept(harness_options o) {
   tsr_diags *diags = tsr_diags_new(arena);
   tsr_verify_mesh mesh = sample_mesh(&h.parallel);
   bool ok = tsr_programs_verify(arena, &h.programs, &mesh, diags);
-  const char *said = printed_diags(arena, diags);
-  CHECK_AT(ok && !*said, "%s:\n%s", sample_text(arena, &o), said);
+  const char *text = printed_diags(arena, diags);
+  CHECK_AT(ok && !*text, "%s:\n%s", sample_text(arena, &o), text);
   tsr_arena_free(arena);
 }
 

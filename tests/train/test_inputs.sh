@@ -8,7 +8,7 @@ tokenizer=$(realpath tests/data/bpe/digits.json)
 export TESSERA_SHARE=$PWD
 . tests/commands.sh "$1"
 
-mkdir work && cd work || exit 1
+mkdir inputs && cd inputs || exit 1
 write_text text.txt
 cp "$tokenizer" tok.json
 cp "$TESSERA_SHARE/mesh_descriptors/cpu_2x2.textproto" mesh.textproto
@@ -53,7 +53,7 @@ ends 0 --config run.yaml --quiet # all of them are read
 for input in run.yaml model.yaml graph.yaml tok.json text.txt mesh.textproto; do
   ln "$input" "hard.$input"
   ln -s "$input" "soft.$input"
-  for path in "$input" "./$input" "$PWD/$input" "../work/$input" "hard.$input" "soft.$input"; do
+  for path in "$input" "./$input" "$PWD/$input" "../inputs/$input" "hard.$input" "soft.$input"; do
     refuses "'$path' would be overwritten, and this command reads it" --config run.yaml --metrics "$path"
   done
   refuses "'$input' would be overwritten, and this command reads it" profile --config run.yaml --steps 1 --metrics "$input"

@@ -14,7 +14,7 @@ bool tsr_doctor(tsr_arena *arena, const tsr_kernels *kernels, tsr_text *text) {
                 {"nccl", tsr_doctor_nccl}};
   tsr_findings f = {.arena = arena, .kernels = kernels};
   for (size_t i = 0; i < sizeof layers / sizeof *layers; i++)
-    tsr_ask_apart(&f, layers[i].name, layers[i].ask, TIMEOUT_S);
+    tsr_ask_in_subprocess(&f, layers[i].name, layers[i].ask, TIMEOUT_S);
   tsr_text_add_bytes(text, f.text.data, f.text.length);
   tsr_text_free(&f.text);
   return !f.mismatched;

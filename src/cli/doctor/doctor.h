@@ -2,8 +2,8 @@
 /* What of a machine the program can use, layer by layer: found, missing, or there but mismatched,
  * and what to do about it. Each layer is asked in a process of its own, so that a library that
  * crashes or hangs is a finding like any other. */
-#ifndef TSR_DOCTOR_DOCTOR_H
-#define TSR_DOCTOR_DOCTOR_H
+#ifndef TSR_CLI_DOCTOR_DOCTOR_H
+#define TSR_CLI_DOCTOR_DOCTOR_H
 #include "base/diag.h"
 #include "base/text.h"
 #include "kernels/kernels.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Inside the doctor: what a layer has to say, and the process that it is asked in. */
-#ifndef TSR_DOCTOR_FINDINGS_H
-#define TSR_DOCTOR_FINDINGS_H
+#ifndef TSR_CLI_DOCTOR_FINDINGS_H
+#define TSR_CLI_DOCTOR_FINDINGS_H
 #include "base/arena.h"
 #include "base/text.h"
 #include "kernels/kernels.h"
@@ -28,6 +28,6 @@ tsr_layer tsr_doctor_cpu, tsr_doctor_openmpi, tsr_doctor_mpich, tsr_doctor_slurm
 
 /* Runs it in a process of its own; a crash, or no answer within `seconds`, is a finding of `name`.
  */
-void tsr_ask_apart(tsr_findings *f, const char *name, tsr_layer *layer, int seconds);
+void tsr_ask_in_subprocess(tsr_findings *f, const char *name, tsr_layer *layer, int seconds);
 
 #endif

@@ -64,7 +64,7 @@ static void say_end(tsr_findings *f, const char *name, bool in_time, int seconds
   } else tsr_find(f, name, TSR_MISMATCHED, "it ended the process that asked");
 }
 
-void tsr_ask_apart(tsr_findings *f, const char *name, tsr_layer *layer, int seconds) {
+void tsr_ask_in_subprocess(tsr_findings *f, const char *name, tsr_layer *layer, int seconds) {
   int ends[2], status = 0;
   tsr_text text = {0};
   pid_t child = pipe(ends) ? -1 : fork();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Kernels one by one, each beside what the machine could do when it ran. */
-#ifndef TSR_BENCH_BENCH_H
-#define TSR_BENCH_BENCH_H
+#ifndef TSR_CLI_KERNEL_BENCH_BENCH_H
+#define TSR_CLI_KERNEL_BENCH_BENCH_H
 #include "base/text.h"
 #include "cli/kernel_bench/case.h"
 #include "runtime/peak_rates.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* How much this machine's caches hold. */
-#ifndef TSR_BENCH_CACHES_H
-#define TSR_BENCH_CACHES_H
+#ifndef TSR_CLI_KERNEL_BENCH_CACHES_H
+#define TSR_CLI_KERNEL_BENCH_CACHES_H
 #include <stdint.h>
 
 typedef struct {

@@ -3,8 +3,8 @@
  * them it touches and what it computes, and how it is called. A new kernel is a row in its group's
  * file.
  */
-#ifndef TSR_BENCH_CASE_H
-#define TSR_BENCH_CASE_H
+#ifndef TSR_CLI_KERNEL_BENCH_CASE_H
+#define TSR_CLI_KERNEL_BENCH_CASE_H
 #include "kernels/kernels.h"
 #include <stddef.h>
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The CUDA plugin, libtessera-cuda.so: what the program asks of it. A host without CUDA runs the
  * same program without the plugin. */
-#ifndef TSR_DEVICE_CUDA_H
-#define TSR_DEVICE_CUDA_H
+#ifndef TSR_DEVICE_CUDA_CUDA_H
+#define TSR_DEVICE_CUDA_CUDA_H
 #include "base/plugin.h"
 #include "device/cpu/cpu.h"
 #include "device/device.h"

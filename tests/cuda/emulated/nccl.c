@@ -26,20 +26,20 @@ typedef struct {
 typedef struct {
   _Atomic int came;
   _Atomic int color[RANKS], key[RANKS];
-} meeting;
+} rendezvous;
 
 /* It is sparse: what nobody touches takes no memory. */
 typedef struct {
-  meeting meetings[COMMS];
+  rendezvous rendezvous_of[COMMS];
   pipe_of pipes[COMMS][RANKS][RANKS];
 } shared;
 
 struct ncclComm {
   shared *shared;
   int number, ranks, rank;
-  int splits;             /* at run time */
+  int splits;             /* of the world communicator */
   struct ncclComm *world; /* NULL: it is that */
-  int waits;              /* for so many in its meeting; 0: it is formed */
+  int waits;              /* for so many in its rendezvous; 0: it is formed */
   int color, key;
 };
 
@@ -65,7 +65,7 @@ const char *ncclGetErrorString(ncclResult_t result) {
 /* ---- forming ---- */
 
 static void come(ncclComm_t c, int number, int rank, int all) {
-  meeting *m = &c->shared->meetings[number];
+  rendezvous *m = &c->shared->rendezvous_of[number];
   c->number = number;
   c->waits = all;
   atomic_store(&m->color[rank], c->color);
@@ -75,7 +75,7 @@ static void come(ncclComm_t c, int number, int rank, int all) {
 
 /* Once all have come, the ranks are in the order of their keys. */
 static void find_rank(ncclComm_t c) {
-  meeting *m = &c->shared->meetings[c->number];
+  rendezvous *m = &c->shared->rendezvous_of[c->number];
   int all = c->waits;
   c->ranks = c->rank = 0;
   for (int r = 0; r < all; r++) {
@@ -98,7 +98,7 @@ ncclResult_t ncclCommInitRankConfig(
   *c = (struct ncclComm){.shared = s, .color = 0, .key = rank};
   come(c, 0, rank, ranks);
   /* Nobody comes any more when all have. */
-  while (rank == 0 && atomic_load(&s->meetings[0].came) < ranks) rest();
+  while (rank == 0 && atomic_load(&s->rendezvous_of[0].came) < ranks) rest();
   if (rank == 0) shm_unlink(id.internal);
   return ncclInProgress;
 }
@@ -237,7 +237,7 @@ ncclResult_t ncclReduceScatter(
 /* ---- how it goes ---- */
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t c, ncclResult_t *ret) {
-  meeting *m = &c->shared->meetings[c->number];
+  rendezvous *m = &c->shared->rendezvous_of[c->number];
   if (c->waits && atomic_load(&m->came) == c->waits) find_rank(c);
   *ret = c->waits ? ncclInProgress : ended;
   return ncclSuccess;
