@@ -97,7 +97,7 @@ typedef struct {
 } tsr_matrix;
 
 /* C (M,N) = A (M,K) B (K,N), added to C where `adds`; c's rows are c_stride apart. One operand is
- * packed before by product_pack, for all: B where `by_rows`, else A. The other is dealt out. */
+ * packed before by gemm_pack, for all: B where `by_rows`, else A. The other is dealt out. */
 typedef struct {
   int64_t M, N, K;
   tsr_matrix a, b;
@@ -193,15 +193,15 @@ typedef struct {
       float *out, const float *dy, const float *x, const float *mean, const float *rstd, int64_t C,
       int64_t row_first, int64_t row_step, int64_t rows, int64_t begin, int64_t end);
 
-  /* ---- products. All of product_pack comes before any of product: its items are rows of A, or
-   * columns of B where by_rows, and product's those of the other one; a range begins at a multiple
-   * of TSR_GEMM_ROWS or TSR_GEMM_COLUMNS. `packed` has product_bytes, aligned to 64. K > 0
+  /* ---- GEMMs. All of gemm_pack comes before any of gemm: its items are rows of A, or
+   * columns of B where by_rows, and those of gemm are of the other one; a range begins at a multiple
+   * of TSR_GEMM_ROWS or TSR_GEMM_COLUMNS. `packed` has gemm_bytes, aligned to 64. K > 0
    * ---- */
   int64_t (*gemm_bytes)(const tsr_gemm *p);
   void (*gemm_pack)(const tsr_gemm *p, float *packed, int64_t begin, int64_t end);
   void (*gemm)(const tsr_gemm *p, const float *packed, int64_t begin, int64_t end);
   /* with few rows, in the time that it takes to read w: items are columns of y. The bits are
-   * product's */
+   * those of gemm */
   void (*skinny_gemm)(
       const tsr_skinny_gemm *p, float *y, const float *x, const float *w, int64_t begin,
       int64_t end);

@@ -24,7 +24,7 @@ expect() {
 
 list=$("$program" kernels) || complain "kernels: exit code $?"
 [ "$(grep -c ' chosen$' <<<"$list")" = 1 ] || complain "not one level is chosen: $list"
-for kernel in add unary_backward layernorm embedding adamw product attention attention_ring; do
+for kernel in add unary_backward layernorm embedding adamw gemm attention attention_ring; do
   checks=$((checks + 1))
   grep -Eq "^ .*\b$kernel\b" <<<"$list" || complain "the list lacks $kernel: $list"
 done

@@ -84,21 +84,21 @@ static void run_few(const tsr_bench_call *c) {
 }
 
 #define PRODUCT(name, kind_, ...)                                                                  \
-  { "product", name, run_gemm, .kind = kind_, .shape = {__VA_ARGS__}, .fix = fix_gemm }
+  { "gemm", name, run_gemm, .kind = kind_, .shape = {__VA_ARGS__}, .fix = fix_gemm }
 #define LAYER(R, N, K)                                                                             \
   PRODUCT("linear", LINEAR, R, N, K), PRODUCT("linear_dx", LINEAR_DX, R, N, K),                    \
       PRODUCT("linear_dw", LINEAR_DW, R, N, K)
 
 static const tsr_bench_case cases[] = {
-    {"product_pack", "rows", run_pack, 768, 2, 2, 0, .scratch = scratch_of_pack},
-    {"product_pack", "turned", run_pack, 768, 2, 2, 1, .scratch = scratch_of_pack},
+    {"gemm_pack", "rows", run_pack, 768, 2, 2, 0, .scratch = scratch_of_pack},
+    {"gemm_pack", "turned", run_pack, 768, 2, 2, 1, .scratch = scratch_of_pack},
     LAYER(1024, 768, 768),
     LAYER(1024, 3072, 768),
     LAYER(1024, 768, 3072),
     LAYER(256, 768, 768),
     LAYER(256, 3072, 768),
     LAYER(256, 768, 3072),
-    {"few_rows", NULL, run_few, .shape = {1, 50257, 768}, .fix = fix_few},
-    {"few_rows", NULL, run_few, .shape = {4, 50257, 768}, .fix = fix_few}};
+    {"skinny_gemm", NULL, run_few, .shape = {1, 50257, 768}, .fix = fix_few},
+    {"skinny_gemm", NULL, run_few, .shape = {4, 50257, 768}, .fix = fix_few}};
 
-const tsr_bench_group tsr_bench_gemms = TSR_BENCH_GROUP("products, packing included", cases);
+const tsr_bench_group tsr_bench_gemms = TSR_BENCH_GROUP("GEMMs, packing included", cases);

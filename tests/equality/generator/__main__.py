@@ -43,7 +43,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--first", action="store_true", help="ends with the first failure")
     parser.add_argument("--misfits", type=float, default=layout.MISFITS,
                         help="how often a recipe, a mesh, or an order is drawn that may be refused, between 0 and 1")
-    parser.add_argument("--workers", type=int, default=2, help="recipes at the same time")
+    parser.add_argument("--jobs", type=int, default=2, help="recipes at the same time")
     parser.add_argument("--time-limit", type=float, default=120, help="seconds after which a run hangs")
     parser.add_argument("--keep", type=Path, help="a folder for the reproductions of failures, made small")
     parser.add_argument("--shrink", type=int, default=100, help="at most so many failures are made small")
@@ -124,7 +124,7 @@ def prove(options: argparse.Namespace) -> int:
                 return
             proving.prove(runner, str(seed), "0", proofs)
 
-    broken = run_threads(options.workers, target)
+    broken = run_threads(options.jobs, target)
     print("\n".join(proofs.lines() + broken))
     return 0 if proofs.ok and not broken else 1
 
@@ -147,10 +147,10 @@ def main() -> int:
         iter([str(options.seed + i) for i in range(count)])
     if options.case:
         seed, _, plan.only = options.case.partition(":")
-        seeds, options.workers = iter([seed]), 1
+        seeds, options.jobs = iter([seed]), 1
     summary = Summary(outcomes.load(options.expect_outcomes) if options.expect_outcomes else {})
     deadline = Deadline(options.seconds)
-    broken = run_threads(options.workers, lambda: work(options, seeds, plan, summary, deadline))
+    broken = run_threads(options.jobs, lambda: work(options, seeds, plan, summary, deadline))
     print("\n".join(summary.lines()))
     if options.report:
         summary.report(options.report)
