@@ -332,15 +332,26 @@ static const int *count_readers(const tsr_graph *g) {
   return readers;
 }
 
+static const int *find_chunks(tsr_arena *arena, const tsr_pipeline *order, int stage) {
+  int count = order->stages * order->chunks;
+  int *chunk_of = tsr_arena_array(arena, int, count);
+  for (int i = 0; i < count; i++) chunk_of[i] = -1;
+  for (int c = 0; c < order->chunks; c++) chunk_of[tsr_pipeline_virtual(order, stage, c)] = c;
+  return chunk_of;
+}
+
+/* `shared`: the members that are the same for every stage. */
 static tsr_program *make_program(
-    const tsr_graph *graph, const tsr_lowering *how, const tsr_pipeline *order,
-    const tsr_pipeline_starts *starts, int stage, const tsr_target *target) {
-  assert(order->microbatches == how->microbatches && stage < order->stages);
+    const tsr_program *shared, const tsr_pipeline_starts *starts, int stage,
+    const tsr_target *target) {
+  const tsr_graph *graph = shared->graph;
+  const tsr_lowering *how = &shared->lowering;
   tsr_program *p = tsr_arena_alloc(graph->arena, sizeof *p);
-  *p = (tsr_program){.graph = graph, .lowering = *how, .order = order, .stage = stage};
+  *p = *shared;
+  p->stage = stage;
+  p->chunk_of = find_chunks(graph->arena, p->order, stage);
   p->tensors = tsr_arena_array(graph->arena, tsr_tensor, graph->values_count);
   lowering l = {.p = p, .g = graph, .arena = graph->arena, .starts = starts};
-  p->readers = count_readers(graph);
   place_sources(&l);
   make_parts(&l);
   if (how->overlap) tsr_program_overlap(p, how->bucket_bytes);
@@ -363,7 +374,10 @@ tsr_programs tsr_programs_make(
   tsr_programs all = {.graph = graph, .order = order};
   tsr_pipeline_starts starts = tsr_pipeline_find_starts(graph->arena, order);
   all.of_stage = tsr_arena_array(graph->arena, tsr_program *, order->stages);
+  const tsr_program shared = {
+      .graph = graph, .lowering = *how, .order = order, .readers = count_readers(graph)};
+  assert(order->microbatches == how->microbatches);
   for (int s = 0; s < order->stages; s++)
-    all.of_stage[s] = make_program(graph, how, order, &starts, s, target);
+    all.of_stage[s] = make_program(&shared, &starts, s, target);
   return all;
 }

@@ -135,7 +135,7 @@ static int adder_of(const overlap *o, int part, int task) {
  * section that adds it to those of other microbatches. */
 static bool is_for_update(const overlap *o, int value, tsr_section section) {
   const tsr_graph *g = o->p->graph;
-  for (int i = 0; i < g->nodes_count; i++) {
+  for (int i = g->values[value].node + 1; i < g->nodes_count; i++) {
     const tsr_node *n = &g->nodes[i];
     bool adds = n->op == TSR_OP_ACCUMULATE && n->section == section;
     if (n->section == TSR_UPDATE || adds || !tsr_program_has_node(o->p, i)) continue;

@@ -59,11 +59,8 @@ bool tsr_program_is_alias(const tsr_program *p, int node) {
 }
 
 bool tsr_program_has_stage(const tsr_program *p, int virtual_stage, int *ret_chunk) {
-  int stage;
-  *ret_chunk = 0;
-  if (virtual_stage == TSR_EVERY_STAGE) return true;
-  tsr_pipeline_locate(p->order, virtual_stage, &stage, ret_chunk);
-  return stage == p->stage;
+  *ret_chunk = virtual_stage == TSR_EVERY_STAGE ? 0 : p->chunk_of[virtual_stage];
+  return *ret_chunk >= 0;
 }
 
 bool tsr_program_has_node(const tsr_program *p, int node) {

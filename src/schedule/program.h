@@ -139,6 +139,7 @@ typedef struct {
   tsr_lowering lowering;
   const tsr_pipeline *order;
   int stage;
+  const int *chunk_of; /* per virtual stage: which chunk of this stage it is, or -1 */
   tsr_task *tasks;
   int tasks_count;
   tsr_part *parts;

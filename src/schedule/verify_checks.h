@@ -29,6 +29,7 @@ typedef struct {
   int *transfers;   /* their nodes */
   int transfers_count;
   struct tsr_verify_proved *proved; /* of sums and norms */
+  const int *readers; /* per value: inputs of nodes and outputs of the graph; NULL: not counted */
 } tsr_verify;
 
 /* Tasks of which all that a check depends on is the same bytes are checked once, in whatever
@@ -42,10 +43,9 @@ bool tsr_verify_lists(tsr_verify *v, tsr_verify_subject *s); /* also finds owner
 bool tsr_verify_tensors(tsr_verify *v, const tsr_verify_subject *s);
 bool tsr_verify_tasks(tsr_verify *v, const tsr_verify_subject *s);
 /* Expands a fused task against the graph: the nodes that it covers, its operands, and that nobody
- * else reads what it elides. `readers`: per value, as tsr_verify_readers has it. */
-bool tsr_verify_fused(tsr_verify *v, const tsr_verify_subject *s, int task, const int *readers);
+ * else reads what it elides. */
+bool tsr_verify_fused(tsr_verify *v, const tsr_verify_subject *s, int task);
 bool tsr_verify_casts(tsr_verify *v, const tsr_verify_subject *s, int task);
-int *tsr_verify_readers(const tsr_verify *v); /* per value: reads by nodes and outputs; brief */
 void tsr_verify_sums(tsr_verify *v, const tsr_verify_subject *s);
 void tsr_verify_norm(tsr_verify *v, const tsr_verify_subject *s, int task);
 void tsr_verify_memory(tsr_verify *v, const tsr_verify_subject *s);

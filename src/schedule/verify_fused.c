@@ -7,13 +7,11 @@ typedef struct {
   tsr_verify *v;
   const tsr_verify_subject *s;
   const tsr_task *t;
-  const int *readers;
   int task;
 } check;
 
-int *tsr_verify_readers(const tsr_verify *v) {
-  const tsr_graph *g = v->graph;
-  int *readers = tsr_arena_array(v->brief, int, g->values_count + 1);
+static const int *count_readers(tsr_arena *arena, const tsr_graph *g) {
+  int *readers = tsr_arena_array(arena, int, g->values_count + 1);
   for (int i = 0; i < g->nodes_count; i++)
     for (int k = 0; k < g->nodes[i].inputs_count; k++) readers[g->nodes[i].inputs[k]]++;
   for (int i = 0; i < g->outputs_count; i++) readers[g->outputs[i].value]++;
@@ -118,7 +116,7 @@ static bool check_outputs(const check *c) {
     for (int o = 0; o < node_at(c, i)->outputs_count; o++) {
       int value = node_at(c, i)->outputs[o], inside = reads_inside(c, value);
       bool absent = c->s->p->tensors[value].segment == TSR_SEGMENT_ABSENT;
-      if (absent && inside && inside < c->readers[value]) {
+      if (absent && inside && inside < c->v->readers[value]) {
         tsr_verify_say_task(
             c->v, c->s, c->task, -1, "it elides '%s', which others read", name_of(c, value));
         return false;
@@ -133,7 +131,8 @@ static bool check_outputs(const check *c) {
   return false;
 }
 
-bool tsr_verify_fused(tsr_verify *v, const tsr_verify_subject *s, int task, const int *readers) {
-  check c = {v, s, &s->p->tasks[task], readers, task};
+bool tsr_verify_fused(tsr_verify *v, const tsr_verify_subject *s, int task) {
+  check c = {v, s, &s->p->tasks[task], task};
+  if (!v->readers) v->readers = count_readers(v->arena, v->graph);
   return check_nodes(&c) && check_inputs(&c) && check_outputs(&c);
 }

@@ -8,7 +8,6 @@ typedef struct {
   tsr_verify *v;
   const tsr_verify_subject *s;
   const tsr_program *p;
-  const int *readers; /* per value */
 } check;
 
 static bool is_move(tsr_op op) {
@@ -284,7 +283,7 @@ static bool check_node(const check *c, int task) {
           c->v, c->s, task, -1, "its node is '%s' under another name, which needs no task",
           name_of(c, n->inputs[0])))
     return false;
-  if (t->fused) return tsr_verify_fused(c->v, c->s, task, c->readers) && check_tensors(c, task);
+  if (t->fused) return tsr_verify_fused(c->v, c->s, task) && check_tensors(c, task);
   return (axis < 0 || check_placements(c, task)) && check_inputs(c, task) && check_outputs(c, task);
 }
 
@@ -344,7 +343,7 @@ static void check_once(const check *c) {
 }
 
 bool tsr_verify_tasks(tsr_verify *v, const tsr_verify_subject *s) {
-  check c = {v, s, s->p, tsr_verify_readers(v)};
+  check c = {v, s, s->p};
   bool ok = true;
   int before = v->found;
   for (int i = 0; i < s->p->tasks_count && !tsr_verify_is_full(v); i++) ok &= check_task(&c, i);
