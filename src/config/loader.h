@@ -73,7 +73,7 @@ void tsr_section_unknown(tsr_loader *loader, const char *section, const tsr_yaml
 /* As tsr_value_read, of the types STAGES and BLOCKS. */
 bool tsr_stages_read(
     tsr_loader *loader, const tsr_field *field, const char *key, const tsr_yaml *node);
-bool tsr_free_list_read(
+bool tsr_blocks_read(
     tsr_loader *loader, const tsr_field *field, const char *key, const tsr_yaml *node);
 void tsr_pipeline_resolve(tsr_loader *loader);
 

@@ -108,7 +108,7 @@ static bool read_rank(
   return true;
 }
 
-bool tsr_free_list_read(tsr_loader *l, const tsr_field *f, const char *key, const tsr_yaml *node) {
+bool tsr_blocks_read(tsr_loader *l, const tsr_field *f, const char *key, const tsr_yaml *node) {
   if (node->kind == TSR_YAML_NULL) return true;
   if (node->kind == TSR_YAML_SCALAR) return tsr_value_wrong_type(l, f, key, node);
   if (node->count > TSR_STAGES_MAX)

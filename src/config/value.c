@@ -24,7 +24,7 @@ bool tsr_value_read(tsr_loader *l, const tsr_field *f, const char *key, const ts
   case TSR_FIELD_STAGES:
     return tsr_stages_read(l, f, key, node);
   case TSR_FIELD_BLOCKS:
-    return tsr_free_list_read(l, f, key, node);
+    return tsr_blocks_read(l, f, key, node);
   case TSR_FIELD_SOURCES:
     return tsr_sources_read(l, f, key, node);
   case TSR_FIELD_SECTION:

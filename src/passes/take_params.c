@@ -8,7 +8,8 @@
 #include "passes/passes.h"
 #include <string.h>
 
-/* Begins at `*next`, and leaves there what follows: both graphs name most parameters in one order. */
+/* Begins at `*next`, and leaves there what follows: both graphs name most parameters in one
+ * order. */
 static int find_param(const tsr_graph *g, const char *name, int *next) {
   for (int i = 0; i < g->params_count; i++) {
     int p = (*next + i) % g->params_count;

@@ -4,17 +4,17 @@
  * frames for what lives from one action to another
  * breaks: nothing
  *
- * Tasks are walked in an order in which they may run. A tensor takes the smallest free block that
- * holds it when it is written and gives it back after its last use; a map over elements takes over
- * that of its input if nobody reads it later. Where the body runs for several microbatches, what
+ * Tasks are walked in an order in which they may run. A tensor's block begins when it is written
+ * and ends after its last use; a map over elements takes over that of its input if nobody reads it
+ * later. Then all blocks are placed (offsets.h). Where the body runs for several microbatches, what
  * comes out of it (accumulated gradients) and the frames are taken before its first task, so that
  * it can run again under them; what goes into it is given back after its last. Frames are needed
  * when several microbatches are alive at once: where each is done before the next one begins,
  * lifetimes inside the body say it all. */
 #include "base/tree.h"
-#include "schedule/free_list.h"
 #include "schedule/activation_slots.h"
 #include "schedule/fuse.h"
+#include "schedule/offsets.h"
 #include <assert.h>
 #include <string.h>
 
@@ -27,19 +27,21 @@ typedef struct {
   int lag;
   bool out_of; /* written in the body and read after it */
   bool taken;
+  int block; /* of its bytes; -1: none of its own */
 } life;
 
 typedef struct {
   tsr_program *p;
   tsr_arena *arena;
-  tsr_free_list work;
-  int *walk, walk_count;    /* tasks in the order of the plan */
-  int body_begin, body_end; /* of the walk */
-  bool repeats;             /* the body runs for several microbatches */
-  bool straight;            /* and each is done before the next begins */
-  life *lives;              /* per value */
-  int *dead, *next_dead;    /* per time: the values that nobody reads after it, as lists */
-  int frames_end;           /* the time after which nobody needs the frames */
+  tsr_blocks work;
+  int *frame_blocks, *scratch_blocks; /* per frame, per time; -1: none */
+  int *walk, walk_count;              /* tasks in the order of the plan */
+  int body_begin, body_end;           /* of the walk */
+  bool repeats;                       /* the body runs for several microbatches */
+  bool straight;                      /* and each is done before the next begins */
+  life *lives;                        /* per value */
+  int *dead, *next_dead; /* per time: the values that nobody reads after it, as lists */
+  int frames_end;        /* the time after which nobody needs the frames */
   int64_t used[TSR_USES], used_peak;
 } planner;
 
@@ -123,7 +125,7 @@ static void find_owners(planner *m) {
   for (int v = 0; v < p->graph->values_count; v++) {
     int node = p->graph->values[v].node;
     bool alias = node >= 0 && tsr_program_has_node(p, node) && tsr_program_is_alias(p, node);
-    m->lives[v] = (life){.owner = v, .first = -1, .last = -1, .task = -1};
+    m->lives[v] = (life){.owner = v, .first = -1, .last = -1, .task = -1, .block = -1};
     if (alias) m->lives[v].owner = m->lives[p->graph->nodes[node].inputs[0]].owner;
     bool first = node >= 0 && p->graph->values[v].output == 0 && tsr_program_has_node(p, node);
     int in_place = first ? tsr_program_in_place(p, node) : -1;
@@ -231,20 +233,17 @@ static void count_frames(planner *m, int sign) {
 }
 
 static void take_frames(planner *m) {
-  tsr_program *p = m->p;
-  for (int i = 0; i < p->frames_count; i++) {
-    tsr_frame *f = &p->frames[i];
-    if (has_slots(m, i)) f->offset = tsr_free_list_take(&m->work, f->bytes * f->slots);
-    else if (f->segment == TSR_SEGMENT_WORK) f->offset = p->frames[f->pool].offset;
+  m->frame_blocks = tsr_arena_array(m->arena, int, m->p->frames_count + 1);
+  for (int i = 0; i < m->p->frames_count; i++) {
+    const tsr_frame *f = &m->p->frames[i];
+    if (has_slots(m, i)) m->frame_blocks[i] = tsr_block_begin(&m->work, f->bytes * f->slots);
   }
   count_frames(m, 1);
 }
 
 static void give_back_frames(planner *m) {
-  for (int i = 0; i < m->p->frames_count; i++) {
-    const tsr_frame *f = &m->p->frames[i];
-    if (has_slots(m, i)) tsr_free_list_give_back(&m->work, f->offset, f->bytes * f->slots);
-  }
+  for (int i = 0; i < m->p->frames_count; i++)
+    if (has_slots(m, i)) tsr_block_end(&m->work, m->frame_blocks[i]);
   count_frames(m, -1);
 }
 
@@ -265,7 +264,7 @@ static void take_value(planner *m, int value) {
   if (v->taken || m->p->tensors[value].frame >= 0) return;
   if (m->p->tensors[value].segment != TSR_SEGMENT_WORK) return; /* it is kept, and has its place */
   int64_t bytes = bytes_of(m, value);
-  m->p->tensors[value].offset = tsr_free_list_take(&m->work, bytes);
+  v->block = tsr_block_begin(&m->work, bytes);
   m->used[use_of_value(m, value)] += bytes;
   m->p->unplanned_bytes += bytes;
   v->taken = true;
@@ -293,7 +292,7 @@ static int find_predecessor(const planner *m, const tsr_task *t, int time, int i
 /* Hands the bytes of a value that is dead after a task to what the task makes. */
 static void take_over(planner *m, int from, int to) {
   int64_t bytes = bytes_of(m, to);
-  m->p->tensors[to].offset = m->p->tensors[from].offset;
+  m->lives[to].block = m->lives[from].block;
   m->used[use_of_value(m, from)] -= bytes;
   m->used[use_of_value(m, to)] += bytes;
   m->p->unplanned_bytes += bytes;
@@ -312,9 +311,8 @@ static void take_what_comes_out(planner *m) {
 static void give_back_dead(planner *m, int time) {
   for (int v = m->dead[time]; v >= 0; v = m->next_dead[v]) {
     if (!m->lives[v].taken) continue;
-    int64_t bytes = bytes_of(m, v);
-    tsr_free_list_give_back(&m->work, m->p->tensors[v].offset, bytes);
-    m->used[use_of_value(m, v)] -= bytes;
+    tsr_block_end(&m->work, m->lives[v].block);
+    m->used[use_of_value(m, v)] -= bytes_of(m, v);
   }
 }
 
@@ -327,12 +325,31 @@ static void plan_task(planner *m, int time) {
     }
   for (int o = 0; o < t->outputs_count; o++) take_value(m, t->outputs[o].value);
   int64_t scratch = aligned(t->scratch_bytes);
-  t->scratch_offset = scratch ? tsr_free_list_take(&m->work, scratch) : 0;
+  m->scratch_blocks[time] = scratch ? tsr_block_begin(&m->work, scratch) : -1;
   m->used[TSR_USE_SCRATCH] += scratch;
   count_peak(m, m->walk[time]);
-  if (scratch) tsr_free_list_give_back(&m->work, t->scratch_offset, scratch);
+  if (scratch) tsr_block_end(&m->work, m->scratch_blocks[time]);
   m->used[TSR_USE_SCRATCH] -= scratch;
   give_back_dead(m, time);
+}
+
+/* The blocks' offsets, to what lies in them. */
+static void bind_offsets(planner *m) {
+  tsr_program *p = m->p;
+  const tsr_block *blocks = m->work.blocks;
+  for (int i = 0; i < p->frames_count; i++) {
+    tsr_frame *f = &p->frames[i];
+    if (f->segment == TSR_SEGMENT_WORK) f->offset = blocks[m->frame_blocks[f->pool]].offset;
+  }
+  for (int v = 0; v < p->graph->values_count; v++) {
+    tsr_tensor *t = &p->tensors[v];
+    if (m->lives[v].block >= 0) t->offset = blocks[m->lives[v].block].offset;
+    else if (m->lives[v].owner == v && t->frame >= 0) t->offset += p->frames[t->frame].offset;
+  }
+  for (int time = 0; time < m->walk_count; time++) {
+    int block = m->scratch_blocks[time];
+    p->tasks[m->walk[time]].scratch_offset = block >= 0 ? blocks[block].offset : 0;
+  }
 }
 
 void tsr_program_plan_memory(tsr_program *program) {
@@ -343,6 +360,7 @@ void tsr_program_plan_memory(tsr_program *program) {
   find_lifetimes(&m);
   make_frames(&m);
   list_dead(&m);
+  m.scratch_blocks = tsr_arena_array(m.arena, int, m.walk_count + 1);
   for (int time = 0; time < m.walk_count; time++) {
     if (time == m.body_begin) {
       take_what_comes_out(&m);
@@ -351,8 +369,6 @@ void tsr_program_plan_memory(tsr_program *program) {
     plan_task(&m, time);
     if (time == m.frames_end && m.body_end > m.body_begin) give_back_frames(&m);
   }
-  for (int v = 0; v < program->graph->values_count; v++)
-    if (m.lives[v].owner == v && program->tensors[v].frame >= 0)
-      program->tensors[v].offset += program->frames[program->tensors[v].frame].offset;
-  program->bytes[TSR_SEGMENT_WORK] = m.work.top;
+  program->bytes[TSR_SEGMENT_WORK] = tsr_blocks_place(&m.work, m.used_peak);
+  bind_offsets(&m);
 }

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "schedule/offsets.h"
+#include "schedule/free_list.h"
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void add_event(tsr_blocks *b, int block) {
+  tsr_arena_grow(
+      b->arena, (void **)&b->events, sizeof *b->events, b->events_count, &b->events_capacity);
+  b->events[b->events_count++] = block;
+}
+
+int tsr_block_begin(tsr_blocks *b, int64_t size) {
+  tsr_arena_grow(b->arena, (void **)&b->blocks, sizeof *b->blocks, b->count, &b->capacity);
+  b->blocks[b->count] = (tsr_block){.size = size, .begin = b->events_count, .end = INT_MAX};
+  add_event(b, b->count);
+  return b->count++;
+}
+
+void tsr_block_end(tsr_blocks *b, int block) {
+  b->blocks[block].end = b->events_count;
+  add_event(b, block);
+}
+
+static int64_t place_by_time(tsr_blocks *b) {
+  tsr_free_list list = {.arena = b->arena};
+  for (int i = 0; i < b->events_count; i++) {
+    tsr_block *block = &b->blocks[b->events[i]];
+    if (block->begin == i) block->offset = tsr_free_list_take(&list, block->size);
+    else tsr_free_list_give_back(&list, block->offset, block->size);
+  }
+  return list.top;
+}
+
+/* The largest first; of one size, the one that begins first, so that the order is total. */
+static int compare_sizes(const void *x, const void *y) {
+  const tsr_block *a = *(tsr_block *const *)x, *b = *(tsr_block *const *)y;
+  if (a->size != b->size) return a->size < b->size ? 1 : -1;
+  return a->begin < b->begin ? -1 : 1;
+}
+
+/* Inserts a block into those placed before, which are sorted by offset, at the lowest offset that
+ * none of them occupies while it lives. */
+static int64_t place_lowest(tsr_block **placed, int count, tsr_block *block) {
+  int64_t offset = 0;
+  int at = 0;
+  for (; at < count; at++) {
+    const tsr_block *p = placed[at];
+    if (p->begin > block->end || p->end < block->begin) continue;
+    if (p->offset >= offset + block->size) break;
+    if (p->offset + p->size > offset) offset = p->offset + p->size;
+  }
+  block->offset = offset;
+  while (at > 0 && placed[at - 1]->offset > offset) at--;
+  memmove(placed + at + 1, placed + at, sizeof *placed * (size_t)(count - at));
+  placed[at] = block;
+  return offset + block->size;
+}
+
+/* Gives up where it needs no less than `limit`. */
+static int64_t place_by_size(tsr_blocks *b, int64_t limit) {
+  tsr_block **sorted = tsr_arena_array(b->arena, tsr_block *, b->count + 1);
+  tsr_block **placed = tsr_arena_array(b->arena, tsr_block *, b->count + 1);
+  int64_t top = 0;
+  for (int i = 0; i < b->count; i++) sorted[i] = &b->blocks[i];
+  qsort(sorted, (size_t)b->count, sizeof(tsr_block *), compare_sizes);
+  for (int i = 0; i < b->count && top < limit; i++) {
+    int64_t end = place_lowest(placed, i, sorted[i]);
+    if (end > top) top = end;
+  }
+  return top;
+}
+
+int64_t tsr_blocks_place(tsr_blocks *b, int64_t lower_bound) {
+  int64_t by_time = place_by_time(b);
+  if (by_time <= lower_bound) return by_time;
+  int64_t by_size = place_by_size(b, by_time);
+  return by_size < by_time ? by_size : place_by_time(b);
+}

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Offsets in one buffer for blocks whose lifetimes are all known before the first one is placed. */
+#ifndef TSR_SCHEDULE_OFFSETS_H
+#define TSR_SCHEDULE_OFFSETS_H
+#include "base/arena.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Alive from event `begin` until event `end`. */
+typedef struct {
+  int64_t size, offset;
+  int begin, end;
+} tsr_block;
+
+typedef struct {
+  tsr_arena *arena;
+  tsr_block *blocks;
+  int *events; /* per event: the block that begins or ends */
+  int count, capacity, events_count, events_capacity;
+} tsr_blocks;
+
+/* Records that a block is needed from now on, and until now. Sizes are multiples of 64. A block
+ * that never ends is alive until the last event. */
+int tsr_block_begin(tsr_blocks *blocks, int64_t size);
+void tsr_block_end(tsr_blocks *blocks, int block);
+
+/* Gives every block an offset such that no two that are alive at once overlap, and returns the
+ * bytes of the buffer. Of two orders it keeps the one that needs less: by time into the smallest
+ * free gap, and by size, the largest first, at the lowest offset that is free for the lifetime
+ * (greedy by size of Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net
+ * Inference", 2020). The second is only tried where the first needs more than `lower_bound`. */
+int64_t tsr_blocks_place(tsr_blocks *blocks, int64_t lower_bound);
+
+#endif

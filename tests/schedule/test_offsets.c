@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Offsets of blocks with random lifetimes: every pair is compared, and the buffer holds them all. */
+#include "schedule/offsets.h"
+#include "tests/check.h"
+#include <limits.h>
+
+enum { MOST = 60 };
+
+static uint64_t draw(uint64_t *state, uint64_t below) {
+  *state = *state * 6364136223846793005u + 1442695040888963407u;
+  return (*state >> 33) % below;
+}
+
+static int64_t most_alive(const tsr_blocks *b) {
+  int64_t most = 0;
+  for (int e = 0; e < b->events_count; e++) {
+    int64_t alive = 0;
+    for (int i = 0; i < b->count; i++)
+      if (b->blocks[i].begin <= e && e < b->blocks[i].end) alive += b->blocks[i].size;
+    if (alive > most) most = alive;
+  }
+  return most;
+}
+
+static void check_pairs(const tsr_blocks *b, int64_t bytes) {
+  for (int i = 0; i < b->count; i++) {
+    const tsr_block *x = &b->blocks[i];
+    CHECK(x->offset >= 0 && x->offset % 64 == 0 && x->offset + x->size <= bytes);
+    for (int k = 0; k < i; k++) {
+      const tsr_block *y = &b->blocks[k];
+      bool together = x->begin < y->end && y->begin < x->end;
+      bool overlap = x->offset < y->offset + y->size && y->offset < x->offset + x->size;
+      CHECK(!together || !overlap);
+    }
+  }
+}
+
+static tsr_blocks draw_blocks(tsr_arena *arena, uint64_t seed) {
+  tsr_blocks b = {.arena = arena};
+  int alive[MOST], count = 0;
+  for (int i = 0; i < MOST; i++) {
+    while (count && draw(&seed, 3) == 0) {
+      int at = (int)draw(&seed, (uint64_t)count);
+      tsr_block_end(&b, alive[at]);
+      alive[at] = alive[--count];
+    }
+    alive[count++] = tsr_block_begin(&b, 64 * (int64_t)(1 + draw(&seed, draw(&seed, 4) ? 8 : 200)));
+  }
+  while (count > 2) tsr_block_end(&b, alive[--count]); /* two never end */
+  return b;
+}
+
+/* By time, the small one that stays cuts the freed block in two, and the last one fits in neither
+ * part; by size, all lie in as many bytes as are alive at once. */
+static void test_fragments(tsr_arena *arena) {
+  tsr_blocks b = {.arena = arena};
+  int first = tsr_block_begin(&b, 128);
+  tsr_block_begin(&b, 64);
+  tsr_block_end(&b, first);
+  int small = tsr_block_begin(&b, 64);
+  tsr_block_begin(&b, 64);
+  tsr_block_end(&b, small);
+  tsr_block_begin(&b, 128);
+  CHECK_INT(most_alive(&b), 256);
+  CHECK_INT(tsr_blocks_place(&b, 0), 256);
+  check_pairs(&b, 256);
+}
+
+int main(void) {
+  int reached = 0;
+  tsr_arena *arena = tsr_arena_new();
+  test_fragments(arena);
+  tsr_blocks none = {.arena = arena};
+  CHECK_INT(tsr_blocks_place(&none, 0), 0);
+  for (uint64_t seed = 1; seed <= 300; seed++) {
+    tsr_blocks b = draw_blocks(arena, seed), again = draw_blocks(arena, seed);
+    int64_t least = most_alive(&b), by_time = tsr_blocks_place(&again, INT64_MAX);
+    int64_t bytes = tsr_blocks_place(&b, least);
+    CHECK(bytes >= least && bytes <= by_time);
+    check_pairs(&b, bytes);
+    check_pairs(&again, by_time);
+    reached += bytes == least && by_time > least;
+  }
+  CHECK(reached > 20);
+  tsr_arena_free(arena);
+  return check_done("offsets");
+}
