@@ -53,12 +53,12 @@ typedef struct {
 } tsr_attention;
 
 /* Context-parallel attention (ring attention, Liu et al. 2023): a sequence of `length` positions,
- * of which each of `members` holds a.T = length/members, as `units` equal runs (kernels/ring.h has
- * the layouts and who holds what at which step). A sum over keys (softmax, out, dq) or over queries
- * (dk, dv) is made of one partial result per unit, computed by calls of fixed shape, and merged in
- * base/tree.h's tree over the units; a unit that causality hides wholly is left out. So the bits
- * depend on length, units and data, and not on members, zigzag or items; with one unit they are
- * those of `attention`. Dropout's elements are those of a sequence of `length`. */
+ * of which each of `members` holds a.T = length/members, as `units` equal runs (kernels/ring_sum.h
+ * has the layouts and who holds what at which step). A sum over keys (softmax, out, dq) or over
+ * queries (dk, dv) is made of one partial result per unit, computed by calls of fixed shape, and
+ * merged in base/tree.h's tree over the units; a unit that causality hides wholly is left out. So
+ * the bits depend on length, units and data, and not on members, zigzag or items; with one unit
+ * they are those of `attention`. Dropout's elements are those of a sequence of `length`. */
 typedef struct {
   tsr_attention a; /* T: positions of a member, in q as in k and v */
   int64_t length, units;

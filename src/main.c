@@ -2,9 +2,9 @@
 /* Parses the command line and dispatches. Only main and src/cli print diagnostics and decide the
  * exit code. */
 #include "cli/console.h"
-#include "cli/siblings.h"
-#include "base/disk.h"
-#include "base/file.h"
+#include "cli/launcher_check.h"
+#include "base/file_ops.h"
+#include "base/file_read.h"
 #include "config/manual.h"
 #include "config/print.h"
 #include "config/schema.h"

@@ -12,7 +12,7 @@
 #define TSR_KERNELS_CPU_ATTENTION_H
 #include "kernels/cpu/level.h"
 #include "kernels/cpu/philox.h"
-#include "kernels/cpu/tile.h"
+#include "kernels/cpu/attention_gemm.h"
 
 /* Keys whose scores and whose part of a panel of values stay in the first cache; a multiple of
  * TILE_ROWS and of 16. */

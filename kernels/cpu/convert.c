@@ -2,7 +2,7 @@
 /* Conversions between f32 and the narrower types. The bits are computed with integers, and one f32
  * addition where the result is subnormal: adding a power of two whose last bit is the smallest
  * number of the narrow type makes the addition round (F. Giesen, "Float->half variants", 2012). */
-#include "kernels/cpu/half.h"
+#include "kernels/cpu/bf16.h"
 #include "kernels/cpu/level.h"
 #if defined(__F16C__)
 #include <immintrin.h>

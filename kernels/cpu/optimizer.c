@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* AdamW (Loshchilov & Hutter 2019) and SGD with PyTorch's order of operations. */
-#include "kernels/cpu/half.h"
+#include "kernels/cpu/bf16.h"
 #include "kernels/cpu/level.h"
 #include <assert.h>
 #include <math.h>

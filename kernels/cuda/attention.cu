@@ -5,7 +5,7 @@
  * online softmax (Milakov and Gimelshein 2018): a row's maximum m, its sum l of exp(score - m) and
  * its weighted values are kept, and the latter two are multiplied by exp(m_old - m_new) wherever a
  * tile raises the maximum. */
-#include "kernels/cuda/attention_passes.cuh"
+#include "kernels/cuda/attention_simt_passes.cuh"
 
 template <typename N, int W>
 static __global__ void __launch_bounds__(SIMT_THREADS) attention_forward(

@@ -2,7 +2,7 @@
 /* Attention backward without tensor cores: the probabilities are computed again, tile by tile, from
  * the scores and each row's maximum and sum, once for dq and once for dk and dv, so that every sum
  * is one block's. */
-#include "kernels/cuda/attention_passes.cuh"
+#include "kernels/cuda/attention_simt_passes.cuh"
 
 enum { DELTA_THREADS = 256 };
 

@@ -2,7 +2,7 @@
 /* Attention over units: of a sequence whose members go round a ring (Ring attention, Liu et al.
  * 2023), or of one that is whole. The passes without tensor cores, and what begins and ends them.
  */
-#include "kernels/cuda/attention_passes.cuh"
+#include "kernels/cuda/attention_simt_passes.cuh"
 #include "kernels/cuda/attention_ring.cuh"
 #include <assert.h>
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What a warp adds up with tensor cores, as FlashAttention-2 (Dao 2023): for out a tile of queries
  * over the keys at hand, for dq the same, for dk and dv a tile of keys over the queries at hand. At
- * hand is a whole sequence or one unit of it, as in attention_passes.cuh, whose formulas these are.
+ * hand is a whole sequence or one unit of it, as in attention_simt_passes.cuh, whose formulas these
+ * are.
  *
  * Scores, softmax and sums stay in registers; the scores' layout is that of the left operand of the
  * product that follows. The tile that comes next is fetched meanwhile.
@@ -9,7 +10,7 @@
  * Powers are of 2: the scores have a factor log2(e), and so has a maximum in forward_rows. */
 #ifndef TSR_KERNELS_CUDA_ATTENTION_TENSOR_PASSES_CUH
 #define TSR_KERNELS_CUDA_ATTENTION_TENSOR_PASSES_CUH
-#include "kernels/cuda/tensor.cuh"
+#include "kernels/cuda/mma.cuh"
 
 enum { TENSOR_WARPS = 4, TENSOR_THREADS = TENSOR_WARPS * TENSOR_LANES, TENSOR_KEYS = 64 };
 #define LOG2_E 1.4426950408889634f

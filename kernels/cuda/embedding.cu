@@ -10,7 +10,7 @@
 #include "kernels/cuda/tree.cuh"
 #include <assert.h>
 #define inline inline __host__ __device__
-#include "base/sequence.h"
+#include "base/sequence_layout.h"
 #undef inline
 
 template <typename T>

@@ -17,7 +17,7 @@
  * all else is f32; arithmetic is f32, and a result is rounded once, when it is written. */
 #ifndef TSR_KERNELS_CUDA_KERNELS_H
 #define TSR_KERNELS_CUDA_KERNELS_H
-#include "kernels/cuda/requirements.h"
+#include "kernels/cuda/kernel_limits.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -132,7 +132,7 @@ void tsr_cuda_embedding_backward(
  * each is of. The rows are those of `ndim` dimensions, row-major; each is cut into as many equal
  * intervals as it has units of the batch and, inside those, of positions (1: none). A unit has one
  * interval of each dimension; `leaves` units follow one another, the batch's outermost, each with
- * `sequence` units of positions in the order of the tree's leaves (base/sequence.h). */
+ * `sequence` units of positions in the order of the tree's leaves (base/sequence_layout.h). */
 typedef struct {
   int ndim;
   int64_t size[5], batch[5], positions[5];
@@ -262,8 +262,8 @@ void tsr_cuda_attention_cached(
     tsr_cuda_stream s, tsr_cuda_type type, const tsr_attention_cached *c, void *out, const void *q,
     const void *keys, const void *values);
 
-/* ---- cached.cu: rows of `bytes` each, for C new tokens of each sequence b < B, of which the first
- * counts[b] are real and stand at positions[b] and on; both in device memory ---- */
+/* ---- kv_cache.cu: rows of `bytes` each, for C new tokens of each sequence b < B, of which the
+ * first counts[b] are real and stand at positions[b] and on; both in device memory ---- */
 /* The real rows of x (B,C) go to their positions in out (B,T); the rest of out stays. */
 void tsr_cuda_kv_cache_append(
     tsr_cuda_stream s, void *out, const void *x, const int32_t *positions, const int32_t *counts,
@@ -277,7 +277,7 @@ void tsr_cuda_slice_last(
     tsr_cuda_stream s, void *out, const void *x, const int32_t *counts, int64_t bytes, int64_t B,
     int64_t C);
 
-/* ---- shapes.cu: elements of `bytes` each, a power of 2 up to 16 ---- */
+/* ---- data_movement.cu: elements of `bytes` each, a power of 2 up to 16 ---- */
 void tsr_cuda_zero(tsr_cuda_stream s, void *out, int64_t bytes);
 /* Element (i0, i1, …) of `shape` goes from x[i0*x_step0 + i1*x_step1 + …] to out in its steps;
  * steps NULL: row-major. */

@@ -2,8 +2,8 @@
 /* Files in memory. A file that another process cuts while it is mapped has no bytes behind its new
  * end, and to touch them there is SIGBUS; the handler gives zeros instead and remembers the file.
  */
-#include "base/disk.h"
-#include "base/file.h"
+#include "base/file_ops.h"
+#include "base/file_read.h"
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/folder_lock.h"
-#include "base/disk.h"
-#include "base/file.h"
+#include "base/file_ops.h"
+#include "base/file_read.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

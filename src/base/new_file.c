@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/new_file.h"
-#include "base/disk.h"
-#include "base/file.h"
+#include "base/file_ops.h"
+#include "base/file_read.h"
 #include <errno.h>
 #include <stdatomic.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/plugin.h"
-#include "base/file.h"
+#include "base/file_read.h"
 #include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/folder.h"
-#include "base/disk.h"
-#include "base/file.h"
+#include "base/file_ops.h"
+#include "base/file_read.h"
 #include "base/new_file.h"
-#include "checkpoint/own_files.h"
+#include "checkpoint/removal.h"
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* From sizes to our YAML and to config.json, and out of our configuration. */
 #include "checkpoint/hf_config.h"
-#include "base/file.h"
+#include "base/file_read.h"
 #include "model/build.h"
 #include <inttypes.h>
 #include <math.h>

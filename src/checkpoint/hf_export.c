@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/hf_export.h"
-#include "base/disk.h"
-#include "base/file.h"
+#include "base/file_ops.h"
+#include "base/file_read.h"
 #include "base/folder_lock.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/hf_config.h"
 #include "checkpoint/hf_folder.h"
-#include "checkpoint/hf_sides.h"
+#include "checkpoint/hf_side_files.h"
 #include "checkpoint/reader.h"
 #include "model/model.h"
 #include <errno.h>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/hf_import.h"
-#include "base/file.h"
+#include "base/file_read.h"
 #include "checkpoint/hf_config.h"
 #include "checkpoint/hf_folder.h"
-#include "checkpoint/hf_sides.h"
-#include "checkpoint/writer.h"
+#include "checkpoint/hf_side_files.h"
+#include "checkpoint/folder_writer.h"
 #include "model/model.h"
 #include <inttypes.h>
 #include <math.h>

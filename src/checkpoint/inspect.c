@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/inspect.h"
-#include "base/file.h"
+#include "base/file_read.h"
 #include "checkpoint/folder.h"
 #include <math.h>
 #include <string.h>

@@ -20,7 +20,7 @@
 #include "base/diag.h"
 #include "base/hash.h"
 #include "base/text.h"
-#include "config/recipe.h"
+#include "config/recipe_keys.h"
 #include "graph/graph.h"
 
 enum { TSR_MANIFEST_VERSION = 1 };

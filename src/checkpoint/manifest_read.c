@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Nothing of a manifest is believed before it was compared with the rest of it. */
-#include "base/file.h"
+#include "base/file_read.h"
 #include "base/json.h"
 #include "checkpoint/manifest.h"
 #include <errno.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A checkpoint in other pieces. */
 #include "checkpoint/inspect.h"
-#include "checkpoint/writer.h"
-#include "base/file.h"
+#include "checkpoint/folder_writer.h"
+#include "base/file_read.h"
 #include <string.h>
 
 enum { PORTION = 1 << 20 };

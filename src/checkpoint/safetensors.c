@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/safetensors.h"
-#include "base/file.h"
+#include "base/file_read.h"
 #include "base/json.h"
 #include "base/json_scan.h"
 #include <assert.h>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The command `generate`. */
 #include "cli/trained_model.h"
-#include "base/file.h"
-#include "checkpoint/hf_sides.h"
-#include "data/content.h"
+#include "base/file_read.h"
+#include "checkpoint/hf_side_files.h"
+#include "data/file_kind.h"
 #include "train/chat_template.h"
 #include "train/generate.h"
 #include <string.h>

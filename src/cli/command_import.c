@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The commands `import` and `export`: model folders of Hugging Face. */
 #include "cli/console.h"
-#include "base/file.h"
+#include "base/file_read.h"
 #include "checkpoint/hf_export.h"
 #include "checkpoint/hf_import.h"
 #include <time.h>

@@ -2,7 +2,7 @@
 /* The command `kernels`. */
 #include "cli/console.h"
 #include "cli/kernel_bench/bench.h"
-#include "device/cpu/pool.h"
+#include "device/cpu/thread_pool.h"
 
 /* Without a file, --set alone may say which level. */
 static bool load_config(app *a, setup *s) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Commands that train: train and profile. */
-#include "cli/consistency.h"
+#include "cli/job_consistency.h"
 #include "cli/console.h"
 #include "base/folder_lock.h"
 #include "checkpoint/folder.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/console.h"
-#include "base/file.h"
+#include "base/file_read.h"
 #include "plan/report.h"
 #include "runtime/device_communicators.h"
 #include "train/plan_command.h"

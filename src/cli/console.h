@@ -2,7 +2,7 @@
 /* What commands print, and how they end. */
 #ifndef TSR_CLI_CONSOLE_H
 #define TSR_CLI_CONSOLE_H
-#include "cli/prepare.h"
+#include "cli/run_compile.h"
 
 /* To the standard output; frees the text. */
 void console_print(tsr_text *text);

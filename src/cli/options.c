@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/options.h"
-#include "base/file.h"
+#include "base/file_read.h"
 #include "base/text.h"
 #include "base/uri.h"
 #include "cli/command_sets.h"

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/trained_model.h"
-#include "base/file.h"
+#include "base/file_read.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/load.h"
-#include "cli/consistency.h"
+#include "cli/job_consistency.h"
 #include "cli/console.h"
 #include "train/checkpoint_manager.h"
 #include <string.h>

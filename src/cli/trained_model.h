@@ -4,8 +4,8 @@
 #define TSR_CLI_TRAINED_MODEL_H
 #include "base/hash.h"
 #include "checkpoint/manifest.h"
-#include "cli/prepare.h"
-#include "runtime/process.h"
+#include "cli/run_compile.h"
+#include "runtime/process_state.h"
 
 typedef struct {
   app *a;

@@ -27,8 +27,8 @@ typedef struct {
                                   front */
   int from, to;                /* split dimension before, after; -1 none */
   int by;                      /* ring_shift: from the member so many before, round the ring */
-  bool zigzag;                 /* of `from`: a member's slice is two runs (base/sequence.h) */
-  int64_t element;             /* bytes of one; sums are of f32, what is moved may be anything */
+  bool zigzag;     /* of `from`: a member's slice is two runs (base/sequence_layout.h) */
+  int64_t element; /* bytes of one; sums are of f32, what is moved may be anything */
   const tsr_kernels *k;
 } tsr_collective;
 

@@ -53,7 +53,8 @@ tsr_slice tsr_collective_target_slice(const tsr_collective *c, int from) {
   int64_t whole = tsr_collective_elements(c, c->from, c->ndim), part = whole / blocks;
   int64_t run = part / (c->zigzag ? 2 : 1);
   tsr_view view = {.run = run > 0 ? run : 1, .inner = 1, .outer_step = whole};
-  /* base/sequence.h: the second run is as far from the end as the first one from the beginning. */
+  /* base/sequence_layout.h: the second run is as far from the end as the first one from the
+   * beginning. */
   if (c->zigzag) view.inner = 2, view.inner_step = (2 * blocks - 1 - 2 * block) * run;
   return (tsr_slice){view, block * run};
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Messages between processes. A transport is one table of functions in a plugin, which the program
  * loads when it finds itself started by that launcher (libtessera-openmpi.so, libtessera-mpich.so),
- * or one inside the process for tests (threads.h). It moves bytes and knows neither ranks nor
- * groups: what collectives mean, and the order of every sum, is ours (collective.h).
+ * or one inside the process for tests (transport_threads.h). It moves bytes and knows neither ranks
+ * nor groups: what collectives mean, and the order of every sum, is ours (collective.h).
  *
  * All calls of one transport come from one thread. Messages of one pair of processes with the same
  * tag arrive in the order in which they were sent; others may overtake each other. */

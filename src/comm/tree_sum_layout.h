@@ -3,7 +3,7 @@
  * each a function of the collective and the layout, the same on all processes. */
 #ifndef TSR_COMM_TREE_SUM_LAYOUT_H
 #define TSR_COMM_TREE_SUM_LAYOUT_H
-#include "comm/layout.h"
+#include "comm/group_topology.h"
 #include "comm/slices.h"
 
 /* Elements [begin, end) of a slice, which one process adds; `first`: the round of its first chunk,

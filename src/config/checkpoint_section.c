@@ -2,7 +2,7 @@
 /* The rules over the keys of checkpoints: names from the environment, the time limit, and what a
  * job that comes back needs. */
 #include "base/text.h"
-#include "config/loader.h"
+#include "config/config_internal.h"
 #include <ctype.h>
 #include <math.h>
 #include <stdlib.h>

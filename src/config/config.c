@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "config/config.h"
-#include "base/file.h"
-#include "config/loader.h"
+#include "base/file_read.h"
+#include "config/config_internal.h"
 #include "config/override.h"
 #include <string.h>
 

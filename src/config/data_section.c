@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The keys of the data: one path or several sources, and the rules between them. */
-#include "config/loader.h"
+#include "config/config_internal.h"
 #include <string.h>
 
 static bool

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The lists of the device: the shape of the mesh, the ids of devices, the axes. */
-#include "config/loader.h"
+#include "config/config_internal.h"
 #include <limits.h>
 #include <string.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Sections that stand in files of their own: the path in the tree gives way to the file's contents,
  * so that everything after this reads one tree. */
-#include "config/loader.h"
+#include "config/config_internal.h"
 #include <string.h>
 
 /* A map with the value of one key replaced: nodes may be shared by aliases, so none is changed. */

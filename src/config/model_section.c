@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Finds the model: the sizes' map, its type and its graph file. The sizes themselves are read with
  * the graph file that gives them their meaning. */
-#include "base/file.h"
-#include "config/loader.h"
+#include "base/file_read.h"
+#include "config/config_internal.h"
 #include <string.h>
 
 static const char *const shipped_types[] = {"gpt2", "llama", "qwen3"};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Where the files are that a configuration names. */
-#include "base/file.h"
+#include "base/file_read.h"
 #include "base/uri.h"
-#include "config/loader.h"
+#include "config/config_internal.h"
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>

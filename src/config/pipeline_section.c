@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Pipelines: where stages begin, how many blocks each has, the word for their order, and tt-train's
  * multihost_config, which says the same in other words. */
-#include "config/loader.h"
+#include "config/config_internal.h"
 #include <ctype.h>
 #include <string.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "config/print.h"
-#include "config/loader.h"
+#include "config/config_internal.h"
 #include <ctype.h>
 #include <math.h>
 #include <stddef.h>

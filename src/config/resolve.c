@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The rules over several keys, after each was read by itself. */
-#include "config/loader.h"
+#include "config/config_internal.h"
 #include <string.h>
 
 static bool given(const tsr_loader *l, const char *dotted_key) {

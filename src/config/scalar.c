@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* One scalar against one row of the table. */
 #include "base/uri.h"
-#include "config/loader.h"
+#include "config/config_internal.h"
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The entries of a section against the table. */
-#include "config/loader.h"
+#include "config/config_internal.h"
 #include <string.h>
 
 /* "in training_config", "at the top level" */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Keys that say the same in other words: what the command line says of one stands in place of what
  * a file says of the other. Both of one source contradict each other, which others report. */
-#include "config/loader.h"
+#include "config/config_internal.h"
 #include <string.h>
 
 static const struct {

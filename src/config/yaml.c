@@ -2,7 +2,7 @@
 /* libyaml's events, turned into a tree of nodes. Aliases share the node that they name: the tree is
  * a graph without cycles, and the limits on depth and expansion bound every walk over it. */
 #include "config/yaml.h"
-#include "base/file.h"
+#include "base/file_read.h"
 #include <string.h>
 #include <yaml.h>
 

@@ -90,7 +90,7 @@ const tsr_bpe_added *tsr_bpe_added_find(
 /* The bytes that a vocabulary's letters stand for; false where a letter stands for none. */
 bool tsr_bpe_unmap(const char *text, tsr_text *bytes);
 
-/* ---- bpe_parts.c ---- */
+/* ---- bpe_read_pipeline.c ---- */
 
 /* Everything of a tokenizer.json but its model; the vocabulary is there already. */
 bool tsr_bpe_read_parts(tsr_arena *arena, const cJSON *json, tsr_bpe *bpe, tsr_diags *diags);

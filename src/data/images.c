@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/images.h"
 #include "data/text_files.h"
-#include "base/file.h"
+#include "base/file_read.h"
 
 enum { MAGIC_LABELS = 0x801, MAGIC_IMAGES = 0x803 }; /* unsigned bytes of 1 and of 3 dimensions */
 

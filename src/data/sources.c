@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/sources.h"
-#include "data/content.h"
+#include "data/file_kind.h"
 #include <assert.h>
 #include <string.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/table.h"
-#include "base/file.h"
+#include "base/file_read.h"
 #include "data/text_files.h"
 #include <math.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/text_files.h"
-#include "base/file.h"
+#include "base/file_read.h"
 #include <errno.h>
 #include <glob.h>
 #include <string.h>

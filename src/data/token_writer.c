@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/token_writer.h"
-#include "base/disk.h"
-#include "base/file.h"
-#include "data/token_replace.h"
+#include "base/file_ops.h"
+#include "base/file_read.h"
+#include "data/overwrite_check.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>

@@ -12,7 +12,7 @@ typedef struct tsr_token_writer tsr_token_writer;
 
 /* Begins PATH; of Megatron PATH.bin and PATH.idx, an ending .bin or .idx of `path` aside. 32-bit
  * tokens are u32, in Megatron's files i32. An error where a file is there that is not known to be
- * tokens of this format, unless it `overwrites` (data/token_replace.h). */
+ * tokens of this format, unless it `overwrites` (data/overwrite_check.h). */
 bool tsr_token_writer_open(
     tsr_arena *arena, const char *path, tsr_tokens_as as, bool is_wide, bool overwrites,
     tsr_token_writer **ret, tsr_diags *diags);

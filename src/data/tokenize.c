@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/tokenize.h"
-#include "base/disk.h"
-#include "base/file.h"
+#include "base/file_ops.h"
+#include "base/file_read.h"
 #include "base/folder_lock.h"
 #include "base/new_file.h"
-#include "data/content.h"
+#include "data/file_kind.h"
 #include "data/sources.h"
-#include "data/token_replace.h"
+#include "data/overwrite_check.h"
 #include "data/tokenize_block.h"
 #include <errno.h>
 #include <pthread.h>

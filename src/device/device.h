@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The one device interface: an opened target, on which ranks have memory and tasks run. The CPU
- * (device/cpu/cpu.h) and CUDA devices (device/cuda/cuda.h) implement it.
+ * (device/cpu/cpu.h) and CUDA devices (device/cuda/plugin_abi.h) implement it.
  *
  * The host can read and write a device's memory whenever the device is idle (`wait`), so what
  * happens between steps knows nothing of devices. `why` arguments (TSR_DEVICE_WHY_BYTES) get the
  * reason of a failure, and perhaps a remedy after a newline. */
 #ifndef TSR_DEVICE_DEVICE_H
 #define TSR_DEVICE_DEVICE_H
-#include "device/cpu/pool.h"
+#include "device/cpu/thread_pool.h"
 #include "schedule/geometry.h"
 
 enum { TSR_DEVICE_MEMBERS_MAX = 256, TSR_DEVICE_WHY_BYTES = 512 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Agreement between the processes of a job, before the first step and at its checks. */
 #include "base/hash.h"
-#include "comm/agree.h"
+#include "comm/bootstrap.h"
 #include "job/job.h"
 #include <string.h>
 

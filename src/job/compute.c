@@ -2,9 +2,9 @@
 /* The device that this process computes on: the host's cores, or one of its GPUs. */
 #include "job/compute.h"
 #include "comm/peers.h"
-#include "device/cuda/cuda.h"
+#include "device/cuda/plugin_abi.h"
 #include "runtime/device_communicators.h"
-#include "device/cpu/pool.h"
+#include "device/cpu/thread_pool.h"
 #include <sched.h>
 #include <string.h>
 #include <unistd.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Joining a job. */
 #include "base/memory.h"
-#include "comm/agree.h"
+#include "comm/bootstrap.h"
 #include "comm/peers.h"
 #include "job/internal.h"
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "mesh/choose.h"
-#include "base/file.h"
+#include "base/file_read.h"
 #include <string.h>
 
 static const char *const metal_folders[] = {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "mesh/mesh_internal.h"
-#include "base/file.h"
+#include "base/file_read.h"
 #include <assert.h>
 #include <string.h>
 

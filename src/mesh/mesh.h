@@ -77,8 +77,8 @@ typedef struct tsr_mesh {
 } tsr_mesh;
 
 /* Reads and checks a descriptor. `place`: where the user named the file (for "cannot read"). All
- * mistakes of the text, then those of a group of checks (mesh_checks.c) in one run; what only
- * Tenstorrent's fabric forbids comes as notes. */
+ * mistakes of the text, then those of a group of checks (mesh_check_structure.c) in one run; what
+ * only Tenstorrent's fabric forbids comes as notes. */
 bool tsr_mesh_read(
     tsr_arena *arena, const char *file, tsr_location location, tsr_mesh **ret_mesh,
     tsr_diags *diags);

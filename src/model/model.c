@@ -2,8 +2,8 @@
 /* needs: a configuration. gives: its model's graph, from the shipped folder, the user's file or the
  * training file itself. */
 #include "model/model.h"
-#include "base/disk.h"
-#include "base/file.h"
+#include "base/file_ops.h"
+#include "base/file_read.h"
 #include "base/text.h"
 #include "model/build.h"
 #include <string.h>

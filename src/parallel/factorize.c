@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/mesh_rules.h"
+#include "parallel/rules.h"
 #include <assert.h>
 #include <limits.h>
 #include <string.h>

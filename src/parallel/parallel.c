@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/mesh_rules.h"
+#include "parallel/rules.h"
 
 /* Gives every strategy its dimension. ddp and fsdp stand side by side, and share dp. */
 static void axes_assign(tsr_parallel *p, const tsr_mesh_layout *layout) {

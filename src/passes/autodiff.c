@@ -3,7 +3,7 @@
  * gives: backward nodes after the forward ones, accumulation over microbatches, g->grads
  * breaks: nothing; forward nodes keep their indices */
 #include "passes/autodiff.h"
-#include "passes/gradient_parts.h"
+#include "passes/gradient_terms.h"
 #include "passes/passes.h"
 #include <assert.h>
 #include <string.h>

@@ -112,7 +112,7 @@ bool tsr_pass_check_numbers(const tsr_graph *graph, const tsr_graph *step, tsr_d
 /* An error for an op by which a parameter's padding (rows behind valid0) would be trained. */
 bool tsr_pass_check_padding(const tsr_graph *graph, tsr_diags *diags);
 
-/* The parameters of `whole` for a graph that is a part of it (take_params.c). Error: a parameter
+/* The parameters of `whole` for a graph that is a part of it (share_params.c). Error: a parameter
  * that is not there, or that has another shape or placement there. */
 bool tsr_pass_take_params(tsr_graph *graph, const tsr_graph *whole, tsr_diags *diags);
 
@@ -131,7 +131,7 @@ typedef struct {
   int size[TSR_AXES];
   int64_t units[TSR_AXES]; /* 1 where the axis has none; those of cp are the sequence's */
   int64_t sequence_units;  /* the recipe's, 0 or 1: none */
-  bool zigzag;             /* over cp (base/sequence.h) */
+  bool zigzag;             /* over cp (base/sequence_layout.h) */
   bool is_model;           /* it is trained, or what was trained evaluates or generates */
   bool sequence_parallel;  /* Korthikanti et al., 2022: norms and dropout on a slice of the sequence
                             */

@@ -3,8 +3,8 @@
  * it.
  */
 #include "plan/machine.h"
-#include "base/disk.h"
-#include "base/file.h"
+#include "base/file_ops.h"
+#include "base/file_read.h"
 #include "graph/graph.h"
 #include "plan/machine_units.h"
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 /* Where two states differ: that of the mesh, and that of one rank. */
 #ifndef TSR_PROVE_COMPARE_H
 #define TSR_PROVE_COMPARE_H
-#include "prove/state.h"
+#include "prove/recorded_run.h"
 
 typedef struct {
   const tsr_value *value; /* of the mesh's placed graph */

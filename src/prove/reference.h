@@ -3,7 +3,7 @@
  * Half precision is compared in f32: the same model, recipe and samples without the casts. */
 #ifndef TSR_PROVE_REFERENCE_H
 #define TSR_PROVE_REFERENCE_H
-#include "prove/state.h"
+#include "prove/recorded_run.h"
 
 /* Relative to the interpreter's loss, and to the largest element of a parameter's gradient, which
  * counts as at least a thousandth of the largest element of all gradients: a gradient can cancel

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "report/metrics.h"
-#include "base/disk.h"
-#include "base/file.h"
+#include "base/file_ops.h"
+#include "base/file_read.h"
 #include "base/new_file.h"
 #include "base/text.h"
 #include "base/utf8.h"

@@ -2,8 +2,8 @@
 #ifndef TSR_RUNTIME_EXECUTABLE_H
 #define TSR_RUNTIME_EXECUTABLE_H
 #include "comm/peers.h"
-#include "comm/device_exchange.h"
-#include "comm/pending.h"
+#include "comm/engine_device.h"
+#include "comm/engine_transport.h"
 #include "runtime/device_communicators.h"
 #include "runtime/recorder.h"
 
@@ -187,7 +187,7 @@ void tsr_inputs_ahead(tsr_executable *executable);
 /* The set of staged inputs that the step reads. */
 int tsr_inputs_set(const tsr_executable *executable);
 
-/* ---- scale_losses.c ---- */
+/* ---- underflow_counts.c ---- */
 void tsr_executable_find_scaled(tsr_arena *arena, tsr_executable *executable);
 
 /* ---- control_messages.c: between processes, outside programs ---- */
@@ -274,7 +274,7 @@ void tsr_executable_finish_messages(tsr_executable *executable);
 bool tsr_task_is_from_here(const tsr_task_at *at);
 bool tsr_task_is_for_here(const tsr_task_at *at);
 
-/* ---- device_messages.c: the same messages from device to device ---- */
+/* ---- device_communication.c: the same messages from device to device ---- */
 
 void tsr_executable_plan_device_messages(tsr_arena *arena, tsr_executable *executable);
 int64_t tsr_executable_device_message_bytes(const tsr_executable *executable);

@@ -2,7 +2,7 @@
 /* Steps the ranks of each stage through its program in lockstep, task by task: a device runs a task
  * for all of them. So a collective has all its inputs, because every rank has finished the task
  * before it. Stages take turns: one continues until it needs what another has not sent yet. */
-#include "comm/in_process.h"
+#include "comm/engine_local.h"
 #include "runtime/executable.h"
 #include <assert.h>
 #include <string.h>

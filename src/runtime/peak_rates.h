@@ -4,7 +4,7 @@
 #define TSR_RUNTIME_PEAK_RATES_H
 #include "base/diag.h"
 #include "kernels/kernels.h"
-#include "device/cpu/pool.h"
+#include "device/cpu/thread_pool.h"
 
 /* Of all threads together, a second: fused multiplications and additions of f32 in registers, each
  * counted as two operations; bytes read from memory that no cache holds. 0: not known. */

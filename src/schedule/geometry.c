@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "schedule/geometry.h"
-#include "base/sequence.h"
+#include "base/sequence_layout.h"
 
 /* ---- sizes ---- */
 

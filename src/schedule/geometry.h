@@ -49,7 +49,7 @@ static inline int64_t tsr_tensor_rows(const tsr_tensor *t) {
 }
 /* How many elements lie between neighbours along each dimension. */
 void tsr_tensor_strides(const tsr_tensor *t, int64_t ret_stride[TSR_DIMS_MAX]);
-/* Elements of one block of the first output (reduction.h): all but the units that it keeps apart.
+/* Elements of one block of the first output (sum_order.h): all but the units that it keeps apart.
  * */
 int64_t tsr_task_block_elements(const tsr_task *task);
 /* Leaves of all blocks of the task's sum. */
@@ -73,7 +73,7 @@ int64_t tsr_operand_offset(const tsr_task_call *call, const tsr_tensor *t, int d
 tsr_box tsr_operand_box(const tsr_task_call *call, const tsr_tensor *t);
 /* The same of an activation, whose samples are counted over the whole step. */
 tsr_box tsr_operand_sample_box(const tsr_task_call *call, const tsr_tensor *t);
-/* Whether cp splits a dimension and the part is two runs of it (base/sequence.h). */
+/* Whether cp splits a dimension and the part is two runs of it (base/sequence_layout.h). */
 bool tsr_operand_is_zigzag(const tsr_task_call *call, const tsr_tensor *t, int dim);
 /* That dimension, or -1. */
 int tsr_operand_zigzag_dim(const tsr_task_call *call, const tsr_tensor *t);

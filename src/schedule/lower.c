@@ -3,7 +3,7 @@
  * gives: one stage's tasks in the graph's order, with local shapes and the units that split their
  * sums; the two ends of what moves between stages; the order in which the parts run
  * breaks: nothing */
-#include "schedule/assign.h"
+#include "schedule/assign_target.h"
 #include "schedule/fuse.h"
 #include "schedule/overlap.h"
 #include "schedule/program.h"
@@ -276,7 +276,7 @@ static void place_params(lowering *l) {
 }
 
 /* Segments that live as long as the run: every value that this stage uses (and every parameter that
- * it owns) its place, in the graph's order. Inputs are in frames, which memory.c makes. */
+ * it owns) its place, in the graph's order. Inputs are in frames, which memory_plan.c makes. */
 static void place_sources(lowering *l) {
   bool *used = tsr_arena_array(l->arena, bool, l->g->values_count);
   mark_used(l, used);

@@ -7,7 +7,7 @@
 #include "graph/graph.h"
 #include "schedule/norm_pieces.h"
 #include "schedule/pipeline.h"
-#include "schedule/reduction.h"
+#include "schedule/sum_order.h"
 
 /* A rank's memory: one buffer a segment. The first four are laid out in the order of the graph's
  * values, CACHE (what TSR_FACT_KEPT keeps) in that of its nodes; WORK is planned by lifetimes. */
@@ -127,7 +127,7 @@ typedef struct {
   int64_t batch_units;    /* of one rank's microbatch */
   int64_t tp_units;       /* of one rank */
   int64_t sequence_units; /* of one rank's positions; 0 or 1: they are not cut */
-  bool zigzag;            /* over cp (base/sequence.h) */
+  bool zigzag;            /* over cp (base/sequence_layout.h) */
   int64_t microbatches;
   bool overlap;          /* collectives over dp run beside other tasks */
   int64_t bucket_bytes;  /* of which so many bytes begin together */
@@ -165,8 +165,8 @@ typedef struct {
 
 struct tsr_target;
 /* Turns each stage's part of a placed graph into a program: local shapes, tasks, units, then
- * offsets (memory.c). Collectives over an axis of size 1, and reshapes, become other names of the
- * same bytes. The order's microbatches are the lowering's. `target`: what the programs are for
+ * offsets (memory_plan.c). Collectives over an axis of size 1, and reshapes, become other names of
+ * the same bytes. The order's microbatches are the lowering's. `target`: what the programs are for
  * (target.h). */
 tsr_programs tsr_programs_make(
     const tsr_graph *graph, const tsr_lowering *lowering, const tsr_pipeline *order,
@@ -198,7 +198,7 @@ bool tsr_program_has_stage(const tsr_program *program, int virtual_stage, int *r
 /* Whether this stage runs a node. */
 bool tsr_program_has_node(const tsr_program *program, int node);
 
-/* The record of a node's sum on each rank (schedule/reduction.h), and of a gradient's norm. */
+/* The record of a node's sum on each rank (schedule/sum_order.h), and of a gradient's norm. */
 tsr_reduction tsr_reduction_of(const tsr_program *program, int node);
 const tsr_norm_pieces *tsr_norm_pieces_of(const tsr_program *program, int node);
 

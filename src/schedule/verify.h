@@ -12,7 +12,7 @@
  *   - The members of a group run the same collectives over its axis in the same order; every send
  *     has its receive, and every receive its send.
  *   - No circle of waits closes: the ranks' waits are gone through until all have ended.
- *   - Sums are made of the recipe's units: each task's record (schedule/reduction.h) sums every row
+ *   - Sums are made of the recipe's units: each task's record (schedule/sum_order.h) sums every row
  *     once, in the unit that the row's position in the whole tensor is in, on every rank; operands
  *     are split alike, lengths divide, and a rank's units are a subtree of the recipe's. The pieces
  *     of a gradient's norm (schedule/norm_pieces.h) are each rank's part of it.

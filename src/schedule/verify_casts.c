@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The copies in which a kernel reads and writes operands in another type (assign.h). */
+/* The copies in which a kernel reads and writes operands in another type (assign_target.h). */
 #include "schedule/verify_checks.h"
 
 typedef struct {

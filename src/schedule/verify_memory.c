@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Goes through a whole step of one program with a memory that knows what every byte holds.
  *
- * A cell (verify_cells.c) knows the last write to it, and a write what it wrote: a value, of which
- * microbatch. A task's inputs must be what its graph says,
- * whole. What other ranks may still read or write (sends, collectives that have only begun) is held
- * until the wait for it, and nobody may write there. */
+ * A cell (verify_memory_cells.c) knows the last write to it, and a write what it wrote: a value, of
+ * which microbatch. A task's inputs must be what its graph says, whole. What other ranks may still
+ * read or write (sends, collectives that have only begun) is held until the wait for it, and nobody
+ * may write there. */
 #include "schedule/fuse.h"
 #include "schedule/verify_checks.h"
 

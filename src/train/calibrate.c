@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/calibrate.h"
-#include "base/disk.h"
-#include "base/file.h"
+#include "base/file_ops.h"
+#include "base/file_read.h"
 #include "base/new_file.h"
 #include "plan/estimate.h"
-#include "plan/fit.h"
+#include "plan/machine_regression.h"
 #include "runtime/recorder.h"
 #include "train/compile.h"
 #include <math.h>

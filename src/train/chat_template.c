@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/chat_template.h"
-#include "base/file.h"
+#include "base/file_read.h"
 #include "base/json.h"
 #include <ctype.h>
 #include <string.h>

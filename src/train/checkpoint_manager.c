@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/checkpoint_manager.h"
-#include "base/file.h"
+#include "base/file_read.h"
 #include "base/memory.h"
 #include "checkpoint/folder.h"
-#include "checkpoint/hf_sides.h"
+#include "checkpoint/hf_side_files.h"
 #include "checkpoint/load.h"
 #include "config/print.h"
 #include <limits.h>

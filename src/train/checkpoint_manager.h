@@ -3,7 +3,7 @@
  * recipe stopped), and the checkpoints that it leaves. */
 #ifndef TSR_TRAIN_CHECKPOINT_MANAGER_H
 #define TSR_TRAIN_CHECKPOINT_MANAGER_H
-#include "checkpoint/save.h"
+#include "checkpoint/saver.h"
 #include "train/compile.h"
 #include "train/out_folder.h"
 #include "train/run_data.h"

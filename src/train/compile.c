@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/compile.h"
 #include "schedule/verify.h"
-#include "train/sequence_units.h"
+#include "train/sequence_reduction_units.h"
 #include <string.h>
 
 /* A multiple of dp where its ranks share the samples out. */
@@ -150,7 +150,7 @@ tsr_compile_model(const tsr_compile_options *o, tsr_compile_purpose purpose, int
   return model;
 }
 
-/* Each row of a microbatch's activations is planned for by itself (schedule/verify_rows.c). */
+/* Each row of a microbatch's activations is planned for by itself (schedule/verify_sum_rows.c). */
 static bool check_rows(
     const tsr_compile_options *o, tsr_compile_purpose purpose, int64_t batch, int64_t sequence,
     tsr_diags *diags) {

@@ -6,7 +6,7 @@
 #include "parallel/parallel.h"
 #include "passes/passes.h"
 #include "schedule/target.h"
-#include "train/pipeline.h"
+#include "train/pipeline_partition.h"
 
 typedef enum { TSR_COMPILE_TRAIN, TSR_COMPILE_EVALUATE, TSR_COMPILE_GENERATE } tsr_compile_purpose;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/data_paths.h"
-#include "base/file.h"
+#include "base/file_read.h"
 #include <string.h>
 
 enum { FOLDERS_ABOVE = 3 };

@@ -2,7 +2,7 @@
 /* A hand-written graph without a loss: once forward, its outputs printed and written as NumPy
  * files. */
 #include "train/trainer.h"
-#include "base/file.h"
+#include "base/file_read.h"
 #include "base/memory.h"
 #include "base/new_file.h"
 #include <math.h>

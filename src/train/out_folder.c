@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/out_folder.h"
-#include "base/disk.h"
-#include "base/file.h"
+#include "base/file_ops.h"
+#include "base/file_read.h"
 #include "base/new_file.h"
 #include "checkpoint/folder.h"
 #include "config/print.h"
@@ -18,8 +18,8 @@ static bool has_bytes(const char *path) {
   return !stat(path, &info) && info.st_size > 0;
 }
 
-/* What may be another when a run goes on, as in config/recipe.c: where the work is done, how far it
- * goes, and what is shown of it. */
+/* What may be another when a run goes on, as in config/recipe_keys.c: where the work is done, how
+ * far it goes, and what is shown of it. */
 static bool may_change(const char *section, const char *key, int length) {
   static const char *const sections[] = {"device_config", "mesh",        "eval_config",
                                          "schedule",      "pipeline",    "zero",

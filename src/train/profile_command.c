@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/profile_command.h"
-#include "base/file.h"
+#include "base/file_read.h"
 #include "report/chrome_trace.h"
 #include "report/profile.h"
 

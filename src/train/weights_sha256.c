@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/memory.h"
-#include "report/sha256.h"
+#include "base/sha256.h"
 #include "train/trainer.h"
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/checkpoint/hf_session.h"
-#include "base/file.h"
+#include "base/file_read.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/load.h"
 #include "train/compile.h"

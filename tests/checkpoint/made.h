@@ -2,7 +2,7 @@
 /* Checkpoints made by hand, and the text of a manifest with the right hash in front. */
 #ifndef TSR_TESTS_CHECKPOINT_MADE_H
 #define TSR_TESTS_CHECKPOINT_MADE_H
-#include "checkpoint/writer.h"
+#include "checkpoint/folder_writer.h"
 #include <assert.h>
 #include <string.h>
 

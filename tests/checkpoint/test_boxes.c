@@ -3,7 +3,7 @@
  * what is read back, in other boxes and dtypes, from there or from a checkpoint in other shards,
  * are the elements that a plain loop finds. */
 #include "../data/scratch.h"
-#include "base/file.h"
+#include "base/file_read.h"
 #include "checkpoint/inspect.h"
 #include "made.h"
 #include "tests/check.h"

@@ -5,7 +5,7 @@
  */
 #include "../data/scratch.h"
 #include "../faults/runner.h"
-#include "base/file.h"
+#include "base/file_read.h"
 #include "checkpoint/reader.h"
 #include "tests/check.h"
 #include <fcntl.h>

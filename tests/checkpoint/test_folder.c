@@ -2,7 +2,7 @@
 /* A run's folder of checkpoints: what is in it, the newest that can be read, what is thrown away,
  * who has it, what a killed run leaves in it. */
 #include "../data/scratch.h"
-#include "base/file.h"
+#include "base/file_read.h"
 #include "checkpoint/folder.h"
 #include "made.h"
 #include "tests/check.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Models that transformers wrote (scripts/make_hf_models), imported: the same logits; and exported:
  * the same bytes, in one file or in shards, or rounded to another dtype. */
-#include "base/file.h"
+#include "base/file_read.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/hf_config.h"
 #include "checkpoint/hf_export.h"

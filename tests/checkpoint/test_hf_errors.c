@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Folders that are not as they should be: exact texts, and nothing is left behind. What old files
  * have beside the weights is left out without a word. */
-#include "base/file.h"
+#include "base/file_read.h"
 #include "checkpoint/hf_export.h"
 #include "checkpoint/hf_folder.h"
 #include "checkpoint/hf_import.h"
-#include "checkpoint/writer.h"
+#include "checkpoint/folder_writer.h"
 #include "tests/check.h"
 #include "tests/data/scratch.h"
 

@@ -5,7 +5,7 @@
  * round's time is the slowest process's: everybody begins together. */
 #include "base/arena.h"
 #include "comm/algorithm.h"
-#include "comm/pending.h"
+#include "comm/engine_transport.h"
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>

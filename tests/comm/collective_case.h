@@ -4,9 +4,9 @@
 #ifndef TSR_TESTS_COMM_COLLECTIVE_CASE_H
 #define TSR_TESTS_COMM_COLLECTIVE_CASE_H
 #include "comm/algorithm.h"
-#include "comm/device_exchange.h"
-#include "comm/in_process.h"
-#include "comm/pending.h"
+#include "comm/engine_device.h"
+#include "comm/engine_local.h"
+#include "comm/engine_transport.h"
 
 enum { CASE_MEMBERS_MAX = 24, CASE_PROCESSES_MAX = 16 };
 

@@ -2,7 +2,7 @@
 /* Agreements among more processes than any array was made for: what every process sends reaches the
  * others, one that says nothing is named, and one that fails ends it. The other processes are a
  * stub: process w sends w + 7. */
-#include "comm/agree.h"
+#include "comm/bootstrap.h"
 #include "tests/check.h"
 #include <string.h>
 

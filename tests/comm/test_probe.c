@@ -2,7 +2,7 @@
 /* What started this process, which plugin that needs, and what is said when it is not to be had.
  * usage: test_probe FOLDER (of the bad plugins) */
 #include "../check.h"
-#include "base/file.h"
+#include "base/file_read.h"
 #include "comm/transport.h"
 #include <stdlib.h>
 #include <sys/stat.h>

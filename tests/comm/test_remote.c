@@ -7,7 +7,7 @@
  *   test_remote launched   by the transport of the launcher (tests/comm/test_remote.sh) */
 #include "../check.h"
 #include "collective_case.h"
-#include "comm/threads.h"
+#include "comm/transport_threads.h"
 #include "fake_net.h"
 #include <malloc.h>
 #include <pthread.h>

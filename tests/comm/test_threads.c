@@ -2,7 +2,7 @@
 /* The transport whose processes are threads: what every transport must do, with delays and without,
  * and what only it can: processes that are silent, gone, or end the job. Runs under TSan as well. */
 #include "../check.h"
-#include "comm/threads.h"
+#include "comm/transport_threads.h"
 #include "processes.h"
 #include <pthread.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Files that a configuration names: beside it, above it, in the working directory, by environment
  * variables and by the tails of their paths. */
-#include "base/file.h"
+#include "base/file_read.h"
 #include "base/new_file.h"
 #include "helper.h"
 #include <sys/stat.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The files that are made from the table of keys are up to date; with --write they are made. */
-#include "base/file.h"
+#include "base/file_read.h"
 #include "base/new_file.h"
 #include "base/text.h"
 #include "config/fields.h"

@@ -7,8 +7,8 @@
 #include "attention_case.h"
 #include <algorithm>
 extern "C" {
-#include "base/sequence.h"
-#include "kernels/ring.h"
+#include "base/sequence_layout.h"
+#include "kernels/ring_sum.h"
 }
 
 enum { SUMS = 3, MEMBERS_MAX = 8 };

@@ -2,7 +2,7 @@
 /* Byte-level BPE: the ids of the tokenizers package, and what holds of all ids. Argument:
  * tests/data/bpe. */
 #include "data/bpe.h"
-#include "base/file.h"
+#include "base/file_read.h"
 #include "data/normalize.h"
 #include "data/tokenizer.h"
 #include "tests/check.h"

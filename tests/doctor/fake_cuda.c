@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A plugin of devices that are not there; $FAKE_CUDA says what is wrong with them. */
-#include "device/cuda/cuda.h"
+#include "device/cuda/plugin_abi.h"
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -12,7 +12,7 @@
  *
  * The run that is hit has no end of its own, so that it does not come to it first, however fast the
  * machine; the one that goes on ends at a step that the first has not reached. */
-#include "base/file.h"
+#include "base/file_read.h"
 #include "job.h"
 #include <signal.h>
 #include <stdio.h>

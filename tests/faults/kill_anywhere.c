@@ -10,7 +10,7 @@
  * run that goes on (without a fault) ends with the weights and the losses of a run that nobody
  * stopped. */
 #include "runner.h"
-#include "base/file.h"
+#include "base/file_read.h"
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runner.h"
-#include "base/file.h"
+#include "base/file_read.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/reader.h"
 #include <fcntl.h>

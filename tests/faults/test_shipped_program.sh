@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # What is installed has no faults: neither the program nor its plugins read the variables of src/base/fault.h and
-# disk_log.h. The program of the tests, which does, shows that this test would see them.
+# file_ops_trace.h. The program of the tests, which does, shows that this test would see them.
 # usage: test_shipped_program.sh PROGRAM PROGRAM_WITH_FAULTS
 set -uo pipefail
 . tests/commands.sh "$1" "$2"

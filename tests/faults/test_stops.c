@@ -4,7 +4,7 @@
  * was not.
  *
  * usage: test_stops PROGRAM */
-#include "base/file.h"
+#include "base/file_read.h"
 #include "checkpoint/folder.h"
 #include "runner.h"
 #include "tests/check.h"

@@ -2,7 +2,7 @@
 /* The ring's bookkeeping by brute force: every coord and step of many shapes. */
 #include "../check.h"
 #include "base/tree.h"
-#include "kernels/ring.h"
+#include "kernels/ring_sum.h"
 
 enum { UNITS_MAX = 128 };
 

@@ -5,7 +5,7 @@
 #include "tests/check.h"
 #include "base/arena.h"
 #include "base/diag.h"
-#include "base/file.h"
+#include "base/file_read.h"
 #include <dirent.h>
 #include <stdlib.h>
 

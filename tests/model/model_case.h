@@ -2,7 +2,7 @@
 /* Building models from texts and files, for the tests of src/model. */
 #ifndef TSR_TESTS_MODEL_CASE_H
 #define TSR_TESTS_MODEL_CASE_H
-#include "base/file.h"
+#include "base/file_read.h"
 #include "model/build.h"
 #include "tests/check.h"
 #include <stdlib.h>

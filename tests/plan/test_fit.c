@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* From measured tasks to a machine: what made the numbers is found again. */
-#include "plan/fit.h"
+#include "plan/machine_regression.h"
 #include "plan/plan.h"
 #include "tests/check.h"
 

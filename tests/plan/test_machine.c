@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Machine descriptions: what is read, what it says of times, and what is written. */
-#include "base/file.h"
+#include "base/file_read.h"
 #include "machine_sample.h"
 #include "plan/machine_units.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Properties of random and of damaged machine descriptions. */
-#include "base/file.h"
+#include "base/file_read.h"
 #include "machine_sample.h"
 #include <limits.h>
 

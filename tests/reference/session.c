@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/reference/session.h"
-#include "base/file.h"
+#include "base/file_read.h"
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Gradient descent on dp 2 x tp 2 ends at the least-squares fit, which the normal equations give in
  * closed form. usage: test_least_squares PROGRAM; runs in the source root. */
-#include "base/file.h"
+#include "base/file_read.h"
 #include "data/table.h"
 #include "tests/check.h"
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Every shipped model compiles into a training program, and what `check` counts are the parameters
  * that its file promises. */
-#include "base/file.h"
+#include "base/file_read.h"
 #include "device/cpu/cpu.h"
 #include "plan/plan.h"
 #include "tests/check.h"

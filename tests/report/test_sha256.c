@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* SHA-256 against FIPS 180-4's examples. */
-#include "report/sha256.h"
+#include "base/sha256.h"
 #include "tests/check.h"
 
 int main(void) {

@@ -2,9 +2,9 @@
 /* When a process does not come: what each of the others says, word for word. Processes are threads
  * here; what the kernel shows of the one at fault is that of a child process which is stopped, dead
  * or asleep, or of a host that cannot be seen. */
-#include "comm/agree.h"
+#include "comm/bootstrap.h"
 #include "comm/peers.h"
-#include "comm/threads.h"
+#include "comm/transport_threads.h"
 #include "harness.h"
 #include "tests/check.h"
 #include <pthread.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Faults in the records of sums (schedule/reduction.h) and of norms (schedule/norm_pieces.h). */
+/* Faults in the records of sums (schedule/sum_order.h) and of norms (schedule/norm_pieces.h). */
 #include "faults.h"
 
 static tsr_reduction *some_sum(mutant *m, tsr_op op) {

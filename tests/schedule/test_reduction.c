@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The tree of a reduction's leaves against its definition: what is even is halved, of what is odd
  * the largest power of two comes first, and each unit is the tree of the next axis' units. */
-#include "schedule/reduction.h"
+#include "schedule/sum_order.h"
 #include "tests/check.h"
 #include <stdio.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 /* Measuring a machine: what comes out is a machine that plans can be made with, whatever the times
  * are; folders that cannot be measured with are refused by name. */
 #include "train/calibrate.h"
-#include "base/file.h"
+#include "base/file_read.h"
 #include "base/new_file.h"
 #include "tests/check.h"
 #include "tests/printed.h"

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Files are opened, made, changed and removed through src/base/disk.h, where tests make each operation fail. Outside
+# Files are opened, made, changed and removed through src/base/file_ops.h, where tests make each operation fail. Outside
 # src/base the functions of the C library that do so are called only where this table says so, with the reason.
 # usage: check_files.sh ROOT
 set -eu
@@ -10,15 +10,15 @@ find src kernels -name '*.[ch]' ! -path 'src/base/*' | sort | xargs awk '
   BEGIN {
     # file, function: how many calls, and why
     allow("src/cli/kernel_bench/bench.c", "mmap", 1, "memory without a file")
-    allow("src/cli/kernel_bench/caches.c", "fopen", 1, "/sys: the sizes of caches")
-    allow("src/checkpoint/writer.c", "sync_file_range", 1, "a hint to the kernel, of which nothing depends")
+    allow("src/cli/kernel_bench/cache_sizes.c", "fopen", 1, "/sys: the sizes of caches")
+    allow("src/checkpoint/folder_writer.c", "sync_file_range", 1, "a hint to the kernel, of which nothing depends")
     allow("src/comm/peers.c", "fopen", 1, "/proc: who a process is")
     allow("src/cli/doctor/subprocess.c", "freopen", 2, "/dev/null for a child that may print")
     allow("src/main.c", "open", 1, "/dev/null for a closed standard stream")
-    allow("src/runtime/process.c", "fopen", 1, "/proc: memory of this process")
+    allow("src/runtime/process_state.c", "fopen", 1, "/proc: memory of this process")
     allow("src/device/cpu/device.c", "fopen", 2, "/proc and /sys: memory of the machine")
     allow("src/train/calibrate.c", "fopen", 1, "/sys: the memory limit")
-    allow("src/cli/consistency.c", "fopen", 1, "/proc: the program itself")
+    allow("src/cli/job_consistency.c", "fopen", 1, "/proc: the program itself")
     words = "(fopen|fdopen|freopen|tmpfile|creat|open|openat|mkstemp|mkdtemp|opendir|fdopendir|scandir|nftw|" \
             "unlink|unlinkat|remove|rename|renameat|link|symlink|mkdir|mkdirat|rmdir|mknod|mkfifo|truncate|ftruncate|" \
             "fallocate|posix_fallocate|mmap|msync|flock|lockf|fsync|fdatasync|sync_file_range|sendfile|pwrite|pread)"
@@ -34,7 +34,7 @@ find src kernels -name '*.[ch]' ! -path 'src/base/*' | sort | xargs awk '
       text = substr(text, RSTART + RLENGTH)
       calls++
       if (++found[FILENAME, word] > allowed[FILENAME, word]) {
-        printf "%s:%d: %s: a file operation outside src/base/disk.h, where no test can make it fail\n", FILENAME, FNR, word
+        printf "%s:%d: %s: a file operation outside src/base/file_ops.h, where no test can make it fail\n", FILENAME, FNR, word
         bad = 1
       }
     }

@@ -45,7 +45,7 @@ THIRD_PARTY = {
     "oniguruma.h": "data",
     "pcre2.h": "data",
     "utf8proc.h": "data",
-    "nettle/": "report",
+    "nettle/": "base",
     "mpi.h": "comm",
     "nccl.h": "comm device",
     "cuda": "device kernels",

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* NVIDIA's GPUs: the driver, the plugin that runs on it, the devices, how they are linked, and
  * NCCL. */
-#include "device/cuda/cuda.h"
+#include "device/cuda/plugin_abi.h"
 #include "cli/doctor/doctor.h"
 #include "cli/doctor/findings.h"
 #include <dlfcn.h>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The host: its cores, and what starts several processes of the program. */
-#include "base/file.h"
+#include "base/file_read.h"
 #include "base/plugin.h"
 #include "comm/transport.h"
 #include "cli/doctor/findings.h"
-#include "device/cpu/pool.h"
+#include "device/cpu/thread_pool.h"
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

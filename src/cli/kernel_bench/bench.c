@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/kernel_bench/bench.h"
-#include "cli/kernel_bench/caches.h"
-#include "device/cpu/pool.h"
+#include "cli/kernel_bench/cache_sizes.h"
+#include "device/cpu/thread_pool.h"
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Generation with a cache (passes/cache.c): rows that come after those of earlier runs. Moves of
+/* Generation with a cache (passes/kv_cache.c): rows that come after those of earlier runs. Moves of
  * whole rows take any dtype. */
 #include "device/cpu/ops.h"
 #include <string.h>

@@ -2,7 +2,7 @@
 /* Shared by the files that bind tasks to the CPU's kernels. */
 #ifndef TSR_DEVICE_CPU_OPS_H
 #define TSR_DEVICE_CPU_OPS_H
-#include "base/sequence.h"
+#include "base/sequence_layout.h"
 #include "base/tree.h"
 #include "device/arguments.h"
 #include "device/cpu/cpu.h"

@@ -108,7 +108,7 @@ static void release_host(void *state, void *memory) {
 
 /* ---- work ---- */
 
-/* The planned copies of a task's operands (schedule/assign.h). */
+/* The planned copies of a task's operands (schedule/assign_target.h). */
 static void cast(const cuda_call *c, const tsr_tensor *to, const tsr_tensor *from, int count) {
   for (int i = 0; i < count; i++)
     if (to[i].dtype != from[i].dtype)

@@ -2,7 +2,7 @@
 /* One device of the plugin, as the runtime needs it. */
 #ifndef TSR_DEVICE_CUDA_DEVICE_H
 #define TSR_DEVICE_CUDA_DEVICE_H
-#include "device/cuda/cuda.h"
+#include "device/cuda/plugin_abi.h"
 #include "device/cuda/ops.h"
 
 /* As in tsr_cuda_table. */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Generation with a cache (passes/cache.c). Positions and counts are inputs of a step, which the
+/* Generation with a cache (passes/kv_cache.c). Positions and counts are inputs of a step, which the
  * kernels read where they lie on the device. */
 #include "device/cuda/ops.h"
 #include <assert.h>

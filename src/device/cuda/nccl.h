@@ -3,7 +3,7 @@
  * needed. They do not block: what does not come in time is a failure, not a hang. */
 #ifndef TSR_DEVICE_CUDA_NCCL_H
 #define TSR_DEVICE_CUDA_NCCL_H
-#include "device/cuda/cuda.h"
+#include "device/cuda/plugin_abi.h"
 #include <cuda_runtime_api.h>
 
 typedef struct cuda_nccl cuda_nccl;

@@ -3,7 +3,7 @@
  * those of the task's geometry; its addresses are the device's. */
 #ifndef TSR_DEVICE_CUDA_OPS_H
 #define TSR_DEVICE_CUDA_OPS_H
-#include "base/sequence.h"
+#include "base/sequence_layout.h"
 #include "base/tree.h"
 #include "device/cuda/scratch.h"
 #include "kernels/cuda/kernels.h"

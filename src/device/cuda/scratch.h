@@ -4,7 +4,7 @@
 #ifndef TSR_DEVICE_CUDA_SCRATCH_H
 #define TSR_DEVICE_CUDA_SCRATCH_H
 #include "device/arguments.h"
-#include "kernels/cuda/requirements.h"
+#include "kernels/cuda/kernel_limits.h"
 
 /* Pieces of a scratch begin at multiples of this. */
 static inline int64_t cuda_aligned(int64_t bytes) { return (bytes + 255) / 256 * 256; }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "device/cuda/cuda.h"
+#include "device/cuda/plugin_abi.h"
 #include "device/cuda/scratch.h"
 
 /* ---- tasks ---- */

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+/* bf16 weights, for the conversions and for the optimizers: branch-free plain C, so that a loop
+ * over them becomes vectors of any width with the same bits. */
+#ifndef TSR_KERNELS_CPU_BF16_H
+#define TSR_KERNELS_CPU_BF16_H
+#include "kernels/cpu/elementary.h"
+#include "kernels/cpu/philox.h"
+#include "kernels/kernels.h"
+
+enum { F32_INFINITY = 0x7F800000, F32_QUIET = 0x00400000, F32_MAGNITUDE = 0x7FFFFFFF };
+
+static inline float bf16_value(uint16_t x) {
+  uint32_t bits = (uint32_t)x << 16;
+  bits |= (int32_t)(bits & F32_MAGNITUDE) > F32_INFINITY ? F32_QUIET : 0;
+  return bits_float((int32_t)bits);
+}
+
+/* Cut to 16 bits after adding `up`, 0..0xFFFF, below the last bit that stays. An infinity has
+ * nothing below, so it passes; a NaN is cut alone, lest it overflow into another number. */
+static inline uint16_t bf16_cut(float x, uint32_t up) {
+  uint32_t bits = (uint32_t)float_bits(x);
+  uint32_t nan = (bits | F32_QUIET) >> 16, rounded = (bits + up) >> 16;
+  return (uint16_t)((int32_t)(bits & F32_MAGNITUDE) > F32_INFINITY ? nan : rounded);
+}
+
+static inline uint16_t bf16_nearest(float x) {
+  return bf16_cut(x, 0x7FFF + ((uint32_t)float_bits(x) >> 16 & 1));
+}
+
+/* Consecutive elements of the global tensor: the index of the first and how many. */
+typedef struct {
+  uint64_t first;
+  int64_t count;
+} box_run;
+
+/* The run that begins at a local element. The trailing dimensions that are whole, and the one
+ * before them, are consecutive. */
+static inline box_run box_run_at(const tsr_box *box, int64_t element) {
+  int64_t length = box->shape[box->ndim - 1];
+  for (int d = box->ndim - 1; d > 0 && box->shape[d] == box->global[d]; d--)
+    length *= box->shape[d - 1];
+  box_run run = {0, length - element % length};
+  uint64_t stride = 1;
+  for (int d = box->ndim - 1; d >= 0; d--) {
+    run.first += (uint64_t)(element % box->shape[d] + box->offset[d]) * stride;
+    stride *= (uint64_t)box->global[d];
+    element /= box->shape[d];
+  }
+  return run;
+}
+
+/* n elements from local element `at` of the box on; x and out are those of that element. */
+static inline void bf16_stochastic(
+    uint16_t *out, const float *x, uint64_t key, const tsr_box *box, int64_t at, int64_t n) {
+  uint32_t words[PHILOX_ELEMENTS];
+  for (int64_t done = 0; done < n;) {
+    box_run run = box_run_at(box, at + done);
+    int64_t skip = (int64_t)(run.first % 4), take = PHILOX_ELEMENTS - skip;
+    if (take > run.count) take = run.count;
+    if (take > n - done) take = n - done;
+    philox_block(words, run.first / 4, key);
+#pragma omp simd
+    for (int64_t i = 0; i < take; i++) out[done + i] = bf16_cut(x[done + i], words[skip + i] >> 16);
+    done += take;
+  }
+}
+
+#endif

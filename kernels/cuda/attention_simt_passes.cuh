@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What a tile adds up without tensor cores: a tile of queries over the keys at hand, for out or for
+ * dq, and a tile of keys over the queries at hand, for dk and dv. At hand is the whole sequence
+ * (attention.cu, attention_backward.cu) or one unit of it (attention_ring.cu), whose positions are
+ * counted from its first one; a.T is its length. The arrays of a call begin there, at one head.
+ *
+ * With f the factors of dropout and dP = dout v^T: dS = P (dP f - delta), P = exp(S - max)/sum,
+ * delta = dout . out = sum_j P dP f; dv = (P f)^T dout, dq = dS k scale, dk = dS^T q scale; the
+ * factor scale comes last. */
+#ifndef TSR_KERNELS_CUDA_ATTENTION_SIMT_PASSES_CUH
+#define TSR_KERNELS_CUDA_ATTENTION_SIMT_PASSES_CUH
+#include "kernels/cuda/attention_simt_tile.cuh"
+
+/* ---- out ---- */
+
+template <int W> struct forward_tile {
+  static constexpr int QUERIES = W > 128 ? 32 : 64, KEYS = QUERIES, STRIDE = W + SIMT_PAD;
+  static constexpr int I = QUERIES / SIMT_SIDE, J = KEYS / SIMT_SIDE;
+  static constexpr size_t FLOATS = (QUERIES + KEYS) * STRIDE + QUERIES * (KEYS + SIMT_PAD);
+  static constexpr size_t BYTES = FLOATS * 4 + QUERIES * (KEYS / ATTENTION_RUN) * 2;
+};
+
+/* In shared memory. Keys and values take turns in `tile`. */
+typedef struct {
+  float *queries, *tile, *weights;
+  uint16_t *bits; /* or NULL */
+} forward_parts;
+
+template <int W>
+static __device__ inline forward_parts forward_layout(float *shared, const tsr_attention &a) {
+  typedef forward_tile<W> S;
+  forward_parts p;
+  p.queries = shared;
+  p.tile = p.queries + S::QUERIES * S::STRIDE;
+  p.weights = p.tile + S::KEYS * S::STRIDE;
+  p.bits = a.dropout != 0 ? (uint16_t *)(shared + S::FLOATS) : NULL;
+  return p;
+}
+
+/* A thread's rows, i*16+y of the tile: maximum, sum of exp(score - maximum) and weighted values. */
+template <int W> struct forward_sums {
+  float max[forward_tile<W>::I], sum[forward_tile<W>::I], out[forward_tile<W>::I][W / 16];
+};
+
+template <int W> static __device__ inline void forward_begin(forward_sums<W> *s) {
+  for (int i = 0; i < forward_tile<W>::I; i++) s->max[i] = -INFINITY, s->sum[i] = 0;
+  simt_zero(s->out);
+}
+
+/* Scores to exp(score - max), with the scores that are not seen left out; ret_shrunk[i] is what the
+ * sums of before are multiplied by. */
+template <int W, int I, int J>
+static __device__ inline void softmax_step(
+    forward_sums<W> *rows, float (&scores)[I][J], const tsr_attention &a, int64_t query,
+    int64_t key, float (&ret_shrunk)[I]) {
+  bool masked = attention_masked(a, query, I * SIMT_SIDE, key, J * SIMT_SIDE);
+#pragma unroll
+  for (int i = 0; i < I; i++) {
+    float max = -INFINITY, sum = 0;
+#pragma unroll
+    for (int j = 0; j < J; j++) {
+      int64_t q = query + i * SIMT_SIDE + simt_y(), k = key + j * SIMT_SIDE + simt_x();
+      scores[i][j] *= a.scale;
+      if (masked && !attention_seen(a, q, k)) scores[i][j] = -INFINITY;
+      max = fmaxf(max, scores[i][j]);
+    }
+    max = fmaxf(rows->max[i], simt_row_max(max));
+    float base = attention_base(max);
+    ret_shrunk[i] = expf(rows->max[i] - base);
+#pragma unroll
+    for (int j = 0; j < J; j++) sum += scores[i][j] = expf(scores[i][j] - base);
+    rows->sum[i] = rows->sum[i] * ret_shrunk[i] + simt_row_sum(sum);
+    rows->max[i] = max;
+  }
+}
+
+/* The probabilities into shared memory, without those that dropout takes. */
+template <int I, int J>
+static __device__ inline void
+weights_store(float *weights, const float (&x)[I][J], const uint16_t *bits) {
+  const int keys = J * SIMT_SIDE;
+#pragma unroll
+  for (int i = 0; i < I; i++)
+#pragma unroll
+    for (int j = 0; j < J; j++) {
+      int q = i * SIMT_SIDE + simt_y(), k = j * SIMT_SIDE + simt_x();
+      bool kept = !bits || attention_bit(bits, keys, q, k);
+      weights[q * (keys + SIMT_PAD) + k] = kept ? x[i][j] : 0.0f;
+    }
+}
+
+/* The tile of queries from `first` on lies in p.queries; behind the last barrier all of p is free.
+ */
+template <typename N, int W>
+static __device__ inline void forward_add(
+    forward_sums<W> *sums, const forward_parts &p, const tsr_attention &a,
+    const attention_drop &drop, int64_t first, const N *k, const N *v, int64_t stride) {
+  typedef forward_tile<W> S;
+  float scores[S::I][S::J], shrunk[S::I];
+  int64_t end = attention_keys(a, first + S::QUERIES);
+  for (int64_t t = attention_keys_begin(a, first, end, S::KEYS); t < end; t += S::KEYS) {
+    simt_load<N, W, S::KEYS>(p.tile, k + t * stride, stride, a.T - t, a.D);
+    if (p.bits) attention_mask(p.bits, drop, first, t, S::QUERIES, S::KEYS);
+    __syncthreads();
+    simt_dot<W>(scores, p.queries, p.tile, a.D);
+    softmax_step<W>(sums, scores, a, first, t, shrunk);
+    weights_store(p.weights, scores, p.bits);
+    __syncthreads();
+    simt_load<N, W, S::KEYS>(p.tile, v + t * stride, stride, a.T - t, a.D);
+    for (int i = 0; i < S::I; i++)
+      for (int c = 0; c < W / 16; c++) sums->out[i][c] *= shrunk[i];
+    __syncthreads();
+    simt_weigh<W, S::KEYS>(sums->out, p.weights, p.tile);
+    __syncthreads();
+  }
+}
+
+/* ---- dq, and dk and dv ---- */
+
+template <int W> struct backward_tile {
+  static constexpr int QUERIES = W > 64 ? 32 : 64, KEYS = W > 128 ? 32 : 64;
+  static constexpr int STRIDE = W + SIMT_PAD, WIDTH = KEYS + SIMT_PAD;
+  static constexpr int I = QUERIES / SIMT_SIDE, J = KEYS / SIMT_SIDE;
+  /* floats with one array of a tile's gradients, and with two */
+  static constexpr int TILES = 2 * (QUERIES + KEYS) * STRIDE + 3 * QUERIES;
+  static constexpr int ONE = TILES + QUERIES * WIDTH, TWO = ONE + QUERIES * WIDTH;
+  static constexpr int MASK = QUERIES * (KEYS / ATTENTION_RUN) * 2; /* bytes */
+  static constexpr size_t DQ_BYTES = ONE * 4 + MASK, DKV_BYTES = TWO * 4 + MASK;
+};
+
+/* A tile's arrays in shared memory. `kept` = P f and `grads` = dS are (QUERIES, WIDTH); only the
+ * pass of dk and dv has `kept`. */
+typedef struct {
+  float *queries, *douts, *keys, *values, *rows, *grads, *kept;
+  uint16_t *bits; /* or NULL */
+} backward_parts;
+
+template <int W>
+static __device__ inline backward_parts
+backward_layout(float *shared, const tsr_attention &a, bool keeps) {
+  typedef backward_tile<W> S;
+  const int floats = keeps ? S::TWO : S::ONE;
+  backward_parts p;
+  p.queries = shared;
+  p.douts = p.queries + S::QUERIES * S::STRIDE;
+  p.keys = p.douts + S::QUERIES * S::STRIDE;
+  p.values = p.keys + S::KEYS * S::STRIDE;
+  p.grads = p.values + S::KEYS * S::STRIDE;
+  p.kept = keeps ? p.grads + S::QUERIES * S::WIDTH : NULL;
+  p.rows = shared + floats - 3 * S::QUERIES;
+  p.bits = a.dropout != 0 ? (uint16_t *)(shared + floats) : NULL;
+  return p;
+}
+
+/* p->grads, and p->kept where there is one, of the tile of queries and keys that is loaded. */
+template <int W>
+static __device__ inline void
+tile_gradients(const backward_parts &p, const tsr_attention &a, int64_t query, int64_t key) {
+  typedef backward_tile<W> S;
+  float scores[S::I][S::J], grads[S::I][S::J], factor = p.bits ? attention_kept(a) : 1.0f;
+  bool masked = attention_masked(a, query, S::QUERIES, key, S::KEYS);
+  simt_dot<W>(scores, p.queries, p.keys, a.D);
+  simt_dot<W>(grads, p.douts, p.values, a.D);
+#pragma unroll
+  for (int i = 0; i < S::I; i++)
+#pragma unroll
+    for (int j = 0; j < S::J; j++) {
+      int q = i * SIMT_SIDE + simt_y(), k = j * SIMT_SIDE + simt_x();
+      float x = expf(scores[i][j] * a.scale - p.rows[3 * q]) * p.rows[3 * q + 1];
+      if (masked && !attention_seen(a, query + q, key + k)) x = 0;
+      float f = !p.bits || attention_bit(p.bits, S::KEYS, q, k) ? factor : 0.0f;
+      p.grads[q * S::WIDTH + k] = x * (grads[i][j] * f - p.rows[3 * q + 2]);
+      if (p.kept) p.kept[q * S::WIDTH + k] = x * f;
+    }
+}
+
+/* A thread's rows are i*16+y of the tile of queries from `first` on, which lies in p with its douts
+ * and rows. */
+template <int W> struct dq_sums { float dq[backward_tile<W>::I][W / 16]; };
+
+template <typename N, int W>
+static __device__ inline void dq_add(
+    dq_sums<W> *sums, const backward_parts &p, const tsr_attention &a, const attention_drop &drop,
+    int64_t first, const N *k, const N *v, int64_t stride) {
+  typedef backward_tile<W> S;
+  int64_t end = attention_keys(a, first + S::QUERIES);
+  for (int64_t t = attention_keys_begin(a, first, end, S::KEYS); t < end; t += S::KEYS) {
+    simt_load<N, W, S::KEYS>(p.keys, k + t * stride, stride, a.T - t, a.D);
+    simt_load<N, W, S::KEYS>(p.values, v + t * stride, stride, a.T - t, a.D);
+    if (p.bits) attention_mask(p.bits, drop, first, t, S::QUERIES, S::KEYS);
+    __syncthreads();
+    tile_gradients<W>(p, a, first, t);
+    __syncthreads();
+    simt_weigh<W, S::KEYS>(sums->dq, p.grads, p.keys);
+    __syncthreads();
+  }
+}
+
+/* A thread's rows are y*J+j of the tile of keys from `first` on, which lies in p with its values.
+ */
+template <int W> struct dkv_sums {
+  float dk[backward_tile<W>::J][W / 16], dv[backward_tile<W>::J][W / 16];
+};
+
+template <typename N, int W>
+static __device__ inline void dkv_add(
+    dkv_sums<W> *sums, const backward_parts &p, const tsr_attention &a, const attention_drop &drop,
+    const attention_statistics &rows, int64_t first, const N *q, const N *dout, int64_t stride) {
+  typedef backward_tile<W> S;
+  int64_t begin = attention_queries(a, first, S::QUERIES);
+  int64_t end = attention_queries_end(a, begin, first + S::KEYS);
+  for (int64_t t = begin; t < end; t += S::QUERIES) {
+    simt_load<N, W, S::QUERIES>(p.queries, q + t * stride, stride, a.T - t, a.D);
+    simt_load<N, W, S::QUERIES>(p.douts, dout + t * stride, stride, a.T - t, a.D);
+    attention_rows(p.rows, rows, t, a.T, S::QUERIES);
+    if (p.bits) attention_mask(p.bits, drop, t, first, S::QUERIES, S::KEYS);
+    __syncthreads();
+    tile_gradients<W>(p, a, t, first);
+    __syncthreads();
+    simt_spread<W, S::QUERIES, S::KEYS>(sums->dv, p.kept, p.douts);
+    simt_spread<W, S::QUERIES, S::KEYS>(sums->dk, p.grads, p.queries);
+    __syncthreads();
+  }
+}
+
+/* delta = dout . out of one row of (B,H,T), by a warp whose lanes all come here; where the row is
+ * not `real`, 0. */
+template <typename N>
+static __device__ inline float
+row_delta(const tsr_attention &a, int64_t row, bool real, const N *dout, const N *out) {
+  int64_t line = row / a.T, t = row % a.T;
+  int64_t at = ((line / a.H * a.T + t) * a.H + line % a.H) * a.D;
+  float sum = 0;
+  for (int64_t d = threadIdx.x % TSR_WARP; real && d < a.D; d += TSR_WARP)
+    sum = fmaf(number_load(dout + at + d), number_load(out + at + d), sum);
+  for (int n = TSR_WARP / 2; n; n /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, n);
+  return sum;
+}
+
+#endif

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/job_consistency.h"
+#include "base/file_read.h"
+#include "config/print.h"
+#include <string.h>
+
+/* What others follow from first: the first part that differs is reported. */
+enum { PROGRAM, OPTIONS, CHECKPOINT, CONFIGURATION, MESH, PLAN, INPUT, PARTS };
+static const char *const part_names[PARTS] = {
+    [PROGRAM] = "program",
+    [OPTIONS] = "command line",
+    [CHECKPOINT] = "checkpoint",
+    [CONFIGURATION] = "configuration",
+    [MESH] = "mesh",
+    [PLAN] = "plan",
+    [INPUT] = "hash of its data or prompts"};
+
+/* The running file: another build may compute other bits. */
+static void add_program(tsr_text *text) {
+  tsr_text_add(text, "tessera-train %s\n", TSR_VERSION);
+  FILE *f = fopen("/proc/self/exe", "rb");
+  char bytes[65536], hash[TSR_HASH_TEXT];
+  tsr_arena *arena = tsr_arena_new();
+  tsr_hasher *hasher = tsr_hasher_new(arena);
+  tsr_hasher_begin(hasher);
+  for (size_t n; f && (n = fread(bytes, 1, sizeof bytes, f)) > 0;) tsr_hasher_add(hasher, bytes, n);
+  if (f) fclose(f);
+  tsr_hasher_end(hasher, hash);
+  tsr_text_add(text, "build %s\n", hash);
+  tsr_arena_free(arena);
+}
+
+/* The options that decide where a run begins and what it leaves. */
+static void add_options(const tsr_options *o, tsr_text *text) {
+  const char *const words[][2] = {
+      {"--out", o->out},
+      {"--metrics", o->metrics},
+      {"--resume", o->resume},
+      {"--time-limit", o->time_limit_text},
+      {"--overwrite", o->overwrite ? "" : NULL}};
+  for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+    const char *value = words[i][1];
+    if (!value) tsr_text_add(text, "no %s\n", words[i][0]);
+    else tsr_text_add(text, "%s%s%s\n", words[i][0], *value ? " " : "", value);
+  }
+}
+
+/* Values without the comments that say where each came from. */
+static void add_config(const tsr_config *config, tsr_text *text) {
+  tsr_text printed = {0};
+  tsr_config_print(config, &printed);
+  for (char *line = printed.data; line && *line;) {
+    size_t length = strcspn(line, "\n");
+    char *end = line + length, *origin = end;
+    while (origin > line && strncmp(origin, "  # ", 4)) origin--;
+    if (origin > line) length = (size_t)(origin - line);
+    tsr_text_add(text, "%.*s\n", (int)length, line);
+    line = *end ? end + 1 : end;
+  }
+  tsr_text_free(&printed);
+}
+
+static void add_plan(const setup *s, const tsr_compiled *compiled, tsr_text *text) {
+  const tsr_compute *c = &s->compute;
+  tsr_text_add(text, "kernels %s\n", c->arch);
+  for (int i = 0; compiled->placed && i < compiled->programs.order->stages; i++)
+    tsr_program_print(compiled->programs.of_stage[i], text);
+}
+
+/* Of a job without a shared file system each process has a copy, and they would compute with a
+ * mixture. */
+static void add_checkpoint(const tsr_manifest *checkpoint, tsr_text *text) {
+  if (checkpoint) tsr_manifest_print_content(checkpoint, text);
+  else tsr_text_add(text, "no checkpoint\n");
+}
+
+/* The tokenizer's file encodes the prompts of samples, where no text has its tokens. */
+static void add_inputs(app *a, const consistency_inputs *in, tsr_text *text) {
+  enum { BYTES_MAX = 1 << 30 };
+  char hash[TSR_HASH_TEXT], *bytes;
+  size_t length;
+  const char *tokenizer = in->data ? in->data->tokenizer_file : NULL;
+  if (in->data && in->data->dataset.sources_count + in->data->dataset.table.rows) {
+    tsr_dataset_fingerprint(&in->data->dataset, hash);
+    tsr_text_add(text, "data %s\n", hash);
+    tsr_dataset_validation_fingerprint(&in->data->dataset, hash);
+    tsr_text_add(text, "validation %s\n", hash);
+  }
+  if (tokenizer &&
+      tsr_file_read(
+          a->arena, tokenizer, BYTES_MAX, TSR_NOWHERE, &bytes, &length, tsr_diags_new(a->arena))) {
+    tsr_hash_text(bytes, length, hash);
+    tsr_text_add(text, "tokenizer %s\n", hash);
+  }
+  if (in->prompts_hash) tsr_text_add(text, "prompts %s\n", in->prompts_hash);
+}
+
+/* Policy fast: the transport's own sums need groups of processes, where devices have no
+ * communicators. Forming them blocks inside the transport. */
+static bool form_groups(app *a, setup *s) {
+  char why[TSR_WHY_BYTES] = "";
+  if (s->config->numerics.policy != TSR_NUMERICS_FAST || s->ranks.communicators) return true;
+  tsr_job_set_deadline(a->job.timeout_s, "formed its groups");
+  bool ok = tsr_rank_map_form_groups(a->arena, s->parallel, &s->ranks, why);
+  tsr_job_end_deadline();
+  return ok || tsr_job_fail_unresponsive(&a->job, "processes cannot form groups", why);
+}
+
+bool consistency_check(
+    app *a, setup *s, const tsr_compiled *compiled, const consistency_inputs *inputs) {
+  if (tsr_job_is_alone(&a->job)) return true;
+  tsr_text texts[PARTS] = {{0}};
+  add_program(&texts[PROGRAM]);
+  add_options(&a->options, &texts[OPTIONS]);
+  add_checkpoint(inputs->checkpoint, &texts[CHECKPOINT]);
+  add_config(s->config, &texts[CONFIGURATION]);
+  tsr_mesh_print(s->mesh, &texts[MESH]);
+  add_plan(s, compiled, &texts[PLAN]);
+  add_inputs(a, inputs, &texts[INPUT]);
+  bool ok = tsr_job_compare_texts(&a->job, PARTS, part_names, texts);
+  for (int i = 0; i < PARTS; i++) tsr_text_free(&texts[i]);
+  return tsr_job_all_succeeded(&a->job, ok) &&
+         tsr_compute_link(&a->job, s->config, s->parallel, &s->ranks, &s->compute) &&
+         form_groups(a, s);
+}

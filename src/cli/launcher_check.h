@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Processes that a launcher started beside this one. Private to main and this folder. */
+#ifndef TSR_CLI_LAUNCHER_CHECK_H
+#define TSR_CLI_LAUNCHER_CHECK_H
+#include "cli/app.h"
+
+/* Whether a command is one that the processes of a job run together. */
+bool siblings_run_together(const tsr_options *options);
+
+/* Of a command that each process runs for itself: whether no process on this host, that the same
+ * launcher started, runs one that they run together and would wait for this process. Else an error.
+ * Looks for half a second, where a launcher started several, for those that have not begun yet. */
+bool siblings_check(app *a);
+
+/* Of a command that the processes of a job run together: whether those on this host that the same
+ * launcher started have the TESSERA_TRANSPORT of this one, if it has one. Else an error, and the
+ * variable is removed from the environment: this process can join those that wait for it. */
+bool siblings_check_transport(app *a);
+
+#endif

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/run_compile.h"
+#include "base/file_ops.h"
+#include "base/file_read.h"
+#include "device/cuda/plugin_abi.h"
+#include "train/plan_command.h"
+#include "train/trainer.h"
+#include <errno.h>
+#include <string.h>
+
+/* tt-train's vocabulary when a plan must do without the text that characters are counted in; and
+ * that of bytes, which no text is needed for. */
+enum { CHARACTERS_UNSEEN = 96, BYTES_UNSEEN = 256 };
+
+/* Other commands do without data that are not there. */
+static bool trains(const app *a) {
+  return a->options.command == TSR_COMMAND_TRAIN || a->options.command == TSR_COMMAND_PROFILE;
+}
+
+static bool open_data(app *a, const setup *s, const tsr_run_data_needs *needs, prepared *p) {
+  const tsr_config *c = s->config;
+  if (!trains(a) && !tsr_run_data_exist(a->arena, c)) {
+    if (c->training.data_path[0])
+      tsr_diag_warning(
+          a->diags, tsr_config_location(c, "training_config.data_path"),
+          "'%s' is not there: planned without it", c->training.data_path);
+    return true;
+  }
+  p->has_data = tsr_run_data_open(a->arena, c, needs, &p->data, a->diags);
+  return p->has_data;
+}
+
+/* A text is read before the model, whose vocabulary may come from it. */
+static bool open_text(app *a, const setup *s, prepared *p) {
+  tsr_run_data_needs text = {.text = true};
+  return strcmp(s->config->model.kind, "transformer") || open_data(a, s, &text, p);
+}
+
+/* The same model for another purpose; what was said of it is not said again. */
+static bool compile_other(
+    app *a, const tsr_compile_options *o, tsr_compile_purpose purpose, tsr_compiled *ret) {
+  return tsr_compile(a->arena, o, purpose, ret, tsr_diags_new(a->arena)) ||
+         tsr_compile(a->arena, o, purpose, ret, a->diags);
+}
+
+/* CUDA programs are the same without the plugin. */
+static tsr_target target_of(app *a, const setup *s) {
+  const tsr_config *config = s->config;
+  tsr_target *host = tsr_arena_alloc(a->arena, sizeof *host);
+  *host = tsr_cpu_target(&s->compute.cpu);
+  if (!s->compute.cuda && config->device.kind != TSR_DEVICE_CUDA) return *host;
+  return tsr_cuda_target(
+      host, config->numerics.policy == TSR_NUMERICS_FAST, config->zero.offload == TSR_OFFLOAD_FILE);
+}
+
+tsr_compile_options prepare_compile_options(app *a, const setup *s, const tsr_run_data *data) {
+  tsr_compile_options o = {.config = s->config, .parallel = s->parallel};
+  o.batch_units = s->batch_units;
+  o.tp_units = s->tp_units;
+  tsr_tokenizer_type tokens = s->config->training.tokenizer_type;
+  if (data) o.vocab_detected = data->dataset.tokenizer.vocab_size;
+  else if (tokens == TSR_TOKENS_BYTE) o.vocab_detected = BYTES_UNSEEN;
+  o.vocab_assumed = tokens == TSR_TOKENS_CHAR ? CHARACTERS_UNSEEN : 0;
+  o.graphs_folder = app_graphs_folder(a);
+  o.target = target_of(a, s);
+  return o;
+}
+
+static bool compile(app *a, const setup *s, prepared *p) {
+  tsr_compile_options o = prepare_compile_options(a, s, p->has_data ? &p->data : NULL);
+  p->has_read_model = true;
+  if (!tsr_compile(a->arena, &o, TSR_COMPILE_TRAIN, &p->training, a->diags)) return false;
+  if (p->training.graph->loss < 0) return true;
+  o.cut = &p->training.cut;
+  o.cut_of = p->training.graph;
+  o.placed_of = p->training.placed;
+  o.order_of_training = p->training.programs.order;
+  const tsr_config_training *t = &s->config->training;
+  bool evaluates = t->eval_every && t->validation_fraction > 0;
+  bool samples = (p->has_data || !trains(a)) && t->sample_tokens && p->training.has_logits;
+  return (!evaluates || compile_other(a, &o, TSR_COMPILE_EVALUATE, &p->evaluation)) &&
+         (!samples || compile_other(a, &o, TSR_COMPILE_GENERATE, &p->generation));
+}
+
+/* Data that are no text are opened when the graph's inputs are known. */
+static bool check_source(app *a, const setup *s, prepared *p) {
+  tsr_run_data_needs needs;
+  const tsr_config *c = s->config;
+  bool prints = a->options.command == TSR_COMMAND_PLAN || a->options.command == TSR_COMMAND_TRACE;
+  if (p->training.graph->loss < 0)
+    return prints || tsr_graph_check_inputs(p->training.graph, a->diags);
+  if (!tsr_run_data_needs_of(p->training.graph, &needs, a->diags) ||
+      !(tsr_run_data_check_end_of_text(c, &needs, a->diags) &
+        tsr_run_data_check_sequence(c, &needs, a->diags)))
+    return false;
+  bool is_open = !strcmp(c->model.kind, "transformer");
+  if (!is_open && !open_data(a, s, &needs, p)) return false;
+  if (!p->has_data) return true;
+  p->data.sequence = needs.sequence;
+  return tsr_run_data_check(&p->data, &needs, a->diags) &&
+         tsr_run_data_check_prompt(a->arena, &p->data, a->diags);
+}
+
+/* Whether the configuration's errors leave the model's section as the user wrote it. */
+static bool has_sound_model(const tsr_config_model *m) {
+  const tsr_yaml *type = tsr_yaml_get(m->map, "model_type");
+  bool own_graph = tsr_yaml_get(m->map, "graph") != NULL;
+  return m->kind && m->model_type && m->model_type[0] &&
+         (!type || !strcmp(type->text, m->model_type)) && own_graph == (m->graph_file != NULL);
+}
+
+void prepare_explain_model(app *a, const setup *s, const prepared *p) {
+  if (!s->config || p->has_read_model || !has_sound_model(&s->config->model)) return;
+  tsr_model_options o = {
+      .batch = 1, .sequence = s->config->training.sequence_length, .training = true, .loss = true};
+  o.vocab_detected = 1;
+  o.units = (tsr_units){1, 1, 1};
+  o.graphs_folder = app_graphs_folder(a);
+  tsr_model *model = NULL;
+  tsr_model_read(a->arena, s->config, &o, &model, a->diags);
+}
+
+/* A plan for other devices does not depend on this machine's kernels. */
+static bool choose_machine(app *a, setup *s, prepared *p) {
+  if (a->options.command != TSR_COMMAND_PLAN) return true;
+  if (!tsr_machine_choose(
+          a->arena, a->share, a->options.machine, s->mesh, &p->machine, &p->machine_why, a->diags))
+    return false;
+  if (!p->machine->threads) s->compute.cpu = tsr_plan_device();
+  return true;
+}
+
+static bool check_offload(app *a, const tsr_config *config) {
+  const tsr_config_zero *zero = &config->zero;
+  bool used = trains(a) && zero->offload == TSR_OFFLOAD_FILE && *zero->offload_path;
+  DIR *folder = used ? tsr_disk_open_folder(zero->offload_path) : NULL;
+  if (folder) closedir(folder);
+  return !used || folder ||
+         tsr_file_cannot(
+             "use the folder", zero->offload_path, errno,
+             tsr_config_location(config, "zero.offload_path"), a->diags);
+}
+
+bool prepare(app *a, setup *s, prepared *p) {
+  bool ok = setup_choose_cpu(a, s) &
+            (setup_open_mesh(a, s) && setup_build_context(a, s) && setup_map_ranks(a, s));
+  if (s->parallel) ok &= setup_fix_recipe(a, s);
+  if (!tsr_config_require_model(s->config, a->diags)) return false;
+  ok &= open_text(a, s, p);
+  ok &= check_offload(a, s->config);
+  return ok && setup_open_device(a, s) && choose_machine(a, s, p) && compile(a, s, p) &&
+         check_source(a, s, p);
+}

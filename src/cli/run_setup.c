@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+/* From the command line to the parallelism context: configuration, mesh, ranks, units. */
+#include "cli/run_setup.h"
+#include "base/uri.h"
+#include "mesh/choose.h"
+#include <stdlib.h>
+#include <string.h>
+
+/* TESSERA_DETERMINISTIC=1 overrides numerics.policy of the configuration. */
+static bool apply_policy_override(app *a, tsr_config *config) {
+  const char *value = getenv("TESSERA_DETERMINISTIC");
+  bool fast = config->numerics.policy == TSR_NUMERICS_FAST;
+  if (!value || !*value || !strcmp(value, "0")) return true;
+  if (strcmp(value, "1"))
+    return tsr_diag_error(
+        a->diags, TSR_NOWHERE, "TESSERA_DETERMINISTIC is '%s', which is neither 1 nor 0", value);
+  if (!fast) return true;
+  config->numerics.policy = TSR_NUMERICS_DETERMINISTIC;
+  tsr_diag_note(
+      a->diags, tsr_config_location(config, "numerics.policy"),
+      "TESSERA_DETERMINISTIC=1: the policy is deterministic, not fast");
+  return true;
+}
+
+/* Commands that compute on the configuration's device; others only plan for it. */
+static bool computes(const app *a) {
+  tsr_command c = a->options.command;
+  return c == TSR_COMMAND_TRAIN || c == TSR_COMMAND_PROFILE || c == TSR_COMMAND_EVALUATE ||
+         c == TSR_COMMAND_GENERATE;
+}
+
+bool setup_load_config(app *a, setup *s) {
+  const tsr_options *o = &a->options;
+  if (!tsr_config_load(a->arena, o->config, o->sets, o->sets_count, &s->config, a->diags))
+    return false;
+  if (!apply_policy_override(a, s->config)) return false;
+  a->job.timeout_s = s->config->collectives.timeout_s;
+  return tsr_compute_choose_kind(&a->job, s->config, computes(a), &s->compute);
+}
+
+bool setup_choose_cpu(app *a, setup *s) {
+  return tsr_compute_choose_cpu(&a->job, s->config, &s->compute);
+}
+
+bool setup_open_mesh(app *a, setup *s) {
+  const tsr_config_device *d = &s->config->device;
+  tsr_mesh_request request = {.option = a->options.mesh, .config_value = d->mesh_graph_descriptor};
+  request.config_file = s->config->file;
+  request.config_place = tsr_config_location(s->config, "device_config.mesh_graph_descriptor");
+  const char *named = getenv("TT_MESH_GRAPH_DESC_PATH");
+  tsr_location by = {.file = "TT_MESH_GRAPH_DESC_PATH"};
+  if (named && !tsr_uri_path(a->arena, named, by, &request.environment, a->diags)) return false;
+  request.tt_metal_home = getenv("TT_METAL_HOME");
+  request.shipped_folder = tsr_arena_printf(a->arena, "%s/mesh_descriptors", a->share);
+  request.ndim = d->mesh_ndim;
+  request.devices = d->mesh_ndim || d->devices < 1 ? 1 : d->devices;
+  for (int i = 0; i < d->mesh_ndim; i++) {
+    request.dims[i] = d->mesh_shape[i];
+    request.devices *= d->mesh_shape[i];
+  }
+  /* Ids of GPUs number those of this host, of which a mesh may use some. */
+  for (int i = 0; d->kind != TSR_DEVICE_CPU && i < d->device_ids_count; i++)
+    if (d->device_ids[i] >= request.devices) request.devices = d->device_ids[i] + 1;
+  request.arch = d->kind == TSR_DEVICE_CUDA ? TSR_ARCH_CUDA : TSR_ARCH_CPU;
+  return tsr_mesh_choose(a->arena, &request, &s->mesh, &s->mesh_why, a->diags);
+}
+
+bool setup_build_context(app *a, setup *s) {
+  return tsr_parallel_make(a->arena, s->config, s->mesh, &s->parallel, a->diags) &&
+         tsr_parallelism_context_open(s->parallel, a->diags);
+}
+
+/* ---- ranks to processes ---- */
+
+/* A descriptor has a number of hosts; a process without a launcher simulates all of them. */
+static bool check_hosts(app *a, const setup *s) {
+  const tsr_transport *t = &a->job.transport;
+  if (tsr_job_is_alone(&a->job) || !s->mesh->file) return true;
+  tsr_text names = {0};
+  int64_t hosts = 0;
+  for (int p = 0; p < t->processes; p++) {
+    const char *host = t->table->host(t->state, p);
+    bool seen = false;
+    for (int q = 0; q < p && !seen; q++) seen = !strcmp(host, t->table->host(t->state, q));
+    if (!seen) tsr_text_add(&names, "%s%s", hosts++ ? ", " : "", host);
+  }
+  bool ok = hosts == s->mesh->hosts;
+  if (!ok)
+    tsr_diag_error(
+        a->diags, s->mesh->shape.location,
+        "the descriptor has %lld host%s, and the %d processes of this job are on %lld: %s",
+        (long long)s->mesh->hosts, s->mesh->hosts == 1 ? "" : "s", t->processes, (long long)hosts,
+        names.data);
+  tsr_text_free(&names);
+  return ok;
+}
+
+static bool
+refuse_count(app *a, const setup *s, const char *key, int64_t wanted, const char *fewer) {
+  int processes = a->job.transport.processes;
+  return tsr_diag_error(
+      a->diags, tsr_config_location(s->config, key), "%d process%s started, %s than the %lld of %s",
+      processes, processes == 1 ? " was" : "s were", fewer, (long long)wanted, key);
+}
+
+static bool check_process_count(app *a, const setup *s) {
+  const tsr_config_elastic *e = &s->config->elastic;
+  int64_t processes = a->job.transport.processes;
+  if (a->options.command != TSR_COMMAND_TRAIN) return true;
+  if (processes < e->min_workers)
+    return refuse_count(a, s, "elastic.min_workers", e->min_workers, "fewer");
+  if (e->max_workers && processes > e->max_workers)
+    return refuse_count(a, s, "elastic.max_workers", e->max_workers, "more");
+  return true;
+}
+
+bool setup_map_ranks(app *a, setup *s) {
+  return check_process_count(a, s) && check_hosts(a, s) &&
+         tsr_rank_map_make(a->arena, s->parallel, &a->job.transport, &s->ranks, a->diags);
+}
+
+bool setup_fix_recipe(app *a, setup *s) {
+  return tsr_parallel_trainable(s->parallel, s->config, a->diags) &&
+         tsr_parallel_units(s->parallel, s->config, &s->batch_units, &s->tp_units, a->diags);
+}
+
+bool setup_open_device(app *a, setup *s) {
+  return !computes(a) || tsr_compute_open(&a->job, s->config, s->parallel, &s->ranks, &s->compute);
+}
+
+const char *setup_mesh_text(const setup *s, tsr_arena *arena) {
+  tsr_text text = {0};
+  for (int i = 0; i < TSR_AXES; i++)
+    if (s->parallel->size[i] > 1)
+      tsr_text_add(
+          &text, "%s%s=%d", text.length ? " " : "", tsr_axis_name(i), s->parallel->size[i]);
+  const char *copy = tsr_arena_strdup(arena, text.data ? text.data : "1 rank");
+  tsr_text_free(&text);
+  return copy;
+}

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What a configuration and a mesh decide before the model is read. */
+#ifndef TSR_CLI_RUN_SETUP_H
+#define TSR_CLI_RUN_SETUP_H
+#include "cli/app.h"
+#include "job/compute.h"
+#include "mesh/mesh.h"
+
+typedef struct {
+  tsr_config *config;
+  tsr_mesh *mesh;
+  const char *mesh_why; /* which descriptor it is, and why */
+  tsr_parallel *parallel;
+  tsr_rank_map ranks;
+  int64_t batch_units, tp_units; /* of the recipe */
+  tsr_compute compute;
+} setup;
+
+/* Each stage needs those before it, unless it says otherwise. False with diagnostics. */
+bool setup_load_config(app *a, setup *s);
+bool setup_choose_cpu(
+    app *a, setup *s); /* needs no mesh; a configuration only where there is one */
+bool setup_open_mesh(app *a, setup *s);
+bool setup_build_context(app *a, setup *s);
+/* Maps ranks to processes. Needs the parallelism context. */
+bool setup_map_ranks(app *a, setup *s);
+bool setup_fix_recipe(app *a, setup *s);
+/* Of commands that compute: this process's device. */
+bool setup_open_device(app *a, setup *s);
+
+const char *setup_mesh_text(const setup *s, tsr_arena *arena); /* "dp=2 tp=2" */
+
+#endif

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "config/recipe_keys.h"
+#include "config/fields.h"
+#include "config/print.h"
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct {
+  tsr_arena *arena;
+  tsr_recipe_entry *entries;
+  int count, capacity;
+} recipe;
+
+static void add(recipe *r, const char *key, const char *value) {
+  tsr_arena_grow(r->arena, (void **)&r->entries, sizeof *r->entries, r->count, &r->capacity);
+  r->entries[r->count++] =
+      (tsr_recipe_entry){tsr_arena_strdup(r->arena, key), tsr_arena_strdup(r->arena, value)};
+}
+
+static void add_number(recipe *r, const char *key, int64_t value) {
+  add(r, key, tsr_arena_printf(r->arena, "%lld", (long long)value));
+}
+
+/* Where the work is done and what is shown of it changes no bit; what the facts say in another way
+ * is left to them. */
+static bool is_outside(const tsr_field *f) {
+  static const char *const sections[] = {
+      "device_config", "mesh", "eval_config", "numerics.units", "schedule",
+      "pipeline",      "zero", "checkpoint",  "collectives",    "elastic"};
+  // clang-format off
+  static const char *const keys[] = {
+      "project_name", "batch_size", "batch_size_per_rank", "gradient_accumulation_steps",
+      "max_steps", "num_epochs", "sequence_length", "data_path", "data_sources", "data_format",
+      "tokenizer_path", "validation_batch_size", "eval_every", "validation_path", "log_every",
+      "checkpoint_dir", "runner", "model_save_interval", "sample_every", "sample_tokens",
+      "threads", "isa", "mixed_precision", "validation_fraction", "model_path", "data_weights"};
+  // clang-format on
+  for (size_t i = 0; i < sizeof sections / sizeof *sections; i++)
+    if (!strcmp(f->section, sections[i])) return true;
+  for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+    if (!strcmp(f->key, keys[i])) return true;
+  return false;
+}
+
+/* fp16 alone has a loss scale, bf16 alone other ways to store parameters. */
+static bool is_read(const tsr_config *c, const tsr_field *f) {
+  tsr_precision p = c->training.precision;
+  if (!strcmp(f->section, "training_config.loss_scale")) return p == TSR_PRECISION_FP16;
+  if (!strcmp(f->key, "stochastic_rounding") || !strcmp(f->key, "kahan_summation"))
+    return p == TSR_PRECISION_BF16;
+  if (!strcmp(f->key, "clip_grad_norm_max_norm")) return c->training.use_clip_grad_norm;
+  return true;
+}
+
+static void add_fields(recipe *r, const tsr_config *c) {
+  for (int i = 0; i < tsr_fields_count; i++) {
+    const tsr_field *f = &tsr_fields[i];
+    if (is_outside(f) || !tsr_field_is_printed(c, f) || !is_read(c, f)) continue;
+    tsr_text value = {0};
+    tsr_field_print(c, f, &value);
+    add(r, tsr_arena_printf(r->arena, "%s%s%s", f->section, *f->section ? "." : "", f->key),
+        value.data ? value.data : "");
+    tsr_text_free(&value);
+  }
+}
+
+/* The model's keys as they are written. */
+static void add_node(recipe *r, const char *key, const tsr_yaml *node) {
+  if (!node) return;
+  if (node->kind == TSR_YAML_SCALAR) add(r, key, node->text);
+  for (int i = 0; i < node->count; i++) {
+    const char *below = node->kind == TSR_YAML_MAP
+                            ? tsr_arena_printf(r->arena, "%s.%s", key, node->keys[i]->text)
+                            : tsr_arena_printf(r->arena, "%s.%d", key, i);
+    if (strcmp(below, "transformer_config.runner_type") &&
+        strcmp(below, "transformer_config.model_path") && strcmp(below, "transformer_config.graph"))
+      add_node(r, below, node->items[i]);
+  }
+}
+
+static void add_model(recipe *r, const tsr_config *c) {
+  if (c->model.map) add_node(r, c->model.map_name, c->model.map);
+  if (c->model.model_type) add(r, "model_type", c->model.model_type);
+  add_node(r, "graph", c->graph);
+  add_node(r, "tensors", c->tensors);
+  add_node(r, "inputs", c->inputs);
+  add_node(r, "parameters", c->parameters);
+}
+
+static void add_facts(recipe *r, const tsr_config *c, const tsr_recipe_facts *f) {
+  add_number(r, "samples_per_step", f->samples_per_step);
+  add_number(r, "training_config.sequence_length", f->sequence);
+  bool follows_end = c->scheduler.type != TSR_SCHEDULER_CONSTANT;
+  if (follows_end) add_number(r, "training_config.max_steps", f->total_steps);
+  add_number(r, "numerics.units.batch", f->units_batch);
+  if (*f->units_order) add(r, "numerics.units.order", f->units_order);
+  add_number(r, "numerics.units.sequence", f->units_sequence);
+  add_number(r, "numerics.units.tp", f->units_tp);
+  if (f->units_sequence > 1)
+    add(r, "device_config.cp_layout",
+        c->device.cp_layout == TSR_CP_ZIGZAG ? "zigzag" : "contiguous");
+  add(r, "numerics.isa", f->isa);
+  add(r, "data", f->data);
+}
+
+static int by_key(const void *a, const void *b) {
+  return strcmp(((const tsr_recipe_entry *)a)->key, ((const tsr_recipe_entry *)b)->key);
+}
+
+/* A key that stands twice (model_type, in the map and resolved) is kept once. */
+static void sort(recipe *r) {
+  qsort(r->entries, (size_t)r->count, sizeof *r->entries, by_key);
+  int kept = 0;
+  for (int i = 0; i < r->count; i++)
+    if (!kept || strcmp(r->entries[kept - 1].key, r->entries[i].key))
+      r->entries[kept++] = r->entries[i];
+  r->count = kept;
+}
+
+void tsr_config_recipe(
+    tsr_arena *arena, const tsr_config *config, const tsr_recipe_facts *facts,
+    tsr_recipe_entry **ret_entries, int *ret_count) {
+  recipe r = {.arena = arena};
+  add_fields(&r, config);
+  add_model(&r, config);
+  add_facts(&r, config, facts);
+  sort(&r);
+  *ret_entries = r.entries;
+  *ret_count = r.count;
+}

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What of a configuration fixes a run's bits: its recipe. A checkpoint keeps it, and only a run
+ * with the same one resumes from there. The mesh, orders, recompute, intervals of reports are none
+ * of it; a key that nobody thought of is. */
+#ifndef TSR_CONFIG_RECIPE_KEYS_H
+#define TSR_CONFIG_RECIPE_KEYS_H
+#include "config/config.h"
+
+typedef struct {
+  const char *key, *value; /* value: as --print-config shows it */
+} tsr_recipe_entry;
+
+/* What the configuration alone does not say. */
+typedef struct {
+  int64_t samples_per_step, sequence, total_steps;
+  int64_t units_batch, units_sequence, units_tp;
+  const char *units_order; /* of the batch units where it is the mesh's own, else "" */
+  const char *isa;
+  const char *data; /* fingerprint of what samples are drawn from */
+} tsr_recipe_facts;
+
+/* Rising by key; in `arena`. */
+void tsr_config_recipe(
+    tsr_arena *arena, const tsr_config *config, const tsr_recipe_facts *facts,
+    tsr_recipe_entry **ret_entries, int *ret_count);
+
+#endif

@@ -1,0 +1,370 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Whole tensors in and out of the ranks' parts, and their first values. */
+#include "base/sequence_layout.h"
+#include "runtime/executable.h"
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+tsr_box tsr_executable_box(const tsr_executable *b, int value, int rank) {
+  const tsr_value *v = &b->programs->graph->values[value];
+  const tsr_tensor *t = &tsr_executable_program(b, rank)->tensors[value];
+  tsr_box box = {.ndim = v->ndim};
+  assert(v->ndim <= TSR_BOX_DIMS_MAX);
+  for (int d = 0; d < v->ndim; d++) {
+    box.shape[d] = t->shape[d];
+    box.global[d] = v->shape[d];
+  }
+  int64_t block[TSR_BOX_DIMS_MAX] = {0};
+  for (int a = 0; a < TSR_AXES; a++) {
+    tsr_placement p = v->placement[a];
+    int size = b->process->options.parallel->size[a];
+    if (p.kind != TSR_SHARD) continue;
+    block[p.dim] = block[p.dim] * tsr_placement_blocks(p, size) +
+                   tsr_placement_block(p, size, b->ranks[rank].coord[a]);
+  }
+  for (int d = 0; d < v->ndim; d++) box.offset[d] = block[d] * box.shape[d];
+  return box;
+}
+
+static int64_t box_rows(const tsr_box *box) {
+  int64_t rows = 1;
+  for (int d = 0; d < box->ndim - 1; d++) rows *= box->shape[d];
+  return rows;
+}
+
+int64_t tsr_executable_position(
+    const tsr_executable *b, const tsr_box *box, int value, int rank, int dim, int64_t i) {
+  const tsr_program *p = tsr_executable_program(b, rank);
+  tsr_placement cp = p->graph->values[value].placement[TSR_CP];
+  int members = b->process->options.parallel->size[TSR_CP];
+  bool zigzag = p->lowering.zigzag && members > 1 && cp.kind == TSR_SHARD && cp.dim == dim;
+  if (!zigzag) return box->offset[dim] + i;
+  return tsr_sequence_position(true, members, b->ranks[rank].coord[TSR_CP], box->shape[dim], i);
+}
+
+/* The whole tensor's index of the first element of a rank's local row. */
+static int64_t
+whole_index(const tsr_executable *b, const tsr_box *box, int value, int rank, int64_t row) {
+  int64_t index[TSR_BOX_DIMS_MAX] = {0}, at = 0;
+  for (int d = box->ndim - 2; d >= 0; d--) {
+    index[d] = row % box->shape[d];
+    row /= box->shape[d];
+  }
+  for (int d = 0; d < box->ndim; d++)
+    at = at * box->global[d] + tsr_executable_position(b, box, value, rank, d, index[d]);
+  return at;
+}
+
+/* n numbers of a part, as f32, and back: to nearest. */
+static void
+read_numbers(const tsr_executable *b, tsr_dtype from, float *out, const void *x, int64_t n) {
+  const tsr_kernels *k = b->process->options.kernels;
+  if (from == TSR_BF16) k->bf16_to_f32(out, x, 0, n);
+  else if (from == TSR_F16) k->fp16_to_f32(out, x, 0, n);
+  else memcpy(out, x, sizeof(float) * (size_t)n);
+}
+static void
+write_numbers(const tsr_executable *b, tsr_dtype to, void *out, const float *x, int64_t n) {
+  const tsr_kernels *k = b->process->options.kernels;
+  if (to == TSR_BF16) k->f32_to_bf16(out, x, 0, n);
+  else if (to == TSR_F16) k->f32_to_fp16(out, x, 0, n);
+  else memcpy(out, x, sizeof(float) * (size_t)n);
+}
+
+/* Rows of a rank's part into the whole. */
+static void take_part(const tsr_executable *b, int value, int rank, const char *part, float *out) {
+  tsr_dtype dtype = b->programs->graph->values[value].dtype;
+  tsr_box box = tsr_executable_box(b, value, rank);
+  int64_t cols = box.shape[box.ndim - 1], rows = box_rows(&box);
+  int64_t row = cols * tsr_dtype_bytes(dtype);
+  for (int64_t i = 0; i < rows; i++)
+    read_numbers(b, dtype, out + whole_index(b, &box, value, rank, i), part + i * row, cols);
+}
+
+static int64_t part_bytes(const tsr_executable *b, int value, int rank) {
+  return tsr_tensor_bytes(&tsr_executable_program(b, rank)->tensors[value]);
+}
+
+void tsr_executable_read(const tsr_executable *b, int value, float *out) {
+  bool alone = tsr_executable_is_alone(b);
+  for (int r = 0; r < b->process->options.parallel->ranks; r++) {
+    if (!tsr_executable_holds(b, value, r)) continue;
+    if (alone) {
+      take_part(b, value, r, tsr_executable_address(b, value, r, 0), out);
+      continue;
+    }
+    if (tsr_executable_first_holder(b, value, r) != r) continue;
+    char few[256], *part = few;
+    int64_t bytes = part_bytes(b, value, r);
+    bool here = tsr_executable_is_here(b, r);
+    if (here) part = tsr_executable_address(b, value, r, 0);
+    else if (bytes > (int64_t)sizeof few) part = tsr_wait_memory(b, bytes);
+    tsr_executable_broadcast(b, tsr_rank_map_process(tsr_executable_rank_map(b), r), part, bytes);
+    take_part(b, value, r, part, out);
+    if (!here && part != few) free(part);
+  }
+}
+
+/* Which of a part's rows are (a piece of) the whole's row; -1: none is. */
+static int64_t find_row(
+    const tsr_executable *b, const tsr_box *box, int value, int rank, int64_t row,
+    int64_t *ret_at) {
+  int64_t whole_cols = box->global[box->ndim - 1], rows = box_rows(box);
+  for (int64_t i = 0; i < rows; i++) {
+    int64_t at = whole_index(b, box, value, rank, i);
+    if (at / whole_cols == row) return *ret_at = at % whole_cols, i;
+  }
+  return -1;
+}
+
+void tsr_executable_read_row(const tsr_executable *b, int value, int64_t row, float *out) {
+  tsr_dtype dtype = b->programs->graph->values[value].dtype;
+  bool alone = tsr_executable_is_alone(b);
+  for (int r = 0; r < b->process->options.parallel->ranks; r++) {
+    if (!tsr_executable_holds(b, value, r)) continue;
+    if (!alone && tsr_executable_first_holder(b, value, r) != r) continue;
+    tsr_box box = tsr_executable_box(b, value, r);
+    int64_t cols = box.shape[box.ndim - 1], at, bytes = cols * tsr_dtype_bytes(dtype);
+    int64_t i = find_row(b, &box, value, r, row, &at);
+    if (i < 0) continue;
+    bool here = tsr_executable_is_here(b, r);
+    char *piece = here ? (char *)tsr_executable_address(b, value, r, 0) + i * bytes
+                       : tsr_wait_memory(b, bytes);
+    if (!alone)
+      tsr_executable_broadcast(
+          b, tsr_rank_map_process(tsr_executable_rank_map(b), r), piece, bytes);
+    read_numbers(b, dtype, out + at, piece, cols);
+    if (!here) free(piece);
+  }
+}
+
+void tsr_executable_write(tsr_executable *b, int value, const float *whole) {
+  tsr_dtype dtype = b->programs->graph->values[value].dtype;
+  for (int r = 0; r < b->process->options.parallel->ranks; r++) {
+    if (!tsr_executable_has(b, value, r)) continue;
+    tsr_box box = tsr_executable_box(b, value, r);
+    char *part = tsr_executable_address(b, value, r, 0);
+    int64_t cols = box.shape[box.ndim - 1], rows = box_rows(&box),
+            row = cols * tsr_dtype_bytes(dtype);
+    for (int64_t i = 0; i < rows; i++)
+      write_numbers(b, dtype, part + i * row, whole + whole_index(b, &box, value, r, i), cols);
+  }
+}
+
+int tsr_executable_param(const tsr_executable *b, int param) { return b->param_values[param]; }
+
+int tsr_executable_first_holder(const tsr_executable *b, int value, int rank) {
+  tsr_box box = tsr_executable_box(b, value, rank);
+  for (int r = 0; r < rank; r++) {
+    if (!tsr_executable_holds(b, value, r)) continue;
+    tsr_box other = tsr_executable_box(b, value, r);
+    if (!memcmp(box.offset, other.offset, sizeof box.offset)) return r;
+  }
+  return rank;
+}
+
+int tsr_executable_parts(
+    const tsr_executable *b, int value, bool distinct, tsr_part_of_value *ret_parts) {
+  int count = 0;
+  for (int r = 0; r < b->process->options.parallel->ranks; r++) {
+    if (!tsr_executable_has(b, value, r)) continue;
+    tsr_part_of_value part = {
+        r, tsr_executable_address(b, value, r, 0), tsr_executable_box(b, value, r)};
+    if (!distinct || tsr_executable_first_holder(b, value, r) == r) ret_parts[count++] = part;
+  }
+  return count;
+}
+
+const tsr_graph *tsr_executable_graph(const tsr_executable *b) { return b->programs->graph; }
+int tsr_executable_ranks(const tsr_executable *b) { return b->process->options.parallel->ranks; }
+tsr_pool *tsr_executable_pool(const tsr_executable *b) { return b->process->pool; }
+const char *tsr_executable_arch(const tsr_executable *b) { return b->process->device->arch; }
+const tsr_kernels *tsr_executable_kernels(const tsr_executable *b) {
+  return b->process->options.kernels;
+}
+
+/* Whether the rank's part is what its first holder has, of which others get a copy. */
+static bool replica_agrees(const tsr_executable *b, int value, int rank) {
+  int first = tsr_executable_first_holder(b, value, rank);
+  int64_t bytes = part_bytes(b, value, rank);
+  bool agrees = true, here = tsr_executable_is_here(b, rank);
+  if (first == rank) return true;
+  if (tsr_executable_is_here(b, first) && here)
+    return !memcmp(
+        tsr_executable_address(b, value, first, 0), tsr_executable_address(b, value, rank, 0),
+        (size_t)bytes);
+  int from = tsr_rank_map_process(tsr_executable_rank_map(b), first);
+  if (tsr_executable_is_here(b, first)) {
+    tsr_executable_send(
+        b, tsr_rank_map_process(tsr_executable_rank_map(b), rank),
+        tsr_executable_address(b, value, first, 0), bytes);
+  } else if (here) {
+    char *part = tsr_wait_memory(b, bytes);
+    tsr_executable_receive(b, from, part, bytes);
+    agrees = !memcmp(part, tsr_executable_address(b, value, rank, 0), (size_t)bytes);
+    free(part);
+  }
+  return agrees;
+}
+
+bool tsr_executable_replicas_agree(tsr_executable *b, const char **ret_param) {
+  const tsr_graph *g = b->programs->graph;
+  uint64_t wrong = 0;
+  int first_wrong = -1;
+  for (int p = 0; p < g->params_count; p++)
+    for (int r = 1; r < b->process->options.parallel->ranks; r++) {
+      int v = b->param_values[p];
+      if (!tsr_executable_holds(b, v, r) || replica_agrees(b, v, r)) continue;
+      if (first_wrong < 0) first_wrong = p;
+      wrong = 1;
+    }
+  *ret_param = first_wrong < 0 ? "another process's parameter" : g->params[first_wrong].name;
+  return !tsr_executable_agree(b, wrong);
+}
+
+/* ---- first values ---- */
+
+static void set_padding(const tsr_param *p, const tsr_box *box, tsr_dtype dtype, char *part) {
+  int64_t row = tsr_dtype_bytes(dtype);
+  for (int d = 1; d < box->ndim; d++) row *= box->shape[d];
+  int64_t real = p->valid0 - box->offset[0];
+  if (real < 0) real = 0;
+  if (real < box->shape[0]) memset(part + real * row, 0, (size_t)((box->shape[0] - real) * row));
+}
+
+/* Parameters are a function of seed, name and global index, so every mesh starts from the same.
+ * Rows [begin, end) of the box; of a rope's table always all. */
+static void initialise(
+    const tsr_executable *b, const tsr_init *init, const char *name, const tsr_box *box,
+    float *part, int64_t begin, int64_t end) {
+  const tsr_kernels *k = b->process->options.kernels;
+  int64_t cols = box->shape[box->ndim - 1];
+  uint64_t key = tsr_random_key(b->process->options.seed, name, 0);
+  switch (init->kind) {
+  case TSR_INIT_ZEROS:
+    k->fill(part, 0, begin * cols, end * cols);
+    return;
+  case TSR_INIT_ONES:
+    k->fill(part, 1, begin * cols, end * cols);
+    return;
+  case TSR_INIT_NORMAL:
+    k->random_normal(part, (float)init->a, (float)init->b, key, box, begin, end);
+    return;
+  case TSR_INIT_UNIFORM:
+    k->random_uniform(part, (float)init->a, (float)init->b, key, box, begin, end);
+    return;
+  case TSR_INIT_ROPE:
+    k->rope_table(
+        part, box->shape[0], (int64_t)init->a, box->offset[0], init->b, init->scaling[0],
+        init->scaling[1], init->scaling[2], init->scaling[3]);
+  }
+}
+
+/* The same, rounded to nearest, piece by piece of a row. */
+static void initialise_half(
+    const tsr_executable *b, const tsr_init *init, const char *name, const tsr_box *box,
+    tsr_dtype dtype, char *part, int64_t begin, int64_t end) {
+  enum { PIECE = 1024 };
+  float numbers[PIECE];
+  int last = box->ndim - 1;
+  int64_t cols = box->shape[last];
+  assert(init->kind != TSR_INIT_ROPE); /* not a function of the global index */
+  for (int64_t i = begin; i < end; i++)
+    for (int64_t at = 0; at < cols; at += PIECE) {
+      tsr_box piece = *box;
+      int64_t row = i;
+      for (int d = last - 1; d >= 0; d--) {
+        piece.shape[d] = 1;
+        piece.offset[d] += row % box->shape[d];
+        row /= box->shape[d];
+      }
+      piece.shape[last] = cols - at < PIECE ? cols - at : PIECE;
+      piece.offset[last] += at;
+      initialise(b, init, name, &piece, numbers, 0, 1);
+      char *into = part + (i * cols + at) * tsr_dtype_bytes(dtype);
+      write_numbers(b, dtype, into, numbers, piece.shape[last]);
+    }
+}
+
+/* A value's first numbers, in pieces: some rows of each rank's part. */
+typedef struct {
+  const tsr_executable *executable;
+  int value, pieces;
+} first_values;
+
+static const tsr_init *init_of(const tsr_graph *g, int value) {
+  const tsr_value *v = &g->values[value];
+  return v->kind == TSR_VALUE_PARAM ? &g->params[v->param].init : &v->init;
+}
+
+/* The same of a value whose positions are two runs. */
+static void initialise_runs(const first_values *f, int rank, const tsr_box *box, float *part) {
+  const tsr_graph *g = f->executable->programs->graph;
+  const tsr_init *init = init_of(g, f->value);
+  int64_t half = box->shape[0] / 2, rows = box_rows(box) / 2;
+  for (int k = 0; k < 2; k++) {
+    tsr_box run = *box;
+    run.shape[0] = half;
+    run.offset[0] = tsr_executable_position(f->executable, box, f->value, rank, 0, k * half);
+    float *into = part + k * rows * box->shape[box->ndim - 1];
+    initialise(f->executable, init, g->values[f->value].name, &run, into, 0, rows);
+  }
+}
+
+static bool is_two_runs(const first_values *f, int rank, const tsr_box *box) {
+  int64_t half = box->shape[0] / 2, begin = box->offset[0];
+  return half &&
+         (tsr_executable_position(f->executable, box, f->value, rank, 0, 0) != begin ||
+          tsr_executable_position(f->executable, box, f->value, rank, 0, half) != begin + half);
+}
+
+static void initialise_piece(void *context, int job) {
+  const first_values *f = context;
+  const tsr_graph *g = f->executable->programs->graph;
+  const tsr_value *value = &g->values[f->value];
+  int rank = job / f->pieces, piece = job % f->pieces;
+  if (!tsr_executable_has(f->executable, f->value, rank)) return;
+  tsr_box box = tsr_executable_box(f->executable, f->value, rank);
+  int64_t rows = box_rows(&box), begin = rows * piece / f->pieces,
+          end = rows * (piece + 1) / f->pieces;
+  void *part = tsr_executable_address(f->executable, f->value, rank, 0);
+  const tsr_init *init = init_of(g, f->value);
+  if (tsr_dtype_is_half(value->dtype))
+    initialise_half(f->executable, init, value->name, &box, value->dtype, part, begin, end);
+  else if (!is_two_runs(f, rank, &box))
+    initialise(f->executable, init, value->name, &box, part, begin, end);
+  else if (piece == 0) initialise_runs(f, rank, &box, part);
+}
+
+static void set_paddings(const tsr_executable *b, int value) {
+  const tsr_value *v = &b->programs->graph->values[value];
+  for (int r = 0; r < b->process->options.parallel->ranks; r++) {
+    if (!tsr_executable_has(b, value, r)) continue;
+    tsr_box box = tsr_executable_box(b, value, r);
+    set_padding(
+        &b->programs->graph->params[v->param], &box, v->dtype,
+        tsr_executable_address(b, value, r, 0));
+  }
+}
+
+/* So many that all threads have something to do and each piece is worth it. */
+static int pieces_of(const tsr_executable *b, int value) {
+  enum { PIECE = 1 << 18, PIECES_MAX = 64 };
+  const tsr_value *v = &b->programs->graph->values[value];
+  int64_t pieces = tsr_value_elements(v) / PIECE / b->process->options.parallel->ranks;
+  if (init_of(b->programs->graph, value)->kind == TSR_INIT_ROPE || pieces < 1) return 1;
+  return (int)(pieces < PIECES_MAX ? pieces : PIECES_MAX);
+}
+
+void tsr_executable_initialise(tsr_executable *executable, bool parameters) {
+  const tsr_graph *g = executable->programs->graph;
+  int ranks = executable->process->options.parallel->ranks;
+  for (int v = 0; v < g->values_count; v++) {
+    bool param = g->values[v].kind == TSR_VALUE_PARAM && parameters;
+    if (!param && g->values[v].kind != TSR_VALUE_CONST) continue;
+    first_values f = {executable, v, pieces_of(executable, v)};
+    tsr_pool_run(executable->process->pool, initialise_piece, &f, ranks * f.pieces);
+    if (param) set_paddings(executable, v);
+  }
+}

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "schedule/sum_order.h"
+#include <assert.h>
+
+/* ---- the tree: over tp's units inside the sequence's inside the batch's ---- */
+
+int tsr_reduction_merges(const tsr_reduction *r, int64_t leaf) {
+  int64_t tp = leaf % r->tp, sequence = leaf / r->tp % r->sequence,
+          batch = leaf / r->tp / r->sequence;
+  int merges = tsr_tree_merges(r->tp, tp);
+  if (tp < r->tp - 1) return merges;
+  merges += tsr_tree_merges(r->sequence, sequence);
+  if (sequence < r->sequence - 1) return merges;
+  return merges + tsr_tree_merges(r->keeps_batch ? 1 : r->batch, batch);
+}
+
+int tsr_reduction_entries(const tsr_reduction *r, int64_t leaf) {
+  return tsr_tree_entries(r->tp, leaf % r->tp) +
+         tsr_tree_entries(r->sequence, leaf / r->tp % r->sequence) +
+         tsr_tree_entries(r->batch, leaf / r->tp / r->sequence);
+}
+
+int tsr_reduction_depth(const tsr_reduction *r) {
+  int batch = r->keeps_batch ? 1 : tsr_tree_depth(r->batch);
+  return batch - 1 + tsr_tree_depth(r->sequence) - 1 + tsr_tree_depth(r->tp);
+}
+
+/* ---- rows ---- */
+
+/* [first, first + size) of the `whole` of a dimension; `cut` by the recipe, into one or more. */
+typedef struct {
+  int64_t first, size, whole;
+  bool cut;
+} interval;
+
+static bool is_cut(const tsr_reduction *r, int dim) {
+  const bool *cut = r->dim[dim].cut;
+  return cut[TSR_DP] || cut[TSR_CP] || cut[TSR_TP] || dim == r->kept_dim;
+}
+
+int64_t tsr_reduction_cuts(const tsr_reduction *r, int dim) {
+  const tsr_reduced_dim *d = &r->dim[dim];
+  int64_t cuts = dim == r->kept_dim ? r->kept : 1;
+  if (d->cut[TSR_DP]) cuts *= r->batch;
+  if (d->cut[TSR_CP]) cuts *= r->sequence;
+  if (d->cut[TSR_TP]) cuts *= r->tp;
+  return cuts;
+}
+
+static interval interval_of(const tsr_reduction *r, int dim, int64_t block, int64_t leaf) {
+  const tsr_reduced_dim *d = &r->dim[dim];
+  int64_t index = 0, kept = block % r->kept;
+  int64_t batch = r->keeps_batch ? block / r->kept : leaf / r->tp / r->sequence;
+  int64_t sequence = tsr_sequence_unit(r->zigzag, r->sequence, leaf / r->tp % r->sequence);
+  if (d->cut[TSR_DP]) index = batch;
+  if (d->cut[TSR_CP]) index = index * r->sequence + sequence;
+  if (d->cut[TSR_TP]) index = index * r->tp + leaf % r->tp;
+  if (dim == r->kept_dim)
+    index = index * r->kept + tsr_sequence_unit(r->zigzag && r->kept_positions, r->kept, kept);
+  int64_t cuts = tsr_reduction_cuts(r, dim);
+  assert(d->size % cuts == 0);
+  return (interval){index * (d->size / cuts), d->size / cuts, d->size, is_cut(r, dim)};
+}
+
+/* The k-th run of neighbours of a product of intervals; false when there are no more. A dimension
+ * that the recipe cuts ends a run even where this rank has one unit of it, for others have several.
+ */
+static bool
+find_run(const interval *at, int ndim, int64_t k, int64_t *ret_first, int64_t *ret_rows) {
+  int d = ndim - 1;
+  int64_t inner = 1;
+  if (ndim == 0) {
+    *ret_first = 0;
+    *ret_rows = 1;
+    return k == 0;
+  }
+  for (; d > 0 && !at[d].cut; d--) inner *= at[d].whole;
+  *ret_rows = at[d].size * inner;
+  *ret_first = at[d].first * inner;
+  int64_t step = at[d].whole * inner;
+  for (int e = d - 1; e >= 0; e--) {
+    *ret_first += (at[e].first + k % at[e].size) * step;
+    k /= at[e].size;
+    step *= at[e].whole;
+  }
+  return k == 0;
+}
+
+/* Whether the dimensions behind the kept one are whole: then neighbours in the sum are a kept
+ * dimension's length apart, and each index of it is summed by itself. */
+static bool strides(const tsr_reduction *r) {
+  if (r->kept_dim < 0) return false;
+  for (int d = r->kept_dim + 1; d < r->ndim; d++)
+    if (is_cut(r, d)) return false;
+  return true;
+}
+
+bool tsr_reduction_rows(
+    const tsr_reduction *r, int64_t block, int64_t leaf, int64_t k, tsr_reduced_rows *ret) {
+  interval at[TSR_REDUCED_DIMS_MAX] = {{0}};
+  for (int d = 0; d < r->ndim; d++) at[d] = interval_of(r, d, block, leaf);
+  ret->step = 1;
+  if (!strides(r)) return find_run(at, r->ndim, k, &ret->first, &ret->rows);
+  int64_t inner = 1, size = at[r->kept_dim].size, whole = at[r->kept_dim].whole;
+  for (int d = r->kept_dim + 1; d < r->ndim; d++) inner *= at[d].whole;
+  size *= inner;
+  bool there = find_run(at, r->kept_dim, k / size, &ret->first, &ret->rows);
+  ret->step = whole * inner;
+  ret->first = ret->first * ret->step + at[r->kept_dim].first * inner + k % size;
+  return there;
+}
+
+int64_t tsr_reduction_runs(const tsr_reduction *r) {
+  int last = r->ndim - 1;
+  int64_t runs = 1;
+  if (strides(r)) {
+    for (int d = r->kept_dim; d < r->ndim; d++) runs *= r->dim[d].size / tsr_reduction_cuts(r, d);
+    last = r->kept_dim - 1;
+  }
+  while (last > 0 && !is_cut(r, last)) last--;
+  for (int d = 0; d < last; d++) runs *= r->dim[d].size / tsr_reduction_cuts(r, d);
+  return runs;
+}
+
+bool tsr_reduction_is_contiguous(const tsr_reduction *r) {
+  bool one = !(r->zigzag && r->sequence > 1) && r->kept_dim < 0;
+  return one && tsr_reduction_runs(r) == 1;
+}

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/sequence_reduction_units.h"
+
+/* Runs of positions that no rank may share. */
+static int64_t runs(const tsr_config *c, const tsr_parallel *p) {
+  int64_t cp = p->size[TSR_CP], tp = c->device.enable_sp ? p->size[TSR_TP] : 1;
+  return cp * (cp > 1 && c->device.cp_layout == TSR_CP_ZIGZAG ? 2 : 1) * tp;
+}
+
+static bool is_power_of_two(int64_t n) { return n > 0 && (n & (n - 1)) == 0; }
+
+int64_t tsr_sequence_units_count(const tsr_config *c, const tsr_parallel *p) {
+  int64_t given = c->numerics.units_sequence, needed = runs(c, p);
+  bool fits = given % needed == 0;
+  return given && (fits || c->numerics.policy != TSR_NUMERICS_FAST) ? given : needed;
+}
+
+static tsr_location place_of(const tsr_config *c, const tsr_parallel *p) {
+  static const char *const keys[] = {
+      "numerics.units.sequence", "device_config.enable_cp", "device_config.enable_sp"};
+  for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+    tsr_location location = tsr_config_location(c, keys[i]);
+    if (location.file) return location;
+  }
+  return tsr_axis_place(c, p->size[TSR_CP] > 1 ? TSR_CP : TSR_TP);
+}
+
+/* The tree takes the units of a zigzag recipe from both ends, also where cp = 1, and two of them in
+ * their order. */
+static bool
+check_layout(const tsr_config *c, const tsr_parallel *p, int64_t units, tsr_diags *diags) {
+  bool zigzag = c->device.cp_layout == TSR_CP_ZIGZAG && (p->size[TSR_CP] > 1 || units > 2);
+  if (!zigzag || !c->device.enable_sp || p->size[TSR_TP] == 1) return true;
+  tsr_diag_error(
+      diags, tsr_config_location(c, "device_config.cp_layout"),
+      "cp_layout 'zigzag' and enable_sp do not go together: tp would split a rank's two runs of "
+      "positions");
+  tsr_diag_hint(diags, "cp_layout: contiguous, or without enable_sp");
+  return false;
+}
+
+/* What tp splits of a sequence is a multiple of its units, as everything that it splits. */
+static bool
+check_slices(const tsr_config *c, const tsr_parallel *p, int64_t sequence, tsr_diags *diags) {
+  int64_t tp = p->size[TSR_TP], units = c->numerics.units_tp ? c->numerics.units_tp : tp;
+  if (!c->device.enable_sp || tp == 1 || sequence % units == 0) return true;
+  tsr_diag_error(
+      diags, tsr_config_location(c, "device_config.enable_sp"),
+      "%lld positions do not divide over tp: its units are %lld", (long long)sequence,
+      (long long)units);
+  tsr_diag_hint(diags, "sequence parallelism needs a multiple of units.tp");
+  return false;
+}
+
+bool tsr_sequence_units_check(
+    const tsr_config *c, const tsr_parallel *p, int64_t sequence, int64_t *units,
+    tsr_diags *diags) {
+  tsr_location location = place_of(c, p);
+  int64_t needed = runs(c, p);
+  if (sequence <= 0) {
+    *units = 1;
+    if (p->size[TSR_CP] == 1) return true;
+    return tsr_diag_error(
+        diags, tsr_axis_place(c, TSR_CP),
+        "context parallelism splits a sequence, and this model has none");
+  }
+  if (!check_layout(c, p, *units, diags) || !check_slices(c, p, sequence, diags)) return false;
+  if (*units <= 1 && needed == 1) return true;
+  if (!is_power_of_two(*units)) {
+    tsr_diag_error(
+        diags, location, "%lld sequence units are not a power of two", (long long)*units);
+    if (!c->numerics.units_sequence)
+      tsr_diag_hint(
+          diags, "cp%s split positions into that many parts; cp = 2 or 4 would do",
+          c->device.enable_sp ? " and tp" : "");
+    return false;
+  }
+  if (sequence % *units)
+    return tsr_diag_error(
+        diags, location, "%lld sequence units do not divide sequence_length %lld",
+        (long long)*units, (long long)sequence);
+  if (c->numerics.units_sequence && c->numerics.units_sequence != *units)
+    tsr_diag_note(
+        diags, location,
+        "%lld units do not fit this mesh: with policy 'fast' it takes its own %lld, and other bits",
+        (long long)c->numerics.units_sequence, (long long)*units);
+  if (*units % needed == 0) return true;
+  tsr_diag_error(
+      diags, location, "%lld sequence units cannot be split over cp = %d and tp = %d ranks",
+      (long long)*units, p->size[TSR_CP], c->device.enable_sp ? p->size[TSR_TP] : 1);
+  tsr_diag_hint(diags, "a multiple of %lld can", (long long)needed);
+  return false;
+}
