@@ -196,6 +196,11 @@ bool tsr_file_read_nofollow(
 
 bool tsr_file_exists(const char *path) { return access(path, F_OK) == 0; }
 
+bool tsr_file_is_same(const char *path, const char *other) {
+  struct stat a, b;
+  return !stat(path, &a) && !stat(other, &b) && a.st_ino == b.st_ino && a.st_dev == b.st_dev;
+}
+
 bool tsr_path_ends(const char *path, const char *end) {
   size_t n = strlen(path), m = strlen(end);
   return n >= m && !strcasecmp(path + n - m, end);

@@ -65,6 +65,8 @@ bool tsr_file_cannot(
 /* ---- paths ---- */
 
 bool tsr_file_exists(const char *path);
+/* Whether both are there and one file or folder. */
+bool tsr_file_is_same(const char *path, const char *other);
 /* Whether the name ends with this, such as ".bin", upper and lower case alike. */
 bool tsr_path_ends(const char *path, const char *end);
 /* The folder of a path ("." for a bare name), and folder/name joined ("name" if it is absolute). */

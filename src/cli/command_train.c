@@ -177,6 +177,7 @@ warn_of_no_folder(app *a, const tsr_config *config, const tsr_checkpoint_manager
  * checkpoint. */
 static bool find_begin(app *a, tsr_config *config, tsr_checkpoint_manager_options *keep) {
   keep->folder = checkpoint_folder(a, config);
+  keep->out = a->options.out;
   keep->version = TSR_VERSION;
   keep->limit_s =
       a->options.time_limit_s ? a->options.time_limit_s : config->checkpoint.time_limit_s;

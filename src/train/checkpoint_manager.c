@@ -249,6 +249,20 @@ static bool check_empty(tsr_arena *arena, const tsr_checkpoint_manager *k, tsr_d
   return false;
 }
 
+/* Of a run's --out folder or of a checkpoint, others expect other things than checkpoints. */
+static bool check_place(tsr_arena *arena, const tsr_checkpoint_manager *k, tsr_diags *diags) {
+  const char *folder = k->options.folder, *out = k->options.out;
+  tsr_location location = tsr_config_location(k->run.config, "training_config.checkpoint_dir");
+  if (tsr_file_exists(tsr_path_join(arena, folder, TSR_MANIFEST_NAME)))
+    return tsr_diag_error(diags, location, "'%s' is a checkpoint, not a folder of them", folder);
+  bool own = out && tsr_file_is_same(folder, out);
+  if (!own && !tsr_out_folder_has_run(arena, folder)) return true;
+  tsr_diag_error(
+      diags, location, "'%s' is the --out folder of %s run", folder, own ? "this" : "another");
+  tsr_diag_hint(diags, "the checkpoints of that run are in '%s/checkpoints' by default", folder);
+  return false;
+}
+
 static bool agree_on_folder(const tsr_checkpoint_manager *k, bool ok, tsr_diags *diags) {
   if (!tsr_executable_agree(k->run.executable, !ok)) return true;
   return ok && tsr_diag_failure(
@@ -276,10 +290,30 @@ static bool take_folder(tsr_arena *arena, tsr_checkpoint_manager *k, tsr_diags *
   const tsr_checkpoint_manager_options *o = &k->options;
   tsr_location location = tsr_config_location(k->run.config, "training_config.checkpoint_dir");
   bool ok = k->run.process > 0 ||
-            (tsr_checkpoints_take_folder(arena, o->folder, location, &k->lock, diags) &&
+            (check_place(arena, k, diags) &&
+             tsr_checkpoints_take_folder(arena, o->folder, location, &k->lock, diags) &&
              (o->purpose != TSR_OUT_NEW || check_empty(arena, k, diags)));
   return agree_on_folder(k, ok, diags) &&
          agree_on_folder(k, k->run.process == 0 || sees_folder(arena, k, diags), diags);
+}
+
+/* Until this process had the folder, another run may have written checkpoints there: the newest is
+ * looked for again. */
+static bool find_newest(
+    tsr_arena *arena, tsr_checkpoint_manager *k, const tsr_recipe_entry *recipe, int count,
+    tsr_diags *diags) {
+  const tsr_manifest *resume = k->options.resume;
+  if (!k->options.resumes || k->options.named) return true;
+  tsr_manifest *m = tsr_arena_alloc(arena, sizeof *m);
+  bool found = tsr_checkpoints_newest(arena, k->options.folder, INT64_MAX, m, tsr_diags_new(arena));
+  if (!have_same(k, found ? m->state.step : -1))
+    return tsr_diag_failure(
+        diags, TSR_NOWHERE, "the processes see different checkpoints in '%s'", k->options.folder);
+  if (!found || (resume && resume->state.step == m->state.step)) return true;
+  tsr_diag_note(
+      diags, TSR_NOWHERE, "'%s' was written by a run that ended while this one began", m->folder);
+  k->options.resume = m;
+  return check_same(k, m, recipe, count, diags);
 }
 
 /* ---- the files beside the tensors ---- */
@@ -397,13 +431,14 @@ bool tsr_checkpoint_manager_open(
   recipe_of(arena, run, &recipe, &count);
   const tsr_manifest *resume = options->resume;
   bool ok = (!resume || check_same(k, resume, recipe, count, diags)) &&
-            (!options->folder || take_folder(arena, k, diags)) &&
-            make_room(k, resume ? resume->state.step + 1 : 1, diags) &&
+            (!options->folder ||
+             (take_folder(arena, k, diags) && find_newest(arena, k, recipe, count, diags))) &&
+            make_room(k, k->options.resume ? k->options.resume->state.step + 1 : 1, diags) &&
             begin(arena, k, recipe, count, state, diags) &&
             (!options->folder || open_saver(arena, k, recipe, count, diags));
-  bool there =
-      ok && options->resume && options->folder &&
-      !strcmp(tsr_checkpoint_path(arena, options->folder, state->step), options->resume->folder);
+  resume = k->options.resume;
+  bool there = ok && resume && options->folder &&
+               !strcmp(tsr_checkpoint_path(arena, options->folder, state->step), resume->folder);
   if (there) k->taken = state->step;
   if (!ok) tsr_checkpoint_manager_close(k);
   return ok;

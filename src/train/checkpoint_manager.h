@@ -11,6 +11,7 @@
 
 typedef struct {
   const char *folder;          /* of the checkpoints; NULL: none are written */
+  const char *out;             /* the folder of --out; NULL: none */
   bool resumes;                /* going on was asked for, be there a checkpoint or not */
   tsr_out_purpose purpose;     /* of the folder: to resume from what is in it, for one */
   const tsr_manifest *resume;  /* to resume from; NULL: the run begins anew */

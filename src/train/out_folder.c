@@ -13,6 +13,10 @@
 /* The first line of config.yaml. */
 static const char mark[] = "# The configuration of a run of tessera-train, with all defaults\n";
 
+bool tsr_out_folder_has_run(tsr_arena *arena, const char *path) {
+  return tsr_file_begins(tsr_path_join(arena, path, "config.yaml"), mark);
+}
+
 static bool has_bytes(const char *path) {
   struct stat info;
   return !stat(path, &info) && info.st_size > 0;
@@ -167,6 +171,21 @@ explain(tsr_arena *arena, const char *folder, const tsr_config *config, tsr_diag
   return false;
 }
 
+/* A run's folder is no checkpoint, and holds none but its own: they would be read in place of those
+ * in its folder `checkpoints`. */
+static bool check_checkpoints(tsr_arena *arena, const char *folder, tsr_diags *diags) {
+  tsr_checkpoint_entry *entries;
+  int count;
+  if (tsr_file_exists(tsr_path_join(arena, folder, TSR_MANIFEST_NAME)))
+    return tsr_diag_error(
+        diags, TSR_NOWHERE, "'%s' is a checkpoint: --out names another folder", folder);
+  if (!tsr_checkpoints_list(arena, folder, &entries, &count, diags)) return false;
+  if (!count) return true;
+  return tsr_diag_error(
+      diags, TSR_NOWHERE, "'%s' is a folder of checkpoints, up to step %lld: --out names another",
+      folder, (long long)entries[count - 1].step);
+}
+
 /* What is in the folder: a run's results, or a file of somebody else's. */
 static bool check_content(
     tsr_arena *arena, const char *folder, tsr_out_purpose purpose, const tsr_config *run,
@@ -176,11 +195,13 @@ static bool check_content(
   const char *below = tsr_path_join(arena, folder, "checkpoints");
   tsr_checkpoint_entry *entries;
   int count;
-  if (!tsr_checkpoints_list(arena, below, &entries, &count, diags)) return false;
+  if (!check_checkpoints(arena, folder, diags) ||
+      !tsr_checkpoints_list(arena, below, &entries, &count, diags))
+    return false;
   struct stat info;
   if (!lstat(metrics, &info) && S_ISLNK(info.st_mode)) /* it would be written through */
     return tsr_file_cannot("write", metrics, EMLINK, TSR_NOWHERE, diags);
-  bool results = count || has_bytes(metrics) || tsr_file_begins(config, mark);
+  bool results = count || has_bytes(metrics) || tsr_out_folder_has_run(arena, folder);
   if (!results && tsr_file_exists(config)) {
     tsr_diag_error(
         diags, TSR_NOWHERE, "'%s' is there, and no run of tessera-train has written it", config);
@@ -203,11 +224,8 @@ static bool check_content(
 bool tsr_out_folder_check_metrics(
     tsr_arena *arena, const char *metrics, const char *out, tsr_diags *diags) {
   const char *folder = tsr_path_folder(arena, metrics);
-  struct stat theirs, ours;
-  bool same = out && !stat(folder, &theirs) && !stat(out, &ours) && theirs.st_ino == ours.st_ino &&
-              theirs.st_dev == ours.st_dev;
-  if (same || !has_bytes(metrics) ||
-      !tsr_file_begins(tsr_path_join(arena, folder, "config.yaml"), mark))
+  if ((out && tsr_file_is_same(folder, out)) || !has_bytes(metrics) ||
+      !tsr_out_folder_has_run(arena, folder))
     return true;
   tsr_diag_error(
       diags, TSR_NOWHERE, "'%s' is of another run, whose results '%s' has", metrics, folder);
@@ -224,7 +242,7 @@ bool tsr_out_folder_take(
     return tsr_file_cannot("make the folder", path, errno, TSR_NOWHERE, diags);
   if (tsr_folder_lock_take(arena, path, &ret->lock, diags) &&
       check_content(arena, path, purpose, config, diags)) {
-    ret->is_used = tsr_file_begins(tsr_path_join(arena, path, "config.yaml"), mark);
+    ret->is_used = tsr_out_folder_has_run(arena, path);
     return true;
   }
   tsr_out_folder_close(ret);

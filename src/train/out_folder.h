@@ -33,6 +33,9 @@ bool tsr_out_folder_take(
  * orders, the number of steps, intervals of reports. */
 bool tsr_out_folder_is_of(tsr_arena *arena, const char *path, const tsr_config *config);
 
+/* Whether a run has its config.yaml there. */
+bool tsr_out_folder_has_run(tsr_arena *arena, const char *path);
+
 /* An error where --metrics names a file of another run's folder than `out` (NULL: none). */
 bool tsr_out_folder_check_metrics(
     tsr_arena *arena, const char *metrics, const char *out, tsr_diags *diags);

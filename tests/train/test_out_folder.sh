@@ -286,6 +286,40 @@ for try in $(seq 12); do
   [ "$(steps_of "race$try/metrics.jsonl")" = 3 ] || complain "metrics of two runs"
 done
 
+# a run that waits for the folder resumes from what the run before it has written until then
+ends 0 --config run.yaml --out late --quiet --set training_config.model_save_interval=2
+cp -r late later
+for kept in late none; do
+  rm -r late && cp -r later late && mkdir written && mv late/checkpoints/step-00000003 written
+  [ $kept = late ] || rm -r late/checkpoints/step-00000002
+  (
+    exec 9> late/.tessera-train.lock
+    flock 9 && touch held && sleep 1 && mv written/step-00000003 late/checkpoints
+  ) &
+  for _ in $(seq 600); do [ -e held ] && break; sleep 0.01; done
+  ends 0 --config run.yaml --out late --resume --set training_config.max_steps=5
+  says "resumes from 'late/checkpoints/step-00000003', after step 3"
+  [ "$(steps_of late/metrics.jsonl)" = 5 ] || complain "a run that waited has lost metrics"
+  wait
+  rmdir written && rm held
+done
+rm -r late later
+
+# a folder of checkpoints is no run's --out folder or checkpoint, and the other way round
+ends 0 --config run.yaml --out first --quiet
+leaves first 2 "'first' is the --out folder of another run" --config run.yaml --set training_config.checkpoint_dir=first \
+  --set training_config.seed=8
+leaves first 2 "'first' is the --out folder of another run" --config run.yaml --set training_config.checkpoint_dir=first \
+  --overwrite
+leaves first 2 "'first/checkpoints/step-00000003' is a checkpoint, not a folder of them" --config run.yaml \
+  --set training_config.checkpoint_dir=first/checkpoints/step-00000003
+leaves first 2 "'first/checkpoints' is a folder of checkpoints, up to step 3" --config run.yaml --out first/checkpoints
+leaves first 2 "'first/checkpoints/step-00000003' is a checkpoint" --config run.yaml --out first/checkpoints/step-00000003
+ends 2 --config run.yaml --out both --set training_config.checkpoint_dir=both
+says "'both' is the --out folder of this run"
+[ ! -e both ] || complain "a refused run has left its folder"
+rm -r first
+
 # a read that fails ends the command with its reason, and what was there stays; or it was of no importance
 ends 0 --config run.yaml --out whole --quiet --overwrite
 refusals=0
@@ -307,4 +341,4 @@ for n in $(seq 40); do
 done
 [ "$refusals" -ge 5 ] || complain "only $refusals reads failed"
 
-end_of train.out_folder 165
+end_of train.out_folder 180
