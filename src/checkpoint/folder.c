@@ -85,7 +85,7 @@ void tsr_checkpoint_pass_over(const char *path, tsr_diags *errors, tsr_diags *di
   fclose(stream);
   char *end = strchr(text, '\n');
   if (end) *end = 0;
-  tsr_diag_warning(diags, TSR_NOWHERE, "'%s' is passed over: %s", path, text);
+  tsr_diag_warning(diags, TSR_NOWHERE, "'%s' is skipped: %s", path, text);
   free(text);
 }
 
@@ -110,7 +110,7 @@ static bool is_damaged(tsr_arena *arena, const char *folder, tsr_diags *diags) {
   if (!tsr_checkpoints_list(arena, folder, &entries, &count, diags)) return true;
   if (!count) return false;
   tsr_diag_failure(diags, TSR_NOWHERE, "'%s' has checkpoints, and none can be read", folder);
-  tsr_diag_hint(diags, "`tessera-train checkpoint ls %s` says what is damaged", folder);
+  tsr_diag_hint(diags, "`tessera-train checkpoint ls %s` reports what is damaged", folder);
   return true;
 }
 

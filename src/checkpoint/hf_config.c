@@ -184,8 +184,7 @@ static void read_rope(reader *r, bool has_llama3) {
   const cJSON *rope = get(r->root, key), *older = get(r->root, "rope_scaling");
   if (older && older != rope && !cJSON_Compare(older, rope, true)) {
     r->ok = tsr_diag_error(
-        r->diags, TSR_NOWHERE, "'%s': rope_scaling and rope_parameters say different things",
-        r->path);
+        r->diags, TSR_NOWHERE, "'%s': rope_scaling and rope_parameters differ", r->path);
     return;
   }
   if (rope && !cJSON_IsObject(rope)) return unsupported(r, key, describe(r, rope), "an object");

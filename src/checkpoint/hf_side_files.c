@@ -54,13 +54,13 @@ read_tokenizer(tsr_arena *arena, const char *folder, int64_t vocab_size, tsr_dia
     if (tsr_file_exists(pieces))
       tsr_diag_warning(
           diags, TSR_NOWHERE,
-          "'%s' is SentencePiece's, which is not read: the model takes token numbers, no texts",
+          "'%s' is SentencePiece's, which is not read: the model reads token numbers, no texts",
           pieces);
     return false;
   }
   if (!tsr_bpe_read(arena, path, TSR_NOWHERE, &bpe, errors)) {
     tsr_diag_warning(
-        diags, TSR_NOWHERE, "'%s' cannot be used, so the model takes token numbers, no texts: %s",
+        diags, TSR_NOWHERE, "'%s' cannot be used, so the model reads token numbers, no texts: %s",
         path, tsr_diags_first_error(errors));
     return false;
   }
@@ -68,7 +68,7 @@ read_tokenizer(tsr_arena *arena, const char *folder, int64_t vocab_size, tsr_dia
     tsr_diag_warning(
         diags, TSR_NOWHERE,
         "'%s' has %d tokens, the model %" PRId64
-        ": it cannot be used, so the model takes token numbers, no texts",
+        ": it cannot be used, so the model reads token numbers, no texts",
         path, tsr_bpe_vocab_size(bpe), vocab_size);
   return tsr_bpe_vocab_size(bpe) <= vocab_size;
 }

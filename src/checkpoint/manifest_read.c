@@ -33,7 +33,7 @@ static bool check_hash(const reader *r, const char *text, size_t length) {
   if (!memcmp(hash, text + HASH_AT, TSR_HASH_TEXT - 1)) return true;
   return tsr_diag_failure(
       r->diags, (tsr_location){.file = r->path},
-      "the manifest is damaged: its hash is %s, not %.32s as it says", hash, text + HASH_AT);
+      "the manifest is damaged: its hash is %s, not %.32s as recorded in it", hash, text + HASH_AT);
 }
 
 /* A whole number in [0, 2^53]. */

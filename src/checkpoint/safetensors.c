@@ -261,8 +261,8 @@ static bool read_map(reader *r) {
   static const char lfs[] = "version https://git-lfs";
   if (file->size >= (int64_t)sizeof lfs && !memcmp(file->map, lfs, sizeof lfs - 1)) {
     tsr_diag_error(
-        r->diags, r->location, "'%s' is a pointer of Git LFS to weights that are not here",
-        file->path);
+        r->diags, r->location,
+        "'%s' is a pointer of Git LFS to weights that are not in this folder", file->path);
     tsr_diag_hint(r->diags, "`git lfs pull` in its folder fetches them");
     return false;
   }

@@ -121,7 +121,7 @@ static bool check_unread(app *a, const char *folder) {
   if (!tsr_checkpoints_list(a->arena, folder, &entries, &count, a->diags)) return false;
   if (!count) {
     tsr_diag_note(
-        a->diags, TSR_NOWHERE, "'%s' holds no checkpoint to resume from: the run begins anew",
+        a->diags, TSR_NOWHERE, "'%s' holds no checkpoint to resume from: the run begins at step 0",
         folder);
     return true;
   }
@@ -170,7 +170,7 @@ warn_of_no_folder(app *a, const tsr_config *config, const tsr_checkpoint_manager
   tsr_diag_warning(
       a->diags, tsr_config_location(config, "elastic.rejoin"),
       "no checkpoints are kept, so a job that comes back begins anew");
-  tsr_diag_hint(a->diags, "training_config.checkpoint_dir or --out says where they are kept");
+  tsr_diag_hint(a->diags, "training_config.checkpoint_dir or --out sets where they are kept");
 }
 
 /* Before the programs are made: units that the configuration leaves open are those of the

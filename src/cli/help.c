@@ -45,7 +45,7 @@ static const entry summaries[] = {
     {ONLY(TRACE), "  trace            prints the graph, the placed graph, and a rank's program and "
                   "communication\n"},
     {ONLY(PROFILE),
-     "  profile          trains a few steps, says where their time goes and what would "
+     "  profile          trains a few steps, reports where their time goes and what would "
      "help, and writes\n"
      "                   trace.json, into DIR or the working directory\n"},
     {ONLY(EVALUATE),
@@ -55,7 +55,7 @@ static const entry summaries[] = {
     {ONLY(CHECKPOINT),
      "  checkpoint       lists, shows, verifies and compares checkpoints; merge writes "
      "one file of whole\n"
-     "                   tensors, reshard as many files as --shards says\n"},
+     "                   tensors, reshard as many files as --shards sets\n"},
     {ONLY(IMPORT) | ONLY(EXPORT),
      "  import, export   from and to a model folder of Hugging Face (config.json, "
      "*.safetensors)\n"},
@@ -66,7 +66,7 @@ static const entry summaries[] = {
      "                   kernel beside what this machine can do at most (numerics.isa: "
      "which level)\n"},
     {ONLY(DOCTOR),
-     "  doctor           says what of this machine can be used: cores, MPI, driver, GPUs, "
+     "  doctor           reports what of this machine can be used: cores, MPI, driver, GPUs, "
      "NCCL; found, missing\n"
      "                   or mismatched, and what to do about it\n"},
 };
@@ -118,7 +118,7 @@ static const entry options[] = {
     {ONLY(EVALUATE) | ONLY(GENERATE),
      "  --checkpoint DIR evaluate, generate: a checkpoint, a run's folder (its newest), "
      "or an imported model;\n"
-     "                   on one rank, unless --config or --set says otherwise\n"},
+     "                   on one rank, unless --config or --set sets another mesh\n"},
     {ONLY(EVALUATE),
      "  --data FILE      evaluate: text or tokens; the configuration's validation data "
      "unless given\n"},

@@ -138,7 +138,8 @@ static void store(parser *p, const option *o, const char *value) {
     *(const char **)at = "/dev/stdin";
   else if (o->kind == PATH && !strcmp(value, "-"))
     tsr_diag_error(
-        p->diags, TSR_NOWHERE, "%s: '-' names no file here; one of that name is ./-", o->word);
+        p->diags, TSR_NOWHERE, "%s: '-' is not the name of a file; one of that name is ./-",
+        o->word);
   else store_path(p, value, (const char **)at);
 }
 
@@ -368,10 +369,12 @@ bool tsr_options_parse(tsr_arena *arena, int argc, char **argv, tsr_options *c, 
   if (!c->help && !c->version) check_arguments(c, diags);
   if (c->machine && c->calibration)
     tsr_diag_error(
-        diags, TSR_NOWHERE, "--machine and --calibrate both say which machine: one of the two");
+        diags, TSR_NOWHERE,
+        "--machine and --calibrate both select the machine: use one of the two");
   if (c->resume && c->overwrite)
     tsr_diag_error(
-        diags, TSR_NOWHERE, "--resume goes on with a run, --overwrite gives it up: one of the two");
+        diags, TSR_NOWHERE,
+        "--resume continues a run, --overwrite discards it: use one of the two");
   if (!tsr_diags_errors(diags)) check_needs(c, diags);
   return !tsr_diags_errors(diags);
 }

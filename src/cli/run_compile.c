@@ -23,7 +23,7 @@ static bool open_data(app *a, const setup *s, const tsr_run_data_needs *needs, p
     if (c->training.data_path[0])
       tsr_diag_warning(
           a->diags, tsr_config_location(c, "training_config.data_path"),
-          "'%s' is not there: planned without it", c->training.data_path);
+          "'%s' was not found: planned without it", c->training.data_path);
     return true;
   }
   p->has_data = tsr_run_data_open(a->arena, c, needs, &p->data, a->diags);

@@ -14,8 +14,8 @@ static const char *foreign_key(const char *key) {
       {"learning_rate", "the optimizer's is optimizer.lr"},
       {"transformer_config_path", "model_config names the model's file"},
       {"model_source", "model_path names weights; `import` makes them of Hugging Face's"},
-      {"embedding_placement", "a graph file says where its parameters are"},
-      {"rank_bindings", "ranks are laid on processes by the launcher: see docs/clusters.md"},
+      {"embedding_placement", "a graph file places its parameters"},
+      {"rank_bindings", "the launcher maps ranks to processes: see docs/clusters.md"},
       {"hidden_size", "BERT models are not supported; of others it is embedding_dim"},
       {"num_hidden_layers", "BERT models are not supported; of others it is num_blocks"},
   };
@@ -93,7 +93,7 @@ static bool note_origin(tsr_loader *l, int row, const tsr_yaml *key, const tsr_y
       tsr_diag_error(l->diags, key->location, "'%s' is given twice", key->text);
     else
       tsr_diag_error(
-          l->diags, key->location, "'%s' says the same as '%s'", key->text, before->text);
+          l->diags, key->location, "'%s' sets the same as '%s'", key->text, before->text);
     tsr_diag_hint(
         l->diags, "'%s' stands in %s:%d", before->text, before->location.file,
         before->location.line);

@@ -49,7 +49,7 @@ static const struct {
     {"\xc8\xd7\x34\x01", 4, "llm.c", TOKENS}, /* 20240328, its tokenizer */
     {"\x88\xd8\x34\x01", 4, "llm.c", TOKENS}, /* 20240520 */
     {"\xa1\xd9\x34\x01", 4, "llm.c", TOKENS}, /* 20240801 */
-    {"version https://git-lfs", 23, "Git LFS", "is a pointer to a file that is not here",
+    {"version https://git-lfs", 23, "Git LFS", "is a pointer to a file that is not in this folder",
      "`git lfs pull` fetches it"},
     {"MMIDIDX", 7, "Megatron", TOKENS},
 };
@@ -146,7 +146,7 @@ bool tsr_content_check_kind(const tsr_text_file *file, tsr_location location, ts
         diags, location, "'%s' holds weights (safetensors), not text", file->path);
   if (!is_token_list(file)) return true;
   tsr_diag_error(diags, location, "'%s' holds tokens (tt-train), not text", file->path);
-  tsr_diag_hint(diags, "a name that ends in .yaml says so");
+  tsr_diag_hint(diags, "a configuration's name ends in .yaml");
   return false;
 }
 
@@ -184,6 +184,6 @@ bool tsr_content_check_tokens(const tsr_text_file *file, tsr_location location, 
   if (!weights)
     tsr_diag_hint(
         diags, "a text's name ends in .txt, not in .bin; if these bytes are tokens, data_format: "
-               "nanogpt_u16 or nanogpt_u32 says so");
+               "nanogpt_u16 or nanogpt_u32 selects it");
   return false;
 }

@@ -146,7 +146,7 @@ static bool scan_tokens(const loader *l, const tsr_token_file *file, tsr_locatio
 static bool check_documents(const loader *l, const tsr_token_file *file, tsr_location location) {
   if (!l->dataset->separate || l->dataset->end_of_text >= 0 || tsr_token_file_has_documents(file))
     return true;
-  tsr_diag_error(l->diags, location, "'%s' does not say where its documents end", file->path);
+  tsr_diag_error(l->diags, location, "'%s' does not mark where its documents end", file->path);
   tsr_diag_hint(l->diags, "training_config.end_of_text: the token that ends one");
   return false;
 }
@@ -160,7 +160,7 @@ static bool check_vocab(const loader *l, const tsr_token_file *file, tsr_locatio
     tsr_diag_hint(
         l->diags, "transformer_config.vocab_size: %lld, by its tokenizer_vocab_size",
         (long long)file->vocab_size);
-  else tsr_diag_hint(l->diags, "transformer_config.vocab_size says it");
+  else tsr_diag_hint(l->diags, "transformer_config.vocab_size sets it");
   return false;
 }
 

@@ -135,8 +135,7 @@ static bool looks_wide(const tsr_file_map *m) {
 
 static bool ask_for_format(const opener *o, const char *why) {
   tsr_diag_error(
-      o->diags, o->location, "'%s' has no header that says how long its tokens are%s", o->path,
-      why);
+      o->diags, o->location, "'%s' has no header with the size of its tokens%s", o->path, why);
   tsr_diag_hint(
       o->diags, "write data_format: nanogpt_u16 for tokens of 2 bytes, nanogpt_u32 for 4");
   return false;
@@ -246,7 +245,7 @@ bool tsr_token_file_outside(
       (long long)token, (long long)tsr_token_at(file, token), (long long)vocab_size);
   if (file->format == TSR_TOKEN_FILE_NANOGPT_U16 || file->format == TSR_TOKEN_FILE_NANOGPT_U32)
     tsr_diag_hint(
-        diags, "it was read as %s; data_format says otherwise",
+        diags, "it was read as %s; data_format selects another format",
         tsr_token_format_name(file->format));
   return false;
 }

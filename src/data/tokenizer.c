@@ -8,7 +8,7 @@ static bool bad_utf8(const tsr_text_file *file, size_t offset, tsr_diags *diags)
   tsr_diag_error(
       diags, tsr_text_file_place(file, offset, 1, diags), "invalid UTF-8: byte 0x%02x",
       (unsigned char)file->text[offset]);
-  tsr_diag_hint(diags, "tokenizer_type: byte takes any file");
+  tsr_diag_hint(diags, "tokenizer_type: byte reads any file");
   return false;
 }
 

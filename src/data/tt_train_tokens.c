@@ -105,7 +105,7 @@ static bool read_entry(reader *r) {
   bool tokens = is_key(r, "tokens"), vocab = is_key(r, "tokenizer_vocab_size");
   tsr_location location = event_place(r);
   if ((tokens && r->has_tokens) || (vocab && r->has_vocab))
-    return fail(r, location, "the key stands here a second time");
+    return fail(r, location, "the key is repeated here");
   if (!skip(r) || !next(r)) return false;
   if (tokens) return read_tokens(r);
   if (!vocab) return skip(r);

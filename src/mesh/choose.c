@@ -128,8 +128,8 @@ static const char *find_automatic(const chooser *c, const choice *by) {
         c->diags, by->location,
         "no mesh descriptor is chosen by itself for %lld devices (%s: auto)",
         (long long)c->request->devices, by->source);
-    tsr_diag_hint(c->diags, "8 devices give %s", tsr_mesh_auto_name(8));
-    tsr_diag_hint(c->diags, "32 devices give %s", tsr_mesh_auto_name(32));
+    tsr_diag_hint(c->diags, "8 devices become %s", tsr_mesh_auto_name(8));
+    tsr_diag_hint(c->diags, "32 devices become %s", tsr_mesh_auto_name(32));
     return NULL;
   }
   const char *path = find_in_metal(c, name);

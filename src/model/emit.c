@@ -92,7 +92,7 @@ static bool check_loss(const tsr_flat *f, const tsr_graph *g, int output, int va
   if (!f->options->training || tsr_graph_find_loss(g, value) >= 0) return true;
   return tsr_diag_error(
       f->diags, f->outputs[output].location,
-      "the loss '%s' must be what cross_entropy or mse gives", name);
+      "the loss '%s' must be a result of cross_entropy or mse", name);
 }
 
 static bool emit_outputs(tsr_flat *f, tsr_graph *g) {

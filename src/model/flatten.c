@@ -423,7 +423,7 @@ static bool find_outputs(expander *x) {
     ok &= read_name(x, f->outputs[i].value, f->outputs[i].location, &f->output_values[i]);
   if (f->outputs_count) return ok;
   tsr_diag_error(f->diags, f->file->location, "the graph has no outputs");
-  tsr_diag_hint(f->diags, "'outputs: [name, …]' says which results are wanted");
+  tsr_diag_hint(f->diags, "'outputs: [name, …]' lists the results");
   return false;
 }
 

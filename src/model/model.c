@@ -51,7 +51,7 @@ static bool join(const joiner *j, const char *key, const tsr_yaml *value) {
   if (!value) return true;
   if (tsr_yaml_get(j->map, key))
     return tsr_diag_error(
-        j->diags, value->location, "'%s' stands here and in the graph file too", key);
+        j->diags, value->location, "'%s' is set here and in the graph file too", key);
   tsr_yaml *name = tsr_arena_alloc(j->arena, sizeof *name);
   *name = (tsr_yaml){.kind = TSR_YAML_SCALAR, .location = value->location, .text = key};
   name->text_length = strlen(key);

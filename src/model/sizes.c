@@ -246,7 +246,7 @@ static bool detect_vocab(const reader *r, tsr_name *n) {
     n->value.number = (double)r->options->vocab_assumed;
     tsr_diag_warning(
         r->diags, n->given ? n->location : r->source->location,
-        "vocab_size is not given, and the data is not there to count it: planned with %lld",
+        "vocab_size is not given, and the data that defines it was not found: planned with %lld",
         (long long)r->options->vocab_assumed);
   }
   if (n->value.number == 0) n->value.number = (double)detected;

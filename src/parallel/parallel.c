@@ -67,7 +67,7 @@ static bool axis_refuse(
       diags, tsr_axis_place(config, axis),
       "%s (%s = %d) can be inspected, but this trainer does not run it", what, tsr_axis_name(axis),
       p->size[axis]);
-  tsr_diag_hint(diags, "lay the ranks out over dp, pp, cp and tp");
+  tsr_diag_hint(diags, "arrange the ranks over dp, pp, cp and tp");
   return false;
 }
 

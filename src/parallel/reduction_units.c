@@ -71,7 +71,7 @@ static bool takes_own(
   if (config->numerics.policy != TSR_NUMERICS_FAST) return false;
   tsr_diag_note(
       diags, tsr_config_location(config, key),
-      "%lld units do not fit this mesh: with policy 'fast' it takes its own %lld, and other bits",
+      "%lld units do not fit this mesh: with policy 'fast' it uses its own %lld, and other bits",
       (long long)units, (long long)own);
   *ret_units = own;
   return true;

@@ -46,7 +46,8 @@ void tsr_parallel_startup(
       tsr_mesh_layout_text(layout.have, layout.have_ndim).text, descriptor_why);
   context_add(p, text);
   if (config->model.kind && !strcmp(config->model.kind, "graph")) {
-    tsr_text_add(text, "parameters: as the graph places them\nbatches: as its inputs say\n");
+    tsr_text_add(
+        text, "parameters: as the graph places them\nbatches: as its inputs are declared\n");
     return;
   }
   parameters_add(p, config, text);

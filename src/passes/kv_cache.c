@@ -49,7 +49,7 @@ static bool find_tokens(caching *c) {
     c->length = x->shape[1];
     c->dim[v] = 1;
   }
-  return c->tokens >= 0 || fail(c, "no input takes tokens");
+  return c->tokens >= 0 || fail(c, "no input has tokens");
 }
 
 /* In the old order, which a process's programs have in common. */

@@ -138,7 +138,7 @@ void tsr_plan_lint(
   if (parameters > many_parameters && axes < AXES_WANTED)
     tsr_diag_note(
         diags, tsr_config_location(c, "device_config.mesh_shape"),
-        "%.3g parameters on a mesh of %d ax%s: models of more than 10^12 want three, such as dp, "
+        "%.3g parameters on a mesh of %d ax%s: models of more than 10^12 need three, such as dp, "
         "pp "
         "and tp",
         parameters, axes, axes == 1 ? "is" : "es");

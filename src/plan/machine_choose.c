@@ -74,7 +74,7 @@ bool tsr_machine_choose(
       : found ? tsr_arena_printf(
                     arena, "for the descriptor '%s'; --machine names another", mesh->shape.name)
       : guessed
-          ? tsr_arena_printf(arena, "assumed; --machine says which %s devices", arch)
+          ? tsr_arena_printf(arena, "assumed; --machine selects the %s devices", arch)
           : tsr_arena_printf(arena, "for a mesh of %s devices; --machine names another", arch);
   if (!tsr_machine_find(arena, share_folder, name, TSR_NOWHERE, &path, diags) ||
       !tsr_machine_read(arena, path, TSR_NOWHERE, ret_machine, diags))

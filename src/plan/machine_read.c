@@ -180,7 +180,7 @@ static bool check_nesting(const reader *r, const tsr_yaml *map, const tsr_machin
         r->diags, map->location,
         "level '%s' stands outside '%s', which joins any number of devices", link->name,
         inner->name);
-    tsr_diag_hint(r->diags, "say how many devices '%s' joins: devices: 8", inner->name);
+    tsr_diag_hint(r->diags, "set how many devices '%s' joins: devices: 8", inner->name);
     return false;
   }
   if (!link->devices || (link->devices > inner->devices && link->devices % inner->devices == 0))

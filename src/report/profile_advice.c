@@ -110,7 +110,7 @@ static void advise_overlap(advising *a) {
   if (!a->config->schedule.all_reduce_overlap)
     tsr_text_add(
         a->text, "with ranks on several processes, schedule.all_reduce_overlap: true reduces "
-                 "gradients while the backward pass goes on\n");
+                 "gradients while the backward pass runs\n");
   else
     tsr_text_add(
         a->text,

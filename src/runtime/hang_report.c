@@ -318,7 +318,7 @@ void tsr_wait_report(const tsr_waiting *w, const char *why, tsr_text *text) {
   double waited = w->since ? now() - w->since : 0; /* before the others are asked */
   hear_others(w);
   tsr_peer_name(h->transport, h->process, text);
-  if (why) tsr_text_add(text, " cannot go on: %s", why);
+  if (why) tsr_text_add(text, " cannot continue: %s", why);
   else
     tsr_text_add(
         text, " has waited %.1f s for others; collectives.timeout_s is %g", waited,

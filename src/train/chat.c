@@ -175,7 +175,7 @@ bool tsr_chat_render(
         diags, TSR_NOWHERE,
         "the tokenizer has no special tokens for a chat: neither <|im_start|> (ChatML) nor "
         "<|start_header_id|> (Llama 3) nor [INST] (Mistral)");
-    tsr_diag_hint(diags, "a model that was not trained on chats takes --prompt");
+    tsr_diag_hint(diags, "a model that was not trained on chats needs --prompt");
     return false;
   }
 }

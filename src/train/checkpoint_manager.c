@@ -88,8 +88,9 @@ static bool check_recipe(
       ok &= differs(r, m, m->recipe[i].key, m->recipe[i].value, NULL, diags);
   if (!ok)
     tsr_diag_hint(
-        diags, "a run goes on with the recipe that it began with; training_config.model_path takes "
-               "the weights alone into a new one");
+        diags,
+        "a run continues with the recipe that it began with; training_config.model_path takes "
+        "the weights alone into a new one");
   return ok;
 }
 
@@ -168,7 +169,7 @@ bool tsr_checkpoint_manager_none_whole(const char *folder, tsr_diags *diags) {
   tsr_diag_failure(diags, TSR_NOWHERE, "'%s' has checkpoints, and none can be read", folder);
   tsr_diag_hint(
       diags,
-      "--overwrite without --resume gives them up; `checkpoint verify` says what is damaged");
+      "--overwrite without --resume discards them; `checkpoint verify` reports what is damaged");
   return false;
 }
 
@@ -245,7 +246,7 @@ static bool check_empty(tsr_arena *arena, const tsr_checkpoint_manager *k, tsr_d
       "'%s' has the checkpoints of a run, up to step %lld", folder,
       (long long)entries[count - 1].step);
   tsr_diag_hint(
-      diags, "--resume goes on with it, --overwrite gives it up, another checkpoint_dir keeps it");
+      diags, "--resume continues it, --overwrite discards it, another checkpoint_dir keeps it");
   return false;
 }
 

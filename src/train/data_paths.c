@@ -50,7 +50,8 @@ static void report(
   const char *found = find(arena, c, path, &is_above);
   if (found && is_above)
     tsr_diag_note(
-        diags, location, "'%s' is neither here nor beside %s: '%s' is read", path, c->file, found);
+        diags, location, "'%s' is neither in the working folder nor beside %s: '%s' is read", path,
+        c->file, found);
 }
 
 void tsr_data_paths_report(tsr_arena *arena, const tsr_config *c, tsr_diags *diags) {

@@ -166,8 +166,9 @@ explain(tsr_arena *arena, const char *folder, const tsr_config *config, tsr_diag
   }
   if (shown > SHOWN_MAX) tsr_diag_hint(diags, "%d more keys differ", shown - SHOWN_MAX);
   tsr_diag_hint(
-      diags, "a run goes on with the recipe that it began with; --overwrite without --resume gives "
-             "the results up, another folder keeps them");
+      diags,
+      "a run continues with the recipe that it began with; --overwrite without --resume discards "
+      "the results, another folder keeps them");
   return false;
 }
 
@@ -216,8 +217,7 @@ static bool check_content(
         folder, (long long)entries[count - 1].step);
   else tsr_diag_error(diags, TSR_NOWHERE, "'%s' has the results of a run", folder);
   if (purpose == TSR_OUT_ANOTHER) return explain(arena, folder, run, diags);
-  tsr_diag_hint(
-      diags, "--resume goes on with it, --overwrite gives it up, another folder keeps it");
+  tsr_diag_hint(diags, "--resume continues it, --overwrite discards it, another folder keeps it");
   return false;
 }
 

@@ -42,7 +42,7 @@ static bool check_links(const tsr_plan_request *r, tsr_diags *diags) {
       (long long)joined, joined == 1 ? "" : "s", r->parallel->ranks);
   tsr_diag_hint(
       diags, "a copy of its description (configs/machines/) with one more level of links, named by "
-             "--machine, would say how far apart they are");
+             "--machine, would show how far apart they are");
   return false;
 }
 

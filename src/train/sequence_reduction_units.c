@@ -82,7 +82,7 @@ bool tsr_sequence_units_check(
   if (c->numerics.units_sequence && c->numerics.units_sequence != *units)
     tsr_diag_note(
         diags, location,
-        "%lld units do not fit this mesh: with policy 'fast' it takes its own %lld, and other bits",
+        "%lld units do not fit this mesh: with policy 'fast' it uses its own %lld, and other bits",
         (long long)c->numerics.units_sequence, (long long)*units);
   if (*units % needed == 0) return true;
   tsr_diag_error(

@@ -370,7 +370,7 @@ static bool write_end(trainer *t) {
         (long long)t->step);
   if (!t->o->quiet && t->lost_in_all)
     printf(
-        "fp16: %s scaled numbers under- or overflowed: another loss scale gives other bits\n",
+        "fp16: %s scaled numbers under- or overflowed: another loss scale changes the bits\n",
         tsr_text_count(t->lost_in_all).text);
   if (!t->o->quiet)
     printf(

@@ -38,7 +38,7 @@ bool tsr_weights_sha256(
   float *copy = most ? tsr_memory_try(sizeof(float) * most) : NULL;
   if (most && !copy)
     return tsr_diag_failure(
-        diags, TSR_NOWHERE, "out of memory: %s to take the weights' SHA-256",
+        diags, TSR_NOWHERE, "out of memory: %s to compute the weights' SHA-256",
         tsr_text_bytes((int64_t)(sizeof *copy * most)).text);
   tsr_sha256 *sha = tsr_sha256_new(arena);
   for (int i = 0; i < g->params_count; i++) {

@@ -85,7 +85,7 @@ says <<'TEXT'
 run.yaml:9:19: error: 'kept' has the checkpoints of a run, up to step 6
     9 |   checkpoint_dir: kept
       |                   ^~~~
-      = --resume goes on with it, --overwrite gives it up, another checkpoint_dir keeps it
+      = --resume continues it, --overwrite discards it, another checkpoint_dir keeps it
 TEXT
 run 2 --config run.yaml --quiet --resume --set training_config.seed=6 --set transformer_config.theta=1000.0
 says <<'TEXT'
@@ -95,7 +95,7 @@ says <<'TEXT'
 --set:2:26: error: 'transformer_config.theta' is 1000.0 in this run, and not there in 'kept/step-00000006'
     2 | transformer_config.theta=1000.0
       |                          ^~~~~~
-      = a run goes on with the recipe that it began with; training_config.model_path takes the weights alone into a new one
+      = a run continues with the recipe that it began with; training_config.model_path takes the weights alone into a new one
 TEXT
 run 2 --config run.yaml --quiet --resume nowhere
 says <<'TEXT'
@@ -107,7 +107,7 @@ error: 'text.txt' is no checkpoint and has none: it has no manifest.json and no 
 TEXT
 run 0 --config run.yaml --resume --set checkpoint.dir=empty --set training_config.max_steps=1
 says <<'TEXT'
-note: 'empty' holds no checkpoint to resume from: the run begins anew
+note: 'empty' holds no checkpoint to resume from: the run begins at step 0
 …
 done: step 1, …
 TEXT
@@ -240,7 +240,7 @@ says <<<"$(sed '1d;/^--- 2/,$d' <<<"$together")"
 run 0 plan --config run.yaml --set device_config.device=cuda
 says <<'TEXT'
 machine h100: …
-  taken       assumed; --machine says which CUDA devices
+  taken       assumed; --machine selects the CUDA devices
 …
 TEXT
 # a checkpoint that names a mesh, used on one that device_config lays out, and on none

@@ -227,8 +227,8 @@ static void check_manifest_text(void) {
   put_file(TSR_MANIFEST_NAME, bytes, length);
   tsr_hash_text(bytes + 45, length - 45, hash);
   check_text(tsr_arena_printf(
-      r.arena, "%s: error: the manifest is damaged: its hash is %s, not %.32s as it says\n", path,
-      hash, bytes + 10));
+      r.arena, "%s: error: the manifest is damaged: its hash is %s, not %.32s as recorded in it\n",
+      path, hash, bytes + 10));
   bytes[100] = old;
   put_file(TSR_MANIFEST_NAME, bytes, 0);
   check_text(tsr_arena_printf(
@@ -275,7 +275,7 @@ static void check_program(const char *out, const char *sha256) {
   w.count--;
   e = run(&r, &w, NULL, -1, 0);
   CHECK_INT(e.status, 0);
-  const char *over = tsr_arena_printf(r.arena, "warning: '%s' is passed over: ", folder);
+  const char *over = tsr_arena_printf(r.arena, "warning: '%s' is skipped: ", folder);
   CHECK_AT(strstr(e.said, over), "%s", e.said);
   CHECK_STR(sha256_of(&r, e.said), sha256);
   CHECK(read_all(true) == NULL); /* the run has written it again */

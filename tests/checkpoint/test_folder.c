@@ -67,9 +67,9 @@ static void test_newest(void) {
   CHECK_STR(m.folder, "newest/step-00000004");
   CHECK_STR(
       scratch_diags(diags),
-      "warning: 'newest/step-00000008' is passed over: newest/step-00000008/manifest.json: error: "
+      "warning: 'newest/step-00000008' is skipped: newest/step-00000008/manifest.json: error: "
       "this is no manifest of a checkpoint: it does not begin with its hash\n"
-      "warning: 'newest/step-00000006' is passed over: error: 'newest/step-00000006' is no "
+      "warning: 'newest/step-00000006' is skipped: error: 'newest/step-00000006' is no "
       "checkpoint: it has no manifest.json\n");
   CHECK_INT(tsr_diags_errors(diags), 0);
 }

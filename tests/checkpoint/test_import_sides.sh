@@ -82,15 +82,15 @@ done
 # tokenizers
 cp $tokenizers/gpt2.json model/tokenizer.json
 imports 0
-says "warning: 'model/tokenizer.json' has 2401 tokens, the model 403: it cannot be used, so the model takes token numbers, no texts"
+says "warning: 'model/tokenizer.json' has 2401 tokens, the model 403: it cannot be used, so the model reads token numbers, no texts"
 ends 0 generate --checkpoint imported --prompt "1 2 3" --max-new-tokens 2
 echo '{"model": {"type": "WordPiece", "vocab": {}}}' > model/tokenizer.json
 imports 0
-says "warning: 'model/tokenizer.json' cannot be used, so the model takes token numbers, no texts: "
+says "warning: 'model/tokenizer.json' cannot be used, so the model reads token numbers, no texts: "
 rm model/tokenizer.json
 touch model/tokenizer.model
 imports 0
-says "warning: 'model/tokenizer.model' is SentencePiece's, which is not read: the model takes token numbers, no texts"
+says "warning: 'model/tokenizer.model' is SentencePiece's, which is not read: the model reads token numbers, no texts"
 rm model/tokenizer.model
 cp $tokenizers/digits.json model/tokenizer.json
 
@@ -121,7 +121,7 @@ mkdir pointer
 cp model/* pointer
 printf 'version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 99\n' > pointer/model.safetensors
 ends 2 import pointer --out unpacked
-says "'pointer/model.safetensors' is a pointer of Git LFS to weights that are not here"
+says "'pointer/model.safetensors' is a pointer of Git LFS to weights that are not in this folder"
 
 # rotary positions, said twice
 cp model/config.json kept.json

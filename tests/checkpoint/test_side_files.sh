@@ -96,7 +96,7 @@ for damage in 'echo x >> M' 'rm M'; do
   while read -r command; do
     # shellcheck disable=SC2086 # words
     ends 1 $command
-    says "'d/checkpoints/step-00000006' is passed over: "
+    says "'d/checkpoints/step-00000006' is skipped: "
     says "error: 'd/checkpoints' has checkpoints, and none can be read"
   done <<'END'
 checkpoint verify d

@@ -204,7 +204,7 @@ static void test_keys(void) {
       "      |                               ^~~~~\n");
   CHECK_SAID(
       T "max_steps: 1, total_steps: 1}", false,
-      "run.yaml:1:33: error: 'total_steps' says the same as 'max_steps'\n"
+      "run.yaml:1:33: error: 'total_steps' sets the same as 'max_steps'\n"
       "    1 | training_config: {max_steps: 1, total_steps: 1}\n"
       "      |                                 ^~~~~~~~~~~\n"
       "      = 'max_steps' stands in run.yaml:1\n");

@@ -61,7 +61,7 @@ static void test_schedule_errors(void) {
       "      |            ^~~~~~~~\n      = 'schedule' stands in run.yaml:1\n");
   CHECK_SAID(
       "schedule: {pipeline: 1f1b}\npipeline: {schedule: gpipe}\n", false,
-      "run.yaml:2:12: error: 'schedule' says the same as 'pipeline'\n"
+      "run.yaml:2:12: error: 'schedule' sets the same as 'pipeline'\n"
       "    2 | pipeline: {schedule: gpipe}\n      |            ^~~~~~~~\n"
       "      = 'pipeline' stands in run.yaml:1\n");
   CHECK_SAID(
@@ -87,7 +87,7 @@ static void test_values(void) {
   CHECK_VALUE("", pipeline.blocks_count, 0);
   CHECK_SAID(
       "schedule: {pipeline_microbatches: 8}\npipeline: {microbatches: 8}\n", false,
-      "run.yaml:2:12: error: 'microbatches' says the same as 'pipeline_microbatches'\n"
+      "run.yaml:2:12: error: 'microbatches' sets the same as 'pipeline_microbatches'\n"
       "    2 | pipeline: {microbatches: 8}\n      |            ^~~~~~~~~~~~\n"
       "      = 'pipeline_microbatches' stands in run.yaml:1\n");
   CHECK_SAID(
@@ -359,7 +359,7 @@ static void test_multihost_words(void) {
       "      |                                     ^\n");
   CHECK_SAID(
       HOSTS "num_workers: 2,\n " BLOCKS("2", "[1, 1]") "\npipeline: {workers: 2}\n", false,
-      "run.yaml:3:12: error: 'workers' says the same as 'num_workers'\n"
+      "run.yaml:3:12: error: 'workers' sets the same as 'num_workers'\n"
       "    3 | pipeline: {workers: 2}\n      |            ^~~~~~~\n"
       "      = 'num_workers' stands in run.yaml:1\n");
 }

@@ -68,7 +68,7 @@ static void test_loss_scale(void) {
       "      |                                ^~~~~~~~\n");
   CHECK_SAID(
       T "loss_scale: {mode: static}, loss_scale_mode: static}", false,
-      "run.yaml:1:47: error: 'loss_scale_mode' says the same as 'mode'\n"
+      "run.yaml:1:47: error: 'loss_scale_mode' sets the same as 'mode'\n"
       "    1 | training_config: {loss_scale: {mode: static}, loss_scale_mode: static}\n"
       "      |                                               ^~~~~~~~~~~~~~~\n"
       "      = 'mode' stands in run.yaml:1\n");
@@ -152,7 +152,7 @@ static void test_schedule(void) {
       "    1 | schedule: {bucket_size: 0}\n      |                         ^\n");
   CHECK_SAID(
       "schedule: {overlap: true, all_reduce_overlap: true}\n", false,
-      "run.yaml:1:27: error: 'all_reduce_overlap' says the same as 'overlap'\n"
+      "run.yaml:1:27: error: 'all_reduce_overlap' sets the same as 'overlap'\n"
       "    1 | schedule: {overlap: true, all_reduce_overlap: true}\n"
       "      |                           ^~~~~~~~~~~~~~~~~~\n"
       "      = 'overlap' stands in run.yaml:1\n");

@@ -163,7 +163,7 @@ static void test_documents(void) {
   options.end_of_text = -1;
   CHECK(!tsr_dataset_tokens(arena, &options, &d, diags));
   CHECK_STR(
-      scratch_diags(diags), AT "'a-1.bin' does not say where its documents end\n"
+      scratch_diags(diags), AT "'a-1.bin' does not mark where its documents end\n"
                                "      = training_config.end_of_text: the token that ends one\n");
 }
 
@@ -264,7 +264,7 @@ static void test_refused(void) {
   options.end_of_text = 1;
   check_refused(
       options, AT "'one.bin' holds token numbers, but the size of the vocabulary is not known\n"
-                  "      = transformer_config.vocab_size says it\n");
+                  "      = transformer_config.vocab_size sets it\n");
   input = input_of("none-*.bin", 0);
   check_refused(options, AT "no file matches 'none-*.bin'\n");
 }

@@ -66,12 +66,12 @@ static void test_formats(void) {
 static void test_headerless(void) {
   check_refused(
       "u32.bin", TSR_TOKEN_FILE_AUTO, 65536,
-      AT "'u32.bin' has no header that says how long its tokens are: the vocabulary would fit in 2 "
+      AT "'u32.bin' has no header with the size of its tokens: the vocabulary would fit in 2 "
          "bytes, but every other token would be 0\n"
          "      = write data_format: nanogpt_u16 for tokens of 2 bytes, nanogpt_u32 for 4\n");
   check_refused(
       "u16.bin", TSR_TOKEN_FILE_AUTO, 0,
-      AT "'u16.bin' has no header that says how long its tokens are, and the size of the "
+      AT "'u16.bin' has no header with the size of its tokens, and the size of the "
          "vocabulary is not known\n"
          "      = write data_format: nanogpt_u16 for tokens of 2 bytes, nanogpt_u32 for 4\n");
   file.length = 0;
@@ -259,9 +259,9 @@ static void test_vocabulary(void) {
     CHECK_STR(
         scratch_diags(diags),
         width == 2 ? AT "'t.bin', byte 19998: token 9999 is 9999, but the vocabulary has 9999\n"
-                        "      = it was read as nanogpt_u16; data_format says otherwise\n"
+                        "      = it was read as nanogpt_u16; data_format selects another format\n"
                    : AT "'t.bin', byte 39996: token 9999 is 9999, but the vocabulary has 9999\n"
-                        "      = it was read as nanogpt_u32; data_format says otherwise\n");
+                        "      = it was read as nanogpt_u32; data_format selects another format\n");
     tsr_token_file_close(&f);
   }
 }

@@ -87,7 +87,7 @@ static void test_char_errors(tsr_arena *arena, tsr_diags *diags) {
   CHECK(!tsr_tokenizer_char(arena, files, 2, &tokenizer, diags));
   const char *text = scratch_diags(diags);
   CHECK(strstr(text, "bad:2:5: error: invalid UTF-8: byte 0xff\n") == text);
-  CHECK(strstr(text, "      = tokenizer_type: byte takes any file\n") != NULL);
+  CHECK(strstr(text, "      = tokenizer_type: byte reads any file\n") != NULL);
 }
 
 static void test_byte(tsr_diags *diags) {

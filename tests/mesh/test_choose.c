@@ -169,8 +169,8 @@ static void test_errors(void) {
   w.option = "auto";
   expect_error(
       &w, "error: no mesh descriptor is chosen by itself for 16 devices (--mesh: auto)\n"
-          "      = 8 devices give t3k_1x8_mesh_graph_descriptor.textproto\n"
-          "      = 32 devices give galaxy_1x32_mesh_graph_descriptor.textproto\n");
+          "      = 8 devices become t3k_1x8_mesh_graph_descriptor.textproto\n"
+          "      = 32 devices become galaxy_1x32_mesh_graph_descriptor.textproto\n");
   w = request_of(4, 8);
   w.option = "auto";
   w.shipped_folder = NULL;

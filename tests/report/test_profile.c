@@ -260,7 +260,7 @@ static void test_advice(void) {
   CHECK_STR(
       advice(&m, "schedule: {all_reduce_overlap: false}\n"),
       "advice: 0 % of communication overlaps with compute: with ranks on several processes, "
-      "schedule.all_reduce_overlap: true reduces gradients while the backward pass goes on\n"
+      "schedule.all_reduce_overlap: true reduces gradients while the backward pass runs\n"
       "advice: rank 1 computes 1.33 times as long as the ranks beside it: the others wait for it "
       "at every collective\n"
       "advice: for 64 % of the time no rank does anything: tasks are small for 2 threads; "

@@ -243,11 +243,12 @@ static const char *const when_evaluating[PROCESSES_MAX] = {
           "  process 1 on host0 (pid N): stopped (SIGSTOP)"};
 
 static const char *const when_gone[PROCESSES_MAX] = {
-    [0] = "process 0 on host0 (pid N) cannot go on: receiving from process 1: process 1 is gone\n"
-          "  ranks 0 1: step 3, stage 0, microbatch 0, task 15: all_reduce 'd.w1@a.reduced_dp' "
-          "over dp (call:1)\n"
-          "    group of ranks 0 2: process 0 (rank 0) came; process 1 (rank 2) did not\n"
-          "  process 1 on host0 (pid N): dead"};
+    [0] =
+        "process 0 on host0 (pid N) cannot continue: receiving from process 1: process 1 is gone\n"
+        "  ranks 0 1: step 3, stage 0, microbatch 0, task 15: all_reduce 'd.w1@a.reduced_dp' "
+        "over dp (call:1)\n"
+        "    group of ranks 0 2: process 0 (rank 0) came; process 1 (rank 2) did not\n"
+        "  process 1 on host0 (pid N): dead"};
 
 static const char *const when_between[PROCESSES_MAX] = {
     [0] = "process 0 on host0 (pid N) has waited N s for others; collectives.timeout_s is 1\n"

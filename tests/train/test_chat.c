@@ -130,7 +130,7 @@ static void test_formats(void) {
       said,
       "error: the tokenizer has no special tokens for a chat: neither <|im_start|> (ChatML) nor "
       "<|start_header_id|> (Llama 3) nor [INST] (Mistral)\n"
-      "      = a model that was not trained on chats takes --prompt\n");
+      "      = a model that was not trained on chats needs --prompt\n");
   free(said);
   tsr_arena_free(arena);
 }

@@ -77,7 +77,7 @@ bad_tokens 'tokenizer_vocab_size: 4\ntokens: [1, 2147483648]\n' 2:13 'a token is
 bad_tokens 'tokenizer_vocab_size: 4\ntokens: [1, [2]]\n' 2:13 'a token is an integer from 0'
 bad_tokens 'tokenizer_vocab_size: 4\ntokens:\n- 1\n- 7\n- 3\n' 4:3 'token 7 is outside the vocabulary'
 bad_tokens 'tokenizer_vocab_size: 4\ntokens: 5\n' 2:9 "'tokens' is a list"
-bad_tokens 'tokens: [1]\ntokens: [2]\n' 2:1 'the key stands here a second time'
+bad_tokens 'tokens: [1]\ntokens: [2]\n' 2:1 'the key is repeated here'
 bad_tokens 'tokens: [1, 2\n' 2:1 "did not find expected ',' or ']'"
 printf 'tokens: [1, 2]\n' > bad.yaml
 refused bad.yaml "YAML without the keys"
@@ -198,7 +198,7 @@ for case in 'rows.bin:holds the rows of a table (Parquet), not tokens' 'archive.
     --set training_config.data_path="${case%%:*}" --set training_config.data_format=nanogpt_u16
 done
 printf 'version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n' > pointer.txt
-refused pointer.txt "is a pointer to a file that is not here (Git LFS), not text"
+refused pointer.txt "is a pointer to a file that is not in this folder (Git LFS), not text"
 
 # the last evaluation and the weights
 numbers() { sed -n 's/.*Validation loss/Validation loss/p; s/.*weights sha256/sha256/p' "$said" | tail -2; }

@@ -42,7 +42,7 @@ silent
 rm text.txt
 
 # with a folder in it
-note="'data/text.txt' is neither here nor beside $run: 'root/data/text.txt' is read"
+note="'data/text.txt' is neither in the working folder nor beside $run: 'root/data/text.txt' is read"
 ends 0 --config $run --set "$(set_to data_path data/text.txt)"
 says "--set:1:27: note: $note"
 ends 0 check --config $run --set "$(set_to data_path data/text.txt)"
@@ -53,9 +53,9 @@ ends 0 --config $run --set "$(set_to data_path data/text.txt)" --set "$(set_to v
 [ "$(grep -cF "note: $note" "$said")" = 2 ] || complain "not two notes"
 ends 0 --config $run --set "$(set_to data_path data/text.txt)" --set "$(set_to tokenizer_type bpe)" \
   --set "$(set_to tokenizer_path data/tok.json)"
-says "'data/tok.json' is neither here nor beside $run: 'root/data/tok.json' is read"
+says "'data/tok.json' is neither in the working folder nor beside $run: 'root/data/tok.json' is read"
 ends 0 --config $run --set "$(set_to data_path 'data/*.txt')"
-says "'data/*.txt' is neither here nor beside $run"
+says "'data/*.txt' is neither in the working folder nor beside $run"
 (cd root && ends 0 --config "${run#root/}" --set "$(set_to data_path data/text.txt)" && silent; exit $failed) || failed=$?
 ends 2 --config root/configs/training/llama/deeper/run.yaml --set "$(set_to data_path data/text.txt)"
 says "cannot read 'data/text.txt'"

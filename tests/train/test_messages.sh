@@ -54,7 +54,7 @@ checks=$((checks + 2))
 for words in "--metrics -" "--metrics=-" "--out -" "--out=-"; do
   # shellcheck disable=SC2086 # words
   ends 2 --config run.yaml $words
-  says "error: ${words%%[= ]*}: '-' names no file here; one of that name is ./-"
+  says "error: ${words%%[= ]*}: '-' is not the name of a file; one of that name is ./-"
 done
 ends 2 plan --config run.yaml --svg -
 says "error: --svg: '-' names no file here"
@@ -120,7 +120,7 @@ json.dump(tokenizer, open("bare/tokenizer.json", "w"))
 PYTHON
 text="model.vocab: no token for the byte 0x00: a byte-level BPE is supported with its whole alphabet of bytes"
 ends 0 import bare --out imported
-says "warning: 'bare/tokenizer.json' cannot be used, so the model takes token numbers, no texts: $text"
+says "warning: 'bare/tokenizer.json' cannot be used, so the model reads token numbers, no texts: $text"
 ends 2 --config run.yaml --set training_config.tokenizer_path=bare/tokenizer.json
 says "bare/tokenizer.json: error: $text"
 [ "$(errors)" = 1 ] || complain "a tokenizer without its alphabet: $(errors) errors"

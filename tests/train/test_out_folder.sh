@@ -53,7 +53,7 @@ others=(--set training_config.seed=2 --set transformer_config.num_heads=4)
 leaves early 2 "error: 'early' has the results of a run" --config run.yaml --out early --resume "${others[@]}"
 says "'training_config.seed' is 2 in this run, and 1 in that one"
 says "'transformer_config.num_heads' is 4 in this run, and 2 in that one"
-says "a run goes on with the recipe that it began with"
+says "a run continues with the recipe that it began with"
 ! grep -q -- "--resume goes on" "$said" || complain "advises --resume, which was given"
 ! grep -q "max_steps'" "$said" || complain "names a key that may change"
 leaves early 2 "'training_config.seed' is 2 in this run" --config run.yaml --out early --set checkpoint.resume=auto "${others[@]}"
@@ -65,7 +65,7 @@ cp -r kept broken
 rm broken/checkpoints/step-*/manifest.json
 leaves broken 1 "has checkpoints, and none can be read" --config run.yaml --out broken --resume
 leaves broken 1 "has checkpoints, and none can be read" --config run.yaml --out broken --resume --set training_config.seed=99
-leaves kept 2 "--resume goes on with a run, --overwrite gives it up: one of the two" --config run.yaml --out kept --resume --overwrite
+leaves kept 2 "--resume continues a run, --overwrite discards it: use one of the two" --config run.yaml --out kept --resume --overwrite
 # what is no file is not replaced by one
 mkfifo pipe
 for command in "tokenize text.txt --tokenizer byte --out" "plan --config run.yaml --svg" "plan --calibrate"; do

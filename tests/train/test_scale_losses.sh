@@ -93,7 +93,7 @@ few=$under first=$weights
 trains 4096
 [ "$few" -gt "$under" ] && [ "$under" -gt 0 ] || complain "underflows: $few with scale 1, $under with 4096"
 [ "$weights" != "$first" ] || complain "the same weights"
-says "fp16: $under scaled numbers under- or overflowed: another loss scale gives other bits"
+says "fp16: $under scaled numbers under- or overflowed: another loss scale changes the bits"
 trains 4096 --set training_config.precision=bf16
 [ "$under" = none ] || complain "bf16: $under underflows"
 

@@ -36,13 +36,13 @@ void tsr_doctor_driver(tsr_findings *f) {
   *(void **)&get_version = dlsym(library, "cuDriverGetVersion");
   if (!init || !get_version || get_version(&version)) {
     tsr_find(f, "driver", TSR_MISMATCHED, "libcuda.so.1 is no CUDA driver");
-    tsr_find_remedy(f, "take stubs and toolkits out of LD_LIBRARY_PATH");
+    tsr_find_remedy(f, "remove stubs and toolkits from LD_LIBRARY_PATH");
     return;
   }
   int error = init(0);
   const char *knows = tsr_arena_printf(f->arena, "up to CUDA %s", cuda_version(f->arena, version));
   if (!error) tsr_find(f, "driver", TSR_FOUND, "%s", knows);
-  else tsr_find(f, "driver", TSR_MISMATCHED, "%s, but cuInit says %d", knows, error);
+  else tsr_find(f, "driver", TSR_MISMATCHED, "%s, but cuInit returns %d", knows, error);
 }
 
 /* ---- the plugin and its devices ---- */

@@ -57,7 +57,7 @@ static bool read_answer(int from, int seconds, tsr_text *text) {
 static void say_end(tsr_findings *f, const char *name, bool in_time, int seconds, int status) {
   if (!in_time) {
     tsr_find(f, name, TSR_MISMATCHED, "no answer within %d seconds", seconds);
-    tsr_find_remedy(f, "a driver or device that hangs: the kernel's log (dmesg) says more");
+    tsr_find_remedy(f, "a driver or device that hangs: see the kernel's log (dmesg)");
   } else if (WIFSIGNALED(status)) {
     tsr_find(f, name, TSR_MISMATCHED, "its library crashes: %s", strsignal(WTERMSIG(status)));
     tsr_find_remedy(f, "install that library again, of one version with what it belongs to");

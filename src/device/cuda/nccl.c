@@ -40,11 +40,11 @@ bool cuda_nccl_ask(int *ret_version, char *ret_id, char *why) {
   *ret_version = 0;
   if (!load(&nccl, why)) return false;
   if (nccl.GetVersion(ret_version) != ncclSuccess)
-    return snprintf(why, TSR_CUDA_WHY_BYTES, "it does not say its version"), false;
+    return snprintf(why, TSR_CUDA_WHY_BYTES, "its version is unknown"), false;
   if (ret_id && nccl.GetUniqueId(&id) != ncclSuccess) {
     snprintf(
         why, TSR_CUDA_WHY_BYTES,
-        "it makes no id of a job\nNCCL_DEBUG=INFO says why; look at the network");
+        "it makes no id of a job\nNCCL_DEBUG=INFO prints the reason; look at the network");
     return false;
   }
   if (ret_id) memcpy(ret_id, &id, sizeof id);
@@ -82,7 +82,7 @@ static bool fail(const cuda_nccl *l, const char *what, ncclResult_t result, char
   const char *text = l->nccl.GetErrorString(result);
   snprintf(
       why, TSR_CUDA_WHY_BYTES,
-      "NCCL: %s: %s\nNCCL_DEBUG=WARN says more; another process may have failed", what, text);
+      "NCCL: %s: %s\nNCCL_DEBUG=WARN prints more; another process may have failed", what, text);
   return false;
 }
 

@@ -30,7 +30,7 @@ static const char *what_to_do(cudaError_t error, int driver) {
   case cudaErrorSystemDriverMismatch:
     return "the kernel's module and the driver's library differ: load the module again, or reboot";
   case cudaErrorCompatNotSupportedOnDevice:
-    return "take CUDA's compat folder out of the library path";
+    return "remove CUDA's compat folder from the library path";
   case cudaErrorMemoryAllocation:
     return "another process may use the device (nvidia-smi shows which); a smaller batch_size, "
            "ZeRO or "
@@ -38,7 +38,7 @@ static const char *what_to_do(cudaError_t error, int driver) {
   case cudaErrorNoKernelImageForDevice:
     return "build again, with kernels for this device";
   }
-  return "nvidia-smi and the kernel's log (dmesg | grep -i nvrm) say more";
+  return "nvidia-smi and the kernel's log (dmesg | grep -i nvrm) report more";
 }
 
 bool cuda_fail(char *why, const char *what, int code) {
