@@ -78,7 +78,7 @@ static void add_into(float *sum, const float *x, int64_t C) {
 static void sum_token(
     float *out, float *stack, const float *dout, const int32_t *row_of, const int32_t *rows,
     int64_t count, int64_t C, int64_t rows_per_unit, int64_t units, int64_t inner) {
-  bool filled[128]; /* the tree's depth is at most 2 log2(units) */
+  bool filled[TSR_TREE_DEPTH_MAX];
   tsr_tree_stack tree = {0};
   int64_t next = 0;
   for (int64_t unit = 0; unit < units; unit++) {

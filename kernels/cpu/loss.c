@@ -58,7 +58,7 @@ static unit_stats merge(unit_stats a, unit_stats b) {
 }
 
 static unit_stats merge_units(const float *stats, int64_t units) {
-  unit_stats stack[128]; /* the tree's depth is at most 2 log2(units) */
+  unit_stats stack[TSR_TREE_DEPTH_MAX];
   tsr_tree_stack tree = {0};
   for (int64_t unit = 0; unit < units; unit++) {
     const float *s = stats + unit * 3;

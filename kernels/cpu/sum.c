@@ -54,7 +54,7 @@ gather(float *block, const float *x, int64_t cols, int64_t stride, int64_t first
 
 static double sum_blocks(const float *x, int64_t rows, int64_t cols, int64_t stride, bool squared) {
   int64_t total = rows * cols, blocks = (total + TSR_SUM_BLOCK - 1) / TSR_SUM_BLOCK;
-  double stack[128] = {0}; /* the tree's depth is at most 2 log2(blocks) */
+  double stack[TSR_TREE_DEPTH_MAX] = {0};
   tsr_tree_stack tree = {0};
   float gathered[TSR_SUM_BLOCK];
   for (int64_t i = 0; i < blocks; i++) {

@@ -16,7 +16,7 @@ typedef struct {
 static __global__ void sum_members(const sum_of s) {
   for (int64_t i = map_thread(); i < s.n; i += map_threads()) {
     int64_t at = i / s.part * s.step + s.start + i % s.part;
-    float stack[TSR_TREE_STACK];
+    float stack[TSR_TREE_DEPTH_MAX];
     tsr_tree_stack tree = {};
     for (int m = 0; m < s.members; m++) {
       stack[tsr_tree_push(&tree, s.merges[m])] = s.in[m][at];

@@ -141,7 +141,7 @@ template <typename T>
 static __device__ float token_sum(
     const T *dout, const int32_t *row_of, const int32_t *rows, int32_t count, int64_t C, int64_t c,
     int64_t rows_per_unit, int64_t units, int64_t inner) {
-  float stack[TSR_TREE_STACK];
+  float stack[TSR_TREE_DEPTH_MAX];
   tsr_tree_stack tree = {};
   int32_t next = 0;
   for (int64_t unit = 0; unit < units; unit++) {

@@ -78,7 +78,7 @@ static __device__ inline unit_stats merge(unit_stats a, unit_stats b) {
 static __global__ void softmax_loss(
     float *row_loss, float *row_stats, const float *stats, const int32_t *targets, int64_t R,
     int64_t units) {
-  unit_stats stack[TSR_TREE_STACK];
+  unit_stats stack[TSR_TREE_DEPTH_MAX];
   for (int64_t r = map_thread(); r < R; r += map_threads()) {
     tsr_tree_stack tree = {};
     for (int64_t unit = 0; unit < units; unit++) {

@@ -234,7 +234,7 @@ static __global__ void clip_factor(
     float *clip, const float *stats, int64_t pieces, int64_t n, float max_norm,
     const float *loss_scale) {
   __shared__ double columns[CLIP_THREADS];
-  double stack[TSR_TREE_STACK], sum = 0;
+  double stack[TSR_TREE_DEPTH_MAX], sum = 0;
   for (int64_t first = 0; first < n; first += CLIP_THREADS) {
     int64_t c = first + threadIdx.x;
     tsr_tree_stack tree = {};

@@ -50,6 +50,8 @@ static inline int tsr_tree_depth(int64_t n) {
   return n > 0 ? 64 - __builtin_clzll((uint64_t)n) : 0;
 }
 
+enum { TSR_TREE_DEPTH_MAX = 64 }; /* of any number of units, in nested trees too */
+
 typedef struct {
   int entries; /* before unit i: tsr_tree_entries(n, i) */
   int merges;  /* of the last unit, still to be done */
