@@ -78,25 +78,24 @@ static void add_into(float *sum, const float *x, int64_t C) {
 static void sum_token(
     float *out, float *stack, const float *dout, const int32_t *row_of, const int32_t *rows,
     int64_t count, int64_t C, int64_t rows_per_unit, int64_t units, int64_t inner) {
-  bool filled[128]; /* the tree's depth is at most 2 log2(units) */
-  int depth = 0;
+  bool filled[TSR_TREE_DEPTH_MAX];
+  tsr_tree_stack tree = {0};
   int64_t next = 0;
   for (int64_t unit = 0; unit < units; unit++) {
-    float *top = stack + depth * C;
-    filled[depth] = next < count && rows[next] < (unit + 1) * rows_per_unit;
-    if (filled[depth]) memset(top, 0, (size_t)C * sizeof *top);
+    int at = tsr_tree_push(&tree, tsr_tree_nested_merges(units, inner, unit));
+    float *sum = stack + at * C;
+    filled[at] = next < count && rows[next] < (unit + 1) * rows_per_unit;
+    if (filled[at]) memset(sum, 0, (size_t)C * sizeof *sum);
     for (; next < count && rows[next] < (unit + 1) * rows_per_unit; next++)
-      add_into(top, dout + (row_of ? row_of[rows[next]] : rows[next]) * C, C);
-    depth++;
-    for (int merges = tsr_tree_nested_merges(units, inner, unit); merges > 0; merges--) {
-      depth--;
-      float *lower = stack + (depth - 1) * C, *upper = stack + depth * C;
-      if (filled[depth] && filled[depth - 1]) add_into(lower, upper, C);
-      else if (filled[depth]) memcpy(lower, upper, (size_t)C * sizeof *lower);
-      filled[depth - 1] |= filled[depth];
+      add_into(sum, dout + (row_of ? row_of[rows[next]] : rows[next]) * C, C);
+    for (int low; tsr_tree_merge(&tree, &low);) {
+      float *lower = stack + low * C, *upper = lower + C;
+      if (filled[low] && filled[low + 1]) add_into(lower, upper, C);
+      else if (filled[low + 1]) memcpy(lower, upper, (size_t)C * sizeof *lower);
+      filled[low] |= filled[low + 1];
     }
   }
-  assert(depth == 1 && filled[0]);
+  assert(tree.entries == 1 && filled[0]);
   memcpy(out, stack, (size_t)C * sizeof *out);
 }
 

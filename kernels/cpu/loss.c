@@ -58,15 +58,14 @@ static unit_stats merge(unit_stats a, unit_stats b) {
 }
 
 static unit_stats merge_units(const float *stats, int64_t units) {
-  unit_stats stack[128]; /* the tree's depth is at most 2 log2(units) */
-  int depth = 0;
+  unit_stats stack[TSR_TREE_DEPTH_MAX];
+  tsr_tree_stack tree = {0};
   for (int64_t unit = 0; unit < units; unit++) {
     const float *s = stats + unit * 3;
-    stack[depth++] = (unit_stats){s[0], s[1], s[2]};
-    for (int merges = tsr_tree_merges(units, unit); merges > 0; merges--, depth--)
-      stack[depth - 2] = merge(stack[depth - 2], stack[depth - 1]);
+    stack[tsr_tree_push(&tree, tsr_tree_merges(units, unit))] = (unit_stats){s[0], s[1], s[2]};
+    for (int low; tsr_tree_merge(&tree, &low);) stack[low] = merge(stack[low], stack[low + 1]);
   }
-  assert(depth == 1);
+  assert(tree.entries == 1);
   return stack[0];
 }
 

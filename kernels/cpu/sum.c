@@ -54,19 +54,18 @@ gather(float *block, const float *x, int64_t cols, int64_t stride, int64_t first
 
 static double sum_blocks(const float *x, int64_t rows, int64_t cols, int64_t stride, bool squared) {
   int64_t total = rows * cols, blocks = (total + TSR_SUM_BLOCK - 1) / TSR_SUM_BLOCK;
-  double stack[128] = {0}; /* the tree's depth is at most 2 log2(blocks) */
-  int depth = 0;
+  double stack[TSR_TREE_DEPTH_MAX] = {0};
+  tsr_tree_stack tree = {0};
   float gathered[TSR_SUM_BLOCK];
   for (int64_t i = 0; i < blocks; i++) {
     int64_t first = i * TSR_SUM_BLOCK;
     int64_t n = total - first < TSR_SUM_BLOCK ? total - first : TSR_SUM_BLOCK;
     const float *block = x + first;
     if (stride != cols) gather(gathered, x, cols, stride, first, n), block = gathered;
-    stack[depth++] = block_sum(block, n, squared);
-    for (int merges = tsr_tree_merges(blocks, i); merges > 0; merges--, depth--)
-      stack[depth - 2] += stack[depth - 1];
+    stack[tsr_tree_push(&tree, tsr_tree_merges(blocks, i))] = block_sum(block, n, squared);
+    for (int low; tsr_tree_merge(&tree, &low);) stack[low] += stack[low + 1];
   }
-  assert(depth == (blocks > 0));
+  assert(tree.entries == (blocks > 0));
   return stack[0];
 }
 

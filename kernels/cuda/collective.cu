@@ -16,11 +16,11 @@ typedef struct {
 static __global__ void sum_members(const sum_of s) {
   for (int64_t i = map_thread(); i < s.n; i += map_threads()) {
     int64_t at = i / s.part * s.step + s.start + i % s.part;
-    float stack[TSR_TREE_STACK];
-    int top = 0;
+    float stack[TSR_TREE_DEPTH_MAX];
+    tsr_tree_stack tree = {};
     for (int m = 0; m < s.members; m++) {
-      stack[top++] = s.in[m][at];
-      for (int merges = s.merges[m]; merges; merges--, top--) stack[top - 2] += stack[top - 1];
+      stack[tsr_tree_push(&tree, s.merges[m])] = s.in[m][at];
+      for (int low; tsr_tree_merge(&tree, &low);) stack[low] += stack[low + 1];
     }
     for (int k = 0; k < s.outs; k++) s.out[k][i] = stack[0];
   }

@@ -141,8 +141,8 @@ template <typename T>
 static __device__ float token_sum(
     const T *dout, const int32_t *row_of, const int32_t *rows, int32_t count, int64_t C, int64_t c,
     int64_t rows_per_unit, int64_t units, int64_t inner) {
-  float stack[TSR_TREE_STACK];
-  int depth = 0;
+  float stack[TSR_TREE_DEPTH_MAX];
+  tsr_tree_stack tree = {};
   int32_t next = 0;
   for (int64_t unit = 0; unit < units; unit++) {
     int32_t end = next;
@@ -151,9 +151,8 @@ static __device__ float token_sum(
 #pragma unroll 4
     for (; next < end; next++)
       sum += number_load(dout + (int64_t)(row_of ? row_of[rows[next]] : rows[next]) * C + c);
-    stack[depth++] = sum;
-    for (int merges = tsr_tree_nested_merges(units, inner, unit); merges > 0; merges--, depth--)
-      stack[depth - 2] += stack[depth - 1];
+    stack[tsr_tree_push(&tree, tsr_tree_nested_merges(units, inner, unit))] = sum;
+    for (int low; tsr_tree_merge(&tree, &low);) stack[low] += stack[low + 1];
   }
   return stack[0];
 }

@@ -78,14 +78,13 @@ static __device__ inline unit_stats merge(unit_stats a, unit_stats b) {
 static __global__ void softmax_loss(
     float *row_loss, float *row_stats, const float *stats, const int32_t *targets, int64_t R,
     int64_t units) {
-  unit_stats stack[TSR_TREE_STACK];
+  unit_stats stack[TSR_TREE_DEPTH_MAX];
   for (int64_t r = map_thread(); r < R; r += map_threads()) {
-    int depth = 0;
+    tsr_tree_stack tree = {};
     for (int64_t unit = 0; unit < units; unit++) {
       const float *s = stats + (r * units + unit) * 3;
-      stack[depth++] = {s[0], s[1], s[2]};
-      for (int merges = tsr_tree_merges(units, unit); merges > 0; merges--, depth--)
-        stack[depth - 2] = merge(stack[depth - 2], stack[depth - 1]);
+      stack[tsr_tree_push(&tree, tsr_tree_merges(units, unit))] = {s[0], s[1], s[2]};
+      for (int low; tsr_tree_merge(&tree, &low);) stack[low] = merge(stack[low], stack[low + 1]);
     }
     unit_stats all = stack[0];
     row_stats[r * 2] = all.max;

@@ -234,16 +234,15 @@ static __global__ void clip_factor(
     float *clip, const float *stats, int64_t pieces, int64_t n, float max_norm,
     const float *loss_scale) {
   __shared__ double columns[CLIP_THREADS];
-  double stack[TSR_TREE_STACK], sum = 0;
+  double stack[TSR_TREE_DEPTH_MAX], sum = 0;
   for (int64_t first = 0; first < n; first += CLIP_THREADS) {
     int64_t c = first + threadIdx.x;
-    int depth = 0;
+    tsr_tree_stack tree = {};
     for (int64_t i = 0; c < n && i < pieces; i++) {
-      stack[depth++] = (double)stats[i * n + c];
-      for (int merges = tsr_tree_merges(pieces, i); merges > 0; merges--, depth--)
-        stack[depth - 2] += stack[depth - 1];
+      stack[tsr_tree_push(&tree, tsr_tree_merges(pieces, i))] = (double)stats[i * n + c];
+      for (int low; tsr_tree_merge(&tree, &low);) stack[low] += stack[low + 1];
     }
-    columns[threadIdx.x] = depth ? stack[0] : 0;
+    columns[threadIdx.x] = tree.entries ? stack[0] : 0;
     __syncthreads();
     for (int i = 0; threadIdx.x == 0 && i < CLIP_THREADS && first + i < n; i++) sum += columns[i];
     __syncthreads();

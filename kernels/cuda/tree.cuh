@@ -10,8 +10,6 @@
 #include "base/tree.h"
 #undef inline
 
-enum { TSR_TREE_STACK = 64 }; /* more than the tree's depth, 2 log2 of a number of rows or units */
-
 /* x[0] becomes the sum of x[i*stride], i < n, by the tree; the others are used up. n > 0. All
  * threads of the block come here with the same n, and `processes` of them work on one sum, each
  * with its number; a number of n or more does nothing.

@@ -4,7 +4,17 @@
  * Units 0..n-1 are pushed in order onto a stack; after unit i, the two topmost entries are merged
  * `tsr_tree_merges(n, i)` times (lower + upper). For n = odd * 2^k the tree halves n while it is
  * even and adds the odd rest as a binary counter does, so that a rank that owns an aligned block of
- * units computes exactly a subtree, and ranks go on with `tsr_tree_merges(ranks, rank)`. */
+ * units computes exactly a subtree, and ranks go on with `tsr_tree_merges(ranks, rank)`.
+ *
+ * A caller keeps the entries in an array, and tsr_tree_stack tells it which ones to add:
+ *
+ *   tsr_tree_stack tree = {0};
+ *   for (int64_t i = 0; i < n; i++) {
+ *     sums[tsr_tree_push(&tree, tsr_tree_merges(n, i))] = units[i];
+ *     for (int low; tsr_tree_merge(&tree, &low);) sums[low] += sums[low + 1];
+ *   }
+ *
+ * Then sums[0] is the sum. */
 #ifndef TSR_BASE_TREE_H
 #define TSR_BASE_TREE_H
 #include <stdbool.h>
@@ -38,6 +48,28 @@ static inline int tsr_tree_entries(int64_t n, int64_t i) {
 /* Stack entries needed at most: the digits of n in binary, for both counters may be all ones. */
 static inline int tsr_tree_depth(int64_t n) {
   return n > 0 ? 64 - __builtin_clzll((uint64_t)n) : 0;
+}
+
+enum { TSR_TREE_DEPTH_MAX = 64 }; /* of any number of units, in nested trees too */
+
+typedef struct {
+  int entries; /* before unit i: tsr_tree_entries(n, i) */
+  int merges;  /* of the last unit, still to be done */
+} tsr_tree_stack;
+
+/* Gives the index of the new entry. All merges of the unit before must be done. */
+static inline int tsr_tree_push(tsr_tree_stack *s, int merges) {
+  s->merges = merges;
+  return s->entries++;
+}
+
+/* The next merge: entry `*ret_low` becomes the sum of itself and the entry after it, which is then
+ * free. False when there is none. */
+static inline bool tsr_tree_merge(tsr_tree_stack *s, int *ret_low) {
+  if (s->merges == 0) return false;
+  s->merges--;
+  *ret_low = --s->entries - 1;
+  return true;
 }
 
 /* The tree whose leaves are trees: of `n` units, each run of `inner` is one of the n / inner

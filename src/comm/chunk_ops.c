@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/chunk_ops.h"
+#include "base/tree.h"
 #include <assert.h>
 #include <string.h>
 
@@ -65,22 +66,24 @@ static void add_block(
   float sums[DEPTH_MAX][BLOCK];
   const float *stack[DEPTH_MAX];
   const tsr_operand *operands = b->list->operands + c->step->from;
-  int top = 0, count = c->step->from_count;
+  tsr_tree_stack tree = {0};
+  int count = c->step->from_count;
   int64_t place = c->step->from_at + tsr_view_place(view_of(b, c, false), i);
   const float *staged = (const float *)(void *)place_address(b, c, 0, i);
   int64_t each = b->list->place_bytes / (int64_t)sizeof(float);
   for (int o = 0; o < count; o++) {
     const tsr_operand *operand = &operands[o];
-    assert(top < DEPTH_MAX);
-    if (operand->buffer == TSR_BUFFER_STAGING) stack[top++] = staged + operand->index * each;
-    else stack[top++] = (operand->buffer == TSR_BUFFER_IN ? b->in : b->out)[operand->index] + place;
-    for (int merges = operand->merges; merges; merges--, top--) {
-      float *sum = o == count - 1 && merges == 1 ? out : sums[top - 2];
-      k->add(sum, stack[top - 2], stack[top - 1], 0, n);
-      stack[top - 2] = sum;
+    assert(tree.entries < DEPTH_MAX);
+    int at = tsr_tree_push(&tree, operand->merges);
+    if (operand->buffer == TSR_BUFFER_STAGING) stack[at] = staged + operand->index * each;
+    else stack[at] = (operand->buffer == TSR_BUFFER_IN ? b->in : b->out)[operand->index] + place;
+    for (int low; tsr_tree_merge(&tree, &low);) {
+      float *sum = o == count - 1 && low == 0 ? out : sums[low];
+      k->add(sum, stack[low], stack[low + 1], 0, n);
+      stack[low] = sum;
     }
   }
-  assert(top == 1);
+  assert(tree.entries == 1);
   if (stack[0] != out) memcpy(out, stack[0], sizeof(float) * (size_t)n);
 }
 

@@ -38,18 +38,17 @@ static void merge(tsr_sum_layout *s, node *lower, node upper, int end) {
 /* Runs the tree's stack machine over who has what. */
 void tsr_sum_layout_find_nodes(tsr_arena *arena, const tsr_layout *l, tsr_sum_layout *ret) {
   node stack[DEPTH_MAX];
-  int top = 0;
+  tsr_tree_stack tree = {0};
   *ret = (tsr_sum_layout){
       .part = tsr_arena_array(arena, int, l->members),
       .span = tsr_arena_array(arena, int, l->members),
       .merges = tsr_arena_array(arena, int, l->members)};
   for (int m = 0; m < l->members; m++) {
     int process = l->process_of[m];
-    assert(top < DEPTH_MAX);
-    stack[top++] = (node){m, process, l->host[process]};
+    assert(tree.entries < DEPTH_MAX);
     ret->merges[m] = tsr_tree_merges(l->members, m);
-    for (int merges = ret->merges[m]; merges; merges--, top--)
-      merge(ret, &stack[top - 2], stack[top - 1], m + 1);
+    stack[tsr_tree_push(&tree, ret->merges[m])] = (node){m, process, l->host[process]};
+    for (int low; tsr_tree_merge(&tree, &low);) merge(ret, &stack[low], stack[low + 1], m + 1);
   }
   end_part(ret, stack[0], l->members);
   end_span(ret, stack[0], l->members);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The tree of sums against a stack that is gone through step by step: what it holds before each
- * unit, at most, and at the end; that ranks with a subtree each end with the same tree. */
+ * unit, at most, and at the end; that ranks with a subtree each end with the same tree, and that
+ * tsr_tree_stack adds the same entries, also when it goes on at any unit. */
 #include "base/tree.h"
 #include "tests/check.h"
 
@@ -37,6 +38,19 @@ static shape sum(int64_t n) {
   return s.at[0];
 }
 
+/* By tsr_tree_stack, which is made anew for each unit from `anew` on. */
+static shape sum_of_stack(int64_t n, int64_t anew) {
+  shape at[UNITS_MAX];
+  tsr_tree_stack tree = {0};
+  for (int64_t i = 0; i < n; i++) {
+    if (i >= anew) tree = (tsr_tree_stack){.entries = tsr_tree_entries(n, i)};
+    at[tsr_tree_push(&tree, tsr_tree_merges(n, i))] = leaf(i);
+    for (int low; tsr_tree_merge(&tree, &low);) at[low] = join(at[low], at[low + 1]);
+  }
+  CHECK_INT(tree.entries, 1);
+  return at[0];
+}
+
 /* Each of `ranks` adds its own units, and they add what they have. */
 static shape sum_of_ranks(int64_t n, int64_t ranks) {
   stack all = {.count = 0};
@@ -55,6 +69,7 @@ int main(void) {
   CHECK_INT(tsr_tree_depth(0), 0);
   for (int64_t n = 1; n <= UNITS_MAX; n++) {
     shape want = sum(n);
+    CHECK(sum_of_stack(n, n) == want && sum_of_stack(n, n / 2) == want);
     for (int64_t ranks = 2; ranks < n; ranks++)
       if (n % ranks == 0 && tsr_tree_is_subtree(n, n / ranks))
         CHECK_AT(sum_of_ranks(n, ranks) == want, "%d units on %d ranks", (int)n, (int)ranks);

@@ -99,22 +99,22 @@ static void copy_run(const cpu_call *c, int64_t begin, int64_t end, int thread) 
 }
 const cpu_op cpu_copy = {.items = cpu_items_elements, .run = copy_run};
 
-/* One microbatch's gradient onto the stack of partial sums; entry 0 is the output. */
+/* One microbatch's gradient onto the stack of partial sums; entry 0 is the output. A gradient that
+ * is added at once is not copied there. */
 static void accumulate_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
   (void)thread;
   int64_t n = c->call.program->lowering.microbatches, at = c->call.at.microbatch;
-  int top = tsr_tree_entries(n, at);
+  tsr_tree_stack tree = {.entries = tsr_tree_entries(n, at)};
+  int own = tsr_tree_push(&tree, tsr_tree_merges(n, at));
   int64_t stride = (tsr_tensor_elements(&c->call.task->outputs[0]) + 15) / 16 * 16;
   float *stack = cpu_out(c, 0);
-  int merges = tsr_tree_merges(n, at);
-  if (!merges) {
-    c->k->copy(stack + top * stride, cpu_in(c, 0), begin, end);
-    return;
+  const float *upper = cpu_in(c, 0);
+  if (!tree.merges) c->k->copy(stack + own * stride, upper, begin, end);
+  for (int low; tsr_tree_merge(&tree, &low);) {
+    float *lower = stack + low * stride;
+    c->k->add(lower, lower, upper, begin, end);
+    upper = lower;
   }
-  c->k->add(stack + (top - 1) * stride, stack + (top - 1) * stride, cpu_in(c, 0), begin, end);
-  for (top--, merges--; merges; merges--, top--)
-    c->k->add(
-        stack + (top - 1) * stride, stack + (top - 1) * stride, stack + top * stride, begin, end);
 }
 const cpu_op cpu_accumulate = {.items = cpu_items_elements, .run = accumulate_run};
 

@@ -126,9 +126,9 @@ add_entries(const cpu_call *c, const plan *p, int64_t block, int low, int64_t be
 /* After the last round of a leaf: adds what the tree has complete. */
 static void add_complete(const cpu_call *c, const plan *p, place at, int64_t begin, int64_t end) {
   const tsr_reduction *sum = &c->call.task->sum;
-  int top = tsr_reduction_entries(sum, at.leaf) + 1;
-  for (int merges = tsr_reduction_merges(sum, at.leaf); merges; merges--, top--)
-    add_entries(c, p, at.block, top - 2, begin, end);
+  tsr_tree_stack tree = {.entries = tsr_reduction_entries(sum, at.leaf)};
+  tsr_tree_push(&tree, tsr_reduction_merges(sum, at.leaf));
+  for (int low; tsr_tree_merge(&tree, &low);) add_entries(c, p, at.block, low, begin, end);
 }
 
 static void

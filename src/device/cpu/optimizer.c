@@ -58,12 +58,11 @@ static void norm_stats_run(const cpu_call *c, int64_t begin, int64_t end, int th
 }
 
 static double add_doubles(const double *x, int64_t count) {
-  double stack[64];
-  int top = 0;
+  double stack[TSR_TREE_DEPTH_MAX];
+  tsr_tree_stack tree = {0};
   for (int64_t k = 0; k < count; k++) {
-    stack[top++] = x[k];
-    for (int merges = tsr_tree_merges(count, k); merges; merges--, top--)
-      stack[top - 2] += stack[top - 1];
+    stack[tsr_tree_push(&tree, tsr_tree_merges(count, k))] = x[k];
+    for (int low; tsr_tree_merge(&tree, &low);) stack[low] += stack[low + 1];
   }
   return count ? stack[0] : 0;
 }
@@ -110,12 +109,11 @@ static int64_t one_item(const tsr_task *t) {
 
 /* One gradient's pieces, added by the tree. */
 static double add_pieces(const float *x, int64_t pieces, int64_t stride) {
-  double stack[64];
-  int top = 0;
+  double stack[TSR_TREE_DEPTH_MAX];
+  tsr_tree_stack tree = {0};
   for (int64_t k = 0; k < pieces; k++) {
-    stack[top++] = x[k * stride];
-    for (int merges = tsr_tree_merges(pieces, k); merges; merges--, top--)
-      stack[top - 2] += stack[top - 1];
+    stack[tsr_tree_push(&tree, tsr_tree_merges(pieces, k))] = x[k * stride];
+    for (int low; tsr_tree_merge(&tree, &low);) stack[low] += stack[low + 1];
   }
   return stack[0];
 }

@@ -6,13 +6,13 @@ void cpu_add_leaves(
     const cpu_call *c, int64_t block, float *out, float *scratch, int64_t stride, int64_t begin,
     int64_t end, cpu_make_leaf *make, void *context) {
   const tsr_reduction *sum = &c->call.task->sum;
-  int top = 0; /* stack entries in use; entry 0 is out */
+  tsr_tree_stack tree = {0}; /* entry 0 is out */
   for (int64_t leaf = 0; leaf < tsr_reduction_leaves(sum); leaf++) {
-    make(c, context, block, leaf, top ? scratch + (top - 1) * stride : out);
-    top++;
-    for (int merges = tsr_reduction_merges(sum, leaf); merges; merges--, top--) {
-      float *high = scratch + (top - 2) * stride, *low = top == 2 ? out : high - stride;
-      c->k->add(low, low, high, begin, end);
+    int at = tsr_tree_push(&tree, tsr_reduction_merges(sum, leaf));
+    make(c, context, block, leaf, at ? scratch + (at - 1) * stride : out);
+    for (int low; tsr_tree_merge(&tree, &low);) {
+      float *upper = scratch + low * stride, *lower = low ? upper - stride : out;
+      c->k->add(lower, lower, upper, begin, end);
     }
   }
 }

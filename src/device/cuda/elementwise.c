@@ -121,19 +121,20 @@ const cuda_op cuda_cast = cast_run;
 
 /* ---- sums over microbatches and units, in f32 ---- */
 
-/* One microbatch's gradient onto the stack of partial sums; entry 0 is the output. */
+/* One microbatch's gradient onto the stack of partial sums; entry 0 is the output. A gradient that
+ * is added at once is not copied there. */
 static void accumulate_run(const cuda_call *c) {
   int64_t n = c->call.program->lowering.microbatches, at = c->call.at.microbatch;
-  int top = tsr_tree_entries(n, at);
+  tsr_tree_stack tree = {.entries = tsr_tree_entries(n, at)};
+  int own = tsr_tree_push(&tree, tsr_tree_merges(n, at));
   int64_t count = elements(c), stride = (count + 15) / 16 * 16;
   float *stack = cuda_out(c, 0);
-  const float *next = cuda_in(c, 0);
-  int merges = tsr_tree_merges(n, at);
-  if (!merges) copy_elements(c, stack + top * stride, next, count);
-  for (; merges; merges--, top--) {
-    float *low = stack + (top - 1) * stride;
-    tsr_cuda_add(c->state->stream, TSR_CUDA_F32, low, low, next, count);
-    next = low;
+  const float *upper = cuda_in(c, 0);
+  if (!tree.merges) copy_elements(c, stack + own * stride, upper, count);
+  for (int low; tsr_tree_merge(&tree, &low);) {
+    float *lower = stack + low * stride;
+    tsr_cuda_add(c->state->stream, TSR_CUDA_F32, lower, lower, upper, count);
+    upper = lower;
   }
 }
 const cuda_op cuda_accumulate = accumulate_run;
@@ -142,13 +143,13 @@ void cuda_add_leaves(
     const cuda_call *c, int64_t block, float *out, float *scratch, int64_t stride, int64_t count,
     cuda_make_leaf *make, void *context) {
   const tsr_reduction *sum = &c->call.task->sum;
-  int top = 0; /* stack entries in use; entry 0 is out */
+  tsr_tree_stack tree = {0}; /* entry 0 is out */
   for (int64_t leaf = 0; leaf < tsr_reduction_leaves(sum); leaf++) {
-    make(c, context, block, leaf, top ? scratch + (top - 1) * stride : out);
-    top++;
-    for (int merges = tsr_reduction_merges(sum, leaf); merges; merges--, top--) {
-      float *high = scratch + (top - 2) * stride, *low = top == 2 ? out : high - stride;
-      tsr_cuda_add(c->state->stream, TSR_CUDA_F32, low, low, high, count);
+    int at = tsr_tree_push(&tree, tsr_reduction_merges(sum, leaf));
+    make(c, context, block, leaf, at ? scratch + (at - 1) * stride : out);
+    for (int low; tsr_tree_merge(&tree, &low);) {
+      float *upper = scratch + low * stride, *lower = low ? upper - stride : out;
+      tsr_cuda_add(c->state->stream, TSR_CUDA_F32, lower, lower, upper, count);
     }
   }
 }
