@@ -5,6 +5,7 @@
 #include "base/folder_lock.h"
 #include "checkpoint/folder.h"
 #include "train/profile_command.h"
+#include "train/resume_recipe.h"
 #include "train/trainer.h"
 #include <limits.h>
 #include <stdlib.h>
@@ -184,7 +185,7 @@ static bool find_begin(app *a, tsr_config *config, tsr_checkpoint_manager_option
   warn_of_no_folder(a, config, keep);
   if (!find_resume(a, config, keep) || !find_weights(a, config, keep)) return false;
   keep->purpose = purpose_of(a, keep);
-  if (keep->resume) tsr_recipe_fill(a->arena, config, keep->resume);
+  if (keep->resume) tsr_resume_recipe_fill(a->arena, config, keep->resume);
   return true;
 }
 

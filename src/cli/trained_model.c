@@ -5,7 +5,7 @@
 #include "checkpoint/load.h"
 #include "cli/job_consistency.h"
 #include "cli/console.h"
-#include "train/checkpoint_manager.h"
+#include "train/resume_recipe.h"
 #include <string.h>
 
 /* Whether a --set is of that section, or of what begins so. */
@@ -97,7 +97,7 @@ static bool load_config(trained_model *m) {
   const char *layout = tsr_recipe_value(weights, "device_config.cp_layout");
   bool zigzag = layout && !strcmp(layout, "zigzag") && !own && !has_set(a, "device_config");
   m->keeps_units = own || has_set(a, "numerics");
-  tsr_recipe_fill(a->arena, config, weights);
+  tsr_resume_recipe_fill(a->arena, config, weights);
   if (!own) use_one_rank(a, config);
   if (zigzag) config->device.cp_layout = TSR_CP_ZIGZAG;
   clear_training(config);

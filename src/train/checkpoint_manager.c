@@ -6,6 +6,7 @@
 #include "checkpoint/hf_side_files.h"
 #include "checkpoint/load.h"
 #include "config/print.h"
+#include "train/resume_recipe.h"
 #include <limits.h>
 #include <math.h>
 #include <stdlib.h>
@@ -29,101 +30,6 @@ static double now(void) {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-/* ---- the recipe ---- */
-
-static void recipe_of(
-    tsr_arena *arena, const tsr_checkpoint_manager_run *r, tsr_recipe_entry **ret, int *ret_count) {
-  const tsr_units *units = &r->training->graph->units;
-  char data[TSR_HASH_TEXT];
-  tsr_dataset_fingerprint(&r->data->dataset, data);
-  tsr_recipe_facts facts = {
-      .samples_per_step = r->samples_per_step,
-      .sequence = r->training->model->sequence,
-      .total_steps = r->total_steps,
-      .units_batch = units->batch,
-      .units_sequence = units->sequence,
-      .units_tp = units->tp,
-      .units_order = r->units_order,
-      .isa = r->isa,
-      .data = data};
-  tsr_config_recipe(arena, r->config, &facts, ret, ret_count);
-}
-
-static const char *find(const tsr_recipe_entry *recipe, int count, const char *key) {
-  for (int i = 0; i < count; i++)
-    if (!strcmp(recipe[i].key, key)) return recipe[i].value;
-  return NULL;
-}
-
-/* The level that bits depend on may be given up; nothing else may. */
-static bool differs(
-    const tsr_checkpoint_manager_run *r, const tsr_manifest *m, const char *key, const char *there,
-    const char *here, tsr_diags *diags) {
-  if (there && here && !strcmp(there, here)) return true;
-  bool one = !r->config->training.data_sources_count;
-  tsr_location location = tsr_config_location(
-      r->config, strcmp(key, "data") ? key
-                 : one               ? "training_config.data_path"
-                                     : "training_config.data_sources");
-  if (!strcmp(key, "numerics.isa"))
-    return tsr_diag_warning(
-               diags, location, "from step %lld on the bits are those of %s, not of %s",
-               (long long)m->state.step, here, there),
-           true;
-  return tsr_diag_error(
-      diags, location, "'%s' is %s in this run, and %s in '%s'", key, here ? here : "not there",
-      there ? there : "not there", m->folder);
-}
-
-static bool check_recipe(
-    const tsr_checkpoint_manager_run *r, const tsr_manifest *m, const tsr_recipe_entry *recipe,
-    int count, tsr_diags *diags) {
-  bool ok = true;
-  for (int i = 0; i < count; i++)
-    ok &= differs(r, m, recipe[i].key, tsr_recipe_value(m, recipe[i].key), recipe[i].value, diags);
-  for (int i = 0; i < m->recipe_count; i++)
-    if (!find(recipe, count, m->recipe[i].key))
-      ok &= differs(r, m, m->recipe[i].key, m->recipe[i].value, NULL, diags);
-  if (!ok)
-    tsr_diag_hint(
-        diags,
-        "a run continues with the recipe that it began with; training_config.model_path takes "
-        "the weights alone into a new one");
-  return ok;
-}
-
-/* What is usual on one device is not on another, and a run goes on as it began. */
-static void fill_precision(tsr_config *c, const tsr_manifest *m) {
-  static const char *const names[] = {
-      [TSR_PRECISION_F32] = "f32", [TSR_PRECISION_BF16] = "bf16", [TSR_PRECISION_FP16] = "fp16"};
-  const char *there = tsr_recipe_value(m, "training_config.precision");
-  if (tsr_config_location(c, "training_config.precision").file ||
-      tsr_config_location(c, "training_config.mixed_precision").file)
-    return;
-  for (int i = 0; there && i < (int)(sizeof names / sizeof *names); i++)
-    if (!strcmp(there, names[i])) c->training.precision = (tsr_precision)i;
-  c->training.mixed_precision = c->training.precision != TSR_PRECISION_F32;
-}
-
-void tsr_recipe_fill(tsr_arena *arena, tsr_config *c, const tsr_manifest *m) {
-  struct {
-    const char *key;
-    int64_t *value;
-  } units[] = {
-      {"numerics.units.batch", &c->numerics.units_batch},
-      {"numerics.units.sequence", &c->numerics.units_sequence},
-      {"numerics.units.tp", &c->numerics.units_tp}};
-  for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
-    const char *there = tsr_recipe_value(m, units[i].key);
-    if (i == 0 && tsr_recipe_value(m, "numerics.units.order")) continue; /* by default alone */
-    if (there && !*units[i].value) *units[i].value = strtoll(there, NULL, 10);
-  }
-  const char *isa = tsr_recipe_value(m, "numerics.isa");
-  bool level = isa && strncmp(isa, "cuda", 4); /* of a CPU */
-  if (level && !*c->numerics.isa) c->numerics.isa = tsr_arena_strdup(arena, isa);
-  fill_precision(c, m);
 }
 
 /* ---- where the run begins ---- */
@@ -181,7 +87,8 @@ static bool check_same(
     return tsr_diag_error(
         diags, TSR_NOWHERE, "'%s' holds weights alone: training_config.model_path begins with them",
         m->folder);
-  return check_recipe(&k->run, m, recipe, count, diags) && check_position(&k->run, m, diags);
+  return tsr_resume_recipe_check(&k->run, m, recipe, count, diags) &&
+         check_position(&k->run, m, diags);
 }
 
 /* A run whose steps are all made is done again, for scripts that ask for it; one that has made more
@@ -429,7 +336,7 @@ bool tsr_checkpoint_manager_open(
   k->lock = TSR_FOLDER_LOCK_NONE;
   tsr_recipe_entry *recipe;
   int count;
-  recipe_of(arena, run, &recipe, &count);
+  tsr_resume_recipe(arena, run, &recipe, &count);
   const tsr_manifest *resume = options->resume;
   bool ok = (!resume || check_same(k, resume, recipe, count, diags)) &&
             (!options->folder ||

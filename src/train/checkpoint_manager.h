@@ -67,8 +67,4 @@ bool tsr_checkpoint_manager_finish(
     tsr_checkpoint_manager *manager, const tsr_run_state *state, tsr_diags *diags);
 void tsr_checkpoint_manager_close(tsr_checkpoint_manager *manager); /* NULL is fine */
 
-/* Values that a configuration left out and the recipe of a checkpoint has (units, the
- * instruction-set level, the precision), so that the run that goes on has them too. */
-void tsr_recipe_fill(tsr_arena *arena, tsr_config *config, const tsr_manifest *resume);
-
 #endif

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The recipe of a run and that of the checkpoint which it resumes from (config/recipe_keys.h). */
+#ifndef TSR_TRAIN_RESUME_RECIPE_H
+#define TSR_TRAIN_RESUME_RECIPE_H
+#include "train/checkpoint_manager.h"
+
+void tsr_resume_recipe(
+    tsr_arena *arena, const tsr_checkpoint_manager_run *run, tsr_recipe_entry **ret_recipe,
+    int *ret_count);
+
+/* Errors: every key whose value differs, at its location in the configuration. The instruction-set
+ * level may differ, with a warning. */
+bool tsr_resume_recipe_check(
+    const tsr_checkpoint_manager_run *run, const tsr_manifest *checkpoint,
+    const tsr_recipe_entry *recipe, int count, tsr_diags *diags);
+
+/* Values that a configuration left out and the recipe of a checkpoint has (units, the
+ * instruction-set level, the precision), so that the run that resumes has them too. */
+void tsr_resume_recipe_fill(tsr_arena *arena, tsr_config *config, const tsr_manifest *resume);
+
+#endif
