@@ -170,7 +170,7 @@ warn_of_no_folder(app *a, const tsr_config *config, const tsr_checkpoint_manager
   if (!config->elastic.rejoin || keep->folder || a->options.command != TSR_COMMAND_TRAIN) return;
   tsr_diag_warning(
       a->diags, tsr_config_location(config, "elastic.rejoin"),
-      "no checkpoints are kept, so a job that comes back begins anew");
+      "no checkpoints are kept, so a job that comes back begins at step 0");
   tsr_diag_hint(a->diags, "training_config.checkpoint_dir or --out sets where they are kept");
 }
 

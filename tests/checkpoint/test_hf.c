@@ -198,7 +198,7 @@ static void test_strange_side_files(void) {
   const char *said = scratch_diags(diags);
   CHECK_AT(
       strstr(
-          said, "warning: 't/tokenizer.json' cannot be used, so the model takes token numbers") ==
+          said, "warning: 't/tokenizer.json' cannot be used, so the model reads token numbers") ==
           said,
       "%s", said);
   if (!export("t-in", "t-out", NULL, 0)) return;

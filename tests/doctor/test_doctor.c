@@ -108,8 +108,7 @@ static void test_apart(void) {
   check_cuda(
       "hang", false,
       "cuda      mismatched  no answer within 1 seconds\n"
-      "                      → a driver or device that hangs: the kernel's log (dmesg) says "
-      "more\n");
+      "                      → a driver or device that hangs: see the kernel's log (dmesg)\n");
   check_cuda("exit", false, "cuda      mismatched  it ended the process that asked\n");
 }
 

@@ -134,7 +134,7 @@ static void test_link_errors(tsr_arena *arena) {
       "m.yaml:11:3: error: level 'far' stands outside 'near', which joins any number of devices\n"
       "   11 | - {name: far, devices: ~, bandwidth: 10B/s, latency: 5000ms}\n"
       "      |   ^\n"
-      "      = say how many devices 'near' joins: devices: 8\n");
+      "      = set how many devices 'near' joins: devices: 8\n");
   CHECK_STR(
       complain(arena, "devices: 4", "devices: 1"),
       "m.yaml:10:25: error: 'devices' must be an integer from 2 on, or ~ for any number, found the "

@@ -86,7 +86,7 @@ checks=$((checks + 1))
 [ $code = 0 ] && [ "$(hash_of "$shared/lost.metrics")" = "$want" ] ||
   wrong "$library, a lost host: exit code $code, weights $(hash_of "$shared/lost.metrics"), but in one process $want" "$scratch/out"
 checks=$((checks + 1))
-grep -qx 'mpirun_hosts: west does not answer: goes on without it' "$scratch/out" &&
+grep -qx 'mpirun_hosts: west does not answer: continues without it' "$scratch/out" &&
   grep -qx 'mpirun_hosts: start 2: 2 processes on 1 hosts' "$scratch/out" &&
   grep -q "^resumes from '$shared/lost/step-" "$scratch/out" ||
   wrong "$library, a lost host: does not go on with the other one" "$scratch/out"

@@ -77,7 +77,7 @@ refuses "'chart.svg' is there and is no file of tokens" tokenize chart.svg --out
 refuses "'chart.svg' would be overwritten, and this command reads it" --config run.yaml --metrics chart.svg \
   --set training_config.data_path=chart.svg --set training_config.data_format=text
 cp "$TESSERA_SHARE/configs/machines/h100.yaml" machine.yaml
-refuses "--machine and --calibrate both say which machine" plan --config run.yaml --machine machine.yaml --calibrate machine.yaml
+refuses "--machine and --calibrate both select the machine" plan --config run.yaml --machine machine.yaml --calibrate machine.yaml
 refuses "'machine.yaml' is there and is no SVG picture of tessera-train: it is not overwritten" plan --config run.yaml --machine machine.yaml --svg machine.yaml
 
 # folders

@@ -57,7 +57,7 @@ for words in "--metrics -" "--metrics=-" "--out -" "--out=-"; do
   says "error: ${words%%[= ]*}: '-' is not the name of a file; one of that name is ./-"
 done
 ends 2 plan --config run.yaml --svg -
-says "error: --svg: '-' names no file here"
+says "error: --svg: '-' is not the name of a file"
 [ ! -e - ] || complain "a file called '-' was made"
 
 # a configuration on the standard input
