@@ -223,7 +223,7 @@ int app_run_train(app *a) {
   prepared p = {0};
   tsr_checkpoint_manager_options keep = {0};
   int status;
-  bool ok = app_join(a) && read_limit_status(a->diags, &status) && setup_load_config(a, &s) &&
+  bool ok = app_join(a, true) && read_limit_status(a->diags, &status) && setup_load_config(a, &s) &&
             find_begin(a, s.config, &keep);
   ok = tsr_job_all_succeeded(&a->job, ok) && prepare(a, &s, &p);
   consistency_inputs inputs = {keep.resume ? keep.resume : keep.weights};
