@@ -64,6 +64,16 @@ pickle.txt 1:1: error: invalid UTF-8: byte 0x80
 late.txt 300001:1: error: invalid UTF-8: byte 0xe9
 END
 done
+# options of JSONL without JSONL
+printf '{"text": "one"}\n{"text": "two"}\n' > lines.jsonl
+for option in "--jsonl-key body" --skip-bad-lines; do
+  # shellcheck disable=SC2086 # words
+  ends 2 tokenize text.txt --out made.bin $option
+  says "error: ${option% body} goes with a .jsonl or .ndjson file, and no input is one"
+  [ -z "$(ls made* 2>/dev/null)" ] || complain "$option: something was made"
+done
+ends 0 tokenize text.txt lines.jsonl --out made.bin --jsonl-key text --skip-bad-lines --quiet
+rm made.bin
 # what is a text, whatever its name, is one for both
 ends 0 tokenize text.parquet --out made.bin --quiet
 ends 0 --config run.yaml --set training_config.data_path=text.parquet --quiet
