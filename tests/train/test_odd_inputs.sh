@@ -108,12 +108,22 @@ for value in abc -1 0 1e9 5s; do
   says "error: TESSERA_JOIN_TIMEOUT_S is '$value', which is no number of seconds above 0"
 done
 TESSERA_JOIN_TIMEOUT_S=2.5 ends 0 --config run.yaml --quiet
-for value in abc 999 -1 128 1x; do
+for value in abc 999 -1 128 1x 0 2; do
   TESSERA_TIME_LIMIT_STATUS=$value errors 1 --config run.yaml --out made
-  says "error: TESSERA_TIME_LIMIT_STATUS is '$value', which is no integer from 0 to 127"
+  says "error: TESSERA_TIME_LIMIT_STATUS is '$value', which is neither 1 nor an integer from 3 to 127"
 done
 [ ! -e made ] || complain "a refused run has left its folder"
-TESSERA_TIME_LIMIT_STATUS=7 ends 0 --config run.yaml --quiet
+for value in "" 1 3 7 127; do
+  TESSERA_TIME_LIMIT_STATUS=$value ends 0 --config run.yaml --quiet
+done
+for value in abc 2 yes 01 -1; do
+  TESSERA_COMM_TRACE=$value errors 1 --config run.yaml --out made
+  says "error: TESSERA_COMM_TRACE is '$value', which is neither 1 nor 0"
+  [ ! -e made ] || complain "a refused run has left its folder"
+done
+for value in "" 0 1; do
+  TESSERA_COMM_TRACE=$value ends 0 --config run.yaml --quiet
+done
 
 # counts whose products and sums no number holds
 ends 0 --config run.yaml
@@ -127,4 +137,4 @@ for most in 07:09 06:08; do
   says "error: warm-up, hold and decay make 92233720368547758${most#*:} steps, but max_steps is "
 done
 
-end_of train.odd_inputs 102
+end_of train.odd_inputs 116
