@@ -125,6 +125,25 @@ for value in "" 0 1; do
   TESSERA_COMM_TRACE=$value ends 0 --config run.yaml --quiet
 done
 
+# planted where a run writes: a lock that is none, and a link to nothing
+for kind in "a symbolic link" "a FIFO" "a folder"; do
+  rm -rf planted && mkdir planted
+  case $kind in
+  *link) ln -s nowhere planted/.tessera-train.lock ;;
+  *FIFO) mkfifo planted/.tessera-train.lock ;;
+  *) mkdir planted/.tessera-train.lock ;;
+  esac
+  errors 1 --config run.yaml --out planted
+  says "error: 'planted/.tessera-train.lock' is $kind, not a lock file"
+  errors 1 --config run.yaml --set training_config.checkpoint_dir=planted
+  says "error: 'planted/.tessera-train.lock' is $kind, not a lock file"
+  [ "$(ls -A planted)" = .tessera-train.lock ] || complain "$kind: the refused run has left something"
+done
+ln -s nowhere dangling
+errors 1 --config run.yaml --out dangling
+says "error: cannot make the folder 'dangling': it is a dangling link"
+[ -L dangling ] && [ ! -e nowhere ] || complain "a refused run has changed a link"
+
 # counts whose products and sums no number holds
 ends 0 --config run.yaml
 steps=$(grep -o '^done: step [0-9]*' "$said")
