@@ -83,22 +83,22 @@ void app_stop_files_on_signals(app *a) {
   tsr_disk_stop_on(a->stop);
 }
 
-bool app_join(app *a) {
-  bool ok = tsr_job_join(&a->job);
+bool app_join(app *a, bool ok) {
+  bool all = tsr_job_join(&a->job, tsr_command_name(a->options.command), ok);
   if (a->job.is_silent) a->options.quiet = true;
-  return ok;
+  return all;
 }
 
 const char *app_graphs_folder(const app *a) {
   return tsr_arena_printf(a->arena, "%s/configs/graphs", a->share);
 }
 
-/* Commands that the processes of a job do not run together are for one process, as far as they
- * write files. */
+/* Of commands that the processes of a job do not run together: those that write files are for one
+ * process. */
 static bool check_processes(app *a) {
   const tsr_options *o = &a->options;
   bool profiles = o->command == TSR_COMMAND_PROFILE; /* events of one process */
-  if (siblings_run_together(o) || !(profiles || o->out || o->svg || o->calibration)) return true;
+  if (!(profiles || o->out || o->svg || o->calibration)) return true;
   return tsr_job_require_one_process(&a->job, tsr_command_name(o->command));
 }
 
@@ -126,20 +126,13 @@ static bool print_instead(app *a, int *ret_code) {
   return true;
 }
 
-/* The other processes of the job may wait for this one. */
-static int fail_before_join(app *a) {
-  if (siblings_run_together(&a->options) && app_join(a)) tsr_job_all_succeeded(&a->job, false);
+/* The other processes of the job wait for this one. */
+static int fail_in_job(app *a) {
+  app_join(a, false);
   return console_finish(a, false);
 }
 
-/* Behind a command that this process runs alone: others would wait for it. */
-static int end_alone(app *a, int code) {
-  if (siblings_check(a)) return code;
-  if (app_join(a)) tsr_job_all_succeeded(&a->job, false);
-  return console_finish(a, false);
-}
-
-static int run(app *a) {
+static int run_command(app *a) {
   static int (*const commands[TSR_COMMANDS])(app *) = {
       [TSR_COMMAND_TRAIN] = app_run_train,       [TSR_COMMAND_CHECK] = app_run_check,
       [TSR_COMMAND_INSPECT] = app_run_inspect,   [TSR_COMMAND_TRACE] = app_run_trace,
@@ -148,14 +141,26 @@ static int run(app *a) {
       [TSR_COMMAND_IMPORT] = app_run_import,     [TSR_COMMAND_EXPORT] = app_run_export,
       [TSR_COMMAND_TOKENIZE] = app_run_tokenize, [TSR_COMMAND_CHECKPOINT] = app_run_checkpoint,
       [TSR_COMMAND_KERNELS] = app_run_kernels,   [TSR_COMMAND_DOCTOR] = app_run_doctor};
+  return commands[a->options.command](a);
+}
+
+static int run_in_job(app *a, bool valid) {
+  if (!valid || !tsr_compute_check_level(a->diags) || !siblings_check_transport(a))
+    return fail_in_job(a);
+  return run_command(a);
+}
+
+/* A command that the processes of a job do not run together, though others may wait for this one.
+ * Some begin later than this one. */
+static int run_alone(app *a, bool valid) {
   int code;
-  if (print_instead(a, &code)) return end_alone(a, code);
-  if (!tsr_compute_check_level(a->diags)) return fail_before_join(a);
-  if (siblings_run_together(&a->options) && !siblings_check_transport(a))
-    return fail_before_join(a);
-  if (!check_processes(a)) return console_finish(a, false);
-  code = commands[a->options.command](a);
-  return siblings_run_together(&a->options) ? code : end_alone(a, code);
+  if (!siblings_check(a, true)) return fail_in_job(a);
+  if (!valid) return console_finish(a, false);
+  if (!print_instead(a, &code)) {
+    if (!tsr_compute_check_level(a->diags) || !check_processes(a)) return console_finish(a, false);
+    code = run_command(a);
+  }
+  return siblings_check(a, false) ? code : fail_in_job(a);
 }
 
 int main(int argc, char **argv) {
@@ -169,7 +174,7 @@ int main(int argc, char **argv) {
   bool ok = tsr_options_parse(a.arena, argc, argv, &a.options, a.diags);
   if (console_is_secondary(&a.options)) signal(SIGPIPE, SIG_IGN); /* an error of the write */
   if (a.options.quiet) tsr_diags_quiet(a.diags);
-  int code = ok ? run(&a) : fail_before_join(&a);
+  int code = siblings_join(&a.options, ok) ? run_in_job(&a, ok) : run_alone(&a, ok);
   code = tsr_job_leave(&a.job, code);
   tsr_arena_free(a.arena);
   return code;

@@ -305,8 +305,9 @@ bool tsr_disk_make_folder(const char *path) {
   bool ok = mkdir(path, 0777) == 0;
   if (ok) tsr_disk_log("folder", -1, path, NULL, 0);
   if (!ok && errno == EEXIST) {
-    ok = stat(path, &info) == 0 && S_ISDIR(info.st_mode);
-    if (!ok) errno = ENOTDIR;
+    bool found = stat(path, &info) == 0, dangles = !found && errno == ENOENT;
+    ok = found && S_ISDIR(info.st_mode);
+    if (!ok) errno = dangles ? ENOLINK : ENOTDIR;
   }
   return end(f, ok);
 }

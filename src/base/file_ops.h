@@ -46,7 +46,8 @@ bool tsr_disk_close(int fd);
 bool tsr_disk_rename(const char *from, const char *to);
 /* A second name of a file, which must not be there: EEXIST. Not all file systems can. */
 bool tsr_disk_link(const char *file, const char *name);
-bool tsr_disk_make_folder(const char *path);  /* one that is there is fine */
+/* One that is there is fine. ENOLINK: a link to nothing is there; ENOTDIR: another object is. */
+bool tsr_disk_make_folder(const char *path);
 bool tsr_disk_remove(const char *path);       /* a file; never a folder, nor what is in one */
 bool tsr_disk_remove_empty(const char *path); /* a folder without files; ENOTEMPTY */
 /* From now on reading and writing fail with EINTR as soon as *number is not 0: for commands that

@@ -69,11 +69,12 @@ void tsr_file_forget(void) {
 static bool is_users(int error) {
   return error == ENOENT || error == ENOTDIR || error == EISDIR || error == EACCES ||
          error == EPERM || error == ENAMETOOLONG || error == ELOOP || error == EMLINK ||
-         error == ENXIO;
+         error == ENXIO || error == ENOLINK;
 }
 
 const char *tsr_file_reason(int error) {
   if (error == EINTR) return "ended by a signal";
+  if (error == ENOLINK) return "it is a dangling link"; /* tsr_disk_make_folder's */
   if (error == ENXIO) return "it is a device or a pipe, not a file";
   return error == EMLINK ? "it is a symbolic link" : strerror(error);
 }

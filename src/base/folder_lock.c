@@ -66,6 +66,19 @@ static bool refuse(tsr_folder_lock *lock, const subject *of, tsr_diags *diags) {
   return false;
 }
 
+/* What somebody has put where the lock is would be written through, or not be locked. */
+static bool
+check_kind(const subject *of, const char *path, const struct stat *info, tsr_diags *diags) {
+  if (S_ISREG(info->st_mode)) return true;
+  const char *kind = S_ISLNK(info->st_mode)    ? "a symbolic link"
+                     : S_ISFIFO(info->st_mode) ? "a FIFO"
+                     : S_ISDIR(info->st_mode)  ? "a folder"
+                                               : "a device or a socket";
+  tsr_diag_error(diags, TSR_NOWHERE, "'%s' is %s, not a lock file", path, kind);
+  tsr_diag_hint(diags, "'%s' can be used when it is removed", of->path);
+  return false;
+}
+
 /* 1: held; 0: another one's, or removed meanwhile; -1: an error. */
 static int try_once(tsr_folder_lock *lock, const subject *of, tsr_diags *diags) {
   if (lock->fd < 0) lock->fd = tsr_disk_open_lock(lock->path);
@@ -89,6 +102,7 @@ static bool take(tsr_folder_lock *lock, const subject *of, tsr_diags *diags) {
   struct stat info;
   int held = 0;
   bool is_made = lstat(lock->path, &info) != 0;
+  if (!is_made && !check_kind(of, lock->path, &info, diags)) return false;
   for (int i = 0; i < TRIES && !held; i++) {
     held = try_once(lock, of, diags);
     if (!held) nanosleep(&(struct timespec){.tv_nsec = REST_NS}, NULL);

@@ -18,8 +18,8 @@ typedef struct {
 
 /* Takes the folder, which is there. A process that was killed may hold it until the kernel has
  * taken its memory back, so this waits 2 s. The file of a process that has ended without giving it
- * back is taken over. Errors: another process holds it, which is named; a file that cannot be made.
- * A file system without locks is a warning. */
+ * back is taken over. Errors: another process holds it, which is named; what is there is no file;
+ * the file cannot be made. A file system without locks is a warning. */
 bool tsr_folder_lock_take(
     tsr_arena *arena, const char *folder, tsr_folder_lock *ret_lock, tsr_diags *diags);
 

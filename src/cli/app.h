@@ -22,8 +22,9 @@ void app_catch_signals(void);
 /* The same, and a signal makes writes of files fail, so that the command removes what it has begun.
  */
 void app_stop_files_on_signals(app *a);
-/* Joins the job (tsr_job_join). A process that another one prints for is quiet. */
-bool app_join(app *a);
+/* Joins the job (tsr_job_join); `ok`: this process has not failed before. A process that another
+ * one prints for is quiet. */
+bool app_join(app *a, bool ok);
 const char *app_graphs_folder(const app *a);
 
 /* ---- the commands; each returns the exit code ---- */

@@ -73,7 +73,7 @@ train(app *a, setup *s, prepared *p, const tsr_checkpoint_manager_options *keep,
   o.out_folder = a->options.out;
   o.mesh_text = setup_mesh_text(s, a->arena);
   const char *comm_trace = getenv("TESSERA_COMM_TRACE");
-  o.comm_trace = comm_trace && *comm_trace && strcmp(comm_trace, "0");
+  o.comm_trace = comm_trace && !strcmp(comm_trace, "1");
   o.stop = a->stop;
   o.save = a->save_now;
   o.rank_map = s->ranks;
@@ -189,18 +189,30 @@ static bool find_begin(app *a, tsr_config *config, tsr_checkpoint_manager_option
   return true;
 }
 
+/* 2 would be a user error's code, and 0 that of a run that is done. */
 static bool read_limit_status(tsr_diags *diags, int *ret_status) {
   const char *wanted = getenv("TESSERA_TIME_LIMIT_STATUS");
   char *end;
   *ret_status = 0;
   if (!wanted || !*wanted) return true;
   long status = strtol(wanted, &end, 10);
-  if (end == wanted || *end || status < 0 || status > 127)
+  if (end == wanted || *end || status < 1 || status == 2 || status > 127)
     return tsr_diag_error(
-        diags, TSR_NOWHERE, "TESSERA_TIME_LIMIT_STATUS is '%s', which is no integer from 0 to 127",
+        diags, TSR_NOWHERE,
+        "TESSERA_TIME_LIMIT_STATUS is '%s', which is neither 1 nor an integer from 3 to 127",
         wanted);
   *ret_status = (int)status;
   return true;
+}
+
+/* Before the run begins, so that a mistake in them leaves nothing. */
+static bool check_variables(tsr_diags *diags) {
+  int status;
+  const char *trace = getenv("TESSERA_COMM_TRACE");
+  if (trace && *trace && strcmp(trace, "0") && strcmp(trace, "1"))
+    tsr_diag_error(
+        diags, TSR_NOWHERE, "TESSERA_COMM_TRACE is '%s', which is neither 1 nor 0", trace);
+  return read_limit_status(diags, &status) && !tsr_diags_errors(diags);
 }
 
 /* Scripts that ask for it can tell a run that its time limit has stopped from one that is done. Of
@@ -224,8 +236,7 @@ int app_run_train(app *a) {
   setup s = {0};
   prepared p = {0};
   tsr_checkpoint_manager_options keep = {0};
-  int status;
-  bool ok = app_join(a) && read_limit_status(a->diags, &status) && setup_load_config(a, &s) &&
+  bool ok = app_join(a, true) && check_variables(a->diags) && setup_load_config(a, &s) &&
             find_begin(a, s.config, &keep);
   ok = tsr_job_all_succeeded(&a->job, ok) && prepare(a, &s, &p);
   consistency_inputs inputs = {keep.resume ? keep.resume : keep.weights};

@@ -10,9 +10,14 @@
 
 enum { ARGUMENTS_MAX = 4096, BYTES_MAX = 1 << 22, TRIES = 10, REST_NS = 50000000 };
 
-bool siblings_run_together(const tsr_options *o) {
-  return o->command == TSR_COMMAND_TRAIN || o->command == TSR_COMMAND_EVALUATE ||
-         o->command == TSR_COMMAND_GENERATE;
+static bool prints_instead(const tsr_options *o) {
+  return o->help || o->version || o->print_config || o->print_schema || o->print_manual;
+}
+
+bool siblings_join(const tsr_options *o, bool valid) {
+  bool together = o->command == TSR_COMMAND_TRAIN || o->command == TSR_COMMAND_EVALUATE ||
+                  o->command == TSR_COMMAND_GENERATE;
+  return together && !(valid && prints_instead(o));
 }
 
 /* A file of the kernel's, which may be gone. */
@@ -21,8 +26,9 @@ static bool read_file(tsr_arena *arena, const char *path, char **ret_text, size_
       arena, path, BYTES_MAX, TSR_NOWHERE, ret_text, ret_length, tsr_diags_new(arena));
 }
 
-/* What the process's command line asks for; false: it is no process of this program. */
-static bool read_options(tsr_arena *arena, long pid, tsr_options *ret) {
+/* What the process's command line asks for; false: it is no process of this program, or does not
+ * join. */
+static bool reads_and_joins(tsr_arena *arena, long pid, tsr_options *ret) {
   struct stat mine, theirs;
   const char *exe = tsr_arena_printf(arena, "/proc/%ld/exe", pid);
   if (stat("/proc/self/exe", &mine) || stat(exe, &theirs) || mine.st_ino != theirs.st_ino ||
@@ -35,8 +41,8 @@ static bool read_options(tsr_arena *arena, long pid, tsr_options *ret) {
     return false;
   for (size_t at = 0; at < length && count < ARGUMENTS_MAX; at += strlen(text + at) + 1)
     words[count++] = text + at;
-  tsr_options_parse(arena, count, words, ret, tsr_diags_new(arena));
-  return count > 0;
+  return count > 0 &&
+         siblings_join(ret, tsr_options_parse(arena, count, words, ret, tsr_diags_new(arena)));
 }
 
 /* The value of a variable in another process's environment; NULL: it has none. */
@@ -58,10 +64,6 @@ static bool is_another(const char *environ, size_t length) {
   return true;
 }
 
-static bool prints_instead(const tsr_options *o) {
-  return o->help || o->version || o->print_config || o->print_schema || o->print_manual;
-}
-
 /* A process of the same launcher that trains, say. */
 typedef struct {
   long pid; /* 0: there is none */
@@ -73,8 +75,7 @@ static bool look_at(tsr_arena *arena, long pid, sibling *ret) {
   char *environ;
   size_t length;
   *ret = (sibling){.pid = pid};
-  if (pid == (long)getpid() || !read_options(arena, pid, &ret->options) ||
-      !siblings_run_together(&ret->options) || prints_instead(&ret->options) ||
+  if (pid == (long)getpid() || !reads_and_joins(arena, pid, &ret->options) ||
       !read_file(arena, tsr_arena_printf(arena, "/proc/%ld/environ", pid), &environ, &length))
     return false;
   const char *transport = variable_of(environ, length, "TESSERA_TRANSPORT");
@@ -100,11 +101,12 @@ find_child(tsr_arena *arena, const char *thread, bool (*wanted)(const sibling *)
   return false;
 }
 
-/* Looks for half a second, for those that have not begun yet. */
-static bool find_sibling(tsr_arena *arena, bool (*wanted)(const sibling *), sibling *ret) {
+/* Looks more than once for those that have not begun yet. */
+static bool
+find_sibling(tsr_arena *arena, int tries, bool (*wanted)(const sibling *), sibling *ret) {
   const char *folder = tsr_arena_printf(arena, "/proc/%ld/task", (long)getppid());
   bool found = false;
-  for (int i = 0; i < TRIES && !found; i++) {
+  for (int i = 0; i < tries && !found; i++) {
     if (i) nanosleep(&(struct timespec){.tv_nsec = REST_NS}, NULL);
     DIR *threads = tsr_disk_open_folder(folder);
     for (struct dirent *e; threads && !found && (e = readdir(threads));)
@@ -115,9 +117,11 @@ static bool find_sibling(tsr_arena *arena, bool (*wanted)(const sibling *), sibl
   return found;
 }
 
-bool siblings_check(app *a) {
+bool siblings_check(app *a, bool waits) {
   sibling other;
-  if (tsr_transport_launched(a->arena) == 1 || !find_sibling(a->arena, is_any, &other)) return true;
+  if (tsr_transport_launched(a->arena) == 1 ||
+      !find_sibling(a->arena, waits ? TRIES : 1, is_any, &other))
+    return true;
   tsr_diag_error(
       a->diags, TSR_NOWHERE,
       "this process was started beside another one (pid %ld) that runs '%s', and runs '%s' alone",
@@ -134,7 +138,7 @@ bool siblings_check_transport(app *a) {
   const char *mine = getenv("TESSERA_TRANSPORT");
   int started = mine && tsr_transport_is_name(mine) ? tsr_transport_started(a->arena) : 1;
   if (started == 1) return true;
-  if (find_sibling(a->arena, has_other_transport, &other)) {
+  if (find_sibling(a->arena, TRIES, has_other_transport, &other)) {
     tsr_diag_error(
         a->diags, TSR_NOWHERE,
         "this process has TESSERA_TRANSPORT=%s, and another one that was started beside it (pid "

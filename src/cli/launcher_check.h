@@ -4,13 +4,14 @@
 #define TSR_CLI_LAUNCHER_CHECK_H
 #include "cli/app.h"
 
-/* Whether a command is one that the processes of a job run together. */
-bool siblings_run_together(const tsr_options *options);
+/* Whether a process with this command line joins the job: it runs a command that the processes of a
+ * job run together, or would if its line had no mistake (`valid` is false). */
+bool siblings_join(const tsr_options *options, bool valid);
 
-/* Of a command that each process runs for itself: whether no process on this host, that the same
- * launcher started, runs one that they run together and would wait for this process. Else an error.
- * Looks for half a second, where a launcher started several, for those that have not begun yet. */
-bool siblings_check(app *a);
+/* Of a process that does not join: whether no process on this host, that the same launcher started,
+ * joins and would wait for this process. Else an error. With `waits` it looks for half a second,
+ * where a launcher started several, for those that have not begun yet. */
+bool siblings_check(app *a, bool waits);
 
 /* Of a command that the processes of a job run together: whether those on this host that the same
  * launcher started have the TESSERA_TRANSPORT of this one, if it has one. Else an error, and the

@@ -139,7 +139,7 @@ bool trained_model_open(trained_model *m) {
   app *a = m->a;
   setup *s = &m->setup;
   app_catch_signals();
-  bool ok = app_join(a) && find_weights(m) && load_config(m);
+  bool ok = app_join(a, true) && find_weights(m) && load_config(m);
   ok = tsr_job_all_succeeded(&a->job, ok);
   ok = ok && setup_choose_cpu(a, s) && setup_open_mesh(a, s) && setup_build_context(a, s);
   if (ok) fit_units(m);

@@ -62,6 +62,17 @@ static bool add_file(job *j, const char *path) {
   return file.is_jsonl || tsr_content_check_kind(&file.text, TSR_NOWHERE, j->diags);
 }
 
+/* Options of JSONL would be ignored. */
+static bool check_jsonl(const job *j) {
+  const tsr_tokenize_options *o = j->options;
+  if (!o->jsonl_key && !o->skips_lines) return true;
+  for (int i = 0; i < j->files_count; i++)
+    if (j->files[i].is_jsonl) return true;
+  return tsr_diag_error(
+      j->diags, TSR_NOWHERE, "%s goes with a .jsonl or .ndjson file, and no input is one",
+      o->jsonl_key ? "--jsonl-key" : "--skip-bad-lines");
+}
+
 static bool open_inputs(job *j) {
   bool ok = true;
   for (int i = 0; i < j->options->inputs_count; i++) {
@@ -335,7 +346,7 @@ static bool tokenize(job *j) {
   size_t length = strlen(out);
   if (length > 4 && (tsr_path_ends(out, ".bin") || tsr_path_ends(out, ".idx"))) length -= 4;
   tsr_folder_lock lock;
-  if (!open_inputs(j) || !make_rules(j) ||
+  if (!open_inputs(j) || !check_jsonl(j) || !make_rules(j) ||
       !tsr_output_lock_take(
           j->arena, tsr_arena_strndup(j->arena, out, length), out, &lock, j->diags))
     return false;

@@ -2,8 +2,10 @@
 /* Agreement between the processes of a job, before the first step and at its checks. */
 #include "base/hash.h"
 #include "comm/bootstrap.h"
-#include "job/job.h"
+#include "job/internal.h"
 #include <string.h>
+
+enum { USER_ERROR = 2 }; /* an exit code */
 
 bool tsr_job_gather(tsr_job *job, const void *mine, int64_t bytes, void *ret_all) {
   char why[TSR_WHY_BYTES] = "";
@@ -18,19 +20,59 @@ bool tsr_job_share_text(tsr_job *job, const char *mine, const char *what, const 
          tsr_job_fail_unresponsive(job, what, why);
 }
 
+/* The code that this process would exit with. */
+static unsigned char exit_code_of(const tsr_job *job, bool ok) {
+  int code = tsr_diags_exit_code(job->diags);
+  return ok ? 0 : code ? (unsigned char)code : 1;
+}
+
+/* All processes know that process `first` is the first that has failed. Always false. */
+static bool agree_on_failure(tsr_job *job, int first, int exit_code) {
+  job->is_silent = job->transport.process != first;
+  job->exit_code = exit_code;
+  job->state = TSR_JOB_FAILURE_AGREED;
+  return false;
+}
+
 bool tsr_job_all_succeeded(tsr_job *job, bool ok) {
   if (tsr_job_is_alone(job)) return ok;
   if (job->state == TSR_JOB_FAILURE_AGREED) return false;
-  int code = tsr_diags_exit_code(job->diags), processes = job->transport.processes, first = 0;
-  unsigned char mine = ok ? 0 : code ? (unsigned char)code : 1;
+  int processes = job->transport.processes, first = 0;
+  unsigned char mine = exit_code_of(job, ok);
   unsigned char *all = tsr_arena_alloc(job->arena, (size_t)processes);
   if (!tsr_job_gather(job, &mine, 1, all)) return false;
   while (first < processes && !all[first]) first++;
-  if (first == processes) return true;
-  job->is_silent = job->transport.process != first;
-  job->exit_code = all[first];
-  job->state = TSR_JOB_FAILURE_AGREED;
-  return false;
+  return first == processes || agree_on_failure(job, first, all[first]);
+}
+
+/* Of one size for every command: what a process exchanges after it depends on the command. */
+typedef struct {
+  char command[31];
+  unsigned char exit_code; /* 0: it goes on */
+} intention;
+
+static void report_commands(tsr_job *job, const intention *mine, const intention *first) {
+  const tsr_transport *t = &job->transport;
+  tsr_diag_error(
+      job->diags, TSR_NOWHERE, "process %d on %s runs '%s', and process 0 on %s runs '%s'",
+      t->process, t->table->host(t->state, t->process), mine->command, t->table->host(t->state, 0),
+      first->command);
+  tsr_diag_hint(job->diags, "all processes of a job run the same command");
+}
+
+bool job_compare_commands(tsr_job *job, const char *command, bool ok) {
+  if (tsr_job_is_alone(job)) return ok;
+  int processes = job->transport.processes, failed = 0, other = 0;
+  intention mine = {.exit_code = exit_code_of(job, ok)},
+            *all = tsr_arena_array(job->arena, intention, processes);
+  snprintf(mine.command, sizeof mine.command, "%s", command);
+  if (!tsr_job_gather(job, &mine, sizeof mine, all)) return false;
+  while (failed < processes && !all[failed].exit_code) failed++;
+  if (failed < processes) return agree_on_failure(job, failed, all[failed].exit_code);
+  while (other < processes && !strcmp(all[other].command, all[0].command)) other++;
+  if (other == processes) return true;
+  if (strcmp(mine.command, all[0].command)) report_commands(job, &mine, &all[0]);
+  return agree_on_failure(job, other, USER_ERROR);
 }
 
 /* The first line of `mine` that differs from that of `theirs`, process 0's. */

@@ -37,9 +37,10 @@ static inline bool tsr_job_is_alone(const tsr_job *job) { return job->transport.
 /* ---- join.c ---- */
 
 /* Joins the job that started this process, if one did. Waits for the other processes for
- * TESSERA_JOIN_TIMEOUT_S seconds, 300 unless given. Failures: no transport, processes that do not
- * come. */
-bool tsr_job_join(tsr_job *job);
+ * TESSERA_JOIN_TIMEOUT_S seconds, 300 unless given. Collective: whether all processes run `command`
+ * and none of them has failed before (`ok`); the diagnostics are those of tsr_job_all_succeeded.
+ * Failures: no transport, processes that do not come. */
+bool tsr_job_join(tsr_job *job, const char *command, bool ok);
 /* That this process was started without a launcher, or alone by one; else an error that names the
  * command. */
 bool tsr_job_require_one_process(tsr_job *job, const char *command);

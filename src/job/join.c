@@ -60,7 +60,7 @@ static void exit_without_memory(void *context, size_t bytes) {
   exit(1);
 }
 
-bool tsr_job_join(tsr_job *job) {
+bool tsr_job_join(tsr_job *job, const char *command, bool ok) {
   tsr_memory_on_lack(exit_without_memory, job);
   double seconds;
   bool named = read_timeout(job->diags, &seconds);
@@ -73,5 +73,5 @@ bool tsr_job_join(tsr_job *job) {
   if (job->is_silent) tsr_diags_quiet(job->diags);
   if (!tsr_job_is_alone(job) && !tsr_peers_exchange(job->arena, &job->transport, seconds, why))
     return tsr_job_fail_unresponsive(job, "processes cannot meet", why);
-  return (opened && named) || tsr_job_all_succeeded(job, false);
+  return job_compare_commands(job, command, ok && opened && named);
 }

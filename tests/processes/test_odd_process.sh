@@ -55,6 +55,55 @@ for odd in "check --config $recipe" "plan --config $recipe" --help --version --p
 done
 grep -qE "error: this process was started beside another one \(pid [0-9]+\) that runs 'train', and runs 'inspect' alone" "$scratch/out" ||
   wrong "$library: does not say which" "$scratch/out"
+
+# a command for one process beside others that wait for it: it does nothing. A mistake of its own is said, too.
+alone="= all processes of a job run the same command"
+words=("tokenize $recipe --out $scratch/made" "import none --out $scratch/made" "export none --out $scratch/made"
+  "profile --config $recipe" "plan --calibrate $scratch/made" "checkpoint ls none" "checkpoint foo none" "doctor" "kernels")
+for odd in "${words[@]}"; do
+  # shellcheck disable=SC2086 # words
+  refused "$odd" "$alone" "${launcher[@]}" -n 1 "${train[@]}" : -n 1 "$program" $odd
+  grep -qF "that runs 'train', and runs '${odd%% *}' alone" "$scratch/out" || wrong "$library, $odd: does not say which" "$scratch/out"
+done
+# shellcheck disable=SC2086 # words
+for odd in "${words[0]}" "${words[3]}" "tokenize none --out $scratch/made"; do
+  refused "$odd, first" "$alone" "${launcher[@]}" -n 1 "$program" $odd : -n 1 "${train[@]}"
+done
+while IFS='|' read -r odd mistake; do
+  # shellcheck disable=SC2086 # words
+  refused "$odd" "error: $mistake" "${launcher[@]}" -n 1 "${train[@]}" : -n 1 "$program" $odd
+  grep -qF -- "$alone" "$scratch/out" || wrong "$library, $odd: does not say that it is alone" "$scratch/out"
+done << END
+kernels --foo|there is no option '--foo'
+doctor --foo|there is no option '--foo'
+tokenize --badopt|there is no option '--badopt'
+doctor --config $recipe|--config belongs to the commands
+plan|no configuration: --config FILE or --calibrate is needed
+inspect|no configuration: --config FILE or --mesh FILE is needed
+export|export needs a checkpoint
+checkpoint|checkpoint needs what to do
+check --help --foo|there is no option '--foo'
+END
+refused "checkpoint, first" "error: checkpoint needs what to do" "${launcher[@]}" -n 1 "$program" checkpoint : -n 1 "${train[@]}"
+# options that print instead of training, with a mistake: the others of the job may train
+refused "--version --foo" "error: there is no option '--foo'" "${launcher[@]}" -n 1 "${train[@]}" : -n 1 "$program" --version --foo
+[ ! -e "$scratch/made" ] || wrong "$library: a refused process has made its file"
+
+# commands of several processes that are not the same one
+for odd in generate evaluate; do
+  refused "$odd" "error: process 1 on $host runs '$odd', and process 0 on $host runs 'train'" \
+    "${launcher[@]}" -n 1 "${train[@]}" : -n 1 "$program" $odd --checkpoint "$scratch/none"
+done
+refused "train beside generate" "error: process 1 on $host runs 'train', and process 0 on $host runs 'generate'" \
+  "${launcher[@]}" -n 1 "$program" generate --checkpoint "$scratch/none" : -n 1 "${train[@]}"
+# one command for a single process by each: one refuses, the other does its work
+refused "tokenize beside check" "error: tokenize is for one process, and 2 processes were started" \
+  "${launcher[@]}" -n 1 "$program" tokenize "$recipe" --out "$scratch/made" : -n 1 "$program" check --config "$recipe"
+# alone under a launcher it is as without one
+bounded "${launcher[@]}" -n 1 "$program" tokenize "$recipe" --out "$scratch/made" --quiet > "$scratch/out" 2>&1 &&
+  [ -s "$scratch/made" ] || wrong "$library: tokenize by one process under the launcher" "$scratch/out"
+checks=$((checks + 1))
+
 # of all of them it is fine
 for same in "check --config $recipe" --version; do
   # shellcheck disable=SC2086 # words

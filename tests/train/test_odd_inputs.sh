@@ -64,6 +64,16 @@ pickle.txt 1:1: error: invalid UTF-8: byte 0x80
 late.txt 300001:1: error: invalid UTF-8: byte 0xe9
 END
 done
+# options of JSONL without JSONL
+printf '{"text": "one"}\n{"text": "two"}\n' > lines.jsonl
+for option in "--jsonl-key body" --skip-bad-lines; do
+  # shellcheck disable=SC2086 # words
+  ends 2 tokenize text.txt --out made.bin $option
+  says "error: ${option% body} goes with a .jsonl or .ndjson file, and no input is one"
+  [ -z "$(ls made* 2>/dev/null)" ] || complain "$option: something was made"
+done
+ends 0 tokenize text.txt lines.jsonl --out made.bin --jsonl-key text --skip-bad-lines --quiet
+rm made.bin
 # what is a text, whatever its name, is one for both
 ends 0 tokenize text.parquet --out made.bin --quiet
 ends 0 --config run.yaml --set training_config.data_path=text.parquet --quiet
@@ -98,12 +108,41 @@ for value in abc -1 0 1e9 5s; do
   says "error: TESSERA_JOIN_TIMEOUT_S is '$value', which is no number of seconds above 0"
 done
 TESSERA_JOIN_TIMEOUT_S=2.5 ends 0 --config run.yaml --quiet
-for value in abc 999 -1 128 1x; do
+for value in abc 999 -1 128 1x 0 2; do
   TESSERA_TIME_LIMIT_STATUS=$value errors 1 --config run.yaml --out made
-  says "error: TESSERA_TIME_LIMIT_STATUS is '$value', which is no integer from 0 to 127"
+  says "error: TESSERA_TIME_LIMIT_STATUS is '$value', which is neither 1 nor an integer from 3 to 127"
 done
 [ ! -e made ] || complain "a refused run has left its folder"
-TESSERA_TIME_LIMIT_STATUS=7 ends 0 --config run.yaml --quiet
+for value in "" 1 3 7 127; do
+  TESSERA_TIME_LIMIT_STATUS=$value ends 0 --config run.yaml --quiet
+done
+for value in abc 2 yes 01 -1; do
+  TESSERA_COMM_TRACE=$value errors 1 --config run.yaml --out made
+  says "error: TESSERA_COMM_TRACE is '$value', which is neither 1 nor 0"
+  [ ! -e made ] || complain "a refused run has left its folder"
+done
+for value in "" 0 1; do
+  TESSERA_COMM_TRACE=$value ends 0 --config run.yaml --quiet
+done
+
+# planted where a run writes: a lock that is none, and a link to nothing
+for kind in "a symbolic link" "a FIFO" "a folder"; do
+  rm -rf planted && mkdir planted
+  case $kind in
+  *link) ln -s nowhere planted/.tessera-train.lock ;;
+  *FIFO) mkfifo planted/.tessera-train.lock ;;
+  *) mkdir planted/.tessera-train.lock ;;
+  esac
+  errors 1 --config run.yaml --out planted
+  says "error: 'planted/.tessera-train.lock' is $kind, not a lock file"
+  errors 1 --config run.yaml --set training_config.checkpoint_dir=planted
+  says "error: 'planted/.tessera-train.lock' is $kind, not a lock file"
+  [ "$(ls -A planted)" = .tessera-train.lock ] || complain "$kind: the refused run has left something"
+done
+ln -s nowhere dangling
+errors 1 --config run.yaml --out dangling
+says "error: cannot make the folder 'dangling': it is a dangling link"
+[ -L dangling ] && [ ! -e nowhere ] || complain "a refused run has changed a link"
 
 # counts whose products and sums no number holds
 ends 0 --config run.yaml
@@ -117,4 +156,4 @@ for most in 07:09 06:08; do
   says "error: warm-up, hold and decay make 92233720368547758${most#*:} steps, but max_steps is "
 done
 
-end_of train.odd_inputs 102
+end_of train.odd_inputs 116
