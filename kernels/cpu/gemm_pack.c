@@ -42,7 +42,7 @@ copy_panels(const source *s, int64_t begin, int64_t end, float *to, const int pa
 
 /* ---- K's are neighbours: squares are turned in registers ---- */
 
-/* [k, k + wide) of a panel of which `valid` lanes are there. */
+/* [k, k + wide) of a panel of which `valid` lanes are in use. */
 static inline __attribute__((always_inline)) void
 turn_part(const source *s, const float *from, int valid, int64_t wide, float *to, const int panel) {
   for (int l = 0; l < panel; l += WIDTH) {

@@ -9,7 +9,7 @@ enum { TOGETHER = 4 }; /* rows of x whose sums are in registers at once */
 typedef struct {
   const tsr_skinny_gemm *p;
   const float *x, *w; /* of the first row and column */
-  int64_t columns;    /* of WIDTH that are there */
+  int64_t columns;    /* of WIDTH that are in use */
 } square;
 
 /* Adds the products of k in [k, k + wide), which is at most WIDTH. */

@@ -184,7 +184,7 @@ attention_statistics_at(const float *stats, const float *delta, int64_t row) {
 }
 
 /* rows (queries, 3): what the backward passes need of a query, the maximum, 1 / the sum, and delta,
- * for the queries from `first` on, which are there up to `end`; zeros for what pads a tile, which
+ * for the queries from `first` on, which exist up to `end`; zeros for what pads a tile, which
  * makes its probabilities 0. */
 static __device__ inline void attention_rows(
     float *rows, const attention_statistics &at, int64_t first, int64_t end, int queries) {

@@ -2,7 +2,7 @@
 /* Rows of a table by token, and the gradient of the table.
  *
  * The gradient needs the rows of each token in their order. They are sorted by counting: how often
- * each token is there (sums of integers, whose order does not matter), where its rows begin, its
+ * each token occurs (sums of integers, whose order does not matter), where its rows begin, its
  * rows in any order, and then each row's place among them, which is how many of them are smaller.
  */
 #include "kernels/cuda/block.cuh"

@@ -71,7 +71,7 @@ void tsr_cuda_cast(
 typedef struct {
   const void *from, *row, *plus;
 } tsr_cuda_summands;
-/* `sum` NULL: x is there; else it is written first. */
+/* `sum` NULL: x is given; else it is written first. */
 void tsr_cuda_layernorm(
     tsr_cuda_stream s, tsr_cuda_type type, void *y, float *mean, float *rstd, void *x,
     const tsr_cuda_summands *sum, const void *w, const void *b, int64_t R, int64_t C, float eps);

@@ -26,7 +26,7 @@
 
 enum { TSR_WARP = 32, TSR_MAP_THREADS = 256, TSR_MAP_BLOCKS = 1 << 16 };
 
-/* Blocks for so many items, one a thread, where a kernel goes on in steps of all threads. */
+/* Blocks for so many items, one a thread, where a kernel strides by the number of all threads. */
 static inline unsigned map_blocks(int64_t items) {
   int64_t blocks = (items + TSR_MAP_THREADS - 1) / TSR_MAP_THREADS;
   return blocks < TSR_MAP_BLOCKS ? (unsigned)blocks : (unsigned)TSR_MAP_BLOCKS;

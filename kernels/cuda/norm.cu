@@ -5,7 +5,7 @@
 #include "kernels/cuda/block.cuh"
 #include "kernels/cuda/number.cuh"
 
-/* What a norm's row is a sum of; from NULL: the row is there. */
+/* What a norm's row is a sum of; from NULL: the row is given. */
 template <typename T> struct summands { const T *from, *row, *plus; };
 
 /* Each thread adds the elements that it then reads. */
@@ -195,7 +195,7 @@ is_packed(int64_t C, const void *a, const void *b, const void *c = NULL, const v
   if (R > 0 && C > 0)                                                                              \
   TSR_BY_TYPE(type, T, TSR_LAUNCH(kernel<T>, (unsigned)R, row_threads(C), 0, s, __VA_ARGS__))
 
-/* No summands: the rows are there. */
+/* No summands: the rows are given. */
 template <typename T> static summands<T> summands_of(const tsr_cuda_summands *sum) {
   summands<T> none = {};
   if (!sum) return none;

@@ -123,7 +123,7 @@ typedef struct {
 static bool is_inside(const char *line, int i) { return ((unsigned char)line[i] & 0xc0) == 0x80; }
 
 /* Up to `columns` characters to the left or to the right of *at, which moves there; a character is
- * a byte and at most 3 that go on with it in UTF-8. Returns how many there were. */
+ * a byte and at most 3 continuation bytes in UTF-8. Returns how many there were. */
 static int walk_left(const char *line, int columns, int *at) {
   int count = 0;
   for (; count < columns && *at; count++) {

@@ -19,13 +19,13 @@ DIR *tsr_disk_open_folder(const char *path); /* for readdir(3); NULL: failed */
 void *tsr_disk_map(int fd, size_t length);   /* for reading; NULL: failed */
 void *tsr_disk_map_to_write(int fd, size_t length);
 int tsr_disk_create(const char *path); /* for writing, empty; the descriptor, or -1 */
-/* A file that is not there yet, and no link (EEXIST). */
+/* A new file; an existing file or link is EEXIST. */
 int tsr_disk_create_new(const char *path);
 /* To be locked, for reading and writing: made where it is missing; never through a link. */
 int tsr_disk_open_lock(const char *path);
 /* To add lines to, and to read: made where it is missing. */
 int tsr_disk_open_append(const char *path);
-/* A pipe or a device to write to, which then does not wait: ENXIO for a pipe that nobody reads. */
+/* A pipe or a device to write to, which then does not wait: ENXIO for a pipe without a reader. */
 int tsr_disk_open_pipe(const char *path);
 /* Of a pipe: as many bytes as there is room for, as write(2). */
 ptrdiff_t tsr_disk_write_some(int fd, const void *bytes, size_t length);
@@ -44,9 +44,9 @@ bool tsr_disk_sync(int fd);
 bool tsr_disk_sync_folder(const char *path);
 bool tsr_disk_close(int fd);
 bool tsr_disk_rename(const char *from, const char *to);
-/* A second name of a file, which must not be there: EEXIST. Not all file systems can. */
+/* A second name of a file; an existing name is EEXIST. Not all file systems can. */
 bool tsr_disk_link(const char *file, const char *name);
-/* One that is there is fine. ENOLINK: a link to nothing is there; ENOTDIR: another object is. */
+/* An existing folder is fine. ENOLINK: a dangling link exists; ENOTDIR: another object. */
 bool tsr_disk_make_folder(const char *path);
 bool tsr_disk_remove(const char *path);       /* a file; never a folder, nor what is in one */
 bool tsr_disk_remove_empty(const char *path); /* a folder without files; ENOTEMPTY */

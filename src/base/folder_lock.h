@@ -10,15 +10,15 @@
 typedef struct {
   const char *path; /* of the file */
   int fd;           /* -1: nothing is held */
-  const char *made; /* the outermost folder that was made for it; NULL: all were there */
+  const char *made; /* the outermost folder that was made for it; NULL: all existed */
   bool was_left;    /* by a process that has ended without giving it back */
 } tsr_folder_lock;
 
 #define TSR_FOLDER_LOCK_NONE ((tsr_folder_lock){.fd = -1})
 
-/* Takes the folder, which is there. A process that was killed may hold it until the kernel has
+/* Takes the folder, which exists. A process that was killed may hold it until the kernel has
  * taken its memory back, so this waits 2 s. The file of a process that has ended without giving it
- * back is taken over. Errors: another process holds it, which is named; what is there is no file;
+ * back is taken over. Errors: another process holds it, which is named; what exists is no file;
  * the file cannot be made. A file system without locks is a warning. */
 bool tsr_folder_lock_take(
     tsr_arena *arena, const char *folder, tsr_folder_lock *ret_lock, tsr_diags *diags);

@@ -11,7 +11,7 @@ void *tsr_memory_try_grow(void *memory, size_t bytes);
 /* Zeroed pages of their own, for munmap. May be NULL, with errno set. */
 void *tsr_memory_map(size_t bytes);
 
-/* What a process cannot go on without: never NULL. Where there is no memory, the process ends. */
+/* For what a process cannot run without: never NULL. If memory is exhausted, the process ends. */
 void *tsr_memory_new(size_t bytes); /* zeroed */
 void *tsr_memory_grow(void *memory, size_t bytes);
 

@@ -13,7 +13,7 @@ static bool cannot_write(tsr_new_file *f, int error, tsr_diags *diags) {
   return tsr_file_cannot("write", f->path, error, (tsr_location){.file = f->path}, diags);
 }
 
-/* The folder, so that the name is there after a power cut. */
+/* The folder, so that the name survives a power cut. */
 static bool sync_name(const char *path) {
   char folder[PATH_MAX];
   size_t length = strlen(path);
@@ -86,7 +86,7 @@ bool tsr_new_file_commit(tsr_new_file *f, tsr_diags *diags) {
   f->temporary[0] = 0;
   if (sync_name(f->path)) return true;
   int error = errno;
-  tsr_disk_remove(f->path); /* what was there before has gone */
+  tsr_disk_remove(f->path); /* the previous file is gone */
   return cannot_write(f, error, diags);
 }
 
@@ -103,7 +103,7 @@ void tsr_new_file_drop(tsr_new_file *f) {
 typedef struct {
   tsr_new_file *file;
   char before[PATH_MAX];
-  bool is_kept;   /* it is there */
+  bool is_kept;   /* it exists */
   bool is_link;   /* and has its own name, too, until the new one is placed */
   bool is_placed; /* the new one has the name */
 } placing;

@@ -31,13 +31,13 @@ bool tsr_new_files_commit(tsr_new_file *const *files, int count, tsr_diags *diag
 /* All of a file at once: the name is the old file's, or the whole new one's. */
 bool tsr_file_write(const char *path, const void *bytes, size_t length, tsr_diags *diags);
 
-/* Makes a folder whose name is there after a power cut; one that is there is fine. errno. */
+/* Makes a folder whose name survives a power cut; an existing one is fine. errno. */
 bool tsr_new_folder(const char *path);
 
 /* Whether a file of that name would be one that this process reads; then an error. */
 bool tsr_file_check_output(const char *path, tsr_diags *diags);
 
-/* Whether the file that is there, if one is, begins with these bytes, as one that the command has
+/* Whether the existing file, if there is one, begins with these bytes, as one that the command has
  * written before; else an error, by which it stays. */
 bool tsr_file_check_replaced(
     const char *path, const char *begin, const char *what, tsr_diags *diags);

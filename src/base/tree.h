@@ -4,7 +4,7 @@
  * Units 0..n-1 are pushed in order onto a stack; after unit i, the two topmost entries are merged
  * `tsr_tree_merges(n, i)` times (lower + upper). For n = odd * 2^k the tree halves n while it is
  * even and adds the odd rest as a binary counter does, so that a rank that owns an aligned block of
- * units computes exactly a subtree, and ranks go on with `tsr_tree_merges(ranks, rank)`.
+ * units computes exactly a subtree, and ranks continue with `tsr_tree_merges(ranks, rank)`.
  *
  * A caller keeps the entries in an array, and tsr_tree_stack tells it which ones to add:
  *

@@ -10,7 +10,7 @@ typedef struct {
   const char *path;
 } tsr_checkpoint_entry;
 
-/* The committed ones, by rising step; none where the folder is not there. Errors: one that cannot
+/* The committed ones, by rising step; none if the folder does not exist. Errors: one that cannot
  * be read. */
 bool tsr_checkpoints_list(
     tsr_arena *arena, const char *folder, tsr_checkpoint_entry **ret_entries, int *ret_count,

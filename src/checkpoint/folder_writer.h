@@ -15,7 +15,7 @@ typedef void tsr_checkpoint_writer_pace(void *context);
 
 /* Begins the folder `path` as path.partial, of which what a killed command has left is removed.
  * Until it is committed or abandoned no other command can write `path` (tsr_output_lock_take).
- * Errors: another process writes it; the folder is there already, or cannot be made; path.partial
+ * Errors: another process writes it; the folder exists already, or cannot be made; path.partial
  * is something else. `pace` may be NULL. */
 bool tsr_checkpoint_writer_begin(
     tsr_arena *arena, const char *path, tsr_checkpoint_writer_pace *pace, void *context,

@@ -14,7 +14,7 @@ static const char generation_name[] = "generation_config.json";
 static const char *const id_keys[] = {"bos_token_id", "eos_token_id", "pad_token_id"};
 enum { ID_KEYS = sizeof id_keys / sizeof *id_keys };
 
-/* NULL for a file that is not there. Files of a model folder may be links, as in the cache of
+/* NULL for a file that does not exist. Files of a model folder may be links, as in the cache of
  * huggingface_hub; those of a checkpoint are none. */
 static bool read_json(
     tsr_arena *arena, const char *folder, const char *name, bool links, cJSON **ret_json,
@@ -33,7 +33,7 @@ static bool read_json(
          tsr_diag_error(diags, TSR_NOWHERE, "'%s' holds no JSON object", path);
 }
 
-/* That a file which is there is a regular one. */
+/* That an existing file is a regular one. */
 static bool check_kind(const char *path, tsr_diags *diags) {
   int fd = tsr_file_exists(path) ? tsr_file_open(path, 0) : -1;
   if (fd >= 0) close(fd);

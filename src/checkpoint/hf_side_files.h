@@ -14,7 +14,7 @@ typedef struct {
                              the folder's own, if it has one */
 } tsr_hf_sides;
 
-/* Reads what is there beside `config`, config.json. Warnings: a tokenizer that cannot be used, or
+/* Reads what exists beside `config`, config.json. Warnings: a tokenizer that cannot be used, or
  * has more tokens than the model's `vocab_size`; ids outside it. Errors: a file that is no JSON. */
 bool tsr_hf_sides_read(
     tsr_arena *arena, const char *folder, const cJSON *config, int64_t vocab_size,

@@ -64,7 +64,7 @@ typedef struct {
 typedef struct {
   const char *folder; /* as it was found */
   tsr_run_state state;
-  bool has_state;           /* optimizer state is there: a run can go on */
+  bool has_state;           /* with optimizer state: a run can resume */
   const char *mesh, *isa;   /* that it was written on: to be shown */
   const char *version;      /* of the program */
   int64_t time;             /* seconds since 1970 */

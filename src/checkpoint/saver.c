@@ -117,7 +117,7 @@ bool tsr_saver_open(
   s->executable = executable;
   s->pool = tsr_executable_pool(executable);
   s->share = FIRST_SHARE_PERCENT / 100.0;
-  pthread_condattr_t clock; /* that nobody sets */
+  pthread_condattr_t clock; /* that cannot be set */
   pthread_condattr_init(&clock);
   pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
   pthread_mutex_init(&s->mutex, NULL);
@@ -199,7 +199,7 @@ static bool wait_for_all(tsr_saver *s) {
   }
 }
 
-/* False: it goes on writing, and nobody waits any longer. */
+/* False: it still writes, and the caller stops waiting. */
 static bool settle(tsr_saver *s, tsr_diags *diags) {
   hurry(s, true);
   bool done = s->options.processes > 1 ? wait_for_all(s) : wait_here(s, 0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A run's checkpoints while it goes on. At a step's end a copy of what the ranks hold is taken; a
+/* A run's checkpoints while it trains. At a step's end a copy of what the ranks hold is taken; a
  * thread writes it to the disk beside the next steps, slowly enough that they do not feel it, and
  * at full speed when somebody waits for it. What fails costs that checkpoint alone.
  *

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Writing a run's checkpoint, in the thread or before the run goes on. */
+/* Writing a run's checkpoint, in the thread or before the run continues. */
 #include "base/file_ops.h"
 #include "base/memory.h"
 #include "checkpoint/folder.h"

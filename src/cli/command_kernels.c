@@ -18,7 +18,7 @@ static void print_now(tsr_text *text) {
   fflush(stdout);
 }
 
-/* A row as soon as it is there. */
+/* A row as soon as it is measured. */
 static void measure(const app *a, const tsr_kernels *kernels, tsr_bench *bench, int threads) {
   int count = tsr_bench_rows_count(bench);
   tsr_bench_row *rows = tsr_arena_array(a->arena, tsr_bench_row, count);

@@ -19,7 +19,7 @@ static bool is_in(const char *checkpoint, const char *folder) {
   return !strncmp(there, here, length) && there[length] == '/';
 }
 
-/* A run that goes on where nothing was saved yet, or from a folder elsewhere, goes on in --out if
+/* A run that resumes where nothing was saved yet, or from a folder elsewhere, continues in --out if
  * that has the results of the same run. */
 static tsr_out_purpose
 out_purpose_of(const app *a, const setup *s, const tsr_checkpoint_manager_options *keep) {
@@ -105,7 +105,7 @@ static bool is_given(const tsr_config *config, const char *key) {
   return tsr_config_location(config, key).file != NULL;
 }
 
-/* NULL: nobody asked for checkpoints. */
+/* NULL: no checkpoints were requested. */
 static const char *checkpoint_folder(const app *a, const tsr_config *config) {
   const char *dir = config->training.checkpoint_dir;
   if (a->options.command != TSR_COMMAND_TRAIN) return NULL;

@@ -12,7 +12,7 @@
  * that of bytes, which no text is needed for. */
 enum { CHARACTERS_UNSEEN = 96, BYTES_UNSEEN = 256 };
 
-/* Other commands do without data that are not there. */
+/* Other commands do without data that are missing. */
 static bool trains(const app *a) {
   return a->options.command == TSR_COMMAND_TRAIN || a->options.command == TSR_COMMAND_PROFILE;
 }

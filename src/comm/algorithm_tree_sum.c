@@ -6,7 +6,7 @@
  * holds a subtree, 2 N (H - 1) / H go out of each host.
  *
  * Every phase of a round waits for earlier phases, or earlier rounds, on whichever process; so
- * nobody waits in a circle. A round's sums are received where its summands may lie (in place): so
+ * there is no deadlock. A round's sums are received where its summands may lie (in place): so
  * they wait until those are sent and added. */
 #include "comm/algorithm.h"
 #include "comm/chunks.h"

@@ -41,7 +41,7 @@ void tsr_peer_self(tsr_peer *ret) {
     ret->begun = strtoull(field_of(text, BEGUN_FIELD), NULL, 10);
 }
 
-/* Its state's letter; 0: it cannot be seen from here; 'X': it is not there any more. */
+/* Its state's letter; 0: it is not visible to this process; 'X': it has ended. */
 static char look(const tsr_transport *t, int process) {
   if (!t->peers) return 0;
   const tsr_peer *of = &t->peers[process], *own = &t->peers[t->process];

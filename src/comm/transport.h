@@ -20,7 +20,7 @@ enum {
 };
 #define TSR_TRANSPORT_ENTRY "tsr_transport_entry"
 
-/* Of a message under way; the caller's memory, and nobody else's business than the transport's. */
+/* Of a message under way; the caller's memory, and only the transport uses it. */
 typedef struct {
   void *words[4];
 } tsr_message;

@@ -140,7 +140,7 @@ static bool begin_receive(
   return true;
 }
 
-/* Both are there and the time has come. */
+/* Both are posted and the delivery time has come. */
 static void deliver(operation *o) {
   operation *send = o->is_send ? o : o->partner, *receive = send->partner;
   receive->came = send->bytes;

@@ -87,7 +87,7 @@ bool tsr_overrides_parse(
   return ok;
 }
 
-/* The index of the key in a copy of the map, which has it added if it was not there. The last key
+/* The index of the key in a copy of the map, to which it is added if it was missing. The last key
  * of a path takes the override's place. */
 static int copy_with_key(
     tsr_arena *arena, const tsr_yaml *map, const char *name, tsr_location location, bool last,

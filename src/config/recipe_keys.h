@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What of a configuration fixes a run's bits: its recipe. A checkpoint keeps it, and only a run
  * with the same one resumes from there. The mesh, orders, recompute, intervals of reports are none
- * of it; a key that nobody thought of is. */
+ * of it; a key that is not listed is. */
 #ifndef TSR_CONFIG_RECIPE_KEYS_H
 #define TSR_CONFIG_RECIPE_KEYS_H
 #include "config/config.h"

@@ -55,7 +55,7 @@ int32_t tsr_bpe_find(const tsr_bpe *bpe, const char *text);
 /* Whether it is an added token with "special": true. */
 bool tsr_bpe_is_special(const tsr_bpe *bpe, int32_t token);
 
-/* The bytes that a token stands for, perhaps a part of a character; of an id that nobody has, none.
+/* The bytes that a token stands for, perhaps a part of a character; of an unused id, none.
  * Any id in [0, vocab_size). */
 const char *tsr_bpe_token(const tsr_bpe *bpe, int32_t token, size_t *ret_length);
 

@@ -121,7 +121,7 @@ is_word_char(const tsr_bpe *bpe, tsr_bpe_match *match, const char *text, size_t 
   return tsr_bpe_pattern_find(bpe->word_char, match, text + at, (size_t)bytes, 0, &begin, &end) > 0;
 }
 
-/* Whether no word goes on at either end. */
+/* Whether no word continues across either end. */
 static bool stands_alone(
     const tsr_bpe *bpe, tsr_bpe_match *match, const char *text, size_t length,
     const tsr_bpe_span *span) {

@@ -34,7 +34,7 @@ struct tsr_bpe {
   const char *file;
   uint64_t serial; /* 1, 2, … in this process: an address may be used again */
   int32_t vocab_size;
-  const char **texts; /* (vocab_size) the bytes of each token; NULL: nobody has the id */
+  const char **texts; /* (vocab_size) the bytes of each token; NULL: the id is unused */
   uint32_t *lengths;  /* (vocab_size) */
   uint8_t *special;   /* (vocab_size) */
   int32_t *words;     /* a hash table of the vocabulary by bytes; -1: free */
@@ -92,7 +92,7 @@ bool tsr_bpe_unmap(const char *text, tsr_text *bytes);
 
 /* ---- bpe_read_pipeline.c ---- */
 
-/* Everything of a tokenizer.json but its model; the vocabulary is there already. */
+/* Everything of a tokenizer.json but its model; the vocabulary was read before. */
 bool tsr_bpe_read_parts(tsr_arena *arena, const cJSON *json, tsr_bpe *bpe, tsr_diags *diags);
 
 /* Whether an object has only keys that are known, and nothing but null, false, 0 or "" at those

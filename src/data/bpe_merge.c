@@ -163,7 +163,7 @@ static size_t merge_long(
   while (w->heap_count) {
     uint64_t key = pop(w);
     uint32_t at = (uint32_t)key, gone = w->next[at];
-    if (w->ranks[at] != key >> 32) continue; /* the pair is not there any more */
+    if (w->ranks[at] != key >> 32) continue; /* the pair was merged before */
     w->tokens[at] = w->made[at];
     w->ranks[gone] = NO_RANK;
     w->next[at] = w->next[gone];

@@ -37,7 +37,7 @@ static void share_out(const double *weights, int count, int32_t *ret_shares) {
 
 /* A source's debt is share * positions - cycle * taken. The debts add up to 0 before a position and
  * to the cycle's length with it, so the one that pays had more than none, and stays above minus one
- * cycle: after the whole cycle nobody has taken more than its share, and so all have taken it. */
+ * cycle: after the whole cycle no source has more than its share, and so all have their share. */
 static void lay_out(const tsr_mixture *mix, uint8_t *cycle, int32_t *before) {
   int64_t debts[TSR_MIX_SOURCES_MAX] = {0};
   int32_t taken[TSR_MIX_SOURCES_MAX] = {0};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Whether token files that are there may be replaced: only what tells by itself that it is such a
+/* Whether existing token files may be replaced: only what tells by itself that it is such a
  * file, because tokens without a header look like any other data. */
 #ifndef TSR_DATA_OVERWRITE_CHECK_H
 #define TSR_DATA_OVERWRITE_CHECK_H

@@ -11,7 +11,7 @@ typedef enum { TSR_TOKENS_AS_LLMC, TSR_TOKENS_AS_NANOGPT, TSR_TOKENS_AS_MEGATRON
 typedef struct tsr_token_writer tsr_token_writer;
 
 /* Begins PATH; of Megatron PATH.bin and PATH.idx, an ending .bin or .idx of `path` aside. 32-bit
- * tokens are u32, in Megatron's files i32. An error where a file is there that is not known to be
+ * tokens are u32, in Megatron's files i32. An error if a file exists that is not known to be
  * tokens of this format, unless it `overwrites` (data/overwrite_check.h). */
 bool tsr_token_writer_open(
     tsr_arena *arena, const char *path, tsr_tokens_as as, bool is_wide, bool overwrites,

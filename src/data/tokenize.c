@@ -103,7 +103,7 @@ static const char *chars_path(const job *j) {
   return tsr_arena_printf(j->arena, "%s.chars.txt", j->options->out);
 }
 
-/* A file of characters whose tokens are not there is not this command's. */
+/* A file of characters without its tokens is not this command's. */
 static bool check_chars(const job *j) {
   const char *tokens = tsr_token_writer_path(j->writer);
   if (!makes_chars(j) || j->options->overwrites || !tsr_file_exists(chars_path(j))) return true;
@@ -171,7 +171,7 @@ static bool make_rules(job *j) {
 
 /* ---- threads ---- */
 
-/* The next block, which waits for nobody; false: there is none. */
+/* The next block, without waiting; false: there is none. */
 static bool take_block(job *j, tsr_tokenize_block *ret, int64_t *ret_number) {
   pthread_mutex_lock(&j->lock);
   while (j->file < j->files_count && j->at == j->files[j->file].text.length) {

@@ -15,7 +15,7 @@ typedef struct {
   const char *jsonl_key; /* NULL: "text" */
   int64_t end_of_text;   /* behind each document; -1: the tokenizer's, if it has one; -2: nothing */
   int threads;           /* 0: one for each core */
-  bool overwrites;       /* files that are there and cannot be told to be of that kind */
+  bool overwrites;       /* existing files that cannot be recognised as that kind */
   bool skips_lines;      /* of JSONL that are none, or without a text; else the first is an error */
   bool quiet;            /* no report */
   bool shows_progress;   /* on stderr */

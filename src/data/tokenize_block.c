@@ -75,7 +75,7 @@ void tsr_tokenize_process_close(tsr_tokenize_process *w) {
   tsr_arena_free(w->arena);
 }
 
-/* Room for `more` tokens behind those that are there. */
+/* Room for `more` tokens after the present ones. */
 static void make_room(tsr_tokenize_process *w, int64_t more) {
   if (w->count + more <= w->capacity) return;
   int64_t capacity = w->count + more + w->capacity;

@@ -60,7 +60,7 @@ static bool fail_unknown(const reader *r, const tsr_call_attr *a) {
   return false;
 }
 
-/* Every attribute is a field and of its type, and the required ones are there. */
+/* Every attribute is a field and of its type, and the required ones are present. */
 static bool check_attrs(const reader *r) {
   bool ok = true;
   for (int i = 0; i < r->call->attrs_count; i++) {

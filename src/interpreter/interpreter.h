@@ -44,7 +44,7 @@ typedef struct {
 tsr_interpreter *tsr_interpreter_new(tsr_arena *arena, const tsr_graph *forward);
 
 /* The elements of a value of the forward graph, row-major, of its whole shape; tokens as numbers.
- * Inputs and parameters are the caller's to write, what nodes make is there after forward. NULL for
+ * Inputs and parameters are the caller's to write, node outputs are valid after forward. NULL for
  * what is no value here: step_scalars, and statistics that an op gives beside its result. */
 double *tsr_interpreter_value(tsr_interpreter *t, int value);
 /* The same of parameter `param` of the graph. */

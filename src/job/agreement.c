@@ -48,7 +48,7 @@ bool tsr_job_all_succeeded(tsr_job *job, bool ok) {
 /* Of one size for every command: what a process exchanges after it depends on the command. */
 typedef struct {
   char command[31];
-  unsigned char exit_code; /* 0: it goes on */
+  unsigned char exit_code; /* 0: it continues */
 } intention;
 
 static void report_commands(tsr_job *job, const intention *mine, const intention *first) {

@@ -153,7 +153,7 @@ read_choice(const chooser *c, const choice *by, tsr_mesh **ret_mesh, const char 
   return tsr_mesh_read(c->arena, path, by->location, ret_mesh, c->diags);
 }
 
-/* Point 4 where nobody named a descriptor: the path, or NULL when there is none to choose. */
+/* Point 4 if no descriptor was named: the path, or NULL when there is none to choose. */
 static const char *find_by_count(const chooser *c, const char **ret_why) {
   const tsr_mesh_request *w = c->request;
   const char *name = tsr_mesh_auto_name(w->devices);

@@ -36,7 +36,7 @@ bool tsr_places_is_damaged(const tsr_places *places, const void *message);
 
 /* `text` need not end in NUL. Reports as many mistakes as one run can tell apart. Returns false
  * after any of them. *ret_message is then NULL when the text cannot be followed, else what could be
- * read, so that further checks may go on. The message lives in the arena (never free it); `file`
+ * read, so that further checks may run. The message lives in the arena (never free it); `file`
  * must outlive the places. The caller gives the text to tsr_diags_source if lines shall be quoted.
  */
 bool tsr_textproto_read(

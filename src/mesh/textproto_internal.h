@@ -56,7 +56,7 @@ typedef union {
   ProtobufCMessage *message;
 } tsr_textproto_value;
 
-/* `TSR_READ_BAD`: reported, the value is consumed, go on behind it. `TSR_READ_LOST`: the text
+/* `TSR_READ_BAD`: reported, the value is consumed, continue after it. `TSR_READ_LOST`: the text
  * cannot be followed from here (reported too). */
 typedef enum { TSR_READ_OK, TSR_READ_BAD, TSR_READ_LOST } tsr_read;
 

@@ -214,7 +214,7 @@ static tsr_read read_plain(
   return bad(in, l, "a message in braces");
 }
 
-/* Past string literals where none belong, or where nobody asks. */
+/* Past string literals where none belong, or where none is asked for. */
 static tsr_read
 skip_strings(tsr_textproto *in, const ProtobufCFieldDescriptor *field, const literal *l) {
   const char *wanted = "a number";

@@ -4,7 +4,7 @@
 #include "model/graph_file.h"
 #include <string.h>
 
-/* A section that must be a map when it is there; empty counts as absent. */
+/* A section that must be a map if present; empty counts as absent. */
 static bool section(
     const tsr_file_reader *r, const tsr_yaml *root, const char *key, tsr_yaml_kind kind,
     const tsr_yaml **ret_node) {

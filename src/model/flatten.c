@@ -55,7 +55,7 @@ static int add_value(tsr_flat *f, tsr_flat_kind kind, int index, int output) {
   return f->values_count++;
 }
 
-/* prefix + base, or prefix + base_2 and so on when the base was there before. */
+/* prefix + base, or prefix + base_2 and so on if the base was used before. */
 static const char *unique_name(expander *x, const char *base) {
   tsr_arena *arena = x->flat->arena;
   for (int i = x->used_from; i < x->used_count; i++) {
@@ -360,8 +360,8 @@ static void name_times(expander *x, const tsr_expr *times) {
   if (name && name->value.kind == TSR_EVAL_NUMBER) x->times = *name;
 }
 
-/* Results that are new inside a repetition end with it; those from outside go on to the next one.
- */
+/* Results that are new inside a repetition end with it; those from outside continue to the next
+ * one. */
 static bool expand_repeat(expander *x, tsr_statement *s) {
   int64_t times;
   if (!tsr_expr_whole(s->times, x->flat->scope, "times", 0, &times, x->flat->diags) ||

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The rules of config × mesh, one function each. Every rule reports all that it finds at the place
- * that the user can mend, and returns whether it holds. */
+ * that the user can fix, and returns whether it holds. */
 #ifndef TSR_PARALLEL_RULES_H
 #define TSR_PARALLEL_RULES_H
 #include "parallel/parallel.h"
@@ -17,13 +17,13 @@ typedef struct {
   tsr_strategy strategies[TSR_AXES + 1]; /* in the order in which they take dimensions */
   int strategies_count;
   int asked[TSR_MESH_NDIM_MAX], asked_ndim; /* the shape as given, or as chosen for the user */
-  int shape[TSR_MESH_NDIM_MAX], ndim;       /* without the dimensions of size 1 that nobody needs */
+  int shape[TSR_MESH_NDIM_MAX], ndim;       /* without the dimensions of size 1 that are unused */
   int64_t ranks;
   int have[TSR_MESH_DIMS_MAX + 1],
       have_ndim; /* the descriptor's; several meshes are one dimension more */
   int devices;   /* the descriptor's */
   bool line;     /* its devices form one line or ring */
-  bool whole;    /* the mesh is meant to be all devices; false: nobody asked for more than one */
+  bool whole;    /* the mesh is meant to be all devices; false: no more than one was requested */
 } tsr_mesh_layout;
 
 tsr_mesh_layout tsr_mesh_layout_make(const tsr_config *config, const tsr_mesh *mesh);

@@ -34,7 +34,7 @@ static const char *describe(const caching *c, const tsr_node *n) {
   return tsr_arena_printf(c->g->arena, "%s '%s'", tsr_op_title(n->op), n->name);
 }
 
-/* ---- what is there before the nodes ---- */
+/* ---- values that exist before the nodes ---- */
 
 static bool find_tokens(caching *c) {
   for (int v = 0; v < c->old->values_count; v++) {

@@ -56,7 +56,7 @@ typedef struct {
 } tsr_cut;
 
 /* Gives every node its virtual stage, every parameter its owner: the first stage that uses it.
- * Errors: a node that is not there, or out of order. */
+ * Errors: a node that does not exist, or out of order. */
 bool tsr_pass_stages(tsr_graph *g, const tsr_cut *cut, tsr_diags *diags);
 
 /* Puts the weights' gradients into a section of their own (TSR_WEIGHTS), for orders that run it
@@ -113,7 +113,7 @@ bool tsr_pass_check_numbers(const tsr_graph *graph, const tsr_graph *step, tsr_d
 bool tsr_pass_check_padding(const tsr_graph *graph, tsr_diags *diags);
 
 /* The parameters of `whole` for a graph that is a part of it (share_params.c). Error: a parameter
- * that is not there, or that has another shape or placement there. */
+ * that does not exist, or that has another shape or placement there. */
 bool tsr_pass_take_params(tsr_graph *graph, const tsr_graph *whole, tsr_diags *diags);
 
 /* Per value, in the graph's arena: whether it is an input or is made of one. */

@@ -452,7 +452,7 @@ static const char *wrong_input(const call *c, const char *must) {
       tsr_axis_name(c->axis), input(c, 0)->name, must);
 }
 
-/* A collective that the user wrote: on its axis it completes what is there, elsewhere it changes
+/* A collective that the user wrote: on its axis it completes the partial sums, elsewhere it changes
  * nothing. */
 static void place_collective(call *c) {
   const tsr_attrs *attr = &c->node->attr;

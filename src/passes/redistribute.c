@@ -147,8 +147,8 @@ int tsr_placer_sum_batch(tsr_placer *p, int value, tsr_where at) {
   return sum;
 }
 
-/* The value on another stage of the pipeline. What is there before the first microbatch is sent
- * then. */
+/* The value on another stage of the pipeline. Values that exist before the first microbatch are
+ * sent then. */
 int tsr_placer_receive(tsr_placer *p, int value, tsr_where at) {
   int from = tsr_value_stage(p->g, value);
   if (from < 0 || at.stage < 0 || from == at.stage) return value;

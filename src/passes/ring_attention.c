@@ -48,7 +48,7 @@ static int shift(const ring *r, int value, int first, int by, int step) {
   return id;
 }
 
-/* All steps of a pass: the inputs that move go on after each. The accumulator. */
+/* All steps of a pass: the inputs that move are sent on after each. The accumulator. */
 static int go_round(
     const ring *r, tsr_op op, const char *what, int by, int count, const int *inputs,
     const bool *moves) {

@@ -60,7 +60,7 @@ static void follow_users(tsr_graph *g) {
     if (n->of >= 0) n->stage = g->nodes[n->of].stage;
     else if (!n->outputs_count) n->stage = tsr_value_stage(g, n->inputs[0]);
     else if (user[n->outputs[0]] >= 0) n->stage = user[n->outputs[0]];
-    else n->stage = -2; /* nobody behind it says: its inputs do */
+    else n->stage = -2; /* no reader decides it: its inputs do */
     for (int k = 0; k < n->inputs_count && n->stage >= 0; k++) user[n->inputs[k]] = n->stage;
   }
 }
@@ -108,7 +108,7 @@ static void keep_awaited(tsr_graph *g) {
   }
 }
 
-/* The weights' gradients, and what only they need: nobody upstream waits for it. */
+/* The weights' gradients, and what only they need: no stage upstream waits for it. */
 void tsr_pass_weights(tsr_graph *g) {
   for (int i = 0; i < g->nodes_count; i++) {
     tsr_node *n = &g->nodes[i];

@@ -17,7 +17,7 @@
 #include "runtime/recorder.h"
 
 /* Makes the file, beside the path until all is written. Errors: it cannot be made, or another file
- * than a trace is there. */
+ * than a trace exists. */
 bool tsr_chrome_trace_open(const char *path, tsr_new_file *ret_file, tsr_diags *diags);
 /* Takes the file: nothing is left of it on failure. */
 bool tsr_chrome_trace_write(tsr_new_file *file, const tsr_record *record, tsr_diags *diags);

@@ -119,7 +119,7 @@ static bool lock(const tsr_metrics *metrics, tsr_diags *diags) {
   return true;
 }
 
-/* That the file is one of metrics, and nobody else writes it. */
+/* That the file is one of metrics, and no other process writes it. */
 static bool check_file(const tsr_metrics *metrics, tsr_diags *diags) {
   tsr_location location = {.file = metrics->path};
   char text[32];

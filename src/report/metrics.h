@@ -43,7 +43,7 @@ typedef struct {
 
 /* Opens the file and takes it for this process; nothing in it changes. `path` NULL: nothing is
  * written; it must outlive the metrics. Errors: a file that cannot be opened, that this process
- * reads, that another run writes, or that has something else in it; a pipe that nobody reads, which
+ * reads, that another run writes, or that has something else in it; a pipe without a reader, which
  * is waited for 10 s. False without an error where a signal ends that, which sets *stop (NULL:
  * none does). A pipe that is full is not waited for: its lines are late, until the end. */
 bool tsr_metrics_open(

@@ -170,7 +170,7 @@ static int by_begin(const void *a, const void *b) {
   return (x->end > y->end) - (x->end < y->end);
 }
 
-/* Nanoseconds in which any of the events (sorted here) goes on. */
+/* Nanoseconds in which any of the events (sorted here) is active. */
 static int64_t covered(const tsr_event **events, int64_t count) {
   int64_t sum = 0, until = INT64_MIN;
   qsort(events, (size_t)count, sizeof *events, by_begin);

@@ -26,7 +26,7 @@ typedef struct {
 } tsr_profile_op;
 
 /* Of one virtual stage: seconds of an action, the mean over microbatches, steps and the stage's
- * ranks. What it receives is not in it, nor what goes on in the background. */
+ * ranks. What it receives is not in it, nor what runs in the background. */
 typedef struct {
   double forward, backward, weights;
 } tsr_profile_actions;

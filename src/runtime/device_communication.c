@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A program's messages between processes, from device to device (device_communicators.h). What is
- * begun here waits on the device alone: the host goes on with the next task. */
+ * begun here waits on the device alone: the host continues with the next task. */
 #include "runtime/executable.h"
 #include <string.h>
 

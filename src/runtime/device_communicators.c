@@ -31,7 +31,7 @@ static bool is_same(const tsr_device_communicator *a, const tsr_device_communica
          !memcmp(a->processes, b->processes, sizeof *a->processes * (size_t)a->count);
 }
 
-/* All processes go through all groups in one order, so nobody waits in a circle. */
+/* All processes go through all groups in one order, so there is no deadlock. */
 static bool form(forming *f, tsr_device_communicator like, const tsr_device_communicator **ret) {
   for (int i = 0; i < f->count; i++)
     if (is_same(f->all[i], &like)) return *ret = f->all[i], true;

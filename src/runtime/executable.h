@@ -101,7 +101,7 @@ typedef struct {
 typedef struct {
   tsr_answer answer;
   tsr_message in, out;
-  bool asked, came; /* the answer is under way; is there */
+  bool asked, came; /* the answer is in flight; has arrived */
 } tsr_report;
 
 struct tsr_executable {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* When others do not come: who waits here for what, who of them is there, and what the rest may be
- * doing. The text has a line per process and per stage that waits, so that of many reports side by
- * side each can be read alone. */
+/* When peers do not respond: which tasks wait for what, which peers are alive, and what the rest
+ * may be doing. The text has a line per process and per stage that waits, so that of many reports
+ * side by side each can be read alone. */
 #include "comm/peers.h"
 #include "runtime/executable.h"
 #include <stdlib.h>

@@ -81,7 +81,7 @@ static bool is_same(const group *a, const group *b) {
          !memcmp(a->processes, b->processes, sizeof(int) * (size_t)a->count);
 }
 
-/* All processes go through all groups in one order, so nobody waits in a circle. */
+/* All processes go through all groups in one order, so there is no deadlock. */
 static bool form(
     const tsr_rank_map *h, tsr_arena *arena, group like, group **all, int *count, void **ret,
     char *why) {

@@ -79,7 +79,7 @@ void tsr_recorder_run(
     int each);
 /* A rank's present event has (also) lasted from `begin` until now. */
 void tsr_recorder_extend(tsr_recorder *r, int rank, int64_t begin);
-/* The stage asked for what is not there yet. */
+/* The stage waits for what has not arrived. */
 void tsr_recorder_wait(tsr_recorder *r, int stage);
 /* Adds the present events of a stage's ranks, as what `event` says but for rank and span; and, if
  * the stage had to wait, that, until `begin` or the rank's event. */

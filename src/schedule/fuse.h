@@ -26,7 +26,7 @@ void tsr_program_fuse(tsr_program *program, const tsr_target *target);
 const char *tsr_fused_name(tsr_fused_form form); /* "epilogue" */
 
 /* Whether a fused task's output may have the bytes of one of its inputs of the same shape that
- * nobody reads later. */
+ * no task reads later. */
 bool tsr_fused_may_overwrite(
     const tsr_program *program, const tsr_task *task, int output, int input);
 
@@ -42,7 +42,7 @@ typedef struct {
 tsr_epilogue tsr_epilogue_of(const tsr_program *program, const tsr_task *task);
 
 typedef struct {
-  const tsr_tensor *from, *row, *plus; /* row NULL: none; from NULL: the norm's input is there */
+  const tsr_tensor *from, *row, *plus; /* row NULL: none; from NULL: the norm's input is given */
   const tsr_tensor *x;                 /* the norm's input */
   const tsr_tensor *norm_inputs;       /* weight [, bias], behind it */
   const tsr_tensor *norm_outputs;      /* y, statistics */

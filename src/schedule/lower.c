@@ -135,7 +135,7 @@ static int lag_of(const lowering *l, const send *s) {
 }
 
 /* Before its bytes are used again, what a part sent must have arrived. A forward value is asked for
- * when the backward pass of its microbatch begins, which nobody has to wait for: that pass needs
+ * when the backward pass of its microbatch begins, which no task has to wait for: that pass needs
  * what the receivers made of it. Others are asked for some microbatches later. */
 static void add_waits(lowering *l, const send *sends, int part, int last_part) {
   bool forward_only = l->p->order->forward_only;
@@ -211,7 +211,7 @@ static void add_parts(lowering *l) {
     tsr_section section = p->parts[k].section;
     p->parts[k].begin = p->tasks_count;
     add_waits(l, sends, k, last);
-    for (const send *s = sends; s; s = s->next) /* of what was there before the part */
+    for (const send *s = sends; s; s = s->next) /* of what existed before the part */
       if (s->part == k && part_of_value(l, s->value) != k) add_send(l, s, section);
     for (int v = 0; k == 0 && v < l->g->values_count; v++)
       if (l->g->values[v].kind != TSR_VALUE_NODE) add_sends(l, of_value[v], k);

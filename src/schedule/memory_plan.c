@@ -5,7 +5,7 @@
  * breaks: nothing
  *
  * Tasks are walked in an order in which they may run. A tensor's block begins when it is written
- * and ends after its last use; a map over elements takes over that of its input if nobody reads it
+ * and ends after its last use; a map over elements takes over that of its input if no task reads it
  * later. Then all blocks are placed (offsets.h). Where the body runs for several microbatches, what
  * comes out of it (accumulated gradients) and the frames are taken before its first task, so that
  * it can run again under them; what goes into it is given back after its last. Frames are needed
@@ -40,8 +40,8 @@ typedef struct {
   bool repeats;                       /* the body runs for several microbatches */
   bool straight;                      /* and each is done before the next begins */
   life *lives;                        /* per value */
-  int *dead, *next_dead; /* per time: the values that nobody reads after it, as lists */
-  int frames_end;        /* the time after which nobody needs the frames */
+  int *dead, *next_dead; /* per time: the values that no task reads after it, as lists */
+  int frames_end;        /* the time after which no task needs the frames */
   int64_t used[TSR_USES], used_peak;
 } planner;
 
@@ -270,7 +270,7 @@ static void take_value(planner *m, int value) {
   v->taken = true;
 }
 
-/* The value of an input whose bytes an output may take over, since nobody reads them after the
+/* The value of an input whose bytes an output may take over, since no task reads them after the
  * task; -1: it may not. What lives longer than the body's run is not asked: its place was chosen
  * for that. */
 static int find_predecessor(const planner *m, const tsr_task *t, int time, int input, int output) {

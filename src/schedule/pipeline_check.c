@@ -183,7 +183,7 @@ static void report_circle(const checker *c, const tsr_pipeline_walk *w, int firs
   tsr_text_free(&text);
 }
 
-/* Every stage that cannot go on waits for one that cannot either, so following them ends in a
+/* Every stage that is blocked waits for one that is blocked too, so following them ends in a
  * circle. Each circle is reported once. */
 static bool check_circles(const checker *c, tsr_arena *arena) {
   tsr_pipeline_walk walk;

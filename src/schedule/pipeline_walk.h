@@ -24,7 +24,7 @@ typedef struct {
   const tsr_pipeline *order;
   int *next;      /* per stage: its next action */
   bool *done[2];  /* F and B, per slot */
-  int *ready;     /* a stack of the stages that may go on */
+  int *ready;     /* a stack of the stages that may continue */
   bool *is_ready; /* per stage: whether it is on the stack */
   int ready_count;
 } tsr_pipeline_walk;

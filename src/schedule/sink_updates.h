@@ -4,7 +4,7 @@
 #include "schedule/program.h"
 
 /* Puts what the update does with one gradient right behind that gradient, where nothing else has to
- * be known before and nobody reads later what is changed. After the runs are known and collectives
+ * be known before and no task reads later what is changed. After the runs are known and collectives
  * moved, before offsets are planned. */
 void tsr_program_sink_updates(tsr_program *program);
 

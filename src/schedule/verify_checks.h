@@ -42,7 +42,7 @@ void tsr_verify_keep_proved(tsr_verify *v, const void *key, size_t bytes);
 bool tsr_verify_lists(tsr_verify *v, tsr_verify_subject *s); /* also finds owners and parts */
 bool tsr_verify_tensors(tsr_verify *v, const tsr_verify_subject *s);
 bool tsr_verify_tasks(tsr_verify *v, const tsr_verify_subject *s);
-/* Expands a fused task against the graph: the nodes that it covers, its operands, and that nobody
+/* Expands a fused task against the graph: the nodes that it covers, its operands, and that no task
  * else reads what it elides. */
 bool tsr_verify_fused(tsr_verify *v, const tsr_verify_subject *s, int task);
 bool tsr_verify_casts(tsr_verify *v, const tsr_verify_subject *s, int task);
@@ -52,8 +52,8 @@ void tsr_verify_memory(tsr_verify *v, const tsr_verify_subject *s);
 bool tsr_verify_moves(tsr_verify *v);
 void tsr_verify_waits(tsr_verify *v);
 
-/* Each returns whether the finding was left out (tsr_verify_mesh.leave_out). The check then goes on
- * as if it had found nothing, unless what follows would index by what it has found wrong.
+/* Each returns whether the finding was left out (tsr_verify_mesh.leave_out). The check then
+ * continues as if it had found nothing, unless what follows would index by what it has found wrong.
  *
  * "'block.3.wo', rank 5, stage 1, task 117 (linear), microbatch 2: " and the text. */
 bool tsr_verify_say_task(

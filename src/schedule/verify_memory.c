@@ -11,7 +11,7 @@
 /* What a write left. Of a sum over microbatches `microbatch` counts what was added, of what is made
  * once a step it is ONCE; parameters and state become UPDATED. */
 typedef struct {
-  int value, microbatch, task; /* task -1: it was there before, or is an input */
+  int value, microbatch, task; /* task -1: it existed before, or is an input */
 } content;
 enum { NOTHING = -1, SCRATCH = -2 };                   /* as a value */
 enum { ONCE = 0, UPDATED = 1, UNDER_WAY = INT32_MIN }; /* as a microbatch */
@@ -76,7 +76,7 @@ static int wanted(const memory *m, int owner, int microbatch) {
 
 static const char *name_of(const memory *m, int value) { return m->p->graph->values[value].name; }
 
-/* What is there instead of a value, as the end of a sentence. */
+/* What a cell has instead of a value, as the end of a sentence. */
 static const char *instead(const memory *m, int owner, int cell) {
   const content *c = &m->contents[m->inside[cell]];
   const char *at = tsr_verify_cell_address(m->v, &m->map, cell),
@@ -320,7 +320,7 @@ static void check_own(memory *m, int task, int microbatch) {
   }
 }
 
-/* A task without outputs is there for what it changes: the optimizer's parameters and state. */
+/* A task without outputs has an effect in place: the optimizer's parameters and state. */
 static void update_in_place(memory *m, int task, int microbatch) {
   const tsr_task *t = &m->p->tasks[task];
   for (int k = 0; k < t->inputs_count; k++) {
@@ -356,7 +356,7 @@ static void run_task(memory *m, int task, int microbatch) {
 
 /* ---- the step ---- */
 
-/* What is there before the first task. */
+/* Values that exist before the first task. */
 static void fill_sources(memory *m) {
   const tsr_graph *g = m->p->graph;
   m->inputs = tsr_arena_array(m->arena, int, g->values_count + 1);

@@ -65,7 +65,7 @@ static sum_dims dims_of(const tsr_graph *g, const tsr_node *n, int index) {
   case TSR_OP_CE_STATS: /* logits (…, V) */
     add_operand(&s, 0, rank[0] - 1);
     return s;
-  case TSR_OP_CE_LOSS: /* stats (…, U, 3), targets (…); logits are there for their gradient */
+  case TSR_OP_CE_LOSS: /* stats (…, U, 3), targets (…); logits are an input for their gradient */
     s.dims = rank[2];
     add_operand(&s, 2, 0);
     add_operand(&s, 1, 0);

@@ -162,7 +162,7 @@ static void add_sample(calibrator *x, const calibration_case *c, int stage, int 
       t->op, tsr_task_dtype(t, false), tsr_host_work(p, t, ranks, x->device.threads), time};
 }
 
-/* `factor`: how long steps take that nobody records, of those that are recorded. */
+/* `factor`: how long steps take that are not recorded, of those that are recorded. */
 static void
 add_samples(calibrator *x, const calibration_case *c, const tsr_record *record, double factor) {
   const tsr_programs *programs = &c->compiled.programs;

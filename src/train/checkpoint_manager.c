@@ -256,7 +256,7 @@ add_tokenizer(tsr_arena *arena, const tsr_checkpoint_manager_run *r, tsr_saver_o
 }
 
 /* What an imported model has beside its weights is handed on, so that an export has it too. Read
- * now: a checkpoint that a run resumed from may be removed while it goes on. */
+ * now: a checkpoint that a run resumed from may be removed during the run. */
 static bool add_sides(
     tsr_arena *arena, const tsr_checkpoint_manager *k, tsr_saver_options *o, tsr_diags *diags) {
   enum { BYTES_MAX = 1 << 26, SIDES_MAX = 16 };
@@ -352,7 +352,7 @@ bool tsr_checkpoint_manager_open(
   return ok;
 }
 
-/* ---- while it goes on ---- */
+/* ---- during the run ---- */
 
 static bool is_due(const tsr_checkpoint_manager *k, int64_t step) {
   int64_t every = k->run.config->training.model_save_interval;

@@ -12,7 +12,7 @@
 typedef struct {
   const char *folder;          /* of the checkpoints; NULL: none are written */
   const char *out;             /* the folder of --out; NULL: none */
-  bool resumes;                /* going on was asked for, be there a checkpoint or not */
+  bool resumes;                /* a resume was requested, with or without a checkpoint */
   tsr_out_purpose purpose;     /* of the folder: to resume from what is in it, for one */
   const tsr_manifest *resume;  /* to resume from; NULL: the run begins anew */
   bool named;                  /* it was named, so no other one will do */
@@ -37,7 +37,7 @@ typedef struct {
 
 typedef struct tsr_checkpoint_manager tsr_checkpoint_manager;
 
-/* The failure of a run that should go on in a folder whose checkpoints are all damaged. */
+/* The failure of a run that should resume in a folder whose checkpoints are all damaged. */
 bool tsr_checkpoint_manager_none_whole(const char *folder, tsr_diags *diags);
 
 /* Compares the recipes, loads, and takes the folder. `state` is set where the run begins: untouched

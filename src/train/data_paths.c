@@ -5,7 +5,7 @@
 
 enum { FOLDERS_ABOVE = 3 };
 
-/* Whether a path is there, or the index of Megatron's pair that it begins; of a pattern, the folder
+/* Whether a path exists, or the index of Megatron's pair that it begins; of a pattern, the folder
  * before its first wildcard. */
 static bool is_there(tsr_arena *arena, const char *path) {
   size_t plain = strcspn(path, "*?[");

@@ -2,7 +2,7 @@
 /* Text from a model: several prompts at once, each as if it were alone.
  *
  * With a cache (tsr_pass_cache) a prompt's tokens go through the model in chunks, and then each new
- * token by itself. A text that has filled the window goes on with its last half, which is put into
+ * token by itself. A text that has filled the window continues with its last half, which is put in
  * the cache anew: learned positions end there, and so that no model's text depends on how long the
  * run was, rotary ones do the same. Without a cache every token takes all of that once more; both
  * ways give the same tokens. */
@@ -41,7 +41,7 @@ typedef struct {
   int64_t max_new_tokens;
   const int32_t *stops; /* tokens that end a text and are no part of it */
   int stops_count;
-  tsr_token_drawn *drawn; /* NULL: nobody is told */
+  tsr_token_drawn *drawn; /* NULL: not reported */
   void *context;
   const volatile sig_atomic_t *interrupt; /* not 0: all texts end; NULL: nothing interrupts */
   /* Asked before each run of the model, by all processes alike; true: all texts end. NULL: never.

@@ -12,7 +12,7 @@
  * is no power of two: 1/scale is rounded to f32, every product with it is rounded again, and the
  * scaled gradients are rounded elsewhere than the plain ones. Then the bits of the weights depend
  * on the scale of every step, thus on when overflows were; not on the mesh or the number of
- * threads, as long as the gradients and the overflows do not. To go on with the same bits, a
+ * threads, as long as the gradients and the overflows do not. To resume with the same bits, a
  * checkpoint holds the whole struct below. */
 #ifndef TSR_TRAIN_LOSS_SCALE_H
 #define TSR_TRAIN_LOSS_SCALE_H

@@ -22,7 +22,7 @@ static bool has_bytes(const char *path) {
   return !stat(path, &info) && info.st_size > 0;
 }
 
-/* What may be another when a run goes on, as in config/recipe_keys.c: where the work is done, how
+/* What may differ when a run resumes, as in config/recipe_keys.c: where the work is done, how
  * far it goes, and what is shown of it. */
 static bool may_change(const char *section, const char *key, int length) {
   static const char *const sections[] = {"device_config", "mesh",        "eval_config",

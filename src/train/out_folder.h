@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The folder of --out: config.yaml, metrics.jsonl, and by default the checkpoints. A run takes it
- * for itself, and nothing in it changes before the run is known to be the one that goes on there,
+ * for itself, and nothing in it changes before the run is known to be the one that resumes there,
  * or a new one in a folder without another's results. */
 #ifndef TSR_TRAIN_OUT_FOLDER_H
 #define TSR_TRAIN_OUT_FOLDER_H
@@ -10,7 +10,7 @@
 typedef struct {
   const char *path;
   bool is_made; /* by this run */
-  bool is_used; /* by a run before, whose config.yaml is there */
+  bool is_used; /* by a run before, whose config.yaml exists */
   bool has_begun;
   tsr_folder_lock lock;
 } tsr_out_folder;
@@ -18,7 +18,7 @@ typedef struct {
 typedef enum {
   TSR_OUT_NEW,       /* the folder must have no results */
   TSR_OUT_RESUMES,   /* its results are this run's */
-  TSR_OUT_ANOTHER,   /* the same as NEW, of a run that was to go on and is another one */
+  TSR_OUT_ANOTHER,   /* the same as NEW, of a run that was to resume and is another one */
   TSR_OUT_OVERWRITES /* its results are given up */
 } tsr_out_purpose;
 
@@ -29,7 +29,7 @@ bool tsr_out_folder_take(
     tsr_arena *arena, const char *path, tsr_out_purpose purpose, const tsr_config *config,
     tsr_out_folder *ret_folder, tsr_diags *diags);
 
-/* Whether config.yaml there is of this run, up to what may change when a run goes on: the mesh and
+/* Whether config.yaml there is of this run, up to what may change when a run resumes: the mesh and
  * orders, the number of steps, intervals of reports. */
 bool tsr_out_folder_is_of(tsr_arena *arena, const char *path, const tsr_config *config);
 

@@ -64,7 +64,7 @@ bool tsr_resume_recipe_check(
   return ok;
 }
 
-/* What is usual on one device is not on another, and a run goes on as it began. */
+/* What is usual on one device is not on another, and a run continues as it began. */
 static void fill_precision(tsr_config *c, const tsr_manifest *m) {
   static const char *const names[] = {
       [TSR_PRECISION_F32] = "f32", [TSR_PRECISION_BF16] = "bf16", [TSR_PRECISION_FP16] = "fp16"};

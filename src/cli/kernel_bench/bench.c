@@ -81,7 +81,7 @@ static tsr_bench_size size_of(const tsr_bench *b, int index) {
   return tsr_bench_size_of(c->what, b->k, c->is_large ? 4 * b->caches.last : b->caches.second / 2);
 }
 
-/* Memory that is there when it is written to. */
+/* Memory that is committed before it is written to. */
 static bool open_memory(int64_t bytes, const char *what, void **ret_memory, tsr_diags *diags) {
   void *memory = mmap(
       NULL, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1,

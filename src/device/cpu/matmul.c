@@ -168,7 +168,7 @@ run_round(const cpu_call *c, make_gemm *make, const plan *p, int64_t begin, int6
     run_round(c, make, &p, begin, end);                                                            \
   }
 
-/* Who is done first goes on with what others have not begun. */
+/* A thread that is done continues with ranges that others have not begun. */
 enum { RANGES = CPU_RANGES_MAX };
 
 /* ---- y (R, N) = x (R, K) w (N, K)^T, K split into units ---- */

@@ -55,7 +55,7 @@ static uint64_t wait_for_round(tsr_pool *p, uint64_t seen) {
   return round;
 }
 
-/* Does jobs of a loop until none is left to take; nobody waits for a thread that the machine gives
+/* Does jobs of a loop until none is left to take; no thread waits for one that the machine gives
  * no time to. */
 static void work(tsr_pool *p, uint64_t round) {
   for (;;) {

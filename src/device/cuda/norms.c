@@ -3,7 +3,7 @@
  * with the gradient of the residual branch (schedule/fuse.h). */
 #include "device/cuda/ops.h"
 
-/* The summands' addresses, in *ret; NULL: the rows are there. */
+/* The summands' addresses, in *ret; NULL: the rows are given. */
 static const tsr_cuda_summands *
 summands_of(const cuda_call *c, const tsr_sum_norm *s, tsr_cuda_summands *ret) {
   if (!s->from) return NULL;

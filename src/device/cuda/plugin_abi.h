@@ -54,7 +54,7 @@ typedef struct tsr_cuda_table {
   uint64_t layout;            /* TSR_CUDA_LAYOUT */
   int built_cuda, built_nccl; /* versions of their headers: 13000, 22809 */
 
-  /* What is there; the library's own numbers, 0 where there is none. Never fails. */
+  /* The versions found, in the library's numbering; 0 if there is none. Never fails. */
   void (*versions)(int *ret_driver, int *ret_runtime);
   /* How many devices are visible; `why` (TSR_CUDA_WHY_BYTES) gets the reason of a failure, and what
    * to do about it after a newline. */
@@ -74,7 +74,7 @@ typedef struct tsr_cuda_table {
   bool (*join)(const tsr_device *device, const tsr_cuda_job *job, char *why);
 } tsr_cuda_table;
 
-/* Whether a driver of NVIDIA's is there, asked without the plugin, whose libraries are large. */
+/* Whether an NVIDIA driver is installed, asked without the plugin, whose libraries are large. */
 bool tsr_cuda_has_driver(void);
 
 /* Programs for a CUDA device, with or without the plugin. The host runs what the device does not;
