@@ -145,7 +145,7 @@ static int run_command(app *a) {
 }
 
 static int run_in_job(app *a, bool valid) {
-  if (!valid || !tsr_compute_check_level(a->diags) || !siblings_check_transport(a))
+  if (!valid || !tsr_compute_check_level(a->diags) || !launcher_check_transport(a))
     return fail_in_job(a);
   return run_command(a);
 }
@@ -154,13 +154,13 @@ static int run_in_job(app *a, bool valid) {
  * Some begin later than this one. */
 static int run_alone(app *a, bool valid) {
   int code;
-  if (!siblings_check(a, true)) return fail_in_job(a);
+  if (!launcher_check_siblings(a, true)) return fail_in_job(a);
   if (!valid) return console_finish(a, false);
   if (!print_instead(a, &code)) {
     if (!tsr_compute_check_level(a->diags) || !check_processes(a)) return console_finish(a, false);
     code = run_command(a);
   }
-  return siblings_check(a, false) ? code : fail_in_job(a);
+  return launcher_check_siblings(a, false) ? code : fail_in_job(a);
 }
 
 int main(int argc, char **argv) {
@@ -174,7 +174,7 @@ int main(int argc, char **argv) {
   bool ok = tsr_options_parse(a.arena, argc, argv, &a.options, a.diags);
   if (console_is_secondary(&a.options)) signal(SIGPIPE, SIG_IGN); /* an error of the write */
   if (a.options.quiet) tsr_diags_quiet(a.diags);
-  int code = siblings_join(&a.options, ok) ? run_in_job(&a, ok) : run_alone(&a, ok);
+  int code = launcher_joins(&a.options, ok) ? run_in_job(&a, ok) : run_alone(&a, ok);
   code = tsr_job_leave(&a.job, code);
   tsr_arena_free(a.arena);
   return code;

@@ -14,7 +14,7 @@ static bool prints_instead(const tsr_options *o) {
   return o->help || o->version || o->print_config || o->print_schema || o->print_manual;
 }
 
-bool siblings_join(const tsr_options *o, bool valid) {
+bool launcher_joins(const tsr_options *o, bool valid) {
   bool together = o->command == TSR_COMMAND_TRAIN || o->command == TSR_COMMAND_EVALUATE ||
                   o->command == TSR_COMMAND_GENERATE;
   return together && !(valid && prints_instead(o));
@@ -42,7 +42,7 @@ static bool reads_and_joins(tsr_arena *arena, long pid, tsr_options *ret) {
   for (size_t at = 0; at < length && count < ARGUMENTS_MAX; at += strlen(text + at) + 1)
     words[count++] = text + at;
   return count > 0 &&
-         siblings_join(ret, tsr_options_parse(arena, count, words, ret, tsr_diags_new(arena)));
+         launcher_joins(ret, tsr_options_parse(arena, count, words, ret, tsr_diags_new(arena)));
 }
 
 /* The value of a variable in another process's environment; NULL: it has none. */
@@ -117,7 +117,7 @@ find_sibling(tsr_arena *arena, int tries, bool (*wanted)(const sibling *), sibli
   return found;
 }
 
-bool siblings_check(app *a, bool waits) {
+bool launcher_check_siblings(app *a, bool waits) {
   sibling other;
   if (tsr_transport_launched(a->arena) == 1 ||
       !find_sibling(a->arena, waits ? TRIES : 1, is_any, &other))
@@ -133,7 +133,7 @@ bool siblings_check(app *a, bool waits) {
   return false;
 }
 
-bool siblings_check_transport(app *a) {
+bool launcher_check_transport(app *a) {
   sibling other;
   const char *mine = getenv("TESSERA_TRANSPORT");
   int started = mine && tsr_transport_is_name(mine) ? tsr_transport_started(a->arena) : 1;

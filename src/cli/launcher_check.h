@@ -6,16 +6,16 @@
 
 /* Whether a process with this command line joins the job: it runs a command that the processes of a
  * job run together, or would if its line had no mistake (`valid` is false). */
-bool siblings_join(const tsr_options *options, bool valid);
+bool launcher_joins(const tsr_options *options, bool valid);
 
 /* Of a process that does not join: whether no process on this host, that the same launcher started,
  * joins and would wait for this process. Else an error. With `waits` it looks for half a second,
  * where a launcher started several, for those that have not begun yet. */
-bool siblings_check(app *a, bool waits);
+bool launcher_check_siblings(app *a, bool waits);
 
 /* Of a command that the processes of a job run together: whether those on this host that the same
  * launcher started have the TESSERA_TRANSPORT of this one, if it has one. Else an error, and the
  * variable is removed from the environment: this process can join those that wait for it. */
-bool siblings_check_transport(app *a);
+bool launcher_check_transport(app *a);
 
 #endif

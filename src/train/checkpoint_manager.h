@@ -40,10 +40,12 @@ typedef struct tsr_checkpoint_manager tsr_checkpoint_manager;
 /* The failure of a run that should resume in a folder whose checkpoints are all damaged. */
 bool tsr_checkpoint_manager_none_whole(const char *folder, tsr_diags *diags);
 
-/* Compares the recipes, loads, and takes the folder. `state` is set where the run begins: untouched
- * for a new one. A checkpoint that was not named and is damaged is passed over with a warning for
- * the one before it; that there is none is a failure. Errors: every key of the recipe that differs;
- * tensors that do not fit; a folder that holds the checkpoints of another run. */
+/* Compares the recipes, takes the folder, and loads. `state` is set where the run begins: untouched
+ * for a new one. A run that resumes from no named checkpoint reads the newest one that the folder
+ * has once it is taken, which may be newer than options->resume. One that is damaged is skipped
+ * with a warning for the one before it; that there is none is a failure. Errors: every key of the
+ * recipe that differs; tensors that do not fit; a folder that holds the checkpoints of another run,
+ * or is a checkpoint or a run's --out folder. */
 bool tsr_checkpoint_manager_open(
     tsr_arena *arena, const tsr_checkpoint_manager_options *options,
     const tsr_checkpoint_manager_run *run, tsr_run_state *state,
