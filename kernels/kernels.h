@@ -12,7 +12,7 @@
  * size, R rows (any leading dimensions), U units. */
 #ifndef TSR_KERNELS_H
 #define TSR_KERNELS_H
-#include "base/box.h"
+#include "base/tensor_slice.h"
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -133,9 +133,9 @@ typedef struct {
 typedef enum { TSR_ROUND_NEAREST, TSR_ROUND_STOCHASTIC, TSR_ROUND_KAHAN } tsr_rounding_kind;
 typedef struct {
   tsr_rounding_kind kind;
-  uint64_t key;           /* stochastic */
-  const tsr_box *box;     /* stochastic: where w lies */
-  uint16_t *compensation; /* kahan: c, one for each weight */
+  uint64_t key;                  /* stochastic */
+  const tsr_tensor_slice *slice; /* stochastic: where w lies */
+  uint16_t *compensation;        /* kahan: c, one for each weight */
 } tsr_rounding;
 
 typedef struct {
@@ -324,17 +324,17 @@ typedef struct {
   double (*sum)(const float *x, int64_t rows, int64_t cols, int64_t stride);
   double (*sum_squares)(const float *x, int64_t rows, int64_t cols, int64_t stride);
 
-  /* ---- random: Philox4x32-10, element index = row-major index in box->global; items are rows of
-   * the box (all dims but the last) ---- */
+  /* ---- random: Philox4x32-10, element index = row-major index in slice->global; items are rows of
+   * the slice (all dims but the last) ---- */
   void (*random_normal)(
-      float *out, float mean, float std, uint64_t key, const tsr_box *box, int64_t begin,
+      float *out, float mean, float std, uint64_t key, const tsr_tensor_slice *slice, int64_t begin,
       int64_t end);
   void (*random_uniform)(
-      float *out, float low, float high, uint64_t key, const tsr_box *box, int64_t begin,
+      float *out, float low, float high, uint64_t key, const tsr_tensor_slice *slice, int64_t begin,
       int64_t end);
   /* keep with 1-p, scaled by 1/(1-p); the backward is the same call on dy. y may be x. */
   void (*dropout)(
-      float *y, const float *x, float p, uint64_t key, const tsr_box *box, int64_t begin,
+      float *y, const float *x, float p, uint64_t key, const tsr_tensor_slice *slice, int64_t begin,
       int64_t end);
 
   /* ---- optimizer: items are elements; the gradient is multiplied by grad_scale first ---- */
@@ -362,9 +362,11 @@ typedef struct {
   void (*f32_to_bf16)(uint16_t *out, const float *x, int64_t begin, int64_t end);
   /* Away from zero with a probability that is the discarded part of the fraction, else towards
    * zero: the upper 16 bits of the element's Philox word are added below the last bit that stays.
-   * Element index as for `random_normal`; items are elements in the box's local row-major order. */
+   * Element index as for `random_normal`; items are elements in the slice's local row-major
+   * order. */
   void (*f32_to_bf16_stochastic)(
-      uint16_t *out, const float *x, uint64_t key, const tsr_box *box, int64_t begin, int64_t end);
+      uint16_t *out, const float *x, uint64_t key, const tsr_tensor_slice *slice, int64_t begin,
+      int64_t end);
   void (*fp16_to_f32)(float *out, const uint16_t *x, int64_t begin, int64_t end);
   void (*f32_to_fp16)(uint16_t *out, const float *x, int64_t begin, int64_t end);
   /* FP8 E4M3 (OCP's: no infinities). Saturating: above 448, infinity too, becomes 448; a NaN of

@@ -8,7 +8,7 @@
  * a temporary one. Which subtrees wait in which slots follows from (units, members, zigzag, what
  * travels, coord, step) alone, so nothing but the partial results is stored between the steps.
  *
- * Contiguous: member c holds the units [c, c+1) * units/members. Zigzag: the units are cut into
+ * Contiguous: member c holds the units [c, c+1) * units/members. Zigzag: the units are split into
  * 2*members chunks, and member c holds chunk c and then chunk 2*members-1-c, which under a causal
  * mask gives all members the same work. At a step a member has at hand the keys of the member that
  * many places before it, or the queries of the one that many places after it. */

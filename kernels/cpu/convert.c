@@ -19,8 +19,9 @@ void LEVEL(f32_to_bf16)(uint16_t *out, const float *x, int64_t begin, int64_t en
 }
 
 void LEVEL(f32_to_bf16_stochastic)(
-    uint16_t *out, const float *x, uint64_t key, const tsr_box *box, int64_t begin, int64_t end) {
-  if (begin < end) bf16_stochastic(out + begin, x + begin, key, box, begin, end - begin);
+    uint16_t *out, const float *x, uint64_t key, const tsr_tensor_slice *slice, int64_t begin,
+    int64_t end) {
+  if (begin < end) bf16_stochastic(out + begin, x + begin, key, slice, begin, end - begin);
 }
 
 /* 1 sign, 5 exponent bits of bias 15, 10 of fraction; the biases are 112 apart. */

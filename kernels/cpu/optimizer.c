@@ -85,7 +85,7 @@ weights_store(const tsr_rounding *rounding, uint16_t *w, const float *x, int64_t
     LEVEL(f32_to_bf16)(w + at, x, 0, n);
     return;
   case TSR_ROUND_STOCHASTIC:
-    bf16_stochastic(w + at, x, rounding->key, rounding->box, at, n);
+    bf16_stochastic(w + at, x, rounding->key, rounding->slice, at, n);
     return;
   case TSR_ROUND_KAHAN:
     kahan_store(w + at, rounding->compensation + at, x, n);

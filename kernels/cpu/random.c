@@ -5,15 +5,15 @@
 #include "kernels/cpu/philox.h"
 
 /* The global row-major index of the first element of a local row. */
-static uint64_t row_first(const tsr_box *box, int64_t row) {
-  int64_t index[TSR_BOX_DIMS_MAX] = {0};
-  for (int d = box->ndim - 2; d >= 0; d--) {
-    index[d] = row % box->shape[d];
-    row /= box->shape[d];
+static uint64_t row_first(const tsr_tensor_slice *slice, int64_t row) {
+  int64_t index[TSR_SLICE_DIMS_MAX] = {0};
+  for (int d = slice->ndim - 2; d >= 0; d--) {
+    index[d] = row % slice->shape[d];
+    row /= slice->shape[d];
   }
   uint64_t first = 0;
-  for (int d = 0; d < box->ndim; d++)
-    first = first * (uint64_t)box->global[d] + (uint64_t)(index[d] + box->offset[d]);
+  for (int d = 0; d < slice->ndim; d++)
+    first = first * (uint64_t)slice->global[d] + (uint64_t)(index[d] + slice->offset[d]);
   return first;
 }
 
@@ -47,13 +47,13 @@ static void normal_block(float values[PHILOX_ELEMENTS], const uint32_t words[PHI
 }
 
 void LEVEL(random_normal)(
-    float *out, float mean, float std, uint64_t key, const tsr_box *box, int64_t begin,
+    float *out, float mean, float std, uint64_t key, const tsr_tensor_slice *slice, int64_t begin,
     int64_t end) {
-  int64_t n = box->shape[box->ndim - 1];
+  int64_t n = slice->shape[slice->ndim - 1];
   uint32_t words[PHILOX_ELEMENTS];
   float values[PHILOX_ELEMENTS];
   for (int64_t row = begin; row < end; row++) {
-    uint64_t first = row_first(box, row);
+    uint64_t first = row_first(slice, row);
     for (int64_t done = 0; done < n;) {
       block_run run = run_at(first + (uint64_t)done, n - done);
       philox_block(words, run.counter, key);
@@ -66,12 +66,12 @@ void LEVEL(random_normal)(
 }
 
 void LEVEL(random_uniform)(
-    float *out, float low, float high, uint64_t key, const tsr_box *box, int64_t begin,
+    float *out, float low, float high, uint64_t key, const tsr_tensor_slice *slice, int64_t begin,
     int64_t end) {
-  int64_t n = box->shape[box->ndim - 1];
+  int64_t n = slice->shape[slice->ndim - 1];
   uint32_t words[PHILOX_ELEMENTS];
   for (int64_t row = begin; row < end; row++) {
-    uint64_t first = row_first(box, row);
+    uint64_t first = row_first(slice, row);
     for (int64_t done = 0; done < n;) {
       block_run run = run_at(first + (uint64_t)done, n - done);
       philox_block(words, run.counter, key);
@@ -84,13 +84,13 @@ void LEVEL(random_uniform)(
 }
 
 void LEVEL(dropout)(
-    float *y, const float *x, float p, uint64_t key, const tsr_box *box, int64_t begin,
+    float *y, const float *x, float p, uint64_t key, const tsr_tensor_slice *slice, int64_t begin,
     int64_t end) {
-  int64_t n = box->shape[box->ndim - 1];
+  int64_t n = slice->shape[slice->ndim - 1];
   uint32_t words[PHILOX_ELEMENTS];
   float kept = 1.0f / (1.0f - p);
   for (int64_t row = begin; row < end; row++) {
-    uint64_t first = row_first(box, row);
+    uint64_t first = row_first(slice, row);
     for (int64_t done = 0; done < n;) {
       block_run run = run_at(first + (uint64_t)done, n - done);
       philox_block(words, run.counter, key);

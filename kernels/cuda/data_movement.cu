@@ -9,7 +9,7 @@
 /* The first dimension is the innermost. */
 typedef struct {
   int ndim, bytes;
-  int64_t n, shape[TSR_BOX_DIMS_MAX], out[TSR_BOX_DIMS_MAX], x[TSR_BOX_DIMS_MAX]; /* steps */
+  int64_t n, shape[TSR_SLICE_DIMS_MAX], out[TSR_SLICE_DIMS_MAX], x[TSR_SLICE_DIMS_MAX]; /* steps */
 } walk;
 
 template <typename T, typename INDEX>
@@ -32,7 +32,7 @@ static __global__ void copy(T *out, const T *x, const __grid_constant__ walk w) 
  */
 static walk walk_new(
     int bytes, int ndim, const int64_t *shape, const int64_t *out_step, const int64_t *x_step) {
-  assert(ndim >= 0 && ndim <= TSR_BOX_DIMS_MAX);
+  assert(ndim >= 0 && ndim <= TSR_SLICE_DIMS_MAX);
   walk w = {1, bytes, 1, {1}, {1}, {1}};
   for (int d = ndim - 1; d >= 0; d--) {
     int64_t out = out_step ? out_step[d] : w.n, x = x_step ? x_step[d] : w.n;

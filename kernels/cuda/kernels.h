@@ -129,7 +129,7 @@ void tsr_cuda_embedding_backward(
     int64_t units, int64_t inner);
 
 /* For it, where the rows of a unit are no neighbours: the tokens (rows) unit by unit, and which row
- * each is of. The rows are those of `ndim` dimensions, row-major; each is cut into as many equal
+ * each is of. The rows are those of `ndim` dimensions, row-major; each is split into as many equal
  * intervals as it has units of the batch and, inside those, of positions (1: none). A unit has one
  * interval of each dimension; `leaves` units follow one another, the batch's outermost, each with
  * `sequence` units of positions in the order of the tree's leaves (base/sequence_layout.h). */
@@ -173,11 +173,11 @@ void tsr_cuda_squared_error_backward(
     tsr_cuda_stream s, float *dx, const float *x, const float *y, float factor, const float *more,
     int64_t n);
 
-/* ---- random.cu: Philox4x32-10, element index = row-major index in box->global; *key in device
+/* ---- random.cu: Philox4x32-10, element index = row-major index in slice->global; *key in device
  * memory; numbers have the bits of the CPU's generator before they are transformed ---- */
 void tsr_cuda_dropout(
     tsr_cuda_stream s, tsr_cuda_type type, void *y, const void *x, float p, const uint64_t *key,
-    const tsr_box *box);
+    const tsr_tensor_slice *slice);
 
 /* ---- optimizer.cu: updates of many weights in one launch; `clip` as above ---- */
 typedef struct {
@@ -193,7 +193,7 @@ typedef struct {
 typedef struct {
   tsr_rounding_kind kind;
   const uint64_t *key;
-  tsr_box box;
+  tsr_tensor_slice slice;
   uint16_t *compensation;
 } tsr_cuda_rounding;
 /* A weight of n elements, f32 or bf16, and what its update reads and writes. SGD: m is the

@@ -12,16 +12,16 @@
 static __device__ inline float bits_float(uint32_t bits) { return __uint_as_float(bits); }
 static __device__ inline uint32_t float_bits(float x) { return __float_as_uint(x); }
 
-/* bf16 by its bits: cut to 16 after adding `up`, 0..0xFFFF, below the last bit that stays. An
- * infinity has nothing below, so it passes; a NaN is cut alone, lest it overflow into another
+/* bf16 by its bits: split to 16 after adding `up`, 0..0xFFFF, below the last bit that stays. An
+ * infinity has nothing below, so it passes; a NaN is split alone, lest it overflow into another
  * number. */
-static __device__ inline uint16_t bf16_cut(float x, uint32_t up) {
+static __device__ inline uint16_t bf16_truncate(float x, uint32_t up) {
   uint32_t bits = float_bits(x);
   bool nan = (bits & 0x7FFFFFFF) > 0x7F800000;
   return (uint16_t)((nan ? bits | 0x00400000 : bits + up) >> 16);
 }
 static __device__ inline uint16_t bf16_nearest(float x) {
-  return bf16_cut(x, 0x7FFF + (float_bits(x) >> 16 & 1));
+  return bf16_truncate(x, 0x7FFF + (float_bits(x) >> 16 & 1));
 }
 static __device__ inline float bf16_value(uint16_t x) { return bits_float((uint32_t)x << 16); }
 

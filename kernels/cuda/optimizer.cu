@@ -76,8 +76,8 @@ static __device__ inline void weights_store(
   if (rounding.kind == TSR_ROUND_NEAREST) {
     for (int k = 0; k < W; k++) to[k] = bf16_nearest(x[k]);
   } else if (rounding.kind == TSR_ROUND_STOCHASTIC) {
-    box_words(words, rounding.box, i, n, *rounding.key);
-    for (int k = 0; k < W; k++) to[k] = bf16_cut(x[k], words[k] >> 16);
+    slice_words(words, rounding.slice, i, n, *rounding.key);
+    for (int k = 0; k < W; k++) to[k] = bf16_truncate(x[k], words[k] >> 16);
   } else {
     raw_load(lost, rounding.compensation, i, n, packed, (uint16_t)0);
     for (int k = 0; k < W; k++) {
@@ -159,11 +159,11 @@ sgd(const tsr_cuda_sgd_options o, const __grid_constant__ weight_batch<T> b) {
 
 static void add_rounding(weight_batch<float> &, const tsr_cuda_rounding *) {}
 
-/* With its box in as few dimensions as can be. */
+/* With its slice in as few dimensions as can be. */
 static void add_rounding(weight_batch<uint16_t> &b, const tsr_cuda_rounding *rounding) {
   tsr_cuda_rounding &to = b.rounding[b.count];
   to = *rounding;
-  if (to.kind == TSR_ROUND_STOCHASTIC) to.box = box_folded(&rounding->box);
+  if (to.kind == TSR_ROUND_STOCHASTIC) to.slice = slice_folded(&rounding->slice);
   if (to.kind == TSR_ROUND_KAHAN) b.packed[b.count] &= is_aligned(to.compensation, 16);
 }
 

@@ -36,21 +36,21 @@ static __device__ inline float philox_uniform(uint32_t word) {
 }
 
 /* The global row-major index of a local element. */
-static __device__ inline uint64_t box_element(const tsr_box &box, int64_t i) {
+static __device__ inline uint64_t slice_element(const tsr_tensor_slice &slice, int64_t i) {
   uint64_t element = 0, stride = 1;
-  for (int d = box.ndim - 1; d > 0; d--) {
-    element += (uint64_t)(i % box.shape[d] + box.offset[d]) * stride;
-    stride *= (uint64_t)box.global[d];
-    i /= box.shape[d];
+  for (int d = slice.ndim - 1; d > 0; d--) {
+    element += (uint64_t)(i % slice.shape[d] + slice.offset[d]) * stride;
+    stride *= (uint64_t)slice.global[d];
+    i /= slice.shape[d];
   }
-  return element + (uint64_t)(i + box.offset[0]) * stride;
+  return element + (uint64_t)(i + slice.offset[0]) * stride;
 }
 
 /* The words of local elements [i, i + 4) of n: one counter where they are one's four, as most are.
  */
-static __device__ inline void
-box_words(uint32_t (&words)[4], const tsr_box &box, int64_t i, int64_t n, uint64_t key) {
-  int64_t length = box.shape[box.ndim - 1], left = 0;
+static __device__ inline void slice_words(
+    uint32_t (&words)[4], const tsr_tensor_slice &slice, int64_t i, int64_t n, uint64_t key) {
+  int64_t length = slice.shape[slice.ndim - 1], left = 0;
   uint64_t element = 0, counter = 0;
   philox_words c = {{0, 0, 0, 0}};
 #pragma unroll
@@ -59,8 +59,8 @@ box_words(uint32_t (&words)[4], const tsr_box &box, int64_t i, int64_t n, uint64
     if (i + k >= n) continue;
     element++;
     if (left == 0) { /* where a row begins */
-      element = box_element(box, i + k);
-      left = box.ndim > 1 ? length - (i + k) % length : n - i;
+      element = slice_element(slice, i + k);
+      left = slice.ndim > 1 ? length - (i + k) % length : n - i;
     }
     left--;
     if (k == 0 || element / 4 != counter) c = philox_at(element / 4, key);
@@ -69,15 +69,15 @@ box_words(uint32_t (&words)[4], const tsr_box &box, int64_t i, int64_t n, uint64
   }
 }
 
-static inline int64_t box_size(const tsr_box *box) {
+static inline int64_t slice_size(const tsr_tensor_slice *slice) {
   int64_t n = 1;
-  for (int d = 0; d < box->ndim; d++) n *= box->shape[d];
+  for (int d = 0; d < slice->ndim; d++) n *= slice->shape[d];
   return n;
 }
 
 /* The same elements in fewer dimensions: a whole one is part of the one before it. */
-static inline tsr_box box_folded(const tsr_box *box) {
-  tsr_box folded = *box;
+static inline tsr_tensor_slice slice_folded(const tsr_tensor_slice *slice) {
+  tsr_tensor_slice folded = *slice;
   while (folded.ndim > 1 && folded.shape[folded.ndim - 1] == folded.global[folded.ndim - 1]) {
     int last = --folded.ndim;
     folded.shape[last - 1] *= folded.global[last];

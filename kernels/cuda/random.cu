@@ -8,14 +8,14 @@ enum { W = 4 }; /* elements of a thread: the words of one counter */
 
 template <typename T>
 static __global__ void dropout(
-    T *y, const T *x, float p, const uint64_t *key, const __grid_constant__ tsr_box box, int64_t n,
-    bool packed) {
+    T *y, const T *x, float p, const uint64_t *key, const __grid_constant__ tsr_tensor_slice slice,
+    int64_t n, bool packed) {
   float kept = 1.0f / (1.0f - p);
   for (int64_t i = map_thread() * W; i < n; i += map_threads() * W) {
     float v[W];
     uint32_t words[W];
     row_load(v, x, i, n, packed);
-    box_words(words, box, i, n, *key);
+    slice_words(words, slice, i, n, *key);
 #pragma unroll
     for (int k = 0; k < W; k++) v[k] = philox_uniform(words[k]) < p ? 0.0f : v[k] * kept;
     row_store(y, v, i, n, packed);
@@ -24,10 +24,10 @@ static __global__ void dropout(
 
 extern "C" void tsr_cuda_dropout(
     tsr_cuda_stream s, tsr_cuda_type type, void *y, const void *x, float p, const uint64_t *key,
-    const tsr_box *box) {
-  int64_t n = box_size(box);
+    const tsr_tensor_slice *slice) {
+  int64_t n = slice_size(slice);
   if (n <= 0) return;
-  tsr_box folded = box_folded(box);
+  tsr_tensor_slice folded = slice_folded(slice);
   unsigned blocks = map_blocks((n + W - 1) / W);
   bool packed = is_aligned(y, 16) && is_aligned(x, 16);
   TSR_BY_TYPE(

@@ -176,7 +176,7 @@ bool tsr_disk_has_no_locks(int error) {
   return error == ENOLCK || error == EOPNOTSUPP || error == ENOSYS;
 }
 
-bool tsr_disk_cut(int fd, int64_t length) {
+bool tsr_disk_truncate(int fd, int64_t length) {
   tsr_fault f = next_fault(OTHER);
   if (!begin(f)) return false;
   char text[32];

@@ -35,7 +35,7 @@ int tsr_disk_create_unnamed(const char *folder, size_t length);
 bool tsr_disk_lock(int fd);
 /* Whether this error of it says that the file system has no locks. */
 bool tsr_disk_has_no_locks(int error);
-bool tsr_disk_cut(int fd, int64_t length);
+bool tsr_disk_truncate(int fd, int64_t length);
 bool tsr_disk_write(int fd, const void *bytes, size_t length);
 /* Past the page cache where the file system can, which costs a fortieth of the processor's time:
  * the address, the length and the place in the file are multiples of TSR_DISK_BLOCK. */

@@ -31,7 +31,7 @@ void tsr_folder_lock_owner(char ret[TSR_FOLDER_OWNER_BYTES]) {
 static bool write_owner(int fd) {
   char text[TSR_FOLDER_OWNER_BYTES];
   tsr_folder_lock_owner(text);
-  return tsr_disk_cut(fd, 0) && lseek(fd, 0, SEEK_SET) == 0 &&
+  return tsr_disk_truncate(fd, 0) && lseek(fd, 0, SEEK_SET) == 0 &&
          tsr_disk_write(fd, text, strlen(text));
 }
 

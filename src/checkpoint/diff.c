@@ -38,7 +38,7 @@ static int compare_recipe(const tsr_manifest *a, const tsr_manifest *b, tsr_text
 static bool
 read_wide(diff *d, int side, const tsr_stored *t, int64_t first, int64_t count, float *out) {
   static const int64_t begin[TSR_DIMS_MAX];
-  if (!tsr_checkpoint_reader_read_box(
+  if (!tsr_checkpoint_reader_read_slice(
           d->in[side], t, begin, t->shape, first, count, d->bytes, d->diags))
     return false;
   if (t->dtype == TSR_BF16) d->kernels->bf16_to_f32(out, (const uint16_t *)d->bytes, 0, count);

@@ -116,7 +116,7 @@ static bool check_parts(const exporter *x) {
   return true;
 }
 
-static void cut_shards(exporter *x) {
+static void split_shards(exporter *x) {
   int64_t limit = x->options->shard_bytes ? x->options->shard_bytes : 5000000000, size = 0;
   x->shards = 1;
   for (int i = 0; i < x->targets_count; i++) {
@@ -150,7 +150,7 @@ static bool read_model(exporter *x) {
   x->targets = tsr_arena_array(x->arena, target, g->params_count);
   for (int i = 0; i < g->params_count && ok; i++) ok = add_param(x, &g->params[i]);
   if (!ok || !check_parts(x)) return false;
-  cut_shards(x);
+  split_shards(x);
   return true;
 }
 
@@ -196,7 +196,7 @@ convert(const exporter *x, tsr_dtype from, const void *in, tsr_dtype to, int64_t
 static bool
 read_part(exporter *x, const tsr_stored *s, int64_t first, int64_t n, void *ret_elements) {
   static const int64_t begin[TSR_DIMS_MAX];
-  return tsr_checkpoint_reader_read_box(
+  return tsr_checkpoint_reader_read_slice(
       x->input, s, begin, s->shape, first, n, ret_elements, x->diags);
 }
 

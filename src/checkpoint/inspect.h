@@ -17,7 +17,7 @@ bool tsr_checkpoint_diff(
     tsr_arena *arena, const tsr_kernels *kernels, const tsr_manifest *a, const tsr_manifest *b,
     int *ret_differences, tsr_text *text, tsr_diags *diags);
 
-/* Writes the same checkpoint as `shards` files of tensors, each tensor cut along its first
+/* Writes the same checkpoint as `shards` files of tensors, each tensor split along its first
  * dimension (one file: whole tensors), or as *ret_files, fewer: as many as the most rows of a
  * tensor. All is verified on the way. In constant memory but for the manifest. */
 bool tsr_checkpoint_reshard(

@@ -13,11 +13,11 @@ typedef struct {
 static bool wanted(void *context, const tsr_stored_piece *p) {
   const loading *l = context;
   for (int i = 0; i < l->parts_count; i++) {
-    const tsr_box *box = &l->parts[i].box;
+    const tsr_tensor_slice *slice = &l->parts[i].slice;
     bool waits_in = true;
-    for (int d = 0; d < box->ndim; d++)
-      waits_in &= p->begin[d] < box->offset[d] + box->shape[d] &&
-                  box->offset[d] < p->begin[d] + p->shape[d];
+    for (int d = 0; d < slice->ndim; d++)
+      waits_in &= p->begin[d] < slice->offset[d] + slice->shape[d] &&
+                  slice->offset[d] < p->begin[d] + p->shape[d];
     if (waits_in) return true;
   }
   return false;
@@ -28,7 +28,7 @@ take(void *context, const tsr_stored_piece *p, int64_t first, int64_t count, con
   const loading *l = context;
   for (int i = 0; i < l->parts_count; i++)
     tsr_portion_copy(
-        l->kernels, l->stored, p, first, count, elements, &l->parts[i].box, l->dtype,
+        l->kernels, l->stored, p, first, count, elements, &l->parts[i].slice, l->dtype,
         l->parts[i].address);
 }
 

@@ -7,7 +7,7 @@
  *   config.yaml              the configuration with every value resolved
  *   vocabulary.txt, tokenizer.json   the tokenizer, where it has a file
  *
- * A tensor's pieces are boxes of the whole tensor, without padding, together all of it; each is a
+ * A tensor's pieces are slices of the whole tensor, without padding, together all of it; each is a
  * tensor of its file, so that any reader of safetensors reads them. Every byte of every file is
  * under a hash: the pieces and the files' other bytes under the manifest's, the manifest under the
  * one that it begins with.

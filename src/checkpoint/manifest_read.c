@@ -191,7 +191,7 @@ static bool overlap(int ndim, const tsr_stored_piece *a, const tsr_stored_piece 
   return true;
 }
 
-/* Disjoint boxes with as many elements as the tensor are the tensor. */
+/* Disjoint slices with as many elements as the tensor are the tensor. */
 static bool check_cover(const reader *r, const tsr_stored *t) {
   int64_t sum = 0;
   for (int i = 0; i < t->pieces_count; i++) {

@@ -166,9 +166,9 @@ bool tsr_checkpoint_reader_verify(tsr_checkpoint_reader *in, tsr_diags *diags) {
   return ok;
 }
 
-/* ---- boxes ---- */
+/* ---- slices ---- */
 
-/* Row-major place of an index in a box. */
+/* Row-major place of an index in a slice. */
 static int64_t
 place_in(int ndim, const int64_t *index, const int64_t *begin, const int64_t *shape) {
   int64_t at = 0;
@@ -176,7 +176,7 @@ place_in(int ndim, const int64_t *index, const int64_t *begin, const int64_t *sh
   return at;
 }
 
-/* The whole tensor's index of a box's element. */
+/* The whole tensor's index of a slice's element. */
 static void
 index_of(int ndim, int64_t at, const int64_t *begin, const int64_t *shape, int64_t *ret_index) {
   for (int d = ndim - 1; d >= 0; d--) {
@@ -185,7 +185,7 @@ index_of(int ndim, int64_t at, const int64_t *begin, const int64_t *shape, int64
   }
 }
 
-/* Whether a row (an index over all dimensions but the last) crosses a box. */
+/* Whether a row (an index over all dimensions but the last) crosses a slice. */
 static bool row_in(int ndim, const int64_t *index, const int64_t *begin, const int64_t *shape) {
   for (int d = 0; d < ndim - 1; d++)
     if (index[d] < begin[d] || index[d] >= begin[d] + shape[d]) return false;
@@ -225,19 +225,20 @@ convert(const tsr_kernels *k, tsr_dtype from, const void *x, tsr_dtype to, char 
 /* Row by row of the piece. */
 void tsr_portion_copy(
     const tsr_kernels *kernels, const tsr_stored *t, const tsr_stored_piece *p, int64_t first,
-    int64_t count, const void *elements, const tsr_box *box, tsr_dtype dtype, void *memory) {
+    int64_t count, const void *elements, const tsr_tensor_slice *slice, tsr_dtype dtype,
+    void *memory) {
   int ndim = t->ndim, last = t->ndim - 1;
-  assert(box->ndim == ndim);
+  assert(slice->ndim == ndim);
   int64_t cols = p->shape[last], each = tsr_dtype_bytes(t->dtype), index[TSR_DIMS_MAX];
   for (int64_t at = first; at < first + count;) {
     int64_t end = smaller((at / cols + 1) * cols, first + count);
     index_of(ndim, at, p->begin, p->shape, index);
-    int64_t from = larger(index[last], box->offset[last]);
-    int64_t to = smaller(index[last] + end - at, box->offset[last] + box->shape[last]);
-    if (from < to && row_in(ndim, index, box->offset, box->shape)) {
+    int64_t from = larger(index[last], slice->offset[last]);
+    int64_t to = smaller(index[last] + end - at, slice->offset[last] + slice->shape[last]);
+    if (from < to && row_in(ndim, index, slice->offset, slice->shape)) {
       const char *x = (const char *)elements + (at - first + from - index[last]) * each;
       index[last] = from;
-      int64_t into = place_in(ndim, index, box->offset, box->shape);
+      int64_t into = place_in(ndim, index, slice->offset, slice->shape);
       convert(
           kernels, t->dtype, x, dtype, (char *)memory + into * tsr_dtype_bytes(dtype), to - from);
     }
@@ -245,7 +246,7 @@ void tsr_portion_copy(
   }
 }
 
-/* What a run of a box's row has in common with a piece. */
+/* What a run of a slice's row has in common with a piece. */
 static bool read_run(
     tsr_checkpoint_reader *in, const tsr_stored *t, const tsr_stored_piece *p, int64_t *index,
     int64_t length, char *out, tsr_diags *diags) {
@@ -261,7 +262,7 @@ static bool read_run(
       in, p->file, p->offset + at * each, out + (from - start) * each, (to - from) * each, diags);
 }
 
-/* Whether elements that follow each other in a box follow each other in the piece, too. */
+/* Whether elements that follow each other in a slice follow each other in the piece, too. */
 static bool same_rows(
     const tsr_stored *t, const tsr_stored_piece *p, const int64_t *begin, const int64_t *shape) {
   for (int d = 1; d < t->ndim; d++)
@@ -269,7 +270,7 @@ static bool same_rows(
   return p->begin[0] <= begin[0] && begin[0] + shape[0] <= p->begin[0] + p->shape[0];
 }
 
-bool tsr_checkpoint_reader_read_box(
+bool tsr_checkpoint_reader_read_slice(
     tsr_checkpoint_reader *in, const tsr_stored *t, const int64_t *begin, const int64_t *shape,
     int64_t first, int64_t count, void *ret, tsr_diags *diags) {
   int last = t->ndim - 1;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Reading a committed checkpoint: any box of any tensor, with the files' lengths and hashes
+/* Reading a committed checkpoint: any slice of any tensor, with the files' lengths and hashes
  * verified, in constant memory. */
 #ifndef TSR_CHECKPOINT_READER_H
 #define TSR_CHECKPOINT_READER_H
@@ -33,20 +33,20 @@ bool tsr_checkpoint_reader_read(
     bool (*wanted)(void *context, const tsr_stored_piece *piece),
     tsr_checkpoint_reader_portion *portion, void *context, tsr_diags *diags);
 
-/* Elements [first, first + count) of a box of the tensor, row-major in the box, as they are stored;
- * without a look at hashes. */
-bool tsr_checkpoint_reader_read_box(
+/* Elements [first, first + count) of a slice of the tensor, row-major in the slice, as they are
+ * stored; without a look at hashes. */
+bool tsr_checkpoint_reader_read_slice(
     tsr_checkpoint_reader *input, const tsr_stored *tensor, const int64_t *begin,
     const int64_t *shape, int64_t first, int64_t count, void *ret_elements, tsr_diags *diags);
 
 /* Every byte of every file, against its hash. All that differ are named. */
 bool tsr_checkpoint_reader_verify(tsr_checkpoint_reader *input, tsr_diags *diags);
 
-/* Copies what a portion and a local box have in common into the box's memory, which has `dtype`;
- * elements become the nearest of that. */
+/* Copies what a portion and a local slice have in common into the slice's memory, which has
+ * `dtype`; elements become the nearest of that. */
 void tsr_portion_copy(
     const tsr_kernels *kernels, const tsr_stored *tensor, const tsr_stored_piece *piece,
-    int64_t first, int64_t count, const void *elements, const tsr_box *box, tsr_dtype dtype,
-    void *memory);
+    int64_t first, int64_t count, const void *elements, const tsr_tensor_slice *slice,
+    tsr_dtype dtype, void *memory);
 
 #endif

@@ -38,7 +38,7 @@ static bool copy_piece(
   int64_t n = tsr_stored_elements(p->ndim, p->piece), each = tsr_dtype_bytes(p->dtype);
   for (int64_t at = 0; at < n; at += PORTION / each) {
     int64_t count = n - at < PORTION / each ? n - at : PORTION / each;
-    if (!tsr_checkpoint_reader_read_box(in, t, p->begin, p->piece, at, count, portion, diags) ||
+    if (!tsr_checkpoint_reader_read_slice(in, t, p->begin, p->piece, at, count, portion, diags) ||
         !tsr_checkpoint_writer_data(out, portion, (size_t)(count * each), diags))
       return false;
   }
@@ -64,7 +64,7 @@ static bool copy_shard(
   return tsr_checkpoint_writer_end_tensors(out, diags);
 }
 
-/* No more than the tensor with the most rows can be cut into. */
+/* No more than the tensor with the most rows can be split into. */
 static int64_t files_of(const tsr_manifest *m, int64_t shards) {
   int64_t rows = 1;
   for (int i = 0; i < m->tensors_count; i++)

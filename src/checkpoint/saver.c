@@ -19,9 +19,9 @@ static tsr_saver_file *file_of(tsr_saver *s, int rank) {
 }
 
 /* Rows of padding are not kept. */
-static int64_t real_rows(const tsr_box *box, int64_t valid0) {
-  int64_t rows = valid0 - box->offset[0];
-  return rows < 0 ? 0 : rows < box->shape[0] ? rows : box->shape[0];
+static int64_t real_rows(const tsr_tensor_slice *slice, int64_t valid0) {
+  int64_t rows = valid0 - slice->offset[0];
+  return rows < 0 ? 0 : rows < slice->shape[0] ? rows : slice->shape[0];
 }
 
 static void
@@ -29,12 +29,12 @@ plan_part(tsr_saver *s, const tsr_value *v, int64_t valid0, const tsr_part_of_va
   tsr_saver_file *f = file_of(s, part->rank);
   tsr_checkpoint_writer_piece p = {.name = v->name, .dtype = v->dtype, .ndim = v->ndim};
   for (int d = 0; d < v->ndim; d++) {
-    p.shape[d] = part->box.global[d];
-    p.begin[d] = part->box.offset[d];
-    p.piece[d] = part->box.shape[d];
+    p.shape[d] = part->slice.global[d];
+    p.begin[d] = part->slice.offset[d];
+    p.piece[d] = part->slice.shape[d];
   }
   p.shape[0] = valid0;
-  p.piece[0] = real_rows(&part->box, valid0);
+  p.piece[0] = real_rows(&part->slice, valid0);
   if (!p.piece[0]) return;
   tsr_arena_grow(s->arena, (void **)&f->pieces, sizeof p, f->count, &f->capacity);
   tsr_arena_grow(

@@ -21,9 +21,9 @@ void console_print_dumps(const app *a, const setup *s, const prepared *p) {
   if (tsr_options_dump(o, "graph")) tsr_graph_print(p->training.graph, false, &text);
   if (tsr_options_dump(o, "placement")) tsr_graph_print(p->training.placed, true, &text);
   const tsr_programs *programs = &p->training.programs;
-  for (int i = 0; tsr_options_dump(o, "program") && i < programs->order->stages; i++)
+  for (int i = 0; tsr_options_dump(o, "program") && i < programs->pipeline->stages; i++)
     tsr_program_print(programs->of_stage[i], &text);
-  for (int i = 0; tsr_options_dump(o, "memory") && i < programs->order->stages; i++)
+  for (int i = 0; tsr_options_dump(o, "memory") && i < programs->pipeline->stages; i++)
     tsr_program_print_memory(programs->of_stage[i], &text);
   console_print(&text);
 }

@@ -63,7 +63,7 @@ static void add_config(const tsr_config *config, tsr_text *text) {
 static void add_plan(const setup *s, const tsr_compiled *compiled, tsr_text *text) {
   const tsr_compute *c = &s->compute;
   tsr_text_add(text, "kernels %s\n", c->arch);
-  for (int i = 0; compiled->placed && i < compiled->programs.order->stages; i++)
+  for (int i = 0; compiled->placed && i < compiled->programs.pipeline->stages; i++)
     tsr_program_print(compiled->programs.of_stage[i], text);
 }
 

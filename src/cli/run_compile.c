@@ -71,10 +71,10 @@ static bool compile(app *a, const setup *s, prepared *p) {
   p->has_read_model = true;
   if (!tsr_compile(a->arena, &o, TSR_COMPILE_TRAIN, &p->training, a->diags)) return false;
   if (p->training.graph->loss < 0) return true;
-  o.cut = &p->training.cut;
-  o.cut_of = p->training.graph;
+  o.split = &p->training.split;
+  o.split_of = p->training.graph;
   o.placed_of = p->training.placed;
-  o.order_of_training = p->training.programs.order;
+  o.training_pipeline = p->training.programs.pipeline;
   const tsr_config_training *t = &s->config->training;
   bool evaluates = t->eval_every && t->validation_fraction > 0;
   bool samples = (p->has_data || !trains(a)) && t->sample_tokens && p->training.has_logits;

@@ -110,8 +110,8 @@ static bool load_config(trained_model *m) {
 static void fit_units(trained_model *m) {
   const int *size = m->setup.parallel->size;
   tsr_config_numerics *n = &m->setup.config->numerics;
-  int cuts = size[TSR_CP] * (m->setup.config->device.enable_sp ? size[TSR_TP] : 1);
-  bool tp = n->units_tp % size[TSR_TP], sequence = n->units_sequence % cuts;
+  int splits = size[TSR_CP] * (m->setup.config->device.enable_sp ? size[TSR_TP] : 1);
+  bool tp = n->units_tp % size[TSR_TP], sequence = n->units_sequence % splits;
   if (m->keeps_units) return;
   if (tp) n->units_tp = 0;
   if (sequence) n->units_sequence = 0;

@@ -48,7 +48,8 @@ tsr_algorithm_library_sum(tsr_arena *arena, const tsr_collective_request *reques
  * tsr_collective. A reduce_scatter whose slices are several members' each is the tree's. */
 bool tsr_algorithm_has_library_sum(tsr_op op, int groups, int64_t elements);
 /* Whether a devices' library can: a reduce_scatter's blocks, one a process in the group's order,
- * have to lie one after the other; `outer`: what the dimensions before the one that is cut have. */
+ * have to lie one after the other; `outer`: what the dimensions before the one that is split
+ * have. */
 bool tsr_algorithm_has_device_library_sum(tsr_op op, int groups, int64_t outer, bool one_each);
 
 /* The right one of all these. */

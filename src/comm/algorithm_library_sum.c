@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* One round with all of the tensor at once: the library cuts it as it likes. It begins when the
+/* One round with all of the tensor at once: the library splits it as it likes. It begins when the
  * collective does, because a group's sums must begin in the same order everywhere. */
 #include "base/tree.h"
 #include "comm/algorithm.h"

@@ -158,23 +158,23 @@ static side side_of_place(const tsr_step_buffers *b, const tsr_chunk *c, int pla
   return (side){place_address(b, c, place, 0), tsr_view_contiguous(c->end)};
 }
 
-/* A box of (several big pieces, runs of each, elements of a run): where both sides have the runs of
- * `rows`, and the other one's are these or several of them. */
+/* A slice of (several big pieces, runs of each, elements of a run): where both sides have the runs
+ * of `rows`, and the other one's are these or several of them. */
 typedef struct {
   int64_t big; /* elements */
   int64_t shape[3];
-} box;
+} slice;
 
-static box find_box(const tsr_view *rows, const tsr_view *other, int64_t i, int64_t end) {
+static slice find_slice(const tsr_view *rows, const tsr_view *other, int64_t i, int64_t end) {
   int64_t left = end - i, big = rows->inner > 1 ? rows->run * rows->inner : other->run;
   if (i % big == 0 && left >= big && big % rows->run == 0)
-    return (box){big, {left / big, big / rows->run, rows->run}};
+    return (slice){big, {left / big, big / rows->run, rows->run}};
   int64_t joined = smaller(left, tsr_view_left(other, i));
-  if (rows->inner > 1 || i % rows->run || joined < rows->run) return (box){0};
-  return (box){joined / rows->run * rows->run, {1, joined / rows->run, rows->run}};
+  if (rows->inner > 1 || i % rows->run || joined < rows->run) return (slice){0};
+  return (slice){joined / rows->run * rows->run, {1, joined / rows->run, rows->run}};
 }
 
-static void find_strides(const tsr_view *v, const box *x, int64_t *ret) {
+static void find_strides(const tsr_view *v, const slice *x, int64_t *ret) {
   bool runs = v->run == x->shape[2], rows = runs && v->inner > 1;
   ret[0] = rows ? v->outer_step : x->shape[1] * (runs ? v->outer_step : x->shape[2]);
   if (!runs && v->run == x->big) ret[0] = v->outer_step;
@@ -191,7 +191,7 @@ move_range(const tsr_device *d, int64_t element, side to, side from, int64_t beg
     char *y = to.base + tsr_view_place(&to.view, i) * element;
     const char *x = from.base + tsr_view_place(&from.view, i) * element;
     n = smaller(smaller(end - i, tsr_view_left(other, i)), tsr_view_left(rows, i));
-    box whole = find_box(rows, other, i, end);
+    slice whole = find_slice(rows, other, i, end);
     if (whole.shape[0] * whole.shape[1] > 1) {
       int64_t x_step[3], y_step[3];
       find_strides(&from.view, &whole, x_step);

@@ -77,7 +77,7 @@ static bool is_first_target(const tsr_layout *l, const tsr_sum_slices *s, int me
 }
 
 /* A slice in equal pieces among the processes that get it; *next: per process, of `pieces`. */
-static void cut_slice(
+static void split_slice(
     const tsr_layout *l, const tsr_sum_slices *s, int slice, int64_t chunk, int64_t alignment,
     const int *begin, int *next, tsr_sum_piece *pieces) {
   int64_t at = 0;
@@ -110,5 +110,5 @@ void tsr_sum_layout_find_pieces(
   ret->pieces_count = begin[l->processes];
   ret->pieces = tsr_arena_array(arena, tsr_sum_piece, ret->pieces_count + 1);
   for (int slice = 0; slice < s->count; slice++)
-    cut_slice(l, s, slice, chunk, alignment, begin, next, ret->pieces);
+    split_slice(l, s, slice, chunk, alignment, begin, next, ret->pieces);
 }

@@ -25,7 +25,7 @@ typedef struct {
 
 /* Only parts and spans. */
 void tsr_sum_layout_find_nodes(tsr_arena *arena, const tsr_layout *l, tsr_sum_layout *ret);
-/* Then pieces, of chunks of so many elements, cut at multiples of `alignment` elements. */
+/* Then pieces, of chunks of so many elements, split at multiples of `alignment` elements. */
 void tsr_sum_layout_find_pieces(
     tsr_arena *arena, const tsr_layout *l, const tsr_sum_slices *slices, int64_t chunk,
     int64_t alignment, tsr_sum_layout *layout);

@@ -183,7 +183,7 @@ typedef struct {
 typedef struct {
   const char *schedule;      /* as it is written: "1f1b", "ZB-H1", "file:PATH" */
   const char *schedule_file; /* that PATH, found as other YAML paths are; NULL: a named order */
-  int64_t virtual_stages;    /* 0: one, or two where the order needs them */
+  int64_t virtual_stages;    /* 0: one, or two where the schedule needs them */
   const tsr_config_stage *stages;
   int stages_count; /* 0: not given */
   const int *blocks_per_rank;

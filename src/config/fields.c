@@ -90,7 +90,7 @@ static const tsr_field_choice partitions[] = {
      "an owner for each whole parameter, by its name's hash (owner_hash); "
      "dimension splits every parameter over dp"},
     {"flat", 2,
-     "one flat array of all parameters, cut into equal parts (flat); dimension splits "
+     "one flat array of all parameters, split into equal parts (flat); dimension splits "
      "every parameter over dp"},
     {0}};
 static const tsr_field_choice sockets[] = {{"mpi", 0}, {"fabric", 1}, {0}};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Pipelines: where stages begin, how many blocks each has, the word for their order, and tt-train's
- * multihost_config, which says the same in other words. */
+/* Pipelines: where stages begin, how many blocks each has, the name of their schedule, and
+ * tt-train's multihost_config, which says the same in other words. */
 #include "config/config_internal.h"
 #include <ctype.h>
 #include <string.h>
@@ -191,7 +191,7 @@ static void resolve_multihost(tsr_loader *l) {
   check_blocks(l);
 }
 
-/* --- the order --- */
+/* --- the schedule --- */
 
 /* Whether they differ only in capitals, '-' and '_'. */
 static bool is_spelling(const char *a, const char *b) {
@@ -225,8 +225,7 @@ static void resolve_schedule(tsr_loader *l) {
   for (int i = 0; i < 2; i++)
     if (is_spelling(p->schedule, others[i])) return;
   tsr_diag_error(
-      l->diags, node->location, "unknown order of a pipeline: %s",
-      tsr_yaml_describe(l->arena, node));
+      l->diags, node->location, "unknown pipeline schedule: %s", tsr_yaml_describe(l->arena, node));
   tsr_diag_nearest(l->diags, p->schedule, names, 6);
 }
 

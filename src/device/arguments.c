@@ -50,13 +50,13 @@ tsr_attention tsr_attention_of(const tsr_task_call *c) {
   tsr_attention a = attention_sizes(c);
   if (!c->rank) return a;
   const tsr_tensor *q = &c->task->inputs[tsr_attention_inputs_of(c->task->op).q];
-  tsr_box box = tsr_operand_sample_box(c, q);
-  a.batch_offset = box.offset[0];
-  a.head_offset = box.offset[2] / a.D;
-  a.heads_global = box.global[2] / a.D;
+  tsr_tensor_slice slice = tsr_operand_sample_slice(c, q);
+  a.batch_offset = slice.offset[0];
+  a.head_offset = slice.offset[2] / a.D;
+  a.heads_global = slice.global[2] / a.D;
   if (tsr_operand_is_zigzag(c, q, 2)) {
-    tsr_box run = tsr_operand_run_box(c, q, &box, 2, 0),
-            next = tsr_operand_run_box(c, q, &box, 2, 1);
+    tsr_tensor_slice run = tsr_operand_run_slice(c, q, &slice, 2, 0),
+                     next = tsr_operand_run_slice(c, q, &slice, 2, 1);
     a.head_offset = run.offset[2] / a.D;
     a.head_gap = (next.offset[2] - run.offset[2] - run.shape[2]) / a.D;
   }

@@ -145,7 +145,7 @@ typedef struct tsr_graph {
   int block, of;        /* what nodes are stamped with as they are added */
 } tsr_graph;
 
-/* The axis over which an op moves or cuts a tensor, or -1. */
+/* The axis over which an op moves or splits a tensor, or -1. */
 static inline int tsr_node_axis(const tsr_node *n) {
   return tsr_op_moves(n->op) ? (int)n->attr.move.axis : -1;
 }

@@ -322,7 +322,8 @@ static const char *infer_like_last(const inference *i) {
   return NULL;
 }
 
-/* dp may split a gradient (ZeRO), and cp that of a table of positions: both cut between pieces. */
+/* dp may split a gradient (ZeRO), and cp that of a table of positions: both split between
+ * pieces. */
 static const char *infer_norm_stats(const inference *i) {
   int64_t batch = i->graph->units.batch > 1 ? i->graph->units.batch : 1;
   int64_t sequence = i->graph->units.sequence > 1 ? i->graph->units.sequence : 1, pieces = batch;

@@ -13,17 +13,17 @@ typedef enum {
 
 /* What passes need to know of an op beside its rules. */
 enum tsr_op_facts {
-  TSR_FACT_INTERNAL = 1,     /* made by short forms and passes; a graph file cannot call it */
-  TSR_FACT_LOSS = 2,         /* gives one number, and autodiff can begin there */
-  TSR_FACT_RANDOM = 4,       /* may draw other numbers for every microbatch */
-  TSR_FACT_MATMUL = 8,       /* sums over a dimension of its own, not over rows */
-  TSR_FACT_GRADIENT = 16,    /* its result is (part of) a parameter's gradient */
-  TSR_FACT_SUMMANDS = 32,    /* treats every summand alike, so units may stay apart through it */
-  TSR_FACT_COLLECTIVE = 64,  /* moves data between the members of the axis in its attributes */
-  TSR_FACT_LOCAL_CUT = 128,  /* takes a rank's part along that axis, without moving data */
-  TSR_FACT_EVERYWHERE = 256, /* every stage of a pipeline runs it, on the inputs that it has */
-  TSR_FACT_SIZED = 512,      /* the device says how large its first output is */
-  TSR_FACT_ADDS = 1024,      /* its first output is its last input's bytes, where it has that one */
+  TSR_FACT_INTERNAL = 1,      /* made by short forms and passes; a graph file cannot call it */
+  TSR_FACT_LOSS = 2,          /* gives one number, and autodiff can begin there */
+  TSR_FACT_RANDOM = 4,        /* may draw other numbers for every microbatch */
+  TSR_FACT_MATMUL = 8,        /* sums over a dimension of its own, not over rows */
+  TSR_FACT_GRADIENT = 16,     /* its result is (part of) a parameter's gradient */
+  TSR_FACT_SUMMANDS = 32,     /* treats every summand alike, so units may stay apart through it */
+  TSR_FACT_COLLECTIVE = 64,   /* moves data between the members of the axis in its attributes */
+  TSR_FACT_LOCAL_SPLIT = 128, /* takes a rank's part along that axis, without moving data */
+  TSR_FACT_EVERYWHERE = 256,  /* every stage of a pipeline runs it, on the inputs that it has */
+  TSR_FACT_SIZED = 512,       /* the device says how large its first output is */
+  TSR_FACT_ADDS = 1024, /* its first output is its last input's bytes, where it has that one */
   TSR_FACT_KEEPS_DTYPE = 2048, /* its result has its input's dtype, whatever that is */
   TSR_FACT_WIDE = 4096,        /* reads and gives f32 in every precision */
   TSR_FACT_STATISTICS = 8192,  /* outputs after the first are numbers for its gradient, in f32 */
@@ -39,9 +39,9 @@ enum tsr_op_facts {
   TSR_FACT_ATTENTION = 1048576 /* attention or a part of it; its attributes begin with head_dim */
 };
 unsigned tsr_op_facts(tsr_op op);
-/* Whether an op moves or cuts a tensor over the axis in its attributes. */
+/* Whether an op moves or splits a tensor over the axis in its attributes. */
 static inline bool tsr_op_moves(tsr_op op) {
-  return tsr_op_facts(op) & (TSR_FACT_COLLECTIVE | TSR_FACT_LOCAL_CUT);
+  return tsr_op_facts(op) & (TSR_FACT_COLLECTIVE | TSR_FACT_LOCAL_SPLIT);
 }
 /* The input that an op reads for its shape alone, or -1. */
 static inline int tsr_op_shape_input(tsr_op op, int inputs_count) {

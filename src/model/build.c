@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* needs: a model's map and its graph file. gives: the Graph and the sizes that the trainer needs.
- */
+/* requires: a model's map and its graph file. produces: the Graph and the sizes that the trainer
+ * needs. */
 #include "model/build.h"
 #include <assert.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* needs: the calls written out. gives: the Graph, with only what its outputs need. */
+/* requires: the calls written out. produces: the Graph, with only what its outputs need. */
 #include "model/build.h"
 #include <stdlib.h>
 #include <string.h>

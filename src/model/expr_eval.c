@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* needs: an expression and the names it may use. gives: a number, word, list or term. */
+/* requires: an expression and the names it may use. produces: a number, word, list or term. */
 #include "model/expr.h"
 #include <math.h>
 #include <string.h>

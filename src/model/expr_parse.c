@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* needs: a YAML scalar. gives: an expression tree with the place of every part. */
+/* requires: a YAML scalar. produces: an expression tree with the place of every part. */
 #include "model/expr.h"
 #include <ctype.h>
 #include <math.h>

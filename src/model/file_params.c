@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* needs: the `inputs:`, `parameters:` and `tensors:` maps. gives: their declarations. */
+/* requires: the `inputs:`, `parameters:` and `tensors:` maps. produces: their declarations. */
 #include "model/graph_file.h"
 #include <string.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* needs: the YAML of a graph file. gives: its parts; the sections with more to them are in
+/* requires: the YAML of a graph file. produces: its parts; the sections with more to them are in
  * file_*.c. */
 #include "model/graph_file.h"
 #include <string.h>

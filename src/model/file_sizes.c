@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* needs: the `sizes:` map. gives: each size's kind, default and limits. */
+/* requires: the `sizes:` map. produces: each size's kind, default and limits. */
 #include "model/graph_file.h"
 #include <math.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* needs: a `graph:` list. gives: its statements, with calls of known ops and blocks only. */
+/* requires: a `graph:` list. produces: its statements, with calls of known ops and blocks only. */
 #include "model/graph_file.h"
 #include <string.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* needs: a graph file and all sizes. gives: its calls written out one after the other, repeats and
- * blocks copied, names resolved, attributes evaluated, parameters made. */
+/* requires: a graph file and all sizes. produces: its calls written out one after the other,
+ * repeats and blocks copied, names resolved, attributes evaluated, parameters made. */
 #include "model/build.h"
 #include <math.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* needs: a configuration. gives: its model's graph, from the shipped folder, the user's file or the
- * training file itself. */
+/* requires: a configuration. produces: its model's graph, from the shipped folder, the user's file
+ * or the training file itself. */
 #include "model/model.h"
 #include "base/file_ops.h"
 #include "base/file_read.h"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* needs: a parameter's declaration, sizes and loop variables. gives: the graph's parameter. */
+/* requires: a parameter's declaration, sizes and loop variables. produces: the graph's
+ * parameter. */
 #include "model/build.h"
 #include <string.h>
 

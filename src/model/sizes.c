@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* needs: size declarations and the user's model map. gives: every size's value. */
+/* requires: size declarations and the user's model map. produces: every size's value. */
 #include "base/text.h"
 #include "config/fields.h"
 #include "model/build.h"

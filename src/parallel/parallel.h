@@ -24,7 +24,7 @@ typedef struct tsr_parallel {
   const int *device_ids;    /* per rank, or NULL: 0..ranks-1 */
   bool fsdp;                /* dp shards parameters, gradients and state */
   int fsdp_size;            /* ranks of one shard group; 1 without fsdp */
-  int64_t microbatches;     /* of a step: accumulated ones, each cut for the pipeline */
+  int64_t microbatches;     /* of a step: accumulated ones, each split for the pipeline */
   int64_t batch_size;       /* global samples of a microbatch */
   int64_t batch_size_local; /* of them, a rank's */
 } tsr_parallel;

@@ -50,23 +50,23 @@ bool tsr_mesh_rule_axis_names(const tsr_config *config, tsr_diags *diags) {
   return good;
 }
 
-/* A pipeline cuts what each rank has of the batch into microbatches. */
+/* A pipeline splits what each rank has of the batch into microbatches. */
 static bool rule_microbatches(const tsr_config *config, tsr_parallel *p, tsr_diags *diags) {
-  int64_t cuts = config->schedule.pipeline_microbatches, local = p->batch_size_local, below = 1;
-  if (cuts <= 1) return true;
-  p->microbatches *= cuts;
-  p->batch_size /= cuts;
-  p->batch_size_local /= cuts;
-  if (local % cuts == 0) return true;
+  int64_t splits = config->schedule.pipeline_microbatches, local = p->batch_size_local, below = 1;
+  if (splits <= 1) return true;
+  p->microbatches *= splits;
+  p->batch_size /= splits;
+  p->batch_size_local /= splits;
+  if (local % splits == 0) return true;
   tsr_diag_error(
       diags, tsr_config_location(config, "schedule.pipeline_microbatches"),
-      "%lld pipeline microbatches do not divide the batch of %lld sample%s a rank", (long long)cuts,
-      (long long)local, local == 1 ? "" : "s");
-  for (int64_t i = 2; i <= local && i < cuts; i++)
+      "%lld pipeline microbatches do not divide the batch of %lld sample%s a rank",
+      (long long)splits, (long long)local, local == 1 ? "" : "s");
+  for (int64_t i = 2; i <= local && i < splits; i++)
     if (local % i == 0) below = i;
   tsr_diag_hint(
       diags, "%lld would; or a batch_size of %lld", (long long)below,
-      (long long)((local / cuts + 1) * cuts * p->size[TSR_DP]));
+      (long long)((local / splits + 1) * splits * p->size[TSR_DP]));
   return false;
 }
 

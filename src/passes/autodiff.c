@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* needs: a forward graph with g->loss
- * gives: backward nodes after the forward ones, accumulation over microbatches, g->grads
- * breaks: nothing; forward nodes keep their indices */
+/* requires: a forward graph with g->loss
+ * produces: backward nodes after the forward ones, accumulation over microbatches, g->grads
+ * invalidates: nothing; forward nodes keep their indices */
 #include "passes/autodiff.h"
 #include "passes/gradient_terms.h"
 #include "passes/passes.h"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* needs: a forward graph of a microbatch, and the same file's graph of all of a step's samples
- * gives: whether they are one but for shapes: where a number or a node depends on `batch`, what the
- *        step computes depends on how it is cut into microbatches, which the recipe does not fix
- * breaks: nothing */
+/* requires: a forward graph of a microbatch, and the same file's graph of all of a step's samples
+ * produces: whether they are one but for shapes: where a number or a node depends on `batch`, what
+ * the step computes depends on how it is split into microbatches, which the recipe does not fix
+ * invalidates: nothing */
 #include "passes/passes.h"
 #include <string.h>
 
@@ -23,8 +23,8 @@ static bool same_param(const tsr_param *a, const tsr_param *b) {
   return tsr_params_match(a, b) && same_init(&a->init, &b->init);
 }
 
-/* A slice along samples is cut where its samples are: its bounds follow their number. */
-static bool is_cut_along_samples(const tsr_graph *a, const tsr_graph *b, const tsr_node *n) {
+/* A slice along samples is split where its samples are: its bounds follow their number. */
+static bool is_split_along_samples(const tsr_graph *a, const tsr_graph *b, const tsr_node *n) {
   int dim = n->attr.slice.dim, x = n->inputs[0];
   return a->values[x].shape[dim] != b->values[x].shape[dim];
 }
@@ -48,7 +48,7 @@ static bool same_node(const tsr_graph *g, const tsr_graph *step, const bool *of_
   for (int k = 0; k < a->inputs_count; k++)
     if (!same_const(g, step, a->inputs[k])) return false;
   if (!of_samples[a->outputs[0]] && !same_weight(g, step, a->outputs[0])) return false;
-  if (a->op == TSR_OP_SLICE && is_cut_along_samples(g, step, a)) return true;
+  if (a->op == TSR_OP_SLICE && is_split_along_samples(g, step, a)) return true;
   return tsr_attrs_equal(a->op, &a->attr, &b->attr);
 }
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-/* needs: a forward graph
- * gives: whether its loss is made of batch units that are computed each by itself; what mixes them
- *        is a softmax over the batch, or a product of samples with samples
- * breaks: nothing
+/* requires: a forward graph
+ * produces: whether its loss is made of batch units that are computed each by itself; what mixes
+ * them is a softmax over the batch, or a product of samples with samples
+ * invalidates: nothing
  *
- * The batch units of a value lie along a dimension: index i of that is of unit i / stride % size.
- * A reshape keeps which element is whose. Every other op is asked by its placement rule, as if dp
- * split the dimension in which the units lie: what the rule keeps split it computes unit by unit.
- */
+ * The batch units of a value lie along a dimension: index i of that is of unit i / stride % size. A
+ * reshape keeps which element is whose. Every other op is asked by its placement rule, as if dp
+ * split the dimension in which the units lie: what the rule keeps split it computes unit by
+ * unit. */
 #include "passes/placement_rules.h"
 
 /* Of a value: `size` units, of so many indices of the dimension each; 0: it is the same for all. */
@@ -43,7 +43,7 @@ static bool reshape(const tsr_graph *g, const tsr_node *n, units *of) {
   if (!in.size) return true;
   in.stride *= stride_of(&g->values[n->inputs[0]], in.dim);
   in.dim = dim_of(y, in.stride, in.size);
-  if (in.dim < 0) return false; /* dimensions cut them */
+  if (in.dim < 0) return false; /* dimensions split them */
   in.stride /= stride_of(y, in.dim);
   *out = in;
   return true;
@@ -108,7 +108,7 @@ bool tsr_pass_check_mixed(const tsr_graph *g, int64_t count, tsr_diags *diags) {
     return tsr_diag_error(
         diags, n->location,
         n->op == TSR_OP_RESHAPE
-            ? "%s cuts the batch units apart: its bits would depend on the number of microbatches"
+            ? "%s splits the batch units apart: its bits would depend on the number of microbatches"
             : "%s mixes samples of different batch units: its bits would depend on the number of "
               "microbatches",
         tsr_op_title(n->op));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* needs: a forward graph with a loss
- * gives: whether the rows behind a parameter's valid ones stay what they are: no token names them,
- *        and no logit that counts is made of them
- * breaks: nothing
+/* requires: a forward graph with a loss
+ * produces: whether the rows behind a parameter's valid ones stay what they are: no token names
+ * them, and no logit that counts is made of them
+ * invalidates: nothing
  *
  * Those rows make a vocabulary divisible (vocab_padded). Checkpoints leave them out, so that they
  * must not be trained. What is made of them is followed: as rows of a table, and as the last
@@ -41,11 +41,11 @@ static bool pass_shape(const tsr_graph *g, const tsr_node *n, padding in, paddin
     if (matrix) *out = (padding){in.last, in.rows, in.param};
     return matrix || (!in.rows && !moves);
   }
-  const tsr_slice_attrs *cut = &n->attr.slice;
-  int64_t real = in.rows && cut->dim == 0 ? in.rows : in.last && cut->dim == last ? in.last : 0;
+  const tsr_slice_attrs *split = &n->attr.slice;
+  int64_t real = in.rows && split->dim == 0 ? in.rows : in.last && split->dim == last ? in.last : 0;
   if (!real) return true;
-  if (cut->end <= real) *out = (padding){.param = in.param};
-  return cut->end <= real || cut->begin == 0;
+  if (split->end <= real) *out = (padding){.param = in.param};
+  return split->end <= real || split->begin == 0;
 }
 
 /* Finds the padding of a node's first output; false where padded rows would get a gradient. */

@@ -176,9 +176,9 @@ static void grad_transpose(const call *c) {
 }
 
 static void grad_slice(const call *c) {
-  const tsr_slice_attrs *cut = &attr(c)->slice;
-  int64_t size = c->g->values[input(c, 0)].shape[cut->dim];
-  tsr_attrs attrs = {.unslice = {cut->dim, cut->begin, size}};
+  const tsr_slice_attrs *split = &attr(c)->slice;
+  int64_t size = c->g->values[input(c, 0)].shape[split->dim];
+  tsr_attrs attrs = {.unslice = {split->dim, split->begin, size}};
   if (wanted(c, 0)) give(c, 0, add(c, TSR_OP_UNSLICE, 0, 1, &c->dy[0], &attrs));
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* needs: a whole forward graph with stages and `logits`, without loss, before placement
- * gives: the same for new tokens that stand behind others, whose keys and values were kept
- * breaks: indices; the new graph has its own
+/* requires: a whole forward graph with stages and `logits`, without loss, before placement
+ * produces: the same for new tokens that stand behind others, whose keys and values were kept
+ * invalidates: indices; the new graph has its own
  *
  * Which nodes treat every position by itself is what the placement rules know: a graph whose
  * positions are split, one to a part, needs no other part's numbers there. So each node's rule is
@@ -122,7 +122,7 @@ static int value_of(caching *c, int old) {
   return c->map[old];
 }
 
-/* Rows of a table (positions, features), straight from what it was cut out of. */
+/* Rows of a table (positions, features), straight from what it was split out of. */
 static int look_up(caching *c, const tsr_node *n, int table) {
   tsr_attrs attr = {.gather_rows = {.count = c->count}};
   const tsr_value *v = &c->old->values[table];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* needs: gradients (after autodiff)
- * gives: the gradients' norm, clipping, one update a parameter
- * breaks: nothing
+/* requires: gradients (after autodiff)
+ * produces: the gradients' norm, clipping, one update a parameter
+ * invalidates: nothing
  *
  * Each gradient's part of the norm, and where no update waits for the norm each update, needs that
  * gradient alone, so that a schedule may put it right behind it (schedule/sink_updates.c). */

@@ -45,7 +45,7 @@ typedef struct {
 /* After autodiff and stages; of a kind other than none. */
 tsr_graph *tsr_pass_recompute(const tsr_graph *graph, tsr_recomputing how);
 
-/* Where the forward graph is cut: virtual stage i + 1 begins at node first[i]. */
+/* Where the forward graph is split: virtual stage i + 1 begins at node first[i]. */
 typedef struct {
   int count;
   const char **first;
@@ -53,11 +53,11 @@ typedef struct {
   /* NULL: of the graph at hand; else one of which that may lack nodes (dropout, the loss): a stage
    * then begins at the next node that both have */
   const tsr_graph *of;
-} tsr_cut;
+} tsr_stage_split;
 
 /* Gives every node its virtual stage, every parameter its owner: the first stage that uses it.
  * Errors: a node that does not exist, or out of order. */
-bool tsr_pass_stages(tsr_graph *g, const tsr_cut *cut, tsr_diags *diags);
+bool tsr_pass_stages(tsr_graph *g, const tsr_stage_split *split, tsr_diags *diags);
 
 /* Puts the weights' gradients into a section of their own (TSR_WEIGHTS), for orders that run it
  * apart from the rest of the backward pass. */
@@ -100,9 +100,9 @@ bool tsr_pass_cache(
  * batch's `samples`, of which the first `real` are the step's; their sum is the loss. What is made
  * of the loss is gone. After stages, before precision. */
 tsr_graph *tsr_pass_by_sample(const tsr_graph *graph, int64_t samples, int64_t real);
-/* Whether each of the `units` into which the recipe cuts the samples of a forward graph's inputs is
- * computed by itself, up to the loss. Error: an op that mixes them. Its results depend on how many
- * samples are computed at once, so a step of several microbatches cannot have it. */
+/* Whether each of the `units` into which the recipe splits the samples of a forward graph's inputs
+ * is computed by itself, up to the loss. Error: an op that mixes them. Its results depend on how
+ * many samples are computed at once, so a step of several microbatches cannot have it. */
 bool tsr_pass_check_mixed(const tsr_graph *graph, int64_t units, tsr_diags *diags);
 
 /* An error where the graph of a microbatch differs, but for shapes, from that of all of a `step`'s

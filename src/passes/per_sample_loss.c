@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* needs: a forward graph with stages, whose loss is what cross_entropy or mse gives, with
+/* requires: a forward graph with stages, whose loss is what cross_entropy or mse gives, with
  *        collectives behind it or none
- * gives: the same with a number for each sample of the batch
- * breaks: indices; the new graph has its own
+ * produces: the same with a number for each sample of the batch
+ * invalidates: indices; the new graph has its own
  *
  * An evaluation's batch is filled up to what dp divides. A sum over it would depend on how many
  * samples fill it, and on which of them a rank adds first, for not every dp divides the sum's tree.

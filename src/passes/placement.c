@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* needs: a whole graph (forward, backward, updates), sizes and units of the axes
- * gives: a graph in which every value has its placement on every axis and every node's inputs
+/* requires: a whole graph (forward, backward, updates), sizes and units of the axes
+ * produces: a graph in which every value has its placement on every axis and every node's inputs
  *        are what its rule wants, by inserted collectives
- * breaks: indices; the new graph has its own
+ * invalidates: indices; the new graph has its own
  */
 #include "passes/placer.h"
 #include "passes/placement_rules.h"
@@ -28,8 +28,8 @@ static tsr_placement zero_placement(const tsr_placer *p, int param) {
   int blocks = tsr_placement_blocks(shard, p->placing->size[TSR_DP]);
   bool may_turn = q->ndim == 2 && !(tp.kind == TSR_SHARD && tp.dim == other);
   if ((q->shape[dim] % blocks || is_split_by_cp(p, q, dim)) && may_turn) shard.dim = other;
-  bool cut = q->shape[shard.dim] % blocks || is_split_by_cp(p, q, shard.dim);
-  return cut ? tsr_whole : shard;
+  bool split = q->shape[shard.dim] % blocks || is_split_by_cp(p, q, shard.dim);
+  return split ? tsr_whole : shard;
 }
 
 /* Every rank of the axis does the same; only what it keeps is split (ZeRO). */
@@ -132,16 +132,16 @@ static bool is_weight(const tsr_placer *p, int value) {
 static tsr_placement zero_wanted(const tsr_placer *p, int old, const tsr_value *v) {
   tsr_placement wanted = p->wanted[old], cp = v->placement[TSR_CP], tp = v->placement[TSR_TP];
   if (wanted.kind != TSR_SHARD) return wanted;
-  bool cut = (cp.kind == TSR_SHARD && cp.dim == wanted.dim) ||
-             (tp.kind == TSR_SHARD && tp.dim == wanted.dim);
-  return cut ? tsr_whole : wanted;
+  bool split = (cp.kind == TSR_SHARD && cp.dim == wanted.dim) ||
+               (tp.kind == TSR_SHARD && tp.dim == wanted.dim);
+  return split ? tsr_whole : wanted;
 }
 
 /* What a gradient's norm is made of depends on what tp splits of it: what it does without sequence
  * parallelism; nothing where cp splits that dimension. */
 static tsr_placement norm_tp(const tsr_placer *p, int old) {
   tsr_placement tp = p->plain_tp[old];
-  bool splits = tp.kind == TSR_SHARD && !tsr_placer_is_cut_alike(p, p->map[old], TSR_CP, tp);
+  bool splits = tp.kind == TSR_SHARD && !tsr_placer_is_split_alike(p, p->map[old], TSR_CP, tp);
   return splits ? tp : tsr_whole;
 }
 
@@ -288,7 +288,7 @@ ask_plain(tsr_placer *p, const tsr_node *n, const int *inputs, tsr_placement_rul
   for (int i = 0; i < n->inputs_count; i++) {
     bool norm = n->op == TSR_OP_NORM_STATS;
     call->in[i] = norm ? norm_tp(p, n->inputs[i]) : p->plain_tp[n->inputs[i]];
-    bool of_cp = tsr_placer_is_cut_alike(p, inputs[i], TSR_CP, call->in[i]); /* positions */
+    bool of_cp = tsr_placer_is_split_alike(p, inputs[i], TSR_CP, call->in[i]); /* positions */
     bool partial = call->of_weights && call->in[i].kind == TSR_PARTIAL;
     if (of_cp || partial) call->in[i] = tsr_whole;
   }

@@ -64,9 +64,9 @@ static void
 check_dim(tsr_placer *p, const tsr_node *n, const tsr_value *x, int dim, const tsr_placement *out) {
   int first = -1;
   for (int a = 0; a < TSR_AXES; a++) {
-    bool cut = x->placement[a].kind == TSR_SHARD && x->placement[a].dim == dim;
+    bool split = x->placement[a].kind == TSR_SHARD && x->placement[a].dim == dim;
     int64_t units = tsr_placer_units(p, a);
-    if (!cut || out[a].kind != TSR_PARTIAL || units == 1) continue;
+    if (!split || out[a].kind != TSR_PARTIAL || units == 1) continue;
     if (first >= 0 && (first == TSR_DP || n->op == TSR_OP_MATMUL))
       p->ok = tsr_diag_error(
           p->diags, n->location, "%s sums over elements of '%s' that both %s and %s split",

@@ -42,7 +42,7 @@ static tsr_placement over(const call *c, int i, int axis) {
 }
 
 /* What a sum over tp becomes when it is completed: everywhere whole, or with sequence parallelism
- * each rank's slice of the sequence, which is the dimension that the units of cp cut. */
+ * each rank's slice of the sequence, which is the dimension that the units of cp split. */
 static tsr_placement completed(const call *c, int i) {
   tsr_placement positions = over(c, i, TSR_CP);
   bool slice = c->sequence_parallel && c->axis == TSR_TP && ndim(c, i) == 3 &&
@@ -51,7 +51,7 @@ static tsr_placement completed(const call *c, int i) {
 }
 
 /* The dimension of positions that a sum over the rows of (batch, positions, features) keeps apart:
- * the one that cp's units cut, else the second if it is not the batch; -1: none. */
+ * the one that cp's units split, else the second if it is not the batch; -1: none. */
 static int positions_of(const call *c, tsr_placement rows) {
   tsr_placement cp = c->axis == TSR_CP ? rows : over(c, 0, TSR_CP);
   int64_t units = c->g->units.sequence;
@@ -61,8 +61,8 @@ static int positions_of(const call *c, tsr_placement rows) {
 }
 
 /* How many summands a sum over rows keeps apart: one per unit of the dimension that tp or cp
- * splits. Where the recipe cuts the sequence, sums over positions are made of its units whether or
- * not they are split here. */
+ * splits. Where the recipe splits the sequence, sums over positions are made of its units whether
+ * or not they are split here. */
 static int64_t row_units(call *c, tsr_placement rows) {
   const tsr_units *u = &c->g->units;
   if (c->axis != TSR_TP && c->axis != TSR_CP) return 0;
@@ -245,7 +245,7 @@ static tsr_placement rows_of(const call *c) {
   return whole;
 }
 
-/* Every row is for itself, so rows may be split but not cut. */
+/* Every row is for itself, so rows may be split but not split. */
 static void place_rows(call *c) {
   tsr_placement p = rows_of(c);
   if (p.kind != TSR_SHARD) p = completed(c, 0);

@@ -46,7 +46,7 @@ static inline bool tsr_placer_is_partial(const tsr_placer *p, int value, int axi
 }
 /* Whether an axis splits the dimension that another one is to split. */
 static inline bool
-tsr_placer_is_cut_alike(const tsr_placer *p, int value, int axis, tsr_placement to) {
+tsr_placer_is_split_alike(const tsr_placer *p, int value, int axis, tsr_placement to) {
   tsr_placement is = p->g->values[value].placement[axis];
   return to.kind == TSR_SHARD && is.kind == TSR_SHARD && is.dim == to.dim;
 }
@@ -56,7 +56,8 @@ static inline int64_t tsr_placer_units(const tsr_placer *p, int axis) {
   bool several = axis == TSR_DP && p->old->microbatches > 1;
   return p->placing->units[axis] / (several ? p->old->microbatches : 1);
 }
-/* Into how many parts an axis, and where units cut it (tp, cp) those, cut a dimension at least. */
+/* Into how many parts an axis, and where units split it (tp, cp) those, split a dimension at
+ * least. */
 int64_t tsr_placer_parts(const tsr_placing *placing, int axis);
 /* Errors, at the value's place: a dimension that does not divide, or that two axes split. */
 void tsr_placer_check_divides(tsr_placer *p, const tsr_value *v);

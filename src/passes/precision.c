@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* needs: a whole graph with stages, before placement; all its numbers are f32
- * gives: a graph in which what lies between parameters and losses is stored in half precision, on
- * working copies of the parameters; with fp16 a loss scale
- * breaks: indices; the new graph has its own
+/* requires: a whole graph with stages, before placement; all its numbers are f32
+ * produces: a graph in which what lies between parameters and losses is stored in half precision,
+ * on working copies of the parameters; with fp16 a loss scale
+ * invalidates: indices; the new graph has its own
  *
  * (Micikevicius et al., "Mixed precision training", 2018) What is a sum over ranks is the placement
  * pass's matter: it keeps such a sum in f32 until it is complete. */

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* needs: forward and backward nodes with their stages, before placement
- * gives: a graph whose backward pass reads copies of forward nodes, made when it first needs them,
- * instead of what would have been kept
- * breaks: indices; the new graph has its own
+/* requires: forward and backward nodes with their stages, before placement
+ * produces: a graph whose backward pass reads copies of forward nodes, made when it first needs
+ * them, instead of what would have been kept
+ * invalidates: indices; the new graph has its own
  *
  * A block's copies read what the block was given, which is kept, and where a stage begins inside
  * the block what that stage was sent; they draw the same random numbers, since those are a function

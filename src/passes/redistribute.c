@@ -13,10 +13,10 @@ typedef struct tsr_moved {
   tsr_where at;
 } moved;
 
-/* A dimension must divide by the ranks, and where units cut it (tp, cp) by the units. */
+/* A dimension must divide by the ranks, and where units split it (tp, cp) by the units. */
 int64_t tsr_placer_parts(const tsr_placing *p, int axis) {
-  bool cut = axis == TSR_TP || axis == TSR_CP;
-  return cut && p->units[axis] > p->size[axis] ? p->units[axis] : p->size[axis];
+  bool split = axis == TSR_TP || axis == TSR_CP;
+  return split && p->units[axis] > p->size[axis] ? p->units[axis] : p->size[axis];
 }
 
 void tsr_placer_check_divides(tsr_placer *p, const tsr_value *v) {
@@ -33,7 +33,7 @@ void tsr_placer_check_divides(tsr_placer *p, const tsr_value *v) {
             tsr_axis_name(b));
     bool shared = a == TSR_TP && tsr_placement_equal(v->placement[TSR_CP], v->placement[TSR_TP]);
     int members = shared ? p->placing->size[TSR_CP] * p->placing->size[TSR_TP] : 1;
-    if (size % n == 0 && size % members) n = members; /* tp cuts what cp leaves */
+    if (size % n == 0 && size % members) n = members; /* tp splits what cp leaves */
     if (size % n == 0) continue;
     p->ok = tsr_diag_error(
         p->diags, v->location,
@@ -222,19 +222,20 @@ int tsr_placer_redistribute(tsr_placer *p, int value, int axis, tsr_placement to
     return tsr_placer_redistribute(p, value, axis, to, at);
   }
   if (from.kind == TSR_PARTIAL) value = complete_before(p, value, axis, at);
-  if (axis == TSR_DP && tsr_placer_is_cut_alike(p, value, TSR_TP, to)) {
+  if (axis == TSR_DP && tsr_placer_is_split_alike(p, value, TSR_TP, to)) {
     value = tsr_placer_redistribute(p, value, TSR_DP, tsr_whole, at);
     value = tsr_placer_redistribute(p, value, TSR_TP, tsr_whole, at);
     from = tsr_whole;
   }
-  if (axis == TSR_CP && tsr_placer_is_cut_alike(p, value, TSR_TP, to)) /* tp's cut is inside cp's */
+  if (axis == TSR_CP &&
+      tsr_placer_is_split_alike(p, value, TSR_TP, to)) /* tp's split is inside cp's */
     value = tsr_placer_redistribute(p, value, TSR_TP, tsr_whole, at);
   const tsr_placement cp = p->g->values[value].placement[TSR_CP],
                       tp = p->g->values[value].placement[TSR_TP];
   if (axis == TSR_CP && cp.kind == TSR_SHARD &&
-      tsr_placement_equal(cp, tp)) /* tp's cut is inside */
+      tsr_placement_equal(cp, tp)) /* tp's split is inside */
     value = tsr_placer_redistribute(p, value, TSR_TP, tsr_whole, at);
-  if (axis == TSR_DP && tsr_placer_is_cut_alike(p, value, TSR_CP, to))
+  if (axis == TSR_DP && tsr_placer_is_split_alike(p, value, TSR_CP, to))
     value = tsr_placer_redistribute(p, value, TSR_CP, tsr_whole, at);
   if (from.kind == TSR_PARTIAL) at = tsr_placer_home(p, value, at);
   else value = tsr_placer_receive(p, value, at);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* needs: attention's inputs in a graph that is being placed, split over cp along their positions
- * gives: the steps of a ring that make it, and the shifts between them
- * breaks: nothing
+/* requires: attention's inputs in a graph that is being placed, split over cp along their positions
+ * produces: the steps of a ring that make it, and the shifts between them
+ * invalidates: nothing
  *
  * Ring attention (Liu et al. 2023): keys and values go from member to member while queries stay; in
  * the backward pass they go round once more for dq, and then queries and what flows back into them

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/* needs: a graph that is a part of another one (what a model evaluates or generates with), and that
- *        one, both with stages
- * gives: the parameters of the whole one, in its order and on its stages, so that both have one
- *        memory; those that the part does not use, too. An error for one that only the part has, or
- *        that differs
- * breaks: indices of parameters */
+/* requires: a graph that is a part of another one (what a model evaluates or generates with), and
+ * that one, both with stages
+ * produces: the parameters of the whole one, in its order and on its stages, so that both have one
+ * memory; those that the part does not use, too. An error for one that only the part has, or that
+ * differs
+ * invalidates: indices of parameters */
 #include "passes/passes.h"
 #include <string.h>
 

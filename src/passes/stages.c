@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* needs: a whole graph, before placement
- * gives: a virtual stage for every node and parameter
- * breaks: nothing
+/* requires: a whole graph, before placement
+ * produces: a virtual stage for every node and parameter
+ * invalidates: nothing
  *
- * Forward nodes are cut in their order. A backward node belongs to the stage of the forward node
+ * Forward nodes are split in their order. A backward node belongs to the stage of the forward node
  * that it is for, a parameter to the first stage that uses it, an update to its parameter. */
 #include "passes/passes.h"
 #include <string.h>
@@ -20,13 +20,13 @@ static int find_node(const tsr_graph *g, const char *name) {
   return -1;
 }
 
-/* Where a stage begins in a graph that may lack nodes of the one that was cut; -1: nowhere. */
-static int find_first(const tsr_graph *g, const tsr_cut *cut, int stage) {
-  int here = find_node(g, cut->first[stage]), there = -1;
-  if (here >= 0 || !cut->of) return here;
-  there = find_node(cut->of, cut->first[stage]);
-  for (int i = there; i >= 0 && i < cut->of->nodes_count && here < 0; i++)
-    if (cut->of->nodes[i].section <= TSR_FORWARD) here = find_node(g, cut->of->nodes[i].name);
+/* Where a stage begins in a graph that may lack nodes of the one that was split; -1: nowhere. */
+static int find_first(const tsr_graph *g, const tsr_stage_split *split, int stage) {
+  int here = find_node(g, split->first[stage]), there = -1;
+  if (here >= 0 || !split->of) return here;
+  there = find_node(split->of, split->first[stage]);
+  for (int i = there; i >= 0 && i < split->of->nodes_count && here < 0; i++)
+    if (split->of->nodes[i].section <= TSR_FORWARD) here = find_node(g, split->of->nodes[i].name);
   return here < 0 && there >= 0 ? g->nodes_count : here;
 }
 
@@ -37,12 +37,12 @@ static void own(tsr_graph *g, int value, int stage, bool *owned) {
   owned[param] = true;
 }
 
-static void cut_forward(tsr_graph *g, const int *first, int cuts, bool *owned) {
+static void split_forward(tsr_graph *g, const int *first, int splits, bool *owned) {
   int stage = 0;
   for (int i = 0; i < g->nodes_count; i++) {
     tsr_node *n = &g->nodes[i];
     if (n->section > TSR_FORWARD) return;
-    while (stage < cuts && i >= first[stage]) stage++;
+    while (stage < splits && i >= first[stage]) stage++;
     n->stage = stage;
     for (int k = 0; k < n->inputs_count; k++) own(g, n->inputs[k], stage, owned);
   }
@@ -73,22 +73,22 @@ static void follow_inputs(tsr_graph *g) {
     }
 }
 
-bool tsr_pass_stages(tsr_graph *g, const tsr_cut *cut, tsr_diags *diags) {
-  int *first = tsr_arena_array(g->arena, int, cut->count + 1);
+bool tsr_pass_stages(tsr_graph *g, const tsr_stage_split *split, tsr_diags *diags) {
+  int *first = tsr_arena_array(g->arena, int, split->count + 1);
   bool *owned = tsr_arena_array(g->arena, bool, g->params_count + 1), ok = true;
-  for (int i = 0; i < cut->count; i++) {
-    first[i] = find_first(g, cut, i);
+  for (int i = 0; i < split->count; i++) {
+    first[i] = find_first(g, split, i);
     if (first[i] < 0)
       ok = tsr_diag_error(
-          diags, cut->location, "a stage begins at '%s', which the graph does not have",
-          cut->first[i]);
-    else if (i > 0 && first[i] <= first[i - 1] && !cut->of)
+          diags, split->location, "a stage begins at '%s', which the graph does not have",
+          split->first[i]);
+    else if (i > 0 && first[i] <= first[i - 1] && !split->of)
       ok = tsr_diag_error(
-          diags, cut->location, "stage %d begins at '%s', which does not come after '%s'", i + 1,
-          cut->first[i], cut->first[i - 1]);
+          diags, split->location, "stage %d begins at '%s', which does not come after '%s'", i + 1,
+          split->first[i], split->first[i - 1]);
   }
   if (!ok) return false;
-  cut_forward(g, first, cut->count, owned);
+  split_forward(g, first, split->count, owned);
   follow_users(g);
   follow_inputs(g);
   return true;

@@ -41,7 +41,7 @@ static double memory_of_rank(const tsr_report *r) {
 static void advise_strategy(const tsr_report *r, tsr_text *text) {
   double kept = kept_bytes(r->graph), have = memory_of_rank(r);
   const tsr_short_text whole = tsr_text_bytes((int64_t)kept);
-  int64_t samples = r->parallel->batch_size * r->programs->order->microbatches;
+  int64_t samples = r->parallel->batch_size * r->programs->pipeline->microbatches;
   if (r->graph->loss < 0) return;
   if (4 * kept <= have && samples >= r->parallel->ranks) {
     tsr_text_add(
@@ -65,7 +65,7 @@ static void advise_strategy(const tsr_report *r, tsr_text *text) {
 /* ---- what does not fit ---- */
 
 static void advise_memory(const tsr_report *r, tsr_text *text) {
-  int stages = r->programs->order->stages;
+  int stages = r->programs->pipeline->stages;
   double have = memory_of_rank(r);
   tsr_memory m, most = {0};
   for (int s = 0; s < stages; s++) {
@@ -97,26 +97,27 @@ static double bubble_of(int stages, int chunks, int microbatches) {
 }
 
 static void advise_pipeline(const tsr_report *r, tsr_text *text) {
-  const tsr_pipeline *o = r->programs->order;
+  const tsr_pipeline *o = r->programs->pipeline;
   double bubble = 100 * r->estimate->times.bubble, most = 0, sum = 0;
   if (o->stages == 1) return;
   if (bubble > 15 && !o->forward_only)
     tsr_text_add(
         text, "advice: a bubble of %.0f%%: with %d microbatches it would be about %.0f%%%s\n",
         bubble, 2 * o->microbatches, bubble_of(o->stages, o->chunks, 2 * o->microbatches),
-        o->chunks > 1 ? ""
-                      : tsr_arena_printf(
-                            r->graph->arena, ", with order interleaved and 2 chunks about %.0f%%",
-                            bubble_of(o->stages, 2, o->microbatches)));
+        o->chunks > 1
+            ? ""
+            : tsr_arena_printf(
+                  r->graph->arena, ", with schedule interleaved and 2 chunks about %.0f%%",
+                  bubble_of(o->stages, 2, o->microbatches)));
   for (int s = 0; s < o->stages; s++) {
     sum += r->estimate->stages[s].flops;
     if (r->estimate->stages[s].flops > most) most = r->estimate->stages[s].flops;
   }
   if (most * o->stages > 1.1 * sum)
     tsr_text_add(
-        text,
-        "advice: stages are uneven: pipeline.balance: flops, blocks_per_rank or stages by name cut "
-        "the model elsewhere\n");
+        text, "advice: stages are uneven: pipeline.balance: flops, blocks_per_rank or stages by "
+              "name split "
+              "the model elsewhere\n");
 }
 
 void tsr_report_advise(const tsr_report *r, tsr_text *text) {

@@ -30,7 +30,7 @@ tsr_machine_work
 tsr_host_work(const tsr_program *p, const tsr_task *t, int64_t ranks, int threads) {
   tsr_machine_work w = tsr_task_work(p, t);
   if (tsr_op_is_collective(t->op)) {
-    int64_t members = t->axis == TSR_PP ? ranks * p->order->stages : ranks;
+    int64_t members = t->axis == TSR_PP ? ranks * p->pipeline->stages : ranks;
     int64_t groups = members / p->lowering.size[t->axis];
     return (tsr_machine_work){.bytes = w.bytes * (double)members, .calls = (double)groups};
   }
@@ -57,8 +57,8 @@ static double input_seconds(const estimator *x, const tsr_program *p, const tsr_
   const tsr_machine *m = x->o->machine;
   double bytes = 0;
   if (!has_threads(x) || part->section != TSR_FORWARD || part->chunk) return 0;
-  for (int i = 0; i < p->frames_count; i++)
-    if (p->frames[i].segment == TSR_SEGMENT_INPUT) bytes += (double)p->frames[i].bytes;
+  for (int i = 0; i < p->slot_groups_count; i++)
+    if (p->slot_groups[i].segment == TSR_SEGMENT_INPUT) bytes += (double)p->slot_groups[i].bytes;
   return 2 * bytes * (double)x->ranks / (m->memory_bandwidth * m->efficiency_memory);
 }
 
@@ -237,13 +237,14 @@ static void add_part(const estimator *x, int stage, int part, bool last, double 
   s->waits += times * l.waits;
   const tsr_part *p = &l.p->parts[part];
   if (!last)
-    x->costs[p->section - TSR_FORWARD][tsr_pipeline_virtual(l.p->order, stage, p->chunk)] = l.now;
+    x->costs[p->section - TSR_FORWARD][tsr_pipeline_virtual(l.p->pipeline, stage, p->chunk)] =
+        l.now;
 }
 
 /* What an action sends to another stage takes to arrive; the slowest of all actions. */
 static double slowest_send(const estimator *x) {
   double slowest = 0;
-  for (int s = 0; s < x->o->programs->order->stages; s++) {
+  for (int s = 0; s < x->o->programs->pipeline->stages; s++) {
     const tsr_program *p = x->o->programs->of_stage[s];
     for (int k = 0; k < p->parts_count; k++) {
       double sum = 0;
@@ -256,18 +257,18 @@ static double slowest_send(const estimator *x) {
 }
 
 static void time_pipeline(const estimator *x) {
-  const tsr_pipeline *order = x->o->programs->order;
+  const tsr_pipeline *pipeline = x->o->programs->pipeline;
   x->e->costs = (tsr_pipeline_costs){x->costs[0], x->costs[1], x->costs[2], 0};
   if (!has_threads(x)) x->e->costs.send = slowest_send(x);
-  for (int s = 0; s < order->stages; s++) {
+  for (int s = 0; s < pipeline->stages; s++) {
     const tsr_program *p = x->o->programs->of_stage[s];
     for (int k = 0; k < p->parts_count; k++) {
       if (!is_body(&p->parts[k])) continue;
-      add_part(x, s, k, false, order->microbatches - 1);
+      add_part(x, s, k, false, pipeline->microbatches - 1);
       add_part(x, s, k, true, 1);
     }
   }
-  tsr_pipeline_time(x->arena, order, &x->e->costs, &x->e->times);
+  tsr_pipeline_time(x->arena, pipeline, &x->e->costs, &x->e->times);
 }
 
 /* ---- before and after it ---- */
@@ -281,7 +282,7 @@ static bool is_ready(const estimator *x, const lane *lanes, const lane *l, doubl
     return *ret_from >= 0;
   }
   if (t->axis != TSR_PP || !tsr_op_is_collective(t->op)) return true;
-  for (int s = 0; s < l->p->order->stages; s++) {
+  for (int s = 0; s < l->p->pipeline->stages; s++) {
     const lane *other = &lanes[s];
     if (other->at < other->end && other->p->tasks[other->at].node == t->node)
       *ret_from = fmax(*ret_from, other->now);
@@ -297,7 +298,7 @@ static void note_send(const estimator *x, const lane *l) {
 
 /* Does every stage's tasks up to its end; a meeting over pp moves all of its stages at once. */
 static void do_lanes(const estimator *x, lane *lanes) {
-  int stages = x->o->programs->order->stages;
+  int stages = x->o->programs->pipeline->stages;
   for (bool moved = true; moved;) {
     moved = false;
     for (int s = 0; s < stages; s++)
@@ -318,7 +319,7 @@ static void do_lanes(const estimator *x, lane *lanes) {
 
 static void do_parts(const estimator *x, lane *lanes, bool update) {
   for (int i = 0; i < x->o->programs->graph->nodes_count; i++) x->arrives[i] = 0;
-  for (int s = 0; s < x->o->programs->order->stages; s++) {
+  for (int s = 0; s < x->o->programs->pipeline->stages; s++) {
     const tsr_program *p = lanes[s].p;
     const tsr_part *part = &p->parts[update ? p->parts_count - 1 : 0];
     lanes[s].at = part->begin;
@@ -331,7 +332,7 @@ static void do_parts(const estimator *x, lane *lanes, bool update) {
 
 static double latest(const estimator *x, const lane *lanes) {
   double time = 0;
-  for (int s = 0; s < x->o->programs->order->stages; s++) time = fmax(time, lanes[s].now);
+  for (int s = 0; s < x->o->programs->pipeline->stages; s++) time = fmax(time, lanes[s].now);
   return time;
 }
 
@@ -340,11 +341,11 @@ static double latest(const estimator *x, const lane *lanes) {
 static void do_last_runs(const estimator *x, lane *l) {
   const tsr_program *p = l->p;
   const tsr_pipeline_times *times = &x->e->times;
-  int actions = p->order->counts[p->stage];
+  int actions = p->pipeline->counts[p->stage];
   double begin = x->e->before;
   for (int i = 0; i < actions; i++) {
     const tsr_run *run = &p->runs[i + 1];
-    if (run->microbatch != p->order->microbatches - 1) continue;
+    if (run->microbatch != p->pipeline->microbatches - 1) continue;
     l->now = fmax(l->now, begin + times->start[p->stage][i]);
     do_part(x, l, run->part, true);
   }
@@ -358,7 +359,7 @@ static void add_lane(const estimator *x, int stage, const lane *l) {
 }
 
 static void time_ends(const estimator *x) {
-  int stages = x->o->programs->order->stages;
+  int stages = x->o->programs->pipeline->stages;
   lane *lanes = tsr_arena_array(x->arena, lane, stages);
   for (int s = 0; s < stages; s++) lanes[s] = new_lane(x, s);
   do_parts(x, lanes, false);
@@ -379,14 +380,14 @@ static void time_ends(const estimator *x) {
 /* All tasks one after another. */
 static void add_up(const estimator *x) {
   x->e->step = 0;
-  for (int s = 0; s < x->o->programs->order->stages; s++)
+  for (int s = 0; s < x->o->programs->pipeline->stages; s++)
     x->e->step += x->e->stages[s].compute + x->e->stages[s].waits;
 }
 
 static void count_work(const estimator *x) {
   const tsr_programs *programs = x->o->programs;
   double of_dtype[TSR_MACHINE_DTYPES] = {0};
-  for (int s = 0; s < programs->order->stages; s++) {
+  for (int s = 0; s < programs->pipeline->stages; s++) {
     const tsr_program *p = programs->of_stage[s];
     for (int i = 0; i < p->tasks_count; i++) {
       const tsr_task *t = &p->tasks[i];
@@ -402,7 +403,7 @@ static void count_work(const estimator *x) {
 
 static int count_buckets(const tsr_programs *programs) {
   int buckets = 1;
-  for (int s = 0; s < programs->order->stages; s++)
+  for (int s = 0; s < programs->pipeline->stages; s++)
     for (int i = 0; i < programs->of_stage[s]->tasks_count; i++)
       if (programs->of_stage[s]->tasks[i].bucket >= buckets)
         buckets = programs->of_stage[s]->tasks[i].bucket + 1;
@@ -412,7 +413,7 @@ static int count_buckets(const tsr_programs *programs) {
 void tsr_estimate_make(
     tsr_arena *arena, const tsr_estimate_options *options, tsr_estimate *ret_estimate) {
   tsr_estimate *e = ret_estimate;
-  int stages = options->programs->order->stages;
+  int stages = options->programs->pipeline->stages;
   tsr_estimate_options o = *options;
   o.tf32 = o.tf32 && o.machine->flops[TSR_MACHINE_TF32] > 0;
   estimator x = {.arena = arena, .o = &o, .e = e};
@@ -420,7 +421,8 @@ void tsr_estimate_make(
   x.ranks = options->parallel->ranks / stages;
   x.buckets = count_buckets(options->programs);
   for (int k = 0; k <= TSR_ACTION_WEIGHTS; k++)
-    x.costs[k] = tsr_arena_array(arena, double, (size_t)stages * options->programs->order->chunks);
+    x.costs[k] =
+        tsr_arena_array(arena, double, (size_t)stages * options->programs->pipeline->chunks);
   x.arrives = tsr_arena_array(arena, double, options->programs->graph->nodes_count + 1);
   e->devices = has_threads(&x) ? 1 : options->parallel->ranks;
   count_work(&x);
@@ -429,7 +431,7 @@ void tsr_estimate_make(
   if (has_threads(&x)) add_up(&x);
   for (int s = 0; s < stages; s++)
     e->stages[s].idle = fmax(0, e->step - e->stages[s].compute - e->stages[s].waits);
-  e->model = tsr_model_work_of(options->graph, options->programs->order->microbatches);
+  e->model = tsr_model_work_of(options->graph, options->programs->pipeline->microbatches);
   double possible = (double)e->devices * tsr_machine_peak(options->machine, e->dtype) * e->step;
   e->utilization = possible > 0 ? (e->model.products + e->model.attention) / possible : 0;
 }

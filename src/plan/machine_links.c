@@ -19,7 +19,7 @@ typedef struct {
 
 static int64_t largest(int64_t a, int64_t b) { return a > b ? a : b; }
 
-/* Of a group that does not follow the parts (a mesh_shape that cuts through them), the ranks
+/* Of a group that does not follow the parts (a mesh_shape that splits through them), the ranks
  * themselves are the numbers. */
 static numbered number_group(const tsr_machine *m, tsr_machine_group group) {
   int64_t end = group.members * group.stride;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* needs: the YAML of a machine description, or its name. gives: the machine, or every mistake in
- * it.
- */
+/* requires: the YAML of a machine description, or its name. produces: the machine, or every mistake
+ * in it. */
 #include "plan/machine.h"
 #include "base/file_ops.h"
 #include "base/file_read.h"

@@ -121,7 +121,7 @@ static void print_stage(const tsr_memory *m, const char *label, tsr_text *text) 
 }
 
 void tsr_memory_print(const tsr_programs *programs, int count, tsr_text *text) {
-  int stages = programs->order->stages, begin = 0, fullest = 0;
+  int stages = programs->pipeline->stages, begin = 0, fullest = 0;
   tsr_memory first, m, most;
   tsr_text_add(
       text, "  %-7s %10s %10s %10s %11s %11s %11s %11s %10s %20s\n", "stage", "parameters", "state",
@@ -165,13 +165,13 @@ static int find_costliest(const tsr_programs *programs, tsr_plan *ret_plan, doub
   int costliest = 0;
   double sum = 0;
   tsr_plan_make(programs->of_stage[0], ret_plan);
-  for (int s = 0; s < programs->order->stages; s++) {
+  for (int s = 0; s < programs->pipeline->stages; s++) {
     tsr_plan plan;
     tsr_plan_make(programs->of_stage[s], &plan);
     sum += plan.flops;
     if (plan.flops > ret_plan->flops) *ret_plan = plan, costliest = s;
   }
-  *ret_mean = sum / programs->order->stages;
+  *ret_mean = sum / programs->pipeline->stages;
   return costliest;
 }
 
@@ -180,7 +180,7 @@ void tsr_plan_print(
   tsr_plan plan;
   tsr_memory memory;
   double mean;
-  int stages = programs->order->stages, costliest = find_costliest(programs, &plan, &mean);
+  int stages = programs->pipeline->stages, costliest = find_costliest(programs, &plan, &mean);
   tsr_text_add(text, "parameters: %s\n", tsr_text_count(plan.parameters).text);
   if (parallel->ranks == 1) tsr_text_add(text, "memory of the one rank, bytes:\n");
   else

@@ -39,7 +39,7 @@ static void add_groups(const tsr_parallel *p, tsr_text *text) {
 
 static void add_mesh(const tsr_report *r, tsr_text *text) {
   const tsr_parallel *p = r->parallel;
-  const tsr_pipeline *order = r->programs->order;
+  const tsr_pipeline *pipeline = r->programs->pipeline;
   tsr_text_add(text, "mesh: ");
   if (p->ndim) tsr_parallel_topology(p, text);
   tsr_text_add(
@@ -47,12 +47,12 @@ static void add_mesh(const tsr_report *r, tsr_text *text) {
       p->ranks == 1 ? "" : "s");
   add_groups(p, text);
   tsr_text_add(
-      text, "a step: %d microbatch%s of %s sample%s", order->microbatches,
-      order->microbatches == 1 ? "" : "es", tsr_text_count(p->batch_size).text,
+      text, "a step: %d microbatch%s of %s sample%s", pipeline->microbatches,
+      pipeline->microbatches == 1 ? "" : "es", tsr_text_count(p->batch_size).text,
       p->batch_size == 1 ? "" : "s");
-  if (order->stages > 1)
-    tsr_text_add(text, " through %d stages, order %s", order->stages, order->name);
-  if (order->chunks > 1) tsr_text_add(text, " with %d chunks a stage", order->chunks);
+  if (pipeline->stages > 1)
+    tsr_text_add(text, " through %d stages, schedule %s", pipeline->stages, pipeline->name);
+  if (pipeline->chunks > 1) tsr_text_add(text, " with %d chunks a stage", pipeline->chunks);
   tsr_text_add(text, "\n");
 }
 
@@ -61,7 +61,7 @@ static void add_mesh(const tsr_report *r, tsr_text *text) {
 static void add_memory(const tsr_report *r, tsr_text *text) {
   const tsr_machine *m = r->machine;
   int64_t most = 0, all = 0;
-  int stages = r->programs->order->stages;
+  int stages = r->programs->pipeline->stages;
   tsr_text_add(text, "memory of each rank, its work at its fullest:\n");
   tsr_memory_print(r->programs, r->programs_count, text);
   for (int s = 0; s < stages; s++) {
@@ -97,7 +97,7 @@ static void add_stage(
 
 static void add_work(const tsr_report *r, tsr_text *text) {
   const tsr_estimate_stage *stages = r->estimate->stages;
-  int count = r->programs->order->stages, begin = 0, most = 0;
+  int count = r->programs->pipeline->stages, begin = 0, most = 0;
   double sum = 0;
   for (int s = 0; s < count; s++) {
     sum += stages[s].flops;
@@ -158,7 +158,7 @@ static void add_sums(const tsr_report *r, const tsr_estimate_stage *s, tsr_text 
 
 /* Of the stage whose ranks spend the most time on it. */
 static void add_communication(const tsr_report *r, tsr_text *text) {
-  int stages = r->programs->order->stages, most = 0;
+  int stages = r->programs->pipeline->stages, most = 0;
   for (int s = 1; s < stages; s++)
     if (r->estimate->stages[s].communication > r->estimate->stages[most].communication) most = s;
   const tsr_estimate_stage *s = &r->estimate->stages[most];
@@ -177,7 +177,7 @@ static void add_communication(const tsr_report *r, tsr_text *text) {
 
 static void add_shares(const tsr_report *r, tsr_text *text) {
   const tsr_estimate *e = r->estimate;
-  int stages = r->programs->order->stages;
+  int stages = r->programs->pipeline->stages;
   double compute = 0, waits = 0, idle = 0;
   for (int s = 0; s < stages; s++) {
     compute += e->stages[s].compute;
@@ -198,7 +198,7 @@ static void add_shares(const tsr_report *r, tsr_text *text) {
 
 static void add_step(const tsr_report *r, tsr_text *text) {
   const tsr_estimate *e = r->estimate;
-  int stages = r->programs->order->stages;
+  int stages = r->programs->pipeline->stages;
   tsr_text_add(text, "step: %s", seconds_text(e->step).text);
   if (r->machine->threads) tsr_text_add(text, ", all tasks one after another on one host");
   else if (stages > 1)
@@ -258,9 +258,9 @@ void tsr_report_print(const tsr_report *r, tsr_text *text) {
 
 /* The same pipeline in milliseconds. */
 static tsr_pipeline_times in_milliseconds(tsr_arena *arena, const tsr_report *r) {
-  const tsr_pipeline *order = r->programs->order;
+  const tsr_pipeline *pipeline = r->programs->pipeline;
   const tsr_pipeline_costs *costs = &r->estimate->costs;
-  int count = order->stages * order->chunks;
+  int count = pipeline->stages * pipeline->chunks;
   const double *from[] = {costs->forward, costs->backward, costs->weights};
   double *to[3];
   for (int k = 0; k < 3; k++) {
@@ -269,7 +269,7 @@ static tsr_pipeline_times in_milliseconds(tsr_arena *arena, const tsr_report *r)
   }
   tsr_pipeline_costs scaled = {to[0], to[1], to[2], 1e3 * costs->send};
   tsr_pipeline_times times;
-  tsr_pipeline_time(arena, order, &scaled, &times);
+  tsr_pipeline_time(arena, pipeline, &scaled, &times);
   return times;
 }
 
@@ -278,10 +278,10 @@ void tsr_report_gantt(tsr_arena *arena, const tsr_report *r, int columns, tsr_te
   tsr_text_add(
       text, "the pipeline over time, ms%s:\n",
       r->machine->threads ? ", as if each stage had a device of its own" : "");
-  tsr_pipeline_gantt(r->programs->order, &times, columns, text);
+  tsr_pipeline_gantt(r->programs->pipeline, &times, columns, text);
 }
 
 void tsr_report_gantt_svg(tsr_arena *arena, const tsr_report *r, tsr_text *text) {
   tsr_pipeline_times times = in_milliseconds(arena, r);
-  tsr_pipeline_gantt_svg(r->programs->order, &times, text);
+  tsr_pipeline_gantt_svg(r->programs->pipeline, &times, text);
 }

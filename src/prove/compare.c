@@ -43,7 +43,7 @@ static bool writes(const tsr_task *t, int value) {
 /* The last task of a step that writes it: of a parameter its update, not its gathering. */
 static void find_task(const tsr_programs *p, int value, tsr_state_difference *ret) {
   ret->task = -1;
-  for (int s = 0; s < p->order->stages; s++)
+  for (int s = 0; s < p->pipeline->stages; s++)
     for (int t = 0; t < p->of_stage[s]->tasks_count; t++)
       if (writes(&p->of_stage[s]->tasks[t], value)) ret->stage = s, ret->task = t;
 }

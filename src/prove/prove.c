@@ -71,8 +71,8 @@ static void add_sizes(prover *p) {
 
 static void add_runs(prover *p) {
   const tsr_reduced_run *plan = &p->plan;
-  int mesh = plan->mesh.compiled.programs.order->microbatches;
-  int single = plan->single.compiled.programs.order->microbatches;
+  int mesh = plan->mesh.compiled.programs.pipeline->microbatches;
+  int single = plan->single.compiled.programs.pipeline->microbatches;
   tsr_text_add(p->text, "proof: %d steps on ", TSR_PROVE_STEPS);
   tsr_reduced_mesh_print(&plan->shape, p->text);
   if (plan->shape.ranks > 1) tsr_text_add(p->text, ", %lld ranks", (long long)plan->shape.ranks);
@@ -84,7 +84,7 @@ static void add_table(prover *p) {
   const tsr_reduced_run *plan = &p->plan;
   add_runs(p);
   tsr_text_add(p->text, "; on the CPU, with synthetic samples\n");
-  add_line(p->text, "size", "full", "reduced", "cut by, or why it stays");
+  add_line(p->text, "size", "full", "reduced", "split by, or why it stays");
   for (int i = 0; i < plan->shape.count; i++) {
     const tsr_reduced_axis *d = &plan->shape.dims[i];
     add_numbers(p->text, d->name, d->full, d->reduced, d->why);
@@ -139,7 +139,7 @@ static tsr_config *in_microbatches(const prover *p, int64_t microbatches) {
   const tsr_prove_run *single = &p->plan.single;
   tsr_config *c = tsr_arena_alloc(p->request->arena, sizeof *c);
   *c = *single->config;
-  c->training.batch_size *= single->compiled.programs.order->microbatches;
+  c->training.batch_size *= single->compiled.programs.pipeline->microbatches;
   c->training.batch_size /= microbatches;
   c->training.gradient_accumulation_steps = microbatches;
   return c;
@@ -148,7 +148,7 @@ static tsr_config *in_microbatches(const prover *p, int64_t microbatches) {
 /* What both runs can be compared by: gradients always. What a node makes in the last microbatch,
  * where that has the same samples in both, and where no two microbatches are alive at once. */
 static tsr_compile_outputs located(const prover *p) {
-  const tsr_pipeline *mesh = p->plan.mesh.compiled.programs.order;
+  const tsr_pipeline *mesh = p->plan.mesh.compiled.programs.pipeline;
   bool by_microbatch = p->plan.shape.size[TSR_DP] == 1 || p->request->config->zero.stage >= 2;
   bool alike = mesh->microbatches == 1 || (by_microbatch && mesh->stages * mesh->chunks == 1);
   return alike ? TSR_OUTPUTS_VALUES : TSR_OUTPUTS_GRADIENTS;
@@ -160,7 +160,7 @@ static bool locate(prover *p, tsr_state_difference *ret, tsr_state *mesh) {
   const tsr_prove_request *r = p->request;
   tsr_prove_run runs[2];
   tsr_state states[2];
-  int64_t microbatches = p->plan.mesh.compiled.programs.order->microbatches;
+  int64_t microbatches = p->plan.mesh.compiled.programs.pipeline->microbatches;
   tsr_config *configs[2] = {p->plan.mesh.config, in_microbatches(p, microbatches)};
   tsr_diags *ignored = tsr_diags_new(r->arena);
   if (is_half(p)) return false;

@@ -119,7 +119,7 @@ bool tsr_state_run(
   const tsr_programs *programs = &run->compiled.programs;
   *ret = (tsr_state){.graph = run->compiled.placed, .programs = programs};
   stepper s = {.arena = arena, .run = run, .data = data, .state = ret};
-  s.samples = run->compiled.batch * programs->order->microbatches;
+  s.samples = run->compiled.batch * programs->pipeline->microbatches;
   tsr_process_options o = {.parallel = run->parallel, .kernels = cpu->k, .threads = cpu->threads};
   o.seed = run->config->training.seed;
   o.fast = run->config->numerics.policy == TSR_NUMERICS_FAST;

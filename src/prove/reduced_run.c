@@ -18,7 +18,7 @@ typedef struct {
   int kept_count;
   int64_t sequence_units; /* of the full run */
   /* of the reduced one */
-  int64_t accumulation, cuts, rows, batch_units, tp_units, reduced_sequence_units;
+  int64_t accumulation, splits, rows, batch_units, tp_units, reduced_sequence_units;
 } attempt;
 
 static int64_t at_least_1(int64_t n) { return n > 1 ? n : 1; }
@@ -46,22 +46,22 @@ static tsr_reduced_mesh shape_of(const attempt *a) {
  * that every stage frees the memory of one and uses it for another. */
 static int64_t pipeline_microbatches(int64_t m, int64_t stages, int64_t reduced) {
   if (m < stages) return at_least_1(m * reduced / stages);
-  tsr_size_cut cut = {"stages", stages, reduced};
-  return tsr_size_reduce(m, &cut, 1, m >= 2 * stages ? 2 * reduced : reduced);
+  tsr_size_split split = {"stages", stages, reduced};
+  return tsr_size_reduce(m, &split, 1, m >= 2 * stages ? 2 * reduced : reduced);
 }
 
-/* A step's microbatches are accumulation × cuts. */
+/* A step's microbatches are accumulation × splits. */
 static void reduce_microbatches(attempt *a, const tsr_reduced_mesh *shape) {
   const tsr_prove_request *r = a->request;
   int64_t stages = r->parallel->size[TSR_PP], reduced = shape->size[TSR_PP];
   a->accumulation = r->config->training.gradient_accumulation_steps;
-  a->cuts = at_least_1(r->config->schedule.pipeline_microbatches);
+  a->splits = at_least_1(r->config->schedule.pipeline_microbatches);
   if (a->strategy >= KEEP_MICROBATCHES || r->config->pipeline.schedule_file) return;
   if (stages == 1) {
     a->accumulation = tsr_axis_reduce(a->accumulation);
-    a->cuts = tsr_axis_reduce(a->cuts);
-  } else if (a->cuts > 1) {
-    a->cuts = pipeline_microbatches(a->cuts, stages, reduced);
+    a->splits = tsr_axis_reduce(a->splits);
+  } else if (a->splits > 1) {
+    a->splits = pipeline_microbatches(a->splits, stages, reduced);
     a->accumulation = tsr_axis_reduce(a->accumulation);
   } else {
     a->accumulation = pipeline_microbatches(a->accumulation, stages, reduced);
@@ -72,12 +72,12 @@ static void reduce_microbatches(attempt *a, const tsr_reduced_mesh *shape) {
 static void reduce_batch(attempt *a, const tsr_reduced_mesh *shape) {
   const tsr_prove_request *r = a->request;
   const tsr_parallel *p = r->parallel;
-  int64_t blocks = shape->size[TSR_DP] * a->accumulation * a->cuts;
+  int64_t blocks = shape->size[TSR_DP] * a->accumulation * a->splits;
   int64_t each = at_least_1(r->batch_units / (p->size[TSR_DP] * p->microbatches));
-  tsr_size_cut cut = {"batch units", each, each};
+  tsr_size_split split = {"batch units", each, each};
   a->batch_units = each * blocks;
   a->rows = a->strategy >= KEEP_BATCH ? p->batch_size_local
-                                      : tsr_size_reduce(p->batch_size_local, &cut, 1, 1);
+                                      : tsr_size_reduce(p->batch_size_local, &split, 1, 1);
   a->tp_units = r->tp_units / p->size[TSR_TP] * shape->size[TSR_TP];
 }
 
@@ -94,28 +94,30 @@ static void reduce_sequence_units(attempt *a, const tsr_reduced_mesh *shape) {
 
 /* ---- the model ---- */
 
-static tsr_size_cut zero_shards(const tsr_prove_request *r, const tsr_reduced_mesh *shape) {
+static tsr_size_split zero_shards(const tsr_prove_request *r, const tsr_reduced_mesh *shape) {
   const tsr_parallel *p = r->parallel;
   int64_t reduced = shape->size[TSR_DP];
   for (int i = 0; i < shape->count; i++)
     if (!strcmp(shape->dims[i].name, "fsdp")) reduced = shape->dims[i].reduced;
   bool shards = r->config->zero.stage > 0 && p->size[TSR_DP] > 1;
   int64_t full = p->fsdp ? p->fsdp_size : p->size[TSR_DP];
-  return (tsr_size_cut){"ZeRO shards", shards ? full : 1, shards ? reduced : 1};
+  return (tsr_size_split){"ZeRO shards", shards ? full : 1, shards ? reduced : 1};
 }
 
-static tsr_run_cuts cuts_of(const attempt *a, const tsr_reduced_mesh *shape) {
+static tsr_run_splits splits_of(const attempt *a, const tsr_reduced_mesh *shape) {
   const tsr_prove_request *r = a->request;
-  tsr_run_cuts c = {.recompute_every = 1};
+  tsr_run_splits c = {.recompute_every = 1};
   for (int axis = 0; axis < TSR_AXES; axis++)
-    c.axis[axis] = (tsr_size_cut){tsr_axis_name(axis), r->parallel->size[axis], shape->size[axis]};
+    c.axis[axis] =
+        (tsr_size_split){tsr_axis_name(axis), r->parallel->size[axis], shape->size[axis]};
   c.axis[TSR_DP].full = r->batch_units;
   c.axis[TSR_DP].reduced = a->batch_units;
-  c.axis[TSR_TP] = (tsr_size_cut){"tp units", r->tp_units, a->tp_units};
-  c.sequence_units = (tsr_size_cut){"sequence units", a->sequence_units, a->reduced_sequence_units};
+  c.axis[TSR_TP] = (tsr_size_split){"tp units", r->tp_units, a->tp_units};
+  c.sequence_units =
+      (tsr_size_split){"sequence units", a->sequence_units, a->reduced_sequence_units};
   c.zero_shards = zero_shards(r, shape);
-  int64_t chunks = r->training->programs.order->chunks;
-  c.stages = (tsr_size_cut){
+  int64_t chunks = r->training->programs.pipeline->chunks;
+  c.stages = (tsr_size_split){
       "virtual stages", chunks * r->parallel->size[TSR_PP], chunks * shape->size[TSR_PP]};
   if (r->config->schedule.recompute == TSR_RECOMPUTE_FULL)
     c.recompute_every = at_least_1(r->config->schedule.recompute_every);
@@ -134,7 +136,7 @@ static bool reduce_sizes(
   full.vocab_detected = r->training->model->vocab_size;
   tsr_reduced_sizes_request s = {.config = r->config, .model = r->training->model};
   s.full = tsr_compile_model(&full, TSR_COMPILE_TRAIN, r->training->batch);
-  s.cuts = cuts_of(a, shape);
+  s.splits = splits_of(a, shape);
   s.kept = a->kept;
   s.kept_count = a->kept_count;
   return tsr_reduced_sizes_make(r->arena, &s, ret, diags);
@@ -161,9 +163,9 @@ static bool compile_mesh(attempt *a, tsr_reduced_run *plan, tsr_diags *diags) {
   tsr_config *c;
   if (!configure_common(a, plan, &c, diags)) return false;
   tsr_reduced_mesh_apply(&plan->shape, c);
-  c->training.batch_size = a->rows * plan->shape.size[TSR_DP] * a->cuts;
+  c->training.batch_size = a->rows * plan->shape.size[TSR_DP] * a->splits;
   c->training.gradient_accumulation_steps = a->accumulation;
-  c->schedule.pipeline_microbatches = a->cuts;
+  c->schedule.pipeline_microbatches = a->splits;
   return tsr_prove_compile(a->request, c, TSR_OUTPUTS_LOSS, &plan->mesh, diags);
 }
 
@@ -174,7 +176,7 @@ static tsr_compile_outputs reference_outputs(const tsr_config *c) {
 /* The same samples in so many microbatches. */
 static bool
 compile_single(attempt *a, tsr_reduced_run *plan, int64_t microbatches, tsr_diags *diags) {
-  int64_t samples = a->rows * plan->shape.size[TSR_DP] * a->cuts * a->accumulation;
+  int64_t samples = a->rows * plan->shape.size[TSR_DP] * a->splits * a->accumulation;
   tsr_config *c;
   if (!configure_common(a, plan, &c, diags)) return false;
   tsr_reduced_mesh_single(c);
@@ -187,7 +189,7 @@ compile_single(attempt *a, tsr_reduced_run *plan, int64_t microbatches, tsr_diag
 /* One microbatch, so that nothing of the recipe may depend on how many the mesh has. As many as the
  * mesh has where a graph file is of that number of samples alone; or one a unit. */
 static bool compile_reference(attempt *a, tsr_reduced_run *plan, tsr_diags *diags) {
-  int64_t counts[] = {1, a->accumulation * a->cuts, a->batch_units};
+  int64_t counts[] = {1, a->accumulation * a->splits, a->batch_units};
   tsr_diags *first = tsr_diags_new(a->request->arena), *ignored = tsr_diags_new(a->request->arena);
   for (int i = 0; i < 3; i++)
     if (compile_single(a, plan, counts[i], i ? ignored : first)) return true;
@@ -229,17 +231,19 @@ static void add_rows(const attempt *a, tsr_reduced_run *plan) {
   const tsr_config *c = a->request->config;
   const tsr_parallel *p = a->request->parallel;
   int64_t accumulation = c->training.gradient_accumulation_steps;
-  int64_t cuts = at_least_1(c->schedule.pipeline_microbatches);
+  int64_t splits = at_least_1(c->schedule.pipeline_microbatches);
   int64_t dp = plan->shape.size[TSR_DP];
   const char *ratio = "ratio to ranks and microbatches";
-  const char *order = c->pipeline.schedule_file ? "kept: the schedule file" : "";
-  bool pipeline = p->size[TSR_PP] > 1 && !*order;
-  add_row(plan, "batch_size", p->batch_size * cuts, a->rows * dp * a->cuts, "ranks, batch units");
+  const char *kept = c->pipeline.schedule_file ? "kept: the schedule file" : "";
+  bool pipeline = p->size[TSR_PP] > 1 && !*kept;
+  add_row(
+      plan, "batch_size", p->batch_size * splits, a->rows * dp * a->splits, "ranks, batch units");
   if (accumulation > 1)
     add_row(
         plan, "gradient_accumulation_steps", accumulation, a->accumulation,
-        pipeline && cuts == 1 ? "stages" : order);
-  if (cuts > 1) add_row(plan, "pipeline.microbatches", cuts, a->cuts, pipeline ? "stages" : order);
+        pipeline && splits == 1 ? "stages" : kept);
+  if (splits > 1)
+    add_row(plan, "pipeline.microbatches", splits, a->splits, pipeline ? "stages" : kept);
   add_row(plan, "units.batch", a->request->batch_units, a->batch_units, ratio);
   if (a->sequence_units > 1)
     add_row(
@@ -254,7 +258,7 @@ static bool try(attempt *a, tsr_reduced_run *plan, tsr_diags *diags) {
   reduce_batch(a, &plan->shape);
   reduce_sequence_units(a, &plan->shape);
   plan->own_order = tsr_batch_units_have_own_order(
-      a->batch_units, plan->shape.size[TSR_DP], a->accumulation * a->cuts,
+      a->batch_units, plan->shape.size[TSR_DP], a->accumulation * a->splits,
       a->request->config->zero.stage);
   add_rows(a, plan);
   return reduce_sizes(a, &plan->shape, &plan->sizes, diags) && compile_mesh(a, plan, diags) &&

@@ -36,10 +36,10 @@ typedef struct {
 } reducer;
 
 typedef struct {
-  tsr_size_cut *items;
+  tsr_size_split *items;
   int count, capacity;
   int64_t least;
-} cut_list;
+} split_list;
 
 static void resolve(reducer *x, int index);
 
@@ -62,7 +62,7 @@ typedef struct {
   bool found;
 } mention;
 
-/* Through sizes that are computed, but for quotients, which are cut by themselves. */
+/* Through sizes that are computed, but for quotients, which are split by themselves. */
 static void see_name(void *context, const char *name) {
   mention *m = context;
   int i = find_size(m->x, name);
@@ -122,52 +122,53 @@ static void set_reduced(reducer *x, const char *name, int64_t number) {
   assert(n);
   n->value.number = (double)number;
   if (strcmp(name, "vocab_size")) return;
-  int64_t units = x->request->cuts.axis[TSR_TP].reduced;
+  int64_t units = x->request->splits.axis[TSR_TP].reduced;
   set_reduced(x, "vocab_padded", (number + units - 1) / units * units);
 }
 
-/* ---- what cuts a size ---- */
+/* ---- what splits a size ---- */
 
-static void add_cut(reducer *x, cut_list *cuts, tsr_size_cut cut) {
-  if (cut.reduced < 1 || cut.full <= 1) return;
-  for (int i = 0; i < cuts->count; i++) {
-    const tsr_size_cut *c = &cuts->items[i];
-    if (c->full == cut.full && c->reduced == cut.reduced && !strcmp(c->what, cut.what)) return;
+static void add_split(reducer *x, split_list *splits, tsr_size_split split) {
+  if (split.reduced < 1 || split.full <= 1) return;
+  for (int i = 0; i < splits->count; i++) {
+    const tsr_size_split *c = &splits->items[i];
+    if (c->full == split.full && c->reduced == split.reduced && !strcmp(c->what, split.what))
+      return;
   }
   tsr_arena_grow(
-      x->arena, (void **)&cuts->items, sizeof *cuts->items, cuts->count, &cuts->capacity);
-  cuts->items[cuts->count++] = cut;
+      x->arena, (void **)&splits->items, sizeof *splits->items, splits->count, &splits->capacity);
+  splits->items[splits->count++] = split;
 }
 
-static void gather(reducer *x, int index, cut_list *cuts);
+static void gather(reducer *x, int index, split_list *splits);
 
-/* The quotient q = a / b is a size of its own: what cuts q cuts a in parts of b. */
+/* The quotient q = a / b is a size of its own: what splits q splits a in parts of b. */
 static void add_quotient(
-    reducer *x, cut_list *cuts, int quotient, const char *what, int64_t full, int64_t reduced) {
-  cut_list own = {.least = LEAST};
+    reducer *x, split_list *splits, int quotient, const char *what, int64_t full, int64_t reduced) {
+  split_list own = {.least = LEAST};
   int64_t q = full_number(x, x->sizes[quotient].name);
   gather(x, quotient, &own);
   for (int i = 0; i < own.count; i++) {
     const char *text = tsr_arena_printf(x->arena, "%s × %s", what, own.items[i].what);
-    tsr_size_cut both = {text, full * own.items[i].full, reduced * own.items[i].reduced};
-    add_cut(x, cuts, both);
+    tsr_size_split both = {text, full * own.items[i].full, reduced * own.items[i].reduced};
+    add_split(x, splits, both);
   }
   if (q < 1) return;
   int64_t least = reduced * tsr_size_reduce(q, own.items, own.count, own.least < q ? own.least : q);
-  if (least > cuts->least) cuts->least = least;
+  if (least > splits->least) splits->least = least;
 }
 
 /* heads % groups: the heads of a group shrink as the members of a mesh axis do. */
-static void
-add_ratio(reducer *x, cut_list *cuts, int index, const char *what, int64_t full, int64_t reduced) {
+static void add_ratio(
+    reducer *x, split_list *splits, int index, const char *what, int64_t full, int64_t reduced) {
   int64_t n = full_number(x, x->sizes[index].name), ratio = n / full;
   if (n % full || ratio < 2) return;
   int64_t kept = tsr_axis_reduce(ratio);
   const char *text = tsr_arena_printf(x->arena, "%lld × %s", (long long)kept, what);
-  add_cut(x, cuts, (tsr_size_cut){text, n, reduced * kept});
+  add_split(x, splits, (tsr_size_split){text, n, reduced * kept});
 }
 
-static void gather_quotient(reducer *x, int index, const tsr_size_use *u, cut_list *cuts) {
+static void gather_quotient(reducer *x, int index, const tsr_size_use *u, split_list *splits) {
   int64_t full, reduced;
   if (u->owner == index || (u->owner >= 0 && x->sizes[u->owner].given)) return;
   if (depends(x, u->divisor, index, 0)) return;
@@ -178,47 +179,47 @@ static void gather_quotient(reducer *x, int index, const tsr_size_use *u, cut_li
   const char *what = units                                 ? "tp units"
                      : u->divisor->kind == TSR_EXPR_NUMBER ? "factor"
                                                            : u->divisor->text;
-  add_cut(x, cuts, (tsr_size_cut){what, full, reduced});
-  if (u->is_size) add_quotient(x, cuts, u->owner, what, full, reduced);
+  add_split(x, splits, (tsr_size_split){what, full, reduced});
+  if (u->is_size) add_quotient(x, splits, u->owner, what, full, reduced);
   bool names = u->expr->kind == TSR_EXPR_NAME && u->divisor->kind == TSR_EXPR_NAME && !units;
-  if (u->rest && names) add_ratio(x, cuts, index, what, full, reduced);
+  if (u->rest && names) add_ratio(x, splits, index, what, full, reduced);
 }
 
-static void gather(reducer *x, int index, cut_list *cuts) {
-  const tsr_run_cuts *run = &x->request->cuts;
+static void gather(reducer *x, int index, split_list *splits) {
+  const tsr_run_splits *run = &x->request->splits;
   const size *s = &x->sizes[index];
   for (int i = 0; i < x->uses.count; i++) {
     const tsr_size_use *u = &x->uses.items[i];
     if (!mentions(x, u->expr, index)) continue;
-    if (u->kind == TSR_USE_CUT) add_cut(x, cuts, u->cut);
-    if (u->kind == TSR_USE_QUOTIENT) gather_quotient(x, index, u, cuts);
+    if (u->kind == TSR_USE_SPLIT) add_split(x, splits, u->split);
+    if (u->kind == TSR_USE_QUOTIENT) gather_quotient(x, index, u, splits);
   }
   if (s->in_times) {
-    add_cut(x, cuts, run->stages);
+    add_split(x, splits, run->stages);
     int64_t every = run->recompute_every;
-    add_cut(x, cuts, (tsr_size_cut){"recompute_every", every, every});
+    add_split(x, splits, (tsr_size_split){"recompute_every", every, every});
   }
   bool positions = !strcmp(s->name, "sequence") || !strcmp(s->name, "max_sequence_length");
-  if (positions) add_cut(x, cuts, run->sequence_units);
+  if (positions) add_split(x, splits, run->sequence_units);
 }
 
-/* Two sizes of positions are cut alike, so that they stay equal where they are. */
-static void gather_positions(reducer *x, int index, cut_list *cuts) {
+/* Two sizes of positions are split alike, so that they stay equal where they are. */
+static void gather_positions(reducer *x, int index, split_list *splits) {
   int sequence = x->count - 1, longest = find_size(x, "max_sequence_length");
   if (index != sequence && index != longest) return;
-  gather(x, index == sequence && longest >= 0 ? longest : sequence, cuts);
+  gather(x, index == sequence && longest >= 0 ? longest : sequence, splits);
   if (index == sequence) return;
   resolve(x, sequence);
   int64_t reduced = tsr_sizes_get(&x->reduced, "sequence");
   int64_t least = reduced + (full_number(x, "max_sequence_length") > full_number(x, "sequence"));
-  if (reduced && least > cuts->least) cuts->least = least;
+  if (reduced && least > splits->least) splits->least = least;
 }
 
 /* Counts that divide another one say nothing more. */
-static bool is_implied(const cut_list *cuts, int index) {
-  const tsr_size_cut *c = &cuts->items[index];
-  for (int i = 0; i < cuts->count; i++) {
-    const tsr_size_cut *other = &cuts->items[i];
+static bool is_implied(const split_list *splits, int index) {
+  const tsr_size_split *c = &splits->items[index];
+  for (int i = 0; i < splits->count; i++) {
+    const tsr_size_split *other = &splits->items[i];
     bool equal = other->reduced == c->reduced;
     if (!equal && other->reduced % c->reduced == 0) return true;
     if (equal && i < index && (strstr(c->what, "×") || !strcmp(c->what, other->what))) return true;
@@ -226,11 +227,11 @@ static bool is_implied(const cut_list *cuts, int index) {
   return false;
 }
 
-static const char *describe(reducer *x, const cut_list *cuts) {
+static const char *describe(reducer *x, const split_list *splits) {
   tsr_text text = {0};
-  for (int i = 0; i < cuts->count; i++) {
-    const tsr_size_cut *c = &cuts->items[i];
-    if (c->reduced < 2 || text.length > TEXT_BYTES || is_implied(cuts, i)) continue;
+  for (int i = 0; i < splits->count; i++) {
+    const tsr_size_split *c = &splits->items[i];
+    if (c->reduced < 2 || text.length > TEXT_BYTES || is_implied(splits, i)) continue;
     tsr_text_add(&text, "%s%s %lld", text.length ? ", " : "", c->what, (long long)c->reduced);
   }
   const char *copy = tsr_arena_strdup(x->arena, text.data ? text.data : "");
@@ -247,29 +248,29 @@ static void keep(reducer *x, int index, const char *why) {
 static void reduce_list(reducer *x, size *s) {
   const tsr_name *full = entry(&x->full, s->name);
   tsr_name *reduced = entry(&x->reduced, s->name);
-  cut_list cuts = {.least = LEAST};
-  gather(x, (int)(s - x->sizes), &cuts);
+  split_list splits = {.least = LEAST};
+  gather(x, (int)(s - x->sizes), &splits);
   int n = full->value.count;
   double *list = tsr_arena_array(x->arena, double, n + 1);
   for (int i = 0; i < n; i++) {
     int64_t item = (int64_t)full->value.list[i];
     list[i] = (double)tsr_size_reduce(
-        item, cuts.items, cuts.count, item < cuts.least ? item : cuts.least);
+        item, splits.items, splits.count, item < splits.least ? item : splits.least);
   }
   reduced->value.list = list;
-  s->why = describe(x, &cuts);
+  s->why = describe(x, &splits);
 }
 
 static void reduce_number(reducer *x, size *s) {
   int index = (int)(s - x->sizes);
   int64_t full = full_number(x, s->name);
-  cut_list cuts = {.least = s->in_times && !s->in_shape ? LEAST_BLOCKS : LEAST};
-  gather(x, index, &cuts);
-  gather_positions(x, index, &cuts);
-  if (s->decl && s->decl->min > (double)cuts.least) cuts.least = (int64_t)s->decl->min;
-  int64_t least = full < cuts.least ? full : cuts.least;
-  set_reduced(x, s->name, tsr_size_reduce(full, cuts.items, cuts.count, least));
-  s->why = describe(x, &cuts);
+  split_list splits = {.least = s->in_times && !s->in_shape ? LEAST_BLOCKS : LEAST};
+  gather(x, index, &splits);
+  gather_positions(x, index, &splits);
+  if (s->decl && s->decl->min > (double)splits.least) splits.least = (int64_t)s->decl->min;
+  int64_t least = full < splits.least ? full : splits.least;
+  set_reduced(x, s->name, tsr_size_reduce(full, splits.items, splits.count, least));
+  s->why = describe(x, &splits);
 }
 
 /* A window that hides positions hides some of the reduced sequence, too. */
@@ -293,7 +294,7 @@ static void follow(reducer *x, size *s) {
 static void resolve(reducer *x, int index) {
   size *s = &x->sizes[index];
   const tsr_name *full = entry(&x->full, s->name);
-  /* Of two sizes that cut each other the first sees the other one's full value. */
+  /* Of two sizes that split each other the first sees the other one's full value. */
   if (s->progress != UNRESOLVED || !full) return;
   s->progress = RESOLVING;
   bool list = full->value.kind == TSR_EVAL_LIST, number = full->value.kind == TSR_EVAL_NUMBER;
@@ -334,7 +335,7 @@ static void find_roles(reducer *x) {
     const tsr_size_use *u = &x->uses.items[i];
     for (int k = 0; k < x->count; k++) {
       size *s = &x->sizes[k];
-      bool shape = u->kind == TSR_USE_SHAPE || u->kind == TSR_USE_CUT;
+      bool shape = u->kind == TSR_USE_SHAPE || u->kind == TSR_USE_SPLIT;
       if (u->kind == TSR_USE_WINDOW && mentions(x, u->expr, k)) s->in_window = true;
       if (!shape && u->kind != TSR_USE_TIMES) continue;
       if (!mentions(x, u->expr, k)) continue;
@@ -372,11 +373,11 @@ static void start(reducer *x) {
   x->reduced.names = tsr_arena_array(x->arena, tsr_name, x->full.count);
   memcpy(x->reduced.names, x->full.names, sizeof *x->full.names * (size_t)x->full.count);
   tsr_name *units = entry(&x->reduced, "tp_units");
-  if (units) units->value.number = (double)r->cuts.axis[TSR_TP].reduced;
+  if (units) units->value.number = (double)r->splits.axis[TSR_TP].reduced;
   for (int i = 0; i < x->count; i++) x->sizes[i].progress = UNRESOLVED;
   for (int i = 0; i < x->count; i++) {
     size *s = &x->sizes[i];
-    if (r->cuts.fixed_blocks && s->in_times) keep(x, i, r->cuts.fixed_blocks);
+    if (r->splits.fixed_blocks && s->in_times) keep(x, i, r->splits.fixed_blocks);
     for (int k = 0; k < r->kept_count; k++)
       if (!strcmp(r->kept[k].name, s->name)) keep(x, i, r->kept[k].why);
     if (s->kept && s->equated) s->from = NULL;
@@ -446,7 +447,7 @@ bool tsr_reduced_sizes_make(
   x.file = file;
   x.full.arena = arena;
   if (!tsr_sizes_read(&x.full, file, &source, &request->full, diags)) return false;
-  x.uses = tsr_size_uses_find(arena, file, &request->cuts);
+  x.uses = tsr_size_uses_find(arena, file, &request->splits);
   find_sizes(&x);
   find_equations(&x);
   find_roles(&x);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The sizes of a model at reduced size: which counts cut each of them, by the expressions of its
+/* The sizes of a model at reduced size: which counts split each of them, by the expressions of its
  * graph file, and what remains of it. Sizes that are computed from others follow them. */
 #ifndef TSR_PROVE_REDUCED_SIZES_H
 #define TSR_PROVE_REDUCED_SIZES_H
@@ -16,7 +16,7 @@ typedef struct {
   const tsr_config *config;
   tsr_model_options full; /* of the model at full size; vocab_detected is its vocabulary */
   const tsr_model *model; /* at full size */
-  tsr_run_cuts cuts;
+  tsr_run_splits splits;
   const tsr_kept_size *kept;
   int kept_count;
 } tsr_reduced_sizes_request;

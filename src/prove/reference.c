@@ -51,19 +51,19 @@ static int sample_dim(const reference *r, const tsr_node *node) {
 static void
 mask(void *context, const tsr_node *node, int ndim, const int64_t *shape, double *ret_mask) {
   const reference *r = context;
-  tsr_box box = {.ndim = ndim};
+  tsr_tensor_slice slice = {.ndim = ndim};
   int64_t count = 1;
   int samples = sample_dim(r, node);
-  for (int d = 0; d < ndim; d++) count *= box.shape[d] = box.global[d] = shape[d];
+  for (int d = 0; d < ndim; d++) count *= slice.shape[d] = slice.global[d] = shape[d];
   if (samples >= 0) {
-    box.global[samples] *= r->microbatches;
-    box.offset[samples] = r->microbatch * shape[samples];
+    slice.global[samples] *= r->microbatches;
+    slice.offset[samples] = r->microbatch * shape[samples];
   }
   float *ones = tsr_memory_new(sizeof *ones * (size_t)count);
   for (int64_t i = 0; i < count; i++) ones[i] = 1;
   double p = tsr_node_dropout(node);
   uint64_t key = tsr_random_key(r->data->seed, node->stream, 0);
-  r->cpu->k->dropout(ones, ones, (float)p, key, &box, 0, count / shape[ndim - 1]);
+  r->cpu->k->dropout(ones, ones, (float)p, key, &slice, 0, count / shape[ndim - 1]);
   for (int64_t i = 0; i < count; i++) ret_mask[i] = (double)ones[i];
   free(ones);
 }
@@ -197,7 +197,7 @@ bool tsr_reference_compare(
   reference r = {.run = run, .cpu = cpu, .data = &first, .graph = model->graph};
   r.placed = state->graph;
   r.t = tsr_interpreter_new(arena, model->graph);
-  r.microbatches = run->compiled.programs.order->microbatches;
+  r.microbatches = run->compiled.programs.pipeline->microbatches;
   wanted w = compute(arena, &r, state);
   *ret = (tsr_reference_result){.overflows = false};
   compare(&r, state, &w, ret);

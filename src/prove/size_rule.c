@@ -11,35 +11,37 @@ static int64_t greatest_divisor(int64_t a, int64_t b) {
   return a;
 }
 
-int64_t tsr_size_lcm(const tsr_size_cut *cuts, int count) {
+int64_t tsr_size_lcm(const tsr_size_split *splits, int count) {
   int64_t lcm = 1;
   for (int i = 0; i < count; i++)
-    if (__builtin_mul_overflow(lcm / greatest_divisor(lcm, cuts[i].reduced), cuts[i].reduced, &lcm))
+    if (__builtin_mul_overflow(
+            lcm / greatest_divisor(lcm, splits[i].reduced), splits[i].reduced, &lcm))
       return INT64_MAX;
   return lcm;
 }
 
-static bool divides_alike(int64_t full, int64_t n, const tsr_size_cut *c) {
+static bool divides_alike(int64_t full, int64_t n, const tsr_size_split *c) {
   return (full % c->full == 0) == (n % c->reduced == 0);
 }
 
-static bool is_congruent(int64_t full, int64_t n, const tsr_size_cut *c) {
+static bool is_congruent(int64_t full, int64_t n, const tsr_size_split *c) {
   return c->full % c->reduced || full % c->reduced == n % c->reduced;
 }
 
-static bool keeps(int64_t full, int64_t n, const tsr_size_cut *cuts, int count, bool congruent) {
+static bool
+keeps(int64_t full, int64_t n, const tsr_size_split *splits, int count, bool congruent) {
   for (int i = 0; i < count; i++)
-    if (!divides_alike(full, n, &cuts[i]) || (congruent && !is_congruent(full, n, &cuts[i])))
+    if (!divides_alike(full, n, &splits[i]) || (congruent && !is_congruent(full, n, &splits[i])))
       return false;
   return true;
 }
 
 /* All conditions repeat with the period lcm. */
-int64_t tsr_size_reduce(int64_t full, const tsr_size_cut *cuts, int count, int64_t least) {
-  int64_t lcm = tsr_size_lcm(cuts, count), from = lcm > least ? lcm : least;
+int64_t tsr_size_reduce(int64_t full, const tsr_size_split *splits, int count, int64_t least) {
+  int64_t lcm = tsr_size_lcm(splits, count), from = lcm > least ? lcm : least;
   for (int congruent = 1; congruent >= 0; congruent--)
     for (int64_t n = from; n <= full && n - from < lcm; n++)
-      if (keeps(full, n, cuts, count, congruent)) return n;
+      if (keeps(full, n, splits, count, congruent)) return n;
   return full;
 }
 

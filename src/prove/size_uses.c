@@ -5,7 +5,7 @@
 typedef struct {
   tsr_arena *arena;
   const tsr_graph_file *file;
-  const tsr_run_cuts *cuts;
+  const tsr_run_splits *splits;
   tsr_size_uses uses;
 } finder;
 
@@ -37,11 +37,11 @@ void tsr_size_names(const tsr_expr *e, tsr_name_visit *visit, void *context) {
   }
 }
 
-/* A product is cut where its factors are not. Factors that keep their rest by the reduced count
+/* A product is split where its factors are not. Factors that keep their rest by the reduced count
  * give a product that keeps it. */
-static void cut(finder *f, const tsr_expr *expr, tsr_size_cut by) {
+static void split(finder *f, const tsr_expr *expr, tsr_size_split by) {
   if (expr->kind != TSR_EXPR_NAME && by.full % by.reduced == 0) by.full = by.reduced;
-  if (by.full > 1) add(f, TSR_USE_CUT, expr)->cut = by;
+  if (by.full > 1) add(f, TSR_USE_SPLIT, expr)->split = by;
 }
 
 static void find_quotients(finder *f, const tsr_expr *e) {
@@ -81,15 +81,16 @@ static bool find_shape(finder *f, const tsr_expr *shape) {
 /* The dimension of every shard(d) in an expression such as `shard(0) if layer % 2 else replicate`.
  */
 static void
-cut_shards(finder *f, const tsr_expr *placement, const tsr_expr *shape, tsr_size_cut by) {
+split_shards(finder *f, const tsr_expr *placement, const tsr_expr *shape, tsr_size_split by) {
   bool shard = placement->kind == TSR_EXPR_CALL && !strcmp(placement->name, "shard");
-  for (int i = 0; i < placement->count && !shard; i++) cut_shards(f, placement->args[i], shape, by);
+  for (int i = 0; i < placement->count && !shard; i++)
+    split_shards(f, placement->args[i], shape, by);
   if (!shard || placement->count != 1) return;
   const tsr_expr *dim = placement->args[0];
   bool below = dim->kind == TSR_EXPR_UNARY && dim->count == 1;
   int64_t d = (int64_t)(below ? dim->args[0]->number : dim->number);
   if (below) d = shape->count - d;
-  if (d >= 0 && d < shape->count) cut(f, shape->args[d], by);
+  if (d >= 0 && d < shape->count) split(f, shape->args[d], by);
 }
 
 static void find_params(finder *f, const tsr_param_decls *params) {
@@ -97,11 +98,11 @@ static void find_params(finder *f, const tsr_param_decls *params) {
     const tsr_param_decl *p = &params->items[i];
     if (!p->shape || p->shape->kind != TSR_EXPR_LIST) continue;
     f->uses.literal_tensors += find_shape(f, p->shape);
-    for (int d = 0; d < p->shape->count; d++) cut(f, p->shape->args[d], f->cuts->zero_shards);
+    for (int d = 0; d < p->shape->count; d++) split(f, p->shape->args[d], f->splits->zero_shards);
     for (int a = 0; a < TSR_AXES; a++) {
-      if (p->placement[a]) cut_shards(f, p->placement[a], p->shape, f->cuts->axis[a]);
+      if (p->placement[a]) split_shards(f, p->placement[a], p->shape, f->splits->axis[a]);
       else if (p->layout[a].kind == TSR_SHARD && p->layout[a].dim < p->shape->count)
-        cut(f, p->shape->args[p->layout[a].dim], f->cuts->axis[a]);
+        split(f, p->shape->args[p->layout[a].dim], f->splits->axis[a]);
     }
   }
 }
@@ -113,21 +114,21 @@ static void find_inputs(finder *f) {
     f->uses.literal_tensors += find_shape(f, in->shape);
     for (int a = 0; a < TSR_AXES; a++)
       if (in->layout[a].kind == TSR_SHARD && in->layout[a].dim < in->shape->count)
-        cut(f, in->shape->args[in->layout[a].dim], f->cuts->axis[a]);
+        split(f, in->shape->args[in->layout[a].dim], f->splits->axis[a]);
   }
 }
 
 /* ---- statements ---- */
 
 static void find_call(finder *f, const tsr_expr *e) {
-  static const tsr_size_cut halves = {"RoPE halves", 2, 2};
+  static const tsr_size_split halves = {"RoPE halves", 2, 2};
   bool rope = e->kind == TSR_EXPR_CALL && !strcmp(e->name, "rope");
   bool attention = e->kind == TSR_EXPR_CALL && !strcmp(e->name, "attention");
   for (int i = 0; i < e->count; i++) {
     const char *key = e->kind == TSR_EXPR_CALL ? e->keys[i] : NULL;
     if (!key) find_call(f, e->args[i]);
     else if (!strcmp(key, "shape")) find_shape(f, e->args[i]);
-    else if (rope && !strcmp(key, "head_dim")) cut(f, e->args[i], halves);
+    else if (rope && !strcmp(key, "head_dim")) split(f, e->args[i], halves);
     else if (attention && !strcmp(key, "window")) add(f, TSR_USE_WINDOW, e->args[i]);
     if (key) find_quotients(f, e->args[i]);
   }
@@ -145,8 +146,8 @@ static void find_body(finder *f, const tsr_body *body) {
 }
 
 tsr_size_uses
-tsr_size_uses_find(tsr_arena *arena, const tsr_graph_file *file, const tsr_run_cuts *cuts) {
-  finder f = {.arena = arena, .file = file, .cuts = cuts};
+tsr_size_uses_find(tsr_arena *arena, const tsr_graph_file *file, const tsr_run_splits *splits) {
+  finder f = {.arena = arena, .file = file, .splits = splits};
   for (int i = 0; i < file->sizes_count; i++)
     if (file->sizes[i].kind == TSR_SIZE_INTEGER) find_in_default(&f, i);
   for (int i = 0; i < file->checks_count; i++) find_quotients(&f, file->checks[i].that);

@@ -12,7 +12,7 @@ int tsr_peer_of(const tsr_parallel *parallel, const tsr_program *p, const tsr_ta
   bool takes = t->op == TSR_OP_RECEIVE;
   int stage, chunk;
   tsr_pipeline_locate(
-      p->order, takes ? tsr_value_stage(p->graph, n->inputs[0]) : n->stage, &stage, &chunk);
+      p->pipeline, takes ? tsr_value_stage(p->graph, n->inputs[0]) : n->stage, &stage, &chunk);
   return tsr_parallel_member(parallel, rank, TSR_PP, stage);
 }
 

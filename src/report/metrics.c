@@ -69,7 +69,7 @@ static bool cut_behind(const tsr_metrics *metrics, int64_t step) {
   if (fstat(metrics->fd, &info)) return false;
   if (!S_ISREG(info.st_mode)) return true;
   off_t bytes = step > 0 ? bytes_up_to(metrics->fd, step) : 0;
-  return bytes >= 0 && tsr_disk_cut(metrics->fd, bytes);
+  return bytes >= 0 && tsr_disk_truncate(metrics->fd, bytes);
 }
 
 /* Whether these are the first bytes of metrics, as many as there are of them. */
@@ -219,7 +219,7 @@ static cJSON *begin_line(const tsr_metrics *metrics, const char *event) {
 }
 
 static bool cut_part(tsr_metrics *metrics) {
-  if (metrics->part_at >= 0 && !tsr_disk_cut(metrics->fd, metrics->part_at)) return false;
+  if (metrics->part_at >= 0 && !tsr_disk_truncate(metrics->fd, metrics->part_at)) return false;
   metrics->part_at = -1;
   return true;
 }

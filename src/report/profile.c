@@ -15,7 +15,7 @@ typedef struct {
 typedef struct {
   tsr_arena *arena;
   tsr_profile *profile;
-  const tsr_pipeline *order;
+  const tsr_pipeline *pipeline;
   task_facts **facts;             /* per stage */
   int *row_of;                    /* per op and axis: its row + 1 */
   int64_t (*ns)[TSR_EVENT_KINDS]; /* per rank */
@@ -49,15 +49,15 @@ static double flops_of(const tsr_program *p, const tsr_task *t) {
 }
 
 static void find_facts(summing *s) {
-  s->facts = tsr_arena_array(s->arena, task_facts *, s->order->stages);
-  for (int stage = 0; stage < s->order->stages; stage++) {
+  s->facts = tsr_arena_array(s->arena, task_facts *, s->pipeline->stages);
+  for (int stage = 0; stage < s->pipeline->stages; stage++) {
     const tsr_program *p = s->profile->record.programs->of_stage[stage];
     s->facts[stage] = tsr_arena_array(s->arena, task_facts, p->tasks_count);
     for (int k = 0; k < p->parts_count; k++)
       for (int t = p->parts[k].begin; t < p->parts[k].end; t++) {
         task_facts *f = &s->facts[stage][t];
         f->section = (int)p->parts[k].section;
-        f->virtual_stage = tsr_pipeline_virtual(s->order, stage, p->parts[k].chunk);
+        f->virtual_stage = tsr_pipeline_virtual(s->pipeline, stage, p->parts[k].chunk);
         f->flops = flops_of(p, &p->tasks[t]);
         f->bytes = bytes_of(&p->tasks[t]);
       }
@@ -82,8 +82,8 @@ static tsr_profile_op *find_row(summing *s, const tsr_event *e, const tsr_task *
 static int by_seconds(const void *a, const void *b) {
   const tsr_profile_op *x = a, *y = b;
   if (x->seconds != y->seconds) return x->seconds < y->seconds ? 1 : -1;
-  int order = strcmp(x->op, y->op);
-  return order ? order : x->axis - y->axis;
+  int pipeline = strcmp(x->op, y->op);
+  return pipeline ? pipeline : x->axis - y->axis;
 }
 
 static void add_op(summing *s, const tsr_event *e, const tsr_task *t, const task_facts *f) {
@@ -108,7 +108,7 @@ static void add_action(summing *s, const tsr_event *e, const tsr_task *t, const 
   }
   /* an event of inputs does not say for which of the stage's chunks: they count as the first's */
   int section = t ? f->section : (int)TSR_FORWARD;
-  int at = t ? f->virtual_stage : tsr_pipeline_virtual(s->order, stage_of(s, e->rank), 0);
+  int at = t ? f->virtual_stage : tsr_pipeline_virtual(s->pipeline, stage_of(s, e->rank), 0);
   tsr_profile_actions *a = &s->profile->actions[at];
   if (e->background) return;
   if (section == TSR_FORWARD) a->forward += seconds_of(e);
@@ -117,9 +117,9 @@ static void add_action(summing *s, const tsr_event *e, const tsr_task *t, const 
 }
 
 static double bubble_of(
-    const tsr_pipeline *order, const tsr_profile_actions *actions, double send, double *busy) {
+    const tsr_pipeline *pipeline, const tsr_profile_actions *actions, double send, double *busy) {
   tsr_arena *scratch = tsr_arena_new();
-  int stages = order->stages * order->chunks;
+  int stages = pipeline->stages * pipeline->chunks;
   double *of[3];
   for (int k = 0; k < 3; k++) of[k] = tsr_arena_array(scratch, double, stages);
   for (int v = 0; v < stages; v++) {
@@ -129,27 +129,27 @@ static double bubble_of(
   }
   tsr_pipeline_costs costs = {.forward = of[0], .backward = of[1], .weights = of[2], .send = send};
   tsr_pipeline_times times;
-  tsr_pipeline_time(scratch, order, &costs, &times);
-  for (int s = 0; busy && s < order->stages; s++) busy[s] = times.busy[s];
+  tsr_pipeline_time(scratch, pipeline, &costs, &times);
+  for (int s = 0; busy && s < pipeline->stages; s++) busy[s] = times.busy[s];
   double bubble = times.bubble;
   tsr_arena_free(scratch);
   return bubble;
 }
 
-double tsr_profile_even_bubble(const tsr_pipeline *order) {
+double tsr_profile_even_bubble(const tsr_pipeline *pipeline) {
   tsr_arena *scratch = tsr_arena_new();
-  int stages = order->stages * order->chunks;
+  int stages = pipeline->stages * pipeline->chunks;
   tsr_profile_actions *even = tsr_arena_array(scratch, tsr_profile_actions, stages);
   for (int v = 0; v < stages; v++)
-    even[v] = (tsr_profile_actions){1, order->splits_backward ? 1 : 2, 1};
-  double bubble = bubble_of(order, even, 0, NULL);
+    even[v] = (tsr_profile_actions){1, pipeline->splits_backward ? 1 : 2, 1};
+  double bubble = bubble_of(pipeline, even, 0, NULL);
   tsr_arena_free(scratch);
   return bubble;
 }
 
 static void finish_actions(summing *s) {
   tsr_profile *p = s->profile;
-  const tsr_pipeline *o = s->order;
+  const tsr_pipeline *o = s->pipeline;
   double times = (double)p->record.steps_count * o->microbatches * p->record.parallel->ranks /
                  (double)o->stages;
   for (int v = 0; v < o->stages * o->chunks; v++) {
@@ -219,15 +219,15 @@ static void finish_ranks(summing *s) {
 }
 
 void tsr_profile_make(tsr_arena *arena, const tsr_record *record, tsr_profile *p) {
-  const tsr_pipeline *order = record->programs->order;
-  summing s = {.arena = arena, .profile = p, .order = order};
+  const tsr_pipeline *pipeline = record->programs->pipeline;
+  summing s = {.arena = arena, .profile = p, .pipeline = pipeline};
   assert(record->steps_count > 0 && !record->lost);
   *p = (tsr_profile){.record = *record};
   p->ranks = tsr_arena_array(arena, tsr_profile_rank, record->parallel->ranks);
   p->axis_seconds = tsr_arena_array(arena, double, TSR_AXES);
   p->ops = tsr_arena_array(arena, tsr_profile_op, INPUT_ROW + 1);
-  p->actions = tsr_arena_array(arena, tsr_profile_actions, order->stages * order->chunks);
-  p->busy = tsr_arena_array(arena, double, order->stages);
+  p->actions = tsr_arena_array(arena, tsr_profile_actions, pipeline->stages * pipeline->chunks);
+  p->busy = tsr_arena_array(arena, double, pipeline->stages);
   s.row_of = tsr_arena_array(arena, int, INPUT_ROW + 1);
   s.ns = tsr_arena_alloc(arena, sizeof *s.ns * (size_t)record->parallel->ranks);
   find_facts(&s);

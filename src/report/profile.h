@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What `profile` says of recorded steps: where each rank's time went, which ops took it, what the
- * pipeline's order makes of it, and what would help. Nothing here reads a clock, so the same record
- * gives the same text. */
+ * pipeline schedule makes of it, and what would help. Nothing here reads a clock, so the same
+ * record gives the same text. */
 #ifndef TSR_REPORT_PROFILE_H
 #define TSR_REPORT_PROFILE_H
 #include "config/config.h"
@@ -44,7 +44,8 @@ typedef struct {
   tsr_profile_actions *actions; /* per virtual stage */
   double send;                  /* seconds: the mean of what a receive takes */
   double *busy;                 /* per stage: seconds of its actions in a step */
-  double bubble; /* of the order, if each action takes what it took here and every stage has devices
+  double
+      bubble; /* of the schedule, if each action takes what it took here and every stage has devices
                     of its own; 0 without a pipeline */
   double bubble_even; /* the same if all stages were alike and B took twice as long as F (with W: as
                          long) */
@@ -52,8 +53,8 @@ typedef struct {
 
 /* Of a record with at least one step, in which nothing is lost. */
 void tsr_profile_make(tsr_arena *arena, const tsr_record *record, tsr_profile *ret_profile);
-/* The share of an order's time in which stages idle, if all stages are alike (bubble_even). */
-double tsr_profile_even_bubble(const tsr_pipeline *order);
+/* The share of a schedule's time in which stages idle, if all stages are alike (bubble_even). */
+double tsr_profile_even_bubble(const tsr_pipeline *pipeline);
 
 /* The tables: ranks (the first 64), ops (the first 24), pipeline. */
 void tsr_profile_print(const tsr_profile *profile, tsr_text *text);

@@ -11,7 +11,7 @@ typedef struct {
   const tsr_profile *p;
   const tsr_config *config;
   const tsr_parallel *parallel;
-  const tsr_pipeline *order;
+  const tsr_pipeline *pipeline;
   tsr_text *text;
   int count;
 } advising;
@@ -25,9 +25,9 @@ static void begin(advising *a) {
 
 /* The least multiple of the microbatches, by doubling, that leaves little of the bubble. */
 static int enough_microbatches(const advising *a, double *ret_bubble) {
-  const tsr_pipeline *o = a->order;
+  const tsr_pipeline *o = a->pipeline;
   tsr_pipeline_kind kind = tsr_pipeline_find(o->name);
-  if (kind == TSR_ORDERS) return 0; /* an order from a file is of its microbatches alone */
+  if (kind == TSR_ORDERS) return 0; /* a schedule from a file is of its microbatches alone */
   tsr_arena *scratch = tsr_arena_new();
   tsr_diags *ignored = tsr_diags_new(scratch);
   int best = 0;
@@ -43,7 +43,7 @@ static int enough_microbatches(const advising *a, double *ret_bubble) {
 }
 
 static void advise_microbatches(advising *a) {
-  const tsr_pipeline *o = a->order;
+  const tsr_pipeline *o = a->pipeline;
   double left = 0;
   if (o->stages == 1 || a->p->bubble_even < BUBBLE) return;
   begin(a);
@@ -52,30 +52,30 @@ static void advise_microbatches(advising *a) {
       o->microbatches, o->microbatches == 1 ? "" : "es", o->stages, 100 * a->p->bubble_even);
   int more = enough_microbatches(a, &left);
   if (!more) {
-    tsr_text_add(a->text, "an order for more of them, as pipeline.schedule, would leave less\n");
+    tsr_text_add(a->text, "a pipeline.schedule for more of them would leave less\n");
     return;
   }
-  int64_t times = more / o->microbatches, cuts = a->config->schedule.pipeline_microbatches;
-  bool cut = a->parallel->batch_size_local % times == 0;
+  int64_t times = more / o->microbatches, splits = a->config->schedule.pipeline_microbatches;
+  bool split = a->parallel->batch_size_local % times == 0;
   int64_t value =
-      times * (cut ? cuts > 1 ? cuts : 1 : a->config->training.gradient_accumulation_steps);
+      times * (split ? splits > 1 ? splits : 1 : a->config->training.gradient_accumulation_steps);
   tsr_text_add(
       a->text, "%s: %lld would leave %.0f %%%s\n",
-      cut ? "pipeline.microbatches" : "training_config.gradient_accumulation_steps",
-      (long long)value, 100 * left, cut ? "" : ", with a step of more samples");
+      split ? "pipeline.microbatches" : "training_config.gradient_accumulation_steps",
+      (long long)value, 100 * left, split ? "" : ", with a step of more samples");
 }
 
 static void advise_balance(advising *a) {
   const tsr_config_pipeline *c = &a->config->pipeline;
   int most = 0, least = 0;
   double sum = 0;
-  for (int s = 0; s < a->order->stages; s++) {
+  for (int s = 0; s < a->pipeline->stages; s++) {
     sum += a->p->busy[s];
     if (a->p->busy[s] > a->p->busy[most]) most = s;
     if (a->p->busy[s] < a->p->busy[least]) least = s;
   }
-  double skew = sum > 0 ? a->p->busy[most] * a->order->stages / sum : 0;
-  if (a->order->stages == 1 || skew < SKEW) return;
+  double skew = sum > 0 ? a->p->busy[most] * a->pipeline->stages / sum : 0;
+  if (a->pipeline->stages == 1 || skew < SKEW) return;
   begin(a);
   tsr_text_add(
       a->text, "stage %d takes %.2f times as long as the mean of the stages: ", most, skew);
@@ -145,8 +145,8 @@ static void advise_ranks(advising *a) {
   const tsr_config_device *d = &a->config->device;
   int most = -1;
   double most_skew = 0;
-  int each = a->parallel->ranks / a->order->stages;
-  for (int s = 0; s < a->order->stages; s++) {
+  int each = a->parallel->ranks / a->pipeline->stages;
+  for (int s = 0; s < a->pipeline->stages; s++) {
     double sum = 0;
     for (int r = 0; r < a->parallel->ranks; r++)
       if (tsr_parallel_coord(a->parallel, r, TSR_PP) == s) sum += a->p->ranks[r].compute;
@@ -190,7 +190,7 @@ static void advise_threads(advising *a) {
 }
 
 void tsr_profile_advise(const tsr_profile *p, const tsr_config *config, tsr_text *text) {
-  advising a = {p, config, p->record.parallel, p->record.programs->order, text, 0};
+  advising a = {p, config, p->record.parallel, p->record.programs->pipeline, text, 0};
   advise_microbatches(&a);
   advise_balance(&a);
   advise_overlap(&a);

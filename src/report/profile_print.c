@@ -101,7 +101,7 @@ static void print_limits(const tsr_peak_rates *l, tsr_text *text) {
 /* ---- the pipeline ---- */
 
 static void print_stage(const tsr_profile *p, int virtual_stage, tsr_text *text) {
-  const tsr_pipeline *o = p->record.programs->order;
+  const tsr_pipeline *o = p->record.programs->pipeline;
   const tsr_profile_actions *a = &p->actions[virtual_stage];
   int stage, chunk;
   tsr_pipeline_locate(o, virtual_stage, &stage, &chunk);
@@ -113,7 +113,7 @@ static void print_stage(const tsr_profile *p, int virtual_stage, tsr_text *text)
 }
 
 static void print_pipeline(const tsr_profile *p, tsr_text *text) {
-  const tsr_pipeline *o = p->record.programs->order;
+  const tsr_pipeline *o = p->record.programs->pipeline;
   double sum = 0;
   if (o->stages == 1) return;
   tsr_text_add(

@@ -133,7 +133,7 @@ static tsr_group_plan *plan_task(planning *p, const tsr_task_at *at) {
 }
 
 void tsr_executable_plan_collectives(tsr_arena *arena, tsr_executable *b) {
-  int stages = b->programs->order->stages;
+  int stages = b->programs->pipeline->stages;
   planning p = {.arena = arena};
   b->plans = tsr_arena_array(arena, tsr_group_plan **, stages);
   for (int s = 0; s < stages; s++) {

@@ -52,7 +52,7 @@ void tsr_device_wait_for_bucket(const tsr_task_at *at) {
 
 static const tsr_device_communicator *
 communicator_between(const tsr_executable *b, int from, int to) {
-  return communicators_of(b)->of_stages[from * b->programs->order->stages + to];
+  return communicators_of(b)->of_stages[from * b->programs->pipeline->stages + to];
 }
 
 bool tsr_device_has_transfer(const tsr_task_at *at) {
@@ -134,7 +134,8 @@ static bool next_transfer(
     while (at->task < part->end) {
       const tsr_task *t = &p->tasks[at->task++];
       int is_from, is_to;
-      if (t->op != op || (t->last_only && run->microbatch + 1 < p->order->microbatches)) continue;
+      if (t->op != op || (t->last_only && run->microbatch + 1 < p->pipeline->microbatches))
+        continue;
       tsr_task_ends(
           &(tsr_task_at){.executable = (tsr_executable *)b, .program = p, .task = t}, &is_from,
           &is_to);
@@ -161,7 +162,7 @@ static bool orders_agree(const tsr_executable *b, int from, int to) {
 }
 
 static void plan_transfers(tsr_executable *b) {
-  int stages = b->programs->order->stages;
+  int stages = b->programs->pipeline->stages;
   for (int from = 0; from < stages; from++)
     for (int to = 0; to < stages; to++) {
       const tsr_device_communicator *communicator =
@@ -178,7 +179,7 @@ void tsr_executable_plan_device_messages(tsr_arena *arena, tsr_executable *b) {
   const tsr_device_communicators *communicators = communicators_of(b);
   if (!communicators) return;
   b->communicator_uses = tsr_arena_array(arena, tsr_communicator_use, communicators->count);
-  for (int s = 0; s < b->programs->order->stages; s++) {
+  for (int s = 0; s < b->programs->pipeline->stages; s++) {
     const tsr_program *p = b->programs->of_stage[s];
     for (int i = 0; b->ranks_count[s] && i < p->tasks_count; i++)
       if (tsr_op_is_collective(p->tasks[i].op)) add_collective(b, p, &p->tasks[i]);

@@ -157,7 +157,7 @@ static inline bool tsr_executable_has(const tsr_executable *executable, int valu
 }
 
 /* The part of a whole tensor that a rank holds. */
-tsr_box tsr_executable_box(const tsr_executable *executable, int value, int rank);
+tsr_tensor_slice tsr_executable_slice(const tsr_executable *executable, int value, int rank);
 static inline void *
 tsr_executable_address(const tsr_executable *executable, int value, int rank, int64_t microbatch) {
   const tsr_program *p = tsr_executable_program(executable, rank);
@@ -166,7 +166,8 @@ tsr_executable_address(const tsr_executable *executable, int value, int rank, in
 }
 /* The place in the whole tensor of index i along a dimension of a rank's part. */
 int64_t tsr_executable_position(
-    const tsr_executable *executable, const tsr_box *box, int value, int rank, int dim, int64_t i);
+    const tsr_executable *executable, const tsr_tensor_slice *slice, int value, int rank, int dim,
+    int64_t i);
 void tsr_executable_initialise(tsr_executable *executable, bool parameters);
 /* The first rank, wherever it is, that holds the same part as `rank`. */
 int tsr_executable_first_holder(const tsr_executable *executable, int value, int rank);

@@ -96,7 +96,7 @@ static void copy_between_stages(const task_run *t) {
   int stage, chunk, count = 0;
   int64_t begin = b->recording ? tsr_recorder_now(b->recording) : 0;
   tsr_pipeline_locate(
-      t->program->order, tsr_value_stage(t->program->graph, in->value), &stage, &chunk);
+      t->program->pipeline, tsr_value_stage(t->program->graph, in->value), &stage, &chunk);
   for (int i = 0; i < t->ranks_count; i++) {
     int from = tsr_parallel_member(p, t->ranks[i], TSR_PP, stage);
     if (!tsr_executable_is_here(b, from)) continue;
@@ -122,7 +122,7 @@ static int64_t transfer_microbatch(const task_run *t) {
 static bool has_arrived(const task_run *t, const tsr_transfer *of) {
   int64_t microbatch = transfer_microbatch(t), from = microbatch - t->task->lag, to = from;
   tsr_task_at at = place_of(t);
-  if (t->task->lag == TSR_WAIT_ALL) from = 0, to = t->program->order->microbatches - 1;
+  if (t->task->lag == TSR_WAIT_ALL) from = 0, to = t->program->pipeline->microbatches - 1;
   for (int64_t m = from; m <= to; m++)
     if (m >= 0 && of[m].sent && !of[m].received && tsr_task_is_for_here(&at)) return false;
   return tsr_task_sent(&at, from, to);
@@ -161,7 +161,7 @@ static tsr_event event_at(const tsr_executable *b, int stage) {
 /* A collective over pp is run by the stage that comes last, for all. */
 static bool run_over_stages(task_run *t) {
   tsr_executable *b = t->executable;
-  int stages = t->program->order->stages;
+  int stages = t->program->pipeline->stages;
   b->at[t->program->stage].waits_in = t->task->node;
   for (int s = 0; s < stages; s++)
     if (b->ranks_count[s] && b->at[s].waits_in != t->task->node) return false;
@@ -229,7 +229,7 @@ static bool run_stage(const step_run *s, int stage) {
       task_run t = {b, &b->process->options, p, b->ranks_of_stage[stage], b->ranks_count[stage]};
       t.task = &p->tasks[at->task];
       t.at = (tsr_step_context){b->process->options.seed, b->step, run->microbatch};
-      if (t.task->last_only && run->microbatch + 1 < p->order->microbatches) continue;
+      if (t.task->last_only && run->microbatch + 1 < p->pipeline->microbatches) continue;
       if (!(b->recording ? run_recorded(&t) : run_task(&t))) return moved;
     }
   }
@@ -247,13 +247,13 @@ static void wait_for_others(const tsr_executable *b, tsr_waiting *w) {
 static void run_stages(const step_run *s) {
   tsr_executable *b = s->executable;
   const tsr_graph *g = b->programs->graph;
-  int stages = b->programs->order->stages, done = 0;
+  int stages = b->programs->pipeline->stages, done = 0;
   for (int i = 0; i < stages; i++) {
     b->at[i] = (tsr_stage_at){.task = -1, .waits_in = -1};
     if (!b->ranks_count[i]) b->at[i].run = b->programs->of_stage[i]->runs_count;
   }
   for (int i = 0; i < g->nodes_count; i++)
-    for (int m = 0; b->transfers[i] && m < b->programs->order->microbatches; m++)
+    for (int m = 0; b->transfers[i] && m < b->programs->pipeline->microbatches; m++)
       b->transfers[i][m].sent = b->transfers[i][m].received = b->transfers[i][m].begun = false;
   tsr_waiting waiting = {.executable = b};
   while (done < stages) {
@@ -278,7 +278,7 @@ static bool is_capturable(const tsr_executable *b) {
   const tsr_device *d = b->process->device;
   if (!d->begin_capture || !tsr_executable_is_alone(b) || b->recording || b->uncapturable)
     return false;
-  for (int s = 0; s < b->programs->order->stages; s++) {
+  for (int s = 0; s < b->programs->pipeline->stages; s++) {
     const tsr_program *p = b->programs->of_stage[s];
     for (int i = 0; i < p->tasks_count; i++)
       if (p->tasks[i].on_host) return false;

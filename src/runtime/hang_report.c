@@ -99,7 +99,7 @@ static void fill_answer(const tsr_waiting *w, tsr_answer *mine) {
   const tsr_executable *b = w->executable;
   tsr_text text = {0};
   *mine = (tsr_answer){.step = b->step};
-  for (int s = 0; w->stage >= 0 && s < b->programs->order->stages; s++) {
+  for (int s = 0; w->stage >= 0 && s < b->programs->pipeline->stages; s++) {
     if (!b->ranks_count[s] || is_done(b, s)) continue;
     if (!text.length) add_place(b, s, &text);
     if (mine->count == TSR_ANSWER_STAGES) continue;
@@ -220,7 +220,8 @@ static void add_group(
 
 static void add_groups(const tsr_executable *b, int stage, tsr_text *text) {
   const tsr_task *t = task_of(b, stage);
-  const tsr_pending_task *m = &b->pending[t->axis == TSR_PP ? b->programs->order->stages : stage];
+  const tsr_pending_task *m =
+      &b->pending[t->axis == TSR_PP ? b->programs->pipeline->stages : stage];
   for (int i = 0; m->node == t->node && i < m->count; i++)
     add_group(b, stage, t->axis, m->firsts[i], tsr_pending_missing(m->calls[i]), text);
 }
@@ -238,7 +239,7 @@ static void add_transfers(const tsr_executable *b, int stage, tsr_text *text) {
       &from, &to);
   for (int i = 0; i < b->ranks_count[stage]; i++) {
     bool waits = false;
-    for (int m = 0; m < b->programs->order->microbatches; m++) {
+    for (int m = 0; m < b->programs->pipeline->microbatches; m++) {
       const tsr_transfer *of = &b->transfers[t->node][m];
       waits |= receives ? of->begun && of->in_waits[i] : of->out_waits[i];
     }
@@ -273,7 +274,7 @@ static void add_stage(const tsr_executable *b, int stage, tsr_text *text) {
 static void add_here(const tsr_waiting *w, tsr_text *text) {
   const tsr_executable *b = w->executable;
   if (w->stage >= 0) {
-    for (int s = 0; s < b->programs->order->stages; s++)
+    for (int s = 0; s < b->programs->pipeline->stages; s++)
       if (b->ranks_count[s] && !is_done(b, s)) add_stage(b, s, text);
     return;
   }

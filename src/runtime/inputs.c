@@ -48,7 +48,7 @@ bool tsr_inputs_open(tsr_arena *arena, tsr_executable *b, char *why) {
     if (!tsr_executable_is_here(b, r)) continue;
     s->at[r] = bytes;
     s->each[r] = microbatch_bytes(b, r);
-    bytes += s->each[r] * b->programs->order->microbatches;
+    bytes += s->each[r] * b->programs->pipeline->microbatches;
   }
   for (int i = 0; bytes && i < 2; i++)
     if (!d->allocate_host(d->state, bytes, (void **)&s->memory[i], why)) return false;
@@ -76,31 +76,31 @@ typedef struct {
 static void fill_input(const filling *f, int value, int rank) {
   const tsr_program *p = tsr_executable_program(f->executable, rank);
   const tsr_value *v = &p->graph->values[value];
-  tsr_box box = tsr_executable_box(f->executable, value, rank);
+  tsr_tensor_slice slice = tsr_executable_slice(f->executable, value, rank);
   char *part = f->executable->staged
                    ? staged_address(f->executable, value, rank, f->microbatch)
                    : tsr_executable_address(f->executable, value, rank, f->microbatch);
   int64_t row = 4;
-  for (int d = 1; d < box.ndim; d++) row *= box.shape[d];
+  for (int d = 1; d < slice.ndim; d++) row *= slice.shape[d];
   if (!f->source->fill) {
     int64_t rows = 1;
-    for (int d = 0; d < box.ndim - 1; d++) rows *= box.shape[d];
+    for (int d = 0; d < slice.ndim - 1; d++) rows *= slice.shape[d];
     const tsr_process_options *o = &f->executable->process->options;
     uint64_t key = tsr_random_key(o->seed, v->name, (uint64_t)f->source->step);
-    o->kernels->random_normal((float *)(void *)part, 0, 1, key, &box, 0, rows);
+    o->kernels->random_normal((float *)(void *)part, 0, 1, key, &slice, 0, rows);
     return;
   }
-  int64_t first =
-      tsr_sample_offset(&p->lowering, box.offset[0], box.global[0], box.shape[0], f->microbatch);
-  bool split = box.ndim > 1 && box.shape[1] != box.global[1];
+  int64_t first = tsr_sample_offset(
+      &p->lowering, slice.offset[0], slice.global[0], slice.shape[0], f->microbatch);
+  bool split = slice.ndim > 1 && slice.shape[1] != slice.global[1];
   char *whole = f->executable->rows[rank];
-  int64_t each = split ? row / box.shape[1] : 0; /* bytes of a position */
-  for (int64_t i = 0; i < box.shape[0]; i++) {
+  int64_t each = split ? row / slice.shape[1] : 0; /* bytes of a position */
+  for (int64_t i = 0; i < slice.shape[0]; i++) {
     f->source->fill(f->source->context, v->name, first + i, split ? whole : part + i * row);
-    for (int64_t k = 0; split && k < box.shape[1]; k++)
+    for (int64_t k = 0; split && k < slice.shape[1]; k++)
       memcpy(
           part + i * row + k * each,
-          whole + tsr_executable_position(f->executable, &box, value, rank, 1, k) * each,
+          whole + tsr_executable_position(f->executable, &slice, value, rank, 1, k) * each,
           (size_t)each);
   }
 }
@@ -132,8 +132,8 @@ static void fill_stage(tsr_executable *b, int stage, tsr_run run, const tsr_inpu
 int tsr_inputs_set(const tsr_executable *b) { return b->staged->set; }
 
 static void fill_all(tsr_executable *b, const tsr_input_source *source) {
-  for (int s = 0; s < b->programs->order->stages; s++)
-    for (int m = 0; b->ranks_count[s] && m < b->programs->order->microbatches; m++)
+  for (int s = 0; s < b->programs->pipeline->stages; s++)
+    for (int m = 0; b->ranks_count[s] && m < b->programs->pipeline->microbatches; m++)
       fill_stage(b, s, (tsr_run){-1, m}, source);
 }
 

@@ -30,7 +30,7 @@ call_of(const tsr_task_at *at, const tsr_collective *c, const tsr_group_plan *pl
 }
 
 static tsr_pending_task *pending_of(const tsr_task_at *at) {
-  int stages = at->program->order->stages;
+  int stages = at->program->pipeline->stages;
   return &at->executable->pending[at->task->axis == TSR_PP ? stages : at->program->stage];
 }
 
@@ -107,7 +107,7 @@ static int64_t task_bytes(const tsr_task_at *at, int *ret_calls) {
 }
 
 void tsr_executable_plan_pending(tsr_arena *arena, tsr_executable *b) {
-  int stages = b->programs->order->stages;
+  int stages = b->programs->pipeline->stages;
   b->pending = tsr_arena_array(arena, tsr_pending_task, stages + 1);
   for (int s = 0; s <= stages; s++) b->pending[s].node = -1;
   if (tsr_executable_is_alone(b)) return;
@@ -133,12 +133,12 @@ void tsr_executable_plan_pending(tsr_arena *arena, tsr_executable *b) {
 
 int64_t tsr_executable_staging_bytes(const tsr_executable *b) {
   int64_t sum = 0;
-  for (int s = 0; s <= b->programs->order->stages; s++) sum += b->pending[s].bytes;
+  for (int s = 0; s <= b->programs->pipeline->stages; s++) sum += b->pending[s].bytes;
   return sum;
 }
 
 void tsr_executable_place_pending(tsr_executable *b, char *staging) {
-  for (int s = 0; s <= b->programs->order->stages; s++) {
+  for (int s = 0; s <= b->programs->pipeline->stages; s++) {
     b->pending[s].staging = staging;
     if (staging) staging += b->pending[s].bytes;
   }

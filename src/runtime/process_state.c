@@ -63,7 +63,7 @@ static int ranks_here(const tsr_process_options *o, int stage) {
 /* Of the ranks' state here, where it is in a file and not in memory. */
 static int64_t offloaded_bytes(const tsr_process_options *o, const tsr_programs *programs) {
   int64_t sum = 0;
-  for (int s = 0; s < programs->order->stages && o->state_folder; s++)
+  for (int s = 0; s < programs->pipeline->stages && o->state_folder; s++)
     sum += programs->of_stage[s]->bytes[TSR_SEGMENT_STATE] * ranks_here(o, s);
   return sum;
 }
@@ -72,7 +72,7 @@ static int64_t offloaded_bytes(const tsr_process_options *o, const tsr_programs 
 static int64_t planned_bytes_here(
     const tsr_process_options *o, const tsr_programs *programs, int count, int *ret_stage) {
   int64_t sum = 0, most = -1;
-  for (int s = 0; s < programs->order->stages; s++) {
+  for (int s = 0; s < programs->pipeline->stages; s++) {
     int64_t bytes = planned_bytes(programs, count, s), ranks = ranks_here(o, s);
     sum += bytes * ranks;
     if (ranks && bytes > most) most = bytes, *ret_stage = s;
@@ -105,8 +105,9 @@ check_fits(const tsr_process *w, const tsr_programs *programs, int count, tsr_di
   tsr_diag_hint(
       diags,
       "a rank%s needs %s of parameters, %s of optimizer state, %s of activations and gradients",
-      programs->order->stages > 1 ? tsr_arena_printf(programs->graph->arena, " of stage %d", stage)
-                                  : "",
+      programs->pipeline->stages > 1
+          ? tsr_arena_printf(programs->graph->arena, " of stage %d", stage)
+          : "",
       tsr_text_bytes(p->bytes[TSR_SEGMENT_PARAM]).text,
       tsr_text_bytes(p->bytes[TSR_SEGMENT_STATE]).text,
       tsr_text_bytes(p->bytes[TSR_SEGMENT_WORK]).text);
@@ -197,7 +198,7 @@ allocate_rank(tsr_process *w, int rank, const tsr_programs *programs, int count,
 
 static void find_ranks_of_stages(tsr_arena *arena, tsr_executable *b) {
   const tsr_parallel *p = b->process->options.parallel;
-  int stages = b->programs->order->stages;
+  int stages = b->programs->pipeline->stages;
   b->ranks_count = tsr_arena_array(arena, int, stages);
   b->ranks_of_stage = tsr_arena_array(arena, int *, stages);
   for (int s = 0; s < stages; s++)
@@ -214,8 +215,8 @@ static void
 bind_programs(tsr_arena *arena, tsr_process *w, int index, const tsr_programs *programs) {
   tsr_executable *b = &w->executable[index];
   const tsr_graph *g = programs->graph;
-  int microbatches = programs->order->microbatches;
-  assert(programs->order->stages == w->options.parallel->size[TSR_PP]);
+  int microbatches = programs->pipeline->microbatches;
+  assert(programs->pipeline->stages == w->options.parallel->size[TSR_PP]);
   tsr_programs *copy = tsr_arena_alloc(arena, sizeof *copy);
   *copy = *programs;
   *b = (tsr_executable){.process = w, .programs = copy};
@@ -229,7 +230,7 @@ bind_programs(tsr_arena *arena, tsr_process *w, int index, const tsr_programs *p
   for (int i = 0; i < g->nodes_count; i++)
     if (g->nodes[i].op == TSR_OP_RECEIVE)
       b->transfers[i] = tsr_arena_array(arena, tsr_transfer, microbatches);
-  b->at = tsr_arena_array(arena, tsr_stage_at, programs->order->stages);
+  b->at = tsr_arena_array(arena, tsr_stage_at, programs->pipeline->stages);
   b->rows = tsr_arena_array(arena, char *, w->options.parallel->ranks);
   int64_t row = 1;
   for (int v = 0; v < g->values_count; v++) {

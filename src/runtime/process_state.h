@@ -79,11 +79,11 @@ void tsr_executable_read(const tsr_executable *executable, int value, float *out
 void tsr_executable_read_row(const tsr_executable *executable, int value, int64_t row, float *out);
 /* Copies a whole value in, to all ranks' parts. */
 void tsr_executable_write(tsr_executable *executable, int value, const float *whole);
-/* What a rank of this process holds of a value: box.shape elements, row-major, at `address`. */
+/* What a rank of this process holds of a value: slice.shape elements, row-major, at `address`. */
 typedef struct {
   int rank;
   void *address;
-  tsr_box box;
+  tsr_tensor_slice slice;
 } tsr_part_of_value;
 /* The parts of a parameter or of state that are here, in the order of their ranks; `distinct`:
  * without those that another rank before, here or elsewhere, holds too. Room for as many as there

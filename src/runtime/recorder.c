@@ -38,7 +38,7 @@ int64_t tsr_recorder_now(const tsr_recorder *r) { return clock_ns() - r->origin;
 /* A task is one event, and one more where its stage may have to wait for it. */
 int64_t tsr_recorder_events_of_step(const tsr_programs *programs, const tsr_parallel *parallel) {
   int64_t events = 0;
-  for (int s = 0; s < programs->order->stages; s++) {
+  for (int s = 0; s < programs->pipeline->stages; s++) {
     const tsr_program *p = programs->of_stage[s];
     for (int i = 0; i < p->runs_count; i++) {
       const tsr_part *part = &p->parts[p->runs[i].part];
@@ -51,13 +51,13 @@ int64_t tsr_recorder_events_of_step(const tsr_programs *programs, const tsr_para
       }
     }
   }
-  return events * (parallel->ranks / programs->order->stages);
+  return events * (parallel->ranks / programs->pipeline->stages);
 }
 
 tsr_recorder *tsr_executable_record(
     tsr_arena *arena, tsr_executable *executable, int64_t first_step, int steps, int64_t events) {
   const tsr_process_options *o = &executable->process->options;
-  int stages = executable->programs->order->stages;
+  int stages = executable->programs->pipeline->stages;
   assert(events > 0);
   tsr_recorder *r = tsr_arena_alloc(arena, sizeof *r);
   *r = (tsr_recorder){.executable = executable, .capacity = events, .steps_max = steps};

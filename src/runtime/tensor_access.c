@@ -6,16 +6,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-tsr_box tsr_executable_box(const tsr_executable *b, int value, int rank) {
+tsr_tensor_slice tsr_executable_slice(const tsr_executable *b, int value, int rank) {
   const tsr_value *v = &b->programs->graph->values[value];
   const tsr_tensor *t = &tsr_executable_program(b, rank)->tensors[value];
-  tsr_box box = {.ndim = v->ndim};
-  assert(v->ndim <= TSR_BOX_DIMS_MAX);
+  tsr_tensor_slice slice = {.ndim = v->ndim};
+  assert(v->ndim <= TSR_SLICE_DIMS_MAX);
   for (int d = 0; d < v->ndim; d++) {
-    box.shape[d] = t->shape[d];
-    box.global[d] = v->shape[d];
+    slice.shape[d] = t->shape[d];
+    slice.global[d] = v->shape[d];
   }
-  int64_t block[TSR_BOX_DIMS_MAX] = {0};
+  int64_t block[TSR_SLICE_DIMS_MAX] = {0};
   for (int a = 0; a < TSR_AXES; a++) {
     tsr_placement p = v->placement[a];
     int size = b->process->options.parallel->size[a];
@@ -23,36 +23,37 @@ tsr_box tsr_executable_box(const tsr_executable *b, int value, int rank) {
     block[p.dim] = block[p.dim] * tsr_placement_blocks(p, size) +
                    tsr_placement_block(p, size, b->ranks[rank].coord[a]);
   }
-  for (int d = 0; d < v->ndim; d++) box.offset[d] = block[d] * box.shape[d];
-  return box;
+  for (int d = 0; d < v->ndim; d++) slice.offset[d] = block[d] * slice.shape[d];
+  return slice;
 }
 
-static int64_t box_rows(const tsr_box *box) {
+static int64_t slice_rows(const tsr_tensor_slice *slice) {
   int64_t rows = 1;
-  for (int d = 0; d < box->ndim - 1; d++) rows *= box->shape[d];
+  for (int d = 0; d < slice->ndim - 1; d++) rows *= slice->shape[d];
   return rows;
 }
 
 int64_t tsr_executable_position(
-    const tsr_executable *b, const tsr_box *box, int value, int rank, int dim, int64_t i) {
+    const tsr_executable *b, const tsr_tensor_slice *slice, int value, int rank, int dim,
+    int64_t i) {
   const tsr_program *p = tsr_executable_program(b, rank);
   tsr_placement cp = p->graph->values[value].placement[TSR_CP];
   int members = b->process->options.parallel->size[TSR_CP];
   bool zigzag = p->lowering.zigzag && members > 1 && cp.kind == TSR_SHARD && cp.dim == dim;
-  if (!zigzag) return box->offset[dim] + i;
-  return tsr_sequence_position(true, members, b->ranks[rank].coord[TSR_CP], box->shape[dim], i);
+  if (!zigzag) return slice->offset[dim] + i;
+  return tsr_sequence_position(true, members, b->ranks[rank].coord[TSR_CP], slice->shape[dim], i);
 }
 
 /* The whole tensor's index of the first element of a rank's local row. */
-static int64_t
-whole_index(const tsr_executable *b, const tsr_box *box, int value, int rank, int64_t row) {
-  int64_t index[TSR_BOX_DIMS_MAX] = {0}, at = 0;
-  for (int d = box->ndim - 2; d >= 0; d--) {
-    index[d] = row % box->shape[d];
-    row /= box->shape[d];
+static int64_t whole_index(
+    const tsr_executable *b, const tsr_tensor_slice *slice, int value, int rank, int64_t row) {
+  int64_t index[TSR_SLICE_DIMS_MAX] = {0}, at = 0;
+  for (int d = slice->ndim - 2; d >= 0; d--) {
+    index[d] = row % slice->shape[d];
+    row /= slice->shape[d];
   }
-  for (int d = 0; d < box->ndim; d++)
-    at = at * box->global[d] + tsr_executable_position(b, box, value, rank, d, index[d]);
+  for (int d = 0; d < slice->ndim; d++)
+    at = at * slice->global[d] + tsr_executable_position(b, slice, value, rank, d, index[d]);
   return at;
 }
 
@@ -75,11 +76,11 @@ write_numbers(const tsr_executable *b, tsr_dtype to, void *out, const float *x, 
 /* Rows of a rank's part into the whole. */
 static void take_part(const tsr_executable *b, int value, int rank, const char *part, float *out) {
   tsr_dtype dtype = b->programs->graph->values[value].dtype;
-  tsr_box box = tsr_executable_box(b, value, rank);
-  int64_t cols = box.shape[box.ndim - 1], rows = box_rows(&box);
+  tsr_tensor_slice slice = tsr_executable_slice(b, value, rank);
+  int64_t cols = slice.shape[slice.ndim - 1], rows = slice_rows(&slice);
   int64_t row = cols * tsr_dtype_bytes(dtype);
   for (int64_t i = 0; i < rows; i++)
-    read_numbers(b, dtype, out + whole_index(b, &box, value, rank, i), part + i * row, cols);
+    read_numbers(b, dtype, out + whole_index(b, &slice, value, rank, i), part + i * row, cols);
 }
 
 static int64_t part_bytes(const tsr_executable *b, int value, int rank) {
@@ -108,11 +109,11 @@ void tsr_executable_read(const tsr_executable *b, int value, float *out) {
 
 /* Which of a part's rows are (a piece of) the whole's row; -1: none is. */
 static int64_t find_row(
-    const tsr_executable *b, const tsr_box *box, int value, int rank, int64_t row,
+    const tsr_executable *b, const tsr_tensor_slice *slice, int value, int rank, int64_t row,
     int64_t *ret_at) {
-  int64_t whole_cols = box->global[box->ndim - 1], rows = box_rows(box);
+  int64_t whole_cols = slice->global[slice->ndim - 1], rows = slice_rows(slice);
   for (int64_t i = 0; i < rows; i++) {
-    int64_t at = whole_index(b, box, value, rank, i);
+    int64_t at = whole_index(b, slice, value, rank, i);
     if (at / whole_cols == row) return *ret_at = at % whole_cols, i;
   }
   return -1;
@@ -124,9 +125,9 @@ void tsr_executable_read_row(const tsr_executable *b, int value, int64_t row, fl
   for (int r = 0; r < b->process->options.parallel->ranks; r++) {
     if (!tsr_executable_holds(b, value, r)) continue;
     if (!alone && tsr_executable_first_holder(b, value, r) != r) continue;
-    tsr_box box = tsr_executable_box(b, value, r);
-    int64_t cols = box.shape[box.ndim - 1], at, bytes = cols * tsr_dtype_bytes(dtype);
-    int64_t i = find_row(b, &box, value, r, row, &at);
+    tsr_tensor_slice slice = tsr_executable_slice(b, value, r);
+    int64_t cols = slice.shape[slice.ndim - 1], at, bytes = cols * tsr_dtype_bytes(dtype);
+    int64_t i = find_row(b, &slice, value, r, row, &at);
     if (i < 0) continue;
     bool here = tsr_executable_is_here(b, r);
     char *piece = here ? (char *)tsr_executable_address(b, value, r, 0) + i * bytes
@@ -143,23 +144,23 @@ void tsr_executable_write(tsr_executable *b, int value, const float *whole) {
   tsr_dtype dtype = b->programs->graph->values[value].dtype;
   for (int r = 0; r < b->process->options.parallel->ranks; r++) {
     if (!tsr_executable_has(b, value, r)) continue;
-    tsr_box box = tsr_executable_box(b, value, r);
+    tsr_tensor_slice slice = tsr_executable_slice(b, value, r);
     char *part = tsr_executable_address(b, value, r, 0);
-    int64_t cols = box.shape[box.ndim - 1], rows = box_rows(&box),
+    int64_t cols = slice.shape[slice.ndim - 1], rows = slice_rows(&slice),
             row = cols * tsr_dtype_bytes(dtype);
     for (int64_t i = 0; i < rows; i++)
-      write_numbers(b, dtype, part + i * row, whole + whole_index(b, &box, value, r, i), cols);
+      write_numbers(b, dtype, part + i * row, whole + whole_index(b, &slice, value, r, i), cols);
   }
 }
 
 int tsr_executable_param(const tsr_executable *b, int param) { return b->param_values[param]; }
 
 int tsr_executable_first_holder(const tsr_executable *b, int value, int rank) {
-  tsr_box box = tsr_executable_box(b, value, rank);
+  tsr_tensor_slice slice = tsr_executable_slice(b, value, rank);
   for (int r = 0; r < rank; r++) {
     if (!tsr_executable_holds(b, value, r)) continue;
-    tsr_box other = tsr_executable_box(b, value, r);
-    if (!memcmp(box.offset, other.offset, sizeof box.offset)) return r;
+    tsr_tensor_slice other = tsr_executable_slice(b, value, r);
+    if (!memcmp(slice.offset, other.offset, sizeof slice.offset)) return r;
   }
   return rank;
 }
@@ -170,7 +171,7 @@ int tsr_executable_parts(
   for (int r = 0; r < b->process->options.parallel->ranks; r++) {
     if (!tsr_executable_has(b, value, r)) continue;
     tsr_part_of_value part = {
-        r, tsr_executable_address(b, value, r, 0), tsr_executable_box(b, value, r)};
+        r, tsr_executable_address(b, value, r, 0), tsr_executable_slice(b, value, r)};
     if (!distinct || tsr_executable_first_holder(b, value, r) == r) ret_parts[count++] = part;
   }
   return count;
@@ -225,21 +226,23 @@ bool tsr_executable_replicas_agree(tsr_executable *b, const char **ret_param) {
 
 /* ---- first values ---- */
 
-static void set_padding(const tsr_param *p, const tsr_box *box, tsr_dtype dtype, char *part) {
+static void
+set_padding(const tsr_param *p, const tsr_tensor_slice *slice, tsr_dtype dtype, char *part) {
   int64_t row = tsr_dtype_bytes(dtype);
-  for (int d = 1; d < box->ndim; d++) row *= box->shape[d];
-  int64_t real = p->valid0 - box->offset[0];
+  for (int d = 1; d < slice->ndim; d++) row *= slice->shape[d];
+  int64_t real = p->valid0 - slice->offset[0];
   if (real < 0) real = 0;
-  if (real < box->shape[0]) memset(part + real * row, 0, (size_t)((box->shape[0] - real) * row));
+  if (real < slice->shape[0])
+    memset(part + real * row, 0, (size_t)((slice->shape[0] - real) * row));
 }
 
 /* Parameters are a function of seed, name and global index, so every mesh starts from the same.
- * Rows [begin, end) of the box; of a rope's table always all. */
+ * Rows [begin, end) of the slice; of a rope's table always all. */
 static void initialise(
-    const tsr_executable *b, const tsr_init *init, const char *name, const tsr_box *box,
+    const tsr_executable *b, const tsr_init *init, const char *name, const tsr_tensor_slice *slice,
     float *part, int64_t begin, int64_t end) {
   const tsr_kernels *k = b->process->options.kernels;
-  int64_t cols = box->shape[box->ndim - 1];
+  int64_t cols = slice->shape[slice->ndim - 1];
   uint64_t key = tsr_random_key(b->process->options.seed, name, 0);
   switch (init->kind) {
   case TSR_INIT_ZEROS:
@@ -249,35 +252,35 @@ static void initialise(
     k->fill(part, 1, begin * cols, end * cols);
     return;
   case TSR_INIT_NORMAL:
-    k->random_normal(part, (float)init->a, (float)init->b, key, box, begin, end);
+    k->random_normal(part, (float)init->a, (float)init->b, key, slice, begin, end);
     return;
   case TSR_INIT_UNIFORM:
-    k->random_uniform(part, (float)init->a, (float)init->b, key, box, begin, end);
+    k->random_uniform(part, (float)init->a, (float)init->b, key, slice, begin, end);
     return;
   case TSR_INIT_ROPE:
     k->rope_table(
-        part, box->shape[0], (int64_t)init->a, box->offset[0], init->b, init->scaling[0],
+        part, slice->shape[0], (int64_t)init->a, slice->offset[0], init->b, init->scaling[0],
         init->scaling[1], init->scaling[2], init->scaling[3]);
   }
 }
 
 /* The same, rounded to nearest, piece by piece of a row. */
 static void initialise_half(
-    const tsr_executable *b, const tsr_init *init, const char *name, const tsr_box *box,
+    const tsr_executable *b, const tsr_init *init, const char *name, const tsr_tensor_slice *slice,
     tsr_dtype dtype, char *part, int64_t begin, int64_t end) {
   enum { PIECE = 1024 };
   float numbers[PIECE];
-  int last = box->ndim - 1;
-  int64_t cols = box->shape[last];
+  int last = slice->ndim - 1;
+  int64_t cols = slice->shape[last];
   assert(init->kind != TSR_INIT_ROPE); /* not a function of the global index */
   for (int64_t i = begin; i < end; i++)
     for (int64_t at = 0; at < cols; at += PIECE) {
-      tsr_box piece = *box;
+      tsr_tensor_slice piece = *slice;
       int64_t row = i;
       for (int d = last - 1; d >= 0; d--) {
         piece.shape[d] = 1;
-        piece.offset[d] += row % box->shape[d];
-        row /= box->shape[d];
+        piece.offset[d] += row % slice->shape[d];
+        row /= slice->shape[d];
       }
       piece.shape[last] = cols - at < PIECE ? cols - at : PIECE;
       piece.offset[last] += at;
@@ -299,24 +302,25 @@ static const tsr_init *init_of(const tsr_graph *g, int value) {
 }
 
 /* The same of a value whose positions are two runs. */
-static void initialise_runs(const first_values *f, int rank, const tsr_box *box, float *part) {
+static void
+initialise_runs(const first_values *f, int rank, const tsr_tensor_slice *slice, float *part) {
   const tsr_graph *g = f->executable->programs->graph;
   const tsr_init *init = init_of(g, f->value);
-  int64_t half = box->shape[0] / 2, rows = box_rows(box) / 2;
+  int64_t half = slice->shape[0] / 2, rows = slice_rows(slice) / 2;
   for (int k = 0; k < 2; k++) {
-    tsr_box run = *box;
+    tsr_tensor_slice run = *slice;
     run.shape[0] = half;
-    run.offset[0] = tsr_executable_position(f->executable, box, f->value, rank, 0, k * half);
-    float *into = part + k * rows * box->shape[box->ndim - 1];
+    run.offset[0] = tsr_executable_position(f->executable, slice, f->value, rank, 0, k * half);
+    float *into = part + k * rows * slice->shape[slice->ndim - 1];
     initialise(f->executable, init, g->values[f->value].name, &run, into, 0, rows);
   }
 }
 
-static bool is_two_runs(const first_values *f, int rank, const tsr_box *box) {
-  int64_t half = box->shape[0] / 2, begin = box->offset[0];
+static bool is_two_runs(const first_values *f, int rank, const tsr_tensor_slice *slice) {
+  int64_t half = slice->shape[0] / 2, begin = slice->offset[0];
   return half &&
-         (tsr_executable_position(f->executable, box, f->value, rank, 0, 0) != begin ||
-          tsr_executable_position(f->executable, box, f->value, rank, 0, half) != begin + half);
+         (tsr_executable_position(f->executable, slice, f->value, rank, 0, 0) != begin ||
+          tsr_executable_position(f->executable, slice, f->value, rank, 0, half) != begin + half);
 }
 
 static void initialise_piece(void *context, int job) {
@@ -325,25 +329,25 @@ static void initialise_piece(void *context, int job) {
   const tsr_value *value = &g->values[f->value];
   int rank = job / f->pieces, piece = job % f->pieces;
   if (!tsr_executable_has(f->executable, f->value, rank)) return;
-  tsr_box box = tsr_executable_box(f->executable, f->value, rank);
-  int64_t rows = box_rows(&box), begin = rows * piece / f->pieces,
+  tsr_tensor_slice slice = tsr_executable_slice(f->executable, f->value, rank);
+  int64_t rows = slice_rows(&slice), begin = rows * piece / f->pieces,
           end = rows * (piece + 1) / f->pieces;
   void *part = tsr_executable_address(f->executable, f->value, rank, 0);
   const tsr_init *init = init_of(g, f->value);
   if (tsr_dtype_is_half(value->dtype))
-    initialise_half(f->executable, init, value->name, &box, value->dtype, part, begin, end);
-  else if (!is_two_runs(f, rank, &box))
-    initialise(f->executable, init, value->name, &box, part, begin, end);
-  else if (piece == 0) initialise_runs(f, rank, &box, part);
+    initialise_half(f->executable, init, value->name, &slice, value->dtype, part, begin, end);
+  else if (!is_two_runs(f, rank, &slice))
+    initialise(f->executable, init, value->name, &slice, part, begin, end);
+  else if (piece == 0) initialise_runs(f, rank, &slice, part);
 }
 
 static void set_paddings(const tsr_executable *b, int value) {
   const tsr_value *v = &b->programs->graph->values[value];
   for (int r = 0; r < b->process->options.parallel->ranks; r++) {
     if (!tsr_executable_has(b, value, r)) continue;
-    tsr_box box = tsr_executable_box(b, value, r);
+    tsr_tensor_slice slice = tsr_executable_slice(b, value, r);
     set_padding(
-        &b->programs->graph->params[v->param], &box, v->dtype,
+        &b->programs->graph->params[v->param], &slice, v->dtype,
         tsr_executable_address(b, value, r, 0));
   }
 }

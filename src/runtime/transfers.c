@@ -6,7 +6,7 @@
 /* Tags are of a node and a microbatch. What wraps around cannot meet: so many are never in flight
  * at once. */
 static int transfer_tag(const tsr_executable *b, int node, int64_t microbatch) {
-  int64_t number = node * (int64_t)b->programs->order->microbatches + microbatch;
+  int64_t number = node * (int64_t)b->programs->pipeline->microbatches + microbatch;
   return (int)(number % (TSR_TAGS_HALF - 2));
 }
 
@@ -27,8 +27,8 @@ void tsr_task_ends(const tsr_task_at *at, int *ret_from, int *ret_to) {
   const tsr_graph *g = at->program->graph;
   const tsr_node *n = &g->nodes[at->task->node];
   int chunk;
-  tsr_pipeline_locate(at->program->order, tsr_value_stage(g, n->inputs[0]), ret_from, &chunk);
-  tsr_pipeline_locate(at->program->order, n->stage, ret_to, &chunk);
+  tsr_pipeline_locate(at->program->pipeline, tsr_value_stage(g, n->inputs[0]), ret_from, &chunk);
+  tsr_pipeline_locate(at->program->pipeline, n->stage, ret_to, &chunk);
 }
 
 bool tsr_task_send(const tsr_task_at *at, int64_t microbatch) {
@@ -146,7 +146,7 @@ void tsr_executable_finish_messages(tsr_executable *b) {
       int peer = tsr_rank_map_process(tsr_executable_rank_map(b), target);
       waiting.peers = &peer;
       waiting.peers_count = 1;
-      for (int m = 0; m < b->programs->order->microbatches; m++)
+      for (int m = 0; m < b->programs->pipeline->microbatches; m++)
         finish_message(b, n, m, i, &waiting);
     }
   }
@@ -181,7 +181,7 @@ bool tsr_task_is_for_here(const tsr_task_at *at) {
 /* Messages of a value from stage to stage, of the microbatches of one node. */
 static void plan_transfer(tsr_arena *arena, tsr_executable *b, int node) {
   int most = b->ranks_most;
-  for (int m = 0; m < b->programs->order->microbatches; m++) {
+  for (int m = 0; m < b->programs->pipeline->microbatches; m++) {
     tsr_transfer *t = &b->transfers[node][m];
     t->out = tsr_arena_array(arena, tsr_message, most);
     t->in = tsr_arena_array(arena, tsr_message, most);
@@ -191,7 +191,7 @@ static void plan_transfer(tsr_arena *arena, tsr_executable *b, int node) {
 }
 
 void tsr_executable_plan_transfers(tsr_arena *arena, tsr_executable *b) {
-  for (int s = 0; s < b->programs->order->stages; s++)
+  for (int s = 0; s < b->programs->pipeline->stages; s++)
     if (b->ranks_count[s] > b->ranks_most) b->ranks_most = b->ranks_count[s];
   for (int i = 0; i < b->programs->graph->nodes_count; i++)
     if (b->transfers[i]) plan_transfer(arena, b, i);

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-/* needs: what is kept from one action to another, and the order in which the parts run
- * gives: frames, with slots for as many microbatches as are alive at once
- * breaks: nothing
+/* requires: what is kept from one action to another, and the order in which the parts run
+ * produces: slot groups, with slots for as many microbatches as are alive at once
+ * invalidates: nothing
  *
- * A frame holds what is kept through the same parts of one chunk. The chunks of a stage are not at
- * their fullest at the same moment: of what each of them keeps alike (as many bytes, for the same
- * use, through the same kinds of actions) the frames share their slots, which any of the chunks'
- * microbatches may take. What one chunk has more of than another one is in frames of its own. */
+ * A slot group holds what is kept through the same parts of one chunk. The chunks of a stage are
+ * not at their fullest at the same moment: of what each of them keeps alike (as many bytes, for the
+ * same use, through the same kinds of actions) the slot groups share their slots, which any of the
+ * chunks' microbatches may take. What one chunk has more of than another one is in slot groups of
+ * its own. */
 #include "schedule/activation_slots.h"
 #include <stdlib.h>
 #include <string.h>
@@ -59,7 +60,7 @@ static void match(const alike *list, int count, uint64_t *of_rank, uint64_t *ret
 static uint64_t *find_chunks(const tsr_program *p, const tsr_kept *kept, int count) {
   tsr_arena *arena = p->graph->arena;
   uint64_t *chunks = tsr_arena_array(arena, uint64_t, count + 1);
-  if (p->order->chunks == 1) return chunks;
+  if (p->pipeline->chunks == 1) return chunks;
   uint64_t *of_rank = tsr_arena_array(arena, uint64_t, count + 1);
   alike *list = tsr_arena_array(arena, alike, count + 1);
   int listed = list_alike(p, kept, count, list);
@@ -72,13 +73,13 @@ static uint64_t *find_chunks(const tsr_program *p, const tsr_kept *kept, int cou
   return chunks;
 }
 
-/* ---- frames ---- */
+/* ---- slot groups ---- */
 
-/* The frame of the same slots that another chunk has; -1: none yet. */
-static int find_pool(const tsr_program *p, const tsr_frame *like) {
+/* The slot group of the same slots that another chunk has; -1: none yet. */
+static int find_pool(const tsr_program *p, const tsr_slot_group *like) {
   uint64_t kinds = like->parts >> 3 * chunk_of(like->parts);
-  for (int i = 0; i < p->frames_count && like->chunks; i++) {
-    const tsr_frame *f = &p->frames[i];
+  for (int i = 0; i < p->slot_groups_count && like->chunks; i++) {
+    const tsr_slot_group *f = &p->slot_groups[i];
     if (f->chunks == like->chunks && f->lag == like->lag &&
         f->parts >> 3 * chunk_of(f->parts) == kinds)
       return f->pool;
@@ -86,28 +87,30 @@ static int find_pool(const tsr_program *p, const tsr_frame *like) {
   return -1;
 }
 
-static int find_frame(tsr_program *p, tsr_frame like) {
-  for (int i = 0; i < p->frames_count; i++) {
-    const tsr_frame *f = &p->frames[i];
+static int find_slot_group(tsr_program *p, tsr_slot_group like) {
+  for (int i = 0; i < p->slot_groups_count; i++) {
+    const tsr_slot_group *f = &p->slot_groups[i];
     if (f->parts == like.parts && f->lag == like.lag && f->segment == like.segment &&
         f->chunks == like.chunks)
       return i;
   }
   like.pool = find_pool(p, &like);
-  if (like.pool < 0) like.pool = p->frames_count;
-  tsr_frame *frames = tsr_arena_array(p->graph->arena, tsr_frame, p->frames_count + 1);
-  if (p->frames_count) memcpy(frames, p->frames, sizeof *frames * (size_t)p->frames_count);
-  p->frames = frames;
-  frames[p->frames_count] = like;
-  return p->frames_count++;
+  if (like.pool < 0) like.pool = p->slot_groups_count;
+  tsr_slot_group *slot_groups =
+      tsr_arena_array(p->graph->arena, tsr_slot_group, p->slot_groups_count + 1);
+  if (p->slot_groups_count)
+    memcpy(slot_groups, p->slot_groups, sizeof *slot_groups * (size_t)p->slot_groups_count);
+  p->slot_groups = slot_groups;
+  slot_groups[p->slot_groups_count] = like;
+  return p->slot_groups_count++;
 }
 
-/* When each microbatch needs a frame: from the first run of its parts to the last one. */
+/* When each microbatch needs a slot group: from the first run of its parts to the last one. */
 typedef struct {
   int *begin, *end;
 } spans;
 
-static spans find_spans(const tsr_program *p, const tsr_frame *f) {
+static spans find_spans(const tsr_program *p, const tsr_slot_group *f) {
   int microbatches = (int)p->lowering.microbatches;
   spans s = {
       tsr_arena_array(p->graph->arena, int, microbatches),
@@ -128,49 +131,50 @@ static spans find_spans(const tsr_program *p, const tsr_frame *f) {
   return s;
 }
 
-/* Each microbatch takes, in its frame, the first slot that is free when it begins. */
+/* Each microbatch takes, in its slot group, the first slot that is free when it begins. */
 static void find_slots(tsr_program *p, int pool, const spans *all) {
   int microbatches = (int)p->lowering.microbatches;
-  int *busy_until = tsr_arena_array(p->graph->arena, int, p->frames_count *microbatches), slots = 0;
+  int *busy_until = tsr_arena_array(p->graph->arena, int, p->slot_groups_count *microbatches),
+      slots = 0;
   for (int r = 0; r < p->runs_count; r++)
-    for (int i = pool; i < p->frames_count; i++) {
+    for (int i = pool; i < p->slot_groups_count; i++) {
       int k = p->runs[r].microbatch, s = 0;
-      if (p->frames[i].pool != pool || all[i].begin[k] != r) continue;
+      if (p->slot_groups[i].pool != pool || all[i].begin[k] != r) continue;
       while (s < slots && busy_until[s] >= r) s++;
       if (s == slots) slots++;
-      p->frames[i].slot_of[k] = s;
+      p->slot_groups[i].slot_of[k] = s;
       busy_until[s] = all[i].end[k];
     }
-  for (int i = pool; i < p->frames_count; i++)
-    if (p->frames[i].pool == pool) p->frames[i].slots = slots;
+  for (int i = pool; i < p->slot_groups_count; i++)
+    if (p->slot_groups[i].pool == pool) p->slot_groups[i].slots = slots;
 }
 
 static void find_all_slots(tsr_program *p) {
-  spans *all = tsr_arena_array(p->graph->arena, spans, p->frames_count + 1);
-  for (int i = 0; i < p->frames_count; i++) {
-    all[i] = find_spans(p, &p->frames[i]);
-    p->frames[i].slot_of = tsr_arena_array(p->graph->arena, int, p->lowering.microbatches);
+  spans *all = tsr_arena_array(p->graph->arena, spans, p->slot_groups_count + 1);
+  for (int i = 0; i < p->slot_groups_count; i++) {
+    all[i] = find_spans(p, &p->slot_groups[i]);
+    p->slot_groups[i].slot_of = tsr_arena_array(p->graph->arena, int, p->lowering.microbatches);
   }
-  for (int i = 0; i < p->frames_count; i++)
-    if (p->frames[i].pool == i) find_slots(p, i, all);
+  for (int i = 0; i < p->slot_groups_count; i++)
+    if (p->slot_groups[i].pool == i) find_slots(p, i, all);
 }
 
-void tsr_program_make_frames(tsr_program *p, const tsr_kept *kept, int count) {
+void tsr_program_make_slot_groups(tsr_program *p, const tsr_kept *kept, int count) {
   const uint64_t *chunks = find_chunks(p, kept, count);
   for (int i = 0; i < count; i++) {
     tsr_tensor *t = &p->tensors[kept[i].value];
-    t->frame = find_frame(
-        p, (tsr_frame){
+    t->slot_group = find_slot_group(
+        p, (tsr_slot_group){
                .parts = kept[i].parts,
                .lag = kept[i].lag,
                .segment = t->segment,
                .chunks = chunks[i]});
-    t->offset = p->frames[t->frame].bytes;
-    p->frames[t->frame].bytes += kept[i].bytes;
+    t->offset = p->slot_groups[t->slot_group].bytes;
+    p->slot_groups[t->slot_group].bytes += kept[i].bytes;
   }
   find_all_slots(p);
-  for (int i = 0; i < p->frames_count; i++) {
-    tsr_frame *f = &p->frames[i];
+  for (int i = 0; i < p->slot_groups_count; i++) {
+    tsr_slot_group *f = &p->slot_groups[i];
     if (f->segment != TSR_SEGMENT_INPUT) continue;
     f->offset = p->bytes[TSR_SEGMENT_INPUT];
     p->bytes[TSR_SEGMENT_INPUT] += f->bytes * f->slots;
@@ -178,7 +182,7 @@ void tsr_program_make_frames(tsr_program *p, const tsr_kept *kept, int count) {
 }
 
 bool tsr_program_fills(const tsr_program *p, int part, int input) {
-  int frame = p->tensors[input].frame;
+  int slot_group = p->tensors[input].slot_group;
   if (p->parts[part].section != TSR_FORWARD) return false;
-  return frame < 0 || p->frames[frame].parts & tsr_part_bit(&p->parts[part]);
+  return slot_group < 0 || p->slot_groups[slot_group].parts & tsr_part_bit(&p->parts[part]);
 }

@@ -20,7 +20,7 @@ static tsr_tensor *cast_operands(
     if (types[k] == operands[k].dtype) continue;
     kernel[k].dtype = types[k];
     kernel[k].segment = TSR_SEGMENT_WORK;
-    kernel[k].frame = -1;
+    kernel[k].slot_group = -1;
     kernel[k].offset = t->cast_bytes;
     t->cast_bytes += aligned(tsr_tensor_elements(&operands[k]) * tsr_dtype_bytes(types[k]));
   }

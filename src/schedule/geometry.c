@@ -47,27 +47,28 @@ int64_t tsr_operand_offset(const tsr_task_call *c, const tsr_tensor *t, int dim)
   return block * t->shape[dim];
 }
 
-tsr_box tsr_operand_box(const tsr_task_call *c, const tsr_tensor *t) {
-  tsr_box box = {.ndim = t->ndim};
+tsr_tensor_slice tsr_operand_slice(const tsr_task_call *c, const tsr_tensor *t) {
+  tsr_tensor_slice slice = {.ndim = t->ndim};
   for (int d = 0; d < t->ndim; d++) {
-    box.shape[d] = t->shape[d];
-    box.global[d] = tsr_operand_value(c, t)->shape[d];
-    box.offset[d] = tsr_operand_offset(c, t, d);
+    slice.shape[d] = t->shape[d];
+    slice.global[d] = tsr_operand_value(c, t)->shape[d];
+    slice.offset[d] = tsr_operand_offset(c, t, d);
   }
-  return box;
+  return slice;
 }
 
 /* Samples are along the dimension that dp splits; what it does not split is the same in every
  * microbatch. */
-tsr_box tsr_operand_sample_box(const tsr_task_call *c, const tsr_tensor *t) {
+tsr_tensor_slice tsr_operand_sample_slice(const tsr_task_call *c, const tsr_tensor *t) {
   const tsr_value *v = tsr_operand_value(c, t);
   const tsr_lowering *l = &c->program->lowering;
-  tsr_box box = tsr_operand_box(c, t);
+  tsr_tensor_slice slice = tsr_operand_slice(c, t);
   int d = v->placement[TSR_DP].dim;
-  if (v->placement[TSR_DP].kind != TSR_SHARD) return box;
-  box.offset[d] = tsr_sample_offset(l, box.offset[d], v->shape[d], t->shape[d], c->at.microbatch);
-  box.global[d] *= l->microbatches;
-  return box;
+  if (v->placement[TSR_DP].kind != TSR_SHARD) return slice;
+  slice.offset[d] =
+      tsr_sample_offset(l, slice.offset[d], v->shape[d], t->shape[d], c->at.microbatch);
+  slice.global[d] *= l->microbatches;
+  return slice;
 }
 
 bool tsr_operand_is_zigzag(const tsr_task_call *c, const tsr_tensor *t, int dim) {
@@ -81,20 +82,21 @@ int tsr_operand_zigzag_dim(const tsr_task_call *c, const tsr_tensor *t) {
   return tsr_operand_is_zigzag(c, t, dim) ? dim : -1;
 }
 
-tsr_box tsr_operand_run_box(
-    const tsr_task_call *c, const tsr_tensor *t, const tsr_box *whole, int dim, int64_t i) {
-  tsr_box box = *whole;
+tsr_tensor_slice tsr_operand_run_slice(
+    const tsr_task_call *c, const tsr_tensor *t, const tsr_tensor_slice *whole, int dim,
+    int64_t i) {
+  tsr_tensor_slice slice = *whole;
   int64_t outer = i / 2;
   for (int d = dim - 1; d >= 0; d--) {
-    box.offset[d] += outer % t->shape[d];
-    box.shape[d] = 1;
+    slice.offset[d] += outer % t->shape[d];
+    slice.shape[d] = 1;
     outer /= t->shape[d];
   }
-  box.shape[dim] /= 2;
-  box.offset[dim] = tsr_sequence_position(
+  slice.shape[dim] /= 2;
+  slice.offset[dim] = tsr_sequence_position(
       true, (int)c->program->lowering.size[TSR_CP], c->rank->coord[TSR_CP], t->shape[dim],
-      i % 2 * box.shape[dim]);
-  return box;
+      i % 2 * slice.shape[dim]);
+  return slice;
 }
 
 /* ---- sums over ranks ---- */

@@ -3,7 +3,7 @@
  * and where they are. It is the same for every device. */
 #ifndef TSR_SCHEDULE_GEOMETRY_H
 #define TSR_SCHEDULE_GEOMETRY_H
-#include "base/box.h"
+#include "base/tensor_slice.h"
 #include "schedule/program.h"
 
 /* The memory of one rank and its coordinates on the mesh. */
@@ -70,18 +70,19 @@ static inline const tsr_value *tsr_operand_value(const tsr_task_call *c, const t
 }
 /* Where the part begins along a dimension. */
 int64_t tsr_operand_offset(const tsr_task_call *call, const tsr_tensor *t, int dim);
-tsr_box tsr_operand_box(const tsr_task_call *call, const tsr_tensor *t);
+tsr_tensor_slice tsr_operand_slice(const tsr_task_call *call, const tsr_tensor *t);
 /* The same of an activation, whose samples are counted over the whole step. */
-tsr_box tsr_operand_sample_box(const tsr_task_call *call, const tsr_tensor *t);
+tsr_tensor_slice tsr_operand_sample_slice(const tsr_task_call *call, const tsr_tensor *t);
 /* Whether cp splits a dimension and the part is two runs of it (base/sequence_layout.h). */
 bool tsr_operand_is_zigzag(const tsr_task_call *call, const tsr_tensor *t, int dim);
 /* That dimension, or -1. */
 int tsr_operand_zigzag_dim(const tsr_task_call *call, const tsr_tensor *t);
-/* The box of the i-th run of a zigzag part. `whole` is the part's box as if its positions were
+/* The slice of the i-th run of a zigzag part. `whole` is the part's slice as if its positions were
  * neighbours; each index of the dimensions before `dim` has two runs, one behind the other in
  * memory. */
-tsr_box tsr_operand_run_box(
-    const tsr_task_call *call, const tsr_tensor *t, const tsr_box *whole, int dim, int64_t i);
+tsr_tensor_slice tsr_operand_run_slice(
+    const tsr_task_call *call, const tsr_tensor *t, const tsr_tensor_slice *whole, int dim,
+    int64_t i);
 
 /* ---- sums over ranks ---- */
 

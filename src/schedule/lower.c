@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* needs: a graph with placements and stages, a pipeline's order
- * gives: one stage's tasks in the graph's order, with local shapes and the units that split their
- * sums; the two ends of what moves between stages; the order in which the parts run
- * breaks: nothing */
+/* requires: a graph with placements and stages, a pipeline schedule
+ * produces: one stage's tasks in the graph's order, with local shapes and the units that split
+ * their sums; the two ends of what moves between stages; the order in which the parts run
+ * invalidates: nothing */
 #include "schedule/assign_target.h"
 #include "schedule/fuse.h"
 #include "schedule/overlap.h"
@@ -35,7 +35,7 @@ static tsr_tensor local_tensor(const lowering *l, int value) {
       .value = value,
       .dtype = v->dtype,
       .segment = segment_of(l->g, v),
-      .frame = -1,
+      .slot_group = -1,
       .offset = -1,
       .ndim = v->ndim};
   memcpy(t.shape, v->shape, sizeof t.shape);
@@ -62,7 +62,7 @@ static int part_index(tsr_section section, int chunk, int chunks) {
 static int part_of(const lowering *l, tsr_section section, int virtual_stage) {
   int chunk;
   if (!tsr_program_has_stage(l->p, virtual_stage, &chunk)) return -1;
-  return part_index(section, chunk, l->p->order->chunks);
+  return part_index(section, chunk, l->p->pipeline->chunks);
 }
 
 /* Where a value is made on this stage: before the first microbatch when no node makes it. */
@@ -129,7 +129,7 @@ static tsr_action_kind kind_of(tsr_section s) { return (tsr_action_kind)(s - TSR
 static int lag_of(const lowering *l, const send *s) {
   const tsr_node *to = &l->g->nodes[s->node];
   const tsr_section from = l->p->parts[s->part].section;
-  if (!is_body(to->section)) return l->p->order->microbatches;
+  if (!is_body(to->section)) return l->p->pipeline->microbatches;
   return tsr_pipeline_lag(
       l->starts, kind_of(from), tsr_value_stage(l->g, s->value), kind_of(to->section), to->stage);
 }
@@ -138,7 +138,7 @@ static int lag_of(const lowering *l, const send *s) {
  * when the backward pass of its microbatch begins, which no task has to wait for: that pass needs
  * what the receivers made of it. Others are asked for some microbatches later. */
 static void add_waits(lowering *l, const send *sends, int part, int last_part) {
-  bool forward_only = l->p->order->forward_only;
+  bool forward_only = l->p->pipeline->forward_only;
   tsr_section section = l->p->parts[part].section;
   for (const send *s = sends; s; s = s->next) {
     tsr_section from = l->p->parts[s->part].section;
@@ -228,7 +228,7 @@ static void add_parts(lowering *l) {
 
 static void make_parts(lowering *l) {
   tsr_program *p = l->p;
-  int chunks = p->order->chunks;
+  int chunks = p->pipeline->chunks;
   p->parts_count = 2 + 3 * chunks;
   p->parts = tsr_arena_array(l->arena, tsr_part, p->parts_count);
   p->parts[0].section = TSR_PROLOGUE;
@@ -242,16 +242,16 @@ static void make_parts(lowering *l) {
 
 static void make_runs(lowering *l) {
   tsr_program *p = l->p;
-  int actions = p->order->counts[p->stage];
+  int actions = p->pipeline->counts[p->stage];
   p->runs = tsr_arena_array(l->arena, tsr_run, actions + 2);
   p->runs[p->runs_count++] = (tsr_run){0, 0};
   for (int i = 0; i < actions; i++) {
-    const tsr_action *a = &p->order->actions[p->stage][i];
+    const tsr_action *a = &p->pipeline->actions[p->stage][i];
     tsr_section section = (tsr_section)(TSR_FORWARD + (int)a->kind);
     p->runs[p->runs_count++] =
-        (tsr_run){part_index(section, a->chunk, p->order->chunks), a->microbatch};
+        (tsr_run){part_index(section, a->chunk, p->pipeline->chunks), a->microbatch};
   }
-  p->runs[p->runs_count++] = (tsr_run){p->parts_count - 1, p->order->microbatches - 1};
+  p->runs[p->runs_count++] = (tsr_run){p->parts_count - 1, p->pipeline->microbatches - 1};
 }
 
 /* ---- values that no node makes ---- */
@@ -276,7 +276,8 @@ static void place_params(lowering *l) {
 }
 
 /* Segments that live as long as the run: every value that this stage uses (and every parameter that
- * it owns) its place, in the graph's order. Inputs are in frames, which memory_plan.c makes. */
+ * it owns) its place, in the graph's order. Inputs are in slot groups, which memory_plan.c
+ * makes. */
 static void place_sources(lowering *l) {
   bool *used = tsr_arena_array(l->arena, bool, l->g->values_count);
   mark_used(l, used);
@@ -284,7 +285,7 @@ static void place_sources(lowering *l) {
     const tsr_value *v = &l->g->values[i];
     tsr_tensor *t = &l->p->tensors[i];
     int chunk, stage = tsr_value_stage(l->g, i);
-    *t = (tsr_tensor){.value = i, .segment = TSR_SEGMENT_ABSENT, .frame = -1, .offset = -1};
+    *t = (tsr_tensor){.value = i, .segment = TSR_SEGMENT_ABSENT, .slot_group = -1, .offset = -1};
     if (v->kind == TSR_VALUE_NODE || !tsr_program_has_stage(l->p, stage, &chunk)) continue;
     if (!used[i] && stage == TSR_EVERY_STAGE && v->kind != TSR_VALUE_STEP_SCALARS) continue;
     *t = local_tensor(l, i);
@@ -306,7 +307,7 @@ static void bind_tensors(lowering *l) {
     tsr_tensor *to = &l->p->tensors[n->outputs[0]];
     to->segment = from->segment;
     to->offset = from->offset;
-    to->frame = from->frame;
+    to->slot_group = from->slot_group;
   }
   for (int i = 0; i < l->p->tasks_count; i++) {
     tsr_task *t = &l->p->tasks[i];
@@ -332,11 +333,11 @@ static const int *count_readers(const tsr_graph *g) {
   return readers;
 }
 
-static const int *find_chunks(tsr_arena *arena, const tsr_pipeline *order, int stage) {
-  int count = order->stages * order->chunks;
+static const int *find_chunks(tsr_arena *arena, const tsr_pipeline *pipeline, int stage) {
+  int count = pipeline->stages * pipeline->chunks;
   int *chunk_of = tsr_arena_array(arena, int, count);
   for (int i = 0; i < count; i++) chunk_of[i] = -1;
-  for (int c = 0; c < order->chunks; c++) chunk_of[tsr_pipeline_virtual(order, stage, c)] = c;
+  for (int c = 0; c < pipeline->chunks; c++) chunk_of[tsr_pipeline_virtual(pipeline, stage, c)] = c;
   return chunk_of;
 }
 
@@ -349,7 +350,7 @@ static tsr_program *make_program(
   tsr_program *p = tsr_arena_alloc(graph->arena, sizeof *p);
   *p = *shared;
   p->stage = stage;
-  p->chunk_of = find_chunks(graph->arena, p->order, stage);
+  p->chunk_of = find_chunks(graph->arena, p->pipeline, stage);
   p->tensors = tsr_arena_array(graph->arena, tsr_tensor, graph->values_count);
   lowering l = {.p = p, .g = graph, .arena = graph->arena, .starts = starts};
   place_sources(&l);
@@ -369,15 +370,15 @@ static tsr_program *make_program(
 }
 
 tsr_programs tsr_programs_make(
-    const tsr_graph *graph, const tsr_lowering *how, const tsr_pipeline *order,
+    const tsr_graph *graph, const tsr_lowering *how, const tsr_pipeline *pipeline,
     const tsr_target *target) {
-  tsr_programs all = {.graph = graph, .order = order};
-  tsr_pipeline_starts starts = tsr_pipeline_find_starts(graph->arena, order);
-  all.of_stage = tsr_arena_array(graph->arena, tsr_program *, order->stages);
+  tsr_programs all = {.graph = graph, .pipeline = pipeline};
+  tsr_pipeline_starts starts = tsr_pipeline_find_starts(graph->arena, pipeline);
+  all.of_stage = tsr_arena_array(graph->arena, tsr_program *, pipeline->stages);
   const tsr_program shared = {
-      .graph = graph, .lowering = *how, .order = order, .readers = count_readers(graph)};
-  assert(order->microbatches == how->microbatches);
-  for (int s = 0; s < order->stages; s++)
+      .graph = graph, .lowering = *how, .pipeline = pipeline, .readers = count_readers(graph)};
+  assert(pipeline->microbatches == how->microbatches);
+  for (int s = 0; s < pipeline->stages; s++)
     all.of_stage[s] = make_program(&shared, &starts, s, target);
   return all;
 }

@@ -36,8 +36,8 @@ static summed_dims summed_dims_of(const tsr_graph *g, const tsr_node *n) {
   }
 }
 
-/* The units of an axis cut dimension `dim` of the input, and their sums are not complete here. */
-static bool is_cut(const tsr_value *in, const tsr_value *out, int axis, int dim) {
+/* The units of an axis split dimension `dim` of the input, and their sums are not complete here. */
+static bool is_split(const tsr_value *in, const tsr_value *out, int axis, int dim) {
   tsr_placement p = in->placement[axis];
   return out->placement[axis].kind == TSR_PARTIAL && p.kind == TSR_SHARD && p.dim == dim;
 }
@@ -49,17 +49,17 @@ static bool keeps_samples(const tsr_node *n) {
   return tsr_op_facts(n->op) & TSR_FACT_LOSS && tsr_loss_samples(n) > 0;
 }
 
-static void cut_dim(
+static void split_dim(
     const tsr_lowering *l, const tsr_value *in, const tsr_value *out, int dim, tsr_reduction *r,
     tsr_reduced_dim *d) {
   tsr_placement dp = in->placement[TSR_DP];
   bool samples = r->keeps_batch && dp.kind == TSR_SHARD && dp.dim == dim;
-  d->cut[TSR_DP] = samples || is_cut(in, out, TSR_DP, dim);
-  d->cut[TSR_CP] = is_cut(in, out, TSR_CP, dim) && !out->units_of_sequence;
-  d->cut[TSR_TP] = is_cut(in, out, TSR_TP, dim) && !out->units;
-  if (d->cut[TSR_DP]) r->batch = at_least_one(l->batch_units);
-  if (d->cut[TSR_CP]) r->sequence = at_least_one(l->sequence_units);
-  if (d->cut[TSR_TP]) r->tp = at_least_one(l->tp_units);
+  d->split[TSR_DP] = samples || is_split(in, out, TSR_DP, dim);
+  d->split[TSR_CP] = is_split(in, out, TSR_CP, dim) && !out->units_of_sequence;
+  d->split[TSR_TP] = is_split(in, out, TSR_TP, dim) && !out->units;
+  if (d->split[TSR_DP]) r->batch = at_least_one(l->batch_units);
+  if (d->split[TSR_CP]) r->sequence = at_least_one(l->sequence_units);
+  if (d->split[TSR_TP]) r->tp = at_least_one(l->tp_units);
 }
 
 /* Where positions are not split over cp they are the second of (batch, positions, features). */
@@ -78,7 +78,7 @@ static tsr_reduction of_units(const tsr_tensor *in, const tsr_tensor *out) {
   tsr_reduction r = tsr_reduction_none();
   r.ndim = 1;
   r.tp = in->units / at_least_one(out->units);
-  r.dim[0] = (tsr_reduced_dim){.size = r.tp, .cut = {[TSR_TP] = true}};
+  r.dim[0] = (tsr_reduced_dim){.size = r.tp, .split = {[TSR_TP] = true}};
   return r;
 }
 
@@ -97,7 +97,7 @@ tsr_reduction tsr_reduction_of(const tsr_program *p, int node) {
   r.keeps_batch = out->batch_units > 0 || keeps_samples(n);
   for (int d = 0; d < r.ndim; d++) {
     r.dim[d].size = p->tensors[n->inputs[dims.input]].shape[dims.first + d];
-    cut_dim(&p->lowering, in, out, dims.first + d, &r, &r.dim[d]);
+    split_dim(&p->lowering, in, out, dims.first + d, &r, &r.dim[d]);
   }
   if (n->op == TSR_OP_CE_STATS) { /* (…, units, 3): its last dimension is summed to one of these */
     r.kept_dim = 0;

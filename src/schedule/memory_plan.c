@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-/* needs: tasks with local shapes, and the order in which their parts run
- * gives: an offset in WORK for every tensor that a task writes and for every task's scratch, and
- * frames for what lives from one action to another
- * breaks: nothing
+/* requires: tasks with local shapes, and the order in which their parts run
+ * produces: an offset in WORK for every tensor that a task writes and for every task's scratch, and
+ * slot groups for what lives from one action to another
+ * invalidates: nothing
  *
  * Tasks are walked in an order in which they may run. A tensor's block begins when it is written
  * and ends after its last use; a map over elements takes over that of its input if no task reads it
  * later. Then all blocks are placed (offsets.h). Where the body runs for several microbatches, what
- * comes out of it (accumulated gradients) and the frames are taken before its first task, so that
- * it can run again under them; what goes into it is given back after its last. Frames are needed
- * when several microbatches are alive at once: where each is done before the next one begins,
- * lifetimes inside the body say it all. */
+ * comes out of it (accumulated gradients) and the slot groups are taken before its first task, so
+ * that it can run again under them; what goes into it is given back after its last. Slots are
+ * needed when several microbatches are alive at once: where each is done before the next one
+ * begins, lifetimes inside the body say it all. */
 #include "base/tree.h"
 #include "schedule/activation_slots.h"
 #include "schedule/fuse.h"
@@ -23,7 +23,7 @@ typedef struct {
   int owner;       /* the value whose bytes it names */
   int first, last; /* times of the walk: when it is written, and read last; -1: never */
   int task;        /* that writes it; -1: none */
-  uint64_t parts;  /* of the body that write or read it, as in tsr_frame */
+  uint64_t parts;  /* of the body that write or read it, as in tsr_slot_group */
   int lag;
   bool out_of; /* written in the body and read after it */
   bool taken;
@@ -34,14 +34,14 @@ typedef struct {
   tsr_program *p;
   tsr_arena *arena;
   tsr_blocks work;
-  int *frame_blocks, *scratch_blocks; /* per frame, per time; -1: none */
-  int *walk, walk_count;              /* tasks in the order of the plan */
-  int body_begin, body_end;           /* of the walk */
-  bool repeats;                       /* the body runs for several microbatches */
-  bool straight;                      /* and each is done before the next begins */
-  life *lives;                        /* per value */
+  int *slot_group_blocks, *scratch_blocks; /* per slot group, per time; -1: none */
+  int *walk, walk_count;                   /* tasks in the order of the plan */
+  int body_begin, body_end;                /* of the walk */
+  bool repeats;                            /* the body runs for several microbatches */
+  bool straight;                           /* and each is done before the next begins */
+  life *lives;                             /* per value */
   int *dead, *next_dead; /* per time: the values that no task reads after it, as lists */
-  int frames_end;        /* the time after which no task needs the frames */
+  int slot_groups_end;   /* the time after which no task needs the slot groups */
   int64_t used[TSR_USES], used_peak;
 } planner;
 
@@ -73,8 +73,8 @@ static void find_walk(planner *m) {
   int last = p->parts_count - 1;
   m->walk = tsr_arena_array(m->arena, int, p->tasks_count + 1);
   m->repeats = p->lowering.microbatches > 1;
-  m->straight =
-      m->repeats && p->order->chunks == 1 && tsr_pipeline_alive(p->order, p->stage, true) <= 1;
+  m->straight = m->repeats && p->pipeline->chunks == 1 &&
+                tsr_pipeline_alive(p->pipeline, p->stage, true) <= 1;
   walk_part(m, 0);
   m->body_begin = m->walk_count;
   if (m->repeats)
@@ -97,7 +97,7 @@ static void read_value(planner *m, int value, int time, const tsr_task *t, const
   if (t->lag > v->lag) v->lag = t->lag;
   if (is_body(m, time)) v->parts |= tsr_part_bit(part);
   else if (is_body(m, v->first) && (t->op != TSR_OP_WAIT || t->bucket)) v->out_of = true;
-  if (t->op == TSR_OP_WAIT && !t->bucket && !is_body(m, time)) m->frames_end = time;
+  if (t->op == TSR_OP_WAIT && !t->bucket && !is_body(m, time)) m->slot_groups_end = time;
 }
 
 static void write_value(planner *m, int value, int time, int task, const tsr_part *part) {
@@ -145,7 +145,7 @@ static void extend_into(planner *m) {
 static void find_lifetimes(planner *m) {
   const tsr_program *p = m->p;
   find_owners(m);
-  m->frames_end = m->body_end - 1;
+  m->slot_groups_end = m->body_end - 1;
   for (int time = 0, part = 0; time < m->walk_count; time++) {
     int i = m->walk[time];
     const tsr_task *t = &p->tasks[i];
@@ -171,7 +171,7 @@ static void list_dead(planner *m) {
   }
 }
 
-/* ---- frames ---- */
+/* ---- slot groups ---- */
 
 /* Values of the body that must be kept for each microbatch by itself. */
 static bool is_framed(const planner *m, int value) {
@@ -187,12 +187,12 @@ static bool is_framed(const planner *m, int value) {
 /* An input is written when the forward pass begins, and may only be handed on then. */
 static uint64_t parts_of_input(const planner *m, uint64_t parts) {
   if (!parts) return 1;
-  for (int c = 0; c < m->p->order->chunks; c++)
+  for (int c = 0; c < m->p->pipeline->chunks; c++)
     if (parts >> (3 * c) & 7) parts |= (uint64_t)1 << (3 * c);
   return parts;
 }
 
-static void make_frames(planner *m) {
+static void make_slot_groups(planner *m) {
   tsr_program *p = m->p;
   tsr_kept *kept = tsr_arena_array(m->arena, tsr_kept, p->graph->values_count + 1);
   int count = 0;
@@ -207,44 +207,44 @@ static void make_frames(planner *m) {
         .use = input ? TSR_USE_ACTIVATION : use_of(&p->tasks[l->task]),
         .bytes = aligned(tsr_tensor_bytes(&p->tensors[v]))};
   }
-  tsr_program_make_frames(p, kept, count);
+  tsr_program_make_slot_groups(p, kept, count);
 }
 
 static tsr_use use_of_value(const planner *m, int value) {
   return use_of(&m->p->tasks[m->lives[value].task]);
 }
 
-/* Slots that several frames share are counted with the first one. */
-static bool has_slots(const planner *m, int frame) {
-  const tsr_frame *f = &m->p->frames[frame];
-  return f->segment == TSR_SEGMENT_WORK && f->pool == frame;
+/* Slots that several slot groups share are counted with the first one. */
+static bool has_slots(const planner *m, int slot_group) {
+  const tsr_slot_group *f = &m->p->slot_groups[slot_group];
+  return f->segment == TSR_SEGMENT_WORK && f->pool == slot_group;
 }
 
-/* Takes or gives back the room of all frames. */
-static void count_frames(planner *m, int sign) {
+/* Takes or gives back the room of all slot groups. */
+static void count_slot_groups(planner *m, int sign) {
   const tsr_program *p = m->p;
   for (int v = 0; v < p->graph->values_count; v++) {
     const tsr_tensor *t = &p->tensors[v];
-    if (m->lives[v].owner != v || t->frame < 0 || !has_slots(m, t->frame)) continue;
-    int64_t bytes = aligned(tsr_tensor_bytes(t)) * p->frames[t->frame].slots;
+    if (m->lives[v].owner != v || t->slot_group < 0 || !has_slots(m, t->slot_group)) continue;
+    int64_t bytes = aligned(tsr_tensor_bytes(t)) * p->slot_groups[t->slot_group].slots;
     m->used[use_of_value(m, v)] += sign * bytes;
     if (sign > 0) m->p->unplanned_bytes += bytes;
   }
 }
 
-static void take_frames(planner *m) {
-  m->frame_blocks = tsr_arena_array(m->arena, int, m->p->frames_count + 1);
-  for (int i = 0; i < m->p->frames_count; i++) {
-    const tsr_frame *f = &m->p->frames[i];
-    if (has_slots(m, i)) m->frame_blocks[i] = tsr_block_begin(&m->work, f->bytes * f->slots);
+static void take_slot_groups(planner *m) {
+  m->slot_group_blocks = tsr_arena_array(m->arena, int, m->p->slot_groups_count + 1);
+  for (int i = 0; i < m->p->slot_groups_count; i++) {
+    const tsr_slot_group *f = &m->p->slot_groups[i];
+    if (has_slots(m, i)) m->slot_group_blocks[i] = tsr_block_begin(&m->work, f->bytes * f->slots);
   }
-  count_frames(m, 1);
+  count_slot_groups(m, 1);
 }
 
-static void give_back_frames(planner *m) {
-  for (int i = 0; i < m->p->frames_count; i++)
-    if (has_slots(m, i)) tsr_block_end(&m->work, m->frame_blocks[i]);
-  count_frames(m, -1);
+static void give_back_slot_groups(planner *m) {
+  for (int i = 0; i < m->p->slot_groups_count; i++)
+    if (has_slots(m, i)) tsr_block_end(&m->work, m->slot_group_blocks[i]);
+  count_slot_groups(m, -1);
 }
 
 /* ---- the plan ---- */
@@ -261,7 +261,7 @@ static void count_peak(planner *m, int task) {
 static void take_value(planner *m, int value) {
   life *v = &m->lives[value];
   if (v->owner != value) return;
-  if (v->taken || m->p->tensors[value].frame >= 0) return;
+  if (v->taken || m->p->tensors[value].slot_group >= 0) return;
   if (m->p->tensors[value].segment != TSR_SEGMENT_WORK) return; /* it is kept, and has its place */
   int64_t bytes = bytes_of(m, value);
   v->block = tsr_block_begin(&m->work, bytes);
@@ -280,7 +280,8 @@ static int find_predecessor(const planner *m, const tsr_task *t, int time, int i
   int from = m->lives[t->inputs[input].value].owner, to = t->outputs[output].value;
   const life *a = &m->lives[from], *b = &m->lives[to];
   bool again = is_body(m, time) && m->repeats;
-  if (b->owner != to || b->taken || m->p->tensors[to].frame >= 0 || (again && b->out_of)) return -1;
+  if (b->owner != to || b->taken || m->p->tensors[to].slot_group >= 0 || (again && b->out_of))
+    return -1;
   if (!a->taken || a->last != time || (again && (a->out_of || a->first < m->body_begin))) return -1;
   if (m->p->tensors[from].dtype != m->p->tensors[to].dtype || bytes_of(m, from) != bytes_of(m, to))
     return -1;
@@ -337,14 +338,15 @@ static void plan_task(planner *m, int time) {
 static void bind_offsets(planner *m) {
   tsr_program *p = m->p;
   const tsr_block *blocks = m->work.blocks;
-  for (int i = 0; i < p->frames_count; i++) {
-    tsr_frame *f = &p->frames[i];
-    if (f->segment == TSR_SEGMENT_WORK) f->offset = blocks[m->frame_blocks[f->pool]].offset;
+  for (int i = 0; i < p->slot_groups_count; i++) {
+    tsr_slot_group *f = &p->slot_groups[i];
+    if (f->segment == TSR_SEGMENT_WORK) f->offset = blocks[m->slot_group_blocks[f->pool]].offset;
   }
   for (int v = 0; v < p->graph->values_count; v++) {
     tsr_tensor *t = &p->tensors[v];
     if (m->lives[v].block >= 0) t->offset = blocks[m->lives[v].block].offset;
-    else if (m->lives[v].owner == v && t->frame >= 0) t->offset += p->frames[t->frame].offset;
+    else if (m->lives[v].owner == v && t->slot_group >= 0)
+      t->offset += p->slot_groups[t->slot_group].offset;
   }
   for (int time = 0; time < m->walk_count; time++) {
     int block = m->scratch_blocks[time];
@@ -358,16 +360,16 @@ void tsr_program_plan_memory(tsr_program *program) {
   m.lives = tsr_arena_array(m.arena, life, program->graph->values_count);
   find_walk(&m);
   find_lifetimes(&m);
-  make_frames(&m);
+  make_slot_groups(&m);
   list_dead(&m);
   m.scratch_blocks = tsr_arena_array(m.arena, int, m.walk_count + 1);
   for (int time = 0; time < m.walk_count; time++) {
     if (time == m.body_begin) {
       take_what_comes_out(&m);
-      take_frames(&m);
+      take_slot_groups(&m);
     }
     plan_task(&m, time);
-    if (time == m.frames_end && m.body_end > m.body_begin) give_back_frames(&m);
+    if (time == m.slot_groups_end && m.body_end > m.body_begin) give_back_slot_groups(&m);
   }
   program->bytes[TSR_SEGMENT_WORK] = tsr_blocks_place(&m.work, m.used_peak);
   bind_offsets(&m);

@@ -16,7 +16,7 @@ static tsr_rectangle slice(const tsr_norm_pieces *p, int dim, int64_t begin, int
 
 /* The part of tp's dimension of a slice of `size` of the pieces' dimension: they are (tp, pieces),
  * or (pieces, …, tp, …). */
-static tsr_rectangle cut(const tsr_norm_pieces *p, tsr_rectangle r, int64_t size, int64_t part) {
+static tsr_rectangle split(const tsr_norm_pieces *p, tsr_rectangle r, int64_t size, int64_t part) {
   int64_t share = p->shape[p->tp_dim] / p->parts;
   assert(p->shape[p->tp_dim] % p->parts == 0);
   if (p->tp_dim < p->dim) {
@@ -42,5 +42,5 @@ tsr_norm_rectangle(const tsr_norm_pieces *p, int64_t first, int64_t unit, int64_
           end = (piece + 1) * p->whole / p->pieces - first;
   if (begin < 0 || end > p->shape[p->dim] || begin == end) return none;
   tsr_rectangle r = slice(p, p->dim, begin, end - begin);
-  return p->tp_dim < 0 ? r : cut(p, r, end - begin, unit);
+  return p->tp_dim < 0 ? r : split(p, r, end - begin, unit);
 }

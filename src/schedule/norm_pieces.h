@@ -18,9 +18,9 @@ typedef struct {
   int dim;                     /* the pieces' dimension; -1: all is the first piece */
   int64_t whole;               /* its length in the whole gradient */
   int64_t pieces;              /* of the whole gradient: piece k is [k, k + 1) * whole / pieces */
-  int tp_dim;                  /* the dimension that tp's units cut; -1: none, all are in unit 0 */
-  int64_t parts;               /* of tp_dim here; 1 without */
-  int64_t units;               /* rows of pieces in the output: tp's units of this rank, or 1 */
+  int tp_dim;    /* the dimension that tp's units split; -1: none, all are in unit 0 */
+  int64_t parts; /* of tp_dim here; 1 without */
+  int64_t units; /* rows of pieces in the output: tp's units of this rank, or 1 */
 } tsr_norm_pieces;
 
 /* `rows` runs of `cols` elements, `stride` apart; 0 rows: nothing of it is here. */

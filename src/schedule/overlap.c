@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* needs: a stage's tasks in their parts
- * gives: collectives over dp that only begin where their input is complete, in buckets, and waits
- * where their results are first used breaks: the tasks' indices
+/* requires: a stage's tasks in their parts
+ * produces: collectives over dp that only begin where their input is complete, in buckets, and
+ * waits where their results are first used
+ * invalidates: the tasks' indices
  *
  * Three kinds move: sums of gradients that the update asks for begin in the last microbatch's
  * backward pass; sums that each microbatch makes (ZeRO 2 and 3) are waited for when the next bucket

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* In which order the stages of a pipeline work on the microbatches of a step: data, in one small
+/* Pipeline schedules: in which order stages work on the microbatches of a step: data, in one small
  * text format, made by a function or read from a user's file.
  *
  *   # 1F1B
@@ -65,7 +65,7 @@ bool tsr_pipeline_possible(
     tsr_pipeline_kind kind, int stages, int chunks, int microbatches, tsr_location location,
     tsr_diags *diags);
 /* Of counts that are possible. TSR_PIPELINE_FORWARD is sound with either placement, and v_shaped
- * may be set to that of the order that the model was placed for. */
+ * may be set to that of the schedule that the model was placed for. */
 tsr_pipeline *tsr_pipeline_make(
     tsr_arena *arena, tsr_pipeline_kind kind, int stages, int chunks, int microbatches);
 
@@ -75,29 +75,29 @@ tsr_pipeline *tsr_pipeline_make(
 bool tsr_pipeline_read(
     tsr_arena *arena, const char *path, tsr_location location, int stages, int microbatches,
     tsr_pipeline **ret_order, tsr_diags *diags);
-/* In the format above; tsr_pipeline_read gives the same order back. */
-void tsr_pipeline_print(const tsr_pipeline *order, tsr_text *text);
+/* In the format above; tsr_pipeline_read returns the same schedule. */
+void tsr_pipeline_print(const tsr_pipeline *pipeline, tsr_text *text);
 
 /* Every chunk's F, B (and W) of every microbatch stands once, F before B before W, and no circle of
  * stages waits for one another: a stage's F waits for the F of the virtual stage before it, its B
  * for the B of the one behind it (the last one's: for its own F). Sends never block. Errors name
  * the actions of the circle. */
-bool tsr_pipeline_check(const tsr_pipeline *order, tsr_diags *diags);
+bool tsr_pipeline_check(const tsr_pipeline *pipeline, tsr_diags *diags);
 
 /* The virtual stage (0 .. stages * chunks - 1) of a chunk of a stage, and back. */
-int tsr_pipeline_virtual(const tsr_pipeline *order, int stage, int chunk);
+int tsr_pipeline_virtual(const tsr_pipeline *pipeline, int stage, int chunk);
 void tsr_pipeline_locate(
-    const tsr_pipeline *order, int virtual_stage, int *ret_stage, int *ret_chunk);
+    const tsr_pipeline *pipeline, int virtual_stage, int *ret_stage, int *ret_chunk);
 
 /* The most chunk-microbatches of a stage whose F has begun and whose last use (B, or W with
  * `until_weights` where there are W) is not done; 1 where there are only F. */
-int tsr_pipeline_alive(const tsr_pipeline *order, int stage, bool until_weights);
+int tsr_pipeline_alive(const tsr_pipeline *pipeline, int stage, bool until_weights);
 
 /* When everything happens if an action takes what its virtual stage says and what it needs from
  * another stage takes `send` to arrive. */
 typedef struct {
-  /* Per virtual stage; what the order has none of may be NULL. `backward` is with the weights' part
-   * unless the order splits it. */
+  /* Per virtual stage; what the schedule has none of may be NULL. `backward` is with the weights'
+   * part unless the schedule splits it. */
   const double *forward, *backward, *weights;
   double send;
 } tsr_pipeline_costs;
@@ -107,9 +107,9 @@ typedef struct {
   double *busy;  /* per stage */
   double bubble; /* 1 - (all busy time) / (stages * total) */
 } tsr_pipeline_times;
-/* Of an order that is sound. */
+/* Of a schedule that is sound. */
 void tsr_pipeline_time(
-    tsr_arena *arena, const tsr_pipeline *order, const tsr_pipeline_costs *costs,
+    tsr_arena *arena, const tsr_pipeline *pipeline, const tsr_pipeline_costs *costs,
     tsr_pipeline_times *ret_times);
 
 /* When every action begins if each takes one unit (a whole backward pass two): by kind, then by
@@ -118,21 +118,22 @@ typedef struct {
   int microbatches;
   double *start[TSR_ACTION_WEIGHTS + 1];
 } tsr_pipeline_starts;
-tsr_pipeline_starts tsr_pipeline_find_starts(tsr_arena *arena, const tsr_pipeline *order);
+tsr_pipeline_starts tsr_pipeline_find_starts(tsr_arena *arena, const tsr_pipeline *pipeline);
 
 /* After how many microbatches what one virtual stage sends in its actions of a kind has been taken
- * by another one's, at the earliest times that the order allows: a stage that waits so long before
- * it uses the memory again can close no circle, since all waits then point backwards in time. */
+ * by another one's, at the earliest times that the schedule allows: a stage that waits so long
+ * before it uses the memory again can close no circle, since all waits then point backwards in
+ * time. */
 int tsr_pipeline_lag(
     const tsr_pipeline_starts *starts, tsr_action_kind kind, int from, tsr_action_kind taken_in,
     int to);
 
-/* The pipeline over time, one line a stage, at most `columns` (at least 40) characters wide: boxes
+/* The pipeline over time, one line a stage, at most `columns` (at least 40) characters wide: slices
  * that begin with their action's letter, with its microbatch where there is room; where an action
  * has less than a column, columns show the kind that fills most of them. And as an SVG document. */
 void tsr_pipeline_gantt(
-    const tsr_pipeline *order, const tsr_pipeline_times *times, int columns, tsr_text *text);
+    const tsr_pipeline *pipeline, const tsr_pipeline_times *times, int columns, tsr_text *text);
 void tsr_pipeline_gantt_svg(
-    const tsr_pipeline *order, const tsr_pipeline_times *times, tsr_text *text);
+    const tsr_pipeline *pipeline, const tsr_pipeline_times *times, tsr_text *text);
 
 #endif

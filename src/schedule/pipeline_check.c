@@ -4,20 +4,20 @@
 #include <string.h>
 
 typedef struct {
-  const tsr_pipeline *order;
+  const tsr_pipeline *pipeline;
   tsr_diags *diags;
   int *index; /* per kind, chunk and microbatch of one stage: where it stands, from 1; 0: nowhere */
 } checker;
 
-/* An order that was made has no file to point into: its name stands for one. */
+/* A generated schedule has no file to point into: its name stands for one. */
 static tsr_location place_of(const checker *c, int stage, const tsr_action *action) {
   if (action && action->location.file) return action->location;
-  if (!action && c->order->places) return c->order->places[stage];
-  return (tsr_location){.file = c->order->name};
+  if (!action && c->pipeline->places) return c->pipeline->places[stage];
+  return (tsr_location){.file = c->pipeline->name};
 }
 
 static int *index_of(const checker *c, tsr_action a) {
-  const tsr_pipeline *o = c->order;
+  const tsr_pipeline *o = c->pipeline;
   return &c->index[((int64_t)a.kind * o->chunks + a.chunk) * o->microbatches + a.microbatch];
 }
 
@@ -34,7 +34,7 @@ static bool fits(const tsr_pipeline *o, const tsr_action *a) {
 }
 
 static bool check_fits(const checker *c, int stage, const tsr_action *a) {
-  const tsr_pipeline *o = c->order;
+  const tsr_pipeline *o = c->pipeline;
   if (fits(o, a)) return true;
   const tsr_short_text name = tsr_action_text(*a);
   const char *text = name.text;
@@ -48,15 +48,15 @@ static bool check_fits(const checker *c, int stage, const tsr_action *a) {
         c->diags, location, "stage %d: %s: chunk %d is not one of 0 to %d (chunks: %d)", stage,
         text, a->chunk, o->chunks - 1, o->chunks);
   return tsr_diag_error(
-      c->diags, location, "stage %d: %s in an order %s", stage, text,
+      c->diags, location, "stage %d: %s in a schedule %s", stage, text,
       o->forward_only ? "of forward passes only" : "whose B make the weights' gradients");
 }
 
 /* Notes where every action stands; those that do not fit or stand twice are errors. */
 static bool check_once(const checker *c, int stage) {
   bool ok = true;
-  for (int i = 0; i < c->order->counts[stage]; i++) {
-    const tsr_action *a = &c->order->actions[stage][i];
+  for (int i = 0; i < c->pipeline->counts[stage]; i++) {
+    const tsr_action *a = &c->pipeline->actions[stage][i];
     if (!check_fits(c, stage, a)) {
       ok = false;
       continue;
@@ -69,7 +69,7 @@ static bool check_once(const checker *c, int stage) {
     tsr_location location = place_of(c, stage, a);
     ok = tsr_diag_error(
         c->diags, location, "stage %d: %s stands twice", stage, tsr_action_text(*a).text);
-    tsr_location first = place_of(c, stage, &c->order->actions[stage][*index - 1]);
+    tsr_location first = place_of(c, stage, &c->pipeline->actions[stage][*index - 1]);
     if (first.line) tsr_diag_hint(c->diags, "first at line %d, column %d", first.line, first.col);
   }
   return ok;
@@ -77,9 +77,9 @@ static bool check_once(const checker *c, int stage) {
 
 static bool check_sequence(const checker *c, int stage) {
   bool ok = true;
-  for (int i = 0; i < c->order->counts[stage]; i++) {
-    const tsr_action *a = &c->order->actions[stage][i];
-    if (a->kind == TSR_ACTION_FORWARD || !fits(c->order, a)) continue;
+  for (int i = 0; i < c->pipeline->counts[stage]; i++) {
+    const tsr_action *a = &c->pipeline->actions[stage][i];
+    if (a->kind == TSR_ACTION_FORWARD || !fits(c->pipeline, a)) continue;
     tsr_action before = *a;
     before.kind--;
     if (*index_of(c, before) <= i + 1) continue; /* or it is missing, which is said elsewhere */
@@ -95,9 +95,9 @@ static bool check_sequence(const checker *c, int stage) {
 /* Gradients are added in the tree over microbatches, one after the other. */
 static bool check_ascends(const checker *c, int stage) {
   bool ok = true;
-  for (int i = 0; i < c->order->counts[stage]; i++) {
-    const tsr_action *a = &c->order->actions[stage][i];
-    if (a->kind == TSR_ACTION_FORWARD || a->microbatch < 1 || !fits(c->order, a)) continue;
+  for (int i = 0; i < c->pipeline->counts[stage]; i++) {
+    const tsr_action *a = &c->pipeline->actions[stage][i];
+    if (a->kind == TSR_ACTION_FORWARD || a->microbatch < 1 || !fits(c->pipeline, a)) continue;
     tsr_action before = *a;
     before.microbatch--;
     if (*index_of(c, before) <= i + 1) continue;
@@ -115,8 +115,8 @@ enum { NAMES_MAX = 4 };
 
 /* The missing ones of a kind, of which the first few are named. Returns `count` and theirs. */
 static int add_missing(const checker *c, tsr_action_kind kind, int count, tsr_text *names) {
-  for (int chunk = 0; chunk < c->order->chunks; chunk++)
-    for (int m = 0; m < c->order->microbatches; m++) {
+  for (int chunk = 0; chunk < c->pipeline->chunks; chunk++)
+    for (int m = 0; m < c->pipeline->microbatches; m++) {
       tsr_action a = {.kind = kind, .microbatch = m, .chunk = chunk};
       if (*index_of(c, a)) continue;
       if (count++ < NAMES_MAX)
@@ -130,7 +130,7 @@ static bool check_complete(const checker *c, int stage) {
   int count = 0, weights = 0;
   for (int kind = 0; kind < TSR_ACTION_KINDS; kind++) {
     int before = count;
-    if (is_wanted(c->order, kind)) count = add_missing(c, kind, count, &names);
+    if (is_wanted(c->pipeline, kind)) count = add_missing(c, kind, count, &names);
     weights = count - before; /* at last: of W */
   }
   if (!count) return true;
@@ -143,7 +143,7 @@ static bool check_complete(const checker *c, int stage) {
 }
 
 static bool check_stage(const checker *c, int stage) {
-  int64_t slots = (int64_t)TSR_ACTION_KINDS * c->order->chunks * c->order->microbatches;
+  int64_t slots = (int64_t)TSR_ACTION_KINDS * c->pipeline->chunks * c->pipeline->microbatches;
   memset(c->index, 0, sizeof *c->index * (size_t)slots);
   bool once = check_once(c, stage), sequence = check_sequence(c, stage);
   return check_complete(c, stage) && once && sequence && check_ascends(c, stage);
@@ -152,12 +152,12 @@ static bool check_stage(const checker *c, int stage) {
 /* ---- circles --------------------------------------------------------------------------------- */
 
 static const tsr_action *blocked(const tsr_pipeline_walk *w, int stage) {
-  return &w->order->actions[stage][w->next[stage]];
+  return &w->pipeline->actions[stage][w->next[stage]];
 }
 
 static tsr_need need_of(const tsr_pipeline_walk *w, int stage) {
   tsr_need need = {0};
-  tsr_pipeline_needs(w->order, stage, *blocked(w, stage), &need);
+  tsr_pipeline_needs(w->pipeline, stage, *blocked(w, stage), &need);
   return need;
 }
 
@@ -187,12 +187,12 @@ static void report_circle(const checker *c, const tsr_pipeline_walk *w, int firs
  * circle. Each circle is reported once. */
 static bool check_circles(const checker *c, tsr_arena *arena) {
   tsr_pipeline_walk walk;
-  tsr_pipeline_walk_begin(arena, c->order, &walk);
+  tsr_pipeline_walk_begin(arena, c->pipeline, &walk);
   for (int stage, index; tsr_pipeline_walk_next(&walk, &stage, &index);) continue;
-  int *seen = tsr_arena_array(arena, int, c->order->stages); /* the walk that came by, from 1 */
+  int *seen = tsr_arena_array(arena, int, c->pipeline->stages); /* the walk that came by, from 1 */
   bool ok = true;
-  for (int begin = 0; begin < c->order->stages; begin++) {
-    if (walk.next[begin] == c->order->counts[begin]) continue;
+  for (int begin = 0; begin < c->pipeline->stages; begin++) {
+    if (walk.next[begin] == c->pipeline->counts[begin]) continue;
     ok = false;
     int s = begin;
     for (; !seen[s]; s = need_of(&walk, s).stage) seen[s] = begin + 1;
@@ -201,13 +201,14 @@ static bool check_circles(const checker *c, tsr_arena *arena) {
   return ok;
 }
 
-bool tsr_pipeline_check(const tsr_pipeline *order, tsr_diags *diags) {
+bool tsr_pipeline_check(const tsr_pipeline *pipeline, tsr_diags *diags) {
   tsr_arena *arena = tsr_arena_new();
-  checker c = {.order = order, .diags = diags};
+  checker c = {.pipeline = pipeline, .diags = diags};
   c.index = tsr_arena_array(
-      arena, int, (size_t)TSR_ACTION_KINDS *(size_t)order->chunks *(size_t)order->microbatches);
+      arena, int,
+      (size_t)TSR_ACTION_KINDS *(size_t)pipeline->chunks *(size_t)pipeline->microbatches);
   bool ok = true;
-  for (int s = 0; s < order->stages; s++) ok = check_stage(&c, s) && ok;
+  for (int s = 0; s < pipeline->stages; s++) ok = check_stage(&c, s) && ok;
   ok = ok && check_circles(&c, arena);
   tsr_arena_free(arena);
   return ok;

@@ -282,23 +282,23 @@ bool tsr_pipeline_read(
   check_count(&r, KEY_MICROBATCHES, microbatches);
   stage_line **sorted = r.values[KEY_STAGES] ? sort_lines(&r) : NULL;
   if (!r.ok) return false; /* what is missing now may stand in what was not understood */
-  tsr_pipeline *order = build(&r, sorted);
-  if (!tsr_pipeline_check(order, diags)) return false;
-  *ret_order = order;
+  tsr_pipeline *pipeline = build(&r, sorted);
+  if (!tsr_pipeline_check(pipeline, diags)) return false;
+  *ret_order = pipeline;
   return true;
 }
 
-void tsr_pipeline_print(const tsr_pipeline *order, tsr_text *text) {
+void tsr_pipeline_print(const tsr_pipeline *pipeline, tsr_text *text) {
   tsr_text_add(text, "# ");
-  for (const char *c = order->name; *c; c++)
+  for (const char *c = pipeline->name; *c; c++)
     tsr_text_add(text, "%c", iscntrl((unsigned char)*c) ? '?' : *c);
-  tsr_text_add(text, "\nstages: %d\nmicrobatches: %d\n", order->stages, order->microbatches);
-  if (order->chunks > 1) tsr_text_add(text, "chunks: %d\n", order->chunks);
-  if (order->v_shaped) tsr_text_add(text, "placement: v\n");
-  for (int s = 0; s < order->stages; s++) {
+  tsr_text_add(text, "\nstages: %d\nmicrobatches: %d\n", pipeline->stages, pipeline->microbatches);
+  if (pipeline->chunks > 1) tsr_text_add(text, "chunks: %d\n", pipeline->chunks);
+  if (pipeline->v_shaped) tsr_text_add(text, "placement: v\n");
+  for (int s = 0; s < pipeline->stages; s++) {
     tsr_text_add(text, "stage %d:", s);
-    for (int i = 0; i < order->counts[s]; i++)
-      tsr_text_add(text, " %s", tsr_action_text(order->actions[s][i]).text);
+    for (int i = 0; i < pipeline->counts[s]; i++)
+      tsr_text_add(text, " %s", tsr_action_text(pipeline->actions[s][i]).text);
     tsr_text_add(text, "\n");
   }
 }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A pipeline's order over time, drawn: as text, and as an SVG document. */
+/* A pipeline schedule over time, drawn: as text, and as an SVG document. */
 #include "schedule/pipeline.h"
 #include "schedule/pipeline_walk.h"
 #include <string.h>
 
-static double shortest(const tsr_pipeline *order, const tsr_pipeline_times *times) {
+static double shortest(const tsr_pipeline *pipeline, const tsr_pipeline_times *times) {
   double least = times->total;
-  for (int s = 0; s < order->stages; s++)
-    for (int i = 0; i < order->counts[s]; i++) {
+  for (int s = 0; s < pipeline->stages; s++)
+    for (int i = 0; i < pipeline->counts[s]; i++) {
       double cost = times->end[s][i] - times->start[s][i];
       if (cost > 0 && cost < least) least = cost;
     }
@@ -21,9 +21,9 @@ static bool is_multiple(double value, double of) {
 }
 
 /* Whether all that takes time takes a multiple of the shortest. */
-static bool is_even(const tsr_pipeline *order, const tsr_pipeline_times *times, double least) {
-  for (int s = 0; s < order->stages; s++)
-    for (int i = 0; i < order->counts[s]; i++)
+static bool is_even(const tsr_pipeline *pipeline, const tsr_pipeline_times *times, double least) {
+  for (int s = 0; s < pipeline->stages; s++)
+    for (int i = 0; i < pipeline->counts[s]; i++)
       if (!is_multiple(times->end[s][i] - times->start[s][i], least)) return false;
   return true;
 }
@@ -46,9 +46,9 @@ static double bubble_of(const tsr_pipeline_times *times) { return max(100 * time
 static const char *const kind_names[TSR_ACTION_KINDS] = {
     "forward", "backward", "weights' gradients"};
 
-static bool has_kind(const tsr_pipeline *order, tsr_action_kind kind) {
-  if (kind == TSR_ACTION_WEIGHTS) return order->splits_backward;
-  return kind == TSR_ACTION_FORWARD || !order->forward_only;
+static bool has_kind(const tsr_pipeline *pipeline, tsr_action_kind kind) {
+  if (kind == TSR_ACTION_WEIGHTS) return pipeline->splits_backward;
+  return kind == TSR_ACTION_FORWARD || !pipeline->forward_only;
 }
 
 /* ---- text ------------------------------------------------------------------------------------ */
@@ -59,7 +59,7 @@ enum { COLUMNS_MIN = 40, TICK_COLUMNS = 10 };
 typedef struct {
   int width;
   double scale; /* columns per unit of time */
-  char *cells;  /* a letter, the fill of its box, or '.' where the stage is idle */
+  char *cells;  /* a letter, the fill of its slice, or '.' where the stage is idle */
   double (*spent)[TSR_ACTION_KINDS]; /* per column: columns of each kind, 0 to 1 */
 } row;
 
@@ -68,9 +68,9 @@ static int column_at(const row *r, double time) {
   return column < r->width ? column : r->width;
 }
 
-/* "F3-": the letter, the numbers where they fit, and what fills the rest of the box. Where F3.1
+/* "F3-": the letter, the numbers where they fit, and what fills the rest of the slice. Where F3.1
  * does not fit it is f3: of a later chunk. */
-static void draw_box(const row *r, tsr_action action, int begin, int end) {
+static void draw_slice(const row *r, tsr_action action, int begin, int end) {
   if (begin == end) return;
   tsr_short_text name = tsr_action_text(action);
   char *text = name.text;
@@ -98,15 +98,15 @@ static char fullest(const double spent[TSR_ACTION_KINDS]) {
 }
 
 static void
-draw_row(const row *r, const tsr_pipeline *order, const tsr_pipeline_times *times, int stage) {
+draw_row(const row *r, const tsr_pipeline *pipeline, const tsr_pipeline_times *times, int stage) {
   memset(r->spent, 0, sizeof *r->spent * (size_t)r->width);
   const double *start = times->start[stage], *end = times->end[stage];
-  for (int i = 0; i < order->counts[stage]; i++)
-    spend(r, order->actions[stage][i].kind, start[i], end[i]);
+  for (int i = 0; i < pipeline->counts[stage]; i++)
+    spend(r, pipeline->actions[stage][i].kind, start[i], end[i]);
   for (int c = 0; c < r->width; c++) r->cells[c] = fullest(r->spent[c]);
-  for (int i = 0; i < order->counts[stage]; i++)
+  for (int i = 0; i < pipeline->counts[stage]; i++)
     if ((end[i] - start[i]) * r->scale >= 1 - 1e-9)
-      draw_box(r, order->actions[stage][i], column_at(r, start[i]), column_at(r, end[i]));
+      draw_slice(r, pipeline->actions[stage][i], column_at(r, start[i]), column_at(r, end[i]));
 }
 
 static void draw_axis(const row *r, double total) {
@@ -126,48 +126,49 @@ static void add_row(const row *r, const char *label, int label_width, tsr_text *
 }
 
 static void add_legend(
-    const tsr_pipeline *order, const tsr_pipeline_times *times, int label_width, tsr_text *text) {
+    const tsr_pipeline *pipeline, const tsr_pipeline_times *times, int label_width,
+    tsr_text *text) {
   tsr_text_add(text, "%-*s ", label_width, "");
   for (int kind = 0; kind < TSR_ACTION_KINDS; kind++)
-    if (has_kind(order, kind))
+    if (has_kind(pipeline, kind))
       tsr_text_add(text, "%c0%c %s  ", "FBW"[kind], "-=~"[kind], kind_names[kind]);
   tsr_text_add(
       text, ". idle  (0: the microbatch%s)\n",
-      order->chunks > 1 ? ", .1: chunk 1, f0: of a later chunk" : "");
+      pipeline->chunks > 1 ? ", .1: chunk 1, f0: of a later chunk" : "");
   tsr_text_add(
       text, "%-*s total %.6g, bubble %.1f%%\n", label_width, "", times->total, bubble_of(times));
 }
 
 void tsr_pipeline_gantt(
-    const tsr_pipeline *order, const tsr_pipeline_times *times, int columns, tsr_text *text) {
+    const tsr_pipeline *pipeline, const tsr_pipeline_times *times, int columns, tsr_text *text) {
   if (columns < COLUMNS_MIN) columns = COLUMNS_MIN;
   char label[32];
-  int label_width = snprintf(label, sizeof label, "stage %d", order->stages - 1);
+  int label_width = snprintf(label, sizeof label, "stage %d", pipeline->stages - 1);
   row r = {.width = columns - label_width - 1};
   r.scale = times->total > 0 ? r.width / times->total : 1;
-  /* Whole columns for the shortest where that makes all boxes of one cost look equal. */
-  double least = shortest(order, times);
-  if (least * r.scale >= 1 && is_even(order, times, least))
+  /* Whole columns for the shortest where that makes all slices of one cost look equal. */
+  double least = shortest(pipeline, times);
+  if (least * r.scale >= 1 && is_even(pipeline, times, least))
     r.scale = (int)(least * r.scale + 1e-9) / least;
   r.width = column_at(&r, times->total);
   tsr_arena *arena = tsr_arena_new();
   r.cells = tsr_arena_alloc(arena, (size_t)r.width + 1);
   r.spent = tsr_arena_alloc(arena, sizeof *r.spent * (size_t)r.width + 1);
-  for (int s = 0; s < order->stages; s++) {
-    draw_row(&r, order, times, s);
+  for (int s = 0; s < pipeline->stages; s++) {
+    draw_row(&r, pipeline, times, s);
     snprintf(label, sizeof label, "stage %d", s);
     add_row(&r, label, label_width, text);
   }
   draw_axis(&r, times->total);
   add_row(&r, "time", label_width, text);
-  add_legend(order, times, label_width, text);
+  add_legend(pipeline, times, label_width, text);
   tsr_arena_free(arena);
 }
 
 /* ---- SVG ------------------------------------------------------------------------------------- */
 
 enum { LEFT = 80, RIGHT = 30, TOP = 44, ROW = 34, BOX = 26, FOOT = 76, TICK_PIXELS = 80 };
-static const double character_pixels = 6.5; /* of the boxes' 11-pixel text */
+static const double character_pixels = 6.5; /* of the slices' 11-pixel text */
 
 /* The bytes of the well-formed UTF-8 character at `at` that XML allows, else 0. */
 static int character_bytes(const unsigned char *at) {
@@ -197,7 +198,7 @@ static void add_escaped(const char *name, tsr_text *svg) {
 }
 
 static void add_head(
-    const tsr_pipeline *order, const tsr_pipeline_times *times, int width, int height,
+    const tsr_pipeline *pipeline, const tsr_pipeline_times *times, int width, int height,
     tsr_text *svg) {
   tsr_text_add(
       svg,
@@ -205,7 +206,7 @@ static void add_head(
       "viewBox=\"0 0 %d %d\">\n"
       "<style>\n"
       "text { font: 13px sans-serif; fill: #222 }\n"
-      ".box text { font-size: 11px; text-anchor: middle }\n"
+      ".slice text { font-size: 11px; text-anchor: middle }\n"
       ".axis text { font-size: 11px; text-anchor: middle; fill: #555 }\n"
       ".axis line { stroke: #ddd }\n"
       ".idle { fill: #f1f1f1 }\n"
@@ -216,17 +217,17 @@ static void add_head(
       "<rect width=\"%d\" height=\"%d\" fill=\"#fff\"/>\n"
       "<text x=\"%d\" y=\"26\">",
       width, height, width, height, width, height, LEFT);
-  add_escaped(order->name, svg);
+  add_escaped(pipeline->name, svg);
   tsr_text_add(
-      svg, ": %d stage%s, %d microbatch%s, total %.6g, bubble %.1f%%</text>\n", order->stages,
-      order->stages == 1 ? "" : "s", order->microbatches, order->microbatches == 1 ? "" : "es",
-      times->total, bubble_of(times));
+      svg, ": %d stage%s, %d microbatch%s, total %.6g, bubble %.1f%%</text>\n", pipeline->stages,
+      pipeline->stages == 1 ? "" : "s", pipeline->microbatches,
+      pipeline->microbatches == 1 ? "" : "es", times->total, bubble_of(times));
 }
 
 static void add_axis_lines(
-    const tsr_pipeline *order, const tsr_pipeline_times *times, double scale, tsr_text *svg) {
+    const tsr_pipeline *pipeline, const tsr_pipeline_times *times, double scale, tsr_text *svg) {
   double step = round_step(TICK_PIXELS / scale);
-  int bottom = TOP + order->stages * ROW;
+  int bottom = TOP + pipeline->stages * ROW;
   tsr_text_add(svg, "<g class=\"axis\">\n");
   for (int k = 0; k * step <= times->total; k++)
     tsr_text_add(
@@ -239,22 +240,22 @@ static void add_axis_lines(
 }
 
 /* Later chunks are paler. */
-static double opacity(const tsr_pipeline *order, int chunk) {
-  return order->chunks > 1 ? 1 - 0.7 * chunk / (order->chunks - 1) : 1;
+static double opacity(const tsr_pipeline *pipeline, int chunk) {
+  return pipeline->chunks > 1 ? 1 - 0.7 * chunk / (pipeline->chunks - 1) : 1;
 }
 
-/* A box says what fits: F3.1, else the microbatch's number, else nothing; its tip says it all. */
-static void add_box(
-    const tsr_pipeline *order, const tsr_pipeline_times *times, int stage, int index, double scale,
-    tsr_text *svg) {
-  tsr_action a = order->actions[stage][index];
+/* A slice says what fits: F3.1, else the microbatch's number, else nothing; its tip says it all. */
+static void add_slice(
+    const tsr_pipeline *pipeline, const tsr_pipeline_times *times, int stage, int index,
+    double scale, tsr_text *svg) {
+  tsr_action a = pipeline->actions[stage][index];
   double start = times->start[stage][index], end = times->end[stage][index];
   double x = LEFT + start * scale, width = (end - start) * scale;
   int y = TOP + stage * ROW + (ROW - BOX) / 2;
   tsr_text_add(
       svg, "<rect class=\"%c\" x=\"%.2f\" y=\"%d\" width=\"%.2f\" height=\"%d\"", "FBW"[a.kind], x,
       y, width, BOX);
-  if (a.chunk) tsr_text_add(svg, " fill-opacity=\"%.2f\"", opacity(order, a.chunk));
+  if (a.chunk) tsr_text_add(svg, " fill-opacity=\"%.2f\"", opacity(pipeline, a.chunk));
   tsr_text_add(
       svg, "><title>%s of stage %d: %.6g to %.6g</title></rect>", tsr_action_text(a).text, stage,
       start, end);
@@ -269,22 +270,24 @@ static void add_box(
 }
 
 static void add_stage(
-    const tsr_pipeline *order, const tsr_pipeline_times *times, int stage, double scale,
+    const tsr_pipeline *pipeline, const tsr_pipeline_times *times, int stage, double scale,
     tsr_text *svg) {
   int y = TOP + stage * ROW + (ROW - BOX) / 2;
   tsr_text_add(svg, "<text x=\"12\" y=\"%d\">stage %d</text>\n", y + BOX / 2 + 5, stage);
   tsr_text_add(
       svg,
-      "<g class=\"box\">\n<rect class=\"idle\" x=\"%d\" y=\"%d\" width=\"%.2f\" height=\"%d\"/>\n",
+      "<g class=\"slice\">\n<rect class=\"idle\" x=\"%d\" y=\"%d\" width=\"%.2f\" "
+      "height=\"%d\"/>\n",
       LEFT, y, times->total * scale, BOX);
-  for (int i = 0; i < order->counts[stage]; i++) add_box(order, times, stage, i, scale, svg);
+  for (int i = 0; i < pipeline->counts[stage]; i++)
+    add_slice(pipeline, times, stage, i, scale, svg);
   tsr_text_add(svg, "</g>\n");
 }
 
-static void add_key(const tsr_pipeline *order, int y, tsr_text *svg) {
+static void add_key(const tsr_pipeline *pipeline, int y, tsr_text *svg) {
   int x = LEFT;
   for (int kind = 0; kind < TSR_ACTION_KINDS; kind++) {
-    if (!has_kind(order, kind)) continue;
+    if (!has_kind(pipeline, kind)) continue;
     tsr_text_add(
         svg,
         "<rect class=\"%c\" x=\"%d\" y=\"%d\" width=\"16\" height=\"16\"/>"
@@ -296,19 +299,19 @@ static void add_key(const tsr_pipeline *order, int y, tsr_text *svg) {
       svg,
       "<rect class=\"idle\" x=\"%d\" y=\"%d\" width=\"16\" height=\"16\"/>"
       "<text x=\"%d\" y=\"%d\">idle%s</text>\n",
-      x, y, x + 22, y + 13, order->chunks > 1 ? "; later chunks are paler" : "");
+      x, y, x + 22, y + 13, pipeline->chunks > 1 ? "; later chunks are paler" : "");
 }
 
 void tsr_pipeline_gantt_svg(
-    const tsr_pipeline *order, const tsr_pipeline_times *times, tsr_text *text) {
+    const tsr_pipeline *pipeline, const tsr_pipeline_times *times, tsr_text *text) {
   enum { CHART_MIN = 560, CHART_MAX = 4000, BOX_PIXELS = 26 };
   double total = times->total > 0 ? times->total : 1;
-  double wanted = times->total > 0 ? total / shortest(order, times) * BOX_PIXELS : CHART_MIN;
+  double wanted = times->total > 0 ? total / shortest(pipeline, times) * BOX_PIXELS : CHART_MIN;
   double chart = min(max(wanted, CHART_MIN), CHART_MAX), scale = chart / total;
-  int rows = TOP + order->stages * ROW;
-  add_head(order, times, LEFT + (int)(chart + 0.5) + RIGHT, rows + FOOT, text);
-  add_axis_lines(order, times, scale, text);
-  for (int s = 0; s < order->stages; s++) add_stage(order, times, s, scale, text);
-  add_key(order, rows + 40, text);
+  int rows = TOP + pipeline->stages * ROW;
+  add_head(pipeline, times, LEFT + (int)(chart + 0.5) + RIGHT, rows + FOOT, text);
+  add_axis_lines(pipeline, times, scale, text);
+  for (int s = 0; s < pipeline->stages; s++) add_stage(pipeline, times, s, scale, text);
+  add_key(pipeline, rows + 40, text);
   tsr_text_add(text, "</svg>\n");
 }

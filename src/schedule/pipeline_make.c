@@ -2,22 +2,22 @@
 #include "schedule/pipeline.h"
 #include <assert.h>
 
-/* Adds to one stage of an order. */
+/* Adds to one stage of a schedule. */
 typedef struct {
-  tsr_pipeline *order;
+  tsr_pipeline *pipeline;
   int stage;
   int done[3][2]; /* ZB-V: how many F, B and W of each chunk there are */
 } maker;
 
 static void add(const maker *m, tsr_action_kind kind, int microbatch, int chunk) {
-  tsr_pipeline *o = m->order;
+  tsr_pipeline *o = m->pipeline;
   o->actions[m->stage][o->counts[m->stage]++] =
       (tsr_action){.kind = kind, .microbatch = microbatch, .chunk = chunk};
 }
 
 /* All forward passes, then all backward passes. */
 static void make_gpipe(maker *m) {
-  int microbatches = m->order->microbatches;
+  int microbatches = m->pipeline->microbatches;
   for (int i = 0; i < microbatches; i++) add(m, TSR_ACTION_FORWARD, i, 0);
   for (int i = 0; i < microbatches; i++) add(m, TSR_ACTION_BACKWARD, i, 0);
 }
@@ -27,9 +27,9 @@ static void make_gpipe(maker *m) {
  * W fill the end. F minus B is at most stages - s as in 1F1B, F minus W at most stages everywhere:
  * what 1F1B keeps alive on its first stage. */
 static void make_1f1b(maker *m) {
-  int microbatches = m->order->microbatches, forward = 0, weights = 0;
-  bool splits = m->order->splits_backward;
-  int ahead = m->order->stages - 1 - m->stage;
+  int microbatches = m->pipeline->microbatches, forward = 0, weights = 0;
+  bool splits = m->pipeline->splits_backward;
+  int ahead = m->pipeline->stages - 1 - m->stage;
   while (forward < ahead && forward < microbatches) add(m, TSR_ACTION_FORWARD, forward++, 0);
   for (int i = 0; i < microbatches; i++) {
     if (forward < microbatches) add(m, TSR_ACTION_FORWARD, forward++, 0);
@@ -39,18 +39,18 @@ static void make_1f1b(maker *m) {
   while (splits && weights < microbatches) add(m, TSR_ACTION_WEIGHTS, weights++, 0);
 }
 
-/* The i-th F or B of Megatron's interleaved order: groups of as many microbatches as there are
+/* The i-th F or B of Megatron's interleaved schedule: groups of as many microbatches as there are
  * stages go through the chunks one after another, backward from the last chunk on. */
 static void add_grouped(const maker *m, tsr_action_kind kind, int i) {
-  int stages = m->order->stages, chunks = m->order->chunks;
+  int stages = m->pipeline->stages, chunks = m->pipeline->chunks;
   int chunk = i / stages % chunks;
   if (kind == TSR_ACTION_BACKWARD) chunk = chunks - 1 - chunk;
   add(m, kind, i / (stages * chunks) * stages + i % stages, chunk);
 }
 
 static void make_interleaved(maker *m) {
-  int stages = m->order->stages, chunks = m->order->chunks;
-  int total = m->order->microbatches * chunks;
+  int stages = m->pipeline->stages, chunks = m->pipeline->chunks;
+  int total = m->pipeline->microbatches * chunks;
   int ahead = 2 * (stages - 1 - m->stage) + (chunks - 1) * stages;
   if (ahead > total) ahead = total;
   for (int i = 0; i < ahead; i++) add_grouped(m, TSR_ACTION_FORWARD, i);
@@ -60,11 +60,11 @@ static void make_interleaved(maker *m) {
   }
 }
 
-/* The next one of a chunk; the order is thought of as of 2 * stages - 1 microbatches at least, and
- * those that the step does not have are left out. */
+/* The next one of a chunk; the schedule is thought of as of 2 * stages - 1 microbatches at least,
+ * and those that the step does not have are left out. */
 static void add_next(maker *m, tsr_action_kind kind, int chunk) {
   int microbatch = m->done[kind][chunk]++;
-  if (microbatch < m->order->microbatches) add(m, kind, microbatch, chunk);
+  if (microbatch < m->pipeline->microbatches) add(m, kind, microbatch, chunk);
 }
 
 static void add_forward(maker *m, int chunk) { add_next(m, TSR_ACTION_FORWARD, chunk); }
@@ -75,8 +75,8 @@ static void add_weights(maker *m, int chunk) { add_next(m, TSR_ACTION_WEIGHTS, c
  * without a pause between its first action and its last one. It never keeps more than 2 * stages
  * chunk-microbatches until their W. */
 static void make_zb_v(maker *m) {
-  int stages = m->order->stages, s = m->stage;
-  int microbatches = m->order->microbatches;
+  int stages = m->pipeline->stages, s = m->stage;
+  int microbatches = m->pipeline->microbatches;
   if (microbatches < 2 * stages - 1) microbatches = 2 * stages - 1;
   /* Until the first microbatch has come down to the turn and back up to this stage. */
   for (int i = 0; i < 2 * (stages - s) - 1; i++) add_forward(m, 0);
@@ -96,8 +96,8 @@ static void make_zb_v(maker *m) {
 }
 
 static void make_forward(maker *m) {
-  for (int chunk = 0; chunk < m->order->chunks; chunk++)
-    for (int i = 0; i < m->order->microbatches; i++) add(m, TSR_ACTION_FORWARD, i, chunk);
+  for (int chunk = 0; chunk < m->pipeline->chunks; chunk++)
+    for (int i = 0; i < m->pipeline->microbatches; i++) add(m, TSR_ACTION_FORWARD, i, chunk);
 }
 
 static const struct {
@@ -118,7 +118,7 @@ chunks_possible(tsr_pipeline_kind kind, int chunks, tsr_location location, tsr_d
   int min = facts[kind].chunks_min, max = facts[kind].chunks_max;
   if (chunks >= min && (!max || chunks <= max)) return true;
   tsr_diag_error(
-      diags, location, "pipeline order '%s' needs %s%d chunk%s a stage, not %d",
+      diags, location, "pipeline schedule '%s' needs %s%d chunk%s a stage, not %d",
       tsr_pipeline_name(kind), min == max ? "" : "at least ", min, min == 1 ? "" : "s", chunks);
   if (max == 1) tsr_diag_hint(diags, "'interleaved' takes 2 chunks or more, 'zb_v' takes 2");
   else if (chunks == 1)
@@ -133,7 +133,7 @@ microbatches_possible(int stages, int microbatches, tsr_location location, tsr_d
   if (low == microbatches) return true;
   tsr_diag_error(
       diags, location,
-      "pipeline order 'interleaved' needs a multiple of its %d stages as microbatches, not %d",
+      "pipeline schedule 'interleaved' needs a multiple of its %d stages as microbatches, not %d",
       stages, microbatches);
   if (low) tsr_diag_hint(diags, "%d and %d microbatches are possible", low, low + stages);
   else tsr_diag_hint(diags, "%d microbatches are possible", stages);
@@ -171,7 +171,7 @@ tsr_pipeline *tsr_pipeline_make(
   int kinds = o->forward_only ? 1 : o->splits_backward ? 3 : 2;
   for (int s = 0; s < stages; s++) {
     o->actions[s] = tsr_arena_array(arena, tsr_action, (size_t)kinds * chunks * microbatches);
-    facts[kind].make(&(maker){.order = o, .stage = s});
+    facts[kind].make(&(maker){.pipeline = o, .stage = s});
     assert(o->counts[s] == kinds * chunks * microbatches);
   }
   return o;

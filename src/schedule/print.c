@@ -10,7 +10,8 @@ static void print_tensor(const tsr_program *p, const tsr_tensor *t, tsr_text *te
   tsr_text_add(
       text, "%s @%s+%lld", tsr_shape_text(t->ndim, t->shape).text, segments[t->segment],
       (long long)t->offset);
-  if (t->frame >= 0 && p->frames[t->frame].slots > 1) tsr_text_add(text, " frame %d", t->frame);
+  if (t->slot_group >= 0 && p->slot_groups[t->slot_group].slots > 1)
+    tsr_text_add(text, " slot group %d", t->slot_group);
 }
 
 /* The type in which the kernel has the operand, where it is another one. */
@@ -82,24 +83,26 @@ static void print_task(const tsr_program *p, int index, tsr_text *text) {
 static void print_part(const tsr_program *p, const tsr_part *part, tsr_text *text) {
   if (part->begin == part->end) return;
   tsr_text_add(text, "%s", tsr_section_name(part->section));
-  if (p->order->chunks > 1 && part->section != TSR_PROLOGUE && part->section != TSR_UPDATE)
+  if (p->pipeline->chunks > 1 && part->section != TSR_PROLOGUE && part->section != TSR_UPDATE)
     tsr_text_add(text, " of chunk %d", part->chunk);
   tsr_text_add(text, "\n");
   for (int i = part->begin; i < part->end; i++) print_task(p, i, text);
 }
 
-static void print_frames(const tsr_program *p, tsr_text *text) {
-  for (int i = 0; i < p->frames_count; i++) {
-    const tsr_frame *f = &p->frames[i];
+static void print_slot_groups(const tsr_program *p, tsr_text *text) {
+  for (int i = 0; i < p->slot_groups_count; i++) {
+    const tsr_slot_group *f = &p->slot_groups[i];
     if (f->slots < 2) continue;
-    tsr_text_add(text, "frame %d: %d × %s bytes, for", i, f->slots, tsr_text_count(f->bytes).text);
-    for (int k = 0; k < 3 * p->order->chunks; k++)
+    tsr_text_add(
+        text, "slot group %d: %d × %s bytes, for", i, f->slots, tsr_text_count(f->bytes).text);
+    for (int k = 0; k < 3 * p->pipeline->chunks; k++)
       if (f->parts >> k & 1) {
         tsr_text_add(text, " %c", "FBW"[k % 3]);
-        if (p->order->chunks > 1) tsr_text_add(text, ".%d", k / 3);
+        if (p->pipeline->chunks > 1) tsr_text_add(text, ".%d", k / 3);
       }
-    if (f->lag) tsr_text_add(text, ", until %d microbatches later", f->lag);
-    if (f->pool != i) tsr_text_add(text, ", in the slots of frame %d", f->pool);
+    if (f->lag)
+      tsr_text_add(text, ", until %d microbatch%s later", f->lag, f->lag == 1 ? "" : "es");
+    if (f->pool != i) tsr_text_add(text, ", in the slots of group %d", f->pool);
     tsr_text_add(text, "\n");
   }
 }
@@ -112,17 +115,18 @@ static void print_runs(const tsr_program *p, tsr_text *text) {
     if (part->section == TSR_UPDATE && part->begin < part->end) tsr_text_add(text, " update");
     if (part->section == TSR_PROLOGUE || part->section == TSR_UPDATE) continue;
     tsr_text_add(text, " %c%d", "FBW"[part->section - TSR_FORWARD], p -> runs[r].microbatch);
-    if (p->order->chunks > 1) tsr_text_add(text, ".%d", part->chunk);
+    if (p->pipeline->chunks > 1) tsr_text_add(text, ".%d", part->chunk);
   }
   tsr_text_add(text, "\n");
 }
 
 void tsr_program_print(const tsr_program *p, tsr_text *text) {
   tsr_text_add(text, "program %s", p->graph->name);
-  if (p->order->stages > 1) tsr_text_add(text, ", stage %d of %d", p->stage, p->order->stages);
+  if (p->pipeline->stages > 1)
+    tsr_text_add(text, ", stage %d of %d", p->stage, p->pipeline->stages);
   tsr_text_add(text, ": %d tasks\n", p->tasks_count);
   print_runs(p, text);
-  print_frames(p, text);
+  print_slot_groups(p, text);
   for (int k = 0; k < p->parts_count; k++) print_part(p, &p->parts[k], text);
 }
 

@@ -31,27 +31,27 @@ typedef enum {
   TSR_USES
 } tsr_use;
 
-/* Values that live from one action of the pipeline's order to another one have a place for every
+/* Values that live from one action of the pipeline schedule to another one have a place for every
  * microbatch that is alive at once: `slots` blocks of `bytes`, one after the other. Where chunks
- * keep the same kind of thing, their frames are of one size and share their slots: `slots` is then
- * how many of all these chunks' microbatches are alive at once. */
+ * keep the same kind of thing, their slot groups have one size and share their slots: `slots` is
+ * then how many microbatches of all these chunks are alive at once. */
 typedef struct {
   uint64_t parts;  /* that write or read it: bit 3 * chunk + action kind */
   int lag;         /* > 0: it lives until the last of them for the microbatch that much later */
   uint64_t chunks; /* that keep the same for each of their microbatches, as bits; 0: no other one */
-  int pool;        /* the first frame that has these slots */
+  int pool;        /* the first slot group that has these slots */
   tsr_segment segment;
   int64_t offset, bytes; /* of the first slot; of one */
   int slots;
   int *slot_of; /* per microbatch */
-} tsr_frame;
+} tsr_slot_group;
 
 typedef struct {
   int value; /* of the graph */
   tsr_dtype dtype;
   tsr_segment segment;
-  int frame;      /* index into the program's frames, or -1 */
-  int64_t offset; /* bytes, a multiple of 64; in a frame, of its first slot */
+  int slot_group; /* index into the program's slot groups, or -1 */
+  int64_t offset; /* bytes, a multiple of 64; in a slot group, of its first slot */
   int ndim;
   int64_t shape[TSR_DIMS_MAX]; /* local */
   int64_t units;               /* local summands that stand before `shape`; 0: none */
@@ -126,7 +126,7 @@ typedef struct {
   int64_t size[TSR_AXES];
   int64_t batch_units;    /* of one rank's microbatch */
   int64_t tp_units;       /* of one rank */
-  int64_t sequence_units; /* of one rank's positions; 0 or 1: they are not cut */
+  int64_t sequence_units; /* of one rank's positions; 0 or 1: they are not split */
   bool zigzag;            /* over cp (base/sequence_layout.h) */
   int64_t microbatches;
   bool overlap;          /* collectives over dp run beside other tasks */
@@ -137,7 +137,7 @@ typedef struct {
 typedef struct {
   const tsr_graph *graph;
   tsr_lowering lowering;
-  const tsr_pipeline *order;
+  const tsr_pipeline *pipeline;
   int stage;
   const int *chunk_of; /* per virtual stage: which chunk of this stage it is, or -1 */
   tsr_task *tasks;
@@ -146,8 +146,8 @@ typedef struct {
   int parts_count;
   tsr_run *runs;
   int runs_count;
-  tsr_frame *frames;
-  int frames_count;
+  tsr_slot_group *slot_groups;
+  int slot_groups_count;
   const int *readers;  /* per graph value: how many inputs of nodes, outputs of the graph */
   tsr_tensor *tensors; /* per graph value; TSR_SEGMENT_ABSENT where this stage has none */
   int64_t bytes[TSR_SEGMENTS];
@@ -159,17 +159,17 @@ typedef struct {
 /* What a mesh runs: a program for each stage of the pipeline. */
 typedef struct {
   const tsr_graph *graph;
-  const tsr_pipeline *order;
-  tsr_program **of_stage; /* order->stages of them */
+  const tsr_pipeline *pipeline;
+  tsr_program **of_stage; /* pipeline->stages of them */
 } tsr_programs;
 
 struct tsr_target;
 /* Turns each stage's part of a placed graph into a program: local shapes, tasks, units, then
  * offsets (memory_plan.c). Collectives over an axis of size 1, and reshapes, become other names of
- * the same bytes. The order's microbatches are the lowering's. `target`: what the programs are for
- * (target.h). */
+ * the same bytes. The schedule's microbatches are the lowering's. `target`: what the programs are
+ * for (target.h). */
 tsr_programs tsr_programs_make(
-    const tsr_graph *graph, const tsr_lowering *lowering, const tsr_pipeline *order,
+    const tsr_graph *graph, const tsr_lowering *lowering, const tsr_pipeline *pipeline,
     const struct tsr_target *target);
 
 /* The values of a task's operands. */
@@ -205,8 +205,8 @@ const tsr_norm_pieces *tsr_norm_pieces_of(const tsr_program *program, int node);
 /* Where a tensor lies in its segment for a microbatch. */
 static inline int64_t
 tsr_tensor_offset(const tsr_program *p, const tsr_tensor *t, int64_t microbatch) {
-  if (t->frame < 0) return t->offset;
-  const tsr_frame *f = &p->frames[t->frame];
+  if (t->slot_group < 0) return t->offset;
+  const tsr_slot_group *f = &p->slot_groups[t->slot_group];
   return t->offset + f->bytes * f->slot_of[microbatch];
 }
 

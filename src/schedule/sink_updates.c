@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* needs: a stage's tasks in their parts, with their collectives where they stay; the runs
- * gives: tasks of the update in the last microbatch's run of the part that makes what they need
- * breaks: the tasks' indices
+/* requires: a stage's tasks in their parts, with their collectives where they stay; the runs
+ * produces: tasks of the update in the last microbatch's run of the part that makes what they need
+ * invalidates: the tasks' indices
  *
  * A gradient is then read while it is warm, and an update that waits for nothing else ends its
  * life: its memory is free for the rest of the backward pass. A task goes behind the last one that

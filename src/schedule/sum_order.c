@@ -27,24 +27,24 @@ int tsr_reduction_depth(const tsr_reduction *r) {
 
 /* ---- rows ---- */
 
-/* [first, first + size) of the `whole` of a dimension; `cut` by the recipe, into one or more. */
+/* [first, first + size) of the `whole` of a dimension; `split` by the recipe, into one or more. */
 typedef struct {
   int64_t first, size, whole;
-  bool cut;
+  bool split;
 } interval;
 
-static bool is_cut(const tsr_reduction *r, int dim) {
-  const bool *cut = r->dim[dim].cut;
-  return cut[TSR_DP] || cut[TSR_CP] || cut[TSR_TP] || dim == r->kept_dim;
+static bool is_split(const tsr_reduction *r, int dim) {
+  const bool *split = r->dim[dim].split;
+  return split[TSR_DP] || split[TSR_CP] || split[TSR_TP] || dim == r->kept_dim;
 }
 
-int64_t tsr_reduction_cuts(const tsr_reduction *r, int dim) {
+int64_t tsr_reduction_splits(const tsr_reduction *r, int dim) {
   const tsr_reduced_dim *d = &r->dim[dim];
-  int64_t cuts = dim == r->kept_dim ? r->kept : 1;
-  if (d->cut[TSR_DP]) cuts *= r->batch;
-  if (d->cut[TSR_CP]) cuts *= r->sequence;
-  if (d->cut[TSR_TP]) cuts *= r->tp;
-  return cuts;
+  int64_t splits = dim == r->kept_dim ? r->kept : 1;
+  if (d->split[TSR_DP]) splits *= r->batch;
+  if (d->split[TSR_CP]) splits *= r->sequence;
+  if (d->split[TSR_TP]) splits *= r->tp;
+  return splits;
 }
 
 static interval interval_of(const tsr_reduction *r, int dim, int64_t block, int64_t leaf) {
@@ -52,19 +52,19 @@ static interval interval_of(const tsr_reduction *r, int dim, int64_t block, int6
   int64_t index = 0, kept = block % r->kept;
   int64_t batch = r->keeps_batch ? block / r->kept : leaf / r->tp / r->sequence;
   int64_t sequence = tsr_sequence_unit(r->zigzag, r->sequence, leaf / r->tp % r->sequence);
-  if (d->cut[TSR_DP]) index = batch;
-  if (d->cut[TSR_CP]) index = index * r->sequence + sequence;
-  if (d->cut[TSR_TP]) index = index * r->tp + leaf % r->tp;
+  if (d->split[TSR_DP]) index = batch;
+  if (d->split[TSR_CP]) index = index * r->sequence + sequence;
+  if (d->split[TSR_TP]) index = index * r->tp + leaf % r->tp;
   if (dim == r->kept_dim)
     index = index * r->kept + tsr_sequence_unit(r->zigzag && r->kept_positions, r->kept, kept);
-  int64_t cuts = tsr_reduction_cuts(r, dim);
-  assert(d->size % cuts == 0);
-  return (interval){index * (d->size / cuts), d->size / cuts, d->size, is_cut(r, dim)};
+  int64_t splits = tsr_reduction_splits(r, dim);
+  assert(d->size % splits == 0);
+  return (interval){index * (d->size / splits), d->size / splits, d->size, is_split(r, dim)};
 }
 
 /* The k-th run of neighbours of a product of intervals; false when there are no more. A dimension
- * that the recipe cuts ends a run even where this rank has one unit of it, for others have several.
- */
+ * that the recipe splits ends a run even where this rank has one unit of it, for others have
+ * several. */
 static bool
 find_run(const interval *at, int ndim, int64_t k, int64_t *ret_first, int64_t *ret_rows) {
   int d = ndim - 1;
@@ -74,7 +74,7 @@ find_run(const interval *at, int ndim, int64_t k, int64_t *ret_first, int64_t *r
     *ret_rows = 1;
     return k == 0;
   }
-  for (; d > 0 && !at[d].cut; d--) inner *= at[d].whole;
+  for (; d > 0 && !at[d].split; d--) inner *= at[d].whole;
   *ret_rows = at[d].size * inner;
   *ret_first = at[d].first * inner;
   int64_t step = at[d].whole * inner;
@@ -91,7 +91,7 @@ find_run(const interval *at, int ndim, int64_t k, int64_t *ret_first, int64_t *r
 static bool strides(const tsr_reduction *r) {
   if (r->kept_dim < 0) return false;
   for (int d = r->kept_dim + 1; d < r->ndim; d++)
-    if (is_cut(r, d)) return false;
+    if (is_split(r, d)) return false;
   return true;
 }
 
@@ -114,11 +114,11 @@ int64_t tsr_reduction_runs(const tsr_reduction *r) {
   int last = r->ndim - 1;
   int64_t runs = 1;
   if (strides(r)) {
-    for (int d = r->kept_dim; d < r->ndim; d++) runs *= r->dim[d].size / tsr_reduction_cuts(r, d);
+    for (int d = r->kept_dim; d < r->ndim; d++) runs *= r->dim[d].size / tsr_reduction_splits(r, d);
     last = r->kept_dim - 1;
   }
-  while (last > 0 && !is_cut(r, last)) last--;
-  for (int d = 0; d < last; d++) runs *= r->dim[d].size / tsr_reduction_cuts(r, d);
+  while (last > 0 && !is_split(r, last)) last--;
+  for (int d = 0; d < last; d++) runs *= r->dim[d].size / tsr_reduction_splits(r, d);
   return runs;
 }
 

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 /* How a summing task makes its sum, so that the bits do not depend on who computes it.
  *
- * A task sums over some dimensions of an operand: rows of a weight's gradient, K of a matmul.
- * Where the recipe's reduction units cut such a dimension, the sum is made of one partial result a
- * unit (a leaf), added in the binary tree of base/tree.h. Units of dp cut the batch, those of cp
- * the positions, those of tp heads, hidden features and the vocabulary. The leaves of one rank's
- * task are numbered with the batch outermost, then the sequence, then tp, and the tree over them is
+ * A task sums over some dimensions of an operand: rows of a weight's gradient, K of a matmul. Where
+ * the recipe's reduction units split such a dimension, the sum is made of one partial result a unit
+ * (a leaf), added in the binary tree of base/tree.h. Units of dp split the batch, those of cp the
+ * positions, those of tp heads, hidden features and the vocabulary. The leaves of one rank's task
+ * are numbered with the batch outermost, then the sequence, then tp, and the tree over them is
  * nested alike: the units of a sequence are added before the batch units that they make up.
  *
  * An output may keep units apart, each in a block of its own in front of the output's shape, since
  * other ranks add to them before they can be added to one another: the batch units where cp splits
  * positions, and the units of one summed dimension (`kept_dim`) where tp splits it.
  *
- * Lowering derives the record from graph, placements and recipe, kernels read nothing else, and
- * the verifier derives the global interval of every unit again (verify_reductions.c,
+ * Lowering derives the record from graph, placements and recipe, kernels read nothing else, and the
+ * verifier derives the global interval of every unit again (verify_reductions.c,
  * verify_sum_rows.c). */
 #ifndef TSR_SCHEDULE_SUM_ORDER_H
 #define TSR_SCHEDULE_SUM_ORDER_H
@@ -28,13 +28,14 @@ enum { TSR_REDUCED_DIMS_MAX = 5 };
 /* A summed dimension of the operand, as this rank has it. */
 typedef struct {
   int64_t size;
-  bool cut[TSR_AXES]; /* by the units of dp, cp and tp; nested in that order where several cut it */
+  bool split
+      [TSR_AXES]; /* by the units of dp, cp and tp; nested in that order where several split it */
 } tsr_reduced_dim;
 
 typedef struct {
-  int ndim; /* summed dimensions, outermost first; 0: the task sums nothing that units cut */
+  int ndim; /* summed dimensions, outermost first; 0: the task sums nothing that units split */
   tsr_reduced_dim dim[TSR_REDUCED_DIMS_MAX];
-  int64_t batch, sequence, tp; /* units of each axis on this rank; 1: not cut */
+  int64_t batch, sequence, tp; /* units of each axis on this rank; 1: not split */
   bool keeps_batch;            /* the output has a block for every batch unit */
   int kept_dim;        /* the output has a block for every unit of this one, too; -1: none */
   int64_t kept;        /* so many; 1 without kept_dim */
@@ -75,8 +76,8 @@ int64_t tsr_reduction_runs(const tsr_reduction *r);
 /* Whether a leaf is one run of neighbours, and the blocks and leaves in their order are all rows
  * in theirs. */
 bool tsr_reduction_is_contiguous(const tsr_reduction *r);
-/* Into how many equal intervals a dimension is cut. */
-int64_t tsr_reduction_cuts(const tsr_reduction *r, int dim);
+/* Into how many equal intervals a dimension is split. */
+int64_t tsr_reduction_splits(const tsr_reduction *r, int dim);
 /* What the program's dump shows: leaves, and blocks that are kept apart. */
 static inline bool tsr_reduction_is_split(const tsr_reduction *r) {
   return tsr_reduction_leaves(r) > 1 || tsr_reduction_blocks(r) > 1;

@@ -28,7 +28,7 @@ static int find_subject(tsr_verify *v, const tsr_program *p, int rank, int *late
 
 static bool find_subjects(tsr_verify *v) {
   const tsr_verify_mesh *m = v->mesh;
-  int stages = v->programs->order->stages, before = v->found;
+  int stages = v->programs->pipeline->stages, before = v->found;
   int *latest = tsr_arena_array(v->arena, int, stages);
   for (int s = 0; s < stages; s++) latest[s] = -1;
   v->subject_of = tsr_arena_array(v->arena, int, m->ranks);
@@ -76,14 +76,14 @@ static bool check_subject(tsr_verify *v, tsr_verify_subject *s) {
 
 bool tsr_programs_verify(
     tsr_arena *arena, const tsr_programs *programs, const tsr_verify_mesh *mesh, tsr_diags *diags) {
-  assert(mesh->size[TSR_PP] == programs->order->stages);
+  assert(mesh->size[TSR_PP] == programs->pipeline->stages);
   tsr_verify v = {
       .arena = arena,
       .programs = programs,
       .graph = programs->graph,
       .mesh = mesh,
       .diags = diags,
-      .microbatches = programs->order->microbatches};
+      .microbatches = programs->pipeline->microbatches};
   find_transfers(&v);
   if (!find_subjects(&v)) return false;
   bool sound = true;

@@ -19,12 +19,12 @@ static bool check_operand(check *c, const char *what, const tsr_tensor *t, const
   tsr_tensor want = *t;
   if (k->dtype != t->dtype) {
     want.segment = TSR_SEGMENT_WORK;
-    want.frame = -1;
+    want.slot_group = -1;
     want.offset = c->at;
     want.dtype = k->dtype;
     c->at += tsr_verify_aligned(tsr_tensor_elements(t) * tsr_dtype_bytes(k->dtype));
   }
-  if (k->segment == want.segment && k->frame == want.frame && k->offset == want.offset &&
+  if (k->segment == want.segment && k->slot_group == want.slot_group && k->offset == want.offset &&
       same_shape(k, &want))
     return true;
   return tsr_verify_say_task(

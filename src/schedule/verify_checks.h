@@ -93,7 +93,7 @@ int tsr_verify_target(const tsr_verify *v, int node);
 /* The microbatch that a transfer counts as: what moves once a step, as the first one. */
 int tsr_verify_transfer_microbatch(const tsr_graph *g, int node, int microbatch);
 
-/* A program's memory, cut at every begin and end of a tensor or scratch. */
+/* A program's memory, split at every begin and end of a tensor or scratch. */
 typedef struct {
   int first, end;
 } tsr_verify_cells;
@@ -101,7 +101,7 @@ typedef struct {
   int64_t base[TSR_SEGMENTS]; /* where a segment begins */
   int64_t *edges;             /* cell i is bytes edges[i] to before edges[i + 1] */
   int edges_count;
-  int *place_of;             /* per value: the first of its places, one a slot of its frame */
+  int *place_of;             /* per value: the first of its places, one a slot of its slot group */
   tsr_verify_cells *places;  /* of values that have bytes of their own */
   tsr_verify_cells *scratch; /* per task */
 } tsr_verify_map;

@@ -44,8 +44,8 @@ typedef struct {
 } memory;
 
 static cells place_of(const memory *m, int owner, int microbatch) {
-  int frame = m->p->tensors[owner].frame;
-  int slot = frame < 0 ? 0 : m->p->frames[frame].slot_of[microbatch];
+  int slot_group = m->p->tensors[owner].slot_group;
+  int slot = slot_group < 0 ? 0 : m->p->slot_groups[slot_group].slot_of[microbatch];
   return m->map.places[m->map.place_of[owner] + slot];
 }
 

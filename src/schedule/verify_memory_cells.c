@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A program's memory cut into cells: bytes that always are of the same tensors are one. Segments
+/* A program's memory split into cells: bytes that always are of the same tensors are one. Segments
  * stand one behind the other, so that one ascending list of edges says where cells begin. */
 #include "base/tree.h"
 #include "schedule/verify_checks.h"
@@ -13,7 +13,7 @@ bool tsr_verify_is_sum(const tsr_graph *g, int value) {
 int64_t tsr_verify_bytes(const tsr_program *p, int value) {
   int64_t bytes = tsr_verify_aligned(tsr_tensor_bytes(&p->tensors[value]));
   if (!tsr_verify_is_sum(p->graph, value)) return bytes;
-  return bytes * tsr_tree_depth(p->order->microbatches);
+  return bytes * tsr_tree_depth(p->pipeline->microbatches);
 }
 
 bool tsr_verify_has_bytes(const tsr_verify_subject *s, int value) {
@@ -21,14 +21,14 @@ bool tsr_verify_has_bytes(const tsr_verify_subject *s, int value) {
 }
 
 static int slots_of(const tsr_program *p, int value) {
-  int frame = p->tensors[value].frame;
-  return frame < 0 ? 1 : p->frames[frame].slots;
+  int slot_group = p->tensors[value].slot_group;
+  return slot_group < 0 ? 1 : p->slot_groups[slot_group].slots;
 }
 
-/* Of a value in a slot of its frame. */
+/* Of a value in a slot of its slot group. */
 static int64_t begin_of(const tsr_verify_map *m, const tsr_program *p, int value, int slot) {
   const tsr_tensor *t = &p->tensors[value];
-  int64_t slot_bytes = t->frame < 0 ? 0 : p->frames[t->frame].bytes;
+  int64_t slot_bytes = t->slot_group < 0 ? 0 : p->slot_groups[t->slot_group].bytes;
   return m->base[t->segment] + t->offset + slot * slot_bytes;
 }
 

@@ -50,7 +50,7 @@ static bool check_dims(const check *c) {
   if (divides && n->parts * ranks == (n->tp_dim < 0 ? 1 : units)) return true;
   return tsr_verify_say_task(
              c->v, c->s, c->task, -1,
-             "it cuts '%s' into %lld parts here, the recipe into %lld over all", c->x->name,
+             "it splits '%s' into %lld parts here, the recipe into %lld over all", c->x->name,
              (long long)n->parts, (long long)units) &&
          divides;
 }
@@ -58,7 +58,7 @@ static bool check_dims(const check *c) {
 /* Whether a rectangle is [begin, end) of the pieces' dimension and one part of tp's: as many
  * elements, the first and the last where they must be. */
 static bool
-is_box(const tsr_norm_pieces *n, tsr_rectangle r, int64_t begin, int64_t end, int64_t u) {
+is_slice(const tsr_norm_pieces *n, tsr_rectangle r, int64_t begin, int64_t end, int64_t u) {
   int64_t first = 0, last = 0, count = 1;
   for (int d = 0; d < n->ndim; d++) {
     int64_t low = 0, high = n->shape[d];
@@ -85,7 +85,7 @@ static bool check_rank(const check *c, int64_t first) {
     for (int64_t u = 0; u < n->units; u++) {
       tsr_rectangle r = tsr_norm_rectangle(n, first, u, k);
       bool wanted = inside && u < n->parts;
-      sound &= wanted ? is_box(n, r, begin, end, u) : r.rows * r.cols == 0;
+      sound &= wanted ? is_slice(n, r, begin, end, u) : r.rows * r.cols == 0;
     }
     if (inside && sound) covered += end - begin;
   }

@@ -96,10 +96,10 @@ static int find_kept(const tsr_sum_check *c, tsr_op op) {
   return (cp.kind == TSR_SHARD ? cp.dim : 1) - c->first;
 }
 
-static void add_cut(tsr_sum_dim *d, tsr_sum_cut k) { d->cuts[d->cuts_count++] = k; }
+static void add_split(tsr_sum_dim *d, tsr_sum_split k) { d->splits[d->splits_count++] = k; }
 
-/* The units that a dimension is cut by, from its placement. */
-static void find_cuts(tsr_sum_check *c, int dim) {
+/* The units that a dimension is split by, from its placement. */
+static void find_splits(tsr_sum_check *c, int dim) {
   static const int kinds[TSR_AXES] = {
       [TSR_DP] = TSR_UNITS_BATCH, [TSR_CP] = TSR_UNITS_SEQUENCE, [TSR_TP] = TSR_UNITS_TP};
   static const int axes[] = {TSR_DP, TSR_CP, TSR_TP};
@@ -112,7 +112,7 @@ static void find_cuts(tsr_sum_check *c, int dim) {
     if (!tsr_sum_is_partial(c, axis, dim) || apart) continue;
     int64_t global = recipe_units(c, axis);
     bool zigzag = axis == TSR_CP && l->zigzag;
-    add_cut(d, (tsr_sum_cut){kinds[axis], global, global / l->size[axis], zigzag});
+    add_split(d, (tsr_sum_split){kinds[axis], global, global / l->size[axis], zigzag});
     c->units[kinds[axis]] = global / l->size[axis];
   }
   if (!kept) return;
@@ -120,7 +120,7 @@ static void find_cuts(tsr_sum_check *c, int dim) {
   if (tsr_sum_is_partial(c, TSR_TP, dim)) local /= l->size[TSR_TP];
   if (positions && tsr_sum_is_partial(c, TSR_CP, dim)) local /= l->size[TSR_CP];
   bool by_tp = tsr_sum_splits(c->in->placement[TSR_TP], c->first + dim);
-  add_cut(d, (tsr_sum_cut){TSR_UNITS_KEPT, global, local, positions && l->zigzag && !by_tp});
+  add_split(d, (tsr_sum_split){TSR_UNITS_KEPT, global, local, positions && l->zigzag && !by_tp});
   c->units[TSR_UNITS_KEPT] = local;
 }
 
@@ -131,7 +131,7 @@ static void find_vocabulary(tsr_sum_check *c) {
   if (c->dim[0].whole % global) global = 1;
   local = global;
   if (tsr_sum_splits(c->in->placement[TSR_TP], c->first)) local /= c->p->lowering.size[TSR_TP];
-  add_cut(&c->dim[0], (tsr_sum_cut){TSR_UNITS_KEPT, global, local, false});
+  add_split(&c->dim[0], (tsr_sum_split){TSR_UNITS_KEPT, global, local, false});
   c->units[TSR_UNITS_KEPT] = local;
 }
 
@@ -261,11 +261,11 @@ static void demand(tsr_sum_check *c, const tsr_node *n, const sum_dims *s) {
   for (int d = 0; d < s->dims; d++) {
     c->dim[d].whole = c->in->shape[c->first + d];
     c->dim[d].local = x->shape[c->first + d];
-    if (n->op != TSR_OP_CE_STATS) find_cuts(c, d);
+    if (n->op != TSR_OP_CE_STATS) find_splits(c, d);
   }
   if (n->op == TSR_OP_CE_STATS) find_vocabulary(c);
   c->strided = c->kept >= 0;
-  for (int d = c->kept + 1; c->kept >= 0 && d < s->dims; d++) c->strided &= !c->dim[d].cuts_count;
+  for (int d = c->kept + 1; c->kept >= 0 && d < s->dims; d++) c->strided &= !c->dim[d].splits_count;
 }
 
 static void check_sum(tsr_sum_check *c, const tsr_node *n, const sum_dims *s) {
@@ -302,7 +302,7 @@ static void check_task(tsr_sum_check *c, const tsr_node *n) {
   for (int k = 0; dims.operands; dims = dims_of(c->v->graph, n, ++k)) {
     const tsr_tensor *x = &c->p->tensors[n->inputs[dims.input[0]]];
     tsr_sum_check sum = *c;
-    if (k) next.dim[0].size = x->shape[dims.first[0]]; /* the same cuts of another length */
+    if (k) next.dim[0].size = x->shape[dims.first[0]]; /* the same splits of another length */
     if (k) sum.r = &next;
     check_sum(&sum, n, &dims);
   }
@@ -325,7 +325,7 @@ static void check_recipe(tsr_verify *v, const tsr_verify_subject *s) {
     bool counts;
   } units[] = {
       {TSR_DP, one(l->batch_units) * l->size[TSR_DP] * l->microbatches, one(u->batch),
-       !s->p->order->forward_only},
+       !s->p->pipeline->forward_only},
       {TSR_CP, one(l->sequence_units) * l->size[TSR_CP], one(u->sequence),
        splits_positions(v->graph)},
       {TSR_TP, one(l->tp_units) * l->size[TSR_TP], one(u->tp), true}};

@@ -12,7 +12,7 @@ say(tsr_verify *v, tsr_location location, const char *who, const char *format, v
 
 /* "rank 5", with its stage where there are several. */
 static const char *rank_text(tsr_verify *v, const tsr_verify_subject *s) {
-  if (v->programs->order->stages == 1) return tsr_arena_printf(v->arena, "rank %d", s->rank);
+  if (v->programs->pipeline->stages == 1) return tsr_arena_printf(v->arena, "rank %d", s->rank);
   return tsr_arena_printf(v->arena, "rank %d, stage %d", s->rank, s->p->stage);
 }
 

@@ -17,11 +17,11 @@ static bool check_layout(tsr_verify *v, const tsr_verify_subject *s) {
 
 static bool check_recipe(tsr_verify *v, const tsr_verify_subject *s) {
   const tsr_program *p = s->p;
-  bool other = p->graph != v->graph || p->order != v->programs->order, ok = true;
-  if (other && !tsr_verify_say(v, s, "the program is of another graph or order")) return false;
+  bool other = p->graph != v->graph || p->pipeline != v->programs->pipeline, ok = true;
+  if (other && !tsr_verify_say(v, s, "the program is of another graph or schedule")) return false;
   if (p->lowering.microbatches != v->microbatches &&
       !tsr_verify_say(
-          v, s, "the program is for %lld microbatches, the order for %d",
+          v, s, "the program is for %lld microbatches, the schedule for %d",
           (long long)p->lowering.microbatches, v->microbatches))
     return false;
   for (int a = 0; a < TSR_AXES; a++)
@@ -35,7 +35,7 @@ static bool check_recipe(tsr_verify *v, const tsr_verify_subject *s) {
 static const char *part_text(const tsr_verify *v, const tsr_part *part) {
   if ((int)part->section < 0 || part->section >= TSR_SECTIONS) return "no section";
   const char *name = tsr_section_name(part->section);
-  if (v->programs->order->chunks == 1 || !tsr_verify_is_body(part->section)) return name;
+  if (v->programs->pipeline->chunks == 1 || !tsr_verify_is_body(part->section)) return name;
   return tsr_arena_printf(v->arena, "%s of chunk %d", name, part->chunk);
 }
 
@@ -43,7 +43,7 @@ static const char *part_text(const tsr_verify *v, const tsr_part *part) {
  */
 static bool check_parts(tsr_verify *v, const tsr_verify_subject *s) {
   const tsr_program *p = s->p;
-  int want = 2 + 3 * p->order->chunks, end = 0;
+  int want = 2 + 3 * p->pipeline->chunks, end = 0;
   if (p->parts_count != want &&
       (!tsr_verify_say(v, s, "%d parts, not %d", p->parts_count, want) || p->parts_count < want))
     return false;
@@ -110,26 +110,26 @@ static bool check_runs(tsr_verify *v, const tsr_verify_subject *s) {
   return ok;
 }
 
-static bool is_inside(const tsr_frame *f, int64_t end) {
+static bool is_inside(const tsr_slot_group *f, int64_t end) {
   return f->offset <= end && (!f->slots || f->bytes <= (end - f->offset) / f->slots);
 }
 
-static bool check_frames(tsr_verify *v, const tsr_verify_subject *s) {
+static bool check_slot_groups(tsr_verify *v, const tsr_verify_subject *s) {
   bool ok = true;
-  for (int i = 0; i < s->p->frames_count; i++) {
-    const tsr_frame *f = &s->p->frames[i];
-    int most = v->microbatches * v->programs->order->chunks; /* alive at once */
+  for (int i = 0; i < s->p->slot_groups_count; i++) {
+    const tsr_slot_group *f = &s->p->slot_groups[i];
+    int most = v->microbatches * v->programs->pipeline->chunks; /* alive at once */
     bool there = (int)f->segment >= 0 && f->segment < TSR_SEGMENTS && f->slots >= 0 &&
                  f->slots <= most && f->bytes >= 0 && f->offset >= 0;
     if (!there || !is_inside(f, s->p->bytes[f->segment]))
       ok &= tsr_verify_say(
-                v, s, "frame %d of %d × %lld bytes from %lld on is outside its segment", i,
+                v, s, "slot group %d of %d × %lld bytes from %lld on is outside its segment", i,
                 f->slots, (long long)f->bytes, (long long)f->offset) &&
             there;
     for (int m = 0; m < v->microbatches && there; m++) {
       if (f->slot_of[m] >= 0 && f->slot_of[m] < f->slots) continue;
       tsr_verify_say(
-          v, s, "frame %d has %d slots, microbatch %d takes slot %d", i, f->slots, m,
+          v, s, "slot group %d has %d slots, microbatch %d takes slot %d", i, f->slots, m,
           f->slot_of[m]);
       ok = false;
     }
@@ -153,10 +153,11 @@ static bool check_indices(tsr_verify *v, const tsr_verify_subject *s) {
   for (int x = 0; x < v->graph->values_count; x++) {
     const tsr_tensor *t = &p->tensors[x];
     if (t->segment == TSR_SEGMENT_ABSENT) continue;
-    if (t->value != x || (int)t->segment < 0 || t->segment > TSR_SEGMENT_ABSENT || t->frame < -1 ||
-        t->frame >= p->frames_count || t->ndim < 0 || t->ndim > TSR_DIMS_MAX || (int)t->dtype < 0 ||
-        t->dtype > TSR_F16)
-      return tsr_verify_say_value(v, s, x, "its tensor is of another value, frame or dtype"), false;
+    if (t->value != x || (int)t->segment < 0 || t->segment > TSR_SEGMENT_ABSENT ||
+        t->slot_group < -1 || t->slot_group >= p->slot_groups_count || t->ndim < 0 ||
+        t->ndim > TSR_DIMS_MAX || (int)t->dtype < 0 || t->dtype > TSR_F16)
+      return tsr_verify_say_value(v, s, x, "its tensor is of another value, slot group or dtype"),
+             false;
   }
   return true;
 }
@@ -175,7 +176,7 @@ static void find_owners(const tsr_verify *v, tsr_verify_subject *s) {
 bool tsr_verify_lists(tsr_verify *v, tsr_verify_subject *s) {
   if (!check_recipe(v, s) || !check_parts(v, s)) return false;
   bool ok = check_runs(v, s);
-  ok = check_frames(v, s) && ok;
+  ok = check_slot_groups(v, s) && ok;
   if (!check_indices(v, s)) return false;
   find_owners(v, s);
   s->part_of = tsr_arena_array(v->arena, int, s->p->tasks_count + 1);
@@ -224,7 +225,7 @@ static bool same_shape(const tsr_tensor *a, const tsr_tensor *b) {
 static void check_alias(tsr_verify *v, const tsr_verify_subject *s, int value) {
   const tsr_tensor *t = &s->p->tensors[value], *of = &s->p->tensors[s->owner[value]];
   tsr_tensor want = local_tensor(v, s->owner[value]); /* whatever `of` is */
-  if (t->segment == of->segment && t->offset == of->offset && t->frame == of->frame &&
+  if (t->segment == of->segment && t->offset == of->offset && t->slot_group == of->slot_group &&
       tsr_tensor_bytes(t) == tsr_tensor_bytes(&want))
     return;
   const char *name = v->graph->values[s->owner[value]].name;
@@ -241,21 +242,21 @@ static void check_sum(tsr_verify *v, const tsr_verify_subject *s, int value) {
   int of = n->inputs[n->inputs_count - 1], from = g->values[of].node;
   if (from < 0 || g->nodes[from].op != n->op) return;
   const tsr_tensor *a = &s->p->tensors[value], *b = &s->p->tensors[of];
-  if (a->segment == b->segment && a->offset == b->offset && a->frame == b->frame) return;
+  if (a->segment == b->segment && a->offset == b->offset && a->slot_group == b->slot_group) return;
   tsr_verify_say_value(
       v, s, value, "it must lie where '%s' does, to which it is added", g->values[of].name);
 }
 
-/* Inside its segment, or its frame (and the frame is inside the segment). */
+/* Inside its segment, or its slot group (and the slot group is inside the segment). */
 static void check_place(tsr_verify *v, const tsr_verify_subject *s, int value) {
   const tsr_tensor *t = &s->p->tensors[value];
-  const tsr_frame *f = t->frame >= 0 ? &s->p->frames[t->frame] : NULL;
+  const tsr_slot_group *f = t->slot_group >= 0 ? &s->p->slot_groups[t->slot_group] : NULL;
   int64_t bytes = tsr_verify_bytes(s->p, value), begin = 0, end = s->p->bytes[t->segment];
   if (f) begin = f->offset, end = begin + (f->segment == t->segment ? f->bytes : 0);
   bool inside = t->offset >= begin && t->offset <= end && bytes <= end - t->offset;
   if (inside && t->offset % 64 == 0) return;
   const char *at = tsr_verify_address(v, t->segment, t->offset);
-  const char *what = f ? tsr_arena_printf(v->arena, "frame %d", t->frame) : "its segment";
+  const char *what = f ? tsr_arena_printf(v->arena, "slot group %d", t->slot_group) : "its segment";
   if (t->offset % 64) tsr_verify_say_value(v, s, value, "%s is not a multiple of 64 bytes", at);
   if (!inside)
     tsr_verify_say_value(

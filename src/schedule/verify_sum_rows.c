@@ -13,17 +13,17 @@ static int64_t combination_of(const tsr_sum_check *c, int dim, int64_t block, in
   at[TSR_UNITS_SEQUENCE] = leaf / c->units[TSR_UNITS_TP] % c->units[TSR_UNITS_SEQUENCE];
   at[TSR_UNITS_BATCH] = c->apart ? block / c->units[TSR_UNITS_KEPT]
                                  : leaf / c->units[TSR_UNITS_TP] / c->units[TSR_UNITS_SEQUENCE];
-  for (int k = 0; k < c->dim[dim].cuts_count; k++)
-    m = m * c->dim[dim].cuts[k].local + at[c->dim[dim].cuts[k].kind];
+  for (int k = 0; k < c->dim[dim].splits_count; k++)
+    m = m * c->dim[dim].splits[k].local + at[c->dim[dim].splits[k].kind];
   return m;
 }
 
-/* A run of rows ends with the innermost dimension that the recipe cuts, whether or not this rank
- * has all of it; where a dimension with nothing cut behind it is kept apart, runs are of those
+/* A run of rows ends with the innermost dimension that the recipe splits, whether or not this rank
+ * has all of it; where a dimension with nothing split behind it is kept apart, runs are of those
  * before it. Dimensions [run, end) are in a run. */
 static void find_run(const tsr_sum_check *c, int *ret_run, int *ret_end) {
   int end = c->strided ? c->kept : c->dims, run = end - 1;
-  while (run > 0 && !c->dim[run].cuts_count) run--;
+  while (run > 0 && !c->dim[run].splits_count) run--;
   *ret_run = run > 0 ? run : 0;
   *ret_end = end;
 }
@@ -39,10 +39,10 @@ static int64_t order_dims(const tsr_sum_check *c, int *ret_order) {
   return rows;
 }
 
-/* A leaf's rows are a box: `width` rows of each dimension from `base` on. There are as many boxes
- * as combinations, which `seen` counts through, and those of a dimension are a grid, of which
- * `taken` has the places: so no row is summed twice where no box is, however many rows there are.
- * */
+/* A leaf's rows are a slice: `width` rows of each dimension from `base` on. There are as many
+ * slices as combinations, which `seen` counts through, and those of a dimension are a grid, of
+ * which `taken` has the places: so no row is summed twice where no slice is, however many rows
+ * there are. */
 typedef struct {
   int order[TSR_REDUCED_DIMS_MAX];
   int64_t base[TSR_REDUCED_DIMS_MAX], stride[TSR_REDUCED_DIMS_MAX];
@@ -73,16 +73,16 @@ static bool take_place(tsr_sum_dim *d, bool *taken, int64_t m, int64_t at) {
 
 /* The first row of a leaf says where its units begin. */
 static bool find_base(tsr_sum_check *c, leaf_rows *l, int64_t block, int64_t leaf, int64_t row) {
-  int64_t box = 0;
+  int64_t slice = 0;
   for (int d = 0; d < c->dims; d++) {
     int64_t m = combination_of(c, d, block, leaf), at = row / l->stride[d] % c->dim[d].local;
     if (!take_place(&c->dim[d], l->taken[d], m, at) || at + c->dim[d].width > c->dim[d].local)
       return false;
     l->base[d] = at;
-    box = box * c->dim[d].combinations + m;
+    slice = slice * c->dim[d].combinations + m;
   }
-  bool again = l->seen[box];
-  l->seen[box] = true;
+  bool again = l->seen[slice];
+  l->seen[slice] = true;
   return !again;
 }
 
@@ -100,11 +100,11 @@ static int64_t step_of_run(const tsr_sum_check *c, const leaf_rows *l) {
   return step;
 }
 
-/* Whether the record cuts a dimension into equal units, which its rows are counted in. */
+/* Whether the record splits a dimension into equal units, which its rows are counted in. */
 static bool divides(const tsr_reduction *r) {
   for (int d = 0; d < r->ndim; d++) {
-    int64_t cuts = tsr_reduction_cuts(r, d);
-    if (cuts < 1 || r->dim[d].size < 1 || r->dim[d].size % cuts) return false;
+    int64_t splits = tsr_reduction_splits(r, d);
+    if (splits < 1 || r->dim[d].size < 1 || r->dim[d].size % splits) return false;
   }
   return true;
 }
@@ -144,17 +144,17 @@ static bool check_leaf(tsr_sum_check *c, leaf_rows *l, int64_t block, int64_t le
 /* Every leaf has as many rows, so that none is left out where none is summed twice. */
 static bool check_rows(tsr_sum_check *c) {
   leaf_rows l = {.rows = 1};
-  int64_t all = 1, boxes = 1;
+  int64_t all = 1, slices = 1;
   for (int d = c->dims - 1; d >= 0; d--) {
     l.stride[d] = all;
     all *= c->dim[d].local;
     l.rows *= c->dim[d].width;
     l.taken[d] = tsr_arena_array(c->v->brief, bool, c->dim[d].combinations);
-    boxes *= c->dim[d].combinations;
+    slices *= c->dim[d].combinations;
   }
   l.run_rows = order_dims(c, l.order);
   l.step = step_of_run(c, &l);
-  l.seen = tsr_arena_array(c->v->brief, bool, boxes);
+  l.seen = tsr_arena_array(c->v->brief, bool, slices);
   bool whole = divides(c->r);
   for (int64_t block = 0; block < tsr_reduction_blocks(c->r); block++)
     for (int64_t leaf = 0; leaf < tsr_reduction_leaves(c->r); leaf++)
@@ -169,7 +169,7 @@ static bool check_rows(tsr_sum_check *c) {
 
 /* ---- units on every rank ---- */
 
-/* Where a rank's element of a dimension lies in the whole: cuts of dp, cp and tp are nested. */
+/* Where a rank's element of a dimension lies in the whole: splits of dp, cp and tp are nested. */
 static int64_t global_position(const tsr_sum_check *c, int dim, const int *coord, int64_t i) {
   static const int axes[] = {TSR_TP, TSR_CP, TSR_DP};
   const tsr_lowering *l = &c->p->lowering;
@@ -183,8 +183,8 @@ static int64_t global_position(const tsr_sum_check *c, int dim, const int *coord
   return i;
 }
 
-/* The number of a rank among those that hold units of a cut. */
-static int64_t holder(const tsr_sum_check *c, int dim, const tsr_sum_cut *k, const int *coord) {
+/* The number of a rank among those that hold units of a split. */
+static int64_t holder(const tsr_sum_check *c, int dim, const tsr_sum_split *k, const int *coord) {
   static const int axis_of[] = {
       [TSR_UNITS_BATCH] = TSR_DP, [TSR_UNITS_SEQUENCE] = TSR_CP, [TSR_UNITS_TP] = TSR_TP};
   int64_t number = 0;
@@ -199,8 +199,8 @@ static bool check_rank(const tsr_sum_check *c, int dim, const int *coord) {
   const tsr_sum_dim *d = &c->dim[dim];
   for (int64_t m = 0; m < d->combinations; m++) {
     int64_t rest = m, scale = 1, unit = 0;
-    for (int k = d->cuts_count - 1; k >= 0; k--) {
-      const tsr_sum_cut *u = &d->cuts[k];
+    for (int k = d->splits_count - 1; k >= 0; k--) {
+      const tsr_sum_split *u = &d->splits[k];
       int64_t location = holder(c, dim, u, coord) * u->local + rest % u->local;
       unit += tsr_sequence_unit(u->zigzag, u->global, location) * scale;
       scale *= u->global;
@@ -237,9 +237,9 @@ static bool find_widths(tsr_sum_check *c) {
   for (int d = 0; d < c->dims; d++) {
     tsr_sum_dim *x = &c->dim[d];
     x->combinations = 1;
-    int64_t cuts = 1;
-    for (int k = 0; k < x->cuts_count; k++) {
-      const tsr_sum_cut *u = &x->cuts[k];
+    int64_t splits = 1;
+    for (int k = 0; k < x->splits_count; k++) {
+      const tsr_sum_split *u = &x->splits[k];
       bool added = !(c->samples && u->kind == TSR_UNITS_BATCH); /* samples are the host's to add */
       if ((added ? !tsr_tree_is_subtree(u->global, u->local)
                  : u->local < 1 || u->global % u->local) &&
@@ -250,18 +250,18 @@ static bool find_widths(tsr_sum_check *c) {
            u->local < 1 || u->global % u->local))
         return false;
       x->combinations *= u->local;
-      cuts *= u->global;
+      splits *= u->global;
     }
-    if (x->whole % cuts || x->local % x->combinations ||
-        x->whole / cuts != x->local / x->combinations) {
+    if (x->whole % splits || x->local % x->combinations ||
+        x->whole / splits != x->local / x->combinations) {
       tsr_verify_say_task(
           c->v, c->s, c->task, -1,
           "it sums %lld of the %lld of dimension %d of '%s' into %lld of the %lld units of '%s'",
           (long long)x->local, (long long)x->whole, c->first + d, c->in->name,
-          (long long)x->combinations, (long long)cuts, c->out->name);
+          (long long)x->combinations, (long long)splits, c->out->name);
       return false;
     }
-    x->width = x->whole / cuts;
+    x->width = x->whole / splits;
     x->begin = tsr_arena_array(c->v->brief, int64_t, x->combinations);
     for (int64_t m = 0; m < x->combinations; m++) x->begin[m] = -1;
   }

@@ -6,18 +6,18 @@
 
 enum { TSR_UNITS_BATCH, TSR_UNITS_SEQUENCE, TSR_UNITS_TP, TSR_UNITS_KEPT, TSR_UNITS_KINDS };
 
-/* One way in which a summed dimension is cut: into `global` units, of which this rank has `local`,
- * those at places [index * local, …) of the tree over the global ones. */
+/* One way in which a summed dimension is split: into `global` units, of which this rank has
+ * `local`, those at places [index * local, …) of the tree over the global ones. */
 typedef struct {
   int kind;
   int64_t global, local;
   bool zigzag;
-} tsr_sum_cut;
+} tsr_sum_split;
 
 typedef struct {
-  int64_t whole, local; /* lengths */
-  tsr_sum_cut cuts[3];  /* nested, outermost first */
-  int cuts_count;
+  int64_t whole, local;    /* lengths */
+  tsr_sum_split splits[3]; /* nested, outermost first */
+  int splits_count;
   int64_t *begin; /* per combination of local units: where the record's rows begin here, or -1 */
   int64_t combinations, width;
 } tsr_sum_dim;

@@ -16,7 +16,7 @@ static bool is_move(tsr_op op) {
 
 static bool same_tensor(const tsr_tensor *a, const tsr_tensor *b) {
   return a->value == b->value && a->dtype == b->dtype && a->segment == b->segment &&
-         a->frame == b->frame && a->offset == b->offset && a->ndim == b->ndim &&
+         a->slot_group == b->slot_group && a->offset == b->offset && a->ndim == b->ndim &&
          a->units == b->units && !memcmp(a->shape, b->shape, sizeof *a->shape * (size_t)a->ndim);
 }
 
@@ -28,7 +28,8 @@ static const char *tensor_text(const check *c, const tsr_tensor *t) {
   if (t->units) what = tsr_arena_printf(c->v->arena, "%lld × %s", (long long)t->units, what);
   if ((int)t->segment < 0 || t->segment >= TSR_SEGMENT_ABSENT) return what;
   const char *at = tsr_verify_address(c->v, t->segment, t->offset);
-  if (t->frame >= 0) at = tsr_arena_printf(c->v->arena, "%s of frame %d", at, t->frame);
+  if (t->slot_group >= 0)
+    at = tsr_arena_printf(c->v->arena, "%s of slot group %d", at, t->slot_group);
   return tsr_arena_printf(c->v->arena, "%s %s", what, at);
 }
 
@@ -59,7 +60,7 @@ static bool check_present(const check *c, int task, int value) {
   int stage, chunk, of = tsr_value_stage(c->v->graph, value);
   if (c->p->tensors[value].segment != TSR_SEGMENT_ABSENT) return true;
   stage = c->p->stage;
-  if (of != TSR_EVERY_STAGE) tsr_pipeline_locate(c->p->order, of, &stage, &chunk);
+  if (of != TSR_EVERY_STAGE) tsr_pipeline_locate(c->p->pipeline, of, &stage, &chunk);
   if (tsr_op_facts(t->op) & TSR_FACT_EVERYWHERE && stage != c->p->stage) return true;
   return tsr_verify_say_task(
       c->v, c->s, task, -1, "reads '%s', of which this stage has nothing", name_of(c, value));
@@ -192,7 +193,7 @@ static bool check_part_of(const check *c, int task, int node) {
   const tsr_node *n = &c->v->graph->nodes[node];
   const tsr_part *part = &c->p->parts[c->s->part_of[task]];
   int stage = c->p->stage, chunk = 0;
-  if (n->stage != TSR_EVERY_STAGE) tsr_pipeline_locate(c->p->order, n->stage, &stage, &chunk);
+  if (n->stage != TSR_EVERY_STAGE) tsr_pipeline_locate(c->p->pipeline, n->stage, &stage, &chunk);
   if (stage != c->p->stage &&
       !tsr_verify_say_task(c->v, c->s, task, -1, "its node is on stage %d", stage))
     return false;
@@ -228,7 +229,7 @@ static bool check_tensors(const check *c, int task) {
   return true;
 }
 
-/* Whether a collective or a cut leads from one placement over its axis to the other one. */
+/* Whether a collective or a split leads from one placement over its axis to the other one. */
 static bool leads(const tsr_node *n, tsr_placement from, tsr_placement to) {
   bool gathered = from.kind == TSR_SHARD && to.kind == TSR_REPLICATE;
   switch (n->op) {

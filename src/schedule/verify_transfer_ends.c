@@ -4,7 +4,7 @@
 
 static int stage_of(const tsr_verify *v, int virtual_stage) {
   int stage, chunk;
-  tsr_pipeline_locate(v->programs->order, virtual_stage, &stage, &chunk);
+  tsr_pipeline_locate(v->programs->pipeline, virtual_stage, &stage, &chunk);
   return stage;
 }
 

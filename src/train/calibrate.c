@@ -85,7 +85,7 @@ static void fill_row(void *context, const char *input, int64_t sample, void *row
 }
 
 static void set_step_scalars(const calibration_case *c, tsr_executable *executable) {
-  int64_t samples = c->compiled.batch * c->compiled.programs.order->microbatches;
+  int64_t samples = c->compiled.batch * c->compiled.programs.pipeline->microbatches;
   int64_t each = c->compiled.model->sequence > 0 ? c->compiled.model->sequence : 1;
   float step_scalars[TSR_SCALARS] = {0};
   step_scalars[TSR_SCALAR_LR] = 1e-5f;
@@ -157,7 +157,7 @@ static void add_sample(calibrator *x, const calibration_case *c, int stage, int 
   const tsr_task *t = &p->tasks[task];
   if (!is_measured(t) || time <= 0) return;
   tsr_arena_grow(x->arena, (void **)&x->samples, sizeof *x->samples, x->count, &x->capacity);
-  int64_t ranks = c->parallel->ranks / c->compiled.programs.order->stages;
+  int64_t ranks = c->parallel->ranks / c->compiled.programs.pipeline->stages;
   x->samples[x->count++] = (tsr_fit_sample){
       t->op, tsr_task_dtype(t, false), tsr_host_work(p, t, ranks, x->device.threads), time};
 }
@@ -166,7 +166,8 @@ static void add_sample(calibrator *x, const calibration_case *c, int stage, int 
 static void
 add_samples(calibrator *x, const calibration_case *c, const tsr_record *record, double factor) {
   const tsr_programs *programs = &c->compiled.programs;
-  int stages = programs->order->stages, most = record->steps_count * programs->order->microbatches;
+  int stages = programs->pipeline->stages,
+      most = record->steps_count * programs->pipeline->microbatches;
   task_times **times = tsr_arena_array(c->arena, task_times *, stages);
   for (int s = 0; s < stages; s++) {
     int tasks = programs->of_stage[s]->tasks_count;

@@ -111,10 +111,10 @@ static bool choose_order(
     tsr_diags *diags) {
   if (training) return tsr_pipeline_order(arena, o->config, o->parallel, ret, diags);
   int stages = o->parallel->size[TSR_PP], chunks = 1;
-  if (o->cut) chunks = (o->cut->count + 1) / stages;
-  tsr_pipeline *order = tsr_pipeline_make(arena, TSR_PIPELINE_FORWARD, stages, chunks, 1);
-  order->v_shaped = o->order_of_training && o->order_of_training->v_shaped;
-  *ret = order;
+  if (o->split) chunks = (o->split->count + 1) / stages;
+  tsr_pipeline *pipeline = tsr_pipeline_make(arena, TSR_PIPELINE_FORWARD, stages, chunks, 1);
+  pipeline->v_shaped = o->training_pipeline && o->training_pipeline->v_shaped;
+  *ret = pipeline;
   return true;
 }
 
@@ -311,16 +311,17 @@ static bool compile_program(
   bool learns = training && ret->graph->loss >= 0;
   if (learns && !tsr_pass_check_padding(ret->graph, diags)) return false;
   if (training && !check_samples(arena, o, ret, diags)) return false;
-  const tsr_pipeline *order;
-  if (!choose_order(arena, o, training, &order, diags)) return false;
-  ret->cut = o->cut ? *o->cut : (tsr_cut){0};
-  ret->cut.of = o->cut ? o->cut_of : NULL;
-  if (!o->cut && !tsr_pipeline_cut(ret->graph, o->config, order, &ret->cut, diags)) return false;
+  const tsr_pipeline *pipeline;
+  if (!choose_order(arena, o, training, &pipeline, diags)) return false;
+  ret->split = o->split ? *o->split : (tsr_stage_split){0};
+  ret->split.of = o->split ? o->split_of : NULL;
+  if (!o->split && !tsr_pipeline_split(ret->graph, o->config, pipeline, &ret->split, diags))
+    return false;
   if (training) add_training(o, ret->graph);
-  if (!tsr_pass_stages(ret->graph, &ret->cut, diags)) return false;
-  if (ret->cut.of && !tsr_pass_take_params(ret->graph, ret->cut.of, diags)) return false;
+  if (!tsr_pass_stages(ret->graph, &ret->split, diags)) return false;
+  if (ret->split.of && !tsr_pass_take_params(ret->graph, ret->split.of, diags)) return false;
   if (training) ret->graph = recompute(o, ret->graph);
-  if (order->splits_backward) tsr_pass_weights(ret->graph);
+  if (pipeline->splits_backward) tsr_pass_weights(ret->graph);
   if (new_tokens && !cache(ret, new_tokens)) return true;
   bool by_sample = want.batch == TSR_BATCH_BY_SAMPLE;
   if (by_sample && !split_loss(o, ret)) return true;
@@ -330,7 +331,7 @@ static bool compile_program(
   if (ret->new_tokens) keep_whole_over_cp(ret->graph, &lowering, &placing);
   if (!location(arena, &placing, by_sample, ret, diags)) return false;
   if (ret->joins_samples) return true;
-  ret->programs = tsr_programs_make(ret->placed, &lowering, order, &o->target);
+  ret->programs = tsr_programs_make(ret->placed, &lowering, pipeline, &o->target);
   return prove(arena, o->parallel, &ret->programs, diags);
 }
 
@@ -392,8 +393,8 @@ static bool compile_generation(
   ret->why_no_cache = why;
   if (why) return true;
   ret->decode = tsr_arena_alloc(arena, sizeof *ret->decode);
-  other.cut = &ret->cut;
-  other.cut_of = ret->cut.of;
+  other.split = &ret->split;
+  other.split_of = ret->split.of;
   want.new_tokens = 1;
   return compile_program(arena, &other, want, ret->decode, diags);
 }

@@ -27,10 +27,11 @@ typedef struct {
   int64_t batch_units, tp_units;         /* the recipe's (tsr_parallel_units) */
   int64_t vocab_detected, vocab_assumed; /* as in tsr_model_options */
   const char *graphs_folder;
-  const tsr_cut *cut; /* of the training graph, for the others to share its stages; NULL: find it */
-  const tsr_graph *cut_of;               /* the training graph */
+  const tsr_stage_split
+      *split; /* of the training graph, for the others to share its stages; NULL: find it */
+  const tsr_graph *split_of;             /* the training graph */
   const tsr_graph *placed_of;            /* the same, placed: where its parameters are stored */
-  const tsr_pipeline *order_of_training; /* and its virtual stages' places */
+  const tsr_pipeline *training_pipeline; /* and its virtual stages' places */
   tsr_compile_outputs outputs;           /* of training */
   tsr_target target;                     /* what the programs are for */
   /* of generation; 0: as it says */
@@ -44,7 +45,7 @@ typedef struct tsr_compiled {
   tsr_model *model;
   tsr_graph *graph; /* before placement: forward, and for training backward and updates */
   tsr_graph *placed;
-  tsr_cut cut;
+  tsr_stage_split split;
   tsr_programs programs; /* one a stage */
   int64_t batch;         /* samples of a microbatch, over all of dp */
   int64_t samples;       /* of an evaluation: the first so many numbers of the loss add up to it */

@@ -29,11 +29,12 @@ typedef struct {
 static void add_runs(walk *w, const tsr_data_source *s, bool whole, tsr_split split) {
   int64_t before = 0;
   for (int i = 0; i < s->files_count; i++) {
-    int64_t n = s->files[i].count, cut = s->validation_at - before;
-    cut = cut < 0 ? 0 : cut > n ? n : cut;
+    int64_t n = s->files[i].count, train_tokens = s->validation_at - before;
+    train_tokens = train_tokens < 0 ? 0 : train_tokens > n ? n : train_tokens;
     run r = {&s->files[i], 0, n};
-    if (!whole && split == TSR_SPLIT_VALIDATION) r = (run){&s->files[i], cut, n - cut};
-    if (!whole && split == TSR_SPLIT_TRAIN) r.count = cut;
+    if (!whole && split == TSR_SPLIT_VALIDATION)
+      r = (run){&s->files[i], train_tokens, n - train_tokens};
+    if (!whole && split == TSR_SPLIT_TRAIN) r.count = train_tokens;
     if (r.count > 1) w->runs[w->runs_count++] = r;
     before += n;
   }

@@ -3,7 +3,7 @@
 #include "plan/plan.h"
 #include <string.h>
 
-/* ---- the order ---- */
+/* ---- the schedule ---- */
 
 static tsr_location schedule_place(const tsr_config *c) {
   tsr_location location = tsr_config_location(c, "pipeline.schedule");
@@ -14,23 +14,23 @@ static tsr_location schedule_place(const tsr_config *c) {
 
 /* The share of a step in which stages of equal cost, whose backward pass takes twice the forward
  * one's time, wait. */
-static double bubble_of(tsr_arena *arena, const tsr_pipeline *order) {
-  int stages = order->stages * order->chunks;
+static double bubble_of(tsr_arena *arena, const tsr_pipeline *pipeline) {
+  int stages = pipeline->stages * pipeline->chunks;
   double *one = tsr_arena_array(arena, double, stages),
          *two = tsr_arena_array(arena, double, stages);
-  for (int i = 0; i < stages; i++) one[i] = 1, two[i] = order->splits_backward ? 1 : 2;
+  for (int i = 0; i < stages; i++) one[i] = 1, two[i] = pipeline->splits_backward ? 1 : 2;
   tsr_pipeline_costs costs = {.forward = one, .backward = two, .weights = one};
   tsr_pipeline_times times;
-  tsr_pipeline_time(arena, order, &costs, &times);
+  tsr_pipeline_time(arena, pipeline, &costs, &times);
   return 100 * times.bubble;
 }
 
 static void
-note_bubble(tsr_arena *arena, const tsr_config *c, const tsr_pipeline *order, tsr_diags *diags) {
-  int stages = order->stages, m = order->microbatches;
+note_bubble(tsr_arena *arena, const tsr_config *c, const tsr_pipeline *pipeline, tsr_diags *diags) {
+  int stages = pipeline->stages, m = pipeline->microbatches;
   tsr_location location = tsr_config_location(c, "schedule.pipeline_microbatches");
   if (!location.line) location = schedule_place(c);
-  double bubble = bubble_of(arena, order);
+  double bubble = bubble_of(arena, pipeline);
   if (m < stages)
     tsr_diag_warning(
         diags, location, "%d microbatch%s for %d stages: %.0f %% of the pipeline's time is idle", m,
@@ -58,11 +58,11 @@ bool tsr_pipeline_order(
     return true;
   }
   if (c->pipeline.schedule_file) {
-    tsr_pipeline *order;
+    tsr_pipeline *pipeline;
     bool ok = tsr_pipeline_read(
-        arena, c->pipeline.schedule_file, location, stages, microbatches, &order, diags);
-    if (ok) note_bubble(arena, c, order, diags);
-    *ret_order = order;
+        arena, c->pipeline.schedule_file, location, stages, microbatches, &pipeline, diags);
+    if (ok) note_bubble(arena, c, pipeline, diags);
+    *ret_order = pipeline;
     return ok;
   }
   tsr_pipeline_kind kind = tsr_pipeline_find(c->pipeline.schedule);
@@ -73,9 +73,9 @@ bool tsr_pipeline_order(
   return true;
 }
 
-/* ---- the cut ---- */
+/* ---- the split ---- */
 
-/* What cannot be cut: a block, with what stands before the first or behind the last one. */
+/* What cannot be split: a block, with what stands before the first or behind the last one. */
 typedef struct {
   int first; /* node */
   double cost;
@@ -142,7 +142,7 @@ static void balance(const piece *pieces, int count, int stages, int *ret_begin) 
 }
 
 static bool
-cut_by_blocks(const tsr_config *c, int blocks, int stages, int *ret_begin, tsr_diags *diags) {
+split_by_blocks(const tsr_config *c, int blocks, int stages, int *ret_begin, tsr_diags *diags) {
   const tsr_config_pipeline *p = &c->pipeline;
   tsr_location location = p->blocks_place;
   int sum = 0;
@@ -160,7 +160,7 @@ cut_by_blocks(const tsr_config *c, int blocks, int stages, int *ret_begin, tsr_d
   return false;
 }
 
-static bool cut_by_name(const tsr_config *c, int stages, tsr_cut *ret, tsr_diags *diags) {
+static bool split_by_name(const tsr_config *c, int stages, tsr_stage_split *ret, tsr_diags *diags) {
   const tsr_config_pipeline *p = &c->pipeline;
   ret->location = tsr_config_location(c, "pipeline.stages");
   if (p->stages_count != stages)
@@ -171,14 +171,14 @@ static bool cut_by_name(const tsr_config *c, int stages, tsr_cut *ret, tsr_diags
   return true;
 }
 
-bool tsr_pipeline_cut(
-    const tsr_graph *g, const tsr_config *c, const tsr_pipeline *order, tsr_cut *ret,
+bool tsr_pipeline_split(
+    const tsr_graph *g, const tsr_config *c, const tsr_pipeline *pipeline, tsr_stage_split *ret,
     tsr_diags *diags) {
-  int stages = order->stages * order->chunks;
-  *ret = (tsr_cut){.count = stages - 1, .location = schedule_place(c)};
+  int stages = pipeline->stages * pipeline->chunks;
+  *ret = (tsr_stage_split){.count = stages - 1, .location = schedule_place(c)};
   ret->first = tsr_arena_array(g->arena, const char *, stages);
   if (stages == 1) return true;
-  if (c->pipeline.stages_count) return cut_by_name(c, stages, ret, diags);
+  if (c->pipeline.stages_count) return split_by_name(c, stages, ret, diags);
   piece *pieces = tsr_arena_array(g->arena, piece, g->nodes_count + 1);
   int *begin = tsr_arena_array(g->arena, int, stages);
   int count = find_pieces(g, c->pipeline.balance == TSR_BALANCE_MEMORY, pieces);
@@ -186,11 +186,11 @@ bool tsr_pipeline_cut(
     tsr_diag_error(
         diags, ret->location, "%d stages are more than the model's %d block%s", stages, count,
         count == 1 ? "" : "s");
-    tsr_diag_hint(diags, "pipeline.stages cuts between any two nodes by name");
+    tsr_diag_hint(diags, "pipeline.stages splits between any two nodes by name");
     return false;
   }
   if (c->pipeline.blocks_count) {
-    if (!cut_by_blocks(c, count, stages, begin, diags)) return false;
+    if (!split_by_blocks(c, count, stages, begin, diags)) return false;
   } else {
     balance(pieces, count, stages, begin);
   }

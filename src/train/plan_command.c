@@ -67,7 +67,7 @@ bool tsr_plan_command(
   report.programs_count = tsr_plan_programs(r->training, r->evaluation, r->generation, programs);
   report.programs = programs;
   report.graph = r->training->graph;
-  int64_t samples = r->training->batch * programs[0].order->microbatches;
+  int64_t samples = r->training->batch * programs[0].pipeline->microbatches;
   report.has_positions = r->training->model->sequence > 0;
   report.tokens = samples * (report.has_positions ? r->training->model->sequence : 1);
   tsr_estimate_options options = {programs, r->training->graph, r->parallel, r->machine, false};

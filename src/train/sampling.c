@@ -121,8 +121,8 @@ int32_t tsr_sample_token(
   heap h = {weights, (int32_t *)(weights + vocab_size), vocab_size};
   for (int64_t i = 0; i < vocab_size; i++) h.tokens[i] = (int32_t)i;
   double chance = draw(sampling->seed, sampling->stream << 40 | position);
-  bool is_cut = (sampling->top_k > 0 && sampling->top_k < vocab_size) || sampling->top_p < 1;
-  if (is_cut) {
+  bool is_split = (sampling->top_k > 0 && sampling->top_k < vocab_size) || sampling->top_p < 1;
+  if (is_split) {
     int64_t kept;
     double total = keep(sampling, &h, &kept);
     return pick(weights, h.tokens + vocab_size - 1, kept, -1, chance * total);

@@ -192,7 +192,7 @@ static tsr_run_state state_of(const trainer *t) {
 static bool start_checkpoint_manager(trainer *t) {
   const tsr_checkpoint_manager_options *keep = &t->o->keep;
   bool fast = t->o->config->numerics.policy == TSR_NUMERICS_FAST; /* it keeps no order */
-  const char *order = tsr_parallel_own_order(
+  const char *own_order = tsr_parallel_own_order(
       t->o->arena, t->o->parallel, t->o->config, t->training->graph->units.batch);
   tsr_checkpoint_manager_run run = {
       .config = t->o->config,
@@ -200,7 +200,7 @@ static bool start_checkpoint_manager(trainer *t) {
       .training = t->training,
       .executable = t->train,
       .isa = tsr_executable_arch(t->train),
-      .units_order = fast ? "" : order,
+      .units_order = fast ? "" : own_order,
       .samples_per_step = t->samples,
       .total_steps = t->curve.total_steps,
       .quiet = t->o->quiet,
@@ -446,7 +446,7 @@ bool tsr_train(
   if (generation)
     t.generator = tsr_generator_of(
         generation, &executable[generate_at], o->data->dataset.tokenizer.vocab_size);
-  t.samples = training->batch * training->programs.order->microbatches;
+  t.samples = training->batch * training->programs.pipeline->microbatches;
   t.curve = tsr_lr_curve_of(o->config, steps_of(&t));
   t.steps = t.curve.total_steps;
   if (scales_loss(&t)) start_scale(&t);

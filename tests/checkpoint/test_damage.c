@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A checkpoint of four ranks, made by the program: each byte of its headers, of its manifest and of
- * its other files, and a sample of its data, is damaged; files are cut, grown, emptied, removed,
+ * its other files, and a sample of its data, is damaged; files are split, grown, emptied, removed,
  * and put in each other's place. Always an error that names the file, never a crash, never a load.
  */
 #include "../data/scratch.h"
@@ -131,13 +131,13 @@ static void resize(const char *name) {
   char *more = tsr_arena_alloc(r.arena, length + 8);
   memcpy(more, bytes, length);
   for (int i = 0; i < LENGTHS + 12; i++) {
-    size_t cut = i < 10            ? (size_t)i
-                 : i < LENGTHS     ? (size_t)draw(&r, length)
-                 : i < LENGTHS + 4 ? length - 1 - (size_t)(i - LENGTHS)
-                                   : length + 1 + (size_t)(i - LENGTHS - 4);
-    put_file(name, more, cut < length + 8 ? cut : length + 8);
+    size_t split = i < 10            ? (size_t)i
+                   : i < LENGTHS     ? (size_t)draw(&r, length)
+                   : i < LENGTHS + 4 ? length - 1 - (size_t)(i - LENGTHS)
+                                     : length + 1 + (size_t)(i - LENGTHS - 4);
+    put_file(name, more, split < length + 8 ? split : length + 8);
     const char *text = read_all(true);
-    CHECK_AT(names(text, path), "%s of %zu bytes: %s", name, cut, text ? text : "nothing");
+    CHECK_AT(names(text, path), "%s of %zu bytes: %s", name, split, text ? text : "nothing");
   }
   put_file(name, bytes, length);
 }

@@ -56,14 +56,14 @@ static void make_tensor(tsr_arena *arena, tsr_manifest *m, tsr_stored *t, int nu
   t->dtype = (tsr_dtype)draw(TSR_F16 + 1);
   t->ndim = 1 + (int)draw(TSR_DIMS_MAX);
   for (int d = 0; d < t->ndim; d++) t->shape[d] = 1 + draw(6);
-  int cut = (int)draw(t->ndim);
-  t->pieces = tsr_arena_array(arena, tsr_stored_piece, t->shape[cut]);
-  for (int64_t at = 0; at < t->shape[cut];) {
+  int split = (int)draw(t->ndim);
+  t->pieces = tsr_arena_array(arena, tsr_stored_piece, t->shape[split]);
+  for (int64_t at = 0; at < t->shape[split];) {
     tsr_stored_piece *p = &t->pieces[t->pieces_count++];
-    int64_t count = 1 + draw(t->shape[cut] - at);
+    int64_t count = 1 + draw(t->shape[split] - at);
     memcpy(p->shape, t->shape, sizeof p->shape);
-    p->begin[cut] = at;
-    p->shape[cut] = count;
+    p->begin[split] = at;
+    p->shape[split] = count;
     p->file = (int)draw(m->files_count);
     p->offset = m->files[p->file].bytes;
     p->bytes = tsr_stored_elements(t->ndim, p->shape) * tsr_dtype_bytes(t->dtype);

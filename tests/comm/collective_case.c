@@ -107,14 +107,14 @@ static void *find_group(const collective_case *c, const tsr_transport *t, case_g
 
 /* Blocks, in turn, uneven blocks, one process has all, all but one, or anyhow. */
 static void draw_hosting(collective_case *c, uint64_t *state, int processes) {
-  int members = c->c.members, kind = (int)case_draw(state, 8), cut = 1;
+  int members = c->c.members, kind = (int)case_draw(state, 8), split = 1;
   int one = (int)case_draw(state, (uint64_t)processes), process = one;
   for (int m = 0; m < members; m++) {
     int *w = &c->process_of[m];
     if (kind <= 1) *w = (int)((int64_t)m * processes / members);
     else if (kind <= 3) *w = m % processes;
     else if (kind == 4) *w = process = (process + (case_draw(state, 3) == 0)) % processes;
-    else if (kind == 5) *w = (one + (m >= cut)) % processes;
+    else if (kind == 5) *w = (one + (m >= split)) % processes;
     else if (kind == 6 && case_draw(state, 4)) *w = one;
     else *w = (int)case_draw(state, (uint64_t)processes);
   }

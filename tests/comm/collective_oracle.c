@@ -39,7 +39,7 @@ static coordinates coordinates_of(const tsr_collective *c, int64_t element) {
   return x;
 }
 
-/* The block of dimension `dim`, cut into `blocks`, that has the element, and its place there. In
+/* The block of dimension `dim`, split into `blocks`, that has the element, and its place there. In
  * zigzag a block is run b and run 2 * blocks - 1 - b of 2 * blocks runs. */
 static int64_t
 place_in_block(const tsr_collective *c, coordinates x, int dim, int blocks, bool zigzag, int *ret) {

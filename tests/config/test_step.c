@@ -202,7 +202,7 @@ static void test_zero_errors(void) {
       "    1 | zero: {partition: owner_hash}\n      |                   ^~~~~~~~~~\n");
   CHECK_SAID(
       "zero: {partition: flat}\n", false,
-      "run.yaml:1:19: error: unsupported feature: one flat array of all parameters, cut into "
+      "run.yaml:1:19: error: unsupported feature: one flat array of all parameters, split into "
       "equal parts (flat); dimension splits every parameter over dp\n"
       "    1 | zero: {partition: flat}\n      |                   ^~~~\n");
 }

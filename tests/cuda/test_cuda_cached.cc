@@ -172,8 +172,8 @@ static numbers chunk_expected(const attention_case &x, const chunk &c) {
 }
 
 /* Of x (B,T,heads*D) what one sequence and some heads have. */
-static numbers
-cut(const numbers &x, const attention_case &of, int64_t heads, int64_t b, int64_t first,
+static numbers split(
+    const numbers &x, const attention_case &of, int64_t heads, int64_t b, int64_t first,
     int64_t count) {
   numbers y;
   for (int64_t t = 0; t < of.T; t++) {
@@ -194,9 +194,9 @@ static single single_new(const attention_case &x, int64_t b, int64_t g) {
   int64_t heads = x.H / x.G;
   single s = {
       {x.type, 1, heads, 1, x.D, x.T, x.window, {}, {}, {}}, std::vector<numbers>((size_t)x.T)};
-  s.x.q = cut(x.q, x, x.H, b, g * heads, heads);
-  s.x.k = cut(x.k, x, x.G, b, g, 1);
-  s.x.v = cut(x.v, x, x.G, b, g, 1);
+  s.x.q = split(x.q, x, x.H, b, g * heads, heads);
+  s.x.k = split(x.k, x, x.G, b, g, 1);
+  s.x.v = split(x.v, x, x.G, b, g, 1);
   return s;
 }
 

@@ -118,20 +118,20 @@ check_sgd(const std::vector<int64_t> &sizes, float momentum, bool nesterov, bool
   CHECK_INT(at, got.size());
 }
 
-/* Weights in bf16: boxes within larger tensors, of these rows. */
+/* Weights in bf16: slices within larger tensors, of these rows. */
 static void
 check_bf16(const std::vector<int64_t> &rows, int64_t cols, tsr_rounding_kind kind, bool adamw) {
   std::vector<update> all, want;
-  std::vector<tsr_box> boxes;
+  std::vector<tsr_tensor_slice> slices;
   const uint64_t key = tsr_random_key(1, "w", 7);
   for (int64_t r : rows) {
-    boxes.push_back({3, {r, cols, 1}, {r + 3, cols + (cols % 2) * 5, 1}, {2, 0, 0}});
+    slices.push_back({3, {r, cols, 1}, {r + 3, cols + (cols % 2) * 5, 1}, {2, 0, 0}});
     all.push_back(update_new(r * cols, false));
   }
   want = all;
   for (size_t i = 0; i < all.size(); i++) {
     update &u = want[i];
-    tsr_rounding reference = {kind, key + i, &boxes[i], u.lost.data()};
+    tsr_rounding reference = {kind, key + i, &slices[i], u.lost.data()};
     tsr_adamw a = {lr, 0.9f, 0.95f, 1e-8f, decays[i % 3], correction1, correction2, true};
     tsr_sgd s = {lr, 0.9f, 0.1f, decays[i % 3], true, false};
     if (adamw)
@@ -150,7 +150,7 @@ check_bf16(const std::vector<int64_t> &rows, int64_t cols, tsr_rounding_kind kin
       uint16_t *w = changed(c, u.narrow), *lost = changed(c, u.lost);
       float *m = c.changed(u.m), *v = c.changed(u.v), *v_max = c.changed(u.v_max);
       weights.push_back({w, m, v, v_max, c.in(u.grad), u.n, decays[i % 3]});
-      roundings.push_back({kind, c.key(key + i), boxes[i], lost});
+      roundings.push_back({kind, c.key(key + i), slices[i], lost});
     }
     int count = (int)weights.size();
     if (adamw) tsr_cuda_adamw(NULL, &a, weights.data(), roundings.data(), count);
@@ -165,17 +165,17 @@ check_bf16(const std::vector<int64_t> &rows, int64_t cols, tsr_rounding_kind kin
   }
 }
 
-/* f32 and the narrower types; boxes that are whole, cut along the last dimension, or the first. */
-static void check_dropout(tsr_cuda_type type, const tsr_box &box, float p) {
+/* f32 and the narrower types; slices that are whole, split along the last dimension, or the first. */
+static void check_dropout(tsr_cuda_type type, const tsr_tensor_slice &slice, float p) {
   int64_t n = 1, rows;
-  for (int d = 0; d < box.ndim; d++) n *= box.shape[d];
-  rows = n / box.shape[box.ndim - 1];
+  for (int d = 0; d < slice.ndim; d++) n *= slice.shape[d];
+  rows = n / slice.shape[slice.ndim - 1];
   numbers x = rounded(type, random_numbers(n, 2)), want((size_t)n);
   const uint64_t key = tsr_random_key(3, "dropout", 1);
-  cpu->dropout(want.data(), x.data(), p, key, &box, 0, rows);
+  cpu->dropout(want.data(), x.data(), p, key, &slice, 0, rows);
   auto got = run_all("dropout", [&](call_arrays &c) {
     void *in = c.in(type, x);
-    tsr_cuda_dropout(NULL, type, c.out(type, n), in, p, c.key(key), &box);
+    tsr_cuda_dropout(NULL, type, c.out(type, n), in, p, c.key(key), &slice);
   });
   check_same("dropout", got[0], rounded(type, want));
 }

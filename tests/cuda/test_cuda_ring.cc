@@ -35,7 +35,7 @@ static int64_t position_of(const tsr_attention_ring &r, int64_t t) {
 
 /* A member's part (outer, T, inner) of (outer, length, inner). */
 static numbers
-cut(const tsr_attention_ring &r, const numbers &whole, int64_t outer, int64_t inner) {
+split(const tsr_attention_ring &r, const numbers &whole, int64_t outer, int64_t inner) {
   numbers part;
   for (int64_t o = 0; o < outer; o++)
     for (int64_t t = 0; t < r.a.T; t++) {
@@ -68,9 +68,9 @@ static member member_new(call_arrays *arrays, const attention_case &c, tsr_atten
     /* what the graph's accumulators have room for (device/cuda_ring.c) */
     CHECK(tsr_cuda_attention_ring_acc(&r, sum) <= cpu->attention_ring_acc(&r, sum));
   }
-  m.q = arrays->in(c.type, cut(r, c.q, a.B, q)),
-  m.dout = arrays->in(c.type, cut(r, c.dout, a.B, q));
-  m.k = arrays->in(c.type, cut(r, c.k, a.B, k)), m.v = arrays->in(c.type, cut(r, c.v, a.B, k));
+  m.q = arrays->in(c.type, split(r, c.q, a.B, q)),
+  m.dout = arrays->in(c.type, split(r, c.dout, a.B, q));
+  m.k = arrays->in(c.type, split(r, c.k, a.B, k)), m.v = arrays->in(c.type, split(r, c.v, a.B, k));
   m.out = arrays->out(c.type, rows * q), m.dq = arrays->out(c.type, rows * q);
   m.dk = arrays->out(c.type, rows * k), m.dv = arrays->out(c.type, rows * k);
   m.stats = arrays->out(rows * a.H * 2), m.rows = arrays->out(rows * a.H * 3);

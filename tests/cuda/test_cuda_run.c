@@ -125,7 +125,7 @@ static void check_model(int model, bool alone) {
       {.dp = 1, .tp = 2, .microbatches = 1},
       {.dp = 1, .tp = 4, .microbatches = 2},
       {.dp = 2, .tp = 2, .microbatches = 1},
-      {.dp = 1, .tp = 1, .pp = 2, .microbatches = 4, .order = TSR_PIPELINE_1F1B},
+      {.dp = 1, .tp = 1, .pp = 2, .microbatches = 4, .pipeline = TSR_PIPELINE_1F1B},
       {.dp = 2, .tp = 1, .microbatches = 2, .zero = 3},
       {.dp = 2, .tp = 2, .microbatches = 1, .recompute = {.kind = TSR_RECOMPUTE_MAPS}}};
   static const tsr_dtype precisions[] = {TSR_F32, TSR_BF16, TSR_F16};

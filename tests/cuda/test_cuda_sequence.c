@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Training on the emulated device where the recipe cuts sequences into units: the same losses,
+/* Training on the emulated device where the recipe splits sequences into units: the same losses,
  * norms and weights as on the CPU, to rounding, and the same bits wherever the units are: on cp's
  * ranks in both layouts, between tp's where they take positions, or on one. No op runs on the host.
  */
 #include "tests/cuda/training.h"
 
 /* What sums over positions are made of: a table's gradient, biases and norms, products, attention
- * of grouped heads, and dropout in two dimensions that are cut. */
+ * of grouped heads, and dropout in two dimensions that are split. */
 static const training recipe = {
     .name = "sequence",
     .steps = 2,

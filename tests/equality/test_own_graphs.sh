@@ -162,7 +162,7 @@ graph '  p1: {shape: [260, 4], init: normal(0.3)}
 - logits: linear(v5, h)
 - loss: cross_entropy(logits, targets)'
 equal 'mesh={axes: [dp], shape: [2]}'
-refused "reshape cuts the batch units apart" pipeline.microbatches=2
+refused "reshape splits the batch units apart" pipeline.microbatches=2
 
 # positions that lie where the batch did
 graph '  p1: {shape: [260, 4], init: normal(0.3)}

@@ -49,19 +49,19 @@ static inline uint16_t bf16_of(double x) { return (uint16_t)format_nearest(&BF16
 
 static inline float bf16_float(uint16_t code) { return word_float((uint32_t)code << 16); }
 
-static inline int64_t box_size(const tsr_box *box) {
+static inline int64_t slice_size(const tsr_tensor_slice *slice) {
   int64_t n = 1;
-  for (int d = 0; d < box->ndim; d++) n *= box->shape[d];
+  for (int d = 0; d < slice->ndim; d++) n *= slice->shape[d];
   return n;
 }
 
 /* The random word of a local element: word e % 4 of counter e / 4, e its global index. */
-static inline uint32_t box_word(const tsr_box *box, int64_t i, uint64_t key) {
+static inline uint32_t slice_word(const tsr_tensor_slice *slice, int64_t i, uint64_t key) {
   uint64_t element = 0, stride = 1;
-  for (int d = box->ndim - 1; d >= 0; d--) {
-    element += (uint64_t)(i % box->shape[d] + box->offset[d]) * stride;
-    stride *= (uint64_t)box->global[d];
-    i /= box->shape[d];
+  for (int d = slice->ndim - 1; d >= 0; d--) {
+    element += (uint64_t)(i % slice->shape[d] + slice->offset[d]) * stride;
+    stride *= (uint64_t)slice->global[d];
+    i /= slice->shape[d];
   }
   uint32_t words[4];
   tsr_philox(element / 4, 0, key, words);
@@ -70,8 +70,8 @@ static inline uint32_t box_word(const tsr_box *box, int64_t i, uint64_t key) {
 
 /* Up or down by that word: up when its upper half reaches over what is cut off. */
 static inline uint16_t bf16_by_word(float x, uint32_t word) {
-  uint32_t bits = float_word(x), cut = bits & 0xFFFF;
-  return (uint16_t)((bits >> 16) + (cut + (word >> 16) > 0xFFFF));
+  uint32_t bits = float_word(x), split = bits & 0xFFFF;
+  return (uint16_t)((bits >> 16) + (split + (word >> 16) > 0xFFFF));
 }
 
 #endif

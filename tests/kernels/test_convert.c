@@ -181,13 +181,13 @@ static void test_known(const tsr_kernels *k) {
 
 /* ---- stochastic rounding ---- */
 
-static void check_box(const tsr_kernels *k, const tsr_box *box, uint64_t key) {
-  int64_t n = box_size(box), wrong = 0;
+static void check_slice(const tsr_kernels *k, const tsr_tensor_slice *slice, uint64_t key) {
+  int64_t n = slice_size(slice), wrong = 0;
   float *x = input_new(n, 3);
   codes got = codes_new(&BF16, n);
-  RUN(n, k->f32_to_bf16_stochastic((uint16_t *)got.bytes[pass], x, key, box, begin, end));
+  RUN(n, k->f32_to_bf16_stochastic((uint16_t *)got.bytes[pass], x, key, slice, begin, end));
   for (int64_t i = 0; i < n; i++) {
-    uint32_t want = bf16_by_word(x[i], box_word(box, i, key));
+    uint32_t want = bf16_by_word(x[i], slice_word(slice, i, key));
     wrong += code_at(got.bytes[0], &BF16, i) != want || code_at(got.bytes[1], &BF16, i) != want;
   }
   CHECK_INT(wrong, 0);
@@ -195,8 +195,8 @@ static void check_box(const tsr_kernels *k, const tsr_box *box, uint64_t key) {
   free(x);
 }
 
-static void test_boxes(const tsr_kernels *k) {
-  static const tsr_box boxes[] = {
+static void test_slices(const tsr_kernels *k) {
+  static const tsr_tensor_slice slices[] = {
       {1, {1}, {1}, {0}},
       {1, {1037}, {5000}, {3}},
       {1, {700}, {1LL << 40}, {(1LL << 35) - 301}},
@@ -207,8 +207,8 @@ static void test_boxes(const tsr_kernels *k) {
       {3, {3, 4, 17}, {6, 9, 17}, {1, 5, 0}},
       {5, {2, 3, 2, 5, 7}, {4, 3, 6, 5, 9}, {2, 0, 3, 0, 1}},
       {5, {2, 3, 2, 5, 7}, {2, 3, 6, 5, 7}, {0, 0, 3, 0, 0}}};
-  for (size_t i = 0; i < sizeof boxes / sizeof *boxes; i++)
-    check_box(k, &boxes[i], tsr_random_key(7, "box", i));
+  for (size_t i = 0; i < sizeof slices / sizeof *slices; i++)
+    check_slice(k, &slices[i], tsr_random_key(7, "slice", i));
 }
 
 /* A share of `up` / 65536 is rounded up, within 5 standard deviations. */
@@ -216,11 +216,11 @@ static void check_share(const tsr_kernels *k, float from, uint32_t up) {
   enum { COUNT = 1 << 16 };
   static float x[COUNT];
   static uint16_t got[COUNT];
-  const tsr_box box = {1, {COUNT}, {COUNT}, {0}};
+  const tsr_tensor_slice slice = {1, {COUNT}, {COUNT}, {0}};
   uint32_t low = float_word(from) >> 16;
   int64_t count_up = 0, other = 0;
   k->fill(x, word_float(float_word(from) | up), 0, COUNT);
-  k->f32_to_bf16_stochastic(got, x, tsr_random_key(3, "share", up), &box, 0, COUNT);
+  k->f32_to_bf16_stochastic(got, x, tsr_random_key(3, "share", up), &slice, 0, COUNT);
   for (int i = 0; i < COUNT; i++) {
     count_up += got[i] == low + 1;
     other += got[i] != low && got[i] != low + 1;
@@ -244,9 +244,9 @@ static void test_stochastic(const tsr_kernels *k) {
   for (int i = 0; i < 5; i++) {
     float x[500];
     uint16_t got[500];
-    const tsr_box box = {1, {500}, {500}, {0}};
+    const tsr_tensor_slice slice = {1, {500}, {500}, {0}};
     for (int j = 0; j < 500; j++) memcpy(&x[j], &words[i], sizeof *x);
-    k->f32_to_bf16_stochastic(got, x, 5, &box, 0, 500);
+    k->f32_to_bf16_stochastic(got, x, 5, &slice, 0, 500);
     for (int j = 0; j < 500; j++) CHECK_INT(got[j], want[i]);
   }
 }
@@ -254,7 +254,7 @@ static void test_stochastic(const tsr_kernels *k) {
 int main(void) {
   each_level(test_formats);
   each_level(test_known);
-  each_level(test_boxes);
+  each_level(test_slices);
   each_level(test_stochastic);
   return check_done("kernels.convert");
 }

@@ -118,7 +118,7 @@ static uint16_t *start_new(int64_t n, float low, float high) {
 static uint16_t rounded(const tsr_rounding *rounding, uint16_t w, uint16_t *c, float x, int64_t i) {
   if (rounding->kind == TSR_ROUND_NEAREST) return bf16_of(x);
   if (rounding->kind == TSR_ROUND_STOCHASTIC)
-    return bf16_by_word(x, box_word(rounding->box, i, rounding->key));
+    return bf16_by_word(x, slice_word(rounding->slice, i, rounding->key));
   float t = bf16_float(*c) + (x - bf16_float(w));
   uint16_t after = bf16_of(bf16_float(w) + t);
   *c = bf16_of(t - (bf16_float(after) - bf16_float(w)));
@@ -133,9 +133,9 @@ static bool same_bits(const void *a, const void *b, int64_t count, size_t size) 
 static void check_rounding(const tsr_kernels *k, int kind, tsr_rounding_kind how, int64_t n) {
   uint16_t *start = start_new(n, -1, 1);
   weights got[2] = {weights_new(start, n), weights_new(start, n)}, want = weights_new(start, n);
-  const tsr_box box = {2, {1, n}, {3, n + 5}, {1, 2}};
+  const tsr_tensor_slice slice = {2, {1, n}, {3, n + 5}, {1, 2}};
   for (int step = 1; step <= STEPS; step++) {
-    tsr_rounding rounding = {how, tsr_random_key(1, "w", (uint64_t)step), &box, NULL};
+    tsr_rounding rounding = {how, tsr_random_key(1, "w", (uint64_t)step), &slice, NULL};
     float *grad = input_new(n, 1);
     RUN(n, rounding.compensation = how == TSR_ROUND_KAHAN ? got[pass].c : NULL;
         update(k, kind, 1e-2f, step, &rounding, &got[pass], grad, begin, end));
@@ -177,9 +177,9 @@ typedef struct {
 static journey travel(const tsr_kernels *k, int kind, tsr_rounding_kind how) {
   uint16_t *start = start_new(LONG_N, 1.25f, 1.75f);
   weights narrow = weights_new(start, LONG_N), wide = weights_new(start, LONG_N);
-  const tsr_box box = {1, {LONG_N}, {LONG_N}, {0}};
+  const tsr_tensor_slice slice = {1, {LONG_N}, {LONG_N}, {0}};
   for (int step = 1; step <= LONG_STEPS; step++) {
-    tsr_rounding rounding = {how, tsr_random_key(5, "w", (uint64_t)step), &box, narrow.c};
+    tsr_rounding rounding = {how, tsr_random_key(5, "w", (uint64_t)step), &slice, narrow.c};
     float *grad = input_new(LONG_N, 1), lr = kind == SGD_MOMENTUM ? 4e-5f : 2e-4f;
     for (int64_t i = 0; i < LONG_N; i++) grad[i] += 1;
     update(k, kind, lr, step, &rounding, &narrow, grad, 0, LONG_N);

@@ -30,28 +30,28 @@ static double normal_of(uint64_t element, uint64_t key) {
   return sqrt(-2 * log(u)) * (element % 2 ? sin(angle) : cos(angle));
 }
 
-static int64_t box_size(const tsr_box *box) {
+static int64_t slice_size(const tsr_tensor_slice *slice) {
   int64_t n = 1;
-  for (int d = 0; d < box->ndim; d++) n *= box->shape[d];
+  for (int d = 0; d < slice->ndim; d++) n *= slice->shape[d];
   return n;
 }
 
-static uint64_t global_of(const tsr_box *box, int64_t i) {
+static uint64_t global_of(const tsr_tensor_slice *slice, int64_t i) {
   uint64_t element = 0, stride = 1;
-  for (int d = box->ndim - 1; d >= 0; d--) {
-    element += (uint64_t)(i % box->shape[d] + box->offset[d]) * stride;
-    stride *= (uint64_t)box->global[d];
-    i /= box->shape[d];
+  for (int d = slice->ndim - 1; d >= 0; d--) {
+    element += (uint64_t)(i % slice->shape[d] + slice->offset[d]) * stride;
+    stride *= (uint64_t)slice->global[d];
+    i /= slice->shape[d];
   }
   return element;
 }
 
-static void check_box(const tsr_kernels *k, const tsr_box *box, uint64_t key) {
-  int64_t n = box_size(box), rows = n / box->shape[box->ndim - 1];
+static void check_slice(const tsr_kernels *k, const tsr_tensor_slice *slice, uint64_t key) {
+  int64_t n = slice_size(slice), rows = n / slice->shape[slice->ndim - 1];
   float *x = input_new(n, 3);
   double *want = reference_new(n), *want_uniform = reference_new(n), *want_drop = reference_new(n);
   for (int64_t i = 0; i < n; i++) {
-    uint64_t element = global_of(box, i);
+    uint64_t element = global_of(slice, i);
     double uniform = (word_of(element, key) >> 8) * 0x1p-24;
     want[i] = 0.5 + 2 * normal_of(element, key);
     want_uniform[i] = -1 + 4 * uniform;
@@ -59,10 +59,10 @@ static void check_box(const tsr_kernels *k, const tsr_box *box, uint64_t key) {
   }
   output normal = output_new(n), uniform = output_new(n), drop = output_new(n);
   output in_place = output_from(x, n);
-  RUN(rows, k->random_normal(normal.pass[pass], 0.5f, 2, key, box, begin, end));
-  RUN(rows, k->random_uniform(uniform.pass[pass], -1, 3, key, box, begin, end));
-  RUN(rows, k->dropout(drop.pass[pass], x, 0.25f, key, box, begin, end));
-  RUN(rows, k->dropout(in_place.pass[pass], in_place.pass[pass], 0.25f, key, box, begin, end));
+  RUN(rows, k->random_normal(normal.pass[pass], 0.5f, 2, key, slice, begin, end));
+  RUN(rows, k->random_uniform(uniform.pass[pass], -1, 3, key, slice, begin, end));
+  RUN(rows, k->dropout(drop.pass[pass], x, 0.25f, key, slice, begin, end));
+  RUN(rows, k->dropout(in_place.pass[pass], in_place.pass[pass], 0.25f, key, slice, begin, end));
   CHECK_OUTPUT(normal, want, 2e-7, 1);
   CHECK_OUTPUT(uniform, want_uniform, 2e-7, 1);
   CHECK_OUTPUT(drop, want_drop, 2e-7, 1);
@@ -71,8 +71,8 @@ static void check_box(const tsr_kernels *k, const tsr_box *box, uint64_t key) {
   free(x), free(want), free(want_uniform), free(want_drop);
 }
 
-static void test_boxes(const tsr_kernels *k) {
-  static const tsr_box boxes[] = {
+static void test_slices(const tsr_kernels *k) {
+  static const tsr_tensor_slice slices[] = {
       {1, {1}, {1}, {0}},
       {1, {17}, {100}, {33}},
       {1, {1037}, {1037}, {0}},
@@ -81,15 +81,15 @@ static void test_boxes(const tsr_kernels *k) {
       {4, {2, 2, 3, 7}, {4, 3, 5, 21}, {2, 1, 2, 7}},
       {2, {2, 600}, {1ll << 20, 1ll << 21}, {(1ll << 20) - 2, 1001}}, /* counters above 2^32 */
   };
-  for (size_t i = 0; i < sizeof boxes / sizeof boxes[0]; i++)
-    check_box(k, &boxes[i], 0x9876543210 + i);
+  for (size_t i = 0; i < sizeof slices / sizeof slices[0]; i++)
+    check_slice(k, &slices[i], 0x9876543210 + i);
 }
 
 static void test_moments(const tsr_kernels *k) {
   enum { N = 1 << 18 };
   static float x[N];
-  tsr_box box = {1, {N}, {N}, {0}};
-  k->random_normal(x, 0, 1, tsr_random_key(1234, "wte", 0), &box, 0, 1);
+  tsr_tensor_slice slice = {1, {N}, {N}, {0}};
+  k->random_normal(x, 0, 1, tsr_random_key(1234, "wte", 0), &slice, 0, 1);
   double mean = 0, square = 0, fourth = 0, lag = 0;
   for (int i = 0; i < N; i++) {
     mean += x[i] / (double)N;
@@ -114,7 +114,7 @@ static void test_keys(void) {
 int main(void) {
   test_known_answers();
   test_keys();
-  each_level(test_boxes);
+  each_level(test_slices);
   each_level(test_moments);
   return check_done("kernels.random");
 }

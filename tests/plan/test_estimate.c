@@ -35,7 +35,7 @@ static harness_options options(int pp, int dp, int tp, int microbatches) {
   o.tp_units = 4;
   o.sequence_units = 1;
   o.chunks = 1;
-  o.order = TSR_PIPELINE_1F1B;
+  o.pipeline = TSR_PIPELINE_1F1B;
   o.optimizer = &adamw;
   o.vocabulary = 21;
   return o;
@@ -57,7 +57,7 @@ static int list_meshes(harness_options *ret) {
     }
   for (int i = 0; i < HARNESS_ORDERS; i++) {
     ret[n] = options(2, 2, 1, 4);
-    ret[n].order = harness_orders[i].kind;
+    ret[n].pipeline = harness_orders[i].kind;
     ret[n++].chunks = harness_orders[i].chunks;
   }
   ret[n] = options(1, 2, 1, 2);
@@ -72,7 +72,7 @@ enum { MESHES_MAX = 128 };
 static const char *name_of(tsr_arena *arena, const harness_options *o) {
   return tsr_arena_printf(
       arena, "pp %d dp %d tp %d, %d microbatches, zero %d, %s, %d chunks%s", o->pp, o->dp, o->tp,
-      (int)o->microbatches, o->zero, tsr_pipeline_name(o->order), o->chunks,
+      (int)o->microbatches, o->zero, tsr_pipeline_name(o->pipeline), o->chunks,
       o->overlap ? ", overlap" : "");
 }
 
@@ -83,7 +83,7 @@ static void test_bytes(const harness_options *meshes, int count) {
   for (int i = 0; i < count; i++) {
     tsr_arena *arena = tsr_arena_new();
     harness h = harness_open(arena, build(arena, &meshes[i]), &meshes[i]);
-    int stages = h.programs.order->stages;
+    int stages = h.programs.pipeline->stages;
     int64_t planned = 0;
     for (int s = 0; s < stages; s++) {
       tsr_memory m;
@@ -153,7 +153,7 @@ static void test_host(const harness_options *meshes, int count) {
   for (int i = 0; i < count; i++) {
     planned p = plan(&meshes[i], &m);
     double tasks = 0;
-    for (int s = 0; s < p.h.programs.order->stages; s++)
+    for (int s = 0; s < p.h.programs.pipeline->stages; s++)
       tasks += count_tasks(p.h.programs.of_stage[s], true);
     CHECK_AT(
         fabs(p.e.step - tasks) < 1e-6 * tasks, "%s: %g s, not the %g tasks that it runs",
@@ -170,7 +170,7 @@ static void test_devices(const harness_options *meshes, int count) {
   for (int i = 0; i < count; i++) {
     planned p = plan(&meshes[i], &m);
     const char *name = name_of(p.arena, &meshes[i]);
-    int stages = p.h.programs.order->stages;
+    int stages = p.h.programs.pipeline->stages;
     for (int s = 0; s < stages; s++) {
       const tsr_estimate_stage *e = &p.e.stages[s];
       double tasks = count_tasks(p.h.programs.of_stage[s], false);
@@ -213,7 +213,7 @@ static void test_links(const harness_options *meshes, int count) {
       harness_options alone = meshes[i];
       alone.overlap = false;
       planned a = plan(&alone, &m), b = plan(&meshes[i], &m);
-      for (int s = 0; s < a.h.programs.order->stages; s++)
+      for (int s = 0; s < a.h.programs.pipeline->stages; s++)
         CHECK_AT(
             b.e.stages[s].waits <= a.e.stages[s].waits * (1 + 1e-9),
             "%s: %g s of waits, without overlap %g", name_of(b.arena, &meshes[i]),
@@ -248,7 +248,7 @@ static void test_stage_work(const harness_options *meshes, int count) {
   for (int i = 0; i < count; i++) {
     planned p = plan(&meshes[i], &m);
     double sum = 0;
-    int stages = p.h.programs.order->stages;
+    int stages = p.h.programs.pipeline->stages;
     for (int s = 0; s < stages; s++) {
       tsr_plan of_stage;
       tsr_plan_make(p.h.programs.of_stage[s], &of_stage);

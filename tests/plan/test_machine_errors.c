@@ -5,11 +5,11 @@
 /* `sample_small` with `from` replaced by `to`, read; the diagnostics' text. */
 static const char *complain(tsr_arena *arena, const char *from, const char *to) {
   tsr_diags *diags = tsr_diags_new(arena);
-  const char *cut = strstr(sample_small, from);
-  CHECK_AT(cut != NULL, "no '%s'", from);
-  if (!cut) return "";
+  const char *split = strstr(sample_small, from);
+  CHECK_AT(split != NULL, "no '%s'", from);
+  if (!split) return "";
   const char *text = tsr_arena_printf(
-      arena, "%.*s%s%s", (int)(cut - sample_small), sample_small, to, cut + strlen(from));
+      arena, "%.*s%s%s", (int)(split - sample_small), sample_small, to, split + strlen(from));
   CHECK(!sample_parse(arena, text, diags));
   CHECK_INT(tsr_diags_exit_code(diags), 2);
   return printed_diags(arena, diags);

@@ -22,13 +22,13 @@ static int64_t smallest_congruent(int64_t full, int64_t lcm, int64_t least) {
 }
 
 static void check_same_counts(int64_t full, const int64_t *counts, int n, int64_t least) {
-  tsr_size_cut cuts[3];
-  for (int i = 0; i < n; i++) cuts[i] = (tsr_size_cut){"", counts[i], counts[i]};
-  int64_t lcm = lcm_by_search(counts, n), got = tsr_size_reduce(full, cuts, n, least);
-  CHECK_INT(tsr_size_lcm(cuts, n), lcm);
+  tsr_size_split splits[3];
+  for (int i = 0; i < n; i++) splits[i] = (tsr_size_split){"", counts[i], counts[i]};
+  int64_t lcm = lcm_by_search(counts, n), got = tsr_size_reduce(full, splits, n, least);
+  CHECK_INT(tsr_size_lcm(splits, n), lcm);
   int64_t want = smallest_congruent(full, lcm, least);
   CHECK_AT(
-      got == want, "%d cut by %d counts, %d and so on, at least %d: %d, not %d", (int)full, n,
+      got == want, "%d split by %d counts, %d and so on, at least %d: %d, not %d", (int)full, n,
       (int)counts[0], (int)least, (int)got, (int)want);
   for (int i = 0; i < n; i++)
     CHECK_AT(
@@ -36,27 +36,28 @@ static void check_same_counts(int64_t full, const int64_t *counts, int n, int64_
         (int)full, (int)got, (int)counts[i]);
 }
 
-static bool keeps(int64_t full, int64_t n, const tsr_size_cut *cuts, int count, bool congruent) {
+static bool
+keeps(int64_t full, int64_t n, const tsr_size_split *splits, int count, bool congruent) {
   bool ok = true;
   for (int i = 0; i < count; i++) {
-    ok = ok && (full % cuts[i].full == 0) == (n % cuts[i].reduced == 0);
-    bool divides = cuts[i].full % cuts[i].reduced == 0;
-    ok = ok && (!congruent || !divides || full % cuts[i].reduced == n % cuts[i].reduced);
+    ok = ok && (full % splits[i].full == 0) == (n % splits[i].reduced == 0);
+    bool divides = splits[i].full % splits[i].reduced == 0;
+    ok = ok && (!congruent || !divides || full % splits[i].reduced == n % splits[i].reduced);
   }
   return ok;
 }
 
 /* Counts that shrink: the smallest n with the properties that the header promises. */
-static void check_shrinking(int64_t full, const tsr_size_cut *cuts, int count, int *relaxed) {
-  int64_t lcm = tsr_size_lcm(cuts, count), got = tsr_size_reduce(full, cuts, count, 3);
+static void check_shrinking(int64_t full, const tsr_size_split *splits, int count, int *relaxed) {
+  int64_t lcm = tsr_size_lcm(splits, count), got = tsr_size_reduce(full, splits, count, 3);
   int64_t want = 0;
   for (int congruent = 1; congruent >= 0 && !want; congruent--)
     for (int64_t n = 3; n <= full && !want; n++)
-      if (n >= lcm && keeps(full, n, cuts, count, congruent)) want = n, *relaxed += !congruent;
+      if (n >= lcm && keeps(full, n, splits, count, congruent)) want = n, *relaxed += !congruent;
   if (!want) want = full;
   CHECK_AT(
-      got == want, "%d cut by %d (%d) and %d (%d): %d, not %d", (int)full, (int)cuts[0].full,
-      (int)cuts[0].reduced, (int)cuts[1].full, (int)cuts[1].reduced, (int)got, (int)want);
+      got == want, "%d split by %d (%d) and %d (%d): %d, not %d", (int)full, (int)splits[0].full,
+      (int)splits[0].reduced, (int)splits[1].full, (int)splits[1].reduced, (int)got, (int)want);
 }
 
 static void check_rule(void) {
@@ -78,8 +79,8 @@ static void check_counts_that_shrink(void) {
   for (int64_t full = 1; full <= 4 * FULL_MAX; full++)
     for (int i = 0; i < PAIRS; i++)
       for (int k = 0; k < PAIRS; k++) {
-        tsr_size_cut cuts[] = {{"", pairs[i][0], pairs[i][1]}, {"", pairs[k][0], pairs[k][1]}};
-        check_shrinking(full, cuts, 2, &relaxed);
+        tsr_size_split splits[] = {{"", pairs[i][0], pairs[i][1]}, {"", pairs[k][0], pairs[k][1]}};
+        check_shrinking(full, splits, 2, &relaxed);
       }
   CHECK(relaxed > 0);
 }
@@ -99,9 +100,9 @@ static void check_axes(void) {
 }
 
 static void check_overflow(void) {
-  tsr_size_cut cuts[] = {{"", 1, ((int64_t)1 << 62) - 1}, {"", 1, ((int64_t)1 << 61) - 1}};
-  CHECK(tsr_size_lcm(cuts, 2) == INT64_MAX);
-  CHECK_INT(tsr_size_reduce(1000, cuts, 2, 3), 1000);
+  tsr_size_split splits[] = {{"", 1, ((int64_t)1 << 62) - 1}, {"", 1, ((int64_t)1 << 61) - 1}};
+  CHECK(tsr_size_lcm(splits, 2) == INT64_MAX);
+  CHECK_INT(tsr_size_reduce(1000, splits, 2, 3), 1000);
 }
 
 int main(void) {

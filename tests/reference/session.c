@@ -104,8 +104,8 @@ static void compile(session *s, const tsr_kernels *kernels) {
   bool ok = tsr_compile(s->arena, &o, TSR_COMPILE_TRAIN, &s->training, s->diags);
   require(s, ok, "compile");
   if (!s->options.generation) return;
-  o.cut = &s->training.cut;
-  o.order_of_training = s->training.programs.order;
+  o.split = &s->training.split;
+  o.training_pipeline = s->training.programs.pipeline;
   o.chunk = -1; /* the logits of all positions */
   ok = tsr_compile(s->arena, &o, TSR_COMPILE_GENERATE, &s->generation, s->diags);
   require(s, ok, "compile for logits");

@@ -18,7 +18,7 @@ typedef struct {
   tsr_event events[64];
 } hand;
 
-static void make_hand(hand *m, int pp, int dp, int64_t microbatches, tsr_pipeline_kind order) {
+static void make_hand(hand *m, int pp, int dp, int64_t microbatches, tsr_pipeline_kind pipeline) {
   *m = (hand){.arena = tsr_arena_new()};
   tsr_graph *g = tsr_graph_new(m->arena, "by hand", (tsr_units){8, 1, 1});
   int batch = (int)(8 / microbatches);
@@ -32,7 +32,7 @@ static void make_hand(hand *m, int pp, int dp, int64_t microbatches, tsr_pipelin
   harness_options o = {.pp = pp, .dp = dp, .tp = 1, .threads = 2, .microbatches = microbatches};
   o.batch_units = 8;
   o.tp_units = 1;
-  o.order = order;
+  o.pipeline = pipeline;
   o.optimizer = &sgd;
   tsr_diags *diags = tsr_diags_new(m->arena);
   if (!harness_compile(g, &o, &m->h, diags)) {

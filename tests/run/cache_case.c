@@ -46,9 +46,10 @@ static tsr_graph *build(const session *s, int64_t new_tokens, tsr_diags *diags) 
   const cache_case *c = s->of;
   tsr_graph *g = cache_case_graph(s->arena, c);
   int stages = s->parallel.size[TSR_PP];
-  tsr_cut cut = {.count = stages - 1, .first = tsr_arena_array(s->arena, const char *, STAGES_MAX)};
-  for (int i = 1; i < stages; i++) cut.first[i - 1] = g->nodes[g->nodes_count * i / stages].name;
-  if (!tsr_pass_stages(g, &cut, diags)) die(diags);
+  tsr_stage_split split = {
+      .count = stages - 1, .first = tsr_arena_array(s->arena, const char *, STAGES_MAX)};
+  for (int i = 1; i < stages; i++) split.first[i - 1] = g->nodes[g->nodes_count * i / stages].name;
+  if (!tsr_pass_stages(g, &split, diags)) die(diags);
   if (new_tokens) g = cached(g, new_tokens, c->last_only);
   return c->dtype ? tsr_pass_precision(g, (tsr_precision_types){c->dtype, TSR_STORE_F32}) : g;
 }
@@ -71,9 +72,10 @@ static void compile(session *s, int index, int64_t new_tokens, tsr_diags *diags)
   }
   if (c->unit_samples) l.batch_units = c->B / size[TSR_DP];
   l.tp_units = TP_UNITS / size[TSR_TP];
-  const tsr_pipeline *order = tsr_pipeline_make(s->arena, TSR_PIPELINE_FORWARD, size[TSR_PP], 1, 1);
+  const tsr_pipeline *pipeline =
+      tsr_pipeline_make(s->arena, TSR_PIPELINE_FORWARD, size[TSR_PP], 1, 1);
   tsr_target target = c->device ? harness_target : tsr_cpu_target(&s->cpu);
-  s->programs[index] = tsr_programs_make(s->placed[index], &l, order, &target);
+  s->programs[index] = tsr_programs_make(s->placed[index], &l, pipeline, &target);
   if (c->look) c->look(&s->programs[index]);
   if (!tsr_programs_verify(s->arena, &s->programs[index], &over, diags)) die(diags);
 }

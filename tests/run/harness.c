@@ -188,19 +188,20 @@ static tsr_graph *recomputed(tsr_graph *g, const harness_options *o, int forward
 }
 
 /* Stages of equally many forward nodes. */
-static tsr_cut even_cut(const tsr_graph *g, int stages) {
-  tsr_cut cut = {.count = stages - 1, .first = tsr_arena_array(g->arena, const char *, stages)};
+static tsr_stage_split even_split(const tsr_graph *g, int stages) {
+  tsr_stage_split split = {
+      .count = stages - 1, .first = tsr_arena_array(g->arena, const char *, stages)};
   int nodes = 0;
   while (nodes < g->nodes_count && g->nodes[nodes].section <= TSR_FORWARD) nodes++;
-  for (int i = 1; i < stages; i++) cut.first[i - 1] = g->nodes[nodes * i / stages].name;
-  return cut;
+  for (int i = 1; i < stages; i++) split.first[i - 1] = g->nodes[nodes * i / stages].name;
+  return split;
 }
 
 bool harness_compile(tsr_graph *g, const harness_options *o, harness *ret, tsr_diags *diags) {
   *ret = (harness){
       .options = *o, .graph = g, .parallel = harness_parallel(o->pp, o->dp, o->cp, o->tp)};
   int stages = o->pp ? o->pp : 1, chunks = o->chunks ? o->chunks : 1;
-  tsr_pipeline_kind kind = o->pp > 1 ? o->order : TSR_PIPELINE_1F1B;
+  tsr_pipeline_kind kind = o->pp > 1 ? o->pipeline : TSR_PIPELINE_1F1B;
   ret->cpu = (tsr_cpu_context){tsr_kernels_get(NULL), o->threads};
   g->microbatches = o->microbatches;
   int forward = g->nodes_count;
@@ -210,12 +211,12 @@ bool harness_compile(tsr_graph *g, const harness_options *o, harness *ret, tsr_d
   } else if (g->loss >= 0) {
     show_gradients(g);
   }
-  const tsr_pipeline *order =
+  const tsr_pipeline *pipeline =
       tsr_pipeline_make(g->arena, kind, stages, chunks, (int)o->microbatches);
-  tsr_cut cut = even_cut(g, stages * chunks);
-  if (!tsr_pass_stages(g, &cut, diags)) return false;
+  tsr_stage_split split = even_split(g, stages * chunks);
+  if (!tsr_pass_stages(g, &split, diags)) return false;
   if (o->recompute.kind) g = recomputed(g, o, forward);
-  if (order->splits_backward) tsr_pass_weights(g);
+  if (pipeline->splits_backward) tsr_pass_weights(g);
   tsr_param_store store = o->optimizer ? o->optimizer->store : TSR_STORE_F32;
   if (o->precision) g = tsr_pass_precision(g, (tsr_precision_types){o->precision, store});
   int64_t together = o->batch_units / o->microbatches;
@@ -243,7 +244,7 @@ bool harness_compile(tsr_graph *g, const harness_options *o, harness *ret, tsr_d
   lowering.sequence_units = o->sequence_units / (o->cp ? o->cp : 1);
   lowering.zigzag = o->zigzag;
   tsr_target target = harness_target_on(&ret->cpu);
-  ret->programs = tsr_programs_make(ret->placed, &lowering, order, &target);
+  ret->programs = tsr_programs_make(ret->placed, &lowering, pipeline, &target);
   tsr_verify_mesh mesh = {.ranks = ret->parallel.ranks};
   memcpy(mesh.size, ret->parallel.size, sizeof mesh.size);
   memcpy(mesh.stride, ret->parallel.stride, sizeof mesh.stride);

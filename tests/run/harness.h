@@ -48,9 +48,9 @@ typedef struct {
   int dp, tp, threads;
   int cp;
   bool zigzag;
-  int pp, chunks;          /* 0: 1. The forward nodes are cut into runs of equal number */
-  tsr_pipeline_kind order; /* of a pipeline */
-  int zero, zero_groups;   /* ZeRO's stage; groups of dp that each shard for themselves */
+  int pp, chunks;             /* 0: 1. The forward nodes are split into runs of equal number */
+  tsr_pipeline_kind pipeline; /* of a pipeline */
+  int zero, zero_groups;      /* ZeRO's stage; groups of dp that each shard for themselves */
   tsr_recomputing recompute;
   bool overlap;
   tsr_dtype precision; /* what is computed is stored in; parameters by optimizer.store */

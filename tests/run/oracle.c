@@ -7,17 +7,17 @@
 static void
 mask(void *context, const tsr_node *node, int ndim, const int64_t *shape, double *ret_mask) {
   const oracle_moment *m = context;
-  tsr_box box = {.ndim = ndim};
+  tsr_tensor_slice slice = {.ndim = ndim};
   int64_t count = 1;
-  for (int d = 0; d < ndim; d++) count *= box.shape[d] = box.global[d] = shape[d];
-  box.global[0] *= m->h->options.microbatches;
-  box.offset[0] = m->microbatch * shape[0];
+  for (int d = 0; d < ndim; d++) count *= slice.shape[d] = slice.global[d] = shape[d];
+  slice.global[0] *= m->h->options.microbatches;
+  slice.offset[0] = m->microbatch * shape[0];
   float *ones = malloc(sizeof *ones * (size_t)count);
   if (!ones) abort();
   for (int64_t i = 0; i < count; i++) ones[i] = 1;
   double p = tsr_node_dropout(node);
   uint64_t key = tsr_random_key(HARNESS_SEED, node->stream, (uint64_t)m->step);
-  m->h->cpu.k->dropout(ones, ones, (float)p, key, &box, 0, count / shape[ndim - 1]);
+  m->h->cpu.k->dropout(ones, ones, (float)p, key, &slice, 0, count / shape[ndim - 1]);
   for (int64_t i = 0; i < count; i++) ret_mask[i] = (double)ones[i];
   free(ones);
 }

@@ -140,7 +140,7 @@ static void compare(const recipe *r, const trace *want, harness_options o) {
               !memcmp(got.data, want->data, sizeof *got.data * (size_t)got.count);
   CHECK_AT(
       same, "%s, dp %d tp %d cp %d%s pp %d %s, zero %d, %d threads, %d microbatches%s: %s", r->name,
-      o.dp, o.tp, o.cp, o.zigzag ? " zigzag" : "", o.pp, o.pp ? tsr_pipeline_name(o.order) : "",
+      o.dp, o.tp, o.cp, o.zigzag ? " zigzag" : "", o.pp, o.pp ? tsr_pipeline_name(o.pipeline) : "",
       o.zero, o.threads, (int)o.microbatches, o.sequence_parallel ? ", sequence parallel" : "",
       first_difference(arena, r, want, &got));
   tsr_arena_free(arena);
@@ -187,7 +187,7 @@ static void run_recomputed(const recipe *r) {
         if (o.pp == 1 && harness_orders[n].kind != TSR_PIPELINE_1F1B) continue;
         o.threads = 1;
         o.microbatches = 4;
-        o.order = harness_orders[n].kind;
+        o.pipeline = harness_orders[n].kind;
         o.chunks = o.pp == 1 ? 1 : harness_orders[n].chunks;
         o.recompute = hows[i];
         compare(r, &want, o);
@@ -207,7 +207,7 @@ static void run_sharded(const recipe *r) {
         if (r->batch_units % (meshes[k][1] * microbatches)) continue;
         harness_options o = {.pp = meshes[k][0], .dp = meshes[k][1], .tp = meshes[k][2]};
         o.threads = 1 + (int)k % 2;
-        o.order = microbatches == 4 ? TSR_PIPELINE_ZB_H1 : TSR_PIPELINE_1F1B;
+        o.pipeline = microbatches == 4 ? TSR_PIPELINE_ZB_H1 : TSR_PIPELINE_1F1B;
         o.microbatches = microbatches;
         o.zero = zero;
         compare(r, &want, o);
@@ -242,7 +242,7 @@ static void run_contexts(const recipe *r) {
       o.tp = meshes[k][3];
       o.zigzag = zigzag;
       o.threads = 1 + (int)k % 2;
-      o.order = TSR_PIPELINE_1F1B;
+      o.pipeline = TSR_PIPELINE_1F1B;
       o.microbatches = r->batch_units / o.dp; /* one unit of the batch each */
       compare(r, &want, o);
       o.zero = 3;
@@ -266,11 +266,11 @@ static void run_pipelines(const recipe *r) {
     for (size_t k = 0; k < sizeof meshes / sizeof *meshes; k++) {
       harness_options o = {.dp = meshes[k][1], .tp = meshes[k][2], .threads = 1 + (int)(i + k) % 2};
       o.pp = meshes[k][0];
-      o.order = harness_orders[i].kind;
+      o.pipeline = harness_orders[i].kind;
       o.chunks = harness_orders[i].chunks;
       o.microbatches = 4;
       compare(r, &want, o);
-      if (o.order == TSR_PIPELINE_INTERLEAVED) continue; /* takes whole rounds of microbatches */
+      if (o.pipeline == TSR_PIPELINE_INTERLEAVED) continue; /* takes whole rounds of microbatches */
       o.microbatches = 2;
       compare(r, &want, o);
     }

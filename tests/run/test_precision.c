@@ -11,7 +11,7 @@ typedef struct {
   const char *name, *inputs, *params, *calls; /* $B: samples of a microbatch */
 } model;
 
-/* Tables, norms, rotated heads by groups; what is split, gathered and cut again; a sum that is
+/* Tables, norms, rotated heads by groups; what is split, gathered and split again; a sum that is
  * scaled while it is owed. */
 static const model transformer = {
     "transformer", "tokens $B,8 tokens; targets $B,8 tokens",
@@ -142,7 +142,7 @@ static void compare(const recipe *r, const trace *want, harness_options o) {
       "%s %s, store %d, dp %d tp %d cp %d%s pp %d %s, zero %d, %d threads, %d microbatches%s: "
       "number %lld is %.9g, not %.9g",
       r->model->name, tsr_dtype_name(r->precision), r->optimizer.store, o.dp, o.tp, o.cp,
-      o.zigzag ? " zigzag" : "", o.pp, o.pp > 1 ? tsr_pipeline_name(o.order) : "", o.zero,
+      o.zigzag ? " zigzag" : "", o.pp, o.pp > 1 ? tsr_pipeline_name(o.pipeline) : "", o.zero,
       o.threads, (int)o.microbatches, o.sequence_parallel ? ", sequence parallel" : "",
       (long long)i, (double)got.data[i < got.count ? i : 0],
       (double)want->data[i < want->count ? i : 0]);
@@ -160,17 +160,17 @@ static void run_meshes(const recipe *r) {
       {.dp = 1, .tp = 2, .threads = 3, .microbatches = 2},
       {.dp = 1, .tp = 4, .threads = 1, .microbatches = 1},
       {.dp = 2, .tp = 4, .threads = 2, .microbatches = 1},
-      {.pp = 2, .dp = 1, .tp = 1, .threads = 1, .microbatches = 2, .order = TSR_PIPELINE_GPIPE},
-      {.pp = 4, .dp = 1, .tp = 2, .threads = 2, .microbatches = 4, .order = TSR_PIPELINE_1F1B},
-      {.pp = 2, .dp = 2, .tp = 2, .threads = 1, .microbatches = 4, .order = TSR_PIPELINE_ZB_H1},
-      {.pp = 2, .dp = 1, .tp = 1, .threads = 1, .microbatches = 4, .order = TSR_PIPELINE_ZB_V},
+      {.pp = 2, .dp = 1, .tp = 1, .threads = 1, .microbatches = 2, .pipeline = TSR_PIPELINE_GPIPE},
+      {.pp = 4, .dp = 1, .tp = 2, .threads = 2, .microbatches = 4, .pipeline = TSR_PIPELINE_1F1B},
+      {.pp = 2, .dp = 2, .tp = 2, .threads = 1, .microbatches = 4, .pipeline = TSR_PIPELINE_ZB_H1},
+      {.pp = 2, .dp = 1, .tp = 1, .threads = 1, .microbatches = 4, .pipeline = TSR_PIPELINE_ZB_V},
   };
   tsr_arena *arena = tsr_arena_new();
   trace want = train(arena, r, alone);
   CHECK(want.data[3 * (STEPS - 1)] < want.data[0]); /* it learns */
   for (size_t i = 0; i < sizeof meshes / sizeof *meshes; i++) {
     harness_options o = meshes[i];
-    o.chunks = o.order == TSR_PIPELINE_ZB_V && o.pp ? 2 : 1;
+    o.chunks = o.pipeline == TSR_PIPELINE_ZB_V && o.pp ? 2 : 1;
     compare(r, &want, o);
     o.recompute = (tsr_recomputing){.kind = TSR_RECOMPUTE_BLOCKS, .every = 1};
     if (i % 3 == 1) compare(r, &want, o);
@@ -233,7 +233,7 @@ static void run_contexts(const recipe *r) {
     o.zero = 0;
     o.microbatches = BATCH_UNITS;
     o.pp = 2;
-    o.order = TSR_PIPELINE_1F1B;
+    o.pipeline = TSR_PIPELINE_1F1B;
     o.recompute = (tsr_recomputing){.kind = TSR_RECOMPUTE_BLOCKS, .every = 1};
     compare(r, &want, o);
   }
@@ -360,7 +360,7 @@ static void test_overflow(void) {
   recipe r = {&transformer, TSR_F16, adamw, 1};
   run_overflow(&r, alone);
   harness_options o = {.pp = 2, .dp = 2, .tp = 2, .threads = 2, .microbatches = 2};
-  o.order = TSR_PIPELINE_1F1B;
+  o.pipeline = TSR_PIPELINE_1F1B;
   for (o.zero = 0; o.zero <= 3; o.zero++) run_overflow(&r, o);
   r = (recipe){&net, TSR_F16, sgd, 1};
   o = (harness_options){.dp = 2, .tp = 2, .threads = 1, .microbatches = 1};

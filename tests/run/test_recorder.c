@@ -84,7 +84,7 @@ static void check_rank(const tsr_record *record, int rank) {
         tsr_op op = p->tasks[t].op;
         bool moves = op == TSR_OP_SEND || op == TSR_OP_RECEIVE || tsr_op_is_collective(op);
         if (op == TSR_OP_WAIT ||
-            (p->tasks[t].last_only && microbatch != p->order->microbatches - 1))
+            (p->tasks[t].last_only && microbatch != p->pipeline->microbatches - 1))
           continue;
         check_event(
             next_event(&r), step, t, microbatch,
@@ -174,14 +174,14 @@ static void test_cases(void) {
   harness_options o = {.dp = 2, .tp = 1, .threads = 2, .microbatches = 2, .overlap = true};
   test_case("dp, gradients in buckets", o);
   o = (harness_options){.pp = 2, .dp = 1, .tp = 1, .threads = 1, .microbatches = 4};
-  o.order = TSR_PIPELINE_1F1B;
+  o.pipeline = TSR_PIPELINE_1F1B;
   test_case("pp", o);
   o.dp = 2;
   o.threads = 2;
   test_case("pp and dp", o);
-  o.order = TSR_PIPELINE_ZB_H1;
+  o.pipeline = TSR_PIPELINE_ZB_H1;
   test_case("pp and dp, split backward", o);
-  o.order = TSR_PIPELINE_INTERLEAVED;
+  o.pipeline = TSR_PIPELINE_INTERLEAVED;
   o.chunks = 2;
   test_case("pp in chunks", o);
 }

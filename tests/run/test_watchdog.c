@@ -397,7 +397,7 @@ static void test_between_steps(void) {
 
 static void test_pipeline(void) {
   harness_options o = {
-      .pp = 2, .dp = 2, .tp = 1, .chunks = 1, .microbatches = 2, .order = TSR_PIPELINE_1F1B};
+      .pp = 2, .dp = 2, .tp = 1, .chunks = 1, .microbatches = 2, .pipeline = TSR_PIPELINE_1F1B};
   job first = {.processes = 4, .absent = 0, .steps = 1, .options = o, .pipeline = true};
   job last = first;
   first.fate = last.fate = TSR_THREADS_SILENT;
@@ -409,7 +409,7 @@ static void test_pipeline(void) {
 static void test_pipeline_evaluation(void) {
   job j = {.processes = 2, .absent = 1, .steps = 1, .pipeline = true, .evaluates = true};
   j.options = (harness_options){
-      .pp = 2, .dp = 1, .tp = 1, .chunks = 1, .microbatches = 2, .order = TSR_PIPELINE_1F1B};
+      .pp = 2, .dp = 1, .tp = 1, .chunks = 1, .microbatches = 2, .pipeline = TSR_PIPELINE_1F1B};
   j.fate = TSR_THREADS_SILENT;
   check_job(&j, STOPPED, when_sent);
 }

@@ -94,7 +94,7 @@ bool effect_is_harmless(
     tsr_arena *arena, const harness *sound, tsr_programs programs, const harness_trace *want,
     int seconds) {
   tsr_programs late = sample_copy_all(arena, &programs);
-  for (int s = 0; s < programs.order->stages; s++) delay(arena, late.of_stage[s]);
+  for (int s = 0; s < programs.pipeline->stages; s++) delay(arena, late.of_stage[s]);
   return gives(arena, sound, programs, want, seconds) &&
          (!sound->options.overlap || gives(arena, sound, late, want, seconds));
 }

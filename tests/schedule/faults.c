@@ -56,7 +56,7 @@ bool mutant_is_work(const mutant *m, int value) {
 }
 bool mutant_is_framed(const mutant *m, int value) {
   const tsr_tensor *t = &m->p->tensors[value];
-  return t->segment != TSR_SEGMENT_ABSENT && t->frame >= 0 &&
+  return t->segment != TSR_SEGMENT_ABSENT && t->slot_group >= 0 &&
          (mutant_is_work(m, value) || t->segment == TSR_SEGMENT_INPUT);
 }
 static bool is_here(const mutant *m, int value) {
@@ -244,34 +244,34 @@ static bool value_place(mutant *m) {
   int x = mutant_pick_value(m, mutant_is_work), y = mutant_pick_value(m, mutant_is_work);
   if (x == y) return false;
   m->p->tensors[x].offset = m->p->tensors[y].offset;
-  m->p->tensors[x].frame = m->p->tensors[y].frame;
+  m->p->tensors[x].slot_group = m->p->tensors[y].slot_group;
   return sample_bind(m->p), true;
 }
-static bool frame_offset(mutant *m) {
+static bool slot_group_offset(mutant *m) {
   int x = mutant_pick_value(m, mutant_is_framed);
   if (x < 0) return false;
   m->p->tensors[x].offset += some_offset(m);
   return sample_bind(m->p), true;
 }
-static bool change_frame(mutant *m) {
+static bool change_slot_group(mutant *m) {
   int x = mutant_pick_value(m, mutant_is_framed),
-      f = m->p->frames_count ? below(m, m->p->frames_count) : 0;
-  if (x < 0 || m->p->tensors[x].frame == f) return false;
-  m->p->tensors[x].frame = f;
+      f = m->p->slot_groups_count ? below(m, m->p->slot_groups_count) : 0;
+  if (x < 0 || m->p->tensors[x].slot_group == f) return false;
+  m->p->tensors[x].slot_group = f;
   return sample_bind(m->p), true;
 }
 static bool change_slot(mutant *m) {
-  if (!m->p->frames_count) return false;
-  tsr_frame *f = &m->p->frames[below(m, m->p->frames_count)];
+  if (!m->p->slot_groups_count) return false;
+  tsr_slot_group *f = &m->p->slot_groups[below(m, m->p->slot_groups_count)];
   int *slot = &f->slot_of[below(m, (int)m->p->lowering.microbatches)];
   int to = below(m, f->slots + (below(m, 8) == 0));
   if (*slot == to) return false;
   *slot = to;
   return true;
 }
-static bool shrink_frame(mutant *m) {
-  if (!m->p->frames_count) return false;
-  tsr_frame *f = &m->p->frames[below(m, m->p->frames_count)];
+static bool shrink_slot_group(mutant *m) {
+  if (!m->p->slot_groups_count) return false;
+  tsr_slot_group *f = &m->p->slot_groups[below(m, m->p->slot_groups_count)];
   if (below(m, 2)) f->bytes -= 64 * (1 + below(m, 2));
   else f->slots--;
   return true;
@@ -335,10 +335,10 @@ fault faults[] = {
     {"input of a task", task_input},
     {"offset of a value", value_offset},
     {"place of another value", value_place},
-    {"offset in a frame", frame_offset},
-    {"another frame", change_frame},
+    {"offset in a slot group", slot_group_offset},
+    {"another slot group", change_slot_group},
     {"another slot", change_slot},
-    {"frame shrunk", shrink_frame},
+    {"slot group shrunk", shrink_slot_group},
     {"segment shrunk", shrink_segment},
     {"offset of scratch", scratch_offset},
     {"shape on one rank", change_shape, true},

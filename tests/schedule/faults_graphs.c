@@ -32,14 +32,14 @@ static bool owe_more(mutant *m) {
   return mutant_lower(m, &m->p->lowering), true;
 }
 /* Every rank keeps its part of what it has summed itself. */
-static bool cut_partial(mutant *m) {
+static bool split_partial(mutant *m) {
   int task = mutant_pick_op(m, TSR_OP_REDUCE_SCATTER);
   if (task < 0) return false;
   mutant_graph(m)->nodes[m->p->tasks[task].node].op = TSR_OP_SCATTER;
   return mutant_lower(m, &m->p->lowering), true;
 }
 /* Three pieces of what two ranks hold halves of. */
-static bool cut_pieces(mutant *m) {
+static bool split_pieces(mutant *m) {
   int x = some_value(m, TSR_OP_NORM_STATS);
   if (x < 0) return false;
   mutant_graph(m)->values[x].shape[0] = 3;
@@ -64,9 +64,9 @@ static const rule_fault table[] = {
      EFFECT_NONE, "the tasks are those of the sound graph"},
     {"it sums over %lld of '%s' and %lld of '%s'", halve_samples, ON_ALONE},
     {"'%s' is partial over %s, and the op does not sum", owe_more, ON_TP},
-    {"it does not lead from the placement of '%s' over %s to its own", cut_partial, ON_ZERO},
+    {"it does not lead from the placement of '%s' over %s to its own", split_partial, ON_ZERO},
     {"its pieces hold %lld of the %lld that the rank from %lld on has of dimension %d of '%s'",
-     cut_pieces, ON_ZERO},
+     split_pieces, ON_ZERO},
     {"its ranks have %lld units over %s, the recipe %lld", halve_units, ON_ALONE},
     {"%lld of the recipe's %lld units are no subtree of their tree", take_six_units, ON_DP3},
     {"it sums %lld of the %lld of dimension %d of '%s' into %lld of the %lld units of '%s'",

@@ -21,7 +21,7 @@ static bool change_graph(mutant *m) {
   for (int i = 0; i < own->nodes_count; i++)
     if (own->nodes[i].op == TSR_OP_RMSNORM) own->nodes[i].attr.norm.eps = 0.5;
   m->programs->graph = shared;
-  for (int s = 0; s < m->programs->order->stages; s++)
+  for (int s = 0; s < m->programs->pipeline->stages; s++)
     if (m->programs->of_stage[s] != m->p) m->programs->of_stage[s]->graph = shared;
   return true;
 }
@@ -83,24 +83,25 @@ static bool run_prologue_late(mutant *m) {
 }
 static bool drop_update(mutant *m) { return m->p->runs_count--, true; }
 
-/* ---- frames ---- */
+/* ---- slot groups ---- */
 
-/* A frame moves behind all others with its values, where its last slot lacks 64 bytes. */
-static bool move_frame(mutant *m) {
-  if (!m->p->frames_count) return false;
-  int chosen = mutant_below(m, m->p->frames_count);
-  tsr_frame *f = &m->p->frames[chosen];
+/* A slot group moves behind all others with its values, where its last slot lacks 64 bytes. */
+static bool move_slot_group(mutant *m) {
+  if (!m->p->slot_groups_count) return false;
+  int chosen = mutant_below(m, m->p->slot_groups_count);
+  tsr_slot_group *f = &m->p->slot_groups[chosen];
   if (f->segment != TSR_SEGMENT_WORK || f->slots < 1) return false;
   int64_t by = mutant_room(m->p, f->bytes * f->slots) - f->offset;
   m->p->bytes[TSR_SEGMENT_WORK] -= 64;
   f->offset += by;
   for (int x = 0; x < m->p->graph->values_count; x++)
-    if (m->p->tensors[x].frame == chosen && mutant_is_work(m, x)) m->p->tensors[x].offset += by;
+    if (m->p->tensors[x].slot_group == chosen && mutant_is_work(m, x))
+      m->p->tensors[x].offset += by;
   return sample_bind(m->p), true;
 }
 static bool change_slot(mutant *m) {
-  if (!m->p->frames_count) return false;
-  tsr_frame *f = &m->p->frames[mutant_below(m, m->p->frames_count)];
+  if (!m->p->slot_groups_count) return false;
+  tsr_slot_group *f = &m->p->slot_groups[mutant_below(m, m->p->slot_groups_count)];
   f->slot_of[mutant_below(m, (int)m->p->lowering.microbatches)] = f->slots;
   return true;
 }
@@ -112,8 +113,8 @@ static bool change_node(mutant *m) {
   t->node = mutant_below(m, 2) ? -1 : m->p->graph->nodes_count;
   return true;
 }
-static bool change_frame(mutant *m) {
-  m->p->tensors[mutant_pick_value(m, mutant_is_work)].frame = m->p->frames_count;
+static bool change_slot_group(mutant *m) {
+  m->p->tensors[mutant_pick_value(m, mutant_is_work)].slot_group = m->p->slot_groups_count;
   return sample_bind(m->p), true;
 }
 
@@ -187,8 +188,8 @@ static bool lose_output(mutant *m) {
 
 static const rule_fault table[] = {
     {"the program is for stage %d, the rank on %d", swap_stages, ON_PIPE},
-    {"the program is of another graph or order", change_graph, ON_PIPE},
-    {"the program is for %lld microbatches, the order for %d", change_microbatches, ON_FORWARD},
+    {"the program is of another graph or schedule", change_graph, ON_PIPE},
+    {"the program is for %lld microbatches, the schedule for %d", change_microbatches, ON_FORWARD},
     {"the program is for %s = %lld, the mesh has %d", change_size, ON_ALONE, EFFECT_NONE,
      "the size of pp is the order's to the executor"},
     {"its samples or positions are laid out otherwise than those of rank %d", change_layout,
@@ -203,14 +204,14 @@ static const rule_fault table[] = {
     {"%s runs with microbatch %d, not %s%d", run_prologue_late, ON_ALONE, EFFECT_NONE,
      "the part that runs once more is empty"},
     {"%s %s%s", drop_update, ON_LOSS},
-    {"frame %d of %d × %lld bytes from %lld on is outside its segment", move_frame, ON_PIPE,
-     EFFECT_UNRUN, outside},
-    {"frame %d has %d slots, microbatch %d takes slot %d", change_slot, ON_PIPE, EFFECT_UNRUN,
+    {"slot group %d of %d × %lld bytes from %lld on is outside its segment", move_slot_group,
+     ON_PIPE, EFFECT_UNRUN, outside},
+    {"slot group %d has %d slots, microbatch %d takes slot %d", change_slot, ON_PIPE, EFFECT_UNRUN,
      outside, "places of values"},
     {"task %d is for no node of the graph, or for no op", change_node, ON_ALONE, EFFECT_UNRUN,
      "the executor would look for a node outside of the graph", "nodes and facts of ops"},
-    {"its tensor is of another value, frame or dtype", change_frame, ON_PIPE, EFFECT_UNRUN,
-     "the executor would look for a frame behind the last one", "frames"},
+    {"its tensor is of another value, slot group or dtype", change_slot_group, ON_PIPE,
+     EFFECT_UNRUN, "the executor would look for a slot group behind the last one", "slot groups"},
     {"it must be the bytes of '%s' under another name", move_name, ON_ALONE},
     {"it must lie where '%s' does, to which it is added", move_sum, ON_ZIGZAG},
     {"%s is not a multiple of 64 bytes", misalign, ON_ALONE, EFFECT_UNRUN,

@@ -24,7 +24,7 @@ static bool write_moving(mutant *m) {
   int x = p->tasks[writer].outputs[0].value, y = p->tasks[begun].inputs[0].value;
   if (!mutant_is_work(m, x) || !mutant_is_work(m, y)) return false;
   p->tensors[x].offset = p->tensors[y].offset;
-  p->tensors[x].frame = p->tensors[y].frame;
+  p->tensors[x].slot_group = p->tensors[y].slot_group;
   return sample_bind(p), true;
 }
 static bool has_both(const mutant *m, const tsr_task *t) {
@@ -35,7 +35,7 @@ static bool share_bytes(mutant *m) {
   const tsr_task *t = &m->p->tasks[mutant_pick_task(m, has_both)];
   tsr_tensor *out = &m->p->tensors[t->outputs[0].value];
   const tsr_tensor *in = &m->p->tensors[t->inputs[mutant_below(m, t->inputs_count)].value];
-  if (in->segment != TSR_SEGMENT_WORK || in->frame != out->frame) return false;
+  if (in->segment != TSR_SEGMENT_WORK || in->slot_group != out->slot_group) return false;
   out->offset = in->offset;
   return sample_bind(m->p), true;
 }
@@ -46,7 +46,7 @@ static bool overwrite_output(mutant *m) {
   const tsr_tensor *y = &m->p->tensors[g->outputs[mutant_below(m, g->outputs_count)].value];
   if (y->segment != TSR_SEGMENT_WORK || x->offset == y->offset) return false;
   x->offset = y->offset;
-  x->frame = y->frame;
+  x->slot_group = y->slot_group;
   return sample_bind(m->p), true;
 }
 static bool drop_wait(mutant *m) {

@@ -56,7 +56,7 @@ static bool receive_size(mutant *m) {
 
 /* Both stages wait behind every send until it has been received. */
 static bool block_sends(mutant *m) {
-  for (int s = 0; s < m->programs->order->stages; s++) {
+  for (int s = 0; s < m->programs->pipeline->stages; s++) {
     tsr_program *p = m->programs->of_stage[s];
     for (int i = 0; i < p->tasks_count; i++) {
       tsr_task wait = p->tasks[i];

@@ -25,8 +25,8 @@ static bool join_rows(mutant *m) {
 }
 static bool rename_units(mutant *m) {
   tsr_reduction *r = some_sum(m, TSR_OP_LINEAR_DW);
-  r->dim[0].cut[TSR_DP] = false;
-  r->dim[0].cut[TSR_TP] = true;
+  r->dim[0].split[TSR_DP] = false;
+  r->dim[0].split[TSR_TP] = true;
   r->tp = r->batch;
   r->batch = 1;
   return true;
@@ -43,9 +43,9 @@ static bool sum_nothing(mutant *m) {
   r->dim[0].size = 1 + mutant_below(m, 8);
   return true;
 }
-static bool cut_runs(mutant *m) {
+static bool split_runs(mutant *m) {
   tsr_reduction *r = some_sum(m, TSR_OP_LINEAR_DW);
-  r->dim[1].cut[TSR_TP] = true;
+  r->dim[1].split[TSR_TP] = true;
   return r->tp == 1;
 }
 static bool flip_zigzag(mutant *m) {
@@ -94,7 +94,7 @@ static bool lose_pieces(mutant *m) {
 
 static const char *const same_rows = "the record names the same rows in the same order";
 static const char *const same_norm =
-    "rectangles are summed in f64, so that the norm, of f32, seldom shows how they are cut";
+    "rectangles are summed in f64, so that the norm, of f32, seldom shows how they are split";
 static const rule_fault table[] = {
     {"its record sums over %lld of dimension %d of '%s', which has %lld", reshape_rows, ON_ALONE,
      EFFECT_NONE, same_rows},
@@ -106,14 +106,14 @@ static const rule_fault table[] = {
     {"it adds %lld of the %lld units of '%s', of which %lld remain", halve_units, ON_ALONE},
     {"its record sums, its op does not", sum_nothing, ON_ALONE, EFFECT_NONE,
      "kernels of ops that do not sum read no record"},
-    {"leaf %lld of block %lld is not one unit of the recipe's in %lld rows of '%s'", cut_runs,
+    {"leaf %lld of block %lld is not one unit of the recipe's in %lld rows of '%s'", split_runs,
      ON_ALONE},
     {"at coords dp %d, cp %d, tp %d its unit %lld of dimension %d of '%s' is not the recipe's, "
      "which begins at %lld",
      flip_zigzag, ON_ZIGZAG},
     {"its pieces are not of '%s', or not '%s'", widen_pieces, ON_ALONE, EFFECT_NONE, same_norm},
     {"%s splits dimension %d of '%s', its pieces are along %d", join_pieces, ON_ZERO},
-    {"it cuts '%s' into %lld parts here, the recipe into %lld over all", join_parts, ON_ALONE,
+    {"it splits '%s' into %lld parts here, the recipe into %lld over all", join_parts, ON_ALONE,
      EFFECT_NONE, same_norm},
     {"it %s of a norm", lose_pieces, ON_ALONE},
 };

@@ -13,7 +13,7 @@ static void spoil64(mutant *m, int64_t *field) {
 }
 
 static void spoil_tensor(mutant *m, tsr_tensor *t) {
-  void *ints[] = {&t->value, &t->dtype, &t->segment, &t->frame, &t->ndim};
+  void *ints[] = {&t->value, &t->dtype, &t->segment, &t->slot_group, &t->ndim};
   int64_t *longs[] = {&t->offset, &t->units, &t->shape[mutant_below(m, TSR_DIMS_MAX)]};
   int k = mutant_below(m, 8);
   if (k < 5) spoil32(m, ints[k]);
@@ -22,12 +22,12 @@ static void spoil_tensor(mutant *m, tsr_tensor *t) {
 static void spoil_sum(mutant *m, tsr_reduction *r) {
   int64_t *longs[] = {&r->batch, &r->sequence, &r->tp, &r->kept, &r->dim[mutant_below(m, 3)].size};
   int k = mutant_below(m, 10);
-  bool *cut = &r->dim[mutant_below(m, 3)].cut[mutant_below(m, TSR_AXES)];
+  bool *split = &r->dim[mutant_below(m, 3)].split[mutant_below(m, TSR_AXES)];
   if (k < 5) spoil64(m, longs[k]);
   else if (k == 5) spoil32(m, &r->ndim);
   else if (k == 6) spoil32(m, &r->kept_dim);
   else if (k == 7) r->keeps_batch = !r->keeps_batch;
-  else *cut = !*cut;
+  else *split = !*split;
 }
 static void spoil_norm(mutant *m, tsr_task *t) {
   tsr_norm_pieces *n = tsr_arena_alloc(m->arena, sizeof *n);
@@ -49,7 +49,7 @@ static void spoil_task(mutant *m, tsr_task *t) {
   else if (k == 9 && t->outputs_count) spoil_tensor(m, &t->outputs[0]);
   else spoil_sum(m, &t->sum);
 }
-static void spoil_frame(mutant *m, tsr_frame *f) {
+static void spoil_slot_group(mutant *m, tsr_slot_group *f) {
   int64_t *longs[] = {&f->offset, &f->bytes};
   void *ints[] = {&f->segment, &f->slots, &f->slot_of[0]};
   int k = mutant_below(m, 5);
@@ -71,8 +71,8 @@ void mutant_garble(mutant *m) {
   int norm = mutant_pick_op(m, TSR_OP_NORM_STATS);
   if (kind < 3) spoil_task(m, t);
   else if (kind == 3 && norm >= 0) spoil_norm(m, &p->tasks[norm]);
-  else if (kind == 4 && p->frames_count)
-    spoil_frame(m, p->frames + mutant_below(m, p->frames_count));
+  else if (kind == 4 && p->slot_groups_count)
+    spoil_slot_group(m, p->slot_groups + mutant_below(m, p->slot_groups_count));
   else if (kind == 5) spoil_lists(m);
   else {
     spoil_tensor(m, &p->tensors[mutant_below(m, p->graph->values_count)]);

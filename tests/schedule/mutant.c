@@ -12,7 +12,7 @@ int64_t mutant_room(tsr_program *p, int64_t bytes) {
 void mutant_move_value(mutant *m, int value) {
   tsr_tensor *t = &m->p->tensors[value];
   t->segment = TSR_SEGMENT_WORK;
-  t->frame = -1;
+  t->slot_group = -1;
   t->offset = mutant_room(m->p, 16 * tsr_tensor_bytes(t)); /* of a sum over microbatches, too */
   sample_bind(m->p);
 }
@@ -39,14 +39,14 @@ tsr_graph *mutant_graph(mutant *m) {
     memcpy(n->inputs, from->nodes[i].inputs, sizeof *n->inputs * (size_t)n->inputs_count);
   }
   m->programs->graph = g;
-  for (int s = 0; s < m->programs->order->stages; s++) m->programs->of_stage[s]->graph = g;
+  for (int s = 0; s < m->programs->pipeline->stages; s++) m->programs->of_stage[s]->graph = g;
   return g;
 }
 
 void mutant_lower(mutant *m, const tsr_lowering *how) {
   int stage = m->p->stage;
-  const tsr_pipeline *order = m->programs->order;
+  const tsr_pipeline *pipeline = m->programs->pipeline;
   tsr_target target = harness_target_on(&m->h->cpu);
-  *m->programs = tsr_programs_make(m->programs->graph, how, order, &target);
+  *m->programs = tsr_programs_make(m->programs->graph, how, pipeline, &target);
   m->p = m->programs->of_stage[stage];
 }

@@ -34,7 +34,7 @@ typedef struct {
 } naive_result;
 
 typedef struct {
-  const tsr_pipeline *order;
+  const tsr_pipeline *pipeline;
   const tsr_pipeline_costs *costs; /* NULL: everything takes no time */
   bool *done;                      /* per kind, virtual stage and microbatch */
   double *end;                     /* the same */
@@ -42,7 +42,8 @@ typedef struct {
 } naive_state;
 
 static inline int naive_slot(const naive_state *n, int kind, int v, int microbatch) {
-  return (kind * n->order->stages * n->order->chunks + v) * n->order->microbatches + microbatch;
+  return (kind * n->pipeline->stages * n->pipeline->chunks + v) * n->pipeline->microbatches +
+         microbatch;
 }
 
 /* Whether it is done, and later than *when if so: then *when is that. */
@@ -57,7 +58,8 @@ naive_has(const naive_state *n, int kind, int v, int microbatch, int stage, doub
 }
 
 static inline bool naive_may(const naive_state *n, int stage, tsr_action a, double *when) {
-  int v = naive_virtual(n->order, stage, a.chunk), last = n->order->stages * n->order->chunks - 1;
+  int v = naive_virtual(n->pipeline, stage, a.chunk),
+      last = n->pipeline->stages * n->pipeline->chunks - 1;
   if (a.kind == TSR_ACTION_WEIGHTS) return naive_has(n, 1, v, a.microbatch, stage, when);
   if (a.kind == TSR_ACTION_BACKWARD)
     return naive_has(n, 0, v, a.microbatch, stage, when) &&
@@ -73,7 +75,7 @@ static inline bool naive_fits(const tsr_pipeline *o, tsr_action a) {
 
 /* False if it must not stand here at all. */
 static inline bool naive_do(const naive_state *n, int stage, tsr_action a, double *when) {
-  int v = naive_virtual(n->order, stage, a.chunk), slot = naive_slot(n, a.kind, v, a.microbatch);
+  int v = naive_virtual(n->pipeline, stage, a.chunk), slot = naive_slot(n, a.kind, v, a.microbatch);
   if (n->done[slot]) return false;
   if (n->costs) {
     const double *costs[] = {n->costs->forward, n->costs->backward, n->costs->weights};

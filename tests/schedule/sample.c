@@ -73,7 +73,7 @@ harness sample_compile(tsr_arena *arena, const harness_options *o) {
 const char *sample_text(tsr_arena *arena, const harness_options *o) {
   return tsr_arena_printf(
       arena, "pp %d dp %d cp %d tp %d %s, %d microbatches%s%s%s", o->pp ? o->pp : 1, o->dp,
-      o->cp ? o->cp : 1, o->tp, o->pp > 1 ? tsr_pipeline_name(o->order) : "alone",
+      o->cp ? o->cp : 1, o->tp, o->pp > 1 ? tsr_pipeline_name(o->pipeline) : "alone",
       (int)o->microbatches, o->sequence_parallel ? ", sequence parallel" : "",
       o->zero ? tsr_arena_printf(arena, ", ZeRO %d", o->zero) : "", o->overlap ? ", overlap" : "");
 }
@@ -104,17 +104,17 @@ tsr_program *sample_copy(tsr_arena *arena, const tsr_program *program) {
   }
   p->parts = COPY(p->parts, p->parts_count);
   p->runs = COPY(p->runs, p->runs_count);
-  p->frames = COPY(p->frames, p->frames_count);
-  for (int i = 0; i < p->frames_count; i++)
-    p->frames[i].slot_of = COPY(p->frames[i].slot_of, p->lowering.microbatches);
+  p->slot_groups = COPY(p->slot_groups, p->slot_groups_count);
+  for (int i = 0; i < p->slot_groups_count; i++)
+    p->slot_groups[i].slot_of = COPY(p->slot_groups[i].slot_of, p->lowering.microbatches);
   p->tensors = COPY(p->tensors, p->graph->values_count);
   return p;
 }
 
 tsr_programs sample_copy_all(tsr_arena *arena, const tsr_programs *programs) {
   tsr_programs copy = *programs;
-  copy.of_stage = tsr_arena_array(arena, tsr_program *, programs->order->stages);
-  for (int s = 0; s < programs->order->stages; s++)
+  copy.of_stage = tsr_arena_array(arena, tsr_program *, programs->pipeline->stages);
+  for (int s = 0; s < programs->pipeline->stages; s++)
     copy.of_stage[s] = sample_copy(arena, programs->of_stage[s]);
   return copy;
 }
@@ -166,7 +166,7 @@ void sample_bind(tsr_program *p) {
     tsr_tensor *to = &p->tensors[g->nodes[i].outputs[0]];
     to->segment = from->segment;
     to->offset = from->offset;
-    to->frame = from->frame;
+    to->slot_group = from->slot_group;
   }
   for (int i = 0; i < p->tasks_count; i++) {
     tsr_task *t = &p->tasks[i];

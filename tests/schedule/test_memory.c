@@ -168,27 +168,27 @@ static int count_alive(const tsr_program *p, uint64_t chunks, uint64_t kinds) {
  * where all chunks keep the like of it, that is the order's bound. */
 static void check_alive(const char *name, const tsr_program *p) {
   int bounds = 0;
-  for (int i = 0; i < p->frames_count; i++) {
-    const tsr_frame *f = &p->frames[i];
-    uint64_t all = ((uint64_t)1 << p->order->chunks) - 1;
+  for (int i = 0; i < p->slot_groups_count; i++) {
+    const tsr_slot_group *f = &p->slot_groups[i];
+    uint64_t all = ((uint64_t)1 << p->pipeline->chunks) - 1;
     int chunk = __builtin_ctzll(f->parts) / 3;
     uint64_t kinds = f->parts >> 3 * chunk, chunks = f->chunks ? f->chunks : (uint64_t)1 << chunk;
     CHECK(f->pool >= 0 && f->pool <= i && (!f->chunks || f->chunks >> chunk & 1));
-    CHECK_INT(f->bytes, p->frames[f->pool].bytes);
-    CHECK_INT(f->offset, p->frames[f->pool].offset);
-    CHECK_INT(f->slots, p->frames[f->pool].slots);
+    CHECK_INT(f->bytes, p->slot_groups[f->pool].bytes);
+    CHECK_INT(f->offset, p->slot_groups[f->pool].offset);
+    CHECK_INT(f->slots, p->slot_groups[f->pool].slots);
     if (f->lag || kinds == 1 || kinds > 7 || !(kinds & 1) || f->segment != TSR_SEGMENT_WORK)
       continue;
     int alive = count_alive(p, chunks, kinds);
     CHECK_AT(f->slots == alive, "%s: %d slots, but %d are alive", name, f->slots, alive);
     if (chunks != all) continue;
-    int executable = tsr_pipeline_alive(p->order, p->stage, kinds >> 2 & 1);
+    int executable = tsr_pipeline_alive(p->pipeline, p->stage, kinds >> 2 & 1);
     CHECK_AT(
         f->slots == executable, "%s: %d slots, but the bound is %d", name, f->slots, executable);
     bounds++;
   }
-  if (p->order->chunks > 1 && p->order->stages == 2)
-    CHECK_AT(bounds >= p->order->chunks, "%s: the chunks share no slots", name);
+  if (p->pipeline->chunks > 1 && p->pipeline->stages == 2)
+    CHECK_AT(bounds >= p->pipeline->chunks, "%s: the chunks share no slots", name);
 }
 
 /* ---- graphs ---- */
@@ -267,10 +267,10 @@ run(tsr_graph *(*build)(tsr_arena *arena, int64_t batch), harness_options o, con
   if (output) tsr_graph_output(g, output, harness_find(g, output));
   harness h = harness_open(arena, g, &o);
   int64_t bytes = 0;
-  for (int i = 0; i < h.programs.order->stages; i++) {
+  for (int i = 0; i < h.programs.pipeline->stages; i++) {
     const char *name = tsr_arena_printf(
         arena, "%s dp %d tp %d microbatches %d, %s stage %d of %d", g->name, o.dp, o.tp,
-        (int)o.microbatches, h.programs.order->name, i, h.programs.order->stages);
+        (int)o.microbatches, h.programs.pipeline->name, i, h.programs.pipeline->stages);
     check_plan(arena, name, h.programs.of_stage[i]);
     check_peak(h.programs.of_stage[i]);
     check_alive(name, h.programs.of_stage[i]);
@@ -288,7 +288,7 @@ static void run_pipelines(void) {
         harness_options o = {.dp = 1, .tp = 1, .threads = 1, .optimizer = &adamw};
         o.pp = pp;
         o.chunks = harness_orders[i].chunks;
-        o.order = harness_orders[i].kind;
+        o.pipeline = harness_orders[i].kind;
         o.microbatches = microbatches;
         run(transformer, o, NULL);
         o.dp = 2;

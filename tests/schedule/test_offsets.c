@@ -50,7 +50,7 @@ static tsr_blocks draw_blocks(tsr_arena *arena, uint64_t seed) {
   return b;
 }
 
-/* By time, the small one that stays cuts the freed block in two, and the last one fits in neither
+/* By time, the small one that stays splits the freed block in two, and the last one fits in neither
  * part; by size, all lie in as many bytes as are alive at once. */
 static void test_fragments(tsr_arena *arena) {
   tsr_blocks b = {.arena = arena};

@@ -309,17 +309,17 @@ static void test_possible(void) {
   CHECK(!tsr_pipeline_possible(TSR_PIPELINE_1F1B, 4, 2, 3, location, diags));
   CHECK_STR(
       printed_diags(arena, diags),
-      "run.yaml: error: pipeline order 'interleaved' needs at least 2 chunks a stage, not 1\n"
+      "run.yaml: error: pipeline schedule 'interleaved' needs at least 2 chunks a stage, not 1\n"
       "      = with 1 chunk a stage there are 'gpipe', '1f1b' and 'zb_h1'\n"
-      "run.yaml: error: pipeline order 'interleaved' needs a multiple of its 4 stages as "
+      "run.yaml: error: pipeline schedule 'interleaved' needs a multiple of its 4 stages as "
       "microbatches, not 6\n"
       "      = 4 and 8 microbatches are possible\n"
-      "run.yaml: error: pipeline order 'interleaved' needs a multiple of its 4 stages as "
+      "run.yaml: error: pipeline schedule 'interleaved' needs a multiple of its 4 stages as "
       "microbatches, not 3\n"
       "      = 4 microbatches are possible\n"
-      "run.yaml: error: pipeline order 'zb_v' needs 2 chunks a stage, not 3\n"
+      "run.yaml: error: pipeline schedule 'zb_v' needs 2 chunks a stage, not 3\n"
       "      = 'interleaved' takes 2 chunks or more\n"
-      "run.yaml: error: pipeline order '1f1b' needs 1 chunk a stage, not 2\n"
+      "run.yaml: error: pipeline schedule '1f1b' needs 1 chunk a stage, not 2\n"
       "      = 'interleaved' takes 2 chunks or more, 'zb_v' takes 2\n");
 }
 
@@ -409,13 +409,13 @@ static bool is_well_formed(const char *at) {
   return depth == 0;
 }
 
-static void check_svg(const tsr_pipeline *o, int boxes) {
+static void check_svg(const tsr_pipeline *o, int slices) {
   tsr_pipeline_times t = time_equal(o, 1, 1, 1, 0.25);
   tsr_text text = {0};
   tsr_pipeline_gantt_svg(o, &t, &text);
   CHECK_AT(is_well_formed(text.data), "not well-formed:\n%s", text.data);
   CHECK(!strncmp(text.data, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=", 46));
-  CHECK_INT(count_of(text.data, "<title>"), boxes);
+  CHECK_INT(count_of(text.data, "<title>"), slices);
   CHECK_INT(count_of(text.data, "class=\"W\"") > 0, o->splits_backward);
   CHECK_INT(count_of(text.data, "class=\"B\"") > 0, !o->forward_only);
   CHECK_INT(count_of(text.data, ">stage "), o->stages);

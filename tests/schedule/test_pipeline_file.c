@@ -19,11 +19,11 @@ static void start_over(void) {
 static tsr_pipeline *read_text(const char *text, size_t length, int stages, int microbatches) {
   start_over();
   scratch_write("my.order", text, length);
-  tsr_pipeline *order = NULL;
+  tsr_pipeline *pipeline = NULL;
   tsr_location location = {.file = "run.yaml"};
-  bool ok = tsr_pipeline_read(arena, "my.order", location, stages, microbatches, &order, diags);
-  CHECK(ok == (order != NULL) && ok == !tsr_diags_errors(diags));
-  return order;
+  bool ok = tsr_pipeline_read(arena, "my.order", location, stages, microbatches, &pipeline, diags);
+  CHECK(ok == (pipeline != NULL) && ok == !tsr_diags_errors(diags));
+  return pipeline;
 }
 
 static void check_error(const char *text, int stages, int microbatches, const char *want) {

@@ -183,7 +183,7 @@ static void test_bits(void) {
   }
   for (int i = 0; i < HARNESS_ORDERS; i++) {
     harness_options o = {.dp = 1, .tp = 1, .pp = 2, .microbatches = 4};
-    o.order = harness_orders[i].kind;
+    o.pipeline = harness_orders[i].kind;
     o.chunks = harness_orders[i].chunks;
     if (i % 2) o.recompute = all;
     check_bits(o, TSR_RULE_ADAMW);

@@ -30,8 +30,8 @@ static void accept_pipelines(void) {
     for (int pp = 2; pp <= 4; pp *= 2)
       for (int microbatches = 1; microbatches <= 8; microbatches *= 2) {
         harness_options o = {.dp = 1, .tp = 1, .pp = pp, .microbatches = microbatches};
-        o.order = orders[i].kind, o.chunks = orders[i].chunks;
-        if (o.order == TSR_PIPELINE_INTERLEAVED && microbatches % pp) continue;
+        o.pipeline = orders[i].kind, o.chunks = orders[i].chunks;
+        if (o.pipeline == TSR_PIPELINE_INTERLEAVED && microbatches % pp) continue;
         accept(o);
         if (microbatches == 8) continue;
         o.dp = 2, o.zero = pp == 2 ? 3 : 1;
@@ -67,7 +67,7 @@ static void accept_forward(void) {
   for (int pp = 1; pp <= 4; pp *= 2) {
     tsr_arena *arena = tsr_arena_new();
     harness_options o = sample_options(
-        (harness_options){.dp = 1, .tp = 2, .pp = pp, .order = TSR_PIPELINE_FORWARD});
+        (harness_options){.dp = 1, .tp = 2, .pp = pp, .pipeline = TSR_PIPELINE_FORWARD});
     o.microbatches = 4;
     tsr_graph *g = sample_graph(arena, &o);
     g->loss = -1;
@@ -211,7 +211,7 @@ static void test_memory(void) {
   repair(&b);
   int lg = find_task(p, TSR_OP_LINEAR, "lg1"), swiglu = find_task(p, TSR_OP_SWIGLU, "s1");
   p->tensors[value_of(&b, "lg1")].offset = p->tensors[value_of(&b, "lu1")].offset;
-  p->tensors[value_of(&b, "lg1")].frame = p->tensors[value_of(&b, "lu1")].frame;
+  p->tensors[value_of(&b, "lg1")].slot_group = p->tensors[value_of(&b, "lu1")].slot_group;
   sample_bind(p);
   EXPECT(
       b,
@@ -221,7 +221,7 @@ static void test_memory(void) {
 
   repair(&b);
   p->tensors[value_of(&b, "lg1")].offset = p->tensors[value_of(&b, "l1")].offset;
-  p->tensors[value_of(&b, "lg1")].frame = p->tensors[value_of(&b, "l1")].frame;
+  p->tensors[value_of(&b, "lg1")].slot_group = p->tensors[value_of(&b, "l1")].slot_group;
   sample_bind(p);
   EXPECT(
       b,
@@ -233,21 +233,23 @@ static void test_memory(void) {
 
 /* Microbatches: a slot that two of them take at once; sums that lack one. */
 static void test_microbatches(void) {
-  bench b = open_bench(
-      (harness_options){.dp = 1, .tp = 1, .pp = 2, .order = TSR_PIPELINE_GPIPE, .microbatches = 4});
+  bench b = open_bench((harness_options){
+      .dp = 1, .tp = 1, .pp = 2, .pipeline = TSR_PIPELINE_GPIPE, .microbatches = 4});
   tsr_program *p = b.p;
   const tsr_tensor *x = &p->tensors[value_of(&b, "h1")];
-  CHECK(x->frame >= 0 && p->frames[x->frame].slots == 4);
-  int *slot_of = p->frames[x->frame].slot_of;
+  CHECK(x->slot_group >= 0 && p->slot_groups[x->slot_group].slots == 4);
+  int *slot_of = p->slot_groups[x->slot_group].slot_of;
   slot_of[1] = slot_of[0];
   const char *text = said(&b);
   CHECK_AT(strstr(text, "microbatch 0: reads '"), "%s", text);
   CHECK_AT(strstr(text, " hold microbatch 1's since task "), "%s", text);
 
   repair(&b);
-  slot_of = p->frames[x->frame].slot_of;
+  slot_of = p->slot_groups[x->slot_group].slot_of;
   slot_of[1] = 4;
-  EXPECT(b, "error: rank 0, stage 0: frame %d has 4 slots, microbatch 1 takes slot 4", x->frame);
+  EXPECT(
+      b, "error: rank 0, stage 0: slot group %d has 4 slots, microbatch 1 takes slot 4",
+      x->slot_group);
 
   repair(&b);
   int backward = 0; /* its third run */
@@ -265,7 +267,7 @@ static void test_microbatches(void) {
 /* ---- between stages ---- */
 
 static void test_transfers(void) {
-  harness_options o = {.dp = 1, .tp = 1, .pp = 2, .order = TSR_PIPELINE_1F1B, .microbatches = 2};
+  harness_options o = {.dp = 1, .tp = 1, .pp = 2, .pipeline = TSR_PIPELINE_1F1B, .microbatches = 2};
   bench b = open_bench(o);
   tsr_program *p = b.p, *next = b.programs.of_stage[1];
   int send = find_op(p, TSR_OP_SEND, TSR_FORWARD);
@@ -297,15 +299,15 @@ static void test_transfers(void) {
 
 /* What a send still moves must not be written: the wait that is asked for too late. */
 static void test_overwritten(void) {
-  bench b = open_bench(
-      (harness_options){.dp = 1, .tp = 1, .pp = 2, .order = TSR_PIPELINE_GPIPE, .microbatches = 2});
+  bench b = open_bench((harness_options){
+      .dp = 1, .tp = 1, .pp = 2, .pipeline = TSR_PIPELINE_GPIPE, .microbatches = 2});
   tsr_program *p = b.programs.of_stage[1];
   int send = find_op(p, TSR_OP_SEND, TSR_BACKWARD);
   const char *node = node_name(p, send);
   int value = p->tasks[send].inputs[0].value, writer = 0;
   while (!p->tasks[writer].outputs_count || p->tasks[writer].outputs[0].value != value) writer++;
   p->tensors[value].offset = p->bytes[TSR_SEGMENT_WORK];
-  p->tensors[value].frame = -1;
+  p->tensors[value].slot_group = -1;
   p->bytes[TSR_SEGMENT_WORK] += 4096; /* bytes of its own, for all microbatches */
   sample_bind(p);
   for (int i = 0; i < p->tasks_count; i++)
@@ -325,8 +327,8 @@ static void test_overwritten(void) {
 /* Stage 0 waits in its B0 until F's of both microbatches have arrived, which stage 1 takes in its
  * F1; let stage 1 wait before that until stage 0 has taken what its B0 sent. */
 static void test_circle(void) {
-  bench b = open_bench(
-      (harness_options){.dp = 1, .tp = 1, .pp = 2, .order = TSR_PIPELINE_1F1B, .microbatches = 2});
+  bench b = open_bench((harness_options){
+      .dp = 1, .tp = 1, .pp = 2, .pipeline = TSR_PIPELINE_1F1B, .microbatches = 2});
   tsr_program *p = b.p, *next = b.programs.of_stage[1];
   int send = find_op(p, TSR_OP_SEND, TSR_FORWARD), part = sample_part_of(p, send) + 1;
   const char *node = node_name(p, send);

@@ -23,7 +23,7 @@ typedef struct {
 } trial;
 
 static bool spoil(mutant *m, const fault *f, const harness *h, trial *ret) {
-  int stages = h->programs.order->stages, stage = mutant_below(m, stages);
+  int stages = h->programs.pipeline->stages, stage = mutant_below(m, stages);
   ret->verified = ret->spoilt = sample_copy_all(m->arena, &h->programs);
   ret->mesh = sample_mesh(&h->parallel);
   m->p = ret->spoilt.of_stage[stage];
@@ -79,7 +79,7 @@ static void run_case(harness_options o, int seeds) {
       "%s: waits are not where they must be", name);
   for (int i = 0; i < faults_count; i++)
     for (int k = 0; k < seeds; k++) {
-      uint64_t seed = (uint64_t)(i * 1000 + k) * 64 + (uint64_t)(o.pp * 7) + o.order * 3 +
+      uint64_t seed = (uint64_t)(i * 1000 + k) * 64 + (uint64_t)(o.pp * 7) + o.pipeline * 3 +
                       (uint64_t)(o.zero + o.overlap * 11);
       try_fault(&h, &want, &faults[i], seed + (uint64_t)(o.dp + o.cp), name);
     }
@@ -129,7 +129,7 @@ int main(int argc, char **argv) {
   for (size_t i = 0; i < sizeof orders / sizeof *orders; i++)
     for (int pp = 2; pp <= 4; pp *= 2) {
       harness_options o = {.dp = 1, .tp = 1, .pp = pp, .microbatches = 4};
-      o.order = orders[i].kind;
+      o.pipeline = orders[i].kind;
       o.chunks = orders[i].chunks;
       run_case(o, seeds);
     }
@@ -138,7 +138,7 @@ int main(int argc, char **argv) {
           .dp = 2,
           .tp = 2,
           .pp = 2,
-          .order = TSR_PIPELINE_1F1B,
+          .pipeline = TSR_PIPELINE_1F1B,
           .microbatches = 4,
           .overlap = true},
       seeds);

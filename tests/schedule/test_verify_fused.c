@@ -123,7 +123,7 @@ static void check_sound(void) {
     CHECK_AT(find(p, (tsr_fused_form)form), "no %s", tsr_fused_name((tsr_fused_form)form));
   int64_t work = p->bytes[TSR_SEGMENT_WORK];
   tsr_target none = tsr_cpu_target(&h.cpu);
-  plain.programs = tsr_programs_make(h.placed, &p->lowering, p->order, &none);
+  plain.programs = tsr_programs_make(h.placed, &p->lowering, p->pipeline, &none);
   CHECK(work <= plain.programs.of_stage[0]->bytes[TSR_SEGMENT_WORK]);
   CHECK(p->tasks_count < plain.programs.of_stage[0]->tasks_count);
   tsr_arena_free(arena);

@@ -38,16 +38,17 @@ static harness_options options_of(rule_sample sample) {
       [ON_ZERO_OVERLAP] = {.dp = 2, .tp = 1, .microbatches = 2, .zero = 2, .overlap = true},
       [ON_ZIGZAG] =
           {.dp = 2, .tp = 1, .cp = 2, .microbatches = 2, .zigzag = true, .sequence_units = 8},
-      [ON_PIPE] = {.dp = 1, .tp = 1, .pp = 2, .order = TSR_PIPELINE_1F1B, .microbatches = 4},
-      [ON_PIPE_DP] = {.dp = 2, .tp = 1, .pp = 2, .order = TSR_PIPELINE_1F1B, .microbatches = 2},
+      [ON_PIPE] = {.dp = 1, .tp = 1, .pp = 2, .pipeline = TSR_PIPELINE_1F1B, .microbatches = 4},
+      [ON_PIPE_DP] = {.dp = 2, .tp = 1, .pp = 2, .pipeline = TSR_PIPELINE_1F1B, .microbatches = 2},
       [ON_CHUNKS] =
           {.dp = 1,
            .tp = 1,
            .pp = 2,
            .chunks = 2,
-           .order = TSR_PIPELINE_INTERLEAVED,
+           .pipeline = TSR_PIPELINE_INTERLEAVED,
            .microbatches = 4},
-      [ON_FORWARD] = {.dp = 2, .tp = 1, .pp = 2, .order = TSR_PIPELINE_FORWARD, .microbatches = 4},
+      [ON_FORWARD] =
+          {.dp = 2, .tp = 1, .pp = 2, .pipeline = TSR_PIPELINE_FORWARD, .microbatches = 4},
   };
   return sample_options(all[sample]);
 }
@@ -106,7 +107,7 @@ static verdict try_seed(const sound_run *s, const rule_fault *f, mutant *m) {
   m->programs = &programs;
   m->mesh = &mesh;
   m->h = &s->h;
-  m->p = programs.of_stage[mutant_below(m, programs.order->stages)];
+  m->p = programs.of_stage[mutant_below(m, programs.pipeline->stages)];
   if (!f->apply(m)) return PASSED_OVER;
   listener l = {.rule = f->rule};
   bool accepted = verify(m, &l);
@@ -142,7 +143,7 @@ static void try_garbage(const sound_run *s, rule_sample sample, int count) {
     mutant m = {.arena = tsr_arena_new(), .state = (uint64_t)sample * 100000 + (uint64_t)k};
     tsr_programs programs = sample_copy_all(m.arena, &s->h.programs);
     tsr_verify_mesh mesh = sample_mesh(&s->h.parallel);
-    m.p = programs.of_stage[mutant_below(&m, programs.order->stages)];
+    m.p = programs.of_stage[mutant_below(&m, programs.pipeline->stages)];
     m.programs = &programs;
     m.mesh = &mesh;
     mutant_garble(&m);

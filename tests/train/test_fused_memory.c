@@ -51,7 +51,7 @@ static void check_run(const char *file, int *fused) {
   for (int form = 1; form < TSR_FUSED_FORMS; form++) targets[1].fuses |= 1u << form;
   for (int i = 0; i < 2; i++)
     if (!compile(arena, file, &targets[i], &compiled[i])) CHECK_AT(false, "%s", file);
-  for (int s = 0; compiled[1].placed && s < compiled[1].programs.order->stages; s++) {
+  for (int s = 0; compiled[1].placed && s < compiled[1].programs.pipeline->stages; s++) {
     const tsr_program *plain = compiled[0].programs.of_stage[s],
                       *p = compiled[1].programs.of_stage[s];
     for (int i = 0; i < p->tasks_count; i++) *fused += p->tasks[i].fused != TSR_FUSED_NONE;

@@ -18,7 +18,7 @@ static int32_t sample(
   return tsr_sample_token(sampling, logits, V, history, count, position, scratch);
 }
 
-/* Worked out apart from this code: Philox from the paper, softmax and cuts by sorted lists. */
+/* Worked out apart from this code: Philox from the paper, softmax and splits by sorted lists. */
 static void test_known(void) {
   static const struct {
     int64_t top_k;
@@ -99,8 +99,8 @@ static void test_edges(void) {
   CHECK_INT(sample(&s, logits, (const int32_t[]){2, 3}, 2, 0), -1);
   logits[6] = -80;
   s.repetition_penalty = 1.5;
-  for (int cut = 0; cut < 3; cut++) {
-    s.top_k = cut == 1 ? 3 : 0, s.top_p = cut == 2 ? 0.9 : 1;
+  for (int split = 0; split < 3; split++) {
+    s.top_k = split == 1 ? 3 : 0, s.top_p = split == 2 ? 0.9 : 1;
     for (uint64_t position = 0; position < 50; position++)
       CHECK_INT(sample(&s, logits, (const int32_t[]){2, 6}, 2, position), 6);
   }

@@ -13,8 +13,8 @@ static void run_from_bf16(const tsr_bench_call *c) {
 }
 
 static void run_stochastic(const tsr_bench_call *c) {
-  tsr_box box = {2, {c->size.rows, WIDTH}, {c->size.rows, WIDTH}, {0, 0}};
-  c->k->f32_to_bf16_stochastic((uint16_t *)c->x[1], c->x[0], 7, &box, 0, c->size.elements);
+  tsr_tensor_slice slice = {2, {c->size.rows, WIDTH}, {c->size.rows, WIDTH}, {0, 0}};
+  c->k->f32_to_bf16_stochastic((uint16_t *)c->x[1], c->x[0], 7, &slice, 0, c->size.elements);
 }
 
 static void run_to_fp16(const tsr_bench_call *c) {

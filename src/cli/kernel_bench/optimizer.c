@@ -37,21 +37,21 @@ static void run_sgd(const tsr_bench_call *c) {
   c->k->sgd(&sgd, c->x[W], c->x[M], c->x[GRAD], 1, 0, c->size.elements);
 }
 
-static tsr_rounding rounding_of(const tsr_bench_call *c, const tsr_box *box) {
-  return (tsr_rounding){(tsr_rounding_kind)c->what->kind, 7, box, compensation_of(c)};
+static tsr_rounding rounding_of(const tsr_bench_call *c, const tsr_tensor_slice *slice) {
+  return (tsr_rounding){(tsr_rounding_kind)c->what->kind, 7, slice, compensation_of(c)};
 }
 
 static void run_adamw_bf16(const tsr_bench_call *c) {
-  tsr_box box = {2, {c->size.rows, WIDTH}, {c->size.rows, WIDTH}, {0, 0}};
-  tsr_rounding rounding = rounding_of(c, &box);
+  tsr_tensor_slice slice = {2, {c->size.rows, WIDTH}, {c->size.rows, WIDTH}, {0, 0}};
+  tsr_rounding rounding = rounding_of(c, &slice);
   c->k->adamw_bf16(
       &adamw, &rounding, (uint16_t *)c->x[W], c->x[M], c->x[V], NULL, c->x[GRAD], 1, 0,
       c->size.elements);
 }
 
 static void run_sgd_bf16(const tsr_bench_call *c) {
-  tsr_box box = {2, {c->size.rows, WIDTH}, {c->size.rows, WIDTH}, {0, 0}};
-  tsr_rounding rounding = rounding_of(c, &box);
+  tsr_tensor_slice slice = {2, {c->size.rows, WIDTH}, {c->size.rows, WIDTH}, {0, 0}};
+  tsr_rounding rounding = rounding_of(c, &slice);
   c->k->sgd_bf16(&sgd, &rounding, (uint16_t *)c->x[W], c->x[M], c->x[GRAD], 1, 0, c->size.elements);
 }
 

@@ -4,23 +4,23 @@
 
 enum { WIDTH = 768, KEY = 7 };
 
-static tsr_box box_of(const tsr_bench_call *c) {
-  return (tsr_box){2, {c->size.rows, WIDTH}, {c->size.rows, WIDTH}, {0, 0}};
+static tsr_tensor_slice slice_of(const tsr_bench_call *c) {
+  return (tsr_tensor_slice){2, {c->size.rows, WIDTH}, {c->size.rows, WIDTH}, {0, 0}};
 }
 
 static void run_uniform(const tsr_bench_call *c) {
-  tsr_box box = box_of(c);
-  c->k->random_uniform(c->x[0], 0, 1, KEY, &box, 0, c->size.rows);
+  tsr_tensor_slice slice = slice_of(c);
+  c->k->random_uniform(c->x[0], 0, 1, KEY, &slice, 0, c->size.rows);
 }
 
 static void run_normal(const tsr_bench_call *c) {
-  tsr_box box = box_of(c);
-  c->k->random_normal(c->x[0], 0, 1, KEY, &box, 0, c->size.rows);
+  tsr_tensor_slice slice = slice_of(c);
+  c->k->random_normal(c->x[0], 0, 1, KEY, &slice, 0, c->size.rows);
 }
 
 static void run_dropout(const tsr_bench_call *c) {
-  tsr_box box = box_of(c);
-  c->k->dropout(c->x[0], c->x[1], 0.1f, KEY, &box, 0, c->size.rows);
+  tsr_tensor_slice slice = slice_of(c);
+  c->k->dropout(c->x[0], c->x[1], 0.1f, KEY, &slice, 0, c->size.rows);
 }
 
 static const tsr_bench_case cases[] = {

@@ -69,13 +69,13 @@ const cpu_op cpu_gated_dx = {.items = cpu_items_elements, .run = gated_dx_run};
 static void dropout_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
   (void)thread;
   const tsr_tensor *y = &c->call.task->outputs[0];
-  tsr_box box = tsr_operand_sample_box(&c->call, y);
+  tsr_tensor_slice slice = tsr_operand_sample_slice(&c->call, y);
   const char *stream = c->call.program->graph->nodes[c->call.task->node].stream;
   uint64_t key = tsr_random_key(c->call.at.seed, stream, (uint64_t)c->call.at.step);
   float p = (float)cpu_attrs(c)->dropout.p;
   int dim = tsr_operand_zigzag_dim(&c->call, y);
   if (dim < 0) {
-    c->k->dropout(cpu_out(c, 0), cpu_in(c, 0), p, key, &box, begin, end);
+    c->k->dropout(cpu_out(c, 0), cpu_in(c, 0), p, key, &slice, begin, end);
     return;
   }
   int64_t half = y->shape[dim] / 2, at = begin * tsr_tensor_last(y),
@@ -83,7 +83,7 @@ static void dropout_run(const cpu_call *c, int64_t begin, int64_t end, int threa
   for (int d = dim + 1; d < y->ndim; d++) half *= y->shape[d];
   while (at < last) { /* rows [begin, end) are parts of some halves */
     int64_t i = at / half, stop = (i + 1) * half < last ? (i + 1) * half : last;
-    tsr_box part = tsr_operand_run_box(&c->call, y, &box, dim, i);
+    tsr_tensor_slice part = tsr_operand_run_slice(&c->call, y, &slice, dim, i);
     int64_t cols = part.shape[part.ndim - 1];
     c->k->dropout(
         cpu_out(c, 0) + i * half, cpu_in(c, 0) + i * half, p, key, &part, (at - i * half) / cols,

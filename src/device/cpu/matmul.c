@@ -35,7 +35,7 @@ static plan plan_made(plan p) {
   return p;
 }
 
-/* Both operands are cut into strips, which are what kernels take whole. */
+/* Both operands are split into strips, which are what kernels take whole. */
 static int64_t strip_of(bool rows) { return rows ? TSR_GEMM_ROWS : TSR_GEMM_COLUMNS; }
 static int64_t strips_in(int64_t count, bool rows) {
   return (count + strip_of(rows) - 1) / strip_of(rows);
@@ -84,7 +84,7 @@ static void *packed_at(const cpu_call *c) {
 typedef bool make_gemm(const cpu_call *c, const plan *p, place at, tsr_gemm *ret_gemm);
 
 /* Takes the round's piece out of the whole. */
-static bool cut_piece(const plan *p, place at, tsr_gemm *gemm) {
+static bool split_piece(const plan *p, place at, tsr_gemm *gemm) {
   int64_t k = at.piece * p->depth, left = gemm->K - k;
   if (left <= 0) return false;
   gemm->a.data += k * gemm->a.cs;
@@ -98,7 +98,7 @@ static bool round_gemm(const cpu_call *c, make_gemm *make, const plan *p, tsr_ge
   place at = place_of(c, p, c->round);
   *ret_gemm = (tsr_gemm){.M = p->M, .N = p->N, .c_stride = p->N, .by_rows = p->by_rows};
   ret_gemm->c = entry(c, at.block, tsr_reduction_entries(&c->call.task->sum, at.leaf));
-  return make(c, p, at, ret_gemm) && cut_piece(p, at, ret_gemm);
+  return make(c, p, at, ret_gemm) && split_piece(p, at, ret_gemm);
 }
 
 static void pack_round(const cpu_call *c, make_gemm *make, const plan *p, int part, int parts) {
@@ -176,15 +176,15 @@ enum { RANGES = CPU_RANGES_MAX };
 static plan linear_plan(const tsr_task *t) {
   return plan_made((plan){
       tsr_tensor_rows(&t->outputs[0]), tsr_tensor_last(&t->outputs[0]),
-      tsr_tensor_last(&t->inputs[0]) / tsr_reduction_cuts(&t->sum, 0), 1, tsr_task_leaves(t)});
+      tsr_tensor_last(&t->inputs[0]) / tsr_reduction_splits(&t->sum, 0), 1, tsr_task_leaves(t)});
 }
 
 /* Where a leaf of a sum over one dimension begins in `size` of it. */
 static int64_t leaf_begin(const cpu_call *c, place at, int64_t size) {
   tsr_reduced_rows rows = {0};
   bool there = tsr_reduction_rows(&c->call.task->sum, at.block, at.leaf, 0, &rows);
-  assert(there && size % tsr_reduction_cuts(&c->call.task->sum, 0) == 0);
-  return rows.first / rows.rows * (size / tsr_reduction_cuts(&c->call.task->sum, 0));
+  assert(there && size % tsr_reduction_splits(&c->call.task->sum, 0) == 0);
+  return rows.first / rows.rows * (size / tsr_reduction_splits(&c->call.task->sum, 0));
 }
 
 static bool linear_gemm(const cpu_call *c, const plan *p, place at, tsr_gemm *ret) {
@@ -249,13 +249,13 @@ static plan linear_dx_plan(const tsr_task *t) {
     if (tsr_tensor_last(&t->inputs[i]) > most) most = tsr_tensor_last(&t->inputs[i]);
   return plan_made((plan){
       tsr_tensor_rows(&t->outputs[0]), tsr_tensor_last(&t->outputs[0]),
-      most / tsr_reduction_cuts(&t->sum, 0), t->inputs_count / 2, tsr_task_leaves(t)});
+      most / tsr_reduction_splits(&t->sum, 0), t->inputs_count / 2, tsr_task_leaves(t)});
 }
 
 static bool linear_dx_gemm(const cpu_call *c, const plan *p, place at, tsr_gemm *ret) {
   int i = 2 * (int)at.gemm;
   int64_t N = tsr_tensor_last(&c->call.task->inputs[i]), begin = leaf_begin(c, at, N);
-  ret->K = N / tsr_reduction_cuts(&c->call.task->sum, 0);
+  ret->K = N / tsr_reduction_splits(&c->call.task->sum, 0);
   ret->a = rows_of(cpu_in(c, i) + begin, N);
   ret->b = rows_of(cpu_in(c, i + 1) + begin * p->N, p->N);
   return true;
@@ -318,7 +318,7 @@ static tsr_gemm matmul_gemm(const cpu_call *c, int64_t matrix, int64_t first) {
   return (tsr_gemm){
       .M = M - first,
       .N = N,
-      .K = K / tsr_reduction_cuts(&c->call.task->sum, 0),
+      .K = K / tsr_reduction_splits(&c->call.task->sum, 0),
       .a = ta ? transposed(pa + first, a_cols) : rows_of(pa + first * a_cols, a_cols),
       .b = tb ? transposed(pb, b_cols) : rows_of(pb, b_cols),
       .c_stride = N,
@@ -349,7 +349,7 @@ static int64_t matmul_bytes(const tsr_kernels *k, const tsr_task *t) {
   const tsr_tensor *a = &t->inputs[0];
   int64_t N = tsr_tensor_last(&t->outputs[0]), M = t->outputs[0].shape[t->outputs[0].ndim - 2];
   /* K is what a row or a column of A has beside M */
-  int64_t K = a->shape[a->ndim - 1] * a->shape[a->ndim - 2] / M / tsr_reduction_cuts(&t->sum, 0);
+  int64_t K = a->shape[a->ndim - 1] * a->shape[a->ndim - 2] / M / tsr_reduction_splits(&t->sum, 0);
   tsr_gemm p = {.M = M, .N = N, .K = K, .by_rows = true};
   return (k->gemm_bytes(&p) + 63) / 64 * 64;
 }

@@ -138,7 +138,8 @@ const cpu_op cpu_clip = {.items = one_item, .run = clip_run};
 static int64_t weight_items(const tsr_task *t) { return tsr_tensor_elements(&t->inputs[0]); }
 
 /* How the update of a weight that is stored in bf16 ends; a compensation is the last input. */
-static tsr_rounding rounding_of(const cpu_call *c, tsr_param_store store, const tsr_box *box) {
+static tsr_rounding
+rounding_of(const cpu_call *c, tsr_param_store store, const tsr_tensor_slice *slice) {
   const tsr_node *n = &c->call.program->graph->nodes[c->call.task->node];
   if (store == TSR_STORE_KAHAN) {
     const tsr_tensor *lost = &c->call.task->inputs[c->call.task->inputs_count - 1];
@@ -146,7 +147,7 @@ static tsr_rounding rounding_of(const cpu_call *c, tsr_param_store store, const 
     return (tsr_rounding){.kind = TSR_ROUND_KAHAN, .compensation = compensation};
   }
   uint64_t key = tsr_random_key(c->call.at.seed, n->stream, (uint64_t)c->call.at.step);
-  return (tsr_rounding){.kind = TSR_ROUND_STOCHASTIC, .key = key, .box = box};
+  return (tsr_rounding){.kind = TSR_ROUND_STOCHASTIC, .key = key, .slice = slice};
 }
 
 /* What the norm says to an update: input `at` where the `own` other inputs leave one over. */
@@ -185,8 +186,8 @@ static void adamw_run(const cpu_call *c, int64_t begin, int64_t end, int thread)
     c->k->adamw(&o, w, m, v, v_max, grad, clip.factor, begin, end);
     return;
   }
-  tsr_box box = tsr_operand_box(&c->call, &c->call.task->inputs[0]);
-  tsr_rounding rounding = rounding_of(c, store, &box);
+  tsr_tensor_slice slice = tsr_operand_slice(&c->call, &c->call.task->inputs[0]);
+  tsr_rounding rounding = rounding_of(c, store, &slice);
   c->k->adamw_bf16(
       &o, &rounding, (uint16_t *)(void *)w, m, v, v_max, grad, clip.factor, begin, end);
 }
@@ -210,8 +211,8 @@ static void sgd_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
     c->k->sgd(&o, w, momentum, grad, clip.factor, begin, end);
     return;
   }
-  tsr_box box = tsr_operand_box(&c->call, &c->call.task->inputs[0]);
-  tsr_rounding rounding = rounding_of(c, store, &box);
+  tsr_tensor_slice slice = tsr_operand_slice(&c->call, &c->call.task->inputs[0]);
+  tsr_rounding rounding = rounding_of(c, store, &slice);
   c->k->sgd_bf16(&o, &rounding, (uint16_t *)(void *)w, momentum, grad, clip.factor, begin, end);
 }
 const cpu_op cpu_sgd = {.items = weight_items, .run = sgd_run, .takes_half = true};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Attention over whole sequences of one rank. Where the recipe cuts them, each is a sum over its
+/* Attention over whole sequences of one rank. Where the recipe splits them, each is a sum over its
  * units, as members of cp have it who each hold some of them. */
 #include "device/cuda/ops.h"
 

@@ -74,31 +74,31 @@ static void gated_dx_run(const cuda_call *c) {
 }
 const cuda_op cuda_gated_dx = gated_dx_run;
 
-/* Each half of a sample's positions is a box of its own where cp has cut them in two runs. */
+/* Each half of a sample's positions is a slice of its own where cp has split them in two runs. */
 static void dropout_halves(const cuda_call *c, int dim, float p) {
   const tsr_tensor *y = cuda_y(c, 0);
-  tsr_box whole = tsr_operand_sample_box(&c->call, y);
+  tsr_tensor_slice whole = tsr_operand_sample_slice(&c->call, y);
   tsr_cuda_type type = cuda_type(y);
   int64_t halves = 2, bytes = type == TSR_CUDA_F32 ? 4 : 2;
   for (int d = 0; d < dim; d++) halves *= y->shape[d];
   int64_t half = tsr_tensor_elements(y) / halves;
   for (int64_t i = 0; i < halves; i++) {
-    tsr_box box = tsr_operand_run_box(&c->call, y, &whole, dim, i);
+    tsr_tensor_slice slice = tsr_operand_run_slice(&c->call, y, &whole, dim, i);
     tsr_cuda_dropout(
         c->state->stream, type, (char *)cuda_out(c, 0) + i * half * bytes,
-        (const char *)cuda_in(c, 0) + i * half * bytes, p, c->key, &box);
+        (const char *)cuda_in(c, 0) + i * half * bytes, p, c->key, &slice);
   }
 }
 
 static void dropout_run(const cuda_call *c) {
   const tsr_tensor *y = cuda_y(c, 0);
   float p = (float)cuda_attrs(c)->dropout.p;
-  tsr_box box = tsr_operand_sample_box(&c->call, y);
+  tsr_tensor_slice slice = tsr_operand_sample_slice(&c->call, y);
   int dim = tsr_operand_zigzag_dim(&c->call, y);
   if (dim >= 0) dropout_halves(c, dim, p);
   else
     tsr_cuda_dropout(
-        c->state->stream, cuda_type(y), cuda_out(c, 0), cuda_in(c, 0), p, c->key, &box);
+        c->state->stream, cuda_type(y), cuda_out(c, 0), cuda_in(c, 0), p, c->key, &slice);
 }
 const cuda_op cuda_dropout = dropout_run;
 

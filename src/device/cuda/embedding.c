@@ -18,8 +18,8 @@ static void order_by_leaves(const cuda_call *c, int32_t *by_leaves, int32_t *row
   l.leaves = tsr_task_leaves(c->call.task);
   for (int d = 0; d < sum->ndim; d++) {
     l.size[d] = sum->dim[d].size;
-    l.batch[d] = sum->dim[d].cut[TSR_DP] ? sum->batch : 1;
-    l.positions[d] = sum->dim[d].cut[TSR_CP] ? sum->sequence : 1;
+    l.batch[d] = sum->dim[d].split[TSR_DP] ? sum->batch : 1;
+    l.positions[d] = sum->dim[d].split[TSR_CP] ? sum->sequence : 1;
   }
   tsr_cuda_rows_by_leaves(c->state->stream, by_leaves, row_of, cuda_in(c, 0), &l);
 }

@@ -10,7 +10,7 @@
 
 /* ---- calls of fixed shape ---- */
 
-/* Into how many equal pieces the recipe's units cut what a rank holds of a dimension. */
+/* Into how many equal pieces the recipe's units split what a rank holds of a dimension. */
 static int64_t pieces_along(const cuda_call *c, const tsr_tensor *t, int dim) {
   const tsr_lowering *l = &c->call.program->lowering;
   const tsr_value *v = tsr_operand_value(&c->call, t);
@@ -25,7 +25,7 @@ static int64_t pieces_along(const cuda_call *c, const tsr_tensor *t, int dim) {
 }
 
 /* Runs of rows (all dimensions but the last) of one length: the units of the batch, or where
- * positions are cut, those of each sample. */
+ * positions are split, those of each sample. */
 static int64_t runs_of_rows(const cuda_call *c, const tsr_tensor *t) {
   int64_t runs = pieces_along(c, t, 0), outer = 1;
   for (int d = 1; d < t->ndim - 1; d++) {
@@ -115,11 +115,11 @@ static void run_sum(const cuda_call *c, make_sum *make) {
 /* A leaf's part of `size` elements of the one dimension that a task sums over. */
 static tsr_reduced_rows leaf_of(const cuda_call *c, int64_t block, int64_t leaf, int64_t size) {
   const tsr_reduction *sum = &c->call.task->sum;
-  int64_t cuts = tsr_reduction_cuts(sum, 0);
+  int64_t splits = tsr_reduction_splits(sum, 0);
   tsr_reduced_rows rows = {0};
   bool there = tsr_reduction_rows(sum, block, leaf, 0, &rows);
-  assert(there && size % cuts == 0);
-  return (tsr_reduced_rows){rows.first / rows.rows * (size / cuts), 1, size / cuts};
+  assert(there && size % splits == 0);
+  return (tsr_reduced_rows){rows.first / rows.rows * (size / splits), 1, size / splits};
 }
 
 /* ---- y (R, N) = x (R, K) w (N, K)^T, K split into units ---- */

@@ -48,7 +48,7 @@ const cuda_op cuda_clip = clip_run;
 static tsr_cuda_rounding rounding_of(const cuda_call *c, tsr_param_store store) {
   tsr_cuda_rounding r = {.kind = TSR_ROUND_STOCHASTIC, .key = c->key};
   if (store != TSR_STORE_KAHAN) {
-    r.box = tsr_operand_box(&c->call, cuda_x(c, 0));
+    r.slice = tsr_operand_slice(&c->call, cuda_x(c, 0));
     return r;
   }
   r.kind = TSR_ROUND_KAHAN;

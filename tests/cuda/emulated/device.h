@@ -11,7 +11,7 @@ void test_device_open(bool fast);
 
 /* It runs all tasks but those that move bytes between ranks: nothing is left to the host. */
 static inline void test_device_check_tasks(const tsr_programs *programs) {
-  for (int s = 0; s < programs->order->stages; s++) {
+  for (int s = 0; s < programs->pipeline->stages; s++) {
     const tsr_program *p = programs->of_stage[s];
     for (int i = 0; i < p->tasks_count; i++)
       CHECK_AT(

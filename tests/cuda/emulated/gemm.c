@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* kernels/cuda/gemm.h for the emulated device. Like cuBLASLt it has other bits for another
- * shape: into how many runs K is cut, each of them a sum by itself, is a hash of the shape. So
+ * shape: into how many runs K is split, each of them a sum by itself, is a hash of the shape. So
  * whoever relies on the bits of a product has to ask for it in calls of one shape. */
 #include "kernels/cuda/gemm.h"
 #include "cuda_runtime_api.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Random tensors, cut into random pieces that lie in random files, written in portions of any size:
- * what is read back, in other boxes and dtypes, from there or from a checkpoint in other shards,
+/* Random tensors, split into random pieces that lie in random files, written in portions of any size:
+ * what is read back, in other slices and dtypes, from there or from a checkpoint in other shards,
  * are the elements that a plain loop finds. */
 #include "../data/scratch.h"
 #include "base/file_read.h"
@@ -10,7 +10,7 @@
 
 enum { PIECES_MAX = 64, TENSORS_MAX = 5, FILES_MAX = 3, ROUNDS = 150 };
 
-/* A box of a tensor. */
+/* A slice of a tensor. */
 typedef struct {
   int64_t begin[TSR_DIMS_MAX], shape[TSR_DIMS_MAX];
 } part;
@@ -54,7 +54,7 @@ static void put(tsr_dtype dtype, void *memory, int64_t at, uint32_t bits) {
 
 static int64_t quarters_of(const tensor *t, int64_t at) { return (at * 7 + t->ndim) % 255 - 127; }
 
-/* What an element of a box must be, as bytes of `dtype`. */
+/* What an element of a slice must be, as bytes of `dtype`. */
 static void plain(const tensor *t, const part *b, tsr_dtype dtype, char *ret_bytes) {
   int64_t n = tsr_stored_elements(t->ndim, b->shape), each = tsr_dtype_bytes(t->dtype);
   for (int64_t i = 0; i < n; i++) {
@@ -84,7 +84,7 @@ static void make_tensor(tensor *t, int number) {
 }
 
 /* Cuts the first of `parts` again and again. */
-static int cut(const tensor *t, part *parts) {
+static int split(const tensor *t, part *parts) {
   int count = 1;
   parts[0] = (part){{0}};
   memcpy(parts[0].shape, t->shape, sizeof t->shape);
@@ -148,7 +148,7 @@ static void write_all(const char *folder, tensor *tensors, int count) {
   }
   for (int i = 0; i < count; i++) {
     part parts[PIECES_MAX];
-    int n = cut(&tensors[i], parts);
+    int n = split(&tensors[i], parts);
     for (int k = 0; k < n; k++) {
       int64_t f = draw(files);
       pieces[f][counts[f]] = piece_of(&tensors[i], &parts[k]);
@@ -171,7 +171,7 @@ static void write_all(const char *folder, tensor *tensors, int count) {
 typedef struct {
   const tensor *t;
   const tsr_stored *stored;
-  tsr_box boxes[PIECES_MAX];
+  tsr_tensor_slice slices[PIECES_MAX];
   tsr_dtype dtypes[PIECES_MAX];
   char *memory[PIECES_MAX];
   int count;
@@ -182,7 +182,7 @@ take(void *context, const tsr_stored_piece *p, int64_t first, int64_t count, con
   taking *k = context;
   for (int i = 0; i < k->count; i++)
     tsr_portion_copy(
-        tsr_kernels_get(NULL), k->stored, p, first, count, elements, &k->boxes[i], k->dtypes[i],
+        tsr_kernels_get(NULL), k->stored, p, first, count, elements, &k->slices[i], k->dtypes[i],
         k->memory[i]);
 }
 
@@ -199,24 +199,24 @@ check_same(const tensor *t, const part *p, tsr_dtype dtype, const char *got, con
 /* As a run on another mesh does it. */
 static void check_read(tsr_checkpoint_reader *in, const tensor *t, const tsr_stored *stored) {
   part parts[PIECES_MAX];
-  taking k = {t, stored, .count = cut(t, parts)};
+  taking k = {t, stored, .count = split(t, parts)};
   for (int i = 0; i < k.count; i++) {
     k.dtypes[i] = t->exact && t->dtype != TSR_I32 ? (tsr_dtype)draw(TSR_F16 + 1) : t->dtype;
     if (k.dtypes[i] == TSR_I32) k.dtypes[i] = t->dtype;
-    k.boxes[i].ndim = t->ndim;
-    memcpy(k.boxes[i].global, t->shape, sizeof t->shape);
-    memcpy(k.boxes[i].offset, parts[i].begin, sizeof t->shape);
-    memcpy(k.boxes[i].shape, parts[i].shape, sizeof t->shape);
+    k.slices[i].ndim = t->ndim;
+    memcpy(k.slices[i].global, t->shape, sizeof t->shape);
+    memcpy(k.slices[i].offset, parts[i].begin, sizeof t->shape);
+    memcpy(k.slices[i].shape, parts[i].shape, sizeof t->shape);
     k.memory[i] =
         tsr_arena_alloc(arena, (size_t)(tsr_stored_elements(t->ndim, parts[i].shape) * 4) + 8);
   }
   CHECK_AT(
       tsr_checkpoint_reader_read(in, stored, NULL, take, &k, diags), "%s", scratch_diags(diags));
-  for (int i = 0; i < k.count; i++) check_same(t, &parts[i], k.dtypes[i], k.memory[i], "a box");
+  for (int i = 0; i < k.count; i++) check_same(t, &parts[i], k.dtypes[i], k.memory[i], "a slice");
 }
 
-/* Elements of a box, from the middle of it. */
-static void check_read_box(tsr_checkpoint_reader *in, const tensor *t, const tsr_stored *stored) {
+/* Elements of a slice, from the middle of it. */
+static void check_read_slice(tsr_checkpoint_reader *in, const tensor *t, const tsr_stored *stored) {
   part p = {{0}};
   for (int d = 0; d < t->ndim; d++) {
     p.begin[d] = draw(3) ? 0 : draw(t->shape[d]);
@@ -227,7 +227,7 @@ static void check_read_box(tsr_checkpoint_reader *in, const tensor *t, const tsr
   int64_t first = draw(2) ? 0 : draw(n), count = draw(2) ? n - first : 1 + draw(n - first);
   char *got = tsr_arena_alloc(arena, (size_t)(n * each)),
        *want = tsr_arena_alloc(arena, (size_t)(n * each));
-  CHECK(tsr_checkpoint_reader_read_box(in, stored, p.begin, p.shape, first, count, got, diags));
+  CHECK(tsr_checkpoint_reader_read_slice(in, stored, p.begin, p.shape, first, count, got, diags));
   plain(t, &p, t->dtype, want);
   CHECK_AT(!memcmp(got, want + first * each, (size_t)(count * each)), "part of %s", t->name);
 }
@@ -264,7 +264,7 @@ static void check_all(const char *folder, tensor *tensors, int count, tsr_manife
     CHECK(stored->dtype == tensors[i].dtype && stored->ndim == tensors[i].ndim);
     CHECK(!memcmp(stored->shape, tensors[i].shape, sizeof(int64_t) * (size_t)stored->ndim));
     check_read(in, &tensors[i], stored);
-    for (int k = 0; k < 4; k++) check_read_box(in, &tensors[i], stored);
+    for (int k = 0; k < 4; k++) check_read_slice(in, &tensors[i], stored);
   }
   tsr_checkpoint_reader_close(in);
   check_files(ret_manifest);
@@ -319,5 +319,5 @@ int main(void) {
     tsr_arena_free(arena);
   }
   scratch_leave(folder);
-  return check_done("boxes");
+  return check_done("slices");
 }
