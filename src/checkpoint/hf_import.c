@@ -36,14 +36,10 @@ typedef struct {
   tsr_diags *diags;
 } importer;
 
-static const char *path_of(const importer *m, const char *name) {
-  return tsr_path_join(m->arena, m->folder, name);
-}
-
 /* ---- the model ---- */
 
 static bool read_config(importer *m) {
-  const char *path = path_of(m, "config.json");
+  const char *path = tsr_path_join(m->arena, m->folder, "config.json");
   char *text;
   size_t length;
   if (!tsr_file_read_regular(

@@ -118,11 +118,6 @@ encode_piece(tsr_tokenize_process *w, const tsr_tokenize_block *b, bool locate, 
   return true;
 }
 
-static bool
-fail_in_line(const tsr_text_file *file, size_t at, const char *message, tsr_diags *diags) {
-  return tsr_diag_error(diags, tsr_text_file_place(file, at, 1, diags), "%s", message);
-}
-
 /* One line of [begin, end). */
 static bool encode_line(
     tsr_tokenize_process *w, const tsr_text_file *file, size_t begin, size_t end, bool locate,
@@ -136,7 +131,9 @@ static bool encode_line(
   if (!tsr_jsonl_text(
           w->arena, file->text + begin, end - begin, w->rules->jsonl_key, w->text, &text.length,
           &fault))
-    return locate && fail_in_line(file, begin + fault.offset, fault.message, diags);
+    return locate && tsr_diag_error(
+                         diags, tsr_text_file_place(file, begin + fault.offset, 1, diags), "%s",
+                         fault.message);
   if (!text.length) return true;
   if (locate)
     text.path = tsr_arena_printf(

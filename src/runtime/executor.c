@@ -44,7 +44,7 @@ static void run_op(const task_run *t) {
 static void
 run_group(const task_run *t, const tsr_collective *c, const tsr_step_list *list, int first) {
   tsr_executable *b = t->executable;
-  int64_t begin = b->recording ? tsr_recorder_now(b->recording) : 0;
+  int64_t begin = tsr_recorder_now(b->recording);
   tsr_in_process_run(b->process->device, list, c);
   if (b->recording) wait_for_device(b);
   for (int m = 0; b->recording && m < c->members; m++)
@@ -60,7 +60,7 @@ static tsr_task_at place_of(const task_run *t) {
 /* What goes from device to device is done when the device is, which a recorder waits for. */
 static void run_on_communicators(const task_run *t, const tsr_task_at *at) {
   tsr_executable *b = t->executable;
-  int64_t begin = b->recording ? tsr_recorder_now(b->recording) : 0;
+  int64_t begin = tsr_recorder_now(b->recording);
   tsr_device_begin_collective(at);
   if (!b->recording) return;
   wait_for_device(b);
@@ -94,7 +94,7 @@ static void copy_between_stages(const task_run *t) {
   const tsr_device *d = b->process->device;
   const tsr_tensor *in = &t->task->inputs[0];
   int stage, chunk, count = 0;
-  int64_t begin = b->recording ? tsr_recorder_now(b->recording) : 0;
+  int64_t begin = tsr_recorder_now(b->recording);
   tsr_pipeline_locate(
       t->program->pipeline, tsr_value_stage(t->program->graph, in->value), &stage, &chunk);
   for (int i = 0; i < t->ranks_count; i++) {

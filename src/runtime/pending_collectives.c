@@ -34,10 +34,6 @@ static tsr_pending_task *pending_of(const tsr_task_at *at) {
   return &at->executable->pending[at->task->axis == TSR_PP ? stages : at->program->stage];
 }
 
-static int64_t now_of(const tsr_executable *b) {
-  return b->recording ? tsr_recorder_now(b->recording) : 0;
-}
-
 /* A group's collective is done: an event of its members that are here. */
 static void record_group(const tsr_task_at *at, int first, int64_t since) {
   const tsr_executable *b = at->executable;
@@ -55,7 +51,7 @@ static void begin(const tsr_task_at *at, tsr_pending_task *m) {
   bool all_here;
   m->node = at->task->node;
   m->count = 0;
-  m->since = now_of(at->executable);
+  m->since = tsr_recorder_now(at->executable->recording);
   const tsr_group_plan *plan = tsr_task_plans(at);
   for (int next = 0, first; (first = tsr_task_next_group(at, &c, &next, &all_here)) >= 0; plan++) {
     if (all_here) continue;

@@ -31,7 +31,7 @@ static int64_t clock_ns(void) {
   return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-int64_t tsr_recorder_now(const tsr_recorder *r) { return clock_ns() - r->origin; }
+int64_t tsr_recorder_now(const tsr_recorder *r) { return r ? clock_ns() - r->origin : 0; }
 
 /* ---- before the first step, and after the last ---- */
 

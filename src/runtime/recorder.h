@@ -65,6 +65,7 @@ void tsr_recorder_clear(tsr_recorder *recorder);
 
 /* ---- for the executor ---- */
 
+/* Nanoseconds since the recording began; 0 without a recorder (NULL). */
 int64_t tsr_recorder_now(const tsr_recorder *r);
 /* Around a step; false: this one is not recorded. */
 bool tsr_recorder_begin_step(tsr_recorder *r, int64_t step);

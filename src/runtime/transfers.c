@@ -10,10 +10,6 @@ static int transfer_tag(const tsr_executable *b, int node, int64_t microbatch) {
   return (int)(number % (TSR_TAGS_HALF - 2));
 }
 
-static int64_t now_of(const tsr_executable *b) {
-  return b->recording ? tsr_recorder_now(b->recording) : 0;
-}
-
 static const tsr_transport *transport_of(const tsr_task_at *at) {
   return tsr_executable_rank_map(at->executable)->transport;
 }
@@ -77,7 +73,7 @@ bool tsr_task_receive(const tsr_task_at *at, int64_t microbatch) {
   char why[TSR_WHY_BYTES] = "";
   if (tsr_executable_is_alone(b)) return true;
   tsr_task_ends(at, &from, &to);
-  if (!t->begun) t->since = now_of(b);
+  if (!t->begun) t->since = tsr_recorder_now(b->recording);
   for (int i = 0; !t->begun && i < b->ranks_count[to]; i++) {
     int rank = b->ranks_of_stage[to][i], source = tsr_parallel_member(p, rank, TSR_PP, from);
     t->in_waits[i] = !tsr_executable_is_here(b, source);

@@ -59,7 +59,7 @@ enum { COLUMNS_MIN = 40, TICK_COLUMNS = 10 };
 typedef struct {
   int width;
   double scale; /* columns per unit of time */
-  char *cells;  /* a letter, the fill of its slice, or '.' where the stage is idle */
+  char *cells;  /* a letter, the fill of its box, or '.' where the stage is idle */
   double (*spent)[TSR_ACTION_KINDS]; /* per column: columns of each kind, 0 to 1 */
 } row;
 
@@ -68,9 +68,9 @@ static int column_at(const row *r, double time) {
   return column < r->width ? column : r->width;
 }
 
-/* "F3-": the letter, the numbers where they fit, and what fills the rest of the slice. Where F3.1
+/* "F3-": the letter, the numbers where they fit, and what fills the rest of the box. Where F3.1
  * does not fit it is f3: of a later chunk. */
-static void draw_slice(const row *r, tsr_action action, int begin, int end) {
+static void draw_box(const row *r, tsr_action action, int begin, int end) {
   if (begin == end) return;
   tsr_short_text name = tsr_action_text(action);
   char *text = name.text;
@@ -106,7 +106,7 @@ draw_row(const row *r, const tsr_pipeline *pipeline, const tsr_pipeline_times *t
   for (int c = 0; c < r->width; c++) r->cells[c] = fullest(r->spent[c]);
   for (int i = 0; i < pipeline->counts[stage]; i++)
     if ((end[i] - start[i]) * r->scale >= 1 - 1e-9)
-      draw_slice(r, pipeline->actions[stage][i], column_at(r, start[i]), column_at(r, end[i]));
+      draw_box(r, pipeline->actions[stage][i], column_at(r, start[i]), column_at(r, end[i]));
 }
 
 static void draw_axis(const row *r, double total) {
@@ -146,7 +146,7 @@ void tsr_pipeline_gantt(
   int label_width = snprintf(label, sizeof label, "stage %d", pipeline->stages - 1);
   row r = {.width = columns - label_width - 1};
   r.scale = times->total > 0 ? r.width / times->total : 1;
-  /* Whole columns for the shortest where that makes all slices of one cost look equal. */
+  /* Whole columns for the shortest where that makes all boxes of one cost look equal. */
   double least = shortest(pipeline, times);
   if (least * r.scale >= 1 && is_even(pipeline, times, least))
     r.scale = (int)(least * r.scale + 1e-9) / least;
@@ -168,7 +168,7 @@ void tsr_pipeline_gantt(
 /* ---- SVG ------------------------------------------------------------------------------------- */
 
 enum { LEFT = 80, RIGHT = 30, TOP = 44, ROW = 34, BOX = 26, FOOT = 76, TICK_PIXELS = 80 };
-static const double character_pixels = 6.5; /* of the slices' 11-pixel text */
+static const double character_pixels = 6.5; /* of the boxes' 11-pixel text */
 
 /* The bytes of the well-formed UTF-8 character at `at` that XML allows, else 0. */
 static int character_bytes(const unsigned char *at) {
@@ -206,7 +206,7 @@ static void add_head(
       "viewBox=\"0 0 %d %d\">\n"
       "<style>\n"
       "text { font: 13px sans-serif; fill: #222 }\n"
-      ".slice text { font-size: 11px; text-anchor: middle }\n"
+      ".box text { font-size: 11px; text-anchor: middle }\n"
       ".axis text { font-size: 11px; text-anchor: middle; fill: #555 }\n"
       ".axis line { stroke: #ddd }\n"
       ".idle { fill: #f1f1f1 }\n"
@@ -244,8 +244,8 @@ static double opacity(const tsr_pipeline *pipeline, int chunk) {
   return pipeline->chunks > 1 ? 1 - 0.7 * chunk / (pipeline->chunks - 1) : 1;
 }
 
-/* A slice says what fits: F3.1, else the microbatch's number, else nothing; its tip says it all. */
-static void add_slice(
+/* A box says what fits: F3.1, else the microbatch's number, else nothing; its tip says it all. */
+static void add_box(
     const tsr_pipeline *pipeline, const tsr_pipeline_times *times, int stage, int index,
     double scale, tsr_text *svg) {
   tsr_action a = pipeline->actions[stage][index];
@@ -276,11 +276,10 @@ static void add_stage(
   tsr_text_add(svg, "<text x=\"12\" y=\"%d\">stage %d</text>\n", y + BOX / 2 + 5, stage);
   tsr_text_add(
       svg,
-      "<g class=\"slice\">\n<rect class=\"idle\" x=\"%d\" y=\"%d\" width=\"%.2f\" "
+      "<g class=\"box\">\n<rect class=\"idle\" x=\"%d\" y=\"%d\" width=\"%.2f\" "
       "height=\"%d\"/>\n",
       LEFT, y, times->total * scale, BOX);
-  for (int i = 0; i < pipeline->counts[stage]; i++)
-    add_slice(pipeline, times, stage, i, scale, svg);
+  for (int i = 0; i < pipeline->counts[stage]; i++) add_box(pipeline, times, stage, i, scale, svg);
   tsr_text_add(svg, "</g>\n");
 }
 

@@ -38,12 +38,12 @@ static void test_schedule(void) {
 static void test_schedule_errors(void) {
   CHECK_SAID(
       P "schedule: 1f2b}\n", false,
-      "run.yaml:1:22: error: unknown order of a pipeline: the text '1f2b'\n"
+      "run.yaml:1:22: error: unknown pipeline schedule: the text '1f2b'\n"
       "    1 | pipeline: {schedule: 1f2b}\n      |                      ^~~~\n"
       "      = did you mean '1f1b'?\n");
   CHECK_SAID(
       "schedule: overlapping\n", false,
-      "run.yaml:1:11: error: unknown order of a pipeline: the text 'overlapping'\n"
+      "run.yaml:1:11: error: unknown pipeline schedule: the text 'overlapping'\n"
       "    1 | schedule: overlapping\n      |           ^~~~~~~~~~~\n"
       "      = valid: gpipe, 1f1b, interleaved, zb_h1, zb_v, file:PATH\n");
   CHECK_SAID(

@@ -296,14 +296,14 @@ static void test_made(void) {
   CHECK(!tsr_pipeline_check(o, diags));
   CHECK_STR(
       printed_diags(arena, diags),
-      "forward: error: stage 0: B1 in an order of forward passes only\n"
+      "forward: error: stage 0: B1 in a schedule of forward passes only\n"
       "forward: error: stage 0 lacks F1\n");
   o = tsr_pipeline_make(arena, TSR_PIPELINE_1F1B, 1, 1, 1);
   o->actions[0][0].kind = TSR_ACTION_WEIGHTS;
   CHECK(!tsr_pipeline_check(o, diags));
   CHECK_STR(
       printed_diags(arena, diags),
-      "1f1b: error: stage 0: W0 in an order whose B make the weights' gradients\n"
+      "1f1b: error: stage 0: W0 in a schedule whose B make the weights' gradients\n"
       "1f1b: error: stage 0 lacks F0\n");
 }
 
@@ -440,5 +440,5 @@ int main(void) {
   test_bytes();
   scratch_leave(folder);
   tsr_arena_free(arena);
-  return check_done("schedule.order_file");
+  return check_done("schedule.pipeline_file");
 }
