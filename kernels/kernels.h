@@ -390,7 +390,7 @@ enum { TSR_SUM_BLOCK = 4096 };
  * names, and without it of the best that this CPU runs. NULL when the level is unknown or the CPU
  * lacks it. tsr_kernels_levels lists those built in, best first, NULL-terminated. */
 const tsr_kernels *tsr_kernels_get(const char *isa);
-/* What TESSERA_ISA says, or NULL. */
+/* The value of TESSERA_ISA, or NULL. */
 const char *tsr_kernels_requested(void);
 const char *const *tsr_kernels_levels(void);
 

@@ -51,13 +51,13 @@ typedef struct {
 /* What waits before a step; before step `members`, the whole sum. */
 void tsr_ring_before(const tsr_ring *r, int step, tsr_ring_pending *ret_pending);
 
-/* One unit more: gives the temporary slot for its partial result. Then merge until there is nothing
- * to merge: the result is put into left's slot, and right's is free. */
+/* One unit more: returns the temporary slot for its partial result. Then merge until there is
+ * nothing to merge: the result is put into left's slot, and right's is free. */
 int tsr_ring_push(tsr_ring_pending *p, int64_t unit);
 bool tsr_ring_merge(tsr_ring_pending *p, tsr_ring_part *ret_left, tsr_ring_part *ret_right);
 
-/* At the end of a step: gives one part that lies in a temporary slot, and the kept slot that it is
- * to be copied to; false when there is none left. */
+/* At the end of a step: returns one part that lies in a temporary slot, and the kept slot that it
+ * is to be copied to; false when there is none left. */
 bool tsr_ring_settle(tsr_ring_pending *p, tsr_ring_part *ret_from, int *ret_to);
 
 #endif

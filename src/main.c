@@ -65,7 +65,7 @@ static void catch_ends(void (*handler)(int)) {
   if (signal(SIGHUP, handler) == SIG_IGN) signal(SIGHUP, SIG_IGN);
 }
 
-/* A limit of file sizes is an error of what is written, which says where. */
+/* A limit of file sizes is an error of the write, which reports the place. */
 static void catch_early_signals(void) {
   signal(SIGUSR1, SIG_IGN); /* there is nothing to save yet */
   signal(SIGXFSZ, SIG_IGN);

@@ -96,7 +96,7 @@ typedef struct {
   float *sums;          /* what follows: the sums of the pass */
 } attention_parts;
 
-/* Lays the parts out from `at`; gives the number of floats before the sums, with those that it
+/* Lays the parts out from `at`; returns the number of floats before the sums, with those that it
  * takes to begin at a line of the cache. */
 static inline int64_t
 attention_layout(const tsr_attention *a, int64_t runs, float *at, attention_parts *p) {

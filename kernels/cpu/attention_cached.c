@@ -139,8 +139,8 @@ static void few_out(
   if (d < D) few_weigh_rest(s, weights, begin, seen, factor, d, out);
 }
 
-/* Scores of the keys [first, seen) to exp(score - maximum), zeros before them from begin on; gives
- * the sum, made of SUMS running ones as attention.h does. */
+/* Scores of the keys [first, seen) to exp(score - maximum), zeros before them from begin on;
+ * returns the sum, made of SUMS running ones as attention.h does. */
 static float few_softmax(float *scores, int64_t begin, int64_t first, int64_t seen) {
   vector max = vector_all(row_max(scores + first, seen - first));
   float_sums sums = {0};

@@ -16,7 +16,7 @@
 
 enum { TILE_ROWS = 6, TILE_VECTORS = WIDTH == 16 ? 4 : 2, PANEL = TILE_VECTORS * WIDTH };
 enum { QUERIES = 48 }; /* a multiple of TILE_ROWS and of WIDTH */
-/* Of all levels: scratch has room for any, so that plans say the same on every machine. */
+/* Of all levels: scratch has room for any, so that plans are the same on every machine. */
 enum { WIDEST = 16, WIDEST_PANEL = 4 * WIDEST };
 _Static_assert(WIDEST % WIDTH == 0 && WIDEST_PANEL % PANEL == 0, "whole vectors and panels");
 

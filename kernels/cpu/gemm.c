@@ -161,7 +161,7 @@ static void run_rows(const tsr_gemm *p, const float *packed, const piece *now, f
 static operand packed_of(const tsr_gemm *p) { return p->by_rows ? operand_b(p) : operand_a(p); }
 static operand dealt_of(const tsr_gemm *p) { return p->by_rows ? operand_a(p) : operand_b(p); }
 
-/* Enough for any level, so that plans say the same on every machine. */
+/* Enough for any level, so that plans are the same on every machine. */
 int64_t LEVEL(gemm_bytes)(const tsr_gemm *p) {
   int64_t count = p->by_rows ? p->N : p->M, strip = p->by_rows ? TSR_GEMM_COLUMNS : TSR_GEMM_ROWS;
   _Static_assert(TSR_GEMM_COLUMNS % COLUMNS == 0 && TSR_GEMM_ROWS % ROWS == 0, "whole panels");

@@ -41,7 +41,7 @@ bool tsr_cuda_blas_open(bool fast, tsr_cuda_blas **ret_blas, char *why);
 void tsr_cuda_blas_close(tsr_cuda_blas *blas);
 /* Whether there is an algorithm for that shape and what is added. */
 bool tsr_cuda_has_gemm(tsr_cuda_blas *blas, const tsr_cuda_gemm *p);
-/* False: there is none, or the device is lost; tsr_cuda_blas_error says why. */
+/* False: there is none, or the device is lost; tsr_cuda_blas_error returns why. */
 bool tsr_cuda_run_gemm(tsr_cuda_blas *blas, tsr_cuda_stream stream, const tsr_cuda_gemm *p);
 const char *tsr_cuda_blas_error(const tsr_cuda_blas *blas);
 

@@ -120,7 +120,7 @@ void tsr_cuda_embedding(
     tsr_cuda_stream s, tsr_cuda_type type, void *out, const int32_t *tokens,
     tsr_cuda_type table_type, const void *table, int64_t R, int64_t C, int64_t v_begin,
     int64_t v_end);
-/* dtable (v_end - v_begin, C) in f32, wholly written, as kernels/kernels.h says: no atomics.
+/* dtable (v_end - v_begin, C) in f32, wholly written, as in kernels/kernels.h: no atomics.
  * Scratch holds the tokens' counting sort: rows with one token in their order, by passes whose
  * result does not depend on timing: tsr_cuda_embedding_scratch bytes. */
 void tsr_cuda_embedding_backward(

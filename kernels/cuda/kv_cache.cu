@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Generation with a cache: rows go where numbers in device memory say. A row is so many elements of
+/* Generation with a cache: numbers in device memory select the rows. A row is so many elements of
  * as many bytes as its length and the addresses allow, which threads take in the order in which
  * they lie. */
 #include "kernels/cuda/launch.cuh"

@@ -9,7 +9,7 @@
 
 enum { W = 4 };
 
-/* What the norm says: the gradient's factor; whether there is an update. */
+/* The result of the norm: the gradient's factor, and whether the weights are updated. */
 static __device__ inline bool clip_says(const float *clip, float *ret_factor) {
   *ret_factor = clip ? clip[1] : 1;
   return !clip || clip[2] != 0;
@@ -54,7 +54,7 @@ template <typename T> static __device__ inline int weight_here(const weight_batc
                end = i + PIECE;                                                                    \
        i < end && i < (b).of[at].n; i += blockDim.x * W)
 
-/* ---- how new values are stored: f32 as they are, bf16 as the rounding says ---- */
+/* ---- how new values are stored: f32 as they are, bf16 by the rounding ---- */
 
 static __device__ inline float weight_value(float w) { return w; }
 static __device__ inline float weight_value(uint16_t w) { return bf16_value(w); }

@@ -11,7 +11,7 @@ static inline const char *tsr_axis_name(int axis) {
 }
 
 /* One tensor over one axis: every member holds it whole; each holds its block of dimension `dim`;
- * or each holds a summand, and the sum is still owed. */
+ * or each holds a summand, and the sum is partial. */
 typedef enum { TSR_REPLICATE, TSR_SHARD, TSR_PARTIAL } tsr_placement_kind;
 typedef struct {
   tsr_placement_kind kind;

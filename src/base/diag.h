@@ -59,7 +59,7 @@ void tsr_diag_hint(tsr_diags *diags, const char *format, ...) __attribute__((for
 void tsr_diag_nearest(tsr_diags *diags, const char *word, const char *const *candidates, int count);
 
 int tsr_diags_errors(const tsr_diags *diags); /* of TSR_ERROR and TSR_FAILURE */
-/* What the first error says, without its place; "" when there is none. */
+/* The first error's message, without its location; "" without errors. */
 const char *tsr_diags_first_error(const tsr_diags *diags);
 /* 0 without errors, 1 if any is a runtime failure, else 2. */
 int tsr_diags_exit_code(const tsr_diags *diags);

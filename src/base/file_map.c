@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Files in memory. A file that another process cuts while it is mapped has no bytes behind its new
- * end, and to touch them there is SIGBUS; the handler gives zeros instead and remembers the file.
- */
+ * end, and to touch them there is SIGBUS; the handler puts zeros there instead and remembers the
+ * file. */
 #include "base/file_ops.h"
 #include "base/file_read.h"
 #include <errno.h>

@@ -33,7 +33,7 @@ ptrdiff_t tsr_disk_write_some(int fd, const void *bytes, size_t length);
 int tsr_disk_create_unnamed(const char *folder, size_t length);
 /* Locks the file for this process (flock), without waiting: EWOULDBLOCK where another has it. */
 bool tsr_disk_lock(int fd);
-/* Whether this error of it says that the file system has no locks. */
+/* Whether this errno means that the file system has no locks. */
 bool tsr_disk_has_no_locks(int error);
 bool tsr_disk_truncate(int fd, int64_t length);
 bool tsr_disk_write(int fd, const void *bytes, size_t length);

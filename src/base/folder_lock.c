@@ -12,7 +12,7 @@
 
 enum { TRIES = 100, TRIES_TO_SEE = 250, REST_NS = 20000000 };
 
-/* "process 123 on host", as the file says; what it says may be another program's. */
+/* "process 123 on host", from the file; its text may be another program's. */
 static void read_owner(int fd, char ret[TSR_FOLDER_OWNER_BYTES]) {
   char host[256] = "", text[TSR_FOLDER_OWNER_BYTES] = "";
   long number = 0;

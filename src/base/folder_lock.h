@@ -30,7 +30,7 @@ bool tsr_output_lock_take(
     tsr_arena *arena, const char *path, const char *shown, tsr_folder_lock *ret_lock,
     tsr_diags *diags);
 
-/* What the file says of this process. */
+/* The file's text about this process. */
 enum { TSR_FOLDER_OWNER_BYTES = 320 };
 void tsr_folder_lock_owner(char ret_owner[TSR_FOLDER_OWNER_BYTES]);
 

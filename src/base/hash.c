@@ -10,7 +10,7 @@ struct tsr_hasher {
   XXH3_state_t state;
 };
 
-/* The state wants more alignment than an arena has. */
+/* The state needs more alignment than an arena has. */
 tsr_hasher *tsr_hasher_new(tsr_arena *arena) {
   size_t alignment = _Alignof(tsr_hasher);
   uintptr_t at = (uintptr_t)tsr_arena_alloc(arena, sizeof(tsr_hasher) + alignment);

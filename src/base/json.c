@@ -107,7 +107,7 @@ bool tsr_json_bool(
   return true;
 }
 
-/* One character that JSON wants escaped. */
+/* One character that JSON requires to be escaped. */
 static void add_escape(tsr_text *text, unsigned char c) {
   static const char codes[] = "\"\\\b\f\n\r\t", names[] = "\"\\bfnrt";
   const char *found = memchr(codes, c, sizeof codes - 1);

@@ -40,8 +40,8 @@ bool tsr_json_double(
 bool tsr_json_bool(
     const cJSON *object, const char *key, const char *file, bool *ret_value, tsr_diags *diags);
 
-/* Appends a string in quotes, with what JSON wants escaped; bytes that are no UTF-8 become U+FFFD.
- */
+/* Appends a string in quotes, with the escapes that JSON requires; bytes that are no UTF-8 become
+ * U+FFFD. */
 void tsr_json_add_text(tsr_text *text, const char *bytes, size_t length);
 
 #endif

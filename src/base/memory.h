@@ -16,7 +16,7 @@ void *tsr_memory_new(size_t bytes); /* zeroed */
 void *tsr_memory_grow(void *memory, size_t bytes);
 
 /* How it ends: called with the bytes that were wanted, by the thread that wanted them; does not
- * return. Unless it is set, the process says so and exits with 1. */
+ * return. Unless it is set, the process reports it and exits with 1. */
 typedef void tsr_memory_end(void *context, size_t bytes);
 void tsr_memory_on_lack(tsr_memory_end *end, void *context);
 

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* What dlerror says, without the path before it. */
+/* The message of dlerror, without the path before it. */
 static const char *load_reason(tsr_arena *arena, const char *path) {
   const char *text = dlerror();
   size_t length = strlen(path);

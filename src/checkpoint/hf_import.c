@@ -73,7 +73,7 @@ static bool check_blocks(const importer *m) {
       m->config.num_blocks, m->weights.tensors_count);
 }
 
-/* The graph says which parameters there are, in which shapes and under which names. */
+/* The graph defines the parameters, with their shapes and names. */
 static bool read_graph(importer *m, const char *text, size_t length) {
   tsr_model_options options = {
       .batch = 1, .sequence = 1, .units = {1, 1, 1}, .graphs_folder = m->options->graphs_folder};

@@ -59,7 +59,7 @@ struct tsr_saver {
 /* ---- saver_thread.c ---- */
 
 void *tsr_saver_run_thread(void *saver);
-/* Writes what the saver has, prunes, and says how it went. */
+/* Writes the saver's content, prunes, and reports the outcome. */
 void tsr_saver_write(tsr_saver *saver);
 /* Notes what is in the folder at the begin. */
 bool tsr_saver_find(tsr_saver *saver, tsr_diags *diags);

@@ -192,7 +192,7 @@ char *tsr_saver_text(tsr_diags *diags) {
   return text;
 }
 
-/* Writes, prunes, and says how it went. */
+/* Writes, prunes, and reports the outcome. */
 void tsr_saver_write(tsr_saver *s) {
   tsr_arena *arena = tsr_arena_new();
   tsr_diags *diags = tsr_diags_new(arena);

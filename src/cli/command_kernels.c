@@ -4,7 +4,7 @@
 #include "cli/kernel_bench/bench.h"
 #include "device/cpu/thread_pool.h"
 
-/* Without a file, --set alone may say which level. */
+/* Without a file, --set alone may select the level. */
 static bool load_config(app *a, setup *s) {
   if (a->options.config) return setup_load_config(a, s);
   const tsr_options *c = &a->options;

@@ -45,7 +45,7 @@ static void add_options(const tsr_options *o, tsr_text *text) {
   }
 }
 
-/* Values without the comments that say where each came from. */
+/* Values without the comments about their origins. */
 static void add_config(const tsr_config *config, tsr_text *text) {
   tsr_text printed = {0};
   tsr_config_print(config, &printed);

@@ -146,7 +146,7 @@ bool launcher_check_transport(app *a) {
         mine, other.pid, *other.transport ? "TESSERA_TRANSPORT=" : "none of that name",
         other.transport);
     tsr_diag_hint(a->diags, "all processes of a job have the same transport");
-    unsetenv("TESSERA_TRANSPORT"); /* the others wait for this process where the launcher says */
+    unsetenv("TESSERA_TRANSPORT"); /* the others wait for this process at the launcher's address */
     return false;
   }
   if (!strcmp(mine, "none"))

@@ -275,7 +275,7 @@ static void check_owned(const parser *p) {
   }
 }
 
-/* What stands on the line beside options, of commands that want it. */
+/* Positional arguments, of commands that require them. */
 static void check_arguments(const tsr_options *c, tsr_diags *diags) {
   static const struct {
     tsr_command command;
@@ -321,7 +321,7 @@ static bool lacks_config(const tsr_options *c) {
   }
 }
 
-/* Options that want another one beside them. */
+/* Options that require another one. */
 static void check_bench(const tsr_options *c, tsr_diags *diags) {
   if (c->command != TSR_COMMAND_KERNELS || c->bench) return;
   if (c->filter) tsr_diag_error(diags, TSR_NOWHERE, "--filter goes with --bench");

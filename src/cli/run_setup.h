@@ -16,7 +16,7 @@ typedef struct {
   tsr_compute compute;
 } setup;
 
-/* Each stage needs those before it, unless it says otherwise. False with diagnostics. */
+/* Each stage needs those before it, unless stated otherwise. False with diagnostics. */
 bool setup_load_config(app *a, setup *s);
 bool setup_choose_cpu(
     app *a, setup *s); /* needs no mesh; a configuration only where there is one */

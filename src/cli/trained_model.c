@@ -25,8 +25,8 @@ static bool sets_layout(const app *a) {
   return false;
 }
 
-/* A configuration that stands in a checkpoint says how training was spread; using the weights needs
- * no more than a rank, unless a --set says where it is to be. */
+/* A checkpoint's configuration contains the mesh of its training; using the weights needs
+ * no more than a rank, unless a --set selects the mesh. */
 static void use_one_rank(const app *a, tsr_config *c) {
   if (sets_layout(a) || has_set(a, "mesh") || has_set(a, "pipeline") || has_set(a, "zero")) return;
   const tsr_config_device *d = &c->device;

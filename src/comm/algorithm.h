@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Algorithms: how a collective (collective.h, which says who holds what before and after) is
+/* Algorithms: how a collective (collective.h, which specifies who holds what before and after) is
  * carried out by the processes of its members. An algorithm is one function in one file,
  * algorithm_NAME.c, that makes this process's list of steps (collective_steps.h) before anything
  * runs; engines know nothing of collectives. All processes of a layout make their lists from the
  * same request, so that every send has its receive. Staging is a function of the list.
  *
- * To add one: a function here that says for which ops it is and in which order it adds, its file,
+ * To add one: a function here that states for which ops it is and in which order it adds, its file,
  * a case in tsr_algorithm_plan, and a test against collective_oracle.h (tests/comm). */
 #ifndef TSR_COMM_ALGORITHM_H
 #define TSR_COMM_ALGORITHM_H

@@ -40,7 +40,7 @@ static void add_step(library_sum *s, int phase, tsr_step_kind kind, int from, in
   tsr_list_add_step(&s->b, phase, step);
 }
 
-/* What this process's members give to a slice. */
+/* This process's summands of a slice. */
 static void add_own(library_sum *s, int slice, int to) {
   tsr_step step = {.kind = TSR_STEP_REDUCE, .whole = true, .end = s->slices.elements};
   step.from_view = s->in_view, step.to_view = s->out_view;

@@ -221,7 +221,7 @@ void tsr_chunk_pack_on(const tsr_device *d, const tsr_step_buffers *b, const tsr
       c->end);
 }
 
-/* Whether all operands lie as the step's view says; otherwise all are in one piece. */
+/* Whether all operands have the layout of the step's view; otherwise all are in one piece. */
 static bool have_view(const tsr_step_buffers *b, const tsr_chunk *c) {
   bool all = true;
   for (int o = 0; o < c->step->from_count; o++) {

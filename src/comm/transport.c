@@ -20,9 +20,9 @@ enum { OPENMPI, MPICH };
 /* What started this process. */
 typedef struct {
   const library *library; /* NULL: it is alone */
-  const char *by;         /* what says so: "PMI_SIZE=4" */
+  const char *by;         /* the variable: "PMI_SIZE=4" */
   const char *count_by;   /* what `processes` is from; `by` unless the user chose the library */
-  int processes;          /* 0: nothing says how many there are */
+  int processes;          /* 0: unknown */
 } launch;
 
 static bool read_count(tsr_arena *arena, const char *variable, launch *l, tsr_diags *diags) {

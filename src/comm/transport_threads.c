@@ -328,7 +328,7 @@ static bool pass(endpoint *e, bool is_send, int peer, float *numbers, int64_t co
   return finish(e, &message, why);
 }
 
-/* Process 0 adds what comes, in the order of the processes, and gives the sum back. */
+/* Process 0 adds the summands in the order of the processes, and sends the sum back. */
 static bool sum_all(void *state, float *numbers, int64_t count, char *why) {
   endpoint *e = state;
   int processes = e->threads->options.processes;

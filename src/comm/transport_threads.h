@@ -31,7 +31,7 @@ typedef enum {
   TSR_THREADS_SILENT, /* stopped, dead or cut off: messages to and from it stay pending */
   TSR_THREADS_GONE,   /* messages to and from it that are not done fail */
 } tsr_threads_fate;
-/* What happens to a process from now on; any thread may say so. A silent one may run again, and
+/* What happens to a process from now on; any thread may set it. A silent one may run again, and
  * then what is under way comes. */
 void tsr_threads_set_fate(tsr_threads *threads, int process, tsr_threads_fate fate);
 

@@ -63,7 +63,7 @@ typedef enum { TSR_DOCUMENTS_PACKED, TSR_DOCUMENTS_SEPARATE } tsr_documents;
 
 typedef struct {
   const char *path;       /* a file or a pattern, with ${NAME} expanded */
-  tsr_data_format format; /* TSR_DATA_AUTO: as training.data_format says */
+  tsr_data_format format; /* TSR_DATA_AUTO: training.data_format */
   double weight;          /* above 0; of all sources or of none: 0 */
   tsr_location location;
 } tsr_config_data_source;

@@ -95,7 +95,7 @@ void tsr_include_files(tsr_loader *loader, tsr_yaml **root);
 char *tsr_include_expand(tsr_arena *arena, const char *name, const char **ret_unset);
 
 /* --- synonyms.c --- */
-/* Takes out of the tree what the file says and the command line says in other words. */
+/* Removes the file's keys from the tree that the command line sets by a synonym. */
 void tsr_synonyms_replace(tsr_yaml *root);
 
 /* --- model_section.c --- */

@@ -47,7 +47,7 @@ static bool read_source(
   return ok;
 }
 
-/* Weights are shares of each other, so one alone says nothing. */
+/* Weights are shares of each other, so a single one has no meaning. */
 static bool check_weights(tsr_loader *l, const tsr_config_data_source *sources, int count) {
   for (int i = 1; i < count; i++)
     if ((sources[i].weight > 0) != (sources[0].weight > 0))

@@ -28,7 +28,7 @@ typedef enum {
 typedef enum {
   TSR_FIELD_USED,
   TSR_FIELD_MODEL,       /* read with the model's graph file; the row is for documents */
-  TSR_FIELD_NO_EFFECT,   /* a value other than the default gives a warning that says `why` */
+  TSR_FIELD_NO_EFFECT,   /* a value other than the default gets a warning with `why` */
   TSR_FIELD_UNSUPPORTED, /* a value other than the default is an error that names the feature */
 } tsr_field_verdict;
 

@@ -15,7 +15,7 @@ typedef struct {
   bool done;
 } tsr_override;
 
-/* Splits what --set says at the first '=' and reads the values as YAML. */
+/* Splits the argument of --set at the first '=' and reads the value as YAML. */
 bool tsr_overrides_parse(
     tsr_arena *arena, const tsr_set *sets, int count, tsr_override **ret_overrides,
     tsr_diags *diags);

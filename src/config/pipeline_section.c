@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Pipelines: where stages begin, how many blocks each has, the name of their schedule, and
- * tt-train's multihost_config, which says the same in other words. */
+ * tt-train's multihost_config, which has the same meaning. */
 #include "config/config_internal.h"
 #include <ctype.h>
 #include <string.h>

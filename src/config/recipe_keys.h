@@ -10,7 +10,7 @@ typedef struct {
   const char *key, *value; /* value: as --print-config shows it */
 } tsr_recipe_entry;
 
-/* What the configuration alone does not say. */
+/* Facts that the configuration alone does not contain. */
 typedef struct {
   int64_t samples_per_step, sequence, total_steps;
   int64_t units_batch, units_sequence, units_tp;

@@ -352,7 +352,7 @@ static void resolve_devices(tsr_loader *l, const tsr_yaml *node) {
   d->device_ids_count = count;
 }
 
-/* A count beside a shape must be the shape's; the shape says it all then. */
+/* A count beside a shape must be the shape's; the shape is sufficient then. */
 static void check_devices_count(tsr_loader *l) {
   tsr_config_device *d = &l->config->device;
   if (!d->devices || !d->mesh_ndim) return;

@@ -157,7 +157,8 @@ static bool read_path(tsr_loader *l, const tsr_field *f, const char *key, const 
   return true;
 }
 
-/* tt-train says "Unknown optimizer type" and "Unknown scheduler type", whatever the key is. */
+/* tt-train's messages are "Unknown optimizer type" and "Unknown scheduler type", whatever the key
+ * is. */
 static void
 unknown_choice(tsr_loader *l, const tsr_field *f, const char *key, const tsr_yaml *node) {
   static const char text[] = "the text ";

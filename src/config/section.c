@@ -56,7 +56,7 @@ static bool is_standard(const tsr_field *f, const tsr_yaml *node) {
   return tsr_yaml_bool(node, &x) && tsr_yaml_bool(&standard, &y) && x == y;
 }
 
-/* Some sections of tt-train say by themselves whether they are on. */
+/* Some sections of tt-train have a key that turns them on. */
 static bool is_switched_off(const tsr_yaml *node) {
   bool enabled;
   return tsr_yaml_bool(tsr_yaml_get(node, "enabled"), &enabled) && !enabled;

@@ -76,8 +76,8 @@ static bool table_get(const table *t, const char *key, void **ret_value) {
   return t->keys[slot] != NULL;
 }
 
-/* Moves the cursor to the character and gives its place. libyaml counts characters; places count
- * bytes, and lines end with a line feed only, as editors see them. */
+/* Moves the cursor to the character and returns its location. libyaml counts characters; places
+ * count bytes, and lines end with a line feed only, as editors see them. */
 static tsr_location place_at(reader *r, size_t char_index, int length) {
   cursor *at = &r->at;
   if (char_index < at->chars) *at = (cursor){.line = 1};
@@ -137,7 +137,7 @@ static bool is_null_text(const char *text) {
   return false;
 }
 
-/* Whether the tag is one that says no more than the value does; `!` and `!!str` make a string. */
+/* Whether the tag adds nothing to the value; `!` and `!!str` make a string. */
 static bool check_tag(reader *r, const char *tag, tsr_location location, bool *ret_string) {
   static const char prefix[] = "tag:yaml.org,2002:";
   static const char *const known[] = {"str", "int", "float", "bool", "null", "map", "seq"};

@@ -192,7 +192,7 @@ bool tsr_bpe_encode(
       tsr_bpe_match_failure(scratch->match));
 }
 
-/* ---- what others ask ---- */
+/* ---- queries ---- */
 
 int tsr_bpe_before(const tsr_bpe *bpe, const int32_t **ret_tokens) {
   *ret_tokens = bpe->before;

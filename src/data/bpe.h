@@ -14,7 +14,7 @@ typedef struct tsr_bpe tsr_bpe;
 
 enum { TSR_BPE_TOKENS_MAX = 1 << 24 };
 
-/* Reads what a tokenizer.json says; `file` is what errors name. All lives in `arena`, and is
+/* Reads a tokenizer.json; `file` is what errors name. All lives in `arena`, and is
  * freed with it. Refused by name: everything that would give other
  * ids than the tokenizers package, such as another model, an unknown-token, a normalizer other than
  * NFC, NFD, NFKC and NFKD, a pre-tokenizer other than ByteLevel, Digits and Split (Isolated).

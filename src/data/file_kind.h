@@ -4,7 +4,7 @@
 #define TSR_DATA_FILE_KIND_H
 #include "data/text_files.h"
 
-/* An error at `place` when a file's begin or name says that it is no text: compressed, an archive,
+/* An error at `place` when a file's begin or name shows that it is no text: compressed, an archive,
  * Parquet, Arrow, NumPy, HDF5, SQLite, PDF, a program, a picture, weights, UTF-16, tokens of llm.c,
  * Megatron or tt-train; a name that ends in .json, .jsonl or .ndjson, a first line that is a JSON
  * object, or all of it one object or array. */

@@ -20,7 +20,7 @@ tsr_normal_form tsr_normalizer_form(const tsr_normalizer *normalizer);
 /* No text gets longer than this many times its bytes. */
 int tsr_normalizer_growth(const tsr_normalizer *normalizer);
 
-/* Whether a quick look finds nothing that the form may change; false says "perhaps". */
+/* Whether a quick look finds nothing that the form may change; false means "perhaps". */
 bool tsr_normalizer_is_plain(const tsr_normalizer *normalizer, const char *text, size_t length);
 
 /* Memory that calls use again; start with {0} and an arena. */

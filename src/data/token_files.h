@@ -43,7 +43,7 @@ typedef struct {
   const void *tokens;
   int64_t count;
   int64_t begin_bytes; /* where the first token is in the file */
-  int64_t vocab_size;  /* that the file itself says; 0: it does not */
+  int64_t vocab_size;  /* from the file itself; 0: not stored there */
   const tsr_megatron_index *index;
   const int64_t *begins; /* of a text's files, rising: the token where each begins */
   int64_t begins_count;

@@ -54,7 +54,7 @@ typedef struct {
   int64_t valid0; /* rows of dimension 0 that are real; the rest is padding (0: all) */
   tsr_init init;
   bool decay;                        /* weight decay applies */
-  tsr_placement placement[TSR_AXES]; /* asked for: replicate or shard(dim) */
+  tsr_placement placement[TSR_AXES]; /* requested: replicate or shard(dim) */
   int stage;                         /* virtual stage that owns it */
   tsr_location location;
 } tsr_param;
@@ -75,7 +75,7 @@ typedef struct {
                              without units: partial over cp and tp, of which tp is added first */
   int64_t batch_units;    /* > 0: so many units of this rank's microbatch stand apart before those,
                              until cp has added its parts of each */
-  tsr_dtype completes_to; /* of a sum in f32 that is still owed: TSR_BF16 or TSR_F16, which it is
+  tsr_dtype completes_to; /* of a partial sum in f32: TSR_BF16 or TSR_F16, which it is
                              rounded to, once, when it is complete; else TSR_F32 */
   tsr_location location;
 } tsr_value;
@@ -135,7 +135,7 @@ typedef struct tsr_graph {
   int nodes_count, nodes_capacity;
   tsr_param *params;
   int params_count, params_capacity;
-  tsr_graph_end *outputs; /* asked for: loss, logits, … */
+  tsr_graph_end *outputs; /* requested: loss, logits, … */
   int outputs_count, outputs_capacity;
   int step_scalars;        /* the TSR_VALUE_STEP_SCALARS value, -1 before it is first needed */
   int loss;                /* -1: none */

@@ -342,7 +342,7 @@ static const char *infer_clip(const inference *i) {
   return NULL;
 }
 
-/* An accumulator, whose size the device says. */
+/* An accumulator, whose size the device defines. */
 static const char *infer_ring_acc(const inference *i) {
   i->out[0] = (tsr_type){TSR_F32, 1, {1}};
   return NULL;

@@ -14,7 +14,7 @@ typedef enum {
 /* What passes need to know of an op beside its rules. */
 enum tsr_op_facts {
   TSR_FACT_INTERNAL = 1,      /* made by short forms and passes; a graph file cannot call it */
-  TSR_FACT_LOSS = 2,          /* gives one number, and autodiff can begin there */
+  TSR_FACT_LOSS = 2,          /* one scalar, at which autodiff can begin */
   TSR_FACT_RANDOM = 4,        /* may draw other numbers for every microbatch */
   TSR_FACT_MATMUL = 8,        /* sums over a dimension of its own, not over rows */
   TSR_FACT_GRADIENT = 16,     /* its result is (part of) a parameter's gradient */
@@ -22,10 +22,10 @@ enum tsr_op_facts {
   TSR_FACT_COLLECTIVE = 64,   /* moves data between the members of the axis in its attributes */
   TSR_FACT_LOCAL_SPLIT = 128, /* takes a rank's part along that axis, without moving data */
   TSR_FACT_EVERYWHERE = 256,  /* every stage of a pipeline runs it, on the inputs that it has */
-  TSR_FACT_SIZED = 512,       /* the device says how large its first output is */
+  TSR_FACT_SIZED = 512,       /* the device defines the size of its first output */
   TSR_FACT_ADDS = 1024, /* its first output is its last input's bytes, where it has that one */
   TSR_FACT_KEEPS_DTYPE = 2048, /* its result has its input's dtype, whatever that is */
-  TSR_FACT_WIDE = 4096,        /* reads and gives f32 in every precision */
+  TSR_FACT_WIDE = 4096,        /* reads and writes f32 in every precision */
   TSR_FACT_STATISTICS = 8192,  /* outputs after the first are numbers for its gradient, in f32 */
   TSR_FACT_KEPT = 16384,       /* its output stays from one run of the program to the next, for all
                                   of a process's programs that have it; a run writes a part of it */

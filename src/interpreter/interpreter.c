@@ -130,7 +130,7 @@ static void round_result(const tsr_interpreter *t, int node, bool gradient) {
     x[i] = tsr_interpreter_round(&t->step, which, i, x[i]);
 }
 
-/* What several nodes owe to a value is a sum, of which a large part may cancel out later. */
+/* The gradients of several readers of a value are summed; large parts may cancel out later. */
 static void round_sums(const tsr_interpreter *t, int node) {
   const tsr_node *n = t->calls[node].node;
   for (int k = 0; k < n->inputs_count && t->step.rounding > 0; k++) {

@@ -23,7 +23,7 @@
 typedef struct {
   const char *option;                /* --mesh */
   const char *config_value;          /* device_config.mesh_graph_descriptor */
-  const char *config_file;           /* the file that says so */
+  const char *config_file;           /* the file with that key */
   tsr_location config_place;         /* and where */
   const char *environment;           /* TT_MESH_GRAPH_DESC_PATH */
   const char *tt_metal_home;         /* TT_METAL_HOME */
@@ -34,7 +34,7 @@ typedef struct {
 } tsr_mesh_request;
 
 /* Chooses, reads and checks. *ret_why is one line for the log, without a newline: "mesh: FILE (from
- * --mesh)". Errors: what tsr_mesh_read says; "mesh descriptor 'X' not found" with the places that
+ * --mesh)". Errors: those of tsr_mesh_read; "mesh descriptor 'X' not found" with the places that
  * were searched; "TT_METAL_HOME is not set" when the value needs it. */
 bool tsr_mesh_choose(
     tsr_arena *arena, const tsr_mesh_request *request, tsr_mesh **ret_mesh, const char **ret_why,

@@ -97,8 +97,8 @@ const char *tsr_mesh_dims_text(tsr_arena *arena, const int *dims, int ndim);
 const char *tsr_mesh_arch_name(tsr_mesh_arch arch);
 const char *tsr_mesh_policy_name(tsr_mesh_policy policy);
 
-/* What `inspect --mesh` says: shape, architecture, hosts, links, devices, instances, connections.
- */
+/* The output of `inspect --mesh`: shape, architecture, hosts, links, devices, instances,
+ * connections. */
 void tsr_mesh_print(const tsr_mesh *mesh, tsr_text *text);
 
 #endif

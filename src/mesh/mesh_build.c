@@ -76,7 +76,7 @@ static tsr_mesh_shape shape_of(const tsr_mesh_source *source, const tsr_mesh_blo
 
 /* ---- instances ------------------------------------------------------------------------------- */
 
-/* What a node says, whichever kind it is. */
+/* The fields of a node of any kind. */
 typedef struct {
   tsr_mesh_kind kind;
   const char *word, *field, *id_field; /* "mesh", "mesh_descriptor", "mesh_id" */

@@ -7,8 +7,8 @@
  * field numbers in place of names;
  * - a `string` may not contain NUL (protobuf-c keeps it as char *); \u and \U may not name
  * surrogates, paired or not; octal escapes above \377 are errors;
- * - reserved names, which the specification says to skip, are not in protobuf-c's descriptors: they
- *   are unknown fields;
+ * - reserved names, which the specification requires to skip, are not in protobuf-c's descriptors:
+ *   they are unknown fields;
  * - a missing required field is an error;
  * - messages nest at most TSR_TEXTPROTO_DEPTH_MAX deep, and a file has at most
  * TSR_TEXTPROTO_FIELDS_MAX fields and values. */

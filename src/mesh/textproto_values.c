@@ -89,7 +89,7 @@ read_unsigned(tsr_textproto *in, const literal *l, int bits, tsr_textproto_value
   return TSR_READ_OK;
 }
 
-/* The C locale's strtod, whatever the program's locale says about decimal points. */
+/* The C locale's strtod, independent of the decimal point of the program's locale. */
 static double to_double(tsr_arena *arena, const tsr_token *token) {
   size_t length = token->length;
   if (token->kind == TSR_TOKEN_FLOAT && strchr("fF", token->start[length - 1])) length--;

@@ -32,7 +32,7 @@ typedef struct {
   const char *name;
   tsr_location location;
   tsr_expr *shape, *init, *valid0, *condition; /* init, valid0, condition may be NULL */
-  tsr_expr *placement[TSR_AXES];               /* NULL: as `layout` says */
+  tsr_expr *placement[TSR_AXES];               /* NULL: by `layout` */
   tsr_placement layout[TSR_AXES];
   const char *hf;
   tsr_location hf_place;

@@ -117,7 +117,7 @@ batch_units(const tsr_parallel *p, const tsr_config *config, int64_t *ret_units,
   return near_hint(batch_units_near(units, b), "batch", diags);
 }
 
-/* The model's heads that tp cannot divide, as far as the configuration says how many there are;
+/* The model's heads that tp cannot divide, if the configuration contains their number;
  * NULL: none. */
 static const char *undivided_heads(const tsr_config *config, int64_t tp, int64_t *ret_heads) {
   static const char *const keys[] = {"num_heads", "num_groups"};

@@ -39,7 +39,7 @@ void tsr_parallel_startup(
   if (config->pipeline.workers > 1)
     tsr_text_add(text, ", of each of %d processes", (int)config->pipeline.workers);
   tsr_text_add(text, "\n");
-  static const char prefix[] = "mesh: "; /* of the line that says it alone */
+  static const char prefix[] = "mesh: "; /* of the line with the mesh alone */
   if (!strncmp(descriptor_why, prefix, strlen(prefix))) descriptor_why += strlen(prefix);
   tsr_text_add(
       text, "descriptor: mesh %s fits; %s\n",

@@ -11,7 +11,7 @@
 typedef struct {
   tsr_graph *g;
   const tsr_optimizer *o;
-  int clip; /* what the norm says to the updates; -1: nothing */
+  int clip; /* the norm's result, an input of the updates; -1: none */
 } updates;
 
 static int state(const updates *u, int param, const char *what) {

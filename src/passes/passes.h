@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The passes from a forward graph to one that a program can be lowered from. Each is one function;
- * each file says what it needs, gives and breaks. */
+ * the head of each file states what it requires, produces and invalidates. */
 #ifndef TSR_PASSES_PASSES_H
 #define TSR_PASSES_PASSES_H
 #include "graph/graph.h"
@@ -21,7 +21,7 @@ typedef struct {
   double momentum, dampening;
   bool nesterov;
   double clip_max_norm; /* 0: only measure the norm */
-  bool may_skip; /* the norm says whether there is an update: with tsr_pass_precision's fp16 */
+  bool may_skip; /* the norm decides whether weights are updated: with tsr_pass_precision's fp16 */
 } tsr_optimizer;
 
 /* Adds the global gradient norm, clipping and one update node a parameter; output `clip`: the norm,
@@ -90,7 +90,7 @@ tsr_graph *tsr_pass_precision(const tsr_graph *graph, tsr_precision_types how);
  * `last_only`: logits (batch, 1, vocabulary) of the last real token alone. After stages, before
  * precision; what is placed then is not split along positions, so over cp everything must be whole.
  *
- * False for a graph in which something else mixes positions; `ret_why` says what. */
+ * False for a graph in which something else mixes positions; `ret_why` names it. */
 #define TSR_CACHE_POSITIONS "cache.positions"
 #define TSR_CACHE_COUNTS "cache.counts"
 bool tsr_pass_cache(

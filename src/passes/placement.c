@@ -127,7 +127,7 @@ static bool is_weight(const tsr_placer *p, int value) {
   return true;
 }
 
-/* Where ZeRO wants a sum that is on its way to an update to be completed to; whole where cp or tp
+/* The placement to which ZeRO completes a sum on its way to an update; whole where cp or tp
  * splits that dimension of the sum. The update then takes its part of the complete one. */
 static tsr_placement zero_wanted(const tsr_placer *p, int old, const tsr_value *v) {
   tsr_placement wanted = p->wanted[old], cp = v->placement[TSR_CP], tp = v->placement[TSR_TP];
@@ -151,7 +151,7 @@ static tsr_placement norm_pieces(const tsr_placer *p, int old, tsr_placement is)
   return is.kind == TSR_SHARD && is.dim == dim ? is : tsr_whole;
 }
 
-/* Whether all that is added up to a gradient in the update can go where ZeRO wants it. */
+/* Whether all that is added up to a gradient in the update can go to ZeRO's placement. */
 static bool is_scattered(const tsr_placer *p, int old) {
   int node = p->old->values[old].node;
   const tsr_node *n = node < 0 ? NULL : &p->old->nodes[node];
@@ -313,7 +313,7 @@ static tsr_placement_rule_call or_whole(const tsr_node *n, tsr_placement_rule_ca
   return (tsr_placement_rule_call){.axis = call.axis, .in = call.in};
 }
 
-/* What the op wants its inputs to be over an axis, and what its outputs then are. */
+/* The placements over an axis that the op requires of its inputs, and those of its outputs. */
 static tsr_placement_rule_call
 ask(tsr_placer *p, const tsr_node *n, const int *inputs, int axis, tsr_placement *in) {
   tsr_placement_rule_call plain = {.axis = axis, .in = in}, call = plain;
@@ -332,7 +332,8 @@ ask(tsr_placer *p, const tsr_node *n, const int *inputs, int axis, tsr_placement
   return plain;
 }
 
-/* Asks the op's rule for every axis, moves the inputs, and says what the outputs will be. */
+/* Applies the op's rule for every axis, redistributes the inputs, and sets the outputs'
+ * placements. */
 static bool place_inputs(tsr_placer *p, const tsr_node *n, int *inputs, placed *ret) {
   tsr_placement *in = tsr_arena_array(p->g->arena, tsr_placement, n->inputs_count);
   tsr_where at = {n->section, n->stage, n->block};
@@ -395,7 +396,7 @@ static void place_written(tsr_placer *p, const tsr_node *n) {
   v->location = p->g->nodes[v->node].location = n->location;
 }
 
-/* A sum in half precision that is still owed is kept in f32, and so is what moves such a sum on. */
+/* A partial sum in half precision is stored in f32, and so is the output of ops that pass it on. */
 static void widen_sum(const tsr_placer *p, tsr_value *v) {
   const tsr_node *n = &p->g->nodes[v->node];
   const tsr_value *in = &p->g->values[n->inputs[0]];
@@ -457,7 +458,7 @@ static void place_node(tsr_placer *p, int index) {
   scatter_gradients(p, n);
 }
 
-/* What the user asked to see is complete: no partial values. */
+/* Requested outputs are complete: no partial values. */
 static int complete(tsr_placer *p, int value, tsr_section section) {
   tsr_where at = tsr_placer_home(p, value, (tsr_where){section, TSR_EVERY_STAGE, -1});
   for (int a = 0; a < TSR_AXES; a++)

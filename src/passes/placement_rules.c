@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The placement rules, one per op (ops.def, place column): from what the inputs are over one axis
  * to what they must become and what the outputs then are. Only linear maps may carry a partial
- * through; everything else asks for it to be completed first. */
+ * through; everything else requires it to be completed first. */
 #include "passes/placement_rules.h"
 #include <math.h>
 #include <string.h>
@@ -384,7 +384,7 @@ static void place_transpose(call *c) {
   give_all(c, (tsr_placement){c->in[0].kind, dim});
 }
 
-/* What is owed over dp goes through: the gradient of a part of a parameter is added up over
+/* Partial sums over dp pass through: the gradient of a part of a parameter is added up over
  * microbatches and ranks like any other. */
 static void place_slice(call *c) {
   if (c->in[0].kind == TSR_PARTIAL && c->axis == TSR_DP) return give_all(c, c->in[0]);
@@ -433,7 +433,7 @@ static void place_norm_stats(call *c) {
   c->units = units ? c->g->units.tp : 0;
 }
 
-/* What is whole beside what is owed counts on the first rank. */
+/* A replicated summand beside partial ones counts on the first rank. */
 static void place_norm_join(call *c) {
   bool owed = c->axis == TSR_PP; /* every stage has its own parameters' */
   for (int i = 0; i < c->node->inputs_count; i++) owed |= c->in[i].kind == TSR_PARTIAL;

@@ -13,7 +13,7 @@ typedef struct {
   int axis;
   int64_t parts; /* into how many pieces the axis (or its units) splits a dimension, at least */
   bool slices_are_units; /* tp's slices of the positions are runs of the sequence's units */
-  tsr_placement *in;     /* in: what each input is; out: what the op wants it to be */
+  tsr_placement *in;     /* in: each input's placement; out: the one that the op requires */
   tsr_placement out[TSR_OUTPUTS_MAX];
   bool of_weights;        /* parameters alone make what it is of: no dimension is of positions */
   bool sequence_parallel; /* between tp's products, activations are split along the sequence */

@@ -215,7 +215,7 @@ static void gather_positions(reducer *x, int index, split_list *splits) {
   if (reduced && least > splits->least) splits->least = least;
 }
 
-/* Counts that divide another one say nothing more. */
+/* Counts that divide another one add no constraint. */
 static bool is_implied(const split_list *splits, int index) {
   const tsr_size_split *c = &splits->items[index];
   for (int i = 0; i < splits->count; i++) {

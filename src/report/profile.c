@@ -32,7 +32,7 @@ static double seconds_of(const tsr_event *e) { return 1e-9 * (double)(e->end - e
 
 static double bytes_of(const tsr_task *t) {
   double bytes = 0;
-  if (t->op == TSR_OP_SEND) return 0; /* it only says that the bytes may be taken */
+  if (t->op == TSR_OP_SEND) return 0; /* it only marks the bytes as available */
   for (int i = 0; i < t->inputs_count; i++) bytes += (double)tsr_tensor_bytes(&t->inputs[i]);
   if (t->axis >= 0 || t->op == TSR_OP_RECEIVE) return bytes;
   for (int i = 0; i < t->outputs_count; i++) bytes += (double)tsr_tensor_bytes(&t->outputs[i]);
@@ -106,7 +106,7 @@ static void add_action(summing *s, const tsr_event *e, const tsr_task *t, const 
     s->receive_seconds += seconds_of(e);
     return;
   }
-  /* an event of inputs does not say for which of the stage's chunks: they count as the first's */
+  /* an event of inputs does not name the stage's chunk: they count as the first's */
   int section = t ? f->section : (int)TSR_FORWARD;
   int at = t ? f->virtual_stage : tsr_pipeline_virtual(s->pipeline, stage_of(s, e->rank), 0);
   tsr_profile_actions *a = &s->profile->actions[at];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What `profile` says of recorded steps: where each rank's time went, which ops took it, what the
- * pipeline schedule makes of it, and what would help. Nothing here reads a clock, so the same
+/* The report of `profile` on recorded steps: where each rank's time went, which ops took it, what
+ * the pipeline schedule makes of it, and what would help. Nothing here reads a clock, so the same
  * record gives the same text. */
 #ifndef TSR_REPORT_PROFILE_H
 #define TSR_REPORT_PROFILE_H

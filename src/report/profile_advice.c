@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What a profile suggests: each rule looks at its sums and at what the configuration says now. */
+/* What a profile suggests: each rule reads its sums and the current configuration. */
 #include "report/profile.h"
 #include <string.h>
 

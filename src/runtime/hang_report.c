@@ -10,7 +10,7 @@
 
 /* A tag of its own: transfers and groups leave out the last two of their halves. */
 enum { TAG = TSR_TRANSPORT_TAGS / 2 - 1, LISTED_MAX = 16 };
-static const double answers_s = 3; /* that one who still lives has to say so */
+static const double answers_s = 3; /* in which a live process must answer */
 
 static double now(void) {
   struct timespec t;
@@ -93,7 +93,7 @@ static void add_ranks(tsr_text *text, const int *ranks, int count) {
   for (int i = 0; i < count; i++) add_number(text, ranks[i]);
 }
 
-/* ---- what the others say ---- */
+/* ---- the other processes' answers ---- */
 
 static void fill_answer(const tsr_waiting *w, tsr_answer *mine) {
   const tsr_executable *b = w->executable;
@@ -110,7 +110,7 @@ static void fill_answer(const tsr_waiting *w, tsr_answer *mine) {
   tsr_text_free(&text);
 }
 
-/* Begins to tell all where this process is, and to ask where they are. */
+/* Starts to send this process's position to all, and to request theirs. */
 static void ask(const tsr_executable *b) {
   const tsr_rank_map *h = tsr_executable_rank_map(b);
   const tsr_transport *t = h->transport;

@@ -44,7 +44,7 @@ static bool is_split(const tsr_value *in, const tsr_value *out, int axis, int di
 
 static int64_t at_least_one(int64_t n) { return n > 1 ? n : 1; }
 
-/* A loss gives a number for each sample, which is a unit. */
+/* A loss has one value for each sample, which is a unit. */
 static bool keeps_samples(const tsr_node *n) {
   return tsr_op_facts(n->op) & TSR_FACT_LOSS && tsr_loss_samples(n) > 0;
 }

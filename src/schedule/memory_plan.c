@@ -10,7 +10,7 @@
  * comes out of it (accumulated gradients) and the slot groups are taken before its first task, so
  * that it can run again under them; what goes into it is given back after its last. Slots are
  * needed when several microbatches are alive at once: where each is done before the next one
- * begins, lifetimes inside the body say it all. */
+ * begins, lifetimes inside the body are sufficient. */
 #include "base/tree.h"
 #include "schedule/activation_slots.h"
 #include "schedule/fuse.h"
@@ -18,7 +18,7 @@
 #include <assert.h>
 #include <string.h>
 
-/* What the tasks say of a value. */
+/* The lifetime of a value, from the tasks. */
 typedef struct {
   int owner;       /* the value whose bytes it names */
   int first, last; /* times of the walk: when it is written, and read last; -1: never */
@@ -220,7 +220,7 @@ static bool has_slots(const planner *m, int slot_group) {
   return f->segment == TSR_SEGMENT_WORK && f->pool == slot_group;
 }
 
-/* Takes or gives back the room of all slot groups. */
+/* Reserves or releases the memory of all slot groups. */
 static void count_slot_groups(planner *m, int sign) {
   const tsr_program *p = m->p;
   for (int v = 0; v < p->graph->values_count; v++) {

@@ -4,7 +4,7 @@
  * waits where their results are first used
  * invalidates: the tasks' indices
  *
- * Three kinds move: sums of gradients that the update asks for begin in the last microbatch's
+ * Three kinds move: sums of gradients that the update reads begin in the last microbatch's
  * backward pass; sums that each microbatch makes (ZeRO 2 and 3) are waited for when the next bucket
  * begins; and the parameters of a block (ZeRO 3) are asked for when the block before it is waited
  * for. What is computed, and from what, is the same. */
@@ -98,7 +98,7 @@ static int source_of(const overlap *o, int task) {
   return o->writer[value];
 }
 
-/* ---- sums that the update asks for ---- */
+/* ---- sums that the update reads ---- */
 
 static void begin_sums_of_update(overlap *o, int part, int64_t bucket_bytes) {
   const tsr_program *p = o->p;

@@ -58,7 +58,7 @@ tsr_short_text tsr_action_text(tsr_action action);
 const char *tsr_pipeline_name(tsr_pipeline_kind kind);
 tsr_pipeline_kind tsr_pipeline_find(const char *name);
 
-/* Whether a kind can be made for these counts (all from 1); else errors at `place` that say what
+/* Whether a kind can be made for these counts (all from 1); else errors at `place` that name what
  * would be (interleaved: microbatches a multiple of stages, at least two chunks; zb_v: two chunks;
  * forward: any; the others: one chunk). Fewer microbatches than stages are allowed. */
 bool tsr_pipeline_possible(
@@ -93,7 +93,7 @@ void tsr_pipeline_locate(
  * `until_weights` where there are W) is not done; 1 where there are only F. */
 int tsr_pipeline_alive(const tsr_pipeline *pipeline, int stage, bool until_weights);
 
-/* When everything happens if an action takes what its virtual stage says and what it needs from
+/* When everything happens if an action takes the time of its virtual stage and what it needs from
  * another stage takes `send` to arrive. */
 typedef struct {
   /* Per virtual stage; what the schedule has none of may be NULL. `backward` is with the weights'

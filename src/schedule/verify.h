@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Proves before the first step that the programs of all ranks fit together, on the mesh that they
- * are to run on. It trusts nothing that lowering and the memory plan say of themselves: it knows
+ * are to run on. It trusts no result of lowering and the memory plan: it knows
  * the graph with its placements, the lists of tasks, and what the executor does with them.
  *
  *   - Every node that a stage has runs once for every microbatch (or step), in its part, on tensors

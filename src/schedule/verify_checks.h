@@ -37,8 +37,8 @@ typedef struct {
 bool tsr_verify_is_proved(const tsr_verify *v, const void *key, size_t bytes);
 void tsr_verify_keep_proved(tsr_verify *v, const void *key, size_t bytes);
 
-/* The checks. Each says what it finds; the first ones return whether the next ones may rely on the
- * lists. */
+/* The checks. Each reports what it finds; the first ones return whether the next ones may rely on
+ * the lists. */
 bool tsr_verify_lists(tsr_verify *v, tsr_verify_subject *s); /* also finds owners and parts */
 bool tsr_verify_tensors(tsr_verify *v, const tsr_verify_subject *s);
 bool tsr_verify_tasks(tsr_verify *v, const tsr_verify_subject *s);

@@ -2,7 +2,7 @@
 /* Goes through a whole step of one program with a memory that knows what every byte holds.
  *
  * A cell (verify_memory_cells.c) knows the last write to it, and a write what it wrote: a value, of
- * which microbatch. A task's inputs must be what its graph says, whole. What other ranks may still
+ * which microbatch. A task's inputs must be those of its graph, whole. What other ranks may still
  * read or write (sends, collectives that have only begun) is held until the wait for it, and nobody
  * may write there. */
 #include "schedule/fuse.h"
@@ -120,7 +120,7 @@ read_content(memory *m, int task, int run, int value, cells at, int microbatch, 
   if (!m->said[task])
     m->said[task] = !tsr_verify_say_task(
         m->v, m->s, task, run, "%s '%s'%s", verb, name_of(m, value), instead(m, owner, other));
-  put(m, at, (content){owner, microbatch, -1}); /* so that others do not say it again */
+  put(m, at, (content){owner, microbatch, -1}); /* so that others do not report it again */
 }
 
 static void read_value(memory *m, int task, int value, int microbatch) {

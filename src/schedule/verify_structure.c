@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What a program says of itself: lists that index one another, and where every tensor lies. */
+/* The structure of a program: lists that index one another, and the place of every tensor. */
 #include "base/tree.h"
 #include "schedule/verify_checks.h"
 #include <string.h>

@@ -71,7 +71,7 @@ static bool take_place(tsr_sum_dim *d, bool *taken, int64_t m, int64_t at) {
   return true;
 }
 
-/* The first row of a leaf says where its units begin. */
+/* The first row of a leaf determines where its units begin. */
 static bool find_base(tsr_sum_check *c, leaf_rows *l, int64_t block, int64_t leaf, int64_t row) {
   int64_t slice = 0;
   for (int d = 0; d < c->dims; d++) {

@@ -249,7 +249,7 @@ static bool leads(const tsr_node *n, tsr_placement from, tsr_placement to) {
   }
 }
 
-/* It changes what its axis splits or owes, and nothing over others. */
+/* It changes the placement over its axis, and nothing over others. */
 static bool check_placements(const check *c, int task) {
   const tsr_node *n = &c->v->graph->nodes[c->p->tasks[task].node];
   const tsr_value *in = &c->v->graph->values[n->inputs[0]];

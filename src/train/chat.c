@@ -145,7 +145,7 @@ static void render_llama3(const tsr_chat *c, tsr_text *text) {
   tsr_text_add(text, header, role_names[TSR_ROLE_ASSISTANT]);
 }
 
-/* What the system says stands before the user's last words. */
+/* The system message stands before the user's last message. */
 static void render_mistral(const tsr_chat *c, tsr_text *text) {
   bool system = c->count && c->messages[0].role == TSR_ROLE_SYSTEM;
   tsr_text_add(text, "<s>");

@@ -17,7 +17,7 @@ enum { BYTES_MAX = 1 << 24 };
 
 static const struct {
   tsr_chat_format format;
-  bool has_system; /* it says something where the conversation has no system message */
+  bool has_system; /* it writes a system message where the conversation has none */
   const char *text;
 } known[] = {
     {TSR_CHAT_ML, false, ML_TURNS ML_PROMPT},

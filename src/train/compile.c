@@ -229,7 +229,7 @@ static tsr_graph *recompute(const tsr_compile_options *o, tsr_graph *g) {
   return tsr_pass_recompute(g, how);
 }
 
-/* That the programs of all ranks end, and compute what the graph says. */
+/* Verifies that the programs of all ranks end, and compute the graph. */
 static bool
 prove(tsr_arena *arena, const tsr_parallel *p, const tsr_programs *programs, tsr_diags *diags) {
   tsr_verify_mesh mesh = {.ranks = p->ranks};

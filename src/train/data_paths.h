@@ -8,7 +8,7 @@
 
 /* NULL: it is nowhere. A pattern is where the folder before its first wildcard is. */
 const char *tsr_data_path_find(tsr_arena *arena, const tsr_config *config, const char *path);
-/* What is nowhere stays as it is written: opening it says so. */
+/* A path that is not found stays as it is: opening it reports the error. */
 const char *tsr_data_path(tsr_arena *arena, const tsr_config *config, const char *path);
 /* Notes about data, validation data and tokenizer that are above the configuration's folder. */
 void tsr_data_paths_report(tsr_arena *arena, const tsr_config *config, tsr_diags *diags);

@@ -9,7 +9,7 @@
 typedef struct {
   double loss;    /* nats a token, the mean over all */
   int64_t tokens; /* predicted */
-  int64_t bytes;  /* that they stand for; 0: no tokenizer says */
+  int64_t bytes;  /* that they stand for; 0: without a tokenizer */
   double seconds;
 } tsr_evaluation;
 

@@ -58,7 +58,7 @@ static bool may_change(const char *section, const char *key, int length) {
   return false;
 }
 
-/* The lines that a run keeps, without comments, which say where values come from. */
+/* The lines that a run keeps, without the comments about the values' origins. */
 static const char *values_of(tsr_arena *arena, const char *text) {
   tsr_text values = {0};
   const char *section = "";

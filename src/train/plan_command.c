@@ -31,7 +31,7 @@ static void warn_of_threads(const tsr_plan_request *r, tsr_diags *diags) {
         threads == 1 ? "" : "s", r->threads);
 }
 
-/* Links that end before the mesh does say nothing of its collectives. */
+/* Links that cover less than the mesh determine nothing about its collectives. */
 static bool check_links(const tsr_plan_request *r, tsr_diags *diags) {
   const tsr_machine *m = r->machine;
   int64_t joined = m->links_count ? m->links[m->links_count - 1].devices : 1;

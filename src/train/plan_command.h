@@ -27,7 +27,7 @@ int tsr_plan_programs(
     tsr_programs ret_programs[TSR_COMPILED_PROGRAMS_MAX]);
 
 /* What tasks need beside their tensors where the machine is none of this one's: the plainest
- * kernels on one thread, so that a plan says the same everywhere. */
+ * kernels on one thread, so that a plan is the same everywhere. */
 tsr_cpu_context tsr_plan_device(void);
 
 #endif

@@ -69,7 +69,7 @@ bool tsr_run_data_exist(tsr_arena *arena, const tsr_config *config) {
 
 /* ---- tokens ---- */
 
-/* The model's vocabulary as its file says it: the graph is not read yet. 0: it does not. */
+/* The vocabulary size in the model's file: the graph is not read yet. 0: not found there. */
 static int64_t vocab_of_model(const tsr_config *c) {
   int64_t vocab = 0;
   const tsr_yaml *node = c->model.map ? tsr_yaml_get(c->model.map, "vocab_size") : NULL;

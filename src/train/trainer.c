@@ -227,7 +227,7 @@ static bool begin_results(trainer *t) {
   return !tsr_executable_agree(t->train, !ok);
 }
 
-/* What a thread has to say is said at once, not at the end. */
+/* A thread's messages are printed at once, not at the end. */
 static void keep_step(trainer *t, double seconds, bool wanted) {
   tsr_run_state state = state_of(t);
   if (!t->manager) return;

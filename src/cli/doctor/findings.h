@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Inside the doctor: what a layer has to say, and the process that it is asked in. */
+/* Inside the doctor: the findings of a layer, and the process that collects them. */
 #ifndef TSR_CLI_DOCTOR_FINDINGS_H
 #define TSR_CLI_DOCTOR_FINDINGS_H
 #include "base/arena.h"

@@ -20,7 +20,7 @@ static void write_all(int file, const char *bytes, size_t count) {
   }
 }
 
-/* The first byte says whether something is mismatched, the rest is the text. Libraries may print
+/* The first byte is 1 if something is mismatched, the rest is the text. Libraries may print
  * what they like: it is discarded. */
 static void answer(tsr_findings *f, tsr_layer *layer, int to) {
   tsr_findings own = {.arena = f->arena, .kernels = f->kernels};

@@ -199,7 +199,7 @@ static double time_round(tsr_bench *b) {
   return (now() - begin) / (double)b->repeat;
 }
 
-/* The first two rounds are to warm up, and say how many calls are one. */
+/* The first two rounds are for warm-up, and determine how many calls are measured as one. */
 static double least_seconds(tsr_bench *b) {
   b->repeat = 1;
   time_round(b);

@@ -4,7 +4,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-/* What the system says of a cache: "3", "Unified", "32768K". */
+/* An attribute of a cache from sysfs: "3", "Unified", "32768K". */
 static bool read_fact(int index, const char *fact, const char *format, void *ret_value) {
   char path[96];
   snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu0/cache/index%d/%s", index, fact);

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What is measured of each kernel: a row of a table says which arrays a call touches, how much of
- * them it touches and what it computes, and how it is called. A new kernel is a row in its group's
- * file.
- */
+/* What is measured of each kernel: a row of a table lists the arrays that a call touches, how much
+ * of them it touches and what it computes, and how it is called. A new kernel is a row in its
+ * group's file. */
 #ifndef TSR_CLI_KERNEL_BENCH_CASE_H
 #define TSR_CLI_KERNEL_BENCH_CASE_H
 #include "kernels/kernels.h"

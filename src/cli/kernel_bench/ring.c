@@ -92,7 +92,7 @@ static void run_dkv_finish(const tsr_bench_call *c) {
 
 /* ---- what must be there before ---- */
 
-/* A softmax of scores near 0 over the keys before: all the gradients want of it. */
+/* A softmax of scores near 0 over the keys before: all that the gradients need of it. */
 static void prepare_rows(const tsr_bench_call *c) {
   for (int64_t i = 0; i < HEADS * c->size.rows; i++) {
     float *row = c->x[ROWS] + 3 * i;

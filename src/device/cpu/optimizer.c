@@ -150,7 +150,7 @@ rounding_of(const cpu_call *c, tsr_param_store store, const tsr_tensor_slice *sl
   return (tsr_rounding){.kind = TSR_ROUND_STOCHASTIC, .key = key, .slice = slice};
 }
 
-/* What the norm says to an update: input `at` where the `own` other inputs leave one over. */
+/* The norm's result for an update: input `at`, if there are more than `own` inputs. */
 typedef struct {
   float factor;
   bool skips;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* libtessera-cuda.so: the table, and what it says of drivers, devices and links. NVML and NCCL are
+/* libtessera-cuda.so: the table, and reports about drivers, devices and links. NVML and NCCL are
  * looked for when they are asked for: a host without them still has devices. */
 #include "device/cuda/device.h"
 #include "device/cuda/nccl.h"

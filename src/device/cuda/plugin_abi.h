@@ -46,7 +46,7 @@ typedef struct {
 typedef struct {
   int nvlinks;  /* active ones of the first, wherever they lead; 0: none between them */
   bool peers;   /* each reads and writes the other's memory */
-  char path[8]; /* "NV18", else "PIX", "PXB", "PHB", "NODE" or "SYS"; "?": NVML does not say */
+  char path[8]; /* "NV18", else "PIX", "PXB", "PHB", "NODE" or "SYS"; "?": unknown to NVML */
 } tsr_cuda_link;
 
 typedef struct tsr_cuda_table {
