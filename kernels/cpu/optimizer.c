@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* AdamW (Loshchilov & Hutter 2019), Adam (Kingma & Ba 2015) and SGD with PyTorch's order of operations. */
+/* AdamW (Loshchilov & Hutter 2019), Adam (Kingma & Ba 2015) and SGD with PyTorch's order of
+ * operations. */
 #include "kernels/cpu/bf16.h"
 #include "kernels/cpu/level.h"
 #include <assert.h>

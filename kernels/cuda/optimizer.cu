@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* AdamW (Loshchilov & Hutter 2019), Adam (Kingma & Ba 2015) and SGD with PyTorch's order of operations, each in one pass,
- * over many weights at once, and the factor that the gradients' norm gives. A thread has four
- * neighbours. */
+/* AdamW (Loshchilov & Hutter 2019), Adam (Kingma & Ba 2015) and SGD with PyTorch's order of
+ * operations, each in one pass, over many weights at once, and the factor that the gradients' norm
+ * gives. A thread has four neighbours. */
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/number.cuh"
 #include "kernels/cuda/philox.cuh"

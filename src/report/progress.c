@@ -81,7 +81,8 @@ int tsr_progress_format_step(
   if (!isnan(state->grad_norm)) snprintf(norm, sizeof norm, ", grad norm %.4f", state->grad_norm);
   return snprintf(
       ret_line, TSR_PROGRESS_LINE_BYTES, "Step %lld: %s = %.4f%s, lr %.4e%s",
-      (long long)state->step, state->is_global ? "Global Loss" : "Loss", state->loss, speed, state->lr, norm);
+      (long long)state->step, state->is_global ? "Global Loss" : "Loss", state->loss, speed,
+      state->lr, norm);
 }
 
 bool tsr_progress_has_terminal(void) {
