@@ -83,6 +83,7 @@ typedef struct {
   float lr, beta1, beta2, eps, weight_decay;
   float correction1, correction2; /* 1 - beta^t */
   bool amsgrad;
+  bool coupled; /* Adam: the decay is added to the gradient, not taken off the weight */
 } tsr_adamw;
 
 typedef struct {
@@ -339,7 +340,8 @@ typedef struct {
 
   /* ---- optimizer: items are elements; the gradient is multiplied by grad_scale first ---- */
   /* PyTorch's AdamW: w -= lr*weight_decay*w; m, v; w -= lr/correction1 * m /
-   * (sqrt(v)/sqrt(correction2) + eps). v_max is NULL without amsgrad. */
+   * (sqrt(v)/sqrt(correction2) + eps). v_max is NULL without amsgrad. `coupled`: PyTorch's Adam,
+   * where the gradient becomes grad + weight_decay*w instead. */
   void (*adamw)(
       const tsr_adamw *o, float *w, float *m, float *v, float *v_max, const float *grad,
       float grad_scale, int64_t begin, int64_t end);

@@ -16,7 +16,7 @@ static inline float bf16_value(uint16_t x) {
 }
 
 /* Cut to 16 bits after adding `up`, 0..0xFFFF, below the last bit that stays. An infinity has
- * nothing below, so it passes; a NaN is split alone, lest it overflow into another number. */
+ * nothing below, so it passes; a NaN is truncated alone, lest it overflow into another number. */
 static inline uint16_t bf16_truncate(float x, uint32_t up) {
   uint32_t bits = (uint32_t)float_bits(x);
   uint32_t nan = (bits | F32_QUIET) >> 16, rounded = (bits + up) >> 16;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* AdamW (Loshchilov & Hutter 2019) and SGD with PyTorch's order of operations. */
+/* AdamW (Loshchilov & Hutter 2019), Adam (Kingma & Ba 2015) and SGD with PyTorch's order of
+ * operations. */
 #include "kernels/cpu/bf16.h"
 #include "kernels/cpu/level.h"
 #include <assert.h>
@@ -10,7 +11,7 @@
 
 /* The step's constants, once per call. */
 typedef struct {
-  float decay, beta2, rest1, rest2, rate, root, eps;
+  float decay, l2, beta2, rest1, rest2, rate, root, eps;
 } adamw_constants;
 
 static inline float adamw_moment(const adamw_constants *k, float *m, float *v, float g) {
@@ -23,25 +24,36 @@ static inline float adamw_update(const adamw_constants *k, float w, float m, flo
   return w * k->decay - k->rate * (m / (sqrtf(v) / k->root + k->eps));
 }
 
+/* `amsgrad` and `coupled` are constants of each caller's loop. */
+static inline __attribute__((always_inline)) void adamw_loop(
+    const adamw_constants *k, bool amsgrad, bool coupled, float *w, float *m, float *v,
+    float *v_max, const float *grad, float grad_scale, int64_t begin, int64_t end) {
+  EACH {
+    float g = grad[i] * grad_scale;
+    if (coupled) g += k->l2 * w[i];
+    float seen = adamw_moment(k, &m[i], &v[i], g);
+    if (amsgrad) v_max[i] = seen = v_max[i] > seen ? v_max[i] : seen;
+    w[i] = adamw_update(k, w[i], m[i], seen);
+  }
+}
+
 void LEVEL(adamw)(
     const tsr_adamw *o, float *w, float *m, float *v, float *v_max, const float *grad,
     float grad_scale, int64_t begin, int64_t end) {
   const adamw_constants k = {
-      1 - o->lr * o->weight_decay, o->beta2, 1 - o->beta1, 1 - o->beta2, o->lr / o->correction1,
-      sqrtf(o->correction2),       o->eps};
-  if (o->amsgrad) {
-    EACH {
-      float seen = adamw_moment(&k, &m[i], &v[i], grad[i] * grad_scale);
-      seen = v_max[i] > seen ? v_max[i] : seen;
-      v_max[i] = seen;
-      w[i] = adamw_update(&k, w[i], m[i], seen);
-    }
-  } else {
-    EACH {
-      float seen = adamw_moment(&k, &m[i], &v[i], grad[i] * grad_scale);
-      w[i] = adamw_update(&k, w[i], m[i], seen);
-    }
-  }
+      .decay = o->coupled ? 1 : 1 - o->lr * o->weight_decay,
+      .l2 = o->weight_decay,
+      .beta2 = o->beta2,
+      .rest1 = 1 - o->beta1,
+      .rest2 = 1 - o->beta2,
+      .rate = o->lr / o->correction1,
+      .root = sqrtf(o->correction2),
+      .eps = o->eps};
+  if (o->amsgrad && o->coupled)
+    adamw_loop(&k, true, true, w, m, v, v_max, grad, grad_scale, begin, end);
+  else if (o->amsgrad) adamw_loop(&k, true, false, w, m, v, v_max, grad, grad_scale, begin, end);
+  else if (o->coupled) adamw_loop(&k, false, true, w, m, v, v_max, grad, grad_scale, begin, end);
+  else adamw_loop(&k, false, false, w, m, v, v_max, grad, grad_scale, begin, end);
 }
 
 void LEVEL(sgd)(

@@ -182,6 +182,7 @@ void tsr_cuda_dropout(
 /* ---- optimizer.cu: updates of many weights in one launch; `clip` as above ---- */
 typedef struct {
   float beta1, beta2, eps;
+  bool coupled; /* Adam: the decay is added to the gradient */
   const float *lr, *correction1, *correction2, *clip;
 } tsr_cuda_adamw_options;
 typedef struct {

@@ -12,8 +12,8 @@
 static __device__ inline float bits_float(uint32_t bits) { return __uint_as_float(bits); }
 static __device__ inline uint32_t float_bits(float x) { return __float_as_uint(x); }
 
-/* bf16 by its bits: split to 16 after adding `up`, 0..0xFFFF, below the last bit that stays. An
- * infinity has nothing below, so it passes; a NaN is split alone, lest it overflow into another
+/* bf16 by its bits: truncated to 16 after adding `up`, 0..0xFFFF, below the last bit that stays. An
+ * infinity has nothing below, so it passes; a NaN is truncated alone, lest it overflow into another
  * number. */
 static __device__ inline uint16_t bf16_truncate(float x, uint32_t up) {
   uint32_t bits = float_bits(x);

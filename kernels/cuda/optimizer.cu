@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* AdamW (Loshchilov & Hutter 2019) and SGD with PyTorch's order of operations, each in one pass,
- * over many weights at once, and the factor that the gradients' norm gives. A thread has four
- * neighbours. */
+/* AdamW (Loshchilov & Hutter 2019), Adam (Kingma & Ba 2015) and SGD with PyTorch's order of
+ * operations, each in one pass, over many weights at once, and the factor that the gradients' norm
+ * gives. A thread has four neighbours. */
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/number.cuh"
 #include "kernels/cuda/philox.cuh"
@@ -100,7 +100,8 @@ adamw(const tsr_cuda_adamw_options o, const __grid_constant__ weight_batch<T> b)
   const int at = weight_here(b);
   const tsr_cuda_weight &u = b.of[at];
   const bool packed = b.packed[at];
-  const float decay = 1 - *o.lr * u.weight_decay, rest1 = 1 - o.beta1, rest2 = 1 - o.beta2;
+  const float decay = o.coupled ? 1 : 1 - *o.lr * u.weight_decay;
+  const float rest1 = 1 - o.beta1, rest2 = 1 - o.beta2;
   const float rate = *o.lr / *o.correction1, root = sqrtf(*o.correction2);
   EACH_OF_PIECE(i, b, at) {
     T old[W];
@@ -113,6 +114,7 @@ adamw(const tsr_cuda_adamw_options o, const __grid_constant__ weight_batch<T> b)
 #pragma unroll
     for (int k = 0; k < W; k++) {
       g[k] *= scale;
+      if (o.coupled) g[k] += u.weight_decay * weight_value(old[k]);
       first[k] = first[k] + (g[k] - first[k]) * rest1;
       second[k] = second[k] * o.beta2 + g[k] * g[k] * rest2;
       seen[k] = MAX && seen[k] > second[k] ? seen[k] : second[k];

@@ -17,7 +17,12 @@
 enum { TSR_MESH_NDIM_MAX = 4, TSR_STAGES_MAX = 4096, TSR_DATA_SOURCES_MAX = 256 };
 
 typedef enum { TSR_TOKENS_CHAR, TSR_TOKENS_BYTE, TSR_TOKENS_BPE } tsr_tokenizer_type;
-typedef enum { TSR_OPTIMIZER_ADAMW, TSR_OPTIMIZER_SGD, TSR_OPTIMIZER_NOOP } tsr_optimizer_type;
+typedef enum {
+  TSR_OPTIMIZER_ADAMW,
+  TSR_OPTIMIZER_ADAM,
+  TSR_OPTIMIZER_SGD,
+  TSR_OPTIMIZER_NOOP
+} tsr_optimizer_type;
 typedef enum { TSR_NUMERICS_DETERMINISTIC, TSR_NUMERICS_FAST } tsr_numerics_policy;
 typedef enum { TSR_RUNNER_DEFAULT, TSR_RUNNER_MEMORY_EFFICIENT } tsr_runner;
 typedef enum { TSR_PRECISION_F32, TSR_PRECISION_BF16, TSR_PRECISION_FP16 } tsr_precision;

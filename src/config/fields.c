@@ -39,6 +39,8 @@ static const tsr_field_choice optimizers[] = {
     {"MorehAdamW", TSR_OPTIMIZER_ADAMW},
     {"AdamWComposite", TSR_OPTIMIZER_ADAMW},
     {"AdamWFullPrecision", TSR_OPTIMIZER_ADAMW},
+    {"Adam", TSR_OPTIMIZER_ADAM},
+    {"adam", TSR_OPTIMIZER_ADAM},
     {"SGD", TSR_OPTIMIZER_SGD},
     {"SGDComposite", TSR_OPTIMIZER_SGD},
     {"NoOp", TSR_OPTIMIZER_NOOP},

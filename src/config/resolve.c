@@ -54,7 +54,7 @@ bool tsr_optimizer_uses(tsr_optimizer_type type, const char *key) {
   static const char *const adamw[] = {"beta1", "beta2", "epsilon", "amsgrad"};
   static const char *const sgd[] = {"momentum", "dampening", "nesterov"};
   for (int i = 0; i < 4; i++)
-    if (!strcmp(key, adamw[i])) return type == TSR_OPTIMIZER_ADAMW;
+    if (!strcmp(key, adamw[i])) return type == TSR_OPTIMIZER_ADAMW || type == TSR_OPTIMIZER_ADAM;
   for (int i = 0; i < 3; i++)
     if (!strcmp(key, sgd[i])) return type == TSR_OPTIMIZER_SGD;
   return type != TSR_OPTIMIZER_NOOP || !strcmp(key, "type") || !strcmp(key, "lr");
@@ -94,9 +94,11 @@ static void resolve_optimizer(tsr_loader *l) {
   const tsr_yaml *type = tsr_loader_value(l, "training_config.optimizer.type");
   o->type_name = type && type->text ? type->text : "AdamW";
   if (!strcmp(o->type_name, "adamw")) o->type_name = "AdamW";
+  if (!strcmp(o->type_name, "adam")) o->type_name = "Adam";
   if (check_legacy(l)) read_legacy_type(l);
   bool decay_given = given(l, "training_config.optimizer.weight_decay");
-  if (o->type == TSR_OPTIMIZER_SGD && !decay_given) o->weight_decay = 0;
+  bool decays = o->type != TSR_OPTIMIZER_SGD && o->type != TSR_OPTIMIZER_ADAM; /* by default */
+  if (!decays && !decay_given) o->weight_decay = 0;
   if (given(l, "training_config.optimizer.type")) warn_other_rules(l);
   if (o->type == TSR_OPTIMIZER_SGD && o->nesterov && (o->momentum <= 0 || o->dampening != 0))
     tsr_diag_error(

@@ -122,7 +122,7 @@ static int value_of(caching *c, int old) {
   return c->map[old];
 }
 
-/* Rows of a table (positions, features), straight from what it was split out of. */
+/* Rows of a table (positions, features), straight from the table that it is a slice of. */
 static int look_up(caching *c, const tsr_node *n, int table) {
   tsr_attrs attr = {.gather_rows = {.count = c->count}};
   const tsr_value *v = &c->old->values[table];

@@ -34,7 +34,7 @@ static const char *update_name(const updates *u, int param) {
 static void add_adamw(const updates *u, int param, int weight, int grad) {
   const tsr_optimizer *o = u->o;
   double decay = u->g->params[param].decay ? o->weight_decay : 0;
-  tsr_attrs attr = {.adamw = {o->beta1, o->beta2, o->eps, decay, o->amsgrad, o->store}};
+  tsr_attrs attr = {.adamw = {o->beta1, o->beta2, o->eps, decay, o->amsgrad, o->store, o->coupled}};
   int count = 5,
       inputs[8] = {
           weight, grad, state(u, param, "m"), state(u, param, "v"), tsr_graph_step_scalars(u->g)};

@@ -17,6 +17,7 @@ typedef struct {
   tsr_param_store store;
   double beta1, beta2, eps, weight_decay;
   bool amsgrad;
+  bool coupled; /* Adam: weight decay is added to the gradient */
   double momentum, dampening;
   bool nesterov;
   double clip_max_norm; /* 0: only measure the norm */

@@ -80,8 +80,9 @@ int tsr_progress_format_step(
         state->is_samples ? "samples" : "tokens");
   if (!isnan(state->grad_norm)) snprintf(norm, sizeof norm, ", grad norm %.4f", state->grad_norm);
   return snprintf(
-      ret_line, TSR_PROGRESS_LINE_BYTES, "Step %lld: Loss = %.4f%s, lr %.4e%s",
-      (long long)state->step, state->loss, speed, state->lr, norm);
+      ret_line, TSR_PROGRESS_LINE_BYTES, "Step %lld: %s = %.4f%s, lr %.4e%s",
+      (long long)state->step, state->is_global ? "Global Loss" : "Loss", state->loss, speed,
+      state->lr, norm);
 }
 
 bool tsr_progress_has_terminal(void) {

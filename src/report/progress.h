@@ -3,7 +3,9 @@
  * logs.
  *
  *   step 120/1000 [##--------------]  loss 2.3456  12,345 tok/s  ETA 1:23
- *   Step 100: Loss = 2.3456, 12,345 tokens/s, lr 3.0000e-04, grad norm 1.2340 */
+ *   Step 100: Loss = 2.3456, 12,345 tokens/s, lr 3.0000e-04, grad norm 1.2340
+ *
+ * With data parallelism the loss is the mean over all ranks of dp: "Global Loss = 2.3456". */
 #ifndef TSR_REPORT_PROGRESS_H
 #define TSR_REPORT_PROGRESS_H
 #include <stdbool.h>
@@ -17,6 +19,7 @@ typedef struct {
   double tokens_per_s; /* 0: unknown, and not shown */
   double eta_s;        /* until the last step; below 0: unknown */
   bool is_samples;     /* the data are rows, so tokens_per_s counts them */
+  bool is_global;      /* the batch is split over dp, so the loss is of all its ranks */
 } tsr_progress_state;
 
 enum { TSR_PROGRESS_LINE_BYTES = 512 };

@@ -55,9 +55,10 @@ static tsr_graph *narrow(const tsr_config *c, tsr_graph *g) {
 static tsr_optimizer optimizer_of(const tsr_config *c) {
   tsr_optimizer o = {
       .beta1 = c->optimizer.beta1, .beta2 = c->optimizer.beta2, .eps = c->optimizer.epsilon};
-  o.kind = c->optimizer.type == TSR_OPTIMIZER_ADAMW ? TSR_RULE_ADAMW
-           : c->optimizer.type == TSR_OPTIMIZER_SGD ? TSR_RULE_SGD
-                                                    : TSR_RULE_NONE;
+  o.coupled = c->optimizer.type == TSR_OPTIMIZER_ADAM;
+  o.kind = c->optimizer.type == TSR_OPTIMIZER_ADAMW || o.coupled ? TSR_RULE_ADAMW
+           : c->optimizer.type == TSR_OPTIMIZER_SGD              ? TSR_RULE_SGD
+                                                                 : TSR_RULE_NONE;
   o.weight_decay = c->optimizer.weight_decay;
   o.amsgrad = c->optimizer.amsgrad;
   o.momentum = c->optimizer.momentum;

@@ -260,7 +260,9 @@ static void report_step(trainer *t, double seconds) {
       t->lost.underflows,
       t->lost.overflows,
       tsr_checkpoint_manager_is_writing(t->manager)};
-  tsr_progress_state state = {t->step, t->steps, t->loss, t->lr, t->norm, rate, -1, !text};
+  tsr_progress_state state = {t->step, t->steps, t->loss,
+                              t->lr,   t->norm,  rate,
+                              -1,      !text,    .is_global = t->o->parallel->size[TSR_DP] > 1};
   tsr_progress_show(&t->progress, state, now());
   tsr_metrics_write_step(t->o->metrics, &line, t->diags);
 }

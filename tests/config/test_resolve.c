@@ -8,6 +8,9 @@ static void test_optimizer(void) {
   CHECK_VALUE(T "optimizer: {type: SGD}}", optimizer.weight_decay, 0);
   CHECK_VALUE(T "optimizer: {type: SGD, weight_decay: 0.5}}", optimizer.weight_decay, 0.5);
   CHECK_VALUE(T "optimizer: {type: AdamWComposite}}", optimizer.type, TSR_OPTIMIZER_ADAMW);
+  CHECK_VALUE(T "optimizer: {type: Adam}}", optimizer.type, TSR_OPTIMIZER_ADAM);
+  CHECK_VALUE(T "optimizer: {type: Adam}}", optimizer.weight_decay, 0);
+  CHECK_VALUE(T "optimizer: {type: adam, weight_decay: 0.1}}", optimizer.weight_decay, 0.1);
   CHECK_VALUE(T "optimizer: {type: NoOp}}", optimizer.type, TSR_OPTIMIZER_NOOP);
   CHECK_VALUE("optimizer_config: {type: SGD, momentum: 0.9}", optimizer.momentum, 0.9);
   CHECK_VALUE("type: SGD\nlr: 0.5\n", optimizer.lr, 0.5);

@@ -58,21 +58,21 @@ static std::vector<update> updates_new(const std::vector<int64_t> &sizes, bool s
   return all;
 }
 
-static tsr_cuda_adamw_options adamw_options(call_arrays &c, const update &u) {
+static tsr_cuda_adamw_options adamw_options(call_arrays &c, const update &u, bool coupled) {
   float *rate = c.one(lr), *one = c.one(correction1), *two = c.one(correction2);
-  return {0.9f, 0.95f, 1e-8f, rate, one, two, c.in(u.clip)};
+  return {0.9f, 0.95f, 1e-8f, coupled, rate, one, two, c.in(u.clip)};
 }
 
-static void check_adamw(const std::vector<int64_t> &sizes, bool max, bool skips) {
+static void check_adamw(const std::vector<int64_t> &sizes, bool max, bool skips, bool coupled) {
   std::vector<update> all = updates_new(sizes, skips), want = all;
   for (size_t i = 0; i < all.size() && !skips; i++) {
-    tsr_adamw o = {lr, 0.9f, 0.95f, 1e-8f, decays[i % 3], correction1, correction2, max};
+    tsr_adamw o = {lr, 0.9f, 0.95f, 1e-8f, decays[i % 3], correction1, correction2, max, coupled};
     cpu->adamw(
         &o, want[i].w.data(), want[i].m.data(), want[i].v.data(), max ? want[i].v_max.data() : NULL,
         all[i].grad.data(), 0.5f, 0, all[i].n);
   }
   auto got = run_all("adamw", [&](call_arrays &c) {
-    tsr_cuda_adamw_options options = adamw_options(c, all[0]);
+    tsr_cuda_adamw_options options = adamw_options(c, all[0], coupled);
     std::vector<tsr_cuda_weight> weights;
     for (const update &u : all) {
       float *w = c.changed(u.w), *m = c.changed(u.m), *v = c.changed(u.v), *last = NULL;
@@ -124,6 +124,7 @@ check_bf16(const std::vector<int64_t> &rows, int64_t cols, tsr_rounding_kind kin
   std::vector<update> all, want;
   std::vector<tsr_tensor_slice> slices;
   const uint64_t key = tsr_random_key(1, "w", 7);
+  const bool coupled = kind == TSR_ROUND_STOCHASTIC;
   for (int64_t r : rows) {
     slices.push_back({3, {r, cols, 1}, {r + 3, cols + (cols % 2) * 5, 1}, {2, 0, 0}});
     all.push_back(update_new(r * cols, false));
@@ -132,7 +133,7 @@ check_bf16(const std::vector<int64_t> &rows, int64_t cols, tsr_rounding_kind kin
   for (size_t i = 0; i < all.size(); i++) {
     update &u = want[i];
     tsr_rounding reference = {kind, key + i, &slices[i], u.lost.data()};
-    tsr_adamw a = {lr, 0.9f, 0.95f, 1e-8f, decays[i % 3], correction1, correction2, true};
+    tsr_adamw a = {lr, 0.9f, 0.95f, 1e-8f, decays[i % 3], correction1, correction2, true, coupled};
     tsr_sgd s = {lr, 0.9f, 0.1f, decays[i % 3], true, false};
     if (adamw)
       cpu->adamw_bf16(
@@ -141,7 +142,7 @@ check_bf16(const std::vector<int64_t> &rows, int64_t cols, tsr_rounding_kind kin
     else cpu->sgd_bf16(&s, &reference, u.narrow.data(), u.m.data(), u.grad.data(), 0.5f, 0, u.n);
   }
   auto got = run_all("bf16", [&](call_arrays &c) {
-    tsr_cuda_adamw_options a = adamw_options(c, all[0]);
+    tsr_cuda_adamw_options a = adamw_options(c, all[0], coupled);
     tsr_cuda_sgd_options s = {0.9f, 0.1f, true, a.lr, c.one(0), a.clip};
     std::vector<tsr_cuda_weight> weights;
     std::vector<tsr_cuda_rounding> roundings;
@@ -197,9 +198,11 @@ static void check_clip(int64_t pieces, int64_t n, float max_norm, const float *l
 }
 
 static void test_optimizers(const std::vector<int64_t> &sizes) {
-  check_adamw(sizes, false, false);
-  check_adamw(sizes, true, false);
-  check_adamw(sizes, true, true);
+  check_adamw(sizes, false, false, false);
+  check_adamw(sizes, true, false, false);
+  check_adamw(sizes, true, true, false);
+  check_adamw(sizes, false, false, true);
+  check_adamw(sizes, true, false, true);
   check_sgd(sizes, 0, false, false);
   check_sgd(sizes, 0.9f, false, true);
   check_sgd(sizes, 0.9f, false, false);
@@ -211,7 +214,7 @@ static void test_many_weights(void) {
   std::vector<int64_t> sizes, rows;
   for (int64_t i = 0; i < 100; i++) sizes.push_back(i == 30 ? 20001 : 1 + i * 7 % 40);
   for (int64_t i = 0; i < 35; i++) rows.push_back(i == 20 ? 700 : 1 + i % 3);
-  check_adamw(sizes, false, false);
+  check_adamw(sizes, false, false, false);
   check_sgd(sizes, 0.9f, false, false);
   for (int kind = TSR_ROUND_NEAREST; kind <= TSR_ROUND_KAHAN; kind++)
     check_bf16(rows, 13, (tsr_rounding_kind)kind, kind != TSR_ROUND_NEAREST);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* AdamW and SGD over some steps against PyTorch's order of operations in double; weights in bf16
+/* AdamW, Adam and SGD over some steps against PyTorch's order of operations in double; weights in bf16
  * against f32 weights, by the bits over some steps and by the way they go over many. */
 #include "half_check.h"
 
@@ -7,7 +7,8 @@ enum { STEPS = 4 };
 
 static void
 adamw_reference(const tsr_adamw *o, double *w, double *m, double *v, double *v_max, double g) {
-  *w -= (double)o->lr * o->weight_decay * *w;
+  if (o->coupled) g += o->weight_decay * *w;
+  else *w -= (double)o->lr * o->weight_decay * *w;
   *m = o->beta1 * *m + (1 - o->beta1) * g;
   *v = o->beta2 * *v + (1 - o->beta2) * g * g;
   if (*v > *v_max) *v_max = *v;
@@ -15,16 +16,22 @@ adamw_reference(const tsr_adamw *o, double *w, double *m, double *v, double *v_m
   *w -= o->lr / o->correction1 * *m / (sqrt(seen) / sqrt(o->correction2) + o->eps);
 }
 
-static void check_adamw(const tsr_kernels *k, int64_t n, bool amsgrad) {
+static void check_adamw(const tsr_kernels *k, int64_t n, bool amsgrad, bool coupled) {
   float *start = input_new(n, 1), *zero = input_new(n, 0);
   output w = output_from(start, n), m = output_from(zero, n), v = output_from(zero, n);
   output v_max = output_from(zero, n);
   double *want_w = to_double(start, n), *want_m = reference_new(n), *want_v = reference_new(n);
   double *want_max = reference_new(n);
   for (int step = 1; step <= STEPS; step++) {
-    tsr_adamw o = {
-        1e-2f,  0.9f, 0.95f, 1e-8f, 0.1f, 1 - powf(0.9f, (float)step), 1 - powf(0.95f, (float)step),
-        amsgrad};
+    tsr_adamw o = {1e-2f,
+                   0.9f,
+                   0.95f,
+                   1e-8f,
+                   0.1f,
+                   1 - powf(0.9f, (float)step),
+                   1 - powf(0.95f, (float)step),
+                   amsgrad,
+                   coupled};
     float *grad = input_new(n, step == 2 ? 3 : 0.2f);
     for (int64_t i = 0; i < n; i++)
       adamw_reference(&o, &want_w[i], &want_m[i], &want_v[i], &want_max[i], grad[i] * 0.5);
@@ -66,7 +73,7 @@ static void check_sgd(const tsr_kernels *k, int64_t n, float momentum, bool nest
 
 /* ---- weights in bf16 ---- */
 
-enum { ADAMW, ADAMW_MAX, SGD, SGD_MOMENTUM, UPDATES };
+enum { ADAMW, ADAMW_MAX, ADAM, SGD, SGD_MOMENTUM, UPDATES };
 
 /* One optimizer's weights, in f32 or in bf16, with its state. */
 typedef struct {
@@ -97,13 +104,20 @@ static void update(
     const tsr_kernels *k, int kind, float lr, int step, const tsr_rounding *rounding, weights *s,
     const float *grad, int64_t begin, int64_t end) {
   float t = (float)step, momentum = kind == SGD ? 0 : 0.9f;
-  tsr_adamw adamw = {
-      lr, 0.9f, 0.95f, 1e-8f, 0.01f, 1 - powf(0.9f, t), 1 - powf(0.95f, t), kind == ADAMW_MAX};
+  tsr_adamw adamw = {lr,
+                     0.9f,
+                     0.95f,
+                     1e-8f,
+                     0.01f,
+                     1 - powf(0.9f, t),
+                     1 - powf(0.95f, t),
+                     kind == ADAMW_MAX,
+                     kind == ADAM};
   tsr_sgd sgd = {lr, momentum, 0, 0.01f, false, step == 1};
   float *v_max = kind == ADAMW_MAX ? s->v_max : NULL, *buffer = kind == SGD ? NULL : s->m;
-  if (kind <= ADAMW_MAX && rounding)
+  if (kind <= ADAM && rounding)
     k->adamw_bf16(&adamw, rounding, s->w, s->m, s->v, v_max, grad, 0.5f, begin, end);
-  else if (kind <= ADAMW_MAX) k->adamw(&adamw, s->wide, s->m, s->v, v_max, grad, 0.5f, begin, end);
+  else if (kind <= ADAM) k->adamw(&adamw, s->wide, s->m, s->v, v_max, grad, 0.5f, begin, end);
   else if (rounding) k->sgd_bf16(&sgd, rounding, s->w, buffer, grad, 0.5f, begin, end);
   else k->sgd(&sgd, s->wide, buffer, grad, 0.5f, begin, end);
 }
@@ -221,8 +235,10 @@ static void test_long(const tsr_kernels *k) {
 
 static void test_optimizers(const tsr_kernels *k) {
   EACH_SIZE(n) {
-    check_adamw(k, n, false);
-    check_adamw(k, n, true);
+    check_adamw(k, n, false, false);
+    check_adamw(k, n, true, false);
+    check_adamw(k, n, false, true);
+    check_adamw(k, n, true, true);
     check_sgd(k, n, 0, false);
     check_sgd(k, n, 0.9f, false);
     check_sgd(k, n, 0.9f, true);

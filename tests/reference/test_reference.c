@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Logits, losses, gradients and ten steps of three optimizers against PyTorch, on one rank and on
+/* Logits, losses, gradients and ten steps of four optimizers against PyTorch, on one rank and on
  * dp 2 x tp 2, where every gradient and product is put together from the ranks' parts. */
 #include "tests/check.h"
 #include "tests/reference/session.h"
@@ -13,6 +13,10 @@ static const char *const batches[2][3] = {
     {"training_config.batch_size=16", "training_config.batch_size=8"}};
 static const char *const adamw[] = {
     "training_config.optimizer.type=AdamW",       "training_config.optimizer.beta1=0.9",
+    "training_config.optimizer.beta2=0.95",       "training_config.optimizer.epsilon=1.0e-8",
+    "training_config.optimizer.weight_decay=0.1", NULL};
+static const char *const adam[] = {
+    "training_config.optimizer.type=Adam",        "training_config.optimizer.beta1=0.9",
     "training_config.optimizer.beta2=0.95",       "training_config.optimizer.epsilon=1.0e-8",
     "training_config.optimizer.weight_decay=0.1", NULL};
 static const char *const sgd[] = {
@@ -34,6 +38,7 @@ static const run runs[] = {
     {"amsgrad", adamw,
      (const char *const[]){
          "training_config.optimizer.lr=0.05", "training_config.optimizer.amsgrad=true", NULL}},
+    {"adam", adam, (const char *const[]){"training_config.optimizer.lr=0.001", NULL}},
 };
 
 /* Beside 1 rank and dp 2 x tp 2 (sides 1 and 2), every other way of sharing the work. */

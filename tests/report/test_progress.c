@@ -63,6 +63,11 @@ static void test_step(void) {
   rows.is_samples = true;
   tsr_progress_format_step(&rows, line);
   CHECK_STR(line, "Step 120: Loss = 2.3456, 12,345 samples/s, lr 3.0000e-04, grad norm 1.2300");
+  tsr_progress_state global = state();
+  global.is_global = true;
+  tsr_progress_format_step(&global, line);
+  CHECK_STR(
+      line, "Step 120: Global Loss = 2.3456, 12,345 tokens/s, lr 3.0000e-04, grad norm 1.2300");
   s.grad_norm = NAN, s.tokens_per_s = 0;
   tsr_progress_format_step(&s, line);
   CHECK_STR(line, "Step 120: Loss = 2.3456, lr 3.0000e-04");

@@ -7,7 +7,7 @@
 
 enum { B = 4, T = 16 };
 
-/* A table of positions that is split out of a longer one, biases, head and embedding tied. */
+/* A table of positions that is a slice of a longer one, biases, head and embedding tied. */
 static const cache_model gpt2 = {
     "gpt2",
     "wte 24,16 0; wpe 20,16; ln1 16; ln1b 16; wq 16,16 0; wk 16,16 0; wv 16,16 0; bq 16 0; bk 16 "

@@ -284,14 +284,16 @@ int main(void) {
   static const int odd_meshes[][2] = {{1, 1}, {2, 2}, {4, 1}, {0, 0}},
                    four[][2] = {{4, 1}, {4, 2}, {0, 0}};
   tsr_optimizer adamw = HARNESS_ADAMW(0.25);
-  tsr_optimizer amsgrad = adamw,
+  tsr_optimizer amsgrad = adamw, adam = adamw,
                 sgd = {
                     .kind = TSR_RULE_SGD, .momentum = 0.9, .nesterov = true, .weight_decay = 0.01};
   amsgrad.amsgrad = true;
+  adam.coupled = true;
   sgd.clip_max_norm = 1;
   run_recipe(&(recipe){"gpt2", &gpt2, 16, 6, 8, 0, adamw}, meshes, accumulations);
   run_recipe(&(recipe){"llama", &llama, 16, 5, 8, 0, amsgrad}, meshes, accumulations);
   run_recipe(&(recipe){"mlp", &mlp, 16, 1, 8, 0, sgd}, meshes, accumulations);
+  run_recipe(&(recipe){"mlp with Adam", &mlp, 16, 1, 8, 0, adam}, meshes, accumulations);
   run_recipe(&(recipe){"gpt2 by sequence", &gpt2, 16, 8, 8, 4, adamw}, meshes, accumulations);
   run_recipe(&(recipe){"llama by sequence", &llama, 16, 12, 8, 4, adamw}, meshes, accumulations);
   run_pipelines(&(recipe){"gpt2", &gpt2, 16, 6, 8, 0, adamw});

@@ -178,6 +178,7 @@ static void adamw_run(const cpu_call *c, int64_t begin, int64_t end, int thread)
   o.eps = (float)attr->eps;
   o.weight_decay = (float)attr->decay;
   o.amsgrad = attr->amsgrad;
+  o.coupled = attr->coupled;
   o.correction1 = cpu_scalar(c, 4, TSR_SCALAR_CORRECTION1);
   o.correction2 = cpu_scalar(c, 4, TSR_SCALAR_CORRECTION2);
   float *w = cpu_in(c, 0), *m = cpu_in(c, 2), *v = cpu_in(c, 3),

@@ -133,7 +133,8 @@ static void launch_adamw(
     const cuda_call *c, const update_form *f, const tsr_cuda_weight *weights,
     const tsr_cuda_rounding *roundings, int count) {
   const tsr_adamw_attrs *attr = &cuda_attrs(c)->adamw;
-  tsr_cuda_adamw_options o = {(float)attr->beta1, (float)attr->beta2, (float)attr->eps};
+  tsr_cuda_adamw_options o = {
+      (float)attr->beta1, (float)attr->beta2, (float)attr->eps, attr->coupled};
   o.lr = cuda_scalar(c, f->step_scalars, TSR_SCALAR_LR);
   o.correction1 = cuda_scalar(c, f->step_scalars, TSR_SCALAR_CORRECTION1);
   o.correction2 = cuda_scalar(c, f->step_scalars, TSR_SCALAR_CORRECTION2);

@@ -144,8 +144,9 @@ class Recipe:
 
 def _draw_optimizer(rng: random.Random, precision: str) -> dict[str, Any]:
     optimizer: dict[str, Any] = {"lr": rng.choice([0.003, 0.01, 0.05])}
-    if rng.random() < 0.65:
-        optimizer["type"] = "AdamW"
+    rule = rng.random()
+    if rule < 0.65:
+        optimizer["type"] = "AdamW" if rule < 0.5 else "Adam"
         if rng.random() < 0.3:
             optimizer["amsgrad"] = True
     else:
