@@ -181,7 +181,9 @@ static bool check_ending(attempt *a, job *j, bool starts, double fault, ending *
   a->seconds = job_now() - fault;
   int left = job_left_behind(j, 3);
   if (left) return wrong(a, tsr_arena_printf(a->r->arena, "%d processes are left", left), e);
-  return e->status != 0 || wrong(a, "it ended as if nothing had been", e);
+  /* MPICH's mpirun that gets SIGTERM passes it on, and may end with 0 whatever the processes' code. */
+  bool stopped = j->options.launcher == JOB_MPICH && strstr(e->said, "stopped: step ");
+  return e->status != 0 || stopped || wrong(a, "it ended as if nothing had been", e);
 }
 
 static int count_of(const char *text, const char *word) {
