@@ -17,7 +17,7 @@ int app_run_inspect(app *a) {
   setup s = {0};
   bool ok = setup_load_config(a, &s) && setup_open_mesh(a, &s) && setup_build_context(a, &s);
   if (ok) {
-    tsr_text_add(&text, "%s\n", s.mesh_why);
+    tsr_text_add(&text, "%s%s\n", s.detected ? s.detected : "", s.mesh_why);
     tsr_parallel_print(s.parallel, &text);
   }
   console_print(&text);

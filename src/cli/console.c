@@ -55,6 +55,7 @@ static void add_precision(const tsr_config *c, tsr_text *text) {
 void console_print_start(const app *a, const setup *s, const prepared *p) {
   tsr_text text = {0};
   const tsr_compute *c = &s->compute;
+  if (s->detected) tsr_text_add(&text, "%s", s->detected);
   tsr_parallel_startup(s->parallel, s->config, s->mesh, s->mesh_why, &text);
   tsr_text_add(
       &text, "recipe: seed %llu, %s, ", (unsigned long long)s->config->training.seed,
@@ -64,6 +65,7 @@ void console_print_start(const app *a, const setup *s, const prepared *p) {
   tsr_text_add(
       &text, "; %s%scpu %s, %d thread%s\n", c->device ? c->device->text : "", c->device ? "; " : "",
       c->kernels->isa, c->cpu.threads, c->cpu.threads == 1 ? "" : "s");
+  tsr_numerics_describe(s->config, &text);
   tsr_rank_map_print(&s->ranks, s->parallel->ranks, &text);
   if (s->ranks.communicators)
     tsr_text_add(&text, "links: by NCCL, %d groups\n", s->ranks.communicators->count);

@@ -2,6 +2,7 @@
 /* From the command line to the parallelism context: configuration, mesh, ranks, units. */
 #include "cli/run_setup.h"
 #include "base/uri.h"
+#include "device/cuda/plugin_abi.h"
 #include "mesh/choose.h"
 #include <stdlib.h>
 #include <string.h>
@@ -42,6 +43,47 @@ bool setup_choose_cpu(app *a, setup *s) {
   return tsr_compute_choose_cpu(&a->job, s->config, &s->compute);
 }
 
+/* Whether an option or a variable names a descriptor's file. */
+static bool names_file(const char *value) { return value && *value && strcmp(value, "auto") != 0; }
+
+/* mesh: auto without a shape, a count, ids or a descriptor: the processes of the job, or the GPUs
+ * of this host. */
+static bool detect_devices(app *a, const setup *s, int64_t *ret_count, const char **ret_what) {
+  int processes = a->job.transport.processes, gpus = 0;
+  char why[TSR_CUDA_WHY_BYTES] = "no libtessera-cuda.so can be loaded";
+  *ret_count = processes > 1 ? processes : 1;
+  *ret_what = processes > 1 ? "processes" : "process";
+  if (processes > 1 || (!s->compute.cuda && s->config->device.kind != TSR_DEVICE_CUDA)) return true;
+  if (!s->compute.cuda || !s->compute.cuda->count(&gpus, why) || gpus < 1) {
+    why[strcspn(why, "\n")] = 0;
+    tsr_diag_error(
+        a->diags, tsr_config_location(s->config, "mesh"),
+        "mesh: auto counts GPUs, but none can be used: %s", why);
+    tsr_diag_hint(a->diags, "write mesh: {axes: [dp], shape: [8]}, or name a descriptor by --mesh");
+    return false;
+  }
+  *ret_count = gpus;
+  *ret_what = gpus == 1 ? "GPU" : "GPUs";
+  return true;
+}
+
+/* "Detected 4 GPUs: [0, 1, 2, 3]" */
+static const char *
+detected_text(tsr_arena *arena, const tsr_config_device *d, int64_t count, const char *what) {
+  enum { SHOWN_MAX = 16 };
+  tsr_text text = {0};
+  tsr_text_add(&text, "Detected %lld %s: [", (long long)count, what);
+  for (int64_t i = 0; i < count; i++) {
+    if (count > SHOWN_MAX && i == 2) tsr_text_add(&text, ", …");
+    if (count > SHOWN_MAX && i >= 2 && i < count - 1) continue;
+    tsr_text_add(&text, "%s%lld", i ? ", " : "", d->device_ids ? (long long)d->device_ids[i] : (long long)i);
+  }
+  tsr_text_add(&text, "]\n");
+  const char *copy = tsr_arena_strdup(arena, text.data);
+  tsr_text_free(&text);
+  return copy;
+}
+
 bool setup_open_mesh(app *a, setup *s) {
   const tsr_config_device *d = &s->config->device;
   tsr_mesh_request request = {.option = a->options.mesh, .config_value = d->mesh_graph_descriptor};
@@ -58,11 +100,20 @@ bool setup_open_mesh(app *a, setup *s) {
     request.dims[i] = d->mesh_shape[i];
     request.devices *= d->mesh_shape[i];
   }
+  bool is_named = names_file(request.option) || names_file(request.config_value) ||
+                  names_file(request.environment);
+  bool detects = d->mesh_auto && !d->mesh_ndim && !d->devices;
+  const char *what = "devices";
+  if (detects && d->device_ids) request.devices = d->device_ids_count;
+  else if (detects && !is_named && !detect_devices(a, s, &request.devices, &what)) return false;
   /* Ids of GPUs number those of this host, of which a mesh may use some. */
   for (int i = 0; d->kind != TSR_DEVICE_CPU && i < d->device_ids_count; i++)
     if (d->device_ids[i] >= request.devices) request.devices = d->device_ids[i] + 1;
   request.arch = d->kind == TSR_DEVICE_CUDA ? TSR_ARCH_CUDA : TSR_ARCH_CPU;
-  return tsr_mesh_choose(a->arena, &request, &s->mesh, &s->mesh_why, a->diags);
+  if (!tsr_mesh_choose(a->arena, &request, &s->mesh, &s->mesh_why, a->diags)) return false;
+  int64_t found = is_named && !d->device_ids ? s->mesh->devices : request.devices;
+  if (detects) s->detected = detected_text(a->arena, d, found, what);
+  return true;
 }
 
 bool setup_build_context(app *a, setup *s) {
@@ -119,7 +170,20 @@ bool setup_map_ranks(app *a, setup *s) {
          tsr_rank_map_make(a->arena, s->parallel, &a->job.transport, &s->ranks, a->diags);
 }
 
+/* A recipe that is to be repeated elsewhere says its seed. */
+static void note_default_seed(app *a, const setup *s) {
+  tsr_command c = a->options.command;
+  bool trains = c == TSR_COMMAND_TRAIN || c == TSR_COMMAND_PROFILE || c == TSR_COMMAND_CHECK;
+  bool fast = s->config->numerics.policy == TSR_NUMERICS_FAST;
+  if (!trains || fast || tsr_config_location(s->config, "training_config.seed").file) return;
+  tsr_diag_note(
+      a->diags, (tsr_location){.file = s->config->file},
+      "no seed: training_config.seed is %llu, the default",
+      (unsigned long long)s->config->training.seed);
+}
+
 bool setup_fix_recipe(app *a, setup *s) {
+  note_default_seed(a, s);
   return tsr_parallel_trainable(s->parallel, s->config, a->diags) &&
          tsr_parallel_units(s->parallel, s->config, &s->batch_units, &s->tp_units, a->diags);
 }

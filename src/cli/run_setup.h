@@ -10,6 +10,7 @@ typedef struct {
   tsr_config *config;
   tsr_mesh *mesh;
   const char *mesh_why; /* which descriptor it is, and why */
+  const char *detected; /* mesh: auto: the line that says what was counted; else NULL */
   tsr_parallel *parallel;
   tsr_rank_map ranks;
   int64_t batch_units, tp_units; /* of the recipe */

@@ -215,8 +215,11 @@ typedef struct {
   double time_limit_s;    /* 0: none */
 } tsr_config_checkpoint;
 
+typedef enum { TSR_TRANSPORT_AUTO, TSR_TRANSPORT_MPI, TSR_TRANSPORT_NCCL } tsr_transport_choice;
+
 typedef struct {
-  double timeout_s; /* that a process waits for others */
+  tsr_transport_choice transport; /* between processes */
+  double timeout_s;               /* that a process waits for others */
 } tsr_config_collectives;
 
 /* The same place: a step ends where its pipeline is empty. */

@@ -55,6 +55,19 @@ static const tsr_field_choice positions[] = {
     {"trainable", 0}, {"fixed", 1, "fixed positional embeddings"}, {0}};
 static const tsr_field_choice cp_backwards[] = {
     {"two_pass", 0}, {"cyclic", 1}, {"cyclic_in_place", 2}, {0}};
+static const tsr_field_choice transports[] = {
+    {"auto", TSR_TRANSPORT_AUTO},
+    {"mpi", TSR_TRANSPORT_MPI},
+    {"nccl", TSR_TRANSPORT_NCCL},
+    {"nvshmem", 0,
+     "one-sided messages between GPUs (nvshmem), which only the all-to-all of experts uses; "
+     "nccl and mpi connect dense models"},
+    {"deepep", 0,
+     "the all-to-all of experts over NVSHMEM (deepep), which needs a mixture-of-experts model; "
+     "nccl and mpi connect dense models"},
+    {0}};
+static const tsr_field_choice epochs[] = {{"soft", 0}, {"hard", 1}, {0}};
+static const tsr_field_choice pack_dtypes[] = {{"fp8_e4m3", 0}, {"bf16", 1}, {"f32", 2}, {0}};
 static const tsr_field_choice cp_transports[] = {{"direct", 0}, {0}};
 static const tsr_field_choice resumes[] = {
     {"never", TSR_RESUME_NEVER}, {"auto", TSR_RESUME_AUTO}, {0}};
@@ -154,6 +167,10 @@ static const tsr_field_choice sockets[] = {{"mpi", 0}, {"fabric", 1}, {0}};
 #define MODEL_DOC                                                                                  \
   .doc = "The model: a file with transformer_config or mlp_config, or such sections."
 #define NO_EXPERTS "there are no mixture-of-experts models"
+#define EXPERTS_ONLY(key)                                                                          \
+  UNSUPPORTED(                                                                                     \
+      "the all-to-all of experts (" key "), which needs a mixture-of-experts model; a dense model "  \
+      "has none")
 #define NO_FSDP "it tunes tt-train's own collectives"
 #define NO_DIFFUSION "it belongs to diffusion training"
 

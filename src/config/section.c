@@ -66,6 +66,9 @@ static bool
 check_verdict(tsr_loader *l, const tsr_field *f, const tsr_yaml *key, const tsr_yaml *node) {
   if (f->verdict == TSR_FIELD_USED || f->verdict == TSR_FIELD_MODEL || is_standard(f, node))
     return true;
+  bool is_scalar = f->type != TSR_FIELD_FREE && f->type != TSR_FIELD_SECTION;
+  if (f->verdict == TSR_FIELD_UNSUPPORTED && is_scalar && !tsr_value_read(l, f, key->text, node))
+    return false;
   if (f->verdict == TSR_FIELD_UNSUPPORTED && !is_switched_off(node))
     return tsr_value_unsupported(l, key->location, f->why);
   tsr_diag_warning(

@@ -128,15 +128,26 @@ static void use_gpu_precision(tsr_config *config) {
   t->mixed_precision = true;
 }
 
+/* Where ranks are on the CPU. */
+static bool check_transport(tsr_diags *diags, const tsr_config *config) {
+  if (config->collectives.transport != TSR_TRANSPORT_NCCL) return true;
+  tsr_diag_error(
+      diags, tsr_config_location(config, "collectives.transport"),
+      "the transport is nccl, which connects GPUs, but ranks are on the CPU");
+  tsr_diag_hint(diags, "write device_config.device: cuda, or transport: auto");
+  return false;
+}
+
 bool tsr_compute_choose_kind(
     tsr_job *job, tsr_config *config, bool computes, tsr_compute *compute) {
   tsr_device_kind kind = config->device.kind;
   tsr_location location = place_of_device(config);
-  if (kind == TSR_DEVICE_CPU) return true;
+  if (kind == TSR_DEVICE_CPU) return check_transport(job->diags, config);
   if (kind == TSR_DEVICE_AUTO ? !choose_auto(job, location, compute)
                               : !choose_cuda(job, location, computes, compute))
     return false;
-  if (compute->cuda || kind == TSR_DEVICE_CUDA) use_gpu_precision(config);
+  if (!compute->cuda && kind == TSR_DEVICE_AUTO) return check_transport(job->diags, config);
+  use_gpu_precision(config);
   return true;
 }
 
@@ -266,6 +277,12 @@ bool tsr_compute_link(
   const char *reason = tsr_device_communicators_fit(parallel, ranks)
                            ? why_not(job->arena, all, t->processes)
                            : "a process has ranks of several stages";
+  bool is_required = config->collectives.transport == TSR_TRANSPORT_NCCL;
+  if (config->collectives.transport == TSR_TRANSPORT_MPI) reason = "collectives.transport is mpi";
+  if (reason && is_required)
+    return tsr_diag_failure(
+        job->diags, tsr_config_location(config, "collectives.transport"),
+        "the transport is nccl, but NCCL cannot be used: %s", reason);
   if (reason) {
     tsr_diag_note(job->diags, place_of_device(config), "messages go through the host: %s", reason);
     return true;

@@ -126,8 +126,8 @@ static const char *find_automatic(const chooser *c, const choice *by) {
   if (!name) {
     tsr_diag_error(
         c->diags, by->location,
-        "no mesh descriptor is chosen by itself for %lld devices (%s: auto)",
-        (long long)c->request->devices, by->source);
+        "no mesh descriptor is chosen by itself for %lld device%s (%s: auto)",
+        (long long)c->request->devices, c->request->devices == 1 ? "" : "s", by->source);
     tsr_diag_hint(c->diags, "8 devices become %s", tsr_mesh_auto_name(8));
     tsr_diag_hint(c->diags, "32 devices become %s", tsr_mesh_auto_name(32));
     return NULL;

@@ -81,6 +81,8 @@ void tsr_parallel_print(const tsr_parallel *p, tsr_text *text);
 void tsr_parallel_startup(
     const tsr_parallel *p, const tsr_config *config, const tsr_mesh *mesh,
     const char *descriptor_why, tsr_text *text);
+/* A line: which inexact or unordered methods the policy leaves off, and which it turns on. */
+void tsr_numerics_describe(const tsr_config *config, tsr_text *text);
 
 /* tt-train's process-wide context, for those who know its calls. Opening twice and reading before
  * it is open are errors with its words: "ParallelismContext is already initialized." and

@@ -241,11 +241,10 @@ void tsr_report_print(const tsr_report *r, tsr_text *text) {
   tsr_machine_print(r->machine, text);
   tsr_text_add(text, "  taken       %s\n", r->machine_why);
   add_mesh(r, text);
-  bool plain = r->estimate->dtype == TSR_MACHINE_F32 && r->machine->flops[TSR_MACHINE_TF32] > 0;
   tsr_text_add(
-      text, "model: %s parameters, products in %s%s\n", tsr_text_count(plan.parameters).text,
-      tsr_machine_dtype_name(r->estimate->dtype),
-      plain ? ", tf32 is off (numerics.policy: deterministic)" : "");
+      text, "model: %s parameters, products in %s\n", tsr_text_count(plan.parameters).text,
+      tsr_machine_dtype_name(r->estimate->dtype));
+  tsr_numerics_describe(r->config, text);
   add_memory(r, text);
   add_work(r, text);
   add_communication(r, text);

@@ -314,6 +314,7 @@ void tsr_metrics_write_start(
   add_text(line, "policy", start->policy);
   add_text(line, "isa", start->isa);
   add_int(line, "threads", start->threads);
+  add_text(line, "recipe", start->recipe);
   end_line(metrics, line, 0, diags);
 }
 
@@ -368,12 +369,13 @@ void tsr_metrics_write_sample(
   end_line(metrics, line, step, diags);
 }
 
-void tsr_metrics_write_end(
-    tsr_metrics *metrics, int64_t step, double loss, const char *weights_sha256, tsr_diags *diags) {
+void tsr_metrics_write_end(tsr_metrics *metrics, const tsr_metrics_end *end, tsr_diags *diags) {
   cJSON *line = begin_line(metrics, "end");
   if (!line) return;
-  add_int(line, "step", step);
-  add_double(line, "loss", loss);
-  add_text(line, "weights_sha256", weights_sha256);
-  end_line(metrics, line, step, diags);
+  add_int(line, "step", end->step);
+  add_double(line, "loss", end->loss);
+  add_text(line, "reason", end->reason);
+  add_text(line, "weights_sha256", end->weights_sha256);
+  add_text(line, "recipe", end->recipe);
+  end_line(metrics, line, end->step, diags);
 }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The run's numbers as JSON lines: one object per line, its kind in "event".
  *
- *   start   config, mesh, ranks, parameters, seed, policy, isa, threads
+ *   start   config, mesh, ranks, parameters, seed, policy, isa, threads, recipe
  *   step    step, loss, grad_norm, lr, tokens, tokens_per_s, ms; with fp16 loss_scale, and on the
  *           CPU how many scaled numbers were underflows and overflows, over all ranks;
  *           saving true while a checkpoint is written beside the step
  *   eval    step, loss, perplexity
  *   sample  step, text
- *   end     step, loss, weights_sha256
+ *   end     step, loss, reason, weights_sha256, recipe
  *
  * A step's number is how many updates are done with it, from 1. Numbers are written so that they
  * read back as the same double; NaN and infinities are null. Each line is written whole, by one
@@ -27,6 +27,7 @@ typedef struct {
   uint64_t seed;
   const char *policy, *isa;
   int threads;
+  const char *recipe; /* its hash, as in checkpoints (checkpoint/manifest.h) */
 } tsr_metrics_start;
 
 typedef struct {
@@ -40,6 +41,13 @@ typedef struct {
   int64_t underflows, overflows; /* -1: they were not counted */
   bool saving;
 } tsr_metrics_step;
+
+typedef struct {
+  int64_t step;
+  double loss;
+  const char *reason; /* max_steps, num_epochs, time_limit, signal or profile */
+  const char *weights_sha256, *recipe;
+} tsr_metrics_end;
 
 /* Opens the file and takes it for this process; nothing in it changes. `path` NULL: nothing is
  * written; it must outlive the metrics. Errors: a file that cannot be opened, that this process
@@ -64,8 +72,7 @@ void tsr_metrics_write_eval(tsr_metrics *metrics, int64_t step, double loss, tsr
 /* Bytes of the text that are not UTF-8, and NUL, become U+FFFD. */
 void tsr_metrics_write_sample(
     tsr_metrics *metrics, int64_t step, const char *text, size_t length, tsr_diags *diags);
-void tsr_metrics_write_end(
-    tsr_metrics *metrics, int64_t step, double loss, const char *weights_sha256, tsr_diags *diags);
+void tsr_metrics_write_end(tsr_metrics *metrics, const tsr_metrics_end *end, tsr_diags *diags);
 /* At the end: a failure when lines are still not written. */
 bool tsr_metrics_finish(tsr_metrics *metrics, tsr_diags *diags);
 

@@ -4,6 +4,7 @@
 #include "train/evaluate.h"
 #include "train/learning_rate.h"
 #include "train/loss_scale.h"
+#include "train/resume_recipe.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,6 +30,7 @@ typedef struct {
   int64_t lost_in_all;
   double used_scale; /* by the step that is reported; 0: none is */
   float *numbers;    /* of an evaluation's loss */
+  char recipe[TSR_HASH_TEXT];
 } trainer;
 
 static double now(void) {
@@ -189,12 +191,11 @@ static tsr_run_state state_of(const trainer *t) {
       .scale_good_steps = t->scale.good_steps};
 }
 
-static bool start_checkpoint_manager(trainer *t) {
-  const tsr_checkpoint_manager_options *keep = &t->o->keep;
+static tsr_checkpoint_manager_run run_of(const trainer *t) {
   bool fast = t->o->config->numerics.policy == TSR_NUMERICS_FAST; /* it keeps no order */
   const char *own_order = tsr_parallel_own_order(
       t->o->arena, t->o->parallel, t->o->config, t->training->graph->units.batch);
-  tsr_checkpoint_manager_run run = {
+  return (tsr_checkpoint_manager_run){
       .config = t->o->config,
       .data = t->o->data,
       .training = t->training,
@@ -206,6 +207,19 @@ static bool start_checkpoint_manager(trainer *t) {
       .quiet = t->o->quiet,
       .process = t->o->rank_map.process,
       .processes = t->o->rank_map.processes};
+}
+
+static void hash_recipe(trainer *t) {
+  tsr_checkpoint_manager_run run = run_of(t);
+  tsr_recipe_entry *recipe;
+  int count;
+  tsr_resume_recipe(t->o->arena, &run, &recipe, &count);
+  tsr_recipe_hash(recipe, count, t->recipe);
+}
+
+static bool start_checkpoint_manager(trainer *t) {
+  const tsr_checkpoint_manager_options *keep = &t->o->keep;
+  tsr_checkpoint_manager_run run = run_of(t);
   tsr_run_state state = state_of(t);
   if (!keep->folder && !keep->resume && !keep->weights && !keep->limit_s) return true;
   if (!tsr_checkpoint_manager_open(t->o->arena, keep, &run, &state, &t->manager, t->diags))
@@ -340,6 +354,23 @@ static int64_t steps_of(const trainer *t) {
   return ends_before ? per_epoch * c->num_epochs : c->max_steps;
 }
 
+/* Training that ends before max_steps, which the user may not expect: num_epochs is 1 by default. */
+static void warn_of_epochs(trainer *t) {
+  const tsr_config *c = t->o->config;
+  if (t->curve.total_steps == c->training.max_steps || t->o->rank_map.process) return;
+  tsr_location location = tsr_config_location(c, "training_config.num_epochs");
+  if (!location.file) location = tsr_config_location(c, "training_config.max_steps");
+  tsr_diag_warning(
+      t->diags, location,
+      "training ends after step %lld, before max_steps (%lld): num_epochs is %lld, and an epoch of "
+      "these data has %lld step%s",
+      (long long)t->curve.total_steps, (long long)c->training.max_steps,
+      (long long)c->training.num_epochs,
+      (long long)(t->curve.total_steps / c->training.num_epochs),
+      t->curve.total_steps == c->training.num_epochs ? "" : "s");
+  tsr_diags_print(t->diags, stderr); /* before the steps, not after them */
+}
+
 static void write_start(const trainer *t) {
   const tsr_config *c = t->o->config;
   int64_t parameters = 0;
@@ -357,11 +388,20 @@ static void write_start(const trainer *t) {
       c->training.seed,
       c->numerics.policy == TSR_NUMERICS_FAST ? "fast" : "deterministic",
       tsr_executable_arch(t->train),
-      t->o->threads};
+      t->o->threads,
+      t->recipe};
   tsr_metrics_write_start(t->o->metrics, &start, t->diags);
 }
 
-static bool write_end(trainer *t) {
+/* Why no more steps follow: what the metrics' last line says. */
+static const char *end_reason(const trainer *t, int ended_by) {
+  if (ended_by == TSR_ENDED_BY_LIMIT) return "time_limit";
+  if (ended_by) return "signal";
+  if (t->o->recording) return "profile";
+  return t->curve.total_steps < t->o->config->training.max_steps ? "num_epochs" : "max_steps";
+}
+
+static bool write_end(trainer *t, int ended_by) {
   char sha[65];
   const char *param;
   if (!tsr_weights_sha256(t->o->arena, t->train, t->training->placed, sha, t->diags)) return false;
@@ -376,9 +416,10 @@ static bool write_end(trainer *t) {
         tsr_text_count(t->lost_in_all).text);
   if (!t->o->quiet)
     printf(
-        "%s: step %lld, loss %.4f, weights sha256 %s\n", t->step < t->steps ? "stopped" : "done",
-        (long long)t->step, t->loss, sha);
-  tsr_metrics_write_end(t->o->metrics, t->step, t->loss, sha, t->diags);
+        "%s: step %lld, loss %.4f, weights sha256 %s, recipe %s\n",
+        t->step < t->steps ? "stopped" : "done", (long long)t->step, t->loss, sha, t->recipe);
+  tsr_metrics_end end = {t->step, t->loss, end_reason(t, ended_by), sha, t->recipe};
+  tsr_metrics_write_end(t->o->metrics, &end, t->diags);
   return tsr_metrics_finish(t->o->metrics, t->diags);
 }
 
@@ -452,17 +493,14 @@ bool tsr_train(
   t.curve = tsr_lr_curve_of(o->config, steps_of(&t));
   t.steps = t.curve.total_steps;
   if (scales_loss(&t)) start_scale(&t);
-  if (!o->quiet && t.curve.total_steps < o->config->training.max_steps)
-    printf(
-        "steps: %lld, not max_steps %lld: num_epochs %lld of the data are over then\n",
-        (long long)t.curve.total_steps, (long long)o->config->training.max_steps,
-        (long long)o->config->training.num_epochs);
+  hash_recipe(&t);
+  warn_of_epochs(&t);
   t.progress = tsr_progress_start(stdout, o->quiet, o->config->training.log_every, 0, now());
   bool ok = start_recording(&t) && start_checkpoint_manager(&t);
   if (ok && !is_stopped_early(&t, ret_signal)) {
     ok = begin_results(&t);
     if (ok) write_start(&t);
-    ok = ok && run_loop(&t, ret_signal) && write_end(&t);
+    ok = ok && run_loop(&t, ret_signal) && write_end(&t, *ret_signal);
   }
   tsr_checkpoint_manager_close(t.manager);
   tsr_progress_clear(&t.progress);

@@ -24,7 +24,8 @@ static void test_lines(tsr_arena *arena, tsr_diags *diags) {
   tsr_metrics_write_start(
       metrics,
       &(tsr_metrics_start){
-          "a \"b\".yaml", "dp=2 tp=4", 8, 10000000001, UINT64_MAX, "deterministic", "x86-64-v3", 2},
+          "a \"b\".yaml", "dp=2 tp=4", 8, 10000000001, UINT64_MAX, "deterministic", "x86-64-v3", 2,
+          "c0de"},
       diags);
   tsr_metrics_step step = {1, 4.25, 0.1, 3e-4, 9007199254740993, 12345.5, NAN};
   tsr_metrics_write_step(metrics, &step, diags);
@@ -39,7 +40,7 @@ static void test_lines(tsr_arena *arena, tsr_diags *diags) {
             "{\"event\":\"start\",\"config\":\"a \\\"b\\\".yaml\",\"mesh\":\"dp=2 "
             "tp=4\",\"ranks\":8,"
             "\"parameters\":10000000001,\"seed\":18446744073709551615,\"policy\":\"deterministic\","
-            "\"isa\":\"x86-64-v3\",\"threads\":2}\n"
+            "\"isa\":\"x86-64-v3\",\"threads\":2,\"recipe\":\"c0de\"}\n"
             "{\"event\":\"step\",\"step\":1,\"loss\":4.25,\"grad_norm\":0.1,\"lr\":0.0003,"
             "\"tokens\":9007199254740993,\"tokens_per_s\":12345.5,\"ms\":null}\n"
             "{\"event\":\"step\",\"step\":2,\"loss\":null,\"grad_norm\":null,\"lr\":0,\"tokens\":"
@@ -60,13 +61,16 @@ static void test_append(tsr_arena *arena, tsr_diags *diags) {
   for (int i = 0; i < 2; i++) {
     CHECK(tsr_metrics_open(arena, "old.jsonl", NULL, &metrics, diags));
     CHECK(tsr_metrics_begin(metrics, 9, diags));
-    tsr_metrics_write_end(metrics, 5 + i, 0.5, i ? "ab12" : NULL, diags);
+    tsr_metrics_end end = {5 + i, 0.5, "max_steps", i ? "ab12" : NULL, "c0de"};
+    tsr_metrics_write_end(metrics, &end, diags);
     tsr_metrics_close(metrics);
   }
   CHECK_STR(
       file_text("old.jsonl"),
-      "{\"event\":\"end\",\"step\":5,\"loss\":0.5,\"weights_sha256\":null}\n"
-      "{\"event\":\"end\",\"step\":6,\"loss\":0.5,\"weights_sha256\":\"ab12\"}\n");
+      "{\"event\":\"end\",\"step\":5,\"loss\":0.5,\"reason\":\"max_steps\",\"weights_sha256\":null,"
+      "\"recipe\":\"c0de\"}\n"
+      "{\"event\":\"end\",\"step\":6,\"loss\":0.5,\"reason\":\"max_steps\",\"weights_sha256\":\"ab12\","
+      "\"recipe\":\"c0de\"}\n");
   CHECK(tsr_metrics_open(arena, "old.jsonl", NULL, &metrics, diags));
   CHECK(tsr_metrics_begin(metrics, 0, diags));
   tsr_metrics_close(metrics);
@@ -126,7 +130,9 @@ static void test_late_lines(tsr_arena *arena, tsr_diags *diags, const char *faul
     tsr_fault_read();
     bool ok = tsr_metrics_open(arena, "late.jsonl", NULL, &metrics, diags) &&
               tsr_metrics_begin(metrics, 0, diags);
-    for (int i = 1; ok && i <= 4; i++) tsr_metrics_write_end(metrics, i, 0.5, NULL, diags);
+    for (int i = 1; ok && i <= 4; i++)
+      tsr_metrics_write_end(
+          metrics, &(tsr_metrics_end){i, 0.5, "max_steps", NULL, "c0de"}, diags);
     _exit(ok && tsr_metrics_finish(metrics, diags) ? 0 : 1);
   }
   int status = 1;
@@ -134,10 +140,14 @@ static void test_late_lines(tsr_arena *arena, tsr_diags *diags, const char *faul
   CHECK_INT(status, 0);
   CHECK_STR(
       file_text("late.jsonl"),
-      "{\"event\":\"end\",\"step\":1,\"loss\":0.5,\"weights_sha256\":null}\n"
-      "{\"event\":\"end\",\"step\":2,\"loss\":0.5,\"weights_sha256\":null}\n"
-      "{\"event\":\"end\",\"step\":3,\"loss\":0.5,\"weights_sha256\":null}\n"
-      "{\"event\":\"end\",\"step\":4,\"loss\":0.5,\"weights_sha256\":null}\n");
+      "{\"event\":\"end\",\"step\":1,\"loss\":0.5,\"reason\":\"max_steps\",\"weights_sha256\":null,"
+      "\"recipe\":\"c0de\"}\n"
+      "{\"event\":\"end\",\"step\":2,\"loss\":0.5,\"reason\":\"max_steps\",\"weights_sha256\":null,"
+      "\"recipe\":\"c0de\"}\n"
+      "{\"event\":\"end\",\"step\":3,\"loss\":0.5,\"reason\":\"max_steps\",\"weights_sha256\":null,"
+      "\"recipe\":\"c0de\"}\n"
+      "{\"event\":\"end\",\"step\":4,\"loss\":0.5,\"reason\":\"max_steps\",\"weights_sha256\":null,"
+      "\"recipe\":\"c0de\"}\n");
 }
 
 /* What opening a file of metrics says where its locking fails, in a process of its own; its exit
