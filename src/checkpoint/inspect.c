@@ -48,7 +48,7 @@ bool tsr_checkpoint_ls(tsr_arena *arena, const char *folder, tsr_text *text, tsr
     else tsr_text_add(text, "%10s  ", "none");
     tsr_text_add(text, "%10s  ", tsr_text_bytes(tsr_manifest_bytes(&m)).text);
     add_time(text, m.time);
-    tsr_text_add(text, "  %s\n", entries[i].path);
+    tsr_text_add(text, "  %s%s%s\n", entries[i].path, m.tag ? "  " : "", m.tag ? m.tag : "");
   }
   return ok;
 }
@@ -56,6 +56,7 @@ bool tsr_checkpoint_ls(tsr_arena *arena, const char *folder, tsr_text *text, tsr
 static void show_state(const tsr_manifest *m, tsr_text *text) {
   const tsr_run_state *s = &m->state;
   tsr_text_add(text, "checkpoint: %s\n", m->folder);
+  if (m->tag) tsr_text_add(text, "tag: %s\n", m->tag);
   tsr_text_add(text, "step: %lld", (long long)s->step);
   if (s->updates != s->step) tsr_text_add(text, ", of them %lld updates", (long long)s->updates);
   tsr_text_add(text, "\nsamples: %lld\nloss: ", (long long)s->samples);

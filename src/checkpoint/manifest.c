@@ -99,6 +99,7 @@ void tsr_manifest_print(const tsr_manifest *m, tsr_text *text) {
   tsr_text_add(text, " \"has_state\": %s,\n", m->has_state ? "true" : "false");
   add_key(text, "mesh", m->mesh);
   add_key(text, "isa", m->isa);
+  if (m->tag) add_key(text, "tag", m->tag);
   add_key(text, "program", m->version);
   tsr_text_add(text, " \"time\": %" PRId64 ",\n", m->time);
   add_key(text, "config", m->config);

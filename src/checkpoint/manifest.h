@@ -66,6 +66,7 @@ typedef struct {
   tsr_run_state state;
   bool has_state;           /* with optimizer state: a run can resume */
   const char *mesh, *isa;   /* that it was written on: to be shown */
+  const char *tag;          /* checkpoint.tag, or NULL: to be shown */
   const char *version;      /* of the program */
   int64_t time;             /* seconds since 1970 */
   const char *config;       /* the name of its configuration's file in the folder, or NULL */

@@ -294,6 +294,7 @@ static bool read_about(const reader *r, const cJSON *root) {
   tsr_manifest *m = r->m;
   if (!tsr_json_bool(root, "has_state", r->path, &m->has_state, r->diags) ||
       !get_optional(r, root, "mesh", &m->mesh) || !get_optional(r, root, "isa", &m->isa) ||
+      (tsr_json_get(root, "tag") && !get_optional(r, root, "tag", &m->tag)) ||
       !get_optional(r, root, "program", &m->version) || !get_count(r, root, "time", &m->time) ||
       !get_optional(r, root, "config", &m->config) ||
       !get_optional(r, root, "tokenizer", &m->tokenizer))

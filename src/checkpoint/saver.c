@@ -62,7 +62,8 @@ static void plan(tsr_saver *s, const tsr_executable *executable) {
   tsr_part_of_value *parts = tsr_arena_array(s->arena, tsr_part_of_value, s->files_count);
   for (int v = 0; v < g->values_count; v++) {
     const tsr_value *value = &g->values[v];
-    if (value->kind != TSR_VALUE_PARAM && value->kind != TSR_VALUE_STATE) continue;
+    bool is_state = value->kind == TSR_VALUE_STATE;
+    if (value->kind != TSR_VALUE_PARAM && !(is_state && s->options.optimizer)) continue;
     if (value->param < 0) continue;
     int count = tsr_executable_parts(executable, v, true, parts);
     for (int i = 0; i < count; i++) plan_part(s, value, g->params[value->param].valid0, &parts[i]);

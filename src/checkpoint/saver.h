@@ -19,6 +19,8 @@ typedef struct {
 typedef struct {
   const char *folder; /* of the run's checkpoints */
   int64_t keep_last, keep_every;
+  const char *tag;        /* NULL: none */
+  bool optimizer;         /* false: weights alone */
   bool background;        /* false: tsr_saver_take returns when all is on the disk */
   int process, processes; /* of the run; each writes what it holds, and process 0 commits */
   double

@@ -95,7 +95,8 @@ static tsr_manifest about(const tsr_saver *s) {
   const tsr_saver_options *o = &s->options;
   return (tsr_manifest){
       .state = s->state,
-      .has_state = true,
+      .has_state = o->optimizer,
+      .tag = o->tag,
       .mesh = o->mesh,
       .isa = o->isa,
       .version = o->version,

@@ -62,6 +62,10 @@ void tsr_checkpoint_resolve(tsr_loader *l) {
   require_variables(l, "training_config.checkpoint_dir");
   require_variables(l, "training_config.model_path");
   require_variables(l, "zero.offload_path");
+  if (!c->optimizer && c->resume == TSR_RESUME_AUTO)
+    tsr_loader_contradict(
+        l, "checkpoint.optimizer",
+        tsr_loader_value(l, "checkpoint.resume") ? "checkpoint.resume" : "elastic.rejoin");
   const tsr_yaml *limit = tsr_loader_value(l, "checkpoint.time_limit");
   if (!limit || !*c->time_limit || tsr_config_duration(c->time_limit, &c->time_limit_s)) return;
   tsr_diag_error(

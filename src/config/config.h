@@ -210,6 +210,8 @@ typedef enum { TSR_RESUME_NEVER, TSR_RESUME_AUTO } tsr_resume;
 typedef struct {
   int64_t keep_last, keep_every; /* 0: all; none */
   tsr_resume resume;
+  const char *tag;       /* a label of the run's checkpoints; "": none */
+  bool optimizer;        /* the optimizer's state is kept; false: weights alone */
   bool background, verify;
   const char *time_limit; /* as written; "": none */
   double time_limit_s;    /* 0: none */

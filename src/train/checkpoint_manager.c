@@ -286,6 +286,8 @@ static bool open_saver(
       .folder = k->options.folder,
       .keep_last = c->keep_last,
       .keep_every = c->keep_every,
+      .tag = c->tag[0] ? c->tag : NULL,
+      .optimizer = c->optimizer,
       .background = c->background,
       .process = k->run.process,
       .processes = k->run.processes,
