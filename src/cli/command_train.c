@@ -4,6 +4,7 @@
 #include "cli/console.h"
 #include "base/folder_lock.h"
 #include "checkpoint/folder.h"
+#include "train/gradient_dump.h"
 #include "train/profile_command.h"
 #include "train/resume_recipe.h"
 #include "train/trainer.h"
@@ -61,6 +62,15 @@ static bool share_owner(app *a, tsr_checkpoint_manager_options *keep) {
       &a->job, tsr_arena_strdup(a->arena, mine), "processes cannot share a folder", &keep->owner);
 }
 
+/* --dump-grads: the folder, which the first process makes for all. */
+static bool prepare_gradients(app *a, const char *folder) {
+  bool first = a->job.transport.process == 0, ok = true;
+  if (!folder) return true;
+  if (first)
+    ok = tsr_gradient_dump_check(folder, a->options.overwrite || a->options.resume, a->diags);
+  return tsr_job_all_succeeded(&a->job, ok);
+}
+
 static bool
 train(app *a, setup *s, prepared *p, const tsr_checkpoint_manager_options *keep, int *ret_signal) {
   tsr_out_folder out;
@@ -71,6 +81,7 @@ train(app *a, setup *s, prepared *p, const tsr_checkpoint_manager_options *keep,
   o.device = s->compute.device;
   o.quiet = a->options.quiet;
   o.out_folder = a->options.out;
+  o.gradients = a->options.dump_grads;
   o.mesh_text = setup_mesh_text(s, a->arena);
   const char *comm_trace = getenv("TESSERA_COMM_TRACE");
   o.comm_trace = comm_trace && !strcmp(comm_trace, "1");
@@ -82,7 +93,8 @@ train(app *a, setup *s, prepared *p, const tsr_checkpoint_manager_options *keep,
   o.lost_context = &a->job;
   o.keep = *keep;
   o.keep.mesh_text = o.mesh_text;
-  if (!share_owner(a, &o.keep) || !open_results(a, s, keep, &out, &o.metrics)) {
+  if (!prepare_gradients(a, o.gradients) || !share_owner(a, &o.keep) ||
+      !open_results(a, s, keep, &out, &o.metrics)) {
     *ret_signal = (int)*a->stop;
     return false;
   }

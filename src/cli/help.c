@@ -93,6 +93,9 @@ static const entry options[] = {
     {ONLY(TRAIN),
      "  --resume [CHECKPOINT]  train: resumes from the newest checkpoint, or from this "
      "one\n"},
+    {ONLY(TRAIN),
+     "  --dump-grads DIR  train: writes the gradients of every step, before clipping, into "
+     "DIR/step-N.safetensors\n"},
     {ONLY(TRAIN), "  --time-limit T   train: ends with a checkpoint before T is over: seconds, or "
                   "1h30m\n"},
     {ONLY(CHECK),

@@ -47,6 +47,7 @@ static const option options[] = {
     {"--emit", VALUE, AT(emit), ONLY(TRACE)},
     {"--steps", VALUE, AT(steps_text), ONLY(PROFILE)},
     {"--resume", OPTIONAL, AT(resume), ONLY(TRAIN), ""},
+    {"--dump-grads", PATH, AT(dump_grads), ONLY(TRAIN)},
     {"--time-limit", VALUE, AT(time_limit_text), ONLY(TRAIN)},
     {"--checkpoint", PATH, AT(checkpoint), ONLY(EVALUATE) | ONLY(GENERATE)},
     {"--data", VALUE, AT(data), ONLY(EVALUATE)},

@@ -41,6 +41,7 @@ typedef struct {
   const char *dump;    /* comma-separated: mesh,groups,graph,placement,program,memory */
   bool quiet, print_config, print_schema, print_manual, version, help;
   /* train */
+  const char *dump_grads;
   const char *resume; /* "": the newest */
   bool overwrite;     /* and profile, tokenize */
   const char *time_limit_text;

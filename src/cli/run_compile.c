@@ -62,6 +62,7 @@ tsr_compile_options prepare_compile_options(app *a, const setup *s, const tsr_ru
   else if (tokens == TSR_TOKENS_BYTE) o.vocab_detected = BYTES_UNSEEN;
   o.vocab_assumed = tokens == TSR_TOKENS_CHAR ? CHARACTERS_UNSEEN : 0;
   o.graphs_folder = app_graphs_folder(a);
+  if (a->options.dump_grads) o.outputs = TSR_OUTPUTS_GRADIENTS;
   o.target = target_of(a, s);
   return o;
 }

@@ -76,7 +76,8 @@ detected_text(tsr_arena *arena, const tsr_config_device *d, int64_t count, const
   for (int64_t i = 0; i < count; i++) {
     if (count > SHOWN_MAX && i == 2) tsr_text_add(&text, ", …");
     if (count > SHOWN_MAX && i >= 2 && i < count - 1) continue;
-    tsr_text_add(&text, "%s%lld", i ? ", " : "", d->device_ids ? (long long)d->device_ids[i] : (long long)i);
+    tsr_text_add(
+        &text, "%s%lld", i ? ", " : "", d->device_ids ? (long long)d->device_ids[i] : (long long)i);
   }
   tsr_text_add(&text, "]\n");
   const char *copy = tsr_arena_strdup(arena, text.data);

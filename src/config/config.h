@@ -68,8 +68,12 @@ typedef struct {
   tsr_location location;
 } tsr_config_data_source;
 
+typedef enum { TSR_VALIDATE_NONE, TSR_VALIDATE_REPLICAS } tsr_validate;
+
 typedef struct {
   const char *project_name;
+  const char *module; /* the graph's name in reports; "": the one that it has */
+  tsr_validate validate;
   uint64_t seed;
   int64_t batch_size;          /* samples of a microbatch, over all of dp; never 0 */
   int64_t batch_size_per_rank; /* 0: not given; then batch_size is the default unless given too */
@@ -210,8 +214,8 @@ typedef enum { TSR_RESUME_NEVER, TSR_RESUME_AUTO } tsr_resume;
 typedef struct {
   int64_t keep_last, keep_every; /* 0: all; none */
   tsr_resume resume;
-  const char *tag;       /* a label of the run's checkpoints; "": none */
-  bool optimizer;        /* the optimizer's state is kept; false: weights alone */
+  const char *tag; /* a label of the run's checkpoints; "": none */
+  bool optimizer;  /* the optimizer's state is kept; false: weights alone */
   bool background, verify;
   const char *time_limit; /* as written; "": none */
   double time_limit_s;    /* 0: none */

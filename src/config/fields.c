@@ -66,6 +66,8 @@ static const tsr_field_choice transports[] = {
      "the all-to-all of experts over NVSHMEM (deepep), which needs a mixture-of-experts model; "
      "nccl and mpi connect dense models"},
     {0}};
+static const tsr_field_choice validations[] = {
+    {"none", TSR_VALIDATE_NONE}, {"replicas", TSR_VALIDATE_REPLICAS}, {0}};
 static const tsr_field_choice epochs[] = {{"soft", 0}, {"hard", 1}, {0}};
 static const tsr_field_choice pack_dtypes[] = {{"fp8_e4m3", 0}, {"bf16", 1}, {"f32", 2}, {0}};
 static const tsr_field_choice cp_transports[] = {{"direct", 0}, {0}};
@@ -168,9 +170,9 @@ static const tsr_field_choice sockets[] = {{"mpi", 0}, {"fabric", 1}, {0}};
   .doc = "The model: a file with transformer_config or mlp_config, or such sections."
 #define NO_EXPERTS "there are no mixture-of-experts models"
 #define EXPERTS_ONLY(key)                                                                          \
-  UNSUPPORTED(                                                                                     \
-      "the all-to-all of experts (" key "), which needs a mixture-of-experts model; a dense model "  \
-      "has none")
+  UNSUPPORTED("the all-to-all of experts (" key                                                    \
+              "), which needs a mixture-of-experts model; a dense model "                          \
+              "has none")
 #define NO_FSDP "it tunes tt-train's own collectives"
 #define NO_DIFFUSION "it belongs to diffusion training"
 

@@ -25,15 +25,15 @@ static void add_number(recipe *r, const char *key, int64_t value) {
  * is left to them. */
 static bool is_outside(const tsr_field *f) {
   static const char *const sections[] = {
-      "device_config", "mesh", "eval_config", "numerics.units", "schedule",
-      "pipeline",      "zero", "checkpoint",  "collectives",    "elastic"};
+      "device_config", "mesh",       "eval_config", "numerics.units", "schedule",     "pipeline",
+      "zero",          "checkpoint", "collectives", "elastic",        "training_step"};
   // clang-format off
   static const char *const keys[] = {
       "project_name", "batch_size", "batch_size_per_rank", "gradient_accumulation_steps",
       "max_steps", "num_epochs", "sequence_length", "data_path", "data_sources", "data_format",
       "tokenizer_path", "validation_batch_size", "eval_every", "validation_path", "log_every",
       "checkpoint_dir", "runner", "model_save_interval", "sample_every", "sample_tokens",
-      "threads", "isa", "mixed_precision", "validation_fraction", "model_path", "data_weights"};
+      "threads", "isa", "mixed_precision", "validation_fraction", "model_path", "data_weights", "validate"};
   // clang-format on
   for (size_t i = 0; i < sizeof sections / sizeof *sections; i++)
     if (!strcmp(f->section, sections[i])) return true;

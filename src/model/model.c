@@ -123,6 +123,9 @@ bool tsr_model_read(
     tsr_arena *arena, const tsr_config *config, const tsr_model_options *options,
     tsr_model **ret_model, tsr_diags *diags) {
   tsr_model_source source;
-  return tsr_model_source_read(arena, config, options->graphs_folder, &source, diags) &&
-         tsr_model_build(arena, &source, options, ret_model, diags);
+  if (!tsr_model_source_read(arena, config, options->graphs_folder, &source, diags) ||
+      !tsr_model_build(arena, &source, options, ret_model, diags))
+    return false;
+  if (*config->training.module) (*ret_model)->graph->name = config->training.module;
+  return true;
 }

@@ -63,7 +63,8 @@ void tsr_numerics_describe(const tsr_config *config, tsr_text *text) {
   bool fast = config->numerics.policy == TSR_NUMERICS_FAST;
   tsr_text_add(
       text, "numerics: %s\n",
-      fast ? "fast; on: TF32 in f32 products on CUDA, sums in the order of MPI or NCCL; off: "
-             "fast-math, atomic additions"
-           : "deterministic; off: TF32, fast-math, atomic additions, sums in a library's own order");
+      fast
+          ? "fast; on: TF32 in f32 products on CUDA, sums in the order of MPI or NCCL; off: "
+            "fast-math, atomic additions"
+          : "deterministic; off: TF32, fast-math, atomic additions, sums in a library's own order");
 }

@@ -181,7 +181,9 @@ void tsr_plan_print(
   tsr_memory memory;
   double mean;
   int stages = programs->pipeline->stages, costliest = find_costliest(programs, &plan, &mean);
-  tsr_text_add(text, "parameters: %s\n", tsr_text_count(plan.parameters).text);
+  tsr_text_add(
+      text, "model: %s, %s parameters\n", programs->graph->name,
+      tsr_text_count(plan.parameters).text);
   if (parallel->ranks == 1) tsr_text_add(text, "memory of the one rank, bytes:\n");
   else
     tsr_text_add(

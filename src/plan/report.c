@@ -242,8 +242,8 @@ void tsr_report_print(const tsr_report *r, tsr_text *text) {
   tsr_text_add(text, "  taken       %s\n", r->machine_why);
   add_mesh(r, text);
   tsr_text_add(
-      text, "model: %s parameters, products in %s\n", tsr_text_count(plan.parameters).text,
-      tsr_machine_dtype_name(r->estimate->dtype));
+      text, "model: %s, %s parameters, products in %s\n", r->graph->name,
+      tsr_text_count(plan.parameters).text, tsr_machine_dtype_name(r->estimate->dtype));
   tsr_numerics_describe(r->config, text);
   add_memory(r, text);
   add_work(r, text);

@@ -307,6 +307,7 @@ void tsr_metrics_write_start(
   cJSON *line = begin_line(metrics, "start");
   if (!line) return;
   add_text(line, "config", start->config);
+  add_text(line, "module", start->module);
   add_text(line, "mesh", start->mesh);
   add_int(line, "ranks", start->ranks);
   add_int(line, "parameters", start->parameters);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The run's numbers as JSON lines: one object per line, its kind in "event".
  *
- *   start   config, mesh, ranks, parameters, seed, policy, isa, threads, recipe
+ *   start   config, module, mesh, ranks, parameters, seed, policy, isa, threads, recipe
  *   step    step, loss, grad_norm, lr, tokens, tokens_per_s, ms; with fp16 loss_scale, and on the
  *           CPU how many scaled numbers were underflows and overflows, over all ranks;
  *           saving true while a checkpoint is written beside the step
@@ -21,7 +21,8 @@
 typedef struct tsr_metrics tsr_metrics;
 
 typedef struct {
-  const char *config, *mesh; /* the mesh as text, "dp=2 tp=4", say */
+  const char *config, *module; /* the graph's name */
+  const char *mesh;            /* as text, "dp=2 tp=4", say */
   int64_t ranks;
   int64_t parameters; /* numbers in all parameters */
   uint64_t seed;

@@ -2,6 +2,7 @@
 #include "train/trainer.h"
 #include "report/comm_trace.h"
 #include "train/evaluate.h"
+#include "train/gradient_dump.h"
 #include "train/learning_rate.h"
 #include "train/loss_scale.h"
 #include "train/resume_recipe.h"
@@ -311,6 +312,24 @@ static bool is_stopped_early(trainer *t, int *ret_signal) {
   return *ret_signal;
 }
 
+static bool check_replicas(trainer *t) {
+  const char *param;
+  if (tsr_executable_replicas_agree(t->train, &param)) return true;
+  tsr_progress_clear(&t->progress);
+  return tsr_diag_failure(
+      t->diags, TSR_NOWHERE, "the replicas of '%s' differ after step %lld", param,
+      (long long)t->step);
+}
+
+static bool write_gradients(trainer *t) {
+  tsr_gradient_dump dump = {.folder = t->o->gradients, .step = t->step};
+  if (!dump.folder) return true;
+  dump.factor = scales_loss(t) ? 1 / t->used_scale : 1;
+  dump.writes = t->o->rank_map.process == 0;
+  bool ok = tsr_gradient_dump_write(&dump, t->training, t->train, t->diags);
+  return !tsr_executable_agree(t->train, !ok);
+}
+
 /* One step is made however late it is: a job that is started again and again gets on. What is made
  * of the last weights (an evaluation, a text) may take long or fail: they are on the disk before.
  */
@@ -321,6 +340,8 @@ static bool run_loop(trainer *t, int *ret_signal) {
     double start = now();
     run_step(t);
     if (!tsr_run_data_check_used(t->o->data, t->diags)) return false;
+    if (!write_gradients(t)) return false;
+    if (t->o->config->training.validate && !check_replicas(t)) return false;
     double seconds = now() - start;
     report_step(t, seconds);
     if (!isfinite(t->loss))
@@ -365,8 +386,7 @@ static void warn_of_epochs(trainer *t) {
       "training ends after step %lld, before max_steps (%lld): num_epochs is %lld, and an epoch of "
       "these data has %lld step%s",
       (long long)t->curve.total_steps, (long long)c->training.max_steps,
-      (long long)c->training.num_epochs,
-      (long long)(t->curve.total_steps / c->training.num_epochs),
+      (long long)c->training.num_epochs, (long long)(t->curve.total_steps / c->training.num_epochs),
       t->curve.total_steps == c->training.num_epochs ? "" : "s");
   tsr_diags_print(t->diags, stderr); /* before the steps, not after them */
 }
@@ -382,6 +402,7 @@ static void write_start(const trainer *t) {
   }
   tsr_metrics_start start = {
       c->file,
+      t->training->graph->name,
       t->o->mesh_text,
       t->o->parallel->ranks,
       parameters,
@@ -403,13 +424,9 @@ static const char *end_reason(const trainer *t, int ended_by) {
 
 static bool write_end(trainer *t, int ended_by) {
   char sha[65];
-  const char *param;
   if (!tsr_weights_sha256(t->o->arena, t->train, t->training->placed, sha, t->diags)) return false;
   tsr_progress_clear(&t->progress);
-  if (!tsr_executable_replicas_agree(t->train, &param))
-    return tsr_diag_failure(
-        t->diags, TSR_NOWHERE, "the replicas of '%s' differ after step %lld", param,
-        (long long)t->step);
+  if (!check_replicas(t)) return false;
   if (!t->o->quiet && t->lost_in_all)
     printf(
         "fp16: %s scaled numbers under- or overflowed: another loss scale changes the bits\n",

@@ -69,7 +69,8 @@ static void test_append(tsr_arena *arena, tsr_diags *diags) {
       file_text("old.jsonl"),
       "{\"event\":\"end\",\"step\":5,\"loss\":0.5,\"reason\":\"max_steps\",\"weights_sha256\":null,"
       "\"recipe\":\"c0de\"}\n"
-      "{\"event\":\"end\",\"step\":6,\"loss\":0.5,\"reason\":\"max_steps\",\"weights_sha256\":\"ab12\","
+      "{\"event\":\"end\",\"step\":6,\"loss\":0.5,\"reason\":\"max_steps\",\"weights_sha256\":"
+      "\"ab12\","
       "\"recipe\":\"c0de\"}\n");
   CHECK(tsr_metrics_open(arena, "old.jsonl", NULL, &metrics, diags));
   CHECK(tsr_metrics_begin(metrics, 0, diags));
@@ -131,8 +132,7 @@ static void test_late_lines(tsr_arena *arena, tsr_diags *diags, const char *faul
     bool ok = tsr_metrics_open(arena, "late.jsonl", NULL, &metrics, diags) &&
               tsr_metrics_begin(metrics, 0, diags);
     for (int i = 1; ok && i <= 4; i++)
-      tsr_metrics_write_end(
-          metrics, &(tsr_metrics_end){i, 0.5, "max_steps", NULL, "c0de"}, diags);
+      tsr_metrics_write_end(metrics, &(tsr_metrics_end){i, 0.5, "max_steps", NULL, "c0de"}, diags);
     _exit(ok && tsr_metrics_finish(metrics, diags) ? 0 : 1);
   }
   int status = 1;

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/gradient_dump.h"
+#include "base/file_ops.h"
+#include "base/memory.h"
+#include "base/new_file.h"
+#include "checkpoint/safetensors.h"
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct {
+  const tsr_gradient_dump *dump;
+  const tsr_executable *executable;
+  int *values; /* of the placed graph, in the order of the file */
+  tsr_safetensor *tensors;
+  int count;
+  int64_t most; /* numbers of the largest, with padding */
+} gradients;
+
+static const char ending[] = ".safetensors";
+
+bool tsr_gradient_dump_check(const char *folder, bool replaces, tsr_diags *diags) {
+  if (!tsr_new_folder(folder))
+    return tsr_diag_failure(
+        diags, TSR_NOWHERE, "cannot make the folder '%s': %s", folder, strerror(errno));
+  DIR *opened = tsr_disk_open_folder(folder);
+  if (!opened)
+    return tsr_diag_failure(
+        diags, TSR_NOWHERE, "cannot read the folder '%s': %s", folder, strerror(errno));
+  bool has_gradients = false;
+  for (const struct dirent *e; !replaces && (e = readdir(opened));) {
+    size_t length = strlen(e->d_name);
+    has_gradients |= !strncmp(e->d_name, "step-", 5) && length > strlen(ending) &&
+                     !strcmp(e->d_name + length - strlen(ending), ending);
+  }
+  closedir(opened);
+  if (!has_gradients) return true;
+  tsr_diag_error(diags, TSR_NOWHERE, "'%s' has gradients of another run", folder);
+  tsr_diag_hint(diags, "--overwrite replaces them, or name another folder by --dump-grads");
+  return false;
+}
+
+/* Outputs keep their order through the passes. */
+static gradients
+find_gradients(tsr_arena *arena, const tsr_gradient_dump *dump, const tsr_compiled *c, const tsr_executable *e) {
+  const tsr_graph *g = c->graph;
+  gradients r = {.dump = dump, .executable = e};
+  r.values = tsr_arena_array(arena, int, g->params_count + 1);
+  r.tensors = tsr_arena_array(arena, tsr_safetensor, g->params_count + 1);
+  for (int p = 0; p < g->params_count; p++)
+    for (int i = 0; i < g->outputs_count && g->grads[p] >= 0; i++) {
+      const tsr_param *param = &g->params[p];
+      bool is_gradient = !strncmp(g->outputs[i].name, "d.", 2) && !strcmp(g->outputs[i].name + 2, param->name);
+      if (!is_gradient) continue;
+      tsr_safetensor *t = &r.tensors[r.count];
+      r.values[r.count++] = c->placed->outputs[i].value;
+      *t = (tsr_safetensor){.name = param->name, .dtype = "F32", .ndim = param->ndim, .bytes = sizeof(float)};
+      memcpy(t->shape, param->shape, sizeof *t->shape * (size_t)param->ndim);
+      int64_t padded = tsr_value_elements(&c->placed->values[c->placed->outputs[i].value]);
+      if (padded > r.most) r.most = padded;
+      t->shape[0] = param->valid0;
+      for (int d = 0; d < t->ndim; d++) t->bytes *= t->shape[d];
+    }
+  return r;
+}
+
+static bool write_header(const gradients *r, tsr_new_file *file, tsr_diags *diags) {
+  char step[24];
+  snprintf(step, sizeof step, "%lld", (long long)r->dump->step);
+  const char *metadata[] = {"step", step};
+  tsr_text text = {0};
+  tsr_safetensors_header(r->tensors, r->count, metadata, 1, &text);
+  bool ok = tsr_new_file_write(file, text.data, text.length, diags);
+  tsr_text_free(&text);
+  return ok;
+}
+
+/* Every process reads, whether or not it writes: reading is collective. */
+static bool write_tensors(const gradients *r, float *numbers, tsr_new_file *file, bool ok, tsr_diags *diags) {
+  for (int i = 0; i < r->count; i++) {
+    const tsr_safetensor *t = &r->tensors[i];
+    tsr_executable_read(r->executable, r->values[i], numbers);
+    for (int64_t k = 0; r->dump->factor != 1 && k < t->bytes / (int64_t)sizeof(float); k++)
+      numbers[k] = (float)(r->dump->factor * (double)numbers[k]);
+    if (r->dump->writes && ok) ok = tsr_new_file_write(file, numbers, (size_t)t->bytes, diags);
+  }
+  return ok;
+}
+
+/* The file is there when it is whole, or not at all. */
+static bool write_file(const gradients *r, const char *path, float *numbers, tsr_diags *diags) {
+  tsr_new_file file = {.fd = -1};
+  bool writes = r->dump->writes;
+  bool ok = !writes || (tsr_new_file_open(path, &file, diags) && write_header(r, &file, diags));
+  ok = write_tensors(r, numbers, &file, ok, diags);
+  if (writes && ok) return tsr_new_file_commit(&file, diags);
+  if (writes) tsr_new_file_drop(&file);
+  return ok;
+}
+
+bool tsr_gradient_dump_write(
+    const tsr_gradient_dump *dump, const tsr_compiled *training, tsr_executable *executable,
+    tsr_diags *diags) {
+  tsr_arena *arena = tsr_arena_new();
+  gradients r = find_gradients(arena, dump, training, executable);
+  const char *path = tsr_arena_printf(
+      arena, "%s/step-%08lld%s", dump->folder, (long long)dump->step, ending);
+  float *numbers = tsr_memory_try(sizeof *numbers * (size_t)(r.most + 1));
+  bool ok = !tsr_executable_agree(executable, !numbers);
+  if (ok) ok = write_file(&r, path, numbers, diags);
+  else if (!numbers)
+    tsr_diag_failure(
+        diags, TSR_NOWHERE, "out of memory: %s for the gradients of step %lld",
+        tsr_text_bytes(4 * r.most).text, (long long)dump->step);
+  free(numbers);
+  tsr_arena_free(arena);
+  return ok;
+}
