@@ -1,11 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The command `inspect`. */
 #include "cli/console.h"
+#include "mesh/choose.h"
+#include <stdlib.h>
 
+/* A descriptor alone: a path or a name, found as that of a run. */
 static int inspect_mesh(app *a) {
   tsr_text text = {0};
   tsr_mesh *mesh;
-  bool ok = tsr_mesh_read(a->arena, a->options.mesh, (tsr_location){0}, &mesh, a->diags);
+  const char *why;
+  tsr_mesh_request request = {.option = a->options.mesh, .devices = 1};
+  request.tt_metal_home = getenv("TT_METAL_HOME");
+  request.shipped_folder = tsr_arena_printf(a->arena, "%s/mesh_descriptors", a->share);
+  bool ok = tsr_mesh_choose(a->arena, &request, &mesh, &why, a->diags);
   if (ok) tsr_mesh_print(mesh, &text);
   console_print(&text);
   return console_finish(a, ok);

@@ -69,6 +69,8 @@ tsr_compile_options prepare_compile_options(app *a, const setup *s, const tsr_ru
 
 static bool compile(app *a, const setup *s, prepared *p) {
   tsr_compile_options o = prepare_compile_options(a, s, p->has_data ? &p->data : NULL);
+  const tsr_parallel *context;
+  if (!tsr_parallelism_context_get(&context, a->diags)) return false;
   p->has_read_model = true;
   if (!tsr_compile(a->arena, &o, TSR_COMPILE_TRAIN, &p->training, a->diags)) return false;
   if (p->training.graph->loss < 0) return true;

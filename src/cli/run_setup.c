@@ -114,7 +114,7 @@ bool setup_open_mesh(app *a, setup *s) {
   if (!tsr_mesh_choose(a->arena, &request, &s->mesh, &s->mesh_why, a->diags)) return false;
   int64_t found = is_named && !d->device_ids ? s->mesh->devices : request.devices;
   if (detects) s->detected = detected_text(a->arena, d, found, what);
-  return true;
+  return tsr_parallelism_device_open(a->diags);
 }
 
 bool setup_build_context(app *a, setup *s) {
@@ -127,7 +127,14 @@ bool setup_build_context(app *a, setup *s) {
 /* A descriptor has a number of hosts; a process without a launcher simulates all of them. */
 static bool check_hosts(app *a, const setup *s) {
   const tsr_transport *t = &a->job.transport;
-  if (tsr_job_is_alone(&a->job) || !s->mesh->file) return true;
+  if (!s->mesh->file) return true;
+  if (tsr_job_is_alone(&a->job)) {
+    if (s->mesh->hosts > 1)
+      tsr_diag_note(
+          a->diags, s->mesh->shape.location,
+          "the descriptor has %lld hosts, which one process simulates", (long long)s->mesh->hosts);
+    return true;
+  }
   tsr_text names = {0};
   int64_t hosts = 0;
   for (int p = 0; p < t->processes; p++) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "mesh/choose.h"
 #include "base/file_read.h"
+#include <glob.h>
 #include <string.h>
 
 static const char *const metal_folders[] = {
@@ -33,13 +34,20 @@ const char *tsr_mesh_auto_name(int64_t devices) {
   return NULL;
 }
 
+static void hint_other_ways(const chooser *c) {
+  tsr_diag_hint(
+      c->diags, "or name a file by --mesh, device_config.mesh_graph_descriptor or "
+                "TT_MESH_GRAPH_DESC_PATH");
+  tsr_diag_hint(c->diags, "or leave it out: 8 and 32 devices have a descriptor, others need none");
+}
+
 static bool metal_home_unset(const chooser *c, const choice *by) {
   tsr_diag_error(
       c->diags, by->location,
       "TT_METAL_HOME is not set, but the mesh descriptor '%s' (from %s) needs it", by->value,
       by->source);
   tsr_diag_hint(c->diags, "export TT_METAL_HOME=/path/to/tt-metal");
-  tsr_diag_hint(c->diags, "or name a file by --mesh or device_config.mesh_graph_descriptor");
+  hint_other_ways(c);
   return false;
 }
 
@@ -54,6 +62,29 @@ static const char *behind_variable(const char *value) {
   return NULL;
 }
 
+/* Characters that a pattern of glob(3) would take for more than themselves. */
+static const char *quote_pattern(tsr_arena *arena, const char *text) {
+  char *quoted = tsr_arena_array(arena, char, 2 * strlen(text) + 1), *to = quoted;
+  for (; *text; text++) {
+    if (strchr("*?[\\", *text)) *to++ = '\\';
+    *to++ = *text;
+  }
+  return quoted;
+}
+
+/* The name in one of tt-train's examples for several hosts, or NULL. */
+static const char *find_in_examples(const chooser *c, const char *name) {
+  glob_t found = {0};
+  const char *path = NULL;
+  const char *pattern = tsr_arena_printf(
+      c->arena, "%s/tt-train/sources/examples/python/multihost/*/configurations/%s",
+      quote_pattern(c->arena, c->request->tt_metal_home), quote_pattern(c->arena, name));
+  if (!glob(pattern, 0, NULL, &found) && found.gl_pathc)
+    path = tsr_arena_strdup(c->arena, found.gl_pathv[0]);
+  globfree(&found);
+  return path;
+}
+
 /* The name in $TT_METAL_HOME's folders, or NULL. */
 static const char *find_in_metal(const chooser *c, const char *name) {
   if (!is_given(c->request->tt_metal_home)) return NULL;
@@ -62,7 +93,7 @@ static const char *find_in_metal(const chooser *c, const char *name) {
         tsr_arena_printf(c->arena, "%s/%s/%s", c->request->tt_metal_home, metal_folders[i], name);
     if (tsr_file_exists(path)) return path;
   }
-  return NULL;
+  return find_in_examples(c, name);
 }
 
 static const char *find_shipped(const chooser *c, const char *name) {
@@ -81,11 +112,12 @@ static bool not_found(const chooser *c, const choice *by, const char *first) {
     searched = tsr_arena_printf(c->arena, "%s, in '%s'", searched, c->request->shipped_folder);
   if (by->value[0] != '/' && is_given(c->request->tt_metal_home))
     searched = tsr_arena_printf(
-        c->arena, "%s and in the two folders of descriptors of '%s'", searched,
+        c->arena, "%s and in the folders of descriptors of '%s'", searched,
         c->request->tt_metal_home);
   tsr_diag_hint(c->diags, "%s", searched);
   if (by->value[0] != '/' && !is_given(c->request->tt_metal_home))
     tsr_diag_hint(c->diags, "with TT_METAL_HOME set, tt-metal's own descriptors are searched too");
+  hint_other_ways(c);
   return false;
 }
 

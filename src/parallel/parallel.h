@@ -84,12 +84,15 @@ void tsr_parallel_startup(
 /* A line: which inexact or unordered methods the policy leaves off, and which it turns on. */
 void tsr_numerics_describe(const tsr_config *config, tsr_text *text);
 
-/* tt-train's process-wide context, for those who know its calls. Opening twice and reading before
- * it is open are errors with its words: "ParallelismContext is already initialized." and
- * "ParallelismContext is not initialized." */
+/* tt-train's process-wide context, for those who know its calls, in its order: the devices of the
+ * mesh, then the context, each once, then the model. Errors, in its words where it has any: "The
+ * device is already initialized.", "The device is not initialized." (opening the context before
+ * it), "ParallelismContext is already initialized." and "ParallelismContext is not initialized."
+ * (reading it before, or making a model). */
+bool tsr_parallelism_device_open(tsr_diags *diags);
 bool tsr_parallelism_context_open(const tsr_parallel *p, tsr_diags *diags);
 bool tsr_parallelism_context_get(const tsr_parallel **ret_parallel, tsr_diags *diags);
 bool tsr_parallelism_context_size(tsr_axis axis, int *ret_size, tsr_diags *diags);
-void tsr_parallelism_context_close(void);
+void tsr_parallelism_context_close(void); /* and the device */
 
 #endif

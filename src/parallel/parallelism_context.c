@@ -1,9 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/parallel.h"
 
+static bool device_is_open;
 static const tsr_parallel *context;
 
+bool tsr_parallelism_device_open(tsr_diags *diags) {
+  if (device_is_open)
+    return tsr_diag_error(diags, TSR_NOWHERE, "The device is already initialized.");
+  return device_is_open = true;
+}
+
 bool tsr_parallelism_context_open(const tsr_parallel *p, tsr_diags *diags) {
+  if (!device_is_open) return tsr_diag_error(diags, TSR_NOWHERE, "The device is not initialized.");
   if (context) {
     return tsr_diag_error(diags, TSR_NOWHERE, "ParallelismContext is already initialized.");
   }
@@ -26,4 +34,7 @@ bool tsr_parallelism_context_size(tsr_axis axis, int *ret_size, tsr_diags *diags
   return true;
 }
 
-void tsr_parallelism_context_close(void) { context = NULL; }
+void tsr_parallelism_context_close(void) {
+  context = NULL;
+  device_is_open = false;
+}

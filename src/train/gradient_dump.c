@@ -41,8 +41,9 @@ bool tsr_gradient_dump_check(const char *folder, bool replaces, tsr_diags *diags
 }
 
 /* Outputs keep their order through the passes. */
-static gradients
-find_gradients(tsr_arena *arena, const tsr_gradient_dump *dump, const tsr_compiled *c, const tsr_executable *e) {
+static gradients find_gradients(
+    tsr_arena *arena, const tsr_gradient_dump *dump, const tsr_compiled *c,
+    const tsr_executable *e) {
   const tsr_graph *g = c->graph;
   gradients r = {.dump = dump, .executable = e};
   r.values = tsr_arena_array(arena, int, g->params_count + 1);
@@ -50,11 +51,13 @@ find_gradients(tsr_arena *arena, const tsr_gradient_dump *dump, const tsr_compil
   for (int p = 0; p < g->params_count; p++)
     for (int i = 0; i < g->outputs_count && g->grads[p] >= 0; i++) {
       const tsr_param *param = &g->params[p];
-      bool is_gradient = !strncmp(g->outputs[i].name, "d.", 2) && !strcmp(g->outputs[i].name + 2, param->name);
+      bool is_gradient =
+          !strncmp(g->outputs[i].name, "d.", 2) && !strcmp(g->outputs[i].name + 2, param->name);
       if (!is_gradient) continue;
       tsr_safetensor *t = &r.tensors[r.count];
       r.values[r.count++] = c->placed->outputs[i].value;
-      *t = (tsr_safetensor){.name = param->name, .dtype = "F32", .ndim = param->ndim, .bytes = sizeof(float)};
+      *t = (tsr_safetensor){
+          .name = param->name, .dtype = "F32", .ndim = param->ndim, .bytes = sizeof(float)};
       memcpy(t->shape, param->shape, sizeof *t->shape * (size_t)param->ndim);
       int64_t padded = tsr_value_elements(&c->placed->values[c->placed->outputs[i].value]);
       if (padded > r.most) r.most = padded;
@@ -76,7 +79,8 @@ static bool write_header(const gradients *r, tsr_new_file *file, tsr_diags *diag
 }
 
 /* Every process reads, whether or not it writes: reading is collective. */
-static bool write_tensors(const gradients *r, float *numbers, tsr_new_file *file, bool ok, tsr_diags *diags) {
+static bool
+write_tensors(const gradients *r, float *numbers, tsr_new_file *file, bool ok, tsr_diags *diags) {
   for (int i = 0; i < r->count; i++) {
     const tsr_safetensor *t = &r->tensors[i];
     tsr_executable_read(r->executable, r->values[i], numbers);
@@ -103,8 +107,8 @@ bool tsr_gradient_dump_write(
     tsr_diags *diags) {
   tsr_arena *arena = tsr_arena_new();
   gradients r = find_gradients(arena, dump, training, executable);
-  const char *path = tsr_arena_printf(
-      arena, "%s/step-%08lld%s", dump->folder, (long long)dump->step, ending);
+  const char *path =
+      tsr_arena_printf(arena, "%s/step-%08lld%s", dump->folder, (long long)dump->step, ending);
   float *numbers = tsr_memory_try(sizeof *numbers * (size_t)(r.most + 1));
   bool ok = !tsr_executable_agree(executable, !numbers);
   if (ok) ok = write_file(&r, path, numbers, diags);

@@ -145,6 +145,9 @@ static void process_wide_test(void) {
   const tsr_parallel *got = NULL;
   int size = 0;
   CHECK(b.good);
+  CHECK(!tsr_parallelism_context_open(b.parallel, b.diags));
+  CHECK(tsr_parallelism_device_open(b.diags));
+  CHECK(!tsr_parallelism_device_open(b.diags));
   CHECK(!tsr_parallelism_context_get(&got, b.diags));
   CHECK(!tsr_parallelism_context_size(TSR_TP, &size, b.diags));
   CHECK(tsr_parallelism_context_open(b.parallel, b.diags));
@@ -156,7 +159,9 @@ static void process_wide_test(void) {
   CHECK(!tsr_parallelism_context_get(&got, b.diags));
   char *said = bench_said(&b);
   CHECK_STR(
-      said, "error: ParallelismContext is not initialized.\n"
+      said, "error: The device is not initialized.\n"
+            "error: The device is already initialized.\n"
+            "error: ParallelismContext is not initialized.\n"
             "error: ParallelismContext is not initialized.\n"
             "error: ParallelismContext is already initialized.\n"
             "error: ParallelismContext is not initialized.\n");
