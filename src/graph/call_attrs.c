@@ -13,7 +13,7 @@ typedef struct {
 
 const tsr_call_attr *tsr_call_find_attr(const tsr_call *call, const char *name) {
   for (int i = 0; i < call->attrs_count; i++)
-    if (!strcmp(call->attrs[i].name, name)) return &call->attrs[i];
+    if (call->attrs[i].name && !strcmp(call->attrs[i].name, name)) return &call->attrs[i];
   return NULL;
 }
 

@@ -19,6 +19,7 @@ const char *tsr_section_name(tsr_section section) {
 tsr_graph *tsr_graph_new(tsr_arena *arena, const char *name, tsr_units units) {
   tsr_graph *g = tsr_arena_alloc(arena, sizeof *g);
   *g = (tsr_graph){.arena = arena, .name = name, .step_scalars = -1, .loss = -1, .units = units};
+  g->minimized = -1;
   g->block = g->of = -1;
   return g;
 }

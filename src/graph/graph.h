@@ -126,6 +126,12 @@ typedef struct {
   tsr_location location; /* in a graph file */
 } tsr_graph_end;
 
+/* Where a graph file lets the next pipeline stage begin. */
+typedef struct {
+  int node; /* its first */
+  tsr_location location;
+} tsr_stage_mark;
+
 typedef struct tsr_graph {
   tsr_arena *arena;
   const char *name;
@@ -137,6 +143,9 @@ typedef struct tsr_graph {
   int params_count, params_capacity;
   tsr_graph_end *outputs; /* requested: loss, logits, … */
   int outputs_count, outputs_capacity;
+  tsr_stage_mark *stage_marks; /* of a graph as it was read: stages 1, 2, … */
+  int stage_marks_count, stage_marks_capacity;
+  int minimized;           /* the same: what backward() takes; -1: it is not called */
   int step_scalars;        /* the TSR_VALUE_STEP_SCALARS value, -1 before it is first needed */
   int loss;                /* -1: none */
   int grads_count, *grads; /* per parameter after autodiff: its gradient's value, -1 none */
@@ -209,7 +218,7 @@ void tsr_graph_map_ends(tsr_graph *g, const tsr_graph *old, const int *map);
 /* A call as a graph file writes it: `q: linear(h, wq, bq)`, `y: dropout(x, p: 0.1)`. */
 enum { TSR_CALL_INPUTS_MAX = 8, TSR_CALL_ATTRS_MAX = 12 };
 typedef struct {
-  const char *name;
+  const char *name; /* NULL: it goes by its position */
   double value;
   const char *word; /* an identifier value (axis: dp), else NULL */
   int64_t list[TSR_DIMS_MAX];
@@ -230,6 +239,9 @@ typedef struct {
  * product, then the bias (after the reduction, when there is one) rope(x, head_dim: d, theta: t,
  * scaling_factor: f, low_freq_factor:, high_freq_factor:, original_context_length:,
  * max_sequence_length:)   with its table made and shared split(x, sections: n, dim: d)   n results
+ *   flash_attention(q, k, v, causal: 1)   of (batch, heads, sequence, head_dim)
+ *   send(x, axis: pp, to: s), receive(x, axis: pp, from: s)   where pipeline stages end and begin
+ *   backward(loss), autodiff(loss)   training minimizes it
  *   cross_entropy(logits, targets, valid: v)   mean over targets that are not the ignored -100
  *   mse(x, y)                  mean over all elements
  * Results: the user-visible values (one, but for split). */

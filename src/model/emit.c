@@ -12,7 +12,9 @@ static void mark_needed(tsr_flat *f) {
   }
   for (int i = f->calls_count; i-- > 0;) {
     tsr_flat_call *c = &f->calls[i];
-    if (!c->needed) continue;
+    bool minimizes = !strcmp(c->call.op, "backward") || !strcmp(c->call.op, "autodiff");
+    if (!c->needed && !(minimizes && f->options->loss)) continue;
+    c->needed = true;
     c->statement->needed = true;
     for (int k = 0; k < c->call.inputs_count; k++) {
       const tsr_flat_value *v = &f->values[c->call.inputs[k]];
@@ -21,13 +23,20 @@ static void mark_needed(tsr_flat *f) {
   }
 }
 
+/* What fills an input: `input` and `labels` are other names of tokens and targets where they are of
+ * tokens, and of features. */
+static const char *data_of(const tsr_input_decl *d, int ndim) {
+  if (!strcmp(d->name, "input")) return d->dtype == TSR_I32 ? "tokens" : "features";
+  return !strcmp(d->name, "labels") && ndim == 2 ? "targets" : d->name;
+}
+
 static bool emit_input(tsr_flat *f, tsr_graph *g, const tsr_input_decl *d, int *ret_value) {
   int64_t shape[TSR_DIMS_MAX];
   int ndim;
   const char *what = tsr_arena_printf(f->arena, "the shape of '%s'", d->name);
   if (!tsr_expr_shape(d->shape, f->scope, what, 1, TSR_DIMS_MAX, shape, &ndim, f->diags))
     return false;
-  *ret_value = tsr_graph_input(g, d->name, d->dtype, ndim, shape, d->location);
+  *ret_value = tsr_graph_input(g, data_of(d, ndim), d->dtype, ndim, shape, d->location);
   for (int axis = 0; axis < TSR_AXES; axis++) {
     if (d->layout[axis].kind == TSR_SHARD && d->layout[axis].dim >= ndim)
       return tsr_diag_error(
@@ -95,6 +104,19 @@ static bool check_loss(const tsr_flat *f, const tsr_graph *g, int output, int va
       "the loss '%s' must be a result of cross_entropy or mse", name);
 }
 
+/* What backward() takes is the loss, whether or not an output has that name. */
+static bool add_minimized(const tsr_flat *f, tsr_graph *g) {
+  if (g->minimized < 0 || !f->options->loss || g->loss == g->minimized) return true;
+  if (g->loss >= 0)
+    return tsr_diag_error(
+        f->diags, g->values[g->minimized].location,
+        "'%s' is minimized by backward, but the output 'loss' is another value",
+        g->values[g->minimized].name);
+  tsr_graph_output(g, "loss", g->minimized);
+  g->loss = g->minimized;
+  return true;
+}
+
 static bool emit_outputs(tsr_flat *f, tsr_graph *g) {
   bool ok = true;
   if (f->outputs_count > TSR_GRAPH_OUTPUTS_MAX)
@@ -110,7 +132,7 @@ static bool emit_outputs(tsr_flat *f, tsr_graph *g) {
     g->loss = value;
     ok &= check_loss(f, g, i, value);
   }
-  return ok;
+  return add_minimized(f, g) && ok;
 }
 
 static int compare_names(const void *a, const void *b) {

@@ -37,8 +37,8 @@ static bool eval_name(const tsr_expr *e, tsr_scope *scope, tsr_eval *ret, tsr_di
     return *ret = (tsr_eval){.kind = TSR_EVAL_TERM, .word = e->name}, true;
   if (term)
     return tsr_diag_error(diags, e->location, "'%s' needs its numbers: %s(…)", e->name, e->name);
-  if (!strcmp(e->name, "true")) return *ret = number_of(1), true;
-  if (!strcmp(e->name, "false")) return *ret = number_of(0), true;
+  if (!strcmp(e->name, "true") || !strcmp(e->name, "True")) return *ret = number_of(1), true;
+  if (!strcmp(e->name, "false") || !strcmp(e->name, "False")) return *ret = number_of(0), true;
   if (tsr_scope_has_word(scope, e->name))
     return *ret = (tsr_eval){.kind = TSR_EVAL_WORD, .word = e->name}, true;
   tsr_diag_error(diags, e->location, "unknown name '%s'", e->name);

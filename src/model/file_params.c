@@ -33,11 +33,12 @@ read_flag(const tsr_file_reader *r, const tsr_yaml *map, const char *key, bool *
 
 /* What data can fill: the loaders know these by name. */
 static bool check_input_name(const tsr_file_reader *r, const tsr_yaml *key) {
-  static const char *const words[] = {"tokens", "targets", "features", "labels", "values"};
-  for (int i = 0; i < 5; i++)
+  static const char *const words[] = {"tokens", "targets", "features", "labels", "values", "input"};
+  enum { WORDS = sizeof words / sizeof *words };
+  for (int i = 0; i < WORDS; i++)
     if (!strcmp(key->text, words[i])) return true;
   tsr_diag_error(r->diags, key->location, "no data fills an input '%s'", key->text);
-  tsr_diag_nearest(r->diags, key->text, words, 5);
+  tsr_diag_nearest(r->diags, key->text, words, WORDS);
   return false;
 }
 

@@ -23,7 +23,7 @@ static bool check_callee(const tsr_file_reader *r, const tsr_expr *e) {
   return false;
 }
 
-/* Inputs are names or calls and stand before the named attributes. */
+/* Inputs are names or calls; behind them stand attributes by position, then those with names. */
 static bool check_call(const tsr_file_reader *r, const tsr_expr *e) {
   bool ok = check_callee(r, e), named = false;
   int inputs = 0, attrs = 0;
@@ -37,12 +37,14 @@ static bool check_call(const tsr_file_reader *r, const tsr_expr *e) {
           ok = tsr_diag_error(r->diags, e->key_places[i], "'%s' is given twice", e->keys[i]);
       continue;
     }
-    inputs++;
-    if (named)
+    bool number = a->kind != TSR_EXPR_CALL && a->kind != TSR_EXPR_NAME;
+    number ? attrs++ : inputs++;
+    if (named || (!number && attrs))
       ok = tsr_diag_error(
-          r->diags, a->location, "input '%s' stands after a named attribute", a->text);
+          r->diags, a->location, "input '%s' stands after %s attribute", a->text,
+          named ? "a named" : "an");
     else if (a->kind == TSR_EXPR_CALL) ok &= check_call(r, a);
-    else if (a->kind != TSR_EXPR_NAME)
+    else if (number && !inputs)
       ok = tsr_diag_error(r->diags, a->location, "an input is a name or a call, not '%s'", a->text);
   }
   if (inputs > TSR_CALL_INPUTS_MAX)

@@ -159,7 +159,8 @@ static bool read_list(expander *x, const tsr_eval *v, const tsr_expr *e, tsr_cal
 static bool read_attr(
     expander *x, const char *name, tsr_location location, const tsr_expr *e, tsr_call_attr *a) {
   *a = (tsr_call_attr){.name = name, .location = location};
-  if (e->kind == TSR_EXPR_NAME && tsr_attr_is_axis(name)) return a->word = e->name, true;
+  if (!name) name = "an attribute";
+  else if (e->kind == TSR_EXPR_NAME && tsr_attr_is_axis(name)) return a->word = e->name, true;
   tsr_eval v;
   if (!tsr_expr_eval(e, x->flat->scope, &v, x->flat->diags)) return false;
   if (v.kind == TSR_EVAL_LIST) return read_list(x, &v, e, a);
@@ -176,13 +177,18 @@ static bool expand_block(
     expander *x, tsr_statement *s, const tsr_expr *e, const tsr_expr *times, const char *as,
     int *ret_value);
 
+/* A number in the place of an input is an attribute that goes by its position: transpose(x, 1, 2). */
+static bool is_number(const tsr_expr *e) {
+  return e->kind != TSR_EXPR_NAME && e->kind != TSR_EXPR_CALL;
+}
+
 static bool read_arguments(
     expander *x, tsr_statement *s, const tsr_expr *e, const char *result, tsr_call *call) {
   bool ok = true;
   for (int i = 0; i < e->count; i++) {
-    if (e->keys[i]) {
-      ok &=
-          read_attr(x, e->keys[i], e->key_places[i], e->args[i], &call->attrs[call->attrs_count++]);
+    if (e->keys[i] || is_number(e->args[i])) {
+      tsr_location location = e->keys[i] ? e->key_places[i] : e->args[i]->location;
+      ok &= read_attr(x, e->keys[i], location, e->args[i], &call->attrs[call->attrs_count++]);
     } else {
       int k = call->inputs_count++;
       call->input_places[k] = e->args[i]->location;
@@ -195,7 +201,8 @@ static bool read_arguments(
 /* The probability of a dropout; -1: it is another call, or a wrong one. */
 static double dropout_of(const tsr_call *call) {
   if (strcmp(call->op, "dropout") || call->inputs_count != 1) return -1;
-  if (call->attrs_count != 1 || strcmp(call->attrs[0].name, "p") || call->attrs[0].word) return -1;
+  const char *name = call->attrs_count == 1 ? call->attrs[0].name : "";
+  if (call->attrs_count != 1 || (name && strcmp(name, "p")) || call->attrs[0].word) return -1;
   double p = call->attrs[0].value;
   return p >= 0 && p < 1 ? p : -1;
 }
@@ -304,7 +311,7 @@ static bool expand_block(
   if (call.attrs_count)
     return tsr_diag_error(
         x->flat->diags, call.attrs[0].location, "block '%s' has no attribute '%s'", b->name,
-        call.attrs[0].name);
+        call.attrs[0].name ? call.attrs[0].name : "1");
   if (call.inputs_count != b->inputs_count || !b->inputs_count)
     return tsr_diag_error(
         x->flat->diags, e->location, "block '%s' takes %d inputs, not %d", b->name, b->inputs_count,

@@ -171,6 +171,30 @@ static bool split_by_name(const tsr_config *c, int stages, tsr_stage_split *ret,
   return true;
 }
 
+/* By the graph file's receives. */
+static bool split_by_marks(
+    const tsr_graph *g, const tsr_config *c, int stages, tsr_stage_split *ret, tsr_diags *diags) {
+  const tsr_stage_mark *last = &g->stage_marks[g->stage_marks_count - 1];
+  ret->location = last->location;
+  tsr_location named = tsr_config_location(
+      c, c->pipeline.stages_count ? "pipeline.stages" : "pipeline.blocks_per_rank");
+  if (c->pipeline.stages_count || c->pipeline.blocks_count)
+    return tsr_diag_error(
+        diags, named, "the stages are set here, and by the graph's receive in %s:%d too",
+        last->location.file, last->location.line);
+  if (g->stage_marks_count != stages - 1)
+    return tsr_diag_error(
+        diags, last->location, "send and receive make %d stages of the graph, but the mesh has %d",
+        g->stage_marks_count + 1, stages);
+  for (int i = 0; i < g->stage_marks_count; i++) {
+    if (g->stage_marks[i].node >= g->nodes_count)
+      return tsr_diag_error(
+          diags, g->stage_marks[i].location, "no op is behind this receive: the stage is empty");
+    ret->first[i] = g->nodes[g->stage_marks[i].node].name;
+  }
+  return true;
+}
+
 bool tsr_pipeline_split(
     const tsr_graph *g, const tsr_config *c, const tsr_pipeline *pipeline, tsr_stage_split *ret,
     tsr_diags *diags) {
@@ -178,6 +202,7 @@ bool tsr_pipeline_split(
   *ret = (tsr_stage_split){.count = stages - 1, .location = schedule_place(c)};
   ret->first = tsr_arena_array(g->arena, const char *, stages);
   if (stages == 1) return true;
+  if (g->stage_marks_count) return split_by_marks(g, c, stages, ret, diags);
   if (c->pipeline.stages_count) return split_by_name(c, stages, ret, diags);
   piece *pieces = tsr_arena_array(g->arena, piece, g->nodes_count + 1);
   int *begin = tsr_arena_array(g->arena, int, stages);

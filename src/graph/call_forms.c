@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "graph/call_forms.h"
+#include "graph/infer.h"
+#include <string.h>
+
+typedef tsr_call_builder builder;
+
+static bool fail_infer(const builder *b, const char *bad) {
+  return tsr_diag_error(b->diags, b->call->op_place, "%s: %s", b->call->op, bad);
+}
+
+/* Adds a node after its shapes have been checked; the outputs' first value, or -1. */
+static int checked(
+    const builder *b, tsr_op op, const char *name, int count, const int *inputs,
+    const tsr_attrs *attr) {
+  tsr_node node = {.op = op, .inputs_count = count, .inputs = (int *)inputs};
+  node.attr = attr ? *attr : *tsr_op_attrs(op)->defaults;
+  tsr_type types[TSR_OUTPUTS_MAX];
+  const char *bad = tsr_infer(b->g, &node, types);
+  if (bad) return fail_infer(b, bad) ? 0 : -1;
+  return tsr_graph_add(b->g, op, TSR_FORWARD, name, b->call->location, count, inputs, &node.attr);
+}
+
+static bool give(const builder *b, int value) {
+  if (value < 0) return false;
+  b->values[(*b->count)++] = value;
+  return true;
+}
+
+/* The call's attributes by a set's fields. */
+static bool read_attrs(const builder *b, const tsr_attr_set *set, tsr_attrs *ret_attrs) {
+  return tsr_call_read_attrs(b->g, b->call, set, ret_attrs, b->diags);
+}
+
+bool tsr_call_add_op(const builder *b, tsr_op op) {
+  tsr_attrs attr;
+  if (!read_attrs(b, tsr_op_attrs(op), &attr)) return false;
+  return give(b, checked(b, op, b->call->result, b->call->inputs_count, b->call->inputs, &attr));
+}
+
+static bool call_linear(const builder *b) {
+  const tsr_call *c = b->call;
+  tsr_attrs attr;
+  if (!read_attrs(b, tsr_op_attrs(TSR_OP_LINEAR), &attr)) return false;
+  if (c->inputs_count == 2)
+    return give(b, checked(b, TSR_OP_LINEAR, c->result, 2, c->inputs, NULL));
+  const char *name = tsr_arena_printf(b->g->arena, "%s.product", c->result);
+  int y = checked(b, TSR_OP_LINEAR, name, 2, c->inputs, NULL);
+  if (y < 0) return false;
+  return give(b, checked(b, TSR_OP_ADD, c->result, 2, (int[]){y, c->inputs[2]}, NULL));
+}
+
+/* The cos/sin table for these settings: made once, shared by all layers. */
+static int rope_table(const builder *b, int64_t positions, const tsr_init *init) {
+  tsr_graph *g = b->g;
+  int64_t shape[] = {positions, (int64_t)init->a / 2, 2};
+  for (int i = 0; i < g->values_count; i++) {
+    const tsr_value *v = &g->values[i];
+    if (v->kind == TSR_VALUE_CONST && !memcmp(&v->init, init, sizeof *init) &&
+        v->shape[0] == positions)
+      return i;
+  }
+  const char *name = tsr_arena_printf(g->arena, "rope_table.%d", g->values_count);
+  return tsr_graph_const(g, name, init, 3, shape, b->call->location);
+}
+
+/* A scaling is applied, or refused: it is none where a number of it is missing. */
+static bool check_scaling(const builder *b, const tsr_rope_call_attrs *r) {
+  tsr_location location = b->call->op_place;
+  if (r->scaling_factor < 0 || r->original_context_length < 0)
+    return tsr_diag_error(
+        b->diags, location, "rope: '%s' must not be negative",
+        r->scaling_factor < 0 ? "scaling_factor" : "original_context_length");
+  if (r->scaling_factor == 0) return true;
+  if (!r->original_context_length)
+    return tsr_diag_error(
+        b->diags, location, "rope: scaling_factor %.15g needs original_context_length",
+        r->scaling_factor);
+  if (r->low_freq_factor > 0 && r->high_freq_factor > r->low_freq_factor) return true;
+  return tsr_diag_error(
+      b->diags, location,
+      "rope: low_freq_factor %.15g must be above 0 and below high_freq_factor %.15g",
+      r->low_freq_factor, r->high_freq_factor);
+}
+
+static bool call_rope(const builder *b) {
+  const tsr_call *c = b->call;
+  tsr_attrs attr;
+  if (!read_attrs(b, tsr_attr_set_of(TSR_ATTRS_rope_call), &attr)) return false;
+  const tsr_rope_call_attrs *rope = &attr.rope_call;
+  int64_t head_dim = rope->head_dim;
+  const tsr_value *x = &b->g->values[c->inputs[0]];
+  if (head_dim < 2 || head_dim % 2)
+    return tsr_diag_error(
+        b->diags, c->op_place, "rope: head_dim %lld must be even", (long long)head_dim);
+  if (x->ndim != 3) return fail_infer(b, "its input must be (batch, sequence, heads * head_dim)");
+  if (!check_scaling(b, rope)) return false;
+  tsr_init init;
+  memset(&init, 0, sizeof init); /* compared bytewise */
+  init.kind = TSR_INIT_ROPE;
+  init.a = (double)head_dim;
+  init.b = rope->theta;
+  init.scaling[0] = rope->scaling_factor;
+  init.scaling[1] = rope->low_freq_factor;
+  init.scaling[2] = rope->high_freq_factor;
+  init.scaling[3] = (double)rope->original_context_length;
+  int table = rope_table(b, x->shape[1], &init);
+  tsr_attrs turn = {.rope = {head_dim, 1}};
+  return give(b, checked(b, TSR_OP_ROPE, c->result, 2, (int[]){c->inputs[0], table}, &turn));
+}
+
+static bool call_split(const builder *b) {
+  const tsr_call *c = b->call;
+  tsr_attrs attr;
+  if (!read_attrs(b, tsr_attr_set_of(TSR_ATTRS_split_call), &attr)) return false;
+  const tsr_value *x = &b->g->values[c->inputs[0]];
+  int64_t sections = attr.split_call.sections;
+  int dim = attr.split_call.dim;
+  if (dim < 0) dim += x->ndim;
+  if (sections < 1 || sections > TSR_CALL_INPUTS_MAX)
+    return tsr_diag_error(
+        b->diags, c->op_place, "split: %lld sections, not 1 to %d", (long long)sections,
+        TSR_CALL_INPUTS_MAX);
+  if (dim < 0 || dim >= x->ndim || x->shape[dim] % sections)
+    return tsr_diag_error(
+        b->diags, c->op_place, "split: %lld sections do not divide dimension %d of '%s' %s",
+        (long long)sections, dim, x->name, tsr_shape_text(x->ndim, x->shape).text);
+  int64_t size = x->shape[dim] / sections;
+  for (int i = 0; i < sections; i++) {
+    tsr_attrs part = {.slice = {dim, i * size, (i + 1) * size}};
+    const char *name = tsr_arena_printf(b->g->arena, "%s.%d", c->result, i);
+    if (!give(b, checked(b, TSR_OP_SLICE, name, 1, c->inputs, &part))) return false;
+  }
+  return true;
+}
+
+static bool call_cross_entropy(const builder *b) {
+  const tsr_call *c = b->call;
+  tsr_attrs attr;
+  if (!read_attrs(b, tsr_attr_set_of(TSR_ATTRS_cross_entropy_call), &attr)) return false;
+  const tsr_value *x = &b->g->values[c->inputs[0]];
+  int64_t vocabulary = x->shape[x->ndim - 1];
+  int64_t valid = tsr_call_find_attr(c, "valid") ? attr.cross_entropy_call.valid : vocabulary;
+  if (valid < 1 || valid > vocabulary)
+    return tsr_diag_error(
+        b->diags, c->op_place,
+        "cross_entropy: valid %g is not between 1 and the %lld logits of '%s'", (double)valid,
+        (long long)vocabulary, x->name);
+  const char *name = tsr_arena_printf(b->g->arena, "%s.stats", c->result);
+  tsr_attrs of_stats = {.ce_stats = {valid}}, of_loss = {.ce_loss = {.valid = valid}};
+  int stats = checked(b, TSR_OP_CE_STATS, name, 2, c->inputs, &of_stats);
+  if (stats < 0) return false;
+  int inputs[] = {c->inputs[0], stats, c->inputs[1], tsr_graph_step_scalars(b->g)};
+  return give(b, checked(b, TSR_OP_CE_LOSS, c->result, 4, inputs, &of_loss));
+}
+
+static bool call_mse(const builder *b) {
+  tsr_attrs attr;
+  if (!read_attrs(b, tsr_attr_set_of(TSR_ATTRS_none), &attr)) return false;
+  return give(b, checked(b, TSR_OP_SQUARED_ERROR, b->call->result, 2, b->call->inputs, NULL));
+}
+
+static bool call_reshape(const builder *b) {
+  const tsr_call *c = b->call;
+  tsr_attrs attr;
+  if (!read_attrs(b, tsr_attr_set_of(TSR_ATTRS_reshape_call), &attr)) return false;
+  const tsr_size_list *shape = &attr.reshape_call.shape;
+  tsr_location location = tsr_call_find_attr(c, "shape")->location;
+  const tsr_value *x = &b->g->values[c->inputs[0]];
+  int64_t have = tsr_value_elements(x), want = 1;
+  for (int i = 0; i < shape->count; i++) {
+    if (shape->size[i] < 1 || shape->size[i] > have)
+      return tsr_diag_error(
+          b->diags, location, "reshape: a size of %lld does not fit '%s' %s",
+          (long long)shape->size[i], x->name, tsr_shape_text(x->ndim, x->shape).text);
+    want *= shape->size[i];
+  }
+  if (want != have)
+    return tsr_diag_error(
+        b->diags, location, "reshape: '%s' %s has %lld elements, %s has %lld", x->name,
+        tsr_shape_text(x->ndim, x->shape).text, (long long)have,
+        tsr_shape_text(shape->count, shape->size).text, (long long)want);
+  return give(
+      b, tsr_graph_add_shaped(
+             b->g, TSR_OP_RESHAPE, TSR_FORWARD, c->result, c->location, 1, c->inputs, NULL,
+             shape->count, shape->size));
+}
+
+/* A pair of dimensions exchanged. */
+static int transposed(const builder *b, const char *name, int x, int dim0, int dim1) {
+  tsr_attrs attr = {.transpose = {dim0, dim1}};
+  return checked(b, TSR_OP_TRANSPOSE, name, 1, &x, &attr);
+}
+
+static int reshaped(const builder *b, const char *name, int x, int ndim, const int64_t *shape) {
+  return tsr_graph_add_shaped(
+      b->g, TSR_OP_RESHAPE, TSR_FORWARD, name, b->call->location, 1, &x, NULL, ndim, shape);
+}
+
+/* (B, H, T, D) → (B, T, H * D), as attention takes it; -1: the value has other dimensions. */
+static int join_heads(const builder *b, int input, const char *what) {
+  const tsr_value *x = &b->g->values[b->call->inputs[input]];
+  const char *name = tsr_arena_printf(b->g->arena, "%s.%s", b->call->result, what);
+  int64_t shape[] = {x->shape[0], x->shape[2], x->shape[1] * x->shape[3]};
+  int turned = transposed(b, tsr_arena_printf(b->g->arena, "%s.turned", name), b->call->inputs[input], 1, 2);
+  return turned < 0 ? -1 : reshaped(b, name, turned, 3, shape);
+}
+
+/* Attention of PyTorch's layout, (batch, heads, sequence, head_dim), which says head_dim. */
+static bool call_flash_attention(const builder *b) {
+  static const char *const parts[] = {"q", "k", "v"};
+  const tsr_call *c = b->call;
+  const tsr_value *q = &b->g->values[c->inputs[0]];
+  tsr_attrs attr;
+  if (q->ndim == 3) return tsr_call_add_op(b, TSR_OP_ATTENTION);
+  if (!read_attrs(b, tsr_attr_set_of(TSR_ATTRS_flash_attention_call), &attr)) return false;
+  const tsr_flash_attention_call_attrs *a = &attr.flash_attention_call;
+  int inputs[3];
+  for (int i = 0; i < 3; i++) {
+    const tsr_value *x = &b->g->values[c->inputs[i]];
+    if (x->ndim != 4)
+      return tsr_diag_error(
+          b->diags, c->input_places[i],
+          "%s: '%s' must be (batch, heads, sequence, head_dim), or all inputs (batch, sequence, "
+          "heads * head_dim), not %s",
+          c->op, x->name, tsr_shape_text(x->ndim, x->shape).text);
+    if (x->shape[3] != q->shape[3])
+      return tsr_diag_error(
+          b->diags, c->input_places[i], "%s: '%s' has heads of %lld features, '%s' of %lld", c->op,
+          x->name, (long long)x->shape[3], q->name, (long long)q->shape[3]);
+    inputs[i] = join_heads(b, i, parts[i]);
+    if (inputs[i] < 0) return false;
+    q = &b->g->values[c->inputs[0]]; /* the values may have moved */
+  }
+  int64_t shape[] = {q->shape[0], q->shape[2], q->shape[1], q->shape[3]};
+  tsr_attrs of = {
+      .attention = {q->shape[3], a->causal, a->scale, a->dropout, a->window}};
+  const char *name = tsr_arena_printf(b->g->arena, "%s.joined", c->result);
+  int y = checked(b, TSR_OP_ATTENTION, name, 3, inputs, &of);
+  if (y < 0) return false;
+  y = reshaped(b, tsr_arena_printf(b->g->arena, "%s.split", c->result), y, 4, shape);
+  return give(b, transposed(b, c->result, y, 1, 2));
+}
+
+/* ---- stages ---- */
+
+static bool check_stage_axis(const builder *b, tsr_axis axis) {
+  return axis == TSR_PP ||
+         tsr_diag_error(
+             b->diags, b->call->op_place, "%s: a value moves between stages: its axis is pp, not %s",
+             b->call->op, tsr_axis_name(axis));
+}
+
+/* A value that a later stage reads; lowering sends it. */
+static bool call_send(const builder *b) {
+  const tsr_call *c = b->call;
+  tsr_attrs attr;
+  if (!read_attrs(b, tsr_attr_set_of(TSR_ATTRS_send_call), &attr) ||
+      !check_stage_axis(b, attr.send_call.axis))
+    return false;
+  int stage = b->g->stage_marks_count;
+  if (attr.send_call.to != stage + 1)
+    return tsr_diag_error(
+        b->diags, c->op_place,
+        "send: 'to' is %lld, but the statements here are of stage %d, which sends to stage %d",
+        (long long)attr.send_call.to, stage, stage + 1);
+  const tsr_value *x = &b->g->values[c->inputs[0]];
+  int64_t shape[TSR_DIMS_MAX];
+  memcpy(shape, x->shape, sizeof shape);
+  return give(b, reshaped(b, c->result, c->inputs[0], x->ndim, shape));
+}
+
+/* The first receive from a stage begins the next one; others may follow it at once. */
+static bool call_receive(const builder *b) {
+  const tsr_call *c = b->call;
+  tsr_graph *g = b->g;
+  tsr_attrs attr;
+  if (!read_attrs(b, tsr_attr_set_of(TSR_ATTRS_receive_call), &attr) ||
+      !check_stage_axis(b, attr.receive_call.axis))
+    return false;
+  int64_t from = attr.receive_call.from;
+  int count = g->stage_marks_count;
+  bool follows = count && g->stage_marks[count - 1].node == g->nodes_count && from == count - 1;
+  if (from != count && !follows)
+    return tsr_diag_error(
+        b->diags, c->op_place,
+        "receive: 'from' is %lld, but the statements before it are of stage %d", (long long)from,
+        count);
+  if (!follows) {
+    tsr_arena_grow(
+        g->arena, (void **)&g->stage_marks, sizeof *g->stage_marks, count, &g->stage_marks_capacity);
+    g->stage_marks[g->stage_marks_count++] = (tsr_stage_mark){g->nodes_count, c->op_place};
+  }
+  return give(b, c->inputs[0]);
+}
+
+/* Training minimizes the value. */
+static bool call_backward(const builder *b) {
+  const tsr_call *c = b->call;
+  tsr_attrs attr;
+  if (!read_attrs(b, tsr_attr_set_of(TSR_ATTRS_none), &attr)) return false;
+  const char *name = b->g->values[c->inputs[0]].name;
+  if (tsr_graph_find_loss(b->g, c->inputs[0]) < 0)
+    return tsr_diag_error(
+        b->diags, c->input_places[0], "%s: '%s' must be a result of cross_entropy or mse", c->op, name);
+  if (b->g->minimized >= 0 && b->g->minimized != c->inputs[0])
+    return tsr_diag_error(
+        b->diags, c->op_place, "%s: '%s' is minimized already", c->op,
+        b->g->values[b->g->minimized].name);
+  b->g->minimized = c->inputs[0];
+  return give(b, c->inputs[0]);
+}
+
+/* ---- the table ---- */
+
+const tsr_call_form tsr_call_forms[] = {
+    {"linear", 2, 3, TSR_OP_LINEAR, TSR_ATTRS_none, call_linear},
+    {"rope", 1, 1, TSR_OP_ROPE, TSR_ATTRS_rope_call, call_rope},
+    {"split", 1, 1, TSR_OP_SLICE, TSR_ATTRS_split_call, call_split},
+    {"flash_attention", 3, 3, TSR_OP_ATTENTION, TSR_ATTRS_flash_attention_call,
+     call_flash_attention},
+    {"cross_entropy", 2, 2, TSR_OP_CE_LOSS, TSR_ATTRS_cross_entropy_call, call_cross_entropy},
+    {"mse", 2, 2, TSR_OP_SQUARED_ERROR, TSR_ATTRS_none, call_mse},
+    {"reshape", 1, 1, TSR_OP_RESHAPE, TSR_ATTRS_reshape_call, call_reshape},
+    {"send", 1, 1, TSR_OP_RESHAPE, TSR_ATTRS_send_call, call_send},
+    {"receive", 1, 1, TSR_OP_RESHAPE, TSR_ATTRS_receive_call, call_receive},
+    {"backward", 1, 1, TSR_OP_RESHAPE, TSR_ATTRS_none, call_backward},
+    {"autodiff", 1, 1, TSR_OP_RESHAPE, TSR_ATTRS_none, call_backward},
+    {"allreduce", 1, 1, TSR_OP_ALL_REDUCE, TSR_ATTRS_move, NULL},
+    {"gather", 1, 1, TSR_OP_ALL_GATHER, TSR_ATTRS_all_gather, NULL},
+};
+const int tsr_call_forms_count = sizeof tsr_call_forms / sizeof *tsr_call_forms;
