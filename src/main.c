@@ -174,6 +174,7 @@ int main(int argc, char **argv) {
   bool ok = tsr_options_parse(a.arena, argc, argv, &a.options, a.diags);
   if (console_is_secondary(&a.options)) signal(SIGPIPE, SIG_IGN); /* an error of the write */
   if (a.options.quiet) tsr_diags_quiet(a.diags);
+  if (a.options.strict) tsr_diags_strict(a.diags);
   int code = launcher_joins(&a.options, ok) ? run_in_job(&a, ok) : run_alone(&a, ok);
   code = tsr_job_leave(&a.job, code);
   tsr_arena_free(a.arena);

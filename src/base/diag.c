@@ -23,7 +23,7 @@ struct tsr_diags {
   diag items[TSR_DIAGS_MAX];
   int count, dropped, errors, failures;
   int errors_dropped; /* of `dropped` */
-  bool quiet;
+  bool quiet, strict;
 };
 
 tsr_diags *tsr_diags_new(tsr_arena *arena) {
@@ -187,6 +187,12 @@ static void print_diag(const tsr_diags *diags, const diag *d, FILE *stream) {
   if (d->location.file && d->location.line) print_line(diags, d->location, stream);
   for (int i = 0; i < d->hints_count; i++) fprintf(stream, "      = %s\n", d->hints[i]);
 }
+
+tsr_severity tsr_diag_normative(const tsr_diags *diags, tsr_severity severity) {
+  return diags->strict ? TSR_ERROR : severity;
+}
+
+void tsr_diags_strict(tsr_diags *diags) { diags->strict = true; }
 
 void tsr_diags_quiet(tsr_diags *diags) { diags->quiet = true; }
 

@@ -50,6 +50,11 @@ bool tsr_diag(
 #define tsr_diag_warning(diags, ...) tsr_diag((diags), TSR_WARNING, __VA_ARGS__)
 #define tsr_diag_note(diags, ...) tsr_diag((diags), TSR_NOTE, __VA_ARGS__)
 
+/* For what a file or the program promises and does not hold: a key without effect, bits that are
+ * not the recipe's. The severity, or TSR_ERROR after tsr_diags_strict. */
+tsr_severity tsr_diag_normative(const tsr_diags *diags, tsr_severity severity);
+void tsr_diags_strict(tsr_diags *diags);
+
 /* Adds a hint line ("= …") to the newest diagnostic. */
 void tsr_diag_hint(tsr_diags *diags, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

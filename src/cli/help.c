@@ -159,6 +159,10 @@ static const entry options[] = {
      "came from\n"},
     {CONFIGURED, "  --print-schema   prints the JSON Schema of configuration files\n"},
     {CONFIGURED, "  --print-manual   prints the manual page's section of all keys (mdoc)\n"},
+    {CONFIGURED,
+     "  --strict         what breaks the recipe is an error: keys without effect, no seed, sums in "
+     "a mesh's own\n"
+     "                   order; advice stays a note\n"},
     {ALL, "  --quiet          prints errors only\n"},
     {ALL, "  --version, --help\n"},
 };

@@ -70,6 +70,7 @@ static const option options[] = {
     {"--bench", FLAG, AT(bench), ONLY(KERNELS)},
     {"--filter", VALUE, AT(filter), ONLY(KERNELS)},
     {"--topology", FLAG, AT(topology), ONLY(DOCTOR)},
+    {"--strict", FLAG, AT(strict), CONFIGURED},
     {"--quiet", FLAG, AT(quiet)},
     {"--print-config", FLAG, AT(print_config)},
     {"--print-schema", FLAG, AT(print_schema)},

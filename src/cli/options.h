@@ -39,7 +39,7 @@ typedef struct {
   int sets_count;
   tsr_words arguments; /* of checkpoint (its own command first), import, export, tokenize */
   const char *dump;    /* comma-separated: mesh,groups,graph,placement,program,memory */
-  bool quiet, print_config, print_schema, print_manual, version, help;
+  bool quiet, strict, print_config, print_schema, print_manual, version, help;
   /* train */
   const char *dump_grads;
   const char *resume; /* "": the newest */

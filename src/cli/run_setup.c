@@ -184,16 +184,30 @@ static void note_default_seed(app *a, const setup *s) {
   bool trains = c == TSR_COMMAND_TRAIN || c == TSR_COMMAND_PROFILE || c == TSR_COMMAND_CHECK;
   bool fast = s->config->numerics.policy == TSR_NUMERICS_FAST;
   if (!trains || fast || tsr_config_location(s->config, "training_config.seed").file) return;
-  tsr_diag_note(
-      a->diags, (tsr_location){.file = s->config->file},
+  tsr_diag(
+      a->diags, tsr_diag_normative(a->diags, TSR_NOTE), (tsr_location){.file = s->config->file},
       "no seed: training_config.seed is %llu, the default",
       (unsigned long long)s->config->training.seed);
 }
 
+/* Bits that no other mesh has: the line of the recipe says it, and --strict refuses it. */
+static bool check_own_order(app *a, const setup *s) {
+  const char *own = tsr_parallel_own_order(a->arena, s->parallel, s->config, s->batch_units);
+  if (!a->options.strict || !*own) return true;
+  tsr_diag_error(
+      a->diags, tsr_config_location(s->config, "numerics.units.batch"),
+      "%lld batch units are added in this mesh's own order: another mesh computes other bits",
+      (long long)s->batch_units);
+  tsr_diag_hint(a->diags, "set numerics.units.batch to a number that dp and microbatches share");
+  return false;
+}
+
 bool setup_fix_recipe(app *a, setup *s) {
+  int errors = tsr_diags_errors(a->diags);
   note_default_seed(a, s);
   return tsr_parallel_trainable(s->parallel, s->config, a->diags) &&
-         tsr_parallel_units(s->parallel, s->config, &s->batch_units, &s->tp_units, a->diags);
+         tsr_parallel_units(s->parallel, s->config, &s->batch_units, &s->tp_units, a->diags) &&
+         check_own_order(a, s) && tsr_diags_errors(a->diags) == errors;
 }
 
 bool setup_open_device(app *a, setup *s) {

@@ -6,8 +6,8 @@
  * table of keys is fields.def: reading, checks, defaults, printing, the manual page and the JSON
  * Schema all come from it. Defaults are tt-train's where it has the key.
  *
- * Paths of other YAML files are taken, with ${NAME} from the environment, relative to the file that
- * names them, to that file's parents, or to the working directory; when a variable of the path is
+ * Paths of other YAML files are taken, with ${NAME} from the environment, relative to the working
+ * directory, to the file that names them, or to that file's parents; when a variable of the path is
  * not set, the path's tails are tried there. */
 #ifndef TSR_CONFIG_CONFIG_H
 #define TSR_CONFIG_CONFIG_H

@@ -42,7 +42,7 @@ bool tsr_path_read(tsr_loader *loader, const tsr_yaml *node, const char **ret_pa
 /* "'key' must be an integer, found …"; returns false. */
 bool tsr_value_wrong_type(
     tsr_loader *loader, const tsr_field *field, const char *key, const tsr_yaml *node);
-/* "unsupported feature: …" at the place. */
+/* "unsupported feature: …" at the place; what stands behind a newline is a hint. */
 bool tsr_value_unsupported(tsr_loader *loader, tsr_location location, const char *feature);
 
 /* --- device_section.c --- */

@@ -60,11 +60,11 @@ static const tsr_field_choice transports[] = {
     {"mpi", TSR_TRANSPORT_MPI},
     {"nccl", TSR_TRANSPORT_NCCL},
     {"nvshmem", 0,
-     "one-sided messages between GPUs (nvshmem), which only the all-to-all of experts uses; "
-     "nccl and mpi connect dense models"},
+     "one-sided messages between GPUs (nvshmem), which only the all-to-all of experts uses\n"
+     "nccl and mpi connect dense models, and auto chooses between them"},
     {"deepep", 0,
-     "the all-to-all of experts over NVSHMEM (deepep), which needs a mixture-of-experts model; "
-     "nccl and mpi connect dense models"},
+     "the all-to-all of experts over NVSHMEM (deepep), which needs a mixture-of-experts model\n"
+     "nccl and mpi connect dense models, and auto chooses between them"},
     {0}};
 static const tsr_field_choice validations[] = {
     {"none", TSR_VALIDATE_NONE}, {"replicas", TSR_VALIDATE_REPLICAS}, {0}};
@@ -104,10 +104,10 @@ static const tsr_field_choice offloads[] = {
 static const tsr_field_choice partitions[] = {
     {"dimension", 0},
     {"owner_hash", 1,
-     "an owner for each whole parameter, by its name's hash (owner_hash); "
+     "an owner for each whole parameter, by its name's hash (owner_hash)\n"
      "dimension splits every parameter over dp"},
     {"flat", 2,
-     "one flat array of all parameters, split into equal parts (flat); dimension splits "
+     "one flat array of all parameters, split into equal parts (flat)\ndimension splits "
      "every parameter over dp"},
     {0}};
 static const tsr_field_choice sockets[] = {{"mpi", 0}, {"fabric", 1}, {0}};
@@ -128,6 +128,7 @@ static const tsr_field_choice sockets[] = {{"mpi", 0}, {"fabric", 1}, {0}};
 #define Z "zero"
 #define K "checkpoint"
 #define W "collectives"
+#define WT "collectives.transport"
 #define X "elastic"
 #define SCALE "training_config.loss_scale"
 #define HOSTS "multihost_config"
@@ -171,8 +172,8 @@ static const tsr_field_choice sockets[] = {{"mpi", 0}, {"fabric", 1}, {0}};
 #define NO_EXPERTS "there are no mixture-of-experts models"
 #define EXPERTS_ONLY(key)                                                                          \
   UNSUPPORTED("the all-to-all of experts (" key                                                    \
-              "), which needs a mixture-of-experts model; a dense model "                          \
-              "has none")
+              ")\nit needs a mixture-of-experts model; leave it out for "                          \
+              "a dense one")
 #define NO_FSDP "it tunes tt-train's own collectives"
 #define NO_DIFFUSION "it belongs to diffusion training"
 

@@ -35,7 +35,8 @@ typedef enum {
 typedef struct {
   const char *name;
   int value;
-  const char *unsupported; /* the feature that is missing; NULL: fine */
+  const char
+      *unsupported; /* the feature that is missing, and a hint behind a newline; NULL: fine */
 } tsr_field_choice;
 
 typedef struct {
@@ -43,7 +44,7 @@ typedef struct {
   bool min_open, max_open; /* the bound itself is out */
 } tsr_field_range;
 
-typedef struct {
+typedef struct tsr_field {
   const char *section, *key; /* section "": the top level; "training_config.optimizer": nested */
   tsr_field_type type;
   size_t at;            /* offset in tsr_config; 0: no member */
@@ -52,7 +53,7 @@ typedef struct {
   const tsr_field_choice *choices; /* ends with a NULL name */
   const char *same_as;             /* another spelling of this "section.key" */
   tsr_field_verdict verdict;
-  const char *why;  /* the feature, or why there is no effect */
+  const char *why;  /* the feature (as `unsupported`), or why there is no effect */
   bool file;        /* a section that may stand in a file of its own, named by a path */
   const char *word; /* of a section: the key that a word in place of the map means */
   bool legacy;      /* tt-train's old optimizer keys */

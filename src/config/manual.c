@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "config/manual.h"
 #include "config/fields.h"
+#include "config/recipe_keys.h"
 #include <string.h>
 
 enum { LINE_MAX_BYTES = 78 };
@@ -54,6 +55,7 @@ static void add_row(const tsr_field *f, tsr_text *text) {
   }
   if (f->type == TSR_FIELD_SECTION || f->type == TSR_FIELD_FREE) return;
   add_type(f->same_as ? &tsr_fields[tsr_field_find_dotted(f->same_as)] : f, text);
+  if (tsr_recipe_has_key(f)) tsr_text_add(text, "Normative: part of the recipe.\n");
 }
 
 static void add_section(const char *section, const char *title, tsr_text *text) {

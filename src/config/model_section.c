@@ -142,8 +142,9 @@ static void check_experimental(tsr_loader *l, const tsr_yaml *map) {
           l->diags, node->items[i]->location, "'%s' must be true or false, found %s", key->text,
           tsr_yaml_describe(l->arena, node->items[i]));
     else if (on)
-      tsr_diag_warning(
-          l->diags, key->location, "'%s' has no effect: there is one layer norm", key->text);
+      tsr_diag(
+          l->diags, tsr_diag_normative(l->diags, TSR_WARNING), key->location,
+          "'%s' has no effect: there is one layer norm", key->text);
   }
 }
 

@@ -44,8 +44,11 @@ static const char *find_names(tsr_arena *arena, const char *path, bool tails, co
   return found;
 }
 
+/* In the working directory as tt-train does it, then in `folder` and above it. */
 static const char *
 find_in_parents(tsr_arena *arena, const char *path, bool tails, const char *folder) {
+  const char *here = tails ? NULL : find_in_folder(arena, path, ".");
+  if (here) return here;
   for (int i = 0; i < PARENTS_MAX; i++) {
     const char *found = find_names(arena, path, tails, folder);
     if (found) return found;
@@ -73,6 +76,6 @@ bool tsr_config_find_file(
         unset);
   if (*path != '/')
     tsr_diag_hint(
-        diags, "looked beside %s, in the folders above it and in the working directory", from_file);
+        diags, "looked in the working directory, beside %s and in the folders above it", from_file);
   return false;
 }

@@ -185,8 +185,9 @@ static void resolve_multihost(tsr_loader *l) {
         l->diags, workers->location, "a pipeline over processes has at least 2, found %lld",
         (long long)count);
   if (socket && (!strcmp(socket->text, "mpi") || !strcmp(socket->text, "fabric")))
-    tsr_diag_warning(
-        l->diags, tsr_loader_key(l, HOSTS ".socket_type")->location,
+    tsr_diag(
+        l->diags, tsr_diag_normative(l->diags, TSR_WARNING),
+        tsr_loader_key(l, HOSTS ".socket_type")->location,
         "'socket_type' has no effect: the transport is chosen by the process");
   check_blocks(l);
 }

@@ -42,6 +42,12 @@ static bool is_outside(const tsr_field *f) {
   return false;
 }
 
+bool tsr_recipe_has_key(const tsr_field *f) {
+  bool by_facts = !strcmp(f->section, "numerics.units") || !strcmp(f->key, "isa") ||
+                  !strcmp(f->key, "max_steps") || !strcmp(f->key, "sequence_length");
+  return f->at && f->type != TSR_FIELD_SECTION && (by_facts || !is_outside(f));
+}
+
 /* fp16 alone has a loss scale, bf16 alone other ways to store parameters. */
 static bool is_read(const tsr_config *c, const tsr_field *f) {
   tsr_precision p = c->training.precision;

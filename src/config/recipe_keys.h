@@ -19,6 +19,11 @@ typedef struct {
   const char *data; /* fingerprint of what samples are drawn from */
 } tsr_recipe_facts;
 
+/* Whether a key can be part of a recipe: what it says is normative, what others say is about where
+ * and how fast a run computes the same. */
+struct tsr_field;
+bool tsr_recipe_has_key(const struct tsr_field *field);
+
 /* Rising by key; in `arena`. */
 void tsr_config_recipe(
     tsr_arena *arena, const tsr_config *config, const tsr_recipe_facts *facts,

@@ -73,9 +73,9 @@ static void warn_other_rules(tsr_loader *l) {
     bool truth;
     if ((tsr_yaml_float(node, &number) && number == 0) || (tsr_yaml_bool(node, &truth) && !truth))
       continue;
-    tsr_diag_warning(
-        l->diags, key->location, "'%s' has no effect: %s has no such value", key->text,
-        o->type_name);
+    tsr_diag(
+        l->diags, tsr_diag_normative(l->diags, TSR_WARNING), key->location,
+        "'%s' has no effect: %s has no such value", key->text, o->type_name);
   }
 }
 
@@ -153,8 +153,9 @@ static void warn_other_curves(tsr_loader *l) {
         tsr_loader_key(l, tsr_arena_printf(l->arena, "scheduler_config.%s", keys[i]));
     if (!key || tsr_scheduler_uses(type, keys[i])) continue;
     const tsr_field *f = &tsr_fields[tsr_field_find_dotted("scheduler_config.type")];
-    tsr_diag_warning(
-        l->diags, key->location, "'%s' has no effect: the curve '%s' does not read it", key->text,
+    tsr_diag(
+        l->diags, tsr_diag_normative(l->diags, TSR_WARNING), key->location,
+        "'%s' has no effect: the curve '%s' does not read it", key->text,
         tsr_field_choice_name(f, (int)type));
     if (type == TSR_SCHEDULER_WARMUP_LINEAR && i == 0)
       tsr_diag_hint(l->diags, "it warms up for a tenth of max_steps; linear reads warmup_steps");

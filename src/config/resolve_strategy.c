@@ -40,9 +40,9 @@ static void resolve_loss_scale(tsr_loader *l) {
     tsr_diag_hint(l->diags, "mode: interval and mode: static may begin higher");
   }
   if (interval && t->loss_scale != TSR_SCALE_INTERVAL && t->loss_scale_interval != 2000)
-    tsr_diag_warning(
-        l->diags, interval->location, "'%s' has no effect: the mode is not interval",
-        interval->text);
+    tsr_diag(
+        l->diags, tsr_diag_normative(l->diags, TSR_WARNING), interval->location,
+        "'%s' has no effect: the mode is not interval", interval->text);
 }
 
 /* The run's words must agree; over a model's runner_type they win. */
@@ -66,8 +66,9 @@ static void resolve_recompute(tsr_loader *l) {
   }
   const tsr_yaml *every = tsr_loader_key(l, "schedule.recompute_every");
   if (every && s->recompute != TSR_RECOMPUTE_FULL && s->recompute_every > 1)
-    tsr_diag_warning(
-        l->diags, every->location, "'recompute_every' has no effect: recompute is not full");
+    tsr_diag(
+        l->diags, tsr_diag_normative(l->diags, TSR_WARNING), every->location,
+        "'recompute_every' has no effect: recompute is not full");
 }
 
 static void resolve_zero(tsr_loader *l) {
@@ -75,7 +76,9 @@ static void resolve_zero(tsr_loader *l) {
   tsr_config_zero *z = &l->config->zero;
   const tsr_yaml *path = tsr_loader_key(l, "zero.offload_path");
   if (path && *z->offload_path && z->offload == TSR_OFFLOAD_NONE)
-    tsr_diag_warning(l->diags, path->location, "'offload_path' has no effect: offload is none");
+    tsr_diag(
+        l->diags, tsr_diag_normative(l->diags, TSR_WARNING), path->location,
+        "'offload_path' has no effect: offload is none");
   if (!l->config->device.enable_fsdp) return;
   int64_t zero;
   if (!given(l, stage)) z->stage = 3;

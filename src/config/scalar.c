@@ -90,7 +90,11 @@ wrong_integer(tsr_loader *l, const tsr_field *f, const char *key, const tsr_yaml
 }
 
 bool tsr_value_unsupported(tsr_loader *l, tsr_location location, const char *feature) {
-  return tsr_diag_error(l->diags, location, "unsupported feature: %s", feature);
+  const char *remedy = strchr(feature, '\n');
+  int length = remedy ? (int)(remedy - feature) : (int)strlen(feature);
+  tsr_diag_error(l->diags, location, "unsupported feature: %.*s", length, feature);
+  if (remedy) tsr_diag_hint(l->diags, "%s", remedy + 1);
+  return false;
 }
 
 static bool read_int(tsr_loader *l, const tsr_field *f, const char *key, const tsr_yaml *node) {

@@ -71,9 +71,9 @@ check_verdict(tsr_loader *l, const tsr_field *f, const tsr_yaml *key, const tsr_
     return false;
   if (f->verdict == TSR_FIELD_UNSUPPORTED && !is_switched_off(node))
     return tsr_value_unsupported(l, key->location, f->why);
-  tsr_diag_warning(
-      l->diags, key->location, "'%s' has no effect: %s", key->text,
-      f->verdict == TSR_FIELD_UNSUPPORTED ? "it is not enabled" : f->why);
+  tsr_diag(
+      l->diags, tsr_diag_normative(l->diags, TSR_WARNING), key->location, "'%s' has no effect: %s",
+      key->text, f->verdict == TSR_FIELD_UNSUPPORTED ? "it is not enabled" : f->why);
   return true;
 }
 
@@ -133,8 +133,9 @@ void tsr_multihost_read(tsr_loader *l, const tsr_yaml *key, const tsr_yaml *node
   }
   const tsr_yaml *enabled = tsr_yaml_get(node, "enabled");
   if (!enabled || (tsr_yaml_bool(enabled, &on) && !on))
-    tsr_diag_warning(
-        l->diags, key->location, "'multihost_config' has no effect: it is not enabled");
+    tsr_diag(
+        l->diags, tsr_diag_normative(l->diags, TSR_WARNING), key->location,
+        "'multihost_config' has no effect: it is not enabled");
   else tsr_section_read(l, "multihost_config", node);
 }
 

@@ -21,6 +21,10 @@ static const tsr_call_form *find_form(const char *name) {
   return NULL;
 }
 
+const char *tsr_graph_refused_op(const char *name) {
+  return strcmp(name, "moe") ? NULL : "mixture-of-experts models (op moe)";
+}
+
 const char *const *tsr_graph_call_names(int *ret_count) {
   enum { FORMS_MAX = 32 };
   static const char *names[FORMS_MAX + TSR_OPS + 1];

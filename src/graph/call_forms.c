@@ -202,7 +202,8 @@ static int join_heads(const builder *b, int input, const char *what) {
   const tsr_value *x = &b->g->values[b->call->inputs[input]];
   const char *name = tsr_arena_printf(b->g->arena, "%s.%s", b->call->result, what);
   int64_t shape[] = {x->shape[0], x->shape[2], x->shape[1] * x->shape[3]};
-  int turned = transposed(b, tsr_arena_printf(b->g->arena, "%s.turned", name), b->call->inputs[input], 1, 2);
+  int turned =
+      transposed(b, tsr_arena_printf(b->g->arena, "%s.turned", name), b->call->inputs[input], 1, 2);
   return turned < 0 ? -1 : reshaped(b, name, turned, 3, shape);
 }
 
@@ -233,8 +234,7 @@ static bool call_flash_attention(const builder *b) {
     q = &b->g->values[c->inputs[0]]; /* the values may have moved */
   }
   int64_t shape[] = {q->shape[0], q->shape[2], q->shape[1], q->shape[3]};
-  tsr_attrs of = {
-      .attention = {q->shape[3], a->causal, a->scale, a->dropout, a->window}};
+  tsr_attrs of = {.attention = {q->shape[3], a->causal, a->scale, a->dropout, a->window}};
   const char *name = tsr_arena_printf(b->g->arena, "%s.joined", c->result);
   int y = checked(b, TSR_OP_ATTENTION, name, 3, inputs, &of);
   if (y < 0) return false;
@@ -245,10 +245,10 @@ static bool call_flash_attention(const builder *b) {
 /* ---- stages ---- */
 
 static bool check_stage_axis(const builder *b, tsr_axis axis) {
-  return axis == TSR_PP ||
-         tsr_diag_error(
-             b->diags, b->call->op_place, "%s: a value moves between stages: its axis is pp, not %s",
-             b->call->op, tsr_axis_name(axis));
+  return axis == TSR_PP || tsr_diag_error(
+                               b->diags, b->call->op_place,
+                               "%s: a value moves between stages: its axis is pp, not %s",
+                               b->call->op, tsr_axis_name(axis));
 }
 
 /* A value that a later stage reads; lowering sends it. */
@@ -288,7 +288,8 @@ static bool call_receive(const builder *b) {
         count);
   if (!follows) {
     tsr_arena_grow(
-        g->arena, (void **)&g->stage_marks, sizeof *g->stage_marks, count, &g->stage_marks_capacity);
+        g->arena, (void **)&g->stage_marks, sizeof *g->stage_marks, count,
+        &g->stage_marks_capacity);
     g->stage_marks[g->stage_marks_count++] = (tsr_stage_mark){g->nodes_count, c->op_place};
   }
   return give(b, c->inputs[0]);
@@ -302,7 +303,8 @@ static bool call_backward(const builder *b) {
   const char *name = b->g->values[c->inputs[0]].name;
   if (tsr_graph_find_loss(b->g, c->inputs[0]) < 0)
     return tsr_diag_error(
-        b->diags, c->input_places[0], "%s: '%s' must be a result of cross_entropy or mse", c->op, name);
+        b->diags, c->input_places[0], "%s: '%s' must be a result of cross_entropy or mse", c->op,
+        name);
   if (b->g->minimized >= 0 && b->g->minimized != c->inputs[0])
     return tsr_diag_error(
         b->diags, c->op_place, "%s: '%s' is minimized already", c->op,

@@ -62,6 +62,7 @@ int tsr_graph_param(tsr_graph *g, const tsr_param *param) {
       make_value(param->name, TSR_VALUE_PARAM, TSR_F32, param->ndim, param->shape, param->location);
   v.param = g->params_count;
   memcpy(v.placement, param->placement, sizeof v.placement);
+  memcpy(v.dims, param->dims, sizeof v.dims);
   int id = add_value(g, &v);
   tsr_param *p = &g->params[g->params_count++];
   *p = *param;
@@ -131,6 +132,17 @@ int tsr_graph_find_loss(const tsr_graph *g, int value) {
   }
 }
 
+/* A size that an input has at the same place, or else anywhere, goes by that one's name. */
+static void name_dims(const tsr_graph *g, const tsr_node *n, tsr_value *v) {
+  for (int d = 0; d < v->ndim; d++)
+    for (int k = 0; k < n->inputs_count && !v->dims[d]; k++) {
+      const tsr_value *x = &g->values[n->inputs[k]];
+      if (d < x->ndim && x->shape[d] == v->shape[d]) v->dims[d] = x->dims[d];
+      for (int i = 0; i < x->ndim && !v->dims[d]; i++)
+        if (x->shape[i] == v->shape[d]) v->dims[d] = x->dims[i];
+    }
+}
+
 /* Adds a node whose outputs have these types. */
 static int add_node(tsr_graph *g, const tsr_node *node, const tsr_type *types) {
   tsr_arena_grow(
@@ -149,6 +161,7 @@ static int add_node(tsr_graph *g, const tsr_node *node, const tsr_type *types) {
         name, TSR_VALUE_NODE, types[i].dtype, types[i].ndim, types[i].shape, n->location);
     v.node = id;
     v.output = i;
+    name_dims(g, n, &v);
     int value = add_value(g, &v);
     g->nodes[id].outputs[i] = value;
   }

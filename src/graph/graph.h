@@ -53,6 +53,7 @@ typedef struct {
   int64_t shape[TSR_DIMS_MAX];
   int64_t valid0; /* rows of dimension 0 that are real; the rest is padding (0: all) */
   tsr_init init;
+  const char *dims[TSR_DIMS_MAX];    /* what the graph file calls its sizes, each or NULL */
   bool decay;                        /* weight decay applies */
   tsr_placement placement[TSR_AXES]; /* requested: replicate or shard(dim) */
   int stage;                         /* virtual stage that owns it */
@@ -64,10 +65,11 @@ typedef struct {
   tsr_value_kind kind;
   tsr_dtype dtype;
   int ndim;
-  int64_t shape[TSR_DIMS_MAX]; /* global, of one microbatch */
-  int node, output;            /* of TSR_VALUE_NODE */
-  int param;                   /* index into graph->params for PARAM and its STATE, else -1 */
-  tsr_init init;               /* of TSR_VALUE_CONST */
+  int64_t shape[TSR_DIMS_MAX];    /* global, of one microbatch */
+  const char *dims[TSR_DIMS_MAX]; /* what the graph file calls these sizes, for messages; or NULL */
+  int node, output;               /* of TSR_VALUE_NODE */
+  int param;                      /* index into graph->params for PARAM and its STATE, else -1 */
+  tsr_init init;                  /* of TSR_VALUE_CONST */
   tsr_placement placement[TSR_AXES];
   int64_t units; /* > 0: a leading dimension of that many units (global) stands before `shape`, one
                     summand each; split over tp when placement[TSR_TP] is partial, else whole */
@@ -248,6 +250,8 @@ typedef struct {
 bool tsr_graph_call(
     tsr_graph *g, const tsr_call *call, int ret_values[TSR_CALL_INPUTS_MAX], int *ret_count,
     tsr_diags *diags);
+/* Of an op that graph files of others have and this program refuses: the feature, else NULL. */
+const char *tsr_graph_refused_op(const char *name);
 /* All names that tsr_graph_call knows, for messages; NULL-terminated. */
 const char *const *tsr_graph_call_names(int *ret_count);
 
@@ -256,7 +260,9 @@ const char *const *tsr_graph_call_names(int *ret_count);
 int tsr_zero_dim(int ndim, tsr_placement tp);
 
 tsr_short_text tsr_shape_text(int ndim, const int64_t *shape); /* "(4, 16, 32)" */
-int64_t tsr_value_elements(const tsr_value *value);            /* global, units left out */
+/* "(batch 4, sequence 16, 32)" */
+const char *tsr_value_shape_text(tsr_arena *arena, const tsr_value *value);
+int64_t tsr_value_elements(const tsr_value *value); /* global, units left out */
 /* Where a value is made or kept: a virtual stage, or TSR_EVERY_STAGE. */
 int tsr_value_stage(const tsr_graph *g, int value);
 

@@ -29,7 +29,9 @@ static const char *wrong(const inference *i, const char *format, ...) {
   return text;
 }
 
-static tsr_short_text shape_of(const tsr_value *v) { return tsr_shape_text(v->ndim, v->shape); }
+static const char *shape_of(const inference *i, const tsr_value *v) {
+  return tsr_value_shape_text(i->arena, v);
+}
 
 static bool same_shape(const tsr_value *a, const tsr_value *b) {
   if (a->ndim != b->ndim) return false;
@@ -51,8 +53,8 @@ static const char *infer_same(const inference *i) {
 static const char *infer_same2(const inference *i) {
   if (!same_shape(i->in[0], i->in[1]))
     return wrong(
-        i, "'%s' is %s but '%s' is %s", i->in[0]->name, shape_of(i->in[0]).text, i->in[1]->name,
-        shape_of(i->in[1]).text);
+        i, "'%s' is %s but '%s' is %s", i->in[0]->name, shape_of(i, i->in[0]), i->in[1]->name,
+        shape_of(i, i->in[1]));
   return infer_same(i);
 }
 
@@ -64,7 +66,7 @@ static const char *infer_broadcast(const inference *i) {
   if (!fits)
     return wrong(
         i, "'%s' %s does not fit '%s' %s: it must have the same last dimensions", b->name,
-        shape_of(b).text, a->name, shape_of(a).text);
+        shape_of(i, b), a->name, shape_of(i, a));
   return infer_same(i);
 }
 
@@ -72,11 +74,11 @@ static const char *infer_linear(const inference *i) {
   const tsr_value *x = i->in[0], *w = i->in[1];
   if (w->ndim != 2)
     return wrong(
-        i, "the weight '%s' must have 2 dimensions (out, in), not %s", w->name, shape_of(w).text);
+        i, "the weight '%s' must have 2 dimensions (out, in), not %s", w->name, shape_of(i, w));
   if (last_dim(x) != w->shape[1])
     return wrong(
         i, "'%s' has %lld features but the weight '%s' %s takes %lld", x->name,
-        (long long)last_dim(x), w->name, shape_of(w).text, (long long)w->shape[1]);
+        (long long)last_dim(x), w->name, shape_of(i, w), (long long)w->shape[1]);
   i->out[0] = type_of(x);
   i->out[0].shape[x->ndim - 1] = w->shape[0];
   return NULL;
@@ -100,13 +102,13 @@ static const char *infer_matmul(const inference *i) {
       memcmp(a->shape, b->shape, sizeof *a->shape * (size_t)(a->ndim - 2)))
     return wrong(
         i, "'%s' %s and '%s' %s must agree in all but the last two dimensions", a->name,
-        shape_of(a).text, b->name, shape_of(b).text);
+        shape_of(i, a), b->name, shape_of(i, b));
   int n = a->ndim;
   int64_t ka = a->shape[ta ? n - 2 : n - 1], kb = b->shape[tb ? n - 1 : n - 2];
   if (ka != kb)
     return wrong(
-        i, "'%s' %s has %lld to sum over but '%s' %s has %lld", a->name, shape_of(a).text,
-        (long long)ka, b->name, shape_of(b).text, (long long)kb);
+        i, "'%s' %s has %lld to sum over but '%s' %s has %lld", a->name, shape_of(i, a),
+        (long long)ka, b->name, shape_of(i, b), (long long)kb);
   i->out[0] = type_of(a);
   i->out[0].shape[n - 2] = a->shape[ta ? n - 1 : n - 2];
   i->out[0].shape[n - 1] = b->shape[tb ? n - 2 : n - 1];
@@ -118,7 +120,7 @@ static const char *infer_embedding(const inference *i) {
   if (tokens->dtype != TSR_I32) return wrong(i, "'%s' holds numbers, not tokens", tokens->name);
   if (table->ndim != 2 || tokens->ndim >= TSR_DIMS_MAX)
     return wrong(
-        i, "the table '%s' must have 2 dimensions, not %s", table->name, shape_of(table).text);
+        i, "the table '%s' must have 2 dimensions, not %s", table->name, shape_of(i, table));
   i->out[0] = type_of(tokens);
   i->out[0].dtype = TSR_F32;
   i->out[0].shape[i->out[0].ndim++] = table->shape[1];
@@ -129,7 +131,7 @@ static const char *check_norm_weight(const inference *i, int input) {
   const tsr_value *x = i->in[0], *w = i->in[input];
   if (w->ndim == 1 && w->shape[0] == last_dim(x)) return NULL;
   return wrong(
-      i, "'%s' is %s but '%s' has rows of %lld", w->name, shape_of(w).text, x->name,
+      i, "'%s' is %s but '%s' has rows of %lld", w->name, shape_of(i, w), x->name,
       (long long)last_dim(x));
 }
 
@@ -157,7 +159,7 @@ static const char *check_heads(const inference *i, int input, int64_t head_dim) 
   const tsr_value *x = i->in[input];
   if (x->ndim != 3)
     return wrong(
-        i, "'%s' must be (batch, sequence, heads * head_dim), not %s", x->name, shape_of(x).text);
+        i, "'%s' must be (batch, sequence, heads * head_dim), not %s", x->name, shape_of(i, x));
   if (head_dim < 1 || last_dim(x) % head_dim)
     return wrong(
         i, "head_dim %lld does not divide the %lld features of '%s'", (long long)head_dim,
@@ -173,8 +175,8 @@ static const char *infer_rope(const inference *i) {
   const tsr_value *table = i->in[1];
   if (table->ndim != 3 || table->shape[0] < i->in[0]->shape[1] || table->shape[1] != head_dim / 2)
     return wrong(
-        i, "the table '%s' is %s, too small for '%s' %s", table->name, shape_of(table).text,
-        i->in[0]->name, shape_of(i->in[0]).text);
+        i, "the table '%s' is %s, too small for '%s' %s", table->name, shape_of(i, table),
+        i->in[0]->name, shape_of(i, i->in[0]));
   return infer_same(i);
 }
 
@@ -187,12 +189,11 @@ static const char *infer_attention(const inference *i) {
   }
   const tsr_value *q = i->in[0], *k = i->in[1], *v = i->in[2];
   if (!same_shape(k, v))
-    return wrong(
-        i, "'%s' is %s but '%s' is %s", k->name, shape_of(k).text, v->name, shape_of(v).text);
+    return wrong(i, "'%s' is %s but '%s' is %s", k->name, shape_of(i, k), v->name, shape_of(i, v));
   if (q->shape[0] != k->shape[0] || q->shape[1] != k->shape[1])
     return wrong(
-        i, "'%s' %s and '%s' %s differ in batch or sequence", q->name, shape_of(q).text, k->name,
-        shape_of(k).text);
+        i, "'%s' %s and '%s' %s differ in batch or sequence", q->name, shape_of(i, q), k->name,
+        shape_of(i, k));
   int64_t heads = last_dim(q) / d, groups = last_dim(k) / d;
   if (heads % groups)
     return wrong(
@@ -221,7 +222,7 @@ static const char *infer_transpose(const inference *i) {
   if (a < 0 || b < 0 || a >= n || b >= n)
     return wrong(
         i, "dimensions %d and %d of '%s' %s: it has 0 to %d", a, b, i->in[0]->name,
-        shape_of(i->in[0]).text, n - 1);
+        shape_of(i, i->in[0]), n - 1);
   i->out[0] = type_of(i->in[0]);
   i->out[0].shape[a] = i->in[0]->shape[b];
   i->out[0].shape[b] = i->in[0]->shape[a];
@@ -236,7 +237,7 @@ static const char *infer_slice(const inference *i) {
   if (dim < 0 || dim >= x->ndim || begin < 0 || end <= begin || end > x->shape[dim])
     return wrong(
         i, "[%lld, %lld) of dimension %d is not inside '%s' %s", (long long)begin, (long long)end,
-        dim, x->name, shape_of(x).text);
+        dim, x->name, shape_of(i, x));
   i->out[0] = type_of(x);
   i->out[0].shape[dim] = end - begin;
   return NULL;
@@ -246,8 +247,7 @@ static const char *check_dim(const inference *i, int dim) {
   const tsr_value *x = i->in[0];
   if (dim >= 0 && dim < x->ndim) return NULL;
   return wrong(
-      i, "'%s' %s has no dimension %d: it has 0 to %d", x->name, shape_of(x).text, dim,
-      x->ndim - 1);
+      i, "'%s' %s has no dimension %d: it has 0 to %d", x->name, shape_of(i, x), dim, x->ndim - 1);
 }
 
 /* The dimensions that a written-out collective names. */
@@ -284,14 +284,14 @@ static const char *check_targets(const inference *i, int targets) {
               !memcmp(t->shape, x->shape, sizeof *t->shape * (size_t)t->ndim);
   if (fits) return NULL;
   return wrong(
-      i, "targets '%s' %s do not fit logits '%s' %s", t->name, shape_of(t).text, x->name,
-      shape_of(x).text);
+      i, "targets '%s' %s do not fit logits '%s' %s", t->name, shape_of(i, t), x->name,
+      shape_of(i, x));
 }
 
 static const char *infer_ce_stats(const inference *i) {
   i->out[0] = type_of(i->in[0]);
   if (i->out[0].ndim == TSR_DIMS_MAX)
-    return wrong(i, "'%s' %s has too many dimensions", i->in[0]->name, shape_of(i->in[0]).text);
+    return wrong(i, "'%s' %s has too many dimensions", i->in[0]->name, shape_of(i, i->in[0]));
   int64_t *vocab = &i->out[0].shape[i->out[0].ndim - 1], units = i->graph->units.tp;
   *vocab = *vocab % units ? 1 : units; /* what does not divide stays whole on every rank */
   i->out[0].shape[i->out[0].ndim++] = 3;

@@ -12,6 +12,15 @@ tsr_short_text tsr_shape_text(int ndim, const int64_t *shape) {
   return text;
 }
 
+const char *tsr_value_shape_text(tsr_arena *arena, const tsr_value *v) {
+  const char *text = "";
+  for (int d = 0; d < v->ndim; d++)
+    text = tsr_arena_printf(
+        arena, "%s%s%s%s%lld", text, d ? ", " : "", v->dims[d] ? v->dims[d] : "",
+        v->dims[d] ? " " : "", (long long)v->shape[d]);
+  return tsr_arena_printf(arena, "(%s)", text);
+}
+
 static void print_placement(const tsr_value *v, tsr_text *text) {
   for (int a = 0; a < TSR_AXES; a++) {
     tsr_placement p = v->placement[a];

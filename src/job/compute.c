@@ -132,7 +132,7 @@ static void use_gpu_precision(tsr_config *config) {
 static bool check_transport(tsr_diags *diags, const tsr_config *config) {
   if (config->collectives.transport != TSR_TRANSPORT_NCCL) return true;
   tsr_diag_error(
-      diags, tsr_config_location(config, "collectives.transport"),
+      diags, tsr_config_location(config, "collectives.transport.type"),
       "the transport is nccl, which connects GPUs, but ranks are on the CPU");
   tsr_diag_hint(diags, "write device_config.device: cuda, or transport: auto");
   return false;
@@ -281,7 +281,7 @@ bool tsr_compute_link(
   if (config->collectives.transport == TSR_TRANSPORT_MPI) reason = "collectives.transport is mpi";
   if (reason && is_required)
     return tsr_diag_failure(
-        job->diags, tsr_config_location(config, "collectives.transport"),
+        job->diags, tsr_config_location(config, "collectives.transport.type"),
         "the transport is nccl, but NCCL cannot be used: %s", reason);
   if (reason) {
     tsr_diag_note(job->diags, place_of_device(config), "messages go through the host: %s", reason);

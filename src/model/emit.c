@@ -37,6 +37,7 @@ static bool emit_input(tsr_flat *f, tsr_graph *g, const tsr_input_decl *d, int *
   if (!tsr_expr_shape(d->shape, f->scope, what, 1, TSR_DIMS_MAX, shape, &ndim, f->diags))
     return false;
   *ret_value = tsr_graph_input(g, data_of(d, ndim), d->dtype, ndim, shape, d->location);
+  tsr_expr_dims(d->shape, TSR_DIMS_MAX, g->values[*ret_value].dims);
   for (int axis = 0; axis < TSR_AXES; axis++) {
     if (d->layout[axis].kind == TSR_SHARD && d->layout[axis].dim >= ndim)
       return tsr_diag_error(

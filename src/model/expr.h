@@ -99,6 +99,9 @@ bool tsr_expr_true(const tsr_expr *e, tsr_scope *scope, bool *ret_true, tsr_diag
 bool tsr_expr_shape(
     const tsr_expr *e, tsr_scope *scope, const char *what, int64_t min, int max, int64_t *ret_shape,
     int *ret_ndim, tsr_diags *diags);
+/* What a list of expressions calls its items: the words of each that is no plain number, else
+ * NULL. */
+void tsr_expr_dims(const tsr_expr *e, int max, const char **ret_dims);
 /* "6", "0.5", "enabled", "[1, 2]". */
 const char *tsr_eval_text(tsr_arena *arena, const tsr_eval *value);
 /* Replaces {name} by its value; unknown names are errors at `place`. */

@@ -109,3 +109,10 @@ bool tsr_expr_shape(
   *ret_ndim = count;
   return ok;
 }
+
+void tsr_expr_dims(const tsr_expr *e, int max, const char **ret_dims) {
+  for (int i = 0; i < max; i++)
+    ret_dims[i] = e->kind == TSR_EXPR_LIST && i < e->count && e->args[i]->kind != TSR_EXPR_NUMBER
+                      ? e->args[i]->text
+                      : NULL;
+}

@@ -18,6 +18,12 @@ static bool check_callee(const tsr_file_reader *r, const tsr_expr *e) {
   const char **names = tsr_arena_array(r->arena, const char *, count + r->file->blocks_count);
   memcpy(names, ops, sizeof *ops * (size_t)count);
   for (int i = 0; i < r->file->blocks_count; i++) names[count++] = r->file->blocks[i].name;
+  const char *refused = tsr_graph_refused_op(e->name);
+  if (refused) {
+    tsr_diag_error(r->diags, e->name_place, "unsupported feature: %s", refused);
+    tsr_diag_hint(r->diags, "a dense layer is linear, an activation or swiglu, and linear");
+    return false;
+  }
   tsr_diag_error(r->diags, e->name_place, "there is no op '%s'", e->name);
   tsr_diag_nearest(r->diags, e->name, names, count);
   return false;

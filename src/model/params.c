@@ -98,6 +98,7 @@ bool tsr_param_make(
   if (!tsr_expr_shape(
           decl->shape, scope, what, 1, TSR_DIMS_MAX, ret_param->shape, &ret_param->ndim, diags))
     return false;
+  tsr_expr_dims(decl->shape, TSR_DIMS_MAX, ret_param->dims);
   ret_param->decay = decl->decay < 0 ? ret_param->ndim >= 2 : decl->decay;
   bool ok = make_init(&m);
   for (int axis = 0; axis < TSR_AXES; axis++)

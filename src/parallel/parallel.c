@@ -77,8 +77,9 @@ bool tsr_parallel_trainable(const tsr_parallel *p, const tsr_config *config, tsr
   for (int i = 0; i < device->axes_count; i++) is_on |= device->axes[i] == TSR_EP;
   bool good = axis_refuse(p, config, TSR_EP, is_on, "expert parallelism", diags);
   if (config->device.enable_sp && p->size[TSR_TP] == 1)
-    tsr_diag_warning(
-        diags, tsr_config_location(config, "device_config.enable_sp"),
+    tsr_diag(
+        diags, tsr_diag_normative(diags, TSR_WARNING),
+        tsr_config_location(config, "device_config.enable_sp"),
         "'enable_sp' has no effect: sequences are split over tp, and there is none");
   return good;
 }

@@ -60,11 +60,10 @@ void tsr_parallel_startup(
 }
 
 void tsr_numerics_describe(const tsr_config *config, tsr_text *text) {
-  bool fast = config->numerics.policy == TSR_NUMERICS_FAST;
-  tsr_text_add(
-      text, "numerics: %s\n",
-      fast
-          ? "fast; on: TF32 in f32 products on CUDA, sums in the order of MPI or NCCL; off: "
-            "fast-math, atomic additions"
-          : "deterministic; off: TF32, fast-math, atomic additions, sums in a library's own order");
+  static const char fast[] = "fast; TF32 in f32 products on CUDA and sums in the order of MPI or "
+                             "NCCL are on; fast-math and atomics are off";
+  static const char deterministic[] = "deterministic; TF32, fast-math, atomics and sums "
+                                      "in a library's own order are off";
+  bool is_fast = config->numerics.policy == TSR_NUMERICS_FAST;
+  tsr_text_add(text, "numerics: %s\n", is_fast ? fast : deterministic);
 }

@@ -38,10 +38,11 @@ static bool differs(
                  : one               ? "training_config.data_path"
                                      : "training_config.data_sources");
   if (!strcmp(key, "numerics.isa"))
-    return tsr_diag_warning(
-               diags, location, "from step %lld on the bits are those of %s, not of %s",
-               (long long)m->state.step, here, there),
-           true;
+    return tsr_diag(
+               diags, tsr_diag_normative(diags, TSR_WARNING), location,
+               "from step %lld on the bits are those of %s, not of %s", (long long)m->state.step,
+               here, there),
+           tsr_diag_normative(diags, TSR_WARNING) < TSR_ERROR;
   return tsr_diag_error(
       diags, location, "'%s' is %s in this run, and %s in '%s'", key, here ? here : "not there",
       there ? there : "not there", m->folder);

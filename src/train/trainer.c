@@ -23,6 +23,7 @@ typedef struct {
   tsr_checkpoint_manager *manager; /* NULL: nothing of the run lasts */
   tsr_diags *diags;
   int64_t step, samples; /* samples of a step */
+  int64_t first_step;    /* of this start: 0, or where it resumes */
   int64_t steps;         /* to train: the curve's, or fewer */
   int64_t updates;       /* steps that changed the weights; after an overflow none is changed */
   double loss, norm, lr;
@@ -427,6 +428,9 @@ static bool write_end(trainer *t, int ended_by) {
   if (!tsr_weights_sha256(t->o->arena, t->train, t->training->placed, sha, t->diags)) return false;
   tsr_progress_clear(&t->progress);
   if (!check_replicas(t)) return false;
+  int64_t compared = t->o->config->training.validate ? t->step - t->first_step : 0;
+  if (!t->o->quiet && compared)
+    printf("replicas: equal after each of %lld steps\n", (long long)compared);
   if (!t->o->quiet && t->lost_in_all)
     printf(
         "fp16: %s scaled numbers under- or overflowed: another loss scale changes the bits\n",
@@ -516,6 +520,7 @@ bool tsr_train(
   bool ok = start_recording(&t) && start_checkpoint_manager(&t);
   if (ok && !is_stopped_early(&t, ret_signal)) {
     ok = begin_results(&t);
+    t.first_step = t.step;
     if (ok) write_start(&t);
     ok = ok && run_loop(&t, ret_signal) && write_end(&t, *ret_signal);
   }

@@ -41,7 +41,7 @@ def mesh(**axes):
 
 
 def weights(result):
-    return result.matches(r"weights sha256 ([0-9a-f]{64})$")[1]
+    return result.matches(r"weights sha256 ([0-9a-f]{64})")[1]
 
 
 def losses(c, name):
@@ -189,7 +189,7 @@ def nccl_collectives(c):
 def nvshmem(c):
     refused(small(c), "transport", "nvshmem", "nvshmem")
     refused(c, "transport", "{type: nvshmem}", "nvshmem")
-    wrong_value(c, "transport", "pigeon").says("nvshmem", "nccl", "auto")
+    wrong_value(c, "transport", "pigeon").says("mpi", "nccl", "auto")
     c.run("doctor").matches(r"^nvshmem +(found|missing|mismatched) ")
 
 

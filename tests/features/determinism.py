@@ -33,7 +33,7 @@ def schedule_decorator(c):
         refused(small(c), "epoch", epoch, epoch, "expert")
     wrong_value(c, "epoch", "loose").says("soft", "hard")
     refused(c, "comm_backend", "nvshmem", "nvshmem")
-    wrong_value(c, "comm_backend", "pigeon").says("nvshmem", "nccl")
+    wrong_value(c, "comm_backend", "pigeon").says("mpi", "nccl")
     # The other two keys of the record are not refused.
     keys = {"mesh": mesh(dp=2, pp=2), "pipeline__microbatches": 2}
     with_record = weights(c.with_keys(schedule="{pipeline: gpipe, overlap: true}", **keys))

@@ -271,4 +271,3 @@ def mesh_of_72(c):
 
 
 # The list of features goes on with overlap, uneven shards and numerics.
-import overlap_and_numerics  # noqa: E402,F401

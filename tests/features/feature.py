@@ -12,20 +12,6 @@ import subprocess
 
 FEATURES = []  # in the order of the modules
 
-# A GPT of two layers over a text of the check's folder; 4 ranks of any mesh divide it.
-RECIPE = """\
-training_config:
-  seed: 7
-  batch_size: 8
-  max_steps: 3
-  data: text.txt
-  tokenizer_type: char
-  scheduler_config: {type: constant}
-  transformer_config: {model_type: gpt2, num_heads: 4, embedding_dim: 32, num_blocks: 4, max_sequence_length: 16}
-optimizer: {type: AdamW, lr: 0.001}
-"""
-
-
 class Missing(Exception):
     """The program does not do what the feature says."""
 
@@ -71,7 +57,6 @@ class Check:
         self.program, self.folder, self.commands = program, folder, 0
         self.source_root = os.getcwd()
         self.write("text.txt", " ".join(f"word {i * 7919 % 1000} of a text." for i in range(400)))
-        self.write("run.yaml", RECIPE)
 
     def write(self, name, text):
         path = os.path.join(self.folder, name)

@@ -229,7 +229,7 @@ def depth(c):
     c.write("model.yaml", "training_config: {batch_size: 8}\n" + model)
     before = c.run("trace", "--config", "model.yaml", "--emit", "graph-ir").out.split("after placement")[0]
     result = c.run("check", "--config", "model.yaml")
-    result.says(f"parameters: {12 * 16 * 16:,}\n")
+    result.says(f"{12 * 16 * 16:,} parameters\n")
     if [before.count(f"param encoder.{i}.w f32 (16, 16)\n") for i in range(14)] != 12 * [1] + 2 * [0]:
         result.fail("the graph does not have exactly encoder.0.w to encoder.11.w:\n" + before)
     if len(re.findall(r" = linear\(", before)) != 12 or len(re.findall(r" = relu\(", before)) != 12:

@@ -62,7 +62,7 @@ def crash_consistency(c):
 def checkpoint_keys(c):
     hashes = set()
     for optimizer, async_io in (("true", "true"), ("false", "false")):
-        record = f"{{dir: kept, tag: step_100k, tensors: parameters, optimizer: {optimizer}, atomic: true, " \
+        record = f"{{dir: kept, tag: step_100k, tensors: true, optimizer: {optimizer}, atomic: true, " \
                  f"async_io: {async_io}}}"
         hashes.add(weights(small(c).with_keys("--overwrite", checkpoint=record)))
         c.run("checkpoint", "ls", "kept").says("step_100k")

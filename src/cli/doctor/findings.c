@@ -3,7 +3,7 @@
 #include <string.h>
 
 /* Where the text of a finding begins. */
-enum { LAYER_COLUMNS = 10, FINDING_COLUMNS = 12 };
+enum { LAYER_COLUMNS = 12, FINDING_COLUMNS = 12 };
 
 void tsr_find(tsr_findings *f, const char *layer, tsr_finding finding, const char *format, ...) {
   static const char *const words[] = {"found", "missing", "mismatched"};

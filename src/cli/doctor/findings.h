@@ -24,7 +24,8 @@ void tsr_find_remedy(tsr_findings *f, const char *text);
 
 typedef void tsr_layer(tsr_findings *findings);
 tsr_layer tsr_doctor_cpu, tsr_doctor_openmpi, tsr_doctor_mpich, tsr_doctor_slurm, tsr_doctor_driver,
-    tsr_doctor_cuda, tsr_doctor_nccl;
+    tsr_doctor_cuda, tsr_doctor_nccl, tsr_doctor_nvlink, tsr_doctor_infiniband,
+    tsr_doctor_gpudirect, tsr_doctor_nvshmem, tsr_doctor_deepep;
 
 /* Runs it in a process of its own; a crash, or no answer within `seconds`, is a finding of `name`.
  */
