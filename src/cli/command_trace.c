@@ -10,7 +10,13 @@ int app_run_trace(app *a) {
   bool ok = setup_load_config(a, &s) && prepare(a, &s, &p);
   if (!ok) prepare_explain_model(a, &s, &p);
   const tsr_compiled *c = &p.training;
-  tsr_lowering_request r = {c->graph, c->placed, &c->programs, s.parallel, a->options.rank};
+  tsr_lowering_request r = {c->graph, c->placed, &c->programs, s.parallel};
+  r.rank = a->options.rank;
+  tsr_machine *machine;
+  const char *why;
+  if (ok &&
+      tsr_machine_choose(a->arena, a->share, NULL, s.mesh, &machine, &why, tsr_diags_new(a->arena)))
+    r.machine = machine;
   r.graphs = tsr_options_emit(&a->options, "graph-ir");
   r.program = tsr_options_emit(&a->options, "schedule-ir");
   ok = ok && tsr_lowering_print(&r, &text, a->diags);

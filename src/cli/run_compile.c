@@ -67,12 +67,33 @@ tsr_compile_options prepare_compile_options(app *a, const setup *s, const tsr_ru
   return o;
 }
 
+/* What written-out collectives require of the mesh and of the devices. */
+static bool check_collectives(app *a, const setup *s, const tsr_graph *g) {
+  bool on_gpus = s->compute.cuda || s->config->device.kind == TSR_DEVICE_CUDA, ok = true;
+  for (int i = 0; i < g->nodes_count; i++) {
+    const tsr_node *n = &g->nodes[i];
+    int axis = tsr_node_axis(n), size = axis < 0 ? 1 : s->parallel->size[axis];
+    if (tsr_node_needs_nccl(n) && !on_gpus)
+      ok = tsr_diag_error(
+          a->diags, n->location,
+          "%s: its transport is nccl, which connects GPUs, but ranks are on "
+          "the CPU",
+          tsr_op_title(n->op));
+    if (n->op == TSR_OP_BROADCAST && (n->attr.broadcast.root < 0 || n->attr.broadcast.root >= size))
+      ok = tsr_diag_error(
+          a->diags, n->location, "broadcast: root %lld is not one of the %d rank%s of %s",
+          (long long)n->attr.broadcast.root, size, size == 1 ? "" : "s", tsr_axis_name(axis));
+  }
+  return ok;
+}
+
 static bool compile(app *a, const setup *s, prepared *p) {
   tsr_compile_options o = prepare_compile_options(a, s, p->has_data ? &p->data : NULL);
   const tsr_parallel *context;
   if (!tsr_parallelism_context_get(&context, a->diags)) return false;
   p->has_read_model = true;
   if (!tsr_compile(a->arena, &o, TSR_COMPILE_TRAIN, &p->training, a->diags)) return false;
+  if (!check_collectives(a, s, p->training.graph)) return false;
   if (p->training.graph->loss < 0) return true;
   o.split = &p->training.split;
   o.split_of = p->training.graph;

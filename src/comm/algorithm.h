@@ -20,12 +20,12 @@ typedef struct {
   bool library;   /* policy fast: there is a group for a library's own sums */
 } tsr_collective_request;
 
-/* All five ops where one process has all members: no messages, no staging. Sums are added in the
+/* All ops where one process has all members: no messages, no staging. Sums are added in the
  * tree of base/tree.h over the members. */
 const tsr_step_list *
 tsr_algorithm_in_process(tsr_arena *arena, const tsr_collective_request *request);
 
-/* all_gather, ring_shift, all_to_all: what a member has for another goes from process to process,
+/* all_gather, broadcast, ring_shift, all_to_all: what a member has for another goes from process to process,
  * once for all members there that get the same. */
 const tsr_step_list *tsr_algorithm_direct(tsr_arena *arena, const tsr_collective_request *request);
 

@@ -25,7 +25,7 @@ typedef struct {
 
 /* Members [begin, end) that get the same from `from`, `to` among them. */
 static void find_sharers(const tsr_collective *c, int to, int *ret_begin, int *ret_end) {
-  int each = c->op == TSR_OP_ALL_GATHER ? c->members / c->groups : 1;
+  int each = tsr_collective_sharers(c);
   *ret_begin = to / each * each;
   *ret_end = *ret_begin + each;
 }

@@ -44,7 +44,7 @@ static void add_copy(tsr_list_builder *b, const tsr_collective *c, int from, int
 }
 
 static void add_copies(tsr_list_builder *b, const tsr_collective *c) {
-  int each = c->op == TSR_OP_ALL_GATHER ? c->members / c->groups : 1;
+  int each = tsr_collective_sharers(c);
   for (int from = 0; from < c->members; from++)
     for (int to = 0; to < c->members; to += each)
       if (tsr_collective_moves(c, from, to)) add_copy(b, c, from, to, to + each);

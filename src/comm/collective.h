@@ -6,6 +6,7 @@
  *   all_reduce       each holds a summand              → each holds the sum
  *   reduce_scatter   each holds a summand              → member i holds slice i of `to` of the sum
  *   all_gather       member i holds slice i of `from`  → each holds the whole
+ *   broadcast        the root holds a tensor           → each holds it
  *   ring_shift       each holds a tensor               → member i holds that of member i - by
  *   all_to_all       member i holds slice i of `from`  → member i holds slice i of `to`
  * With g groups each slice is one of m / g; a reduce_scatter adds over all members, an all_gather
@@ -26,6 +27,7 @@ typedef struct {
   int64_t shape[TSR_DIMS_MAX]; /* whole over this axis; local on the others; units in dimension 0's
                                   front */
   int from, to;                /* split dimension before, after; -1 none */
+  int root;                    /* broadcast: the member whose tensor all get */
   int by;                      /* ring_shift: from the member so many before, round the ring */
   bool zigzag;     /* of `from`: a member's slice is two runs (base/sequence_layout.h) */
   int64_t element; /* bytes of one; sums are of f32, what is moved may be anything */

@@ -17,12 +17,13 @@ static int gathered_blocks(const tsr_collective *c) { return c->members / c->gro
 bool tsr_collective_moves(const tsr_collective *c, int from, int to) {
   if (c->op == TSR_OP_ALL_GATHER) return from / gathered_blocks(c) == to / gathered_blocks(c);
   if (c->op == TSR_OP_RING_SHIFT) return tsr_collective_source(c, to) == from;
+  if (c->op == TSR_OP_BROADCAST) return from == c->root;
   return c->from != c->to || from == to;
 }
 
 int64_t tsr_collective_moved(const tsr_collective *c) {
   int64_t whole = tsr_collective_elements(c, 0, c->ndim);
-  if (c->op == TSR_OP_RING_SHIFT) return whole;
+  if (c->op == TSR_OP_RING_SHIFT || c->op == TSR_OP_BROADCAST) return whole;
   if (c->op == TSR_OP_ALL_GATHER) return whole / gathered_blocks(c);
   return whole / c->members / (c->from == c->to ? 1 : c->members);
 }

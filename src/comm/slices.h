@@ -9,6 +9,12 @@ static inline bool tsr_collective_adds(const tsr_collective *c) {
   return c->op == TSR_OP_ALL_REDUCE || c->op == TSR_OP_REDUCE_SCATTER;
 }
 
+/* How many neighbours get the same from a member. */
+static inline int tsr_collective_sharers(const tsr_collective *c) {
+  if (c->op == TSR_OP_BROADCAST) return c->members;
+  return c->op == TSR_OP_ALL_GATHER ? c->members / c->groups : 1;
+}
+
 /* A sum's slice i is what members i, i + count, … get: the whole tensor, or a block. It begins at
  * i * view.run of each summand, and is contiguous where it goes. */
 typedef struct {
@@ -18,7 +24,7 @@ typedef struct {
 } tsr_sum_slices;
 tsr_sum_slices tsr_collective_sum_slices(const tsr_collective *c);
 
-/* all_gather, ring_shift, all_to_all: member `from` has something for member `to`, as many elements
+/* all_gather, broadcast, ring_shift, all_to_all: member `from` has something for member `to`, as many elements
  * in all cases. */
 typedef struct {
   tsr_view view;

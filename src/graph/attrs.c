@@ -41,11 +41,12 @@ const tsr_attr_set *tsr_attr_set_of(tsr_attr_set_id id) {
   return &none;
 }
 
-bool tsr_attr_is_axis(const char *name) {
+bool tsr_attr_is_word(const char *name) {
   for (int id = 0; id < TSR_ATTR_SETS; id++) {
     const tsr_attr_set *set = tsr_attr_set_of((tsr_attr_set_id)id);
     for (int i = 0; i < set->count; i++)
-      if (set->fields[i].type == TSR_ATTR_axis && !strcmp(set->fields[i].name, name)) return true;
+      if (tsr_attr_type_is_word(set->fields[i].type) && !strcmp(set->fields[i].name, name))
+        return true;
   }
   return false;
 }
@@ -66,6 +67,7 @@ double tsr_attr_number(const tsr_attr_field *field, const tsr_attrs *attrs) {
     return (double)*(const c *)at;
   switch (field->type) {
     TSR_ATTR_CASE(axis, tsr_axis)
+    TSR_ATTR_CASE(transport, tsr_op_transport)
     TSR_ATTR_CASE(dim, int)
     TSR_ATTR_CASE(i64, int64_t)
     TSR_ATTR_CASE(flag, bool)
@@ -108,6 +110,9 @@ void tsr_attr_set_number(const tsr_attr_field *field, tsr_attrs *attrs, double n
     return;
   case TSR_ATTR_axis:
     *(tsr_axis *)at = (tsr_axis)number;
+    return;
+  case TSR_ATTR_transport:
+    *(tsr_op_transport *)at = (tsr_op_transport)number;
     return;
   case TSR_ATTR_op:
   case TSR_ATTR_store:

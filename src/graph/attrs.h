@@ -14,6 +14,10 @@ enum { TSR_DIMS_MAX = 5 };
  * what their rounding has lost so far (kernels.h, tsr_rounding). */
 typedef enum { TSR_STORE_F32, TSR_STORE_STOCHASTIC, TSR_STORE_KAHAN } tsr_param_store;
 
+/* How a written-out collective's messages travel between processes: as the run chooses, or by NCCL,
+ * without which the graph is refused. */
+typedef enum { TSR_OP_TRANSPORT_AUTO, TSR_OP_TRANSPORT_NCCL } tsr_op_transport;
+
 typedef struct {
   int count;
   int64_t size[TSR_DIMS_MAX];
@@ -21,6 +25,7 @@ typedef struct {
 
 /* X(type of attrs.def, type in C). What a call may give for each:
  *   axis         an axis's name
+ *   transport    auto or nccl
  *   dim          a whole number, from the end where it is negative and the first input has it
  *   i64, flag    a whole number; a flag is whether it is not 0
  *   positions    a whole number of [0, 2^53)
@@ -32,6 +37,7 @@ typedef struct {
  *   op, store    nothing: passes make them */
 #define TSR_ATTR_TYPES(X)                                                                          \
   X(axis, tsr_axis)                                                                                \
+  X(transport, tsr_op_transport)                                                                   \
   X(dim, int)                                                                                      \
   X(i64, int64_t)                                                                                  \
   X(flag, bool)                                                                                    \
@@ -96,11 +102,15 @@ typedef struct {
   const tsr_attrs *defaults; /* where a field has none, zero */
 } tsr_attr_set;
 
+static inline bool tsr_attr_type_is_word(tsr_attr_type type) {
+  return type == TSR_ATTR_axis || type == TSR_ATTR_transport;
+}
+
 const tsr_attr_set *tsr_attr_set_of(tsr_attr_set_id id);
 const tsr_attr_set *tsr_op_attrs(tsr_op op);
 
-/* Whether attributes of that name are an axis's name, in whatever set. */
-bool tsr_attr_is_axis(const char *name);
+/* Whether attributes of that name are words (an axis, a transport), in whatever set. */
+bool tsr_attr_is_word(const char *name);
 
 /* A field as a number, and from one (what does not fit becomes the nearest that does). Not of
  * sizes. */

@@ -28,9 +28,10 @@ static bool is_whole(tsr_attr_type type) {
          type == TSR_ATTR_positions;
 }
 
-/* An axis is a word, which read_axis looks up, sizes are a list, all else is a number. */
+/* An axis or a transport is a word, which is looked up later, sizes are a list, all else is a
+ * number. */
 static bool check_type(const reader *r, const tsr_attr_field *f, const tsr_call_attr *a) {
-  if (f->type == TSR_ATTR_axis) return true;
+  if (tsr_attr_type_is_word(f->type)) return true;
   bool list = f->type == TSR_ATTR_sizes;
   if (list ? !a->list_count : a->word || a->list_count)
     return tsr_diag_error(
@@ -89,6 +90,26 @@ static bool read_axis(const reader *r, const tsr_call_attr *a, double *ret_axis)
   return false;
 }
 
+static bool read_transport(const reader *r, const tsr_call_attr *a, double *ret_transport) {
+  static const char *const names[] = {"auto", "nccl"}, *const experts[] = {"nvshmem", "deepep"};
+  for (int i = 0; a->word && i < 2; i++)
+    if (!strcmp(a->word, names[i])) return *ret_transport = i, true;
+  for (int i = 0; a->word && i < 2; i++)
+    if (!strcmp(a->word, experts[i])) {
+      tsr_diag_error(
+          r->diags, a->location, "%s: the transport %s is for the all-to-all of experts alone",
+          r->call->op, experts[i]);
+      tsr_diag_hint(r->diags, "valid: auto, nccl");
+      return false;
+    }
+  if (!a->word)
+    return tsr_diag_error(
+        r->diags, a->location, "%s: '%s' must be auto or nccl", r->call->op, a->name);
+  tsr_diag_error(r->diags, a->location, "%s: there is no transport '%s'", r->call->op, a->word);
+  tsr_diag_nearest(r->diags, a->word, names, 2);
+  return false;
+}
+
 static bool
 read_attr(const reader *r, const tsr_attr_field *f, const tsr_call_attr *a, tsr_attrs *ret_attrs) {
   double number = a->value, ndim = r->g->values[r->call->inputs[0]].ndim;
@@ -99,6 +120,7 @@ read_attr(const reader *r, const tsr_attr_field *f, const tsr_call_attr *a, tsr_
     return true;
   }
   if (f->type == TSR_ATTR_axis && !read_axis(r, a, &number)) return false;
+  if (f->type == TSR_ATTR_transport && !read_transport(r, a, &number)) return false;
   if (f->type == TSR_ATTR_dim && number < 0 && number >= -ndim) number += ndim;
   tsr_attr_set_number(f, ret_attrs, number);
   return true;

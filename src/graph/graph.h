@@ -160,6 +160,8 @@ typedef struct tsr_graph {
 static inline int tsr_node_axis(const tsr_node *n) {
   return tsr_op_moves(n->op) ? (int)n->attr.move.axis : -1;
 }
+/* Whether a written-out collective requires NCCL. */
+bool tsr_node_needs_nccl(const tsr_node *n);
 /* How many samples' losses a loss gives one by one; 0: it gives one number. */
 int64_t tsr_loss_samples(const tsr_node *loss);
 /* The probability with which a node of a forward graph drops an element; 0: it drops none. */

@@ -11,3 +11,11 @@ double tsr_node_dropout(const tsr_node *n) {
   if (n->op == TSR_OP_DROPOUT) return n->attr.dropout.p;
   return n->op == TSR_OP_ATTENTION ? n->attr.attention.dropout : 0;
 }
+
+bool tsr_node_needs_nccl(const tsr_node *n) {
+  const tsr_attr_set *set = tsr_op_attrs(n->op);
+  for (int i = 0; i < set->count; i++)
+    if (set->fields[i].type == TSR_ATTR_transport)
+      return tsr_attr_number(&set->fields[i], &n->attr) == TSR_OP_TRANSPORT_NCCL;
+  return false;
+}

@@ -37,6 +37,7 @@ static void print_attrs(const tsr_node *n, tsr_text *text) {
     double x = tsr_attr_number(f, &n->attr);
     if (f->hidden || (!f->required && x == tsr_attr_number(f, set->defaults))) continue;
     if (f->type == TSR_ATTR_axis) tsr_text_add(text, ", %s: %s", f->name, tsr_axis_name((int)x));
+    else if (f->type == TSR_ATTR_transport) tsr_text_add(text, ", %s: nccl", f->name);
     else if (f->type == TSR_ATTR_op)
       tsr_text_add(text, ", %s: %s", f->name, tsr_op_name((tsr_op)x));
     else tsr_text_add(text, ", %s: %.9g", f->name, x);

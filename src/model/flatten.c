@@ -160,7 +160,7 @@ static bool read_attr(
     expander *x, const char *name, tsr_location location, const tsr_expr *e, tsr_call_attr *a) {
   *a = (tsr_call_attr){.name = name, .location = location};
   if (!name) name = "an attribute";
-  else if (e->kind == TSR_EXPR_NAME && tsr_attr_is_axis(name)) return a->word = e->name, true;
+  else if (e->kind == TSR_EXPR_NAME && tsr_attr_is_word(name)) return a->word = e->name, true;
   tsr_eval v;
   if (!tsr_expr_eval(e, x->flat->scope, &v, x->flat->diags)) return false;
   if (v.kind == TSR_EVAL_LIST) return read_list(x, &v, e, a);

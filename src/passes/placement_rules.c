@@ -474,6 +474,10 @@ static void place_collective(call *c) {
     if (in.kind != TSR_PARTIAL) c->error = wrong_input(c, "partial");
     give_all(c, shard(attr->scatter.dim));
     return;
+  case TSR_OP_BROADCAST:
+    if (in.kind != TSR_REPLICATE) c->error = wrong_input(c, "whole");
+    if (c->axis == TSR_PP) c->error = "broadcast over pp: a stage has all of its values";
+    return;
   case TSR_OP_ALL_TO_ALL:
     if (!is_shard(in, attr->all_to_all.from)) c->error = wrong_input(c, "split along 'from'");
     give_all(c, shard(attr->all_to_all.dim));

@@ -74,6 +74,8 @@ static tsr_machine_collective kind_of(tsr_op op) {
     return TSR_MACHINE_REDUCE_SCATTER;
   case TSR_OP_ALL_TO_ALL:
     return TSR_MACHINE_ALL_TO_ALL;
+  case TSR_OP_BROADCAST:
+    return TSR_MACHINE_BROADCAST;
   }
   return TSR_MACHINE_SEND;
 }

@@ -5,6 +5,7 @@
  *
  *   name: h100                        # must be there
  *   doc: NVIDIA H100 SXM              # any text, or absent
+ *   transport: nccl                   # of messages between devices: nccl or mpi (absent)
  *   device:
  *     memory: 80GiB
  *     memory_bandwidth: 3.35TB/s
@@ -70,6 +71,7 @@ typedef struct {
 enum { TSR_MACHINE_LINKS_MAX = 8, TSR_MACHINE_PARTS_MAX = 2 * TSR_MESH_DIMS_MAX + 1 };
 typedef struct tsr_machine {
   const char *name, *doc; /* doc: "" when there is none */
+  bool has_nccl;          /* transport: nccl */
   int64_t memory;         /* bytes */
   double memory_bandwidth;
   double flops[TSR_MACHINE_DTYPES]; /* 0: not given, and f32's holds */

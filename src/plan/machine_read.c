@@ -293,9 +293,22 @@ static bool read_rates(const reader *r, const tsr_yaml *root, tsr_machine *m) {
 
 /* ---- the whole ---- */
 
+static bool read_transport(const reader *r, const tsr_yaml *root, tsr_machine *m) {
+  static const char *const words[] = {"nccl", "mpi"};
+  const tsr_yaml *node = tsr_yaml_get(root, "transport");
+  const char *text = node && node->kind == TSR_YAML_SCALAR ? node->text : "";
+  m->has_nccl = !strcmp(text, "nccl");
+  if (!node || m->has_nccl || !strcmp(text, "mpi")) return true;
+  tsr_diag_error(
+      r->diags, node->location, "'transport' must be nccl or mpi, found %s",
+      tsr_yaml_describe(r->arena, node));
+  tsr_diag_nearest(r->diags, text, words, 2);
+  return false;
+}
+
 static bool
 read_machine(tsr_arena *arena, const tsr_yaml *root, tsr_machine **ret_machine, tsr_diags *diags) {
-  static const char *const keys[] = {"name", "doc", "device", "links", "rates"};
+  static const char *const keys[] = {"name", "doc", "transport", "device", "links", "rates"};
   reader r = {arena, diags};
   bool ok = check_map(&r, root, "a machine description", keys, COUNT(keys));
   if (root->kind != TSR_YAML_MAP) return false;
@@ -307,6 +320,7 @@ read_machine(tsr_arena *arena, const tsr_yaml *root, tsr_machine **ret_machine, 
   if (doc && doc->kind != TSR_YAML_SCALAR && doc->kind != TSR_YAML_NULL)
     ok = tsr_diag_error(
         diags, doc->location, "'doc' must be a text, found %s", tsr_yaml_describe(arena, doc));
+  ok &= read_transport(&r, root, m);
   ok &= read_device(&r, root, m);
   ok &= read_links(&r, root, m);
   ok &= read_rates(&r, root, m);

@@ -100,6 +100,7 @@ void tsr_machine_write(const tsr_machine *m, tsr_text *text) {
     tsr_text_add(text, "\ndoc: ");
     write_text(m->doc, text);
   }
+  if (m->has_nccl) tsr_text_add(text, "\ntransport: nccl");
   tsr_text_add(text, "\n");
   write_device(m, text);
   if (m->links_count) tsr_text_add(text, "links:\n");

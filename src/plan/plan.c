@@ -16,6 +16,7 @@ static int64_t wire_bytes(const tsr_task *t, int64_t members) {
   switch ((int)t->op) {
   case TSR_OP_SEND:
   case TSR_OP_RING_SHIFT:
+  case TSR_OP_BROADCAST:
     return in;
   case TSR_OP_ALL_REDUCE:
     return 2 * in * (members - 1) / members;

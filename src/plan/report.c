@@ -126,12 +126,27 @@ static void add_work(const tsr_report *r, tsr_text *text) {
 
 /* ---- communication ---- */
 
-static void add_transfer(const tsr_estimate_transfer *t, tsr_text *text) {
+/* What carries messages between devices, or in the memory of one host, and what decided. */
+static const char *transport_of(const tsr_report *r, const char **ret_why) {
+  tsr_transport_choice choice = r->config->collectives.transport;
+  *ret_why = choice == TSR_TRANSPORT_AUTO ? "auto: one process with all ranks"
+                                          : "one process with all ranks";
+  if (r->machine->threads) return "memory";
+  *ret_why = choice != TSR_TRANSPORT_AUTO ? "collectives.transport"
+             : r->machine->has_nccl       ? "auto: the machine has it, a process for each device"
+                                          : "auto: the machine has no NCCL";
+  bool is_nccl =
+      choice == TSR_TRANSPORT_NCCL || (choice == TSR_TRANSPORT_AUTO && r->machine->has_nccl);
+  return is_nccl ? "nccl" : "mpi";
+}
+
+static void add_transfer(const tsr_report *r, const tsr_estimate_transfer *t, tsr_text *text) {
+  const char *why;
   tsr_text_add(
-      text, "  %-14s %-4s %-10s %8s %12s %12s %10s\n", tsr_op_name(t->op), tsr_axis_name(t->axis),
-      *t->path ? t->path : "none", tsr_text_count(t->count).text,
-      tsr_text_bytes((int64_t)t->bytes).text, tsr_text_bytes((int64_t)t->sent).text,
-      seconds_text(t->seconds).text);
+      text, "  %-14s %-4s %-10s %-9s %8s %12s %12s %10s\n", tsr_op_name(t->op),
+      tsr_axis_name(t->axis), *t->path ? t->path : "none", transport_of(r, &why),
+      tsr_text_count(t->count).text, tsr_text_bytes((int64_t)t->bytes).text,
+      tsr_text_bytes((int64_t)t->sent).text, seconds_text(t->seconds).text);
 }
 
 static void add_sums(const tsr_report *r, const tsr_estimate_stage *s, tsr_text *text) {
@@ -167,9 +182,11 @@ static void add_communication(const tsr_report *r, tsr_text *text) {
   tsr_text_add(text, " and step:%s\n", s->transfers_count ? "" : " none");
   if (!s->transfers_count) return;
   tsr_text_add(
-      text, "  %-14s %-4s %-10s %8s %12s %12s %10s\n", "collective", "axis", "path", "times",
-      "bytes", "sent", "time");
-  for (int i = 0; i < s->transfers_count; i++) add_transfer(&s->transfers[i], text);
+      text, "  %-14s %-4s %-10s %-9s %8s %12s %12s %10s\n", "collective", "axis", "path",
+      "transport", "times", "bytes", "sent", "time");
+  for (int i = 0; i < s->transfers_count; i++) add_transfer(r, &s->transfers[i], text);
+  const char *why, *transport = transport_of(r, &why);
+  tsr_text_add(text, "  transport: %s (%s)\n", transport, why);
   add_sums(r, s, text);
 }
 

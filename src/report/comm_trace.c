@@ -76,14 +76,18 @@ static void print_event(
       text, "comm step=%lld rank=%d seq=%lld op=%s axis=%s bytes=%lld ", (long long)step, e->rank,
       (long long)trace->next[e->rank]++, tsr_op_name(t->op),
       tsr_axis_name(between ? TSR_PP : t->axis), (long long)tsr_tensor_bytes(&t->inputs[0]));
+  bool library = adds && is_library(trace, parallel, p, t, e->rank);
   if (between) tsr_text_add(text, "peer=%d", tsr_peer_of(parallel, p, t, e->rank));
-  else if (!adds) tsr_text_add(text, "algo=copy");
   else
     tsr_text_add(
         text, "algo=%s",
-        !is_library(trace, parallel, p, t, e->rank) ? "tree"
-        : trace->rank_map->communicators            ? "nccl"
-                                                    : "mpi");
+        !adds                            ? "copy"
+        : !library                       ? "tree"
+        : trace->rank_map->communicators ? "nccl"
+                                         : "mpi");
+  tsr_text_add(
+      text, " tree=%s policy=%s", adds && !library ? "binary" : "none",
+      trace->fast ? "fast" : "deterministic");
   tsr_text_add(
       text, " path=%s ms=%.3f what=%s\n", name_path(trace, parallel, p, t, e->rank, between),
       1e-6 * (double)(e->end - e->begin), p->graph->nodes[t->node].name);

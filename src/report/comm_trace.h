@@ -2,11 +2,13 @@
 /* TESSERA_COMM_TRACE=1: what every rank sends and receives, one line each, in the order in which it
  * did so:
  *
- *   comm step=3 rank=1 seq=12 op=all_reduce axis=dp bytes=64 algo=tree path=shm ms=0.013 what=d.w
+ *   comm step=3 rank=1 seq=12 op=all_reduce axis=dp bytes=64 algo=tree tree=binary
+ *     policy=deterministic path=shm ms=0.013 what=d.w
  *
  * seq counts a rank's lines from 0, over all steps. bytes: what the rank brings. algo: tree, the
  * reduction tree of the recipe; mpi or nccl, that library's own sum (policy fast, between
- * processes); or copy. path: shm where all members are in one process, else the transport's name.
+ * processes); or copy. tree: the shape of a sum's tree (numerics.reduce_tree), none where nothing
+ * is added or a library adds. path: shm where all members are in one process, else the transport's name.
  * A send and a receive have peer, a rank, in place of algo. */
 #ifndef TSR_REPORT_COMM_TRACE_H
 #define TSR_REPORT_COMM_TRACE_H
@@ -15,6 +17,7 @@
 typedef struct {
   int64_t *next;                /* per rank: seq */
   const tsr_rank_map *rank_map; /* NULL: this process is alone */
+  bool fast;                    /* numerics.policy */
 } tsr_comm_trace;
 
 tsr_comm_trace tsr_comm_trace_start(tsr_arena *arena, int ranks);

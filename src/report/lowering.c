@@ -56,8 +56,20 @@ static void print_others(const tsr_parallel *p, int rank, int axis, tsr_text *te
   if (shown < p->size[axis] - 1) tsr_text_add(text, " … of %d", p->size[axis] - 1);
 }
 
+/* The farthest link between the members of a rank's group, or between neighbouring stages. */
+static const char *path_of(const tsr_lowering_request *r, int axis) {
+  int level;
+  if (!r->machine || axis < 0) return "-";
+  tsr_machine_group group = {
+      r->parallel->size[axis], r->parallel->stride[axis], r->parallel->ranks};
+  if (group.members == 1 || !group.stride || !tsr_machine_level(r->machine, group, &level))
+    return "-";
+  return r->machine->links[level].name;
+}
+
 static void print_task(
-    const tsr_program *p, const tsr_parallel *parallel, int rank, int index, tsr_text *text) {
+    const tsr_lowering_request *r, const tsr_program *p, int rank, int index, tsr_text *text) {
+  const tsr_parallel *parallel = r->parallel;
   const tsr_task *t = &p->tasks[index];
   bool begins = t->op == TSR_OP_SEND || (t->bucket > 0 && t->op != TSR_OP_WAIT);
   bool waits = t->op == TSR_OP_RECEIVE || t->op == TSR_OP_WAIT;
@@ -67,8 +79,8 @@ static void print_task(
   name_event(p, t, event);
   snprintf(words, sizeof words, "%s%s", begins ? "ends in " : waits ? "after " : "-", event);
   tsr_text_add(
-      text, "%5d  %-8s  %-14s  %6d  %-12s  %-4s  ", index, tsr_section_name(t->section),
-      tsr_op_name(t->op), begins, words, axis < 0 ? "-" : tsr_axis_name(axis));
+      text, "%5d  %-8s  %-14s  %6d  %-12s  %-4s  %-8s  ", index, tsr_section_name(t->section),
+      tsr_op_name(t->op), begins, words, axis < 0 ? "-" : tsr_axis_name(axis), path_of(r, axis));
   bool moves = t->op != TSR_OP_WAIT && t->inputs_count;
   tsr_text_add(text, "%14s  ", moves ? tsr_text_count(tsr_tensor_bytes(&t->inputs[0])).text : "-");
   int64_t times = t->last_only ? 1 : tsr_program_times(p, index);
@@ -95,10 +107,10 @@ static void print_program(const tsr_lowering_request *r, int rank, tsr_text *tex
   tsr_text_add(text, "\ncommunication of rank %d:%s\n", rank, count ? "" : " none");
   if (!count) return;
   tsr_text_add(
-      text, "%5s  %-8s  %-14s  %6s  %-12s  %-4s  %14s  %5s  %s\n", "task", "section", "op",
-      "stream", "event", "axis", "bytes", "times", "what, and the other ranks");
+      text, "%5s  %-8s  %-14s  %6s  %-12s  %-4s  %-8s  %14s  %5s  %s\n", "task", "section", "op",
+      "stream", "event", "axis", "path", "bytes", "times", "what, and the other ranks");
   for (int i = 0; i < p->tasks_count; i++)
-    if (is_communication(&p->tasks[i])) print_task(p, parallel, rank, i, text);
+    if (is_communication(&p->tasks[i])) print_task(r, p, rank, i, text);
 }
 
 bool tsr_lowering_print(const tsr_lowering_request *r, tsr_text *text, tsr_diags *diags) {

@@ -21,6 +21,7 @@ void tsr_task_describe(const tsr_task_at *at, tsr_collective *c) {
   if (in->units) c->shape[0] *= in->units;
   if (t->op == TSR_OP_REDUCE_SCATTER) c->to = attr->scatter.dim;
   if (t->op == TSR_OP_RING_SHIFT) c->by = (int)attr->ring_shift.by;
+  if (t->op == TSR_OP_BROADCAST) c->root = (int)(attr->broadcast.root % c->members);
   if (t->op == TSR_OP_ALL_TO_ALL) c->to = attr->all_to_all.dim;
   const tsr_value *v = &at->program->graph->values[in->value];
   tsr_placement before = v->placement[t->axis];

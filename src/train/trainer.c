@@ -452,6 +452,7 @@ static bool start_recording(trainer *t) {
     t->comm_recorder = tsr_executable_record(t->o->arena, t->train, 0, 1, events);
     t->comm_trace = tsr_comm_trace_start(t->o->arena, t->o->parallel->ranks);
     t->comm_trace.rank_map = &t->o->rank_map;
+    t->comm_trace.fast = t->o->config->numerics.policy == TSR_NUMERICS_FAST;
   }
   if (!r) return true;
   t->steps = r->first_step + r->steps;

@@ -80,7 +80,7 @@ static void name_case(collective_case *c) {
   static const char *names[] = {
       [TSR_OP_ALL_REDUCE] = "all_reduce", [TSR_OP_REDUCE_SCATTER] = "reduce_scatter",
       [TSR_OP_ALL_GATHER] = "all_gather", [TSR_OP_RING_SHIFT] = "ring_shift",
-      [TSR_OP_ALL_TO_ALL] = "all_to_all",
+      [TSR_OP_ALL_TO_ALL] = "all_to_all", [TSR_OP_BROADCAST] = "broadcast",
   };
   const tsr_collective *k = &c->c;
   int n = snprintf(
@@ -141,12 +141,11 @@ static void draw_shape(collective_case *c, uint64_t *state, int64_t scale) {
 }
 
 void collective_case_draw(collective_case *c, uint64_t seed, int processes, int64_t scale) {
-  static const tsr_op ops[] = {
-      TSR_OP_ALL_REDUCE, TSR_OP_REDUCE_SCATTER, TSR_OP_ALL_GATHER, TSR_OP_RING_SHIFT,
-      TSR_OP_ALL_TO_ALL};
+  static const tsr_op ops[] = {TSR_OP_ALL_REDUCE, TSR_OP_REDUCE_SCATTER, TSR_OP_ALL_GATHER,
+                               TSR_OP_RING_SHIFT, TSR_OP_ALL_TO_ALL,     TSR_OP_BROADCAST};
   uint64_t state = seed;
   *c = (collective_case){.seed = seed};
-  c->c = (tsr_collective){.op = ops[case_draw(&state, 5)], .groups = 1, .from = -1, .to = -1};
+  c->c = (tsr_collective){.op = ops[case_draw(&state, 6)], .groups = 1, .from = -1, .to = -1};
   c->c.k = tsr_kernels_get(NULL);
   c->c.members = 1 + (int)case_draw(&state, case_draw(&state, 3) ? 8 : CASE_MEMBERS_MAX);
   bool adds = c->c.op == TSR_OP_ALL_REDUCE || c->c.op == TSR_OP_REDUCE_SCATTER;
@@ -159,6 +158,7 @@ void collective_case_draw(collective_case *c, uint64_t seed, int processes, int6
       if (c->c.members % groups == 0) c->c.groups = groups;
     }
   c->c.zigzag = c->c.op == TSR_OP_ALL_GATHER && case_draw(&state, 3) == 0;
+  if (c->c.op == TSR_OP_BROADCAST) c->c.root = (int)case_draw(&state, (uint64_t)c->c.members);
   if (c->c.op == TSR_OP_RING_SHIFT) c->c.by = (int)case_draw(&state, 9) - 4;
   draw_hosting(c, &state, processes);
   draw_shape(c, &state, c->c.members > 4 ? scale * 4 / c->c.members : scale);

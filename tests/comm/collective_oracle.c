@@ -91,6 +91,9 @@ static int wrong_at(const tsr_collective *c, int64_t e) {
     case TSR_OP_ALL_GATHER:
       wrong += !same(c, c->out[m], e, c->in[neighbours + has], from);
       break;
+    case TSR_OP_BROADCAST:
+      wrong += !same(c, c->out[m], e, c->in[c->root], e);
+      break;
     case TSR_OP_RING_SHIFT:
       wrong += !same(c, c->out[(m + c->by + 64 * c->members) % c->members], e, c->in[m], e);
       break;

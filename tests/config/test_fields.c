@@ -99,7 +99,7 @@ static void test_types_of_sections(void) {
       "training_config: 5\n", false,
       "run.yaml:1:18: error: cannot find '5'\n    1 | training_config: 5\n"
       "      |                  ^\n"
-      "      = looked beside run.yaml, in the folders above it and in the working directory\n");
+      "      = looked in the working directory, beside run.yaml and in the folders above it\n");
   CHECK_SAID(
       "numerics: 5\n", false,
       "run.yaml:1:11: error: 'numerics' must be a map, found the integer 5\n    1 | numerics: 5\n"

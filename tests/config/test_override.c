@@ -92,7 +92,7 @@ static void test_errors(void) {
 }
 
 static const char looked[] =
-    "      = looked beside run.yaml, in the folders above it and in the working directory\n";
+    "      = looked in the working directory, beside run.yaml and in the folders above it\n";
 
 /* A section's override is what the same line in the file is. */
 static void check_no_file(const char *set, const char *value) {

@@ -54,7 +54,7 @@ static void test_schedule_errors(void) {
       "schedule: file:no/such.sched\n", false,
       "run.yaml:1:11: error: cannot find 'no/such.sched'\n    1 | schedule: file:no/such.sched\n"
       "      |           ^~~~~~~~~~~~~~~~~~\n"
-      "      = looked beside run.yaml, in the folders above it and in the working directory\n");
+      "      = looked in the working directory, beside run.yaml and in the folders above it\n");
   CHECK_SAID(
       "schedule: 1f1b\npipeline: {schedule: gpipe}\n", false,
       "run.yaml:2:12: error: 'schedule' is given twice\n    2 | pipeline: {schedule: gpipe}\n"

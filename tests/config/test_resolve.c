@@ -221,7 +221,7 @@ static void test_model(void) {
       "run.yaml:1:33: error: cannot find 'no/such.yaml'\n"
       "    1 | training_config: {model_config: 'no/such.yaml'}\n"
       "      |                                 ^~~~~~~~~~~~~~\n"
-      "      = looked beside run.yaml, in the folders above it and in the working directory\n");
+      "      = looked in the working directory, beside run.yaml and in the folders above it\n");
   loaded l = load("training_config: {seed: 1}\n");
   CHECK(l.ok && !tsr_config_require_model(l.config, l.diags));
   CHECK_STR(

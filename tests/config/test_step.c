@@ -198,13 +198,15 @@ static void test_zero_errors(void) {
   CHECK_SAID(
       "zero: {partition: owner_hash}\n", false,
       "run.yaml:1:19: error: unsupported feature: an owner for each whole parameter, by its "
-      "name's hash (owner_hash); dimension splits every parameter over dp\n"
-      "    1 | zero: {partition: owner_hash}\n      |                   ^~~~~~~~~~\n");
+      "name's hash (owner_hash)\n"
+      "    1 | zero: {partition: owner_hash}\n      |                   ^~~~~~~~~~\n"
+      "      = dimension splits every parameter over dp\n");
   CHECK_SAID(
       "zero: {partition: flat}\n", false,
       "run.yaml:1:19: error: unsupported feature: one flat array of all parameters, split into "
-      "equal parts (flat); dimension splits every parameter over dp\n"
-      "    1 | zero: {partition: flat}\n      |                   ^~~~\n");
+      "equal parts (flat)\n"
+      "    1 | zero: {partition: flat}\n      |                   ^~~~\n"
+      "      = dimension splits every parameter over dp\n");
 }
 
 int main(void) {

@@ -66,6 +66,6 @@ int main(void) {
   test_defaults();
   test_numbers();
   test_equal();
-  CHECK(tsr_attr_is_axis("axis") && !tsr_attr_is_axis("dim") && !tsr_attr_is_axis("tp"));
+  CHECK(tsr_attr_is_word("axis") && tsr_attr_is_word("transport") && !tsr_attr_is_word("dim"));
   return check_done("graph.attrs");
 }

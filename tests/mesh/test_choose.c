@@ -143,28 +143,37 @@ static void test_errors(void) {
       &w, "configs/run.yaml:3:5: error: mesh descriptor 'gone.textproto' not found (from "
           "device_config.mesh_graph_descriptor)\n"
           "      = looked for 'configs/gone.textproto', in the folders above it, in 'shipped'\n"
-          "      = with TT_METAL_HOME set, tt-metal's own descriptors are searched too\n");
+          "      = with TT_METAL_HOME set, tt-metal's own descriptors are searched too\n"
+          "      = or name a file by --mesh, device_config.mesh_graph_descriptor or "
+          "TT_MESH_GRAPH_DESC_PATH\n"
+          "      = or leave it out: 8 and 32 devices have a descriptor, others need none\n");
   w.tt_metal_home = "metal";
   expect_error(
       &w, "configs/run.yaml:3:5: error: mesh descriptor 'gone.textproto' not found (from "
           "device_config.mesh_graph_descriptor)\n"
           "      = looked for 'configs/gone.textproto', in the folders above it, in 'shipped' and "
-          "in the two folders of "
-          "descriptors "
-          "of 'metal'\n");
+          "in the folders of descriptors of 'metal'\n"
+          "      = or name a file by --mesh, device_config.mesh_graph_descriptor or "
+          "TT_MESH_GRAPH_DESC_PATH\n"
+          "      = or leave it out: 8 and 32 devices have a descriptor, others need none\n");
   w = request_of(4, 2);
   w.environment = "/no/such/mesh.textproto";
   expect_error(
       &w,
       "error: mesh descriptor '/no/such/mesh.textproto' not found (from TT_MESH_GRAPH_DESC_PATH)\n"
-      "      = looked for '/no/such/mesh.textproto'\n");
+      "      = looked for '/no/such/mesh.textproto'\n"
+      "      = or name a file by --mesh, device_config.mesh_graph_descriptor or "
+      "TT_MESH_GRAPH_DESC_PATH\n"
+      "      = or leave it out: 8 and 32 devices have a descriptor, others need none\n");
   w.environment = "$TT_METAL_HOME/a.textproto";
   expect_error(
       &w,
       "error: TT_METAL_HOME is not set, but the mesh descriptor '$TT_METAL_HOME/a.textproto' (from "
       "TT_MESH_GRAPH_DESC_PATH) needs it\n"
       "      = export TT_METAL_HOME=/path/to/tt-metal\n"
-      "      = or name a file by --mesh or device_config.mesh_graph_descriptor\n");
+      "      = or name a file by --mesh, device_config.mesh_graph_descriptor or "
+      "TT_MESH_GRAPH_DESC_PATH\n"
+      "      = or leave it out: 8 and 32 devices have a descriptor, others need none\n");
   w = request_of(4, 4);
   w.option = "auto";
   expect_error(
@@ -178,7 +187,9 @@ static void test_errors(void) {
       &w, "error: TT_METAL_HOME is not set, but the mesh descriptor "
           "'galaxy_1x32_mesh_graph_descriptor.textproto' (from --mesh) needs it\n"
           "      = export TT_METAL_HOME=/path/to/tt-metal\n"
-          "      = or name a file by --mesh or device_config.mesh_graph_descriptor\n");
+          "      = or name a file by --mesh, device_config.mesh_graph_descriptor or "
+          "TT_MESH_GRAPH_DESC_PATH\n"
+          "      = or leave it out: 8 and 32 devices have a descriptor, others need none\n");
   w = request_of(100000, 100000);
   expect_error(&w, "error: a mesh of 10,000,000,000 ranks; at most 16,777,216\n");
   w = request_of(4, 2);

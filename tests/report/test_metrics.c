@@ -24,8 +24,8 @@ static void test_lines(tsr_arena *arena, tsr_diags *diags) {
   tsr_metrics_write_start(
       metrics,
       &(tsr_metrics_start){
-          "a \"b\".yaml", "dp=2 tp=4", 8, 10000000001, UINT64_MAX, "deterministic", "x86-64-v3", 2,
-          "c0de"},
+          "a \"b\".yaml", "gpt2", "dp=2 tp=4", 8, 10000000001, UINT64_MAX, "deterministic",
+          "x86-64-v3", 2, "c0de"},
       diags);
   tsr_metrics_step step = {1, 4.25, 0.1, 3e-4, 9007199254740993, 12345.5, NAN};
   tsr_metrics_write_step(metrics, &step, diags);
@@ -37,7 +37,8 @@ static void test_lines(tsr_arena *arena, tsr_diags *diags) {
   tsr_metrics_write_sample(metrics, 2, "", 0, diags);
   CHECK_STR(/* whole before it is closed */
             file_text("m.jsonl"),
-            "{\"event\":\"start\",\"config\":\"a \\\"b\\\".yaml\",\"mesh\":\"dp=2 "
+            "{\"event\":\"start\",\"config\":\"a "
+            "\\\"b\\\".yaml\",\"module\":\"gpt2\",\"mesh\":\"dp=2 "
             "tp=4\",\"ranks\":8,"
             "\"parameters\":10000000001,\"seed\":18446744073709551615,\"policy\":\"deterministic\","
             "\"isa\":\"x86-64-v3\",\"threads\":2,\"recipe\":\"c0de\"}\n"

@@ -50,11 +50,13 @@ void tsr_doctor_infiniband(tsr_findings *f) {
     tsr_find(
         f, "infiniband", active ? TSR_FOUND : TSR_MISMATCHED, "%s: %s, %s", e->d_name,
         *state ? state : "no port", *rate ? rate : "no rate");
-    if (!active) tsr_find_remedy(f, "a port that is down: look at the cable and the subnet manager");
+    if (!active)
+      tsr_find_remedy(f, "a port that is down: look at the cable and the subnet manager");
     count++;
   }
   if (adapters) closedir(adapters);
-  if (!count) tsr_find(f, "infiniband", TSR_MISSING, "no adapter in %s: hosts talk by Ethernet", folder);
+  if (!count)
+    tsr_find(f, "infiniband", TSR_MISSING, "no adapter in %s: hosts talk by Ethernet", folder);
 }
 
 /* The kernel's module that lets an adapter read a GPU's memory. */
@@ -66,7 +68,8 @@ void tsr_doctor_gpudirect(tsr_findings *f) {
     tsr_find(f, "gpudirect", TSR_FOUND, "RDMA by the kernel module %s", modules[i]);
     return;
   }
-  tsr_find(f, "gpudirect", TSR_MISSING, "no kernel module nvidia_peermem: messages go through the host");
+  tsr_find(
+      f, "gpudirect", TSR_MISSING, "no kernel module nvidia_peermem: messages go through the host");
   tsr_find_remedy(f, "for GPUs with InfiniBand: modprobe nvidia-peermem");
 }
 
@@ -74,12 +77,15 @@ void tsr_doctor_nvshmem(tsr_findings *f) {
   static const char *const names[] = {"libnvshmem_host.so.3", "libnvshmem_host.so.2"};
   for (int i = 0; i < 2; i++)
     if (dlopen(names[i], RTLD_NOW | RTLD_LOCAL)) {
-      tsr_find(f, "nvshmem", TSR_FOUND, "%s; unused: dense models have no one-sided messages", names[i]);
+      tsr_find(
+          f, "nvshmem", TSR_FOUND, "%s; unused: dense models have no one-sided messages", names[i]);
       return;
     }
   tsr_find(f, "nvshmem", TSR_MISSING, "no %s; dense models do not use it", names[0]);
 }
 
 void tsr_doctor_deepep(tsr_findings *f) {
-  tsr_find(f, "deepep", TSR_MISSING, "the all-to-all of experts over NVSHMEM; dense models do not use it");
+  tsr_find(
+      f, "deepep", TSR_MISSING,
+      "the all-to-all of experts over NVSHMEM; dense models do not use it");
 }
