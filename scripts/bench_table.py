@@ -7,6 +7,7 @@ import json
 import math
 import os
 import platform
+import re
 import shutil
 import signal
 import subprocess
@@ -76,8 +77,8 @@ class Bench:
         if shape in self.checked:
             return
         text = Process([self.program, "check", "--config", config], env=self.env).output.decode()
-        found = [line.split(":")[1] for line in text.split("\n") if line.startswith("parameters: ")]
-        counts = [int(number.replace(",", "")) for number in found if number.strip()[0].isdigit()]
+        found = re.findall(r"^model: \S+, ([\d,]+) parameters$", text, re.MULTILINE)
+        counts = [int(number.replace(",", "")) for number in found]
         if counts != [shape.parameters()]:
             raise Failed(f"check counts {counts} parameters, not {shape.parameters()}")
         self.checked.add(shape)

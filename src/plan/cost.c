@@ -2,6 +2,7 @@
 /* What each op costs, one rule per op (ops.def, cost column), in floating-point operations on one
  * rank. */
 #include "plan/plan.h"
+#include <assert.h>
 #include <math.h>
 
 typedef double cost_rule(const tsr_task *t);
@@ -77,7 +78,24 @@ static cost_rule *const rules[] = {
 #undef OP
 };
 
-double tsr_task_flops(const tsr_task *task) { return rules[task->op](task); }
+/* Of a node on one rank, by the tensors that its program has. */
+static double node_flops(const tsr_program *p, const tsr_node *n) {
+  tsr_tensor inputs[TSR_CALL_INPUTS_MAX], outputs[TSR_OUTPUTS_MAX];
+  tsr_task t = {.op = n->op, .inputs_count = n->inputs_count, .outputs_count = n->outputs_count};
+  assert(n->inputs_count <= TSR_CALL_INPUTS_MAX);
+  for (int i = 0; i < n->inputs_count; i++) inputs[i] = p->tensors[n->inputs[i]];
+  for (int i = 0; i < n->outputs_count; i++) outputs[i] = p->tensors[n->outputs[i]];
+  t.inputs = inputs;
+  t.outputs = outputs;
+  return rules[n->op](&t);
+}
+
+double tsr_task_flops(const tsr_program *p, const tsr_task *t) {
+  double flops = 0;
+  if (!t->fused) return rules[t->op](t);
+  for (int i = 0; i < t->nodes_count; i++) flops += node_flops(p, &p->graph->nodes[t->nodes[i]]);
+  return flops;
+}
 
 /* ---- what a task takes beside operations ---- */
 
@@ -133,7 +151,7 @@ tsr_machine_work tsr_task_work(const tsr_program *p, const tsr_task *t) {
   const tsr_node *n = &p->graph->nodes[t->node];
   const tsr_tensor *q = queries_of(t);
   bool whole = t->op == TSR_OP_ATTENTION || t->op == TSR_OP_ATTENTION_DX;
-  tsr_machine_work w = {tsr_task_flops(t), bytes_of(t), calls_of(t, n)};
+  tsr_machine_work w = {tsr_task_flops(p, t), bytes_of(t), calls_of(t, n)};
   double members = whole ? 1 : (double)p->lowering.size[TSR_CP];
   if (q) w.flops *= tsr_attention_share(&n->attr.attention, (double)q->shape[1] * members);
   return w;
@@ -155,7 +173,7 @@ double tsr_node_flops(const tsr_graph *g, int node) {
   for (int i = 0; i < n->outputs_count; i++) outputs[i] = whole_tensor(g, n->outputs[i]);
   t.inputs = inputs;
   t.outputs = outputs;
-  return tsr_task_flops(&t);
+  return rules[t.op](&t);
 }
 
 double tsr_node_bytes(const tsr_graph *g, int node) {

@@ -393,7 +393,7 @@ static void count_work(const estimator *x) {
     const tsr_program *p = programs->of_stage[s];
     for (int i = 0; i < p->tasks_count; i++) {
       const tsr_task *t = &p->tasks[i];
-      double flops = tsr_task_flops(t) * (double)tsr_task_times(p, i);
+      double flops = tsr_task_flops(p, t) * (double)tsr_task_times(p, i);
       x->e->stages[s].flops += flops;
       if (tsr_task_is_product(t)) of_dtype[tsr_task_dtype(t, x->o->tf32)] += flops;
     }

@@ -42,7 +42,7 @@ void tsr_plan_make(const tsr_program *program, tsr_plan *plan) {
   for (int i = 0; i < program->tasks_count; i++) {
     const tsr_task *t = &program->tasks[i];
     int64_t times = tsr_task_times(program, i);
-    plan->flops += tsr_task_flops(t) * (double)times;
+    plan->flops += tsr_task_flops(program, t) * (double)times;
     if (!tsr_op_is_collective(t->op) && t->op != TSR_OP_SEND) continue;
     int axis = t->op == TSR_OP_SEND ? TSR_PP : t->axis;
     tsr_traffic *traffic = find_traffic(plan, tsr_op_name(t->op), axis);

@@ -24,8 +24,9 @@ typedef struct {
 void tsr_plan_make(const tsr_program *program, tsr_plan *ret_plan);
 /* How often one rank runs a task in a step: tasks for the last microbatch alone, once. */
 int64_t tsr_task_times(const tsr_program *program, int task);
-/* Floating-point operations of one task on one rank, by the rule of ops.def's cost column. */
-double tsr_task_flops(const tsr_task *task);
+/* Floating-point operations of one task on one rank, by the rule of ops.def's cost column; of a
+ * fused task those of all its nodes. */
+double tsr_task_flops(const tsr_program *program, const tsr_task *task);
 /* The share of a sequence's pairs of query and key that attention of these attributes sees. */
 double tsr_attention_share(const tsr_attention_attrs *attr, double length);
 /* With the bytes that it reads and writes, and the times that it calls its kernel: a product once

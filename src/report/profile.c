@@ -42,7 +42,7 @@ static double bytes_of(const tsr_task *t) {
 /* What there is to compute: the field's custom counts masked scores too. */
 static double flops_of(const tsr_program *p, const tsr_task *t) {
   bool attention = t->op == TSR_OP_ATTENTION || t->op == TSR_OP_ATTENTION_DX;
-  double flops = tsr_task_flops(t);
+  double flops = tsr_task_flops(p, t);
   if (!attention) return flops;
   double length = (double)t->inputs[t->op == TSR_OP_ATTENTION ? 0 : 1].shape[1];
   return flops * tsr_attention_share(&p->graph->nodes[t->node].attr.attention, length);

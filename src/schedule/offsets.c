@@ -72,9 +72,12 @@ static int64_t place_by_size(tsr_blocks *b, int64_t limit) {
   return top;
 }
 
+/* Blocks beyond which the order by size, whose time grows with their square, is not tried. */
+enum { BY_SIZE_MAX = 1 << 15 };
+
 int64_t tsr_blocks_place(tsr_blocks *b, int64_t lower_bound) {
   int64_t by_time = place_by_time(b);
-  if (by_time <= lower_bound) return by_time;
+  if (by_time <= lower_bound || b->count > BY_SIZE_MAX) return by_time;
   int64_t by_size = place_by_size(b, by_time);
   return by_size < by_time ? by_size : place_by_time(b);
 }

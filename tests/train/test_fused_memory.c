@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Fused tasks raise the peak of WORK for no shipped run: every stage's program for a CUDA target is
- * compared with the same program without fused tasks. */
+/* Fused tasks raise the peak of WORK for no shipped run, and do the work of their parts: every
+ * stage's program for a CUDA target is compared with the same program without fused tasks. */
 #include "config/config.h"
 #include "device/cpu/cpu.h"
 #include "mesh/mesh.h"
+#include "plan/plan.h"
 #include "tests/check.h"
 #include "train/compile.h"
 #include <dirent.h>
+#include <math.h>
 #include <string.h>
 
 enum { CHARACTERS = 65 };
@@ -54,6 +56,12 @@ static void check_run(const char *file, int *fused) {
   for (int s = 0; compiled[1].placed && s < compiled[1].programs.pipeline->stages; s++) {
     const tsr_program *plain = compiled[0].programs.of_stage[s],
                       *p = compiled[1].programs.of_stage[s];
+    tsr_plan plans[2];
+    tsr_plan_make(plain, &plans[0]);
+    tsr_plan_make(p, &plans[1]);
+    CHECK_AT(
+        fabs(plans[1].flops - plans[0].flops) <= 1e-9 * plans[0].flops,
+        "%s, stage %d: %.9g FLOP, not %.9g", file, s, plans[1].flops, plans[0].flops);
     for (int i = 0; i < p->tasks_count; i++) *fused += p->tasks[i].fused != TSR_FUSED_NONE;
     CHECK_AT(
         live_peak(p) <= live_peak(plain), "%s, stage %d: %lld, not %lld", file, s,
