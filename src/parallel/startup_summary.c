@@ -65,5 +65,5 @@ void tsr_numerics_describe(const tsr_config *config, tsr_text *text) {
   static const char deterministic[] = "deterministic; TF32, fast-math, atomics and sums "
                                       "in a library's own order are off";
   bool is_fast = config->numerics.policy == TSR_NUMERICS_FAST;
-  tsr_text_add(text, "numerics: %s\n", is_fast ? fast : deterministic);
+  tsr_text_add(text, "numerics.policy: %s\n", is_fast ? fast : deterministic);
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/report.h"
+#include "plan/stage_layers.h"
 #include <math.h>
 #include <string.h>
 
@@ -262,6 +263,7 @@ void tsr_report_print(const tsr_report *r, tsr_text *text) {
       text, "model: %s, %s parameters, products in %s\n", r->graph->name,
       tsr_text_count(plan.parameters).text, tsr_machine_dtype_name(r->estimate->dtype));
   tsr_numerics_describe(r->config, text);
+  tsr_stage_layers_print(r->config, r->graph, text);
   add_memory(r, text);
   add_work(r, text);
   add_communication(r, text);
