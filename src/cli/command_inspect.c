@@ -2,6 +2,7 @@
 /* The command `inspect`. */
 #include "cli/console.h"
 #include "mesh/choose.h"
+#include "report/tensor_report.h"
 #include <stdlib.h>
 
 /* A descriptor alone: a path or a name, found as that of a run. */
@@ -18,8 +19,21 @@ static int inspect_mesh(app *a) {
   return console_finish(a, ok);
 }
 
+static int inspect_tensor(app *a) {
+  tsr_text text = {0};
+  setup s = {0};
+  prepared p = {0};
+  bool ok = setup_load_config(a, &s) && prepare(a, &s, &p);
+  if (!ok) prepare_explain_model(a, &s, &p);
+  ok = ok && tsr_tensor_report_print(
+                 &p.training.programs, s.parallel, a->options.tensor, &text, a->diags);
+  console_print(&text);
+  return console_finish(a, ok);
+}
+
 int app_run_inspect(app *a) {
   if (!a->options.config) return inspect_mesh(a);
+  if (a->options.tensor) return inspect_tensor(a);
   tsr_text text = {0};
   setup s = {0};
   bool ok = setup_load_config(a, &s) && setup_open_mesh(a, &s) && setup_build_context(a, &s);

@@ -113,6 +113,8 @@ static const entry options[] = {
      "  --calibrate [FILE]  plan: measures this machine and writes its description, into "
      "machine.yaml\n"
      "                   unless FILE is given; with --config the plan is for it\n"},
+    {ONLY(INSPECT),
+     "  --tensor NAME    inspect: the part of a tensor that each rank holds, its type and bytes\n"},
     {ONLY(TRACE), "  --rank R         trace: the rank, 0 unless given\n"},
     {ONLY(TRACE),
      "  --emit WHAT      trace: only graph-ir (both graphs) or schedule-ir (the program)\n"},

@@ -43,6 +43,7 @@ static const option options[] = {
     {"--svg", PATH, AT(svg), ONLY(PLAN)},
     {"--calibrate", OPTIONAL, AT(calibration), ONLY(PLAN), "machine.yaml"},
     {"--dump", VALUE, AT(dump), CONFIGURED},
+    {"--tensor", VALUE, AT(tensor), ONLY(INSPECT)},
     {"--rank", VALUE, AT(rank_text), ONLY(TRACE)},
     {"--emit", VALUE, AT(emit), ONLY(TRACE)},
     {"--steps", VALUE, AT(steps_text), ONLY(PROFILE)},
@@ -335,6 +336,11 @@ static void check_prove(const tsr_options *c, tsr_diags *diags) {
     tsr_diag_error(diags, TSR_NOWHERE, "--full-mesh goes with --prove");
 }
 
+static void check_tensor(const tsr_options *c, tsr_diags *diags) {
+  if (c->tensor && !c->config)
+    tsr_diag_error(diags, TSR_NOWHERE, "--tensor goes with --config, whose graph has the tensor");
+}
+
 static void check_needs(const tsr_options *c, tsr_diags *diags) {
   bool text = c->command == TSR_COMMAND_EVALUATE || c->command == TSR_COMMAND_GENERATE;
   if (!lacks_config(c)) return;
@@ -368,6 +374,7 @@ bool tsr_options_parse(tsr_arena *arena, int argc, char **argv, tsr_options *c, 
   check_owned(&p);
   check_bench(c, diags);
   check_prove(c, diags);
+  check_tensor(c, diags);
   if (!c->help && !c->version) check_arguments(c, diags);
   if (c->machine && c->calibration)
     tsr_diag_error(

@@ -47,6 +47,7 @@ typedef struct {
   const char *time_limit_text;
   double time_limit_s;
   /* trace, profile */
+  const char *tensor; /* inspect */
   const char *rank_text, *emit, *steps_text;
   int64_t rank, steps;
   /* check */

@@ -110,7 +110,8 @@ static bool compile(app *a, const setup *s, prepared *p) {
 static bool check_source(app *a, const setup *s, prepared *p) {
   tsr_run_data_needs needs;
   const tsr_config *c = s->config;
-  bool prints = a->options.command == TSR_COMMAND_PLAN || a->options.command == TSR_COMMAND_TRACE;
+  bool prints = a->options.command == TSR_COMMAND_PLAN || a->options.command == TSR_COMMAND_TRACE ||
+                a->options.command == TSR_COMMAND_INSPECT;
   if (p->training.graph->loss < 0)
     return prints || tsr_graph_check_inputs(p->training.graph, a->diags);
   if (!tsr_run_data_needs_of(p->training.graph, &needs, a->diags) ||

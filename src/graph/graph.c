@@ -58,8 +58,8 @@ int tsr_graph_input(
 int tsr_graph_param(tsr_graph *g, const tsr_param *param) {
   tsr_arena_grow(
       g->arena, (void **)&g->params, sizeof *g->params, g->params_count, &g->params_capacity);
-  tsr_value v =
-      make_value(param->name, TSR_VALUE_PARAM, TSR_F32, param->ndim, param->shape, param->location);
+  tsr_value v = make_value(
+      param->name, TSR_VALUE_PARAM, param->dtype, param->ndim, param->shape, param->location);
   v.param = g->params_count;
   memcpy(v.placement, param->placement, sizeof v.placement);
   memcpy(v.dims, param->dims, sizeof v.dims);

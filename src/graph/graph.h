@@ -48,6 +48,7 @@ typedef struct {
 typedef struct {
   const char *name;    /* unique, as in graph and metrics: block.0.attn.wq */
   const char *hf_name; /* in Hugging Face checkpoints, or NULL */
+  tsr_dtype dtype;     /* as it is stored: TSR_F32, or TSR_BF16 in a graph without a loss */
   bool hf_transposed;  /* there the two dimensions are swapped (GPT-2's Conv1D) */
   int ndim;
   int64_t shape[TSR_DIMS_MAX];

@@ -141,6 +141,20 @@ static int compare_names(const void *a, const void *b) {
   return strcmp((*x)->name, (*y)->name);
 }
 
+/* Training updates f32. */
+static bool check_dtypes(const tsr_flat *f, const tsr_graph *g) {
+  bool ok = true;
+  for (int i = 0; i < g->params_count && g->loss >= 0; i++) {
+    const tsr_param *p = &g->params[i];
+    if (p->dtype == TSR_F32) continue;
+    ok = tsr_diag_error(
+        f->diags, p->location, "tensor '%s' is %s, but a graph with a loss stores f32", p->name,
+        tsr_dtype_name(p->dtype));
+    tsr_diag_hint(f->diags, "training_config.precision: bf16 computes in bf16");
+  }
+  return ok;
+}
+
 /* Checkpoints and random numbers go by parameter name. */
 static bool check_names(const tsr_flat *f, const tsr_graph *g) {
   const tsr_param **params = tsr_arena_array(f->arena, const tsr_param *, g->params_count + 1);
@@ -179,6 +193,7 @@ bool tsr_flat_emit(tsr_flat *flat, tsr_graph *g) {
   for (int i = 0; i < flat->calls_count; i++)
     if (flat->calls[i].needed) ok &= emit_call(flat, g, &flat->calls[i]);
   g->block = -1;
-  if (!ok || !emit_outputs(flat, g) || !check_names(flat, g)) return false;
+  if (!ok || !emit_outputs(flat, g) || !check_names(flat, g) || !check_dtypes(flat, g))
+    return false;
   return !(flat->options->training && g->loss >= 0) || check_unused(flat);
 }

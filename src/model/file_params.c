@@ -3,15 +3,23 @@
 #include "model/graph_file.h"
 #include <string.h>
 
-static bool read_dtype(const tsr_file_reader *r, const tsr_yaml *map, tsr_dtype *ret_dtype) {
-  static const char *const words[] = {"f32", "float32", "i32", "int32"};
+/* Inputs hold f32 or i32; what a graph of tensors alone stores may be bf16 too. */
+static bool
+read_dtype(const tsr_file_reader *r, const tsr_yaml *map, bool stored, tsr_dtype *ret_dtype) {
+  static const struct {
+    const char *word;
+    tsr_dtype dtype;
+  } dtypes[] = {{"f32", TSR_F32},   {"float32", TSR_F32}, {"i32", TSR_I32},
+                {"int32", TSR_I32}, {"bf16", TSR_BF16},   {"bfloat16", TSR_BF16}};
   const tsr_yaml *node = tsr_yaml_get(map, "dtype");
   if (!node) return true;
-  for (int i = 0; i < 4; i++)
-    if (!strcmp(node->text, words[i])) return *ret_dtype = i < 2 ? TSR_F32 : TSR_I32, true;
+  for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++)
+    if (!strcmp(node->text, dtypes[i].word) && (stored || dtypes[i].dtype != TSR_BF16))
+      return *ret_dtype = dtypes[i].dtype, true;
   tsr_diag_error(
-      r->diags, node->location, "dtype '%s' is not one that a graph computes with", node->text);
-  tsr_diag_nearest(r->diags, node->text, words, 4);
+      r->diags, node->location, "dtype '%s' is not one that %s", node->text,
+      stored ? "a graph computes with" : "an input has");
+  tsr_diag_hint(r->diags, stored ? "valid: f32, bf16, and i32 of an input" : "valid: f32, i32");
   return false;
 }
 
@@ -62,7 +70,7 @@ bool tsr_file_inputs(const tsr_file_reader *r, const tsr_yaml *node) {
       ok &= tsr_expr_parse(r->arena, value, false, &d->shape, r->diags);
     } else if (tsr_file_keys(r, value, "an input", 2, keys)) {
       ok &= read_shape(r, value, node->keys[i], &d->shape);
-      ok &= read_dtype(r, value, &d->dtype);
+      ok &= read_dtype(r, value, false, &d->dtype);
     } else {
       ok = false;
     }
@@ -182,7 +190,7 @@ static bool read_tensor(const tsr_file_reader *r, const tsr_yaml *key, const tsr
   bool input = false;
   tsr_dtype dtype = TSR_F32;
   bool ok = read_flag(r, map, "input", &input);
-  ok &= read_dtype(r, map, &dtype);
+  ok &= read_dtype(r, map, !input, &dtype);
   if (!ok) return false;
   if (input) {
     tsr_input_decl *d = add_input(r, key);
@@ -194,7 +202,8 @@ static bool read_tensor(const tsr_file_reader *r, const tsr_yaml *key, const tsr
     return read_layout(r, map, d->layout) && ok;
   }
   tsr_param_decl *d = add_param(r, key, &r->file->params);
-  if (dtype != TSR_F32)
+  d->dtype = dtype;
+  if (dtype == TSR_I32)
     return tsr_diag_error(
         r->diags, key->location, "tensor '%s' holds i32, so it must be an input (input: true)",
         key->text);

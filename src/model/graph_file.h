@@ -37,6 +37,7 @@ typedef struct {
   const char *hf;
   tsr_location hf_place;
   bool hf_transposed;
+  tsr_dtype dtype;
   int decay; /* -1: by the number of dimensions */
   bool used;
 } tsr_param_decl;

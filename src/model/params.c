@@ -91,7 +91,8 @@ static bool check_placement(const maker *m, int axis) {
 bool tsr_param_make(
     tsr_scope *scope, tsr_param_decl *decl, const char *prefix, int64_t tp_units,
     tsr_param *ret_param, tsr_diags *diags) {
-  *ret_param = (tsr_param){.hf_transposed = decl->hf_transposed, .location = decl->location};
+  *ret_param = (tsr_param){
+      .hf_transposed = decl->hf_transposed, .dtype = decl->dtype, .location = decl->location};
   ret_param->name = tsr_arena_printf(scope->arena, "%s%s", prefix, decl->name);
   maker m = {scope, decl, ret_param, tp_units, diags};
   const char *what = tsr_arena_printf(scope->arena, "the shape of '%s'", ret_param->name);

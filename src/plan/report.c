@@ -253,6 +253,28 @@ static void add_utilization(const tsr_report *r, tsr_text *text) {
       tsr_text_count((int64_t)(weights + 0.5)).text, e->model.attention);
 }
 
+/* What a graph of one's own declares by `tensors`: whole, and of a rank. */
+static void add_tensors(const tsr_report *r, tsr_text *text) {
+  const tsr_graph *g = r->programs->graph;
+  if (!r->config->tensors) return;
+  tsr_text_add(text, "tensors: whole, and of each rank\n");
+  for (int v = 0; v < g->values_count; v++) {
+    const tsr_value *value = &g->values[v];
+    const tsr_tensor *t = &r->programs->of_stage[0]->tensors[v];
+    for (int s = 1; s < r->programs->pipeline->stages && t->segment == TSR_SEGMENT_ABSENT; s++)
+      t = &r->programs->of_stage[s]->tensors[v];
+    if (!tsr_yaml_get(r->config->tensors, value->name) || t->segment == TSR_SEGMENT_ABSENT)
+      continue;
+    tsr_text_add(
+        text, "  %s %s %s %s bytes, ", value->name, tsr_dtype_name(value->dtype),
+        tsr_shape_text(value->ndim, value->shape).text,
+        tsr_text_count(tsr_value_elements(value) * tsr_dtype_bytes(value->dtype)).text);
+    tsr_text_add(
+        text, "%s %s bytes\n", tsr_shape_text(t->ndim, t->shape).text,
+        tsr_text_count(tsr_tensor_bytes(t)).text);
+  }
+}
+
 void tsr_report_print(const tsr_report *r, tsr_text *text) {
   tsr_plan plan;
   tsr_plan_make(r->programs->of_stage[0], &plan);
@@ -263,6 +285,7 @@ void tsr_report_print(const tsr_report *r, tsr_text *text) {
       text, "model: %s, %s parameters, products in %s\n", r->graph->name,
       tsr_text_count(plan.parameters).text, tsr_machine_dtype_name(r->estimate->dtype));
   tsr_numerics_describe(r->config, text);
+  add_tensors(r, text);
   tsr_stage_layers_print(r->config, r->graph, text);
   add_memory(r, text);
   add_work(r, text);

@@ -7,24 +7,7 @@
 #include <string.h>
 
 tsr_tensor_slice tsr_executable_slice(const tsr_executable *b, int value, int rank) {
-  const tsr_value *v = &b->programs->graph->values[value];
-  const tsr_tensor *t = &tsr_executable_program(b, rank)->tensors[value];
-  tsr_tensor_slice slice = {.ndim = v->ndim};
-  assert(v->ndim <= TSR_SLICE_DIMS_MAX);
-  for (int d = 0; d < v->ndim; d++) {
-    slice.shape[d] = t->shape[d];
-    slice.global[d] = v->shape[d];
-  }
-  int64_t block[TSR_SLICE_DIMS_MAX] = {0};
-  for (int a = 0; a < TSR_AXES; a++) {
-    tsr_placement p = v->placement[a];
-    int size = b->process->options.parallel->size[a];
-    if (p.kind != TSR_SHARD) continue;
-    block[p.dim] = block[p.dim] * tsr_placement_blocks(p, size) +
-                   tsr_placement_block(p, size, b->ranks[rank].coord[a]);
-  }
-  for (int d = 0; d < v->ndim; d++) slice.offset[d] = block[d] * slice.shape[d];
-  return slice;
+  return tsr_program_slice(tsr_executable_program(b, rank), value, b->ranks[rank].coord);
 }
 
 static int64_t slice_rows(const tsr_tensor_slice *slice) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Queries on a program: sizes, which nodes it has, and which of them share bytes. */
 #include "schedule/program.h"
+#include <assert.h>
 
 bool tsr_op_is_collective(tsr_op op) { return tsr_op_facts(op) & TSR_FACT_COLLECTIVE; }
 
@@ -12,6 +13,27 @@ int64_t tsr_tensor_elements(const tsr_tensor *t) {
 
 int64_t tsr_tensor_bytes(const tsr_tensor *t) {
   return tsr_tensor_elements(t) * tsr_dtype_bytes(t->dtype);
+}
+
+tsr_tensor_slice tsr_program_slice(const tsr_program *p, int value, const int *coord) {
+  const tsr_value *v = &p->graph->values[value];
+  const tsr_tensor *t = &p->tensors[value];
+  tsr_tensor_slice slice = {.ndim = v->ndim};
+  assert(v->ndim <= TSR_SLICE_DIMS_MAX);
+  for (int d = 0; d < v->ndim; d++) {
+    slice.shape[d] = t->shape[d];
+    slice.global[d] = v->shape[d];
+  }
+  int64_t block[TSR_SLICE_DIMS_MAX] = {0};
+  for (int a = 0; a < TSR_AXES; a++) {
+    tsr_placement place = v->placement[a];
+    int size = (int)p->lowering.size[a];
+    if (place.kind != TSR_SHARD) continue;
+    block[place.dim] = block[place.dim] * tsr_placement_blocks(place, size) +
+                       tsr_placement_block(place, size, coord[a]);
+  }
+  for (int d = 0; d < v->ndim; d++) slice.offset[d] = block[d] * slice.shape[d];
+  return slice;
 }
 
 int tsr_task_input(const tsr_program *p, const tsr_task *t, int index) {

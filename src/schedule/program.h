@@ -4,6 +4,7 @@
  * run the same program and only their coords differ. */
 #ifndef TSR_SCHEDULE_PROGRAM_H
 #define TSR_SCHEDULE_PROGRAM_H
+#include "base/tensor_slice.h"
 #include "graph/graph.h"
 #include "schedule/norm_pieces.h"
 #include "schedule/pipeline.h"
@@ -182,6 +183,9 @@ void tsr_program_plan_memory(tsr_program *program);
 int64_t tsr_program_bytes(const tsr_program *program); /* of one rank, all segments */
 int64_t tsr_tensor_elements(const tsr_tensor *tensor); /* local, units included */
 int64_t tsr_tensor_bytes(const tsr_tensor *tensor);
+/* The part of a whole tensor that a rank of these coordinates holds; of the sequence over cp in
+ * zigzag layout only its place among the members' parts (base/sequence_layout.h). */
+tsr_tensor_slice tsr_program_slice(const tsr_program *program, int value, const int *coord);
 bool tsr_op_is_collective(tsr_op op);
 /* How often a step runs a task. */
 int64_t tsr_program_times(const tsr_program *program, int task);
