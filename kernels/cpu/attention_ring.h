@@ -8,7 +8,7 @@
 #ifndef TSR_KERNELS_CPU_ATTENTION_RING_H
 #define TSR_KERNELS_CPU_ATTENTION_RING_H
 #include "kernels/cpu/attention.h"
-#include "kernels/ring_sum.h"
+#include "kernels/ring_attention_merge.h"
 
 /* One call of a kernel. */
 typedef struct {

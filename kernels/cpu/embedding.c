@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Rows of a table by token, and the gradient of the table. */
-#include "base/tree.h"
+#include "base/reduction_tree.h"
 #include "kernels/cpu/level.h"
 #include <assert.h>
 #include <string.h>

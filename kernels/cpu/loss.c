@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Cross entropy over a vocabulary that may be sharded, and squared error. */
-#include "base/tree.h"
+#include "base/reduction_tree.h"
 #include "kernels/cpu/lanes.h"
 #include "kernels/cpu/level.h"
 #include <assert.h>

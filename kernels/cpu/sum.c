@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Sums to one number, in double. */
-#include "base/tree.h"
+#include "base/reduction_tree.h"
 #include "kernels/cpu/lanes.h"
 #include "kernels/cpu/level.h"
 #include <assert.h>

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Attention of new tokens to a cache. A block has one token and some heads of one group. Its warps
  * take splits of SPLIT keys in turn; a split's softmax and weighted values are merged with the
- * others' by base/tree.h's tree over the splits that the token sees. So the bits of a token depend
+ * others' by base/reduction_tree.h's tree over the splits that the token sees. So the bits of a token depend
  * on its position, not on how many tokens are new or how long the cache may become. */
 #include "kernels/cuda/block.cuh"
 #include "kernels/cuda/number.cuh"
-#include "kernels/cuda/tree.cuh"
+#include "kernels/cuda/reduction_tree.cuh"
 
 enum { WARPS = 8, THREADS = WARPS * TSR_WARP, SPLIT = 64, WIDTH_MAX = 256, STACK = 32 };
 enum { KEY_LANES = 8, KEYS_AT_ONCE = TSR_WARP / KEY_LANES };

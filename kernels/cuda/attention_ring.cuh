@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What the passes of attention over units share (kernels/ring_sum.h): a block has a tile of one of
+/* What the passes of attention over units share (kernels/ring_attention_merge.h): a block has a tile of one of
  * the member's own units and walks over the units at hand. A leaf, the partial result of one unit,
  * is made in registers; it and what it is merged with stay there until the sibling is not there
  * yet. Then they wait in a slot: a kept one, which lies in acc, or a temporary one, which lies in
@@ -13,7 +13,7 @@
 #define TSR_KERNELS_CUDA_ATTENTION_RING_CUH
 #include "kernels/cuda/attention.cuh"
 extern "C" {
-#include "kernels/ring_sum.h"
+#include "kernels/ring_attention_merge.h"
 }
 
 /* RING_LEAF:  the unit `begin`, which is the `run`-th of those at hand, into registers

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What collectives between ranks on one device are made of. */
 #include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/tree.cuh"
+#include "kernels/cuda/reduction_tree.cuh"
 #include <assert.h>
 
 typedef struct {

@@ -7,7 +7,7 @@
  */
 #include "kernels/cuda/block.cuh"
 #include "kernels/cuda/number.cuh"
-#include "kernels/cuda/tree.cuh"
+#include "kernels/cuda/reduction_tree.cuh"
 #include <assert.h>
 #define inline inline __host__ __device__
 #include "base/sequence_layout.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cuda/kernel_limits.h"
-#include "kernels/ring_sum.h"
+#include "kernels/ring_attention_merge.h"
 
 bool tsr_cuda_has_unary(tsr_unary kind) {
   switch ((int)kind) {

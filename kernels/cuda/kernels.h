@@ -6,7 +6,7 @@
  * The contract on bits: an output element is computed in an order that depends on its own sums
  * alone, never on how many rows there are or how many blocks run; there is no atomic addition of
  * floats. Sums over rows are made of runs of TSR_CUDA_ROWS rows, each added in its order, and the
- * runs are added by base/tree.h's tree.
+ * runs are added by base/reduction_tree.h's tree.
  *
  * What changes from step to step is read from device memory, so that a captured step can be run
  * again: what the options below point to, `clip` (norm, factor, whether there is an update; or
@@ -173,7 +173,7 @@ void tsr_cuda_squared_error_backward(
     tsr_cuda_stream s, float *dx, const float *x, const float *y, float factor, const float *more,
     int64_t n);
 
-/* ---- random.cu: Philox4x32-10, element index = row-major index in slice->global; *key in device
+/* ---- dropout.cu: Philox4x32-10, element index = row-major index in slice->global; *key in device
  * memory; numbers have the bits of the CPU's generator before they are transformed ---- */
 void tsr_cuda_dropout(
     tsr_cuda_stream s, tsr_cuda_type type, void *y, const void *x, float p, const uint64_t *key,
@@ -300,7 +300,7 @@ void tsr_cuda_scatter(
 /* ---- collective.cu: between ranks whose memory is on the device ---- */
 enum { TSR_CUDA_MEMBERS_MAX = 256 };
 /* The members' sum, in a tree: they are pushed onto a stack, and after member m its two topmost
- * entries are added merges[m] times (base/tree.h). For each k < outs,
+ * entries are added merges[m] times (base/reduction_tree.h). For each k < outs,
  *   out[k][o * part + i] = sum over m of in[m][o * step + start + i],  o < outer, i < part
  * An out may be an in where part == step and start == 0. */
 void tsr_cuda_sum_members(

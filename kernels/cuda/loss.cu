@@ -2,7 +2,7 @@
 /* Cross entropy over a vocabulary that may be sharded, and squared error. */
 #include "kernels/cuda/block.cuh"
 #include "kernels/cuda/number.cuh"
-#include "kernels/cuda/tree.cuh"
+#include "kernels/cuda/reduction_tree.cuh"
 #include <assert.h>
 
 enum { W = pack_of<float>::width };

@@ -5,7 +5,7 @@
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/number.cuh"
 #include "kernels/cuda/philox.cuh"
-#include "kernels/cuda/tree.cuh"
+#include "kernels/cuda/reduction_tree.cuh"
 
 enum { W = 4 };
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Sums over rows and to one number, in runs that base/tree.h's tree adds. */
+/* Sums over rows and to one number, in runs that base/reduction_tree.h's tree adds. */
 #include "kernels/cuda/block.cuh"
 #include "kernels/cuda/number.cuh"
-#include "kernels/cuda/tree.cuh"
+#include "kernels/cuda/reduction_tree.cuh"
 
 enum { TILE_THREADS = 64 }; /* packs of columns of a block */
 

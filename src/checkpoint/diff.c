@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Two checkpoints side by side, a megabyte at a time. */
-#include "checkpoint/inspect.h"
+#include "checkpoint/checkpoint_commands.h"
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 #include "base/file_ops.h"
 #include "base/file_read.h"
 #include "base/new_file.h"
-#include "checkpoint/removal.h"
+#include "checkpoint/owned_files.h"
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
 #include "base/file_ops.h"
 #include "base/file_read.h"
 #include "base/folder_lock.h"
-#include "checkpoint/removal.h"
+#include "checkpoint/owned_files.h"
 #include <assert.h>
 #include <dirent.h>
 #include <errno.h>

@@ -5,7 +5,7 @@
 #define TSR_CHECKPOINT_HF_SIDE_FILES_H
 #include "base/json.h"
 #include "checkpoint/folder_writer.h"
-#include "checkpoint/removal.h"
+#include "checkpoint/owned_files.h"
 
 typedef struct {
   const char *folder;

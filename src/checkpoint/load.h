@@ -4,7 +4,7 @@
 #ifndef TSR_CHECKPOINT_LOAD_H
 #define TSR_CHECKPOINT_LOAD_H
 #include "checkpoint/reader.h"
-#include "runtime/process_state.h"
+#include "runtime/process.h"
 
 /* Parameters, and with `state` the optimizer's state: all that the run's graph has must be stored,
  * with the same shapes, and nothing else may be but, without `state`, an optimizer's. Elements are

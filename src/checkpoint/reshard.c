@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A checkpoint in other pieces. */
-#include "checkpoint/inspect.h"
+#include "checkpoint/checkpoint_commands.h"
 #include "checkpoint/folder_writer.h"
 #include "base/file_read.h"
 #include <string.h>

@@ -8,7 +8,7 @@
 #ifndef TSR_CHECKPOINT_SAVER_H
 #define TSR_CHECKPOINT_SAVER_H
 #include "checkpoint/manifest.h"
-#include "runtime/process_state.h"
+#include "runtime/process.h"
 
 /* A small file that goes along in every checkpoint. */
 typedef struct {

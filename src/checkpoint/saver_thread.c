@@ -3,7 +3,7 @@
 #include "base/file_ops.h"
 #include "base/memory.h"
 #include "checkpoint/folder.h"
-#include "checkpoint/removal.h"
+#include "checkpoint/owned_files.h"
 #include "checkpoint/saver_internal.h"
 #include <errno.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 /* The command `checkpoint`. */
 #include "cli/console.h"
 #include "checkpoint/folder.h"
-#include "checkpoint/inspect.h"
+#include "checkpoint/checkpoint_commands.h"
 #include <string.h>
 
 static bool find(app *a, int argument, tsr_manifest *ret) {

@@ -3,8 +3,8 @@
 #include "cli/trained_model.h"
 #include "base/file_read.h"
 #include "checkpoint/hf_side_files.h"
-#include "data/file_kind.h"
-#include "train/chat_template.h"
+#include "data/text_check.h"
+#include "train/chat_template_check.h"
 #include "train/generate.h"
 #include <string.h>
 

@@ -3,7 +3,7 @@
 #include "cli/console.h"
 #include "plan/report.h"
 #include "train/calibrate.h"
-#include "train/plan_command.h"
+#include "train/plan_run.h"
 
 /* With --config the plan is then for the machine that was measured. */
 static bool calibrate(app *a, setup *s) {

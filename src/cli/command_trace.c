@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The command `trace`. */
 #include "cli/console.h"
-#include "report/lowering.h"
+#include "report/trace_report.h"
 
 int app_run_trace(app *a) {
   tsr_text text = {0};

@@ -5,7 +5,7 @@
 #include "base/folder_lock.h"
 #include "checkpoint/folder.h"
 #include "train/gradient_dump.h"
-#include "train/profile_command.h"
+#include "train/profile_run.h"
 #include "train/resume_recipe.h"
 #include "train/trainer.h"
 #include <limits.h>

@@ -3,7 +3,7 @@
 #include "base/file_read.h"
 #include "plan/report.h"
 #include "runtime/device_communicators.h"
-#include "train/plan_command.h"
+#include "train/plan_run.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

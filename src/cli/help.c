@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What --help prints: of the program, or of one command. */
-#include "cli/command_sets.h"
+#include "cli/command_mask.h"
 #include <stdio.h>
 
 #define ALL (~0u)

@@ -3,7 +3,7 @@
 #include "base/file_read.h"
 #include "base/text.h"
 #include "base/uri.h"
-#include "cli/command_sets.h"
+#include "cli/command_mask.h"
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
 #include "base/file_ops.h"
 #include "base/file_read.h"
 #include "device/cuda/plugin_abi.h"
-#include "train/plan_command.h"
+#include "train/plan_run.h"
 #include "train/trainer.h"
 #include <errno.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 #ifndef TSR_CLI_RUN_SETUP_H
 #define TSR_CLI_RUN_SETUP_H
 #include "cli/app.h"
-#include "job/compute.h"
+#include "job/compute_device.h"
 #include "mesh/mesh.h"
 
 typedef struct {

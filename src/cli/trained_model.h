@@ -5,7 +5,7 @@
 #include "base/hash.h"
 #include "checkpoint/manifest.h"
 #include "cli/run_compile.h"
-#include "runtime/process_state.h"
+#include "runtime/process.h"
 
 typedef struct {
   app *a;

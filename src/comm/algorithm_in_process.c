@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/tree.h"
+/* Collectives of which one process has all members: reductions and copies without messages. */
+#include "base/reduction_tree.h"
 #include "comm/algorithm.h"
 #include "comm/slices.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* One round with all of the tensor at once: the library splits it as it likes. It begins when the
  * collective does, because a group's sums must begin in the same order everywhere. */
-#include "base/tree.h"
+#include "base/reduction_tree.h"
 #include "comm/algorithm.h"
 #include "comm/slices.h"
 #include "comm/transport.h"

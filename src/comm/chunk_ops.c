@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/chunk_ops.h"
-#include "base/tree.h"
+#include "base/reduction_tree.h"
 #include <assert.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* How large chunks are. */
+/* How large the chunks are that collectives move at a time. */
 #ifndef TSR_COMM_CHUNKS_H
 #define TSR_COMM_CHUNKS_H
 #include <stdint.h>

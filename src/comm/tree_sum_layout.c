@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/tree_sum_layout.h"
-#include "base/tree.h"
+#include "base/reduction_tree.h"
 #include <assert.h>
 
 enum { DEPTH_MAX = 20 };

@@ -101,11 +101,11 @@ void tsr_synonyms_replace(tsr_yaml *root);
 /* --- model_section.c --- */
 void tsr_model_section_read(tsr_loader *loader);
 
-/* --- resolve_strategy.c --- */
+/* --- resolve_step.c --- */
 /* How a step is computed: precision, loss scale, recompute, ZeRO. */
 void tsr_step_resolve(tsr_loader *loader);
 
-/* --- checkpoint_section.c --- */
+/* --- resolve_checkpoint.c --- */
 void tsr_checkpoint_resolve(tsr_loader *loader);
 
 /* --- resolve.c --- */

@@ -6,7 +6,7 @@
 #include "base/text.h"
 #include "data/bpe.h"
 #include "data/bpe_pattern.h"
-#include "data/normalize.h"
+#include "data/unicode_normalize.h"
 
 enum { TSR_BPE_SPLITS_MAX = 16 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/sources.h"
-#include "data/images.h"
+#include "data/idx_images.h"
 #include "data/sample_order.h"
 #include <assert.h>
 #include <string.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+/* A hash of what samples are drawn from: of large files the first MiB, the last, and 64 between. */
 #include "data/dataset.h"
 #include <string.h>
 #include <xxhash.h>

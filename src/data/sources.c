@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/sources.h"
-#include "data/file_kind.h"
+#include "data/text_check.h"
 #include <assert.h>
 #include <string.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/token_files.h"
 #include "base/file_read.h"
-#include "data/file_kind.h"
+#include "data/text_check.h"
 #include "data/tt_train_tokens.h"
 #include <assert.h>
 #include <string.h>

@@ -57,7 +57,7 @@ bool tsr_token_file_is(tsr_arena *arena, const char *path);
 /* Maps a file and checks its sizes and its index. AUTO: tt-train by its name, Megatron where a .idx
  * stands beside it, llm.c by the number that it begins with, else nanoGPT, with 16-bit tokens for a
  * vocabulary of at most 65536 (0: unknown, an error) unless that reads as zeros every other token
- * (what is plainly text or another program's file is an error: data/file_kind.h).
+ * (what is plainly text or another program's file is an error: data/text_check.h).
  * Of Megatron `path` is one of both files or what their names begin with. Errors stand at `place`
  * and name the file and the byte. */
 bool tsr_token_file_open(

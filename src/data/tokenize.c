@@ -4,7 +4,7 @@
 #include "base/file_read.h"
 #include "base/folder_lock.h"
 #include "base/new_file.h"
-#include "data/file_kind.h"
+#include "data/text_check.h"
 #include "data/sources.h"
 #include "data/overwrite_check.h"
 #include "data/tokenize_block.h"

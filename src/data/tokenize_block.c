@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/tokenize_block.h"
-#include "data/file_kind.h"
+#include "data/text_check.h"
 #include "data/jsonl.h"
 #include <assert.h>
 #include <string.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+/* The text of a graph: a line for each value and node. */
 #include "graph/graph.h"
 #include <string.h>
 

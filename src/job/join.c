@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Joining a job. */
+/* Joining a job: the transport (MPI), the identity of all processes, and one command for all. */
 #include "base/memory.h"
 #include "comm/bootstrap.h"
 #include "comm/peers.h"

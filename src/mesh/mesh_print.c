@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+/* The text of a mesh descriptor. */
 #include "mesh/mesh.h"
 #include <string.h>
 

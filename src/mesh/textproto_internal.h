@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What the files of the text format reader share: textproto.c (structure), textproto_values.c
- * (numbers, names, truth), textproto_strings.c (escapes) and textproto_places.c. */
+ * (numbers, names, truth), textproto_strings.c (escapes) and textproto_locations.c. */
 #ifndef TSR_MESH_TEXTPROTO_INTERNAL_H
 #define TSR_MESH_TEXTPROTO_INTERNAL_H
 #include "mesh/textproto.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+/* Strings of protobuf's text format: quotes and escapes. */
 #include "mesh/textproto_internal.h"
 #include <string.h>
 

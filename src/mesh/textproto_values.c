@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+/* Numbers, enum names and truth values of protobuf's text format. */
 #include "mesh/textproto_internal.h"
 #include <locale.h>
 #include <stdlib.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+/* Mesh shapes for a count of devices: as balanced as can be, never increasing. */
 #include "parallel/rules.h"
 #include <assert.h>
 #include <limits.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+/* tt-train's process-wide ParallelismContext: the device, then the context, each opened once. */
 #include "parallel/parallel.h"
 
 static bool device_is_open;

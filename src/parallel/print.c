@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+/* What `inspect` prints: topology, axes, coordinates and groups. */
 #include "parallel/parallel.h"
 
 enum { RANKS_SHOWN_MAX = 64, GROUPS_SHOWN_MAX = 16 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+/* The reduction units of batch and tp that the recipe fixes, or that the mesh needs. */
 #include "parallel/parallel.h"
-#include "base/tree.h"
+#include "base/reduction_tree.h"
 #include "config/yaml.h"
 #include <stdlib.h>
 

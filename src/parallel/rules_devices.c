@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+/* The rules of a mesh and its devices: descriptor, ids, idle devices. */
 #include "parallel/rules.h"
 
 enum { SHAPES_SHOWN_MAX = 8 };

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+/* The lines that a run prints before its first step. */
 #include "parallel/rules.h"
 #include <string.h>
 #include <ctype.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+/* What would suit the model better, and notes that need no machine. */
 #include "plan/report.h"
 #include <string.h>
 

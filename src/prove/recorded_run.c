@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "prove/recorded_run.h"
-#include "runtime/process_state.h"
+#include "runtime/process.h"
 #include "train/loss_scale.h"
 #include <math.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "prove/reduced_run.h"
-#include "base/tree.h"
+#include "base/reduction_tree.h"
 #include "train/sequence_reduction_units.h"
 #include <stdlib.h>
 #include <string.h>

@@ -80,9 +80,12 @@ bool tsr_tensor_report_print(
     const tsr_programs *programs, const tsr_parallel *parallel, const char *name, tsr_text *text,
     tsr_diags *diags) {
   static const char *const kinds[] = {
-      [TSR_VALUE_INPUT] = "input", [TSR_VALUE_PARAM] = "parameter",
-      [TSR_VALUE_CONST] = "constant", [TSR_VALUE_STATE] = "optimizer state",
-      [TSR_VALUE_STEP_SCALARS] = "numbers of the step", [TSR_VALUE_NODE] = "activation"};
+      [TSR_VALUE_INPUT] = "input",
+      [TSR_VALUE_PARAM] = "parameter",
+      [TSR_VALUE_CONST] = "constant",
+      [TSR_VALUE_STATE] = "optimizer state",
+      [TSR_VALUE_STEP_SCALARS] = "numbers of the step",
+      [TSR_VALUE_NODE] = "activation"};
   const tsr_graph *g = programs->graph;
   int value = find_value(g, name, diags);
   if (value < 0) return false;

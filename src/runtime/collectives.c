@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A program's collectives: their groups that have a member in this process, and the lists of steps
  * that carry them out, which are planned when a program is bound. */
-#include "runtime/executable.h"
+#include "runtime/executable_internal.h"
 #include "comm/algorithm.h"
 #include <assert.h>
 #include <string.h>

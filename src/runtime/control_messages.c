@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What processes tell each other outside programs. */
-#include "runtime/executable.h"
+#include "runtime/executable_internal.h"
 #include "base/memory.h"
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A program's messages between processes, from device to device (device_communicators.h). What is
  * begun here waits on the device alone: the host continues with the next task. */
-#include "runtime/executable.h"
+#include "runtime/executable_internal.h"
 #include <string.h>
 
 static const tsr_device *device_of(const tsr_executable *b) { return b->process->device; }

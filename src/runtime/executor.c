@@ -3,7 +3,7 @@
  * for all of them. So a collective has all its inputs, because every rank has finished the task
  * before it. Stages take turns: one continues until it needs what another has not sent yet. */
 #include "comm/engine_local.h"
-#include "runtime/executable.h"
+#include "runtime/executable_internal.h"
 #include <assert.h>
 #include <string.h>
 

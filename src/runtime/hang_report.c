@@ -3,7 +3,7 @@
  * may be doing. The text has a line per process and per stage that waits, so that of many reports
  * side by side each can be read alone. */
 #include "comm/peers.h"
-#include "runtime/executable.h"
+#include "runtime/executable_internal.h"
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>

@@ -3,7 +3,7 @@
  * inputs are filled where the tasks read them, when its forward pass begins. For other devices all
  * microbatches of a step are staged in memory of the host, which the device copies from; there are
  * two sets of that, so that the next step's are filled while the device computes. */
-#include "runtime/executable.h"
+#include "runtime/executable_internal.h"
 #include <assert.h>
 #include <string.h>
 

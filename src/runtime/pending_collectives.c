@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Collectives in flight: of groups that have members in other processes, by the transport. */
-#include "runtime/executable.h"
+#include "runtime/executable_internal.h"
 #include <string.h>
 
 /* Tags of a node and a group. */

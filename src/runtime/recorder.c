@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/recorder.h"
-#include "runtime/executable.h"
+#include "runtime/executable_internal.h"
 #include <assert.h>
 #include <string.h>
 #include <time.h>

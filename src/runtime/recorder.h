@@ -12,7 +12,7 @@
  * Only the thread that steps the stages writes to it. */
 #ifndef TSR_RUNTIME_RECORDER_H
 #define TSR_RUNTIME_RECORDER_H
-#include "runtime/process_state.h"
+#include "runtime/process.h"
 
 typedef enum {
   TSR_EVENT_COMPUTE,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Whole tensors in and out of the ranks' parts, and their first values. */
 #include "base/sequence_layout.h"
-#include "runtime/executable.h"
+#include "runtime/executable_internal.h"
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>

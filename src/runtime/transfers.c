@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What goes from one stage to another one that has ranks in other processes. */
-#include "runtime/executable.h"
+#include "runtime/executable_internal.h"
 #include <string.h>
 
 /* Tags are of a node and a microbatch. What wraps around cannot meet: so many are never in flight

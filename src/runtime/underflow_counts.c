@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What half precision loses of the scaled loss and of what is made of it: f16 has few exponents,
  * and where a number leaves them, the loss scale changes its rounding. */
-#include "runtime/executable.h"
+#include "runtime/executable_internal.h"
 #include <string.h>
 
 /* The gradient of a loss is multiplied by the scale: it reads the step's numbers. */

@@ -11,7 +11,7 @@
  * that it can run again under them; what goes into it is given back after its last. Slots are
  * needed when several microbatches are alive at once: where each is done before the next one
  * begins, lifetimes inside the body are sufficient. */
-#include "base/tree.h"
+#include "base/reduction_tree.h"
 #include "schedule/activation_slots.h"
 #include "schedule/fuse.h"
 #include "schedule/offsets.h"

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/* Collectives over dp that run beside other tasks: which tasks only begin one, and where it is
+ * waited for. */
 #ifndef TSR_SCHEDULE_OVERLAP_H
 #define TSR_SCHEDULE_OVERLAP_H
 #include "schedule/program.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+/* Whether a pipeline schedule runs every microbatch through all stages without deadlock. */
 #include "schedule/pipeline.h"
 #include "schedule/pipeline_walk.h"
 #include <string.h>

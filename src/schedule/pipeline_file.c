@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+/* Reads a pipeline schedule from a file. */
 #include "schedule/pipeline.h"
 #include "base/file_read.h"
 #include <ctype.h>

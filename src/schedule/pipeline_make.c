@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+/* Makes the named pipeline schedules: gpipe, 1f1b, interleaved, zb_h1, zb_v. */
 #include "schedule/pipeline.h"
 #include <assert.h>
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+/* How long a pipeline schedule takes with given costs, and its bubble. */
 #include "schedule/pipeline.h"
 #include "schedule/pipeline_walk.h"
 #include <assert.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+/* The text of a program: --dump program and --dump memory. */
 #include "schedule/program.h"
 
 static void print_tensor(const tsr_program *p, const tsr_tensor *t, tsr_text *text) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A program's memory split into cells: bytes that always are of the same tensors are one. Segments
  * stand one behind the other, so that one ascending list of edges defines where cells begin. */
-#include "base/tree.h"
+#include "base/reduction_tree.h"
 #include "schedule/verify_checks.h"
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The structure of a program: lists that index one another, and the place of every tensor. */
-#include "base/tree.h"
+#include "base/reduction_tree.h"
 #include "schedule/verify_checks.h"
 #include <string.h>
 

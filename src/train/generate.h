@@ -8,7 +8,7 @@
  * ways give the same tokens. */
 #ifndef TSR_TRAIN_GENERATE_H
 #define TSR_TRAIN_GENERATE_H
-#include "runtime/process_state.h"
+#include "runtime/process.h"
 #include "train/compile.h"
 #include "train/sampling.h"
 #include <signal.h>

@@ -3,7 +3,7 @@
  * complete (the mean over the step's targets, reduced over all ranks) and before clipping. */
 #ifndef TSR_TRAIN_GRADIENT_DUMP_H
 #define TSR_TRAIN_GRADIENT_DUMP_H
-#include "runtime/process_state.h"
+#include "runtime/process.h"
 #include "train/compile.h"
 
 typedef struct {

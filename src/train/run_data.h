@@ -4,7 +4,7 @@
 #define TSR_TRAIN_RUN_DATA_H
 #include "config/config.h"
 #include "data/dataset.h"
-#include "runtime/process_state.h"
+#include "runtime/process.h"
 #include <stdatomic.h>
 
 /* The first token outside the vocabulary that a sample had; file NULL: none so far. */

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+/* SHA-256 over all parameters, whole and without padding, in the order of their names. */
 #include "base/memory.h"
 #include "base/sha256.h"
 #include "train/trainer.h"

@@ -2,7 +2,7 @@
 /* The tree of sums against a stack that is gone through step by step: what it holds before each
  * unit, at most, and at the end; that ranks with a subtree each end with the same tree, and that
  * tsr_tree_stack adds the same entries, also when it goes on at any unit. */
-#include "base/tree.h"
+#include "base/reduction_tree.h"
 #include "tests/check.h"
 
 enum { UNITS_MAX = 300 };

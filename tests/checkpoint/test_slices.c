@@ -4,7 +4,7 @@
  * are the elements that a plain loop finds. */
 #include "../data/scratch.h"
 #include "base/file_read.h"
-#include "checkpoint/inspect.h"
+#include "checkpoint/checkpoint_commands.h"
 #include "made.h"
 #include "tests/check.h"
 

@@ -8,7 +8,7 @@
 #include <algorithm>
 extern "C" {
 #include "base/sequence_layout.h"
-#include "kernels/ring_sum.h"
+#include "kernels/ring_attention_merge.h"
 }
 
 enum { SUMS = 3, MEMBERS_MAX = 8 };

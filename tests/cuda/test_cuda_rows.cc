@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Rows: norms and softmax, and sums over rows and to one number. */
 #include "cuda_check.h"
-#include "base/tree.h"
+#include "base/reduction_tree.h"
 
 enum { R = 3 };
 

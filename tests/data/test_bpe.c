@@ -3,7 +3,7 @@
  * tests/data/bpe. */
 #include "data/bpe.h"
 #include "base/file_read.h"
-#include "data/normalize.h"
+#include "data/unicode_normalize.h"
 #include "data/tokenizer.h"
 #include "tests/check.h"
 #include "tests/data/bpe_json.h"

@@ -2,7 +2,7 @@
 /* Context-parallel attention against the formulas in double, against the same sequence on one
  * member bit for bit, and against `attention`. The members are run one after the other here. */
 #include "kernel_check.h"
-#include "kernels/ring_sum.h"
+#include "kernels/ring_attention_merge.h"
 
 enum { SUMS = 3 };
 

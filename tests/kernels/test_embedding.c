@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Embedding forward and backward, its shards, and rotary positions. */
 #include "kernel_check.h"
-#include "base/tree.h"
+#include "base/reduction_tree.h"
 
 static int32_t *tokens_new(int64_t R, int64_t V) {
   int32_t *tokens = check_alloc((size_t)R * sizeof *tokens);

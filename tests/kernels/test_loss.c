@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Cross entropy over shards of a padded vocabulary, squared error, and the sums in double. */
 #include "kernel_check.h"
-#include "base/tree.h"
+#include "base/reduction_tree.h"
 
 typedef struct {
   int64_t R, V, valid, units; /* columns, of which the first `valid` count */

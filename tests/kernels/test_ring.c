@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The ring's bookkeeping by brute force: every coord and step of many shapes. */
 #include "../check.h"
-#include "base/tree.h"
-#include "kernels/ring_sum.h"
+#include "base/reduction_tree.h"
+#include "kernels/ring_attention_merge.h"
 
 enum { UNITS_MAX = 128 };
 

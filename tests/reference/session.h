@@ -3,7 +3,7 @@
  * with what PyTorch computed. */
 #ifndef TSR_TESTS_REFERENCE_SESSION_H
 #define TSR_TESTS_REFERENCE_SESSION_H
-#include "runtime/process_state.h"
+#include "runtime/process.h"
 #include "tests/reference/reference_file.h"
 #include "train/compile.h"
 

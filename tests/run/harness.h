@@ -6,7 +6,7 @@
 #define TSR_TESTS_HARNESS_H
 #include "passes/passes.h"
 #include "schedule/target.h"
-#include "runtime/process_state.h"
+#include "runtime/process.h"
 
 /* "x 4,3,5" as an input, "t 4,3 tokens" as one that holds tokens. */
 int harness_input(tsr_graph *g, const char *text);

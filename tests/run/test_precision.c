@@ -2,7 +2,7 @@
 /* Half precision: the same bits on every mesh, values near those of f32, gradients that do not
  * depend on the loss scale, and steps that change nothing, on no rank, when gradients overflow. */
 #include "harness.h"
-#include "runtime/executable.h"
+#include "runtime/executable_internal.h"
 #include "tests/check.h"
 
 enum { STEPS = 3, SAMPLES = 16, BATCH_UNITS = 8 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "effect.h"
-#include "runtime/executable.h"
+#include "runtime/executable_internal.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 /* The memory plan against an analysis of its own: a whole step is unrolled (every run of every
  * part), each write and read of a tensor widens the time that its bytes are taken, and no two
  * tensors that are taken at once may share a byte. Every pair is looked at. */
-#include "base/tree.h"
+#include "base/reduction_tree.h"
 #include "tests/check.h"
 #include "tests/run/harness.h"
 

@@ -3,7 +3,7 @@
  * mistakes of a file. */
 #include "../data/bpe_json.h"
 #include "tests/check.h"
-#include "train/chat.h"
+#include "train/chat_prompt.h"
 #include <stdlib.h>
 
 static const char talk[] = "[{\"role\": \"system\", \"content\": \"Be brief.\"},\n"

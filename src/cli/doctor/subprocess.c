@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+/* Asks a layer in a process of its own, so that a library that crashes or hangs is a finding. */
 #include "base/diag.h"
 #include "cli/doctor/findings.h"
 #include <errno.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+/* The table of measured kernels beside the limits of the machine. */
 #include "cli/kernel_bench/bench.h"
 #include <string.h>
 

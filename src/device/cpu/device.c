@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+/* The CPU as a device: memory, copies, and the dispatch of a task's ranks to the pool's threads. */
 #include "base/memory.h"
 #include "device/cpu/ops.h"
 #include <errno.h>

@@ -3,7 +3,7 @@
 #ifndef TSR_DEVICE_CPU_OPS_H
 #define TSR_DEVICE_CPU_OPS_H
 #include "base/sequence_layout.h"
-#include "base/tree.h"
+#include "base/reduction_tree.h"
 #include "device/arguments.h"
 #include "device/cpu/cpu.h"
 

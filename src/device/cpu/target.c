@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+/* What the CPU computes: all tasks, in which types, with how much scratch. */
 #include "device/cpu/ops.h"
 
 const cpu_op cpu_collective = {0};

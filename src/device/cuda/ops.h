@@ -4,7 +4,7 @@
 #ifndef TSR_DEVICE_CUDA_OPS_H
 #define TSR_DEVICE_CUDA_OPS_H
 #include "base/sequence_layout.h"
-#include "base/tree.h"
+#include "base/reduction_tree.h"
 #include "device/cuda/scratch.h"
 #include "kernels/cuda/kernels.h"
 #include "kernels/cuda/gemm.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+/* Finds and opens libtessera-cuda.so. */
 #include "device/cuda/plugin_abi.h"
 #include <dlfcn.h>
 

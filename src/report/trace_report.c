@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "report/trace_report.h"
+#include "report/comm_trace.h"
+
+enum { PEERS_SHOWN = 16 };
+
+/* ---- who the rank is ---- */
+
+static void print_members(const tsr_parallel *p, int rank, int axis, tsr_text *text) {
+  int size = p->size[axis], shown = size < PEERS_SHOWN ? size : PEERS_SHOWN;
+  for (int m = 0; m < shown; m++)
+    tsr_text_add(text, "%s%d", m ? " " : "", tsr_parallel_member(p, rank, axis, m));
+  if (shown < size) tsr_text_add(text, " … %d", tsr_parallel_member(p, rank, axis, size - 1));
+}
+
+static void print_rank(const tsr_parallel *p, int rank, tsr_text *text) {
+  int groups = 0;
+  tsr_text_add(text, "rank %d of %d", rank, p->ranks);
+  for (int a = 0; a < TSR_AXES; a++)
+    if (p->size[a] > 1)
+      tsr_text_add(
+          text, "%s %s %d", groups++ ? "," : ":", tsr_axis_name(a), tsr_parallel_coord(p, rank, a));
+  tsr_text_add(text, "\n");
+  for (int a = 0; a < TSR_AXES; a++) {
+    if (p->size[a] < 2) continue;
+    tsr_text_add(text, "  its group over %s, %d ranks: ", tsr_axis_name(a), p->size[a]);
+    print_members(p, rank, a, text);
+    tsr_text_add(text, "\n");
+  }
+}
+
+/* ---- its communication ---- */
+
+/* An event is named after the receive that it is for, in the graph's order; after its bucket. */
+static void name_event(const tsr_program *p, const tsr_task *t, char ret_name[24]) {
+  int number = 0;
+  ret_name[0] = 0;
+  if (t->bucket > 0) {
+    snprintf(ret_name, 24, "b%d", t->bucket);
+  } else if (t->op == TSR_OP_SEND || t->op == TSR_OP_RECEIVE || t->op == TSR_OP_WAIT) {
+    for (int i = 0; i < t->node; i++) number += p->graph->nodes[i].op == TSR_OP_RECEIVE;
+    snprintf(ret_name, 24, "e%d", number);
+  }
+}
+
+static bool is_communication(const tsr_task *t) {
+  return t->op == TSR_OP_SEND || t->op == TSR_OP_RECEIVE || t->op == TSR_OP_WAIT ||
+         tsr_op_is_collective(t->op);
+}
+
+static void print_others(const tsr_parallel *p, int rank, int axis, tsr_text *text) {
+  int coord = tsr_parallel_coord(p, rank, axis), shown = 0;
+  for (int m = 0; m < p->size[axis] && shown < PEERS_SHOWN; m++)
+    if (m != coord)
+      tsr_text_add(text, "%s%d", shown++ ? " " : "", tsr_parallel_member(p, rank, axis, m));
+  if (shown < p->size[axis] - 1) tsr_text_add(text, " … of %d", p->size[axis] - 1);
+}
+
+/* The farthest link between the members of a rank's group, or between neighbouring stages. */
+static const char *path_of(const tsr_lowering_request *r, int axis) {
+  int level;
+  if (!r->machine || axis < 0) return "-";
+  tsr_machine_group group = {
+      r->parallel->size[axis], r->parallel->stride[axis], r->parallel->ranks};
+  if (group.members == 1 || !group.stride || !tsr_machine_level(r->machine, group, &level))
+    return "-";
+  return r->machine->links[level].name;
+}
+
+static void print_task(
+    const tsr_lowering_request *r, const tsr_program *p, int rank, int index, tsr_text *text) {
+  const tsr_parallel *parallel = r->parallel;
+  const tsr_task *t = &p->tasks[index];
+  bool begins = t->op == TSR_OP_SEND || (t->bucket > 0 && t->op != TSR_OP_WAIT);
+  bool waits = t->op == TSR_OP_RECEIVE || t->op == TSR_OP_WAIT;
+  bool between = t->op == TSR_OP_SEND || (waits && !t->bucket);
+  int axis = between ? TSR_PP : t->axis;
+  char event[24], words[40];
+  name_event(p, t, event);
+  snprintf(words, sizeof words, "%s%s", begins ? "ends in " : waits ? "after " : "-", event);
+  tsr_text_add(
+      text, "%5d  %-8s  %-14s  %6d  %-12s  %-4s  %-8s  ", index, tsr_section_name(t->section),
+      tsr_op_name(t->op), begins, words, axis < 0 ? "-" : tsr_axis_name(axis), path_of(r, axis));
+  bool moves = t->op != TSR_OP_WAIT && t->inputs_count;
+  tsr_text_add(text, "%14s  ", moves ? tsr_text_count(tsr_tensor_bytes(&t->inputs[0])).text : "-");
+  int64_t times = t->last_only ? 1 : tsr_program_times(p, index);
+  tsr_text_add(text, "%5lld  %s", (long long)times, p->graph->nodes[t->node].name);
+  if (between)
+    tsr_text_add(
+        text, ", %s %d",
+        t->op == TSR_OP_SEND      ? "to"
+        : t->op == TSR_OP_RECEIVE ? "from"
+                                  : "taken by",
+        tsr_peer_of(parallel, p, t, rank));
+  else if (!waits) tsr_text_add(text, ", with "), print_others(parallel, rank, axis, text);
+  tsr_text_add(text, "\n");
+}
+
+static void print_program(const tsr_lowering_request *r, int rank, tsr_text *text) {
+  const tsr_parallel *parallel = r->parallel;
+  const tsr_program *p = r->programs->of_stage[tsr_parallel_coord(parallel, rank, TSR_PP)];
+  int count = 0;
+  print_rank(parallel, rank, text);
+  tsr_text_add(text, "\n");
+  tsr_program_print(p, text);
+  for (int i = 0; i < p->tasks_count; i++) count += is_communication(&p->tasks[i]);
+  tsr_text_add(text, "\ncommunication of rank %d:%s\n", rank, count ? "" : " none");
+  if (!count) return;
+  tsr_text_add(
+      text, "%5s  %-8s  %-14s  %6s  %-12s  %-4s  %-8s  %14s  %5s  %s\n", "task", "section", "op",
+      "stream", "event", "axis", "path", "bytes", "times", "what, and the other ranks");
+  for (int i = 0; i < p->tasks_count; i++)
+    if (is_communication(&p->tasks[i])) print_task(r, p, rank, i, text);
+}
+
+bool tsr_lowering_print(const tsr_lowering_request *r, tsr_text *text, tsr_diags *diags) {
+  int ranks = r->parallel->ranks;
+  if (r->rank >= ranks)
+    return tsr_diag_error(
+        diags, TSR_NOWHERE, "--rank %lld: the mesh has %d rank%s, counted from 0",
+        (long long)r->rank, ranks, ranks == 1 ? "" : "s");
+  if (r->graphs) {
+    tsr_text_add(text, "before placement: ");
+    tsr_graph_print(r->graph, false, text);
+    tsr_text_add(text, "\nafter placement: ");
+    tsr_graph_print(r->placed, true, text);
+  }
+  if (r->graphs && r->program) tsr_text_add(text, "\n");
+  if (r->program) print_program(r, (int)r->rank, text);
+  return true;
+}

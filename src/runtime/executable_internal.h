@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Inside the runtime: the structs of an executable and its ranks, and what its files give each
+ * other. process.h is what others use. */
+#ifndef TSR_RUNTIME_EXECUTABLE_INTERNAL_H
+#define TSR_RUNTIME_EXECUTABLE_INTERNAL_H
+#include "comm/peers.h"
+#include "comm/engine_device.h"
+#include "comm/engine_transport.h"
+#include "runtime/device_communicators.h"
+#include "runtime/recorder.h"
+
+struct tsr_process {
+  tsr_process_options options;
+  const tsr_device *host;   /* the CPU */
+  const tsr_device *device; /* where ranks compute: options.device, or the host */
+  tsr_pool *pool;           /* of the host */
+  tsr_executable *executable;
+  int executables_count;
+  int64_t bytes;
+  float **in, **out; /* a collective's members' buffers */
+  int *process_of;   /* the same members' */
+  char *staging;     /* for collectives that other processes take part in */
+  struct tsr_block {
+    void *memory;
+    int64_t bytes;
+    const tsr_device *device; /* NULL: the memory is a mapped file */
+  } * blocks;                 /* what was allocated */
+  int blocks_count;
+};
+
+/* What a value that goes from one stage to another has done for each microbatch. */
+typedef struct {
+  bool sent, received; /* here */
+  tsr_message *out; /* per rank of the sending stage here: to another process; NULL: all are here */
+  tsr_message *in;  /* per rank of the receiving stage here */
+  bool *out_waits, *in_waits; /* of these: under way */
+  bool begun;                 /* receiving */
+  int64_t since;              /* the recorder's time of that */
+} tsr_transfer;
+
+/* How a collective among a group of ranks is carried out. */
+typedef struct {
+  const tsr_step_list *list;
+  const tsr_layout *layout;
+} tsr_group_plan;
+
+/* A collective in flight that other processes take part in. */
+typedef struct {
+  int node; /* -1: none */
+  tsr_pending **calls;
+  int *firsts; /* of each: its group's first member */
+  int count;
+  int64_t since; /* the recorder's time when they began */
+  char *staging; /* of the process's */
+  int64_t bytes; /* of it */
+} tsr_pending_task;
+
+/* Where a step's inputs come from; `fill` NULL: random numbers. */
+typedef struct {
+  int64_t step;
+  tsr_fill_row *fill;
+  void *context;
+} tsr_input_source;
+
+/* Inputs for a device, in memory of the host: two sets, of which one is read in a step
+ * (inputs.c). */
+typedef struct {
+  char *memory[2];
+  int64_t *at, *each;    /* per rank: where its inputs are, and how many bytes a microbatch has */
+  int set;               /* of the step that is under way */
+  int64_t filled;        /* the step that the other one has been filled for; -1 */
+  tsr_input_source next; /* which it may be filled for */
+} tsr_staged;
+
+/* What a program needs of a device communicator. */
+typedef struct {
+  int64_t bytes; /* on the device, for one collective at a time */
+  char *memory;
+  int messages; /* at once */
+  tsr_device_message *room;
+  bool transfers; /* it takes those of its two stages */
+  bool begun;     /* a collective of an overlapped bucket */
+} tsr_communicator_use;
+
+/* Where a stage is in its step. */
+typedef struct {
+  int run, task; /* of the program's lists */
+  int waits_in;  /* the node of a collective over pp that it waits in, or -1 */
+} tsr_stage_at;
+
+/* Where a process was when its time was over, as it tells the others. */
+enum { TSR_ANSWER_STAGES = 8, TSR_ANSWER_BYTES = 256, TSR_FAILURE_REPORT_BYTES = 1 << 16 };
+typedef struct {
+  int stage, node, microbatch;
+} tsr_answer_at;
+typedef struct {
+  int64_t step;
+  int count;
+  tsr_answer_at at[TSR_ANSWER_STAGES]; /* the first of its stages that wait */
+  char text[TSR_ANSWER_BYTES];
+} tsr_answer;
+/* Of another process, while a report is made; of this one, what it answers. */
+typedef struct {
+  tsr_answer answer;
+  tsr_message in, out;
+  bool asked, came; /* the answer is in flight; has arrived */
+} tsr_report;
+
+struct tsr_executable {
+  tsr_process *process;
+  const tsr_programs *programs;
+  tsr_rank_memory *ranks;
+  int **ranks_of_stage;      /* per stage: those of its ranks that are here, ascending */
+  int *ranks_count;          /* of each */
+  int ranks_most;            /* of any */
+  tsr_group_plan ***plans;   /* per stage and task of a collective: of its groups here, in order */
+  tsr_pending_task *pending; /* per stage, and the last for collectives over pp */
+  int *param_values;         /* per parameter: its value */
+  tsr_transfer **transfers;  /* per node: of a receive node its microbatches, else NULL */
+  tsr_communicator_use
+      *communicator_uses;  /* per communicator of the rank map; NULL: there are none */
+  tsr_stage_at *at;        /* per stage */
+  char **rows;             /* per rank: a sample's row of an input that cp splits, whole */
+  int64_t step;            /* that is under way */
+  int64_t steps_done;      /* with other processes: the last one's number, from 1 */
+  tsr_report *reports;     /* per process */
+  char *failure_report;    /* room for what is said when others are lost */
+  tsr_device_copy *copies; /* room for one of each rank */
+  tsr_staged *staged;      /* NULL: the device's memory is the host's */
+  void *graphs[2];         /* captured steps, for each set of inputs */
+  bool uncapturable;
+  int64_t device_steps;    /* that could have been captured */
+  bool *scaled;            /* per node: whether it gives f16 numbers made of the scaled loss */
+  tsr_f16_losses losses;   /* of those, here, since they were asked for */
+  tsr_recorder *recorder;  /* NULL: none */
+  tsr_recorder *recording; /* the same in a step that is recorded, else NULL */
+};
+
+static inline const tsr_program *
+tsr_executable_program(const tsr_executable *executable, int rank) {
+  return executable->programs->of_stage[executable->ranks[rank].coord[TSR_PP]];
+}
+static inline const tsr_rank_map *tsr_executable_rank_map(const tsr_executable *executable) {
+  return &executable->process->options.rank_map;
+}
+static inline bool tsr_executable_is_alone(const tsr_executable *executable) {
+  return tsr_executable_rank_map(executable)->processes <= 1;
+}
+static inline bool tsr_executable_is_here(const tsr_executable *executable, int rank) {
+  const tsr_rank_map *h = tsr_executable_rank_map(executable);
+  return tsr_rank_map_process(h, rank) == h->process;
+}
+/* Whether the rank holds (a part of) the value, wherever it is; and here. */
+static inline bool tsr_executable_holds(const tsr_executable *executable, int value, int rank) {
+  return tsr_executable_program(executable, rank)->tensors[value].segment != TSR_SEGMENT_ABSENT;
+}
+static inline bool tsr_executable_has(const tsr_executable *executable, int value, int rank) {
+  return tsr_executable_is_here(executable, rank) && tsr_executable_holds(executable, value, rank);
+}
+
+/* The part of a whole tensor that a rank holds. */
+tsr_tensor_slice tsr_executable_slice(const tsr_executable *executable, int value, int rank);
+static inline void *
+tsr_executable_address(const tsr_executable *executable, int value, int rank, int64_t microbatch) {
+  const tsr_program *p = tsr_executable_program(executable, rank);
+  const tsr_tensor *t = &p->tensors[value];
+  return executable->ranks[rank].base[t->segment] + tsr_tensor_offset(p, t, microbatch);
+}
+/* The place in the whole tensor of index i along a dimension of a rank's part. */
+int64_t tsr_executable_position(
+    const tsr_executable *executable, const tsr_tensor_slice *slice, int value, int rank, int dim,
+    int64_t i);
+void tsr_executable_initialise(tsr_executable *executable, bool parameters);
+/* The first rank, wherever it is, that holds the same part as `rank`. */
+int tsr_executable_first_holder(const tsr_executable *executable, int value, int rank);
+
+/* ---- inputs.c ---- */
+
+/* False with `why` (TSR_DEVICE_WHY_BYTES): the host has no memory for a device's inputs. */
+bool tsr_inputs_open(tsr_arena *arena, tsr_executable *executable, char *why);
+void tsr_inputs_close(tsr_executable *executable);
+/* A step begins: fills the inputs that are staged. */
+void tsr_inputs_begin(tsr_executable *executable, const tsr_input_source *source);
+/* A microbatch's inputs of a stage's ranks: fills them, or has the device copy them from where they
+ * are staged. */
+void tsr_inputs_supply(
+    tsr_executable *executable, int stage, const tsr_run *run, const tsr_input_source *source);
+/* Fills the staged inputs of the next step, if they were announced. */
+void tsr_inputs_ahead(tsr_executable *executable);
+/* The set of staged inputs that the step reads. */
+int tsr_inputs_set(const tsr_executable *executable);
+
+/* ---- underflow_counts.c ---- */
+void tsr_executable_find_scaled(tsr_arena *arena, tsr_executable *executable);
+
+/* ---- control_messages.c: between processes, outside programs ---- */
+
+/* What a process waits for, in reports. */
+typedef struct {
+  const tsr_executable *executable;
+  int stage;        /* whose task it is; -1: nothing of a program */
+  const char *what; /* else: "waits for a tensor" */
+  int node;         /* of the graph, from 1, that it does that for; 0: none */
+  const int *peers; /* and from or to whom */
+  int peers_count;
+  double since; /* 0: the waiting has not begun, or something moved */
+  tsr_backoff backoff;
+} tsr_waiting;
+
+/* After a round in which nothing moved: gives others time, and watches the clock. */
+void tsr_wait_round(tsr_waiting *waiting);
+/* A message has failed, with `why`; or NULL: the time is over. Does not return. */
+void tsr_wait_lost(const tsr_waiting *waiting, const char *why) __attribute__((noreturn));
+/* What is to be said of it. Asks the others where they are, for some seconds at most. */
+void tsr_wait_report(const tsr_waiting *waiting, const char *why, tsr_text *text);
+
+/* The same bytes on all processes, from one of them. */
+void tsr_executable_broadcast(
+    const tsr_executable *executable, int from, void *bytes, int64_t length);
+void tsr_executable_send(
+    const tsr_executable *executable, int to, const void *bytes, int64_t length);
+void tsr_executable_receive(
+    const tsr_executable *executable, int from, void *bytes, int64_t length);
+/* To be freed; without memory the job ends. */
+void *tsr_wait_memory(const tsr_executable *executable, int64_t bytes);
+
+/* ---- collectives.c ---- */
+
+/* A task of a stage that is under way. */
+typedef struct {
+  tsr_executable *executable;
+  const tsr_program *program;
+  const int *ranks; /* of the stage, here */
+  const tsr_task *task;
+  tsr_step_context at;
+} tsr_task_at;
+
+/* The tensor as the collective sees it: whole over its axis; kept units are its first dimension's
+ * front. */
+void tsr_task_describe(const tsr_task_at *at, tsr_collective *ret_collective);
+/* The groups of a collective's task with a member here, in the order of their first members; `next`
+ * begins at 0. Fills the process's in, out and process_of; -1: there is no more. */
+int tsr_task_next_group(
+    const tsr_task_at *at, const tsr_collective *c, int *next, bool *ret_all_here);
+/* Of all of a program's collectives, before anything else is planned. */
+void tsr_executable_plan_collectives(tsr_arena *arena, tsr_executable *executable);
+/* The plans of the task's groups, in the order of tsr_task_next_group. */
+const tsr_group_plan *tsr_task_plans(const tsr_task_at *at);
+
+/* ---- pending_collectives.c ---- */
+
+/* Tags of transfers are in the lower half, of collectives in the upper one. */
+enum { TSR_TAGS_HALF = TSR_TRANSPORT_TAGS / 2 };
+
+void tsr_executable_plan_pending(tsr_arena *arena, tsr_executable *executable);
+int64_t tsr_executable_staging_bytes(const tsr_executable *executable);
+void tsr_executable_place_pending(tsr_executable *executable, char *staging);
+/* Whether it is in flight with groups that have members in other processes. */
+bool tsr_task_is_pending(const tsr_task_at *at);
+/* Begins or advances these; whether all are done. */
+bool tsr_task_advance(const tsr_task_at *at);
+
+/* ---- transfers.c: from stage to stage ---- */
+
+void tsr_executable_plan_transfers(tsr_arena *arena, tsr_executable *executable);
+/* Of a send, a receive or a wait: the stage that the value is from, and the one that it is for. */
+void tsr_task_ends(const tsr_task_at *at, int *ret_from, int *ret_to);
+
+/* Of a send, a receive, a wait: the part of other processes. Begins what is not begun, and asks how
+ * far it is; whether it is done. */
+bool tsr_task_send(const tsr_task_at *at, int64_t microbatch);
+bool tsr_task_receive(const tsr_task_at *at, int64_t microbatch);
+bool tsr_task_sent(const tsr_task_at *at, int64_t from, int64_t to);
+/* At a step's end: what was sent must have left before its bytes are written again. */
+void tsr_executable_finish_messages(tsr_executable *executable);
+/* Whether a rank here gets a value of a receive node from a rank here. */
+bool tsr_task_is_from_here(const tsr_task_at *at);
+bool tsr_task_is_for_here(const tsr_task_at *at);
+
+/* ---- device_communication.c: the same messages from device to device ---- */
+
+void tsr_executable_plan_device_messages(tsr_arena *arena, tsr_executable *executable);
+int64_t tsr_executable_device_message_bytes(const tsr_executable *executable);
+void tsr_executable_place_device_messages(tsr_executable *executable, char *memory);
+/* Begins the collective of the groups with members elsewhere. What comes after it on the tasks'
+ * lane waits for it; with a bucket not before tsr_device_wait_for_bucket. */
+void tsr_device_begin_collective(const tsr_task_at *at);
+void tsr_device_wait_for_bucket(const tsr_task_at *at);
+/* Whether a transfer between the two stages goes by a device communicator; then a send, a receive,
+ * a wait of it. */
+bool tsr_device_has_transfer(const tsr_task_at *at);
+void tsr_device_transfer(const tsr_task_at *at);
+
+#endif

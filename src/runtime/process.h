@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+/* A process: one process that hosts ranks on one device, their memory, and the executor that steps
+ * them in lockstep through a program. It hosts all ranks of the mesh, or those that `rank_map`
+ * gives it; then what is said of all ranks below is done by all processes together: each calls, in
+ * the same order. */
+#ifndef TSR_RUNTIME_PROCESS_H
+#define TSR_RUNTIME_PROCESS_H
+#include "device/cpu/cpu.h"
+#include "parallel/parallel.h"
+#include "runtime/rank_map.h"
+
+typedef struct {
+  const tsr_parallel *parallel;
+  const tsr_kernels *kernels;
+  int threads;
+  uint64_t seed;
+  int64_t memory_limit; /* bytes that may be allocated in all; 0: what the machine has available */
+  const char
+      *state_folder; /* where optimizer state is a memory-mapped file; NULL: it is in memory */
+  const tsr_device *device; /* where ranks compute; NULL: the CPU, with these kernels and threads */
+  bool fast;                /* policy fast, for sums between devices */
+  tsr_rank_map rank_map;    /* all zero: this process is alone */
+  double timeout_s;         /* the longest that a process waits for others; 0: for ever */
+  /* Called when a message has failed or the timeout is over, with the report; does not return. */
+  void (*lost)(void *context, const char *report);
+  void *lost_context;
+} tsr_process_options;
+
+typedef struct tsr_process tsr_process;
+typedef struct tsr_executable tsr_executable; /* a program with memory */
+
+/* Allocates every segment of every rank for its stage's program of `programs[0]`, with a work
+ * segment that is large enough for all of `programs` and constants and inputs for each. Refused
+ * with the sizes before anything is allocated when it does not fit. Parameters are then
+ * initialised, state and cache are zero. The programs share parameters, so their graphs must have
+ * the same on the same stages; those that keep values share them, so they must keep the same. */
+bool tsr_process_open(
+    tsr_arena *arena, const tsr_process_options *options, const tsr_programs *programs,
+    int programs_count, tsr_process **ret_process, tsr_executable **ret_bound, tsr_diags *diags);
+void tsr_process_close(tsr_process *process);
+int64_t tsr_process_bytes(const tsr_process *process); /* allocated for tensors and messages here */
+
+/* Bytes that may still be allocated beside the process's: under its limit, or of what the machine
+ * has when all of the process's are in use; at least 0. */
+int64_t tsr_executable_memory_left(const tsr_executable *executable);
+
+/* Writes one sample's row of an input (elements of one index of dimension 0). `sample` counts over
+ * the whole step: 0 .. batch * microbatches - 1. */
+typedef void tsr_fill_row(void *context, const char *input, int64_t sample, void *row);
+
+/* One step: all stages run through their programs, each until it waits for another one. A
+ * microbatch's inputs are filled when its forward pass begins; graphs whose inputs no `fill` is
+ * given for get random numbers by name. */
+void tsr_executable_run(
+    tsr_executable *executable, int64_t step, tsr_fill_row *fill, void *context);
+/* The next run will be of `step`, with these inputs: a device's may be filled while this one
+ * computes. `context` stays until this one is done. */
+void tsr_executable_announce(
+    tsr_executable *executable, int64_t step, tsr_fill_row *fill, void *context);
+/* The step's numbers, for all ranks. */
+void tsr_executable_set_step_scalars(
+    tsr_executable *executable, const float step_scalars[TSR_SCALARS]);
+
+/* Numbers made of the scaled loss that f16 did not hold as they were, on all ranks of all processes
+ * since this was asked last: where there are none, a loss scale that is a power of two times this
+ * one changes no bit. The CPU counts them; -1 on another device. All processes ask together. */
+typedef struct {
+  int64_t underflows, overflows;
+} tsr_scale_losses;
+tsr_scale_losses tsr_executable_take_losses(tsr_executable *executable);
+
+/* The bits that any process has set in `flags`, on all of them. */
+uint64_t tsr_executable_agree(tsr_executable *executable, uint64_t flags);
+
+/* Copies a value out whole, on every process, from wherever its parts are; `out` has
+ * tsr_value_elements() floats. */
+void tsr_executable_read(const tsr_executable *executable, int value, float *out);
+/* One row of it (an index over all dimensions but the last). */
+void tsr_executable_read_row(const tsr_executable *executable, int value, int64_t row, float *out);
+/* Copies a whole value in, to all ranks' parts. */
+void tsr_executable_write(tsr_executable *executable, int value, const float *whole);
+/* What a rank of this process holds of a value: slice.shape elements, row-major, at `address`. */
+typedef struct {
+  int rank;
+  void *address;
+  tsr_tensor_slice slice;
+} tsr_part_of_value;
+/* The parts of a parameter or of state that are here, in the order of their ranks; `distinct`:
+ * without those that another rank before, here or elsewhere, holds too. Room for as many as there
+ * are ranks; how many there are. Rows of dimension 0 behind the real ones (tsr_param.valid0) are
+ * padding, always zero. */
+int tsr_executable_parts(
+    const tsr_executable *executable, int value, bool distinct, tsr_part_of_value *ret_parts);
+const tsr_graph *tsr_executable_graph(const tsr_executable *executable);
+int tsr_executable_ranks(const tsr_executable *executable);
+tsr_pool *tsr_executable_pool(const tsr_executable *executable);
+const tsr_kernels *tsr_executable_kernels(const tsr_executable *executable);
+const char *
+tsr_executable_arch(const tsr_executable *executable); /* of the device, which bits depend on */
+
+/* The value of a parameter, by its index. */
+int tsr_executable_param(const tsr_executable *executable, int param);
+/* Whether every rank that should hold the same bytes of every parameter does. */
+bool tsr_executable_replicas_agree(tsr_executable *executable, const char **ret_param);
+
+#endif

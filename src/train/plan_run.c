@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/plan_run.h"
+#include "base/new_file.h"
+#include "plan/report.h"
+
+enum { CHART_COLUMNS = 100 };
+
+int tsr_plan_programs(
+    const tsr_compiled *training, const tsr_compiled *evaluation, const tsr_compiled *generation,
+    tsr_programs ret_programs[TSR_COMPILED_PROGRAMS_MAX]) {
+  int count = 0;
+  ret_programs[count++] = training->programs;
+  if (evaluation->placed) ret_programs[count++] = evaluation->programs;
+  if (generation->placed) ret_programs[count++] = generation->programs;
+  if (generation->decode) ret_programs[count++] = generation->decode->programs;
+  return count;
+}
+
+tsr_cpu_context tsr_plan_device(void) {
+  const char *const *level = tsr_kernels_levels();
+  while (level[1]) level++;
+  return (tsr_cpu_context){.k = tsr_kernels_get(*level), .threads = 1};
+}
+
+static void warn_of_threads(const tsr_plan_request *r, tsr_diags *diags) {
+  int threads = r->machine->threads;
+  if (threads && threads != r->threads)
+    tsr_diag_note(
+        diags, tsr_config_location(r->config, "numerics.threads"),
+        "the machine's figures are those of %d thread%s, the run would have %d", threads,
+        threads == 1 ? "" : "s", r->threads);
+}
+
+/* Links that cover less than the mesh determine nothing about its collectives. */
+static bool check_links(const tsr_plan_request *r, tsr_diags *diags) {
+  const tsr_machine *m = r->machine;
+  int64_t joined = m->links_count ? m->links[m->links_count - 1].devices : 1;
+  if (m->threads || !joined || r->parallel->ranks <= joined) return true;
+  tsr_diag_error(
+      diags, tsr_config_location(r->config, "device_config.mesh_shape"),
+      "the links of machine '%s' join %lld device%s, but the mesh has %d ranks", m->name,
+      (long long)joined, joined == 1 ? "" : "s", r->parallel->ranks);
+  tsr_diag_hint(
+      diags, "a copy of its description (configs/machines/) with one more level of links, named by "
+             "--machine, would show how far apart they are");
+  return false;
+}
+
+static bool
+write_chart(tsr_arena *arena, const tsr_report *report, const char *file, tsr_diags *diags) {
+  static const char first_line[] = "<!-- drawn by tessera-train plan -->\n";
+  tsr_text svg = {0};
+  tsr_text_add(&svg, "%s", first_line);
+  tsr_report_gantt_svg(arena, report, &svg);
+  bool ok = tsr_file_check_replaced(file, first_line, "SVG picture of tessera-train", diags) &&
+            tsr_file_write(file, svg.data, svg.length, diags);
+  tsr_text_free(&svg);
+  return ok;
+}
+
+bool tsr_plan_command(
+    const tsr_plan_request *r, bool gantt, const char *svg, tsr_text *text, tsr_diags *diags) {
+  tsr_programs programs[TSR_COMPILED_PROGRAMS_MAX];
+  if (!check_links(r, diags)) return false;
+  tsr_report report = {.config = r->config, .parallel = r->parallel, .machine = r->machine};
+  report.machine_why = r->machine_why;
+  report.programs_count = tsr_plan_programs(r->training, r->evaluation, r->generation, programs);
+  report.programs = programs;
+  report.graph = r->training->graph;
+  int64_t samples = r->training->batch * programs[0].pipeline->microbatches;
+  report.has_positions = r->training->model->sequence > 0;
+  report.tokens = samples * (report.has_positions ? r->training->model->sequence : 1);
+  tsr_estimate_options options = {programs, r->training->graph, r->parallel, r->machine, false};
+  options.tf32 = r->config->numerics.policy == TSR_NUMERICS_FAST;
+  tsr_estimate estimate;
+  tsr_estimate_make(r->arena, &options, &estimate);
+  report.estimate = &estimate;
+  warn_of_threads(r, diags);
+  tsr_report_print(&report, text);
+  if (gantt) tsr_report_gantt(r->arena, &report, CHART_COLUMNS, text);
+  return !svg || write_chart(r->arena, &report, svg, diags);
+}

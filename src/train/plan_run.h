@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The command `plan`: what a step of a compiled run costs on a machine. */
+#ifndef TSR_TRAIN_PLAN_RUN_H
+#define TSR_TRAIN_PLAN_RUN_H
+#include "device/cpu/cpu.h"
+#include "plan/machine.h"
+#include "train/compile.h"
+
+typedef struct {
+  tsr_arena *arena;
+  const tsr_config *config;
+  const tsr_parallel *parallel;
+  const tsr_machine *machine;
+  const char *machine_why;
+  const tsr_compiled *training, *evaluation, *generation; /* without `placed`: there is none */
+  int threads;                                            /* that the run would have */
+} tsr_plan_request;
+
+/* Appends the report to `text`, with `gantt` the pipeline over time, which is also written as a
+ * picture to the file `svg` (NULL: none). Notes on the way. */
+bool tsr_plan_command(
+    const tsr_plan_request *request, bool gantt, const char *svg, tsr_text *text, tsr_diags *diags);
+
+/* The programs that a run holds at once; how many. */
+int tsr_plan_programs(
+    const tsr_compiled *training, const tsr_compiled *evaluation, const tsr_compiled *generation,
+    tsr_programs ret_programs[TSR_COMPILED_PROGRAMS_MAX]);
+
+/* What tasks need beside their tensors where the machine is none of this one's: the plainest
+ * kernels on one thread, so that a plan is the same everywhere. */
+tsr_cpu_context tsr_plan_device(void);
+
+#endif
