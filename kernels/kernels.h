@@ -53,12 +53,13 @@ typedef struct {
 } tsr_attention;
 
 /* Context-parallel attention (ring attention, Liu et al. 2023): a sequence of `length` positions,
- * of which each of `members` holds a.T = length/members, as `units` equal runs (kernels/ring_attention_merge.h
- * has the layouts and who holds what at which step). A sum over keys (softmax, out, dq) or over
- * queries (dk, dv) is made of one partial result per unit, computed by calls of fixed shape, and
- * merged in base/reduction_tree.h's tree over the units; a unit that causality hides wholly is left out. So
- * the bits depend on length, units and data, and not on members, zigzag or items; with one unit
- * they are those of `attention`. Dropout's elements are those of a sequence of `length`. */
+ * of which each of `members` holds a.T = length/members, as `units` equal runs
+ * (kernels/ring_attention_merge.h has the layouts and who holds what at which step). A sum over
+ * keys (softmax, out, dq) or over queries (dk, dv) is made of one partial result per unit,
+ * computed by calls of fixed shape, and merged in base/reduction_tree.h's tree over the units; a
+ * unit that causality hides wholly is left out. So the bits depend on length, units and data, and
+ * not on members, zigzag or items; with one unit they are those of `attention`. Dropout's elements
+ * are those of a sequence of `length`. */
 typedef struct {
   tsr_attention a; /* T: positions of a member, in q as in k and v */
   int64_t length, units;
@@ -215,11 +216,11 @@ typedef struct {
       int64_t v_end, int64_t begin, int64_t end);
   /* dtable (v_end - v_begin, C), wholly written: row v is the sum of dout rows r (in their order)
    * with tokens[r] == v_begin + v, over `units` equal runs of rows, unit sums merged by
-   * base/reduction_tree.h's stack machine (the tree over units / inner runs of `inner` units each; a unit
-   * without that token adds 0). Items are table rows. `row_of` (R), or NULL: the row of dout that
-   * the r-th token that was sorted is of. Scratch per call: embedding_scratch() bytes, for a tree
-   * of that depth; it holds a counting sort of the tokens made by embedding_sort, which runs once
-   * per op before the ranges. */
+   * base/reduction_tree.h's stack machine (the tree over units / inner runs of `inner` units each;
+   * a unit without that token adds 0). Items are table rows. `row_of` (R), or NULL: the row of
+   * dout that the r-th token that was sorted is of. Scratch per call: embedding_scratch() bytes,
+   * for a tree of that depth; it holds a counting sort of the tokens made by embedding_sort, which
+   * runs once per op before the ranges. */
   int64_t (*embedding_scratch)(
       int64_t R, int64_t v_begin, int64_t v_end, int64_t C, int depth, int threads);
   void (*embedding_sort)(

@@ -2,11 +2,12 @@
 /* The bookkeeping of a sum over the units of a sequence that `members` hold parts of, where the
  * parts travel around a ring.
  *
- * The sum is base/reduction_tree.h's tree over units 0..units-1, wherever the parts come from: a leaf is one
- * unit's partial result, and two subtrees are merged as soon as both are complete. What waits for
- * its sibling between two steps lies in a kept slot; what is made and merged inside a step lies in
- * a temporary one. Which subtrees wait in which slots follows from (units, members, zigzag, what
- * travels, coord, step) alone, so nothing but the partial results is stored between the steps.
+ * The sum is base/reduction_tree.h's tree over units 0..units-1, wherever the parts come from: a
+ * leaf is one unit's partial result, and two subtrees are merged as soon as both are complete.
+ * What waits for its sibling between two steps lies in a kept slot; what is made and merged inside
+ * a step lies in a temporary one. Which subtrees wait in which slots follows from (units, members,
+ * zigzag, what travels, coord, step) alone, so nothing but the partial results is stored between
+ * the steps.
  *
  * Contiguous: member c holds the units [c, c+1) * units/members. Zigzag: the units are split into
  * 2*members chunks, and member c holds chunk c and then chunk 2*members-1-c, which under a causal

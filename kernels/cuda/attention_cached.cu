@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Attention of new tokens to a cache. A block has one token and some heads of one group. Its warps
  * take splits of SPLIT keys in turn; a split's softmax and weighted values are merged with the
- * others' by base/reduction_tree.h's tree over the splits that the token sees. So the bits of a token depend
- * on its position, not on how many tokens are new or how long the cache may become. */
+ * others' by base/reduction_tree.h's tree over the splits that the token sees. So the bits of a
+ * token depend on its position, not on how many tokens are new or how long the cache may become. */
 #include "kernels/cuda/block.cuh"
 #include "kernels/cuda/number.cuh"
 #include "kernels/cuda/reduction_tree.cuh"

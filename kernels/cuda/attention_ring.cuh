@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What the passes of attention over units share (kernels/ring_attention_merge.h): a block has a tile of one of
- * the member's own units and walks over the units at hand. A leaf, the partial result of one unit,
- * is made in registers; it and what it is merged with stay there until the sibling is not there
- * yet. Then they wait in a slot: a kept one, which lies in acc, or a temporary one, which lies in
- * the scratch. Both are (lines, runs, slots, rows of a unit, width), where lines are (b,h), or
- * (b,g) for dk and dv; the scratch has only as many lines as one launch takes. A row is out,
- * maximum and sum; or dq; or dk and dv.
+/* What the passes of attention over units share (kernels/ring_attention_merge.h): a block has a
+ * tile of one of the member's own units and walks over the units at hand. A leaf, the partial
+ * result of one unit, is made in registers; it and what it is merged with stay there until the
+ * sibling is not there yet. Then they wait in a slot: a kept one, which lies in acc, or a
+ * temporary one, which lies in the scratch. Both are (lines, runs, slots, rows of a unit, width),
+ * where lines are (b,h), or (b,g) for dk and dv; the scratch has only as many lines as one launch
+ * takes. A row is out, maximum and sum; or dq; or dk and dv.
  *
  * What the walk does is the same for all blocks, but for units that causality hides: the host makes
  * a list of turns, which is a kernel's argument. */

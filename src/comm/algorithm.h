@@ -25,17 +25,17 @@ typedef struct {
 const tsr_step_list *
 tsr_algorithm_in_process(tsr_arena *arena, const tsr_collective_request *request);
 
-/* all_gather, broadcast, ring_shift, all_to_all: what a member has for another goes from process to process,
- * once for all members there that get the same. */
+/* all_gather, broadcast, ring_shift, all_to_all: what a member has for another goes from process
+ * to process, once for all members there that get the same. */
 const tsr_step_list *tsr_algorithm_direct(tsr_arena *arena, const tsr_collective_request *request);
 
 /* all_reduce, reduce_scatter (Rabenseifner, "Optimization of Collective Reduction Operations",
  * 2004, with summands that are kept apart until their owner adds them): each slice is owned in
  * equal pieces by the processes that get it; the owner receives what it has not, adds in the tree
- * of base/reduction_tree.h over all members, and sends the sum to who else gets it. Nodes of the tree that
- * one process has alone are added before they are sent; nodes that one host has alone are added
- * there, by the owner's relay on that host, and cross once; sums of an all_reduce cross once to
- * each host. */
+ * of base/reduction_tree.h over all members, and sends the sum to who else gets it. Nodes of the
+ * tree that one process has alone are added before they are sent; nodes that one host has alone
+ * are added there, by the owner's relay on that host, and cross once; sums of an all_reduce cross
+ * once to each host. */
 const tsr_step_list *
 tsr_algorithm_tree_sum(tsr_arena *arena, const tsr_collective_request *request);
 

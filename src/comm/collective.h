@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A collective among the members of a group. Sums are added in the tree of base/reduction_tree.h over the
- * members' order, wherever the members are: so they are equal to the same sum inside one rank.
+/* A collective among the members of a group. Sums are added in the tree of base/reduction_tree.h
+ * over the members' order, wherever the members are: so they are equal to the same sum inside one
+ * rank.
  *
  * Before and after, with m members and a tensor seen as (outer, dim, inner):
  *   all_reduce       each holds a summand              → each holds the sum

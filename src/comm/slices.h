@@ -24,8 +24,8 @@ typedef struct {
 } tsr_sum_slices;
 tsr_sum_slices tsr_collective_sum_slices(const tsr_collective *c);
 
-/* all_gather, broadcast, ring_shift, all_to_all: member `from` has something for member `to`, as many elements
- * in all cases. */
+/* all_gather, broadcast, ring_shift, all_to_all: member `from` has something for member `to`, as
+ * many elements in all cases. */
 typedef struct {
   tsr_view view;
   int64_t at;

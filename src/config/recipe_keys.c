@@ -33,7 +33,8 @@ static bool is_outside(const tsr_field *f) {
       "max_steps", "num_epochs", "sequence_length", "data_path", "data_sources", "data_format",
       "tokenizer_path", "validation_batch_size", "eval_every", "validation_path", "log_every",
       "checkpoint_dir", "runner", "model_save_interval", "sample_every", "sample_tokens",
-      "threads", "isa", "mixed_precision", "validation_fraction", "model_path", "data_weights", "validate"};
+      "threads", "isa", "mixed_precision", "validation_fraction", "model_path", "data_weights",
+      "validate"};
   // clang-format on
   for (size_t i = 0; i < sizeof sections / sizeof *sections; i++)
     if (!strcmp(f->section, sections[i])) return true;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Calls of graph files that are more than one op of ops.def, or an op with attributes of its own. */
+/* Calls of graph files that are more than one op of ops.def, or an op with attributes of its own.
+ * */
 #ifndef TSR_GRAPH_CALL_FORMS_H
 #define TSR_GRAPH_CALL_FORMS_H
 #include "graph/call_attrs.h"

@@ -116,7 +116,8 @@ enum { TSR_EVERY_STAGE = -1 };
 /* Whether both are stored alike: name, shape, padding, placement. */
 bool tsr_params_match(const tsr_param *a, const tsr_param *b);
 
-/* What the recipe fixes and shapes depend on (base/reduction_tree.h, DESIGN: the contract on bits). */
+/* What the recipe fixes and shapes depend on (base/reduction_tree.h, DESIGN: the contract on
+ * bits). */
 typedef struct {
   int64_t batch;    /* units of one step's samples, over ranks and microbatches */
   int64_t sequence; /* of a sample's positions; 0 or 1: positions are not split */

@@ -177,7 +177,8 @@ static bool expand_block(
     expander *x, tsr_statement *s, const tsr_expr *e, const tsr_expr *times, const char *as,
     int *ret_value);
 
-/* A number in the place of an input is an attribute that goes by its position: transpose(x, 1, 2). */
+/* A number in the place of an input is an attribute that goes by its position: transpose(x, 1, 2).
+ * */
 static bool is_number(const tsr_expr *e) {
   return e->kind != TSR_EXPR_NAME && e->kind != TSR_EXPR_CALL;
 }

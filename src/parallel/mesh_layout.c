@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Which strategies (ddp, fsdp, cp, tp, pp, ep) take which dimension of the mesh, and the shape where
- * none is given. */
+/* Which strategies (ddp, fsdp, cp, tp, pp, ep) take which dimension of the mesh, and the shape
+ * where none is given. */
 #include "parallel/rules.h"
 #include <limits.h>
 #include <stdio.h>

@@ -44,15 +44,16 @@ bool tsr_parallel_trainable(const tsr_parallel *p, const tsr_config *config, tsr
 
 /* numerics.units, with the defaults filled in: units.batch is dp × microbatches,
  * units.tp is the tp size. Counts that were given must let every rank and microbatch compute whole
- * units, and a subtree of base/reduction_tree.h's tree; else an error there that names the nearest counts
- * that would. The defaults are never an error: each rank's share of a microbatch is then one unit.
+ * units, and a subtree of base/reduction_tree.h's tree; else an error there that names the nearest
+ * counts that would. The defaults are never an error: each rank's share of a microbatch is then
+ * one unit.
  */
 bool tsr_parallel_units(
     const tsr_parallel *p, const tsr_config *config, int64_t *ret_batch, int64_t *ret_tp,
     tsr_diags *diags);
 
-/* Whether so many batch units are not added in the order of base/reduction_tree.h's tree, so that other
- * meshes have other bits. Default units may have such an order, given ones never do. */
+/* Whether so many batch units are not added in the order of base/reduction_tree.h's tree, so that
+ * other meshes have other bits. Default units may have such an order, given ones never do. */
 bool tsr_batch_units_have_own_order(
     int64_t units, int64_t ranks, int64_t microbatches, int64_t zero_stage);
 /* What that order is of; "": of nothing, it is the tree's. */

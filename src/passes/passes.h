@@ -113,8 +113,8 @@ bool tsr_pass_check_numbers(const tsr_graph *graph, const tsr_graph *step, tsr_d
 /* An error for an op by which a parameter's padding (rows behind valid0) would be trained. */
 bool tsr_pass_check_padding(const tsr_graph *graph, tsr_diags *diags);
 
-/* The parameters of `whole` for a graph that is a part of it (adopt_training_params.c). Error: a parameter
- * that does not exist, or that has another shape or placement there. */
+/* The parameters of `whole` for a graph that is a part of it (adopt_training_params.c). Error: a
+ * parameter that does not exist, or that has another shape or placement there. */
 bool tsr_pass_take_params(tsr_graph *graph, const tsr_graph *whole, tsr_diags *diags);
 
 /* Per value, in the graph's arena: whether it is an input or is made of one. */

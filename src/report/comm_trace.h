@@ -8,8 +8,8 @@
  * seq counts a rank's lines from 0, over all steps. bytes: what the rank brings. algo: tree, the
  * reduction tree of the recipe; mpi or nccl, that library's own sum (policy fast, between
  * processes); or copy. tree: the shape of a sum's tree (numerics.reduce_tree), none where nothing
- * is added or a library adds. path: shm where all members are in one process, else the transport's name.
- * A send and a receive have peer, a rank, in place of algo. */
+ * is added or a library adds. path: shm where all members are in one process, else the transport's
+ * name. A send and a receive have peer, a rank, in place of algo. */
 #ifndef TSR_REPORT_COMM_TRACE_H
 #define TSR_REPORT_COMM_TRACE_H
 #include "runtime/recorder.h"

@@ -28,8 +28,8 @@ void tsr_block_end(tsr_blocks *blocks, int block);
  * bytes of the buffer. Of two orders it keeps the one that needs less: by time into the smallest
  * free gap, and by size, the largest first, at the lowest offset that is free for the lifetime
  * (greedy by size of Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net
- * Inference", 2020). The second is only tried where the first needs more than `lower_bound`, and there are not more
- * than 32,768 blocks. */
+ * Inference", 2020). The second is only tried where the first needs more than `lower_bound`, and
+ * there are not more than 32,768 blocks. */
 int64_t tsr_blocks_place(tsr_blocks *blocks, int64_t lower_bound);
 
 #endif

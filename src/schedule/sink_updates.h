@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Optimizer updates directly behind the gradient that they read, so that few gradients are alive. */
+/* Optimizer updates directly behind the gradient that they read, so that few gradients are alive.
+ * */
 #ifndef TSR_SCHEDULE_SINK_UPDATES_H
 #define TSR_SCHEDULE_SINK_UPDATES_H
 #include "schedule/program.h"

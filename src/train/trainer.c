@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/trainer.h"
 #include "report/comm_trace.h"
+#include "train/epochs.h"
 #include "train/evaluate.h"
 #include "train/gradient_dump.h"
 #include "train/learning_rate.h"
@@ -365,33 +366,6 @@ static bool run_loop(trainer *t, int *ret_signal) {
   return keep_state(t) && (!ends_here || report_texts(t, true));
 }
 
-/* max_steps, or what num_epochs over the training part are, whichever is less. */
-static int64_t steps_of(const trainer *t) {
-  const tsr_config_training *c = &t->o->config->training;
-  int64_t samples =
-      tsr_dataset_samples(&t->o->data->dataset, TSR_SPLIT_TRAIN, t->o->data->sequence);
-  int64_t per_epoch = samples / t->samples;
-  bool ends_before =
-      per_epoch > 0 && c->num_epochs > 0 && c->num_epochs <= c->max_steps / per_epoch;
-  return ends_before ? per_epoch * c->num_epochs : c->max_steps;
-}
-
-/* Training that ends before max_steps, which the user may not expect: num_epochs is 1 by default. */
-static void warn_of_epochs(trainer *t) {
-  const tsr_config *c = t->o->config;
-  if (t->curve.total_steps == c->training.max_steps || t->o->rank_map.process) return;
-  tsr_location location = tsr_config_location(c, "training_config.num_epochs");
-  if (!location.file) location = tsr_config_location(c, "training_config.max_steps");
-  tsr_diag_warning(
-      t->diags, location,
-      "training ends after step %lld, before max_steps (%lld): num_epochs is %lld, and an epoch of "
-      "these data has %lld step%s",
-      (long long)t->curve.total_steps, (long long)c->training.max_steps,
-      (long long)c->training.num_epochs, (long long)(t->curve.total_steps / c->training.num_epochs),
-      t->curve.total_steps == c->training.num_epochs ? "" : "s");
-  tsr_diags_print(t->diags, stderr); /* before the steps, not after them */
-}
-
 static void write_start(const trainer *t) {
   const tsr_config *c = t->o->config;
   int64_t parameters = 0;
@@ -512,11 +486,12 @@ bool tsr_train(
     t.generator = tsr_generator_of(
         generation, &executable[generate_at], o->data->dataset.tokenizer.vocab_size);
   t.samples = training->batch * training->programs.pipeline->microbatches;
-  t.curve = tsr_lr_curve_of(o->config, steps_of(&t));
+  t.curve = tsr_lr_curve_of(o->config, tsr_epochs_steps(o->config, o->data, t.samples));
   t.steps = t.curve.total_steps;
   if (scales_loss(&t)) start_scale(&t);
   hash_recipe(&t);
-  warn_of_epochs(&t);
+  if (!o->rank_map.process && tsr_epochs_warn(o->config, t.curve.total_steps, diags))
+    tsr_diags_print(diags, stderr); /* before the steps, not after them */
   t.progress = tsr_progress_start(stdout, o->quiet, o->config->training.log_every, 0, now());
   bool ok = start_recording(&t) && start_checkpoint_manager(&t);
   if (ok && !is_stopped_early(&t, ret_signal)) {

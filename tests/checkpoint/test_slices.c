@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Random tensors, split into random pieces that lie in random files, written in portions of any size:
- * what is read back, in other slices and dtypes, from there or from a checkpoint in other shards,
- * are the elements that a plain loop finds. */
+/* Random tensors, split into random pieces that lie in random files, written in portions of any
+ * size: what is read back, in other slices and dtypes, from there or from a checkpoint in other
+ * shards, are the elements that a plain loop finds. */
 #include "../data/scratch.h"
 #include "base/file_read.h"
 #include "checkpoint/checkpoint_commands.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Not a test: all-reduce in the tree's order, and by a group's sum (policy fast), against the
- * library's own, in turn, on the processes of one launcher. mpirun -n 4 bench_collectives [BYTES (16
- * MiB)] [ROUNDS (20)] Prints of each the median and the best time, and the tree's quotients. A
+ * library's own, in turn, on the processes of one launcher. mpirun -n 4 bench_collectives [BYTES
+ * (16 MiB)] [ROUNDS (20)] Prints of each the median and the best time, and the tree's quotients. A
  * round's time is the slowest process's: everybody begins together. */
 #include "base/arena.h"
 #include "comm/algorithm.h"

@@ -29,8 +29,8 @@ void collective_case_plain(collective_case *c, tsr_op op, int processes, int64_t
 void collective_case_reference(collective_case *c);
 void collective_case_free(collective_case *c);
 
-/* A process's groups of the transport's own sums, per set of processes (a bit each), which are formed
- * when they are first needed: all processes have the same cases in the same order. */
+/* A process's groups of the transport's own sums, per set of processes (a bit each), which are
+ * formed when they are first needed: all processes have the same cases in the same order. */
 typedef struct {
   void *of[1 << 8];
   int64_t sums, others; /* elements that were such a sum; that are not the tree's bits */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A transport whose processes are all driven by one thread, in which a seed decides when a message is
- * done. It is as unkind as the contract lets it be: what a receive may write into is garbage as
+/* A transport whose processes are all driven by one thread, in which a seed decides when a message
+ * is done. It is as unkind as the contract lets it be: what a receive may write into is garbage as
  * soon as it is begun, and what is sent is read at the last moment, or at once. */
 #ifndef TSR_TESTS_COMM_FAKE_NET_H
 #define TSR_TESTS_COMM_FAKE_NET_H

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A process that dies at every message of a collective, silent or with an error: the others have the
- * right result or none, and somebody names the one that is lost. */
+/* A process that dies at every message of a collective, silent or with an error: the others have
+ * the right result or none, and somebody names the one that is lost. */
 #include "../check.h"
 #include "collective_case.h"
 #include "fake_net.h"

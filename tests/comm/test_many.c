@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Collectives of very many processes: whole jobs of hundreds, on a transport that a seed drives, with
- * and without a process that is lost; and one process of 65,536, whose others are a stub. */
+/* Collectives of very many processes: whole jobs of hundreds, on a transport that a seed drives,
+ * with and without a process that is lost; and one process of 65,536, whose others are a stub. */
 #include "../check.h"
 #include "collective_case.h"
 #include "collective_oracle.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Every collective × element × size × group shape × rank_map between processes, bit for bit what one
- * process gives.
+/* Every collective × element × size × group shape × rank_map between processes, bit for bit what
+ * one process gives.
  *   test_remote            by the fake transport, in seeded orders, and by threads
  *   test_remote threads    by threads alone, for TSan
  *   test_remote slow       64 MB, by threads

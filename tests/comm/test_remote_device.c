@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Collectives between processes whose members are on devices: bit for bit what one process gives. Each
- * process is a thread, with a device that works at once and whose messages lie in the receiver's
- * mailbox. */
+/* Collectives between processes whose members are on devices: bit for bit what one process gives.
+ * Each process is a thread, with a device that works at once and whose messages lie in the
+ * receiver's mailbox. */
 #include "../check.h"
 #include "collective_case.h"
 #include <pthread.h>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The transport whose processes are threads: what every transport must do, with delays and without,
- * and what only it can: processes that are silent, gone, or end the job. Runs under TSan as well. */
+ * and what only it can: processes that are silent, gone, or end the job. Runs under TSan as well.
+ * */
 #include "../check.h"
 #include "comm/transport_threads.h"
 #include "processes.h"
@@ -98,7 +99,8 @@ static void test_silent(void) {
   tsr_threads_free(t.threads);
 }
 
-/* What a process that is gone has not done yet fails, matched or not, and what it did stays done. */
+/* What a process that is gone has not done yet fails, matched or not, and what it did stays done.
+ * */
 static void test_gone(void) {
   trio t;
   begin_trio(&t, (tsr_threads_options){.processes = 3});

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A job of four processes that something happens to goes on with others, and ends with the same bits.
+/* A job of four processes that something happens to goes on with others, and ends with the same
+ * bits.
  *
  * usage: chaos PROGRAM SEED COUNT
  *
  * Each of COUNT cases, as many at a time as there are cores, runs four processes under Open MPI or
  * MPICH on a mesh of 4 to 8 ranks, and does one thing to it at a step or a time of chance: kills a
  * process, stops one for ever or for a while, fills the disk of one, ends mpirun. No run hangs for
- * longer than the deadline and ten seconds, all processes end, the reports name the process that was
- * stopped, every checkpoint that has a name is whole; and the run that goes on, on 1 to 4 processes
- * and a mesh drawn anew, ends with the weights and the losses of a run that nothing happened to.
+ * longer than the deadline and ten seconds, all processes end, the reports name the process that
+ * was stopped, every checkpoint that has a name is whole; and the run that goes on, on 1 to 4
+ * processes and a mesh drawn anew, ends with the weights and the losses of a run that nothing
+ * happened to.
  *
  * The run that is hit has no end of its own, so that it does not come to it first, however fast the
  * machine; the one that goes on ends at a step that the first has not reached. */
@@ -175,13 +177,15 @@ static bool find(attempt *a, job *j) {
 static bool check_ending(attempt *a, job *j, bool starts, double fault, ending *e) {
   double most = (starts ? JOB_JOIN_S : TIMEOUT_S) + SPARE_S;
   bool ended = job_wait(j, most - (job_now() - fault), e);
-  /* While MPI begins and ends, mpirun itself may crash or hang (Open MPI 4.1): the processes do not.
+  /* While MPI begins and ends, mpirun itself may crash or hang (Open MPI 4.1): the processes do
+   * not.
    */
   if (!ended && (!starts || j->hung)) return wrong(a, "it hangs", e);
   a->seconds = job_now() - fault;
   int left = job_left_behind(j, 3);
   if (left) return wrong(a, tsr_arena_printf(a->r->arena, "%d processes are left", left), e);
-  /* MPICH's mpirun that gets SIGTERM passes it on, and may end with 0 whatever the processes' code. */
+  /* MPICH's mpirun that gets SIGTERM passes it on, and may end with 0 whatever the processes'
+   * code. */
   bool stopped = j->options.launcher == JOB_MPICH && strstr(e->said, "stopped: step ");
   return e->status != 0 || stopped || wrong(a, "it ended as if nothing had been", e);
 }

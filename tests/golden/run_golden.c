@@ -3,8 +3,8 @@
  *
  *   run_golden PROGRAM CASES [--accept] [PREFIX…]
  *
- * A case is a folder CASES/NAME (names that start with '_' are other things: files that cases share,
- * and _faults, the cases of the program with faults) with
+ * A case is a folder CASES/NAME (names that start with '_' are other things: files that cases
+ * share, and _faults, the cases of the program with faults) with
  *   args     the command line, one line, words as in a shell ('…', "…" and \ quote)
  *   env      optional: lines NAME=value
  *   stdout   what must be printed there; without the file: nothing

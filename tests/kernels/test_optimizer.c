@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* AdamW, Adam and SGD over some steps against PyTorch's order of operations in double; weights in bf16
- * against f32 weights, by the bits over some steps and by the way they go over many. */
+/* AdamW, Adam and SGD over some steps against PyTorch's order of operations in double; weights in
+ * bf16 against f32 weights, by the bits over some steps and by the way they go over many. */
 #include "half_check.h"
 
 enum { STEPS = 4 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Which descriptor is taken: option, configuration, environment, device count, generated; and what is
- * said when it is not there. Runs in a folder of its own with a made-up TT_METAL_HOME. */
+/* Which descriptor is taken: option, configuration, environment, device count, generated; and what
+ * is said when it is not there. Runs in a folder of its own with a made-up TT_METAL_HOME. */
 #include "mesh_test.h"
 #include "mesh/choose.h"
 #include <ftw.h>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What the tests of the core share: graphs written as short texts, a mesh made by hand, and a
- * process that trains on numbers that are a function of an input's name, the sample and the element.
+ * process that trains on numbers that are a function of an input's name, the sample and the
+ * element.
  */
 #ifndef TSR_TESTS_HARNESS_H
 #define TSR_TESTS_HARNESS_H

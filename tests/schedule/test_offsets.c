@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Offsets of blocks with random lifetimes: every pair is compared, and the buffer holds them all. */
+/* Offsets of blocks with random lifetimes: every pair is compared, and the buffer holds them all.
+ * */
 #include "schedule/offsets.h"
 #include "tests/check.h"
 #include <limits.h>

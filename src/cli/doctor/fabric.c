@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What connects GPUs and hosts: NVLink, InfiniBand, GPUDirect RDMA, and the libraries of one-sided
  * messages, which only the all-to-all of experts would use. */
+#include "base/diag.h"
+#include "base/file_ops.h"
 #include "base/file_read.h"
 #include "cli/doctor/findings.h"
 #include "device/cuda/plugin_abi.h"
-#include <dirent.h>
 #include <dlfcn.h>
 #include <string.h>
 
@@ -25,21 +26,21 @@ void tsr_doctor_nvlink(tsr_findings *f) {
   else tsr_find(f, "nvlink", TSR_MISSING, "it links GPUs, of which there are %d", devices);
 }
 
-/* One line of a file in /sys; "": there is none. */
+/* The first line of a file in /sys; "": there is none. */
 static const char *read_line(tsr_arena *arena, const char *path) {
-  char line[128] = "";
-  FILE *file = fopen(path, "r");
-  if (!file) return "";
-  if (!fgets(line, sizeof line, file)) line[0] = 0;
-  fclose(file);
-  line[strcspn(line, "\n")] = 0;
-  return tsr_arena_strdup(arena, line);
+  enum { BYTES_MAX = 4096 };
+  char *text;
+  size_t length;
+  if (!tsr_file_read(arena, path, BYTES_MAX, TSR_NOWHERE, &text, &length, tsr_diags_new(arena)))
+    return "";
+  text[strcspn(text, "\n")] = 0;
+  return text;
 }
 
 /* "mlx5_0: 4: ACTIVE, 400 Gb/sec (4X NDR)" of each adapter's first port. */
 void tsr_doctor_infiniband(tsr_findings *f) {
   static const char folder[] = "/sys/class/infiniband";
-  DIR *adapters = opendir(folder);
+  DIR *adapters = tsr_disk_open_folder(folder);
   int count = 0;
   for (const struct dirent *e; adapters && (e = readdir(adapters));) {
     if (e->d_name[0] == '.') continue;

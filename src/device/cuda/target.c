@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What a CUDA GPU computes and fuses, in which types, with how much scratch; without a GPU or nvcc. */
+/* What a CUDA GPU computes and fuses, in which types, with how much scratch; without a GPU or
+ * nvcc. */
 #include "device/cuda/plugin_abi.h"
 #include "device/cuda/scratch.h"
 
