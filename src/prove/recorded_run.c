@@ -2,6 +2,7 @@
 #include "prove/recorded_run.h"
 #include "runtime/process.h"
 #include "train/loss_scale.h"
+#include "train/step_scalars.h"
 #include <math.h>
 #include <string.h>
 
@@ -30,15 +31,11 @@ static bool scales_loss(const tsr_config *c) { return c->training.precision == T
 /* The learning rate is the schedule's largest: a warm-up's first rates change no f32 number. */
 static void set_step_scalars(stepper *s) {
   const tsr_config *c = s->run->config;
-  double n = (double)(s->updates + 1);
-  int64_t count = tsr_synthetic_targets(s->data, s->samples);
-  float step_scalars[TSR_SCALARS] = {0};
-  step_scalars[TSR_SCALAR_LR] = (float)c->scheduler.max_lr;
-  step_scalars[TSR_SCALAR_CORRECTION1] = (float)(1 - pow(c->optimizer.beta1, n));
-  step_scalars[TSR_SCALAR_CORRECTION2] = (float)(1 - pow(c->optimizer.beta2, n));
-  step_scalars[TSR_SCALAR_INV_COUNT] = count ? (float)(1 / (double)count) : 0;
-  step_scalars[TSR_SCALAR_FIRST] = s->updates == 0;
-  step_scalars[TSR_SCALAR_LOSS_SCALE] = scales_loss(c) ? s->scale.scale : 1;
+  float step_scalars[TSR_SCALARS];
+  tsr_step_facts facts = {
+      s->updates, c->scheduler.max_lr, tsr_synthetic_targets(s->data, s->samples), 1};
+  if (scales_loss(c)) facts.loss_scale = s->scale.scale;
+  tsr_step_scalars_make(&c->optimizer, &facts, step_scalars);
   tsr_executable_set_step_scalars(s->executable, step_scalars);
   if (s->data->step == 0) s->state->inv_count = step_scalars[TSR_SCALAR_INV_COUNT];
 }

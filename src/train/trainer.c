@@ -7,6 +7,7 @@
 #include "train/learning_rate.h"
 #include "train/loss_scale.h"
 #include "train/resume_recipe.h"
+#include "train/step_scalars.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -76,19 +77,11 @@ static void next_scale(trainer *t, bool overflow) {
       stays ? "the loss scale stays" : "reducing loss scale to", text);
 }
 
-/* As with PyTorch's GradScaler, a step without an update is none to the optimizer: Adam's t counts
- * updates, while the learning rate follows the steps. */
 static void set_step_scalars(trainer *t, const tsr_run_data_step *step) {
-  const tsr_config_optimizer *o = &t->o->config->optimizer;
-  double n = (double)(t->updates + 1);
-  int64_t count = tsr_run_data_targets(step, t->samples);
-  float step_scalars[TSR_SCALARS] = {0};
-  step_scalars[TSR_SCALAR_LR] = (float)t->lr;
-  step_scalars[TSR_SCALAR_CORRECTION1] = (float)(1 - pow(o->beta1, n));
-  step_scalars[TSR_SCALAR_CORRECTION2] = (float)(1 - pow(o->beta2, n));
-  step_scalars[TSR_SCALAR_INV_COUNT] = count ? (float)(1 / (double)count) : 0;
-  step_scalars[TSR_SCALAR_FIRST] = t->updates == 0;
-  step_scalars[TSR_SCALAR_LOSS_SCALE] = scales_loss(t) ? t->scale.scale : 1;
+  float step_scalars[TSR_SCALARS];
+  tsr_step_facts facts = {t->updates, t->lr, tsr_run_data_targets(step, t->samples), 1};
+  if (scales_loss(t)) facts.loss_scale = t->scale.scale;
+  tsr_step_scalars_make(&t->o->config->optimizer, &facts, step_scalars);
   tsr_executable_set_step_scalars(t->train, step_scalars);
 }
 
