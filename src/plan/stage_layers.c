@@ -49,6 +49,8 @@ static void print_stage(const tsr_graph *g, int stage, tsr_text *text) {
   tsr_arena_free(arena);
 }
 
+enum { SHOWN_MAX = 16 };
+
 void tsr_stage_layers_print(const tsr_config *config, const tsr_graph *g, tsr_text *text) {
   int stages = 0;
   for (int i = 0; i < g->nodes_count; i++)
@@ -57,6 +59,10 @@ void tsr_stage_layers_print(const tsr_config *config, const tsr_graph *g, tsr_te
   if (stages < 2) return;
   tsr_text_add(text, "layers:\n");
   for (int s = 0; s < stages; s++) {
+    if (stages > SHOWN_MAX && s == SHOWN_MAX - 1) {
+      tsr_text_add(text, "  …\n");
+      s = stages - 1;
+    }
     const char *name = s < config->pipeline.stages_count ? config->pipeline.stages[s].name : "";
     tsr_text_add(text, "  stage %d%s%s: ", s, *name ? ", " : "", name);
     print_stage(g, s, text);
