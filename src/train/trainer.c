@@ -1,41 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/trainer.h"
-#include "report/comm_trace.h"
+#include "train/trainer_internal.h"
 #include "train/epochs.h"
-#include "train/evaluate.h"
 #include "train/gradient_dump.h"
-#include "train/learning_rate.h"
-#include "train/loss_scale.h"
 #include "train/resume_recipe.h"
 #include "train/step_scalars.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-
-typedef struct {
-  const tsr_trainer_options *o;
-  const tsr_compiled *training, *evaluation, *generation;
-  tsr_executable *train, *eval;
-  tsr_generator generator;     /* of samples, where there are any */
-  tsr_recorder *comm_recorder; /* of one step; NULL: communication is not traced */
-  tsr_comm_trace comm_trace;
-  tsr_lr_curve curve;
-  tsr_progress progress;
-  tsr_checkpoint_manager *manager; /* NULL: nothing of the run lasts */
-  tsr_diags *diags;
-  int64_t step, samples; /* samples of a step */
-  int64_t first_step;    /* of this start: 0, or where it resumes */
-  int64_t steps;         /* to train: the curve's, or fewer */
-  int64_t updates;       /* steps that changed the weights; after an overflow none is changed */
-  double loss, norm, lr;
-  tsr_loss_scale scale;  /* of fp16 */
-  tsr_scale_losses lost; /* of fp16 in this step */
-  int64_t lost_in_all;
-  double used_scale; /* by the step that is reported; 0: none is */
-  float *numbers;    /* of an evaluation's loss */
-  char recipe[TSR_HASH_TEXT];
-} trainer;
 
 static double now(void) {
   struct timespec t;
@@ -51,11 +23,7 @@ static float read_number(const tsr_executable *executable, int value, int index)
   return numbers[index];
 }
 
-static bool scales_loss(const trainer *t) {
-  return t->o->config->training.precision == TSR_PRECISION_FP16;
-}
-
-static void start_scale(trainer *t) {
+static void start_scale(tsr_trainer *t) {
   const tsr_config_training *c = &t->o->config->training;
   bool tessera = c->loss_scale == TSR_SCALE_TESSERA;
   tsr_loss_scale_init(
@@ -64,7 +32,7 @@ static void start_scale(trainer *t) {
 }
 
 /* After a step: the next one's scale. */
-static void next_scale(trainer *t, bool overflow) {
+static void next_scale(tsr_trainer *t, bool overflow) {
   bool stays = t->o->config->training.loss_scale == TSR_SCALE_STATIC;
   t->used_scale = (double)t->scale.scale;
   if (!stays) tsr_loss_scale_next(&t->scale, overflow);
@@ -77,25 +45,15 @@ static void next_scale(trainer *t, bool overflow) {
       stays ? "the loss scale stays" : "reducing loss scale to", text);
 }
 
-static void set_step_scalars(trainer *t, const tsr_run_data_step *step) {
+static void set_step_scalars(tsr_trainer *t, const tsr_run_data_step *step) {
   float step_scalars[TSR_SCALARS];
   tsr_step_facts facts = {t->updates, t->lr, tsr_run_data_targets(step, t->samples), 1};
-  if (scales_loss(t)) facts.loss_scale = t->scale.scale;
+  if (tsr_trainer_scales_loss(t)) facts.loss_scale = t->scale.scale;
   tsr_step_scalars_make(&t->o->config->optimizer, &facts, step_scalars);
   tsr_executable_set_step_scalars(t->train, step_scalars);
 }
 
-static void print_communication(trainer *t) {
-  tsr_record record = tsr_recorder_read(t->o->arena, t->comm_recorder);
-  tsr_text text = {0};
-  tsr_comm_trace_print(&t->comm_trace, &record, t->step, &text);
-  tsr_recorder_clear(t->comm_recorder);
-  tsr_progress_clear(&t->progress);
-  if (text.data) fputs(text.data, stderr);
-  tsr_text_free(&text);
-}
-
-static void run_step(trainer *t) {
+static void run_step(tsr_trainer *t) {
   tsr_run_data_step step = {t->o->data, TSR_SPLIT_TRAIN, t->step * t->samples, t->samples};
   const tsr_graph *g = t->training->placed;
   t->lr = tsr_learning_rate(&t->curve, t->step);
@@ -110,84 +68,28 @@ static void run_step(trainer *t) {
   t->norm = clip < 0 ? NAN : read_number(t->train, clip, 0);
   bool overflow = clip >= 0 && read_number(t->train, clip, 2) == 0;
   t->updates += !overflow;
-  if (scales_loss(t)) next_scale(t, overflow);
-  if (scales_loss(t)) t->lost = tsr_executable_take_losses(t->train);
+  if (tsr_trainer_scales_loss(t)) next_scale(t, overflow);
+  if (tsr_trainer_scales_loss(t)) t->lost = tsr_executable_take_losses(t->train);
   if (t->lost.underflows >= 0) t->lost_in_all += t->lost.underflows + t->lost.overflows;
   t->step++;
-  if (t->comm_recorder) print_communication(t);
-}
-
-/* ---- evaluation and samples ---- */
-
-enum { EVALUATION_BATCHES = 10 };
-
-static double evaluate(trainer *t) {
-  int64_t batch = t->o->config->training.validation_batch_size;
-  double sum = 0;
-  for (int i = 0; i < EVALUATION_BATCHES; i++) {
-    tsr_run_data_step step = {t->o->data, TSR_SPLIT_VALIDATION, i * batch, batch};
-    float step_scalars[TSR_SCALARS] = {0};
-    int64_t count = tsr_run_data_targets(&step, batch);
-    step_scalars[TSR_SCALAR_INV_COUNT] = count ? (float)(1 / (double)count) : 0;
-    tsr_executable_set_step_scalars(t->eval, step_scalars);
-    tsr_executable_run(t->eval, 0, tsr_run_data_fill, &step);
-    sum += tsr_evaluation_loss(t->evaluation, t->eval, t->numbers);
-  }
-  return sum / EVALUATION_BATCHES;
-}
-
-static void report_evaluation(trainer *t) {
-  double loss = evaluate(t);
-  tsr_progress_clear(&t->progress);
-  if (!t->o->quiet) printf("Step %lld: Validation loss = %.4f\n", (long long)t->step, loss);
-  tsr_metrics_write_eval(t->o->metrics, t->step, loss, t->diags);
-}
-
-/* Whether a signal or the time limit ends a sample: for all processes, whichever has noticed it. */
-static bool is_sample_over(void *context) {
-  trainer *t = context;
-  bool late = t->manager && tsr_checkpoint_manager_is_out_of_time(t->manager, t->step);
-  return tsr_executable_agree(t->train, *t->o->stop || late);
-}
-
-static void print_sample(const trainer *t, int64_t tokens, const tsr_text *text) {
-  int64_t most = t->o->config->training.sample_tokens;
-  printf("--- sample after step %lld\n%s\n---\n", (long long)t->step, text->data ? text->data : "");
-  if (tokens < most && !*t->o->stop)
-    printf("time limit: the sample has %lld of %lld tokens\n", (long long)tokens, (long long)most);
-}
-
-static bool report_sample(trainer *t) {
-  tsr_text text = {0};
-  tsr_generating how = {.max_new_tokens = t->o->config->training.sample_tokens};
-  how.is_over = is_sample_over;
-  how.over_context = t;
-  int64_t tokens;
-  bool ok = tsr_generate(t->o, &t->generator, how, &tokens, &text, t->diags);
-  tsr_progress_clear(&t->progress);
-  if (ok && !t->o->quiet) print_sample(t, tokens, &text);
-  if (ok)
-    tsr_metrics_write_sample(
-        t->o->metrics, t->step, text.data ? text.data : "", text.length, t->diags);
-  tsr_text_free(&text);
-  return ok;
+  if (t->comm_recorder) tsr_trainer_print_communication(t);
 }
 
 /* ---- what lasts ---- */
 
-static tsr_run_state state_of(const trainer *t) {
+static tsr_run_state state_of(const tsr_trainer *t) {
   return (tsr_run_state){
       .step = t->step,
       .updates = t->updates,
       .samples = t->step * t->samples,
       .seed = t->o->config->training.seed,
       .loss = t->loss,
-      .has_scale = scales_loss(t),
+      .has_scale = tsr_trainer_scales_loss(t),
       .scale = t->scale.scale,
       .scale_good_steps = t->scale.good_steps};
 }
 
-static tsr_checkpoint_manager_run run_of(const trainer *t) {
+static tsr_checkpoint_manager_run run_of(const tsr_trainer *t) {
   bool fast = t->o->config->numerics.policy == TSR_NUMERICS_FAST; /* it keeps no order */
   const char *own_order = tsr_parallel_own_order(
       t->o->arena, t->o->parallel, t->o->config, t->training->graph->units.batch);
@@ -205,7 +107,7 @@ static tsr_checkpoint_manager_run run_of(const trainer *t) {
       .processes = t->o->rank_map.processes};
 }
 
-static void hash_recipe(trainer *t) {
+static void hash_recipe(tsr_trainer *t) {
   tsr_checkpoint_manager_run run = run_of(t);
   tsr_recipe_entry *recipe;
   int count;
@@ -213,7 +115,7 @@ static void hash_recipe(trainer *t) {
   tsr_recipe_hash(recipe, count, t->recipe);
 }
 
-static bool start_checkpoint_manager(trainer *t) {
+static bool start_checkpoint_manager(tsr_trainer *t) {
   const tsr_checkpoint_manager_options *keep = &t->o->keep;
   tsr_checkpoint_manager_run run = run_of(t);
   tsr_run_state state = state_of(t);
@@ -229,7 +131,7 @@ static bool start_checkpoint_manager(trainer *t) {
 }
 
 /* The run is known to be what the folder of results is for. */
-static bool begin_results(trainer *t) {
+static bool begin_results(tsr_trainer *t) {
   const tsr_trainer_options *o = t->o;
   int64_t from = o->keep.purpose == TSR_OUT_OVERWRITES ? 0 : t->step;
   bool ok = (!o->out || tsr_out_folder_begin(o->arena, o->out, o->config, t->diags)) &&
@@ -238,7 +140,7 @@ static bool begin_results(trainer *t) {
 }
 
 /* A thread's messages are printed at once, not at the end. */
-static void keep_step(trainer *t, double seconds, bool wanted) {
+static void keep_step(tsr_trainer *t, double seconds, bool wanted) {
   tsr_run_state state = state_of(t);
   if (!t->manager) return;
   tsr_checkpoint_manager_step(t->manager, &state, t->loss, t->norm, seconds, wanted, t->diags);
@@ -247,49 +149,17 @@ static void keep_step(trainer *t, double seconds, bool wanted) {
   tsr_diags_print(t->diags, stderr);
 }
 
-static bool keep_state(trainer *t) {
+static bool keep_state(tsr_trainer *t) {
   tsr_run_state state = state_of(t);
   return !t->manager || tsr_checkpoint_manager_finish(t->manager, &state, t->diags);
 }
 
 /* ---- the loop ---- */
 
-static void report_step(trainer *t, double seconds) {
-  bool text = t->o->data->dataset.kind == TSR_DATASET_TEXT;
-  int64_t each = text ? t->o->data->sequence : 1;
-  double rate = seconds > 0 ? (double)(t->samples * each) / seconds : 0;
-  tsr_metrics_step line = {
-      t->step,
-      t->loss,
-      t->norm,
-      t->lr,
-      t->step * t->samples * each,
-      rate,
-      seconds * 1e3,
-      t->used_scale,
-      t->lost.underflows,
-      t->lost.overflows,
-      tsr_checkpoint_manager_is_writing(t->manager)};
-  tsr_progress_state state = {t->step, t->steps, t->loss,
-                              t->lr,   t->norm,  rate,
-                              -1,      !text,    .is_global = t->o->parallel->size[TSR_DP] > 1};
-  tsr_progress_show(&t->progress, state, now());
-  tsr_metrics_write_step(t->o->metrics, &line, t->diags);
-}
-
-static bool is_due(int64_t every, int64_t step) { return every > 0 && step % every == 0; }
-
-static bool report_texts(trainer *t, bool last) {
-  const tsr_config_training *c = &t->o->config->training;
-  if (t->eval && (is_due(c->eval_every, t->step) || last)) report_evaluation(t);
-  bool sampled = t->generation && (is_due(c->sample_every, t->step) || last);
-  return !sampled || report_sample(t);
-}
-
 /* What signals and clocks ask for: the same for all processes, whichever they asked. */
 enum { REQUEST_SAVE = 1, REQUEST_LATE = 2, REQUEST_SIGNAL_AT = 8 };
 
-static uint64_t agree_requests(trainer *t) {
+static uint64_t agree_requests(tsr_trainer *t) {
   uint64_t requests = 0;
   bool wants = t->o->save && *t->o->save;
   if (wants) *t->o->save = 0;
@@ -300,26 +170,17 @@ static uint64_t agree_requests(trainer *t) {
 }
 
 /* A signal that came before the first step ends a run that has left nothing yet. */
-static bool is_stopped_early(trainer *t, int *ret_signal) {
+static bool is_stopped_early(tsr_trainer *t, int *ret_signal) {
   uint64_t requests = agree_requests(t);
   *ret_signal = t->step < t->steps ? (int)(requests >> REQUEST_SIGNAL_AT) : 0;
   if (*ret_signal && !t->o->quiet) printf("stopped: no step was made\n");
   return *ret_signal;
 }
 
-static bool check_replicas(trainer *t) {
-  const char *param;
-  if (tsr_executable_replicas_agree(t->train, &param)) return true;
-  tsr_progress_clear(&t->progress);
-  return tsr_diag_failure(
-      t->diags, TSR_NOWHERE, "the replicas of '%s' differ after step %lld", param,
-      (long long)t->step);
-}
-
-static bool write_gradients(trainer *t) {
+static bool write_gradients(tsr_trainer *t) {
   tsr_gradient_dump dump = {.folder = t->o->gradients, .step = t->step};
   if (!dump.folder) return true;
-  dump.factor = scales_loss(t) ? 1 / t->used_scale : 1;
+  dump.factor = tsr_trainer_scales_loss(t) ? 1 / t->used_scale : 1;
   dump.writes = t->o->rank_map.process == 0;
   bool ok = tsr_gradient_dump_write(&dump, t->training, t->train, t->diags);
   return !tsr_executable_agree(t->train, !ok);
@@ -328,7 +189,7 @@ static bool write_gradients(trainer *t) {
 /* One step is made however late it is: a job that is started again and again gets on. What is made
  * of the last weights (an evaluation, a text) may take long or fail: they are on the disk before.
  */
-static bool run_loop(trainer *t, int *ret_signal) {
+static bool run_loop(tsr_trainer *t, int *ret_signal) {
   uint64_t requests = 0;
   bool ends_here = t->step < t->steps;
   while (t->step < t->steps && requests <= REQUEST_SAVE) {
@@ -336,13 +197,13 @@ static bool run_loop(trainer *t, int *ret_signal) {
     run_step(t);
     if (!tsr_run_data_check_used(t->o->data, t->diags)) return false;
     if (!write_gradients(t)) return false;
-    if (t->o->config->training.validate && !check_replicas(t)) return false;
+    if (t->o->config->training.validate && !tsr_trainer_check_replicas(t)) return false;
     double seconds = now() - start;
-    report_step(t, seconds);
+    tsr_trainer_report_step(t, seconds, now());
     if (!isfinite(t->loss))
       return tsr_diag_failure(
           t->diags, TSR_NOWHERE, "step %lld: the loss is %g", (long long)t->step, t->loss);
-    bool ok = t->step == t->steps || report_texts(t, false);
+    bool ok = t->step == t->steps || tsr_trainer_report_texts(t, false);
     requests = agree_requests(t);
     keep_step(t, seconds, requests & REQUEST_SAVE);
     if (!ok) return keep_state(t) && false;
@@ -356,63 +217,11 @@ static bool run_loop(trainer *t, int *ret_signal) {
     tsr_progress_clear(&t->progress);
     printf("time limit: stops after step %lld of %lld\n", (long long)t->step, (long long)t->steps);
   }
-  return keep_state(t) && (!ends_here || report_texts(t, true));
-}
-
-static void write_start(const trainer *t) {
-  const tsr_config *c = t->o->config;
-  int64_t parameters = 0;
-  for (int i = 0; i < t->training->graph->params_count; i++) {
-    const tsr_param *p = &t->training->graph->params[i];
-    int64_t n = p->valid0;
-    for (int d = 1; d < p->ndim; d++) n *= p->shape[d];
-    parameters += n;
-  }
-  tsr_metrics_start start = {
-      c->file,
-      t->training->graph->name,
-      t->o->mesh_text,
-      t->o->parallel->ranks,
-      parameters,
-      c->training.seed,
-      c->numerics.policy == TSR_NUMERICS_FAST ? "fast" : "deterministic",
-      tsr_executable_arch(t->train),
-      t->o->threads,
-      t->recipe};
-  tsr_metrics_write_start(t->o->metrics, &start, t->diags);
-}
-
-/* Why no more steps follow: what the metrics' last line says. */
-static const char *end_reason(const trainer *t, int ended_by) {
-  if (ended_by == TSR_ENDED_BY_LIMIT) return "time_limit";
-  if (ended_by) return "signal";
-  if (t->o->recording) return "profile";
-  return t->curve.total_steps < t->o->config->training.max_steps ? "num_epochs" : "max_steps";
-}
-
-static bool write_end(trainer *t, int ended_by) {
-  char sha[65];
-  if (!tsr_weights_sha256(t->o->arena, t->train, t->training->placed, sha, t->diags)) return false;
-  tsr_progress_clear(&t->progress);
-  if (!check_replicas(t)) return false;
-  int64_t compared = t->o->config->training.validate ? t->step - t->first_step : 0;
-  if (!t->o->quiet && compared)
-    printf("replicas: equal after each of %lld steps\n", (long long)compared);
-  if (!t->o->quiet && t->lost_in_all)
-    printf(
-        "fp16: %s scaled numbers under- or overflowed: another loss scale changes the bits\n",
-        tsr_text_count(t->lost_in_all).text);
-  if (!t->o->quiet)
-    printf(
-        "%s: step %lld, loss %.4f, weights sha256 %s, recipe %s\n",
-        t->step < t->steps ? "stopped" : "done", (long long)t->step, t->loss, sha, t->recipe);
-  tsr_metrics_end end = {t->step, t->loss, end_reason(t, ended_by), sha, t->recipe};
-  tsr_metrics_write_end(t->o->metrics, &end, t->diags);
-  return tsr_metrics_finish(t->o->metrics, t->diags);
+  return keep_state(t) && (!ends_here || tsr_trainer_report_texts(t, true));
 }
 
 /* Makes the recorder; a recording also ends the run behind what it records. */
-static bool start_recording(trainer *t) {
+static bool start_recording(tsr_trainer *t) {
   tsr_recording *r = t->o->recording;
   if (!r && t->o->comm_trace) {
     int64_t events = tsr_recorder_events_of_step(&t->training->programs, t->o->parallel);
@@ -448,7 +257,7 @@ static const char *state_folder(const tsr_trainer_options *o) {
 bool tsr_train(
     const tsr_trainer_options *o, const tsr_compiled *training, const tsr_compiled *evaluation,
     const tsr_compiled *generation, int *ret_signal, tsr_diags *diags) {
-  trainer t = {
+  tsr_trainer t = {
       .o = o,
       .training = training,
       .evaluation = evaluation,
@@ -481,7 +290,7 @@ bool tsr_train(
   t.samples = training->batch * training->programs.pipeline->microbatches;
   t.curve = tsr_lr_curve_of(o->config, tsr_epochs_steps(o->config, o->data, t.samples));
   t.steps = t.curve.total_steps;
-  if (scales_loss(&t)) start_scale(&t);
+  if (tsr_trainer_scales_loss(&t)) start_scale(&t);
   hash_recipe(&t);
   if (!o->rank_map.process && tsr_epochs_warn(o->config, t.curve.total_steps, diags))
     tsr_diags_print(diags, stderr); /* before the steps, not after them */
@@ -490,8 +299,8 @@ bool tsr_train(
   if (ok && !is_stopped_early(&t, ret_signal)) {
     ok = begin_results(&t);
     t.first_step = t.step;
-    if (ok) write_start(&t);
-    ok = ok && run_loop(&t, ret_signal) && write_end(&t, *ret_signal);
+    if (ok) tsr_trainer_write_start(&t);
+    ok = ok && run_loop(&t, ret_signal) && tsr_trainer_write_end(&t, *ret_signal);
   }
   tsr_checkpoint_manager_close(t.manager);
   tsr_progress_clear(&t.progress);

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Inside the trainer: its state, which the step loop (trainer.c) and its reports
+ * (trainer_reports.c) share. */
+#ifndef TSR_TRAIN_TRAINER_INTERNAL_H
+#define TSR_TRAIN_TRAINER_INTERNAL_H
+#include "report/comm_trace.h"
+#include "train/learning_rate.h"
+#include "train/loss_scale.h"
+#include "train/trainer.h"
+
+typedef struct {
+  const tsr_trainer_options *o;
+  const tsr_compiled *training, *evaluation, *generation;
+  tsr_executable *train, *eval;
+  tsr_generator generator;     /* of samples, where there are any */
+  tsr_recorder *comm_recorder; /* of one step; NULL: communication is not traced */
+  tsr_comm_trace comm_trace;
+  tsr_lr_curve curve;
+  tsr_progress progress;
+  tsr_checkpoint_manager *manager; /* NULL: nothing of the run lasts */
+  tsr_diags *diags;
+  int64_t step, samples; /* samples of a step */
+  int64_t first_step;    /* of this start: 0, or where it resumes */
+  int64_t steps;         /* to train: the curve's, or fewer */
+  int64_t updates;       /* steps that changed the weights; after an overflow none is changed */
+  double loss, norm, lr;
+  tsr_loss_scale scale;  /* of fp16 */
+  tsr_scale_losses lost; /* of fp16 in this step */
+  int64_t lost_in_all;
+  double used_scale; /* by the step that is reported; 0: none is */
+  float *numbers;    /* of an evaluation's loss */
+  char recipe[TSR_HASH_TEXT];
+} tsr_trainer;
+
+static inline bool tsr_trainer_scales_loss(const tsr_trainer *t) {
+  return t->o->config->training.precision == TSR_PRECISION_FP16;
+}
+
+/* The communication of the step that was recorded, to standard error. */
+void tsr_trainer_print_communication(tsr_trainer *t);
+/* The progress line and the metrics of a step. */
+void tsr_trainer_report_step(tsr_trainer *t, double seconds, double now);
+/* The evaluation and the sample that are due after a step, or at the end. */
+bool tsr_trainer_report_texts(tsr_trainer *t, bool last);
+void tsr_trainer_write_start(const tsr_trainer *t);
+/* A failure where ranks that hold the same part of a parameter have other bits. */
+bool tsr_trainer_check_replicas(tsr_trainer *t);
+/* The last line and the metrics' end; false where replicas differ, or with a failure. */
+bool tsr_trainer_write_end(tsr_trainer *t, int ended_by);
+
+#endif

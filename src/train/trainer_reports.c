@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What a run prints and writes: progress, metrics, evaluations, samples, its first and last line. */
+#include "train/evaluate.h"
+#include "train/trainer_internal.h"
+#include <math.h>
+#include <stdlib.h>
+
+void tsr_trainer_print_communication(tsr_trainer *t) {
+  tsr_record record = tsr_recorder_read(t->o->arena, t->comm_recorder);
+  tsr_text text = {0};
+  tsr_comm_trace_print(&t->comm_trace, &record, t->step, &text);
+  tsr_recorder_clear(t->comm_recorder);
+  tsr_progress_clear(&t->progress);
+  if (text.data) fputs(text.data, stderr);
+  tsr_text_free(&text);
+}
+
+/* ---- evaluation and samples ---- */
+
+enum { EVALUATION_BATCHES = 10 };
+
+static double evaluate(tsr_trainer *t) {
+  int64_t batch = t->o->config->training.validation_batch_size;
+  double sum = 0;
+  for (int i = 0; i < EVALUATION_BATCHES; i++) {
+    tsr_run_data_step step = {t->o->data, TSR_SPLIT_VALIDATION, i * batch, batch};
+    float step_scalars[TSR_SCALARS] = {0};
+    int64_t count = tsr_run_data_targets(&step, batch);
+    step_scalars[TSR_SCALAR_INV_COUNT] = count ? (float)(1 / (double)count) : 0;
+    tsr_executable_set_step_scalars(t->eval, step_scalars);
+    tsr_executable_run(t->eval, 0, tsr_run_data_fill, &step);
+    sum += tsr_evaluation_loss(t->evaluation, t->eval, t->numbers);
+  }
+  return sum / EVALUATION_BATCHES;
+}
+
+static void report_evaluation(tsr_trainer *t) {
+  double loss = evaluate(t);
+  tsr_progress_clear(&t->progress);
+  if (!t->o->quiet) printf("Step %lld: Validation loss = %.4f\n", (long long)t->step, loss);
+  tsr_metrics_write_eval(t->o->metrics, t->step, loss, t->diags);
+}
+
+/* Whether a signal or the time limit ends a sample: for all processes, whichever has noticed it. */
+static bool is_sample_over(void *context) {
+  tsr_trainer *t = context;
+  bool late = t->manager && tsr_checkpoint_manager_is_out_of_time(t->manager, t->step);
+  return tsr_executable_agree(t->train, *t->o->stop || late);
+}
+
+static void print_sample(const tsr_trainer *t, int64_t tokens, const tsr_text *text) {
+  int64_t most = t->o->config->training.sample_tokens;
+  printf("--- sample after step %lld\n%s\n---\n", (long long)t->step, text->data ? text->data : "");
+  if (tokens < most && !*t->o->stop)
+    printf("time limit: the sample has %lld of %lld tokens\n", (long long)tokens, (long long)most);
+}
+
+static bool report_sample(tsr_trainer *t) {
+  tsr_text text = {0};
+  tsr_generating how = {.max_new_tokens = t->o->config->training.sample_tokens};
+  how.is_over = is_sample_over;
+  how.over_context = t;
+  int64_t tokens;
+  bool ok = tsr_generate(t->o, &t->generator, how, &tokens, &text, t->diags);
+  tsr_progress_clear(&t->progress);
+  if (ok && !t->o->quiet) print_sample(t, tokens, &text);
+  if (ok)
+    tsr_metrics_write_sample(
+        t->o->metrics, t->step, text.data ? text.data : "", text.length, t->diags);
+  tsr_text_free(&text);
+  return ok;
+}
+
+/* ---- steps ---- */
+
+void tsr_trainer_report_step(tsr_trainer *t, double seconds, double now) {
+  bool text = t->o->data->dataset.kind == TSR_DATASET_TEXT;
+  int64_t each = text ? t->o->data->sequence : 1;
+  double rate = seconds > 0 ? (double)(t->samples * each) / seconds : 0;
+  tsr_metrics_step line = {
+      t->step,
+      t->loss,
+      t->norm,
+      t->lr,
+      t->step * t->samples * each,
+      rate,
+      seconds * 1e3,
+      t->used_scale,
+      t->lost.underflows,
+      t->lost.overflows,
+      tsr_checkpoint_manager_is_writing(t->manager)};
+  tsr_progress_state state = {t->step, t->steps, t->loss,
+                              t->lr,   t->norm,  rate,
+                              -1,      !text,    .is_global = t->o->parallel->size[TSR_DP] > 1};
+  tsr_progress_show(&t->progress, state, now);
+  tsr_metrics_write_step(t->o->metrics, &line, t->diags);
+}
+
+static bool is_due(int64_t every, int64_t step) { return every > 0 && step % every == 0; }
+
+bool tsr_trainer_report_texts(tsr_trainer *t, bool last) {
+  const tsr_config_training *c = &t->o->config->training;
+  if (t->eval && (is_due(c->eval_every, t->step) || last)) report_evaluation(t);
+  bool sampled = t->generation && (is_due(c->sample_every, t->step) || last);
+  return !sampled || report_sample(t);
+}
+
+/* ---- the first and the last line ---- */
+
+void tsr_trainer_write_start(const tsr_trainer *t) {
+  const tsr_config *c = t->o->config;
+  int64_t parameters = 0;
+  for (int i = 0; i < t->training->graph->params_count; i++) {
+    const tsr_param *p = &t->training->graph->params[i];
+    int64_t n = p->valid0;
+    for (int d = 1; d < p->ndim; d++) n *= p->shape[d];
+    parameters += n;
+  }
+  tsr_metrics_start start = {
+      c->file,
+      t->training->graph->name,
+      t->o->mesh_text,
+      t->o->parallel->ranks,
+      parameters,
+      c->training.seed,
+      c->numerics.policy == TSR_NUMERICS_FAST ? "fast" : "deterministic",
+      tsr_executable_arch(t->train),
+      t->o->threads,
+      t->recipe};
+  tsr_metrics_write_start(t->o->metrics, &start, t->diags);
+}
+
+bool tsr_trainer_check_replicas(tsr_trainer *t) {
+  const char *param;
+  if (tsr_executable_replicas_agree(t->train, &param)) return true;
+  tsr_progress_clear(&t->progress);
+  return tsr_diag_failure(
+      t->diags, TSR_NOWHERE, "the replicas of '%s' differ after step %lld", param,
+      (long long)t->step);
+}
+
+/* Why no more steps follow: what the metrics' last line says. */
+static const char *end_reason(const tsr_trainer *t, int ended_by) {
+  if (ended_by == TSR_ENDED_BY_LIMIT) return "time_limit";
+  if (ended_by) return "signal";
+  if (t->o->recording) return "profile";
+  return t->curve.total_steps < t->o->config->training.max_steps ? "num_epochs" : "max_steps";
+}
+
+bool tsr_trainer_write_end(tsr_trainer *t, int ended_by) {
+  char sha[65];
+  if (!tsr_weights_sha256(t->o->arena, t->train, t->training->placed, sha, t->diags)) return false;
+  tsr_progress_clear(&t->progress);
+  if (!tsr_trainer_check_replicas(t)) return false;
+  int64_t compared = t->o->config->training.validate ? t->step - t->first_step : 0;
+  if (!t->o->quiet && compared)
+    printf("replicas: equal after each of %lld steps\n", (long long)compared);
+  if (!t->o->quiet && t->lost_in_all)
+    printf(
+        "fp16: %s scaled numbers under- or overflowed: another loss scale changes the bits\n",
+        tsr_text_count(t->lost_in_all).text);
+  if (!t->o->quiet)
+    printf(
+        "%s: step %lld, loss %.4f, weights sha256 %s, recipe %s\n",
+        t->step < t->steps ? "stopped" : "done", (long long)t->step, t->loss, sha, t->recipe);
+  tsr_metrics_end end = {t->step, t->loss, end_reason(t, ended_by), sha, t->recipe};
+  tsr_metrics_write_end(t->o->metrics, &end, t->diags);
+  return tsr_metrics_finish(t->o->metrics, t->diags);
+}
