@@ -4,6 +4,7 @@
 #include "cli/console.h"
 #include "base/folder_lock.h"
 #include "checkpoint/folder.h"
+#include "train/determinism.h"
 #include "train/gradient_dump.h"
 #include "train/profile_run.h"
 #include "train/resume_recipe.h"
@@ -71,6 +72,15 @@ static bool prepare_gradients(app *a, const char *folder) {
   return tsr_job_all_succeeded(&a->job, ok);
 }
 
+static bool check_determinism(
+    app *a, const tsr_trainer_options *o, const tsr_compiled *training, int *ret_signal) {
+  const char *text = NULL;
+  bool ok = tsr_determinism_check(o, training, a->options.determinism, ret_signal, &text, a->diags);
+  if (text) ok = tsr_job_all_succeeded(&a->job, ok); /* both runs are done: none has been lost */
+  if (ok && text && !o->quiet) printf("%s\n", text);
+  return ok;
+}
+
 static bool
 train(app *a, setup *s, prepared *p, const tsr_checkpoint_manager_options *keep, int *ret_signal) {
   tsr_out_folder out;
@@ -103,8 +113,9 @@ train(app *a, setup *s, prepared *p, const tsr_checkpoint_manager_options *keep,
   const tsr_compiled *generation = p->generation.placed ? &p->generation : NULL;
   bool ok = a->options.command == TSR_COMMAND_PROFILE
                 ? tsr_profile_command(&o, &p->training, a->options.steps, ret_signal, a->diags)
-            : p->training.graph->loss < 0
-                ? tsr_run_graph(&o, &p->training, a->diags)
+            : p->training.graph->loss < 0 ? tsr_run_graph(&o, &p->training, a->diags)
+            : a->options.determinism
+                ? check_determinism(a, &o, &p->training, ret_signal)
                 : tsr_train(&o, &p->training, evaluation, generation, ret_signal, a->diags);
   tsr_metrics_close(o.metrics);
   tsr_out_folder_close(&out);

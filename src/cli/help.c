@@ -93,6 +93,10 @@ static const entry options[] = {
     {ONLY(TRAIN),
      "  --resume [CHECKPOINT]  train: resumes from the newest checkpoint, or from this "
      "one\n"},
+    {ONLY(TRAIN), "  --check-determinism N  train: trains N steps twice, with other threads, "
+                  "instead of a run, and "
+                  "compares\n"
+                  "                   what every collective gives\n"},
     {ONLY(TRAIN),
      "  --dump-grads DIR  train: writes the gradients of every step, before clipping, into "
      "DIR/step-N.safetensors\n"},

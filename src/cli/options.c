@@ -48,6 +48,7 @@ static const option options[] = {
     {"--emit", VALUE, AT(emit), ONLY(TRACE)},
     {"--steps", VALUE, AT(steps_text), ONLY(PROFILE)},
     {"--resume", OPTIONAL, AT(resume), ONLY(TRAIN), ""},
+    {"--check-determinism", VALUE, AT(determinism_text), ONLY(TRAIN)},
     {"--dump-grads", PATH, AT(dump_grads), ONLY(TRAIN)},
     {"--time-limit", VALUE, AT(time_limit_text), ONLY(TRAIN)},
     {"--checkpoint", PATH, AT(checkpoint), ONLY(EVALUATE) | ONLY(GENERATE)},
@@ -368,6 +369,7 @@ bool tsr_options_parse(tsr_arena *arena, int argc, char **argv, tsr_options *c, 
   check_list("--emit", c->emit, emits, sizeof emits / sizeof *emits, diags);
   check_number("--rank", c->rank_text, 0, &c->rank, diags);
   check_number("--steps", c->steps_text, 1, &c->steps, diags);
+  check_number("--check-determinism", c->determinism_text, 1, &c->determinism, diags);
   check_number("--shards", c->shards_text, 1, &c->shards, diags);
   check_number("--threads", c->threads_text, 1, &c->threads, diags);
   check_duration(c, diags);

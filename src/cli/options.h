@@ -41,9 +41,10 @@ typedef struct {
   const char *dump;    /* comma-separated: mesh,groups,graph,placement,program,memory */
   bool quiet, strict, print_config, print_schema, print_manual, version, help;
   /* train */
-  const char *dump_grads;
-  const char *resume; /* "": the newest */
-  bool overwrite;     /* and profile, tokenize */
+  const char *dump_grads, *determinism_text;
+  int64_t determinism; /* steps */
+  const char *resume;  /* "": the newest */
+  bool overwrite;      /* and profile, tokenize */
   const char *time_limit_text;
   double time_limit_s;
   /* trace, profile */

@@ -241,10 +241,11 @@ typedef struct {
 } tsr_call;
 
 /* Checks and adds a call: the op's name (nearest one in the error), the number of inputs, attribute
- * names and values, shapes. Beside the ops of ops.def there are the short forms linear(x, w, b) the
- * product, then the bias (after the reduction, when there is one) rope(x, head_dim: d, theta: t,
- * scaling_factor: f, low_freq_factor:, high_freq_factor:, original_context_length:,
- * max_sequence_length:)   with its table made and shared split(x, sections: n, dim: d)   n results
+ * names and values, shapes. Beside the ops of ops.def there are the short forms
+ *   linear(x, w, b)            the product, then the bias (after the reduction, when there is one)
+ *   rope(x, head_dim: d, theta: t, scaling_factor: f, low_freq_factor:, high_freq_factor:,
+ *     original_context_length:, max_sequence_length:)   with its table made and shared
+ *   split(x, sections: n, dim: d)   n results
  *   flash_attention(q, k, v, causal: 1)   of (batch, heads, sequence, head_dim)
  *   send(x, axis: pp, to: s), receive(x, axis: pp, from: s)   where pipeline stages end and begin
  *   backward(loss), autodiff(loss)   training minimizes it

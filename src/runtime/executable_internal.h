@@ -6,6 +6,7 @@
 #include "comm/peers.h"
 #include "comm/engine_device.h"
 #include "comm/engine_transport.h"
+#include "runtime/collective_digests.h"
 #include "runtime/device_communicators.h"
 #include "runtime/recorder.h"
 
@@ -129,11 +130,12 @@ struct tsr_executable {
   tsr_staged *staged;      /* NULL: the device's memory is the host's */
   void *graphs[2];         /* captured steps, for each set of inputs */
   bool uncapturable;
-  int64_t device_steps;    /* that could have been captured */
-  bool *scaled;            /* per node: whether it gives f16 numbers made of the scaled loss */
-  tsr_f16_losses losses;   /* of those, here, since they were asked for */
-  tsr_recorder *recorder;  /* NULL: none */
-  tsr_recorder *recording; /* the same in a step that is recorded, else NULL */
+  int64_t device_steps;  /* that could have been captured */
+  bool *scaled;          /* per node: whether it gives f16 numbers made of the scaled loss */
+  tsr_f16_losses losses; /* of those, here, since they were asked for */
+  tsr_collective_digests *digests; /* NULL: none are wanted */
+  tsr_recorder *recorder;          /* NULL: none */
+  tsr_recorder *recording;         /* the same in a step that is recorded, else NULL */
 };
 
 static inline const tsr_program *
@@ -246,6 +248,9 @@ int tsr_task_next_group(
 void tsr_executable_plan_collectives(tsr_arena *arena, tsr_executable *executable);
 /* The plans of the task's groups, in the order of tsr_task_next_group. */
 const tsr_group_plan *tsr_task_plans(const tsr_task_at *at);
+
+/* ---- collective_digests.c ---- */
+void tsr_executable_add_digests(const tsr_task_at *at);
 
 /* ---- pending_collectives.c ---- */
 

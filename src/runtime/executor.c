@@ -176,6 +176,13 @@ static bool run_over_stages(task_run *t) {
   return true;
 }
 
+static bool run_moved(task_run *t) {
+  bool done = t->task->axis == TSR_PP ? run_over_stages(t) : run_collective(t);
+  tsr_task_at at = place_of(t);
+  if (done && t->executable->digests) tsr_executable_add_digests(&at);
+  return done;
+}
+
 static bool run_task(task_run *t) {
   switch ((int)t->task->op) {
   case TSR_OP_SEND:
@@ -184,8 +191,7 @@ static bool run_task(task_run *t) {
     return run_transfer(t);
   }
   if (!tsr_op_is_collective(t->task->op)) return run_op(t), true;
-  if (t->task->axis == TSR_PP) return run_over_stages(t);
-  return run_collective(t);
+  return run_moved(t);
 }
 
 /* The same with its events. */
@@ -276,7 +282,8 @@ static void run_stages(const step_run *s) {
 /* Whether a step is nothing but work that the device begins, the same in every step. */
 static bool is_capturable(const tsr_executable *b) {
   const tsr_device *d = b->process->device;
-  if (!d->begin_capture || !tsr_executable_is_alone(b) || b->recording || b->uncapturable)
+  if (!d->begin_capture || !tsr_executable_is_alone(b) || b->recording || b->digests ||
+      b->uncapturable)
     return false;
   for (int s = 0; s < b->programs->pipeline->stages; s++) {
     const tsr_program *p = b->programs->of_stage[s];

@@ -199,6 +199,7 @@ static bool run_loop(tsr_trainer *t, int *ret_signal) {
     if (!write_gradients(t)) return false;
     if (t->o->config->training.validate && !tsr_trainer_check_replicas(t)) return false;
     double seconds = now() - start;
+    if (t->o->determinism) t->o->determinism->losses[t->step - 1 - t->first_step] = (float)t->loss;
     tsr_trainer_report_step(t, seconds, now());
     if (!isfinite(t->loss))
       return tsr_diag_failure(
@@ -254,6 +255,16 @@ static const char *state_folder(const tsr_trainer_options *o) {
   return zero->offload_path[0] ? zero->offload_path : o->out_folder ? o->out_folder : ".";
 }
 
+/* A run of fewer steps whose collectives are hashed. */
+static void begin_determinism(tsr_trainer *t) {
+  tsr_determinism_run *r = t->o->determinism;
+  r->first_step = t->step;
+  if (r->steps > t->steps - t->step) r->steps = t->steps - t->step;
+  t->steps = t->step + r->steps;
+  r->losses = tsr_arena_array(t->o->arena, float, r->steps);
+  tsr_executable_digest(t->train, &r->digests);
+}
+
 bool tsr_train(
     const tsr_trainer_options *o, const tsr_compiled *training, const tsr_compiled *evaluation,
     const tsr_compiled *generation, int *ret_signal, tsr_diags *diags) {
@@ -294,6 +305,7 @@ bool tsr_train(
   hash_recipe(&t);
   if (!o->rank_map.process && tsr_epochs_warn(o->config, t.curve.total_steps, diags))
     tsr_diags_print(diags, stderr); /* before the steps, not after them */
+  if (o->determinism) begin_determinism(&t);
   t.progress = tsr_progress_start(stdout, o->quiet, o->config->training.log_every, 0, now());
   bool ok = start_recording(&t) && start_checkpoint_manager(&t);
   if (ok && !is_stopped_early(&t, ret_signal)) {

@@ -4,6 +4,7 @@
 #define TSR_TRAIN_TRAINER_H
 #include "report/metrics.h"
 #include "report/progress.h"
+#include "runtime/collective_digests.h"
 #include "runtime/recorder.h"
 #include "train/compile.h"
 #include "train/generate.h"
@@ -17,6 +18,15 @@ typedef struct {
   int64_t events;         /* room for so many */
   tsr_recorder *recorder; /* made by tsr_train; can be read after it */
 } tsr_recording;
+
+/* A run that ends after some steps, of what its collectives and it itself give. */
+typedef struct {
+  int64_t steps; /* as many as are wanted; then as many as there are */
+  int64_t first_step;
+  tsr_collective_digests digests;
+  float *losses;   /* of each step */
+  char sha256[65]; /* of the weights at the end */
+} tsr_determinism_run;
 
 typedef struct {
   tsr_arena *arena;
@@ -39,7 +49,8 @@ typedef struct {
   double timeout_s;      /* that a process waits for others; 0: for ever */
   void (*lost)(void *context, const char *report); /* as in tsr_process_options */
   void *lost_context;
-  tsr_recording *recording; /* NULL: none */
+  tsr_recording *recording;         /* NULL: none */
+  tsr_determinism_run *determinism; /* NULL: none; else the run is one of two that are compared */
   bool comm_trace; /* each step's communication goes to stderr (report/comm_trace.h); not while
                       recording */
 } tsr_trainer_options;

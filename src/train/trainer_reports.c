@@ -4,6 +4,7 @@
 #include "train/trainer_internal.h"
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 void tsr_trainer_print_communication(tsr_trainer *t) {
   tsr_record record = tsr_recorder_read(t->o->arena, t->comm_recorder);
@@ -150,6 +151,7 @@ static const char *end_reason(const tsr_trainer *t, int ended_by) {
 bool tsr_trainer_write_end(tsr_trainer *t, int ended_by) {
   char sha[65];
   if (!tsr_weights_sha256(t->o->arena, t->train, t->training->placed, sha, t->diags)) return false;
+  if (t->o->determinism) memcpy(t->o->determinism->sha256, sha, sizeof sha);
   tsr_progress_clear(&t->progress);
   if (!tsr_trainer_check_replicas(t)) return false;
   int64_t compared = t->o->config->training.validate ? t->step - t->first_step : 0;

@@ -26,7 +26,7 @@ run() {
 }
 last_loss() { grep '"event":"end"' "$scratch/metrics" | grep -o '"loss":[0-9.e+-]*' | cut -d: -f2; }
 # traced OP ALGO PATH: how many lines there are of it. Lines of several processes may be in one another.
-traced() { grep -c "op=$1 axis=dp bytes=[0-9]* algo=$2 path=$3 " "$scratch/out" || true; }
+traced() { grep -c "op=$1 axis=dp bytes=[0-9]* algo=$2 tree=[a-z]* policy=[a-z]* path=$3 " "$scratch/out" || true; }
 
 # compare WORKERS MESH KEY=VALUE…: the tree, then fast; then fast that is told not to be.
 compare() {

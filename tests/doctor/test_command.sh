@@ -10,7 +10,7 @@ complain() { echo "doctor: $*" >&2; failed=1; }
 said=$("$program" doctor)
 code=$?
 layers=$(grep -oE '^[a-z]+' <<< "$said" | uniq | grep -vE '^(device|link)$' | tr '\n' ' ')
-[ "$layers" = "cpu openmpi mpich slurm driver cuda nccl " ] || complain "layers: $layers"
+[ "$layers" = "cpu openmpi mpich slurm driver cuda nccl nvlink infiniband gpudirect nvshmem deepep " ] || complain "layers: $layers"
 bad=$(grep -E '^[a-z]' <<< "$said" | grep -vE '^[a-z]+ +(found|missing|mismatched) +[^ ]')
 [ -z "$bad" ] || complain "lines: $bad"
 grep -qE '^cpu +found +[0-9]+ of [0-9]+ cores for this process, level ' <<< "$said" || complain "no cpu: $said"

@@ -26,18 +26,18 @@ static const char *say(const char *fault, const char *name, tsr_layer *layer, bo
 static const char *head(void) {
   return tsr_arena_printf(
       texts,
-      "cuda      found       %s/libtessera-cuda.so, built with CUDA 13.0, runs with CUDA 13.1\n",
+      "cuda        found       %s/libtessera-cuda.so, built with CUDA 13.0, runs with CUDA 13.1\n",
       folder);
 }
 
 #define DEVICE(number, pci)                                                                        \
-  "device    found       " number                                                                  \
+  "device      found       " number                                                                \
   ": Fake H200, sm_90, 132 processors, 141.0 GiB, of which 140.0 GiB are free, at 0000:" pci       \
   ":00.0\n"
 #define LINKS                                                                                      \
-  "link      found       0 - 1: NV18\n"                                                            \
-  "link      found       0 - 2: NV18\n"                                                            \
-  "link      found       1 - 2: NV18\n"
+  "link        found       0 - 1: NV18\n"                                                          \
+  "link        found       0 - 2: NV18\n"                                                          \
+  "link        found       1 - 2: NV18\n"
 
 static void check_cuda(const char *fault, bool well, const char *whole) {
   bool is_well;
@@ -56,9 +56,9 @@ static void test_devices(void) {
       tsr_arena_printf(
           texts, "%s%s", head(),
           DEVICE("0", "1b") DEVICE("1", "1c") DEVICE(
-              "2", "1d") "link      found       0 - 1: NV18\n"
-                         "link      found       0 - 2: NV18\n"
-                         "link      found       1 - 2: SYS, not into each other's memory\n"));
+              "2", "1d") "link        found       0 - 1: NV18\n"
+                         "link        found       0 - 2: NV18\n"
+                         "link        found       1 - 2: SYS, not into each other's memory\n"));
 }
 
 static void test_faults(void) {
@@ -66,35 +66,37 @@ static void test_faults(void) {
       "no devices", true,
       tsr_arena_printf(
           texts,
-          "%sdevice    missing     no device: it has gone\n"
-          "                      → put it back\n",
+          "%sdevice      missing     no device: it has gone\n"
+          "                        → put it back\n",
           head()));
   check_cuda(
       "lost", false,
       tsr_arena_printf(
           texts, "%s%s", head(),
-          DEVICE("0", "1b") "device    mismatched  1: its memory: it fell off the bus\n"
-                            "                      → reboot\n" DEVICE("2", "1d") LINKS));
+          DEVICE("0", "1b") "device      mismatched  1: its memory: it fell off the bus\n"
+                            "                        → reboot\n" DEVICE("2", "1d") LINKS));
   check_cuda(
       "old device", false,
       tsr_arena_printf(
           texts, "%s%s", head(),
-          "device    mismatched  0: Fake H200, sm_75, 132 processors, 141.0 GiB, of which 140.0 "
+          "device      mismatched  0: Fake H200, sm_75, 132 processors, 141.0 GiB, of which 140.0 "
           "GiB are "
           "free, at 0000:1b:00.0; sm_75: too old\n"
-          "                      → take another\n" DEVICE("1", "1c") DEVICE("2", "1d") LINKS));
+          "                        → take another\n" DEVICE("1", "1c") DEVICE("2", "1d") LINKS));
   check_cuda(
       "no link", false,
       tsr_arena_printf(
           texts, "%s%s", head(),
           DEVICE("0", "1b") DEVICE("1", "1c") DEVICE(
-              "2", "1d") "link      mismatched  the link between two devices: nobody knows\n"));
+              "2", "1d") "link        mismatched  the link between two devices: nobody knows\n"));
   check_cuda(
       "old runtime", false,
       tsr_arena_printf(
           texts,
-          "cuda      mismatched  %s/libtessera-cuda.so, built with CUDA 13.0, runs with CUDA 12.4\n"
-          "                      → build again, with the toolkit whose libraries are found first\n",
+          "cuda        mismatched  %s/libtessera-cuda.so, built with CUDA 13.0, runs with CUDA "
+          "12.4\n"
+          "                        → build again, with the toolkit whose libraries are found "
+          "first\n",
           folder));
 }
 
@@ -102,14 +104,14 @@ static void test_faults(void) {
 static void test_apart(void) {
   check_cuda(
       "crash", false,
-      "cuda      mismatched  its library crashes: Killed\n"
-      "                      → install that library again, of one version with what it belongs "
+      "cuda        mismatched  its library crashes: Killed\n"
+      "                        → install that library again, of one version with what it belongs "
       "to\n");
   check_cuda(
       "hang", false,
-      "cuda      mismatched  no answer within 1 seconds\n"
-      "                      → a driver or device that hangs: see the kernel's log (dmesg)\n");
-  check_cuda("exit", false, "cuda      mismatched  it ended the process that asked\n");
+      "cuda        mismatched  no answer within 1 seconds\n"
+      "                        → a driver or device that hangs: see the kernel's log (dmesg)\n");
+  check_cuda("exit", false, "cuda        mismatched  it ended the process that asked\n");
 }
 
 static void check_nccl(const char *fault, bool well, const char *whole) {
@@ -119,16 +121,16 @@ static void check_nccl(const char *fault, bool well, const char *whole) {
 }
 
 static void test_nccl(void) {
-  check_nccl(NULL, true, "nccl      found       2.28.9\n");
-  check_nccl("no nccl", true, "nccl      missing     libnccl.so.2: not there\n");
+  check_nccl(NULL, true, "nccl        found       2.28.9\n");
+  check_nccl("no nccl", true, "nccl        missing     libnccl.so.2: not there\n");
   check_nccl(
       "no id", false,
-      "nccl      mismatched  it makes no id of a group\n"
-      "                      → look at the network\n");
+      "nccl        mismatched  it makes no id of a group\n"
+      "                        → look at the network\n");
   check_nccl(
       "old nccl", false,
-      "nccl      mismatched  2.18.5, older than that of the build: 2.28.9\n"
-      "                      → install that version, or build again with this one's header\n");
+      "nccl        mismatched  2.18.5, older than that of the build: 2.28.9\n"
+      "                        → install that version, or build again with this one's header\n");
 }
 
 /* What it prints is a descriptor that --mesh takes. */

@@ -32,7 +32,7 @@ train() { # WORDS: the weights' hash, or what is said
   local args=() set
   for set in "$@"; do args+=(--set "$set"); done
   "$program" --config run.yaml "${args[@]}" > out 2>&1 || { grep -m 1 error out; return; }
-  sed -n 's/.*weights sha256 \([0-9a-f]\{64\}\)$/\1/p' out
+  sed -n 's/.*weights sha256 \([0-9a-f]\{64\}\), recipe .*$/\1/p' out
 }
 
 # equal WORDS: as on one rank; refused TEXT WORDS; both are added to what `recipe` has

@@ -159,7 +159,7 @@ static void check_calls(void) {
       "g.yaml:6:24: error: the expression ends where ',' or ')' should follow\n");
   BODY(
       CALLS("- y: linear(features, 3)\n"),
-      "g.yaml:6:23: error: an input is a name or a call, not '3'\n");
+      "g.yaml:6:6: error: linear takes 2 or 3 inputs, not 1\n");
   BODY(
       CALLS("- y: dropout(p=0.1, features)\n"),
       "g.yaml:6:21: error: input 'features' stands after a named attribute\n");
@@ -186,7 +186,8 @@ static void check_calls(void) {
   BODY("graph: []\n", "g.yaml:1:1: error: the graph has no statements\n");
   BODY(
       CALLS("- y: relu(add(features, w))\n"),
-      "g.yaml:6:11: error: add: 'w' (1, 8) does not fit 'features' (4, 8): it must have the same "
+      "g.yaml:6:11: error: add: 'w' (1, dim 8) does not fit 'features' (batch 4, dim 8): it must "
+      "have the same "
       "last dimensions\n");
   BODY(
       CALLS("- y: reshape(features, shape=[batch, 3])\n"),
@@ -266,7 +267,7 @@ static void check_tensors(void) {
   REPORT(
       TENSOR("shape: [4], dtype: f64"), NULL,
       "g.yaml:2:26: error: dtype 'f64' is not one that a graph computes with\n"
-      "      = valid: f32, float32, i32, int32\n");
+      "      = valid: f32, bf16, and i32 of an input\n");
 }
 
 static void check_units(void) {

@@ -70,6 +70,11 @@ static const op_case cases[] = {
     {"attention", "", "q 2,7,12; k 2,7,6; v 2,7,6",
      "y: attention(q, k, v, head_dim: 3, window: 3)"},
     {"attention", "", "q 2,5,6; k 2,5,6; v 2,5,6", "y: attention(q, k, v, head_dim: 3, window: 2)"},
+    {"flash_attention", "", "q 2,5,6; k 2,5,6; v 2,5,6",
+     "y: flash_attention(q, k, v, head_dim: 3)"},
+    {"flash_attention", "", "q 2,2,5,3; k 2,2,5,3; v 2,2,5,3", "y: flash_attention(q, k, v)"},
+    {"flash_attention", "", "q 2,4,5,3; k 2,2,5,3; v 2,2,5,3",
+     "y: flash_attention(q, k, v, causal: 0, scale: 0.7)"},
     {"reshape", "", "x 2,3,10", "r: reshape(x, shape: [6,5,2]); y: softmax(r)"},
     {"transpose", "", "x 2,3,5", "t: transpose(x, dim0: 0, dim1: 2); y: softmax(t)"},
     {"transpose", "", "x 2,3,5", "t: transpose(x, dim0: -1, dim1: 1); y: softmax(t)"},
@@ -88,6 +93,11 @@ static const op_case cases[] = {
     {"gather", "", "x 3,5", "y: gather(x, axis: tp)"},
     {"reduce_scatter", "", "x 3,5", "y: reduce_scatter(x, axis: dp, dim: 0)"},
     {"all_to_all", "", "x 3,5", "y: all_to_all(x, axis: tp, from: 0, dim: 1)"},
+    {"broadcast", "", "x 3,5", "y: broadcast(x, axis: tp)"},
+    {"send", "", "x 3,5", "a: send(x, axis: pp, to: 1); y: softmax(a)"},
+    {"receive", "", "x 3,5", "a: tanh(x); b: receive(a, axis: pp, from: 0); y: softmax(a)"},
+    {"backward", "", "x 5,7; z 5,7", "loss: mse(x, z); b: backward(loss)"},
+    {"autodiff", "", "x 5,7; z 5,7", "loss: mse(x, z); b: autodiff(loss)"},
     {"scatter", "", "x 3,5", "y: scatter(x, axis: tp, dim: 1)"},
 };
 enum { CASES = sizeof cases / sizeof *cases };

@@ -69,7 +69,7 @@ stdin() { # CODE TEXT WORDS...
   says "$2"
 }
 stdin 0 "done: step 2" --config - < run.yaml
-hash_of() { grep -o 'weights sha256 .*' "$said"; }
+hash_of() { grep -o 'weights sha256 [0-9a-f]*' "$said"; }
 here=$(hash_of)
 ends 0 --config run.yaml
 [ -n "$here" ] && [ "$(hash_of)" = "$here" ] || complain "--config -: other weights"

@@ -51,7 +51,7 @@ while read -r dp microbatches zero own; do
   rm -rf order again other
   ends 0 --config run.yaml "${mesh[@]}" --out order --set checkpoint.every=1
   want=$(hash_of)
-  [ "$(grep -c "own order" "$said")" = $own ] || complain "dp $dp, $microbatches microbatches, ZeRO $zero: the recipe's line"
+  [ "$(grep -c "in this mesh's own order" "$said")" = $own ] || complain "dp $dp, $microbatches microbatches, ZeRO $zero: the recipe's line"
   ends 0 --config run.yaml "${mesh[@]}" --out again --resume order/checkpoints/step-00000001
   [ "$(hash_of)" = "$want" ] || complain "dp $dp, $microbatches microbatches, ZeRO $zero: other weights after a resume"
   ends $((2 * own)) --config run.yaml --out other --resume order/checkpoints/step-00000001 --set device_config={} \

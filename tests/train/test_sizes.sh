@@ -44,7 +44,7 @@ refused rope_scaling '{scaling_factor: 1e300, original_context_length: 8}' \
 # ---- a scaling of rotary positions is applied or refused ----
 weights() {
   ends 0 --config run.yaml "$@"
-  grep -o 'weights sha256 .*' "$said"
+  grep -o 'weights sha256 [0-9a-f]*' "$said"
 }
 plain=$(weights)
 scaled=$(weights --set 'transformer_config.rope_scaling={scaling_factor: 8, original_context_length: 8}')

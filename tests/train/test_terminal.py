@@ -79,7 +79,7 @@ def main() -> int:
             if not draws:
                 check(b"\x1b" not in said and b"\r" not in said.replace(b"\r\n", b""), f"{what}: control characters", said)
             last = said.decode().rstrip().splitlines()[-1]
-            found = re.search(r"stopped: step ([0-9]+), loss [0-9.]+, weights sha256 [0-9a-f]{64}$", last)
+            found = re.search(r"stopped: step ([0-9]+), loss [0-9.]+, weights sha256 [0-9a-f]{64}, recipe [0-9a-f]{32}$", last)
             check(bool(found), f"{what}: the last line is {last!r}", said)
             check(b"done:" not in said, f"{what}: says done", said)
             step = int(found[1]) if found else -1

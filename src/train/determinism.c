@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/determinism.h"
+#include <string.h>
+
+enum { RUNS = 2 };
+
+typedef struct {
+  const tsr_trainer_options *o;
+  const tsr_compiled *training;
+  int threads[RUNS];
+  tsr_determinism_run runs[RUNS];
+  tsr_diags *diags;
+} comparison;
+
+/* Another count than the run's own, which is one of the two. */
+static int other_threads(int threads) { return threads > 1 ? 1 : 2; }
+
+static tsr_short_text threads_text(const comparison *c, int run) {
+  tsr_short_text t;
+  int n = c->threads[run];
+  snprintf(t.text, sizeof t.text, "%d thread%s", n, n == 1 ? "" : "s");
+  return t;
+}
+
+static bool run(comparison *c, int index, int *ret_signal) {
+  tsr_trainer_options o = *c->o;
+  tsr_determinism_run *r = &c->runs[index];
+  r->digests.arena = o.arena;
+  o.threads = c->threads[index];
+  o.quiet = true;
+  o.out = NULL;
+  o.out_folder = NULL;
+  o.gradients = NULL;
+  o.keep = (tsr_checkpoint_manager_options){.weights = c->o->keep.weights};
+  o.determinism = r;
+  if (!tsr_metrics_open(o.arena, NULL, NULL, &o.metrics, c->diags)) return false;
+  bool ok = tsr_train(&o, c->training, NULL, NULL, ret_signal, c->diags);
+  tsr_metrics_close(o.metrics);
+  return ok;
+}
+
+static bool fail_collective(const comparison *c, int index) {
+  const tsr_collective_digest *d = &c->runs[0].digests.items[index];
+  const tsr_program *p = c->training->programs.of_stage[d->stage];
+  const tsr_task *t = &p->tasks[d->task];
+  const tsr_node *n = &p->graph->nodes[t->node];
+  return tsr_diag_failure(
+      c->diags, n->location,
+      "step %lld, microbatch %lld, rank %d: %s '%s' over %s differs between %s and %s; it is the "
+      "first of %s collectives that does",
+      (long long)d->step + 1, (long long)d->microbatch, d->rank, tsr_op_name(t->op), n->name,
+      tsr_axis_name(t->axis), threads_text(c, 0).text, threads_text(c, 1).text,
+      tsr_text_count(c->runs[0].digests.count).text);
+}
+
+static bool compare(const comparison *c) {
+  const tsr_determinism_run *a = &c->runs[0], *b = &c->runs[1];
+  tsr_short_text first = threads_text(c, 0), second = threads_text(c, 1);
+  for (int i = 0; i < a->digests.count && i < b->digests.count; i++)
+    if (a->digests.items[i].hash != b->digests.items[i].hash) return fail_collective(c, i);
+  for (int64_t i = 0; i < a->steps; i++)
+    if (memcmp(&a->losses[i], &b->losses[i], sizeof *a->losses) != 0)
+      return tsr_diag_failure(
+          c->diags, TSR_NOWHERE, "step %lld: the loss is %.9g with %s and %.9g with %s",
+          (long long)(a->first_step + i + 1), (double)a->losses[i], first.text,
+          (double)b->losses[i], second.text);
+  return !strcmp(a->sha256, b->sha256) ||
+         tsr_diag_failure(
+             c->diags, TSR_NOWHERE,
+             "the weights after step %lld differ between %s and %s, though all collectives and "
+             "losses agree",
+             (long long)(a->first_step + a->steps), first.text, second.text);
+}
+
+bool tsr_determinism_check(
+    const tsr_trainer_options *o, const tsr_compiled *training, int64_t steps, int *ret_signal,
+    const char **ret_text, tsr_diags *diags) {
+  comparison c = {.o = o, .training = training, .diags = diags};
+  c.threads[0] = o->threads;
+  c.threads[1] = other_threads(o->threads);
+  for (int i = 0; i < RUNS; i++) c.runs[i].steps = steps;
+  for (int i = 0; i < RUNS && !*ret_signal; i++)
+    if (!run(&c, i, ret_signal)) return false;
+  if (*ret_signal) return true;
+  steps = c.runs[0].steps;
+  *ret_text = tsr_arena_printf(
+      o->arena,
+      "determinism: %lld step%s twice, with %s and with %s: the results of %s collectives, the "
+      "losses and the weights are equal, sha256 %s",
+      (long long)steps, steps == 1 ? "" : "s", threads_text(&c, 0).text, threads_text(&c, 1).text,
+      tsr_text_count(c.runs[0].digests.count).text, c.runs[0].sha256);
+  return compare(&c);
+}

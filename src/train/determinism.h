@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+/* --check-determinism: some steps twice from the same beginning, with other counts of threads. */
+#ifndef TSR_TRAIN_DETERMINISM_H
+#define TSR_TRAIN_DETERMINISM_H
+#include "train/trainer.h"
+
+/* Trains `steps` steps (or as many as the run has) twice and compares what every collective gave to
+ * every rank of this process, the losses and the weights; nothing is written but what is printed.
+ * Failure: the first collective that differs, with its step, microbatch, rank, op, axis and place
+ * in the graph file; or, where all agree, the loss or the weights. *ret_text says what was found equal,
+ * if other processes found it too; NULL behind a signal. Collective over the processes. */
+bool tsr_determinism_check(
+    const tsr_trainer_options *options, const tsr_compiled *training, int64_t steps,
+    int *ret_signal, const char **ret_text, tsr_diags *diags);
+
+#endif
