@@ -2,7 +2,6 @@
 /* The library's state is only complete for those who compile it in. */
 #define XXH_INLINE_ALL
 #include "base/hash.h"
-#include <stdint.h>
 #include <stdio.h>
 #include <xxhash.h>
 
@@ -16,6 +15,8 @@ tsr_hasher *tsr_hasher_new(tsr_arena *arena) {
   uintptr_t at = (uintptr_t)tsr_arena_alloc(arena, sizeof(tsr_hasher) + alignment);
   return (tsr_hasher *)((at + alignment - 1) / alignment * alignment);
 }
+
+uint64_t tsr_hash_number(const void *bytes, size_t length) { return XXH3_64bits(bytes, length); }
 
 void tsr_hasher_begin(tsr_hasher *h) { XXH3_128bits_reset(&h->state); }
 

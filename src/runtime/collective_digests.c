@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/collective_digests.h"
+#include "base/hash.h"
 #include "runtime/executable_internal.h"
-#include <xxhash.h>
 
 void tsr_executable_digest(tsr_executable *b, tsr_collective_digests *digests) {
   b->digests = digests;
@@ -22,6 +22,6 @@ void tsr_executable_add_digests(const tsr_task_at *at) {
         .rank = at->ranks[i],
         .stage = stage,
         .task = (int)(at->task - at->program->tasks),
-        .hash = XXH3_64bits(bytes, (size_t)tsr_tensor_bytes(out))};
+        .hash = tsr_hash_number(bytes, (size_t)tsr_tensor_bytes(out))};
   }
 }

@@ -7,8 +7,8 @@
 /* Trains `steps` steps (or as many as the run has) twice and compares what every collective gave to
  * every rank of this process, the losses and the weights; nothing is written but what is printed.
  * Failure: the first collective that differs, with its step, microbatch, rank, op, axis and place
- * in the graph file; or, where all agree, the loss or the weights. *ret_text says what was found equal,
- * if other processes found it too; NULL behind a signal. Collective over the processes. */
+ * in the graph file; or, where all agree, the loss or the weights. *ret_text says what is equal,
+ * if it is so in other processes too; NULL behind a signal. Collective over the processes. */
 bool tsr_determinism_check(
     const tsr_trainer_options *options, const tsr_compiled *training, int64_t steps,
     int *ret_signal, const char **ret_text, tsr_diags *diags);

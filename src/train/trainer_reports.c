@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What a run prints and writes: progress, metrics, evaluations, samples, its first and last line. */
+/* What a run prints and writes: progress, metrics, evaluations, samples, its last line. */
 #include "train/evaluate.h"
 #include "train/trainer_internal.h"
 #include <math.h>
