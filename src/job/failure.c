@@ -129,7 +129,8 @@ static void close_transport(tsr_job *job, int exit_code) {
   signal(SIGALRM, on_end_deadline);
   alarm(CLOSE_S);
   tsr_transport_close(&job->transport);
-  tsr_job_end_deadline();
+  alarm(0);
+  signal(SIGALRM, SIG_DFL);
 }
 
 int tsr_job_leave(tsr_job *job, int exit_code) {

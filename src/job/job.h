@@ -48,7 +48,8 @@ bool tsr_job_require_one_process(tsr_job *job, const char *command);
 /* ---- deadline.c ---- */
 
 /* From now on the process may be inside a library that cannot be interrupted. After so many seconds
- * it writes that the job has not `what` ("begun") and exits with 1. */
+ * it writes that the job has not `what` ("begun"), and which processes of this host cannot take
+ * part (missing_processes.h), and exits with 1. One deadline at a time; by one thread. */
 void tsr_job_set_deadline(double seconds, const char *what);
 void tsr_job_end_deadline(void);
 

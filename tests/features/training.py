@@ -323,9 +323,10 @@ def defaults(c):
     for key, value in {"batch_size": "64", "max_steps": "5000", "weight_decay": "0.01",
                        "clip_grad_norm_max_norm": "1.0", "use_clip_grad_norm": "false"}.items():
         said.matches(rf"^ +{key}: {re.escape(value)}  # default$")
-    for key, value in {"warmup_steps": "1000", "mixed_precision": "true", "gradient_checkpointing": "true",
-                       "sequence_length": "2048"}.items():
-        said.matches(rf"^ +{key}: {value}  # default$")
+    # Trained in bf16 by default where the device is a GPU; a CPU computes in f32.
+    said.matches(r"^ +mixed_precision: false  # default$")
+    said = c.run("check", "--config", "empty.yaml", "--print-config", "--set", "device_config.device=cuda", code=None)
+    said.matches(r"^ +mixed_precision: true  # default$")
     c.write("named.yaml", "training_config: {total_steps: 7, learning_rate: 1e-4, gradient_clip_norm: 1.0}\n")
     said = c.run("check", "--config", "named.yaml", "--print-config")
     said.matches(r"^  max_steps: 7  # named.yaml:1$")
