@@ -10,8 +10,8 @@
 
 enum { BYTES_MAX = 1 << 20, NAMED_MAX = 8, ANCESTORS_MAX = 16 };
 
-/* The variables of Open MPI, MPICH and Slurm; the number of a host's processes Slurm gives where the
- * step has one host. */
+/* The variables of Open MPI, MPICH and Slurm, which gives the number of a host's processes where
+ * the step has one host. */
 typedef struct {
   const char *local_rank, *local_size, *size;
 } launcher_variables;
@@ -41,8 +41,7 @@ typedef struct {
 
 static bool read_of(tsr_arena *arena, long pid, const char *what, char **ret, size_t *ret_length) {
   const char *path = tsr_arena_printf(arena, "/proc/%ld/%s", pid, what);
-  return tsr_file_read(
-      arena, path, BYTES_MAX, TSR_NOWHERE, ret, ret_length, tsr_diags_new(arena));
+  return tsr_file_read(arena, path, BYTES_MAX, TSR_NOWHERE, ret, ret_length, tsr_diags_new(arena));
 }
 
 /* Of the process's environment; NULL: it has none, or it may not be read. */

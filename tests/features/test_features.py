@@ -39,7 +39,8 @@ def listed_features():
     """{title: state} of the document's lines `- title` (it works) and `- title *(refused)*`."""
     states = {}
     with open(DOCUMENT) as f:
-        for match in re.finditer(r"^- (.*?)( \*\((refused|missing)\)\*)?$", f.read(), re.MULTILINE):
+        sections = f.read().partition("\n## ")[2]
+        for match in re.finditer(r"^- (.*?)( \*\((refused|missing)\)\*)?$", sections, re.MULTILINE):
             states[match[1]] = match[3] or "works"
     return states
 
