@@ -48,7 +48,7 @@ int app_run_check(app *a) {
     console_print_start(a, &s, &p);
     console_print_plan(&s, &p);
   }
-  if (ok) console_print_dumps(a, &s, &p);
+  if (ok) console_print_dumps(a, &s, &p.training);
   ok = ok && (!a->options.prove || prove(a, &s, &p));
   return console_finish(a, ok);
 }

@@ -158,6 +158,7 @@ static bool compile_generation(generation *g) {
     tsr_diag_note(
         a->diags, TSR_NOWHERE, "no key/value cache, so each token takes the whole window: %s",
         g->compiled.why_no_cache);
+  console_print_dumps(a, &g->m.setup, &g->compiled);
   tsr_programs programs[2];
   int count = tsr_generation_programs(&g->compiled, programs);
   return trained_model_load(&g->m, &g->compiled, programs, count);

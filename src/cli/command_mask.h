@@ -10,5 +10,8 @@
 #define CONFIGURED                                                                                 \
   (ONLY(TRAIN) | ONLY(CHECK) | ONLY(INSPECT) | ONLY(TRACE) | ONLY(PROFILE) | ONLY(PLAN) |          \
    ONLY(EVALUATE) | ONLY(GENERATE))
+/* Those that run a program, or would. */
+#define COMPILED                                                                                   \
+  (ONLY(TRAIN) | ONLY(CHECK) | ONLY(PROFILE) | ONLY(PLAN) | ONLY(EVALUATE) | ONLY(GENERATE))
 
 #endif

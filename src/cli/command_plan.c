@@ -36,6 +36,7 @@ int app_run_plan(app *a) {
       .generation = &p.generation,
       .threads = s.compute.cpu.threads};
   ok = ok && tsr_plan_command(&r, o->gantt, o->svg, &text, a->diags);
+  if (ok) console_print_dumps(a, &s, &p.training);
   o->quiet ? tsr_text_free(&text) : console_print(&text);
   return console_finish(a, ok);
 }

@@ -268,7 +268,7 @@ int app_run_train(app *a) {
   if (!ok) prepare_explain_model(a, &s, &p);
   if (!ok) return console_finish(a, false);
   tsr_diags_print(a->diags, stderr); /* warnings and notes before the run, not after it */
-  console_print_dumps(a, &s, &p);
+  console_print_dumps(a, &s, &p.training);
   if (!a->options.quiet) console_print_start(a, &s, &p);
   fflush(stdout);
   app_catch_signals();

@@ -13,14 +13,15 @@ void console_print(tsr_text *text) {
   tsr_text_free(text);
 }
 
-void console_print_dumps(const app *a, const setup *s, const prepared *p) {
+void console_print_dumps(const app *a, const setup *s, const tsr_compiled *c) {
   const tsr_options *o = &a->options;
   tsr_text text = {0};
+  if (a->job.is_silent) return;
   if (tsr_options_dump(o, "mesh")) tsr_mesh_print(s->mesh, &text);
   if (tsr_options_dump(o, "groups")) tsr_parallel_print(s->parallel, &text);
-  if (tsr_options_dump(o, "graph")) tsr_graph_print(p->training.graph, false, &text);
-  if (tsr_options_dump(o, "placement")) tsr_graph_print(p->training.placed, true, &text);
-  const tsr_programs *programs = &p->training.programs;
+  if (tsr_options_dump(o, "graph")) tsr_graph_print(c->graph, false, &text);
+  if (tsr_options_dump(o, "placement")) tsr_graph_print(c->placed, true, &text);
+  const tsr_programs *programs = &c->programs;
   for (int i = 0; tsr_options_dump(o, "program") && i < programs->pipeline->stages; i++)
     tsr_program_print(programs->of_stage[i], &text);
   for (int i = 0; tsr_options_dump(o, "memory") && i < programs->pipeline->stages; i++)

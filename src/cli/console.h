@@ -6,8 +6,8 @@
 
 /* To the standard output; frees the text. */
 void console_print(tsr_text *text);
-/* The stages that --dump names. */
-void console_print_dumps(const app *a, const setup *s, const prepared *p);
+/* The stages that --dump names, of the run's programs; by the job's first process. */
+void console_print_dumps(const app *a, const setup *s, const tsr_compiled *compiled);
 /* What a run is: mesh, ranks, batches, recipe, device. */
 void console_print_start(const app *a, const setup *s, const prepared *p);
 /* Parameters, memory and collectives of each rank. */

@@ -88,8 +88,8 @@ static const entry options[] = {
     {ONLY(TOKENIZE),
      "  --overwrite      tokenize: replaces an output file whose content does not tell its "
      "format\n"},
-    {CONFIGURED, "  --dump WHAT      prints stages of the plan: "
-                 "mesh,groups,graph,placement,program,memory\n"},
+    {COMPILED, "  --dump WHAT      prints stages of the plan: "
+               "mesh,groups,graph,placement,program,memory\n"},
     {ONLY(TRAIN),
      "  --resume [CHECKPOINT]  train: resumes from the newest checkpoint, or from this "
      "one\n"},

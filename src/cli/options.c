@@ -42,7 +42,7 @@ static const option options[] = {
     {"--gantt", FLAG, AT(gantt), ONLY(PLAN)},
     {"--svg", PATH, AT(svg), ONLY(PLAN)},
     {"--calibrate", OPTIONAL, AT(calibration), ONLY(PLAN), "machine.yaml"},
-    {"--dump", VALUE, AT(dump), CONFIGURED},
+    {"--dump", VALUE, AT(dump), COMPILED},
     {"--tensor", VALUE, AT(tensor), ONLY(INSPECT)},
     {"--rank", VALUE, AT(rank_text), ONLY(TRACE)},
     {"--emit", VALUE, AT(emit), ONLY(TRACE)},

@@ -4,7 +4,7 @@
 #define TSR_CLI_TRAINED_MODEL_H
 #include "base/hash.h"
 #include "checkpoint/manifest.h"
-#include "cli/run_compile.h"
+#include "cli/console.h"
 #include "runtime/process.h"
 
 typedef struct {

@@ -16,12 +16,15 @@ static void print_members(const tsr_parallel *p, int rank, int axis, tsr_text *t
 static void print_rank(const tsr_parallel *p, int rank, tsr_text *text) {
   int groups = 0;
   tsr_text_add(text, "rank %d of %d", rank, p->ranks);
-  for (int a = 0; a < TSR_AXES; a++)
+  for (int dim = 0; dim < p->ndim; dim++) {
+    int a = p->axis_of_dim[dim];
     if (p->size[a] > 1)
       tsr_text_add(
           text, "%s %s %d", groups++ ? "," : ":", tsr_axis_name(a), tsr_parallel_coord(p, rank, a));
+  }
   tsr_text_add(text, "\n");
-  for (int a = 0; a < TSR_AXES; a++) {
+  for (int dim = 0; dim < p->ndim; dim++) {
+    int a = p->axis_of_dim[dim];
     if (p->size[a] < 2) continue;
     tsr_text_add(text, "  its group over %s, %d ranks: ", tsr_axis_name(a), p->size[a]);
     print_members(p, rank, a, text);

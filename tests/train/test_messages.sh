@@ -37,7 +37,7 @@ tidy 2 "num_heads 3 does not divide" check --config run.yaml --set transformer_c
 tidy 2 "unknown key 'num_head'" check --config run.yaml --set transformer_config.num_head=2
 tidy 2 "no_such" check --config run.yaml --set transformer_config.model_type=no_such
 tidy 0 "graph" trace --config run.yaml
-tidy 0 "embedding" trace --config run.yaml --dump graph
+tidy 0 "embedding" plan --config run.yaml --dump graph
 tidy 0 "" doctor
 tidy 0 "levels:" kernels
 tidy 0 "data_path: text.txt" --config run.yaml --print-config
