@@ -40,7 +40,11 @@ bool setup_load_config(app *a, setup *s) {
 }
 
 bool setup_choose_cpu(app *a, setup *s) {
-  return tsr_compute_choose_cpu(&a->job, s->config, &s->compute);
+  if (!tsr_compute_choose_cpu(&a->job, s->config, &s->compute)) return false;
+  int *threads = &s->compute.cpu.threads;
+  if (a->options.determinism && *threads < 2)
+    *threads = 2; /* and then with one (train/determinism.h) */
+  return true;
 }
 
 /* Whether an option or a variable names a descriptor's file. */

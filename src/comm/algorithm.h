@@ -18,6 +18,7 @@ typedef struct {
   bool on_device; /* messages go from device to device: in few large pieces, and reductions whose
                      operands lie in different ways read them from staging */
   bool library;   /* policy fast: there is a group for a library's own sums */
+  bool ignores_hosts; /* of sums: processes of one host are as far from each other as of two */
 } tsr_collective_request;
 
 /* All ops where one process has all members: no messages, no staging. Sums are added in the
@@ -35,7 +36,7 @@ const tsr_step_list *tsr_algorithm_direct(tsr_arena *arena, const tsr_collective
  * of base/reduction_tree.h over all members, and sends the sum to who else gets it. Nodes of the
  * tree that one process has alone are added before they are sent; nodes that one host has alone
  * are added there, by the owner's relay on that host, and cross once; sums of an all_reduce cross
- * once to each host. */
+ * once to each host; but where the request ignores hosts. */
 const tsr_step_list *
 tsr_algorithm_tree_sum(tsr_arena *arena, const tsr_collective_request *request);
 

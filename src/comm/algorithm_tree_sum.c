@@ -383,6 +383,7 @@ tsr_algorithm_tree_sum(tsr_arena *arena, const tsr_collective_request *request) 
   int members = s.c->members;
   tsr_list_begin(&s.b, s.c->element);
   tsr_arena *scratch = s.b.scratch;
+  if (request->ignores_hosts) s.l = tsr_layout_on_one_host(scratch, s.l);
   describe_phases(&s.b.list);
   s.slices = tsr_collective_sum_slices(s.c);
   s.in_view = tsr_list_add_view(&s.b, s.slices.view);

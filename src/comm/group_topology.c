@@ -76,3 +76,10 @@ tsr_layout_new(tsr_arena *arena, int members, const int *numbers, const int *hos
 const tsr_layout *tsr_layout_alone(tsr_arena *arena, int members) {
   return tsr_layout_new(arena, members, tsr_arena_array(arena, int, members), NULL, 0);
 }
+
+const tsr_layout *tsr_layout_on_one_host(tsr_arena *arena, const tsr_layout *layout) {
+  tsr_layout *l = tsr_arena_alloc(arena, sizeof *l);
+  *l = *layout;
+  find_hosts(arena, l, NULL);
+  return l;
+}

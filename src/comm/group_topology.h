@@ -25,6 +25,8 @@ const tsr_layout *tsr_layout_alone(tsr_arena *arena, int members);
  * member. Linear where numbers, and hosts, mostly rise with the members. */
 const tsr_layout *
 tsr_layout_new(tsr_arena *arena, int members, const int *numbers, const int *hosts, int own);
+/* The same, with all processes on one host. */
+const tsr_layout *tsr_layout_on_one_host(tsr_arena *arena, const tsr_layout *layout);
 
 static inline bool tsr_layout_is_local(const tsr_layout *l, int member) {
   return l->process_of[member] == l->me;

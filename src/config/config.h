@@ -223,9 +223,16 @@ typedef struct {
 
 typedef enum { TSR_TRANSPORT_AUTO, TSR_TRANSPORT_MPI, TSR_TRANSPORT_NCCL } tsr_transport_choice;
 
+typedef enum {
+  TSR_ALL_REDUCE_AUTO, /* by hosts, where it can */
+  TSR_ALL_REDUCE_TREE, /* directly between processes */
+  TSR_ALL_REDUCE_HIER  /* in each host, between hosts, in each host again */
+} tsr_all_reduce_algorithm;
+
 typedef struct {
   tsr_transport_choice transport; /* between processes */
-  double timeout_s;               /* that a process waits for others */
+  tsr_all_reduce_algorithm all_reduce;
+  double timeout_s; /* that a process waits for others */
 } tsr_config_collectives;
 
 /* The same place: a step ends where its pipeline is empty. */

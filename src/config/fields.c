@@ -66,6 +66,14 @@ static const tsr_field_choice transports[] = {
      "the all-to-all of experts over NVSHMEM (deepep), which needs a mixture-of-experts model\n"
      "nccl and mpi connect dense models, and auto chooses between them"},
     {0}};
+static const tsr_field_choice all_reduce_algorithms[] = {
+    {"auto", TSR_ALL_REDUCE_AUTO},
+    {"tree", TSR_ALL_REDUCE_TREE},
+    {"hier", TSR_ALL_REDUCE_HIER},
+    {"ring", 0,
+     "the ring algorithm of all_reduce\n"
+     "tree and hier add in the order of numerics.reduce_tree: binary, and auto chooses"},
+    {0}};
 static const tsr_field_choice validations[] = {
     {"none", TSR_VALIDATE_NONE}, {"replicas", TSR_VALIDATE_REPLICAS}, {0}};
 static const tsr_field_choice epochs[] = {{"soft", 0}, {"hard", 1}, {0}};
@@ -129,6 +137,7 @@ static const tsr_field_choice sockets[] = {{"mpi", 0}, {"fabric", 1}, {0}};
 #define K "checkpoint"
 #define W "collectives"
 #define WT "collectives.transport"
+#define WR "collectives.all_reduce"
 #define X "elastic"
 #define SCALE "training_config.loss_scale"
 #define HOSTS "multihost_config"

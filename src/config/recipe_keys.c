@@ -25,8 +25,9 @@ static void add_number(recipe *r, const char *key, int64_t value) {
  * is left to them. */
 static bool is_outside(const tsr_field *f) {
   static const char *const sections[] = {
-      "device_config", "mesh",       "eval_config", "numerics.units", "schedule",     "pipeline",
-      "zero",          "checkpoint", "collectives", "elastic",        "training_step"};
+      "device_config", "mesh",     "eval_config",   "numerics.units",
+      "schedule",      "pipeline", "zero",          "checkpoint",
+      "collectives",   "elastic",  "training_step", "collectives.all_reduce"};
   // clang-format off
   static const char *const keys[] = {
       "project_name", "batch_size", "batch_size_per_rank", "gradient_accumulation_steps",

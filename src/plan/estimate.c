@@ -64,10 +64,10 @@ static double input_seconds(const estimator *x, const tsr_program *p, const tsr_
 
 /* ---- one transfer ---- */
 
-static tsr_machine_collective kind_of(tsr_op op) {
+static tsr_machine_collective kind_of(const estimator *x, tsr_op op) {
   switch ((int)op) {
   case TSR_OP_ALL_REDUCE:
-    return TSR_MACHINE_ALL_REDUCE;
+    return x->o->ignore_hosts ? TSR_MACHINE_ALL_REDUCE_DIRECTLY : TSR_MACHINE_ALL_REDUCE;
   case TSR_OP_ALL_GATHER:
     return TSR_MACHINE_ALL_GATHER;
   case TSR_OP_REDUCE_SCATTER:
@@ -115,7 +115,7 @@ static transfer transfer_of(const estimator *x, const tsr_program *p, const tsr_
   tsr_machine_group group = {
       parallel->size[axis] / replicas, parallel->stride[axis], parallel->ranks};
   if (!group.stride) group.stride = 1;
-  add_collective(x, kind_of(t->op), bytes, group, &result);
+  add_collective(x, kind_of(x, t->op), bytes, group, &result);
   for (int l = 0; t->op == TSR_OP_RECEIVE && l < TSR_MACHINE_LINKS_MAX; l++)
     result.sent_over[l] = 0;
   if (replicas > 1 && t->op == TSR_OP_REDUCE_SCATTER) {

@@ -150,6 +150,7 @@ bool tsr_machine_level(const tsr_machine *m, tsr_machine_group group, int *ret_l
 
 typedef enum {
   TSR_MACHINE_ALL_REDUCE,
+  TSR_MACHINE_ALL_REDUCE_DIRECTLY,
   TSR_MACHINE_ALL_GATHER,
   TSR_MACHINE_REDUCE_SCATTER,
   TSR_MACHINE_ALL_TO_ALL,
@@ -170,6 +171,7 @@ typedef enum {
  *   all_reduce                   a reduce_scatter and an all_gather of V = bytes; or, where that
  *     is less (small messages), two trees: 2 bytes / B + 2 Σ ceil(log2(c_l / c_(l-1))) L_l, B of
  *     the farthest level (Sanders, Speck, Träff 2009)
+ *   all_reduce, directly         twice an all_to_all: collectives.all_reduce.algo: tree
  *   all_to_all                   Σ (c_l - c_(l-1)) (bytes / (n B_l) + L_l): each to each directly
  *   broadcast                    one tree: bytes / B + Σ ceil(log2(c_l / c_(l-1))) L_l
  *   send                         bytes / B + L, of the farthest level

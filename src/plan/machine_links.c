@@ -139,6 +139,8 @@ static double spread_seconds(const spread *s, tsr_machine_collective kind, doubl
   switch (kind) {
   case TSR_MACHINE_ALL_REDUCE:
     return 2 * fmin(ring_seconds(s, bytes), tree_seconds(s, bytes));
+  case TSR_MACHINE_ALL_REDUCE_DIRECTLY:
+    return 2 * direct_seconds(s, bytes);
   case TSR_MACHINE_ALL_GATHER:
     return ring_seconds(s, bytes * s->members);
   case TSR_MACHINE_REDUCE_SCATTER:
@@ -166,6 +168,12 @@ double tsr_machine_collective_seconds(
   return spread_seconds(&s, kind, bytes);
 }
 
+/* direct_seconds without the time. */
+static void add_direct_bytes(const spread *s, double whole, double *bytes) {
+  for (int l = 0; l < s->count; l++)
+    bytes[l] += (s->level[l].after - s->level[l].before) * whole / s->members;
+}
+
 /* ring_seconds without the time. */
 static void add_ring_bytes(const spread *s, double whole, double *bytes) {
   for (int l = 0; l < s->count; l++) {
@@ -190,9 +198,11 @@ void tsr_machine_collective_bytes(
   case TSR_MACHINE_REDUCE_SCATTER:
     add_ring_bytes(&s, bytes, ret_bytes);
     return;
+  case TSR_MACHINE_ALL_REDUCE_DIRECTLY:
+    add_direct_bytes(&s, 2 * bytes, ret_bytes);
+    return;
   case TSR_MACHINE_ALL_TO_ALL:
-    for (int l = 0; l < s.count; l++)
-      ret_bytes[l] = (s.level[l].after - s.level[l].before) * bytes / s.members;
+    add_direct_bytes(&s, bytes, ret_bytes);
     return;
   case TSR_MACHINE_SEND:
   case TSR_MACHINE_BROADCAST:

@@ -48,6 +48,24 @@ static bool is_library(
              t->op, groups, tsr_tensor_bytes(&t->inputs[0]) / (int64_t)sizeof(float));
 }
 
+/* Whether the group's processes of a host add first: it has several hosts, and several processes on
+ * one. */
+static bool
+is_by_host(const tsr_comm_trace *trace, const tsr_parallel *parallel, const tsr_task *t, int rank) {
+  const tsr_rank_map *h = trace->rank_map;
+  bool several_hosts = false, share_host = false;
+  if (!h || !h->hosts || (trace->ignores_hosts && t->op == TSR_OP_ALL_REDUCE)) return false;
+  for (int m = 1; m < parallel->size[t->axis]; m++) {
+    int process = tsr_rank_map_process(h, tsr_parallel_member(parallel, rank, t->axis, m));
+    for (int k = 0; k < m; k++) {
+      int other = tsr_rank_map_process(h, tsr_parallel_member(parallel, rank, t->axis, k));
+      several_hosts |= h->hosts[process] != h->hosts[other];
+      share_host |= process != other && h->hosts[process] == h->hosts[other];
+    }
+  }
+  return several_hosts && share_host;
+}
+
 /* Of what the rank's group over the task's axis, or the two of a send, is on. */
 static const char *name_path(
     const tsr_comm_trace *trace, const tsr_parallel *parallel, const tsr_program *p,
@@ -81,10 +99,11 @@ static void print_event(
   else
     tsr_text_add(
         text, "algo=%s",
-        !adds                            ? "copy"
-        : !library                       ? "tree"
-        : trace->rank_map->communicators ? "nccl"
-                                         : "mpi");
+        !adds                                                 ? "copy"
+        : !library && is_by_host(trace, parallel, t, e->rank) ? "hier"
+        : !library                                            ? "tree"
+        : trace->rank_map->communicators                      ? "nccl"
+                                                              : "mpi");
   tsr_text_add(
       text, " tree=%s policy=%s", adds && !library ? "binary" : "none",
       trace->fast ? "fast" : "deterministic");

@@ -59,12 +59,28 @@ static void print_others(const tsr_parallel *p, int rank, int axis, tsr_text *te
   if (shown < p->size[axis] - 1) tsr_text_add(text, " … of %d", p->size[axis] - 1);
 }
 
+static tsr_machine_group group_of(const tsr_lowering_request *r, int axis) {
+  return (tsr_machine_group){
+      r->parallel->size[axis], r->parallel->stride[axis], r->parallel->ranks};
+}
+
+/* Where a group has several hosts and several ranks on one, those add first. */
+static const char *algorithm_of(const tsr_lowering_request *r, const tsr_task *t) {
+  double sent[TSR_MACHINE_LINKS_MAX];
+  bool in_host = false, between = false;
+  if (t->op != TSR_OP_ALL_REDUCE && t->op != TSR_OP_REDUCE_SCATTER) return "-";
+  if (!r->machine || (r->ignores_hosts && t->op == TSR_OP_ALL_REDUCE)) return "tree";
+  tsr_machine_collective_bytes(r->machine, TSR_MACHINE_ALL_REDUCE, 1, group_of(r, t->axis), sent);
+  for (int l = 0; l < r->machine->links_count; l++)
+    *(r->machine->links[l].within_host ? &in_host : &between) |= sent[l] > 0;
+  return in_host && between ? "hier" : "tree";
+}
+
 /* The farthest link between the members of a rank's group, or between neighbouring stages. */
 static const char *path_of(const tsr_lowering_request *r, int axis) {
   int level;
   if (!r->machine || axis < 0) return "-";
-  tsr_machine_group group = {
-      r->parallel->size[axis], r->parallel->stride[axis], r->parallel->ranks};
+  tsr_machine_group group = group_of(r, axis);
   if (group.members == 1 || !group.stride || !tsr_machine_level(r->machine, group, &level))
     return "-";
   return r->machine->links[level].name;
@@ -82,8 +98,9 @@ static void print_task(
   name_event(p, t, event);
   snprintf(words, sizeof words, "%s%s", begins ? "ends in " : waits ? "after " : "-", event);
   tsr_text_add(
-      text, "%5d  %-8s  %-14s  %6d  %-12s  %-4s  %-8s  ", index, tsr_section_name(t->section),
-      tsr_op_name(t->op), begins, words, axis < 0 ? "-" : tsr_axis_name(axis), path_of(r, axis));
+      text, "%5d  %-8s  %-14s  %6d  %-12s  %-4s  %-8s  %-4s  ", index, tsr_section_name(t->section),
+      tsr_op_name(t->op), begins, words, axis < 0 ? "-" : tsr_axis_name(axis), path_of(r, axis),
+      algorithm_of(r, t));
   bool moves = t->op != TSR_OP_WAIT && t->inputs_count;
   tsr_text_add(text, "%14s  ", moves ? tsr_text_count(tsr_tensor_bytes(&t->inputs[0])).text : "-");
   int64_t times = t->last_only ? 1 : tsr_program_times(p, index);
@@ -110,8 +127,9 @@ static void print_program(const tsr_lowering_request *r, int rank, tsr_text *tex
   tsr_text_add(text, "\ncommunication of rank %d:%s\n", rank, count ? "" : " none");
   if (!count) return;
   tsr_text_add(
-      text, "%5s  %-8s  %-14s  %6s  %-12s  %-4s  %-8s  %14s  %5s  %s\n", "task", "section", "op",
-      "stream", "event", "axis", "path", "bytes", "times", "what, and the other ranks");
+      text, "%5s  %-8s  %-14s  %6s  %-12s  %-4s  %-8s  %-4s  %14s  %5s  %s\n", "task", "section",
+      "op", "stream", "event", "axis", "path", "algo", "bytes", "times",
+      "what, and the other ranks");
   for (int i = 0; i < p->tasks_count; i++)
     if (is_communication(&p->tasks[i])) print_task(r, p, rank, i, text);
 }

@@ -9,8 +9,9 @@
 /* Graphs: the one that was written, with what training adds; and the same with placements and the
  * collectives that they made necessary. Program: that of the rank's stage, then its communication,
  * one line a task in the program's order: the stream, the event, the axis, the farthest link that
- * its group crosses, as the mesh's topology has it, the bytes that the rank
- * brings to it (or takes), how often in a step, and the other ranks.
+ * its group crosses, as the mesh's topology has it, the algorithm of a sum, tree or hier
+ * (collectives.all_reduce.algo), the bytes that the rank brings to it (or takes), how often in a
+ * step, and the other ranks.
  *
  * Stream 0 is what the rank steps through. Stream 1 is what only begins where its task stands: a
  * send, and the collectives of a bucket. They end in an event, which a task of stream 0 waits for:
@@ -21,6 +22,7 @@ typedef struct {
   const tsr_programs *programs;
   const tsr_parallel *parallel;
   const tsr_machine *machine; /* whose links are named; NULL: none are */
+  bool ignores_hosts;         /* of an all_reduce: its algorithm is tree */
   int64_t rank;
   bool graphs, program; /* what is printed */
 } tsr_lowering_request;

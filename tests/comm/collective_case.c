@@ -162,6 +162,7 @@ void collective_case_draw(collective_case *c, uint64_t seed, int processes, int6
   if (c->c.op == TSR_OP_RING_SHIFT) c->c.by = (int)case_draw(&state, 9) - 4;
   draw_hosting(c, &state, processes);
   draw_shape(c, &state, c->c.members > 4 ? scale * 4 / c->c.members : scale);
+  c->ignores_hosts = adds && case_draw(&state, 4) == 0;
   name_case(c);
 }
 
@@ -274,7 +275,8 @@ void case_process_run(
   tsr_collective own = c->c;
   own.in = w->in;
   own.out = w->out;
-  tsr_collective_request request = {.collective = &own, .on_device = true};
+  tsr_collective_request request = {
+      .collective = &own, .on_device = true, .ignores_hosts = c->ignores_hosts};
   request.layout = plan_layout(w, process);
   tsr_device_exchange call = {
       device, tsr_algorithm_plan(w->arena, &request), request.layout, &own, processes};
@@ -298,7 +300,8 @@ void case_process_begin(
   if (groups) call.group = find_group(c, t, groups);
   if (c->pool) call.run = c->seed % 2 ? run_backwards : run_threads, call.threads = POOL_THREADS;
   call.layout = plan_layout(w, t->process);
-  const tsr_collective_request request = {&own, call.layout, false, call.group != NULL};
+  const tsr_collective_request request = {
+      &own, call.layout, false, call.group != NULL, c->ignores_hosts};
   call.list = tsr_algorithm_plan(w->arena, &request);
   w->staging_bytes = tsr_pending_bytes(call.list, own.members);
   w->staging = guarded_new(w->staging_bytes, POISON);

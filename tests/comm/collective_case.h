@@ -14,8 +14,9 @@ typedef struct {
   tsr_collective c; /* in, out: of the reference */
   int process_of[CASE_MEMBERS_MAX];
   const int *hosts; /* per process; NULL: all are on one */
-  bool in_place;    /* all_reduce */
-  bool pool;        /* adds and copies in jobs, last one first or on threads */
+  bool ignores_hosts;
+  bool in_place; /* all_reduce */
+  bool pool;     /* adds and copies in jobs, last one first or on threads */
   uint64_t seed;
   char name[200];
 } collective_case;

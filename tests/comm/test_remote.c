@@ -204,7 +204,8 @@ static void test_hosts_traffic(void) {
             ELEMENTS);
         c.c.to = op ? 0 : -1;
         for (int m = 0; m < c.c.members; m++) c.process_of[m] = m / wants[i].each;
-        c.hosts = flat ? NULL : l->hosts;
+        c.hosts = l->hosts;
+        c.ignores_hosts = flat;
         double want = flat ? wants[i].flat : wants[i].summands;
         if (!op) want += flat ? wants[i].flat_results : wants[i].results;
         CHECK_INT(check_fake(&c, l->processes, l->hosts), (int64_t)(want * 4 * ELEMENTS));

@@ -195,7 +195,7 @@ def parallel_linear(c):
         said.says("param w f32 (64, 16) tp:shard(0)\n", "param b f32 (64) tp:shard(0)\n",
                   "y f32 (4, 64) = all_gather(h, axis: tp, dim: 1)\n")
         said.matches(rf"^ +\d+  linear +h\S* \(4, {64 // ranks}\) ")
-        said.matches(rf"^ +\d+  forward +all_gather .* tp +\w+ +{4 * 64 * 4 // ranks:,} +1  y, with ")
+        said.matches(rf"^ +\d+  forward +all_gather .* tp +\w+ +- +{4 * 64 * 4 // ranks:,} +1  y, with ")
 
 
 def fused(c):
@@ -230,7 +230,7 @@ def parallel_attention(c):
     said.says("  param block.0.attn.wq f32 (32, 32) tp:shard(0)\n",
               "  param block.0.attn.wo f32 (32, 32) tp:shard(1)\n")
     said.matches(r"^ +\d+  attention +block\.0\.a \(8, 16, 16\) ")
-    said.matches(r"^ +\d+  forward +all_reduce .* tp +\w+ +16,384 +1  block\.0\.o\S*, with 0$")
+    said.matches(r"^ +\d+  forward +all_reduce .* tp +\w+ +tree +16,384 +1  block\.0\.o\S*, with 0$")
     c.with_keys("check", mesh=mesh(tp=8), numerics__units={}, code=2).says(
         "error: num_heads 4 does not divide over tp: its units are 8\n")
     fused(c)

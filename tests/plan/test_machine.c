@@ -105,6 +105,7 @@ static void test_collectives(tsr_arena *arena) {
       {TSR_MACHINE_ALL_GATHER, 100, {8, 1}, (6 + 6) + (10 + 5), "far"},
       {TSR_MACHINE_ALL_REDUCE, 800, {8, 1}, 2 * 27, "far"},
       {TSR_MACHINE_ALL_REDUCE, 8, {8, 1}, 2 * (0.8 + 2 + 5), "far"},
+      {TSR_MACHINE_ALL_REDUCE_DIRECTLY, 800, {8, 1}, 2 * (3 * (1 + 1) + 4 * (10 + 5)), "far"},
       {TSR_MACHINE_ALL_TO_ALL, 800, {8, 1}, 3 * (1 + 1) + 4 * (10 + 5), "far"},
       {TSR_MACHINE_BROADCAST, 800, {8, 1}, 80 + 2 + 5, "far"},
       {TSR_MACHINE_SEND, 100, {8, 1}, 10 + 5, "far"},
@@ -150,6 +151,8 @@ static void test_bytes(tsr_arena *arena) {
   CHECK(sent[0] == 60 && sent[1] == 10);
   tsr_machine_collective_bytes(m, TSR_MACHINE_ALL_TO_ALL, 80, GROUP(8, 1), sent);
   CHECK(sent[0] == 30 && sent[1] == 40);
+  tsr_machine_collective_bytes(m, TSR_MACHINE_ALL_REDUCE_DIRECTLY, 80, GROUP(8, 1), sent);
+  CHECK(sent[0] == 60 && sent[1] == 80);
   tsr_machine_collective_bytes(m, TSR_MACHINE_SEND, 80, GROUP(2, 4), sent);
   CHECK(sent[0] == 0 && sent[1] == 80);
   tsr_machine_collective_bytes(m, TSR_MACHINE_SEND, 80, GROUP(1, 4), sent);

@@ -21,14 +21,14 @@ RUN
 # ---- they agree, and leave nothing ----
 files=$(ls)
 ends 0 --config run.yaml --check-determinism 3
-says "determinism: 3 steps twice, with 1 thread and with 2 threads: the results of "
+says "determinism: 3 steps twice, with 2 threads and with 1 thread: the results of "
 [ "$(grep -Ec 'results of [1-9][0-9,]* collectives' "$said")" = 1 ] || complain "no collective was compared"
 [ "$(ls)" = "$files" ] || complain "it leaves files"
 sha=$(grep -o 'sha256 [0-9a-f]*' "$said")
 ends 0 --config run.yaml --set training_config.max_steps=3
 says "weights $sha" # the same steps as the run's
-ends 0 --config run.yaml --set numerics.threads=2 --check-determinism 9
-says "determinism: 4 steps twice, with 2 threads and with 1 thread: "
+ends 0 --config run.yaml --set numerics.threads=3 --check-determinism 9
+says "determinism: 4 steps twice, with 3 threads and with 1 thread: "
 ends 0 --config run.yaml --set training_config.max_steps=2 --out run
 ends 0 --config run.yaml --out run --resume --check-determinism 1
 says "determinism: 1 step twice"
@@ -47,7 +47,7 @@ for number in "${gradients[0]}" "${gradients[count / 2]}" "${gradients[count - 1
   [ $? = 1 ] || complain "sum $number: not 1"
   read -r step op name <<< "$(grep 'rank=0 .*algo=' trace | sed -n "${number}p" |
     sed 's/comm step=\([0-9]*\) .* op=\([a-z_]*\) .* what=\(.*\)/\1 \2 \3/')"
-  grep -Eq "error: step $step, microbatch 0, rank [0-3]: $op '$name' over dp differs between 1 thread and 2 threads; it is \
+  grep -Eq "error: step $step, microbatch 0, rank [0-3]: $op '$name' over dp differs between 2 threads and 1 thread; it is \
 the first of [0-9,]* collectives that does" errors || complain "sum $number, $op $name of step $step: $(cat errors)"
 done
 # The second run's.
