@@ -25,6 +25,10 @@ tsr_comm_trace tsr_comm_trace_start(tsr_arena *arena, int ranks);
 void tsr_comm_trace_print(
     tsr_comm_trace *trace, const tsr_record *record, int64_t step, tsr_text *text);
 
+/* To standard error, in writes of whole lines that several processes can make into one pipe without
+ * mixing them. */
+void tsr_comm_trace_write(const tsr_text *text);
+
 /* The rank at the other end of a send, a receive or the wait for what was sent. */
 int tsr_peer_of(
     const tsr_parallel *parallel, const tsr_program *program, const tsr_task *task, int rank);

@@ -81,7 +81,8 @@ tsr_record tsr_recorder_read(tsr_arena *arena, const tsr_recorder *r) {
   tsr_record record = {
       .programs = r->executable->programs,
       .parallel = o->parallel,
-      .threads = r->executable->process->device->threads};
+      .threads = r->executable->process->device->threads,
+      .origin = r->origin};
   record.steps = r->steps;
   record.steps_count = r->steps_count;
   record.events = r->events;

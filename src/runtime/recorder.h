@@ -41,7 +41,11 @@ typedef struct {
 typedef struct {
   const tsr_programs *programs;
   const tsr_parallel *parallel;
-  int threads;
+  int threads;         /* of all processes whose events these are */
+  int processes;       /* 0 stands for 1: this one */
+  int64_t origin;      /* what CLOCK_MONOTONIC is, in nanoseconds, where events are at 0 */
+  int64_t clock_error; /* nanoseconds by which events of two processes may be apart from what they
+                          say; 0: all have one clock */
   const tsr_span *steps;
   int steps_count;
   const tsr_event *events; /* in the order in which they ended, of one rank */
