@@ -111,13 +111,13 @@ train(app *a, setup *s, prepared *p, const tsr_checkpoint_manager_options *keep,
   if (out.path) o.out = &out;
   const tsr_compiled *evaluation = p->evaluation.placed ? &p->evaluation : NULL;
   const tsr_compiled *generation = p->generation.placed ? &p->generation : NULL;
-  bool ok = a->options.command == TSR_COMMAND_PROFILE
-                ? tsr_profile_command(
-                      &o, &p->training, &a->job, a->options.steps, ret_signal, a->diags)
-            : p->training.graph->loss < 0 ? tsr_run_graph(&o, &p->training, a->diags)
-            : a->options.determinism
-                ? check_determinism(a, &o, &p->training, ret_signal)
-                : tsr_train(&o, &p->training, evaluation, generation, ret_signal, a->diags);
+  bool ok =
+      a->options.command == TSR_COMMAND_PROFILE
+          ? tsr_profile_command(&o, &p->training, &a->job, a->options.steps, ret_signal, a->diags)
+      : p->training.graph->loss < 0 ? tsr_run_graph(&o, &p->training, a->diags)
+      : a->options.determinism
+          ? check_determinism(a, &o, &p->training, ret_signal)
+          : tsr_train(&o, &p->training, evaluation, generation, ret_signal, a->diags);
   tsr_metrics_close(o.metrics);
   tsr_out_folder_close(&out);
   return ok;

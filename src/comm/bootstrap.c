@@ -104,8 +104,7 @@ bool tsr_transport_collect(
   pending p;
   bool ok = make_room(&p, t->processes, why);
   char *to = ret_all;
-  if (t->process && bytes[t->process])
-    ok = ok && add_send(t, &p, 0, mine, bytes[t->process], why);
+  if (t->process && bytes[t->process]) ok = ok && add_send(t, &p, 0, mine, bytes[t->process], why);
   for (int w = 0; ok && !t->process && w < t->processes; to += bytes[w++]) {
     if (!w && bytes[0]) memcpy(to, mine, (size_t)bytes[0]);
     if (w && bytes[w]) ok = add_receive(t, &p, w, to, bytes[w], why);

@@ -110,8 +110,9 @@ static void advise_overlap(advising *a) {
   bool several = a->p->record.processes > 1;
   if (!a->config->schedule.all_reduce_overlap)
     tsr_text_add(
-        a->text, "%sschedule.all_reduce_overlap: true reduces gradients while the backward pass "
-                 "runs\n",
+        a->text,
+        "%sschedule.all_reduce_overlap: true reduces gradients while the backward pass "
+        "runs\n",
         several ? "" : "with ranks on several processes, ");
   else
     tsr_text_add(

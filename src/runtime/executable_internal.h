@@ -128,14 +128,14 @@ struct tsr_executable {
   tsr_process *process;
   const tsr_programs *programs;
   tsr_rank_memory *ranks;
-  int **ranks_of_stage;      /* per stage: those of its ranks that are here, ascending */
-  int *ranks_count;          /* of each */
-  int ranks_most;            /* of any */
-  tsr_group_plan ***plans;   /* per stage and task of a collective: of its groups here, in order */
-  tsr_pending_task *pending; /* per stage, and the last for collectives over pp */
+  int **ranks_of_stage;       /* per stage: those of its ranks that are here, ascending */
+  int *ranks_count;           /* of each */
+  int ranks_most;             /* of any */
+  tsr_group_plan ***plans;    /* per stage and task of a collective: of its groups here, in order */
+  tsr_pending_task *pending;  /* per stage, and the last for collectives over pp */
   tsr_background *background; /* per stage; NULL: collectives of buckets end where they begin */
-  int *param_values;         /* per parameter: its value */
-  tsr_transfer **transfers;  /* per node: of a receive node its microbatches, else NULL */
+  int *param_values;          /* per parameter: its value */
+  tsr_transfer **transfers;   /* per node: of a receive node its microbatches, else NULL */
   tsr_communicator_use
       *communicator_uses;  /* per communicator of the rank map; NULL: there are none */
   tsr_stage_at *at;        /* per stage */

@@ -232,8 +232,8 @@ static void add_background(const tsr_executable *b, int stage, tsr_text *text) {
   const tsr_background *g = &b->background[stage];
   const tsr_task *t = g->begun[g->first].task;
   tsr_text_add(
-      text, "\n    %s '%s' over %s", tsr_op_name(t->op),
-      b->programs->graph->nodes[t->node].name, tsr_axis_name(t->axis));
+      text, "\n    %s '%s' over %s", tsr_op_name(t->op), b->programs->graph->nodes[t->node].name,
+      tsr_axis_name(t->axis));
   for (int i = 0; i < g->in_flight.count; i++)
     add_group(
         b, stage, t->axis, g->in_flight.firsts[i], tsr_pending_missing(g->in_flight.calls[i]),

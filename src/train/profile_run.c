@@ -86,8 +86,7 @@ bool tsr_profile_command(
       tsr_arena_array(o.arena, tsr_clock_offset, job->transport.processes + 1);
   bool writes = !job->transport.process;
   if (!tsr_job_all_succeeded(job, !writes || check_trace(path, diags)) ||
-      !tsr_clocks_compare(job, offsets) ||
-      !tsr_train(&o, training, NULL, NULL, ret_signal, diags))
+      !tsr_clocks_compare(job, offsets) || !tsr_train(&o, training, NULL, NULL, ret_signal, diags))
     return false;
   if (!tsr_job_all_succeeded(job, true)) return false;
   tsr_record record = {0};
