@@ -27,8 +27,7 @@ static void make_record(member *m) {
   m->record.events = m->events;
   m->record.events_count = p;
   m->record.origin = 5000 * second + p * MICROSECOND - p * second;
-  for (int i = 0; i < STEPS; i++)
-    m->steps[i] = (tsr_span){100000 * i + 10, 100000 * i + 60000 + p};
+  for (int i = 0; i < STEPS; i++) m->steps[i] = (tsr_span){100000 * i + 10, 100000 * i + 60000 + p};
   for (int i = 0; i < p; i++)
     m->events[i] =
         (tsr_event){.begin = m->steps[i].begin, .end = m->steps[i].end, .step = i, .rank = (int)p};
