@@ -65,8 +65,8 @@ typedef struct {
   tsr_step_context at;
 } tsr_task_at;
 
-/* A stage's overlapped collectives (tasks of buckets) that have begun, in a ring; one is in flight at
- * a time, so that they begin in the same order on all processes and need the memory of one. */
+/* A stage's overlapped collectives (tasks of buckets) that have begun, in a ring; one is in flight
+ * at a time, so that they begin in the same order on all processes and need the memory of one. */
 typedef struct {
   tsr_task_at *begun;
   int first, count, room;
