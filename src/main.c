@@ -97,8 +97,7 @@ const char *app_graphs_folder(const app *a) {
  * process. */
 static bool check_processes(app *a) {
   const tsr_options *o = &a->options;
-  bool profiles = o->command == TSR_COMMAND_PROFILE; /* events of one process */
-  if (!(profiles || o->out || o->svg || o->calibration)) return true;
+  if (!(o->out || o->svg || o->calibration)) return true;
   return tsr_job_require_one_process(&a->job, tsr_command_name(o->command));
 }
 

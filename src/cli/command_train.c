@@ -93,8 +93,7 @@ train(app *a, setup *s, prepared *p, const tsr_checkpoint_manager_options *keep,
   o.out_folder = a->options.out;
   o.gradients = a->options.dump_grads;
   o.mesh_text = setup_mesh_text(s, a->arena);
-  const char *comm_trace = getenv("TESSERA_COMM_TRACE");
-  o.comm_trace = comm_trace && !strcmp(comm_trace, "1");
+  setup_traces_communication(a->diags, &o.comm_trace);
   o.stop = a->stop;
   o.save = a->save_now;
   o.rank_map = s->ranks;
@@ -111,12 +110,13 @@ train(app *a, setup *s, prepared *p, const tsr_checkpoint_manager_options *keep,
   if (out.path) o.out = &out;
   const tsr_compiled *evaluation = p->evaluation.placed ? &p->evaluation : NULL;
   const tsr_compiled *generation = p->generation.placed ? &p->generation : NULL;
-  bool ok = a->options.command == TSR_COMMAND_PROFILE
-                ? tsr_profile_command(&o, &p->training, a->options.steps, ret_signal, a->diags)
-            : p->training.graph->loss < 0 ? tsr_run_graph(&o, &p->training, a->diags)
-            : a->options.determinism
-                ? check_determinism(a, &o, &p->training, ret_signal)
-                : tsr_train(&o, &p->training, evaluation, generation, ret_signal, a->diags);
+  bool ok =
+      a->options.command == TSR_COMMAND_PROFILE
+          ? tsr_profile_command(&o, &p->training, &a->job, a->options.steps, ret_signal, a->diags)
+      : p->training.graph->loss < 0 ? tsr_run_graph(&o, &p->training, a->diags)
+      : a->options.determinism
+          ? check_determinism(a, &o, &p->training, ret_signal)
+          : tsr_train(&o, &p->training, evaluation, generation, ret_signal, a->diags);
   tsr_metrics_close(o.metrics);
   tsr_out_folder_close(&out);
   return ok;
@@ -231,11 +231,8 @@ static bool read_limit_status(tsr_diags *diags, int *ret_status) {
 /* Before the run begins, so that a mistake in them leaves nothing. */
 static bool check_variables(tsr_diags *diags) {
   int status;
-  const char *trace = getenv("TESSERA_COMM_TRACE");
-  if (trace && *trace && strcmp(trace, "0") && strcmp(trace, "1"))
-    tsr_diag_error(
-        diags, TSR_NOWHERE, "TESSERA_COMM_TRACE is '%s', which is neither 1 nor 0", trace);
-  return read_limit_status(diags, &status) && !tsr_diags_errors(diags);
+  bool traces, known = setup_traces_communication(diags, &traces);
+  return read_limit_status(diags, &status) && known;
 }
 
 /* Scripts that ask for it can tell a run that its time limit has stopped from one that is done. Of

@@ -15,8 +15,8 @@ static bool prints_instead(const tsr_options *o) {
 }
 
 bool launcher_joins(const tsr_options *o, bool valid) {
-  bool together = o->command == TSR_COMMAND_TRAIN || o->command == TSR_COMMAND_EVALUATE ||
-                  o->command == TSR_COMMAND_GENERATE;
+  bool together = o->command == TSR_COMMAND_TRAIN || o->command == TSR_COMMAND_PROFILE ||
+                  o->command == TSR_COMMAND_EVALUATE || o->command == TSR_COMMAND_GENERATE;
   return together && !(valid && prints_instead(o));
 }
 

@@ -228,3 +228,11 @@ const char *setup_mesh_text(const setup *s, tsr_arena *arena) {
   tsr_text_free(&text);
   return copy;
 }
+
+bool setup_traces_communication(tsr_diags *diags, bool *ret_traces) {
+  const char *trace = getenv("TESSERA_COMM_TRACE");
+  *ret_traces = trace && !strcmp(trace, "1");
+  if (!trace || !*trace || *ret_traces || !strcmp(trace, "0")) return true;
+  return tsr_diag_error(
+      diags, TSR_NOWHERE, "TESSERA_COMM_TRACE is '%s', which is neither 1 nor 0", trace);
+}

@@ -31,4 +31,7 @@ bool setup_open_device(app *a, setup *s);
 
 const char *setup_mesh_text(const setup *s, tsr_arena *arena); /* "dp=2 tp=2" */
 
+/* TESSERA_COMM_TRACE (report/comm_trace.h); error: it is neither 1 nor 0. */
+bool setup_traces_communication(tsr_diags *diags, bool *ret_traces);
+
 #endif

@@ -139,13 +139,38 @@ bool trained_model_open(trained_model *m) {
   app *a = m->a;
   setup *s = &m->setup;
   app_catch_signals();
-  bool ok = app_join(a, true) && find_weights(m) && load_config(m);
+  bool ok = app_join(a, true) && setup_traces_communication(a->diags, &m->traces) &&
+            find_weights(m) && load_config(m);
   ok = tsr_job_all_succeeded(&a->job, ok);
   ok = ok && setup_choose_cpu(a, s) && setup_open_mesh(a, s) && setup_build_context(a, s);
   if (ok) fit_units(m);
   ok = ok && setup_fix_recipe(a, s) && setup_map_ranks(a, s) && setup_open_device(a, s) &&
        tsr_config_require_model(s->config, a->diags);
   return tsr_job_all_succeeded(&a->job, ok);
+}
+
+static void print_pass(void *context, tsr_recorder *recorder) {
+  trained_model *m = context;
+  tsr_text text = {0};
+  tsr_record record = tsr_recorder_read(m->a->arena, recorder);
+  tsr_comm_trace_print(&m->comm_trace, &record, ++m->passes, &text);
+  tsr_recorder_clear(recorder);
+  tsr_comm_trace_write(&text);
+  tsr_text_free(&text);
+}
+
+/* A pass counts as a step. */
+static void trace_communication(trained_model *m, const tsr_programs *programs, int count) {
+  tsr_arena *arena = m->a->arena;
+  const tsr_parallel *parallel = m->setup.parallel;
+  m->comm_trace = tsr_comm_trace_start(arena, parallel->ranks);
+  m->comm_trace.rank_map = &m->setup.ranks;
+  m->comm_trace.fast = m->setup.config->numerics.policy == TSR_NUMERICS_FAST;
+  for (int i = 0; i < count; i++) {
+    int64_t events = tsr_recorder_events_of_step(&programs[i], parallel);
+    tsr_recorder_on_step(
+        tsr_executable_record(arena, m->executable[i], 0, 1, events), print_pass, m);
+  }
 }
 
 bool trained_model_load(
@@ -167,6 +192,7 @@ bool trained_model_load(
       tsr_process_open(a->arena, &o, programs, count, &m->process, m->executable, a->diags) &&
       tsr_checkpoint_load(
           a->arena, &m->weights, m->executable[0], false, s->config->checkpoint.verify, a->diags);
+  if (ok && m->traces) trace_communication(m, programs, count);
   return tsr_job_all_succeeded(&a->job, ok);
 }
 

@@ -5,6 +5,7 @@
 #include "base/hash.h"
 #include "checkpoint/manifest.h"
 #include "cli/console.h"
+#include "report/comm_trace.h"
 #include "runtime/process.h"
 
 typedef struct {
@@ -16,6 +17,9 @@ typedef struct {
   bool keeps_units;                 /* the user has given numerics.units */
   tsr_process *process;
   tsr_executable *executable[2];
+  bool traces; /* TESSERA_COMM_TRACE: the communication of each pass goes to stderr */
+  tsr_comm_trace comm_trace;
+  int64_t passes; /* that were traced */
 } trained_model;
 
 /* Finds the checkpoint, loads its configuration (or --config), and decides all that setup has. The

@@ -98,6 +98,22 @@ bool tsr_transport_gather(
   return ok;
 }
 
+bool tsr_transport_collect(
+    const tsr_transport *t, const void *mine, const int64_t *bytes, void *ret_all, double timeout_s,
+    char *why) {
+  pending p;
+  bool ok = make_room(&p, t->processes, why);
+  char *to = ret_all;
+  if (t->process && bytes[t->process]) ok = ok && add_send(t, &p, 0, mine, bytes[t->process], why);
+  for (int w = 0; ok && !t->process && w < t->processes; to += bytes[w++]) {
+    if (!w && bytes[0]) memcpy(to, mine, (size_t)bytes[0]);
+    if (w && bytes[w]) ok = add_receive(t, &p, w, to, bytes[w], why);
+  }
+  ok = ok && wait_for(t, &p, timeout_s, why);
+  free_room(&p);
+  return ok;
+}
+
 bool tsr_transport_share_text(
     tsr_arena *arena, const tsr_transport *t, const char *mine, const char **ret_first,
     double timeout_s, char *why) {

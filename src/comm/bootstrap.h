@@ -11,6 +11,12 @@ bool tsr_transport_gather(
     const tsr_transport *transport, const void *mine, int64_t bytes, void *ret_all,
     double timeout_s, char *why);
 
+/* `bytes[p]` bytes of every process p to process 0, one after the other in its `ret_all`; all
+ * processes know `bytes`. Waits as above. */
+bool tsr_transport_collect(
+    const tsr_transport *transport, const void *mine, const int64_t *bytes, void *ret_all,
+    double timeout_s, char *why);
+
 /* The same text from process 0, in `arena`. */
 bool tsr_transport_share_text(
     tsr_arena *arena, const tsr_transport *transport, const char *mine, const char **ret_first,

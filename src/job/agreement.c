@@ -13,6 +13,13 @@ bool tsr_job_gather(tsr_job *job, const void *mine, int64_t bytes, void *ret_all
          tsr_job_fail_unresponsive(job, "processes cannot agree", why);
 }
 
+bool tsr_job_collect(
+    tsr_job *job, const void *mine, const int64_t *bytes, const char *what, void *ret_all) {
+  char why[TSR_WHY_BYTES] = "";
+  return tsr_transport_collect(&job->transport, mine, bytes, ret_all, job->timeout_s, why) ||
+         tsr_job_fail_unresponsive(job, what, why);
+}
+
 bool tsr_job_share_text(tsr_job *job, const char *mine, const char *what, const char **ret_text) {
   char why[TSR_WHY_BYTES] = "";
   return tsr_transport_share_text(

@@ -57,6 +57,10 @@ void tsr_job_end_deadline(void);
 
 /* Collective: `bytes` bytes of every process, by process, in `ret_all`. */
 bool tsr_job_gather(tsr_job *job, const void *mine, int64_t bytes, void *ret_all);
+/* Collective: `bytes[p]` bytes of every process p, one after the other in process 0's `ret_all`
+ * (NULL elsewhere); all processes know `bytes`. `what` is for the failure. */
+bool tsr_job_collect(
+    tsr_job *job, const void *mine, const int64_t *bytes, const char *what, void *ret_all);
 /* Collective: the text of process 0, in the arena; `what` is for the failure. */
 bool tsr_job_share_text(tsr_job *job, const char *mine, const char *what, const char **ret_text);
 /* Collective: whether all processes got as far as this one. If one has not, it has added a

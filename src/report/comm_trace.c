@@ -2,6 +2,10 @@
 #include "report/comm_trace.h"
 #include "comm/algorithm.h"
 #include "runtime/device_communicators.h"
+#include <errno.h>
+#include <limits.h>
+#include <string.h>
+#include <unistd.h>
 
 tsr_comm_trace tsr_comm_trace_start(tsr_arena *arena, int ranks) {
   return (tsr_comm_trace){.next = tsr_arena_array(arena, int64_t, ranks)};
@@ -117,4 +121,23 @@ void tsr_comm_trace_print(
   for (int64_t i = 0; i < record->events_count; i++)
     if (record->events[i].kind == TSR_EVENT_COMMUNICATION)
       print_event(trace, record, &record->events[i], step, text);
+}
+
+/* The whole lines that fit into one write to a pipe; of a longer line all of it. */
+static size_t lines_at_once(const char *text, size_t length) {
+  size_t most = length < PIPE_BUF ? length : PIPE_BUF;
+  const char *end = memrchr(text, '\n', most);
+  if (!end) end = memchr(text, '\n', length);
+  return end ? (size_t)(end + 1 - text) : length;
+}
+
+void tsr_comm_trace_write(const tsr_text *text) {
+  for (size_t at = 0; at < text->length;) {
+    size_t end = at + lines_at_once(text->data + at, text->length - at);
+    while (at < end) {
+      ssize_t n = write(STDERR_FILENO, text->data + at, end - at);
+      if (n < 0 && errno != EINTR) return;
+      if (n > 0) at += (size_t)n;
+    }
+  }
 }

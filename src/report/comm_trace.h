@@ -5,12 +5,12 @@
  *   comm step=3 rank=1 seq=12 op=all_reduce axis=dp bytes=64 algo=tree tree=binary
  *     policy=deterministic path=shm ms=0.013 what=d.w
  *
- * seq counts a rank's lines from 0, over all steps. bytes: what the rank brings. algo: tree or
- * hier (collectives.all_reduce.algo), whose order is the recipe's; mpi or nccl, that library's own
- * sum (policy fast, between processes); or copy. tree: the shape of a sum's tree
- * (numerics.reduce_tree), none where nothing is added or a library adds. path: shm where all
- * members are in one process, else the transport's name. A send and a receive have peer, a rank,
- * in place of algo. */
+ * A step of evaluate and generate is a forward pass. seq counts a rank's lines from 0, over all
+ * steps. bytes: what the rank brings. algo: tree or hier (collectives.all_reduce.algo), whose
+ * order is the recipe's; mpi or nccl, that library's own sum (policy fast, between processes); or
+ * copy. tree: the shape of a sum's tree (numerics.reduce_tree), none where nothing is added or a
+ * library adds. path: shm where all members are in one process, else the transport's name. A send
+ * and a receive have peer, a rank, in place of algo. */
 #ifndef TSR_REPORT_COMM_TRACE_H
 #define TSR_REPORT_COMM_TRACE_H
 #include "runtime/recorder.h"
@@ -26,6 +26,10 @@ tsr_comm_trace tsr_comm_trace_start(tsr_arena *arena, int ranks);
 /* The record's communication, as that of step `step`, counted from 1 like those of the metrics. */
 void tsr_comm_trace_print(
     tsr_comm_trace *trace, const tsr_record *record, int64_t step, tsr_text *text);
+
+/* To standard error, in writes of whole lines that several processes can make into one pipe without
+ * mixing them. */
+void tsr_comm_trace_write(const tsr_text *text);
 
 /* The rank at the other end of a send, a receive or the wait for what was sent. */
 int tsr_peer_of(

@@ -107,16 +107,17 @@ static void advise_overlap(advising *a) {
       a->text, "%.0f %% of communication overlaps with compute: ",
       100 * all->overlapped / all->communication);
   /* ranks of one process have the same threads for both; only between processes is there a wait */
+  bool several = a->p->record.processes > 1;
   if (!a->config->schedule.all_reduce_overlap)
     tsr_text_add(
-        a->text, "with ranks on several processes, schedule.all_reduce_overlap: true reduces "
-                 "gradients while the backward pass runs\n");
+        a->text,
+        "%sschedule.all_reduce_overlap: true reduces gradients while the backward pass "
+        "runs\n",
+        several ? "" : "with ranks on several processes, ");
   else
     tsr_text_add(
-        a->text,
-        "inside one process nothing can; on several, a schedule.bucket_size below %s lets the "
-        "first "
-        "gradients go earlier\n",
+        a->text, "%sa schedule.bucket_size below %s lets the first gradients go earlier\n",
+        several ? "" : "inside one process nothing can; on several, ",
         tsr_text_bytes(a->config->schedule.bucket_size).text);
 }
 
@@ -180,7 +181,8 @@ static void advise_inputs(advising *a) {
 /* Many small tasks: most of the time goes into waking the threads and meeting them. */
 static void advise_threads(advising *a) {
   double unused = a->p->seconds > 0 ? a->p->unused / a->p->seconds : 0;
-  if (a->p->record.threads == 1 || unused < UNUSED) return;
+  int processes = a->p->record.processes > 1 ? a->p->record.processes : 1;
+  if (a->p->record.threads <= processes || unused < UNUSED) return;
   begin(a);
   tsr_text_add(
       a->text,

@@ -44,13 +44,16 @@ static void print_rate(double work, double seconds, tsr_text *text) {
   else tsr_text_add(text, "  %9s", "-");
 }
 
-/* Ranks side by side have the machine's limits in common: what each did took all of them so long.
- */
+static int processes_of(const tsr_record *r) { return r->processes > 1 ? r->processes : 1; }
+
+/* Ranks side by side have the limits of their process in common: what each did took all of them so
+ * long. Each process does its part of the whole. */
 static double share_of_limit(const tsr_profile *p, const tsr_profile_op *op) {
   int ranks = p->record.parallel->ranks, threads = p->record.threads;
-  double beside = ranks < threads ? ranks : threads;
+  double beside = ranks < threads ? ranks : threads, processes = processes_of(&p->record);
   if (op->kind != TSR_EVENT_COMPUTE) return 0;
-  return tsr_peak_rates_share(&p->limits, op->flops, op->bytes, op->seconds / beside);
+  return tsr_peak_rates_share(
+      &p->limits, op->flops / processes, op->bytes / processes, op->seconds / beside);
 }
 
 static void
@@ -89,13 +92,27 @@ static void print_ops(const tsr_profile *p, tsr_text *text) {
   print_op(name, p, &others, text);
 }
 
-static void print_limits(const tsr_peak_rates *l, tsr_text *text) {
+static void print_limits(const tsr_profile *p, tsr_text *text) {
+  const tsr_peak_rates *l = &p->limits;
   if (l->flops <= 0) return;
   tsr_text_add(
       text,
-      "limits, measured: %.1f GFLOP/s, %.1f GB/s read from memory; what caches hold may go "
+      "limits, measured: %.1f GFLOP/s, %.1f GB/s read from memory%s; what caches hold may go "
       "beyond\n",
-      1e-9 * l->flops, 1e-9 * l->bytes);
+      1e-9 * l->flops, 1e-9 * l->bytes,
+      processes_of(&p->record) > 1 ? ", on process 0 while all measure" : "");
+}
+
+/* How exactly events of different processes can be compared. */
+static void print_clocks(const tsr_record *r, tsr_text *text) {
+  if (processes_of(r) == 1) return;
+  if (!r->clock_error) tsr_text_add(text, "clocks: all processes have the clock of one host\n");
+  else
+    tsr_text_add(
+        text,
+        "clocks: those of other hosts are aligned to that of process 0 within %.3f ms, by "
+        "messages before and after the steps\n",
+        1e-6 * (double)r->clock_error);
 }
 
 /* ---- the pipeline ---- */
@@ -137,12 +154,15 @@ static void print_pipeline(const tsr_profile *p, tsr_text *text) {
 void tsr_profile_print(const tsr_profile *p, tsr_text *text) {
   const tsr_record *r = &p->record;
   tsr_text_add(
-      text, "profile of %d step%s, %.6f s: %.3f ms a step; %d rank%s on %d thread%s\n",
+      text, "profile of %d step%s, %.6f s: %.3f ms a step; %d rank%s on %d thread%s",
       r->steps_count, r->steps_count == 1 ? "" : "s", p->seconds, 1e3 * p->seconds / r->steps_count,
       r->parallel->ranks, r->parallel->ranks == 1 ? "" : "s", r->threads,
       r->threads == 1 ? "" : "s");
+  if (processes_of(r) > 1) tsr_text_add(text, " of %d processes", processes_of(r));
+  tsr_text_add(text, "\n");
   print_ranks(p, text);
+  print_clocks(r, text);
   print_ops(p, text);
-  print_limits(&p->limits, text);
+  print_limits(p, text);
   print_pipeline(p, text);
 }

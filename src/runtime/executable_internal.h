@@ -56,6 +56,23 @@ typedef struct {
   int64_t bytes; /* of it */
 } tsr_pending_task;
 
+/* A task of a stage that is under way. */
+typedef struct {
+  tsr_executable *executable;
+  const tsr_program *program;
+  const int *ranks; /* of the stage, here */
+  const tsr_task *task;
+  tsr_step_context at;
+} tsr_task_at;
+
+/* A stage's overlapped collectives (tasks of buckets) that have begun, in a ring; one is in flight
+ * at a time, so that they begin in the same order on all processes and need the memory of one. */
+typedef struct {
+  tsr_task_at *begun;
+  int first, count, room;
+  tsr_pending_task in_flight; /* begun[first], unless its node is -1 */
+} tsr_background;
+
 /* Where a step's inputs come from; `fill` NULL: random numbers. */
 typedef struct {
   int64_t step;
@@ -111,13 +128,14 @@ struct tsr_executable {
   tsr_process *process;
   const tsr_programs *programs;
   tsr_rank_memory *ranks;
-  int **ranks_of_stage;      /* per stage: those of its ranks that are here, ascending */
-  int *ranks_count;          /* of each */
-  int ranks_most;            /* of any */
-  tsr_group_plan ***plans;   /* per stage and task of a collective: of its groups here, in order */
-  tsr_pending_task *pending; /* per stage, and the last for collectives over pp */
-  int *param_values;         /* per parameter: its value */
-  tsr_transfer **transfers;  /* per node: of a receive node its microbatches, else NULL */
+  int **ranks_of_stage;       /* per stage: those of its ranks that are here, ascending */
+  int *ranks_count;           /* of each */
+  int ranks_most;             /* of any */
+  tsr_group_plan ***plans;    /* per stage and task of a collective: of its groups here, in order */
+  tsr_pending_task *pending;  /* per stage, and the last for collectives over pp */
+  tsr_background *background; /* per stage; NULL: collectives of buckets end where they begin */
+  int *param_values;          /* per parameter: its value */
+  tsr_transfer **transfers;   /* per node: of a receive node its microbatches, else NULL */
   tsr_communicator_use
       *communicator_uses;  /* per communicator of the rank map; NULL: there are none */
   tsr_stage_at *at;        /* per stage */
@@ -228,15 +246,6 @@ void *tsr_wait_memory(const tsr_executable *executable, int64_t bytes);
 
 /* ---- collectives.c ---- */
 
-/* A task of a stage that is under way. */
-typedef struct {
-  tsr_executable *executable;
-  const tsr_program *program;
-  const int *ranks; /* of the stage, here */
-  const tsr_task *task;
-  tsr_step_context at;
-} tsr_task_at;
-
 /* The tensor as the collective sees it: whole over its axis; kept units are its first dimension's
  * front. */
 void tsr_task_describe(const tsr_task_at *at, tsr_collective *ret_collective);
@@ -264,6 +273,19 @@ void tsr_executable_place_pending(tsr_executable *executable, char *staging);
 bool tsr_task_is_pending(const tsr_task_at *at);
 /* Begins or advances these; whether all are done. */
 bool tsr_task_advance(const tsr_task_at *at);
+
+/* Collectives of buckets among several processes go on while the stage's other tasks run: between
+ * two tasks, on the thread that steps the stages. */
+
+/* Begins one of these; false: the task is none, or ends where it begins. */
+bool tsr_background_begin(const tsr_task_at *at);
+/* Advances those of all stages; whether one has ended. */
+bool tsr_background_advance(tsr_executable *executable);
+/* Of the wait for a bucket: advances the stage's; whether all of the bucket have ended. */
+bool tsr_background_has_ended(const tsr_task_at *at);
+/* Whether a collective must not begin before those that have begun are over: where it would have
+ * their tag, or a library's sums would begin in another order than elsewhere. */
+bool tsr_background_precedes(const tsr_task_at *at);
 
 /* ---- transfers.c: from stage to stage ---- */
 

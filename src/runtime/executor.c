@@ -75,6 +75,7 @@ static bool run_collective(const task_run *t) {
   tsr_collective c;
   bool all_here;
   if (tsr_task_is_pending(&at)) return tsr_task_advance(&at);
+  if (tsr_background_precedes(&at)) return false;
   tsr_task_describe(&at, &c);
   const tsr_group_plan *plan = tsr_task_plans(&at);
   for (int next = 0, first; (first = tsr_task_next_group(&at, &c, &next, &all_here)) >= 0; plan++)
@@ -82,7 +83,7 @@ static bool run_collective(const task_run *t) {
   if (tsr_executable_is_alone(t->executable)) return true;
   if (t->executable->communicator_uses) return run_on_communicators(t, &at), true;
   wait_for_device(t->executable);
-  return tsr_task_advance(&at);
+  return tsr_background_begin(&at) || tsr_task_advance(&at);
 }
 
 /* ---- between stages ---- */
@@ -133,7 +134,7 @@ static bool run_transfer(task_run *t) {
   tsr_task_at at = place_of(t);
   /* Inside a process a collective is done when it has begun. */
   if (t->task->bucket && t->executable->communicator_uses) tsr_device_wait_for_bucket(&at);
-  if (t->task->bucket) return true;
+  if (t->task->bucket) return tsr_background_has_ended(&at);
   if (t->executable->communicator_uses && tsr_device_has_transfer(&at))
     return tsr_device_transfer(&at), true;
   tsr_transfer *of = t->executable->transfers[t->task->node];
@@ -199,7 +200,10 @@ static bool run_recorded(task_run *t) {
   tsr_executable *b = t->executable;
   int stage = t->program->stage;
   int64_t begin = tsr_recorder_now(b->recording);
-  if (!run_task(t)) return tsr_recorder_wait(b->recording, stage), false;
+  bool of_bucket = t->task->bucket && t->task->op == TSR_OP_WAIT; /* its collectives have events */
+  bool done = run_task(t);
+  if (!done && !of_bucket) tsr_recorder_wait(b->recording, stage);
+  if (!done) return false;
   for (int i = 0; t->task->op == TSR_OP_SEND && i < b->ranks_count[stage]; i++)
     tsr_recorder_extend(b->recording, t->ranks[i], begin);
   return tsr_recorder_end(b->recording, stage, begin, event_at(b, stage)), true;
@@ -237,6 +241,7 @@ static bool run_stage(const step_run *s, int stage) {
       t.at = (tsr_step_context){b->process->options.seed, b->step, run->microbatch};
       if (t.task->last_only && run->microbatch + 1 < p->pipeline->microbatches) continue;
       if (!(b->recording ? run_recorded(&t) : run_task(&t))) return moved;
+      tsr_background_advance(b);
     }
   }
   return moved;
@@ -263,7 +268,7 @@ static void run_stages(const step_run *s) {
       b->transfers[i][m].sent = b->transfers[i][m].received = b->transfers[i][m].begun = false;
   tsr_waiting waiting = {.executable = b};
   while (done < stages) {
-    bool moved = false;
+    bool moved = tsr_background_advance(b);
     done = 0;
     for (int i = 0; i < stages; i++) {
       moved |= run_stage(s, i);

@@ -226,6 +226,20 @@ static void add_groups(const tsr_executable *b, int stage, tsr_text *text) {
     add_group(b, stage, t->axis, m->firsts[i], tsr_pending_missing(m->calls[i]), text);
 }
 
+/* The collective in flight that the wait for a bucket waits for. */
+static void add_background(const tsr_executable *b, int stage, tsr_text *text) {
+  if (!b->background || !b->background[stage].count) return;
+  const tsr_background *g = &b->background[stage];
+  const tsr_task *t = g->begun[g->first].task;
+  tsr_text_add(
+      text, "\n    %s '%s' over %s", tsr_op_name(t->op), b->programs->graph->nodes[t->node].name,
+      tsr_axis_name(t->axis));
+  for (int i = 0; i < g->in_flight.count; i++)
+    add_group(
+        b, stage, t->axis, g->in_flight.firsts[i], tsr_pending_missing(g->in_flight.calls[i]),
+        text);
+}
+
 /* Ranks of another stage that have not sent, or not taken what was sent to them. */
 static void add_transfers(const tsr_executable *b, int stage, tsr_text *text) {
   const tsr_rank_map *h = tsr_executable_rank_map(b);
@@ -265,6 +279,7 @@ static void add_stage(const tsr_executable *b, int stage, tsr_text *text) {
   before = text->length;
   bool moves = t->op == TSR_OP_RECEIVE || t->op == TSR_OP_WAIT;
   if (tsr_op_is_collective(t->op)) add_groups(b, stage, text);
+  else if (t->bucket) add_background(b, stage, text);
   else if (moves && b->transfers[t->node]) add_transfers(b, stage, text);
   if (text->length == before) tsr_text_add(text, "\n    waits for another stage of this process");
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Collectives in flight: of groups that have members in other processes, by the transport. */
 #include "runtime/executable_internal.h"
+#include <assert.h>
 #include <string.h>
 
 /* Tags of a node and a group. */
@@ -34,13 +35,21 @@ static tsr_pending_task *pending_of(const tsr_task_at *at) {
   return &at->executable->pending[at->task->axis == TSR_PP ? stages : at->program->stage];
 }
 
-/* A group's collective is done: an event of its members that are here. */
-static void record_group(const tsr_task_at *at, int first, int64_t since) {
+/* A group's collective is done: an event of its members that are here. What the ranks do meanwhile
+ * has events of its own. */
+static void record_group(const tsr_task_at *at, int first, int64_t since, bool background) {
   const tsr_executable *b = at->executable;
   const tsr_parallel *p = b->process->options.parallel;
+  tsr_event event = {.begin = since, .end = tsr_recorder_now(b->recording)};
+  event.task = (int)(at->task - at->program->tasks);
+  event.microbatch = (int)at->at.microbatch;
+  event.kind = TSR_EVENT_COMMUNICATION;
+  event.background = true;
   for (int m = 0; b->recording && m < p->size[at->task->axis]; m++) {
-    int member = tsr_parallel_member(p, first, at->task->axis, m);
-    if (tsr_executable_is_here(b, member)) tsr_recorder_extend(b->recording, member, since);
+    event.rank = tsr_parallel_member(p, first, at->task->axis, m);
+    if (!tsr_executable_is_here(b, event.rank)) continue;
+    if (background) tsr_recorder_add(b->recording, event);
+    else tsr_recorder_extend(b->recording, event.rank, since);
   }
 }
 
@@ -62,15 +71,13 @@ static void begin(const tsr_task_at *at, tsr_pending_task *m) {
   }
 }
 
-bool tsr_task_is_pending(const tsr_task_at *at) { return pending_of(at)->node >= 0; }
-
-bool tsr_task_advance(const tsr_task_at *at) {
-  tsr_pending_task *m = pending_of(at);
+/* Begins what is not begun. */
+static bool advance(const tsr_task_at *at, tsr_pending_task *m, bool background) {
   if (m->node < 0) begin(at, m);
   int kept = 0;
   for (int i = 0; i < m->count; i++) {
     tsr_pending_state state = tsr_pending_advance(m->calls[i]);
-    if (state == TSR_PENDING_DONE) record_group(at, m->firsts[i], m->since);
+    if (state == TSR_PENDING_DONE) record_group(at, m->firsts[i], m->since, background);
     if (state == TSR_PENDING_DONE) continue;
     m->firsts[kept] = m->firsts[i];
     m->calls[kept++] = m->calls[i];
@@ -83,6 +90,55 @@ bool tsr_task_advance(const tsr_task_at *at) {
   m->count = kept;
   if (!kept) m->node = -1;
   return !kept;
+}
+
+bool tsr_task_is_pending(const tsr_task_at *at) { return pending_of(at)->node >= 0; }
+bool tsr_task_advance(const tsr_task_at *at) { return advance(at, pending_of(at), false); }
+
+/* ---- in the background ---- */
+
+/* Digests are taken where a collective's task is. */
+bool tsr_background_begin(const tsr_task_at *at) {
+  tsr_executable *b = at->executable;
+  if (!at->task->bucket || !b->background || b->digests) return false;
+  tsr_background *g = &b->background[at->program->stage];
+  assert(g->count < g->room);
+  g->begun[(g->first + g->count++) % g->room] = *at;
+  tsr_background_advance(b);
+  return true;
+}
+
+static bool advance_stage(tsr_background *g) {
+  bool any = false;
+  while (g->count && advance(&g->begun[g->first], &g->in_flight, true)) {
+    g->first = (g->first + 1) % g->room;
+    g->count--;
+    any = true;
+  }
+  return any;
+}
+
+bool tsr_background_advance(tsr_executable *b) {
+  bool any = false;
+  for (int s = 0; b->background && s < b->programs->pipeline->stages; s++)
+    any = advance_stage(&b->background[s]) || any;
+  return any;
+}
+
+bool tsr_background_has_ended(const tsr_task_at *at) {
+  if (!at->executable->background) return true;
+  tsr_background *g = &at->executable->background[at->program->stage];
+  advance_stage(g);
+  for (int i = 0; i < g->count; i++)
+    if (g->begun[(g->first + i) % g->room].task->bucket == at->task->bucket) return false;
+  return true;
+}
+
+bool tsr_background_precedes(const tsr_task_at *at) {
+  const tsr_executable *b = at->executable;
+  if (!b->background || at->task->bucket || !b->background[at->program->stage].count) return false;
+  int64_t tags = (int64_t)b->programs->graph->nodes_count * b->process->options.parallel->ranks;
+  return tsr_executable_rank_map(b)->groups || tags > TSR_TAGS_HALF - 2;
 }
 
 /* ---- what they need ---- */
@@ -102,40 +158,84 @@ static int64_t task_bytes(const tsr_task_at *at, int *ret_calls) {
   return sum;
 }
 
-void tsr_executable_plan_pending(tsr_arena *arena, tsr_executable *b) {
+static void make_room(tsr_arena *arena, tsr_pending_task *m, int calls) {
+  m->node = -1;
+  m->calls = tsr_arena_array(arena, tsr_pending *, calls + 1);
+  m->firsts = tsr_arena_array(arena, int, calls + 1);
+}
+
+/* Only of the host: a device's work would have to end before each begins. */
+static void plan_background(tsr_arena *arena, tsr_executable *b, int stage) {
+  const tsr_program *p = b->programs->of_stage[stage];
+  int most = 0, room = 0;
+  int64_t bytes = 0;
+  for (int i = 0; b->ranks_count[stage] && i < p->tasks_count; i++) {
+    tsr_task_at at = {.executable = b, .program = p, .task = &p->tasks[i]};
+    if (!at.task->bucket || at.task->op == TSR_OP_WAIT) continue;
+    int calls = 0;
+    int64_t each = task_bytes(&at, &calls);
+    if (each > bytes) bytes = each;
+    if (calls > most) most = calls;
+    room++;
+  }
+  if (!room) return;
+  if (!b->background)
+    b->background = tsr_arena_array(arena, tsr_background, b->programs->pipeline->stages);
+  tsr_background *g = &b->background[stage];
+  g->begun = tsr_arena_array(arena, tsr_task_at, room);
+  g->room = room;
+  g->in_flight.bytes = bytes;
+  make_room(arena, &g->in_flight, most);
+}
+
+/* What its own tasks need, by stage; and of the stages together those over pp. */
+static void plan_tasks(tsr_arena *arena, tsr_executable *b) {
   int stages = b->programs->pipeline->stages;
-  b->pending = tsr_arena_array(arena, tsr_pending_task, stages + 1);
-  for (int s = 0; s <= stages; s++) b->pending[s].node = -1;
-  if (tsr_executable_is_alone(b)) return;
   int *calls = tsr_arena_array(arena, int, stages + 1);
   for (int s = 0; s < stages; s++) {
     const tsr_program *p = b->programs->of_stage[s];
     for (int i = 0; b->ranks_count[s] && i < p->tasks_count; i++) {
       tsr_task_at at = {.executable = b, .program = p, .task = &p->tasks[i]};
-      if (!tsr_op_is_collective(at.task->op) || tsr_executable_rank_map(b)->communicators) continue;
+      if (!tsr_op_is_collective(at.task->op)) continue;
       int of = at.task->axis == TSR_PP ? stages : s, count = 0;
       int64_t bytes = task_bytes(&at, &count);
       if (bytes > b->pending[of].bytes) b->pending[of].bytes = bytes;
       if (count > calls[of]) calls[of] = count;
     }
   }
-  for (int s = 0; s <= stages; s++) {
-    b->pending[s].calls = tsr_arena_array(arena, tsr_pending *, calls[s] + 1);
-    b->pending[s].firsts = tsr_arena_array(arena, int, calls[s] + 1);
-  }
+  for (int s = 0; s <= stages; s++) make_room(arena, &b->pending[s], calls[s]);
+}
+
+void tsr_executable_plan_pending(tsr_arena *arena, tsr_executable *b) {
+  int stages = b->programs->pipeline->stages;
+  b->pending = tsr_arena_array(arena, tsr_pending_task, stages + 1);
+  for (int s = 0; s <= stages; s++) b->pending[s].node = -1;
+  if (tsr_executable_is_alone(b)) return;
+  if (!tsr_executable_rank_map(b)->communicators) plan_tasks(arena, b);
+  bool on_host = b->process->device == b->process->host;
+  for (int s = 0; on_host && s < stages; s++) plan_background(arena, b, s);
   b->reports = tsr_arena_array(arena, tsr_report, tsr_executable_rank_map(b)->processes);
   b->failure_report = tsr_arena_array(arena, char, TSR_FAILURE_REPORT_BYTES);
 }
 
 int64_t tsr_executable_staging_bytes(const tsr_executable *b) {
-  int64_t sum = 0;
-  for (int s = 0; s <= b->programs->pipeline->stages; s++) sum += b->pending[s].bytes;
+  int stages = b->programs->pipeline->stages;
+  int64_t sum = b->pending[stages].bytes;
+  for (int s = 0; s < stages; s++) {
+    sum += b->pending[s].bytes;
+    if (b->background) sum += b->background[s].in_flight.bytes;
+  }
   return sum;
 }
 
+static char *place(tsr_pending_task *m, char *staging) {
+  m->staging = staging;
+  return staging ? staging + m->bytes : NULL;
+}
+
 void tsr_executable_place_pending(tsr_executable *b, char *staging) {
-  for (int s = 0; s <= b->programs->pipeline->stages; s++) {
-    b->pending[s].staging = staging;
-    if (staging) staging += b->pending[s].bytes;
-  }
+  int stages = b->programs->pipeline->stages;
+  for (int s = 0; s <= stages; s++) staging = place(&b->pending[s], staging);
+  for (int s = 0; b->background && s < stages; s++)
+    staging = place(&b->background[s].in_flight, staging);
 }

@@ -15,8 +15,10 @@ struct tsr_recorder {
   int64_t origin;
   tsr_span *jobs; /* of the loop that runs */
   int jobs_max;
-  tsr_span *present; /* per rank; begin NEVER: it has none */
-  int64_t *waits;    /* per stage: since when, or NEVER */
+  tsr_span *present;                                    /* per rank; begin NEVER: it has none */
+  int64_t *waits;                                       /* per stage: since when, or NEVER */
+  void (*ended)(void *context, tsr_recorder *recorder); /* NULL: nobody is told */
+  void *context;
 };
 #define NEVER INT64_MAX
 
@@ -81,7 +83,8 @@ tsr_record tsr_recorder_read(tsr_arena *arena, const tsr_recorder *r) {
   tsr_record record = {
       .programs = r->executable->programs,
       .parallel = o->parallel,
-      .threads = r->executable->process->device->threads};
+      .threads = r->executable->process->device->threads,
+      .origin = r->origin};
   record.steps = r->steps;
   record.steps_count = r->steps_count;
   record.events = r->events;
@@ -92,6 +95,12 @@ tsr_record tsr_recorder_read(tsr_arena *arena, const tsr_recorder *r) {
   for (int64_t i = 0; i < r->capacity; i++) events[i] = r->events[(r->count + i) % r->capacity];
   record.events = events;
   return record;
+}
+
+void tsr_recorder_on_step(
+    tsr_recorder *r, void (*ended)(void *context, tsr_recorder *recorder), void *context) {
+  r->ended = ended;
+  r->context = context;
 }
 
 void tsr_recorder_clear(tsr_recorder *r) { r->count = r->steps_count = 0; }
@@ -106,6 +115,7 @@ bool tsr_recorder_begin_step(tsr_recorder *r, int64_t step) {
 
 void tsr_recorder_end_step(tsr_recorder *r) {
   r->steps[r->steps_count++].end = tsr_recorder_now(r);
+  if (r->ended) r->ended(r->context, r);
 }
 
 typedef struct {

@@ -41,7 +41,11 @@ typedef struct {
 typedef struct {
   const tsr_programs *programs;
   const tsr_parallel *parallel;
-  int threads;
+  int threads;         /* of all processes whose events these are */
+  int processes;       /* 0 stands for 1: this one */
+  int64_t origin;      /* what CLOCK_MONOTONIC is, in nanoseconds, where events are at 0 */
+  int64_t clock_error; /* nanoseconds by which events of two processes may be apart from what they
+                          say; 0: all have one clock */
   const tsr_span *steps;
   int steps_count;
   const tsr_event *events; /* in the order in which they ended, of one rank */
@@ -60,6 +64,9 @@ tsr_recorder *tsr_executable_record(
     tsr_arena *arena, tsr_executable *executable, int64_t first_step, int steps, int64_t events);
 /* Copies into `arena` only where the ring has turned over. */
 tsr_record tsr_recorder_read(tsr_arena *arena, const tsr_recorder *recorder);
+/* `ended` is called after each step that was recorded; it may read the recorder and clear it. */
+void tsr_recorder_on_step(
+    tsr_recorder *recorder, void (*ended)(void *context, tsr_recorder *recorder), void *context);
 /* Forgets the events and steps, so that as many can be recorded again. */
 void tsr_recorder_clear(tsr_recorder *recorder);
 

@@ -3,6 +3,7 @@
 #include "base/file_read.h"
 #include "report/chrome_trace.h"
 #include "report/profile.h"
+#include "train/profile_processes.h"
 
 /* 40 bytes each in memory, about 200 in the file. */
 enum { EVENTS_MAX = 4 << 20 };
@@ -29,25 +30,45 @@ static bool measure_limits(const tsr_trainer_options *o, tsr_peak_rates *ret, ts
   return true;
 }
 
-static bool report(
-    const tsr_trainer_options *o, const tsr_record *record, tsr_new_file *trace, tsr_diags *diags) {
+static void print(
+    const tsr_trainer_options *o, const tsr_record *record, const tsr_peak_rates *limits,
+    const char *path) {
   tsr_profile profile;
   tsr_text text = {0};
   tsr_profile_make(o->arena, record, &profile);
-  if (!measure_limits(o, &profile.limits, diags)) return tsr_new_file_drop(trace), false;
+  profile.limits = *limits;
   tsr_profile_print(&profile, &text);
   tsr_profile_advise(&profile, o->config, &text);
-  bool ok = tsr_chrome_trace_write(trace, record, diags);
-  if (ok)
-    tsr_text_add(
-        &text, "trace: %s, for https://ui.perfetto.dev or chrome://tracing\n", trace->path);
+  tsr_text_add(&text, "trace: %s, for https://ui.perfetto.dev or chrome://tracing\n", path);
   if (!o->quiet) fputs(text.data, stdout);
   tsr_text_free(&text);
-  return ok;
+}
+
+/* All measure their limits at once: processes of one host share them. */
+static bool report(
+    const tsr_trainer_options *o, tsr_job *job, const tsr_clock_offset *offsets, tsr_record *record,
+    const char *path, tsr_diags *diags) {
+  tsr_peak_rates limits = {0};
+  tsr_new_file trace;
+  bool ok = tsr_job_all_succeeded(job, measure_limits(o, &limits, diags)) &&
+            tsr_record_gather(job, offsets, record);
+  if (!ok) return false;
+  if (job->transport.process) return tsr_job_all_succeeded(job, true);
+  ok = tsr_chrome_trace_open(path, &trace, diags) && tsr_chrome_trace_write(&trace, record, diags);
+  if (ok) print(o, record, &limits, path);
+  return tsr_job_all_succeeded(job, ok);
+}
+
+/* Before anything is measured; nothing is left of it, however the steps end. */
+static bool check_trace(const char *path, tsr_diags *diags) {
+  tsr_new_file trace;
+  if (!tsr_chrome_trace_open(path, &trace, diags)) return false;
+  tsr_new_file_drop(&trace);
+  return true;
 }
 
 bool tsr_profile_command(
-    const tsr_trainer_options *options, const tsr_compiled *training, int64_t steps,
+    const tsr_trainer_options *options, const tsr_compiled *training, tsr_job *job, int64_t steps,
     int *ret_signal, tsr_diags *diags) {
   if (training->graph->loss < 0)
     return tsr_diag_error(
@@ -60,13 +81,16 @@ bool tsr_profile_command(
   if (!check_events(&recording, events, diags)) return false;
   tsr_trainer_options o = *options;
   o.recording = &recording;
-  tsr_new_file trace; /* made first: what cannot be written need not be measured */
   const char *path = tsr_path_join(o.arena, o.out_folder ? o.out_folder : ".", "trace.json");
-  if (!tsr_chrome_trace_open(path, &trace, diags)) return false;
-  bool ok = tsr_train(&o, training, NULL, NULL, ret_signal, diags);
+  tsr_clock_offset *offsets =
+      tsr_arena_array(o.arena, tsr_clock_offset, job->transport.processes + 1);
+  bool writes = !job->transport.process;
+  if (!tsr_job_all_succeeded(job, !writes || check_trace(path, diags)) ||
+      !tsr_clocks_compare(job, offsets) || !tsr_train(&o, training, NULL, NULL, ret_signal, diags))
+    return false;
+  if (!tsr_job_all_succeeded(job, true)) return false;
   tsr_record record = {0};
-  if (ok) record = tsr_recorder_read(o.arena, recording.recorder);
-  if (record.steps_count) return report(&o, &record, &trace, diags);
-  tsr_new_file_drop(&trace); /* a signal came before the steps */
-  return ok;
+  if (recording.recorder) record = tsr_recorder_read(o.arena, recording.recorder);
+  if (!record.steps_count) return true; /* a signal came before the steps */
+  return tsr_clocks_compare(job, offsets) && report(&o, job, offsets, &record, path, diags);
 }

@@ -12,7 +12,7 @@ void tsr_trainer_print_communication(tsr_trainer *t) {
   tsr_comm_trace_print(&t->comm_trace, &record, t->step, &text);
   tsr_recorder_clear(t->comm_recorder);
   tsr_progress_clear(&t->progress);
-  if (text.data) fputs(text.data, stderr);
+  tsr_comm_trace_write(&text);
   tsr_text_free(&text);
 }
 

@@ -60,6 +60,28 @@ static bool gather(stub *m, int64_t *all, char *why) {
   return tsr_transport_gather(&t, &mine, sizeof mine, all, 0.2, why);
 }
 
+/* Process 0 gets what the others have, each as much as it has; here one number, or none. */
+static void test_collect(tsr_arena *arena, stub *m) {
+  int64_t *bytes = tsr_arena_array(arena, int64_t, PROCESSES), wrong = 0, sent = m->sent;
+  int64_t *all = tsr_arena_array(arena, int64_t, PROCESSES), mine = OFFSET;
+  char why[TSR_WHY_BYTES] = "";
+  tsr_transport t = {.table = &table, .state = m, .processes = PROCESSES};
+  for (int w = 0; w < PROCESSES; w++) bytes[w] = w % 2 ? 0 : (int64_t)sizeof mine;
+  CHECK_AT(tsr_transport_collect(&t, &mine, bytes, all, 0.2, why), "%s", why);
+  for (int w = 0; w < PROCESSES; w += 2) wrong += all[w / 2] != w + OFFSET;
+  CHECK_INT(wrong, 0);
+  CHECK_INT(m->sent, sent);
+  m->silent = 4;
+  CHECK(!tsr_transport_collect(&t, &mine, bytes, all, 0.2, why));
+  CHECK_AT(strstr(why, "nothing from process 4 "), "%s", why);
+  m->silent = -1;
+  t.process = ME;
+  bytes[ME] = sizeof mine;
+  mine = ME + OFFSET;
+  CHECK_AT(tsr_transport_collect(&t, &mine, bytes, NULL, 0.2, why), "%s", why);
+  CHECK_INT(m->sent, sent + 1);
+}
+
 int main(void) {
   tsr_arena *arena = tsr_arena_new();
   int64_t *all = tsr_arena_array(arena, int64_t, PROCESSES), wrong = 0;
@@ -69,6 +91,7 @@ int main(void) {
   for (int w = 0; w < PROCESSES; w++) wrong += all[w] != w + OFFSET;
   CHECK_INT(wrong, 0);
   CHECK_INT(m.sent, PROCESSES - 1);
+  test_collect(arena, &m);
   m.silent = PROCESSES - 1;
   CHECK(!gather(&m, all, why));
   CHECK_AT(strstr(why, "nothing from process 69999"), "%s", why);

@@ -130,8 +130,9 @@ errors 1
 refused "another data file" "${launcher[@]}" -n 1 "${train[@]}" "${mesh[@]}" --set training_config.data_path=gone.txt : \
   -n 1 "${train[@]}" "${mesh[@]}"
 errors 1
-refused profile "${launcher[@]}" -n 2 "$program" profile --config "$recipe" "${mesh[@]}"
-says 1 "error: profile is for one process, and 2 processes were started"
+refused "another command of one" "${launcher[@]}" -n 1 "$program" profile --config "$recipe" "${mesh[@]}" : \
+  -n 1 "${train[@]}" "${mesh[@]}"
+says 1 "error: process 1 on $host runs 'train', and process 0 on $host runs 'profile'"
 errors 1
 
 for command in "tokenize $scratch/a/text.txt --out $scratch/t.bin" "import none --out $scratch/t" \

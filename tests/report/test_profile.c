@@ -144,6 +144,31 @@ static void test_tables(void) {
   tsr_arena_free(m.arena);
 }
 
+/* Of two processes, of which each has half of the work to do with limits of its own. */
+static void test_processes(void) {
+  hand m;
+  tsr_profile p;
+  tsr_text text = {0};
+  make_dp(&m);
+  m.record.processes = 2;
+  tsr_profile_make(m.arena, &m.record, &p);
+  p.limits = (tsr_peak_rates){1e7, 1e9};
+  tsr_profile_print(&p, &text);
+  CHECK(strstr(text.data, "0.500 ms a step; 2 ranks on 2 threads of 2 processes\n"));
+  CHECK(strstr(text.data, "\nclocks: all processes have the clock of one host\n"));
+  CHECK(strstr(text.data, "      0.001      0.002    12.8 %\n"));
+  CHECK(strstr(text.data, " read from memory, on process 0 while all measure; what caches hold"));
+  tsr_text_free(&text);
+  text = (tsr_text){0};
+  p.record.clock_error = 1234567;
+  tsr_profile_print(&p, &text);
+  CHECK(strstr(
+      text.data, "\nclocks: those of other hosts are aligned to that of process 0 within 1.235 ms, "
+                 "by messages before and after the steps\n"));
+  tsr_text_free(&text);
+  tsr_arena_free(m.arena);
+}
+
 /* ---- the pipeline and what is advised ---- */
 
 /* Every action of two stages takes what it is told to. */
@@ -275,6 +300,24 @@ static void test_advice(void) {
       "advice: 0 % of communication overlaps with compute: inside one process nothing can; on "
       "several, a schedule.bucket_size below 1.0 MiB lets the first gradients go earlier\n");
   make_dp(&m);
+  m.events[3].end = m.events[3].begin;
+  m.events[6].end += 90000;
+  m.events[5].end -= 190000;
+  m.record.processes = 2; /* each of one thread */
+  CHECK_STR(
+      advice(&m, "schedule: {all_reduce_overlap: true, bucket_size: 1MiB}\n"),
+      "advice: 0 % of communication overlaps with compute: a schedule.bucket_size below 1.0 MiB "
+      "lets the first gradients go earlier\n");
+  make_dp(&m);
+  m.events[3].end = m.events[3].begin;
+  m.record.processes = 2;
+  CHECK_STR(
+      advice(&m, "schedule: {all_reduce_overlap: false}\n"),
+      "advice: 0 % of communication overlaps with compute: schedule.all_reduce_overlap: true "
+      "reduces gradients while the backward pass runs\n"
+      "advice: rank 1 computes 1.33 times as long as the ranks beside it: the others wait for it "
+      "at every collective\n");
+  make_dp(&m);
   m.record.events_count = 0;
   m.record.threads = 1;
   int linear = find_task(&m, 0, TSR_FORWARD, TSR_OP_LINEAR);
@@ -395,6 +438,7 @@ int main(void) {
   test_tables();
   test_pipeline();
   test_pipeline_table();
+  test_processes();
   test_advice();
   test_file();
   test_comm_trace();

@@ -66,6 +66,26 @@ awk '!/^comm step=[12] rank=[01] seq=[0-9]+ op=[a-z_]+ axis=dp bytes=[0-9]+ algo
   END { exit bad || next_of[0] < 10 || next_of[0] != next_of[1] }' "$scratch/comm" ||
   complain 'TESSERA_COMM_TRACE: other lines'
 
+# evaluate and generate say it of each of their passes, and give the same results.
+"$program" --config "$config" --quiet --set training_config.max_steps=2 --set "training_config.checkpoint_dir=$scratch/kept" \
+  --set training_config.model_save_interval=2 || complain 'no checkpoint'
+for words in "evaluate --data src/base/text.c" 'generate --prompt ab --set eval_config.max_new_tokens=4'; do
+  # shellcheck disable=SC2086 # words
+  set -- ${words%% *} --checkpoint "$scratch/kept" ${words#* } --quiet --set 'mesh={axes: [tp], shape: [2]}'
+  "$program" "$@" >"$scratch/silent" 2>"$scratch/none" || complain "$1: failed"
+  TESSERA_COMM_TRACE=1 "$program" "$@" >"$scratch/traced" 2>"$scratch/comm" || complain "$1: failed with a trace"
+  [ ! -s "$scratch/none" ] || complain "$1 without TESSERA_COMM_TRACE: lines"
+  cmp -s "$scratch/silent" "$scratch/traced" || complain "$1: TESSERA_COMM_TRACE changes what it gives"
+  awk '!/^comm step=[0-9]+ rank=[01] seq=[0-9]+ op=[a-z_]+ axis=tp bytes=[0-9]+ algo=[a-z]+ .* what=/ { bad = 1 }
+    { split($3, rank, "="); split($4, seq, "="); split($2, step, "="); if (seq[2] != next_of[rank[2]]++) bad = 1 }
+    END { exit bad || step[2] < 2 || next_of[0] < 10 || next_of[0] != next_of[1] }' "$scratch/comm" ||
+    complain "$1: other lines of TESSERA_COMM_TRACE"
+done
+TESSERA_COMM_TRACE=yes "$program" "$@" >"$scratch/silent" 2>"$scratch/none" &&
+  complain 'TESSERA_COMM_TRACE=yes is taken'
+grep -q "^error: TESSERA_COMM_TRACE is 'yes', which is neither 1 nor 0$" "$scratch/none" ||
+  complain 'TESSERA_COMM_TRACE=yes: another error'
+
 # Without --out the trace is in the working directory; quiet runs print nothing.
 root=$PWD
 (mkdir "$scratch/here" && cd "$scratch/here" &&

@@ -250,6 +250,14 @@ static const char *const when_gone[PROCESSES_MAX] = {
         "    group of ranks 0 2: process 0 (rank 0) came; process 1 (rank 2) did not\n"
         "  process 1 on host0 (pid N): dead"};
 
+static const char *const when_overlapped[PROCESSES_MAX] = {
+    [0] = "process 0 on host0 (pid N) has waited N s for others; collectives.timeout_s is 1\n"
+          "  ranks 0 1: step 2, stage 0, microbatch 0, task 18: wait 'd.w3@z.reduced_dp' (call:1)\n"
+          "    all_reduce 'd.w3@z.reduced_dp' over dp\n"
+          "    group of ranks 0 2: process 0 (rank 0) came; process 1 (rank 2) did not\n"
+          "    group of ranks 1 3: process 0 (rank 1) came; process 1 (rank 3) did not\n"
+          "  process 1 on host0 (pid N): stopped (SIGSTOP)"};
+
 static const char *const when_between[PROCESSES_MAX] = {
     [0] = "process 0 on host0 (pid N) has waited N s for others; collectives.timeout_s is 1\n"
           "  rank 0: after step 2, agrees with the others on what is next; nothing from process 2\n"
@@ -388,6 +396,13 @@ static void test_gone(void) {
   check_job(&j, DEAD, when_gone);
 }
 
+/* The wait for a bucket names the collective that is in flight. */
+static void test_overlapped(void) {
+  job j = {.processes = 2, .absent = 1, .steps = 1, .options = square, .fate = TSR_THREADS_SILENT};
+  j.options.overlap = true;
+  check_job(&j, STOPPED, when_overlapped);
+}
+
 static void test_between_steps(void) {
   job j = {.processes = 3, .absent = 2, .steps = 2, .at = BETWEEN_STEPS};
   j.options = square;
@@ -454,6 +469,7 @@ int main(void) {
   test_evaluation();
   test_elsewhere();
   test_asleep();
+  test_overlapped();
   test_gone();
   test_between_steps();
   test_pipeline();
