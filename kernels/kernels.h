@@ -98,14 +98,17 @@ typedef struct {
   int64_t rs, cs;
 } tsr_matrix;
 
-/* C (M,N) = A (M,K) B (K,N), added to C where `adds`; c's rows are c_stride apart. One operand is
- * packed before by gemm_pack, for all: B where `by_rows`, else A. The other is dealt out. */
+/* C (M,N) = A (M,K) B (K,N), added to C where `adds`; c's rows are c_stride apart. To each row of
+ * the complete sum `bias` (N) is then added, with the bits of add_row behind the product; NULL:
+ * none. One operand is packed before by gemm_pack, for all: B where `by_rows`, else A. The other is
+ * dealt out. */
 typedef struct {
   int64_t M, N, K;
   tsr_matrix a, b;
   float *c;
   int64_t c_stride;
   bool adds, by_rows;
+  const float *bias;
 } tsr_gemm;
 
 enum { TSR_GEMM_ROWS = 12, TSR_GEMM_COLUMNS = 32 }; /* of both, panels are divisors */
@@ -115,9 +118,10 @@ enum { TSR_GEMM_ROWS = 12, TSR_GEMM_COLUMNS = 32 }; /* of both, panels are divis
  * split. */
 enum { TSR_GEMM_DEPTH = 384 };
 
-/* y (R,N) = x (R,K) w (N,K)^T for few rows, from strided rows. */
+/* y (R,N) = x (R,K) w (N,K)^T for few rows, from strided rows, and bias (N) as in tsr_gemm. */
 typedef struct {
   int64_t R, K, x_stride, w_stride, y_stride;
+  const float *bias;
 } tsr_skinny_gemm;
 
 /* How an update ends in a weight w that is kept in bf16 alone, without a copy in f32. The optimizer

@@ -15,6 +15,7 @@ static _Thread_local float own[DEPTH * BLOCK_LANES] __attribute__((aligned(64)))
 
 typedef struct {
   const float *a, *b; /* panels: (depth, ROWS) and (depth, COLUMNS) */
+  const float *bias;  /* (COLUMNS), where the sums become complete; else NULL */
   int64_t depth;
   bool adds;
 } tile;
@@ -42,6 +43,7 @@ tile_run(const tile *t, float *to, int64_t stride) {
   _Pragma("GCC unroll 12") for (int i = 0; i < ROWS; i++) {
     vector_unaligned *row = (vector_unaligned *)(to + i * stride);
     if (t->adds) sums[i][0] = row[0] + sums[i][0], sums[i][1] = row[1] + sums[i][1];
+    if (t->bias) sums[i][0] += lanes_load(t->bias, 0), sums[i][1] += lanes_load(t->bias, 1);
     row[0] = sums[i][0];
     row[1] = sums[i][1];
   }
@@ -53,11 +55,16 @@ static __attribute__((noinline)) void tile_whole(const tile *t, float *to, int64
 
 /* At the edges of C */
 static __attribute__((noinline)) void
-tile_part(const tile *t, float *to, int64_t stride, int64_t rows, int64_t columns) {
-  float all[ROWS * COLUMNS] = {0};
-  for (int64_t i = 0; i < rows && t->adds; i++)
+tile_part(const tile *whole, float *to, int64_t stride, int64_t rows, int64_t columns) {
+  float all[ROWS * COLUMNS] = {0}, bias[COLUMNS];
+  tile t = *whole;
+  if (t.bias) {
+    memset(bias, 0, sizeof bias);
+    t.bias = memcpy(bias, t.bias, (size_t)columns * sizeof *bias);
+  }
+  for (int64_t i = 0; i < rows && t.adds; i++)
     memcpy(all + i * COLUMNS, to + i * stride, (size_t)columns * sizeof *to);
-  tile_run(t, all, COLUMNS);
+  tile_run(&t, all, COLUMNS);
   for (int64_t i = 0; i < rows; i++)
     memcpy(to + i * stride, all + i * COLUMNS, (size_t)columns * sizeof *to);
 }
@@ -112,14 +119,19 @@ static inline void fetch_some(fetch *f) {
 typedef struct {
   const float *a, *b;
   int64_t a_first, a_count, b_first, b_count, depth;
-  bool adds;
+  bool adds, completes; /* the block of K is not the first; is the last */
 } block;
 
 static void block_run(const tsr_gemm *p, const block *k, fetch *ahead) {
   for (int64_t j = 0; j < k->b_count; j++)
     for (int64_t i = 0; i < k->a_count; i++) {
-      tile t = {k->a + i * ROWS * k->depth, k->b + j * COLUMNS * k->depth, k->depth, k->adds};
       int64_t row = (k->a_first + i) * ROWS, column = (k->b_first + j) * COLUMNS;
+      tile t = {
+          .a = k->a + i * ROWS * k->depth,
+          .b = k->b + j * COLUMNS * k->depth,
+          .bias = p->bias && k->completes ? p->bias + column : NULL,
+          .depth = k->depth,
+          .adds = k->adds};
       float *to = p->c + row * p->c_stride + column;
       fetch_some(ahead);
       if (row + ROWS <= p->M && column + COLUMNS <= p->N) tile_whole(&t, to, p->c_stride);
@@ -144,7 +156,8 @@ static void run_columns(const tsr_gemm *p, const float *packed, const piece *now
         now->begin,
         columns,
         now->depth,
-        p->adds || now->k};
+        p->adds || now->k,
+        now->k + now->depth == p->K};
     block_run(p, &part, ahead);
   }
 }
@@ -153,8 +166,15 @@ static void run_columns(const tsr_gemm *p, const float *packed, const piece *now
 static void run_rows(const tsr_gemm *p, const float *packed, const piece *now, fetch *ahead) {
   operand b = operand_b(p);
   block part = {
-      own,        packed,           now->begin, now->end - now->begin, 0, operand_panels(&b),
-      now->depth, p->adds || now->k};
+      own,
+      packed,
+      now->begin,
+      now->end - now->begin,
+      0,
+      operand_panels(&b),
+      now->depth,
+      p->adds || now->k,
+      now->k + now->depth == p->K};
   block_run(p, &part, ahead);
 }
 

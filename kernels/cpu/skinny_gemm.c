@@ -8,8 +8,8 @@ enum { TOGETHER = 4 }; /* rows of x whose sums are in registers at once */
 
 typedef struct {
   const tsr_skinny_gemm *p;
-  const float *x, *w; /* of the first row and column */
-  int64_t columns;    /* of WIDTH that are in use */
+  const float *x, *w, *bias; /* of the first row and column */
+  int64_t columns;           /* of WIDTH that are in use */
 } square;
 
 /* Adds the products of k in [k, k + wide), which is at most WIDTH. */
@@ -47,6 +47,10 @@ square_run(const square *s, float *y, const int rows) {
     k = end;
     for (int r = 0; r < rows; r++) all[r] = first ? sums[r] : all[r] + sums[r];
   }
+  if (s->bias) {
+    vector bias = vector_part(s->bias, s->columns);
+    for (int r = 0; r < rows; r++) all[r] += bias;
+  }
   for (int r = 0; r < rows; r++)
     memcpy(y + r * p->y_stride, &all[r], (size_t)s->columns * sizeof *y);
 }
@@ -56,7 +60,12 @@ void LEVEL(skinny_gemm)(
     int64_t end) {
   for (int64_t n = begin; n < end; n += WIDTH)
     for (int64_t r = 0; r < p->R; r += TOGETHER) {
-      square s = {p, x + r * p->x_stride, w + n * p->w_stride, end - n < WIDTH ? end - n : WIDTH};
+      square s = {
+          .p = p,
+          .x = x + r * p->x_stride,
+          .w = w + n * p->w_stride,
+          .bias = p->bias ? p->bias + n : NULL,
+          .columns = end - n < WIDTH ? end - n : WIDTH};
       float *to = y + r * p->y_stride + n;
       switch (p->R - r) {
       case 1:

@@ -20,6 +20,8 @@ typedef struct {
 
 static bool has_form(const fusing *f, tsr_fused_form form) { return f->target->fuses & 1u << form; }
 
+static bool has_epilogue(const fusing *f, unsigned part) { return f->target->epilogues & part; }
+
 static const tsr_node *node_of(const fusing *f, const tsr_task *t) {
   return &f->p->graph->nodes[t->node];
 }
@@ -159,6 +161,7 @@ static bool is_gemm(const fusing *f, int task) {
   const tsr_task *t = &f->p->tasks[task];
   if (t->op != TSR_OP_LINEAR || f->absorbed[task] || tsr_reduction_is_split(&t->sum)) return false;
   const tsr_tensor *y = tensor(f, output(f, t));
+  if (tsr_dtype_is_half(y->dtype) && !has_epilogue(f, TSR_EPILOGUE_HALF)) return false;
   return is_like(tensor(f, input(f, t, 0)), y) && is_like(tensor(f, input(f, t, 1)), y) &&
          is_like(y, y);
 }
@@ -175,16 +178,18 @@ static void fuse_epilogue(fusing *f, int task) {
   if (!is_gemm(f, task)) return;
   int value = output(f, &tasks[task]), next = follower(f, task);
   tsr_dtype dtype = tensor(f, value)->dtype;
-  bool bias = next >= 0 && adds_row(f, &tasks[next]) && input(f, &tasks[next], 0) == value &&
-              f->p->readers[value] == 1;
+  bool bias = has_epilogue(f, TSR_EPILOGUE_BIAS) && next >= 0 && adds_row(f, &tasks[next]) &&
+              input(f, &tasks[next], 0) == value && f->p->readers[value] == 1;
   if (bias) {
     c.tasks[c.count++] = next;
     value = output(f, &tasks[next]);
     next = follower(f, next);
   }
-  bool residual = next >= 0 && adds_tensors(f, &tasks[next]) && reads(f, &tasks[next], value) &&
+  bool residual = has_epilogue(f, TSR_EPILOGUE_RESIDUAL) && next >= 0 &&
+                  adds_tensors(f, &tasks[next]) && reads(f, &tasks[next], value) &&
                   f->p->readers[value] == 1;
-  bool gelu = next >= 0 && tasks[next].op == TSR_OP_GELU && input(f, &tasks[next], 0) == value &&
+  bool gelu = has_epilogue(f, TSR_EPILOGUE_GELU) && next >= 0 && tasks[next].op == TSR_OP_GELU &&
+              input(f, &tasks[next], 0) == value &&
               is_like(tensor(f, output(f, &tasks[next])), tensor(f, value));
   bool exact = is_exact(dtype, bias, residual, gelu);
   if (residual && f->target->exact && !exact && find_sum_norm(f, next, &norm)) {

@@ -8,7 +8,8 @@
  * deterministic a fused task has the bits of its nodes, one after the other.
  *
  *   form          nodes                                  kernel
- *   epilogue      linear [+ add(row)] [+ add | gelu]     y = x w^T [+ bias] [+ residual | gelu]
+ *   epilogue      linear [+ add(row)] [+ add | gelu]     y = x w^T [+ bias] [+ residual | gelu],
+ *                                                        of these what the target has (target.h)
  *   sum_norm      [add(row) +] add + a norm              norm(x [+ row] + residual), and the sum
  *   norm_dx_sum   a norm's input gradient + add          dx + the gradient of the residual branch
  *   updates       optimizer updates, one after another   one launch for many parameters

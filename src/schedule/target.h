@@ -6,10 +6,19 @@
 #define TSR_SCHEDULE_TARGET_H
 #include "schedule/program.h"
 
+/* What a GEMM's epilogue may consist of (fuse.h). */
+enum {
+  TSR_EPILOGUE_BIAS = 1,     /* add(row) */
+  TSR_EPILOGUE_RESIDUAL = 2, /* add */
+  TSR_EPILOGUE_GELU = 4,
+  TSR_EPILOGUE_HALF = 8 /* of operands in half precision, too */
+};
+
 typedef struct tsr_target tsr_target;
 struct tsr_target {
   const tsr_target *host; /* runs the tasks that this target does not support; NULL: none are */
   unsigned fuses;         /* a bit (1 << form) for each tsr_fused_form that it has a kernel for */
+  unsigned epilogues;     /* TSR_EPILOGUE_*: of TSR_FUSED_EPILOGUE, what its kernels compute */
   /* Policy deterministic: a GEMM's epilogue is fused only where it has the bits of the separate
    * ops. */
   bool exact;

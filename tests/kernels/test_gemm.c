@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The matrix product: right, and the same bits for every split, for either operand packed before,
- * with few rows, and from many threads. */
+ * with few rows, with the bias added in it or behind it, and from many threads. */
 #include "kernel_check.h"
 #include <pthread.h>
 
@@ -56,6 +56,24 @@ static output gemm_output(tsr_gemm p) {
   return o;
 }
 
+/* With the bias added in it, or by another pass behind it: the same bits. */
+static void check_bias(tsr_gemm p) {
+  float *bias = input_new(p.N, 1);
+  output apart = gemm_output(p);
+  for (int64_t i = 0; i < p.M; i++) {
+    float *row = apart.pass[0] + i * p.c_stride;
+    k->add_row(row, row, bias, p.N, 0, 1);
+  }
+  p.bias = bias;
+  output together = gemm_output(p);
+  CHECK_OUTPUT(together, NULL, 0, 0);
+  CHECK_AT(
+      !memcmp(together.pass[0], apart.pass[0], (size_t)(p.M * p.c_stride) * sizeof(float)),
+      "%s: (%lld, %lld, %lld), by rows: %d", k->isa, (long long)p.M, (long long)p.N, (long long)p.K,
+      p.by_rows);
+  output_free(&apart), output_free(&together), free(bias);
+}
+
 static void check_gemm(int64_t M, int64_t N, int64_t K, int layout, bool adds) {
   int64_t stride = N + 3;
   float *a = input_new(M * K, 1), *b = input_new(K * N, 1), *c = input_new(M * stride, 1);
@@ -70,11 +88,14 @@ static void check_gemm(int64_t M, int64_t N, int64_t K, int layout, bool adds) {
       c,
       stride,
       adds,
-      false};
+      false,
+      NULL};
   double *want = gemm_reference(&p);
   output columns = gemm_output(p);
+  check_bias(p);
   p.by_rows = true;
   output rows = gemm_output(p);
+  check_bias(p);
   CHECK_OUTPUT(rows, want, 3e-5, 1);
   CHECK_OUTPUT(columns, want, 3e-5, 1);
   CHECK(!memcmp(rows.pass[0], columns.pass[0], (size_t)(M * stride) * sizeof(float)));
@@ -92,13 +113,14 @@ static void test_shapes(void) {
 }
 
 /* Few rows have the product's bits, whatever the strides; x, w and y are parts of larger ones. */
-static void check_skinny_gemm(int64_t R, int64_t N, int64_t K) {
+static void check_skinny_gemm(int64_t R, int64_t N, int64_t K, bool has_bias) {
   int64_t x_stride = K + 5, w_stride = K + 3, y_stride = N + 2;
-  float *x = input_new(R * x_stride, 1), *w = input_new(N * w_stride, 1);
-  tsr_skinny_gemm few = {R, K, x_stride, w_stride, y_stride};
+  float *x = input_new(R * x_stride, 1), *w = input_new(N * w_stride, 1), *bias = input_new(N, 1);
+  tsr_skinny_gemm few = {R, K, x_stride, w_stride, y_stride, has_bias ? bias : NULL};
   float *start = input_new(R * y_stride, 1);
   output y = output_from(start, R * y_stride);
-  tsr_gemm p = {R, N, K, {x, x_stride, 1}, {w, 1, w_stride}, start, y_stride, false, true};
+  tsr_gemm p = {R,        N,     K,    {x, x_stride, 1}, {w, 1, w_stride}, start,
+                y_stride, false, true, few.bias};
   float *packed = pack(&p);
   k->gemm(&p, packed, 0, R);
   RUN(N, k->skinny_gemm(&few, y.pass[pass], x, w, begin, end));
@@ -107,14 +129,17 @@ static void check_skinny_gemm(int64_t R, int64_t N, int64_t K) {
       !memcmp(y.pass[0], start, (size_t)(R * y_stride) * sizeof *start), "%s: (%lld, %lld, %lld)",
       k->isa, (long long)R, (long long)N, (long long)K);
   output_free(&y);
-  free(x), free(w), free(start), free(packed);
+  free(x), free(w), free(bias), free(start), free(packed);
 }
 
 static void test_skinny_gemm(void) {
   static const int64_t sizes[] = {1, 3, 8, 16, 31, 33, 100, 257};
   static const int64_t depths[] = {1, 5, 16, 77, 384, 400, 768, 1500, 2100};
   for (int i = 0; i < 8; i++)
-    for (int d = 0; d < 9; d++) check_skinny_gemm(1 + (i + d) % 9, sizes[i], depths[d]);
+    for (int d = 0; d < 9; d++) {
+      check_skinny_gemm(1 + (i + d) % 9, sizes[i], depths[d], false);
+      check_skinny_gemm(1 + (i + d) % 9, sizes[i], depths[d], true);
+    }
 }
 
 typedef struct {
@@ -131,7 +156,7 @@ static void *job_run(void *argument) {
 static void test_threads(void) {
   enum { THREADS = 4, M = 70, N = 90, K = 300 };
   float *a = input_new(M * K, 1), *b = input_new(K * N, 1);
-  tsr_gemm p = {M, N, K, rows_of(a, K), rows_of(b, N), NULL, N, false, false};
+  tsr_gemm p = {M, N, K, rows_of(a, K), rows_of(b, N), NULL, N, false, false, NULL};
   float *packed = pack(&p);
   pthread_t threads[THREADS];
   job jobs[THREADS];

@@ -12,7 +12,9 @@ tsr_target harness_target;
 tsr_target harness_target_on(const tsr_cpu_context *cpu) {
   tsr_target target = tsr_cpu_target(cpu);
   if (harness_target.scratch) return harness_target;
+  if (!harness_target.fuses) return target;
   target.fuses = harness_target.fuses;
+  target.epilogues = harness_target.epilogues;
   target.exact = harness_target.exact;
   return target;
 }

@@ -79,7 +79,8 @@ enum { HARNESS_SEED = 1234 };
 /* Where the ranks of all of a program's tests compute, and what a task needs there; NULL: the
  * CPU. */
 extern const tsr_device *harness_device;
-extern tsr_target harness_target; /* without functions: the CPU's, with its fuses and exact */
+/* Without functions: the CPU's; where it has `fuses`, with those, its epilogues and its exact. */
+extern tsr_target harness_target;
 tsr_target harness_target_on(const tsr_cpu_context *cpu);
 
 /* The forward graph through the passes to a program; false with diags printed to the caller's. */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The contract on bits: the same recipe gives the same bits of every weight, of the loss and of the
  * gradient norm after every step, on any mesh, number of threads and accumulation that the recipe
- * allows. */
+ * allows, with fused tasks or one task for each op. */
 #include "harness.h"
 #include "tests/check.h"
 #include <stdlib.h>
@@ -154,11 +154,19 @@ static void run_mesh(const recipe *r, const trace *want, harness_options o) {
   if (r->sequence_units && o.tp > 1) compare(r, want, o);
 }
 
+/* On one rank, one task for each op. */
+static void run_separate(const recipe *r, const trace *want) {
+  harness_target.fuses = 1u << TSR_FUSED_NONE;
+  compare(r, want, (harness_options){.dp = 1, .tp = 1, .threads = 1, .microbatches = 1});
+  harness_target.fuses = 0;
+}
+
 static void run_recipe(const recipe *r, const int (*meshes)[2], const int *microbatches) {
   tsr_arena *arena = tsr_arena_new();
   trace want =
       train(arena, r, (harness_options){.dp = 1, .tp = 1, .threads = 1, .microbatches = 1});
   CHECK(want.data[3 * (STEPS - 1)] < want.data[0]); /* it learns */
+  run_separate(r, &want);
   for (int i = 0; meshes[i][0]; i++)
     for (int k = 0; microbatches[k]; k++)
       run_mesh(

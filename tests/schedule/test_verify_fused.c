@@ -10,6 +10,7 @@
 static const tsr_target fuses_all = {
     .fuses = 1u << TSR_FUSED_EPILOGUE | 1u << TSR_FUSED_SUM_NORM | 1u << TSR_FUSED_NORM_DX_SUM |
              1u << TSR_FUSED_UPDATES,
+    .epilogues = TSR_EPILOGUE_BIAS | TSR_EPILOGUE_RESIDUAL | TSR_EPILOGUE_GELU | TSR_EPILOGUE_HALF,
     .exact = true};
 
 /* Two blocks of norms, GEMMs with biases and gelus, residuals. */
@@ -123,6 +124,7 @@ static void check_sound(void) {
     CHECK_AT(find(p, (tsr_fused_form)form), "no %s", tsr_fused_name((tsr_fused_form)form));
   int64_t work = p->bytes[TSR_SEGMENT_WORK];
   tsr_target none = tsr_cpu_target(&h.cpu);
+  none.fuses = 0;
   plain.programs = tsr_programs_make(h.placed, &p->lowering, p->pipeline, &none);
   CHECK(work <= plain.programs.of_stage[0]->bytes[TSR_SEGMENT_WORK]);
   CHECK(p->tasks_count < plain.programs.of_stage[0]->tasks_count);

@@ -2,6 +2,7 @@
 /* Matrix products. Sums that the recipe splits are made of units, each by products of
  * fixed shape, added in the tree's order. */
 #include "device/cpu/ops.h"
+#include "schedule/fuse.h"
 #include <assert.h>
 
 static tsr_matrix rows_of(const float *data, int64_t cols) { return (tsr_matrix){data, cols, 1}; }
@@ -91,6 +92,7 @@ static bool split_piece(const plan *p, place at, tsr_gemm *gemm) {
   gemm->b.data += k * gemm->b.rs;
   gemm->K = left < p->depth ? left : p->depth;
   gemm->adds = at.gemm || at.piece;
+  if (gemm->K < left) gemm->bias = NULL; /* a later piece makes the sum complete */
   return true;
 }
 
@@ -187,11 +189,18 @@ static int64_t leaf_begin(const cpu_call *c, place at, int64_t size) {
   return rows.first / rows.rows * (size / tsr_reduction_splits(&c->call.task->sum, 0));
 }
 
+/* Of a fused epilogue (schedule/fuse.h), whose sum has one leaf; NULL: none. */
+static const float *linear_bias(const cpu_call *c) {
+  const tsr_tensor *bias = tsr_epilogue_of(c->call.program, c->call.task).bias;
+  return bias ? tsr_operand_address(&c->call, bias) : NULL;
+}
+
 static bool linear_gemm(const cpu_call *c, const plan *p, place at, tsr_gemm *ret) {
   int64_t K = tsr_tensor_last(&c->call.task->inputs[0]), begin = leaf_begin(c, at, K);
   ret->a = rows_of(cpu_in(c, 0) + begin, K);
   ret->b = transposed(cpu_in(c, 1) + begin, K);
   ret->K = p->K;
+  ret->bias = linear_bias(c);
   return true;
 }
 
@@ -207,7 +216,7 @@ static void skinny_gemm_leaf(const cpu_call *c, int64_t leaf, int64_t begin, int
   plan p = linear_plan(c->call.task);
   p.by_rows = false;
   int64_t K = tsr_tensor_last(&c->call.task->inputs[0]);
-  tsr_skinny_gemm few = {p.M, p.K, K, K, p.N};
+  tsr_skinny_gemm few = {p.M, p.K, K, K, p.N, linear_bias(c)};
   place at = {.leaf = leaf};
   int64_t first = leaf_begin(c, at, K);
   c->k->skinny_gemm(

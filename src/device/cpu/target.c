@@ -38,6 +38,9 @@ static int64_t output_bytes(const tsr_target *target, const tsr_program *p, cons
 
 tsr_target tsr_cpu_target(const tsr_cpu_context *context) {
   return (tsr_target){
+      .fuses = 1u << TSR_FUSED_EPILOGUE,
+      .epilogues = TSR_EPILOGUE_BIAS,
+      .exact = true,
       .kernel_types = kernel_types,
       .scratch = scratch,
       .output_bytes = output_bytes,

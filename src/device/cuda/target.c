@@ -124,6 +124,8 @@ tsr_target tsr_cuda_target(const tsr_target *host, bool fast, bool offloads) {
   return (tsr_target){
       .host = host,
       .fuses = fuses,
+      .epilogues =
+          TSR_EPILOGUE_BIAS | TSR_EPILOGUE_RESIDUAL | TSR_EPILOGUE_GELU | TSR_EPILOGUE_HALF,
       .exact = !fast,
       .supports = offloads ? supports_without_state : supports,
       .kernel_types = kernel_types,
