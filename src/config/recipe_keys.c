@@ -25,9 +25,19 @@ static void add_number(recipe *r, const char *key, int64_t value) {
  * is left to them. */
 static bool is_outside(const tsr_field *f) {
   static const char *const sections[] = {
-      "device_config", "mesh",     "eval_config",   "numerics.units",
-      "schedule",      "pipeline", "zero",          "checkpoint",
-      "collectives",   "elastic",  "training_step", "collectives.all_reduce"};
+      "device_config",
+      "mesh",
+      "eval_config",
+      "numerics.units",
+      "schedule",
+      "pipeline",
+      "zero",
+      "checkpoint",
+      "collectives",
+      "elastic",
+      "training_step",
+      "collectives.all_reduce",
+      "collectives.transport"};
   // clang-format off
   static const char *const keys[] = {
       "project_name", "batch_size", "batch_size_per_rank", "gradient_accumulation_steps",
@@ -108,6 +118,7 @@ static void add_facts(recipe *r, const tsr_config *c, const tsr_recipe_facts *f)
     add(r, "device_config.cp_layout",
         c->device.cp_layout == TSR_CP_ZIGZAG ? "zigzag" : "contiguous");
   add(r, "numerics.isa", f->isa);
+  add(r, TSR_RECIPE_GRAPH, f->graph);
   add(r, "data", f->data);
 }
 

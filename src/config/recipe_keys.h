@@ -10,13 +10,17 @@ typedef struct {
   const char *key, *value; /* value: as --print-config shows it */
 } tsr_recipe_entry;
 
+/* Recipes of older checkpoints do not have it. */
+#define TSR_RECIPE_GRAPH "graph_source"
+
 /* Facts that the configuration alone does not contain. */
 typedef struct {
   int64_t samples_per_step, sequence, total_steps;
   int64_t units_batch, units_sequence, units_tp;
   const char *units_order; /* of the batch units where it is the mesh's own, else "" */
   const char *isa;
-  const char *data; /* fingerprint of what samples are drawn from */
+  const char *graph; /* hash of the file or sections that the model's graph was read from */
+  const char *data;  /* fingerprint of what samples are drawn from */
 } tsr_recipe_facts;
 
 /* Whether a key can be part of a recipe: what it says is normative, what others say is about where

@@ -4,6 +4,7 @@
 #include "model/model.h"
 #include "base/file_ops.h"
 #include "base/file_read.h"
+#include "base/hash.h"
 #include "base/text.h"
 #include "model/build.h"
 #include <string.h>
@@ -119,6 +120,26 @@ bool tsr_model_source_read(
   return true;
 }
 
+/* Kinds and counts, too, so that no two trees are one text. */
+static void add_to_hash(tsr_hasher *h, const tsr_yaml *node) {
+  int32_t shape[] = {(int32_t)node->kind, (int32_t)node->count, (int32_t)node->text_length};
+  tsr_hasher_add(h, shape, sizeof shape);
+  tsr_hasher_add(h, node->text, node->text_length);
+  for (int i = 0; i < node->count; i++) {
+    if (node->kind == TSR_YAML_MAP) add_to_hash(h, node->keys[i]);
+    add_to_hash(h, node->items[i]);
+  }
+}
+
+static const char *hash_of(tsr_arena *arena, const tsr_yaml *root) {
+  char text[TSR_HASH_TEXT];
+  tsr_hasher *h = tsr_hasher_new(arena);
+  tsr_hasher_begin(h);
+  add_to_hash(h, root);
+  tsr_hasher_end(h, text);
+  return tsr_arena_strdup(arena, text);
+}
+
 bool tsr_model_read(
     tsr_arena *arena, const tsr_config *config, const tsr_model_options *options,
     tsr_model **ret_model, tsr_diags *diags) {
@@ -126,6 +147,7 @@ bool tsr_model_read(
   if (!tsr_model_source_read(arena, config, options->graphs_folder, &source, diags) ||
       !tsr_model_build(arena, &source, options, ret_model, diags))
     return false;
+  (*ret_model)->source = hash_of(arena, source.root);
   if (*config->training.module) (*ret_model)->graph->name = config->training.module;
   return true;
 }

@@ -25,6 +25,7 @@ typedef struct {
   tsr_graph *graph;
   /* sizes the trainer needs; 0 where the model has none */
   int64_t vocab_size, vocab_padded, max_sequence_length, sequence, features, classes;
+  const char *source; /* hash of what the graph was read from, whatever its comments and spaces */
 } tsr_model;
 
 /* All errors of model and graph file in one run, with their places. */

@@ -17,6 +17,7 @@ void tsr_resume_recipe(
       .units_tp = units->tp,
       .units_order = r->units_order,
       .isa = r->isa,
+      .graph = r->training->model->source,
       .data = data};
   tsr_config_recipe(arena, r->config, &facts, ret, ret_count);
 }
@@ -27,16 +28,21 @@ static const char *find(const tsr_recipe_entry *recipe, int count, const char *k
   return NULL;
 }
 
+/* The key of the configuration that a difference is due to. */
+static const char *place_of(const tsr_checkpoint_manager_run *r, const char *key) {
+  if (!strcmp(key, TSR_RECIPE_GRAPH)) return "transformer_config.graph";
+  if (strcmp(key, "data")) return key;
+  return r->config->training.data_sources_count ? "training_config.data_sources"
+                                                : "training_config.data_path";
+}
+
 /* The level that bits depend on may be given up; nothing else may. */
 static bool differs(
     const tsr_checkpoint_manager_run *r, const tsr_manifest *m, const char *key, const char *there,
     const char *here, tsr_diags *diags) {
   if (there && here && !strcmp(there, here)) return true;
-  bool one = !r->config->training.data_sources_count;
-  tsr_location location = tsr_config_location(
-      r->config, strcmp(key, "data") ? key
-                 : one               ? "training_config.data_path"
-                                     : "training_config.data_sources");
+  if (!there && !strcmp(key, TSR_RECIPE_GRAPH)) return true;
+  tsr_location location = tsr_config_location(r->config, place_of(r, key));
   if (!strcmp(key, "numerics.isa"))
     return tsr_diag(
                diags, tsr_diag_normative(diags, TSR_WARNING), location,
