@@ -38,11 +38,11 @@ template <typename N, int W>
 static void forward(
     tsr_cuda_stream s, const tsr_attention *a, const uint64_t *key, N *out, float *stats,
     const N *q, const N *k, const N *v) {
-  typedef forward_tile<W> S;
-  TSR_ALLOW_SHARED((attention_forward<N, W>), S::BYTES);
+  const attention_tile tile = simt_tile(TSR_ATTENTION_OUT, W);
+  TSR_ALLOW_SHARED((attention_forward<N, W>), tile.shared_bytes);
   TSR_LAUNCH(
-      (attention_forward<N, W>), attention_blocks(a->T, a->B * a->H, S::QUERIES), SIMT_THREADS,
-      S::BYTES, s, *a, key, out, stats, q, k, v);
+      (attention_forward<N, W>), launch_attention(&tile, a->T, a->B * a->H), s, *a, key, out, stats,
+      q, k, v);
 }
 
 template <typename N>
@@ -51,8 +51,9 @@ static void forward_width(
     const void *q, const void *k, const void *v) {
   N *to = (N *)out;
   const N *qs = (const N *)q, *ks = (const N *)k, *vs = (const N *)v;
-  if (a->D <= 64) forward<N, 64>(s, a, key, to, stats, qs, ks, vs);
-  else if (a->D <= 128) forward<N, 128>(s, a, key, to, stats, qs, ks, vs);
+  int width = simt_width(a->D);
+  if (width == 64) forward<N, 64>(s, a, key, to, stats, qs, ks, vs);
+  else if (width == 128) forward<N, 128>(s, a, key, to, stats, qs, ks, vs);
   else forward<N, 256>(s, a, key, to, stats, qs, ks, vs);
 }
 
@@ -61,7 +62,7 @@ extern "C" void tsr_cuda_attention(
     float *stats, const void *q, const void *k, const void *v) {
   const void *arrays[] = {out, q, k, v};
   if (a->B * a->T * a->H * a->D == 0) return;
-  if (tsr_cuda_attention_tensor_can(type, a, arrays, 4))
+  if (attention_tensor_can(type, a, arrays, 4))
     tsr_cuda_attention_tensor(s, type, a, key, out, stats, q, k, v);
   else TSR_BY_TYPE(type, N, forward_width<N>(s, a, key, out, stats, q, k, v))
 }

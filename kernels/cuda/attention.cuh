@@ -8,7 +8,7 @@
  * is left out, which changes no bit: it would add zeros. */
 #ifndef TSR_KERNELS_CUDA_ATTENTION_CUH
 #define TSR_KERNELS_CUDA_ATTENTION_CUH
-#include "kernels/cuda/kernels.h"
+#include "kernels/cuda/attention_shape.h"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/number.cuh"
 #include "kernels/cuda/philox.cuh"
@@ -52,10 +52,6 @@ static __device__ inline attention_item attention_item_of_keys(int64_t lines, in
   item.line = blockIdx.x % lines;
   item.first = blockIdx.x / lines * (int64_t)size;
   return item;
-}
-
-static inline unsigned attention_blocks(int64_t T, int64_t lines, int size) {
-  return (unsigned)((T + size - 1) / size * lines);
 }
 
 /* Keys before this one are seen by some query before `end`. */
@@ -107,8 +103,6 @@ static __device__ inline float attention_base(float max) { return max == -INFINI
 static __device__ inline float attention_kept(const tsr_attention &a) {
   return 1.0f / (1.0f - a.dropout);
 }
-
-enum { ATTENTION_RUN = 16 }; /* keys of a word of the mask */
 
 /* Which of the run of keys that begins at the element are kept: one bit each. */
 static __device__ inline uint16_t attention_run(uint64_t element, float p, uint64_t key) {
@@ -197,11 +191,8 @@ static __device__ inline void attention_rows(
   }
 }
 
-/* attention_tensor.cu and attention_tensor_backward.cu: the tensor cores' passes, for halves whose
- * heads are at most 128 wide, a multiple of 8, in aligned arrays. */
-enum { ATTENTION_TENSOR_WIDTH = 128 };
-bool tsr_cuda_attention_tensor_can(
-    tsr_cuda_type type, const tsr_attention *a, const void *const *arrays, int count);
+/* attention_tensor.cu and attention_tensor_backward.cu: the tensor cores' passes, for what
+ * attention_tensor_can. */
 void tsr_cuda_attention_tensor(
     tsr_cuda_stream s, tsr_cuda_type type, const tsr_attention *a, const uint64_t *key, void *out,
     float *stats, const void *q, const void *k, const void *v);

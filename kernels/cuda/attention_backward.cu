@@ -4,13 +4,11 @@
  * is one block's. */
 #include "kernels/cuda/attention_simt_passes.cuh"
 
-enum { DELTA_THREADS = 256 };
-
 /* delta (rows of B,H,T) = dout . out: a warp a row. */
 template <typename N>
-static __global__ void __launch_bounds__(DELTA_THREADS)
+static __global__ void __launch_bounds__(ATTENTION_DELTA_THREADS)
     attention_delta(tsr_attention a, float *delta, const N *dout, const N *out) {
-  int64_t row = blockIdx.x * (int64_t)(DELTA_THREADS / TSR_WARP) + threadIdx.x / TSR_WARP;
+  int64_t row = blockIdx.x * (int64_t)(ATTENTION_DELTA_THREADS / TSR_WARP) + threadIdx.x / TSR_WARP;
   bool real = row < a.B * a.H * a.T;
   float sum = row_delta(a, row, real, dout, out);
   if (real && threadIdx.x % TSR_WARP == 0) delta[row] = sum;
@@ -81,15 +79,11 @@ static __global__ void __launch_bounds__(SIMT_THREADS)
 template <typename N, int W>
 static void
 backward(tsr_cuda_stream s, const tsr_attention *a, const uint64_t *key, backward_arrays<N> x) {
-  typedef backward_tile<W> S;
-  TSR_ALLOW_SHARED((attention_dq<N, W>), S::DQ_BYTES);
-  TSR_ALLOW_SHARED((attention_dkv<N, W>), S::DKV_BYTES);
-  TSR_LAUNCH(
-      (attention_dkv<N, W>), attention_blocks(a->T, a->B * a->G, S::KEYS), SIMT_THREADS,
-      S::DKV_BYTES, s, *a, key, x);
-  TSR_LAUNCH(
-      (attention_dq<N, W>), attention_blocks(a->T, a->B * a->H, S::QUERIES), SIMT_THREADS,
-      S::DQ_BYTES, s, *a, key, x);
+  const attention_tile dq = simt_tile(TSR_ATTENTION_DQ, W), dkv = simt_tile(TSR_ATTENTION_DKV, W);
+  TSR_ALLOW_SHARED((attention_dq<N, W>), dq.shared_bytes);
+  TSR_ALLOW_SHARED((attention_dkv<N, W>), dkv.shared_bytes);
+  TSR_LAUNCH((attention_dkv<N, W>), launch_attention(&dkv, a->T, a->B * a->G), s, *a, key, x);
+  TSR_LAUNCH((attention_dq<N, W>), launch_attention(&dq, a->T, a->B * a->H), s, *a, key, x);
 }
 
 template <typename N>
@@ -100,19 +94,18 @@ static void backward_width(
   backward_arrays<N> x = {(N *)dq,         (N *)dk,      (N *)dv,
                           (const N *)dout, (const N *)q, (const N *)k,
                           (const N *)v,    stats,        delta};
-  if (a->D <= 64) backward<N, 64>(s, a, key, x);
-  else if (a->D <= 128) backward<N, 128>(s, a, key, x);
+  int width = simt_width(a->D);
+  if (width == 64) backward<N, 64>(s, a, key, x);
+  else if (width == 128) backward<N, 128>(s, a, key, x);
   else backward<N, 256>(s, a, key, x);
 }
 
 template <typename N>
 static void delta_rows(
     tsr_cuda_stream s, const tsr_attention *a, float *delta, const void *dout, const void *out) {
-  int64_t in_block = DELTA_THREADS / TSR_WARP;
-  unsigned blocks = (unsigned)((a->B * a->H * a->T + in_block - 1) / in_block);
   TSR_LAUNCH(
-      (attention_delta<N>), blocks, DELTA_THREADS, 0, s, *a, delta, (const N *)dout,
-      (const N *)out);
+      (attention_delta<N>), launch_attention_rows(a->B * a->H * a->T), s, *a, delta,
+      (const N *)dout, (const N *)out);
 }
 
 extern "C" void tsr_cuda_attention_backward(
@@ -123,7 +116,7 @@ extern "C" void tsr_cuda_attention_backward(
   float *delta = (float *)scratch;
   if (a->B * a->T * a->H * a->D == 0) return;
   TSR_BY_TYPE(type, N, delta_rows<N>(s, a, delta, dout, out))
-  if (tsr_cuda_attention_tensor_can(type, a, arrays, 7))
+  if (attention_tensor_can(type, a, arrays, 7))
     tsr_cuda_attention_tensor_backward(s, type, a, key, dq, dk, dv, dout, q, k, v, stats, delta);
   else TSR_BY_TYPE(type, N, backward_width<N>(s, a, key, dq, dk, dv, dout, q, k, v, stats, delta))
 }

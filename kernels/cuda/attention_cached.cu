@@ -3,11 +3,13 @@
  * take splits of SPLIT keys in turn; a split's softmax and weighted values are merged with the
  * others' by base/reduction_tree.h's tree over the splits that the token sees. So the bits of a
  * token depend on its position, not on how many tokens are new or how long the cache may become. */
+#include "kernels/cuda/attention_shape.h"
 #include "kernels/cuda/block.cuh"
 #include "kernels/cuda/number.cuh"
 #include "kernels/cuda/reduction_tree.cuh"
 
-enum { WARPS = 8, THREADS = WARPS * TSR_WARP, SPLIT = 64, WIDTH_MAX = 256, STACK = 32 };
+enum { WARPS = CACHED_WARPS, THREADS = WARPS * TSR_WARP, STACK = 32 };
+enum { SPLIT = CACHED_SPLIT, WIDTH_MAX = CACHED_WIDTH };
 enum { KEY_LANES = 8, KEYS_AT_ONCE = TSR_WARP / KEY_LANES };
 
 /* A block's place: `heads` of the group from the one that q and out point to. */
@@ -188,21 +190,19 @@ template <typename N, int HEADS>
 static void cached(
     tsr_cuda_stream s, const tsr_attention_cached *c, void *out, const void *q, const void *keys,
     const void *values) {
-  const tsr_attention *a = &c->a;
-  unsigned chunks = (unsigned)((a->H / a->G + HEADS - 1) / HEADS);
-  unsigned blocks = (unsigned)(a->B * a->T * a->G) * chunks;
-  size_t bytes = sizeof(cached_shared<HEADS>);
-  TSR_ALLOW_SHARED((attention_cached<N, HEADS>), bytes);
+  const tsr_launch_shape shape = launch_attention_cached(&c->a);
+  static_assert(sizeof(cached_shared<HEADS>) == cached_shared_bytes(HEADS), "what is launched");
+  TSR_ALLOW_SHARED((attention_cached<N, HEADS>), shape.shared_bytes);
   TSR_LAUNCH(
-      (attention_cached<N, HEADS>), blocks, THREADS, bytes, s, *c, (N *)out, (const N *)q,
-      (const N *)keys, (const N *)values);
+      (attention_cached<N, HEADS>), shape, s, *c, (N *)out, (const N *)q, (const N *)keys,
+      (const N *)values);
 }
 
 template <typename N>
 static void cached_heads(
     tsr_cuda_stream s, const tsr_attention_cached *c, void *out, const void *q, const void *keys,
     const void *values) {
-  int64_t heads = c->a.H / c->a.G;
+  int heads = cached_heads_of(&c->a);
   if (heads == 1) cached<N, 1>(s, c, out, q, keys, values);
   else if (heads == 2) cached<N, 2>(s, c, out, q, keys, values);
   else cached<N, 4>(s, c, out, q, keys, values);

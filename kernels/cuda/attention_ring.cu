@@ -16,7 +16,7 @@ template <typename T, int W> struct ring_out {
   typedef forward_tile<W> S;
   static constexpr tsr_attention_sum SUM = TSR_ATTENTION_OUT;
   static constexpr int THREADS = SIMT_THREADS, OWN = S::QUERIES, ROWS = S::I, COLUMNS = W / 16;
-  static constexpr size_t BYTES = S::BYTES;
+  static attention_tile tile(void) { return simt_tile(SUM, W); }
   forward_parts p;
   forward_sums<W> sums;
 
@@ -49,7 +49,7 @@ template <typename T, int W> struct ring_dq {
   typedef backward_tile<W> S;
   static constexpr tsr_attention_sum SUM = TSR_ATTENTION_DQ;
   static constexpr int THREADS = SIMT_THREADS, OWN = S::QUERIES, ROWS = S::I, COLUMNS = W / 16;
-  static constexpr size_t BYTES = S::DQ_BYTES;
+  static attention_tile tile(void) { return simt_tile(SUM, W); }
   backward_parts p;
   dq_sums<W> sums;
 
@@ -82,7 +82,7 @@ template <typename T, int W> struct ring_dkv {
   typedef backward_tile<W> S;
   static constexpr tsr_attention_sum SUM = TSR_ATTENTION_DKV;
   static constexpr int THREADS = SIMT_THREADS, OWN = S::KEYS, ROWS = S::J, COLUMNS = W / 8;
-  static constexpr size_t BYTES = S::DKV_BYTES;
+  static attention_tile tile(void) { return simt_tile(SUM, W); }
   backward_parts p;
   dkv_sums<W> sums;
 
@@ -125,8 +125,9 @@ static void step_width(
     tsr_cuda_stream s, const tsr_attention_ring *r, const uint64_t *key, float *acc, void *scratch,
     const void *q, const void *k, const void *v, const void *dout, const float *rows) {
   ring_arrays<N> x = {(const N *)q, (const N *)k, (const N *)v, (const N *)dout, rows};
-  if (r->a.D <= 64) ring_step<PASS<N, 64>>(s, r, key, acc, scratch, x);
-  else if (r->a.D <= 128) ring_step<PASS<N, 128>>(s, r, key, acc, scratch, x);
+  int width = simt_width(r->a.D);
+  if (width == 64) ring_step<PASS<N, 64>>(s, r, key, acc, scratch, x);
+  else if (width == 128) ring_step<PASS<N, 128>>(s, r, key, acc, scratch, x);
   else ring_step<PASS<N, 256>>(s, r, key, acc, scratch, x);
 }
 
@@ -140,7 +141,7 @@ static void step(
   assert(r->members > 0 && r->units > 0 && r->length % r->units == 0 && r->a.H % r->a.G == 0);
   assert(r->units % r->members == 0 && r->a.T == r->length / r->members);
   if (r->a.B * r->a.T * r->a.H * r->a.D == 0) return;
-  if (tsr_cuda_attention_tensor_can(type, &r->a, arrays, 4)) {
+  if (attention_tensor_can(type, &r->a, arrays, 4)) {
     ring_arrays<uint16_t> x = {
         (const uint16_t *)q, (const uint16_t *)k, (const uint16_t *)v, (const uint16_t *)dout,
         rows};
@@ -170,13 +171,11 @@ extern "C" void tsr_cuda_attention_ring_dkv(
 
 /* ---- before the backward passes ---- */
 
-enum { ROWS_THREADS = 256 };
-
 /* A warp a row. */
 template <typename N>
-static __global__ void __launch_bounds__(ROWS_THREADS)
+static __global__ void __launch_bounds__(ATTENTION_DELTA_THREADS)
     ring_rows(tsr_attention a, float *rows, const N *dout, const N *out, const float *stats) {
-  int64_t row = blockIdx.x * (int64_t)(ROWS_THREADS / TSR_WARP) + threadIdx.x / TSR_WARP;
+  int64_t row = blockIdx.x * (int64_t)(ATTENTION_DELTA_THREADS / TSR_WARP) + threadIdx.x / TSR_WARP;
   bool real = row < a.B * a.H * a.T;
   float delta = row_delta(a, row, real, dout, out);
   if (!real || threadIdx.x % TSR_WARP > 0) return;
@@ -188,13 +187,13 @@ static __global__ void __launch_bounds__(ROWS_THREADS)
 extern "C" void tsr_cuda_attention_ring_rows(
     tsr_cuda_stream s, tsr_cuda_type type, const tsr_attention_ring *r, float *rows,
     const void *dout, const void *out, const float *stats) {
-  int64_t n = r->a.B * r->a.H * r->a.T, in_block = ROWS_THREADS / TSR_WARP;
+  int64_t n = r->a.B * r->a.H * r->a.T;
   if (n == 0) return;
   TSR_BY_TYPE(
       type, N,
       TSR_LAUNCH(
-          ring_rows<N>, (unsigned)((n + in_block - 1) / in_block), ROWS_THREADS, 0, s, r->a, rows,
-          (const N *)dout, (const N *)out, stats))
+          ring_rows<N>, launch_attention_rows(n), s, r->a, rows, (const N *)dout, (const N *)out,
+          stats))
 }
 
 /* ---- the whole sums ---- */
@@ -235,8 +234,8 @@ static void finish(
   TSR_BY_TYPE(
       type, N,
       TSR_LAUNCH(
-          (ring_finish<N, SUM>), map_blocks(n), TSR_MAP_THREADS, 0, s, r, whole.parts[0].slot, n,
-          (N *)first, (N *)second, stats))
+          (ring_finish<N, SUM>), launch_map(n), s, r, whole.parts[0].slot, n, (N *)first,
+          (N *)second, stats))
 }
 
 extern "C" void tsr_cuda_attention_ring_finish(

@@ -12,26 +12,7 @@
 #ifndef TSR_KERNELS_CUDA_ATTENTION_RING_CUH
 #define TSR_KERNELS_CUDA_ATTENTION_RING_CUH
 #include "kernels/cuda/attention.cuh"
-extern "C" {
-#include "kernels/ring_attention_merge.h"
-}
-
-/* RING_LEAF:  the unit `begin`, which is the `run`-th of those at hand, into registers
- * RING_MERGE: what waits in `slot` is added to it
- * RING_KEEP:  it goes to `slot`
- * RING_COPY:  from `slot` to slot `run`
- * Parts of the sum are units [begin, end). */
-typedef enum { RING_LEAF, RING_MERGE, RING_KEEP, RING_COPY } ring_kind;
-typedef struct {
-  int32_t begin, end, run;
-  int16_t slot, kind;
-} ring_turn;
-
-enum { RING_TURNS = 128, RING_LEAF_TURNS = TSR_RING_TEMP + 2 };
-typedef struct {
-  int count;
-  ring_turn turn[RING_TURNS];
-} ring_turns;
+#include "kernels/cuda/ring_turns.h"
 
 typedef struct {
   tsr_attention a, unit; /* of what a member has; of a sequence of one unit */
@@ -53,10 +34,9 @@ template <typename N> struct ring_arrays {
 
 static inline ring_shape
 ring_shape_of(const tsr_attention_ring *r, tsr_attention_sum sum, tsr_ring *ret_map) {
-  bool queries = sum == TSR_ATTENTION_DKV;
   tsr_cuda_ring_size size = tsr_cuda_ring_size_of(r, sum);
   ring_shape s = {};
-  *ret_map = {r->units, r->members, r->coord, r->zigzag, queries};
+  *ret_map = ring_map_of(r, sum);
   s.a = s.unit = r->a;
   s.length = r->length;
   s.runs = size.runs;
@@ -65,50 +45,10 @@ ring_shape_of(const tsr_attention_ring *r, tsr_attention_sum sum, tsr_ring *ret_
   s.chunk = r->zigzag && r->members > 1 ? s.runs / 2 : s.runs;
   s.low = tsr_ring_unit(ret_map, r->coord, 0);
   s.high = s.chunk < s.runs ? tsr_ring_unit(ret_map, r->coord, s.chunk) : 0;
-  s.queries = queries;
+  s.queries = ret_map->queries;
   s.slots = size.slots;
   s.temps = size.temps;
   return s;
-}
-
-static inline void
-turn_add(ring_turns *turns, ring_kind kind, int64_t begin, int64_t end, int64_t run, int slot) {
-  turns->turn[turns->count++] = {
-      (int32_t)begin, (int32_t)end, (int32_t)run, (int16_t)slot, (int16_t)kind};
-}
-
-/* One unit and all that it completes; its part is in registers, whose slot would be `slot`. */
-static inline void
-leaf_add(ring_turns *turns, tsr_ring_pending *pending, int64_t run, int64_t unit) {
-  tsr_ring_part left, right;
-  int slot = tsr_ring_push(pending, unit);
-  turn_add(turns, RING_LEAF, unit, unit + 1, run, 0);
-  while (tsr_ring_merge(pending, &left, &right)) {
-    const tsr_ring_part *other = left.slot == slot ? &right : &left;
-    turn_add(turns, RING_MERGE, other->begin, other->end, 0, other->slot);
-    slot = left.slot;
-  }
-  turn_add(turns, RING_KEEP, 0, 0, 0, slot);
-}
-
-/* The turns of a step, given to launch(turns) in as many lists as they take. */
-template <typename LAUNCH>
-static void ring_each_turns(const tsr_ring *map, int step, const LAUNCH &launch) {
-  int source = tsr_ring_source(map, step), to;
-  tsr_ring_pending pending;
-  tsr_ring_part from;
-  ring_turns turns;
-  turns.count = 0;
-  tsr_ring_before(map, step, &pending);
-  for (int64_t run = 0; run < map->units / map->members; run++) {
-    if (turns.count + RING_LEAF_TURNS > RING_TURNS) launch(turns), turns.count = 0;
-    leaf_add(&turns, &pending, run, tsr_ring_unit(map, source, run));
-  }
-  while (tsr_ring_settle(&pending, &from, &to)) {
-    if (turns.count == RING_TURNS) launch(turns), turns.count = 0;
-    turn_add(&turns, RING_COPY, from.begin, from.end, to, from.slot);
-  }
-  launch(turns);
 }
 
 /* ---- a block's tile ---- */
@@ -276,6 +216,19 @@ static __global__ void __launch_bounds__(P::THREADS) ring_walk(
   }
 }
 
+template <typename P> struct ring_launch {
+  tsr_cuda_stream s;
+  tsr_launch_shape shape;
+  ring_shape r;
+  const uint64_t *key;
+  const ring_arrays<typename P::N> &x;
+};
+
+template <typename P> static void ring_launch_turns(void *context, const ring_turns *turns) {
+  const ring_launch<P> *l = (const ring_launch<P> *)context;
+  TSR_LAUNCH((ring_walk<P>), l->shape, l->s, l->r, *turns, l->key, l->x);
+}
+
 /* A step of the pass. */
 template <typename P>
 static void ring_step(
@@ -287,17 +240,16 @@ static void ring_step(
   int64_t lines = size.lines, at_once = size.lines_at_once;
   r.acc = acc;
   r.temp = (float *)scratch;
-  TSR_ALLOW_SHARED((ring_walk<P>), P::BYTES);
+  const attention_tile tile = P::tile();
+  TSR_ALLOW_SHARED((ring_walk<P>), tile.shared_bytes);
   for (r.line = 0; r.line < lines; r.line += at_once) {
     r.lines = lines - r.line < at_once ? lines - r.line : at_once;
-    unsigned blocks = attention_blocks(r.unit.T, r.lines * r.runs, P::OWN);
-    ring_each_turns(&map, of->step, [&](const ring_turns &turns) {
-      TSR_LAUNCH((ring_walk<P>), blocks, P::THREADS, P::BYTES, s, r, turns, key, x);
-    });
+    ring_launch<P> launch = {s, launch_attention(&tile, r.unit.T, r.lines * r.runs), r, key, x};
+    ring_each_turns(&map, of->step, ring_launch_turns<P>, &launch);
   }
 }
 
-/* attention_ring_tensor.cu: a step of each pass, for what tsr_cuda_attention_tensor_can. */
+/* attention_ring_tensor.cu: a step of each pass, for what attention_tensor_can. */
 void tsr_cuda_attention_ring_tensor(
     tsr_cuda_stream s, tsr_cuda_type type, const tsr_attention_ring *r, tsr_attention_sum sum,
     const uint64_t *key, float *acc, void *scratch, const ring_arrays<uint16_t> &x);

@@ -15,7 +15,7 @@ template <tsr_cuda_type TYPE, int W, int M> struct ring_tensor_out {
   typedef tensor_forward<W, M> S;
   static constexpr tsr_attention_sum SUM = TSR_ATTENTION_OUT;
   static constexpr int THREADS = TENSOR_THREADS, OWN = S::QUERIES, ROWS = 2 * M, COLUMNS = W / 4;
-  static constexpr size_t BYTES = S::BYTES;
+  static attention_tile tile(void) { return tensor_tile(SUM, W); }
   tensor_forward_parts p;
   forward_rows<W> rows[M];
 
@@ -61,7 +61,7 @@ template <tsr_cuda_type TYPE, int W> struct ring_tensor_dq {
   typedef tensor_backward<W> S;
   static constexpr tsr_attention_sum SUM = TSR_ATTENTION_DQ;
   static constexpr int THREADS = TENSOR_THREADS, OWN = TENSOR_TILE, ROWS = 2, COLUMNS = W / 4;
-  static constexpr size_t BYTES = S::BYTES;
+  static attention_tile tile(void) { return tensor_tile(SUM, W); }
   tensor_backward_parts p;
   float dq[W / 8][4];
 
@@ -93,7 +93,7 @@ template <tsr_cuda_type TYPE, int W> struct ring_tensor_dkv {
   typedef tensor_backward<W> S;
   static constexpr tsr_attention_sum SUM = TSR_ATTENTION_DKV;
   static constexpr int THREADS = TENSOR_THREADS, OWN = TENSOR_TILE, ROWS = 2, COLUMNS = W / 2;
-  static constexpr size_t BYTES = S::BYTES;
+  static attention_tile tile(void) { return tensor_tile(SUM, W); }
   tensor_backward_parts p;
   float dk[W / 8][4], dv[W / 8][4];
 
@@ -146,9 +146,10 @@ template <tsr_cuda_type TYPE>
 static void step_width(
     tsr_cuda_stream s, const tsr_attention_ring *r, tsr_attention_sum sum, const uint64_t *key,
     float *acc, void *scratch, const ring_arrays<uint16_t> &x) {
-  if (r->a.D <= 64) step<TYPE, 64, 2>(s, r, sum, key, acc, scratch, x);
-  else if (r->a.D <= 80) step<TYPE, 80, 1>(s, r, sum, key, acc, scratch, x);
-  else if (r->a.D <= 96) step<TYPE, 96, 1>(s, r, sum, key, acc, scratch, x);
+  int width = tensor_width(r->a.D);
+  if (width == 64) step<TYPE, 64, 2>(s, r, sum, key, acc, scratch, x);
+  else if (width == 80) step<TYPE, 80, 1>(s, r, sum, key, acc, scratch, x);
+  else if (width == 96) step<TYPE, 96, 1>(s, r, sum, key, acc, scratch, x);
   else step<TYPE, 128, 1>(s, r, sum, key, acc, scratch, x);
 }
 

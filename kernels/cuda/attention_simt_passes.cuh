@@ -14,10 +14,9 @@
 /* ---- out ---- */
 
 template <int W> struct forward_tile {
-  static constexpr int QUERIES = W > 128 ? 32 : 64, KEYS = QUERIES, STRIDE = W + SIMT_PAD;
+  static constexpr int QUERIES = simt_forward_rows(W), KEYS = QUERIES, STRIDE = W + SIMT_PAD;
   static constexpr int I = QUERIES / SIMT_SIDE, J = KEYS / SIMT_SIDE;
-  static constexpr size_t FLOATS = (QUERIES + KEYS) * STRIDE + QUERIES * (KEYS + SIMT_PAD);
-  static constexpr size_t BYTES = FLOATS * 4 + QUERIES * (KEYS / ATTENTION_RUN) * 2;
+  static constexpr size_t FLOATS = simt_forward_floats(W);
 };
 
 /* In shared memory. Keys and values take turns in `tile`. */
@@ -118,14 +117,11 @@ static __device__ inline void forward_add(
 /* ---- dq, and dk and dv ---- */
 
 template <int W> struct backward_tile {
-  static constexpr int QUERIES = W > 64 ? 32 : 64, KEYS = W > 128 ? 32 : 64;
+  static constexpr int QUERIES = simt_backward_queries(W), KEYS = simt_backward_keys(W);
   static constexpr int STRIDE = W + SIMT_PAD, WIDTH = KEYS + SIMT_PAD;
   static constexpr int I = QUERIES / SIMT_SIDE, J = KEYS / SIMT_SIDE;
   /* floats with one array of a tile's gradients, and with two */
-  static constexpr int TILES = 2 * (QUERIES + KEYS) * STRIDE + 3 * QUERIES;
-  static constexpr int ONE = TILES + QUERIES * WIDTH, TWO = ONE + QUERIES * WIDTH;
-  static constexpr int MASK = QUERIES * (KEYS / ATTENTION_RUN) * 2; /* bytes */
-  static constexpr size_t DQ_BYTES = ONE * 4 + MASK, DKV_BYTES = TWO * 4 + MASK;
+  static constexpr int ONE = simt_backward_floats(W, 1), TWO = simt_backward_floats(W, 2);
 };
 
 /* A tile's arrays in shared memory. `kept` = P f and `grads` = dS are (QUERIES, WIDTH); only the

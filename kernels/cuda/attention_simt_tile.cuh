@@ -8,8 +8,6 @@
 #define TSR_KERNELS_CUDA_ATTENTION_SIMT_TILE_CUH
 #include "kernels/cuda/attention.cuh"
 
-enum { SIMT_THREADS = 256, SIMT_SIDE = 16, SIMT_PAD = 4 };
-
 static __device__ inline int simt_x(void) { return (int)threadIdx.x % SIMT_SIDE; }
 static __device__ inline int simt_y(void) { return (int)threadIdx.x / SIMT_SIDE; }
 

@@ -51,21 +51,21 @@ template <tsr_cuda_type TYPE, int W, int M>
 static void forward(
     tsr_cuda_stream s, const tsr_attention *a, const uint64_t *key, void *out, float *stats,
     const void *q, const void *k, const void *v) {
-  typedef tensor_forward<W, M> S;
-  TSR_ALLOW_SHARED((attention_tensor_forward<TYPE, W, M>), S::BYTES);
+  const attention_tile tile = tensor_tile(TSR_ATTENTION_OUT, W);
+  TSR_ALLOW_SHARED((attention_tensor_forward<TYPE, W, M>), tile.shared_bytes);
   TSR_LAUNCH(
-      (attention_tensor_forward<TYPE, W, M>), attention_blocks(a->T, a->B * a->H, S::QUERIES),
-      TENSOR_THREADS, S::BYTES, s, *a, key, (uint16_t *)out, stats, (const uint16_t *)q,
-      (const uint16_t *)k, (const uint16_t *)v);
+      (attention_tensor_forward<TYPE, W, M>), launch_attention(&tile, a->T, a->B * a->H), s, *a,
+      key, (uint16_t *)out, stats, (const uint16_t *)q, (const uint16_t *)k, (const uint16_t *)v);
 }
 
 template <tsr_cuda_type TYPE>
 static void forward_width(
     tsr_cuda_stream s, const tsr_attention *a, const uint64_t *key, void *out, float *stats,
     const void *q, const void *k, const void *v) {
-  if (a->D <= 64) forward<TYPE, 64, 2>(s, a, key, out, stats, q, k, v);
-  else if (a->D <= 80) forward<TYPE, 80, 1>(s, a, key, out, stats, q, k, v);
-  else if (a->D <= 96) forward<TYPE, 96, 1>(s, a, key, out, stats, q, k, v);
+  int width = tensor_width(a->D);
+  if (width == 64) forward<TYPE, 64, 2>(s, a, key, out, stats, q, k, v);
+  else if (width == 80) forward<TYPE, 80, 1>(s, a, key, out, stats, q, k, v);
+  else if (width == 96) forward<TYPE, 96, 1>(s, a, key, out, stats, q, k, v);
   else forward<TYPE, 128, 1>(s, a, key, out, stats, q, k, v);
 }
 
@@ -74,12 +74,4 @@ void tsr_cuda_attention_tensor(
     float *stats, const void *q, const void *k, const void *v) {
   if (type == TSR_CUDA_BF16) forward_width<TSR_CUDA_BF16>(s, a, key, out, stats, q, k, v);
   else forward_width<TSR_CUDA_F16>(s, a, key, out, stats, q, k, v);
-}
-
-bool tsr_cuda_attention_tensor_can(
-    tsr_cuda_type type, const tsr_attention *a, const void *const *arrays, int count) {
-  if (type == TSR_CUDA_F32 || a->D > ATTENTION_TENSOR_WIDTH || a->D % TENSOR_HALVES) return false;
-  for (int i = 0; i < count; i++)
-    if ((uintptr_t)arrays[i] % 16) return false;
-  return true;
 }

@@ -71,23 +71,22 @@ static __global__ void __launch_bounds__(TENSOR_THREADS)
 template <tsr_cuda_type TYPE, int W>
 static void
 backward(tsr_cuda_stream s, const tsr_attention *a, const uint64_t *key, backward_arrays x) {
-  size_t bytes = tensor_backward<W>::BYTES;
-  TSR_ALLOW_SHARED((attention_tensor_dkv<TYPE, W>), bytes);
-  TSR_ALLOW_SHARED((attention_tensor_dq<TYPE, W>), bytes);
+  const attention_tile tile = tensor_tile(TSR_ATTENTION_DQ, W); /* and of dk and dv */
+  TSR_ALLOW_SHARED((attention_tensor_dkv<TYPE, W>), tile.shared_bytes);
+  TSR_ALLOW_SHARED((attention_tensor_dq<TYPE, W>), tile.shared_bytes);
   TSR_LAUNCH(
-      (attention_tensor_dkv<TYPE, W>), attention_blocks(a->T, a->B * a->G, TENSOR_TILE),
-      TENSOR_THREADS, bytes, s, *a, key, x);
+      (attention_tensor_dkv<TYPE, W>), launch_attention(&tile, a->T, a->B * a->G), s, *a, key, x);
   TSR_LAUNCH(
-      (attention_tensor_dq<TYPE, W>), attention_blocks(a->T, a->B * a->H, TENSOR_TILE),
-      TENSOR_THREADS, bytes, s, *a, key, x);
+      (attention_tensor_dq<TYPE, W>), launch_attention(&tile, a->T, a->B * a->H), s, *a, key, x);
 }
 
 template <tsr_cuda_type TYPE>
 static void
 backward_width(tsr_cuda_stream s, const tsr_attention *a, const uint64_t *key, backward_arrays x) {
-  if (a->D <= 64) backward<TYPE, 64>(s, a, key, x);
-  else if (a->D <= 80) backward<TYPE, 80>(s, a, key, x);
-  else if (a->D <= 96) backward<TYPE, 96>(s, a, key, x);
+  int width = tensor_width(a->D);
+  if (width == 64) backward<TYPE, 64>(s, a, key, x);
+  else if (width == 80) backward<TYPE, 80>(s, a, key, x);
+  else if (width == 96) backward<TYPE, 96>(s, a, key, x);
   else backward<TYPE, 128>(s, a, key, x);
 }
 

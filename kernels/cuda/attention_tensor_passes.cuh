@@ -12,7 +12,6 @@
 #define TSR_KERNELS_CUDA_ATTENTION_TENSOR_PASSES_CUH
 #include "kernels/cuda/mma.cuh"
 
-enum { TENSOR_WARPS = 4, TENSOR_THREADS = TENSOR_WARPS * TENSOR_LANES, TENSOR_KEYS = 64 };
 #define LOG2_E 1.4426950408889634f
 #define LOG_2 0.6931471805599453f
 
@@ -25,8 +24,8 @@ static __device__ inline int tensor_row(int M) { return (int)threadIdx.x / TENSO
 /* M: runs of 16 queries of a warp */
 template <int W, int M> struct tensor_forward {
   static constexpr int QUERIES = 16 * M * TENSOR_WARPS, STRIDE = W + TENSOR_PAD;
-  static constexpr size_t HALVES = (size_t)(QUERIES + 2 * TENSOR_KEYS) * STRIDE;
-  static constexpr size_t BYTES = (HALVES + QUERIES * (TENSOR_KEYS / ATTENTION_RUN)) * 2;
+  static constexpr size_t HALVES = tensor_forward_halves(W);
+  static_assert(M == tensor_forward_runs(W), "the tile of launch_attention");
 };
 
 /* A lane's numbers for 16 queries: rows lane/4 and lane/4 + 8. `sum` is of this lane's columns,
@@ -210,15 +209,11 @@ static __device__ inline void tensor_forward_add(
  * those that come have OTHERS. Scores and dP are computed with the own tile to the left, so that P
  * f and dS lie in registers as the left operand of the products that follow. ---- */
 
-enum { TENSOR_TILE = 16 * TENSOR_WARPS };
-
 template <int W> struct tensor_backward {
-  static constexpr int OTHERS = W > 64 ? 32 : 64, STRIDE = W + TENSOR_PAD;
+  static constexpr int OTHERS = tensor_backward_others(W), STRIDE = W + TENSOR_PAD;
   static constexpr int OWN_SIZE = TENSOR_TILE * STRIDE, OTHER_SIZE = OTHERS * STRIDE;
   static constexpr int ROWS = 3 * TENSOR_TILE; /* floats, of the one or the other tile */
-  static constexpr size_t HALVES = 2 * OWN_SIZE + 4 * OTHER_SIZE;
-  static constexpr size_t MASK = TENSOR_TILE * OTHERS / ATTENTION_RUN * 2; /* bytes */
-  static constexpr size_t BYTES = HALVES * 2 + 2 * ROWS * 4 + MASK;
+  static constexpr size_t HALVES = tensor_backward_halves(W);
 };
 
 /* own: queries and douts, or keys and values, one behind the other; others: the other two, and the

@@ -45,13 +45,6 @@ template <typename T> static __device__ inline T block_max(T x, T *scratch) {
   return x;
 }
 
-/* Threads for a row of C elements: about 8 of them a thread. */
-static inline unsigned row_threads(int64_t C) {
-  unsigned threads = TSR_WARP;
-  while (threads < 512 && (int64_t)threads * 8 < C) threads *= 2;
-  return threads;
-}
-
 /* A block's row: packs of W elements, dealt out to the threads in turn. */
 #define EACH_PACK(c, C, W)                                                                         \
   for (int64_t c = (int64_t)threadIdx.x * (W); c < (C); c += (int64_t)blockDim.x * (W))

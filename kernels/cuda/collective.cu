@@ -35,5 +35,5 @@ extern "C" void tsr_cuda_sum_members(
   for (int k = 0; k < outs; k++) of.out[k] = out[k];
   of.members = members, of.outs = outs;
   of.part = part, of.step = step, of.start = start, of.n = outer * part;
-  if (of.n) TSR_LAUNCH(sum_members, map_blocks(of.n), TSR_MAP_THREADS, 0, s, of);
+  if (of.n) TSR_LAUNCH(sum_members, launch_map(of.n), s, of);
 }

@@ -4,7 +4,7 @@
 #include "kernels/cuda/number.cuh"
 #include "kernels/cuda/philox.cuh"
 
-enum { W = 4 }; /* elements of a thread: the words of one counter */
+enum { W = LAUNCH_DROPOUT_WIDTH }; /* elements of a thread: the words of one counter */
 
 template <typename T>
 static __global__ void dropout(
@@ -28,11 +28,8 @@ extern "C" void tsr_cuda_dropout(
   int64_t n = slice_size(slice);
   if (n <= 0) return;
   tsr_tensor_slice folded = slice_folded(slice);
-  unsigned blocks = map_blocks((n + W - 1) / W);
   bool packed = is_aligned(y, 16) && is_aligned(x, 16);
   TSR_BY_TYPE(
       type, T,
-      TSR_LAUNCH(
-          dropout<T>, blocks, TSR_MAP_THREADS, 0, s, (T *)y, (const T *)x, p, key, folded, n,
-          packed))
+      TSR_LAUNCH(dropout<T>, launch_dropout(n), s, (T *)y, (const T *)x, p, key, folded, n, packed))
 }

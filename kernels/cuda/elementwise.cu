@@ -128,23 +128,17 @@ static __global__ void map(T *out, const T *a, const T *b, float factor, int64_t
   }
 }
 
-static inline int64_t packs(int64_t n, tsr_cuda_type type) {
-  int64_t width = type == TSR_CUDA_F32 ? 4 : 8;
-  return (n + width - 1) / width;
-}
-
 template <int KIND, int UNARY>
 static void map_launch(
     tsr_cuda_stream s, tsr_cuda_type type, void *out, const void *a, const void *b, float factor,
     int64_t n) {
   if (n <= 0) return;
   bool packed = is_aligned(out, 16) && is_aligned(a, 16) && is_aligned(b, 16);
-  unsigned blocks = map_blocks(packs(n, type));
   TSR_BY_TYPE(
       type, T,
       TSR_LAUNCH(
-          (map<T, KIND, UNARY>), blocks, TSR_MAP_THREADS, 0, s, (T *)out, (const T *)a,
-          (const T *)b, factor, n, packed))
+          (map<T, KIND, UNARY>), launch_elements(n, type), s, (T *)out, (const T *)a, (const T *)b,
+          factor, n, packed))
 }
 
 extern "C" void tsr_cuda_add(
@@ -225,11 +219,10 @@ static void gated_backward_launch(
   if (n <= 0) return;
   bool packed = is_aligned(dgate, 16) && is_aligned(dup, 16) && is_aligned(dout, 16) &&
                 is_aligned(gate, 16) && is_aligned(up, 16);
-  unsigned blocks = map_blocks(packs(n, type));
   TSR_BY_TYPE(
       type, T,
       TSR_LAUNCH(
-          (gated_backward<T, UNARY>), blocks, TSR_MAP_THREADS, 0, s, (T *)dgate, (T *)dup,
+          (gated_backward<T, UNARY>), launch_elements(n, type), s, (T *)dgate, (T *)dup,
           (const T *)dout, (const T *)gate, (const T *)up, n, packed))
 }
 
@@ -270,8 +263,8 @@ static void row_map_launch(
   TSR_BY_TYPE(
       type, T,
       TSR_LAUNCH(
-          (row_map<T, KIND>), (unsigned)R, row_threads(C), 0, s, (T *)out, (const T *)x,
-          (const T *)row, C, packed))
+          (row_map<T, KIND>), launch_rows(R, C), s, (T *)out, (const T *)x, (const T *)row, C,
+          packed))
 }
 
 extern "C" void tsr_cuda_add_row(
@@ -312,13 +305,13 @@ extern "C" void tsr_cuda_epilogue(
   TSR_BY_TYPE(
       type, T,
       TSR_LAUNCH(
-          row_epilogue<T>, (unsigned)R, row_threads(C), 0, s, (T *)out, (T *)sum, (const T *)x,
-          (const T *)row, (const T *)plus, gelu, C, packed))
+          row_epilogue<T>, launch_rows(R, C), s, (T *)out, (T *)sum, (const T *)x, (const T *)row,
+          (const T *)plus, gelu, C, packed))
 }
 
 template <typename TO, typename FROM>
 static __global__ void cast(TO *out, const FROM *x, int64_t n, bool packed) {
-  enum { W = 8 };
+  enum { W = LAUNCH_CAST_WIDTH };
   for (int64_t i = map_thread() * W; i < n; i += map_threads() * W) {
     float v[W];
     row_load(v, x, i, n, packed);
@@ -330,10 +323,7 @@ template <typename TO>
 static void cast_launch(tsr_cuda_stream s, TO *out, tsr_cuda_type from, const void *x, int64_t n) {
   bool packed = is_aligned(out, 16) && is_aligned(x, 16);
   TSR_BY_TYPE(
-      from, FROM,
-      TSR_LAUNCH(
-          (cast<TO, FROM>), map_blocks((n + 7) / 8), TSR_MAP_THREADS, 0, s, out, (const FROM *)x, n,
-          packed))
+      from, FROM, TSR_LAUNCH((cast<TO, FROM>), launch_cast(n), s, out, (const FROM *)x, n, packed))
 }
 
 extern "C" void tsr_cuda_cast(

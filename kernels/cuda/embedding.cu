@@ -43,8 +43,8 @@ static __global__ void embedding_cast(
 
 #define EMBEDDING_CAST(T, U)                                                                       \
   TSR_LAUNCH(                                                                                      \
-      (embedding_cast<T, U>), (unsigned)R, row_threads(C), 0, s, (T *)out, tokens,                 \
-      (const U *)table, C, v_begin, v_end)
+      (embedding_cast<T, U>), launch_rows(R, C), s, (T *)out, tokens, (const U *)table, C,         \
+      v_begin, v_end)
 
 extern "C" void tsr_cuda_embedding(
     tsr_cuda_stream s, tsr_cuda_type type, void *out, const int32_t *tokens,
@@ -64,8 +64,8 @@ extern "C" void tsr_cuda_embedding(
   TSR_BY_TYPE(
       type, T,
       TSR_LAUNCH(
-          embedding<T>, (unsigned)R, row_threads(C), 0, s, (T *)out, tokens, (const T *)table, C,
-          v_begin, v_end, packed))
+          embedding<T>, launch_rows(R, C), s, (T *)out, tokens, (const T *)table, C, v_begin, v_end,
+          packed))
 }
 
 /* Scratch: how many rows each token has, where they begin (V+1), and the rows by token, at first in
@@ -93,16 +93,15 @@ tokens_count(sorted by, const int32_t *tokens, int64_t R, int64_t v_begin, int64
 
 /* starts[v] = sum of counts below v, by one block: each thread has a run of tokens. The counts
  * become 0 again. */
-enum { SCAN_THREADS = 1024 };
 static __global__ void counts_scan(sorted by, int64_t V) {
-  __shared__ int32_t ends[SCAN_THREADS];
-  int64_t run = (V + SCAN_THREADS - 1) / SCAN_THREADS, v = threadIdx.x * run;
+  __shared__ int32_t ends[LAUNCH_SCAN_THREADS];
+  int64_t run = (V + LAUNCH_SCAN_THREADS - 1) / LAUNCH_SCAN_THREADS, v = threadIdx.x * run;
   int64_t end = v + run < V ? v + run : V;
   int32_t sum = 0;
   for (int64_t i = v; i < end; i++) sum += by.counts[i];
   ends[threadIdx.x] = sum;
   __syncthreads();
-  for (unsigned distance = 1; distance < SCAN_THREADS; distance *= 2) {
+  for (unsigned distance = 1; distance < LAUNCH_SCAN_THREADS; distance *= 2) {
     int32_t before = threadIdx.x >= distance ? ends[threadIdx.x - distance] : 0;
     __syncthreads();
     ends[threadIdx.x] += before;
@@ -114,7 +113,7 @@ static __global__ void counts_scan(sorted by, int64_t V) {
     at += by.counts[v];
     by.counts[v] = 0;
   }
-  if (threadIdx.x == SCAN_THREADS - 1) by.starts[V] = ends[SCAN_THREADS - 1];
+  if (threadIdx.x == LAUNCH_SCAN_THREADS - 1) by.starts[V] = ends[LAUNCH_SCAN_THREADS - 1];
 }
 
 static __global__ void
@@ -183,20 +182,18 @@ extern "C" void tsr_cuda_embedding_backward(
   int64_t V = v_end - v_begin;
   sorted by = sorted_parts(scratch, R, V);
   if (V <= 0 || C <= 0) return;
-  TSR_LAUNCH(counts_clear, map_blocks(V), TSR_MAP_THREADS, 0, s, by, V);
-  if (R > 0)
-    TSR_LAUNCH(tokens_count, map_blocks(R), TSR_MAP_THREADS, 0, s, by, tokens, R, v_begin, V);
-  TSR_LAUNCH(counts_scan, 1, SCAN_THREADS, 0, s, by, V);
+  TSR_LAUNCH(counts_clear, launch_map(V), s, by, V);
+  if (R > 0) TSR_LAUNCH(tokens_count, launch_map(R), s, by, tokens, R, v_begin, V);
+  TSR_LAUNCH(counts_scan, launch_scan(), s, by, V);
   if (R > 0) {
-    TSR_LAUNCH(rows_gather, map_blocks(R), TSR_MAP_THREADS, 0, s, by, tokens, R, v_begin, V);
-    TSR_LAUNCH(rows_order, map_blocks(R), TSR_MAP_THREADS, 0, s, by, tokens, v_begin, V);
+    TSR_LAUNCH(rows_gather, launch_map(R), s, by, tokens, R, v_begin, V);
+    TSR_LAUNCH(rows_order, launch_map(R), s, by, tokens, v_begin, V);
   }
-  unsigned threads = C <= 64 ? TSR_WARP : C <= 512 ? 128 : 256;
   TSR_BY_TYPE(
       type, T,
       TSR_LAUNCH(
-          tokens_sum<T>, (unsigned)V, threads, 0, s, dtable, (const T *)dout, row_of, by, C,
-          R / units, units, inner))
+          tokens_sum<T>, launch_tokens(V, C), s, dtable, (const T *)dout, row_of, by, C, R / units,
+          units, inner))
 }
 
 static __global__ void rows_by_leaves(
@@ -223,6 +220,5 @@ extern "C" void tsr_cuda_rows_by_leaves(
     const tsr_cuda_leaves *l) {
   assert(l->leaves > 0 && l->rows % l->leaves == 0);
   if (l->rows > 0)
-    TSR_LAUNCH(
-        rows_by_leaves, map_blocks(l->rows), TSR_MAP_THREADS, 0, s, by_leaves, row_of, tokens, *l);
+    TSR_LAUNCH(rows_by_leaves, launch_map(l->rows), s, by_leaves, row_of, tokens, *l);
 }

@@ -2,6 +2,7 @@
 /* Generation with a cache: numbers in device memory select the rows. A row is so many elements of
  * as many bytes as its length and the addresses allow, which threads take in the order in which
  * they lie. */
+#include "kernels/cuda/copy_walk.h"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/number.cuh"
 #include <assert.h>
@@ -52,20 +53,13 @@ static void rows_launch(tsr_cuda_stream s, void *out, const void *x, int64_t byt
   w.elements = bytes / (int64_t)sizeof(E);
   int64_t n = w.rows * w.elements;
   if (n <= 0) return;
-  TSR_LAUNCH(
-      (rows_move<E, CHOICE>), map_blocks(n), TSR_MAP_THREADS, 0, s, (E *)out, (const E *)x, w);
-}
-
-static int widest_element(const void *out, const void *x, int64_t bytes) {
-  int width = 16;
-  while (bytes % width || !is_aligned(out, width) || !is_aligned(x, width)) width /= 2;
-  return width;
+  TSR_LAUNCH((rows_move<E, CHOICE>), launch_map(n), s, (E *)out, (const E *)x, w);
 }
 
 /* Rows of `bytes`. */
 template <row_choice CHOICE>
 static void rows_go(tsr_cuda_stream s, void *out, const void *x, int64_t bytes, const row_walk &w) {
-  switch (widest_element(out, x, bytes)) {
+  switch (copy_row_element(out, x, bytes)) {
   case 2:
     rows_launch<uint16_t, CHOICE>(s, out, x, bytes, w);
     return;

@@ -1,21 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 /* How kernels are launched, the same for nvcc and for the tests' emulator (tests/cuda/emulator.h).
- * A kernel with several template arguments is put in brackets: TSR_LAUNCH((map<T, ADD>), …). */
+ * A kernel with several template arguments is put in brackets: TSR_LAUNCH((map<T, ADD>), …). Its
+ * geometry is a tsr_launch_shape, which launch_shape.h computes. */
 #ifndef TSR_KERNELS_CUDA_LAUNCH_CUH
 #define TSR_KERNELS_CUDA_LAUNCH_CUH
-#include "kernels/cuda/kernels.h"
+#include "kernels/cuda/launch_shape.h"
 
 #if defined(TSR_EMULATED)
-#define TSR_LAUNCH(kernel, grid, block, shared_bytes, stream, ...)                                 \
+#define TSR_LAUNCH(kernel, shape, stream, ...)                                                     \
   ((void)(stream),                                                                                 \
-   emulator::launch_kernel((grid), (block), (size_t)(shared_bytes), (kernel), __VA_ARGS__))
+   emulator::log_launch(#kernel, launch_grid(shape), launch_block(shape), (shape).shared_bytes),   \
+   emulator::launch_kernel(                                                                        \
+       launch_grid(shape), launch_block(shape), (size_t)(shape).shared_bytes, (kernel),            \
+       __VA_ARGS__))
 /* The memory that a launch asked for, `shared_bytes` of it, aligned to 128. */
 #define TSR_SHARED(type, name) type *name = (type *)emulator::shared()
 /* Before a launch with more than 48 KiB. */
 #define TSR_ALLOW_SHARED(kernel, bytes) ((void)(bytes))
 #else
-#define TSR_LAUNCH(kernel, grid, block, shared_bytes, stream, ...)                                 \
-  kernel<<<(grid), (block), (size_t)(shared_bytes), (stream)>>>(__VA_ARGS__)
+#define TSR_LAUNCH(kernel, shape, stream, ...)                                                     \
+  kernel<<<launch_grid(shape), launch_block(shape), (size_t)(shape).shared_bytes, (stream)>>>(     \
+      __VA_ARGS__)
 #define TSR_SHARED(type, name)                                                                     \
   extern __shared__ __align__(128) unsigned char tsr_shared_bytes[];                               \
   type *name = (type *)tsr_shared_bytes
@@ -24,12 +29,11 @@
       (const void *)(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize, (int)(bytes)))
 #endif
 
-enum { TSR_WARP = 32, TSR_MAP_THREADS = 256, TSR_MAP_BLOCKS = 1 << 16 };
-
-/* Blocks for so many items, one a thread, where a kernel strides by the number of all threads. */
-static inline unsigned map_blocks(int64_t items) {
-  int64_t blocks = (items + TSR_MAP_THREADS - 1) / TSR_MAP_THREADS;
-  return blocks < TSR_MAP_BLOCKS ? (unsigned)blocks : (unsigned)TSR_MAP_BLOCKS;
+static inline dim3 launch_grid(const tsr_launch_shape &s) {
+  return dim3(s.grid[0], s.grid[1], s.grid[2]);
+}
+static inline dim3 launch_block(const tsr_launch_shape &s) {
+  return dim3(s.block[0], s.block[1], s.block[2]);
 }
 
 static __device__ inline int64_t map_thread(void) {

@@ -59,8 +59,8 @@ extern "C" void tsr_cuda_softmax_stats(
   if (R <= 0 || V_local <= 0) return;
   bool packed = is_aligned(logits, 16) && V_local % W == 0 && V_local / units % W == 0;
   TSR_LAUNCH(
-      softmax_stats, (unsigned)(R * units), row_threads(V_local / units), 0, s, stats, logits,
-      targets, V_local, v_begin, v_valid, units, packed);
+      softmax_stats, launch_rows(R * units, V_local / units), s, stats, logits, targets, V_local,
+      v_begin, v_valid, units, packed);
 }
 
 typedef struct {
@@ -100,9 +100,7 @@ extern "C" void tsr_cuda_softmax_loss(
     const int32_t *targets, int64_t R, int64_t units) {
   assert(units > 0);
   if (R > 0)
-    TSR_LAUNCH(
-        softmax_loss, map_blocks(R), TSR_MAP_THREADS, 0, s, row_loss, row_stats, stats, targets, R,
-        units);
+    TSR_LAUNCH(softmax_loss, launch_map(R), s, row_loss, row_stats, stats, targets, R, units);
 }
 
 /* A block a row; a thread reads its elements before it writes them, for dlogits may be logits. */
@@ -132,8 +130,8 @@ extern "C" void tsr_cuda_softmax_loss_backward(
   if (R <= 0 || V_local <= 0) return;
   bool packed = is_aligned(logits, 16) && is_aligned(dlogits, 16) && V_local % W == 0;
   TSR_LAUNCH(
-      softmax_loss_backward, (unsigned)R, row_threads(V_local), 0, s, dlogits, logits, row_stats,
-      targets, factor, more, V_local, v_begin, v_valid, packed);
+      softmax_loss_backward, launch_rows(R, V_local), s, dlogits, logits, row_stats, targets,
+      factor, more, V_local, v_begin, v_valid, packed);
 }
 
 static __global__ void
@@ -154,8 +152,7 @@ squared_error(float *row_loss, const float *x, const float *y, int64_t C, bool p
 extern "C" void tsr_cuda_squared_error(
     tsr_cuda_stream s, float *row_loss, const float *x, const float *y, int64_t R, int64_t C) {
   bool packed = is_aligned(x, 16) && is_aligned(y, 16) && C % W == 0;
-  if (R > 0)
-    TSR_LAUNCH(squared_error, (unsigned)R, row_threads(C), 0, s, row_loss, x, y, C, packed);
+  if (R > 0) TSR_LAUNCH(squared_error, launch_rows(R, C), s, row_loss, x, y, C, packed);
 }
 
 static __global__ void squared_error_backward(
@@ -167,7 +164,5 @@ static __global__ void squared_error_backward(
 extern "C" void tsr_cuda_squared_error_backward(
     tsr_cuda_stream s, float *dx, const float *x, const float *y, float factor, const float *more,
     int64_t n) {
-  if (n > 0)
-    TSR_LAUNCH(
-        squared_error_backward, map_blocks(n), TSR_MAP_THREADS, 0, s, dx, x, y, factor, more, n);
+  if (n > 0) TSR_LAUNCH(squared_error_backward, launch_map(n), s, dx, x, y, factor, more, n);
 }

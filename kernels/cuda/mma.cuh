@@ -17,8 +17,6 @@
 #define TSR_KERNELS_CUDA_MMA_CUH
 #include "kernels/cuda/attention.cuh"
 
-enum { TENSOR_PAD = 8, TENSOR_LANES = 32, TENSOR_HALVES = 8 }; /* halves of 16 bytes */
-
 #ifndef TSR_EMULATED /* tests/cuda/mma.h has these for the CPU */
 
 static __device__ inline uint32_t tensor_address(const void *shared) {

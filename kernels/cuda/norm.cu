@@ -192,8 +192,7 @@ is_packed(int64_t C, const void *a, const void *b, const void *c = NULL, const v
 
 /* The kernel for the type, a block a row. */
 #define ROWS_LAUNCH(kernel, ...)                                                                   \
-  if (R > 0 && C > 0)                                                                              \
-  TSR_BY_TYPE(type, T, TSR_LAUNCH(kernel<T>, (unsigned)R, row_threads(C), 0, s, __VA_ARGS__))
+  if (R > 0 && C > 0) TSR_BY_TYPE(type, T, TSR_LAUNCH(kernel<T>, launch_rows(R, C), s, __VA_ARGS__))
 
 /* No summands: the rows are given. */
 template <typename T> static summands<T> summands_of(const tsr_cuda_summands *sum) {

@@ -3,7 +3,7 @@
  * a time, in loads of 16 bytes where that can be. */
 #ifndef TSR_KERNELS_CUDA_NUMBER_CUH
 #define TSR_KERNELS_CUDA_NUMBER_CUH
-#include "kernels/cuda/kernels.h"
+#include "kernels/cuda/launch_shape.h"
 #if !defined(TSR_EMULATED)
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -153,11 +153,6 @@ row_add(float (&x)[W], const T *row, int64_t c, int64_t C, bool packed) {
   row_load(y, row, c, C, packed);
 #pragma unroll
   for (int k = 0; k < W; k++) x[k] = rounded<T>(x[k] + y[k]);
-}
-
-/* Whether packs of `bytes` (at most 16) can be read there; NULL is no hindrance. */
-static inline bool is_aligned(const void *p, int bytes) {
-  return (uintptr_t)p % (unsigned)(bytes < 16 ? bytes : 16) == 0;
 }
 
 /* The statement for the type: T is it there. */

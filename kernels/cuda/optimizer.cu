@@ -17,11 +17,9 @@ static __device__ inline bool clip_says(const float *clip, float *ret_factor) {
 
 /* ---- many weights in one launch: blocks have pieces of them, in their order ---- */
 
-enum { PIECE = 32 * TSR_MAP_THREADS }; /* elements of a block */
-
 /* A kernel's parameter, of which there are 4 KiB. */
 template <typename T> struct weight_batch { /* f32 */
-  enum { MOST = TSR_CUDA_WEIGHTS };
+  enum { MOST = launch_weights_max(false) };
   int count;
   unsigned first[MOST]; /* block of each */
   bool packed[MOST];
@@ -29,7 +27,7 @@ template <typename T> struct weight_batch { /* f32 */
 };
 
 template <> struct weight_batch<uint16_t> { /* bf16 */
-  enum { MOST = TSR_CUDA_WEIGHTS / 3 };
+  enum { MOST = launch_weights_max(true) };
   int count;
   unsigned first[MOST];
   bool packed[MOST];
@@ -50,8 +48,8 @@ template <typename T> static __device__ inline int weight_here(const weight_batc
 
 /* The block's elements of weight `at`, W at a time. */
 #define EACH_OF_PIECE(i, b, at)                                                                    \
-  for (int64_t i = (int64_t)(blockIdx.x - (b).first[at]) * PIECE + threadIdx.x * W,                \
-               end = i + PIECE;                                                                    \
+  for (int64_t i = (int64_t)(blockIdx.x - (b).first[at]) * LAUNCH_UPDATE_PIECE + threadIdx.x * W,  \
+               end = i + LAUNCH_UPDATE_PIECE;                                                      \
        i < end && i < (b).of[at].n; i += blockDim.x * W)
 
 /* ---- how new values are stored: f32 as they are, bf16 by the rounding ---- */
@@ -169,7 +167,7 @@ static void add_rounding(weight_batch<uint16_t> &b, const tsr_cuda_rounding *rou
   if (to.kind == TSR_ROUND_KAHAN) b.packed[b.count] &= is_aligned(to.compensation, 16);
 }
 
-/* Calls launch(batch, blocks) with the weights, as many at a time as a batch holds. */
+/* Calls launch(batch, shape) with the weights, as many at a time as a batch holds. */
 template <typename T, typename LAUNCH>
 static void in_batches(
     const tsr_cuda_weight *weights, const tsr_cuda_rounding *roundings, int count, LAUNCH launch) {
@@ -185,12 +183,12 @@ static void in_batches(
                         is_aligned(u.v_max, 16) && is_aligned(u.grad, 16);
     add_rounding(b, roundings ? roundings + i : NULL);
     b.count++;
-    blocks += (u.n + PIECE - 1) / PIECE;
+    blocks += launch_update_blocks(u.n);
     if (b.count < weight_batch<T>::MOST) continue;
-    launch(b, (unsigned)blocks);
+    launch(b, launch_updates(blocks));
     blocks = b.count = 0;
   }
-  if (b.count) launch(b, (unsigned)blocks);
+  if (b.count) launch(b, launch_updates(blocks));
 }
 
 template <typename T>
@@ -198,9 +196,9 @@ static void adamw_launch(
     tsr_cuda_stream s, const tsr_cuda_adamw_options *o, const tsr_cuda_weight *weights,
     const tsr_cuda_rounding *roundings, int count) {
   bool max = count && weights->v_max;
-  in_batches<T>(weights, roundings, count, [&](const weight_batch<T> &b, unsigned blocks) {
-    if (max) TSR_LAUNCH((adamw<T, true>), blocks, TSR_MAP_THREADS, 0, s, *o, b);
-    else TSR_LAUNCH((adamw<T, false>), blocks, TSR_MAP_THREADS, 0, s, *o, b);
+  in_batches<T>(weights, roundings, count, [&](const weight_batch<T> &b, tsr_launch_shape shape) {
+    if (max) TSR_LAUNCH((adamw<T, true>), shape, s, *o, b);
+    else TSR_LAUNCH((adamw<T, false>), shape, s, *o, b);
   });
 }
 
@@ -208,8 +206,8 @@ template <typename T>
 static void sgd_launch(
     tsr_cuda_stream s, const tsr_cuda_sgd_options *o, const tsr_cuda_weight *weights,
     const tsr_cuda_rounding *roundings, int count) {
-  in_batches<T>(weights, roundings, count, [&](const weight_batch<T> &b, unsigned blocks) {
-    TSR_LAUNCH(sgd<T>, blocks, TSR_MAP_THREADS, 0, s, *o, b);
+  in_batches<T>(weights, roundings, count, [&](const weight_batch<T> &b, tsr_launch_shape shape) {
+    TSR_LAUNCH(sgd<T>, shape, s, *o, b);
   });
 }
 
@@ -230,14 +228,12 @@ extern "C" void tsr_cuda_sgd(
 /* ---- the norm: PyTorch's clip_grad_norm_. A thread has a column, whose pieces it adds by the
  * tree; the columns are added one after the other ---- */
 
-enum { CLIP_THREADS = 256 };
-
 static __global__ void clip_factor(
     float *clip, const float *stats, int64_t pieces, int64_t n, float max_norm,
     const float *loss_scale) {
-  __shared__ double columns[CLIP_THREADS];
+  __shared__ double columns[LAUNCH_CLIP_THREADS];
   double stack[TSR_TREE_DEPTH_MAX], sum = 0;
-  for (int64_t first = 0; first < n; first += CLIP_THREADS) {
+  for (int64_t first = 0; first < n; first += LAUNCH_CLIP_THREADS) {
     int64_t c = first + threadIdx.x;
     tsr_tree_stack tree = {};
     for (int64_t i = 0; c < n && i < pieces; i++) {
@@ -246,7 +242,8 @@ static __global__ void clip_factor(
     }
     columns[threadIdx.x] = tree.entries ? stack[0] : 0;
     __syncthreads();
-    for (int i = 0; threadIdx.x == 0 && i < CLIP_THREADS && first + i < n; i++) sum += columns[i];
+    for (int i = 0; threadIdx.x == 0 && i < LAUNCH_CLIP_THREADS && first + i < n; i++)
+      sum += columns[i];
     __syncthreads();
   }
   if (threadIdx.x > 0) return;
@@ -260,5 +257,5 @@ static __global__ void clip_factor(
 extern "C" void tsr_cuda_clip(
     tsr_cuda_stream s, float *clip, const float *stats, int64_t pieces, int64_t n, float max_norm,
     const float *loss_scale) {
-  TSR_LAUNCH(clip_factor, 1, CLIP_THREADS, 0, s, clip, stats, pieces, n, max_norm, loss_scale);
+  TSR_LAUNCH(clip_factor, launch_clip(), s, clip, stats, pieces, n, max_norm, loss_scale);
 }

@@ -36,12 +36,13 @@ static __global__ void turn(
 
 template <typename T, int W>
 static void turn_launch(
-    tsr_cuda_stream s, T *y, const T *x, const float *table, const int32_t *positions, int64_t B,
-    turn_shape of, float sign) {
+    tsr_cuda_stream s, tsr_cuda_type type, T *y, const T *x, const float *table,
+    const int32_t *positions, int64_t B, turn_shape of, float sign) {
   of.packs = of.half / W;
-  int64_t n = B * of.T * of.H * of.packs;
+  int64_t heads = B * of.T * of.H;
   TSR_LAUNCH(
-      (turn<T, W>), map_blocks(n), TSR_MAP_THREADS, 0, s, y, x, table, positions, of, sign, n);
+      (turn<T, W>), launch_rope(heads, of.half, type, W > 1), s, y, x, table, positions, of, sign,
+      heads * of.packs);
 }
 
 extern "C" void tsr_cuda_rope_cached(
@@ -50,12 +51,12 @@ extern "C" void tsr_cuda_rope_cached(
     float sign) {
   turn_shape of = {T, H, D / 2, 0, rows};
   if (B * T * H * of.half <= 0) return;
-  bool packed = of.half % 8 == 0 && is_aligned(y, 16) && is_aligned(x, 16) && is_aligned(table, 16);
+  bool packed = launch_rope_is_packed(D, y, x, table);
   TSR_BY_TYPE(
       type, N,
       packed ? turn_launch<N, pack_of<N>::width>(
-                   s, (N *)y, (const N *)x, table, positions, B, of, sign)
-             : turn_launch<N, 1>(s, (N *)y, (const N *)x, table, positions, B, of, sign))
+                   s, type, (N *)y, (const N *)x, table, positions, B, of, sign)
+             : turn_launch<N, 1>(s, type, (N *)y, (const N *)x, table, positions, B, of, sign))
 }
 
 extern "C" void tsr_cuda_rope(

@@ -4,10 +4,6 @@
 #include "kernels/cuda/number.cuh"
 #include "kernels/cuda/reduction_tree.cuh"
 
-enum { TILE_THREADS = 64 }; /* packs of columns of a block */
-
-static int64_t runs_of(int64_t rows) { return (rows + TSR_CUDA_ROWS - 1) / TSR_CUDA_ROWS; }
-
 /* What is summed: rows of x, or of dy * (x - mean) * rstd. */
 template <typename T> struct summands {
   const T *x, *dy;
@@ -20,7 +16,7 @@ template <typename T, bool NORM>
 static __global__ void sum_runs(float *sums, summands<T> of, int64_t tiles, bool packed) {
   enum { W = pack_of<T>::width };
   int64_t run = blockIdx.x / tiles, C = of.C;
-  int64_t c = (blockIdx.x % tiles * TILE_THREADS + threadIdx.x) * W;
+  int64_t c = (blockIdx.x % tiles * LAUNCH_TILE_THREADS + threadIdx.x) * W;
   int64_t end = (run + 1) * TSR_CUDA_ROWS < of.rows ? (run + 1) * TSR_CUDA_ROWS : of.rows;
   float sum[W], v[W], d[W];
   if (c >= C) return;
@@ -48,9 +44,9 @@ static __global__ void add_runs(float *out, float *sums, int64_t runs, int64_t C
 }
 
 template <typename T, bool NORM>
-static void rows_launch(tsr_cuda_stream s, float *out, void *scratch, const summands<T> &of) {
-  int64_t runs = runs_of(of.rows), wide = (int64_t)pack_of<T>::width * TILE_THREADS;
-  int64_t tiles = (of.C + wide - 1) / wide;
+static void rows_launch(
+    tsr_cuda_stream s, tsr_cuda_type type, float *out, void *scratch, const summands<T> &of) {
+  int64_t runs = launch_runs(of.rows), tiles = launch_column_tiles(of.C, type);
   if (of.C <= 0) return;
   if (runs <= 0) {
     tsr_cuda_zero(s, out, of.C * (int64_t)sizeof *out);
@@ -59,12 +55,9 @@ static void rows_launch(tsr_cuda_stream s, float *out, void *scratch, const summ
   bool packed =
       of.C % 8 == 0 && is_aligned(of.x, 16) && is_aligned(of.dy, 16) && is_aligned(scratch, 16);
   TSR_LAUNCH(
-      (sum_runs<T, NORM>), (unsigned)(tiles * runs), TILE_THREADS, 0, s, (float *)scratch, of,
-      tiles, packed);
-  unsigned processes = runs <= 2 ? 1 : runs <= 16 ? 8 : 32;
-  TSR_LAUNCH(
-      add_runs, (unsigned)((of.C + TSR_WARP - 1) / TSR_WARP), dim3(TSR_WARP, processes), 0, s, out,
-      (float *)scratch, runs, of.C);
+      (sum_runs<T, NORM>), launch_sum_runs(of.rows, of.C, type), s, (float *)scratch, of, tiles,
+      packed);
+  TSR_LAUNCH(add_runs, launch_add_runs(of.rows, of.C), s, out, (float *)scratch, runs, of.C);
 }
 
 extern "C" void tsr_cuda_sum_rows(
@@ -73,7 +66,7 @@ extern "C" void tsr_cuda_sum_rows(
   TSR_BY_TYPE(
       type, T,
       rows_launch<T, false>(
-          s, out, scratch, {(const T *)x, NULL, NULL, NULL, C, row_first, row_step, rows}))
+          s, type, out, scratch, {(const T *)x, NULL, NULL, NULL, C, row_first, row_step, rows}))
 }
 
 extern "C" void tsr_cuda_norm_dw(
@@ -83,21 +76,18 @@ extern "C" void tsr_cuda_norm_dw(
   TSR_BY_TYPE(
       type, T,
       rows_launch<T, true>(
-          s, out, scratch, {(const T *)x, (const T *)dy, mean, rstd, C, row_first, row_step, rows}))
+          s, type, out, scratch,
+          {(const T *)x, (const T *)dy, mean, rstd, C, row_first, row_step, rows}))
 }
 
 /* ---- to one number: with the bits of the CPU's sums, element i of a block goes to running sum
  * i % 32, which is a lane ---- */
 
-enum { SUM_THREADS = 128, SUM_WARPS = SUM_THREADS / TSR_WARP };
-
-static int64_t sum_blocks(int64_t n) { return (n + TSR_SUM_BLOCK - 1) / TSR_SUM_BLOCK; }
-
 /* A warp a block of TSR_SUM_BLOCK elements. */
 template <bool SQUARES>
 static __global__ void
 sum_elements(double *sums, const float *x, int64_t n, int64_t cols, int64_t stride) {
-  int64_t block = (int64_t)blockIdx.x * SUM_WARPS + threadIdx.x / TSR_WARP;
+  int64_t block = (int64_t)blockIdx.x * LAUNCH_SUM_WARPS + threadIdx.x / TSR_WARP;
   int64_t i = block * TSR_SUM_BLOCK, end = i + TSR_SUM_BLOCK < n ? i + TSR_SUM_BLOCK : n;
   i += threadIdx.x % TSR_WARP;
   double sum = 0;
@@ -125,16 +115,14 @@ template <bool SQUARES>
 static void sum_launch(
     tsr_cuda_stream s, float *out, const float *x, void *scratch, int64_t rows, int64_t cols,
     int64_t stride) {
-  int64_t n = rows * cols, blocks = sum_blocks(n);
+  int64_t n = rows * cols, blocks = launch_sum_blocks(n);
   if (blocks <= 0) {
     tsr_cuda_zero(s, out, sizeof *out);
     return;
   }
   TSR_LAUNCH(
-      sum_elements<SQUARES>, (unsigned)((blocks + SUM_WARPS - 1) / SUM_WARPS), SUM_THREADS, 0, s,
-      (double *)scratch, x, n, cols, stride);
-  unsigned threads = blocks <= 64 ? TSR_WARP : blocks <= 512 ? 256 : 1024;
-  TSR_LAUNCH(add_blocks, 1, threads, 0, s, out, (double *)scratch, blocks);
+      sum_elements<SQUARES>, launch_sum_elements(n), s, (double *)scratch, x, n, cols, stride);
+  TSR_LAUNCH(add_blocks, launch_add_blocks(n), s, out, (double *)scratch, blocks);
 }
 
 extern "C" void tsr_cuda_sum(

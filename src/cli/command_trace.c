@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The command `trace`. */
 #include "cli/console.h"
+#include "cli/trace_tiles.h"
 #include "report/trace_report.h"
 
 int app_run_trace(app *a) {
@@ -20,6 +21,12 @@ int app_run_trace(app *a) {
     r.machine = machine;
   r.graphs = tsr_options_emit(&a->options, "graph-ir");
   r.program = tsr_options_emit(&a->options, "schedule-ir");
+  trace_tiles tiles;
+  tsr_tile_source source;
+  if (ok && tsr_options_emit(&a->options, "tile-ir")) {
+    source = trace_tiles_of(a, &s, a->options.rank, &tiles);
+    r.tiles = &source;
+  }
   ok = ok && tsr_lowering_print(&r, &text, a->diags);
   console_print(&text);
   return console_finish(a, ok);

@@ -120,8 +120,9 @@ static const entry options[] = {
     {ONLY(INSPECT),
      "  --tensor NAME    inspect: the part of a tensor that each rank holds, its type and bytes\n"},
     {ONLY(TRACE), "  --rank R         trace: the rank, 0 unless given\n"},
-    {ONLY(TRACE),
-     "  --emit WHAT      trace: only graph-ir (both graphs) or schedule-ir (the program)\n"},
+    {ONLY(TRACE), "  --emit WHAT      trace: only graph-ir (both graphs), schedule-ir (the "
+                  "program) or tile-ir (the\n"
+                  "                   grid, block and warps of each task's kernels)\n"},
     {ONLY(PROFILE),
      "  --steps N        profile: so many steps, after one to warm up; 5 unless given\n"},
     {ONLY(EVALUATE) | ONLY(GENERATE),

@@ -82,7 +82,7 @@ static const option options[] = {
 enum { OPTIONS = sizeof options / sizeof *options };
 
 static const char *const dumps[] = {"mesh", "groups", "graph", "placement", "program", "memory"};
-static const char *const emits[] = {"graph-ir", "schedule-ir"};
+static const char *const emits[] = {"graph-ir", "schedule-ir", "tile-ir"};
 
 typedef struct {
   tsr_arena *arena;

@@ -116,12 +116,9 @@ static void print_task(
   tsr_text_add(text, "\n");
 }
 
-static void print_program(const tsr_lowering_request *r, int rank, tsr_text *text) {
-  const tsr_parallel *parallel = r->parallel;
-  const tsr_program *p = r->programs->of_stage[tsr_parallel_coord(parallel, rank, TSR_PP)];
+static void
+print_program(const tsr_lowering_request *r, const tsr_program *p, int rank, tsr_text *text) {
   int count = 0;
-  print_rank(parallel, rank, text);
-  tsr_text_add(text, "\n");
   tsr_program_print(p, text);
   for (int i = 0; i < p->tasks_count; i++) count += is_communication(&p->tasks[i]);
   tsr_text_add(text, "\ncommunication of rank %d:%s\n", rank, count ? "" : " none");
@@ -146,7 +143,14 @@ bool tsr_lowering_print(const tsr_lowering_request *r, tsr_text *text, tsr_diags
     tsr_text_add(text, "\nafter placement: ");
     tsr_graph_print(r->placed, true, text);
   }
-  if (r->graphs && r->program) tsr_text_add(text, "\n");
-  if (r->program) print_program(r, (int)r->rank, text);
+  if (!r->program && !r->tiles) return true;
+  int rank = (int)r->rank, stage = tsr_parallel_coord(r->parallel, rank, TSR_PP);
+  const tsr_program *p = r->programs->of_stage[stage];
+  if (r->graphs) tsr_text_add(text, "\n");
+  print_rank(r->parallel, rank, text);
+  tsr_text_add(text, "\n");
+  if (r->program) print_program(r, p, rank, text);
+  if (r->program && r->tiles) tsr_text_add(text, "\n");
+  if (r->tiles) tsr_tiles_print(r->tiles, p, text);
   return true;
 }

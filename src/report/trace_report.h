@@ -4,6 +4,7 @@
 #define TSR_REPORT_TRACE_REPORT_H
 #include "parallel/parallel.h"
 #include "plan/machine.h"
+#include "report/tile_report.h"
 #include "schedule/program.h"
 
 /* Graphs: the one that was written, with what training adds; and the same with placements and the
@@ -24,7 +25,8 @@ typedef struct {
   const tsr_machine *machine; /* whose links are named; NULL: none are */
   bool ignores_hosts;         /* of an all_reduce: its algorithm is tree */
   int64_t rank;
-  bool graphs, program; /* what is printed */
+  bool graphs, program;         /* what is printed */
+  const tsr_tile_source *tiles; /* the same; NULL: they are not */
 } tsr_lowering_request;
 
 /* Error: a rank that the mesh does not have. */

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Hashes of what collectives give, in the order in which they end: two runs of one program that are
- * deterministic have the same. */
+/* Hashes of what collectives give: two runs of one program that are deterministic have the same. */
 #ifndef TSR_RUNTIME_COLLECTIVE_DIGESTS_H
 #define TSR_RUNTIME_COLLECTIVE_DIGESTS_H
 #include "runtime/process.h"
@@ -8,6 +7,7 @@
 typedef struct {
   int64_t step, microbatch;
   int rank, stage, task; /* of the stage's program */
+  int order;             /* how many ended before it; of a stage always the same */
   uint64_t hash;         /* XXH3-64 of the rank's output */
 } tsr_collective_digest;
 

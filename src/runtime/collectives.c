@@ -3,33 +3,15 @@
  * that carry them out, which are planned when a program is bound. */
 #include "runtime/executable_internal.h"
 #include "comm/algorithm.h"
+#include "comm/task_collective.h"
 #include <assert.h>
 #include <string.h>
 
 void tsr_task_describe(const tsr_task_at *at, tsr_collective *c) {
-  const tsr_task *t = at->task;
-  const tsr_tensor *in = &t->inputs[0];
-  const tsr_attrs *attr = &at->program->graph->nodes[t->node].attr;
-  *c = (tsr_collective){.op = t->op, .ndim = in->ndim, .from = -1, .to = -1};
+  *c = tsr_collective_of(at->program, at->task);
   c->k = at->executable->process->options.kernels;
-  c->members = at->executable->process->options.parallel->size[t->axis];
-  c->element = tsr_dtype_bytes(in->dtype);
   c->in = at->executable->process->in;
   c->out = at->executable->process->out;
-  memcpy(c->shape, in->shape, sizeof c->shape);
-  assert(!in->units || t->op == TSR_OP_ALL_REDUCE);
-  if (in->units) c->shape[0] *= in->units;
-  if (t->op == TSR_OP_REDUCE_SCATTER) c->to = attr->scatter.dim;
-  if (t->op == TSR_OP_RING_SHIFT) c->by = (int)attr->ring_shift.by;
-  if (t->op == TSR_OP_BROADCAST) c->root = (int)(attr->broadcast.root % c->members);
-  if (t->op == TSR_OP_ALL_TO_ALL) c->to = attr->all_to_all.dim;
-  const tsr_value *v = &at->program->graph->values[in->value];
-  tsr_placement before = v->placement[t->axis];
-  tsr_placement after = at->program->graph->values[t->outputs[0].value].placement[t->axis];
-  c->groups = before.groups > 1 ? before.groups : after.groups > 1 ? after.groups : 1;
-  if (before.kind == TSR_SHARD && t->op != TSR_OP_RING_SHIFT) c->from = before.dim;
-  c->zigzag = t->axis == TSR_CP && at->program->lowering.zigzag;
-  if (c->from >= 0) c->shape[c->from] *= tsr_placement_blocks(before, c->members);
 }
 
 int tsr_task_next_group(

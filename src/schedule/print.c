@@ -26,13 +26,8 @@ static int peer_of(const tsr_program *p, const tsr_task *t) {
   return t->op == TSR_OP_RECEIVE ? tsr_value_stage(p->graph, n->inputs[0]) : n->stage;
 }
 
-typedef struct {
-  char text[64];
-} op_name;
-
-/* "linear", "linear+add+gelu", "12 adamw" */
-static op_name op_text(const tsr_program *p, const tsr_task *t) {
-  op_name name;
+tsr_task_name tsr_task_op_name(const tsr_program *p, const tsr_task *t) {
+  tsr_task_name name;
   size_t at = 0, room = sizeof name.text;
   bool updates = t->fused == TSR_FUSED_UPDATES;
   if (updates) snprintf(name.text, room, "%d %s", t->nodes_count, tsr_op_name(t->op));
@@ -47,7 +42,7 @@ static op_name op_text(const tsr_program *p, const tsr_task *t) {
 static void print_task(const tsr_program *p, int index, tsr_text *text) {
   const tsr_task *t = &p->tasks[index];
   const tsr_node *n = &p->graph->nodes[t->node];
-  tsr_text_add(text, "%5d  %-16s", index, op_text(p, t).text);
+  tsr_text_add(text, "%5d  %-16s", index, tsr_task_op_name(p, t).text);
   if (t->axis >= 0) tsr_text_add(text, " over %s", tsr_axis_name(t->axis));
   if (tsr_reduction_leaves(&t->sum) > 1)
     tsr_text_add(text, " in %lld units", (long long)tsr_reduction_leaves(&t->sum));

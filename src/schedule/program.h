@@ -222,6 +222,12 @@ static inline int64_t tsr_sample_offset(
   return offset * l->microbatches + microbatch * local;
 }
 
+/* "linear", "linear+add+gelu", "12 adamw" */
+typedef struct {
+  char text[64];
+} tsr_task_name;
+tsr_task_name tsr_task_op_name(const tsr_program *program, const tsr_task *task);
+
 /* --dump program and --dump memory */
 void tsr_program_print(const tsr_program *program, tsr_text *text);
 void tsr_program_print_memory(const tsr_program *program, tsr_text *text);

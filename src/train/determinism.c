@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/determinism.h"
+#include <stdlib.h>
 #include <string.h>
 
 enum { RUNS = 2 };
@@ -28,7 +29,8 @@ static bool run(comparison *c, int index, int *ret_signal) {
   o.out = NULL;
   o.out_folder = NULL;
   o.gradients = NULL;
-  o.keep = (tsr_checkpoint_manager_options){.weights = c->o->keep.weights};
+  o.keep = (tsr_checkpoint_manager_options){
+      .resume = c->o->keep.resume, .named = true, .weights = c->o->keep.weights};
   o.determinism = r;
   if (!tsr_metrics_open(o.arena, NULL, NULL, &o.metrics, c->diags)) return false;
   bool ok = tsr_train(&o, c->training, NULL, NULL, ret_signal, c->diags);
@@ -36,8 +38,7 @@ static bool run(comparison *c, int index, int *ret_signal) {
   return ok;
 }
 
-static bool fail_collective(const comparison *c, int index) {
-  const tsr_collective_digest *d = &c->runs[0].digests.items[index];
+static bool fail_collective(const comparison *c, const tsr_collective_digest *d) {
   const tsr_program *p = c->training->programs.of_stage[d->stage];
   const tsr_task *t = &p->tasks[d->task];
   const tsr_node *n = &p->graph->nodes[t->node];
@@ -50,11 +51,32 @@ static bool fail_collective(const comparison *c, int index) {
       tsr_text_count(c->runs[0].digests.count).text);
 }
 
-static bool compare(const comparison *c) {
-  const tsr_determinism_run *a = &c->runs[0], *b = &c->runs[1];
+static int compare_places(const void *a, const void *b) {
+  const tsr_collective_digest *x = a, *y = b;
+  if (x->step != y->step) return x->step < y->step ? -1 : 1;
+  if (x->microbatch != y->microbatch) return x->microbatch < y->microbatch ? -1 : 1;
+  if (x->stage != y->stage) return x->stage - y->stage;
+  return x->task != y->task ? x->task - y->task : x->rank - y->rank;
+}
+
+/* Which stage of a process goes first depends on when messages come: both runs are sorted. The one
+ * that differs and ended first in the first run; NULL: none does. */
+static const tsr_collective_digest *
+find_different(tsr_collective_digests *a, tsr_collective_digests *b) {
+  const tsr_collective_digest *first = NULL;
+  qsort(a->items, (size_t)a->count, sizeof *a->items, compare_places);
+  qsort(b->items, (size_t)b->count, sizeof *b->items, compare_places);
+  for (int i = 0; i < a->count && i < b->count; i++)
+    if (a->items[i].hash != b->items[i].hash && (!first || a->items[i].order < first->order))
+      first = &a->items[i];
+  return first;
+}
+
+static bool compare(comparison *c) {
+  tsr_determinism_run *a = &c->runs[0], *b = &c->runs[1];
   tsr_short_text first = threads_text(c, 0), second = threads_text(c, 1);
-  for (int i = 0; i < a->digests.count && i < b->digests.count; i++)
-    if (a->digests.items[i].hash != b->digests.items[i].hash) return fail_collective(c, i);
+  const tsr_collective_digest *different = find_different(&a->digests, &b->digests);
+  if (different) return fail_collective(c, different);
   for (int64_t i = 0; i < a->steps; i++)
     if (memcmp(&a->losses[i], &b->losses[i], sizeof *a->losses) != 0)
       return tsr_diag_failure(

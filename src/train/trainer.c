@@ -307,9 +307,9 @@ bool tsr_train(
   hash_recipe(&t);
   if (!o->rank_map.process && tsr_epochs_warn(o->config, t.curve.total_steps, diags))
     tsr_diags_print(diags, stderr); /* before the steps, not after them */
-  if (o->determinism) begin_determinism(&t);
   t.progress = tsr_progress_start(stdout, o->quiet, o->config->training.log_every, 0, now());
   bool ok = start_recording(&t) && start_checkpoint_manager(&t);
+  if (ok && o->determinism) begin_determinism(&t);
   if (ok && !is_stopped_early(&t, ret_signal)) {
     ok = begin_results(&t);
     t.first_step = t.step;

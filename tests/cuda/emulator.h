@@ -222,6 +222,19 @@ inline void run(dim3 grid, dim3 block, size_t shared_bytes, const std::function<
 
 inline unsigned long launches; /* so far */
 
+/* With EMULATED_CUDA_LAUNCHES=FILE, one line a launch: the kernel, its grid, block and dynamic
+ * shared memory, for comparison with `trace --emit tile-ir`. */
+inline void log_launch(const char *kernel, dim3 grid, dim3 block, int64_t shared_bytes) {
+  const char *path = getenv("EMULATED_CUDA_LAUNCHES");
+  FILE *f = path ? fopen(path, "a") : nullptr;
+  if (!f) return;
+  kernel += kernel[0] == '(';
+  fprintf(
+      f, "%.*s %u %u %u %u %u %u %lld\n", (int)strcspn(kernel, "<)"), kernel, grid.x, grid.y,
+      grid.z, block.x, block.y, block.z, (long long)shared_bytes);
+  fclose(f);
+}
+
 inline void launch(dim3 grid, dim3 block, size_t shared_bytes, const std::function<void()> &call) {
   launches++;
   begin([=]() { run(grid, block, shared_bytes, call); });

@@ -22,13 +22,17 @@ static __global__ void sums(float *out, double *wide) {
   wide[i] = twice;
 }
 
+static tsr_launch_shape shape(dim3 grid, int threads, int64_t shared_bytes) {
+  return {{grid.x, grid.y, grid.z}, {(unsigned)threads, 1, 1}, shared_bytes};
+}
+
 static void test_sums(int threads) {
   enum { BLOCKS = 3 };
   static float out[BLOCKS * 1024];
   static double wide[BLOCKS * 1024];
   for (int backwards = 0; backwards < 2; backwards++) {
     emulator::backwards = backwards;
-    TSR_LAUNCH(sums, BLOCKS, threads, threads * 4, 0, out, wide);
+    TSR_LAUNCH(sums, shape(BLOCKS, threads, threads * 4), 0, out, wide);
     for (int i = 0; i < BLOCKS * threads; i++) {
       CHECK_NEAR(out[i], threads * (threads - 1) / 2 + (threads - 1) * 100000.0, 1e-6);
       CHECK_NEAR(wide[i], threads * (threads - 1.0), 0);
@@ -98,7 +102,7 @@ template <typename CALL> static std::string stopped(CALL call) {
 #define STOPPED(kernel, ...)                                                                       \
   stopped([] {                                                                                     \
     static int out[64];                                                                            \
-    TSR_LAUNCH(kernel, __VA_ARGS__, 0, out);                                                       \
+    TSR_LAUNCH(kernel, shape(__VA_ARGS__), 0, out);                                                \
   })
 
 static void check_stopped(const std::string &said, const char *want) {
@@ -108,7 +112,7 @@ static void check_stopped(const std::string &said, const char *want) {
 int main(void) {
   for (int threads = 32; threads <= 1024; threads *= 2) test_sums(threads);
   static int out[64];
-  TSR_LAUNCH(shuffles, 1, 64, 0, 0, out);
+  TSR_LAUNCH(shuffles, shape(1, 64, 0), 0, out);
   for (int t = 0; t < 64; t++) CHECK_INT(out[t], (t ^ 5) + 100 * (t ^ 6) + 10000 * (t ^ 22));
   check_stopped(STOPPED(ends_early, 1, 64, 0), "has ended, others wait for it");
   check_stopped(STOPPED(parts_ways, 1, 64, 0), "waits elsewhere than the block");

@@ -32,6 +32,7 @@ says "determinism: 4 steps twice, with 3 threads and with 1 thread: "
 ends 0 --config run.yaml --set training_config.max_steps=2 --out run
 ends 0 --config run.yaml --out run --resume --check-determinism 1
 says "determinism: 1 step twice"
+says "$sha" # from step 2 to 3
 ends 2 --config run.yaml --check-determinism 0
 says "--check-determinism"
 
@@ -54,4 +55,9 @@ done
 TESSERA_UNORDERED=$((sums + gradients[0])) "$unordered" --config run.yaml --check-determinism 4 > out 2> errors
 [ $? = 1 ] && grep -q 'error: step 1, microbatch 0' errors || complain "the second run: $(cat errors)"
 
-end_of train.determinism 9
+# ---- and with one thread, which is what a job of several processes has ----
+for size in 16 128; do
+  ends 0 --config run.yaml --set 'mesh={axes: [tp, pp], shape: [2, 2]}' --set pipeline.microbatches=2 \
+    --set transformer_config.embedding_dim=$size --set transformer_config.num_blocks=2 --check-determinism 2
+done
+end_of train.determinism 11

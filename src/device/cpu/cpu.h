@@ -14,6 +14,16 @@ typedef struct {
 /* Programs for these kernels and threads; the target points to the context. */
 tsr_target tsr_cpu_target(const tsr_cpu_context *context);
 
+/* How the items of a task, of each of `ranks` ranks of a stage, are dealt to threads. */
+typedef struct {
+  int64_t items; /* of a rank */
+  bool strips; /* items are strips of GEMMs, TSR_GEMM_ROWS rows or TSR_GEMM_COLUMNS columns each */
+  int ranges;  /* that a rank's items are split into, each a job */
+  int rounds;  /* of such jobs, one after the other */
+} tsr_cpu_partition;
+/* Of a task that is no collective. */
+tsr_cpu_partition tsr_cpu_partition_of(const tsr_task *task, int ranks, int threads);
+
 /* Threads that live until the device is closed. A task's work is dealt as (rank, range) jobs: whole
  * ranks where they divide over the threads, else ranges of every rank's items. */
 bool tsr_cpu_device_open(

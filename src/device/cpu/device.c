@@ -113,12 +113,11 @@ static void run(void *state, const tsr_launch *launch) {
   const cpu_device *d = state;
   const tsr_task *task = launch->call.task;
   task_run t = {.device = d, .launch = launch, .op = cpu_find_op(task->op)};
-  int threads = d->context.threads, each = t.op->ranges ? t.op->ranges : 1;
-  t.items = t.op->items(task);
-  t.ranges = launch->ranks_count % threads ? threads * each : 1;
+  tsr_cpu_partition p = tsr_cpu_partition_of(task, launch->ranks_count, d->context.threads);
+  t.items = p.items;
+  t.ranges = p.ranges;
   if (task->cast_bytes) run_jobs(&t, cast_inputs, t.ranges);
-  int rounds = t.op->rounds ? t.op->rounds(task) : 1;
-  for (t.round = 0; t.round < rounds; t.round++) {
+  for (t.round = 0; t.round < p.rounds; t.round++) {
     if (t.op->before) run_jobs(&t, run_before, t.ranges);
     run_jobs(&t, run_range, t.ranges);
   }

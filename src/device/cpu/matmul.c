@@ -227,6 +227,9 @@ static void skinny_gemm_leaf(const cpu_call *c, int64_t leaf, int64_t begin, int
 
 static int linear_rounds(const tsr_task *t) { return has_skinny_gemm(t) ? 1 : many_rows_rounds(t); }
 
+static bool linear_strips(const tsr_task *t) { return !has_skinny_gemm(t); }
+static bool has_strips(const tsr_task *t) { return (void)t, true; }
+
 static int64_t linear_items(const tsr_task *t) {
   return has_skinny_gemm(t) ? tsr_tensor_last(&t->outputs[0]) : many_rows_items(t);
 }
@@ -246,6 +249,7 @@ const cpu_op cpu_linear = {
     .items = linear_items,
     .scratch = many_rows_scratch,
     .rounds = linear_rounds,
+    .strips = linear_strips,
     .before = linear_before,
     .run = linear_run,
     .ranges = RANGES};
@@ -276,6 +280,7 @@ const cpu_op cpu_linear_dx = {
     .items = linear_dx_items,
     .scratch = linear_dx_scratch,
     .rounds = linear_dx_rounds,
+    .strips = has_strips,
     .before = linear_dx_before,
     .run = linear_dx_run,
     .ranges = RANGES};
@@ -304,6 +309,7 @@ const cpu_op cpu_linear_dw = {
     .items = linear_dw_items,
     .scratch = linear_dw_scratch,
     .rounds = linear_dw_rounds,
+    .strips = has_strips,
     .before = linear_dw_before,
     .run = linear_dw_run,
     .ranges = RANGES};

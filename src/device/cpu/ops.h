@@ -26,6 +26,9 @@ typedef struct {
   /* bytes of the first output, of an op with TSR_FACT_SIZED */
   int64_t (*output)(const tsr_kernels *k, const tsr_program *program, const tsr_task *task);
   int (*rounds)(const tsr_task *task); /* NULL: 1 */
+  /* whether items are strips of packed GEMMs (TSR_GEMM_ROWS, TSR_GEMM_COLUMNS); NULL: they are not
+   */
+  bool (*strips)(const tsr_task *task);
   void (*before)(const cpu_call *call, int part, int parts);
   void (*run)(const cpu_call *call, int64_t begin, int64_t end, int thread);
   void (*after)(const cpu_call *call);

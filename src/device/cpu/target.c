@@ -13,6 +13,16 @@ static const cpu_op *const table[] = {
 
 const cpu_op *cpu_find_op(tsr_op op) { return table[op] == &cpu_collective ? NULL : table[op]; }
 
+tsr_cpu_partition tsr_cpu_partition_of(const tsr_task *t, int ranks, int threads) {
+  const cpu_op *op = table[t->op];
+  int each = op->ranges ? op->ranges : 1;
+  return (tsr_cpu_partition){
+      .items = op->items(t),
+      .strips = op->strips && op->strips(t),
+      .ranges = ranks % threads ? threads * each : 1,
+      .rounds = op->rounds ? op->rounds(t) : 1};
+}
+
 /* Kernels compute in f32. */
 static void
 kernel_types(const tsr_program *p, const tsr_task *t, tsr_dtype *inputs, tsr_dtype *outputs) {

@@ -11,19 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Collectives are the executor's. */
 _Static_assert(
     (int)TSR_DEVICE_MEMBERS_MAX <= TSR_CUDA_MEMBERS_MAX,
     "a sum of the device is one of the kernel");
-
-const cuda_op cuda_collective = NULL;
-
-static const cuda_op *const table[] = {
-#define OP(id, name, min, max, outputs, attrs, facts, infer, gradient, place, lower, cost)         \
-  &cuda_##lower,
-#include "graph/ops.def"
-#undef OP
-};
 
 /* The keys of a graph's streams of random numbers in a step, one a node. */
 typedef struct keys {
@@ -108,15 +98,6 @@ static void release_host(void *state, void *memory) {
 
 /* ---- work ---- */
 
-/* The planned copies of a task's operands (schedule/assign_target.h). */
-static void cast(const cuda_call *c, const tsr_tensor *to, const tsr_tensor *from, int count) {
-  for (int i = 0; i < count; i++)
-    if (to[i].dtype != from[i].dtype)
-      tsr_cuda_cast(
-          c->state->stream, cuda_type(&to[i]), cuda_at(c, &to[i]), cuda_type(&from[i]),
-          cuda_at(c, &from[i]), tsr_tensor_elements(&from[i]));
-}
-
 /* Of a graph; they stay where they are, because captured work has their addresses. */
 static keys *find_keys(device *d, const tsr_graph *g) {
   keys **at = &d->keys, *k;
@@ -163,12 +144,9 @@ static void wait(void *state) {
 }
 
 static void run_rank(device *d, const tsr_launch *launch, int rank) {
-  const tsr_task *task = launch->call.task;
-  cuda_call c = {launch->call, &d->ops, d->keys->of_node + task->node};
+  cuda_call c = {launch->call, &d->ops, d->keys->of_node + launch->call.task->node};
   c.call.rank = &launch->memory[rank];
-  if (task->cast_bytes) cast(&c, tsr_kernel_inputs(task), task->inputs, task->inputs_count);
-  (*table[task->op])(&c);
-  if (task->cast_bytes) cast(&c, task->outputs, tsr_kernel_outputs(task), task->outputs_count);
+  cuda_run_task(&c);
   check(d, &c.call, cudaGetLastError());
 }
 

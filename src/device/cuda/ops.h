@@ -67,6 +67,9 @@ void cuda_add_leaves(
     const cuda_call *c, int64_t block, float *out, float *scratch, int64_t stride, int64_t elements,
     cuda_make_leaf *make, void *context);
 
+/* Begins a task: its op, and the casts of operands before and after it (run_task.c). */
+void cuda_run_task(const cuda_call *call);
+
 /* How ops' tasks run; `cuda_collective` stands for those of collectives. */
 #define OP(id, name, min, max, outputs, attrs, facts, infer, gradient, place, lower, cost)         \
   extern const cuda_op cuda_##lower;

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The tiles of attention's passes and their launch geometry (launch_shape.h). A block has a tile of
+ * queries, or for dk and dv of keys, and goes over tiles of the other; heads are padded to a width
+ * that a pass is compiled for. */
+#ifndef TSR_KERNELS_CUDA_ATTENTION_SHAPE_H
+#define TSR_KERNELS_CUDA_ATTENTION_SHAPE_H
+#include "kernels/cuda/launch_shape.h"
+
+enum { ATTENTION_RUN = 16 }; /* keys of a word of the mask */
+
+/* ---- without tensor cores (attention_simt_passes.cuh): 16 x 16 threads; tiles lie in f32 in
+ * shared memory ---- */
+
+enum { SIMT_THREADS = 256, SIMT_SIDE = 16, SIMT_PAD = 4 };
+
+LAUNCH_CONSTANT int simt_width(int64_t D) { return D <= 64 ? 64 : D <= 128 ? 128 : 256; }
+
+/* Queries, and keys, of the forward pass. */
+LAUNCH_CONSTANT int simt_forward_rows(int W) { return W > 128 ? 32 : 64; }
+LAUNCH_CONSTANT int simt_forward_floats(int W) {
+  return 2 * simt_forward_rows(W) * (W + SIMT_PAD) +
+         simt_forward_rows(W) * (simt_forward_rows(W) + SIMT_PAD);
+}
+LAUNCH_CONSTANT int simt_mask_bytes(int queries, int keys) {
+  return queries * (keys / ATTENTION_RUN) * 2;
+}
+LAUNCH_CONSTANT int simt_forward_bytes(int W) {
+  return simt_forward_floats(W) * 4 + simt_mask_bytes(simt_forward_rows(W), simt_forward_rows(W));
+}
+
+LAUNCH_CONSTANT int simt_backward_queries(int W) { return W > 64 ? 32 : 64; }
+LAUNCH_CONSTANT int simt_backward_keys(int W) { return W > 128 ? 32 : 64; }
+/* With `matrices` of (queries, keys): dS of dq, and P too of dk and dv. */
+LAUNCH_CONSTANT int simt_backward_floats(int W, int matrices) {
+  return 2 * (simt_backward_queries(W) + simt_backward_keys(W)) * (W + SIMT_PAD) +
+         3 * simt_backward_queries(W) +
+         matrices * simt_backward_queries(W) * (simt_backward_keys(W) + SIMT_PAD);
+}
+LAUNCH_CONSTANT int simt_backward_bytes(int W, int matrices) {
+  return simt_backward_floats(W, matrices) * 4 +
+         simt_mask_bytes(simt_backward_queries(W), simt_backward_keys(W));
+}
+
+/* ---- with tensor cores (attention_tensor_passes.cuh): 4 warps; tiles in half precision ---- */
+
+enum { TENSOR_PAD = 8, TENSOR_LANES = 32, TENSOR_HALVES = 8 }; /* halves of 16 bytes */
+enum { TENSOR_WARPS = 4, TENSOR_THREADS = TENSOR_WARPS * TENSOR_LANES, TENSOR_KEYS = 64 };
+enum { TENSOR_TILE = 16 * TENSOR_WARPS, ATTENTION_TENSOR_WIDTH = 128 };
+
+/* Halves whose heads are at most 128 wide, a multiple of 8, in aligned arrays. */
+static inline bool attention_tensor_can(
+    tsr_cuda_type type, const tsr_attention *a, const void *const *arrays, int count) {
+  if (type == TSR_CUDA_F32 || a->D > ATTENTION_TENSOR_WIDTH || a->D % TENSOR_HALVES) return false;
+  for (int i = 0; i < count; i++)
+    if (!is_aligned(arrays[i], 16)) return false;
+  return true;
+}
+
+LAUNCH_CONSTANT int tensor_width(int64_t D) {
+  return D <= 64 ? 64 : D <= 80 ? 80 : D <= 96 ? 96 : 128;
+}
+/* Runs of 16 queries of a warp, forward. */
+LAUNCH_CONSTANT int tensor_forward_runs(int W) { return W > 64 ? 1 : 2; }
+LAUNCH_CONSTANT int tensor_forward_queries(int W) {
+  return 16 * tensor_forward_runs(W) * TENSOR_WARPS;
+}
+LAUNCH_CONSTANT int tensor_forward_halves(int W) {
+  return (tensor_forward_queries(W) + 2 * TENSOR_KEYS) * (W + TENSOR_PAD);
+}
+LAUNCH_CONSTANT int tensor_forward_bytes(int W) {
+  return (tensor_forward_halves(W) + tensor_forward_queries(W) * (TENSOR_KEYS / ATTENTION_RUN)) * 2;
+}
+/* Rows of the tile that comes, backward. */
+LAUNCH_CONSTANT int tensor_backward_others(int W) { return W > 64 ? 32 : 64; }
+LAUNCH_CONSTANT int tensor_backward_halves(int W) {
+  return (2 * TENSOR_TILE + 4 * tensor_backward_others(W)) * (W + TENSOR_PAD);
+}
+LAUNCH_CONSTANT int tensor_backward_bytes(int W) {
+  return tensor_backward_halves(W) * 2 + 2 * 3 * TENSOR_TILE * 4 +
+         TENSOR_TILE * tensor_backward_others(W) / ATTENTION_RUN * 2;
+}
+
+/* ---- a pass ---- */
+
+typedef struct {
+  int own, others, width; /* rows of a block's tile and of those that come, and their columns */
+  int threads;
+  int64_t shared_bytes;
+} attention_tile;
+
+static inline attention_tile simt_tile(tsr_attention_sum pass, int W) {
+  int queries = simt_backward_queries(W), keys = simt_backward_keys(W), rows = simt_forward_rows(W);
+  attention_tile out = {rows, rows, W, SIMT_THREADS, simt_forward_bytes(W)};
+  attention_tile dq = {queries, keys, W, SIMT_THREADS, simt_backward_bytes(W, 1)};
+  attention_tile dkv = {keys, queries, W, SIMT_THREADS, simt_backward_bytes(W, 2)};
+  return pass == TSR_ATTENTION_OUT ? out : pass == TSR_ATTENTION_DQ ? dq : dkv;
+}
+
+static inline attention_tile tensor_tile(tsr_attention_sum pass, int W) {
+  attention_tile out = {
+      tensor_forward_queries(W), TENSOR_KEYS, W, TENSOR_THREADS, tensor_forward_bytes(W)};
+  attention_tile backward = {
+      TENSOR_TILE, tensor_backward_others(W), W, TENSOR_THREADS, tensor_backward_bytes(W)};
+  return pass == TSR_ATTENTION_OUT ? out : backward;
+}
+
+/* A block a tile of each line; lines are (b,h), or of tiles of keys (b,g). */
+static inline tsr_launch_shape
+launch_attention(const attention_tile *tile, int64_t T, int64_t lines) {
+  tsr_launch_shape s = launch_blocks(launch_pieces(T, tile->own) * lines, tile->threads);
+  s.shared_bytes = tile->shared_bytes;
+  return s;
+}
+
+/* dout . out of rows of (B,H,T): a warp a row. */
+enum { ATTENTION_DELTA_THREADS = 256 };
+static inline tsr_launch_shape launch_attention_rows(int64_t rows) {
+  return launch_blocks(
+      launch_pieces(rows, ATTENTION_DELTA_THREADS / TSR_WARP), ATTENTION_DELTA_THREADS);
+}
+
+/* ---- new tokens to a cache (attention_cached.cu): a block has one token and up to 4 heads of one
+ * group; CACHED_WARPS warps take splits of CACHED_SPLIT keys in turn ---- */
+
+enum { CACHED_WARPS = 8, CACHED_SPLIT = 64, CACHED_WIDTH = 256 };
+
+static inline int cached_heads_of(const tsr_attention *a) {
+  int64_t heads = a->H / a->G;
+  return heads == 1 ? 1 : heads == 2 ? 2 : 4;
+}
+/* A head's queries, and of each warp its scores, a maximum, a sum and the weighted values. */
+LAUNCH_CONSTANT int cached_shared_bytes(int heads) {
+  return 4 * heads * (CACHED_WIDTH + CACHED_WARPS * (CACHED_SPLIT + 2 + CACHED_WIDTH));
+}
+static inline tsr_launch_shape launch_attention_cached(const tsr_attention *a) {
+  int heads = cached_heads_of(a);
+  int64_t chunks = launch_pieces(a->H / a->G, heads);
+  tsr_launch_shape s = launch_blocks(a->B * a->T * a->G * chunks, CACHED_WARPS * TSR_WARP);
+  s.shared_bytes = cached_shared_bytes(heads);
+  return s;
+}
+
+#endif

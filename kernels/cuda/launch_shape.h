@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The launch geometry of the GPU's kernels, from the sizes of a call: blocks, threads and shared
+ * memory. Launchers have no other (TSR_LAUNCH of launch.cuh takes such a shape), and `trace --emit
+ * tile-ir` prints it (device/cuda/launch_recorder.c), so what is printed is what runs. C and C++;
+ * no toolkit. attention_shape.h has that of attention. */
+#ifndef TSR_KERNELS_CUDA_LAUNCH_SHAPE_H
+#define TSR_KERNELS_CUDA_LAUNCH_SHAPE_H
+#include "kernels/cuda/kernels.h"
+
+/* A function whose value may be a constant of a kernel. */
+#ifdef __cplusplus
+#define LAUNCH_CONSTANT static constexpr
+#else
+#define LAUNCH_CONSTANT static inline
+#endif
+
+enum { TSR_WARP = 32, TSR_MAP_THREADS = 256, TSR_MAP_BLOCKS = 1 << 16 };
+
+typedef struct {
+  unsigned grid[3], block[3];
+  int64_t shared_bytes; /* dynamic */
+} tsr_launch_shape;
+
+static inline tsr_launch_shape launch_blocks(int64_t blocks, int64_t threads) {
+  tsr_launch_shape s = {{(unsigned)blocks, 1, 1}, {(unsigned)threads, 1, 1}, 0};
+  return s;
+}
+
+static inline int64_t launch_pieces(int64_t items, int64_t in_piece) {
+  return (items + in_piece - 1) / in_piece;
+}
+
+/* Whether packs of `bytes` (at most 16) can be read there; NULL is no hindrance. */
+static inline bool is_aligned(const void *p, int bytes) {
+  return (uintptr_t)p % (unsigned)(bytes < 16 ? bytes : 16) == 0;
+}
+
+/* ---- maps: items, one a thread; a kernel strides by the number of all threads ---- */
+
+static inline tsr_launch_shape launch_map(int64_t items) {
+  int64_t blocks = launch_pieces(items, TSR_MAP_THREADS);
+  const int64_t most = TSR_MAP_BLOCKS;
+  return launch_blocks(blocks < most ? blocks : most, TSR_MAP_THREADS);
+}
+
+/* Neighbours that a thread reads at once: 16 bytes. */
+static inline int64_t launch_pack(tsr_cuda_type type) { return type == TSR_CUDA_F32 ? 4 : 8; }
+
+static inline tsr_launch_shape launch_elements(int64_t n, tsr_cuda_type type) {
+  return launch_map(launch_pieces(n, launch_pack(type)));
+}
+
+enum { LAUNCH_CAST_WIDTH = 8, LAUNCH_DROPOUT_WIDTH = 4 }; /* elements of a thread */
+
+static inline tsr_launch_shape launch_cast(int64_t n) {
+  return launch_map(launch_pieces(n, LAUNCH_CAST_WIDTH));
+}
+static inline tsr_launch_shape launch_dropout(int64_t n) {
+  return launch_map(launch_pieces(n, LAUNCH_DROPOUT_WIDTH));
+}
+
+/* Rotary positions of B*T*H heads: where it is packed a thread has a pack of the low half. */
+static inline bool
+launch_rope_is_packed(int64_t D, const void *y, const void *x, const void *table) {
+  return D / 2 % 8 == 0 && is_aligned(y, 16) && is_aligned(x, 16) && is_aligned(table, 16);
+}
+static inline int64_t launch_rope_width(tsr_cuda_type type, bool packed) {
+  return packed ? launch_pack(type) : 1;
+}
+static inline tsr_launch_shape
+launch_rope(int64_t heads, int64_t half, tsr_cuda_type type, bool packed) {
+  return launch_map(heads * (half / launch_rope_width(type, packed)));
+}
+
+/* ---- a block a row ---- */
+
+/* Threads for a row of C elements: about 8 of them a thread. */
+static inline int64_t launch_row_threads(int64_t C) {
+  int64_t threads = TSR_WARP;
+  while (threads < 512 && threads * 8 < C) threads *= 2;
+  return threads;
+}
+static inline tsr_launch_shape launch_rows(int64_t R, int64_t C) {
+  return launch_blocks(R, launch_row_threads(C));
+}
+
+/* ---- sums over rows: a block has one run of TSR_CUDA_ROWS rows and one tile of columns, of which
+ * a thread has a pack; then the tree over the runs, 32 columns a block ---- */
+
+enum { LAUNCH_TILE_THREADS = 64 };
+
+static inline int64_t launch_runs(int64_t rows) { return launch_pieces(rows, TSR_CUDA_ROWS); }
+static inline int64_t launch_column_tiles(int64_t C, tsr_cuda_type type) {
+  return launch_pieces(C, launch_pack(type) * LAUNCH_TILE_THREADS);
+}
+static inline tsr_launch_shape launch_sum_runs(int64_t rows, int64_t C, tsr_cuda_type type) {
+  return launch_blocks(launch_column_tiles(C, type) * launch_runs(rows), LAUNCH_TILE_THREADS);
+}
+static inline tsr_launch_shape launch_add_runs(int64_t rows, int64_t C) {
+  int64_t runs = launch_runs(rows);
+  tsr_launch_shape s = launch_blocks(launch_pieces(C, TSR_WARP), TSR_WARP);
+  s.block[1] = runs <= 2 ? 1 : runs <= 16 ? 8 : 32;
+  return s;
+}
+
+/* ---- sums to one number: a warp a block of TSR_SUM_BLOCK elements; then the tree ---- */
+
+enum { LAUNCH_SUM_THREADS = 128, LAUNCH_SUM_WARPS = LAUNCH_SUM_THREADS / TSR_WARP };
+
+static inline int64_t launch_sum_blocks(int64_t n) { return launch_pieces(n, TSR_SUM_BLOCK); }
+static inline tsr_launch_shape launch_sum_elements(int64_t n) {
+  return launch_blocks(launch_pieces(launch_sum_blocks(n), LAUNCH_SUM_WARPS), LAUNCH_SUM_THREADS);
+}
+static inline tsr_launch_shape launch_add_blocks(int64_t n) {
+  int64_t blocks = launch_sum_blocks(n);
+  return launch_blocks(1, blocks <= 64 ? TSR_WARP : blocks <= 512 ? 256 : 1024);
+}
+
+/* ---- an embedding's gradient: one block scans the tokens' counts; then a block a token ---- */
+
+enum { LAUNCH_SCAN_THREADS = 1024 };
+
+static inline tsr_launch_shape launch_scan(void) { return launch_blocks(1, LAUNCH_SCAN_THREADS); }
+static inline tsr_launch_shape launch_tokens(int64_t V, int64_t C) {
+  return launch_blocks(V, C <= 64 ? TSR_WARP : C <= 512 ? 128 : 256);
+}
+
+/* ---- updates: many weights in one launch, whose blocks have pieces of them in turn ---- */
+
+enum { LAUNCH_UPDATE_PIECE = 32 * TSR_MAP_THREADS }; /* elements of a block */
+
+/* Weights of a launch: a kernel has 4 KiB of parameters. */
+LAUNCH_CONSTANT int launch_weights_max(bool rounded) {
+  return rounded ? TSR_CUDA_WEIGHTS / 3 : TSR_CUDA_WEIGHTS;
+}
+static inline int64_t launch_update_blocks(int64_t n) {
+  return launch_pieces(n, LAUNCH_UPDATE_PIECE);
+}
+static inline tsr_launch_shape launch_updates(int64_t blocks) {
+  return launch_blocks(blocks, TSR_MAP_THREADS);
+}
+
+/* The gradients' norm, by one block: a thread has a column. */
+enum { LAUNCH_CLIP_THREADS = 256 };
+static inline tsr_launch_shape launch_clip(void) { return launch_blocks(1, LAUNCH_CLIP_THREADS); }
+
+#endif

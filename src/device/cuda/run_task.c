@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+/* A task as calls of kernels: the casts of its operands, and its op between them. It is the same on
+ * a device (device.c) and where the calls are only recorded (task_launches.c). */
+#include "device/cuda/ops.h"
+
+/* Collectives are the executor's. */
+const cuda_op cuda_collective = NULL;
+
+static const cuda_op *const table[] = {
+#define OP(id, name, min, max, outputs, attrs, facts, infer, gradient, place, lower, cost)         \
+  &cuda_##lower,
+#include "graph/ops.def"
+#undef OP
+};
+
+/* The planned copies of a task's operands (schedule/assign_target.h). */
+static void cast(const cuda_call *c, const tsr_tensor *to, const tsr_tensor *from, int count) {
+  for (int i = 0; i < count; i++)
+    if (to[i].dtype != from[i].dtype)
+      tsr_cuda_cast(
+          c->state->stream, cuda_type(&to[i]), cuda_at(c, &to[i]), cuda_type(&from[i]),
+          cuda_at(c, &from[i]), tsr_tensor_elements(&from[i]));
+}
+
+void cuda_run_task(const cuda_call *c) {
+  const tsr_task *task = c->call.task;
+  if (task->cast_bytes) cast(c, tsr_kernel_inputs(task), task->inputs, task->inputs_count);
+  (*table[task->op])(c);
+  if (task->cast_bytes) cast(c, task->outputs, tsr_kernel_outputs(task), task->outputs_count);
+}
