@@ -68,7 +68,12 @@ static bool prepare_gradients(app *a, const char *folder) {
   bool first = a->job.transport.process == 0, ok = true;
   if (!folder) return true;
   if (first)
-    ok = tsr_gradient_dump_check(folder, a->options.overwrite || a->options.resume, a->diags);
+    ok = tsr_gradient_dump_take(
+        folder,
+        a->options.overwrite ? TSR_OUT_OVERWRITES
+        : a->options.resume  ? TSR_OUT_RESUMES
+                             : TSR_OUT_NEW,
+        a->diags);
   return tsr_job_all_succeeded(&a->job, ok);
 }
 

@@ -370,6 +370,8 @@ bool tsr_options_parse(tsr_arena *arena, int argc, char **argv, tsr_options *c, 
   check_number("--rank", c->rank_text, 0, &c->rank, diags);
   check_number("--steps", c->steps_text, 1, &c->steps, diags);
   check_number("--check-determinism", c->determinism_text, 1, &c->determinism, diags);
+  if (c->determinism_text && c->dump_grads)
+    tsr_diag_error(diags, TSR_NOWHERE, "--check-determinism writes nothing, not even --dump-grads");
   check_number("--shards", c->shards_text, 1, &c->shards, diags);
   check_number("--threads", c->threads_text, 1, &c->threads, diags);
   check_duration(c, diags);

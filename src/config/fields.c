@@ -50,7 +50,10 @@ static const tsr_field_choice optimizers[] = {
 static const tsr_field_choice policies[] = {
     {"deterministic", TSR_NUMERICS_DETERMINISTIC}, {"fast", TSR_NUMERICS_FAST}, {0}};
 static const tsr_field_choice trees[] = {
-    {"binary", 0}, {"ring", 1, "sums in ring order"}, {"flat", 2, "sums in flat order"}, {0}};
+    {"binary", 0},
+    {"ring", 1, "sums in ring order\nbinary is the default"},
+    {"flat", 2, "sums in flat order\nbinary is the default"},
+    {0}};
 static const tsr_field_choice positions[] = {
     {"trainable", 0}, {"fixed", 1, "fixed positional embeddings"}, {0}};
 static const tsr_field_choice cp_backwards[] = {

@@ -135,16 +135,17 @@ static bool read_name(const expander *x, const char *name, tsr_location location
 
 static bool read_list(expander *x, const tsr_eval *v, const tsr_expr *e, tsr_call_attr *a) {
   double elements = 1;
+  const char *what = a->name ? tsr_arena_printf(x->flat->arena, "'%s'", a->name) : "the list";
   if (v->count < 1 || v->count > TSR_DIMS_MAX)
     return tsr_diag_error(
-        x->flat->diags, e->location, "'%s' must have 1 to %d items, not %d", a->name, TSR_DIMS_MAX,
+        x->flat->diags, e->location, "%s must have 1 to %d items, not %d", what, TSR_DIMS_MAX,
         v->count);
   for (int i = 0; i < v->count; i++) {
     elements *= fabs(v->list[i]);
     if (v->list[i] != floor(v->list[i]) || v->list[i] < 1 || elements > 1e15) {
       tsr_diag_error(
           x->flat->diags, e->kind == TSR_EXPR_LIST ? e->args[i]->location : e->location,
-          "'%s' must be whole numbers above 0, not %.15g", a->name, v->list[i]);
+          "%s must be whole numbers above 0, not %.15g", what, v->list[i]);
       tsr_diag_hint(
           x->flat->diags, "batch is %lld here, and sequence %lld",
           (long long)x->flat->options->batch, (long long)x->flat->options->sequence);

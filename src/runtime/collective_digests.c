@@ -27,7 +27,8 @@ static void add_stage(const tsr_task_at *at) {
   }
 }
 
-/* A collective over pp is run once, by the stage that comes last: it is each stage's all the same. */
+/* A collective over pp is run once, by the stage that comes last: it is each stage's all the same.
+ * */
 void tsr_executable_add_digests(const tsr_task_at *at) {
   const tsr_executable *b = at->executable;
   b->process->device->wait(b->process->device->state);

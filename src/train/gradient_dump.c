@@ -3,6 +3,7 @@
 #include "base/file_ops.h"
 #include "base/memory.h"
 #include "base/new_file.h"
+#include "base/file_read.h"
 #include "checkpoint/safetensors.h"
 #include <errno.h>
 #include <stdlib.h>
@@ -19,7 +20,13 @@ typedef struct {
 
 static const char ending[] = ".safetensors";
 
-bool tsr_gradient_dump_check(const char *folder, bool replaces, tsr_diags *diags) {
+/* Of a step, whole or not. */
+static bool is_of_step(const char *name) {
+  return !strncmp(name, "step-", 5) && strstr(name, ending);
+}
+
+bool tsr_gradient_dump_take(const char *folder, tsr_out_purpose purpose, tsr_diags *diags) {
+  tsr_arena *arena = tsr_arena_new();
   if (!tsr_new_folder(folder))
     return tsr_diag_failure(
         diags, TSR_NOWHERE, "cannot make the folder '%s': %s", folder, strerror(errno));
@@ -27,14 +34,18 @@ bool tsr_gradient_dump_check(const char *folder, bool replaces, tsr_diags *diags
   if (!opened)
     return tsr_diag_failure(
         diags, TSR_NOWHERE, "cannot read the folder '%s': %s", folder, strerror(errno));
-  bool has_gradients = false;
-  for (const struct dirent *e; !replaces && (e = readdir(opened));) {
-    size_t length = strlen(e->d_name);
-    has_gradients |= !strncmp(e->d_name, "step-", 5) && length > strlen(ending) &&
-                     !strcmp(e->d_name + length - strlen(ending), ending);
+  bool has_gradients = false, ok = true;
+  for (const struct dirent *e; ok && (e = readdir(opened));) {
+    if (!is_of_step(e->d_name)) continue;
+    has_gradients = true;
+    const char *path = tsr_path_join(arena, folder, e->d_name);
+    if (purpose == TSR_OUT_OVERWRITES && !tsr_disk_remove(path))
+      ok = tsr_diag_failure(diags, TSR_NOWHERE, "cannot remove '%s': %s", path, strerror(errno));
   }
   closedir(opened);
-  if (!has_gradients) return true;
+  tsr_arena_free(arena);
+  if (!ok || !has_gradients || purpose == TSR_OUT_OVERWRITES || purpose == TSR_OUT_RESUMES)
+    return ok;
   tsr_diag_error(diags, TSR_NOWHERE, "'%s' has gradients of another run", folder);
   tsr_diag_hint(diags, "--overwrite replaces them, or name another folder by --dump-grads");
   return false;

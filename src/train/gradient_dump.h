@@ -5,6 +5,7 @@
 #define TSR_TRAIN_GRADIENT_DUMP_H
 #include "runtime/process.h"
 #include "train/compile.h"
+#include "train/out_folder.h"
 
 typedef struct {
   const char *folder;
@@ -13,9 +14,9 @@ typedef struct {
   bool writes;   /* this process writes the file */
 } tsr_gradient_dump;
 
-/* Makes the folder. Errors: it cannot be made; it has files of gradients, which only `replaces`
- * may replace. */
-bool tsr_gradient_dump_check(const char *folder, bool replaces, tsr_diags *diags);
+/* Makes the folder, and removes files of gradients where the run overwrites them. Errors: it cannot
+ * be made; it has such files, and the run is a new one. */
+bool tsr_gradient_dump_take(const char *folder, tsr_out_purpose purpose, tsr_diags *diags);
 
 /* Collective, after a step of a program that was compiled with TSR_OUTPUTS_GRADIENTS. Failures of
  * the disk are those of the writing process alone. */

@@ -341,7 +341,7 @@ def ordered_paths(c):
         result = small(c).command(*words, c.program, "--config", "run.yaml", "--set", f"mesh={mesh(dp=4)}", "--set",
                                   f"numerics.policy={policy}", env={**MPI, "TESSERA_COMM_TRACE": "1"})
         # Of two processes, mpirun may mix lines, so this reads whole lines only.
-        line = r"^comm step=\d+ rank=\d+ seq=\d+ op=all_reduce axis=dp bytes=\d+ algo=(\w+) .*path=\w+ ms=\S+ what=\S+$"
+        line = r"^comm step=\d+ rank=\d+ seq=\d+ op=all_reduce axis=dp bytes=\d+ algo=(tree|hier|mpi|nccl) tree=.*path=\w+ ms=\S+ what=\S+$"
         algorithms[policy] = set(re.findall(line, result.text, re.MULTILINE))
     if algorithms["deterministic"] != {"tree"} or (words and "mpi" not in algorithms["fast"]):
         raise Missing(f"algorithms: {algorithms}")

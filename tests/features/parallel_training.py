@@ -194,7 +194,7 @@ def parallel_linear(c):
         said = c.run("trace", *shape, "--rank", "1")
         said.says("param w f32 (64, 16) tp:shard(0)\n", "param b f32 (64) tp:shard(0)\n",
                   "y f32 (4, 64) = all_gather(h, axis: tp, dim: 1)\n")
-        said.matches(rf"^ +\d+  linear +h\S* \(4, {64 // ranks}\) ")
+        said.matches(rf"^ +\d+  linear(\+add)? +h\S* \(4, {64 // ranks}\) ")
         said.matches(rf"^ +\d+  forward +all_gather .* tp +\w+ +- +{4 * 64 * 4 // ranks:,} +1  y, with ")
 
 

@@ -1,0 +1,67 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# The recipe of the last line: what changes bits changes it, where the work is done does not; and a graph file is part of
+# it, so that a run does not resume with another graph behind the same name.
+# usage: test_recipe.sh PROGRAM
+set -uo pipefail
+. tests/commands.sh "$1"
+
+write_text text.txt
+cat > graph.yaml <<'GRAPH'
+name: own
+sizes: {width: 16}
+inputs:
+  tokens: {shape: [batch, sequence], dtype: i32}
+  targets: {shape: [batch, sequence], dtype: i32}
+parameters:
+  wte: {shape: [256, width], init: normal(0.02)}
+  w1: {shape: [width, width], init: normal(0.02), tp: shard(0)}
+  w2: {shape: [256, width], init: normal(0.02)}
+graph:
+- x: embedding(tokens, wte)
+- h: relu(linear(x, w1))
+- logits: linear(h, w2)
+- loss: cross_entropy(logits, targets)
+outputs: [loss, logits]
+GRAPH
+cat > run.yaml <<'RUN'
+training_config: {seed: 1, data_path: text.txt, tokenizer_type: byte, batch_size: 4, sequence_length: 8, max_steps: 2,
+  eval_every: 0, sample_tokens: 0}
+transformer_config: {model_type: own, graph: graph.yaml}
+numerics: {threads: 1, units: {batch: 2, tp: 2}}
+RUN
+run() {
+  ends 0 --config run.yaml "$@"
+  recipe=$(grep -o 'recipe [0-9a-f]\{32\}$' "$said") || complain "there is no recipe"
+}
+same() {
+  run "$@"
+  [ "$recipe" = "$first" ] || complain "another recipe: $*"
+}
+other() {
+  run "$@"
+  [ "$recipe" != "$first" ] || complain "the same recipe: $*"
+}
+run --out run
+first=$recipe
+same --set 'mesh={axes: [dp, tp], shape: [2, 2]}'
+same --set numerics.threads=2
+same --set 'collectives={transport: mpi, all_reduce: tree, timeout_s: 9}'
+other --set training_config.seed=2
+other --set numerics.units.batch=4
+cp graph.yaml kept.yaml
+edit() {
+  sed "$1" kept.yaml > graph.yaml
+  "${@:2}"
+}
+edit 's/^graph:/# a comment\n\ngraph:/' same
+edit 's/relu(/gelu(/' other
+edit 's/width: 16/width: 32/' other
+edit '0,/normal(0.02)/s//normal(0.04)/' other
+edit 's/, tp: shard(0)//' other
+ends 2 --config run.yaml --out run --resume --set training_config.max_steps=3
+says "error: 'graph_source' is "
+edit '' same --out again
+ends 0 --config run.yaml --out run --resume --set training_config.max_steps=3
+
+end_of train.recipe 14
