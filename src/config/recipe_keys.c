@@ -2,6 +2,7 @@
 #include "config/recipe_keys.h"
 #include "config/fields.h"
 #include "config/print.h"
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -82,10 +83,19 @@ static void add_fields(recipe *r, const tsr_config *c) {
   }
 }
 
-/* The model's keys as they are written. */
+/* A number's text is the same however it is written: 0, 0.0 and 0e3. */
+static const char *scalar_text(recipe *r, const tsr_yaml *node) {
+  char *end;
+  double number = strtod(node->text, &end);
+  if (node->quoted || !*node->text || *end || !isfinite(number)) return node->text;
+  const char *text = tsr_arena_printf(r->arena, "%.15g", number);
+  return strtod(text, NULL) == number ? text : tsr_arena_printf(r->arena, "%.17g", number);
+}
+
+/* The model's keys as they are written, but for numbers. */
 static void add_node(recipe *r, const char *key, const tsr_yaml *node) {
   if (!node) return;
-  if (node->kind == TSR_YAML_SCALAR) add(r, key, node->text);
+  if (node->kind == TSR_YAML_SCALAR) add(r, key, scalar_text(r, node));
   for (int i = 0; i < node->count; i++) {
     const char *below = node->kind == TSR_YAML_MAP
                             ? tsr_arena_printf(r->arena, "%s.%s", key, node->keys[i]->text)

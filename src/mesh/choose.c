@@ -102,6 +102,11 @@ static const char *find_shipped(const chooser *c, const char *name) {
   return tsr_file_exists(path) ? path : NULL;
 }
 
+static const char *find_known(const chooser *c, const char *name) {
+  const char *path = find_shipped(c, name);
+  return path ? path : find_in_metal(c, name);
+}
+
 static bool not_found(const chooser *c, const choice *by, const char *first) {
   tsr_diag_error(
       c->diags, by->location, "mesh descriptor '%s' not found (from %s)", by->value, by->source);
@@ -145,8 +150,9 @@ static const char *find_named(const chooser *c, const choice *by) {
   const char *found = NULL;
   if (!rest && by->value[0] != '/') {
     if (by->is_configured) found = find_above(c, by);
-    if (!found) found = find_shipped(c, by->value);
-    if (!found) found = find_in_metal(c, by->value);
+    if (!found) found = find_known(c, by->value);
+    if (!found && !strchr(by->value, '.'))
+      found = find_known(c, tsr_arena_printf(c->arena, "%s.textproto", by->value));
   }
   if (!found) not_found(c, by, path);
   return found;

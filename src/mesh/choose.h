@@ -12,10 +12,11 @@
  *
  * The value of 1 to 3 is a path, from the folder of the configuration (2) or the working folder (1,
  * 3). $TT_METAL_HOME or ${TT_METAL_HOME} at its start is replaced. A name that is not found there
- * is looked for in the shipped folder and then in $TT_METAL_HOME's folders of descriptors:
- * tests/tt_metal/tt_fabric/custom_mesh_descriptors, tt_metal/fabric/mesh_graph_descriptors and, in
- * the order of their names, tt-train/sources/examples/python/multihost/EXAMPLE/configurations. The
- * value `auto` insists on 4: another device count, or a file that is nowhere, is then an error. */
+ * is looked for, with and without its ending .textproto, in the shipped folder and then in
+ * $TT_METAL_HOME's folders of descriptors: tests/tt_metal/tt_fabric/custom_mesh_descriptors,
+ * tt_metal/fabric/mesh_graph_descriptors and, in the order of their names,
+ * tt-train/sources/examples/python/multihost/EXAMPLE/configurations. The value `auto` insists on
+ * 4: another device count, or a file that is nowhere, is then an error. */
 #ifndef TSR_MESH_CHOOSE_H
 #define TSR_MESH_CHOOSE_H
 #include "mesh/mesh.h"

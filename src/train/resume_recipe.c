@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/resume_recipe.h"
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,11 +37,19 @@ static const char *place_of(const tsr_checkpoint_manager_run *r, const char *key
                                                 : "training_config.data_path";
 }
 
+/* Numbers may be written in two ways, in older checkpoints. */
+static bool is_same(const char *there, const char *here) {
+  char *end_there, *end_here;
+  if (!strcmp(there, here)) return true;
+  double a = strtod(there, &end_there), b = strtod(here, &end_here);
+  return *there && *here && !*end_there && !*end_here && isfinite(a) && a == b;
+}
+
 /* The level that bits depend on may be given up; nothing else may. */
 static bool differs(
     const tsr_checkpoint_manager_run *r, const tsr_manifest *m, const char *key, const char *there,
     const char *here, tsr_diags *diags) {
-  if (there && here && !strcmp(there, here)) return true;
+  if (there && here && is_same(there, here)) return true;
   if (!there && !strcmp(key, TSR_RECIPE_GRAPH)) return true;
   tsr_location location = tsr_config_location(r->config, place_of(r, key));
   if (!strcmp(key, "numerics.isa"))

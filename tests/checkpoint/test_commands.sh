@@ -92,7 +92,7 @@ says <<'TEXT'
 --set:1:22: error: 'training_config.seed' is 6 in this run, and 5 in 'kept/step-00000006'
     1 | training_config.seed=6
       |                      ^
---set:2:26: error: 'transformer_config.theta' is 1000.0 in this run, and not there in 'kept/step-00000006'
+--set:2:26: error: 'transformer_config.theta' is 1000 in this run, and not there in 'kept/step-00000006'
     2 | transformer_config.theta=1000.0
       |                          ^~~~~~
       = a run continues with the recipe that it began with; training_config.model_path takes the weights alone into a new one

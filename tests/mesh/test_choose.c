@@ -95,6 +95,8 @@ static void test_search(void) {
   w.tt_metal_home = "metal";
   w.option = "only_shipped.textproto";
   expect(&w, "SHIPPED", "mesh: shipped/only_shipped.textproto (from --mesh)");
+  w.option = "only_shipped";
+  expect(&w, "SHIPPED", "mesh: shipped/only_shipped.textproto (from --mesh)");
   w.option = "custom.textproto";
   expect(&w, "CUSTOM", "mesh: metal/" CUSTOM "/custom.textproto (from --mesh)");
   w.option = "plain.textproto";

@@ -9,7 +9,7 @@ set -uo pipefail
 write_text text.txt
 cat > graph.yaml <<'GRAPH'
 name: own
-sizes: {width: 16}
+sizes: {width: 16, scale: 1.0}
 inputs:
   tokens: {shape: [batch, sequence], dtype: i32}
   targets: {shape: [batch, sequence], dtype: i32}
@@ -19,7 +19,7 @@ parameters:
   w2: {shape: [256, width], init: normal(0.02)}
 graph:
 - x: embedding(tokens, wte)
-- h: relu(linear(x, w1))
+- h: scale(relu(linear(x, w1)), factor=scale)
 - logits: linear(h, w2)
 - loss: cross_entropy(logits, targets)
 outputs: [loss, logits]
@@ -27,7 +27,7 @@ GRAPH
 cat > run.yaml <<'RUN'
 training_config: {seed: 1, data_path: text.txt, tokenizer_type: byte, batch_size: 4, sequence_length: 8, max_steps: 2,
   eval_every: 0, sample_tokens: 0}
-transformer_config: {model_type: own, graph: graph.yaml}
+transformer_config: {model_type: own, graph: graph.yaml, scale: 0.5}
 numerics: {threads: 1, units: {batch: 2, tp: 2}}
 RUN
 run() {
@@ -47,6 +47,8 @@ first=$recipe
 same --set 'mesh={axes: [dp, tp], shape: [2, 2]}'
 same --set numerics.threads=2
 same --set 'collectives={transport: mpi, all_reduce: tree, timeout_s: 9}'
+same --set transformer_config.scale=0.50
+other --set transformer_config.scale=0.25
 other --set training_config.seed=2
 other --set numerics.units.batch=4
 cp graph.yaml kept.yaml
@@ -64,4 +66,4 @@ says "error: 'graph_source' is "
 edit '' same --out again
 ends 0 --config run.yaml --out run --resume --set training_config.max_steps=3
 
-end_of train.recipe 14
+end_of train.recipe 16
