@@ -247,39 +247,8 @@ static const char *advice(hand *m, const char *config_text) {
   return copy;
 }
 
-static void test_advice(void) {
+static void test_overlap_advice(void) {
   hand m;
-  make_pp(&m, 2, (int64_t[]){1000, 1000}, (int64_t[]){2000, 2000});
-  CHECK_STR(
-      advice(&m, "pipeline: {microbatches: 2}\n"),
-      "advice: 2 microbatches for 2 stages leave a bubble of 33 % even if stages are alike: "
-      "pipeline.microbatches: 8 would leave 11 %\n"
-      "advice: for 88 % of the time no rank does anything: tasks are small for 2 threads; "
-      "numerics.threads: 1 may be faster\n");
-  make_pp(&m, 8, (int64_t[]){1000, 2000}, (int64_t[]){2000, 4000});
-  CHECK_STR(
-      advice(&m, "pipeline: {microbatches: 8, blocks_per_rank: [2, 2]}\n"),
-      "advice: stage 1 takes 1.33 times as long as the mean of the stages: move blocks to stage 0 "
-      "in pipeline.blocks_per_rank, or leave it to pipeline.balance: auto\n");
-  make_pp(&m, 4, (int64_t[]){1000, 2000}, (int64_t[]){2000, 4000});
-  CHECK_STR(
-      advice(&m, "training_config: {gradient_accumulation_steps: 4}\n"),
-      "advice: 4 microbatches for 2 stages leave a bubble of 20 % even if stages are alike: "
-      "pipeline.microbatches: 2 would leave 11 %\n"
-      "advice: stage 1 takes 1.33 times as long as the mean of the stages: "
-      "pipeline.blocks_per_rank with fewer blocks for it and more for stage 0\n"
-      "advice: for 64 % of the time no rank does anything: tasks are small for 2 threads; "
-      "numerics.threads: 1 may be faster\n");
-  make_dp(&m);
-  CHECK_STR(
-      advice(&m, "schedule: {all_reduce_overlap: true}\n"),
-      "advice: communication is 42 % of what ranks do, most of it over dp: more "
-      "training_config.gradient_accumulation_steps reduce gradients less often; or fewer ranks of "
-      "dp with a larger batch each\n"
-      "advice: rank 1 computes 1.33 times as long as the ranks beside it: the others wait for it "
-      "at every collective\n"
-      "advice: for 64 % of the time no rank does anything: tasks are small for 2 threads; "
-      "numerics.threads: 1 may be faster\n");
   make_dp(&m);
   m.events[3].end = m.events[3].begin;
   CHECK_STR(
@@ -317,6 +286,41 @@ static void test_advice(void) {
       "reduces gradients while the backward pass runs\n"
       "advice: rank 1 computes 1.33 times as long as the ranks beside it: the others wait for it "
       "at every collective\n");
+}
+
+static void test_advice(void) {
+  hand m;
+  make_pp(&m, 2, (int64_t[]){1000, 1000}, (int64_t[]){2000, 2000});
+  CHECK_STR(
+      advice(&m, "pipeline: {microbatches: 2}\n"),
+      "advice: 2 microbatches for 2 stages leave a bubble of 33 % even if stages are alike: "
+      "pipeline.microbatches: 8 would leave 11 %\n"
+      "advice: for 88 % of the time no rank does anything: tasks are small for 2 threads; "
+      "numerics.threads: 1 may be faster\n");
+  make_pp(&m, 8, (int64_t[]){1000, 2000}, (int64_t[]){2000, 4000});
+  CHECK_STR(
+      advice(&m, "pipeline: {microbatches: 8, blocks_per_rank: [2, 2]}\n"),
+      "advice: stage 1 takes 1.33 times as long as the mean of the stages: move blocks to stage 0 "
+      "in pipeline.blocks_per_rank, or leave it to pipeline.balance: auto\n");
+  make_pp(&m, 4, (int64_t[]){1000, 2000}, (int64_t[]){2000, 4000});
+  CHECK_STR(
+      advice(&m, "training_config: {gradient_accumulation_steps: 4}\n"),
+      "advice: 4 microbatches for 2 stages leave a bubble of 20 % even if stages are alike: "
+      "pipeline.microbatches: 2 would leave 11 %\n"
+      "advice: stage 1 takes 1.33 times as long as the mean of the stages: "
+      "pipeline.blocks_per_rank with fewer blocks for it and more for stage 0\n"
+      "advice: for 64 % of the time no rank does anything: tasks are small for 2 threads; "
+      "numerics.threads: 1 may be faster\n");
+  make_dp(&m);
+  CHECK_STR(
+      advice(&m, "schedule: {all_reduce_overlap: true}\n"),
+      "advice: communication is 42 % of what ranks do, most of it over dp: more "
+      "training_config.gradient_accumulation_steps reduce gradients less often; or fewer ranks of "
+      "dp with a larger batch each\n"
+      "advice: rank 1 computes 1.33 times as long as the ranks beside it: the others wait for it "
+      "at every collective\n"
+      "advice: for 64 % of the time no rank does anything: tasks are small for 2 threads; "
+      "numerics.threads: 1 may be faster\n");
   make_dp(&m);
   m.record.events_count = 0;
   m.record.threads = 1;
@@ -440,6 +444,7 @@ int main(void) {
   test_pipeline_table();
   test_processes();
   test_advice();
+  test_overlap_advice();
   test_file();
   test_comm_trace();
   scratch_leave(folder);
