@@ -56,6 +56,16 @@ static void resolve_elastic(tsr_loader *l) {
   tsr_loader_take_origin(l, "checkpoint.resume", "elastic.rejoin");
 }
 
+/* `checkpoint ls` prints it in a line of a table. */
+static void check_tag(tsr_loader *l) {
+  const tsr_yaml *tag = tsr_loader_value(l, "checkpoint.tag");
+  for (const char *at = tag ? tag->text : ""; *at; at++)
+    if ((unsigned char)*at < ' ' || *at == 127) {
+      tsr_diag_error(l->diags, tag->location, "'tag' must be one line without control characters");
+      return;
+    }
+}
+
 void tsr_checkpoint_resolve(tsr_loader *l) {
   tsr_config_checkpoint *c = &l->config->checkpoint;
   resolve_elastic(l);
@@ -66,6 +76,7 @@ void tsr_checkpoint_resolve(tsr_loader *l) {
     tsr_loader_contradict(
         l, "checkpoint.optimizer",
         tsr_loader_value(l, "checkpoint.resume") ? "checkpoint.resume" : "elastic.rejoin");
+  check_tag(l);
   const tsr_yaml *limit = tsr_loader_value(l, "checkpoint.time_limit");
   if (!limit || !*c->time_limit || tsr_config_duration(c->time_limit, &c->time_limit_s)) return;
   tsr_diag_error(

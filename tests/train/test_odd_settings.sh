@@ -46,6 +46,11 @@ empty --metrics train --config run.yaml
 ends 2 profile --config run.yaml --steps
 [ "$(grep -c "error: --steps needs a value" "$said")" = 1 ] || complain "--steps: not one error"
 
+# ---- a tag is a cell of a table ----
+ends 2 check --config run.yaml --set 'checkpoint.tag="two\nlines"'
+says "--set:1:16: error: 'tag' must be one line without control characters"
+ends 0 check --config run.yaml --set 'checkpoint.tag="grün 1"'
+
 # ---- folders ----
 ends 2 --config run.yaml --set training_config.checkpoint_dir=
 says "--set:1:1: error: "
@@ -91,4 +96,4 @@ ends 2 checkpoint ls nowhere
 ends 2 check --config run.yaml --set "scheduler_config={type: wsd, warmup_steps: 0, hold_steps: 1, decay_steps: $largest}"
 says "warm-up, hold and decay make 9223372036854775808 steps, but max_steps is 2"
 
-end_of train.odd_settings 49
+end_of train.odd_settings 51
