@@ -128,6 +128,7 @@ static void add_facts(recipe *r, const tsr_config *c, const tsr_recipe_facts *f)
     add(r, "device_config.cp_layout",
         c->device.cp_layout == TSR_CP_ZIGZAG ? "zigzag" : "contiguous");
   add(r, "numerics.isa", f->isa);
+  if (f->initial_weights) add(r, TSR_RECIPE_WEIGHTS, f->initial_weights);
   add(r, TSR_RECIPE_GRAPH, f->graph);
   add(r, "data", f->data);
 }

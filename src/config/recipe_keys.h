@@ -10,8 +10,9 @@ typedef struct {
   const char *key, *value; /* value: as --print-config shows it */
 } tsr_recipe_entry;
 
-/* Recipes of older checkpoints do not have it. */
+/* Recipes of older checkpoints do not have these. */
 #define TSR_RECIPE_GRAPH "graph_source"
+#define TSR_RECIPE_WEIGHTS "initial_weights"
 
 /* Facts that the configuration alone does not contain. */
 typedef struct {
@@ -19,6 +20,7 @@ typedef struct {
   int64_t units_batch, units_sequence, units_tp;
   const char *units_order; /* of the batch units where it is the mesh's own, else "" */
   const char *isa;
+  const char *initial_weights; /* hash of those of a checkpoint; NULL: they are the seed's */
   const char *graph; /* hash of the file or sections that the model's graph was read from */
   const char *data;  /* fingerprint of what samples are drawn from */
 } tsr_recipe_facts;

@@ -29,7 +29,8 @@ typedef struct {
   const tsr_compiled *training;
   tsr_executable *executable;
   const char *isa;
-  const char *units_order; /* tsr_parallel_own_order */
+  const char *units_order;     /* tsr_parallel_own_order */
+  const char *initial_weights; /* tsr_resume_recipe_weights */
   int64_t samples_per_step, total_steps;
   bool quiet;
   int process, processes;

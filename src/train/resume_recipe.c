@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/resume_recipe.h"
+#include "base/hash.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,9 +19,26 @@ void tsr_resume_recipe(
       .units_tp = units->tp,
       .units_order = r->units_order,
       .isa = r->isa,
+      .initial_weights = r->initial_weights,
       .graph = r->training->model->source,
       .data = data};
   tsr_config_recipe(arena, r->config, &facts, ret, ret_count);
+}
+
+const char *tsr_resume_recipe_weights(
+    tsr_arena *arena, const tsr_checkpoint_manager_options *o, const tsr_graph *g) {
+  char text[TSR_HASH_TEXT];
+  if (o->resume) return tsr_recipe_value(o->resume, TSR_RECIPE_WEIGHTS);
+  if (!o->weights) return NULL;
+  tsr_hasher *h = tsr_hasher_new(arena);
+  tsr_hasher_begin(h);
+  for (int p = 0; p < g->params_count; p++) {
+    const tsr_stored *t = tsr_manifest_find(o->weights, g->params[p].name);
+    for (int i = 0; t && i < t->pieces_count; i++)
+      tsr_hasher_add(h, t->pieces[i].hash, sizeof t->pieces[i].hash);
+  }
+  tsr_hasher_end(h, text);
+  return tsr_arena_strdup(arena, text);
 }
 
 static const char *find(const tsr_recipe_entry *recipe, int count, const char *key) {

@@ -8,6 +8,12 @@ void tsr_resume_recipe(
     tsr_arena *arena, const tsr_checkpoint_manager_run *run, tsr_recipe_entry **ret_recipe,
     int *ret_count);
 
+/* What a run began with, and the one that goes on where it ended with it: a hash of the parameters
+ * in options->weights, as they are stored, or what options->resume's recipe has; NULL: the seed's
+ * random ones. */
+const char *tsr_resume_recipe_weights(
+    tsr_arena *arena, const tsr_checkpoint_manager_options *options, const tsr_graph *graph);
+
 /* Errors: every key whose value differs, at its location in the configuration. The instruction-set
  * level may differ, with a warning. */
 bool tsr_resume_recipe_check(

@@ -100,6 +100,7 @@ static tsr_checkpoint_manager_run run_of(const tsr_trainer *t) {
       .executable = t->train,
       .isa = tsr_executable_arch(t->train),
       .units_order = fast ? "" : own_order,
+      .initial_weights = tsr_resume_recipe_weights(t->o->arena, &t->o->keep, t->training->graph),
       .samples_per_step = t->samples,
       .total_steps = t->curve.total_steps,
       .quiet = t->o->quiet,

@@ -52,6 +52,15 @@ other --set transformer_config.scale=0.25
 other --set training_config.seed=2
 other --set numerics.units.batch=4
 cp graph.yaml kept.yaml
+
+# Weights of a checkpoint are another beginning, also for the run that resumes, which does not name them.
+other --set training_config.model_path=run --out tuned
+tuned=$recipe
+other --set training_config.model_path=tuned
+[ "$recipe" != "$tuned" ] || complain "the same recipe with other weights"
+run --out tuned --resume --set training_config.max_steps=3
+[ "$recipe" = "$tuned" ] || complain "another recipe after a resume"
+
 edit() {
   sed "$1" kept.yaml > graph.yaml
   "${@:2}"
@@ -66,4 +75,4 @@ says "error: 'graph_source' is "
 edit '' same --out again
 ends 0 --config run.yaml --out run --resume --set training_config.max_steps=3
 
-end_of train.recipe 16
+end_of train.recipe 19
