@@ -56,10 +56,14 @@ done
 grep -qE "error: this process was started beside another one \(pid [0-9]+\) that runs 'train', and runs 'inspect' alone" "$scratch/out" ||
   wrong "$library: does not say which" "$scratch/out"
 
+# another command that is for all processes
+refused "profile beside train" "error: process 1 on $host runs 'profile', and process 0 on $host runs 'train'" \
+  "${launcher[@]}" -n 1 "${train[@]}" : -n 1 "$program" profile --config "$recipe"
+
 # a command for one process beside others that wait for it: it does nothing. A mistake of its own is said, too.
 alone="= all processes of a job run the same command"
 words=("tokenize $recipe --out $scratch/made" "import none --out $scratch/made" "export none --out $scratch/made"
-  "profile --config $recipe" "plan --calibrate $scratch/made" "checkpoint ls none" "checkpoint foo none" "doctor" "kernels")
+  "plan --calibrate $scratch/made" "checkpoint ls none" "checkpoint foo none" "doctor" "kernels")
 for odd in "${words[@]}"; do
   # shellcheck disable=SC2086 # words
   refused "$odd" "$alone" "${launcher[@]}" -n 1 "${train[@]}" : -n 1 "$program" $odd
