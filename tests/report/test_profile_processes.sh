@@ -114,7 +114,7 @@ second() {
   done
 }
 options_of dp=2 training_config.max_steps=100000 training_config.num_epochs=100000
-checks=$((checks + 1)) code=0 began=$SECONDS
+checks=$((checks + 1)) code=0
 bounded "${launcher[@]}" -n 2 "$program" profile "${base[@]}" "${options[@]}" --steps 1000 --out "$scratch/killed" \
   > "$scratch/said" 2>&1 &
 job=$!
