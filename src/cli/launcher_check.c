@@ -2,9 +2,9 @@
 #include "cli/launcher_check.h"
 #include "base/file_ops.h"
 #include "base/file_read.h"
+#include "base/process_info.h"
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -29,36 +29,23 @@ static bool read_file(tsr_arena *arena, const char *path, char **ret_text, size_
 /* What the process's command line asks for; false: it is no process of this program, or does not
  * join. */
 static bool reads_and_joins(tsr_arena *arena, long pid, tsr_options *ret) {
-  struct stat mine, theirs;
-  const char *exe = tsr_arena_printf(arena, "/proc/%ld/exe", pid);
-  if (stat("/proc/self/exe", &mine) || stat(exe, &theirs) || mine.st_ino != theirs.st_ino ||
-      mine.st_dev != theirs.st_dev)
-    return false;
+  if (!tsr_process_runs_this_program(arena, pid)) return false;
   char *text, **words = tsr_arena_array(arena, char *, ARGUMENTS_MAX + 1);
   size_t length;
   int count = 0;
-  if (!read_file(arena, tsr_arena_printf(arena, "/proc/%ld/cmdline", pid), &text, &length))
-    return false;
+  if (!tsr_process_read(arena, pid, "cmdline", &text, &length)) return false;
   for (size_t at = 0; at < length && count < ARGUMENTS_MAX; at += strlen(text + at) + 1)
     words[count++] = text + at;
   return count > 0 &&
          launcher_joins(ret, tsr_options_parse(arena, count, words, ret, tsr_diags_new(arena)));
 }
 
-/* The value of a variable in another process's environment; NULL: it has none. */
-static const char *variable_of(const char *environ, size_t length, const char *name) {
-  size_t n = strlen(name);
-  for (size_t at = 0; at < length; at += strlen(environ + at) + 1)
-    if (!strncmp(environ + at, name, n) && environ[at + n] == '=') return environ + at + n + 1;
-  return NULL;
-}
-
 /* Whether the launcher has given the process another number than this one: a script may start
  * several of the same. */
-static bool is_another(const char *environ, size_t length) {
+static bool is_another(tsr_arena *arena, long pid) {
   static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"};
   for (int i = 0; i < 3; i++) {
-    const char *mine = getenv(names[i]), *theirs = variable_of(environ, length, names[i]);
+    const char *mine = getenv(names[i]), *theirs = tsr_process_variable(arena, pid, names[i]);
     if (mine && theirs && !strcmp(mine, theirs)) return false;
   }
   return true;
@@ -76,11 +63,11 @@ static bool look_at(tsr_arena *arena, long pid, sibling *ret) {
   size_t length;
   *ret = (sibling){.pid = pid};
   if (pid == (long)getpid() || !reads_and_joins(arena, pid, &ret->options) ||
-      !read_file(arena, tsr_arena_printf(arena, "/proc/%ld/environ", pid), &environ, &length))
+      !tsr_process_read(arena, pid, "environ", &environ, &length)) /* it has ended meanwhile */
     return false;
-  const char *transport = variable_of(environ, length, "TESSERA_TRANSPORT");
+  const char *transport = tsr_process_variable(arena, pid, "TESSERA_TRANSPORT");
   ret->transport = transport ? transport : "";
-  return is_another(environ, length);
+  return is_another(arena, pid);
 }
 
 static bool is_any(const sibling *s) { return s->pid > 0; }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "job/missing_processes.h"
 #include "base/file_ops.h"
-#include "base/file_read.h"
+#include "base/process_info.h"
 #include <dirent.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-enum { BYTES_MAX = 1 << 20, NAMED_MAX = 8, ANCESTORS_MAX = 16 };
+enum { NAMED_MAX = 8, ANCESTORS_MAX = 16 };
 
 /* The variables of Open MPI, MPICH and Slurm, which gives the number of a host's processes where
  * the step has one host. */
@@ -39,27 +39,12 @@ typedef struct {
   found *processes; /* by number on the host */
 } job_scan;
 
-static bool read_of(tsr_arena *arena, long pid, const char *what, char **ret, size_t *ret_length) {
-  const char *path = tsr_arena_printf(arena, "/proc/%ld/%s", pid, what);
-  return tsr_file_read(arena, path, BYTES_MAX, TSR_NOWHERE, ret, ret_length, tsr_diags_new(arena));
-}
-
-/* Of the process's environment; NULL: it has none, or it may not be read. */
-static const char *variable_of(tsr_arena *arena, long pid, const char *name) {
-  char *text;
-  size_t length, n = strlen(name);
-  if (!read_of(arena, pid, "environ", &text, &length)) return NULL;
-  for (size_t at = 0; at < length; at += strlen(text + at) + 1)
-    if (!strncmp(text + at, name, n) && text[at + n] == '=') return text + at + n + 1;
-  return NULL;
-}
-
 /* The state's letter of /proc/PID/stat, and the parent; 0: there is no such process. */
 static char state_of(tsr_arena *arena, long pid, long *ret_parent) {
   char *text, state = 0;
   size_t length;
   *ret_parent = 0;
-  if (!read_of(arena, pid, "stat", &text, &length)) return 0;
+  if (!tsr_process_read(arena, pid, "stat", &text, &length)) return 0;
   const char *name_end = strrchr(text, ')');
   if (!name_end || sscanf(name_end + 1, " %c %ld", &state, ret_parent) != 2) return 0;
   return state;
@@ -68,7 +53,7 @@ static char state_of(tsr_arena *arena, long pid, long *ret_parent) {
 static long find_daemon(tsr_arena *arena, const launcher_variables *names) {
   long pid = (long)getpid(), parent;
   for (int i = 0; i < ANCESTORS_MAX && state_of(arena, pid, &parent) && parent > 0; i++) {
-    if (!variable_of(arena, parent, names->local_rank)) return parent;
+    if (!tsr_process_variable(arena, parent, names->local_rank)) return parent;
     pid = parent;
   }
   return 0;
@@ -83,19 +68,12 @@ static bool descends_from(tsr_arena *arena, long pid, long ancestor) {
   return false;
 }
 
-static bool runs_this_program(tsr_arena *arena, long pid) {
-  struct stat mine, theirs;
-  return !stat("/proc/self/exe", &mine) &&
-         !stat(tsr_arena_printf(arena, "/proc/%ld/exe", pid), &theirs) &&
-         mine.st_ino == theirs.st_ino && mine.st_dev == theirs.st_dev;
-}
-
 static found look_at(tsr_arena *arena, long pid) {
   char *program;
   size_t length;
   long parent;
-  if (!runs_this_program(arena, pid)) {
-    bool named = read_of(arena, pid, "comm", &program, &length);
+  if (!tsr_process_runs_this_program(arena, pid)) {
+    bool named = tsr_process_read(arena, pid, "comm", &program, &length);
     if (named) program[strcspn(program, "\n")] = 0;
     return (found){OTHER_PROGRAM, pid, named ? program : "another program"};
   }
@@ -109,7 +87,7 @@ static void scan(job_scan *s) {
   for (struct dirent *e; folder && (e = readdir(folder));) {
     long pid = strtol(e->d_name, NULL, 10), parent;
     if (pid <= 0 || state_of(s->arena, pid, &parent) == 'Z') continue;
-    const char *number = variable_of(s->arena, pid, s->names->local_rank);
+    const char *number = tsr_process_variable(s->arena, pid, s->names->local_rank);
     if (!number || !descends_from(s->arena, pid, s->daemon)) continue;
     int index = atoi(number);
     if (index < 0 || index >= s->count) continue;
