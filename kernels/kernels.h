@@ -12,6 +12,7 @@
  * size, R rows (any leading dimensions), U units. */
 #ifndef TSR_KERNELS_H
 #define TSR_KERNELS_H
+#include "base/reduction_tree.h"
 #include "base/tensor_slice.h"
 #include <stdbool.h>
 #include <stdint.h>
@@ -231,8 +232,8 @@ typedef struct {
       void *scratch, const int32_t *tokens, int64_t R, int64_t v_begin, int64_t v_end);
   void (*embedding_backward)(
       float *dtable, const float *dout, const int32_t *row_of, void *scratch, int thread, int64_t R,
-      int64_t C, int64_t v_begin, int64_t v_end, int64_t units, int64_t inner, int64_t begin,
-      int64_t end);
+      int64_t C, int64_t v_begin, int64_t v_end, tsr_tree_shape tree, int64_t units, int64_t inner,
+      int64_t begin, int64_t end);
 
   /* ---- rotary positions (rotate-half, as Hugging Face's Llama) ---- */
   /* table (T, D/2, 2) cos and sin, for positions position_offset..; scaling_factor 0: none; else

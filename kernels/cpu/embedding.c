@@ -77,12 +77,13 @@ static void add_into(float *sum, const float *x, int64_t C) {
  * start from +0 and so are never -0, and adding +0 to them changes no bit. */
 static void sum_token(
     float *out, float *stack, const float *dout, const int32_t *row_of, const int32_t *rows,
-    int64_t count, int64_t C, int64_t rows_per_unit, int64_t units, int64_t inner) {
+    int64_t count, int64_t C, int64_t rows_per_unit, tsr_tree_shape shape, int64_t units,
+    int64_t inner) {
   bool filled[TSR_TREE_DEPTH_MAX];
   tsr_tree_stack tree = {0};
   int64_t next = 0;
   for (int64_t unit = 0; unit < units; unit++) {
-    int at = tsr_tree_push(&tree, tsr_tree_nested_merges(units, inner, unit));
+    int at = tsr_tree_push(&tree, tsr_tree_nested_merges(shape, units, inner, unit));
     float *sum = stack + at * C;
     filled[at] = next < count && rows[next] < (unit + 1) * rows_per_unit;
     if (filled[at]) memset(sum, 0, (size_t)C * sizeof *sum);
@@ -101,12 +102,12 @@ static void sum_token(
 
 void LEVEL(embedding_backward)(
     float *dtable, const float *dout, const int32_t *row_of, void *scratch, int thread, int64_t R,
-    int64_t C, int64_t v_begin, int64_t v_end, int64_t units, int64_t inner, int64_t begin,
-    int64_t end) {
+    int64_t C, int64_t v_begin, int64_t v_end, tsr_tree_shape tree, int64_t units, int64_t inner,
+    int64_t begin, int64_t end) {
   assert(units > 0 && R % units == 0 && units % inner == 0);
   embedding_parts parts = scratch_parts(scratch, R, v_end - v_begin);
   int64_t stack_floats =
-      stack_bytes(C, tsr_tree_nested_depth(units, inner)) / (int64_t)sizeof(float);
+      stack_bytes(C, tsr_tree_nested_depth(tree, units, inner)) / (int64_t)sizeof(float);
   float *stack = parts.stack + thread * stack_floats;
   for (int64_t v = begin; v < end; v++) {
     int64_t count = parts.starts[v + 1] - parts.starts[v];
@@ -114,6 +115,6 @@ void LEVEL(embedding_backward)(
     else
       sum_token(
           dtable + v * C, stack, dout, row_of, parts.rows + parts.starts[v], count, C, R / units,
-          units, inner);
+          tree, units, inner);
   }
 }

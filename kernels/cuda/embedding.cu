@@ -139,7 +139,7 @@ static __global__ void rows_order(sorted by, const int32_t *tokens, int64_t v_be
 template <typename T>
 static __device__ float token_sum(
     const T *dout, const int32_t *row_of, const int32_t *rows, int32_t count, int64_t C, int64_t c,
-    int64_t rows_per_unit, int64_t units, int64_t inner) {
+    int64_t rows_per_unit, tsr_tree_shape shape, int64_t units, int64_t inner) {
   float stack[TSR_TREE_DEPTH_MAX];
   tsr_tree_stack tree = {};
   int32_t next = 0;
@@ -150,7 +150,7 @@ static __device__ float token_sum(
 #pragma unroll 4
     for (; next < end; next++)
       sum += number_load(dout + (int64_t)(row_of ? row_of[rows[next]] : rows[next]) * C + c);
-    stack[tsr_tree_push(&tree, tsr_tree_nested_merges(units, inner, unit))] = sum;
+    stack[tsr_tree_push(&tree, tsr_tree_nested_merges(shape, units, inner, unit))] = sum;
     for (int low; tsr_tree_merge(&tree, &low);) stack[low] += stack[low + 1];
   }
   return stack[0];
@@ -160,7 +160,7 @@ static __device__ float token_sum(
 template <typename T>
 static __global__ void tokens_sum(
     float *dtable, const T *dout, const int32_t *row_of, sorted by, int64_t C,
-    int64_t rows_per_unit, int64_t units, int64_t inner) {
+    int64_t rows_per_unit, tsr_tree_shape tree, int64_t units, int64_t inner) {
   int64_t v = blockIdx.x;
   int32_t start = by.starts[v], count = by.starts[v + 1] - start;
   const int32_t *rows = by.rows + start;
@@ -171,13 +171,13 @@ static __global__ void tokens_sum(
   }
   for (int64_t c = threadIdx.x; c < C; c += blockDim.x)
     dtable[v * C + c] =
-        count ? token_sum(dout, row_of, rows, count, C, c, rows_per_unit, units, inner) : 0;
+        count ? token_sum(dout, row_of, rows, count, C, c, rows_per_unit, tree, units, inner) : 0;
 }
 
 extern "C" void tsr_cuda_embedding_backward(
     tsr_cuda_stream s, tsr_cuda_type type, float *dtable, const int32_t *tokens, const void *dout,
     const int32_t *row_of, void *scratch, int64_t R, int64_t C, int64_t v_begin, int64_t v_end,
-    int64_t units, int64_t inner) {
+    tsr_tree_shape tree, int64_t units, int64_t inner) {
   assert(units > 0 && R % units == 0 && units % inner == 0);
   int64_t V = v_end - v_begin;
   sorted by = sorted_parts(scratch, R, V);
@@ -193,7 +193,7 @@ extern "C" void tsr_cuda_embedding_backward(
       type, T,
       TSR_LAUNCH(
           tokens_sum<T>, launch_tokens(V, C), s, dtable, (const T *)dout, row_of, by, C, R / units,
-          units, inner))
+          tree, units, inner))
 }
 
 static __global__ void rows_by_leaves(

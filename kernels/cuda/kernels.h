@@ -126,7 +126,7 @@ void tsr_cuda_embedding(
 void tsr_cuda_embedding_backward(
     tsr_cuda_stream s, tsr_cuda_type type, float *dtable, const int32_t *tokens, const void *dout,
     const int32_t *row_of, void *scratch, int64_t R, int64_t C, int64_t v_begin, int64_t v_end,
-    int64_t units, int64_t inner);
+    tsr_tree_shape tree, int64_t units, int64_t inner);
 
 /* For it, where the rows of a unit are no neighbours: the tokens (rows) unit by unit, and which row
  * each is of. The rows are those of `ndim` dimensions, row-major; each is split into as many equal
@@ -302,9 +302,10 @@ enum { TSR_CUDA_MEMBERS_MAX = 256 };
 /* The members' sum, in a tree: they are pushed onto a stack, and after member m its two topmost
  * entries are added merges[m] times (base/reduction_tree.h). For each k < outs,
  *   out[k][o * part + i] = sum over m of in[m][o * step + start + i],  o < outer, i < part
- * An out may be an in where part == step and start == 0. */
+ * where `onto` puts out[0][o * part + i] before the members, as the first entry of the stack. An out
+ * may be an in where part == step and start == 0. */
 void tsr_cuda_sum_members(
-    tsr_cuda_stream s, float *const *out, int outs, const float *const *in, int members,
+    tsr_cuda_stream s, float *const *out, int outs, bool onto, const float *const *in, int members,
     const uint8_t *merges, int64_t outer, int64_t part, int64_t step, int64_t start);
 
 #ifdef __cplusplus

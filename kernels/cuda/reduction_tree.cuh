@@ -2,13 +2,9 @@
 /* base/reduction_tree.h's tree on the device. */
 #ifndef TSR_KERNELS_CUDA_TREE_CUH
 #define TSR_KERNELS_CUDA_TREE_CUH
+#include "base/reduction_tree.h"
 #include <stdbool.h>
 #include <stdint.h>
-
-/* Its functions, for the device too. */
-#define inline inline __host__ __device__
-#include "base/reduction_tree.h"
-#undef inline
 
 /* x[0] becomes the sum of x[i*stride], i < n, by the tree; the others are used up. n > 0. All
  * threads of the block come here with the same n, and `processes` of them work on one sum, each

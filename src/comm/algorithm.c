@@ -6,7 +6,7 @@
 static bool has_library_sum(const tsr_collective_request *r) {
   const tsr_collective *c = r->collective;
   const tsr_layout *l = r->layout;
-  if (!r->library || !tsr_collective_adds(c)) return false;
+  if (!r->library || !tsr_collective_adds(c) || c->onto) return false;
   if (!r->on_device)
     return tsr_algorithm_has_library_sum(c->op, c->groups, tsr_collective_elements(c, 0, c->ndim));
   bool one_each = c->members == l->processes;

@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Collectives of which one process has all members: reductions and copies without messages. */
-#include "base/reduction_tree.h"
 #include "comm/algorithm.h"
 #include "comm/slices.h"
 
 /* Each slice's sum, for all members that get it. */
 static void add_sums(tsr_list_builder *b, const tsr_collective *c) {
   tsr_sum_slices s = tsr_collective_sum_slices(c);
-  tsr_step step = {.kind = TSR_STEP_REDUCE, .end = s.elements, .from_count = c->members};
+  tsr_step step = {.kind = TSR_STEP_REDUCE, .end = s.elements, .from_count = c->members, .onto = c->onto};
   step.from_view = tsr_list_add_view(b, s.view);
   step.to_view = tsr_list_add_view(b, tsr_view_contiguous(s.elements));
   step.from = b->operands_count;
   for (int m = 0; m < c->members; m++) {
     tsr_operand summand = {.buffer = TSR_BUFFER_IN, .index = m, .via = -1};
-    summand.merges = (uint8_t)tsr_tree_merges(c->members, m);
+    summand.merges = (uint8_t)tsr_collective_merges(c, m);
     tsr_list_add_operand(b, summand);
   }
   for (int slice = 0; slice < s.count; slice++) {

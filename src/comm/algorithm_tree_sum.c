@@ -216,6 +216,7 @@ static void add_own_piece(tree_sum *s, const tsr_sum_piece *p) {
   }
   read_slice(s, &add, p);
   add.from = s->operands, add.from_count = s->operands_count;
+  add.onto = s->c->onto;
   add_targets(s, &add, p->slice, -1);
   tsr_list_add_step(&s->b, ADD, add);
 }
@@ -390,7 +391,7 @@ tsr_algorithm_tree_sum(tsr_arena *arena, const tsr_collective_request *request) 
   s.out_view = tsr_list_add_view(&s.b, tsr_view_contiguous(s.slices.elements));
   s.pieces = s.slices.rows > 1;
   s.packs = s.pieces && request->on_device;
-  tsr_sum_layout_find_nodes(scratch, s.l, &s.layout);
+  tsr_sum_layout_find_nodes(scratch, s.c, s.l, &s.layout);
   s.b.list.chunk = choose_chunk(&s, request->on_device);
   tsr_sum_layout_find_pieces(
       scratch, s.l, &s.slices, s.b.list.chunk, request->on_device ? 64 : 1, &s.layout);

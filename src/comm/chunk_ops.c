@@ -67,6 +67,7 @@ static void add_block(
   const float *stack[DEPTH_MAX];
   const tsr_operand *operands = b->list->operands + c->step->from;
   tsr_tree_stack tree = {0};
+  if (c->step->onto) stack[tsr_tree_push(&tree, 0)] = out;
   int count = c->step->from_count;
   int64_t place = c->step->from_at + tsr_view_place(view_of(b, c, false), i);
   const float *staged = (const float *)(void *)place_address(b, c, 0, i);
@@ -265,8 +266,8 @@ static void reduce_on(const tsr_device *d, const tsr_step_buffers *b, const tsr_
     n = rows ? rows * view.run : part;
     for (int t = 0; t < outs; t++) first[t] = out[t] + i;
     d->sum_members(
-        d->state, first, outs, in, ins, merges, rows ? rows : 1, part, view.outer_step,
-        tsr_view_place(&view, i));
+        d->state, first, outs, c->step->onto, in, ins, merges, rows ? rows : 1, part,
+        view.outer_step, tsr_view_place(&view, i));
   }
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A collective among the members of a group. Sums are added in the tree of base/reduction_tree.h
- * over the members' order, wherever the members are: so they are equal to the same sum inside one
+/* A collective among the members of a group. Sums are added in a tree of base/reduction_tree.h over
+ * the members' order, wherever the members are: so they are equal to the same sum inside one
  * rank.
  *
  * Before and after, with m members and a tensor seen as (outer, dim, inner):
@@ -10,10 +10,13 @@
  *   broadcast        the root holds a tensor           → each holds it
  *   ring_shift       each holds a tensor               → member i holds that of member i - by
  *   all_to_all       member i holds slice i of `from`  → member i holds slice i of `to`
+ * Where a sum is `onto` something, members that get it hold the first summand, the same on all, where
+ * the sum will be.
  * With g groups each slice is one of m / g; a reduce_scatter adds over all members, an all_gather
  * stays inside its group. */
 #ifndef TSR_COMM_COLLECTIVE_H
 #define TSR_COMM_COLLECTIVE_H
+#include "base/reduction_tree.h"
 #include "device/device.h"
 #include "graph/graph.h"
 #include "kernels/kernels.h"
@@ -30,6 +33,8 @@ typedef struct {
   int from, to;                /* split dimension before, after; -1 none */
   int root;                    /* broadcast: the member whose tensor all get */
   int by;                      /* ring_shift: from the member so many before, round the ring */
+  tsr_tree_shape tree; /* of sums */
+  bool onto;           /* of sums in a flat tree: see above */
   bool zigzag;     /* of `from`: a member's slice is two runs (base/sequence_layout.h) */
   int64_t element; /* bytes of one; sums are of f32, what is moved may be anything */
   const tsr_kernels *k;
@@ -40,6 +45,10 @@ static inline int64_t tsr_collective_elements(const tsr_collective *c, int begin
   int64_t n = 1;
   for (int d = begin; d < end; d++) n *= c->shape[d];
   return n;
+}
+/* Of a sum: the additions after a member's summand. */
+static inline int tsr_collective_merges(const tsr_collective *c, int member) {
+  return c->onto ? 1 : tsr_tree_of_merges(c->tree, c->members, member);
 }
 /* ring_shift: the member whose tensor `member` gets. */
 static inline int tsr_collective_source(const tsr_collective *c, int member) {

@@ -22,7 +22,8 @@ enum { TSR_PHASES_MAX = 8, TSR_ROUNDS_IN_FLIGHT = 4 };
 typedef enum {
   TSR_STEP_SEND,
   TSR_STEP_RECEIVE,
-  TSR_STEP_REDUCE,           /* targets = the operands' sum, in the order of their merges */
+  TSR_STEP_REDUCE,           /* targets = the operands' sum, in the order of their merges; `onto`: the
+                                first target's content is the first summand */
   TSR_STEP_COPY,             /* targets = the operand */
   TSR_STEP_VENDOR_SUM,       /* target = the sum of all processes' operands, by their library */
   TSR_STEP_VENDOR_SUM_SLICES /* target = this process's slice of that sum */
@@ -32,7 +33,7 @@ typedef enum { TSR_BUFFER_IN, TSR_BUFFER_OUT, TSR_BUFFER_STAGING } tsr_buffer;
 
 typedef struct {
   uint8_t buffer; /* tsr_buffer */
-  uint8_t merges; /* of a reduction: additions after this operand, as tsr_tree_merges */
+  uint8_t merges; /* of a reduction: additions after this operand, as tsr_collective_merges */
   int index;      /* the member; of staging: the place */
   int via;        /* the place that stands for a chunk in pieces, which no message can have; -1 */
 } tsr_operand;
@@ -40,6 +41,7 @@ typedef struct {
 typedef struct {
   uint8_t kind;       /* tsr_step_kind */
   bool whole;         /* without chunks; nothing of it is in staging, or there is one round */
+  bool onto;          /* of a reduction */
   bool of_host;       /* received: made of what several processes of the sender's host have */
   int peer;           /* of a message: index in the layout's processes */
   int first;          /* round of the first chunk */

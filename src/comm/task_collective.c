@@ -7,6 +7,7 @@ tsr_collective tsr_collective_of(const tsr_program *p, const tsr_task *t) {
   const tsr_tensor *in = &t->inputs[0];
   const tsr_attrs *attr = &p->graph->nodes[t->node].attr;
   tsr_collective c = {.op = t->op, .ndim = in->ndim, .from = -1, .to = -1};
+  c.tree = p->lowering.tree;
   c.members = (int)p->lowering.size[t->axis];
   c.element = tsr_dtype_bytes(in->dtype);
   memcpy(c.shape, in->shape, sizeof c.shape);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/tree_sum_layout.h"
-#include "base/reduction_tree.h"
 #include <assert.h>
 
 enum { DEPTH_MAX = 20 };
@@ -35,18 +34,21 @@ static void merge(tsr_sum_layout *s, node *lower, node upper, int end) {
   }
 }
 
-/* Runs the tree's stack machine over who has what. */
-void tsr_sum_layout_find_nodes(tsr_arena *arena, const tsr_layout *l, tsr_sum_layout *ret) {
+/* Runs the tree's stack machine over who has what. The summand that a sum is added onto is nobody's:
+ * it is there where the sum will be. */
+void tsr_sum_layout_find_nodes(
+    tsr_arena *arena, const tsr_collective *c, const tsr_layout *l, tsr_sum_layout *ret) {
   node stack[DEPTH_MAX];
   tsr_tree_stack tree = {0};
   *ret = (tsr_sum_layout){
       .part = tsr_arena_array(arena, int, l->members),
       .span = tsr_arena_array(arena, int, l->members),
       .merges = tsr_arena_array(arena, int, l->members)};
+  if (c->onto) stack[tsr_tree_push(&tree, 0)] = (node){0, -1, -1};
   for (int m = 0; m < l->members; m++) {
     int process = l->process_of[m];
     assert(tree.entries < DEPTH_MAX);
-    ret->merges[m] = tsr_tree_merges(l->members, m);
+    ret->merges[m] = tsr_collective_merges(c, m);
     stack[tsr_tree_push(&tree, ret->merges[m])] = (node){m, process, l->host[process]};
     for (int low; tsr_tree_merge(&tree, &low);) merge(ret, &stack[low], stack[low + 1], m + 1);
   }

@@ -18,13 +18,14 @@ typedef struct {
    * one host's (a span), how many members it has; 0: none begins there. */
   int *part, *span;
   int parts;             /* of all processes */
-  int *merges;           /* per member, as tsr_tree_merges */
+  int *merges;           /* per member, as tsr_collective_merges */
   tsr_sum_piece *pieces; /* owners ascending, the pieces of each in the order of their rounds */
   int pieces_count;
 } tsr_sum_layout;
 
 /* Only parts and spans. */
-void tsr_sum_layout_find_nodes(tsr_arena *arena, const tsr_layout *l, tsr_sum_layout *ret);
+void tsr_sum_layout_find_nodes(
+    tsr_arena *arena, const tsr_collective *collective, const tsr_layout *l, tsr_sum_layout *ret);
 /* Then pieces, of chunks of so many elements, split at multiples of `alignment` elements. */
 void tsr_sum_layout_find_pieces(
     tsr_arena *arena, const tsr_layout *l, const tsr_sum_slices *slices, int64_t chunk,

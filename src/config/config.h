@@ -166,12 +166,25 @@ typedef struct {
   int64_t max_new_tokens;
 } tsr_config_eval;
 
+/* The order in which units are added. Ring is flat, carried by a ring between processes. */
+typedef enum {
+  TSR_REDUCE_TREE_BINARY,
+  TSR_REDUCE_TREE_FLAT,
+  TSR_REDUCE_TREE_RING
+} tsr_reduce_tree;
+
 typedef struct {
   tsr_numerics_policy policy;
+  tsr_reduce_tree reduce_tree;
   int64_t units_batch, units_sequence, units_tp; /* 0: what mesh and microbatches need */
   int64_t threads;                               /* 0: all cores */
   const char *isa;                               /* "": the best of this machine */
 } tsr_config_numerics;
+
+/* Whether units are added from left to right; policy fast keeps no order. */
+static inline bool tsr_config_numerics_are_flat(const tsr_config_numerics *n) {
+  return n->reduce_tree != TSR_REDUCE_TREE_BINARY && n->policy != TSR_NUMERICS_FAST;
+}
 
 typedef struct {
   bool all_reduce_overlap;

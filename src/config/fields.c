@@ -50,9 +50,9 @@ static const tsr_field_choice optimizers[] = {
 static const tsr_field_choice policies[] = {
     {"deterministic", TSR_NUMERICS_DETERMINISTIC}, {"fast", TSR_NUMERICS_FAST}, {0}};
 static const tsr_field_choice trees[] = {
-    {"binary", 0},
-    {"ring", 1, "sums in ring order\nbinary is the default"},
-    {"flat", 2, "sums in flat order\nbinary is the default"},
+    {"binary", TSR_REDUCE_TREE_BINARY},
+    {"flat", TSR_REDUCE_TREE_FLAT},
+    {"ring", TSR_REDUCE_TREE_RING},
     {0}};
 static const tsr_field_choice positions[] = {
     {"trainable", 0}, {"fixed", 1, "fixed positional embeddings"}, {0}};

@@ -46,7 +46,7 @@ static bool is_outside(const tsr_field *f) {
       "tokenizer_path", "validation_batch_size", "eval_every", "validation_path", "log_every",
       "checkpoint_dir", "runner", "model_save_interval", "sample_every", "sample_tokens",
       "threads", "isa", "mixed_precision", "validation_fraction", "model_path", "data_weights",
-      "validate"};
+      "validate", "reduce_tree"};
   // clang-format on
   for (size_t i = 0; i < sizeof sections / sizeof *sections; i++)
     if (!strcmp(f->section, sections[i])) return true;
@@ -57,7 +57,7 @@ static bool is_outside(const tsr_field *f) {
 
 bool tsr_recipe_has_key(const tsr_field *f) {
   bool by_facts = !strcmp(f->section, "numerics.units") || !strcmp(f->key, "isa") ||
-                  !strcmp(f->key, "max_steps") || !strcmp(f->key, "sequence_length");
+                  !strcmp(f->key, "reduce_tree") || !strcmp(f->key, "max_steps") || !strcmp(f->key, "sequence_length");
   return f->at && f->type != TSR_FIELD_SECTION && (by_facts || !is_outside(f));
 }
 
@@ -127,6 +127,7 @@ static void add_facts(recipe *r, const tsr_config *c, const tsr_recipe_facts *f)
   if (f->units_sequence > 1)
     add(r, "device_config.cp_layout",
         c->device.cp_layout == TSR_CP_ZIGZAG ? "zigzag" : "contiguous");
+  if (tsr_config_numerics_are_flat(&c->numerics)) add(r, "numerics.reduce_tree", "flat");
   add(r, "numerics.isa", f->isa);
   if (f->initial_weights) add(r, TSR_RECIPE_WEIGHTS, f->initial_weights);
   add(r, TSR_RECIPE_GRAPH, f->graph);

@@ -85,7 +85,7 @@ typedef struct {
    * sum_members and move instead, as kernels/cuda/kernels.h has them under the same names. */
   void (*loop)(void *state, tsr_pool_job *job, void *context, int jobs);
   void (*sum_members)(
-      void *state, float *const *out, int outs, float *const *in, int members,
+      void *state, float *const *out, int outs, bool onto, float *const *in, int members,
       const uint8_t *merges, int64_t outer, int64_t part, int64_t step, int64_t start);
   void (*move)(
       void *state, void *out, const int64_t *out_step, const void *x, const int64_t *x_step,

@@ -6,20 +6,23 @@
 
 #define F(name, type, value) .name = value,
 #define REQUIRED(name, type)
+#define INTERNAL(name, type, value) .name = value,
 #define HIDDEN(name, type, value) .name = value,
 #define ATTRS(set, ...) static const tsr_attrs set##_defaults = {.set = {__VA_ARGS__}};
 #include "graph/attrs.def"
 #undef ATTRS
 #undef F
 #undef REQUIRED
+#undef INTERNAL
 #undef HIDDEN
 
 /* A field knows its struct by the name that its set's block gives it. */
-#define FIELD(name, type, required, hidden)                                                        \
-  {#name, TSR_ATTR_##type, offsetof(struct_of_set, name), required, hidden},
-#define F(name, type, value) FIELD(name, type, false, false)
-#define REQUIRED(name, type) FIELD(name, type, true, false)
-#define HIDDEN(name, type, value) FIELD(name, type, false, true)
+#define FIELD(name, type, required, internal, hidden)                                              \
+  {#name, TSR_ATTR_##type, offsetof(struct_of_set, name), required, internal, hidden},
+#define F(name, type, value) FIELD(name, type, false, false, false)
+#define REQUIRED(name, type) FIELD(name, type, true, false, false)
+#define INTERNAL(name, type, value) FIELD(name, type, false, true, false)
+#define HIDDEN(name, type, value) FIELD(name, type, false, true, true)
 #define ATTRS(set, ...)                                                                            \
   case TSR_ATTRS_##set: {                                                                          \
     typedef tsr_##set##_attrs struct_of_set;                                                       \

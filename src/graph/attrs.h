@@ -63,6 +63,7 @@ TSR_ATTR_TYPES(TSR_ATTR_TYPE)
 /* struct tsr_<set>_attrs */
 #define F(name, type, value) tsr_attr_##type name;
 #define REQUIRED(name, type) tsr_attr_##type name;
+#define INTERNAL(name, type, value) tsr_attr_##type name;
 #define HIDDEN(name, type, value) tsr_attr_##type name;
 #define ATTRS(set, ...)                                                                            \
   typedef struct {                                                                                 \
@@ -72,6 +73,7 @@ TSR_ATTR_TYPES(TSR_ATTR_TYPE)
 #undef ATTRS
 #undef F
 #undef REQUIRED
+#undef INTERNAL
 #undef HIDDEN
 
 /* One op's attributes: the member that is named as its set. */
@@ -93,7 +95,9 @@ typedef struct {
   const char *name;
   tsr_attr_type type;
   size_t offset; /* in tsr_attrs */
-  bool required, hidden;
+  bool required;
+  bool internal; /* no call can set it */
+  bool hidden;   /* and it is not printed */
 } tsr_attr_field;
 
 typedef struct {

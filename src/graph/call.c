@@ -70,7 +70,7 @@ static bool name_attrs(const tsr_call_builder *b, const tsr_call_form *c, tsr_ca
   for (int i = 0, next = 0; i < call->attrs_count; i++) {
     tsr_call_attr *a = &call->attrs[i];
     if (a->name) continue;
-    while (next < set->count && set->fields[next].hidden) next++;
+    while (next < set->count && set->fields[next].internal) next++;
     if (next == set->count)
       return tsr_diag_error(
           b->diags, a->location, "%s has no attribute for the number %g", call->op, a->value);

@@ -19,7 +19,7 @@ const tsr_call_attr *tsr_call_find_attr(const tsr_call *call, const char *name) 
 
 static const tsr_attr_field *find_field(const tsr_attr_set *set, const char *name) {
   for (int i = 0; i < set->count; i++)
-    if (!set->fields[i].hidden && !strcmp(set->fields[i].name, name)) return &set->fields[i];
+    if (!set->fields[i].internal && !strcmp(set->fields[i].name, name)) return &set->fields[i];
   return NULL;
 }
 
@@ -55,7 +55,7 @@ static bool fail_unknown(const reader *r, const tsr_call_attr *a) {
   const char *names[TSR_CALL_ATTRS_MAX];
   int count = 0;
   for (int i = 0; i < r->set->count && count < TSR_CALL_ATTRS_MAX; i++)
-    if (!r->set->fields[i].hidden) names[count++] = r->set->fields[i].name;
+    if (!r->set->fields[i].internal) names[count++] = r->set->fields[i].name;
   tsr_diag_error(r->diags, a->location, "%s has no attribute '%s'", r->call->op, a->name);
   tsr_diag_nearest(r->diags, a->name, names, count);
   return false;

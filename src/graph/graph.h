@@ -162,6 +162,9 @@ typedef struct tsr_graph {
 static inline int tsr_node_axis(const tsr_node *n) {
   return tsr_op_moves(n->op) ? (int)n->attr.move.axis : -1;
 }
+/* Whether the output is a sum over the step's microbatches, to which each adds its input: that of
+ * accumulate, and of a sum over an axis with the attribute of this name. */
+bool tsr_node_accumulates(const tsr_node *node);
 /* Whether a written-out collective requires NCCL. */
 bool tsr_node_needs_nccl(const tsr_node *n);
 /* How many samples' losses a loss gives one by one; 0: it gives one number. */

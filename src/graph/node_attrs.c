@@ -12,6 +12,12 @@ double tsr_node_dropout(const tsr_node *n) {
   return n->op == TSR_OP_ATTENTION ? n->attr.attention.dropout : 0;
 }
 
+bool tsr_node_accumulates(const tsr_node *n) {
+  if (n->op == TSR_OP_ALL_REDUCE) return n->attr.move.accumulate;
+  if (n->op == TSR_OP_REDUCE_SCATTER) return n->attr.scatter.accumulate;
+  return n->op == TSR_OP_ACCUMULATE;
+}
+
 bool tsr_node_needs_nccl(const tsr_node *n) {
   const tsr_attr_set *set = tsr_op_attrs(n->op);
   for (int i = 0; i < set->count; i++)

@@ -10,6 +10,7 @@
 #define TSR_PARALLEL_PARALLEL_H
 #include "base/axis.h"
 #include "base/diag.h"
+#include "base/reduction_tree.h"
 #include "base/text.h"
 #include "config/config.h"
 #include "mesh/mesh.h"
@@ -27,6 +28,7 @@ typedef struct tsr_parallel {
   int64_t microbatches;     /* of a step: accumulated ones, each split for the pipeline */
   int64_t batch_size;       /* global samples of a microbatch */
   int64_t batch_size_local; /* of them, a rank's */
+  tsr_tree_shape tree;      /* of sums; flat: each batch unit is a microbatch of its own */
 } tsr_parallel;
 
 /* Checks config × mesh (one small function per rule, all errors of a run) and builds the context.
@@ -55,7 +57,7 @@ bool tsr_parallel_units(
 /* Whether so many batch units are not added in the order of base/reduction_tree.h's tree, so that
  * other meshes have other bits. Default units may have such an order, given ones never do. */
 bool tsr_batch_units_have_own_order(
-    int64_t units, int64_t ranks, int64_t microbatches, int64_t zero_stage);
+    tsr_tree_shape tree, int64_t units, int64_t ranks, int64_t microbatches, int64_t zero_stage);
 /* What that order is of; "": of nothing, it is the tree's. */
 const char *tsr_parallel_own_order(
     tsr_arena *arena, const tsr_parallel *p, const tsr_config *config, int64_t units);

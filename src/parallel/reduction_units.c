@@ -11,18 +11,20 @@ enum { SEARCHED_MAX = 1 << 20 };
  * units that divides its `rows`, and the blocks that are added first (`together`: a rank's, or from
  * ZeRO 2 on a microbatch's) a subtree. */
 typedef struct {
+  tsr_tree_shape tree;
   int64_t ranks, microbatches, rows, together;
 } blocks;
 
 static bool batch_units_fit(int64_t units, blocks b) {
   if (units <= 0 || units % (b.ranks * b.microbatches)) return false;
   int64_t block = units / (b.ranks * b.microbatches);
-  return b.rows % block == 0 && tsr_tree_is_subtree(units, block) &&
-         tsr_tree_is_subtree(units, block * b.together);
+  if (b.rows % block) return false;
+  if (b.tree == TSR_TREE_FLAT) return true; /* a microbatch each, and their ranks add in turn */
+  return tsr_tree_is_subtree(units, block) && tsr_tree_is_subtree(units, block * b.together);
 }
 
-static bool tp_units_fit(int64_t units, int64_t ranks) {
-  return units > 0 && units % ranks == 0 && tsr_tree_is_subtree(units, units / ranks);
+static bool tp_units_fit(tsr_tree_shape tree, int64_t units, int64_t ranks) {
+  return units > 0 && units % ranks == 0 && tsr_tree_of_is_subtree(tree, units, units / ranks);
 }
 
 /* The counts that fit nearest to `wanted`, below and above it; 0: none. */
@@ -41,11 +43,11 @@ static near_counts batch_units_near(int64_t wanted, blocks b) {
   return near;
 }
 
-static near_counts tp_units_near(int64_t wanted, int64_t ranks) {
+static near_counts tp_units_near(tsr_tree_shape tree, int64_t wanted, int64_t ranks) {
   int64_t tries[] = {ranks, wanted - wanted % ranks, wanted - wanted % ranks + ranks};
   near_counts near = {0, 0};
   for (int i = 0; i < 3; i++) {
-    if (!tp_units_fit(tries[i], ranks)) continue;
+    if (!tp_units_fit(tree, tries[i], ranks)) continue;
     if (tries[i] < wanted) near.below = tries[i];
     if (tries[i] > wanted && !near.above) near.above = tries[i];
   }
@@ -84,7 +86,8 @@ static int64_t added_together(int64_t ranks, int64_t microbatches, int64_t zero_
 }
 
 bool tsr_batch_units_have_own_order(
-    int64_t units, int64_t ranks, int64_t microbatches, int64_t zero_stage) {
+    tsr_tree_shape tree, int64_t units, int64_t ranks, int64_t microbatches, int64_t zero_stage) {
+  if (tree == TSR_TREE_FLAT) return false; /* that of the ranks in each microbatch */
   int64_t block = units / (ranks * microbatches);
   return !tsr_tree_is_subtree(units, block) ||
          !tsr_tree_is_subtree(units, block * added_together(ranks, microbatches, zero_stage));
@@ -93,7 +96,7 @@ bool tsr_batch_units_have_own_order(
 const char *tsr_parallel_own_order(
     tsr_arena *arena, const tsr_parallel *p, const tsr_config *config, int64_t units) {
   int64_t ranks = p->size[TSR_DP], stage = config->zero.stage;
-  if (!tsr_batch_units_have_own_order(units, ranks, p->microbatches, stage)) return "";
+  if (!tsr_batch_units_have_own_order(p->tree, units, ranks, p->microbatches, stage)) return "";
   bool by_rank = added_together(ranks, p->microbatches, stage) == p->microbatches;
   return tsr_arena_printf(
       arena, "%lld ranks of dp, %lld microbatches, those of a %s first", (long long)ranks,
@@ -106,7 +109,7 @@ batch_units(const tsr_parallel *p, const tsr_config *config, int64_t *ret_units,
   int64_t units = config->numerics.units_batch;
   *ret_units = units ? units : ranks * microbatches;
   int64_t together = added_together(ranks, microbatches, config->zero.stage);
-  blocks b = {ranks, microbatches, p->batch_size_local, together};
+  blocks b = {p->tree, ranks, microbatches, p->batch_size_local, together};
   if (!units || batch_units_fit(units, b)) return true;
   if (takes_own(config, "numerics.units.batch", units, ranks * microbatches, ret_units, diags))
     return true;
@@ -135,14 +138,14 @@ static bool
 tp_units(const tsr_parallel *p, const tsr_config *config, int64_t *ret_units, tsr_diags *diags) {
   int64_t units = config->numerics.units_tp, ranks = p->size[TSR_TP];
   *ret_units = units ? units : ranks;
-  if (!units || tp_units_fit(units, ranks)) return true;
+  if (!units || tp_units_fit(p->tree, units, ranks)) return true;
   if (takes_own(config, "numerics.units.tp", units, ranks, ret_units, diags)) return true;
   tsr_diag_error(
       diags, tsr_config_location(config, "numerics.units.tp"), "%lld tp units do not fit tp = %lld",
       (long long)units, (long long)ranks);
   int64_t heads;
   const char *key = undivided_heads(config, ranks, &heads);
-  if (!key) return near_hint(tp_units_near(units, ranks), "tp", diags);
+  if (!key) return near_hint(tp_units_near(p->tree, units, ranks), "tp", diags);
   tsr_diag_hint(
       diags, "none would: %s %lld does not divide over tp = %lld", key, (long long)heads,
       (long long)ranks);

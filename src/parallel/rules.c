@@ -70,6 +70,20 @@ static bool rule_microbatches(const tsr_config *config, tsr_parallel *p, tsr_dia
   return false;
 }
 
+/* In a flat tree only single units are subtrees, so each batch unit is a microbatch of its own; the
+ * ranks' units of a microbatch follow one another in the order of units. Units that do not fit are
+ * tsr_parallel_units's to refuse. */
+static void split_by_units(const tsr_config *config, tsr_parallel *p) {
+  int64_t parts = p->size[TSR_DP] * p->microbatches, units = config->numerics.units_batch;
+  p->tree = tsr_config_numerics_are_flat(&config->numerics) ? TSR_TREE_FLAT : TSR_TREE_BINARY;
+  if (p->tree == TSR_TREE_BINARY || units <= parts || units % parts) return;
+  int64_t splits = units / parts;
+  if (p->batch_size_local % splits) return;
+  p->microbatches *= splits;
+  p->batch_size /= splits;
+  p->batch_size_local /= splits;
+}
+
 /* The global batch: what is given, or what batch_size_per_rank makes of dp. */
 bool tsr_mesh_rule_batch(const tsr_config *config, tsr_parallel *p, tsr_diags *diags) {
   const tsr_config_training *training = &config->training;
@@ -91,7 +105,11 @@ bool tsr_mesh_rule_batch(const tsr_config *config, tsr_parallel *p, tsr_diags *d
     }
     return false;
   }
-  if (!per_rank || p->batch_size_local == per_rank) return rule_microbatches(config, p, diags);
+  if (!per_rank || p->batch_size_local == per_rank) {
+    bool good = rule_microbatches(config, p, diags);
+    if (good) split_by_units(config, p);
+    return good;
+  }
   tsr_diag_error(
       diags, tsr_config_location(config, "training_config.batch_size_per_rank"),
       "batch_size_per_rank %lld over dp = %lld makes %lld, but batch_size is %lld",

@@ -51,6 +51,12 @@ tsr_placer_is_split_alike(const tsr_placer *p, int value, int axis, tsr_placemen
   return to.kind == TSR_SHARD && is.kind == TSR_SHARD && is.dim == to.dim;
 }
 
+/* Whether the ranks of dp add to a sum over microbatches in turn, in each microbatch. */
+static inline bool tsr_placer_adds_in_turn(const tsr_placer *p) {
+  return p->placing->tree == TSR_TREE_FLAT && p->placing->size[TSR_DP] > 1 &&
+         p->old->microbatches > 1;
+}
+
 /* Of which the sums of one microbatch are made. */
 static inline int64_t tsr_placer_units(const tsr_placer *p, int axis) {
   bool several = axis == TSR_DP && p->old->microbatches > 1;
@@ -76,6 +82,9 @@ void tsr_placer_check_moved(
 
 /* The value with that placement over the axis, on the stage where it is needed; made once. */
 int tsr_placer_redistribute(tsr_placer *p, int value, int axis, tsr_placement to, tsr_where at);
+/* The sum over microbatches `sum` of a value that is partial over dp, complete over dp in each of
+ * them: whole, or in the placement of ZeRO. */
+int tsr_placer_accumulate(tsr_placer *p, int value, tsr_placement to, const tsr_node *sum);
 /* Units that stand apart, added; of the batch, where cp has completed them. */
 int tsr_placer_sum_units(tsr_placer *p, int value, tsr_where at);
 int tsr_placer_sum_batch(tsr_placer *p, int value, tsr_where at);

@@ -206,6 +206,26 @@ static int complete_before(tsr_placer *p, int value, int axis, tsr_where at) {
   return tsr_placer_sum_units(p, value, tsr_placer_home(p, value, at));
 }
 
+int tsr_placer_accumulate(tsr_placer *p, int value, tsr_placement to, const tsr_node *sum) {
+  tsr_where at = {sum->section, sum->stage, sum->block};
+  const tsr_value *of = &p->old->values[sum->outputs[0]];
+  value = complete_before(p, value, TSR_DP, at);
+  if (p->g->values[value].units) to = tsr_whole;
+  tsr_attrs attr;
+  const char *suffix;
+  tsr_op op = collective_for((tsr_placement){TSR_PARTIAL}, to, TSR_DP, &attr, &suffix);
+  if (op == TSR_OP_ALL_REDUCE) attr.move.accumulate = true;
+  else attr.scatter.accumulate = true;
+  int id = add_moved(p, op, at, value, suffix, &attr);
+  tsr_value *v = &p->g->values[id];
+  v->placement[TSR_DP] = to;
+  v->dtype = of->dtype;
+  v->completes_to = TSR_F32;
+  v->name = p->g->nodes[v->node].name = of->name;
+  tsr_placer_check_divides(p, v);
+  return id;
+}
+
 /* A member's positions in zigzag order are no block of a tensor, and groups that each have all
  * blocks (hybrid sharding) do not exchange them: what moves those goes by the whole. */
 static bool goes_by_whole(const tsr_placer *p, int axis, tsr_placement from, tsr_placement to) {

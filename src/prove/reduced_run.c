@@ -258,8 +258,8 @@ static bool try(attempt *a, tsr_reduced_run *plan, tsr_diags *diags) {
   reduce_batch(a, &plan->shape);
   reduce_sequence_units(a, &plan->shape);
   plan->own_order = tsr_batch_units_have_own_order(
-      a->batch_units, plan->shape.size[TSR_DP], a->accumulation * a->splits,
-      a->request->config->zero.stage);
+      a->request->parallel->tree, a->batch_units, plan->shape.size[TSR_DP],
+      a->accumulation * a->splits, a->request->config->zero.stage);
   add_rows(a, plan);
   return reduce_sizes(a, &plan->shape, &plan->sizes, diags) && compile_mesh(a, plan, diags) &&
          compile_reference(a, plan, diags);

@@ -7,8 +7,13 @@
 #include <assert.h>
 #include <string.h>
 
+static bool accumulates(const tsr_task_at *at) {
+  return tsr_node_accumulates(&at->program->graph->nodes[at->task->node]);
+}
+
 void tsr_task_describe(const tsr_task_at *at, tsr_collective *c) {
   *c = tsr_collective_of(at->program, at->task);
+  c->onto = accumulates(at) && at->at.microbatch > 0;
   c->k = at->executable->process->options.kernels;
   c->in = at->executable->process->in;
   c->out = at->executable->process->out;
@@ -78,7 +83,7 @@ static bool is_same(const tsr_collective *a, const tsr_collective *b) {
   return a->op == b->op && a->members == b->members && a->groups == b->groups &&
          a->ndim == b->ndim && !memcmp(a->shape, b->shape, sizeof *a->shape * (size_t)a->ndim) &&
          a->from == b->from && a->to == b->to && a->by == b->by && a->zigzag == b->zigzag &&
-         a->element == b->element;
+         a->tree == b->tree && a->onto == b->onto && a->element == b->element;
 }
 
 static const tsr_step_list *find_list(planning *p, const tsr_collective_request *r) {
@@ -111,7 +116,12 @@ static tsr_group_plan *plan_task(planning *p, const tsr_task_at *at) {
     void *group = h->groups ? h->groups[at->task->axis * w->options.parallel->ranks + first] : NULL;
     request.library = h->communicators ? w->options.fast : group != NULL;
     tsr_arena_grow(p->arena, &groups, sizeof(tsr_group_plan), count, &room);
-    ((tsr_group_plan *)groups)[count] = (tsr_group_plan){find_list(p, &request), request.layout};
+    tsr_group_plan *plan = &((tsr_group_plan *)groups)[count];
+    *plan = (tsr_group_plan){.layout = request.layout};
+    for (int onto = 0; onto < 2; onto++) {
+      c.onto = onto && accumulates(at);
+      plan->lists[onto] = find_list(p, &request);
+    }
   }
   return groups;
 }

@@ -28,7 +28,7 @@ void tsr_device_begin_collective(const tsr_task_at *at) {
     if (all_here) continue;
     const tsr_device_communicator *communicator = communicator_of(at, first);
     tsr_communicator_use *use = &b->communicator_uses[communicator->number];
-    tsr_device_exchange call = {d, plan->list, plan->layout, &c, communicator->group};
+    tsr_device_exchange call = {d, plan->lists[c.onto], plan->layout, &c, communicator->group};
     d->set_stream(d->state, communicator->group);
     d->wait_for_stream(d->state, NULL);
     tsr_device_exchange_begin(&call, use->memory, use->room);
@@ -111,10 +111,12 @@ static void add_collective(tsr_executable *b, const tsr_program *p, const tsr_ta
   for (int next = 0, first; (first = tsr_task_next_group(&at, &c, &next, &all_here)) >= 0; plan++) {
     if (all_here) continue;
     tsr_communicator_use *use = &b->communicator_uses[communicator_of(&at, first)->number];
-    int64_t bytes = tsr_step_list_staging_bytes(plan->list);
-    if (bytes > use->bytes) use->bytes = bytes;
-    if (plan->list->messages_of_phase > use->messages)
-      use->messages = plan->list->messages_of_phase;
+    for (int onto = 0; onto < 2; onto++) {
+      const tsr_step_list *list = plan->lists[onto];
+      int64_t bytes = tsr_step_list_staging_bytes(list);
+      if (bytes > use->bytes) use->bytes = bytes;
+      if (list->messages_of_phase > use->messages) use->messages = list->messages_of_phase;
+    }
   }
 }
 

@@ -41,7 +41,7 @@ typedef struct {
 
 /* How a collective among a group of ranks is carried out. */
 typedef struct {
-  const tsr_step_list *list;
+  const tsr_step_list *lists[2]; /* the second one where the collective is `onto` something */
   const tsr_layout *layout;
 } tsr_group_plan;
 

@@ -79,7 +79,7 @@ static bool run_collective(const task_run *t) {
   tsr_task_describe(&at, &c);
   const tsr_group_plan *plan = tsr_task_plans(&at);
   for (int next = 0, first; (first = tsr_task_next_group(&at, &c, &next, &all_here)) >= 0; plan++)
-    if (all_here) run_group(t, &c, plan->list, first);
+    if (all_here) run_group(t, &c, plan->lists[c.onto], first);
   if (tsr_executable_is_alone(t->executable)) return true;
   if (t->executable->communicator_uses) return run_on_communicators(t, &at), true;
   wait_for_device(t->executable);

@@ -20,7 +20,7 @@ call_of(const tsr_task_at *at, const tsr_collective *c, const tsr_group_plan *pl
   const tsr_rank_map *h = &w->options.rank_map;
   return (tsr_pending_call){
       .transport = h->transport,
-      .list = plan->list,
+      .list = plan->lists[c->onto],
       .layout = plan->layout,
       .collective = c,
       .group = h->groups[at->task->axis * w->options.parallel->ranks + first],
@@ -67,7 +67,7 @@ static void begin(const tsr_task_at *at, tsr_pending_task *m) {
     tsr_pending_call call = call_of(at, &c, plan, first);
     m->firsts[m->count] = first;
     m->calls[m->count++] = tsr_pending_begin(&call, memory);
-    memory += tsr_pending_bytes(plan->list, c.members);
+    memory += tsr_pending_bytes(plan->lists[c.onto], c.members);
   }
 }
 
@@ -152,7 +152,9 @@ static int64_t task_bytes(const tsr_task_at *at, int *ret_calls) {
   tsr_task_describe(at, &c);
   for (int next = 0; tsr_task_next_group(at, &c, &next, &all_here) >= 0; plan++) {
     if (all_here) continue;
-    sum += tsr_pending_bytes(plan->list, c.members);
+    int64_t bytes = tsr_pending_bytes(plan->lists[0], c.members),
+            onto = tsr_pending_bytes(plan->lists[1], c.members);
+    sum += bytes > onto ? bytes : onto;
     ++*ret_calls;
   }
   return sum;

@@ -56,8 +56,9 @@ static tsr_use use_of(const tsr_task *t) {
 static int64_t bytes_of(const planner *m, int value) {
   int64_t bytes = aligned(tsr_tensor_bytes(&m->p->tensors[value]));
   int task = m->lives[value].task;
+  const tsr_lowering *l = &m->p->lowering;
   bool stack = task >= 0 && m->p->tasks[task].op == TSR_OP_ACCUMULATE;
-  return stack ? bytes * tsr_tree_depth(m->p->lowering.microbatches) : bytes;
+  return stack ? bytes * tsr_tree_of_stored(l->tree, l->microbatches) : bytes;
 }
 
 /* ---- the walk ---- */
@@ -106,7 +107,7 @@ static void write_value(planner *m, int value, int time, int task, const tsr_par
   v->first = v->last = time;
   v->task = task;
   if (is_body(m, time)) v->parts |= tsr_part_bit(part);
-  if (m->p->tasks[task].op == TSR_OP_ACCUMULATE)
+  if (tsr_node_accumulates(&m->p->graph->nodes[m->p->tasks[task].node]))
     v->out_of = true; /* of one microbatch into the next */
 }
 

@@ -7,7 +7,8 @@
  * Three kinds move: sums of gradients that the update reads begin in the last microbatch's
  * backward pass; sums that each microbatch makes (ZeRO 2 and 3) are waited for when the next bucket
  * begins; and the parameters of a block (ZeRO 3) are asked for when the block before it is waited
- * for. What is computed, and from what, is the same. */
+ * for. What is computed, and from what, is the same. Sums that each microbatch adds to those before
+ * it (a flat reduction tree) do not move: the next one needs them. */
 #include "schedule/overlap.h"
 #include <string.h>
 
@@ -149,8 +150,9 @@ static bool is_for_update(const overlap *o, int value, tsr_section section) {
 }
 
 static bool is_sum_of_microbatch(const overlap *o, int task) {
+  const tsr_node *n = node_of(o, task);
   return o->p->tasks[task].op == TSR_OP_REDUCE_SCATTER && source_of(o, task) >= 0 &&
-         is_for_update(o, node_of(o, task)->outputs[0], node_of(o, task)->section);
+         !tsr_node_accumulates(n) && is_for_update(o, n->outputs[0], n->section);
 }
 
 static void begin_sums(overlap *o, int part, const bucket *b, int begin, int wait) {

@@ -130,6 +130,7 @@ typedef struct {
   int64_t sequence_units; /* of one rank's positions; 0 or 1: they are not split */
   bool zigzag;            /* over cp (base/sequence_layout.h) */
   int64_t microbatches;
+  tsr_tree_shape tree;   /* of every sum of units; flat: batch_units is 1 */
   bool overlap;          /* collectives over dp run beside other tasks */
   int64_t bucket_bytes;  /* of which so many bytes begin together */
   bool microbatch_first; /* a step's samples go to microbatches first, then to dp's ranks */

@@ -7,22 +7,23 @@
 int tsr_reduction_merges(const tsr_reduction *r, int64_t leaf) {
   int64_t tp = leaf % r->tp, sequence = leaf / r->tp % r->sequence,
           batch = leaf / r->tp / r->sequence;
-  int merges = tsr_tree_merges(r->tp, tp);
+  int merges = tsr_tree_of_merges(r->tree, r->tp, tp);
   if (tp < r->tp - 1) return merges;
-  merges += tsr_tree_merges(r->sequence, sequence);
+  merges += tsr_tree_of_merges(r->tree, r->sequence, sequence);
   if (sequence < r->sequence - 1) return merges;
-  return merges + tsr_tree_merges(r->keeps_batch ? 1 : r->batch, batch);
+  return merges + tsr_tree_of_merges(r->tree, r->keeps_batch ? 1 : r->batch, batch);
 }
 
 int tsr_reduction_entries(const tsr_reduction *r, int64_t leaf) {
-  return tsr_tree_entries(r->tp, leaf % r->tp) +
-         tsr_tree_entries(r->sequence, leaf / r->tp % r->sequence) +
-         tsr_tree_entries(r->batch, leaf / r->tp / r->sequence);
+  return tsr_tree_of_entries(r->tree, r->tp, leaf % r->tp) +
+         tsr_tree_of_entries(r->tree, r->sequence, leaf / r->tp % r->sequence) +
+         tsr_tree_of_entries(r->tree, r->batch, leaf / r->tp / r->sequence);
 }
 
 int tsr_reduction_depth(const tsr_reduction *r) {
-  int batch = r->keeps_batch ? 1 : tsr_tree_depth(r->batch);
-  return batch - 1 + tsr_tree_depth(r->sequence) - 1 + tsr_tree_depth(r->tp);
+  int batch = r->keeps_batch ? 1 : tsr_tree_of_depth(r->tree, r->batch);
+  return batch - 1 + tsr_tree_of_depth(r->tree, r->sequence) - 1 +
+         tsr_tree_of_depth(r->tree, r->tp);
 }
 
 /* ---- rows ---- */

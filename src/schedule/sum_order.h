@@ -3,7 +3,7 @@
  *
  * A task sums over some dimensions of an operand: rows of a weight's gradient, K of a matmul. Where
  * the recipe's reduction units split such a dimension, the sum is made of one partial result a unit
- * (a leaf), added in the binary tree of base/reduction_tree.h. Units of dp split the batch, those
+ * (a leaf), added in the tree of base/reduction_tree.h that the recipe has. Units of dp split the batch, those
  * of cp the positions, those of tp heads, hidden features and the vocabulary. The leaves of one
  * rank's task are numbered with the batch outermost, then the sequence, then tp, and the tree over
  * them is nested alike: the units of a sequence are added before the batch units that they make up.
@@ -35,6 +35,7 @@ typedef struct {
 typedef struct {
   int ndim; /* summed dimensions, outermost first; 0: the task sums nothing that units split */
   tsr_reduced_dim dim[TSR_REDUCED_DIMS_MAX];
+  tsr_tree_shape tree;
   int64_t batch, sequence, tp; /* units of each axis on this rank; 1: not split */
   bool keeps_batch;            /* the output has a block for every batch unit */
   int kept_dim;        /* the output has a block for every unit of this one, too; -1: none */

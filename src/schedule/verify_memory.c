@@ -71,7 +71,7 @@ static int wanted(const memory *m, int owner, int microbatch) {
   if (x->kind != TSR_VALUE_NODE) return ONCE;
   const tsr_node *n = &m->p->graph->nodes[x->node];
   if (!tsr_verify_is_body(n->section)) return ONCE;
-  return n->op == TSR_OP_ACCUMULATE ? m->v->microbatches : microbatch;
+  return tsr_node_accumulates(n) ? m->v->microbatches : microbatch;
 }
 
 static const char *name_of(const memory *m, int value) { return m->p->graph->values[value].name; }
@@ -171,7 +171,7 @@ static void write_value(memory *m, int task, int output, int microbatch) {
   int value = m->s->owner[output];
   cells at = place_of(m, value, microbatch);
   content c = {value, wanted(m, value, microbatch), task};
-  if (m->p->tasks[task].op == TSR_OP_ACCUMULATE) {
+  if (tsr_node_accumulates(&m->p->graph->nodes[m->p->tasks[task].node])) {
     if (microbatch) read_content(m, task, microbatch, value, at, microbatch, "adds to");
     c.microbatch = microbatch + 1;
   }
@@ -277,7 +277,8 @@ static bool may_overwrite(const memory *m, const tsr_task *t, int output, int in
   unsigned facts = tsr_op_facts(t->op);
   if (t->fused) return tsr_fused_may_overwrite(m->p, t, output, input);
   if (output) return false;
-  bool sums = t->op == TSR_OP_ALL_REDUCE || facts & TSR_FACT_ADDS;
+  bool accumulates = tsr_node_accumulates(&m->p->graph->nodes[t->node]);
+  bool sums = (t->op == TSR_OP_ALL_REDUCE && !accumulates) || facts & TSR_FACT_ADDS;
   return sums || (facts & TSR_FACT_OVERWRITES && input == 0);
 }
 

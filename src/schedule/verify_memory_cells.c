@@ -7,13 +7,14 @@
 
 bool tsr_verify_is_sum(const tsr_graph *g, int value) {
   const tsr_value *x = &g->values[value];
-  return x->kind == TSR_VALUE_NODE && g->nodes[x->node].op == TSR_OP_ACCUMULATE;
+  return x->kind == TSR_VALUE_NODE && tsr_node_accumulates(&g->nodes[x->node]);
 }
 
 int64_t tsr_verify_bytes(const tsr_program *p, int value) {
   int64_t bytes = tsr_verify_aligned(tsr_tensor_bytes(&p->tensors[value]));
-  if (!tsr_verify_is_sum(p->graph, value)) return bytes;
-  return bytes * tsr_tree_depth(p->pipeline->microbatches);
+  const tsr_value *x = &p->graph->values[value];
+  bool stack = x->kind == TSR_VALUE_NODE && p->graph->nodes[x->node].op == TSR_OP_ACCUMULATE;
+  return stack ? bytes * tsr_tree_of_stored(p->lowering.tree, p->pipeline->microbatches) : bytes;
 }
 
 bool tsr_verify_has_bytes(const tsr_verify_subject *s, int value) {

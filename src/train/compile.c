@@ -18,6 +18,8 @@ static tsr_lowering lowering_of(
     const tsr_compile_options *o, tsr_compile_purpose purpose, const tsr_graph *g, int64_t batch,
     bool alone, tsr_batch_kind kind) {
   tsr_lowering l = {.microbatches = 1, .batch_units = 1};
+  bool flat = o->parallel->tree == TSR_TREE_FLAT;
+  l.tree = o->parallel->tree;
   for (int a = 0; a < TSR_AXES; a++) l.size[a] = o->parallel->size[a];
   l.sequence_units = g->units.sequence / l.size[TSR_CP];
   l.zigzag = o->config->device.cp_layout == TSR_CP_ZIGZAG;
@@ -27,7 +29,7 @@ static tsr_lowering lowering_of(
     l.batch_units = o->batch_units / (l.size[TSR_DP] * l.microbatches);
     l.overlap = o->config->schedule.all_reduce_overlap;
     l.bucket_bytes = o->config->schedule.bucket_size;
-    l.microbatch_first = o->config->zero.stage >= 2 && l.size[TSR_DP] > 1;
+    l.microbatch_first = (o->config->zero.stage >= 2 || flat) && l.size[TSR_DP] > 1;
   } else if (alone) {
     l.batch_units = o->batch_units >= l.size[TSR_DP] ? o->batch_units / l.size[TSR_DP] : 1;
   } else if (kind == TSR_BATCH_BY_SAMPLE) {
@@ -131,6 +133,7 @@ static tsr_placing placing_of(
   p.zigzag = l->zigzag;
   p.sequence_parallel = o->config->device.enable_sp;
   p.zero = (int)o->config->zero.stage;
+  p.tree = l->tree;
   p.stored = o->placed_of;
   p.zero_groups = o->parallel->fsdp ? o->parallel->size[TSR_DP] / o->parallel->fsdp_size : 1;
   return p;

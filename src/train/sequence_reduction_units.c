@@ -39,6 +39,25 @@ check_layout(const tsr_config *c, const tsr_parallel *p, int64_t units, tsr_diag
   return false;
 }
 
+/* In a flat tree a rank's positions are one unit, or all of them are. */
+static bool
+check_flat(const tsr_config *c, const tsr_parallel *p, int64_t units, tsr_diags *diags) {
+  int64_t needed = runs(c, p);
+  bool zigzag = c->device.cp_layout == TSR_CP_ZIGZAG && p->size[TSR_CP] > 1;
+  if (p->tree == TSR_TREE_BINARY || needed == 1 || (units == needed && !zigzag)) return true;
+  tsr_diag_error(
+      diags, place_of(c, p),
+      "reduce_tree 'flat' adds %lld sequence units one after the other, and a rank of cp = %d, "
+      "tp = %d has %lld of them",
+      (long long)units, p->size[TSR_CP], c->device.enable_sp ? p->size[TSR_TP] : 1,
+      (long long)(units * (zigzag ? 2 : 1) / needed));
+  tsr_diag_hint(
+      diags, zigzag ? "cp_layout: contiguous, or reduce_tree: binary"
+                    : "units.sequence: %lld, or reduce_tree: binary",
+      (long long)needed);
+  return false;
+}
+
 /* What tp splits of a sequence is a multiple of its units, as everything that it splits. */
 static bool
 check_slices(const tsr_config *c, const tsr_parallel *p, int64_t sequence, tsr_diags *diags) {
@@ -65,6 +84,7 @@ bool tsr_sequence_units_check(
         "context parallelism splits a sequence, and this model has none");
   }
   if (!check_layout(c, p, *units, diags) || !check_slices(c, p, sequence, diags)) return false;
+  if (!check_flat(c, p, *units, diags)) return false;
   if (*units <= 1 && needed == 1) return true;
   if (!is_power_of_two(*units)) {
     tsr_diag_error(

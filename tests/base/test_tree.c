@@ -65,9 +65,35 @@ static shape sum_of_ranks(int64_t n, int64_t ranks) {
   return all.at[0];
 }
 
+/* From left to right; and that a unit which is merged at once needs no place. */
+static void check_shape(tsr_tree_shape tree, int64_t n, shape want) {
+  shape at[UNITS_MAX];
+  int entries = 0, most = 0, stored = 0;
+  for (int64_t i = 0; i < n; i++) {
+    int merges = tsr_tree_of_merges(tree, n, i);
+    CHECK_INT(tsr_tree_of_entries(tree, n, i), entries);
+    at[entries++] = leaf(i);
+    if (entries > most) most = entries;
+    if (!merges && entries > stored) stored = entries;
+    for (; merges; merges--, entries--) at[entries - 2] = join(at[entries - 2], at[entries - 1]);
+  }
+  CHECK_INT(entries, 1);
+  CHECK(at[0] == want);
+  CHECK_INT(tsr_tree_of_depth(tree, n), most);
+  CHECK_INT(tsr_tree_of_stored(tree, n), stored);
+}
+
 int main(void) {
   CHECK_INT(tsr_tree_depth(0), 0);
+  shape flat = leaf(0);
   for (int64_t n = 1; n <= UNITS_MAX; n++) {
+    check_shape(TSR_TREE_BINARY, n, sum(n));
+    check_shape(TSR_TREE_FLAT, n, flat);
+    flat = join(flat, leaf(n));
+    for (int64_t local = 1; local <= n; local++) {
+      bool node = local == 1 || local == n;
+      CHECK(tsr_tree_of_is_subtree(TSR_TREE_FLAT, n, local) == node);
+    }
     shape want = sum(n);
     CHECK(sum_of_stack(n, n) == want && sum_of_stack(n, n / 2) == want);
     for (int64_t ranks = 2; ranks < n; ranks++)

@@ -57,7 +57,7 @@ static int64_t count_bytes(const collective_case *c, bool after) {
   return count_elements(&c->c, after) * c->c.element;
 }
 
-/* Numbers whose sum depends on the order; some are -0. */
+/* Numbers whose sum depends on the order; some are -0. Member -1: what a sum is onto. */
 static void fill_member(const collective_case *c, int member, float *in) {
   uint64_t state = c->seed * 31 + (uint64_t)member;
   int64_t bytes = count_bytes(c, false);
@@ -84,9 +84,10 @@ static void name_case(collective_case *c) {
   };
   const tsr_collective *k = &c->c;
   int n = snprintf(
-      c->name, sizeof c->name, "%s seed %llu groups %d dims %d->%d by %d element %d%s%s shape",
+      c->name, sizeof c->name, "%s seed %llu groups %d dims %d->%d by %d element %d%s%s%s%s shape",
       names[k->op], (unsigned long long)c->seed, k->groups, k->from, k->to, k->by, (int)k->element,
-      k->zigzag ? " zigzag" : "", c->in_place ? " in place" : "");
+      k->zigzag ? " zigzag" : "", c->in_place ? " in place" : "",
+      k->tree == TSR_TREE_FLAT ? " flat" : "", k->onto ? " onto" : "");
   for (int d = 0; d < k->ndim; d++)
     n += snprintf(c->name + n, sizeof c->name - (size_t)n, " %lld", (long long)k->shape[d]);
   n += snprintf(c->name + n, sizeof c->name - (size_t)n, " on ");
@@ -163,6 +164,8 @@ void collective_case_draw(collective_case *c, uint64_t seed, int processes, int6
   draw_hosting(c, &state, processes);
   draw_shape(c, &state, c->c.members > 4 ? scale * 4 / c->c.members : scale);
   c->ignores_hosts = adds && case_draw(&state, 4) == 0;
+  if (adds && case_draw(&state, 3) == 0) c->c.tree = TSR_TREE_FLAT;
+  c->c.onto = c->c.tree == TSR_TREE_FLAT && !c->in_place && case_draw(&state, 2);
   name_case(c);
 }
 
@@ -177,6 +180,16 @@ void collective_case_plain(collective_case *c, tsr_op op, int processes, int64_t
   name_case(c);
 }
 
+/* A sum is onto the same, whichever members get it. */
+static void fill_before(collective_case *c, float *whole) {
+  fill_member(c, -1, whole);
+  collective_oracle_place(&c->c, whole);
+  for (int m = 0; m < c->c.members; m++) {
+    c->before[m] = (float *)(void *)guarded_new(count_bytes(c, true), 0);
+    memcpy(c->before[m], c->c.out[m], (size_t)count_bytes(c, true));
+  }
+}
+
 void collective_case_reference(collective_case *c) {
   float **in = calloc(CASE_MEMBERS_MAX, sizeof *in), **out = calloc(CASE_MEMBERS_MAX, sizeof *out);
   for (int m = 0; m < c->c.members; m++) {
@@ -186,6 +199,8 @@ void collective_case_reference(collective_case *c) {
   }
   c->c.in = in;
   c->c.out = out;
+  float *before = (float *)(void *)guarded_new(count_bytes(c, false), 0);
+  if (c->c.onto) fill_before(c, before);
   tsr_arena *arena = tsr_arena_new();
   const tsr_collective_request request = {
       &c->c, tsr_layout_alone(arena, c->c.members), false, false};
@@ -195,7 +210,8 @@ void collective_case_reference(collective_case *c) {
   tsr_in_process_run_range(list, &c->c, part, items);
   tsr_in_process_run_range(list, &c->c, 0, part);
   tsr_arena_free(arena);
-  int64_t wrong = collective_oracle_differences(&c->c);
+  int64_t wrong = collective_oracle_differences(&c->c, before);
+  guarded_free(before);
   if (!wrong) return;
   fprintf(stderr, "%s: %lld elements are not what they should be\n", c->name, (long long)wrong);
   abort();
@@ -205,6 +221,7 @@ void collective_case_free(collective_case *c) {
   for (int m = 0; m < c->c.members; m++) {
     guarded_free(c->c.in[m]);
     guarded_free(c->c.out[m]);
+    guarded_free(c->before[m]);
   }
   free((void *)c->c.in);
   free((void *)c->c.out);
@@ -254,6 +271,7 @@ static bool place_members(case_process *w) {
     memcpy(w->in[m], c->c.in[m], (size_t)count_bytes(c, false));
     w->out[m] = w->in[m];
     if (!c->in_place) w->out[m] = (float *)(void *)guarded_new(count_bytes(c, true), POISON);
+    if (c->before[m]) memcpy(w->out[m], c->before[m], (size_t)count_bytes(c, true));
   }
   return hosts;
 }
@@ -325,7 +343,8 @@ static int wrong(const case_process *w, int member, const char *what, int64_t at
 
 static bool is_library(const case_process *w) {
   const tsr_collective *c = &w->of->c;
-  return w->groups && tsr_algorithm_has_library_sum(c->op, c->groups, count_elements(c, false));
+  return w->groups && !c->onto &&
+         tsr_algorithm_has_library_sum(c->op, c->groups, count_elements(c, false));
 }
 
 /* The first element that is further from the reference than two orders of the same sum of n can be:

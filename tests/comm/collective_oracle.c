@@ -57,10 +57,13 @@ place_in_block(const tsr_collective *c, coordinates x, int dim, int blocks, bool
   return location;
 }
 
-static float sum_at(const tsr_collective *c, int64_t element) {
+static float sum_at(const tsr_collective *c, const float *before, int64_t element) {
   static _Thread_local float summands[1 << 16];
   for (int m = 0; m < c->members; m++) summands[m] = c->in[m][element];
-  return add(summands, c->members);
+  if (c->tree == TSR_TREE_BINARY) return add(summands, c->members);
+  float sum = c->onto ? before[element] + summands[0] : summands[0];
+  for (int m = 1; m < c->members; m++) sum += summands[m];
+  return sum;
 }
 
 static bool
@@ -72,13 +75,13 @@ same(const tsr_collective *c, const void *a, int64_t a_at, const void *b, int64_
 /* ---- collectives ---- */
 
 /* Members that have element `e` of the whole tensor wrongly. */
-static int wrong_at(const tsr_collective *c, int64_t e) {
+static int wrong_at(const tsr_collective *c, const float *before, int64_t e) {
   int blocks = c->members / c->groups, wrong = 0, has = 0, gets = 0;
   coordinates x = coordinates_of(c, e);
   int64_t from = c->from < 0 ? e : place_in_block(c, x, c->from, blocks, c->zigzag, &has);
   int64_t to = c->to < 0 ? e : place_in_block(c, x, c->to, blocks, false, &gets);
   float sum = 0;
-  if (c->op == TSR_OP_ALL_REDUCE || c->op == TSR_OP_REDUCE_SCATTER) sum = sum_at(c, e);
+  if (c->op == TSR_OP_ALL_REDUCE || c->op == TSR_OP_REDUCE_SCATTER) sum = sum_at(c, before, e);
   for (int m = 0; m < c->members; m++) {
     int neighbours = m / blocks * blocks; /* the first of the member's group */
     switch ((int)c->op) {
@@ -104,10 +107,23 @@ static int wrong_at(const tsr_collective *c, int64_t e) {
   return wrong;
 }
 
-int64_t collective_oracle_differences(const tsr_collective *c) {
+void collective_oracle_place(const tsr_collective *c, const float *whole) {
+  int64_t elements = 1;
+  int blocks = c->members / c->groups, gets = 0;
+  for (int d = 0; d < c->ndim; d++) elements *= c->shape[d];
+  for (int64_t e = 0; e < elements; e++) {
+    int64_t to = e;
+    if (c->to >= 0) to = place_in_block(c, coordinates_of(c, e), c->to, blocks, false, &gets);
+    for (int m = 0; m < c->members; m++)
+      if (c->to < 0 || m % blocks == gets) c->out[m][to] = whole[e];
+  }
+}
+
+int64_t collective_oracle_differences(const tsr_collective *c, const float *before) {
   int64_t elements = 1, wrong = 0;
   for (int d = 0; d < c->ndim; d++) elements *= c->shape[d];
   int64_t distance = elements * c->members / LOOKED_AT + 1;
-  for (int64_t e = 0; e < elements; e += distance) wrong += wrong_at(c, e);
-  return wrong + wrong_at(c, elements - 1);
+  for (int64_t e = 0; e < elements; e += distance)
+    wrong += wrong_at(c, before, e);
+  return wrong + wrong_at(c, before, elements - 1);
 }

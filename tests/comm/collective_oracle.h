@@ -5,8 +5,11 @@
 #define TSR_TESTS_COMM_COLLECTIVE_ORACLE_H
 #include "comm/collective.h"
 
-/* How many elements of `out` are not, bit for bit, what `in` makes them. Of tensors of many
+/* Gives the members' outs what they would get of a sum that is `whole`. */
+void collective_oracle_place(const tsr_collective *c, const float *whole);
+/* How many elements of `out` are not, bit for bit, what `in` makes them, and `before`, a whole tensor,
+ * where the sum is onto it. Of tensors of many
  * elements some are looked at, at equal distances. */
-int64_t collective_oracle_differences(const tsr_collective *c);
+int64_t collective_oracle_differences(const tsr_collective *c, const float *before);
 
 #endif

@@ -33,9 +33,11 @@ static void copy(void *state, const tsr_device_copy *copies, int count) {
   for (int i = 0; i < count; i++) memcpy(copies[i].to, copies[i].from, (size_t)copies[i].bytes);
 }
 
-static float tree_sum(float *const *in, int members, const uint8_t *merges, int64_t at) {
+static float tree_sum(
+    const float *first, float *const *in, int members, const uint8_t *merges, int64_t at) {
   float stack[64];
   int depth = 0;
+  if (first) stack[depth++] = *first;
   for (int m = 0; m < members; m++) {
     stack[depth++] = in[m][at];
     for (int k = merges[m]; k > 0; k--, depth--) stack[depth - 2] += stack[depth - 1];
@@ -44,12 +46,13 @@ static float tree_sum(float *const *in, int members, const uint8_t *merges, int6
 }
 
 static void sum_members(
-    void *state, float *const *out, int outs, float *const *in, int members, const uint8_t *merges,
-    int64_t outer, int64_t part, int64_t step, int64_t start) {
+    void *state, float *const *out, int outs, bool onto, float *const *in, int members,
+    const uint8_t *merges, int64_t outer, int64_t part, int64_t step, int64_t start) {
   (void)state;
   for (int64_t o = 0; o < outer; o++)
     for (int64_t i = 0; i < part; i++) {
-      float sum = tree_sum(in, members, merges, o * step + start + i);
+      float first = out[0][o * part + i];
+      float sum = tree_sum(onto ? &first : NULL, in, members, merges, o * step + start + i);
       for (int k = 0; k < outs; k++) out[k][o * part + i] = sum;
     }
 }

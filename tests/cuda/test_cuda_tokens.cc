@@ -33,7 +33,8 @@ static void check_embedding(tsr_cuda_type type, int64_t R, int64_t C, int64_t V)
 
 /* With the CPU's bits. */
 static void check_embedding_backward(
-    tsr_cuda_type type, int64_t R, int64_t C, int64_t V, int64_t units, int64_t inner, bool moved) {
+    tsr_cuda_type type, int64_t R, int64_t C, int64_t V, int64_t units, int64_t inner, bool moved,
+    tsr_tree_shape tree) {
   int64_t v_begin = V / 3, v_end = V, rows = v_end - v_begin;
   integers tokens = tokens_new(R, V), row_of((size_t)R);
   numbers dout = rounded(type, random_numbers(R * C, 1)), want((size_t)(rows * C));
@@ -43,14 +44,15 @@ static void check_embedding_backward(
   std::vector<char> scratch((size_t)cpu->embedding_scratch(R, v_begin, v_end, C, (int)units, 1));
   cpu->embedding_sort(scratch.data(), tokens.data(), R, v_begin, v_end);
   cpu->embedding_backward(
-      want.data(), dout.data(), order, scratch.data(), 0, R, C, v_begin, v_end, units, inner, 0,
-      rows);
+      want.data(), dout.data(), order, scratch.data(), 0, R, C, v_begin, v_end, tree, units, inner,
+      0, rows);
   auto got = run_all("embedding_backward", [&](call_arrays &c) {
     int32_t *in = c.in(tokens), *places = moved ? c.in(row_of) : NULL;
     void *d = c.in(type, dout);
     void *parts = c.scratch(tsr_cuda_embedding_scratch(R, v_begin, v_end));
     tsr_cuda_embedding_backward(
-        NULL, type, c.out(rows * C), in, d, places, parts, R, C, v_begin, v_end, units, inner);
+        NULL, type, c.out(rows * C), in, d, places, parts, R, C, v_begin, v_end, tree, units,
+        inner);
   });
   check_same("embedding_backward", got[0], want);
 }
@@ -168,13 +170,15 @@ static void test_embedding(tsr_cuda_type type) {
   check_embedding(type, 37, 7, 20);
   check_embedding(type, 20, 264, 50);
   const int64_t units[] = {1, 2, 3, 4, 5, 6, 8, 12};
-  for (int64_t u : units) {
-    check_embedding_backward(type, u, 3, 4, u, 1, false);
-    check_embedding_backward(type, 10 * u, 17, 30, u, u, true);
-    check_embedding_backward(type, 24 * u, 33, 11, 4 * u, 4, false);
+  for (tsr_tree_shape tree : {TSR_TREE_BINARY, TSR_TREE_FLAT}) {
+    for (int64_t u : units) {
+      check_embedding_backward(type, u, 3, 4, u, 1, false, tree);
+      check_embedding_backward(type, 10 * u, 17, 30, u, u, true, tree);
+      check_embedding_backward(type, 24 * u, 33, 11, 4 * u, 4, false, tree);
+    }
+    check_embedding_backward(type, 300, 1, 2000, 2, 1, true, tree);
+    check_embedding_backward(type, 300, 130, 3, 12, 4, true, tree);
   }
-  check_embedding_backward(type, 300, 1, 2000, 2, 1, true);
-  check_embedding_backward(type, 300, 130, 3, 12, 4, true);
 }
 
 static void test_rope(tsr_cuda_type type) {

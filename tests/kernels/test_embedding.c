@@ -29,10 +29,12 @@ static void check_forward(const tsr_kernels *k, int64_t R, int64_t C, int64_t V)
   free(tokens), free(table), free(want);
 }
 
-/* By the stack machine. */
-static float tree_of(const float *x, int64_t n) {
-  float stack[64];
+/* By the stack machine, or from left to right. */
+static float tree_of(tsr_tree_shape shape, const float *x, int64_t n) {
+  float stack[64], sum = x[0];
   int depth = 0;
+  for (int64_t i = 1; i < n && shape == TSR_TREE_FLAT; i++) sum += x[i];
+  if (shape == TSR_TREE_FLAT) return sum;
   for (int64_t i = 0; i < n; i++) {
     stack[depth++] = x[i];
     for (int m = tsr_tree_merges(n, i); m > 0; m--, depth--) stack[depth - 2] += stack[depth - 1];
@@ -44,32 +46,33 @@ static float tree_of(const float *x, int64_t n) {
  * runs of `inner`. */
 static float table_gradient(
     const int32_t *tokens, const float *dout, int64_t R, int64_t C, int64_t v, int64_t c,
-    int64_t units, int64_t inner) {
+    tsr_tree_shape shape, int64_t units, int64_t inner) {
   float *sums = calloc((size_t)units, sizeof *sums), *runs = calloc((size_t)units, sizeof *runs);
   for (int64_t r = 0; r < R; r++)
     if (tokens[r] == v) sums[r / (R / units)] += dout[r * C + c];
-  for (int64_t i = 0; i < units / inner; i++) runs[i] = tree_of(sums + i * inner, inner);
-  float sum = tree_of(runs, units / inner);
+  for (int64_t i = 0; i < units / inner; i++) runs[i] = tree_of(shape, sums + i * inner, inner);
+  float sum = tree_of(shape, runs, units / inner);
   free(sums), free(runs);
   return sum;
 }
 
 static void check_backward(
-    const tsr_kernels *k, int64_t R, int64_t C, int64_t V, int64_t units, int64_t inner) {
+    const tsr_kernels *k, int64_t R, int64_t C, int64_t V, tsr_tree_shape shape, int64_t units,
+    int64_t inner) {
   int64_t v_begin = V / 3, v_end = V, rows = v_end - v_begin;
   int32_t *tokens = tokens_new(R, V);
   float *dout = input_new(R * C, 1);
   dout[0] = -0.0f;
   double *want = reference_new(rows * C);
   for (int64_t i = 0; i < rows * C; i++)
-    want[i] = table_gradient(tokens, dout, R, C, v_begin + i / C, i % C, units, inner);
+    want[i] = table_gradient(tokens, dout, R, C, v_begin + i / C, i % C, shape, units, inner);
   int64_t bytes =
-      k->embedding_scratch(R, v_begin, v_end, C, tsr_tree_nested_depth(units, inner), 2);
+      k->embedding_scratch(R, v_begin, v_end, C, tsr_tree_nested_depth(shape, units, inner), 2);
   output scratch = output_new((bytes + 3) / 4), dtable = output_new(rows * C);
   k->embedding_sort(scratch.pass[0], tokens, R, v_begin, v_end);
   RUN(rows, k->embedding_backward(
                 dtable.pass[pass], dout, NULL, scratch.pass[0], begin % 2, R, C, v_begin, v_end,
-                units, inner, begin, end));
+                shape, units, inner, begin, end));
   CHECK_OUTPUT(dtable, want, 0, 0);
   CHECK(guard_intact(scratch.pass[0] - GUARD) && guard_intact(scratch.pass[0] + scratch.n));
   output_free(&scratch), output_free(&dtable);
@@ -81,11 +84,13 @@ static void test_embedding(const tsr_kernels *k) {
   check_forward(k, 37, 7, 20);
   check_forward(k, 100, 65, 50);
   static const int64_t units[] = {1, 2, 3, 4, 5, 6, 8, 12, 16};
-  for (int i = 0; i < 9; i++) {
-    check_backward(k, units[i], 3, 4, units[i], 1);
-    check_backward(k, 10 * units[i], 17, 30, units[i], units[i]);
-    check_backward(k, 24 * units[i], 33, 11, 2 * units[i], 2);
-    check_backward(k, 24 * units[i], 33, 11, 12 * units[i], 4);
+  for (int i = 0; i < 18; i++) {
+    tsr_tree_shape shape = i % 2 ? TSR_TREE_FLAT : TSR_TREE_BINARY;
+    int64_t n = units[i / 2];
+    check_backward(k, n, 3, 4, shape, n, 1);
+    check_backward(k, 10 * n, 17, 30, shape, n, n);
+    check_backward(k, 24 * n, 33, 11, shape, 2 * n, 2);
+    check_backward(k, 24 * n, 33, 11, shape, 12 * n, 4);
   }
 }
 

@@ -41,12 +41,24 @@ static int *newest(unrolled *u, int value, int64_t microbatch) {
   return &u->newest[value * u->p->lowering.microbatches + (once ? 0 : microbatch)];
 }
 
+/* How many partial sums of microbatches are kept at once: a microbatch's is not where it completes
+ * another one. */
+static int stacked(int64_t microbatches) {
+  int entries = 0, most = 1;
+  for (int64_t i = 0; i < microbatches; i++) {
+    int merges = tsr_tree_merges(microbatches, i);
+    entries += 1 - merges;
+    if (!merges && entries > most) most = entries;
+  }
+  return most;
+}
+
 static void
 write_tensor(unrolled *u, const tsr_task *t, const tsr_tensor *x, int64_t now, int64_t microbatch) {
   int64_t offset = tsr_tensor_offset(u->p, x, microbatch);
   CHECK(x->segment == TSR_SEGMENT_WORK && offset >= 0 && offset % 64 == 0);
   int64_t bytes = round_up(tsr_tensor_bytes(x));
-  if (t->op == TSR_OP_ACCUMULATE) bytes *= tsr_tree_depth(u->p->lowering.microbatches);
+  if (t->op == TSR_OP_ACCUMULATE) bytes *= stacked(u->p->lowering.microbatches);
   CHECK(offset + bytes <= u->p->bytes[TSR_SEGMENT_WORK]);
   int *at = newest(u, owner(u->p, x->value), microbatch);
   if (owner(u->p, x->value) != x->value) return; /* the bytes that it read */

@@ -103,9 +103,10 @@ const cpu_op cpu_copy = {.items = cpu_items_elements, .run = copy_run};
  * is added at once is not copied there. */
 static void accumulate_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
   (void)thread;
-  int64_t n = c->call.program->lowering.microbatches, at = c->call.at.microbatch;
-  tsr_tree_stack tree = {.entries = tsr_tree_entries(n, at)};
-  int own = tsr_tree_push(&tree, tsr_tree_merges(n, at));
+  const tsr_lowering *l = &c->call.program->lowering;
+  int64_t n = l->microbatches, at = c->call.at.microbatch;
+  tsr_tree_stack tree = {.entries = tsr_tree_of_entries(l->tree, n, at)};
+  int own = tsr_tree_push(&tree, tsr_tree_of_merges(l->tree, n, at));
   int64_t stride = (tsr_tensor_elements(&c->call.task->outputs[0]) + 15) / 16 * 16;
   float *stack = cpu_out(c, 0);
   const float *upper = cpu_in(c, 0);

@@ -129,8 +129,8 @@ static void embedding_dw_run(const cpu_call *c, int64_t begin, int64_t end, int 
     int64_t from = begin > i * V ? begin - i * V : 0, to = end < (i + 1) * V ? end - i * V : V;
     c->k->embedding_backward(
         cpu_out(c, 0) + i * V * C, b.dout, b.row_of, b.scratch, thread, b.rows, C, v_begin,
-        v_begin + V, tsr_reduction_leaves(&c->call.task->sum), c->call.task->sum.sequence, from,
-        to);
+        v_begin + V, c->call.task->sum.tree, tsr_reduction_leaves(&c->call.task->sum),
+        c->call.task->sum.sequence, from, to);
   }
 }
 

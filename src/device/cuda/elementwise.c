@@ -124,9 +124,10 @@ const cuda_op cuda_cast = cast_run;
 /* One microbatch's gradient onto the stack of partial sums; entry 0 is the output. A gradient that
  * is added at once is not copied there. */
 static void accumulate_run(const cuda_call *c) {
-  int64_t n = c->call.program->lowering.microbatches, at = c->call.at.microbatch;
-  tsr_tree_stack tree = {.entries = tsr_tree_entries(n, at)};
-  int own = tsr_tree_push(&tree, tsr_tree_merges(n, at));
+  const tsr_lowering *l = &c->call.program->lowering;
+  int64_t n = l->microbatches, at = c->call.at.microbatch;
+  tsr_tree_stack tree = {.entries = tsr_tree_of_entries(l->tree, n, at)};
+  int own = tsr_tree_push(&tree, tsr_tree_of_merges(l->tree, n, at));
   int64_t count = elements(c), stride = (count + 15) / 16 * 16;
   float *stack = cuda_out(c, 0);
   const float *upper = cuda_in(c, 0);

@@ -185,8 +185,8 @@ void tsr_cuda_scatter(
 }
 
 void tsr_cuda_sum_members(
-    tsr_cuda_stream s, float *const *out, int outs, const float *const *in, int members,
+    tsr_cuda_stream s, float *const *out, int outs, bool onto, const float *const *in, int members,
     const uint8_t *merges, int64_t outer, int64_t part, int64_t step, int64_t start) {
-  UNUSED(out, &outs, in, &members, merges, &step, &start);
+  UNUSED(out, &outs, &onto, in, &members, merges, &step, &start);
   if (outer * part > 0) record(s, "sum_members", launch_map(outer * part));
 }
