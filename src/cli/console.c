@@ -39,6 +39,7 @@ static void add_units(const app *a, const setup *s, const prepared *p, tsr_text 
       *own ? " in this mesh's own order" : "");
   if (sequence > 1) tsr_text_add(text, ", units.sequence %lld", (long long)sequence);
   tsr_text_add(text, ", units.tp %lld", (long long)s->tp_units);
+  if (s->parallel->tree == TSR_TREE_FLAT) tsr_text_add(text, ", reduce_tree flat");
 }
 
 static void add_precision(const tsr_config *c, tsr_text *text) {

@@ -6,7 +6,8 @@
 /* Each slice's sum, for all members that get it. */
 static void add_sums(tsr_list_builder *b, const tsr_collective *c) {
   tsr_sum_slices s = tsr_collective_sum_slices(c);
-  tsr_step step = {.kind = TSR_STEP_REDUCE, .end = s.elements, .from_count = c->members, .onto = c->onto};
+  tsr_step step = {
+      .kind = TSR_STEP_REDUCE, .end = s.elements, .from_count = c->members, .onto = c->onto};
   step.from_view = tsr_list_add_view(b, s.view);
   step.to_view = tsr_list_add_view(b, tsr_view_contiguous(s.elements));
   step.from = b->operands_count;

@@ -115,7 +115,8 @@ tsr_algorithm_library_sum(tsr_arena *arena, const tsr_collective_request *reques
   s.operands = s.b.operands_count;
   for (int i = 0; i < s.own_count; i++) {
     int operand = add_operand(&s, TSR_BUFFER_IN, s.own[i]);
-    l->operands[operand].merges = (uint8_t)tsr_tree_of_merges(request->collective->tree, s.own_count, i);
+    l->operands[operand].merges =
+        (uint8_t)tsr_tree_of_merges(request->collective->tree, s.own_count, i);
   }
   if (request->collective->op == TSR_OP_ALL_REDUCE) add_all_reduce(&s);
   else add_reduce_scatter(&s, arena);

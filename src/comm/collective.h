@@ -33,8 +33,8 @@ typedef struct {
   int from, to;                /* split dimension before, after; -1 none */
   int root;                    /* broadcast: the member whose tensor all get */
   int by;                      /* ring_shift: from the member so many before, round the ring */
-  tsr_tree_shape tree; /* of sums */
-  bool onto;           /* of sums in a flat tree: see above */
+  tsr_tree_shape tree;         /* of sums */
+  bool onto;                   /* of sums in a flat tree: see above */
   bool zigzag;     /* of `from`: a member's slice is two runs (base/sequence_layout.h) */
   int64_t element; /* bytes of one; sums are of f32, what is moved may be anything */
   const tsr_kernels *k;

@@ -167,11 +167,7 @@ typedef struct {
 } tsr_config_eval;
 
 /* The order in which units are added. Ring is flat, carried by a ring between processes. */
-typedef enum {
-  TSR_REDUCE_TREE_BINARY,
-  TSR_REDUCE_TREE_FLAT,
-  TSR_REDUCE_TREE_RING
-} tsr_reduce_tree;
+typedef enum { TSR_REDUCE_TREE_BINARY, TSR_REDUCE_TREE_FLAT, TSR_REDUCE_TREE_RING } tsr_reduce_tree;
 
 typedef struct {
   tsr_numerics_policy policy;

@@ -57,7 +57,8 @@ static bool is_outside(const tsr_field *f) {
 
 bool tsr_recipe_has_key(const tsr_field *f) {
   bool by_facts = !strcmp(f->section, "numerics.units") || !strcmp(f->key, "isa") ||
-                  !strcmp(f->key, "reduce_tree") || !strcmp(f->key, "max_steps") || !strcmp(f->key, "sequence_length");
+                  !strcmp(f->key, "reduce_tree") || !strcmp(f->key, "max_steps") ||
+                  !strcmp(f->key, "sequence_length");
   return f->at && f->type != TSR_FIELD_SECTION && (by_facts || !is_outside(f));
 }
 

@@ -155,6 +155,11 @@ tp_units(const tsr_parallel *p, const tsr_config *config, int64_t *ret_units, ts
 bool tsr_parallel_units(
     const tsr_parallel *p, const tsr_config *config, int64_t *ret_batch, int64_t *ret_tp,
     tsr_diags *diags) {
+  const tsr_config_numerics *n = &config->numerics;
+  if (n->reduce_tree != TSR_REDUCE_TREE_BINARY && n->policy == TSR_NUMERICS_FAST)
+    tsr_diag_note(
+        diags, tsr_config_location(config, "numerics.reduce_tree"),
+        "'reduce_tree' changes nothing: policy 'fast' keeps no order");
   bool good = batch_units(p, config, ret_batch, diags);
   return tp_units(p, config, ret_tp, diags) && good;
 }

@@ -109,7 +109,10 @@ static void print_event(
         : trace->rank_map->communicators                      ? "nccl"
                                                               : "mpi");
   tsr_text_add(
-      text, " tree=%s policy=%s", adds && !library ? "binary" : "none",
+      text, " tree=%s policy=%s",
+      !adds || library                    ? "none"
+      : p->lowering.tree == TSR_TREE_FLAT ? "flat"
+                                          : "binary",
       trace->fast ? "fast" : "deterministic");
   tsr_text_add(
       text, " path=%s ms=%.3f what=%s\n", name_path(trace, parallel, p, t, e->rank, between),

@@ -74,8 +74,7 @@ static bool is_split_by_tp(const tsr_value *in, int dim) {
   return in->placement[TSR_TP].kind == TSR_SHARD && in->placement[TSR_TP].dim == dim;
 }
 
-static tsr_reduction
-of_units(tsr_tree_shape tree, const tsr_tensor *in, const tsr_tensor *out) {
+static tsr_reduction of_units(tsr_tree_shape tree, const tsr_tensor *in, const tsr_tensor *out) {
   tsr_reduction r = tsr_reduction_none();
   r.tree = tree;
   r.ndim = 1;
@@ -88,8 +87,7 @@ tsr_reduction tsr_reduction_of(const tsr_program *p, int node) {
   const tsr_node *n = &p->graph->nodes[node];
   tsr_reduction r = tsr_reduction_none();
   if (n->op == TSR_OP_SUM_UNITS)
-    return of_units(
-        p->lowering.tree, &p->tensors[n->inputs[0]], &p->tensors[n->outputs[0]]);
+    return of_units(p->lowering.tree, &p->tensors[n->inputs[0]], &p->tensors[n->outputs[0]]);
   summed_dims dims = summed_dims_of(p->graph, n);
   if (dims.input < 0) return r;
   const tsr_value *in = &p->graph->values[n->inputs[dims.input]],

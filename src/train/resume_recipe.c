@@ -76,9 +76,10 @@ static bool differs(
                "from step %lld on the bits are those of %s, not of %s", (long long)m->state.step,
                here, there),
            tsr_diag_normative(diags, TSR_WARNING) < TSR_ERROR;
+  const char *absent = strcmp(key, "numerics.reduce_tree") ? "not there" : "binary";
   return tsr_diag_error(
-      diags, location, "'%s' is %s in this run, and %s in '%s'", key, here ? here : "not there",
-      there ? there : "not there", m->folder);
+      diags, location, "'%s' is %s in this run, and %s in '%s'", key, here ? here : absent,
+      there ? there : absent, m->folder);
 }
 
 bool tsr_resume_recipe_check(

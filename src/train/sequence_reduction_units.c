@@ -52,8 +52,9 @@ check_flat(const tsr_config *c, const tsr_parallel *p, int64_t units, tsr_diags 
       (long long)units, p->size[TSR_CP], c->device.enable_sp ? p->size[TSR_TP] : 1,
       (long long)(units * (zigzag ? 2 : 1) / needed));
   tsr_diag_hint(
-      diags, zigzag ? "cp_layout: contiguous, or reduce_tree: binary"
-                    : "units.sequence: %lld, or reduce_tree: binary",
+      diags,
+      zigzag ? "cp_layout: contiguous, or reduce_tree: binary"
+             : "units.sequence: %lld, or reduce_tree: binary",
       (long long)needed);
   return false;
 }

@@ -15,9 +15,9 @@ typedef struct {
   int process_of[CASE_MEMBERS_MAX];
   const int *hosts; /* per process; NULL: all are on one */
   bool ignores_hosts;
-  bool in_place; /* all_reduce */
+  bool in_place;                   /* all_reduce */
   float *before[CASE_MEMBERS_MAX]; /* what the outs have of a sum that is onto it; else NULL */
-  bool pool;     /* adds and copies in jobs, last one first or on threads */
+  bool pool;                       /* adds and copies in jobs, last one first or on threads */
   uint64_t seed;
   char name[200];
 } collective_case;

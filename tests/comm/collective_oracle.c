@@ -123,7 +123,6 @@ int64_t collective_oracle_differences(const tsr_collective *c, const float *befo
   int64_t elements = 1, wrong = 0;
   for (int d = 0; d < c->ndim; d++) elements *= c->shape[d];
   int64_t distance = elements * c->members / LOOKED_AT + 1;
-  for (int64_t e = 0; e < elements; e += distance)
-    wrong += wrong_at(c, before, e);
+  for (int64_t e = 0; e < elements; e += distance) wrong += wrong_at(c, before, e);
   return wrong + wrong_at(c, before, elements - 1);
 }

@@ -33,8 +33,8 @@ static void copy(void *state, const tsr_device_copy *copies, int count) {
   for (int i = 0; i < count; i++) memcpy(copies[i].to, copies[i].from, (size_t)copies[i].bytes);
 }
 
-static float tree_sum(
-    const float *first, float *const *in, int members, const uint8_t *merges, int64_t at) {
+static float
+tree_sum(const float *first, float *const *in, int members, const uint8_t *merges, int64_t at) {
   float stack[64];
   int depth = 0;
   if (first) stack[depth++] = *first;

@@ -153,9 +153,19 @@ class Realisation:
         return self.first.features() | self.after.features() | {f"resume {self.kind}"}
 
 
-def _parts(units: int) -> list[int]:
-    """The numbers of ranks that so many units can be shared out to: powers of two, or one unit each."""
+def _parts(units: int, flat: bool = False) -> list[int]:
+    """The numbers of ranks that so many units can be shared out to: powers of two, or one unit each; from left to
+    right only one rank, or one unit each."""
+    if flat:
+        return [1, units]
     return [n for n in range(1, units + 1) if units % n == 0 and (n & (n - 1) == 0 or n == units)]
+
+
+def _batch_parts(recipe: Recipe) -> list[int]:
+    """The same of batch units, which from left to right may be any numbers of ranks and microbatches."""
+    if recipe.flat:
+        return [n for n in range(1, recipe.units_batch + 1) if recipe.units_batch % n == 0]
+    return _parts(recipe.units_batch)
 
 
 def _draw_mesh(rng: random.Random, recipe: Recipe) -> dict[str, int]:
@@ -163,11 +173,11 @@ def _draw_mesh(rng: random.Random, recipe: Recipe) -> dict[str, int]:
     odd_dp, odd_cp, odd_tp = (rng.random() < MISFITS for _ in range(3))
     while True:
         units_tp = recipe.units_tp
-        sequence_parts = _parts(recipe.units_sequence // (2 if recipe.zigzag else 1) or 1)
+        sequence_parts = _parts(recipe.units_sequence // (2 if recipe.zigzag else 1) or 1, recipe.flat)
         sizes = {
-            "dp": rng.choice([1, 2, 3, 4, 5, 6] if odd_dp else _parts(recipe.units_batch) + [1]),
+            "dp": rng.choice([1, 2, 3, 4, 5, 6] if odd_dp else _batch_parts(recipe) + [1]),
             "cp": rng.choice([1, 2, 3, 4, 8] if odd_cp else sequence_parts) if recipe.has_sequence else 1,
-            "tp": rng.choice([1, 2, 3, 4, 6] if odd_tp else _parts(units_tp) + [1]),
+            "tp": rng.choice([1, 2, 3, 4, 6] if odd_tp else _parts(units_tp, recipe.flat) + [1]),
             "pp": rng.choice([1, 1, 2, 2, 3, 4])}
         if sizes["pp"] > max(1, recipe.blocks) and (rng.random() < 0.7 or len(recipe.node_names()) < sizes["pp"]):
             sizes["pp"] = 1  # else the stages begin at nodes
@@ -179,8 +189,8 @@ def _draw_microbatches(rng: random.Random, recipe: Recipe, sizes: dict[str, int]
     """How many microbatches a step has."""
     if recipe.whole_batch and rng.random() >= MISFITS:
         return 1
-    samples, units = recipe.samples, recipe.units_batch
-    fits = [m for m in _parts(units) if m * sizes["dp"] in _parts(units)]
+    samples, parts = recipe.samples, _batch_parts(recipe)
+    fits = [m for m in parts if m * sizes["dp"] in parts]
     if rng.random() < MISFITS:
         fits = [m for m in range(1, samples + 1) if samples % (m * sizes["dp"]) == 0]
     return rng.choice(fits or [1])
@@ -283,7 +293,7 @@ def baselines(recipe: Recipe) -> list[Realisation]:
     """What all others are compared to: one rank, one thread; the first that is accepted. Units that do not divide the
     samples are not for one rank, so there it may be some ranks of dp."""
     counts = [1] if recipe.whole_batch else [1, recipe.units_batch, recipe.samples]
-    ranks = [] if recipe.samples % recipe.units_batch == 0 else _parts(recipe.units_batch)[1:]
+    ranks = [] if recipe.samples % recipe.units_batch == 0 else _batch_parts(recipe)[1:]
     return [Realisation(Layout(accumulation=m)) for m in dict.fromkeys(counts) if recipe.samples % m == 0] + \
         [Realisation(Layout(sizes={"dp": n})) for n in ranks]
 

@@ -32,6 +32,7 @@ class Recipe:
     units_sequence: int = 1
     units_tp: int = 1
     zigzag: bool = False
+    flat: bool = False  # numerics.reduce_tree
     precision: str = "f32"
     loss_scale: dict[str, Any] = field(default_factory=dict)
     optimizer: dict[str, Any] = field(default_factory=dict)
@@ -83,7 +84,7 @@ class Recipe:
                                              "kahan_summation") if self.optimizer.get(k)}
         names |= {name for name, on in (
             ("clipping", self.clip), ("evaluation", self.eval_every),
-            ("sampled text", self.sample_tokens), ("cp_layout zigzag", self.zigzag),
+            ("sampled text", self.sample_tokens), ("cp_layout zigzag", self.zigzag), ("reduce_tree flat", self.flat),
             ("units.sequence above 1", self.units_sequence > 1), ("documents separate", self.data.separate),
             ("ignore_index", self.data.ignored >= 0), ("data_sources", self.data.mixed),
             ("dropout", self.sizes.get("dropout_prob")), ("learning rate's curve", self.scheduler)) if on}
@@ -113,6 +114,8 @@ class Recipe:
         numerics: dict[str, Any] = {"units": units}
         if self.isa:
             numerics["isa"] = self.isa
+        if self.flat:
+            numerics["reduce_tree"] = "flat"
         config: dict[str, Any] = {"training_config": training, "numerics": numerics}
         if self.scheduler:
             config["scheduler_config"] = self.scheduler
@@ -249,4 +252,4 @@ def draw(seed: str, model: str = "", isa: str = "") -> Recipe:
         optimizer=_draw_optimizer(rng, precision), scheduler=_draw_curve(rng),
         clip=rng.choice([0.0, 0.1, 0.1, 0.01, 1.0, 1000.0]), isa=isa,
         eval_every=rng.choice([0, 0, 1, 2]), eval_samples=rng.choice([1, 2, 3, 4, 5]),
-        sample_tokens=0 if table else rng.choice([0, 0, 40]))
+        sample_tokens=0 if table else rng.choice([0, 0, 40]), flat=rng.random() < 0.2)
