@@ -28,14 +28,12 @@ static __global__ void sum_members(const sum_of s) {
   }
 }
 
-extern "C" void tsr_cuda_sum_members(
-    tsr_cuda_stream s, float *const *out, int outs, bool onto, const float *const *in, int members,
-    const uint8_t *merges, int64_t outer, int64_t part, int64_t step, int64_t start) {
+extern "C" void tsr_cuda_sum_members(tsr_cuda_stream s, const tsr_members_sum *sum) {
   sum_of of;
-  assert(members <= TSR_CUDA_MEMBERS_MAX && outs <= TSR_CUDA_MEMBERS_MAX);
-  for (int m = 0; m < members; m++) of.in[m] = in[m], of.merges[m] = merges[m];
-  for (int k = 0; k < outs; k++) of.out[k] = out[k];
-  of.members = members, of.outs = outs, of.onto = onto;
-  of.part = part, of.step = step, of.start = start, of.n = outer * part;
+  assert(sum->members <= TSR_CUDA_MEMBERS_MAX && sum->outs <= TSR_CUDA_MEMBERS_MAX);
+  for (int m = 0; m < sum->members; m++) of.in[m] = sum->in[m], of.merges[m] = sum->merges[m];
+  for (int k = 0; k < sum->outs; k++) of.out[k] = sum->out[k];
+  of.members = sum->members, of.outs = sum->outs, of.onto = sum->onto;
+  of.part = sum->part, of.step = sum->step, of.start = sum->start, of.n = sum->outer * sum->part;
   if (of.n) TSR_LAUNCH(sum_members, launch_map(of.n), s, of);
 }

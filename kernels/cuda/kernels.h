@@ -17,6 +17,7 @@
  * all else is f32; arithmetic is f32, and a result is rounded once, when it is written. */
 #ifndef TSR_KERNELS_CUDA_KERNELS_H
 #define TSR_KERNELS_CUDA_KERNELS_H
+#include "kernels/members_sum.h"
 #include "kernels/cuda/kernel_limits.h"
 
 #ifdef __cplusplus
@@ -299,14 +300,8 @@ void tsr_cuda_scatter(
 
 /* ---- collective.cu: between ranks whose memory is on the device ---- */
 enum { TSR_CUDA_MEMBERS_MAX = 256 };
-/* The members' sum, in a tree: they are pushed onto a stack, and after member m its two topmost
- * entries are added merges[m] times (base/reduction_tree.h). For each k < outs,
- *   out[k][o * part + i] = sum over m of in[m][o * step + start + i],  o < outer, i < part
- * where `onto` puts out[0][o * part + i] before the members, as the first entry of the stack. An out
- * may be an in where part == step and start == 0. */
-void tsr_cuda_sum_members(
-    tsr_cuda_stream s, float *const *out, int outs, bool onto, const float *const *in, int members,
-    const uint8_t *merges, int64_t outer, int64_t part, int64_t step, int64_t start);
+/* Of at most so many outs and members. */
+void tsr_cuda_sum_members(tsr_cuda_stream s, const tsr_members_sum *sum);
 
 #ifdef __cplusplus
 }

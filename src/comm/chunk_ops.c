@@ -260,14 +260,19 @@ static void reduce_on(const tsr_device *d, const tsr_step_buffers *b, const tsr_
     out[t] = tsr_chunk_address(b, c, &b->list->operands[c->step->to + t], true, 0);
   tsr_view view = viewed ? *view_of(b, c, false) : tsr_view_contiguous(c->end);
   assert(view.inner == 1);
+  tsr_members_sum sum = {
+      .out = first, .in = (const float *const *)in, .merges = merges, .outs = outs, .members = ins};
+  sum.onto = c->step->onto;
+  sum.step = view.outer_step;
   for (int64_t i = c->begin, n; i < c->end; i += n) {
     int64_t rows = i % view.run ? 0 : (c->end - i) / view.run;
     int64_t part = rows ? view.run : smaller(c->end - i, tsr_view_left(&view, i));
     n = rows ? rows * view.run : part;
     for (int t = 0; t < outs; t++) first[t] = out[t] + i;
-    d->sum_members(
-        d->state, first, outs, c->step->onto, in, ins, merges, rows ? rows : 1, part,
-        view.outer_step, tsr_view_place(&view, i));
+    sum.outer = rows ? rows : 1;
+    sum.part = part;
+    sum.start = tsr_view_place(&view, i);
+    d->sum_members(d->state, &sum);
   }
 }
 

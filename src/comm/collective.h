@@ -10,8 +10,8 @@
  *   broadcast        the root holds a tensor           → each holds it
  *   ring_shift       each holds a tensor               → member i holds that of member i - by
  *   all_to_all       member i holds slice i of `from`  → member i holds slice i of `to`
- * Where a sum is `onto` something, members that get it hold the first summand, the same on all, where
- * the sum will be.
+ * Where a sum is `onto` something, members that get it hold the first summand, the same on all,
+ * where the sum will be.
  * With g groups each slice is one of m / g; a reduce_scatter adds over all members, an all_gather
  * stays inside its group. */
 #ifndef TSR_COMM_COLLECTIVE_H

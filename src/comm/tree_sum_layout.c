@@ -34,8 +34,8 @@ static void merge(tsr_sum_layout *s, node *lower, node upper, int end) {
   }
 }
 
-/* Runs the tree's stack machine over who has what. The summand that a sum is added onto is nobody's:
- * it is there where the sum will be. */
+/* Runs the tree's stack machine over who has what. The summand that a sum is added onto is
+ * nobody's: it is there where the sum will be. */
 void tsr_sum_layout_find_nodes(
     tsr_arena *arena, const tsr_collective *c, const tsr_layout *l, tsr_sum_layout *ret) {
   node stack[DEPTH_MAX];

@@ -7,6 +7,7 @@
  * reason of a failure, and perhaps a remedy after a newline. */
 #ifndef TSR_DEVICE_DEVICE_H
 #define TSR_DEVICE_DEVICE_H
+#include "kernels/members_sum.h"
 #include "device/cpu/thread_pool.h"
 #include "schedule/geometry.h"
 
@@ -84,9 +85,7 @@ typedef struct {
   /* A loop of the host over the device's memory, on all its threads. NULL: the device has
    * sum_members and move instead, as kernels/cuda/kernels.h has them under the same names. */
   void (*loop)(void *state, tsr_pool_job *job, void *context, int jobs);
-  void (*sum_members)(
-      void *state, float *const *out, int outs, bool onto, float *const *in, int members,
-      const uint8_t *merges, int64_t outer, int64_t part, int64_t step, int64_t start);
+  void (*sum_members)(void *state, const tsr_members_sum *sum);
   void (*move)(
       void *state, void *out, const int64_t *out_step, const void *x, const int64_t *x_step,
       int bytes, int ndim, const int64_t *shape);

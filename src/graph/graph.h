@@ -11,6 +11,7 @@
 #include "base/arena.h"
 #include "base/axis.h"
 #include "base/diag.h"
+#include "base/reduction_tree.h"
 #include "base/text.h"
 #include "graph/attrs.h"
 #include <stdint.h>
@@ -122,6 +123,7 @@ typedef struct {
   int64_t batch;    /* units of one step's samples, over ranks and microbatches */
   int64_t sequence; /* of a sample's positions; 0 or 1: positions are not split */
   int64_t tp;       /* of heads, hidden features and the vocabulary */
+  tsr_tree_shape tree;
 } tsr_units;
 
 typedef struct {

@@ -3,7 +3,6 @@
  * the head of each file states what it requires, produces and invalidates. */
 #ifndef TSR_PASSES_PASSES_H
 #define TSR_PASSES_PASSES_H
-#include "base/reduction_tree.h"
 #include "graph/graph.h"
 
 /* Adds the backward nodes of g->loss (one that tsr_graph_find_loss knows), and accumulation over
@@ -140,7 +139,6 @@ typedef struct {
   int zero; /* Rajbhandari et al., 2020: 1 state, 2 and gradients, 3 and parameters over dp */
   int zero_groups; /* > 1: dp is so many groups, and each shards for itself */
   tsr_batch_kind batch;
-  tsr_tree_shape tree;     /* of sums; flat: ranks of dp add to the sum over microbatches in turn */
   const tsr_graph *stored; /* placed; whose parameters' memory this graph shares, see
                               tsr_pass_take_params; NULL: none */
 } tsr_placing;

@@ -204,7 +204,7 @@ static tsr_placement dp_input(const tsr_placer *p, const tsr_node *n, int input)
   if (adds && !is_scattered(p, n->outputs[0])) return tsr_whole;
   if (is.kind != TSR_PARTIAL) return is;
   if (adds && !v->units) return wanted;
-  if (n->op != TSR_OP_ACCUMULATE || p->placing->zero < 2 || tsr_placer_adds_in_turn(p)) return is;
+  if (n->op != TSR_OP_ACCUMULATE || !tsr_placer_scatters_first(p)) return is;
   return v->units ? tsr_whole : wanted;
 }
 
@@ -227,8 +227,7 @@ static tsr_placement shown_input(const tsr_placer *p, const tsr_node *n, int inp
 /* From stage 2 on a gradient is no longer tsr_whole once it is made. */
 static void scatter_gradients(tsr_placer *p, const tsr_node *n) {
   tsr_where at = {n->section, n->stage, n->block};
-  bool scatters = p->placing->zero >= 2 && !tsr_placer_adds_in_turn(p);
-  for (int o = 0; o < n->outputs_count && scatters; o++) {
+  for (int o = 0; o < n->outputs_count && tsr_placer_scatters_first(p); o++) {
     const tsr_value *v = &p->g->values[p->map[n->outputs[o]]];
     tsr_placement wanted = zero_wanted(p, n->outputs[o], v);
     if (v->placement[TSR_DP].kind == TSR_PARTIAL && wanted.kind == TSR_SHARD && !v->units)
@@ -438,8 +437,7 @@ static void place_node(tsr_placer *p, int index) {
     p->ok = false;
   }
   tsr_placer_check_random(p, n, out.out[0][TSR_DP]);
-  if (n->op == TSR_OP_ACCUMULATE && tsr_placer_adds_in_turn(p) &&
-      tsr_placer_is_partial(p, inputs[0], TSR_DP)) {
+  if (n->op == TSR_OP_ACCUMULATE && tsr_placer_adds_in_turn(p)) {
     tsr_placement to = zero_wanted(p, n->outputs[0], &p->g->values[inputs[0]]);
     p->map[n->outputs[0]] = tsr_placer_accumulate(p, inputs[0], to, n);
     return;

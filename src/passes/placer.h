@@ -51,10 +51,16 @@ tsr_placer_is_split_alike(const tsr_placer *p, int value, int axis, tsr_placemen
   return to.kind == TSR_SHARD && is.kind == TSR_SHARD && is.dim == to.dim;
 }
 
-/* Whether the ranks of dp add to a sum over microbatches in turn, in each microbatch. */
+/* Whether the ranks of dp add to a sum over microbatches in turn, in each microbatch: in a flat
+ * tree, where a unit is a microbatch. */
 static inline bool tsr_placer_adds_in_turn(const tsr_placer *p) {
-  return p->placing->tree == TSR_TREE_FLAT && p->placing->size[TSR_DP] > 1 &&
+  return p->old->units.tree == TSR_TREE_FLAT && p->placing->size[TSR_DP] > 1 &&
          p->old->microbatches > 1;
+}
+
+/* Whether ZeRO scatters gradients of each microbatch before they are added up. */
+static inline bool tsr_placer_scatters_first(const tsr_placer *p) {
+  return p->placing->zero >= 2 && !tsr_placer_adds_in_turn(p);
 }
 
 /* Of which the sums of one microbatch are made. */

@@ -248,6 +248,10 @@ static sum_key key_of(const tsr_sum_check *c, tsr_op op) {
 
 /* ---- tasks ---- */
 
+static const char *name_tree(tsr_tree_shape tree) {
+  return tree == TSR_TREE_FLAT ? "from left to right" : "in a binary tree";
+}
+
 /* What the recipe demands of a sum, without a look at the record. */
 static void demand(tsr_sum_check *c, const tsr_node *n, const sum_dims *s) {
   const tsr_tensor *x = &c->p->tensors[n->inputs[s->input[0]]];
@@ -294,9 +298,29 @@ static void check_other(const tsr_sum_check *c, const tsr_node *n) {
   }
 }
 
+/* In a flat tree a sum over microbatches is complete over dp in each of them. */
+static void check_accumulated(const tsr_sum_check *c, const tsr_node *n) {
+  const tsr_lowering *l = &c->p->lowering;
+  bool flat = c->v->graph->units.tree == TSR_TREE_FLAT, in_turn = n->op != TSR_OP_ACCUMULATE;
+  bool partial = c->v->graph->values[n->inputs[0]].placement[TSR_DP].kind == TSR_PARTIAL;
+  if (flat && !in_turn && partial && l->size[TSR_DP] > 1)
+    tsr_verify_say_task(
+        c->v, c->s, c->task, -1, "it adds up microbatches of '%s' before the ranks of each",
+        c->out->name);
+  if (in_turn && !(flat && n->attr.move.axis == TSR_DP))
+    tsr_verify_say_task(
+        c->v, c->s, c->task, -1,
+        "'%s' adds ranks to a sum over microbatches in turn, the recipe does not", c->out->name);
+}
+
 static void check_task(tsr_sum_check *c, const tsr_node *n) {
   sum_dims dims = dims_of(c->v->graph, n, 0);
   tsr_reduction next = *c->r;
+  if (tsr_node_accumulates(n)) check_accumulated(c, n);
+  if (c->r->ndim && c->r->tree != c->v->graph->units.tree)
+    tsr_verify_say_task(
+        c->v, c->s, c->task, -1, "its record adds its units %s, the recipe %s",
+        name_tree(c->r->tree), name_tree(c->v->graph->units.tree));
   if (n->op == TSR_OP_SUM_UNITS) check_units(c, n);
   else if (!dims.operands) check_other(c, n);
   for (int k = 0; dims.operands; dims = dims_of(c->v->graph, n, ++k)) {
@@ -313,6 +337,18 @@ static bool splits_positions(const tsr_graph *g) {
   for (int i = 0; i < g->values_count; i++)
     if (g->values[i].placement[TSR_CP].kind == TSR_SHARD) return true;
   return false;
+}
+
+/* In a flat tree the units are the microbatches' ranks in turn. */
+static void check_order(tsr_verify *v, const tsr_verify_subject *s) {
+  const tsr_lowering *l = &s->p->lowering;
+  tsr_tree_shape tree = v->graph->units.tree;
+  bool several = l->size[TSR_DP] > 1 && l->microbatches > 1;
+  if (l->tree != tree)
+    tsr_verify_say(
+        v, s, "it adds its units %s, the recipe %s", name_tree(l->tree), name_tree(tree));
+  if (tree == TSR_TREE_FLAT && several && !l->microbatch_first)
+    tsr_verify_say(v, s, "its microbatches do not have samples in the order of their units");
 }
 
 /* The units of all ranks and microbatches are the recipe's. */
@@ -338,6 +374,7 @@ static void check_recipe(tsr_verify *v, const tsr_verify_subject *s) {
 
 void tsr_verify_sums(tsr_verify *v, const tsr_verify_subject *s) {
   check_recipe(v, s);
+  check_order(v, s);
   for (int i = 0; i < s->p->tasks_count && !tsr_verify_is_full(v); i++) {
     const tsr_task *t = &s->p->tasks[i];
     const tsr_node *n = &v->graph->nodes[t->node];

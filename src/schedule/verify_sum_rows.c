@@ -241,7 +241,7 @@ static bool find_widths(tsr_sum_check *c) {
     for (int k = 0; k < x->splits_count; k++) {
       const tsr_sum_split *u = &x->splits[k];
       bool added = !(c->samples && u->kind == TSR_UNITS_BATCH); /* samples are the host's to add */
-      if ((added ? !tsr_tree_is_subtree(u->global, u->local)
+      if ((added ? !tsr_tree_of_is_subtree(c->v->graph->units.tree, u->global, u->local)
                  : u->local < 1 || u->global % u->local) &&
           (!tsr_verify_say_task(
                c->v, c->s, c->task, -1,

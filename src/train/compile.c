@@ -133,7 +133,6 @@ static tsr_placing placing_of(
   p.zigzag = l->zigzag;
   p.sequence_parallel = o->config->device.enable_sp;
   p.zero = (int)o->config->zero.stage;
-  p.tree = l->tree;
   p.stored = o->placed_of;
   p.zero_groups = o->parallel->fsdp ? o->parallel->size[TSR_DP] / o->parallel->fsdp_size : 1;
   return p;
@@ -150,6 +149,7 @@ tsr_compile_model(const tsr_compile_options *o, tsr_compile_purpose purpose, int
   model.units.batch = o->batch_units;
   model.units.sequence = tsr_sequence_units_count(o->config, o->parallel);
   model.units.tp = o->tp_units;
+  model.units.tree = o->parallel->tree;
   model.graphs_folder = o->graphs_folder;
   return model;
 }

@@ -33,8 +33,8 @@ static void copy(void *state, const tsr_device_copy *copies, int count) {
   for (int i = 0; i < count; i++) memcpy(copies[i].to, copies[i].from, (size_t)copies[i].bytes);
 }
 
-static float
-tree_sum(const float *first, float *const *in, int members, const uint8_t *merges, int64_t at) {
+static float tree_sum(
+    const float *first, const float *const *in, int members, const uint8_t *merges, int64_t at) {
   float stack[64];
   int depth = 0;
   if (first) stack[depth++] = *first;
@@ -45,15 +45,14 @@ tree_sum(const float *first, float *const *in, int members, const uint8_t *merge
   return stack[0];
 }
 
-static void sum_members(
-    void *state, float *const *out, int outs, bool onto, float *const *in, int members,
-    const uint8_t *merges, int64_t outer, int64_t part, int64_t step, int64_t start) {
+static void sum_members(void *state, const tsr_members_sum *s) {
   (void)state;
-  for (int64_t o = 0; o < outer; o++)
-    for (int64_t i = 0; i < part; i++) {
-      float first = out[0][o * part + i];
-      float sum = tree_sum(onto ? &first : NULL, in, members, merges, o * step + start + i);
-      for (int k = 0; k < outs; k++) out[k][o * part + i] = sum;
+  for (int64_t o = 0; o < s->outer; o++)
+    for (int64_t i = 0; i < s->part; i++) {
+      int64_t to = o * s->part + i, from = o * s->step + s->start + i;
+      float first = s->out[0][to];
+      float sum = tree_sum(s->onto ? &first : NULL, s->in, s->members, s->merges, from);
+      for (int k = 0; k < s->outs; k++) s->out[k][to] = sum;
     }
 }
 

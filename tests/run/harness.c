@@ -237,7 +237,8 @@ bool harness_compile(tsr_graph *g, const harness_options *o, harness *ret, tsr_d
   placing.zero_groups = o->zero_groups;
   if (!tsr_pass_placement(g, &placing, &ret->placed, diags)) return false;
   tsr_lowering lowering = {.microbatches = o->microbatches};
-  lowering.microbatch_first = o->zero >= 2;
+  lowering.microbatch_first = o->zero >= 2 || o->tree == TSR_TREE_FLAT;
+  lowering.tree = o->tree;
   lowering.overlap = o->overlap;
   lowering.bucket_bytes = 2000;
   for (int a = 0; a < TSR_AXES; a++) lowering.size[a] = ret->parallel.size[a];

@@ -57,6 +57,7 @@ typedef struct {
   tsr_dtype precision; /* what is computed is stored in; parameters by optimizer.store */
   float loss_scale;    /* of fp16; 0: 1 */
   int64_t microbatches, batch_units, tp_units;
+  tsr_tree_shape tree;
   int64_t sequence_units; /* 0: positions are not split */
   bool sequence_parallel;
   const tsr_optimizer *optimizer; /* NULL: none; then gradients become outputs d.<param> */

@@ -55,6 +55,29 @@ static bool lower_units(mutant *m, int64_t of_rank, int64_t of_recipe) {
   return mutant_lower(m, &how), true;
 }
 static bool halve_units(mutant *m) { return lower_units(m, 2, m->programs->graph->units.batch); }
+/* Microbatches before ranks. */
+static bool add_from_left(mutant *m) {
+  tsr_lowering how = m->p->lowering;
+  tsr_units *units = &mutant_graph(m)->units;
+  units->batch = how.size[TSR_DP] * how.microbatches;
+  units->tree = how.tree = TSR_TREE_FLAT;
+  how.batch_units = 1;
+  how.microbatch_first = true;
+  return mutant_lower(m, &how), true;
+}
+static bool add_in_halves(mutant *m) {
+  tsr_lowering how = m->p->lowering;
+  mutant_graph(m)->units.tree = how.tree = TSR_TREE_BINARY;
+  return mutant_lower(m, &how), true;
+}
+static bool flip_tree(mutant *m) {
+  m->p->lowering.tree = TSR_TREE_FLAT;
+  return m->p->lowering.microbatches > 2;
+}
+static bool flip_samples(mutant *m) {
+  m->p->lowering.microbatch_first = false;
+  return true;
+}
 static bool take_six_units(mutant *m) { return lower_units(m, 2, 6); } /* over three ranks */
 static bool take_odd_units(mutant *m) { return lower_units(m, 3, 6); } /* of eight samples */
 
@@ -68,6 +91,11 @@ static const rule_fault table[] = {
     {"its pieces hold %lld of the %lld that the rank from %lld on has of dimension %d of '%s'",
      split_pieces, ON_ZERO},
     {"its ranks have %lld units over %s, the recipe %lld", halve_units, ON_ALONE},
+    {"it adds its units %s, the recipe %s", flip_tree, ON_PIPE},
+    {"its microbatches do not have samples in the order of their units", flip_samples, ON_FLAT},
+    {"it adds up microbatches of '%s' before the ranks of each", add_from_left, ON_OVERLAP},
+    {"'%s' adds ranks to a sum over microbatches in turn, the recipe does not", add_in_halves,
+     ON_FLAT},
     {"%lld of the recipe's %lld units are no subtree of their tree", take_six_units, ON_DP3},
     {"it sums %lld of the %lld of dimension %d of '%s' into %lld of the %lld units of '%s'",
      forget_partial, ON_TP, EFFECT_HARM, NULL, rows},

@@ -39,10 +39,14 @@ static bool share_bytes(mutant *m) {
   out->offset = in->offset;
   return sample_bind(m->p), true;
 }
-/* Something small is written to where an output of the graph is. */
+static bool is_late_work(const mutant *m, int value) {
+  const tsr_value *x = &m->p->graph->values[value];
+  return mutant_is_work(m, value) && m->p->graph->nodes[x->node].section == TSR_UPDATE;
+}
+/* What the update makes is written to where an output of the graph is. */
 static bool overwrite_output(mutant *m) {
   const tsr_graph *g = m->p->graph;
-  tsr_tensor *x = &m->p->tensors[mutant_pick_value(m, mutant_is_work)];
+  tsr_tensor *x = &m->p->tensors[mutant_pick_value(m, is_late_work)];
   const tsr_tensor *y = &m->p->tensors[g->outputs[mutant_below(m, g->outputs_count)].value];
   if (y->segment != TSR_SEGMENT_WORK || x->offset == y->offset) return false;
   x->offset = y->offset;

@@ -48,6 +48,11 @@ static bool split_runs(mutant *m) {
   r->dim[1].split[TSR_TP] = true;
   return r->tp == 1;
 }
+static bool add_from_left(mutant *m) {
+  tsr_reduction *r = some_sum(m, TSR_OP_LINEAR_DW);
+  r->tree = TSR_TREE_FLAT;
+  return r->batch > 3;
+}
 static bool flip_zigzag(mutant *m) {
   tsr_reduction *r = some_sum(m, mutant_below(m, 2) ? TSR_OP_LINEAR_DW : TSR_OP_EMBEDDING_DW);
   r->zigzag = !r->zigzag;
@@ -103,6 +108,7 @@ static const rule_fault table[] = {
     {"its record has %lld batch, %lld sequence, %lld tp units and keeps %lld apart; the recipe has "
      "%lld, %lld, %lld and %lld, and '%s' has room for %lld",
      rename_units, ON_ALONE, EFFECT_NONE, "as many units in the same tree, of another axis"},
+    {"its record adds its units %s, the recipe %s", add_from_left, ON_ALONE},
     {"it adds %lld of the %lld units of '%s', of which %lld remain", halve_units, ON_ALONE},
     {"its record sums, its op does not", sum_nothing, ON_ALONE, EFFECT_NONE,
      "kernels of ops that do not sum read no record"},

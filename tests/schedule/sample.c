@@ -33,7 +33,8 @@ static void add_block(tsr_graph *g, int number) {
 }
 
 tsr_graph *sample_graph(tsr_arena *arena, const harness_options *o) {
-  tsr_units units = {.batch = o->batch_units, .sequence = o->sequence_units, .tp = 4};
+  tsr_units units = {
+      .batch = o->batch_units, .sequence = o->sequence_units, .tp = 4, .tree = o->tree};
   tsr_graph *g = tsr_graph_new(arena, "sample", units);
   int positions = o->sequence_units > 4 ? (int)o->sequence_units : 4;
   int batch = (int)((o->dp == 3 ? 12 : 16) / o->microbatches);

@@ -59,6 +59,20 @@ static void accept_meshes(void) {
         }
 }
 
+/* Of the eight units each is a microbatch's on one rank. */
+static void accept_flat(void) {
+  for (int dp = 1; dp <= 8; dp *= 2)
+    for (int zero = 0; zero <= 3; zero++) {
+      harness_options o = {.dp = dp, .tp = 1, .zero = zero, .tree = TSR_TREE_FLAT};
+      o.microbatches = 8 / dp;
+      accept(o);
+      o.overlap = true, o.tp = 4;
+      accept(o);
+      o.tp = 1, o.pp = 2, o.pipeline = TSR_PIPELINE_ZB_H1;
+      accept(o);
+    }
+}
+
 /* Evaluation: forward passes only, over several microbatches. */
 static void accept_forward(void) {
   for (int pp = 1; pp <= 4; pp *= 2) {
@@ -80,6 +94,7 @@ static void accept_forward(void) {
 
 int main(void) {
   accept_meshes();
+  accept_flat();
   accept_pipelines();
   accept_forward();
   return check_done("schedule.verify_accepts");

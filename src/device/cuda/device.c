@@ -171,13 +171,9 @@ static void copy(void *state, const tsr_device_copy *copies, int count) {
             d->ops.stream));
 }
 
-static void sum_members(
-    void *state, float *const *out, int outs, bool onto, float *const *in, int members,
-    const uint8_t *merges, int64_t outer, int64_t part, int64_t step, int64_t start) {
+static void sum_members(void *state, const tsr_members_sum *sum) {
   device *d = state;
-  tsr_cuda_sum_members(
-      d->ops.stream, out, outs, onto, (const float *const *)in, members, merges, outer, part, step,
-      start);
+  tsr_cuda_sum_members(d->ops.stream, sum);
   check(d, NULL, cudaGetLastError());
 }
 

@@ -184,9 +184,7 @@ void tsr_cuda_scatter(
   tsr_cuda_move(s, (char *)out + start * bytes, step, x, NULL, bytes, ndim, shape);
 }
 
-void tsr_cuda_sum_members(
-    tsr_cuda_stream s, float *const *out, int outs, bool onto, const float *const *in, int members,
-    const uint8_t *merges, int64_t outer, int64_t part, int64_t step, int64_t start) {
-  UNUSED(out, &outs, &onto, in, &members, merges, &step, &start);
-  if (outer * part > 0) record(s, "sum_members", launch_map(outer * part));
+void tsr_cuda_sum_members(tsr_cuda_stream s, const tsr_members_sum *sum) {
+  int64_t n = sum->outer * sum->part;
+  if (n > 0) record(s, "sum_members", launch_map(n));
 }

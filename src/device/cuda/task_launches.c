@@ -27,11 +27,8 @@ static void copy(void *state, const tsr_device_copy *copies, int count) {
   for (int i = 0; i < count; i++) record_library(state, "cudaMemcpy", "");
 }
 
-static void sum_members(
-    void *state, float *const *out, int outs, bool onto, float *const *in, int members,
-    const uint8_t *merges, int64_t outer, int64_t part, int64_t step, int64_t start) {
-  tsr_cuda_sum_members(
-      state, out, outs, onto, (const float *const *)in, members, merges, outer, part, step, start);
+static void sum_members(void *state, const tsr_members_sum *sum) {
+  tsr_cuda_sum_members(state, sum);
 }
 
 static void move(
