@@ -13,7 +13,7 @@ int app_run_trace(app *a) {
   const tsr_compiled *c = &p.training;
   tsr_lowering_request r = {c->graph, c->placed, &c->programs, s.parallel};
   r.rank = a->options.rank;
-  r.ignores_hosts = ok && s.config->collectives.all_reduce == TSR_ALL_REDUCE_TREE;
+  if (ok) r.all_reduce = tsr_config_all_reduce(s.config);
   tsr_machine *machine;
   const char *why;
   if (ok &&

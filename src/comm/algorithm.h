@@ -19,6 +19,7 @@ typedef struct {
                      operands lie in different ways read them from staging */
   bool library;   /* policy fast: there is a group for a library's own sums */
   bool ignores_hosts; /* of sums: processes of one host are as far from each other as of two */
+  bool ring;          /* of an all_reduce: round the ring of the processes */
 } tsr_collective_request;
 
 /* All ops where one process has all members: no messages, no staging. Sums are added in the
@@ -39,6 +40,12 @@ const tsr_step_list *tsr_algorithm_direct(tsr_arena *arena, const tsr_collective
  * once to each host; but where the request ignores hosts. */
 const tsr_step_list *
 tsr_algorithm_tree_sum(tsr_arena *arena, const tsr_collective_request *request);
+
+/* all_reduce, round the ring of the processes: each adds its members' summands to what its neighbour
+ * sends it, in the tree's order, and hands the partial sums on; the last one's sums go round. Each
+ * process sends the tensor once or twice, whatever its members' number, where the owners of
+ * tsr_algorithm_tree_sum get each part of a process; of n processes each waits for n messages. */
+const tsr_step_list *tsr_algorithm_ring(tsr_arena *arena, const tsr_collective_request *request);
 
 /* The same ops by a library's own sum over the group's processes, in whatever order (policy fast),
  * of what each process's members give when they are added in a tree of their own. */

@@ -10,11 +10,16 @@ static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* ---- addresses ---- */
 
-/* Element i of a place. */
-static char *place_address(const tsr_step_buffers *b, const tsr_chunk *c, int place, int64_t i) {
+/* Element i of a place of a round. */
+static char *
+round_address(const tsr_step_buffers *b, const tsr_chunk *c, int round, int place, int64_t i) {
   const tsr_step_list *l = b->list;
-  int64_t before = (int64_t)(c->round % TSR_ROUNDS_IN_FLIGHT) * l->places + place;
+  int64_t before = (int64_t)(round % TSR_ROUNDS_IN_FLIGHT) * l->places + place;
   return b->staging + before * l->place_bytes + (i - c->begin) * l->element;
+}
+
+static char *place_address(const tsr_step_buffers *b, const tsr_chunk *c, int place, int64_t i) {
+  return round_address(b, c, c->round, place, i);
 }
 
 static const tsr_view *view_of(const tsr_step_buffers *b, const tsr_chunk *c, bool receives) {
@@ -23,7 +28,8 @@ static const tsr_view *view_of(const tsr_step_buffers *b, const tsr_chunk *c, bo
 
 void *tsr_chunk_address(
     const tsr_step_buffers *b, const tsr_chunk *c, const tsr_operand *o, bool receives, int64_t i) {
-  if (o->buffer == TSR_BUFFER_STAGING) return place_address(b, c, o->index, i);
+  if (o->buffer == TSR_BUFFER_STAGING)
+    return round_address(b, c, c->round - o->rounds_before, o->index, i);
   int64_t at = receives ? c->step->to_at : c->step->from_at;
   float *tensor = (o->buffer == TSR_BUFFER_IN ? b->in : b->out)[o->index];
   return (char *)tensor + (at + tsr_view_place(view_of(b, c, receives), i)) * b->list->element;

@@ -141,7 +141,7 @@ static bool has_done(const tsr_sequence *s, uint32_t phases, int round) {
 
 static bool may_begin(const tsr_sequence *s, int phase, int round) {
   const tsr_phase *p = &s->list->phases[phase];
-  return has_done(s, p->after, round) &&
+  return has_done(s, p->after, round) && has_done(s, p->after_half, round - IN_FLIGHT / 2) &&
          has_done(s, p->after_earlier | TSR_DONE(phase), round - IN_FLIGHT);
 }
 

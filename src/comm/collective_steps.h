@@ -10,7 +10,8 @@
  * one process to another have the same order in the sender's steps and in the receiver's. A local
  * phase only adds and copies, and runs as soon as what it waits for is done.
  *
- * Staging memory is `places` chunks for each round in flight. */
+ * Staging memory is `places` chunks for each round in flight. What a round has put there may be sent
+ * by a later one. */
 #ifndef TSR_COMM_COLLECTIVE_STEPS_H
 #define TSR_COMM_COLLECTIVE_STEPS_H
 #include "base/arena.h"
@@ -36,6 +37,7 @@ typedef struct {
   uint8_t merges; /* of a reduction: additions after this operand, as tsr_collective_merges */
   int index;      /* the member; of staging: the place */
   int via;        /* the place that stands for a chunk in pieces, which no message can have; -1 */
+  int rounds_before; /* of staging that is sent: the round that wrote it, so many before */
 } tsr_operand;
 
 typedef struct {
@@ -60,6 +62,7 @@ typedef struct {
   bool local;
   int lag;                /* ordered: rounds behind the sequence */
   uint32_t after;         /* of the same round */
+  uint32_t after_half;    /* of the round TSR_ROUNDS_IN_FLIGHT / 2 before */
   uint32_t after_earlier; /* of the round that had the same staging before */
   int begin, end;         /* steps, by rising `first` */
 } tsr_phase;

@@ -235,7 +235,8 @@ typedef enum { TSR_TRANSPORT_AUTO, TSR_TRANSPORT_MPI, TSR_TRANSPORT_NCCL } tsr_t
 typedef enum {
   TSR_ALL_REDUCE_AUTO, /* by hosts, where it can */
   TSR_ALL_REDUCE_TREE, /* directly between processes */
-  TSR_ALL_REDUCE_HIER  /* in each host, between hosts, in each host again */
+  TSR_ALL_REDUCE_HIER, /* in each host, between hosts, in each host again */
+  TSR_ALL_REDUCE_RING  /* from process to process */
 } tsr_all_reduce_algorithm;
 
 typedef struct {
@@ -273,6 +274,14 @@ typedef struct tsr_config {
   const tsr_yaml *graph, *tensors, *inputs, *parameters, *outputs;
   const struct tsr_config_origins *origins; /* of every value: private to src/config */
 } tsr_config;
+
+/* How all-reduces travel: what is asked for, or what the order of the sums is named after. */
+static inline tsr_all_reduce_algorithm tsr_config_all_reduce(const tsr_config *c) {
+  bool ring =
+      c->numerics.reduce_tree == TSR_REDUCE_TREE_RING && tsr_config_numerics_are_flat(&c->numerics);
+  bool asked = c->collectives.all_reduce != TSR_ALL_REDUCE_AUTO;
+  return ring && !asked ? TSR_ALL_REDUCE_RING : c->collectives.all_reduce;
+}
 
 /* A value that the command line gives: `text` is "training_config.batch_size=8" of --set, or the
  * value alone of another option that stands for a key, as YAML or as it is. */

@@ -73,9 +73,7 @@ static const tsr_field_choice all_reduce_algorithms[] = {
     {"auto", TSR_ALL_REDUCE_AUTO},
     {"tree", TSR_ALL_REDUCE_TREE},
     {"hier", TSR_ALL_REDUCE_HIER},
-    {"ring", 0,
-     "the ring algorithm of all_reduce\n"
-     "tree and hier add in the order of numerics.reduce_tree: binary, and auto chooses"},
+    {"ring", TSR_ALL_REDUCE_RING},
     {0}};
 static const tsr_field_choice validations[] = {
     {"none", TSR_VALIDATE_NONE}, {"replicas", TSR_VALIDATE_REPLICAS}, {0}};

@@ -67,7 +67,9 @@ static double input_seconds(const estimator *x, const tsr_program *p, const tsr_
 static tsr_machine_collective kind_of(const estimator *x, tsr_op op) {
   switch ((int)op) {
   case TSR_OP_ALL_REDUCE:
-    return x->o->ignore_hosts ? TSR_MACHINE_ALL_REDUCE_DIRECTLY : TSR_MACHINE_ALL_REDUCE;
+    if (x->o->all_reduce == TSR_ALL_REDUCE_RING) return TSR_MACHINE_ALL_REDUCE_RING;
+    return x->o->all_reduce == TSR_ALL_REDUCE_TREE ? TSR_MACHINE_ALL_REDUCE_DIRECTLY
+                                                   : TSR_MACHINE_ALL_REDUCE;
   case TSR_OP_ALL_GATHER:
     return TSR_MACHINE_ALL_GATHER;
   case TSR_OP_REDUCE_SCATTER:

@@ -19,8 +19,8 @@ typedef struct {
   const tsr_graph *graph; /* before placement, in which the model's work is counted */
   const tsr_parallel *parallel;
   const tsr_machine *machine;
-  bool tf32;         /* f32 products may use it where the machine has it */
-  bool ignore_hosts; /* collectives.all_reduce.algo: tree */
+  bool tf32; /* f32 products may use it where the machine has it */
+  tsr_all_reduce_algorithm all_reduce;
 } tsr_estimate_options;
 
 /* One kind of collective over one axis, in a step of one rank; with `threads` in all of them. */

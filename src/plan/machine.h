@@ -151,6 +151,7 @@ bool tsr_machine_level(const tsr_machine *m, tsr_machine_group group, int *ret_l
 typedef enum {
   TSR_MACHINE_ALL_REDUCE,
   TSR_MACHINE_ALL_REDUCE_DIRECTLY,
+  TSR_MACHINE_ALL_REDUCE_RING,
   TSR_MACHINE_ALL_GATHER,
   TSR_MACHINE_REDUCE_SCATTER,
   TSR_MACHINE_ALL_TO_ALL,
@@ -172,6 +173,8 @@ typedef enum {
  *     is less (small messages), two trees: 2 bytes / B + 2 Σ ceil(log2(c_l / c_(l-1))) L_l, B of
  *     the farthest level (Sanders, Speck, Träff 2009)
  *   all_reduce, directly         twice an all_to_all: collectives.all_reduce.algo: tree
+ *   all_reduce, round a ring     2 (bytes / B + Σ (n/c_(l-1) - n/c_l) L_l), B of the farthest level,
+ *     since each edge carries all of it: collectives.all_reduce.algo: ring
  *   all_to_all                   Σ (c_l - c_(l-1)) (bytes / (n B_l) + L_l): each to each directly
  *   broadcast                    one tree: bytes / B + Σ ceil(log2(c_l / c_(l-1))) L_l
  *   send                         bytes / B + L, of the farthest level

@@ -127,6 +127,11 @@ static double direct_seconds(const spread *s, double bytes) {
   return seconds;
 }
 
+/* From one to the next to the last. */
+static double chain_seconds(const spread *s, double bytes) {
+  return bytes / s->level[s->count - 1].bandwidth + ring_seconds(s, 0);
+}
+
 /* From the root to all, or from all to it. */
 static double tree_seconds(const spread *s, double bytes) {
   double seconds = bytes / s->level[s->count - 1].bandwidth;
@@ -141,6 +146,8 @@ static double spread_seconds(const spread *s, tsr_machine_collective kind, doubl
     return 2 * fmin(ring_seconds(s, bytes), tree_seconds(s, bytes));
   case TSR_MACHINE_ALL_REDUCE_DIRECTLY:
     return 2 * direct_seconds(s, bytes);
+  case TSR_MACHINE_ALL_REDUCE_RING:
+    return 2 * chain_seconds(s, bytes);
   case TSR_MACHINE_ALL_GATHER:
     return ring_seconds(s, bytes * s->members);
   case TSR_MACHINE_REDUCE_SCATTER:
@@ -190,6 +197,7 @@ void tsr_machine_collective_bytes(
   if (group.members == 1 || !spread_group(m, group, &s)) return;
   switch (kind) {
   case TSR_MACHINE_ALL_REDUCE:
+  case TSR_MACHINE_ALL_REDUCE_RING:
     add_ring_bytes(&s, 2 * bytes, ret_bytes);
     return;
   case TSR_MACHINE_ALL_GATHER:

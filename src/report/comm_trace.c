@@ -58,7 +58,8 @@ static bool
 is_by_host(const tsr_comm_trace *trace, const tsr_parallel *parallel, const tsr_task *t, int rank) {
   const tsr_rank_map *h = trace->rank_map;
   bool several_hosts = false, share_host = false;
-  if (!h || !h->hosts || (trace->ignores_hosts && t->op == TSR_OP_ALL_REDUCE)) return false;
+  bool direct = trace->all_reduce == TSR_ALL_REDUCE_TREE && t->op == TSR_OP_ALL_REDUCE;
+  if (!h || !h->hosts || direct) return false;
   for (int m = 1; m < parallel->size[t->axis]; m++) {
     int process = tsr_rank_map_process(h, tsr_parallel_member(parallel, rank, t->axis, m));
     for (int k = 0; k < m; k++) {
@@ -68,6 +69,10 @@ is_by_host(const tsr_comm_trace *trace, const tsr_parallel *parallel, const tsr_
     }
   }
   return several_hosts && share_host;
+}
+
+static bool is_ring(const tsr_comm_trace *trace, const tsr_task *t) {
+  return trace->all_reduce == TSR_ALL_REDUCE_RING && t->op == TSR_OP_ALL_REDUCE;
 }
 
 /* Of what the rank's group over the task's axis, or the two of a send, is on. */
@@ -104,6 +109,7 @@ static void print_event(
     tsr_text_add(
         text, "algo=%s",
         !adds                                                 ? "copy"
+        : !library && is_ring(trace, t)                       ? "ring"
         : !library && is_by_host(trace, parallel, t, e->rank) ? "hier"
         : !library                                            ? "tree"
         : trace->rank_map->communicators                      ? "nccl"

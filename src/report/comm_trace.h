@@ -6,20 +6,21 @@
  *     policy=deterministic path=shm ms=0.013 what=d.w
  *
  * A step of evaluate and generate is a forward pass. seq counts a rank's lines from 0, over all
- * steps. bytes: what the rank brings. algo: tree or hier (collectives.all_reduce.algo), whose
+ * steps. bytes: what the rank brings. algo: tree, hier or ring (collectives.all_reduce.algo), whose
  * order is the recipe's; mpi or nccl, that library's own sum (policy fast, between processes); or
  * copy. tree: the shape of a sum's tree (numerics.reduce_tree), none where nothing is added or a
  * library adds. path: shm where all members are in one process, else the transport's name. A send
  * and a receive have peer, a rank, in place of algo. */
 #ifndef TSR_REPORT_COMM_TRACE_H
 #define TSR_REPORT_COMM_TRACE_H
+#include "config/config.h"
 #include "runtime/recorder.h"
 
 typedef struct {
   int64_t *next;                /* per rank: seq */
   const tsr_rank_map *rank_map; /* NULL: this process is alone */
   bool fast;                    /* numerics.policy */
-  bool ignores_hosts;           /* as in tsr_process_options */
+  tsr_all_reduce_algorithm all_reduce;
 } tsr_comm_trace;
 
 tsr_comm_trace tsr_comm_trace_start(tsr_arena *arena, int ranks);

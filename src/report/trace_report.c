@@ -69,7 +69,9 @@ static const char *algorithm_of(const tsr_lowering_request *r, const tsr_task *t
   double sent[TSR_MACHINE_LINKS_MAX];
   bool in_host = false, between = false;
   if (t->op != TSR_OP_ALL_REDUCE && t->op != TSR_OP_REDUCE_SCATTER) return "-";
-  if (!r->machine || (r->ignores_hosts && t->op == TSR_OP_ALL_REDUCE)) return "tree";
+  bool chosen = t->op == TSR_OP_ALL_REDUCE;
+  if (chosen && r->all_reduce == TSR_ALL_REDUCE_RING) return "ring";
+  if (!r->machine || (chosen && r->all_reduce == TSR_ALL_REDUCE_TREE)) return "tree";
   tsr_machine_collective_bytes(r->machine, TSR_MACHINE_ALL_REDUCE, 1, group_of(r, t->axis), sent);
   for (int l = 0; l < r->machine->links_count; l++)
     *(r->machine->links[l].within_host ? &in_host : &between) |= sent[l] > 0;

@@ -10,7 +10,7 @@
 /* Graphs: the one that was written, with what training adds; and the same with placements and the
  * collectives that they made necessary. Program: that of the rank's stage, then its communication,
  * one line a task in the program's order: the stream, the event, the axis, the farthest link that
- * its group crosses, as the mesh's topology has it, the algorithm of a sum, tree or hier
+ * its group crosses, as the mesh's topology has it, the algorithm of a sum, tree, hier or ring
  * (collectives.all_reduce.algo), the bytes that the rank brings to it (or takes), how often in a
  * step, and the other ranks.
  *
@@ -23,7 +23,7 @@ typedef struct {
   const tsr_programs *programs;
   const tsr_parallel *parallel;
   const tsr_machine *machine; /* whose links are named; NULL: none are */
-  bool ignores_hosts;         /* of an all_reduce: its algorithm is tree */
+  tsr_all_reduce_algorithm all_reduce;
   int64_t rank;
   bool graphs, program;         /* what is printed */
   const tsr_tile_source *tiles; /* the same; NULL: they are not */

@@ -113,6 +113,7 @@ static tsr_group_plan *plan_task(planning *p, const tsr_task_at *at) {
     tsr_collective_request request = {.collective = &c, .layout = find_layout(p, w, c.members)};
     request.on_device = h->communicators && !all_here;
     request.ignores_hosts = w->options.ignore_hosts && c.op == TSR_OP_ALL_REDUCE;
+    request.ring = w->options.ring;
     void *group = h->groups ? h->groups[at->task->axis * w->options.parallel->ranks + first] : NULL;
     request.library = h->communicators ? w->options.fast : group != NULL;
     tsr_arena_grow(p->arena, &groups, sizeof(tsr_group_plan), count, &room);

@@ -72,7 +72,7 @@ bool tsr_plan_command(
   report.tokens = samples * (report.has_positions ? r->training->model->sequence : 1);
   tsr_estimate_options options = {programs, r->training->graph, r->parallel, r->machine, false};
   options.tf32 = r->config->numerics.policy == TSR_NUMERICS_FAST;
-  options.ignore_hosts = r->config->collectives.all_reduce == TSR_ALL_REDUCE_TREE;
+  options.all_reduce = tsr_config_all_reduce(r->config);
   tsr_estimate estimate;
   tsr_estimate_make(r->arena, &options, &estimate);
   report.estimate = &estimate;

@@ -231,7 +231,7 @@ static bool start_recording(tsr_trainer *t) {
     t->comm_trace = tsr_comm_trace_start(t->o->arena, t->o->parallel->ranks);
     t->comm_trace.rank_map = &t->o->rank_map;
     t->comm_trace.fast = t->o->config->numerics.policy == TSR_NUMERICS_FAST;
-    t->comm_trace.ignores_hosts = t->o->config->collectives.all_reduce == TSR_ALL_REDUCE_TREE;
+    t->comm_trace.all_reduce = tsr_config_all_reduce(t->o->config);
   }
   if (!r) return true;
   t->steps = r->first_step + r->steps;
@@ -287,7 +287,8 @@ bool tsr_train(
   options.state_folder = state_folder(o);
   options.device = o->device;
   options.fast = o->config->numerics.policy == TSR_NUMERICS_FAST;
-  options.ignore_hosts = o->config->collectives.all_reduce == TSR_ALL_REDUCE_TREE;
+  options.ignore_hosts = tsr_config_all_reduce(o->config) == TSR_ALL_REDUCE_TREE;
+  options.ring = tsr_config_all_reduce(o->config) == TSR_ALL_REDUCE_RING;
   options.rank_map = o->rank_map;
   options.timeout_s = o->timeout_s;
   options.lost = o->lost;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Not a test: all-reduce in the tree's order, and by a group's sum (policy fast), against the
- * library's own, in turn, on the processes of one launcher. mpirun -n 4 bench_collectives [BYTES
- * (16 MiB)] [ROUNDS (20)] Prints of each the median and the best time, and the tree's quotients. A
- * round's time is the slowest process's: everybody begins together. */
+/* Not a test: all-reduce in the order of a tree, by its two algorithms, and by a group's sum (policy
+ * fast), against the library's own, in turn, on the processes of one launcher. mpirun -n 4
+ * bench_collectives [BYTES (16 MiB)] [ROUNDS (20)] Prints of each the median and the best time, and
+ * their quotients with the library's. A round's time is the slowest process's: everybody begins
+ * together. */
 #include "base/arena.h"
 #include "comm/algorithm.h"
 #include "comm/engine_transport.h"
@@ -36,8 +37,25 @@ typedef struct {
   void *staging;
 } remote;
 
+typedef struct {
+  const char *name;
+  bool fast, ring;
+  tsr_tree_shape tree;
+} kind;
+
+/* The first one is the library's own call. */
+static const kind kinds[] = {
+    {.name = "its own"},
+    {.name = "tree"},
+    {.name = "ring", .ring = true},
+    {.name = "flat, tree", .tree = TSR_TREE_FLAT},
+    {.name = "flat, ring", .tree = TSR_TREE_FLAT, .ring = true},
+    {.name = "fast", .fast = true},
+};
+
 static void remote_prepare(
-    tsr_arena *arena, remote *r, tsr_transport *t, float *numbers, int64_t count, void *group) {
+    tsr_arena *arena, remote *r, tsr_transport *t, float *numbers, int64_t count, const kind *k,
+    void *group) {
   *r = (remote){
       .collective = {
           .op = TSR_OP_ALL_REDUCE,
@@ -47,12 +65,14 @@ static void remote_prepare(
           .shape = {count},
           .from = -1,
           .to = -1,
+          .tree = k->tree,
           .element = 4}};
   for (int w = 0; w < t->processes; w++) r->process_of[w] = w;
   r->in[t->process] = numbers;
   r->collective.in = r->collective.out = r->in;
   r->collective.k = tsr_kernels_get(NULL);
-  tsr_collective_request request = {.collective = &r->collective, .library = group != NULL};
+  tsr_collective_request request = {
+      .collective = &r->collective, .library = k->fast, .ring = k->ring};
   request.layout = tsr_layout_new(arena, t->processes, r->process_of, NULL, t->process);
   r->call = (tsr_pending_call){
       .transport = t,
@@ -60,7 +80,7 @@ static void remote_prepare(
       .layout = request.layout,
       .collective = &r->collective,
       .tag = 1,
-      .group = group,
+      .group = k->fast ? group : NULL,
       .threads = 1};
   int64_t bytes = tsr_pending_bytes(r->call.list, t->processes);
   r->staging = aligned_alloc(64, (size_t)(bytes + 63) / 64 * 64);
@@ -101,7 +121,7 @@ static double slowest(const tsr_transport *t, double ms) {
 }
 
 int main(int argc, char **argv) {
-  enum { ROUNDS_MAX = 1000, LIBRARY = 0, TREE, FAST, KINDS };
+  enum { ROUNDS_MAX = 1000, KINDS = sizeof kinds / sizeof *kinds };
   static double ms[KINDS][ROUNDS_MAX];
   int64_t count = (argc > 1 ? atoll(argv[1]) : INT64_C(16) << 20) / 4;
   int rounds = argc > 2 ? atoi(argv[2]) : 20;
@@ -115,33 +135,32 @@ int main(int argc, char **argv) {
   }
   float *numbers = aligned_alloc(64, (size_t)(count + 16) / 16 * 64);
   if (!numbers) stop(&t, "no memory");
-  remote r[KINDS];
-  remote_prepare(arena, &r[TREE], &t, numbers, count, NULL);
-  remote_prepare(arena, &r[FAST], &t, numbers, count, form_group(&t));
+  static remote r[KINDS];
+  void *group = form_group(&t);
+  for (int k = 1; k < KINDS; k++)
+    remote_prepare(arena, &r[k], &t, numbers, count, &kinds[k], group);
   if (rounds > ROUNDS_MAX) rounds = ROUNDS_MAX;
   for (int i = 0; i < KINDS * (rounds + 1); i++) {
     int which = i % KINDS;
     for (int64_t k = 0; k < count; k++) numbers[k] = (float)(k % 1000) * 1e-3f;
     slowest(&t, 0);
     double begin = now();
-    if (which == LIBRARY) library_all_reduce(&t, numbers, count);
-    else remote_all_reduce(&r[which]);
+    if (which) remote_all_reduce(&r[which]);
+    else library_all_reduce(&t, numbers, count);
     double took = slowest(&t, (now() - begin) * 1e3);
     if (i >= KINDS) ms[which][i / KINDS - 1] = took; /* the first round is not counted */
   }
-  for (int which = 0; which < KINDS; which++)
-    qsort(ms[which], (size_t)rounds, sizeof(double), compare);
+  for (int k = 0; k < KINDS; k++) qsort(ms[k], (size_t)rounds, sizeof(double), compare);
   if (t.process == 0)
     printf(
-        "%s, %lld bytes among %d processes, %d rounds: its own %.2f ms (best %.2f), the tree %.2f "
-        "ms "
-        "(best %.2f): %.2f times (best %.2f); fast %.2f ms (best %.2f)\n",
-        t.why, (long long)count * 4, t.processes, rounds, ms[LIBRARY][rounds / 2], ms[LIBRARY][0],
-        ms[TREE][rounds / 2], ms[TREE][0], ms[TREE][rounds / 2] / ms[LIBRARY][rounds / 2],
-        ms[TREE][0] / ms[LIBRARY][0], ms[FAST][rounds / 2], ms[FAST][0]);
+        "%s, %lld bytes among %d processes, %d rounds\n", t.why, (long long)count * 4, t.processes,
+        rounds);
+  for (int k = 0; k < KINDS && t.process == 0; k++)
+    printf(
+        "%-10s  %8.2f ms, best %8.2f: %5.2f times, best %5.2f\n", kinds[k].name, ms[k][rounds / 2],
+        ms[k][0], ms[k][rounds / 2] / ms[0][rounds / 2], ms[k][0] / ms[0][0]);
   free(numbers);
-  free(r[TREE].staging);
-  free(r[FAST].staging);
+  for (int k = 1; k < KINDS; k++) free(r[k].staging);
   tsr_transport_close(&t);
   tsr_arena_free(arena);
   return 0;

@@ -84,10 +84,11 @@ static void name_case(collective_case *c) {
   };
   const tsr_collective *k = &c->c;
   int n = snprintf(
-      c->name, sizeof c->name, "%s seed %llu groups %d dims %d->%d by %d element %d%s%s%s%s shape",
-      names[k->op], (unsigned long long)c->seed, k->groups, k->from, k->to, k->by, (int)k->element,
+      c->name, sizeof c->name,
+      "%s seed %llu groups %d dims %d->%d by %d element %d%s%s%s%s%s shape", names[k->op],
+      (unsigned long long)c->seed, k->groups, k->from, k->to, k->by, (int)k->element,
       k->zigzag ? " zigzag" : "", c->in_place ? " in place" : "",
-      k->tree == TSR_TREE_FLAT ? " flat" : "", k->onto ? " onto" : "");
+      k->tree == TSR_TREE_FLAT ? " flat" : "", k->onto ? " onto" : "", c->ring ? " ring" : "");
   for (int d = 0; d < k->ndim; d++)
     n += snprintf(c->name + n, sizeof c->name - (size_t)n, " %lld", (long long)k->shape[d]);
   n += snprintf(c->name + n, sizeof c->name - (size_t)n, " on ");
@@ -164,6 +165,7 @@ void collective_case_draw(collective_case *c, uint64_t seed, int processes, int6
   draw_hosting(c, &state, processes);
   draw_shape(c, &state, c->c.members > 4 ? scale * 4 / c->c.members : scale);
   c->ignores_hosts = adds && case_draw(&state, 4) == 0;
+  c->ring = c->c.op == TSR_OP_ALL_REDUCE && case_draw(&state, 2);
   if (adds && case_draw(&state, 3) == 0) c->c.tree = TSR_TREE_FLAT;
   c->c.onto = c->c.tree == TSR_TREE_FLAT && !c->in_place && case_draw(&state, 2);
   name_case(c);
@@ -294,7 +296,7 @@ void case_process_run(
   own.in = w->in;
   own.out = w->out;
   tsr_collective_request request = {
-      .collective = &own, .on_device = true, .ignores_hosts = c->ignores_hosts};
+      .collective = &own, .on_device = true, .ignores_hosts = c->ignores_hosts, .ring = c->ring};
   request.layout = plan_layout(w, process);
   tsr_device_exchange call = {
       device, tsr_algorithm_plan(w->arena, &request), request.layout, &own, processes};
@@ -319,7 +321,7 @@ void case_process_begin(
   if (c->pool) call.run = c->seed % 2 ? run_backwards : run_threads, call.threads = POOL_THREADS;
   call.layout = plan_layout(w, t->process);
   const tsr_collective_request request = {
-      &own, call.layout, false, call.group != NULL, c->ignores_hosts};
+      &own, call.layout, false, call.group != NULL, c->ignores_hosts, c->ring};
   call.list = tsr_algorithm_plan(w->arena, &request);
   w->staging_bytes = tsr_pending_bytes(call.list, own.members);
   w->staging = guarded_new(w->staging_bytes, POISON);

@@ -14,7 +14,7 @@ typedef struct {
   tsr_collective c; /* in, out: of the reference */
   int process_of[CASE_MEMBERS_MAX];
   const int *hosts; /* per process; NULL: all are on one */
-  bool ignores_hosts;
+  bool ignores_hosts, ring;
   bool in_place;                   /* all_reduce */
   float *before[CASE_MEMBERS_MAX]; /* what the outs have of a sum that is onto it; else NULL */
   bool pool;                       /* adds and copies in jobs, last one first or on threads */

@@ -136,15 +136,13 @@ def algorithms(c):
         keys = {"mesh": mesh(dp=4), "collectives__all_reduce__algo": algo}
         results.append(gpt(c, env={"TESSERA_COMM_TRACE": "1"}, **keys))
         reductions = [o for o in comm_trace(results[-1]) if o["op"] == "all_reduce"]
-        # The gradients here have at most 16 KiB, and up to 256 KiB auto takes the tree.
         if {o.get("algo") for o in reductions} != {algo.replace("auto", "tree")}:
             results[-1].fail(f"the all-reduces of {algo} are {({o.get('algo') for o in reductions})}")
     same_bits(results + [gpt(c)])
-    wide = gpt(c, "trace", "--emit", "schedule-ir", mesh=mesh(dp=4), transformer_config__embedding_dim=1024,
-               transformer_config__num_blocks=1, collectives__all_reduce__algo="auto")
-    wide.matches(r"^ task .* axis .*\balgo\b")
-    wide.matches(r"^ +\d+ .*all_reduce .*\bring\b.* 16,777,216 .*mlp\.fc|^ +\d+ .*all_reduce .* 16,777,216 .*\bring\b")
-    wide.matches(r"^ +\d+ .*all_reduce .*\btree\b.* 4,096 |^ +\d+ .*all_reduce .* 4,096 .*\btree\b")
+    for tree, chosen in (("binary", "tree"), ("ring", "ring")):
+        trace = gpt(c, "trace", "--emit", "schedule-ir", mesh=mesh(dp=4), numerics__reduce_tree=tree)
+        trace.matches(r"^ task .* axis .*\balgo\b")
+        trace.matches(rf"^ +\d+ .*all_reduce .* dp .*\b{chosen}\b +16,384 ")
     gpt(c, "check", code=2, collectives__all_reduce__algo="rinq").says("did you mean 'ring'?")
 
 

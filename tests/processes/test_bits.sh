@@ -58,6 +58,17 @@ else
   check 2 pp=4 pipeline.schedule=zb_v
 fi
 
+check 4 tp=4 collectives.all_reduce=ring
+# From left to right, in which every rank adds to the sum over microbatches.
+for order in flat ring; do
+  options_of dp=1 numerics.reduce_tree=$order
+  want_for "${options[@]}"
+  flat_weights=${flat_weights-$want}
+  [ "$want" = "$flat_weights" ] || fail "ring has other bits than flat"
+  check 3 dp=4 "${whole[@]}" numerics.reduce_tree=$order
+  check 2 dp=2,pp=2 numerics.reduce_tree=$order zero.stage=2
+done
+
 fp16=(training_config.precision=fp16 training_config.loss_scale_init=65536)
 options_of dp=1 "${fp16[@]}"
 want_for "${options[@]}"
