@@ -101,10 +101,7 @@ add_message(ring_sum *r, tsr_step_kind kind, int phase, int hops, int peer, tsr_
 
 static tsr_operand staged(int place, int rounds_before) {
   return (tsr_operand){
-      .buffer = TSR_BUFFER_STAGING,
-      .index = place,
-      .via = -1,
-      .rounds_before = rounds_before};
+      .buffer = TSR_BUFFER_STAGING, .index = place, .via = -1, .rounds_before = rounds_before};
 }
 
 static tsr_operand own_sum(const ring_sum *r) {
@@ -116,8 +113,7 @@ static void add_targets(ring_sum *r, int n, tsr_step *step) {
   step->to = r->b.operands_count;
   for (int m = r->l->first[r->l->me]; m <= r->l->last[r->l->me]; m++)
     if (tsr_layout_is_local(r->l, m) && n-- <= 0)
-      tsr_list_add_operand(
-          &r->b, (tsr_operand){.buffer = TSR_BUFFER_OUT, .index = m, .via = -1});
+      tsr_list_add_operand(&r->b, (tsr_operand){.buffer = TSR_BUFFER_OUT, .index = m, .via = -1});
   step->to_count = r->b.operands_count - step->to;
 }
 
@@ -150,8 +146,7 @@ static void add_visit(ring_sum *r, int number, symbolic_stack *stack) {
     add_message(r, TSR_STEP_RECEIVE, CARRY, number, v[-1].process, staged(places + k, 0));
   run_visit(r, v, places, stack);
   for (int k = 0; k < stack->entries && !is_last; k++)
-    add_message(
-        r, TSR_STEP_SEND, CARRY, number + 1, v[1].process, make_entry(r, number, stack, k));
+    add_message(r, TSR_STEP_SEND, CARRY, number + 1, v[1].process, make_entry(r, number, stack, k));
   if (!is_last) return;
   tsr_step add = describe(r, TSR_STEP_REDUCE, number);
   read_operands(r, stack, 0, stack->operands_count, &add);

@@ -358,13 +358,6 @@ static bool place_inputs(tsr_placer *p, const tsr_node *n, int *inputs, placed *
   return true;
 }
 
-static void note_moved(tsr_placer *p, const tsr_node *n, tsr_placement was) {
-  tsr_moved_samples m = p->moved[n->inputs[0]];
-  if (!m.by) m.dim = was.kind == TSR_SHARD ? was.dim : -1;
-  m.by = n;
-  p->moved[n->outputs[0]] = m;
-}
-
 /* What completes a value, or moves it on, is the same whoever asks for it: redistribution knows in
  * which order its sums are added, and that a member's positions may be two runs. */
 static void place_written(tsr_placer *p, const tsr_node *n) {
@@ -386,7 +379,7 @@ static void place_written(tsr_placer *p, const tsr_node *n) {
   tsr_placer_check_divides(p, &out);
   if (!p->ok) return;
   if (axis == TSR_DP && p->old->microbatches > 1)
-    note_moved(p, n, p->g->values[value].placement[axis]);
+    tsr_placer_note_moved(p, n, p->g->values[value].placement[axis]);
   value = tsr_placer_redistribute(p, value, axis, in, gather_place(p, n, value, at));
   value = tsr_placer_redistribute(p, value, axis, call.out[0], at);
   tsr_value *v = &p->g->values[value];

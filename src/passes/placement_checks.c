@@ -92,6 +92,13 @@ void tsr_placer_check_summed(
     if (!matmul || d == k) check_dim(p, n, x, d, out);
 }
 
+void tsr_placer_note_moved(tsr_placer *p, const tsr_node *n, tsr_placement was) {
+  tsr_moved_samples m = p->moved[n->inputs[0]];
+  if (!m.by) m.dim = was.kind == TSR_SHARD ? was.dim : -1;
+  m.by = n;
+  p->moved[n->outputs[0]] = m;
+}
+
 /* What is summed along a dimension that dp splits is made of a microbatch's units, and only samples
  * are fewer in a microbatch. */
 void tsr_placer_check_moved(
