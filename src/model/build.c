@@ -33,5 +33,6 @@ bool tsr_model_build(
   tsr_graph *g = tsr_graph_new(arena, file->name, options->units);
   if (!tsr_flat_emit(&flat, g)) return false;
   *ret_model = make_model(arena, &scope, g);
+  tsr_sizes_defaults(&scope, file, *ret_model);
   return true;
 }

@@ -28,6 +28,8 @@ bool tsr_model_build(
 bool tsr_sizes_read(
     tsr_scope *scope, const tsr_graph_file *file, const tsr_model_source *source,
     const tsr_model_options *options, tsr_diags *diags);
+/* The defaults of the sizes of a scope that tsr_sizes_read has filled. */
+void tsr_sizes_defaults(tsr_scope *scope, const tsr_graph_file *file, tsr_model *model);
 /* A size as a whole number, 0 when there is none of that name. */
 int64_t tsr_sizes_get(const tsr_scope *scope, const char *name);
 bool tsr_checks_run(tsr_scope *scope, const tsr_graph_file *file, tsr_diags *diags);

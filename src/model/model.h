@@ -21,10 +21,17 @@ typedef struct {
   const char *graphs_folder;
 } tsr_model_options;
 
+/* A key of the model's map, and its value where it is left out, as text. */
+typedef struct {
+  const char *key, *value;
+} tsr_model_default;
+
 typedef struct {
   tsr_graph *graph;
   /* sizes the trainer needs; 0 where the model has none */
   int64_t vocab_size, vocab_padded, max_sequence_length, sequence, features, classes;
+  const tsr_model_default *defaults; /* of those sizes that have one and are no lists */
+  int defaults_count;
   const char *source; /* hash of what the graph was read from, whatever its comments and spaces */
 } tsr_model;
 

@@ -323,6 +323,28 @@ bool tsr_sizes_read(
   return push_sequence(&r) && ok;
 }
 
+/* As a configuration would say it; NULL: it has no default, or one that says nothing here. */
+static const char *default_text(tsr_scope *scope, const tsr_size_decl *d) {
+  if (d->kind == TSR_SIZE_CHOICE) return d->word;
+  if (d->kind == TSR_SIZE_LIST || !d->value) return NULL;
+  double number;
+  if (!tsr_expr_number(d->value, scope, &number, tsr_diags_new(scope->arena))) return NULL;
+  if (d->kind == TSR_SIZE_BOOLEAN) return number != 0 ? "true" : "false";
+  return tsr_arena_printf(scope->arena, "%.17g", number);
+}
+
+void tsr_sizes_defaults(tsr_scope *scope, const tsr_graph_file *file, tsr_model *model) {
+  tsr_model_default *all =
+      tsr_arena_array(scope->arena, tsr_model_default, 2 * file->sizes_count + 1);
+  for (int i = 0; i < file->sizes_count; i++) {
+    const tsr_size_decl *d = &file->sizes[i];
+    const char *text = default_text(scope, d);
+    if (text) all[model->defaults_count++] = (tsr_model_default){d->name, text};
+    if (text && d->alias) all[model->defaults_count++] = (tsr_model_default){d->alias, text};
+  }
+  model->defaults = all;
+}
+
 /* Where to change what a check is about: the size itself if it was given, else what it came from,
  * else another size of the check. */
 static tsr_location

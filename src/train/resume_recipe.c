@@ -63,12 +63,24 @@ static bool is_same(const char *there, const char *here) {
   return *there && *here && !*end_there && !*end_here && isfinite(a) && a == b;
 }
 
+/* A size that one of the two leaves out is its default there. */
+static bool is_default(const tsr_checkpoint_manager_run *r, const char *key, const char *value) {
+  const tsr_model *m = r->training->model;
+  size_t prefix = strlen(r->config->model.map_name ? r->config->model.map_name : "");
+  if (!prefix || strncmp(key, r->config->model.map_name, prefix) || key[prefix] != '.')
+    return false;
+  for (int i = 0; i < m->defaults_count; i++)
+    if (!strcmp(m->defaults[i].key, key + prefix + 1)) return is_same(m->defaults[i].value, value);
+  return false;
+}
+
 /* The level that bits depend on may be given up; nothing else may. */
 static bool differs(
     const tsr_checkpoint_manager_run *r, const tsr_manifest *m, const char *key, const char *there,
     const char *here, tsr_diags *diags) {
   if (there && here && is_same(there, here)) return true;
   if (!there && !strcmp(key, TSR_RECIPE_GRAPH)) return true;
+  if ((!there || !here) && is_default(r, key, there ? there : here)) return true;
   tsr_location location = tsr_config_location(r->config, place_of(r, key));
   if (!strcmp(key, "numerics.isa"))
     return tsr_diag(
@@ -125,6 +137,9 @@ void tsr_resume_recipe_fill(tsr_arena *arena, tsr_config *c, const tsr_manifest 
     if (i == 0 && tsr_recipe_value(m, "numerics.units.order")) continue; /* by default alone */
     if (there && !*units[i].value) *units[i].value = strtoll(there, NULL, 10);
   }
+  const char *tree = tsr_recipe_value(m, "numerics.reduce_tree");
+  if (tree && !tsr_config_location(c, "numerics.reduce_tree").file)
+    c->numerics.reduce_tree = TSR_REDUCE_TREE_FLAT;
   const char *isa = tsr_recipe_value(m, "numerics.isa");
   bool level = isa && strncmp(isa, "cuda", 4); /* of a CPU */
   if (level && !*c->numerics.isa) c->numerics.isa = tsr_arena_strdup(arena, isa);

@@ -74,5 +74,37 @@ check qwen3 2 dp=2,tp=2,pp=2/1 1
 check qwen3 4 1 dp=4/2 scheduler_config.type=cosine scheduler_config.warmup_steps=3 checkpoint.background=false
 check qwen3 4 tp=4 dp=2 checkpoint.verify=false
 
+# From left to right, where the run goes on the configuration does not say so.
+check llama 4 dp=2/1 tp=4 numerics.reduce_tree=flat
+
+# ---- what a configuration leaves out is what it would have said ----
+
+# continues FIRST SECOND: two values of a --set, both of them the same recipe; an empty one is left out.
+continues() {
+  local want hash args
+  args=("$scratch/small.yaml" "$scratch" training_config.checkpoint_dir="$scratch/kept")
+  runs=$((runs + 1))
+  rm -rf "$scratch/kept"
+  want=$(run_hash "$program" "${args[@]}" ${1:+"$1"})
+  rm -r "$scratch/kept/step-00000004"
+  hash=$(run_hash "$program" "${args[@]}" checkpoint.resume=auto ${2:+"$2"})
+  [ -n "$want" ] && [ "$hash" = "$want" ] || fails "'$1', then '$2': weights $hash, not $want"
+}
+cat >"$scratch/small.yaml" <<END
+training_config: {seed: 1, data_path: $PWD/src/base/*.c, tokenizer_type: byte, batch_size: 4, sequence_length: 8,
+  max_steps: 4, model_save_interval: 2, eval_every: 0, sample_tokens: 0, optimizer: {type: AdamW, lr: 0.001}}
+transformer_config: {model_type: llama, embedding_dim: 16, num_blocks: 1, num_heads: 2, num_groups: 2, vocab_size: 256,
+  max_sequence_length: 8}
+END
+continues '' transformer_config.norm_eps=1e-5
+continues transformer_config.weight_tying=disabled ''
+continues numerics.reduce_tree=flat ''
+continues numerics.reduce_tree=ring numerics.reduce_tree=flat
+rm -r "$scratch/kept/step-00000004"
+"$program" --config "$scratch/small.yaml" --resume --set transformer_config.theta=20000 \
+  --set training_config.checkpoint_dir="$scratch/kept" >"$scratch/said" 2>&1 && fails "another theta goes on"
+grep -q "'transformer_config.theta' is 20000 in this run, and not there in" "$scratch/said" ||
+  fails "another theta is refused in other words"
+
 echo "$runs runs stopped and went on, $failed failed"
 [ "$runs" -ge 15 ] && [ "$failed" = 0 ]
