@@ -45,6 +45,10 @@ static bool check_type(const reader *r, const tsr_attr_field *f, const tsr_call_
     return tsr_diag_error(
         r->diags, a->location, "%s: '%s' must be above 0, found %g", r->call->op, a->name,
         a->value);
+  if (f->type == TSR_ATTR_flag && a->value != 0 && a->value != 1)
+    return tsr_diag_error(
+        r->diags, a->location, "%s: '%s' must be true or false, not %g", r->call->op, a->name,
+        a->value);
   if (!is_whole(f->type) || a->value == floor(a->value)) return true;
   return tsr_diag_error(
       r->diags, a->location, "%s: '%s' must be a whole number, not %g", r->call->op, a->name,

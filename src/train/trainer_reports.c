@@ -155,7 +155,9 @@ bool tsr_trainer_write_end(tsr_trainer *t, int ended_by) {
   tsr_progress_clear(&t->progress);
   if (!tsr_trainer_check_replicas(t)) return false;
   int64_t compared = t->o->config->training.validate ? t->step - t->first_step : 0;
-  if (!t->o->quiet && compared)
+  if (!t->o->quiet && compared && t->o->parallel->ranks == 1)
+    printf("replicas: none to compare, one rank has everything\n");
+  else if (!t->o->quiet && compared)
     printf("replicas: equal after each of %lld steps\n", (long long)compared);
   if (!t->o->quiet && t->lost_in_all)
     printf(
