@@ -197,6 +197,28 @@ static int reshaped(const builder *b, const char *name, int x, int ndim, const i
       b->g, TSR_OP_RESHAPE, TSR_FORWARD, name, b->call->location, 1, &x, NULL, ndim, shape);
 }
 
+/* A matrix that all of a tensor's matrices are multiplied by is a weight: (…, K) (K, N), or (N, K)
+ * transposed. */
+static bool call_matmul(const builder *b) {
+  const tsr_call *c = b->call;
+  const tsr_value *x = &b->g->values[c->inputs[0]], *w = &b->g->values[c->inputs[1]];
+  tsr_attrs attr;
+  if (!read_attrs(b, tsr_op_attrs(TSR_OP_MATMUL), &attr)) return false;
+  bool turned = attr.matmul.transpose_b;
+  if (x->ndim <= 2 || w->ndim != 2 || attr.matmul.transpose_a)
+    return tsr_call_add_op(b, TSR_OP_MATMUL);
+  int64_t have = x->shape[x->ndim - 1], want = w->shape[turned];
+  if (have != want)
+    return tsr_diag_error(
+        b->diags, c->op_place, "matmul: '%s' %s has %lld to sum over but '%s' %s has %lld", x->name,
+        tsr_shape_text(x->ndim, x->shape).text, (long long)have, w->name,
+        tsr_shape_text(2, w->shape).text, (long long)want);
+  const char *name = tsr_arena_printf(b->g->arena, "%s.transposed", c->result);
+  int weight = turned ? c->inputs[1] : transposed(b, name, c->inputs[1], 0, 1);
+  if (weight < 0) return false;
+  return give(b, checked(b, TSR_OP_LINEAR, c->result, 2, (int[]){c->inputs[0], weight}, NULL));
+}
+
 /* (B, H, T, D) → (B, T, H * D), as attention takes it; -1: the value has other dimensions. */
 static int join_heads(const builder *b, int input, const char *what) {
   const tsr_value *x = &b->g->values[b->call->inputs[input]];
@@ -317,6 +339,7 @@ static bool call_backward(const builder *b) {
 
 const tsr_call_form tsr_call_forms[] = {
     {"linear", 2, 3, TSR_OP_LINEAR, TSR_ATTRS_none, call_linear},
+    {"matmul", 2, 2, TSR_OP_MATMUL, TSR_ATTRS_matmul, call_matmul},
     {"rope", 1, 1, TSR_OP_ROPE, TSR_ATTRS_rope_call, call_rope},
     {"split", 1, 1, TSR_OP_SLICE, TSR_ATTRS_split_call, call_split},
     {"flash_attention", 3, 3, TSR_OP_ATTENTION, TSR_ATTRS_flash_attention_call,

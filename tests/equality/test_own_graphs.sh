@@ -301,4 +301,22 @@ graph '  p0: {shape: [256, 4], init: normal(1)}' '- h: embedding(tokens, p0)
 equal 'mesh={axes: [dp], shape: [2]}'
 refused "scatter over pp" 'mesh={axes: [pp], shape: [2]}' 'pipeline.stages=[logits]'
 
+# One matrix for all samples: those of linear's weights, and equal over every axis.
+weights='  p0: {shape: [260, 8], init: normal(1)}
+  p1: {shape: [8, 16], init: normal(0.3), tp: shard(1)}
+  p2: {shape: [16, 8], init: normal(0.3), tp: shard(0)}'
+graph "$weights" '- h: embedding(tokens, p0)
+- x: matmul(relu(matmul(h, p1)), p2)
+- logits: matmul(x, p0, transpose_b=True)
+- loss: cross_entropy(logits, targets)'
+equal 'mesh={axes: [dp, tp], shape: [2, 2]}' zero.stage=3
+equal 'mesh={axes: [cp], shape: [2]}'
+by_matmul=$(train "${recipe[@]}")
+graph "$weights" "- h: embedding(tokens, p0)
+- x: linear(relu(linear(h, transpose(p1, 0, 1))), transpose(p2, 0, 1))
+- logits: linear(x, p0)
+- loss: cross_entropy(logits, targets)"
+runs=$((runs + 1))
+[ "$(train "${recipe[@]}")" = "$by_matmul" ] || { echo "matmul with a matrix is not linear"; failed=$((failed + 1)); }
+
 end_of equality.own_graphs

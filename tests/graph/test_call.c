@@ -80,8 +80,11 @@ static const struct {
     {"r: linear(y, w)", "4: linear: 'y' has 6 features but the weight 'w' (4, 8) takes 8"},
     {"r: linear(x, w, n)", "4: linear: 'n' (8) does not fit 'r.product' (2, 3, 4): it must have "
                            "the same last dimensions"},
-    {"r: matmul(x, w)",
-     "4: matmul: 'x' (2, 3, 8) and 'w' (4, 8) must agree in all but the last two dimensions"},
+    {"r: matmul(x, w)", "4: matmul: 'x' (2, 3, 8) has 8 to sum over but 'w' (4, 8) has 4"},
+    {"r: matmul(y, w, transpose_b: 1)",
+     "4: matmul: 'y' (2, 3, 6) has 6 to sum over but 'w' (4, 8) has 8"},
+    {"r: matmul(w, x)",
+     "4: matmul: 'w' (4, 8) and 'x' (2, 3, 8) must agree in all but the last two dimensions"},
     {"r: matmul(w, table)", "4: matmul: 'w' (4, 8) has 8 to sum over but 'table' (9, 8) has 9"},
     {"r: embedding(t, cube)",
      "4: embedding: the table 'cube' must have 2 dimensions, not (2, 2, 2)"},
