@@ -119,6 +119,18 @@ static void check_launches(tsr_dtype precision) {
 static void check_launches(tsr_dtype precision) { (void)precision; }
 #endif
 
+/* From left to right over four units: microbatches', or ranks' that add in turn to a sum of f32. */
+static void check_flat(int model, tsr_dtype precision) {
+  static const harness_options meshes[] = {
+      {.dp = 2, .tp = 1, .microbatches = 2},
+      {.dp = 4, .tp = 1, .microbatches = 1},
+      {.dp = 2, .tp = 4, .microbatches = 2, .zero = 1},
+      {.dp = 2, .tp = 1, .microbatches = 2, .zero = 3}};
+  training t = training_of(model, precision);
+  t.tree = TSR_TREE_FLAT;
+  training_check(&t, 4, meshes, t.kept ? 0 : sizeof meshes / sizeof *meshes);
+}
+
 static void check_model(int model, bool alone) {
   static const harness_options meshes[] = {
       {.dp = 2, .tp = 1, .microbatches = 1},
@@ -145,6 +157,7 @@ int main(void) {
   check_one_row(TSR_F32);
   check_one_row(TSR_BF16);
   for (int i = 0; i < MODELS; i++) check_model(i, false);
+  for (int i = 0; i < MODELS; i++) check_flat(i, i % 2 ? TSR_BF16 : TSR_F32);
   /* in products' ends, and where the library has none */
   test_device_open(true);
   check_model(ENDS, true);

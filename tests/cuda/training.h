@@ -12,6 +12,7 @@ typedef struct {
   int steps;
   int64_t length, batch_units, tp_units, sequence_units;
   bool zigzag;
+  tsr_tree_shape tree; /* flat: runs have so many microbatches that each rank's is a unit */
   tsr_dtype precision;
   const char *kept; /* NULL, or a value that is an output of the graph, as the loss is */
 } training;
@@ -23,10 +24,11 @@ static harness training_open(tsr_arena *arena, const training *t, harness_option
   o.tp_units = t->tp_units;
   o.sequence_units = t->sequence_units;
   o.zigzag = t->zigzag;
+  o.tree = t->tree;
   o.precision = t->precision;
   o.optimizer = &adamw;
   o.vocabulary = 21;
-  tsr_units units = {t->batch_units, t->sequence_units, t->tp_units};
+  tsr_units units = {t->batch_units, t->sequence_units, t->tp_units, t->tree};
   tsr_graph *g = tsr_graph_new(arena, t->name, units);
   int64_t batch = t->batch_units / o.microbatches;
   harness_inputs(g, harness_sized(arena, t->inputs, batch, t->length));
