@@ -150,8 +150,7 @@ bool tsr_hf_place_of(tsr_arena *arena, const tsr_param *p, tsr_hf_place *ret) {
       return false;
     ret->name = tsr_arena_strndup(arena, p->hf_name, (size_t)(mark - p->hf_name));
   }
-  memcpy(ret->shape, p->shape, sizeof ret->shape);
-  if (p->valid0) ret->shape[0] = p->valid0;
+  tsr_param_real_shape(p, ret->shape);
   memcpy(ret->whole, ret->shape, sizeof ret->whole);
   ret->whole[0] *= ret->parts;
   if (ret->transposed && p->ndim == 2) {

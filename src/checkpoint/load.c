@@ -27,9 +27,7 @@ static void
 take(void *context, const tsr_stored_piece *p, int64_t first, int64_t count, const void *elements) {
   const loading *l = context;
   for (int i = 0; i < l->parts_count; i++)
-    tsr_portion_copy(
-        l->kernels, l->stored, p, first, count, elements, &l->parts[i].slice, l->dtype,
-        l->parts[i].address);
+    tsr_portion_copy(l->kernels, l->stored, p, first, count, elements, l->dtype, &l->parts[i]);
 }
 
 static tsr_location place_of(tsr_arena *arena, const tsr_manifest *m) {
@@ -38,11 +36,11 @@ static tsr_location place_of(tsr_arena *arena, const tsr_manifest *m) {
 
 /* What is stored has the shape that the run has, without padding. */
 static bool check_shape(
-    const tsr_stored *t, const tsr_value *v, int64_t valid0, tsr_location location,
+    const tsr_stored *t, const tsr_value *v, const tsr_param *param, tsr_location location,
     tsr_diags *diags) {
   int64_t shape[TSR_DIMS_MAX];
   memcpy(shape, v->shape, sizeof shape);
-  shape[0] = valid0;
+  shape[param->padding.dim] = param->padding.real;
   if (t->ndim == v->ndim && !memcmp(t->shape, shape, sizeof(int64_t) * (size_t)v->ndim))
     return true;
   return tsr_diag_error(
@@ -73,7 +71,7 @@ static bool match(
       ok = tsr_diag_error(
           diags, location, "the checkpoint has no tensor '%s', which this run has", value->name);
     else
-      ok &= check_shape(t, value, g->params[value->param].valid0, location, diags) &&
+      ok &= check_shape(t, value, &g->params[value->param], location, diags) &&
             check_dtype(t, value, location, diags);
   }
   return ok;
@@ -107,7 +105,7 @@ bool tsr_checkpoint_load(
   const tsr_graph *g = tsr_executable_graph(executable);
   const tsr_stored **stored = tsr_arena_array(arena, const tsr_stored *, g->values_count + 1);
   tsr_part_of_value *parts =
-      tsr_arena_array(arena, tsr_part_of_value, tsr_executable_ranks(executable));
+      tsr_arena_array(arena, tsr_part_of_value, tsr_executable_parts_most(executable));
   tsr_checkpoint_reader *in;
   if (!match(arena, m, g, state, stored, diags)) return false;
   if (!check_all_used(arena, m, g, state, stored, diags)) return false;

@@ -225,8 +225,8 @@ convert(const tsr_kernels *k, tsr_dtype from, const void *x, tsr_dtype to, char 
 /* Row by row of the piece. */
 void tsr_portion_copy(
     const tsr_kernels *kernels, const tsr_stored *t, const tsr_stored_piece *p, int64_t first,
-    int64_t count, const void *elements, const tsr_tensor_slice *slice, tsr_dtype dtype,
-    void *memory) {
+    int64_t count, const void *elements, tsr_dtype dtype, const tsr_part_of_value *part) {
+  const tsr_tensor_slice *slice = &part->slice;
   int ndim = t->ndim, last = t->ndim - 1;
   assert(slice->ndim == ndim);
   int64_t cols = p->shape[last], each = tsr_dtype_bytes(t->dtype), index[TSR_DIMS_MAX];
@@ -239,8 +239,9 @@ void tsr_portion_copy(
       const char *x = (const char *)elements + (at - first + from - index[last]) * each;
       index[last] = from;
       int64_t into = place_in(ndim, index, slice->offset, slice->shape);
-      convert(
-          kernels, t->dtype, x, dtype, (char *)memory + into * tsr_dtype_bytes(dtype), to - from);
+      into = into / part->run * part->stride + into % part->run;
+      char *memory = (char *)part->address + into * tsr_dtype_bytes(dtype);
+      convert(kernels, t->dtype, x, dtype, memory, to - from);
     }
     at = end;
   }

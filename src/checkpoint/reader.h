@@ -3,6 +3,7 @@
  * verified, in constant memory. */
 #ifndef TSR_CHECKPOINT_READER_H
 #define TSR_CHECKPOINT_READER_H
+#include "runtime/process.h"
 #include "checkpoint/manifest.h"
 #include "kernels/kernels.h"
 
@@ -42,11 +43,11 @@ bool tsr_checkpoint_reader_read_slice(
 /* Every byte of every file, against its hash. All that differ are named. */
 bool tsr_checkpoint_reader_verify(tsr_checkpoint_reader *input, tsr_diags *diags);
 
-/* Copies what a portion and a local slice have in common into the slice's memory, which has
- * `dtype`; elements become the nearest of that. */
+/* Copies what a portion and a rank's part have in common into the part's memory, which has `dtype`;
+ * elements become the nearest of that. */
 void tsr_portion_copy(
     const tsr_kernels *kernels, const tsr_stored *tensor, const tsr_stored_piece *piece,
-    int64_t first, int64_t count, const void *elements, const tsr_tensor_slice *slice,
-    tsr_dtype dtype, void *memory);
+    int64_t first, int64_t count, const void *elements, tsr_dtype dtype,
+    const tsr_part_of_value *part);
 
 #endif

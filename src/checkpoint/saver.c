@@ -18,14 +18,7 @@ static tsr_saver_file *file_of(tsr_saver *s, int rank) {
   return f;
 }
 
-/* Rows of padding are not kept. */
-static int64_t real_rows(const tsr_tensor_slice *slice, int64_t valid0) {
-  int64_t rows = valid0 - slice->offset[0];
-  return rows < 0 ? 0 : rows < slice->shape[0] ? rows : slice->shape[0];
-}
-
-static void
-plan_part(tsr_saver *s, const tsr_value *v, int64_t valid0, const tsr_part_of_value *part) {
+static void plan_part(tsr_saver *s, const tsr_value *v, const tsr_part_of_value *part) {
   tsr_saver_file *f = file_of(s, part->rank);
   tsr_checkpoint_writer_piece p = {.name = v->name, .dtype = v->dtype, .ndim = v->ndim};
   for (int d = 0; d < v->ndim; d++) {
@@ -33,15 +26,13 @@ plan_part(tsr_saver *s, const tsr_value *v, int64_t valid0, const tsr_part_of_va
     p.begin[d] = part->slice.offset[d];
     p.piece[d] = part->slice.shape[d];
   }
-  p.shape[0] = valid0;
-  p.piece[0] = real_rows(&part->slice, valid0);
-  if (!p.piece[0]) return;
   tsr_arena_grow(s->arena, (void **)&f->pieces, sizeof p, f->count, &f->capacity);
   tsr_arena_grow(
       s->arena, (void **)&f->sources, sizeof(tsr_saver_source), f->count, &f->sources_capacity);
-  int64_t bytes = tsr_stored_elements(v->ndim, p.piece) * tsr_dtype_bytes(v->dtype);
+  int64_t each = tsr_dtype_bytes(v->dtype), bytes = tsr_stored_elements(v->ndim, p.piece) * each;
   f->pieces[f->count] = p;
-  f->sources[f->count++] = (tsr_saver_source){part->address, bytes, 0};
+  f->sources[f->count++] =
+      (tsr_saver_source){part->address, part->run * each, part->stride * each, bytes, 0};
   s->bytes += bytes;
 }
 
@@ -59,14 +50,15 @@ static void plan(tsr_saver *s, const tsr_executable *executable) {
   const tsr_graph *g = tsr_executable_graph(executable);
   s->files_count = tsr_executable_ranks(executable);
   s->files = tsr_arena_array(s->arena, tsr_saver_file, s->files_count);
-  tsr_part_of_value *parts = tsr_arena_array(s->arena, tsr_part_of_value, s->files_count);
+  tsr_part_of_value *parts =
+      tsr_arena_array(s->arena, tsr_part_of_value, tsr_executable_parts_most(executable));
   for (int v = 0; v < g->values_count; v++) {
     const tsr_value *value = &g->values[v];
     bool is_state = value->kind == TSR_VALUE_STATE;
     if (value->kind != TSR_VALUE_PARAM && !(is_state && s->options.optimizer)) continue;
     if (value->param < 0) continue;
     int count = tsr_executable_parts(executable, v, true, parts);
-    for (int i = 0; i < count; i++) plan_part(s, value, g->params[value->param].valid0, &parts[i]);
+    for (int i = 0; i < count; i++) plan_part(s, value, &parts[i]);
   }
   place_sources(s);
 }
@@ -230,6 +222,15 @@ bool tsr_saver_wait(tsr_saver *s, tsr_diags *diags) {
 
 enum { COPIED_AT_ONCE = 4 << 20 };
 
+/* Bytes [begin, end) of a source, of which its runs follow each other. */
+static void copy_source(const tsr_saver_source *from, int64_t begin, int64_t end, char *to) {
+  for (int64_t at = begin, n; at < end; at += n, to += n) {
+    int64_t in_run = at % from->run;
+    n = from->run - in_run < end - at ? from->run - in_run : end - at;
+    memcpy(to, from->memory + at / from->run * from->stride + in_run, (size_t)n);
+  }
+}
+
 /* Jobs are pieces of the copy, which parts follow each other in. */
 static void copy_job(void *context, int job) {
   tsr_saver *s = context;
@@ -239,7 +240,7 @@ static void copy_job(void *context, int job) {
       const tsr_saver_source *from = &s->files[i].sources[k];
       int64_t a = from->at > begin ? from->at : begin;
       int64_t b = from->at + from->bytes < end ? from->at + from->bytes : end;
-      if (a < b) memcpy(s->copy + a, from->memory + a - from->at, (size_t)(b - a));
+      if (a < b) copy_source(from, a - from->at, b - from->at, s->copy + a);
     }
 }
 

@@ -12,8 +12,9 @@
 
 /* A part of a value on its way from a rank to a file. */
 typedef struct {
-  const char *memory; /* the rank's */
-  int64_t bytes, at;  /* at: in the copy */
+  const char *memory;  /* the rank's, in runs */
+  int64_t run, stride; /* bytes */
+  int64_t bytes, at;   /* at: in the copy */
 } tsr_saver_source;
 
 /* The pieces of one file. */

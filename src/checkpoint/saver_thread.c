@@ -58,9 +58,11 @@ write_file(tsr_saver *s, const tsr_saver_file *f, tsr_checkpoint_writer *o, tsr_
   if (!tsr_checkpoint_writer_tensors(o, f->name, f->pieces, f->count, diags)) return false;
   for (int k = 0; k < f->count; k++) {
     const tsr_saver_source *from = &f->sources[k];
+    int64_t run = s->copy || from->run == from->stride ? from->bytes : from->run;
     const char *bytes = s->copy ? s->copy + from->at : from->memory;
     if (is_stale(s, diags)) return false;
-    if (!tsr_checkpoint_writer_data(o, bytes, (size_t)from->bytes, diags)) return false;
+    for (int64_t at = 0; at < from->bytes; at += run, bytes += from->stride)
+      if (!tsr_checkpoint_writer_data(o, bytes, (size_t)run, diags)) return false;
   }
   return tsr_checkpoint_writer_end_tensors(o, diags);
 }

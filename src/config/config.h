@@ -140,6 +140,7 @@ typedef struct {
   tsr_device_kind kind;
   const int *device_ids; /* NULL: not given */
   int device_ids_count;
+  bool strict_divisible;
   bool enable_ddp, enable_fsdp, enable_tp, enable_pp, enable_cp, enable_ep, enable_sp;
   const char *mesh_graph_descriptor; /* "": not given */
   int64_t memory_limit;              /* bytes a process may use; 0: what the machine has */

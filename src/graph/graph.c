@@ -68,7 +68,7 @@ int tsr_graph_param(tsr_graph *g, const tsr_param *param) {
   *p = *param;
   p->name = g->values[id].name;
   if (param->hf_name) p->hf_name = tsr_arena_strdup(g->arena, param->hf_name);
-  if (!p->valid0) p->valid0 = p->shape[0];
+  if (!p->padding.blocks) p->padding = (tsr_padding){0, p->shape[0], 1};
   return id;
 }
 
@@ -110,8 +110,21 @@ int tsr_graph_find_output(const tsr_graph *g, const char *name) {
   return -1;
 }
 
+void tsr_param_real_shape(const tsr_param *p, int64_t ret_shape[TSR_DIMS_MAX]) {
+  memcpy(ret_shape, p->shape, sizeof p->shape);
+  if (p->padding.blocks) ret_shape[p->padding.dim] = p->padding.real;
+}
+
+int64_t tsr_param_real_elements(const tsr_param *p) {
+  int64_t shape[TSR_DIMS_MAX], n = 1;
+  tsr_param_real_shape(p, shape);
+  for (int d = 0; d < p->ndim; d++) n *= shape[d];
+  return n;
+}
+
 bool tsr_params_match(const tsr_param *a, const tsr_param *b) {
-  return !strcmp(a->name, b->name) && a->ndim == b->ndim && a->valid0 == b->valid0 &&
+  return !strcmp(a->name, b->name) && a->ndim == b->ndim &&
+         !memcmp(&a->padding, &b->padding, sizeof a->padding) &&
          !memcmp(a->shape, b->shape, sizeof *a->shape * (size_t)a->ndim) &&
          !memcmp(a->placement, b->placement, sizeof a->placement);
 }

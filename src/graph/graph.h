@@ -14,6 +14,7 @@
 #include "base/reduction_tree.h"
 #include "base/text.h"
 #include "graph/attrs.h"
+#include "graph/padding.h"
 #include <stdint.h>
 
 typedef enum { TSR_F32, TSR_I32, TSR_BF16, TSR_F16 } tsr_dtype;
@@ -37,11 +38,13 @@ typedef enum {
   TSR_INIT_ONES,
   TSR_INIT_NORMAL,
   TSR_INIT_UNIFORM,
-  TSR_INIT_ROPE
+  TSR_INIT_ROPE,
+  TSR_INIT_REAL /* 1 where an index of the last dimension is real, 0 in its padding */
 } tsr_init_kind;
 typedef struct {
   tsr_init_kind kind;
-  double a, b;       /* normal: mean, std; uniform: low, high; rope: head_dim, theta */
+  double a, b;       /* normal: mean, std; uniform: low, high; rope: head_dim, theta; real: real,
+                        blocks */
   double scaling[4]; /* rope: factor (0 = none), low_freq, high_freq, original_context */
 } tsr_init;
 
@@ -53,7 +56,7 @@ typedef struct {
   bool hf_transposed;  /* there the two dimensions are swapped (GPT-2's Conv1D) */
   int ndim;
   int64_t shape[TSR_DIMS_MAX];
-  int64_t valid0; /* rows of dimension 0 that are real; the rest is padding (0: all) */
+  tsr_padding padding; /* blocks 0: none, which tsr_graph_param makes one of all indices */
   tsr_init init;
   const char *dims[TSR_DIMS_MAX];    /* what the graph file calls its sizes, each or NULL */
   bool decay;                        /* weight decay applies */
@@ -114,6 +117,9 @@ typedef struct {
 
 enum { TSR_EVERY_STAGE = -1 };
 
+/* The shape without padding. */
+void tsr_param_real_shape(const tsr_param *param, int64_t ret_shape[TSR_DIMS_MAX]);
+int64_t tsr_param_real_elements(const tsr_param *param);
 /* Whether both are stored alike: name, shape, padding, placement. */
 bool tsr_params_match(const tsr_param *a, const tsr_param *b);
 

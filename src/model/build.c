@@ -2,6 +2,7 @@
 /* requires: a model's map and its graph file. produces: the Graph and the sizes that the trainer
  * needs. */
 #include "model/build.h"
+#include "model/uneven.h"
 #include <assert.h>
 
 static tsr_model *make_model(tsr_arena *arena, const tsr_scope *scope, tsr_graph *g) {
@@ -29,9 +30,10 @@ bool tsr_model_build(
   if (!tsr_checks_run(&scope, file, diags)) return false;
   tsr_flat flat = {
       .arena = arena, .file = file, .options = options, .scope = &scope, .diags = diags};
+  flat.uneven = source->uneven;
   if (!tsr_flat_expand(&flat)) return false;
   tsr_graph *g = tsr_graph_new(arena, file->name, options->units);
-  if (!tsr_flat_emit(&flat, g)) return false;
+  if (!tsr_flat_emit(&flat, g) || !tsr_uneven_expand(g, &g, diags)) return false;
   *ret_model = make_model(arena, &scope, g);
   tsr_sizes_defaults(&scope, file, *ret_model);
   return true;

@@ -13,6 +13,7 @@ typedef struct {
   const char *map_name;  /* transformer_config */
   tsr_location location; /* of that key, for what is missing */
   const tsr_yaml *root;  /* the graph file's map, or just its list of statements */
+  bool uneven;           /* tp may split its parameters into uneven blocks */
 } tsr_model_source;
 
 /* The model of a configuration: its map of sizes and the graph file that it selects. */
@@ -34,9 +35,10 @@ void tsr_sizes_defaults(tsr_scope *scope, const tsr_graph_file *file, tsr_model 
 int64_t tsr_sizes_get(const tsr_scope *scope, const char *name);
 bool tsr_checks_run(tsr_scope *scope, const tsr_graph_file *file, tsr_diags *diags);
 
-/* A parameter of the graph, its names prefixed; `ret_param` is valid only on success. */
+/* A parameter of the graph, its names prefixed; `ret_param` is valid only on success. `uneven`:
+ * where tp's units do not divide it, its padding has a block for each of them (model/uneven.h). */
 bool tsr_param_make(
-    tsr_scope *scope, tsr_param_decl *decl, const char *prefix, int64_t tp_units,
+    tsr_scope *scope, tsr_param_decl *decl, const char *prefix, int64_t tp_units, bool uneven,
     tsr_param *ret_param, tsr_diags *diags);
 
 /* The graph file written out: repeats and blocks copied, names resolved, attributes evaluated. */
@@ -66,6 +68,7 @@ typedef struct {
   tsr_arena *arena;
   tsr_graph_file *file;
   const tsr_model_options *options;
+  bool uneven; /* as in the source */
   tsr_scope *scope;
   tsr_diags *diags;
   tsr_flat_value *values;

@@ -89,7 +89,8 @@ static bool push_param(expander *x, tsr_param_decl *d) {
         f->arena, (void **)&f->params, sizeof *f->params, f->params_count, &f->params_capacity);
     tsr_flat_param *p = &f->params[f->params_count];
     p->decl = d;
-    ok = tsr_param_make(f->scope, d, x->prefix, f->options->units.tp, &p->param, f->diags);
+    ok = tsr_param_make(
+        f->scope, d, x->prefix, f->options->units.tp, f->uneven, &p->param, f->diags);
     if (ok) b.value = add_value(f, TSR_FLAT_PARAM, f->params_count++, 0);
   }
   binding *before = find_binding(x, d->name);

@@ -9,6 +9,7 @@ typedef struct {
   tsr_param_decl *decl;
   tsr_param *param;
   int64_t tp_units;
+  bool uneven;
   tsr_diags *diags;
 } maker;
 
@@ -80,6 +81,7 @@ static bool check_placement(const maker *m, int axis) {
         tsr_shape_text(m->param->ndim, m->param->shape).text, p->dim, tsr_axis_name(axis));
   int64_t size = m->param->shape[p->dim];
   if (axis != TSR_TP || size % m->tp_units == 0) return true;
+  if (m->uneven) return m->param->padding = (tsr_padding){p->dim, size, m->tp_units}, true;
   tsr_diag_error(
       m->diags, m->decl->location,
       "parameter '%s': %lld tp units do not divide its dimension %d of %lld", m->param->name,
@@ -89,12 +91,12 @@ static bool check_placement(const maker *m, int axis) {
 }
 
 bool tsr_param_make(
-    tsr_scope *scope, tsr_param_decl *decl, const char *prefix, int64_t tp_units,
+    tsr_scope *scope, tsr_param_decl *decl, const char *prefix, int64_t tp_units, bool uneven,
     tsr_param *ret_param, tsr_diags *diags) {
   *ret_param = (tsr_param){
       .hf_transposed = decl->hf_transposed, .dtype = decl->dtype, .location = decl->location};
   ret_param->name = tsr_arena_printf(scope->arena, "%s%s", prefix, decl->name);
-  maker m = {scope, decl, ret_param, tp_units, diags};
+  maker m = {scope, decl, ret_param, tp_units, uneven, diags};
   const char *what = tsr_arena_printf(scope->arena, "the shape of '%s'", ret_param->name);
   if (!tsr_expr_shape(
           decl->shape, scope, what, 1, TSR_DIMS_MAX, ret_param->shape, &ret_param->ndim, diags))
@@ -106,9 +108,11 @@ bool tsr_param_make(
     ok &= make_placement(&m, axis) && check_placement(&m, axis);
   if (decl->hf) ok &= tsr_scope_fill(scope, decl->hf, decl->hf_place, &ret_param->hf_name, diags);
   if (!decl->valid0) return ok;
-  if (!tsr_expr_whole(decl->valid0, scope, "valid0", 0, &ret_param->valid0, diags)) return false;
-  if (ret_param->valid0 <= ret_param->shape[0]) return ok;
+  int64_t valid;
+  if (!tsr_expr_whole(decl->valid0, scope, "valid0", 0, &valid, diags)) return false;
+  if (valid) ret_param->padding = (tsr_padding){0, valid, 1};
+  if (valid <= ret_param->shape[0]) return ok;
   return tsr_diag_error(
       diags, decl->valid0->location, "'%s' has %lld rows, so %lld cannot be valid", ret_param->name,
-      (long long)ret_param->shape[0], (long long)ret_param->valid0);
+      (long long)ret_param->shape[0], (long long)valid);
 }

@@ -18,8 +18,9 @@ typedef struct {
 static padding of_param(const tsr_graph *g, const tsr_value *v) {
   const tsr_param *q = &g->params[v->param];
   padding none = {.param = v->param};
-  if (q->valid0 >= q->shape[0]) return none;
-  return q->ndim > 1 ? (padding){q->valid0, 0, v->param} : (padding){0, q->valid0, v->param};
+  int64_t real = q->padding.real;
+  if (q->padding.dim || q->padding.blocks > 1 || real >= q->shape[0]) return none;
+  return q->ndim > 1 ? (padding){real, 0, v->param} : (padding){0, real, v->param};
 }
 
 /* Element i of the output depends on element i of every input, which may lack leading dimensions.
@@ -95,10 +96,10 @@ bool tsr_pass_check_padding(const tsr_graph *g, tsr_diags *diags) {
     tsr_diag_error(
         diags, n->location,
         "%s would train rows of '%s' that are padding: %lld of its %lld are real",
-        tsr_op_title(n->op), q->name, (long long)q->valid0, (long long)q->shape[0]);
+        tsr_op_title(n->op), q->name, (long long)q->padding.real, (long long)q->shape[0]);
     tsr_diag_hint(
         diags, "cross_entropy leaves them out with valid=%lld, slice with end=%lld; checkpoints do",
-        (long long)q->valid0, (long long)q->valid0);
+        (long long)q->padding.real, (long long)q->padding.real);
     return false;
   }
   return true;

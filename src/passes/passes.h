@@ -110,7 +110,7 @@ bool tsr_pass_check_mixed(const tsr_graph *graph, int64_t units, tsr_diags *diag
  * samples. */
 bool tsr_pass_check_numbers(const tsr_graph *graph, const tsr_graph *step, tsr_diags *diags);
 
-/* An error for an op by which a parameter's padding (rows behind valid0) would be trained. */
+/* An error for an op by which a parameter's padding (tsr_padding of one block) would be trained. */
 bool tsr_pass_check_padding(const tsr_graph *graph, tsr_diags *diags);
 
 /* The parameters of `whole` for a graph that is a part of it (adopt_training_params.c). Error: a

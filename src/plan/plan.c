@@ -33,12 +33,8 @@ int64_t tsr_task_times(const tsr_program *program, int task) {
 
 void tsr_plan_make(const tsr_program *program, tsr_plan *plan) {
   *plan = (tsr_plan){0};
-  for (int i = 0; i < program->graph->params_count; i++) {
-    const tsr_param *p = &program->graph->params[i];
-    int64_t n = p->valid0;
-    for (int d = 1; d < p->ndim; d++) n *= p->shape[d];
-    plan->parameters += n;
-  }
+  for (int i = 0; i < program->graph->params_count; i++)
+    plan->parameters += tsr_param_real_elements(&program->graph->params[i]);
   for (int i = 0; i < program->tasks_count; i++) {
     const tsr_task *t = &program->tasks[i];
     int64_t times = tsr_task_times(program, i);

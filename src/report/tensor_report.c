@@ -3,7 +3,7 @@
 #include "base/sequence_layout.h"
 #include <string.h>
 
-enum { RANKS_SHOWN_MAX = 64 };
+enum { RANKS_SHOWN_MAX = 256 };
 
 static int find_value(const tsr_graph *g, const char *name, tsr_diags *diags) {
   const char **names = tsr_arena_array(g->arena, const char *, g->values_count + 1);
@@ -26,6 +26,24 @@ static void print_placement(const tsr_parallel *parallel, const tsr_value *v, ts
     else tsr_text_add(text, "%s", p.kind == TSR_PARTIAL ? "partial" : "replicate");
   }
   if (parallel->ndim) tsr_text_add(text, "\n");
+}
+
+/* What the value is stored as where that is more than its real elements; NULL: it is not. */
+static const tsr_padding *padding_of(const tsr_graph *g, const tsr_value *v) {
+  const tsr_padding *p = v->param < 0 ? NULL : &g->params[v->param].padding;
+  return p && p->real < v->shape[p->dim] ? p : NULL;
+}
+
+/* The real ones of a stored range: blocks follow one another. */
+static void find_real(
+    const tsr_padding *p, int64_t stored, int64_t first, int64_t size, int64_t *ret_begin,
+    int64_t *ret_size) {
+  tsr_real_run run = {0};
+  *ret_begin = *ret_size = 0;
+  while (tsr_padding_next(p, stored, first, size, &run)) {
+    if (!*ret_size) *ret_begin = run.begin;
+    *ret_size = run.begin + run.size - *ret_begin;
+  }
 }
 
 /* "[0:4, 8:16]"; of a zigzag sequence both runs: "[0:4+12:16]". */
@@ -68,12 +86,91 @@ static void print_rank(
   }
   tsr_tensor_slice slice = tsr_program_slice(p, value, coord);
   tsr_text_add(text, "  ");
+  const tsr_padding *padding = padding_of(p->graph, v);
+  if (padding)
+    find_real(
+        padding, v->shape[padding->dim], slice.offset[padding->dim], slice.shape[padding->dim],
+        &slice.offset[padding->dim], &slice.shape[padding->dim]);
   print_slice(p, v, &slice, coord, text);
   tsr_text_add(text, " %s ", tsr_dtype_name(t->dtype));
   if (t->units) tsr_text_add(text, "%lld units of ", (long long)t->units);
+  tsr_text_add(text, "%s", tsr_shape_text(t->ndim, slice.shape).text);
+  if (padding) tsr_text_add(text, " stored as %s", tsr_shape_text(t->ndim, t->shape).text);
+  tsr_text_add(text, ", %s bytes\n", tsr_text_count(tsr_tensor_bytes(t)).text);
+}
+
+static void print_head(
+    const tsr_value *v, const char *kind, const int64_t *shape, int64_t bytes, tsr_text *text) {
   tsr_text_add(
-      text, "%s, %s bytes\n", tsr_shape_text(t->ndim, t->shape).text,
-      tsr_text_count(tsr_tensor_bytes(t)).text);
+      text, "%s: %s, %s %s, %s bytes\n", v->name, kind, tsr_dtype_name(v->dtype),
+      tsr_shape_text(v->ndim, shape).text, tsr_text_count(bytes).text);
+}
+
+/* A member's part of `size`: as equal as can be, the first ones one longer. */
+static void split(int64_t size, int64_t parts, int64_t index, int64_t *ret_begin, int64_t *ret) {
+  int64_t longer = size % parts;
+  *ret_begin = index * (size / parts) + (index < longer ? index : longer);
+  *ret = size / parts + (index < longer);
+}
+
+static void print_layout_of_rank(
+    const tsr_param *param, const int64_t *shape, const tsr_parallel *parallel, int rank,
+    tsr_text *text) {
+  int64_t begin[TSR_DIMS_MAX] = {0}, size[TSR_DIMS_MAX], bytes = tsr_dtype_bytes(param->dtype);
+  memcpy(size, shape, sizeof size);
+  tsr_text_add(text, "  rank %d", rank);
+  for (int d = 0; d < parallel->ndim; d++) {
+    int axis = parallel->axis_of_dim[d], coord = tsr_parallel_coord(parallel, rank, axis);
+    tsr_placement p = param->placement[axis];
+    tsr_text_add(text, "%s %s %d", d ? "," : ":", tsr_axis_name(axis), coord);
+    if (p.kind == TSR_SHARD)
+      split(shape[p.dim], parallel->size[axis], coord, &begin[p.dim], &size[p.dim]);
+  }
+  tsr_text_add(text, "  [");
+  for (int d = 0; d < param->ndim; d++) {
+    bytes *= size[d];
+    tsr_text_add(
+        text, "%s%lld:%lld", d ? ", " : "", (long long)begin[d], (long long)(begin[d] + size[d]));
+  }
+  tsr_text_add(
+      text, "] %s %s, %s bytes\n", tsr_dtype_name(param->dtype),
+      tsr_shape_text(param->ndim, size).text, tsr_text_count(bytes).text);
+}
+
+static void print_more(const tsr_parallel *parallel, tsr_text *text) {
+  if (parallel->ranks > RANKS_SHOWN_MAX)
+    tsr_text_add(text, "  … and %d more ranks\n", parallel->ranks - RANKS_SHOWN_MAX);
+}
+
+static bool check_divides(const tsr_param *p, const tsr_parallel *parallel, tsr_diags *diags) {
+  bool ok = true;
+  for (int a = 0; a < TSR_AXES; a++) {
+    int64_t size = p->placement[a].kind == TSR_SHARD ? p->shape[p->placement[a].dim] : 0;
+    if (size % parallel->size[a])
+      ok = tsr_diag_error(
+          diags, p->location,
+          "'%s' cannot be split: dimension %d has %lld, which %s = %d does not divide", p->name,
+          p->placement[a].dim, (long long)size, tsr_axis_name(a), parallel->size[a]);
+  }
+  return ok;
+}
+
+bool tsr_tensor_report_layout(
+    const tsr_graph *g, const tsr_parallel *parallel, bool strict, const char *name, tsr_text *text,
+    tsr_diags *diags) {
+  int value = find_value(g, name, diags);
+  if (value < 0) return false;
+  const tsr_value *v = &g->values[value];
+  const tsr_param *param = &g->params[v->param];
+  int64_t shape[TSR_DIMS_MAX];
+  tsr_param_real_shape(param, shape);
+  if (strict && !check_divides(param, parallel, diags)) return false;
+  print_head(v, "tensor", shape, tsr_param_real_elements(param) * tsr_dtype_bytes(v->dtype), text);
+  print_placement(parallel, v, text);
+  for (int rank = 0; rank < parallel->ranks && rank < RANKS_SHOWN_MAX; rank++)
+    print_layout_of_rank(param, shape, parallel, rank, text);
+  print_more(parallel, text);
+  return true;
 }
 
 bool tsr_tensor_report_print(
@@ -92,14 +189,14 @@ bool tsr_tensor_report_print(
   const tsr_value *v = &g->values[value];
   const char *kind = kinds[v->kind];
   if (v->kind == TSR_VALUE_NODE && g->nodes[v->node].section > TSR_FORWARD) kind = "result";
-  tsr_text_add(
-      text, "%s: %s, %s %s, %s bytes\n", v->name, kind, tsr_dtype_name(v->dtype),
-      tsr_shape_text(v->ndim, v->shape).text,
-      tsr_text_count(tsr_value_elements(v) * tsr_dtype_bytes(v->dtype)).text);
+  const tsr_padding *padding = padding_of(g, v);
+  int64_t shape[TSR_DIMS_MAX];
+  memcpy(shape, v->shape, sizeof shape);
+  if (padding) shape[padding->dim] = padding->real;
+  print_head(v, kind, shape, tsr_value_elements(v) * tsr_dtype_bytes(v->dtype), text);
   print_placement(parallel, v, text);
   for (int rank = 0; rank < parallel->ranks && rank < RANKS_SHOWN_MAX; rank++)
     print_rank(programs, parallel, value, rank, text);
-  if (parallel->ranks > RANKS_SHOWN_MAX)
-    tsr_text_add(text, "  … and %d more ranks\n", parallel->ranks - RANKS_SHOWN_MAX);
+  print_more(parallel, text);
   return true;
 }

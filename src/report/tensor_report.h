@@ -7,10 +7,18 @@
 
 /* A value of a placed graph by its name (a parameter, a tensor of the optimizer's state, an input,
  * what a node makes): its whole shape and bytes, its placement over each axis, and of each rank
- * (the first 64) the coordinates, the slice, the type, the local shape and bytes. Activations are
+ * (the first 256) the coordinates, the slice, the type, the local shape and bytes, and what it is
+ * stored as where that is more (graph/padding.h). Activations are
  * those of one microbatch. Error: no such value, with the nearest names. */
 bool tsr_tensor_report_print(
     const tsr_programs *programs, const tsr_parallel *parallel, const char *name, tsr_text *text,
     tsr_diags *diags);
+
+/* The same of a tensor that a file lays out by hand, from its placement and the mesh alone: each
+ * dimension in as equal blocks as there are ranks of its axis. Error, where `strict`: a dimension
+ * that does not divide. */
+bool tsr_tensor_report_layout(
+    const tsr_graph *graph, const tsr_parallel *parallel, bool strict, const char *name,
+    tsr_text *text, tsr_diags *diags);
 
 #endif

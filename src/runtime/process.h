@@ -80,18 +80,21 @@ void tsr_executable_read(const tsr_executable *executable, int value, float *out
 void tsr_executable_read_row(const tsr_executable *executable, int value, int64_t row, float *out);
 /* Copies a whole value in, to all ranks' parts. */
 void tsr_executable_write(tsr_executable *executable, int value, const float *whole);
-/* What a rank of this process holds of a value: slice.shape elements, row-major, at `address`. */
+/* A rectangle of real elements that a rank of this process holds of a value (graph/padding.h):
+ * slice.shape elements of what is whole without padding, row-major, in runs. */
 typedef struct {
   int rank;
   void *address;
   tsr_tensor_slice slice;
+  int64_t run, stride; /* elements that are neighbours at `address`, and from one such run to the
+                          next one's first */
 } tsr_part_of_value;
 /* The parts of a parameter or of state that are here, in the order of their ranks; `distinct`:
- * without those that another rank before, here or elsewhere, holds too. Room for as many as there
- * are ranks; how many there are. Rows of dimension 0 behind the real ones (tsr_param.valid0) are
- * padding, always zero. */
+ * without those that another rank before, here or elsewhere, holds too. Room for
+ * tsr_executable_parts_most; how many there are. */
 int tsr_executable_parts(
     const tsr_executable *executable, int value, bool distinct, tsr_part_of_value *ret_parts);
+int tsr_executable_parts_most(const tsr_executable *executable);
 const tsr_graph *tsr_executable_graph(const tsr_executable *executable);
 int tsr_executable_ranks(const tsr_executable *executable);
 tsr_pool *tsr_executable_pool(const tsr_executable *executable);

@@ -148,15 +148,43 @@ int tsr_executable_first_holder(const tsr_executable *b, int value, int rank) {
   return rank;
 }
 
+int tsr_executable_parts_most(const tsr_executable *b) {
+  const tsr_graph *g = b->programs->graph;
+  int64_t most = 1;
+  for (int p = 0; p < g->params_count; p++)
+    if (g->params[p].padding.blocks > most) most = g->params[p].padding.blocks;
+  return b->process->options.parallel->ranks * (int)most;
+}
+
+/* The real rectangles of a rank's part. */
+static int add_parts(const tsr_executable *b, int value, int rank, tsr_part_of_value *ret_parts) {
+  const tsr_value *v = &b->programs->graph->values[value];
+  const tsr_padding *padding = &b->programs->graph->params[v->param].padding;
+  tsr_tensor_slice stored = tsr_executable_slice(b, value, rank);
+  int count = 0, dim = padding->dim;
+  int64_t inner = tsr_dtype_bytes(v->dtype), length = stored.shape[dim];
+  char *address = tsr_executable_address(b, value, rank, 0);
+  for (int d = dim + 1; d < stored.ndim; d++) inner *= stored.shape[d];
+  tsr_real_run run = {0};
+  while (tsr_padding_next(padding, stored.global[dim], stored.offset[dim], length, &run)) {
+    tsr_part_of_value *p = &ret_parts[count++];
+    *p = (tsr_part_of_value){rank, address + run.at * inner, stored, 0, 0};
+    p->slice.global[dim] = padding->real;
+    p->slice.offset[dim] = run.begin;
+    p->slice.shape[dim] = run.size;
+    p->run = run.size * inner / tsr_dtype_bytes(v->dtype);
+    p->stride = length * inner / tsr_dtype_bytes(v->dtype);
+  }
+  return count;
+}
+
 int tsr_executable_parts(
     const tsr_executable *b, int value, bool distinct, tsr_part_of_value *ret_parts) {
   int count = 0;
-  for (int r = 0; r < b->process->options.parallel->ranks; r++) {
-    if (!tsr_executable_has(b, value, r)) continue;
-    tsr_part_of_value part = {
-        r, tsr_executable_address(b, value, r, 0), tsr_executable_slice(b, value, r)};
-    if (!distinct || tsr_executable_first_holder(b, value, r) == r) ret_parts[count++] = part;
-  }
+  for (int r = 0; r < b->process->options.parallel->ranks; r++)
+    if (tsr_executable_has(b, value, r) &&
+        (!distinct || tsr_executable_first_holder(b, value, r) == r))
+      count += add_parts(b, value, r, ret_parts + count);
   return count;
 }
 
@@ -209,14 +237,16 @@ bool tsr_executable_replicas_agree(tsr_executable *b, const char **ret_param) {
 
 /* ---- first values ---- */
 
-static void
-set_padding(const tsr_param *p, const tsr_tensor_slice *slice, tsr_dtype dtype, char *part) {
-  int64_t row = tsr_dtype_bytes(dtype);
-  for (int d = 1; d < slice->ndim; d++) row *= slice->shape[d];
-  int64_t real = p->valid0 - slice->offset[0];
-  if (real < 0) real = 0;
-  if (real < slice->shape[0])
-    memset(part + real * row, 0, (size_t)((slice->shape[0] - real) * row));
+static void initialise_real(
+    const tsr_init *init, const tsr_tensor_slice *slice, float *part, int64_t begin, int64_t end) {
+  int last = slice->ndim - 1;
+  int64_t cols = slice->shape[last];
+  tsr_padding padding = {last, (int64_t)init->a, (int64_t)init->b};
+  memset(part + begin * cols, 0, sizeof *part * (size_t)((end - begin) * cols));
+  for (int64_t i = begin; i < end; i++)
+    for (tsr_real_run run = {0};
+         tsr_padding_next(&padding, slice->global[last], slice->offset[last], cols, &run);)
+      for (int64_t k = 0; k < run.size; k++) part[i * cols + run.at + k] = 1;
 }
 
 /* Parameters are a function of seed, name and global index, so every mesh starts from the same.
@@ -244,6 +274,9 @@ static void initialise(
     k->rope_table(
         part, slice->shape[0], (int64_t)init->a, slice->offset[0], init->b, init->scaling[0],
         init->scaling[1], init->scaling[2], init->scaling[3]);
+    return;
+  case TSR_INIT_REAL:
+    initialise_real(init, slice, part, begin, end);
   }
 }
 
@@ -306,6 +339,46 @@ static bool is_two_runs(const first_values *f, int rank, const tsr_tensor_slice 
           tsr_executable_position(f->executable, slice, f->value, rank, 0, half) != begin + half);
 }
 
+static bool is_padded(const tsr_graph *g, const tsr_value *v) {
+  if (v->kind != TSR_VALUE_PARAM) return false;
+  const tsr_padding *p = &g->params[v->param].padding;
+  return p->real < v->shape[p->dim];
+}
+
+/* Rows [begin, end) of a part with padding: real numbers are those of the whole without it. */
+static void initialise_padded(
+    const first_values *f, const tsr_tensor_slice *stored, char *part, int64_t begin, int64_t end) {
+  const tsr_executable *b = f->executable;
+  const tsr_value *v = &b->programs->graph->values[f->value];
+  const tsr_padding *padding = &b->programs->graph->params[v->param].padding;
+  int last = stored->ndim - 1, dim = padding->dim;
+  int64_t bytes = tsr_dtype_bytes(v->dtype), cols = stored->shape[last];
+  memset(part + begin * cols * bytes, 0, (size_t)((end - begin) * cols * bytes));
+  for (int64_t i = begin; i < end; i++) {
+    tsr_tensor_slice row = *stored;
+    int64_t rest = i;
+    for (int d = last - 1; d >= 0; d--) {
+      row.offset[d] += rest % stored->shape[d];
+      row.shape[d] = 1;
+      rest /= stored->shape[d];
+    }
+    int64_t first = row.offset[dim], size = row.shape[dim];
+    row.global[dim] = padding->real;
+    for (tsr_real_run run = {0};
+         tsr_padding_next(padding, stored->global[dim], first, size, &run);) {
+      char *into = part + (i * cols + (dim == last ? run.at : 0)) * bytes;
+      row.offset[dim] = run.begin;
+      row.shape[dim] = run.size;
+      if (tsr_dtype_is_half(v->dtype))
+        initialise_half(
+            b, init_of(b->programs->graph, f->value), v->name, &row, v->dtype, into, 0, 1);
+      else
+        initialise(
+            b, init_of(b->programs->graph, f->value), v->name, &row, (float *)(void *)into, 0, 1);
+    }
+  }
+}
+
 static void initialise_piece(void *context, int job) {
   const first_values *f = context;
   const tsr_graph *g = f->executable->programs->graph;
@@ -317,22 +390,12 @@ static void initialise_piece(void *context, int job) {
           end = rows * (piece + 1) / f->pieces;
   void *part = tsr_executable_address(f->executable, f->value, rank, 0);
   const tsr_init *init = init_of(g, f->value);
-  if (tsr_dtype_is_half(value->dtype))
+  if (is_padded(g, value)) initialise_padded(f, &slice, part, begin, end);
+  else if (tsr_dtype_is_half(value->dtype))
     initialise_half(f->executable, init, value->name, &slice, value->dtype, part, begin, end);
   else if (!is_two_runs(f, rank, &slice))
     initialise(f->executable, init, value->name, &slice, part, begin, end);
   else if (piece == 0) initialise_runs(f, rank, &slice, part);
-}
-
-static void set_paddings(const tsr_executable *b, int value) {
-  const tsr_value *v = &b->programs->graph->values[value];
-  for (int r = 0; r < b->process->options.parallel->ranks; r++) {
-    if (!tsr_executable_has(b, value, r)) continue;
-    tsr_tensor_slice slice = tsr_executable_slice(b, value, r);
-    set_padding(
-        &b->programs->graph->params[v->param], &slice, v->dtype,
-        tsr_executable_address(b, value, r, 0));
-  }
 }
 
 /* So many that all threads have something to do and each piece is worth it. */
@@ -352,6 +415,5 @@ void tsr_executable_initialise(tsr_executable *executable, bool parameters) {
     if (!param && g->values[v].kind != TSR_VALUE_CONST) continue;
     first_values f = {executable, v, pieces_of(executable, v)};
     tsr_pool_run(executable->process->pool, initialise_piece, &f, ranks * f.pieces);
-    if (param) set_paddings(executable, v);
   }
 }

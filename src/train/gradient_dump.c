@@ -13,6 +13,7 @@ typedef struct {
   const tsr_gradient_dump *dump;
   const tsr_executable *executable;
   int *values; /* of the placed graph, in the order of the file */
+  const tsr_param **params;
   tsr_safetensor *tensors;
   int count;
   int64_t most; /* numbers of the largest, with padding */
@@ -58,6 +59,7 @@ static gradients find_gradients(
   const tsr_graph *g = c->graph;
   gradients r = {.dump = dump, .executable = e};
   r.values = tsr_arena_array(arena, int, g->params_count + 1);
+  r.params = tsr_arena_array(arena, const tsr_param *, g->params_count + 1);
   r.tensors = tsr_arena_array(arena, tsr_safetensor, g->params_count + 1);
   for (int p = 0; p < g->params_count; p++)
     for (int i = 0; i < g->outputs_count && g->grads[p] >= 0; i++) {
@@ -69,10 +71,10 @@ static gradients find_gradients(
       r.values[r.count++] = c->placed->outputs[i].value;
       *t = (tsr_safetensor){
           .name = param->name, .dtype = "F32", .ndim = param->ndim, .bytes = sizeof(float)};
-      memcpy(t->shape, param->shape, sizeof *t->shape * (size_t)param->ndim);
       int64_t padded = tsr_value_elements(&c->placed->values[c->placed->outputs[i].value]);
       if (padded > r.most) r.most = padded;
-      t->shape[0] = param->valid0;
+      tsr_param_real_shape(param, t->shape);
+      r.params[r.count - 1] = param;
       for (int d = 0; d < t->ndim; d++) t->bytes *= t->shape[d];
     }
   return r;
@@ -94,7 +96,9 @@ static bool
 write_tensors(const gradients *r, float *numbers, tsr_new_file *file, bool ok, tsr_diags *diags) {
   for (int i = 0; i < r->count; i++) {
     const tsr_safetensor *t = &r->tensors[i];
+    const tsr_param *p = r->params[i];
     tsr_executable_read(r->executable, r->values[i], numbers);
+    tsr_padding_remove(&p->padding, p->ndim, p->shape, numbers);
     for (int64_t k = 0; r->dump->factor != 1 && k < t->bytes / (int64_t)sizeof(float); k++)
       numbers[k] = (float)(r->dump->factor * (double)numbers[k]);
     if (r->dump->writes && ok) ok = tsr_new_file_write(file, numbers, (size_t)t->bytes, diags);

@@ -21,7 +21,8 @@ static int64_t token_limit(const tsr_graph *g, int value) {
     if (n->op != TSR_OP_EMBEDDING || n->inputs[0] != value) continue;
     const tsr_value *table = &g->values[n->inputs[1]];
     limit = least(
-        limit, table->kind == TSR_VALUE_PARAM ? g->params[table->param].valid0 : table->shape[0]);
+        limit,
+        table->kind == TSR_VALUE_PARAM ? g->params[table->param].padding.real : table->shape[0]);
   }
   return limit;
 }

@@ -111,12 +111,8 @@ bool tsr_trainer_report_texts(tsr_trainer *t, bool last) {
 void tsr_trainer_write_start(const tsr_trainer *t) {
   const tsr_config *c = t->o->config;
   int64_t parameters = 0;
-  for (int i = 0; i < t->training->graph->params_count; i++) {
-    const tsr_param *p = &t->training->graph->params[i];
-    int64_t n = p->valid0;
-    for (int d = 1; d < p->ndim; d++) n *= p->shape[d];
-    parameters += n;
-  }
+  for (int i = 0; i < t->training->graph->params_count; i++)
+    parameters += tsr_param_real_elements(&t->training->graph->params[i]);
   tsr_metrics_start start = {
       c->file,
       t->training->graph->name,

@@ -10,17 +10,13 @@ static int by_name(const void *a, const void *b) {
   return strcmp((*(const tsr_param *const *)a)->name, (*(const tsr_param *const *)b)->name);
 }
 
-static size_t numbers_of(const tsr_param *p, int64_t rows) {
-  size_t n = (size_t)rows;
-  for (int d = 1; d < p->ndim; d++) n *= (size_t)p->shape[d];
-  return n;
-}
-
-/* Where one rank has all of a parameter as it is hashed, with its padding behind it, or NULL. */
+/* Where one rank has all of a parameter as it is hashed, or NULL. */
 static const float *find_whole(const tsr_executable *executable, int value) {
+  const tsr_graph *g = tsr_executable_graph(executable);
+  const tsr_param *p = &g->params[g->values[value].param];
   tsr_part_of_value part;
-  if (tsr_executable_ranks(executable) > 1 ||
-      tsr_executable_graph(executable)->values[value].dtype != TSR_F32)
+  if (tsr_executable_ranks(executable) > 1 || g->values[value].dtype != TSR_F32 || p->padding.dim ||
+      p->padding.blocks > 1)
     return NULL;
   return tsr_executable_parts(executable, value, false, &part) == 1 ? part.address : NULL;
 }
@@ -32,7 +28,8 @@ bool tsr_weights_sha256(
   size_t most = 0; /* numbers that have to be brought together */
   for (int i = 0; i < g->params_count; i++) {
     sorted[i] = &g->params[i];
-    size_t n = numbers_of(&g->params[i], g->params[i].shape[0]);
+    size_t n = 1;
+    for (int d = 0; d < g->params[i].ndim; d++) n *= (size_t)g->params[i].shape[d];
     if (n > most && !find_whole(executable, tsr_executable_param(executable, i))) most = n;
   }
   qsort(sorted, (size_t)g->params_count, sizeof *sorted, by_name);
@@ -46,8 +43,12 @@ bool tsr_weights_sha256(
     const tsr_param *p = sorted[i];
     int value = tsr_executable_param(executable, (int)(p - g->params));
     const float *whole = find_whole(executable, value);
-    if (!whole) tsr_executable_read(executable, value, copy);
-    tsr_sha256_update(sha, whole ? whole : copy, numbers_of(p, p->valid0) * sizeof *whole);
+    if (!whole) {
+      tsr_executable_read(executable, value, copy);
+      tsr_padding_remove(&p->padding, p->ndim, p->shape, copy);
+    }
+    tsr_sha256_update(
+        sha, whole ? whole : copy, (size_t)tsr_param_real_elements(p) * sizeof *whole);
   }
   tsr_sha256_final(sha, ret_text);
   free(copy);

@@ -9,7 +9,7 @@ static int64_t count_parameters(const tsr_graph *g) {
   int64_t total = 0;
   for (int i = 0; i < g->params_count; i++) {
     const tsr_param *p = &g->params[i];
-    int64_t elements = p->valid0 ? p->valid0 : p->shape[0];
+    int64_t elements = p->padding.real;
     for (int d = 1; d < p->ndim; d++) elements *= p->shape[d];
     total += elements;
   }
@@ -99,7 +99,7 @@ static void check_gpt2(void) {
                   *bias = find_param(g, "block.0.mlp.fc_bias");
   CHECK(wte && wv && wo && bias);
   if (!wte || !wv || !wo || !bias) return case_end(&c);
-  CHECK_INT(wte->valid0, 50257);
+  CHECK_INT(wte->padding.real, 50257);
   CHECK_STR(wte->hf_name, "transformer.wte.weight");
   CHECK_STR(wv->hf_name, "transformer.h.11.attn.c_attn.weight#2/3");
   CHECK(wv->hf_transposed && wv->decay && !bias->decay && !bias->hf_transposed);

@@ -46,7 +46,7 @@ bool session_is_part(const session *s, int param, const char *what) {
 
 int64_t session_elements(const session *s, int param) {
   const tsr_param *p = &s->training.placed->params[param];
-  int64_t n = p->valid0 ? p->valid0 : p->shape[0];
+  int64_t n = p->padding.real;
   for (int d = 1; d < p->ndim; d++) n *= p->shape[d];
   return n;
 }
