@@ -8,6 +8,7 @@
  * padding is put together of slices of its blocks. Of the ops that pass padding on sigmoid alone
  * makes more than zero of zero; its result is multiplied by a constant of ones and zeros. */
 #include "model/uneven.h"
+#include "graph/infer.h"
 #include <string.h>
 
 /* A dimension of a new value. */
@@ -58,8 +59,8 @@ static bool is_same(const padded *a, const padded *b) {
 /* Run by run from one layout of a dimension into the other one: their sum. */
 static int move_runs(expander *e, int value, const padded *p, bool removes) {
   tsr_graph *g = e->g;
-  const char *what = tsr_arena_printf(
-      g->arena, "%s.%s", g->values[value].name, removes ? "real" : "stored");
+  const char *what =
+      tsr_arena_printf(g->arena, "%s.%s", g->values[value].name, removes ? "real" : "stored");
   tsr_location location = g->values[value].location;
   int64_t size = removes ? p->as.real : p->stored;
   int sum = -1, k = 0;
@@ -168,8 +169,7 @@ static void pad_loss(const expander *e, int *inputs, int64_t *valid) {
 }
 
 /* Makes the inputs what the node takes; what the padding of its first output is. */
-static bool
-pad_inputs(expander *e, const tsr_node *n, int *inputs, tsr_attrs *attr, padded *ret) {
+static bool pad_inputs(expander *e, const tsr_node *n, int *inputs, tsr_attrs *attr, padded *ret) {
   padded first = n->inputs_count ? padding_of(e, inputs[0]) : (padded){0};
   bool softmax = n->op == TSR_OP_CE_STATS || n->op == TSR_OP_CE_LOSS;
   *ret = (padded){0};
@@ -195,8 +195,7 @@ pad_inputs(expander *e, const tsr_node *n, int *inputs, tsr_attrs *attr, padded 
 
 /* Ones where an index is real. */
 static int real_mask(expander *e, const padded *p) {
-  tsr_init init = {
-      .kind = TSR_INIT_REAL, .a = (double)p->as.real, .b = (double)p->as.blocks};
+  tsr_init init = {.kind = TSR_INIT_REAL, .a = (double)p->as.real, .b = (double)p->as.blocks};
   for (int v = 0; v < e->g->values_count; v++) {
     const tsr_value *c = &e->g->values[v];
     if (c->kind == TSR_VALUE_CONST && !memcmp(&c->init, &init, sizeof init) &&
@@ -213,7 +212,6 @@ static void give(expander *e, const tsr_node *n, int first, padded p) {
   if (!p.stored) return;
   tsr_value *v = &e->g->values[first];
   if (n->op != TSR_OP_TRANSPOSE && !tsr_op_moves(n->op)) p.as.dim = v->ndim - 1;
-  v->shape[p.as.dim] = p.stored;
   note_padding(e, first, p);
   if (n->op != TSR_OP_SIGMOID) return;
   int inputs[] = {first, real_mask(e, &p)};
@@ -221,6 +219,17 @@ static void give(expander *e, const tsr_node *n, int first, padded p) {
   int masked = tsr_graph_add(e->g, TSR_OP_MUL, TSR_FORWARD, name, n->location, 2, inputs, NULL);
   note_padding(e, masked, p);
   e->map[n->outputs[0]] = masked;
+}
+
+/* The last node's, from its inputs' stored shapes. */
+static bool infer_shapes(expander *e, const tsr_node *n) {
+  const tsr_node *copy = &e->g->nodes[e->g->nodes_count - 1];
+  tsr_type types[TSR_OUTPUTS_MAX];
+  const char *bad = tsr_infer(e->g, copy, types);
+  if (bad) return tsr_diag_error(e->diags, n->location, "%s: %s", tsr_op_title(n->op), bad);
+  for (int o = 0; o < copy->outputs_count; o++)
+    memcpy(e->g->values[copy->outputs[o]].shape, types[o].shape, sizeof types[o].shape);
+  return true;
 }
 
 static bool copy_node(expander *e, int index) {
@@ -235,6 +244,7 @@ static bool copy_node(expander *e, int index) {
   if (!pad_inputs(e, n, inputs, &attr, &p)) return false;
   int first = tsr_graph_copy_node(e->g, e->old, index, inputs);
   e->g->nodes[e->g->nodes_count - 1].attr = attr;
+  if (n->op != TSR_OP_RESHAPE && !infer_shapes(e, n)) return false;
   if (n->outputs_count) give(e, n, first, p);
   return true;
 }

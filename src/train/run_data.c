@@ -20,9 +20,9 @@ static int64_t token_limit(const tsr_graph *g, int value) {
       limit = least(limit, n->attr.ce_loss.valid);
     if (n->op != TSR_OP_EMBEDDING || n->inputs[0] != value) continue;
     const tsr_value *table = &g->values[n->inputs[1]];
-    limit = least(
-        limit,
-        table->kind == TSR_VALUE_PARAM ? g->params[table->param].padding.real : table->shape[0]);
+    int64_t shape[TSR_DIMS_MAX] = {table->shape[0]};
+    if (table->kind == TSR_VALUE_PARAM) tsr_param_real_shape(&g->params[table->param], shape);
+    limit = least(limit, shape[0]);
   }
   return limit;
 }

@@ -1,0 +1,122 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Parameters that tp splits into uneven blocks: the bits of one rank on every mesh, checkpoints without padding, and
+# the numbers of the same graph without any, but for rounding.
+# usage: test_uneven.sh PROGRAM
+set -euo pipefail
+. tests/equality/own_graphs.sh "$1"
+
+loss_of() { sed -n 's/^Step 2: \(Global \)\?Loss = \([0-9.]*\),.*/\2/p' out; }
+
+# whole: the run on one rank has, within rounding, the losses of the run whose units need no padding
+whole() {
+  runs=$((runs + 1))
+  local want got
+  train "${recipe[@]}" numerics.units.tp=1 >/dev/null
+  want=$(loss_of)
+  train "${recipe[@]}" >/dev/null
+  got=$(loss_of)
+  [ -n "$want" ] && awk -v a="$want" -v b="$got" 'BEGIN { exit !(a - b < 2e-4 && b - a < 2e-4) }' && return
+  echo "loss ${got:-missing} with padding, ${want:-missing} without"
+  failed=$((failed + 1))
+}
+meshes() {
+  whole
+  equal 'mesh={axes: [tp], shape: [2]}'
+  equal 'mesh={axes: [tp], shape: [4]}'
+  equal 'mesh={axes: [dp, tp], shape: [2, 4]}' "zero.stage=$1"
+  equal 'mesh={axes: [dp], shape: [4]}' "zero.stage=$2"
+  equal 'mesh={axes: [pp, tp], shape: [2, 2]}' "pipeline.stages=[y]" pipeline.microbatches=4
+}
+
+recipe=(numerics.units.tp=4)
+mlp='  p0: {shape: [260, 8], init: normal(1)}
+  w1: {shape: [10, 8], init: normal(0.5), tp: shard(0)}
+  b1: {shape: [10], init: normal(0.5), tp: shard(0)}
+  w2: {shape: [8, 10], init: normal(0.5), tp: shard(1)}'
+graph "$mlp" '- h: embedding(tokens, p0)
+- y: sigmoid(linear(h, w1, b1))
+- x: linear(y, w2)
+- logits: linear(x, p0)
+- loss: cross_entropy(logits, targets)'
+meshes 1 3
+equal 'mesh={axes: [tp], shape: [4]}' training_config.optimizer.lr=0.1 schedule.recompute=full
+recipe+=(training_config.precision=bf16)
+meshes 2 1
+
+# gates; a bias and a scale that every rank has; features that a norm and a softmax need all of
+recipe=(numerics.units.tp=4 training_config.optimizer.type=AdamW training_config.optimizer.lr=0.01)
+graph '  p0: {shape: [260, 8], init: normal(1)}
+  wg: {shape: [7, 8], init: normal(0.5), tp: shard(0)}
+  wu: {shape: [7, 8], init: normal(0.5), tp: shard(0)}
+  s: {shape: [7], init: normal(0.5)}
+  b: {shape: [7], init: normal(0.5)}
+  n: {shape: [7], init: ones}
+  wd: {shape: [8, 7], init: normal(0.5), tp: shard(1)}' '- h: embedding(tokens, p0)
+- y: add(mul(swiglu(linear(h, wg), linear(h, wu)), s), b)
+- r: rmsnorm(y, n)
+- t: softmax(r)
+- x: add(h, linear(add(r, t), wd))
+- logits: linear(x, p0)
+- loss: cross_entropy(logits, targets)'
+meshes 1 2
+recipe+=(training_config.use_clip_grad_norm=true training_config.clip_grad_norm_max_norm=0.1)
+equal 'mesh={axes: [tp], shape: [4]}'
+
+# a table with uneven columns, and one with uneven rows that is the head, too; matrices that are turned
+recipe=(numerics.units.tp=4)
+graph '  p0: {shape: [261, 8], init: normal(1), tp: shard(0)}
+  q: {shape: [260, 9], init: normal(1), tp: shard(1)}
+  w: {shape: [9, 8], init: normal(0.5), tp: shard(0)}
+  v: {shape: [8, 5], init: normal(0.5), tp: shard(1)}
+  u: {shape: [5, 8], init: normal(0.5), tp: shard(0)}' '- h: embedding(tokens, p0)
+- k: embedding(tokens, q)
+- y: add(h, matmul(gelu(k), w))
+- x: matmul(relu(matmul(y, v)), u)
+- logits: linear(x, p0)
+- loss: cross_entropy(logits, targets)'
+meshes 3 1
+
+# fewer than there are blocks
+recipe=(numerics.units.tp=4)
+graph '  p0: {shape: [260, 8], init: normal(1)}
+  w1: {shape: [3, 8], init: normal(0.5), tp: shard(0)}
+  w2: {shape: [8, 3], init: normal(0.5), tp: shard(1)}
+  a: {shape: [1, 8], init: normal(0.5), tp: shard(0)}
+  b: {shape: [8, 1], init: normal(0.5), tp: shard(1)}' '- h: embedding(tokens, p0)
+- y: add(linear(tanh(linear(h, w1)), w2), linear(linear(h, a), b))
+- logits: linear(y, p0)
+- loss: cross_entropy(logits, targets)'
+meshes 1 1
+
+# ---- checkpoints: what they have is what they have without padding ----
+kept=(training_config.checkpoint_dir=kept training_config.max_steps=1 training_config.model_save_interval=1)
+runs=$((runs + 1))
+want=$(train "${recipe[@]}" training_config.max_steps=2)
+train "${recipe[@]}" "${kept[@]}" 'mesh={axes: [tp], shape: [4]}' >/dev/null
+"$program" checkpoint verify kept >said 2>&1 && "$program" checkpoint ls kept >>said 2>&1 || { cat said; failed=$((failed + 1)); }
+grep -q '"w1"' kept/step-00000001/manifest.json && ! grep -qE '"shape": *\[4, *8\]' kept/step-00000001/manifest.json ||
+  { echo "the manifest has padding"; failed=$((failed + 1)); }
+"$program" checkpoint reshard kept --out moved --shards 3 >said 2>&1 || { cat said; failed=$((failed + 1)); }
+for mesh in 1 2 4; do
+  for from in kept moved; do
+    runs=$((runs + 1))
+    rm -rf new && mkdir new && cp -r "$([ $from = moved ] && echo moved || echo kept/step-00000001)" new/step-00000001
+    got=$(train "${recipe[@]}" training_config.max_steps=2 "mesh={axes: [tp], shape: [$mesh]}" checkpoint.resume=auto \
+      training_config.checkpoint_dir=new)
+    [ "$got" = "$want" ] || { echo "tp = $mesh from $from: $got, not $want"; cat out; failed=$((failed + 1)); }
+  done
+done
+
+# ---- refused ----
+refused "'w1': 4 tp units do not divide its dimension 0 of 3" device_config.strict_divisible=true
+graph '  p0: {shape: [260, 12], init: normal(1)}
+  q: {shape: [6, 12], init: normal(0.5), tp: shard(0)}
+  o: {shape: [12, 6], init: normal(0.5), tp: shard(1)}' '- h: embedding(tokens, p0)
+- y: linear(h, q)
+- a: attention(y, y, y, head_dim=2)
+- logits: linear(linear(a, o), p0)
+- loss: cross_entropy(logits, targets)'
+refused "attention of 'y': its 6 features do not divide over the 4 parts of tp" 'mesh={axes: [tp], shape: [4]}'
+
+end_of equality.uneven
