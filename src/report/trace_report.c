@@ -68,7 +68,8 @@ static tsr_machine_group group_of(const tsr_lowering_request *r, int axis) {
 static const char *algorithm_of(const tsr_lowering_request *r, const tsr_task *t) {
   double sent[TSR_MACHINE_LINKS_MAX];
   bool in_host = false, between = false;
-  if (t->op != TSR_OP_ALL_REDUCE && t->op != TSR_OP_REDUCE_SCATTER) return "-";
+  if (t->op != TSR_OP_ALL_REDUCE && t->op != TSR_OP_REDUCE_SCATTER && t->op != TSR_OP_REDUCE)
+    return "-";
   if (!r->machine || (r->ignores_hosts && t->op == TSR_OP_ALL_REDUCE)) return "tree";
   tsr_machine_collective_bytes(r->machine, TSR_MACHINE_ALL_REDUCE, 1, group_of(r, t->axis), sent);
   for (int l = 0; l < r->machine->links_count; l++)
