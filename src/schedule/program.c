@@ -99,7 +99,7 @@ int64_t tsr_program_times(const tsr_program *program, int task) {
 int tsr_program_in_place(const tsr_program *p, int node) {
   const tsr_node *n = &p->graph->nodes[node];
   bool adds = tsr_op_facts(n->op) & TSR_FACT_ADDS;
-  bool sums = n->op == TSR_OP_ALL_REDUCE || n->op == TSR_OP_REDUCE;
+  bool sums = n->op == TSR_OP_ALL_REDUCE;
   if ((!adds && !sums) || tsr_program_is_alias(p, node)) return -1;
   int value = n->inputs[n->inputs_count - 1], from = p->graph->values[value].node;
   if (from < 0 || !tsr_program_has_node(p, from)) return -1;

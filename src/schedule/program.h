@@ -198,7 +198,7 @@ bool tsr_op_is_collective(tsr_op op);
 /* How often a step runs a task. */
 int64_t tsr_program_times(const tsr_program *program, int task);
 /* The value whose bytes a task's first output is: it adds to them (TSR_FACT_ADDS), or it is an
- * all-reduce or a reduce of what no other task reads; -1: its output has its own bytes. */
+ * all-reduce of what no other task reads; -1: its output has its own bytes. */
 int tsr_program_in_place(const tsr_program *program, int node);
 /* A node that needs no task: its output is its input's bytes under another name. */
 bool tsr_program_is_alias(const tsr_program *program, int node);

@@ -290,14 +290,14 @@ static void say_shared(memory *m, int task, int microbatch, const char *what, co
         m->v, m->s, task, microbatch, "its %s shares bytes with its %s", what, with);
 }
 
-/* Sums are added where they are: an all-reduce, a reduce, or what adds to an earlier sum of its kind, may
+/* Sums are added where they are: an all-reduce, or what adds to an earlier sum of its kind, may
  * have an input's bytes (the first ones of a stack) for its output; a map over elements, its first
  * input's; a fused task, what its form allows. */
 static bool may_overwrite(const memory *m, const tsr_task *t, int output, int input) {
   unsigned facts = tsr_op_facts(t->op);
   if (t->fused) return tsr_fused_may_overwrite(m->p, t, output, input);
   if (output) return false;
-  bool sums = t->op == TSR_OP_ALL_REDUCE || t->op == TSR_OP_REDUCE || facts & TSR_FACT_ADDS;
+  bool sums = t->op == TSR_OP_ALL_REDUCE || facts & TSR_FACT_ADDS;
   return sums || (facts & TSR_FACT_OVERWRITES && input == 0);
 }
 
