@@ -78,7 +78,8 @@ static int wrong_at(const tsr_collective *c, int64_t e) {
   int64_t from = c->from < 0 ? e : place_in_block(c, x, c->from, blocks, c->zigzag, &has);
   int64_t to = c->to < 0 ? e : place_in_block(c, x, c->to, blocks, false, &gets);
   float sum = 0;
-  if (c->op == TSR_OP_ALL_REDUCE || c->op == TSR_OP_REDUCE_SCATTER) sum = sum_at(c, e);
+  if (c->op == TSR_OP_ALL_REDUCE || c->op == TSR_OP_REDUCE_SCATTER || c->op == TSR_OP_REDUCE)
+    sum = sum_at(c, e);
   for (int m = 0; m < c->members; m++) {
     int neighbours = m / blocks * blocks; /* the first of the member's group */
     switch ((int)c->op) {
@@ -91,8 +92,11 @@ static int wrong_at(const tsr_collective *c, int64_t e) {
     case TSR_OP_ALL_GATHER:
       wrong += !same(c, c->out[m], e, c->in[neighbours + has], from);
       break;
+    case TSR_OP_REDUCE: /* the others' tensors are zero before */
+      wrong += !same(c, c->out[m], e, m % blocks == c->root ? &sum : &(float){0}, 0);
+      break;
     case TSR_OP_BROADCAST:
-      wrong += !same(c, c->out[m], e, c->in[c->root], e);
+      wrong += !same(c, c->out[m], e, c->in[neighbours + c->root], e);
       break;
     case TSR_OP_RING_SHIFT:
       wrong += !same(c, c->out[(m + c->by + 64 * c->members) % c->members], e, c->in[m], e);

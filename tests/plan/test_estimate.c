@@ -54,6 +54,8 @@ static int list_meshes(harness_options *ret) {
       ret[n++] = o;
       o.overlap = true;
       if (o.dp > 1) ret[n++] = o;
+      o.zero_owners = true;
+      if (zero) ret[n++] = o;
     }
   for (int i = 0; i < HARNESS_ORDERS; i++) {
     ret[n] = options(2, 2, 1, 4);
@@ -67,13 +69,13 @@ static int list_meshes(harness_options *ret) {
   ret[n++].zero_groups = 2;
   return n;
 }
-enum { MESHES_MAX = 128 };
+enum { MESHES_MAX = 192 };
 
 static const char *name_of(tsr_arena *arena, const harness_options *o) {
   return tsr_arena_printf(
-      arena, "pp %d dp %d tp %d, %d microbatches, zero %d, %s, %d chunks%s", o->pp, o->dp, o->tp,
-      (int)o->microbatches, o->zero, tsr_pipeline_name(o->pipeline), o->chunks,
-      o->overlap ? ", overlap" : "");
+      arena, "pp %d dp %d tp %d, %d microbatches, zero %d%s, %s, %d chunks%s", o->pp, o->dp, o->tp,
+      (int)o->microbatches, o->zero, o->zero_owners ? " with owners" : "",
+      tsr_pipeline_name(o->pipeline), o->chunks, o->overlap ? ", overlap" : "");
 }
 
 /* ---- memory ---- */

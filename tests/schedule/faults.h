@@ -50,6 +50,7 @@ typedef enum {
   ON_DP3,
   ON_ZERO,
   ON_ZERO_OVERLAP,
+  ON_OWNERS,
   ON_ZIGZAG,
   ON_PIPE,
   ON_PIPE_DP,
