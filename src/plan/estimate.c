@@ -10,7 +10,7 @@ typedef struct {
   int64_t ranks;                         /* of a stage */
   double *costs[TSR_ACTION_WEIGHTS + 1]; /* of the pipeline's actions, per virtual stage */
   int buckets;                           /* more than any task's */
-  int coord[TSR_AXES]; /* of the rank that stands for all of a stage's: it owns the most */
+  int (*fullest)[TSR_AXES]; /* per stage: coordinates of the rank that stands for all of its */
   double *arrives;     /* per node: when what is sent before or after the pipeline's actions has
                       arrived; < 0: not yet sent */
 } estimator;
@@ -48,7 +48,7 @@ static bool has_threads(const estimator *x) { return x->o->machine->threads > 0;
 static double task_seconds(const estimator *x, const tsr_program *p, const tsr_task *t) {
   const tsr_machine *m = x->o->machine;
   if (t->op == TSR_OP_SEND || t->op == TSR_OP_WAIT) return 0;
-  if (!has_threads(x) && !tsr_task_runs_on(p, t, x->coord)) return 0;
+  if (!has_threads(x) && !tsr_task_runs_on(p, t, x->fullest[p->stage])) return 0;
   if (t->op == TSR_OP_RECEIVE && !has_threads(x)) return 0; /* the send's time is counted */
   tsr_machine_work work =
       has_threads(x) ? tsr_host_work(p, t, x->ranks, m->threads) : tsr_task_work(p, t);
@@ -134,7 +134,7 @@ static transfer transfer_of(const estimator *x, const tsr_program *p, const tsr_
 
 /* A collective over the stages is every stage's, but one host does it once. */
 static bool counts_here(const estimator *x, const tsr_program *p, const tsr_task *t) {
-  if (!has_threads(x)) return tsr_task_runs_on(p, t, x->coord);
+  if (!has_threads(x)) return tsr_task_runs_on(p, t, x->fullest[p->stage]);
   return t->axis != TSR_PP || p->stage == 0;
 }
 
@@ -400,7 +400,7 @@ static void count_work(const estimator *x) {
     for (int i = 0; i < p->tasks_count; i++) {
       const tsr_task *t = &p->tasks[i];
       double flops = tsr_task_flops(p, t) * (double)tsr_task_times(p, i);
-      if (!tsr_task_runs_on(p, t, x->coord)) continue;
+      if (!tsr_task_runs_on(p, t, x->fullest[p->stage])) continue;
       x->e->stages[s].flops += flops;
       if (tsr_task_is_product(t)) of_dtype[tsr_task_dtype(t, x->o->tf32)] += flops;
     }
@@ -429,7 +429,9 @@ void tsr_estimate_make(
   *e = (tsr_estimate){.stages = tsr_arena_array(arena, tsr_estimate_stage, stages)};
   x.ranks = options->parallel->ranks / stages;
   x.buckets = count_buckets(options->programs);
-  tsr_plan_find_fullest(options->programs->of_stage[0], x.coord);
+  x.fullest = tsr_arena_alloc(arena, sizeof *x.fullest * (size_t)stages);
+  for (int s = 0; s < stages; s++)
+    tsr_plan_find_fullest(options->programs->of_stage[s], x.fullest[s]);
   for (int k = 0; k <= TSR_ACTION_WEIGHTS; k++)
     x.costs[k] =
         tsr_arena_array(arena, double, (size_t)stages * options->programs->pipeline->chunks);
