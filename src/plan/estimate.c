@@ -11,7 +11,7 @@ typedef struct {
   double *costs[TSR_ACTION_WEIGHTS + 1]; /* of the pipeline's actions, per virtual stage */
   int buckets;                           /* more than any task's */
   int (*fullest)[TSR_AXES]; /* per stage: coordinates of the rank that stands for all of its */
-  double *arrives;     /* per node: when what is sent before or after the pipeline's actions has
+  double *arrives; /* per node: when what is sent before or after the pipeline's actions has
                       arrived; < 0: not yet sent */
 } estimator;
 
