@@ -11,8 +11,8 @@
  *   broadcast        the root holds a tensor           → each holds it
  *   ring_shift       each holds a tensor               → member i holds that of member i - by
  *   all_to_all       member i holds slice i of `from`  → member i holds slice i of `to`
- * With g groups each slice is one of m / g, and each group has a root; a reduce_scatter and a reduce
- * add over all members, an all_gather and a broadcast stay inside their group. */
+ * With g groups each slice is one of m / g, and each group has a root; a reduce_scatter and a
+ * reduce add over all members, an all_gather and a broadcast stay inside their group. */
 #ifndef TSR_COMM_COLLECTIVE_H
 #define TSR_COMM_COLLECTIVE_H
 #include "device/device.h"

@@ -15,8 +15,8 @@ static inline int tsr_collective_sharers(const tsr_collective *c) {
 }
 
 /* A sum's slice i, of [begin, end), is what members i, i + step, … get: the whole tensor, or a
- * block; other members get nothing. It begins at tsr_sum_slice_at of each summand, and is contiguous
- * where it goes. */
+ * block; other members get nothing. It begins at tsr_sum_slice_at of each summand, and is
+ * contiguous where it goes. */
 typedef struct {
   int begin, end, step;
   int64_t rows, elements; /* of a slice */

@@ -431,15 +431,14 @@ static void place_squared(call *c) {
 static void place_norm_stats(call *c) {
   if (c->in[0].kind == TSR_PARTIAL) c->in[0] = whole;
   bool units = c->axis == TSR_TP && c->g->units.tp > 1;
-  give_all(c, units || c->in[0].kind == TSR_SHARD ? partial : is_owned(c, 0) ? c->in[0] : whole);
+  give_all(c, units || c->in[0].kind == TSR_SHARD ? partial : c->in[0]);
   c->units = units ? c->g->units.tp : 0;
 }
 
 /* A replicated summand beside partial ones counts on the first rank, an owner's on the owner. */
 static void place_norm_join(call *c) {
   bool owed = c->axis == TSR_PP; /* every stage has its own parameters' */
-  for (int i = 0; i < c->node->inputs_count; i++)
-    owed |= c->in[i].kind == TSR_PARTIAL || is_owned(c, i);
+  for (int i = 0; i < c->node->inputs_count; i++) owed |= c->in[i].kind != TSR_REPLICATE;
   give_all(c, owed ? partial : whole);
 }
 
