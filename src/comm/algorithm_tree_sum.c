@@ -3,8 +3,8 @@
  * reduce_scatter. In round k everybody sends its summands of each owner's k-th chunk to the owner,
  * who adds them and sends the sum to those that get the slice. So of N elements among P processes
  * each sends and receives 2 N (P - 1) / P for all_reduce, half of that for reduce_scatter; a
- * reduce's root receives N (P - 1). Where each of H hosts holds a subtree, 2 N (H - 1) / H go out of
- * each host.
+ * reduce's root receives N (P - 1). Where each of H hosts holds a subtree, 2 N (H - 1) / H go out
+ * of each host.
  *
  * Every phase of a round waits for earlier phases, or earlier rounds, on whichever process; so
  * there is no deadlock. A round's sums are received where its summands may lie (in place): so
