@@ -6,7 +6,7 @@
 #include "comm/view.h"
 
 static inline bool tsr_collective_adds(const tsr_collective *c) {
-  return c->op == TSR_OP_ALL_REDUCE || c->op == TSR_OP_REDUCE_SCATTER || c->op == TSR_OP_REDUCE;
+  return tsr_op_sums_members(c->op);
 }
 
 /* How many neighbours get the same from a member. */

@@ -123,9 +123,10 @@ static transfer transfer_of(const estimator *x, const tsr_program *p, const tsr_
   add_collective(x, kind_of(x, t->op), bytes, group, &result);
   for (int l = 0; t->op == TSR_OP_RECEIVE && l < TSR_MACHINE_LINKS_MAX; l++)
     result.sent_over[l] = 0;
-  if (replicas > 1 && t->op == TSR_OP_REDUCE_SCATTER) {
+  if (replicas > 1 && (t->op == TSR_OP_REDUCE_SCATTER || t->op == TSR_OP_REDUCE)) {
     tsr_machine_group between = {replicas, group.stride * group.members, parallel->ranks};
-    add_collective(x, TSR_MACHINE_ALL_REDUCE, bytes / (double)group.members, between, &result);
+    double slice = t->op == TSR_OP_REDUCE ? bytes : bytes / (double)group.members;
+    add_collective(x, TSR_MACHINE_ALL_REDUCE, slice, between, &result);
   }
   if (has_threads(x)) result.seconds = task_seconds(x, p, t);
   else result.seconds += x->o->machine->overhead;

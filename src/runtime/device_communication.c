@@ -89,7 +89,7 @@ static void move(
   }
   d->set_stream(d->state, communicator->group);
   d->wait_for_stream(d->state, NULL);
-  d->exchange(d->state, communicator->group, room, count);
+  if (count) d->exchange(d->state, communicator->group, room, count);
   d->set_stream(d->state, NULL);
 }
 
