@@ -11,25 +11,33 @@ static inline const char *tsr_axis_name(int axis) {
 }
 
 /* One tensor over one axis: every member holds it whole; each holds its block of dimension `dim`;
- * or each holds a summand, and the sum is partial. */
-typedef enum { TSR_REPLICATE, TSR_SHARD, TSR_PARTIAL } tsr_placement_kind;
+ * each holds a summand, and the sum is partial; or one member, the owner, holds it whole, and the
+ * others nothing of it. */
+typedef enum { TSR_REPLICATE, TSR_SHARD, TSR_PARTIAL, TSR_OWNED } tsr_placement_kind;
 typedef struct {
   tsr_placement_kind kind;
   int dim;    /* of TSR_SHARD, else 0 */
-  int groups; /* of TSR_SHARD, > 1: the members are so many groups of neighbours, and each group
-                 holds all blocks (hybrid sharding); else 0 */
+  int groups; /* of TSR_SHARD and TSR_OWNED, > 1: the members are so many groups of neighbours, and
+                 each group holds all blocks, or has an owner (hybrid sharding); else 0 */
+  int owner;  /* of TSR_OWNED: the owner's place in its group; else 0 */
 } tsr_placement;
 
 static inline int tsr_placement_equal(tsr_placement a, tsr_placement b) {
-  return a.kind == b.kind && a.dim == b.dim && a.groups == b.groups;
+  return a.kind == b.kind && a.dim == b.dim && a.groups == b.groups && a.owner == b.owner;
 }
 
-/* Into how many blocks a dimension is cut over an axis of `size`, and which one a coord holds. */
+/* Into how many blocks a dimension is cut over an axis of `size`, and which one a coord holds; of
+ * an owned tensor the members of a group, and a coord's place in its group. */
 static inline int tsr_placement_blocks(tsr_placement p, int size) {
   return p.groups > 1 ? size / p.groups : size;
 }
 static inline int tsr_placement_block(tsr_placement p, int size, int coord) {
   return coord % tsr_placement_blocks(p, size);
+}
+
+/* Whether a coord holds the tensor or a part of it. */
+static inline int tsr_placement_holds(tsr_placement p, int size, int coord) {
+  return p.kind != TSR_OWNED || tsr_placement_block(p, size, coord) == p.owner;
 }
 
 #endif

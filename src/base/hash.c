@@ -18,6 +18,13 @@ tsr_hasher *tsr_hasher_new(tsr_arena *arena) {
 
 uint64_t tsr_hash_number(const void *bytes, size_t length) { return XXH3_64bits(bytes, length); }
 
+uint64_t tsr_hash_fnv1a(const void *bytes, size_t length) {
+  uint64_t hash = UINT64_C(0xcbf29ce484222325);
+  for (size_t i = 0; i < length; i++)
+    hash = (hash ^ ((const unsigned char *)bytes)[i]) * UINT64_C(0x100000001b3);
+  return hash;
+}
+
 void tsr_hasher_begin(tsr_hasher *h) { XXH3_128bits_reset(&h->state); }
 
 void tsr_hasher_add(tsr_hasher *h, const void *bytes, size_t length) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/json_scan.h"
+#include "base/hash.h"
 #include "base/json.h"
 #include <math.h>
 #include <stdlib.h>
@@ -171,9 +172,9 @@ static const char *resolve(scanner *s, const char *begin, size_t length, size_t 
   return out;
 }
 
-static uint64_t hash_bytes(const char *bytes, size_t length) { /* FNV-1a, and a last mixing */
-  uint64_t hash = 0xcbf29ce484222325u;
-  for (size_t i = 0; i < length; i++) hash = (hash ^ (unsigned char)bytes[i]) * 0x100000001b3u;
+/* With a last mixing. */
+static uint64_t hash_bytes(const char *bytes, size_t length) {
+  uint64_t hash = tsr_hash_fnv1a(bytes, length);
   return hash ^ hash >> 32;
 }
 

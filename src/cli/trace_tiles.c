@@ -60,8 +60,10 @@ static bool add_communication(
 
 /* ---- tasks ---- */
 
-static void partition_on_cpu(const trace_tiles *of, const tsr_task *t, tsr_task_tiles *ret) {
-  tsr_cpu_partition p = tsr_cpu_partition_of(t, of->ranks, of->cpu->threads);
+static void partition_on_cpu(
+    const trace_tiles *of, const tsr_program *program, const tsr_task *t, tsr_task_tiles *ret) {
+  int ranks = of->ranks / (int)tsr_task_ranks_apart(program, t);
+  tsr_cpu_partition p = tsr_cpu_partition_of(t, ranks, of->cpu->threads);
   ret->on_cpu = true;
   ret->items = p.items;
   ret->ranges = p.ranges;
@@ -74,9 +76,13 @@ static void partition_on_cpu(const trace_tiles *of, const tsr_task *t, tsr_task_
 static void find(void *context, const tsr_program *p, const tsr_task *t, tsr_task_tiles *ret) {
   const trace_tiles *of = context;
   *ret = (tsr_task_tiles){.launches = {.arena = of->arena}};
+  if (!tsr_task_runs_on(p, t, of->coord)) {
+    ret->note = "another rank owns its result";
+    return;
+  }
   if (add_communication(of, p, t, ret)) return;
   if (of->cuda && !t->on_host) tsr_cuda_task_launches(p, t, of->coord, 0, of->fast, &ret->launches);
-  else partition_on_cpu(of, t, ret);
+  else partition_on_cpu(of, p, t, ret);
 }
 
 tsr_tile_source trace_tiles_of(app *a, const setup *s, int64_t rank, trace_tiles *ret) {

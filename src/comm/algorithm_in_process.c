@@ -16,12 +16,12 @@ static void add_sums(tsr_list_builder *b, const tsr_collective *c) {
     summand.merges = (uint8_t)tsr_collective_merges(c, m);
     tsr_list_add_operand(b, summand);
   }
-  for (int slice = 0; slice < s.count; slice++) {
+  for (int slice = s.begin; slice < s.end; slice++) {
     step.to = b->operands_count;
-    for (int m = slice; m < c->members; m += s.count)
+    for (int m = slice; m < c->members; m += s.step)
       tsr_list_add_operand(b, (tsr_operand){.buffer = TSR_BUFFER_OUT, .index = m, .via = -1});
     step.to_count = b->operands_count - step.to;
-    step.from_at = slice * s.view.run;
+    step.from_at = tsr_sum_slice_at(&s, slice);
     tsr_list_add_step(b, 0, step);
   }
   b->list.chunk = s.elements;

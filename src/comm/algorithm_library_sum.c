@@ -44,7 +44,7 @@ static void add_step(library_sum *s, int phase, tsr_step_kind kind, int from, in
 static void add_own(library_sum *s, int slice, int to) {
   tsr_step step = {.kind = TSR_STEP_REDUCE, .whole = true, .end = s->slices.elements};
   step.from_view = s->in_view, step.to_view = s->out_view;
-  step.from_at = slice * s->slices.view.run;
+  step.from_at = tsr_sum_slice_at(&s->slices, slice);
   step.from = s->operands, step.from_count = s->own_count;
   step.to = to, step.to_count = 1;
   tsr_list_add_step(&s->b, SUM, step);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A slice is what some members get: the whole tensor of all_reduce, the blocks of reduce_scatter.
- * In round k everybody sends its summands of each owner's k-th chunk to the owner, who adds them
- * and sends the sum to those that get the slice. So of N elements among P processes each sends and
- * receives 2 N (P - 1) / P for all_reduce, half of that for reduce_scatter. Where each of H hosts
- * holds a subtree, 2 N (H - 1) / H go out of each host.
+/* A slice is what some members get: the whole tensor of all_reduce and of reduce, the blocks of
+ * reduce_scatter. In round k everybody sends its summands of each owner's k-th chunk to the owner,
+ * who adds them and sends the sum to those that get the slice. So of N elements among P processes
+ * each sends and receives 2 N (P - 1) / P for all_reduce, half of that for reduce_scatter; a
+ * reduce's root receives N (P - 1). Where each of H hosts holds a subtree, 2 N (H - 1) / H go out
+ * of each host.
  *
  * Every phase of a round waits for earlier phases, or earlier rounds, on whichever process; so
  * there is no deadlock. A round's sums are received where its summands may lie (in place): so
@@ -140,7 +141,7 @@ static tsr_step describe(tsr_step_kind kind, const tsr_sum_piece *p) {
 /* Of summands. */
 static void read_slice(const tree_sum *s, tsr_step *step, const tsr_sum_piece *p) {
   step->from_view = s->in_view;
-  step->from_at = p->slice * s->slices.view.run;
+  step->from_at = tsr_sum_slice_at(&s->slices, p->slice);
 }
 
 static int first_target(const tree_sum *s, int process, int slice) {
@@ -350,7 +351,7 @@ static int count_remote(const tree_sum *s) {
 
 static int64_t choose_chunk(const tree_sum *s, bool on_device) {
   int64_t piece = s->slices.elements; /* at most */
-  if (s->slices.count == 1) piece = (piece + s->l->processes - 1) / s->l->processes;
+  if (s->slices.step == 1) piece = (piece + s->l->processes - 1) / s->l->processes;
   piece = (piece + 63) / 64 * 64;
   /* The same on all, so of what all know. A relay has about as much again. */
   int64_t chunks = (s->l->hosts > 1 ? 4 : 2) * TSR_ROUNDS_IN_FLIGHT * (int64_t)s->layout.parts;

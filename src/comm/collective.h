@@ -7,13 +7,14 @@
  *   all_reduce       each holds a summand              → each holds the sum
  *   reduce_scatter   each holds a summand              → member i holds slice i of `to` of the sum
  *   all_gather       member i holds slice i of `from`  → each holds the whole
+ *   reduce           each holds a summand              → the root holds the sum
  *   broadcast        the root holds a tensor           → each holds it
  *   ring_shift       each holds a tensor               → member i holds that of member i - by
  *   all_to_all       member i holds slice i of `from`  → member i holds slice i of `to`
  * Where a sum is `onto` something, members that get it hold the first summand, the same on all,
  * where the sum will be.
- * With g groups each slice is one of m / g; a reduce_scatter adds over all members, an all_gather
- * stays inside its group. */
+ * With g groups each slice is one of m / g, and each group has a root; a reduce_scatter and a
+ * reduce add over all members, an all_gather and a broadcast stay inside their group. */
 #ifndef TSR_COMM_COLLECTIVE_H
 #define TSR_COMM_COLLECTIVE_H
 #include "base/reduction_tree.h"
@@ -24,14 +25,14 @@
 typedef struct {
   tsr_op op;
   int members;
-  int groups; /* 1, or so many groups of neighbours each hold all blocks */
+  int groups; /* 1, or so many groups of neighbours each hold all blocks, or have a root */
   float *const *in;
   float *const *out;
   int ndim;
   int64_t shape[TSR_DIMS_MAX]; /* whole over this axis; local on the others; units in dimension 0's
                                   front */
   int from, to;                /* split dimension before, after; -1 none */
-  int root;                    /* broadcast: the member whose tensor all get */
+  int root;                    /* reduce, broadcast: the root's place in its group */
   int by;                      /* ring_shift: from the member so many before, round the ring */
   tsr_tree_shape tree;         /* of sums */
   bool onto;                   /* of sums in a flat tree: see above */

@@ -3,28 +3,32 @@
 
 tsr_sum_slices tsr_collective_sum_slices(const tsr_collective *c) {
   bool scatters = c->op == TSR_OP_REDUCE_SCATTER;
-  tsr_sum_slices s = {.count = scatters ? c->members / c->groups : 1, .rows = 1};
-  if (scatters) s.rows = tsr_collective_elements(c, 0, c->to);
+  tsr_sum_slices s = {.end = 1, .step = 1, .rows = 1};
+  if (c->op != TSR_OP_ALL_REDUCE) s.step = c->members / c->groups;
+  if (c->op == TSR_OP_REDUCE) s.begin = c->root, s.end = c->root + 1;
+  if (scatters) s.end = s.step, s.rows = tsr_collective_elements(c, 0, c->to);
   int64_t whole = tsr_collective_elements(c, scatters ? c->to : 0, c->ndim);
-  int64_t run = whole / s.count;
+  int64_t run = whole / (s.end - s.begin);
+  s.distance = run > 0 ? run : 1;
   s.view = (tsr_view){.run = run > 0 ? run : 1, .inner = 1, .outer_step = whole};
   s.elements = s.rows * run;
   return s;
 }
 
-static int gathered_blocks(const tsr_collective *c) { return c->members / c->groups; }
+static int group_size(const tsr_collective *c) { return c->members / c->groups; }
 
 bool tsr_collective_moves(const tsr_collective *c, int from, int to) {
-  if (c->op == TSR_OP_ALL_GATHER) return from / gathered_blocks(c) == to / gathered_blocks(c);
+  bool same_group = from / group_size(c) == to / group_size(c);
+  if (c->op == TSR_OP_ALL_GATHER) return same_group;
   if (c->op == TSR_OP_RING_SHIFT) return tsr_collective_source(c, to) == from;
-  if (c->op == TSR_OP_BROADCAST) return from == c->root;
+  if (c->op == TSR_OP_BROADCAST) return same_group && from % group_size(c) == c->root;
   return c->from != c->to || from == to;
 }
 
 int64_t tsr_collective_moved(const tsr_collective *c) {
   int64_t whole = tsr_collective_elements(c, 0, c->ndim);
   if (c->op == TSR_OP_RING_SHIFT || c->op == TSR_OP_BROADCAST) return whole;
-  if (c->op == TSR_OP_ALL_GATHER) return whole / gathered_blocks(c);
+  if (c->op == TSR_OP_ALL_GATHER) return whole / group_size(c);
   return whole / c->members / (c->from == c->to ? 1 : c->members);
 }
 
@@ -50,7 +54,7 @@ tsr_slice tsr_collective_source_slice(const tsr_collective *c, int to) {
 tsr_slice tsr_collective_target_slice(const tsr_collective *c, int from) {
   if (c->op == TSR_OP_ALL_TO_ALL && c->from != c->to) return part_of(c, c->from, c->to, from);
   if (c->op != TSR_OP_ALL_GATHER) return whole_of(c);
-  int64_t blocks = gathered_blocks(c), block = from % blocks;
+  int64_t blocks = group_size(c), block = from % blocks;
   int64_t whole = tsr_collective_elements(c, c->from, c->ndim), part = whole / blocks;
   int64_t run = part / (c->zigzag ? 2 : 1);
   tsr_view view = {.run = run > 0 ? run : 1, .inner = 1, .outer_step = whole};

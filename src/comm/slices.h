@@ -6,23 +6,32 @@
 #include "comm/view.h"
 
 static inline bool tsr_collective_adds(const tsr_collective *c) {
-  return c->op == TSR_OP_ALL_REDUCE || c->op == TSR_OP_REDUCE_SCATTER;
+  return tsr_op_sums_members(c->op);
 }
 
 /* How many neighbours get the same from a member. */
 static inline int tsr_collective_sharers(const tsr_collective *c) {
-  if (c->op == TSR_OP_BROADCAST) return c->members;
-  return c->op == TSR_OP_ALL_GATHER ? c->members / c->groups : 1;
+  return c->op == TSR_OP_BROADCAST || c->op == TSR_OP_ALL_GATHER ? c->members / c->groups : 1;
 }
 
-/* A sum's slice i is what members i, i + count, … get: the whole tensor, or a block. It begins at
- * i * view.run of each summand, and is contiguous where it goes. */
+/* A sum's slice i, of [begin, end), is what members i, i + step, … get: the whole tensor, or a
+ * block; other members get nothing. It begins at tsr_sum_slice_at of each summand, and is
+ * contiguous where it goes. */
 typedef struct {
-  int count;
+  int begin, end, step;
   int64_t rows, elements; /* of a slice */
+  int64_t distance;       /* from a slice to the next in a summand */
   tsr_view view;
 } tsr_sum_slices;
 tsr_sum_slices tsr_collective_sum_slices(const tsr_collective *c);
+static inline int64_t tsr_sum_slice_at(const tsr_sum_slices *s, int slice) {
+  return (slice - s->begin) * s->distance;
+}
+/* The slice that a member gets; -1: none. */
+static inline int tsr_sum_slice_of(const tsr_sum_slices *s, int member) {
+  int slice = member % s->step;
+  return slice >= s->begin && slice < s->end ? slice : -1;
+}
 
 /* all_gather, broadcast, ring_shift, all_to_all: member `from` has something for member `to`, as
  * many elements in all cases. */

@@ -66,16 +66,16 @@ int tsr_sum_layout_merges_left(const tsr_sum_layout *s, int begin, int end) {
 
 int tsr_sum_layout_next_target(
     const tsr_layout *l, const tsr_sum_slices *s, int process, int slice, int before) {
-  int begin = l->first[process] + s->count - 1 - slice;
-  begin = begin / s->count * s->count + slice;
-  for (int m = before < 0 ? begin : before + s->count; m <= l->last[process]; m += s->count)
+  int begin = l->first[process] + s->step - 1 - slice;
+  begin = begin / s->step * s->step + slice;
+  for (int m = before < 0 ? begin : before + s->step; m <= l->last[process]; m += s->step)
     if (l->process_of[m] == process) return m;
   return -1;
 }
 
 static bool is_first_target(const tsr_layout *l, const tsr_sum_slices *s, int member) {
-  int slice = member % s->count;
-  return tsr_sum_layout_next_target(l, s, l->process_of[member], slice, -1) == member;
+  int slice = tsr_sum_slice_of(s, member);
+  return slice >= 0 && tsr_sum_layout_next_target(l, s, l->process_of[member], slice, -1) == member;
 }
 
 /* A slice in equal pieces among the processes that get it; *next: per process, of `pieces`. */
@@ -84,8 +84,8 @@ static void split_slice(
     const int *begin, int *next, tsr_sum_piece *pieces) {
   int64_t at = 0;
   int owners = 0;
-  for (int m = slice; m < l->members; m += s->count) owners += is_first_target(l, s, m);
-  for (int m = slice, i = 0; m < l->members; m += s->count) {
+  for (int m = slice; m < l->members; m += s->step) owners += is_first_target(l, s, m);
+  for (int m = slice, i = 0; m < l->members; m += s->step) {
     if (!is_first_target(l, s, m)) continue;
     int owner = l->process_of[m];
     int64_t end = s->elements * ++i / owners;
@@ -111,6 +111,6 @@ void tsr_sum_layout_find_pieces(
   }
   ret->pieces_count = begin[l->processes];
   ret->pieces = tsr_arena_array(arena, tsr_sum_piece, ret->pieces_count + 1);
-  for (int slice = 0; slice < s->count; slice++)
+  for (int slice = s->begin; slice < s->end; slice++)
     split_slice(l, s, slice, chunk, alignment, begin, next, ret->pieces);
 }

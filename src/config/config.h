@@ -33,6 +33,7 @@ typedef enum {
   TSR_RECOMPUTE_CHEAP
 } tsr_recompute;
 typedef enum { TSR_OFFLOAD_NONE, TSR_OFFLOAD_FILE } tsr_offload;
+typedef enum { TSR_PARTITION_FLAT, TSR_PARTITION_OWNER_HASH } tsr_partition;
 typedef enum { TSR_BALANCE_FLOPS, TSR_BALANCE_MEMORY } tsr_balance;
 typedef enum { TSR_DEVICE_CPU, TSR_DEVICE_CUDA, TSR_DEVICE_AUTO } tsr_device_kind;
 typedef enum { TSR_CP_CONTIGUOUS, TSR_CP_ZIGZAG } tsr_cp_layout;
@@ -216,6 +217,7 @@ typedef struct {
   int64_t stage; /* 0 to 3 */
   tsr_offload offload;
   const char *offload_path; /* "": not given; with ${NAME} expanded */
+  tsr_partition partition;
 } tsr_config_zero;
 
 typedef enum { TSR_RESUME_NEVER, TSR_RESUME_AUTO } tsr_resume;

@@ -111,13 +111,9 @@ static const tsr_field_choice offloads[] = {
     {"nvme", TSR_OFFLOAD_FILE},
     {0}};
 static const tsr_field_choice partitions[] = {
-    {"dimension", 0},
-    {"owner_hash", 1,
-     "an owner for each whole parameter, by its name's hash (owner_hash)\n"
-     "dimension splits every parameter over dp"},
-    {"flat", 2,
-     "one flat array of all parameters, split into equal parts (flat)\ndimension splits "
-     "every parameter over dp"},
+    {"flat", TSR_PARTITION_FLAT},
+    {"owner_hash", TSR_PARTITION_OWNER_HASH},
+    {"dimension", TSR_PARTITION_FLAT},
     {0}};
 static const tsr_field_choice sockets[] = {{"mpi", 0}, {"fabric", 1}, {0}};
 

@@ -71,20 +71,30 @@ static void resolve_recompute(tsr_loader *l) {
         "'recompute_every' has no effect: recompute is not full");
 }
 
-static void resolve_zero(tsr_loader *l) {
+static void resolve_fsdp(tsr_loader *l) {
   static const char stage[] = "zero.stage", fsdp[] = "device_config.enable_fsdp";
   tsr_config_zero *z = &l->config->zero;
+  int64_t zero;
+  if (!l->config->device.enable_fsdp) return;
+  if (!given(l, stage)) z->stage = 3;
+  else if (tsr_yaml_int(tsr_loader_value(l, stage), &zero) && zero == 0)
+    tsr_loader_contradict(l, fsdp, stage);
+  tsr_loader_take_origin(l, stage, fsdp);
+}
+
+static void resolve_zero(tsr_loader *l) {
+  const tsr_config_zero *z = &l->config->zero;
   const tsr_yaml *path = tsr_loader_key(l, "zero.offload_path");
   if (path && *z->offload_path && z->offload == TSR_OFFLOAD_NONE)
     tsr_diag(
         l->diags, tsr_diag_normative(l->diags, TSR_WARNING), path->location,
         "'offload_path' has no effect: offload is none");
-  if (!l->config->device.enable_fsdp) return;
-  int64_t zero;
-  if (!given(l, stage)) z->stage = 3;
-  else if (tsr_yaml_int(tsr_loader_value(l, stage), &zero) && zero == 0)
-    tsr_loader_contradict(l, fsdp, stage);
-  tsr_loader_take_origin(l, stage, fsdp);
+  resolve_fsdp(l);
+  const tsr_yaml *partition = tsr_loader_key(l, "zero.partition");
+  if (partition && z->partition != TSR_PARTITION_FLAT && !z->stage)
+    tsr_diag(
+        l->diags, tsr_diag_normative(l->diags, TSR_WARNING), partition->location,
+        "'partition' has no effect: stage is 0");
 }
 
 void tsr_step_resolve(tsr_loader *l) {

@@ -3,6 +3,7 @@
  * a graph without cycles, and the limits on depth and expansion bound every walk over it. */
 #include "config/yaml.h"
 #include "base/file_read.h"
+#include "base/hash.h"
 #include <string.h>
 #include <yaml.h>
 
@@ -42,8 +43,7 @@ typedef struct {
 } reader;
 
 static uint64_t hash_text(const char *text) {
-  uint64_t hash = 14695981039346656037u; /* FNV-1a */
-  for (; *text; text++) hash = (hash ^ (unsigned char)*text) * 1099511628211u;
+  uint64_t hash = tsr_hash_fnv1a(text, strlen(text));
   hash = (hash ^ hash >> 32) * 11400714819323198485u; /* FNV leaves the last bytes in few bits */
   return hash >> 32;
 }

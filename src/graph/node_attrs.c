@@ -15,6 +15,7 @@ double tsr_node_dropout(const tsr_node *n) {
 bool tsr_node_accumulates(const tsr_node *n) {
   if (n->op == TSR_OP_ALL_REDUCE) return n->attr.move.accumulate;
   if (n->op == TSR_OP_REDUCE_SCATTER) return n->attr.scatter.accumulate;
+  if (n->op == TSR_OP_REDUCE) return n->attr.reduce.accumulate;
   return n->op == TSR_OP_ACCUMULATE;
 }
 

@@ -43,6 +43,10 @@ unsigned tsr_op_facts(tsr_op op);
 static inline bool tsr_op_moves(tsr_op op) {
   return tsr_op_facts(op) & (TSR_FACT_COLLECTIVE | TSR_FACT_LOCAL_SPLIT);
 }
+/* Whether a collective adds its members' tensors. */
+static inline bool tsr_op_sums_members(tsr_op op) {
+  return op == TSR_OP_ALL_REDUCE || op == TSR_OP_REDUCE_SCATTER || op == TSR_OP_REDUCE;
+}
 /* The input that an op reads for its shape alone, or -1. */
 static inline int tsr_op_shape_input(tsr_op op, int inputs_count) {
   return tsr_op_facts(op) & TSR_FACT_SHAPED ? inputs_count - 1 : -1;

@@ -137,7 +137,9 @@ typedef struct {
   bool sequence_parallel;  /* Korthikanti et al., 2022: norms and dropout on a slice of the sequence
                             */
   int zero; /* Rajbhandari et al., 2020: 1 state, 2 and gradients, 3 and parameters over dp */
-  int zero_groups; /* > 1: dp is so many groups, and each shards for itself */
+  int zero_groups;  /* > 1: dp is so many groups, and each shards for itself */
+  bool zero_owners; /* a parameter has an owner, and no slice on each rank: the rank of its group at
+                       FNV-1a 64 of the parameter's name, modulo the group's size */
   tsr_batch_kind batch;
   const tsr_graph *stored; /* placed; whose parameters' memory this graph shares, see
                               tsr_pass_take_params; NULL: none */

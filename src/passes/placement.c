@@ -8,30 +8,6 @@
 #include "passes/placement_rules.h"
 #include <string.h>
 
-static bool is_split_by_cp(const tsr_placer *p, const tsr_param *q, int dim) {
-  tsr_placement cp = q->placement[TSR_CP];
-  bool active = tsr_placer_is_active(p->placing, TSR_CP) && !p->placing->is_model;
-  return active && cp.kind == TSR_SHARD && cp.dim == dim;
-}
-
-/* Where ZeRO keeps a parameter, its state and its gradient over dp. A vocabulary that does not
- * divide is split along its features instead; the norm of its gradient is then made of the whole
- * one. */
-static tsr_placement zero_placement(const tsr_placer *p, int param) {
-  const tsr_param *q = &p->old->params[param];
-  bool active = tsr_placer_is_active(p->placing, TSR_TP);
-  tsr_placement tp = active ? q->placement[TSR_TP] : tsr_whole;
-  int dim = tsr_zero_dim(q->ndim, tp), other = 1 - dim;
-  int groups = p->placing->zero_groups > 1 ? p->placing->zero_groups : 0;
-  tsr_placement shard = {TSR_SHARD, dim, groups};
-  if (!p->placing->zero || p->placing->size[TSR_DP] == 1 || dim < 0) return tsr_whole;
-  int blocks = tsr_placement_blocks(shard, p->placing->size[TSR_DP]);
-  bool may_turn = q->ndim == 2 && !(tp.kind == TSR_SHARD && tp.dim == other);
-  if ((q->shape[dim] % blocks || is_split_by_cp(p, q, dim)) && may_turn) shard.dim = other;
-  bool split = q->shape[shard.dim] % blocks || is_split_by_cp(p, q, shard.dim);
-  return split ? tsr_whole : shard;
-}
-
 /* Every rank of the axis does the same; only what it keeps is split (ZeRO). */
 static bool has_all_samples(const tsr_placer *p, int axis) {
   return axis == TSR_DP && p->placing->batch == TSR_BATCH_WHOLE;
@@ -71,8 +47,8 @@ static void place_source(tsr_placer *p, int old) {
     else if (v.kind == TSR_VALUE_CONST && a == TSR_CP && v.init.kind == TSR_INIT_ROPE)
       v.placement[a] = (tsr_placement){TSR_SHARD, 0};
   }
-  tsr_placement zero = v.param < 0 ? tsr_whole : zero_placement(p, v.param);
-  if (zero.kind == TSR_SHARD) v.placement[TSR_DP] = zero;
+  tsr_placement zero = v.param < 0 ? tsr_whole : tsr_placer_zero(p, v.param);
+  if (zero.kind != TSR_REPLICATE) v.placement[TSR_DP] = zero;
   const tsr_value *stored = stored_as(p, &v);
   if (stored) memcpy(v.placement, stored->placement, sizeof v.placement);
   tsr_placer_check_divides(p, &v);
@@ -100,7 +76,7 @@ static void find_wanted(tsr_placer *p) {
     const tsr_node *n = &g->nodes[i];
     bool update = tsr_op_facts(n->op) & TSR_FACT_UPDATE;
     bool sum = n->op == TSR_OP_ADD && n->section == TSR_UPDATE;
-    if (update) p->wanted[n->inputs[1]] = zero_placement(p, g->values[n->inputs[0]].param);
+    if (update) p->wanted[n->inputs[1]] = tsr_placer_zero(p, g->values[n->inputs[0]].param);
     if (!sum && n->op != TSR_OP_ACCUMULATE) continue;
     for (int k = 0; k < n->inputs_count; k++) p->wanted[n->inputs[k]] = p->wanted[n->outputs[0]];
   }
@@ -148,7 +124,7 @@ static tsr_placement norm_tp(const tsr_placer *p, int old) {
 /* The pieces of a gradient's norm lie along one dimension, and dp and cp may split only that. */
 static tsr_placement norm_pieces(const tsr_placer *p, int old, tsr_placement is) {
   int dim = tsr_zero_dim(p->old->values[old].ndim, norm_tp(p, old));
-  return is.kind == TSR_SHARD && is.dim == dim ? is : tsr_whole;
+  return is.kind == TSR_OWNED || (is.kind == TSR_SHARD && is.dim == dim) ? is : tsr_whole;
 }
 
 /* Whether all that is added up to a gradient in the update can go to ZeRO's placement. */
@@ -156,7 +132,7 @@ static bool is_scattered(const tsr_placer *p, int old) {
   int node = p->old->values[old].node;
   const tsr_node *n = node < 0 ? NULL : &p->old->nodes[node];
   if (!n || n->op != TSR_OP_ADD || n->section != TSR_UPDATE)
-    return zero_wanted(p, old, &p->g->values[p->map[old]]).kind == TSR_SHARD;
+    return zero_wanted(p, old, &p->g->values[p->map[old]]).kind != TSR_REPLICATE;
   return is_scattered(p, n->inputs[0]) && is_scattered(p, n->inputs[1]);
 }
 
@@ -205,7 +181,7 @@ static tsr_placement dp_input(const tsr_placer *p, const tsr_node *n, int input)
   if (is.kind != TSR_PARTIAL) return is;
   if (adds && !v->units) return wanted;
   if (n->op != TSR_OP_ACCUMULATE || !tsr_placer_scatters_first(p)) return is;
-  return v->units ? tsr_whole : wanted;
+  return v->units && wanted.kind == TSR_SHARD ? tsr_whole : wanted;
 }
 
 /* What an op's rule is shown of an input over an axis. What positions owe to a sum over
@@ -230,7 +206,7 @@ static void scatter_gradients(tsr_placer *p, const tsr_node *n) {
   for (int o = 0; o < n->outputs_count && tsr_placer_scatters_first(p); o++) {
     const tsr_value *v = &p->g->values[p->map[n->outputs[o]]];
     tsr_placement wanted = zero_wanted(p, n->outputs[o], v);
-    if (v->placement[TSR_DP].kind == TSR_PARTIAL && wanted.kind == TSR_SHARD && !v->units)
+    if (v->placement[TSR_DP].kind == TSR_PARTIAL && wanted.kind != TSR_REPLICATE && !v->units)
       tsr_placer_redistribute(p, p->map[n->outputs[o]], TSR_DP, wanted, at);
   }
 }

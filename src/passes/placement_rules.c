@@ -16,6 +16,7 @@ static const tsr_value *input(const call *c, int i) { return &c->g->values[c->no
 static int ndim(const call *c, int i) { return input(c, i)->ndim; }
 static bool is_shard(tsr_placement p, int dim) { return p.kind == TSR_SHARD && p.dim == dim; }
 static bool is_last(const call *c, int i) { return is_shard(c->in[i], ndim(c, i) - 1); }
+static bool is_owned(const call *c, int i) { return c->in[i].kind == TSR_OWNED; }
 /* Split along a dimension before the last: rows, whatever they mean. */
 static bool is_rows(const call *c, int i) { return c->in[i].kind == TSR_SHARD && !is_last(c, i); }
 
@@ -99,10 +100,11 @@ static void place_scale(call *c) {
 static void place_broadcast(call *c) {
   int missing = ndim(c, 0) - ndim(c, 1);
   tsr_placement p = completed(c, c->in[0].kind == TSR_PARTIAL ? 0 : 1);
-  if (c->in[0].kind == TSR_SHARD) p = c->in[0];
+  if (is_owned(c, 0) || is_owned(c, 1)) p = c->in[is_owned(c, 1)]; /* gradients that are added */
+  else if (c->in[0].kind == TSR_SHARD) p = c->in[0];
   else if (c->in[1].kind == TSR_SHARD) p = c->in[1], p.dim += missing;
   c->in[0] = p;
-  c->in[1] = p.kind == TSR_SHARD && p.dim >= missing ? p : whole;
+  c->in[1] = p.kind == TSR_OWNED || (p.kind == TSR_SHARD && p.dim >= missing) ? p : whole;
   if (c->in[1].kind == TSR_SHARD) c->in[1].dim -= missing;
   give_all(c, p);
 }
@@ -429,14 +431,14 @@ static void place_squared(call *c) {
 static void place_norm_stats(call *c) {
   if (c->in[0].kind == TSR_PARTIAL) c->in[0] = whole;
   bool units = c->axis == TSR_TP && c->g->units.tp > 1;
-  give_all(c, units || c->in[0].kind == TSR_SHARD ? partial : whole);
+  give_all(c, units || c->in[0].kind == TSR_SHARD ? partial : c->in[0]);
   c->units = units ? c->g->units.tp : 0;
 }
 
-/* A replicated summand beside partial ones counts on the first rank. */
+/* A replicated summand beside partial ones counts on the first rank, an owner's on the owner. */
 static void place_norm_join(call *c) {
   bool owed = c->axis == TSR_PP; /* every stage has its own parameters' */
-  for (int i = 0; i < c->node->inputs_count; i++) owed |= c->in[i].kind == TSR_PARTIAL;
+  for (int i = 0; i < c->node->inputs_count; i++) owed |= c->in[i].kind != TSR_REPLICATE;
   give_all(c, owed ? partial : whole);
 }
 

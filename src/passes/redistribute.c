@@ -78,6 +78,10 @@ static tsr_op collective_for(
   *attr = (tsr_attrs){.move = {(tsr_axis)axis}};
   if (from.kind == TSR_PARTIAL && to.kind == TSR_REPLICATE)
     return *ret_name = "reduced", TSR_OP_ALL_REDUCE;
+  if (to.kind == TSR_OWNED)
+    return *ret_name = "owned", attr->reduce.root = to.owner, TSR_OP_REDUCE;
+  if (from.kind == TSR_OWNED)
+    return *ret_name = "received", attr->broadcast.root = from.owner, TSR_OP_BROADCAST;
   if (from.kind == TSR_PARTIAL)
     return *ret_name = "scattered", attr->scatter.dim = to.dim, TSR_OP_REDUCE_SCATTER;
   if (from.kind == TSR_REPLICATE)
@@ -168,7 +172,8 @@ int tsr_placer_receive(tsr_placer *p, int value, tsr_where at) {
  * than kept. */
 static bool is_found(const moved *m, int axis, tsr_placement from, tsr_placement to, tsr_where at) {
   if (m->axis != axis || !tsr_placement_equal(m->to, to)) return false;
-  return from.kind != TSR_SHARD || (m->at.section == at.section && m->at.stage == at.stage);
+  bool gathered = from.kind == TSR_SHARD || from.kind == TSR_OWNED;
+  return !gathered || (m->at.section == at.section && m->at.stage == at.stage);
 }
 
 bool tsr_placer_is_complete(const tsr_value *v) {
@@ -215,6 +220,7 @@ int tsr_placer_accumulate(tsr_placer *p, int value, tsr_placement to, const tsr_
   const char *suffix;
   tsr_op op = collective_for((tsr_placement){TSR_PARTIAL}, to, TSR_DP, &attr, &suffix);
   if (op == TSR_OP_ALL_REDUCE) attr.move.accumulate = true;
+  else if (op == TSR_OP_REDUCE) attr.reduce.accumulate = true;
   else attr.scatter.accumulate = true;
   int id = add_moved(p, op, at, value, suffix, &attr);
   tsr_value *v = &p->g->values[id];
@@ -227,8 +233,12 @@ int tsr_placer_accumulate(tsr_placer *p, int value, tsr_placement to, const tsr_
 }
 
 /* A member's positions in zigzag order are no block of a tensor, and groups that each have all
- * blocks (hybrid sharding) do not exchange them: what moves those goes by the whole. */
+ * blocks (hybrid sharding) do not exchange them: what moves those goes by the whole, as does what
+ * comes to another owner or from one. */
 static bool goes_by_whole(const tsr_placer *p, int axis, tsr_placement from, tsr_placement to) {
+  bool has_parts = from.kind == TSR_SHARD || from.kind == TSR_OWNED;
+  if (has_parts && (from.kind == TSR_OWNED || to.kind == TSR_OWNED))
+    return to.kind != TSR_REPLICATE;
   if (to.kind != TSR_SHARD || from.kind == TSR_REPLICATE) return false;
   if (axis == TSR_CP && p->placing->zigzag) return true;
   return from.kind == TSR_SHARD && (from.groups > 1 || to.groups > 1);
@@ -237,6 +247,7 @@ static bool goes_by_whole(const tsr_placer *p, int axis, tsr_placement from, tsr
 int tsr_placer_redistribute(tsr_placer *p, int value, int axis, tsr_placement to, tsr_where at) {
   tsr_placement from = p->g->values[value].placement[axis];
   if (tsr_placement_equal(from, to)) return value;
+  if (from.kind == TSR_REPLICATE && to.kind == TSR_OWNED) return value; /* the owner has it, too */
   if (goes_by_whole(p, axis, from, to)) {
     value = tsr_placer_redistribute(p, value, axis, tsr_whole, at);
     return tsr_placer_redistribute(p, value, axis, to, at);
@@ -262,7 +273,8 @@ int tsr_placer_redistribute(tsr_placer *p, int value, int axis, tsr_placement to
   if (from.kind == TSR_REPLICATE) at = not_late(p, value, at); /* others take it from there, too */
   for (moved *m = *find_moved(p, value); m; m = m->next)
     if (is_found(m, axis, from, to, at)) return m->value;
-  bool kept = axis != TSR_TP && from.kind == TSR_PARTIAL && to.kind == TSR_REPLICATE;
+  bool is_whole = to.kind == TSR_REPLICATE || to.kind == TSR_OWNED;
+  bool kept = axis != TSR_TP && from.kind == TSR_PARTIAL && is_whole;
   int id = value;
   if (p->g->values[id].units && !kept) {
     if (axis != TSR_TP && from.kind == TSR_PARTIAL)

@@ -10,6 +10,7 @@ typedef struct {
   int64_t ranks;                         /* of a stage */
   double *costs[TSR_ACTION_WEIGHTS + 1]; /* of the pipeline's actions, per virtual stage */
   int buckets;                           /* more than any task's */
+  int (*fullest)[TSR_AXES]; /* per stage: coordinates of the rank that stands for all of its */
   double *arrives; /* per node: when what is sent before or after the pipeline's actions has
                       arrived; < 0: not yet sent */
 } estimator;
@@ -35,6 +36,7 @@ tsr_host_work(const tsr_program *p, const tsr_task *t, int64_t ranks, int thread
     return (tsr_machine_work){.bytes = w.bytes * (double)members, .calls = (double)groups};
   }
   bool divides = !tsr_task_is_product(t) || ranks % threads == 0;
+  ranks /= tsr_task_ranks_apart(p, t);
   w.flops *= (double)ranks;
   w.bytes *= (double)ranks;
   w.calls *= (double)ranks / (divides ? threads : 1);
@@ -46,6 +48,7 @@ static bool has_threads(const estimator *x) { return x->o->machine->threads > 0;
 static double task_seconds(const estimator *x, const tsr_program *p, const tsr_task *t) {
   const tsr_machine *m = x->o->machine;
   if (t->op == TSR_OP_SEND || t->op == TSR_OP_WAIT) return 0;
+  if (!has_threads(x) && !tsr_task_runs_on(p, t, x->fullest[p->stage])) return 0;
   if (t->op == TSR_OP_RECEIVE && !has_threads(x)) return 0; /* the send's time is counted */
   tsr_machine_work work =
       has_threads(x) ? tsr_host_work(p, t, x->ranks, m->threads) : tsr_task_work(p, t);
@@ -78,6 +81,8 @@ static tsr_machine_collective kind_of(const estimator *x, tsr_op op) {
     return TSR_MACHINE_ALL_TO_ALL;
   case TSR_OP_BROADCAST:
     return TSR_MACHINE_BROADCAST;
+  case TSR_OP_REDUCE:
+    return TSR_MACHINE_REDUCE;
   }
   return TSR_MACHINE_SEND;
 }
@@ -120,9 +125,10 @@ static transfer transfer_of(const estimator *x, const tsr_program *p, const tsr_
   add_collective(x, kind_of(x, t->op), bytes, group, &result);
   for (int l = 0; t->op == TSR_OP_RECEIVE && l < TSR_MACHINE_LINKS_MAX; l++)
     result.sent_over[l] = 0;
-  if (replicas > 1 && t->op == TSR_OP_REDUCE_SCATTER) {
+  if (replicas > 1 && (t->op == TSR_OP_REDUCE_SCATTER || t->op == TSR_OP_REDUCE)) {
     tsr_machine_group between = {replicas, group.stride * group.members, parallel->ranks};
-    add_collective(x, TSR_MACHINE_ALL_REDUCE, bytes / (double)group.members, between, &result);
+    double slice = t->op == TSR_OP_REDUCE ? bytes : bytes / (double)group.members;
+    add_collective(x, TSR_MACHINE_ALL_REDUCE, slice, between, &result);
   }
   if (has_threads(x)) result.seconds = task_seconds(x, p, t);
   else result.seconds += x->o->machine->overhead;
@@ -131,7 +137,8 @@ static transfer transfer_of(const estimator *x, const tsr_program *p, const tsr_
 
 /* A collective over the stages is every stage's, but one host does it once. */
 static bool counts_here(const estimator *x, const tsr_program *p, const tsr_task *t) {
-  return !has_threads(x) || t->axis != TSR_PP || p->stage == 0;
+  if (!has_threads(x)) return tsr_task_runs_on(p, t, x->fullest[p->stage]);
+  return t->axis != TSR_PP || p->stage == 0;
 }
 
 static double transfer_seconds(const estimator *x, const tsr_program *p, const tsr_task *t) {
@@ -396,6 +403,7 @@ static void count_work(const estimator *x) {
     for (int i = 0; i < p->tasks_count; i++) {
       const tsr_task *t = &p->tasks[i];
       double flops = tsr_task_flops(p, t) * (double)tsr_task_times(p, i);
+      if (!tsr_task_runs_on(p, t, x->fullest[p->stage])) continue;
       x->e->stages[s].flops += flops;
       if (tsr_task_is_product(t)) of_dtype[tsr_task_dtype(t, x->o->tf32)] += flops;
     }
@@ -424,6 +432,9 @@ void tsr_estimate_make(
   *e = (tsr_estimate){.stages = tsr_arena_array(arena, tsr_estimate_stage, stages)};
   x.ranks = options->parallel->ranks / stages;
   x.buckets = count_buckets(options->programs);
+  x.fullest = tsr_arena_alloc(arena, sizeof *x.fullest * (size_t)stages);
+  for (int s = 0; s < stages; s++)
+    tsr_plan_find_fullest(options->programs->of_stage[s], x.fullest[s]);
   for (int k = 0; k <= TSR_ACTION_WEIGHTS; k++)
     x.costs[k] =
         tsr_arena_array(arena, double, (size_t)stages * options->programs->pipeline->chunks);

@@ -156,7 +156,8 @@ typedef enum {
   TSR_MACHINE_REDUCE_SCATTER,
   TSR_MACHINE_ALL_TO_ALL,
   TSR_MACHINE_SEND,
-  TSR_MACHINE_BROADCAST
+  TSR_MACHINE_BROADCAST,
+  TSR_MACHINE_REDUCE
 } tsr_machine_collective;
 
 /* How long a collective takes, without the device's overhead per task. `bytes`: what one member
@@ -177,6 +178,8 @@ typedef enum {
  *     since each edge carries all of it: collectives.all_reduce.algo: ring
  *   all_to_all                   Σ (c_l - c_(l-1)) (bytes / (n B_l) + L_l): each to each directly
  *   broadcast                    one tree: bytes / B + Σ ceil(log2(c_l / c_(l-1))) L_l
+ *   reduce                       Σ (c_l - c_(l-1)) (bytes / B_l + L_l): each to the root directly,
+ *     which adds in the order of the recipe
  *   send                         bytes / B + L, of the farthest level
  * Where members lie unevenly in a level's blocks, the level gains nothing and all goes over the
  * next level outside.

@@ -154,6 +154,8 @@ static double spread_seconds(const spread *s, tsr_machine_collective kind, doubl
     return ring_seconds(s, bytes);
   case TSR_MACHINE_ALL_TO_ALL:
     return direct_seconds(s, bytes);
+  case TSR_MACHINE_REDUCE:
+    return direct_seconds(s, bytes * s->members);
   case TSR_MACHINE_SEND:
     return bytes / s->level[s->count - 1].bandwidth + s->level[s->count - 1].latency;
   case TSR_MACHINE_BROADCAST:
@@ -214,6 +216,7 @@ void tsr_machine_collective_bytes(
     return;
   case TSR_MACHINE_SEND:
   case TSR_MACHINE_BROADCAST:
+  case TSR_MACHINE_REDUCE:
     break;
   }
   ret_bytes[s.count - 1] = bytes;

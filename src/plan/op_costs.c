@@ -41,7 +41,7 @@ static double cost_bytes(const tsr_task *t) {
 }
 
 static double cost_collective(const tsr_task *t) {
-  return t->op == TSR_OP_ALL_REDUCE || t->op == TSR_OP_REDUCE_SCATTER ? elements(&t->inputs[0]) : 0;
+  return tsr_op_sums_members(t->op) ? elements(&t->inputs[0]) : 0;
 }
 
 /* Two products over the pairs of positions (half of them when causal; the products are counted

@@ -31,13 +31,33 @@ int64_t tsr_task_times(const tsr_program *program, int task) {
   return program->tasks[task].last_only ? 1 : tsr_program_times(program, task);
 }
 
+void tsr_plan_find_fullest(const tsr_program *program, int ret_coord[TSR_AXES]) {
+  const tsr_graph *g = program->graph;
+  int coord[TSR_AXES] = {0};
+  int64_t most = -1;
+  memset(ret_coord, 0, sizeof coord);
+  for (; coord[TSR_DP] < program->lowering.size[TSR_DP]; coord[TSR_DP]++) {
+    int64_t bytes = 0;
+    for (int v = 0; v < g->values_count; v++) {
+      bool is_kept = g->values[v].kind == TSR_VALUE_PARAM || g->values[v].kind == TSR_VALUE_STATE;
+      bool is_here = program->tensors[v].segment != TSR_SEGMENT_ABSENT;
+      if (is_kept && is_here && tsr_program_holds(program, v, coord))
+        bytes += tsr_tensor_bytes(&program->tensors[v]);
+    }
+    if (bytes > most) most = bytes, ret_coord[TSR_DP] = coord[TSR_DP];
+  }
+}
+
 void tsr_plan_make(const tsr_program *program, tsr_plan *plan) {
+  int coord[TSR_AXES];
   *plan = (tsr_plan){0};
+  tsr_plan_find_fullest(program, coord);
   for (int i = 0; i < program->graph->params_count; i++)
     plan->parameters += tsr_param_real_elements(&program->graph->params[i]);
   for (int i = 0; i < program->tasks_count; i++) {
     const tsr_task *t = &program->tasks[i];
     int64_t times = tsr_task_times(program, i);
+    if (!tsr_task_runs_on(program, t, coord)) continue;
     plan->flops += tsr_task_flops(program, t) * (double)times;
     if (!tsr_op_is_collective(t->op) && t->op != TSR_OP_SEND) continue;
     int axis = t->op == TSR_OP_SEND ? TSR_PP : t->axis;

@@ -22,6 +22,9 @@ typedef struct {
 } tsr_plan;
 
 void tsr_plan_make(const tsr_program *program, tsr_plan *ret_plan);
+/* The coordinates of the first rank of those that own the most parameters and state: of ZeRO's
+ * owners plans show that one. */
+void tsr_plan_find_fullest(const tsr_program *program, int ret_coord[TSR_AXES]);
 /* How often one rank runs a task in a step: tasks for the last microbatch alone, once. */
 int64_t tsr_task_times(const tsr_program *program, int task);
 /* Floating-point operations of one task on one rank, by the rule of ops.def's cost column; of a

@@ -98,7 +98,7 @@ static void print_event(
   const tsr_program *p = record->programs->of_stage[tsr_parallel_coord(parallel, e->rank, TSR_PP)];
   const tsr_task *t = &p->tasks[e->task];
   bool between = t->op == TSR_OP_SEND || t->op == TSR_OP_RECEIVE;
-  bool adds = t->op == TSR_OP_ALL_REDUCE || t->op == TSR_OP_REDUCE_SCATTER;
+  bool adds = tsr_op_sums_members(t->op);
   tsr_text_add(
       text, "comm step=%lld rank=%d seq=%lld op=%s axis=%s bytes=%lld ", (long long)step, e->rank,
       (long long)trace->next[e->rank]++, tsr_op_name(t->op),

@@ -23,6 +23,7 @@ static void print_placement(const tsr_parallel *parallel, const tsr_value *v, ts
     tsr_placement p = v->placement[axis];
     tsr_text_add(text, "%s%s: ", d ? ", " : "  ", tsr_axis_name(axis));
     if (p.kind == TSR_SHARD) tsr_text_add(text, "shard(%d)", p.dim);
+    else if (p.kind == TSR_OWNED) tsr_text_add(text, "owned(%d)", p.owner);
     else tsr_text_add(text, "%s", p.kind == TSR_PARTIAL ? "partial" : "replicate");
   }
   if (parallel->ndim) tsr_text_add(text, "\n");
@@ -82,6 +83,10 @@ static void print_rank(
   }
   if (t->segment == TSR_SEGMENT_ABSENT) {
     tsr_text_add(text, "  none: another stage has it\n");
+    return;
+  }
+  if (!tsr_program_holds(p, value, coord)) {
+    tsr_text_add(text, "  none: another rank owns it\n");
     return;
   }
   tsr_tensor_slice slice = tsr_program_slice(p, value, coord);

@@ -68,7 +68,7 @@ static tsr_machine_group group_of(const tsr_lowering_request *r, int axis) {
 static const char *algorithm_of(const tsr_lowering_request *r, const tsr_task *t) {
   double sent[TSR_MACHINE_LINKS_MAX];
   bool in_host = false, between = false;
-  if (t->op != TSR_OP_ALL_REDUCE && t->op != TSR_OP_REDUCE_SCATTER) return "-";
+  if (!tsr_op_sums_members(t->op)) return "-";
   bool chosen = t->op == TSR_OP_ALL_REDUCE;
   if (chosen && r->all_reduce == TSR_ALL_REDUCE_RING) return "ring";
   if (!r->machine || (chosen && r->all_reduce == TSR_ALL_REDUCE_TREE)) return "tree";
@@ -120,9 +120,14 @@ static void print_task(
 
 static void
 print_program(const tsr_lowering_request *r, const tsr_program *p, int rank, tsr_text *text) {
-  int count = 0;
+  int count = 0, coord[TSR_AXES];
+  bool *shown = tsr_arena_array(p->graph->arena, bool, p->tasks_count + 1);
+  for (int a = 0; a < TSR_AXES; a++) coord[a] = tsr_parallel_coord(r->parallel, rank, a);
   tsr_program_print(p, text);
-  for (int i = 0; i < p->tasks_count; i++) count += is_communication(&p->tasks[i]);
+  for (int i = 0; i < p->tasks_count; i++) {
+    shown[i] = is_communication(&p->tasks[i]) && tsr_task_runs_on(p, &p->tasks[i], coord);
+    count += shown[i];
+  }
   tsr_text_add(text, "\ncommunication of rank %d:%s\n", rank, count ? "" : " none");
   if (!count) return;
   tsr_text_add(
@@ -130,7 +135,7 @@ print_program(const tsr_lowering_request *r, const tsr_program *p, int rank, tsr
       "op", "stream", "event", "axis", "path", "algo", "bytes", "times",
       "what, and the other ranks");
   for (int i = 0; i < p->tasks_count; i++)
-    if (is_communication(&p->tasks[i])) print_task(r, p, rank, i, text);
+    if (shown[i]) print_task(r, p, rank, i, text);
 }
 
 bool tsr_lowering_print(const tsr_lowering_request *r, tsr_text *text, tsr_diags *diags) {

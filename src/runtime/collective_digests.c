@@ -13,6 +13,7 @@ static void add_stage(const tsr_task_at *at) {
   const tsr_tensor *out = &at->task->outputs[0];
   int stage = at->program->stage;
   for (int i = 0; i < b->ranks_count[stage]; i++) {
+    if (!tsr_executable_holds(b, out->value, at->ranks[i])) continue;
     const void *bytes = tsr_executable_address(b, out->value, at->ranks[i], at->at.microbatch);
     tsr_arena_grow(d->arena, (void **)&d->items, sizeof *d->items, d->count, &d->capacity);
     d->items[d->count] = (tsr_collective_digest){

@@ -29,6 +29,7 @@ int tsr_task_next_group(
     int first = *next, here = 0;
     bool other_stage = axis != TSR_PP && b->ranks[first].coord[TSR_PP] != at->program->stage;
     if (b->ranks[first].coord[axis] || other_stage) continue;
+    if (!tsr_task_runs_on(at->program, at->task, b->ranks[first].coord)) continue;
     for (int m = 0; m < c->members; m++) {
       int member = tsr_parallel_member(p, first, axis, m);
       bool is_here = tsr_executable_is_here(b, member);
@@ -82,8 +83,9 @@ static const tsr_layout *find_layout(planning *p, const tsr_process *w, int memb
 static bool is_same(const tsr_collective *a, const tsr_collective *b) {
   return a->op == b->op && a->members == b->members && a->groups == b->groups &&
          a->ndim == b->ndim && !memcmp(a->shape, b->shape, sizeof *a->shape * (size_t)a->ndim) &&
-         a->from == b->from && a->to == b->to && a->by == b->by && a->zigzag == b->zigzag &&
-         a->tree == b->tree && a->onto == b->onto && a->element == b->element;
+         a->from == b->from && a->to == b->to && a->root == b->root && a->by == b->by &&
+         a->zigzag == b->zigzag && a->tree == b->tree && a->onto == b->onto &&
+         a->element == b->element;
 }
 
 static const tsr_step_list *find_list(planning *p, const tsr_collective_request *r) {

@@ -76,17 +76,20 @@ static void move(
   const tsr_device *d = device_of(b);
   const tsr_tensor *tensor = receives ? &at->task->outputs[0] : &at->task->inputs[0];
   tsr_device_message *room = b->communicator_uses[communicator->number].room;
+  int count = 0;
   for (int i = 0; i < b->ranks_count[own]; i++) {
     int rank = b->ranks_of_stage[own][i];
     int there = tsr_parallel_member(b->process->options.parallel, rank, TSR_PP, other);
-    room[i].peer = place_of(communicator, tsr_rank_map_process(tsr_executable_rank_map(b), there));
-    room[i].receives = receives;
-    room[i].address = tsr_executable_address(b, tensor->value, rank, at->at.microbatch);
-    room[i].bytes = tsr_tensor_bytes(tensor);
+    if (!tsr_executable_holds(b, tensor->value, rank)) continue;
+    room[count++] = (tsr_device_message){
+        .peer = place_of(communicator, tsr_rank_map_process(tsr_executable_rank_map(b), there)),
+        .receives = receives,
+        .address = tsr_executable_address(b, tensor->value, rank, at->at.microbatch),
+        .bytes = tsr_tensor_bytes(tensor)};
   }
   d->set_stream(d->state, communicator->group);
   d->wait_for_stream(d->state, NULL);
-  d->exchange(d->state, communicator->group, room, b->ranks_count[own]);
+  if (count) d->exchange(d->state, communicator->group, room, count);
   d->set_stream(d->state, NULL);
 }
 

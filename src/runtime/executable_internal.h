@@ -145,6 +145,7 @@ struct tsr_executable {
   tsr_report *reports;     /* per process */
   char *failure_report;    /* room for what is said when others are lost */
   tsr_device_copy *copies; /* room for one of each rank */
+  int *running;            /* room for the ranks of a stage that run a task */
   tsr_staged *staged;      /* NULL: the device's memory is the host's */
   void *graphs[2];         /* captured steps, for each set of inputs */
   bool uncapturable;
@@ -172,7 +173,9 @@ static inline bool tsr_executable_is_here(const tsr_executable *executable, int 
 }
 /* Whether the rank holds (a part of) the value, wherever it is; and here. */
 static inline bool tsr_executable_holds(const tsr_executable *executable, int value, int rank) {
-  return tsr_executable_program(executable, rank)->tensors[value].segment != TSR_SEGMENT_ABSENT;
+  const tsr_program *p = tsr_executable_program(executable, rank);
+  return p->tensors[value].segment != TSR_SEGMENT_ABSENT &&
+         tsr_program_holds(p, value, executable->ranks[rank].coord);
 }
 static inline bool tsr_executable_has(const tsr_executable *executable, int value, int rank) {
   return tsr_executable_is_here(executable, rank) && tsr_executable_holds(executable, value, rank);

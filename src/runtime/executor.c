@@ -23,16 +23,28 @@ static void wait_for_device(const tsr_executable *b) {
   d->wait(d->state);
 }
 
+/* What a rank owns is written by its owner alone. */
+static int find_running(const task_run *t) {
+  const tsr_executable *b = t->executable;
+  int count = 0;
+  for (int i = 0; i < t->ranks_count; i++)
+    if (tsr_task_runs_on(t->program, t->task, b->ranks[t->ranks[i]].coord))
+      b->running[count++] = t->ranks[i];
+  return count;
+}
+
 static void run_op(const task_run *t) {
   tsr_executable *b = t->executable;
+  int running = find_running(t);
   const tsr_device *d = t->task->on_host ? b->process->host : b->process->device;
   tsr_task_timer timer;
   tsr_launch launch = {
       .call = {.program = t->program, .task = t->task, .at = t->at},
       .memory = b->ranks,
-      .ranks = t->ranks,
-      .ranks_count = t->ranks_count,
+      .ranks = b->running,
+      .ranks_count = running,
       .losses = b->scaled[t->task->node] ? &b->losses : NULL};
+  if (!running) return;
   if (b->recording) timer = tsr_recorder_timer(b->recording), launch.timer = &timer;
   if (t->task->on_host) wait_for_device(b);
   d->run(d->state, &launch);
@@ -100,7 +112,7 @@ static void copy_between_stages(const task_run *t) {
       t->program->pipeline, tsr_value_stage(t->program->graph, in->value), &stage, &chunk);
   for (int i = 0; i < t->ranks_count; i++) {
     int from = tsr_parallel_member(p, t->ranks[i], TSR_PP, stage);
-    if (!tsr_executable_is_here(b, from)) continue;
+    if (!tsr_executable_has(b, in->value, from)) continue;
     b->copies[count++] = (tsr_device_copy){
         .to = tsr_executable_address(b, t->task->outputs[0].value, t->ranks[i], t->at.microbatch),
         .from = tsr_executable_address(b, in->value, from, t->at.microbatch),

@@ -222,6 +222,7 @@ bind_programs(tsr_arena *arena, tsr_process *w, int index, const tsr_programs *p
   *b = (tsr_executable){.process = w, .programs = copy};
   b->ranks = tsr_arena_array(arena, tsr_rank_memory, w->options.parallel->ranks);
   b->copies = tsr_arena_array(arena, tsr_device_copy, w->options.parallel->ranks);
+  b->running = tsr_arena_array(arena, int, w->options.parallel->ranks);
   find_ranks_of_stages(arena, b);
   b->param_values = tsr_arena_array(arena, int, g->params_count);
   for (int v = 0; v < g->values_count; v++)

@@ -37,7 +37,7 @@ bool tsr_task_send(const tsr_task_at *at, int64_t microbatch) {
   tsr_task_ends(at, &from, &to);
   for (int i = 0; i < b->ranks_count[from]; i++) {
     int rank = b->ranks_of_stage[from][i], target = tsr_parallel_member(p, rank, TSR_PP, to);
-    t->out_waits[i] = !tsr_executable_is_here(b, target);
+    t->out_waits[i] = !tsr_executable_is_here(b, target) && tsr_executable_holds(b, value, rank);
     if (!t->out_waits[i]) continue;
     const tsr_tensor *tensor = &at->program->tensors[value];
     if (!transport_of(at)->table->send(
@@ -76,7 +76,7 @@ bool tsr_task_receive(const tsr_task_at *at, int64_t microbatch) {
   if (!t->begun) t->since = tsr_recorder_now(b->recording);
   for (int i = 0; !t->begun && i < b->ranks_count[to]; i++) {
     int rank = b->ranks_of_stage[to][i], source = tsr_parallel_member(p, rank, TSR_PP, from);
-    t->in_waits[i] = !tsr_executable_is_here(b, source);
+    t->in_waits[i] = !tsr_executable_is_here(b, source) && tsr_executable_holds(b, value, rank);
     if (!t->in_waits[i]) continue;
     const tsr_tensor *tensor = &at->task->outputs[0];
     if (!transport_of(at)->table->receive(

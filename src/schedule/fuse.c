@@ -253,10 +253,22 @@ static int shared_inputs(const tsr_task *t, const tsr_node *n, int *ret_first) {
   return t->inputs_count - *ret_first - own - (store == TSR_STORE_KAHAN);
 }
 
+/* What one rank owns, others do not update. */
+static bool have_one_owner(const fusing *f, int a, int b) {
+  const tsr_value *values = f->p->graph->values;
+  for (int i = 0; i < TSR_AXES; i++) {
+    tsr_placement x = values[a].placement[i], y = values[b].placement[i];
+    bool owned = x.kind == TSR_OWNED || y.kind == TSR_OWNED;
+    if (owned && !tsr_placement_equal(x, y)) return false;
+  }
+  return true;
+}
+
 /* Whether two updates differ in their parameters and in weight decay alone. */
 static bool are_alike(const fusing *f, const tsr_task *a, const tsr_task *b) {
   const tsr_node *x = node_of(f, a), *y = node_of(f, b);
   if (a->op != b->op || a->inputs_count != b->inputs_count) return false;
+  if (!have_one_owner(f, input(f, a, 0), input(f, b, 0))) return false;
   tsr_attrs attr = y->attr;
   if (a->op == TSR_OP_ADAMW) attr.adamw.decay = x->attr.adamw.decay;
   else attr.sgd.decay = x->attr.sgd.decay;

@@ -113,14 +113,15 @@ bool tsr_task_counts(const tsr_task_call *c, int i) {
   const tsr_value *in = tsr_operand_value(c, &c->task->inputs[i]),
                   *out = tsr_operand_value(c, &c->task->outputs[0]);
   if (c->task->inputs[i].segment == TSR_SEGMENT_ABSENT) return false;
+  if (!tsr_program_holds(c->program, c->task->inputs[i].value, c->rank->coord)) return false;
   for (int a = 0; a < TSR_AXES; a++)
     if (a != TSR_PP && out->placement[a].kind == TSR_PARTIAL &&
         in->placement[a].kind == TSR_REPLICATE && c->rank->coord[a])
       return false;
   tsr_placement dp = in->placement[TSR_DP];
   int size = (int)c->program->lowering.size[TSR_DP];
-  bool is_other_groups_copy =
-      dp.kind == TSR_SHARD && c->rank->coord[TSR_DP] >= tsr_placement_blocks(dp, size);
+  bool is_other_groups_copy = (dp.kind == TSR_SHARD || dp.kind == TSR_OWNED) &&
+                              c->rank->coord[TSR_DP] >= tsr_placement_blocks(dp, size);
   return !is_other_groups_copy;
 }
 

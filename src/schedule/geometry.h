@@ -91,7 +91,7 @@ tsr_tensor_slice tsr_operand_run_slice(
 double tsr_task_squared_factor(const tsr_task_call *call);
 /* Whether this rank's copy of an input counts in a sum over the output's partial axes. The copy of
  * another stage does not. Where the input is split, or partial itself, over such an axis every rank
- * counts; where it is replicated the first one does. */
+ * counts; where it is replicated the first one does, and where it is owned the first owner. */
 bool tsr_task_counts(const tsr_task_call *call, int input);
 /* A rectangle of the gradient that the task's norm is made of (norm_pieces.h). */
 tsr_rectangle tsr_task_norm_rectangle(const tsr_task_call *call, int64_t unit, int64_t piece);

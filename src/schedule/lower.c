@@ -17,6 +17,7 @@ typedef struct {
   tsr_arena *arena;
   const tsr_pipeline_starts *starts;
   int capacity;
+  int64_t *ends[TSR_SEGMENTS]; /* of segments without lifetimes, per coord of dp: bytes so far */
 } lowering;
 
 /* What a node makes is planned by lifetimes, unless it is kept. */
@@ -83,10 +84,19 @@ static tsr_task *add_task(lowering *l, tsr_op op, tsr_section section, int node)
   return t;
 }
 
-/* The next place in a segment without lifetimes. */
+/* The next place in a segment without lifetimes, on the ranks that hold the tensor: what different
+ * ranks own may have the same place. The segment is as large as its largest rank's part. */
 static void place_next(lowering *l, tsr_tensor *t) {
-  t->offset = l->p->bytes[t->segment];
-  l->p->bytes[t->segment] += (tsr_tensor_bytes(t) + 63) / 64 * 64;
+  tsr_placement dp = l->g->values[t->value].placement[TSR_DP];
+  int size = (int)l->p->lowering.size[TSR_DP];
+  int64_t *ends = l->ends[t->segment], end;
+  t->offset = 0;
+  for (int r = 0; r < size; r++)
+    if (tsr_placement_holds(dp, size, r) && ends[r] > t->offset) t->offset = ends[r];
+  end = t->offset + (tsr_tensor_bytes(t) + 63) / 64 * 64;
+  for (int r = 0; r < size; r++)
+    if (tsr_placement_holds(dp, size, r)) ends[r] = end;
+  if (end > l->p->bytes[t->segment]) l->p->bytes[t->segment] = end;
 }
 
 static void add_node(lowering *l, int index) {
@@ -353,6 +363,8 @@ static tsr_program *make_program(
   p->chunk_of = find_chunks(graph->arena, p->pipeline, stage);
   p->tensors = tsr_arena_array(graph->arena, tsr_tensor, graph->values_count);
   lowering l = {.p = p, .g = graph, .arena = graph->arena, .starts = starts};
+  for (int s = 0; s < TSR_SEGMENTS; s++)
+    l.ends[s] = tsr_arena_array(graph->arena, int64_t, (int)how->size[TSR_DP]);
   place_sources(&l);
   make_parts(&l);
   if (how->overlap) tsr_program_overlap(p, how->bucket_bytes);

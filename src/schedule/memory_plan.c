@@ -31,6 +31,10 @@ typedef struct {
 } life;
 
 typedef struct {
+  int64_t bytes[TSR_USES];
+} usage;
+
+typedef struct {
   tsr_program *p;
   tsr_arena *arena;
   tsr_blocks work;
@@ -42,7 +46,9 @@ typedef struct {
   life *lives;                             /* per value */
   int *dead, *next_dead; /* per time: the values that no task reads after it, as lists */
   int slot_groups_end;   /* the time after which no task needs the slot groups */
-  int64_t used[TSR_USES], used_peak;
+  usage *used;           /* [0]: on all ranks; [i]: what the owner at place i - 1 has beside that */
+  int owners;
+  int64_t used_peak; /* of the rank that needs the most */
 } planner;
 
 static int64_t aligned(int64_t bytes) { return (bytes + 63) / 64 * 64; }
@@ -221,6 +227,17 @@ static bool has_slots(const planner *m, int slot_group) {
   return f->segment == TSR_SEGMENT_WORK && f->pool == slot_group;
 }
 
+/* Which ranks have a value's bytes, as in tsr_block: 0: all, else the owner's place in its group of
+ * dp, from 1. Slot groups are on all ranks. */
+static int holders_of(const planner *m, int value) {
+  tsr_placement dp = m->p->graph->values[m->lives[value].owner].placement[TSR_DP];
+  return dp.kind == TSR_OWNED && m->p->tensors[value].slot_group < 0 ? dp.owner + 1 : 0;
+}
+
+static int64_t *used_for(planner *m, int value) {
+  return &m->used[holders_of(m, value)].bytes[use_of_value(m, value)];
+}
+
 /* Reserves or releases the memory of all slot groups. */
 static void count_slot_groups(planner *m, int sign) {
   const tsr_program *p = m->p;
@@ -228,7 +245,7 @@ static void count_slot_groups(planner *m, int sign) {
     const tsr_tensor *t = &p->tensors[v];
     if (m->lives[v].owner != v || t->slot_group < 0 || !has_slots(m, t->slot_group)) continue;
     int64_t bytes = aligned(tsr_tensor_bytes(t)) * p->slot_groups[t->slot_group].slots;
-    m->used[use_of_value(m, v)] += sign * bytes;
+    *used_for(m, v) += sign * bytes;
     if (sign > 0) m->p->unplanned_bytes += bytes;
   }
 }
@@ -237,7 +254,8 @@ static void take_slot_groups(planner *m) {
   m->slot_group_blocks = tsr_arena_array(m->arena, int, m->p->slot_groups_count + 1);
   for (int i = 0; i < m->p->slot_groups_count; i++) {
     const tsr_slot_group *f = &m->p->slot_groups[i];
-    if (has_slots(m, i)) m->slot_group_blocks[i] = tsr_block_begin(&m->work, f->bytes * f->slots);
+    if (has_slots(m, i))
+      m->slot_group_blocks[i] = tsr_block_begin(&m->work, f->bytes * f->slots, 0);
   }
   count_slot_groups(m, 1);
 }
@@ -250,13 +268,23 @@ static void give_back_slot_groups(planner *m) {
 
 /* ---- the plan ---- */
 
-static void count_peak(planner *m, int task) {
+static int64_t sum_of(const usage *u) {
   int64_t sum = 0;
-  for (int u = 0; u < TSR_USES; u++) sum += m->used[u];
+  for (int i = 0; i < TSR_USES; i++) sum += u->bytes[i];
+  return sum;
+}
+
+/* Of the owner that has the most. */
+static void count_peak(planner *m, int task) {
+  const usage *most = m->owners ? &m->used[1] : NULL;
+  for (int i = 2; i <= m->owners; i++)
+    if (sum_of(&m->used[i]) > sum_of(most)) most = &m->used[i];
+  int64_t sum = sum_of(&m->used[0]) + (most ? sum_of(most) : 0);
   if (sum <= m->used_peak) return;
   m->used_peak = sum;
   m->p->peak_task = task;
-  memcpy(m->p->peak_bytes, m->used, sizeof m->used);
+  for (int u = 0; u < TSR_USES; u++)
+    m->p->peak_bytes[u] = m->used[0].bytes[u] + (most ? most->bytes[u] : 0);
 }
 
 static void take_value(planner *m, int value) {
@@ -265,8 +293,8 @@ static void take_value(planner *m, int value) {
   if (v->taken || m->p->tensors[value].slot_group >= 0) return;
   if (m->p->tensors[value].segment != TSR_SEGMENT_WORK) return; /* it is kept, and has its place */
   int64_t bytes = bytes_of(m, value);
-  v->block = tsr_block_begin(&m->work, bytes);
-  m->used[use_of_value(m, value)] += bytes;
+  v->block = tsr_block_begin(&m->work, bytes, holders_of(m, value));
+  *used_for(m, value) += bytes;
   m->p->unplanned_bytes += bytes;
   v->taken = true;
 }
@@ -284,6 +312,7 @@ static int find_predecessor(const planner *m, const tsr_task *t, int time, int i
   if (b->owner != to || b->taken || m->p->tensors[to].slot_group >= 0 || (again && b->out_of))
     return -1;
   if (!a->taken || a->last != time || (again && (a->out_of || a->first < m->body_begin))) return -1;
+  if (holders_of(m, from) != holders_of(m, to)) return -1;
   if (m->p->tensors[from].dtype != m->p->tensors[to].dtype || bytes_of(m, from) != bytes_of(m, to))
     return -1;
   for (int k = 0; k < t->inputs_count; k++)
@@ -295,8 +324,8 @@ static int find_predecessor(const planner *m, const tsr_task *t, int time, int i
 static void take_over(planner *m, int from, int to) {
   int64_t bytes = bytes_of(m, to);
   m->lives[to].block = m->lives[from].block;
-  m->used[use_of_value(m, from)] -= bytes;
-  m->used[use_of_value(m, to)] += bytes;
+  *used_for(m, from) -= bytes;
+  *used_for(m, to) += bytes;
   m->p->unplanned_bytes += bytes;
   m->lives[from].taken = false;
   m->lives[to].taken = true;
@@ -314,7 +343,7 @@ static void give_back_dead(planner *m, int time) {
   for (int v = m->dead[time]; v >= 0; v = m->next_dead[v]) {
     if (!m->lives[v].taken) continue;
     tsr_block_end(&m->work, m->lives[v].block);
-    m->used[use_of_value(m, v)] -= bytes_of(m, v);
+    *used_for(m, v) -= bytes_of(m, v);
   }
 }
 
@@ -327,11 +356,11 @@ static void plan_task(planner *m, int time) {
     }
   for (int o = 0; o < t->outputs_count; o++) take_value(m, t->outputs[o].value);
   int64_t scratch = aligned(t->scratch_bytes);
-  m->scratch_blocks[time] = scratch ? tsr_block_begin(&m->work, scratch) : -1;
-  m->used[TSR_USE_SCRATCH] += scratch;
+  m->scratch_blocks[time] = scratch ? tsr_block_begin(&m->work, scratch, 0) : -1;
+  m->used[0].bytes[TSR_USE_SCRATCH] += scratch;
   count_peak(m, m->walk[time]);
   if (scratch) tsr_block_end(&m->work, m->scratch_blocks[time]);
-  m->used[TSR_USE_SCRATCH] -= scratch;
+  m->used[0].bytes[TSR_USE_SCRATCH] -= scratch;
   give_back_dead(m, time);
 }
 
@@ -355,9 +384,20 @@ static void bind_offsets(planner *m) {
   }
 }
 
+static int count_owners(const tsr_graph *g) {
+  int owners = 0;
+  for (int v = 0; v < g->values_count; v++) {
+    tsr_placement dp = g->values[v].placement[TSR_DP];
+    if (dp.kind == TSR_OWNED && dp.owner >= owners) owners = dp.owner + 1;
+  }
+  return owners;
+}
+
 void tsr_program_plan_memory(tsr_program *program) {
   planner m = {.p = program, .arena = program->graph->arena};
   m.work.arena = m.arena;
+  m.owners = count_owners(program->graph);
+  m.used = tsr_arena_array(m.arena, usage, m.owners + 1);
   m.lives = tsr_arena_array(m.arena, life, program->graph->values_count);
   find_walk(&m);
   find_lifetimes(&m);

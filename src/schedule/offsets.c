@@ -11,9 +11,10 @@ static void add_event(tsr_blocks *b, int block) {
   b->events[b->events_count++] = block;
 }
 
-int tsr_block_begin(tsr_blocks *b, int64_t size) {
+int tsr_block_begin(tsr_blocks *b, int64_t size, int holders) {
   tsr_arena_grow(b->arena, (void **)&b->blocks, sizeof *b->blocks, b->count, &b->capacity);
-  b->blocks[b->count] = (tsr_block){.size = size, .begin = b->events_count, .end = INT_MAX};
+  b->blocks[b->count] =
+      (tsr_block){.size = size, .begin = b->events_count, .end = INT_MAX, .holders = holders};
   add_event(b, b->count);
   return b->count++;
 }
@@ -40,6 +41,12 @@ static int compare_sizes(const void *x, const void *y) {
   return a->begin < b->begin ? -1 : 1;
 }
 
+/* Whether two blocks are never on one rank at once. */
+static bool are_apart(const tsr_block *a, const tsr_block *b) {
+  bool other_ranks = a->holders && b->holders && a->holders != b->holders;
+  return a->begin > b->end || a->end < b->begin || other_ranks;
+}
+
 /* Inserts a block into those placed before, which are sorted by offset, at the lowest offset that
  * none of them occupies while it lives. */
 static int64_t place_lowest(tsr_block **placed, int count, tsr_block *block) {
@@ -47,7 +54,7 @@ static int64_t place_lowest(tsr_block **placed, int count, tsr_block *block) {
   int at = 0;
   for (; at < count; at++) {
     const tsr_block *p = placed[at];
-    if (p->begin > block->end || p->end < block->begin) continue;
+    if (are_apart(p, block)) continue;
     if (p->offset >= offset + block->size) break;
     if (p->offset + p->size > offset) offset = p->offset + p->size;
   }

@@ -99,6 +99,14 @@ static int source_of(const overlap *o, int task) {
   return o->writer[value];
 }
 
+/* Whether a collective makes a tensor whole on all members of what they, or its owner, have. */
+static bool gathers(const overlap *o, int task) {
+  const tsr_task *t = &o->p->tasks[task];
+  if (t->op == TSR_OP_ALL_GATHER) return true;
+  const tsr_value *in = &o->p->graph->values[node_of(o, task)->inputs[0]];
+  return t->op == TSR_OP_BROADCAST && in->placement[t->axis].kind == TSR_OWNED;
+}
+
 /* ---- sums that the update reads ---- */
 
 static void begin_sums_of_update(overlap *o, int part, int64_t bucket_bytes) {
@@ -107,7 +115,7 @@ static void begin_sums_of_update(overlap *o, int part, int64_t bucket_bytes) {
   bool last_only = p->lowering.microbatches > 1;
   int *reader = tsr_arena_array(o->arena, int, end - begin + 1); /* per task of the part, from 1 */
   for (int i = p->parts[last].end - 1; i >= p->parts[last].begin; i--) {
-    int w = p->tasks[i].op == TSR_OP_ALL_GATHER ? -1 : source_of(o, i); /* no sum */
+    int w = gathers(o, i) ? -1 : source_of(o, i); /* no sum */
     if (w >= begin && w < end) reader[w - begin] = i + 1;
   }
   bucket b = new_bucket(o);
@@ -151,7 +159,8 @@ static bool is_for_update(const overlap *o, int value, tsr_section section) {
 
 static bool is_sum_of_microbatch(const overlap *o, int task) {
   const tsr_node *n = node_of(o, task);
-  return o->p->tasks[task].op == TSR_OP_REDUCE_SCATTER && source_of(o, task) >= 0 &&
+  tsr_op op = o->p->tasks[task].op;
+  return (op == TSR_OP_REDUCE_SCATTER || op == TSR_OP_REDUCE) && source_of(o, task) >= 0 &&
          !tsr_node_accumulates(n) && is_for_update(o, n->outputs[0], n->section);
 }
 
@@ -181,7 +190,7 @@ static void begin_sums_of_microbatch(overlap *o, int part, int64_t bucket_bytes)
 /* ---- parameters of the next block ---- */
 
 static bool is_gather(const overlap *o, int task) {
-  if (o->p->tasks[task].op != TSR_OP_ALL_GATHER || o->p->tasks[task].axis != TSR_DP) return false;
+  if (!gathers(o, task) || o->p->tasks[task].axis != TSR_DP) return false;
   int writer = source_of(o, task);
   return writer < 0 || o->p->tasks[writer].section == TSR_PROLOGUE;
 }

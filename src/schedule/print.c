@@ -39,6 +39,16 @@ tsr_task_name tsr_task_op_name(const tsr_program *p, const tsr_task *t) {
   return name;
 }
 
+/* Who runs a task, where that is not all ranks: its owner's place on the axis. */
+static void print_owner(const tsr_program *p, const tsr_task *t, tsr_text *text) {
+  const tsr_tensor *x = t->outputs_count ? t->outputs : t->inputs;
+  if (tsr_task_ranks_apart(p, t) == 1) return;
+  for (int a = 0; a < TSR_AXES; a++) {
+    tsr_placement over = p->graph->values[x->value].placement[a];
+    if (over.kind == TSR_OWNED) tsr_text_add(text, " on %s %d", tsr_axis_name(a), over.owner);
+  }
+}
+
 static void print_task(const tsr_program *p, int index, tsr_text *text) {
   const tsr_task *t = &p->tasks[index];
   const tsr_node *n = &p->graph->nodes[t->node];
@@ -59,6 +69,7 @@ static void print_task(const tsr_program *p, int index, tsr_text *text) {
     tsr_text_add(text, " for what was sent %d microbatches before of", t->lag);
   else if (t->op == TSR_OP_WAIT) tsr_text_add(text, " for what was sent of");
   if (t->on_host) tsr_text_add(text, " on the host");
+  print_owner(p, t, text);
   for (int i = 0; i < t->outputs_count; i++) {
     tsr_text_add(text, i ? ", " : "  ");
     print_tensor(p, &t->outputs[i], text);

@@ -36,6 +36,47 @@ tsr_tensor_slice tsr_program_slice(const tsr_program *p, int value, const int *c
   return slice;
 }
 
+static bool
+holds(const tsr_program *p, const tsr_placement *placement, int but_axis, const int *coord) {
+  bool all = true;
+  for (int a = 0; a < TSR_AXES; a++)
+    if (a != but_axis)
+      all &= tsr_placement_holds(placement[a], (int)p->lowering.size[a], coord[a]) != 0;
+  return all;
+}
+
+bool tsr_program_holds(const tsr_program *p, int value, const int *coord) {
+  return holds(p, p->graph->values[value].placement, -1, coord);
+}
+
+/* The operands by which a rank runs a task: its outputs, else the first input. A wait for a bucket
+ * is for values of several. */
+static const tsr_tensor *deciding_operands(const tsr_task *t, int *ret_count) {
+  *ret_count = t->outputs_count ? t->outputs_count : t->inputs_count > 0;
+  if (t->op == TSR_OP_WAIT && t->bucket) *ret_count = 0;
+  return t->outputs_count ? t->outputs : t->inputs;
+}
+
+bool tsr_task_runs_on(const tsr_program *p, const tsr_task *t, const int *coord) {
+  int count;
+  const tsr_tensor *operands = deciding_operands(t, &count);
+  for (int i = 0; i < count; i++)
+    if (!holds(p, p->graph->values[operands[i].value].placement, t->axis, coord)) return false;
+  return true;
+}
+
+int64_t tsr_task_ranks_apart(const tsr_program *p, const tsr_task *t) {
+  int count;
+  const tsr_tensor *operands = deciding_operands(t, &count);
+  int64_t apart = 1;
+  for (int a = 0; count && a < TSR_AXES; a++) {
+    tsr_placement over = p->graph->values[operands[0].value].placement[a];
+    if (over.kind == TSR_OWNED && a != t->axis)
+      apart *= tsr_placement_blocks(over, (int)p->lowering.size[a]);
+  }
+  return apart;
+}
+
 int tsr_task_input(const tsr_program *p, const tsr_task *t, int index) {
   return t->values ? t->values[index] : p->graph->nodes[t->node].inputs[index];
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The program: what the ranks of one stage of the pipeline do in a step, as lists of tasks with
  * buffer offsets, and the order in which the lists run. It knows no device; all ranks of a stage
- * run the same program and only their coords differ. */
+ * run the same program and only their coords differ. What one rank owns (TSR_OWNED) has bytes on
+ * that rank alone, and tasks whose results are owned run on the owner alone. */
 #ifndef TSR_SCHEDULE_PROGRAM_H
 #define TSR_SCHEDULE_PROGRAM_H
 #include "base/tensor_slice.h"
@@ -187,6 +188,13 @@ int64_t tsr_tensor_bytes(const tsr_tensor *tensor);
 /* The part of a whole tensor that a rank of these coordinates holds; of the sequence over cp in
  * zigzag layout only its place among the members' parts (base/sequence_layout.h). */
 tsr_tensor_slice tsr_program_slice(const tsr_program *program, int value, const int *coord);
+/* Whether a rank of these coordinates holds (a part of) the value, if its stage does. */
+bool tsr_program_holds(const tsr_program *program, int value, const int *coord);
+/* Whether a rank of these coordinates runs a task: where it holds what the task writes, or of a
+ * task without outputs the first input. All members of a collective's group run it. */
+bool tsr_task_runs_on(const tsr_program *program, const tsr_task *task, const int *coord);
+/* One of so many ranks runs a task; 1: all of its stage do. */
+int64_t tsr_task_ranks_apart(const tsr_program *program, const tsr_task *task);
 bool tsr_op_is_collective(tsr_op op);
 /* How often a step runs a task. */
 int64_t tsr_program_times(const tsr_program *program, int task);

@@ -9,6 +9,8 @@
  *     somebody still needs: a whole step of every program is gone through with a memory that knows
  *     what each byte holds. What moves while other tasks run (a send until the wait that covers it,
  * a collective of a bucket until the wait for it) keeps its bytes.
+ *     What one rank owns, others neither read nor write: where ranks own values, the step is gone
+ *     through once for each owner.
  *   - The members of a group run the same collectives over its axis in the same order; every send
  *     has its receive, and every receive its send.
  *   - No circle of waits closes: the ranks' waits are gone through until all have ended.

@@ -7,7 +7,8 @@
 /* A program, once for all ranks that run it. */
 typedef struct {
   const tsr_program *p;
-  int rank;                  /* the lowest that runs it */
+  int rank;                  /* the lowest that runs it; of its memory: whose it is */
+  int coord[TSR_AXES];       /* of that rank, by which it owns values */
   int *owner;                /* per value: the value whose bytes it names; brief */
   int *part_of;              /* per task */
   int **moves, *moves_count; /* per part: its tasks that deal with other ranks */
@@ -107,7 +108,7 @@ typedef struct {
 } tsr_verify_map;
 tsr_verify_map tsr_verify_map_make(tsr_arena *arena, const tsr_verify_subject *s);
 const char *tsr_verify_cell_address(tsr_verify *v, const tsr_verify_map *map, int cell);
-/* Whether a value is here and no other name of another one. */
+/* Whether a value is on the subject's rank and no other name of another one. */
 bool tsr_verify_has_bytes(const tsr_verify_subject *s, int value);
 
 /* A program's tasks that deal with other ranks, one after the other through the step. */

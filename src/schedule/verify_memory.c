@@ -4,7 +4,10 @@
  * A cell (verify_memory_cells.c) knows the last write to it, and a write what it wrote: a value, of
  * which microbatch. A task's inputs must be those of its graph, whole. What other ranks may still
  * read or write (sends, collectives that have only begun) is held until the wait for it, and nobody
- * may write there. */
+ * may write there.
+ *
+ * Where ranks own values, that is done once for each owner among them: it runs its own tasks, and
+ * has no bytes of what others own. */
 #include "schedule/fuse.h"
 #include "schedule/verify_checks.h"
 
@@ -123,9 +126,23 @@ read_content(memory *m, int task, int run, int value, cells at, int microbatch, 
   put(m, at, (content){owner, microbatch, -1}); /* so that others do not report it again */
 }
 
-static void read_value(memory *m, int task, int value, int microbatch) {
-  int owner = m->s->owner[value];
-  if (m->p->tensors[owner].segment == TSR_SEGMENT_ABSENT) return; /* of a norm over all stages */
+/* Whether a task may go without bytes of an input: a norm over all stages and owners takes those
+ * that it has, a collective those of the members that have them, and some need the shape alone. */
+static bool may_lack(const memory *m, int task, int input) {
+  const tsr_task *t = &m->p->tasks[task];
+  return m->p->tensors[t->inputs[input].value].segment == TSR_SEGMENT_ABSENT ||
+         tsr_op_facts(t->op) & TSR_FACT_EVERYWHERE || tsr_op_is_collective(t->op) ||
+         input == tsr_op_shape_input(t->op, t->inputs_count);
+}
+
+static void read_input(memory *m, int task, int input, int microbatch) {
+  int value = m->p->tasks[task].inputs[input].value, owner = m->s->owner[value];
+  if (!tsr_verify_has_bytes(m->s, owner)) {
+    if (!may_lack(m, task, input) && !m->said[task])
+      m->said[task] = !tsr_verify_say_task(
+          m->v, m->s, task, microbatch, "reads '%s', which another rank owns", name_of(m, value));
+    return;
+  }
   read_content(
       m, task, microbatch, value, place_of(m, owner, microbatch), wanted(m, owner, microbatch),
       "reads");
@@ -169,6 +186,7 @@ static void write_content(memory *m, int task, int microbatch, cells at, content
 
 static void write_value(memory *m, int task, int output, int microbatch) {
   int value = m->s->owner[output];
+  if (!tsr_verify_has_bytes(m->s, value)) return; /* of a reduce to another rank */
   cells at = place_of(m, value, microbatch);
   content c = {value, wanted(m, value, microbatch), task};
   if (tsr_node_accumulates(&m->p->graph->nodes[m->p->tasks[task].node])) {
@@ -200,7 +218,7 @@ static hold *find_sent(memory *m, int node, int microbatch) {
 static void run_send(memory *m, int task, int microbatch) {
   const tsr_task *t = &m->p->tasks[task];
   int value = t->inputs[0].value;
-  read_value(m, task, value, microbatch);
+  read_input(m, task, 0, microbatch);
   hold *h = find_sent(m, t->node, tsr_verify_transfer_microbatch(m->p->graph, t->node, microbatch));
   if (h->on) return; /* twice; it is said of the send and its receive */
   *h = (hold){
@@ -235,6 +253,7 @@ static void wait_for_bucket(memory *m, int bucket) {
 }
 
 static void begin_move(memory *m, int task, int value, int microbatch, bool written) {
+  if (!tsr_verify_has_bytes(m->s, m->s->owner[value])) return;
   tsr_arena_grow(
       m->arena, (void **)&m->begun, sizeof *m->begun, m->begun_count, &m->begun_capacity);
   hold *h = &m->begun[m->begun_count++];
@@ -252,6 +271,7 @@ static void begin_collective(memory *m, int task, int microbatch) {
   const tsr_task *t = &m->p->tasks[task];
   for (int k = 0; k < t->outputs_count; k++) {
     content c = {m->s->owner[t->outputs[k].value], UNDER_WAY, task};
+    if (!tsr_verify_has_bytes(m->s, c.value)) continue;
     write_content(m, task, microbatch, place_of(m, c.value, microbatch), c);
   }
   for (int k = 0; k < t->inputs_count; k++)
@@ -292,6 +312,12 @@ static const char *tensor_text(const memory *m, const char *what, int value) {
   return tsr_arena_printf(m->v->arena, "%s '%s'", what, name_of(m, value));
 }
 
+/* Of an operand; of one that another rank owns none. */
+static cells cells_of(const memory *m, int value, int microbatch) {
+  int owner = m->s->owner[value];
+  return tsr_verify_has_bytes(m->s, owner) ? place_of(m, owner, microbatch) : (cells){0};
+}
+
 /* A task's outputs and scratch are apart from one another and from its inputs. */
 static void check_own(memory *m, int task, int microbatch) {
   const tsr_task *t = &m->p->tasks[task];
@@ -299,12 +325,11 @@ static void check_own(memory *m, int task, int microbatch) {
   if (m->said[task]) return;
   for (int k = 0; k < t->inputs_count && t->op != TSR_OP_RECEIVE; k++) {
     int owner = m->s->owner[t->inputs[k].value];
-    if (m->p->tensors[owner].segment == TSR_SEGMENT_ABSENT) continue;
-    cells in = place_of(m, owner, microbatch);
+    cells in = cells_of(m, owner, microbatch);
     if (overlap(scratch, in))
       say_shared(m, task, microbatch, "scratch", tensor_text(m, "input", owner));
     for (int o = 0; o < t->outputs_count; o++) {
-      cells out = place_of(m, m->s->owner[t->outputs[o].value], microbatch);
+      cells out = cells_of(m, t->outputs[o].value, microbatch);
       if (overlap(out, in) && !is_in_place(m, task, o, k, out, in))
         say_shared(
             m, task, microbatch, tensor_text(m, "output", t->outputs[o].value),
@@ -312,10 +337,10 @@ static void check_own(memory *m, int task, int microbatch) {
     }
   }
   for (int o = 0; o < t->outputs_count; o++) {
-    cells out = place_of(m, m->s->owner[t->outputs[o].value], microbatch);
+    cells out = cells_of(m, t->outputs[o].value, microbatch);
     const char *with = overlap(scratch, out) ? "scratch" : NULL;
     for (int k = 0; k < o; k++)
-      if (overlap(out, place_of(m, m->s->owner[t->outputs[k].value], microbatch)))
+      if (overlap(out, cells_of(m, t->outputs[k].value, microbatch)))
         with = tensor_text(m, "output", t->outputs[k].value);
     if (with) say_shared(m, task, microbatch, tensor_text(m, "output", t->outputs[o].value), with);
   }
@@ -327,7 +352,7 @@ static void update_in_place(memory *m, int task, int microbatch) {
   for (int k = 0; k < t->inputs_count; k++) {
     int owner = m->s->owner[t->inputs[k].value];
     tsr_value_kind kind = m->p->graph->values[owner].kind;
-    if (m->p->tensors[owner].segment == TSR_SEGMENT_ABSENT) continue;
+    if (!tsr_verify_has_bytes(m->s, owner)) continue;
     if (kind == TSR_VALUE_PARAM || kind == TSR_VALUE_STATE)
       write_content(
           m, task, microbatch, place_of(m, owner, microbatch), (content){owner, UPDATED, task});
@@ -337,7 +362,7 @@ static void update_in_place(memory *m, int task, int microbatch) {
 static void compute(memory *m, int task, int microbatch) {
   const tsr_task *t = &m->p->tasks[task];
   for (int k = 0; k < t->inputs_count && t->op != TSR_OP_RECEIVE; k++)
-    read_value(m, task, t->inputs[k].value, microbatch);
+    read_input(m, task, k, microbatch);
   check_own(m, task, microbatch);
   if (t->scratch_bytes)
     write_content(m, task, microbatch, m->map.scratch[task], (content){SCRATCH, ONCE, task});
@@ -349,6 +374,7 @@ static void compute(memory *m, int task, int microbatch) {
 
 static void run_task(memory *m, int task, int microbatch) {
   const tsr_task *t = &m->p->tasks[task];
+  if (!tsr_task_runs_on(m->p, t, m->s->coord)) return;
   if (t->op == TSR_OP_SEND) run_send(m, task, microbatch);
   else if (t->op != TSR_OP_WAIT) compute(m, task, microbatch);
   else if (t->bucket) wait_for_bucket(m, t->bucket);
@@ -373,7 +399,6 @@ static void open_memory(memory *m) {
   m->inside = tsr_arena_array(m->arena, int, m->map.edges_count + 1);
   m->holds = tsr_arena_array(m->arena, int, m->map.edges_count + 1);
   m->sent = tsr_arena_array(m->arena, hold, m->v->transfers_count * m->v->microbatches + 1);
-  m->said = tsr_arena_array(m->arena, bool, m->p->tasks_count + 1);
   add_content(m, (content){NOTHING, ONCE, -1}); /* what every cell holds first */
   fill_sources(m);
 }
@@ -393,7 +418,7 @@ static void check_end(memory *m, int value) {
   const tsr_graph *g = m->p->graph;
   if (value < 0) return;
   int owner = m->s->owner[value];
-  if (m->p->tensors[owner].segment == TSR_SEGMENT_ABSENT) return;
+  if (!tsr_verify_has_bytes(m->s, owner)) return;
   cells at = place_of(m, owner, 0);
   const content *c = &m->contents[m->inside[at.first]];
   int microbatch = c->microbatch == UNDER_WAY ? ONCE : c->microbatch;
@@ -422,9 +447,28 @@ static void check_ends(memory *m) {
   }
 }
 
+/* How many members of a group over dp own different values: 1 where none owns any. */
+static int count_owners(const tsr_program *p) {
+  int owners = 1;
+  for (int x = 0; x < p->graph->values_count; x++) {
+    tsr_placement dp = p->graph->values[x].placement[TSR_DP];
+    int members = tsr_placement_blocks(dp, (int)p->lowering.size[TSR_DP]);
+    if (dp.kind == TSR_OWNED && members > owners) owners = members;
+  }
+  return owners;
+}
+
 void tsr_verify_memory(tsr_verify *v, const tsr_verify_subject *s) {
-  memory m = {.v = v, .s = s, .p = s->p, .arena = v->brief};
-  open_memory(&m);
-  for (int r = 0; r < s->p->runs_count && !tsr_verify_is_full(v); r++) run_part(&m, &s->p->runs[r]);
-  if (!tsr_verify_is_full(v)) check_ends(&m);
+  bool *said = tsr_arena_array(v->brief, bool, s->p->tasks_count + 1);
+  int owners = count_owners(s->p);
+  for (int i = 0; i < owners; i++) {
+    tsr_verify_subject of = *s;
+    if (owners > 1) of.rank = tsr_verify_member(v->mesh, s->rank, TSR_DP, i);
+    for (int a = 0; a < TSR_AXES; a++) of.coord[a] = tsr_verify_coord(v->mesh, of.rank, a);
+    memory m = {.v = v, .s = &of, .p = s->p, .arena = v->brief, .said = said};
+    open_memory(&m);
+    for (int r = 0; r < s->p->runs_count && !tsr_verify_is_full(v); r++)
+      run_part(&m, &s->p->runs[r]);
+    if (!tsr_verify_is_full(v)) check_ends(&m);
+  }
 }

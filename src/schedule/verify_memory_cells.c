@@ -18,7 +18,8 @@ int64_t tsr_verify_bytes(const tsr_program *p, int value) {
 }
 
 bool tsr_verify_has_bytes(const tsr_verify_subject *s, int value) {
-  return s->owner[value] == value && s->p->tensors[value].segment != TSR_SEGMENT_ABSENT;
+  return s->owner[value] == value && s->p->tensors[value].segment != TSR_SEGMENT_ABSENT &&
+         tsr_program_holds(s->p, value, s->coord);
 }
 
 static int slots_of(const tsr_program *p, int value) {

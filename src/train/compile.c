@@ -133,6 +133,7 @@ static tsr_placing placing_of(
   p.zigzag = l->zigzag;
   p.sequence_parallel = o->config->device.enable_sp;
   p.zero = (int)o->config->zero.stage;
+  p.zero_owners = o->config->zero.partition == TSR_PARTITION_OWNER_HASH;
   p.stored = o->placed_of;
   p.zero_groups = o->parallel->fsdp ? o->parallel->size[TSR_DP] / o->parallel->fsdp_size : 1;
   return p;

@@ -16,11 +16,11 @@ fails() {
   cat "$scratch/said"
 }
 
-# settings_of MESH,ZERO,ORDER,RECOMPUTE
+# settings_of MESH/ZERO/ORDER/RECOMPUTE/PARTITION
 settings_of() {
-  local mesh zero order recompute
-  IFS=/ read -r mesh zero order recompute <<<"$1"
-  run_settings "$mesh" "${zero:-0}" "${order:-1f1b}" "${recompute:-none}" off 1
+  local mesh zero order recompute partition
+  IFS=/ read -r mesh zero order recompute partition <<<"$1"
+  run_settings "$mesh" "${zero:-0}" "${order:-1f1b}" "${recompute:-none}" off 1 "${partition:--}"
 }
 
 # check MODEL STOP FIRST SECOND SETTING...: 9 steps, stopped behind step STOP.
@@ -59,6 +59,8 @@ check() {
 check gpt2 4 1 dp=2,tp=2/1
 check gpt2 1 dp=4/3 1
 check gpt2 8 dp=2/2 tp=4
+check gpt2 5 dp=4/2///owner_hash dp=2,tp=2/1
+check llama 3 dp=2/3 dp=4/1///owner_hash
 check gpt2 3 pp=2/0/zb_v dp=2,pp=2/1/1f1b/full
 check gpt2 5 tp=2,pp=2/0/interleaved dp=2/1 training_config.precision=bf16
 check gpt2 4 dp=2/1 pp=4/0/gpipe training_config.precision=bf16 training_config.optimizer.kahan_summation=true
@@ -107,4 +109,4 @@ grep -q "'transformer_config.theta' is 20000 in this run, and not there in" "$sc
   fails "another theta is refused in other words"
 
 echo "$runs runs stopped and went on, $failed failed"
-[ "$runs" -ge 15 ] && [ "$failed" = 0 ]
+[ "$runs" -ge 17 ] && [ "$failed" = 0 ]

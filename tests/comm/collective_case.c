@@ -44,6 +44,10 @@ static void guarded_free(void *memory) {
   if (memory) free((char *)memory - GUARD_BYTES);
 }
 
+static bool adds_up(tsr_op op) {
+  return op == TSR_OP_ALL_REDUCE || op == TSR_OP_REDUCE_SCATTER || op == TSR_OP_REDUCE;
+}
+
 static int64_t count_elements(const tsr_collective *c, bool after) {
   int64_t n = 1, blocks = c->members / c->groups;
   for (int d = 0; d < c->ndim; d++) n *= c->shape[d];
@@ -61,7 +65,7 @@ static int64_t count_bytes(const collective_case *c, bool after) {
 static void fill_member(const collective_case *c, int member, float *in) {
   uint64_t state = c->seed * 31 + (uint64_t)member;
   int64_t bytes = count_bytes(c, false);
-  bool adds = c->c.op == TSR_OP_ALL_REDUCE || c->c.op == TSR_OP_REDUCE_SCATTER;
+  bool adds = adds_up(c->c.op);
   for (int64_t i = 0; !adds && i < bytes; i += 8) {
     uint64_t bits = case_draw(&state, 0);
     memcpy((char *)in + i, &bits, (size_t)(bytes - i < 8 ? bytes - i : 8));
@@ -81,12 +85,13 @@ static void name_case(collective_case *c) {
       [TSR_OP_ALL_REDUCE] = "all_reduce", [TSR_OP_REDUCE_SCATTER] = "reduce_scatter",
       [TSR_OP_ALL_GATHER] = "all_gather", [TSR_OP_RING_SHIFT] = "ring_shift",
       [TSR_OP_ALL_TO_ALL] = "all_to_all", [TSR_OP_BROADCAST] = "broadcast",
+      [TSR_OP_REDUCE] = "reduce",
   };
   const tsr_collective *k = &c->c;
   int n = snprintf(
       c->name, sizeof c->name,
-      "%s seed %llu groups %d dims %d->%d by %d element %d%s%s%s%s%s shape", names[k->op],
-      (unsigned long long)c->seed, k->groups, k->from, k->to, k->by, (int)k->element,
+      "%s seed %llu groups %d dims %d->%d root %d by %d element %d%s%s%s%s%s shape", names[k->op],
+      (unsigned long long)c->seed, k->groups, k->from, k->to, k->root, k->by, (int)k->element,
       k->zigzag ? " zigzag" : "", c->in_place ? " in place" : "",
       k->tree == TSR_TREE_FLAT ? " flat" : "", k->onto ? " onto" : "", c->ring ? " ring" : "");
   for (int d = 0; d < k->ndim; d++)
@@ -144,23 +149,25 @@ static void draw_shape(collective_case *c, uint64_t *state, int64_t scale) {
 
 void collective_case_draw(collective_case *c, uint64_t seed, int processes, int64_t scale) {
   static const tsr_op ops[] = {TSR_OP_ALL_REDUCE, TSR_OP_REDUCE_SCATTER, TSR_OP_ALL_GATHER,
-                               TSR_OP_RING_SHIFT, TSR_OP_ALL_TO_ALL,     TSR_OP_BROADCAST};
+                               TSR_OP_RING_SHIFT, TSR_OP_ALL_TO_ALL,     TSR_OP_BROADCAST,
+                               TSR_OP_REDUCE};
   uint64_t state = seed;
   *c = (collective_case){.seed = seed};
-  c->c = (tsr_collective){.op = ops[case_draw(&state, 6)], .groups = 1, .from = -1, .to = -1};
+  c->c = (tsr_collective){.op = ops[case_draw(&state, 7)], .groups = 1, .from = -1, .to = -1};
   c->c.k = tsr_kernels_get(NULL);
   c->c.members = 1 + (int)case_draw(&state, case_draw(&state, 3) ? 8 : CASE_MEMBERS_MAX);
-  bool adds = c->c.op == TSR_OP_ALL_REDUCE || c->c.op == TSR_OP_REDUCE_SCATTER;
+  bool adds = adds_up(c->c.op);
   c->c.element = adds ? 4 : 1 << case_draw(&state, 4);
   c->in_place = c->c.op == TSR_OP_ALL_REDUCE && case_draw(&state, 2);
   c->pool = case_draw(&state, 2);
-  if (c->c.op == TSR_OP_REDUCE_SCATTER || c->c.op == TSR_OP_ALL_GATHER)
+  if (c->c.op != TSR_OP_ALL_REDUCE && c->c.op != TSR_OP_RING_SHIFT && c->c.op != TSR_OP_ALL_TO_ALL)
     for (int tries = 0; tries < 2; tries++) {
       int groups = 1 + (int)case_draw(&state, (uint64_t)c->c.members);
       if (c->c.members % groups == 0) c->c.groups = groups;
     }
   c->c.zigzag = c->c.op == TSR_OP_ALL_GATHER && case_draw(&state, 3) == 0;
-  if (c->c.op == TSR_OP_BROADCAST) c->c.root = (int)case_draw(&state, (uint64_t)c->c.members);
+  if (c->c.op == TSR_OP_BROADCAST || c->c.op == TSR_OP_REDUCE)
+    c->c.root = (int)case_draw(&state, (uint64_t)(c->c.members / c->c.groups));
   if (c->c.op == TSR_OP_RING_SHIFT) c->c.by = (int)case_draw(&state, 9) - 4;
   draw_hosting(c, &state, processes);
   draw_shape(c, &state, c->c.members > 4 ? scale * 4 / c->c.members : scale);
@@ -371,6 +378,19 @@ static int64_t find_far(const case_process *w, int member) {
   return first;
 }
 
+/* The first byte that was written of a tensor that nobody was to write; -1: none. */
+static int64_t find_written(const case_process *w, int member, int64_t bytes) {
+  const char *out = (const char *)w->out[member];
+  for (int64_t i = 0; i < bytes; i++)
+    if (out[i] != (char)POISON) return i;
+  return -1;
+}
+
+/* A reduce's result is the roots' alone. */
+static bool gets_nothing(const tsr_collective *c, int member) {
+  return c->op == TSR_OP_REDUCE && member % (c->members / c->groups) != c->root;
+}
+
 int case_process_end(case_process *w) {
   const collective_case *c = w->of;
   int64_t before = count_bytes(c, false), after = count_bytes(c, true);
@@ -378,7 +398,9 @@ int case_process_end(case_process *w) {
   if (w->state == TSR_PENDING_FAILED) failed += wrong(w, -1, tsr_pending_why(w->pending), 0);
   for (int m = 0; m < c->c.members; m++) {
     if (!w->in[m]) continue;
-    int64_t at = is_library(w) ? find_far(w, m) : find_difference(w->out[m], c->c.out[m], after);
+    int64_t at = gets_nothing(&c->c, m) ? find_written(w, m, after)
+                 : is_library(w)        ? find_far(w, m)
+                                        : find_difference(w->out[m], c->c.out[m], after);
     if (at >= 0) failed += wrong(w, m, "another result at", at);
     if (!guarded_is_whole((char *)w->out[m], after)) failed += wrong(w, m, "wrote beside", after);
     if (!c->in_place) {

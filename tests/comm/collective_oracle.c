@@ -81,7 +81,8 @@ static int wrong_at(const tsr_collective *c, const float *before, int64_t e) {
   int64_t from = c->from < 0 ? e : place_in_block(c, x, c->from, blocks, c->zigzag, &has);
   int64_t to = c->to < 0 ? e : place_in_block(c, x, c->to, blocks, false, &gets);
   float sum = 0;
-  if (c->op == TSR_OP_ALL_REDUCE || c->op == TSR_OP_REDUCE_SCATTER) sum = sum_at(c, before, e);
+  if (c->op == TSR_OP_ALL_REDUCE || c->op == TSR_OP_REDUCE_SCATTER || c->op == TSR_OP_REDUCE)
+    sum = sum_at(c, before, e);
   for (int m = 0; m < c->members; m++) {
     int neighbours = m / blocks * blocks; /* the first of the member's group */
     switch ((int)c->op) {
@@ -94,8 +95,11 @@ static int wrong_at(const tsr_collective *c, const float *before, int64_t e) {
     case TSR_OP_ALL_GATHER:
       wrong += !same(c, c->out[m], e, c->in[neighbours + has], from);
       break;
+    case TSR_OP_REDUCE: /* the others' tensors are zero before */
+      wrong += !same(c, c->out[m], e, m % blocks == c->root ? &sum : &(float){0}, 0);
+      break;
     case TSR_OP_BROADCAST:
-      wrong += !same(c, c->out[m], e, c->in[c->root], e);
+      wrong += !same(c, c->out[m], e, c->in[neighbours + c->root], e);
       break;
     case TSR_OP_RING_SHIFT:
       wrong += !same(c, c->out[(m + c->by + 64 * c->members) % c->members], e, c->in[m], e);
@@ -115,7 +119,8 @@ void collective_oracle_place(const tsr_collective *c, const float *whole) {
     int64_t to = e;
     if (c->to >= 0) to = place_in_block(c, coordinates_of(c, e), c->to, blocks, false, &gets);
     for (int m = 0; m < c->members; m++)
-      if (c->to < 0 || m % blocks == gets) c->out[m][to] = whole[e];
+      if (c->op == TSR_OP_REDUCE ? m % blocks == c->root : c->to < 0 || m % blocks == gets)
+        c->out[m][to] = whole[e];
   }
 }
 

@@ -55,7 +55,7 @@ static void begin(job *j, tsr_op op, int processes, const int *hosts, bool mixed
   if (op == TSR_OP_REDUCE_SCATTER) j->c.to = 0, j->after /= processes;
   if (op == TSR_OP_ALL_GATHER) j->c.from = 0, j->before /= processes;
   if (op == TSR_OP_RING_SHIFT) j->c.by = 7;
-  if (op == TSR_OP_BROADCAST) j->c.root = processes / 2;
+  if (op == TSR_OP_BROADCAST || op == TSR_OP_REDUCE) j->c.root = processes / 2;
   if (op == TSR_OP_ALL_TO_ALL) {
     j->c.ndim = 2, j->c.from = 0, j->c.to = 1;
     j->c.shape[0] = j->c.shape[1] = processes;
@@ -151,13 +151,14 @@ static void check_lost(job *j, int processes, const int *hosts, int lost, int64_
 
 static void test_whole(void) {
   static const tsr_op ops[] = {TSR_OP_ALL_REDUCE, TSR_OP_REDUCE_SCATTER, TSR_OP_ALL_GATHER,
-                               TSR_OP_RING_SHIFT, TSR_OP_ALL_TO_ALL,     TSR_OP_BROADCAST};
+                               TSR_OP_RING_SHIFT, TSR_OP_ALL_TO_ALL,     TSR_OP_BROADCAST,
+                               TSR_OP_REDUCE};
   static const int counts[] = {65, 150, PROCESSES_MAX};
   static int blocks[PROCESSES_MAX], turns[PROCESSES_MAX];
   static job j;
   for (int w = 0; w < PROCESSES_MAX; w++) blocks[w] = w / 8, turns[w] = w % 9;
   for (int i = 0; i < 3; i++)
-    for (int op = 0; op < 6; op++)
+    for (int op = 0; op < 7; op++)
       for (int layout = 0; layout < 3; layout++) {
         if (i == 2 && op == 4 && layout) continue; /* all_to_all knows no hosts */
         const int *hosts = layout == 0 ? NULL : layout == 1 ? blocks : turns;

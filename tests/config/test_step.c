@@ -195,18 +195,19 @@ static void test_zero_errors(void) {
       "zero: {offload_path: /x}\n", true,
       "run.yaml:1:8: warning: 'offload_path' has no effect: offload is none\n"
       "    1 | zero: {offload_path: /x}\n      |        ^~~~~~~~~~~~\n");
+  CHECK_SAID("zero: {stage: 2, partition: owner_hash}\n", true, "");
+  CHECK_SAID("zero: {partition: flat}\n", true, "");
+  CHECK_SAID("zero: {stage: 1, partition: dimension}\n", true, "");
+  CHECK_SAID("device_config: {enable_fsdp: true}\nzero: {partition: owner_hash}\n", true, "");
   CHECK_SAID(
-      "zero: {partition: owner_hash}\n", false,
-      "run.yaml:1:19: error: unsupported feature: an owner for each whole parameter, by its "
-      "name's hash (owner_hash)\n"
-      "    1 | zero: {partition: owner_hash}\n      |                   ^~~~~~~~~~\n"
-      "      = dimension splits every parameter over dp\n");
+      "zero: {partition: owner_hash}\n", true,
+      "run.yaml:1:8: warning: 'partition' has no effect: stage is 0\n"
+      "    1 | zero: {partition: owner_hash}\n      |        ^~~~~~~~~\n");
   CHECK_SAID(
-      "zero: {partition: flat}\n", false,
-      "run.yaml:1:19: error: unsupported feature: one flat array of all parameters, split into "
-      "equal parts (flat)\n"
-      "    1 | zero: {partition: flat}\n      |                   ^~~~\n"
-      "      = dimension splits every parameter over dp\n");
+      "zero: {stage: 1, partition: owner}\n", false,
+      "run.yaml:1:29: error: unknown partition: the text 'owner'\n"
+      "    1 | zero: {stage: 1, partition: owner}\n      |                             ^~~~~\n"
+      "      = valid: flat, owner_hash, dimension\n");
 }
 
 int main(void) {

@@ -94,6 +94,9 @@ done
 options_of dp=2 zero.stage=3
 trains mesh "${options[@]}"
 expect "ZeRO 3" "$(hash_of "$scratch/mesh.metrics")" "$want"
+options_of dp=2 zero.stage=2 zero.partition=owner_hash
+trains mesh "${options[@]}"
+expect "ZeRO 2 with owners" "$(hash_of "$scratch/mesh.metrics")" "$want"
 options_of dp=2 zero.stage=1 zero.offload=file zero.offload_path="$scratch"
 trains offload "${options[@]}"
 near "state in a file, updated by the host" "$scratch/offload.metrics" "$scratch/one.metrics"
@@ -211,6 +214,7 @@ for library in openmpi mpich; do
   bits 2 pp=2
   bits 4 dp=2,tp=2
   bits 2 dp=2 zero.stage=3
+  bits 2 dp=2 zero.stage=2 zero.partition=owner_hash
   [ -z "${others-}" ] || continue # the plugin is the same with the other MPI
   others=1
   bits 2 dp=2

@@ -4,7 +4,7 @@
 
 # The --set words of a run of the pairs_*.yaml recipes, one a line. Their 8 samples a step are 4 units: a
 # pipeline and cp take as many microbatches as there are units for a rank, other meshes two if they can.
-# usage: run_settings MESH ZERO ORDER RECOMPUTE OVERLAP THREADS
+# usage: run_settings MESH ZERO ORDER RECOMPUTE OVERLAP THREADS [PARTITION]
 run_settings() {
   local mesh=$1 axes shape dp=1 units microbatches
   if [ "$mesh" != 1 ]; then
@@ -25,6 +25,7 @@ run_settings() {
   local overlap=false
   [ "$5" = on ] && overlap=true
   printf '%s\n' "zero.stage=$2" "schedule.recompute=$4" "schedule.overlap=$overlap" "numerics.threads=$6"
+  [ "${7:--}" = - ] || echo "zero.partition=$7"
 }
 
 # One run. Prints the hash of its weights; what the program said stays in SCRATCH/said.

@@ -24,11 +24,11 @@ run_losses "$scratch" | awk -v c="$config" '
   END { if (!(last < first && last > 0)) { print c ": loss " first ", then " last; exit 1 } }'
 
 runs=0 failed=0 line=0
-while read -r name mesh zero order recompute overlap threads; do
+while read -r name mesh zero order recompute overlap threads partition; do
   [ "$name" = "$model" ] || continue
   line=$((line + 1))
   [ $(((line - 1) % every)) = 0 ] || continue
-  mapfile -t settings < <(run_settings "$mesh" "$zero" "$order" "$recompute" "$overlap" "$threads")
+  mapfile -t settings < <(run_settings "$mesh" "$zero" "$order" "$recompute" "$overlap" "$threads" "$partition")
   hash=$(run_hash "$program" "$config" "$scratch" "training_config.max_steps=$steps" "${settings[@]}") || hash=
   runs=$((runs + 1))
   [ "$hash" = "$want" ] && continue

@@ -253,7 +253,8 @@ static void count_reductions(const tsr_graph *g, const char *name, int zero, int
   *ret_count = 0;
   for (int i = 0; i < g->nodes_count; i++) {
     const tsr_node *n = &g->nodes[i];
-    bool sums = n->op == TSR_OP_ALL_REDUCE || n->op == TSR_OP_REDUCE_SCATTER;
+    bool sums =
+        n->op == TSR_OP_ALL_REDUCE || n->op == TSR_OP_REDUCE_SCATTER || n->op == TSR_OP_REDUCE;
     if (!sums || tsr_node_axis(n) != TSR_DP) continue;
     const char *value = g->values[n->inputs[0]].name;
     CHECK_AT(!times[n->inputs[0]]++, "%s: '%s' is added up twice", name, value);
@@ -266,8 +267,9 @@ static void count_reductions(const tsr_graph *g, const char *name, int zero, int
  * take the rank's part of it. Here that are five, one for each use of a parameter; and the loss. */
 static void test_one_reduction(void) {
   static const tsr_optimizer adamw = {.kind = TSR_RULE_ADAMW, .eps = 1e-8, .clip_max_norm = 1};
-  for (int zero = 0; zero <= 3; zero++)
+  for (int kind = 0; kind < 7; kind++)
     for (int microbatches = 1; microbatches <= 2; microbatches++) {
+      int zero = kind < 4 ? kind : kind - 3;
       tsr_arena *arena = tsr_arena_new();
       tsr_graph *g = tsr_graph_new(arena, "test", (tsr_units){.batch = 4, .tp = 1});
       harness_inputs(g, "t 4,3 tokens; u 4,3 tokens");
@@ -277,6 +279,7 @@ static void test_one_reduction(void) {
              "loss: cross_entropy(l, u)");
       g->loss = harness_find(g, "loss");
       harness_options o = {.dp = 2, .tp = 1, .threads = 1, .zero = zero, .optimizer = &adamw};
+      o.zero_owners = kind >= 4;
       o.microbatches = microbatches;
       o.batch_units = 4;
       o.tp_units = 1;
@@ -284,15 +287,58 @@ static void test_one_reduction(void) {
       int count;
       tsr_diags *diags = tsr_diags_new(arena);
       CHECK(harness_compile(g, &o, &h, diags));
-      const char *name = tsr_arena_printf(arena, "zero %d, %d microbatches", zero, microbatches);
+      const char *name = tsr_arena_printf(
+          arena, "zero %d%s, %d microbatches", zero, o.zero_owners ? " with owners" : "",
+          microbatches);
       count_reductions(h.placed, name, zero, &count);
       CHECK_AT(count == 6 + (zero > 0), "%s: %d sums over dp", name, count); /* and the norm's */
       tsr_arena_free(arena);
     }
 }
 
+/* A parameter's owner is the rank at FNV-1a 64 of its name modulo the ranks. The
+ * numbers below were computed outside of the program: the hashes end in 56 of "w", 71 of "n", bf of
+ * the third name's UTF-8. Each group of hybrid sharding has an owner. */
+static void test_owners(void) {
+  static const tsr_optimizer sgd = {.kind = TSR_RULE_SGD, .momentum = 0.9};
+  static const struct {
+    const char *name;
+    int of_four, of_two;
+  } owners[] = {{"w", 2, 0}, {"n", 1, 1}, {"äö", 3, 1}};
+  for (int groups = 1; groups <= 2; groups++) {
+    tsr_arena *arena = tsr_arena_new();
+    tsr_graph *g = tsr_graph_new(arena, "test", (tsr_units){.batch = 4, .tp = 1});
+    harness_inputs(g, "x 4,6; z 4,6");
+    harness_params(g, "w 8,6; n 6; äö 6,8");
+    harness_calls(g, "h: rmsnorm(x, n); u: linear(h, w); y: linear(u, äö); loss: mse(y, z)");
+    g->loss = harness_find(g, "loss");
+    harness_options o = {.dp = 4, .tp = 1, .threads = 1, .microbatches = 1, .optimizer = &sgd};
+    o.batch_units = 4, o.tp_units = 1;
+    o.zero = 2, o.zero_owners = true, o.zero_groups = groups;
+    harness h;
+    CHECK(harness_compile(g, &o, &h, tsr_diags_new(arena)));
+    int found = 0;
+    for (int v = 0; v < h.placed->values_count; v++) {
+      const tsr_value *x = &h.placed->values[v];
+      if (x->kind != TSR_VALUE_PARAM && x->kind != TSR_VALUE_STATE) continue;
+      const char *name = h.placed->params[x->param].name;
+      int k = 0;
+      while (strcmp(owners[k].name, name)) k++;
+      CHECK_INT(x->placement[TSR_DP].kind, TSR_OWNED);
+      CHECK_INT(x->placement[TSR_DP].groups, groups > 1 ? groups : 0);
+      CHECK_AT(
+          x->placement[TSR_DP].owner == (groups > 1 ? owners[k].of_two : owners[k].of_four),
+          "%s in %d groups: %d", x->name, groups, x->placement[TSR_DP].owner);
+      found++;
+    }
+    CHECK_INT(found, 6);
+    tsr_arena_free(arena);
+  }
+}
+
 int main(void) {
   test_megatron();
+  test_owners();
   test_one_reduction();
   test_completion();
   test_written();

@@ -99,6 +99,7 @@ static void test_collectives(tsr_arena *arena) {
       {TSR_MACHINE_BROADCAST, 1000, {4, 1}, 10 + 2, "near"},
       {TSR_MACHINE_BROADCAST, 1000, {3, 1}, 10 + 2, "near"},
       {TSR_MACHINE_SEND, 100, {4, 1}, 1 + 1, "near"},
+      {TSR_MACHINE_REDUCE, 100, {4, 1}, 3 * (1 + 1), "near"},
       {TSR_MACHINE_REDUCE_SCATTER, 100, {2, 2, 64}, 0.5 + 1, "near"},
       /* 4 near, and two such blocks: inside 3/4 of all and 6 of the 7 edges */
       {TSR_MACHINE_REDUCE_SCATTER, 800, {8, 1}, (6 + 6) + (10 + 5), "far"},
@@ -109,6 +110,7 @@ static void test_collectives(tsr_arena *arena) {
       {TSR_MACHINE_ALL_TO_ALL, 800, {8, 1}, 3 * (1 + 1) + 4 * (10 + 5), "far"},
       {TSR_MACHINE_BROADCAST, 800, {8, 1}, 80 + 2 + 5, "far"},
       {TSR_MACHINE_SEND, 100, {8, 1}, 10 + 5, "far"},
+      {TSR_MACHINE_REDUCE, 100, {8, 1}, 3 * (1 + 1) + 4 * (10 + 5), "far"},
       /* 2 near, and two such pairs */
       {TSR_MACHINE_REDUCE_SCATTER, 400, {4, 2}, (2 + 2) + (10 + 5), "far"},
       /* nobody near */
@@ -154,6 +156,8 @@ static void test_bytes(tsr_arena *arena) {
   tsr_machine_collective_bytes(m, TSR_MACHINE_ALL_REDUCE_DIRECTLY, 80, GROUP(8, 1), sent);
   CHECK(sent[0] == 60 && sent[1] == 80);
   tsr_machine_collective_bytes(m, TSR_MACHINE_SEND, 80, GROUP(2, 4), sent);
+  CHECK(sent[0] == 0 && sent[1] == 80);
+  tsr_machine_collective_bytes(m, TSR_MACHINE_REDUCE, 80, GROUP(8, 1), sent);
   CHECK(sent[0] == 0 && sent[1] == 80);
   tsr_machine_collective_bytes(m, TSR_MACHINE_SEND, 80, GROUP(1, 4), sent);
   CHECK(sent[0] == 0 && sent[1] == 0);

@@ -235,6 +235,7 @@ bool harness_compile(tsr_graph *g, const harness_options *o, harness *ret, tsr_d
   placing.zigzag = o->zigzag;
   placing.zero = o->zero;
   placing.zero_groups = o->zero_groups;
+  placing.zero_owners = o->zero_owners;
   if (!tsr_pass_placement(g, &placing, &ret->placed, diags)) return false;
   tsr_lowering lowering = {.microbatches = o->microbatches};
   lowering.microbatch_first = o->zero >= 2 || o->tree == TSR_TREE_FLAT;

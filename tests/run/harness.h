@@ -52,6 +52,7 @@ typedef struct {
   int pp, chunks;             /* 0: 1. The forward nodes are split into runs of equal number */
   tsr_pipeline_kind pipeline; /* of a pipeline */
   int zero, zero_groups;      /* ZeRO's stage; groups of dp that each shard for themselves */
+  bool zero_owners;           /* a parameter has an owner */
   tsr_recomputing recompute;
   bool overlap;
   tsr_dtype precision; /* what is computed is stored in; parameters by optimizer.store */

@@ -139,9 +139,10 @@ static void compare(const recipe *r, const trace *want, harness_options o) {
   bool same = got.count == want->count &&
               !memcmp(got.data, want->data, sizeof *got.data * (size_t)got.count);
   CHECK_AT(
-      same, "%s, dp %d tp %d cp %d%s pp %d %s, zero %d, %d threads, %d microbatches%s: %s", r->name,
-      o.dp, o.tp, o.cp, o.zigzag ? " zigzag" : "", o.pp, o.pp ? tsr_pipeline_name(o.pipeline) : "",
-      o.zero, o.threads, (int)o.microbatches, o.sequence_parallel ? ", sequence parallel" : "",
+      same, "%s, dp %d tp %d cp %d%s pp %d %s, zero %d%s, %d threads, %d microbatches%s: %s",
+      r->name, o.dp, o.tp, o.cp, o.zigzag ? " zigzag" : "", o.pp,
+      o.pp ? tsr_pipeline_name(o.pipeline) : "", o.zero, o.zero_owners ? " with owners" : "",
+      o.threads, (int)o.microbatches, o.sequence_parallel ? ", sequence parallel" : "",
       first_difference(arena, r, want, &got));
   tsr_arena_free(arena);
 }
@@ -225,6 +226,13 @@ static void run_sharded(const recipe *r) {
         if (zero == 3) compare(r, &want, o);
         o.zero_groups = 2;
         if (o.dp == 4) compare(r, &want, o);
+        o.zero_owners = zero > 0;
+        if (o.dp == 4 && zero) compare(r, &want, o);
+        o.zero_groups = 0;
+        if (zero) compare(r, &want, o);
+        o.overlap = false;
+        o.recompute = (tsr_recomputing){.kind = TSR_KEEP_ALL};
+        if (zero) compare(r, &want, o);
       }
   tsr_arena_free(arena);
 }
@@ -256,6 +264,9 @@ static void run_contexts(const recipe *r) {
       o.zero = 3;
       o.recompute = (tsr_recomputing){.kind = TSR_RECOMPUTE_BLOCKS, .every = 1};
       compare(r, &want, o);
+      o.zero_owners = true;
+      if (o.dp > 1) compare(r, &want, o);
+      o.zero_owners = false;
       o.zero = 0;
       o.sequence_parallel = !zigzag && o.tp > 1 && r->sequence_units >= o.cp * o.tp;
       if (o.sequence_parallel) compare(r, &want, o);

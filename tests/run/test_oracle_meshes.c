@@ -54,12 +54,13 @@ static void compare(meshes *m, const harness_trace *want, const harness_options 
   while (i < got.count && i < want->count && !memcmp(got.data + i, want->data + i, 4)) i++;
   CHECK_AT(
       i == want->count && i == got.count,
-      "%s, %s, dp %d cp %d%s tp %d%s, zero %d%s: number %d (of %d, the weights from %d on) is "
+      "%s, %s, dp %d cp %d%s tp %d%s, zero %d%s%s: number %d (of %d, the weights from %d on) is "
       "%.9g, on "
       "one rank %.9g",
       m->c->name, m->r->name, o->dp, o->cp, o->zigzag ? " zigzag" : "", o->tp,
-      o->sequence_parallel ? " sequence parallel" : "", o->zero, o->overlap ? " overlapped" : "",
-      (int)i, (int)want->count, NUMBERS * STEPS, i < got.count ? (double)got.data[i] : 0,
+      o->sequence_parallel ? " sequence parallel" : "", o->zero,
+      o->zero_owners ? " with owners" : "", o->overlap ? " overlapped" : "", (int)i,
+      (int)want->count, NUMBERS * STEPS, i < got.count ? (double)got.data[i] : 0,
       i < want->count ? (double)want->data[i] : 0);
   m->compared++;
   tsr_arena_free(arena);
@@ -73,6 +74,9 @@ static void run_mesh(meshes *m, const harness_trace *want, harness_options o) {
     for (int parallel = 0; parallel <= may_split; parallel++) {
       o.sequence_parallel = parallel;
       if (many) compare(m, want, &o);
+      o.zero_owners = o.zero > 0;
+      if (o.zero_owners) compare(m, want, &o);
+      o.zero_owners = false;
     }
   }
 }

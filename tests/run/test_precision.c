@@ -139,13 +139,13 @@ static void compare(const recipe *r, const trace *want, harness_options o) {
     i++;
   CHECK_AT(
       got.count == want->count && i == want->count,
-      "%s %s, store %d, dp %d tp %d cp %d%s pp %d %s, zero %d, %d threads, %d microbatches%s: "
+      "%s %s, store %d, dp %d tp %d cp %d%s pp %d %s, zero %d%s, %d threads, %d microbatches%s: "
       "number %lld is %.9g, not %.9g",
       r->model->name, tsr_dtype_name(r->precision), r->optimizer.store, o.dp, o.tp, o.cp,
       o.zigzag ? " zigzag" : "", o.pp, o.pp > 1 ? tsr_pipeline_name(o.pipeline) : "", o.zero,
-      o.threads, (int)o.microbatches, o.sequence_parallel ? ", sequence parallel" : "",
-      (long long)i, (double)got.data[i < got.count ? i : 0],
-      (double)want->data[i < want->count ? i : 0]);
+      o.zero_owners ? " with owners" : "", o.threads, (int)o.microbatches,
+      o.sequence_parallel ? ", sequence parallel" : "", (long long)i,
+      (double)got.data[i < got.count ? i : 0], (double)want->data[i < want->count ? i : 0]);
   tsr_arena_free(arena);
 }
 
@@ -187,8 +187,12 @@ static void run_sharded(const recipe *r) {
     compare(r, &want, o);
     o = (harness_options){.dp = 4, .tp = 1, .threads = 1, .microbatches = 1, .zero = zero};
     compare(r, &want, o);
+    o.zero_owners = true;
+    compare(r, &want, o);
     o.zero_groups = 2;
     o.overlap = true;
+    compare(r, &want, o);
+    o.zero_owners = false;
     compare(r, &want, o);
     o = (harness_options){.pp = 2, .dp = 2, .tp = 1, .threads = 1, .microbatches = 4};
     o.zero = zero;
@@ -362,6 +366,8 @@ static void test_overflow(void) {
   harness_options o = {.pp = 2, .dp = 2, .tp = 2, .threads = 2, .microbatches = 2};
   o.pipeline = TSR_PIPELINE_1F1B;
   for (o.zero = 0; o.zero <= 3; o.zero++) run_overflow(&r, o);
+  o.zero_owners = true;
+  for (o.zero = 1; o.zero <= 3; o.zero++) run_overflow(&r, o);
   r = (recipe){&net, TSR_F16, sgd, 1};
   o = (harness_options){.dp = 2, .tp = 2, .threads = 1, .microbatches = 1};
   run_overflow(&r, o);

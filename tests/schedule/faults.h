@@ -51,6 +51,7 @@ typedef enum {
   ON_ZERO,
   ON_ZERO_OVERLAP,
   ON_FLAT,
+  ON_OWNERS,
   ON_ZIGZAG,
   ON_PIPE,
   ON_PIPE_DP,

@@ -38,6 +38,25 @@ static bool split_partial(mutant *m) {
   mutant_graph(m)->nodes[m->p->tasks[task].node].op = TSR_OP_SCATTER;
   return mutant_lower(m, &m->p->lowering), true;
 }
+/* The node that adds a value up over microbatches; -1: none. */
+static int adder_of(const tsr_graph *g, int value) {
+  for (int i = 0; i < g->nodes_count; i++)
+    if (g->nodes[i].op == TSR_OP_ACCUMULATE && g->nodes[i].inputs[0] == value) return i;
+  return -1;
+}
+/* A gradient comes to another rank than the one that owns its parameter. */
+static bool reduce_elsewhere(mutant *m) {
+  int task = mutant_pick_op(m, TSR_OP_REDUCE);
+  if (task < 0) return false;
+  tsr_graph *g = mutant_graph(m);
+  tsr_node *n = &g->nodes[m->p->tasks[task].node];
+  int adder = adder_of(g, n->outputs[0]), owner = 1 - (int)n->attr.broadcast.root;
+  if (adder < 0) return false;
+  n->attr.broadcast.root = owner;
+  g->values[n->outputs[0]].placement[TSR_DP].owner = owner;
+  g->values[g->nodes[adder].outputs[0]].placement[TSR_DP].owner = owner;
+  return mutant_lower(m, &m->p->lowering), true;
+}
 /* Three pieces of what two ranks hold halves of. */
 static bool split_pieces(mutant *m) {
   int x = some_value(m, TSR_OP_NORM_STATS);
@@ -88,6 +107,7 @@ static const rule_fault table[] = {
     {"it sums over %lld of '%s' and %lld of '%s'", halve_samples, ON_ALONE},
     {"'%s' is partial over %s, and the op does not sum", owe_more, ON_TP},
     {"it does not lead from the placement of '%s' over %s to its own", split_partial, ON_ZERO},
+    {"reads '%s', which another rank owns", reduce_elsewhere, ON_OWNERS},
     {"its pieces hold %lld of the %lld that the rank from %lld on has of dimension %d of '%s'",
      split_pieces, ON_ZERO},
     {"its ranks have %lld units over %s, the recipe %lld", halve_units, ON_ALONE},

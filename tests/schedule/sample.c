@@ -73,10 +73,11 @@ harness sample_compile(tsr_arena *arena, const harness_options *o) {
 
 const char *sample_text(tsr_arena *arena, const harness_options *o) {
   return tsr_arena_printf(
-      arena, "pp %d dp %d cp %d tp %d %s, %d microbatches%s%s%s", o->pp ? o->pp : 1, o->dp,
+      arena, "pp %d dp %d cp %d tp %d %s, %d microbatches%s%s%s%s", o->pp ? o->pp : 1, o->dp,
       o->cp ? o->cp : 1, o->tp, o->pp > 1 ? tsr_pipeline_name(o->pipeline) : "alone",
       (int)o->microbatches, o->sequence_parallel ? ", sequence parallel" : "",
-      o->zero ? tsr_arena_printf(arena, ", ZeRO %d", o->zero) : "", o->overlap ? ", overlap" : "");
+      o->zero ? tsr_arena_printf(arena, ", ZeRO %d", o->zero) : "",
+      o->zero_owners ? " with owners" : "", o->overlap ? ", overlap" : "");
 }
 
 tsr_verify_mesh sample_mesh(const tsr_parallel *parallel) {

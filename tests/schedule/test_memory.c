@@ -11,6 +11,7 @@ typedef struct {
   int64_t begin, end;  /* bytes in WORK */
   int64_t first, last; /* moments */
   int taken_over;      /* the span whose bytes the task that writes this one may take; -1: none */
+  int holder;          /* the rank of dp that owns it, from 1; 0: every rank has it */
 } span;
 
 typedef struct {
@@ -70,9 +71,11 @@ write_tensor(unrolled *u, const tsr_task *t, const tsr_tensor *x, int64_t now, i
   int from = overwrites && t->inputs[0].segment == TSR_SEGMENT_WORK
                  ? *newest(u, owner(u->p, t->inputs[0].value), microbatch)
                  : -1;
+  tsr_placement dp = u->p->graph->values[x->value].placement[TSR_DP];
+  int holder = dp.kind == TSR_OWNED ? dp.owner + 1 : 0;
   *at = u->count;
   u->spans[u->count++] =
-      (span){u->p->graph->values[x->value].name, offset, offset + bytes, now, now, from};
+      (span){u->p->graph->values[x->value].name, offset, offset + bytes, now, now, from, holder};
 }
 
 /* Whether `later` lies exactly where its first input was, which nobody reads any more. */
@@ -109,7 +112,8 @@ static void run_task(unrolled *u, const tsr_task *t, int64_t now, int64_t microb
       t->scratch_offset + t->scratch_bytes,
       now,
       now,
-      -1};
+      -1,
+      0};
 }
 
 static unrolled unroll(tsr_arena *arena, const tsr_program *p) {
@@ -129,15 +133,20 @@ static unrolled unroll(tsr_arena *arena, const tsr_program *p) {
   return u;
 }
 
-static void check_plan(tsr_arena *arena, const char *name, const tsr_program *p) {
+/* Returns how often bytes are those of two tensors at once that different ranks own. */
+static int check_plan(tsr_arena *arena, const char *name, const tsr_program *p) {
   unrolled u = unroll(arena, p);
-  int overlaps = 0;
+  int overlaps = 0, shared = 0;
   for (int i = 0; i < u.count; i++)
     for (int k = 0; k < i; k++) {
       const span *a = &u.spans[i], *b = &u.spans[k];
       if (a->first > b->last || b->first > a->last || a->begin >= b->end || b->begin >= a->end)
         continue;
       if (takes_over(&u, a, b)) continue;
+      if (a->holder && b->holder && a->holder != b->holder) {
+        shared++;
+        continue;
+      }
       CHECK_AT(
           overlaps++ > 3,
           "%s: '%s' [%lld, %lld) from %lld to %lld and '%s' [%lld, %lld) from %lld to %lld", name,
@@ -146,6 +155,7 @@ static void check_plan(tsr_arena *arena, const char *name, const tsr_program *p)
     }
   CHECK_INT(overlaps, 0);
   CHECK(u.count > p->tasks_count / 4);
+  return shared;
 }
 
 /* At no moment may more be taken than the plan says is taken at its fullest. */
@@ -281,9 +291,13 @@ run(tsr_graph *(*build)(tsr_arena *arena, int64_t batch), harness_options o, con
   int64_t bytes = 0;
   for (int i = 0; i < h.programs.pipeline->stages; i++) {
     const char *name = tsr_arena_printf(
-        arena, "%s dp %d tp %d microbatches %d, %s stage %d of %d", g->name, o.dp, o.tp,
-        (int)o.microbatches, h.programs.pipeline->name, i, h.programs.pipeline->stages);
-    check_plan(arena, name, h.programs.of_stage[i]);
+        arena, "%s dp %d tp %d zero %d%s microbatches %d, %s stage %d of %d", g->name, o.dp, o.tp,
+        o.zero, o.zero_owners ? " with owners" : "", (int)o.microbatches, h.programs.pipeline->name,
+        i, h.programs.pipeline->stages);
+    int shared = check_plan(arena, name, h.programs.of_stage[i]);
+    bool accumulates = o.zero >= 2 && o.microbatches > 1 && o.dp > 2;
+    if (o.zero_owners && accumulates) CHECK_AT(shared > 0, "%s: owners share no bytes", name);
+    if (!o.zero_owners) CHECK_INT(shared, 0);
     check_peak(h.programs.of_stage[i]);
     check_alive(name, h.programs.of_stage[i]);
     bytes += tsr_program_bytes(h.programs.of_stage[i]) * o.dp * o.tp;
@@ -306,6 +320,8 @@ static void run_pipelines(void) {
         o.dp = 2;
         o.overlap = true;
         for (o.zero = 0; o.zero <= 3 && microbatches == 4; o.zero++) run(transformer, o, NULL);
+        o.zero_owners = true;
+        for (o.zero = 1; o.zero <= 3 && microbatches == 4; o.zero++) run(transformer, o, NULL);
       }
 }
 
@@ -321,6 +337,10 @@ int main(void) {
     run(transformer, four, "logits");
     run(shapes, one, NULL);
     run(shapes, four, "rr");
+    harness_options owners = one;
+    owners.dp = microbatches < 4 ? 4 : 2;
+    owners.zero_owners = true;
+    for (owners.zero = 1; owners.zero <= 3; owners.zero++) run(transformer, owners, NULL);
   }
   harness_options plain = {
       .dp = 2, .tp = 2, .threads = 1, .microbatches = 1}; /* gradients as outputs */

@@ -33,7 +33,11 @@ static void accept_pipelines(void) {
         if (microbatches == 8) continue;
         o.dp = 2, o.zero = pp == 2 ? 3 : 1;
         accept(o);
+        o.zero_owners = true;
+        accept(o);
         o.overlap = true;
+        accept(o);
+        o.zero_owners = false;
         accept(o);
         o.tp = 2, o.zero = 0, o.sequence_parallel = true;
         accept(o);
@@ -44,8 +48,11 @@ static void accept_meshes(void) {
   for (int microbatches = 1; microbatches <= 4; microbatches *= 2)
     for (int dp = 1; dp <= 2; dp++)
       for (int tp = 1; tp <= 4; tp *= 2)
-        for (int zero = 0; zero <= 3; zero++) {
+        for (int kind = 0; kind < 7; kind++) {
+          int zero = kind < 4 ? kind : kind - 3;
+          if (dp == 1 && kind >= 4) continue;
           harness_options o = {.dp = dp, .tp = tp, .microbatches = microbatches, .zero = zero};
+          o.zero_owners = kind >= 4;
           accept(o);
           o.overlap = dp > 1;
           accept(o);

@@ -119,6 +119,9 @@ int main(int argc, char **argv) {
   run_case(
       (harness_options){.dp = 2, .tp = 2, .microbatches = 2, .sequence_parallel = true}, seeds);
   run_case((harness_options){.dp = 2, .tp = 1, .microbatches = 2, .zero = 3}, seeds);
+  run_case(
+      (harness_options){.dp = 2, .tp = 1, .microbatches = 2, .zero = 2, .zero_owners = true},
+      seeds);
   run_case((harness_options){.dp = 1, .tp = 1, .cp = 2, .microbatches = 2}, seeds);
   for (int zero = 0; zero <= 2; zero += 2)
     run_case(

@@ -37,6 +37,7 @@ static harness_options options_of(rule_sample sample) {
       [ON_ZERO] = {.dp = 2, .tp = 1, .microbatches = 2, .zero = 3},
       [ON_ZERO_OVERLAP] = {.dp = 2, .tp = 1, .microbatches = 2, .zero = 2, .overlap = true},
       [ON_FLAT] = {.dp = 2, .tp = 1, .microbatches = 4, .zero = 1, .tree = TSR_TREE_FLAT},
+      [ON_OWNERS] = {.dp = 2, .tp = 1, .microbatches = 2, .zero = 2, .zero_owners = true},
       [ON_ZIGZAG] =
           {.dp = 2, .tp = 1, .cp = 2, .microbatches = 2, .zigzag = true, .sequence_units = 8},
       [ON_PIPE] = {.dp = 1, .tp = 1, .pp = 2, .pipeline = TSR_PIPELINE_1F1B, .microbatches = 4},

@@ -15,7 +15,8 @@ void __wrap_tsr_in_process_run(
     const tsr_device *device, const tsr_step_list *list, const tsr_collective *c) {
   static long sums;
   const char *number = getenv("TESSERA_UNORDERED");
-  bool adds = c->op == TSR_OP_ALL_REDUCE || c->op == TSR_OP_REDUCE_SCATTER;
+  bool adds =
+      c->op == TSR_OP_ALL_REDUCE || c->op == TSR_OP_REDUCE_SCATTER || c->op == TSR_OP_REDUCE;
   float *in[MEMBERS_MAX];
   tsr_collective unordered = *c;
   if (adds && number && ++sums == atol(number) && c->members > 2 && c->members <= MEMBERS_MAX) {

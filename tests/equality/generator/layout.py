@@ -22,6 +22,7 @@ class Layout:
     style: str = "mesh"  # mesh: named axes; device: tt-train's switches; processes: pp around the mesh
     sp: bool = False
     zero: int = -1  # -1: not said
+    partition: str = ""  # zero.partition; "": not said
     per_rank: bool = False  # batch_size_per_rank instead of batch_size
     accumulation: int = 1
     pipelined: int = 0  # pipeline.microbatches; 0: not said
@@ -59,7 +60,7 @@ class Layout:
         if self.sizes.get("pp", 1) > 1:
             names.add(f"schedule {self.order.kind if self.order else self.schedule or '1f1b'}")
         names |= {name for name, on in (
-            ("hybrid sharding", {"dp", "fsdp"} <= set(self.sizes)), ("enable_sp", self.sp),
+            (f"partition {self.partition}", self.partition), ("hybrid sharding", {"dp", "fsdp"} <= set(self.sizes)), ("enable_sp", self.sp),
             ("accumulation", self.accumulation > 1), ("pipeline.microbatches", self.pipelined > 1),
             ("batch_size_per_rank", self.per_rank),
             ("overlap", self.overlap), ("offload", self.offload), ("threads above 1", self.threads > 1),
@@ -121,6 +122,8 @@ class Layout:
         if schedule:
             config["schedule"] = schedule
         zero: dict[str, Any] = {} if self.zero < 0 else {"stage": self.zero}
+        if self.partition:
+            zero |= {"partition": self.partition}
         if self.offload:
             zero |= {"offload": "file", "offload_path": "."}
         if zero:
@@ -275,6 +278,8 @@ def draw_layout(rng: random.Random, recipe: Recipe, launcher: str) -> Layout:
         keys["zero"] = rng.randrange(4)
     elif rng.random() < 0.05:
         keys["zero"] = rng.randrange(4)
+    if keys.get("zero", 3 if "fsdp" in sizes else 0) > 0 and rng.random() < 0.4:
+        keys["partition"] = rng.choice(["owner_hash", "owner_hash", "owner_hash", "flat"])
     if rng.random() < 0.5:
         how = rng.choice(["none", "cheap", "full", "full", "selective"])
         keys["recompute"] = {"recompute": how}
