@@ -78,8 +78,7 @@ static tsr_op collective_for(
   *attr = (tsr_attrs){.move = {(tsr_axis)axis}};
   if (from.kind == TSR_PARTIAL && to.kind == TSR_REPLICATE)
     return *ret_name = "reduced", TSR_OP_ALL_REDUCE;
-  if (to.kind == TSR_OWNED)
-    return *ret_name = "owned", attr->reduce.root = to.owner, TSR_OP_REDUCE;
+  if (to.kind == TSR_OWNED) return *ret_name = "owned", attr->reduce.root = to.owner, TSR_OP_REDUCE;
   if (from.kind == TSR_OWNED)
     return *ret_name = "received", attr->broadcast.root = from.owner, TSR_OP_BROADCAST;
   if (from.kind == TSR_PARTIAL)

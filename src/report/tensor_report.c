@@ -100,7 +100,8 @@ static void print_rank(
   tsr_text_add(text, " %s ", tsr_dtype_name(t->dtype));
   if (t->units) tsr_text_add(text, "%lld units of ", (long long)t->units);
   tsr_text_add(text, "%s", tsr_shape_text(t->ndim, slice.shape).text);
-  if (padding) tsr_text_add(text, " stored as %s", tsr_shape_text(t->ndim, t->shape).text);
+  if (padding && memcmp(slice.shape, t->shape, sizeof *t->shape * (size_t)t->ndim))
+    tsr_text_add(text, " stored as %s", tsr_shape_text(t->ndim, t->shape).text);
   tsr_text_add(text, ", %s bytes\n", tsr_text_count(tsr_tensor_bytes(t)).text);
 }
 
@@ -198,7 +199,9 @@ bool tsr_tensor_report_print(
   int64_t shape[TSR_DIMS_MAX];
   memcpy(shape, v->shape, sizeof shape);
   if (padding) shape[padding->dim] = padding->real;
-  print_head(v, kind, shape, tsr_value_elements(v) * tsr_dtype_bytes(v->dtype), text);
+  int64_t bytes = tsr_dtype_bytes(v->dtype);
+  for (int d = 0; d < v->ndim; d++) bytes *= shape[d];
+  print_head(v, kind, shape, bytes, text);
   print_placement(parallel, v, text);
   for (int rank = 0; rank < parallel->ranks && rank < RANKS_SHOWN_MAX; rank++)
     print_rank(programs, parallel, value, rank, text);

@@ -269,6 +269,11 @@ static void run_threads(void *pool, void (*job)(void *context, int job), void *c
   for (int i = 0; i < jobs; i++) pthread_join(ids[i], NULL);
 }
 
+/* A reduce's result is the roots' alone. */
+static bool gets_nothing(const tsr_collective *c, int member) {
+  return c->op == TSR_OP_REDUCE && member % (c->members / c->groups) != c->root;
+}
+
 /* The tensors of its members; whether it hosts any. */
 static bool place_members(case_process *w) {
   const collective_case *c = w->of;
@@ -280,7 +285,8 @@ static bool place_members(case_process *w) {
     memcpy(w->in[m], c->c.in[m], (size_t)count_bytes(c, false));
     w->out[m] = w->in[m];
     if (!c->in_place) w->out[m] = (float *)(void *)guarded_new(count_bytes(c, true), POISON);
-    if (c->before[m]) memcpy(w->out[m], c->before[m], (size_t)count_bytes(c, true));
+    if (c->before[m] && !gets_nothing(&c->c, m))
+      memcpy(w->out[m], c->before[m], (size_t)count_bytes(c, true));
   }
   return hosts;
 }
@@ -384,11 +390,6 @@ static int64_t find_written(const case_process *w, int member, int64_t bytes) {
   for (int64_t i = 0; i < bytes; i++)
     if (out[i] != (char)POISON) return i;
   return -1;
-}
-
-/* A reduce's result is the roots' alone. */
-static bool gets_nothing(const tsr_collective *c, int member) {
-  return c->op == TSR_OP_REDUCE && member % (c->members / c->groups) != c->root;
 }
 
 int case_process_end(case_process *w) {
