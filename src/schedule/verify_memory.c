@@ -447,28 +447,40 @@ static void check_ends(memory *m) {
   }
 }
 
-/* How many members of a group over dp own different values: 1 where none owns any. */
-static int count_owners(const tsr_program *p) {
-  int owners = 1;
+/* Per place in a group over dp: whether its rank owns a value; the places are *ret_count, 1 where
+ * nobody owns any. */
+static bool *find_owners(tsr_arena *arena, const tsr_program *p, int *ret_count) {
+  int size = (int)p->lowering.size[TSR_DP];
+  bool *owns = tsr_arena_array(arena, bool, size);
+  *ret_count = 1;
   for (int x = 0; x < p->graph->values_count; x++) {
     tsr_placement dp = p->graph->values[x].placement[TSR_DP];
-    int members = tsr_placement_blocks(dp, (int)p->lowering.size[TSR_DP]);
-    if (dp.kind == TSR_OWNED && members > owners) owners = members;
+    if (dp.kind != TSR_OWNED || p->tensors[x].segment == TSR_SEGMENT_ABSENT) continue;
+    owns[dp.owner] = true;
+    *ret_count = tsr_placement_blocks(dp, size);
   }
-  return owners;
+  return owns;
 }
 
+/* The memory of one rank. */
+static void check_rank(tsr_verify *v, const tsr_verify_subject *s, bool *said) {
+  memory m = {.v = v, .s = s, .p = s->p, .arena = v->brief, .said = said};
+  open_memory(&m);
+  for (int r = 0; r < s->p->runs_count && !tsr_verify_is_full(v); r++) run_part(&m, &s->p->runs[r]);
+  if (!tsr_verify_is_full(v)) check_ends(&m);
+}
+
+/* One rank that owns nothing stands for all such. */
 void tsr_verify_memory(tsr_verify *v, const tsr_verify_subject *s) {
-  bool *said = tsr_arena_array(v->brief, bool, s->p->tasks_count + 1);
-  int owners = count_owners(s->p);
-  for (int i = 0; i < owners; i++) {
+  bool *said = tsr_arena_array(v->brief, bool, s->p->tasks_count + 1), has_plain = false;
+  int count;
+  const bool *owns = find_owners(v->brief, s->p, &count);
+  for (int i = 0; i < count; i++) {
     tsr_verify_subject of = *s;
-    if (owners > 1) of.rank = tsr_verify_member(v->mesh, s->rank, TSR_DP, i);
+    if (!owns[i] && has_plain) continue;
+    has_plain |= !owns[i];
+    if (count > 1) of.rank = tsr_verify_member(v->mesh, s->rank, TSR_DP, i);
     for (int a = 0; a < TSR_AXES; a++) of.coord[a] = tsr_verify_coord(v->mesh, of.rank, a);
-    memory m = {.v = v, .s = &of, .p = s->p, .arena = v->brief, .said = said};
-    open_memory(&m);
-    for (int r = 0; r < s->p->runs_count && !tsr_verify_is_full(v); r++)
-      run_part(&m, &s->p->runs[r]);
-    if (!tsr_verify_is_full(v)) check_ends(&m);
+    check_rank(v, &of, said);
   }
 }
