@@ -166,6 +166,7 @@ static void trace_communication(trained_model *m, const tsr_programs *programs, 
   m->comm_trace = tsr_comm_trace_start(arena, parallel->ranks);
   m->comm_trace.rank_map = &m->setup.ranks;
   m->comm_trace.fast = m->setup.config->numerics.policy == TSR_NUMERICS_FAST;
+  m->comm_trace.all_reduce = tsr_config_all_reduce(m->setup.config);
   for (int i = 0; i < count; i++) {
     int64_t events = tsr_recorder_events_of_step(&programs[i], parallel);
     tsr_recorder_on_step(
@@ -184,6 +185,8 @@ bool trained_model_load(
       s->config->device.memory_limit};
   o.device = s->compute.device;
   o.fast = s->config->numerics.policy == TSR_NUMERICS_FAST;
+  o.ignore_hosts = tsr_config_all_reduce(s->config) == TSR_ALL_REDUCE_TREE;
+  o.ring = tsr_config_all_reduce(s->config) == TSR_ALL_REDUCE_RING;
   o.rank_map = s->ranks;
   o.timeout_s = s->config->collectives.timeout_s;
   o.lost = tsr_job_abort;

@@ -60,3 +60,20 @@ static void vjp_slice(const tsr_interpreted *n) {
     n->d_in[0][sliced(n, i)] += n->d_out[i];
 }
 const tsr_interpreter_rule tsr_interpret_slice = {.forward = forward_slice, .vjp = vjp_slice};
+
+/* Where the i-th input element is in the output, which is zero elsewhere. */
+static int64_t unsliced(const tsr_interpreted *n, int64_t at) {
+  int64_t index[TSR_DIMS_MAX];
+  indices_of(n->type[0], at, index);
+  index[n->node->attr.unslice.dim] += n->node->attr.unslice.begin;
+  return at_indices(n->out_type, index);
+}
+static void forward_unslice(const tsr_interpreted *n) {
+  for (int64_t i = 0; i < tsr_value_elements(n->out_type); i++) n->out[i] = 0;
+  for (int64_t i = 0; i < tsr_value_elements(n->type[0]); i++) n->out[unsliced(n, i)] = n->in[0][i];
+}
+static void vjp_unslice(const tsr_interpreted *n) {
+  for (int64_t i = 0; i < tsr_value_elements(n->type[0]); i++)
+    n->d_in[0][i] += n->d_out[unsliced(n, i)];
+}
+const tsr_interpreter_rule tsr_interpret_unslice = {.forward = forward_unslice, .vjp = vjp_unslice};

@@ -14,8 +14,8 @@ struct tsr_interpreter {
   tsr_interpreter_step step;
 };
 
-/* Ops that only passes make: those without a gradient, and the gradient of slice. */
-static const tsr_interpreter_rule tsr_interpret_none = {0}, tsr_interpret_unslice = {0};
+/* Ops that only passes make: those without a gradient. */
+static const tsr_interpreter_rule tsr_interpret_none = {0};
 
 /* An op that a forward graph can have has a gradient, and its rule here has that gradient's name:
  * one that was forgotten does not compile. */
