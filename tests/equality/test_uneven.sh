@@ -20,8 +20,18 @@ whole() {
   echo "loss ${got:-missing} with padding, ${want:-missing} without"
   failed=$((failed + 1))
 }
+# proven: the interpreter, which knows no blocks, computes the losses and gradients of a mesh's schedule
+proven() {
+  runs=$((runs + 1))
+  local args=() set
+  for set in "${recipe[@]}" "$@"; do args+=(--set "$set"); done
+  "$program" check --prove --config run.yaml "${args[@]}" >out 2>&1 && grep -q '^interpreter, step 1' out && return
+  echo "check --prove $*: $(cat out)"
+  failed=$((failed + 1))
+}
 meshes() {
   whole
+  proven 'mesh={axes: [dp, tp], shape: [2, 4]}' pipeline.microbatches=2
   equal 'mesh={axes: [tp], shape: [2]}'
   equal 'mesh={axes: [tp], shape: [4]}'
   equal 'mesh={axes: [dp, tp], shape: [2, 4]}' "zero.stage=$1"
