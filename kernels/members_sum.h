@@ -7,8 +7,8 @@
 /* A sum of tensors in a tree: they are pushed onto a stack, and after tensor m its two topmost
  * entries are added merges[m] times (base/reduction_tree.h). For each k < outs,
  *   out[k][o * part + i] = sum over m of in[m][o * step + start + i],  o < outer, i < part
- * where `onto` puts out[0][o * part + i] before them, as the first entry of the stack. An out may be
- * an in where part == step and start == 0. */
+ * where `onto` puts out[0][o * part + i] before them, as the first entry of the stack. An out may
+ * be an in where part == step and start == 0. */
 typedef struct {
   float *const *out;
   const float *const *in;

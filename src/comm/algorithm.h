@@ -41,10 +41,11 @@ const tsr_step_list *tsr_algorithm_direct(tsr_arena *arena, const tsr_collective
 const tsr_step_list *
 tsr_algorithm_tree_sum(tsr_arena *arena, const tsr_collective_request *request);
 
-/* all_reduce, round the ring of the processes: each adds its members' summands to what its neighbour
- * sends it, in the tree's order, and hands the partial sums on; the last one's sums go round. Each
- * process sends the tensor once or twice, whatever its members' number, where the owners of
- * tsr_algorithm_tree_sum get each part of a process; of n processes each waits for n messages. */
+/* all_reduce, round the ring of the processes: each adds its members' summands to what its
+ * neighbour sends it, in the tree's order, and hands the partial sums on; the last one's sums go
+ * round. Each process sends the tensor once or twice, whatever its members' number, where the
+ * owners of tsr_algorithm_tree_sum get each part of a process; of n processes each waits for n
+ * messages. */
 const tsr_step_list *tsr_algorithm_ring(tsr_arena *arena, const tsr_collective_request *request);
 
 /* The same ops by a library's own sum over the group's processes, in whatever order (policy fast),

@@ -8,8 +8,8 @@
  *
  * A visit is HOP rounds behind the one before it: what comes in a round is added while the messages
  * of the next one are under way, and sent in the one after that, out of the staging of the round in
- * which it came. That staging is used again IN_FLIGHT = 2 HOP rounds after, when it has been sent. A
- * phase waits for phases that stand before it in the sequence on every process; so there is no
+ * which it came. That staging is used again IN_FLIGHT = 2 HOP rounds after, when it has been sent.
+ * A phase waits for phases that stand before it in the sequence on every process; so there is no
  * deadlock. */
 #include "comm/algorithm.h"
 #include "comm/chunks.h"

@@ -10,8 +10,8 @@
  * one process to another have the same order in the sender's steps and in the receiver's. A local
  * phase only adds and copies, and runs as soon as what it waits for is done.
  *
- * Staging memory is `places` chunks for each round in flight. What a round has put there may be sent
- * by a later one. */
+ * Staging memory is `places` chunks for each round in flight. What a round has put there may be
+ * sent by a later one. */
 #ifndef TSR_COMM_COLLECTIVE_STEPS_H
 #define TSR_COMM_COLLECTIVE_STEPS_H
 #include "base/arena.h"

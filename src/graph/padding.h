@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* How a dimension is stored of which a multiple of blocks is needed: as `blocks` blocks of one
- * length, of which the first ones have an index more of the real ones than the others where these do
- * not divide. What a block is longer than its real indices is padding behind them, always zero; no
- * checkpoint, hash or export has it. With one block all padding is behind the real ones, as that of
- * a vocabulary.
+ * length, of which the first ones have an index more of the real ones than the others where these
+ * do not divide. What a block is longer than its real indices is padding behind them, always zero;
+ * no checkpoint, hash or export has it. With one block all padding is behind the real ones, as that
+ * of a vocabulary.
  *
  *   10 real indices in 4 blocks, stored as 12:  0 1 2  3 4 5  6 7 -  8 9 - */
 #ifndef TSR_GRAPH_PADDING_H
@@ -22,8 +22,8 @@ typedef struct {
   int64_t begin, size; /* among the real ones */
 } tsr_real_run;
 
-/* The next run of [first, first + size) of the `stored` indices of the dimension, behind *run, which
- * is {0} at first; false: there is none. */
+/* The next run of [first, first + size) of the `stored` indices of the dimension, behind *run,
+ * which is {0} at first; false: there is none. */
 bool tsr_padding_next(
     const tsr_padding *padding, int64_t stored, int64_t first, int64_t size, tsr_real_run *run);
 /* Runs of any range, at most. */

@@ -7,10 +7,11 @@
 /* What a dimension of so many is stored as, in as many blocks of one length. */
 int64_t tsr_uneven_stored(int64_t size, int64_t parts);
 
-/* Gives parameters whose padding has several blocks their stored shape (graph/padding.h), and with them what is made of them:
- * the features between a column-parallel and a row-parallel layer are stored with padding that is
- * zero, and what needs all real ones gets them without. Ops that see heads or new dimensions in
- * padded features are refused, at their place. Returns `graph` where no parameter is uneven. */
+/* Gives parameters whose padding has several blocks their stored shape (graph/padding.h), and with
+ * them what is made of them: the features between a column-parallel and a row-parallel layer are
+ * stored with padding that is zero, and what needs all real ones gets them without. Ops that see
+ * heads or new dimensions in padded features are refused, at their place. Returns `graph` where no
+ * parameter is uneven. */
 bool tsr_uneven_expand(const tsr_graph *graph, tsr_graph **ret_graph, tsr_diags *diags);
 
 #endif

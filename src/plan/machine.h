@@ -174,7 +174,7 @@ typedef enum {
  *     is less (small messages), two trees: 2 bytes / B + 2 Σ ceil(log2(c_l / c_(l-1))) L_l, B of
  *     the farthest level (Sanders, Speck, Träff 2009)
  *   all_reduce, directly         twice an all_to_all: collectives.all_reduce.algo: tree
- *   all_reduce, round a ring     2 (bytes / B + Σ (n/c_(l-1) - n/c_l) L_l), B of the farthest level,
+ *   all_reduce, round a ring     2 (bytes / B + Σ (n/c_(l-1) - n/c_l) L_l), B of the far level,
  *     since each edge carries all of it: collectives.all_reduce.algo: ring
  *   all_to_all                   Σ (c_l - c_(l-1)) (bytes / (n B_l) + L_l): each to each directly
  *   broadcast                    one tree: bytes / B + Σ ceil(log2(c_l / c_(l-1))) L_l

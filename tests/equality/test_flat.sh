@@ -23,9 +23,9 @@ want=$(run_hash "$program" "$config" "$scratch" numerics.threads=1 "${flat[@]}")
 [ -n "$want" ] && [ "$want" != "$binary" ] || fail "flat sums have the bits of binary ones"
 
 compared=0 refused=0
-while read -r name mesh zero order recompute overlap threads; do
+while read -r name mesh zero order recompute overlap threads partition; do
   [ "$name" = "$model" ] || continue
-  mapfile -t settings < <(run_settings "$mesh" "$zero" "$order" "$recompute" "$overlap" "$threads")
+  mapfile -t settings < <(run_settings "$mesh" "$zero" "$order" "$recompute" "$overlap" "$threads" "$partition")
   hash=$(run_hash "$program" "$config" "$scratch" "${settings[@]}" "${flat[@]}") || hash=
   if [ "$hash" = "$want" ]; then
     compared=$((compared + 1))
