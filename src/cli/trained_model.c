@@ -185,8 +185,7 @@ bool trained_model_load(
       s->config->device.memory_limit};
   o.device = s->compute.device;
   o.fast = s->config->numerics.policy == TSR_NUMERICS_FAST;
-  o.ignore_hosts = tsr_config_all_reduce(s->config) == TSR_ALL_REDUCE_TREE;
-  o.ring = tsr_config_all_reduce(s->config) == TSR_ALL_REDUCE_RING;
+  o.all_reduce = tsr_config_all_reduce(s->config);
   o.rank_map = s->ranks;
   o.timeout_s = s->config->collectives.timeout_s;
   o.lost = tsr_job_abort;

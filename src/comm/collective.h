@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A collective among the members of a group. Sums are added in a tree of base/reduction_tree.h over
- * the members' order, wherever the members are: so they are equal to the same sum inside one
- * rank.
+ * the members' order, wherever the members are: so they are equal to the same sum inside one rank.
  *
  * Before and after, with m members and a tensor seen as (outer, dim, inner):
  *   all_reduce       each holds a summand              → each holds the sum

@@ -24,7 +24,7 @@ typedef enum {
   TSR_STEP_SEND,
   TSR_STEP_RECEIVE,
   TSR_STEP_REDUCE,     /* targets = the operands' sum, in the order of their merges; `onto`: the
-                                first target's content is the first summand */
+                          first target's content is the first summand */
   TSR_STEP_COPY,       /* targets = the operand */
   TSR_STEP_VENDOR_SUM, /* target = the sum of all processes' operands, by their library */
   TSR_STEP_VENDOR_SUM_SLICES /* target = this process's slice of that sum */

@@ -39,11 +39,11 @@ typedef enum {
   TSR_INIT_NORMAL,
   TSR_INIT_UNIFORM,
   TSR_INIT_ROPE,
-  TSR_INIT_REAL /* 1 where an index of the last dimension is real, 0 in its padding */
+  TSR_INIT_PADDING_MASK /* 1 where an index of the last dimension is real, 0 in its padding */
 } tsr_init_kind;
 typedef struct {
   tsr_init_kind kind;
-  double a, b;       /* normal: mean, std; uniform: low, high; rope: head_dim, theta; real: real,
+  double a, b;       /* normal: mean, std; uniform: low, high; rope: head_dim, theta; mask: real,
                         blocks */
   double scaling[4]; /* rope: factor (0 = none), low_freq, high_freq, original_context */
 } tsr_init;

@@ -4,19 +4,19 @@
 
 /* Of block b. */
 static int64_t real_size(const tsr_padding *p, int64_t b) {
-  return p->real / p->blocks + (b < p->real % p->blocks);
+  return tsr_padding_begin(p, b + 1) - tsr_padding_begin(p, b);
 }
 
 bool tsr_padding_next(
     const tsr_padding *p, int64_t stored, int64_t first, int64_t size, tsr_real_run *run) {
   int64_t length = stored / p->blocks, end = first + size, at = first + run->at + run->size;
-  int64_t b = at / length, longer = p->real % p->blocks;
+  int64_t b = at / length;
   if (at < end && at - b * length >= real_size(p, b)) at = ++b * length;
   while (at < end && real_size(p, b) == 0) at = ++b * length;
   if (at >= end) return false;
   int64_t stop = b * length + real_size(p, b);
   run->at = at - first;
-  run->begin = b * (p->real / p->blocks) + (b < longer ? b : longer) + at - b * length;
+  run->begin = tsr_padding_begin(p, b) + at - b * length;
   while (stop < end && stop == (b + 1) * length) {
     b++;
     stop = b * length + real_size(p, b);

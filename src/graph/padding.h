@@ -16,6 +16,12 @@ typedef struct {
   int64_t real, blocks; /* real indices, of what dimension `dim` stores; blocks >= 1 */
 } tsr_padding;
 
+/* The first real index of a block, or the end. The first blocks have one more than the others. */
+static inline int64_t tsr_padding_begin(const tsr_padding *p, int64_t block) {
+  int64_t longer = p->real % p->blocks;
+  return block * (p->real / p->blocks) + (block < longer ? block : longer);
+}
+
 /* Neighbours that are real in a stored range and neighbours among the real ones, too. */
 typedef struct {
   int64_t at;          /* the first one's place in the range */

@@ -2,7 +2,7 @@
 /* requires: a model's map and its graph file. produces: the Graph and the sizes that the trainer
  * needs. */
 #include "model/build.h"
-#include "model/uneven.h"
+#include "model/uneven_shards.h"
 #include <assert.h>
 
 static tsr_model *make_model(tsr_arena *arena, const tsr_scope *scope, tsr_graph *g) {

@@ -36,7 +36,8 @@ int64_t tsr_sizes_get(const tsr_scope *scope, const char *name);
 bool tsr_checks_run(tsr_scope *scope, const tsr_graph_file *file, tsr_diags *diags);
 
 /* A parameter of the graph, its names prefixed; `ret_param` is valid only on success. `uneven`:
- * where tp's units do not divide it, its padding has a block for each of them (model/uneven.h). */
+ * where tp's units do not divide it, its padding has a block for each of them
+ * (model/uneven_shards.h). */
 bool tsr_param_make(
     tsr_scope *scope, tsr_param_decl *decl, const char *prefix, int64_t tp_units, bool uneven,
     tsr_param *ret_param, tsr_diags *diags);

@@ -437,9 +437,9 @@ static void place_norm_stats(call *c) {
 
 /* A replicated summand beside partial ones counts on the first rank, an owner's on the owner. */
 static void place_norm_join(call *c) {
-  bool owed = c->axis == TSR_PP; /* every stage has its own parameters' */
-  for (int i = 0; i < c->node->inputs_count; i++) owed |= c->in[i].kind != TSR_REPLICATE;
-  give_all(c, owed ? partial : whole);
+  bool summands = c->axis == TSR_PP; /* every stage has its own parameters' */
+  for (int i = 0; i < c->node->inputs_count; i++) summands |= c->in[i].kind != TSR_REPLICATE;
+  give_all(c, summands ? partial : whole);
 }
 
 /* Gradient and state come to the parameter; step_scalars and clip are everywhere. */

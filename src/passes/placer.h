@@ -74,7 +74,7 @@ int64_t tsr_placer_parts(const tsr_placing *placing, int axis);
 /* Errors, at the value's place: a dimension that does not divide, or that two axes split. */
 void tsr_placer_check_divides(tsr_placer *p, const tsr_value *v);
 
-/* Where ZeRO keeps a parameter, its state and its gradient over dp (zero.c). */
+/* Where ZeRO keeps a parameter, its state and its gradient over dp (zero_placement.c). */
 tsr_placement tsr_placer_zero(const tsr_placer *p, int param);
 
 /* Errors of placement_checks.c: of a parameter's declaration; of a random op, whose result is `dp`

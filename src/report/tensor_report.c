@@ -112,13 +112,6 @@ static void print_head(
       tsr_shape_text(v->ndim, shape).text, tsr_text_count(bytes).text);
 }
 
-/* A member's part of `size`: as equal as can be, the first ones one longer. */
-static void split(int64_t size, int64_t parts, int64_t index, int64_t *ret_begin, int64_t *ret) {
-  int64_t longer = size % parts;
-  *ret_begin = index * (size / parts) + (index < longer ? index : longer);
-  *ret = size / parts + (index < longer);
-}
-
 static void print_layout_of_rank(
     const tsr_param *param, const int64_t *shape, const tsr_parallel *parallel, int rank,
     tsr_text *text) {
@@ -129,8 +122,10 @@ static void print_layout_of_rank(
     int axis = parallel->axis_of_dim[d], coord = tsr_parallel_coord(parallel, rank, axis);
     tsr_placement p = param->placement[axis];
     tsr_text_add(text, "%s %s %d", d ? "," : ":", tsr_axis_name(axis), coord);
-    if (p.kind == TSR_SHARD)
-      split(shape[p.dim], parallel->size[axis], coord, &begin[p.dim], &size[p.dim]);
+    if (p.kind != TSR_SHARD) continue;
+    tsr_padding blocks = {p.dim, shape[p.dim], parallel->size[axis]};
+    begin[p.dim] = tsr_padding_begin(&blocks, coord);
+    size[p.dim] = tsr_padding_begin(&blocks, coord + 1) - begin[p.dim];
   }
   tsr_text_add(text, "  [");
   for (int d = 0; d < param->ndim; d++) {

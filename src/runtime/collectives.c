@@ -114,8 +114,9 @@ static tsr_group_plan *plan_task(planning *p, const tsr_task_at *at) {
   for (int next = 0, first; (first = tsr_task_next_group(at, &c, &next, &all_here)) >= 0; count++) {
     tsr_collective_request request = {.collective = &c, .layout = find_layout(p, w, c.members)};
     request.on_device = h->communicators && !all_here;
-    request.ignores_hosts = w->options.ignore_hosts && c.op == TSR_OP_ALL_REDUCE;
-    request.ring = w->options.ring;
+    bool chosen = c.op == TSR_OP_ALL_REDUCE;
+    request.ignores_hosts = chosen && w->options.all_reduce == TSR_ALL_REDUCE_TREE;
+    request.ring = chosen && w->options.all_reduce == TSR_ALL_REDUCE_RING;
     void *group = h->groups ? h->groups[at->task->axis * w->options.parallel->ranks + first] : NULL;
     request.library = h->communicators ? w->options.fast : group != NULL;
     tsr_arena_grow(p->arena, &groups, sizeof(tsr_group_plan), count, &room);

@@ -19,9 +19,9 @@ typedef struct {
       *state_folder; /* where optimizer state is a memory-mapped file; NULL: it is in memory */
   const tsr_device *device; /* where ranks compute; NULL: the CPU, with these kernels and threads */
   bool fast;                /* policy fast, for sums between devices */
-  bool ignore_hosts, ring;  /* all_reduce: as in tsr_collective_request */
-  tsr_rank_map rank_map;    /* all zero: this process is alone */
-  double timeout_s;         /* the longest that a process waits for others; 0: for ever */
+  tsr_all_reduce_algorithm all_reduce;
+  tsr_rank_map rank_map; /* all zero: this process is alone */
+  double timeout_s;      /* the longest that a process waits for others; 0: for ever */
   /* Called when a message has failed or the timeout is over, with the report; does not return. */
   void (*lost)(void *context, const char *report);
   void *lost_context;

@@ -237,7 +237,7 @@ bool tsr_executable_replicas_agree(tsr_executable *b, const char **ret_param) {
 
 /* ---- first values ---- */
 
-static void initialise_real(
+static void initialise_padding_mask(
     const tsr_init *init, const tsr_tensor_slice *slice, float *part, int64_t begin, int64_t end) {
   int last = slice->ndim - 1;
   int64_t cols = slice->shape[last];
@@ -275,8 +275,8 @@ static void initialise(
         part, slice->shape[0], (int64_t)init->a, slice->offset[0], init->b, init->scaling[0],
         init->scaling[1], init->scaling[2], init->scaling[3]);
     return;
-  case TSR_INIT_REAL:
-    initialise_real(init, slice, part, begin, end);
+  case TSR_INIT_PADDING_MASK:
+    initialise_padding_mask(init, slice, part, begin, end);
   }
 }
 

@@ -245,7 +245,7 @@ static bool leads(const tsr_node *n, tsr_placement from, tsr_placement to) {
     return from.kind == TSR_SHARD && to.kind == TSR_SHARD && n->attr.all_to_all.from == from.dim &&
            n->attr.all_to_all.dim == to.dim && from.groups <= 1 && to.groups <= 1;
   case TSR_OP_REDUCE:
-    return from.kind == TSR_PARTIAL && to.kind == TSR_OWNED && n->attr.broadcast.root == to.owner;
+    return from.kind == TSR_PARTIAL && to.kind == TSR_OWNED && n->attr.reduce.root == to.owner;
   case TSR_OP_BROADCAST:
     if (from.kind == TSR_OWNED && n->attr.broadcast.root != from.owner) return false;
     return (from.kind == TSR_OWNED || from.kind == TSR_REPLICATE) && to.kind == TSR_REPLICATE;

@@ -111,8 +111,7 @@ bool tsr_run_graph(const tsr_trainer_options *o, const tsr_compiled *graph, tsr_
       o->config->device.memory_limit};
   options.device = o->device;
   options.fast = o->config->numerics.policy == TSR_NUMERICS_FAST;
-  options.ignore_hosts = tsr_config_all_reduce(o->config) == TSR_ALL_REDUCE_TREE;
-  options.ring = tsr_config_all_reduce(o->config) == TSR_ALL_REDUCE_RING;
+  options.all_reduce = tsr_config_all_reduce(o->config);
   options.rank_map = o->rank_map;
   options.timeout_s = o->timeout_s;
   options.lost = o->lost;

@@ -287,8 +287,7 @@ bool tsr_train(
   options.state_folder = state_folder(o);
   options.device = o->device;
   options.fast = o->config->numerics.policy == TSR_NUMERICS_FAST;
-  options.ignore_hosts = tsr_config_all_reduce(o->config) == TSR_ALL_REDUCE_TREE;
-  options.ring = tsr_config_all_reduce(o->config) == TSR_ALL_REDUCE_RING;
+  options.all_reduce = tsr_config_all_reduce(o->config);
   options.rank_map = o->rank_map;
   options.timeout_s = o->timeout_s;
   options.lost = o->lost;

@@ -7,7 +7,7 @@
  * Only last dimensions of values are padded, and dimensions of parameters. What an op needs without
  * padding is put together of slices of its blocks. Of the ops that pass padding on sigmoid alone
  * makes more than zero of zero; its result is multiplied by a constant of ones and zeros. */
-#include "model/uneven.h"
+#include "model/uneven_shards.h"
 #include "graph/infer.h"
 #include <string.h>
 
@@ -27,8 +27,9 @@ typedef struct {
   int pad_room;
 } expander;
 
-int64_t tsr_uneven_stored(int64_t size, int64_t parts) {
-  return parts * ((size + parts - 1) / parts);
+/* What a dimension is stored as, in blocks of one length. */
+static int64_t stored_size(const tsr_padding *p) {
+  return p->blocks * ((p->real + p->blocks - 1) / p->blocks);
 }
 
 static bool is_padded(const expander *e, int value) {
@@ -194,8 +195,9 @@ static bool pad_inputs(expander *e, const tsr_node *n, int *inputs, tsr_attrs *a
 }
 
 /* Ones where an index is real. */
-static int real_mask(expander *e, const padded *p) {
-  tsr_init init = {.kind = TSR_INIT_REAL, .a = (double)p->as.real, .b = (double)p->as.blocks};
+static int padding_mask(expander *e, const padded *p) {
+  tsr_init init = {
+      .kind = TSR_INIT_PADDING_MASK, .a = (double)p->as.real, .b = (double)p->as.blocks};
   for (int v = 0; v < e->g->values_count; v++) {
     const tsr_value *c = &e->g->values[v];
     if (c->kind == TSR_VALUE_CONST && !memcmp(&c->init, &init, sizeof init) &&
@@ -214,7 +216,7 @@ static void give(expander *e, const tsr_node *n, int first, padded p) {
   if (n->op != TSR_OP_TRANSPOSE && !tsr_op_moves(n->op)) p.as.dim = v->ndim - 1;
   note_padding(e, first, p);
   if (n->op != TSR_OP_SIGMOID) return;
-  int inputs[] = {first, real_mask(e, &p)};
+  int inputs[] = {first, padding_mask(e, &p)};
   const char *name = tsr_arena_printf(e->g->arena, "%s.real", e->g->values[first].name);
   int masked = tsr_graph_add(e->g, TSR_OP_MUL, TSR_FORWARD, name, n->location, 2, inputs, NULL);
   note_padding(e, masked, p);
@@ -258,7 +260,7 @@ static void choose_blocks(expander *e) {
     int param = n->op == TSR_OP_EMBEDDING ? e->old->values[n->inputs[1]].param : -1;
     tsr_param *p = param < 0 ? NULL : &e->g->params[param];
     if (!p || p->padding.dim || p->padding.blocks <= 1) continue;
-    p->shape[0] = tsr_uneven_stored(p->padding.real, p->padding.blocks);
+    p->shape[0] = stored_size(&p->padding);
     p->padding.blocks = 1;
   }
 }
@@ -269,7 +271,7 @@ static void copy_source(expander *e, int old) {
   if (v.kind == TSR_VALUE_PARAM) {
     tsr_param *q = &e->g->params[v.param];
     const tsr_padding *as = &q->padding;
-    if (as->blocks > 1) q->shape[as->dim] = tsr_uneven_stored(as->real, as->blocks);
+    if (as->blocks > 1) q->shape[as->dim] = stored_size(as);
     if (memcmp(q->shape, v.shape, sizeof q->shape)) p = (padded){*as, q->shape[as->dim], 0};
     memcpy(v.shape, q->shape, sizeof v.shape);
   }

@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Parameters of a user's own graph that tp splits into uneven blocks. */
-#ifndef TSR_MODEL_UNEVEN_H
-#define TSR_MODEL_UNEVEN_H
+#ifndef TSR_MODEL_UNEVEN_SHARDS_H
+#define TSR_MODEL_UNEVEN_SHARDS_H
 #include "graph/graph.h"
-
-/* What a dimension of so many is stored as, in as many blocks of one length. */
-int64_t tsr_uneven_stored(int64_t size, int64_t parts);
 
 /* Gives parameters whose padding has several blocks their stored shape (graph/padding.h), and with
  * them what is made of them: the features between a column-parallel and a row-parallel layer are
