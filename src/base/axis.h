@@ -10,6 +10,9 @@ static inline const char *tsr_axis_name(int axis) {
   return names[axis];
 }
 
+/* The axes over which the ranks have different samples: dp, and ep inside each block of dp. */
+static inline int tsr_axis_splits_batch(int axis) { return axis == TSR_DP || axis == TSR_EP; }
+
 /* One tensor over one axis: every member holds it whole; each holds its block of dimension `dim`;
  * each holds a summand, and the sum is partial; or one member, the owner, holds it whole, and the
  * others nothing of it. */

@@ -209,8 +209,8 @@ static bool check_own_order(app *a, const setup *s) {
 bool setup_fix_recipe(app *a, setup *s) {
   int errors = tsr_diags_errors(a->diags);
   note_default_seed(a, s);
-  return tsr_parallel_trainable(s->parallel, s->config, a->diags) &&
-         tsr_parallel_units(s->parallel, s->config, &s->batch_units, &s->tp_units, a->diags) &&
+  tsr_parallel_warn(s->parallel, s->config, a->diags);
+  return tsr_parallel_units(s->parallel, s->config, &s->batch_units, &s->tp_units, a->diags) &&
          check_own_order(a, s) && tsr_diags_errors(a->diags) == errors;
 }
 

@@ -58,28 +58,16 @@ bool tsr_parallel_make(
   return tsr_mesh_rule_batch(config, *ret_parallel, diags);
 }
 
-/* Refuses an axis of size > 1, or one that is turned on, at the key that does it. */
-static bool axis_refuse(
-    const tsr_parallel *p, const tsr_config *config, int axis, bool is_on, const char *what,
-    tsr_diags *diags) {
-  if (p->size[axis] == 1 && !is_on) return true;
-  tsr_diag_error(
-      diags, tsr_axis_place(config, axis),
-      "%s (%s = %d) can be inspected, but this trainer does not run it", what, tsr_axis_name(axis),
-      p->size[axis]);
-  tsr_diag_hint(diags, "arrange the ranks over dp, pp, cp and tp");
-  return false;
+bool tsr_microbatch_first(
+    tsr_tree_shape tree, const tsr_config *config, const int size[TSR_AXES]) {
+  bool adds_in_turn = tree == TSR_TREE_FLAT;
+  return (config->zero.stage >= 2 || adds_in_turn) && size[TSR_DP] > 1;
 }
 
-bool tsr_parallel_trainable(const tsr_parallel *p, const tsr_config *config, tsr_diags *diags) {
-  const tsr_config_device *device = &config->device;
-  bool is_on = device->enable_ep;
-  for (int i = 0; i < device->axes_count; i++) is_on |= device->axes[i] == TSR_EP;
-  bool good = axis_refuse(p, config, TSR_EP, is_on, "expert parallelism", diags);
+void tsr_parallel_warn(const tsr_parallel *p, const tsr_config *config, tsr_diags *diags) {
   if (config->device.enable_sp && p->size[TSR_TP] == 1)
     tsr_diag(
         diags, tsr_diag_normative(diags, TSR_WARNING),
         tsr_config_location(config, "device_config.enable_sp"),
         "'enable_sp' has no effect: sequences are split over tp, and there is none");
-  return good;
 }

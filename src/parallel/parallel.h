@@ -40,12 +40,12 @@ bool tsr_parallel_make(
 /* Where an axis was turned on, or where the mesh's shape was given. */
 tsr_location tsr_axis_place(const tsr_config *config, int axis);
 
-/* Refuses, by name and place, to train over what the trainer does not run: ep of size > 1. Such
- * meshes can still be inspected. Warns of sequence parallelism without tp. */
-bool tsr_parallel_trainable(const tsr_parallel *p, const tsr_config *config, tsr_diags *diags);
+/* Warns of sequence parallelism without tp. */
+void tsr_parallel_warn(const tsr_parallel *p, const tsr_config *config, tsr_diags *diags);
 
 /* numerics.units, with the defaults filled in: units.batch is dp × microbatches,
- * units.tp is the tp size. Counts that were given must let every rank and microbatch compute whole
+ * units.tp is the tp size (dp stands for all ranks that have different samples, those of ep
+ * too). Counts that were given must let every rank and microbatch compute whole
  * units, and a subtree of base/reduction_tree.h's tree; else an error there that names the nearest
  * counts that would. The defaults are never an error: each rank's share of a microbatch is then
  * one unit.
@@ -54,13 +54,32 @@ bool tsr_parallel_units(
     const tsr_parallel *p, const tsr_config *config, int64_t *ret_batch, int64_t *ret_tp,
     tsr_diags *diags);
 
-/* Whether so many batch units are not added in the order of base/reduction_tree.h's tree, so that
- * other meshes have other bits. Default units may have such an order, given ones never do. */
+/* Whether so many batch units, in so many microbatches, are not added in the order of
+ * base/reduction_tree.h's tree, so that other meshes have other bits. Default units may have such
+ * an order, given ones never do. */
 bool tsr_batch_units_have_own_order(
-    tsr_tree_shape tree, int64_t units, int64_t ranks, int64_t microbatches, int64_t zero_stage);
+    tsr_tree_shape tree, int64_t units, const int size[TSR_AXES], int64_t microbatches,
+    bool microbatch_first);
 /* What that order is of; "": of nothing, it is the tree's. */
 const char *tsr_parallel_own_order(
     tsr_arena *arena, const tsr_parallel *p, const tsr_config *config, int64_t units);
+
+/* Ranks that have different samples. */
+static inline int tsr_parallel_batch_ranks(const tsr_parallel *p) {
+  return p->size[TSR_DP] * p->size[TSR_EP];
+}
+/* Their axes, for messages: "dp", or "dp × ep" where both split samples. */
+static inline const char *tsr_parallel_batch_axes(const tsr_parallel *p) {
+  return p->size[TSR_EP] == 1 ? "dp" : p->size[TSR_DP] == 1 ? "ep" : "dp × ep";
+}
+/* Whether a step's samples go to microbatches first and then to the ranks of dp: gradients are then
+ * summed over dp in each microbatch. */
+bool tsr_microbatch_first(
+    tsr_tree_shape tree, const tsr_config *config, const int size[TSR_AXES]);
+static inline bool
+tsr_parallel_microbatch_first(const tsr_parallel *p, const tsr_config *config) {
+  return tsr_microbatch_first(p->tree, config, p->size);
+}
 
 static inline int tsr_parallel_coord(const tsr_parallel *p, int rank, int axis) {
   return p->stride[axis] ? rank / p->stride[axis] % p->size[axis] : 0;

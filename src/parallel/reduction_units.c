@@ -8,19 +8,23 @@
 enum { SEARCHED_MAX = 1 << 20 };
 
 /* How many units of the batch fit: `ranks` × `microbatches` blocks, each with a whole number of
- * units that divides its `rows`, and the blocks that are added first (`together`: a rank's, or from
- * ZeRO 2 on a microbatch's) a subtree. */
+ * units that divides its `rows`. What is added first must be a subtree each time: a block, the
+ * blocks of ep's ranks, and with those of dp's ranks or of the microbatches (`together`) too. */
 typedef struct {
   tsr_tree_shape tree;
-  int64_t ranks, microbatches, rows, together;
+  int64_t ranks, microbatches, rows, ep, together;
 } blocks;
+
+static bool are_subtrees(tsr_tree_shape tree, int64_t units, int64_t block, blocks b) {
+  if (tree == TSR_TREE_FLAT) return true; /* a microbatch each, and their ranks add in turn */
+  return tsr_tree_is_subtree(units, block) && tsr_tree_is_subtree(units, block * b.ep) &&
+         tsr_tree_is_subtree(units, block * b.ep * b.together);
+}
 
 static bool batch_units_fit(int64_t units, blocks b) {
   if (units <= 0 || units % (b.ranks * b.microbatches)) return false;
   int64_t block = units / (b.ranks * b.microbatches);
-  if (b.rows % block) return false;
-  if (b.tree == TSR_TREE_FLAT) return true; /* a microbatch each, and their ranks add in turn */
-  return tsr_tree_is_subtree(units, block) && tsr_tree_is_subtree(units, block * b.together);
+  return b.rows % block == 0 && are_subtrees(b.tree, units, block, b);
 }
 
 static bool tp_units_fit(tsr_tree_shape tree, int64_t units, int64_t ranks) {
@@ -80,44 +84,59 @@ static bool takes_own(
   return true;
 }
 
-/* From ZeRO 2 on the ranks' parts of a microbatch are added first, else a rank's microbatches. */
-static int64_t added_together(int64_t ranks, int64_t microbatches, int64_t zero_stage) {
-  return zero_stage >= 2 && ranks > 1 ? ranks : microbatches;
+static blocks blocks_of(const tsr_parallel *p, bool microbatch_first) {
+  return (blocks){
+      .tree = p->tree,
+      .ranks = tsr_parallel_batch_ranks(p),
+      .microbatches = p->microbatches,
+      .rows = p->batch_size_local,
+      .ep = p->size[TSR_EP],
+      .together = microbatch_first ? p->size[TSR_DP] : p->microbatches};
 }
 
 bool tsr_batch_units_have_own_order(
-    tsr_tree_shape tree, int64_t units, int64_t ranks, int64_t microbatches, int64_t zero_stage) {
-  if (tree == TSR_TREE_FLAT) return false; /* that of the ranks in each microbatch */
-  int64_t block = units / (ranks * microbatches);
-  return !tsr_tree_is_subtree(units, block) ||
-         !tsr_tree_is_subtree(units, block * added_together(ranks, microbatches, zero_stage));
+    tsr_tree_shape tree, int64_t units, const int size[TSR_AXES], int64_t microbatches,
+    bool microbatch_first) {
+  blocks b = {.ep = size[TSR_EP], .together = microbatch_first ? size[TSR_DP] : microbatches};
+  return !are_subtrees(tree, units, units / (size[TSR_DP] * size[TSR_EP] * microbatches), b);
 }
 
 const char *tsr_parallel_own_order(
     tsr_arena *arena, const tsr_parallel *p, const tsr_config *config, int64_t units) {
-  int64_t ranks = p->size[TSR_DP], stage = config->zero.stage;
-  if (!tsr_batch_units_have_own_order(p->tree, units, ranks, p->microbatches, stage)) return "";
-  bool by_rank = added_together(ranks, p->microbatches, stage) == p->microbatches;
+  bool by_microbatch = tsr_parallel_microbatch_first(p, config);
+  if (!tsr_batch_units_have_own_order(p->tree, units, p->size, p->microbatches, by_microbatch))
+    return "";
   return tsr_arena_printf(
-      arena, "%lld ranks of dp, %lld microbatches, those of a %s first", (long long)ranks,
-      (long long)p->microbatches, by_rank ? "rank" : "microbatch");
+      arena, "%d ranks of %s, %lld microbatches, those of a %s first", tsr_parallel_batch_ranks(p),
+      tsr_parallel_batch_axes(p), (long long)p->microbatches,
+      by_microbatch ? "microbatch" : "rank");
+}
+
+/* A sum over the ranks of ep is complete in each microbatch before it is added on. */
+static bool check_tree(const tsr_parallel *p, const tsr_config *config, tsr_diags *diags) {
+  if (p->tree == TSR_TREE_BINARY || p->size[TSR_EP] == 1) return true;
+  tsr_diag_error(
+      diags, tsr_config_location(config, "numerics.reduce_tree"),
+      "'reduce_tree' must be binary with ep = %d: the ranks of ep add the units of a microbatch "
+      "before those are added on",
+      p->size[TSR_EP]);
+  return false;
 }
 
 static bool
 batch_units(const tsr_parallel *p, const tsr_config *config, int64_t *ret_units, tsr_diags *diags) {
-  int64_t microbatches = p->microbatches, ranks = p->size[TSR_DP];
   int64_t units = config->numerics.units_batch;
-  *ret_units = units ? units : ranks * microbatches;
-  int64_t together = added_together(ranks, microbatches, config->zero.stage);
-  blocks b = {p->tree, ranks, microbatches, p->batch_size_local, together};
+  blocks b = blocks_of(p, tsr_parallel_microbatch_first(p, config));
+  *ret_units = units ? units : b.ranks * b.microbatches;
   if (!units || batch_units_fit(units, b)) return true;
-  if (takes_own(config, "numerics.units.batch", units, ranks * microbatches, ret_units, diags))
+  if (takes_own(
+          config, "numerics.units.batch", units, b.ranks * b.microbatches, ret_units, diags))
     return true;
   tsr_diag_error(
       diags, tsr_config_location(config, "numerics.units.batch"),
-      "%lld batch units do not fit dp = %lld with %lld microbatch%s of %lld row%s a rank",
-      (long long)units, (long long)ranks, (long long)microbatches, microbatches == 1 ? "" : "es",
-      (long long)p->batch_size_local, p->batch_size_local == 1 ? "" : "s");
+      "%lld batch units do not fit %s = %lld with %lld microbatch%s of %lld row%s a rank",
+      (long long)units, tsr_parallel_batch_axes(p), (long long)b.ranks, (long long)b.microbatches,
+      b.microbatches == 1 ? "" : "es", (long long)b.rows, b.rows == 1 ? "" : "s");
   return near_hint(batch_units_near(units, b), "batch", diags);
 }
 
@@ -160,6 +179,7 @@ bool tsr_parallel_units(
     tsr_diag_note(
         diags, tsr_config_location(config, "numerics.reduce_tree"),
         "'reduce_tree' changes nothing: policy 'fast' keeps no order");
-  bool good = batch_units(p, config, ret_batch, diags);
+  bool good = check_tree(p, config, diags);
+  good &= batch_units(p, config, ret_batch, diags);
   return tp_units(p, config, ret_tp, diags) && good;
 }

@@ -66,7 +66,7 @@ static bool rule_microbatches(const tsr_config *config, tsr_parallel *p, tsr_dia
     if (local % i == 0) below = i;
   tsr_diag_hint(
       diags, "%lld would; or a batch_size of %lld", (long long)below,
-      (long long)((local / splits + 1) * splits * p->size[TSR_DP]));
+      (long long)((local / splits + 1) * splits * tsr_parallel_batch_ranks(p)));
   return false;
 }
 
@@ -74,7 +74,7 @@ static bool rule_microbatches(const tsr_config *config, tsr_parallel *p, tsr_dia
  * ranks' units of a microbatch follow one another in the order of units. Units that do not fit are
  * tsr_parallel_units's to refuse. */
 static void split_by_units(const tsr_config *config, tsr_parallel *p) {
-  int64_t parts = p->size[TSR_DP] * p->microbatches, units = config->numerics.units_batch;
+  int64_t parts = tsr_parallel_batch_ranks(p) * p->microbatches, units = config->numerics.units_batch;
   p->tree = tsr_config_numerics_are_flat(&config->numerics) ? TSR_TREE_FLAT : TSR_TREE_BINARY;
   if (p->tree == TSR_TREE_BINARY || units <= parts || units % parts) return;
   int64_t splits = units / parts;
@@ -84,24 +84,25 @@ static void split_by_units(const tsr_config *config, tsr_parallel *p) {
   p->batch_size_local /= splits;
 }
 
-/* The global batch: what is given, or what batch_size_per_rank makes of dp. */
+/* The global batch: what is given, or what batch_size_per_rank makes of the ranks. */
 bool tsr_mesh_rule_batch(const tsr_config *config, tsr_parallel *p, tsr_diags *diags) {
   const tsr_config_training *training = &config->training;
-  int64_t dp = p->size[TSR_DP], per_rank = training->batch_size_per_rank;
+  int64_t ranks = tsr_parallel_batch_ranks(p), per_rank = training->batch_size_per_rank;
+  const char *axes = tsr_parallel_batch_axes(p);
   p->microbatches = training->gradient_accumulation_steps;
   tsr_location location = tsr_config_location(config, "training_config.batch_size");
   if (!location.line) location.file = config->file;
-  p->batch_size = per_rank && !training->batch_size_given ? per_rank * dp : training->batch_size;
-  p->batch_size_local = p->batch_size / dp;
-  if (p->batch_size % dp) {
-    int64_t below = p->batch_size - p->batch_size % dp;
+  p->batch_size = per_rank && !training->batch_size_given ? per_rank * ranks : training->batch_size;
+  p->batch_size_local = p->batch_size / ranks;
+  if (p->batch_size % ranks) {
+    int64_t below = p->batch_size - p->batch_size % ranks;
     tsr_diag_error(
-        diags, location, "batch_size %lld%s does not divide over dp = %lld",
-        (long long)p->batch_size, location.line ? "" : ", the default,", (long long)dp);
+        diags, location, "batch_size %lld%s does not divide over %s = %lld",
+        (long long)p->batch_size, location.line ? "" : ", the default,", axes, (long long)ranks);
     if (below) {
-      tsr_diag_hint(diags, "%lld or %lld would", (long long)below, (long long)(below + dp));
+      tsr_diag_hint(diags, "%lld or %lld would", (long long)below, (long long)(below + ranks));
     } else {
-      tsr_diag_hint(diags, "%lld would", (long long)dp);
+      tsr_diag_hint(diags, "%lld would", (long long)ranks);
     }
     return false;
   }
@@ -112,8 +113,9 @@ bool tsr_mesh_rule_batch(const tsr_config *config, tsr_parallel *p, tsr_diags *d
   }
   tsr_diag_error(
       diags, tsr_config_location(config, "training_config.batch_size_per_rank"),
-      "batch_size_per_rank %lld over dp = %lld makes %lld, but batch_size is %lld",
-      (long long)per_rank, (long long)dp, (long long)(per_rank * dp), (long long)p->batch_size);
+      "batch_size_per_rank %lld over %s = %lld makes %lld, but batch_size is %lld",
+      (long long)per_rank, axes, (long long)ranks, (long long)(per_rank * ranks),
+      (long long)p->batch_size);
   tsr_diag_hint(diags, "batch_size is the global batch; give one of the two, or values that agree");
   return false;
 }

@@ -10,7 +10,7 @@
 
 /* Every rank of the axis does the same; only what it keeps is split (ZeRO). */
 static bool has_all_samples(const tsr_placer *p, int axis) {
-  return axis == TSR_DP && p->placing->batch == TSR_BATCH_WHOLE;
+  return tsr_axis_splits_batch(axis) && p->placing->batch == TSR_BATCH_WHOLE;
 }
 
 /* What a model trains is whole on every rank of cp, which splits positions. What a file declares of
@@ -39,8 +39,8 @@ static void place_source(tsr_placer *p, int old) {
     bool laid_out = v.kind == TSR_VALUE_INPUT && p->old->loss < 0;
     if (laid_out && asked.kind == TSR_SHARD) v.placement[a] = asked;
     else if (
-        v.kind == TSR_VALUE_INPUT && a == TSR_DP && !has_all_samples(p, a) &&
-        v.shape[0] % tsr_placer_units(p, a) == 0)
+        v.kind == TSR_VALUE_INPUT && tsr_axis_splits_batch(a) && !has_all_samples(p, a) &&
+        v.shape[0] % tsr_placer_units(p, TSR_DP) == 0)
       v.placement[a] = (tsr_placement){TSR_SHARD, 0};
     else if (v.kind == TSR_VALUE_INPUT && a == TSR_CP && v.ndim == 2 && v.dtype == TSR_I32)
       v.placement[a] = (tsr_placement){TSR_SHARD, 1};
@@ -184,8 +184,8 @@ static tsr_placement dp_input(const tsr_placer *p, const tsr_node *n, int input)
   return v->units && wanted.kind == TSR_SHARD ? tsr_whole : wanted;
 }
 
-/* What an op's rule is shown of an input over an axis. What positions owe to a sum over
- * microbatches is added up for each of them. */
+/* What an op's rule is shown of an input over an axis. What positions, and the ranks of ep, owe to
+ * a sum over microbatches is added up for each of them. */
 static tsr_placement shown_input(const tsr_placer *p, const tsr_node *n, int input, int axis) {
   const tsr_value *v = &p->g->values[p->map[n->inputs[input]]];
   if (axis == TSR_DP) return dp_input(p, n, input);
@@ -196,6 +196,7 @@ static tsr_placement shown_input(const tsr_placer *p, const tsr_node *n, int inp
     return norm_pieces(p, n->inputs[input], v->placement[TSR_CP]);
   bool sum =
       axis == TSR_CP && !v->units_of_sequence && (n->op == TSR_OP_ACCUMULATE || v->batch_units);
+  sum |= axis == TSR_EP && n->op == TSR_OP_ACCUMULATE;
   bool partial = v->placement[axis].kind == TSR_PARTIAL && !is_written(p, n);
   return sum && partial ? tsr_whole : v->placement[axis];
 }
@@ -227,7 +228,7 @@ kept_batch_units(const tsr_placer *p, const tsr_node *n, const int *inputs, cons
   if (!both || out->units_of_sequence || p->placing->size[TSR_CP] == 1) return 0;
   for (int i = 0; i < n->inputs_count; i++)
     if (tsr_placer_is_partial(p, inputs[i], TSR_CP)) return 0; /* no sum of its own */
-  int64_t units = tsr_placer_units(p, TSR_DP) / p->placing->size[TSR_DP];
+  int64_t units = tsr_placer_units(p, TSR_DP) / tsr_placer_batch_ranks(p);
   return units > 1 ? units : 0;
 }
 
@@ -240,8 +241,8 @@ ask_rule(const tsr_placer *p, const tsr_node *n, const int *inputs, tsr_placemen
   call->node = n;
   call->placed = p->g;
   call->inputs = inputs;
-  call->parts =
-      call->axis == TSR_DP ? tsr_placer_units(p, TSR_DP) : tsr_placer_parts(p->placing, call->axis);
+  call->parts = tsr_axis_splits_batch(call->axis) ? tsr_placer_units(p, TSR_DP)
+                                                  : tsr_placer_parts(p->placing, call->axis);
   const tsr_placing *placing = p->placing;
   int64_t units = p->old->units.sequence, slices = placing->size[TSR_CP] * placing->size[TSR_TP];
   call->slices_are_units = units % slices == 0 && (!placing->zigzag || units <= 2);
@@ -295,7 +296,8 @@ ask(tsr_placer *p, const tsr_node *n, const int *inputs, int axis, tsr_placement
   tsr_placement_rule_call plain = {.axis = axis, .in = in}, call = plain;
   bool of_weights = is_of_weights(p, n) && !takes_stored(n) && !is_written(p, n);
   for (int i = 0; i < n->inputs_count; i++) in[i] = tsr_whole;
-  if (has_all_samples(p, axis) || (of_weights && (axis == TSR_DP || axis == TSR_CP))) return call;
+  bool splits_rows = tsr_axis_splits_batch(axis) || axis == TSR_CP;
+  if (has_all_samples(p, axis) || (of_weights && splits_rows)) return call;
   plain.of_weights = of_weights;
   bool decides = axis == TSR_TP && ask_plain(p, n, inputs, &plain);
   if (axis == TSR_TP && of_weights) return or_whole(n, plain); /* they have no slices */

@@ -21,7 +21,9 @@ static bool is_owned(const call *c, int i) { return c->in[i].kind == TSR_OWNED; 
 static bool is_rows(const call *c, int i) { return c->in[i].kind == TSR_SHARD && !is_last(c, i); }
 
 /* The axes over which a sum of rows is made of units, batch's or sequence's. */
-static bool splits_rows(const call *c) { return c->axis == TSR_DP || c->axis == TSR_CP; }
+static bool splits_rows(const call *c) {
+  return tsr_axis_splits_batch(c->axis) || c->axis == TSR_CP;
+}
 
 static void want_all(call *c, tsr_placement p) {
   for (int i = 0; i < c->node->inputs_count; i++) c->in[i] = p;
@@ -114,7 +116,7 @@ static void place_broadcast(call *c) {
  */
 static void place_linear(call *c) {
   int last = ndim(c, 0) - 1;
-  bool rows = is_rows(c, 0) && c->axis == TSR_DP;
+  bool rows = is_rows(c, 0) && tsr_axis_splits_batch(c->axis);
   if (rows || (is_rows(c, 0) && c->in[1].kind != TSR_SHARD)) {
     c->in[1] = whole;
     give_all(c, c->in[0]);
@@ -135,11 +137,11 @@ static void place_linear_dx(call *c) {
   bool columns = false, rows_weight = pairs > 0;
   tsr_placement rows = whole;
   for (int i = 0; i < 2 * pairs; i += 2) {
-    if (is_rows(c, i) && (c->axis == TSR_DP || c->in[i + 1].kind != TSR_SHARD)) rows = c->in[i];
+    if (is_rows(c, i) && (tsr_axis_splits_batch(c->axis) || c->in[i + 1].kind != TSR_SHARD)) rows = c->in[i];
     columns |= is_shard(c->in[i + 1], 0);
     rows_weight &= is_shard(c->in[i + 1], 1);
   }
-  bool by_rows = rows.kind == TSR_SHARD && (c->axis == TSR_DP || !columns);
+  bool by_rows = rows.kind == TSR_SHARD && (tsr_axis_splits_batch(c->axis) || !columns);
   for (int i = 0; i < 2 * pairs; i += 2) {
     c->in[i] = by_rows ? rows : columns ? shard(last) : whole;
     c->in[i + 1] = by_rows ? whole : columns ? shard(0) : rows_weight ? shard(1) : whole;
@@ -357,7 +359,7 @@ static int begins_at(const call *c, const tsr_value *x, const tsr_value *y, int 
   for (int d = 0; d < dim; d++) before *= x->shape[d];
   int e = 0;
   while (e < y->ndim && before_out < before) before_out *= y->shape[e++];
-  bool passes = x->shape[dim] != 1 && (c->axis != TSR_DP || c->parts > 1);
+  bool passes = x->shape[dim] != 1 && (!tsr_axis_splits_batch(c->axis) || c->parts > 1);
   while (passes && e < y->ndim - 1 && y->shape[e] == 1) e++;
   return before_out == before ? e : y->ndim;
 }
@@ -372,8 +374,8 @@ static void place_reshape(call *c) {
   int e = begins_at(c, x, y, in.dim);
   bool fits = e < y->ndim && y->shape[e] % c->parts == 0 &&
               (y->shape[e] % x->shape[in.dim] == 0 || x->shape[in.dim] % y->shape[e] == 0);
-  if (c->axis == TSR_DP && e > 0 && x->shape[in.dim] == 1) fits &= y->shape[e] == 1;
-  bool joined = c->axis != TSR_DP && batch.kind == TSR_SHARD && batch.dim < in.dim && fits &&
+  if (tsr_axis_splits_batch(c->axis) && e > 0 && x->shape[in.dim] == 1) fits &= y->shape[e] == 1;
+  bool joined = !tsr_axis_splits_batch(c->axis) && batch.kind == TSR_SHARD && batch.dim < in.dim && fits &&
                 begins_at(c, x, y, batch.dim) == e;
   if (!fits || joined) c->in[0] = whole;
   give_all(c, fits && !joined ? shard(e) : whole);
@@ -382,14 +384,14 @@ static void place_reshape(call *c) {
 static void place_transpose(call *c) {
   int a = c->node->attr.transpose.dim0, b = c->node->attr.transpose.dim1, dim = c->in[0].dim;
   if (c->in[0].kind == TSR_SHARD) dim = dim == a ? b : dim == b ? a : dim;
-  else if (c->in[0].kind != TSR_PARTIAL || c->axis != TSR_DP) c->in[0] = whole;
+  else if (c->in[0].kind != TSR_PARTIAL || !tsr_axis_splits_batch(c->axis)) c->in[0] = whole;
   give_all(c, (tsr_placement){c->in[0].kind, dim});
 }
 
 /* Partial sums over dp pass through: the gradient of a part of a parameter is added up over
  * microbatches and ranks like any other. */
 static void place_slice(call *c) {
-  if (c->in[0].kind == TSR_PARTIAL && c->axis == TSR_DP) return give_all(c, c->in[0]);
+  if (c->in[0].kind == TSR_PARTIAL && tsr_axis_splits_batch(c->axis)) return give_all(c, c->in[0]);
   if (c->in[0].kind != TSR_SHARD || is_shard(c->in[0], c->node->attr.slice.dim)) c->in[0] = whole;
   give_all(c, c->in[0]);
 }
@@ -421,7 +423,7 @@ static void place_ce_loss_dx(call *c) {
 static void place_squared(call *c) {
   tsr_placement p = is_rows(c, 0) ? c->in[0] : is_rows(c, 1) ? c->in[1] : whole;
   bool loss = c->node->op == TSR_OP_SQUARED_ERROR;
-  if (loss && c->axis != TSR_DP) p = whole; /* its units are the batch's */
+  if (loss && !tsr_axis_splits_batch(c->axis)) p = whole; /* its units are the batch's */
   c->in[0] = c->in[1] = p;
   give_all(c, loss && p.kind == TSR_SHARD ? tsr_placement_rule_of_loss(c) : p);
 }

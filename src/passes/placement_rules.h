@@ -25,7 +25,7 @@ typedef struct {
 /* What a loss is whose rows the axis splits: a partial sum, or each sample's number beside the
  * sample (tsr_pass_by_sample). */
 static inline tsr_placement tsr_placement_rule_of_loss(const tsr_placement_rule_call *c) {
-  bool by_sample = c->axis == TSR_DP && tsr_loss_samples(c->node) > 0;
+  bool by_sample = tsr_axis_splits_batch(c->axis) && tsr_loss_samples(c->node) > 0;
   return (tsr_placement){by_sample ? TSR_SHARD : TSR_PARTIAL, 0, 0};
 }
 

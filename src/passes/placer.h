@@ -63,7 +63,12 @@ static inline bool tsr_placer_scatters_first(const tsr_placer *p) {
   return p->placing->zero >= 2 && !tsr_placer_adds_in_turn(p);
 }
 
-/* Of which the sums of one microbatch are made. */
+/* Ranks that have different samples. */
+static inline int tsr_placer_batch_ranks(const tsr_placer *p) {
+  return p->placing->size[TSR_DP] * p->placing->size[TSR_EP];
+}
+
+/* Of which the sums of one microbatch are made. Those of ep are dp's. */
 static inline int64_t tsr_placer_units(const tsr_placer *p, int axis) {
   bool several = axis == TSR_DP && p->old->microbatches > 1;
   return p->placing->units[axis] / (several ? p->old->microbatches : 1);

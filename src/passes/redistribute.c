@@ -19,6 +19,12 @@ int64_t tsr_placer_parts(const tsr_placing *p, int axis) {
   return split && p->units[axis] > p->size[axis] ? p->units[axis] : p->size[axis];
 }
 
+/* Whether an axis may split each block of what another one splits: tp the positions that cp leaves,
+ * ep the samples that dp does. */
+static bool is_inside(int axis, int outer) {
+  return (axis == TSR_TP && outer == TSR_CP) || (axis == TSR_EP && outer == TSR_DP);
+}
+
 void tsr_placer_check_divides(tsr_placer *p, const tsr_value *v) {
   for (int a = 0; a < TSR_AXES; a++) {
     if (v->placement[a].kind != TSR_SHARD) continue;
@@ -26,14 +32,15 @@ void tsr_placer_check_divides(tsr_placer *p, const tsr_value *v) {
     if (v->placement[a].groups > 1) n = tsr_placement_blocks(v->placement[a], (int)n);
     for (int b = a + 1; b < TSR_AXES; b++)
       if (tsr_placement_equal(v->placement[a], v->placement[b]) && p->placing->size[a] > 1 &&
-          p->placing->size[b] > 1 && !(a == TSR_CP && b == TSR_TP))
+          p->placing->size[b] > 1 && !is_inside(b, a))
         p->ok = tsr_diag_error(
             p->diags, v->location, "'%s' %s cannot be split along dimension %d over both %s and %s",
             v->name, tsr_shape_text(v->ndim, v->shape).text, v->placement[a].dim, tsr_axis_name(a),
             tsr_axis_name(b));
-    bool shared = a == TSR_TP && tsr_placement_equal(v->placement[TSR_CP], v->placement[TSR_TP]);
-    int members = shared ? p->placing->size[TSR_CP] * p->placing->size[TSR_TP] : 1;
-    if (size % n == 0 && size % members) n = members; /* tp splits what cp leaves */
+    int outer = a == TSR_TP ? TSR_CP : TSR_DP, members = 1;
+    if (is_inside(a, outer) && tsr_placement_equal(v->placement[outer], v->placement[a]))
+      members = p->placing->size[outer] * p->placing->size[a];
+    if (size % n == 0 && size % members) n = members; /* it splits what the outer one leaves */
     if (size % n == 0) continue;
     p->ok = tsr_diag_error(
         p->diags, v->location,
@@ -192,17 +199,22 @@ int tsr_placer_round_complete(tsr_placer *p, int value, tsr_where at) {
 }
 
 /* Partial sums over several axes are completed in the order of the units: what a batch unit's
- * positions make before the batch units, but where positions are kept apart those come last, and
- * of them those that tp splits before those that cp does. */
+ * positions make before the batch units, of which those that ep splits before those that dp does;
+ * but where positions are kept apart they come last, and of them those that tp splits before those
+ * that cp does. */
 static int complete_before(tsr_placer *p, int value, int axis, tsr_where at) {
   const tsr_value *v = &p->g->values[value];
   if (!v->units_of_sequence) {
-    bool first = axis == TSR_DP || (v->batch_units && axis != TSR_CP);
+    bool first = tsr_axis_splits_batch(axis) || (v->batch_units && axis != TSR_CP);
     if (first && tsr_placer_is_partial(p, value, TSR_CP))
       value = tsr_placer_redistribute(p, value, TSR_CP, tsr_whole, at);
-    return first ? tsr_placer_sum_batch(p, value, at) : value;
+    if (first) value = tsr_placer_sum_batch(p, value, at);
   }
-  if (axis != TSR_CP) return value;
+  if (axis == TSR_DP && tsr_placer_is_partial(p, value, TSR_EP))
+    return tsr_placer_redistribute(p, value, TSR_EP, tsr_whole, at);
+  if (axis != TSR_CP || !p->g->values[value].units_of_sequence) return value;
+  if (tsr_placer_is_partial(p, value, TSR_EP))
+    value = tsr_placer_redistribute(p, value, TSR_EP, tsr_whole, at);
   if (tsr_placer_is_partial(p, value, TSR_DP))
     value = tsr_placer_redistribute(p, value, TSR_DP, tsr_whole, at);
   if (tsr_placer_is_partial(p, value, TSR_TP))
@@ -243,6 +255,17 @@ static bool goes_by_whole(const tsr_placer *p, int axis, tsr_placement from, tsr
   return from.kind == TSR_SHARD && (from.groups > 1 || to.groups > 1);
 }
 
+/* Before an axis splits a dimension, or gathers it: what an inner axis splits of it is gathered,
+ * for its blocks are inside the outer one's. */
+static int gather_inner(
+    tsr_placer *p, int value, int axis, int inner, tsr_placement to, tsr_where at) {
+  const tsr_placement outer = p->g->values[value].placement[axis];
+  if (tsr_placer_is_split_alike(p, value, inner, to) ||
+      tsr_placer_is_split_alike(p, value, inner, outer))
+    value = tsr_placer_redistribute(p, value, inner, tsr_whole, at);
+  return value;
+}
+
 int tsr_placer_redistribute(tsr_placer *p, int value, int axis, tsr_placement to, tsr_where at) {
   tsr_placement from = p->g->values[value].placement[axis];
   if (tsr_placement_equal(from, to)) return value;
@@ -257,14 +280,8 @@ int tsr_placer_redistribute(tsr_placer *p, int value, int axis, tsr_placement to
     value = tsr_placer_redistribute(p, value, TSR_TP, tsr_whole, at);
     from = tsr_whole;
   }
-  if (axis == TSR_CP &&
-      tsr_placer_is_split_alike(p, value, TSR_TP, to)) /* tp's split is inside cp's */
-    value = tsr_placer_redistribute(p, value, TSR_TP, tsr_whole, at);
-  const tsr_placement cp = p->g->values[value].placement[TSR_CP],
-                      tp = p->g->values[value].placement[TSR_TP];
-  if (axis == TSR_CP && cp.kind == TSR_SHARD &&
-      tsr_placement_equal(cp, tp)) /* tp's split is inside */
-    value = tsr_placer_redistribute(p, value, TSR_TP, tsr_whole, at);
+  if (axis == TSR_CP) value = gather_inner(p, value, TSR_CP, TSR_TP, to, at);
+  if (axis == TSR_DP) value = gather_inner(p, value, TSR_DP, TSR_EP, to, at);
   if (axis == TSR_DP && tsr_placer_is_split_alike(p, value, TSR_CP, to))
     value = tsr_placer_redistribute(p, value, TSR_CP, tsr_whole, at);
   if (from.kind == TSR_PARTIAL) at = tsr_placer_home(p, value, at);

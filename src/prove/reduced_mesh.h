@@ -28,6 +28,11 @@ typedef struct {
   bool fixed_stages; /* stages or their schedule are listed, so pp cannot shrink */
 } tsr_reduced_limits;
 
+/* Ranks that have different samples. */
+static inline int tsr_reduced_mesh_batch_ranks(const tsr_reduced_mesh *s) {
+  return s->size[TSR_DP] * s->size[TSR_EP];
+}
+
 /* Each dimension by tsr_axis_reduce; then the largest ones by their smallest divisors until at most
  * TSR_PROVE_RANKS_MAX ranks remain. */
 tsr_reduced_mesh tsr_reduced_mesh_reduce(const tsr_parallel *parallel, tsr_reduced_limits limits);

@@ -72,8 +72,8 @@ static void reduce_microbatches(attempt *a, const tsr_reduced_mesh *shape) {
 static void reduce_batch(attempt *a, const tsr_reduced_mesh *shape) {
   const tsr_prove_request *r = a->request;
   const tsr_parallel *p = r->parallel;
-  int64_t blocks = shape->size[TSR_DP] * a->accumulation * a->splits;
-  int64_t each = at_least_1(r->batch_units / (p->size[TSR_DP] * p->microbatches));
+  int64_t blocks = tsr_reduced_mesh_batch_ranks(shape) * a->accumulation * a->splits;
+  int64_t each = at_least_1(r->batch_units / (tsr_parallel_batch_ranks(p) * p->microbatches));
   tsr_size_split split = {"batch units", each, each};
   a->batch_units = each * blocks;
   a->rows = a->strategy >= KEEP_BATCH ? p->batch_size_local
@@ -163,7 +163,7 @@ static bool compile_mesh(attempt *a, tsr_reduced_run *plan, tsr_diags *diags) {
   tsr_config *c;
   if (!configure_common(a, plan, &c, diags)) return false;
   tsr_reduced_mesh_apply(&plan->shape, c);
-  c->training.batch_size = a->rows * plan->shape.size[TSR_DP] * a->splits;
+  c->training.batch_size = a->rows * tsr_reduced_mesh_batch_ranks(&plan->shape) * a->splits;
   c->training.gradient_accumulation_steps = a->accumulation;
   c->schedule.pipeline_microbatches = a->splits;
   return tsr_prove_compile(a->request, c, TSR_OUTPUTS_LOSS, &plan->mesh, diags);
@@ -176,7 +176,8 @@ static tsr_compile_outputs reference_outputs(const tsr_config *c) {
 /* The same samples in so many microbatches. */
 static bool
 compile_single(attempt *a, tsr_reduced_run *plan, int64_t microbatches, tsr_diags *diags) {
-  int64_t samples = a->rows * plan->shape.size[TSR_DP] * a->splits * a->accumulation;
+  int64_t samples =
+      a->rows * tsr_reduced_mesh_batch_ranks(&plan->shape) * a->splits * a->accumulation;
   tsr_config *c;
   if (!configure_common(a, plan, &c, diags)) return false;
   tsr_reduced_mesh_single(c);
@@ -232,12 +233,13 @@ static void add_rows(const attempt *a, tsr_reduced_run *plan) {
   const tsr_parallel *p = a->request->parallel;
   int64_t accumulation = c->training.gradient_accumulation_steps;
   int64_t splits = at_least_1(c->schedule.pipeline_microbatches);
-  int64_t dp = plan->shape.size[TSR_DP];
+  int64_t ranks = tsr_reduced_mesh_batch_ranks(&plan->shape);
   const char *ratio = "ratio to ranks and microbatches";
   const char *kept = c->pipeline.schedule_file ? "kept: the schedule file" : "";
   bool pipeline = p->size[TSR_PP] > 1 && !*kept;
   add_row(
-      plan, "batch_size", p->batch_size * splits, a->rows * dp * a->splits, "ranks, batch units");
+      plan, "batch_size", p->batch_size * splits, a->rows * ranks * a->splits,
+      "ranks, batch units");
   if (accumulation > 1)
     add_row(
         plan, "gradient_accumulation_steps", accumulation, a->accumulation,
@@ -257,9 +259,10 @@ static bool try(attempt *a, tsr_reduced_run *plan, tsr_diags *diags) {
   reduce_microbatches(a, &plan->shape);
   reduce_batch(a, &plan->shape);
   reduce_sequence_units(a, &plan->shape);
+  tsr_tree_shape tree = a->request->parallel->tree;
   plan->own_order = tsr_batch_units_have_own_order(
-      a->request->parallel->tree, a->batch_units, plan->shape.size[TSR_DP],
-      a->accumulation * a->splits, a->request->config->zero.stage);
+      tree, a->batch_units, plan->shape.size, a->accumulation * a->splits,
+      tsr_microbatch_first(tree, a->request->config, plan->shape.size));
   add_rows(a, plan);
   return reduce_sizes(a, &plan->shape, &plan->sizes, diags) && compile_mesh(a, plan, diags) &&
          compile_reference(a, plan, diags);

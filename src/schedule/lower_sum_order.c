@@ -54,7 +54,8 @@ static void split_dim(
     tsr_reduced_dim *d) {
   tsr_placement dp = in->placement[TSR_DP];
   bool samples = r->keeps_batch && dp.kind == TSR_SHARD && dp.dim == dim;
-  d->split[TSR_DP] = samples || is_split(in, out, TSR_DP, dim);
+  bool batch = is_split(in, out, TSR_DP, dim) || is_split(in, out, TSR_EP, dim);
+  d->split[TSR_DP] = samples || batch;
   d->split[TSR_CP] = is_split(in, out, TSR_CP, dim) && !out->units_of_sequence;
   d->split[TSR_TP] = is_split(in, out, TSR_TP, dim) && !out->units;
   if (d->split[TSR_DP]) r->batch = at_least_one(l->batch_units);

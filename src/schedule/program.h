@@ -126,7 +126,7 @@ typedef struct {
 
 typedef struct {
   int64_t size[TSR_AXES];
-  int64_t batch_units;    /* of one rank's microbatch */
+  int64_t batch_units;    /* of one rank's microbatch; ranks of dp and ep have different ones */
   int64_t tp_units;       /* of one rank */
   int64_t sequence_units; /* of one rank's positions; 0 or 1: they are not split */
   bool zigzag;            /* over cp (base/sequence_layout.h) */
@@ -134,7 +134,8 @@ typedef struct {
   tsr_tree_shape tree;   /* of every sum of units; flat: batch_units is 1 */
   bool overlap;          /* collectives over dp run beside other tasks */
   int64_t bucket_bytes;  /* of which so many bytes begin together */
-  bool microbatch_first; /* a step's samples go to microbatches first, then to dp's ranks */
+  bool microbatch_first; /* a step's samples go to microbatches first, then to dp's ranks; those of
+                            ep always share the samples of a microbatch out */
 } tsr_lowering;
 
 typedef struct {
@@ -223,12 +224,18 @@ tsr_tensor_offset(const tsr_program *p, const tsr_tensor *t, int64_t microbatch)
   return t->offset + f->bytes * f->slot_of[microbatch];
 }
 
+/* Ranks that have different samples. */
+static inline int64_t tsr_lowering_batch_ranks(const tsr_lowering *l) {
+  return l->size[TSR_DP] * l->size[TSR_EP];
+}
+
 /* Of a step's samples, the first that a rank's part of a microbatch holds; `offset` is where the
  * part begins in a microbatch of `global` samples, `local` its size. */
 static inline int64_t tsr_sample_offset(
     const tsr_lowering *l, int64_t offset, int64_t global, int64_t local, int64_t microbatch) {
+  int64_t of_dp = local < global ? local * l->size[TSR_EP] : local; /* what the ranks of ep share */
   if (l->microbatch_first) return microbatch * global + offset;
-  return offset * l->microbatches + microbatch * local;
+  return offset / of_dp * of_dp * l->microbatches + microbatch * of_dp + offset % of_dp;
 }
 
 /* "linear", "linear+add+gelu", "12 adamw" */

@@ -83,7 +83,7 @@ static int64_t recipe_units(const tsr_sum_check *c, int axis) {
   const tsr_lowering *l = &c->p->lowering;
   const tsr_units *u = &c->v->graph->units;
   if (axis == TSR_CP) return one(u->sequence);
-  return axis == TSR_TP ? one(u->tp) : one(l->batch_units) * l->size[TSR_DP];
+  return axis == TSR_TP ? one(u->tp) : one(l->batch_units) * tsr_lowering_batch_ranks(l);
 }
 
 /* The dimension whose units the output keeps apart: where positions are, the one that cp splits,
@@ -109,11 +109,14 @@ static void find_splits(tsr_sum_check *c, int dim) {
   for (int i = 0; i < 3; i++) {
     int axis = axes[i];
     bool apart = axis == TSR_CP ? c->out->units_of_sequence : axis == TSR_TP && c->out->units > 0;
-    if (!tsr_sum_is_partial(c, axis, dim) || apart) continue;
-    int64_t global = recipe_units(c, axis);
+    bool partial = tsr_sum_is_partial(c, axis, dim);
+    if (axis == TSR_DP) partial |= tsr_sum_is_partial(c, TSR_EP, dim);
+    if (!partial || apart) continue;
+    int64_t global = recipe_units(c, axis), local = global / l->size[axis];
+    if (axis == TSR_DP) local = one(l->batch_units);
     bool zigzag = axis == TSR_CP && l->zigzag;
-    add_split(d, (tsr_sum_split){kinds[axis], global, global / l->size[axis], zigzag});
-    c->units[kinds[axis]] = global / l->size[axis];
+    add_split(d, (tsr_sum_split){kinds[axis], global, local, zigzag});
+    c->units[kinds[axis]] = local;
   }
   if (!kept) return;
   int64_t global = c->out->units, local = global;
@@ -298,11 +301,16 @@ static void check_other(const tsr_sum_check *c, const tsr_node *n) {
   }
 }
 
-/* In a flat tree a sum over microbatches is complete over dp in each of them. */
+/* A sum over microbatches is complete over ep in each of them, and in a flat tree over dp too. */
 static void check_accumulated(const tsr_sum_check *c, const tsr_node *n) {
   const tsr_lowering *l = &c->p->lowering;
   bool flat = c->v->graph->units.tree == TSR_TREE_FLAT, in_turn = n->op != TSR_OP_ACCUMULATE;
   bool partial = c->v->graph->values[n->inputs[0]].placement[TSR_DP].kind == TSR_PARTIAL;
+  if (!in_turn && c->v->graph->values[n->inputs[0]].placement[TSR_EP].kind == TSR_PARTIAL &&
+      l->size[TSR_EP] > 1)
+    tsr_verify_say_task(
+        c->v, c->s, c->task, -1, "it adds up microbatches of '%s' before the ranks of ep",
+        c->out->name);
   if (flat && !in_turn && partial && l->size[TSR_DP] > 1)
     tsr_verify_say_task(
         c->v, c->s, c->task, -1, "it adds up microbatches of '%s' before the ranks of each",
@@ -360,7 +368,7 @@ static void check_recipe(tsr_verify *v, const tsr_verify_subject *s) {
     int64_t have, want;
     bool counts;
   } units[] = {
-      {TSR_DP, one(l->batch_units) * l->size[TSR_DP] * l->microbatches, one(u->batch),
+      {TSR_DP, one(l->batch_units) * tsr_lowering_batch_ranks(l) * l->microbatches, one(u->batch),
        !s->p->pipeline->forward_only},
       {TSR_CP, one(l->sequence_units) * l->size[TSR_CP], one(u->sequence),
        splits_positions(v->graph)},

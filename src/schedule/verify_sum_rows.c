@@ -169,12 +169,13 @@ static bool check_rows(tsr_sum_check *c) {
 
 /* ---- units on every rank ---- */
 
-/* Where a rank's element of a dimension lies in the whole: splits of dp, cp and tp are nested. */
+/* Where a rank's element of a dimension lies in the whole: splits of dp, ep, cp and tp are nested.
+ */
 static int64_t global_position(const tsr_sum_check *c, int dim, const int *coord, int64_t i) {
-  static const int axes[] = {TSR_TP, TSR_CP, TSR_DP};
+  static const int axes[] = {TSR_TP, TSR_CP, TSR_EP, TSR_DP};
   const tsr_lowering *l = &c->p->lowering;
   int64_t local = c->dim[dim].local;
-  for (int k = 0; k < 3; k++) {
+  for (int k = 0; k < 4; k++) {
     int a = axes[k];
     if (!tsr_sum_splits(c->in->placement[a], c->first + dim)) continue;
     i = tsr_sequence_position(a == TSR_CP && l->zigzag, l->size[a], coord[a], local, i);
@@ -186,8 +187,10 @@ static int64_t global_position(const tsr_sum_check *c, int dim, const int *coord
 /* The number of a rank among those that hold units of a split. */
 static int64_t holder(const tsr_sum_check *c, int dim, const tsr_sum_split *k, const int *coord) {
   static const int axis_of[] = {
-      [TSR_UNITS_BATCH] = TSR_DP, [TSR_UNITS_SEQUENCE] = TSR_CP, [TSR_UNITS_TP] = TSR_TP};
+      [TSR_UNITS_SEQUENCE] = TSR_CP, [TSR_UNITS_TP] = TSR_TP};
   int64_t number = 0;
+  if (k->kind == TSR_UNITS_BATCH)
+    return coord[TSR_DP] * c->p->lowering.size[TSR_EP] + coord[TSR_EP];
   if (k->kind != TSR_UNITS_KEPT) return coord[axis_of[k->kind]];
   if (c->out->units_of_sequence && tsr_sum_is_partial(c, TSR_CP, dim)) number = coord[TSR_CP];
   bool tp = tsr_sum_splits(c->in->placement[TSR_TP], c->first + dim);
@@ -211,9 +214,9 @@ static bool check_rank(const tsr_sum_check *c, int dim, const int *coord) {
         global_position(c, dim, coord, d->begin[m] + d->width - 1) != want + d->width - 1)
       if (!tsr_verify_say_task(
               c->v, c->s, c->task, -1,
-              "at coords dp %d, cp %d, tp %d its unit %lld of dimension %d of '%s' is not the "
+              "at coords dp %d, ep %d, cp %d, tp %d its unit %lld of dimension %d of '%s' is not the "
               "recipe's, which begins at %lld",
-              coord[TSR_DP], coord[TSR_CP], coord[TSR_TP], (long long)m, c->first + dim,
+              coord[TSR_DP], coord[TSR_EP], coord[TSR_CP], coord[TSR_TP], (long long)m, c->first + dim,
               c->in->name, (long long)want))
         return false;
   }
@@ -224,10 +227,12 @@ static bool check_ranks(const tsr_sum_check *c, int dim) {
   int size[TSR_AXES], coord[TSR_AXES] = {0};
   for (int a = 0; a < TSR_AXES; a++)
     size[a] = tsr_sum_splits(c->in->placement[a], c->first + dim) ? (int)c->p->lowering.size[a] : 1;
-  for (coord[TSR_DP] = 0; coord[TSR_DP] < size[TSR_DP]; coord[TSR_DP]++)
-    for (coord[TSR_CP] = 0; coord[TSR_CP] < size[TSR_CP]; coord[TSR_CP]++)
-      for (coord[TSR_TP] = 0; coord[TSR_TP] < size[TSR_TP]; coord[TSR_TP]++)
-        if (!check_rank(c, dim, coord)) return false;
+  int ranks = 1;
+  for (int a = 0; a < TSR_AXES; a++) ranks *= size[a];
+  for (int r = 0; r < ranks; r++) {
+    for (int a = 0, rest = r; a < TSR_AXES; rest /= size[a++]) coord[a] = rest % size[a];
+    if (!check_rank(c, dim, coord)) return false;
+  }
   return true;
 }
 

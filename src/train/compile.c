@@ -4,13 +4,13 @@
 #include "train/sequence_reduction_units.h"
 #include <string.h>
 
-/* A multiple of dp where its ranks share the samples out. */
+/* A multiple of the ranks that share the samples out. */
 static int64_t
 batch_of(const tsr_compile_options *o, tsr_compile_purpose purpose, tsr_batch_kind kind) {
-  int64_t dp = o->parallel->size[TSR_DP], batch = o->parallel->batch_size;
+  int64_t ranks = tsr_parallel_batch_ranks(o->parallel), batch = o->parallel->batch_size;
   if (purpose == TSR_COMPILE_EVALUATE) batch = o->config->training.validation_batch_size;
   if (purpose == TSR_COMPILE_GENERATE) batch = o->rows ? o->rows : 1;
-  return kind == TSR_BATCH_WHOLE ? batch : (batch + dp - 1) / dp * dp;
+  return kind == TSR_BATCH_WHOLE ? batch : (batch + ranks - 1) / ranks * ranks;
 }
 
 /* Training's batch units are the recipe's. A loss by sample has a unit for each. */
@@ -18,22 +18,22 @@ static tsr_lowering lowering_of(
     const tsr_compile_options *o, tsr_compile_purpose purpose, const tsr_graph *g, int64_t batch,
     bool alone, tsr_batch_kind kind) {
   tsr_lowering l = {.microbatches = 1, .batch_units = 1};
-  bool flat = o->parallel->tree == TSR_TREE_FLAT;
   l.tree = o->parallel->tree;
   for (int a = 0; a < TSR_AXES; a++) l.size[a] = o->parallel->size[a];
   l.sequence_units = g->units.sequence / l.size[TSR_CP];
   l.zigzag = o->config->device.cp_layout == TSR_CP_ZIGZAG;
   l.tp_units = o->tp_units / l.size[TSR_TP];
+  int64_t ranks = tsr_lowering_batch_ranks(&l);
   if (purpose == TSR_COMPILE_TRAIN) {
     l.microbatches = o->parallel->microbatches;
-    l.batch_units = o->batch_units / (l.size[TSR_DP] * l.microbatches);
+    l.batch_units = o->batch_units / (ranks * l.microbatches);
     l.overlap = o->config->schedule.all_reduce_overlap;
     l.bucket_bytes = o->config->schedule.bucket_size;
-    l.microbatch_first = (o->config->zero.stage >= 2 || flat) && l.size[TSR_DP] > 1;
+    l.microbatch_first = tsr_parallel_microbatch_first(o->parallel, o->config);
   } else if (alone) {
-    l.batch_units = o->batch_units >= l.size[TSR_DP] ? o->batch_units / l.size[TSR_DP] : 1;
+    l.batch_units = o->batch_units >= ranks ? o->batch_units / ranks : 1;
   } else if (kind == TSR_BATCH_BY_SAMPLE) {
-    l.batch_units = batch / l.size[TSR_DP];
+    l.batch_units = batch / ranks;
   }
   return l;
 }
@@ -126,7 +126,7 @@ static tsr_placing placing_of(
     tsr_batch_kind kind) {
   tsr_placing p = {.units = {1, 1, 1, 1, 1}, .batch = kind, .is_model = !alone};
   for (int a = 0; a < TSR_AXES; a++) p.size[a] = o->parallel->size[a];
-  p.units[TSR_DP] = l->batch_units * l->microbatches * l->size[TSR_DP];
+  p.units[TSR_DP] = l->batch_units * l->microbatches * tsr_lowering_batch_ranks(l);
   p.units[TSR_TP] = o->tp_units;
   p.units[TSR_CP] = g->units.sequence > 1 ? g->units.sequence : 1;
   p.sequence_units = g->units.sequence;

@@ -92,7 +92,7 @@ void tsr_trainer_report_step(tsr_trainer *t, double seconds, double now) {
       tsr_checkpoint_manager_is_writing(t->manager)};
   tsr_progress_state state = {t->step, t->steps, t->loss,
                               t->lr,   t->norm,  rate,
-                              -1,      !text,    .is_global = t->o->parallel->size[TSR_DP] > 1};
+                              -1,      !text,    .is_global = tsr_parallel_batch_ranks(t->o->parallel) > 1};
   tsr_progress_show(&t->progress, state, now);
   tsr_metrics_write_step(t->o->metrics, &line, t->diags);
 }
