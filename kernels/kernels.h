@@ -145,6 +145,37 @@ typedef struct {
   uint16_t *compensation;        /* kahan: c, one for each weight */
 } tsr_rounding;
 
+/* The choice of a mixture of experts: each of S tokens chooses the k of E experts whose key = score +
+ * bias is largest; of equal keys the lower expert. A score of -inf has the key -inf, and so has a
+ * NaN. With groups > 1 (DeepSeek-V3's node-limited routing, arXiv 2412.19437) only experts of the
+ * kept_groups groups with the largest group keys can be chosen; a group is a run of E / groups
+ * experts, its key the sum of the group_top largest keys in it (added from the largest down); of
+ * equal group keys the lower group. */
+typedef struct {
+  int64_t E, k; /* 1 <= k <= E */
+  int64_t groups, kept_groups, group_top; /* groups 1: any expert; k <= kept_groups * E / groups */
+} tsr_choice;
+
+/* The weight of a chosen expert: its score, or its part of the softmax over the k chosen scores
+ * (Mixtral, arXiv 2401.04088); where `normalizes` divided by the sum of the k + 1e-20; then times
+ * `scale`. A bias of the choice never enters it. */
+typedef struct {
+  int64_t E, k;
+  bool softmax, normalizes;
+  float scale;
+} tsr_choice_weights;
+
+/* Rows of experts: a token's copy for one expert that it chose. Here are the rows of the experts
+ * [first, first + count) of E, which are one subtree of base/reduction_tree.h's tree over all
+ * experts; they lie by (expert, token). A plan (R, 2) has of each row its slot, token * k + choice,
+ * and its expert (of E); behind the last row -1 and -1. */
+typedef struct {
+  int64_t E, k, first, count;
+} tsr_experts;
+
+/* What the summands of a token are rounded to: the type of its activations. */
+typedef enum { TSR_LEAF_F32, TSR_LEAF_BF16, TSR_LEAF_F16 } tsr_leaf_type;
+
 typedef struct {
   const char *isa; /* "x86-64", "x86-64-v3", "x86-64-v4", "generic" */
 
@@ -299,6 +330,44 @@ typedef struct {
   void (*attention_ring_dkv_finish)(
       const tsr_attention_ring *r, float *dk, float *dv, const float *acc, int64_t begin,
       int64_t end);
+
+  /* ---- mixture of experts ---- */
+  /* experts (S,k): the choice in ascending order of expert. scores (S,E), bias (E) or NULL. Returns
+   * the rows with a NaN score. Items are tokens. */
+  int64_t (*choose_experts)(
+      const tsr_choice *r, int32_t *experts, const float *scores, const float *bias, int64_t begin,
+      int64_t end);
+  /* weights (S,k) of scores (S,E) and the choice; sums are one chain over choices. And dscores from
+   * dweights: a choice has no gradient. Items are tokens. */
+  void (*expert_weights)(
+      const tsr_choice_weights *w, float *weights, const float *scores, const int32_t *experts,
+      int64_t begin, int64_t end);
+  void (*expert_weights_backward)(
+      const tsr_choice_weights *w, float *dscores, const float *dweights, const float *scores,
+      const int32_t *experts, int64_t begin, int64_t end);
+  /* plan (R,2) from experts (S,k); R has room. Returns the rows in use. scratch: e->count int64 */
+  int64_t (*expert_plan)(
+      const tsr_experts *e, int32_t *plan, const int32_t *experts, int64_t S, int64_t R,
+      void *scratch);
+  /* row_of (S,k): where a slot's row is, -1: not here. */
+  void (*expert_row_of)(int32_t *row_of, const int32_t *plan, int64_t slots, int64_t R);
+  /* rows (R,C) = x (S,C) of each row's token; unused rows are 0. Items are rows. */
+  void (*permute_rows)(
+      float *rows, const float *x, const int32_t *plan, int64_t k, int64_t C, int64_t begin,
+      int64_t end);
+  /* y (S,C): the sum over a token's rows that are here of weight * row, each rounded to `leaf`, in
+   * the tree over the indices of all E experts, whose absent leaves are skipped, plus +0.0 (so that
+   * a sum without rows adds nothing to others'); 0 without rows. weights (S,k), or NULL: 1, without
+   * rounding. Items are tokens. */
+  void (*combine_rows)(
+      const tsr_experts *e, tsr_leaf_type leaf, float *y, const float *rows, const float *weights,
+      const int32_t *experts, const int32_t *row_of, int64_t C, int64_t begin, int64_t end);
+  /* drows (R,C) = weight * dy of the row's token, for rows in use; dweights (S,k) = dy . row, or 0
+   * where the row is not here; the dot product in a fixed order (16 lanes, then their tree).
+   * Items are tokens; the caller zeroes unused rows. */
+  void (*combine_rows_backward)(
+      const tsr_experts *e, float *drows, float *dweights, const float *dy, const float *rows,
+      const float *weights, const int32_t *row_of, int64_t C, int64_t begin, int64_t end);
 
   /* ---- losses. targets < 0 (ignore_index -100) give 0 loss and gradient ---- */
   /* logits (R, V_local), columns v_begin.. of the vocabulary, of which those below v_valid count

@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Conversions between f32 and the narrower types. The bits are computed with integers, and one f32
- * addition where the result is subnormal: adding a power of two whose last bit is the smallest
- * number of the narrow type makes the addition round (F. Giesen, "Float->half variants", 2012). */
+/* Conversions between f32 and the narrower types. FP8 is computed as fp16 is (fp16.h). */
 #include "kernels/cpu/bf16.h"
+#include "kernels/cpu/fp16.h"
 #include "kernels/cpu/level.h"
-#if defined(__F16C__)
-#include <immintrin.h>
-#endif
 
 #define EACH _Pragma("omp simd") for (int64_t i = begin; i < end; i++)
 
@@ -22,26 +18,6 @@ void LEVEL(f32_to_bf16_stochastic)(
     uint16_t *out, const float *x, uint64_t key, const tsr_tensor_slice *slice, int64_t begin,
     int64_t end) {
   if (begin < end) bf16_stochastic(out + begin, x + begin, key, slice, begin, end - begin);
-}
-
-/* 1 sign, 5 exponent bits of bias 15, 10 of fraction; the biases are 112 apart. */
-static inline float fp16_value(uint16_t x) {
-  int32_t magnitude = (x & 0x7FFF) << 13, sign = (int32_t)((uint32_t)(x & 0x8000) << 16);
-  int32_t normal = magnitude + (112 << 23);
-  int32_t subnormal = float_bits(bits_float(magnitude + (113 << 23)) - 0x1p-14f);
-  int32_t special = magnitude | F32_INFINITY | ((x & 0x3FF) > 0 ? F32_QUIET : 0);
-  int32_t bits = magnitude < 1 << 23 ? subnormal : normal;
-  return bits_float((magnitude >= 31 << 23 ? special : bits) | sign);
-}
-
-static inline uint16_t fp16_nearest(float x) {
-  uint32_t bits = (uint32_t)float_bits(x);
-  int32_t magnitude = (int32_t)(bits & F32_MAGNITUDE), sign = (int32_t)(bits >> 16 & 0x8000);
-  int32_t normal = (magnitude - (112 << 23) + 0xFFF + (magnitude >> 13 & 1)) >> 13;
-  int32_t subnormal = float_bits(bits_float(magnitude) + 0.5f) - float_bits(0.5f);
-  int32_t special = magnitude > F32_INFINITY ? 0x7E00 | (magnitude >> 13 & 0x3FF) : 0x7C00;
-  int32_t half = magnitude < float_bits(0x1p-14f) ? subnormal : normal;
-  return (uint16_t)((magnitude >= float_bits(0x1p16f) ? special : half) | sign);
 }
 
 /* The CPU's own conversion, where it has one, gives the same bits; the rest of a range is not a

@@ -14,9 +14,9 @@ static inline const char *tsr_axis_name(int axis) {
 static inline int tsr_axis_splits_batch(int axis) { return axis == TSR_DP || axis == TSR_EP; }
 
 /* One tensor over one axis: every member holds it whole; each holds its block of dimension `dim`;
- * each holds a summand, and the sum is partial; or one member, the owner, holds it whole, and the
- * others nothing of it. */
-typedef enum { TSR_REPLICATE, TSR_SHARD, TSR_PARTIAL, TSR_OWNED } tsr_placement_kind;
+ * each holds a summand, and the sum is partial; one member, the owner, holds it whole, and the
+ * others nothing of it; or dimension 0 is rows of experts, and each holds those of its experts. */
+typedef enum { TSR_REPLICATE, TSR_SHARD, TSR_PARTIAL, TSR_OWNED, TSR_ROUTED } tsr_placement_kind;
 typedef struct {
   tsr_placement_kind kind;
   int dim;    /* of TSR_SHARD, else 0 */

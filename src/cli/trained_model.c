@@ -67,7 +67,7 @@ static void clear_training(tsr_config *c) {
   c->training.batch_size_given = false;
   c->schedule.pipeline_microbatches = 0;
   c->schedule.recompute = TSR_RECOMPUTE_NONE;
-  c->numerics.units_batch = 0;
+  c->numerics.units_batch = c->numerics.units_expert = 0;
 }
 
 /* The tokenizer that the weights were trained with is the one that the checkpoint holds. */

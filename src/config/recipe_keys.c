@@ -125,6 +125,7 @@ static void add_facts(recipe *r, const tsr_config *c, const tsr_recipe_facts *f)
   if (*f->units_order) add(r, "numerics.units.order", f->units_order);
   add_number(r, "numerics.units.sequence", f->units_sequence);
   add_number(r, "numerics.units.tp", f->units_tp);
+  if (f->units_expert) add_number(r, "numerics.units.expert", f->units_expert);
   if (f->units_sequence > 1)
     add(r, "device_config.cp_layout",
         c->device.cp_layout == TSR_CP_ZIGZAG ? "zigzag" : "contiguous");

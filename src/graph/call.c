@@ -50,18 +50,63 @@ static bool check_inputs(const tsr_call_builder *b, const tsr_call_form *c) {
       c->inputs_max > 1 ? "s" : "", call->inputs_count);
 }
 
+/* What an input of whole numbers must be. */
+typedef enum { WANTS_NUMBERS, WANTS_TOKENS, WANTS_CHOICES, WANTS_PLAN } wanted_input;
+
+static wanted_input wanted_of(tsr_op op, int input) {
+  static const struct {
+    tsr_op op;
+    int input;
+    wanted_input wanted;
+  } table[] = {
+      {TSR_OP_EMBEDDING, 0, WANTS_TOKENS},       {TSR_OP_CE_LOSS, 1, WANTS_TOKENS},
+      {TSR_OP_EXPERT_WEIGHTS, 1, WANTS_CHOICES}, {TSR_OP_EXPERT_PLAN, 0, WANTS_CHOICES},
+      {TSR_OP_PERMUTE_EXPERTS, 1, WANTS_PLAN},   {TSR_OP_EXPERT_LINEAR, 2, WANTS_PLAN},
+      {TSR_OP_COMBINE_EXPERTS, 2, WANTS_PLAN}};
+  for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+    if (table[i].op == op && table[i].input == input) return table[i].wanted;
+  return WANTS_NUMBERS;
+}
+
+/* What choose_experts makes indexes experts, and nothing else may. */
+static wanted_input kind_of(const tsr_graph *g, const tsr_value *v) {
+  if (v->dtype != TSR_I32) return WANTS_NUMBERS;
+  if (v->kind != TSR_VALUE_NODE) return WANTS_TOKENS;
+  return g->nodes[v->node].op == TSR_OP_EXPERT_PLAN ? WANTS_PLAN : WANTS_CHOICES;
+}
+
 /* Tokens and labels can only be looked up or be targets. */
 static bool check_types(const tsr_call_builder *b, tsr_op op) {
+  static const char *const names[] = {
+      "numbers", "tokens", "choices of experts", "a plan of experts' rows"};
   bool ok = true;
   for (int i = 0; i < b->call->inputs_count; i++) {
     const tsr_value *v = &b->g->values[b->call->inputs[i]];
-    bool want_tokens = (op == TSR_OP_EMBEDDING && i == 0) || (op == TSR_OP_CE_LOSS && i == 1);
-    if ((v->dtype == TSR_I32) == want_tokens) continue;
+    wanted_input want = wanted_of(op, i), is = kind_of(b->g, v);
+    if (is == want) continue;
     ok = tsr_diag_error(
         b->diags, b->call->input_places[i], "%s: '%s' holds %s, not %s", b->call->op, v->name,
-        want_tokens ? "numbers" : "tokens", want_tokens ? "tokens" : "numbers");
+        names[is], names[want]);
   }
   return ok;
+}
+
+/* Rows of experts lie by expert: only what treats each row, and each of its elements, by itself may
+ * read them. */
+static bool check_routed(const tsr_call_builder *b, tsr_op op) {
+  unsigned facts = tsr_op_facts(op);
+  int routed = -1, other = -1;
+  if (facts & TSR_FACT_ROUTED) return true;
+  for (int i = 0; i < b->call->inputs_count; i++)
+    if (tsr_routed_is_rows(b->g->values[b->call->inputs[i]].routed)) routed = i;
+    else other = i;
+  bool maps = facts & (TSR_FACT_OVERWRITES | TSR_FACT_MAPS) && !(facts & TSR_FACT_RANDOM);
+  if (routed < 0 || (maps && other < 0)) return true;
+  return tsr_diag_error(
+      b->diags, b->call->input_places[routed],
+      "%s: '%s' has rows of experts, which only elementwise ops of such rows, expert_linear and "
+      "combine_experts read",
+      b->call->op, b->g->values[b->call->inputs[routed]].name);
 }
 
 /* What goes by its position gets the name of the set's next attribute. */
@@ -99,6 +144,8 @@ bool tsr_graph_call(
     tsr_diag_nearest(diags, call->op, names, count);
     return false;
   }
-  if (!check_inputs(&b, c) || !check_types(&b, c->op) || !name_attrs(&b, c, &named)) return false;
+  if (!check_inputs(&b, c) || !check_types(&b, c->op) || !check_routed(&b, c->op) ||
+      !name_attrs(&b, c, &named))
+    return false;
   return c->add ? c->add(&b) : tsr_call_add_op(&b, c->op);
 }

@@ -61,6 +61,7 @@ int tsr_graph_param(tsr_graph *g, const tsr_param *param) {
   tsr_value v = make_value(
       param->name, TSR_VALUE_PARAM, param->dtype, param->ndim, param->shape, param->location);
   v.param = g->params_count;
+  if (tsr_param_is_of_experts(param)) v.routed.experts = param->shape[0];
   memcpy(v.placement, param->placement, sizeof v.placement);
   memcpy(v.dims, param->dims, sizeof v.dims);
   int id = add_value(g, &v);
@@ -84,6 +85,7 @@ int tsr_graph_state(tsr_graph *g, const char *name, int param) {
   const tsr_param *p = &g->params[param];
   tsr_value v = make_value(name, TSR_VALUE_STATE, TSR_F32, p->ndim, p->shape, p->location);
   v.param = param;
+  if (tsr_param_is_of_experts(p)) v.routed.experts = p->shape[0];
   memcpy(v.placement, p->placement, sizeof v.placement);
   return add_value(g, &v);
 }
@@ -174,6 +176,7 @@ static int add_node(tsr_graph *g, const tsr_node *node, const tsr_type *types) {
         name, TSR_VALUE_NODE, types[i].dtype, types[i].ndim, types[i].shape, n->location);
     v.node = id;
     v.output = i;
+    v.routed = types[i].routed;
     name_dims(g, n, &v);
     int value = add_value(g, &v);
     g->nodes[id].outputs[i] = value;
@@ -229,6 +232,7 @@ int tsr_graph_copy_node(tsr_graph *g, const tsr_graph *from, int node, const int
     const tsr_value *v = &from->values[copy.outputs[i]];
     types[i].dtype = v->dtype;
     types[i].ndim = v->ndim;
+    types[i].routed = v->routed;
     memcpy(types[i].shape, v->shape, sizeof v->shape);
   }
   int id = add_node(g, &copy, types);

@@ -48,6 +48,21 @@ typedef struct {
   double scaling[4]; /* rope: factor (0 = none), low_freq, high_freq, original_context */
 } tsr_init;
 
+/* What dimension 0 has to do with a mixture of experts. experts 0: nothing. choices 0: it is the
+ * experts, of their weights and of what is made of those. Else it is rows of experts: each token
+ * chooses so many of them, and there is a row for each choice. Where ranks share the experts out
+ * (TSR_ROUTED), a rank has the rows of its own experts, in room for the most that there can be, with
+ * zeros behind the last. */
+typedef struct {
+  int64_t experts, choices;
+} tsr_routed;
+static inline bool tsr_routed_is_rows(tsr_routed r) { return r.choices > 0; }
+static inline bool tsr_routed_is_weights(tsr_routed r) { return r.experts > 0 && !r.choices; }
+/* Room for the rows of `here` of the experts. */
+static inline int64_t tsr_routed_rows(tsr_routed r, int64_t tokens, int64_t here) {
+  return tokens * (r.choices < here ? r.choices : here);
+}
+
 /* What a parameter is besides its shape. */
 typedef struct {
   const char *name;    /* unique, as in graph and metrics: block.0.attn.wq */
@@ -72,6 +87,7 @@ typedef struct {
   int ndim;
   int64_t shape[TSR_DIMS_MAX];    /* global, of one microbatch */
   const char *dims[TSR_DIMS_MAX]; /* what the graph file calls these sizes, for messages; or NULL */
+  tsr_routed routed;              /* what dimension 0 is */
   int node, output;               /* of TSR_VALUE_NODE */
   int param;                      /* index into graph->params for PARAM and its STATE, else -1 */
   tsr_init init;                  /* of TSR_VALUE_CONST */
@@ -117,6 +133,10 @@ typedef struct {
 
 enum { TSR_EVERY_STAGE = -1 };
 
+/* Whether dimension 0 is experts: what ep splits of parameters. */
+static inline bool tsr_param_is_of_experts(const tsr_param *p) {
+  return p->placement[TSR_EP].kind == TSR_SHARD && p->placement[TSR_EP].dim == 0;
+}
 /* The shape without padding. */
 void tsr_param_real_shape(const tsr_param *param, int64_t ret_shape[TSR_DIMS_MAX]);
 int64_t tsr_param_real_elements(const tsr_param *param);
@@ -129,6 +149,7 @@ typedef struct {
   int64_t batch;    /* units of one step's samples, over ranks and microbatches */
   int64_t sequence; /* of a sample's positions; 0 or 1: positions are not split */
   int64_t tp;       /* of heads, hidden features and the vocabulary */
+  int64_t expert;   /* leaves of the gradients of experts, a divisor of batch; 0: none */
   tsr_tree_shape tree;
 } tsr_units;
 

@@ -1,44 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "graph/infer.h"
-#include <stdarg.h>
+#include "graph/infer_rule.h"
 #include <string.h>
-
-typedef struct {
-  tsr_arena *arena;
-  const tsr_graph *graph;
-  const tsr_node *node;
-  const tsr_value *in[TSR_CALL_INPUTS_MAX]; /* the first few inputs */
-  tsr_type *out;
-} inference;
-
-typedef const char *infer_rule(const inference *i);
-
-static tsr_type type_of(const tsr_value *v) {
-  tsr_type t = {.dtype = v->dtype, .ndim = v->ndim};
-  memcpy(t.shape, v->shape, sizeof t.shape);
-  return t;
-}
-
-static const char *wrong(const inference *i, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-static const char *wrong(const inference *i, const char *format, ...) {
-  va_list args;
-  va_start(args, format);
-  const char *text = tsr_arena_vprintf(i->arena, format, args);
-  va_end(args);
-  return text;
-}
-
-static const char *shape_of(const inference *i, const tsr_value *v) {
-  return tsr_value_shape_text(i->arena, v);
-}
-
-static bool same_shape(const tsr_value *a, const tsr_value *b) {
-  if (a->ndim != b->ndim) return false;
-  return !memcmp(a->shape, b->shape, sizeof *a->shape * (size_t)a->ndim);
-}
-
-static int64_t last_dim(const tsr_value *v) { return v->shape[v->ndim - 1]; }
 
 static const char *infer_none(const inference *i) {
   (void)i;
@@ -322,12 +284,22 @@ static const char *infer_like_last(const inference *i) {
   return NULL;
 }
 
-/* dp may split a gradient (ZeRO), and cp that of a table of positions: both split between
- * pieces. */
+static int64_t least_multiple(int64_t a, int64_t b) {
+  int64_t common = a;
+  while (common % b) common += a;
+  return common;
+}
+
+/* dp may split a gradient (ZeRO), and cp that of a table of positions, and several axes that of
+ * experts: all split between pieces. */
 static const char *infer_norm_stats(const inference *i) {
   int64_t batch = i->graph->units.batch > 1 ? i->graph->units.batch : 1;
-  int64_t sequence = i->graph->units.sequence > 1 ? i->graph->units.sequence : 1, pieces = batch;
-  while (pieces % sequence) pieces += batch; /* the least common multiple */
+  int64_t sequence = i->graph->units.sequence > 1 ? i->graph->units.sequence : 1, pieces;
+  pieces = least_multiple(batch, sequence);
+  for (int p = 0; p < i->graph->params_count; p++) {
+    const tsr_param *w = &i->graph->params[p];
+    if (tsr_param_is_of_experts(w)) pieces = least_multiple(pieces, w->shape[0]);
+  }
   i->out[0] = (tsr_type){TSR_F32, 2, {pieces, 1}};
   return NULL;
 }
@@ -393,6 +365,17 @@ static const char *infer_slice_last(const inference *i) {
   i->out[0].shape[1] = 1;
   return NULL;
 }
+
+/* infer_experts.c */
+#define infer_choose_experts tsr_infer_choose_experts
+#define infer_expert_weights tsr_infer_expert_weights
+#define infer_expert_weights_dx tsr_infer_expert_weights_dx
+#define infer_expert_plan tsr_infer_expert_plan
+#define infer_permute_experts tsr_infer_permute_experts
+#define infer_expert_linear tsr_infer_expert_linear
+#define infer_expert_linear_dx tsr_infer_expert_linear_dx
+#define infer_combine_experts tsr_infer_combine_experts
+#define infer_combine_experts_dx tsr_infer_combine_experts_dx
 
 static infer_rule *const rules[] = {
 #define OP(id, name, min, max, outputs, attrs, facts, infer, ...) infer_##infer,

@@ -8,6 +8,7 @@ typedef struct {
   tsr_dtype dtype;
   int ndim;
   int64_t shape[TSR_DIMS_MAX];
+  tsr_routed routed;
 } tsr_type;
 
 /* The outputs' types, or what is wrong with the inputs (in the graph's arena). Ops whose shape is

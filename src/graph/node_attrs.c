@@ -16,6 +16,7 @@ bool tsr_node_accumulates(const tsr_node *n) {
   if (n->op == TSR_OP_ALL_REDUCE) return n->attr.move.accumulate;
   if (n->op == TSR_OP_REDUCE_SCATTER) return n->attr.scatter.accumulate;
   if (n->op == TSR_OP_REDUCE) return n->attr.reduce.accumulate;
+  if (n->op == TSR_OP_EXPERT_LINEAR_DW) return n->attr.expert_linear_dw.accumulate;
   return n->op == TSR_OP_ACCUMULATE;
 }
 

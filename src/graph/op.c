@@ -44,7 +44,10 @@ unsigned tsr_op_facts(tsr_op op) {
     MAPS = TSR_FACT_MAPS,
     SHAPED = TSR_FACT_SHAPED,
     UPDATE = TSR_FACT_UPDATE,
-    ATTENTION = TSR_FACT_ATTENTION
+    ATTENTION = TSR_FACT_ATTENTION,
+    ROUTED = TSR_FACT_ROUTED,
+    F32_RESULT = TSR_FACT_F32_RESULT,
+    F32_INPUTS = TSR_FACT_F32_INPUTS
   };
   static const unsigned facts_of[] = {
 #define OP(id, name, min, max, outputs, attrs, facts, ...) facts,

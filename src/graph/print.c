@@ -28,6 +28,7 @@ static void print_placement(const tsr_value *v, tsr_text *text) {
     if (p.kind == TSR_SHARD) tsr_text_add(text, " %s:shard(%d)", tsr_axis_name(a), p.dim);
     if (p.kind == TSR_OWNED) tsr_text_add(text, " %s:owned(%d)", tsr_axis_name(a), p.owner);
     if (p.kind == TSR_PARTIAL) tsr_text_add(text, " %s:partial", tsr_axis_name(a));
+    if (p.kind == TSR_ROUTED) tsr_text_add(text, " %s:experts", tsr_axis_name(a));
   }
   if (v->units) tsr_text_add(text, " units:%lld", (long long)v->units);
 }

@@ -27,6 +27,8 @@ static void vjp_linear(const tsr_interpreted *n) {
     }
 }
 const tsr_interpreter_rule tsr_interpret_linear = {.forward = forward_linear, .vjp = vjp_linear};
+/* A linear layer whose kernels compute otherwise. */
+const tsr_interpreter_rule tsr_interpret_router = {.forward = forward_linear, .vjp = vjp_linear};
 
 /* y (…, M, N) = A B, A (M, K) = a or a^T and B (K, N) = b or b^T of the last two dimensions. */
 typedef struct {

@@ -54,6 +54,14 @@ bool tsr_parallel_units(
     const tsr_parallel *p, const tsr_config *config, int64_t *ret_batch, int64_t *ret_tp,
     tsr_diags *diags);
 
+/* Of a model with experts: numerics.units.expert, the leaves of which the gradients of experts are
+ * made (schedule/expert_rows.h); by default one for each rank of dp, and where gradients are summed
+ * over dp in each microbatch one for each of those. A given count must be a multiple of that and a
+ * divisor of the batch units. */
+bool tsr_parallel_expert_units(
+    const tsr_parallel *p, const tsr_config *config, int64_t batch_units, int64_t *ret_expert,
+    tsr_diags *diags);
+
 /* Whether so many batch units, in so many microbatches, are not added in the order of
  * base/reduction_tree.h's tree, so that other meshes have other bits. Default units may have such
  * an order, given ones never do. */

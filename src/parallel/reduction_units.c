@@ -183,3 +183,24 @@ bool tsr_parallel_units(
   good &= batch_units(p, config, ret_batch, diags);
   return tp_units(p, config, ret_tp, diags) && good;
 }
+
+bool tsr_parallel_expert_units(
+    const tsr_parallel *p, const tsr_config *config, int64_t batch_units, int64_t *ret_expert,
+    tsr_diags *diags) {
+  bool flat = p->tree == TSR_TREE_FLAT, by_microbatch = tsr_parallel_microbatch_first(p, config);
+  int64_t units = config->numerics.units_expert, ranks = p->size[TSR_DP];
+  int64_t parts = flat ? batch_units : ranks * (by_microbatch ? p->microbatches : 1);
+  *ret_expert = units ? units : parts;
+  bool fits = units % parts == 0 && (!units || batch_units % units == 0);
+  if (fits && (!units || tsr_tree_of_is_subtree(p->tree, units, units / parts))) return true;
+  if (takes_own(config, "numerics.units.expert", units, parts, ret_expert, diags)) return true;
+  tsr_diag_error(
+      diags, tsr_config_location(config, "numerics.units.expert"),
+      "%lld units of expert gradients do not fit dp = %lld with %lld batch units", (long long)units,
+      (long long)ranks, (long long)batch_units);
+  return tsr_diag_hint(
+             diags, flat ? "in a flat tree it must be %lld, the batch units"
+                         : "a multiple of %lld that divides the batch units would fit",
+             (long long)parts),
+         false;
+}

@@ -211,6 +211,42 @@ static void grad_identity(const call *c) {
   if (wanted(c, 0)) give(c, 0, c->dy[0]);
 }
 
+/* ---- mixture of experts ---- */
+
+/* Its products are in f32, so no others are summed with them. */
+static void grad_router(const call *c) {
+  if (wanted(c, 0)) give(c, 0, add(c, TSR_OP_ROUTER_DX, 0, 2, (int[]){c->dy[0], input(c, 1)}, NULL));
+  if (wanted(c, 1))
+    give(c, 1, add(c, TSR_OP_LINEAR_DW, 1, 3, (int[]){c->dy[0], input(c, 0), input(c, 1)}, NULL));
+}
+
+/* A choice has no gradient. */
+static void grad_choice(const call *c) { (void)c; }
+
+static void grad_expert_weights(const call *c) {
+  int inputs[] = {c->dy[0], input(c, 0), input(c, 1)};
+  tsr_attrs attrs = *attr(c);
+  if (wanted(c, 0)) give(c, 0, add(c, TSR_OP_EXPERT_WEIGHTS_DX, 0, 3, inputs, &attrs));
+}
+
+static void grad_permute_experts(const call *c) {
+  int inputs[] = {c->dy[0], input(c, 1), input(c, 0)};
+  if (wanted(c, 0)) give(c, 0, add(c, TSR_OP_PERMUTE_EXPERTS_DX, 0, 3, inputs, NULL));
+}
+
+static void grad_expert_linear(const call *c) {
+  int dy = c->dy[0], x = input(c, 0), w = input(c, 1), plan = input(c, 2);
+  if (wanted(c, 0)) give(c, 0, add(c, TSR_OP_EXPERT_LINEAR_DX, 0, 3, (int[]){dy, w, plan}, NULL));
+  if (wanted(c, 1)) give(c, 1, add(c, TSR_OP_EXPERT_LINEAR_DW, 1, 4, (int[]){dy, x, plan, w}, NULL));
+}
+
+static void grad_combine_experts(const call *c) {
+  int dy = c->dy[0], rows = input(c, 0), weights = input(c, 1), plan = input(c, 2);
+  int first = add(c, TSR_OP_COMBINE_EXPERTS_DX, 0, 4, (int[]){dy, rows, weights, plan}, NULL);
+  give(c, 0, first);
+  give(c, 1, first + 1);
+}
+
 static gradient_rule *const rules[] = {
 #define OP(id, name, min, max, outputs, attrs, facts, infer, gradient, ...) grad_##gradient,
 #include "graph/ops.def"

@@ -19,6 +19,20 @@ static bool is_stored_whole(const tsr_placer *p, int axis) {
   return axis == TSR_CP && p->placing->is_model;
 }
 
+/* But experts, which the ranks of cp share out too. */
+static bool is_of_experts(const tsr_placer *p, int param) {
+  return param >= 0 && tsr_param_is_of_experts(&p->old->params[param]);
+}
+
+/* What experts' weights are over an axis: ep and cp share them out, and tp does or splits each. */
+static tsr_placement experts_placement(const tsr_placer *p, int param, int axis) {
+  tsr_placement asked = p->old->params[param].placement[axis];
+  bool whole = axis == TSR_PP || axis == TSR_DP || p->placing->size[axis] == 1;
+  if (axis == TSR_CP && !whole) return (tsr_placement){TSR_SHARD, 0};
+  bool shares = asked.kind == TSR_SHARD && asked.dim == 0;
+  return whole && (shares || axis != TSR_TP) ? tsr_whole : asked;
+}
+
 /* What a parameter is in the graph whose memory is shared; NULL: in none. */
 static const tsr_value *stored_as(const tsr_placer *p, const tsr_value *v) {
   const tsr_graph *g = v->kind == TSR_VALUE_PARAM ? p->placing->stored : NULL;
@@ -35,7 +49,8 @@ static void place_source(tsr_placer *p, int old) {
     v.placement[a] = (tsr_placement){TSR_REPLICATE, 0};
     if (!tsr_placer_is_active(p->placing, a)) continue;
     bool stored = v.kind == TSR_VALUE_PARAM || v.kind == TSR_VALUE_STATE;
-    if (stored && !is_stored_whole(p, a)) v.placement[a] = asked;
+    if (stored && is_of_experts(p, v.param)) v.placement[a] = experts_placement(p, v.param, a);
+    else if (stored && !is_stored_whole(p, a)) v.placement[a] = asked;
     bool laid_out = v.kind == TSR_VALUE_INPUT && p->old->loss < 0;
     if (laid_out && asked.kind == TSR_SHARD) v.placement[a] = asked;
     else if (
@@ -123,7 +138,8 @@ static tsr_placement norm_tp(const tsr_placer *p, int old) {
 
 /* The pieces of a gradient's norm lie along one dimension, and dp and cp may split only that. */
 static tsr_placement norm_pieces(const tsr_placer *p, int old, tsr_placement is) {
-  int dim = tsr_zero_dim(p->old->values[old].ndim, norm_tp(p, old));
+  const tsr_value *v = &p->old->values[old];
+  int dim = tsr_routed_is_weights(v->routed) ? 0 : tsr_zero_dim(v->ndim, norm_tp(p, old));
   return is.kind == TSR_OWNED || (is.kind == TSR_SHARD && is.dim == dim) ? is : tsr_whole;
 }
 
@@ -190,7 +206,7 @@ static tsr_placement shown_input(const tsr_placer *p, const tsr_node *n, int inp
   const tsr_value *v = &p->g->values[p->map[n->inputs[input]]];
   if (axis == TSR_DP) return dp_input(p, n, input);
   int weight = weight_of(p, p->map[n->inputs[input]]);
-  if (is_stored_whole(p, axis) && weight >= 0)
+  if (is_stored_whole(p, axis) && weight >= 0 && !is_of_experts(p, weight))
     return is_written(p, n) ? p->old->params[weight].placement[axis] : tsr_whole;
   if (axis == TSR_CP && n->op == TSR_OP_NORM_STATS)
     return norm_pieces(p, n->inputs[input], v->placement[TSR_CP]);
@@ -265,7 +281,8 @@ ask_plain(tsr_placer *p, const tsr_node *n, const int *inputs, tsr_placement_rul
   for (int i = 0; i < n->inputs_count; i++) {
     bool norm = n->op == TSR_OP_NORM_STATS;
     call->in[i] = norm ? norm_tp(p, n->inputs[i]) : p->plain_tp[n->inputs[i]];
-    bool of_cp = tsr_placer_is_split_alike(p, inputs[i], TSR_CP, call->in[i]); /* positions */
+    bool of_cp = tsr_placer_is_split_alike(p, inputs[i], TSR_CP, call->in[i]) && /* positions */
+                 !tsr_routed_is_weights(p->g->values[inputs[i]].routed);
     bool partial = call->of_weights && call->in[i].kind == TSR_PARTIAL;
     if (of_cp || partial) call->in[i] = tsr_whole;
   }
@@ -393,6 +410,20 @@ static void copy_node(tsr_placer *p, int index, const int *inputs, int *ret_outp
       sizeof *ret_outputs * (size_t)n->outputs_count);
 }
 
+/* The gradient of experts' weights is one chain over microbatches, or a few: it continues where the
+ * one of the microbatch before ended, instead of being added to that. */
+static bool accumulate_experts(tsr_placer *p, const tsr_node *sum, int value) {
+  tsr_node *n = &p->g->nodes[p->g->values[value].node];
+  bool chain = sum->op == TSR_OP_ACCUMULATE && p->g->values[value].kind == TSR_VALUE_NODE &&
+               n->op == TSR_OP_EXPERT_LINEAR_DW;
+  bool scatters = tsr_placer_scatters_first(p) && p->placing->size[TSR_DP] > 1;
+  if (!chain || scatters) return false;
+  n->attr.expert_linear_dw.accumulate = true;
+  p->g->values[value].name = n->name = sum->name;
+  p->map[sum->outputs[0]] = value;
+  return true;
+}
+
 static void place_node(tsr_placer *p, int index) {
   const tsr_node *n = &p->old->nodes[index];
   if (is_written(p, n)) return place_written(p, n);
@@ -413,6 +444,7 @@ static void place_node(tsr_placer *p, int index) {
     p->map[n->outputs[0]] = tsr_placer_accumulate(p, inputs[0], to, n);
     return;
   }
+  if (accumulate_experts(p, n, inputs[0])) return;
   if (keeps_units(n->op)) {
     out.units = p->g->values[inputs[0]].units;
     out.units_of_sequence = p->g->values[inputs[0]].units_of_sequence;

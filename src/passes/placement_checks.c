@@ -9,7 +9,8 @@ void tsr_placer_check_declared(tsr_placer *p, const tsr_value *v) {
     p->ok = tsr_diag_error(
         p->diags, v->location, "'%s' cannot be split over pp: a stage owns whole parameters",
         v->name);
-  if (cp.kind == TSR_SHARD && tsr_placement_equal(cp, tp) && p->placing->size[TSR_TP] > 1)
+  if (cp.kind == TSR_SHARD && tsr_placement_equal(cp, tp) && p->placing->size[TSR_TP] > 1 &&
+      !tsr_routed_is_weights(v->routed))
     p->ok = tsr_diag_error(
         p->diags, v->location,
         "'%s' is declared shard(%d) over both cp and tp: one of them can have it", v->name, cp.dim);

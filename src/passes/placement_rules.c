@@ -82,8 +82,8 @@ static int64_t row_units(call *c, tsr_placement rows) {
 /* Element i of every output depends on element i of every input. */
 static void place_elementwise(call *c) {
   tsr_placement p = whole;
-  for (int i = 0; i < c->node->inputs_count && p.kind != TSR_SHARD; i++)
-    if (c->in[i].kind == TSR_SHARD) p = c->in[i];
+  for (int i = 0; i < c->node->inputs_count && p.kind == TSR_REPLICATE; i++)
+    if (c->in[i].kind == TSR_SHARD || c->in[i].kind == TSR_ROUTED) p = c->in[i];
   want_all(c, p);
   give_all(c, p);
 }
@@ -103,10 +103,10 @@ static void place_broadcast(call *c) {
   int missing = ndim(c, 0) - ndim(c, 1);
   tsr_placement p = completed(c, c->in[0].kind == TSR_PARTIAL ? 0 : 1);
   if (is_owned(c, 0) || is_owned(c, 1)) p = c->in[is_owned(c, 1)]; /* gradients that are added */
-  else if (c->in[0].kind == TSR_SHARD) p = c->in[0];
+  else if (c->in[0].kind == TSR_SHARD || c->in[0].kind == TSR_ROUTED) p = c->in[0];
   else if (c->in[1].kind == TSR_SHARD) p = c->in[1], p.dim += missing;
   c->in[0] = p;
-  c->in[1] = p.kind == TSR_OWNED || (p.kind == TSR_SHARD && p.dim >= missing) ? p : whole;
+  c->in[1] = p.kind == TSR_OWNED || p.kind == TSR_ROUTED || (p.kind == TSR_SHARD && p.dim >= missing) ? p : whole;
   if (c->in[1].kind == TSR_SHARD) c->in[1].dim -= missing;
   give_all(c, p);
 }
@@ -492,6 +492,16 @@ static void place_collective(call *c) {
     give_all(c, shard(attr->scatter.dim));
   }
 }
+
+/* placement_rules_experts.c */
+#define place_expert_plan tsr_place_expert_plan
+#define place_permute_experts tsr_place_permute_experts
+#define place_permute_experts_dx tsr_place_permute_experts_dx
+#define place_expert_linear tsr_place_expert_linear
+#define place_expert_linear_dx tsr_place_expert_linear_dx
+#define place_expert_linear_dw tsr_place_expert_linear_dw
+#define place_combine_experts tsr_place_combine_experts
+#define place_combine_experts_dx tsr_place_combine_experts_dx
 
 static place_rule *const rules[] = {
 #define OP(id, name, min, max, outputs, attrs, facts, infer, gradient, place, ...) place_##place,

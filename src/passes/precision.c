@@ -36,10 +36,12 @@ static void mark_gradients(narrowing *w, const tsr_node *n) {
 
 static void mark_node(narrowing *w, const tsr_node *n) {
   unsigned facts = tsr_op_facts(n->op);
-  bool all = facts & (TSR_FACT_WIDE | TSR_FACT_GRADIENT) || n->section == TSR_UPDATE;
+  bool reads = facts & (TSR_FACT_WIDE | TSR_FACT_F32_INPUTS);
+  bool all = facts & (TSR_FACT_WIDE | TSR_FACT_GRADIENT | TSR_FACT_F32_RESULT) ||
+             n->section == TSR_UPDATE;
   for (int o = 0; o < n->outputs_count; o++)
     if (all || (facts & TSR_FACT_STATISTICS && o > 0)) w->wide[n->outputs[o]] = true;
-  for (int i = 0; i < n->inputs_count && facts & TSR_FACT_WIDE; i++) w->wide[n->inputs[i]] = true;
+  for (int i = 0; i < n->inputs_count && reads; i++) w->wide[n->inputs[i]] = true;
   mark_gradients(w, n);
 }
 
@@ -70,7 +72,8 @@ static void copy_source(narrowing *w, int old) {
 static bool reads_copy(const narrowing *w, const tsr_node *n, int i) {
   bool param = w->old->values[n->inputs[i]].kind == TSR_VALUE_PARAM;
   unsigned facts = tsr_op_facts(n->op);
-  bool wide = facts & TSR_FACT_WIDE || (facts & TSR_FACT_KEEPS_DTYPE && w->wide[n->outputs[0]]);
+  bool wide = facts & (TSR_FACT_WIDE | TSR_FACT_F32_RESULT | TSR_FACT_F32_INPUTS) ||
+              (facts & TSR_FACT_KEEPS_DTYPE && w->wide[n->outputs[0]]);
   bool shape_only = i == tsr_op_shape_input(n->op, n->inputs_count);
   return param && w->how.store == TSR_STORE_F32 && !is_update(n) && !shape_only && !wide;
 }

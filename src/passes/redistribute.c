@@ -25,9 +25,31 @@ static bool is_inside(int axis, int outer) {
   return (axis == TSR_TP && outer == TSR_CP) || (axis == TSR_EP && outer == TSR_DP);
 }
 
+/* Experts are shared out over the product of axes, whatever the units of these are. */
+static void check_experts(tsr_placer *p, const tsr_value *v) {
+  int64_t members = 1;
+  for (int a = 0; a < TSR_AXES; a++)
+    if (v->placement[a].kind == TSR_SHARD && v->placement[a].dim == 0)
+      members *= p->placing->size[a];
+  if (tsr_tree_is_subtree(v->shape[0], v->shape[0] / members) && v->shape[0] % members == 0) return;
+  tsr_text axes = {0};
+  for (int a = 0; a < TSR_AXES; a++)
+    if (v->placement[a].kind == TSR_SHARD && v->placement[a].dim == 0 && p->placing->size[a] > 1)
+      tsr_text_add(
+          &axes, "%s%s = %d", axes.length ? " × " : "", tsr_axis_name(a), p->placing->size[a]);
+  p->ok = tsr_diag_error(
+      p->diags, v->location,
+      "the %lld experts of '%s' cannot be shared out over %s: a rank's must be a subtree of the "
+      "tree in which the experts of a token are added",
+      (long long)v->shape[0], v->name, axes.data);
+  tsr_text_free(&axes);
+}
+
 void tsr_placer_check_divides(tsr_placer *p, const tsr_value *v) {
+  bool experts = tsr_routed_is_weights(v->routed);
+  if (experts) check_experts(p, v);
   for (int a = 0; a < TSR_AXES; a++) {
-    if (v->placement[a].kind != TSR_SHARD) continue;
+    if (v->placement[a].kind != TSR_SHARD || (experts && v->placement[a].dim == 0)) continue;
     int64_t size = v->shape[v->placement[a].dim], n = tsr_placer_parts(p->placing, a);
     if (v->placement[a].groups > 1) n = tsr_placement_blocks(v->placement[a], (int)n);
     for (int b = a + 1; b < TSR_AXES; b++)
@@ -60,6 +82,7 @@ static int add_moved(
   p->g->nodes[p->g->nodes_count - 1].block = at.block;
   tsr_value *out = &p->g->values[id];
   memcpy(out->placement, v.placement, sizeof v.placement);
+  out->routed = v.routed;
   out->units = v.units;
   out->units_of_sequence = v.units_of_sequence;
   out->batch_units = v.batch_units;

@@ -18,13 +18,21 @@ static tsr_placement owner_placement(const tsr_placer *p, const tsr_param *q, in
   return members > 1 ? owned : tsr_whole;
 }
 
+/* A dimension of each expert that tp does not split; -1: none. */
+static int inside_experts(const tsr_param *q, tsr_placement tp) {
+  for (int d = 1; d < q->ndim; d++)
+    if (tp.kind != TSR_SHARD || tp.dim != d) return d;
+  return -1;
+}
+
 /* A vocabulary that does not divide is split along its features instead; the norm of its gradient
  * is then made of the whole one. */
 tsr_placement tsr_placer_zero(const tsr_placer *p, int param) {
   const tsr_param *q = &p->old->params[param];
   bool active = tsr_placer_is_active(p->placing, TSR_TP);
   tsr_placement tp = active ? q->placement[TSR_TP] : tsr_whole;
-  int dim = tsr_zero_dim(q->ndim, tp), other = 1 - dim;
+  int dim = tsr_param_is_of_experts(q) ? inside_experts(q, tp) : tsr_zero_dim(q->ndim, tp);
+  int other = 1 - dim;
   int groups = p->placing->zero_groups > 1 ? p->placing->zero_groups : 0;
   tsr_placement shard = {TSR_SHARD, dim, groups, 0};
   if (!p->placing->zero || p->placing->size[TSR_DP] == 1) return tsr_whole;

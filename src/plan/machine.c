@@ -18,6 +18,7 @@ typedef enum { BOUND_PRODUCTS, BOUND_ATTENTION, BOUND_MEMORY } bound;
 enum {
   bound_linear = BOUND_PRODUCTS,
   bound_matmul = BOUND_PRODUCTS,
+  bound_expert_linear = BOUND_PRODUCTS,
   bound_attention = BOUND_ATTENTION,
   bound_attention_dx = BOUND_ATTENTION,
   bound_ring_attention = BOUND_ATTENTION,

@@ -20,6 +20,16 @@ static double cost_linear(const tsr_task *t) {
   return flops;
 }
 
+/* Of as many rows as a balanced choice would give a rank, where it has room for more. */
+static double cost_expert_linear(const tsr_task *t) {
+  const tsr_tensor *rows = &t->inputs[0], *y = &t->outputs[0];
+  const tsr_expert_rows *e = t->experts;
+  double balanced = e ? (double)(e->tokens * e->choices) * (double)e->here / (double)e->experts
+                      : (double)rows->shape[0]; /* of a graph without placements */
+  if (t->op == TSR_OP_EXPERT_LINEAR_DW) return 2 * balanced * last(rows) * last(&t->inputs[1]);
+  return 2 * balanced * last(rows) * last(y);
+}
+
 /* a (…, M, K) holds M K, the result M N: 2 M N K. */
 static double cost_matmul(const tsr_task *t) {
   const tsr_tensor *a = &t->inputs[0], *b = &t->inputs[1], *y = &t->outputs[0];

@@ -23,6 +23,7 @@ static void print_placement(const tsr_parallel *parallel, const tsr_value *v, ts
     tsr_placement p = v->placement[axis];
     tsr_text_add(text, "%s%s: ", d ? ", " : "  ", tsr_axis_name(axis));
     if (p.kind == TSR_SHARD) tsr_text_add(text, "shard(%d)", p.dim);
+    else if (p.kind == TSR_ROUTED) tsr_text_add(text, "experts");
     else if (p.kind == TSR_OWNED) tsr_text_add(text, "owned(%d)", p.owner);
     else tsr_text_add(text, "%s", p.kind == TSR_PARTIAL ? "partial" : "replicate");
   }

@@ -99,6 +99,14 @@ tsr_tensor_slice tsr_operand_run_slice(
   return slice;
 }
 
+int64_t tsr_task_first_expert(const tsr_task_call *c) {
+  const tsr_expert_rows *r = c->task->experts;
+  int64_t block = 0;
+  for (int a = 0; a < TSR_AXES; a++)
+    if (r->shared[a]) block = block * c->program->lowering.size[a] + c->rank->coord[a];
+  return block * r->here;
+}
+
 /* ---- sums over ranks ---- */
 
 double tsr_task_squared_factor(const tsr_task_call *c) {

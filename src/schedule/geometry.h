@@ -57,6 +57,8 @@ int64_t tsr_task_leaves(const tsr_task *task);
 /* Bytes of the stack on which the tree adds leaves of so many f32 elements; entry 0 is the output.
  * */
 int64_t tsr_task_stack_bytes(const tsr_task *task, int64_t elements);
+/* The first of the rank's experts, of a task on their rows. */
+int64_t tsr_task_first_expert(const tsr_task_call *call);
 /* Rows of a loss: the targets' number, since tp may split the logits. */
 int64_t tsr_task_loss_rows(const tsr_task *task);
 /* Whether the recipe splits the sequence, so that attention over a whole one is a sum of units too.

@@ -44,6 +44,7 @@ static tsr_tensor local_tensor(const lowering *l, int value) {
     if (v->placement[a].kind == TSR_SHARD)
       t.shape[v->placement[a].dim] /=
           tsr_placement_blocks(v->placement[a], (int)l->p->lowering.size[a]);
+  if (tsr_routed_is_rows(v->routed)) t.shape[0] = tsr_lowering_expert_rows(&l->p->lowering, v);
   t.units = v->units;
   if (v->placement[TSR_TP].kind == TSR_PARTIAL) t.units /= l->p->lowering.size[TSR_TP];
   if (v->units_of_sequence && v->placement[TSR_CP].kind == TSR_PARTIAL)
@@ -113,6 +114,7 @@ static void add_node(lowering *l, int index) {
   t->axis = tsr_node_axis(n);
   t->sum = tsr_reduction_of(l->p, index);
   t->norm = tsr_norm_pieces_of(l->p, index);
+  t->experts = tsr_expert_rows_of(l->p, index);
 }
 
 /* What leaves this stage: one for every receive node elsewhere (or in another chunk). */

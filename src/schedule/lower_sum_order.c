@@ -15,6 +15,10 @@ static summed_dims summed_dims_of(const tsr_graph *g, const tsr_node *n) {
   switch ((int)n->op) {
   case TSR_OP_LINEAR:
   case TSR_OP_LINEAR_DX:
+  case TSR_OP_ROUTER:
+  case TSR_OP_ROUTER_DX:
+  case TSR_OP_EXPERT_LINEAR:
+  case TSR_OP_EXPERT_LINEAR_DX:
   case TSR_OP_CE_STATS:
     return (summed_dims){0, x->ndim - 1, x->ndim};
   case TSR_OP_MATMUL: {
@@ -113,15 +117,24 @@ tsr_reduction tsr_reduction_of(const tsr_program *p, int node) {
   return r;
 }
 
+static bool shares_experts(const tsr_value *v, int axis) {
+  return tsr_routed_is_weights(v->routed) && v->placement[axis].dim == 0;
+}
+
+/* The pieces of experts are runs of experts. */
+static int norm_dim_of(const tsr_value *v) {
+  return tsr_routed_is_weights(v->routed) ? 0 : tsr_zero_dim(v->ndim, v->placement[TSR_TP]);
+}
+
 const tsr_norm_pieces *tsr_norm_pieces_of(const tsr_program *p, int node) {
   const tsr_node *n = &p->graph->nodes[node];
   if (n->op != TSR_OP_NORM_STATS) return NULL;
   const tsr_value *v = &p->graph->values[n->inputs[0]];
   const tsr_tensor *x = &p->tensors[n->inputs[0]], *y = &p->tensors[n->outputs[0]];
-  bool split = v->placement[TSR_TP].kind == TSR_SHARD && y->units;
+  bool split = v->placement[TSR_TP].kind == TSR_SHARD && y->units && !shares_experts(v, TSR_TP);
   tsr_norm_pieces *r = tsr_arena_alloc(p->graph->arena, sizeof *r);
   *r = (tsr_norm_pieces){
-      .ndim = x->ndim, .dim = tsr_zero_dim(v->ndim, v->placement[TSR_TP]), .pieces = y->shape[0]};
+      .ndim = x->ndim, .dim = norm_dim_of(v), .pieces = y->shape[0]};
   memcpy(r->shape, x->shape, sizeof r->shape);
   r->whole = r->dim < 0 ? 0 : v->shape[r->dim];
   r->tp_dim = split ? v->placement[TSR_TP].dim : -1;

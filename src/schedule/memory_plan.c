@@ -60,11 +60,8 @@ static tsr_use use_of(const tsr_task *t) {
 
 /* An accumulator keeps a stack of partial sums; its total ends up in the first. */
 static int64_t bytes_of(const planner *m, int value) {
-  int64_t bytes = aligned(tsr_tensor_bytes(&m->p->tensors[value]));
-  int task = m->lives[value].task;
-  const tsr_lowering *l = &m->p->lowering;
-  bool stack = task >= 0 && m->p->tasks[task].op == TSR_OP_ACCUMULATE;
-  return stack ? bytes * tsr_tree_of_stored(l->tree, l->microbatches) : bytes;
+  return aligned(tsr_tensor_bytes(&m->p->tensors[value])) *
+         tsr_program_stack_entries(m->p, value);
 }
 
 /* ---- the walk ---- */

@@ -91,6 +91,16 @@ int64_t tsr_program_bytes(const tsr_program *program) {
   return sum;
 }
 
+int64_t tsr_program_stack_entries(const tsr_program *p, int value) {
+  const tsr_value *x = &p->graph->values[value];
+  const tsr_lowering *l = &p->lowering;
+  if (x->kind != TSR_VALUE_NODE) return 1;
+  const tsr_node *n = &p->graph->nodes[x->node];
+  if (n->op == TSR_OP_ACCUMULATE) return tsr_tree_of_stored(l->tree, l->microbatches);
+  if (n->op != TSR_OP_EXPERT_LINEAR_DW || !tsr_node_accumulates(n)) return 1;
+  return tsr_tree_of_depth(l->tree, tsr_expert_rows_of(p, x->node)->leaves);
+}
+
 int64_t tsr_program_times(const tsr_program *program, int task) {
   tsr_section section = program->tasks[task].section;
   return section == TSR_PROLOGUE || section == TSR_UPDATE ? 1 : program->lowering.microbatches;

@@ -7,6 +7,7 @@
 #define TSR_SCHEDULE_PROGRAM_H
 #include "base/tensor_slice.h"
 #include "graph/graph.h"
+#include "schedule/expert_rows.h"
 #include "schedule/norm_pieces.h"
 #include "schedule/pipeline.h"
 #include "schedule/sum_order.h"
@@ -77,7 +78,8 @@ typedef struct {
   tsr_tensor *inputs, *outputs;
   tsr_reduction sum;           /* how what the task sums is made of the recipe's units */
   const tsr_norm_pieces *norm; /* of norm_stats: of what the gradient's norm is made; else NULL */
-  int axis;                    /* of a collective, else -1 */
+  const tsr_expert_rows *experts; /* of a task on rows of experts; else NULL */
+  int axis;                       /* of a collective, else -1 */
   int lag;    /* of a wait: it is for the microbatch so many before; TSR_WAIT_ALL */
   int bucket; /* > 0: a collective that only begins here, and the wait for it; those of one number
                  follow each other and move together */
@@ -130,6 +132,7 @@ typedef struct {
   int64_t tp_units;       /* of one rank */
   int64_t sequence_units; /* of one rank's positions; 0 or 1: they are not split */
   bool zigzag;            /* over cp (base/sequence_layout.h) */
+  int64_t expert_leaves;  /* of a step's gradient of experts, all of dp; 1 without */
   int64_t microbatches;
   tsr_tree_shape tree;   /* of every sum of units; flat: batch_units is 1 */
   bool overlap;          /* collectives over dp run beside other tasks */
@@ -215,6 +218,13 @@ bool tsr_program_has_node(const tsr_program *program, int node);
 /* The record of a node's sum on each rank (schedule/sum_order.h), and of a gradient's norm. */
 tsr_reduction tsr_reduction_of(const tsr_program *program, int node);
 const tsr_norm_pieces *tsr_norm_pieces_of(const tsr_program *program, int node);
+/* Of a node on rows of experts, else NULL. */
+const tsr_expert_rows *tsr_expert_rows_of(const tsr_program *program, int node);
+/* A rank's experts, and its room for their rows. */
+int64_t tsr_lowering_experts_here(const tsr_lowering *lowering, const tsr_value *rows);
+int64_t tsr_lowering_expert_rows(const tsr_lowering *lowering, const tsr_value *rows);
+/* The stack entries, each of a tensor's bytes, that a sum over microbatches has; 1: of others. */
+int64_t tsr_program_stack_entries(const tsr_program *program, int value);
 
 /* Where a tensor lies in its segment for a microbatch. */
 static inline int64_t

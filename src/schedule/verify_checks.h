@@ -49,6 +49,7 @@ bool tsr_verify_fused(tsr_verify *v, const tsr_verify_subject *s, int task);
 bool tsr_verify_casts(tsr_verify *v, const tsr_verify_subject *s, int task);
 void tsr_verify_sums(tsr_verify *v, const tsr_verify_subject *s);
 void tsr_verify_norm(tsr_verify *v, const tsr_verify_subject *s, int task);
+void tsr_verify_experts(tsr_verify *v, const tsr_verify_subject *s, int task);
 void tsr_verify_memory(tsr_verify *v, const tsr_verify_subject *s);
 bool tsr_verify_moves(tsr_verify *v);
 void tsr_verify_waits(tsr_verify *v);

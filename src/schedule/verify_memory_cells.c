@@ -11,10 +11,8 @@ bool tsr_verify_is_sum(const tsr_graph *g, int value) {
 }
 
 int64_t tsr_verify_bytes(const tsr_program *p, int value) {
-  int64_t bytes = tsr_verify_aligned(tsr_tensor_bytes(&p->tensors[value]));
-  const tsr_value *x = &p->graph->values[value];
-  bool stack = x->kind == TSR_VALUE_NODE && p->graph->nodes[x->node].op == TSR_OP_ACCUMULATE;
-  return stack ? bytes * tsr_tree_of_stored(p->lowering.tree, p->pipeline->microbatches) : bytes;
+  return tsr_verify_aligned(tsr_tensor_bytes(&p->tensors[value])) *
+         tsr_program_stack_entries(p, value);
 }
 
 bool tsr_verify_has_bytes(const tsr_verify_subject *s, int value) {

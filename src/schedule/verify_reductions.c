@@ -31,9 +31,19 @@ static sum_dims dims_of(const tsr_graph *g, const tsr_node *n, int index) {
   if (index && n->op != TSR_OP_LINEAR_DX) return s;
   switch ((int)n->op) {
   case TSR_OP_LINEAR: /* x (…, K), w (N, K) */
+  case TSR_OP_ROUTER:
     add_operand(&s, 0, rank[0] - 1);
     add_operand(&s, 1, 1);
     return s;
+  case TSR_OP_EXPERT_LINEAR: /* x (R, K), w (E, N, K) */
+    add_operand(&s, 0, 1);
+    add_operand(&s, 1, 2);
+    return s;
+  case TSR_OP_EXPERT_LINEAR_DX: /* dy (R, N), w (E, N, K) */
+    add_operand(&s, 0, 1);
+    add_operand(&s, 1, 1);
+    return s;
+  case TSR_OP_ROUTER_DX:
   case TSR_OP_LINEAR_DX: /* pairs of dy (…, N), w (N, K), each a sum over its N */
     if (2 * index >= n->inputs_count) return s;
     add_operand(&s, 2 * index, rank[0] - 1);
@@ -285,7 +295,8 @@ static void check_sum(tsr_sum_check *c, const tsr_node *n, const sum_dims *s) {
 
 /* An op that is not known to sum must not be partial where its inputs are not. */
 static void check_other(const tsr_sum_check *c, const tsr_node *n) {
-  bool sums = n->op == TSR_OP_EMBEDDING || n->op == TSR_OP_NORM_STATS || n->op == TSR_OP_NORM_JOIN;
+  bool sums = n->op == TSR_OP_EMBEDDING || n->op == TSR_OP_NORM_STATS ||
+              n->op == TSR_OP_NORM_JOIN || tsr_op_facts(n->op) & TSR_FACT_ROUTED;
   if (c->r->ndim) tsr_verify_say_task(c->v, c->s, c->task, -1, "its record sums, its op does not");
   for (int a = 0; a < TSR_AXES && !sums; a++) {
     bool partial = false, split = false;
@@ -304,7 +315,8 @@ static void check_other(const tsr_sum_check *c, const tsr_node *n) {
 /* A sum over microbatches is complete over ep in each of them, and in a flat tree over dp too. */
 static void check_accumulated(const tsr_sum_check *c, const tsr_node *n) {
   const tsr_lowering *l = &c->p->lowering;
-  bool flat = c->v->graph->units.tree == TSR_TREE_FLAT, in_turn = n->op != TSR_OP_ACCUMULATE;
+  bool flat = c->v->graph->units.tree == TSR_TREE_FLAT,
+       in_turn = n->op != TSR_OP_ACCUMULATE && n->op != TSR_OP_EXPERT_LINEAR_DW;
   bool partial = c->v->graph->values[n->inputs[0]].placement[TSR_DP].kind == TSR_PARTIAL;
   if (!in_turn && c->v->graph->values[n->inputs[0]].placement[TSR_EP].kind == TSR_PARTIAL &&
       l->size[TSR_EP] > 1)
@@ -391,5 +403,6 @@ void tsr_verify_sums(tsr_verify *v, const tsr_verify_subject *s) {
     c.out = &v->graph->values[n->outputs[0]];
     check_task(&c, n);
     tsr_verify_norm(v, s, i);
+    tsr_verify_experts(v, s, i);
   }
 }

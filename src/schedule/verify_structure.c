@@ -205,11 +205,15 @@ static tsr_tensor local_tensor(const tsr_verify *v, int value) {
       x->kind == TSR_VALUE_NODE && tsr_op_facts(v->graph->nodes[x->node].op) & TSR_FACT_KEPT;
   t.segment = kept ? TSR_SEGMENT_CACHE : segments[x->kind];
   memcpy(t.shape, x->shape, sizeof t.shape);
+  int64_t experts = x->routed.experts;
   for (int a = 0; a < TSR_AXES; a++) {
     tsr_placement over = x->placement[a];
     int size = v->mesh->size[a];
     if (over.kind == TSR_SHARD) t.shape[over.dim] /= tsr_placement_blocks(over, size);
+    if (over.kind == TSR_ROUTED) experts /= size;
   }
+  if (tsr_routed_is_rows(x->routed) && experts < x->routed.choices) /* room for the most rows */
+    t.shape[0] = t.shape[0] / x->routed.choices * experts;
   if (x->placement[TSR_TP].kind == TSR_PARTIAL) t.units /= v->mesh->size[TSR_TP];
   if (x->units_of_sequence && x->placement[TSR_CP].kind == TSR_PARTIAL)
     t.units /= v->mesh->size[TSR_CP];

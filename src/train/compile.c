@@ -23,6 +23,7 @@ static tsr_lowering lowering_of(
   l.sequence_units = g->units.sequence / l.size[TSR_CP];
   l.zigzag = o->config->device.cp_layout == TSR_CP_ZIGZAG;
   l.tp_units = o->tp_units / l.size[TSR_TP];
+  l.expert_leaves = g->units.expert > 1 ? g->units.expert : 1;
   int64_t ranks = tsr_lowering_batch_ranks(&l);
   if (purpose == TSR_COMPILE_TRAIN) {
     l.microbatches = o->parallel->microbatches;
@@ -205,6 +206,15 @@ static bool check_samples(
                  : tsr_pass_check_mixed(c->graph, o->batch_units / several, diags);
 }
 
+/* The recipe's units of the gradients of experts, where the model has any. */
+static bool find_expert_units(const tsr_compile_options *o, tsr_graph *g, tsr_diags *diags) {
+  for (int i = 0; i < g->params_count; i++)
+    if (tsr_param_is_of_experts(&g->params[i]))
+      return tsr_parallel_expert_units(
+          o->parallel, o->config, o->batch_units, &g->units.expert, diags);
+  return true;
+}
+
 static void add_outputs(tsr_graph *g, tsr_compile_outputs outputs) {
   for (int p = 0; p < g->params_count && outputs == TSR_OUTPUTS_GRADIENTS; p++)
     if (g->grads[p] >= 0)
@@ -316,6 +326,7 @@ static bool compile_program(
   bool learns = training && ret->graph->loss >= 0;
   if (learns && !tsr_pass_check_padding(ret->graph, diags)) return false;
   if (training && !check_samples(arena, o, ret, diags)) return false;
+  if (training && !find_expert_units(o, ret->graph, diags)) return false;
   const tsr_pipeline *pipeline;
   if (!choose_order(arena, o, training, &pipeline, diags)) return false;
   ret->split = o->split ? *o->split : (tsr_stage_split){0};

@@ -17,6 +17,7 @@ void tsr_resume_recipe(
       .units_batch = units->batch,
       .units_sequence = units->sequence,
       .units_tp = units->tp,
+      .units_expert = units->expert,
       .units_order = r->units_order,
       .isa = r->isa,
       .initial_weights = r->initial_weights,
@@ -131,7 +132,8 @@ void tsr_resume_recipe_fill(tsr_arena *arena, tsr_config *c, const tsr_manifest 
   } units[] = {
       {"numerics.units.batch", &c->numerics.units_batch},
       {"numerics.units.sequence", &c->numerics.units_sequence},
-      {"numerics.units.tp", &c->numerics.units_tp}};
+      {"numerics.units.tp", &c->numerics.units_tp},
+      {"numerics.units.expert", &c->numerics.units_expert}};
   for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
     const char *there = tsr_recipe_value(m, units[i].key);
     if (i == 0 && tsr_recipe_value(m, "numerics.units.order")) continue; /* by default alone */

@@ -6,6 +6,13 @@
 /* Collectives are the executor's. */
 const cuda_op cuda_collective = NULL;
 
+/* The host runs these (target.c). */
+const cuda_op cuda_choose_experts = NULL, cuda_expert_weights = NULL, cuda_expert_weights_dx = NULL,
+              cuda_expert_plan = NULL, cuda_permute_experts = NULL, cuda_permute_experts_dx = NULL,
+              cuda_expert_linear = NULL, cuda_expert_linear_dx = NULL,
+              cuda_expert_linear_dw = NULL, cuda_combine_experts = NULL,
+              cuda_combine_experts_dx = NULL;
+
 static const cuda_op *const table[] = {
 #define OP(id, name, min, max, outputs, attrs, facts, infer, gradient, place, lower, cost)         \
   &cuda_##lower,

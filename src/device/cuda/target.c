@@ -28,9 +28,19 @@ static bool has_head(const tsr_program *p, const tsr_task *t) {
   return p->graph->nodes[t->node].attr.attention.head_dim <= TSR_CUDA_HEAD_MAX;
 }
 
+/* A mixture of experts has none yet. */
+static bool is_of_experts(const tsr_task *t) {
+  static const bool ops[TSR_OPS] = {
+      [TSR_OP_CHOOSE_EXPERTS] = true,
+      [TSR_OP_EXPERT_WEIGHTS] = true,
+      [TSR_OP_EXPERT_WEIGHTS_DX] = true,
+      [TSR_OP_EXPERT_PLAN] = true};
+  return ops[t->op] || tsr_op_facts(t->op) & TSR_FACT_ROUTED;
+}
+
 static bool supports(const tsr_target *target, const tsr_program *p, const tsr_task *t) {
   (void)target;
-  return has_function(p, t) && has_head(p, t);
+  return has_function(p, t) && has_head(p, t) && !is_of_experts(t);
 }
 
 /* Optimizer state in a file is the host's to update. */

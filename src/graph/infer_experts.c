@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Shapes of the ops of a mixture of experts. */
+#include "graph/infer_rule.h"
+
+/* scores (…, E) → (…, k) */
+const char *tsr_infer_choose_experts(const inference *i) {
+  const tsr_choose_experts_attrs *a = &i->node->attr.choose_experts;
+  const tsr_value *scores = i->in[0];
+  int64_t experts = last_dim(scores);
+  i->out[0] = type_of(scores);
+  i->out[0].dtype = TSR_I32;
+  i->out[0].shape[scores->ndim - 1] = a->k;
+  if (a->k < 1 || a->k > experts)
+    return wrong(
+        i, "k %lld is not in 1 to %lld, the experts of '%s' %s", (long long)a->k,
+        (long long)experts, scores->name, shape_of(i, scores));
+  if (a->groups < 1 || experts % a->groups)
+    return wrong(
+        i, "groups %lld does not divide the %lld experts of '%s'", (long long)a->groups,
+        (long long)experts, scores->name);
+  int64_t each = experts / a->groups;
+  if (a->kept_groups < 1 || a->kept_groups > a->groups || a->k > a->kept_groups * each)
+    return wrong(
+        i, "k %lld experts are not in kept_groups %lld of %lld groups of %lld", (long long)a->k,
+        (long long)a->kept_groups, (long long)a->groups, (long long)each);
+  if (a->groups > 1 && (a->group_top < 1 || a->group_top > each))
+    return wrong(
+        i, "group_top %lld is not in 1 to %lld, the experts of a group", (long long)a->group_top,
+        (long long)each);
+  if (i->node->inputs_count == 1) return NULL;
+  const tsr_value *bias = i->in[1];
+  if (bias->ndim == 1 && bias->shape[0] == experts) return NULL;
+  return wrong(
+      i, "the bias '%s' is %s but '%s' has %lld experts", bias->name, shape_of(i, bias),
+      scores->name, (long long)experts);
+}
+
+static const char *check_choices(const inference *i, const tsr_value *scores, const tsr_value *of) {
+  bool fits = of->ndim == scores->ndim &&
+              !memcmp(of->shape, scores->shape, sizeof *of->shape * (size_t)(of->ndim - 1));
+  if (fits) return NULL;
+  return wrong(
+      i, "choices '%s' %s do not fit '%s' %s", of->name, shape_of(i, of), scores->name,
+      shape_of(i, scores));
+}
+
+/* scores (…, E), experts (…, k) → (…, k) */
+const char *tsr_infer_expert_weights(const inference *i) {
+  i->out[0] = type_of(i->in[1]);
+  i->out[0].dtype = TSR_F32;
+  return check_choices(i, i->in[0], i->in[1]);
+}
+
+/* dweights (…, k), scores (…, E), experts (…, k) → (…, E) */
+const char *tsr_infer_expert_weights_dx(const inference *i) {
+  i->out[0] = type_of(i->in[1]);
+  return NULL;
+}
+
+static const char *check_expert_weight(const inference *i, const tsr_value *w) {
+  if (w->ndim == 3) return NULL;
+  return wrong(
+      i, "the weight '%s' must have 3 dimensions (experts, out, in), not %s", w->name,
+      shape_of(i, w));
+}
+
+/* experts (…, k), w (E, out, in) → (rows, 2) */
+const char *tsr_infer_expert_plan(const inference *i) {
+  const tsr_value *chosen = i->in[0], *w = i->in[1];
+  int64_t rows = tsr_value_elements(chosen);
+  i->out[0] = (tsr_type){TSR_I32, 2, {rows, 2}, {w->shape[0], last_dim(chosen)}};
+  const tsr_node *choice = chosen->node < 0 ? NULL : &i->graph->nodes[chosen->node];
+  const char *bad = check_expert_weight(i, w);
+  if (bad || !choice || choice->op != TSR_OP_CHOOSE_EXPERTS) return bad;
+  const tsr_value *scores = &i->graph->values[choice->inputs[0]];
+  if (last_dim(scores) == w->shape[0]) return NULL;
+  return wrong(
+      i, "'%s' chooses of %lld experts, but the weight '%s' %s has %lld", chosen->name,
+      (long long)last_dim(scores), w->name, shape_of(i, w), (long long)w->shape[0]);
+}
+
+static const char *check_plan(const inference *i, const tsr_value *plan, int64_t tokens) {
+  if (!tsr_routed_is_rows(plan->routed) || plan->dtype != TSR_I32)
+    return wrong(i, "'%s' is no plan of experts' rows", plan->name);
+  if (plan->shape[0] == tokens * plan->routed.choices) return NULL;
+  return wrong(
+      i, "'%s' has rows of %lld tokens, not of %lld", plan->name,
+      (long long)(plan->shape[0] / plan->routed.choices), (long long)tokens);
+}
+
+static tsr_type rows_of(const tsr_value *plan, int64_t columns, tsr_dtype dtype) {
+  return (tsr_type){dtype, 2, {plan->shape[0], columns}, plan->routed};
+}
+
+/* x (…, C), plan → (rows, C) */
+const char *tsr_infer_permute_experts(const inference *i) {
+  const tsr_value *x = i->in[0], *plan = i->in[1];
+  i->out[0] = rows_of(plan, last_dim(x), x->dtype);
+  return check_plan(i, plan, tsr_value_elements(x) / last_dim(x));
+}
+
+/* rows (R, in), w (E, out, in), plan → (R, out) */
+const char *tsr_infer_expert_linear(const inference *i) {
+  const tsr_value *x = i->in[0], *w = i->in[1], *plan = i->in[2];
+  const char *bad = check_expert_weight(i, w);
+  if (bad) return bad;
+  i->out[0] = rows_of(plan, w->shape[1], TSR_F32);
+  if (!tsr_routed_is_rows(x->routed)) return wrong(i, "'%s' has no rows of experts", x->name);
+  if (w->shape[0] != plan->routed.experts)
+    return wrong(
+        i, "'%s' %s has %lld experts, the plan '%s' %lld", w->name, shape_of(i, w),
+        (long long)w->shape[0], plan->name, (long long)plan->routed.experts);
+  if (last_dim(x) != w->shape[2])
+    return wrong(
+        i, "'%s' has %lld features but the weight '%s' %s takes %lld", x->name,
+        (long long)last_dim(x), w->name, shape_of(i, w), (long long)w->shape[2]);
+  return check_plan(i, plan, x->shape[0] / plan->routed.choices);
+}
+
+/* dy (R, out), w (E, out, in), plan → (R, in) */
+const char *tsr_infer_expert_linear_dx(const inference *i) {
+  i->out[0] = rows_of(i->in[2], i->in[1]->shape[2], TSR_F32);
+  return NULL;
+}
+
+/* rows (R, C), weights (…, k), plan → (…, C) */
+const char *tsr_infer_combine_experts(const inference *i) {
+  const tsr_value *rows = i->in[0], *weights = i->in[1], *plan = i->in[2];
+  i->out[0] = type_of(weights);
+  i->out[0].shape[weights->ndim - 1] = last_dim(rows);
+  if (!tsr_routed_is_rows(rows->routed)) return wrong(i, "'%s' has no rows of experts", rows->name);
+  if (plan->dtype == TSR_I32 && last_dim(weights) != plan->routed.choices)
+    return wrong(
+        i, "'%s' %s has weights of %lld choices, the plan '%s' %lld", weights->name,
+        shape_of(i, weights), (long long)last_dim(weights), plan->name,
+        (long long)plan->routed.choices);
+  return check_plan(i, plan, tsr_value_elements(weights) / last_dim(weights));
+}
+
+/* dy (…, C), rows (R, C), weights (…, k), plan → (R, C), (…, k) */
+const char *tsr_infer_combine_experts_dx(const inference *i) {
+  i->out[0] = type_of(i->in[1]);
+  i->out[1] = type_of(i->in[2]);
+  return NULL;
+}
+
