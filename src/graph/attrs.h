@@ -18,6 +18,10 @@ typedef enum { TSR_STORE_F32, TSR_STORE_STOCHASTIC, TSR_STORE_KAHAN } tsr_param_
  * without which the graph is refused. */
 typedef enum { TSR_OP_TRANSPORT_AUTO, TSR_OP_TRANSPORT_NCCL } tsr_op_transport;
 
+/* Over which tokens the loss that balances experts counts choices: those of each sequence, those of
+ * the step before, or those of a forward pass, of all layers together (Hugging Face's). */
+typedef enum { TSR_BALANCE_SEQUENCE, TSR_BALANCE_STEP, TSR_BALANCE_FORWARD } tsr_balance;
+
 typedef struct {
   int count;
   int64_t size[TSR_DIMS_MAX];
@@ -26,6 +30,7 @@ typedef struct {
 /* X(type of attrs.def, type in C). What a call may give for each:
  *   axis         an axis's name
  *   transport    auto or nccl
+ *   balance      sequence, step or forward
  *   dim          a whole number, from the end where it is negative and the first input has it
  *   i64, flag    a whole number; a flag is whether it is not 0
  *   positions    a whole number of [0, 2^53)
@@ -38,6 +43,7 @@ typedef struct {
 #define TSR_ATTR_TYPES(X)                                                                          \
   X(axis, tsr_axis)                                                                                \
   X(transport, tsr_op_transport)                                                                   \
+  X(balance, tsr_balance)                                                                          \
   X(dim, int)                                                                                      \
   X(i64, int64_t)                                                                                  \
   X(flag, bool)                                                                                    \

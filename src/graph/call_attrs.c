@@ -114,6 +114,17 @@ static bool read_transport(const reader *r, const tsr_call_attr *a, double *ret_
   return false;
 }
 
+static bool read_balance(const reader *r, const tsr_call_attr *a, double *ret_balance) {
+  static const char *const names[] = {"sequence", "step", "forward"};
+  for (int i = 0; a->word && i < 3; i++)
+    if (!strcmp(a->word, names[i])) return *ret_balance = i, true;
+  const char *format = a->word && !strcmp(a->word, "microbatch")
+                           ? "%s: '%s' cannot be a microbatch: the loss, and with it the bits, would "
+                             "depend on the number of microbatches"
+                           : "%s: '%s' must be sequence, step or forward";
+  return tsr_diag_error(r->diags, a->location, format, r->call->op, a->name);
+}
+
 static bool
 read_attr(const reader *r, const tsr_attr_field *f, const tsr_call_attr *a, tsr_attrs *ret_attrs) {
   double number = a->value, ndim = r->g->values[r->call->inputs[0]].ndim;
@@ -125,6 +136,7 @@ read_attr(const reader *r, const tsr_attr_field *f, const tsr_call_attr *a, tsr_
   }
   if (f->type == TSR_ATTR_axis && !read_axis(r, a, &number)) return false;
   if (f->type == TSR_ATTR_transport && !read_transport(r, a, &number)) return false;
+  if (f->type == TSR_ATTR_balance && !read_balance(r, a, &number)) return false;
   if (f->type == TSR_ATTR_dim && number < 0 && number >= -ndim) number += ndim;
   tsr_attr_set_number(f, ret_attrs, number);
   return true;

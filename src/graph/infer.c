@@ -376,6 +376,9 @@ static const char *infer_slice_last(const inference *i) {
 #define infer_expert_linear_dx tsr_infer_expert_linear_dx
 #define infer_combine_experts tsr_infer_combine_experts
 #define infer_combine_experts_dx tsr_infer_combine_experts_dx
+#define infer_balance_loss tsr_infer_balance_loss
+#define infer_balance_loss_dx tsr_infer_balance_loss_dx
+#define infer_expert_counts tsr_infer_expert_counts
 
 static infer_rule *const rules[] = {
 #define OP(id, name, min, max, outputs, attrs, facts, infer, ...) infer_##infer,

@@ -144,3 +144,35 @@ const char *tsr_infer_combine_experts_dx(const inference *i) {
   return NULL;
 }
 
+/* scores (…, E), experts (…, k)[, load (E)] → scores */
+const char *tsr_infer_balance_loss(const inference *i) {
+  const tsr_value *scores = i->in[0];
+  tsr_balance per = i->node->attr.balance_loss.per;
+  i->out[0] = type_of(scores);
+  if (per == TSR_BALANCE_SEQUENCE && scores->ndim != 3)
+    return wrong(
+        i, "'%s' must be (batch, sequence, experts), not %s", scores->name, shape_of(i, scores));
+  if ((per == TSR_BALANCE_STEP) != (i->node->inputs_count == 3))
+    return wrong(
+        i, per == TSR_BALANCE_STEP ? "per step it takes the counts of the step before, too"
+                                   : "only per step it takes the counts of the step before");
+  const tsr_value *load = i->in[2];
+  if (load && (load->ndim != 1 || load->shape[0] != last_dim(scores)))
+    return wrong(
+        i, "the counts '%s' are %s but '%s' has %lld experts", load->name, shape_of(i, load),
+        scores->name, (long long)last_dim(scores));
+  return check_choices(i, scores, i->in[1]);
+}
+
+/* experts (B, …, k) → (B, E) or (2, E) */
+const char *tsr_infer_expert_counts(const inference *i) {
+  const tsr_expert_counts_attrs *a = &i->node->attr.expert_counts;
+  i->out[0] = (tsr_type){TSR_F32, 2, {a->by_sample ? i->in[0]->shape[0] : 2, a->experts}};
+  return NULL;
+}
+
+/* counts, scores (…, E) → (…, E) */
+const char *tsr_infer_balance_loss_dx(const inference *i) {
+  i->out[0] = type_of(i->in[1]);
+  return NULL;
+}
