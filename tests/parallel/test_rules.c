@@ -150,7 +150,8 @@ static void warned_test(void) {
   warned_expect(DEVICE("enable_pp: true, mesh_shape: [4]"), MESH(4), NULL);
   warned_expect(DEVICE("enable_pp: true, mesh_shape: [1]"), MESH(1), NULL);
   warned_expect(DEVICE("enable_cp: true, mesh_shape: [4]"), MESH(4), NULL);
-  warned_expect(DEVICE("enable_ep: true, mesh_shape: [4]") TRAINING("batch_size: 4"), MESH(4), NULL);
+  warned_expect(
+      DEVICE("enable_ep: true, mesh_shape: [4]") TRAINING("batch_size: 4"), MESH(4), NULL);
   warned_expect(DEVICE("enable_ep: true, mesh_shape: [1]"), MESH(1), NULL);
   warned_expect(
       DEVICE("enable_fsdp: true, mesh_shape: [2]") TRAINING("batch_size: 4"), MESH(2), NULL);
