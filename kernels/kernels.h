@@ -345,6 +345,19 @@ typedef struct {
   void (*expert_weights_backward)(
       const tsr_choice_weights *w, float *dscores, const float *dweights, const float *scores,
       const int32_t *experts, int64_t begin, int64_t end);
+  /* counts (S/each, E): how many of each run of `each` tokens chose each expert. Items are runs. */
+  void (*expert_counts)(
+      float *counts, const int32_t *experts, int64_t each, int64_t k, int64_t E, int64_t begin,
+      int64_t end);
+  /* The gradient by scores s (S,E) of factor * sum of count * s, whose counts (S/each, E) are those of
+   * a token's run: dscores = factor * count; normalizes: of s / sum(s), (factor * count - sum of that
+   * over s / sum) / sum. Items are tokens. */
+  void (*balance_backward)(
+      float *dscores, const float *counts, const float *scores, int64_t each, int64_t E,
+      float factor, bool normalizes, int64_t begin, int64_t end);
+  /* dlogits (S,E) = factor * logsumexp(logits) * softmax(logits). Items are tokens. */
+  void (*router_z_backward)(
+      float *dlogits, const float *logits, int64_t E, float factor, int64_t begin, int64_t end);
   /* plan (R,2) from experts (S,k); R has room. Returns the rows in use. scratch: e->count int64 */
   int64_t (*expert_plan)(
       const tsr_experts *e, int32_t *plan, const int32_t *experts, int64_t S, int64_t R,

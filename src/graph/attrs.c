@@ -71,7 +71,7 @@ double tsr_attr_number(const tsr_attr_field *field, const tsr_attrs *attrs) {
   switch (field->type) {
     TSR_ATTR_CASE(axis, tsr_axis)
     TSR_ATTR_CASE(transport, tsr_op_transport)
-    TSR_ATTR_CASE(balance, tsr_balance)
+    TSR_ATTR_CASE(balance, tsr_balance_tokens)
     TSR_ATTR_CASE(dim, int)
     TSR_ATTR_CASE(i64, int64_t)
     TSR_ATTR_CASE(flag, bool)
@@ -119,7 +119,7 @@ void tsr_attr_set_number(const tsr_attr_field *field, tsr_attrs *attrs, double n
     *(tsr_op_transport *)at = (tsr_op_transport)number;
     return;
   case TSR_ATTR_balance:
-    *(tsr_balance *)at = (tsr_balance)number;
+    *(tsr_balance_tokens *)at = (tsr_balance_tokens)number;
     return;
   case TSR_ATTR_op:
   case TSR_ATTR_store:

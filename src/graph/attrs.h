@@ -20,7 +20,7 @@ typedef enum { TSR_OP_TRANSPORT_AUTO, TSR_OP_TRANSPORT_NCCL } tsr_op_transport;
 
 /* Over which tokens the loss that balances experts counts choices: those of each sequence, those of
  * the step before, or those of a forward pass, of all layers together (Hugging Face's). */
-typedef enum { TSR_BALANCE_SEQUENCE, TSR_BALANCE_STEP, TSR_BALANCE_FORWARD } tsr_balance;
+typedef enum { TSR_BALANCE_SEQUENCE, TSR_BALANCE_STEP, TSR_BALANCE_FORWARD } tsr_balance_tokens;
 
 typedef struct {
   int count;
@@ -43,7 +43,7 @@ typedef struct {
 #define TSR_ATTR_TYPES(X)                                                                          \
   X(axis, tsr_axis)                                                                                \
   X(transport, tsr_op_transport)                                                                   \
-  X(balance, tsr_balance)                                                                          \
+  X(balance, tsr_balance_tokens)                                                                          \
   X(dim, int)                                                                                      \
   X(i64, int64_t)                                                                                  \
   X(flag, bool)                                                                                    \
@@ -113,7 +113,7 @@ typedef struct {
 } tsr_attr_set;
 
 static inline bool tsr_attr_type_is_word(tsr_attr_type type) {
-  return type == TSR_ATTR_axis || type == TSR_ATTR_transport;
+  return type == TSR_ATTR_axis || type == TSR_ATTR_transport || type == TSR_ATTR_balance;
 }
 
 const tsr_attr_set *tsr_attr_set_of(tsr_attr_set_id id);

@@ -92,17 +92,45 @@ static bool check_types(const tsr_call_builder *b, tsr_op op) {
   return ok;
 }
 
+/* The plan by which a value's rows of experts lie, or which it is. */
+static int plan_of(const tsr_graph *g, int value) {
+  const tsr_node *n = &g->nodes[g->values[value].node];
+  if (n->op == TSR_OP_EXPERT_PLAN) return value;
+  for (int i = n->inputs_count - 1; i >= 0; i--)
+    if (tsr_routed_is_rows(g->values[n->inputs[i]].routed)) return plan_of(g, n->inputs[i]);
+  return -1;
+}
+
+/* Rows of two plans lie in two orders. */
+static bool check_one_plan(const tsr_call_builder *b) {
+  int plan = -1;
+  for (int i = 0; i < b->call->inputs_count; i++) {
+    int input = b->call->inputs[i];
+    if (!tsr_routed_is_rows(b->g->values[input].routed)) continue;
+    int of = plan_of(b->g, input);
+    if (plan < 0) plan = of;
+    if (of != plan)
+      return tsr_diag_error(
+          b->diags, b->call->input_places[i], "%s: the rows of '%s' lie by the plan '%s', not '%s'",
+          b->call->op, b->g->values[input].name, b->g->values[of].name, b->g->values[plan].name);
+  }
+  return true;
+}
+
 /* Rows of experts lie by expert: only what treats each row, and each of its elements, by itself may
  * read them. */
 static bool check_routed(const tsr_call_builder *b, tsr_op op) {
   unsigned facts = tsr_op_facts(op);
+  bool reads_rows = op == TSR_OP_EXPERT_LINEAR || op == TSR_OP_COMBINE_EXPERTS;
   int routed = -1, other = -1;
-  if (facts & TSR_FACT_ROUTED) return true;
-  for (int i = 0; i < b->call->inputs_count; i++)
+  for (int i = 0; i < b->call->inputs_count; i++) {
+    bool may = (reads_rows && i == 0) || wanted_of(op, i) == WANTS_PLAN;
+    if (may) continue;
     if (tsr_routed_is_rows(b->g->values[b->call->inputs[i]].routed)) routed = i;
     else other = i;
+  }
   bool maps = facts & (TSR_FACT_OVERWRITES | TSR_FACT_MAPS) && !(facts & TSR_FACT_RANDOM);
-  if (routed < 0 || (maps && other < 0)) return true;
+  if (routed < 0 || (maps && other < 0)) return check_one_plan(b);
   return tsr_diag_error(
       b->diags, b->call->input_places[routed],
       "%s: '%s' has rows of experts, which only elementwise ops of such rows, expert_linear and "

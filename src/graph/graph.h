@@ -56,6 +56,7 @@ typedef struct {
 typedef struct {
   int64_t experts, choices;
 } tsr_routed;
+enum { TSR_COUNT_DIGIT = 4096, TSR_EXPERTS_MAX = 4096 };
 static inline bool tsr_routed_is_rows(tsr_routed r) { return r.choices > 0; }
 static inline bool tsr_routed_is_weights(tsr_routed r) { return r.experts > 0 && !r.choices; }
 /* Room for the rows of `here` of the experts. */

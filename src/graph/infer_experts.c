@@ -35,10 +35,22 @@ const char *tsr_infer_choose_experts(const inference *i) {
       scores->name, (long long)experts);
 }
 
+/* The scores, of as many experts as `experts`, of which choices were made. */
+static const char *
+check_chosen_of(const inference *i, const tsr_value *chosen, const tsr_value *x, int64_t experts) {
+  const tsr_node *choice = chosen->node < 0 ? NULL : &i->graph->nodes[chosen->node];
+  if (!choice || choice->op != TSR_OP_CHOOSE_EXPERTS) return NULL;
+  int64_t of = last_dim(&i->graph->values[choice->inputs[0]]);
+  if (of == experts) return NULL;
+  return wrong(
+      i, "'%s' chooses of %lld experts, but '%s' %s has %lld", chosen->name, (long long)of, x->name,
+      shape_of(i, x), (long long)experts);
+}
+
 static const char *check_choices(const inference *i, const tsr_value *scores, const tsr_value *of) {
   bool fits = of->ndim == scores->ndim &&
               !memcmp(of->shape, scores->shape, sizeof *of->shape * (size_t)(of->ndim - 1));
-  if (fits) return NULL;
+  if (fits) return check_chosen_of(i, of, scores, last_dim(scores));
   return wrong(
       i, "choices '%s' %s do not fit '%s' %s", of->name, shape_of(i, of), scores->name,
       shape_of(i, scores));
@@ -69,14 +81,8 @@ const char *tsr_infer_expert_plan(const inference *i) {
   const tsr_value *chosen = i->in[0], *w = i->in[1];
   int64_t rows = tsr_value_elements(chosen);
   i->out[0] = (tsr_type){TSR_I32, 2, {rows, 2}, {w->shape[0], last_dim(chosen)}};
-  const tsr_node *choice = chosen->node < 0 ? NULL : &i->graph->nodes[chosen->node];
   const char *bad = check_expert_weight(i, w);
-  if (bad || !choice || choice->op != TSR_OP_CHOOSE_EXPERTS) return bad;
-  const tsr_value *scores = &i->graph->values[choice->inputs[0]];
-  if (last_dim(scores) == w->shape[0]) return NULL;
-  return wrong(
-      i, "'%s' chooses of %lld experts, but the weight '%s' %s has %lld", chosen->name,
-      (long long)last_dim(scores), w->name, shape_of(i, w), (long long)w->shape[0]);
+  return bad ? bad : check_chosen_of(i, chosen, w, w->shape[0]);
 }
 
 static const char *check_plan(const inference *i, const tsr_value *plan, int64_t tokens) {
@@ -147,7 +153,7 @@ const char *tsr_infer_combine_experts_dx(const inference *i) {
 /* scores (…, E), experts (…, k)[, load (E)] → scores */
 const char *tsr_infer_balance_loss(const inference *i) {
   const tsr_value *scores = i->in[0];
-  tsr_balance per = i->node->attr.balance_loss.per;
+  tsr_balance_tokens per = i->node->attr.balance_loss.per;
   i->out[0] = type_of(scores);
   if (per == TSR_BALANCE_SEQUENCE && scores->ndim != 3)
     return wrong(

@@ -65,6 +65,8 @@ static void add_node(tsr_interpreter *t, tsr_arena *arena, int node) {
   int out = n->outputs[0];
   tsr_interpreted *c = &t->calls[node];
   *c = (tsr_interpreted){.node = n, .step = &t->step, .out_type = &t->values[out]};
+  c->all = t->calls;
+  c->all_count = t->nodes_count;
   c->out = t->data[out];
   c->d_out = t->gradients[out];
   for (int i = 0; i < n->inputs_count; i++) {
@@ -118,6 +120,15 @@ const double *tsr_interpreter_gradient(const tsr_interpreter *t, int param) {
 double tsr_interpreter_loss(const tsr_interpreter *t) {
   assert(t->loss >= 0);
   return t->data[t->loss][0];
+}
+
+double tsr_interpreter_added_loss(const tsr_interpreter *t) {
+  double sum = 0;
+  for (int i = 0; i < t->nodes_count; i++) {
+    const tsr_interpreter_rule *rule = rule_of(t->nodes[i].op);
+    if (rule->loss) sum += rule->loss(&t->calls[i]);
+  }
+  return sum;
 }
 
 /* ---- forward and backward ---- */

@@ -5,7 +5,7 @@
 #include "interpreter/interpreter.h"
 
 /* One node and where its numbers are. */
-typedef struct {
+typedef struct tsr_interpreted {
   const tsr_node *node;
   const tsr_value *type[TSR_CALL_INPUTS_MAX], *out_type; /* for their shapes */
   const double *in[TSR_CALL_INPUTS_MAX];
@@ -17,6 +17,8 @@ typedef struct {
   double *saved;                 /* from forward to vjp: as many as the rule asked for */
   double *mask;                  /* what dropout multiplies by; NULL: nothing is dropped */
   const tsr_interpreter_step *step;
+  const struct tsr_interpreted *all; /* of the graph's nodes, this one among them */
+  int all_count;
 } tsr_interpreted;
 
 typedef struct {
@@ -25,6 +27,7 @@ typedef struct {
   int64_t (*saved)(const tsr_interpreted *n); /* NULL: none */
   /* NULL: an op without dropout. p, and the shape of what is dropped; returns its dimensions. */
   int (*mask_shape)(const tsr_interpreted *n, double *ret_p, int64_t ret_shape[TSR_DIMS_MAX]);
+  double (*loss)(const tsr_interpreted *n); /* what it adds to the step's loss; NULL: nothing */
   bool statistics; /* numbers for another node's gradient alone: not computed here */
 } tsr_interpreter_rule;
 
@@ -37,7 +40,7 @@ extern const tsr_interpreter_rule tsr_interpret_linear, tsr_interpret_matmul,
     tsr_interpret_unslice, tsr_interpret_identity, tsr_interpret_ce_stats, tsr_interpret_ce_loss,
     tsr_interpret_squared, tsr_interpret_router, tsr_interpret_choice,
     tsr_interpret_expert_weights, tsr_interpret_permute_experts, tsr_interpret_expert_linear,
-    tsr_interpret_combine_experts;
+    tsr_interpret_combine_experts, tsr_interpret_balance_loss, tsr_interpret_router_z_loss;
 
 static inline int64_t tsr_interpreted_size(const tsr_interpreted *n, int input) {
   return tsr_value_elements(n->type[input]);

@@ -144,7 +144,7 @@ static void accumulate_loss(tsr_graph *g) {
 void tsr_pass_autodiff(tsr_graph *g) {
   int loss = tsr_graph_find_loss(g, g->loss);
   assert(loss >= 0);
-  tsr_gradients grads = {.g = g, .values = g->values_count};
+  tsr_gradients grads = {.g = g, .values = g->values_count, .forward_counts = -1};
   grads.parts = tsr_arena_array(g->arena, part *, g->values_count);
   grads.wanted = tsr_arena_array(g->arena, bool, g->values_count);
   grads.fixed = tsr_arena_array(g->arena, bool, g->values_count);

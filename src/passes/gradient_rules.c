@@ -2,6 +2,7 @@
 /* The gradient rules, one per op (ops.def, gradient column). Notation: y = op(x, …), dy is the
  * gradient of the loss by y. A rule asks for nothing that is not wanted. */
 #include "passes/autodiff.h"
+#include "passes/gradient_terms.h"
 #include <assert.h>
 #include <string.h>
 
@@ -227,6 +228,78 @@ static void grad_expert_weights(const call *c) {
   int inputs[] = {c->dy[0], input(c, 0), input(c, 1)};
   tsr_attrs attrs = *attr(c);
   if (wanted(c, 0)) give(c, 0, add(c, TSR_OP_EXPERT_WEIGHTS_DX, 0, 3, inputs, &attrs));
+}
+
+/* Choices of each expert, of a forward node that balances them. Counts of a whole forward pass are
+ * made in it, since other stages read them. */
+static int add_counts(const call *c, int node, bool by_sample, tsr_section section) {
+  const tsr_node of = c->g->nodes[node];
+  const tsr_value *scores = &c->g->values[of.inputs[0]];
+  tsr_attrs attrs = {.expert_counts = {scores->shape[scores->ndim - 1], by_sample}};
+  int saved = c->g->of;
+  c->g->of = node;
+  int counts = tsr_graph_add(
+      c->g, TSR_OP_EXPERT_COUNTS, section, tsr_arena_printf(c->g->arena, "counts@%s", of.name),
+      of.location, 1, &of.inputs[1], &attrs);
+  c->g->of = saved;
+  return counts;
+}
+
+static bool balances_forward(const tsr_node *n) {
+  return n->op == TSR_OP_BALANCE_LOSS && n->attr.balance_loss.per == TSR_BALANCE_FORWARD;
+}
+
+/* The counts of all layers together; made once. */
+static int forward_counts(const call *c, int *ret_layers) {
+  int sum = c->grads->forward_counts, nodes = c->g->nodes_count;
+  *ret_layers = 0;
+  for (int i = 0; i < nodes; i++) *ret_layers += balances_forward(&c->g->nodes[i]);
+  for (int i = 0; i < nodes && c->grads->forward_counts < 0; i++) {
+    if (!balances_forward(&c->g->nodes[i])) continue;
+    int counts = add_counts(c, i, false, TSR_FORWARD);
+    if (sum >= 0)
+      counts = tsr_graph_add(
+          c->g, TSR_OP_ADD, TSR_FORWARD, c->g->values[counts].name, c->g->nodes[i].location, 2,
+          (int[]){sum, counts}, NULL);
+    sum = counts;
+  }
+  return c->grads->forward_counts = sum;
+}
+
+/* With f = E / (k T) * counts and P = sum of the scores / T over the T tokens that are counted, the
+ * loss is coefficient * sum of f P, of sequences the mean over these. Hugging Face's has no 1 / k and
+ * T tokens of all layers. Counts have no gradient. */
+static void grad_balance_loss(const call *c) {
+  const tsr_balance_loss_attrs a = attr(c)->balance_loss;
+  const tsr_value scores = c->g->values[input(c, 0)], chosen = c->g->values[input(c, 1)];
+  double experts = (double)scores.shape[scores.ndim - 1], k = (double)chosen.shape[chosen.ndim - 1];
+  double microbatches = c->g->microbatches > 1 ? (double)c->g->microbatches : 1;
+  double tokens = (double)tsr_value_elements(&scores) / experts * microbatches, per = tokens;
+  give(c, 0, c->dy[0]);
+  if (!wanted(c, 0) || a.coefficient == 0) return;
+  int counts, layers = 1;
+  if (a.per == TSR_BALANCE_SEQUENCE) {
+    counts = add_counts(c, c->node, true, c->section);
+    per = (double)scores.shape[1];
+  } else {
+    counts = a.per == TSR_BALANCE_FORWARD ? forward_counts(c, &layers) : input(c, 2);
+  }
+  double factor = a.coefficient * experts / (k * per * tokens);
+  if (a.per == TSR_BALANCE_FORWARD) factor *= k / ((double)layers * (double)layers);
+  tsr_attrs attrs = {
+      .balance_loss_dx = {factor, a.normalize, a.per == TSR_BALANCE_SEQUENCE}};
+  give(c, 0, add(c, TSR_OP_BALANCE_LOSS_DX, 0, 2, (int[]){counts, input(c, 0)}, &attrs));
+}
+
+static void grad_router_z_loss(const call *c) {
+  const tsr_value *logits = &c->g->values[input(c, 0)];
+  double tokens = (double)tsr_value_elements(logits) / (double)logits->shape[logits->ndim - 1];
+  double microbatches = c->g->microbatches > 1 ? (double)c->g->microbatches : 1;
+  double coefficient = attr(c)->router_z_loss.coefficient;
+  tsr_attrs attrs = {.router_z_loss_dx = {2 * coefficient / (tokens * microbatches)}};
+  give(c, 0, c->dy[0]);
+  if (wanted(c, 0) && coefficient > 0)
+    give(c, 0, add(c, TSR_OP_ROUTER_Z_LOSS_DX, 0, 1, (int[]){input(c, 0)}, &attrs));
 }
 
 static void grad_permute_experts(const call *c) {

@@ -81,6 +81,55 @@ static int add_clip(const updates *u, const int *stats, int count) {
   return tsr_graph_add(u->g, TSR_OP_CLIP, TSR_UPDATE, "clip", TSR_NOWHERE, 1, &all, &attr);
 }
 
+/* ---- what balances experts ---- */
+
+static int add_update_of(const updates *u, tsr_op op, int param, int counts, const tsr_attrs *attr) {
+  int inputs[3] = {param, counts, u->clip}, id = u->g->values[param].param;
+  return tsr_graph_add(
+      u->g, op, TSR_UPDATE, update_name(u, id), u->g->params[id].location,
+      u->clip >= 0 && u->o->may_skip ? 3 : 2, inputs, attr);
+}
+
+/* The choices of a step's tokens, by expert: an output of the graph. */
+static int add_counts(tsr_graph *g, int node) {
+  const tsr_node of = g->nodes[node];
+  const tsr_value *scores = &g->values[of.inputs[0]];
+  tsr_attrs attrs = {.expert_counts = {scores->shape[scores->ndim - 1], false}};
+  const char *name = tsr_arena_printf(g->arena, TSR_EXPERT_COUNTS "%s", of.name);
+  g->of = node;
+  g->block = of.block;
+  int counts = tsr_graph_add(
+      g, TSR_OP_EXPERT_COUNTS, TSR_BACKWARD, name, of.location, 1, of.outputs, &attrs);
+  if (g->microbatches > 1)
+    counts = tsr_graph_add(
+        g, TSR_OP_ACCUMULATE, TSR_BACKWARD, tsr_arena_printf(g->arena, "sum.%s", name), of.location,
+        1, &counts, NULL);
+  g->of = g->block = -1;
+  tsr_graph_output(g, name, counts);
+  return counts;
+}
+
+static void update_experts(const updates *u, int node, int counts) {
+  tsr_graph *g = u->g;
+  const tsr_node of = g->nodes[node];
+  const tsr_choose_experts_attrs *a = &of.attr.choose_experts;
+  if (of.inputs_count > 1 && a->bias_rate > 0)
+    add_update_of(
+        u, TSR_OP_EXPERT_BIAS, of.inputs[1], counts,
+        &(tsr_attrs){.expert_bias = {a->bias_rate, a->bias_centre}});
+  for (int i = 0; i < g->nodes_count; i++) {
+    const tsr_node *n = &g->nodes[i];
+    if (n->op == TSR_OP_BALANCE_LOSS && n->inputs_count == 3 && n->inputs[1] == of.outputs[0])
+      add_update_of(u, TSR_OP_EXPERT_LOAD, n->inputs[2], counts, NULL);
+  }
+}
+
+static void add_experts(const updates *u) {
+  for (int i = 0, nodes = u->g->nodes_count; i < nodes; i++)
+    if (u->g->nodes[i].op == TSR_OP_CHOOSE_EXPERTS && u->g->nodes[i].section == TSR_FORWARD)
+      update_experts(u, i, add_counts(u->g, i));
+}
+
 void tsr_pass_optimizer(tsr_graph *g, const tsr_optimizer *optimizer) {
   updates u = {.g = g, .o = optimizer, .clip = -1};
   bool waits = optimizer->clip_max_norm > 0 || optimizer->may_skip;
@@ -93,10 +142,9 @@ void tsr_pass_optimizer(tsr_graph *g, const tsr_optimizer *optimizer) {
   }
   for (int p = 0; p < g->params_count; p++)
     if (g->grads[p] >= 0) stats[count++] = stats[p];
-  if (!count) return;
-  int clip = add_clip(&u, stats, count);
-  tsr_graph_output(g, "clip", clip);
-  u.clip = clip;
+  if (count) u.clip = add_clip(&u, stats, count);
+  if (count) tsr_graph_output(g, "clip", u.clip);
+  add_experts(&u);
   for (int v = 0; v < values && waits; v++)
     if (g->values[v].kind == TSR_VALUE_PARAM && g->grads[g->values[v].param] >= 0)
       add_update(&u, v);

@@ -241,7 +241,8 @@ static tsr_where gather_place(const tsr_placer *p, const tsr_node *n, int value,
 static int64_t
 kept_batch_units(const tsr_placer *p, const tsr_node *n, const int *inputs, const placed *out) {
   bool both = out->out[0][TSR_DP].kind == TSR_PARTIAL && out->out[0][TSR_CP].kind == TSR_PARTIAL;
-  if (!both || out->units_of_sequence || p->placing->size[TSR_CP] == 1) return 0;
+  bool exact = n->op == TSR_OP_EXPERT_COUNTS; /* whole numbers, in any order */
+  if (!both || exact || out->units_of_sequence || p->placing->size[TSR_CP] == 1) return 0;
   for (int i = 0; i < n->inputs_count; i++)
     if (tsr_placer_is_partial(p, inputs[i], TSR_CP)) return 0; /* no sum of its own */
   int64_t units = tsr_placer_units(p, TSR_DP) / tsr_placer_batch_ranks(p);

@@ -234,7 +234,10 @@ static bool is_vector(const call *c, int i) {
     return i == 1;
   case TSR_OP_LAYERNORM_DX:
   case TSR_OP_RMSNORM_DX:
+  case TSR_OP_BALANCE_LOSS:
     return i == 2;
+  case TSR_OP_CHOOSE_EXPERTS:
+    return i == 1;
   case TSR_OP_NORM_DW:
     return i == c->node->inputs_count - 1;
   default:
@@ -493,7 +496,13 @@ static void place_collective(call *c) {
   }
 }
 
+/* An update of a parameter that every rank has whole. */
+static void place_whole_update(call *c) { want_all(c, whole); }
+
 /* placement_rules_experts.c */
+#define place_expert_counts tsr_place_expert_counts
+#define place_balance_loss_dx tsr_place_balance_loss_dx
+#define place_router_z_loss_dx tsr_place_router_z_loss_dx
 #define place_expert_plan tsr_place_expert_plan
 #define place_permute_experts tsr_place_permute_experts
 #define place_permute_experts_dx tsr_place_permute_experts_dx

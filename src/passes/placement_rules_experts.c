@@ -120,3 +120,28 @@ void tsr_place_combine_experts_dx(call *c) {
   c->in[1] = c->out[0] = s.rows;
   c->out[1] = s.rows.kind == TSR_ROUTED ? partial : s.tokens;
 }
+
+/* experts (B, …, k) → (B, E), or (2, E): whole numbers, whose sums are exact in any order */
+void tsr_place_expert_counts(call *c) {
+  bool by_sample = c->node->attr.expert_counts.by_sample && is_shard(c->in[0], 0);
+  if (c->in[0].kind != TSR_SHARD) c->in[0] = whole;
+  c->out[0] = by_sample ? shard(0) : c->in[0].kind == TSR_SHARD ? partial : whole;
+}
+
+/* counts (B, E) or (2, E), scores (…, E)[, step scalars] → (…, E) */
+void tsr_place_balance_loss_dx(call *c) {
+  bool by_sample = c->node->attr.balance_loss_dx.by_sample;
+  int last = c->g->values[c->node->inputs[1]].ndim - 1;
+  if (c->in[1].kind != TSR_SHARD || c->in[1].dim == last) c->in[1] = whole;
+  c->in[0] = by_sample && is_shard(c->in[1], 0) ? shard(0) : whole;
+  if (c->node->inputs_count > 2) c->in[2] = whole;
+  c->out[0] = c->in[1];
+}
+
+/* logits (…, E)[, step scalars] → (…, E) */
+void tsr_place_router_z_loss_dx(call *c) {
+  int last = c->g->values[c->node->inputs[0]].ndim - 1;
+  if (c->in[0].kind != TSR_SHARD || c->in[0].dim == last) c->in[0] = whole;
+  if (c->node->inputs_count > 1) c->in[1] = whole;
+  c->out[0] = c->in[0];
+}

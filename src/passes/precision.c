@@ -34,6 +34,12 @@ static void mark_gradients(narrowing *w, const tsr_node *n) {
   }
 }
 
+/* A parameter that an update other than an optimizer's writes: what it keeps are counts and their
+ * bias. */
+static void mark_kept(narrowing *w, const tsr_node *n) {
+  if (n->op == TSR_OP_EXPERT_BIAS || n->op == TSR_OP_EXPERT_LOAD) w->wide[n->inputs[0]] = true;
+}
+
 static void mark_node(narrowing *w, const tsr_node *n) {
   unsigned facts = tsr_op_facts(n->op);
   bool reads = facts & (TSR_FACT_WIDE | TSR_FACT_F32_INPUTS);
@@ -43,6 +49,7 @@ static void mark_node(narrowing *w, const tsr_node *n) {
     if (all || (facts & TSR_FACT_STATISTICS && o > 0)) w->wide[n->outputs[o]] = true;
   for (int i = 0; i < n->inputs_count && reads; i++) w->wide[n->inputs[i]] = true;
   mark_gradients(w, n);
+  mark_kept(w, n);
 }
 
 /* What an op that keeps its input's dtype gives in f32, it must be given in f32. */
@@ -64,7 +71,8 @@ static void mark_wide(narrowing *w) {
 static void copy_source(narrowing *w, int old) {
   int value = tsr_graph_copy_value(w->g, &w->old->values[old]);
   bool param = w->old->values[old].kind == TSR_VALUE_PARAM;
-  if (param && w->how.store != TSR_STORE_F32) w->g->values[value].dtype = w->how.dtype;
+  if (param && w->how.store != TSR_STORE_F32 && !w->wide[old])
+    w->g->values[value].dtype = w->how.dtype;
   w->map[old] = value;
 }
 
@@ -109,7 +117,10 @@ static void append_step_scalars(narrowing *w, tsr_node *n) {
 
 static void scale_loss(narrowing *w, tsr_node *n) {
   if (n->op == TSR_OP_CE_LOSS_DX) n->attr.ce_loss_dx.scaled = true;
-  else if (n->op == TSR_OP_SQUARED_DX || n->op == TSR_OP_CLIP) append_step_scalars(w, n);
+  else if (
+      n->op == TSR_OP_SQUARED_DX || n->op == TSR_OP_CLIP || n->op == TSR_OP_BALANCE_LOSS_DX ||
+      n->op == TSR_OP_ROUTER_Z_LOSS_DX)
+    append_step_scalars(w, n);
 }
 
 static void copy_node(narrowing *w, int old) {

@@ -55,7 +55,7 @@ static void follow_users(tsr_graph *g) {
   for (int i = 0; i < g->values_count; i++) user[i] = -1;
   for (int i = g->nodes_count - 1; i >= 0; i--) {
     tsr_node *n = &g->nodes[i];
-    if (n->section <= TSR_FORWARD) return;
+    if (n->section <= TSR_FORWARD && n->of < 0) continue; /* it has its stage */
     if (tsr_op_facts(n->op) & TSR_FACT_EVERYWHERE) continue;
     if (n->of >= 0) n->stage = g->nodes[n->of].stage;
     else if (!n->outputs_count) n->stage = tsr_value_stage(g, n->inputs[0]);

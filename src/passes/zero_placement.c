@@ -35,7 +35,8 @@ tsr_placement tsr_placer_zero(const tsr_placer *p, int param) {
   int other = 1 - dim;
   int groups = p->placing->zero_groups > 1 ? p->placing->zero_groups : 0;
   tsr_placement shard = {TSR_SHARD, dim, groups, 0};
-  if (!p->placing->zero || p->placing->size[TSR_DP] == 1) return tsr_whole;
+  bool trained = !p->old->grads || p->old->grads[param] >= 0;
+  if (!p->placing->zero || p->placing->size[TSR_DP] == 1 || !trained) return tsr_whole;
   if (p->placing->zero_owners) return owner_placement(p, q, groups);
   if (dim < 0) return tsr_whole;
   int blocks = tsr_placement_blocks(shard, p->placing->size[TSR_DP]);

@@ -126,8 +126,7 @@ static int64_t units_summed(const tsr_program *p, const tsr_node *n) {
 
 bool tsr_program_is_alias(const tsr_program *p, int node) {
   const tsr_node *n = &p->graph->nodes[node];
-  if (n->op == TSR_OP_RESHAPE || n->op == TSR_OP_BALANCE_LOSS || n->op == TSR_OP_ROUTER_Z_LOSS)
-    return true;
+  if (n->op == TSR_OP_RESHAPE) return true;
   if (n->op == TSR_OP_SUM_UNITS) return units_summed(p, n) == 1;
   int axis = tsr_node_axis(n);
   return axis >= 0 && p->lowering.size[axis] == 1;

@@ -327,6 +327,8 @@ static bool compile_program(
   if (learns && !tsr_pass_check_padding(ret->graph, diags)) return false;
   if (training && !check_samples(arena, o, ret, diags)) return false;
   if (training && !find_expert_units(o, ret->graph, diags)) return false;
+  if (training && !tsr_pass_check_balance(ret->graph, o->parallel->microbatches, diags))
+    return false;
   const tsr_pipeline *pipeline;
   if (!choose_order(arena, o, training, &pipeline, diags)) return false;
   ret->split = o->split ? *o->split : (tsr_stage_split){0};

@@ -6,7 +6,7 @@ import os
 import re
 
 from feature import feature
-from small_models import (actions, comm_trace, gpt, has_line, initial, is_close, mesh, printed, rank_slices, same_bits,
+from small_models import (actions, comm_trace, gpt, has_line, initial, is_close, mesh, moe, printed, rank_slices, same_bits,
                           trains_like_one_rank)
 
 # A graph of one tensor, whose parts are put together again.
@@ -243,15 +243,19 @@ def microbatches_in_flight(c):
         raise AssertionError(f"GPipe should keep all microbatches: {few} bytes with 8, {many} with 32")
 
 
-@feature("Expert parallelism: enable_ep and the axis ep, whose groups inspect lists", state="refused")
+@feature("Expert parallelism: enable_ep and the axis ep; a rank has E / ep experts; equal bits on every mesh")
 def expert_parallelism(c):
     inspect = gpt(c, "inspect", mesh=mesh(ep=2, dp=4))
     inspect.says("ep × dp mesh, 2 × 4\n", "ep groups: 4 of 2\n  [0, 4]\n  [1, 5]\n  [2, 6]\n  [3, 7]\n")
-    named = gpt(c, "check", code=2, mesh=mesh(ep=2, dp=4))
-    named.says("--set:1:38: error: expert parallelism (ep = 2) can be inspected, but this trainer does not run it\n",
-               "= arrange the ranks over dp, pp, cp and tp\n")
-    flag = gpt(c, "check", code=2, device_config={"enable_ep": True, "mesh_shape": [2]})
-    flag.says("--set:1:29: error: expert parallelism (ep = 2) can be inspected, but this trainer does not run it\n")
+    share = moe(c, "inspect", "--tensor", "up", mesh=mesh(ep=4, dp=2))
+    if sorted(slices[0] for _, slices in rank_slices(share).values()) != [(e, e + 2) for e in (0, 0, 2, 2, 4, 4, 6, 6)]:
+        share.fail("the 8 experts are not shared out over ep = 4")
+    one = moe(c)
+    flag = moe(c, device_config={"enable_ep": True, "mesh_shape": [2]})
+    meshes = [moe(c, mesh=shape) for shape in (mesh(ep=8), mesh(dp=4, ep=2), mesh(ep=2, tp=2), mesh(ep=2, cp=2))]
+    stages = [moe(c, mesh=mesh(dp=2, ep=2), zero__stage=stage) for stage in (1, 2, 3)]
+    same_bits([one, flag, *meshes, *stages])
+    trains_like_one_rank(c, mesh(dp=2, ep=4))  # a model without experts
 
 
 @feature("3-D mesh of 72 GPUs planned on any host: 6 × 4 × 3 and its groups")

@@ -9,6 +9,7 @@ import struct
 
 from collectives import comm_trace, example_with, mesh, small, weights
 from feature import Missing, feature
+from small_models import moe, same_bits
 
 LINEAR = """\
 training_config:
@@ -313,13 +314,9 @@ def moe_op(c):
     deepseek.says("--set:1:31: error: unsupported feature: mixture-of-experts models (model_type: deepseek)")
 
 
-@feature("Expert and data parallel axes: 64 ranks as ep × dp, 8 × 8, with the groups of both", state="refused")
+@feature("Expert and data parallel axes: 64 ranks as ep × dp, 8 × 8, with the groups of both, and one rank's bits")
 def expert_mesh(c):
-    keys = {"numerics__units": {}, "training_config__batch_size": 64}
-    found = small(c).with_keys("inspect", mesh="{axes: [ep, dp], devices: 64}", **keys)
+    found = moe(c, "inspect", mesh="{axes: [ep, dp], devices: 64}")
     found.says("ep × dp mesh, 8 × 8", "ep groups: 8 of 8\n  [0, 8, 16, 24, 32, 40, 48, 56]\n",
                "dp groups: 8 of 8\n  [0, 1, 2, 3, 4, 5, 6, 7]\n")
-    refused = c.with_keys(mesh=mesh(ep=8, dp=8), code=2, **keys)
-    refused.matches(r"^--set:\d:\d+: error: expert parallelism \(ep = 8\) can be inspected, "
-                    r"but this trainer does not run it")
-    refused.says("= arrange the ranks over dp, pp, cp and tp")
+    same_bits([moe(c), moe(c, mesh=mesh(ep=8, dp=8))])

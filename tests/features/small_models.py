@@ -41,6 +41,39 @@ graph:
 outputs: [loss]
 """
 
+# Each token chooses two of eight experts. Over ep and over tp a rank has whole experts.
+MOE_GRAPH = """\
+name: moe
+description: an embedding, a mixture of experts and a head
+sizes:
+  vocab_size: {default: 0, min: 0, doc: tokens}
+inputs:
+  tokens: {shape: [batch, sequence], dtype: i32}
+  targets: {shape: [batch, sequence], dtype: i32}
+parameters:
+  wte: {shape: [vocab_padded, 16], valid0: vocab_size, init: normal(0.5)}
+  router: {shape: [8, 16], init: normal(0.5)}
+  up: {shape: [8, 24, 16], init: normal(0.2), ep: shard(0), tp: shard(0)}
+  down: {shape: [8, 16, 24], init: normal(0.2), ep: shard(0), tp: shard(0)}
+graph:
+- x: embedding(tokens, wte)
+- scores: softmax(router(x, router))
+- chosen: choose_experts(scores, k=2)
+- weights: expert_weights(scores, chosen, normalize=1)
+- plan: expert_plan(chosen, up)
+- h: gelu(expert_linear(permute_experts(x, plan), up, plan))
+- y: combine_experts(expert_linear(h, down, plan), weights, plan)
+- logits: linear(add(x, y), wte)
+- loss: cross_entropy(logits, targets, valid=vocab_size)
+outputs: [loss, logits]
+"""
+MOE = """\
+training_config:
+  {seed: 7, batch_size: 64, sequence_length: 8, max_steps: 3, data_path: text.txt, tokenizer_type: char,
+   model_config: {graph: graph.yaml}, eval_every: 0, sample_tokens: 0, optimizer: {type: AdamW, lr: 0.01}}
+numerics: {threads: 1, units: {batch: 64, sequence: 2, tp: 2, expert: 8}}
+"""
+
 
 def mesh(**sizes):
     return {"axes": list(sizes), "shape": list(sizes.values())}
@@ -50,6 +83,13 @@ def gpt(c, *words, code=0, env=None, **keys):
     """A command with the small GPT and some keys of it set."""
     c.write("run.yaml", GPT)
     return c.with_keys(*words, code=code, env=env, **keys)
+
+
+def moe(c, *words, **keys):
+    """A command with the small mixture of experts and some keys of it set."""
+    c.write("run.yaml", MOE)
+    c.write("graph.yaml", MOE_GRAPH)
+    return c.with_keys(*words, **keys)
 
 
 def weights(result):

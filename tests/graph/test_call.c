@@ -11,6 +11,26 @@ static tsr_graph *make_graph(tsr_arena *arena) {
   return g;
 }
 
+/* 6 tokens, each of which chooses 2 of 8 experts; and the same of others, of each size. */
+static tsr_graph *make_experts(tsr_arena *arena) {
+  tsr_graph *g = make_graph(arena);
+  harness_inputs(g, "z 2,3,9; ids 12,2 tokens; long 2,4,8; wx 2,3,8; xx 12,8");
+  harness_params(g, "e 8,5,8; e9 9,5,8; e7 8,5,7; d 8,8,5");
+  harness_calls(
+      g, "twelve: choose_experts(xx, k: 2); chosen: choose_experts(x, k: 2); wide: "
+         "choose_experts(x, k: 3)\n"
+         "weights: expert_weights(x, chosen); ww: expert_weights(x, wide)\n"
+         "plan: expert_plan(chosen, e); wplan: expert_plan(wide, e)\n"
+         "rows: permute_experts(x, plan); up: expert_linear(rows, e, plan)\n"
+         "longs: choose_experts(long, k: 2); lplan: expert_plan(longs, e)\n"
+         "lrows: permute_experts(long, lplan)\n"
+         "nines: choose_experts(z, k: 2); plan9: expert_plan(nines, e9)\n"
+         "others: choose_experts(wx, k: 2); oplan: expert_plan(others, e)\n"
+         "orows: permute_experts(x, oplan); otanh: tanh(orows)\n"
+         "tplan: expert_plan(twelve, e)");
+  return g;
+}
+
 /* The messages and hints of a print, without the quoted source: "4: there is no op 'x' = did you
  * mean 'y'?". */
 static char *messages(tsr_arena *arena, char *text) {
@@ -25,10 +45,12 @@ static char *messages(tsr_arena *arena, char *text) {
   return out;
 }
 
-static void expect(const char *call, const char *want) {
+typedef tsr_graph *graph_maker(tsr_arena *arena);
+
+static void expect(graph_maker *make, const char *call, const char *want) {
   tsr_arena *arena = tsr_arena_new();
   tsr_diags *diags = tsr_diags_new(arena);
-  tsr_graph *g = make_graph(arena);
+  tsr_graph *g = make(arena);
   int value;
   bool ok = harness_try(g, call, &value, diags);
   char *text = NULL;
@@ -42,10 +64,11 @@ static void expect(const char *call, const char *want) {
   tsr_arena_free(arena);
 }
 
-static void expect_fine(const char *call, const char *shape) {
+static void expect_fine(graph_maker *make, const char *call, const char *shape) {
   tsr_arena *arena = tsr_arena_new();
-  tsr_graph *g = make_graph(arena);
-  const tsr_value *v = &g->values[harness_call(g, call)];
+  tsr_graph *g = make(arena);
+  int value = harness_call(g, call);
+  const tsr_value *v = &g->values[value];
   CHECK_STR(tsr_shape_text(v->ndim, v->shape).text, shape);
   tsr_arena_free(arena);
 }
@@ -173,19 +196,199 @@ static const struct {
      "4: scatter: 'x' (2, 3, 8) has no dimension 4: it has 0 to 2"},
 };
 
+static const struct {
+  const char *call, *says;
+} of_experts[] = {
+    {"r: choose_experts(x)", "4: choose_experts needs the attribute 'k'"},
+    {"r: choose_experts(x, k: 0)",
+     "4: choose_experts: k 0 is not in 1 to 8, the experts of 'x' (2, 3, 8)"},
+    {"r: choose_experts(x, k: 9)",
+     "4: choose_experts: k 9 is not in 1 to 8, the experts of 'x' (2, 3, 8)"},
+    {"r: choose_experts(x, k: -1)",
+     "4: choose_experts: k -1 is not in 1 to 8, the experts of 'x' (2, 3, 8)"},
+    {"r: choose_experts(x, k: 2, groups: 3)",
+     "4: choose_experts: groups 3 does not divide the 8 experts of 'x'"},
+    {"r: choose_experts(x, k: 2, groups: 0)",
+     "4: choose_experts: groups 0 does not divide the 8 experts of 'x'"},
+    {"r: choose_experts(x, k: 2, groups: 4, kept_groups: 5)",
+     "4: choose_experts: k 2 experts are not in kept_groups 5 of 4 groups of 2"},
+    {"r: choose_experts(x, k: 2, groups: 4, kept_groups: 0)",
+     "4: choose_experts: k 2 experts are not in kept_groups 0 of 4 groups of 2"},
+    {"r: choose_experts(x, k: 3, groups: 4, kept_groups: 1)",
+     "4: choose_experts: k 3 experts are not in kept_groups 1 of 4 groups of 2"},
+    {"r: choose_experts(x, k: 2, groups: 4, kept_groups: 2, group_top: 3)",
+     "4: choose_experts: group_top 3 is not in 1 to 2, the experts of a group"},
+    {"r: choose_experts(x, k: 2, groups: 4, kept_groups: 2, group_top: 0)",
+     "4: choose_experts: group_top 0 is not in 1 to 2, the experts of a group"},
+    {"r: choose_experts(x, b, k: 2)",
+     "4: choose_experts: the bias 'b' is (4) but 'x' has 8 experts"},
+    {"r: choose_experts(x, w, k: 2)",
+     "4: choose_experts: the bias 'w' is (4, 8) but 'x' has 8 experts"},
+    {"r: choose_experts(t, k: 2)", "19: choose_experts: 't' holds tokens, not numbers"},
+    {"r: choose_experts(x, t, k: 2)", "22: choose_experts: 't' holds tokens, not numbers"},
+    {"r: expert_weights(x, t)", "22: expert_weights: 't' holds tokens, not choices of experts"},
+    {"r: expert_weights(x, x)", "22: expert_weights: 'x' holds numbers, not choices of experts"},
+    {"r: expert_weights(x, plan)",
+     "22: expert_weights: 'plan' holds a plan of experts' rows, not choices of experts"},
+    {"r: expert_weights(chosen, chosen)",
+     "19: expert_weights: 'chosen' holds choices of experts, not numbers"},
+    {"r: expert_weights(long, chosen)",
+     "4: expert_weights: choices 'chosen' (2, 3, 2) do not fit 'long' (2, 4, 8)"},
+    {"r: expert_weights(flat, chosen)",
+     "4: expert_weights: choices 'chosen' (2, 3, 2) do not fit 'flat' (6)"},
+    {"r: expert_weights(z, chosen)",
+     "4: expert_weights: 'chosen' chooses of 8 experts, but 'z' (2, 3, 9) has 9"},
+    {"r: expert_weights(y, chosen)",
+     "4: expert_weights: 'chosen' chooses of 8 experts, but 'y' (2, 3, 6) has 6"},
+    {"r: expert_plan(t, e)", "16: expert_plan: 't' holds tokens, not choices of experts"},
+    {"r: expert_plan(x, e)", "16: expert_plan: 'x' holds numbers, not choices of experts"},
+    {"r: expert_plan(plan, e)",
+     "16: expert_plan: 'plan' holds a plan of experts' rows, not choices of experts"},
+    {"r: expert_plan(chosen, w)",
+     "4: expert_plan: the weight 'w' must have 3 dimensions (experts, out, in), not (4, 8)"},
+    {"r: expert_plan(chosen, e9)",
+     "4: expert_plan: 'chosen' chooses of 8 experts, but 'e9' (9, 5, 8) has 9"},
+    {"r: expert_plan(chosen, chosen)",
+     "24: expert_plan: 'chosen' holds choices of experts, not numbers"},
+    {"r: permute_experts(x, chosen)",
+     "23: permute_experts: 'chosen' holds choices of experts, not a plan of experts' rows"},
+    {"r: permute_experts(x, ids)",
+     "23: permute_experts: 'ids' holds tokens, not a plan of experts' rows"},
+    {"r: permute_experts(x, x)",
+     "23: permute_experts: 'x' holds numbers, not a plan of experts' rows"},
+    {"r: permute_experts(t, plan)", "20: permute_experts: 't' holds tokens, not numbers"},
+    {"r: permute_experts(long, plan)", "4: permute_experts: 'plan' has rows of 6 tokens, not of 8"},
+    {"r: permute_experts(flat, plan)", "4: permute_experts: 'plan' has rows of 6 tokens, not of 1"},
+    {"r: permute_experts(rows, plan)",
+     "20: permute_experts: 'rows' has rows of experts, which only elementwise ops of such rows, "
+     "expert_linear and combine_experts read"},
+    {"r: permute_experts(rows, tplan)",
+     "20: permute_experts: 'rows' has rows of experts, which only elementwise ops of such rows, "
+     "expert_linear and combine_experts read"},
+    {"r: expert_linear(rows, e, oplan)",
+     "27: expert_linear: the rows of 'oplan' lie by the plan 'oplan', not 'plan'"},
+    {"r: combine_experts(up, weights, oplan)",
+     "33: combine_experts: the rows of 'oplan' lie by the plan 'oplan', not 'plan'"},
+    {"r: add(rows, orows)", "14: add: the rows of 'orows' lie by the plan 'oplan', not 'plan'"},
+    {"r: swiglu(otanh, rows)",
+     "18: swiglu: the rows of 'rows' lie by the plan 'plan', not 'oplan'"},
+    {"r: expert_linear(x, e, plan)", "4: expert_linear: 'x' has no rows of experts"},
+    {"r: expert_linear(rows, w, plan)",
+     "4: expert_linear: the weight 'w' must have 3 dimensions (experts, out, in), not (4, 8)"},
+    {"r: expert_linear(rows, e9, plan)",
+     "4: expert_linear: 'e9' (9, 5, 8) has 9 experts, the plan 'plan' 8"},
+    {"r: expert_linear(rows, e7, plan)",
+     "4: expert_linear: 'rows' has 8 features but the weight 'e7' (8, 5, 7) takes 7"},
+    {"r: expert_linear(rows, e, plan9)",
+     "27: expert_linear: the rows of 'plan9' lie by the plan 'plan9', not 'plan'"},
+    {"r: expert_linear(rows, e, lplan)",
+     "27: expert_linear: the rows of 'lplan' lie by the plan 'lplan', not 'plan'"},
+    {"r: expert_linear(rows, e, wplan)",
+     "27: expert_linear: the rows of 'wplan' lie by the plan 'wplan', not 'plan'"},
+    {"r: expert_linear(rows, e, chosen)",
+     "27: expert_linear: 'chosen' holds choices of experts, not a plan of experts' rows"},
+    {"r: expert_linear(rows, e, rows)",
+     "27: expert_linear: 'rows' holds numbers, not a plan of experts' rows"},
+    {"r: expert_linear(plan, e, plan)",
+     "18: expert_linear: 'plan' holds a plan of experts' rows, not numbers"},
+    {"r: expert_linear(rows, rows, plan)",
+     "24: expert_linear: 'rows' has rows of experts, which only elementwise ops of such rows, "
+     "expert_linear and combine_experts read"},
+    {"r: combine_experts(x, weights, plan)", "4: combine_experts: 'x' has no rows of experts"},
+    {"r: combine_experts(up, ww, plan)",
+     "4: combine_experts: 'ww' (2, 3, 3) has weights of 3 choices, the plan 'plan' 2"},
+    {"r: combine_experts(up, weights, wplan)",
+     "33: combine_experts: the rows of 'wplan' lie by the plan 'wplan', not 'plan'"},
+    {"r: combine_experts(up, x, plan)",
+     "4: combine_experts: 'x' (2, 3, 8) has weights of 8 choices, the plan 'plan' 2"},
+    {"r: combine_experts(up, weights, lplan)",
+     "33: combine_experts: the rows of 'lplan' lie by the plan 'lplan', not 'plan'"},
+    {"r: combine_experts(lrows, weights, plan)",
+     "36: combine_experts: the rows of 'plan' lie by the plan 'plan', not 'lplan'"},
+    {"r: combine_experts(up, weights, chosen)",
+     "33: combine_experts: 'chosen' holds choices of experts, not a plan of experts' rows"},
+    {"r: combine_experts(up, rows, plan)",
+     "24: combine_experts: 'rows' has rows of experts, which only elementwise ops of such rows, "
+     "expert_linear and combine_experts read"},
+    {"r: combine_experts(plan, weights, plan)",
+     "20: combine_experts: 'plan' holds a plan of experts' rows, not numbers"},
+    {"r: attention(rows, rows, rows, head_dim: 4)",
+     "26: attention: 'rows' has rows of experts, which only elementwise ops of such rows, "
+     "expert_linear and combine_experts read"},
+    {"r: linear(rows, w)", "11: linear: 'rows' has rows of experts, which only elementwise ops of "
+                           "such rows, expert_linear and combine_experts read"},
+    {"r: linear(x, rows)", "14: linear: 'rows' has rows of experts, which only elementwise ops of "
+                           "such rows, expert_linear and combine_experts read"},
+    {"r: dropout(rows, p: 0.1)", "12: dropout: 'rows' has rows of experts, which only elementwise "
+                                 "ops of such rows, expert_linear and combine_experts read"},
+    {"r: embedding(t, rows)", "17: embedding: 'rows' has rows of experts, which only elementwise "
+                              "ops of such rows, expert_linear and combine_experts read"},
+    {"r: embedding(chosen, table)", "14: embedding: 'chosen' holds choices of experts, not tokens"},
+    {"r: embedding(plan, table)",
+     "14: embedding: 'plan' holds a plan of experts' rows, not tokens"},
+    {"r: cross_entropy(x, chosen)",
+     "21: cross_entropy: 'chosen' holds choices of experts, not tokens"},
+    {"r: cross_entropy(rows, t)",
+     "18: cross_entropy: 'rows' has rows of experts, which only elementwise ops of such rows, "
+     "expert_linear and combine_experts read"},
+    {"r: linear(plan, w)", "11: linear: 'plan' holds a plan of experts' rows, not numbers"},
+    {"r: add(x, chosen)", "11: add: 'chosen' holds choices of experts, not numbers"},
+    {"r: add(rows, n)", "8: add: 'rows' has rows of experts, which only elementwise ops of such "
+                        "rows, expert_linear and combine_experts read"},
+    {"r: mul(rows, n)", "8: mul: 'rows' has rows of experts, which only elementwise ops of such "
+                        "rows, expert_linear and combine_experts read"},
+    {"r: swiglu(rows, up)", "4: swiglu: 'rows' is (12, 8) but 'up' is (12, 5)"},
+    {"r: mse(rows, rows)", "14: mse: 'rows' has rows of experts, which only elementwise ops of "
+                           "such rows, expert_linear and combine_experts read"},
+    {"r: rmsnorm(rows, n)", "12: rmsnorm: 'rows' has rows of experts, which only elementwise ops "
+                            "of such rows, expert_linear and combine_experts read"},
+    {"r: softmax(rows)", "12: softmax: 'rows' has rows of experts, which only elementwise ops of "
+                         "such rows, expert_linear and combine_experts read"},
+    {"r: reshape(rows, shape: [2,6,8])",
+     "12: reshape: 'rows' has rows of experts, which only elementwise ops of such rows, "
+     "expert_linear and combine_experts read"},
+    {"r: slice(rows, dim: 0, begin: 0, end: 2)",
+     "10: slice: 'rows' has rows of experts, which only elementwise ops of such rows, "
+     "expert_linear and combine_experts read"},
+    {"r: split(rows, sections: 2)", "10: split: 'rows' has rows of experts, which only elementwise "
+                                    "ops of such rows, expert_linear and combine_experts read"},
+    {"r: transpose(rows, dim0: 0, dim1: 1)",
+     "14: transpose: 'rows' has rows of experts, which only elementwise ops of such rows, "
+     "expert_linear and combine_experts read"},
+    {"r: all_reduce(rows, axis: dp)",
+     "15: all_reduce: 'rows' has rows of experts, which only elementwise ops of such rows, "
+     "expert_linear and combine_experts read"},
+    {"r: router(rows, s)", "11: router: 'rows' has rows of experts, which only elementwise ops of "
+                           "such rows, expert_linear and combine_experts read"},
+    {"r: choose_experts(rows, k: 2)",
+     "19: choose_experts: 'rows' has rows of experts, which only elementwise ops of such rows, "
+     "expert_linear and combine_experts read"},
+};
+
 int main(void) {
   for (size_t i = 0; i < sizeof mistakes / sizeof *mistakes; i++)
-    expect(mistakes[i].call, mistakes[i].says);
-  expect_fine("r: linear(x, w, b)", "(2, 3, 4)");
-  expect_fine("r: embedding(t, table)", "(2, 3, 8)");
-  expect_fine("r: matmul(s, table, transpose_b: 1)", "(8, 9)");
-  expect_fine("r: transpose(x, dim0: -1, dim1: 0)", "(8, 3, 2)");
-  expect_fine("r: slice(x, dim: -1, begin: 2, end: 5)", "(2, 3, 3)");
-  expect_fine("r: split(x, sections: 4)", "(2, 3, 2)");
-  expect_fine("r: reshape(x, shape: [4, 12])", "(4, 12)");
-  expect_fine("r: attention(x, x, x, head_dim: 4)", "(2, 3, 8)");
-  expect_fine("r: cross_entropy(x, t, valid: 7)", "(1)");
-  expect_fine("r: mse(x, x)", "(1)");
-  expect_fine("r: all_gather(x, axis: tp)", "(2, 3, 8)");
+    expect(make_graph, mistakes[i].call, mistakes[i].says);
+  for (size_t i = 0; i < sizeof of_experts / sizeof *of_experts; i++)
+    expect(make_experts, of_experts[i].call, of_experts[i].says);
+  expect_fine(make_graph, "r: linear(x, w, b)", "(2, 3, 4)");
+  expect_fine(make_graph, "r: embedding(t, table)", "(2, 3, 8)");
+  expect_fine(make_graph, "r: matmul(s, table, transpose_b: 1)", "(8, 9)");
+  expect_fine(make_graph, "r: transpose(x, dim0: -1, dim1: 0)", "(8, 3, 2)");
+  expect_fine(make_graph, "r: slice(x, dim: -1, begin: 2, end: 5)", "(2, 3, 3)");
+  expect_fine(make_graph, "r: split(x, sections: 4)", "(2, 3, 2)");
+  expect_fine(make_graph, "r: reshape(x, shape: [4, 12])", "(4, 12)");
+  expect_fine(make_graph, "r: attention(x, x, x, head_dim: 4)", "(2, 3, 8)");
+  expect_fine(make_graph, "r: cross_entropy(x, t, valid: 7)", "(1)");
+  expect_fine(make_graph, "r: mse(x, x)", "(1)");
+  expect_fine(make_graph, "r: all_gather(x, axis: tp)", "(2, 3, 8)");
+  expect_fine(make_experts, "r: choose_experts(x, k: 8)", "(2, 3, 8)");
+  expect_fine(
+      make_experts, "r: choose_experts(x, n, k: 4, groups: 4, kept_groups: 2)", "(2, 3, 4)");
+  expect_fine(make_experts, "r: expert_weights(x, chosen, normalize: 1)", "(2, 3, 2)");
+  expect_fine(make_experts, "r: expert_plan(chosen, e)", "(12, 2)");
+  expect_fine(make_experts, "r: permute_experts(x, wplan)", "(18, 8)");
+  expect_fine(make_experts, "r: expert_linear(rows, e, plan)", "(12, 5)");
+  expect_fine(make_experts, "r: swiglu(up, up)", "(12, 5)");
+  expect_fine(make_experts, "r: combine_experts(up, weights, plan)", "(2, 3, 5)");
   return check_done("call");
 }

@@ -87,6 +87,16 @@ static const rule_case cases[] = {
     {DEVICE("enable_ddp: true, mesh_shape: [4]") TRAINING("batch_size: 8, batch_size_per_rank: 4"),
      {4},
      "batch_size_per_rank 4 over dp = 4 makes 16, but batch_size is 8"},
+    {DEVICE("enable_ep: true, mesh_shape: [4]") TRAINING("batch_size: 6"),
+     {4},
+     "error: batch_size 6 does not divide over ep = 4|4 or 8 would"},
+    {DEVICE("enable_ddp: true, enable_ep: true, mesh_shape: [2, 2]") TRAINING("batch_size: 6"),
+     {4},
+     "error: batch_size 6 does not divide over dp × ep = 4|4 or 8 would"},
+    {DEVICE("enable_ddp: true, enable_ep: true, mesh_shape: [2, 2]")
+         TRAINING("batch_size: 8, batch_size_per_rank: 4"),
+     {4},
+     "batch_size_per_rank 4 over dp × ep = 4 makes 16, but batch_size is 8"},
     {DEVICE("enable_ddp: true, mesh_shape: [4]") TRAINING("batch_size: 16, batch_size_per_rank: 4"),
      {4},
      NULL},
@@ -125,27 +135,28 @@ static void text_test(void) {
   bench_free(&b);
 }
 
-static void trainable_expect(const char *yaml, const int *devices, const char *words) {
+static void warned_expect(const char *yaml, const int *devices, const char *words) {
   bench b = bench_make(yaml, devices);
   CHECK_AT(b.good, "%s", yaml);
-  b.good = b.good && warned(&b);
+  if (b.good) tsr_parallel_warn(b.parallel, b.config, b.diags);
   bench_expect(&b, yaml, words);
   bench_free(&b);
 }
 
-static void trainable_test(void) {
-  trainable_expect(
+static void warned_test(void) {
+  warned_expect(
       DEVICE("enable_ddp: true, enable_tp: true, mesh_shape: [2, 2]") TRAINING("batch_size: 4"),
       MESH(4), NULL);
-  trainable_expect(DEVICE("enable_pp: true, mesh_shape: [4]"), MESH(4), NULL);
-  trainable_expect(DEVICE("enable_pp: true, mesh_shape: [1]"), MESH(1), NULL);
-  trainable_expect(DEVICE("enable_cp: true, mesh_shape: [4]"), MESH(4), NULL);
-  trainable_expect(
-      DEVICE("enable_ep: true, mesh_shape: [4]"), MESH(4), "expert parallelism (ep = 4)");
-  trainable_expect(
+  warned_expect(DEVICE("enable_pp: true, mesh_shape: [4]"), MESH(4), NULL);
+  warned_expect(DEVICE("enable_pp: true, mesh_shape: [1]"), MESH(1), NULL);
+  warned_expect(DEVICE("enable_cp: true, mesh_shape: [4]"), MESH(4), NULL);
+  warned_expect(
+      DEVICE("enable_ep: true, mesh_shape: [4]") TRAINING("batch_size: 4"), MESH(4), NULL);
+  warned_expect(DEVICE("enable_ep: true, mesh_shape: [1]"), MESH(1), NULL);
+  warned_expect(
       DEVICE("enable_fsdp: true, mesh_shape: [2]") TRAINING("batch_size: 4"), MESH(2), NULL);
-  trainable_expect(DEVICE("enable_tp: true, enable_sp: true, mesh_shape: [2]"), MESH(2), NULL);
-  trainable_expect(
+  warned_expect(DEVICE("enable_tp: true, enable_sp: true, mesh_shape: [2]"), MESH(2), NULL);
+  warned_expect(
       DEVICE("enable_ddp: true, enable_sp: true, mesh_shape: [2]") TRAINING("batch_size: 4"),
       MESH(2), "warning|'enable_sp' has no effect");
 }
@@ -153,6 +164,6 @@ static void trainable_test(void) {
 int main(void) {
   table_test();
   text_test();
-  trainable_test();
+  warned_test();
   return check_done("parallel.rules");
 }

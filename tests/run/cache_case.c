@@ -85,7 +85,7 @@ static void session_open(session *s, tsr_arena *arena, const cache_case *c) {
   const cache_mesh *m = &c->mesh;
   int threads = m->threads ? m->threads : 1, programs = c->chunk ? PROGRAMS : 1;
   *s = (session){.of = c, .arena = arena, .cpu = {tsr_kernels_get(NULL), threads}};
-  s->parallel = harness_parallel(m->pp, m->dp, m->cp, m->tp);
+  s->parallel = harness_parallel(m->pp, m->dp, 1, m->cp, m->tp);
   tsr_diags *diags = tsr_diags_new(arena);
   for (int i = 0; i < programs; i++) compile(s, i, i ? 1 : c->chunk, diags);
   tsr_process_options o = {.parallel = &s->parallel, .kernels = s->cpu.k, .threads = threads};

@@ -50,6 +50,11 @@ int harness_param(tsr_graph *g, const char *text) {
   p.ndim = read_shape(text + name, p.shape, &rest);
   p.init = (tsr_init){.kind = TSR_INIT_NORMAL, .b = 0.5};
   p.decay = p.ndim > 1;
+  bool experts = !strncmp(rest, "experts", 7);
+  if (experts) {
+    p.placement[TSR_EP] = (tsr_placement){TSR_SHARD, 0};
+    rest += 7 + strspn(rest + 7, " ");
+  }
   if (*rest) p.placement[TSR_TP] = (tsr_placement){TSR_SHARD, atoi(rest)};
   return tsr_graph_param(g, &p);
 }
@@ -161,11 +166,12 @@ const harness_order harness_orders[HARNESS_ORDERS] = {
     {TSR_PIPELINE_ZB_H1, 1},
     {TSR_PIPELINE_ZB_V, 2}};
 
-tsr_parallel harness_parallel(int pp, int dp, int cp, int tp) {
-  int axes[] = {TSR_PP, TSR_DP, TSR_CP, TSR_TP}, sizes[] = {pp ? pp : 1, dp, cp ? cp : 1, tp};
-  tsr_parallel p = {.ranks = 1, .ndim = 4, .fsdp_size = 1};
+tsr_parallel harness_parallel(int pp, int dp, int ep, int cp, int tp) {
+  int axes[] = {TSR_PP, TSR_DP, TSR_EP, TSR_CP, TSR_TP};
+  int sizes[] = {pp ? pp : 1, dp, ep ? ep : 1, cp ? cp : 1, tp};
+  tsr_parallel p = {.ranks = 1, .ndim = TSR_AXES, .fsdp_size = 1};
   for (int a = 0; a < TSR_AXES; a++) p.size[a] = 1;
-  for (int d = 3; d >= 0; d--) {
+  for (int d = TSR_AXES - 1; d >= 0; d--) {
     p.axis_of_dim[d] = axes[d];
     p.size[axes[d]] = sizes[d];
     p.enabled[axes[d]] = true;
@@ -201,11 +207,12 @@ static tsr_stage_split even_split(const tsr_graph *g, int stages) {
 
 bool harness_compile(tsr_graph *g, const harness_options *o, harness *ret, tsr_diags *diags) {
   *ret = (harness){
-      .options = *o, .graph = g, .parallel = harness_parallel(o->pp, o->dp, o->cp, o->tp)};
+      .options = *o, .graph = g, .parallel = harness_parallel(o->pp, o->dp, o->ep, o->cp, o->tp)};
   int stages = o->pp ? o->pp : 1, chunks = o->chunks ? o->chunks : 1;
   tsr_pipeline_kind kind = o->pp > 1 ? o->pipeline : TSR_PIPELINE_1F1B;
   ret->cpu = (tsr_cpu_context){tsr_kernels_get(NULL), o->threads};
   g->microbatches = o->microbatches;
+  if (o->expert_units) g->units.expert = o->expert_units;
   int forward = g->nodes_count;
   if (g->loss >= 0) tsr_pass_autodiff(g);
   if (g->loss >= 0 && o->optimizer) {
@@ -238,12 +245,13 @@ bool harness_compile(tsr_graph *g, const harness_options *o, harness *ret, tsr_d
   placing.zero_owners = o->zero_owners;
   if (!tsr_pass_placement(g, &placing, &ret->placed, diags)) return false;
   tsr_lowering lowering = {.microbatches = o->microbatches};
-  lowering.microbatch_first = o->zero >= 2 || o->tree == TSR_TREE_FLAT;
+  lowering.microbatch_first = (o->zero >= 2 || o->tree == TSR_TREE_FLAT) && o->dp > 1;
   lowering.tree = o->tree;
   lowering.overlap = o->overlap;
   lowering.bucket_bytes = 2000;
   for (int a = 0; a < TSR_AXES; a++) lowering.size[a] = ret->parallel.size[a];
-  lowering.batch_units = o->batch_units / (o->dp * o->microbatches);
+  lowering.batch_units = o->batch_units / (tsr_lowering_batch_ranks(&lowering) * o->microbatches);
+  lowering.expert_leaves = g->units.expert > 1 ? g->units.expert : 1;
   lowering.tp_units = o->tp_units / o->tp;
   lowering.sequence_units = o->sequence_units / (o->cp ? o->cp : 1);
   lowering.zigzag = o->zigzag;

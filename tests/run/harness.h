@@ -11,7 +11,8 @@
 
 /* "x 4,3,5" as an input, "t 4,3 tokens" as one that holds tokens. */
 int harness_input(tsr_graph *g, const char *text);
-/* "w 8,4" as a parameter; "w 8,4 0" is split over tp along dimension 0. First values are normal
+/* "w 8,4" as a parameter; "w 8,4 0" is split over tp along dimension 0; "w 8,4,6 experts" is of
+ * experts, which ep shares out, and "w 8,4,6 experts 0" is split over tp too. First values are normal
  * with deviation 0.5; vectors (one dimension) are decayed no more than norms and biases are. */
 int harness_param(tsr_graph *g, const char *text);
 /* "y: linear(x, w, b)": as a graph file writes it, names as the values have them. The first result.
@@ -42,12 +43,12 @@ extern const harness_order harness_orders[HARNESS_ORDERS];
     .clip_max_norm = (clip)                                                                        \
   }
 
-/* A mesh of pp × dp × cp × tp ranks, row-major, pp outermost; 0 counts as 1. */
-tsr_parallel harness_parallel(int pp, int dp, int cp, int tp);
+/* A mesh of pp × dp × ep × cp × tp ranks, row-major, pp outermost; 0 counts as 1. */
+tsr_parallel harness_parallel(int pp, int dp, int ep, int cp, int tp);
 
 typedef struct {
   int dp, tp, threads;
-  int cp;
+  int ep, cp; /* 0: 1 */
   bool zigzag;
   int pp, chunks;             /* 0: 1. The forward nodes are split into runs of equal number */
   tsr_pipeline_kind pipeline; /* of a pipeline */
@@ -60,6 +61,7 @@ typedef struct {
   int64_t microbatches, batch_units, tp_units;
   tsr_tree_shape tree;
   int64_t sequence_units; /* 0: positions are not split */
+  int64_t expert_units;   /* 0: those of the graph */
   bool sequence_parallel;
   const tsr_optimizer *optimizer; /* NULL: none; then gradients become outputs d.<param> */
   int vocabulary;                 /* tokens are below it */

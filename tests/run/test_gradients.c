@@ -10,8 +10,18 @@ typedef struct {
   const char *op;     /* as tsr_graph_call_names gives it */
   const char *inputs; /* separated by ';'; gradients are those of parameters */
   const char *params;
-  const char *calls; /* the result is y, or the loss `loss` */
+  const char *calls;  /* the result is y, or the loss `loss` */
+  const char *unused; /* a parameter without a gradient */
 } op_case;
+
+/* x chooses k experts by a softmax, and the rows of e's product are combined. */
+#define ROUTED(k, normalizes)                                                                      \
+  "s: router(x, r); p: softmax(s); c: choose_experts(p, k: " #k                                    \
+  "); v: expert_weights(p, c, normalize: " #normalizes ")\n"
+#define EXPERTS                                                                                    \
+  "plan: expert_plan(c, e); a: permute_experts(x, plan); l: expert_linear(a, e, plan)\n"           \
+  "h: tanh(l)\n"
+#define COMBINED "y: combine_experts(h, v, plan)"
 
 static const op_case cases[] = {
     {"linear", "", "x 2,3,5; w 7,5", "y: linear(x, w)"},
@@ -75,6 +85,43 @@ static const op_case cases[] = {
     {"flash_attention", "", "q 2,2,5,3; k 2,2,5,3; v 2,2,5,3", "y: flash_attention(q, k, v)"},
     {"flash_attention", "", "q 2,4,5,3; k 2,2,5,3; v 2,2,5,3",
      "y: flash_attention(q, k, v, causal: 0, scale: 0.7)"},
+    {"router", "", "x 3,5,7; r 9,7", "y: router(x, r)"},
+    {"choose_experts", "", "x 3,5,6; r 5,6; e 5,7,6", ROUTED(2, 1) EXPERTS COMBINED},
+    {"choose_experts", "b 8", "x 3,5,6; r 8,6; e 8,7,6", /* DeepSeek-V3 */
+     "s: router(x, r); p: sigmoid(s)\n"
+     "c: choose_experts(p, b, k: 3, groups: 4, kept_groups: 2)\n"
+     "v: expert_weights(p, c, normalize: 1, scale: 2.5)\n" EXPERTS COMBINED},
+    {"choose_experts", "", "x 3,5,6; r 8,6; e 8,7,6",
+     "s: router(x, r); p: sigmoid(s); c: choose_experts(p, k: 2, groups: 2, group_top: 1)\n"
+     "v: expert_weights(p, c)\n" EXPERTS COMBINED},
+    {"expert_weights", "", "x 3,5,6; r 5,6; e 5,7,6", ROUTED(2, 0) EXPERTS COMBINED},
+    {"expert_weights", "", "x 3,5,6; r 5,6; e 5,7,6", /* Mixtral: softmax over the chosen */
+     "s: router(x, r); c: choose_experts(s, k: 2); v: expert_weights(s, c, softmax: 1)\n" EXPERTS
+         COMBINED},
+    {"expert_weights", "", "x 3,5,6; r 5,6", /* all of them: k == E */
+     "s: router(x, r); p: softmax(s); c: choose_experts(p, k: 5)\n"
+     "v: expert_weights(p, c, scale: 0.7); y: tanh(v)"},
+    {"expert_plan", "", "x 3,5,6; r 5,6; e 5,7,6", ROUTED(5, 0) EXPERTS COMBINED},
+    {"expert_plan", "", "x 2,3,6; r 24,6; e 24,7,6", /* most experts have no token */
+     ROUTED(1, 0) EXPERTS COMBINED},
+    {"expert_plan", "b 9", "x 3,5,6; r 9,6; e 9,7,6", /* all tokens have the same experts */
+     "s: router(x, r); p: softmax(s); big: scale(b, factor: 1000)\n"
+     "c: choose_experts(p, big, k: 2); v: expert_weights(p, c)\n" EXPERTS COMBINED},
+    {"permute_experts", "", "x 3,5,6; r 5,6; e 5,6,6",
+     ROUTED(2, 0) "plan: expert_plan(c, e); a: permute_experts(x, plan); h: mul(a, a)\n"
+                  "y: combine_experts(h, v, plan)",
+     "e"},
+    {"expert_linear", "", "x 3,5,6; r 5,6; gate 5,7,6; up 5,7,6; down 5,4,7",
+     ROUTED(2, 1) "plan: expert_plan(c, gate); a: permute_experts(x, plan)\n"
+                  "g: expert_linear(a, gate, plan); u: expert_linear(a, up, plan)\n"
+                  "m: swiglu(g, u); h: expert_linear(m, down, plan)\n" COMBINED},
+    {"expert_linear", "", "x 3,5,6; r 5,6; e 5,6,6", /* used twice */
+     ROUTED(2, 1) EXPERTS "i: expert_linear(h, e, plan)\n"
+                          "y: combine_experts(i, v, plan)"},
+    {"combine_experts", "", "x 30,6; r 7,6; e 7,5,6", ROUTED(3, 1) EXPERTS COMBINED},
+    {"combine_experts", "", "x 2,3,5,6; r 5,6; e 5,6,6", /* rows combined twice */
+     ROUTED(2, 1) EXPERTS "y1: combine_experts(h, v, plan)\n"
+                          "y2: combine_experts(a, v, plan); y: mul(y1, y2)"},
     {"reshape", "", "x 2,3,10", "r: reshape(x, shape: [6,5,2]); y: softmax(r)"},
     {"transpose", "", "x 2,3,5", "t: transpose(x, dim0: 0, dim1: 2); y: softmax(t)"},
     {"transpose", "", "x 2,3,5", "t: transpose(x, dim0: -1, dim1: 1); y: softmax(t)"},
@@ -213,7 +260,9 @@ static void run_case(const op_case *c) {
   oracle_run(a.t, &a.h, 0);
   check_output(&a, "y");
   check_output(&a, "loss");
-  for (int p = 0; p < g->params_count; p++) check_gradient(&a, p);
+  for (int p = 0; p < g->params_count; p++)
+    if (!c->unused || strcmp(c->unused, g->params[p].name)) check_gradient(&a, p);
+    else CHECK_AT(g->grads[p] < 0, "%s: '%s' has a gradient", c->calls, c->unused);
   harness_close(&a.h);
   tsr_arena_free(arena);
 }
