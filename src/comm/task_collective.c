@@ -23,7 +23,7 @@ tsr_collective tsr_collective_of(const tsr_program *p, const tsr_task *t) {
   if (t->op == TSR_OP_REDUCE || t->op == TSR_OP_BROADCAST)
     c.root = (int)(attr->broadcast.root % (c.members / c.groups));
   if (before.kind == TSR_SHARD && t->op != TSR_OP_RING_SHIFT) c.from = before.dim;
-  c.zigzag = t->axis == TSR_CP && p->lowering.zigzag;
+  c.zigzag = t->axis == TSR_CP && p->lowering.zigzag && !tsr_routed_is_weights(v->routed);
   if (c.from >= 0) c.shape[c.from] *= tsr_placement_blocks(before, c.members);
   return c;
 }

@@ -54,8 +54,7 @@ static void print_slice(
     tsr_text *text) {
   int members = (int)p->lowering.size[TSR_CP];
   for (int d = 0; d < s->ndim; d++) {
-    bool zigzag = p->lowering.zigzag && members > 1 && v->placement[TSR_CP].kind == TSR_SHARD &&
-                  v->placement[TSR_CP].dim == d;
+    bool zigzag = tsr_lowering_is_zigzag(&p->lowering, v, d);
     long long begin = s->offset[d], end = begin + s->shape[d], half = s->shape[d] / 2;
     tsr_text_add(text, "%s", d ? ", " : "[");
     if (zigzag) {

@@ -20,10 +20,9 @@ int64_t tsr_executable_position(
     const tsr_executable *b, const tsr_tensor_slice *slice, int value, int rank, int dim,
     int64_t i) {
   const tsr_program *p = tsr_executable_program(b, rank);
-  tsr_placement cp = p->graph->values[value].placement[TSR_CP];
   int members = b->process->options.parallel->size[TSR_CP];
-  bool zigzag = p->lowering.zigzag && members > 1 && cp.kind == TSR_SHARD && cp.dim == dim;
-  if (!zigzag) return slice->offset[dim] + i;
+  if (!tsr_lowering_is_zigzag(&p->lowering, &p->graph->values[value], dim))
+    return slice->offset[dim] + i;
   return tsr_sequence_position(true, members, b->ranks[rank].coord[TSR_CP], slice->shape[dim], i);
 }
 

@@ -72,9 +72,7 @@ tsr_tensor_slice tsr_operand_sample_slice(const tsr_task_call *c, const tsr_tens
 }
 
 bool tsr_operand_is_zigzag(const tsr_task_call *c, const tsr_tensor *t, int dim) {
-  tsr_placement p = tsr_operand_value(c, t)->placement[TSR_CP];
-  const tsr_lowering *l = &c->program->lowering;
-  return l->zigzag && l->size[TSR_CP] > 1 && p.kind == TSR_SHARD && p.dim == dim;
+  return tsr_lowering_is_zigzag(&c->program->lowering, tsr_operand_value(c, t), dim);
 }
 
 int tsr_operand_zigzag_dim(const tsr_task_call *c, const tsr_tensor *t) {

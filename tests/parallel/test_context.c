@@ -33,7 +33,7 @@ static void axes_test(void) {
       MESH(24), "dp × tp × pp mesh, 2 × 3 × 4", 2, 3, 4, 1, 1);
   axes_expect(
       DEVICE("enable_ddp: true, enable_cp: true, enable_ep: true, mesh_shape: [2, 3, 4]")
-          TRAINING("batch_size: 4"),
+          TRAINING("batch_size: 8"),
       MESH(24), "dp × cp × ep mesh, 2 × 3 × 4", 2, 1, 1, 4, 3);
   axes_expect(
       "mesh: {axes: [tp, dp], shape: [4, 4]}\n" TRAINING("batch_size: 4"), MESH(4, 4),

@@ -3,11 +3,11 @@
 #include "tests/check.h"
 
 const oracle_recipe oracle_recipes[ORACLE_RECIPES] = {
-    {"units 1", 1, 0, 1, 1},
-    {"batch units 4, tp 2", 4, 0, 2, 1},
-    {"batch units 4, sequence 4, tp 2", 4, 4, 2, 1},
-    {"batch units 4, tp 2, 2 microbatches", 4, 0, 2, 2},
-    {"batch units 4, sequence 4, tp 2, 2 microbatches", 4, 4, 2, 2},
+    {"units 1", 1, 0, 1, 1, 1},
+    {"batch units 4, tp 2", 4, 0, 2, 1, 4},
+    {"batch units 4, sequence 4, tp 2", 4, 4, 2, 1, 4},
+    {"batch units 4, tp 2, 2 microbatches", 4, 0, 2, 2, 1},
+    {"batch units 4, sequence 4, tp 2, 2 microbatches", 4, 4, 2, 2, 2},
 };
 
 #define X3 "x 4,4,6; " /* samples, positions, features */
@@ -284,6 +284,36 @@ const oracle_case oracle_cases[] = {
     {"loss_reduced_over_positions", TEXT, TABLE "w 16,6",
      ROWS "y: linear(x, w); part: cross_entropy(y, targets, valid: 11)\n"
           "loss: all_reduce(part, axis: cp)"},
+    /* ---- mixtures of experts: as many as any mesh shares out, most of which have no token ---- */
+    {"experts_shared_out", TOKENS "goal 4,4,6",
+     TABLE "r 32,6; gate 32,8,6 experts 0; up 32,8,6 experts 0; down 32,6,8 experts 0",
+     ROWS "s: router(x, r); p: softmax(s); c: choose_experts(p, k: 2)\n"
+          "v: expert_weights(p, c, normalize: 1); plan: expert_plan(c, gate)\n"
+          "a: permute_experts(x, plan); g: expert_linear(a, gate, plan)\n"
+          "u: expert_linear(a, up, plan); m: swiglu(g, u); d: expert_linear(m, down, plan)\n"
+          "f: combine_experts(d, v, plan); y: add(x, f); loss: mse(y, goal)"},
+    {"experts_split", TOKENS "goal 4,4,6", /* DeepSeek-V3's routing */
+     TABLE "r 16,6; b 16; up 16,8,6 experts 1; down 16,6,8 experts 2",
+     ROWS "s: router(x, r); p: sigmoid(s); q: add(p, b)\n"
+          "c: choose_experts(q, k: 3, groups: 4, kept_groups: 2)\n"
+          "v: expert_weights(q, c, normalize: 1, scale: 2.5); plan: expert_plan(c, up)\n"
+          "a: permute_experts(x, plan); u: expert_linear(a, up, plan); m: gelu(u)\n"
+          "d: expert_linear(m, down, plan); f: combine_experts(d, v, plan); y: add(x, f)\n"
+          "loss: mse(y, goal)"},
+    {"experts_twice", TOKENS "goal 4,4,6", /* a softmax over the chosen, weights used twice */
+     TABLE "r 32,6; q 32,6; w 32,6,6 experts",
+     ROWS "s: router(x, r); c: choose_experts(s, k: 2); v: expert_weights(s, c, softmax: 1)\n"
+          "plan: expert_plan(c, w); a: permute_experts(x, plan); h: expert_linear(a, w, plan)\n"
+          "g: tanh(h); z: combine_experts(g, v, plan); s2: router(z, q)\n"
+          "c2: choose_experts(s2, k: 1); p2: softmax(s2); v2: expert_weights(p2, c2)\n"
+          "plan2: expert_plan(c2, w); a2: permute_experts(z, plan2)\n"
+          "h2: expert_linear(a2, w, plan2); y: combine_experts(h2, v2, plan2)\n"
+          "loss: mse(y, goal)"},
+    {"experts_all", "x 4,7; goal 4,5", /* rows of features; all experts are chosen */
+     "u 6,7; r 8,6; w 8,5,6 experts",
+     "h: linear(x, u); s: router(h, r); p: softmax(s); c: choose_experts(p, k: 8)\n"
+     "v: expert_weights(p, c); plan: expert_plan(c, w); a: permute_experts(h, plan)\n"
+     "d: expert_linear(a, w, plan); y: combine_experts(d, v, plan); loss: mse(y, goal)"},
     /* ---- positions that the units do not divide ---- */
     {"odd_positions", "t 4,6 tokens; goal 4,6,5", TABLE "w 5,6",
      ROWS "y: linear(x, w); loss: mse(y, goal)", .refused = ORACLE_POSITIONS},
@@ -293,7 +323,7 @@ const int oracle_cases_count = sizeof oracle_cases / sizeof *oracle_cases;
 enum { VOCABULARY = 11 };
 
 tsr_graph *oracle_build(tsr_arena *arena, const oracle_case *c, const oracle_recipe *r) {
-  tsr_units units = {r->batch, r->sequence, r->tp};
+  tsr_units units = {r->batch, r->sequence, r->tp, r->expert};
   tsr_graph *g = tsr_graph_new(arena, c->name, units);
   harness_inputs(g, c->inputs);
   harness_params(g, c->params);

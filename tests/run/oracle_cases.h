@@ -9,7 +9,7 @@
 /* A recipe's units; with and without several microbatches. */
 typedef struct {
   const char *name;
-  int batch, sequence, tp, microbatches;
+  int batch, sequence, tp, microbatches, expert;
 } oracle_recipe;
 enum { ORACLE_RECIPES = 5 };
 extern const oracle_recipe oracle_recipes[ORACLE_RECIPES];

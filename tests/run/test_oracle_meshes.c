@@ -54,10 +54,11 @@ static void compare(meshes *m, const harness_trace *want, const harness_options 
   while (i < got.count && i < want->count && !memcmp(got.data + i, want->data + i, 4)) i++;
   CHECK_AT(
       i == want->count && i == got.count,
-      "%s, %s, dp %d cp %d%s tp %d%s, zero %d%s%s: number %d (of %d, the weights from %d on) is "
+      "%s, %s, dp %d ep %d cp %d%s tp %d%s, zero %d%s%s: number %d (of %d, the weights from %d on) "
+      "is "
       "%.9g, on "
       "one rank %.9g",
-      m->c->name, m->r->name, o->dp, o->cp, o->zigzag ? " zigzag" : "", o->tp,
+      m->c->name, m->r->name, o->dp, o->ep, o->cp, o->zigzag ? " zigzag" : "", o->tp,
       o->sequence_parallel ? " sequence parallel" : "", o->zero,
       o->zero_owners ? " with owners" : "", o->overlap ? " overlapped" : "", (int)i,
       (int)want->count, NUMBERS * STEPS, i < got.count ? (double)got.data[i] : 0,
@@ -67,7 +68,7 @@ static void compare(meshes *m, const harness_trace *want, const harness_options 
 }
 
 static void run_mesh(meshes *m, const harness_trace *want, harness_options o) {
-  bool many = o.dp * o.cp * o.tp > 1;
+  bool many = o.dp * o.ep * o.cp * o.tp > 1;
   for (o.zero = 0; o.zero <= (o.dp > 1 ? 3 : 0); o.zero++) {
     o.overlap = o.zero == 2;
     bool may_split = o.tp > 1 && o.cp * o.tp <= m->r->sequence && !o.zigzag;
@@ -86,12 +87,13 @@ static void run_layout(meshes *m, bool zigzag) {
   harness_options o = oracle_options(m->r);
   o.optimizer = &adamw;
   o.zigzag = zigzag;
-  o.cp = 1;
+  o.ep = o.cp = 1;
   o.threads = 1;
   harness_trace want = train(arena, m, &o);
   for (o.dp = 1; o.dp <= m->r->batch; o.dp *= 2)
-    for (o.cp = 1; o.cp * (1 + zigzag) <= (m->r->sequence ? m->r->sequence : 1); o.cp *= 2)
-      for (o.tp = 1; o.tp <= m->r->tp; o.tp *= 2) run_mesh(m, &want, o);
+    for (o.ep = 1; o.dp * o.ep <= m->r->batch; o.ep *= 2)
+      for (o.cp = 1; o.cp * (1 + zigzag) <= (m->r->sequence ? m->r->sequence : 1); o.cp *= 2)
+        for (o.tp = 1; o.tp <= m->r->tp; o.tp *= 2) run_mesh(m, &want, o);
   tsr_arena_free(arena);
 }
 

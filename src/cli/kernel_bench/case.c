@@ -4,11 +4,18 @@
 #include <stdio.h>
 
 const tsr_bench_group *const *tsr_bench_groups(void) {
-  static const tsr_bench_group *const groups[] = {&tsr_bench_elementwise, &tsr_bench_rows,
-                                                  &tsr_bench_tokens,      &tsr_bench_random,
-                                                  &tsr_bench_optimizer,   &tsr_bench_convert,
-                                                  &tsr_bench_gemms,       &tsr_bench_attention,
-                                                  &tsr_bench_ring,        NULL};
+  static const tsr_bench_group *const groups[] = {
+      &tsr_bench_elementwise,
+      &tsr_bench_rows,
+      &tsr_bench_tokens,
+      &tsr_bench_random,
+      &tsr_bench_optimizer,
+      &tsr_bench_convert,
+      &tsr_bench_gemms,
+      &tsr_bench_attention,
+      &tsr_bench_ring,
+      &tsr_bench_experts,
+      NULL};
   return groups;
 }
 

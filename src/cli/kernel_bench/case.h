@@ -57,7 +57,7 @@ typedef struct {
 
 extern const tsr_bench_group tsr_bench_elementwise, tsr_bench_rows, tsr_bench_tokens,
     tsr_bench_random, tsr_bench_optimizer, tsr_bench_convert, tsr_bench_gemms, tsr_bench_attention,
-    tsr_bench_ring;
+    tsr_bench_ring, tsr_bench_experts;
 
 #define TSR_BENCH_GROUP(name, cases)                                                               \
   { name, cases, (int)(sizeof cases / sizeof *cases) }
