@@ -319,6 +319,23 @@ void tsr_metrics_write_start(
   end_line(metrics, line, 0, diags);
 }
 
+static cJSON *experts_object(const tsr_metrics_experts *e) {
+  double all = 0, most = 0, entropy = 0;
+  for (int64_t i = 0; i < e->experts; i++) all += e->counts[i];
+  for (int64_t i = 0; i < e->experts; i++) {
+    double share = all > 0 ? e->counts[i] / all : 0;
+    if (share > 0) entropy -= share * log(share);
+    if (e->counts[i] > most) most = e->counts[i];
+  }
+  cJSON *object = cJSON_CreateObject(), *load = cJSON_AddArrayToObject(object, "load");
+  for (int64_t i = 0; i < e->experts; i++)
+    cJSON_AddItemToArray(load, cJSON_CreateNumber(e->counts[i]));
+  add_text(object, "layer", e->layer);
+  add_double(object, "imbalance", all > 0 ? most * (double)e->experts / all : 1);
+  add_double(object, "entropy", e->experts > 1 ? entropy / log((double)e->experts) : 1);
+  return object;
+}
+
 void tsr_metrics_write_step(tsr_metrics *metrics, const tsr_metrics_step *step, tsr_diags *diags) {
   cJSON *line = begin_line(metrics, "step");
   if (!line) return;
@@ -334,6 +351,9 @@ void tsr_metrics_write_step(tsr_metrics *metrics, const tsr_metrics_step *step, 
     add_int(line, "underflows", step->underflows);
     add_int(line, "overflows", step->overflows);
   }
+  cJSON *experts = step->layers ? cJSON_AddArrayToObject(line, "experts") : NULL;
+  for (int i = 0; i < step->layers; i++)
+    cJSON_AddItemToArray(experts, experts_object(&step->experts[i]));
   if (step->saving) cJSON_AddBoolToObject(line, "saving", true);
   end_line(metrics, line, step->step, diags);
 }

@@ -4,6 +4,8 @@
  *   start   config, module, mesh, ranks, parameters, seed, policy, isa, threads, recipe
  *   step    step, loss, grad_norm, lr, tokens, tokens_per_s, ms; with fp16 loss_scale, and on the
  *           CPU how many scaled numbers were underflows and overflows, over all ranks;
+ *           with experts for each layer of them: layer, load (choices of each expert), imbalance
+ *           (the largest load by the mean) and entropy (of the loads, 1 where all are equal);
  *           saving true while a checkpoint is written beside the step
  *   eval    step, loss, perplexity
  *   sample  step, text
@@ -31,6 +33,13 @@ typedef struct {
   const char *recipe; /* its hash, as in checkpoints (checkpoint/manifest.h) */
 } tsr_metrics_start;
 
+/* A layer's choices of experts. */
+typedef struct {
+  const char *layer;
+  int64_t experts;
+  double *counts; /* per expert */
+} tsr_metrics_experts;
+
 typedef struct {
   int64_t step;
   double loss;
@@ -41,6 +50,8 @@ typedef struct {
   double loss_scale;             /* of this step; 0: there is none */
   int64_t underflows, overflows; /* -1: they were not counted */
   bool saving;
+  const tsr_metrics_experts *experts; /* per layer */
+  int layers;
 } tsr_metrics_step;
 
 typedef struct {

@@ -71,6 +71,7 @@ static void run_step(tsr_trainer *t) {
   if (tsr_trainer_scales_loss(t)) next_scale(t, overflow);
   if (tsr_trainer_scales_loss(t)) t->lost = tsr_executable_take_losses(t->train);
   if (t->lost.underflows >= 0) t->lost_in_all += t->lost.underflows + t->lost.overflows;
+  tsr_expert_load_read(&t->experts, t->train);
   t->step++;
   if (t->comm_recorder) tsr_trainer_print_communication(t);
 }
@@ -301,6 +302,7 @@ bool tsr_train(
   if (generation)
     t.generator = tsr_generator_of(
         generation, &executable[generate_at], o->data->dataset.tokenizer.vocab_size);
+  t.experts = tsr_expert_load_of(o->arena, training->placed);
   t.samples = training->batch * training->programs.pipeline->microbatches;
   t.curve = tsr_lr_curve_of(o->config, tsr_epochs_steps(o->config, o->data, t.samples));
   t.steps = t.curve.total_steps;

@@ -4,6 +4,7 @@
 #ifndef TSR_TRAIN_TRAINER_INTERNAL_H
 #define TSR_TRAIN_TRAINER_INTERNAL_H
 #include "report/comm_trace.h"
+#include "train/expert_load.h"
 #include "train/learning_rate.h"
 #include "train/loss_scale.h"
 #include "train/trainer.h"
@@ -15,6 +16,7 @@ typedef struct {
   tsr_generator generator;     /* of samples, where there are any */
   tsr_recorder *comm_recorder; /* of one step; NULL: communication is not traced */
   tsr_comm_trace comm_trace;
+  tsr_expert_load experts;
   tsr_lr_curve curve;
   tsr_progress progress;
   tsr_checkpoint_manager *manager; /* NULL: nothing of the run lasts */

@@ -89,7 +89,9 @@ void tsr_trainer_report_step(tsr_trainer *t, double seconds, double now) {
       t->used_scale,
       t->lost.underflows,
       t->lost.overflows,
-      tsr_checkpoint_manager_is_writing(t->manager)};
+      tsr_checkpoint_manager_is_writing(t->manager),
+      t->experts.experts,
+      t->experts.layers};
   tsr_progress_state state = {t->step, t->steps, t->loss,
                               t->lr,   t->norm,  rate,
                               -1,      !text,    .is_global = tsr_parallel_batch_ranks(t->o->parallel) > 1};
