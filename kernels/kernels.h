@@ -173,6 +173,10 @@ typedef struct {
   int64_t E, k, first, count;
 } tsr_experts;
 
+typedef struct {
+  int64_t slots, unit_tokens; /* 0: no choice is dropped */
+} tsr_capacity;
+
 /* What the summands of a token are rounded to: the type of its activations. */
 typedef enum { TSR_LEAF_F32, TSR_LEAF_BF16, TSR_LEAF_F16 } tsr_leaf_type;
 
@@ -358,10 +362,14 @@ typedef struct {
   /* dlogits (S,E) = factor * logsumexp(logits) * softmax(logits). Items are tokens. */
   void (*router_z_backward)(
       float *dlogits, const float *logits, int64_t E, float factor, int64_t begin, int64_t end);
-  /* plan (R,2) from experts (S,k); R has room. Returns the rows in use. scratch: e->count int64 */
+  /* plan (R,2) from experts (S,k); R has room. Returns the rows in use. With a capacity an expert has
+   * at most `slots` rows of each run of unit_tokens tokens: of the first, or with priority (S,k) of
+   * those where that is largest (equal ones, and NaN as the smallest: the first). */
+  int64_t (*expert_plan_scratch)(
+      int64_t count, int64_t slots, int64_t k, const tsr_capacity *capacity); /* bytes */
   int64_t (*expert_plan)(
-      const tsr_experts *e, int32_t *plan, const int32_t *experts, int64_t S, int64_t R,
-      void *scratch);
+      const tsr_experts *e, const tsr_capacity *capacity, int32_t *plan, const int32_t *experts,
+      const float *priority, int64_t S, int64_t R, void *scratch);
   /* row_of (S,k): where a slot's row is, -1: not here. */
   void (*expert_row_of)(int32_t *row_of, const int32_t *plan, int64_t slots, int64_t R);
   /* rows (R,C) = x (S,C) of each row's token; unused rows are 0. Items are rows. */

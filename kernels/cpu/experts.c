@@ -6,6 +6,7 @@
 #include "kernels/cpu/lanes.h"
 #include "kernels/cpu/level.h"
 #include <assert.h>
+#include <math.h>
 
 /* ---- plan ---- */
 
@@ -13,26 +14,108 @@ static bool is_here(const tsr_experts *e, int32_t expert) {
   return expert >= e->first && expert < e->first + e->count;
 }
 
-/* A counting sort: slots are read in ascending order, so that an expert's rows lie by token. */
-int64_t LEVEL(expert_plan)(
-    const tsr_experts *e, int32_t *plan, const int32_t *experts, int64_t S, int64_t R,
-    void *scratch) {
-  int64_t *next = scratch, rows = 0;
-  memset(next, 0, (size_t)e->count * sizeof *next);
-  for (int64_t slot = 0; slot < S * e->k; slot++)
-    if (is_here(e, experts[slot])) next[experts[slot] - e->first]++;
-  for (int64_t i = 0; i < e->count; i++) { /* now next[i] is where the rows of i begin */
-    int64_t count = next[i];
-    next[i] = rows;
+/* Slots by (expert, token): a counting sort that reads slots in ascending order. ends (count): where
+ * the slots of each expert end. Returns how many there are. */
+static int64_t sort_slots(
+    const tsr_experts *e, int32_t *sorted, int64_t *ends, const int32_t *experts, int64_t slots) {
+  int64_t rows = 0;
+  memset(ends, 0, (size_t)e->count * sizeof *ends);
+  for (int64_t slot = 0; slot < slots; slot++)
+    if (is_here(e, experts[slot])) ends[experts[slot] - e->first]++;
+  for (int64_t i = 0; i < e->count; i++) { /* now ends[i] is where the slots of i begin */
+    int64_t count = ends[i];
+    ends[i] = rows;
     rows += count;
   }
-  assert(rows <= R && R <= INT32_MAX && S * e->k <= INT32_MAX);
-  for (int64_t slot = 0; slot < S * e->k; slot++) {
-    if (!is_here(e, experts[slot])) continue;
-    int32_t *row = plan + next[experts[slot] - e->first]++ * 2;
-    row[0] = (int32_t)slot;
-    row[1] = experts[slot];
+  for (int64_t slot = 0; slot < slots; slot++)
+    if (is_here(e, experts[slot])) sorted[ends[experts[slot] - e->first]++] = (int32_t)slot;
+  return rows;
+}
+
+/* Whether slot a is kept rather than b. */
+static bool is_kept_before(const float *priority, int32_t a, int32_t b) {
+  if (!priority) return a < b;
+  float x = priority[a] > -INFINITY ? priority[a] : -INFINITY,
+        y = priority[b] > -INFINITY ? priority[b] : -INFINITY;
+  return x > y || (x == y && a < b);
+}
+
+/* The `slots`-th of the candidates, which are put in another order (Hoare's selection). */
+static int32_t
+select_last(int32_t *candidates, int64_t count, int64_t slots, const float *priority) {
+  int64_t low = 0, high = count - 1, wanted = slots - 1;
+  while (low < high) {
+    int32_t pivot = candidates[(low + high) / 2];
+    int64_t i = low, j = high;
+    while (i <= j) {
+      while (is_kept_before(priority, candidates[i], pivot)) i++;
+      while (is_kept_before(priority, pivot, candidates[j])) j--;
+      if (i > j) break;
+      int32_t swapped = candidates[i];
+      candidates[i++] = candidates[j];
+      candidates[j--] = swapped;
+    }
+    if (wanted <= j) high = j;
+    else if (wanted >= i) low = i;
+    else return candidates[wanted];
   }
+  return candidates[wanted];
+}
+
+/* Takes the slots of one expert and batch unit that have a row, in their order; how many. */
+static int64_t keep_slots(
+    int32_t *kept, const int32_t *unit, int64_t count, int64_t slots, const float *priority,
+    int32_t *candidates) {
+  int64_t rows = 0;
+  if (count <= slots || !priority) {
+    rows = count < slots ? count : slots;
+    memmove(kept, unit, (size_t)rows * sizeof *kept);
+    return rows;
+  }
+  memcpy(candidates, unit, (size_t)count * sizeof *unit);
+  int32_t last = select_last(candidates, count, slots, priority);
+  for (int64_t i = 0; i < count; i++)
+    if (!is_kept_before(priority, last, unit[i])) kept[rows++] = unit[i];
+  return rows;
+}
+
+/* Of all experts here, one after the other; ends are then those of what is kept. */
+static int64_t drop_slots(
+    const tsr_experts *e, const tsr_capacity *c, int32_t *sorted, int64_t *ends,
+    const float *priority, int32_t *candidates) {
+  int64_t rows = 0, begin = 0, each = c->unit_tokens * e->k;
+  for (int64_t i = 0; i < e->count; i++) {
+    int64_t end = ends[i];
+    for (int64_t stop; begin < end; begin = stop) {
+      int64_t unit = sorted[begin] / each;
+      for (stop = begin; stop < end && sorted[stop] / each == unit;) stop++;
+      rows += keep_slots(
+          sorted + rows, sorted + begin, stop - begin, c->slots, priority, candidates);
+    }
+    ends[i] = rows;
+  }
+  return rows;
+}
+
+int64_t LEVEL(expert_plan_scratch)(
+    int64_t count, int64_t slots, int64_t k, const tsr_capacity *capacity) {
+  int64_t of_unit = capacity->slots ? capacity->unit_tokens * k : 0;
+  return count * (int64_t)sizeof(int64_t) + (slots + of_unit) * (int64_t)sizeof(int32_t);
+}
+
+int64_t LEVEL(expert_plan)(
+    const tsr_experts *e, const tsr_capacity *capacity, int32_t *plan, const int32_t *experts,
+    const float *priority, int64_t S, int64_t R, void *scratch) {
+  int64_t *ends = scratch, slots = S * e->k, row = 0;
+  int32_t *sorted = (int32_t *)(void *)(ends + e->count), *candidates = sorted + slots;
+  int64_t rows = sort_slots(e, sorted, ends, experts, slots);
+  if (capacity->slots) rows = drop_slots(e, capacity, sorted, ends, priority, candidates);
+  assert(rows <= R && R <= INT32_MAX && slots <= INT32_MAX);
+  for (int64_t i = 0; i < e->count; i++)
+    for (; row < ends[i]; row++) {
+      plan[2 * row] = sorted[row];
+      plan[2 * row + 1] = (int32_t)(e->first + i);
+    }
   for (int64_t i = rows * 2; i < R * 2; i++) plan[i] = -1;
   return rows;
 }

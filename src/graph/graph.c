@@ -245,6 +245,7 @@ tsr_graph *tsr_graph_derive(const tsr_graph *old) {
   g->params = old->params;
   g->params_count = g->params_capacity = old->params_count;
   g->microbatches = old->microbatches;
+  g->drop_units = old->drop_units;
   return g;
 }
 

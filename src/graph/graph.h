@@ -52,16 +52,21 @@ typedef struct {
  * experts, of their weights and of what is made of those. Else it is rows of experts: each token
  * chooses so many of them, and there is a row for each choice. Where ranks share the experts out
  * (TSR_ROUTED), a rank has the rows of its own experts, in room for the most that there can be, with
- * zeros behind the last. */
+ * zeros behind the last. With a capacity an expert has at most `slots` rows of each batch unit, and
+ * the other choices of it are dropped. */
 typedef struct {
   int64_t experts, choices;
+  int64_t tokens;             /* of a microbatch, of which the rows are */
+  int64_t slots, unit_tokens; /* 0: no choice is dropped; tokens of a batch unit */
 } tsr_routed;
 enum { TSR_COUNT_DIGIT = 4096, TSR_EXPERTS_MAX = 4096 };
 static inline bool tsr_routed_is_rows(tsr_routed r) { return r.choices > 0; }
 static inline bool tsr_routed_is_weights(tsr_routed r) { return r.experts > 0 && !r.choices; }
-/* Room for the rows of `here` of the experts. */
+/* Room for the rows that so many tokens have of `here` of the experts. */
 static inline int64_t tsr_routed_rows(tsr_routed r, int64_t tokens, int64_t here) {
-  return tokens * (r.choices < here ? r.choices : here);
+  int64_t most = tokens * (r.choices < here ? r.choices : here);
+  int64_t slots = r.slots ? tokens / r.unit_tokens * r.slots * here : most;
+  return slots < most ? slots : most;
 }
 
 /* What a parameter is besides its shape. */
@@ -185,6 +190,8 @@ typedef struct tsr_graph {
   int grads_count, *grads; /* per parameter after autodiff: its gradient's value, -1 none */
   tsr_units units;
   int64_t microbatches; /* of a step: > 1 makes autodiff accumulate; set before it */
+  int64_t drop_units;   /* batch units of a microbatch, for the capacity of experts; 0: they drop no
+                           choice, as in all but training; set before calls */
   int block, of;        /* what nodes are stamped with as they are added */
 } tsr_graph;
 

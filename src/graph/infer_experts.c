@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Shapes of the ops of a mixture of experts. */
 #include "graph/infer_rule.h"
+#include <math.h>
 
 /* scores (…, E) → (…, k) */
 const char *tsr_infer_choose_experts(const inference *i) {
@@ -76,22 +77,52 @@ static const char *check_expert_weight(const inference *i, const tsr_value *w) {
       shape_of(i, w));
 }
 
-/* experts (…, k), w (E, out, in) → (rows, 2) */
+/* The rows of an expert that a batch unit may have. */
+static const char *set_capacity(const inference *i, tsr_routed *r) {
+  double capacity = i->node->attr.expert_plan.capacity;
+  int64_t units = i->graph->drop_units;
+  if (capacity == 0 || units == 0) return NULL;
+  if (r->tokens % units)
+    return wrong(
+        i, "%lld batch units do not divide the %lld tokens of '%s', of which each has a capacity",
+        (long long)units, (long long)r->tokens, i->in[0]->name);
+  r->unit_tokens = r->tokens / units;
+  double slots = ceil(capacity * (double)(r->unit_tokens * r->choices) / (double)r->experts);
+  r->slots = slots < (double)r->unit_tokens ? (int64_t)slots : r->unit_tokens;
+  return NULL;
+}
+
+/* experts (…, k)[, priority (…, k)], w (E, out, in) → (rows, 2) */
 const char *tsr_infer_expert_plan(const inference *i) {
-  const tsr_value *chosen = i->in[0], *w = i->in[1];
-  int64_t rows = tsr_value_elements(chosen);
-  i->out[0] = (tsr_type){TSR_I32, 2, {rows, 2}, {w->shape[0], last_dim(chosen)}};
+  const tsr_value *chosen = i->in[0], *w = i->in[i->node->inputs_count - 1];
+  int64_t k = last_dim(chosen), tokens = tsr_value_elements(chosen) / k;
   const char *bad = check_expert_weight(i, w);
-  return bad ? bad : check_chosen_of(i, chosen, w, w->shape[0]);
+  if (bad) return bad;
+  if (i->node->inputs_count == 3 && !same_shape(chosen, i->in[1]))
+    return wrong(
+        i, "'%s' %s has no number for each choice of '%s' %s", i->in[1]->name,
+        shape_of(i, i->in[1]), chosen->name, shape_of(i, chosen));
+  const tsr_node *choice = chosen->node < 0 ? NULL : &i->graph->nodes[chosen->node];
+  if (choice && choice->op == TSR_OP_CHOOSE_EXPERTS) {
+    const tsr_value *scores = &i->graph->values[choice->inputs[0]];
+    if (last_dim(scores) != w->shape[0])
+      return wrong(
+          i, "'%s' chooses of %lld experts, but the weight '%s' %s has %lld", chosen->name,
+          (long long)last_dim(scores), w->name, shape_of(i, w), (long long)w->shape[0]);
+  }
+  tsr_routed r = {.experts = w->shape[0], .choices = k, .tokens = tokens};
+  bad = set_capacity(i, &r);
+  i->out[0] = (tsr_type){TSR_I32, 2, {tsr_routed_rows(r, tokens, r.experts), 2}, r};
+  return bad;
 }
 
 static const char *check_plan(const inference *i, const tsr_value *plan, int64_t tokens) {
   if (!tsr_routed_is_rows(plan->routed) || plan->dtype != TSR_I32)
     return wrong(i, "'%s' is no plan of experts' rows", plan->name);
-  if (plan->shape[0] == tokens * plan->routed.choices) return NULL;
+  if (plan->routed.tokens == tokens) return NULL;
   return wrong(
       i, "'%s' has rows of %lld tokens, not of %lld", plan->name,
-      (long long)(plan->shape[0] / plan->routed.choices), (long long)tokens);
+      (long long)plan->routed.tokens, (long long)tokens);
 }
 
 static tsr_type rows_of(const tsr_value *plan, int64_t columns, tsr_dtype dtype) {
@@ -120,7 +151,7 @@ const char *tsr_infer_expert_linear(const inference *i) {
     return wrong(
         i, "'%s' has %lld features but the weight '%s' %s takes %lld", x->name,
         (long long)last_dim(x), w->name, shape_of(i, w), (long long)w->shape[2]);
-  return check_plan(i, plan, x->shape[0] / plan->routed.choices);
+  return check_plan(i, plan, x->routed.tokens);
 }
 
 /* dy (R, out), w (E, out, in), plan → (R, in) */

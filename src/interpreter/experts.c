@@ -56,15 +56,33 @@ static void forward_choice_of_token(const tsr_interpreted *n, int64_t token) {
     if (chosen[e]) n->out[token * a->k + count++] = (double)e;
 }
 
-/* (expert, slot) of each row, in this order: inputs are the choices (…, k) and a weight. */
+/* Whether a slot is one of the first `slots` of its batch unit's for that expert: by position, or by
+ * the largest priority. */
+static bool has_row(const tsr_interpreted *n, int64_t slot, int64_t expert) {
+  tsr_routed r = n->out_type->routed;
+  const double *priority = n->node->inputs_count > 2 ? n->in[1] : NULL;
+  int64_t each = r.unit_tokens * r.choices, begin = slot / (each ? each : 1) * each, before = 0;
+  for (int64_t other = begin; r.slots && other < begin + each; other++) {
+    if ((int64_t)n->in[0][other] != expert || other == slot) continue;
+    bool first = !priority ? other < slot
+                           : priority[other] > priority[slot] ||
+                                 (priority[other] == priority[slot] && other < slot);
+    before += first;
+  }
+  return !r.slots || before < r.slots;
+}
+
+/* (slot, expert) of each row, by expert and slot; behind the last -1 and -1. Inputs are the choices
+ * (…, k), with a capacity what decides, and a weight. */
 static void forward_plan(const tsr_interpreted *n) {
-  int64_t row = 0;
-  for (int64_t e = 0; e < n->type[1]->shape[0]; e++)
+  int64_t row = 0, rows = n->out_type->shape[0];
+  for (int64_t e = 0; e < n->out_type->routed.experts; e++)
     for (int64_t slot = 0; slot < tsr_interpreted_size(n, 0); slot++) {
-      if ((int64_t)n->in[0][slot] != e) continue;
+      if ((int64_t)n->in[0][slot] != e || !has_row(n, slot, e)) continue;
       n->out[2 * row] = (double)slot;
       n->out[2 * row++ + 1] = (double)e;
     }
+  for (; row < rows; row++) n->out[2 * row] = n->out[2 * row + 1] = -1;
 }
 
 static void forward_choice(const tsr_interpreted *n) {
@@ -136,20 +154,26 @@ const tsr_interpreter_rule tsr_interpret_expert_weights = {
 
 /* ---- rows ---- */
 
+/* Rows in use. */
+static int64_t rows_in(const double *plan, int64_t rows) {
+  while (rows > 0 && plan[2 * (rows - 1)] < 0) rows--;
+  return rows;
+}
 static int64_t slot_of(const double *plan, int64_t row) { return (int64_t)plan[2 * row]; }
 static int64_t expert_of(const double *plan, int64_t row) { return (int64_t)plan[2 * row + 1]; }
 
 /* x (…, C), plan → rows (R, C) */
 static void forward_permute(const tsr_interpreted *n) {
   int64_t C = tsr_interpreted_columns(n, 0), k = n->type[1]->routed.choices;
-  for (int64_t r = 0; r < n->out_type->shape[0]; r++)
+  for (int64_t i = 0; i < tsr_value_elements(n->out_type); i++) n->out[i] = 0;
+  for (int64_t r = 0; r < rows_in(n->in[1], n->out_type->shape[0]); r++)
     for (int64_t i = 0; i < C; i++)
       n->out[r * C + i] = n->in[0][slot_of(n->in[1], r) / k * C + i];
 }
 
 static void vjp_permute(const tsr_interpreted *n) {
   int64_t C = tsr_interpreted_columns(n, 0), k = n->type[1]->routed.choices;
-  for (int64_t r = 0; r < n->out_type->shape[0]; r++)
+  for (int64_t r = 0; r < rows_in(n->in[1], n->out_type->shape[0]); r++)
     for (int64_t i = 0; i < C; i++)
       n->d_in[0][slot_of(n->in[1], r) / k * C + i] += n->d_out[r * C + i];
 }
@@ -159,7 +183,8 @@ const tsr_interpreter_rule tsr_interpret_permute_experts = {
 /* rows (R, K), w (E, N, K), plan → (R, N) */
 static void forward_expert_linear(const tsr_interpreted *n) {
   int64_t K = n->type[1]->shape[2], N = n->type[1]->shape[1];
-  for (int64_t r = 0; r < n->out_type->shape[0]; r++)
+  for (int64_t i = 0; i < tsr_value_elements(n->out_type); i++) n->out[i] = 0;
+  for (int64_t r = 0; r < rows_in(n->in[2], n->out_type->shape[0]); r++)
     for (int64_t j = 0; j < N; j++) {
       const double *w = n->in[1] + (expert_of(n->in[2], r) * N + j) * K, *x = n->in[0] + r * K;
       double sum = 0;
@@ -170,7 +195,7 @@ static void forward_expert_linear(const tsr_interpreted *n) {
 
 static void vjp_expert_linear(const tsr_interpreted *n) {
   int64_t K = n->type[1]->shape[2], N = n->type[1]->shape[1];
-  for (int64_t r = 0; r < n->out_type->shape[0]; r++)
+  for (int64_t r = 0; r < rows_in(n->in[2], n->out_type->shape[0]); r++)
     for (int64_t j = 0; j < N; j++) {
       int64_t at = (expert_of(n->in[2], r) * N + j) * K;
       double dy = n->d_out[r * N + j];
@@ -187,7 +212,7 @@ const tsr_interpreter_rule tsr_interpret_expert_linear = {
 static void forward_combine(const tsr_interpreted *n) {
   int64_t C = tsr_interpreted_columns(n, 0), k = n->type[2]->routed.choices;
   for (int64_t i = 0; i < tsr_value_elements(n->out_type); i++) n->out[i] = 0;
-  for (int64_t r = 0; r < n->type[0]->shape[0]; r++) {
+  for (int64_t r = 0; r < rows_in(n->in[2], n->type[0]->shape[0]); r++) {
     int64_t slot = slot_of(n->in[2], r);
     for (int64_t i = 0; i < C; i++) n->out[slot / k * C + i] += n->in[1][slot] * n->in[0][r * C + i];
   }
@@ -195,7 +220,7 @@ static void forward_combine(const tsr_interpreted *n) {
 
 static void vjp_combine(const tsr_interpreted *n) {
   int64_t C = tsr_interpreted_columns(n, 0), k = n->type[2]->routed.choices;
-  for (int64_t r = 0; r < n->type[0]->shape[0]; r++) {
+  for (int64_t r = 0; r < rows_in(n->in[2], n->type[0]->shape[0]); r++) {
     int64_t slot = slot_of(n->in[2], r);
     for (int64_t i = 0; i < C; i++) {
       double dy = n->d_out[slot / k * C + i];

@@ -33,6 +33,7 @@ bool tsr_model_build(
   flat.uneven = source->uneven;
   if (!tsr_flat_expand(&flat)) return false;
   tsr_graph *g = tsr_graph_new(arena, file->name, options->units);
+  g->drop_units = options->drop_units;
   if (!tsr_flat_emit(&flat, g) || !tsr_uneven_expand(g, &g, diags)) return false;
   *ret_model = make_model(arena, &scope, g);
   tsr_sizes_defaults(&scope, file, *ret_model);

@@ -17,6 +17,7 @@ typedef struct {
       vocab_assumed; /* taken with a warning when vocab_size is 0 and none is detected; 0: none */
   bool training;     /* false: dropout is left out */
   bool loss;         /* false: stop at the logits (generation) */
+  int64_t drop_units; /* of the graph */
   tsr_units units;   /* vocabulary is padded to a multiple of units.tp */
   const char *graphs_folder;
 } tsr_model_options;

@@ -91,11 +91,9 @@ static int add_update_of(const updates *u, tsr_op op, int param, int counts, con
 }
 
 /* The choices of a step's tokens, by expert: an output of the graph. */
-static int add_counts(tsr_graph *g, int node) {
+static int add_counts(tsr_graph *g, int node, int64_t experts, const char *name) {
   const tsr_node of = g->nodes[node];
-  const tsr_value *scores = &g->values[of.inputs[0]];
-  tsr_attrs attrs = {.expert_counts = {scores->shape[scores->ndim - 1], false}};
-  const char *name = tsr_arena_printf(g->arena, TSR_EXPERT_COUNTS "%s", of.name);
+  tsr_attrs attrs = {.expert_counts = {experts, false}};
   g->of = node;
   g->block = of.block;
   int counts = tsr_graph_add(
@@ -124,10 +122,27 @@ static void update_experts(const updates *u, int node, int counts) {
   }
 }
 
+/* The rows that plans with a capacity have. */
+static void add_kept(tsr_graph *g, int node) {
+  const tsr_node *n = &g->nodes[node];
+  const tsr_value *plan = &g->values[n->outputs[0]];
+  if (!plan->routed.slots) return;
+  const char *of = g->nodes[g->values[n->inputs[0]].node].name;
+  add_counts(
+      g, node, plan->routed.experts, tsr_arena_printf(g->arena, TSR_EXPERT_ROWS "%s", of));
+}
+
 static void add_experts(const updates *u) {
-  for (int i = 0, nodes = u->g->nodes_count; i < nodes; i++)
-    if (u->g->nodes[i].op == TSR_OP_CHOOSE_EXPERTS && u->g->nodes[i].section == TSR_FORWARD)
-      update_experts(u, i, add_counts(u->g, i));
+  tsr_graph *g = u->g;
+  for (int i = 0, nodes = g->nodes_count; i < nodes; i++) {
+    const tsr_node n = g->nodes[i];
+    if (n.section != TSR_FORWARD) continue;
+    if (n.op == TSR_OP_EXPERT_PLAN) add_kept(g, i);
+    if (n.op != TSR_OP_CHOOSE_EXPERTS) continue;
+    const tsr_value *scores = &g->values[n.inputs[0]];
+    const char *name = tsr_arena_printf(g->arena, TSR_EXPERT_COUNTS "%s", n.name);
+    update_experts(u, i, add_counts(g, i, scores->shape[scores->ndim - 1], name));
+  }
 }
 
 void tsr_pass_optimizer(tsr_graph *g, const tsr_optimizer *optimizer) {

@@ -32,6 +32,7 @@ void tsr_pass_optimizer(tsr_graph *g, const tsr_optimizer *optimizer);
  * step reads, and an output of this name and the choice's: the choices of the step's tokens by expert
  * (2, E), a count's remainder modulo TSR_COUNT_DIGIT and what that leaves. */
 #define TSR_EXPERT_COUNTS "experts."
+#define TSR_EXPERT_ROWS "expert_rows." /* the same of those that a capacity has not dropped */
 /* An error where the loss that balances experts over a forward pass would be of a microbatch, or
  * where a bias is updated of parameters that are trained too. */
 bool tsr_pass_check_balance(const tsr_graph *g, int64_t microbatches, tsr_diags *diags);

@@ -28,12 +28,13 @@ static bool find_split(const call *c, int plan, split *ret) {
   return p.kind == TSR_ROUTED || is_shard(p, 0);
 }
 
-/* experts (…, k), w (E, out, in) for its placement alone */
+/* experts (…, k)[, priority (…, k)], w (E, out, in) for its placement alone */
 void tsr_place_expert_plan(call *c) {
-  tsr_placement w = c->in[1], chosen = c->in[0];
+  int last = c->node->inputs_count - 1;
+  tsr_placement w = c->in[last], chosen = c->in[0];
   bool shares = is_shard(w, 0) && c->axis != TSR_DP;
   bool samples = !shares && tsr_axis_splits_batch(c->axis) && is_shard(chosen, 0);
-  c->in[0] = samples ? shard(0) : whole;
+  for (int i = 0; i < last; i++) c->in[i] = samples ? shard(0) : whole;
   c->out[0] = shares ? routed : c->in[0];
 }
 
@@ -123,6 +124,7 @@ void tsr_place_combine_experts_dx(call *c) {
 
 /* experts (B, …, k) → (B, E), or (2, E): whole numbers, whose sums are exact in any order */
 void tsr_place_expert_counts(call *c) {
+  if (c->in[0].kind == TSR_ROUTED) return (void)(c->out[0] = partial);
   bool by_sample = c->node->attr.expert_counts.by_sample && is_shard(c->in[0], 0);
   if (c->in[0].kind != TSR_SHARD) c->in[0] = whole;
   c->out[0] = by_sample ? shard(0) : c->in[0].kind == TSR_SHARD ? partial : whole;

@@ -333,6 +333,7 @@ static cJSON *experts_object(const tsr_metrics_experts *e) {
   add_text(object, "layer", e->layer);
   add_double(object, "imbalance", all > 0 ? most * (double)e->experts / all : 1);
   add_double(object, "entropy", e->experts > 1 ? entropy / log((double)e->experts) : 1);
+  add_double(object, "dropped", e->dropped);
   return object;
 }
 

@@ -5,7 +5,8 @@
  *   step    step, loss, grad_norm, lr, tokens, tokens_per_s, ms; with fp16 loss_scale, and on the
  *           CPU how many scaled numbers were underflows and overflows, over all ranks;
  *           with experts for each layer of them: layer, load (choices of each expert), imbalance
- *           (the largest load by the mean) and entropy (of the loads, 1 where all are equal);
+ *           (the largest load by the mean), entropy (of the loads, 1 where all are equal) and
+ *           dropped (choices beyond a capacity);
  *           saving true while a checkpoint is written beside the step
  *   eval    step, loss, perplexity
  *   sample  step, text
@@ -38,6 +39,7 @@ typedef struct {
   const char *layer;
   int64_t experts;
   double *counts; /* per expert */
+  double dropped; /* choices without a row */
 } tsr_metrics_experts;
 
 typedef struct {

@@ -14,7 +14,7 @@ static const tsr_value *rows_of(const tsr_graph *g, const tsr_node *n) {
 }
 
 static int64_t local_tokens(const tsr_lowering *l, const tsr_value *rows) {
-  int64_t tokens = rows->shape[0] / rows->routed.choices;
+  int64_t tokens = rows->routed.tokens;
   for (int a = 0; a < TSR_AXES; a++)
     if (rows->placement[a].kind == TSR_SHARD && rows->placement[a].dim == 0) tokens /= l->size[a];
   return tokens;
@@ -46,7 +46,11 @@ const tsr_expert_rows *tsr_expert_rows_of(const tsr_program *p, int node) {
                               : NULL;
   if (!rows) return NULL;
   tsr_expert_rows *r = tsr_arena_alloc(p->graph->arena, sizeof *r);
-  *r = (tsr_expert_rows){.experts = rows->routed.experts, .choices = rows->routed.choices};
+  *r = (tsr_expert_rows){
+      .experts = rows->routed.experts,
+      .choices = rows->routed.choices,
+      .slots = rows->routed.slots,
+      .unit_tokens = rows->routed.unit_tokens};
   for (int a = 0; a < TSR_AXES; a++) r->shared[a] = rows->placement[a].kind == TSR_ROUTED;
   r->here = tsr_lowering_experts_here(l, rows);
   r->tokens = local_tokens(l, rows);

@@ -57,14 +57,17 @@ static void check_shared(const check *c, int rows) {
 static void check_room(const check *c, int rows) {
   const tsr_value *v = value(c, rows);
   const tsr_lowering *l = &c->s->p->lowering;
-  int64_t here = v->routed.experts, tokens = v->shape[0] / v->routed.choices;
+  int64_t here = v->routed.experts, tokens = v->routed.tokens;
   for (int a = 0; a < TSR_AXES; a++) {
     if (v->placement[a].kind == TSR_ROUTED) here /= l->size[a];
     if (v->placement[a].kind == TSR_SHARD && v->placement[a].dim == 0) tokens /= l->size[a];
   }
   int64_t most = v->routed.choices < here ? tokens * v->routed.choices : tokens * here;
+  int64_t units = v->routed.slots ? tokens / v->routed.unit_tokens : 0;
+  if (units && units * here * v->routed.slots < most) most = units * here * v->routed.slots;
   if (c->r->here != here || c->r->tokens != tokens || c->r->experts != v->routed.experts ||
-      c->r->choices != v->routed.choices || !tsr_tree_is_subtree(v->routed.experts, here))
+      c->r->choices != v->routed.choices || c->r->slots != v->routed.slots ||
+      !tsr_tree_is_subtree(v->routed.experts, here))
     tsr_verify_say_task(
         c->v, c->s, c->task, -1,
         "its record has %lld experts and %lld tokens here; '%s' has %lld of %lld, a subtree, and "
@@ -103,8 +106,8 @@ static void check_units(const check *c, int rows) {
   bool dp = v->placement[TSR_DP].kind == TSR_SHARD || l->size[TSR_DP] == 1;
   if (batch % leaves == 0 && r->leaf_units == batch / leaves && r->leaves * blocks == leaves &&
       tsr_tree_of_is_subtree(u->tree, leaves, r->leaves) && dp &&
-      r->unit_tokens * batch == v->shape[0] / v->routed.choices * microbatches &&
-      r->tokens * l->size[TSR_DP] == v->shape[0] / v->routed.choices)
+      r->unit_tokens * batch == v->routed.tokens * microbatches &&
+      r->tokens * l->size[TSR_DP] == v->routed.tokens)
     return;
   tsr_verify_say_task(
       c->v, c->s, c->task, -1,

@@ -194,6 +194,17 @@ static const char *tensor_text(tsr_verify *v, const tsr_tensor *t) {
 }
 
 /* What a rank's part of a value must be. */
+/* The most rows that this many experts can have. */
+static int64_t room_of(const tsr_verify *v, const tsr_value *x, int64_t experts) {
+  int64_t tokens = x->routed.tokens;
+  for (int a = 0; a < TSR_AXES; a++)
+    if (x->placement[a].kind == TSR_SHARD && x->placement[a].dim == 0) tokens /= v->mesh->size[a];
+  int64_t each = x->routed.choices < experts ? x->routed.choices : experts, rows = tokens * each;
+  if (!x->routed.slots) return rows;
+  int64_t slots = tokens / x->routed.unit_tokens * experts * x->routed.slots;
+  return slots < rows ? slots : rows;
+}
+
 static tsr_tensor local_tensor(const tsr_verify *v, int value) {
   static const tsr_segment segments[] = {
       [TSR_VALUE_INPUT] = TSR_SEGMENT_INPUT, [TSR_VALUE_STEP_SCALARS] = TSR_SEGMENT_INPUT,
@@ -212,8 +223,7 @@ static tsr_tensor local_tensor(const tsr_verify *v, int value) {
     if (over.kind == TSR_SHARD) t.shape[over.dim] /= tsr_placement_blocks(over, size);
     if (over.kind == TSR_ROUTED) experts /= size;
   }
-  if (tsr_routed_is_rows(x->routed) && experts < x->routed.choices) /* room for the most rows */
-    t.shape[0] = t.shape[0] / x->routed.choices * experts;
+  if (tsr_routed_is_rows(x->routed)) t.shape[0] = room_of(v, x, experts);
   if (x->placement[TSR_TP].kind == TSR_PARTIAL) t.units /= v->mesh->size[TSR_TP];
   if (x->units_of_sequence && x->placement[TSR_CP].kind == TSR_PARTIAL)
     t.units /= v->mesh->size[TSR_CP];

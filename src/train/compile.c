@@ -149,6 +149,7 @@ tsr_compile_model(const tsr_compile_options *o, tsr_compile_purpose purpose, int
   model.training = purpose == TSR_COMPILE_TRAIN;
   model.loss = purpose != TSR_COMPILE_GENERATE;
   model.units.batch = o->batch_units;
+  if (model.training) model.drop_units = o->batch_units / o->parallel->microbatches;
   model.units.sequence = tsr_sequence_units_count(o->config, o->parallel);
   model.units.tp = o->tp_units;
   model.units.tree = o->parallel->tree;
@@ -198,6 +199,7 @@ static bool check_samples(
   int64_t several = o->parallel->microbatches;
   if (several == 1) return true;
   tsr_model_options step = tsr_compile_model(o, TSR_COMPILE_TRAIN, c->batch * several);
+  step.drop_units = o->batch_units;
   tsr_model *model;
   bool is_read = tsr_model_read(arena, o->config, &step, &model, tsr_diags_new(arena));
   if (is_read && !tsr_pass_check_numbers(c->graph, model->graph, diags)) return false;

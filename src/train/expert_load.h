@@ -8,7 +8,7 @@
 
 typedef struct {
   int layers;
-  int *values; /* of the placed graph, per layer */
+  int *values, *rows; /* of the placed graph, per layer; rows -1: no choice is dropped */
   tsr_metrics_experts *experts;
   float *digits; /* room for the largest layer's (2, E) */
 } tsr_expert_load;

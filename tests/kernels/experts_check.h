@@ -34,8 +34,9 @@ static inline expert_rows expert_rows_new(
   expert_rows t = {.R = rows_here(e, experts, S) + unused};
   t.plan = check_alloc((size_t)t.R * 2 * sizeof *t.plan);
   t.row_of = check_alloc((size_t)(S * e->k) * sizeof *t.row_of);
-  int64_t *scratch = check_alloc((size_t)e->count * sizeof *scratch);
-  t.rows = k->expert_plan(e, t.plan, experts, S, t.R, scratch);
+  tsr_capacity all = {0};
+  void *scratch = check_alloc((size_t)k->expert_plan_scratch(e->count, S * e->k, e->k, &all));
+  t.rows = k->expert_plan(e, &all, t.plan, experts, NULL, S, t.R, scratch);
   k->expert_row_of(t.row_of, t.plan, S * e->k, t.R);
   free(scratch);
   return t;

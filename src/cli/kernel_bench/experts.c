@@ -35,7 +35,7 @@ fix_experts(const tsr_bench_case *what, const tsr_kernels *k, tsr_bench_size *re
   s->elements = slots_of(what) * width;
   if (s->elements < tokens_of(what) * what->shape[1])
     s->elements = tokens_of(what) * what->shape[1];
-  s->scratch_bytes = what->shape[1] * (int64_t)sizeof(int64_t);
+  s->scratch_bytes = what->shape[1] * (int64_t)sizeof(int64_t) + slots_of(what) * 4;
   s->floats =
       what->touched *
       (double)(what->shape[3] ? slots_of(what) * what->shape[3] : tokens_of(what) * what->shape[1]);
@@ -60,11 +60,13 @@ static void run_weights_backward(const tsr_bench_call *c) {
       &w, c->x[DSCORES], c->x[DWEIGHTS], c->x[SCORES], integers(c, CHOSEN), 0, tokens_of(c->what));
 }
 
+static const tsr_capacity all_rows = {0};
+
 static void run_plan(const tsr_bench_call *c) {
   tsr_experts e = experts_of(c->what);
   c->k->expert_plan(
-      &e, integers(c, PLAN), integers(c, CHOSEN), tokens_of(c->what), slots_of(c->what),
-      c->scratch);
+      &e, &all_rows, integers(c, PLAN), integers(c, CHOSEN), NULL, tokens_of(c->what),
+      slots_of(c->what), c->scratch);
 }
 
 static void run_row_of(const tsr_bench_call *c) {

@@ -10,15 +10,23 @@ static double total(const float *counts, int64_t E, int64_t expert) {
 
 static int64_t one_item(const tsr_task *t) { return (void)t, 1; }
 
+/* Of a plan. */
+static void count_rows(float *counts, const int32_t *plan, int64_t rows, int64_t E) {
+  for (int64_t e = 0; e < E; e++) counts[e] = 0;
+  for (int64_t r = 0; r < rows && plan[2 * r] >= 0; r++) counts[plan[2 * r + 1]]++;
+}
+
 static void counts_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
   (void)begin, (void)end, (void)thread;
   const tsr_task *t = c->call.task;
   bool by_sample = cpu_attrs(c)->expert_counts.by_sample;
+  const tsr_value *in = &c->call.program->graph->values[t->inputs[0].value];
   int64_t E = tsr_tensor_last(&t->outputs[0]), k = tsr_tensor_last(&t->inputs[0]),
           tokens = tsr_tensor_rows(&t->inputs[0]),
           runs = by_sample ? t->outputs[0].shape[0] : 1;
   float *counts = cpu_out(c, 0);
-  c->k->expert_counts(counts, cpu_tokens(c, 0), tokens / runs, k, E, 0, runs);
+  if (tsr_routed_is_rows(in->routed)) count_rows(counts, cpu_tokens(c, 0), tokens, E);
+  else c->k->expert_counts(counts, cpu_tokens(c, 0), tokens / runs, k, E, 0, runs);
   for (int64_t e = 0; e < E && !by_sample; e++) {
     int64_t count = (int64_t)counts[e];
     counts[e] = (float)(count % TSR_COUNT_DIGIT);

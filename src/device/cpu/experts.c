@@ -60,8 +60,10 @@ static int64_t one_item(const tsr_task *t) { return (void)t, 1; }
 
 static int64_t
 plan_scratch(const tsr_kernels *k, const tsr_program *p, const tsr_task *t, int threads) {
-  (void)k, (void)p, (void)threads;
-  return t->experts->here * (int64_t)sizeof(int64_t);
+  (void)p, (void)threads;
+  tsr_capacity capacity = {t->experts->slots, t->experts->unit_tokens};
+  return k->expert_plan_scratch(
+      t->experts->here, t->experts->tokens * t->experts->choices, t->experts->choices, &capacity);
 }
 
 static void plan_run(const cpu_call *c, int64_t begin, int64_t end, int thread) {
@@ -69,7 +71,11 @@ static void plan_run(const cpu_call *c, int64_t begin, int64_t end, int thread) 
   tsr_experts e = experts_of(c);
   int64_t R = c->call.task->outputs[0].shape[0];
   int32_t *plan = (int32_t *)(void *)cpu_out(c, 0);
-  c->k->expert_plan(&e, plan, cpu_tokens(c, 0), c->call.task->experts->tokens, R, cpu_scratch(c));
+  const tsr_expert_rows *r = c->call.task->experts;
+  tsr_capacity capacity = {r->slots, r->unit_tokens};
+  const float *priority = c->call.task->inputs_count > 2 ? cpu_in(c, 1) : NULL;
+  c->k->expert_plan(
+      &e, &capacity, plan, cpu_tokens(c, 0), priority, r->tokens, R, cpu_scratch(c));
 }
 const cpu_op cpu_expert_plan = {.items = one_item, .scratch = plan_scratch, .run = plan_run};
 
