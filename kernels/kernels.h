@@ -152,7 +152,7 @@ typedef struct {
  * experts, its key the sum of the group_top largest keys in it (added from the largest down); of
  * equal group keys the lower group. */
 typedef struct {
-  int64_t E, k; /* 1 <= k <= E */
+  int64_t E, k;                           /* 1 <= k <= E */
   int64_t groups, kept_groups, group_top; /* groups 1: any expert; k <= kept_groups * E / groups */
 } tsr_choice;
 

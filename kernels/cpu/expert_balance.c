@@ -17,8 +17,8 @@ void LEVEL(expert_counts)(
 }
 
 void LEVEL(balance_backward)(
-    float *dscores, const float *counts, const float *scores, int64_t each, int64_t E,
-    float factor, bool normalizes, int64_t begin, int64_t end) {
+    float *dscores, const float *counts, const float *scores, int64_t each, int64_t E, float factor,
+    bool normalizes, int64_t begin, int64_t end) {
   for (int64_t t = begin; t < end; t++) {
     const float *count = counts + t / each * E, *s = scores + t * E;
     float *d = dscores + t * E, sum = 0, inner = 0;

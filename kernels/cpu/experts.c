@@ -89,16 +89,16 @@ static int64_t drop_slots(
     for (int64_t stop; begin < end; begin = stop) {
       int64_t unit = sorted[begin] / each;
       for (stop = begin; stop < end && sorted[stop] / each == unit;) stop++;
-      rows += keep_slots(
-          sorted + rows, sorted + begin, stop - begin, c->slots, priority, candidates);
+      rows +=
+          keep_slots(sorted + rows, sorted + begin, stop - begin, c->slots, priority, candidates);
     }
     ends[i] = rows;
   }
   return rows;
 }
 
-int64_t LEVEL(expert_plan_scratch)(
-    int64_t count, int64_t slots, int64_t k, const tsr_capacity *capacity) {
+int64_t
+LEVEL(expert_plan_scratch)(int64_t count, int64_t slots, int64_t k, const tsr_capacity *capacity) {
   int64_t of_unit = capacity->slots ? capacity->unit_tokens * k : 0;
   return count * (int64_t)sizeof(int64_t) + (slots + of_unit) * (int64_t)sizeof(int32_t);
 }

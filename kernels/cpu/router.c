@@ -187,8 +187,7 @@ static void weights_backward(
     const tsr_choice_weights *w, float *ds, const float *dweights, const float *scores,
     const int32_t *experts) {
   float max = -INFINITY, sum = 0, dot = 0, inner = 0;
-  for (int64_t j = 0; j < w->k; j++)
-    max = scores[experts[j]] > max ? scores[experts[j]] : max;
+  for (int64_t j = 0; j < w->k; j++) max = scores[experts[j]] > max ? scores[experts[j]] : max;
   for (int64_t j = 0; j < w->k; j++) {
     float *p = &ds[experts[j]];
     *p = w->softmax ? real_exp(scores[experts[j]] - max) : scores[experts[j]];

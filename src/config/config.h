@@ -174,9 +174,10 @@ typedef enum { TSR_REDUCE_TREE_BINARY, TSR_REDUCE_TREE_FLAT, TSR_REDUCE_TREE_RIN
 typedef struct {
   tsr_numerics_policy policy;
   tsr_reduce_tree reduce_tree;
-  int64_t units_batch, units_sequence, units_tp, units_expert; /* 0: what mesh and microbatches need */
-  int64_t threads;                               /* 0: all cores */
-  const char *isa;                               /* "": the best of this machine */
+  int64_t units_batch, units_sequence, units_tp,
+      units_expert; /* 0: what mesh and microbatches need */
+  int64_t threads;  /* 0: all cores */
+  const char *isa;  /* "": the best of this machine */
 } tsr_config_numerics;
 
 /* Whether units are added from left to right; policy fast keeps no order. */

@@ -18,7 +18,7 @@ typedef struct {
 typedef struct {
   int64_t samples_per_step, sequence, total_steps;
   int64_t units_batch, units_sequence, units_tp;
-  int64_t units_expert; /* 0: the model has no experts */
+  int64_t units_expert;    /* 0: the model has no experts */
   const char *units_order; /* of the batch units where it is the mesh's own, else "" */
   const char *isa;
   const char *initial_weights; /* hash of those of a checkpoint; NULL: they are the seed's */

@@ -43,7 +43,7 @@ typedef struct {
 #define TSR_ATTR_TYPES(X)                                                                          \
   X(axis, tsr_axis)                                                                                \
   X(transport, tsr_op_transport)                                                                   \
-  X(balance, tsr_balance_tokens)                                                                          \
+  X(balance, tsr_balance_tokens)                                                                   \
   X(dim, int)                                                                                      \
   X(i64, int64_t)                                                                                  \
   X(flag, bool)                                                                                    \

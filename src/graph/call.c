@@ -58,12 +58,10 @@ static wanted_input wanted_of(tsr_op op, int input) {
     tsr_op op;
     int input;
     wanted_input wanted;
-  } table[] = {
-      {TSR_OP_EMBEDDING, 0, WANTS_TOKENS},       {TSR_OP_CE_LOSS, 1, WANTS_TOKENS},
-      {TSR_OP_EXPERT_WEIGHTS, 1, WANTS_CHOICES}, {TSR_OP_EXPERT_PLAN, 0, WANTS_CHOICES},
-      {TSR_OP_BALANCE_LOSS, 1, WANTS_CHOICES},
-      {TSR_OP_PERMUTE_EXPERTS, 1, WANTS_PLAN},   {TSR_OP_EXPERT_LINEAR, 2, WANTS_PLAN},
-      {TSR_OP_COMBINE_EXPERTS, 2, WANTS_PLAN}};
+  } table[] = {{TSR_OP_EMBEDDING, 0, WANTS_TOKENS},       {TSR_OP_CE_LOSS, 1, WANTS_TOKENS},
+               {TSR_OP_EXPERT_WEIGHTS, 1, WANTS_CHOICES}, {TSR_OP_EXPERT_PLAN, 0, WANTS_CHOICES},
+               {TSR_OP_BALANCE_LOSS, 1, WANTS_CHOICES},   {TSR_OP_PERMUTE_EXPERTS, 1, WANTS_PLAN},
+               {TSR_OP_EXPERT_LINEAR, 2, WANTS_PLAN},     {TSR_OP_COMBINE_EXPERTS, 2, WANTS_PLAN}};
   for (size_t i = 0; i < sizeof table / sizeof *table; i++)
     if (table[i].op == op && table[i].input == input) return table[i].wanted;
   return WANTS_NUMBERS;

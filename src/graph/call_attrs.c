@@ -118,10 +118,11 @@ static bool read_balance(const reader *r, const tsr_call_attr *a, double *ret_ba
   static const char *const names[] = {"sequence", "step", "forward"};
   for (int i = 0; a->word && i < 3; i++)
     if (!strcmp(a->word, names[i])) return *ret_balance = i, true;
-  const char *format = a->word && !strcmp(a->word, "microbatch")
-                           ? "%s: '%s' cannot be a microbatch: the loss, and with it the bits, would "
-                             "depend on the number of microbatches"
-                           : "%s: '%s' must be sequence, step or forward";
+  const char *format =
+      a->word && !strcmp(a->word, "microbatch")
+          ? "%s: '%s' cannot be a microbatch: the loss, and with it the bits, would "
+            "depend on the number of microbatches"
+          : "%s: '%s' must be sequence, step or forward";
   return tsr_diag_error(r->diags, a->location, format, r->call->op, a->name);
 }
 

@@ -121,8 +121,8 @@ static const char *check_plan(const inference *i, const tsr_value *plan, int64_t
     return wrong(i, "'%s' is no plan of experts' rows", plan->name);
   if (plan->routed.tokens == tokens) return NULL;
   return wrong(
-      i, "'%s' has rows of %lld tokens, not of %lld", plan->name,
-      (long long)plan->routed.tokens, (long long)tokens);
+      i, "'%s' has rows of %lld tokens, not of %lld", plan->name, (long long)plan->routed.tokens,
+      (long long)tokens);
 }
 
 static tsr_type rows_of(const tsr_value *plan, int64_t columns, tsr_dtype dtype) {

@@ -34,13 +34,13 @@ enum tsr_op_facts {
   TSR_FACT_CHEAP = 65536, /* its gradient needs its inputs anyway, and it goes through them once */
   TSR_FACT_MAPS = 131072, /* element i of its output needs element i of each input alone, but it
                              must not overwrite one of them */
-  TSR_FACT_SHAPED = 262144,    /* reads the last input for its shape alone */
-  TSR_FACT_UPDATE = 524288,    /* writes its first input, a parameter */
-  TSR_FACT_ATTENTION = 1048576, /* attention or a part of it; its attributes begin with head_dim */
-  TSR_FACT_ROUTED = 2097152,    /* reads or writes rows of experts by their plan */
+  TSR_FACT_SHAPED = 262144,      /* reads the last input for its shape alone */
+  TSR_FACT_UPDATE = 524288,      /* writes its first input, a parameter */
+  TSR_FACT_ATTENTION = 1048576,  /* attention or a part of it; its attributes begin with head_dim */
+  TSR_FACT_ROUTED = 2097152,     /* reads or writes rows of experts by their plan */
   TSR_FACT_F32_RESULT = 4194304, /* its result is f32 in every precision, and it reads parameters as
                                     they are stored */
-  TSR_FACT_F32_INPUTS = 8388608 /* it reads f32 in every precision */
+  TSR_FACT_F32_INPUTS = 8388608  /* it reads f32 in every precision */
 };
 unsigned tsr_op_facts(tsr_op op);
 /* Whether an op moves or splits a tensor over the axis in its attributes. */

@@ -21,8 +21,7 @@ static double tokens_of_step(const tsr_interpreted *n) {
 static double count(const tsr_interpreted *n, int64_t begin, int64_t end, int64_t expert) {
   int64_t k = tsr_interpreted_columns(n, 1);
   double found = 0;
-  for (int64_t slot = begin * k; slot < end * k; slot++)
-    found += (int64_t)n->in[1][slot] == expert;
+  for (int64_t slot = begin * k; slot < end * k; slot++) found += (int64_t)n->in[1][slot] == expert;
   return found;
 }
 

@@ -23,7 +23,8 @@ static int64_t largest(const double *keys, const bool *taken, int64_t count) {
 enum { EXPERTS_MAX = 4096 };
 
 /* Marks the experts that cannot be chosen: those of groups that are not kept. */
-static void drop_groups(const tsr_choose_experts_attrs *a, const double *keys, int64_t experts, bool *taken) {
+static void
+drop_groups(const tsr_choose_experts_attrs *a, const double *keys, int64_t experts, bool *taken) {
   double of_group[EXPERTS_MAX];
   bool kept[EXPERTS_MAX] = {false};
   int64_t each = experts / a->groups;
@@ -140,8 +141,7 @@ static void vjp_weights(const tsr_interpreted *n) {
     if (a->softmax) tsr_interpreter_softmax(s, s, k);
     double divisor = a->normalize ? divisor_of(s, k) : 1, dot = 0;
     for (int64_t j = 0; j < k; j++) dot += a->scale * dw[j] * s[j] / divisor;
-    for (int64_t j = 0; j < k; j++)
-      ds[j] = (a->scale * dw[j] - (a->normalize ? dot : 0)) / divisor;
+    for (int64_t j = 0; j < k; j++) ds[j] = (a->scale * dw[j] - (a->normalize ? dot : 0)) / divisor;
     double inner = 0;
     for (int64_t j = 0; j < k; j++) inner += ds[j] * s[j];
     for (int64_t j = 0; j < k; j++)
@@ -167,8 +167,7 @@ static void forward_permute(const tsr_interpreted *n) {
   int64_t C = tsr_interpreted_columns(n, 0), k = n->type[1]->routed.choices;
   for (int64_t i = 0; i < tsr_value_elements(n->out_type); i++) n->out[i] = 0;
   for (int64_t r = 0; r < rows_in(n->in[1], n->out_type->shape[0]); r++)
-    for (int64_t i = 0; i < C; i++)
-      n->out[r * C + i] = n->in[0][slot_of(n->in[1], r) / k * C + i];
+    for (int64_t i = 0; i < C; i++) n->out[r * C + i] = n->in[0][slot_of(n->in[1], r) / k * C + i];
 }
 
 static void vjp_permute(const tsr_interpreted *n) {
@@ -214,7 +213,8 @@ static void forward_combine(const tsr_interpreted *n) {
   for (int64_t i = 0; i < tsr_value_elements(n->out_type); i++) n->out[i] = 0;
   for (int64_t r = 0; r < rows_in(n->in[2], n->type[0]->shape[0]); r++) {
     int64_t slot = slot_of(n->in[2], r);
-    for (int64_t i = 0; i < C; i++) n->out[slot / k * C + i] += n->in[1][slot] * n->in[0][r * C + i];
+    for (int64_t i = 0; i < C; i++)
+      n->out[slot / k * C + i] += n->in[1][slot] * n->in[0][r * C + i];
   }
 }
 

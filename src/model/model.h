@@ -14,11 +14,11 @@ typedef struct {
   int64_t sequence;       /* 0: the model's own max_sequence_length */
   int64_t vocab_detected; /* of a character tokenizer, for a vocab_size of 0 or none; 0: unknown */
   int64_t
-      vocab_assumed; /* taken with a warning when vocab_size is 0 and none is detected; 0: none */
-  bool training;     /* false: dropout is left out */
-  bool loss;         /* false: stop at the logits (generation) */
+      vocab_assumed;  /* taken with a warning when vocab_size is 0 and none is detected; 0: none */
+  bool training;      /* false: dropout is left out */
+  bool loss;          /* false: stop at the logits (generation) */
   int64_t drop_units; /* of the graph */
-  tsr_units units;   /* vocabulary is padded to a multiple of units.tp */
+  tsr_units units;    /* vocabulary is padded to a multiple of units.tp */
   const char *graphs_folder;
 } tsr_model_options;
 

@@ -58,8 +58,7 @@ bool tsr_parallel_make(
   return tsr_mesh_rule_batch(config, *ret_parallel, diags);
 }
 
-bool tsr_microbatch_first(
-    tsr_tree_shape tree, const tsr_config *config, const int size[TSR_AXES]) {
+bool tsr_microbatch_first(tsr_tree_shape tree, const tsr_config *config, const int size[TSR_AXES]) {
   bool adds_in_turn = tree == TSR_TREE_FLAT;
   return (config->zero.stage >= 2 || adds_in_turn) && size[TSR_DP] > 1;
 }

@@ -82,10 +82,8 @@ static inline const char *tsr_parallel_batch_axes(const tsr_parallel *p) {
 }
 /* Whether a step's samples go to microbatches first and then to the ranks of dp: gradients are then
  * summed over dp in each microbatch. */
-bool tsr_microbatch_first(
-    tsr_tree_shape tree, const tsr_config *config, const int size[TSR_AXES]);
-static inline bool
-tsr_parallel_microbatch_first(const tsr_parallel *p, const tsr_config *config) {
+bool tsr_microbatch_first(tsr_tree_shape tree, const tsr_config *config, const int size[TSR_AXES]);
+static inline bool tsr_parallel_microbatch_first(const tsr_parallel *p, const tsr_config *config) {
   return tsr_microbatch_first(p->tree, config, p->size);
 }
 

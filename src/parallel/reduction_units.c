@@ -129,8 +129,7 @@ batch_units(const tsr_parallel *p, const tsr_config *config, int64_t *ret_units,
   blocks b = blocks_of(p, tsr_parallel_microbatch_first(p, config));
   *ret_units = units ? units : b.ranks * b.microbatches;
   if (!units || batch_units_fit(units, b)) return true;
-  if (takes_own(
-          config, "numerics.units.batch", units, b.ranks * b.microbatches, ret_units, diags))
+  if (takes_own(config, "numerics.units.batch", units, b.ranks * b.microbatches, ret_units, diags))
     return true;
   tsr_diag_error(
       diags, tsr_config_location(config, "numerics.units.batch"),
@@ -199,8 +198,9 @@ bool tsr_parallel_expert_units(
       "%lld units of expert gradients do not fit dp = %lld with %lld batch units", (long long)units,
       (long long)ranks, (long long)batch_units);
   return tsr_diag_hint(
-             diags, flat ? "in a flat tree it must be %lld, the batch units"
-                         : "a multiple of %lld that divides the batch units would fit",
+             diags,
+             flat ? "in a flat tree it must be %lld, the batch units"
+                  : "a multiple of %lld that divides the batch units would fit",
              (long long)parts),
          false;
 }

@@ -74,7 +74,8 @@ static bool rule_microbatches(const tsr_config *config, tsr_parallel *p, tsr_dia
  * ranks' units of a microbatch follow one another in the order of units. Units that do not fit are
  * tsr_parallel_units's to refuse. */
 static void split_by_units(const tsr_config *config, tsr_parallel *p) {
-  int64_t parts = tsr_parallel_batch_ranks(p) * p->microbatches, units = config->numerics.units_batch;
+  int64_t parts = tsr_parallel_batch_ranks(p) * p->microbatches,
+          units = config->numerics.units_batch;
   p->tree = tsr_config_numerics_are_flat(&config->numerics) ? TSR_TREE_FLAT : TSR_TREE_BINARY;
   if (p->tree == TSR_TREE_BINARY || units <= parts || units % parts) return;
   int64_t splits = units / parts;

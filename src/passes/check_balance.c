@@ -10,7 +10,8 @@ static bool check_forward(const tsr_node *n, int64_t microbatches, tsr_diags *di
   if (microbatches <= 1) return true;
   tsr_diag_error(
       diags, n->location,
-      "balance_loss per forward pass needs one microbatch, not %lld: the loss, and with it the bits, "
+      "balance_loss per forward pass needs one microbatch, not %lld: the loss, and with it the "
+      "bits, "
       "would depend on their number",
       (long long)microbatches);
   tsr_diag_hint(diags, "per=sequence and per=step do not");
@@ -18,8 +19,8 @@ static bool check_forward(const tsr_node *n, int64_t microbatches, tsr_diags *di
 }
 
 /* What an update of its own writes must be a parameter, which no other update writes. */
-static bool check_kept(
-    const tsr_graph *g, const tsr_node *n, int input, const char *what, tsr_diags *diags) {
+static bool
+check_kept(const tsr_graph *g, const tsr_node *n, int input, const char *what, tsr_diags *diags) {
   const tsr_value *v = &g->values[n->inputs[input]];
   if (v->kind == TSR_VALUE_PARAM && v->dtype == TSR_F32) return true;
   return tsr_diag_error(
@@ -34,8 +35,7 @@ bool tsr_pass_check_balance(const tsr_graph *g, int64_t microbatches, tsr_diags 
     ok &= check_forward(n, microbatches, diags);
     if (n->op == TSR_OP_CHOOSE_EXPERTS && n->attr.choose_experts.bias_rate > 0) {
       if (n->inputs_count > 1) ok &= check_kept(g, n, 1, "the bias", diags);
-      else
-        ok = tsr_diag_error(diags, n->location, "choose_experts: a bias_rate needs a bias");
+      else ok = tsr_diag_error(diags, n->location, "choose_experts: a bias_rate needs a bias");
     }
     if (n->op == TSR_OP_BALANCE_LOSS && n->inputs_count == 3)
       ok &= check_kept(g, n, 2, "the counts", diags);

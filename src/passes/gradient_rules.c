@@ -216,7 +216,8 @@ static void grad_identity(const call *c) {
 
 /* Its products are in f32, so no others are summed with them. */
 static void grad_router(const call *c) {
-  if (wanted(c, 0)) give(c, 0, add(c, TSR_OP_ROUTER_DX, 0, 2, (int[]){c->dy[0], input(c, 1)}, NULL));
+  if (wanted(c, 0))
+    give(c, 0, add(c, TSR_OP_ROUTER_DX, 0, 2, (int[]){c->dy[0], input(c, 1)}, NULL));
   if (wanted(c, 1))
     give(c, 1, add(c, TSR_OP_LINEAR_DW, 1, 3, (int[]){c->dy[0], input(c, 0), input(c, 1)}, NULL));
 }
@@ -286,8 +287,7 @@ static void grad_balance_loss(const call *c) {
   }
   double factor = a.coefficient * experts / (k * per * tokens);
   if (a.per == TSR_BALANCE_FORWARD) factor *= k / ((double)layers * (double)layers);
-  tsr_attrs attrs = {
-      .balance_loss_dx = {factor, a.normalize, a.per == TSR_BALANCE_SEQUENCE}};
+  tsr_attrs attrs = {.balance_loss_dx = {factor, a.normalize, a.per == TSR_BALANCE_SEQUENCE}};
   give(c, 0, add(c, TSR_OP_BALANCE_LOSS_DX, 0, 2, (int[]){counts, input(c, 0)}, &attrs));
 }
 
@@ -310,7 +310,8 @@ static void grad_permute_experts(const call *c) {
 static void grad_expert_linear(const call *c) {
   int dy = c->dy[0], x = input(c, 0), w = input(c, 1), plan = input(c, 2);
   if (wanted(c, 0)) give(c, 0, add(c, TSR_OP_EXPERT_LINEAR_DX, 0, 3, (int[]){dy, w, plan}, NULL));
-  if (wanted(c, 1)) give(c, 1, add(c, TSR_OP_EXPERT_LINEAR_DW, 1, 4, (int[]){dy, x, plan, w}, NULL));
+  if (wanted(c, 1))
+    give(c, 1, add(c, TSR_OP_EXPERT_LINEAR_DW, 1, 4, (int[]){dy, x, plan, w}, NULL));
 }
 
 static void grad_combine_experts(const call *c) {

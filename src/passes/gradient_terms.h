@@ -15,7 +15,7 @@ struct tsr_gradients {
   tsr_gradient_part **parts; /* per value of the forward graph, in the order they were added */
   bool *wanted;
   int forward_counts; /* of the choices of all layers (TSR_BALANCE_FORWARD); -1: not yet made */
-  bool *fixed; /* the same for every microbatch: no input flows in */
+  bool *fixed;        /* the same for every microbatch: no input flows in */
   int values;
 };
 

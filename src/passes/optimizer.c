@@ -83,7 +83,8 @@ static int add_clip(const updates *u, const int *stats, int count) {
 
 /* ---- what balances experts ---- */
 
-static int add_update_of(const updates *u, tsr_op op, int param, int counts, const tsr_attrs *attr) {
+static int
+add_update_of(const updates *u, tsr_op op, int param, int counts, const tsr_attrs *attr) {
   int inputs[3] = {param, counts, u->clip}, id = u->g->values[param].param;
   return tsr_graph_add(
       u->g, op, TSR_UPDATE, update_name(u, id), u->g->params[id].location,
@@ -128,8 +129,7 @@ static void add_kept(tsr_graph *g, int node) {
   const tsr_value *plan = &g->values[n->outputs[0]];
   if (!plan->routed.slots) return;
   const char *of = g->nodes[g->values[n->inputs[0]].node].name;
-  add_counts(
-      g, node, plan->routed.experts, tsr_arena_printf(g->arena, TSR_EXPERT_ROWS "%s", of));
+  add_counts(g, node, plan->routed.experts, tsr_arena_printf(g->arena, TSR_EXPERT_ROWS "%s", of));
 }
 
 static void add_experts(const updates *u) {

@@ -411,20 +411,6 @@ static void copy_node(tsr_placer *p, int index, const int *inputs, int *ret_outp
       sizeof *ret_outputs * (size_t)n->outputs_count);
 }
 
-/* The gradient of experts' weights is one chain over microbatches, or a few: it continues where the
- * one of the microbatch before ended, instead of being added to that. */
-static bool accumulate_experts(tsr_placer *p, const tsr_node *sum, int value) {
-  tsr_node *n = &p->g->nodes[p->g->values[value].node];
-  bool chain = sum->op == TSR_OP_ACCUMULATE && p->g->values[value].kind == TSR_VALUE_NODE &&
-               n->op == TSR_OP_EXPERT_LINEAR_DW;
-  bool scatters = tsr_placer_scatters_first(p) && p->placing->size[TSR_DP] > 1;
-  if (!chain || scatters) return false;
-  n->attr.expert_linear_dw.accumulate = true;
-  p->g->values[value].name = n->name = sum->name;
-  p->map[sum->outputs[0]] = value;
-  return true;
-}
-
 static void place_node(tsr_placer *p, int index) {
   const tsr_node *n = &p->old->nodes[index];
   if (is_written(p, n)) return place_written(p, n);
@@ -445,7 +431,7 @@ static void place_node(tsr_placer *p, int index) {
     p->map[n->outputs[0]] = tsr_placer_accumulate(p, inputs[0], to, n);
     return;
   }
-  if (accumulate_experts(p, n, inputs[0])) return;
+  if (tsr_placer_accumulate_experts(p, n, inputs[0])) return;
   if (keeps_units(n->op)) {
     out.units = p->g->values[inputs[0]].units;
     out.units_of_sequence = p->g->values[inputs[0]].units_of_sequence;
@@ -464,6 +450,7 @@ static void place_node(tsr_placer *p, int index) {
     p->map[n->outputs[o]] =
         tsr_placer_round_complete(p, outputs[o], (tsr_where){n->section, n->stage, n->block});
   }
+  tsr_placer_return_tokens(p, n);
   scatter_gradients(p, n);
 }
 

@@ -106,7 +106,10 @@ static void place_broadcast(call *c) {
   else if (c->in[0].kind == TSR_SHARD || c->in[0].kind == TSR_ROUTED) p = c->in[0];
   else if (c->in[1].kind == TSR_SHARD) p = c->in[1], p.dim += missing;
   c->in[0] = p;
-  c->in[1] = p.kind == TSR_OWNED || p.kind == TSR_ROUTED || (p.kind == TSR_SHARD && p.dim >= missing) ? p : whole;
+  c->in[1] =
+      p.kind == TSR_OWNED || p.kind == TSR_ROUTED || (p.kind == TSR_SHARD && p.dim >= missing)
+          ? p
+          : whole;
   if (c->in[1].kind == TSR_SHARD) c->in[1].dim -= missing;
   give_all(c, p);
 }
@@ -137,7 +140,8 @@ static void place_linear_dx(call *c) {
   bool columns = false, rows_weight = pairs > 0;
   tsr_placement rows = whole;
   for (int i = 0; i < 2 * pairs; i += 2) {
-    if (is_rows(c, i) && (tsr_axis_splits_batch(c->axis) || c->in[i + 1].kind != TSR_SHARD)) rows = c->in[i];
+    if (is_rows(c, i) && (tsr_axis_splits_batch(c->axis) || c->in[i + 1].kind != TSR_SHARD))
+      rows = c->in[i];
     columns |= is_shard(c->in[i + 1], 0);
     rows_weight &= is_shard(c->in[i + 1], 1);
   }
@@ -378,8 +382,8 @@ static void place_reshape(call *c) {
   bool fits = e < y->ndim && y->shape[e] % c->parts == 0 &&
               (y->shape[e] % x->shape[in.dim] == 0 || x->shape[in.dim] % y->shape[e] == 0);
   if (tsr_axis_splits_batch(c->axis) && e > 0 && x->shape[in.dim] == 1) fits &= y->shape[e] == 1;
-  bool joined = !tsr_axis_splits_batch(c->axis) && batch.kind == TSR_SHARD && batch.dim < in.dim && fits &&
-                begins_at(c, x, y, batch.dim) == e;
+  bool joined = !tsr_axis_splits_batch(c->axis) && batch.kind == TSR_SHARD && batch.dim < in.dim &&
+                fits && begins_at(c, x, y, batch.dim) == e;
   if (!fits || joined) c->in[0] = whole;
   give_all(c, fits && !joined ? shard(e) : whole);
 }

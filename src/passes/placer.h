@@ -73,6 +73,10 @@ static inline int64_t tsr_placer_units(const tsr_placer *p, int axis) {
   bool several = axis == TSR_DP && p->old->microbatches > 1;
   return p->placing->units[axis] / (several ? p->old->microbatches : 1);
 }
+/* An accumulation of the gradient of experts' weights that needs no node; false: it needs one. */
+bool tsr_placer_accumulate_experts(tsr_placer *p, const tsr_node *sum, int value);
+/* After a node: its sums over experts are where the tokens are. */
+void tsr_placer_return_tokens(tsr_placer *p, const tsr_node *n);
 /* Into how many parts an axis, and where units split it (tp, cp) those, split a dimension at
  * least. */
 int64_t tsr_placer_parts(const tsr_placing *placing, int axis);

@@ -280,8 +280,8 @@ static bool goes_by_whole(const tsr_placer *p, int axis, tsr_placement from, tsr
 
 /* Before an axis splits a dimension, or gathers it: what an inner axis splits of it is gathered,
  * for its blocks are inside the outer one's. */
-static int gather_inner(
-    tsr_placer *p, int value, int axis, int inner, tsr_placement to, tsr_where at) {
+static int
+gather_inner(tsr_placer *p, int value, int axis, int inner, tsr_placement to, tsr_where at) {
   const tsr_placement outer = p->g->values[value].placement[axis];
   if (tsr_placer_is_split_alike(p, value, inner, to) ||
       tsr_placer_is_split_alike(p, value, inner, outer))

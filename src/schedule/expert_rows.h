@@ -26,9 +26,9 @@ typedef struct {
   int64_t slots;            /* of an expert in a batch unit; 0: no choice is dropped */
   int64_t unit_tokens;      /* of a batch unit, where there are slots and of a gradient */
   /* of the gradient of weights: */
-  bool accumulates;    /* over the step's microbatches, in the output */
-  int64_t leaf_units;  /* batch units of a leaf */
-  int64_t leaves;      /* that one sum of this rank has: of a step, or of a microbatch */
+  bool accumulates;   /* over the step's microbatches, in the output */
+  int64_t leaf_units; /* batch units of a leaf */
+  int64_t leaves;     /* that one sum of this rank has: of a step, or of a microbatch */
 } tsr_expert_rows;
 
 #endif

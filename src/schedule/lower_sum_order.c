@@ -133,8 +133,7 @@ const tsr_norm_pieces *tsr_norm_pieces_of(const tsr_program *p, int node) {
   const tsr_tensor *x = &p->tensors[n->inputs[0]], *y = &p->tensors[n->outputs[0]];
   bool split = v->placement[TSR_TP].kind == TSR_SHARD && y->units && !shares_experts(v, TSR_TP);
   tsr_norm_pieces *r = tsr_arena_alloc(p->graph->arena, sizeof *r);
-  *r = (tsr_norm_pieces){
-      .ndim = x->ndim, .dim = norm_dim_of(v), .pieces = y->shape[0]};
+  *r = (tsr_norm_pieces){.ndim = x->ndim, .dim = norm_dim_of(v), .pieces = y->shape[0]};
   memcpy(r->shape, x->shape, sizeof r->shape);
   r->whole = r->dim < 0 ? 0 : v->shape[r->dim];
   r->tp_dim = split ? v->placement[TSR_TP].dim : -1;

@@ -60,8 +60,7 @@ static tsr_use use_of(const tsr_task *t) {
 
 /* An accumulator keeps a stack of partial sums; its total ends up in the first. */
 static int64_t bytes_of(const planner *m, int value) {
-  return aligned(tsr_tensor_bytes(&m->p->tensors[value])) *
-         tsr_program_stack_entries(m->p, value);
+  return aligned(tsr_tensor_bytes(&m->p->tensors[value])) * tsr_program_stack_entries(m->p, value);
 }
 
 /* ---- the walk ---- */

@@ -235,8 +235,7 @@ tsr_tensor_offset(const tsr_program *p, const tsr_tensor *t, int64_t microbatch)
 }
 
 /* Whether cp splits a value into parts of two runs: positions are, experts are not. */
-static inline bool
-tsr_lowering_is_zigzag(const tsr_lowering *l, const tsr_value *v, int dim) {
+static inline bool tsr_lowering_is_zigzag(const tsr_lowering *l, const tsr_value *v, int dim) {
   tsr_placement cp = v->placement[TSR_CP];
   return l->zigzag && l->size[TSR_CP] > 1 && cp.kind == TSR_SHARD && cp.dim == dim &&
          !(dim == 0 && tsr_routed_is_weights(v->routed));

@@ -41,7 +41,7 @@ static void check_shared(const check *c, int rows) {
       tsr_placement p = x->placement[a];
       bool splits = p.kind == TSR_SHARD && p.dim == 0 && tsr_routed_is_weights(x->routed);
       bool differs = is_rows(c, c->n->inputs[i]) ? is_shared(c, c->n->inputs[i], a) != shared
-                                                  : x->routed.experts && splits != shared;
+                                                 : x->routed.experts && splits != shared;
       if (many && differs && a != TSR_DP)
         tsr_verify_say_task(
             c->v, c->s, c->task, -1, "%s shares out the experts of only one of '%s' and '%s'",

@@ -296,7 +296,8 @@ static void check_sum(tsr_sum_check *c, const tsr_node *n, const sum_dims *s) {
 /* An op that is not known to sum must not be partial where its inputs are not. */
 static void check_other(const tsr_sum_check *c, const tsr_node *n) {
   bool sums = n->op == TSR_OP_EMBEDDING || n->op == TSR_OP_NORM_STATS ||
-              n->op == TSR_OP_NORM_JOIN || n->op == TSR_OP_EXPERT_COUNTS || tsr_op_facts(n->op) & TSR_FACT_ROUTED;
+              n->op == TSR_OP_NORM_JOIN || n->op == TSR_OP_EXPERT_COUNTS ||
+              tsr_op_facts(n->op) & TSR_FACT_ROUTED;
   if (c->r->ndim) tsr_verify_say_task(c->v, c->s, c->task, -1, "its record sums, its op does not");
   for (int a = 0; a < TSR_AXES && !sums; a++) {
     bool partial = false, split = false;

@@ -186,8 +186,7 @@ static int64_t global_position(const tsr_sum_check *c, int dim, const int *coord
 
 /* The number of a rank among those that hold units of a split. */
 static int64_t holder(const tsr_sum_check *c, int dim, const tsr_sum_split *k, const int *coord) {
-  static const int axis_of[] = {
-      [TSR_UNITS_SEQUENCE] = TSR_CP, [TSR_UNITS_TP] = TSR_TP};
+  static const int axis_of[] = {[TSR_UNITS_SEQUENCE] = TSR_CP, [TSR_UNITS_TP] = TSR_TP};
   int64_t number = 0;
   if (k->kind == TSR_UNITS_BATCH)
     return coord[TSR_DP] * c->p->lowering.size[TSR_EP] + coord[TSR_EP];
@@ -214,10 +213,11 @@ static bool check_rank(const tsr_sum_check *c, int dim, const int *coord) {
         global_position(c, dim, coord, d->begin[m] + d->width - 1) != want + d->width - 1)
       if (!tsr_verify_say_task(
               c->v, c->s, c->task, -1,
-              "at coords dp %d, ep %d, cp %d, tp %d its unit %lld of dimension %d of '%s' is not the "
+              "at coords dp %d, ep %d, cp %d, tp %d its unit %lld of dimension %d of '%s' is not "
+              "the "
               "recipe's, which begins at %lld",
-              coord[TSR_DP], coord[TSR_EP], coord[TSR_CP], coord[TSR_TP], (long long)m, c->first + dim,
-              c->in->name, (long long)want))
+              coord[TSR_DP], coord[TSR_EP], coord[TSR_CP], coord[TSR_TP], (long long)m,
+              c->first + dim, c->in->name, (long long)want))
         return false;
   }
   return true;

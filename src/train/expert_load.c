@@ -14,8 +14,8 @@ tsr_expert_load tsr_expert_load_of(tsr_arena *arena, const tsr_graph *g) {
     if (strncmp(end->name, TSR_EXPERT_COUNTS, prefix)) continue;
     int64_t experts = g->values[end->value].shape[1];
     load.values[load.layers] = end->value;
-    load.rows[load.layers] = tsr_graph_find_output(
-        g, tsr_arena_printf(arena, TSR_EXPERT_ROWS "%s", end->name + prefix));
+    load.rows[load.layers] =
+        tsr_graph_find_output(g, tsr_arena_printf(arena, TSR_EXPERT_ROWS "%s", end->name + prefix));
     load.experts[load.layers++] = (tsr_metrics_experts){
         end->name + prefix, experts, tsr_arena_array(arena, double, experts), 0};
     if (experts > most) most = experts;
@@ -24,8 +24,8 @@ tsr_expert_load tsr_expert_load_of(tsr_arena *arena, const tsr_graph *g) {
   return load;
 }
 
-static double
-read_counts(const tsr_expert_load *load, const tsr_executable *x, int value, int64_t n, double *ret) {
+static double read_counts(
+    const tsr_expert_load *load, const tsr_executable *x, int value, int64_t n, double *ret) {
   double all = 0;
   tsr_executable_read(x, value, load->digits);
   for (int64_t i = 0; i < n; i++) {

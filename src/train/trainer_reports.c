@@ -92,9 +92,10 @@ void tsr_trainer_report_step(tsr_trainer *t, double seconds, double now) {
       tsr_checkpoint_manager_is_writing(t->manager),
       t->experts.experts,
       t->experts.layers};
-  tsr_progress_state state = {t->step, t->steps, t->loss,
-                              t->lr,   t->norm,  rate,
-                              -1,      !text,    .is_global = tsr_parallel_batch_ranks(t->o->parallel) > 1};
+  tsr_progress_state state = {
+      t->step, t->steps, t->loss,
+      t->lr,   t->norm,  rate,
+      -1,      !text,    .is_global = tsr_parallel_batch_ranks(t->o->parallel) > 1};
   tsr_progress_show(&t->progress, state, now);
   tsr_metrics_write_step(t->o->metrics, &line, t->diags);
 }

@@ -57,6 +57,28 @@ static const model mlp = {
     "linear(f, w6)\n"
     "z: linear(g, w3, b3); parts: mse(z, y); loss: all_reduce(parts, axis: dp)"};
 
+/* Attention and two mixtures of experts: one whose experts tp shares out, chosen by a softmax, and
+ * one whose experts tp splits, chosen by groups and weighted by a softmax over the chosen; some have
+ * no token. */
+static const model mixture = {
+    "mixture", "tokens $B,$T tokens; targets $B,$T tokens",
+    "wte 24,16 0; n1 16; wq 16,16 0; wk 16,16 0; wv 16,16 0; wo 16,16 1; n2 16; r1 8,16\n"
+    "gate 8,12,16 experts 0; up 8,12,16 experts 0; down 8,16,12 experts 0; n3 16; r2 16,16\n"
+    "in 16,8,16 experts 1; out 16,16,8 experts 2; nf 16",
+    "x0: embedding(tokens, wte); h: rmsnorm(x0, n1); q: linear(h, wq); k: linear(h, wk)\n"
+    "v: linear(h, wv); a: attention(q, k, v, head_dim: 4); o: linear(a, wo); x1: add(x0, o)\n"
+    "h2: rmsnorm(x1, n2); s: router(h2, r1); p: softmax(s); c: choose_experts(p, k: 2)\n"
+    "w: expert_weights(p, c, normalize: 1); plan: expert_plan(c, gate)\n"
+    "e: permute_experts(h2, plan); g: expert_linear(e, gate, plan); u: expert_linear(e, up, plan)\n"
+    "m: swiglu(g, u); d: expert_linear(m, down, plan); f: combine_experts(d, w, plan)\n"
+    "fd: dropout(f, p: 0.1); x2: add(x1, fd); h3: rmsnorm(x2, n3); s2: router(h3, r2)\n"
+    "c2: choose_experts(s2, k: 3, groups: 4, kept_groups: 2)\n"
+    "w2: expert_weights(s2, c2, softmax: 1); plan2: expert_plan(c2, in)\n"
+    "e2: permute_experts(h3, plan2); i2: expert_linear(e2, in, plan2); g2: gelu(i2)\n"
+    "d2: expert_linear(g2, out, plan2); f2: combine_experts(d2, w2, plan2); x3: add(x2, f2)\n"
+    "hf: rmsnorm(x3, nf); logits: linear(hf, wte)\n"
+    "loss: cross_entropy(logits, targets, valid: 21)"};
+
 static void build(tsr_graph *g, const model *m, int64_t batch, int64_t sequence) {
   harness_inputs(g, harness_sized(g->arena, m->inputs, batch, sequence));
   harness_params(g, harness_sized(g->arena, m->params, batch, sequence));
@@ -68,6 +90,7 @@ typedef struct {
   const model *model;
   int64_t samples, sequence, batch_units, sequence_units;
   tsr_optimizer optimizer;
+  int64_t expert_units;
 } recipe;
 
 /* What must be equal: per step loss, norm and scale, then all weights. */
@@ -77,6 +100,7 @@ static trace train(tsr_arena *arena, const recipe *r, harness_options o) {
   o.batch_units = r->batch_units;
   o.tp_units = 4;
   o.sequence_units = r->sequence_units;
+  o.expert_units = r->expert_units;
   o.optimizer = &r->optimizer;
   o.vocabulary = 21;
   tsr_graph *g =
@@ -296,6 +320,72 @@ static void run_pipelines(const recipe *r) {
   tsr_arena_free(arena);
 }
 
+/* Every way of spreading a mixture of experts, or any model, over ep and other axes. */
+static int run_spread(const recipe *r, const trace *want, harness_options o) {
+  int64_t leaves = r->expert_units ? r->expert_units : r->batch_units, compared = 0;
+  for (o.microbatches = 1; o.microbatches <= 4; o.microbatches *= 2)
+    for (o.zero = 0; o.zero <= 3; o.zero++) {
+      int64_t parts = o.dp * (o.zero >= 2 && o.dp > 1 ? o.microbatches : 1);
+      if (r->batch_units % (o.dp * o.ep * o.microbatches) || leaves % parts) continue;
+      if (o.dp == 1 && o.zero) continue;
+      o.threads = 1 + (o.zero + (int)o.microbatches) % 2;
+      o.pipeline = o.microbatches == 4 ? TSR_PIPELINE_ZB_H1 : TSR_PIPELINE_1F1B;
+      o.recompute = (tsr_recomputing){.kind = TSR_KEEP_ALL};
+      compare(r, want, o);
+      o.recompute = (tsr_recomputing){.kind = TSR_RECOMPUTE_BLOCKS, .every = 1};
+      o.overlap = o.zero == 1;
+      o.zero_owners = o.zero > 1;
+      compare(r, want, o);
+      o.zero_owners = o.overlap = false;
+      compared += 2;
+    }
+  return (int)compared;
+}
+
+static void run_experts(const recipe *r) {
+  static const int meshes[][5] = {
+      /* pp, dp, ep, cp, tp */ {1, 1, 1, 1, 1},
+      {1, 1, 2, 1, 1},
+      {1, 1, 4, 1, 1},
+      {1, 1, 8, 1, 1},
+      {1, 1, 1, 1, 2},
+      {1, 1, 1, 1, 4},
+      {1, 1, 2, 1, 2},
+      {1, 2, 1, 1, 1},
+      {1, 2, 2, 1, 1},
+      {1, 2, 2, 1, 2},
+      {1, 4, 2, 1, 1},
+      {1, 8, 1, 1, 1},
+      {1, 1, 1, 2, 1},
+      {1, 1, 2, 2, 1},
+      {1, 1, 2, 2, 2},
+      {1, 2, 2, 2, 1},
+      {1, 1, 1, 4, 1},
+      {2, 1, 1, 1, 1},
+      {2, 1, 2, 1, 1},
+      {2, 2, 2, 1, 1},
+      {2, 1, 2, 2, 1},
+      {2, 1, 2, 1, 2}};
+  tsr_arena *arena = tsr_arena_new();
+  for (int zigzag = 0; zigzag < (r->sequence_units >= 4 ? 2 : 1); zigzag++) {
+    harness_options one = {.dp = 1, .tp = 1, .threads = 1, .microbatches = 1, .zigzag = zigzag};
+    trace want = train(arena, r, one);
+    int compared = 0;
+    for (size_t k = 0; k < sizeof meshes / sizeof *meshes; k++) {
+      harness_options o = {.pp = meshes[k][0], .dp = meshes[k][1], .ep = meshes[k][2]};
+      o.cp = meshes[k][3];
+      o.tp = meshes[k][4];
+      o.zigzag = zigzag;
+      if (o.cp > 1 && o.cp * (1 + zigzag) > r->sequence_units) continue;
+      compared += run_spread(r, &want, o);
+      o.sequence_parallel = !zigzag && o.tp > 1 && r->sequence_units >= o.cp * o.tp;
+      if (o.sequence_parallel) compared += run_spread(r, &want, o);
+    }
+    CHECK_AT(compared > 60, "%s: only %d meshes", r->name, compared);
+  }
+  tsr_arena_free(arena);
+}
+
 int main(void) {
   static const int meshes[][2] = {{1, 1}, {2, 1}, {4, 1}, {1, 2}, {1, 4}, {2, 2}, {4, 2}, {0, 0}};
   static const int accumulations[] = {1, 2, 4, 0}, odd_accumulations[] = {1, 2, 12, 0},
@@ -327,6 +417,13 @@ int main(void) {
   run_contexts(&(recipe){"llama", &llama, 16, 16, 8, 8, adamw});
   run_contexts(&(recipe){"gpt2, one unit a rank", &gpt2, 16, 8, 4, 2, adamw});
   run_contexts(&(recipe){"gpt2, more members than batch units", &gpt2, 4, 16, 1, 8, adamw});
+  run_experts(&(recipe){"a mixture, a leaf a unit", &mixture, 16, 6, 8, 0, adamw, 8});
+  run_experts(&(recipe){"a mixture in 2 leaves", &mixture, 16, 6, 8, 0, adamw, 2});
+  run_experts(&(recipe){"a mixture in one leaf", &mixture, 16, 8, 8, 4, adamw, 1});
+  run_experts(&(recipe){"a mixture by sequence", &mixture, 16, 8, 8, 4, amsgrad, 4});
+  run_experts(&(recipe){"gpt2 over ep", &gpt2, 16, 6, 8, 0, adamw});
+  run_experts(&(recipe){"llama by sequence over ep", &llama, 16, 12, 8, 4, amsgrad});
+  run_experts(&(recipe){"mlp over ep", &mlp, 16, 1, 8, 0, sgd});
   recipe odd = {"gpt2 in 12 units", &gpt2, 12, 6, 12, 0, adamw};
   run_recipe(&odd, odd_meshes, odd_accumulations);
   run_recipe(&odd, four, thirds);

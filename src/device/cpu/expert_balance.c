@@ -22,15 +22,15 @@ static void counts_run(const cpu_call *c, int64_t begin, int64_t end, int thread
   bool by_sample = cpu_attrs(c)->expert_counts.by_sample;
   const tsr_value *in = &c->call.program->graph->values[t->inputs[0].value];
   int64_t E = tsr_tensor_last(&t->outputs[0]), k = tsr_tensor_last(&t->inputs[0]),
-          tokens = tsr_tensor_rows(&t->inputs[0]),
-          runs = by_sample ? t->outputs[0].shape[0] : 1;
+          tokens = tsr_tensor_rows(&t->inputs[0]), runs = by_sample ? t->outputs[0].shape[0] : 1;
   float *counts = cpu_out(c, 0);
   if (tsr_routed_is_rows(in->routed)) count_rows(counts, cpu_tokens(c, 0), tokens, E);
   else c->k->expert_counts(counts, cpu_tokens(c, 0), tokens / runs, k, E, 0, runs);
   for (int64_t e = 0; e < E && !by_sample; e++) {
     int64_t count = (int64_t)counts[e];
     counts[e] = (float)(count % TSR_COUNT_DIGIT);
-    counts[E + e] = (float)(count / TSR_COUNT_DIGIT);
+    int64_t rest = count / TSR_COUNT_DIGIT;
+    counts[E + e] = (float)rest;
   }
 }
 const cpu_op cpu_expert_counts = {.items = one_item, .run = counts_run};

@@ -42,8 +42,7 @@ static place place_of(const cpu_call *c, const shape *s) {
 }
 
 /* The first row of the plan whose (expert, slot) is not before this one. */
-static int64_t
-first_row(const int32_t *plan, int64_t R, int64_t expert, int64_t slot) {
+static int64_t first_row(const int32_t *plan, int64_t R, int64_t expert, int64_t slot) {
   int64_t low = 0, high = R;
   while (low < high) {
     int64_t middle = (low + high) / 2, of = plan[2 * middle + 1];
@@ -59,8 +58,7 @@ typedef struct {
 } rows;
 
 /* Those of a rank's expert that tokens [begin, end) chose. */
-static rows
-rows_of(const cpu_call *c, int plan, int64_t expert, int64_t begin, int64_t end) {
+static rows rows_of(const cpu_call *c, int plan, int64_t expert, int64_t begin, int64_t end) {
   const int32_t *list = cpu_tokens(c, plan);
   int64_t R = c->call.task->inputs[plan].shape[0], k = c->call.task->experts->choices,
           e = tsr_task_first_expert(&c->call) + expert;
@@ -149,9 +147,7 @@ static int linear_rounds(const tsr_task *t) {
   shape s = linear_shape(t);
   return rounds_of(t, &s);
 }
-static int64_t linear_items(const tsr_task *t) {
-  return items_of(tsr_tensor_last(&t->outputs[0]));
-}
+static int64_t linear_items(const tsr_task *t) { return items_of(tsr_tensor_last(&t->outputs[0])); }
 
 /* Entry i of the stack of sums; entry 0 is the output. */
 static float *linear_entry(const cpu_call *c, int i) {
@@ -184,8 +180,7 @@ static void linear_before(const cpu_call *c, int part, int parts) {
   tsr_gemm g;
   if (!c->round && !part)
     c->k->fill(
-        cpu_out(c, 0), 0, used_rows(c, PLAN) * s.N,
-        tsr_tensor_elements(&c->call.task->outputs[0]));
+        cpu_out(c, 0), 0, used_rows(c, PLAN) * s.N, tsr_tensor_elements(&c->call.task->outputs[0]));
   if (linear_gemm(c, &s, place_of(c, &s), &g)) pack_part(c, &g, linear_packed(c), part, parts);
 }
 
@@ -197,7 +192,8 @@ static void linear_run(const cpu_call *c, int64_t begin, int64_t end, int thread
   tsr_gemm g;
   if (!linear_gemm(c, &s, at, &g)) return;
   int64_t items = linear_items(c->call.task), from = dealt(&g, begin, items),
-          to = dealt(&g, end, items), first = g.c - linear_entry(c, tsr_reduction_entries(sum, at.part));
+          to = dealt(&g, end, items),
+          first = g.c - linear_entry(c, tsr_reduction_entries(sum, at.part));
   c->k->gemm(&g, linear_packed(c), from, to);
   if (at.piece < s.pieces - 1) return;
   tsr_tree_stack tree = {.entries = tsr_reduction_entries(sum, at.part)};
@@ -240,8 +236,8 @@ static shape dw_shape(const tsr_task *t) {
 static int64_t dw_stack_bytes(const cpu_call *c, const tsr_task *t, tsr_tree_shape tree) {
   (void)c;
   if (t->experts->accumulates) return 0;
-  int64_t bytes = (tsr_tree_of_depth(tree, t->experts->leaves) - 1) *
-                  tsr_tensor_bytes(&t->outputs[0]);
+  int64_t bytes =
+      (tsr_tree_of_depth(tree, t->experts->leaves) - 1) * tsr_tensor_bytes(&t->outputs[0]);
   return ratio_up(bytes, 64) * 64;
 }
 
@@ -260,7 +256,8 @@ static int dw_rounds(const tsr_task *t) {
 static int64_t dw_items(const tsr_task *t) { return items_of(tsr_tensor_last(&t->inputs[1])); }
 
 static float *dw_entry(const cpu_call *c, int i) {
-  int64_t elements = tsr_tensor_elements(&c->call.task->outputs[0]), each = (elements + 15) / 16 * 16;
+  int64_t elements = tsr_tensor_elements(&c->call.task->outputs[0]),
+          each = (elements + 15) / 16 * 16;
   if (c->call.task->experts->accumulates) return cpu_out(c, 0) + i * each;
   return i ? (float *)cpu_scratch(c) + (i - 1) * elements : cpu_out(c, 0);
 }
@@ -279,13 +276,11 @@ static unit_place unit_of(const cpu_call *c, int64_t units, int64_t part) {
   const tsr_expert_rows *r = c->call.task->experts;
   int64_t unit = part + (r->accumulates ? c->call.at.microbatch * units : 0);
   return (unit_place){
-      unit / r->leaf_units, unit % r->leaf_units == 0,
-      unit % r->leaf_units == r->leaf_units - 1};
+      unit / r->leaf_units, unit % r->leaf_units == 0, unit % r->leaf_units == r->leaf_units - 1};
 }
 
 static int leaf_entry(const cpu_call *c, int64_t leaf) {
-  return tsr_tree_of_entries(
-      c->call.program->lowering.tree, c->call.task->experts->leaves, leaf);
+  return tsr_tree_of_entries(c->call.program->lowering.tree, c->call.task->experts->leaves, leaf);
 }
 
 /* The round's GEMM; without rows K is 0. */

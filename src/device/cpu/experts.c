@@ -74,8 +74,7 @@ static void plan_run(const cpu_call *c, int64_t begin, int64_t end, int thread) 
   const tsr_expert_rows *r = c->call.task->experts;
   tsr_capacity capacity = {r->slots, r->unit_tokens};
   const float *priority = c->call.task->inputs_count > 2 ? cpu_in(c, 1) : NULL;
-  c->k->expert_plan(
-      &e, &capacity, plan, cpu_tokens(c, 0), priority, r->tokens, R, cpu_scratch(c));
+  c->k->expert_plan(&e, &capacity, plan, cpu_tokens(c, 0), priority, r->tokens, R, cpu_scratch(c));
 }
 const cpu_op cpu_expert_plan = {.items = one_item, .scratch = plan_scratch, .run = plan_run};
 

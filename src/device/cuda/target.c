@@ -31,14 +31,10 @@ static bool has_head(const tsr_program *p, const tsr_task *t) {
 /* A mixture of experts has none yet. */
 static bool is_of_experts(const tsr_task *t) {
   static const bool ops[TSR_OPS] = {
-      [TSR_OP_CHOOSE_EXPERTS] = true,
-      [TSR_OP_EXPERT_WEIGHTS] = true,
-      [TSR_OP_EXPERT_WEIGHTS_DX] = true,
-      [TSR_OP_EXPERT_PLAN] = true,
-      [TSR_OP_EXPERT_COUNTS] = true,
-      [TSR_OP_BALANCE_LOSS_DX] = true,
-      [TSR_OP_ROUTER_Z_LOSS_DX] = true,
-      [TSR_OP_EXPERT_BIAS] = true,
+      [TSR_OP_CHOOSE_EXPERTS] = true,    [TSR_OP_EXPERT_WEIGHTS] = true,
+      [TSR_OP_EXPERT_WEIGHTS_DX] = true, [TSR_OP_EXPERT_PLAN] = true,
+      [TSR_OP_EXPERT_COUNTS] = true,     [TSR_OP_BALANCE_LOSS_DX] = true,
+      [TSR_OP_ROUTER_Z_LOSS_DX] = true,  [TSR_OP_EXPERT_BIAS] = true,
       [TSR_OP_EXPERT_LOAD] = true};
   return ops[t->op] || tsr_op_facts(t->op) & TSR_FACT_ROUTED;
 }
