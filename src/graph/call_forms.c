@@ -134,6 +134,17 @@ static bool call_split(const builder *b) {
   return true;
 }
 
+/* Along the last dimension where the call names none. */
+static bool call_concat(const builder *b) {
+  const tsr_call *c = b->call;
+  tsr_attrs attr;
+  if (!read_attrs(b, tsr_attr_set_of(TSR_ATTRS_concat_call), &attr)) return false;
+  int dim = attr.concat_call.dim;
+  if (dim < 0) dim += b->g->values[c->inputs[0]].ndim;
+  tsr_attrs along = {.concat = {dim}};
+  return give(b, checked(b, TSR_OP_CONCAT, c->result, c->inputs_count, c->inputs, &along));
+}
+
 static bool call_cross_entropy(const builder *b) {
   const tsr_call *c = b->call;
   tsr_attrs attr;
@@ -342,6 +353,7 @@ const tsr_call_form tsr_call_forms[] = {
     {"matmul", 2, 2, TSR_OP_MATMUL, TSR_ATTRS_matmul, call_matmul},
     {"rope", 1, 1, TSR_OP_ROPE, TSR_ATTRS_rope_call, call_rope},
     {"split", 1, 1, TSR_OP_SLICE, TSR_ATTRS_split_call, call_split},
+    {"concat", 2, TSR_CALL_INPUTS_MAX, TSR_OP_CONCAT, TSR_ATTRS_concat_call, call_concat},
     {"flash_attention", 3, 3, TSR_OP_ATTENTION, TSR_ATTRS_flash_attention_call,
      call_flash_attention},
     {"cross_entropy", 2, 2, TSR_OP_CE_LOSS, TSR_ATTRS_cross_entropy_call, call_cross_entropy},

@@ -278,6 +278,26 @@ static const char *infer_unslice(const inference *i) {
   return NULL;
 }
 
+/* All dimensions but one agree. */
+static const char *infer_concat(const inference *i) {
+  const tsr_value *first = i->in[0];
+  int dim = i->node->attr.concat.dim;
+  const char *bad = check_dim(i, dim);
+  if (bad) return bad;
+  i->out[0] = type_of(first);
+  for (int k = 1; k < i->node->inputs_count; k++) {
+    const tsr_value *x = i->in[k];
+    bool fits = x->ndim == first->ndim;
+    for (int d = 0; fits && d < x->ndim; d++) fits = d == dim || x->shape[d] == first->shape[d];
+    if (!fits)
+      return wrong(
+          i, "'%s' is %s but '%s' is %s: they may differ in dimension %d alone", first->name,
+          shape_of(i, first), x->name, shape_of(i, x), dim);
+    i->out[0].shape[dim] += x->shape[dim];
+  }
+  return NULL;
+}
+
 static const char *check_targets(const inference *i, int targets) {
   const tsr_value *x = i->in[0], *t = i->in[targets];
   bool fits = t->dtype == TSR_I32 && t->ndim == x->ndim - 1 &&

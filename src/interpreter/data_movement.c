@@ -77,3 +77,22 @@ static void vjp_unslice(const tsr_interpreted *n) {
     n->d_in[0][i] += n->d_out[unsliced(n, i)];
 }
 const tsr_interpreter_rule tsr_interpret_unslice = {.forward = forward_unslice, .vjp = vjp_unslice};
+
+/* Where the i-th element of that input is in the output. */
+static int64_t joined(const tsr_interpreted *n, int input, int64_t i) {
+  int64_t index[TSR_DIMS_MAX];
+  int dim = n->node->attr.concat.dim;
+  indices_of(n->type[input], i, index);
+  for (int k = 0; k < input; k++) index[dim] += n->type[k]->shape[dim];
+  return at_indices(n->out_type, index);
+}
+static void forward_concat(const tsr_interpreted *n) {
+  for (int k = 0; k < n->node->inputs_count; k++)
+    for (int64_t i = 0; i < tsr_interpreted_size(n, k); i++) n->out[joined(n, k, i)] = n->in[k][i];
+}
+static void vjp_concat(const tsr_interpreted *n) {
+  for (int k = 0; k < n->node->inputs_count; k++)
+    for (int64_t i = 0; i < tsr_interpreted_size(n, k); i++)
+      n->d_in[k][i] += n->d_out[joined(n, k, i)];
+}
+const tsr_interpreter_rule tsr_interpret_concat = {.forward = forward_concat, .vjp = vjp_concat};

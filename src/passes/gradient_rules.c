@@ -189,6 +189,17 @@ static void grad_unslice(const call *c) {
   if (wanted(c, 0)) give(c, 0, add(c, TSR_OP_SLICE, 0, 1, &c->dy[0], &attrs));
 }
 
+static void grad_concat(const call *c) {
+  int dim = attr(c)->concat.dim;
+  int64_t begin = 0;
+  for (int i = 0; i < c->g->nodes[c->node].inputs_count; i++) {
+    int64_t size = c->g->values[input(c, i)].shape[dim];
+    tsr_attrs attrs = {.slice = {dim, begin, begin + size}};
+    if (wanted(c, i)) give(c, i, add(c, TSR_OP_SLICE, i, 1, &c->dy[0], &attrs));
+    begin += size;
+  }
+}
+
 /* The statistics carry no gradient of their own: the loss gives it to the logits. */
 static void grad_ce_stats(const call *c) { (void)c; }
 

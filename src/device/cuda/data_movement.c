@@ -77,3 +77,17 @@ static void unslice_run(const cuda_call *c) {
       cuda_attrs(c)->slice.begin * step[cuda_attrs(c)->slice.dim]);
 }
 const cuda_op cuda_unslice = unslice_run;
+
+static void concat_run(const cuda_call *c) {
+  int64_t step[TSR_DIMS_MAX], first = 0;
+  int dim = cuda_attrs(c)->concat.dim;
+  tsr_tensor_strides(cuda_y(c, 0), step);
+  for (int i = 0; i < c->call.task->inputs_count; i++) {
+    const tsr_tensor *x = cuda_x(c, i);
+    tsr_cuda_scatter(
+        c->state->stream, cuda_out(c, 0), cuda_in(c, i), bytes_of(c), x->ndim, x->shape, step,
+        first * step[dim]);
+    first += x->shape[dim];
+  }
+}
+const cuda_op cuda_concat = concat_run;

@@ -54,6 +54,8 @@ static bool takes_mixed(tsr_op op) {
   case TSR_OP_EMBEDDING_DW:
   case TSR_OP_CAST:
     return true;
+  case TSR_OP_CONCAT:
+    return false;
   }
   /* What ring attention passes on beside queries, keys and values is always f32. */
   if (op >= TSR_OP_RING_ATTENTION && op <= TSR_OP_RING_DKV_OUT) return true;
